@@ -1,5 +1,6 @@
 /* lathe plot schedule: shows the learning rate over a run before it runs. Schedulers count steps
  * from 0; printed steps count from 1, as in training. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,9 +9,9 @@
 #include "app/schedule_curve.h"
 #include "base/error.h"
 #include "base/fs.h"
-#include "base/json.h"
 #include "base/toml.h"
 #include "plug/schema.h"
+#include "update/group_settings.h"
 #include "view/canvas.h"
 #include "view/svg_plot.h"
 #include "view/terminal.h"
@@ -116,25 +117,18 @@ static void put_keys(const lathe_instance *instance, lathe_buffer *b)
 }
 
 /* Prints the groups of parameters that have their own rate, which is proportional to the curve. */
-static lathe_status put_groups(const lathe_schedule_curve *c, lathe_buffer *b)
+static void put_groups(const lathe_schedule_curve *c, lathe_buffer *b)
 {
-    const char *text = lathe_config_string(c->config, "optimizer", "groups");
-    json_t *root = NULL;
-    if (!text)
-        return LATHE_OK;
-    LATHE_TRY(lathe_json_load("optimizer.groups", text, (int64_t)strlen(text), &root));
-    for (size_t i = 0; i < json_array_size(root); i++) {
-        const json_t *entry = json_array_get(root, i), *lr = json_object_get(entry, "lr");
-        const char *name = json_string_value(json_object_get(entry, "name"));
+    lathe_group_settings list[LATHE_MAX_GROUPS];
+    const int64_t n = lathe_group_settings_read(c->config, list);
+    for (int64_t i = 0; i < n && i < LATHE_MAX_GROUPS; i++) {
         char number[24];
         (void)snprintf(number, sizeof number, "%d", (int)i + 1);
-        if (lr && c->base_lr > 0.0)
+        if (!isnan(list[i].lr) && c->base_lr > 0.0)
             lathe_buffer_printf(b, "group %-13s base rate %.6g: the same curve, times %.6g\n",
-                                name ? name : number, json_number_value(lr),
-                                json_number_value(lr) / c->base_lr);
+                                list[i].name ? list[i].name : number, list[i].lr,
+                                list[i].lr / c->base_lr);
     }
-    json_decref(root);
-    return LATHE_OK;
 }
 
 static lathe_status put_figures(const lathe_schedule_curve *c, lathe_buffer *b)
@@ -147,7 +141,7 @@ static lathe_status put_figures(const lathe_schedule_curve *c, lathe_buffer *b)
     put_keys(&c->scheduler, b);
     lathe_buffer_printf(b, "base rate           %.6g  (optimizer.lr of %s)\n", c->base_lr,
                         c->optimizer.component->plugin->name);
-    LATHE_TRY(put_groups(c, b));
+    put_groups(c, b);
     lathe_buffer_printf(b, "steps               %lld\n", (long long)c->total);
     lathe_buffer_printf(b, "first rate          %.6g\n", c->first);
     lathe_buffer_printf(b, "peak rate           %.6g at step %lld\n", c->peak,

@@ -1,4 +1,5 @@
-/* Fills a struct from the checked values of a section. */
+/* Fills structs from the checked values of a section or of tables inside it. */
+#include <math.h>
 #include <string.h>
 
 #include "config/config_state.h"
@@ -42,8 +43,14 @@ static void fill(const lathe_config *config, const char *section, const lathe_fi
     case LATHE_FILL_DOUBLE:
         *(double *)out = value->is_set ? value->f : 0.0;
         break;
+    case LATHE_FILL_OPTIONAL:
+        *(double *)out = value->is_set ? value->f : (double)NAN;
+        break;
     case LATHE_FILL_TEXT:
         *(const char **)out = text;
+        break;
+    case LATHE_FILL_TEXTS:
+        *(lathe_texts *)out = (lathe_texts){value->strs, value->is_set ? value->n : 0};
         break;
     case LATHE_FILL_CHOICE:
         *(int32_t *)out = choice(field->choices, text);
@@ -59,14 +66,34 @@ static void fill(const lathe_config *config, const char *section, const lathe_fi
     }
 }
 
+static void fill_all(const lathe_config *config, const char *section, const lathe_field *fields,
+                     int32_t n_fields, const lathe_value *values, const lathe_key *keys,
+                     int32_t n_keys, void *out)
+{
+    for (int32_t k = 0; k < n_keys; k++) {
+        const int32_t i = lathe_schema_index(fields, n_fields, keys[k].key);
+        if (i >= 0)
+            fill(config, section, &fields[i], &values[i], &keys[k], (char *)out + keys[k].offset);
+    }
+}
+
 void lathe_config_fill(const lathe_config *config, const char *section, const lathe_key *keys,
                        int32_t n_keys, void *out)
 {
     const struct lathe__section *found = lathe__config_section(config, section);
-    for (int32_t k = 0; found != NULL && k < n_keys; k++) {
-        const int32_t i = lathe_schema_index(found->fields, found->n_fields, keys[k].key);
-        if (i >= 0)
-            fill(config, section, &found->fields[i], &found->values[i], &keys[k],
-                 (char *)out + keys[k].offset);
-    }
+    if (found != NULL)
+        fill_all(config, section, found->fields, found->n_fields, found->values, keys, n_keys, out);
+}
+
+int64_t lathe_config_fill_tables(const lathe_config *config, const char *section, const char *key,
+                                 const lathe_key *keys, int32_t n_keys, void *out, size_t bytes,
+                                 int64_t capacity)
+{
+    const lathe_core_section *schema = lathe_core_table_find(section, key);
+    int64_t n = 0;
+    for (const struct lathe__table *t = config->tables; t != NULL; t = t->next)
+        if (t->schema == schema && n++ < capacity)
+            fill_all(config, section, schema->fields, schema->n_fields, t->values, keys, n_keys,
+                     (char *)out + (size_t)(n - 1) * bytes);
+    return n;
 }

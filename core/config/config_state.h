@@ -18,12 +18,20 @@ struct lathe__section {
     const lathe_value *values;
 };
 
+/** A checked table inside a section, such as one of optimizer.groups. */
+struct lathe__table {
+    const lathe_core_section *schema; /* NULL: replaced by a later check */
+    const lathe_value *values;
+    struct lathe__table *next; /* in the order of the file */
+};
+
 struct lathe_config {
     lathe_arena arena;
     const char *path;
     lathe_toml_node *root;
     struct lathe__section sections[LATHE__MAX_SECTIONS];
     int32_t n_sections;
+    struct lathe__table *tables; /* in the order in which they were checked */
     lathe_part parts[LATHE_N_KINDS];
 };
 
@@ -38,8 +46,8 @@ lathe_status lathe__config_paths(lathe_config *config);
 lathe_status lathe__config_default_paths(lathe_config *config, const char *section,
                                          lathe_value *values);
 
-/** Checks the tables inside a core section (datasets, ...) and replaces their JSON texts by texts
- *  with the defaults. */
+/** Checks the tables inside a core section (datasets, ...), keeps their values for
+ *  lathe_config_fill_tables, and replaces their JSON texts by texts with the defaults. */
 lathe_status lathe__config_tables(lathe_config *config, const struct lathe__section *section,
                                   lathe_diags *diags);
 

@@ -52,7 +52,21 @@ static lathe_status take_singles(lathe_config *config, const char *name,
     return LATHE_OK;
 }
 
-/* Checks one table and appends its values as a JSON object. */
+/* Keeps the checked values of a table. */
+static lathe_status keep_values(lathe_config *config, const lathe_core_section *schema,
+                                const lathe_value *values)
+{
+    struct lathe__table **end = &config->tables;
+    while (*end != NULL)
+        end = &(*end)->next;
+    *end = lathe_arena_alloc(&config->arena, (int64_t)sizeof **end);
+    if (*end == NULL)
+        return LATHE_E_NOMEM;
+    **end = (struct lathe__table){.schema = schema, .values = values};
+    return LATHE_OK;
+}
+
+/* Checks one table, keeps its values, and appends them as a JSON object. */
 static lathe_status check_table(lathe_config *config, const lathe_core_section *schema,
                                 const lathe_toml_node *table, lathe_diags *diags,
                                 lathe_buffer *text)
@@ -67,6 +81,7 @@ static lathe_status check_table(lathe_config *config, const lathe_core_section *
     LATHE_TRY(take_singles(config, name, table, diags, &table));
     LATHE_TRY(lathe_schema_check(&scope, table, schema->fields, schema->n_fields, &config->arena,
                                  diags, &values));
+    LATHE_TRY(keep_values(config, schema, values));
     lathe_buffer_puts(text, "{");
     for (int32_t i = 0; i < schema->n_fields; i++) {
         const char *key = schema->fields[i].key;
@@ -120,6 +135,8 @@ lathe_status lathe__config_tables(lathe_config *config, const struct lathe__sect
         const lathe_toml_node *node = lathe_toml_find(section->table, key);
         if (schema == NULL || node == NULL || !values[i].is_set)
             continue;
+        for (struct lathe__table *t = config->tables; t != NULL; t = t->next)
+            t->schema = t->schema != schema ? t->schema : NULL;
         lathe_buffer text = LATHE_BUFFER_INIT;
         lathe_status status = check_value(config, schema, node, diags, &text);
         if (status == LATHE_OK) {

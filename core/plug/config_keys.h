@@ -1,4 +1,4 @@
-/* Keys of the core's own sections that fill a member of a struct.
+/* Keys of the core's own sections, and of tables inside them, that fill a member of a struct.
  *
  * Each key is described once, by a row of keys_<section>.inc: the key with its type, default,
  * range, unit and description, and the member that gets its value. A file that includes
@@ -23,15 +23,23 @@ typedef struct lathe_config lathe_config; /* config.h */
 
 /** How a value is converted for its member. An unset value gives 0 or NULL. */
 enum {
-    LATHE_FILL_INT32,  /* int32_t: a whole number, or 0 and 1 for false and true */
-    LATHE_FILL_INT64,  /* int64_t: a whole number */
-    LATHE_FILL_DOUBLE, /* double */
-    LATHE_FILL_TEXT,   /* const char *: a string, or the JSON text of a table; NULL if empty */
-    LATHE_FILL_CHOICE, /* int32_t: index of the string among its choices */
-    LATHE_FILL_BYTES,  /* int64_t: bytes, from a number of MiB, GB or GiB as its unit says */
-    LATHE_FILL_SEED,   /* uint64_t: the seed; train.seed if unset */
-    LATHE_FILL_CONVERT /* written by convert() */
+    LATHE_FILL_INT32,    /* int32_t: a whole number, or 0 and 1 for false and true */
+    LATHE_FILL_INT64,    /* int64_t: a whole number */
+    LATHE_FILL_DOUBLE,   /* double */
+    LATHE_FILL_OPTIONAL, /* double; NAN if unset */
+    LATHE_FILL_TEXT,     /* const char *: a string, or the JSON text of a table; NULL if empty */
+    LATHE_FILL_TEXTS,    /* lathe_texts: a list of strings */
+    LATHE_FILL_CHOICE,   /* int32_t: index of the string among its choices */
+    LATHE_FILL_BYTES,    /* int64_t: bytes, from a number of MiB, GB or GiB as its unit says */
+    LATHE_FILL_SEED,     /* uint64_t: the seed; train.seed if unset */
+    LATHE_FILL_CONVERT   /* written by convert() */
 };
+
+/** A list of strings, borrowed from the configuration. */
+typedef struct lathe_texts {
+    const char *const *strs;
+    int64_t n;
+} lathe_texts;
 
 /** Destination of a key's value. */
 typedef struct lathe_key {
@@ -47,6 +55,13 @@ typedef struct lathe_key {
 void lathe_config_fill(const lathe_config *config, const char *section, const lathe_key *keys,
                        int32_t n_keys, void *out);
 
+/** Fills structs of `bytes` bytes each from the tables of the array section.key ("optimizer",
+ *  "groups"), in the order of the file; a single table counts as an array of one. Returns the
+ *  number of tables, of which at most `capacity` are filled in. */
+int64_t lathe_config_fill_tables(const lathe_config *config, const char *section, const char *key,
+                                 const lathe_key *keys, int32_t n_keys, void *out, size_t bytes,
+                                 int64_t capacity);
+
 #define LATHE_KEY_MEMBER(c_type, member) c_type member;
 #define LATHE_KEY_OF(type, key, member, form, convert)                                             \
     {key, LATHE_FILL_##form, convert, offsetof(type, member)},
@@ -61,6 +76,11 @@ void lathe_config_fill(const lathe_config *config, const char *section, const la
     KEY(key, int32_t, member, INT32, NULL, LATHE_T_BOOL, 0, def, 1.0, 0.0, NULL, NULL, doc)
 #define KEY_DOUBLE(key, member, flags, def, lo, hi, unit, doc)                                     \
     KEY(key, double, member, DOUBLE, NULL, LATHE_T_FLOAT, flags, def, lo, hi, NULL, unit, doc)
+#define KEY_OPTIONAL(key, member, lo, hi, unit, doc)                                               \
+    KEY(key, double, member, OPTIONAL, NULL, LATHE_T_FLOAT, 0, NULL, lo, hi, NULL, unit, doc)
+#define KEY_TEXTS(key, member, flags, doc)                                                         \
+    KEY(key, lathe_texts, member, TEXTS, NULL, LATHE_T_STRING_LIST, flags, NULL, 1.0, 0.0, NULL,   \
+        NULL, doc)
 #define KEY_BYTES(key, member, flags, def, lo, hi, unit, doc)                                      \
     KEY(key, int64_t, member, BYTES, NULL, LATHE_T_FLOAT, flags, def, lo, hi, NULL, unit, doc)
 #define KEY_SEED(key, member, def, doc)                                                            \

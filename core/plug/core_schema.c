@@ -1,6 +1,6 @@
-/* The schemas of the core's own tables. Those of sections come from the rows of keys_*.inc
- * (config_keys.h); those of tables inside sections are below, one line per key. `lathe show`, the
- * man pages and the tables in docs/ print the texts. */
+/* The schemas of the core's own tables. Those of sections and of optimizer.groups come from the
+ * rows of keys_*.inc (config_keys.h); those of other tables inside sections are below. `lathe
+ * show`, the man pages and the tables in docs/ print the texts. */
 #include "plug/core_schema.h"
 
 #include <string.h>
@@ -13,7 +13,6 @@
 
 #define STRING(key, def, choices, doc) LATHE_FIELD_STRING(key, def, choices, doc)
 #define INT(key, def, lo, hi, unit, doc) LATHE_FIELD_INT(key, def, lo, hi, unit, doc)
-#define FLOAT(key, def, lo, hi, unit, doc) LATHE_FIELD_FLOAT(key, def, lo, hi, unit, doc)
 #define TABLE(key, doc)                                                                            \
     {                                                                                              \
         key, LATHE_T_TABLE, 0, NULL, LATHE_NO_RANGE, NULL, NULL, doc                               \
@@ -105,12 +104,7 @@ static const lathe_field optimizer_fields[] = {
 };
 
 static const lathe_field group_fields[] = {
-    STRING("name", NULL, NULL,
-           "name in the metrics (grad_norm/NAME); unset: the number of the group"),
-    {"params", LATHE_T_STRING_LIST, LATHE_FIELD_REQUIRED, NULL, LATHE_NO_RANGE, NULL, NULL,
-     "patterns for whole parameter names; * matches any characters"},
-    FLOAT("lr", NULL, 0.0, 1e3, "1", "learning rate; unset: the optimizer's"),
-    FLOAT("weight_decay", NULL, 0.0, 1e3, "1", "weight decay; unset: the optimizer's"),
+#include "plug/keys_groups.inc"
 };
 
 #define N_FIELDS(list) (int32_t)(sizeof(list) / sizeof((list)[0]))

@@ -2,11 +2,11 @@
 #include "update/param_groups.h"
 
 #include <fnmatch.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "base/json.h"
 
 /* State of reading one configuration. */
 typedef struct reader {
@@ -79,45 +79,43 @@ static lathe_status no_decay(const reader *r, const char *key,
 }
 
 /* Applies an entry of optimizer.groups to parameter i. */
-static lathe_status give(const reader *r, const json_t *entry, int32_t i)
+static lathe_status give(const reader *r, const lathe_group_settings *entry, int32_t i)
 {
-    const json_t *lr = json_object_get(entry, "lr");
-    const json_t *decay = json_object_get(entry, "weight_decay");
+    const double lr = entry->lr, decay = entry->weight_decay;
     const lathe_optimizer_rates *own = &r->out->rates[i];
     char text[512];
-    if (lr != NULL && own->lr <= 0.0 && json_number_value(lr) > 0.0) {
+    if (own->lr <= 0.0 && lr > 0.0) {
         (void)snprintf(text, sizeof text,
                        "a group has an lr, and optimizer.%s, which it is a multiple of, is 0: set "
                        "that",
                        own->lr_key);
         return refuse(r, "groups", text);
     }
-    if (lr != NULL)
-        r->out->lr_mult[i] = own->lr > 0.0 ? json_number_value(lr) / own->lr : 1.0;
-    if (decay == NULL)
+    if (!isnan(lr))
+        r->out->lr_mult[i] = own->lr > 0.0 ? lr / own->lr : 1.0;
+    if (isnan(decay))
         return LATHE_OK;
     if (own->weight_decay_key == NULL)
         return refuse(r, "groups", "the optimizer has no weight_decay that a group could change");
-    if (json_number_value(decay) > 0.0 && own->weight_decay <= 0.0) {
+    if (decay > 0.0 && own->weight_decay <= 0.0) {
         (void)snprintf(text, sizeof text,
                        "a group sets a weight decay for '%s', but optimizer.%s is 0: set it above "
                        "0, and set 0 in the groups that shall have no decay",
                        r->params->rows[i]->name, own->weight_decay_key);
         return refuse(r, "groups", text);
     }
-    r->out->decay_mult[i] =
-        own->weight_decay > 0.0 ? json_number_value(decay) / own->weight_decay : 0.0;
+    r->out->decay_mult[i] = own->weight_decay > 0.0 ? decay / own->weight_decay : 0.0;
     return LATHE_OK;
 }
 
 /* Assigns a group to the parameters that a pattern matches, and counts them. */
-static lathe_status take_group(const reader *r, int32_t group, const json_t *entry,
-                               const json_t *pattern, int32_t *out_found)
+static lathe_status take_group(const reader *r, int32_t group, const lathe_group_settings *entry,
+                               const char *pattern, int32_t *out_found)
 {
     *out_found = 0;
     for (int32_t i = 0; i < r->params->n; i++) {
         const lathe_param *p = r->params->rows[i];
-        if (!p->trainable || !covers(json_string_value(pattern), p->name))
+        if (!p->trainable || !covers(pattern, p->name))
             continue;
         ++*out_found;
         if (r->out->group[i] != 0)
@@ -145,25 +143,24 @@ static lathe_status check_name(const reader *r, int32_t group)
     return LATHE_OK;
 }
 
-static lathe_status read_group(const reader *r, const json_t *entry, lathe_arena *arena)
+static lathe_status read_group(const reader *r, const lathe_group_settings *entry,
+                               lathe_arena *arena)
 {
     lathe_param_groups *out = r->out;
-    const json_t *patterns = json_object_get(entry, "params");
-    const char *name = json_string_value(json_object_get(entry, "name"));
     const int32_t group = out->n++;
     int32_t found = 0;
-    out->names[group] = name != NULL ? lathe_arena_strdup(arena, name)
-                                     : lathe_arena_printf(arena, "%d", (int)group);
+    out->names[group] = entry->name != NULL ? lathe_arena_strdup(arena, entry->name)
+                                            : lathe_arena_printf(arena, "%d", (int)group);
     if (out->names[group] == NULL)
         return LATHE_E_NOMEM;
     LATHE_TRY(check_name(r, group));
-    for (size_t k = 0; k < json_array_size(patterns); k++) {
+    for (int64_t k = 0; k < entry->params.n; k++) {
         char text[512];
-        LATHE_TRY(take_group(r, group, entry, json_array_get(patterns, k), &found));
+        LATHE_TRY(take_group(r, group, entry, entry->params.strs[k], &found));
         if (found > 0)
             continue;
         (void)snprintf(text, sizeof text, "group %s: \"%s\" matches no trained parameter",
-                       out->names[group], json_string_value(json_array_get(patterns, k)));
+                       out->names[group], entry->params.strs[k]);
         return refuse_in(r, "groups", group, "params", text);
     }
     return LATHE_OK;
@@ -171,18 +168,13 @@ static lathe_status read_group(const reader *r, const json_t *entry, lathe_arena
 
 static lathe_status read_groups(const reader *r, lathe_arena *arena)
 {
-    const char *text = lathe_config_string(r->config, "optimizer", "groups");
-    json_t *root = NULL;
-    if (text == NULL)
-        return LATHE_OK;
-    LATHE_TRY(lathe_json_load("optimizer.groups", text, (int64_t)strlen(text), &root));
-    lathe_status status = LATHE_OK;
-    if (json_array_size(root) >= LATHE_MAX_GROUPS)
-        status = refuse(r, "groups", "at most 15 groups are taken");
-    for (size_t i = 0; i < json_array_size(root) && status == LATHE_OK; i++)
-        status = read_group(r, json_array_get(root, i), arena);
-    json_decref(root);
-    return status;
+    lathe_group_settings list[LATHE_MAX_GROUPS];
+    const int64_t n = lathe_group_settings_read(r->config, list);
+    if (n >= LATHE_MAX_GROUPS)
+        return refuse(r, "groups", "at most 15 groups are possible");
+    for (int64_t i = 0; i < n; i++)
+        LATHE_TRY(read_group(r, &list[i], arena));
+    return LATHE_OK;
 }
 
 /* Reads the optimizer's own learning rate and weight decay of every parameter. */

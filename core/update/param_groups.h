@@ -17,8 +17,7 @@
 #include "ir/params.h"
 #include "lathe/optimizer.h"
 #include "plug/select.h"
-
-#define LATHE_MAX_GROUPS 16
+#include "update/group_settings.h"
 
 typedef struct lathe_param_groups {
     /* groups, with group 0 ("default"); 1 if none are configured */

@@ -2,11 +2,13 @@
 #include "run/settings.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 
 #include "base/error.h"
 #include "checkpoint/checkpoint_settings.h"
 #include "config/config.h"
 #include "passes/passes.h"
+#include "update/group_settings.h"
 
 static lathe_registry *registry;
 static lathe_diags diags;
@@ -16,8 +18,9 @@ static lathe_settings set;
 static void read_settings(const lathe_override *list, int64_t n)
 {
     cr_assert_eq(lathe_registry_create(&registry), LATHE_OK);
-    cr_assert_eq(lathe_config_load(NULL, list, n, 0, registry, &diags, &config), LATHE_OK, "%s",
-                 lathe_error_message());
+    cr_assert_eq(
+        lathe_config_load(NULL, list, n, 1u << LATHE_KIND_OPTIMIZER, registry, &diags, &config),
+        LATHE_OK, "%s", lathe_error_message());
     lathe_settings_read(config, &set);
 }
 
@@ -111,4 +114,32 @@ Test(settings, a_step_count_beyond_32_bits_is_refused_instead_of_cut)
     cr_expect_eq(lathe_config_load(NULL, list, 1, 0, registry, &diags, &config), LATHE_E_CONFIG);
     cr_expect_not_null(strstr(lathe_error_message(), "train.eval_every is 4294967296"), "%s",
                        lathe_error_message());
+}
+
+Test(settings, rows_fill_a_struct_for_each_table_of_an_array)
+{
+    static const lathe_override list[] = {
+        {"optimizer.groups",
+         "[{name = \"attn\", params = [\"*q_proj*\", \"*k_proj*\"], lr = 5e-4}, "
+         "{params = [\"*norm*\"], weight_decay = 0}]"}};
+    lathe_group_settings groups[LATHE_MAX_GROUPS];
+    read_settings(list, 1);
+    cr_assert_eq(lathe_group_settings_read(config, groups), 2);
+    cr_expect_str_eq(groups[0].name, "attn");
+    cr_assert_eq(groups[0].params.n, 2);
+    cr_expect_str_eq(groups[0].params.strs[1], "*k_proj*");
+    cr_expect_float_eq(groups[0].lr, 5e-4, 0.0);
+    cr_expect(isnan(groups[0].weight_decay), "unset");
+    cr_expect_null(groups[1].name, "unset");
+    cr_expect(isnan(groups[1].lr), "unset");
+    cr_expect_float_eq(groups[1].weight_decay, 0.0, 0.0, "set to 0, which is not unset");
+}
+
+Test(settings, a_single_table_counts_as_an_array_of_one)
+{
+    static const lathe_override list[] = {{"optimizer.groups", "{params = [\"*\"], lr = 0.5}"}};
+    lathe_group_settings groups[LATHE_MAX_GROUPS];
+    read_settings(list, 1);
+    cr_assert_eq(lathe_group_settings_read(config, groups), 1);
+    cr_expect_float_eq(groups[0].lr, 0.5, 0.0);
 }
