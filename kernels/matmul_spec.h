@@ -1,4 +1,4 @@
-/* Description of a matrix product, and the product that each linear op computes. */
+/* Describes a matrix product, and gives the product that each linear op computes. */
 #ifndef LATHE_MATMUL_SPEC_H
 #define LATHE_MATMUL_SPEC_H
 

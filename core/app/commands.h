@@ -1,12 +1,12 @@
-/* The table of commands. A new one is a row here and a cmd_<name>.c that defines
- * `const lathe_command lathe_cmd_<name>`. Commands about plugins are in core/plugcmd. */
+/* Lists the commands of the program. To add one, add a row here and a cmd_<name>.c that defines
+ * `const lathe_command lathe_cmd_<name>`. Commands for plugins are in core/plugcmd. */
 #ifndef LATHE_APP_COMMANDS_H
 #define LATHE_APP_COMMANDS_H
 
 #include "cli/command_table.h"
 #include "plugcmd/plug_commands.h"
 
-/* In the order of the help. */
+/* The commands, in the order of the help. */
 #define LATHE_COMMAND_TABLE(X)                                                                     \
     X(train)                                                                                       \
     X(generate)                                                                                    \

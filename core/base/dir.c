@@ -1,4 +1,4 @@
-/* Folders: create, remove, list, walk (declared in fs.h). */
+/* Creates, removes, lists and walks folders (declared in fs.h). */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

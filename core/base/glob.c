@@ -1,4 +1,5 @@
-/* File patterns: *, ?, [..] within a name, ** for any number of folders. */
+/* Finds the files that a pattern matches: *, ? and [..] within a name, ** for any number of
+ * folders. */
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Memory for jansson's parser. */
+/* Provides memory for jansson's parser. */
 #include "base/json_memory.h"
 
 #include <jansson.h>

@@ -23,7 +23,7 @@ static const char closing[] = "\n]}\n";
 typedef struct trace {
     int fd;
     char *path, *buffer;
-    int64_t used, at; /* bytes in the buffer; where they go */
+    int64_t used, at; /* bytes in the buffer; their offset in the file */
     int64_t n_events, n_left_out;
     double origin, flushed;
     int32_t n_threads;
@@ -31,7 +31,7 @@ typedef struct trace {
 
 static atomic_int is_on;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static trace current; /* guarded */
+static trace current; /* guarded by the mutex */
 static atomic_int generation;
 
 static _Thread_local int32_t thread_number;

@@ -1,4 +1,4 @@
-/* Settings and data that a run keeps for its checkpoints. */
+/* Holds settings and data that a run needs for its checkpoints. */
 #ifndef LATHE_CHECKPOINT_CHECKPOINTS_H
 #define LATHE_CHECKPOINT_CHECKPOINTS_H
 

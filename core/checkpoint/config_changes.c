@@ -1,4 +1,4 @@
-/* The keys in which the configurations of two starts differ. */
+/* Compares the configurations of two starts of a run, key by key. */
 #include "checkpoint/config_changes.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Files of state/ that hold one tensor per trained parameter:
+/* Writes and reads the files of state/ that hold one tensor per trained parameter:
  *
  *   gradients  sums since zero_grad, as in memory: with the loss scale, not averaged
  *   average    f32 average of the weights

@@ -1,4 +1,4 @@
-/* A thread that waits for Ctrl-C, SIGTERM and SIGHUP while a training runs. */
+/* Runs a thread that waits for Ctrl-C, SIGTERM and SIGHUP during training. */
 #include "cli/stop_signals.h"
 
 #include <pthread.h>

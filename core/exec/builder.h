@@ -1,4 +1,4 @@
-/* What the functions that build a program share: the program and its graph, and what they have
+/* State shared by the functions that build a program: the program, its graph, and the values
  * built so far. */
 #ifndef LATHE_EXEC_BUILDER_H
 #define LATHE_EXEC_BUILDER_H

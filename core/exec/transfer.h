@@ -1,6 +1,6 @@
-/* Copies data between host memory and device memory that the host cannot access. The data passes in
- * pieces through pinned memory that is part of the memory plan. If the host shares the device's
- * memory, these are plain copies and need no memory of their own.
+/* Copies data between host memory and device memory that the host cannot access. The data are
+ * copied in pieces through pinned memory that is part of the memory plan. If the host shares the
+ * device's memory, these are plain copies and need no memory of their own.
  *
  * Threads: only the thread that trains may call these functions.
  */

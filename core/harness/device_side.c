@@ -1,4 +1,4 @@
-/* Guarded memory in the host and on a device, and the copies between them. */
+/* Manages guarded memory in the host and on a device, and copies between them. */
 #include "harness/device_side.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* manifest.json of a folder: size and SHA-256 of every file, to find and name damaged files.
+/* Writes and checks manifest.json of a folder: size and SHA-256 of every file, to find and name
+ * damaged files.
  *
  *   {
  *     "format": "lathe-manifest",

@@ -1,4 +1,4 @@
-/* The tensors and metadata that the headers of safetensors files list. */
+/* Reads the headers of safetensors files: their tensors and metadata. */
 #ifndef LATHE_IO_ST_HEADER_H
 #define LATHE_IO_ST_HEADER_H
 

@@ -1,4 +1,4 @@
-/* The names of dtypes in safetensors files. */
+/* Converts dtypes to and from their names in safetensors files. */
 #include "io/st_tensor.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* Upper and lower case, and the kinds of characters, as Python's str methods have them. */
+/* Converts text to upper and lower case and finds the kind of a character, as Python's str
+ * methods do. */
 #include <string.h>
 #include <utf8proc.h>
 

@@ -1,4 +1,4 @@
-/* Truth, equality, order, hashes and membership of values, as Python has them. */
+/* Computes truth, equality, order, hashes and membership of values, with Python's rules. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* Memory of a render, its limits, and the containers of its values. */
+/* Allocates the memory of one rendering of a template, within its limits, and the containers of
+ * its values. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

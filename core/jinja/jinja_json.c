@@ -1,4 +1,5 @@
-/* JSON to values, and the filter tojson: Python's json.dumps as transformers calls it. */
+/* Converts JSON to values, and implements the filter tojson: Python's json.dumps as transformers
+ * calls it. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

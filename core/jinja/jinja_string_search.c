@@ -1,4 +1,4 @@
-/* The string methods that look for text in a string. */
+/* Implements the string methods that search for text in a string. */
 #include "jinja/jinja_string_search.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Text in strings: what the files of the string methods share. */
+/* Searches for text in strings; shared by the files that implement string methods. */
 #ifndef LATHE_JINJA_JINJA_STRING_SEARCH_H
 #define LATHE_JINJA_JINJA_STRING_SEARCH_H
 

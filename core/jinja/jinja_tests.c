@@ -1,4 +1,4 @@
-/* The tests: "x is defined" and so on. */
+/* Implements Jinja's tests, such as "x is defined". */
 #include <string.h>
 
 #include "jinja/jinja_vm.h"

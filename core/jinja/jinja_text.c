@@ -1,4 +1,4 @@
-/* Values as text: Python's str() and repr(), and HTML escapes. */
+/* Converts values to text, as Python's str() and repr() do, and escapes text for HTML. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* The values of a template: Python's, as far as templates can tell them apart.
+/* The values of a template. They behave like Python's values in everything that a template can
+ * observe.
  *
  * All memory is the render's arena; nothing is freed before its end. Values never change once they
  * are made, except namespaces and what generators have given. Appending to the string or list that

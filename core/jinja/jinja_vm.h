@@ -1,4 +1,5 @@
-/* One render: its memory, its limits, its variables; and the operations on values. */
+/* The state of one rendering of a template: its memory, its limits, its variables; and the
+ * operations on values. */
 #ifndef LATHE_JINJA_JINJA_VM_H
 #define LATHE_JINJA_JINJA_VM_H
 

@@ -1,4 +1,4 @@
-/* A run in JSON: configuration, model, plan, plugins, machine. */
+/* Describes a run as JSON: configuration, model, plan, plugins, machine. */
 #ifndef LATHE_LOOP_RUN_DESCRIBE_H
 #define LATHE_LOOP_RUN_DESCRIBE_H
 

@@ -1,4 +1,4 @@
-/* The keys of config.json that make a model a sequence classifier. */
+/* Reads and writes the keys of config.json that make a model a sequence classifier. */
 #include "model/classifier.h"
 
 #include <stdio.h>

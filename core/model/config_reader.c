@@ -1,4 +1,4 @@
-/* Checked access to the keys of a config.json. */
+/* Reads the keys of a config.json and checks them. */
 #include "model/config_reader.h"
 
 #include <math.h>

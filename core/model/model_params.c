@@ -1,4 +1,4 @@
-/* A model's table of parameters, from the tensors that its family names. */
+/* Makes a model's table of parameters from the tensors that its family declares. */
 #include <string.h>
 
 #include "base/error.h"

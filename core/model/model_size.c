@@ -1,4 +1,4 @@
-/* Parameter counts and FLOPs. */
+/* Counts parameters and floating-point operations of a model. */
 #include "model/model_size.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Random weights. */
+/* Initializes weights with random numbers. */
 #include "model/param_init.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* Random weights: a pure function of (seed, parameter name, element), the same on every machine. */
+/* Initializes weights with random numbers, which depend only on (seed, parameter name, element)
+ * and are the same on every machine. */
 #ifndef LATHE_MODEL_PARAM_INIT_H
 #define LATHE_MODEL_PARAM_INIT_H
 

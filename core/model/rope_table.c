@@ -1,4 +1,4 @@
-/* The table of rotary embeddings. */
+/* Computes the table of rotary embeddings. */
 #include "model/rope_table.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* The table of rotary embeddings, as transformers computes it. */
+/* Computes the table of rotary embeddings as transformers does. */
 #ifndef LATHE_MODEL_ROPE_TABLE_H
 #define LATHE_MODEL_ROPE_TABLE_H
 

@@ -10,7 +10,8 @@ static int is_norm(const lathe_ir_node *n)
     return n->op == LATHE_OP_RMSNORM || n->op == LATHE_OP_LAYERNORM;
 }
 
-/* The fused node: the norm's inputs and outputs, preceded by the sum's inputs and result. */
+/* Makes the fused node. Its inputs are those of the sum, then those of the norm without x; its
+ * outputs are the sum's result, then those of the norm. */
 static lathe_ir_node joined(const lathe_ir_node *sum, const lathe_ir_node *norm)
 {
     lathe_ir_node n = *norm;

@@ -1,4 +1,4 @@
-/* Checks the answers of plugins. */
+/* Calls functions of plugins and checks the results. */
 #include "plug/answers.h"
 
 #include <math.h>

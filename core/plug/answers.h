@@ -1,4 +1,4 @@
-/* Asks plugins, and checks their answers before the core relies on them.
+/* Calls functions of plugins and checks the results before the core relies on them.
  *
  * Counts, sizes, shapes, names and enumeration values come from foreign code. Each function here
  * asks one question and refuses an answer that breaks the rule in the plugin's header, with

@@ -1,4 +1,4 @@
-/* The registry: all plugins of a kind, their names, and candidates. */
+/* The registry: lists and opens all plugins of a kind, and finds the candidates for a name. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* The folders that a registry searches. */
+/* Finds the folders that a registry searches for plugins. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* The parts of `lathe doctor`, each as JSON, which is also printed as text. */
+/* Collects the parts of the output of `lathe doctor` as JSON, from which the text output is
+ * made, too. */
 #ifndef LATHE_PLUGCMD_DOCTOR_H
 #define LATHE_PLUGCMD_DOCTOR_H
 

@@ -1,4 +1,5 @@
-/* TensorBoard event files. The messages are encoded by hand: they have seven fields in all. */
+/* Writes TensorBoard event files. The messages are encoded without a protobuf library: they have
+ * only seven fields. */
 #include "record/tensorboard.h"
 
 #include <errno.h>

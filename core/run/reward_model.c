@@ -1,4 +1,5 @@
-/* A reward model beside a run, which scores sequences of the run's tokens. */
+/* Opens a reward model in addition to a run's own model, and scores sequences of the run's
+ * tokens with it. */
 #include "run/reward_model.h"
 
 #include "base/error.h"

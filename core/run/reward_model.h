@@ -1,4 +1,4 @@
-/* A reward model beside a run, which scores sequences of the run's tokens.
+/* A reward model in addition to a run's own model: scores sequences of the run's tokens.
  *
  *   lathe__reward_plan     while the run is planned, before its arena is allocated; the memory is
  * then part of the run's plan lathe__reward_place    once the arena is allocated; reads the weights

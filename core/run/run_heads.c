@@ -1,4 +1,5 @@
-/* The heads that the run's stage has over the policy's hidden states. */
+/* Makes the heads (output matrices) that the run's stage adds to the policy's last hidden
+ * states. */
 #include "run/run_heads.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The heads that the run's stage has over the policy's hidden states. */
+/* The heads (output matrices) that the run's stage adds to the policy's last hidden states. */
 #ifndef LATHE_RUN_RUN_HEADS_H
 #define LATHE_RUN_RUN_HEADS_H
 

@@ -1,4 +1,4 @@
-/* Checks that another model reads the tokens of the run. */
+/* Checks that another model has the same vocabulary as the run. */
 #include "run/same_vocabulary.h"
 
 #include <string.h>

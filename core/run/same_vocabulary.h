@@ -1,4 +1,5 @@
-/* Checks that another model reads the tokens of the run: a teacher, a reward model. */
+/* Checks that another model, such as a teacher or a reward model, has the same vocabulary as the
+ * run. */
 #ifndef LATHE_RUN_SAME_VOCABULARY_H
 #define LATHE_RUN_SAME_VOCABULARY_H
 

@@ -1,4 +1,4 @@
-/* Merging the symbols of a long piece. */
+/* Merges the symbols of a long piece. */
 #ifndef LATHE_TEXT_BPE_LONG_H
 #define LATHE_TEXT_BPE_LONG_H
 

@@ -1,4 +1,4 @@
-/* Decoder steps of the general route: tokens to text. */
+/* Runs the decoder steps of the general route, which convert tokens to text. */
 #include <stdlib.h>
 #include <string.h>
 

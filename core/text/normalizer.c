@@ -1,4 +1,4 @@
-/* Normalizer steps of the general route. Each rewrites a whole text. */
+/* Runs the normalizer steps of the general route. Each rewrites a whole text. */
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>

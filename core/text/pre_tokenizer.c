@@ -1,4 +1,4 @@
-/* Pre-tokenizer steps of the general route. Each splits a piece of text into parts. */
+/* Runs the pre-tokenizer steps of the general route. Each splits a piece of text into parts. */
 #include <stdlib.h>
 #include <string.h>
 

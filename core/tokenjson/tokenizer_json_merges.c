@@ -1,4 +1,5 @@
-/* The merges of a BPE model in tokenizer.json, from the large tables or from the JSON tree. */
+/* Reads the merges of a BPE model in tokenizer.json, from the large tables or from the JSON
+ * tree. */
 #include "tokenjson/tokenizer_json_merges.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* tokenizer.json's model: BPE or Unigram, with its settings. */
+/* Reads the model of a tokenizer.json: BPE or Unigram, with its settings. */
 #include "tokenjson/tokenizer_json_model.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* The vocabulary of a Unigram model in tokenizer.json: texts with scores, from the large tables or
- * from the JSON tree. */
+/* Reads the vocabulary of a Unigram model in tokenizer.json, texts with scores, from the large
+ * tables or from the JSON tree. */
 #include "tokenjson/tokenizer_json_unigram.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* The vocabulary of a BPE model in tokenizer.json: bytes on the short route, else the text that the
- * file has. Read from the large tables where they have the usual form, else from the JSON tree. */
+/* Reads the vocabulary of a BPE model in tokenizer.json: as bytes for the short route, otherwise
+ * as the text in the file. Read from the large tables where they have the usual form, else from
+ * the JSON tree. */
 #include "tokenjson/tokenizer_json_vocab.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* The class of every character: utf8proc's categories, plus the letters and numbers that Unicode 15
- * and 16 added. Hugging Face's engine knows these, but the libraries of Debian 12 do not. */
+/* Finds the class of a character: utf8proc's categories, with the letters and numbers that
+ * Unicode 15 and 16 added. Hugging Face's engine knows these, but the libraries of Debian 12 do
+ * not. */
 #include "unicode/char_class.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* Unicode's normal forms. Characters are decomposed one by one, and a counting sort orders their
- * marks, so that a run of marks takes linear time; utf8proc composes. */
+/* Converts text to Unicode's normal forms. Characters are decomposed one by one, and a counting
+ * sort orders their marks, so that a run of marks takes linear time; utf8proc composes. */
 #include "unicode/normal_form.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Unicode's normal forms. */
+/* Converts text to Unicode's normal forms. */
 #ifndef LATHE_UNICODE_NORMAL_FORM_H
 #define LATHE_UNICODE_NORMAL_FORM_H
 

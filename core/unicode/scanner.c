@@ -1,5 +1,6 @@
-/* The three pre-tokenizers that most models use, written as scanners. Each tries the alternatives
- * of its expression in order; a comment names the alternative that the code below it implements. */
+/* Splits text as the pre-tokenizers of GPT-2, Llama 3 and Qwen2 do, without a regular
+ * expression. Each tries the alternatives of its expression in order; a comment names the
+ * alternative that the code below it implements. */
 #include "unicode/scanner.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* Fitness of this build for the machine, from CPUID and the registers that the OS saves.
+/* Computes the fitness of this build for the machine, from CPUID and the registers that the OS
+ * saves.
  *
  * This file is compiled for the baseline instruction set, whatever the rest of the plugin uses.
  */

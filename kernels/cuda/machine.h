@@ -1,4 +1,4 @@
-/* Whether this machine has what the CUDA device needs. */
+/* Checks whether this machine has what the CUDA device needs. */
 #ifndef LATHE_CUDA_MACHINE_H
 #define LATHE_CUDA_MACHINE_H
 

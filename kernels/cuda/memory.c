@@ -1,4 +1,4 @@
-/* GPU memory, pinned host memory, and copies between them. */
+/* Allocates GPU memory and pinned host memory, and copies between them. */
 #include "cuda.h"
 
 lathe_status cuda_memory_alloc(void *self, int64_t bytes, int32_t memory, void **out)

@@ -1,4 +1,5 @@
-/* Fitness of the CUDA device for the machine: driver, GPU, code for its architecture, cuBLASLt. */
+/* Computes the fitness of the CUDA device for the machine: driver, GPU, code for its
+ * architecture, cuBLASLt. */
 #include <stdio.h>
 
 #include "blas.h"

@@ -10,8 +10,8 @@
  *    are int64_t.
  *  - Structs have no tail padding. LATHE_ABI_SIZE fixes their sizes on a 64-bit target.
  *
- * The comment of every function in a table begins with its call contract, which says when the
- * function is called and what it may do:
+ * The comment of every function in a table begins with its call contract: when it is called and
+ * what it may do. The rank's thread is the one that calls the functions of the run (lathe.h).
  *
  *    [any]      from any thread at any time
  *    [pure]     on the rank's thread at any time; the same arguments give the same result, and

@@ -48,8 +48,8 @@ typedef struct lathe_host {
     void (*free)(void *memory);
 
     /** [any] Checks a problem against the rules of lathe/op.h: number of inputs and outputs,
-     *  shapes, dtypes and attributes. A device calls it first in kernel_create, and then refuses
-     *  itself the dtypes and sizes that it does not support. LATHE_E_SHAPE, LATHE_E_DTYPE,
+     *  shapes, dtypes and attributes. A device calls it first in kernel_create, and then itself
+     *  refuses dtypes and sizes that it does not support. LATHE_E_SHAPE, LATHE_E_DTYPE,
      *  LATHE_E_ARG or LATHE_E_UNSUPPORTED, recorded as by fail. Keeps no pointer. */
     lathe_status (*check_kernel)(const struct lathe_kernel_problem *problem);
 } lathe_host;

@@ -1,4 +1,4 @@
-/* The flash kernels for any machine: four-wide vectors, separate multiply and add. */
+/* The flash kernels, compiled for any machine: four-wide vectors, separate multiply and add. */
 #define FLASH_VARIANT flash_generic
 #define FLASH_NAME "generic"
 #include "flash_kernels.h"

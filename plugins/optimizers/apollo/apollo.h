@@ -1,4 +1,5 @@
-/* APOLLO: code shared by the CPU loops and the GPU kernels, and those kernels. */
+/* Formulas of APOLLO for the CPU loops and the GPU kernels, and the GPU kernels. A line is a row
+ * or a column of a matrix (shared/low_rank.h). */
 #ifndef LATHE_APOLLO_H
 #define LATHE_APOLLO_H
 
@@ -21,7 +22,7 @@ typedef struct apollo_step {
 } apollo_step;
 LATHE_ABI_SIZE(apollo_step, 40);
 
-/** Numbers 2*pair and 2*pair + 1 of a tensor's projector. */
+/** Computes the numbers 2*pair and 2*pair + 1 of a tensor's projector. */
 LATHE_HD static inline void apollo_pair(const apollo_step *s, uint64_t seed, int32_t tensor,
                                         int64_t pair, float out[2])
 {
@@ -33,7 +34,7 @@ LATHE_HD static inline void apollo_pair(const apollo_step *s, uint64_t seed, int
     out[1] = (float)(second / s->rank_root);
 }
 
-/** A line's scale, from the squares of its N and of its R. */
+/** Returns a line's scale, from the sums of squares of its N and of its R. */
 LATHE_HD static inline double apollo_scale(double n2, double r2)
 {
     return sqrt(n2) / (sqrt(r2) + 1e-8);
@@ -46,8 +47,8 @@ LATHE_HD static inline int64_t apollo_run(int64_t lines)
     return (fit + LATHE_LINES - 1) / LATHE_LINES * LATHE_LINES;
 }
 
-/** The limiter's factor on the whole update, from the squares of N, of R and of G (with a scale per
- *  line, of the scaled G); updates the stored norm. */
+/** Returns the limiter's factor on the whole update, from the sums of squares of N, of R and of
+ *  G (of the scaled G, if there is a scale per line); updates the stored norm. */
 LATHE_HD static inline float apollo_limit(const apollo_step *s, double n2, double r2, double g2,
                                           float *kept_norm)
 {
@@ -126,7 +127,7 @@ LATHE_CUDA_KERNEL(apollo_lines, LATHE_ELEMENTWISE_THREADS, apollo_args)
     }
 }
 
-/* Sum of a number per line, in runs; on all threads, all of which must call it. */
+/* Sums one number per line, run by run. All threads must call it, and all get the sum. */
 static __device__ inline double sum_of_lines(const double *x, int64_t lines)
 {
     __shared__ double part[MAX_PARTIALS];
