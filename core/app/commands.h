@@ -28,6 +28,7 @@
     X(checkpoint_verify)                                                                           \
     X(checkpoint_diff)                                                                             \
     X(checkpoint_rm)                                                                               \
+    X(lineage)                                                                                     \
     X(plugin_new)                                                                                  \
     X(plugin_check)                                                                                \
     X(doctor)                                                                                      \

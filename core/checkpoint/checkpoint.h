@@ -7,7 +7,7 @@
  *                    state/run.json state/optimizer.safetensors
  *                    average/        the same model files with the averaged weights
  *                    manifest.json   SHA-256 of every file, and "meta": version, step, time,
- *                                    figures, plugins, configuration
+ *                                    figures, plugins, parents and data, configuration
  *
  * checkpoint_write.c writes a checkpoint, checkpoint_read.c reads one, checkpoint_folder.c manages
  * the folder of all checkpoints. checkpoint_image.c holds a copy of the state, from which the

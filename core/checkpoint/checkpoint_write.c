@@ -19,6 +19,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_finite.h"
 #include "checkpoint/model_file.h"
+#include "checkpoint/parents.h"
 #include "checkpoint/train_state.h"
 #include "io/manifest.h"
 #include "lathe/lathe.h"
@@ -152,8 +153,24 @@ static void put_figures(lathe_buffer *b, const lathe_figures *f)
     lathe_buffer_puts(b, "}");
 }
 
+/* The folder's absolute path, from which a reader finds parents that moved together with it. */
+static void put_place(const char *path, lathe_arena *arena, lathe_buffer *b)
+{
+    const char *slash = strrchr(path, '/');
+    const char *parent = slash ? lathe_arena_strndup(arena, path, slash - path) : ".";
+    char *real = parent ? realpath(parent[0] ? parent : "/", NULL) : NULL;
+    const char *whole =
+        real ? lathe_arena_printf(arena, "%s/%s", real, slash ? slash + 1 : path) : NULL;
+    if (whole) {
+        lathe_buffer_puts(b, ", \"folder\": ");
+        lathe_buffer_json_string(b, whole);
+    }
+    free(real);
+}
+
+/* `path`: the folder's name when it is complete. */
 static lathe_status write_manifest(const lathe_saved_state *saved, const lathe_figures *figures,
-                                   int32_t gate, const char *dir)
+                                   int32_t gate, const char *dir, const char *path)
 {
     lathe_buffer meta = LATHE_BUFFER_INIT;
     lathe_buffer_printf(&meta,
@@ -163,7 +180,10 @@ static lathe_status write_manifest(const lathe_saved_state *saved, const lathe_f
     lathe_buffer_puts(&meta, ", \"precision\": ");
     lathe_precision_json(saved->precision, saved->compute_dtype, saved->fp8, &meta);
     put_figures(&meta, figures);
+    put_place(path, saved->arena, &meta);
     lathe_status status = put_plugins(&meta, saved);
+    if (status == LATHE_OK)
+        status = lathe__checkpoint_put_parents(saved, &meta);
     if (saved->checkpoints->branch.json) {
         lathe_buffer_puts(&meta, ", \"branches\": ");
         lathe_buffer_puts(&meta, saved->checkpoints->branch.json);
@@ -193,7 +213,7 @@ static lathe_status refuse_not_finite(const lathe_saved_state *saved, const char
 }
 
 static lathe_status fill_folder(const lathe_saved_state *saved, const lathe_figures *figures,
-                                int32_t gate, const char *dir)
+                                int32_t gate, const char *dir, const char *path)
 {
     const double begin = lathe_trace_now();
     LATHE_TRY(lathe_dir_create(dir));
@@ -208,7 +228,7 @@ static lathe_status fill_folder(const lathe_saved_state *saved, const lathe_figu
     LATHE_TRY(refuse_not_finite(saved, dir));
     lathe_trace_since("checkpoint", "search for NaN", searched);
     const double complete = lathe_trace_now();
-    LATHE_TRY(write_manifest(saved, figures, gate, dir));
+    LATHE_TRY(write_manifest(saved, figures, gate, dir, path));
     lathe_trace_since("checkpoint", "write manifest", complete);
     if (!gate)
         return LATHE_OK;
@@ -266,7 +286,7 @@ lathe_status lathe_checkpoint_save(const lathe_saved_state *saved, const lathe_f
         return LATHE_E_NOMEM;
     lathe_status status = lathe_dir_remove(beside);
     if (status == LATHE_OK)
-        status = fill_folder(&view, figures, gate, beside);
+        status = fill_folder(&view, figures, gate, beside, path);
     if (status == LATHE_OK)
         status = give_name(&arena, beside, path);
     if (status != LATHE_OK)

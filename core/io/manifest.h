@@ -15,8 +15,7 @@
 #ifndef LATHE_IO_MANIFEST_H
 #define LATHE_IO_MANIFEST_H
 
-#include "base/buffer.h"
-#include "base/hash.h"
+#include "io/file_hashes.h"
 #include "lathe/status.h"
 
 #define LATHE_MANIFEST_NAME "manifest.json"
@@ -43,9 +42,6 @@ typedef struct lathe_manifest_part {
 lathe_status lathe_manifest_verify_read(const char *dir, const lathe_manifest_part *parts,
                                         int64_t n_parts);
 
-/** Receives one message per damaged file. */
-typedef void (*lathe_damage_fn)(void *arg, const char *message);
-
 /** Verifies and reports every damaged file. hashes 0: checks only existence and size. Returns the
  *  status of the first damaged file; out_bytes (may be NULL): total size of the files as listed. */
 lathe_status lathe_manifest_survey(const char *dir, int32_t hashes, lathe_damage_fn report,
@@ -53,6 +49,10 @@ lathe_status lathe_manifest_survey(const char *dir, int32_t hashes, lathe_damage
 
 /** The "meta" text of a folder's manifest (malloc'ed; NULL if there is none). */
 lathe_status lathe_manifest_meta(const char *dir, char **out_json);
+
+/** Writes the hash in the last line of the manifest of `dir`, after checking it. LATHE_E_CORRUPT.
+ */
+lathe_status lathe_manifest_self(const char *dir, char out_hex[65]);
 
 /** Ends a manifest's text with the "self" line, computed over the text so far (up to "files":
  *  {...},\n). */

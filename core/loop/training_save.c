@@ -15,6 +15,7 @@
 #include "checkpoint/checkpoint_info.h"
 #include "checkpoint/checkpoint_writer.h"
 #include "checkpoint/disk_fit.h"
+#include "checkpoint/parents.h"
 #include "loop/training.h"
 #include "run/folder_check.h"
 #include "run/run_saved.h"
@@ -130,6 +131,7 @@ lathe_status lathe__training_begin(lathe_training *t)
     LATHE_TRY(take_folder(t->saver, run));
     LATHE_TRY(resume(t));
     LATHE_TRY(lathe__checkpoint_know_plugins(lathe__run_saved(run)));
+    LATHE_TRY(lathe__checkpoint_know_parents(lathe__run_saved(run), t->result->checkpoint));
     LATHE_TRY(know_best(t->saver, run->set.checkpoint.dir, &run->arena));
     if (run->checkpoints.image)
         LATHE_TRY(lathe_writer_create(run->checkpoints.image, &t->saver->writer));

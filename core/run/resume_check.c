@@ -17,6 +17,7 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_info.h"
 #include "checkpoint/config_changes.h"
+#include "checkpoint/parents.h"
 #include "checkpoint/train_state.h"
 #include "run/resume_model.h"
 #include "run/resume_refusal.h"
@@ -149,6 +150,13 @@ static lathe_status check_adapter(lathe_resuming *r)
     return is_refusal(status) || status == LATHE_E_NOT_FOUND
                ? lathe__resume_refuse_section(r, "adapter", "name")
                : status;
+}
+
+/* Checks the frozen weights in model.path, under an adapter or as the reference. */
+static lathe_status check_base(lathe_resuming *r)
+{
+    const lathe_status status = lathe__checkpoint_check_base(lathe__run_saved(r->run), r->meta);
+    return is_refusal(status) ? lathe__resume_refuse_said(r, "model", "path", "") : status;
 }
 
 /* ---- the data ---- */
@@ -334,11 +342,9 @@ static lathe_status warn_of_changes(lathe_resuming *r)
 
 static lathe_status read_configurations(lathe_resuming *r)
 {
-    json_t *meta = NULL;
-    LATHE_TRY(lathe_checkpoint_meta(r->dir, &meta));
-    json_t *before = json_object_get(meta, "config");
+    LATHE_TRY(lathe_checkpoint_meta(r->dir, &r->meta));
+    json_t *before = json_object_get(r->meta, "config");
     r->before = json_is_object(before) ? json_incref(before) : NULL;
-    json_decref(meta);
     LATHE_TRY(lathe_config_object(r->run->config, &r->now));
     r->changes = r->before ? lathe_config_changes(r->before, r->now) : json_object();
     return r->changes ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory to compare settings");
@@ -348,7 +354,8 @@ static lathe_status read_configurations(lathe_resuming *r)
 static lathe_status check_all(lathe_resuming *r)
 {
     lathe_status (*const checks[])(lathe_resuming *) = {
-        check_plugins, check_model, check_adapter, check_objective, check_state, warn_of_changes};
+        check_plugins,   check_model, check_adapter,  check_base,
+        check_objective, check_state, warn_of_changes};
     LATHE_TRY(read_configurations(r));
     for (size_t i = 0; i < sizeof checks / sizeof checks[0] && r->n_refused == 0; i++)
         LATHE_TRY(checks[i](r));
@@ -364,6 +371,7 @@ static lathe_status check_one(lathe_run *run, const char *dir)
     json_decref(r.before);
     json_decref(r.now);
     json_decref(r.changes);
+    json_decref(r.meta);
     run->checkpoints.resume_checked = is_damage(status) ? NULL : dir;
     return status;
 }

@@ -11,6 +11,7 @@ typedef struct lathe_resuming {
     lathe_run *run;
     const char *dir;      /* the checkpoint */
     json_t *before, *now; /* configurations; before NULL: not known */
+    json_t *meta;         /* of the checkpoint's manifest */
     json_t *changes;      /* lathe_config_changes of the two */
     int64_t n_refused;
 } lathe_resuming;

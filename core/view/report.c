@@ -241,6 +241,7 @@ lathe_status lathe_report_page(const lathe_run_view *v, int32_t verify, lathe_bu
     LATHE_TRY(lathe__report_time(v, out));
     lathe__report_plan(v, out);
     lathe__report_checkpoints(v, verify, out);
+    LATHE_TRY(lathe__report_chain(v, verify, out));
     lathe__report_starts(v, out);
     LATHE_TRY(lathe__report_samples(v, out));
     LATHE_TRY(lathe__report_events(v, out));

@@ -18,6 +18,9 @@ lathe_status lathe__report_time(const lathe_run_view *v, lathe_buffer *out);
 /** Starts and checkpoints (report_lineage.c). */
 void lathe__report_starts(const lathe_run_view *v, lathe_buffer *out);
 void lathe__report_checkpoints(const lathe_run_view *v, int32_t verify, lathe_buffer *out);
+/** The chain from the latest checkpoint back to the first weights (report_chain.c). verify: hashes
+ *  every file of it. LATHE_E_NOMEM. */
+lathe_status lathe__report_chain(const lathe_run_view *v, int32_t verify, lathe_buffer *out);
 /** Samples and events, from their files (report_texts.c). */
 lathe_status lathe__report_samples(const lathe_run_view *v, lathe_buffer *out);
 lathe_status lathe__report_events(const lathe_run_view *v, lathe_buffer *out);

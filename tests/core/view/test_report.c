@@ -244,6 +244,41 @@ Test(report, checkpoints_are_verified)
     expect_well_formed(page.data);
 }
 
+/* The first weights are those of a folder that is gone; its name is no markup. */
+Test(report, the_chain_back_to_the_first_weights_is_drawn)
+{
+    char meta[900];
+    OK(lathe_dir_create(in_folder("base/step-00000002")));
+    put("base/step-00000002/config.json", "{}");
+    OK(lathe_dir_create(in_folder("step-00000004")));
+    OK(lathe_manifest_write(in_folder("base/step-00000002"),
+                            "{\"step\": 2, \"config\": {\"stage\": {\"name\": \"pretrain\"}}, "
+                            "\"parents\": [{\"roles\": [\"model\"], \"path\": \"/no/<b>such\", "
+                            "\"files\": {\"config.json\": {\"bytes\": 1, \"sha256\": \"00\"}}}]}"));
+    put("step-00000004/config.json", "{}");
+    snprintf(meta, sizeof meta,
+             "{\"step\": 4, \"config\": {\"stage\": {\"name\": \"dpo\"}, \"adapter\": {\"name\": "
+             "\"lora\"}}, \"parents\": [{\"roles\": [\"model\", \"reference\"], \"path\": "
+             "\"%s/base/step-00000002\"}]}",
+             dir);
+    OK(lathe_manifest_write(in_folder("step-00000004"), meta));
+    put("latest", "step-00000004\n");
+    const char *html = make_page();
+    expect_well_formed(html);
+    const char *const in_order[] = {"<section id=\"lineage\">",
+                                    "stage dpo, adapter lora",
+                                    "model, reference of ",
+                                    "base/step-00000002",
+                                    "stage pretrain",
+                                    "no/&lt;b&gt;such",
+                                    "not there"};
+    const char *at = html;
+    for (size_t i = 0; i < sizeof in_order / sizeof in_order[0]; i++) {
+        at = strstr(at, in_order[i]);
+        cr_assert_not_null(at, "%s", in_order[i]);
+    }
+}
+
 Test(report, a_long_run_makes_a_small_page)
 {
     FILE *f = fopen(in_folder("metrics.jsonl"), "w");

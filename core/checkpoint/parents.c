@@ -1,0 +1,283 @@
+/* Records what a run was made of: parents and data, with hashes. */
+#include "checkpoint/parents.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoint_info.h"
+#include "checkpoint/config_changes.h"
+#include "io/manifest.h"
+
+enum { MOST_FILES = 256 };
+
+#define MOST_HASHED ((int64_t)1 << 30) /* bytes of data files */
+
+static int ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), n_end = strlen(end);
+    return n >= n_end && strcmp(text + n - n_end, end) == 0;
+}
+
+int32_t lathe__is_weight_file(const char *name)
+{
+    return ends_with(name, ".safetensors") || ends_with(name, ".safetensors.index.json") ||
+           strcmp(name, "config.json") == 0 || strcmp(name, "adapter_config.json") == 0;
+}
+
+static int has_manifest(const char *dir, lathe_arena *arena)
+{
+    const char *path = lathe_path_join(arena, dir, LATHE_MANIFEST_NAME);
+    return path && lathe_path_exists(path);
+}
+
+const char *lathe__manifest_folder(const char *dir, lathe_arena *arena)
+{
+    if (has_manifest(dir, arena))
+        return dir;
+    if (!ends_with(dir, "/average"))
+        return NULL;
+    const char *above =
+        lathe_arena_strndup(arena, dir, (int64_t)(strlen(dir) - strlen("/average")));
+    return above && has_manifest(above, arena) ? above : NULL;
+}
+
+/* The absolute path without links, or the path as it is. */
+static const char *absolute(const char *path, lathe_arena *arena)
+{
+    char *real = realpath(path, NULL);
+    const char *copy = lathe_arena_strdup(arena, real ? real : path);
+    free(real);
+    return copy;
+}
+
+/* ---- one folder ---- */
+
+static lathe_status put_folder(const char *path, const char *roles, lathe_arena *arena,
+                               lathe_buffer *out)
+{
+    char hex[65];
+    const char *where = absolute(path, arena);
+    if (!where)
+        return LATHE_E_NOMEM;
+    lathe_buffer_printf(out, "{\"roles\": [%s], \"path\": ", roles);
+    lathe_buffer_json_string(out, where);
+    const char *checkpoint = lathe__manifest_folder(where, arena);
+    if (checkpoint && lathe_manifest_self(checkpoint, hex) == LATHE_OK) {
+        lathe_buffer_printf(out, ", \"manifest\": \"%s\"", hex);
+    } else if (checkpoint) {
+        lathe_log(LATHE_LOG_WARN, "%s; the lineage of this run names it without its manifest",
+                  lathe_error_message());
+        lathe_error_clear();
+    }
+    lathe_buffer_puts(out, ", \"files\": ");
+    LATHE_TRY(lathe_files_list(where, lathe__is_weight_file, out));
+    lathe_buffer_puts(out, "}");
+    return out->status;
+}
+
+/* Other models that a run reads, by the keys that name their folders. */
+static lathe_status put_others(const lathe_saved_state *saved, lathe_arena *arena, int32_t *n,
+                               lathe_buffer *out)
+{
+    static const struct {
+        const char *role, *section, *key;
+    } rows[] = {{"\"teacher\"", "teacher", "path"},
+                {"\"reference\"", "reference", "path"},
+                {"\"reward\"", "reward", "path"},
+                {"\"reward\"", "reward", "model"}};
+    json_t *config = NULL;
+    LATHE_TRY(lathe_config_object(saved->config, &config));
+    lathe_status status = LATHE_OK;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0] && status == LATHE_OK; i++) {
+        const json_t *section = json_object_get(config, rows[i].section);
+        const char *path = json_string_value(json_object_get(section, rows[i].key));
+        if (!path || !lathe_path_is_dir(path))
+            continue;
+        lathe_buffer_puts(out, (*n)++ ? ", " : "");
+        status = put_folder(path, rows[i].role, arena, out);
+    }
+    json_decref(config);
+    return status;
+}
+
+/* Whether the stage compares the model with the one before training. */
+static int has_reference(const lathe_saved_state *saved)
+{
+    const lathe_stage_v1 *stage = saved->parts->stage.table;
+    return stage && (stage->needs & LATHE_NEEDS_REFERENCE);
+}
+
+static lathe_status put_own(const lathe_saved_state *saved, lathe_arena *arena, lathe_buffer *out)
+{
+    int32_t n = 0;
+    lathe_buffer_puts(out, "\"parents\": [");
+    if (saved->model_path) {
+        n++;
+        LATHE_TRY(put_folder(saved->model_path,
+                             has_reference(saved) ? "\"model\", \"reference\"" : "\"model\"", arena,
+                             out));
+    }
+    LATHE_TRY(put_others(saved, arena, &n, out));
+    lathe_buffer_puts(out, "]");
+    return out->status;
+}
+
+/* ---- after resuming ---- */
+
+static int is_model(const json_t *parent)
+{
+    const json_t *roles = json_object_get(parent, "roles");
+    for (size_t i = 0; i < json_array_size(roles); i++) {
+        const char *role = json_string_value(json_array_get(roles, i));
+        if (role && strcmp(role, "model") == 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* The recorded parent with the role "model"; NULL: none. */
+static json_t *model_of(const json_t *parents)
+{
+    for (size_t i = 0; i < json_array_size(parents); i++)
+        if (is_model(json_array_get(parents, i)))
+            return json_array_get(parents, i);
+    return NULL;
+}
+
+/* Copies the parents of the checkpoint. model.path may have moved: if its files still have their
+ * sizes, its present path is recorded. */
+static lathe_status put_earlier(const lathe_saved_state *saved, const json_t *parents,
+                                lathe_arena *arena, lathe_buffer *out)
+{
+    json_t *model = model_of(parents);
+    if (model && saved->model_path) {
+        const char *path = absolute(saved->model_path, arena);
+        if (path &&
+            lathe_files_compare(path, json_object_get(model, "files"), 0, NULL, NULL) == LATHE_OK)
+            json_object_set_new(model, "path", json_string(path));
+        lathe_error_clear();
+    }
+    char *text = json_dumps(parents, JSON_COMPACT);
+    if (!text)
+        return lathe_error(LATHE_E_NOMEM, "no memory for the lineage");
+    lathe_buffer_printf(out, "\"parents\": %s", text);
+    free(text);
+    return out->status;
+}
+
+static lathe_status put_resumed(const char *path, const json_t *meta, lathe_arena *arena,
+                                lathe_buffer *out)
+{
+    char hex[65];
+    const char *where = absolute(path, arena);
+    if (!where)
+        return LATHE_E_NOMEM;
+    lathe_buffer_puts(out, ", \"resumed\": {\"path\": ");
+    lathe_buffer_json_string(out, where);
+    lathe_buffer_printf(out, ", \"step\": %lld",
+                        (long long)json_integer_value(json_object_get(meta, "step")));
+    if (lathe_manifest_self(path, hex) == LATHE_OK)
+        lathe_buffer_printf(out, ", \"manifest\": \"%s\"", hex);
+    lathe_error_clear();
+    lathe_buffer_puts(out, "}");
+    return out->status;
+}
+
+/* ---- data ---- */
+
+static lathe_status put_data(const char *name, const lathe_shards *shards, lathe_arena *arena,
+                             lathe_buffer *out)
+{
+    int64_t n = 0, bytes = 0;
+    char hex[65];
+    const lathe_source *list = shards ? lathe_shards_sources(shards, &n) : NULL;
+    if (!shards)
+        return LATHE_OK;
+    for (int64_t i = 0; i < n; i++)
+        bytes += list[i].bytes;
+    lathe_buffer_printf(out, ", \"%s\": {\"content\": \"%s\", \"tokens\": %lld, \"files\": [", name,
+                        lathe_shards_hash(shards), (long long)lathe_shards_tokens(shards));
+    for (int64_t i = 0; i < n && i < MOST_FILES; i++) {
+        const char *where = absolute(list[i].path, arena);
+        if (!where)
+            return LATHE_E_NOMEM;
+        lathe_buffer_puts(out, i ? ", {\"path\": " : "{\"path\": ");
+        lathe_buffer_json_string(out, where);
+        lathe_buffer_printf(out, ", \"bytes\": %lld", (long long)list[i].bytes);
+        /* a file that is gone by now leaves its size */
+        if (bytes <= MOST_HASHED && lathe_sha256_file(where, hex) == LATHE_OK)
+            lathe_buffer_printf(out, ", \"sha256\": \"%s\"", hex);
+        lathe_error_clear();
+        lathe_buffer_puts(out, "}");
+    }
+    lathe_buffer_printf(out, "], \"n_files\": %lld}", (long long)n);
+    return out->status;
+}
+
+/* ---- the whole ---- */
+
+static lathe_status put_all(const lathe_saved_state *saved, const char *resumed, lathe_arena *arena,
+                            lathe_buffer *out)
+{
+    json_t *meta = NULL;
+    if (resumed)
+        LATHE_TRY(lathe_checkpoint_meta(resumed, &meta));
+    const json_t *earlier = json_object_get(meta, "parents");
+    lathe_status status = json_is_array(earlier) ? put_earlier(saved, earlier, arena, out)
+                                                 : put_own(saved, arena, out);
+    if (status == LATHE_OK && resumed)
+        status = put_resumed(resumed, meta, arena, out);
+    json_decref(meta);
+    if (status == LATHE_OK)
+        status = put_data("data", saved->data->shards, arena, out);
+    if (status == LATHE_OK && saved->data->validation_shards != saved->data->shards)
+        status = put_data("validation", saved->data->validation_shards, arena, out);
+    return status;
+}
+
+lathe_status lathe__checkpoint_know_parents(const lathe_saved_state *saved, const char *resumed)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    lathe_status status = put_all(saved, resumed, &arena, &text);
+    if (status == LATHE_OK) {
+        saved->checkpoints->parents_json = lathe_arena_strdup(saved->arena, text.data);
+        status = saved->checkpoints->parents_json ? LATHE_OK : LATHE_E_NOMEM;
+    }
+    lathe_buffer_fini(&text);
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+lathe_status lathe__checkpoint_put_parents(const lathe_saved_state *saved, lathe_buffer *out)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_status status = LATHE_OK;
+    lathe_buffer_puts(out, ", ");
+    if (saved->checkpoints->parents_json)
+        lathe_buffer_puts(out, saved->checkpoints->parents_json);
+    else
+        status = put_all(saved, NULL, &arena, out);
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+/* ---- the base of a run that resumes ---- */
+
+lathe_status lathe__checkpoint_check_base(const lathe_saved_state *saved, const json_t *meta)
+{
+    const json_t *model = model_of(json_object_get(meta, "parents"));
+    const int needed = has_reference(saved) || !lathe__checkpoint_has_model(saved);
+    if (!model || !saved->model_path || !needed)
+        return LATHE_OK;
+    const lathe_status status =
+        lathe_files_compare(saved->model_path, json_object_get(model, "files"), 1, NULL, NULL);
+    return status == LATHE_E_CORRUPT ? lathe_error(LATHE_E_CONFIG, "%s", lathe_error_message())
+                                     : status;
+}

@@ -1,0 +1,41 @@
+/* What a run was made of, for the manifests of its checkpoints: the folders that its models come
+ * from, and its data, each with hashes. lineage.h reads it back.
+ *
+ *   "parents":    [{"roles": ["model", "reference"], "path": "/...", "manifest": "<SHA-256>",
+ *                   "files": {"model.safetensors": {"bytes", "sha256"}, ...}}]
+ *   "resumed":    {"path": "/...", "step": 4, "manifest": "<SHA-256>"}, after resuming
+ *   "data":       {"content": "<hash of the tokens>", "tokens": 512,
+ *                  "files": [{"path": "/...", "bytes": 9, "sha256": "..."}], "n_files": 1}
+ *   "validation": the same of the data for evaluation, if there are any
+ *
+ * "files" of a parent are its weights and config.json; "manifest" is the hash in the last line of
+ * its manifest.json, if it is a checkpoint. Data files are hashed if all of them together have at
+ * most 1 GiB; at most 256 are listed.
+ */
+#ifndef LATHE_CHECKPOINT_PARENTS_H
+#define LATHE_CHECKPOINT_PARENTS_H
+
+#include <jansson.h>
+
+#include "checkpoint/saved_state.h"
+
+/** Hashes the parents and the data once, for the manifests of all checkpoints of the run. resumed:
+ * the checkpoint that the run went on from; its parents are those of the run; NULL: none. */
+lathe_status lathe__checkpoint_know_parents(const lathe_saved_state *saved, const char *resumed);
+
+/** Appends the members above, without braces; "" if there are none. */
+lathe_status lathe__checkpoint_put_parents(const lathe_saved_state *saved, lathe_buffer *out);
+
+/** Whether a file name is that of weights or of their configuration. */
+int32_t lathe__is_weight_file(const char *name);
+
+/** The folder whose manifest covers `dir`: `dir` itself, or the checkpoint that this average/ is
+ * in. NULL: there is no manifest, or no memory. */
+const char *lathe__manifest_folder(const char *dir, lathe_arena *arena);
+
+/** Checks that the weights in model.path are those that the run of a checkpoint began with, where
+ * the run still needs them: under an adapter, or as the reference. `meta`: of the checkpoint.
+ * LATHE_E_CONFIG names the file that changed. */
+lathe_status lathe__checkpoint_check_base(const lathe_saved_state *saved, const json_t *meta);
+
+#endif
