@@ -100,19 +100,23 @@ static lathe_status put_datasets(lathe_run *run, const char *json, const lathe_s
         if (set->weight != 1.0)
             lathe_buffer_printf(b, "  weight %g", set->weight);
         lathe_buffer_puts(b, "\n");
-        if (set->n_known > 0)
-            lathe_buffer_printf(b, "    %lld %s\n", (long long)set->n_known,
+        if (set->counts.n_known > 0)
+            lathe_buffer_printf(b, "    %lld %s\n", (long long)set->counts.n_known,
                                 lathe_layout_known_text(lathe_shards_rows(shards)));
-        if (set->n_equal > 0) {
+        if (set->counts.n_equal > 0) {
             lathe_buffer_printf(b, "    %lld %s: chosen and rejected are the same text",
-                                (long long)set->n_equal, set->n_equal == 1 ? "pair" : "pairs");
-            lathe_data_put_places(shards, &set->first_equal, 1, b);
-            lathe_buffer_puts(b, set->n_equal > 1 ? ", ...\n" : "\n");
+                                (long long)set->counts.n_equal,
+                                set->counts.n_equal == 1 ? "pair" : "pairs");
+            lathe_data_put_places(shards, &set->counts.first_equal, 1, b);
+            lathe_buffer_puts(b, set->counts.n_equal > 1 ? ", ...\n" : "\n");
         }
+        for (int32_t why = 0; why < LATHE_N_LEFT; why++)
+            if (set->counts.left[why].n > 0) {
+                lathe_buffer_puts(b, "    left out: ");
+                lathe_shards_put_left(shards, set, why, b);
+                lathe_buffer_puts(b, "\n");
+            }
     }
-    if (lathe_shards_skipped(shards) > 0)
-        lathe_buffer_printf(b, "  left out: %lld that are empty or no UTF-8 text\n",
-                            (long long)lathe_shards_skipped(shards));
     return b->status;
 }
 
@@ -143,7 +147,7 @@ static void put_split(const lathe_run *run, const lathe_loader *loader, const la
                       int trains, lathe_buffer *b)
 {
     const lathe_stage_v1 *stage = run->parts.stage.table;
-    const int pairs = stage->rows == LATHE_ROWS_PAIRS;
+    const lathe_row_kind *kind = lathe_row_kind_get(stage->rows);
     lathe_loader_facts f;
     lathe_loader_facts_get(loader, &f);
     lathe_buffer_printf(b, "  %lld %s, %lld tokens", (long long)f.n_documents,
@@ -151,7 +155,7 @@ static void put_split(const lathe_run *run, const lathe_loader *loader, const la
     if (f.text_bytes > 0)
         lathe_buffer_printf(b, ", %.3f bytes per token", (double)f.text_bytes / (double)f.n_tokens);
     lathe_buffer_printf(b, "\n  %lld rows of %d tokens", (long long)f.n_rows, run->set.seq_len);
-    if (!pairs)
+    if (!kind->is_padded)
         lathe_buffer_printf(b, ", %s, %.2f %% filled",
                             lathe_packing(run->set.packing, stage->rows) == LATHE_PACK_MULTIPACK
                                 ? "multipack"
@@ -190,6 +194,15 @@ static lathe_status put_summary(lathe_run *run, lathe_buffer *b)
     return b->status;
 }
 
+/* Prints the stage's inputs of the batch's first row: "label 1". */
+static void put_inputs(const lathe_run *run, const lathe_batch *batch, lathe_buffer *b)
+{
+    for (int32_t i = 0; i < run->data.n_inputs; i++)
+        if (run->data.inputs[i].per == LATHE_PER_ROW)
+            lathe_buffer_printf(b, "%s %g\n", run->data.inputs[i].name,
+                                (double)batch->inputs[i][0]);
+}
+
 /* Prints rows from the loader, each as the first row of a batch. */
 static lathe_status put_rows(const lathe_run *run, lathe_loader *loader, int64_t n, int64_t seed,
                              const lathe_sample_style *style, lathe_buffer *b)
@@ -198,7 +211,7 @@ static lathe_status put_rows(const lathe_run *run, lathe_loader *loader, int64_t
                                      ? run->data.validation_shards
                                      : run->data.shards;
     const int32_t eos = lathe_shards_eos(shards);
-    const int pairs = lathe_shards_rows(shards) == LATHE_ROWS_PAIRS;
+    const int32_t rows = lathe_shards_rows(shards);
     lathe_cursor cursor;
     lathe_loader_cursor(loader, &cursor);
     for (int64_t i = 0; i < n && i < cursor.rows_per_epoch; i++) {
@@ -212,9 +225,10 @@ static lathe_status put_rows(const lathe_run *run, lathe_loader *loader, int64_t
         LATHE_TRY(lathe_loader_seek(loader, &cursor));
         LATHE_TRY(lathe_loader_next(loader, &batch));
         lathe_buffer_printf(b, "\n== row %lld of the epoch%s\n", (long long)cursor.index,
-                            pairs ? ", chosen" : "");
+                            rows == LATHE_ROWS_PAIRS ? ", chosen" : "");
+        put_inputs(run, &batch, b);
         LATHE_TRY(lathe_app_sample(run->data.tokenizer, &batch, 0, eos, style, b));
-        if (!pairs)
+        if (rows != LATHE_ROWS_PAIRS)
             continue;
         lathe_buffer_printf(b, "== row %lld of the epoch, rejected\n", (long long)cursor.index);
         LATHE_TRY(lathe_app_sample(run->data.tokenizer, &batch, batch.n_rows / 2, eos, style, b));

@@ -34,7 +34,8 @@ static void print_text(const lathe_evaluation *e)
         if (!isnan(values[i]))
             (void)printf("  %s %.4f", names[i], values[i]);
     for (int32_t k = 0; k < e->n_metrics; k++)
-        (void)printf("  %s %.4f", e->metric_names[k], e->metrics[k]);
+        if (!isnan(e->metrics[k])) /* no example counts for it */
+            (void)printf("  %s %.4f", e->metric_names[k], e->metrics[k]);
     (void)printf("\n");
 }
 

@@ -30,6 +30,28 @@ static void set_int(json_t *object, const char *key, int64_t value)
     (void)json_object_set_new(object, key, json_integer((json_int_t)value));
 }
 
+/* {"empty": {"records": 2, "file": "a.jsonl", "line": 3}, ...}: the reasons that occur. */
+static json_t *describe_left(const lathe_shards *shards, const lathe_shards_set *set)
+{
+    json_t *out = json_object();
+    for (int32_t why = 0; why < LATHE_N_LEFT; why++) {
+        const char *path;
+        int64_t line;
+        if (set->counts.left[why].n == 0)
+            continue;
+        json_t *one = json_object();
+        set_int(one, "records", set->counts.left[why].n);
+        if (lathe_shards_line(shards, set, set->counts.left[why].first, &path, &line)) {
+            (void)json_object_set_new(one, "file", json_string(path));
+            set_int(one, "line", line);
+        }
+        if (why == LATHE_LEFT_UNKNOWN_ROLE)
+            (void)json_object_set_new(one, "role", json_string(set->counts.role));
+        (void)json_object_set_new(out, lathe_left_name(why), one);
+    }
+    return out;
+}
+
 static lathe_status describe_datasets(lathe_run *run, const char *json, const lathe_shards *shards,
                                       json_t **out)
 {
@@ -47,9 +69,10 @@ static lathe_status describe_datasets(lathe_run *run, const char *json, const la
         set_int(one, "tokens", set->n_tokens);
         (void)json_object_set_new(one, "weight", json_real(set->weight));
         if (lathe_layout_known_text(lathe_shards_rows(shards)))
-            set_int(one, "alpaca_records", set->n_known);
+            set_int(one, "alpaca_records", set->counts.n_known);
         if (lathe_shards_rows(shards) == LATHE_ROWS_PAIRS)
-            set_int(one, "equal_pairs", set->n_equal);
+            set_int(one, "equal_pairs", set->counts.n_equal);
+        (void)json_object_set_new(one, "left_out", describe_left(shards, set));
         (void)json_array_append_new(*out, one);
     }
     return LATHE_OK;
@@ -74,7 +97,7 @@ static lathe_status describe_split(lathe_run *run, const lathe_loader *loader,
     set_int(*out, "text_bytes", f.text_bytes);
     set_int(*out, "rows", f.n_rows);
     set_int(*out, "row_tokens", run->set.seq_len);
-    if (lathe_shards_rows(shards) != LATHE_ROWS_PAIRS)
+    if (!kind->is_padded)
         (void)json_object_set_new(*out, "filled", json_real(f.fill));
     if (kind->has_lines) {
         char key[32];

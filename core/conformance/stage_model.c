@@ -176,16 +176,27 @@ static lathe_status stage_inputs(model *m)
     return LATHE_OK;
 }
 
+/* Whether a metric of the loss is divided by metric i, which then needs no name. */
+static int divides(const lathe_stage_loss *loss, int32_t i)
+{
+    for (int32_t k = 0; k < loss->n_metrics; k++)
+        if (loss->metrics[k].over == i + 1)
+            return 1;
+    return 0;
+}
+
 static lathe_status check_loss(const model *m, const lathe_stage_loss *loss)
 {
     lathe_desc d;
     LATHE_TRY(lathe_graph_api_get()->desc(m->g, loss->sum, &d));
     if (d.dtype != LATHE_F32 || lathe_desc_count(&d) != 1)
         return lathe_error(LATHE_E_SHAPE, "the loss is no f32 scalar");
-    if (loss->count_unit != LATHE_COUNT_TOKENS && loss->count_unit != LATHE_COUNT_PAIRS)
+    if (loss->count_unit < LATHE_COUNT_TOKENS || loss->count_unit > LATHE_COUNT_EXAMPLES)
         return lathe_error(LATHE_E_PLUGIN, "count_unit is %d", loss->count_unit);
     if (loss->count_unit == LATHE_COUNT_PAIRS && m->table->rows != LATHE_ROWS_PAIRS)
         return lathe_error(LATHE_E_PLUGIN, "counts pairs, but its rows are no pairs");
+    if (loss->count_unit == LATHE_COUNT_EXAMPLES && m->table->rows != LATHE_ROWS_UNPAIRED)
+        return lathe_error(LATHE_E_PLUGIN, "counts examples, but its rows are not unpaired");
     if (loss->size != sizeof *loss)
         return lathe_error(LATHE_E_PLUGIN, "it changed the size of the loss it was given to %u",
                            loss->size);
@@ -194,11 +205,13 @@ static lathe_status check_loss(const model *m, const lathe_stage_loss *loss)
     for (int32_t i = 0; i < loss->n_metrics; i++) {
         const lathe_stage_metric *x = &loss->metrics[i];
         LATHE_TRY(lathe_graph_api_get()->desc(m->g, x->sum, &d));
-        if (x->name == NULL || x->name[0] == '\0' || lathe_desc_count(&d) != 1 ||
+        if ((x->name ? x->name[0] == '\0' : !divides(loss, i)) || lathe_desc_count(&d) != 1 ||
             d.dtype != LATHE_F32)
             return lathe_error(LATHE_E_PLUGIN, "metric %d has no name or is no f32 scalar", i);
+        if (x->over < 0 || x->over > loss->n_metrics)
+            return lathe_error(LATHE_E_PLUGIN, "metric %d is divided by metric %d", i, x->over);
         for (int32_t k = 0; k < i; k++)
-            if (strcmp(x->name, loss->metrics[k].name) == 0)
+            if (x->name && loss->metrics[k].name && strcmp(x->name, loss->metrics[k].name) == 0)
                 return lathe_error(LATHE_E_PLUGIN, "two metrics are called %s", x->name);
     }
     if (m->asked_reference && !(m->table->needs & LATHE_NEEDS_REFERENCE))
@@ -218,7 +231,7 @@ lathe_status lathe__stage_model_ask(model *m, void *self, lathe_stage_loss *loss
     for (int which = 0; which < LATHE_MAX_STAGE_HEADS; which++)
         m->heads[which] = LATHE_NONE;
     LATHE_TRY(stage_inputs(m));
-    if (m->table->rows == LATHE_ROWS_PAIRS)
+    if (m->table->rows == LATHE_ROWS_PAIRS || m->table->rows == LATHE_ROWS_UNPAIRED)
         LATHE_TRY(lathe_graph_input(m->g, "pair_mask", lathe_desc_1d(LATHE_F32, m->n_rows / 2),
                                     &m->pair_mask));
     const lathe_stage_build given = {.size = sizeof given,

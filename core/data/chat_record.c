@@ -122,6 +122,32 @@ static lathe_status mark(lathe_encoder *enc, const lathe_tokenizer *tok,
     return LATHE_OK;
 }
 
+static int is_usual(const char *role)
+{
+    static const char *const usual[] = {"system",        "user",     "assistant", "tool",
+                                        "tool_response", "function", "developer", "ipython"};
+    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++)
+        if (strcmp(role, usual[i]) == 0)
+            return 1;
+    return 0;
+}
+
+/* Counts the answers, and finds a role that may be mistyped. */
+static void look_at_roles(json_t *messages, lathe_chat_tokens *out)
+{
+    json_t *message;
+    size_t i;
+    out->n_answers = 0;
+    out->odd_role[0] = '\0';
+    json_array_foreach(messages, i, message)
+    {
+        const char *role = json_string_value(json_object_get(message, "role"));
+        out->n_answers += role && strcmp(role, "assistant") == 0;
+        if (role && !is_usual(role) && !out->odd_role[0])
+            (void)snprintf(out->odd_role, sizeof out->odd_role, "%s", role);
+    }
+}
+
 static lathe_status encode(const lathe_chat_template *chat, const char *place, json_t *row,
                            const lathe_tokenizer *tok, lathe_encoder *enc, lathe_chat_tokens *out)
 {
@@ -136,6 +162,8 @@ static lathe_status encode(const lathe_chat_template *chat, const char *place, j
     }
     out->ids.n = 0;
     out->text_bytes = text.bytes;
+    if (status == LATHE_OK)
+        look_at_roles(what.messages, out);
     if (status == LATHE_OK)
         status = lathe_encoder_run(enc, text.text, text.bytes, 0, &out->ids);
     if (status == LATHE_OK)

@@ -11,6 +11,8 @@ typedef struct lathe_chat_tokens {
     uint8_t *learnt; /* [ids.n] 1: the token is a target */
     int64_t capacity;
     int64_t text_bytes, n_learnt;
+    int64_t n_answers; /* messages of the assistant */
+    char odd_role[32]; /* the first role that is none of the usual ones; "": there is none */
     /* scratch */
     lathe_ids prefix;
     int64_t *ends;

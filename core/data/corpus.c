@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "data/reader.h"
 
 #define BATCH_BYTES (4LL << 20)
@@ -19,6 +21,7 @@ struct lathe_corpus {
     int64_t record;      /* next record of the batch */
     lathe_fields fields; /* of the current record */
     int32_t column;      /* next field */
+    lathe_buffer talk;   /* the contents of the current record's messages */
     int64_t n_skipped;   /* in the earlier datasets */
 };
 
@@ -51,8 +54,38 @@ void lathe_corpus_close(lathe_corpus *corpus)
     if (corpus->open)
         lathe_reader_fini(&corpus->reader);
     lathe_fields_fini(&corpus->fields);
+    lathe_buffer_fini(&corpus->talk);
     lathe_arena_fini(&corpus->arena);
     free(corpus);
+}
+
+/* Appends the texts of a message's content: a string, or a list of parts with a text each. */
+static void put_content(json_t *content, lathe_buffer *out)
+{
+    json_t *part;
+    size_t i;
+    if (json_is_string(content)) {
+        lathe_buffer_append(out, json_string_value(content), (int64_t)json_string_length(content));
+        lathe_buffer_puts(out, "\n");
+    }
+    json_array_foreach(content, i, part) put_content(json_object_get(part, "text"), out);
+}
+
+/* Appends the contents of all messages in the lists of a record. */
+static lathe_status put_messages(const lathe_reader *r, const lathe_record *record,
+                                 lathe_buffer *out)
+{
+    json_t *row, *list, *message;
+    const char *key, *path = r->sources->list[record->file].path;
+    size_t i;
+    LATHE_TRY(lathe_json_load_with_nul(path, r->data + record->begin, record->n, &row));
+    json_object_foreach(row, key, list) json_array_foreach(list, i, message)
+    {
+        json_t *content = json_object_get(message, "content");
+        put_content(content ? content : json_object_get(message, "value"), out);
+    }
+    json_decref(row);
+    return out->status;
 }
 
 /* Reads the fields of the next record. *out_any is 0 at the end. */
@@ -78,7 +111,12 @@ static lathe_status next_record(lathe_corpus *c, int *out_any)
         }
     }
     *out_any = c->open;
-    return c->open ? lathe_fields_read(&c->fields, r, &r->list[c->record++]) : LATHE_OK;
+    c->talk.len = 0;
+    if (!c->open)
+        return LATHE_OK;
+    const lathe_record *record = &r->list[c->record++];
+    LATHE_TRY(lathe_fields_read(&c->fields, r, record));
+    return c->fields.is_chat ? put_messages(r, record, &c->talk) : LATHE_OK;
 }
 
 lathe_status lathe_corpus_next(void *corpus, const char **out_text, int64_t *out_bytes)
@@ -87,6 +125,12 @@ lathe_status lathe_corpus_next(void *corpus, const char **out_text, int64_t *out
     *out_text = NULL;
     *out_bytes = 0;
     for (;;) {
+        if (c->talk.len > 0 && c->column == 0) {
+            c->column = LATHE_N_COLUMNS;
+            *out_text = c->talk.data;
+            *out_bytes = c->talk.len;
+            return LATHE_OK;
+        }
         for (; c->column < LATHE_N_COLUMNS; c->column++)
             if (c->fields.n[c->column] > 0) {
                 *out_text = c->fields.text[c->column];

@@ -27,6 +27,24 @@ void lathe_dataset_hash_columns(const lathe_dataset *dataset, lathe_sha256 *hash
     }
     if (dataset->messages)
         lathe_sha256_update(hash, dataset->messages, (int64_t)strlen(dataset->messages));
+    for (int32_t i = 0; i < dataset->n_inputs; i++) {
+        const lathe_stage_input *input = &dataset->inputs[i];
+        const char *field = lathe_dataset_input_field(dataset, i);
+        lathe_sha256_update(hash, input->name, (int64_t)strlen(input->name) + 1);
+        lathe_sha256_update(hash, field, (int64_t)strlen(field) + 1);
+        lathe_sha256_update(hash, &input->fallback, sizeof input->fallback);
+        lathe_sha256_update(hash, &input->required, sizeof input->required);
+        lathe_sha256_update(hash, &input->is_boolean, sizeof input->is_boolean);
+    }
+}
+
+const char *lathe_dataset_input_field(const lathe_dataset *dataset, int32_t i)
+{
+    const char *name = dataset->inputs[i].name;
+    for (int32_t k = 0; k < dataset->n_input_columns; k++)
+        if (strcmp(dataset->input_columns[k].input, name) == 0)
+            return dataset->input_columns[k].field;
+    return name;
 }
 
 const char *lathe_dataset_messages(const lathe_dataset *dataset)
@@ -43,10 +61,24 @@ static lathe_status copy_text(const json_t *value, const char *where, const char
     return *out ? LATHE_OK : LATHE_E_NOMEM;
 }
 
-/* The tables columns and format (`name`): a text for each column. */
+/* An entry of `columns` that names the field of a stage's input. Whether the stage has such an
+ * input is checked with the stage (layout.h). */
+static lathe_status read_input_column(const json_t *value, const char *where, const char *key,
+                                      lathe_arena *arena, lathe_dataset *out)
+{
+    if (out->n_input_columns == LATHE_MAX_STAGE_INPUTS)
+        return lathe_error(LATHE_E_CONFIG, "%s.columns: more than %d columns for inputs of a stage",
+                           where, LATHE_MAX_STAGE_INPUTS);
+    lathe_input_column *column = &out->input_columns[out->n_input_columns++];
+    column->input = lathe_arena_strdup(arena, key);
+    return column->input ? copy_text(value, where, key, arena, &column->field) : LATHE_E_NOMEM;
+}
+
+/* The tables columns and format (`name`): a text for each column. with_inputs NULL: of columns
+ * alone. */
 static lathe_status read_columns(json_t *object, const char *where, const char *name,
                                  lathe_arena *arena, const char *out[LATHE_N_COLUMNS],
-                                 const char **out_messages)
+                                 lathe_dataset *with_inputs)
 {
     const char *key;
     json_t *value;
@@ -55,17 +87,21 @@ static lathe_status read_columns(json_t *object, const char *where, const char *
     json_object_foreach(object, key, value)
     {
         int32_t k = 0;
-        if (out_messages && strcmp(key, "messages") == 0) {
-            LATHE_TRY(copy_text(value, where, key, arena, out_messages));
+        if (with_inputs && strcmp(key, "messages") == 0) {
+            LATHE_TRY(copy_text(value, where, key, arena, &with_inputs->messages));
             continue;
         }
         while (k < LATHE_N_COLUMNS && strcmp(key, column_names[k]))
             k++;
+        if (k == LATHE_N_COLUMNS && with_inputs) {
+            LATHE_TRY(read_input_column(value, where, key, arena, with_inputs));
+            continue;
+        }
         if (k == LATHE_N_COLUMNS)
             return lathe_error(LATHE_E_CONFIG,
                                "%s.%s.%s: no such column; there are text, prompt, completion, "
-                               "chosen, rejected%s",
-                               where, name, key, out_messages ? ", messages" : "");
+                               "chosen, rejected",
+                               where, name, key);
         if (!strcmp(name, "format") && json_is_string(value))
             out[k] = lathe_arena_strdup(arena, json_string_value(value)); /* checked by layout.h */
         else
@@ -111,7 +147,7 @@ static lathe_status read_dataset(json_t *entry, const char *where, lathe_arena *
         if (!strcmp(key, "path"))
             LATHE_TRY(copy_text(value, where, key, arena, &out->path));
         else if (!strcmp(key, "columns"))
-            LATHE_TRY(read_columns(value, where, key, arena, out->columns, &out->messages));
+            LATHE_TRY(read_columns(value, where, key, arena, out->columns, out));
         else if (!strcmp(key, "format"))
             LATHE_TRY(read_columns(value, where, key, arena, out->formats, NULL));
         else if (!strcmp(key, "type"))

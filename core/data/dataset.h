@@ -4,7 +4,7 @@
 
 #include "base/arena.h"
 #include "base/hash.h"
-#include "lathe/status.h"
+#include "lathe/stage.h"
 
 /** Format of a dataset's files. AUTO: JSONL, JSON or CSV if the names of all files say so (.jsonl
  *  .ndjson, .json, .csv .tsv), else TEXT. */
@@ -24,6 +24,11 @@ enum {
     LATHE_N_COLUMNS = 5
 };
 
+/** The field of the records that an input of the stage is read from. */
+typedef struct lathe_input_column {
+    const char *input, *field;
+} lathe_input_column;
+
 /** One entry of data.datasets. */
 typedef struct lathe_dataset {
     /* A file, a folder (read recursively), or a pattern with * ? [..] and ** (any folders). A file
@@ -41,6 +46,12 @@ typedef struct lathe_dataset {
      * is not known). */
     const struct lathe_chat_template *chat;
     const char *no_chat;
+    /* Entries of `columns` whose names are none of the columns above: inputs of the stage. */
+    lathe_input_column input_columns[LATHE_MAX_STAGE_INPUTS];
+    int32_t n_input_columns;
+    /* [n_inputs] The inputs of the stage that come from columns (LATHE_INPUT_COLUMN), borrowed. */
+    int32_t n_inputs;
+    const lathe_stage_input *inputs;
 } lathe_dataset;
 
 /** The key of a record's messages. */
@@ -55,6 +66,9 @@ lathe_status lathe_datasets_parse(const char *where, const char *json, lathe_are
 
 /** Adds the columns and formats of a dataset, for the keys of what is made from it. */
 void lathe_dataset_hash_columns(const lathe_dataset *dataset, lathe_sha256 *hash);
+
+/** The field of the records that input i of the stage is read from. */
+const char *lathe_dataset_input_field(const lathe_dataset *dataset, int32_t i);
 
 /** "text", "prompt", ... */
 const char *lathe_column_name(int32_t column);

@@ -1,4 +1,5 @@
 /* Extracts the texts of a record, a JSON object or a CSV row, and checks them. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,6 +87,20 @@ static int is_chat(const lathe_fields *f, const source *s, const lathe_json_memb
     return f->layout == LATHE_LAYOUT_OWN && (l->main < 0 || !members[l->main].found);
 }
 
+/* Whether a column that is a field of the record is a list: of messages, or of token ids. */
+static int has_lists(const lathe_fields *f, const source *s, const value *values)
+{
+    const lathe_layouts *l = &s->reader->layouts;
+    const lathe_layout *layout = &l->list[f->layout];
+    for (int32_t c = 0; c < LATHE_N_COLUMNS; c++) {
+        const lathe_format *format = &layout->columns[c];
+        if (c != LATHE_COLUMN_TEXT && format->n > 0 && !l->is_format[c] &&
+            lathe_format_is_field(format) && values[format->parts[0].field].kind == COMPOUND)
+            return 1;
+    }
+    return 0;
+}
+
 static lathe_status json_values(lathe_fields *f, const source *s, value *out)
 {
     const lathe_layouts *l = &s->reader->layouts;
@@ -103,8 +118,11 @@ static lathe_status json_values(lathe_fields *f, const source *s, value *out)
     for (int32_t i = 0; i < l->n_fields; i++)
         found |= members[i].found ? 1u << i : 0;
     f->layout = lathe_layouts_choose(l, found);
-    f->is_chat = is_chat(f, s, members);
-    return take_json(f, members, l->n_fields, out);
+    LATHE_TRY(take_json(f, members, l->n_fields, out));
+    f->is_chat = is_chat(f, s, members) ? LATHE_FIELDS_CHAT
+                 : has_lists(f, s, out) ? LATHE_FIELDS_LISTS
+                                        : LATHE_FIELDS_TEXTS;
+    return LATHE_OK;
 }
 
 static lathe_status csv_values(lathe_fields *f, const source *s, value *out)
@@ -220,6 +238,65 @@ static lathe_status make_texts(lathe_fields *f, const source *s, const value *va
     return LATHE_OK;
 }
 
+/* ---- inputs of the stage ---- */
+
+/* The number that a value is; NAN: none. CSV has only strings. */
+static double number_of(const value *v, int is_csv)
+{
+    char text[64], *end = text;
+    if ((v->kind != NUMBER && !(is_csv && v->kind == STRING)) || v->n == 0 ||
+        v->n >= (int64_t)sizeof text)
+        return (double)NAN;
+    memcpy(text, v->text, (size_t)v->n);
+    text[v->n] = '\0';
+    if (!strcmp(text, "true") || (is_csv && (!strcmp(text, "True") || !strcmp(text, "TRUE"))))
+        return 1.0;
+    if (!strcmp(text, "false") || (is_csv && (!strcmp(text, "False") || !strcmp(text, "FALSE"))))
+        return 0.0;
+    const double x = strtod(text, &end);
+    return *end == '\0' && isfinite(x) ? x : (double)NAN;
+}
+
+static lathe_status refuse_input(const source *s, const lathe_stage_input *input, const char *field,
+                                 const value *v)
+{
+    const char *expected = input->is_boolean ? "true or false" : "a number, true or false";
+    char list[256];
+    if (v->kind == NOTHING) {
+        lathe_json_record_keys(s->text, s->record->n, list, sizeof list);
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: no column \"%s\"; the columns are %s; name it in columns.%s; it "
+                           "holds %s: %s",
+                           s->place, field, *list ? list : "none", input->name, expected,
+                           input->doc);
+    }
+    if (v->kind == STRING || v->kind == NUMBER)
+        return lathe_error(LATHE_E_CONFIG, "%s: column \"%s\" is %s%.*s%s; expected %s (%s)",
+                           s->place, field, v->kind == STRING ? "\"" : "",
+                           (int)(v->n < 60 ? v->n : 60), v->text, v->kind == STRING ? "\"" : "",
+                           expected, input->doc);
+    return lathe_error(LATHE_E_CONFIG, "%s: column \"%s\" is %s; expected %s (%s)", s->place, field,
+                       v->kind == NIL ? "null" : "an object or a list", expected, input->doc);
+}
+
+/* The values of the stage's inputs. A column that is missing or null has its fallback. */
+static lathe_status read_inputs(lathe_fields *f, const source *s, const value *values)
+{
+    const lathe_dataset *dataset = s->reader->dataset;
+    for (int32_t i = 0; i < dataset->n_inputs; i++) {
+        const lathe_stage_input *input = &dataset->inputs[i];
+        const value *v = &values[s->reader->layouts.inputs[i]];
+        const double x = number_of(v, s->reader->sources->type == LATHE_DATASET_CSV);
+        f->inputs[i] = x;
+        if (!isnan(x) && (!input->is_boolean || x == 0.0 || x == 1.0))
+            continue;
+        if ((v->kind != NOTHING && v->kind != NIL) || input->required)
+            return refuse_input(s, input, lathe_dataset_input_field(dataset, i), v);
+        f->inputs[i] = input->fallback;
+    }
+    return LATHE_OK;
+}
+
 lathe_status lathe_fields_read(lathe_fields *fields, const lathe_reader *reader,
                                const lathe_record *record)
 {
@@ -229,6 +306,8 @@ lathe_status lathe_fields_read(lathe_fields *fields, const lathe_reader *reader,
     memset(fields->n, 0, sizeof fields->n);
     fields->layout = LATHE_LAYOUT_OWN;
     fields->is_chat = 0;
+    for (int32_t i = 0; i < reader->dataset->n_inputs; i++)
+        fields->inputs[i] = reader->dataset->inputs[i].fallback;
     if (reader->sources->type == LATHE_DATASET_TEXT) {
         fields->text[LATHE_COLUMN_TEXT] = s.text;
         fields->n[LATHE_COLUMN_TEXT] = record->n;
@@ -240,6 +319,7 @@ lathe_status lathe_fields_read(lathe_fields *fields, const lathe_reader *reader,
         LATHE_TRY(csv_values(fields, &s, values));
     else
         LATHE_TRY(json_values(fields, &s, values));
+    LATHE_TRY(read_inputs(fields, &s, values));
     return fields->is_chat ? LATHE_OK : make_texts(fields, &s, values);
 }
 

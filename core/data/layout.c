@@ -114,30 +114,74 @@ static lathe_status add_known(lathe_layouts *l, int32_t rows)
     return LATHE_OK;
 }
 
-/* The field of conversations, which stand for the text or the completion. */
+/* Gives a field that is read as it stands its number. */
+static lathe_status number_field(lathe_layouts *l, const char *name, int32_t *out)
+{
+    lathe_format_part part = {.text = "", .name = name};
+    lathe_format format = {.parts = &part, .n = 1};
+    LATHE_TRY(number_fields(l, &format));
+    *out = part.field;
+    return LATHE_OK;
+}
+
+/* The field of conversations, which stand for the main column of the rows. */
 static lathe_status find_messages(lathe_layouts *l, const lathe_dataset *dataset, int32_t rows)
 {
-    const int32_t column = rows == LATHE_ROWS_PACKED        ? LATHE_COLUMN_TEXT
-                           : rows == LATHE_ROWS_COMPLETIONS ? LATHE_COLUMN_COMPLETION
-                                                            : -1;
-    lathe_format_part part = {.text = "", .name = lathe_dataset_messages(dataset)};
-    lathe_format format = {.parts = &part, .n = 1};
+    const int32_t column = lathe_row_kind_get(rows)->main;
     l->messages = l->main = -1;
     if (column < 0)
         return LATHE_OK;
     const lathe_format *own = &l->list[LATHE_LAYOUT_OWN].columns[column];
     for (int32_t i = 0; i < own->n && l->main < 0; i++)
         l->main = own->parts[i].name ? own->parts[i].field : -1;
-    LATHE_TRY(number_fields(l, &format));
-    l->messages = part.field;
+    return number_field(l, lathe_dataset_messages(dataset), &l->messages);
+}
+
+static int has_input(const lathe_dataset *dataset, const char *name)
+{
+    for (int32_t i = 0; i < dataset->n_inputs; i++)
+        if (strcmp(dataset->inputs[i].name, name) == 0)
+            return 1;
+    return 0;
+}
+
+/* Refuses an entry of `columns` that names neither a column of the rows nor an input. */
+static lathe_status unknown_column(const lathe_dataset *dataset, const char *name)
+{
+    char inputs[256] = "";
+    for (int32_t i = 0; i < dataset->n_inputs; i++)
+        (void)snprintf(inputs + strlen(inputs), sizeof inputs - strlen(inputs), ", %s",
+                       dataset->inputs[i].name);
+    return lathe_error(LATHE_E_CONFIG,
+                       "columns.%s: no such column; there are text, prompt, completion, chosen, "
+                       "rejected, messages%s",
+                       name, inputs);
+}
+
+/* The fields of the stage's inputs. */
+static lathe_status find_inputs(lathe_layouts *l, const lathe_dataset *dataset,
+                                const char **out_wrong)
+{
+    for (int32_t k = 0; k < dataset->n_input_columns; k++) {
+        *out_wrong = dataset->input_columns[k].input;
+        if (!has_input(dataset, *out_wrong))
+            return unknown_column(dataset, *out_wrong);
+    }
+    for (int32_t i = 0; i < dataset->n_inputs; i++) {
+        *out_wrong = dataset->inputs[i].name;
+        LATHE_TRY(number_field(l, lathe_dataset_input_field(dataset, i), &l->inputs[i]));
+    }
+    *out_wrong = NULL;
     return LATHE_OK;
 }
 
-/* out_column: the column that is at work, or in which the error is. */
+/* out_column: the column that is at work, or in which the error is; *out_input: the input instead,
+ * NULL: none. */
 static lathe_status find(lathe_layouts *l, const lathe_dataset *dataset, int32_t rows,
-                         int32_t *out_column)
+                         int32_t *out_column, const char **out_input)
 {
     int is_given = 0;
+    *out_input = NULL;
     memset(l, 0, sizeof *l);
     l->n = 1;
     for (int32_t c = 0; c < LATHE_N_COLUMNS; c++) {
@@ -149,13 +193,15 @@ static lathe_status find(lathe_layouts *l, const lathe_dataset *dataset, int32_t
     }
     if (!is_given && known[rows].text)
         LATHE_TRY(add_known(l, rows));
-    return find_messages(l, dataset, rows);
+    LATHE_TRY(find_messages(l, dataset, rows));
+    return find_inputs(l, dataset, out_input);
 }
 
 lathe_status lathe_layouts_init(lathe_layouts *layouts, const lathe_dataset *dataset, int32_t rows)
 {
     int32_t column;
-    return find(layouts, dataset, rows, &column);
+    const char *input;
+    return find(layouts, dataset, rows, &column, &input);
 }
 
 void lathe_layouts_fini(lathe_layouts *layouts)
@@ -164,14 +210,16 @@ void lathe_layouts_fini(lathe_layouts *layouts)
     layouts->n = layouts->n_fields = 0;
 }
 
-lathe_status lathe_layouts_check(const lathe_dataset *dataset, int32_t rows, char out_inner[32])
+lathe_status lathe_layouts_check(const lathe_dataset *dataset, int32_t rows, char out_inner[64])
 {
     lathe_layouts layouts;
     int32_t column;
-    const lathe_status status = find(&layouts, dataset, rows, &column);
+    const char *input;
+    const lathe_status status = find(&layouts, dataset, rows, &column, &input);
     lathe_layouts_fini(&layouts);
-    (void)snprintf(out_inner, 32, "%s.%s", dataset->formats[column] ? "format" : "columns",
-                   lathe_column_name(column));
+    (void)snprintf(out_inner, 64, "%s.%s",
+                   !input && dataset->formats[column] ? "format" : "columns",
+                   input ? input : lathe_column_name(column));
     return status;
 }
 

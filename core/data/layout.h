@@ -24,9 +24,10 @@ typedef struct lathe_layouts {
     int32_t n_fields;
     int32_t messages; /* the field of conversations; -1: they are not read */
     int32_t main;     /* the first field of the column that the rows are made of; -1: none */
-    const char *fields[LATHE_MAX_FIELDS]; /* names of all fields that are read */
-    uint8_t need[LATHE_N_COLUMNS];        /* LATHE_COLUMN_UNUSED, ... (row_kind.h) */
-    uint8_t is_format[LATHE_N_COLUMNS];   /* 1: the own layout has a format for it */
+    const char *fields[LATHE_MAX_FIELDS];   /* names of all fields that are read */
+    int32_t inputs[LATHE_MAX_STAGE_INPUTS]; /* fields of the stage's inputs (dataset.h) */
+    uint8_t need[LATHE_N_COLUMNS];          /* LATHE_COLUMN_UNUSED, ... (row_kind.h) */
+    uint8_t is_format[LATHE_N_COLUMNS];     /* 1: the own layout has a format for it */
     lathe_arena arena;
 } lathe_layouts;
 
@@ -36,9 +37,10 @@ lathe_status lathe_layouts_init(lathe_layouts *layouts, const lathe_dataset *dat
 void lathe_layouts_fini(lathe_layouts *layouts);
 
 /** Checks the dataset's columns and formats: braces, a column that is given twice, a text without
- *  fields, too many fields. LATHE_E_CONFIG: out_inner is then the key in the dataset's table that
+ *  fields, too many fields, a column that neither the rows nor the stage's inputs have.
+ *  LATHE_E_CONFIG: out_inner is then the key in the dataset's table that
  *  is wrong, "format.prompt". */
-lathe_status lathe_layouts_check(const lathe_dataset *dataset, int32_t rows, char out_inner[32]);
+lathe_status lathe_layouts_check(const lathe_dataset *dataset, int32_t rows, char out_inner[64]);
 
 /** The layout of a record or header: bit f of `found` says whether it has fields[f]. */
 int32_t lathe_layouts_choose(const lathe_layouts *layouts, uint32_t found);

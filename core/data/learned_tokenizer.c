@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "data/corpus.h"
+#include "data/row_kind.h"
 #include "tokenjson/tokenizer_file.h"
 #include "tokentrain/tokenizer_train.h"
 
@@ -70,13 +71,21 @@ lathe_status lathe_tokenizer_learn(const lathe_learning *from, lathe_arena *aren
                                    lathe_tokenizer **out, const char **out_dir)
 {
     lathe_dataset *datasets = NULL;
+    lathe_stage_input inputs[LATHE_MAX_STAGE_INPUTS];
     lathe_corpus *corpus = NULL;
+    int32_t n_inputs;
     int64_t n = 0;
     if (!from->datasets)
         return lathe_error(LATHE_E_CONFIG, "%s: tokenizer.train needs data.datasets to learn from",
                            from->where);
     LATHE_TRY(lathe_datasets_parse(from->where, from->datasets, arena, &datasets, &n));
-    LATHE_TRY(lathe_corpus_open(datasets, n, from->rows, &corpus));
+    n_inputs = lathe_stage_columns(from->stage, inputs);
+    for (int64_t i = 0; i < n; i++) {
+        datasets[i].inputs = inputs;
+        datasets[i].n_inputs = n_inputs;
+    }
+    LATHE_TRY(lathe_corpus_open(datasets, n, from->stage ? from->stage->rows : LATHE_ROWS_PACKED,
+                                &corpus));
     const lathe_status status = learn(from, corpus, arena, out, out_dir);
     lathe_corpus_close(corpus);
     return status;

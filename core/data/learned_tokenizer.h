@@ -3,15 +3,16 @@
 #define LATHE_DATA_LEARNED_TOKENIZER_H
 
 #include "base/arena.h"
+#include "lathe/stage.h"
 #include "text/tokenizer.h"
 
 /** Settings and sources for training a tokenizer. */
 typedef struct lathe_learning {
-    const char *where;     /* the run file, for messages */
-    const char *datasets;  /* JSON text of data.datasets */
-    int32_t rows;          /* LATHE_ROWS_*: which columns are texts */
-    const char *train;     /* JSON text of tokenizer.train */
-    const char *cache_dir; /* trained tokenizers are in its folders tokenizer-<hash> */
+    const char *where;           /* the run file, for messages */
+    const char *datasets;        /* JSON text of data.datasets */
+    const lathe_stage_v1 *stage; /* says which columns are texts; NULL: documents */
+    const char *train;           /* JSON text of tokenizer.train */
+    const char *cache_dir;       /* trained tokenizers are in its folders tokenizer-<hash> */
 } lathe_learning;
 
 /** Loads the tokenizer from the cache, if one was trained with the same settings on files with the

@@ -1,7 +1,6 @@
 /* The loader: turns places in the endless order of epochs into batches, in advance if wanted. */
 #include "data/loader.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,93 +8,13 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "data/row_index.h"
-#include "data/shuffle.h"
+#include "data/loader_internal.h"
 
-enum { STREAM_EPOCH = 0x65706f63, MAX_PREFETCH = 64 };
+enum { MAX_PREFETCH = 64 };
 
-/* A prepared batch, or the error that occurred while preparing it. */
-typedef struct slot {
-    lathe_batch batch;
-    int32_t *memory; /* tokens, targets, positions, doc_start */
-    int64_t after;   /* place of the next batch */
-    lathe_status status;
-    char message[384];
-} slot;
-
-struct lathe_loader {
-    lathe_loader_config config;
-    lathe_row_index index;
-    int64_t n_epoch;   /* rows (pairs) of an epoch */
-    int64_t per_batch; /* rows (pairs) of one batch */
-    int64_t limit;     /* places in all epochs, -1: endless */
-    int64_t identity;
-    int64_t consumed; /* place after the batches that the caller has got */
-    int64_t produced; /* place after the batches prepared */
-    slot *slots;
-    int32_t n_slots;
-    /* ring: oldest slot, number of prepared slots; the lock guards both and stop */
-    int32_t head, count;
-    int32_t borrowed; /* the caller uses the head */
-    int32_t stop, threaded;
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-};
-
-/* The row of the split at a place. */
-static int64_t row_at(const lathe_loader *l, int64_t place)
+static void produce(const lathe_loader *l, int64_t place, lathe_loader_slot *s)
 {
-    const lathe_loader_config *c = &l->config;
-    const int64_t epoch = place / l->n_epoch, i = place % l->n_epoch;
-    const int64_t j =
-        c->no_shuffle ? i : lathe_shuffle(l->n_epoch, c->seed, (uint64_t)epoch, STREAM_EPOCH, i);
-    return lathe__row_index_at(&l->index, epoch, j, !c->no_shuffle);
-}
-
-static lathe_row row_of(const slot *s, int64_t r)
-{
-    const int64_t T = s->batch.row_tokens, plane = s->batch.n_rows * T;
-    int32_t *base = s->memory + r * T;
-    return (lathe_row){base, base + plane, base + 2 * plane, base + 3 * plane, T};
-}
-
-static lathe_status fill_slot(const lathe_loader *l, int64_t place, slot *s)
-{
-    const int pairs = lathe_shards_rows(l->config.shards) == LATHE_ROWS_PAIRS;
-    const int32_t eos = lathe_shards_eos(l->config.shards);
-    lathe_batch *b = &s->batch;
-    b->n_target = b->n_pairs = b->n_filled = 0;
-    b->ended = l->limit >= 0 && place >= l->limit;
-    s->after = place + l->per_batch * l->config.n_ranks;
-    if (l->limit >= 0 && s->after > l->limit)
-        s->after = b->ended ? place : l->limit;
-    for (int64_t i = 0; i < l->per_batch; i++) {
-        const int64_t at = place + l->config.rank * l->per_batch + i;
-        const lathe_row row = row_of(s, i), second = row_of(s, pairs ? l->per_batch + i : i);
-        if (l->limit >= 0 && at >= l->limit) {
-            lathe__row_fill(&row, 0, eos);
-            if (pairs)
-                lathe__row_fill(&second, 0, eos);
-            b->n_filled++;
-            continue;
-        }
-        const int64_t r = row_at(l, at);
-        if (!pairs) {
-            LATHE_TRY(lathe__row_index_pack(&l->index, r, &row, &b->n_target));
-            continue;
-        }
-        const int64_t k = lathe__row_index_pair(&l->index, r);
-        LATHE_TRY(lathe__row_pair(l->config.shards, k, 1, &row, &b->n_target));
-        LATHE_TRY(lathe__row_pair(l->config.shards, k, 2, &second, &b->n_target));
-        b->n_pairs++;
-    }
-    return LATHE_OK;
-}
-
-static void produce(const lathe_loader *l, int64_t place, slot *s)
-{
-    s->status = fill_slot(l, place, s);
+    s->status = lathe__loader_fill(l, place, s);
     if (s->status != LATHE_OK) {
         snprintf(s->message, sizeof s->message, "%s", lathe_error_message());
         s->after = place;
@@ -113,7 +32,7 @@ static void *prefetch(void *arg)
             pthread_cond_wait(&l->changed, &l->lock);
             continue;
         }
-        slot *s = &l->slots[(l->head + l->count) % l->n_slots];
+        lathe_loader_slot *s = &l->slots[(l->head + l->count) % l->n_slots];
         const int64_t place = l->produced;
         pthread_mutex_unlock(&l->lock);
         produce(l, place, s);
@@ -152,7 +71,7 @@ static void stop(lathe_loader *l)
 
 lathe_status lathe_loader_next(lathe_loader *l, lathe_batch *out)
 {
-    slot *s = &l->slots[0];
+    lathe_loader_slot *s = &l->slots[0];
     if (l->threaded) {
         pthread_mutex_lock(&l->lock);
         if (l->borrowed) {
@@ -181,10 +100,13 @@ static lathe_status check(const lathe_loader_config *c)
 {
     if (!c->shards)
         return lathe_error(LATHE_E_ARG, "a loader without shards");
-    const int pairs = lathe_shards_rows(c->shards) == LATHE_ROWS_PAIRS;
-    if (c->n_rows < 1 || (pairs && c->n_rows % 2))
+    const int doubles = lathe_row_kind_get(lathe_shards_rows(c->shards))->n_rows == 2;
+    if (c->n_rows < 1 || (doubles && c->n_rows % 2))
         return lathe_error(LATHE_E_ARG, "%d rows a batch; expected %s", c->n_rows,
-                           pairs ? "an even number (chosen, rejected)" : "at least 1");
+                           doubles ? "an even number (a record has two rows)" : "at least 1");
+    if (c->n_inputs < 0 || c->n_inputs > LATHE_MAX_STAGE_INPUTS || (c->n_inputs && !c->inputs))
+        return lathe_error(LATHE_E_ARG, "%d inputs; expected 0 to %d", c->n_inputs,
+                           LATHE_MAX_STAGE_INPUTS);
     if (c->row_tokens < 2 || (int64_t)c->row_tokens * c->n_rows > INT32_MAX)
         return lathe_error(LATHE_E_ARG,
                            "rows of %d tokens, %d of them; expected at least 2, and "
@@ -264,6 +186,24 @@ static lathe_status identify(lathe_loader *l)
     return status;
 }
 
+static lathe_status create_inputs(const lathe_loader *l, lathe_loader_slot *s)
+{
+    int64_t n = 0;
+    for (int32_t i = 0; i < l->config.n_inputs; i++)
+        n += lathe__loader_input_size(l, i);
+    if (n == 0)
+        return LATHE_OK;
+    s->inputs[0] = malloc((size_t)n * sizeof(float));
+    if (!s->inputs[0])
+        return lathe_error(LATHE_E_NOMEM, "a batch of %lld inputs", (long long)n);
+    for (int32_t i = 0; i < l->config.n_inputs; i++) {
+        if (i > 0)
+            s->inputs[i] = s->inputs[i - 1] + lathe__loader_input_size(l, i - 1);
+        s->batch.inputs[i] = s->inputs[i];
+    }
+    return LATHE_OK;
+}
+
 static lathe_status create_slots(lathe_loader *l)
 {
     const int64_t plane = (int64_t)l->config.n_rows * l->config.row_tokens;
@@ -272,7 +212,7 @@ static lathe_status create_slots(lathe_loader *l)
     if (!l->slots)
         return lathe_error(LATHE_E_NOMEM, "%d batches", l->n_slots);
     for (int32_t i = 0; i < l->n_slots; i++) {
-        slot *s = &l->slots[i];
+        lathe_loader_slot *s = &l->slots[i];
         s->memory = malloc((size_t)plane * 4 * sizeof *s->memory);
         if (!s->memory)
             return lathe_error(LATHE_E_NOMEM, "%d batches of %lld tokens", l->n_slots,
@@ -283,6 +223,7 @@ static lathe_status create_slots(lathe_loader *l)
         s->batch.targets = s->memory + plane;
         s->batch.positions = s->memory + 2 * plane;
         s->batch.doc_start = s->memory + 3 * plane;
+        LATHE_TRY(create_inputs(l, s));
     }
     return LATHE_OK;
 }
@@ -303,9 +244,10 @@ lathe_status lathe_loader_create(const lathe_loader_config *config, lathe_loader
     if (status == LATHE_OK)
         status = count_rows(l);
     if (status == LATHE_OK) {
-        l->per_batch = l->config.n_rows;
-        if (lathe_shards_rows(config->shards) == LATHE_ROWS_PAIRS)
-            l->per_batch /= 2;
+        l->second = l->index.kind->n_rows == 2;
+        l->per_batch = l->config.n_rows / l->index.kind->n_rows;
+        if (l->index.kind->has_records) /* lathe_prompt_next moves the cursor itself */
+            l->config.n_prefetch = 0;
         status = identify(l);
     }
     if (status == LATHE_OK)
@@ -325,8 +267,11 @@ void lathe_loader_destroy(lathe_loader *loader)
     if (!loader)
         return;
     stop(loader);
-    for (int32_t i = 0; i < loader->n_slots && loader->slots; i++)
+    for (int32_t i = 0; i < loader->n_slots && loader->slots; i++) {
         free(loader->slots[i].memory);
+        free(loader->slots[i].inputs[0]);
+    }
+    free(loader->prompts);
     free(loader->slots);
     lathe__row_index_fini(&loader->index);
     pthread_mutex_destroy(&loader->lock);

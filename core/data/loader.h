@@ -27,9 +27,9 @@ int32_t lathe_packing(int32_t packing, int32_t rows);
 
 typedef struct lathe_loader_config {
     const lathe_shards *shards; /* borrowed for the loader's life */
-    int32_t n_rows;             /* B: rows of a micro-batch; even for pairs (2P) */
-    int32_t row_tokens;         /* T */
-    int32_t rank, n_ranks;      /* n_ranks 0 counts as 1 */
+    int32_t n_rows;        /* B: rows of a micro-batch; even for pairs and unpaired examples (2P) */
+    int32_t row_tokens;    /* T */
+    int32_t rank, n_ranks; /* n_ranks 0 counts as 1 */
     uint64_t seed;
     int32_t no_shuffle; /* 1: rows in the order of the data */
     int32_t split;      /* LATHE_SPLIT_* */
@@ -42,6 +42,8 @@ typedef struct lathe_loader_config {
     int32_t n_prefetch;       /* batches prepared ahead by a thread; 0: none, no thread */
     int32_t packing;  /* LATHE_PACK_*; pairs are not packed, examples always use multipack */
     int32_t overlong; /* LATHE_OVERLONG_* (row_kind.h); 0: they are cut */
+    int32_t n_inputs; /* inputs of the stage that the shards have (lathe_dataset.inputs) */
+    const lathe_stage_input *inputs; /* [n_inputs] borrowed for the loader's life */
 } lathe_loader_config;
 
 /** One micro-batch. All arrays are i32[n_rows * row_tokens], borrowed until the next call.
@@ -59,7 +61,12 @@ typedef struct lathe_loader_config {
  *  Pairs: row p is prompt+chosen+eos, row P+p prompt+rejected+eos, cut after T tokens (overlong: or
  *  the pair is left out) and padded with eos on the right. Records whose prompt alone fills T are
  * skipped. targets[i] = tokens[i+1] if that token belongs to the completion (with its eos), else
- * -1. The padding is a document of its own. */
+ * -1. The padding is a document of its own.
+ *
+ *  Unpaired: row p is prompt+completion of example p, row P+p the prompt of example p with the
+ *  completion of example p-1 of the batch (p = 0: of the batch's last example); else as pairs.
+ *
+ *  Prompts: row p is a prompt without targets; those that fill a row are skipped. */
 typedef struct lathe_batch {
     int32_t n_rows, row_tokens;
     const int32_t *tokens;
@@ -67,9 +74,12 @@ typedef struct lathe_batch {
     const int32_t *positions; /* within the document */
     const int32_t *doc_start; /* index in the row where the token's document begins */
     int64_t n_target;         /* number of targets >= 0 */
-    int64_t n_pairs;          /* pairs that are not padding; 0 for packed rows */
-    int64_t n_filled;         /* rows (pairs) of padding after the end of the last epoch */
-    int64_t ended;            /* 1: all epochs are over; the batch has only padding */
+    int64_t n_pairs; /* pairs (unpaired examples) that are not padding; 0 for packed rows */
+    /* [n_inputs] the stage's inputs: f32[n_rows], or f32[n_rows * row_tokens] per token; 0 in
+     * padding */
+    const float *inputs[LATHE_MAX_STAGE_INPUTS];
+    int64_t n_filled; /* rows (pairs) of padding after the end of the last epoch */
+    int64_t ended;    /* 1: all epochs are over; the batch has only padding */
 } lathe_batch;
 
 /** The whole state of the loader: plain data, for checkpoints. */
@@ -90,6 +100,21 @@ void lathe_loader_destroy(lathe_loader *loader);
 
 /** Returns the next micro-batch. Allocates nothing. */
 lathe_status lathe_loader_next(lathe_loader *loader, lathe_batch *out);
+
+/** A prompt of the data; its memory is borrowed until the next call. */
+typedef struct lathe_prompt_row {
+    const int32_t *tokens;
+    int32_t n_tokens, reserved;
+    const char *record; /* the record of the data as JSON, without a NUL after it */
+    int64_t record_bytes;
+    int64_t index; /* of the record (lathe_shards_where) */
+} lathe_prompt_row;
+
+/** Gives this rank the next n prompts, in the order that lathe_loader_next would have, and moves
+ *  the cursor past those of all ranks. *out_n: fewer than n only when all epochs are over. The
+ * first call with a larger n than any before allocates. LATHE_E_ARG: the shards have no prompts. */
+lathe_status lathe_prompt_next(lathe_loader *loader, int32_t n, lathe_prompt_row *out,
+                               int32_t *out_n);
 
 /** The state after the batches that lathe_loader_next has returned; prefetched batches do not
  *  count. */

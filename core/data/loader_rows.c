@@ -1,6 +1,8 @@
 /* Fills rows: packed documents, and completions after their prompts. */
 #include "data/loader_rows.h"
 
+#include <string.h>
+
 #include "base/error.h"
 #include "data/row_kind.h"
 
@@ -11,6 +13,19 @@ void lathe__row_fill(const lathe_row *row, int64_t from, int32_t eos)
         row->targets[i] = -1;
         row->positions[i] = (int32_t)(i - from);
         row->doc_start[i] = (int32_t)from;
+    }
+    for (int32_t i = 0; i < row->n_inputs; i++)
+        if (row->inputs[i])
+            memset(row->inputs[i] + from, 0, (size_t)(row->n_tokens - from) * sizeof(float));
+}
+
+void lathe__row_inputs(const lathe_shards *shards, int64_t k, int64_t from, int64_t to,
+                       const lathe_row *row)
+{
+    for (int32_t i = 0; i < row->n_inputs; i++) {
+        const float value = (float)lathe_shards_input(shards, k, i);
+        for (int64_t t = from; row->inputs[i] && t < to; t++)
+            row->inputs[i][t] = value;
     }
 }
 
@@ -30,6 +45,8 @@ lathe_status lathe__row_piece(const lathe_shards *shards, int64_t begin, int64_t
 {
     LATHE_TRY(lathe_shards_read(shards, begin, begin + n, row->tokens + at));
     mark_document(row, at, at + n);
+    if (row->n_inputs > 0 && n > 0)
+        lathe__row_inputs(shards, lathe_shards_find(shards, begin), at, at + n, row);
     if (more)
         LATHE_TRY(lathe_shards_read(shards, begin + n, begin + n + 1, &row->targets[at + n - 1]));
     if (!lathe_row_kind_get(lathe_shards_rows(shards))->is_masked) {
@@ -42,13 +59,14 @@ lathe_status lathe__row_piece(const lathe_shards *shards, int64_t begin, int64_t
     return LATHE_OK;
 }
 
-lathe_status lathe__row_pair(const lathe_shards *shards, int64_t k, int32_t which,
-                             const lathe_row *row, int64_t *n_target)
+lathe_status lathe__row_completion(const lathe_shards *shards, int64_t k, int64_t which,
+                                   const lathe_row *row, int64_t *n_target)
 {
-    const int64_t prompt = lathe_shards_offset(shards, 3 * k);
-    const int64_t n_prompt = lathe_shards_offset(shards, 3 * k + 1) - prompt;
-    const int64_t completion = lathe_shards_offset(shards, 3 * k + which);
-    int64_t n = lathe_shards_offset(shards, 3 * k + which + 1) - completion;
+    const int64_t first = lathe_row_kind_get(lathe_shards_rows(shards))->n_segments * k;
+    const int64_t prompt = lathe_shards_offset(shards, first);
+    const int64_t n_prompt = lathe_shards_offset(shards, first + 1) - prompt;
+    const int64_t completion = lathe_shards_offset(shards, which);
+    int64_t n = lathe_shards_offset(shards, which + 1) - completion;
     if (n_prompt < 0 || n <= 0) /* the file may be shorter than when its index was checked */
         LATHE_TRY(lathe_shards_check(shards));
     if (n_prompt < 0 || n < 0)
@@ -62,5 +80,22 @@ lathe_status lathe__row_pair(const lathe_shards *shards, int64_t k, int32_t whic
         row->targets[i] = -1;
     *n_target += n_prompt > 0 ? n : (n > 0 ? n - 1 : 0);
     lathe__row_fill(row, n_prompt + n, lathe_shards_eos(shards));
+    return LATHE_OK;
+}
+
+lathe_status lathe__row_prompt(const lathe_shards *shards, int64_t k, const lathe_row *row)
+{
+    const int64_t begin = lathe_shards_offset(shards, k);
+    int64_t n = lathe_shards_offset(shards, k + 1) - begin;
+    if (n < 0) {
+        LATHE_TRY(lathe_shards_check(shards));
+        return lathe_error(LATHE_E_IO, "the prepared data changed while it was read");
+    }
+    n = n < row->n_tokens ? n : row->n_tokens;
+    LATHE_TRY(lathe_shards_read(shards, begin, begin + n, row->tokens));
+    mark_document(row, 0, n);
+    for (int64_t i = 0; i < n; i++)
+        row->targets[i] = -1;
+    lathe__row_fill(row, n, lathe_shards_eos(shards));
     return LATHE_OK;
 }

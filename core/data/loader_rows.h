@@ -7,7 +7,9 @@
 /** One row of T tokens; lathe_batch describes the arrays. */
 typedef struct lathe_row {
     int32_t *tokens, *targets, *positions, *doc_start;
-    int64_t n_tokens; /* T */
+    int64_t n_tokens;                      /* T */
+    int32_t n_inputs;                      /* inputs of the stage that come from columns */
+    float *inputs[LATHE_MAX_STAGE_INPUTS]; /* f32[T] of an input per token; NULL: it is per row */
 } lathe_row;
 
 /** Writes tokens [begin, begin + n) of the stream, which belong to one document, to the row from
@@ -15,9 +17,15 @@ typedef struct lathe_row {
  *  Adds the number of targets to *n_target. */
 lathe_status lathe__row_piece(const lathe_shards *shards, int64_t begin, int64_t n, int32_t more,
                               int64_t at, const lathe_row *row, int64_t *n_target);
-/** Writes record k with its completion `which` (1 chosen, 2 rejected). */
-lathe_status lathe__row_pair(const lathe_shards *shards, int64_t k, int32_t which,
-                             const lathe_row *row, int64_t *n_target);
+/** Writes the prompt of record k and, after it, the completion of a record that segment `which`
+ *  is (LATHE_E_IO: a file became shorter). Adds the number of targets to *n_target. */
+lathe_status lathe__row_completion(const lathe_shards *shards, int64_t k, int64_t which,
+                                   const lathe_row *row, int64_t *n_target);
+/** Writes the prompt of record k, without targets. */
+lathe_status lathe__row_prompt(const lathe_shards *shards, int64_t k, const lathe_row *row);
+/** Writes the inputs of record k to tokens [from, to). */
+void lathe__row_inputs(const lathe_shards *shards, int64_t k, int64_t from, int64_t to,
+                       const lathe_row *row);
 /** Turns tokens [from, T) into a document of eos without targets. */
 void lathe__row_fill(const lathe_row *row, int64_t from, int32_t eos);
 

@@ -283,6 +283,9 @@ static lathe_status add_record(lathe_reader *r, const lathe_scan *s)
                              .delimiter = r->delimiter};
     memcpy(record->csv, r->csv, sizeof r->csv);
     record->layout = r->layout;
+    record->header = r->header;
+    record->n_header = r->n_header;
+    record->n_columns = r->n_columns;
     return LATHE_OK;
 }
 

@@ -28,6 +28,9 @@ typedef struct lathe_record {
     int32_t layout;                /* CSV: LATHE_LAYOUT_* */
     int32_t more;                  /* the document continues in the next record */
     char delimiter;                /* CSV */
+    const char *header; /* CSV, for kinds of rows that keep records: the header row; else NULL */
+    int64_t n_header;
+    int32_t n_columns, reserved;
 } lathe_record;
 
 typedef struct lathe_reader {
@@ -55,6 +58,8 @@ typedef struct lathe_reader {
     int32_t settled;    /* the place is after a record or at the start of a file */
     int32_t csv[LATHE_MAX_FIELDS], layout, n_columns;
     char delimiter;
+    const char *header; /* in the layouts' arena */
+    int64_t n_header;
 } lathe_reader;
 
 /** Starts at a place. rows: LATHE_ROWS_*. LATHE_E_CONFIG: text files only give documents. */
@@ -105,12 +110,20 @@ typedef struct lathe_field_room {
     int64_t bytes;
 } lathe_field_room;
 
+/* What a record's columns are. */
+enum {
+    LATHE_FIELDS_TEXTS = 0,
+    LATHE_FIELDS_CHAT = 1, /* one conversation, in the field of messages; there are no texts */
+    LATHE_FIELDS_LISTS = 2 /* lists: messages, or token ids of a prompt; there are no texts */
+};
+
 /** The texts of a record's columns. All zeros: empty. */
 typedef struct lathe_fields {
     const char *text[LATHE_N_COLUMNS]; /* NULL: the record has no such text */
     int64_t n[LATHE_N_COLUMNS];
-    int32_t layout;  /* LATHE_LAYOUT_* of the record */
-    int32_t is_chat; /* 1: the record is a conversation, and there are no texts */
+    int32_t layout;                        /* LATHE_LAYOUT_* of the record */
+    int32_t is_chat;                       /* LATHE_FIELDS_* */
+    double inputs[LATHE_MAX_STAGE_INPUTS]; /* [n_inputs of the dataset] */
     lathe_json_record json;
     lathe_field_room plain; /* fields that differ from their form in the file (escapes, quotes) */
     lathe_field_room made;  /* texts that are made of several fields */

@@ -163,6 +163,14 @@ static lathe_status find_columns(lathe_reader *r, const char *header, const row 
     }
     free(name);
     r->n_columns = h->n_fields;
+    if (lathe_row_kind_get(r->rows)->has_records) {
+        char *copy = lathe_arena_alloc(&r->layouts.arena, h->length + 1);
+        if (!copy)
+            return LATHE_E_NOMEM;
+        memcpy(copy, header, (size_t)h->length);
+        r->header = copy;
+        r->n_header = h->length;
+    }
     r->layout = lathe_layouts_choose(&r->layouts, found);
     return check_columns(r, header, h);
 }

@@ -64,7 +64,7 @@ static int is_useless(const lathe_row_index *x, int64_t k)
     const int64_t n = x->kind->n_segments, T = x->config.row_tokens;
     const int64_t begin = lathe_shards_offset(shards, n * k);
     const int64_t next = lathe_shards_offset(shards, n * k + 1);
-    if (x->pairs)
+    if (x->is_alone)
         return next - begin >= T;
     const int64_t end = next - begin < T ? next : begin + T;
     return lathe_shards_first_target(shards, begin + 1, end) >= end;
@@ -74,10 +74,12 @@ static int is_useless(const lathe_row_index *x, int64_t k)
 static int64_t row_tokens_of(const lathe_row_index *x, int64_t k)
 {
     const int64_t n = x->kind->n_segments;
-    if (!x->pairs)
-        return length_of(x, k);
-    const int64_t chosen = length_of(x, n * k + 1), rejected = length_of(x, n * k + 2);
-    return length_of(x, n * k) + (chosen > rejected ? chosen : rejected);
+    int64_t longest = 0;
+    for (int64_t i = 1; i < n; i++) {
+        const int64_t completion = length_of(x, n * k + i);
+        longest = completion > longest ? completion : longest;
+    }
+    return length_of(x, n * k) + longest;
 }
 
 /* Counts a record, and keeps it if it is one of the first. */
@@ -213,15 +215,15 @@ static void count_set(lathe_row_index *x, lathe_row_set *set)
         x->n_kept += n;
         set->n_rows = n;
     }
-    const int multipack = !x->pairs && x->config.packing == LATHE_PACK_MULTIPACK;
+    const int multipack = !x->is_alone && x->config.packing == LATHE_PACK_MULTIPACK;
     for (int64_t s = set->first_segment; s < set->end_segment; s += step) {
-        if (takes_all(x) && !multipack && !x->pairs)
+        if (takes_all(x) && !multipack && !x->is_alone)
             break;
         if (!is_kept(x, s / step))
             continue;
         const int64_t length = row_tokens_of(x, s / step);
         x->n_pieces += x->kind->is_masked ? 1 : (length + T - 1) / T; /* only multipack uses it */
-        x->n_cut += (x->kind->is_masked || x->pairs) && length > T;
+        x->n_cut += (x->kind->is_masked || x->is_alone) && length > T;
         if (x->kind->is_masked && length > T)
             n_tokens -= length - T;
         if (takes_all(x))
@@ -232,16 +234,17 @@ static void count_set(lathe_row_index *x, lathe_row_set *set)
         set->n_rows++;
     }
     x->n_tokens += n_tokens;
-    if (!x->pairs)
+    if (!x->is_alone)
         set->n_rows = (n_tokens + T - 1) / T;
 }
 
-static void list_pairs(lathe_row_index *x, const lathe_row_set *set)
+static void list_records(lathe_row_index *x, const lathe_row_set *set)
 {
+    const int64_t step = x->kind->n_segments;
     int64_t row = set->first_row;
-    for (int64_t s = set->first_segment; s < set->end_segment; s += 3)
-        if (is_kept(x, s / 3))
-            x->kept[row++] = s / 3;
+    for (int64_t s = set->first_segment; s < set->end_segment; s += step)
+        if (is_kept(x, s / step))
+            x->kept[row++] = s / step;
 }
 
 static void list_starts(lathe_row_index *x, const lathe_row_set *set)
@@ -314,17 +317,17 @@ static lathe_status list_rows(lathe_row_index *x)
         set->first_row = x->n_rows;
         x->n_rows += set->n_rows;
     }
-    if (!x->pairs && x->config.packing == LATHE_PACK_MULTIPACK)
+    if (!x->is_alone && x->config.packing == LATHE_PACK_MULTIPACK)
         return pack_all(x);
     if (takes_all(x))
         return LATHE_OK;
-    if (x->pairs)
+    if (x->is_alone)
         LATHE_TRY(take(x, x->n_rows, 8, &x->kept));
     else
         LATHE_TRY(take(x, x->n_rows, (int64_t)sizeof *x->starts, &x->starts));
     for (int32_t d = 0; d < x->n_sets; d++) {
-        if (x->pairs)
-            list_pairs(x, &x->sets[d]);
+        if (x->is_alone)
+            list_records(x, &x->sets[d]);
         else
             list_starts(x, &x->sets[d]);
     }
@@ -353,8 +356,8 @@ lathe_status lathe__row_index_init(lathe_row_index *x, const lathe_row_index_con
 {
     memset(x, 0, sizeof *x);
     x->config = *config;
-    x->pairs = lathe_shards_rows(config->shards) == LATHE_ROWS_PAIRS;
     x->kind = lathe_row_kind_get(lathe_shards_rows(config->shards));
+    x->is_alone = x->kind->is_padded;
     x->n_sets = (int32_t)lathe_shards_sets(config->shards);
     const int64_t n = lathe_shards_segments(config->shards) / x->kind->n_segments;
     x->high = lathe_shards_tokens(config->shards);
@@ -475,10 +478,10 @@ lathe_status lathe__row_index_pack(const lathe_row_index *x, int64_t row, const 
     return pack_run(x, set, lathe_shards_find(x->config.shards, begin), begin, out, n_target);
 }
 
-int64_t lathe__row_index_pair(const lathe_row_index *x, int64_t row)
+int64_t lathe__row_index_record(const lathe_row_index *x, int64_t row)
 {
     if (x->kept)
         return x->kept[row];
     const lathe_row_set *set = set_of_row(x, row);
-    return set->first_segment / 3 + row - set->first_row;
+    return set->first_segment / x->kind->n_segments + row - set->first_row;
 }

@@ -38,7 +38,8 @@ typedef struct lathe_row_index_config {
 typedef struct lathe_row_index {
     lathe_row_index_config config;
     const lathe_row_kind *kind;
-    int32_t pairs, n_sets;
+    int32_t is_alone; /* 1: a row has one record: pairs, unpaired examples, prompts */
+    int32_t n_sets;
     lathe_row_set *sets;
     int64_t n_rows, n_places;     /* rows of the split; places of an epoch */
     int64_t n_all, n_kept;        /* usable documents (pairs) of both splits; of this one */
@@ -54,8 +55,8 @@ typedef struct lathe_row_index {
     int64_t bytes;         /* memory of the index */
 
     uint64_t *validation;    /* one bit per document (pair); NULL: no validation split */
-    uint64_t *left_out;      /* one bit per pair or example; NULL: none */
-    int64_t *kept;           /* pairs: [n_rows], NULL: all */
+    uint64_t *left_out;      /* one bit per record; NULL: none */
+    int64_t *kept;           /* rows of one record: [n_rows], NULL: all */
     lathe_row_start *starts; /* sequential with a split: [n_rows] */
     lathe_row_piece *pieces; /* multipack: [n_pieces] */
     int64_t *row_pieces;     /* multipack: [n_rows + 1] */
@@ -78,7 +79,7 @@ int64_t lathe__row_index_at(const lathe_row_index *index, int64_t epoch, int64_t
 /** Makes a packed row; adds the number of its targets to *n_target. */
 lathe_status lathe__row_index_pack(const lathe_row_index *index, int64_t row, const lathe_row *out,
                                    int64_t *n_target);
-/** The pair (record) of row `row`. */
-int64_t lathe__row_index_pair(const lathe_row_index *index, int64_t row);
+/** The record of row `row`, for kinds of rows that are not packed. */
+int64_t lathe__row_index_record(const lathe_row_index *index, int64_t row);
 
 #endif

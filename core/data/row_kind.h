@@ -17,9 +17,12 @@ typedef struct lathe_row_kind {
     const char *record, *records; /* name of one record, and plural: "pair", "pairs" */
     const char *columns;          /* columns that the kind reads, for messages */
     int32_t n_segments;           /* segments in a shard per record */
-    int32_t is_masked;            /* 1: shards store for each token whether it is a target */
-    int32_t is_padded;            /* 1: a row holds one sequence, and padding after it */
-    int32_t has_lines;            /* 1: shards store the line of each record in the source files */
+    int32_t n_rows;               /* rows of a batch per record; of packed kinds 1 */
+    int32_t main; /* the column that conversations (messages) stand for; -1: they are not read */
+    int32_t has_records; /* 1: shards store each record as JSON */
+    int32_t is_masked;   /* 1: shards store for each token whether it is a target */
+    int32_t is_padded;   /* 1: a row holds one sequence, and padding after it */
+    int32_t has_lines;   /* 1: shards store the line of each record in the source files */
     /* LATHE_COLUMN_UNUSED, _OPTIONAL or _REQUIRED for each LATHE_COLUMN_*. An optional column
      * becomes required if the dataset names it. */
     uint8_t need[LATHE_N_COLUMNS];
@@ -31,5 +34,10 @@ const lathe_row_kind *lathe_row_kind_get(int32_t rows);
 /** Whether records of the dataset are read for the column, and whether they must have it
  *  (LATHE_COLUMN_*). */
 int32_t lathe_row_kind_need(int32_t rows, const lathe_dataset *dataset, int32_t column);
+
+/** Writes the inputs of a stage that come from columns of the data; returns their number. stage
+ *  NULL: none. */
+int32_t lathe_stage_columns(const lathe_stage_v1 *stage,
+                            lathe_stage_input out[LATHE_MAX_STAGE_INPUTS]);
 
 #endif

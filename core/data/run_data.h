@@ -9,6 +9,9 @@ typedef struct lathe_run_data {
     const char *tokenizer_dir;        /* folder of its files; NULL: raw bytes */
     struct lathe_chat_template *chat; /* of that folder; NULL: none, and no_chat says why */
     const char *no_chat;
+    /* [n_inputs] inputs of the stage that come from columns of the data */
+    lathe_stage_input inputs[LATHE_MAX_STAGE_INPUTS];
+    int32_t n_inputs;
     lathe_shards *shards, *validation_shards;
     lathe_loader *loader, *validation; /* NULL: the split does not exist */
     lathe_cursor validation_start;     /* start of the validation split */

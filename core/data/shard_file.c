@@ -41,11 +41,23 @@ static int64_t n_lines(int32_t rows, int64_t n_segments)
     return kind->has_lines ? n_segments / kind->n_segments : 0;
 }
 
-/* 8-byte words after the ids: offsets, sizes, mask, lines. */
+static int64_t n_records(const lathe_shard_header *h)
+{
+    return h->n_segments / lathe_row_kind_get(h->rows)->n_segments;
+}
+
+/* Words of the records' ends. */
+static int64_t end_words(const lathe_shard_header *h)
+{
+    return lathe_row_kind_get(h->rows)->has_records ? n_records(h) : 0;
+}
+
+/* 8-byte words after the ids: offsets, sizes, mask, lines, inputs, ends of records, records. */
 static int64_t index_words(const lathe_shard_header *h)
 {
     return 2 * h->n_segments + 1 + mask_words(h->rows, h->n_tokens) +
-           n_lines(h->rows, h->n_segments);
+           n_lines(h->rows, h->n_segments) + h->n_inputs * n_records(h) + end_words(h) +
+           padded(h->record_bytes) / 8;
 }
 
 static lathe_status check_header(const char *path, const lathe_shard_header *h, int64_t file_bytes)
@@ -54,7 +66,9 @@ static lathe_status check_header(const char *path, const lathe_shard_header *h, 
         return damaged(path, "the header's checksum is wrong");
     if (h->rows < 0 || h->rows >= LATHE_N_ROW_KINDS || h->header_bytes != sizeof *h ||
         (h->token_bytes != 2 && h->token_bytes != 4) || h->n_tokens < 0 || h->n_segments < 0 ||
-        h->n_tokens > INT64_MAX / 16 || h->n_segments > INT64_MAX / 32 || h->vocab_size < 1 ||
+        h->n_tokens > INT64_MAX / 16 || h->n_segments > INT64_MAX / 256 || h->vocab_size < 1 ||
+        h->n_inputs < 0 || h->n_inputs > LATHE_MAX_STAGE_INPUTS || h->record_bytes < 0 ||
+        h->record_bytes > INT64_MAX / 16 ||
         h->offsets_at != (int64_t)sizeof *h + padded(h->n_tokens * h->token_bytes) ||
         h->file_bytes != h->offsets_at + index_words(h) * 8 || h->text_bytes < 0)
         return damaged(path, "the header contradicts itself");
@@ -109,6 +123,39 @@ static lathe_status check_index(const lathe_shard *shard)
     return LATHE_OK;
 }
 
+/* Whether the records' ends ascend to the size that the header has. */
+static lathe_status check_records(const lathe_shard *shard, const lathe_shard_header *h)
+{
+    int64_t at = 0;
+    for (int64_t i = 0; i < end_words(h); i++) {
+        if (shard->record_ends[i] < at || shard->record_ends[i] > h->record_bytes)
+            return damaged(shard->path, "the index of its records runs backwards");
+        at = shard->record_ends[i];
+    }
+    return at == h->record_bytes ? LATHE_OK
+                                 : damaged(shard->path, "the index does not cover its records");
+}
+
+/* Finds what lies after the index of segments. */
+static void find_records(const lathe_shard_header *h, lathe_shard *out)
+{
+    const int64_t *at = out->sizes + h->n_segments;
+    if (mask_words(h->rows, h->n_tokens) > 0)
+        out->mask = (const uint64_t *)(const void *)at;
+    at += mask_words(h->rows, h->n_tokens);
+    if (lathe_row_kind_get(h->rows)->has_lines)
+        out->lines = at;
+    at += n_lines(h->rows, h->n_segments);
+    out->n_inputs = (int32_t)h->n_inputs;
+    if (h->n_inputs > 0)
+        out->inputs = (const double *)(const void *)at;
+    at += h->n_inputs * n_records(h);
+    if (!lathe_row_kind_get(h->rows)->has_records)
+        return;
+    out->record_ends = at;
+    out->records = (const char *)(at + end_words(h));
+}
+
 static lathe_status check_payload(const lathe_shard *shard)
 {
     const int64_t bytes = shard->map.bytes - (int64_t)sizeof(lathe_shard_header);
@@ -143,15 +190,13 @@ lathe_status lathe__shard_open(const char *path, int32_t verify, lathe_shard *ou
         out->ids = out->map.data + sizeof h;
         out->offsets = (const int64_t *)(const void *)(out->map.data + h.offsets_at);
         out->sizes = out->offsets + h.n_segments + 1;
-        if (mask_words(h.rows, h.n_tokens) > 0)
-            out->mask = (const uint64_t *)(const void *)(out->sizes + h.n_segments);
-        if (lathe_row_kind_get(h.rows)->has_lines)
-            out->lines = out->sizes + h.n_segments + mask_words(h.rows, h.n_tokens);
-        out->n_known = h.n_known;
-        out->n_equal = h.n_equal;
-        out->first_equal = h.first_equal;
+        find_records(&h, out);
+        out->counts = h.counts;
+        out->counts.role[sizeof out->counts.role - 1] = '\0';
         memcpy(out->payload, h.payload, 64);
         status = check_index(out);
+        if (status == LATHE_OK)
+            status = check_records(out, &h);
     }
     if (status == LATHE_OK && verify)
         status = check_payload(out);
@@ -261,11 +306,38 @@ static lathe_status put_mask(lathe_shard_writer *writer, int64_t n, int32_t are_
     return LATHE_OK;
 }
 
+/* Keeps the inputs and the JSON of a record, which begins with this piece. */
+static lathe_status put_record(lathe_shard_writer *writer, int64_t record,
+                               const lathe_shard_piece *piece)
+{
+    const int64_t n = writer->header.n_inputs;
+    if (record == writer->records_max) {
+        const int64_t max = writer->records_max * 2 + 256;
+        double *inputs = realloc(writer->inputs, (size_t)(max * (n + 1)) * sizeof *inputs);
+        if (inputs)
+            writer->inputs = inputs;
+        int64_t *ends = inputs ? realloc(writer->record_ends, (size_t)max * sizeof *ends) : NULL;
+        if (!ends)
+            return lathe_error(LATHE_E_NOMEM, "an index of %lld records", (long long)max);
+        writer->record_ends = ends;
+        writer->records_max = max;
+    }
+    if (n > 0)
+        memcpy(writer->inputs + record * n, piece->inputs, (size_t)n * sizeof *piece->inputs);
+    if (piece->record)
+        lathe_buffer_append(&writer->records, piece->record, piece->json_bytes);
+    writer->record_ends[record] = writer->records.len;
+    return writer->records.status;
+}
+
 lathe_status lathe__shard_writer_put(lathe_shard_writer *writer, const lathe_shard_piece *piece)
 {
     lathe_shard_header *h = &writer->header;
+    const int64_t n_segments = lathe_row_kind_get(h->rows)->n_segments;
     if (!writer->open) {
         LATHE_TRY(reserve_segment(writer));
+        if (h->n_segments % n_segments == 0 && (h->n_inputs > 0 || piece->record))
+            LATHE_TRY(put_record(writer, h->n_segments / n_segments, piece));
         writer->lines[h->n_segments] = piece->line;
         writer->sizes[h->n_segments++] = 0;
     }
@@ -295,6 +367,11 @@ lathe_status lathe__shard_writer_finish(lathe_shard_writer *writer, const char *
     for (int64_t i = 0; i < n_lines(h->rows, h->n_segments); i++)
         LATHE_TRY(
             put_bytes(writer, &writer->lines[i * lathe_row_kind_get(h->rows)->n_segments], 8));
+    h->record_bytes = writer->records.len;
+    LATHE_TRY(put_bytes(writer, writer->inputs, h->n_inputs * n_records(h) * 8));
+    LATHE_TRY(put_bytes(writer, writer->record_ends, end_words(h) * 8));
+    LATHE_TRY(put_bytes(writer, writer->records.data, h->record_bytes));
+    LATHE_TRY(put_bytes(writer, zeros, padded(h->record_bytes) - h->record_bytes));
     h->offsets_at = (int64_t)sizeof *h + padded(bytes);
     h->file_bytes = h->offsets_at + index_words(h) * 8;
     char hex[65];
@@ -327,5 +404,8 @@ void lathe__shard_writer_fini(lathe_shard_writer *writer)
     free(writer->sizes);
     free(writer->mask);
     free(writer->lines);
+    free(writer->inputs);
+    free(writer->record_ends);
+    lathe_buffer_fini(&writer->records);
     memset(writer, 0, sizeof *writer);
 }

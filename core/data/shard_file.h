@@ -4,13 +4,14 @@
 
 #include <stdio.h>
 
+#include "base/buffer.h"
 #include "base/fs.h"
 #include "base/hash.h"
 #include "base/map.h"
 #include "data/dataset.h"
 #include "data/reader.h"
 
-#define LATHE_SHARD_VERSION 4
+#define LATHE_SHARD_VERSION 5
 #define LATHE_SHARD_CHUNK 4096 /* number of ids written at once */
 
 /** A line of a dataset's source files: the number of the file, and the line in it. */
@@ -18,7 +19,30 @@
 #define LATHE_SHARD_LINE_FILE(x) ((x) >> 40)
 #define LATHE_SHARD_LINE_LINE(x) ((x) & ((1LL << 40) - 1))
 
-/** The first 512 bytes of the file. Hashes are 64 hexadecimal digits without a NUL. */
+/* Why a file or record is left out. */
+enum {
+    LATHE_LEFT_FILE = 0,         /* a text file that is not UTF-8, or has a NUL */
+    LATHE_LEFT_EMPTY = 1,        /* no text, or no completion */
+    LATHE_LEFT_NO_ANSWER = 2,    /* a conversation without a message of the assistant */
+    LATHE_LEFT_UNKNOWN_ROLE = 3, /* the same, and a message has a role that is not usual */
+    LATHE_LEFT_MASKED = 4,       /* a conversation in which the template marks nothing to learn */
+    LATHE_N_LEFT = 5
+};
+
+/** Some records, and the first one's LATHE_SHARD_LINE. */
+typedef struct lathe_record_count {
+    int64_t n, first;
+} lathe_record_count;
+
+/** Counts of records, kept in shards. */
+typedef struct lathe_record_counts {
+    int64_t n_known;              /* records that have a layout known from another program */
+    int64_t n_equal, first_equal; /* pairs whose chosen and rejected are equal; the first one */
+    lathe_record_count left[LATHE_N_LEFT]; /* left out, by reason */
+    char role[32]; /* the role of the first record of LATHE_LEFT_UNKNOWN_ROLE; "": none */
+} lathe_record_counts;
+
+/** The first 640 bytes of the file. Hashes are 64 hexadecimal digits without a NUL. */
 typedef struct lathe_shard_header {
     char magic[8]; /* "LATHSHRD" */
     uint32_t version, header_bytes;
@@ -34,12 +58,13 @@ typedef struct lathe_shard_header {
     int64_t source_bytes;  /* bytes of the source files that this shard covers */
     int32_t part, is_last; /* number of this shard in its dataset; 1: it is the last one */
     lathe_source_place begin, end; /* the range of the source files that it covers */
-    int64_t n_known;               /* records that have a layout known from another program */
-    int64_t n_equal, first_equal;  /* pairs whose chosen and rejected are equal; the first one */
+    lathe_record_counts counts;
+    int64_t n_inputs;     /* inputs of the stage that each record has a value of */
+    int64_t record_bytes; /* bytes of the records as JSON; 0: the kind of rows keeps none */
     char zero[72];
     uint64_t checksum; /* lathe_hash64 of the header up to here */
 } lathe_shard_header;
-_Static_assert(sizeof(lathe_shard_header) == 512, "the shard header's layout is a file format");
+_Static_assert(sizeof(lathe_shard_header) == 640, "the shard header's layout is a file format");
 
 /** Segments of ids, mapped or in memory. */
 typedef struct lathe_shard {
@@ -52,11 +77,15 @@ typedef struct lathe_shard {
     const uint64_t *mask;
     const int64_t *lines; /* [n_segments / segments of a record] LATHE_SHARD_LINE; NULL: unknown */
     int64_t n_tokens, n_segments;
-    int64_t n_known, n_equal, first_equal; /* as in the header */
-    int64_t first_token, first_segment;    /* tokens and segments before this shard */
+    const double *inputs; /* [records][n_inputs]; NULL: none */
+    const int64_t
+        *record_ends; /* [records] where each record's JSON ends in `records`; NULL: none */
+    const char *records;
+    lathe_record_counts counts; /* as in the header */
+    int32_t n_inputs;
+    int64_t first_token, first_segment; /* tokens and segments before this shard */
     int64_t n_skipped, text_bytes;
     int32_t token_bytes;
-    int32_t reserved;
     char path[512]; /* for errors */
     char payload[65];
 } lathe_shard;
@@ -82,8 +111,12 @@ typedef struct lathe_shard_writer {
     uint64_t *mask;        /* NULL: this kind of rows has no mask */
     int64_t mask_capacity; /* words */
     int64_t *lines;        /* of each segment; of those of a record, the first counts */
-    int32_t open;          /* the last segment continues */
-    int32_t is_masked;     /* 1: this kind of rows has a mask */
+    double *inputs;        /* [records][n_inputs] */
+    int64_t *record_ends;  /* [records] */
+    lathe_buffer records;
+    int64_t records_max; /* records that `inputs` and `record_ends` have room for */
+    int32_t open;        /* the last segment continues */
+    int32_t is_masked;   /* 1: this kind of rows has a mask */
     union {
         uint16_t u16[LATHE_SHARD_CHUNK];
         int32_t i32[LATHE_SHARD_CHUNK];
@@ -91,7 +124,7 @@ typedef struct lathe_shard_writer {
     lathe_shard_header header;
 } lathe_shard_writer;
 
-/** In `header`, rows, token_bytes, eos, vocab_size, key and stamp are set. */
+/** In `header`, rows, token_bytes, eos, vocab_size, n_inputs, key and stamp are set. */
 lathe_status lathe__shard_writer_init(lathe_shard_writer *writer, const char *path,
                                       const lathe_shard_header *header);
 /** A run of ids that belongs to one segment. */
@@ -101,6 +134,10 @@ typedef struct lathe_shard_piece {
     int32_t more;          /* 1: the segment continues in the next piece */
     int32_t is_context;    /* 1: no id is a target (for kinds of rows with a mask) */
     int64_t line;          /* LATHE_SHARD_LINE of its record */
+    const double *inputs;  /* [n_inputs] of its record; read when a record begins */
+    const char *record;    /* its record as JSON, where the kind of rows keeps it; NULL: none */
+    /* for record_pieces.h: where the inputs and the record are in lathe_pieces */
+    int64_t first_input, json, json_bytes;
 } lathe_shard_piece;
 
 /** Appends the piece to the open segment, or to a new one. */

@@ -35,6 +35,23 @@ void lathe__shards_begin(lathe_shards *shards, double weight)
     set->weight = weight == 0.0 ? 1.0 : weight;
 }
 
+/* first_record: number of the first record that `from` counts. */
+static void add_counts(lathe_record_counts *to, const lathe_record_counts *from,
+                       int64_t first_record)
+{
+    if (from->n_equal > 0 && to->n_equal == 0)
+        to->first_equal = first_record + from->first_equal;
+    to->n_equal += from->n_equal;
+    to->n_known += from->n_known;
+    if (to->left[LATHE_LEFT_UNKNOWN_ROLE].n == 0)
+        memcpy(to->role, from->role, sizeof to->role);
+    for (int32_t i = 0; i < LATHE_N_LEFT; i++) {
+        if (to->left[i].n == 0)
+            to->left[i].first = from->left[i].first;
+        to->left[i].n += from->left[i].n;
+    }
+}
+
 lathe_status lathe__shards_add(lathe_shards *shards, const lathe_shard *shard)
 {
     if (shards->n == shards->capacity) {
@@ -53,11 +70,8 @@ lathe_status lathe__shards_add(lathe_shards *shards, const lathe_shard *shard)
     shards->n_tokens += slot->n_tokens;
     shards->n_segments += slot->n_segments;
     shards->n_skipped += slot->n_skipped;
-    if (slot->n_equal > 0 && set->n_equal == 0)
-        set->first_equal = (slot->first_segment / lathe_row_kind_get(shards->rows)->n_segments) +
-                           slot->first_equal;
-    set->n_equal += slot->n_equal;
-    set->n_known += slot->n_known;
+    add_counts(&set->counts, &slot->counts,
+               slot->first_segment / lathe_row_kind_get(shards->rows)->n_segments);
     set->n_segments += slot->n_segments;
     set->n_tokens += slot->n_tokens;
     return LATHE_OK;
@@ -158,11 +172,12 @@ static lathe_status from_memory(int32_t rows, void *memory, int64_t n_segments, 
 
 static lathe_status check_kind(int32_t rows, int64_t n_segments)
 {
-    if (rows != LATHE_ROWS_PACKED && rows != LATHE_ROWS_PAIRS)
-        return lathe_error(LATHE_E_ARG, "rows is %d: neither packed nor pairs", rows);
-    if (n_segments < 0 || (rows == LATHE_ROWS_PAIRS && n_segments % 3))
-        return lathe_error(LATHE_E_ARG, "%lld segments; pairs have three each",
-                           (long long)n_segments);
+    if (rows < 0 || rows >= LATHE_N_ROW_KINDS || lathe_row_kind_get(rows)->is_masked)
+        return lathe_error(LATHE_E_ARG, "rows is %d: no kind of rows that needs only ids", rows);
+    const lathe_row_kind *kind = lathe_row_kind_get(rows);
+    if (n_segments < 0 || n_segments % kind->n_segments)
+        return lathe_error(LATHE_E_ARG, "%lld segments; %s have %d each", (long long)n_segments,
+                           kind->records, kind->n_segments);
     return LATHE_OK;
 }
 
@@ -279,13 +294,40 @@ int lathe_shards_where(const lathe_shards *shards, int64_t i, const char **out_p
         return 0;
     while (d > 0 && shards->sets[d].first_segment > i * n)
         d--;
-    const int64_t at = shard->lines[i - shard->first_segment / n];
-    const int64_t file = LATHE_SHARD_LINE_FILE(at);
-    if (file < 0 || file >= shards->sets[d].n_sources)
+    return lathe_shards_line(shards, &shards->sets[d], shard->lines[i - shard->first_segment / n],
+                             out_path, out_line);
+}
+
+int lathe_shards_line(const lathe_shards *shards, const lathe_shards_set *set, int64_t line,
+                      const char **out_path, int64_t *out_line)
+{
+    const int64_t file = LATHE_SHARD_LINE_FILE(line);
+    if (file < 0 || file >= set->n_sources)
         return 0;
-    *out_path = shards->sources[shards->sets[d].first_source + file].path;
-    *out_line = LATHE_SHARD_LINE_LINE(at);
+    *out_path = shards->sources[set->first_source + file].path;
+    *out_line = LATHE_SHARD_LINE_LINE(line);
     return 1;
+}
+
+double lathe_shards_input(const lathe_shards *shards, int64_t k, int32_t i)
+{
+    const int64_t n = lathe_row_kind_get(shards->rows)->n_segments;
+    const lathe_shard *shard = shard_of_segment(shards, k * n);
+    return shard->inputs ? shard->inputs[(k - shard->first_segment / n) * shard->n_inputs + i]
+                         : 0.0;
+}
+
+const char *lathe_shards_record(const lathe_shards *shards, int64_t k, int64_t *out_bytes)
+{
+    const int64_t n = lathe_row_kind_get(shards->rows)->n_segments;
+    const lathe_shard *shard = shard_of_segment(shards, k * n);
+    const int64_t i = k - shard->first_segment / n;
+    *out_bytes = 0;
+    if (!shard->record_ends)
+        return NULL;
+    const int64_t begin = i > 0 ? shard->record_ends[i - 1] : 0;
+    *out_bytes = shard->record_ends[i] - begin;
+    return shard->records + begin;
 }
 
 int64_t lathe_shards_text_bytes(const lathe_shards *shards, int64_t begin, int64_t end)

@@ -3,17 +3,20 @@
  * A shard has segments, which are runs of ids. Packed rows: a segment is a document with its
  * end-of-text token. Pairs: three segments per record (prompt, chosen, rejected); the last two end
  * with end-of-text. Completions: a segment is an example; a mask has a bit per token, which says
- * whether it is a target.
+ * whether it is a target. Unpaired: two segments per example (prompt, completion). Prompts: one
+ * segment, without end-of-text.
  *
- * File, little-endian:  header (512 bytes) | ids u16 or u32 [n_tokens] | pad to 8 | i64
+ * File, little-endian:  header (640 bytes) | ids u16 or u32 [n_tokens] | pad to 8 | i64
  * offsets[n_segments + 1] | i64 bytes of text [n_segments] | completions only: u64 mask [(n_tokens
- * + 63) / 64] | pairs and completions: i64 line of each record in the source files. The name has a
- * hash of the sources and settings, and a number.
+ * + 63) / 64] | all but packed: i64 line of each record in the source files | f64 inputs of the
+ * stage [records][n_inputs] | prompts: i64 end of each record's JSON, and their bytes, padded to 8.
+ * The name has a hash of the sources and settings, and a number.
  */
 #ifndef LATHE_DATA_SHARDS_H
 #define LATHE_DATA_SHARDS_H
 
 #include "data/dataset.h"
+#include "data/shard_file.h"
 #include "lathe/stage.h"
 #include "text/tokenizer.h"
 
@@ -25,8 +28,8 @@ typedef struct lathe_shards_set {
     int64_t first_token, n_tokens;
     double weight;                   /* how often an epoch uses each of its rows */
     int64_t first_source, n_sources; /* in lathe_shards_sources */
-    int64_t n_known; /* records that have a layout known from another program (layout.h) */
-    int64_t n_equal, first_equal; /* pairs whose chosen and rejected are equal; the first one */
+    /* `first_equal` is a record of all shards. */
+    lathe_record_counts counts;
 } lathe_shards_set;
 
 /** Called from time to time while a dataset is tokenised. total_bytes: size of the dataset. */
@@ -93,6 +96,23 @@ const char *lathe_shards_hash(const lathe_shards *shards);
 int lathe_shards_where(const lathe_shards *shards, int64_t i, const char **out_path,
                        int64_t *out_line);
 
+/** The file, borrowed, and the line of a LATHE_SHARD_LINE of the set. Returns 0 if it is not
+ *  known. */
+int lathe_shards_line(const lathe_shards *shards, const lathe_shards_set *set, int64_t line,
+                      const char **out_path, int64_t *out_line);
+
+/** Appends what is left out of a set for the reason LATHE_LEFT_*, and the place of the first:
+ *  "2 conversations have no message of the assistant: a.jsonl:3, ...". */
+void lathe_shards_put_left(const lathe_shards *shards, const lathe_shards_set *set, int32_t reason,
+                           lathe_buffer *out);
+/** "files", "empty", "no_answer", ...: the reason's key in JSON. */
+const char *lathe_left_name(int32_t reason);
+
+/** Input i of the stage (of those that come from columns) of record k; 0 if the shards have
+ *  none. */
+double lathe_shards_input(const lathe_shards *shards, int64_t k, int32_t i);
+/** The JSON of record k (prompts), borrowed; NULL and 0 bytes if the shards have none. */
+const char *lathe_shards_record(const lathe_shards *shards, int64_t k, int64_t *out_bytes);
 /** UTF-8 bytes of the text that segments [begin, end) were made from; 0 for shards in memory. */
 int64_t lathe_shards_text_bytes(const lathe_shards *shards, int64_t begin, int64_t end);
 

@@ -7,8 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/parallel.h"
-#include "data/chat_record.h"
-#include "data/implicit_prompt.h"
+#include "data/record_pieces.h"
 #include "data/row_kind.h"
 #include "data/shards_internal.h"
 #include "text/text_cut.h"
@@ -21,32 +20,16 @@
 /* A part of the batch's records, and the result of tokenising it. */
 typedef struct unit {
     int64_t first, n; /* records; for a long document: bytes of its text */
-    lathe_ids ids;
-    lathe_shard_piece *pieces; /* their ids are NULL: they follow each other in the unit's ids */
-    int64_t n_pieces, capacity;
-    int64_t n_skipped, n_recut, n_spaces, n_known;
-    int64_t n_unlearnt;           /* conversations without a token to learn */
-    int64_t n_equal, first_equal; /* pairs; the first counts from the first of the unit */
-    int64_t line;                 /* LATHE_SHARD_LINE of the record that is tokenised */
+    lathe_pieces pieces;
     lathe_status status;
     char message[512];
 } unit;
-
-/* State of one thread. */
-typedef struct worker {
-    lathe_encoder *enc;
-    lathe_fields fields;
-    lathe_ids prompt, chosen, rejected;
-    lathe_chat_tokens talk;
-    char *joined; /* prompt + completion */
-    int64_t joined_bytes;
-} worker;
 
 typedef struct builder {
     const lathe_shard_job *job;
     lathe_shard_writer *writer;
     lathe_reader reader;
-    worker *workers;
+    lathe_record_encoder *workers; /* one for each thread */
     int32_t n_workers;
     int32_t goes_on; /* the last record of the previous batch continues */
     unit *units;
@@ -54,205 +37,10 @@ typedef struct builder {
     atomic_llong next; /* next unit to take */
     int64_t n_recut;   /* prompts whose last tokens merge with the completion */
     int64_t n_spaces;  /* those of them that end with a space */
-    int64_t n_unlearnt;
-    const char *text; /* text of the long document that the units cut, else NULL */
+    const char *text;  /* text of the long document that the units cut, else NULL */
     int64_t n_text;
     int32_t may_cut; /* LATHE_CUT_* of the tokenizer */
 } builder;
-
-/* Copies the piece's ids; if they are NULL, they are already at the end of u->ids. */
-static lathe_status add_piece(unit *u, lathe_shard_piece piece)
-{
-    if (u->n_pieces == u->capacity) {
-        const int64_t capacity = u->capacity * 2 + 64;
-        lathe_shard_piece *pieces = realloc(u->pieces, (size_t)capacity * sizeof *pieces);
-        if (!pieces)
-            return lathe_error(LATHE_E_NOMEM, "%lld documents", (long long)capacity);
-        u->pieces = pieces;
-        u->capacity = capacity;
-    }
-    if (piece.ids)
-        LATHE_TRY(lathe_ids_append(&u->ids, piece.ids, piece.n));
-    piece.ids = NULL;
-    piece.line = u->line;
-    u->pieces[u->n_pieces++] = piece;
-    return LATHE_OK;
-}
-
-static lathe_status end_text(const lathe_tokenizer *tok, lathe_ids *ids, int64_t begin)
-{
-    const int32_t eos = lathe_tokenizer_eos(tok);
-    if (ids->n > begin && ids->data[ids->n - 1] == eos)
-        return LATHE_OK;
-    LATHE_TRY(lathe_ids_reserve(ids, 1));
-    ids->data[ids->n++] = eos;
-    return LATHE_OK;
-}
-
-static lathe_status put_document(const builder *b, worker *w, unit *u, const char *text, int64_t n,
-                                 int32_t more)
-{
-    if (n == 0) {
-        u->n_skipped++;
-        return LATHE_OK;
-    }
-    const int64_t begin = u->ids.n;
-    LATHE_TRY(lathe_encoder_run(w->enc, text, n, LATHE_ENCODE_ADD_SPECIAL, &u->ids));
-    if (!more)
-        LATHE_TRY(end_text(b->job->tok, &u->ids, begin));
-    return add_piece(u, (lathe_shard_piece){.n = u->ids.n - begin, .text_bytes = n, .more = more});
-}
-
-/* Tokenises the unit's stretch of the long document; the tokenizer allows cuts at its ends. */
-static lathe_status put_stretch(const builder *b, worker *w, unit *u)
-{
-    const lathe_tokenizer *tok = b->job->tok;
-    const int32_t more = u->first + u->n < b->n_text;
-    if (u->first == 0)
-        LATHE_TRY(lathe_tokenizer_put_prefix(tok, &u->ids));
-    LATHE_TRY(lathe_encoder_run(w->enc, b->text + u->first, u->n, 0, &u->ids));
-    if (!more) {
-        LATHE_TRY(lathe_tokenizer_put_suffix(tok, &u->ids));
-        LATHE_TRY(end_text(tok, &u->ids, 0));
-    }
-    return add_piece(u, (lathe_shard_piece){.n = u->ids.n, .text_bytes = u->n, .more = more});
-}
-
-static lathe_status encode_joined(const builder *b, worker *w, const char *prompt, int64_t n_prompt,
-                                  const char *text, int64_t n, lathe_ids *out)
-{
-    if (n_prompt + n > w->joined_bytes) {
-        free(w->joined);
-        w->joined_bytes = 0;
-        w->joined = malloc((size_t)(n_prompt + n));
-        if (!w->joined)
-            return lathe_error(LATHE_E_NOMEM, "a record of %lld bytes", (long long)(n_prompt + n));
-        w->joined_bytes = n_prompt + n;
-    }
-    if (n_prompt > 0)
-        memcpy(w->joined, prompt, (size_t)n_prompt);
-    if (n > 0)
-        memcpy(w->joined + n_prompt, text, (size_t)n);
-    out->n = 0;
-    LATHE_TRY(lathe_encoder_run(w->enc, w->joined, n_prompt + n, LATHE_ENCODE_ADD_SPECIAL, out));
-    return end_text(b->job->tok, out, 0);
-}
-
-static int64_t common_prefix(const lathe_ids *a, const lathe_ids *b)
-{
-    int64_t n = 0;
-    while (n < a->n && n < b->n && a->data[n] == b->data[n])
-        n++;
-    return n;
-}
-
-/* Counts a record whose prompt's last tokens merge with the completion. */
-static void count_recut(unit *u, int is_recut, const char *prompt, int64_t n)
-{
-    u->n_recut += is_recut;
-    u->n_spaces += is_recut && n > 0 && prompt[n - 1] == ' ';
-}
-
-/* Tokenises the prompt alone, and each prompt with its completion as one text. The completion
- * starts where the two results diverge, as in TRL's DPOTrainer. */
-static lathe_status put_pair(const builder *b, worker *w, unit *u, const char *prompt,
-                             int64_t n_prompt, const char *chosen, int64_t n_chosen,
-                             const char *rejected, int64_t n_rejected)
-{
-    w->prompt.n = 0;
-    LATHE_TRY(lathe_encoder_run(w->enc, prompt, n_prompt, LATHE_ENCODE_ADD_SPECIAL, &w->prompt));
-    LATHE_TRY(encode_joined(b, w, prompt, n_prompt, chosen, n_chosen, &w->chosen));
-    LATHE_TRY(encode_joined(b, w, prompt, n_prompt, rejected, n_rejected, &w->rejected));
-    const int64_t with_chosen = common_prefix(&w->prompt, &w->chosen);
-    const int64_t with_rejected = common_prefix(&w->prompt, &w->rejected);
-    const int64_t n = with_chosen < with_rejected ? with_chosen : with_rejected;
-    count_recut(u, n < w->prompt.n, prompt, n_prompt);
-    LATHE_TRY(
-        add_piece(u, (lathe_shard_piece){.ids = w->chosen.data, .n = n, .text_bytes = n_prompt}));
-    LATHE_TRY(add_piece(u, (lathe_shard_piece){.ids = w->chosen.data + n,
-                                               .n = w->chosen.n - n,
-                                               .text_bytes = n_chosen}));
-    return add_piece(u, (lathe_shard_piece){.ids = w->rejected.data + n,
-                                            .n = w->rejected.n - n,
-                                            .text_bytes = n_rejected});
-}
-
-/* Tokenises a prompt with its completion as one document. As in put_pair, the completion begins
- * where the tokens of both together differ from those of the prompt alone. */
-static lathe_status put_completion(const builder *b, worker *w, unit *u, const char *prompt,
-                                   int64_t n_prompt, const char *text, int64_t n)
-{
-    if (n == 0) {
-        u->n_skipped++;
-        return LATHE_OK;
-    }
-    w->prompt.n = 0;
-    LATHE_TRY(lathe_encoder_run(w->enc, prompt, n_prompt, LATHE_ENCODE_ADD_SPECIAL, &w->prompt));
-    LATHE_TRY(encode_joined(b, w, prompt, n_prompt, text, n, &w->chosen));
-    const int64_t n_context = common_prefix(&w->prompt, &w->chosen);
-    count_recut(u, n_prompt > 0 && n_context < w->prompt.n, prompt, n_prompt);
-    LATHE_TRY(add_piece(u, (lathe_shard_piece){.ids = w->chosen.data,
-                                               .n = n_context,
-                                               .text_bytes = n_prompt,
-                                               .more = 1,
-                                               .is_context = 1}));
-    return add_piece(u, (lathe_shard_piece){.ids = w->chosen.data + n_context,
-                                            .n = w->chosen.n - n_context,
-                                            .text_bytes = n});
-}
-
-/* The tokens of a conversation: runs of context and of targets in turn. */
-static lathe_status put_chat(const builder *b, worker *w, unit *u, const lathe_record *record)
-{
-    lathe_chat_tokens *t = &w->talk;
-    const int is_masked = lathe_row_kind_get(b->job->rows)->is_masked;
-    LATHE_TRY(lathe_chat_encode(b->job->dataset, b->job->sources->list[record->file].path,
-                                record->line, b->reader.data + record->begin, record->n,
-                                b->job->tok, w->enc, t));
-    if (is_masked ? t->n_learnt == 0 : t->ids.n == 0) {
-        u->n_unlearnt++;
-        return LATHE_OK;
-    }
-    for (int64_t at = 0, end; at < t->ids.n; at = end) {
-        for (end = at + 1; end < t->ids.n && (!is_masked || t->learnt[end] == t->learnt[at]);)
-            end++;
-        LATHE_TRY(add_piece(u, (lathe_shard_piece){.ids = t->ids.data + at,
-                                                   .n = end - at,
-                                                   .text_bytes = at == 0 ? t->text_bytes : 0,
-                                                   .more = end < t->ids.n,
-                                                   .is_context = is_masked && !t->learnt[at]}));
-    }
-    return LATHE_OK;
-}
-
-static lathe_status put_record(const builder *b, worker *w, unit *u, const lathe_record *record)
-{
-    lathe_fields *f = &w->fields;
-    LATHE_TRY(lathe_fields_read(f, &b->reader, record));
-    u->n_known += f->layout == LATHE_LAYOUT_KNOWN;
-    u->line = LATHE_SHARD_LINE(record->file, record->line);
-    if (f->is_chat)
-        return put_chat(b, w, u, record);
-    if (b->job->rows == LATHE_ROWS_PACKED)
-        return put_document(b, w, u, f->text[0], f->n[0], record->more);
-    if (b->job->rows == LATHE_ROWS_COMPLETIONS)
-        return put_completion(b, w, u,
-                              f->text[LATHE_COLUMN_PROMPT] ? f->text[LATHE_COLUMN_PROMPT] : "",
-                              f->n[LATHE_COLUMN_PROMPT], f->text[LATHE_COLUMN_COMPLETION],
-                              f->n[LATHE_COLUMN_COMPLETION]);
-    const char *const chosen = f->text[LATHE_COLUMN_CHOSEN];
-    const char *const rejected = f->text[LATHE_COLUMN_REJECTED];
-    const int64_t n_chosen = f->n[LATHE_COLUMN_CHOSEN], n_rejected = f->n[LATHE_COLUMN_REJECTED];
-    if (n_chosen == n_rejected && memcmp(chosen, rejected, (size_t)n_chosen) == 0 &&
-        u->n_equal++ == 0)
-        u->first_equal = u->n_pieces / 3;
-    if (f->text[LATHE_COLUMN_PROMPT])
-        return put_pair(b, w, u, f->text[LATHE_COLUMN_PROMPT], f->n[LATHE_COLUMN_PROMPT], chosen,
-                        n_chosen, rejected, n_rejected);
-    const int64_t cut = lathe__implicit_prompt(chosen, n_chosen, rejected, n_rejected);
-    return put_pair(b, w, u, chosen, cut, chosen + cut, n_chosen - cut, rejected + cut,
-                    n_rejected - cut);
-}
 
 /* A parallel_for body: takes units until none is left. */
 static void work(void *arg, int64_t begin, int64_t end, int32_t index)
@@ -266,9 +54,12 @@ static void work(void *arg, int64_t begin, int64_t end, int32_t index)
             return;
         unit *u = &b->units[i];
         if (b->text)
-            u->status = put_stretch(b, &b->workers[index], u);
+            u->status =
+                lathe__record_encode_stretch(&b->workers[index], &b->workers[0].fields, b->text,
+                                             b->n_text, u->first, u->first + u->n, &u->pieces);
         for (int64_t k = 0; k < u->n && u->status == LATHE_OK && !b->text; k++)
-            u->status = put_record(b, &b->workers[index], u, &b->reader.list[u->first + k]);
+            u->status = lathe__record_encode(&b->workers[index], &b->reader,
+                                             &b->reader.list[u->first + k], &u->pieces);
         if (u->status != LATHE_OK)
             (void)snprintf(u->message, sizeof u->message, "%s", lathe_error_message());
     }
@@ -288,8 +79,7 @@ static lathe_status add_unit(builder *b, int64_t first, int64_t n)
     unit *u = &b->units[b->n_units++];
     u->first = first;
     u->n = n;
-    u->ids.n = u->n_pieces = u->n_skipped = u->n_recut = u->n_known = u->n_equal = 0;
-    u->n_spaces = u->n_unlearnt = 0;
+    lathe__pieces_clear(&u->pieces);
     u->status = LATHE_OK;
     return LATHE_OK;
 }
@@ -317,34 +107,50 @@ static lathe_status cut_units(builder *b, int64_t from, int64_t *out_next)
     return LATHE_OK;
 }
 
+/* Adds the unit's counts to those of the shard. */
+static void add_counts(lathe_shard_header *h, const lathe_record_counts *from)
+{
+    lathe_record_counts *to = &h->counts;
+    if (from->n_equal > 0 && to->n_equal == 0)
+        to->first_equal =
+            h->n_segments / lathe_row_kind_get(h->rows)->n_segments + from->first_equal;
+    to->n_equal += from->n_equal;
+    to->n_known += from->n_known;
+    if (to->left[LATHE_LEFT_UNKNOWN_ROLE].n == 0)
+        memcpy(to->role, from->role, sizeof to->role);
+    for (int32_t i = 0; i < LATHE_N_LEFT; i++) {
+        if (to->left[i].n == 0)
+            to->left[i].first = from->left[i].first;
+        to->left[i].n += from->left[i].n;
+        h->n_skipped += from->left[i].n;
+    }
+}
+
 static lathe_status write_unit(builder *b, const unit *u)
 {
+    const lathe_pieces *p = &u->pieces;
     int64_t at = 0;
     if (u->status != LATHE_OK)
         return lathe_error(u->status, "%s", u->message);
-    lathe_shard_header *h = &b->writer->header;
-    if (u->n_equal > 0 && h->n_equal == 0)
-        h->first_equal = h->n_segments / 3 + u->first_equal;
-    h->n_equal += u->n_equal;
-    h->n_known += u->n_known;
-    for (int64_t k = 0; k < u->n_pieces; k++) {
-        lathe_shard_piece piece = u->pieces[k];
-        piece.ids = u->ids.data + at;
+    add_counts(&b->writer->header, &p->counts);
+    for (int64_t k = 0; k < p->n; k++) {
+        lathe_shard_piece piece = p->list[k];
+        piece.ids = p->ids.data + at;
+        piece.inputs = p->inputs ? p->inputs + piece.first_input : NULL;
+        piece.record = piece.json_bytes > 0 ? p->records.data + piece.json : NULL;
         LATHE_TRY(lathe__shard_writer_put(b->writer, &piece));
         at += piece.n;
     }
-    h->n_skipped += u->n_skipped + u->n_unlearnt;
-    b->n_recut += u->n_recut;
-    b->n_spaces += u->n_spaces;
-    b->n_unlearnt += u->n_unlearnt;
+    b->n_recut += p->n_recut;
+    b->n_spaces += p->n_spaces;
     return LATHE_OK;
 }
 
 /* Frees the memory of a unit that contained an unusually long document. */
 static void shrink(unit *u)
 {
-    if (u->ids.capacity > 64 * UNIT_BYTES)
-        lathe_ids_fini(&u->ids);
+    if (u->pieces.ids.capacity > 64 * UNIT_BYTES)
+        lathe_ids_fini(&u->pieces.ids);
 }
 
 static lathe_status put_units(builder *b)
@@ -377,8 +183,12 @@ static lathe_status put_long(builder *b, const lathe_record *record)
         if (status == LATHE_OK)
             status = put_units(b);
     }
-    if (b->n_text == 0)
+    if (b->n_text == 0) {
+        lathe_record_counts *counts = &b->writer->header.counts;
         b->writer->header.n_skipped++;
+        if (counts->left[LATHE_LEFT_EMPTY].n++ == 0)
+            counts->left[LATHE_LEFT_EMPTY].first = LATHE_SHARD_LINE(record->file, record->line);
+    }
     b->text = NULL;
     return status;
 }
@@ -418,8 +228,10 @@ static lathe_status init(builder *b)
     b->workers = calloc((size_t)b->n_workers, sizeof *b->workers);
     if (!b->workers)
         return lathe_error(LATHE_E_NOMEM, "%d threads", b->n_workers);
-    for (int32_t i = 0; i < b->n_workers; i++)
+    for (int32_t i = 0; i < b->n_workers; i++) {
+        b->workers[i].job = b->job;
         LATHE_TRY(lathe_encoder_create(b->job->tok, &b->workers[i].enc));
+    }
     LATHE_TRY(lathe_reader_init(&b->reader, b->job->dataset, b->job->sources, b->job->rows,
                                 &b->writer->header.begin));
     b->may_cut = b->job->rows == LATHE_ROWS_PACKED ? lathe__cuts_of(b->job->tok) : LATHE_CUT_NONE;
@@ -429,20 +241,10 @@ static lathe_status init(builder *b)
 
 static void fini(builder *b)
 {
-    for (int32_t i = 0; i < b->n_workers && b->workers; i++) {
-        worker *w = &b->workers[i];
-        lathe_encoder_destroy(w->enc);
-        lathe_fields_fini(&w->fields);
-        lathe_ids_fini(&w->prompt);
-        lathe_ids_fini(&w->chosen);
-        lathe_ids_fini(&w->rejected);
-        lathe_chat_tokens_fini(&w->talk);
-        free(w->joined);
-    }
-    for (int64_t i = 0; i < b->units_max; i++) {
-        lathe_ids_fini(&b->units[i].ids);
-        free(b->units[i].pieces);
-    }
+    for (int32_t i = 0; i < b->n_workers && b->workers; i++)
+        lathe__record_encoder_fini(&b->workers[i]);
+    for (int64_t i = 0; i < b->units_max; i++)
+        lathe__pieces_fini(&b->units[i].pieces);
     free(b->workers);
     free(b->units);
     lathe_reader_fini(&b->reader);
@@ -476,15 +278,13 @@ lathe_status lathe__shard_build(const lathe_shard_job *job, lathe_shard_writer *
         h->is_last = lathe_reader_ended(&b.reader);
         h->source_bytes = b.reader.n_bytes;
         h->n_skipped += b.reader.n_skipped;
+        h->counts.left[LATHE_LEFT_FILE] =
+            (lathe_record_count){b.reader.n_skipped, LATHE_SHARD_LINE(b.reader.skipped[0], 1)};
         for (int32_t i = 0; i < b.n_workers; i++)
             if (job->loss)
                 lathe_text_loss_add(job->loss, lathe_encoder_loss(b.workers[i].enc));
         if (h->n_segments > 0) /* else the dataset is refused, with the same words */
             name_skipped(&b);
-        if (b.n_unlearnt)
-            lathe_log(LATHE_LOG_WARN,
-                      "%s: %lld conversations have nothing to learn and are left out",
-                      job->dataset->path, (long long)b.n_unlearnt);
         if (b.n_recut)
             lathe_log(LATHE_LOG_WARN,
                       "%s: in %lld records the end of the prompt merges with the completion; those "

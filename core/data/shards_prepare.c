@@ -13,9 +13,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "data/row_kind.h"
 #include "data/shards_internal.h"
 #include "template/chat_template.h"
 
@@ -174,6 +176,7 @@ static lathe_status build(chain *c, const char *path, int64_t part, const lathe_
     header.eos = lathe_tokenizer_eos(c->job.tok);
     header.vocab_size = lathe_tokenizer_vocab_size(c->job.tok);
     header.token_bytes = header.vocab_size <= 65536 ? 2 : 4;
+    header.n_inputs = c->job.dataset->n_inputs;
     header.part = (int32_t)part;
     header.begin = *begin;
     memcpy(header.key, c->key, 64);
@@ -262,16 +265,29 @@ static lathe_status prepare_dataset(chain *c)
 }
 
 /* If all documents of a dataset were skipped, reports this at once, with the reason. */
-static lathe_status check_filled(const lathe_shards *shards, const lathe_dataset *dataset,
-                                 int64_t skipped_before)
+static lathe_status check_filled(const lathe_shards *shards, const lathe_dataset *dataset)
 {
     const lathe_shards_set *set = &shards->sets[shards->n_sets - 1];
+    lathe_buffer why = LATHE_BUFFER_INIT;
+    int64_t bytes = 0;
     if (set->n_segments > 0)
         return LATHE_OK;
-    return lathe_error(LATHE_E_CONFIG,
-                       "%s: no documents in it; %lld files or records were left out because they "
-                       "are empty or no UTF-8 text",
-                       dataset->path, (long long)(shards->n_skipped - skipped_before));
+    for (int64_t i = 0; i < set->n_sources; i++)
+        bytes += shards->sources[set->first_source + i].bytes;
+    for (int32_t i = 0; i < LATHE_N_LEFT; i++)
+        if (set->counts.left[i].n > 0) {
+            lathe_buffer_puts(&why, why.len ? ", " : "; left out: ");
+            lathe_shards_put_left(shards, set, i, &why);
+        }
+    const lathe_status status = lathe_error(
+        LATHE_E_CONFIG, "%s: no %s in it%s", dataset->path,
+        lathe_row_kind_get(shards->rows)->records,
+        bytes == 0 ? (set->n_sources == 1 ? "; the file is empty" : "; its files are empty")
+        : why.data ? why.data
+        : set->n_sources == 1 ? "; the file has no records"
+                              : "; its files have no records");
+    lathe_buffer_fini(&why);
+    return status;
 }
 
 static lathe_status prepare_all(const lathe_dataset *datasets, int64_t n_datasets, int32_t rows,
@@ -292,7 +308,6 @@ static lathe_status prepare_all(const lathe_dataset *datasets, int64_t n_dataset
     lathe_status status = LATHE_OK;
     int64_t verify_bytes = VERIFY_BYTES;
     for (int64_t i = 0; i < n_datasets && status == LATHE_OK; i++) {
-        const int64_t skipped = shards->n_skipped;
         chain c = {.job = {.dataset = &datasets[i],
                            .tok = tok,
                            .cache_dir = cache_dir,
@@ -307,7 +322,7 @@ static lathe_status prepare_all(const lathe_dataset *datasets, int64_t n_dataset
         lathe__shards_begin(shards, datasets[i].weight);
         status = prepare_dataset(&c);
         if (status == LATHE_OK)
-            status = check_filled(shards, &datasets[i], skipped);
+            status = check_filled(shards, &datasets[i]);
         lathe_arena_fini(&c.arena);
     }
     if (status == LATHE_OK)

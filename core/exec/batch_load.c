@@ -134,18 +134,22 @@ static lathe_status fill_stage_inputs(const lathe_instance *from_stage, const la
         const int per_row = stage->inputs[i].per == LATHE_PER_ROW;
         const int64_t n = per_row ? 1 : p->row_tokens, n_given = per_row ? 1 : b->row_tokens;
         const int64_t n_copied = n < n_given ? n : n_given;
-        const float *from = find_input(b, stage->inputs[i].name);
+        const lathe_stage_input *input = &stage->inputs[i];
+        const int has_fallback = input->source == LATHE_INPUT_COLUMN && !input->required;
+        const float *from = find_input(b, input->name);
         float *to = lathe_exec_input(p->exec, p->inputs[i]);
-        if (!from && are_needed)
+        if (!from && are_needed && !has_fallback)
             return lathe_error(LATHE_E_STATE,
                                "stage \"%s\" needs its input \"%s\" with each batch "
                                "(lathe_run_batch.inputs); the run's own data have none",
-                               stage_name, stage->inputs[i].name);
+                               stage_name, input->name);
         memset(to, 0, (size_t)(p->n_rows * n) * sizeof *to);
-        for (int64_t r = 0; r < p->n_rows && from; r++) {
+        for (int64_t r = 0; r < p->n_rows; r++) {
             const int64_t row = lathe__batch_row(p, b, r);
-            if (row >= 0)
+            if (row >= 0 && from)
                 memcpy(to + r * n, from + row * n_given, (size_t)n_copied * sizeof *to);
+            for (int64_t k = 0; row >= 0 && !from && has_fallback && k < n_copied; k++)
+                to[r * n + k] = (float)input->fallback;
         }
     }
     return LATHE_OK;
@@ -221,7 +225,7 @@ lathe_status lathe__batch_check(const lathe_program *p, const lathe_run_batch *b
     if (p->pair_mask != LATHE_NONE && b->n_rows % 2 != 0)
         return lathe_error(LATHE_E_SHAPE,
                            "a batch of %d rows; expected an even number: the chosen rows of the "
-                           "pairs, then their rejected rows",
+                           "pairs, then their rejected rows (or examples, then mismatched ones)",
                            b->n_rows);
     return check_ids(b, vocab, p->row_tokens);
 }
@@ -251,7 +255,7 @@ lathe_status lathe__batch_load(lathe_program *p, const lathe_model_config *model
     *out_count = 0.0;
     for (int64_t i = 0; i < p->n_rows * p->row_tokens; i++)
         *out_count += targets[i] >= 0;
-    if (p->stage.count_unit == LATHE_COUNT_PAIRS)
+    if (p->stage.count_unit != LATHE_COUNT_TOKENS)
         *out_count = (double)n_pairs;
     return LATHE_OK;
 }

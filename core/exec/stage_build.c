@@ -236,7 +236,7 @@ lathe_status lathe__build_stage_loss(lathe__builder *b, int32_t train)
     lathe_graph *g = b->build.graph;
     const lathe_stage_v1 *stage = b->config->stage->table;
     LATHE_TRY(lathe__build_batch_inputs(b));
-    if (stage->rows == LATHE_ROWS_PAIRS)
+    if (stage->rows == LATHE_ROWS_PAIRS || stage->rows == LATHE_ROWS_UNPAIRED)
         LATHE_TRY(lathe_graph_input(g, "pair_mask", lathe_desc_1d(LATHE_F32, p->n_rows / 2),
                                     &p->pair_mask));
     LATHE_TRY(stage_inputs(b));

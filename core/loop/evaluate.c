@@ -7,6 +7,7 @@
 #include "exec/calibration.h"
 #include "loop/run_trace.h"
 #include "loop/train.h"
+#include "record/stage_metrics.h"
 #include "update/nonfinite.h"
 
 /* Perplexity, accuracy and bits per byte exist only for a loss per token, not for a loss per
@@ -46,7 +47,9 @@ static double bits_per_byte(const lathe_run *run, double loss)
 
 const char *lathe_count_unit_name(int32_t count_unit)
 {
-    return count_unit == LATHE_COUNT_PAIRS ? "pairs" : "targets";
+    return count_unit == LATHE_COUNT_PAIRS      ? "pairs"
+           : count_unit == LATHE_COUNT_EXAMPLES ? "examples"
+                                                : "targets";
 }
 
 lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, const volatile sig_atomic_t *stop,
@@ -98,10 +101,7 @@ lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, const volatile 
     out->ece = lathe_calibration_error(&calibration);
     out->bits_per_byte = bits_per_byte(run, out->loss);
     out->count_unit = run->programs.eval.stage.count_unit;
-    out->n_metrics = run->programs.eval.stage.n_metrics;
-    for (int32_t k = 0; k < out->n_metrics; k++) {
-        out->metrics[k] = metrics[k] / out->count;
-        out->metric_names[k] = run->programs.eval.stage.metrics[k].name;
-    }
+    out->n_metrics = lathe_stage_metrics(&run->programs.eval.stage, metrics, out->count,
+                                         out->metric_names, out->metrics);
     return LATHE_OK;
 }

@@ -111,8 +111,9 @@ static void print_detail(const lathe_evaluation *e, char *text, size_t capacity)
     if (!isnan(e->perplexity))
         n += (size_t)snprintf(text, capacity, "perplexity %.2f  ", e->perplexity);
     for (int32_t k = 0; k < e->n_metrics && n < capacity; k++)
-        n += (size_t)snprintf(text + n, capacity - n, "%s %.4g  ", e->metric_names[k],
-                              e->metrics[k]);
+        if (!isnan(e->metrics[k]))
+            n += (size_t)snprintf(text + n, capacity - n, "%s %.4g  ", e->metric_names[k],
+                                  e->metrics[k]);
     if (n < capacity)
         (void)snprintf(text + n, capacity - n, "over %.0f %s", e->count, unit);
 }

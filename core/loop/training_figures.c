@@ -3,6 +3,7 @@
 
 #include "base/trace.h"
 #include "loop/training.h"
+#include "record/stage_metrics.h"
 
 lathe_status lathe__training_figures_open(lathe_training *t)
 {
@@ -56,6 +57,16 @@ static void trace_step(const lathe_step_record *step)
                    (long long)step->result.step, (long long)step->sum.tokens);
     lathe_trace_span("step", "step", now - step->seconds, now, args);
     lathe_trace_span("step", "optimizer", now - step->optimizer_seconds, now, NULL);
+}
+
+static void add_stage_metrics(lathe_figures *f, const lathe_stage_loss *stage,
+                              const lathe_accumulated *sum)
+{
+    const char *names[LATHE_MAX_STAGE_METRICS];
+    double values[LATHE_MAX_STAGE_METRICS];
+    const int32_t n = lathe_stage_metrics(stage, sum->metric_sums, sum->count, names, values);
+    for (int32_t i = 0; i < n; i++)
+        lathe__figures_add(f, names[i], values[i]);
 }
 
 void lathe__training_record(lathe_training *t, const lathe_step_record *step)
@@ -113,9 +124,7 @@ void lathe__training_record(lathe_training *t, const lathe_step_record *step)
     const double waited = lathe_update_take_waited(run->opt.update);
     if (waited >= 0.0)
         lathe__figures_add(f, "offload_wait_seconds", waited);
-    for (int32_t i = 0; i < run->programs.train.stage.n_metrics; i++)
-        lathe__figures_add(f, run->programs.train.stage.metrics[i].name,
-                           sum->metric_sums[i] / sum->count);
+    add_stage_metrics(f, &run->programs.train.stage, sum);
     if (run->trace.is_on)
         trace_step(step);
     const lathe_progress_step line = {.step = r->step,

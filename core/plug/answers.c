@@ -177,6 +177,15 @@ lathe_status lathe_answer_select(const lathe_instance *adapter, const lathe_para
     return LATHE_OK;
 }
 
+/* Whether a metric of the loss is divided by metric i. */
+static int divides(const lathe_stage_loss *loss, int32_t i)
+{
+    for (int32_t k = 0; k < loss->n_metrics; k++)
+        if (loss->metrics[k].over == i + 1)
+            return 1;
+    return 0;
+}
+
 lathe_status lathe_answer_loss(const lathe_instance *stage, const lathe_stage_build *build,
                                lathe_stage_loss *out)
 {
@@ -191,20 +200,27 @@ lathe_status lathe_answer_loss(const lathe_instance *stage, const lathe_stage_bu
     if (loss->n_metrics < 0 || loss->n_metrics > LATHE_MAX_STAGE_METRICS)
         return refuse(stage, "loss() gives %d metrics, expected 0 to %d", loss->n_metrics,
                       LATHE_MAX_STAGE_METRICS);
-    if (loss->count_unit != LATHE_COUNT_TOKENS && loss->count_unit != LATHE_COUNT_PAIRS)
-        return refuse(stage, "loss() gives count_unit %d, expected %d (tokens) or %d (pairs)",
-                      loss->count_unit, LATHE_COUNT_TOKENS, LATHE_COUNT_PAIRS);
+    if (loss->count_unit < LATHE_COUNT_TOKENS || loss->count_unit > LATHE_COUNT_EXAMPLES)
+        return refuse(
+            stage, "loss() gives count_unit %d, expected %d (tokens), %d (pairs) or %d (examples)",
+            loss->count_unit, LATHE_COUNT_TOKENS, LATHE_COUNT_PAIRS, LATHE_COUNT_EXAMPLES);
     for (int32_t i = -1; i < loss->n_metrics; i++) {
         const lathe_val value = i < 0 ? loss->sum : loss->metrics[i].sum;
-        if (i >= 0)
-            LATHE_TRY(check_name(stage, "metric", i, loss->metrics[i].name));
+        const int is_divisor = i >= 0 && !loss->metrics[i].name && divides(loss, i);
+        const char *name = i < 0        ? "the loss"
+                           : is_divisor ? "a sum to divide by"
+                                        : loss->metrics[i].name;
+        if (i >= 0 && !is_divisor)
+            LATHE_TRY(check_name(stage, "metric", i, name));
+        if (i >= 0 && (loss->metrics[i].over < 0 || loss->metrics[i].over > loss->n_metrics))
+            return refuse(stage, "loss() divides %s by metric %d of %d", name,
+                          loss->metrics[i].over, loss->n_metrics);
         if (value < 0 || build->api->desc(build->graph, value, &shape) != LATHE_OK)
             return refuse(stage, "loss() gives value %d as %s, which the graph does not have",
-                          value, i < 0 ? "the loss" : loss->metrics[i].name);
+                          value, name);
         if (shape.dtype != LATHE_F32 || lathe_desc_count(&shape) != 1)
-            return refuse(stage, "loss() gives %s of dtype %s and rank %d, expected one f32",
-                          i < 0 ? "the loss" : loss->metrics[i].name, lathe_dtype_name(shape.dtype),
-                          shape.rank);
+            return refuse(stage, "loss() gives %s of dtype %s and rank %d, expected one f32", name,
+                          lathe_dtype_name(shape.dtype), shape.rank);
     }
     *out = *loss;
     return LATHE_OK;

@@ -161,6 +161,15 @@ static lathe_status check_stage_inputs(const lathe_stage_v1 *table)
         if (input->per != LATHE_PER_TOKEN && input->per != LATHE_PER_ROW)
             return lathe_error(LATHE_E_PLUGIN, "stage.inputs[%d].per is %d, expected %d or %d", i,
                                input->per, LATHE_PER_TOKEN, LATHE_PER_ROW);
+        if (input->source != LATHE_INPUT_CALLER && input->source != LATHE_INPUT_COLUMN)
+            return lathe_error(LATHE_E_PLUGIN, "stage.inputs[%d].source is %d, expected %d or %d",
+                               i, input->source, LATHE_INPUT_CALLER, LATHE_INPUT_COLUMN);
+        if (input->source == LATHE_INPUT_COLUMN && input->per == LATHE_PER_ROW &&
+            (table->rows == LATHE_ROWS_PACKED || table->rows == LATHE_ROWS_COMPLETIONS))
+            return lathe_error(LATHE_E_PLUGIN,
+                               "stage.inputs[%d] is a column per row, but its rows have several "
+                               "records each; expected LATHE_PER_TOKEN",
+                               i);
         for (int32_t k = 0; k < i; k++)
             if (strcmp(table->inputs[k].name, input->name) == 0)
                 return lathe_error(LATHE_E_PLUGIN, "two inputs of the stage are called %s",
@@ -204,9 +213,10 @@ static lathe_status check_stage(const lathe_stage_v1 *table)
 {
     if (table->rows < 0 || table->rows >= LATHE_N_ROW_KINDS)
         return lathe_error(LATHE_E_PLUGIN,
-                           "stage.rows is %d, expected %d (packed), %d (pairs) or %d (completions)",
-                           table->rows, LATHE_ROWS_PACKED, LATHE_ROWS_PAIRS,
-                           LATHE_ROWS_COMPLETIONS);
+                           "stage.rows is %d, expected %d (packed), %d (pairs), %d (completions), "
+                           "%d (unpaired) or %d (prompts)",
+                           table->rows, LATHE_ROWS_PACKED, LATHE_ROWS_PAIRS, LATHE_ROWS_COMPLETIONS,
+                           LATHE_ROWS_UNPAIRED, LATHE_ROWS_PROMPTS);
     if (table->needs & ~(uint32_t)LATHE_NEEDS_REFERENCE)
         return lathe_error(LATHE_E_PLUGIN, "stage.needs is %#x; this core knows %#x", table->needs,
                            LATHE_NEEDS_REFERENCE);

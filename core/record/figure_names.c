@@ -59,7 +59,7 @@ int32_t lathe_figure_is_known(const lathe_param_groups *groups, const lathe_stag
         if (strcmp(groups->keys[g], name) == 0)
             return 1;
     for (int32_t i = 0; i < stage->n_metrics; i++)
-        if (strcmp(stage->metrics[i].name, stage_part(name)) == 0)
+        if (stage->metrics[i].name && strcmp(stage->metrics[i].name, stage_part(name)) == 0)
             return 1;
     return 0;
 }
@@ -75,6 +75,8 @@ const char *lathe_figure_nearest(const lathe_param_groups *groups, const lathe_s
     for (int32_t g = 0; groups->n > 1 && g < groups->n; g++)
         list[n++] = groups->keys[g];
     for (int32_t i = 0; i < stage->n_metrics && i < LATHE_MAX_STAGE_METRICS; i++) {
+        if (!stage->metrics[i].name)
+            continue;
         (void)snprintf(evaluated[i], sizeof evaluated[i], "eval_%s", stage->metrics[i].name);
         list[n++] = stage->metrics[i].name;
         list[n++] = evaluated[i];

@@ -24,7 +24,7 @@ static const char *stage_name(const lathe_instance *stage)
 static lathe_status check_columns(const place *p, const lathe_dataset *set, int32_t type,
                                   int32_t rows)
 {
-    char inner[32];
+    char inner[64];
     for (int32_t k = 0; k < 2 * LATHE_N_COLUMNS; k++) {
         const int is_format = k >= LATHE_N_COLUMNS;
         const int32_t c = k % LATHE_N_COLUMNS;
@@ -49,7 +49,7 @@ static lathe_status check_columns(const place *p, const lathe_dataset *set, int3
                                     "%s: columns.messages has no effect on %s: conversations are "
                                     "read from type = \"jsonl\" or \"json\"",
                                     p->key, type == LATHE_DATASET_CSV ? "CSV" : "plain text");
-    if (set->messages && rows == LATHE_ROWS_PAIRS)
+    if (set->messages && lathe_row_kind_get(rows)->main < 0)
         return lathe__run_refuse_in(p->run, p->key, p->index, "columns.messages",
                                     "%s: columns.messages has no effect: stage \"%s\" reads %s",
                                     p->key, stage_name(&p->run->parts.stage),
@@ -109,12 +109,16 @@ static lathe_status check_list(const lathe_run *run, const char *key, const char
 {
     const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
     const int32_t rows = stage ? stage->rows : LATHE_ROWS_PACKED;
+    lathe_stage_input inputs[LATHE_MAX_STAGE_INPUTS];
     lathe_dataset *sets = NULL;
     int64_t n = 0;
     lathe_status first = LATHE_OK;
     LATHE_TRY(lathe_datasets_parse(key, json, arena, &sets, &n));
+    const int32_t n_inputs = lathe_stage_columns(stage, inputs);
     for (int64_t i = 0; i < n && (first == LATHE_OK || run->open.diags); i++) {
         const place p = {run, key, i};
+        sets[i].inputs = inputs;
+        sets[i].n_inputs = n_inputs;
         const lathe_status status = check_set(&p, &sets[i], rows, arena);
         first = first != LATHE_OK ? first : status;
     }

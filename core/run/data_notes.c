@@ -22,14 +22,19 @@ static int is_first_start(const lathe_run *run)
 static void tell_left_out(const lathe_shards *shards)
 {
     const char *files = lathe_shards_left_out(shards);
-    const int64_t n = lathe_shards_skipped(shards);
     if (files)
         lathe_log(LATHE_LOG_WARN, "%s", files);
-    if (n > 0)
-        lathe_log(
-            LATHE_LOG_WARN,
-            "%lld file%s or record%s of the data %s left out: no UTF-8 text, or nothing in it",
-            (long long)n, n == 1 ? "" : "s", n == 1 ? "" : "s", n == 1 ? "is" : "are");
+    for (int64_t d = 0; d < lathe_shards_sets(shards); d++) {
+        const lathe_shards_set *set = lathe_shards_set_get(shards, d);
+        for (int32_t why = 0; why < LATHE_N_LEFT; why++) {
+            lathe_buffer text = LATHE_BUFFER_INIT;
+            if (set->counts.left[why].n == 0)
+                continue;
+            lathe_shards_put_left(shards, set, why, &text);
+            lathe_log(LATHE_LOG_WARN, "left out: %s", text.data ? text.data : "");
+            lathe_buffer_fini(&text);
+        }
+    }
 }
 
 void lathe_data_put_places(const lathe_shards *shards, const int64_t *list, int64_t n,
@@ -56,18 +61,18 @@ static void tell_sets(const lathe_shards *shards)
     for (int64_t d = 0; d < lathe_shards_sets(shards); d++) {
         const lathe_shards_set *set = lathe_shards_set_get(shards, d);
         lathe_buffer places = LATHE_BUFFER_INIT;
-        if (set->n_known > 0)
+        if (set->counts.n_known > 0)
             lathe_log(LATHE_LOG_INFO, "%s: %s", path_of(shards, set),
                       lathe_layout_known_text(lathe_shards_rows(shards)));
-        lathe_data_put_places(shards, &set->first_equal, set->n_equal > 0, &places);
-        if (set->n_equal > 0)
+        lathe_data_put_places(shards, &set->counts.first_equal, set->counts.n_equal > 0, &places);
+        if (set->counts.n_equal > 0)
             lathe_log(
                 LATHE_LOG_WARN,
                 "%lld pair%s of %s prefer%s nothing, because chosen and rejected are the same "
                 "text%s%s",
-                (long long)set->n_equal, set->n_equal == 1 ? "" : "s", path_of(shards, set),
-                set->n_equal == 1 ? "s" : "", places.data ? places.data : "",
-                set->n_equal > 1 ? ", ..." : "");
+                (long long)set->counts.n_equal, set->counts.n_equal == 1 ? "" : "s",
+                path_of(shards, set), set->counts.n_equal == 1 ? "s" : "",
+                places.data ? places.data : "", set->counts.n_equal > 1 ? ", ..." : "");
         lathe_buffer_fini(&places);
     }
 }

@@ -15,8 +15,10 @@
 /* A flag of forward() beside LATHE_FORWARD_*: only the model's values are wanted, not the loss. */
 #define MODEL_ONLY (1U << 31)
 
-/* Reads the next batch of the run's own data. */
-static lathe_status next_batch(lathe_loader *loader, lathe_run_batch *out, int64_t *out_pairs)
+/* Reads the next batch of the run's own data. inputs: room for the inputs that the data have. */
+static lathe_status next_batch(const lathe_run_data *data, lathe_loader *loader,
+                               lathe_batch_input inputs[LATHE_MAX_STAGE_INPUTS],
+                               lathe_run_batch *out, int64_t *out_pairs)
 {
     lathe_batch batch;
     if (!loader)
@@ -30,7 +32,11 @@ static lathe_status next_batch(lathe_loader *loader, lathe_run_batch *out, int64
                              .tokens = batch.tokens,
                              .targets = batch.targets,
                              .positions = batch.positions,
-                             .doc_start = batch.doc_start};
+                             .doc_start = batch.doc_start,
+                             .inputs = inputs,
+                             .n_inputs = data->n_inputs};
+    for (int32_t i = 0; i < data->n_inputs; i++)
+        inputs[i] = (lathe_batch_input){.name = data->inputs[i].name, .values = batch.inputs[i]};
     *out_pairs = batch.n_pairs;
     return LATHE_OK;
 }
@@ -153,6 +159,7 @@ static lathe_status forward(lathe_run *run, const lathe_run_batch *batch, uint32
 {
     lathe_program *p = NULL;
     lathe_run_batch own = {.size = (uint32_t)sizeof own};
+    lathe_batch_input inputs[LATHE_MAX_STAGE_INPUTS];
     double count = 0.0;
     int64_t n_pairs = batch ? batch->n_rows / 2 : 0;
     const int32_t train = (flags & LATHE_FORWARD_TRAIN) != 0;
@@ -166,7 +173,8 @@ static lathe_status forward(lathe_run *run, const lathe_run_batch *batch, uint32
     const lathe_run_batch *given = batch;
     if (!batch) {
         const double begun = lathe_now();
-        LATHE_TRY(next_batch(train ? run->data.loader : run->data.validation, &own, &n_pairs));
+        LATHE_TRY(next_batch(&run->data, train ? run->data.loader : run->data.validation, inputs,
+                             &own, &n_pairs));
         if (run->trace.is_on)
             lathe_trace_since("data", "next batch", begun);
         if (train)

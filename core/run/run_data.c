@@ -55,7 +55,7 @@ static lathe_status learn(lathe_run *run)
     const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
     const lathe_learning from = {.where = lathe_config_path(run->config),
                                  .datasets = run->set.datasets,
-                                 .rows = stage ? stage->rows : LATHE_ROWS_PACKED,
+                                 .stage = stage,
                                  .train = run->set.tokenizer_train,
                                  .cache_dir = run->set.cache_dir};
     int found = 0;
@@ -134,9 +134,12 @@ static lathe_status open_shards(lathe_run *run, const char *json, lathe_shards *
     LATHE_TRY(
         lathe_datasets_parse(lathe_config_path(run->config), json, &run->arena, &datasets, &n));
     LATHE_TRY(load_chat_template(run));
+    run->data.n_inputs = lathe_stage_columns(stage, run->data.inputs);
     for (int64_t i = 0; i < n; i++) {
         datasets[i].chat = run->data.chat;
         datasets[i].no_chat = run->data.no_chat;
+        datasets[i].inputs = run->data.inputs;
+        datasets[i].n_inputs = run->data.n_inputs;
     }
     lathe_data_progress_init(&progress, stderr, run->set.progress);
     const lathe_status status =
@@ -168,7 +171,9 @@ static lathe_status open_loader(lathe_run *run, const lathe_shards *shards, int3
                                         .n_epochs = evaluates ? 1 : 0,
                                         .n_prefetch = run->set.prefetch,
                                         .packing = run->set.packing,
-                                        .overlong = run->set.overlong};
+                                        .overlong = run->set.overlong,
+                                        .n_inputs = run->data.n_inputs,
+                                        .inputs = run->data.inputs};
     return lathe_loader_create(&config, out);
 }
 

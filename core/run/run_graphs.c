@@ -257,11 +257,11 @@ lathe_status lathe__run_model(lathe_run *run)
     return lathe__run_add_reference(run);
 }
 
-/* Rows of a micro-batch: a pair takes two. */
+/* Rows of a micro-batch: a pair and an unpaired example take two. */
 static int32_t batch_rows(int32_t micro_batch_size, const lathe_instance *stage_part)
 {
     const lathe_stage_v1 *stage = stage_part->component ? stage_part->table : NULL;
-    return micro_batch_size * (stage && stage->rows == LATHE_ROWS_PAIRS ? 2 : 1);
+    return micro_batch_size * (stage ? lathe_row_kind_get(stage->rows)->n_rows : 1);
 }
 
 lathe_program_config lathe__run_program_config(lathe_run *run)

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "checkpoint/config_changes.h"
+#include "data/row_kind.h"
 #include "run/average_check.h"
 #include "run/curvature_check.h"
 #include "run/run_check.h"
@@ -137,8 +138,11 @@ static void warn_others(const lathe_run *run)
                       "generate.temperature is 0, which takes the likeliest token each time");
     if (!s->checkpoint.dir && s->tensorboard)
         warn_idle(run, "log", "tensorboard", "checkpoint.dir is empty, and the files go there");
-    if (stage && stage->rows == LATHE_ROWS_PAIRS && s->packing == LATHE_PACK_MULTIPACK)
-        warn_idle(run, "data", "packing", "the stage's rows are pairs, which are not packed");
+    if (stage && lathe_row_kind_get(stage->rows)->is_padded && s->packing == LATHE_PACK_MULTIPACK)
+        warn_idle(run, "data", "packing",
+                  stage->rows == LATHE_ROWS_PAIRS
+                      ? "the stage's rows are pairs, which are not packed"
+                      : "the stage's rows have one record each, and are not packed");
     if (stage && stage->rows == LATHE_ROWS_COMPLETIONS && s->packing == LATHE_PACK_SEQUENTIAL)
         warn_idle(run, "data", "packing",
                   "the stage's rows are whole examples, which are packed by multipack");
@@ -171,7 +175,7 @@ static lathe_status check_batch(const lathe_run *run)
 {
     const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
     const int64_t rows =
-        (int64_t)run->set.micro_batch_size * (stage && stage->rows == LATHE_ROWS_PAIRS ? 2 : 1);
+        (int64_t)run->set.micro_batch_size * (stage ? lathe_row_kind_get(stage->rows)->n_rows : 1);
     if (rows * run->set.seq_len <= INT32_MAX)
         return LATHE_OK;
     return lathe__run_refuse(
@@ -191,18 +195,22 @@ static lathe_status check_samples(const lathe_run *run)
                              "generate.every writes samples.jsonl: set checkpoint.dir, its folder");
 }
 
-/* Refuses a stage with inputs: data files contain only tokens, so such a stage is for callers of
- * the C API, which pass batches. */
+/* Refuses a stage with inputs that data files do not have: it is for callers of the C API, which
+ * pass batches. */
 static lathe_status check_stage_inputs(const lathe_run *run)
 {
     const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
-    if (!LATHE_HAS(stage, inputs) || stage->n_inputs == 0 || run->open.data_is_optional)
+    int32_t i = 0;
+    const int32_t n = LATHE_HAS(stage, inputs) ? stage->n_inputs : 0;
+    while (i < n && stage->inputs[i].source != LATHE_INPUT_CALLER)
+        i++;
+    if (i == n || run->open.data_is_optional)
         return LATHE_OK;
     return lathe__run_refuse(run, "stage", "name",
                              "stage \"%s\" needs its input \"%s\" with each batch, which data "
                              "files do not have: it is for programs that call lathe_forward with "
                              "batches of their own (lathe/lathe.h)",
-                             run->parts.stage.component->plugin->name, stage->inputs[0].name);
+                             run->parts.stage.component->plugin->name, stage->inputs[i].name);
 }
 
 /* Refuses names in checkpoint.allow_changed that need no permission, or that nothing may allow. */

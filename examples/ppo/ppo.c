@@ -30,8 +30,14 @@ static const lathe_column columns[] = {
 
 enum { INPUT_OLD_LOGPROBS, INPUT_ADVANTAGES, N_INPUTS };
 static const lathe_stage_input inputs[N_INPUTS] = {
-    {"old_logprobs", LATHE_PER_TOKEN, 0, "log-probability of each target when it was sampled"},
-    {"advantages", LATHE_PER_TOKEN, 0, "advantage of each target"},
+    {.name = "old_logprobs",
+     .per = LATHE_PER_TOKEN,
+     .source = LATHE_INPUT_CALLER,
+     .doc = "log-probability of each target when it was sampled"},
+    {.name = "advantages",
+     .per = LATHE_PER_TOKEN,
+     .source = LATHE_INPUT_CALLER,
+     .doc = "advantage of each target"},
 };
 
 static lathe_status create(const lathe_host *host, const lathe_value *values, int32_t n_values,

@@ -36,7 +36,7 @@ Test(cli_data, shows_documents_and_rows_with_their_mask)
     cr_expect_null(strchr(output, 0x1b), "no escape codes when the output is no terminal");
     expect(LATHE " data .lathe/cache 2>&1", 0, "2 shards, every SHA-256 agrees");
     expect(LATHE " data run.toml --split validation 2>&1", 2, "there is no validation split");
-    cr_assert_eq(run("for f in .lathe/cache/shard-*; do printf x | dd of=$f bs=1 seek=515 "
+    cr_assert_eq(run("for f in .lathe/cache/shard-*; do printf x | dd of=$f bs=1 seek=645 "
                      "conv=notrunc status=none; done"),
                  0);
     expect(LATHE " data .lathe/cache 2>&1", 1, "2 of 2 shards are damaged");
@@ -76,8 +76,10 @@ Test(cli_data, bad_data_is_refused_by_file_and_place)
     put("binary.txt", "\xff\xfe\xfd and more bytes than a row holds");
     refuse("{ path = \"none.txt\" }", "", 2, "run.toml:11:22: error: data.datasets: no such file");
     refuse("{ path = \"*.parquet\" }", "", 2, "no file matches the pattern *.parquet");
-    refuse("{ path = \"empty.jsonl\" }", "", 2, "empty.jsonl: no documents in it");
-    refuse("{ path = \"binary.txt\" }", "", 2, "binary.txt: no documents in it; 1 files or");
+    refuse("{ path = \"empty.jsonl\" }", "", 2,
+           "empty.jsonl: no documents in it; the file has no records");
+    refuse("{ path = \"binary.txt\" }", "", 2,
+           "binary.txt: no documents in it; left out: 1 file is no UTF-8 text");
     refuse("{ path = \"short.txt\" }", "", 2, "6 tokens, fewer than one row of data.seq_len = 16");
     refuse("{ path = \"bad.jsonl\" }", "", 2, "bad.jsonl:2:");
     refuse("{ path = \"column.jsonl\" }", "", 2,

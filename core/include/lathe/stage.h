@@ -21,6 +21,14 @@ enum {
     /* examples of a prompt and its completion, each a document; whole examples packed into rows of
      * T tokens; only completion tokens are targets */
     LATHE_ROWS_COMPLETIONS = 2,
+    /* examples of a prompt, a completion and the stage's columns (kto's label): rows 0..P-1 are the
+     * examples; row P+i has the prompt of example i and the completion of the example before it in
+     * the batch (of the first: the last one's), for an estimate of the divergence. Padded on the
+     * right to T tokens; only completion tokens are targets */
+    LATHE_ROWS_UNPAIRED = 3,
+    /* prompts alone, without targets, for stages that write the completions themselves; the record
+     * of each is kept, for rewards */
+    LATHE_ROWS_PROMPTS = 4,
     LATHE_N_ROW_KINDS
 };
 enum {
@@ -40,22 +48,36 @@ LATHE_ABI_SIZE(lathe_column, 24);
 /* A stage's input has one number per token or per row. */
 enum { LATHE_PER_TOKEN = 0 /* f32[B*T] */, LATHE_PER_ROW = 1 /* f32[B] */ };
 
-/** An extra input of the loss, such as the advantages of a rollout. The program that calls
- *  lathe_forward() gives it with each batch (lathe_run_batch.inputs); `lathe train` refuses a stage
- *  that has inputs. Plain data. */
+/* Where the values of an input come from. */
+enum {
+    /* from the program that calls lathe_forward() with each batch (lathe_run_batch.inputs); `lathe
+     * train` refuses a stage that needs such inputs */
+    LATHE_INPUT_CALLER = 0,
+    /* from the records of the data: the column with the input's name, a number or true (1) or
+     * false (0). Both rows of a pair, and all tokens of a record, have the record's value. A packed
+     * row has several records, so the input is then per token. Batches of a caller give it too. */
+    LATHE_INPUT_COLUMN = 1
+};
+
+/** An extra input of the loss, such as the advantages of a rollout. Plain data. */
 typedef struct lathe_stage_input {
     const char *name; /* "advantages" */
     int32_t per;      /* LATHE_PER_* */
-    int32_t reserved; /* 0 */
+    int32_t source;   /* LATHE_INPUT_* */
     const char *doc;
+    double fallback;    /* value of a record without the column, if it is not required */
+    int32_t required;   /* 1: each record must have the column */
+    int32_t is_boolean; /* 1: of a column, only true, false, 1 and 0 are accepted */
 } lathe_stage_input;
-LATHE_ABI_SIZE(lathe_stage_input, 24);
+LATHE_ABI_SIZE(lathe_stage_input, 40);
 
-/** A metric shown with the loss: its sum over a step divided by the step's count. Plain data. */
+/** A metric shown with the loss: its sum over a step divided by the step's count, or by the sum of
+ *  another metric (a mean over part of the examples; left out of the figures while that sum is 0).
+ *  Plain data. */
 typedef struct lathe_stage_metric {
-    const char *name; /* "rewards/margins" */
+    const char *name; /* "rewards/margins"; NULL: not shown; another metric is divided by its sum */
     lathe_val sum;    /* f32[] */
-    int32_t reserved; /* 0 */
+    int32_t over;     /* 0: the step's count; else 1 + the index of the metric to divide by */
 } lathe_stage_metric;
 LATHE_ABI_SIZE(lathe_stage_metric, 16);
 
@@ -82,7 +104,7 @@ LATHE_ABI_SIZE(lathe_stage_head, 24);
 /** Inputs of loss(), from the core. */
 typedef struct lathe_stage_build {
     uint32_t size;
-    int32_t n_rows;     /* B: rows of the micro-batch (2P for pairs) */
+    int32_t n_rows;     /* B: rows of the micro-batch (2P for pairs and unpaired examples) */
     int64_t row_tokens; /* T */
     const lathe_graph_api *api;
     lathe_graph *graph;
@@ -91,10 +113,10 @@ typedef struct lathe_stage_build {
      *  ctx: the member below. Valid until loss() returns. LATHE_E_ARG: no such model. */
     lathe_status (*logprobs)(void *ctx, int32_t model, lathe_val *out);
     void *ctx; /* of the functions of this table */
-    /** For LATHE_ROWS_PAIRS: mask f32[P], 1 for a pair of the batch and 0 for a padding pair. A
-     *  batch with fewer pairs than the graph is padded, so loss and metrics must be multiplied
-     *  by this mask before they are summed. LATHE_NONE for other rows, whose padding has no
-     *  targets. */
+    /** For LATHE_ROWS_PAIRS and LATHE_ROWS_UNPAIRED: mask f32[P], 1 for a pair (example) of the
+     *  batch and 0 for padding. A batch with fewer of them than the graph is padded, so loss and
+     *  metrics must be multiplied by this mask before they are summed. LATHE_NONE for other rows,
+     *  whose padding has no targets. */
     lathe_val pair_mask;
     int32_t n_inputs;
     const lathe_val *inputs; /* [n_inputs] the stage's inputs, in the order of its table; 0 in
@@ -127,7 +149,8 @@ typedef struct lathe_stage_loss {
 } lathe_stage_loss;
 LATHE_ABI_SIZE(lathe_stage_loss, 272);
 
-enum { LATHE_COUNT_TOKENS = 0 /* targets that count */, LATHE_COUNT_PAIRS = 1 };
+/* TOKENS: targets; EXAMPLES: those of LATHE_ROWS_UNPAIRED */
+enum { LATHE_COUNT_TOKENS = 0, LATHE_COUNT_PAIRS = 1, LATHE_COUNT_EXAMPLES = 2 };
 
 typedef struct lathe_stage_v1 {
     uint32_t size;

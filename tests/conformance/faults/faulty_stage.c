@@ -97,11 +97,17 @@ static const lathe_column columns[] = {
 
 #define HAS_INPUTS                                                                                 \
     (IS(too_many_inputs) || IS(input_without_name) || IS(input_per_unknown) ||                     \
-     IS(same_input_twice) || IS(null_inputs))
+     IS(input_source_unknown) || IS(input_row_of_packed) || IS(same_input_twice) ||                \
+     IS(null_inputs))
 static const lathe_stage_input inputs[] = {
-    {IS(input_without_name) ? NULL : "advantages", IS(input_per_unknown) ? 7 : LATHE_PER_TOKEN, 0,
-     "advantage of each target"},
-    {IS(same_input_twice) ? "advantages" : "rewards", LATHE_PER_ROW, 0, "reward of each row"},
+    {.name = IS(input_without_name) ? NULL : "advantages",
+     .per = IS(input_per_unknown) ? 7 : LATHE_PER_TOKEN,
+     .source = IS(input_source_unknown) ? 7 : LATHE_INPUT_CALLER,
+     .doc = "advantage of each target"},
+    {.name = IS(same_input_twice) ? "advantages" : "rewards",
+     .per = LATHE_PER_ROW,
+     .source = IS(input_row_of_packed) ? LATHE_INPUT_COLUMN : LATHE_INPUT_CALLER,
+     .doc = "reward of each row"},
 };
 
 static const lathe_stage_v1 table = {

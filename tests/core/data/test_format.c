@@ -161,7 +161,7 @@ Test(format, a_brace_without_its_other_is_refused_by_character)
 Test(format, a_column_is_given_once)
 {
     lathe_dataset dataset = put("a.jsonl", "{\"q\": \"x\"}\n");
-    char inner[32];
+    char inner[64];
     dataset.columns[LATHE_COLUMN_COMPLETION] = "q";
     dataset.formats[LATHE_COLUMN_COMPLETION] = "{q}";
     refuse(read_all(&dataset, LATHE_ROWS_COMPLETIONS),
@@ -274,7 +274,7 @@ Test(layout, records_of_a_known_layout_are_counted)
         cr_assert_eq(lathe_shards_prepare(&dataset, 1, LATHE_ROWS_COMPLETIONS, raw, at("cache"),
                                           NULL, NULL, &shards),
                      LATHE_OK, "%s", lathe_error_message());
-        cr_expect_eq(lathe_shards_set_get(shards, 0)->n_known, 1);
+        cr_expect_eq(lathe_shards_set_get(shards, 0)->counts.n_known, 1);
         lathe_shards_destroy(shards);
     }
     lathe_tokenizer_destroy(raw);

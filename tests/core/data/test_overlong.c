@@ -145,9 +145,9 @@ Test(equal_pairs, are_counted_and_the_first_is_named)
         prepare(datasets, 2, LATHE_ROWS_PAIRS);
         const lathe_shards_set *a = lathe_shards_set_get(shards, 0);
         const lathe_shards_set *b = lathe_shards_set_get(shards, 1);
-        cr_expect_eq(a->n_equal, 1);
-        cr_expect_eq(b->n_equal, 2);
-        check_where(a->first_equal, "a.jsonl", 2);
-        check_where(b->first_equal, "b.jsonl", 3);
+        cr_expect_eq(a->counts.n_equal, 1);
+        cr_expect_eq(b->counts.n_equal, 2);
+        check_where(a->counts.first_equal, "a.jsonl", 2);
+        check_where(b->counts.first_equal, "b.jsonl", 3);
     }
 }

@@ -432,5 +432,5 @@ Test(shards, datasets_of_a_configuration)
     refuse_config("[{\"path\": \"a\", \"weight\": -1}]", "data.datasets[0].weight is -1");
     refuse_config("[{\"path\": \"a\", \"weight\": 0}]", "weight is 0; expected a number above 0");
     refuse_config("[{\"path\": \"a\", \"weight\": \"2\"}]", "weight is nan; expected a number");
-    refuse_config("[{\"path\": \"a\", \"columns\": {\"txt\": \"b\"}}]", "columns.txt");
+    refuse_config("[{\"path\": \"a\", \"format\": {\"txt\": \"b\"}}]", "format.txt");
 }

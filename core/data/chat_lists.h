@@ -1,0 +1,26 @@
+/* Records whose prompt and completions are lists of messages: their tokens through the chat
+ * template. */
+#ifndef LATHE_DATA_CHAT_LISTS_H
+#define LATHE_DATA_CHAT_LISTS_H
+
+#include "data/reader.h"
+#include "text/tokenizer.h"
+
+/** Tokenises the prompt of a record, and the prompt with each of n_full completions: 0 (prompts
+ *  alone), 1 (completion), 2 (chosen and rejected). The prompt is rendered with the generation
+ *  prompt, as TRL's trainers do, and no special tokens are added to what the template writes.
+ *
+ *  Without a prompt, that of chosen and rejected is their common beginning, at most up to the last
+ *  message of the shorter list (TRL's extract_prompt). A prompt alone may be a list of token ids,
+ *  or a conversation, whose last answers are left out.
+ *
+ *  fields  those of the record; is_chat is LISTS, or CHAT for a prompt alone
+ *  bytes   [1 + n_full] of the rendered prompt, and of what each completion adds
+ *  Errors  LATHE_E_CONFIG with file:line: no template, a column that is no list, a message that the
+ *          template cannot use. */
+lathe_status lathe_chat_encode_lists(const lathe_reader *reader, const lathe_record *record,
+                                     const lathe_fields *fields, int32_t n_full,
+                                     lathe_encoder *encoder, int64_t vocab_size, lathe_ids *prompt,
+                                     lathe_ids *full, int64_t *bytes);
+
+#endif

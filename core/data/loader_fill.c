@@ -1,0 +1,120 @@
+/* Fills the batches of the loader: rows, and the inputs of the stage that records have. */
+#include <string.h>
+
+#include "data/loader_internal.h"
+#include "data/shuffle.h"
+
+enum { STREAM_EPOCH = 0x65706f63 };
+
+int64_t lathe__loader_row_at(const lathe_loader *l, int64_t place)
+{
+    const lathe_loader_config *c = &l->config;
+    const int64_t epoch = place / l->n_epoch, i = place % l->n_epoch;
+    const int64_t j =
+        c->no_shuffle ? i : lathe_shuffle(l->n_epoch, c->seed, (uint64_t)epoch, STREAM_EPOCH, i);
+    return lathe__row_index_at(&l->index, epoch, j, !c->no_shuffle);
+}
+
+static int is_per_row(const lathe_loader *l, int32_t i)
+{
+    return l->config.inputs[i].per == LATHE_PER_ROW;
+}
+
+int64_t lathe__loader_input_size(const lathe_loader *l, int32_t i)
+{
+    return (int64_t)l->config.n_rows * (is_per_row(l, i) ? 1 : l->config.row_tokens);
+}
+
+static lathe_row row_of(const lathe_loader *l, const lathe_loader_slot *s, int64_t r)
+{
+    const int64_t T = s->batch.row_tokens, plane = s->batch.n_rows * T;
+    int32_t *base = s->memory + r * T;
+    lathe_row row = {.tokens = base,
+                     .targets = base + plane,
+                     .positions = base + 2 * plane,
+                     .doc_start = base + 3 * plane,
+                     .n_tokens = T,
+                     .n_inputs = l->config.n_inputs};
+    for (int32_t i = 0; i < l->config.n_inputs; i++)
+        row.inputs[i] = is_per_row(l, i) ? NULL : s->inputs[i] + r * T;
+    return row;
+}
+
+/* Writes the inputs of record k to row r, which has no other record. */
+static void put_inputs(const lathe_loader *l, const lathe_loader_slot *s, int64_t r, int64_t k)
+{
+    const lathe_row row = row_of(l, s, r);
+    int64_t n = 0;
+    while (n < row.n_tokens && row.doc_start[n] == 0)
+        n++;
+    lathe__row_inputs(l->config.shards, k, 0, n, &row);
+    for (int32_t i = 0; i < l->config.n_inputs; i++)
+        if (is_per_row(l, i))
+            s->inputs[i][r] = (float)lathe_shards_input(l->config.shards, k, i);
+}
+
+/* Fills the rows of record k, the i-th of the batch; `before` is the record whose completion is put
+ * after the prompt of an unpaired example. */
+static lathe_status fill_record(const lathe_loader *l, int64_t i, int64_t k, int64_t before,
+                                lathe_loader_slot *s)
+{
+    const lathe_shards *shards = l->config.shards;
+    const int32_t rows = lathe_shards_rows(shards);
+    const lathe_row first = row_of(l, s, i), second = row_of(l, s, l->second * l->per_batch + i);
+    lathe_batch *b = &s->batch;
+    if (rows == LATHE_ROWS_PROMPTS) {
+        LATHE_TRY(lathe__row_prompt(shards, k, &first));
+    } else {
+        const int64_t n = l->index.kind->n_segments;
+        LATHE_TRY(lathe__row_completion(shards, k, n * k + 1, &first, &b->n_target));
+        LATHE_TRY(lathe__row_completion(shards, k,
+                                        rows == LATHE_ROWS_PAIRS ? n * k + 2 : n * before + 1,
+                                        &second, &b->n_target));
+        b->n_pairs++;
+    }
+    put_inputs(l, s, i, k);
+    if (l->second)
+        put_inputs(l, s, l->per_batch + i, k);
+    return LATHE_OK;
+}
+
+/* Fills the rows of place `at`, the i-th of the batch, of n that are not padding. */
+static lathe_status fill_place(const lathe_loader *l, int64_t at, int64_t i, int64_t n,
+                               lathe_loader_slot *s)
+{
+    if (!l->index.is_alone) {
+        const lathe_row row = row_of(l, s, i);
+        return lathe__row_index_pack(&l->index, lathe__loader_row_at(l, at), &row,
+                                     &s->batch.n_target);
+    }
+    const int64_t before = at - i + (i + n - 1) % n; /* the place before, or the last one */
+    return fill_record(l, i, lathe__row_index_record(&l->index, lathe__loader_row_at(l, at)),
+                       lathe__row_index_record(&l->index, lathe__loader_row_at(l, before)), s);
+}
+
+lathe_status lathe__loader_fill(const lathe_loader *l, int64_t place, lathe_loader_slot *s)
+{
+    const int32_t eos = lathe_shards_eos(l->config.shards);
+    const int64_t first = place + l->config.rank * l->per_batch;
+    int64_t n = l->per_batch; /* places that are not padding */
+    lathe_batch *b = &s->batch;
+    b->n_target = b->n_pairs = b->n_filled = 0;
+    b->ended = l->limit >= 0 && place >= l->limit;
+    s->after = place + l->per_batch * l->config.n_ranks;
+    if (l->limit >= 0 && s->after > l->limit)
+        s->after = b->ended ? place : l->limit;
+    if (l->limit >= 0 && first + n > l->limit)
+        n = l->limit > first ? l->limit - first : 0;
+    for (int32_t i = 0; i < l->config.n_inputs; i++)
+        memset(s->inputs[i], 0, (size_t)lathe__loader_input_size(l, i) * sizeof(float));
+    for (int64_t i = 0; i < n; i++)
+        LATHE_TRY(fill_place(l, first + i, i, n, s));
+    for (int64_t i = n; i < l->per_batch; i++) {
+        const lathe_row row = row_of(l, s, i);
+        const lathe_row second = row_of(l, s, l->second * l->per_batch + i);
+        lathe__row_fill(&row, 0, eos);
+        lathe__row_fill(&second, 0, eos);
+        b->n_filled++;
+    }
+    return LATHE_OK;
+}
