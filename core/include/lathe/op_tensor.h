@@ -40,10 +40,17 @@
  *  HEAD_ENTROPY  x c[N,C], W c[V,C], targets i32[N] -> h f32[N]
  *                h = -sum of p log p, p = softmax(softcap(x W^T)), chunk_rows rows at a time; h = 0
  *                where the target is -1; other targets have no influence
+ *  HEAD_DIVERGENCE  x c[N,C], W c[V,C], y d[N,D], U d[V,D], targets i32[N] -> k f32[N]
+ *                how far p = softmax(softcap(x W^T)/alpha) is from q = softmax(softcap'(y
+ * U^T)/alpha) of another model, with its own dtype d and the cap softcap' = scale. alpha:
+ *                temperature; beta 0: KL(q || p), 1: KL(p || q), else beta KL(q || m) + (1-beta)
+ *                KL(p || m), m = beta q + (1-beta) p; chunk_rows and targets as in HEAD_ENTROPY; y
+ *                and U get no gradient
  *
  *  Backward
  *  HEAD_ENTROPY_BWD  x, W, targets, dh f32[N] -> h f32[N], dx c[N,C], dW? f32[V,C]
  *                one pass over the chunks also gives the entropies
+ *  HEAD_DIVERGENCE_BWD  x, W, y, U, targets, dk f32[N] -> k f32[N], dx c[N,C], dW? f32[V,C]
  *  GELU_BWD      dy, x -> dx                               dy * (P(x) + x P'(x))
  *  ABS_BWD       dy, x -> dx                               dy * sign(x), 0 where x is 0
  *  TANH_BWD      dy, y -> dx                               dy * (1 - y^2); y = tanh(x)
@@ -87,6 +94,8 @@
     X(CUMSUM, "cumsum", 1, 1)                                                                      \
     X(GELU, "gelu", 1, 1)                                                                          \
     X(GELU_BWD, "gelu_bwd", 2, 1)                                                                  \
-    X(LINEARS, "linears", 7, 3)
+    X(LINEARS, "linears", 7, 3)                                                                    \
+    X(HEAD_DIVERGENCE, "head_divergence", 5, 1)                                                    \
+    X(HEAD_DIVERGENCE_BWD, "head_divergence_bwd", 6, 3)
 
 #endif
