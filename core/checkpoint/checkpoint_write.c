@@ -112,6 +112,8 @@ static lathe_status list_plugins(lathe_buffer *b, const lathe_saved_state *saved
         if (strcmp(saved->parts->attention[i].component->plugin->name, attention) == 0)
             LATHE_TRY(put_plugin(b, LATHE_KIND_ATTENTION, &saved->parts->attention[i], &n));
     LATHE_TRY(put_plugin(b, LATHE_KIND_DEVICE, &saved->parts->device, &n));
+    for (int32_t i = 0; i < saved->parts->n_rewards; i++)
+        LATHE_TRY(put_plugin(b, LATHE_KIND_REWARD, &saved->parts->rewards[i], &n));
     lathe_buffer_puts(b, "]");
     return b->status;
 }

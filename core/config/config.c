@@ -61,7 +61,10 @@ static void check_root(const lathe_config *config, const lathe_registry *registr
         int known = 0;
         for (int32_t j = 0; j < n; j++)
             known |= strcmp(words[j], node->key) == 0;
-        if (known && node->kind == LATHE_TOML_TABLE)
+        /* config_reward.c checks the elements of an array [[reward]] */
+        if (known &&
+            (node->kind == LATHE_TOML_TABLE ||
+             (node->kind == LATHE_TOML_ARRAY && lathe_kind_id(node->key) == LATHE_KIND_REWARD)))
             continue;
         if (known)
             lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL,

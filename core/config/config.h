@@ -31,6 +31,16 @@ typedef struct lathe_part {
     const lathe_value *values; /* of component, in schema order; NULL if there is none */
 } lathe_part;
 
+/** A reward: the table [reward], or one of the tables [[reward]]. Either a plugin or the folder of
+ * a reward model. */
+typedef struct lathe_config_reward {
+    lathe_part part;        /* component NULL: `model` is set */
+    const char *model;      /* folder of a reward model; NULL: a plugin */
+    const char *label;      /* its name in metrics and messages; no two rewards have the same */
+    double weight;          /* factor of its scores in the sum */
+    double timeout_seconds; /* for one batch of completions */
+} lathe_config_reward;
+
 /* More bits for `kinds` of lathe_config_load: also run the checks below, so that a wrong key does
  * not hide a missing file. */
 #define LATHE_CONFIG_FILES (1u << 30)
@@ -69,6 +79,12 @@ uint64_t lathe_config_seed(const lathe_config *config, const char *section);
 
 /** The plugin and values of a kind. */
 const lathe_part *lathe_config_part(const lathe_config *config, int32_t kind);
+
+/** The rewards, in the order of the file; n is 0 if the file has none. */
+const lathe_config_reward *lathe_config_rewards(const lathe_config *config, int32_t *out_n);
+
+/** Place of a key of the reward `index`, or else of its table. */
+lathe_place lathe_config_where_reward(const lathe_config *config, int32_t index, const char *key);
 
 /** Values for a component that was selected for a family or "auto": checks the table against its
  *  schema; keys that only other candidates have are ignored. LATHE_E_CONFIG with diags. */

@@ -161,6 +161,10 @@ void lathe_config_json(const lathe_config *config, lathe_buffer *out)
     }
     for (int32_t kind = 1; kind < LATHE_N_KINDS; kind++) {
         const lathe_part *part = &config->parts[kind];
+        if (kind == LATHE_KIND_REWARD && config->n_rewards > 0) {
+            lathe__config_rewards_json(config, out);
+            continue;
+        }
         lathe_buffer_printf(out, ",\n  \"%s\": {\"name\": ", lathe_kind_name(kind));
         lathe_buffer_json_string(out, part->is_none ? "none" : part->name);
         if (part->component != NULL) {

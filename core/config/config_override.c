@@ -67,9 +67,14 @@ static lathe_status apply(lathe_config *config, const lathe_override *override, 
         const char *key = lathe_arena_strndup(arena, at, dot - at);
         if (key == NULL)
             return LATHE_E_NOMEM;
+        const lathe_toml_node *there = lathe_toml_find(table, key);
         table = child_table(config, table, key, origin, &status);
         if (status == LATHE_E_CONFIG)
-            lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL, "'%s' is not a table", key);
+            lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL,
+                            there->kind == LATHE_TOML_ARRAY
+                                ? "'%s' is an array of tables, which the command line cannot change"
+                                : "'%s' is not a table",
+                            key);
         if (table == NULL)
             return status == LATHE_E_CONFIG ? LATHE_OK : status;
         at = dot + 1;

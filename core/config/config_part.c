@@ -106,41 +106,48 @@ static void put_owners(void *arg, const char *key, lathe_buffer *out)
     lathe_arena_fini(&arena);
 }
 
-lathe_status lathe__config_bind(lathe_config *config, int32_t kind,
-                                const lathe_component *component, int32_t ignore_unknown,
-                                lathe_registry *registry, lathe_diags *diags)
+lathe_status lathe__config_values(lathe_config *config, int32_t kind, const lathe_toml_node *table,
+                                  const lathe_component *component, int32_t ignore_unknown,
+                                  lathe_registry *registry, lathe_diags *diags,
+                                  struct lathe__section *out)
 {
     const lathe_plugin *plugin = component != NULL ? component->plugin : NULL;
-    lathe_part *part = &config->parts[kind];
     lathe_value *values = NULL;
-    const lathe_toml_node *table = lathe_toml_find(config->root, lathe_kind_name(kind));
-    if (table != NULL && table->kind != LATHE_TOML_TABLE)
-        table = NULL; /* already reported */
     lathe_schema_scope scope = scope_of(config, kind, table, ignore_unknown);
     siblings all = {registry, kind, plugin != NULL ? plugin->name : ""};
     if (registry != NULL) {
         scope.others = put_owners;
         scope.arg = &all;
     }
-    const lathe_field *fields = NULL;
-    int32_t n_fields = 0;
-    LATHE_TRY(all_fields(config, kind, plugin, &fields, &n_fields));
-    LATHE_TRY(lathe_schema_check(&scope, table, fields, n_fields, &config->arena, diags, &values));
-    struct lathe__section *section = NULL;
+    *out = (struct lathe__section){.name = lathe_kind_name(kind), .table = table, .kind = kind};
+    LATHE_TRY(all_fields(config, kind, plugin, &out->fields, &out->n_fields));
+    LATHE_TRY(lathe_schema_check(&scope, table, out->fields, out->n_fields, &config->arena, diags,
+                                 &values));
+    out->values = values;
+    return LATHE_OK;
+}
+
+lathe_status lathe__config_bind(lathe_config *config, int32_t kind,
+                                const lathe_component *component, int32_t ignore_unknown,
+                                lathe_registry *registry, lathe_diags *diags)
+{
+    const lathe_plugin *plugin = component != NULL ? component->plugin : NULL;
+    lathe_part *part = &config->parts[kind];
+    struct lathe__section checked, *section = NULL;
+    const lathe_toml_node *table = lathe_toml_find(config->root, lathe_kind_name(kind));
+    if (table != NULL && table->kind != LATHE_TOML_TABLE)
+        table = NULL; /* already reported */
+    LATHE_TRY(lathe__config_values(config, kind, table, component, ignore_unknown, registry, diags,
+                                   &checked));
     for (int32_t i = 0; i < config->n_sections; i++)
         if (config->sections[i].kind == kind)
             section = &config->sections[i];
     if (section == NULL)
         section = &config->sections[config->n_sections++];
-    *section = (struct lathe__section){.name = lathe_kind_name(kind),
-                                       .table = table,
-                                       .fields = fields,
-                                       .n_fields = n_fields,
-                                       .kind = kind,
-                                       .values = values};
+    *section = checked;
     part->component = component;
-    part->values = values;
-    return plugin == NULL || n_fields > plugin->n_fields
+    part->values = checked.values;
+    return plugin == NULL || checked.n_fields > plugin->n_fields
                ? lathe__config_tables(config, section, diags)
                : LATHE_OK;
 }
@@ -259,6 +266,8 @@ lathe_status lathe__config_part(lathe_config *config, int32_t kind, int wanted,
     part->name = lathe_kind_default(kind);
     if (kind == LATHE_KIND_MODEL)
         return lathe__config_model(config, registry, diags);
+    if (kind == LATHE_KIND_REWARD)
+        return lathe__config_rewards(config, registry, diags);
     if (name != NULL && name->kind != LATHE_TOML_STRING) {
         const lathe_place place = lathe_value_place(config->path, name);
         lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL, "%s.name is %s, expected a string",

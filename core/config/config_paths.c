@@ -67,12 +67,25 @@ static lathe_status join_datasets(lathe_config *config, const char *key)
     return LATHE_OK;
 }
 
+/* reward.model of [reward], or of each [[reward]]. */
+static lathe_status join_rewards(lathe_config *config)
+{
+    static const char *const none[2] = {NULL, NULL};
+    lathe_toml_node *rewards = lathe_toml_find(config->root, "reward");
+    if (rewards == NULL)
+        return LATHE_OK;
+    for (int64_t i = 0; rewards->kind == LATHE_TOML_ARRAY && i < rewards->n_children; i++)
+        LATHE_TRY(join_node(config, lathe_toml_find(rewards->children[i], "model"), none));
+    return join_node(config, lathe_toml_find(rewards, "model"), none);
+}
+
 lathe_status lathe__config_paths(lathe_config *config)
 {
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         const lathe_toml_node *table = lathe_toml_find(config->root, keys[i].section);
         LATHE_TRY(join_node(config, lathe_toml_find(table, keys[i].key), keys[i].words));
     }
+    LATHE_TRY(join_rewards(config));
     LATHE_TRY(join_datasets(config, "datasets"));
     return join_datasets(config, "validation");
 }

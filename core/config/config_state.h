@@ -6,7 +6,7 @@
 #include "config/config.h"
 #include "plug/core_schema.h"
 
-enum { LATHE__MAX_SECTIONS = 16 };
+enum { LATHE__MAX_SECTIONS = 32 };
 
 /** A table of the file with its values. */
 struct lathe__section {
@@ -33,6 +33,9 @@ struct lathe_config {
     int32_t n_sections;
     struct lathe__table *tables; /* in the order in which they were checked */
     lathe_part parts[LATHE_N_KINDS];
+    lathe_config_reward *rewards;           /* [n_rewards] */
+    struct lathe__section *reward_sections; /* [n_rewards] */
+    int32_t n_rewards;
 };
 
 /** Puts the overrides into the tree. */
@@ -51,6 +54,13 @@ lathe_status lathe__config_default_paths(lathe_config *config, const char *secti
 lathe_status lathe__config_tables(lathe_config *config, const struct lathe__section *section,
                                   lathe_diags *diags);
 
+/** Checks one table (NULL: empty) against the schema of a plugin (NULL: only the core's keys), and
+ *  returns its values. */
+lathe_status lathe__config_values(lathe_config *config, int32_t kind, const lathe_toml_node *table,
+                                  const lathe_component *component, int32_t ignore_unknown,
+                                  lathe_registry *registry, lathe_diags *diags,
+                                  struct lathe__section *out);
+
 /** Checks the table of a kind against the schema of a plugin (NULL: only the core's keys). After
  *  that lathe_config_get finds its values. */
 lathe_status lathe__config_bind(lathe_config *config, int32_t kind,
@@ -60,6 +70,12 @@ lathe_status lathe__config_bind(lathe_config *config, int32_t kind,
 /** Resolves [model]: the plugin that model_type or name asks for (config_model.c). */
 lathe_status lathe__config_model(lathe_config *config, lathe_registry *registry,
                                  lathe_diags *diags);
+
+/** Resolves [reward] or [[reward]] (config_reward.c). */
+lathe_status lathe__config_rewards(lathe_config *config, lathe_registry *registry,
+                                   lathe_diags *diags);
+/** Appends the rewards as a JSON array. */
+void lathe__config_rewards_json(const lathe_config *config, lathe_buffer *out);
 
 /** Resolves a kind's table: plugin, schema, values. */
 lathe_status lathe__config_part(lathe_config *config, int32_t kind, int wanted,

@@ -290,7 +290,7 @@ static lathe_status declares_its_data(lathe__subject *s)
         return lathe_error(LATHE_E_PLUGIN, "no column is required");
     if (t->rows < 0 || t->rows >= LATHE_N_ROW_KINDS)
         return lathe_error(LATHE_E_PLUGIN, "rows is %d", t->rows);
-    if (t->needs & ~(uint32_t)LATHE_NEEDS_REFERENCE)
+    if (t->needs & ~(uint32_t)(LATHE_NEEDS_REFERENCE | LATHE_NEEDS_REWARD))
         return lathe_error(LATHE_E_PLUGIN, "needs has unknown bits: 0x%x", t->needs);
     return LATHE_OK;
 }

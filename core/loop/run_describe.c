@@ -96,6 +96,8 @@ static json_t *describe_plugins(const lathe_run *run)
         if (strcmp(run->parts.attention[i].component->plugin->name, chosen) == 0)
             add_plugin(list, LATHE_KIND_ATTENTION, &run->parts.attention[i]);
     add_plugin(list, LATHE_KIND_DEVICE, &run->parts.device);
+    for (int32_t i = 0; i < run->parts.n_rewards; i++)
+        add_plugin(list, LATHE_KIND_REWARD, &run->parts.rewards[i]);
     return list;
 }
 

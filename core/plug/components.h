@@ -9,6 +9,8 @@ typedef struct lathe_components {
     lathe_instance device, optimizer, scheduler, adapter, stage, quant;
     lathe_instance *attention; /* [n_attention] candidates; the device chooses one per problem */
     int64_t n_attention;
+    lathe_instance *rewards; /* [n_rewards] one per reward of the file; a reward model has none */
+    int32_t n_rewards;
 } lathe_components;
 
 #endif

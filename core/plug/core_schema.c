@@ -103,6 +103,18 @@ static const lathe_field optimizer_fields[] = {
                     "group that matches it"),
 };
 
+/* Keys that the core adds to every table of a reward. */
+static const lathe_field reward_fields[] = {
+    STRING("model", NULL, NULL,
+           "folder of a reward model (stage rm), whose score is the reward; instead of name"),
+    STRING("label", NULL, NULL,
+           "name in metrics and messages; unset: the plugin's name, or \"model\""),
+    LATHE_FIELD_FLOAT("weight", "1.0", -1e6, 1e6, "1",
+                      "factor of its scores in the sum of all rewards"),
+    {"timeout_seconds", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "60.0", 0.0, 86400.0, NULL, "s",
+     "time to score one batch of completions; a reward that needs longer ends the run"},
+};
+
 static const lathe_field group_fields[] = {
 #include "plug/keys_groups.inc"
 };
@@ -177,6 +189,10 @@ const lathe_field *lathe_core_kind_fields(int32_t kind, int32_t *out_n)
     if (kind == LATHE_KIND_MODEL) {
         *out_n = (int32_t)(sizeof model_fields / sizeof model_fields[0]);
         return model_fields;
+    }
+    if (kind == LATHE_KIND_REWARD) {
+        *out_n = (int32_t)(sizeof reward_fields / sizeof reward_fields[0]);
+        return reward_fields;
     }
     if (kind != LATHE_KIND_OPTIMIZER)
         return NULL;

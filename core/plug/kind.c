@@ -9,6 +9,7 @@
 #include "lathe/model.h"
 #include "lathe/optimizer.h"
 #include "lathe/quant.h"
+#include "lathe/reward.h"
 #include "lathe/scheduler.h"
 #include "lathe/stage.h"
 
@@ -39,6 +40,8 @@ static const struct kind kinds[LATHE_N_KINDS] = {
                            REACH(lathe_device_v1, kernel_run), 1, 0},
     [LATHE_KIND_MODEL] = {"model", "auto", LATHE_MODEL_REVISION, REACH(lathe_model_v1, build), 0,
                           0},
+    [LATHE_KIND_REWARD] = {"reward", "none", LATHE_REWARD_REVISION, REACH(lathe_reward_v1, score),
+                           0, 1},
 };
 
 static const struct kind *get(int32_t kind)

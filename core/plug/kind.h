@@ -26,7 +26,8 @@ const char *lathe_kind_default(int32_t kind);
 /** 1 if a name may be "auto" or a family, and score() decides: attention, device. */
 int lathe_kind_is_scored(int32_t kind);
 
-/** 1 if "none" is allowed and means that the run has no plugin of this kind: quant. */
+/** 1 if "none" is allowed and means that the run has no plugin of this kind: quant,
+ *  reward. */
 int lathe_kind_is_optional(int32_t kind);
 
 #endif

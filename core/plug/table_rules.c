@@ -10,6 +10,7 @@
 #include "lathe/model.h"
 #include "lathe/optimizer.h"
 #include "lathe/quant.h"
+#include "lathe/reward.h"
 #include "lathe/scheduler.h"
 #include "lathe/stage.h"
 #include "plug/kind.h"
@@ -107,11 +108,17 @@ static const struct rule model[] = {
     END,
 };
 
+static const struct rule reward[] = {
+    MEMBER(lathe_reward_v1, score, ALWAYS),
+    END,
+};
+
 static const struct rule *const rules[LATHE_N_KINDS] = {
     [LATHE_KIND_OPTIMIZER] = optimizer, [LATHE_KIND_SCHEDULER] = scheduler,
     [LATHE_KIND_QUANT] = quant,         [LATHE_KIND_ADAPTER] = adapter,
     [LATHE_KIND_STAGE] = stage,         [LATHE_KIND_ATTENTION] = attention,
     [LATHE_KIND_DEVICE] = device,       [LATHE_KIND_MODEL] = model,
+    [LATHE_KIND_REWARD] = reward,
 };
 
 /* Whether the table is long enough to contain the pointer, and it is set. */
@@ -211,15 +218,16 @@ static lathe_status check_stage_heads(const lathe_stage_v1 *table)
 
 static lathe_status check_stage(const lathe_stage_v1 *table)
 {
+    const uint32_t known = LATHE_NEEDS_REFERENCE | LATHE_NEEDS_REWARD;
     if (table->rows < 0 || table->rows >= LATHE_N_ROW_KINDS)
         return lathe_error(LATHE_E_PLUGIN,
                            "stage.rows is %d, expected %d (packed), %d (pairs), %d (completions), "
                            "%d (unpaired) or %d (prompts)",
                            table->rows, LATHE_ROWS_PACKED, LATHE_ROWS_PAIRS, LATHE_ROWS_COMPLETIONS,
                            LATHE_ROWS_UNPAIRED, LATHE_ROWS_PROMPTS);
-    if (table->needs & ~(uint32_t)LATHE_NEEDS_REFERENCE)
+    if (table->needs & ~known)
         return lathe_error(LATHE_E_PLUGIN, "stage.needs is %#x; this core knows %#x", table->needs,
-                           LATHE_NEEDS_REFERENCE);
+                           known);
     if (table->n_columns < 0 || table->n_columns > MAX_COLUMNS ||
         (table->n_columns > 0 && table->columns == NULL))
         return lathe_error(LATHE_E_PLUGIN, "stage.n_columns is %d, expected 0 to %d and columns",

@@ -8,6 +8,7 @@
 #include "lathe/fp8.h"
 #include "plug/answers.h"
 #include "plug/kind.h"
+#include "reward/reward_open.h"
 #include "run/fastest_precision.h"
 #include "run/run_state.h"
 
@@ -112,6 +113,40 @@ static lathe_status open_attention(lathe_run *run)
     return LATHE_OK;
 }
 
+/* Rewards and a stage that asks for them go together. */
+static lathe_status check_rewards(const lathe_run *run)
+{
+    const lathe_component *component = run->parts.stage.component;
+    const lathe_stage_v1 *stage = run->parts.stage.table;
+    int32_t n = 0;
+    const lathe_config_reward *list = lathe_config_rewards(run->config, &n);
+    if (!component || run->open.mode != LATHE_OPEN_TRAIN)
+        return LATHE_OK;
+    if (!(stage->needs & LATHE_NEEDS_REWARD) && n > 0)
+        return lathe__run_refuse(run, "reward", "name",
+                                 "reward \"%s\" has no effect: stage \"%s\" scores nothing; take "
+                                 "[reward] out, or use a stage that generates text, such as ppo",
+                                 list[0].label, component->plugin->name);
+    if ((stage->needs & LATHE_NEEDS_REWARD) && n == 0)
+        return lathe__run_refuse(
+            run, "stage", "name",
+            "stage \"%s\" scores what it generates, and the file names no "
+            "reward: add [reward] with name = \"match\" or another of lathe ls "
+            "reward, or model = \"FOLDER\"",
+            component->plugin->name);
+    return LATHE_OK;
+}
+
+static lathe_status open_rewards(lathe_run *run)
+{
+    LATHE_TRY(lathe_reward_instances(run->config, run->open.diags, &run->arena, &run->parts.rewards,
+                                     &run->parts.n_rewards));
+    LATHE_TRY(check_rewards(run));
+    return run->parts.n_rewards > 0
+               ? lathe_rewards_open(run->config, run->parts.rewards, &run->rewards)
+               : LATHE_OK;
+}
+
 /* Opens all parts if run->open.diags collects their errors; otherwise stops at the first error. */
 lathe_status lathe__run_parts(lathe_run *run)
 {
@@ -133,6 +168,10 @@ lathe_status lathe__run_parts(lathe_run *run)
         if (part->is_none || !part->component)
             continue;
         const lathe_status status = make(run, parts[i].kind, part->component, parts[i].out);
+        first = first != LATHE_OK ? first : status;
+    }
+    if (first == LATHE_OK || run->open.diags) {
+        const lathe_status status = open_rewards(run);
         first = first != LATHE_OK ? first : status;
     }
     if (first == LATHE_OK && run->parts.optimizer.component)
@@ -233,6 +272,9 @@ lathe_status lathe__run_components(lathe_run *run)
 
 void lathe__run_components_fini(lathe_run *run)
 {
+    lathe_rewards_destroy(run->rewards);
+    for (int32_t i = 0; i < run->parts.n_rewards; i++)
+        lathe_instance_fini(&run->parts.rewards[i]);
     lathe_instance_fini(&run->parts.scheduler);
     lathe_instance_fini(&run->parts.optimizer);
     lathe_instance_fini(&run->parts.stage);

@@ -61,6 +61,7 @@ struct lathe_run {
     lathe_checkpoints checkpoints;
     lathe_saved_state saved; /* pointers to these parts, for core/checkpoint (run_saved.h) */
     lathe_trace_range trace;
+    struct lathe_rewards *rewards;     /* reward/rewards.h; NULL: the file names none */
     struct lathe_generator *generator; /* made by the first lathe_generate */
     struct lathe_scorer *reward;       /* reward_model.h; NULL: none */
 };

@@ -24,7 +24,8 @@ enum {
     LATHE_KIND_ATTENTION = 6,
     LATHE_KIND_DEVICE = 7,
     LATHE_KIND_MODEL = 8,
-    LATHE_N_KINDS = 9
+    LATHE_KIND_REWARD = 9,
+    LATHE_N_KINDS = 10
 };
 
 /* Bands of score(): the highest score is chosen, 0 refuses, ties are resolved by name. */

@@ -33,6 +33,7 @@ enum {
 };
 enum {
     LATHE_NEEDS_REFERENCE = 1, /* log-probabilities of the model before training */
+    LATHE_NEEDS_REWARD = 4,    /* the rewards of the run file, for completions that it generates */
 };
 enum { LATHE_MODEL_POLICY = 0, LATHE_MODEL_REFERENCE = 1 };
 

@@ -1,0 +1,235 @@
+/* Scores a batch with all rewards, checks the scores, and adds them. */
+#include "reward/rewards.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "reward/score_thread.h"
+
+typedef struct reward {
+    lathe_reward_part part;
+    lathe__scorer *scorer; /* NULL: part.score */
+    double *scores;        /* [capacity] */
+} reward;
+
+struct lathe_rewards {
+    int32_t n;
+    int32_t capacity; /* of each reward's scores */
+    reward list[];
+};
+
+lathe_status lathe_rewards_create(const lathe_reward_part *parts, int32_t n, lathe_rewards **out)
+{
+    lathe_rewards *r = calloc(1, sizeof *r + (size_t)n * sizeof *r->list);
+    lathe_status status = LATHE_OK;
+    *out = NULL;
+    if (r == NULL)
+        return lathe_error(LATHE_E_NOMEM, "out of memory: %d rewards", n);
+    r->n = n;
+    for (int32_t i = 0; i < n && status == LATHE_OK; i++) {
+        r->list[i].part = parts[i];
+        if (parts[i].instance != NULL)
+            status = lathe__scorer_create(parts[i].instance, &r->list[i].scorer);
+    }
+    if (status != LATHE_OK) {
+        lathe_rewards_destroy(r);
+        return status;
+    }
+    *out = r;
+    return LATHE_OK;
+}
+
+void lathe_rewards_destroy(lathe_rewards *r)
+{
+    for (int32_t i = 0; r != NULL && i < r->n; i++) {
+        lathe__scorer_destroy(r->list[i].scorer);
+        free(r->list[i].scores);
+    }
+    free(r);
+}
+
+int32_t lathe_rewards_count(const lathe_rewards *r)
+{
+    return r->n;
+}
+
+const char *lathe_rewards_label(const lathe_rewards *r, int32_t index)
+{
+    return r->list[index].part.label;
+}
+
+const double *lathe_rewards_scores(const lathe_rewards *r, int32_t index)
+{
+    return r->list[index].scores;
+}
+
+void lathe_rewards_set_model(lathe_rewards *r, int32_t index,
+                             lathe_status (*score)(void *arg, const lathe_reward_item *items,
+                                                   int32_t n, double *out),
+                             void *arg)
+{
+    r->list[index].part.score = score;
+    r->list[index].part.arg = arg;
+}
+
+static lathe_status reserve(lathe_rewards *r, int32_t n)
+{
+    for (int32_t i = 0; i < r->n && n > r->capacity; i++) {
+        double *grown = realloc(r->list[i].scores, (size_t)n * sizeof *grown);
+        if (grown == NULL)
+            return lathe_error(LATHE_E_NOMEM, "out of memory: scores of %d completions", n);
+        r->list[i].scores = grown;
+    }
+    r->capacity = n > r->capacity ? n : r->capacity;
+    return LATHE_OK;
+}
+
+/* ---- errors ---- */
+
+enum { MOST_RECORD = 200 }; /* bytes of a record in a message */
+
+/* Writes "completion 3 of 8, record {...}". */
+static void place(const lathe_reward_item *items, int32_t n, int32_t at, char *out, size_t bytes)
+{
+    const lathe_reward_item *item = &items[at];
+    int64_t shown = item->record_bytes;
+    if (shown > MOST_RECORD)
+        for (shown = MOST_RECORD; shown > 0 && ((unsigned char)item->record[shown] & 0xc0) == 0x80;)
+            shown--; /* not inside a character */
+    (void)snprintf(out, bytes, "completion %d of %d, record %.*s%s", at + 1, n, (int)shown,
+                   shown > 0 ? item->record : "", shown < item->record_bytes ? "..." : "");
+}
+
+/* The first completion without a score; n: all have one. */
+static int32_t first_unset(const double *scores, int32_t n)
+{
+    int32_t i = 0;
+    while (i < n && lathe__score_is_set(&scores[i]))
+        i++;
+    return i;
+}
+
+static lathe_status late(const reward *x, const lathe_reward_item *items, int32_t n,
+                         const double *scores)
+{
+    char where[MOST_RECORD + 100];
+    const int32_t at = first_unset(scores, n);
+    place(items, n, at < n ? at : n - 1, where, sizeof where);
+    return lathe_error(LATHE_E_PLUGIN,
+                       "reward \"%s\" did not return within reward.timeout_seconds = %g; it has "
+                       "scored %d of %d completions, the next is %s",
+                       x->part.label, x->part.timeout_seconds, at, n, where);
+}
+
+static lathe_status failed(const reward *x, lathe_status status, const char *message,
+                           const lathe_reward_item *items, int32_t n, const double *scores)
+{
+    char where[MOST_RECORD + 100];
+    const int32_t at = first_unset(scores, n);
+    if (message[0] == '\0')
+        message = lathe_status_text(status);
+    place(items, n, at < n ? at : n - 1, where, sizeof where);
+    return lathe_error(status, "reward \"%s\": %s; at %s", x->part.label, message, where);
+}
+
+/* Every score must be set and finite. */
+static lathe_status check(const reward *x, const lathe_reward_item *items, int32_t n,
+                          const double *scores)
+{
+    char where[MOST_RECORD + 100];
+    for (int32_t i = 0; i < n; i++) {
+        if (isfinite(scores[i]))
+            continue;
+        place(items, n, i, where, sizeof where);
+        if (x->scorer != NULL && !lathe__score_is_set(&scores[i]))
+            return lathe_error(LATHE_E_PLUGIN, "reward \"%s\" gave no score for %s", x->part.label,
+                               where);
+        return lathe_error(LATHE_E_NUMERIC,
+                           "reward \"%s\" gave %s, expected a finite number, for %s", x->part.label,
+                           isnan(scores[i])  ? "nan"
+                           : scores[i] > 0.0 ? "inf"
+                                             : "-inf",
+                           where);
+    }
+    return LATHE_OK;
+}
+
+/* ---- scoring ---- */
+
+static lathe_status finish(reward *x, const lathe_reward_item *items, int32_t n)
+{
+    lathe__scores got;
+    lathe__scorer_wait(x->scorer, x->part.timeout_seconds, &got);
+    if (got.is_late)
+        return late(x, items, n, got.out);
+    if (got.status != LATHE_OK)
+        return failed(x, got.status, got.message, items, n, got.out);
+    LATHE_TRY(check(x, items, n, got.out));
+    memcpy(x->scores, got.out, (size_t)n * sizeof *x->scores);
+    return LATHE_OK;
+}
+
+static lathe_status score_here(reward *x, const lathe_reward_item *items, int32_t n)
+{
+    if (x->part.score == NULL)
+        return lathe_error(LATHE_E_STATE, "reward \"%s\" has no function", x->part.label);
+    const lathe_status status = x->part.score(x->part.arg, items, n, x->scores);
+    if (status != LATHE_OK)
+        return lathe_error_context(status, "reward \"%s\"", x->part.label);
+    return check(x, items, n, x->scores);
+}
+
+static lathe_status add_up(const lathe_rewards *r, const lathe_reward_item *items, int32_t n,
+                           double *out)
+{
+    char where[MOST_RECORD + 100];
+    for (int32_t i = 0; i < n; i++) {
+        out[i] = 0.0;
+        for (int32_t k = 0; k < r->n; k++)
+            out[i] += r->list[k].part.weight * r->list[k].scores[i];
+        if (isfinite(out[i]))
+            continue;
+        place(items, n, i, where, sizeof where);
+        return lathe_error(LATHE_E_NUMERIC,
+                           "the weighted sum of the rewards is too large for a number, for %s",
+                           where);
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe_rewards_score(lathe_rewards *r, const lathe_reward_item *items, int32_t n,
+                                 double *out)
+{
+    lathe_status first = LATHE_OK;
+    char message[1024] = "";
+    int32_t n_begun = 0;
+    if (n <= 0)
+        return LATHE_OK;
+    LATHE_TRY(reserve(r, n));
+    for (; n_begun < r->n && first == LATHE_OK; n_begun++)
+        if (r->list[n_begun].scorer != NULL) {
+            first = lathe__scorer_begin(r->list[n_begun].scorer, items, n);
+            if (first != LATHE_OK) {
+                (void)lathe_error_context(first, "reward \"%s\"", r->list[n_begun].part.label);
+                break;
+            }
+        }
+    /* Every batch that has begun is waited for, after an error too. */
+    for (int pass = 0; pass < 2; pass++)
+        for (int32_t i = 0; i < n_begun; i++) {
+            const int has_thread = r->list[i].scorer != NULL;
+            if (has_thread != (pass == 1) || (!has_thread && first != LATHE_OK))
+                continue;
+            if (first != LATHE_OK && message[0] == '\0')
+                (void)snprintf(message, sizeof message, "%s", lathe_error_message());
+            const lathe_status status =
+                has_thread ? finish(&r->list[i], items, n) : score_here(&r->list[i], items, n);
+            first = first != LATHE_OK ? first : status;
+        }
+    if (message[0] != '\0')
+        return lathe_error(first, "%s", message);
+    return first != LATHE_OK ? first : add_up(r, items, n, out);
+}
