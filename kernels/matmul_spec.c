@@ -38,6 +38,7 @@ void kernel_product_linear(const lathe_kernel *k, matmul_spec *out)
                          .c_dtype = k->out[0].dtype,
                          .trans_b = 1,
                          .bias = kernel_has_in(k, 2),
+                         .invariant = k->attrs.invariant,
                          .alpha = 1.0};
     add_or_overwrite(k, out);
     take_fp8(k, LATHE_F8_E4M3, out);

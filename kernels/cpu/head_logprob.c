@@ -101,6 +101,7 @@ static lathe_status make_products(lathe_kernel *k, head *s, int i, int64_t width
                                 .c_dtype = s->dtype,
                                 .trans_b = 1,
                                 .may_overwrite = 1,
+                                .invariant = k->attrs.invariant,
                                 .alpha = 1.0};
     LATHE_TRY(cpu_product_create(k->device, &logits, &s->logits[i], &bytes[0]));
     const matmul_spec dx = {.m = s->rows,

@@ -29,6 +29,7 @@ static matmul_spec spec_of(const lathe_kernel *k, int32_t w)
                          .c_dtype = dtype,
                          .trans_b = 1,
                          .bias = kernel_has_in(k, w + 1),
+                         .invariant = k->attrs.invariant,
                          .may_overwrite = 1,
                          .alpha = 1.0};
 }

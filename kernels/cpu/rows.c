@@ -1,10 +1,16 @@
-/* Products of a few rows: dot products with the rows of the weight, which are read as stored.
+/* Products with a transposed weight whose sums are added in one order, whatever the number of rows
+ * of `a`: a row of the result has the same bits alone and among others. Each element is a dot
+ * product of a row of `a` and a row of the weight, which is read as stored.
  *
- * First the rows of `a` are widened to f32 in scratch, in the order in which widening in registers
- * yields the weight's elements: of each 2 VL bf16 elements, first the even ones, then the odd ones.
- * The tail of a row, fewer than 2 VL elements, is padded with zeros.
+ * The order of a sum: the elements are cut into steps of STEP, which are added to one vector in
+ * order, lane by lane; then the lanes are added (v_sum). One vector per sum is enough even for one
+ * row of `a`: the processor computes the next elements of c while it waits.
  *
- *   scratch: a f32 [m][k rounded up to 2 VL]
+ * The rows of `a` are first copied to scratch if they need it: they are widened to f32, in the
+ * order in which widening in registers yields the weight's elements, and padded with zeros to whole
+ * steps. With instructions for bf16, bf16 rows stay as they are.
+ *
+ *   scratch: a [m][k rounded up to STEP]
  */
 #include "rows.h"
 
@@ -12,27 +18,59 @@
 
 #define STEP (2 * VL)           /* elements of a weight row that are processed at a time */
 #define CHUNK_BYTES (16 * 1024) /* of weights that a worker takes at a time, about */
-#define MOST_A 4                /* rows of a that are processed at a time */
-#define MOST_WAYS 4
+#define MOST_COLUMNS 48         /* of c that a worker computes at a time */
+#define BLOCK_ROWS 64           /* of a that a worker takes at a time, if there are more */
+
+/* Elements of c that a kernel keeps in registers. */
+#if VL == 16
+#define TILE_ROWS 8
+#define TILE_COLUMNS 3
+#else
+#define TILE_ROWS 4
+#define TILE_COLUMNS 2
+#endif
+
+#define AHEAD 2 /* tiles between the one that is computed and the one that is prefetched */
+
+/* Whether bf16 elements are multiplied as they are. */
+#define MULTIPLIES_BF16 (LATHE_CPU_ISA == 3)
 
 typedef struct rows_job {
     const matmul_spec *spec;
-    const float *a; /* [m][wide] */
+    const char *a; /* [m], a_bytes apart */
     const char *b;
     const float *bias;
     void *c;
-    int64_t wide;
+    int64_t a_bytes;
     int32_t accumulate;
 } rows_job;
 
 int cpu_rows_serves(const matmul_spec *s)
 {
-    return s->m <= CPU_ROWS_MOST && s->trans_b && !s->trans_a && s->a_dtype == s->b_dtype;
+    return (s->m <= CPU_ROWS_MOST || s->invariant) && s->trans_b && !s->trans_a &&
+           s->a_dtype == s->b_dtype;
+}
+
+CPU_INLINE int64_t bytes_of(int32_t dtype)
+{
+    return dtype == LATHE_F32 ? 4 : 2;
+}
+
+/* Bytes of an element of a row of `a`, as the kernels read it. */
+CPU_INLINE int64_t a_bytes_of(int32_t dtype)
+{
+    return MULTIPLIES_BF16 && dtype == LATHE_BF16 ? 2 : 4;
+}
+
+/* Whether the kernels can read the rows of `a` where they are. */
+static int reads_in_place(const matmul_spec *s)
+{
+    return s->k % STEP == 0 && a_bytes_of(s->a_dtype) == bytes_of(s->a_dtype);
 }
 
 int64_t cpu_rows_scratch(const matmul_spec *s)
 {
-    return s->m * cpu_round_up(s->k, STEP) * (int64_t)sizeof(float);
+    return reads_in_place(s) ? 0 : s->m * cpu_round_up(s->k, STEP) * a_bytes_of(s->a_dtype);
 }
 
 CPU_INLINE void load_step(const void *p, vf *x, vf *y, int32_t dtype)
@@ -48,30 +86,72 @@ CPU_INLINE void load_step(const void *p, vf *x, vf *y, int32_t dtype)
     }
 }
 
-/* Loads the last n < STEP elements of a row, padded with zeros. */
-CPU_INLINE void load_tail(const char *p, int64_t n, vf *x, vf *y, int32_t dtype)
+/* ---- copies of the rows of a ---- */
+
+/* Copies the last n < STEP elements of a row, padded with zeros. */
+CPU_INLINE const char *padded_tail(char *tail, const char *p, int64_t n, int32_t dtype)
 {
-    char tail[STEP * sizeof(float)] = {0};
-    memcpy(tail, p, (size_t)(n * (dtype == LATHE_F32 ? 4 : 2)));
-    load_step(tail, x, y, dtype);
+    memset(tail, 0, STEP * sizeof(float));
+    memcpy(tail, p, (size_t)(n * bytes_of(dtype)));
+    return tail;
 }
 
-/* Widens elements [0, n) of a row to f32, in the order of load_step, padded with zeros to whole
- * STEPs. */
-CPU_INLINE void spread_row(float *to, const void *from, int64_t n, int32_t dtype)
+CPU_INLINE void copy_step(char *to, const char *from, int32_t dtype)
 {
-    const int64_t bytes = dtype == LATHE_F32 ? 4 : 2;
-    const char *const p = from;
     vf x, y;
-    for (int64_t i = 0; i < n; i += STEP) {
-        if (n - i >= STEP)
-            load_step(p + i * bytes, &x, &y, dtype);
-        else
-            load_tail(p + i * bytes, n - i, &x, &y, dtype);
-        v_store(to + i, x);
-        v_store(to + i + VL, y);
+    if (a_bytes_of(dtype) == 2) {
+        memcpy(to, from, 2 * STEP);
+        return;
     }
+    load_step(from, &x, &y, dtype);
+    v_store((float *)(void *)to, x);
+    v_store((float *)(void *)to + VL, y);
 }
+
+CPU_INLINE void copy_row(char *to, const char *from, int64_t n, int32_t dtype)
+{
+    char tail[STEP * sizeof(float)];
+    int64_t i = 0;
+    for (; i + STEP <= n; i += STEP)
+        copy_step(to + i * a_bytes_of(dtype), from + i * bytes_of(dtype), dtype);
+    if (i < n)
+        copy_step(to + i * a_bytes_of(dtype),
+                  padded_tail(tail, from + i * bytes_of(dtype), n - i, dtype), dtype);
+}
+
+typedef struct copy_job {
+    const matmul_spec *spec;
+    const char *from;
+    char *to;
+} copy_job;
+
+static void copy_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const copy_job *job = arg;
+    const matmul_spec *s = job->spec;
+    const int64_t wide = cpu_round_up(s->k, STEP) * a_bytes_of(s->a_dtype);
+    (void)worker;
+    for (int64_t r = begin; r < end; r++)
+        CPU_BY_DTYPE(s->a_dtype, copy_row, job->to + r * wide,
+                     job->from + r * s->k * bytes_of(s->a_dtype), s->k);
+}
+
+/* The rows of `a` as the kernels read them, a copy in scratch if need be. */
+static const char *ready_rows(const lathe_host *host, const matmul_spec *spec, const void *a,
+                              void *scratch, int64_t *out_bytes)
+{
+    copy_job job = {spec, a, scratch};
+    *out_bytes = cpu_round_up(spec->k, STEP) * a_bytes_of(spec->a_dtype);
+    if (reads_in_place(spec))
+        return a;
+    if (spec->m <= CPU_ROWS_MOST)
+        copy_range(&job, 0, spec->m, 0);
+    else
+        host->parallel_for(spec->m, 8, copy_range, &job);
+    return scratch;
+}
+
+/* ---- one or two rows of a, one row of the weight ---- */
 
 CPU_INLINE void store_value(const rows_job *job, int64_t row, int64_t column, float sum)
 {
@@ -88,99 +168,193 @@ CPU_INLINE void store_value(const rows_job *job, int64_t row, int64_t column, fl
         st(job->c, i, LATHE_F16, job->accumulate, y);
 }
 
-/* Returns sum + the products of one step's elements with those of a row of a. */
-CPU_INLINE vf add_step(vf sum, vf x, vf y, const float *a)
+/* Returns sum + the products of one step's elements of a row of the weight and a row of a. */
+CPU_INLINE vf add_step(vf sum, const char *b, const char *a, int32_t dtype)
 {
-    return v_fma(y, v_load(a + VL), v_fma(x, v_load(a), sum));
+#if MULTIPLIES_BF16
+    if (dtype == LATHE_BF16)
+        return _mm512_dpbf16_ps(sum, (__m512bh)_mm512_loadu_si512(b),
+                                (__m512bh)_mm512_loadu_si512(a));
+#endif
+    vf x, y;
+    const float *const f = (const float *)(const void *)a;
+    load_step(b, &x, &y, dtype);
+    return v_fma(y, v_load(f + VL), v_fma(x, v_load(f), sum));
 }
 
-/* Multiplies one row of the weight with `n_a` rows of a from `row` on. Each sum has `ways`
- * accumulators, which hide the latency of the additions; leftover steps go to the first ones. */
-CPU_INLINE void dot_row(const rows_job *job, int64_t row, int64_t column, int n_a, int ways,
-                        int32_t dtype)
+/* Multiplies one row of the weight with `n_a` rows of a from `row` on. */
+CPU_INLINE void dot_row(const rows_job *job, int64_t row, int64_t column, int n_a, int32_t dtype)
 {
-    const int64_t k = job->spec->k, bytes = dtype == LATHE_F32 ? 4 : 2;
-    const int64_t whole = k / STEP * STEP, stride = ways * STEP;
-    const float *const a = job->a + row * job->wide;
-    const char *const b = job->b + column * k * bytes;
-    vf sums[MOST_A][MOST_WAYS], x, y;
-#pragma GCC unroll 16
+    const int64_t k = job->spec->k, wide = a_bytes_of(dtype);
+    const char *const a = job->a + row * job->a_bytes;
+    const char *const b = job->b + column * k * bytes_of(dtype);
+    char tail[STEP * sizeof(float)];
+    vf sums[2];
+#pragma GCC unroll 2
     for (int r = 0; r < n_a; r++)
-#pragma GCC unroll 16
-        for (int u = 0; u < ways; u++)
-            sums[r][u] = v_zero();
+        sums[r] = v_zero();
     int64_t i = 0;
-    for (; i + stride <= whole; i += stride)
-#pragma GCC unroll 16
-        for (int u = 0; u < ways; u++) {
-            load_step(b + (i + u * STEP) * bytes, &x, &y, dtype);
-#pragma GCC unroll 16
-            for (int r = 0; r < n_a; r++)
-                sums[r][u] = add_step(sums[r][u], x, y, a + r * job->wide + i + u * STEP);
-        }
-#pragma GCC unroll 16
-    for (int u = 0; u < ways; u++, i += STEP) {
-        if (i >= k)
-            break;
-        if (i < whole)
-            load_step(b + i * bytes, &x, &y, dtype);
-        else
-            load_tail(b + i * bytes, k - i, &x, &y, dtype);
-#pragma GCC unroll 16
+    for (; i + STEP <= k; i += STEP)
+#pragma GCC unroll 2
         for (int r = 0; r < n_a; r++)
-            sums[r][u] = add_step(sums[r][u], x, y, a + r * job->wide + i);
+            sums[r] =
+                add_step(sums[r], b + i * bytes_of(dtype), a + r * job->a_bytes + i * wide, dtype);
+    if (i < k) {
+        (void)padded_tail(tail, b + i * bytes_of(dtype), k - i, dtype);
+#pragma GCC unroll 2
+        for (int r = 0; r < n_a; r++)
+            sums[r] = add_step(sums[r], tail, a + r * job->a_bytes + i * wide, dtype);
+    }
+#pragma GCC unroll 2
+    for (int r = 0; r < n_a; r++)
+        store_value(job, row + r, column, v_sum(sums[r]));
+}
+
+/* ---- tiles of rows of a and rows of the weight ---- */
+
+/* Adds one step to a tile of accumulators. b [columns]: pointers to the elements of this step. */
+CPU_INLINE void tile_step(vf (*acc)[TILE_COLUMNS], const char *const *b, const char *a,
+                          int64_t a_bytes, int rows, int columns, int32_t dtype)
+{
+#if MULTIPLIES_BF16
+    if (dtype == LATHE_BF16) {
+        __m512bh w[TILE_COLUMNS];
+#pragma GCC unroll 16
+        for (int j = 0; j < columns; j++)
+            w[j] = (__m512bh)_mm512_loadu_si512(b[j]);
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; r++) {
+            const __m512bh x = (__m512bh)_mm512_loadu_si512(a + r * a_bytes);
+#pragma GCC unroll 16
+            for (int j = 0; j < columns; j++)
+                acc[r][j] = _mm512_dpbf16_ps(acc[r][j], w[j], x);
+        }
+        return;
+    }
+#endif
+    vf w[2][TILE_COLUMNS];
+#pragma GCC unroll 16
+    for (int j = 0; j < columns; j++)
+        load_step(b[j], &w[0][j], &w[1][j], dtype);
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; half++)
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; r++) {
+            const vf x = v_load((const float *)(const void *)(a + r * a_bytes) + half * VL);
+#pragma GCC unroll 16
+            for (int j = 0; j < columns; j++)
+                acc[r][j] = v_fma(w[half][j], x, acc[r][j]);
+        }
+}
+
+/* Sums rows x columns elements of c, from weight row `column` on, into sums [rows][MOST_COLUMNS].
+ */
+CPU_INLINE void dot_tile(const rows_job *job, const char *a, int64_t column, float *sums, int rows,
+                         int columns, int32_t dtype)
+{
+    const int64_t k = job->spec->k, row_bytes = k * bytes_of(dtype);
+    const int64_t step_bytes = columns * STEP * bytes_of(dtype);
+    const char *const first = job->b + column * row_bytes;
+    const char *ahead = first + AHEAD * columns * row_bytes, *b[TILE_COLUMNS];
+    char tails[TILE_COLUMNS][STEP * sizeof(float)];
+    vf acc[TILE_ROWS][TILE_COLUMNS];
+    int64_t i = 0;
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 16
+        for (int j = 0; j < columns; j++)
+            acc[r][j] = v_zero();
+    for (; i + STEP <= k; i += STEP, ahead += step_bytes) {
+#pragma GCC unroll 16
+        for (int64_t line = 0; line < step_bytes; line += 64)
+            __builtin_prefetch(ahead + line);
+#pragma GCC unroll 16
+        for (int j = 0; j < columns; j++)
+            b[j] = first + j * row_bytes + i * bytes_of(dtype);
+        tile_step(acc, b, a + i * a_bytes_of(dtype), job->a_bytes, rows, columns, dtype);
+    }
+    if (i < k) {
+        for (int j = 0; j < columns; j++)
+            b[j] = padded_tail(tails[j], first + j * row_bytes + i * bytes_of(dtype), k - i, dtype);
+        tile_step(acc, b, a + i * a_bytes_of(dtype), job->a_bytes, rows, columns, dtype);
     }
 #pragma GCC unroll 16
-    for (int r = 0; r < n_a; r++) {
-        vf sum = sums[r][0];
+    for (int j = 0; j < columns; j++)
 #pragma GCC unroll 16
-        for (int u = 1; u < ways; u++)
-            sum = v_add(sum, sums[r][u]);
-        store_value(job, row + r, column, v_sum(sum));
+        for (int r = 0; r < rows; r += 4) {
+            float four[4];
+            v_sum4(acc[r][j], acc[r + 1][j], acc[r + 2][j], acc[r + 3][j], four);
+#pragma GCC unroll 4
+            for (int e = 0; e < 4; e++)
+                sums[(r + e) * MOST_COLUMNS + j] = four[e];
+        }
+}
+
+/* Scales sums [rows][MOST_COLUMNS], adds the bias and stores them as c[row.., column..]. */
+CPU_INLINE void store_sums(const rows_job *job, const float *sums, int64_t row, int64_t rows,
+                           int64_t column, int64_t columns, int32_t dtype)
+{
+    const matmul_spec *s = job->spec;
+    const float alpha = (float)s->alpha;
+    for (int64_t r = 0; r < rows; r++) {
+        const float *const from = sums + r * MOST_COLUMNS;
+        void *const to = at_mut(job->c, (row + r) * s->n + column, dtype);
+        float y[MOST_COLUMNS];
+        for (int64_t j = 0; j < columns; j++)
+            y[j] = alpha * from[j];
+        for (int64_t j = 0; job->bias != NULL && j < columns; j++)
+            y[j] += job->bias[column + j];
+        if (job->accumulate)
+            for (int64_t j = 0; j < columns; j++)
+                st(to, j, dtype, 1, y[j]);
+        else
+            for (int64_t j = 0; j < columns; j++)
+                st(to, j, dtype, 0, y[j]);
     }
 }
 
-/* Computes columns [begin, end) of c. A row of the weight stays in the L1 cache for all rows of
- * a. */
-CPU_INLINE void dot_columns(const rows_job *job, int64_t begin, int64_t end, int32_t dtype)
+/* Computes `rows` rows, TILE_ROWS or 4, of columns [begin, end). */
+CPU_INLINE void tile_columns(const rows_job *job, int64_t row, int rows, int64_t begin, int64_t end,
+                             int32_t dtype)
 {
-    const int64_t m = job->spec->m;
-    for (int64_t j = begin; j < end; j++)
-        for (int64_t r = 0; r < m; r += MOST_A)
-            if (m - r == 1)
-                dot_row(job, r, j, 1, 4, dtype);
-            else if (m - r == 2)
-                dot_row(job, r, j, 2, 4, dtype);
-            else if (m - r == 3)
-                dot_row(job, r, j, 3, 2, dtype);
-            else
-                dot_row(job, r, j, 4, 2, dtype);
-}
-
-static void columns_of(const rows_job *job, int64_t begin, int64_t end)
-{
-    CPU_BY_DTYPE(job->spec->b_dtype, dot_columns, job, begin, end);
-}
-
-/* Widens the rows of `a` into scratch. */
-static void spread_rows(const matmul_spec *spec, const void *a, float *to, int64_t wide)
-{
-    for (int64_t r = 0; r < spec->m; r++) {
-        const void *const from = at(a, r * spec->k, spec->a_dtype);
-        CPU_BY_DTYPE(spec->a_dtype, spread_row, to + r * wide, from, spec->k);
+    float sums[TILE_ROWS * MOST_COLUMNS];
+    const char *const a = job->a + row * job->a_bytes;
+    for (int64_t from = begin; from < end; from += MOST_COLUMNS) {
+        const int64_t n = end - from < MOST_COLUMNS ? end - from : MOST_COLUMNS;
+        int64_t j = 0;
+        for (; j + TILE_COLUMNS <= n; j += TILE_COLUMNS)
+            dot_tile(job, a, from + j, sums + j, rows, TILE_COLUMNS, dtype);
+        for (; j < n; j++)
+            dot_tile(job, a, from + j, sums + j, rows, 1, dtype);
+        CPU_BY_DTYPE(job->spec->c_dtype, store_sums, job, sums, row, rows, from, n);
     }
 }
 
-static rows_job job_of(const cpu_rows_product *p, void *scratch, int accumulate)
+/* Computes rows [first, last) and columns [begin, end) of c. */
+CPU_INLINE void dot_columns(const rows_job *job, int64_t first, int64_t last, int64_t begin,
+                            int64_t end, int32_t dtype)
 {
-    return (rows_job){.spec = p->spec,
-                      .a = scratch,
-                      .b = p->b,
-                      .bias = p->bias,
-                      .c = p->c,
-                      .wide = cpu_round_up(p->spec->k, STEP),
-                      .accumulate = accumulate};
+    int64_t r = first;
+    for (; last - r >= TILE_ROWS; r += TILE_ROWS)
+        tile_columns(job, r, TILE_ROWS, begin, end, dtype);
+    if (last - r >= 4) {
+        tile_columns(job, r, 4, begin, end, dtype);
+        r += 4;
+    }
+    for (int64_t j = begin; j < end; j++) {
+        if (last - r >= 2)
+            dot_row(job, r, j, 2, dtype);
+        if ((last - r) % 2 != 0)
+            dot_row(job, last - 1, j, 1, dtype);
+    }
 }
+
+static void columns_of(const rows_job *job, int64_t first, int64_t last, int64_t begin, int64_t end)
+{
+    CPU_BY_DTYPE(job->spec->b_dtype, dot_columns, job, first, last, begin, end);
+}
+
+/* ---- dividing the work ---- */
 
 /* Rows of the weight that a worker takes at a time. */
 static int64_t chunk_columns(const matmul_spec *spec)
@@ -190,9 +364,8 @@ static int64_t chunk_columns(const matmul_spec *spec)
     return (CHUNK_BYTES + row_bytes - 1) / row_bytes;
 }
 
-/* ---- several products of one a ---- */
-
-/* The rows of all weights are numbered in one sequence, product after product. */
+/* One or more products of one a. The rows of all weights are numbered in one sequence, product
+ * after product. */
 typedef struct joined_job {
     rows_job products[CPU_ROWS_JOINED];
     int64_t first[CPU_ROWS_JOINED + 1]; /* first row of each product; then the number of rows */
@@ -207,8 +380,23 @@ static void joined_range(void *arg, int64_t begin, int64_t end, int32_t worker)
         const int64_t last = end < job->first[p + 1] ? end : job->first[p + 1];
         if (at_row >= last)
             continue;
-        columns_of(&job->products[p], at_row - job->first[p], last - job->first[p]);
+        columns_of(&job->products[p], 0, job->products[p].spec->m, at_row - job->first[p],
+                   last - job->first[p]);
         at_row = last;
+    }
+}
+
+/* Computes blocks [begin, end) of c: BLOCK_ROWS x MOST_COLUMNS, by rows, then by columns. */
+static void block_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const rows_job *job = arg;
+    const matmul_spec *s = job->spec;
+    const int64_t blocks = (s->m + BLOCK_ROWS - 1) / BLOCK_ROWS;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t row = i % blocks * BLOCK_ROWS, column = i / blocks * MOST_COLUMNS;
+        columns_of(job, row, s->m - row < BLOCK_ROWS ? s->m : row + BLOCK_ROWS, column,
+                   s->n - column < MOST_COLUMNS ? s->n : column + MOST_COLUMNS);
     }
 }
 
@@ -217,12 +405,27 @@ static void run_joined(const lathe_host *host, const cpu_rows_product *products,
 {
     const matmul_spec *spec = products[0].spec;
     joined_job job = {.first = {0}};
+    int64_t a_bytes = 0;
+    const char *const rows = ready_rows(host, spec, a, scratch, &a_bytes);
     for (int32_t i = 0; i < n; i++) {
-        job.products[i] = job_of(&products[i], scratch, accumulate);
+        job.products[i] = (rows_job){.spec = products[i].spec,
+                                     .a = rows,
+                                     .b = products[i].b,
+                                     .bias = products[i].bias,
+                                     .c = products[i].c,
+                                     .a_bytes = a_bytes,
+                                     .accumulate = accumulate};
         job.first[i + 1] = job.first[i] + products[i].spec->n;
     }
-    spread_rows(spec, a, scratch, job.products[0].wide);
-    host->parallel_for(job.first[n], chunk_columns(spec), joined_range, &job);
+    if (spec->m < BLOCK_ROWS) {
+        host->parallel_for(job.first[n], chunk_columns(spec), joined_range, &job);
+        return;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        const int64_t blocks = (spec->m + BLOCK_ROWS - 1) / BLOCK_ROWS;
+        const int64_t slices = (products[i].spec->n + MOST_COLUMNS - 1) / MOST_COLUMNS;
+        host->parallel_for(blocks * slices, 1, block_range, &job.products[i]);
+    }
 }
 
 void cpu_rows_run(const lathe_host *host, const matmul_spec *spec, const void *a, const void *b,

@@ -5,17 +5,18 @@
 #include "cpu.h"
 #include "matmul_spec.h"
 
-/** Maximum number of rows of `a` for which reading the weight takes most of the time. */
+/** Number of rows of `a` up to which this is the fastest product. */
 #define CPU_ROWS_MOST 8
 
-/** Whether cpu_rows_run can compute this product: at most CPU_ROWS_MOST rows of a, b transposed. */
+/** Whether cpu_rows_run can compute this product: b transposed, and at most CPU_ROWS_MOST rows of
+ *  `a` unless spec->invariant asks for it. */
 int cpu_rows_serves(const matmul_spec *spec);
 /** Bytes of scratch that cpu_rows_run needs. */
 int64_t cpu_rows_scratch(const matmul_spec *spec);
 
-/** c[m,n] (= or +=) alpha * a[m,k] b[n,k]^T + bias. Reads each weight once per four rows of `a`, in
- *  its own dtype, and widens it in registers. Sums are f32; their order depends only on k, the
- *  dtype and the build, so the result does not depend on the number of workers. */
+/** c[m,n] (= or +=) alpha * a[m,k] b[n,k]^T + bias. Reads the weights in their own dtype and widens
+ *  them in registers, or multiplies them as they are where the processor does. Sums are f32; their
+ *  order depends only on k, the dtype and the build: neither on the number of workers nor on m. */
 void cpu_rows_run(const lathe_host *host, const matmul_spec *spec, const void *a, const void *b,
                   const float *bias, void *c, void *scratch, int accumulate);
 

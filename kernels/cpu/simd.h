@@ -213,4 +213,27 @@ CPU_INLINE float v_sum(vf x)
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
+/* The sum of the lanes of four vectors, each as v_sum adds them. */
+CPU_INLINE void v_sum4(vf a, vf b, vf c, vf d, float *out)
+{
+#if VL == 16
+    const vf ab = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+    const vf cd = _mm512_add_ps(_mm512_shuffle_f32x4(c, d, 0x44), _mm512_shuffle_f32x4(c, d, 0xee));
+    const vf fours = /* a, b, c, d: four lanes of each */
+        _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
+    const __m256 low = _mm512_castps512_ps256(fours), high = _mm512_extractf32x8_ps(fours, 1);
+#else
+    const __m256 low =
+        _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+    const __m256 high =
+        _mm256_add_ps(_mm256_permute2f128_ps(c, d, 0x20), _mm256_permute2f128_ps(c, d, 0x31));
+#endif
+    const __m128 fa = _mm256_castps256_ps128(low), fb = _mm256_extractf128_ps(low, 1);
+    const __m128 fc = _mm256_castps256_ps128(high), fd = _mm256_extractf128_ps(high, 1);
+    const __m128 two_ab = _mm_add_ps(_mm_movelh_ps(fa, fb), _mm_movehl_ps(fb, fa));
+    const __m128 two_cd = _mm_add_ps(_mm_movelh_ps(fc, fd), _mm_movehl_ps(fd, fc));
+    _mm_storeu_ps(out, _mm_add_ps(_mm_shuffle_ps(two_ab, two_cd, 0x88),
+                                  _mm_shuffle_ps(two_ab, two_cd, 0xdd)));
+}
+
 #endif

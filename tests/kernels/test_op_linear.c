@@ -296,3 +296,62 @@ Test(linear, of_few_rows_has_the_bits_of_the_same_rows_among_many)
         op_free(&many);
     }
 }
+
+static op_case invariant_case(int32_t dtype, int64_t rows, int64_t width, int64_t columns)
+{
+    op_case c = {.op = LATHE_OP_LINEAR,
+                 .product = 1,
+                 .reference = linear_reference,
+                 .slack = slack_of(width),
+                 .attrs.invariant = 1};
+    op_input(&c, 0, lathe_desc_2d(dtype, rows, width), 0.0, 1.0);
+    op_input(&c, 1, lathe_desc_2d(dtype, columns, width), 0.0, 1.0);
+    op_input(&c, 2, lathe_desc_1d(LATHE_F32, columns), 0.0, 1.0);
+    op_output(&c, 0, lathe_desc_2d(dtype, rows, columns));
+    return c;
+}
+
+Test(linear, that_is_invariant_is_the_product)
+{
+    static const int64_t rows[] = {1, 7, 16, 70};
+    for (int d = 0; d < 3; d++)
+        for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+            op_case c = invariant_case(dtypes[d], rows[i], 331, 101);
+            op_check(&c);
+        }
+}
+
+/* Compares the first rows of products of 1 to MOST rows with those of one product of MOST rows. */
+static void check_invariance(const op_build *b, int32_t dtype, int64_t width)
+{
+    enum { MOST = 150, COLUMNS = 101 };
+    static const int64_t rows[] = {1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 31, 64, 65, 100};
+    op_case many = invariant_case(dtype, MOST, width, COLUMNS);
+    void *all[LATHE_OP_MAX_OUT], *some[LATHE_OP_MAX_OUT];
+    op_run(b, &many, 0, all);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        op_case few = many;
+        few.in[0].dims[0] = few.out[0].dims[0] = rows[i];
+        op_run(b, &few, 0, some);
+        const size_t bytes = (size_t)(rows[i] * COLUMNS * lathe_dtype_bytes(dtype));
+        cr_expect_eq(memcmp(all[0], some[0], bytes), 0, "%s, dtype %d, width %lld, %lld rows",
+                     b->plugin->name, (int)dtype, (long long)width, (long long)rows[i]);
+        op_free_outputs(&few, some);
+    }
+    op_free_outputs(&many, all);
+    op_free(&many);
+}
+
+Test(linear, that_is_invariant_gives_a_row_the_same_bits_among_any_number_of_rows)
+{
+    static const int64_t widths[] = {5, 64, 331, 576};
+    for (int i = 0; i < N_ISAS; i++) {
+        op_build b = {0};
+        if (!op_open(op_isas[i], &b))
+            continue;
+        for (int d = 0; d < 3; d++)
+            for (size_t w = 0; w < sizeof widths / sizeof widths[0]; w++)
+                check_invariance(&b, dtypes[d], widths[w]);
+        op_close(&b);
+    }
+}

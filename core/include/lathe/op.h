@@ -193,7 +193,9 @@ typedef struct lathe_op_attrs {
     uint64_t rng_stream;  /* DROPOUT, HEAD_SAMPLE: distinct per site */
     int32_t dtype;        /* CAST, L2_NORMALIZE: dtype of y */
     int32_t fp8;          /* LINEAR, LINEAR_DX, LINEAR_DW: LATHE_FP8_*, see fp8.h; 0: no fp8 */
-    int64_t reserved;     /* 0 */
+    int32_t invariant;    /* LINEAR, LINEARS, HEAD_EVAL, HEAD_LOGPROB: 1: on the CPU, the bits of a
+                             row of the result do not depend on the number of rows */
+    int32_t reserved;     /* 0 */
 } lathe_op_attrs;
 LATHE_ABI_SIZE(lathe_op_attrs, 128);
 
