@@ -130,9 +130,11 @@ double lathe__op_case_bound(const lathe_op_case *c, int32_t compute_dtype, int32
     const double round_off = out_dtype <= LATHE_F16 ? half[out_dtype] : 0.0;
     const double between =
         compute_dtype == LATHE_BF16 || compute_dtype == LATHE_F16 ? half[compute_dtype] : 0.0;
-    const double sums = out_dtype == LATHE_F64  ? 0x1p-40
-                        : out_dtype > LATHE_F16 ? 0.0
-                                                : 0x1p-24 * (8.0 + 4.0 * sqrt((double)c->terms));
+    const int is_f64 = out_dtype == LATHE_F64; /* with terms: the log of a sum in f32 */
+    const double sums = is_f64 && c->terms == 0 ? 0x1p-40
+                        : !is_f64 && out_dtype > LATHE_F16
+                            ? 0.0
+                            : 0x1p-24 * (8.0 + 4.0 * sqrt((double)c->terms));
     return round_off * fabs(want) + (sums + c->half_units * between) * largest +
            (out_dtype == LATHE_F16 ? 0x1p-25 : (double)FLT_MIN);
 }

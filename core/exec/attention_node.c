@@ -32,6 +32,12 @@ void lathe__attention_problem(const lathe_graph *g, const lathe_ir_node *n, cons
     p->t_k = p->t_q;
     if (!a->fused_qkv)
         p->t_k = lathe_desc_count(&g->values[n->in[first + 1]].desc) / kv_width / a->batch;
+    const lathe_desc *len = cached ? &g->values[n->in[4]].desc : NULL;
+    if (len && len->rank == 2) { /* keys in blocks */
+        p->block_tokens = g->values[n->in[1]].desc.dims[1];
+        p->kv_stride = len->dims[1];
+        p->t_k = (len->dims[1] - 1) * p->block_tokens;
+    }
     p->q_stride = a->fused_qkv ? width + 2 * kv_width : width;
     p->k_stride = p->v_stride = a->fused_qkv ? p->q_stride : kv_width;
     p->o_stride = width;

@@ -76,6 +76,40 @@ static lathe_status build_loss(lathe__builder *b, int32_t train)
     return lathe_pass_recompute(g, b->config->recompute);
 }
 
+/* The last answer about an op. Layers are alike, so the same question is asked often. */
+typedef struct offer {
+    const lathe_machine *machine;
+    lathe_desc tensors[LATHE_OP_MAX_IN + LATHE_OP_MAX_OUT];
+    int32_t op, is_made; /* op -1: nothing asked yet */
+} offer;
+
+/* lathe_offers_fn: whether the kernel can be created. `arg`: offer[2], indexed by whether it is of
+ * the backward. */
+static int32_t machine_offers(void *arg, const lathe_graph *g, const lathe_ir_node *n)
+{
+    offer *o = (offer *)arg + (n->op == LATHE_OP_LINEAR_DX_GELU);
+    lathe_desc tensors[LATHE_OP_MAX_IN + LATHE_OP_MAX_OUT];
+    lathe_kernel *kernel = NULL;
+    int64_t scratch = 0;
+    memset(tensors, 0, sizeof tensors);
+    for (int32_t k = 0; k < n->n_in; k++)
+        if (n->in[k] != LATHE_NONE)
+            tensors[k] = g->values[n->in[k]].desc;
+    for (int32_t k = 0; k < n->n_out; k++)
+        if (n->out[k] != LATHE_NONE)
+            tensors[LATHE_OP_MAX_IN + k] = g->values[n->out[k]].desc;
+    if (o->op == n->op && memcmp(o->tensors, tensors, sizeof tensors) == 0)
+        return o->is_made;
+    memcpy(o->tensors, tensors, sizeof tensors);
+    o->op = n->op;
+    o->is_made = lathe_node_kernel(o->machine, g, n, &kernel, &scratch) == LATHE_OK;
+    if (o->is_made)
+        o->machine->dev->kernel_destroy(o->machine->device->self, kernel);
+    else
+        lathe_error_clear(); /* no kernel is not an error */
+    return o->is_made;
+}
+
 static lathe_status to_f32(lathe_graph *g, lathe_val x, lathe_val *out)
 {
     lathe_desc desc;
@@ -98,6 +132,23 @@ static lathe_status cap_logits(lathe_graph *g, double cap, lathe_val *logits)
     return lathe_graph_node(g, LATHE_OP_SCALE, &back, logits, 1, logits, 1, -1, "soft-cap");
 }
 
+/* Replaces *logits by HEAD_SCORES of them, if the device has it. */
+static lathe_status score_logits(const lathe__builder *b, lathe_val *logits, lathe_val *log_sums)
+{
+    lathe_graph *g = b->build.graph;
+    const lathe_op_attrs attrs = {.softcap = (float)b->config->model->head_softcap};
+    offer asked = {.machine = b->config->machine, .op = -1};
+    lathe_val out[2];
+    if (!b->config->machine)
+        return LATHE_OK;
+    LATHE_TRY(lathe_graph_node(g, LATHE_OP_HEAD_SCORES, &attrs, logits, 1, out, 2, -1, "scores"));
+    if (!machine_offers(&asked, g, &g->nodes[g->n_nodes - 1]))
+        return LATHE_OK; /* lathe_pass_dead removes the node */
+    *logits = out[0];
+    *log_sums = out[1];
+    return LATHE_OK;
+}
+
 static lathe_status build_logits(lathe__builder *b, int32_t last_row_only)
 {
     lathe_program *p = b->program;
@@ -111,8 +162,15 @@ static lathe_status build_logits(lathe__builder *b, int32_t last_row_only)
         LATHE_TRY(lathe_graph_node(g, LATHE_OP_SLICE, &last, &hidden, 1, &hidden, 1, -1, "last"));
     }
     LATHE_TRY(lathe_graph_api_get()->linear(g, hidden, head, LATHE_NONE, "head", &logits));
-    LATHE_TRY(to_f32(g, logits, &p->logits));
-    LATHE_TRY(cap_logits(g, b->config->model->head_softcap, &p->logits));
+    if (last_row_only)
+        LATHE_TRY(score_logits(b, &logits, &p->log_sums));
+    if (p->log_sums != LATHE_NONE) {
+        p->logits = logits;
+        lathe_graph_output(g, p->log_sums);
+    } else {
+        LATHE_TRY(to_f32(g, logits, &p->logits));
+        LATHE_TRY(cap_logits(g, b->config->model->head_softcap, &p->logits));
+    }
     lathe_graph_output(g, p->logits);
     return LATHE_OK;
 }
@@ -167,18 +225,26 @@ static lathe_status build_decode(lathe__builder *b)
     lathe_program *p = b->program;
     lathe_graph *g = b->build.graph;
     const lathe_model_config *model = b->config->model;
-    const lathe_desc tokens = lathe_desc_1d(LATHE_I32, p->row_tokens);
+    const lathe_program_config *c = b->config;
+    const lathe_desc tokens = lathe_desc_1d(LATHE_I32, p->n_rows * p->row_tokens);
+    const int64_t row_blocks =
+        c->cache_blocks > 0 ? (c->cache_rows + c->block_tokens - 1) / c->block_tokens : 0;
+    const lathe_desc kv_len = row_blocks > 0 ? lathe_desc_2d(LATHE_I32, p->n_rows, 1 + row_blocks)
+                                             : lathe_desc_1d(LATHE_I32, p->n_rows);
     LATHE_TRY(lathe_graph_input(g, "tokens", tokens, &p->tokens));
     LATHE_TRY(lathe_graph_input(g, "positions", tokens, &p->positions));
-    LATHE_TRY(lathe_graph_input(g, "kv_len", lathe_desc_1d(LATHE_I32, 1), &p->kv_len));
+    LATHE_TRY(lathe_graph_input(g, "kv_len", kv_len, &p->kv_len));
     p->cache_k = calloc((size_t)model->n_layers, sizeof *p->cache_k);
     p->cache_v = calloc((size_t)model->n_layers, sizeof *p->cache_v);
     if (!p->cache_k || !p->cache_v)
         return lathe_error(LATHE_E_NOMEM, "no memory for %d caches", model->n_layers);
     for (int32_t i = 0; i < model->n_layers; i++) {
         const int64_t width = (int64_t)model->layers[i].n_kv_heads * model->layers[i].head_dim;
-        const lathe_desc cache = {
-            b->config->params->compute_dtype, 3, {1, b->config->cache_rows, width, 1}};
+        lathe_desc cache = {c->params->compute_dtype, 3, {p->n_rows, c->cache_rows, width, 1}};
+        if (row_blocks > 0) {
+            cache.dims[0] = c->cache_blocks;
+            cache.dims[1] = c->block_tokens;
+        }
         LATHE_TRY(lathe_graph_state(g, "cache_k", cache, &p->cache_k[i]));
         LATHE_TRY(lathe_graph_state(g, "cache_v", cache, &p->cache_v[i]));
     }
@@ -187,42 +253,8 @@ static lathe_status build_decode(lathe__builder *b)
     b->build.kv_len = p->kv_len;
     b->build.cache_k = p->cache_k;
     b->build.cache_v = p->cache_v;
-    b->build.max_positions = b->config->cache_rows;
+    b->build.max_positions = c->cache_rows;
     return build_logits(b, 1);
-}
-
-/* The last answer about an op. Layers are alike, so the same question is asked often. */
-typedef struct offer {
-    const lathe_machine *machine;
-    lathe_desc tensors[LATHE_OP_MAX_IN + LATHE_OP_MAX_OUT];
-    int32_t op, is_made; /* op -1: nothing asked yet */
-} offer;
-
-/* lathe_offers_fn: whether the kernel can be created. `arg`: offer[2], indexed by whether it is of
- * the backward. */
-static int32_t machine_offers(void *arg, const lathe_graph *g, const lathe_ir_node *n)
-{
-    offer *o = (offer *)arg + (n->op == LATHE_OP_LINEAR_DX_GELU);
-    lathe_desc tensors[LATHE_OP_MAX_IN + LATHE_OP_MAX_OUT];
-    lathe_kernel *kernel = NULL;
-    int64_t scratch = 0;
-    memset(tensors, 0, sizeof tensors);
-    for (int32_t k = 0; k < n->n_in; k++)
-        if (n->in[k] != LATHE_NONE)
-            tensors[k] = g->values[n->in[k]].desc;
-    for (int32_t k = 0; k < n->n_out; k++)
-        if (n->out[k] != LATHE_NONE)
-            tensors[LATHE_OP_MAX_IN + k] = g->values[n->out[k]].desc;
-    if (o->op == n->op && memcmp(o->tensors, tensors, sizeof tensors) == 0)
-        return o->is_made;
-    memcpy(o->tensors, tensors, sizeof tensors);
-    o->op = n->op;
-    o->is_made = lathe_node_kernel(o->machine, g, n, &kernel, &scratch) == LATHE_OK;
-    if (o->is_made)
-        o->machine->dev->kernel_destroy(o->machine->device->self, kernel);
-    else
-        lathe_error_clear(); /* no kernel is not an error */
-    return o->is_made;
 }
 
 static lathe_status join_ops(const lathe__builder *b, int32_t kind)
@@ -250,6 +282,16 @@ static int32_t loss_end(const lathe_program *p)
     return end;
 }
 
+/* Marks the products whose rows must not depend on the other rows. */
+static void mark_invariant(lathe_graph *g)
+{
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        const int32_t op = g->nodes[i].op;
+        if (op == LATHE_OP_LINEAR || op == LATHE_OP_HEAD_LOGPROB || op == LATHE_OP_HEAD_EVAL)
+            g->nodes[i].attrs.invariant = 1;
+    }
+}
+
 static lathe_status build(lathe__builder *b, int32_t kind)
 {
     lathe_graph *g = b->build.graph;
@@ -273,6 +315,8 @@ static lathe_status build(lathe__builder *b, int32_t kind)
         LATHE_TRY(build_decode(b));
     }
     LATHE_TRY(lathe_pass_dead(g));
+    if (b->config->invariant)
+        mark_invariant(g);
     LATHE_TRY(join_ops(b, kind));
     if (kind == LATHE_PROGRAM_TRAIN && b->config->offloads)
         LATHE_TRY(lathe_pass_offload(g, loss_end(b->program), &b->program->n_offloaded));
@@ -289,7 +333,7 @@ lathe_status lathe_program_build(const lathe_program_config *config, int32_t kin
     out->tokens = out->targets = out->positions = out->doc_start = out->seed = LATHE_NONE;
     out->kv_len = out->rng = out->loss = out->logprobs = out->logits = LATHE_NONE;
     out->top_logprobs = out->top = out->draw = out->sampled = out->pair_mask = LATHE_NONE;
-    out->target_mask = out->last_mask = out->scores = LATHE_NONE;
+    out->target_mask = out->last_mask = out->scores = out->log_sums = LATHE_NONE;
     LATHE_TRY(lathe_graph_create(config->params, &out->graph));
     /* TRAIN differentiates the distribution that the labels come from: SAMPLE needs its dropout */
     out->graph->drop_nothing = kind != LATHE_PROGRAM_TRAIN && kind != LATHE_PROGRAM_SAMPLE;

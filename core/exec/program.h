@@ -6,7 +6,7 @@
  *   LOGITS    inputs -> logits f32 [B*T, V]
  *   SAMPLE    inputs -> a token sampled from the policy at each position that has a target
  *   SCORE     inputs -> f32 [B], the score of each row's sequence by a sequence classifier
- *   DECODE    tokens, positions, kv_len, caches -> logits f32 [1, V] of the last token
+ *   DECODE    tokens, positions, kv_len, caches -> logits f32 [B, V] of each row's last token
  */
 #ifndef LATHE_EXEC_PROGRAM_H
 #define LATHE_EXEC_PROGRAM_H
@@ -37,10 +37,13 @@ typedef struct lathe_program_config {
     const lathe_instance *adapter; /* NULL: none */
     const lathe_instance *stage;   /* TRAIN and EVAL */
     int32_t n_rows;                /* B */
-    int64_t row_tokens;            /* T; DECODE: tokens per call */
-    int64_t cache_rows;            /* DECODE: P, positions that the KV caches hold */
-    int32_t recompute;             /* LATHE_RECOMPUTE_* */
-    int32_t fp8; /* LATHE_FP8_*: for TRAIN, EVAL and SAMPLE; not used to generate text */
+    int64_t row_tokens;            /* T; DECODE: tokens per call and row */
+    int64_t cache_rows;            /* DECODE: P, positions that a row of the KV caches holds */
+    int64_t cache_blocks;          /* DECODE: blocks of the KV caches; 0: row b has cache[b] */
+    int64_t block_tokens;          /* DECODE: tokens of a block */
+    int32_t invariant; /* the bits of a token do not depend on the other tokens of the batch */
+    int32_t recompute; /* LATHE_RECOMPUTE_* */
+    int32_t fp8;       /* LATHE_FP8_*: for TRAIN, EVAL and SAMPLE; not used to generate text */
     int64_t head_chunk_rows; /* 0: chosen by the device */
     int32_t offloads;        /* TRAIN: activations are kept in host memory until the backward */
     const lathe_machine *machine; /* says which ops it can fuse; NULL: no op is fused */
@@ -59,7 +62,9 @@ typedef struct lathe_program {
     int32_t n_inputs;
     lathe_val loss, logprobs, logits;
     lathe_val scores;             /* SCORE */
-    lathe_val draw, sampled;      /* SAMPLE: rng state i64[2], sampled tokens i32[B*T] */
+    lathe_val log_sums;      /* DECODE: f64, log of the sum of exp(logits) per row; LATHE_NONE: the
+                                device does not compute it */
+    lathe_val draw, sampled; /* SAMPLE: rng state i64[2], sampled tokens i32[B*T] */
     lathe_val top_logprobs, top;  /* EVAL: from HEAD_EVAL; LATHE_NONE: not requested by the stage */
     lathe_val *cache_k, *cache_v; /* [n_layers], DECODE */
     lathe_stage_loss stage;       /* metrics by name */

@@ -20,6 +20,7 @@ typedef struct lathe_programs {
     int32_t are_padded; /* 1: each row of a batch holds one sequence, and padding after it */
     /* The programs of the last training forward and of the last evaluation; NULL: none yet. */
     lathe_program *trained, *evaluated;
+    lathe_program scoring;  /* eval for lathe_logprobs, with the bits of generation; f32 only */
     lathe_program sampling; /* for curvature estimates; no exec: not needed */
     int32_t has_batch;      /* the inputs of train hold the last micro-batch */
     int32_t offloads;       /* train.offload_activations, where it moves something */

@@ -1,39 +1,21 @@
-/* Generation: runs the prompt in chunks that fill the KV cache, then one token at a time. Uses the
- * same ops as training. */
+/* The generator's life: its programs, its memory, and lathe_generate. Uses the same ops as
+ * training. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/api_struct.h"
 #include "base/error.h"
-#include "base/parallel.h"
 #include "model/model_size.h"
 #include "run/api_sizes.h"
-#include "run/generate.h"
-#include "run/run_state.h"
-#include "update/nonfinite.h"
+#include "run/generator.h"
 
-/* Tokens per call of each program; the last program decodes. */
-static const int64_t sizes[] = {128, 32, 8, 1};
-enum { N_SIZES = sizeof sizes / sizeof sizes[0], DECODE = N_SIZES - 1 };
+/* Tokens of a sequence that a program computes at a time. What remains of a prompt is computed by
+ * the programs of rows: one token a row in blocks, else one row. */
+static const int64_t chunks_in_blocks[] = {128, 32}, chunks_alone[] = {128, 32, 8};
 
-/* A program of at most this many tokens runs on a team of threads. */
-#define TEAM_TOKENS 8
-
-struct lathe_generator {
-    lathe_program programs[N_SIZES]; /* one per sizes[]; not built if the context is shorter */
-    lathe_sampler *sampler;
-    char *caches;                      /* all layers' k and v */
-    char *arena;                       /* NULL: the run's shared arena is large enough */
-    int64_t caches_bytes, arena_bytes; /* allocated for caches and arena */
-    int64_t cache_bytes;               /* one layer's k or v */
-    int64_t capacity;                  /* positions in the KV cache */
-    int64_t offset;                    /* lathe_model_position_offset of what is in the caches */
-    int32_t uses_team;                 /* programs of at most TEAM_TOKENS use a team of threads */
-    lathe_ids ids;                     /* prompt and generated tokens */
-    float *logprobs;                   /* [capacity] */
-    char *text;
-    lathe_arena many;      /* the results of lathe_generate_many */
-    int32_t has_told_loss; /* the warning about bytes of the prompt without a token was given */
+enum {
+    LEAST_ROWS = 8,   /* rows of the largest program in blocks: for the rest of a prompt */
+    ROW_TOKENS = 1024 /* of the KV cache for each sequence, where generate.cache_tokens is 0 */
 };
 
 void lathe_generator_destroy(lathe_run *run)
@@ -41,13 +23,14 @@ void lathe_generator_destroy(lathe_run *run)
     lathe_generator *g = run->generator;
     if (!g)
         return;
-    for (int i = 0; i < N_SIZES; i++)
-        lathe_program_fini(&g->programs[i]);
+    for (int i = 0; i < LATHE__MOST_PROGRAMS; i++)
+        lathe_program_fini(&g->passes[i].program);
     lathe_sampler_destroy(g->sampler);
     lathe_machine_free(&run->machine, LATHE_MEM_CACHE, g->caches_bytes, g->caches);
     lathe_machine_free(&run->machine, LATHE_MEM_ACTIVATIONS, g->arena_bytes, g->arena);
+    lathe__cache_fini(g);
     lathe_ids_fini(&g->ids);
-    free(g->logprobs);
+    free(g->row_slots);
     free(g->text);
     lathe_arena_fini(&g->many);
     free(g);
@@ -62,15 +45,39 @@ static void bind_caches(lathe_generator *g, lathe_program *p, int32_t n_layers, 
     }
 }
 
-static lathe_status build_program(lathe_run *run, lathe_generator *g, int64_t row_tokens,
-                                  lathe_program *out)
+/* Adds a program of `rows` sequences, `tokens` of each. Rows have the same bits whatever the number
+ * of rows; in f32, chunks have them too. */
+static lathe_status add_pass(lathe_run *run, lathe_generator *g, int64_t rows, int64_t tokens)
 {
+    lathe__pass *pass = &g->passes[g->n_passes];
     lathe_program_config config = lathe__run_program_config(run);
-    config.n_rows = 1;
-    config.row_tokens = row_tokens;
+    config.n_rows = (int32_t)rows;
+    config.row_tokens = tokens;
     config.cache_rows = g->capacity;
-    LATHE_TRY(lathe_program_build(&config, LATHE_PROGRAM_DECODE, out));
-    return lathe_program_prepare(out, &run->machine);
+    config.cache_blocks = g->in_blocks ? g->n_blocks : 0;
+    config.block_tokens = LATHE__BLOCK_TOKENS;
+    config.invariant = tokens == 1 || run->params.compute_dtype == LATHE_F32;
+    *pass = (lathe__pass){.rows = rows, .tokens = tokens};
+    g->n_passes++;
+    LATHE_TRY(lathe_program_build(&config, LATHE_PROGRAM_DECODE, &pass->program));
+    return lathe_program_prepare(&pass->program, &run->machine);
+}
+
+static lathe_status add_passes(lathe_run *run, lathe_generator *g)
+{
+    const int64_t *chunks = g->in_blocks ? chunks_in_blocks : chunks_alone;
+    const int32_t n = g->in_blocks ? 2 : 3;
+    int64_t rows = !g->in_blocks ? 1 : g->batch > LEAST_ROWS ? g->batch : LEAST_ROWS;
+    for (int32_t i = 0; i < n; i++)
+        if (g->capacity >= chunks[i])
+            LATHE_TRY(add_pass(run, g, 1, chunks[i]));
+    g->n_chunks = g->n_passes;
+    g->row_slots = calloc((size_t)rows, sizeof *g->row_slots);
+    if (!g->row_slots)
+        return lathe_error(LATHE_E_NOMEM, "no memory to generate");
+    for (; rows > 1; rows = (rows + 1) / 2)
+        LATHE_TRY(add_pass(run, g, rows, 1));
+    return add_pass(run, g, 1, 1);
 }
 
 /* One token takes about two hundred loops of a few microseconds each, and waking sleeping threads
@@ -85,53 +92,75 @@ static int wants_team(const lathe_machine *m, const lathe_program *p)
     return n_products == 0 && lathe_machine_shares(m);
 }
 
-static lathe_status plan(lathe_run *run, lathe_generator *g)
+/* Blocks of the KV cache: at least for one sequence, a copy of its prompt's last block, and the
+ * block of padding rows. */
+static int64_t count_blocks(const lathe_run *run, const lathe_generator *g)
+{
+    const int64_t row = g->capacity < ROW_TOKENS ? g->capacity : ROW_TOKENS;
+    const int64_t least = g->row_blocks + 2;
+    const int64_t tokens =
+        run->set.generate_cache_tokens > 0 ? run->set.generate_cache_tokens : g->batch * row;
+    const int64_t n = (tokens + LATHE__BLOCK_TOKENS - 1) / LATHE__BLOCK_TOKENS + g->batch + 1;
+    return n > least && g->batch > 1 ? n : least;
+}
+
+static lathe_status plan(lathe_run *run, lathe_generator *g, int32_t batch, int32_t in_blocks)
 {
     const lathe_model_config *model = &run->model;
+    g->in_blocks = in_blocks;
+    g->batch = in_blocks ? batch : 1;
     g->capacity = run->set.seq_len < model->max_positions ? run->set.seq_len : model->max_positions;
-    for (int i = N_SIZES - 1; i >= 0; i--)
-        if (g->capacity >= sizes[i])
-            LATHE_TRY(build_program(run, g, sizes[i], &g->programs[i]));
-    g->uses_team = wants_team(&run->machine, &g->programs[DECODE]);
+    if (in_blocks) {
+        g->row_blocks = (g->capacity + LATHE__BLOCK_TOKENS - 1) / LATHE__BLOCK_TOKENS;
+        g->n_blocks = count_blocks(run, g);
+    }
+    LATHE_TRY(add_passes(run, g));
+    g->uses_team = wants_team(&run->machine, &g->passes[g->n_passes - 1].program);
+    const int64_t positions = in_blocks ? g->n_blocks * LATHE__BLOCK_TOKENS : g->capacity;
     g->cache_bytes =
-        (g->capacity * lathe_model_kv_width(model) * lathe_dtype_bytes(run->params.compute_dtype) +
+        (positions * lathe_model_kv_width(model) * lathe_dtype_bytes(run->params.compute_dtype) +
          63) /
         64 * 64;
     LATHE_TRY(lathe_sampler_create(model->vocab, &g->sampler));
-    g->logprobs = calloc((size_t)g->capacity, sizeof *g->logprobs);
-    return g->logprobs ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory to generate");
+    return lathe__cache_init(run, g);
 }
 
-lathe_status lathe__generator_plan(lathe_run *run)
+static lathe_status try_plan(lathe_run *run, int32_t batch, int32_t in_blocks)
 {
     run->generator = calloc(1, sizeof *run->generator);
     if (!run->generator)
         return lathe_error(LATHE_E_NOMEM, "no memory to generate");
-    const lathe_status status = plan(run, run->generator);
+    const lathe_status status = plan(run, run->generator, batch, in_blocks);
     if (status != LATHE_OK)
         lathe_generator_destroy(run);
     return status;
 }
 
-lathe_arena *lathe__generator_results(lathe_run *run)
+lathe_status lathe__generator_plan(lathe_run *run, int32_t batch)
 {
-    return &run->generator->many;
+    lathe_status status = LATHE_E_UNSUPPORTED;
+    if (lathe_machine_shares(&run->machine))
+        status = try_plan(run, batch, 1);
+    if (status == LATHE_E_UNSUPPORTED) { /* the device or the attention backend has no blocks */
+        lathe_error_clear();
+        status = try_plan(run, 1, 0);
+    }
+    return status;
 }
 
 lathe_exec *lathe__generator_exec(const lathe_run *run)
 {
-    return run->generator ? run->generator->programs[DECODE].exec : NULL;
+    const lathe_generator *g = run->generator;
+    return g ? g->passes[g->n_passes - 1].program.exec : NULL;
 }
 
 lathe_generator_needs lathe__generator_needs(const lathe_run *run)
 {
     const lathe_generator *g = run->generator;
     lathe_generator_needs needs = {.cache_bytes = 2 * run->model.n_layers * g->cache_bytes};
-    for (int i = 0; i < N_SIZES; i++) {
-        const lathe_exec *exec = g->programs[i].exec;
-        const lathe_plan *p = exec ? lathe_exec_plan(exec) : NULL;
-        if (!p)
-            continue;
+    for (int32_t i = 0; i < g->n_passes; i++) {
+        const lathe_exec *exec = g->passes[i].program.exec;
+        const lathe_plan *p = lathe_exec_plan(exec);
         needs.input_bytes += p->input_bytes;
         needs.staging_bytes += lathe_exec_staging_bytes(exec);
         if (p->arena_bytes > needs.arena_bytes)
@@ -159,273 +188,58 @@ lathe_status lathe__generator_place(lathe_run *run)
         arena = g->arena = memory;
         g->arena_bytes = needs.arena_bytes;
     }
-    for (int i = 0; i < N_SIZES; i++) {
-        lathe_program *p = &g->programs[i];
-        if (!p->exec)
-            continue;
+    for (int32_t i = 0; i < g->n_passes; i++) {
+        lathe_program *p = &g->passes[i].program;
         LATHE_TRY(lathe_exec_place(p->exec, &run->store, arena));
         bind_caches(g, p, n_layers, g->cache_bytes);
     }
     return LATHE_OK;
 }
 
-static lathe_status get(lathe_run *run, lathe_generator **out)
+lathe_status lathe__generator_ready(lathe_run *run, int32_t batch)
 {
-    if (!run->generator) {
-        LATHE_TRY(lathe__generator_plan(run));
-        const lathe_status status = lathe__generator_place(run);
-        if (status != LATHE_OK) {
-            lathe_generator_destroy(run);
-            return status;
-        }
-    }
-    *out = run->generator;
-    return LATHE_OK;
-}
-
-/* Argument of run_exec. */
-typedef struct token_run {
-    lathe_exec *exec;
-    lathe_status status;
-} token_run;
-
-static void run_exec(void *arg)
-{
-    token_run *r = arg;
-    r->status = lathe_exec_run(r->exec, 0);
-}
-
-/* Runs tokens [begin, begin + p->row_tokens) of the ids; *out_logits predict the token after the
- * last one. */
-static lathe_status run_tokens(lathe_generator *g, lathe_program *p, int64_t begin,
-                               const float **out_logits)
-{
-    LATHE_TRY(lathe_exec_next_inputs(p->exec));
-    int32_t *tokens = lathe_exec_input(p->exec, p->tokens);
-    int32_t *positions = lathe_exec_input(p->exec, p->positions);
-    int32_t *kv_len = lathe_exec_input(p->exec, p->kv_len);
-    for (int64_t i = 0; i < p->row_tokens; i++) {
-        tokens[i] = g->ids.data[begin + i];
-        positions[i] = (int32_t)(begin + i + g->offset);
-    }
-    *kv_len = (int32_t)(begin + p->row_tokens);
-    const void *logits = NULL;
-    LATHE_TRY(lathe_exec_send(p->exec));
-    token_run r = {p->exec, LATHE_OK};
-    if (g->uses_team && p->row_tokens <= TEAM_TOKENS)
-        lathe_parallel_team(run_exec, &r);
-    else
-        run_exec(&r);
-    LATHE_TRY(r.status);
-    LATHE_TRY(lathe_exec_fetch(p->exec, p->logits, &logits));
-    *out_logits = logits;
-    return LATHE_OK;
-}
-
-/* If generation_config.json lists end tokens, only those end the text, as in transformers.
- * Otherwise the tokenizer's end-of-text token, which training puts between documents, and the end
- * tokens of config.json do. */
-static int is_eos(const lathe_generation_config *c, const lathe_model_config *model,
-                  const lathe_tokenizer *tokenizer, int32_t token)
-{
-    for (int32_t i = 0; i < c->n_eos; i++)
-        if (c->eos[i] == token)
-            return 1;
-    if (c->n_eos > 0)
-        return 0;
-    if (tokenizer && token == lathe_tokenizer_eos(tokenizer))
-        return 1;
-    for (int32_t i = 0; i < model->n_eos; i++)
-        if (model->eos[i] == token)
-            return 1;
-    return 0;
-}
-
-static lathe_status encode_text(lathe_generator *g, const lathe_tokenizer *tokenizer,
-                                const char *prompt)
-{
-    lathe_text_loss loss = {0};
-    LATHE_TRY(lathe_tokenizer_encode_counting(tokenizer, prompt, (int64_t)strlen(prompt),
-                                              LATHE_ENCODE_BEGIN, &g->ids, &loss));
-    if (!g->has_told_loss) { /* training generates samples from the same prompt many times */
-        lathe_text_loss_warn(&loss, "the prompt");
-        g->has_told_loss = lathe_text_loss_total(&loss) > 0;
-    }
-    if (g->ids.n == 0) {
-        /* an empty prompt: begin a document */
-        LATHE_TRY(lathe_ids_reserve(&g->ids, 1));
-        const int32_t bos = lathe_tokenizer_bos(tokenizer);
-        g->ids.data[g->ids.n++] = bos >= 0 ? bos : lathe_tokenizer_eos(tokenizer);
-    }
-    return LATHE_OK;
-}
-
-static lathe_status copy_ids(lathe_generator *g, const lathe_prompt *prompt)
-{
-    if (prompt->n_tokens < 1)
-        return lathe_error(LATHE_E_ARG,
-                           "lathe_prompt.n_tokens is %d; expected at least 1, or tokens NULL and "
-                           "the text",
-                           prompt->n_tokens);
-    LATHE_TRY(lathe_ids_reserve(&g->ids, prompt->n_tokens));
-    memcpy(g->ids.data, prompt->tokens, (size_t)prompt->n_tokens * sizeof *prompt->tokens);
-    g->ids.n = prompt->n_tokens;
-    return LATHE_OK;
-}
-
-/* Writes the prompt's ids to g->ids, with room for as many tokens as the context holds. */
-static lathe_status read_prompt(lathe_generator *g, const lathe_tokenizer *tokenizer, int64_t vocab,
-                                const lathe_prompt *prompt)
-{
-    g->ids.n = 0;
-    if (prompt->tokens)
-        LATHE_TRY(copy_ids(g, prompt));
-    else
-        LATHE_TRY(encode_text(g, tokenizer, prompt->text ? prompt->text : ""));
-    for (int64_t i = 0; i < g->ids.n; i++) {
-        const int32_t id = g->ids.data[i];
-        if (id >= 0 && id < vocab)
-            continue;
-        if (prompt->tokens)
-            return lathe_error(LATHE_E_ARG,
-                               "token %lld of the prompt is %d; expected 0 to %lld, the ids of the "
-                               "model's vocabulary",
-                               (long long)i, id, (long long)vocab - 1);
-        return lathe_error(LATHE_E_CONFIG,
-                           "the tokenizer gives id %d, but the model's vocabulary has only %lld "
-                           "ids",
-                           id, (long long)vocab);
-    }
-    if (g->ids.n >= g->capacity)
-        return lathe_error(LATHE_E_ARG, "the prompt has %lld tokens, but the context holds %lld",
-                           (long long)g->ids.n, (long long)g->capacity);
-    return lathe_ids_reserve(&g->ids, g->capacity - g->ids.n);
+    if (run->generator && run->generator->in_blocks && run->generator->batch < batch)
+        lathe_generator_destroy(run);
+    if (run->generator)
+        return LATHE_OK;
+    LATHE_TRY(lathe__generator_plan(run, batch));
+    const lathe_status status = lathe__generator_place(run);
+    if (status != LATHE_OK)
+        lathe_generator_destroy(run);
+    return status;
 }
 
 lathe_status lathe__generator_check(lathe_run *run, const char *prompt)
 {
-    lathe_generator *g = NULL;
     const lathe_prompt text = {.size = (uint32_t)sizeof text, .text = prompt};
-    LATHE_TRY(get(run, &g));
-    return read_prompt(g, run->data.tokenizer, run->model.vocab, &text);
+    LATHE_TRY(lathe__generator_ready(run, 1));
+    return lathe__prompt_read(run, &text);
 }
 
-/* Runs the prompt in whole chunks of each size, largest first. If more than half a chunk remains, a
- * whole chunk that ends at the prompt's end is run: its first tokens, which are in the caches
- * already, are computed again. */
-static lathe_status take_prompt(const lathe_run *run, lathe_generator *g, int64_t n_prompt,
-                                const float **out_logits)
+lathe_arena *lathe__generator_results(lathe_run *run)
 {
-    int64_t at = 0;
-    g->offset = lathe_model_position_offset(&run->model, g->capacity, n_prompt);
-    for (int i = 0; i < N_SIZES; i++) {
-        lathe_program *p = &g->programs[i];
-        if (!p->exec)
-            continue;
-        for (; n_prompt - at >= sizes[i]; at += sizes[i])
-            LATHE_TRY(run_tokens(g, p, at, out_logits));
-        if (2 * (n_prompt - at) > sizes[i] && n_prompt >= sizes[i]) {
-            LATHE_TRY(run_tokens(g, p, n_prompt - sizes[i], out_logits));
-            at = n_prompt;
-        }
-    }
-    return LATHE_OK;
-}
-
-/* Runs the last token of the ids. Where longrope changes its factors, all keys in the caches are
- * computed again, as transformers does for Phi-3. */
-static lathe_status run_last(const lathe_run *run, lathe_generator *g, const float **out_logits)
-{
-    if (lathe_model_position_offset(&run->model, g->capacity, g->ids.n) != g->offset)
-        return take_prompt(run, g, g->ids.n, out_logits);
-    return run_tokens(g, &g->programs[DECODE], g->ids.n - 1, out_logits);
-}
-
-/* Argument of make_tokens. */
-typedef struct continuation {
-    lathe_run *run;
-    lathe_generator *g;
-    const lathe_sampling *how;
-    const float *logits; /* those that follow the prompt */
-    lathe_status status;
-} continuation;
-
-static lathe_status make_more(lathe_run *run, lathe_generator *g, const lathe_sampling *how,
-                              const float *logits)
-{
-    const int64_t limit =
-        how->max_length > 0 && how->max_length < g->capacity ? how->max_length : g->capacity;
-    for (int32_t i = 0; i < how->max_new_tokens && g->ids.n < limit; i++) {
-        float logprob;
-        const int32_t token =
-            lathe_sampler_pick(g->sampler, logits, how, g->ids.data, g->ids.n, &logprob);
-        if (token < 0)
-            return lathe_nonfinite_refuse(&run->machine, &run->store, run->set.compute_dtype,
-                                          "the logits of token", g->ids.n);
-        g->logprobs[i] = logprob;
-        g->ids.data[g->ids.n++] = token;
-        if (how->stop_at_eos && is_eos(&run->generation, &run->model, run->data.tokenizer, token))
-            break;
-        if (i + 1 < how->max_new_tokens && g->ids.n < limit)
-            LATHE_TRY(run_last(run, g, &logits));
-    }
-    return LATHE_OK;
-}
-
-static void make_tokens(void *arg)
-{
-    continuation *c = arg;
-    c->status = make_more(c->run, c->g, c->how, c->logits);
-}
-
-static lathe_status continue_prompt(lathe_run *run, lathe_generator *g, const lathe_sampling *how,
-                                    int64_t n_prompt)
-{
-    continuation c = {.run = run, .g = g, .how = how};
-    LATHE_TRY(take_prompt(run, g, n_prompt, &c.logits));
-    if (g->uses_team)
-        lathe_parallel_team(make_tokens, &c);
-    else
-        make_tokens(&c);
-    return c.status;
-}
-
-/* Decodes the new tokens to text. Ids of padding rows of the vocabulary, which the tokenizer lacks,
- * are skipped. */
-static lathe_status decode_text(lathe_generator *g, const lathe_tokenizer *tokenizer,
-                                int64_t n_prompt, int64_t *out_bytes)
-{
-    const int64_t n = g->ids.n - n_prompt;
-    int32_t *known = malloc((size_t)(n + 1) * sizeof *known);
-    int64_t n_known = 0, bytes;
-    free(g->text);
-    g->text = NULL;
-    if (!known)
-        return lathe_error(LATHE_E_NOMEM, "no memory to decode %lld tokens", (long long)n);
-    for (int64_t i = 0; i < n; i++)
-        if (lathe_tokenizer_token(tokenizer, g->ids.data[n_prompt + i], &bytes))
-            known[n_known++] = g->ids.data[n_prompt + i];
-    const lathe_status status = lathe_tokenizer_decode(
-        tokenizer, known, n_known, LATHE_DECODE_SKIP_SPECIAL, &g->text, out_bytes);
-    free(known);
-    return status;
+    return &run->generator->many;
 }
 
 static lathe_status check_sampling(const lathe_sampling *s)
 {
+    for (int32_t i = 0; i < s->n_stop; i++)
+        if (!s->stop || !s->stop[i] || !s->stop[i][0])
+            return lathe_error(LATHE_E_ARG, "stop string %d is empty; expected a text", i);
     if (s->max_new_tokens < 1 || s->temperature < 0.0 || s->top_k < 0 || !(s->top_p > 0.0) ||
         !(s->min_p >= 0.0 && s->min_p <= 1.0) || !(s->repetition_penalty >= 0.0) ||
-        s->max_length < 0)
+        s->max_length < 0 || s->n_stop < 0)
         return lathe_error(LATHE_E_ARG,
                            "sampling needs max_new_tokens >= 1, temperature >= 0, top_k >= 0, "
-                           "top_p > 0, min_p from 0 to 1, repetition_penalty >= 0 and "
-                           "max_length >= 0");
+                           "top_p > 0, min_p from 0 to 1, repetition_penalty >= 0, "
+                           "max_length >= 0 and n_stop >= 0");
     return LATHE_OK;
 }
 
-lathe_status lathe__generate_begin(lathe_run *run, const lathe_sampling *how, lathe_sampling *out)
+lathe_status lathe__generate_begin(lathe_run *run, const lathe_sampling *how, int32_t batch,
+                                   lathe_sampling *out)
 {
-    lathe_generator *g = NULL;
+
     LATHE_TRY(
         lathe_struct_read(how, "lathe_sampling", LATHE_LEAST_SAMPLING, out, (int64_t)sizeof *out));
     if (!run->open.placed || !run->data.tokenizer)
@@ -434,38 +248,43 @@ lathe_status lathe__generate_begin(lathe_run *run, const lathe_sampling *how, la
     if (run->sum.pending)
         return lathe_error(LATHE_E_STATE, "the last training forward still waits for its backward");
     LATHE_TRY(check_sampling(out));
-    return get(run, &g);
+    return lathe__generator_ready(run, batch);
 }
 
-lathe_status lathe__generate_one(lathe_run *run, const lathe_prompt *prompt,
-                                 const lathe_sampling *sampling, lathe_generation *out)
+/* The stream of lathe_generate: one prompt. */
+typedef struct one_prompt {
+    lathe_prompt prompt;
+    lathe_generation made;
+    int32_t is_given;
+} one_prompt;
+
+static lathe_status next_prompt(void *arg, lathe_prompt *out, int32_t *out_given)
 {
-    lathe_generator *const g = run->generator;
-    LATHE_TRY(read_prompt(g, run->data.tokenizer, run->model.vocab, prompt));
-    const int64_t n_prompt = g->ids.n;
-    LATHE_TRY(continue_prompt(run, g, sampling, n_prompt));
-    int64_t bytes = 0;
-    LATHE_TRY(decode_text(g, run->data.tokenizer, n_prompt, &bytes));
-    *out = (lathe_generation){.size = (uint32_t)sizeof *out,
-                              .n_tokens = (int32_t)(g->ids.n - n_prompt),
-                              .tokens = g->ids.data + n_prompt,
-                              .logprobs = g->logprobs,
-                              .text = g->text,
-                              .text_bytes = bytes,
-                              .prompt_tokens = g->ids.data,
-                              .n_prompt_tokens = (int32_t)n_prompt};
+    one_prompt *one = arg;
+    *out_given = one->is_given ? LATHE__PROMPT_NONE : LATHE__PROMPT_GIVEN;
+    one->is_given = 1;
+    *out = one->prompt;
+    return LATHE_OK;
+}
+
+static lathe_status take_result(void *arg, int64_t index, const lathe_generation *made)
+{
+    (void)index;
+    ((one_prompt *)arg)->made = *made; /* the slot keeps its arrays until it is used again */
     return LATHE_OK;
 }
 
 lathe_status lathe_generate(lathe_run *run, const char *prompt, const lathe_sampling *how,
                             lathe_generation *out)
 {
-    const lathe_prompt text = {.size = (uint32_t)sizeof text, .text = prompt};
     lathe_sampling sampling;
-    lathe_generation made;
+    int64_t failed;
     LATHE_TRY(lathe_struct_check(out, "lathe_generation", LATHE_LEAST_GENERATION));
-    LATHE_TRY(lathe__generate_begin(run, how, &sampling));
-    LATHE_TRY(lathe__generate_one(run, &text, &sampling, &made));
-    lathe_struct_write(out, &made, (int64_t)sizeof made);
+    LATHE_TRY(lathe__generate_begin(run, how, 1, &sampling));
+    one_prompt one = {
+        .prompt = {.size = (uint32_t)sizeof one.prompt, .text = prompt, .seed = sampling.seed}};
+    const lathe__prompt_stream stream = {&one, next_prompt, take_result, 0};
+    LATHE_TRY(lathe__generate_stream(run, &sampling, &stream, &failed));
+    lathe_struct_write(out, &one.made, (int64_t)sizeof one.made);
     return LATHE_OK;
 }

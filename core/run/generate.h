@@ -16,23 +16,23 @@ typedef struct lathe_generator_needs {
     int64_t arena_bytes, activation_bytes; /* of the shared arena */
 } lathe_generator_needs;
 
-/** plan creates the run's generator without device memory, so that its needs can be planned; place
- * allocates its memory once the arena is allocated. lathe_generate calls both if the caller has
- * not. */
-lathe_status lathe__generator_plan(lathe_run *run);
+/** plan creates the run's generator for `batch` sequences at a time, without device memory, so that
+ * its needs can be planned; place allocates its memory once the arena is allocated. Generating
+ * calls both if the caller has not. Where the device's memory is not the host's, or the attention
+ * backend cannot read a KV cache in blocks, the generator continues one sequence at a time. */
+lathe_status lathe__generator_plan(lathe_run *run, int32_t batch);
 lathe_generator_needs lathe__generator_needs(const lathe_run *run);
 lathe_status lathe__generator_place(lathe_run *run);
+/** Makes a generator for at least `batch` sequences, if the run has none. */
+lathe_status lathe__generator_ready(lathe_run *run, int32_t batch);
 
 /** Returns LATHE_E_ARG if the prompt leaves no room in the context for a new token. */
 lathe_status lathe__generator_check(lathe_run *run, const char *prompt);
 
-/** Checks that the run can generate, makes its generator, and reads the caller's sampling
- *  settings. */
-lathe_status lathe__generate_begin(lathe_run *run, const lathe_sampling *how, lathe_sampling *out);
-
-/** Continues one prompt after lathe__generate_begin; *out is borrowed until the next generation. */
-lathe_status lathe__generate_one(lathe_run *run, const lathe_prompt *prompt,
-                                 const lathe_sampling *sampling, lathe_generation *out);
+/** Checks that the run can generate, makes a generator for `batch` sequences, and reads the
+ * caller's sampling settings. */
+lathe_status lathe__generate_begin(lathe_run *run, const lathe_sampling *how, int32_t batch,
+                                   lathe_sampling *out);
 
 /** Memory of the results of lathe_generate_many. */
 lathe_arena *lathe__generator_results(lathe_run *run);

@@ -4,8 +4,7 @@
 #include "base/api_struct.h"
 #include "base/error.h"
 #include "run/api_sizes.h"
-#include "run/generate.h"
-#include "run/run_state.h"
+#include "run/generator.h"
 
 static lathe_status keep_bytes(lathe_arena *arena, const void *from, int64_t bytes,
                                const void **out)
@@ -33,34 +32,53 @@ static lathe_status keep_result(lathe_arena *arena, lathe_generation *g)
     return LATHE_OK;
 }
 
-static lathe_status generate_many(lathe_run *run, const lathe_prompt *prompts, int32_t n,
-                                  lathe_sampling *sampling, lathe_generation *out)
+/* The stream of lathe_generate_many: arrays of the caller. */
+typedef struct arrays {
+    lathe_run *run;
+    const lathe_prompt *prompts;
+    lathe_generation *out;
+    int32_t n, at;
+} arrays;
+
+static lathe_status next_prompt(void *arg, lathe_prompt *out, int32_t *out_given)
 {
-    for (int32_t i = 0; i < n; i++) {
-        const char *given = (const char *)prompts + (int64_t)i * prompts->size;
-        char *result = (char *)out + (int64_t)i * out->size;
-        lathe_prompt prompt;
-        lathe_generation made;
-        LATHE_TRY(lathe_struct_check(result, "lathe_generation", LATHE_LEAST_GENERATION));
-        LATHE_TRY(lathe_struct_read(given, "lathe_prompt", LATHE_LEAST_PROMPT, &prompt,
-                                    (int64_t)sizeof prompt));
-        sampling->seed = prompt.seed;
-        const lathe_status status = lathe__generate_one(run, &prompt, sampling, &made);
-        if (status != LATHE_OK)
-            return lathe_error_context(status, "prompt %d", i);
-        LATHE_TRY(keep_result(lathe__generator_results(run), &made));
-        lathe_struct_write(result, &made, (int64_t)sizeof made);
-    }
+    arrays *a = arg;
+    *out_given = a->at < a->n ? LATHE__PROMPT_GIVEN : LATHE__PROMPT_NONE;
+    if (a->at == a->n)
+        return LATHE_OK;
+    const char *given = (const char *)a->prompts + (int64_t)a->at++ * a->prompts->size;
+    return lathe_struct_read(given, "lathe_prompt", LATHE_LEAST_PROMPT, out, (int64_t)sizeof *out);
+}
+
+static lathe_generation *result_of(const arrays *a, int64_t i)
+{
+    return (lathe_generation *)(void *)((char *)a->out + i * a->out->size);
+}
+
+static lathe_status keep(void *arg, int64_t index, const lathe_generation *made)
+{
+    const arrays *a = arg;
+    lathe_generation copy = *made;
+    LATHE_TRY(keep_result(lathe__generator_results(a->run), &copy));
+    lathe_struct_write(result_of(a, index), &copy, (int64_t)sizeof copy);
     return LATHE_OK;
 }
 
 lathe_status lathe_generate_many(lathe_run *run, const lathe_prompt *prompts, int32_t n,
                                  const lathe_sampling *how, lathe_generation *out)
 {
+    arrays a = {.run = run, .prompts = prompts, .out = out, .n = n};
+    const lathe__prompt_stream stream = {&a, next_prompt, keep, 1};
     lathe_sampling sampling;
+    int64_t failed = -1;
     if (n < 0 || (n > 0 && (!prompts || !out)))
         return lathe_error(LATHE_E_ARG, "lathe_generate_many needs n >= 0, prompts and results");
-    LATHE_TRY(lathe__generate_begin(run, how, &sampling));
+    for (int32_t i = 0; i < n; i++)
+        LATHE_TRY(lathe_struct_check(result_of(&a, i), "lathe_generation", LATHE_LEAST_GENERATION));
+    LATHE_TRY(lathe__generate_begin(run, how, n > 1 ? run->set.generate_batch : 1, &sampling));
     lathe_arena_fini(lathe__generator_results(run));
-    return generate_many(run, prompts, n, &sampling, out);
+    const lathe_status status = lathe__generate_stream(run, &sampling, &stream, &failed);
+    if (status != LATHE_OK && failed >= 0)
+        return lathe_error_context(status, "prompt %lld", (long long)failed);
+    return status;
 }

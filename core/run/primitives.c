@@ -14,6 +14,15 @@
 
 /* A flag of forward() beside LATHE_FORWARD_*: only the model's values are wanted, not the loss. */
 #define MODEL_ONLY (1U << 31)
+/* Another one: the log-probabilities must have the bits of those that generation gives. */
+#define AS_GENERATED (1U << 30)
+
+/* The program that scores texts. In fp32, its products add in another order than those of an
+ * evaluation, which are faster. */
+static lathe_program *scoring_program(lathe_run *run)
+{
+    return run->params.compute_dtype == LATHE_F32 ? &run->programs.scoring : &run->programs.eval;
+}
 
 /* Reads the next batch of the run's own data. inputs: room for the inputs that the data have. */
 static lathe_status next_batch(const lathe_run_data *data, lathe_loader *loader,
@@ -50,6 +59,7 @@ static lathe_status program_for(lathe_run *run, uint32_t flags, lathe_program **
         return lathe_error(LATHE_E_STATE, "the run was not opened for training");
     *out = flags & LATHE_FORWARD_TRAIN    ? &run->programs.train
            : flags & LATHE_FORWARD_LOGITS ? &run->programs.logits
+           : flags & AS_GENERATED         ? scoring_program(run)
                                           : &run->programs.eval;
     const int32_t kind = flags & LATHE_FORWARD_TRAIN    ? LATHE_PROGRAM_TRAIN
                          : flags & LATHE_FORWARD_LOGITS ? LATHE_PROGRAM_LOGITS
@@ -362,7 +372,7 @@ lathe_status lathe_logprobs(lathe_run *run, const lathe_run_batch *batch, float 
     if (!given.targets)
         return lathe_error(LATHE_E_ARG, "log-probabilities need a batch with targets");
     batch = &given;
-    LATHE_TRY(forward(run, batch, MODEL_ONLY, 0, &result));
+    LATHE_TRY(forward(run, batch, MODEL_ONLY | AS_GENERATED, 0, &result));
     const lathe_program *p = run->programs.evaluated;
     const int64_t n = p->row_tokens < batch->row_tokens ? p->row_tokens : batch->row_tokens;
     if (p->logprobs == LATHE_NONE)

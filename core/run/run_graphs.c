@@ -455,7 +455,7 @@ lathe_status lathe__run_plan(lathe_run *run)
         reserve(&run->programs, &run->planned, run->opt.row_kernels.scratch_bytes, 0, 0);
     }
     if (trains && run->set.sample_every > 0) {
-        LATHE_TRY(lathe__generator_plan(run));
+        LATHE_TRY(lathe__generator_plan(run, 1));
         const lathe_generator_needs needs = lathe__generator_needs(run);
         reserve(&run->programs, &run->planned, needs.arena_bytes, needs.activation_bytes,
                 needs.input_bytes);
@@ -474,8 +474,9 @@ lathe_status lathe__run_plan(lathe_run *run)
 
 lathe_status lathe__run_program(lathe_run *run, int32_t kind, lathe_program *out)
 {
-    const lathe_program_config config = lathe__run_program_config(run);
+    lathe_program_config config = lathe__run_program_config(run);
     const int64_t shared = run->programs.arena_bytes;
+    config.invariant = out == &run->programs.scoring;
     LATHE_TRY(lathe_program_build(&config, kind, out));
     LATHE_TRY(lathe_program_prepare(out, &run->machine));
     const lathe_plan *plan = lathe_exec_plan(out->exec);

@@ -283,6 +283,7 @@ void lathe_run_close(lathe_run *run)
     close_program(&run->machine, &run->programs.train);
     close_program(&run->machine, &run->programs.eval);
     close_program(&run->machine, &run->programs.logits);
+    close_program(&run->machine, &run->programs.scoring);
     close_program(&run->machine, &run->programs.sampling);
     for (int32_t i = 0; i < run->programs.shorter.n; i++) {
         close_program(&run->machine, &run->programs.shorter.train[i]);

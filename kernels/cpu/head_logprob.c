@@ -18,7 +18,6 @@
 #include "lathe/rng.h"
 #include "product.h"
 
-#define BLOCK_COLUMNS 8192                /* of a block of the vocabulary, about */
 #define LOGITS_BYTES ((int64_t)128 << 20) /* of logits kept by the backward, about */
 #define MOST_ROWS 512                     /* of a chunk; more gains nothing at GPT-2's shapes */
 #define LEAST_ROWS 128
@@ -73,8 +72,7 @@ static int64_t block_width(const head *s, int64_t b)
 
 static void choose_sizes(const lathe_kernel *k, head *s)
 {
-    s->n_blocks = (s->v + BLOCK_COLUMNS - 1) / BLOCK_COLUMNS;
-    s->width = cpu_round_up((s->v + s->n_blocks - 1) / s->n_blocks, 64);
+    s->width = cpu_head_width(s->v);
     s->n_blocks = (s->v + s->width - 1) / s->width;
     int64_t rows = k->attrs.chunk_rows;
     if (rows < 1) {

@@ -166,6 +166,33 @@ void cpu_head_observe(const lathe_host *host, head_block *block)
     host->parallel_for(block->rows, 4, observe_range, block);
 }
 
+void cpu_head_observe_row(head_block *block)
+{
+    observe_range(block, 0, 1, 0);
+}
+
+CPU_INLINE void cap_row(const void *l, int64_t n, float cap, int has_cap, float *y, int32_t dtype)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = capped(ld(l, i, dtype), cap, has_cap);
+}
+
+void cpu_head_cap(const head_block *b, float *y)
+{
+    if (b->softcap > 0.0f)
+        CPU_BY_DTYPE(b->dtype, cap_row, b->logits, b->width, b->softcap, 1, y);
+    else
+        CPU_BY_DTYPE(b->dtype, cap_row, b->logits, b->width, 0.0f, 0, y);
+}
+
+#define BLOCK_COLUMNS 8192 /* of a block of the vocabulary, about */
+
+int64_t cpu_head_width(int64_t v)
+{
+    const int64_t n_blocks = (v + BLOCK_COLUMNS - 1) / BLOCK_COLUMNS;
+    return cpu_round_up((v + n_blocks - 1) / n_blocks, 64);
+}
+
 void cpu_head_gradient(const lathe_host *host, head_block *block)
 {
     host->parallel_for(block->rows, 4, gradient_range, block);

@@ -33,6 +33,12 @@ typedef struct head_block {
 
 /** Adds the block to the rows' state. */
 void cpu_head_observe(const lathe_host *host, head_block *block);
+/** The same for a block of one row, on the calling thread. */
+void cpu_head_observe_row(head_block *block);
+/** y [width] = the (capped) logits of a block of one row. */
+void cpu_head_cap(const head_block *block, float *y);
+/** Width of the blocks into which a vocabulary of v tokens is cut; the last may be narrower. */
+int64_t cpu_head_width(int64_t v);
 /** logits = dlogits, in place: the gradient of sum(dlogp * logp), or of sum(dlogp * entropy),
  *  computed in f32. */
 void cpu_head_gradient(const lathe_host *host, head_block *block);

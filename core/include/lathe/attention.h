@@ -32,15 +32,19 @@ typedef struct lathe_attention_problem {
     uint32_t flags; /* LATHE_FLAG_* */
     int32_t need_backward;
     const lathe_device_info *device;
+    /* Keys in blocks (with kv_len, forward only): k and v are blocks of block_tokens tokens, which
+     * rows may share. kv_len[b*kv_stride] is then the length of row b, and kv_len[b*kv_stride + 1
+     * + j] the number of the block with its keys j*block_tokens and on. 0: rows are contiguous. */
+    int64_t block_tokens, kv_stride;
 } lathe_attention_problem;
-LATHE_ABI_SIZE(lathe_attention_problem, 144);
+LATHE_ABI_SIZE(lathe_attention_problem, 160);
 
 typedef struct lathe_attention_args {
     uint32_t size;
     uint32_t accumulate; /* backward: bit 0 dq, 1 dk, 2 dv are added to */
     const void *q, *k, *v;
     const int32_t *doc_start; /* [B*Tq] or NULL */
-    const int32_t *kv_len;    /* [B] or NULL */
+    const int32_t *kv_len;    /* [B], with blocks [B*kv_stride], or NULL */
     void *o;                  /* forward out, backward in */
     float *lse;               /* forward out, backward in */
     const void *d_o;          /* backward in; o_stride */

@@ -119,20 +119,24 @@ typedef struct lathe_sampling {
      * multiplies negative logits by this factor; 0 or 1: off. */
     double repetition_penalty;
     int32_t max_length; /* of prompt and continuation; 0: limited by the context only */
-    int32_t reserved;   /* 0 */
+    int32_t n_stop;
+    const char *const *stop; /* [n_stop] texts: generation ends with the token that completes one */
 } lathe_sampling;
-LATHE_ABI_SIZE(lathe_sampling, 64);
+LATHE_ABI_SIZE(lathe_sampling, 72);
+
+/** Why a text ended: max_new_tokens, max_length or the context; an end token; a stop string. */
+enum { LATHE_FINISH_LENGTH = 0, LATHE_FINISH_EOS = 1, LATHE_FINISH_STOP = 2 };
 
 typedef struct lathe_generation {
     uint32_t size;
     int32_t n_tokens; /* new ones */
     const int32_t *tokens;
     const float *logprobs; /* of each new token under the model at temperature 1 */
-    const char *text;      /* decoded, NUL-terminated */
+    const char *text;      /* decoded, NUL-terminated, up to the first stop string */
     int64_t text_bytes;
     const int32_t *prompt_tokens; /* [n_prompt_tokens] the prompt, as the model read it */
     int32_t n_prompt_tokens;
-    int32_t reserved; /* 0 */
+    int32_t finish; /* LATHE_FINISH_* */
 } lathe_generation;
 LATHE_ABI_SIZE(lathe_generation, 56);
 

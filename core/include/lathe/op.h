@@ -56,7 +56,8 @@
  *  SLICE         x [R,..] -> y [count,..]                       rows start .. start+count-1
  *  LOGSIGMOID SIGMOID  x f32[..] -> y f32[..]                   LOGSIGMOID: stable at both ends
  *  KV_APPEND     cache c[B,P,W], x c[B*Tq,W], kv_len i32[B] -> cache'
- *                x becomes rows kv_len[b]-Tq .. kv_len[b]-1 of cache[b]; i/o 0 always
+ *                x becomes rows kv_len[b]-Tq .. kv_len[b]-1 of cache[b]; i/o 0 always; with
+ *                kv_len i32[B,1+n], cache is blocks, as in lathe_attention_problem
  *  MATMUL        a [..], b [..] -> y                            y = alpha*op(a)*op(b), rank 2;
  *                op transposes with trans_a, trans_b
  *  L2_NORMALIZE  x f32[..] -> y f32 or c[..]                    x / max(|x|_2, eps); norm in f64
@@ -193,8 +194,7 @@ typedef struct lathe_op_attrs {
     uint64_t rng_stream;  /* DROPOUT, HEAD_SAMPLE: distinct per site */
     int32_t dtype;        /* CAST, L2_NORMALIZE: dtype of y */
     int32_t fp8;          /* LINEAR, LINEAR_DX, LINEAR_DW: LATHE_FP8_*, see fp8.h; 0: no fp8 */
-    int32_t invariant;    /* LINEAR, LINEARS, HEAD_EVAL, HEAD_LOGPROB: 1: on the CPU, the bits of a
-                             row of the result do not depend on the number of rows */
+    int32_t invariant;    /* LINEAR(S), HEAD_EVAL, HEAD_LOGPROB: bits of a row do not depend on N */
     int32_t reserved;     /* 0 */
 } lathe_op_attrs;
 LATHE_ABI_SIZE(lathe_op_attrs, 128);

@@ -64,6 +64,10 @@
  *  the terms of the fused pairs in op.h: no derivative, no accumulation, no other bits.
  *  LINEARS       x c[N,I], W1 c[O1,I], b1? f32[O1], W2, b2?, W3?, b3? -> y1 c[N,O1], y2, y3?
  *                each yi is LINEAR of x, Wi and bi; y3 is present if and only if W3 is
+ *
+ *  Generation (no derivative; inserted if the device has it)
+ *  HEAD_SCORES   x c[N,V] -> y f32[N,V], lse f64[N]        y = softcap(x), lse = log of the sum of
+ *                exp(y); with x = h W^T, y[t] - lse has the bits of HEAD_LOGPROB of h, W and t
  */
 #define LATHE_TENSOR_OP_TABLE(X)                                                                   \
     X(EXP, "exp", 1, 1)                                                                            \
@@ -96,6 +100,7 @@
     X(GELU_BWD, "gelu_bwd", 2, 1)                                                                  \
     X(LINEARS, "linears", 7, 3)                                                                    \
     X(HEAD_DIVERGENCE, "head_divergence", 5, 1)                                                    \
-    X(HEAD_DIVERGENCE_BWD, "head_divergence_bwd", 6, 3)
+    X(HEAD_DIVERGENCE_BWD, "head_divergence_bwd", 6, 3)                                                    \
+    X(HEAD_SCORES, "head_scores", 1, 2)
 
 #endif

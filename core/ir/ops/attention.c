@@ -16,10 +16,14 @@ static lathe_status infer_attention(lathe_op_problem *p)
         q->dims[1] != width || q->dims[0] % a->batch || (!a->fused_qkv && (!k || !v)))
         return lathe__bad_inputs(
             p, "q c[N,H*D] (or fused c[N,(H+2Hkv)*D]), k and v, H a multiple of Hkv");
+    const lathe_desc *len = lathe__in(p, 4);
+    const int in_blocks = len && len->rank == 2;
+    if (in_blocks && (k->rank != 3 || len->dims[0] != a->batch || len->dims[1] < 2))
+        return lathe__bad_inputs(p, "with kv_len i32[B,1+n], k and v c[blocks,tokens,Hkv*D]");
     if (!a->fused_qkv &&
         (lathe__last_dim(k) != kv * d || lathe__last_dim(v) != kv * d || k->dtype != q->dtype ||
          v->dtype != q->dtype || lathe_desc_count(k) != lathe_desc_count(v) ||
-         (lathe_desc_count(k) / (kv * d)) % a->batch))
+         (!in_blocks && (lathe_desc_count(k) / (kv * d)) % a->batch)))
         return lathe__bad_inputs(p, "k and v c[M,Hkv*D] like q");
     p->out[0] = lathe_desc_2d(q->dtype, q->dims[0], h * d);
     p->out[1] = lathe_desc_1d(LATHE_F32, q->dims[0] * h);
@@ -105,10 +109,14 @@ static lathe_attention_problem attention_problem(const lathe_op_problem *p, int 
     const int64_t stride = a->fused_qkv ? q_width + 2 * kv_width : q_width;
     const int64_t n = lathe_desc_count(&p->in[first]) / stride;
     const int64_t m = a->fused_qkv ? n : lathe_desc_count(&p->in[first + 1]) / kv_width;
+    const lathe_desc *len = first == 0 ? lathe__in(p, 4) : NULL;
+    const int64_t block = len && len->rank == 2 ? p->in[1].dims[1] : 0;
     return (lathe_attention_problem){.size = sizeof(lathe_attention_problem),
                                      .batch = a->batch,
                                      .t_q = n / a->batch,
-                                     .t_k = m / a->batch,
+                                     .t_k = block > 0 ? (len->dims[1] - 1) * block : m / a->batch,
+                                     .block_tokens = block,
+                                     .kv_stride = block > 0 ? len->dims[1] : 1,
                                      .n_heads = a->n_heads,
                                      .n_kv_heads = a->n_kv_heads,
                                      .head_dim = a->head_dim,
@@ -122,7 +130,8 @@ static void exact(const lathe_op_problem *p, double *const *in, double *const *o
 {
     const int back = p->op == LATHE_OP_ATTENTION_BWD, first = back ? 1 : 0;
     const lathe_attention_problem t = attention_problem(p, first);
-    const int64_t n = t.batch * t.t_q, m = t.batch * t.t_k;
+    const int64_t n = t.batch * t.t_q;
+    const int64_t m = t.block_tokens > 0 ? p->in[1].dims[0] * t.block_tokens : t.batch * t.t_k;
     const int64_t qw = (int64_t)t.n_heads * t.head_dim, kw = (int64_t)t.n_kv_heads * t.head_dim;
     const int64_t stride = qw + 2 * kw, total = 3 * n * qw + 4 * m * kw + n * t.n_heads + 2 * t.t_k;
     double *memory = calloc((size_t)total, sizeof *memory), *next = memory;
@@ -143,7 +152,7 @@ static void exact(const lathe_op_problem *p, double *const *in, double *const *o
         memcpy(x.v, in[first + 2], (size_t)(m * kw) * sizeof *x.v);
     }
     x.doc_start = whole_numbers(in[back ? 6 : 3], n);
-    x.kv_len = back ? NULL : whole_numbers(in[4], t.batch);
+    x.kv_len = back ? NULL : whole_numbers(in[4], t.batch * t.kv_stride);
     const lathe__dense_attention dense = {.q = x.q,
                                           .k = x.k,
                                           .v = x.v,

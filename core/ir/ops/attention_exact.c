@@ -3,11 +3,13 @@
 
 #include <math.h>
 
+#include "lathe/kit/attention_kit.h"
+
 /* The keys that query i of row b sees: [*first, *last). */
 static void keys_of(const lathe_attention_problem *p, const lathe__dense_attention *a, int64_t b,
                     int64_t i, int64_t *first, int64_t *last)
 {
-    const int64_t length = a->kv_len ? a->kv_len[b] : p->t_k;
+    const int64_t length = lathe_attention_length(p, a->kv_len, b);
     const int64_t at = i + length - p->t_q;
     *last = p->causal && at + 1 < length ? at + 1 : length;
     *first = p->window > 0 && at - p->window + 1 > 0 ? at - p->window + 1 : 0;
@@ -40,7 +42,7 @@ static void one_query(const lathe_attention_problem *p, const lathe__dense_atten
     double top = -HUGE_VAL, sum = 0;
     keys_of(p, a, b, i, &first, &last);
     for (int64_t j = first; j < last; j++) {
-        const int64_t key = ((b * p->t_k + j) * p->n_kv_heads + kv) * d;
+        const int64_t key = (lathe_attention_key(p, a->kv_len, b, j) * p->n_kv_heads + kv) * d;
         const double s = (double)p->scale * dot(a->q + at, a->k + key, d);
         const double cap = (double)p->softcap, t = cap > 0 ? tanh(s / cap) : 0;
         score[j] = cap > 0 ? cap * t : s;
@@ -52,12 +54,14 @@ static void one_query(const lathe_attention_problem *p, const lathe__dense_atten
     const double lse = last > first ? top + log(sum) : -HUGE_VAL;
     a->lse[(b * p->n_heads + h) * p->t_q + i] = lse;
     for (int64_t j = first; j < last; j++)
-        axpy(exp(score[j] - lse), a->v + ((b * p->t_k + j) * p->n_kv_heads + kv) * d, a->o + at, d);
+        axpy(exp(score[j] - lse),
+             a->v + (lathe_attention_key(p, a->kv_len, b, j) * p->n_kv_heads + kv) * d, a->o + at,
+             d);
     if (a->dq == NULL)
         return;
     const double o_do = dot(a->o + at, a->d_o + at, d);
     for (int64_t j = first; j < last; j++) {
-        const int64_t key = ((b * p->t_k + j) * p->n_kv_heads + kv) * d;
+        const int64_t key = (lathe_attention_key(p, a->kv_len, b, j) * p->n_kv_heads + kv) * d;
         const double w = exp(score[j] - lse);
         const double ds =
             w * (dot(a->d_o + at, a->v + key, d) - o_do) * slope[j] * (double)p->scale;

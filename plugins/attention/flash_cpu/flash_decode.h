@@ -89,15 +89,28 @@ static void load_rows(float *dst, const decode_job *j, const void *src, int64_t 
     memset(dst + count * j->wide, 0, (size_t)((rows - count) * j->wide) * sizeof(float));
 }
 
+/* Loads keys (or values) first .. first+count-1 of head hk of row b, with zeros up to VL rows. */
+static void load_keys(float *dst, const decode_job *j, const void *src, int64_t stride, int64_t b,
+                      int64_t hk, int64_t first, int64_t count)
+{
+    for (int64_t t = 0; t < count; t++) {
+        const int64_t at = lathe_attention_key(j->c->p, j->c->a->kv_len, b, first + t);
+        load_rows(dst + t * j->wide, j, src, at * stride + hk * j->x.d, stride, 1, 1);
+    }
+    memset(dst + count * j->wide, 0, (size_t)((VL - count) * j->wide) * sizeof(float));
+}
+
 /* Prefetches `count` rows of a head: rows of one head are too far apart for the hardware
  * prefetcher. */
-static void ask_for_rows(const decode_job *j, const void *src, int64_t at, int64_t stride,
-                         int64_t count)
+static void ask_for_keys(const decode_job *j, const void *src, int64_t stride, int64_t b,
+                         int64_t hk, int64_t first, int64_t count)
 {
     const int64_t bytes = lathe_dtype_bytes(j->c->p->dtype);
-    for (int64_t t = 0; t < count; t++)
+    for (int64_t t = 0; t < count; t++) {
+        const int64_t at = lathe_attention_key(j->c->p, j->c->a->kv_len, b, first + t);
         for (int64_t i = 0; i < j->x.d * bytes; i += 64)
-            __builtin_prefetch((const char *)src + (at + t * stride) * bytes + i);
+            __builtin_prefetch((const char *)src + (at * stride + hk * j->x.d) * bytes + i);
+    }
 }
 
 /* Computes q . k for VL keys. */
@@ -146,13 +159,13 @@ static void decode_keys(const decode_job *j, const decode_work *w, const float *
 {
     const lathe_attention_problem *p = j->c->p;
     const scoring how = scoring_of(p);
-    const int64_t token = b * p->t_k + first, after = least(VL, length_of(j->c, b) - first - VL);
-    ask_for_rows(j, j->c->a->v, token * p->v_stride + hk * j->x.d, p->v_stride, count);
-    ask_for_rows(j, j->c->a->k, (token + VL) * p->k_stride + hk * j->x.d, p->k_stride, after);
+    const int64_t after = least(VL, length_of(j->c, b) - first - VL);
+    ask_for_keys(j, j->c->a->v, p->v_stride, b, hk, first, count);
+    ask_for_keys(j, j->c->a->k, p->k_stride, b, hk, first + VL, after);
     /* only VL queries at a time have their probabilities in w->dot */
     for (int64_t base = 0; base < j->queries; base += VL) {
         const int64_t n = least(VL, j->queries - base);
-        load_rows(w->k, j, j->c->a->k, token * p->k_stride + hk * j->x.d, p->k_stride, count, VL);
+        load_keys(w->k, j, j->c->a->k, p->k_stride, b, hk, first, count);
         for (int64_t r = base; r < base + n; r++) {
             span seen = range_of(j->c, b, r % p->t_q);
             seen.lo = seen.lo > first ? seen.lo - (int32_t)first : 0;
@@ -160,7 +173,7 @@ static void decode_keys(const decode_job *j, const decode_work *w, const float *
             decode_scores(j, w, q + r * j->wide, o + r * j->wide, sum + 2 * r,
                           w->dot + (r - base) * VL, seen, &how);
         }
-        load_rows(w->k, j, j->c->a->v, token * p->v_stride + hk * j->x.d, p->v_stride, count, VL);
+        load_keys(w->k, j, j->c->a->v, p->v_stride, b, hk, first, count);
         for (int64_t r = base; r < base + n; r++)
             for (int64_t d = 0; d < j->wide; d += VL) {
                 vf acc = vload(o + r * j->wide + d);

@@ -90,16 +90,13 @@ static void pack_keys(const forward_job *j, unit *rows, unit *k, unit *v, int64_
     const int64_t start = tile * BK, count = least(BK, length_of(j->c, b) - start);
     if (count < 1)
         return;
-    const int64_t token = b * p->t_k + start, column = hk * j->x.d;
-    pack_rows(rows, &j->x, j->c->a->k, token * p->k_stride + column, p->k_stride, count, BK,
-              p->dtype);
+    pack_keys_of(rows, &j->x, j->c, j->c->a->k, p->k_stride, b, hk, start, count, BK);
     pack_turned(k, &j->x, rows, BK);
 #if FLASH_BF16
-    pack_rows(rows, &j->x, j->c->a->v, token * p->v_stride + column, p->v_stride, count, BK,
-              p->dtype);
+    pack_keys_of(rows, &j->x, j->c, j->c->a->v, p->v_stride, b, hk, start, count, BK);
     pack_cols(v, &j->x, rows, BK);
 #else
-    pack_rows(v, &j->x, j->c->a->v, token * p->v_stride + column, p->v_stride, count, BK, p->dtype);
+    pack_keys_of(v, &j->x, j->c, j->c->a->v, p->v_stride, b, hk, start, count, BK);
 #endif
 }
 

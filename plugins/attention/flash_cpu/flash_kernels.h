@@ -25,12 +25,26 @@
 #include "flash_decode.h"
 #include "flash_forward.h"
 
+#include "flash_alone.h"
 #include "flash_backward.h"
+
+static int64_t any_forward_scratch(const lathe_attention_problem *p, int32_t workers)
+{
+    return is_alone(p) ? alone_scratch(p, workers) : forward_scratch(p, workers);
+}
+
+static void any_forward(const flash_call *c)
+{
+    if (is_alone(c->p))
+        attend_alone(c);
+    else
+        forward(c);
+}
 
 const flash_variant FLASH_VARIANT = {
     .name = FLASH_NAME,
-    .forward_scratch = forward_scratch,
+    .forward_scratch = any_forward_scratch,
     .backward_scratch = backward_scratch,
-    .forward = forward,
+    .forward = any_forward,
     .backward = backward,
 };

@@ -4,6 +4,8 @@
 
 #include "flash_pack.h"
 
+#include "lathe/kit/attention_kit.h"
+
 #define BLOCKS ((BQ > BK ? BQ : BK) / MR + 1) /* maximum number of blocks of MR rows in a tile */
 #define LOG2E 1.44269504f
 #define LN2 0.693147181f
@@ -44,7 +46,24 @@ INLINE int64_t split_of(const lathe_attention_problem *p, int64_t tiles)
 
 INLINE int64_t length_of(const flash_call *c, int64_t b)
 {
-    return c->a->kv_len ? c->a->kv_len[b] : c->p->t_k;
+    return lathe_attention_length(c->p, c->a->kv_len, b);
+}
+
+/* Packs `count` keys (or values: src, stride) of head hk of row b, from key `first` on, into the
+ * rows form, with zeros up to `rows` rows. */
+static void pack_keys_of(unit *dst, const extent *x, const flash_call *c, const void *src,
+                         int64_t stride, int64_t b, int64_t hk, int64_t first, int64_t count,
+                         int64_t rows)
+{
+    const int64_t block = c->p->block_tokens;
+    for (int64_t t = 0; t < count;) {
+        const int64_t rest = block > 0 ? block - (first + t) % block : count - t;
+        const int64_t n = least(rest, count - t);
+        const int64_t at = lathe_attention_key(c->p, c->a->kv_len, b, first + t);
+        pack_rows(dst + t * x->row, x, src, at * stride + hk * x->d, stride, n,
+                  t + n < count ? n : rows - t, c->p->dtype);
+        t += n;
+    }
 }
 
 /* Query i of row b sees keys [lo, hi); an empty range is {0, 0}. */

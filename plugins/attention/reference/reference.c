@@ -59,6 +59,17 @@ static void gather(float *dst, const void *src, int64_t first, int64_t stride, i
             dst[t * p->head_dim + d] = load(src, first + t * stride + d, p->dtype);
 }
 
+/* The same for the keys or values of batch row b, of head hk. */
+static void gather_keys(float *dst, const void *src, const call *c, int64_t b, int64_t hk,
+                        int64_t stride)
+{
+    const lathe_attention_problem *p = c->p;
+    const int64_t n = p->head_dim, rows = lathe_attention_length(p, c->a->kv_len, b);
+    for (int64_t t = 0; t < rows; t++)
+        gather(dst + t * n, src, lathe_attention_key(p, c->a->kv_len, b, t) * stride + hk * n,
+               stride, 1, p);
+}
+
 static void scatter(void *dst, const float *src, int64_t first, int64_t stride, int64_t rows,
                     const lathe_attention_problem *p, uint32_t add)
 {
@@ -97,7 +108,7 @@ static pieces carve(const lathe_attention_problem *p, float *f)
 static void visible(const call *c, int64_t b, int64_t i, int64_t *lo, int64_t *hi)
 {
     const lathe_attention_problem *p = c->p;
-    const int64_t len = c->a->kv_len ? c->a->kv_len[b] : p->t_k;
+    const int64_t len = lathe_attention_length(p, c->a->kv_len, b);
     const int64_t at = i + len - p->t_q;
     *lo = 0;
     *hi = len;
@@ -167,8 +178,8 @@ static void forward_items(void *arg, int64_t begin, int64_t end, int32_t worker)
     const pieces w = carve(p, c->scratch + worker * c->worker_floats);
     for (int64_t item = begin; item < end; item++) {
         const int64_t b = item / p->n_kv_heads, hk = item % p->n_kv_heads;
-        gather(w.k, c->a->k, b * p->t_k * p->k_stride + hk * n, p->k_stride, p->t_k, p);
-        gather(w.v, c->a->v, b * p->t_k * p->v_stride + hk * n, p->v_stride, p->t_k, p);
+        gather_keys(w.k, c->a->k, c, b, hk, p->k_stride);
+        gather_keys(w.v, c->a->v, c, b, hk, p->v_stride);
         for (int64_t h = hk * group; h < (hk + 1) * group; h++) {
             gather(w.q, c->a->q, b * p->t_q * p->q_stride + h * n, p->q_stride, p->t_q, p);
             for (int64_t i = 0; i < p->t_q; i++) {

@@ -29,7 +29,7 @@ static int64_t argmax(const float *x, int64_t n)
 }
 
 /* Every generated token is the most likely one of a full forward; its log-probability equals that
- * of lathe_logprobs. */
+ * of lathe_logprobs, bit for bit. */
 static void check_greedy(const char *model, int seq_len, const char *prompt,
                          const char *const *more)
 {
@@ -64,9 +64,9 @@ static void check_greedy(const char *model, int seq_len, const char *prompt,
                                  .targets = targets};
     OK(lathe_logprobs(run, &all, logprobs));
     for (int i = 0; i < N_NEW; i++)
-        cr_assert_float_eq(g.logprobs[i], logprobs[n_prompt - 1 + i], 2e-5f,
-                           "%s, new token %d: log-probability %.8f, %.8f by lathe_logprobs", model,
-                           i, (double)g.logprobs[i], (double)logprobs[n_prompt - 1 + i]);
+        cr_assert(g.logprobs[i] == logprobs[n_prompt - 1 + i],
+                  "%s, new token %d: log-probability %.9g, %.9g by lathe_logprobs", model, i,
+                  (double)g.logprobs[i], (double)logprobs[n_prompt - 1 + i]);
     lathe_run_close(run);
 }
 

@@ -3,14 +3,22 @@
 
 enum { N_NEW = 12, N_PROMPTS = 5 };
 
-static lathe_run *open_golden(void)
+static lathe_run *open_with(const char *model, const char *precision, int batch, int cache_tokens)
 {
     settings s = {.n = 0};
-    set(&s, "model.path=%s%s", MODELS, "llama_untied");
+    set(&s, "model.path=%s%s", MODELS, model);
     set(&s, "tokenizer.path=bytes");
-    set(&s, "data.seq_len=128");
-    set(&s, "train.precision=fp32");
-    return open_run(LATHE_OPEN_INFER, s.list);
+    set(&s, "data.seq_len=%d", strcmp(model, "llama_untied") == 0 ? 128 : 64);
+    set(&s, "train.precision=%s", precision);
+    set(&s, "train.max_steps=1");
+    set(&s, "generate.batch=%d", batch);
+    set(&s, "generate.cache_tokens=%d", cache_tokens);
+    return open_run(LATHE_OPEN_BATCHES, s.list);
+}
+
+static lathe_run *open_golden(void)
+{
+    return open_with("llama_untied", "fp32", 16, 0);
 }
 
 static const lathe_sampling sampled = {
@@ -65,6 +73,83 @@ Test(generate_many, gives_each_prompt_what_it_gives_alone)
     }
     cr_expect(strcmp(many[0].text, many[3].text) != 0, "the seeds of equal prompts change nothing");
     lathe_run_close(run);
+}
+
+enum { N_MANY = 24, LONGEST = 105 };
+
+/* Prompts of 1 to `longest` tokens, several of them equal. */
+static void make_prompts(lathe_prompt *out, int longest)
+{
+    static int32_t ids[LONGEST];
+    for (int i = 0; i < LONGEST; i++)
+        ids[i] = (i * i + 7 * i) % 64;
+    for (int i = 0; i < N_MANY; i++) {
+        out[i] = text_prompt(NULL, (uint64_t)i);
+        out[i].n_tokens = 1 + i / 3 * 37 % longest;
+        out[i].tokens = ids + i / 3 % 2;
+    }
+}
+
+/* The log-probabilities of a result are those of lathe_logprobs, bit for bit. */
+static void expect_logprobs(lathe_run *run, const char *model, const lathe_generation *g, int i)
+{
+    int32_t tokens[128], targets[128];
+    float logprobs[128];
+    const int n = g->n_prompt_tokens + g->n_tokens;
+    memcpy(tokens, g->prompt_tokens, (size_t)g->n_prompt_tokens * sizeof *tokens);
+    memcpy(tokens + g->n_prompt_tokens, g->tokens, (size_t)g->n_tokens * sizeof *tokens);
+    for (int k = 0; k < n; k++)
+        targets[k] = k + 1 < n ? tokens[k + 1] : -1;
+    const lathe_run_batch batch = {.size = (uint32_t)sizeof batch,
+                                   .n_rows = 1,
+                                   .row_tokens = n,
+                                   .tokens = tokens,
+                                   .targets = targets};
+    OK(lathe_logprobs(run, &batch, logprobs));
+    for (int k = 0; k < g->n_tokens; k++)
+        cr_assert(g->logprobs[k] == logprobs[g->n_prompt_tokens - 1 + k],
+                  "%s, prompt %d, token %d: log-probability %.9g, %.9g by lathe_logprobs", model, i,
+                  k, (double)g->logprobs[k], (double)logprobs[g->n_prompt_tokens - 1 + k]);
+}
+
+static void check_batches(const char *model, const char *precision)
+{
+    static const int batches[][2] = {{16, 0}, {3, 0}, {5, 160}};
+    lathe_prompt prompts[N_MANY];
+    lathe_generation alone[N_MANY], many[N_MANY];
+    lathe_run *run = open_with(model, precision, 1, 0);
+    make_prompts(prompts, strcmp(model, "llama_untied") == 0 ? LONGEST - 1 : 50);
+    begin_results(alone, N_MANY);
+    OK(lathe_generate_many(run, prompts, N_MANY, &sampled, alone));
+    /* phi3: longrope computes the keys anew when the text grows, as transformers does */
+    for (int i = 0; i < N_MANY && strcmp(precision, "fp32") == 0 && strcmp(model, "phi3") != 0; i++)
+        expect_logprobs(run, model, &alone[i], i);
+    for (size_t b = 0; b < sizeof batches / sizeof batches[0]; b++) {
+        lathe_run *other = open_with(model, precision, batches[b][0], batches[b][1]);
+        for (int again = 0; again < 2; again++) {
+            begin_results(many, N_MANY);
+            OK(lathe_generate_many(other, prompts, N_MANY, &sampled, many));
+            for (int i = 0; i < N_MANY; i++)
+                expect_same(&many[i], &alone[i], i);
+        }
+        lathe_run_close(other);
+    }
+    lathe_run_close(run);
+}
+
+Test(generate_many, gives_the_same_bits_whatever_the_batch_and_those_of_logprobs)
+{
+    static const char *const models[] = {"llama_untied", "llama_tied", "qwen2_window", "qwen3",
+                                         "gpt2",         "gemma2",     "gemma3",       "mistral",
+                                         "gpt_neox",     "olmo2",      "phi3"};
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
+        check_batches(models[i], "fp32");
+}
+
+Test(generate_many, gives_the_same_text_in_bf16_whatever_the_batch)
+{
+    check_batches("llama_untied", "bf16");
+    check_batches("gpt2", "bf16");
 }
 
 Test(generate_many, takes_ids_as_they_are)

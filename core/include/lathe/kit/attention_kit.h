@@ -20,9 +20,26 @@ static inline const lathe_host *lathe_attention_host(const void *self)
     return *(const lathe_host *const *)self;
 }
 
+/** The length of row b, and the index of its key j among all tokens of k and v, whether the keys
+ *  are in blocks or not. The host must be able to read kv_len. */
+static inline int64_t lathe_attention_length(const lathe_attention_problem *p,
+                                             const int32_t *kv_len, int64_t b)
+{
+    return kv_len == NULL ? p->t_k : kv_len[p->block_tokens > 0 ? b * p->kv_stride : b];
+}
+
+static inline int64_t lathe_attention_key(const lathe_attention_problem *p, const int32_t *kv_len,
+                                          int64_t b, int64_t j)
+{
+    if (p->block_tokens < 1)
+        return b * p->t_k + j;
+    return kv_len[b * p->kv_stride + 1 + j / p->block_tokens] * p->block_tokens +
+           j % p->block_tokens;
+}
+
 /** The reason why no backend supports the problem: an unsupported dtype, dims out of range, or a
  *  backward through a cache. NULL: the problem is valid. */
-static inline const char *lathe_attention_refusal(const lathe_attention_problem *p)
+static inline const char *lathe_attention_refusal_in_blocks(const lathe_attention_problem *p)
 {
     if (p->dtype != LATHE_F32 && p->dtype != LATHE_BF16 && p->dtype != LATHE_F16)
         return "dtype is not f32, bf16 or f16";
@@ -35,12 +52,18 @@ static inline const char *lathe_attention_refusal(const lathe_attention_problem 
     return NULL;
 }
 
-/** As above, for a backend that computes in host memory: also refuses a device with its own
- *  memory. */
+/** As above, for a backend that cannot read keys in blocks. */
+static inline const char *lathe_attention_refusal(const lathe_attention_problem *p)
+{
+    return p->block_tokens > 0 ? "keys in blocks" : lathe_attention_refusal_in_blocks(p);
+}
+
+/** As lathe_attention_refusal_in_blocks, for a backend that computes in host memory: also refuses a
+ * device with its own memory. Such a backend must read keys in blocks. */
 static inline const char *lathe_attention_host_refusal(const lathe_attention_problem *p)
 {
     return p->device != NULL && !p->device->host_memory ? "runs on the CPU only"
-                                                        : lathe_attention_refusal(p);
+                                                        : lathe_attention_refusal_in_blocks(p);
 }
 
 /** The end of score(). If there is a refusal `no`: writes it into `why` and returns
@@ -74,10 +97,12 @@ static inline lathe_status lathe_attention_check(const lathe_host *host,
                           a->kv_len != NULL ? "given" : "missing");
     const int is_readable = p->cached && (p->device == NULL || p->device->host_memory);
     for (int64_t b = 0; is_readable && b < p->batch; b++)
-        if (a->kv_len[b] < 0 || a->kv_len[b] > p->t_k)
+        if (lathe_attention_length(p, a->kv_len, b) < 0 ||
+            lathe_attention_length(p, a->kv_len, b) > p->t_k)
             return lathe_fail(host, LATHE_E_ARG,
-                              "attention: kv_len[%lld] is %d, expected 0 .. %lld", (long long)b,
-                              a->kv_len[b], (long long)p->t_k);
+                              "attention: the length of row %lld is %lld, expected 0 .. %lld",
+                              (long long)b, (long long)lathe_attention_length(p, a->kv_len, b),
+                              (long long)p->t_k);
     return LATHE_OK;
 }
 

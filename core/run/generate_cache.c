@@ -1,0 +1,251 @@
+/* The blocks of the KV cache. Sequences with equal prompts share the blocks of the prompt; a block
+ * is copied before a sequence writes to it while others use it.
+ *
+ * A sequence is admitted only if the free blocks suffice for it and for all that the others may
+ * still take, so that a sequence never has to be stopped halfway. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "model/model_size.h"
+#include "run/generator.h"
+
+static int64_t blocks_for(int64_t tokens)
+{
+    return (tokens + LATHE__BLOCK_TOKENS - 1) / LATHE__BLOCK_TOKENS;
+}
+
+lathe_status lathe__cache_init(lathe_run *run, lathe_generator *g)
+{
+    const size_t capacity = (size_t)g->capacity, row_blocks = (size_t)g->row_blocks + 1;
+    int ok = 1;
+    g->slots = calloc((size_t)g->batch, sizeof *g->slots);
+    g->free_blocks = calloc((size_t)g->n_blocks + 1, sizeof *g->free_blocks);
+    g->refs = calloc((size_t)g->n_blocks + 1, sizeof *g->refs);
+    for (int32_t i = 0; g->slots && i < g->batch; i++) {
+        lathe__sequence *s = &g->slots[i];
+        s->ids = calloc(capacity + 1, sizeof *s->ids);
+        s->logprobs = calloc(capacity, sizeof *s->logprobs);
+        s->blocks = calloc(row_blocks, sizeof *s->blocks);
+        ok &= s->ids && s->logprobs && s->blocks;
+    }
+    for (int32_t i = 0; g->in_blocks && g->batch > 1 && i < LATHE__KEPT_PROMPTS; i++) {
+        lathe__kept_prompt *k = &g->kept[i];
+        k->ids = calloc(capacity, sizeof *k->ids);
+        k->blocks = calloc(row_blocks, sizeof *k->blocks);
+        k->logits = calloc((size_t)run->model.vocab, sizeof *k->logits);
+        ok &= k->ids && k->blocks && k->logits;
+    }
+    if (!ok || !g->slots || !g->free_blocks || !g->refs)
+        return lathe_error(LATHE_E_NOMEM, "no memory to generate");
+    lathe__cache_reset(g);
+    return LATHE_OK;
+}
+
+void lathe__cache_fini(lathe_generator *g)
+{
+    for (int32_t i = 0; g->slots && i < g->batch; i++) {
+        free(g->slots[i].ids);
+        free(g->slots[i].logprobs);
+        free(g->slots[i].blocks);
+    }
+    for (int32_t i = 0; i < LATHE__KEPT_PROMPTS; i++) {
+        free(g->kept[i].ids);
+        free(g->kept[i].blocks);
+        free(g->kept[i].logits);
+    }
+    free(g->slots);
+    free(g->free_blocks);
+    free(g->refs);
+}
+
+void lathe__cache_reset(lathe_generator *g)
+{
+    g->n_free = 0;
+    for (int64_t i = g->n_blocks - 1; i > 0; i--) { /* block 0 takes the keys of padding rows */
+        g->free_blocks[g->n_free++] = (int32_t)i;
+        g->refs[i] = 0;
+    }
+    for (int32_t i = 0; i < g->batch; i++) {
+        lathe__sequence *s = &g->slots[i];
+        s->is_active = 0;
+        s->n_blocks = s->owed = 0;
+    }
+    for (int32_t i = 0; i < LATHE__KEPT_PROMPTS; i++)
+        g->kept[i].n = 0;
+}
+
+static void drop(lathe_generator *g, int32_t block)
+{
+    if (--g->refs[block] == 0)
+        g->free_blocks[g->n_free++] = block;
+}
+
+static void forget(lathe_generator *g, lathe__kept_prompt *k)
+{
+    for (int64_t i = 0; i < blocks_for(k->n); i++)
+        drop(g, k->blocks[i]);
+    k->n = 0;
+}
+
+/* The kept prompt, other than `not`, that was not used for the longest time; NULL: there is none.
+ */
+static lathe__kept_prompt *oldest(lathe_generator *g, const lathe__kept_prompt * not )
+{
+    lathe__kept_prompt *best = NULL;
+    for (int32_t i = 0; i < LATHE__KEPT_PROMPTS; i++) {
+        lathe__kept_prompt *k = &g->kept[i];
+        if (k != not &&k->n > 0 && (!best || k->used < best->used))
+            best = k;
+    }
+    return best;
+}
+
+static lathe__kept_prompt *find(lathe_generator *g, const lathe__sequence *s)
+{
+    for (int32_t i = 0; i < LATHE__KEPT_PROMPTS; i++) {
+        lathe__kept_prompt *k = &g->kept[i];
+        if (k->n == s->n_prompt && memcmp(k->ids, s->ids, (size_t)k->n * sizeof *k->ids) == 0)
+            return k;
+    }
+    return NULL;
+}
+
+/* Free blocks that no sequence may still take. */
+static int64_t spare(const lathe_generator *g)
+{
+    int64_t n = g->n_free;
+    for (int32_t i = 0; i < g->batch; i++)
+        n -= g->slots[i].is_active ? g->slots[i].owed : 0;
+    return n;
+}
+
+/* Where longrope changes its factors, the keys are computed again, so none are shared. */
+static int may_share(const lathe_run *run, int32_t shares)
+{
+    const lathe_generator *g = run->generator;
+    return shares && g->in_blocks && g->batch > 1 &&
+           lathe_model_position_offset(&run->model, g->capacity, g->capacity) ==
+               lathe_model_position_offset(&run->model, g->capacity, 1);
+}
+
+/* Whether an active sequence computes the same prompt now. */
+static int is_underway(const lathe_generator *g, const lathe__sequence *s)
+{
+    for (int32_t i = 0; i < g->batch; i++) {
+        const lathe__sequence *o = &g->slots[i];
+        if (o != s && o->is_active && o->computed < o->n_prompt && o->n_prompt == s->n_prompt &&
+            memcmp(o->ids, s->ids, (size_t)s->n_prompt * sizeof *s->ids) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+int lathe__cache_admit(lathe_run *run, lathe__sequence *s, int32_t shares,
+                       const lathe__kept_prompt **out_kept)
+{
+    lathe_generator *g = run->generator;
+    shares = may_share(run, shares);
+    lathe__kept_prompt *k = shares ? find(g, s) : NULL;
+    *out_kept = NULL;
+    s->n_blocks = s->computed = 0;
+    s->owed = 0;
+    if (shares && !k && is_underway(g, s))
+        return 0;
+    if (g->in_blocks && k)
+        s->owed = blocks_for(s->limit) - s->n_prompt / LATHE__BLOCK_TOKENS;
+    else if (g->in_blocks)
+        s->owed = blocks_for(s->limit) + (shares && s->n_prompt % LATHE__BLOCK_TOKENS != 0);
+    while (spare(g) < s->owed) {
+        lathe__kept_prompt *old = oldest(g, k);
+        if (!old)
+            return 0;
+        forget(g, old);
+    }
+    s->is_active = 1;
+    s->is_done = 0;
+    s->offset = lathe_model_position_offset(&run->model, g->capacity, s->n_prompt);
+    if (!k)
+        return 1;
+    k->used = ++g->clock;
+    s->n_blocks = blocks_for(k->n);
+    s->computed = k->n;
+    for (int64_t i = 0; i < s->n_blocks; i++) {
+        s->blocks[i] = k->blocks[i];
+        g->refs[s->blocks[i]]++;
+    }
+    *out_kept = k;
+    return 1;
+}
+
+void lathe__cache_keep(lathe_run *run, const lathe__sequence *s, const float *logits,
+                       double log_sum)
+{
+    lathe_generator *g = run->generator;
+    if (!may_share(run, 1) || find(g, s))
+        return;
+    lathe__kept_prompt *k = oldest(g, NULL);
+    for (int32_t i = 0; i < LATHE__KEPT_PROMPTS; i++)
+        if (g->kept[i].n == 0)
+            k = &g->kept[i];
+    if (k->n > 0)
+        forget(g, k);
+    k->n = s->n_prompt;
+    k->used = ++g->clock;
+    k->log_sum = log_sum;
+    memcpy(k->ids, s->ids, (size_t)k->n * sizeof *k->ids);
+    memcpy(k->logits, logits, (size_t)run->model.vocab * sizeof *logits);
+    for (int64_t i = 0; i < blocks_for(k->n); i++) {
+        k->blocks[i] = s->blocks[i];
+        g->refs[k->blocks[i]]++;
+    }
+}
+
+static int32_t take(lathe_generator *g, lathe__sequence *s)
+{
+    const int32_t block = g->free_blocks[--g->n_free];
+    g->refs[block] = 1;
+    s->owed--;
+    return block;
+}
+
+/* Copies the keys and values of a block, in all layers. */
+static void copy_block(lathe_run *run, int32_t from, int32_t to)
+{
+    const lathe_generator *g = run->generator;
+    const lathe_model_config *model = &run->model;
+    for (int32_t i = 0; i < model->n_layers; i++) {
+        const int64_t width = (int64_t)model->layers[i].n_kv_heads * model->layers[i].head_dim;
+        const int64_t bytes =
+            LATHE__BLOCK_TOKENS * width * lathe_dtype_bytes(run->params.compute_dtype);
+        for (int32_t v = 0; v < 2; v++) {
+            char *cache = g->caches + (2 * i + v) * g->cache_bytes;
+            memcpy(cache + to * bytes, cache + from * bytes, (size_t)bytes);
+        }
+    }
+}
+
+void lathe__cache_hold(lathe_run *run, lathe__sequence *s, int64_t begin, int64_t end)
+{
+    lathe_generator *g = run->generator;
+    if (!g->in_blocks)
+        return;
+    for (int64_t i = begin / LATHE__BLOCK_TOKENS; i < blocks_for(end); i++) {
+        if (i >= s->n_blocks) {
+            s->blocks[s->n_blocks++] = take(g, s);
+        } else if (g->refs[s->blocks[i]] > 1) {
+            const int32_t own = take(g, s);
+            copy_block(run, s->blocks[i], own);
+            drop(g, s->blocks[i]);
+            s->blocks[i] = own;
+        }
+    }
+}
+
+void lathe__cache_release(lathe_generator *g, lathe__sequence *s)
+{
+    for (int64_t i = 0; i < s->n_blocks; i++)
+        drop(g, s->blocks[i]);
+    s->n_blocks = s->owed = 0;
+    s->computed = 0;
+}

@@ -1,0 +1,124 @@
+/* The inside of the generator, shared by the files generate*.c: its programs, the KV cache in
+ * blocks, and the sequences that are generated at the same time.
+ *
+ * On a device whose memory the host shares, the KV cache is cut into blocks, and a program decodes
+ * one token of each of up to `batch` sequences. On other devices there is one sequence at a time,
+ * with a cache of its own. */
+#ifndef LATHE_RUN_GENERATOR_H
+#define LATHE_RUN_GENERATOR_H
+
+#include "model/sample.h"
+#include "run/generate.h"
+#include "run/run_state.h"
+
+enum {
+    LATHE__BLOCK_TOKENS = 32,  /* of the KV cache */
+    LATHE__MOST_PROGRAMS = 16, /* of a generator */
+    LATHE__KEPT_PROMPTS = 8    /* prompts whose keys are kept for others that are equal */
+};
+
+/** A program that continues sequences: `tokens` of one sequence, or one token in each of `rows`. */
+typedef struct lathe__pass {
+    lathe_program program;
+    int64_t rows, tokens;
+} lathe__pass;
+
+/** A sequence that is being generated, in a slot of the generator. */
+typedef struct lathe__sequence {
+    int32_t is_active, is_done, finish; /* finish: LATHE_FINISH_* */
+    int64_t index;                      /* of its prompt in the stream */
+    lathe_sampling how;
+    int32_t *ids;               /* [capacity] prompt and generated tokens */
+    float *logprobs;            /* [capacity] of the generated tokens */
+    int32_t *blocks;            /* [row_blocks] its part of the KV cache */
+    int64_t n, n_prompt, limit; /* tokens: so far, of the prompt, at most */
+    int64_t computed;           /* tokens whose keys are in the cache */
+    int64_t offset;             /* lathe_model_position_offset of these keys */
+    int64_t n_blocks, owed;     /* blocks that it has, and that it may still take */
+} lathe__sequence;
+
+/** A prompt whose keys and logits are kept, so that equal prompts are computed once. */
+typedef struct lathe__kept_prompt {
+    int32_t *ids, *blocks; /* [capacity], [row_blocks] */
+    float *logits;         /* [V] after the last token */
+    double log_sum;
+    int64_t n, used; /* used: when it was last used; n 0: empty */
+} lathe__kept_prompt;
+
+struct lathe_generator {
+    lathe__pass passes[LATHE__MOST_PROGRAMS]; /* chunks, longest first, then rows, most first */
+    int32_t n_chunks, n_passes;
+    int32_t batch;      /* sequences at a time */
+    int32_t in_blocks;  /* 1: the KV cache is in blocks */
+    int32_t uses_team;  /* programs of rows run on a team of threads */
+    int64_t capacity;   /* tokens of a sequence */
+    int64_t row_blocks; /* blocks of a sequence of `capacity` tokens; 0: not in blocks */
+    int64_t n_blocks, n_free;
+    int32_t *free_blocks, *refs; /* [n_blocks] a stack, and the number of users of each block */
+    lathe_sampler *sampler;
+    char *caches;                      /* all layers' k and v */
+    char *arena;                       /* NULL: the run's shared arena is large enough */
+    int64_t caches_bytes, arena_bytes; /* allocated for caches and arena */
+    int64_t cache_bytes;               /* one layer's k or v */
+    lathe__sequence *slots;            /* [batch] */
+    lathe__kept_prompt kept[LATHE__KEPT_PROMPTS];
+    int64_t clock;         /* counts uses of kept prompts */
+    int32_t *row_slots;    /* [rows of the largest program] the sequence of each row */
+    lathe_ids ids;         /* the prompt that waits for a slot */
+    char *text;            /* of the last finished sequence */
+    lathe_arena many;      /* the results of lathe_generate_many */
+    int32_t has_told_loss; /* the warning about bytes of the prompt without a token was given */
+};
+
+/** Where prompts come from and results go to. */
+typedef struct lathe__prompt_stream {
+    void *arg;
+    /** *out_given: LATHE__PROMPT_*. The prompt is borrowed until the next call. */
+    lathe_status (*next)(void *arg, lathe_prompt *out, int32_t *out_given);
+    /** *made is borrowed during the call. */
+    lathe_status (*done)(void *arg, int64_t index, const lathe_generation *made);
+    int32_t shares; /* 1: equal prompts are computed once */
+} lathe__prompt_stream;
+
+enum {
+    LATHE__PROMPT_NONE = 0, /* there are no more */
+    LATHE__PROMPT_GIVEN = 1,
+    LATHE__PROMPT_LATER = 2 /* after the next result */
+};
+
+/** Continues every prompt of a stream. *out_failed: the prompt that an error is about; -1: none. */
+lathe_status lathe__generate_stream(lathe_run *run, const lathe_sampling *how,
+                                    const lathe__prompt_stream *stream, int64_t *out_failed);
+
+/* ---- generate_cache.c ---- */
+
+lathe_status lathe__cache_init(lathe_run *run, lathe_generator *g);
+void lathe__cache_fini(lathe_generator *g);
+/** Returns all blocks, and forgets kept prompts. */
+void lathe__cache_reset(lathe_generator *g);
+
+/** Starts a sequence of n_prompt tokens (s->ids), which becomes active. *out_kept: the kept prompt
+ *  that is equal, whose blocks it then shares, or NULL. Returns 0 if there are too few free blocks.
+ */
+int lathe__cache_admit(lathe_run *run, lathe__sequence *s, int32_t shares,
+                       const lathe__kept_prompt **out_kept);
+/** Keeps the prompt of a sequence, whose keys are all computed, with its logits. */
+void lathe__cache_keep(lathe_run *run, const lathe__sequence *s, const float *logits,
+                       double log_sum);
+/** Makes positions [begin, end) of the sequence writable: takes blocks, copies those that others
+ *  use too. */
+void lathe__cache_hold(lathe_run *run, lathe__sequence *s, int64_t begin, int64_t end);
+/** Returns the sequence's blocks. */
+void lathe__cache_release(lathe_generator *g, lathe__sequence *s);
+
+/* ---- generate_prompt.c ---- */
+
+/** Writes the prompt's ids to g->ids. */
+lathe_status lathe__prompt_read(lathe_run *run, const lathe_prompt *prompt);
+/** The result of a finished sequence; its text is g->text. */
+lathe_status lathe__sequence_result(lathe_run *run, const lathe__sequence *s,
+                                    lathe_generation *out);
+/** Whether the sequence ends with its last token; sets s->finish. */
+lathe_status lathe__sequence_ends(lathe_run *run, lathe__sequence *s, int32_t *out_ends);
+
+#endif
