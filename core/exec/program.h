@@ -61,7 +61,7 @@ typedef struct lathe_program {
     lathe_val inputs[LATHE_MAX_STAGE_INPUTS]; /* [n_inputs] of the stage */
     int32_t n_inputs;
     lathe_val loss, logprobs, logits;
-    lathe_val scores;             /* SCORE */
+    lathe_val scores;        /* SCORE */
     lathe_val log_sums;      /* DECODE: f64, log of the sum of exp(logits) per row; LATHE_NONE: the
                                 device does not compute it */
     lathe_val draw, sampled; /* SAMPLE: rng state i64[2], sampled tokens i32[B*T] */

@@ -58,8 +58,10 @@ static void warn_of_ignored(const lathe_config_reader *r)
         if (does_nothing(value, ignored[i].idle))
             continue;
         char *seen = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-        lathe_log(LATHE_LOG_WARN, "%s: %s = %.100s is not applied: Lathe has no such setting",
-                  r->name, ignored[i].key, seen ? seen : "?");
+        lathe_log(LATHE_LOG_WARN, "%s: %s = %.100s is not applied: %s", r->name, ignored[i].key,
+                  seen ? seen : "?",
+                  strcmp(ignored[i].key, "stop_strings") == 0 ? "set generate.stop"
+                                                              : "Lathe has no such setting");
         free(seen);
     }
 }

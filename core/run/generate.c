@@ -216,6 +216,12 @@ lathe_status lathe__generator_check(lathe_run *run, const char *prompt)
     return lathe__prompt_read(run, &text);
 }
 
+int32_t lathe__generator_most_blocks(const lathe_run *run)
+{
+    const lathe_generator *g = run->generator;
+    return g && g->in_blocks ? (int32_t)(g->n_blocks - 1 - g->least_free) : 0;
+}
+
 lathe_arena *lathe__generator_results(lathe_run *run)
 {
     return &run->generator->many;

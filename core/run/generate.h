@@ -40,6 +40,10 @@ lathe_arena *lathe__generator_results(lathe_run *run);
 /** Frees the run's generator, if it has one. */
 void lathe_generator_destroy(lathe_run *run);
 
+/** The largest number of blocks of the KV cache that were in use at a time since the last call that
+ *  generated began; 0: the cache is not in blocks. */
+int32_t lathe__generator_most_blocks(const lathe_run *run);
+
 /** The program that decodes one token per call, for benchmarks; NULL before the first generation.
  */
 lathe_exec *lathe__generator_exec(const lathe_run *run);

@@ -66,6 +66,7 @@ void lathe__cache_reset(lathe_generator *g)
         g->free_blocks[g->n_free++] = (int32_t)i;
         g->refs[i] = 0;
     }
+    g->least_free = g->n_free;
     for (int32_t i = 0; i < g->batch; i++) {
         lathe__sequence *s = &g->slots[i];
         s->is_active = 0;
@@ -204,6 +205,7 @@ void lathe__cache_keep(lathe_run *run, const lathe__sequence *s, const float *lo
 static int32_t take(lathe_generator *g, lathe__sequence *s)
 {
     const int32_t block = g->free_blocks[--g->n_free];
+    g->least_free = g->n_free < g->least_free ? g->n_free : g->least_free;
     g->refs[block] = 1;
     s->owed--;
     return block;

@@ -53,7 +53,7 @@ struct lathe_generator {
     int32_t uses_team;  /* programs of rows run on a team of threads */
     int64_t capacity;   /* tokens of a sequence */
     int64_t row_blocks; /* blocks of a sequence of `capacity` tokens; 0: not in blocks */
-    int64_t n_blocks, n_free;
+    int64_t n_blocks, n_free, least_free; /* least_free: since the last reset */
     int32_t *free_blocks, *refs; /* [n_blocks] a stack, and the number of users of each block */
     lathe_sampler *sampler;
     char *caches;                      /* all layers' k and v */

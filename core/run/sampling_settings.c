@@ -62,6 +62,11 @@ static lathe_sampling defaults(const lathe_run *run)
             number(run, "repetition_penalty", set->repetition_penalty, c->repetition_penalty),
         .stop_at_eos = 1,
         .seed = set->sample_seed};
+    const lathe_value *stop = lathe_config_get(run->config, "generate", "stop");
+    if (stop && stop->is_set && stop->n > 0) {
+        s.stop = stop->strs;
+        s.n_stop = (int32_t)stop->n;
+    }
     set_lengths(run, &s);
     return s;
 }

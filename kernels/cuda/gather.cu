@@ -82,6 +82,16 @@ static lathe_status run_embed(lathe_kernel *k, const lathe_kernel_args *a)
     return copy(k, a, places, a->in[1], lathe_desc_count(&k->in[0]), k->in[1].dims[1]);
 }
 
+/* A cache in blocks is offered by devices that share the host's memory only. */
+static lathe_status prepare_append(lathe_kernel *k, int64_t *out_scratch)
+{
+    (void)out_scratch;
+    if (k->in[2].rank == 2)
+        return lathe_fail(k->host, LATHE_E_UNSUPPORTED,
+                          "kv_append: this device has no cache in blocks");
+    return LATHE_OK;
+}
+
 static lathe_status run_append(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const lathe_desc *cache = &k->in[0];
@@ -95,4 +105,4 @@ static lathe_status run_append(lathe_kernel *k, const lathe_kernel_args *a)
 }
 
 const kernel_op CUDA_OP(EMBED) = {nullptr, run_embed, nullptr, 0};
-const kernel_op CUDA_OP(KV_APPEND) = {nullptr, run_append, nullptr, 0};
+const kernel_op CUDA_OP(KV_APPEND) = {prepare_append, run_append, nullptr, 0};

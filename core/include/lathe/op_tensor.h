@@ -100,7 +100,7 @@
     X(GELU_BWD, "gelu_bwd", 2, 1)                                                                  \
     X(LINEARS, "linears", 7, 3)                                                                    \
     X(HEAD_DIVERGENCE, "head_divergence", 5, 1)                                                    \
-    X(HEAD_DIVERGENCE_BWD, "head_divergence_bwd", 6, 3)                                                    \
+    X(HEAD_DIVERGENCE_BWD, "head_divergence_bwd", 6, 3)                                            \
     X(HEAD_SCORES, "head_scores", 1, 2)
 
 #endif

@@ -1,4 +1,5 @@
 /* lathe_generate_many: results of many prompts, and what it refuses. */
+#include "run/generate.h"
 #include "small_run.h"
 
 enum { N_NEW = 12, N_PROMPTS = 5 };
@@ -189,5 +190,57 @@ Test(generate_many, names_the_prompt_that_it_refuses)
         cr_expect(strstr(lathe_error_message(), bad[i].want), "%s", lathe_error_message());
     }
     cr_expect_eq(lathe_generate_many(run, NULL, 1, &sampled, NULL), LATHE_E_ARG);
+    lathe_run_close(run);
+}
+
+Test(generate_many, ends_before_the_first_stop_string)
+{
+    lathe_run *run = open_golden();
+    const lathe_prompt prompts[2] = {text_prompt("the wheel turns", 3), text_prompt("x", 4)};
+    lathe_generation whole[2], cut[2];
+    char stop[4] = "";
+    lathe_sampling how = sampled;
+    begin_results(whole, 2);
+    begin_results(cut, 2);
+    OK(lathe_generate_many(run, prompts, 2, &how, whole));
+    cr_assert_eq(whole[0].n_tokens, N_NEW);
+    cr_expect_eq(whole[0].finish, LATHE_FINISH_LENGTH);
+    memcpy(stop, whole[0].text + 6, 2); /* a stop string over two tokens */
+    const int64_t at = strstr(whole[0].text, stop) - whole[0].text;
+    char *text = strdup(whole[0].text);
+    const char *const stops[2] = {"never", stop};
+    how.stop = stops;
+    how.n_stop = 2;
+    OK(lathe_generate_many(run, prompts, 1, &how, cut));
+    cr_expect_eq(cut[0].finish, LATHE_FINISH_STOP);
+    cr_expect_eq(cut[0].n_tokens, at + 2);
+    cr_expect_eq(cut[0].text_bytes, at);
+    cr_expect(strncmp(cut[0].text, text, (size_t)at) == 0 && cut[0].text[at] == '\0');
+    const char *const empty[1] = {""};
+    how.stop = empty;
+    how.n_stop = 1;
+    cr_expect_eq(lathe_generate_many(run, prompts, 1, &how, cut), LATHE_E_ARG);
+    cr_expect(strstr(lathe_error_message(), "stop string 0 is empty"), "%s", lathe_error_message());
+    free(text);
+    lathe_run_close(run);
+}
+
+Test(generate_many, shares_the_blocks_of_equal_prompts)
+{
+    enum { N = 12 };
+    lathe_run *run = open_with("llama_untied", "fp32", N, 2000);
+    lathe_prompt prompts[N];
+    lathe_generation many[N];
+    for (int i = 0; i < N; i++) {
+        prompts[i] = text_prompt("oil drips down on the tool and the part spins and chips fly off "
+                                 "it so that the wheel turns",
+                                 (uint64_t)i);
+    }
+    begin_results(many, N);
+    OK(lathe_generate_many(run, prompts, N, &sampled, many));
+    const int32_t most = lathe__generator_most_blocks(run);
+    /* the prompt of 91 tokens has 3 blocks; each sample has one or two of its own */
+    cr_expect_leq(most, 3 + 2 * N, "%d blocks", most);
+    cr_expect_geq(most, 3 + N, "%d blocks", most);
     lathe_run_close(run);
 }
