@@ -47,8 +47,7 @@
  *                1/(1-p); element e: word e%4 of lathe_rng_block(rng[0], rng[1], rng_stream,
  *                e/4) as uniform u; kept iff u >= p
  *  HEAD_LOGPROB  x c[N,C], W c[V,C], targets i32[N] -> logp f32[N]
- *                log softmax(softcap(x W^T))[target]; computes chunk_rows rows of logits at
- *                a time
+ *                log softmax(softcap(x W^T))[target]; chunk_rows rows of logits at a time
  *  DEQUANT       up to 6 planes -> W c[O,I]                     decoded by the quant plugin
  *  CAST COPY     x -> y
  *  SUM           x f32[..] -> y f32[]                           summed in f64, in a fixed order
@@ -56,8 +55,7 @@
  *  SLICE         x [R,..] -> y [count,..]                       rows start .. start+count-1
  *  LOGSIGMOID SIGMOID  x f32[..] -> y f32[..]                   LOGSIGMOID: stable at both ends
  *  KV_APPEND     cache c[B,P,W], x c[B*Tq,W], kv_len i32[B] -> cache'
- *                x becomes rows kv_len[b]-Tq .. kv_len[b]-1 of cache[b]; i/o 0 always; with
- *                kv_len i32[B,1+n], cache is blocks, as in lathe_attention_problem
+ *                x becomes rows kv_len[b]-Tq .. of cache[b]; blocks: see attention.h; i/o 0 always
  *  MATMUL        a [..], b [..] -> y                            y = alpha*op(a)*op(b), rank 2;
  *                op transposes with trans_a, trans_b
  *  L2_NORMALIZE  x f32[..] -> y f32 or c[..]                    x / max(|x|_2, eps); norm in f64
