@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "config/config_state.h"
 #include "plug/schema.h"
+#include "plug/suggest.h"
 
 /* Makes a table from a string where the schema allows one (`single`). Any other value that is not a
  * table is refused and omitted. The result is the table itself, or a copy with other children.
@@ -66,6 +67,39 @@ static lathe_status keep_values(lathe_config *config, const lathe_core_section *
     return LATHE_OK;
 }
 
+/* Whether the table's other keys are for the stage: columns that its inputs are read from. */
+static int has_stage_keys(const lathe_core_section *schema)
+{
+    return strcmp(schema->key, "columns") == 0;
+}
+
+/* Appends the keys of a table that its schema does not have, which the stage is to check; first:
+ * none was written before. A key that is a mistyped one of the schema is refused here. */
+static lathe_status put_stage_keys(const lathe_schema_scope *scope,
+                                   const lathe_core_section *schema, const lathe_toml_node *table,
+                                   int first, lathe_diags *diags, lathe_buffer *text)
+{
+    const char *words[32];
+    int32_t n = 0;
+    for (; n < schema->n_fields && n < 32; n++)
+        words[n] = schema->fields[n].key;
+    for (int64_t i = 0; i < table->n_children; i++) {
+        const lathe_toml_node *node = table->children[i];
+        if (lathe_schema_index(schema->fields, schema->n_fields, node->key) >= 0)
+            continue;
+        if (node->kind != LATHE_TOML_STRING || lathe_suggest(node->key, words, n) != NULL) {
+            lathe_schema_unknown(scope, node, schema->fields, schema->n_fields, diags);
+            continue;
+        }
+        lathe_buffer_puts(text, first ? "" : ", ");
+        lathe_buffer_json_string(text, node->key);
+        lathe_buffer_puts(text, ": ");
+        lathe_buffer_json_string(text, node->s);
+        first = 0;
+    }
+    return text->status;
+}
+
 /* Checks one table, keeps its values, and appends them as a JSON object. */
 static lathe_status check_table(lathe_config *config, const lathe_core_section *schema,
                                 const lathe_toml_node *table, lathe_diags *diags,
@@ -75,7 +109,8 @@ static lathe_status check_table(lathe_config *config, const lathe_core_section *
     int first = 1;
     const char *name = lathe_arena_printf(&config->arena, "%s.%s", schema->name, schema->key);
     const lathe_schema_scope scope = {.section = name,
-                                      .place = lathe_key_place(config->path, table)};
+                                      .place = lathe_key_place(config->path, table),
+                                      .ignore_unknown = has_stage_keys(schema)};
     if (name == NULL)
         return LATHE_E_NOMEM;
     LATHE_TRY(take_singles(config, name, table, diags, &table));
@@ -96,6 +131,8 @@ static lathe_status check_table(lathe_config *config, const lathe_core_section *
         else
             lathe_value_json(&values[i], text);
     }
+    if (has_stage_keys(schema))
+        LATHE_TRY(put_stage_keys(&scope, schema, table, first, diags, text));
     lathe_buffer_puts(text, "}");
     return text->status;
 }

@@ -85,7 +85,7 @@ static void fill(numbers *x, lathe_val v, int64_t n, double value)
 static void fill_values(numbers *x, lathe_val v, int which, int64_t per, double shift,
                         int32_t repeat)
 {
-    const int32_t n_rows = x->m.n_rows, pairs = x->m.table->rows == LATHE_ROWS_PAIRS;
+    const int32_t n_rows = x->m.n_rows, pairs = x->m.pair_mask != LATHE_NONE;
     const int64_t row_values = T * per;
     for (int64_t i = 0; v != LATHE_NONE && i < n_rows * row_values; i++) {
         const int64_t row = i / row_values, half = n_rows / 2;
@@ -145,7 +145,7 @@ static lathe_status falls_as_targets_grow_likelier(lathe__subject *s)
     if (status == LATHE_OK && !(at[0] > at[1] && at[1] > at[2]))
         status = lathe_error(
             LATHE_E_NUMERIC, "the loss goes from %.9g over %.9g to %.9g as %s grow likelier", at[0],
-            at[1], at[2], x.m.table->rows == LATHE_ROWS_PAIRS ? "chosen rows" : "targets");
+            at[1], at[2], x.m.pair_mask != LATHE_NONE ? "the first half of the rows" : "targets");
     numbers_fini(&x);
     return status;
 }
@@ -162,7 +162,7 @@ static lathe_status is_a_sum_over_rows(lathe__subject *s)
         numbers_fini(&few);
         return status;
     }
-    const int32_t repeat = few.m.table->rows == LATHE_ROWS_PAIRS ? 2 : 4;
+    const int32_t repeat = few.m.pair_mask != LATHE_NONE ? 2 : 4;
     status = value_at(&few, 0.0, repeat, &once);
     if (status == LATHE_OK)
         status = value_at(&many, 0.0, repeat, &twice);
@@ -298,8 +298,10 @@ static lathe_status declares_its_data(lathe__subject *s)
 static lathe_status loss_trains(lathe__subject *s)
 {
     static const int32_t rows[] = {2, 4, 8};
+    const lathe_stage_v1 *t = s->table;
     int32_t metrics = 0;
-    for (int i = 0; i < 3; i++) {
+    /* unpaired examples need another one in the batch */
+    for (int i = t->rows == LATHE_ROWS_UNPAIRED; i < 3; i++) {
         lathe_buffer text = LATHE_BUFFER_INIT;
         const lathe_status status = build(s, rows[i], &metrics, &text);
         lathe_buffer_fini(&text);

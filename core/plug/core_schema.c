@@ -33,8 +33,8 @@ static const lathe_field dataset_fields[] = {
     STRING("type", NULL, "text|jsonl|json|csv",
            "text: whole files; jsonl: a record a line; json: an array of records; csv: with a "
            "header row; unset: by the names"),
-    TABLE("columns",
-          "the file's names for the columns text, prompt, completion, chosen, rejected, messages"),
+    TABLE("columns", "the file's names for the columns text, prompt, completion, chosen, rejected, "
+                     "messages, and for those of the stage (label of kto)"),
     TABLE("format", "columns made of several fields of a record: { prompt = \"Question: "
                     "{question}\\n\", completion = \"{answer}\" }; a string is the column text"),
     {"weight", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, NULL, 0.0, 1e6, NULL, "1",
