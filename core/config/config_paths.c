@@ -14,11 +14,9 @@
 static const struct {
     const char *section, *key, *words[2];
 } keys[] = {
-    {"model", "path", {NULL, NULL}},
-    {"tokenizer", "path", {"bytes", NULL}},
-    {"data", "cache_dir", {NULL, NULL}},
-    {"checkpoint", "dir", {NULL, NULL}},
-    {"checkpoint", "resume", {"auto", "never"}},
+    {"model", "path", {NULL, NULL}},     {"tokenizer", "path", {"bytes", NULL}},
+    {"teacher", "path", {NULL, NULL}},   {"data", "cache_dir", {NULL, NULL}},
+    {"checkpoint", "dir", {NULL, NULL}}, {"checkpoint", "resume", {"auto", "never"}},
     {"plugins", "paths", {NULL, NULL}},
 };
 

@@ -20,7 +20,7 @@ static lathe_status build(lathe__subject *s, int32_t n_rows, int32_t *out_metric
 {
     lathe_instance instance;
     LATHE_TRY(lathe__instance(s, &instance));
-    model m = {.table = s->table, .n_rows = n_rows, .logp = {LATHE_NONE, LATHE_NONE}};
+    model m = {.table = s->table, .n_rows = n_rows};
     lathe_stage_loss *loss = lathe__memory(s, (int64_t)sizeof *loss);
     lathe_params_init(&m.params, LATHE_BF16);
     lathe_status status = lathe_graph_create(&m.params, &m.g);
@@ -56,8 +56,7 @@ static void numbers_fini(numbers *x)
 
 static lathe_status numbers_init(numbers *x, lathe__subject *s, int32_t n_rows)
 {
-    *x = (numbers){
-        .m = {.table = s->table, .n_rows = n_rows, .plain = 1, .logp = {LATHE_NONE, LATHE_NONE}}};
+    *x = (numbers){.m = {.table = s->table, .n_rows = n_rows, .plain = 1}};
     LATHE_TRY(lathe__instance(s, &x->instance));
     x->loss = lathe__memory(s, (int64_t)sizeof *x->loss);
     lathe_params_init(&x->m.params, LATHE_F32);
@@ -93,7 +92,9 @@ static void fill_values(numbers *x, lathe_val v, int which, int64_t per, double 
         const lathe_u32x4 w =
             lathe_rng_block(3 + (uint64_t)which + 10 * (uint64_t)kind, 0, 9,
                             (uint64_t)(of_kind % repeat * row_values + i % row_values));
-        const double moved = which == LATHE_MODEL_REFERENCE ? 0.0 : kind ? -shift : shift;
+        const double moved = which > LATHE_MODEL_POLICY && which <= LATHE_MODEL_TEACHER ? 0.0
+                             : kind                                                     ? -shift
+                                                                                        : shift;
         lathe__exact_data(&x->exact, v)[i] = -1.0 - lathe_uniform_f64(w.v[0], w.v[1]) + moved;
     }
 }
@@ -103,19 +104,21 @@ static void fill_values(numbers *x, lathe_val v, int which, int64_t per, double 
 static lathe_status value_at(numbers *x, double shift, int32_t repeat, double *out)
 {
     const int32_t n_rows = x->m.n_rows;
-    for (int which = 0; which < 2; which++)
+    for (int which = 0; which <= LATHE_MODEL_TEACHER; which++)
         fill_values(x, x->m.logp[which], which, 1, shift, repeat);
     for (int32_t i = 0; i < lathe__stage_model_heads(&x->m); i++)
-        fill_values(x, x->m.heads[i], 2 + i, x->m.table->heads[i].n_outputs, shift, repeat);
-    for (int which = 0; which < 2; which++)
+        fill_values(x, x->m.heads[i], 3 + i, x->m.table->heads[i].n_outputs, shift, repeat);
+    for (int which = 0; which <= LATHE_MODEL_TEACHER; which++)
         fill(x, x->m.hidden[which], (int64_t)n_rows * T * C, 0.1);
     fill(x, x->m.last_mask, (int64_t)n_rows * T, 0.0);
     for (int32_t r = 0; x->m.last_mask != LATHE_NONE && r < n_rows; r++)
         lathe__exact_data(&x->exact, x->m.last_mask)[r * T + T - 1] = 1.0;
     fill(x, x->m.pair_mask, n_rows / 2, 1.0);
     fill(x, x->m.target_mask, (int64_t)n_rows * T, 1.0);
-    for (int which = 0; which < 2; which++)
+    for (int which = 0; which <= LATHE_MODEL_TEACHER; which++)
         fill(x, x->m.entropy[which], (int64_t)n_rows * T, 0.7);
+    for (int which = 0; which <= LATHE_MODEL_TEACHER; which++)
+        fill(x, x->m.divergence[which], (int64_t)n_rows * T, 0.3);
     for (int32_t i = 0; i < x->m.n_inputs; i++)
         fill(x, x->m.inputs[i],
              x->m.table->inputs[i].per == LATHE_PER_ROW ? n_rows : (int64_t)n_rows * T, 1.0);
@@ -290,7 +293,7 @@ static lathe_status declares_its_data(lathe__subject *s)
         return lathe_error(LATHE_E_PLUGIN, "no column is required");
     if (t->rows < 0 || t->rows >= LATHE_N_ROW_KINDS)
         return lathe_error(LATHE_E_PLUGIN, "rows is %d", t->rows);
-    if (t->needs & ~(uint32_t)(LATHE_NEEDS_REFERENCE | LATHE_NEEDS_REWARD))
+    if (t->needs & ~(uint32_t)(LATHE_NEEDS_REFERENCE | LATHE_NEEDS_TEACHER | LATHE_NEEDS_REWARD))
         return lathe_error(LATHE_E_PLUGIN, "needs has unknown bits: 0x%x", t->needs);
     return LATHE_OK;
 }

@@ -9,27 +9,45 @@ enum { C = LATHE__STAGE_C, V = LATHE__STAGE_V, T = LATHE__STAGE_T };
 
 typedef lathe__stage_model model;
 
+static const char *const logp_names[] = {"policy", "reference", "teacher"};
+static const char *const entropy_names[] = {"entropy", "reference_entropy", "teacher_entropy"};
+static const char *const hidden_names[] = {"hidden", "hidden_reference", "hidden_teacher"};
+
+static int is_model(int32_t which)
+{
+    return which >= LATHE_MODEL_POLICY && which <= LATHE_MODEL_TEACHER;
+}
+
+static void note(model *m, int32_t which)
+{
+    if (which == LATHE_MODEL_REFERENCE)
+        m->asked |= LATHE_NEEDS_REFERENCE;
+    if (which == LATHE_MODEL_TEACHER)
+        m->asked |= LATHE_NEEDS_TEACHER;
+}
+
 /* The inputs of a head over the vocabulary, made once for each model. */
 static lathe_status head_inputs(model *m, int32_t which)
 {
-    static const char *const names[] = {"lm_head.weight", "reference.lm_head.weight"};
+    static const char *const names[] = {"lm_head.weight", "reference.lm_head.weight",
+                                        "teacher.lm_head.weight"};
+    static const char *const x_names[] = {"x", "x_reference", "x_teacher"};
+    static const char *const target_names[] = {"targets", "targets_reference", "targets_teacher"};
     const lathe_param row = {.name = names[which],
                              .desc = lathe_desc_2d(LATHE_F32, V, C),
                              .role = LATHE_ROLE_HEAD,
                              .layer = -1,
                              .trainable = which == LATHE_MODEL_POLICY,
-                             .reference = which == LATHE_MODEL_REFERENCE};
+                             .reference = which != LATHE_MODEL_POLICY};
     const int64_t n = (int64_t)m->n_rows * T;
     lathe_val *in = m->head[which];
     int32_t index;
     if (in[0] != LATHE_NONE)
         return LATHE_OK;
     LATHE_TRY(lathe_params_add(&m->params, &row, &index));
-    LATHE_TRY(lathe_graph_input(m->g, which ? "x_reference" : "x", lathe_desc_2d(LATHE_BF16, n, C),
-                                &in[0]));
+    LATHE_TRY(lathe_graph_input(m->g, x_names[which], lathe_desc_2d(LATHE_BF16, n, C), &in[0]));
     LATHE_TRY(lathe_graph_param(m->g, index, &in[1]));
-    return lathe_graph_input(m->g, which ? "targets_reference" : "targets",
-                             lathe_desc_1d(LATHE_I32, n), &in[2]);
+    return lathe_graph_input(m->g, target_names[which], lathe_desc_1d(LATHE_I32, n), &in[2]);
 }
 
 /* op: HEAD_LOGPROB or HEAD_ENTROPY */
@@ -37,8 +55,7 @@ static lathe_status head(model *m, int32_t op, int32_t which, lathe_val *out)
 {
     LATHE_TRY(head_inputs(m, which));
     LATHE_TRY(lathe_graph_node(m->g, op, NULL, m->head[which], 3, out, 1, -1, "head"));
-    return which == LATHE_MODEL_REFERENCE ? lathe_graph_api_get()->detach(m->g, *out, out)
-                                          : LATHE_OK;
+    return which != LATHE_MODEL_POLICY ? lathe_graph_api_get()->detach(m->g, *out, out) : LATHE_OK;
 }
 
 /* Adds an input with a value per token. */
@@ -50,11 +67,11 @@ static lathe_status token_input(model *m, const char *name, lathe_val *out)
 static lathe_status logprobs(void *ctx, int32_t which, lathe_val *out)
 {
     model *m = ctx;
-    if (which != LATHE_MODEL_POLICY && which != LATHE_MODEL_REFERENCE)
+    if (!is_model(which))
         return lathe_error(LATHE_E_ARG, "logprobs of model %d", which);
-    m->asked_reference |= which == LATHE_MODEL_REFERENCE;
+    note(m, which);
     if (m->logp[which] == LATHE_NONE && m->plain)
-        LATHE_TRY(token_input(m, which ? "reference" : "policy", &m->logp[which]));
+        LATHE_TRY(token_input(m, logp_names[which], &m->logp[which]));
     else if (m->logp[which] == LATHE_NONE)
         LATHE_TRY(head(m, LATHE_OP_HEAD_LOGPROB, which, &m->logp[which]));
     *out = m->logp[which];
@@ -64,11 +81,11 @@ static lathe_status logprobs(void *ctx, int32_t which, lathe_val *out)
 static lathe_status entropy(void *ctx, int32_t which, lathe_val *out)
 {
     model *m = ctx;
-    if (which != LATHE_MODEL_POLICY && which != LATHE_MODEL_REFERENCE)
+    if (!is_model(which))
         return lathe_error(LATHE_E_ARG, "entropy of model %d", which);
-    m->asked_reference |= which == LATHE_MODEL_REFERENCE;
+    note(m, which);
     if (m->entropy[which] == LATHE_NONE && m->plain)
-        LATHE_TRY(token_input(m, which ? "reference_entropy" : "entropy", &m->entropy[which]));
+        LATHE_TRY(token_input(m, entropy_names[which], &m->entropy[which]));
     else if (m->entropy[which] == LATHE_NONE)
         LATHE_TRY(head(m, LATHE_OP_HEAD_ENTROPY, which, &m->entropy[which]));
     *out = m->entropy[which];
@@ -96,17 +113,39 @@ static lathe_status last_mask(void *ctx, lathe_val *out)
 static lathe_status hidden(void *ctx, int32_t which, lathe_val *out)
 {
     model *m = ctx;
-    if (which != LATHE_MODEL_POLICY && which != LATHE_MODEL_REFERENCE)
+    if (!is_model(which))
         return lathe_error(LATHE_E_ARG, "hidden states of model %d", which);
-    m->asked_reference |= which == LATHE_MODEL_REFERENCE;
+    note(m, which);
     if (m->plain && m->hidden[which] == LATHE_NONE)
-        LATHE_TRY(lathe_graph_input(m->g, which ? "hidden_reference" : "hidden",
+        LATHE_TRY(lathe_graph_input(m->g, hidden_names[which],
                                     lathe_desc_2d(LATHE_F32, (int64_t)m->n_rows * T, C),
                                     &m->hidden[which]));
     if (!m->plain)
         LATHE_TRY(head_inputs(m, which));
     *out = m->plain ? m->hidden[which] : m->head[which][0];
     return LATHE_OK;
+}
+
+static lathe_status divergence(void *ctx, int32_t which, double beta, double temperature,
+                               lathe_val *out)
+{
+    model *m = ctx;
+    const lathe_op_attrs attrs = {.alpha = temperature, .beta = beta};
+    if (!is_model(which) || which == LATHE_MODEL_POLICY)
+        return lathe_error(LATHE_E_ARG, "divergence from model %d", which);
+    note(m, which);
+    if (m->plain) {
+        if (m->divergence[which] == LATHE_NONE)
+            LATHE_TRY(token_input(m, "divergence", &m->divergence[which]));
+        *out = m->divergence[which];
+        return LATHE_OK;
+    }
+    LATHE_TRY(head_inputs(m, LATHE_MODEL_POLICY));
+    LATHE_TRY(head_inputs(m, which));
+    const lathe_val in[5] = {m->head[0][0], m->head[0][1], m->head[which][0], m->head[which][1],
+                             m->head[0][2]};
+    return lathe_graph_node(m->g, LATHE_OP_HEAD_DIVERGENCE, &attrs, in, 5, out, 1, -1,
+                            "divergence");
 }
 
 int32_t lathe__stage_model_heads(const model *m)
@@ -214,8 +253,10 @@ static lathe_status check_loss(const model *m, const lathe_stage_loss *loss)
             if (x->name && loss->metrics[k].name && strcmp(x->name, loss->metrics[k].name) == 0)
                 return lathe_error(LATHE_E_PLUGIN, "two metrics are called %s", x->name);
     }
-    if (m->asked_reference && !(m->table->needs & LATHE_NEEDS_REFERENCE))
+    if (m->asked & ~m->table->needs & LATHE_NEEDS_REFERENCE)
         return lathe_error(LATHE_E_PLUGIN, "asks for the reference without needing it");
+    if (m->asked & ~m->table->needs & LATHE_NEEDS_TEACHER)
+        return lathe_error(LATHE_E_PLUGIN, "asks for the teacher without needing it");
     if (lathe__stage_model_reading(m) == LATHE_NONE &&
         m->hidden[LATHE_MODEL_POLICY] == LATHE_NONE && m->head[LATHE_MODEL_POLICY][0] == LATHE_NONE)
         return lathe_error(LATHE_E_PLUGIN, "the loss does not read the model");
@@ -226,8 +267,10 @@ static lathe_status check_loss(const model *m, const lathe_stage_loss *loss)
 lathe_status lathe__stage_model_ask(model *m, void *self, lathe_stage_loss *loss)
 {
     m->pair_mask = m->target_mask = m->last_mask = LATHE_NONE;
-    for (int which = 0; which < 2; which++)
+    for (int which = 0; which <= LATHE_MODEL_TEACHER; which++) {
         m->entropy[which] = m->head[which][0] = m->hidden[which] = LATHE_NONE;
+        m->divergence[which] = m->logp[which] = LATHE_NONE;
+    }
     for (int which = 0; which < LATHE_MAX_STAGE_HEADS; which++)
         m->heads[which] = LATHE_NONE;
     LATHE_TRY(stage_inputs(m));
@@ -248,7 +291,8 @@ lathe_status lathe__stage_model_ask(model *m, void *self, lathe_stage_loss *loss
                                      .target_mask = target_mask,
                                      .head = stage_head,
                                      .last_mask = last_mask,
-                                     .hidden = hidden};
+                                     .hidden = hidden,
+                                     .divergence = divergence};
     *loss = (lathe_stage_loss){.size = sizeof *loss, .sum = LATHE_NONE};
     LATHE_TRY(m->table->loss(self, &given, loss));
     return check_loss(m, loss);

@@ -12,19 +12,21 @@ typedef struct lathe__stage_model {
     const lathe_stage_v1 *table;
     lathe_params params;
     lathe_graph *g;
-    int32_t n_rows, asked_reference;
+    int32_t n_rows;
+    uint32_t asked;    /* LATHE_NEEDS_* of the models that loss() asked for */
     int32_t plain;     /* 1: log-probabilities are inputs of the graph, not those of a head */
-    lathe_val logp[2]; /* policy, reference */
+    lathe_val logp[3]; /* policy, reference, teacher */
     lathe_val pair_mask, target_mask;
-    lathe_val entropy[2], head[2][3]; /* of policy and reference; inputs of the head */
-    lathe_val hidden[2], last_mask;
+    lathe_val entropy[3], head[3][3]; /* of each model; inputs of the head */
+    lathe_val hidden[3], last_mask;
+    lathe_val divergence[3];                /* of the policy from each model */
     lathe_val heads[LATHE_MAX_STAGE_HEADS]; /* outputs of the stage's own heads */
     lathe_val inputs[LATHE_MAX_STAGE_INPUTS];
     int32_t n_inputs;
 } lathe__stage_model;
 
 /** Gets the loss of m->n_rows rows from the stage and checks it. m->g, m->params, m->table, n_rows
- *  and plain are set; the log-probabilities are LATHE_NONE. */
+ *  and plain are set. */
 lathe_status lathe__stage_model_ask(lathe__stage_model *m, void *self, lathe_stage_loss *loss);
 
 /** Number of heads that the stage has. */

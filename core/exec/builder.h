@@ -5,12 +5,13 @@
 
 #include "exec/program.h"
 
-enum { LATHE_N_MODELS = 2 }; /* LATHE_MODEL_* */
+enum { LATHE_N_MODELS = 3 }; /* LATHE_MODEL_* */
 
 typedef struct lathe__builder {
     const lathe_program_config *config;
     lathe_program *program;
-    lathe_model_build build;
+    lathe_model_build build;   /* of the policy and the reference */
+    lathe_model_build teacher; /* config NULL: there is none */
     /* By LATHE_MODEL_*; LATHE_NONE: not built yet. vocabulary: weight of the head over it. */
     lathe_val hidden[LATHE_N_MODELS], vocabulary[LATHE_N_MODELS];
     lathe_val logprobs[LATHE_N_MODELS], entropy[LATHE_N_MODELS];

@@ -27,6 +27,20 @@ static lathe_status param_value(void *arg, const char *name, lathe_val *out)
     return lathe_graph_param(b->build.graph, index, out);
 }
 
+/* lathe_model_build.param of the teacher */
+static lathe_status teacher_value(void *arg, const char *name, lathe_val *out)
+{
+    const lathe__builder *b = arg;
+    lathe_graph *g = b->build.graph;
+    const char *prefixed = lathe_arena_printf(&g->arena, LATHE_TEACHER_PREFIX "%s", name);
+    const int32_t index = prefixed ? lathe_params_find(b->config->params, prefixed) : -1;
+    if (!prefixed)
+        return LATHE_E_NOMEM;
+    if (index < 0)
+        return lathe_error(LATHE_E_NOT_FOUND, "the teacher has no parameter '%s'", name);
+    return lathe_graph_param(g, index, out);
+}
+
 static lathe_status linear_site(void *arg, const lathe_site *site, lathe_val x, lathe_val *out)
 {
     const lathe__builder *b = arg;
@@ -51,6 +65,9 @@ lathe_status lathe__build_batch_inputs(lathe__builder *b)
     b->build.tokens = p->tokens;
     b->build.positions = p->positions;
     b->build.doc_start = p->doc_start;
+    b->teacher.tokens = p->tokens;
+    b->teacher.positions = p->positions;
+    b->teacher.doc_start = p->doc_start;
     return LATHE_OK;
 }
 
@@ -354,6 +371,10 @@ lathe_status lathe_program_build(const lathe_program_config *config, int32_t kin
     for (int32_t i = 0; i < LATHE_MAX_STAGE_HEADS; i++)
         b.heads[i] = LATHE_NONE;
     b.build.arg = &b;
+    b.teacher = b.build;
+    b.teacher.config = config->teacher;
+    b.teacher.param = teacher_value;
+    b.teacher.linear = NULL;
     const lathe_status status = build(&b, kind);
     if (status != LATHE_OK)
         lathe_program_fini(out);

@@ -11,13 +11,18 @@ void lathe_stage_head_param(const lathe_stage_head *head, char *out, size_t byte
     (void)snprintf(out, bytes, "%s.weight", head->name);
 }
 
+static lathe_model_build *build_of(lathe__builder *b, int32_t model)
+{
+    return model == LATHE_MODEL_TEACHER ? &b->teacher : &b->build;
+}
+
 /* Builds a model up to its last hidden states, once. */
 static lathe_status build_model(lathe__builder *b, int32_t model)
 {
     if (b->hidden[model] != LATHE_NONE)
         return LATHE_OK;
     b->model = model;
-    LATHE_TRY(lathe_model_hidden(&b->build, &b->hidden[model]));
+    LATHE_TRY(lathe_model_hidden(build_of(b, model), &b->hidden[model]));
     if (model == LATHE_MODEL_POLICY) {
         b->n_reports = b->build.n_reports;
         memcpy(b->reports, b->build.reports, sizeof b->reports);
@@ -31,7 +36,7 @@ static lathe_status build_vocabulary(lathe__builder *b, int32_t model)
 {
     if (b->vocabulary[model] != LATHE_NONE)
         return LATHE_OK;
-    if (b->config->model->n_labels > 0)
+    if (build_of(b, model)->config->n_labels > 0)
         return lathe_error(
             LATHE_E_PLUGIN,
             "stage \"%s\" asks for log-probabilities or entropies, and its head "
@@ -39,7 +44,7 @@ static lathe_status build_vocabulary(lathe__builder *b, int32_t model)
             "the vocabulary",
             b->config->stage->component->plugin->name);
     b->model = model;
-    LATHE_TRY(lathe_model_head(&b->build, &b->vocabulary[model]));
+    LATHE_TRY(lathe_model_head(build_of(b, model), &b->vocabulary[model]));
     b->model = LATHE_MODEL_POLICY;
     return LATHE_OK;
 }
@@ -51,7 +56,7 @@ static lathe_status build_head(lathe__builder *b, int32_t op, int32_t model, lat
     LATHE_TRY(build_model(b, model));
     LATHE_TRY(build_vocabulary(b, model));
     const lathe_op_attrs attrs = {.chunk_rows = b->config->head_chunk_rows,
-                                  .softcap = (float)b->config->model->head_softcap};
+                                  .softcap = (float)build_of(b, model)->config->head_softcap};
     const lathe_val in[3] = {b->hidden[model], b->vocabulary[model], b->program->targets};
     lathe_graph_set_layer(b->build.graph, -1, LATHE_BLOCK_NONE);
     return lathe_graph_node(b->build.graph, op, &attrs, in, 3, out, n_out, -1, "head");
@@ -71,9 +76,10 @@ static lathe_status build_logprobs(lathe__builder *b, int32_t model, lathe_val *
     return LATHE_OK;
 }
 
-static int is_model(int32_t model)
+static int is_model(const lathe__builder *b, int32_t model)
 {
-    return model >= 0 && model < LATHE_N_MODELS;
+    return model >= 0 && model < LATHE_N_MODELS &&
+           (model != LATHE_MODEL_TEACHER || b->teacher.config);
 }
 
 static lathe_status no_model(int32_t model)
@@ -85,7 +91,7 @@ static lathe_status no_model(int32_t model)
 static lathe_status stage_logprobs(void *ctx, int32_t model, lathe_val *out)
 {
     lathe__builder *b = ctx;
-    if (!is_model(model))
+    if (!is_model(b, model))
         return no_model(model);
     if (b->logprobs[model] == LATHE_NONE)
         LATHE_TRY(build_logprobs(b, model, &b->logprobs[model]));
@@ -97,7 +103,7 @@ static lathe_status stage_logprobs(void *ctx, int32_t model, lathe_val *out)
 static lathe_status stage_entropy(void *ctx, int32_t model, lathe_val *out)
 {
     lathe__builder *b = ctx;
-    if (!is_model(model))
+    if (!is_model(b, model))
         return no_model(model);
     if (b->entropy[model] == LATHE_NONE)
         LATHE_TRY(build_head(b, LATHE_OP_HEAD_ENTROPY, model, &b->entropy[model], 1));
@@ -105,11 +111,34 @@ static lathe_status stage_entropy(void *ctx, int32_t model, lathe_val *out)
     return LATHE_OK;
 }
 
+/* lathe_stage_build.divergence */
+static lathe_status stage_divergence(void *ctx, int32_t model, double beta, double temperature,
+                                     lathe_val *out)
+{
+    lathe__builder *b = ctx;
+    if (!is_model(b, model) || model == LATHE_MODEL_POLICY)
+        return no_model(model);
+    LATHE_TRY(build_model(b, LATHE_MODEL_POLICY));
+    LATHE_TRY(build_vocabulary(b, LATHE_MODEL_POLICY));
+    LATHE_TRY(build_model(b, model));
+    LATHE_TRY(build_vocabulary(b, model));
+    lathe_graph_set_layer(b->build.graph, -1, LATHE_BLOCK_NONE);
+    const lathe_op_attrs attrs = {.alpha = temperature,
+                                  .beta = beta,
+                                  .softcap = (float)b->config->model->head_softcap,
+                                  .scale = (float)build_of(b, model)->config->head_softcap,
+                                  .chunk_rows = b->config->head_chunk_rows};
+    const lathe_val in[5] = {b->hidden[LATHE_MODEL_POLICY], b->vocabulary[LATHE_MODEL_POLICY],
+                             b->hidden[model], b->vocabulary[model], b->program->targets};
+    return lathe_graph_node(b->build.graph, LATHE_OP_HEAD_DIVERGENCE, &attrs, in, 5, out, 1, -1,
+                            "divergence");
+}
+
 /* lathe_stage_build.hidden */
 static lathe_status stage_hidden(void *ctx, int32_t model, lathe_val *out)
 {
     lathe__builder *b = ctx;
-    if (!is_model(model))
+    if (!is_model(b, model))
         return no_model(model);
     LATHE_TRY(build_model(b, model));
     *out = b->hidden[model];
@@ -254,7 +283,8 @@ lathe_status lathe__build_stage_loss(lathe__builder *b, int32_t train)
                                      .target_mask = stage_target_mask,
                                      .head = stage_head,
                                      .last_mask = stage_last_mask,
-                                     .hidden = stage_hidden};
+                                     .hidden = stage_hidden,
+                                     .divergence = stage_divergence};
     LATHE_TRY(lathe_answer_loss(b->config->stage, &build, &p->stage));
     return add_reports(b, train);
 }

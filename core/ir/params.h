@@ -30,7 +30,7 @@ typedef struct lathe_param {
     int32_t trainable;  /* has a gradient and optimizer state */
     int32_t quantized;  /* stored only as planes */
     int32_t transposed; /* Conv1D: files store [in, out] */
-    int32_t reference;  /* belongs to the frozen reference copy of the model */
+    int32_t reference;  /* belongs to a frozen model: the reference copy of the model, or `other` */
     int32_t other;      /* LATHE_OTHER_*: belongs to another, frozen model */
     int32_t dtype;      /* of a matrix of another model in computation; else that of the table */
     int32_t head_rows;  /* rows of one head in a query or key projection, else 0 */

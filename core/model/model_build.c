@@ -203,10 +203,13 @@ static lathe_status check_inputs(const lathe_model_build *b)
 static lathe_status check_hidden(const lathe_model_build *b, lathe_val out)
 {
     lathe_desc tokens, hidden;
+    lathe_val embedding; /* the model computes in its dtype */
+    LATHE_TRY(tensor((void *)(uintptr_t)b, b->config->embedding, &embedding));
     LATHE_TRY(lathe_graph_api_get()->desc(b->graph, b->tokens, &tokens));
     LATHE_TRY(lathe_graph_api_get()->desc(b->graph, out, &hidden));
+    const int32_t dtype = b->graph->values[embedding].desc.dtype;
     if (hidden.rank == 2 && hidden.dims[0] == tokens.dims[0] &&
-        hidden.dims[1] == b->config->width && hidden.dtype == b->graph->params->compute_dtype)
+        hidden.dims[1] == b->config->width && hidden.dtype == dtype)
         return LATHE_OK;
     return lathe_error(
         LATHE_E_PLUGIN,

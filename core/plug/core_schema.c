@@ -89,6 +89,10 @@ static const lathe_field log_fields[] = {
 #include "plug/keys_log.inc"
 };
 
+static const lathe_field teacher_fields[] = {
+#include "plug/keys_teacher.inc"
+};
+
 static const lathe_field plugins_fields[] = {
 #include "plug/keys_plugins.inc"
 };
@@ -138,6 +142,7 @@ static const lathe_core_section sections[] = {
     SECTION("checkpoint", NULL, checkpoint_fields, "checkpoints and resuming"),
     SECTION("generate", NULL, generate_fields, "sampling from the model"),
     SECTION("log", NULL, log_fields, "log and progress output"),
+    SECTION("teacher", NULL, teacher_fields, "the model that a stage learns from"),
     SECTION("plugins", NULL, plugins_fields, "the plugins' folders and checks"),
 };
 

@@ -218,7 +218,7 @@ static lathe_status check_stage_heads(const lathe_stage_v1 *table)
 
 static lathe_status check_stage(const lathe_stage_v1 *table)
 {
-    const uint32_t known = LATHE_NEEDS_REFERENCE | LATHE_NEEDS_REWARD;
+    const uint32_t known = LATHE_NEEDS_REFERENCE | LATHE_NEEDS_TEACHER | LATHE_NEEDS_REWARD;
     if (table->rows < 0 || table->rows >= LATHE_N_ROW_KINDS)
         return lathe_error(LATHE_E_PLUGIN,
                            "stage.rows is %d, expected %d (packed), %d (pairs), %d (completions), "

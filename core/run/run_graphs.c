@@ -22,6 +22,7 @@
 #include "run/run_saved.h"
 #include "run/run_state.h"
 #include "run/short_rows.h"
+#include "run/teacher.h"
 #include "run/token_check.h"
 
 /* Vocabulary for a model that does not name its size: that of the tokenizer, or, if the tokenizer
@@ -171,7 +172,7 @@ static lathe_status was_trained(const lathe_instance *adapter, const lathe_param
 /* Adds a frozen copy of every trained parameter, for stages that compare with the model as it was
  * before training. There is none if the adapter does not change the model's own parameters.
  */
-lathe_status lathe__run_add_reference(lathe_run *run)
+static lathe_status add_reference(lathe_run *run)
 {
     const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
     const lathe_adapter_v1 *adapter =
@@ -198,6 +199,12 @@ lathe_status lathe__run_add_reference(lathe_run *run)
     }
     run->params.has_reference = 1;
     return LATHE_OK;
+}
+
+lathe_status lathe__run_add_models(lathe_run *run)
+{
+    LATHE_TRY(add_reference(run));
+    return lathe__teacher_params(run);
 }
 
 /* Refuses rows longer than the model's number of positions: learned positions do not exist
@@ -254,7 +261,7 @@ lathe_status lathe__run_params(lathe_run *run)
 lathe_status lathe__run_model(lathe_run *run)
 {
     LATHE_TRY(lathe__run_params(run));
-    return lathe__run_add_reference(run);
+    return lathe__run_add_models(run);
 }
 
 /* Rows of a micro-batch: a pair and an unpaired example take two. */
@@ -276,6 +283,7 @@ lathe_program_config lathe__run_program_config(lathe_run *run)
         .recompute = run->set.recompute,
         .fp8 = run->set.fp8,
         .head_chunk_rows = run->set.head_chunk_rows,
+        .teacher = lathe__teacher_model(run),
         .offloads = run->programs.offloads,
         .machine = &run->machine};
     return config;

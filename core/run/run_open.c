@@ -15,6 +15,7 @@
 #include "run/run_check.h"
 #include "run/run_saved.h"
 #include "run/run_state.h"
+#include "run/teacher.h"
 #include "template/chat_template.h"
 
 #define KIND_BIT(kind) (1u << (kind))
@@ -280,6 +281,7 @@ void lathe_run_close(lathe_run *run)
         return;
     lathe_generator_destroy(run);
     lathe__reward_destroy(run);
+    lathe__teacher_destroy(run);
     close_program(&run->machine, &run->programs.train);
     close_program(&run->machine, &run->programs.eval);
     close_program(&run->machine, &run->programs.logits);

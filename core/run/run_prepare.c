@@ -18,6 +18,7 @@
 #include "run/run_check.h"
 #include "run/run_saved.h"
 #include "run/run_state.h"
+#include "run/teacher.h"
 #include "update/param_groups.h"
 
 /* A failure of the machine, which no change of the run file would correct. */
@@ -145,13 +146,14 @@ static lathe_status prepare_plan(lathe_run *run, const char *path, const lathe_o
                                  int32_t n)
 {
     const int64_t before = n_errors(run);
-    LATHE_TRY(note(run, lathe__run_add_reference(run), before, "model", "path"));
+    LATHE_TRY(note(run, lathe__run_add_models(run), before, "model", "path"));
     const lathe_status status = lathe__run_plan(run);
     const int is_attention = strstr(lathe_error_message(), LATHE_NO_ATTENTION) != NULL;
     LATHE_TRY(note(run, status, before, is_attention ? "attention" : "device", "name"));
     LATHE_TRY(so_far(run));
     LATHE_TRY(note(run, lathe__figure_check_best(run), before, "checkpoint", "best_metric"));
     LATHE_TRY(note(run, lathe__run_fits(run, path, overrides, n), before, "train", "memory_limit"));
+    LATHE_TRY(note(run, lathe__teacher_check(run), before, "teacher", "path"));
     if (!run->set.model_path)
         return LATHE_OK;
     LATHE_TRY(so_far(run));

@@ -63,6 +63,7 @@ struct lathe_run {
     lathe_trace_range trace;
     struct lathe_rewards *rewards;     /* reward/rewards.h; NULL: the file names none */
     struct lathe_generator *generator; /* made by the first lathe_generate */
+    struct lathe_teacher *teacher;     /* teacher.h; NULL: none */
     struct lathe_scorer *reward;       /* reward_model.h; NULL: none */
 };
 
@@ -129,7 +130,8 @@ lathe_status lathe__run_settle_length(lathe_run *run);
 lathe_model_source lathe__run_model_source(const lathe_run *run);
 /** Make the model, the parameter table, the graphs and the plan (run_graphs.c). */
 lathe_status lathe__run_params(lathe_run *run);
-lathe_status lathe__run_add_reference(lathe_run *run);
+/** Adds the parameters of the frozen models beside the run's: the reference copy, the teacher. */
+lathe_status lathe__run_add_models(lathe_run *run);
 lathe_status lathe__run_model(lathe_run *run);
 lathe_status lathe__run_plan(lathe_run *run);
 /** Configuration that all programs of the run share; the caller sets the shape. */

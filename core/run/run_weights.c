@@ -18,6 +18,7 @@
 #include "run/run_check.h"
 #include "run/run_saved.h"
 #include "run/run_state.h"
+#include "run/teacher.h"
 
 lathe_status lathe__run_place(lathe_run *run)
 {
@@ -84,7 +85,7 @@ static lathe_status fill_reference(const lathe_store *store)
     const lathe_params *params = store->params;
     for (int32_t i = 0; i < params->n; i++) {
         const lathe_param *row = params->rows[i];
-        if (!row->reference)
+        if (!row->reference || row->other)
             continue;
         const int32_t from = lathe_params_find(params, row->name + strlen(LATHE_REFERENCE_PREFIX));
         LATHE_TRY(lathe_move(store->m, lathe_store_value(store, i), lathe_store_value(store, from),
@@ -155,6 +156,8 @@ lathe_status lathe__run_weights(lathe_run *run)
             status = random_row(&fill, i, run->set.model_seed);
     if (status == LATHE_OK)
         status = fill_reference(&run->store);
+    if (status == LATHE_OK)
+        status = lathe__teacher_load(run);
     const lathe_averaging average = lathe__run_averaging(run);
     if (status == LATHE_OK)
         status = lathe_average_begin(&average);

@@ -12,6 +12,13 @@ static void precision_dtype(const lathe_config *config, const lathe_value *value
     *(int32_t *)out = lathe_precision_dtype(value->s);
 }
 
+static void teacher_dtype(const lathe_config *config, const lathe_value *value, void *out)
+{
+    (void)config;
+    *(int32_t *)out = value->s && strcmp(value->s, "auto") == 0 ? LATHE_TEACHER_AUTO
+                                                                : lathe_precision_dtype(value->s);
+}
+
 #define KEY(key, c_type, member, form, convert, ...)                                               \
     LATHE_KEY_OF(lathe_settings, key, member, form, convert)
 #define KEY_ALONE(...)
@@ -26,6 +33,9 @@ static const lathe_key log_keys[] = {
 };
 static const lathe_key model_keys[] = {
 #include "plug/keys_model.inc"
+};
+static const lathe_key teacher_keys[] = {
+#include "plug/keys_teacher.inc"
 };
 static const lathe_key tokenizer_keys[] = {
 #include "plug/keys_tokenizer.inc"
@@ -43,6 +53,7 @@ static const struct {
                 {"generate", generate_keys, N_KEYS(generate_keys)},
                 {"log", log_keys, N_KEYS(log_keys)},
                 {"model", model_keys, N_KEYS(model_keys)},
+                {"teacher", teacher_keys, N_KEYS(teacher_keys)},
                 {"tokenizer", tokenizer_keys, N_KEYS(tokenizer_keys)},
                 {"train", train_keys, N_KEYS(train_keys)}};
 

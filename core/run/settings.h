@@ -18,6 +18,9 @@ enum {
 
 enum { LATHE_CAPTURE_AUTO = 0, LATHE_CAPTURE_ON = 1, LATHE_CAPTURE_OFF = 2 };
 
+/* teacher.precision = "auto" */
+enum { LATHE_TEACHER_AUTO = -1 };
+
 /** The members are the rows of plug/keys_*.inc; each row has the type, the unit and the meaning.
  *  A member is named as its key, unless two sections have the key. */
 typedef struct lathe_settings {
@@ -27,6 +30,7 @@ typedef struct lathe_settings {
 #include "plug/keys_generate.inc"
 #include "plug/keys_log.inc"
 #include "plug/keys_model.inc"
+#include "plug/keys_teacher.inc"
 #include "plug/keys_tokenizer.inc"
 #include "plug/keys_train.inc"
 #undef KEY

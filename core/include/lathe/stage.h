@@ -32,10 +32,11 @@ enum {
     LATHE_N_ROW_KINDS
 };
 enum {
-    LATHE_NEEDS_REFERENCE = 1, /* log-probabilities of the model before training */
+    LATHE_NEEDS_REFERENCE = 1, /* the model before training */
+    LATHE_NEEDS_TEACHER = 2,   /* the model of teacher.path */
     LATHE_NEEDS_REWARD = 4,    /* the rewards of the run file, for completions that it generates */
 };
-enum { LATHE_MODEL_POLICY = 0, LATHE_MODEL_REFERENCE = 1 };
+enum { LATHE_MODEL_POLICY = 0, LATHE_MODEL_REFERENCE = 1, LATHE_MODEL_TEACHER = 2 };
 
 /** A column of the dataset. Plain data. */
 typedef struct lathe_column {
@@ -137,8 +138,15 @@ typedef struct lathe_stage_build {
     /** [build] Last hidden states [B*T, hidden] of a model (LATHE_MODEL_*), after its final norm,
      *  in the compute dtype. */
     lathe_status (*hidden)(void *ctx, int32_t model, lathe_val *out);
+    /** [build] f32[B*T]: how far the policy's distribution p is from the distribution q of another
+     *  model at each target, both of logits divided by `temperature`; 0 where a token is not a
+     *  target. beta 0: KL(q || p), the forward divergence; 1: KL(p || q), the reverse one; between:
+     *  beta KL(q || m) + (1-beta) KL(p || m), m = beta q + (1-beta) p (arXiv:2306.13649, eq. 1).
+     *  Computed in chunks; only the policy gets a gradient. LATHE_E_ARG: no such model. */
+    lathe_status (*divergence)(void *ctx, int32_t model, double beta, double temperature,
+                               lathe_val *out);
 } lathe_stage_build;
-LATHE_ABI_SIZE(lathe_stage_build, 104);
+LATHE_ABI_SIZE(lathe_stage_build, 112);
 
 /** Result of loss(). The loss is a SUM; the core divides it once by the step's total count. */
 typedef struct lathe_stage_loss {

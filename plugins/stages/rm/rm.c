@@ -3,10 +3,13 @@
  * r_w, r_l: score of the chosen and of the rejected completion with its prompt, the output of the
  * head at the last token. s: the logistic function. A pair adds
  *
- *   -log s(r_w - r_l) + c (r_w + r_l)^2       c: center_rewards_coefficient
+ *   -log s(r_w - r_l - m) + c (r_w + r_l)^2
  *
- * The first part is the Bradley-Terry model's negative log-likelihood (arXiv:1909.08593, eq. 1);
- * the second keeps the mean of the rewards near 0 (arXiv:2312.09244, eq. 2).
+ * with its margin m and c = center_rewards_coefficient.
+ *
+ * The first part is the Bradley-Terry model's negative log-likelihood (arXiv:1909.08593, eq. 1)
+ * with a margin (arXiv:2307.09288, eq. 2); the second keeps the mean of the rewards near 0
+ * (arXiv:2312.09244, eq. 2).
  */
 #include "lathe/plugin.h"
 #include "lathe/stage.h"
@@ -27,6 +30,13 @@ static const lathe_column columns[] = {
     {"prompt", 0, 0, "what both completions answer; unset: their common beginning"},
     {"chosen", 1, 0, "the preferred completion"},
     {"rejected", 1, 0, "the other completion"},
+};
+
+enum { INPUT_MARGIN, N_INPUTS };
+
+static const lathe_stage_input inputs[N_INPUTS] = {
+    {"margin", LATHE_PER_ROW, LATHE_INPUT_COLUMN,
+     "by how much the reward of the chosen completion should be higher; unset: 0", 0.0, 0, 0},
 };
 
 static const lathe_stage_head heads[] = {{"score", 1, 0, "reward of the sequence"}};
@@ -99,11 +109,14 @@ static lathe_status build_rewards(rewards *r)
     return node(r, LATHE_OP_SUB, NULL, r->chosen, r->rejected, "rm.difference", &r->difference);
 }
 
-/* -log s(d) + c (r_w + r_l)^2 of each pair */
+/* -log s(d - m) + c (r_w + r_l)^2 of each pair */
 static lathe_status build_losses(const rm *self, const rewards *r, lathe_val *out)
 {
-    lathe_val square;
-    LATHE_TRY(node(r, LATHE_OP_LOGSIGMOID, NULL, r->difference, LATHE_NONE, "rm.log", out));
+    const lathe_op_attrs first = {.start = 0, .count = r->n};
+    lathe_val square, margin = r->build->inputs[INPUT_MARGIN]; /* the same in both rows of a pair */
+    LATHE_TRY(node(r, LATHE_OP_SLICE, &first, margin, LATHE_NONE, "rm.margin", &margin));
+    LATHE_TRY(node(r, LATHE_OP_SUB, NULL, r->difference, margin, "rm.beyond_margin", out));
+    LATHE_TRY(node(r, LATHE_OP_LOGSIGMOID, NULL, *out, LATHE_NONE, "rm.log", out));
     LATHE_TRY(scale(r, -1.0, 0.0, *out, "rm.loss", out));
     if (self->centre == 0.0)
         return LATHE_OK;
@@ -189,6 +202,8 @@ static const lathe_stage_v1 table = {
     .n_columns = sizeof columns / sizeof *columns,
     .rows = LATHE_ROWS_PAIRS,
     .loss = rm_loss,
+    .inputs = inputs,
+    .n_inputs = N_INPUTS,
     .heads = heads,
     .n_heads = sizeof heads / sizeof *heads,
 };

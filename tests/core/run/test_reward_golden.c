@@ -11,6 +11,8 @@ typedef struct reward_case {
     lathe_run *run;
     lathe_safetensors *golden;
     int32_t targets[2 * P * T];
+    float margins[2 * P]; /* both rows of a pair have its margin */
+    lathe_batch_input input;
     lathe_run_batch batch;
 } reward_case;
 
@@ -54,6 +56,17 @@ static const float *golden_tensor(const reward_case *c, const char *what, const 
     return t->data;
 }
 
+/* Gives the margins of the golden to the batch. */
+static void add_margins(reward_case *c)
+{
+    const float *margin = lathe_safetensors_find(c->golden, "margin")->data;
+    for (int r = 0; r < 2 * P; r++)
+        c->margins[r] = margin[r % P];
+    c->input = (lathe_batch_input){"margin", c->margins};
+    c->batch.inputs = &c->input;
+    c->batch.n_inputs = 1;
+}
+
 /* TRL's loss is a mean over pairs, and so are its metrics. */
 static void check_variant(const char *variant, const char *stage, const char *recompute)
 {
@@ -63,6 +76,8 @@ static void check_variant(const char *variant, const char *stage, const char *re
     float metrics[N_METRICS];
     lathe_forward_result f = {.size = sizeof f};
     case_open(&c, stage, recompute);
+    if (strcmp(variant, "margins") == 0)
+        add_margins(&c);
     OK(lathe_forward(c.run, &c.batch, LATHE_FORWARD_TRAIN, &f));
     const double want = (double)*golden_tensor(&c, "loss", variant, NULL);
     cr_expect_eq(f.count, (double)P);
@@ -96,4 +111,9 @@ Test(reward_golden, loss_metrics_and_gradients_are_those_of_trl)
 Test(reward_golden, loss_and_gradients_with_centring_are_those_of_trl)
 {
     check_variant("centred", "stage.center_rewards_coefficient=0.05", "layer");
+}
+
+Test(reward_golden, loss_and_gradients_with_margins_are_those_of_trl)
+{
+    check_variant("margins", "stage.center_rewards_coefficient=0.0", "none");
 }

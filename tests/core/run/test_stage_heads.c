@@ -272,3 +272,31 @@ Test(stage_heads, a_classifier_of_other_labels_is_refused)
     cr_assert_eq(open_run_status(LATHE_OPEN_TRAIN, next.list, &run), LATHE_E_CONFIG);
     expect_parts(parts);
 }
+
+/* With every score 0 the loss of a pair is -log sigmoid(-margin). */
+Test(stage_heads, a_column_margin_of_the_data_is_the_margin_of_the_pair)
+{
+    static const double margins[3] = {0.5, 0.0, 2.0}; /* the second record has no margin */
+    settings s = {.n = 0};
+    lathe_evaluation e;
+    char path[256];
+    double want = 0.0;
+    snprintf(path, sizeof path, "%s/valid.jsonl", folder);
+    FILE *f = fopen(path, "w");
+    cr_assert(f);
+    for (int i = 0; i < 3; i++) {
+        fprintf(f, "{\"prompt\": \"part %d: \", \"chosen\": \"good\", \"rejected\": \"no\"", i);
+        if (i != 1)
+            fprintf(f, ", \"margin\": %g", margins[i]);
+        fprintf(f, "}\n");
+        want += log1p(exp(margins[i])) / 3.0;
+    }
+    fclose(f);
+    set_reward(&s, "out");
+    lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+    const int32_t row = lathe_params_find(&run->params, "score.weight");
+    memset(lathe_store_master(&run->store, row), 0, 32 * sizeof(float));
+    OK(lathe_evaluate(run, 0, NULL, &e));
+    cr_expect_float_eq(e.loss, want, 1e-6, "%.9g, want %.9g", e.loss, want);
+    lathe_run_close(run);
+}

@@ -1,0 +1,170 @@
+/* The teacher of a run. */
+#include "run/teacher.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "exec/precision.h"
+#include "exec/weight_fill.h"
+#include "run/same_vocabulary.h"
+
+static int is_needed(const lathe_run *run)
+{
+    const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
+    return stage && (stage->needs & LATHE_NEEDS_TEACHER) && run->open.mode != LATHE_OPEN_INFER;
+}
+
+/* The longrope factors of one model choose the positions of the batch, which all models read. */
+static int has_longrope(const lathe_model_config *model)
+{
+    for (int32_t i = 0; i < model->n_ropes; i++)
+        if (model->ropes[i].type == LATHE_ROPE_LONGROPE)
+            return 1;
+    return 0;
+}
+
+static lathe_status check_model(const lathe_run *run, const lathe_model_config *teacher)
+{
+    const char *path = run->set.teacher_path;
+    if (teacher->n_labels > 0)
+        return lathe__run_refuse(
+            run, "teacher", "path",
+            "teacher.path = \"%s\" is a sequence classifier, which has no head "
+            "over the vocabulary; expected a language model",
+            path);
+    if (run->set.seq_len > teacher->max_positions)
+        return lathe__run_refuse(run, "teacher", "path",
+                                 "teacher.path = \"%s\": the teacher has %lld positions; expected "
+                                 "at least data.seq_len = %d",
+                                 path, (long long)teacher->max_positions, run->set.seq_len);
+    if (has_longrope(teacher) || has_longrope(&run->model))
+        return lathe__run_refuse(run, "teacher", "path",
+                                 "teacher.path = \"%s\": the rotary positions of %s are of type "
+                                 "longrope, which distillation does not support",
+                                 path, has_longrope(teacher) ? "the teacher" : "the model");
+    return lathe__run_check_vocabulary(run, "teacher", "path", path, "the teacher", teacher, 1);
+}
+
+/* Its own dtype, or that of the run if the device does not compute in it. */
+static int32_t dtype_of(const lathe_run *run)
+{
+    const int32_t asked = run->set.teacher_dtype;
+    const int32_t wanted = asked == LATHE_TEACHER_AUTO ? run->teacher->model.file_dtype : asked;
+    return lathe_precision_on(&run->machine.info, wanted) == wanted ? wanted
+                                                                    : run->set.compute_dtype;
+}
+
+static lathe_status add_rows(lathe_run *run)
+{
+    lathe_teacher *t = run->teacher;
+    const int32_t dtype = dtype_of(run);
+    t->first = run->params.n;
+    for (int32_t i = 0; i < t->params.n; i++) {
+        lathe_param row = *t->params.rows[i];
+        char name[512];
+        int32_t index;
+        (void)snprintf(name, sizeof name, LATHE_TEACHER_PREFIX "%s", row.name);
+        row.name = name;
+        row.reference = 1;
+        row.other = LATHE_OTHER_TEACHER;
+        row.dtype = dtype;
+        LATHE_TRY(lathe_params_add(&run->params, &row, &index));
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe__teacher_params(lathe_run *run)
+{
+    const lathe_model_source source = {.registry = run->registry};
+    const char *path = run->set.teacher_path;
+    if (!is_needed(run))
+        return LATHE_OK;
+    if (!path)
+        return lathe__run_refuse(run, "stage", "name",
+                                 "stage \"%s\" learns from a teacher: set teacher.path to the "
+                                 "folder of a language model",
+                                 run->parts.stage.component->plugin->name);
+    run->teacher = calloc(1, sizeof *run->teacher);
+    if (!run->teacher)
+        return lathe_error(LATHE_E_NOMEM, "no memory for the teacher");
+    const lathe_status status = lathe_model_config_load(&source, path, &run->teacher->model);
+    if (status == LATHE_E_CONFIG || status == LATHE_E_IO || status == LATHE_E_NOT_FOUND)
+        return lathe__run_refuse(run, "teacher", "path", "teacher.path: %s", lathe_error_message());
+    LATHE_TRY(status);
+    LATHE_TRY(check_model(run, &run->teacher->model));
+    lathe_params_init(&run->teacher->params, run->set.compute_dtype);
+    LATHE_TRY(lathe_model_params(&run->teacher->model, &run->teacher->params));
+    run->teacher->params.n_model = run->teacher->params.n;
+    return add_rows(run);
+}
+
+/* ---- weights ---- */
+
+/* Gives the loader, which knows the teacher's own names, the rows of the run's table. */
+typedef struct shifted {
+    lathe_weight_sink inner;
+    const lathe_params *params; /* the run's */
+    int32_t first;
+} shifted;
+
+static lathe_status place(void *arg, int32_t index, const lathe_param *row, void **out_data,
+                          int32_t *out_dtype)
+{
+    const shifted *s = arg;
+    const int32_t at = s->first + index;
+    (void)row;
+    return s->inner.place(s->inner.arg, at, s->params->rows[at], out_data, out_dtype);
+}
+
+static lathe_status done(void *arg, int32_t index, const lathe_param *row, void *data)
+{
+    const shifted *s = arg;
+    const int32_t at = s->first + index;
+    (void)row;
+    return s->inner.done(s->inner.arg, at, s->params->rows[at], data);
+}
+
+lathe_status lathe__teacher_check(const lathe_run *run)
+{
+    const lathe_teacher *t = run->teacher;
+    lathe_safetensors *set = NULL;
+    if (!t)
+        return LATHE_OK;
+    LATHE_TRY(lathe_safetensors_open(run->set.teacher_path, &set));
+    const lathe_status status = lathe_weights_check(set, &t->model, &t->params);
+    lathe_safetensors_close(set);
+    return status;
+}
+
+lathe_status lathe__teacher_load(lathe_run *run)
+{
+    const lathe_teacher *t = run->teacher;
+    lathe_safetensors *set = NULL;
+    if (!t)
+        return LATHE_OK;
+    lathe_weight_fill fill = {.store = &run->store, .params = &run->params};
+    shifted s = {lathe_weight_fill_sink(&fill), &run->params, t->first};
+    const lathe_weight_sink sink = {.place = place, .done = done, .arg = &s};
+    LATHE_TRY(lathe_safetensors_open(run->set.teacher_path, &set));
+    const lathe_status status = lathe_weights_load(set, &t->model, &t->params, &sink);
+    lathe_weight_fill_fini(&fill);
+    lathe_safetensors_close(set);
+    return status;
+}
+
+const lathe_model_config *lathe__teacher_model(const lathe_run *run)
+{
+    return run->teacher ? &run->teacher->model : NULL;
+}
+
+void lathe__teacher_destroy(lathe_run *run)
+{
+    if (!run->teacher)
+        return;
+    lathe_params_fini(&run->teacher->params);
+    lathe_model_config_fini(&run->teacher->model);
+    free(run->teacher);
+    run->teacher = NULL;
+}
