@@ -101,7 +101,7 @@ void lathe_lock_release(lathe_lock *lock)
     if (lock->fd < 0)
         return;
     if (ftruncate(lock->fd, 0) != 0)
-        lathe_log(LATHE_LOG_WARN, "the lock file keeps its text: %s", strerror(errno));
+        lathe_log(LATHE_LOG_WARN, "the lock file could not be emptied: %s", strerror(errno));
     (void)close(lock->fd);
     lock->fd = -1;
 }

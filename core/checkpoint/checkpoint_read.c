@@ -231,11 +231,10 @@ lathe_status lathe_checkpoint_refuse_mixing(const lathe_saved_state *saved)
     LATHE_TRY(lathe_checkpoint_list(dir, saved->arena, &list, &n));
     if (n == 0)
         return LATHE_OK;
-    return lathe_error(
-        LATHE_E_CONFIG,
-        "%s holds the checkpoints of a run already: choose another checkpoint.dir, remove "
-        "it, or go on with checkpoint.resume = \"auto\"",
-        dir);
+    return lathe_error(LATHE_E_CONFIG,
+                       "%s holds the checkpoints of a run already: choose another checkpoint.dir, "
+                       "remove it, or continue with checkpoint.resume = \"auto\"",
+                       dir);
 }
 
 /* Returns the checkpoint that `latest` names; NULL, with a warning, if it cannot be used. */
@@ -292,8 +291,8 @@ static lathe_status resume_origin(const lathe_saved_state *saved, const judgemen
     LATHE_TRY(try_path(saved, judge, origin, damage, &loaded));
     if (!loaded)
         return lathe_error(LATHE_E_CORRUPT,
-                           "%s: its newest branch began at %s, which cannot be used: %s; put the "
-                           "file back from a copy, name another checkpoint with checkpoint.resume, "
+                           "%s: its newest branch began at %s, which cannot be used: %s; restore "
+                           "the file from a copy, name another checkpoint with checkpoint.resume, "
                            "or choose another checkpoint.dir to begin a new run",
                            dir, origin, damage->data);
     *out_path = origin;
@@ -323,8 +322,8 @@ static lathe_status try_newest(const lathe_saved_state *saved, const judgement *
     if (!loaded) /* do not suggest removing them: they are the only copy of the trained weights */
         return lathe_error(
             LATHE_E_CORRUPT,
-            "%s: none of its checkpoints is whole: %s; nothing was changed: put one of these files "
-            "back from a copy, or choose another checkpoint.dir to begin a new run (lathe "
+            "%s: all of its checkpoints are damaged: %s; nothing was changed: restore one of these "
+            "files from a copy, or choose another checkpoint.dir to begin a new run (lathe "
             "checkpoint verify %s lists every damaged file)",
             dir, damage->data ? damage->data : "latest names no checkpoint that exists", dir);
     return LATHE_OK;

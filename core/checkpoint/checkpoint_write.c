@@ -209,7 +209,7 @@ static lathe_status refuse_not_finite(const lathe_saved_state *saved, const char
 {
     const lathe_status status = lathe_checkpoint_finite(dir, NULL, NULL);
     return status == LATHE_E_NUMERIC
-               ? lathe_error_context(status, "the state after step %lld is not fit to go on from",
+               ? lathe_error_context(status, "a run cannot continue from the state after step %lld",
                                      (long long)saved->at->step)
                : status;
 }

@@ -271,11 +271,10 @@ static lathe_status read_node(walk *w, const char *path, json_t **out)
     const char *covered = lathe__manifest_folder(path, w->arena);
     const int is_adapter = has(w, path, "adapter_config.json");
     if (!covered && !is_adapter && !has(w, path, "config.json"))
-        return lathe_error(
-            LATHE_E_NOT_FOUND,
-            "%s: no manifest.json, config.json or adapter_config.json there; expected "
-            "a checkpoint, the folder of a run, or a model's folder",
-            path);
+        return lathe_error(LATHE_E_NOT_FOUND,
+                           "%s: has no manifest.json, config.json or adapter_config.json; expected "
+                           "a checkpoint, the folder of a run, or a model's folder",
+                           path);
     json_t *node = new_node(path, covered ? "checkpoint" : is_adapter ? "adapter" : "model");
     if (!node)
         return lathe_error(LATHE_E_NOMEM, "no memory for the lineage");

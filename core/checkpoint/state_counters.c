@@ -136,7 +136,7 @@ static lathe_status read_losses(const json_t *root, const char *path, lathe_loss
         return LATHE_OK;
     LATHE_TRY(lathe__state_count(spikes, path, "seen", INT64_MAX, &out->n_spikes));
     if (!json_is_array(losses) || n > LATHE_MAX_SPIKE_WINDOW)
-        return lathe_error(LATHE_E_CORRUPT, "%s: 'losses' wants a list of at most %d", path,
+        return lathe_error(LATHE_E_CORRUPT, "%s: 'losses' must be a list of at most %d", path,
                            LATHE_MAX_SPIKE_WINDOW);
     for (size_t i = 0; i < n; i++) {
         double loss = 0.0;
@@ -196,7 +196,7 @@ lathe_status lathe__state_counters_read(const json_t *root, const char *path, la
     LATHE_TRY(lathe__state_integer(cursor, path, "identity", &out->cursor.identity));
     LATHE_TRY(read_early(root, path, &out->early));
     if (json_array_size(state) != LATHE_MAX_SCHEDULER_STATE)
-        return lathe_error(LATHE_E_CORRUPT, "%s: 'scheduler_state' wants %d entries", path,
+        return lathe_error(LATHE_E_CORRUPT, "%s: 'scheduler_state' must have %d entries", path,
                            LATHE_MAX_SCHEDULER_STATE);
     for (size_t i = 0; i < LATHE_MAX_SCHEDULER_STATE; i++) {
         LATHE_TRY(

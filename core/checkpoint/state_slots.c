@@ -69,7 +69,7 @@ lathe_status lathe__state_slots_write(const lathe_saved_state *saved, const char
 /* End of the messages: the files are undamaged, so a state that does not match was written with
  * other settings. */
 #define OTHER_SETTINGS                                                                             \
-    "optimizer \"%s\" was set up otherwise then: resume with the settings it was written with, "   \
+    "optimizer \"%s\" had other settings: resume with the settings of the checkpoint, "            \
     "or start a new run from its weights with model.path"
 
 static lathe_status check_slot(const lathe_saved_state *saved, void *arg, int32_t param,
@@ -81,11 +81,11 @@ static lathe_status check_slot(const lathe_saved_state *saved, void *arg, int32_
     const char *optimizer = saved->parts->optimizer.component->plugin->name;
     char was[96], is[96];
     if (!t)
-        return lathe_error(LATHE_E_CONFIG, "%s has no '%s', the run keeps %s; " OTHER_SETTINGS,
-                           lathe_safetensors_path(set), name, lathe_desc_text(want, is, sizeof is),
-                           optimizer);
+        return lathe_error(
+            LATHE_E_CONFIG, "%s has no '%s', which the run needs as %s; " OTHER_SETTINGS,
+            lathe_safetensors_path(set), name, lathe_desc_text(want, is, sizeof is), optimizer);
     if (t->desc.dtype != want->dtype || lathe_desc_count(&t->desc) != lathe_desc_count(want))
-        return lathe_error(LATHE_E_CONFIG, "%s: '%s' is %s, the run keeps %s; " OTHER_SETTINGS,
+        return lathe_error(LATHE_E_CONFIG, "%s: '%s' is %s, but the run needs %s; " OTHER_SETTINGS,
                            t->file, name, lathe_desc_text(&t->desc, was, sizeof was),
                            lathe_desc_text(want, is, sizeof is), optimizer);
     return LATHE_OK;
@@ -99,7 +99,8 @@ lathe_status lathe__state_slots_check(const lathe_saved_state *saved, lathe_safe
         n += saved->store->rows[i].n_slots;
     if (lathe_safetensors_count(set) == n)
         return LATHE_OK;
-    return lathe_error(LATHE_E_CONFIG, "%s holds %lld states, the run keeps %lld; " OTHER_SETTINGS,
+    return lathe_error(LATHE_E_CONFIG,
+                       "%s has %lld states, but the run needs %lld; " OTHER_SETTINGS,
                        lathe_safetensors_path(set), (long long)lathe_safetensors_count(set),
                        (long long)n, saved->parts->optimizer.component->plugin->name);
 }

@@ -80,8 +80,7 @@ lathe_status lathe__train_state_write(const lathe_saved_state *saved, const char
 {
     if (saved->sum->pending)
         return lathe_error(LATHE_E_STATE,
-                           "a forward waits for its backward: nothing is saved between "
-                           "the two");
+                           "nothing can be saved between a forward and its backward");
     lathe_arena arena = LATHE_ARENA_INIT;
     const char *state = lathe_path_join(&arena, dir, "state");
     const char *json = state ? lathe_path_join(&arena, state, "run.json") : NULL;

@@ -42,7 +42,8 @@ void lathe_commands_help(const lathe_command_list *list, FILE *to)
                       "Trains large language models with interchangeable parts.\n\ncommands:\n");
     for (int32_t i = 0; i < list->n; i++)
         (void)fprintf(to, "  %-18s %s\n", list->all[i]->name, list->all[i]->summary);
-    (void)fprintf(to, "\n`lathe help COMMAND` tells more. `lathe --version` prints the version.\n");
+    (void)fprintf(
+        to, "\n`lathe help COMMAND` describes a command. `lathe --version` prints the version.\n");
 }
 
 /* Prints the commands whose first word is argv[0]. Returns the exit code. */

@@ -121,10 +121,11 @@ static void check_rewind(const lathe_config *config, const char *key, lathe_diag
     else if (lathe_config_int(config, "checkpoint", "every") == 0 &&
              lathe_config_int(config, "checkpoint", "every_epochs") == 0 &&
              !(lathe_config_float(config, "checkpoint", "every_minutes") > 0.0))
-        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "train", key,
-                         "train.%s = \"rewind\" needs checkpoint.every (or every_minutes, "
-                         "every_epochs): a checkpoint at the end only is none to go back to",
-                         key);
+        lathe_config_add(
+            config, diags, LATHE_DIAG_ERROR, "train", key,
+            "train.%s = \"rewind\" needs checkpoint.every (or every_minutes, every_epochs): the "
+            "run cannot go back to a checkpoint that is written only at its end",
+            key);
 }
 
 /* Checks where checkpoints are written and which metric selects the best ones. */
@@ -145,7 +146,7 @@ static void check_checkpoints(const lathe_config *config, int evaluates, lathe_d
                          "checkpoint.keep_best needs checkpoint.best_metric");
     else if (strncmp(metric, "eval_", 5) == 0 && !evaluates)
         lathe_config_add(config, diags, LATHE_DIAG_ERROR, "checkpoint", "keep_best",
-                         "checkpoint.keep_best goes by %s, and the run evaluates nothing: set "
+                         "checkpoint.keep_best depends on %s, but the run evaluates nothing: set "
                          "data.validation, data.validation_split or data.validation_count, or "
                          "another checkpoint.best_metric",
                          metric);

@@ -245,12 +245,12 @@ static void refuse_idle_keys(const lathe_config *config, int32_t kind, const lat
         if (node == name)
             continue;
         const lathe_place place = lathe_key_place(config->path, node);
-        lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL,
-                        name != NULL ? "%s.%s has no effect, because %s.name is \"none\": name a "
-                                       "plugin, or take the key out"
-                                     : "%s.%s has no effect without %s.name: name a plugin, or "
-                                       "take the key out",
-                        section, node->key, section);
+        lathe_diags_add(
+            diags, LATHE_DIAG_ERROR, &place, NULL,
+            name != NULL ? "%s.%s has no effect, because %s.name is \"none\": name a plugin, or "
+                           "remove the key"
+                         : "%s.%s has no effect without %s.name: name a plugin, or remove the key",
+            section, node->key, section);
     }
 }
 

@@ -62,7 +62,8 @@ lathe_status lathe_st_writer_create(const char *dir, const char *base, int64_t m
 lathe_status lathe_st_writer_metadata(lathe_st_writer *w, const char *key, const char *value)
 {
     if (w->shards != NULL || strcmp(key, "format") == 0)
-        return lathe_error(LATHE_E_STATE, "metadata key %s: after begin, or taken", key);
+        return lathe_error(LATHE_E_STATE, "metadata key %s: added after begin, or already present",
+                           key);
     lathe_buffer_puts(&w->metadata, ",");
     lathe_buffer_json_string(&w->metadata, key);
     lathe_buffer_puts(&w->metadata, ":");
@@ -75,8 +76,8 @@ lathe_status lathe_st_writer_add(lathe_st_writer *w, const char *name, const lat
     if (w->shards != NULL)
         return lathe_error(LATHE_E_STATE, "tensor %s was declared after begin", name);
     if (lathe_st_dtype_text(desc->dtype) == NULL)
-        return lathe_error(LATHE_E_DTYPE, "tensor %s has dtype %d, which safetensors has not", name,
-                           (int)desc->dtype);
+        return lathe_error(LATHE_E_DTYPE, "tensor %s has dtype %d, which safetensors does not have",
+                           name, (int)desc->dtype);
     if (w->n == w->capacity) {
         const int64_t capacity = w->capacity * 2 + 64;
         entry *grown = realloc(w->entries, (size_t)capacity * sizeof *grown);

@@ -91,7 +91,7 @@ static lathe_status order_nodes(const lathe_graph *g, const edges *e, int32_t *o
     }
     if (placed != g->n_nodes)
         status =
-            lathe_error(LATHE_E_STATE, "the graph has a circle: %d of %d nodes could be ordered",
+            lathe_error(LATHE_E_STATE, "the graph has a cycle: %d of %d nodes could be ordered",
                         placed, g->n_nodes);
 out:
     free(done);

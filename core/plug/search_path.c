@@ -85,7 +85,7 @@ static lathe_status add_environment_folder(lathe_registry *registry, const char 
     if (folder[0] != '/') {
         here = getcwd(NULL, 0);
         (void)snprintf(reason, sizeof reason,
-                       "'%s' is left out, expected an absolute folder, such as %s/%s", folder,
+                       "'%s' is skipped, expected an absolute folder, such as %s/%s", folder,
                        here != NULL ? here : "", folder);
         free(here);
         return leave_out(registry, "LATHE_PLUGIN_PATH", folder, reason);

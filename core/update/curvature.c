@@ -85,11 +85,10 @@ lathe_status lathe_curvature_estimate(lathe_programs *programs, const lathe_inst
     if (every == 0 || args->overflow || (args->step - 1) % every != 0)
         return LATHE_OK;
     if (!programs->has_batch)
-        return lathe_error(
-            LATHE_E_STATE,
-            "update %lld wants a curvature estimate of its last micro-batch, which the "
-            "checkpoint does not hold",
-            (long long)args->step);
+        return lathe_error(LATHE_E_STATE,
+                           "update %lld needs a curvature estimate of its last micro-batch, which "
+                           "the checkpoint does not contain",
+                           (long long)args->step);
     double seconds[3];
     const double begun = lathe_now();
     /* the time of an estimate is counted as optimizer time */

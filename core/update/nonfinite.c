@@ -88,8 +88,8 @@ lathe_status lathe_nonfinite_in_parameters(lathe_nonfinite *s)
     s->is_found = row >= 0;
     if (s->is_found)
         (void)snprintf(s->line, (size_t)s->line_bytes,
-                       "the parameter '%s' was bad before the step: %lld of %lld values, the first "
-                       "%g at %lld",
+                       "the parameter '%s' was not finite before the step: %lld of %lld values, "
+                       "the first %g at %lld",
                        s->store->params->rows[row]->name, (long long)f.n_bad,
                        (long long)lathe_desc_count(&s->store->params->rows[row]->desc), f.value,
                        (long long)f.first);
@@ -111,8 +111,8 @@ lathe_status lathe_nonfinite_refuse(lathe_machine *m, const lathe_store *store,
             compute_dtype == LATHE_F32 ? "" : "; try --train.precision fp32");
     return lathe_error(
         LATHE_E_NUMERIC,
-        "%s %lld are not finite, because %lld of %lld values of the parameter '%s' are "
-        "not: the first is %g, at %lld; take the weights of an earlier checkpoint",
+        "%s %lld are not finite, because %lld of %lld values of the parameter '%s' are not: the "
+        "first is %g, at %lld; use the weights of an earlier checkpoint",
         what, (long long)index, (long long)f.n_bad,
         (long long)lathe_desc_count(&store->params->rows[row]->desc),
         store->params->rows[row]->name, f.value, (long long)f.first);

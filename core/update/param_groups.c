@@ -85,10 +85,10 @@ static lathe_status give(const reader *r, const lathe_group_settings *entry, int
     const lathe_optimizer_rates *own = &r->out->rates[i];
     char text[512];
     if (own->lr <= 0.0 && lr > 0.0) {
-        (void)snprintf(text, sizeof text,
-                       "a group has an lr, and optimizer.%s, which it is a multiple of, is 0: set "
-                       "that",
-                       own->lr_key);
+        (void)snprintf(
+            text, sizeof text,
+            "a group has an lr, but optimizer.%s, of which it is a multiple, is 0: set it above 0",
+            own->lr_key);
         return refuse(r, "groups", text);
     }
     if (!isnan(lr))
@@ -134,7 +134,7 @@ static lathe_status check_name(const reader *r, int32_t group)
         if (strcmp(r->out->names[i], r->out->names[group]) != 0)
             continue;
         (void)snprintf(text, sizeof text,
-                       i == 0 ? "a group is called \"%s\", as the parameters of no group are; "
+                       i == 0 ? "a group is called \"%s\", the name for parameters in no group; "
                                 "expected another name"
                               : "two groups are called \"%s\"; expected a name for each",
                        r->out->names[group]);

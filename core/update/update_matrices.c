@@ -138,7 +138,8 @@ static lathe_status build_matrix(lathe_matrices *x, lathe_graph *g, int32_t para
     }
     const int32_t begin = g->n_nodes;
     if (!LATHE_HAS(table, build))
-        return lathe_error(LATHE_E_PLUGIN, "optimizer %s wants '%s' as a matrix but has no build()",
+        return lathe_error(LATHE_E_PLUGIN,
+                           "optimizer %s declares '%s' as a matrix but has no build()",
                            x->optimizer->component->plugin->name, info.name);
     LATHE_TRY(table->build(x->optimizer->self, lathe_graph_api_get(), g, &info,
                            x->groups->lr_mult[param], x->groups->decay_mult[param], master, grad,

@@ -197,9 +197,8 @@ static void put_failure(const lathe_run_view *v, int32_t pulse, lathe_buffer *ou
 {
     const char *message = json_string_value(json_object_get(lathe_run_view_start(v), "message"));
     if (pulse == LATHE_PULSE_STOPPED)
-        message =
-            "The process of this run is gone and did not say why: killed, or the machine went "
-            "down.";
+        message = "The process of this run has ended without a record: it was killed, or the "
+                  "machine failed.";
     if ((pulse != LATHE_PULSE_STOPPED && pulse != LATHE_PULSE_FAILED) || !message)
         return;
     lathe_buffer_puts(out, "<p class=\"card bad\">");

@@ -189,6 +189,6 @@ Test(lineage, of_something_else_is_refused)
 {
     expect(LATHE " lineage nothing 2>&1", 2, "nothing: no such folder");
     expect("mkdir empty; " LATHE " lineage empty 2>&1", 2,
-           "/empty: no manifest.json, config.json or adapter_config.json there; expected a "
+           "/empty: has no manifest.json, config.json or adapter_config.json; expected a "
            "checkpoint, the folder of a run, or a model's folder");
 }

@@ -265,7 +265,7 @@ Test(plugin_path, a_relative_folder_is_refused_aloud)
 {
     setup();
     expect("LATHE_PLUGIN_PATH=p " LATHE " ls 2>&1", 0,
-           "LATHE_PLUGIN_PATH: 'p' is left out, expected an absolute folder");
+           "LATHE_PLUGIN_PATH: 'p' is skipped, expected an absolute folder");
     expect("LATHE_PLUGIN_PATH=p " LATHE " train run.toml 2>&1", 2,
            "not searched: LATHE_PLUGIN_PATH");
     remove_folder();

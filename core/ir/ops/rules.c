@@ -70,9 +70,8 @@ static lathe_status check(const lathe_op_problem *p, const lathe_desc *d, const 
                           int32_t i, int32_t dtype, int64_t count)
 {
     if (dtype == LATHE__COMPUTE && !lathe__computes(d->dtype))
-        return lathe_error(LATHE_E_UNSUPPORTED,
-                           "%s: %s %d is %s; f32, bf16 and f16 are computed in", lathe__op_name(p),
-                           side, (int)i, lathe_dtype_name(d->dtype));
+        return lathe_error(LATHE_E_UNSUPPORTED, "%s: %s %d is %s; expected f32, bf16 or f16",
+                           lathe__op_name(p), side, (int)i, lathe_dtype_name(d->dtype));
     if (dtype != LATHE__COMPUTE && d->dtype != dtype)
         return lathe_error(LATHE_E_DTYPE, "%s: %s %d is %s, expected %s", lathe__op_name(p), side,
                            (int)i, d->dtype == LATHE_ABSENT ? "absent" : lathe_dtype_name(d->dtype),

@@ -174,7 +174,7 @@ Test(checkpoint, best_by_a_metric_that_no_step_reports_is_refused)
     set(&s, "data.validation_split=0.0");
     lathe_run *run = NULL;
     cr_assert_eq(open_run_status(LATHE_OPEN_TRAIN, s.list, &run), LATHE_E_CONFIG);
-    expect_message("checkpoint.keep_best goes by eval_loss, and the run evaluates nothing: set "
+    expect_message("checkpoint.keep_best depends on eval_loss, but the run evaluates nothing: set "
                    "data.validation");
 }
 

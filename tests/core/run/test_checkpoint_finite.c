@@ -68,7 +68,7 @@ static void expect_refused(lathe_run *run, const char *tensor, const char *value
     const int before = n_steps_in(in(dir, "out"));
     cr_expect_eq(lathe_checkpoint_write(lathe__run_saved(run), NULL, 0, path, (int64_t)sizeof path),
                  LATHE_E_NUMERIC);
-    expect_parts((const char *const[]){"the state after step 2 is not fit to go on from", tensor,
+    expect_parts((const char *const[]){"a run cannot continue from the state after step 2", tensor,
                                        "holds 1 of ", value, NULL});
     cr_expect_eq(n_steps_in(in(dir, "out")), before);
     cr_expect_eq(pointed(dir, "latest"), 1);

@@ -156,7 +156,7 @@ Test(checkpoint, when_none_is_whole_the_run_does_not_begin_anew)
     flip(in(dir, "out/step-00000004/manifest.json"), 100);
     flip(in(dir, "out/step-00000002/config.json"), 10);
     cr_assert_eq(train_once(&s, NULL, NULL), LATHE_E_CORRUPT);
-    expect_message("none of its checkpoints is whole");
+    expect_message("all of its checkpoints are damaged");
     cr_assert(strstr(logged, "step-00000002/config.json"), "%s", logged);
 }
 

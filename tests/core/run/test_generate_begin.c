@@ -123,7 +123,7 @@ Test(generate_begin, generating_with_weights_that_are_not_finite_fails_and_names
     cr_expect_str_eq(lathe_error_message(),
                      "the logits of token 3 are not finite, because 1 of 1024 values of the "
                      "parameter 'model.layers.0.mlp.down_proj.weight' are not: the first is nan, "
-                     "at 7; take the weights of an earlier checkpoint",
+                     "at 7; use the weights of an earlier checkpoint",
                      "%s", lathe_error_message());
     lathe_run_close(run);
 }
@@ -152,9 +152,9 @@ Test(generate_begin, evaluating_weights_that_are_not_finite_fails_and_names_the_
     spoil(run, "model.embed_tokens.weight", 32 * (int64_t)' ', INFINITY);
     cr_expect_eq(lathe_evaluate(run, 1, NULL, &e), LATHE_E_NUMERIC, "loss %g", e.loss);
     cr_expect_str_eq(lathe_error_message(),
-                     "the losses of micro-batch 1 are not finite, because 1 of 48000 values of "
-                     "the parameter 'model.embed_tokens.weight' are not: the first is inf, at "
-                     "1024; take the weights of an earlier checkpoint",
+                     "the losses of micro-batch 1 are not finite, because 1 of 48000 values of the "
+                     "parameter 'model.embed_tokens.weight' are not: the first is inf, at 1024; "
+                     "use the weights of an earlier checkpoint",
                      "%s", lathe_error_message());
     lathe_run_close(run);
 }

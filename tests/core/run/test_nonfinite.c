@@ -94,7 +94,7 @@ Test(nonfinite, a_bad_parameter_is_named)
     values(run, "h.1.mlp.c_fc.weight")[17] = NAN;
     cr_assert_eq(train_said(run, said, sizeof said, &r), LATHE_E_NUMERIC);
     expect_parts((const char *const[]){"step 1, micro-batch 1: the loss is nan",
-                                       "h.1.mlp.c_fc.weight' was bad before the step: 1 of",
+                                       "h.1.mlp.c_fc.weight' was not finite before the step: 1 of",
                                        "the first nan at 17", NULL});
     lathe_run_close(run);
     OK(lathe_dir_remove(dir));

@@ -345,8 +345,8 @@ Test(optimizer_input, resuming_with_other_settings_is_refused, .timeout = 60)
          "resume, was written with \"cosine\": set it back, or choose another checkpoint.dir"},
         {"name = \"adamw\"\nstate_dtype = \"bf16\"", "cosine",
          "%s/out/step-00000002/state/optimizer.safetensors: 'model.embed_tokens.weight.exp_avg' is "
-         "f32[320,16], the run keeps bf16[320,16]; optimizer \"adamw\" was set up otherwise then: "
-         "resume with the settings it was written with, or start a new run from its weights with "
+         "f32[320,16], but the run needs bf16[320,16]; optimizer \"adamw\" had other settings: "
+         "resume with the settings of the checkpoint, or start a new run from its weights with "
          "model.path"},
     };
     OK(train_to("name = \"adamw\"", "cosine", 2));
@@ -364,8 +364,9 @@ Test(optimizer_input, a_state_too_many_or_too_few_is_refused, .timeout = 60)
 {
     OK(train_to("name = \"sgd\"\nmomentum = 0.9", "cosine", 2));
     cr_expect_eq(train_to("name = \"sgd\"", "cosine", 3), LATHE_E_CONFIG);
-    cr_expect_not_null(strstr(lathe_error_message(), "states, the run keeps 0; optimizer \"sgd\""),
-                       "%s", lathe_error_message());
+    cr_expect_not_null(
+        strstr(lathe_error_message(), "states, but the run needs 0; optimizer \"sgd\""), "%s",
+        lathe_error_message());
     char out[64];
     snprintf(out, sizeof out, "%s/out", folder);
     OK(lathe_dir_remove(out));

@@ -209,7 +209,7 @@ Test(param_groups, two_of_one_name_are_refused)
                                          "[{name = \"default\", params = [\"*.q_proj.weight\"]}]"};
     static const char *const said[] = {
         "two groups are called \"a\"",
-        "a group is called \"default\", as the parameters of no group are"};
+        "a group is called \"default\", the name for parameters in no group"};
     char dir[] = "/tmp/lathe_groups_XXXXXX";
     make_folder(dir, 20000);
     for (int i = 0; i < 2; i++) {

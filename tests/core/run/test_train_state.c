@@ -99,7 +99,7 @@ Test(train_state, is_not_saved_between_forward_and_backward)
     OK(lathe_forward(run, NULL, LATHE_FORWARD_TRAIN, &f));
     snprintf(path, sizeof path, "%s/early", dir);
     cr_assert_eq(lathe_save(run, path), LATHE_E_STATE);
-    cr_assert(strstr(lathe_error_message(), "a forward waits for its backward"), "%s",
+    cr_assert(strstr(lathe_error_message(), "between a forward and its backward"), "%s",
               lathe_error_message());
     cr_assert(!lathe_path_exists(path));
     OK(lathe_backward(run, NULL));
@@ -175,7 +175,7 @@ Test(train_state, with_a_bad_entry_is_refused_by_its_name)
         {"\"sums\": [", "\"sums\": [\"0\", ", "'sums' wants"},
         {"\"precision\"", "\"decision\"", "'precision' is missing"},
         {"\"seen\": 0", "\"seen\": -1", "'seen' is -1"},
-        {"\"losses\": [", "\"looses\": [", "'losses' wants a list of at most 1024"},
+        {"\"losses\": [", "\"looses\": [", "'losses' must be a list of at most 1024"},
         {"\"losses\": []", "\"losses\": [\"7ff0000000000000\"]", "'losses' holds inf"},
         {"\"losses\": []", "\"losses\": [\"0\"]", "'losses' holds a bad number"},
     };
