@@ -164,6 +164,8 @@ static lathe_status infer(lathe_graph *g, int32_t op, const lathe_op_attrs *at, 
     case LATHE_OP_MUL:
     case LATHE_OP_DIV:
     case LATHE_OP_MAX:
+    case LATHE_OP_MIN:
+    case LATHE_OP_LESS:
     case LATHE_OP_LINCOMB:
     case LATHE_OP_APPLY_UPDATE:
         return infer_pair(g, op, a, desc_of(g, in[1]), inplace_in, y);
@@ -175,6 +177,10 @@ static lathe_status infer(lathe_graph *g, int32_t op, const lathe_op_attrs *at, 
     case LATHE_OP_SCALE:
     case LATHE_OP_COPY:
         return LATHE_OK;
+    case LATHE_OP_CLAMP: /* between alpha and beta; the limit of input 1 is not in the mock */
+        return at->alpha <= at->beta
+                   ? LATHE_OK
+                   : refuse(g, LATHE_E_ARG, "clamp: %g is above %g", at->alpha, at->beta);
     case LATHE_OP_DROPOUT:
         if (in[1] != g->rng)
             return refuse(g, LATHE_E_ARG, "dropout: input 1 is not the RNG input");
@@ -269,6 +275,12 @@ static double eval_one(const mock_node *n, double a, double b, double s)
         return a / b;
     case LATHE_OP_MAX:
         return a > b ? a : b;
+    case LATHE_OP_MIN:
+        return a < b ? a : b;
+    case LATHE_OP_LESS:
+        return a < b;
+    case LATHE_OP_CLAMP:
+        return fmin(fmax(a, at->alpha), at->beta);
     case LATHE_OP_SCALE:
         return at->alpha * a + at->beta;
     case LATHE_OP_SCALE_BY:
@@ -420,7 +432,8 @@ static lathe_status api_node(lathe_graph *g, int32_t op, const lathe_op_attrs *a
         LATHE_OP_TABLE(LATHE_X)
 #undef LATHE_X
     };
-    if (op < 0 || op >= LATHE_N_OPS || n_in != want_in[op] || n_out != 1)
+    const int is_short = op == LATHE_OP_CLAMP && n_in == 1; /* without its limit */
+    if (op < 0 || op >= LATHE_N_OPS || (n_in != want_in[op] && !is_short) || n_out != 1)
         return refuse(g, LATHE_E_ARG, "%s: %d inputs and %d outputs", op_name(op), n_in, n_out);
     return record(g, op, attrs, in, n_in, out, inplace_in, label);
 }
