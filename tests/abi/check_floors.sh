@@ -10,16 +10,16 @@ fail() {
 }
 
 # The rooms of liblathe, then those above it (docs/design/000-floors.md).
-floors="base plug config ir passes io jinja template unicode text tokenjson tokentrain data model exec update record
+floors="base plug config reward ir passes io jinja template unicode text tokenjson tokentrain data model exec update record
     checkpoint run loop"
 tools="view harness devicecheck conformance cli plugcmd"
 low="base plug config ir passes io text data model exec"
 all=$(tr '\n' ' ' <<<"$floors" | tr -s ' ')
-declare -A sees=([base]="" [plug]="base" [config]="base plug" [ir]="base plug" [passes]="base ir" [io]="base"
+declare -A sees=([base]="" [plug]="base" [config]="base plug" [reward]="base plug config" [ir]="base plug" [passes]="base ir" [io]="base"
     [jinja]="base" [template]="base jinja" [unicode]="base" [text]="base unicode" [tokenjson]="base unicode text"
     [tokentrain]="base unicode text tokenjson" [data]="base io jinja template unicode text tokenjson tokentrain"
     [model]="base plug ir io" [exec]="base plug ir passes io model" [update]="$low" [record]="$low update"
-    [checkpoint]="$low update record" [run]="$low update record checkpoint jinja template tokenjson tokentrain"
+    [checkpoint]="$low update record" [run]="$low reward update record checkpoint jinja template tokenjson tokentrain"
     [loop]="$low update record checkpoint run tokenjson tokentrain"
     [view]="$all" [harness]="$all" [devicecheck]="$all harness" [conformance]="$all harness devicecheck" [cli]="$all"
     [plugcmd]="$all view harness conformance cli")
