@@ -17,6 +17,7 @@
     X(plot_schedule)                                                                               \
     X(data)                                                                                        \
     X(validate)                                                                                    \
+    X(pipeline)                                                                                    \
     X(ls)                                                                                          \
     X(show)                                                                                        \
     X(chat_template)                                                                               \

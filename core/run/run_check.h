@@ -9,13 +9,16 @@
  * description, the headers of its weight files, the tokenizer and the data (which are tokenised
  * into data.cache_dir), opens the device and makes the plan.
  *
- *  is_offline  1: skips what needs the machine or the data
+ *  is_offline      1: skips what needs the machine or the data
+ *  out_saves_model 1: its checkpoints will hold a whole model, not only an adapter; NULL: not
+ * wanted
  *
  *  Errors  LATHE_E_CONFIG: the errors are in diags. Others: the file is not valid TOML, or the
  *          machine failed; the errors are not in diags.
  */
 lathe_status lathe_run_check(const char *config_path, const lathe_override *overrides,
-                             int32_t n_overrides, int32_t is_offline, lathe_diags *diags);
+                             int32_t n_overrides, int32_t is_offline, lathe_diags *diags,
+                             int32_t *out_saves_model);
 
 /** Opens a run for training as lathe_run_open_mode does, but adds its errors and warnings to diags
  * instead of logging them. is_dry: reads only the first part of the data, keeps none of it, and

@@ -237,13 +237,16 @@ lathe_status lathe_run_open_mode(const char *config_path, const lathe_override *
 }
 
 lathe_status lathe_run_check(const char *config_path, const lathe_override *overrides,
-                             int32_t n_overrides, int32_t is_offline, lathe_diags *diags)
+                             int32_t n_overrides, int32_t is_offline, lathe_diags *diags,
+                             int32_t *out_saves_model)
 {
     lathe_run *run = NULL;
     LATHE_TRY(create(LATHE_OPEN_TRAIN, &run));
     run->open.diags = diags;
     run->open.is_offline = is_offline;
     const lathe_status status = lathe__run_prepare(run, config_path, overrides, n_overrides);
+    if (out_saves_model)
+        *out_saves_model = status == LATHE_OK && lathe__checkpoint_has_model(lathe__run_saved(run));
     run->open.diags = NULL;
     lathe_run_close(run);
     return status;

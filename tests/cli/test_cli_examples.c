@@ -210,10 +210,31 @@ Test(examples, generate_takes_the_tokenizer_that_the_model_was_trained_with)
            "run.toml:9:2: error: there is no data to evaluate on: set data.validation,");
 }
 
+/* The example's own files, with a tiny model and a few records beside them. */
+Test(examples, pipeline_trains_both_steps_and_its_lineage_has_them)
+{
+    cr_assert_eq(run("cp -r " EXAMPLES "/pipeline ."), 0);
+    put("tiny.toml", "[model]\nmodel_type = \"llama\"\nhidden_size = 16\nintermediate_size = 32\n"
+                     "num_hidden_layers = 1\nnum_attention_heads = 2\n"
+                     "max_position_embeddings = 256\n[tokenizer]\ntrain = { vocab_size = 280 }\n"
+                     "[data]\ndatasets = [{ path = \"text.txt\" }]\nseq_len = 16\n"
+                     "[train]\nmax_steps = 1\n[checkpoint]\ndir = \"tiny\"\n");
+    put_times("text.txt", "Question: how many? Answer: 3 + 4 = 7\n", 50);
+    put_times("pipeline/questions.jsonl",
+              "{\"question\": \"3 and 4?\", \"answer\": \"3 + 4 = 7\"}\n", 80);
+    put_times("pipeline/pairs.jsonl",
+              "{\"question\": \"3 and 4?\", \"right\": \"7\", \"wrong\": \"8\"}\n", 80);
+    expect(LATHE " train tiny.toml 2>&1 && mv tiny/step-00000001 pipeline/model", 0, "checkpoint");
+    expect(LATHE " pipeline pipeline/pipe.toml --train.max_steps 2 2>&1", 0, "pipeline finished: ");
+    cr_expect_not_null(strstr(output, "validation loss"), "%s", output);
+    expect(LATHE " lineage pipeline/out/dpo 2>&1", 0, "stage     sft");
+}
+
 /* A file added to examples/ needs a test above. That of ppo is for a program of its own, which
  * tests/package/check.sh runs. */
 Test(examples, every_run_file_of_examples_is_tested)
 {
     cr_assert_eq(run("cd " EXAMPLES " && find . -name '*.toml' | sort"), 0);
-    cr_expect_str_eq(output, "./optimizers/run.toml\n./ppo/run.toml\n./quickstart/run.toml\n");
+    cr_expect_str_eq(output, "./optimizers/run.toml\n./pipeline/dpo.toml\n./pipeline/pipe.toml\n./"
+                             "pipeline/sft.toml\n./ppo/run.toml\n./quickstart/run.toml\n");
 }

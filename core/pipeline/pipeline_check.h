@@ -1,0 +1,14 @@
+/* Checks the steps of a pipeline before the first one starts. */
+#ifndef LATHE_PIPELINE_PIPELINE_CHECK_H
+#define LATHE_PIPELINE_PIPELINE_CHECK_H
+
+#include "pipeline/pipeline_state.h"
+
+/** Adds to diags every error and warning of the steps that are not finished. A step whose model an
+ * earlier step still has to make is checked with the model that the earlier step itself starts
+ * from, which has the same form; if there is none (a new model), only the keys of its run file are
+ * checked, and *out_partly counts the step. LATHE_E_CONFIG: errors. */
+lathe_status lathe_pipeline_check(const lathe_pipeline *pipeline, const lathe_step_state *states,
+                                  lathe_arena *arena, lathe_diags *diags, int32_t *out_partly);
+
+#endif

@@ -1,0 +1,401 @@
+/* Reads the file of a pipeline. */
+#include "pipeline/pipeline_file.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/toml.h"
+
+enum { MOST_STEPS = 64 };
+
+/* Keys that name a model's folder, and may be "@NAME". */
+static const char *const model_keys[] = {"model.path", "teacher.path", "reference.path",
+                                         "reward.path", "reward.model"};
+
+/* Keys of overrides that are paths, with a word that is none. */
+static const struct {
+    const char *key, *words[2];
+} path_keys[] = {{"model.path", {NULL, NULL}},
+                 {"teacher.path", {NULL, NULL}},
+                 {"reference.path", {NULL, NULL}},
+                 {"reward.path", {NULL, NULL}},
+                 {"reward.model", {NULL, NULL}},
+                 {"tokenizer.path", {"bytes", NULL}},
+                 {"data.cache_dir", {NULL, NULL}},
+                 {"checkpoint.dir", {NULL, NULL}},
+                 {"checkpoint.resume", {"auto", "never"}}};
+
+typedef struct reading {
+    lathe_arena *arena;
+    lathe_diags *diags;
+    lathe_pipeline *out;
+    lathe_registry *registry;
+    const lathe_override *more;
+    int32_t n_more;
+} reading;
+
+static lathe_place place_of(const reading *r, const lathe_toml_node *node, int of_key)
+{
+    const int use_key = of_key && node->key_line > 0;
+    return (lathe_place){r->out->path, use_key ? node->key_line : node->line,
+                         use_key ? node->key_column : node->column};
+}
+
+/* ---- values as TOML text ---- */
+
+/* A path relative to the pipeline's file, as one for the current folder. */
+static const char *join(const reading *r, const char *path)
+{
+    const char *slash = strrchr(r->out->path, '/');
+    if (path[0] == '/' || path[0] == '@' || path[0] == '\0' || !slash)
+        return path;
+    return lathe_arena_printf(r->arena, "%.*s/%s", (int)(slash - r->out->path), r->out->path, path);
+}
+
+static int is_path(const char *key, const char *value)
+{
+    for (size_t i = 0; i < sizeof path_keys / sizeof path_keys[0]; i++)
+        if (strcmp(path_keys[i].key, key) == 0)
+            return !(path_keys[i].words[0] && strcmp(path_keys[i].words[0], value) == 0) &&
+                   !(path_keys[i].words[1] && strcmp(path_keys[i].words[1], value) == 0);
+    return 0;
+}
+
+/* Writes a value as TOML. in_datasets: a "path" in it is relative to the pipeline's file. */
+static void put_value(const reading *r, const lathe_toml_node *node, int in_datasets,
+                      lathe_buffer *out)
+{
+    const int is_table = node->kind == LATHE_TOML_TABLE;
+    const char *text;
+    switch (node->kind) {
+    case LATHE_TOML_TABLE:
+    case LATHE_TOML_ARRAY:
+        lathe_buffer_puts(out, is_table ? "{" : "[");
+        for (int64_t i = 0; i < node->n_children; i++) {
+            lathe_buffer_puts(out, i ? ", " : " ");
+            if (is_table) {
+                lathe_buffer_json_string(out, node->children[i]->key);
+                lathe_buffer_puts(out, " = ");
+            }
+            put_value(r, node->children[i], in_datasets, out);
+        }
+        lathe_buffer_puts(out, is_table ? " }" : " ]");
+        break;
+    case LATHE_TOML_STRING:
+        text =
+            in_datasets && node->key && strcmp(node->key, "path") == 0 ? join(r, node->s) : node->s;
+        if (!text)
+            out->status = LATHE_E_NOMEM;
+        else
+            lathe_buffer_json_string(out, text);
+        break;
+    case LATHE_TOML_INT:
+        lathe_buffer_printf(out, "%lld", (long long)node->i);
+        break;
+    case LATHE_TOML_FLOAT:
+        lathe_buffer_json_double(out, node->f);
+        break;
+    case LATHE_TOML_BOOL:
+        lathe_buffer_puts(out, node->i ? "true" : "false");
+        break;
+    default: /* TIME, BIG */
+        lathe_buffer_puts(out, node->s ? node->s : "");
+    }
+}
+
+/* ---- one step ---- */
+
+/* Adds one override; a string that is a path becomes one for the current folder. */
+static lathe_status add_override(reading *r, lathe_pipeline_step *step, const char *key,
+                                 const lathe_toml_node *node)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    lathe_toml_node moved = *node;
+    lathe_override *one = &step->overrides[step->n_overrides];
+    if (node->kind == LATHE_TOML_STRING && is_path(key, node->s) && !(moved.s = join(r, node->s)))
+        return LATHE_E_NOMEM;
+    put_value(r, &moved, strncmp(key, "data.", 5) == 0, &text);
+    one->key = key;
+    one->value = text.status == LATHE_OK ? lathe_arena_strdup(r->arena, text.data) : NULL;
+    lathe_buffer_fini(&text);
+    step->n_overrides++;
+    return one->value ? LATHE_OK : LATHE_E_NOMEM;
+}
+
+/* The number of overrides that a table holds. */
+static int64_t count(const lathe_toml_node *table)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; table && i < table->n_children; i++) {
+        const lathe_toml_node *child = table->children[i];
+        n += child->kind == LATHE_TOML_TABLE ? child->n_children + 1 : 1;
+    }
+    return n;
+}
+
+/* overrides = { "train.max_steps" = 4 }, or { train = { max_steps = 4 } }. */
+static lathe_status read_overrides(reading *r, const lathe_toml_node *table,
+                                   lathe_pipeline_step *step)
+{
+    const int64_t room =
+        count(table) + r->n_more + (int64_t)(sizeof model_keys / sizeof model_keys[0]);
+    step->overrides = lathe_arena_alloc(r->arena, room * (int64_t)sizeof *step->overrides);
+    if (!step->overrides)
+        return LATHE_E_NOMEM;
+    for (int64_t i = 0; table && i < table->n_children; i++) {
+        const lathe_toml_node *child = table->children[i];
+        if (strchr(child->key, '.')) {
+            LATHE_TRY(add_override(r, step, child->key, child));
+            continue;
+        }
+        for (int64_t k = 0; child->kind == LATHE_TOML_TABLE && k < child->n_children; k++) {
+            const lathe_toml_node *inner = child->children[k];
+            const char *key = lathe_arena_printf(r->arena, "%s.%s", child->key, inner->key);
+            if (!key)
+                return LATHE_E_NOMEM;
+            LATHE_TRY(add_override(r, step, key, inner));
+        }
+        const lathe_place place = place_of(r, child, 1);
+        if (child->kind != LATHE_TOML_TABLE)
+            lathe_diags_add(
+                r->diags, LATHE_DIAG_ERROR, &place, NULL,
+                "overrides: '%s' is no key of a run file; expected \"section.key\", such "
+                "as \"train.max_steps\"",
+                child->key);
+    }
+    for (int32_t i = 0; i < r->n_more; i++)
+        step->overrides[step->n_overrides++] = r->more[i];
+    return LATHE_OK;
+}
+
+static int32_t find_step(const lathe_pipeline *p, const char *name, size_t n)
+{
+    for (int32_t i = 0; i < p->n; i++)
+        if (strlen(p->steps[i].name) == n && strncmp(p->steps[i].name, name, n) == 0)
+            return i;
+    return -1;
+}
+
+/* Records that an override is "@NAME". */
+static lathe_status add_use(reading *r, lathe_pipeline_step *step, int32_t at, const char *written)
+{
+    const size_t n = strcspn(written + 1, "/");
+    const int32_t found = find_step(r->out, written + 1, n);
+    const char *rest = written + 1 + n;
+    if (found < 0) {
+        lathe_diags_add(r->diags, LATHE_DIAG_ERROR, &step->place, NULL,
+                        "step \"%s\": %s = \"%s\" names no earlier step of this pipeline",
+                        step->name, step->overrides[at].key, written);
+        return LATHE_OK;
+    }
+    if (rest[0] && strcmp(rest, "/average") != 0) {
+        lathe_diags_add(r->diags, LATHE_DIAG_ERROR, &step->place, NULL,
+                        "step \"%s\": %s = \"%s\"; expected \"@%.*s\", the final checkpoint, or "
+                        "\"@%.*s/average\", its averaged weights",
+                        step->name, step->overrides[at].key, written, (int)n, written + 1, (int)n,
+                        written + 1);
+        return LATHE_OK;
+    }
+    step->uses[step->n_uses++] = (lathe_pipeline_use){at, found, rest, written};
+    return LATHE_OK;
+}
+
+/* The override of a key; -1: none. The last one counts. */
+static int32_t find_override(const lathe_pipeline_step *step, const char *key)
+{
+    for (int32_t i = step->n_overrides; i-- > 0;)
+        if (strcmp(step->overrides[i].key, key) == 0)
+            return i;
+    return -1;
+}
+
+/* The text of an override that is a string: "\"@sft\"" or, from the command line, "@sft". */
+static const char *string_of(const char *literal, lathe_arena *arena)
+{
+    lathe_toml_node *node = NULL;
+    if (lathe_toml_literal(literal, arena, &node) == LATHE_OK)
+        return node->kind == LATHE_TOML_STRING ? node->s : NULL;
+    lathe_error_clear();
+    return literal;
+}
+
+/* Finds the keys of the step that are "@NAME": in its overrides, or else in its run file. */
+static lathe_status find_uses(reading *r, const lathe_toml_node *file, lathe_pipeline_step *step)
+{
+    const size_t n = sizeof model_keys / sizeof model_keys[0];
+    step->uses = lathe_arena_alloc(r->arena, (int64_t)(n * sizeof *step->uses));
+    if (!step->uses)
+        return LATHE_E_NOMEM;
+    for (size_t i = 0; i < n; i++) {
+        int32_t at = find_override(step, model_keys[i]);
+        const char *dot = strchr(model_keys[i], '.');
+        const char *section = lathe_arena_strndup(r->arena, model_keys[i], dot - model_keys[i]);
+        const lathe_toml_node *value =
+            section ? lathe_toml_find(lathe_toml_find(file, section), dot + 1) : NULL;
+        const char *text = NULL;
+        if (at >= 0)
+            text = string_of(step->overrides[at].value, r->arena);
+        else if (value && value->kind == LATHE_TOML_STRING)
+            text = value->s;
+        if (!text || text[0] != '@')
+            continue;
+        if (at < 0) {
+            at = step->n_overrides++;
+            step->overrides[at] = (lathe_override){model_keys[i], text};
+        }
+        LATHE_TRY(add_use(r, step, at, text));
+    }
+    return LATHE_OK;
+}
+
+/* Reads checkpoint.dir of the run. Errors of the run file are found when the step is checked. */
+static lathe_status find_dir(reading *r, lathe_pipeline_step *step)
+{
+    lathe_config *config = NULL;
+    lathe_diags diags = {0};
+    const lathe_status status = lathe_config_load(step->run, step->overrides, step->n_overrides, 0,
+                                                  r->registry, &diags, &config);
+    if (status == LATHE_OK) {
+        const char *dir = lathe_config_string(config, "checkpoint", "dir");
+        step->dir = dir && dir[0] ? lathe_arena_strdup(r->arena, dir) : NULL;
+        if (!step->dir)
+            lathe_diags_add(r->diags, LATHE_DIAG_ERROR, &step->place, NULL,
+                            "step \"%s\": its checkpoint.dir is empty, so that nothing would be "
+                            "kept of it",
+                            step->name);
+    }
+    lathe_config_destroy(config);
+    lathe_diags_fini(&diags);
+    lathe_error_clear();
+    return status == LATHE_E_NOMEM ? status : LATHE_OK;
+}
+
+static const char *text_of(reading *r, const lathe_toml_node *table, const char *key,
+                           const lathe_place *place)
+{
+    const lathe_toml_node *node = lathe_toml_find(table, key);
+    if (node && node->kind == LATHE_TOML_STRING && node->s[0])
+        return node->s;
+    lathe_diags_add(r->diags, LATHE_DIAG_ERROR, place, NULL,
+                    "a step without %s; expected %s = \"...\"", key, key);
+    return NULL;
+}
+
+/* Refuses names with characters that "@NAME/..." could not hold, and names that are taken. */
+static void check_name(reading *r, const char *name, const lathe_place *place)
+{
+    if (name && strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") !=
+                    strlen(name))
+        lathe_diags_add(r->diags, LATHE_DIAG_ERROR, place, NULL,
+                        "name = \"%s\"; expected letters, digits, '_', '-' and '.'", name);
+    if (name && find_step(r->out, name, strlen(name)) >= 0)
+        lathe_diags_add(r->diags, LATHE_DIAG_ERROR, place, NULL, "two steps have the name \"%s\"",
+                        name);
+}
+
+static lathe_status read_step(reading *r, const lathe_toml_node *table)
+{
+    static const char *const known[] = {"name", "run", "overrides"};
+    const lathe_place place = place_of(r, table, 0);
+    lathe_toml_node *file = NULL;
+    for (int64_t i = 0; i < table->n_children; i++) {
+        int found = 0;
+        const lathe_place where = place_of(r, table->children[i], 1);
+        for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
+            found |= strcmp(table->children[i]->key, known[k]) == 0;
+        if (!found)
+            lathe_diags_add(r->diags, LATHE_DIAG_ERROR, &where, NULL,
+                            "unknown key '%s' in [[step]]; expected name, run and overrides",
+                            table->children[i]->key);
+    }
+    const char *name = text_of(r, table, "name", &place), *run = text_of(r, table, "run", &place);
+    const lathe_toml_node *overrides = lathe_toml_find(table, "overrides");
+    if (overrides && overrides->kind != LATHE_TOML_TABLE)
+        lathe_diags_add(r->diags, LATHE_DIAG_ERROR, &place, NULL,
+                        "overrides is %s; expected { \"section.key\" = value }",
+                        lathe_toml_kind_text(overrides->kind));
+    check_name(r, name, &place);
+    if (!name || !run || (overrides && overrides->kind != LATHE_TOML_TABLE))
+        return LATHE_OK;
+    lathe_pipeline_step *step = &r->out->steps[r->out->n];
+    *step = (lathe_pipeline_step){.name = name, .run = join(r, run), .place = place};
+    if (!step->run)
+        return LATHE_E_NOMEM;
+    const lathe_status status = lathe_toml_load_file(step->run, r->arena, &file);
+    if (status != LATHE_OK)
+        lathe_diags_add(r->diags, LATHE_DIAG_ERROR, &place, NULL, "step \"%s\": %s", name,
+                        lathe_error_message());
+    LATHE_TRY(read_overrides(r, overrides, step));
+    if (status == LATHE_OK) {
+        LATHE_TRY(find_uses(r, file, step));
+        LATHE_TRY(find_dir(r, step));
+    }
+    r->out->n++;
+    return LATHE_OK;
+}
+
+/* ---- the whole ---- */
+
+/* Two steps in one folder would take each other's checkpoints for their own. */
+static void check_dirs(const reading *r)
+{
+    for (int32_t i = 0; i < r->out->n; i++)
+        for (int32_t k = 0; k < i; k++) {
+            const lathe_pipeline_step *a = &r->out->steps[k], *b = &r->out->steps[i];
+            if (a->dir && b->dir && strcmp(a->dir, b->dir) == 0)
+                lathe_diags_add(r->diags, LATHE_DIAG_ERROR, &b->place, NULL,
+                                "steps \"%s\" and \"%s\" have the same checkpoint.dir, %s: give "
+                                "each its own, in its run file or in its overrides",
+                                a->name, b->name, a->dir);
+        }
+}
+
+static lathe_status read_file(reading *r, const lathe_toml_node *root)
+{
+    const lathe_toml_node *steps = lathe_toml_find(root, "step");
+    const lathe_place whole = {r->out->path, 0, 0};
+    for (int64_t i = 0; i < root->n_children; i++) {
+        const lathe_place place = place_of(r, root->children[i], 1);
+        if (strcmp(root->children[i]->key, "step") != 0)
+            lathe_diags_add(r->diags, LATHE_DIAG_ERROR, &place, NULL,
+                            "unknown key '%s'; expected [[step]] tables", root->children[i]->key);
+    }
+    if (!steps || steps->kind != LATHE_TOML_ARRAY || steps->n_children == 0) {
+        lathe_diags_add(r->diags, LATHE_DIAG_ERROR, &whole, NULL,
+                        "no steps; expected [[step]] tables with name and run");
+        return LATHE_OK;
+    }
+    if (steps->n_children > MOST_STEPS) {
+        lathe_diags_add(r->diags, LATHE_DIAG_ERROR, &whole, NULL, "%lld steps; expected at most %d",
+                        (long long)steps->n_children, MOST_STEPS);
+        return LATHE_OK;
+    }
+    r->out->steps = lathe_arena_alloc(r->arena, steps->n_children * (int64_t)sizeof *r->out->steps);
+    if (!r->out->steps)
+        return LATHE_E_NOMEM;
+    for (int64_t i = 0; i < steps->n_children; i++) {
+        if (steps->children[i]->kind == LATHE_TOML_TABLE)
+            LATHE_TRY(read_step(r, steps->children[i]));
+        else
+            lathe_diags_add(r->diags, LATHE_DIAG_ERROR, &whole, NULL,
+                            "step is no table; expected [[step]]");
+    }
+    check_dirs(r);
+    return LATHE_OK;
+}
+
+lathe_status lathe_pipeline_load(const char *path, const lathe_override *more, int32_t n_more,
+                                 lathe_arena *arena, lathe_diags *diags, lathe_pipeline *out)
+{
+    reading r = {.arena = arena, .diags = diags, .out = out, .more = more, .n_more = n_more};
+    lathe_toml_node *root = NULL;
+    *out = (lathe_pipeline){.path = path};
+    LATHE_TRY(lathe_toml_load_file(path, arena, &root));
+    LATHE_TRY(lathe_registry_create(&r.registry));
+    lathe_status status = read_file(&r, root);
+    lathe_registry_destroy(r.registry);
+    if (status == LATHE_OK)
+        status = lathe_diags_status(diags);
+    return status;
+}
