@@ -66,6 +66,10 @@ static lathe_status loss(void *self, const lathe_stage_build *b, lathe_stage_los
     LATHE_TRY(b->logprobs(b->ctx, IS(asks_for_model_nine) ? 9 : LATHE_MODEL_POLICY, &logp));
     if (IS(asks_for_the_reference))
         LATHE_TRY(b->logprobs(b->ctx, LATHE_MODEL_REFERENCE, &logp));
+    if (IS(asks_for_the_teacher))
+        LATHE_TRY(b->divergence(b->ctx, LATHE_MODEL_TEACHER, 0.0, 1.0, &logp));
+    if (IS(asks_for_a_head_it_lacks))
+        LATHE_TRY(b->head(b->ctx, 0, &logp));
     if (IS(is_no_scalar)) {
         out->sum = logp;
         return LATHE_OK;
@@ -110,6 +114,16 @@ static const lathe_stage_input inputs[] = {
      .doc = "reward of each row"},
 };
 
+#define HAS_HEADS                                                                                  \
+    (IS(head_without_name) || IS(head_of_no_outputs) || IS(same_head_twice) ||                     \
+     IS(too_many_heads) || IS(null_heads))
+static const lathe_stage_head heads[] = {
+    {.name = IS(head_without_name) ? "Value of a token" : "value",
+     .n_outputs = IS(head_of_no_outputs) ? 0 : 1,
+     .doc = "value of each token"},
+    {.name = IS(same_head_twice) ? "value" : "baseline", .n_outputs = 1, .doc = "another one"},
+};
+
 static const lathe_stage_v1 table = {
     .size = sizeof table,
     .revision = LATHE_STAGE_REVISION,
@@ -122,6 +136,10 @@ static const lathe_stage_v1 table = {
     .n_inputs = IS(too_many_inputs) ? LATHE_MAX_STAGE_INPUTS + 1
                 : HAS_INPUTS        ? 2
                                     : 0,
+    .heads = HAS_HEADS && !IS(null_heads) ? heads : NULL,
+    .n_heads = IS(too_many_heads) ? LATHE_MAX_STAGE_HEADS + 1
+               : HAS_HEADS        ? 2
+                                  : 0,
 };
 
 FAULTY_PLUGIN(LATHE_KIND_STAGE, LATHE_STAGE_REVISION, &table);
