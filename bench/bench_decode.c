@@ -5,7 +5,8 @@
  * Usage: bench_decode [DIR|-] [rounds] [profile] [section.key=value ...]
  *
  * DIR is a Hugging Face folder; "-" takes random weights of the shape of SmolLM2-135M. The two
- * figures are measured in turn, `rounds` times. The bandwidth of a shared machine changes within
+ * figures are measured in turn, `rounds` times, and between them the tokens/s of BATCH sequences at
+ * the same time. The bandwidth of a shared machine changes within
  * seconds, so each round also measures BURSTS times the bandwidth and, at once after it,
  * BURST_TOKENS tokens. The buffer for the bandwidth uses huge pages, as the weights do.
  * Prints one "key value" per line, each a median; `profile` first prints the milliseconds by kind
@@ -26,6 +27,7 @@
 
 enum {
     PROMPT = 128,
+    BATCH = 16,
     TOKENS = 64,
     BURSTS = 4,
     BURST_TOKENS = 16,
@@ -113,6 +115,25 @@ static double generate(lathe_run *run, int prompt, int tokens)
     return lathe_now() - begun;
 }
 
+/* Seconds to continue BATCH prompts of one token by TOKENS tokens each, at the same time. */
+static double generate_batch(lathe_run *run)
+{
+    static const int32_t token = 7;
+    const lathe_sampling how = {
+        .size = (uint32_t)sizeof how, .max_new_tokens = TOKENS, .temperature = 0.0, .top_p = 1.0};
+    lathe_prompt prompts[BATCH];
+    lathe_generation made[BATCH];
+    for (int i = 0; i < BATCH; i++) {
+        prompts[i] = (lathe_prompt){
+            .size = (uint32_t)sizeof prompts[i], .tokens = &token, .n_tokens = 1};
+        made[i] = (lathe_generation){.size = (uint32_t)sizeof made[i]};
+    }
+    const double begun = lathe_now();
+    if (lathe_generate_many(run, prompts, BATCH, &how, made) != LATHE_OK)
+        bench_die("generate many");
+    return lathe_now() - begun;
+}
+
 /* Prints the products by the shapes of their weights, with the rates at which these are read. */
 static void print_products(const lathe_graph *g, const double *seconds, int runs)
 {
@@ -186,7 +207,7 @@ int main(int argc, char **argv)
     const int rounds = argc > 2 ? atoi(argv[2]) : 5;
     const int profile = argc > 3 && strcmp(argv[3], "profile") == 0;
     double prefill[MOST_ROUNDS], decode[MOST_ROUNDS], reads[MOST_ROUNDS * BURSTS];
-    double shares[MOST_ROUNDS * BURSTS];
+    double shares[MOST_ROUNDS * BURSTS], batch[MOST_ROUNDS], gain[MOST_ROUNDS];
     if (rounds < 1 || rounds > MOST_ROUNDS) {
         (void)fprintf(stderr,
                       "usage: bench_decode [DIR|-] [rounds] [profile] section.key=value ...\n");
@@ -200,9 +221,12 @@ int main(int argc, char **argv)
     (void)madvise(data, (size_t)READ_BYTES, MADV_HUGEPAGE);
     memset(data, 1, (size_t)READ_BYTES);
     r->data = data;
+    (void)generate_batch(run); /* makes the generator, for all that follows */
     (void)generate(run, PROMPT, 4);
     for (int i = 0; i < rounds; i++) {
         const double p = generate(run, PROMPT, 1), d = generate(run, 1, TOKENS);
+        batch[i] = BATCH * TOKENS / generate_batch(run);
+        gain[i] = batch[i] * d / TOKENS;
         prefill[i] = PROMPT / p;
         decode[i] = TOKENS / d;
         for (int k = i * BURSTS; k < (i + 1) * BURSTS; k++) {
@@ -226,6 +250,8 @@ int main(int argc, char **argv)
                  1e-9 * bench_median(reads, rounds * BURSTS));
     (void)printf("prefill_tokens_per_s %.1f\ndecode_tokens_per_s %.1f\n",
                  bench_median(prefill, rounds), bench_median(decode, rounds));
+    (void)printf("batch_tokens_per_s %.1f\nbatch_over_one %.2f\n", bench_median(batch, rounds),
+                 bench_median(gain, rounds));
     (void)printf("read_share %.3f\n", bench_median(shares, rounds * BURSTS));
     lathe_run_close(run);
     free(data);

@@ -1,6 +1,7 @@
-/* Renders a conversation as a prompt. */
+/* Renders conversations as prompts. */
 #include "app/chat_prompt.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,10 +9,8 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
-#include "template/chat_template.h"
 
-/* The template of the first folder that has one. */
-static lathe_status load_template(const char *const folders[2], lathe_chat_template **out)
+lathe_status lathe_app_chat_template(const char *const folders[2], lathe_chat_template **out)
 {
     for (int i = 0; i < 2; i++) {
         if (!folders[i] || !lathe_path_is_dir(folders[i]))
@@ -21,54 +20,127 @@ static lathe_status load_template(const char *const folders[2], lathe_chat_templ
             return status;
     }
     return lathe_error(LATHE_E_NOT_FOUND,
-                       "--messages needs a chat template, and the model has no folder to hold one");
+                       "messages need a chat template, and the model has no folder to hold one");
 }
 
-/* The conversation in the file; a list is its messages. */
-static lathe_status load_row(const char *name, const char *text, int64_t n, json_t **out)
+static lathe_status refuse_unknown(const char *name, json_t *row)
 {
-    LATHE_TRY(lathe_json_load(name, text, n, out));
-    if (!json_is_array(*out))
-        return LATHE_OK;
-    json_t *row = json_pack("{so}", "messages", *out);
-    *out = row;
-    return row ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "%s", name);
+    static const char *const known[] = {"messages", "tools", "documents", "chat_template_kwargs"};
+    const char *key;
+    json_t *value;
+    json_object_foreach(row, key, value)
+    {
+        int found = 0;
+        for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+            found |= strcmp(key, known[i]) == 0;
+        if (!found)
+            return lathe_error(LATHE_E_CONFIG,
+                               "%s: unknown key \"%s\"; expected messages, tools, documents or "
+                               "chat_template_kwargs",
+                               name, key);
+    }
+    return LATHE_OK;
 }
 
-static lathe_status render(const lathe_chat_template *chat, const char *name, json_t *row,
-                           char **out)
+static lathe_status check_messages(const char *name, json_t *row)
+{
+    const json_t *messages = json_object_get(row, "messages");
+    if (!json_is_array(messages))
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: expected an object with a list \"messages\" of objects with "
+                           "\"role\" and \"content\"",
+                           name);
+    if (json_array_size(messages) == 0)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: the list of messages is empty; expected at least one to answer",
+                           name);
+    return LATHE_OK;
+}
+
+lathe_status lathe_app_chat_load(const char *file, json_t **out)
+{
+    const char *name = strcmp(file, "-") == 0 ? "standard input" : file;
+    char *text = NULL;
+    int64_t n = 0;
+    *out = NULL;
+    LATHE_TRY(lathe_app_read(file, &text, &n));
+    lathe_status status = lathe_json_load(name, text, n, out);
+    free(text);
+    if (status == LATHE_OK && json_is_array(*out)) {
+        json_t *row = json_pack("{so}", "messages", *out);
+        *out = row;
+        status = row ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "%s", name);
+    }
+    if (status == LATHE_OK && json_is_object(*out))
+        status = refuse_unknown(name, *out);
+    if (status == LATHE_OK)
+        status = check_messages(name, *out);
+    if (status != LATHE_OK) {
+        json_decref(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+/* The text of the last message if it is the assistant's, else NULL. */
+static const char *answer_begun(const json_t *messages)
+{
+    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
+    const char *role = json_string_value(json_object_get(last, "role"));
+    return role && strcmp(role, "assistant") == 0
+               ? json_string_value(json_object_get(last, "content"))
+               : NULL;
+}
+
+/* Cuts the rendered text after the last occurrence of `content`, without what the template puts
+ * after a message. Space around the content that the template removed is not looked for. */
+static lathe_status cut_after(const char *place, char *text, const char *content)
+{
+    while (isspace((unsigned char)*content))
+        content++;
+    const size_t whole = strlen(content);
+    size_t n = whole;
+    while (n > 0 && isspace((unsigned char)content[n - 1]))
+        n--;
+    char *last = NULL;
+    for (char *at = n > 0 ? strstr(text, content) : NULL; at; at = strstr(at + 1, content))
+        last = at;
+    if (last) {
+        last[whole] = '\0';
+        return LATHE_OK;
+    }
+    for (char *at = text; n > 0 && *at; at++)
+        last = strncmp(at, content, n) == 0 ? at : last;
+    if (!last)
+        return lathe_error(
+            LATHE_E_CONFIG,
+            "%s: the template does not write the last message of the assistant as it "
+            "is, so it cannot be continued; end with a message of the user",
+            place);
+    last[n] = '\0';
+    return LATHE_OK;
+}
+
+lathe_status lathe_app_chat_prompt(const lathe_chat_template *chat, const char *place, json_t *row,
+                                   char **out)
 {
     lathe_chat what;
     lathe_rendering text = {0};
     json_t *owned = NULL;
-    LATHE_TRY(lathe_chat_from_row(name, row, &what, &owned));
-    what.add_generation_prompt = 1;
-    const lathe_status status = lathe_chat_render(chat, &what, &text);
+    *out = NULL;
+    LATHE_TRY(check_messages(place, row));
+    LATHE_TRY(lathe_chat_from_row(place, row, &what, &owned));
+    const char *begun = answer_begun(what.messages);
+    what.add_generation_prompt = begun == NULL;
+    lathe_status status = lathe_chat_render(chat, &what, &text);
     json_decref(owned);
     if (status != LATHE_OK)
-        return lathe_error_context(status, "%s", name);
-    *out = text.text;
+        return lathe_error_context(status, "%s", place);
     free(text.spans);
-    return LATHE_OK;
-}
-
-lathe_status lathe_app_chat_prompt(const char *file, const char *const folders[2], char **out)
-{
-    const char *name = strcmp(file, "-") == 0 ? "standard input" : file;
-    lathe_chat_template *chat = NULL;
-    json_t *row = NULL;
-    char *text = NULL;
-    int64_t n = 0;
-    *out = NULL;
-    lathe_status status = load_template(folders, &chat);
+    status = begun ? cut_after(place, text.text, begun) : LATHE_OK;
     if (status == LATHE_OK)
-        status = lathe_app_read(file, &text, &n);
-    if (status == LATHE_OK)
-        status = load_row(name, text, n, &row);
-    if (status == LATHE_OK)
-        status = render(chat, name, row, out);
-    free(text);
-    json_decref(row);
-    lathe_chat_template_destroy(chat);
+        *out = text.text;
+    else
+        free(text.text);
     return status;
 }

@@ -5,6 +5,8 @@
 
 #include "app/chat_prompt.h"
 #include "app/commands.h"
+#include "app/generate_prompts.h"
+#include "app/prompt_file.h"
 #include "app/model_dir.h"
 #include "base/error.h"
 #include "run/sampling_settings.h"
@@ -14,6 +16,14 @@ static const lathe_option options[] = {
     {"--messages", "FILE|-",
      "answer the conversation in this JSON file, rendered with the model's chat template; only the "
      "answer is printed"},
+    {"--prompts", "FILE",
+     "continue every prompt of a file of JSON lines: {\"prompt\": TEXT}, {\"messages\": [...]} or "
+     "{\"ids\": [...]} a line; needs --output"},
+    {"-o, --output", "FILE",
+     "with --prompts: the file for the results, one JSON line each, in the order of the prompts. A "
+     "call that was stopped goes on where it was when it is repeated"},
+    {"--samples", "N", "with --prompts: samples of each prompt (default 1)"},
+    {"--logprobs", NULL, "with --prompts: write the ids and log-probabilities of the new tokens"},
     {"--max-new-tokens", "N", "maximum number of tokens to generate"},
     {"--temperature", "X", "temperature of the sampling; 0: always the most likely token"},
     {"--top-k", "K", "sample only from the K most likely tokens; 0: from all"},
@@ -76,33 +86,79 @@ static lathe_status read_options(const lathe_args *args, sampling_settings *out)
     return LATHE_OK;
 }
 
-/* The text to continue; *owned: what is to be freed of it. */
-static lathe_status find_prompt(const lathe_args *args, const lathe_run *run, const char **out,
-                                char **owned)
+/* Checks which options come together, and reads the conversation of --messages, before the model is
+ * opened. */
+static lathe_status read_prompts(const lathe_args *args, json_t **out_row)
 {
+    static const char *const with_prompts[] = {"--output", "--samples", "--logprobs"};
     const char *messages = lathe_args_value(args, "--messages");
+    const char *prompts = lathe_args_value(args, "--prompts");
+    if ((messages != NULL) + (prompts != NULL) + (lathe_args_value(args, "--prompt") != NULL) > 1)
+        return lathe_error(LATHE_E_ARG,
+                           "--prompt, --messages and --prompts: one of them is the prompt");
+    for (int i = 0; i < 3 && !prompts; i++)
+        if (lathe_args_value(args, with_prompts[i]))
+            return lathe_error(LATHE_E_ARG, "%s needs --prompts, the file of prompts",
+                               with_prompts[i]);
+    if (prompts && !lathe_args_value(args, "--output"))
+        return lathe_error(LATHE_E_ARG, "--prompts needs --output, the file for the results");
+    if (prompts) {
+        lathe_prompt_file file;
+        LATHE_TRY(lathe_prompt_file_open(prompts, NULL, &file));
+        lathe_prompt_file_close(&file);
+    }
+    return messages ? lathe_app_chat_load(messages, out_row) : LATHE_OK;
+}
+
+/* The text to continue; *owned: what is to be freed of it. */
+static lathe_status find_prompt(const lathe_args *args, const lathe_run *run, json_t *row,
+                                const char **out, char **owned)
+{
     const char *const folders[2] = {run->data.tokenizer_dir, run->set.model_path};
+    const char *messages = lathe_args_value(args, "--messages");
+    lathe_chat_template *chat = NULL;
     *out = lathe_args_value(args, "--prompt");
-    if (messages && *out)
-        return lathe_error(LATHE_E_ARG, "--prompt and --messages: one of them is the prompt");
-    if (messages)
-        LATHE_TRY(lathe_app_chat_prompt(messages, folders, owned));
-    if (messages)
-        *out = *owned;
-    else if (!*out)
-        *out = run->set.prompt ? run->set.prompt : "";
-    return LATHE_OK;
+    if (!row) {
+        if (!*out)
+            *out = run->set.prompt ? run->set.prompt : "";
+        return LATHE_OK;
+    }
+    LATHE_TRY(lathe_app_chat_template(folders, &chat));
+    const lathe_status status = lathe_app_chat_prompt(
+        chat, strcmp(messages, "-") == 0 ? "standard input" : messages, row, owned);
+    lathe_chat_template_destroy(chat);
+    *out = *owned;
+    return status;
+}
+
+/* Continues one prompt, or the conversation `row`, and prints the text. */
+static lathe_status generate_one(const lathe_args *args, lathe_run *run, json_t *row,
+                                 const lathe_sampling *sampling)
+{
+    lathe_generation made = {.size = (uint32_t)sizeof made};
+    const char *prompt = "";
+    char *owned = NULL;
+    lathe_status status = find_prompt(args, run, row, &prompt, &owned);
+    if (status == LATHE_OK)
+        status = lathe_generate(run, prompt, sampling, &made);
+    if (status == LATHE_OK) {
+        (void)fputs(owned ? "" : prompt, stdout);
+        (void)fwrite(made.text, 1, (size_t)made.text_bytes, stdout);
+        (void)fputc('\n', stdout);
+    }
+    free(owned);
+    return status;
 }
 
 static int run_command(const lathe_args *args)
 {
     lathe_run *run = NULL;
     lathe_sampling sampling = {.size = (uint32_t)sizeof sampling};
-    lathe_generation made = {.size = (uint32_t)sizeof made};
     sampling_settings settings;
-    const char *prompt = "";
-    char *owned = NULL;
+    json_t *row = NULL;
     lathe_status status = read_options(args, &settings);
+    if (status == LATHE_OK)
+        status = read_prompts(args, &row);
     if (status == LATHE_OK)
         status = lathe_app_open_model(args, LATHE_OPEN_INFER, settings.list, &run);
     if (status == LATHE_OK)
@@ -110,17 +166,12 @@ static int run_command(const lathe_args *args)
     if (status == LATHE_OK) {
         lathe__sampling_say(run);
         sampling.stop_at_eos = lathe_args_value(args, "--ignore-eos") == NULL;
-        status = find_prompt(args, run, &prompt, &owned);
-    }
-    if (status == LATHE_OK)
-        status = lathe_generate(run, prompt, &sampling, &made);
-    if (status == LATHE_OK) {
-        (void)fputs(owned ? "" : prompt, stdout);
-        (void)fwrite(made.text, 1, (size_t)made.text_bytes, stdout);
-        (void)fputc('\n', stdout);
+        status = lathe_args_value(args, "--prompts")
+                     ? lathe_app_generate_prompts(args, run, &sampling)
+                     : generate_one(args, run, row, &sampling);
     }
     const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
-    free(owned);
+    json_decref(row);
     lathe_run_close(run);
     return code;
 }

@@ -169,10 +169,10 @@ Test(adapter_folder, a_conversation_is_answered_through_the_chat_template)
          answer);
     cr_expect_str_eq(answer, whole + strlen("a dog"));
     expect(LATHE " generate base --messages talk.json --prompt x 2>&1", 2,
-           "--prompt and --messages: one of them is the prompt");
+           "--prompt, --messages and --prompts: one of them is the prompt");
     put("wrong.json", "{\"text\": 1}");
     expect(LATHE " generate base --messages wrong.json 2>&1", 2,
-           "wrong.json: expected an object with a list \"messages\"");
+           "wrong.json: unknown key \"text\"; expected messages, tools");
     cr_assert_eq(run("rm base/chat_template.jinja"), 0);
     expect(LATHE " generate base --messages talk.json 2>&1", 2, "base: no chat template; expected");
 }

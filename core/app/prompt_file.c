@@ -1,0 +1,147 @@
+/* Reads prompts from a file of JSON lines. Memory: the longest line. */
+#include "app/prompt_file.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/error.h"
+#include "base/json.h"
+
+lathe_status lathe_prompt_file_open(const char *path, const char *const *folders,
+                                    lathe_prompt_file *out)
+{
+    struct stat st;
+    *out = (lathe_prompt_file){.path = path, .folders = folders};
+    if (stat(path, &st) != 0)
+        return lathe_error(LATHE_E_IO, "%s: cannot read: %s", path, strerror(errno));
+    if (!S_ISREG(st.st_mode)) /* a file that is read again to resume */
+        return lathe_error(LATHE_E_CONFIG, "%s: expected a regular file of JSON lines", path);
+    out->file = fopen(path, "re");
+    return out->file ? LATHE_OK
+                     : lathe_error(LATHE_E_IO, "%s: cannot read: %s", path, strerror(errno));
+}
+
+static void forget(lathe_prompt_file *f)
+{
+    free(f->prompt);
+    free(f->ids);
+    json_decref(f->id);
+    f->prompt = NULL;
+    f->ids = NULL;
+    f->id = NULL;
+}
+
+void lathe_prompt_file_close(lathe_prompt_file *f)
+{
+    forget(f);
+    free(f->text);
+    lathe_chat_template_destroy(f->chat);
+    if (f->file)
+        (void)fclose(f->file);
+    memset(f, 0, sizeof *f);
+}
+
+/* Reads the next line that is not empty. *out_bytes -1: the file has ended. */
+static lathe_status next_line(lathe_prompt_file *f, int64_t *out_bytes)
+{
+    for (;;) {
+        const ssize_t n = getline(&f->text, &f->room, f->file);
+        *out_bytes = n;
+        if (n < 0)
+            return ferror(f->file)
+                       ? lathe_error(LATHE_E_IO, "%s: cannot read: %s", f->path, strerror(errno))
+                       : LATHE_OK;
+        f->line++;
+        for (ssize_t i = 0; i < n; i++)
+            if (!isspace((unsigned char)f->text[i]))
+                return LATHE_OK;
+    }
+}
+
+lathe_status lathe_prompt_file_skip(lathe_prompt_file *f, int64_t n)
+{
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < n && bytes >= 0; i++)
+        LATHE_TRY(next_line(f, &bytes));
+    return LATHE_OK;
+}
+
+static lathe_status wrong(const char *place)
+{
+    return lathe_error(LATHE_E_CONFIG,
+                       "%s: expected {\"prompt\": \"text\"}, {\"messages\": [...]}, {\"ids\": [1, "
+                       "2]} or a text",
+                       place);
+}
+
+static lathe_status take_ids(lathe_prompt_file *f, const char *place, const json_t *list)
+{
+    const size_t n = json_array_size(list);
+    f->ids = calloc(n + 1, sizeof *f->ids);
+    if (!f->ids)
+        return lathe_error(LATHE_E_NOMEM, "%s", place);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *id = json_array_get(list, i);
+        const json_int_t value = json_integer_value(id);
+        if (!json_is_integer(id) || value < 0 || value > INT32_MAX)
+            return lathe_error(LATHE_E_CONFIG, "%s: \"ids\" holds a value that is no token id",
+                               place);
+        f->ids[i] = (int32_t)value;
+    }
+    f->n_ids = (int32_t)n;
+    return n > 0 ? LATHE_OK : lathe_error(LATHE_E_CONFIG, "%s: \"ids\" is empty", place);
+}
+
+static lathe_status take_text(lathe_prompt_file *f, const char *place, const char *text)
+{
+    f->prompt = strdup(text);
+    return f->prompt ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "%s", place);
+}
+
+static lathe_status take_messages(lathe_prompt_file *f, const char *place, json_t *row)
+{
+    if (!f->chat)
+        LATHE_TRY(lathe_app_chat_template(f->folders, &f->chat));
+    return lathe_app_chat_prompt(f->chat, place, row, &f->prompt);
+}
+
+static lathe_status take_prompt(lathe_prompt_file *f, const char *place, json_t *row)
+{
+    json_t *prompt = json_object_get(row, "prompt");
+    if (json_is_string(row))
+        return take_text(f, place, json_string_value(row));
+    f->id = json_incref(json_object_get(row, "id"));
+    if (json_is_array(json_object_get(row, "ids")))
+        return take_ids(f, place, json_object_get(row, "ids"));
+    if (json_is_string(prompt))
+        return take_text(f, place, json_string_value(prompt));
+    if (json_is_array(prompt)) {
+        if (json_object_set(row, "messages", prompt) != 0)
+            return lathe_error(LATHE_E_NOMEM, "%s", place);
+        return take_messages(f, place, row);
+    }
+    return json_is_array(json_object_get(row, "messages")) ? take_messages(f, place, row)
+                                                           : wrong(place);
+}
+
+lathe_status lathe_prompt_file_next(lathe_prompt_file *f, int32_t *out_more)
+{
+    char place[4096 + 32];
+    int64_t bytes = 0;
+    json_t *row = NULL;
+    forget(f);
+    *out_more = 0;
+    LATHE_TRY(next_line(f, &bytes));
+    if (bytes < 0)
+        return LATHE_OK;
+    (void)snprintf(place, sizeof place, "%.4096s:%lld", f->path, (long long)f->line);
+    lathe_status status = lathe_json_load(place, f->text, bytes, &row);
+    if (status == LATHE_OK)
+        status = take_prompt(f, place, row);
+    json_decref(row);
+    *out_more = status == LATHE_OK;
+    return status;
+}

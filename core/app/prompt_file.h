@@ -1,0 +1,36 @@
+/* A file of prompts, one JSON value a line, read one after the other. */
+#ifndef LATHE_APP_PROMPT_FILE_H
+#define LATHE_APP_PROMPT_FILE_H
+
+#include <stdio.h>
+
+#include "app/chat_prompt.h"
+#include "lathe/lathe.h"
+
+/** One line: {"prompt": "text"}, {"prompt": [messages]}, {"messages": [...]}, {"ids": [1, 2]} or a
+ *  text alone. Other keys are allowed. */
+typedef struct lathe_prompt_file {
+    const char *path;
+    const char *const *folders; /* [2] where a chat template may be */
+    FILE *file;
+    int64_t line; /* of the last prompt, from 1 */
+    char *text;   /* of the last line */
+    size_t room;
+    char *prompt; /* the text of the prompt; NULL: ids */
+    int32_t *ids; /* [n_ids] */
+    int32_t n_ids;
+    json_t *id;                /* the value of "id" of the last line; NULL: it has none */
+    lathe_chat_template *chat; /* loaded for the first messages */
+} lathe_prompt_file;
+
+/** LATHE_E_IO: the file cannot be read, or is not a regular file. */
+lathe_status lathe_prompt_file_open(const char *path, const char *const *folders,
+                                    lathe_prompt_file *out);
+/** Skips n prompts without looking into them. */
+lathe_status lathe_prompt_file_skip(lathe_prompt_file *f, int64_t n);
+/** Reads the next prompt, past empty lines. *out_more 0: the file has ended. Errors begin with
+ *  file:line. */
+lathe_status lathe_prompt_file_next(lathe_prompt_file *f, int32_t *out_more);
+void lathe_prompt_file_close(lathe_prompt_file *f);
+
+#endif

@@ -1,0 +1,148 @@
+/* lathe generate --prompts: many prompts into a file, and conversations. */
+#include "cli_case.h"
+
+#define LATHE LATHE_TEST_BUILD "/bin/lathe"
+
+static const char base_file[] = "[model]\nmodel_type = \"llama\"\nhidden_size = 32\n"
+                                "intermediate_size = 64\nnum_hidden_layers = 2\n"
+                                "num_attention_heads = 2\nmax_position_embeddings = 64\n"
+                                "[tokenizer]\ntrain = { vocab_size = 300 }\n"
+                                "[data]\ndatasets = [{ path = \"text.txt\" }]\nseq_len = 16\n"
+                                "[optimizer]\nlr = 0.02\n"
+                                "[train]\nprecision = \"fp32\"\nmax_steps = 4\nthreads = 1\n"
+                                "[log]\nprogress = \"off\"\n[checkpoint]\ndir = \"first\"\n";
+
+static void setup(void)
+{
+    make_folder();
+    put_times("text.txt", "the cat sat on the mat and it was fine with the other cats.\n", 40);
+    put("base.toml", base_file);
+    expect(LATHE " train base.toml 2>&1", 0, "checkpoint first/step-00000004");
+    cr_assert_eq(run("mv first/step-00000004 base"), 0);
+    put("base/chat_template.jinja", "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>"
+                                    "{% endfor %}{{ '<assistant>' if add_generation_prompt }}");
+    put("in.jsonl", "{\"prompt\": \"the cat\", \"id\": 7}\n\n\"sat on\"\n"
+                    "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n"
+                    "{\"ids\": [5, 6, 7]}\n{\"prompt\": \"\"}\n");
+}
+
+TestSuite(generate_prompts, .init = setup, .fini = remove_folder, .timeout = 120);
+
+#define HOW                                                                                        \
+    " --max-new-tokens 20 --temperature 1 --data.seq_len 48 --train.precision fp32 --ignore-eos"
+#define MANY LATHE " generate base --prompts in.jsonl -o out.jsonl --samples 3 --logprobs" HOW
+
+static void expect_count(const char *command, const char *want)
+{
+    cr_assert_eq(run(command), 0, "%s: %s", command, output);
+    cr_expect_eq(atoi(output), atoi(want), "%s: %s", command, output);
+}
+
+Test(generate_prompts, are_continued_in_their_order_with_several_samples)
+{
+    expect(MANY " 2>&1", 0, "15 results written to out.jsonl: 300 tokens");
+    expect_count("wc -l < out.jsonl", "15");
+    expect("sed -n 1p out.jsonl", 0, "{\"line\": 1, \"sample\": 0, \"id\": 7, \"text\": \"");
+    expect("sed -n 2p out.jsonl", 0, "{\"line\": 1, \"sample\": 1, \"id\": 7, \"text\": \"");
+    expect("sed -n 4p out.jsonl", 0, "{\"line\": 3, \"sample\": 0, \"text\": \"");
+    expect("sed -n 15p out.jsonl", 0, "\"tokens\": 20, \"finish\": \"length\", \"ids\": [");
+    expect("sed -n 15p out.jsonl", 0, "\"logprobs\": [-");
+    cr_expect_eq(run("test \"$(sed -n 1p out.jsonl)\" != \"$(sed -n 2p out.jsonl)\""), 0);
+}
+
+Test(generate_prompts, have_the_same_results_whatever_the_batch)
+{
+    expect(MANY " 2>&1", 0, "15 results");
+    cr_assert_eq(run("mv out.jsonl whole && rm out.jsonl.settings.json"), 0);
+    expect(MANY " --generate.batch 2 2>&1", 0, "15 results");
+    cr_expect_eq(run("cmp out.jsonl whole"), 0, "%s", output);
+}
+
+Test(generate_prompts, go_on_after_a_kill_without_duplicates)
+{
+    expect(MANY " 2>&1", 0, "15 results");
+    cr_assert_eq(run("cp out.jsonl whole"), 0);
+    static const int sizes[] = {0, 10, 900, 1300, 2500};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        char command[128];
+        snprintf(command, sizeof command, "head -c %d whole > out.jsonl", sizes[i]);
+        cr_assert_eq(run(command), 0);
+        expect(MANY " 2>&1", 0, "written to out.jsonl");
+        cr_expect_eq(run("cmp out.jsonl whole"), 0, "%d bytes: %s", sizes[i], output);
+    }
+    expect(MANY " 2>&1", 0, "0 results written");
+    cr_assert_eq(run("rm out.jsonl*; for i in $(seq 400); do cat in.jsonl; done > more && "
+                     "mv more in.jsonl"),
+                 0);
+    (void)run("(" MANY " >/dev/null 2>&1 & p=$!; sleep 0.5; kill -9 $p; wait $p) 2>/dev/null");
+    expect(MANY " 2>&1", 0, "written to out.jsonl");
+    expect_count("wc -l < out.jsonl", "6000");
+    expect_count("sort -u out.jsonl | wc -l", "6000");
+}
+
+Test(generate_prompts, begun_with_other_settings_are_refused)
+{
+    expect(MANY " 2>&1", 0, "15 results");
+    expect(MANY " --seed 9 2>&1", 2, "out.jsonl was begun with seed 42, and now it is 9");
+    cr_assert_eq(run("echo '\"more\"' >> in.jsonl"), 0);
+    expect(MANY " 2>&1", 2, "out.jsonl was begun with prompts \"");
+    cr_assert_eq(run("echo mine > other.jsonl"), 0);
+    expect(LATHE " generate base --prompts in.jsonl -o other.jsonl 2>&1", 2,
+           "other.jsonl exists and is no file that lathe generate --prompts has begun");
+    expect("cat other.jsonl", 0, "mine");
+}
+
+Test(generate_prompts, that_are_wrong_are_named_by_file_and_line)
+{
+    static const struct {
+        const char *line, *want;
+    } bad[] = {
+        {"{\"text\": 1}", "in.jsonl:2: expected {\"prompt\": \"text\"}"},
+        {"{\"prompt\": ", "in.jsonl:2"},
+        {"{\"ids\": []}", "in.jsonl:2: \"ids\" is empty"},
+        {"{\"ids\": [1, \"a\"]}", "in.jsonl:2: \"ids\" holds a value that is no token id"},
+        {"{\"ids\": [1, 99999]}", "in.jsonl:2: token 1 of the prompt is 99999; expected 0 to"},
+        {"{\"messages\": []}", "in.jsonl:2: the list of messages is empty"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char text[256];
+        snprintf(text, sizeof text, "\"fine\"\n%s\n", bad[i].line);
+        put("in.jsonl", text);
+        (void)run("rm -f out.jsonl*");
+        cr_expect_neq(run(LATHE " generate base --prompts in.jsonl -o out.jsonl" HOW " 2>&1"), 0);
+        cr_expect(strstr(output, bad[i].want), "%s: %s", bad[i].line, output);
+    }
+    expect(LATHE " generate base --prompts gone.jsonl -o out.jsonl 2>&1", 1,
+           "gone.jsonl: cannot read");
+    expect(LATHE " generate base --prompts in.jsonl 2>&1", 2, "--prompts needs --output");
+    expect(LATHE " generate base --prompt x --samples 2 2>&1", 2, "--samples needs --prompts");
+    expect("mkfifo pipe && " LATHE " generate base --prompts pipe -o out.jsonl 2>&1", 2,
+           "pipe: expected a regular file");
+}
+
+Test(generate_prompts, of_a_conversation_are_checked_before_the_model_is_opened)
+{
+    static const struct {
+        const char *text, *want;
+    } bad[] = {{"[]", "talk.json: the list of messages is empty"},
+               {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tool\": []}",
+                "talk.json: unknown key \"tool\"; expected messages, tools"},
+               {"{\"text\": 1}", "talk.json: unknown key \"text\""}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        put("talk.json", bad[i].text);
+        expect(LATHE " generate base --messages talk.json 2>&1", 2, bad[i].want);
+        cr_expect_null(strstr(output, "computes in"), "%s", output);
+    }
+}
+
+Test(generate_prompts, that_end_with_the_assistant_are_continued)
+{
+    static char want[4096];
+    put("talk.json", "[{\"role\": \"user\", \"content\": \"a\"}, "
+                     "{\"role\": \"assistant\", \"content\": \"the cat\"}]");
+    cr_assert_eq(
+        run(LATHE " generate base --prompt '<user>a</><assistant>the cat'" HOW " 2>/dev/null"), 0);
+    strcpy(want, output + strlen("<user>a</><assistant>the cat"));
+    cr_assert_eq(run(LATHE " generate base --messages talk.json" HOW " 2>/dev/null"), 0);
+    cr_expect_str_eq(output, want);
+}
