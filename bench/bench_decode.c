@@ -124,8 +124,8 @@ static double generate_batch(lathe_run *run)
     lathe_prompt prompts[BATCH];
     lathe_generation made[BATCH];
     for (int i = 0; i < BATCH; i++) {
-        prompts[i] = (lathe_prompt){
-            .size = (uint32_t)sizeof prompts[i], .tokens = &token, .n_tokens = 1};
+        prompts[i] =
+            (lathe_prompt){.size = (uint32_t)sizeof prompts[i], .tokens = &token, .n_tokens = 1};
         made[i] = (lathe_generation){.size = (uint32_t)sizeof made[i]};
     }
     const double begun = lathe_now();

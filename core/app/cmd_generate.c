@@ -6,8 +6,8 @@
 #include "app/chat_prompt.h"
 #include "app/commands.h"
 #include "app/generate_prompts.h"
-#include "app/prompt_file.h"
 #include "app/model_dir.h"
+#include "app/prompt_file.h"
 #include "base/error.h"
 #include "run/sampling_settings.h"
 
