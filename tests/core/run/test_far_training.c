@@ -48,6 +48,8 @@ static const far_training trainings[] = {
      0,
      0},
     {"dpo", {"stage.name=dpo", "train.precision=fp32"}, 1, 1},
+    {"rm", {"stage.name=rm", "train.precision=bf16"}, 1, 1},
+    {"rm, lora", {"stage.name=rm", "train.precision=fp32", "adapter.name=lora"}, 1, 0},
     {"dpo, lora", {"stage.name=dpo", "train.precision=bf16", "adapter.name=lora"}, 1, 0},
     {"ema",
      {"train.precision=bf16", "train.weight_average=ema", "data.validation_split=0.2",
