@@ -82,25 +82,36 @@ static lathe_status put_folder(const char *path, const char *roles, lathe_arena 
 }
 
 /* Other models that a run reads, by the keys that name their folders. */
+static const struct {
+    const char *role, *section, *key;
+} others[] = {{"teacher", "teacher", "path"},
+              {"reference", "reference", "path"},
+              {"reward", "reward", "path"},
+              {"reward", "reward", "model"}};
+
+#define N_OTHERS (sizeof others / sizeof others[0])
+
+/* The folder that such a key names; NULL: none. */
+static const char *other_path(const json_t *config, size_t i)
+{
+    const json_t *section = json_object_get(config, others[i].section);
+    const char *path = json_string_value(json_object_get(section, others[i].key));
+    return path && lathe_path_is_dir(path) ? path : NULL;
+}
+
 static lathe_status put_others(const lathe_saved_state *saved, lathe_arena *arena, int32_t *n,
                                lathe_buffer *out)
 {
-    static const struct {
-        const char *role, *section, *key;
-    } rows[] = {{"\"teacher\"", "teacher", "path"},
-                {"\"reference\"", "reference", "path"},
-                {"\"reward\"", "reward", "path"},
-                {"\"reward\"", "reward", "model"}};
     json_t *config = NULL;
     LATHE_TRY(lathe_config_object(saved->config, &config));
     lathe_status status = LATHE_OK;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0] && status == LATHE_OK; i++) {
-        const json_t *section = json_object_get(config, rows[i].section);
-        const char *path = json_string_value(json_object_get(section, rows[i].key));
-        if (!path || !lathe_path_is_dir(path))
+    for (size_t i = 0; i < N_OTHERS && status == LATHE_OK; i++) {
+        const char *path = other_path(config, i);
+        const char *role = lathe_arena_printf(arena, "\"%s\"", others[i].role);
+        if (!path)
             continue;
         lathe_buffer_puts(out, (*n)++ ? ", " : "");
-        status = put_folder(path, rows[i].role, arena, out);
+        status = role ? put_folder(path, role, arena, out) : LATHE_E_NOMEM;
     }
     json_decref(config);
     return status;
@@ -130,22 +141,22 @@ static lathe_status put_own(const lathe_saved_state *saved, lathe_arena *arena, 
 
 /* ---- after resuming ---- */
 
-static int is_model(const json_t *parent)
+static int has_role(const json_t *parent, const char *name)
 {
     const json_t *roles = json_object_get(parent, "roles");
     for (size_t i = 0; i < json_array_size(roles); i++) {
         const char *role = json_string_value(json_array_get(roles, i));
-        if (role && strcmp(role, "model") == 0)
+        if (role && strcmp(role, name) == 0)
             return 1;
     }
     return 0;
 }
 
-/* The recorded parent with the role "model"; NULL: none. */
-static json_t *model_of(const json_t *parents)
+/* The first recorded parent with a role; NULL: none. */
+static json_t *parent_of(const json_t *parents, const char *role)
 {
     for (size_t i = 0; i < json_array_size(parents); i++)
-        if (is_model(json_array_get(parents, i)))
+        if (has_role(json_array_get(parents, i), role))
             return json_array_get(parents, i);
     return NULL;
 }
@@ -155,7 +166,7 @@ static json_t *model_of(const json_t *parents)
 static lathe_status put_earlier(const lathe_saved_state *saved, const json_t *parents,
                                 lathe_arena *arena, lathe_buffer *out)
 {
-    json_t *model = model_of(parents);
+    json_t *model = parent_of(parents, "model");
     if (model && saved->model_path) {
         const char *path = absolute(saved->model_path, arena);
         if (path &&
@@ -270,14 +281,35 @@ lathe_status lathe__checkpoint_put_parents(const lathe_saved_state *saved, lathe
 
 /* ---- the base of a run that resumes ---- */
 
-lathe_status lathe__checkpoint_check_base(const lathe_saved_state *saved, const json_t *meta)
+/* Compares a folder with the recorded parent of a role, if there is one. */
+static lathe_status check_role(const json_t *parents, const char *role, const char *path)
 {
-    const json_t *model = model_of(json_object_get(meta, "parents"));
-    const int needed = has_reference(saved) || !lathe__checkpoint_has_model(saved);
-    if (!model || !saved->model_path || !needed)
+    const json_t *parent = parent_of(parents, role);
+    if (!parent || !path)
         return LATHE_OK;
     const lathe_status status =
-        lathe_files_compare(saved->model_path, json_object_get(model, "files"), 1, NULL, NULL);
+        lathe_files_compare(path, json_object_get(parent, "files"), 1, NULL, NULL);
     return status == LATHE_E_CORRUPT ? lathe_error(LATHE_E_CONFIG, "%s", lathe_error_message())
                                      : status;
+}
+
+lathe_status lathe__checkpoint_check_base(const lathe_saved_state *saved, const json_t *meta,
+                                          const char **out_section, const char **out_key)
+{
+    const json_t *parents = json_object_get(meta, "parents");
+    const int needed = has_reference(saved) || !lathe__checkpoint_has_model(saved);
+    json_t *config = NULL;
+    *out_section = "model";
+    *out_key = "path";
+    if (needed)
+        LATHE_TRY(check_role(parents, "model", saved->model_path));
+    LATHE_TRY(lathe_config_object(saved->config, &config));
+    lathe_status status = LATHE_OK;
+    for (size_t i = 0; i < N_OTHERS && status == LATHE_OK; i++) {
+        *out_section = others[i].section;
+        *out_key = others[i].key;
+        status = check_role(parents, others[i].role, other_path(config, i));
+    }
+    json_decref(config);
+    return status;
 }

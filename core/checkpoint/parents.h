@@ -33,9 +33,11 @@ int32_t lathe__is_weight_file(const char *name);
  * in. NULL: there is no manifest, or no memory. */
 const char *lathe__manifest_folder(const char *dir, lathe_arena *arena);
 
-/** Checks that the weights in model.path are those that the run of a checkpoint began with, where
- * the run still needs them: under an adapter, or as the reference. `meta`: of the checkpoint.
- * LATHE_E_CONFIG names the file that changed. */
-lathe_status lathe__checkpoint_check_base(const lathe_saved_state *saved, const json_t *meta);
+/** Checks that the frozen weights that a run reads are those that the run of a checkpoint began
+ * with: model.path under an adapter or as the reference, and the folder of a teacher. `meta`: of
+ * the checkpoint. LATHE_E_CONFIG names the file that changed; *out_section and *out_key are then
+ * the key that names its folder. */
+lathe_status lathe__checkpoint_check_base(const lathe_saved_state *saved, const json_t *meta,
+                                          const char **out_section, const char **out_key);
 
 #endif

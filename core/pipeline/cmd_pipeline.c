@@ -56,7 +56,8 @@ static void print_step(const work *w, int32_t i)
     if (state->kind == LATHE_STEP_DONE)
         (void)printf("; finished: %s", state->checkpoint);
     else if (state->kind == LATHE_STEP_BEGUN)
-        (void)printf("; goes on from step %lld in %s", (long long)state->at, step->dir);
+        (void)printf("; goes on from step %lld in %s%s%s", (long long)state->at, step->dir,
+                     state->why && state->why[0] ? ", because " : "", state->why ? state->why : "");
     (void)printf("\n");
     (void)fflush(stdout);
 }

@@ -2,6 +2,7 @@
 #include "pipeline/pipeline_state.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,13 +86,15 @@ static lathe_status check_origin(const lathe_pipeline *pipeline, const lathe_pip
     for (int32_t k = 0; k < step->n_uses; k++) {
         const lathe_pipeline_step *from = &pipeline->steps[step->uses[k].step];
         const lathe_step_state *state = &states[step->uses[k].step];
+        const char *why = state->why ? state->why : "";
         if (state->kind != LATHE_STEP_DONE)
-            return lathe_error(LATHE_E_CONFIG,
-                               "%s:%d:%d: step \"%s\" has checkpoints in %s, but step \"%s\", from "
-                               "which it starts, is not finished: move %s away, or give the step "
-                               "another checkpoint.dir",
-                               step->place.file, step->place.line, step->place.column, step->name,
-                               step->dir, from->name, step->dir);
+            return lathe_error(
+                LATHE_E_CONFIG,
+                "%s:%d:%d: step \"%s\" has checkpoints in %s, but step \"%s\", from "
+                "which it starts, is not finished%s%s: move %s away, or give the step "
+                "another checkpoint.dir",
+                step->place.file, step->place.line, step->place.column, step->name, step->dir,
+                from->name, why[0] ? ", because " : "", why, step->dir);
         LATHE_TRY(lathe_manifest_self(state->checkpoint, hex));
         if (!began_with(meta, hex))
             return lathe_error(
@@ -125,64 +128,91 @@ static int has_ended(const char *dir, lathe_arena *arena)
     return ended;
 }
 
-/* The settings of a step as its file and overrides give them, before plugins are chosen. NULL: the
- * run file has errors. */
-static json_t *settings_of(const lathe_pipeline_step *step)
+/* Loads the settings of a step as its file and overrides give them, before plugins are chosen.
+ * *out_config and *out_json are NULL if the run file has errors. */
+static void settings_of(const lathe_pipeline_step *step, lathe_registry **out_registry,
+                        lathe_config **out_config, json_t **out_json)
 {
-    lathe_registry *registry = NULL;
-    lathe_config *config = NULL;
     lathe_diags diags = {0};
-    json_t *out = NULL;
-    if (lathe_registry_create(&registry) != LATHE_OK ||
-        lathe_config_load(step->run, step->overrides, step->n_overrides, 0, registry, &diags,
-                          &config) != LATHE_OK ||
-        lathe_config_object(config, &out) != LATHE_OK)
+    *out_registry = NULL;
+    *out_config = NULL;
+    *out_json = NULL;
+    if (lathe_registry_create(out_registry) != LATHE_OK ||
+        lathe_config_load(step->run, step->overrides, step->n_overrides, 0, *out_registry, &diags,
+                          out_config) != LATHE_OK ||
+        lathe_config_object(*out_config, out_json) != LATHE_OK)
         lathe_error_clear();
-    lathe_config_destroy(config);
     lathe_diags_fini(&diags);
-    lathe_registry_destroy(registry);
-    return out;
 }
 
-/* Whether a setting that has an influence on the training differs from those that the step finished
- * with. */
-static int has_changed(const lathe_pipeline_step *step, lathe_arena *arena)
+/* Whether a change has an influence on the training. A key that a newer Lathe has, with its
+ * default, has none, nor has the version of a plugin. */
+static int counts(const lathe_config *config, const char *name, const json_t *change)
+{
+    const int32_t effect = lathe_change_effect(name);
+    const char *dot = strchr(name, '.');
+    char section[64];
+    if (!dot || strcmp(dot, ".version") == 0 ||
+        ((effect & LATHE_CHANGE_QUIET) && !(effect & LATHE_CHANGE_DATA)))
+        return 0;
+    (void)snprintf(section, sizeof section, "%.*s", (int)(dot - name), name);
+    const lathe_value *value = lathe_config_get(config, section, dot + 1);
+    return !json_is_null(json_object_get(change, "from")) || (value && value->is_explicit);
+}
+
+/* Lists the settings that differ from those that the step finished with; "": none. */
+static const char *list_changes(const lathe_pipeline_step *step, lathe_arena *arena)
 {
     const char *path = lathe_path_join(arena, step->dir, LATHE_PIPELINE_RECORD), *name;
-    json_t *was = NULL, *now = NULL, *changes = NULL, *change;
-    int changed = 1;
-    if (path && lathe_path_exists(path) && lathe_json_load_file(path, &was) == LATHE_OK &&
-        (now = settings_of(step)) != NULL)
-        changes = lathe_config_changes(json_object_get(was, "config"), now);
-    if (changes) {
-        changed = 0;
-        json_object_foreach(changes, name, change)
-        {
-            const int32_t effect = lathe_change_effect(name);
-            changed |= !(effect & LATHE_CHANGE_QUIET) || (effect & LATHE_CHANGE_DATA);
-        }
+    lathe_registry *registry;
+    lathe_config *config;
+    json_t *was = NULL, *now, *change;
+    lathe_buffer list = LATHE_BUFFER_INIT;
+    int n = 0;
+    settings_of(step, &registry, &config, &now);
+    if (!path || !lathe_path_exists(path) || lathe_json_load_file(path, &was) != LATHE_OK)
+        lathe_buffer_puts(&list, "lathe pipeline did not train it to its end");
+    else if (!now)
+        lathe_buffer_puts(&list, "its run file has errors");
+    json_t *changes =
+        list.len == 0 ? lathe_config_changes(json_object_get(was, "config"), now) : NULL;
+    json_object_foreach(changes, name, change)
+    {
+        if (!counts(config, name, change))
+            continue;
+        lathe_buffer_printf(&list, "%s%s ", n++ ? ", " : "", name);
+        lathe_change_put(change, &list);
     }
     lathe_error_clear();
+    const char *out = lathe_arena_strdup(arena, list.data ? list.data : "");
+    lathe_buffer_fini(&list);
     json_decref(changes);
     json_decref(now);
     json_decref(was);
-    return changed;
+    lathe_config_destroy(config);
+    lathe_registry_destroy(registry);
+    return out ? out : "no memory";
 }
 
 lathe_status lathe_step_state_write(const lathe_pipeline_step *step)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
     const char *path = lathe_path_join(&arena, step->dir, LATHE_PIPELINE_RECORD);
-    json_t *config = settings_of(step);
-    json_t *root = config ? json_pack("{s:s, s:i, s:s, s:o}", "format", "lathe-pipeline-step",
-                                      "version", 1, "step", step->name, "config", config)
-                          : NULL;
+    lathe_registry *registry;
+    lathe_config *config;
+    json_t *settings;
+    settings_of(step, &registry, &config, &settings);
+    json_t *root = settings ? json_pack("{s:s, s:i, s:s, s:o}", "format", "lathe-pipeline-step",
+                                        "version", 1, "step", step->name, "config", settings)
+                            : NULL;
     char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
     lathe_status status = path && text
                               ? lathe_file_write_atomic(path, text, (int64_t)strlen(text))
                               : lathe_error(LATHE_E_NOMEM, "no memory to record a finished step");
     free(text);
     json_decref(root);
+    lathe_config_destroy(config);
+    lathe_registry_destroy(registry);
     lathe_arena_fini(&arena);
     return status;
 }
@@ -211,10 +241,11 @@ lathe_status lathe_step_state_read(lathe_pipeline *pipeline, int32_t i, lathe_ar
     free(real);
     states[i].at = (int64_t)json_integer_value(json_object_get(meta, "step"));
     const lathe_status checked = check_origin(pipeline, step, states, meta);
-    if (checked == LATHE_OK)
-        states[i].kind = has_ended(step->dir, arena) && !has_changed(step, arena)
-                             ? LATHE_STEP_DONE
-                             : LATHE_STEP_BEGUN;
+    if (checked == LATHE_OK) {
+        states[i].why = has_ended(step->dir, arena) ? list_changes(step, arena) : "";
+        states[i].kind =
+            has_ended(step->dir, arena) && !states[i].why[0] ? LATHE_STEP_DONE : LATHE_STEP_BEGUN;
+    }
     json_decref(meta);
     return checked;
 }

@@ -152,11 +152,13 @@ static lathe_status check_adapter(lathe_resuming *r)
                : status;
 }
 
-/* Checks the frozen weights in model.path, under an adapter or as the reference. */
+/* Checks the frozen weights that the run reads: a base, a reference, a teacher. */
 static lathe_status check_base(lathe_resuming *r)
 {
-    const lathe_status status = lathe__checkpoint_check_base(lathe__run_saved(r->run), r->meta);
-    return is_refusal(status) ? lathe__resume_refuse_said(r, "model", "path", "") : status;
+    const char *section, *key;
+    const lathe_status status =
+        lathe__checkpoint_check_base(lathe__run_saved(r->run), r->meta, &section, &key);
+    return is_refusal(status) ? lathe__resume_refuse_said(r, section, key, "") : status;
 }
 
 /* ---- the data ---- */
@@ -263,8 +265,8 @@ static int is_new_default(const lathe_resuming *r, const char *name, const json_
 {
     char section[64], key[64];
     lathe__resume_split_name(name, section, key);
-    return json_is_null(json_object_get(change, "from")) &&
-           !lathe_config_is_set(r->run->config, section, key);
+    const lathe_value *value = lathe_config_get(r->run->config, section, key);
+    return json_is_null(json_object_get(change, "from")) && value && !value->is_explicit;
 }
 
 /* Whether checkpoint.allow_changed names the key. */

@@ -174,6 +174,25 @@ Test(lineage, another_base_under_a_resumed_adapter_is_refused)
                "dpo.toml:2:8: error: out/sft/step-00000001/model.safetensors: its content changed");
 }
 
+/* A student of the first model learns from the second. */
+Test(lineage, of_a_distilled_model_names_its_teacher_and_keeps_to_it)
+{
+    put("distill.toml", "[model]\npath = \"out/base/step-00000002\"\n"
+                        "[teacher]\npath = \"out/sft/step-00000001\"\n"
+                        "[data]\ndatasets = [{ path = \"answers.jsonl\" }]\nseq_len = 32\n"
+                        "[stage]\nname = \"distill\"\n"
+                        "[train]\nmax_steps = 2\nstop_after = 1\nthreads = 1\n"
+                        "[log]\nprogress = \"off\"\n[checkpoint]\ndir = \"out/small\"\n");
+    expect(LATHE " train distill.toml 2>&1", 0, "checkpoint out/small/step-00000001");
+    expect(LATHE " lineage out/small 2>&1", 0, "<- model: ");
+    cr_expect(says("<- teacher: ") && says("/out/sft/step-00000001\n"), "%s", output);
+    cr_assert_eq(run("printf 'x' | dd of=out/sft/step-00000001/model.safetensors bs=1 seek=3000 "
+                     "conv=notrunc 2>/dev/null"),
+                 0);
+    expect(LATHE " train distill.toml 2>&1", 2,
+           "distill.toml:4:8: error: out/sft/step-00000001/model.safetensors: its content changed");
+}
+
 Test(lineage, of_a_folder_without_a_manifest_is_its_weights)
 {
     cr_assert_eq(run("cp -r out/base/step-00000002 plain && rm plain/manifest.json"), 0);

@@ -104,7 +104,8 @@ Test(pipeline, a_changed_step_is_trained_on_and_what_follows_it_is_refused)
     expect(
         LATHE " pipeline p/pipe.toml 2>&1", 2,
         "p/pipe.toml:5:1: step \"sft\" has checkpoints in p/out/sft, but step \"base\", from which "
-        "it starts, is not finished: move p/out/sft away, or give the step another checkpoint.dir");
+        "it starts, is not finished, because train.max_steps 2 -> 4: move p/out/sft away, or give "
+        "the step another checkpoint.dir");
     expect("ls p/out/base", 0, "step-00000002");
     put("p/first.toml", "[[step]]\nname = \"base\"\nrun = \"base.toml\"\n");
     expect(LATHE " pipeline p/first.toml 2>&1", 0, "checkpoint p/out/base/step-00000004");

@@ -190,6 +190,24 @@ Test(resume_refusal, of_another_objective_is_lifted_by_its_permission_alone)
            "checkpoint out/step-00000006");
 }
 
+/* The manifest is written again without a key, as a Lathe would have done that did not know it. */
+Test(resume_warning, a_new_key_with_its_default_is_no_change)
+{
+    make_adapter_run();
+    cr_assert_eq(
+        run("cd out/step-00000004; head -n -2 manifest.json | sed -e 's/, \"use_rslora\": "
+            "false//' -e 's/, \"capture\": \"auto\"//' -e 's/, \"max_grad_value\": 0.0//' > m; "
+            "cmp -s m manifest.json || printf '  \"self\": \"%s\"\\n}\\n' "
+            "$(sha256sum < m | cut -d' ' -f1) >> m; ! grep -q 'use_rslora\\|max_grad_value' m && "
+            "mv m manifest.json"),
+        0, "%s", output);
+    expect(LATHE " train run.toml --train.stop_after 5 2>&1", 0, "checkpoint out/step-00000005");
+    cr_expect_null(strstr(output, "other settings"), "%s", output);
+    cr_assert_eq(run("rm -r out/step-00000005; echo step-00000004 > out/latest"), 0);
+    expect(LATHE " train run.toml --train.stop_after 5 --train.max_grad_value 2 2>&1", 0,
+           "checkpoint out/step-00000005");
+}
+
 Test(resume_refusal, permission_for_other_keys_is_refused)
 {
     static const char *const names[] = {"optimizer.lr", "model.hidden_size", "stage",
