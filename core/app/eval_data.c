@@ -22,13 +22,34 @@ static int same_columns(const lathe_dataset *a, const lathe_dataset *b)
     for (int32_t c = 0; c < LATHE_N_COLUMNS; c++)
         if (!same_text(a->columns[c], b->columns[c]) || !same_text(a->formats[c], b->formats[c]))
             return 0;
+    if (a->n_input_columns != b->n_input_columns || !same_text(a->messages, b->messages))
+        return 0;
+    for (int32_t i = 0; i < a->n_input_columns; i++)
+        if (!same_text(a->input_columns[i].input, b->input_columns[i].input) ||
+            !same_text(a->input_columns[i].field, b->input_columns[i].field))
+            return 0;
     return 1;
 }
 
-/* ", columns = {text = "body"}" */
-static void put_columns(const char *key, const char *const list[LATHE_N_COLUMNS], lathe_buffer *out)
+/* ", columns = {text = "body"}". more: of the table columns, messages and the stage's inputs; NULL:
+ * of the table format. */
+static void put_columns(const char *key, const char *const list[LATHE_N_COLUMNS],
+                        const lathe_dataset *more, lathe_buffer *out)
 {
     int n = 0;
+    if (more && more->messages) {
+        lathe_buffer_printf(out, ", %s = {messages = ", key);
+        lathe_buffer_json_string(out, more->messages);
+        n++;
+    }
+    for (int32_t i = 0; more && i < more->n_input_columns; i++, n++) {
+        if (n == 0)
+            lathe_buffer_printf(out, ", %s = {", key);
+        lathe_buffer_puts(out, n ? ", " : "");
+        lathe_buffer_json_string(out, more->input_columns[i].input);
+        lathe_buffer_puts(out, " = ");
+        lathe_buffer_json_string(out, more->input_columns[i].field);
+    }
     for (int32_t c = 0; c < LATHE_N_COLUMNS; c++) {
         if (!list[c])
             continue;
@@ -88,8 +109,8 @@ static lathe_status put_shared(const lathe_config *config, const char *checkpoin
             "known; set them: --data.validation '[{path = \"%s\", columns = {...}}]'",
             where ? where : "", path, path);
     }
-    put_columns("columns", sets[0].columns, out);
-    put_columns("format", sets[0].formats, out);
+    put_columns("columns", sets[0].columns, &sets[0], out);
+    put_columns("format", sets[0].formats, NULL, out);
     return out->status;
 }
 
@@ -147,6 +168,9 @@ static lathe_status put_of_folder(const lathe_args *args, const char *path, lath
 
 lathe_status lathe_eval_data(const lathe_args *args, const char *path, lathe_buffer *out)
 {
+    /* reported here once: it becomes the data to train on and to evaluate on */
+    if (!lathe_path_exists(path) && !strpbrk(path, "*?["))
+        return lathe_error(LATHE_E_CONFIG, "--data %s: no such file or folder", path);
     lathe_buffer_puts(out, "[{path = ");
     lathe_buffer_json_string(out, path);
     if (lathe_path_exists(args->words[0]) && !lathe_args_override(args, "data.validation"))

@@ -80,6 +80,8 @@ int32_t lathe_change_effect(const char *name)
         {"data.seq_len", LATHE_CHANGE_DATA},
         {"data.packing", LATHE_CHANGE_DATA},
         {"data.overlong", LATHE_CHANGE_DATA},
+        {"data.chat_template", LATHE_CHANGE_DATA},
+        {"data.chat_template_kwargs", LATHE_CHANGE_DATA},
         {"data.shuffle", LATHE_CHANGE_DATA},
         {"data.validation_split", LATHE_CHANGE_DATA},
         {"data.validation_count", LATHE_CHANGE_DATA},

@@ -101,6 +101,10 @@ void lathe_config_check_files(const lathe_config *config, lathe_diags *diags)
         lathe_config_add(
             config, diags, LATHE_DIAG_ERROR, "checkpoint", "resume",
             "checkpoint.resume is \"%s\", expected auto, never or a checkpoint's folder", resume);
+    const char *chat = lathe_config_string(config, "data", "chat_template");
+    if (chat != NULL && !lathe_path_exists(chat))
+        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "data", "chat_template",
+                         "data.chat_template: no such file or folder: %s", chat);
     check_datasets(config, "datasets", diags);
     check_datasets(config, "validation", diags);
     check_folder(config, "data", "cache_dir", diags);

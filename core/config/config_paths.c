@@ -16,6 +16,7 @@ static const struct {
 } keys[] = {
     {"model", "path", {NULL, NULL}},     {"tokenizer", "path", {"bytes", NULL}},
     {"teacher", "path", {NULL, NULL}},   {"data", "cache_dir", {NULL, NULL}},
+    {"data", "cache_dir", {NULL, NULL}}, {"data", "chat_template", {NULL, NULL}},
     {"checkpoint", "dir", {NULL, NULL}}, {"checkpoint", "resume", {"auto", "never"}},
     {"plugins", "paths", {NULL, NULL}},
 };

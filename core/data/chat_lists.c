@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "data/chat_messages.h"
 #include "template/chat_template.h"
 
 /* The record that is tokenised. */
@@ -35,13 +36,30 @@ static lathe_status list_of(const source *s, int32_t column, json_t **out)
     *out = NULL;
     if (!x || json_is_null(x))
         return LATHE_OK;
+    if (json_is_object(x)) { /* a single message */
+        x = json_pack("[O]", x);
+        if (!x || json_object_set_new(s->row, field, x) != 0)
+            return lathe_error(LATHE_E_NOMEM, "%s: messages of a record", s->place);
+    }
     if (!json_is_array(x))
         return lathe_error(LATHE_E_CONFIG,
                            "%s: column \"%s\" is no list of messages, but another column is; give "
                            "all of them as text, or all of them as messages",
                            s->place, field);
     *out = x;
-    return LATHE_OK;
+    return lathe_chat_messages_read(s->place, x);
+}
+
+/* The list of the prompt; of sharegpt records without one, the conversation. */
+static lathe_status find_prompt(const source *s, json_t **out)
+{
+    LATHE_TRY(list_of(s, LATHE_COLUMN_PROMPT, out));
+    json_t *talk = json_object_get(s->row, LATHE_SHAREGPT_FIELD);
+    if (*out || !json_is_array(talk) || s->reader->dataset->messages)
+        return LATHE_OK;
+    *out = talk;
+    LATHE_TRY(lathe_chat_messages_read(s->place, talk));
+    return lathe_chat_messages_add_system(s->place, s->row, talk);
 }
 
 static lathe_status need_list(const source *s, int32_t column, json_t **out)
@@ -159,7 +177,9 @@ static lathe_status encode_prompt(const source *s, int64_t vocab_size, lathe_ids
 {
     json_t *list;
     size_t n;
-    LATHE_TRY(need_list(s, LATHE_COLUMN_PROMPT, &list));
+    LATHE_TRY(find_prompt(s, &list));
+    if (json_array_size(list) == 0)
+        LATHE_TRY(need_list(s, LATHE_COLUMN_PROMPT, &list));
     bytes[0] = 0;
     if (json_is_number(json_array_get(list, 0)))
         return take_ids(s, list, vocab_size, prompt);
@@ -175,7 +195,7 @@ static lathe_status encode_all(const source *s, int32_t n_full, lathe_ids *promp
                                           {LATHE_COLUMN_CHOSEN, LATHE_COLUMN_REJECTED}};
     json_t *before, *list[2] = {NULL, NULL};
     LATHE_TRY(need_template(s, columns[n_full - 1][0]));
-    LATHE_TRY(list_of(s, LATHE_COLUMN_PROMPT, &before));
+    LATHE_TRY(find_prompt(s, &before));
     for (int32_t k = 0; k < n_full; k++)
         LATHE_TRY(need_list(s, columns[n_full - 1][k], &list[k]));
     if (!before && n_full == 1)

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "data/chat_messages.h"
 #include "template/chat_template.h"
 
 void lathe_chat_tokens_fini(lathe_chat_tokens *t)
@@ -186,9 +187,16 @@ lathe_status lathe_chat_encode(const lathe_dataset *dataset, const char *path, i
                            key, dataset->no_chat ? dataset->no_chat : "the dataset has none");
     LATHE_TRY(lathe_json_load_with_nul(place, json, n, &row));
     json_t *messages = json_object_get(row, key);
+    const int is_sharegpt = !messages && !dataset->messages;
     lathe_status status = LATHE_OK;
+    if (is_sharegpt)
+        messages = json_object_get(row, LATHE_SHAREGPT_FIELD);
     if (messages && json_object_set(row, "messages", messages) != 0)
         status = lathe_error(LATHE_E_NOMEM, "a record of %lld bytes", (long long)n);
+    if (status == LATHE_OK)
+        status = lathe_chat_messages_read(place, messages);
+    if (status == LATHE_OK && is_sharegpt)
+        status = lathe_chat_messages_add_system(place, row, messages);
     if (status == LATHE_OK)
         status = encode(dataset->chat, place, row, tok, enc, out);
     json_decref(row);

@@ -75,13 +75,21 @@ static lathe_status take_json(lathe_fields *f, const lathe_json_member *members,
     return LATHE_OK;
 }
 
+/* Whether the record has the field, and it is an object or a list. */
+static int is_compound(const lathe_json_member *members, int32_t field)
+{
+    return field >= 0 && members[field].found &&
+           !members[field].string.text; /* string.text: of strings and scalars */
+}
+
 /* A record with messages is a conversation, unless it also has what the rows are made of and the
  * dataset does not name the messages. */
 static int is_chat(const lathe_fields *f, const source *s, const lathe_json_member *members)
 {
     const lathe_layouts *l = &s->reader->layouts;
-    if (l->messages < 0 || !members[l->messages].found || members[l->messages].string.text)
-        return 0; /* string.text: of strings and scalars */
+    const int has_messages = is_compound(members, l->messages);
+    if (!has_messages && !is_compound(members, l->sharegpt))
+        return 0;
     if (s->reader->dataset->messages)
         return 1;
     return f->layout == LATHE_LAYOUT_OWN && (l->main < 0 || !members[l->main].found);

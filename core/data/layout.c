@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "data/chat_messages.h"
 #include "data/row_kind.h"
 
 /* LLaMA-Factory's alpaca: without a template, it joins instruction and input by a line end; an
@@ -128,13 +129,14 @@ static lathe_status number_field(lathe_layouts *l, const char *name, int32_t *ou
 static lathe_status find_messages(lathe_layouts *l, const lathe_dataset *dataset, int32_t rows)
 {
     const int32_t column = lathe_row_kind_get(rows)->main;
-    l->messages = l->main = -1;
+    l->messages = l->main = l->sharegpt = -1;
     if (column < 0)
         return LATHE_OK;
     const lathe_format *own = &l->list[LATHE_LAYOUT_OWN].columns[column];
     for (int32_t i = 0; i < own->n && l->main < 0; i++)
         l->main = own->parts[i].name ? own->parts[i].field : -1;
-    return number_field(l, lathe_dataset_messages(dataset), &l->messages);
+    LATHE_TRY(number_field(l, lathe_dataset_messages(dataset), &l->messages));
+    return dataset->messages ? LATHE_OK : number_field(l, LATHE_SHAREGPT_FIELD, &l->sharegpt);
 }
 
 static int has_input(const lathe_dataset *dataset, const char *name)

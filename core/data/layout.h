@@ -23,6 +23,7 @@ typedef struct lathe_layouts {
     int32_t n; /* 1: there is no known layout */
     int32_t n_fields;
     int32_t messages; /* the field of conversations; -1: they are not read */
+    int32_t sharegpt; /* the field that sharegpt calls them; -1: the dataset names another one */
     int32_t main;     /* the first field of the column that the rows are made of; -1: none */
     const char *fields[LATHE_MAX_FIELDS];   /* names of all fields that are read */
     int32_t inputs[LATHE_MAX_STAGE_INPUTS]; /* fields of the stage's inputs (dataset.h) */

@@ -10,6 +10,7 @@
 #include "data/record_pieces.h"
 #include "data/row_kind.h"
 #include "data/shards_internal.h"
+#include "template/chat_template.h"
 #include "text/text_cut.h"
 
 #define BATCH_BYTES (8LL << 20)
@@ -37,6 +38,7 @@ typedef struct builder {
     atomic_llong next; /* next unit to take */
     int64_t n_recut;   /* prompts whose last tokens merge with the completion */
     int64_t n_spaces;  /* those of them that end with a space */
+    int64_t n_chats;   /* records that the chat template has rendered */
     const char *text;  /* text of the long document that the units cut, else NULL */
     int64_t n_text;
     int32_t may_cut; /* LATHE_CUT_* of the tokenizer */
@@ -143,6 +145,7 @@ static lathe_status write_unit(builder *b, const unit *u)
     }
     b->n_recut += p->n_recut;
     b->n_spaces += p->n_spaces;
+    b->n_chats += p->n_chats;
     return LATHE_OK;
 }
 
@@ -285,6 +288,12 @@ lathe_status lathe__shard_build(const lathe_shard_job *job, lathe_shard_writer *
                 lathe_text_loss_add(job->loss, lathe_encoder_loss(b.workers[i].enc));
         if (h->n_segments > 0) /* else the dataset is refused, with the same words */
             name_skipped(&b);
+        if (b.n_chats && h->part == 0 && lathe_chat_template_reads_clock(job->dataset->chat))
+            lathe_log(
+                LATHE_LOG_WARN,
+                "%s: the chat template writes the date (strftime_now); the prepared data keep "
+                "that of today, and data prepared on another day have other tokens",
+                job->dataset->path);
         if (b.n_recut)
             lathe_log(LATHE_LOG_WARN,
                       "%s: in %lld records the end of the prompt merges with the completion; those "

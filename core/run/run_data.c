@@ -89,12 +89,10 @@ lathe_status lathe__run_tokenizer(lathe_run *run)
 
 /* Loads the template of the tokenizer's folder, or of the model's. Only data with conversations
  * need a template, so an error in it is stored, and reported only for such data. */
-static lathe_status load_chat_template(lathe_run *run)
+static lathe_status find_chat_template(lathe_run *run)
 {
     const char *const folders[] = {run->data.tokenizer_dir, run->set.model_path};
     const char *asked = NULL;
-    if (run->data.chat || run->data.no_chat)
-        return LATHE_OK;
     for (int i = 0; i < 2; i++) {
         if (!folders[i] || !lathe_path_is_dir(folders[i]))
             continue;
@@ -119,6 +117,26 @@ static lathe_status load_chat_template(lathe_run *run)
     return run->data.no_chat ? LATHE_OK : LATHE_E_NOMEM;
 }
 
+/* Loads the template that data.chat_template names, or the one of the folders, and gives it its
+ * variables. */
+static lathe_status load_chat_template(lathe_run *run)
+{
+    const char *path = run->set.chat_template, *variables = run->set.chat_template_kwargs;
+    if (run->data.chat || run->data.no_chat)
+        return LATHE_OK;
+    if (!path)
+        LATHE_TRY(find_chat_template(run));
+    else if (lathe_chat_template_load(path, &run->data.chat) != LATHE_OK)
+        return lathe__run_refuse(run, "data", "chat_template", "data.chat_template: %s",
+                                 lathe_error_message());
+    if (!run->data.chat || !variables)
+        return LATHE_OK;
+    if (lathe_chat_template_set_variables(run->data.chat, variables) != LATHE_OK)
+        return lathe__run_refuse(run, "data", "chat_template_kwargs", "data.%s",
+                                 lathe_error_message());
+    return LATHE_OK;
+}
+
 /* ---- shards and loaders ---- */
 
 static lathe_status open_shards(lathe_run *run, const char *json, lathe_shards **out)
@@ -141,6 +159,9 @@ static lathe_status open_shards(lathe_run *run, const char *json, lathe_shards *
         datasets[i].inputs = run->data.inputs;
         datasets[i].n_inputs = run->data.n_inputs;
     }
+    if (lathe_dir_create(run->set.cache_dir) != LATHE_OK)
+        return lathe__run_refuse(run, "data", "cache_dir", "data.cache_dir: %s",
+                                 lathe_error_message());
     lathe_data_progress_init(&progress, stderr, run->set.progress);
     const lathe_status status =
         run->open.is_dry

@@ -23,7 +23,26 @@ void lathe_chat_template_destroy(lathe_chat_template *chat)
     lathe_template_destroy(chat->plain);
     lathe_template_destroy(chat->tools);
     json_decref(chat->tokens);
+    json_decref(chat->variables);
     free(chat);
+}
+
+lathe_status lathe_chat_template_set_variables(lathe_chat_template *chat, const char *json)
+{
+    json_t *root = NULL;
+    lathe_sha256 *hash;
+    LATHE_TRY(lathe_json_load("chat_template_kwargs", json, (int64_t)strlen(json), &root));
+    if (!json_is_object(root)) {
+        json_decref(root);
+        return lathe_error(LATHE_E_CONFIG, "chat_template_kwargs is no table");
+    }
+    json_decref(chat->variables);
+    chat->variables = root;
+    LATHE_TRY(lathe_sha256_create(&hash));
+    lathe_sha256_update(hash, chat->hash, 64);
+    lathe_sha256_update(hash, json, (int64_t)strlen(json));
+    lathe_sha256_finish(hash, chat->hash);
+    return LATHE_OK;
 }
 
 const char *lathe_chat_template_hash(const lathe_chat_template *chat)

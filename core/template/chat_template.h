@@ -37,7 +37,13 @@ lathe_status lathe_chat_template_create(const char *name, const char *text, int6
                                         json_t *tokens, lathe_chat_template **out);
 void lathe_chat_template_destroy(lathe_chat_template *chat);
 
-/** 64 hexadecimal digits: SHA-256 of the template's text and the special tokens. */
+/** Gives variables to all conversations, as data.chat_template_kwargs does; those of a row replace
+ *  them. json: the text of an object. LATHE_E_CONFIG: it is none. Call it before any thread
+ *  renders. */
+lathe_status lathe_chat_template_set_variables(lathe_chat_template *chat, const char *json);
+
+/** 64 hexadecimal digits: SHA-256 of the template's text, the special tokens and the variables for
+ *  all conversations. */
 const char *lathe_chat_template_hash(const lathe_chat_template *chat);
 /** 1 when the parts that are learnt are marked with {% generation %}. */
 int lathe_chat_template_marks(const lathe_chat_template *chat);

@@ -7,6 +7,7 @@
 struct lathe_chat_template {
     lathe_template *plain, *tools; /* tools: the one for conversations with tools; NULL: plain */
     json_t *tokens;                /* "bos_token" -> text */
+    json_t *variables;             /* for all conversations; NULL: none */
     char hash[65];
 };
 

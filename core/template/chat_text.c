@@ -119,6 +119,7 @@ static lathe_status make_variables(const lathe_chat_template *chat, const lathe_
     *out = NULL;
     lathe_status status = all ? copy_messages(what, n, &messages) : LATHE_E_NOMEM;
     if (status == LATHE_OK && (json_object_update(all, chat->tokens) != 0 ||
+                               (chat->variables && json_object_update(all, chat->variables) != 0) ||
                                (what->variables && json_object_update(all, what->variables) != 0) ||
                                json_object_set(all, "messages", messages) != 0 ||
                                set_or_null(all, "tools", what->tools) != 0 ||
@@ -136,6 +137,32 @@ static lathe_status make_variables(const lathe_chat_template *chat, const lathe_
     return status;
 }
 
+/* What is unusual about a message that the template may be unable to use; "": nothing. */
+static const char *odd_message(json_t *message)
+{
+    json_t *content = json_object_get(message, "content");
+    if (!json_is_string(json_object_get(message, "role")))
+        return json_object_get(message, "role") ? "\"role\" is no string" : "it has no \"role\"";
+    if (!content)
+        return "it has no \"content\"";
+    return json_is_null(content)      ? "\"content\" is null"
+           : json_is_array(content)   ? "\"content\" is a list"
+           : !json_is_string(content) ? "\"content\" is no string"
+                                      : "";
+}
+
+/* Adds to an error of the template which message it may come from. */
+static lathe_status name_odd_message(const lathe_chat *what, size_t n, lathe_status status)
+{
+    for (size_t i = 0; i < n && status != LATHE_E_NOMEM; i++) {
+        const char *odd = odd_message(json_array_get(what->messages, i));
+        if (odd[0] != '\0')
+            return lathe_error_context(status, "message %zu: %s, and the chat template fails",
+                                       i + 1, odd);
+    }
+    return status;
+}
+
 static lathe_status render(const lathe_chat_template *chat, const lathe_chat *what, size_t n,
                            int add_generation_prompt, lathe_rendering *out)
 {
@@ -144,7 +171,7 @@ static lathe_status render(const lathe_chat_template *chat, const lathe_chat *wh
     const lathe_status status =
         lathe_template_render(what->tools && chat->tools ? chat->tools : chat->plain, &input, out);
     json_decref(input.variables);
-    return status;
+    return status == LATHE_OK ? LATHE_OK : name_odd_message(what, n, status);
 }
 
 lathe_status lathe_chat_render(const lathe_chat_template *chat, const lathe_chat *what,
@@ -190,6 +217,67 @@ static lathe_status find_turn(const lathe_chat_template *chat, const lathe_chat 
     return status;
 }
 
+/* Whether message i has a user's or tool's message before it. Many templates cannot write a prompt
+ * without one, or write it otherwise. */
+static int has_question(const lathe_chat *what, size_t i)
+{
+    for (size_t k = 0; k < i; k++) {
+        const char *role =
+            json_string_value(json_object_get(json_array_get(what->messages, k), "role"));
+        if (!role || strcmp(role, "system") != 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* The messages up to i, with another text in message i, whose first character differs. */
+static json_t *with_other_content(const lathe_chat *what, size_t i)
+{
+    const char *text =
+        json_string_value(json_object_get(json_array_get(what->messages, i), "content"));
+    json_t *list = json_array(), *message = json_copy(json_array_get(what->messages, i));
+    int failed = !list || !message || !text;
+    for (size_t k = 0; k < i && !failed; k++)
+        failed = json_array_append(list, json_array_get(what->messages, k)) != 0;
+    if (!failed)
+        failed = json_object_set_new(message, "content",
+                                     json_string(text[strspn(text, " \t\r\n")] == 'A' ? "B" : "A"));
+    if (!failed && json_array_append(list, message) == 0) {
+        json_decref(message);
+        return list;
+    }
+    json_decref(message);
+    json_decref(list);
+    return NULL;
+}
+
+/* As find_turn, for an answer without a question before it: its part begins where the text changes
+ * with the answer's content. */
+static lathe_status find_opening(const lathe_chat_template *chat, const lathe_chat *what, size_t i,
+                                 const lathe_rendering *all, lathe_template_span *out, int *found)
+{
+    lathe_rendering turn = {0}, other = {0};
+    lathe_chat changed = *what;
+    int64_t n = 0;
+    *found = 0;
+    changed.messages = with_other_content(what, i);
+    if (!changed.messages) /* it has no text */
+        return LATHE_OK;
+    lathe_status status = render(chat, what, i + 1, 0, &turn);
+    if (status == LATHE_OK)
+        status = render(chat, &changed, i + 1, 0, &other);
+    if (status == LATHE_OK) {
+        while (n < turn.bytes && n < other.bytes && turn.text[n] == other.text[n])
+            n++;
+        *found = n < turn.bytes && begins_with(all, &turn);
+        *out = (lathe_template_span){n, turn.bytes};
+    }
+    json_decref(changed.messages);
+    lathe_rendering_fini(&turn);
+    lathe_rendering_fini(&other);
+    return status;
+}
+
 static lathe_status find_turns(const lathe_chat_template *chat, const lathe_chat *what,
                                lathe_rendering *all)
 {
@@ -203,7 +291,12 @@ static lathe_status find_turns(const lathe_chat_template *chat, const lathe_chat
         int found;
         if (!is_assistant(what, i))
             continue;
-        LATHE_TRY(find_turn(chat, what, i, all, &all->spans[all->n_spans], &found));
+        const lathe_status status =
+            find_turn(chat, what, i, all, &all->spans[all->n_spans], &found);
+        if ((status != LATHE_OK || !found) && status != LATHE_E_NOMEM && !has_question(what, i))
+            LATHE_TRY(find_opening(chat, what, i, all, &all->spans[all->n_spans], &found));
+        else
+            LATHE_TRY(status);
         if (!found)
             return lathe_error(LATHE_E_CONFIG,
                                "the template writes message %zu of the assistant otherwise when "

@@ -180,3 +180,45 @@ Test(cli_data, a_tokenizer_is_trained_on_any_format)
            "a.csv                                            3 doc");
     expect("cat .lathe/cache/tokenizer-*/tokenizer.json", 0, "\"low\"");
 }
+
+Test(cli_data, a_chat_template_and_its_variables_are_set_in_the_run_file)
+{
+    put("c.jinja", "{% for m in messages %}{{ m.role[0] }}{{ m.content }}{{ mark }};{% endfor %}"
+                   "{{ 'a' if add_generation_prompt }}");
+    put("t.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}, {\"role\": "
+                   "\"assistant\", \"content\": \"yo\"}]}\n");
+    put_run("{ path = \"t.jsonl\" }",
+            "chat_template = \"c.jinja\"\nchat_template_kwargs = { mark = \"!\" }\n"
+            "[stage]\nname = \"sft\"\n");
+    expect(LATHE " data run.toml 2>&1", 0, "[-uhi!;a-]yo!;");
+    expect(LATHE " data run.toml --data.chat_template_kwargs '{mark = \"?\"}' 2>&1", 0,
+           "[-uhi?;a-]yo?;");
+    expect(LATHE " data run.toml --data.chat_template no.jinja 2>&1", 2,
+           "data.chat_template: no such file or folder: no.jinja");
+    put("bad.jinja", "{% if %}");
+    expect(LATHE " data run.toml --data.chat_template bad.jinja 2>&1", 2, "bad.jinja:1:");
+}
+
+Test(cli_data, what_is_left_out_is_told_by_cause_with_the_line)
+{
+    put("c.jinja", "{% for m in messages %}{{ m.role[0] }}{{ m.content }};{% endfor %}");
+    put("t.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}, {\"role\": "
+                   "\"assistant\", \"content\": \"yo\"}]}\n"
+                   "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]}\n"
+                   "{\"messages\": [{\"role\": \"asistant\", \"content\": \"hi\"}]}\n");
+    put_run("{ path = \"t.jsonl\" }", "chat_template = \"c.jinja\"\n[stage]\nname = \"sft\"\n");
+    expect(LATHE " data run.toml 2>&1", 0,
+           "left out: 1 conversation has no message of the assistant: t.jsonl:2\n");
+    cr_expect_not_null(strstr(output, "but one of the role \"asistant\": t.jsonl:3\n"), "%s",
+                       output);
+    expect(LATHE " data run.toml --json 2>&1", 0, "\"unknown_role\": {");
+    cr_expect_not_null(strstr(output, "\"role\": \"asistant\""), "%s", output);
+}
+
+Test(cli_data, a_cache_that_cannot_be_made_is_refused_at_its_key)
+{
+    put("t.jsonl", "{\"text\": \"some text that is long enough for a row\"}\n");
+    put_run("{ path = \"t.jsonl\" }", "cache_dir = \"/proc/lathe\"\n");
+    expect(LATHE " validate run.toml 2>&1", 2, "error: data.cache_dir");
+    cr_expect_null(strstr(output, "data.datasets"), "%s", output);
+}

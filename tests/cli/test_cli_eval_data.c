@@ -105,3 +105,26 @@ Test(eval_data, without_the_columns_of_the_stage_is_refused_at_its_key)
                  "{completion = \"{a\"}}' 2>&1",
            2, "--data.validation: error: data.validation.format.completion = \"{a\": the { at");
 }
+
+#define TALK(key)                                                                                  \
+    "{\"" key "\": [{\"role\": \"user\", \"content\": \"hi\"}, {\"role\": \"assistant\", "         \
+    "\"content\": \"yo\"}]}\n"
+
+Test(eval_data, is_read_with_the_column_of_conversations_of_the_run)
+{
+    put("c.jinja", "{% for m in messages %}{{ m.role[0] }}{{ m.content }};{% endfor %}"
+                   "{{ 'a' if add_generation_prompt }}");
+    put("train.jsonl", TALK("talk"));
+    put("v.jsonl", TALK("talk"));
+    put_run("{ path = \"train.jsonl\", columns = { messages = \"talk\" } }");
+    expect(LATHE " train run.toml --data.chat_template c.jinja 2>&1", 0, "step 1/1");
+    expect(LATHE " eval run.toml --data.chat_template c.jinja --data v.jsonl 2>&1", 0,
+           "over 3 targets");
+}
+
+Test(eval_data, that_does_not_exist_is_one_error)
+{
+    put_run("{ path = \"train.jsonl\", columns = { prompt = \"q\", completion = \"a\" } }");
+    expect(LATHE " eval run.toml --data nope 2>&1", 2, "--data nope: no such file or folder\n");
+    cr_expect_null(strstr(output, "error"), "%s", output);
+}

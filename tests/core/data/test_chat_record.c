@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/log.h"
 #include "data/shards.h"
 #include "template/chat_template.h"
 #include "tokenjson/tokenizer_file.h"
@@ -157,4 +158,93 @@ Test(chat_record, errors_of_the_template_name_the_record)
 Test(chat_record, a_record_of_another_form_names_the_record)
 {
     refuses(PLAIN, TALK "{\"messages\": [1]}\n", "d.jsonl:2: message 1 is no object");
+}
+
+#define SAY(role, text) "{\"role\": \"" role "\", \"content\": \"" text "\"}"
+
+Test(chat_record, each_cause_of_a_conversation_without_targets_is_counted_with_its_line)
+{
+    const char *data = "{\"messages\": [" SAY("user", "a") "]}\n" TALK "{\"messages\": [" SAY(
+        "user", "a") ", " SAY("asistant",
+                              "b") "]}\n"
+                                   "{\"messages\": [" SAY(
+                                       "user", "c") "]}\n"
+                                                    "{\"prompt\": \"p\", \"completion\": \"\"}\n";
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    cr_assert_eq(prepare(PLAIN, data, LATHE_ROWS_COMPLETIONS, NULL), LATHE_OK, "%s",
+                 lathe_error_message());
+    const lathe_shards_set *set = lathe_shards_set_get(shards, 0);
+    cr_expect_eq(lathe_shards_skipped(shards), 4);
+    cr_expect_eq(set->counts.left[LATHE_LEFT_NO_ANSWER].n, 2);
+    cr_expect_eq(set->counts.left[LATHE_LEFT_UNKNOWN_ROLE].n, 1);
+    cr_expect_eq(set->counts.left[LATHE_LEFT_EMPTY].n, 1);
+    lathe_shards_put_left(shards, set, LATHE_LEFT_NO_ANSWER, &text);
+    cr_expect_not_null(strstr(text.data, "2 conversations have no message of the assistant: "));
+    cr_expect_not_null(strstr(text.data, "d.jsonl:1, ..."), "%s", text.data);
+    lathe_buffer_fini(&text);
+    lathe_shards_put_left(shards, set, LATHE_LEFT_UNKNOWN_ROLE, &text);
+    cr_expect_not_null(strstr(text.data, "but one of the role \"asistant\": "), "%s", text.data);
+    cr_expect_not_null(strstr(text.data, "d.jsonl:3"), "%s", text.data);
+    lathe_buffer_fini(&text);
+}
+
+Test(chat_record, answers_that_the_template_does_not_mark_are_counted_as_masked)
+{
+    cr_expect_eq(prepare("{% for m in messages %}{{ m.content }}{% generation %}{% endgeneration "
+                         "%}{% endfor %}",
+                         TALK, LATHE_ROWS_COMPLETIONS, NULL),
+                 LATHE_E_CONFIG);
+    cr_expect_not_null(strstr(lathe_error_message(),
+                              "left out: 1 conversation has answers, but the chat template marks "
+                              "nothing to learn: "),
+                       "%s", lathe_error_message());
+}
+
+/* A template in the manner of SmolLM2's, which adds a system message unless the first one is of
+ * that role: the prompt of no messages has none, or cannot be written. */
+Test(chat_record, a_conversation_that_begins_with_the_assistant_is_learnt)
+{
+    static const char tpl[] = "{% for m in messages %}{% if loop.first and messages[0].role != "
+                              "'system' %}SYS;{% endif %}{{ m.role[0] }}{{ m.content }};{% endfor "
+                              "%}{{ 'a' if add_generation_prompt }}";
+    cr_assert_eq(prepare(tpl,
+                         "{\"messages\": [" SAY("assistant", "hello") ", " SAY(
+                             "user", "u") ", " SAY("assistant", "bye") "]}\n",
+                         LATHE_ROWS_COMPLETIONS, NULL),
+                 LATHE_OK, "%s", lathe_error_message());
+    check_targets("_____hello;____bye;");
+}
+
+Test(chat_record, content_that_is_null_or_a_list_is_named_with_its_message)
+{
+    refuses("{% for m in messages %}{{ m.content + ';' }}{% endfor %}",
+            TALK "{\"messages\": [" SAY("user", "a") ", {\"role\": \"assistant\", \"content\": "
+                                                     "null}]}\n",
+            "d.jsonl:2: message 2: \"content\" is null, and the chat template fails: t:1:");
+}
+
+Test(chat_record, a_list_as_content_is_named_with_its_message)
+{
+    refuses("{% for m in messages %}{{ m.content + ';' }}{% endfor %}",
+            "{\"messages\": [{\"role\": \"user\", \"content\": []}]}\n",
+            "d.jsonl:1: message 1: \"content\" is a list, and the chat template fails: t:1:");
+}
+
+static char warned[1024];
+
+static void keep_warning(void *arg, int32_t level, const char *text)
+{
+    (void)arg;
+    if (level == LATHE_LOG_WARN)
+        (void)snprintf(warned, sizeof warned, "%s", text);
+}
+
+Test(chat_record, a_template_that_writes_the_date_is_told_of_when_data_are_prepared)
+{
+    lathe_log_set_sink(keep_warning, NULL);
+    cr_assert_eq(prepare("{{ strftime_now('%Y') }}" PLAIN, TALK, LATHE_ROWS_PACKED, NULL), LATHE_OK,
+                 "%s", lathe_error_message());
+    cr_expect_not_null(strstr(warned, "the chat template writes the date (strftime_now)"), "%s",
+                       warned);
+    lathe_log_set_sink(NULL, NULL);
 }

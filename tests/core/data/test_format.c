@@ -250,13 +250,13 @@ Test(layout, columns_of_their_own_names_and_named_ones_win)
 
 Test(layout, a_column_of_conversations_is_named)
 {
-    refuse(found("a.jsonl", "{\"id\": 1, \"conversations\": []}\n", LATHE_ROWS_COMPLETIONS),
+    refuse(found("a.jsonl", "{\"id\": 1, \"conversations\": \"\"}\n", LATHE_ROWS_COMPLETIONS),
            "a.jsonl:1: no column \"completion\"; the columns are id, conversations; name it in "
            "columns.completion (\"conversations\" holds conversations, which columns.messages "
            "names if they are lists of role and content)");
     refuse(found("d.jsonl", "{\"id\": 1, \"messages\": []}\n", LATHE_ROWS_PAIRS),
            "(\"messages\" holds conversations, which are not read)");
-    refuse(found("b.jsonl", "{\"conversations\": []}\n", LATHE_ROWS_PACKED),
+    refuse(found("b.jsonl", "{\"conversations\": \"\"}\n", LATHE_ROWS_PACKED),
            "(\"conversations\" holds conversations");
     refuse(found("c.jsonl", "{\"messages_2\": \"\"}\n", LATHE_ROWS_PACKED),
            "name it in columns.text, or make it of them in format.text");

@@ -1,0 +1,92 @@
+/* Reads messages of the sharegpt form. */
+#include "data/chat_messages.h"
+
+#include <string.h>
+
+#include "base/error.h"
+
+static const char *const roles[][2] = {
+    {"human", "user"},    {"user", "user"},        {"gpt", "assistant"}, {"assistant", "assistant"},
+    {"system", "system"}, {"observation", "tool"}, {"tool", "tool"},     {"function_call", NULL},
+};
+
+static lathe_status no_memory(const char *place)
+{
+    return lathe_error(LATHE_E_NOMEM, "%s: messages of a conversation", place);
+}
+
+/* The call that the text of a function_call is, {"name", "arguments"}, or a list of them; NULL: it
+ * is none. */
+static json_t *calls_of(json_t *value)
+{
+    json_t *call, *out = json_array();
+    json_t *read =
+        json_is_string(value) ? json_loads(json_string_value(value), 0, NULL) : json_incref(value);
+    json_t *list = json_is_object(read) ? json_pack("[O]", read) : json_incref(read);
+    size_t i;
+    int is_good = out && json_array_size(list) > 0;
+    json_array_foreach(list, i, call) is_good =
+        is_good && json_is_string(json_object_get(call, "name")) &&
+        json_array_append_new(out, json_pack("{s:s, s:O}", "type", "function", "function", call)) ==
+            0;
+    json_decref(list);
+    json_decref(read);
+    if (is_good)
+        return out;
+    json_decref(out);
+    return NULL;
+}
+
+static lathe_status set(const char *place, json_t *message, const char *key, json_t *value)
+{
+    return value && json_object_set_new(message, key, value) == 0 ? LATHE_OK : no_memory(place);
+}
+
+static lathe_status read_message(const char *place, size_t number, json_t *message)
+{
+    const char *from = json_string_value(json_object_get(message, "from"));
+    json_t *value = json_object_get(message, "value");
+    size_t k = 0;
+    const size_t n = sizeof roles / sizeof roles[0];
+    if (json_object_get(message, "role") || (!from && !value))
+        return LATHE_OK;
+    while (k < n && from && strcmp(roles[k][0], from) != 0)
+        k++;
+    if (!from || k == n)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: message %zu is from \"%s\"; expected human, gpt, system, "
+                           "observation or function_call",
+                           place, number, from ? from : "");
+    LATHE_TRY(set(place, message, "role", json_string(roles[k][1] ? roles[k][1] : "assistant")));
+    json_t *calls = roles[k][1] ? NULL : calls_of(value);
+    if (calls) {
+        LATHE_TRY(set(place, message, "tool_calls", calls));
+        LATHE_TRY(set(place, message, "content", json_string("")));
+    } else {
+        LATHE_TRY(set(place, message, "content", value ? json_incref(value) : json_null()));
+    }
+    json_object_del(message, "from");
+    json_object_del(message, "value");
+    return LATHE_OK;
+}
+
+lathe_status lathe_chat_messages_read(const char *place, json_t *messages)
+{
+    json_t *message;
+    size_t i;
+    json_array_foreach(messages, i, message) if (json_is_object(message))
+        LATHE_TRY(read_message(place, i + 1, message));
+    return LATHE_OK;
+}
+
+lathe_status lathe_chat_messages_add_system(const char *place, json_t *row, json_t *messages)
+{
+    json_t *system = json_object_get(row, "system");
+    const char *first = json_string_value(json_object_get(json_array_get(messages, 0), "role"));
+    if (!json_is_string(system) || json_string_length(system) == 0 ||
+        (first && strcmp(first, "system") == 0))
+        return LATHE_OK;
+    json_t *message = json_pack("{s:s, s:O}", "role", "system", "content", system);
+    return message && json_array_insert_new(messages, 0, message) == 0 ? LATHE_OK
+                                                                       : no_memory(place);
+}

@@ -1,0 +1,21 @@
+/* Messages as other programs write them, in the form that chat templates read. */
+#ifndef LATHE_DATA_CHAT_MESSAGES_H
+#define LATHE_DATA_CHAT_MESSAGES_H
+
+#include <jansson.h>
+
+#include "lathe/status.h"
+
+/** The field of LLaMA-Factory's sharegpt conversations. */
+#define LATHE_SHAREGPT_FIELD "conversations"
+
+/** Changes the list of messages in place from sharegpt's form to {"role", "content"}: "from" is the
+ *  role (human: user, gpt: assistant, observation: tool, function_call: a call of the assistant)
+ * and "value" the content. Other messages stay as they are. place: "a.jsonl:3", for errors.
+ *  LATHE_E_CONFIG: a message has neither "role" nor "from", or "from" is unknown. */
+lathe_status lathe_chat_messages_read(const char *place, json_t *messages);
+
+/** Puts a row's text "system" before the messages, unless they begin with a system message. */
+lathe_status lathe_chat_messages_add_system(const char *place, json_t *row, json_t *messages);
+
+#endif
