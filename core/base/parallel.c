@@ -17,6 +17,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "base/host_pattern.h"
 #include "base/log.h"
 
 static atomic_int pool_size; /* 0: not chosen yet */
@@ -329,6 +330,9 @@ const lathe_host *lathe_host_get(void)
         .alloc = host_alloc,
         .free = host_free,
         .check_kernel = lathe__host_check_kernel,
+        .pattern_create = lathe__host_pattern_create,
+        .pattern_find = lathe__host_pattern_find,
+        .pattern_free = lathe__host_pattern_free,
     };
     return &host;
 }

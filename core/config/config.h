@@ -83,7 +83,7 @@ const lathe_part *lathe_config_part(const lathe_config *config, int32_t kind);
 /** The rewards, in the order of the file; n is 0 if the file has none. */
 const lathe_config_reward *lathe_config_rewards(const lathe_config *config, int32_t *out_n);
 
-/** Place of a key of the reward `index`, or else of its table. */
+/** Place of a key of the reward `index`, or else of its table. key NULL: the table. */
 lathe_place lathe_config_where_reward(const lathe_config *config, int32_t index, const char *key);
 
 /** Values for a component that was selected for a family or "auto": checks the table against its

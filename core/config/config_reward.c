@@ -26,7 +26,7 @@ static const lathe_toml_node *table_at(const lathe_config *config, int64_t index
 lathe_place lathe_config_where_reward(const lathe_config *config, int32_t index, const char *key)
 {
     const lathe_toml_node *table = table_at(config, index);
-    const lathe_toml_node *node = lathe_toml_find(table, key);
+    const lathe_toml_node *node = key != NULL ? lathe_toml_find(table, key) : NULL;
     lathe_place place = {config->path, 0, 0};
     if (node != NULL)
         place = lathe_value_place(config->path, node);

@@ -24,7 +24,8 @@ static lathe_place place_of(const lathe_config *config, int32_t index, const cha
     (void)snprintf(key, sizeof key, "%.*s", (int)n, why);
     lathe_place place = lathe_config_where_reward(config, index, key);
     const lathe_place table = lathe_config_where_reward(config, index, NULL);
-    if (place.line == table.line && place.column == table.column)
+    if (place.line == table.line && place.column == table.column &&
+        strcmp(place.file, table.file) == 0)
         place = lathe_config_where_reward(config, index, "name");
     return place;
 }

@@ -68,6 +68,47 @@ Test(conformance, model_families)
     all_of(LATHE_KIND_MODEL);
 }
 
+/* The command is the one reward that needs a setting: a program. */
+static lathe_conformance_totals run_reward(const lathe_component *component, log *l)
+{
+    static const char program[] =
+        "command = [\"/bin/sh\", \"-c\", \"while read -r line; do echo ${#line}; done\"]";
+    const lathe_report report = {begin, end, l};
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_toml_node *settings = NULL;
+    lathe_conformance_totals totals;
+    *l = (log){0};
+    cr_assert_eq(lathe_toml_load("check", program, sizeof program - 1, &arena, &settings),
+                 LATHE_OK);
+    const int is_command = strcmp(component->plugin->name, "command") == 0;
+    const lathe_conformance_setup setup = {.settings = is_command ? settings : NULL};
+    cr_assert_eq(lathe_conformance_run(component, &setup, &report, &totals), LATHE_OK, "%s",
+                 lathe_error_message());
+    lathe_arena_fini(&arena);
+    return totals;
+}
+
+Test(conformance, rewards)
+{
+    lathe_registry *registry;
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const lathe_component **items;
+    int64_t n;
+    cr_assert_eq(setenv("LATHE_PLUGIN_PATH", LATHE_TEST_BUILD "/lib/lathe/plugins", 1), 0);
+    cr_assert_eq(lathe_registry_create(&registry), LATHE_OK);
+    cr_assert_eq(lathe_registry_scan(registry, LATHE_KIND_REWARD), LATHE_OK);
+    cr_assert_eq(lathe_registry_list(registry, LATHE_KIND_REWARD, &arena, &items, &n), LATHE_OK);
+    cr_assert_geq(n, 3);
+    for (int64_t i = 0; i < n; i++) {
+        log l;
+        const lathe_conformance_totals totals = run_reward(items[i], &l);
+        cr_expect_eq(totals.failed, 0, "%s:\n%s", items[i]->plugin->name, l.failed);
+        cr_expect_gt(totals.ok, 6);
+    }
+    lathe_arena_fini(&arena);
+    lathe_registry_destroy(registry);
+}
+
 Test(conformance, devices)
 {
     all_of(LATHE_KIND_DEVICE);

@@ -69,11 +69,11 @@ dir = "out"
 TOML
 LATHE_PLUGIN_PATH=$dir/mine_optimizer/build/plugins "$root/bin/lathe" train run.toml
 
-# An adapter and a stage of examples/, composed of graph ops, train a few steps.
+# An adapter, a stage and a reward of examples/; adapter and stage, composed of graph ops, train a few steps.
 for i in $(seq 20); do
     echo "{\"prompt\": \"line $i\", \"chosen\": \" of a text by heart\", \"rejected\": \" of a model that\"}"
 done >corpus/pairs.jsonl
-for example in ia3:adapter orpo:stage; do
+for example in ia3:adapter orpo:stage repetition:reward; do
     name=${example%:*} kind=${example#*:}
     cmake -S "$source/examples/$name" -B "$name" -DCMAKE_PREFIX_PATH="$root" \
         -DCMAKE_C_FLAGS="-Wall -Wextra -Werror" >"$dir/$name.log"

@@ -52,8 +52,23 @@ typedef struct lathe_host {
      *  refuses dtypes and sizes that it does not support. LATHE_E_SHAPE, LATHE_E_DTYPE,
      *  LATHE_E_ARG or LATHE_E_UNSUPPORTED, recorded as by fail. Keeps no pointer. */
     lathe_status (*check_kernel)(const struct lathe_kernel_problem *problem);
+
+    /** [open] Compiles a regular expression (PCRE2's syntax, on UTF-8). LATHE_E_CONFIG, recorded as
+     *  by fail: where it is wrong, and why. */
+    lathe_status (*pattern_create)(const char *pattern, void **out);
+
+    /** [any] Finds the first match in text[from, bytes) of a pattern. spans[2 * i] and
+     *  spans[2 * i + 1]: begin and end of group i (0: the whole match) in bytes, for as many groups
+     *  as n_spans has room for; -1 where the group has no part in the match. Returns the number of
+     *  groups with the whole match, at least 1; 0: no match; an error code, recorded as by fail: no
+     *  memory, or the search takes too many steps. May allocate. */
+    int32_t (*pattern_find)(const void *pattern, const char *text, int64_t bytes, int64_t from,
+                            int64_t *spans, int32_t n_spans);
+
+    /** [open] Frees a pattern; NULL is allowed. */
+    void (*pattern_free)(void *pattern);
 } lathe_host;
-LATHE_ABI_SIZE(lathe_host, 64);
+LATHE_ABI_SIZE(lathe_host, 88);
 
 /** Formats and records an error: return lathe_fail(host, LATHE_E_ARG, "beta1 is %g", b1); */
 __attribute__((format(printf, 3, 4))) static inline lathe_status
