@@ -34,7 +34,7 @@ static int32_t padding_token(const lathe_run *run)
     const int32_t pad = run->data.tokenizer ? lathe_tokenizer_pad(run->data.tokenizer) : -1;
     if (model->pad >= 0)
         return model->pad;
-    return pad >= 0 ? pad : model->n_eos > 0 ? model->eos[0] : -1;
+    return pad >= 0 && pad < model->vocab ? pad : model->n_eos > 0 ? model->eos[0] : -1;
 }
 
 lathe_status lathe__run_make_classifier(lathe_run *run)
@@ -70,7 +70,8 @@ lathe_status lathe__run_make_classifier(lathe_run *run)
                                  (long long)run->set.sample_every,
                                  run->parts.stage.component->plugin->name);
     model->n_labels = score->n_outputs;
-    model->pad = padding_token(run);
+    if (!model->is_classifier) /* a classifier without one reads the very last token */
+        model->pad = padding_token(run);
     return LATHE_OK;
 }
 

@@ -300,3 +300,28 @@ Test(stage_heads, a_column_margin_of_the_data_is_the_margin_of_the_pair)
     cr_expect_float_eq(e.loss, want, 1e-6, "%.9g, want %.9g", e.loss, want);
     lathe_run_close(run);
 }
+
+/* Saved by the bytes tokenizer: pad is the end of text, 256. Without it the last token counts. */
+Test(stage_heads, a_classifier_keeps_its_padding_token_or_has_none)
+{
+    settings s = {.n = 0}, again = {.n = 0}, without = {.n = 0};
+    char path[300];
+    set_reward(&s, "out");
+    train_to(&s, 1);
+    json_t *config = open_json("out", 1, "config.json");
+    cr_expect_eq(json_integer_value(json_object_get(config, "pad_token_id")), 256);
+    set_training(&again, "again");
+    set(&again, "model.path=%s/out/step-00000001", folder);
+    lathe_run *run = open_run(LATHE_OPEN_TRAIN, again.list);
+    cr_expect_eq(run->model.pad, 256);
+    lathe_run_close(run);
+    cr_assert_eq(json_object_set_new(config, "pad_token_id", json_null()), 0);
+    snprintf(path, sizeof path, "%s/out/step-00000001/config.json", folder);
+    cr_assert_eq(json_dump_file(config, path, 0), 0);
+    json_decref(config);
+    set_training(&without, "without");
+    set(&without, "model.path=%s/out/step-00000001", folder);
+    run = open_run(LATHE_OPEN_TRAIN, without.list);
+    cr_expect_eq(run->model.pad, -1);
+    lathe_run_close(run);
+}
