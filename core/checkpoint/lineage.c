@@ -337,8 +337,12 @@ lathe_status lathe_lineage_read(const char *path, int32_t verify, json_t **out,
     }
     if (status == LATHE_OK && !lathe__manifest_folder(found, &arena))
         status = put_files(&w, found, *out);
-    if (status == LATHE_OK)
+    if (status == LATHE_OK) {
         *out_n_damaged = count_damage(*out);
+    } else {
+        json_decref(*out);
+        *out = NULL;
+    }
     free(real);
     lathe_arena_fini(&arena);
     return status;
