@@ -3,7 +3,7 @@
 #ifndef LATHE_EXEC_BUILDER_H
 #define LATHE_EXEC_BUILDER_H
 
-#include "exec/program.h"
+#include "exec/program_parts.h"
 
 enum { LATHE_N_MODELS = 3 }; /* LATHE_MODEL_* */
 

@@ -1,11 +1,12 @@
 /* Builds programs: the forward of a model with an adapter at every site, and what each kind of
  * program does with it. */
-#include "exec/builder.h"
+#include "exec/program.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "exec/builder.h"
 #include "ir/flops.h"
 #include "passes/passes.h"
 

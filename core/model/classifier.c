@@ -29,23 +29,24 @@ int32_t lathe__classifier_labels(const json_t *object)
 }
 
 /* "LlamaForSequenceClassification" of "LlamaForCausalLM", "GPT2For.." of "GPT2LMHeadModel". */
-static void architecture(const lathe_model_config *config, char *out, size_t bytes)
+static void classifier_of(const char *name, char *out, size_t bytes)
 {
     static const char *const ends[] = {"ForCausalLM", "LMHeadModel"};
-    const char *name = config->architecture, *end = NULL;
+    const char *end = NULL;
     for (size_t i = 0; i < sizeof ends / sizeof ends[0] && !end; i++)
         end = ending(name, ends[i]);
     const int n = end ? (int)(end - name) : (int)strlen(name);
     (void)snprintf(out, bytes, "%.*s%s", n, name, classifier);
 }
 
-lathe_status lathe__classifier_write(const lathe_model_config *config, json_t *object)
+lathe_status lathe__classifier_write(const char *architecture, int32_t n_labels, int32_t pad,
+                                     json_t *object)
 {
     char name[256], id[16], label[32];
-    architecture(config, name, sizeof name);
+    classifier_of(architecture, name, sizeof name);
     json_t *labels = json_object(), *ids = json_object();
     int failed = json_object_set_new(object, "architectures", json_pack("[s]", name));
-    for (int32_t i = 0; i < config->n_labels; i++) {
+    for (int32_t i = 0; i < n_labels; i++) {
         (void)snprintf(id, sizeof id, "%d", i);
         (void)snprintf(label, sizeof label, "LABEL_%d", i);
         failed |= json_object_set_new(labels, id, json_string(label));
@@ -54,7 +55,7 @@ lathe_status lathe__classifier_write(const lathe_model_config *config, json_t *o
     (void)json_object_del(object, "num_labels"); /* id2label says it */
     failed |= json_object_set_new(object, "id2label", labels);
     failed |= json_object_set_new(object, "label2id", ids);
-    if (config->pad >= 0)
-        failed |= json_object_set_new(object, "pad_token_id", json_integer(config->pad));
+    if (pad >= 0)
+        failed |= json_object_set_new(object, "pad_token_id", json_integer(pad));
     return failed ? lathe_error(LATHE_E_NOMEM, "no memory for the text of config.json") : LATHE_OK;
 }

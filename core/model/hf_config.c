@@ -355,7 +355,8 @@ static lathe_status make_classifier(const lathe_model_config *config, char **io_
     lathe_status status =
         lathe_json_load("config.json", *io_text, (int64_t)strlen(*io_text), &object);
     if (status == LATHE_OK)
-        status = lathe__classifier_write(config, object);
+        status =
+            lathe__classifier_write(config->architecture, config->n_labels, config->pad, object);
     if (status == LATHE_OK)
         status = dump(object, 0, &text);
     json_decref(object);
