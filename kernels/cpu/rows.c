@@ -30,7 +30,8 @@
 #define TILE_COLUMNS 2
 #endif
 
-#define AHEAD 2 /* tiles between the one that is computed and the one that is prefetched */
+#define AHEAD                                                                                      \
+    4 /* tiles between the one that is computed and the one that is fetched to the L2 cache */
 
 /* Whether bf16 elements are multiplied as they are. */
 #define MULTIPLIES_BF16 (LATHE_CPU_ISA == 3)
@@ -267,7 +268,7 @@ CPU_INLINE void dot_tile(const rows_job *job, const char *a, int64_t column, flo
     for (; i + STEP <= k; i += STEP, ahead += step_bytes) {
 #pragma GCC unroll 16
         for (int64_t line = 0; line < step_bytes; line += 64)
-            __builtin_prefetch(ahead + line);
+            __builtin_prefetch(ahead + line, 0, 2);
 #pragma GCC unroll 16
         for (int j = 0; j < columns; j++)
             b[j] = first + j * row_bytes + i * bytes_of(dtype);
@@ -361,7 +362,8 @@ static int64_t chunk_columns(const matmul_spec *spec)
 {
     const int64_t k_bytes = spec->k * lathe_dtype_bytes(spec->b_dtype);
     const int64_t row_bytes = k_bytes > 0 ? k_bytes : 1; /* k = 0: the sums are empty */
-    return (CHUNK_BYTES + row_bytes - 1) / row_bytes;
+    const int64_t columns = (CHUNK_BYTES + row_bytes - 1) / row_bytes;
+    return spec->m < 4 ? columns : cpu_round_up(columns, 8 * TILE_COLUMNS);
 }
 
 /* One or more products of one a. The rows of all weights are numbered in one sequence, product
