@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "model/model_size.h"
 #include "run/api_sizes.h"
-#include "run/generator.h"
+#include "run/generate_internal.h"
 
 /* Tokens of a sequence that a program computes at a time. What remains of a prompt is computed by
  * the programs of rows: one token a row in blocks, else one row. */

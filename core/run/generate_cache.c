@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "model/model_size.h"
-#include "run/generator.h"
+#include "run/generate_internal.h"
 
 static int64_t blocks_for(int64_t tokens)
 {

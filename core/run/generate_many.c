@@ -4,7 +4,7 @@
 #include "base/api_struct.h"
 #include "base/error.h"
 #include "run/api_sizes.h"
-#include "run/generator.h"
+#include "run/generate_internal.h"
 
 static lathe_status keep_bytes(lathe_arena *arena, const void *from, int64_t bytes,
                                const void **out)

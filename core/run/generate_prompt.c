@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "run/generator.h"
+#include "run/generate_internal.h"
 
 /* If generation_config.json lists end tokens, only those end the text, as in transformers.
  * Otherwise the tokenizer's end-of-text token, which training puts between documents, and the end

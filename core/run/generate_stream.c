@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
-#include "run/generator.h"
+#include "run/generate_internal.h"
 #include "update/nonfinite.h"
 
 typedef struct engine {

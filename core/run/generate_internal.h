@@ -1,11 +1,11 @@
-/* The inside of the generator, shared by the files generate*.c: its programs, the KV cache in
+/* Shared by the files generate*.c of the generator: its programs, the KV cache in
  * blocks, and the sequences that are generated at the same time.
  *
  * On a device whose memory the host shares, the KV cache is cut into blocks, and a program decodes
  * one token of each of up to `batch` sequences. On other devices there is one sequence at a time,
  * with a cache of its own. */
-#ifndef LATHE_RUN_GENERATOR_H
-#define LATHE_RUN_GENERATOR_H
+#ifndef LATHE_RUN_GENERATE_INTERNAL_H
+#define LATHE_RUN_GENERATE_INTERNAL_H
 
 #include "model/sample.h"
 #include "run/generate.h"
