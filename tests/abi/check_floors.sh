@@ -12,7 +12,7 @@ fail() {
 # The rooms of liblathe, then those above it (docs/design/000-floors.md).
 floors="base plug config reward ir passes io jinja template unicode text tokenjson tokentrain data model exec update record
     checkpoint run loop"
-tools="view harness devicecheck conformance cli plugcmd"
+tools="view harness devicecheck conformance cli plugcmd savedcmd pipeline"
 low="base plug config ir passes io text data model exec"
 all=$(tr '\n' ' ' <<<"$floors" | tr -s ' ')
 declare -A sees=([base]="" [plug]="base" [config]="base plug" [reward]="base plug config" [ir]="base plug" [passes]="base ir" [io]="base"
@@ -22,7 +22,7 @@ declare -A sees=([base]="" [plug]="base" [config]="base plug" [reward]="base plu
     [checkpoint]="$low update record" [run]="$low reward update record checkpoint jinja template tokenjson tokentrain"
     [loop]="$low update record checkpoint run tokenjson tokentrain"
     [view]="$all" [harness]="$all" [devicecheck]="$all harness" [conformance]="$all harness devicecheck" [cli]="$all"
-    [plugcmd]="$all view harness conformance cli")
+    [plugcmd]="$all view harness conformance cli" [savedcmd]="$all view cli" [pipeline]="$all cli")
 floors="$all$tools"
 
 # The -I flags of one file of the floor, from the build's own record.

@@ -5,12 +5,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "app/commands.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/lock.h"
 #include "checkpoint/checkpoint_branch.h"
 #include "checkpoint/checkpoint_folder.h"
+#include "savedcmd/saved_commands.h"
 
 typedef struct removal {
     const char *dir;

@@ -4,11 +4,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "app/commands.h"
 #include "base/buffer.h"
 #include "base/error.h"
 #include "checkpoint/checkpoint_branch.h"
 #include "checkpoint/checkpoint_info.h"
+#include "savedcmd/saved_commands.h"
 #include "view/wrap.h"
 
 typedef struct listing {

@@ -2,11 +2,11 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "app/commands.h"
 #include "base/error.h"
 #include "checkpoint/checkpoint_finite.h"
 #include "checkpoint/checkpoint_info.h"
 #include "io/manifest.h"
+#include "savedcmd/saved_commands.h"
 
 /* The findings about one checkpoint: printed at once, or kept for the JSON object. */
 typedef struct findings {

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/commands.h"
 #include "base/buffer.h"
 #include "base/error.h"
 #include "checkpoint/lineage.h"
+#include "savedcmd/saved_commands.h"
 
 enum { INDENT = 4, MOST_SETTINGS = 160 };
 

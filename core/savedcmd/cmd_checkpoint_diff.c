@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/commands.h"
 #include "base/error.h"
 #include "checkpoint/checkpoint_diff.h"
 #include "checkpoint/checkpoint_folder.h"
+#include "savedcmd/saved_commands.h"
 
 enum { SHOWN_TENSORS = 10, SHOWN_BYTES = 80 }; /* limits per part and per value without --all */
 

@@ -1,0 +1,13 @@
+/* The commands about what runs have saved. */
+#ifndef LATHE_SAVEDCMD_SAVED_COMMANDS_H
+#define LATHE_SAVEDCMD_SAVED_COMMANDS_H
+
+#include "cli/args.h"
+
+extern const lathe_command lathe_cmd_checkpoint_ls;
+extern const lathe_command lathe_cmd_checkpoint_verify;
+extern const lathe_command lathe_cmd_checkpoint_diff;
+extern const lathe_command lathe_cmd_checkpoint_rm;
+extern const lathe_command lathe_cmd_lineage;
+
+#endif
