@@ -12,7 +12,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "exec/exec.h"
-#include "run/generate.h"
+#include "run/generate_internal.h"
 
 #define WINDOW 1024 /* results that are given out and not yet written, at most */
 
