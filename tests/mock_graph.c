@@ -192,6 +192,8 @@ static lathe_status infer(lathe_graph *g, int32_t op, const lathe_op_attrs *at, 
     case LATHE_OP_LOGSIGMOID:
     case LATHE_OP_SIGMOID:
     case LATHE_OP_EXP:
+    case LATHE_OP_LOG:
+    case LATHE_OP_TANH:
     case LATHE_OP_L2_NORMALIZE:
         if (op == LATHE_OP_L2_NORMALIZE)
             y->dtype = at->dtype;
@@ -295,6 +297,10 @@ static double eval_one(const mock_node *n, double a, double b, double s)
         return a < 0 ? exp(a) / (1 + exp(a)) : 1 / (1 + exp(-a));
     case LATHE_OP_EXP:
         return exp(a);
+    case LATHE_OP_LOG:
+        return log(a);
+    case LATHE_OP_TANH:
+        return tanh(a);
     default: /* CAST, COPY, detach */
         return a;
     }

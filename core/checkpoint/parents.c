@@ -13,6 +13,7 @@
 #include "checkpoint/checkpoint_info.h"
 #include "checkpoint/config_changes.h"
 #include "io/manifest.h"
+#include "plug/answers.h"
 
 enum { MOST_FILES = 256 };
 
@@ -120,8 +121,7 @@ static lathe_status put_others(const lathe_saved_state *saved, lathe_arena *aren
 /* Whether the stage compares the model with the one before training. */
 static int has_reference(const lathe_saved_state *saved)
 {
-    const lathe_stage_v1 *stage = saved->parts->stage.table;
-    return stage && (stage->needs & LATHE_NEEDS_REFERENCE);
+    return (lathe_answer_needs(&saved->parts->stage) & LATHE_NEEDS_REFERENCE) != 0;
 }
 
 static lathe_status put_own(const lathe_saved_state *saved, lathe_arena *arena, lathe_buffer *out)

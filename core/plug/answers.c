@@ -186,6 +186,14 @@ static int divides(const lathe_stage_loss *loss, int32_t i)
     return 0;
 }
 
+uint32_t lathe_answer_needs(const lathe_instance *stage)
+{
+    const lathe_stage_v1 *table = stage->component ? stage->table : NULL;
+    if (!table)
+        return 0;
+    return LATHE_HAS(table, needs_of) ? table->needs & table->needs_of(stage->self) : table->needs;
+}
+
 lathe_status lathe_answer_loss(const lathe_instance *stage, const lathe_stage_build *build,
                                lathe_stage_loss *out)
 {

@@ -31,6 +31,10 @@ lathe_status lathe_answer_planes(const lathe_instance *quant, int64_t rows, int6
 lathe_status lathe_answer_select(const lathe_instance *adapter, const lathe_param_info *param,
                                  int32_t n_groups, int32_t *out_trainable, int32_t *out_group);
 
+/** What a stage needs with its settings, LATHE_NEEDS_*: a part of what its table declares. 0 if the
+ *  instance has no component. */
+uint32_t lathe_answer_needs(const lathe_instance *stage);
+
 /** The loss of a stage, and its metrics with names and a known unit. After the call, values have
  *  the numbers 0 to n_values - 1. */
 lathe_status lathe_answer_loss(const lathe_instance *stage, const lathe_stage_build *build,

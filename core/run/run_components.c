@@ -117,17 +117,17 @@ static lathe_status open_attention(lathe_run *run)
 static lathe_status check_rewards(const lathe_run *run)
 {
     const lathe_component *component = run->parts.stage.component;
-    const lathe_stage_v1 *stage = run->parts.stage.table;
+    const uint32_t needs = lathe_answer_needs(&run->parts.stage);
     int32_t n = 0;
     const lathe_config_reward *list = lathe_config_rewards(run->config, &n);
     if (!component || run->open.mode != LATHE_OPEN_TRAIN)
         return LATHE_OK;
-    if (!(stage->needs & LATHE_NEEDS_REWARD) && n > 0)
+    if (!(needs & LATHE_NEEDS_REWARD) && n > 0)
         return lathe__run_refuse(run, "reward", "name",
                                  "reward \"%s\" has no effect: stage \"%s\" scores nothing; take "
                                  "[reward] out, or use a stage that generates text, such as ppo",
                                  list[0].label, component->plugin->name);
-    if ((stage->needs & LATHE_NEEDS_REWARD) && n == 0)
+    if ((needs & LATHE_NEEDS_REWARD) && n == 0)
         return lathe__run_refuse(
             run, "stage", "name",
             "stage \"%s\" scores what it generates, and the file names no "

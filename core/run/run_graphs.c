@@ -174,10 +174,9 @@ static lathe_status was_trained(const lathe_instance *adapter, const lathe_param
  */
 static lathe_status add_reference(lathe_run *run)
 {
-    const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
     const lathe_adapter_v1 *adapter =
         run->parts.adapter.component ? run->parts.adapter.table : NULL;
-    if (!stage || !(stage->needs & LATHE_NEEDS_REFERENCE))
+    if (!(lathe_answer_needs(&run->parts.stage) & LATHE_NEEDS_REFERENCE))
         return LATHE_OK;
     if (LATHE_HAS(adapter, base_is_frozen) && adapter->base_is_frozen(run->parts.adapter.self))
         return LATHE_OK;

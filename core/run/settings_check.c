@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "checkpoint/config_changes.h"
 #include "data/row_kind.h"
+#include "plug/answers.h"
 #include "run/average_check.h"
 #include "run/curvature_check.h"
 #include "run/run_check.h"
@@ -129,7 +130,7 @@ static void warn_others(const lathe_run *run)
     static const char *const teacher[] = {"path", "precision", NULL};
     const lathe_settings *s = &run->set;
     const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
-    if (stage && !(stage->needs & LATHE_NEEDS_TEACHER))
+    if (stage && !(lathe_answer_needs(&run->parts.stage) & LATHE_NEEDS_TEACHER))
         warn_idle_all(run, "teacher", teacher, "the stage learns from no teacher");
     if (s->checkpoint.keep_best == 0)
         warn_idle(run, "checkpoint", "gate", "checkpoint.keep_best is 0");

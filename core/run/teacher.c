@@ -8,12 +8,13 @@
 #include "base/error.h"
 #include "exec/precision.h"
 #include "exec/weight_fill.h"
+#include "plug/answers.h"
 #include "run/same_vocabulary.h"
 
 static int is_needed(const lathe_run *run)
 {
-    const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
-    return stage && (stage->needs & LATHE_NEEDS_TEACHER) && run->open.mode != LATHE_OPEN_INFER;
+    return (lathe_answer_needs(&run->parts.stage) & LATHE_NEEDS_TEACHER) &&
+           run->open.mode != LATHE_OPEN_INFER;
 }
 
 /* The longrope factors of one model choose the positions of the batch, which all models read. */

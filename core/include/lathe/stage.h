@@ -167,7 +167,7 @@ typedef struct lathe_stage_v1 {
     const lathe_column *columns;
     int32_t n_columns;
     int32_t rows;      /* LATHE_ROWS_* */
-    uint32_t needs;    /* LATHE_NEEDS_* */
+    uint32_t needs;    /* LATHE_NEEDS_*; all that any settings need */
     uint32_t reserved; /* 0 */
     /** [build] Adds the loss of one micro-batch to build->graph. May be called again for another
      *  shape. */
@@ -176,7 +176,10 @@ typedef struct lathe_stage_v1 {
     int32_t n_inputs;
     int32_t n_heads;
     const lathe_stage_head *heads; /* [n_heads]; NULL: none */
+    /** [pure] The bits of `needs` that this instance needs with its settings: a loss without a
+     *  reference model plans and holds none. NULL: all of `needs`. */
+    uint32_t (*needs_of)(void *self);
 } lathe_stage_v1;
-LATHE_ABI_SIZE(lathe_stage_v1, 64);
+LATHE_ABI_SIZE(lathe_stage_v1, 72);
 
 #endif

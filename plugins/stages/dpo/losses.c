@@ -37,16 +37,22 @@ static lathe_status add(const dpo_pairs *p, lathe_val a, lathe_val b, lathe_val 
     return dpo_binary(p, LATHE_OP_ADD, a, b, "dpo.losses", out);
 }
 
-/* r_w/n_w - r_l/n_l; a completion without tokens counts as one of one token. */
+lathe_status dpo_counts(const dpo_pairs *p, lathe_val *out)
+{
+    lathe_val mask, count, one;
+    LATHE_TRY(p->build->target_mask(p->build->ctx, &mask));
+    LATHE_TRY(dpo_row_sum(p, mask, "dpo.counts", &count));
+    LATHE_TRY(dpo_affine(p, 0.0, 1.0, count, "dpo.one", &one));
+    return dpo_binary(p, LATHE_OP_MAX, count, one, "dpo.counts", out);
+}
+
+/* r_w/n_w - r_l/n_l */
 static lathe_status normalised_delta(const dpo_pairs *p, lathe_val *out)
 {
     const int64_t n = p->build->n_rows / 2;
     const lathe_val ratios[2] = {p->ratio_chosen, p->ratio_rejected};
-    lathe_val mask, count, one, mean[2];
-    LATHE_TRY(p->build->target_mask(p->build->ctx, &mask));
-    LATHE_TRY(dpo_row_sum(p, mask, "dpo.counts", &count));
-    LATHE_TRY(dpo_affine(p, 0.0, 1.0, count, "dpo.one", &one));
-    LATHE_TRY(dpo_binary(p, LATHE_OP_MAX, count, one, "dpo.counts", &count));
+    lathe_val count, mean[2];
+    LATHE_TRY(dpo_counts(p, &count));
     for (int i = 0; i < 2; i++) {
         LATHE_TRY(dpo_slice(p, i * n, n, count, "dpo.count", &mean[i]));
         LATHE_TRY(dpo_binary(p, LATHE_OP_DIV, ratios[i], mean[i], "dpo.mean", &mean[i]));
@@ -54,27 +60,28 @@ static lathe_status normalised_delta(const dpo_pairs *p, lathe_val *out)
     return dpo_binary(p, LATHE_OP_SUB, mean[0], mean[1], "dpo.normalised_delta", out);
 }
 
-/* first: alpha of log s(b d); second: of log s(-b d) */
-static lathe_status both_sides(const dpo_pairs *p, double first, double second, lathe_val *out)
+/* first: alpha of log s(x); second: of log s(-x) */
+static lathe_status both_sides(const dpo_pairs *p, double first, double second, lathe_val x,
+                               lathe_val *out)
 {
     lathe_val kept, swapped;
-    LATHE_TRY(log_sigmoid(p, first, 1.0, p->margin, &kept));
+    LATHE_TRY(log_sigmoid(p, first, 1.0, x, &kept));
     *out = kept;
     if (second == 0.0)
         return LATHE_OK;
-    LATHE_TRY(log_sigmoid(p, second, -1.0, p->margin, &swapped));
+    LATHE_TRY(log_sigmoid(p, second, -1.0, x, &swapped));
     return add(p, kept, swapped, out);
 }
 
 static lathe_status build_sigmoid(const dpo_settings *s, const dpo_pairs *p, lathe_val *out)
 {
-    return both_sides(p, -(1.0 - s->label_smoothing), -s->label_smoothing, out);
+    return both_sides(p, -(1.0 - s->label_smoothing), -s->label_smoothing, p->margin, out);
 }
 
 static lathe_status build_robust(const dpo_settings *s, const dpo_pairs *p, lathe_val *out)
 {
     const double e = s->label_smoothing, whole = 1.0 - 2.0 * e;
-    return both_sides(p, -(1.0 - e) / whole, e / whole, out);
+    return both_sides(p, -(1.0 - e) / whole, e / whole, p->margin, out);
 }
 
 static lathe_status build_hinge(const dpo_settings *s, const dpo_pairs *p, lathe_val *out)
@@ -175,18 +182,87 @@ static lathe_status build_discopop(const dpo_settings *s, const dpo_pairs *p, la
     return add(p, logistic, mixed, out);
 }
 
+/* ---- losses without a reference model ---- */
+
+lathe_status dpo_nll(const dpo_pairs *p, lathe_val *out)
+{
+    lathe_val counts, count;
+    LATHE_TRY(dpo_counts(p, &counts));
+    LATHE_TRY(dpo_slice(p, 0, p->build->n_rows / 2, counts, "dpo.count", &count));
+    LATHE_TRY(dpo_binary(p, LATHE_OP_DIV, p->policy_chosen, count, "dpo.mean", out));
+    return dpo_affine(p, -1.0, 0.0, *out, "dpo.nll", out);
+}
+
+static lathe_status build_cpo(const dpo_settings *s, const dpo_pairs *p, lathe_val *out)
+{
+    lathe_val preference, nll;
+    LATHE_TRY(
+        both_sides(p, -(1.0 - s->label_smoothing), -s->label_smoothing, p->margin, &preference));
+    *out = preference;
+    if (s->cpo_alpha == 0.0)
+        return LATHE_OK;
+    LATHE_TRY(dpo_nll(p, &nll));
+    LATHE_TRY(dpo_affine(p, s->cpo_alpha, 0.0, nll, "dpo.term", &nll));
+    return add(p, preference, nll, out);
+}
+
+static lathe_status build_simpo(const dpo_settings *s, const dpo_pairs *p, lathe_val *out)
+{
+    lathe_val gap;
+    LATHE_TRY(dpo_affine(p, 1.0, -s->simpo_gamma, p->margin, "dpo.gap", &gap));
+    return both_sides(p, -(1.0 - s->label_smoothing), -s->label_smoothing, gap, out);
+}
+
+/* log(1 - exp(m)) of a mean m < 0, as log(-2t / (1 - t)) with t = tanh(m/2), which is exact near 0.
+ * Means above -1e-6, those of padding among them, count as -1e-6. */
+static lathe_status log_of_rest(const dpo_pairs *p, lathe_val m, lathe_val *out)
+{
+    lathe_val most, t, above, below;
+    LATHE_TRY(dpo_affine(p, 0.0, -1e-6, m, "dpo.most", &most));
+    LATHE_TRY(dpo_binary(p, LATHE_OP_MIN, m, most, "dpo.mean", &m));
+    LATHE_TRY(dpo_affine(p, 0.5, 0.0, m, "dpo.half", &t));
+    LATHE_TRY(dpo_unary(p, LATHE_OP_TANH, t, "dpo.tanh", &t));
+    LATHE_TRY(dpo_affine(p, -2.0, 0.0, t, "dpo.above", &above));
+    LATHE_TRY(dpo_affine(p, -1.0, 1.0, t, "dpo.below", &below));
+    LATHE_TRY(dpo_binary(p, LATHE_OP_DIV, above, below, "dpo.rest", &above));
+    return dpo_unary(p, LATHE_OP_LOG, above, "dpo.log_rest", out);
+}
+
+lathe_status dpo_log_odds(const dpo_pairs *p, lathe_val *out)
+{
+    const lathe_val mean[2] = {p->policy_chosen, p->policy_rejected};
+    lathe_val odds[2];
+    for (int i = 0; i < 2; i++) {
+        LATHE_TRY(log_of_rest(p, mean[i], &odds[i]));
+        LATHE_TRY(dpo_binary(p, LATHE_OP_SUB, mean[i], odds[i], "dpo.odds", &odds[i]));
+    }
+    return dpo_binary(p, LATHE_OP_SUB, odds[0], odds[1], "dpo.log_odds", out);
+}
+
+static lathe_status build_orpo(const dpo_settings *s, const dpo_pairs *p, lathe_val *out)
+{
+    lathe_val odds, nll;
+    LATHE_TRY(dpo_log_odds(p, &odds));
+    LATHE_TRY(log_sigmoid(p, -s->beta, 1.0, odds, &odds));
+    LATHE_TRY(dpo_affine(p, -1.0, 0.0, p->policy_chosen, "dpo.nll", &nll));
+    return add(p, nll, odds, out);
+}
+
 const dpo_loss_type dpo_losses[] = {
-    {"sigmoid", DPO_SMOOTHING_OPTIONAL, build_sigmoid},
-    {"robust", DPO_SMOOTHING_OPTIONAL, build_robust},
-    {"hinge", DPO_SMOOTHING_UNUSED, build_hinge},
-    {"ipo", DPO_SMOOTHING_UNUSED, build_ipo},
-    {"exo_pair", DPO_SMOOTHING_REQUIRED, build_exo_pair},
-    {"nca_pair", DPO_SMOOTHING_UNUSED, build_nca_pair},
-    {"bco_pair", DPO_SMOOTHING_UNUSED, build_bco_pair},
-    {"sppo_hard", DPO_SMOOTHING_UNUSED, build_sppo_hard},
-    {"apo_zero", DPO_SMOOTHING_UNUSED, build_apo_zero},
-    {"apo_down", DPO_SMOOTHING_UNUSED, build_apo_down},
-    {"discopop", DPO_SMOOTHING_UNUSED, build_discopop},
-    {"sigmoid_norm", DPO_SMOOTHING_UNUSED, build_sigmoid_norm},
+    {"sigmoid", DPO_SMOOTHING_OPTIONAL, DPO_DIFFERENCE, build_sigmoid},
+    {"robust", DPO_SMOOTHING_OPTIONAL, DPO_DIFFERENCE, build_robust},
+    {"hinge", DPO_SMOOTHING_UNUSED, DPO_DIFFERENCE, build_hinge},
+    {"ipo", DPO_SMOOTHING_UNUSED, DPO_DIFFERENCE, build_ipo},
+    {"exo_pair", DPO_SMOOTHING_REQUIRED, DPO_DIFFERENCE, build_exo_pair},
+    {"nca_pair", DPO_SMOOTHING_UNUSED, DPO_REFERENCE, build_nca_pair},
+    {"bco_pair", DPO_SMOOTHING_UNUSED, DPO_REFERENCE, build_bco_pair},
+    {"sppo_hard", DPO_SMOOTHING_UNUSED, DPO_REFERENCE, build_sppo_hard},
+    {"apo_zero", DPO_SMOOTHING_UNUSED, DPO_REFERENCE, build_apo_zero},
+    {"apo_down", DPO_SMOOTHING_UNUSED, DPO_REFERENCE, build_apo_down},
+    {"discopop", DPO_SMOOTHING_UNUSED, DPO_DIFFERENCE, build_discopop},
+    {"sigmoid_norm", DPO_SMOOTHING_UNUSED, DPO_DIFFERENCE, build_sigmoid_norm},
+    {"cpo", DPO_SMOOTHING_OPTIONAL, DPO_SUMS, build_cpo},
+    {"simpo", DPO_SMOOTHING_OPTIONAL, DPO_MEANS, build_simpo},
+    {"orpo", DPO_SMOOTHING_UNUSED, DPO_MEANS, build_orpo},
 };
 const int32_t dpo_n_losses = sizeof dpo_losses / sizeof *dpo_losses;

@@ -18,7 +18,20 @@
  *   apo_down      s(b r_w) + 1 - s(b d)                             arXiv:2408.06266, eq. 8
  *   discopop      -(1-m) log s(b d) + m exp(-b d), m = s(b d / t)   arXiv:2406.08414, eq. 5
  *
- * as TRL's DPOTrainer computes them, but for `sigmoid` with e > 0, which TRL ignores.
+ * These read no reference model; R_w, R_l: the policy's log-probabilities, g: simpo_gamma, a:
+ * cpo_alpha; m_w = R_w/n_w, m_l = R_l/n_l; o(m) = m - log(1 - exp(m)):
+ *
+ *   cpo           -(1-e) log s(b D) - e log s(-b D) - a m_w, D = R_w - R_l   arXiv:2401.08417, eq.
+ * 3 simpo         -(1-e) log s(D) - e log s(-D), D = b (m_w - m_l) - g       arXiv:2405.14734, eq.
+ * 6 orpo          -m_w - b log s(o(m_w) - o(m_l))                            arXiv:2403.07691, eq.
+ * 6
+ *
+ * With reference_free, the losses of d alone take R_w and R_l in place of r_w and r_l.
+ *
+ * All are as TRL's DPOTrainer, CPOTrainer and ORPOTrainer compute them, with three differences:
+ * TRL's DPOTrainer ignores e > 0 of `sigmoid`; the mean -m_w of cpo and orpo is over the tokens of
+ * a pair, where TRL takes it over those of the batch; and orpo's is over the completion, as in the
+ * paper, where TRL adds the prompt.
  */
 #ifndef LATHE_DPO_LOSSES_H
 #define LATHE_DPO_LOSSES_H
@@ -27,7 +40,7 @@
 
 /* The settings that a loss reads. */
 typedef struct dpo_settings {
-    double beta, label_smoothing, discopop_tau;
+    double beta, label_smoothing, discopop_tau, simpo_gamma, cpo_alpha;
 } dpo_settings;
 
 /* The values that losses and metrics are made of. */
@@ -35,27 +48,44 @@ typedef struct dpo_pairs {
     const lathe_stage_build *build;
     const lathe_graph_api *api;
     lathe_graph *g;
-    lathe_val policy_chosen, policy_rejected; /* f32[P]: summed log-probabilities */
-    lathe_val ratio_chosen, ratio_rejected;   /* f32[P]: r_w, r_l */
-    lathe_val margin;                         /* f32[P]: b d */
-    lathe_val mask;                           /* f32[P]: 1, or 0 for a padding pair */
+    /* f32[P]: summed log-probabilities, or their means per token for losses of means */
+    lathe_val policy_chosen, policy_rejected;
+    lathe_val ratio_chosen, ratio_rejected; /* f32[P]: r_w, r_l; without a reference as above */
+    lathe_val margin;                       /* f32[P]: b d */
+    lathe_val mask;                         /* f32[P]: 1, or 0 for a padding pair */
 } dpo_pairs;
 
 /* What label_smoothing is for a loss. */
 enum { DPO_SMOOTHING_UNUSED, DPO_SMOOTHING_OPTIONAL, DPO_SMOOTHING_REQUIRED };
 
+/* Where a loss needs the reference model. */
+enum {
+    DPO_REFERENCE,  /* it compares each completion with the reference */
+    DPO_DIFFERENCE, /* it reads d alone: reference_free is allowed */
+    DPO_SUMS,       /* it reads none: sums of log-probabilities */
+    DPO_MEANS       /* it reads none: means per token */
+};
+
 typedef struct dpo_loss_type {
     const char *name; /* loss_type */
-    int32_t smoothing;
+    int32_t smoothing, reference;
     /** Adds the loss of each pair, f32[P]. */
     lathe_status (*build)(const dpo_settings *settings, const dpo_pairs *pairs, lathe_val *out);
 } dpo_loss_type;
 
 #define DPO_LOSS_NAMES                                                                             \
     "sigmoid|robust|hinge|ipo|exo_pair|nca_pair|bco_pair|sppo_hard|apo_zero|apo_down|discopop|"    \
-    "sigmoid_norm"
+    "sigmoid_norm|cpo|simpo|orpo"
 extern const dpo_loss_type dpo_losses[];
 extern const int32_t dpo_n_losses;
+
+/** -m_w of each pair, and orpo's log-odds o(m_w) - o(m_l). The pairs hold means for the second. */
+lathe_status dpo_nll(const dpo_pairs *pairs, lathe_val *out);
+lathe_status dpo_log_odds(const dpo_pairs *pairs, lathe_val *out);
+
+/** f32[2P]: the number of target tokens of each row; a completion without tokens counts as one of
+ * one token. */
+lathe_status dpo_counts(const dpo_pairs *pairs, lathe_val *out);
 
 /* ---- nodes of one or two inputs ---- */
 
