@@ -17,7 +17,8 @@ struct lathe_image {
     lathe_counters at;
     lathe_accumulated sum;
     lathe_checkpoints checkpoints;
-    lathe_store_row *rows; /* [store.n_rows] */
+    lathe_stage_state stage_state; /* its memory is the end of the image's */
+    lathe_store_row *rows;         /* [store.n_rows] */
     int64_t master_bytes, bytes;
     char *memory;
 };
@@ -43,7 +44,8 @@ int64_t lathe_image_bytes(const lathe_saved_state *saved)
         s->every > 0 || s->every_minutes > 0.0 || s->every_epochs > 0 || s->keep_best > 0;
     if (!saved->plans || saved->data_is_optional || !s->dir || !s->async || !repeats)
         return 0;
-    return master_bytes(saved) + saved->store->slot_bytes + saved->store->average_bytes;
+    return master_bytes(saved) + saved->store->slot_bytes + saved->store->average_bytes +
+           saved->stage_state->bytes;
 }
 
 lathe_status lathe_image_place(const lathe_saved_state *saved)
@@ -124,6 +126,7 @@ lathe_status lathe_image_take(lathe_image *image, const lathe_saved_state *saved
     image->saved.at = &image->at;
     image->saved.sum = &image->sum;
     image->saved.checkpoints = &image->checkpoints;
+    image->saved.stage_state = &image->stage_state;
     lathe_store *store = &image->store;
     store->rows = image->rows;
     store->is_host = 1;
@@ -134,6 +137,11 @@ lathe_status lathe_image_take(lathe_image *image, const lathe_saved_state *saved
     store->slots = image->memory + image->master_bytes;
     store->averages = store->slots + store->slot_bytes;
     store->shadows = store->grads = store->planes = NULL;
+    image->stage_state =
+        (lathe_stage_state){store->averages + store->average_bytes, saved->stage_state->bytes};
+    if (saved->stage_state->bytes > 0)
+        memcpy(image->stage_state.memory, saved->stage_state->memory,
+               (size_t)saved->stage_state->bytes);
     LATHE_TRY(copy_masters(image, saved));
     LATHE_TRY(
         saved->store->slots_on_host

@@ -2,7 +2,7 @@
  *
  * The copy is one block, planned and allocated with the run (category "checkpoint"):
  *
- *   | master of p0 | master of p1 | ... | all optimizer slots | average |
+ *   | master of p0 | master of p1 | ... | all optimizer slots | average | state of the stage |
  *
  * Rows that are not trained are not copied: they are written from the files that they were read
  * from (model_file.h). Counters and the data cursor are copied as well. On a device with its own

@@ -8,6 +8,7 @@
 #define LATHE_CHECKPOINT_SAVED_STATE_H
 
 #include "checkpoint/checkpoints.h"
+#include "checkpoint/stage_state.h"
 #include "config/config.h"
 #include "data/run_data.h"
 #include "exec/programs.h"
@@ -44,6 +45,7 @@ typedef struct lathe_saved_state {
     lathe_run_data *data;
     lathe_counters *at;
     lathe_accumulated *sum;
+    lathe_stage_state *stage_state;
     lathe_checkpoints *checkpoints;
 } lathe_saved_state;
 

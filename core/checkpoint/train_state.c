@@ -87,6 +87,8 @@ lathe_status lathe__train_state_write(const lathe_saved_state *saved, const char
     lathe_status status = json ? lathe_dir_create(state) : LATHE_E_NOMEM;
     if (status == LATHE_OK)
         status = lathe__state_slots_write(saved, state);
+    if (status == LATHE_OK)
+        status = lathe__stage_state_write(saved->stage_state, state);
     if (status == LATHE_OK && saved->sum->backwards > 0)
         status = lathe__state_rows_write(saved, state, LATHE_ROWS_GRADIENTS);
     if (status == LATHE_OK && writes_average(saved))
@@ -259,7 +261,7 @@ lathe_status lathe__train_state_check(const lathe_saved_state *saved, const char
                                       int32_t *out_what)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
-    lathe_safetensors *slots = NULL;
+    lathe_safetensors *slots = NULL, *stage = NULL;
     json_t *root = NULL;
     lathe_counters at;
     int64_t version;
@@ -283,6 +285,9 @@ lathe_status lathe__train_state_check(const lathe_saved_state *saved, const char
     }
     if (status == LATHE_OK)
         status = lathe__state_slots_check(saved, slots);
+    if (status == LATHE_OK)
+        status = lathe__stage_state_open(saved->stage_state, dir, &stage);
+    lathe_safetensors_close(stage);
     lathe_safetensors_close(slots);
     json_decref(root);
     lathe_arena_fini(&arena);
@@ -293,7 +298,7 @@ lathe_status lathe__train_state_read(const lathe_saved_state *saved, const char 
                                      int32_t has_slots)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
-    lathe_safetensors *slots = NULL, *gradients = NULL, *average = NULL;
+    lathe_safetensors *slots = NULL, *gradients = NULL, *average = NULL, *stage = NULL;
     json_t *root = NULL;
     lathe_counters at;
     lathe_accumulated sum;
@@ -312,6 +317,8 @@ lathe_status lathe__train_state_read(const lathe_saved_state *saved, const char 
         status = lathe__state_rows_open(saved, dir, LATHE_ROWS_GRADIENTS, &gradients);
     if (status == LATHE_OK)
         status = lathe__batch_rows_check(saved, gradients);
+    if (status == LATHE_OK)
+        status = lathe__stage_state_open(saved->stage_state, dir, &stage);
     if (status == LATHE_OK && saved->data->loader)
         status = lathe_data_sources_explain(saved->data->shards, root, dir,
                                             lathe_loader_seek(saved->data->loader, &at.cursor));
@@ -323,11 +330,15 @@ lathe_status lathe__train_state_read(const lathe_saved_state *saved, const char 
         status = lathe__state_rows_read(saved, average, LATHE_ROWS_AVERAGES);
     if (status == LATHE_OK)
         status = check_read(slots, gradients, average);
+    if (status == LATHE_OK && stage)
+        status = lathe_safetensors_check(stage);
     if (status == LATHE_OK) {
         *saved->at = at;
         *saved->sum = sum;
         lathe__batch_rows_read(saved, gradients);
+        lathe__stage_state_read(saved->stage_state, stage);
     }
+    lathe_safetensors_close(stage);
     lathe_safetensors_close(average);
     lathe_safetensors_close(gradients);
     lathe_safetensors_close(slots);

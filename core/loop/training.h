@@ -46,6 +46,7 @@ typedef struct lathe_step_record {
     /* 1: no step was taken, because options.stop was seen between two micro-batches; run->sum
      * holds the sums of the micro-batches before that */
     int32_t is_stopped;
+    double stage_figures[LATHE_MAX_STAGE_FIGURES]; /* of a stage that iterates; NaN: not given */
 } lathe_step_record;
 
 /** Takes one step. The step may be skipped (result.skipped) or not taken at all (is_stopped).

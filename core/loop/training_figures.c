@@ -69,6 +69,15 @@ static void add_stage_metrics(lathe_figures *f, const lathe_stage_loss *stage,
         lathe__figures_add(f, names[i], values[i]);
 }
 
+/* What the stage's iterate showed. */
+static void add_stage_figures(lathe_figures *f, const lathe_stage_v1 *stage,
+                              const lathe_step_record *step)
+{
+    for (int32_t i = 0; LATHE_HAS(stage, figures) && i < stage->n_figures; i++)
+        if (!isnan(step->stage_figures[i]))
+            lathe__figures_add(f, stage->figures[i].name, step->stage_figures[i]);
+}
+
 void lathe__training_record(lathe_training *t, const lathe_step_record *step)
 {
     lathe_run *run = t->run;
@@ -85,7 +94,7 @@ void lathe__training_record(lathe_training *t, const lathe_step_record *step)
     const int64_t memory = lathe_machine_total(&run->machine, &run->machine.used);
     take_times(&run->programs, phase);
     lathe__figures_add(f, "loss", r->loss);
-    if (run->programs.train.stage.count_unit == LATHE_COUNT_TOKENS)
+    if (run->programs.train.stage.count_unit == LATHE_COUNT_TOKENS && !lathe__run_iterates(run))
         lathe__figures_add(f, "perplexity", exp(r->loss));
     lathe__figures_add(f, "grad_norm", r->grad_norm);
     for (int32_t g = 0; run->opt.groups.n > 1 && g < run->opt.groups.n; g++)
@@ -125,6 +134,7 @@ void lathe__training_record(lathe_training *t, const lathe_step_record *step)
     if (waited >= 0.0)
         lathe__figures_add(f, "offload_wait_seconds", waited);
     add_stage_metrics(f, &run->programs.train.stage, sum);
+    add_stage_figures(f, run->parts.stage.table, step);
     if (run->trace.is_on)
         trace_step(step);
     const lathe_progress_step line = {.step = r->step,

@@ -17,11 +17,13 @@
  */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "exec/batch_load.h"
 #include "loop/nonfinite_replay.h"
 #include "loop/training.h"
+#include "rollout/rollout.h"
 
 #define MOST_SKIPPED 10 /* in a row, by "skip" */
 #define MOST_REWINDS 3  /* to one checkpoint */
@@ -62,12 +64,32 @@ static lathe_status accumulate_at_once(lathe_training *t, int32_t *out_bad, doub
     return lathe__losses_settle(run, out_bad, out_loss);
 }
 
-/* *out_bad: the micro-batch whose loss is bad, from 1; 0: none. */
-static lathe_status accumulate(lathe_training *t, int32_t *out_bad, double *out_loss)
+/* Lets the stage make the batches of a step. */
+static lathe_status accumulate_by_stage(lathe_training *t, lathe_step_record *out, int32_t *out_bad,
+                                        double *out_loss)
 {
+    lathe_rollout rollout = {.stop = t->options->stop};
+    LATHE_TRY(lathe_rollout_step(t->run, &rollout));
+    out->is_stopped = rollout.is_stopped;
+    memcpy(out->stage_figures, rollout.figures, sizeof out->stage_figures);
+    *out_bad = rollout.bad;
+    *out_loss = rollout.loss;
+    return LATHE_OK;
+}
+
+/* *out_bad: the micro-batch whose loss is bad, from 1; 0: none. */
+static lathe_status accumulate(lathe_training *t, lathe_step_record *out, int32_t *out_bad,
+                               double *out_loss)
+{
+    const lathe_run *run = t->run;
     *out_bad = 0;
-    LATHE_TRY(lathe_machine_shares(&t->run->machine) ? accumulate_one_by_one(t, out_bad, out_loss)
-                                                     : accumulate_at_once(t, out_bad, out_loss));
+    if (lathe__run_iterates(run)) {
+        LATHE_TRY(accumulate_by_stage(t, out, out_bad, out_loss));
+    } else {
+        LATHE_TRY(lathe_machine_shares(&run->machine) ? accumulate_one_by_one(t, out_bad, out_loss)
+                                                      : accumulate_at_once(t, out_bad, out_loss));
+        out->is_stopped = !*out_bad && run->sum.backwards < run->set.gradient_accumulation_steps;
+    }
     if (isnan(*out_loss))
         *out_loss = (double)NAN; /* without its sign */
     return LATHE_OK;
@@ -157,8 +179,9 @@ static lathe_status leave_out(lathe_training *t, int32_t n_done, double loss,
                               lathe_step_record *out)
 {
     lathe_run *run = t->run;
-    LATHE_TRY(pass_over(run->data.loader, run->programs.are_padded, &run->at,
-                        run->set.gradient_accumulation_steps - n_done));
+    if (!lathe__run_iterates(run))
+        LATHE_TRY(pass_over(run->data.loader, run->programs.are_padded, &run->at,
+                            run->set.gradient_accumulation_steps - n_done));
     LATHE_TRY(lathe__run_left_out(run, &out->result));
     out->result.loss = loss;
     return lathe_zero_grad(run);
@@ -235,8 +258,7 @@ static lathe_status attempt(lathe_training *t, lathe_step_record *out, int *out_
     out->result = (lathe_step_result){.size = (uint32_t)sizeof out->result};
     out->spike = (lathe_loss_verdict){.mean = NAN, .std = NAN, .zscore = NAN};
     out->is_empty = 0;
-    LATHE_TRY(accumulate(t, &bad, &loss));
-    out->is_stopped = !bad && run->sum.backwards < run->set.gradient_accumulation_steps;
+    LATHE_TRY(accumulate(t, out, &bad, &loss));
     if (out->is_stopped)
         return LATHE_OK;
     out->sum = run->sum;
@@ -246,7 +268,9 @@ static lathe_status attempt(lathe_training *t, lathe_step_record *out, int *out_
     out->seconds = lathe_now() - since;
     out->optimizer_seconds = lathe_now() - before;
     t->result->loss = out->result.loss;
-    return out->result.skipped ? treat(t, out, &begin, bad, spikes, out_again) : LATHE_OK;
+    return out->result.skipped
+               ? treat(t, out, lathe__run_iterates(run) ? NULL : &begin, bad, spikes, out_again)
+               : LATHE_OK;
 }
 
 lathe_status lathe__training_step(lathe_training *t, lathe_step_record *out)

@@ -45,6 +45,10 @@ lathe_status lathe_answer_attention_scratch(const lathe_instance *attention,
                                             const lathe_attention_problem *problem,
                                             int32_t is_backward, int64_t *out);
 
+/** Which of its table's needs (LATHE_NEEDS_*) the stage has with its settings; 0 without a stage.
+ */
+uint32_t lathe_stage_needs(const lathe_instance *stage);
+
 /** info() of a device: at least one worker, texts with a final zero. out->size is set. */
 lathe_status lathe_answer_device_info(const lathe_instance *device, lathe_device_info *out);
 

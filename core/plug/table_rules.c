@@ -59,6 +59,8 @@ static const struct rule adapter[] = {
 };
 static const struct rule stage[] = {
     MEMBER(lathe_stage_v1, loss, ALWAYS),
+    MEMBER(lathe_stage_v1, iterate, TOGETHER),
+    MEMBER(lathe_stage_v1, state_bytes, TOGETHER),
     END,
 };
 static const struct rule attention[] = {
@@ -216,6 +218,24 @@ static lathe_status check_stage_heads(const lathe_stage_v1 *table)
     return LATHE_OK;
 }
 
+static lathe_status check_stage_figures(const lathe_stage_v1 *table)
+{
+    if (table->n_figures < 0 || table->n_figures > LATHE_MAX_STAGE_FIGURES ||
+        table->figures == NULL)
+        return lathe_error(LATHE_E_PLUGIN, "stage.n_figures is %d, expected 0 to %d and figures",
+                           table->n_figures, LATHE_MAX_STAGE_FIGURES);
+    for (int32_t i = 0; i < table->n_figures; i++) {
+        const lathe_stage_figure *f = &table->figures[i];
+        if (f->name == NULL || f->name[0] == '\0' || f->doc == NULL)
+            return lathe_error(LATHE_E_PLUGIN, "stage.figures[%d] has no name or no doc", i);
+        for (int32_t k = 0; k < i; k++)
+            if (strcmp(table->figures[k].name, f->name) == 0)
+                return lathe_error(LATHE_E_PLUGIN, "two figures of the stage are called %s",
+                                   f->name);
+    }
+    return LATHE_OK;
+}
+
 static lathe_status check_stage(const lathe_stage_v1 *table)
 {
     const uint32_t known = LATHE_NEEDS_REFERENCE | LATHE_NEEDS_TEACHER | LATHE_NEEDS_REWARD;
@@ -237,6 +257,8 @@ static lathe_status check_stage(const lathe_stage_v1 *table)
             return lathe_error(LATHE_E_PLUGIN, "stage.columns[%d] has no name", i);
     if (LATHE_HAS(table, n_heads))
         LATHE_TRY(check_stage_heads(table));
+    if (LATHE_HAS(table, n_figures))
+        LATHE_TRY(check_stage_figures(table));
     return LATHE_HAS(table, n_inputs) ? check_stage_inputs(table) : LATHE_OK;
 }
 

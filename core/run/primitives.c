@@ -361,7 +361,8 @@ lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
     return lathe_zero_grad(run);
 }
 
-lathe_status lathe_logprobs(lathe_run *run, const lathe_run_batch *batch, float *out)
+static lathe_status logprobs(lathe_run *run, const lathe_run_batch *batch, uint32_t flags,
+                             float *out)
 {
     lathe_forward_result result = {.size = (uint32_t)sizeof result};
     lathe_run_batch given;
@@ -372,7 +373,7 @@ lathe_status lathe_logprobs(lathe_run *run, const lathe_run_batch *batch, float 
     if (!given.targets)
         return lathe_error(LATHE_E_ARG, "log-probabilities need a batch with targets");
     batch = &given;
-    LATHE_TRY(forward(run, batch, MODEL_ONLY | AS_GENERATED, 0, &result));
+    LATHE_TRY(forward(run, batch, MODEL_ONLY | flags, 0, &result));
     const lathe_program *p = run->programs.evaluated;
     const int64_t n = p->row_tokens < batch->row_tokens ? p->row_tokens : batch->row_tokens;
     if (p->logprobs == LATHE_NONE)
@@ -389,4 +390,14 @@ lathe_status lathe_logprobs(lathe_run *run, const lathe_run_batch *batch, float 
         memcpy(to, (const float *)all + r * p->row_tokens, (size_t)n * sizeof *to);
     }
     return LATHE_OK;
+}
+
+lathe_status lathe_logprobs(lathe_run *run, const lathe_run_batch *batch, float *out)
+{
+    return logprobs(run, batch, AS_GENERATED, out);
+}
+
+lathe_status lathe__evaluated_logprobs(lathe_run *run, const lathe_run_batch *batch, float *out)
+{
+    return logprobs(run, batch, 0, out);
 }

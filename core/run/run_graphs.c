@@ -18,6 +18,7 @@
 #include "run/curvature_check.h"
 #include "run/device_check.h"
 #include "run/generate.h"
+#include "run/offload_check.h"
 #include "run/run_heads.h"
 #include "run/run_saved.h"
 #include "run/run_state.h"
@@ -325,7 +326,8 @@ static lathe_status prepare_short(lathe_run *run)
 /* Evaluation is part of the plan when the run will evaluate. */
 static int evaluates(const lathe_run *run)
 {
-    return run->open.mode == LATHE_OPEN_EVALUATE || lathe_settings_has_validation(&run->set);
+    return run->open.mode == LATHE_OPEN_EVALUATE || lathe_settings_has_validation(&run->set) ||
+           lathe__run_iterates(run); /* log-probabilities before the step */
 }
 
 static lathe_status build_programs(lathe_run *run)
@@ -366,73 +368,14 @@ static void check_fp8(lathe_run *run)
     run->set.fp8 = LATHE_FP8_NONE;
 }
 
-/* Checks an option of [train] that moves `what` to host memory. On a device that uses host
- * memory anyway, the option changes nothing, which is logged. */
-static lathe_status check_offload(const lathe_run *run, const char *key, const char *what,
-                                  int32_t *out_moves)
-{
-    const char *device = run->parts.device.component->plugin->name;
-    *out_moves = 0;
-    if (lathe_machine_shares(&run->machine)) {
-        lathe__run_warn(
-            run, "train", key,
-            "train.%s changes nothing: device \"%s\" uses host memory, and the %s in it already",
-            key, device, what);
-        return LATHE_OK;
-    }
-    if (!lathe_machine_has_events(&run->machine))
-        return lathe__run_refuse(run, "train", key,
-                                 "train.%s: device \"%s\" has no streams with events, which copies "
-                                 "during the computation need",
-                                 key, device);
-    *out_moves = 1;
-    return LATHE_OK;
-}
-
-static lathe_status plan_offload(lathe_run *run)
-{
-    int32_t moves = 0;
-    if (run->set.offload_optimizer)
-        LATHE_TRY(check_offload(run, "offload_optimizer", "optimizer's state is", &moves));
-    if (moves)
-        run->store.offload_buffer = run->set.offload_buffer > 0 ? run->set.offload_buffer : 1;
-    return LATHE_OK;
-}
-
-/* Call it before the programs are built, because the training graph contains the copies. */
-static lathe_status plan_value_offload(lathe_run *run)
-{
-    if (!run->set.offload_activations)
-        return LATHE_OK;
-    LATHE_TRY(
-        check_offload(run, "offload_activations", "activations are", &run->programs.offloads));
-    if (run->programs.offloads && run->machine.captures && run->set.capture == LATHE_CAPTURE_ON &&
-        !run->machine.info.capture_events)
-        return lathe__run_refuse(run, "train", "capture",
-                                 "train.capture = \"on\": the captures of device \"%s\" cannot "
-                                 "contain events, which train.offload_activations needs",
-                                 run->parts.device.component->plugin->name);
-    return LATHE_OK;
-}
-
-/* Warns if offloading was requested but no activation would be in host memory for long enough. */
-static void tell_nothing_moves(const lathe_run *run)
-{
-    if (run->programs.offloads && run->programs.train.n_offloaded == 0)
-        lathe__run_warn(run, "train", "offload_activations",
-                        "train.offload_activations changes nothing: the backward of a model of "
-                        "%lld layer%s needs the activations immediately after the forward",
-                        (long long)run->model.n_layers, run->model.n_layers == 1 ? "" : "s");
-}
-
 lathe_status lathe__run_plan(lathe_run *run)
 {
     const int trains = run->open.mode <= LATHE_OPEN_TRAIN;
     if (trains)
-        LATHE_TRY(plan_value_offload(run));
+        LATHE_TRY(lathe__offload_plan_activations(run));
     LATHE_TRY(lathe__model_file_plan(lathe__run_saved(run)));
     LATHE_TRY(build_programs(run));
-    tell_nothing_moves(run);
+    lathe__offload_warn_idle(run);
     check_fp8(run);
     LATHE_TRY(
         lathe_store_init(&run->store, &run->params, trains ? &run->parts.optimizer : NULL, trains));
@@ -448,7 +391,7 @@ lathe_status lathe__run_plan(lathe_run *run)
             run, prepare(&run->machine, &run->programs, &run->planned, &run->programs.sampling)));
     if (trains) {
         LATHE_TRY(lathe__device_check(run));
-        LATHE_TRY(plan_offload(run));
+        LATHE_TRY(lathe__offload_plan_state(run));
         LATHE_TRY(lathe_param_groups_read(run->config, &run->params, &run->parts.optimizer,
                                           run->opt.base_lr, &run->arena, run->open.diags,
                                           &run->opt.groups));
@@ -461,8 +404,11 @@ lathe_status lathe__run_plan(lathe_run *run)
         run->planned.by[LATHE_MEM_STAGING] += lathe_update_staging_bytes(run->opt.update);
         reserve(&run->programs, &run->planned, run->opt.row_kernels.scratch_bytes, 0, 0);
     }
-    if (trains && run->set.sample_every > 0) {
-        LATHE_TRY(lathe__generator_plan(run, 1));
+    if (trains)
+        LATHE_TRY(lathe__iteration_plan(run));
+    if (trains && (run->set.sample_every > 0 || lathe__run_iterates(run))) {
+        LATHE_TRY(
+            lathe__generator_plan(run, lathe__run_iterates(run) ? run->set.generate_batch : 1));
         const lathe_generator_needs needs = lathe__generator_needs(run);
         reserve(&run->programs, &run->planned, needs.arena_bytes, needs.activation_bytes,
                 needs.input_bytes);

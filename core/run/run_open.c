@@ -306,6 +306,7 @@ void lathe_run_close(lathe_run *run)
     if (run->machine.dev) {
         lathe_machine_free(&run->machine, LATHE_MEM_STAGING, lathe__losses_bytes(run),
                            run->programs.losses);
+        lathe__iteration_close(run);
         lathe_staging_fini(&run->machine);
     }
     lathe_store_fini(&run->store, run->machine.dev ? &run->machine : NULL);

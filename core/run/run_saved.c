@@ -31,6 +31,7 @@ const lathe_saved_state *lathe__run_saved(lathe_run *run)
         .data = &run->data,
         .at = &run->at,
         .sum = &run->sum,
+        .stage_state = &run->iteration.state,
         .checkpoints = &run->checkpoints,
     };
     return &run->saved;

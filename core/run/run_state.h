@@ -7,6 +7,7 @@
 #include "lathe/lathe.h"
 #include "model/generation_config.h"
 #include "model/sample.h"
+#include "run/iteration.h"
 #include "run/settings.h"
 
 /* What a run is opened for, and so which stages of opening are done. */
@@ -58,6 +59,7 @@ struct lathe_run {
     lathe_run_data data;
     lathe_counters at;
     lathe_accumulated sum;
+    lathe_iteration iteration; /* of a stage that makes its own batches */
     lathe_checkpoints checkpoints;
     lathe_saved_state saved; /* pointers to these parts, for core/checkpoint (run_saved.h) */
     lathe_trace_range trace;
@@ -149,6 +151,9 @@ void lathe__run_stepped(lathe_run *run, int32_t skipped);
  * For devices that do not share memory with the host. */
 lathe_status lathe__forward_later(lathe_run *run);
 lathe_status lathe__losses_settle(lathe_run *run, int32_t *out_bad, double *out_loss);
+/** lathe_logprobs with the program of evaluations, which computes as training does, and which short
+ *  rows make faster. */
+lathe_status lathe__evaluated_logprobs(lathe_run *run, const lathe_run_batch *batch, float *out);
 /** Bytes of run->programs.losses. */
 int64_t lathe__losses_bytes(const lathe_run *run);
 

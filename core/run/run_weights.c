@@ -51,6 +51,7 @@ lathe_status lathe__run_place(lathe_run *run)
     LATHE_TRY(
         lathe_machine_alloc(&run->machine, LATHE_MEM_STAGING, lathe__losses_bytes(run), &memory));
     run->programs.losses = memory;
+    LATHE_TRY(lathe__iteration_place(run));
     run->open.placed = 1;
     return LATHE_OK;
 }

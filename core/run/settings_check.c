@@ -208,7 +208,7 @@ static lathe_status check_stage_inputs(const lathe_run *run)
     const int32_t n = LATHE_HAS(stage, inputs) ? stage->n_inputs : 0;
     while (i < n && stage->inputs[i].source != LATHE_INPUT_CALLER)
         i++;
-    if (i == n || run->open.data_is_optional)
+    if (i == n || run->open.data_is_optional || lathe__run_iterates(run))
         return LATHE_OK;
     return lathe__run_refuse(run, "stage", "name",
                              "stage \"%s\" needs its input \"%s\" with each batch, which data "
@@ -239,6 +239,7 @@ lathe_status lathe__settings_check(lathe_run *run)
         check_early_stopping,
         check_samples,
         check_stage_inputs,
+        lathe__iteration_check,
         check_allowed,
         lathe__curvature_check_stage,
         lathe__average_check_optimizer,

@@ -11,7 +11,7 @@ fail() {
 
 # The rooms of liblathe, then those above it (docs/design/000-floors.md).
 floors="base plug config reward ir passes io jinja template unicode text tokenjson tokentrain data model exec update record
-    checkpoint run loop"
+    checkpoint run rollout loop"
 tools="view harness devicecheck conformance cli plugcmd savedcmd pipeline"
 low="base plug config ir passes io text data model exec"
 all=$(tr '\n' ' ' <<<"$floors" | tr -s ' ')
@@ -20,7 +20,8 @@ declare -A sees=([base]="" [plug]="base" [config]="base plug" [reward]="base plu
     [tokentrain]="base unicode text tokenjson" [data]="base io jinja template unicode text tokenjson tokentrain"
     [model]="base plug ir io" [exec]="base plug ir passes io model" [update]="$low" [record]="$low update"
     [checkpoint]="$low update record" [run]="$low reward update record checkpoint jinja template tokenjson tokentrain"
-    [loop]="$low update record checkpoint run tokenjson tokentrain"
+    [rollout]="$low reward update record checkpoint run"
+    [loop]="$low update record checkpoint run rollout tokenjson tokentrain"
     [view]="$all" [harness]="$all" [devicecheck]="$all harness" [conformance]="$all harness devicecheck" [cli]="$all"
     [plugcmd]="$all view harness conformance cli" [savedcmd]="$all view cli" [pipeline]="$all cli")
 floors="$all$tools"

@@ -14,6 +14,7 @@
 #include "lathe/reward.h"
 #include "lathe/scheduler.h"
 #include "lathe/stage.h"
+#include "lathe/stage_run.h"
 
 typedef struct entry {
     const char *type, *member; /* member NULL: the whole struct */

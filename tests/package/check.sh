@@ -87,10 +87,10 @@ LATHE_PLUGIN_PATH=$dir/orpo/plugins "$root/bin/lathe" train run.toml --optimizer
     --checkpoint.dir out_orpo
 
 # A program outside the tree: rollouts and steps with the C API, on the loss of a stage with inputs.
-cmake -S "$source/examples/ppo" -B ppo -DCMAKE_PREFIX_PATH="$root" -DCMAKE_C_FLAGS="-Wall -Wextra -Werror" >"$dir/ppo.log"
-cmake --build ppo >>"$dir/ppo.log" || { cat "$dir/ppo.log"; exit 1; }
-"$root/bin/lathe" plugin check ppo/plugins/stage/ppo.so
-LATHE_PLUGIN_PATH=$dir/ppo/plugins ppo/rollout "$source/examples/ppo/run.toml" 30 1 >rewards
+cmake -S "$source/examples/policy" -B policy -DCMAKE_PREFIX_PATH="$root" -DCMAKE_C_FLAGS="-Wall -Wextra -Werror" >"$dir/policy.log"
+cmake --build policy >>"$dir/policy.log" || { cat "$dir/policy.log"; exit 1; }
+"$root/bin/lathe" plugin check policy/plugins/stage/policy.so
+LATHE_PLUGIN_PATH=$dir/policy/plugins policy/rollout "$source/examples/policy/run.toml" 30 1 >rewards
 tail -n 1 rewards
 awk 'NR == 1 { first = $4 } END { exit !($4 > first + 0.3) }' rewards
 

@@ -9,6 +9,7 @@
 
 #include "graph.h"
 #include "host.h"
+#include "stage_build.h"
 
 #define LATHE_STAGE_REVISION 1
 
@@ -36,7 +37,6 @@ enum {
     LATHE_NEEDS_TEACHER = 2,   /* the model of teacher.path */
     LATHE_NEEDS_REWARD = 4,    /* the rewards of the run file, for completions that it generates */
 };
-enum { LATHE_MODEL_POLICY = 0, LATHE_MODEL_REFERENCE = 1, LATHE_MODEL_TEACHER = 2 };
 
 /** A column of the dataset. Plain data. */
 typedef struct lathe_column {
@@ -73,16 +73,6 @@ typedef struct lathe_stage_input {
 } lathe_stage_input;
 LATHE_ABI_SIZE(lathe_stage_input, 40);
 
-/** A metric shown with the loss: its sum over a step divided by the step's count, or by the sum of
- *  another metric (a mean over part of the examples; left out of the figures while that sum is 0).
- *  Plain data. */
-typedef struct lathe_stage_metric {
-    const char *name; /* "rewards/margins"; NULL: not shown; another metric is divided by its sum */
-    lathe_val sum;    /* f32[] */
-    int32_t over;     /* 0: the step's count; else 1 + the index of the metric to divide by */
-} lathe_stage_metric;
-LATHE_ABI_SIZE(lathe_stage_metric, 16);
-
 /** A linear head over the policy's last hidden states, without a bias: the matrix "<name>.weight"
  *  f32[n_outputs, hidden]. The core declares it, trains it (also where an adapter freezes the
  *  model), and saves and loads it under that name; if the weights that a run begins from have none,
@@ -99,67 +89,19 @@ typedef struct lathe_stage_head {
 } lathe_stage_head;
 LATHE_ABI_SIZE(lathe_stage_head, 24);
 
-#define LATHE_MAX_STAGE_METRICS 16
 #define LATHE_MAX_STAGE_INPUTS 8
 #define LATHE_MAX_STAGE_HEADS 4
 
-/** Inputs of loss(), from the core. */
-typedef struct lathe_stage_build {
-    uint32_t size;
-    int32_t n_rows;     /* B: rows of the micro-batch (2P for pairs and unpaired examples) */
-    int64_t row_tokens; /* T */
-    const lathe_graph_api *api;
-    lathe_graph *graph;
-    /** [build] Log-probabilities f32[B*T] of the targets under the policy or the reference model
-     *  (LATHE_MODEL_*); 0 where a token is not a target. A second call gives the same value.
-     *  ctx: the member below. Valid until loss() returns. LATHE_E_ARG: no such model. */
-    lathe_status (*logprobs)(void *ctx, int32_t model, lathe_val *out);
-    void *ctx; /* of the functions of this table */
-    /** For LATHE_ROWS_PAIRS and LATHE_ROWS_UNPAIRED: mask f32[P], 1 for a pair (example) of the
-     *  batch and 0 for padding. A batch with fewer of them than the graph is padded, so loss and
-     *  metrics must be multiplied by this mask before they are summed. LATHE_NONE for other rows,
-     *  whose padding has no targets. */
-    lathe_val pair_mask;
-    int32_t n_inputs;
-    const lathe_val *inputs; /* [n_inputs] the stage's inputs, in the order of its table; 0 in
-                                padding tokens and rows */
-    /** [build] Entropy f32[B*T] of a model's distribution at the targets, in nats, as logprobs; 0
-     *  where a token is not a target. The distribution is computed in chunks, never whole. */
-    lathe_status (*entropy)(void *ctx, int32_t model, lathe_val *out);
-    /** [build] f32[B*T], 1 where a token is a target and 0 elsewhere. */
-    lathe_status (*target_mask)(void *ctx, lathe_val *out);
-    /** [build] Output at every token of head `head` of the stage's table: f32[B*T] if it has one
-     *  output, else f32[B*T, n_outputs]. Computed in f32. LATHE_E_ARG: no such head. */
-    lathe_status (*head)(void *ctx, int32_t head, lathe_val *out);
-    /** [build] f32[B*T], 1 at the last token of each row's sequence and 0 elsewhere; 0 everywhere
-     *  in padding rows. As in transformers' sequence classifiers, the last token is the last one
-     *  that is not the model's pad_token_id. LATHE_E_ARG: rows of several documents. */
-    lathe_status (*last_mask)(void *ctx, lathe_val *out);
-    /** [build] Last hidden states [B*T, hidden] of a model (LATHE_MODEL_*), after its final norm,
-     *  in the compute dtype. */
-    lathe_status (*hidden)(void *ctx, int32_t model, lathe_val *out);
-    /** [build] f32[B*T]: how far the policy's distribution p is from the distribution q of another
-     *  model at each target, both of logits divided by `temperature`; 0 where a token is not a
-     *  target. beta 0: KL(q || p), the forward divergence; 1: KL(p || q), the reverse one; between:
-     *  beta KL(q || m) + (1-beta) KL(p || m), m = beta q + (1-beta) p (arXiv:2306.13649, eq. 1).
-     *  Computed in chunks; only the policy gets a gradient. LATHE_E_ARG: no such model. */
-    lathe_status (*divergence)(void *ctx, int32_t model, double beta, double temperature,
-                               lathe_val *out);
-} lathe_stage_build;
-LATHE_ABI_SIZE(lathe_stage_build, 112);
+struct lathe_run_api; /* stage_run.h */
 
-/** Result of loss(). The loss is a SUM; the core divides it once by the step's total count. */
-typedef struct lathe_stage_loss {
-    uint32_t size;
-    int32_t n_metrics;
-    lathe_val sum;      /* f32[] */
-    int32_t count_unit; /* LATHE_COUNT_* */
-    lathe_stage_metric metrics[LATHE_MAX_STAGE_METRICS];
-} lathe_stage_loss;
-LATHE_ABI_SIZE(lathe_stage_loss, 272);
+/** A figure that iterate() shows with the metrics of a step. Plain data. */
+typedef struct lathe_stage_figure {
+    const char *name; /* "reward" */
+    const char *doc;
+} lathe_stage_figure;
+LATHE_ABI_SIZE(lathe_stage_figure, 16);
 
-/* TOKENS: targets; EXAMPLES: those of LATHE_ROWS_UNPAIRED */
-enum { LATHE_COUNT_TOKENS = 0, LATHE_COUNT_PAIRS = 1, LATHE_COUNT_EXAMPLES = 2 };
+#define LATHE_MAX_STAGE_FIGURES 16
 
 typedef struct lathe_stage_v1 {
     uint32_t size;
@@ -179,7 +121,19 @@ typedef struct lathe_stage_v1 {
     /** [pure] The bits of `needs` that this instance needs with its settings: a loss without a
      *  reference model plans and holds none. NULL: all of `needs`. */
     uint32_t (*needs_of)(void *self);
+    /** [step] Makes the batches of one optimizer step itself, such as rollouts of the policy, and
+     *  accumulates their gradients with api->accumulate; the core then updates. What the stage must
+     *  remember between calls is in `state`, state_bytes() of memory that the core owns, sets to 0
+     *  before the first call and saves in checkpoints; the same state must give the same bits.
+     *  NULL: the core takes batches from the data. Errors: any code. */
+    lathe_status (*iterate)(void *self, const struct lathe_run_api *api, void *run, void *state);
+    /** [build] Bytes of that state, a multiple of 8, for batches of n_rows rows of row_tokens
+     *  tokens. Set with iterate. LATHE_E_CONFIG: the stage's settings do not fit these rows. */
+    lathe_status (*state_bytes)(void *self, int32_t n_rows, int64_t row_tokens, int64_t *out);
+    const lathe_stage_figure *figures; /* [n_figures]; NULL: none */
+    int32_t n_figures;
+    int32_t reserved3; /* 0 */
 } lathe_stage_v1;
-LATHE_ABI_SIZE(lathe_stage_v1, 72);
+LATHE_ABI_SIZE(lathe_stage_v1, 104);
 
 #endif

@@ -168,7 +168,7 @@ Test(short_rows, logprobs_of_padding_are_0)
                                     .tokens = tokens,
                                     .targets = targets,
                                     .doc_start = doc_start};
-    OK(lathe_logprobs(run, &padded, got));
+    OK(lathe__evaluated_logprobs(run, &padded, got));
     cr_assert_eq(run->programs.evaluated->row_tokens, 64);
     for (int i = 0; i < 2 * N; i++) {
         tokens[i] = tokens[i / N * T + i % N];
@@ -176,7 +176,7 @@ Test(short_rows, logprobs_of_padding_are_0)
     }
     const lathe_run_batch exact = {
         .size = sizeof exact, .n_rows = 2, .row_tokens = N, .tokens = tokens, .targets = targets};
-    OK(lathe_logprobs(run, &exact, want));
+    OK(lathe__evaluated_logprobs(run, &exact, want));
     for (int i = 0; i < 2 * T; i++)
         cr_assert_eq(got[i], i % T < N ? want[i / T * N + i % T] : 0.0f, "%d", i);
     lathe_run_close(run);

@@ -1,5 +1,5 @@
 /* A stage whose loss reads values per token that come with each batch, the model's entropy and the
- * mask of the targets: examples/ppo, against its formula in double. */
+ * mask of the targets: examples/policy, against its formula in double. */
 #include "run_case.h"
 
 enum { ROWS = 2, T = 8, N = ROWS * T };
@@ -8,7 +8,7 @@ static lathe_run *run;
 
 static void setup(void)
 {
-    setenv("LATHE_PLUGIN_PATH", LATHE_TEST_BUILD "/tests/ppo", 1);
+    setenv("LATHE_PLUGIN_PATH", LATHE_TEST_BUILD "/tests/policy", 1);
 }
 
 static void teardown(void)
@@ -19,14 +19,14 @@ static void teardown(void)
 
 TestSuite(stage_inputs, .init = setup, .fini = teardown);
 
-static lathe_status open_ppo(int32_t mode, lathe_run **out)
+static lathe_status open_policy(int32_t mode, lathe_run **out)
 {
     const char *const settings[] = {"model.path=" MODELS "llama_tied",
                                     "data.seq_len=8",
                                     "train.micro_batch_size=2",
                                     "train.precision=fp32",
                                     "train.max_steps=5",
-                                    "stage.name=ppo",
+                                    "stage.name=policy",
                                     "stage.clip_low=0.1",
                                     "stage.clip_high=0.3",
                                     "stage.entropy_coef=0.05",
@@ -75,7 +75,7 @@ Test(stage_inputs, the_loss_is_the_formula_of_the_given_values)
 {
     float logp[N];
     double loss = 0.0, entropy_sum = 0.0, clipped = 0.0, kl = 0.0;
-    OK(open_ppo(LATHE_OPEN_BATCHES, &run));
+    OK(open_policy(LATHE_OPEN_BATCHES, &run));
     lathe_run_batch batch = make_batch(2);
     OK(lathe_logprobs(run, &batch, logp));
     lathe_forward_result r = {.size = (uint32_t)sizeof r};
@@ -110,7 +110,7 @@ Test(stage_inputs, the_loss_is_the_formula_of_the_given_values)
 Test(stage_inputs, values_of_padding_change_nothing)
 {
     lathe_forward_result a = {.size = (uint32_t)sizeof a}, b = {.size = (uint32_t)sizeof b};
-    OK(open_ppo(LATHE_OPEN_BATCHES, &run));
+    OK(open_policy(LATHE_OPEN_BATCHES, &run));
     lathe_run_batch batch = make_batch(2);
     for (int i = 0; i < N; i++)
         advantages[i] = 1.0F;
@@ -128,16 +128,16 @@ Test(stage_inputs, a_missing_or_unknown_input_is_refused)
     static const lathe_batch_input wrong[] = {{"old_logprobs", old_logprobs},
                                               {"rewards", advantages}};
     lathe_forward_result r = {.size = (uint32_t)sizeof r};
-    OK(open_ppo(LATHE_OPEN_BATCHES, &run));
+    OK(open_policy(LATHE_OPEN_BATCHES, &run));
     lathe_run_batch batch = make_batch(1);
     cr_expect_eq(lathe_forward(run, &batch, LATHE_FORWARD_TRAIN, &r), LATHE_E_STATE);
     cr_expect_not_null(
-        strstr(lathe_error_message(), "stage \"ppo\" needs its input \"advantages\""), "%s",
+        strstr(lathe_error_message(), "stage \"policy\" needs its input \"advantages\""), "%s",
         lathe_error_message());
     batch.inputs = wrong;
     batch.n_inputs = 2;
     cr_expect_eq(lathe_forward(run, &batch, LATHE_FORWARD_TRAIN, &r), LATHE_E_ARG);
-    cr_expect_str_eq(lathe_error_message(), "stage \"ppo\" has no input \"rewards\"");
+    cr_expect_str_eq(lathe_error_message(), "stage \"policy\" has no input \"rewards\"");
 }
 
 /* lathe train and validate open the run so. */
@@ -153,7 +153,7 @@ Test(stage_inputs, a_run_on_data_files_is_refused)
                                     "/CMakeLists.txt\"}]",
                                     "data.cache_dir=/tmp/lathe-stage-inputs/cache",
                                     "train.max_steps=5",
-                                    "stage.name=ppo",
+                                    "stage.name=policy",
                                     "checkpoint.dir=/tmp/lathe-stage-inputs",
                                     NULL};
     cr_expect_neq(open_run_status(LATHE_OPEN_TRAIN, settings, &run), LATHE_OK);

@@ -9,10 +9,10 @@
 #include <lathe/plugin.h>
 #include <lathe/stage.h>
 
-typedef struct ppo {
+typedef struct policy {
     const lathe_host *host;
     double clip_low, clip_high, entropy_coef;
-} ppo;
+} policy;
 
 static const lathe_field fields[] = {
     {"clip_low", LATHE_T_FLOAT, LATHE_FIELD_MAX_EXCLUSIVE, "0.2", 0.0, 1.0, NULL, "1",
@@ -44,11 +44,11 @@ static lathe_status create(const lathe_host *host, const lathe_value *values, in
                            void **out_self)
 {
     if (n_values != N_FIELDS)
-        return lathe_fail(host, LATHE_E_ARG, "ppo takes %d values, got %d", N_FIELDS, n_values);
-    ppo *const self = host->alloc((int64_t)sizeof *self);
+        return lathe_fail(host, LATHE_E_ARG, "policy takes %d values, got %d", N_FIELDS, n_values);
+    policy *const self = host->alloc((int64_t)sizeof *self);
     if (self == NULL)
-        return lathe_fail(host, LATHE_E_NOMEM, "no memory for an instance of ppo");
-    *self = (ppo){host, values[0].f, values[1].f, values[2].f};
+        return lathe_fail(host, LATHE_E_NOMEM, "no memory for an instance of policy");
+    *self = (policy){host, values[0].f, values[1].f, values[2].f};
     *out_self = self;
     return LATHE_OK;
 }
@@ -56,7 +56,7 @@ static lathe_status create(const lathe_host *host, const lathe_value *values, in
 static void destroy(void *self)
 {
     if (self != NULL)
-        ((ppo *)self)->host->free(self);
+        ((policy *)self)->host->free(self);
 }
 
 /* The graph, and the status of the first node that failed: later ones are then not added. */
@@ -71,7 +71,8 @@ static lathe_val node(builder *b, int32_t op, lathe_op_attrs attrs, lathe_val x,
     const lathe_val in[2] = {x, y};
     lathe_val out = LATHE_NONE;
     if (b->status == LATHE_OK)
-        b->status = b->api->node(b->g, op, &attrs, in, y == LATHE_NONE ? 1 : 2, &out, 1, -1, "ppo");
+        b->status =
+            b->api->node(b->g, op, &attrs, in, y == LATHE_NONE ? 1 : 2, &out, 1, -1, "policy");
     return out;
 }
 
@@ -104,7 +105,7 @@ static void add_metric(builder *b, const char *name, lathe_val x, lathe_val mask
 
 static lathe_status loss(void *self, const lathe_stage_build *build, lathe_stage_loss *out)
 {
-    const ppo *const p = self;
+    const policy *const p = self;
     builder b = {build->api, build->graph, LATHE_OK};
     lathe_val logp, mask, entropy;
     LATHE_TRY(build->logprobs(build->ctx, LATHE_MODEL_POLICY, &logp));
@@ -153,7 +154,7 @@ const lathe_plugin LATHE_PLUGIN_ENTRY = {
     .kind = LATHE_KIND_STAGE,
     .revision = LATHE_STAGE_REVISION,
     .n_fields = N_FIELDS,
-    .name = "ppo",
+    .name = "policy",
     .version = "0.1.0",
     .summary = "clipped policy loss on rollouts that the caller gives",
     .source = "arXiv:1707.06347",

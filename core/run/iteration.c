@@ -1,0 +1,79 @@
+/* Checks, plans and allocates what a stage that makes its own batches needs. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "run/run_state.h"
+
+static const lathe_stage_v1 *stage_of(const lathe_run *run)
+{
+    return run->parts.stage.component ? run->parts.stage.table : NULL;
+}
+
+int32_t lathe__run_iterates(const lathe_run *run)
+{
+    return LATHE_HAS(stage_of(run), iterate);
+}
+
+lathe_status lathe__iteration_check(const lathe_run *run)
+{
+    const lathe_settings *s = &run->set;
+    if (!lathe__run_iterates(run) || run->open.mode > LATHE_OPEN_TRAIN)
+        return LATHE_OK;
+    const char *name = run->parts.stage.component->plugin->name;
+    if (s->gradient_accumulation_steps != 1)
+        return lathe__run_refuse(
+            run, "train", "gradient_accumulation_steps",
+            "train.gradient_accumulation_steps = %d: stage \"%s\" decides itself how many batches "
+            "of train.micro_batch_size rows a step has: leave it out",
+            s->gradient_accumulation_steps, name);
+    if (lathe_settings_has_validation(s))
+        return lathe__run_refuse(run, "data", "validation",
+                                 "stage \"%s\" trains on what the model writes, and has no loss "
+                                 "over data to evaluate: leave out data.validation, "
+                                 "data.validation_split and data.validation_count",
+                                 name);
+    if (s->max_steps <= 0)
+        return lathe__run_refuse(run, "train", "max_steps",
+                                 "stage \"%s\" decides itself how many prompts a step takes, so "
+                                 "that epochs give no number of steps: set train.max_steps",
+                                 name);
+    return LATHE_OK;
+}
+
+lathe_status lathe__iteration_plan(lathe_run *run)
+{
+    const lathe_program *p = &run->programs.train;
+    int64_t bytes = 0;
+    if (!lathe__run_iterates(run) || run->open.mode > LATHE_OPEN_TRAIN)
+        return LATHE_OK;
+    const lathe_status status =
+        stage_of(run)->state_bytes(run->parts.stage.self, p->n_rows, p->row_tokens, &bytes);
+    if (status == LATHE_E_CONFIG)
+        return lathe__run_refuse_part(run, LATHE_KIND_STAGE);
+    LATHE_TRY(status);
+    if (bytes < 0 || bytes % 8 != 0)
+        return lathe_error(LATHE_E_PLUGIN,
+                           "stage \"%s\" wants %lld bytes of state, expected a multiple of 8",
+                           run->parts.stage.component->plugin->name, (long long)bytes);
+    run->iteration.state.bytes = bytes;
+    run->planned.by[LATHE_MEM_STAGING] += bytes;
+    return LATHE_OK;
+}
+
+lathe_status lathe__iteration_place(lathe_run *run)
+{
+    lathe_stage_state *state = &run->iteration.state;
+    LATHE_TRY(lathe_machine_alloc(&run->machine, LATHE_MEM_STAGING, state->bytes, &state->memory));
+    if (state->bytes > 0)
+        memset(state->memory, 0, (size_t)state->bytes);
+    return LATHE_OK;
+}
+
+void lathe__iteration_close(lathe_run *run)
+{
+    lathe_iteration *i = &run->iteration;
+    lathe_machine_free(&run->machine, LATHE_MEM_STAGING, i->state.bytes, i->state.memory);
+    free(i->prompts);
+    memset(i, 0, sizeof *i);
+}

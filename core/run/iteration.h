@@ -1,0 +1,26 @@
+/* What the core keeps for a stage that makes its own batches (lathe_stage_v1.iterate). */
+#ifndef LATHE_RUN_ITERATION_H
+#define LATHE_RUN_ITERATION_H
+
+#include "checkpoint/stage_state.h"
+#include "data/loader.h"
+
+typedef struct lathe_iteration {
+    lathe_stage_state state;
+    lathe_prompt_row *prompts; /* [prompts_max] what prompts() returned last */
+    int32_t prompts_max;
+} lathe_iteration;
+
+/** Whether the run's stage makes its own batches. */
+int32_t lathe__run_iterates(const lathe_run *run);
+
+/** Refuses settings that have no meaning for such a stage. LATHE_E_CONFIG. */
+lathe_status lathe__iteration_check(const lathe_run *run);
+
+/** Asks the stage for the size of its state, and adds it to the plan. */
+lathe_status lathe__iteration_plan(lathe_run *run);
+/** place allocates the state, filled with 0; close frees what the iteration has. */
+lathe_status lathe__iteration_place(lathe_run *run);
+void lathe__iteration_close(lathe_run *run);
+
+#endif
