@@ -16,6 +16,7 @@ enum {
     FIELD_SCALE_REWARDS,
     FIELD_CLIP_LOW,
     FIELD_CLIP_HIGH,
+    FIELD_DRO_BETA,
     FIELD_KL_COEF,
     FIELD_KL_ESTIMATOR,
     FIELD_ENTROPY_COEF,
@@ -32,9 +33,10 @@ static const lathe_field fields[N_FIELDS] = {
     LATHE_FIELD_INT("minibatches", "1", 1, 65536, "steps",
                     "optimizer steps of an epoch; they share out the rollout's completions"),
     LATHE_FIELD_STRING(
-        "loss_type", "\"ppo\"", "ppo|cispo|importance_sampling",
+        "loss_type", "\"ppo\"", "ppo|cispo|importance_sampling|dro",
         "loss of a token: the ratio clipped as in PPO; the log-probability times the "
-        "ratio, bounded above and without gradient (CISPO); or the plain ratio"),
+        "ratio, bounded above and without gradient (CISPO); the plain ratio; or the "
+        "log-probability, less a square of its change (DRO)"),
     LATHE_FIELD_STRING(
         "aggregation", "\"token\"", "token|sequence|constant",
         "mean over all tokens of a step (DAPO); over sequences of the mean over "
@@ -46,6 +48,8 @@ static const lathe_field fields[N_FIELDS] = {
      "the ratio is clipped below 1 - clip_low (ppo)"},
     {"clip_high", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "0.2", 0.0, 1e6, NULL, "1",
      "the ratio is clipped above 1 + clip_high (ppo, cispo)"},
+    LATHE_FIELD_FLOAT("dro_beta", "0.1", 0.0, 1e6, "1",
+                      "weight of half the squared change of the log-probability (dro)"),
     LATHE_FIELD_FLOAT("kl_coef", "0.0", 0.0, 1e6, "1",
                       "weight of the divergence from the model before training; 0: no reference "
                       "model is kept"),
@@ -78,7 +82,7 @@ static const lathe_stage_input inputs[PPO_N_INPUTS] = {
 
 const lathe_stage_figure ppo_figures[PPO_N_FIGURES] = {
     [PPO_REWARD] = {"reward", "mean reward of the rollout's completions"},
-    [PPO_REWARD_STD] = {"reward_std", "mean over the groups of the deviation of their rewards"},
+    [PPO_REWARD_STD] = {"reward_std", "standard deviation of the rewards of the rollout"},
     [PPO_EQUAL_GROUPS] = {"frac_reward_zero_std", "share of groups whose rewards are all equal"},
     [PPO_MEAN_LENGTH] = {"completions/mean_length", "mean tokens of a completion"},
     [PPO_CUT_SHARE] = {"completions/clipped_ratio", "share of completions without an end"},
@@ -93,7 +97,7 @@ static int choice(const char *const *names, const char *value)
     return i;
 }
 
-static const char *const loss_types[] = {"ppo", "cispo", "importance_sampling", NULL};
+static const char *const loss_types[] = {"ppo", "cispo", "importance_sampling", "dro", NULL};
 static const char *const aggregations[] = {"token", "sequence", "constant", NULL};
 static const char *const scales[] = {"group", "batch", "none", NULL};
 static const char *const estimators[] = {"k1", "k2", "k3", NULL};
@@ -110,10 +114,15 @@ static lathe_status check(const lathe_host *host, const ppo *p, const lathe_valu
         return lathe_fail(host, LATHE_E_CONFIG,
                           "clip_low has no meaning for loss_type \"%s\": leave it out",
                           loss_types[p->loss_type]);
-    if (values[FIELD_CLIP_HIGH].is_explicit && p->loss_type == PPO_IMPORTANCE_SAMPLING)
+    if (values[FIELD_CLIP_HIGH].is_explicit && p->loss_type != PPO_CLIPPED &&
+        p->loss_type != PPO_CISPO)
         return lathe_fail(host, LATHE_E_CONFIG,
-                          "clip_high has no meaning for loss_type \"importance_sampling\": leave "
-                          "it out");
+                          "clip_high has no meaning for loss_type \"%s\": leave it out",
+                          loss_types[p->loss_type]);
+    if (values[FIELD_DRO_BETA].is_explicit && p->loss_type != PPO_DRO)
+        return lathe_fail(host, LATHE_E_CONFIG,
+                          "dro_beta has no meaning for loss_type \"%s\": leave it out",
+                          loss_types[p->loss_type]);
     if (values[FIELD_KL_ESTIMATOR].is_explicit && !(p->kl_coef > 0.0))
         return lathe_fail(host, LATHE_E_CONFIG,
                           "kl_estimator has no meaning without kl_coef: set kl_coef above 0");
@@ -138,6 +147,7 @@ static lathe_status create(const lathe_host *host, const lathe_value *values, in
                           .mask_cut = values[FIELD_MASK_CUT].i != 0,
                           .clip_low = values[FIELD_CLIP_LOW].f,
                           .clip_high = values[FIELD_CLIP_HIGH].f,
+                          .dro_beta = values[FIELD_DRO_BETA].f,
                           .kl_coef = values[FIELD_KL_COEF].f,
                           .entropy_coef = values[FIELD_ENTROPY_COEF].f};
     LATHE_TRY(check(host, &settings, values));

@@ -7,7 +7,7 @@
 #include "lathe/stage_run.h"
 
 /* The loss of a token; in the order of the choices of loss_type. */
-enum { PPO_CLIPPED, PPO_CISPO, PPO_IMPORTANCE_SAMPLING, PPO_N_LOSSES };
+enum { PPO_CLIPPED, PPO_CISPO, PPO_IMPORTANCE_SAMPLING, PPO_DRO, PPO_N_LOSSES };
 /* What the losses of tokens are divided by; in the order of the choices of aggregation. */
 enum { PPO_BY_TOKEN, PPO_BY_SEQUENCE, PPO_BY_CONSTANT, PPO_N_AGGREGATIONS };
 enum { PPO_SCALE_GROUP, PPO_SCALE_BATCH, PPO_SCALE_NONE, PPO_N_SCALES };
@@ -32,7 +32,7 @@ typedef struct ppo {
     int32_t prompts, group, max_new_tokens, epochs, minibatches;
     int loss_type, aggregation, scale_rewards, kl_estimator;
     int mask_cut; /* completions without an end are not learnt */
-    double clip_low, clip_high, kl_coef, entropy_coef;
+    double clip_low, clip_high, dro_beta, kl_coef, entropy_coef;
     struct ppo_scratch *scratch; /* ppo_rollout.c; NULL before state_bytes() */
 } ppo;
 
@@ -55,8 +55,10 @@ lathe_status ppo_iterate(void *self, const lathe_run_api *api, void *run, void *
  *   A_i = (r_i - mean of the group) / (std + 1e-4)
  *
  *  std (with n - 1) is that of the group, of the batch, or 1 without the 1e-4 (scale_rewards).
- *  *out_equal: share of the groups whose rewards are all equal, which teach nothing. */
-void ppo_advantages(const ppo *p, const double *rewards, int32_t n, float *out, double *out_equal);
+ *  Writes the figures reward, reward_std (of all n) and frac_reward_zero_std (share of the groups
+ *  whose rewards are all equal, which teach nothing), as TRL computes them. */
+void ppo_advantages(const ppo *p, const double *rewards, int32_t n, float *out,
+                    double figures[PPO_N_FIGURES]);
 
 /** Weights of the tokens of a sequence of `length` learnt tokens, so that the sum of weight * loss
  *  over the step, divided by its number of learnt tokens n_tokens, is the step's loss.

@@ -63,17 +63,39 @@ static void add_metric(builder *b, const char *name, lathe_val x, lathe_val mask
     out->metrics[out->n_metrics++] = (lathe_stage_metric){name, sum, 0};
 }
 
+/* TRL counts a bounded ratio only where the advantage is positive. */
+static void add_bounded(builder *b, lathe_val bounded, lathe_val ratio, lathe_val advantage,
+                        lathe_val mask, lathe_stage_loss *out)
+{
+    const lathe_val zero = scaled(b, 0.0, 0.0, advantage);
+    const lathe_val is_bounded = two(b, LATHE_OP_LESS, bounded, ratio);
+    const lathe_val is_gain = two(b, LATHE_OP_LESS, zero, advantage);
+    add_metric(b, "cispo_clip_ratio", two(b, LATHE_OP_MUL, is_bounded, is_gain), mask, out);
+}
+
+/* A log p - dro_beta / 2 shift^2, with shift = log p - log p_old */
+static lathe_val dro_gain(builder *b, const ppo *p, lathe_val logp, lathe_val shift,
+                          lathe_val advantage)
+{
+    const lathe_val square = two(b, LATHE_OP_MUL, shift, shift);
+    const lathe_val plain = two(b, LATHE_OP_MUL, advantage, logp);
+    return two(b, LATHE_OP_SUB, plain, scaled(b, 0.5 * p->dro_beta, 0.0, square));
+}
+
 /* What is made larger. CLAMP's lower bound of a ratio, which is positive, may be 0. */
 static lathe_val gain(builder *b, const ppo *p, lathe_val logp, lathe_val old, lathe_val advantage,
                       lathe_val mask, lathe_stage_loss *out)
 {
-    const lathe_val ratio = one(b, LATHE_OP_EXP, two(b, LATHE_OP_SUB, logp, old));
+    const lathe_val shift = two(b, LATHE_OP_SUB, logp, old);
+    if (p->loss_type == PPO_DRO)
+        return dro_gain(b, p, logp, shift, advantage);
+    const lathe_val ratio = one(b, LATHE_OP_EXP, shift);
     const double high = 1.0 + p->clip_high;
     if (p->loss_type == PPO_IMPORTANCE_SAMPLING)
         return two(b, LATHE_OP_MUL, ratio, advantage);
     if (p->loss_type == PPO_CISPO) {
         const lathe_val bounded = detached(b, clamped(b, 0.0, high, ratio));
-        add_metric(b, "cispo_clip_ratio", two(b, LATHE_OP_LESS, bounded, ratio), mask, out);
+        add_bounded(b, bounded, ratio, advantage, mask, out);
         return two(b, LATHE_OP_MUL, two(b, LATHE_OP_MUL, bounded, advantage), logp);
     }
     const lathe_val clipped = clamped(b, 1.0 - p->clip_low, high, ratio);
@@ -108,16 +130,17 @@ lathe_status ppo_loss(void *self, const lathe_stage_build *build, lathe_stage_lo
                             gain(&b, p, logp, old, build->inputs[PPO_INPUT_ADVANTAGES], mask, out));
     if (p->kl_coef > 0.0) {
         LATHE_TRY(build->logprobs(build->ctx, LATHE_MODEL_REFERENCE, &other));
-        const lathe_val kl = divergence(&b, p, logp, other);
+        const lathe_val kl = divergence(&b, p, logp, detached(&b, other));
         add_metric(&b, "kl", kl, mask, out);
         loss = two(&b, LATHE_OP_ADD, loss, scaled(&b, p->kl_coef, 0.0, kl));
     }
+    out->sum = one(&b, LATHE_OP_SUM, two(&b, LATHE_OP_MUL, loss, build->inputs[PPO_INPUT_WEIGHTS]));
     if (p->entropy_coef > 0.0) {
         LATHE_TRY(build->entropy(build->ctx, LATHE_MODEL_POLICY, &other));
         add_metric(&b, "entropy", other, mask, out);
-        loss = two(&b, LATHE_OP_ADD, loss, scaled(&b, -p->entropy_coef, 0.0, other));
+        other = one(&b, LATHE_OP_SUM, two(&b, LATHE_OP_MUL, other, mask));
+        out->sum = two(&b, LATHE_OP_ADD, out->sum, scaled(&b, -p->entropy_coef, 0.0, other));
     }
-    out->sum = one(&b, LATHE_OP_SUM, two(&b, LATHE_OP_MUL, loss, build->inputs[PPO_INPUT_WEIGHTS]));
     out->count_unit = LATHE_COUNT_TOKENS;
     return b.status;
 }

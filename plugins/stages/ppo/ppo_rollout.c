@@ -124,47 +124,6 @@ lathe_status ppo_state_bytes(void *self, int32_t n_rows, int64_t row_tokens, int
 
 /* ---- a new rollout ---- */
 
-void ppo_advantages(const ppo *p, const double *rewards, int32_t n, float *out, double *out_equal)
-{
-    double all = 0.0, squares = 0.0;
-    int32_t n_equal = 0;
-    for (int32_t i = 0; i < n; i++)
-        all += rewards[i] / n;
-    for (int32_t i = 0; i < n; i++)
-        squares += (rewards[i] - all) * (rewards[i] - all);
-    const double batch_std = sqrt(squares / (n - 1));
-    for (int32_t g = 0; g < n; g += p->group) {
-        double mean = 0.0, sum = 0.0;
-        for (int32_t i = g; i < g + p->group; i++)
-            mean += rewards[i] / p->group;
-        for (int32_t i = g; i < g + p->group; i++)
-            sum += (rewards[i] - mean) * (rewards[i] - mean);
-        const double std = sqrt(sum / (p->group - 1));
-        const double scale = p->scale_rewards == PPO_SCALE_GROUP   ? std + 1e-4
-                             : p->scale_rewards == PPO_SCALE_BATCH ? batch_std + 1e-4
-                                                                   : 1.0;
-        n_equal += std < 1e-12;
-        for (int32_t i = g; i < g + p->group; i++)
-            out[i] = (float)((rewards[i] - mean) / scale);
-    }
-    *out_equal = (double)n_equal / (n / p->group);
-}
-
-/* Mean over the groups of the deviation of their rewards. */
-static double mean_deviation(const ppo *p, const double *rewards, int32_t n)
-{
-    double total = 0.0;
-    for (int32_t g = 0; g < n; g += p->group) {
-        double mean = 0.0, sum = 0.0;
-        for (int32_t i = g; i < g + p->group; i++)
-            mean += rewards[i] / p->group;
-        for (int32_t i = g; i < g + p->group; i++)
-            sum += (rewards[i] - mean) * (rewards[i] - mean);
-        total += sqrt(sum / (p->group - 1));
-    }
-    return total / (n / p->group);
-}
-
 static void keep(rollout *r, int32_t i, const lathe_stage_prompt *prompt, const lathe_generation *g)
 {
     int32_t *row = r->tokens + i * r->row_tokens;
@@ -211,7 +170,7 @@ static lathe_status generate(const ppo *p, const lathe_run_api *api, void *run, 
 static lathe_status judge(const ppo *p, const lathe_run_api *api, void *run, rollout *r)
 {
     const struct ppo_scratch *s = p->scratch;
-    double *figures = r->head->figures, tokens = 0.0, cut = 0.0, sum = 0.0;
+    double *figures = r->head->figures, tokens = 0.0, cut = 0.0;
     for (int32_t i = 0; i < r->n; i++) {
         const lathe_stage_prompt *prompt = &s->prompts[i / p->group];
         const int32_t *row = r->tokens + i * r->row_tokens;
@@ -225,11 +184,7 @@ static lathe_status judge(const ppo *p, const lathe_run_api *api, void *run, rol
         cut += r->is_cut[i];
     }
     LATHE_TRY(api->reward(run, s->completions, r->n, s->rewards));
-    for (int32_t i = 0; i < r->n; i++)
-        sum += s->rewards[i];
-    ppo_advantages(p, s->rewards, r->n, r->advantages, &figures[PPO_EQUAL_GROUPS]);
-    figures[PPO_REWARD] = sum / r->n;
-    figures[PPO_REWARD_STD] = mean_deviation(p, s->rewards, r->n);
+    ppo_advantages(p, s->rewards, r->n, r->advantages, figures);
     figures[PPO_MEAN_LENGTH] = tokens / r->n;
     figures[PPO_CUT_SHARE] = cut / r->n;
     return LATHE_OK;
@@ -241,15 +196,6 @@ static lathe_status judge(const ppo *p, const lathe_run_api *api, void *run, rol
 static int is_learnt(const ppo *p, const rollout *r, int32_t i)
 {
     return !(p->mask_cut && r->is_cut[i]);
-}
-
-double ppo_weight(const ppo *p, int32_t length, int64_t n_tokens, int32_t n_sequences)
-{
-    if (p->aggregation == PPO_BY_SEQUENCE)
-        return (double)n_tokens / ((double)n_sequences * length);
-    if (p->aggregation == PPO_BY_CONSTANT)
-        return (double)n_tokens / ((double)n_sequences * p->max_new_tokens);
-    return 1.0;
 }
 
 /* What a step's tokens are weighed by. */
