@@ -124,6 +124,26 @@ static const lathe_stage_head heads[] = {
     {.name = IS(same_head_twice) ? "value" : "baseline", .n_outputs = 1, .doc = "another one"},
 };
 
+#define HAS_FIGURES                                                                                \
+    (IS(figure_without_name) || IS(same_figure_twice) || IS(too_many_figures) || IS(null_figures))
+static const lathe_stage_figure figures[] = {
+    {IS(figure_without_name) ? "" : "reward", "mean reward"},
+    {IS(same_figure_twice) ? "reward" : "length", "mean length"},
+};
+
+static lathe_status iterate(void *self, const struct lathe_run_api *api, void *run, void *state)
+{
+    (void)self, (void)api, (void)run, (void)state;
+    return LATHE_OK;
+}
+
+static lathe_status state_bytes(void *self, int32_t n_rows, int64_t row_tokens, int64_t *out)
+{
+    (void)self, (void)n_rows, (void)row_tokens;
+    *out = 64;
+    return LATHE_OK;
+}
+
 static const lathe_stage_v1 table = {
     .size = sizeof table,
     .revision = LATHE_STAGE_REVISION,
@@ -140,6 +160,12 @@ static const lathe_stage_v1 table = {
     .n_heads = IS(too_many_heads) ? LATHE_MAX_STAGE_HEADS + 1
                : HAS_HEADS        ? 2
                                   : 0,
+    .iterate = IS(iterate_without_state) ? iterate : NULL,
+    .state_bytes = IS(state_without_iterate) ? state_bytes : NULL,
+    .figures = HAS_FIGURES && !IS(null_figures) ? figures : NULL,
+    .n_figures = IS(too_many_figures) ? LATHE_MAX_STAGE_FIGURES + 1
+                 : HAS_FIGURES        ? 2
+                                      : 0,
 };
 
 FAULTY_PLUGIN(LATHE_KIND_STAGE, LATHE_STAGE_REVISION, &table);
