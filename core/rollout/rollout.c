@@ -3,11 +3,13 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "lathe/rng.h"
 #include "lathe/stage_run.h"
 #include "reward/rewards.h"
+#include "run/reward_model.h"
 
 /* Streams of the counter RNG count from small numbers; this is "STAGE". */
 #define STAGE_STREAM UINT64_C(0x5354414745)
@@ -97,11 +99,46 @@ static lathe_status make_items(const lathe_run *run, const lathe_stage_completio
     return LATHE_OK;
 }
 
+/* Completions that the reward model scores. */
+typedef struct scored_by_model {
+    lathe_run *run;
+    const lathe_stage_completion *completions;
+} scored_by_model;
+
+/* The score of lathe_rewards_set_model: of prompt and completion together. */
+static lathe_status score_by_model(void *arg, const lathe_reward_item *items, int32_t n,
+                                   double *out)
+{
+    const scored_by_model *by = arg;
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_scored *all = lathe_arena_alloc(&arena, n * (int64_t)sizeof *all);
+    lathe_status status = all ? LATHE_OK : LATHE_E_NOMEM;
+    (void)items; /* in the order of the completions */
+    for (int32_t i = 0; i < n && status == LATHE_OK; i++) {
+        const lathe_stage_completion *c = &by->completions[i];
+        int32_t *tokens =
+            lathe_arena_alloc(&arena, (c->n_prompt + c->n_tokens + 1) * (int64_t)sizeof *tokens);
+        status = tokens ? LATHE_OK : LATHE_E_NOMEM;
+        if (!tokens)
+            break;
+        memcpy(tokens, c->prompt, (size_t)c->n_prompt * sizeof *tokens);
+        memcpy(tokens + c->n_prompt, c->tokens, (size_t)c->n_tokens * sizeof *tokens);
+        all[i] = (lathe_scored){tokens, c->n_prompt + c->n_tokens};
+    }
+    if (status == LATHE_OK)
+        status = lathe__reward_score(by->run, all, n, out);
+    lathe_arena_fini(&arena);
+    return status;
+}
+
 static lathe_status reward(void *arg, const lathe_stage_completion *completions, int32_t n,
                            double *out)
 {
     lathe_run *run = ((const context *)arg)->run;
     lathe_arena arena = LATHE_ARENA_INIT;
+    scored_by_model by = {run, completions};
+    if (run->reward)
+        lathe_rewards_set_model(run->rewards, run->iteration.reward_model, score_by_model, &by);
     lathe_reward_item *items = lathe_arena_alloc(&arena, n * (int64_t)sizeof *items);
     lathe_status status =
         items ? make_items(run, completions, n, &arena, items) : (lathe_status)LATHE_E_NOMEM;

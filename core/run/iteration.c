@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "run/reward_model.h"
 #include "run/run_state.h"
 
 static const lathe_stage_v1 *stage_of(const lathe_run *run)
@@ -41,6 +42,26 @@ lathe_status lathe__iteration_check(const lathe_run *run)
     return LATHE_OK;
 }
 
+/* Plans the reward model that the file names, if it names one. */
+static lathe_status plan_reward_model(lathe_run *run)
+{
+    int32_t n = 0, n_models = 0;
+    const lathe_config_reward *list = lathe_config_rewards(run->config, &n);
+    for (int32_t i = 0; i < n; i++) {
+        if (!list[i].model)
+            continue;
+        if (n_models++ > 0)
+            return lathe__run_refuse(run, "reward", "model",
+                                     "reward.model: \"%s\" is a second reward model; a run holds "
+                                     "one",
+                                     list[i].model);
+        LATHE_TRY(lathe__reward_plan(run, "reward", "model", list[i].model,
+                                     run->programs.train.n_rows, run->set.seq_len));
+        run->iteration.reward_model = i;
+    }
+    return LATHE_OK;
+}
+
 lathe_status lathe__iteration_plan(lathe_run *run)
 {
     const lathe_program *p = &run->programs.train;
@@ -58,7 +79,7 @@ lathe_status lathe__iteration_plan(lathe_run *run)
                            run->parts.stage.component->plugin->name, (long long)bytes);
     run->iteration.state.bytes = bytes;
     run->planned.by[LATHE_MEM_STAGING] += bytes;
-    return LATHE_OK;
+    return plan_reward_model(run);
 }
 
 lathe_status lathe__iteration_place(lathe_run *run)
@@ -67,7 +88,7 @@ lathe_status lathe__iteration_place(lathe_run *run)
     LATHE_TRY(lathe_machine_alloc(&run->machine, LATHE_MEM_STAGING, state->bytes, &state->memory));
     if (state->bytes > 0)
         memset(state->memory, 0, (size_t)state->bytes);
-    return LATHE_OK;
+    return run->reward ? lathe__reward_place(run) : LATHE_OK;
 }
 
 void lathe__iteration_close(lathe_run *run)

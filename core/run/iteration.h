@@ -9,6 +9,7 @@ typedef struct lathe_iteration {
     lathe_stage_state state;
     lathe_prompt_row *prompts; /* [prompts_max] what prompts() returned last */
     int32_t prompts_max;
+    int32_t reward_model; /* index among the rewards of the one that is run->reward */
 } lathe_iteration;
 
 /** Whether the run's stage makes its own batches. */

@@ -189,3 +189,45 @@ Test(rollout, a_reference_is_kept_only_for_a_divergence)
     cr_expect_eq(run->params.has_reference, 0);
     lathe_run_close(run);
 }
+
+/* A reward model that another run has trained scores prompt and completion. */
+Test(rollout, a_reward_model_is_a_folder)
+{
+    settings s = {.n = 0};
+    char path[256];
+    lathe_rollout r;
+    snprintf(path, sizeof path, "%s/pairs.jsonl", folder);
+    FILE *f = fopen(path, "w");
+    cr_assert(f);
+    for (int i = 0; i < 4; i++)
+        fprintf(f, "{\"prompt\": \"part %d\", \"chosen\": \"yes\", \"rejected\": \"no\"}\n", i);
+    fclose(f);
+    set(&s, "data.datasets=[{path = \"%s/pairs.jsonl\"}]", folder);
+    set(&s, "data.cache_dir=%s/cache", folder);
+    set(&s, "checkpoint.dir=%s/rm", folder);
+    set(&s, "tokenizer.path=bytes");
+    set(&s, "log.progress=off");
+    set_llama(&s, 1, 32, 2, 2, 64);
+    set(&s, "data.seq_len=32");
+    set(&s, "stage.name=rm");
+    set(&s, "train.max_steps=1");
+    set(&s, "train.threads=1");
+    lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+    snprintf(path, sizeof path, "%s/judge", folder);
+    OK(lathe_save(run, path));
+    lathe_run_close(run);
+    ppo_settings(&s, STEPS);
+    settings with = {.n = 0};
+    for (int i = 0; i < s.n; i++)
+        if (strncmp(s.list[i], "reward.", 7) != 0)
+            set(&with, "%s", s.list[i]);
+    set(&with, "reward.model=%s", path);
+    run = open_run(LATHE_OPEN_TRAIN, with.list);
+    one_step(run, &r);
+    cr_expect(isfinite(r.figures[0]) && r.figures[0] != 0.0, "%g", r.figures[0]);
+    for (int32_t k = 0; k < LATHE_N_MEM; k++)
+        cr_assert_eq(run->machine.peak.by[k], run->planned.by[k], "%s: %lld used, %lld planned",
+                     lathe_mem_name(k), (long long)run->machine.peak.by[k],
+                     (long long)run->planned.by[k]);
+    lathe_run_close(run);
+}
