@@ -24,6 +24,7 @@
 #include "loop/nonfinite_replay.h"
 #include "loop/training.h"
 #include "rollout/rollout.h"
+#include "run/iteration.h"
 
 #define MOST_SKIPPED 10 /* in a row, by "skip" */
 #define MOST_REWINDS 3  /* to one checkpoint */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "run/iteration.h"
 #include "run/reward_model.h"
 #include "run/run_state.h"
 

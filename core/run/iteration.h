@@ -1,16 +1,8 @@
-/* What the core keeps for a stage that makes its own batches (lathe_stage_v1.iterate). */
+/* Checks and memory of a run whose stage makes its own batches (iteration_memory.h). */
 #ifndef LATHE_RUN_ITERATION_H
 #define LATHE_RUN_ITERATION_H
 
-#include "checkpoint/stage_state.h"
-#include "data/loader.h"
-
-typedef struct lathe_iteration {
-    lathe_stage_state state;
-    lathe_prompt_row *prompts; /* [prompts_max] what prompts() returned last */
-    int32_t prompts_max;
-    int32_t reward_model; /* index among the rewards of the one that is run->reward */
-} lathe_iteration;
+#include "lathe/lathe.h"
 
 /** Whether the run's stage makes its own batches. */
 int32_t lathe__run_iterates(const lathe_run *run);

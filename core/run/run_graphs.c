@@ -18,6 +18,7 @@
 #include "run/curvature_check.h"
 #include "run/device_check.h"
 #include "run/generate.h"
+#include "run/iteration.h"
 #include "run/offload_check.h"
 #include "run/run_heads.h"
 #include "run/run_saved.h"

@@ -11,6 +11,7 @@
 #include "run/dry_run.h"
 #include "run/fit.h"
 #include "run/generate.h"
+#include "run/iteration.h"
 #include "run/reward_model.h"
 #include "run/run_check.h"
 #include "run/run_saved.h"

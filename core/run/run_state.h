@@ -7,7 +7,7 @@
 #include "lathe/lathe.h"
 #include "model/generation_config.h"
 #include "model/sample.h"
-#include "run/iteration.h"
+#include "run/iteration_memory.h"
 #include "run/settings.h"
 
 /* What a run is opened for, and so which stages of opening are done. */

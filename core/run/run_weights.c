@@ -15,6 +15,7 @@
 #include "model/param_init.h"
 #include "model/weights.h"
 #include "run/generate.h"
+#include "run/iteration.h"
 #include "run/run_check.h"
 #include "run/run_saved.h"
 #include "run/run_state.h"

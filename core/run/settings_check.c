@@ -8,6 +8,7 @@
 #include "plug/answers.h"
 #include "run/average_check.h"
 #include "run/curvature_check.h"
+#include "run/iteration.h"
 #include "run/run_check.h"
 #include "run/run_state.h"
 

@@ -78,7 +78,9 @@ Test(cli_chat_template, refusals_name_the_line_and_what_to_do)
 
 Test(cli_chat_template, a_refused_conversation_does_not_hide_the_next)
 {
-    expect(SHOW "m --show half.jsonl 2>&1", 2, "half.jsonl:1: m/chat_template.jinja:");
+    expect(SHOW "m --show half.jsonl 2>&1", 2,
+           "half.jsonl:1: message 1: it has no \"content\", and the chat template fails: "
+           "m/chat_template.jinja:2:3:");
     expect(SHOW "m --show half.jsonl 2>&1", 2, "the value has no 'content'");
     expect(SHOW "m --show half.jsonl 2>&1", 2, "== line 2: ");
     expect(SHOW "m --show wrong.jsonl --json", 2,

@@ -236,5 +236,5 @@ Test(examples, every_run_file_of_examples_is_tested)
 {
     cr_assert_eq(run("cd " EXAMPLES " && find . -name '*.toml' | sort"), 0);
     cr_expect_str_eq(output, "./optimizers/run.toml\n./pipeline/dpo.toml\n./pipeline/pipe.toml\n./"
-                             "pipeline/sft.toml\n./ppo/run.toml\n./quickstart/run.toml\n");
+                             "pipeline/sft.toml\n./policy/run.toml\n./quickstart/run.toml\n");
 }
