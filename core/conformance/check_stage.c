@@ -203,7 +203,8 @@ static lathe_status every_row_counts(lathe__subject *s)
                        : NULL;
     if (status == LATHE_OK && !logp)
         status = lathe__skip(s, "it reads hidden states alone");
-    for (int64_t i = by_row ? T - 1 : 0; i < 4 * T && status == LATHE_OK; i += by_row ? T : 1) {
+    for (int64_t i = by_row ? T - 1 : 0; logp && i < 4 * T && status == LATHE_OK;
+         i += by_row ? T : 1) {
         const double keep = logp[i];
         logp[i] = keep + 0.5;
         status = lathe__exact_run(&x.exact);

@@ -105,7 +105,8 @@ typedef struct offer {
  * the backward. */
 static int32_t machine_offers(void *arg, const lathe_graph *g, const lathe_ir_node *n)
 {
-    offer *o = (offer *)arg + (n->op == LATHE_OP_LINEAR_DX_GELU);
+    offer *const offers = arg;
+    offer *o = n->op == LATHE_OP_LINEAR_DX_GELU ? &offers[1] : &offers[0];
     lathe_desc tensors[LATHE_OP_MAX_IN + LATHE_OP_MAX_OUT];
     lathe_kernel *kernel = NULL;
     int64_t scratch = 0;
@@ -155,12 +156,13 @@ static lathe_status score_logits(const lathe__builder *b, lathe_val *logits, lat
 {
     lathe_graph *g = b->build.graph;
     const lathe_op_attrs attrs = {.softcap = (float)b->config->model->head_softcap};
-    offer asked = {.machine = b->config->machine, .op = -1};
+    offer asked[2] = {{.machine = b->config->machine, .op = -1},
+                      {.machine = b->config->machine, .op = -1}};
     lathe_val out[2];
     if (!b->config->machine)
         return LATHE_OK;
     LATHE_TRY(lathe_graph_node(g, LATHE_OP_HEAD_SCORES, &attrs, logits, 1, out, 2, -1, "scores"));
-    if (!machine_offers(&asked, g, &g->nodes[g->n_nodes - 1]))
+    if (!machine_offers(asked, g, &g->nodes[g->n_nodes - 1]))
         return LATHE_OK; /* lathe_pass_dead removes the node */
     *logits = out[0];
     *log_sums = out[1];

@@ -190,7 +190,7 @@ static lathe_status step(engine *e)
     for (int64_t r = 0; r < n; r++) {
         lathe__sequence *s = &g->slots[g->row_slots[r]];
         const int is_last = r + 1 == n || g->row_slots[r + 1] != g->row_slots[r];
-        if (is_last && s->computed == s->n)
+        if (s && is_last && s->computed == s->n)
             LATHE_TRY(advance(e, s, &l, r));
     }
     return LATHE_OK;

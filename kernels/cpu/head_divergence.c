@@ -69,7 +69,7 @@ static int64_t choose_rows(const lathe_kernel *k, const divergence *s)
     if (rows < 1) {
         const int64_t each =
             s->v * (lathe_dtype_bytes(s->own.dtype) + lathe_dtype_bytes(s->other.dtype));
-        rows = LOGITS_BYTES / each / 64 * 64;
+        rows = each > 0 ? LOGITS_BYTES / each / 64 * 64 : MOST_ROWS;
         rows = rows < LEAST_ROWS ? LEAST_ROWS : rows > MOST_ROWS ? MOST_ROWS : rows;
     }
     if (rows > s->n)
