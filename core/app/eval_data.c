@@ -50,7 +50,7 @@ static void put_columns(const char *key, const char *const list[LATHE_N_COLUMNS]
         lathe_buffer_puts(out, " = ");
         lathe_buffer_json_string(out, more->input_columns[i].field);
     }
-    for (int32_t c = 0; c < LATHE_N_COLUMNS; c++) {
+    for (int32_t c = 0; list && c < LATHE_N_COLUMNS; c++) {
         if (!list[c])
             continue;
         if (n++ == 0)
