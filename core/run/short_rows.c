@@ -21,7 +21,7 @@ lathe_status lathe__short_rows_build(lathe_run *run, int32_t evaluates)
 {
     lathe_short_programs *shorter = &run->programs.shorter;
     lathe_program_config config = lathe__run_program_config(run);
-    int64_t lengths[LATHE_MAX_SHORT];
+    int64_t lengths[LATHE_MAX_SHORT] = {0};
     const lathe_stage_v1 *stage = config.stage ? config.stage->table : NULL;
     run->programs.are_padded = stage && lathe_row_kind_get(stage->rows)->is_padded;
     if (!run->programs.are_padded || run->programs.offloads || lathe__curvature_every(run) > 0)
