@@ -13,6 +13,7 @@
 #include "data/shard_file.h"
 #include "lathe/rng.h"
 #include "run/data_notes.h"
+#include "run/iteration.h"
 #include "run/run_state.h"
 
 static const lathe_option options[] = {
@@ -166,6 +167,10 @@ static void put_split(const lathe_run *run, const lathe_loader *loader, const la
         put_long(run, &f, shards, b);
     if (!trains)
         return;
+    if (lathe__run_iterates(run)) { /* the stage decides what a step takes */
+        lathe_buffer_printf(b, "  an epoch: %lld prompts\n", (long long)f.n_places);
+        return;
+    }
     const int64_t accumulated = run->set.gradient_accumulation_steps;
     const int64_t batches = lathe_loader_batches(loader, 1);
     lathe_buffer_printf(b,

@@ -180,7 +180,7 @@ static lathe_status drop_defaults(lathe_setting_list *list, const char *stage)
 lathe_status lathe_settings_add_evaluation(lathe_setting_list *list, lathe_arena *arena,
                                            const json_t *config, int32_t skip_stage)
 {
-    static const char *const of_stage[] = {"stage", "reward", "teacher"};
+    static const char *const of_stage[] = {"stage", "teacher"};
     static const char *const of_data[] = {"seq_len", "packing", "overlong"};
     const json_t *data = json_object_get(config, "data");
     for (size_t i = 0; i < sizeof of_stage / sizeof of_stage[0] && !skip_stage; i++)

@@ -53,8 +53,8 @@ static const char *quoted(const char *text, lathe_arena *arena)
     return out;
 }
 
-/* Copies the overrides, with a model in the place of each "@NAME" that does not exist yet. NULL: a
- * model is missing. */
+/* Copies the step's overrides. A model that an earlier step will write ("@NAME") is replaced by one
+ * that exists now. Returns NULL if there is none. */
 static lathe_override *with_models(const lathe_pipeline *p, const lathe_step_state *states,
                                    int32_t i, lathe_arena *arena)
 {

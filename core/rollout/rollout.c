@@ -137,6 +137,11 @@ static lathe_status reward(void *arg, const lathe_stage_completion *completions,
     lathe_run *run = ((const context *)arg)->run;
     lathe_arena arena = LATHE_ARENA_INIT;
     scored_by_model by = {run, completions};
+    if (!run->rewards)
+        return lathe_error(LATHE_E_STATE,
+                           "stage \"%s\" asks for rewards, and its table does not say so "
+                           "(LATHE_NEEDS_REWARD)",
+                           run->parts.stage.component->plugin->name);
     if (run->reward)
         lathe_rewards_set_model(run->rewards, run->iteration.reward_model, score_by_model, &by);
     lathe_reward_item *items = lathe_arena_alloc(&arena, n * (int64_t)sizeof *items);

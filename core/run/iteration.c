@@ -20,9 +20,17 @@ int32_t lathe__run_iterates(const lathe_run *run)
 lathe_status lathe__iteration_check(const lathe_run *run)
 {
     const lathe_settings *s = &run->set;
-    if (!lathe__run_iterates(run) || run->open.mode > LATHE_OPEN_TRAIN)
+    if (!lathe__run_iterates(run))
         return LATHE_OK;
     const char *name = run->parts.stage.component->plugin->name;
+    if (run->open.mode == LATHE_OPEN_EVALUATE)
+        return lathe__run_refuse(run, "stage", "name",
+                                 "stage \"%s\" trains on what the model writes, and has no loss "
+                                 "over data to evaluate: evaluate the model with another stage, "
+                                 "such as --stage.name sft",
+                                 name);
+    if (run->open.mode > LATHE_OPEN_TRAIN)
+        return LATHE_OK;
     if (s->gradient_accumulation_steps != 1)
         return lathe__run_refuse(
             run, "train", "gradient_accumulation_steps",

@@ -112,6 +112,8 @@ static lathe_status plan_stages(lathe_run *run, const char *path, const lathe_ov
 {
     LATHE_TRY(lathe__run_configure(run, path, overrides, n));
     LATHE_TRY(lathe__run_components(run));
+    if (run->open.mode == LATHE_OPEN_EVALUATE)
+        LATHE_TRY(lathe__iteration_check(run));
     if (needs_tokenizer(run))
         LATHE_TRY(lathe__run_tokenizer(run));
     LATHE_TRY(lathe__run_model(run));

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+enum { MOST_COMPLETIONS = 1 << 16 };
+
 enum {
     FIELD_PROMPTS,
     FIELD_GROUP,
@@ -102,9 +104,27 @@ static const char *const aggregations[] = {"token", "sequence", "constant", NULL
 static const char *const scales[] = {"group", "batch", "none", NULL};
 static const char *const estimators[] = {"k1", "k2", "k3", NULL};
 
+/* Warns of bounds that cannot act: a rollout that is learnt once has the ratio 1 throughout. */
+static void warn_of_one_update(const lathe_host *host, const ppo *p, const lathe_value *values)
+{
+    static const int bounds[] = {FIELD_CLIP_LOW, FIELD_CLIP_HIGH, FIELD_DRO_BETA};
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds && ppo_updates_once(p); i++)
+        if (values[bounds[i]].is_explicit)
+            lathe_warn(host,
+                       "%s has no effect: with epochs = 1 and minibatches = 1 each rollout is "
+                       "learnt in one update, before which the policy has not changed",
+                       fields[bounds[i]].key);
+}
+
 /* Refuses settings without an effect. */
 static lathe_status check(const lathe_host *host, const ppo *p, const lathe_value *values)
 {
+    if ((int64_t)p->prompts * p->group > MOST_COMPLETIONS)
+        return lathe_fail(
+            host, LATHE_E_CONFIG,
+            "group = %d completions of each of prompts = %d prompts are more than the "
+            "%d that a rollout may have",
+            p->group, p->prompts, MOST_COMPLETIONS);
     if ((int64_t)p->prompts * p->group % p->minibatches != 0)
         return lathe_fail(host, LATHE_E_CONFIG,
                           "minibatches = %d does not divide the %lld completions of a rollout "
@@ -151,6 +171,7 @@ static lathe_status create(const lathe_host *host, const lathe_value *values, in
                           .kl_coef = values[FIELD_KL_COEF].f,
                           .entropy_coef = values[FIELD_ENTROPY_COEF].f};
     LATHE_TRY(check(host, &settings, values));
+    warn_of_one_update(host, &settings, values);
     ppo *self = host->alloc((int64_t)sizeof *self);
     if (self == NULL)
         return lathe_fail(host, LATHE_E_NOMEM, "ppo: no memory for the instance");

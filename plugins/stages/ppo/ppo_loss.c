@@ -5,9 +5,10 @@
  *   ppo                   -min(r A, clip(r, 1 - clip_low, 1 + clip_high) A)
  *   cispo                 -min(r, 1 + clip_high) A log p, where min(..) has no gradient
  *   importance_sampling   -r A
+ *   dro                   -A log p + dro_beta / 2 (log p - log p_old)^2
  *
- * plus kl_coef times the estimate of the divergence, minus entropy_coef times the entropy. The sum
- * of weight * loss is divided by the step's learnt tokens.
+ * plus kl_coef times the estimate of the divergence. The sum of weight * loss over the step's
+ * tokens is divided by their number, and entropy_coef times their mean entropy is subtracted.
  */
 #include "ppo.h"
 
@@ -82,7 +83,8 @@ static lathe_val dro_gain(builder *b, const ppo *p, lathe_val logp, lathe_val sh
     return two(b, LATHE_OP_SUB, plain, scaled(b, 0.5 * p->dro_beta, 0.0, square));
 }
 
-/* What is made larger. CLAMP's lower bound of a ratio, which is positive, may be 0. */
+/* The negative loss of each token. The lower bound 0 of CLAMP never acts, as a ratio is positive.
+ */
 static lathe_val gain(builder *b, const ppo *p, lathe_val logp, lathe_val old, lathe_val advantage,
                       lathe_val mask, lathe_stage_loss *out)
 {

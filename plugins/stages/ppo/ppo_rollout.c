@@ -301,16 +301,27 @@ static void shuffle(const lathe_run_api *api, void *run, rollout *r)
     }
 }
 
-/* Sorts list[0, n) by the length of the rows, so that those of one batch are alike. */
+/* Whether the row of completion a comes before that of b: shorter rows first. */
+static int is_before(const rollout *r, int32_t a, int32_t b)
+{
+    const int32_t x = r->n_prompt[a] + r->length[a], y = r->n_prompt[b] + r->length[b];
+    return x < y || (x == y && a < b);
+}
+
+/* Sorts list[0, n) by the length of the rows, so that those of one batch are alike (shell sort). */
 static void sort_by_length(const rollout *r, int32_t *list, int32_t n)
 {
-    for (int32_t i = 1; i < n; i++) {
-        const int32_t x = list[i], length = r->n_prompt[x] + r->length[x];
-        int32_t k = i;
-        for (; k > 0 && r->n_prompt[list[k - 1]] + r->length[list[k - 1]] > length; k--)
-            list[k] = list[k - 1];
-        list[k] = x;
-    }
+    int32_t gap = 1;
+    while (gap < n / 3)
+        gap = 3 * gap + 1;
+    for (; gap > 0; gap /= 3)
+        for (int32_t i = gap; i < n; i++) {
+            const int32_t x = list[i];
+            int32_t k = i;
+            for (; k >= gap && is_before(r, x, list[k - gap]); k -= gap)
+                list[k] = list[k - gap];
+            list[k] = x;
+        }
 }
 
 static lathe_status learn(const ppo *p, const lathe_run_api *api, void *run, const rollout *r,

@@ -231,3 +231,16 @@ Test(rollout, a_reward_model_is_a_folder)
                      (long long)run->planned.by[k]);
     lathe_run_close(run);
 }
+
+/* Its data have prompts and no targets. */
+Test(rollout, an_evaluation_of_the_stage_is_refused)
+{
+    settings s;
+    lathe_run *run = NULL;
+    ppo_settings(&s, STEPS);
+    cr_expect_eq(open_run_status(LATHE_OPEN_EVALUATE, s.list, &run), LATHE_E_CONFIG);
+    cr_expect(strstr(lathe_error_message(), "has no loss over data to evaluate: evaluate the model "
+                                            "with another stage"),
+              "%s", lathe_error_message());
+    lathe_run_close(run);
+}
