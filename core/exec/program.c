@@ -103,7 +103,8 @@ typedef struct offer {
 
 /* lathe_offers_fn: whether the kernel can be created. `arg`: offer[2], indexed by whether it is of
  * the backward. */
-static int32_t machine_offers(void *arg, const lathe_graph *g, const lathe_ir_node *n)
+static lathe_status machine_offers(void *arg, const lathe_graph *g, const lathe_ir_node *n,
+                                   int32_t *out_is_offered)
 {
     offer *const offers = arg;
     offer *o = n->op == LATHE_OP_LINEAR_DX_GELU ? &offers[1] : &offers[0];
@@ -117,16 +118,21 @@ static int32_t machine_offers(void *arg, const lathe_graph *g, const lathe_ir_no
     for (int32_t k = 0; k < n->n_out; k++)
         if (n->out[k] != LATHE_NONE)
             tensors[LATHE_OP_MAX_IN + k] = g->values[n->out[k]].desc;
+    *out_is_offered = o->is_made;
     if (o->op == n->op && memcmp(o->tensors, tensors, sizeof tensors) == 0)
-        return o->is_made;
-    memcpy(o->tensors, tensors, sizeof tensors);
-    o->op = n->op;
-    o->is_made = lathe_node_kernel(o->machine, g, n, &kernel, &scratch) == LATHE_OK;
-    if (o->is_made)
+        return LATHE_OK;
+    const lathe_status status = lathe_node_kernel(o->machine, g, n, &kernel, &scratch);
+    *out_is_offered = status == LATHE_OK;
+    if (status == LATHE_E_NOMEM)
+        return status; /* says nothing about the op: with memory, another program would result */
+    if (status == LATHE_OK)
         o->machine->dev->kernel_destroy(o->machine->device->self, kernel);
     else
         lathe_error_clear(); /* no kernel is not an error */
-    return o->is_made;
+    memcpy(o->tensors, tensors, sizeof tensors);
+    o->op = n->op;
+    o->is_made = *out_is_offered;
+    return LATHE_OK;
 }
 
 static lathe_status to_f32(lathe_graph *g, lathe_val x, lathe_val *out)
@@ -159,10 +165,12 @@ static lathe_status score_logits(const lathe__builder *b, lathe_val *logits, lat
     offer asked[2] = {{.machine = b->config->machine, .op = -1},
                       {.machine = b->config->machine, .op = -1}};
     lathe_val out[2];
+    int32_t is_offered = 0;
     if (!b->config->machine)
         return LATHE_OK;
     LATHE_TRY(lathe_graph_node(g, LATHE_OP_HEAD_SCORES, &attrs, logits, 1, out, 2, -1, "scores"));
-    if (!machine_offers(asked, g, &g->nodes[g->n_nodes - 1]))
+    LATHE_TRY(machine_offers(asked, g, &g->nodes[g->n_nodes - 1], &is_offered));
+    if (!is_offered)
         return LATHE_OK; /* lathe_pass_dead removes the node */
     *logits = out[0];
     *log_sums = out[1];

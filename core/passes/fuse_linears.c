@@ -81,10 +81,10 @@ static void take_products(lathe_fusion *f, int32_t first)
 lathe_status lathe_pass_linears(lathe_graph *g, lathe_offers_fn offers, void *arg)
 {
     lathe_fusion f;
-    const lathe_status status = lathe__fusion_open(g, offers, arg, &f);
-    for (int32_t i = 0; i < g->n_nodes && status == LATHE_OK; i++)
+    lathe__fusion_open(g, offers, arg, &f);
+    for (int32_t i = 0; i < g->n_nodes && f.status == LATHE_OK; i++)
         if (is_product(&f, i))
             take_products(&f, i);
     lathe__fusion_close(&f);
-    return status;
+    return f.status;
 }

@@ -43,9 +43,9 @@ static void take(lathe_fusion *f, int32_t i)
 lathe_status lathe_pass_add_norm(lathe_graph *g, lathe_offers_fn offers, void *arg)
 {
     lathe_fusion f;
-    const lathe_status status = lathe__fusion_open(g, offers, arg, &f);
-    for (int32_t i = 0; i < g->n_nodes && status == LATHE_OK; i++)
+    lathe__fusion_open(g, offers, arg, &f);
+    for (int32_t i = 0; i < g->n_nodes && f.status == LATHE_OK; i++)
         take(&f, i);
     lathe__fusion_close(&f);
-    return status;
+    return f.status;
 }

@@ -37,7 +37,10 @@ int32_t lathe__fusion_is_plain(const lathe_graph *g, const lathe_ir_node *n)
 
 int32_t lathe__fusion_join(lathe_fusion *f, const lathe_ir_node *fused, int32_t at, int32_t other)
 {
-    if (!f->offers(f->arg, f->g, fused))
+    int32_t is_offered = 0;
+    if (f->status == LATHE_OK)
+        f->status = f->offers(f->arg, f->g, fused, &is_offered);
+    if (f->status != LATHE_OK || !is_offered)
         return 0;
     f->g->nodes[at] = *fused;
     f->gone[other] = 1;
@@ -60,17 +63,16 @@ static void drop_gone(const lathe_fusion *f)
     g->n_nodes = kept;
 }
 
-lathe_status lathe__fusion_open(lathe_graph *g, lathe_offers_fn offers, void *arg,
-                                lathe_fusion *out)
+void lathe__fusion_open(lathe_graph *g, lathe_offers_fn offers, void *arg, lathe_fusion *out)
 {
-    *out = (lathe_fusion){.g = g, .offers = offers, .arg = arg};
+    *out = (lathe_fusion){.g = g, .offers = offers, .arg = arg, .status = LATHE_OK};
     out->reads = calloc((size_t)g->n_values + 1, sizeof *out->reads);
     out->last_read = malloc(((size_t)g->n_values + 1) * sizeof *out->last_read);
     out->gone = calloc((size_t)g->n_nodes + 1, 1);
     if (!out->reads || !out->last_read || !out->gone)
-        return lathe_error(LATHE_E_NOMEM, "no memory to join nodes");
-    find_reads(out);
-    return LATHE_OK;
+        out->status = lathe_error(LATHE_E_NOMEM, "no memory to join nodes");
+    else
+        find_reads(out);
 }
 
 void lathe__fusion_close(lathe_fusion *f)

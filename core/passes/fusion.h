@@ -8,14 +8,14 @@ typedef struct lathe_fusion {
     lathe_graph *g;
     lathe_offers_fn offers;
     void *arg;
-    int32_t *reads;     /* [n_values] number of nodes that read it or take its memory */
-    int32_t *last_read; /* [n_values] the last of them; -1: none */
-    char *gone;         /* [n_nodes] fused into another node */
+    int32_t *reads;      /* [n_values] number of nodes that read it or take its memory */
+    int32_t *last_read;  /* [n_values] the last of them; -1: none */
+    char *gone;          /* [n_nodes] fused into another node */
+    lathe_status status; /* the first failure; nothing is fused after it */
 } lathe_fusion;
 
-/** Analyses the graph. Call close in every case, also after a failure. */
-lathe_status lathe__fusion_open(lathe_graph *g, lathe_offers_fn offers, void *arg,
-                                lathe_fusion *out);
+/** Analyses the graph; sets out->status. Call close in every case, also after a failure. */
+void lathe__fusion_open(lathe_graph *g, lathe_offers_fn offers, void *arg, lathe_fusion *out);
 /** Deletes the removed nodes from the graph. */
 void lathe__fusion_close(lathe_fusion *f);
 

@@ -36,8 +36,9 @@ lathe_status lathe_pass_merge_head(lathe_graph *g);
  *  before their first use, instead of stored values. DEQUANT is recomputed in every mode. */
 lathe_status lathe_pass_recompute(lathe_graph *g, int32_t mode);
 
-/** Whether the device has a kernel for this node with these values. */
-typedef int32_t (*lathe_offers_fn)(void *arg, const lathe_graph *g, const lathe_ir_node *n);
+/** Tells whether the device has a kernel for this node with these values. Errors: LATHE_E_NOMEM. */
+typedef lathe_status (*lathe_offers_fn)(void *arg, const lathe_graph *g, const lathe_ir_node *n,
+                                        int32_t *out_is_offered);
 
 /** Fuses a matrix product and the GELU_TANH after it into one node, if the device offers it;
  *  likewise the derivative of a GELU_TANH and the product after it, whose result is then never

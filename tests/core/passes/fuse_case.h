@@ -12,30 +12,39 @@ __attribute__((unused)) static int count_op(const lathe_graph *g, int32_t op)
     return n;
 }
 
-__attribute__((unused)) static int32_t device_offers(void *arg, const lathe_graph *g,
-                                                     const lathe_ir_node *n)
+__attribute__((unused)) static lathe_status device_offers(void *arg, const lathe_graph *g,
+                                                          const lathe_ir_node *n, int32_t *out)
 {
     const fixture *f = arg;
     lathe_kernel *kernel = NULL;
     int64_t scratch = 0;
-    if (lathe_node_kernel(&f->m, g, n, &kernel, &scratch) != LATHE_OK)
-        return 0;
-    f->m.dev->kernel_destroy(f->device.self, kernel);
-    return 1;
+    *out = lathe_node_kernel(&f->m, g, n, &kernel, &scratch) == LATHE_OK;
+    if (*out)
+        f->m.dev->kernel_destroy(f->device.self, kernel);
+    return LATHE_OK;
 }
 
-__attribute__((unused)) static int32_t offers_all(void *arg, const lathe_graph *g,
-                                                  const lathe_ir_node *n)
+__attribute__((unused)) static lathe_status offers_all(void *arg, const lathe_graph *g,
+                                                       const lathe_ir_node *n, int32_t *out)
 {
     (void)arg, (void)g, (void)n;
-    return 1;
+    *out = 1;
+    return LATHE_OK;
 }
 
-__attribute__((unused)) static int32_t offers_none(void *arg, const lathe_graph *g,
-                                                   const lathe_ir_node *n)
+__attribute__((unused)) static lathe_status offers_none(void *arg, const lathe_graph *g,
+                                                        const lathe_ir_node *n, int32_t *out)
 {
     (void)arg, (void)g, (void)n;
-    return 0;
+    *out = 0;
+    return LATHE_OK;
+}
+
+__attribute__((unused)) static lathe_status
+offers_without_memory(void *arg, const lathe_graph *g, const lathe_ir_node *n, int32_t *out)
+{
+    (void)arg, (void)g, (void)n, (void)out;
+    return LATHE_E_NOMEM;
 }
 
 /* Not on a real GPU, which may use different algorithms for the rows of a product and for parts of

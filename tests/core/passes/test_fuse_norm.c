@@ -108,3 +108,14 @@ Test(fuse_norm, does_nothing_where_the_device_offers_nothing)
     cr_expect_eq(count_op(f.g, LATHE_OP_RMSNORM), LAYERS + 1);
     fixture_close(&f);
 }
+
+/* Another program would have other bits than one built with enough memory. */
+Test(fuse_norm, fails_when_the_device_has_no_memory_to_answer)
+{
+    fixture f;
+    fixture_open(&f, LATHE_F32);
+    OK(fixture_derive(&f, network(&f, 1, PLAIN)));
+    cr_expect_eq(lathe_pass_add_norm(f.g, offers_without_memory, NULL), LATHE_E_NOMEM);
+    cr_expect_eq(joined(&f), 0);
+    fixture_close(&f);
+}

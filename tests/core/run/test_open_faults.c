@@ -223,7 +223,7 @@ Test(open_faults, model)
         MODELS);
     OK(lathe_file_write_atomic(path, toml, (int64_t)strlen(toml)));
     /* Without memory to read it, the cache of tried plugins is not used. */
-    sweep("model", open_model, INJECT_MALLOC, ENOMEM, 300, 8);
+    sweep("model", open_model, INJECT_MALLOC, ENOMEM, 300, 5);
     /* Files with the limits of the machine and of the process may fail to be read; that limit is
      * then unknown. They are read three times: before and after the configuration, and for the
      * plan. Then come the plugins of kinds that are searched as a whole (device, attention, model),
