@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "data/layout.h"
-#include "data/row_kind.h"
 #include "data/shard_file.h"
+#include "records/layout.h"
+#include "records/row_kind.h"
 
 /* Appends root as text and frees it. */
 static lathe_status put_root(json_t *root, lathe_buffer *out)

@@ -9,8 +9,8 @@
 #include "base/fs.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "config/config.h"
-#include "data/dataset.h"
 #include "io/manifest.h"
+#include "records/dataset.h"
 
 static int same_text(const char *a, const char *b)
 {

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "data/chat_messages.h"
+#include "records/chat_messages.h"
 #include "template/chat_template.h"
 
 /* The record that is tokenised. */

@@ -3,7 +3,7 @@
 #ifndef LATHE_DATA_CHAT_LISTS_H
 #define LATHE_DATA_CHAT_LISTS_H
 
-#include "data/reader.h"
+#include "records/reader.h"
 #include "text/tokenizer.h"
 
 /** Tokenises the prompt of a record, and the prompt with each of n_full completions: 0 (prompts

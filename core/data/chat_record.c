@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "data/chat_messages.h"
+#include "records/chat_messages.h"
 #include "template/chat_template.h"
 
 void lathe_chat_tokens_fini(lathe_chat_tokens *t)

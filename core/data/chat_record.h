@@ -2,7 +2,7 @@
 #ifndef LATHE_DATA_CHAT_RECORD_H
 #define LATHE_DATA_CHAT_RECORD_H
 
-#include "data/dataset.h"
+#include "records/dataset.h"
 #include "text/tokenizer.h"
 
 /** A conversation's tokens; all zeros is empty. Reused from one record to the next. */

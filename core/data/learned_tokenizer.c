@@ -7,8 +7,8 @@
 #include "base/fs.h"
 #include "base/hash.h"
 #include "base/json.h"
-#include "data/corpus.h"
-#include "data/row_kind.h"
+#include "records/corpus.h"
+#include "records/row_kind.h"
 #include "tokenjson/tokenizer_file.h"
 #include "tokentrain/tokenizer_train.h"
 

@@ -13,8 +13,8 @@
 #define LATHE_DATA_LOADER_H
 
 #include "data/multipack.h"
-#include "data/row_kind.h"
 #include "data/shards.h"
+#include "records/row_kind.h"
 
 enum { LATHE_SPLIT_TRAIN = 0, LATHE_SPLIT_VALIDATION = 1 };
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "data/row_kind.h"
+#include "records/row_kind.h"
 
 void lathe__row_fill(const lathe_row *row, int64_t from, int32_t eos)
 {

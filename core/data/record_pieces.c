@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "data/chat_lists.h"
 #include "data/implicit_prompt.h"
-#include "data/record_json.h"
-#include "data/row_kind.h"
+#include "records/record_json.h"
+#include "records/row_kind.h"
 
 void lathe__pieces_clear(lathe_pieces *p)
 {

@@ -9,7 +9,7 @@
 
 #include "data/loader_rows.h"
 #include "data/multipack.h"
-#include "data/row_kind.h"
+#include "records/row_kind.h"
 
 /** The part of the split that one dataset provides. */
 typedef struct lathe_row_set {

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/map.h"
-#include "data/row_kind.h"
+#include "records/row_kind.h"
 
 static const char magic[8] = {'L', 'A', 'T', 'H', 'S', 'H', 'R', 'D'};
 

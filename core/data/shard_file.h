@@ -8,8 +8,8 @@
 #include "base/fs.h"
 #include "base/hash.h"
 #include "base/map.h"
-#include "data/dataset.h"
-#include "data/reader.h"
+#include "records/dataset.h"
+#include "records/reader.h"
 
 #define LATHE_SHARD_VERSION 5
 #define LATHE_SHARD_CHUNK 4096 /* number of ids written at once */

@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "base/map.h"
-#include "data/row_kind.h"
 #include "data/shards_internal.h"
 #include "lathe/rng.h"
+#include "records/row_kind.h"
 
 lathe_status lathe__shards_create(int64_t n_sets, int32_t rows, int32_t eos, int64_t vocab_size,
                                   lathe_shards **out)

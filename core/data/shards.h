@@ -15,9 +15,9 @@
 #ifndef LATHE_DATA_SHARDS_H
 #define LATHE_DATA_SHARDS_H
 
-#include "data/dataset.h"
 #include "data/shard_file.h"
 #include "lathe/stage.h"
+#include "records/dataset.h"
 #include "text/tokenizer.h"
 
 typedef struct lathe_shards lathe_shards;

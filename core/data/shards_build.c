@@ -8,8 +8,8 @@
 #include "base/log.h"
 #include "base/parallel.h"
 #include "data/record_pieces.h"
-#include "data/row_kind.h"
 #include "data/shards_internal.h"
+#include "records/row_kind.h"
 #include "template/chat_template.h"
 #include "text/text_cut.h"
 

@@ -17,8 +17,8 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
-#include "data/row_kind.h"
 #include "data/shards_internal.h"
+#include "records/row_kind.h"
 #include "template/chat_template.h"
 
 #define HASH_BYTES (8LL << 20)

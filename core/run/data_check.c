@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "data/reader.h"
-#include "data/row_kind.h"
+#include "records/reader.h"
+#include "records/row_kind.h"
 #include "run/run_check.h"
 #include "run/run_state.h"
 

@@ -3,8 +3,8 @@
 
 #include "base/fs.h"
 #include "base/log.h"
-#include "data/layout.h"
-#include "data/row_kind.h"
+#include "records/layout.h"
+#include "records/row_kind.h"
 
 /* Notes are logged at the first start of a run only. */
 static int is_first_start(const lathe_run *run)

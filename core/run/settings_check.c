@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "checkpoint/config_changes.h"
-#include "data/row_kind.h"
 #include "plug/answers.h"
+#include "records/row_kind.h"
 #include "run/average_check.h"
 #include "run/curvature_check.h"
 #include "run/iteration.h"

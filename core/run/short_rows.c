@@ -1,8 +1,8 @@
 /* Builds and chooses the programs for short rows. */
 #include "run/short_rows.h"
 
-#include "data/row_kind.h"
 #include "exec/batch_load.h"
+#include "records/row_kind.h"
 #include "run/curvature_check.h"
 
 enum { GRAIN = 64 }; /* products of fewer rows run at a lower rate */

@@ -10,14 +10,16 @@ fail() {
 }
 
 # The rooms of liblathe, then those above it (docs/design/000-floors.md).
-floors="base plug config reward ir passes io jinja template unicode text tokenjson tokentrain data model exec update record
+floors="base plug config reward ir passes io jinja template unicode text tokenjson tokentrain records data model exec update
+    record
     checkpoint run rollout loop"
 tools="view harness devicecheck conformance cli plugcmd savedcmd pipeline"
-low="base plug config ir passes io text data model exec"
+low="base plug config ir passes io text records data model exec"
 all=$(tr '\n' ' ' <<<"$floors" | tr -s ' ')
 declare -A sees=([base]="" [plug]="base" [config]="base plug" [reward]="base plug config" [ir]="base plug" [passes]="base ir" [io]="base"
     [jinja]="base" [template]="base jinja" [unicode]="base" [text]="base unicode" [tokenjson]="base unicode text"
-    [tokentrain]="base unicode text tokenjson" [data]="base io jinja template unicode text tokenjson tokentrain"
+    [tokentrain]="base unicode text tokenjson" [records]="base"
+    [data]="base jinja template unicode text tokenjson tokentrain records"
     [model]="base plug ir io" [exec]="base plug ir passes io model" [update]="$low" [record]="$low update"
     [checkpoint]="$low update record" [run]="$low reward update record checkpoint jinja template tokenjson tokentrain"
     [rollout]="$low reward update record checkpoint run"

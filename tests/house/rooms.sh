@@ -9,8 +9,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 mode=${1:-} file=${2:-}
 most=6000
 # Rooms that have more and are to be cut, with the lines that they may not pass until then: generation wants to be
-# apart from core/run, and the reading of records apart from core/data.
-declare -A cut_due=([run]=7700 [data]=7450)
+# apart from core/run.
+declare -A cut_due=([run]=7700)
 # From the lowest floor to the highest.
 rooms=$(grep -oE '^set\(LATHE_(ROOMS|TOOLS) [a-z ]+' cmake/LatheFloors.cmake | cut -d' ' -f2- | tr '\n' ' ')
 rooms="${rooms}app"

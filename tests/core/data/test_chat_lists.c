@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
-#include "data/corpus.h"
 #include "data/shards.h"
+#include "records/corpus.h"
 #include "template/chat_template.h"
 #include "tokenjson/tokenizer_file.h"
 

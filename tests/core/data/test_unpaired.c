@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "data/layout.h"
 #include "data/loader.h"
+#include "records/layout.h"
 #include "tokenjson/tokenizer_file.h"
 
 enum { EOS = 256, T = 8 };

@@ -1,6 +1,6 @@
 /* Datasets: the entries of data.datasets, and the source files of each. */
-#ifndef LATHE_DATA_DATASET_H
-#define LATHE_DATA_DATASET_H
+#ifndef LATHE_RECORDS_DATASET_H
+#define LATHE_RECORDS_DATASET_H
 
 #include "base/arena.h"
 #include "base/hash.h"

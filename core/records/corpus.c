@@ -1,5 +1,5 @@
 /* Reads the texts of datasets one after another. */
-#include "data/corpus.h"
+#include "records/corpus.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "data/reader.h"
+#include "records/reader.h"
 
 #define BATCH_BYTES (4LL << 20)
 

@@ -1,5 +1,5 @@
 /* data.datasets: the list of datasets in a configuration. */
-#include "data/dataset.h"
+#include "records/dataset.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Scans JSON datasets: finds the records of one array by their braces; the caller parses each
  * record. */
 #include "base/error.h"
-#include "data/reader.h"
+#include "records/reader.h"
 
 /* Position of the scanner in the array. A place after a record is BEHIND (open_file says 1). */
 enum { BEFORE = 0, BEHIND = 1, FIRST = 2, AFTER = 3, COMMA = 4 };

@@ -1,6 +1,6 @@
 /* Formats: texts that are made of several fields of a record, such as "Question: {question}". */
-#ifndef LATHE_DATA_FORMAT_H
-#define LATHE_DATA_FORMAT_H
+#ifndef LATHE_RECORDS_FORMAT_H
+#define LATHE_RECORDS_FORMAT_H
 
 #include "base/arena.h"
 #include "lathe/status.h"

@@ -4,13 +4,13 @@
  * of a signal. All records of a batch are in one window. The scanner of each format decides where a
  * record ends.
  */
-#ifndef LATHE_DATA_READER_H
-#define LATHE_DATA_READER_H
+#ifndef LATHE_RECORDS_READER_H
+#define LATHE_RECORDS_READER_H
 
 #include "base/hash.h"
 #include "base/json_record.h"
-#include "data/dataset.h"
-#include "data/layout.h"
+#include "records/dataset.h"
+#include "records/layout.h"
 
 #define LATHE_READER_NAMES 3 /* number of skipped files whose names are kept */
 

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/hash.h"
-#include "data/dataset.h"
+#include "records/dataset.h"
 
 static int ends_with(const char *text, const char *end)
 {

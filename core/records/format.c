@@ -1,5 +1,5 @@
 /* Parses formats. */
-#include "data/format.h"
+#include "records/format.h"
 
 #include <string.h>
 

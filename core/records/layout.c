@@ -1,12 +1,12 @@
 /* Finds the layouts of a dataset. */
-#include "data/layout.h"
+#include "records/layout.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "data/chat_messages.h"
-#include "data/row_kind.h"
+#include "records/chat_messages.h"
+#include "records/row_kind.h"
 
 /* LLaMA-Factory's alpaca: without a template, it joins instruction and input by a line end; an
  * input that is empty is left out. */

@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "data/reader.h"
-#include "data/row_kind.h"
 #include "data/shards.h"
+#include "records/reader.h"
+#include "records/row_kind.h"
 #include "text/tokenizer.h"
 #include "tokenjson/tokenizer_file.h"
 

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "data/reader.h"
-#include "data/row_kind.h"
+#include "records/reader.h"
+#include "records/row_kind.h"
 
 enum { NOTHING = 0, STRING = 1, NUMBER = 2, NIL = 3, COMPOUND = 4 }; /* NUMBER: also true, false */
 

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "data/dataset.h"
+#include "records/dataset.h"
 
 static char root[64];
 static lathe_arena arena;

@@ -1,9 +1,9 @@
 /* A record of a dataset as a JSON object. */
-#ifndef LATHE_DATA_RECORD_JSON_H
-#define LATHE_DATA_RECORD_JSON_H
+#ifndef LATHE_RECORDS_RECORD_JSON_H
+#define LATHE_RECORDS_RECORD_JSON_H
 
 #include "base/buffer.h"
-#include "data/reader.h"
+#include "records/reader.h"
 
 /** Appends the record: a JSON record as it stands in the file, a CSV row as an object of strings by
  *  the columns of its header. */

@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "data/reader.h"
 #include "lathe/stage.h"
+#include "records/reader.h"
 
 static char root[64];
 static lathe_arena arena;

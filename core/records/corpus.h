@@ -1,8 +1,8 @@
 /* Reads the texts of datasets one after another, for training a tokenizer. */
-#ifndef LATHE_DATA_CORPUS_H
-#define LATHE_DATA_CORPUS_H
+#ifndef LATHE_RECORDS_CORPUS_H
+#define LATHE_RECORDS_CORPUS_H
 
-#include "data/dataset.h"
+#include "records/dataset.h"
 
 typedef struct lathe_corpus lathe_corpus;
 

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "data/reader.h"
-#include "data/row_kind.h"
+#include "records/reader.h"
+#include "records/row_kind.h"
 
 enum { MAX_HEADER = 1 << 20, MAX_NAME = 64 };
 

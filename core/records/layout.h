@@ -3,11 +3,11 @@
  * A dataset's own layout comes from its `columns` and `format`, or else from the columns' names.
  * Where it has neither, records can also have a layout that is known from other programs.
  */
-#ifndef LATHE_DATA_LAYOUT_H
-#define LATHE_DATA_LAYOUT_H
+#ifndef LATHE_RECORDS_LAYOUT_H
+#define LATHE_RECORDS_LAYOUT_H
 
-#include "data/dataset.h"
-#include "data/format.h"
+#include "records/dataset.h"
+#include "records/format.h"
 
 enum { LATHE_LAYOUT_OWN = 0, LATHE_LAYOUT_KNOWN = 1, LATHE_N_LAYOUTS = 2 };
 enum { LATHE_MAX_FIELDS = 16 }; /* different fields that a dataset's columns are made of */

@@ -1,5 +1,5 @@
 /* Reads messages of the sharegpt form. */
-#include "data/chat_messages.h"
+#include "records/chat_messages.h"
 
 #include <string.h>
 

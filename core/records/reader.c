@@ -1,5 +1,5 @@
 /* The reader: reads files into a window and splits the window into records. */
-#include "data/reader.h"
+#include "records/reader.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/utf8.h"
-#include "data/row_kind.h"
+#include "records/row_kind.h"
 
 enum { CHUNK = 1 << 20, LONG_TEXT = 8 << 20 };
 enum { TEXT_WHOLE = 0, TEXT_PIECES = 2 }; /* states of a text file */

@@ -1,6 +1,6 @@
 /* Messages as other programs write them, in the form that chat templates read. */
-#ifndef LATHE_DATA_CHAT_MESSAGES_H
-#define LATHE_DATA_CHAT_MESSAGES_H
+#ifndef LATHE_RECORDS_CHAT_MESSAGES_H
+#define LATHE_RECORDS_CHAT_MESSAGES_H
 
 #include <jansson.h>
 

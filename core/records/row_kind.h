@@ -1,10 +1,10 @@
 /* The kinds of rows that a stage can ask for (LATHE_ROWS_* of stage.h): the columns that a record
  * needs, and how a shard stores the record. */
-#ifndef LATHE_DATA_ROW_KIND_H
-#define LATHE_DATA_ROW_KIND_H
+#ifndef LATHE_RECORDS_ROW_KIND_H
+#define LATHE_RECORDS_ROW_KIND_H
 
-#include "data/dataset.h"
 #include "lathe/stage.h"
+#include "records/dataset.h"
 
 /** What becomes of pairs and examples that are longer than a row, in the order of the choices of
  * data.overlong. ERROR counts as CUT in the loader: the run refuses them. */

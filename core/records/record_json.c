@@ -1,5 +1,5 @@
 /* Writes records as JSON. */
-#include "data/record_json.h"
+#include "records/record_json.h"
 
 #include <stdlib.h>
 #include <string.h>

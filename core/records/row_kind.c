@@ -1,5 +1,5 @@
 /* The table of row kinds. */
-#include "data/row_kind.h"
+#include "records/row_kind.h"
 
 static const lathe_row_kind kinds[] = {
     [LATHE_ROWS_PACKED] = {.record = "document",
