@@ -22,8 +22,8 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_writer.h"
 #include "loop/training.h"
+#include "primitives/save_load.h"
 #include "run/run_saved.h"
-#include "run/save_load.h"
 
 enum { MOST_SETTINGS = 40, V = 50257 };
 

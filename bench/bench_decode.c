@@ -19,10 +19,10 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "generate/generator.h"
 #include "gpt2_run.h"
 #include "ir/op_info.h"
 #include "model/model_size.h"
-#include "run/generate.h"
 #include "run/run_state.h"
 
 enum {
@@ -239,7 +239,7 @@ int main(int argc, char **argv)
                  run->machine.info.model, lathe_precision_name(run->params.compute_dtype),
                  lathe_parallel_threads());
     if (profile) {
-        lathe_exec *const exec = lathe__generator_exec(run);
+        lathe_exec *const exec = lathe_generator_exec(run->generator);
         if (lathe_exec_profile(exec) != LATHE_OK)
             bench_die("profile");
         const double d = generate(run, 1, TOKENS);

@@ -9,7 +9,7 @@
 #include "app/model_dir.h"
 #include "app/prompt_file.h"
 #include "base/error.h"
-#include "run/sampling_settings.h"
+#include "primitives/sampling_settings.h"
 
 static const lathe_option options[] = {
     {"--prompt", "TEXT", "the text to continue; without it a new document begins"},

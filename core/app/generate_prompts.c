@@ -12,7 +12,8 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "exec/exec.h"
-#include "run/generate_internal.h"
+#include "generate/generator.h"
+#include "primitives/generate.h"
 
 #define WINDOW 1024 /* results that are given out and not yet written, at most */
 
@@ -47,10 +48,10 @@ static lathe_status next(void *arg, lathe_prompt *out, int32_t *out_given)
 {
     job *j = arg;
     int32_t more = 1;
-    *out_given = LATHE__PROMPT_LATER;
+    *out_given = LATHE_PROMPT_LATER;
     if (j->n_given - j->n_written >= WINDOW)
         return LATHE_OK;
-    *out_given = LATHE__PROMPT_NONE;
+    *out_given = LATHE_PROMPT_NONE;
     if (!j->has_prompt || j->sample == j->n_samples) {
         LATHE_TRY(lathe_prompt_file_next(&j->prompts, &more));
         j->has_prompt = more;
@@ -67,7 +68,7 @@ static lathe_status next(void *arg, lathe_prompt *out, int32_t *out_given)
                           .seed = seed_of(j)};
     j->sample++;
     j->n_given++;
-    *out_given = LATHE__PROMPT_GIVEN;
+    *out_given = LATHE_PROMPT_GIVEN;
     return LATHE_OK;
 }
 
@@ -174,12 +175,12 @@ static lathe_status open_files(const lathe_args *args, const lathe_run *run,
 
 static lathe_status run_job(lathe_run *run, const lathe_sampling *how, job *j)
 {
-    const lathe__prompt_stream stream = {j, next, done, 1};
+    const lathe_prompt_stream stream = {j, next, done, 1};
     lathe_sampling sampling;
     int64_t failed = -1;
     const double begun = lathe_now();
     LATHE_TRY(lathe__generate_begin(run, how, run->set.generate_batch, &sampling));
-    const lathe_status status = lathe__generate_stream(run, &sampling, &stream, &failed);
+    const lathe_status status = lathe_generator_stream(run->generator, &sampling, &stream, &failed);
     if (status != LATHE_OK && failed >= j->n_written && failed < j->n_given)
         return lathe_error_context(status, "%s:%lld", j->prompts.path,
                                    (long long)j->window[failed % WINDOW].prompt);

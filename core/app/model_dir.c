@@ -10,8 +10,8 @@
 #include "checkpoint/adapter_file.h"
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
+#include "primitives/save_load.h"
 #include "run/run_saved.h"
-#include "run/save_load.h"
 
 #define MAX_SETTINGS 24
 

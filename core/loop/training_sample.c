@@ -9,8 +9,8 @@
 #include "base/log.h"
 #include "base/trace.h"
 #include "loop/training.h"
-#include "run/generate.h"
-#include "run/sampling_settings.h"
+#include "primitives/generate.h"
+#include "primitives/sampling_settings.h"
 
 static const char *prompt_of(const lathe_run *run)
 {
@@ -22,7 +22,7 @@ lathe_status lathe__training_samples_open(lathe_training *t)
     lathe_run *run = t->run;
     if (run->set.sample_every == 0)
         return LATHE_OK;
-    const lathe_status status = lathe__generator_check(run, prompt_of(run));
+    const lathe_status status = lathe__generate_check(run, prompt_of(run));
     if (status != LATHE_OK)
         return lathe_error_context(status, "generate.every wants samples of generate.prompt");
     lathe__sampling_say(run);

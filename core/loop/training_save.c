@@ -17,9 +17,9 @@
 #include "checkpoint/disk_fit.h"
 #include "checkpoint/parents.h"
 #include "loop/training.h"
+#include "primitives/save_load.h"
 #include "run/folder_check.h"
 #include "run/run_saved.h"
-#include "run/save_load.h"
 
 typedef struct lathe_saver {
     lathe_lock lock;

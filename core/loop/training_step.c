@@ -23,6 +23,7 @@
 #include "exec/batch_load.h"
 #include "loop/nonfinite_replay.h"
 #include "loop/training.h"
+#include "primitives/primitives.h"
 #include "rollout/rollout.h"
 #include "run/iteration.h"
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "lathe/rng.h"
 #include "lathe/stage_run.h"
+#include "primitives/primitives.h"
 #include "reward/rewards.h"
 #include "run/reward_model.h"
 

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint_image.h"
 #include "checkpoint/model_file.h"
+#include "generate/generator.h"
 #include "ir/flops.h"
 #include "lathe/fp8.h"
 #include "passes/passes.h"
@@ -17,7 +18,6 @@
 #include "run/average_check.h"
 #include "run/curvature_check.h"
 #include "run/device_check.h"
-#include "run/generate.h"
 #include "run/iteration.h"
 #include "run/offload_check.h"
 #include "run/run_heads.h"
@@ -408,9 +408,9 @@ lathe_status lathe__run_plan(lathe_run *run)
     if (trains)
         LATHE_TRY(lathe__iteration_plan(run));
     if (trains && (run->set.sample_every > 0 || lathe__run_iterates(run))) {
-        LATHE_TRY(
-            lathe__generator_plan(run, lathe__run_iterates(run) ? run->set.generate_batch : 1));
-        const lathe_generator_needs needs = lathe__generator_needs(run);
+        const int32_t batch = lathe__run_iterates(run) ? run->set.generate_batch : 1;
+        LATHE_TRY(lathe__run_plan_generator(run, batch));
+        const lathe_generator_memory needs = lathe_generator_needs(run->generator);
         reserve(&run->programs, &run->planned, needs.arena_bytes, needs.activation_bytes,
                 needs.input_bytes);
         run->planned.by[LATHE_MEM_CACHE] += needs.cache_bytes;

@@ -8,9 +8,9 @@
 #include "base/parallel.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_image.h"
+#include "generate/generator.h"
 #include "run/dry_run.h"
 #include "run/fit.h"
-#include "run/generate.h"
 #include "run/iteration.h"
 #include "run/reward_model.h"
 #include "run/run_check.h"
@@ -285,7 +285,7 @@ void lathe_run_close(lathe_run *run)
 {
     if (!run)
         return;
-    lathe_generator_destroy(run);
+    lathe_generator_destroy(run->generator);
     lathe__reward_destroy(run);
     lathe__teacher_destroy(run);
     close_program(&run->machine, &run->programs.train);

@@ -64,7 +64,7 @@ struct lathe_run {
     lathe_saved_state saved; /* pointers to these parts, for core/checkpoint (run_saved.h) */
     lathe_trace_range trace;
     struct lathe_rewards *rewards;     /* reward/rewards.h; NULL: the file names none */
-    struct lathe_generator *generator; /* made by the first lathe_generate */
+    struct lathe_generator *generator; /* generate/generator.h; NULL: none yet */
     struct lathe_teacher *teacher;     /* teacher.h; NULL: none */
     struct lathe_scorer *reward;       /* reward_model.h; NULL: none */
 };
@@ -141,25 +141,14 @@ lathe_program_config lathe__run_program_config(lathe_run *run);
 /** Prepares another program and allocates its memory, after the run's memory was allocated. */
 lathe_status lathe__run_program(lathe_run *run, int32_t kind, lathe_program *out);
 
-/** Counts a step, with or without an update, and adapts the loss scale (primitives.c). */
-void lathe__run_stepped(lathe_run *run, int32_t skipped);
-
-/** lathe__forward_later runs a training forward on the run's own data without waiting for its loss.
- * At most train.gradient_accumulation_steps of them may be pending. lathe__losses_settle waits for
- * them, adds their sums to run->sum, and makes the gradients' norm available for the update.
- * *out_bad is the first micro-batch of the step whose loss is not finite, counted from 1; 0: none.
- * For devices that do not share memory with the host. */
-lathe_status lathe__forward_later(lathe_run *run);
-lathe_status lathe__losses_settle(lathe_run *run, int32_t *out_bad, double *out_loss);
-/** lathe_logprobs with the program of evaluations, which computes as training does, and which short
- *  rows make faster. */
-lathe_status lathe__evaluated_logprobs(lathe_run *run, const lathe_run_batch *batch, float *out);
 /** Bytes of run->programs.losses. */
 int64_t lathe__losses_bytes(const lathe_run *run);
 
-/** Counts a step that is skipped without calling lathe_step, and fills the fields of `out` that are
- * known. */
-lathe_status lathe__run_left_out(lathe_run *run, lathe_step_result *out);
+/** plan_generator makes run->generator for `batch` sequences at a time, without its memory, which
+ * lathe__run_place allocates. run_generator makes it with its memory, unless the run has one for at
+ * least `batch` sequences (run_generator.c). */
+lathe_status lathe__run_plan_generator(lathe_run *run, int32_t batch);
+lathe_status lathe__run_generator(lathe_run *run, int32_t batch);
 
 /** Allocate the memory and fill the weights (run_weights.c). */
 lathe_status lathe__run_place(lathe_run *run);

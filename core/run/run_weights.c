@@ -11,15 +11,23 @@
 #include "checkpoint/model_file.h"
 #include "checkpoint/state_rows.h"
 #include "exec/weight_fill.h"
+#include "generate/generator.h"
 #include "io/convert.h"
 #include "model/param_init.h"
 #include "model/weights.h"
-#include "run/generate.h"
 #include "run/iteration.h"
 #include "run/run_check.h"
 #include "run/run_saved.h"
 #include "run/run_state.h"
 #include "run/teacher.h"
+
+int64_t lathe__losses_bytes(const lathe_run *run)
+{
+    if (run->open.mode > LATHE_OPEN_TRAIN || lathe_machine_shares(&run->machine))
+        return 0;
+    return run->set.gradient_accumulation_steps *
+           (int64_t)((1 + LATHE_MAX_STAGE_METRICS) * sizeof *run->programs.losses);
+}
 
 lathe_status lathe__run_place(lathe_run *run)
 {
@@ -47,7 +55,7 @@ lathe_status lathe__run_place(lathe_run *run)
     if (run->opt.update)
         LATHE_TRY(lathe_update_place(run->opt.update, run->programs.arena));
     if (run->generator)
-        LATHE_TRY(lathe__generator_place(run));
+        LATHE_TRY(lathe_generator_place(run->generator));
     LATHE_TRY(lathe_image_place(lathe__run_saved(run)));
     LATHE_TRY(
         lathe_machine_alloc(&run->machine, LATHE_MEM_STAGING, lathe__losses_bytes(run), &memory));

@@ -2,15 +2,12 @@
 # rooms.sh [--check FILE]: prints the table of the rooms of core: files, lines, and the rooms that each one includes.
 # --check fails when the table in FILE, between "<!-- rooms -->" and "<!-- end -->", lists other rooms or other
 # includes, when its number of lines or files of a room is wrong by more than a tenth, or when a room has more than 6000
-# lines (more than its own limit, for a room in cut_due).
+# lines.
 # --write FILE puts the present table there.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 mode=${1:-} file=${2:-}
 most=6000
-# Rooms that have more and are to be cut, with the lines that they may not pass until then: generation wants to be
-# apart from core/run.
-declare -A cut_due=([run]=7700)
 # From the lowest floor to the highest.
 rooms=$(grep -oE '^set\(LATHE_(ROOMS|TOOLS) [a-z ]+' cmake/LatheFloors.cmake | cut -d' ' -f2- | tr '\n' ' ')
 rooms="${rooms}app"
@@ -70,10 +67,9 @@ case $mode in
             printf 'core/%s: has no README.md that says what comes in and what goes out\n' "$room" >&2
             failures=1
         }
-        limit=${cut_due[$room]:-$most}
-        if [ "$lines" -gt "$limit" ]; then
+        if [ "$lines" -gt "$most" ]; then
             printf 'core/%s: has %d lines; expected at most %d: cut it along its includes (docs/design/000-floors.md)\n' \
-                "$room" "$lines" "$limit" >&2
+                "$room" "$lines" "$most" >&2
             failures=1
         fi
     done <<<"$now"

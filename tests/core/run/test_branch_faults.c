@@ -9,8 +9,8 @@
 #include "checkpoint/checkpoint_branch.h"
 #include "checkpoint_case.h"
 #include "loop/training.h"
+#include "primitives/save_load.h"
 #include "run/run_saved.h"
-#include "run/save_load.h"
 #include "support/inject.h"
 
 enum { STEPS = 4, BACK = 2 };

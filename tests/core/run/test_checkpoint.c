@@ -2,10 +2,10 @@
  * same bits. */
 
 #include "checkpoint_case.h"
+#include "primitives/save_load.h"
 #include "record/figure_names.h"
 #include "record/metrics_read.h"
 #include "run/run_saved.h"
-#include "run/save_load.h"
 
 static char dir[64];
 

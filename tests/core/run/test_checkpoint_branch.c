@@ -4,9 +4,9 @@
 
 #include "checkpoint/checkpoint_branch.h"
 #include "checkpoint_case.h"
+#include "primitives/save_load.h"
 #include "record/metrics_read.h"
 #include "run/run_saved.h"
-#include "run/save_load.h"
 
 static char dir[64];
 

@@ -1,6 +1,6 @@
 /* Flipped bits all over a checkpoint: the check finds each and names its file. */
 #include "checkpoint_case.h"
-#include "run/save_load.h"
+#include "primitives/save_load.h"
 
 enum { FLIPS = 10000 };
 

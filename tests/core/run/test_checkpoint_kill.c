@@ -8,8 +8,8 @@
 #include "checkpoint/checkpoint_writer.h"
 #include "checkpoint_case.h"
 #include "loop/training.h"
+#include "primitives/save_load.h"
 #include "run/run_saved.h"
-#include "run/save_load.h"
 
 enum { KILLS = 500, STEPS = 12 };
 

@@ -8,7 +8,7 @@
 #include "checkpoint_case.h"
 #include "io/safetensors.h"
 #include "io/st_writer.h"
-#include "run/save_load.h"
+#include "primitives/save_load.h"
 
 static char dir[64];
 

@@ -4,7 +4,7 @@
 
 #include "far_case.h"
 #include "model/param_init.h"
-#include "run/save_load.h"
+#include "primitives/save_load.h"
 #include "source_case.h"
 
 #define FOLDER "/tmp/lathe-frozen-XXXXXX"

@@ -2,7 +2,7 @@
  * rejected rows apart, a full-weights run is compared with the model before training, and the
  * stage's metrics are recorded. */
 #include "checkpoint/checkpoint.h"
-#include "run/save_load.h"
+#include "primitives/save_load.h"
 #include "small_run.h"
 
 enum { T = 48, VOCAB = 320 };

@@ -3,8 +3,8 @@
 #include "base/map.h"
 #include "checkpoint/checkpoint_diff.h"
 #include "checkpoint/model_file.h"
+#include "primitives/save_load.h"
 #include "run/run_saved.h"
-#include "run/save_load.h"
 #include "source_case.h"
 
 #define FOLDER "/tmp/lathe-dtype-XXXXXX"

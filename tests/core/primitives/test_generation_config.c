@@ -4,8 +4,8 @@
 #include <jansson.h>
 
 #include "base/log.h"
-#include "run/sampling_settings.h"
-#include "small_run.h"
+#include "core/run/small_run.h"
+#include "primitives/sampling_settings.h"
 
 #define MODEL MODELS "llama_untied"
 

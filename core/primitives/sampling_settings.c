@@ -1,12 +1,12 @@
 /* Chooses the sampling settings of a run, and logs them. */
-#include "run/sampling_settings.h"
-#include "run/api_sizes.h"
+#include "primitives/sampling_settings.h"
 
 #include <string.h>
 
 #include "base/api_struct.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "primitives/api_sizes.h"
 
 /* Whether the run file or an override sets a key of [generate]; otherwise the key has its
  * default. */

@@ -1,7 +1,7 @@
 /* Chooses the sampling settings that the caller does not give: from the run file, then
  * generation_config.json, then defaults. */
-#ifndef LATHE_RUN_SAMPLING_SETTINGS_H
-#define LATHE_RUN_SAMPLING_SETTINGS_H
+#ifndef LATHE_PRIMITIVES_SAMPLING_SETTINGS_H
+#define LATHE_PRIMITIVES_SAMPLING_SETTINGS_H
 
 #include "run/run_state.h"
 

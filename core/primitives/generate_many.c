@@ -3,8 +3,9 @@
 
 #include "base/api_struct.h"
 #include "base/error.h"
-#include "run/api_sizes.h"
-#include "run/generate_internal.h"
+#include "generate/generator.h"
+#include "primitives/api_sizes.h"
+#include "primitives/generate.h"
 
 static lathe_status keep_bytes(lathe_arena *arena, const void *from, int64_t bytes,
                                const void **out)
@@ -43,7 +44,7 @@ typedef struct arrays {
 static lathe_status next_prompt(void *arg, lathe_prompt *out, int32_t *out_given)
 {
     arrays *a = arg;
-    *out_given = a->at < a->n ? LATHE__PROMPT_GIVEN : LATHE__PROMPT_NONE;
+    *out_given = a->at < a->n ? LATHE_PROMPT_GIVEN : LATHE_PROMPT_NONE;
     if (a->at == a->n)
         return LATHE_OK;
     const char *given = (const char *)a->prompts + (int64_t)a->at++ * a->prompts->size;
@@ -59,7 +60,7 @@ static lathe_status keep(void *arg, int64_t index, const lathe_generation *made)
 {
     const arrays *a = arg;
     lathe_generation copy = *made;
-    LATHE_TRY(keep_result(lathe__generator_results(a->run), &copy));
+    LATHE_TRY(keep_result(lathe_generator_results(a->run->generator), &copy));
     lathe_struct_write(result_of(a, index), &copy, (int64_t)sizeof copy);
     return LATHE_OK;
 }
@@ -68,7 +69,7 @@ lathe_status lathe_generate_many(lathe_run *run, const lathe_prompt *prompts, in
                                  const lathe_sampling *how, lathe_generation *out)
 {
     arrays a = {.run = run, .prompts = prompts, .out = out, .n = n};
-    const lathe__prompt_stream stream = {&a, next_prompt, keep, 1};
+    const lathe_prompt_stream stream = {&a, next_prompt, keep, 1};
     lathe_sampling sampling;
     int64_t failed = -1;
     if (n < 0 || (n > 0 && (!prompts || !out)))
@@ -76,8 +77,8 @@ lathe_status lathe_generate_many(lathe_run *run, const lathe_prompt *prompts, in
     for (int32_t i = 0; i < n; i++)
         LATHE_TRY(lathe_struct_check(result_of(&a, i), "lathe_generation", LATHE_LEAST_GENERATION));
     LATHE_TRY(lathe__generate_begin(run, how, n > 1 ? run->set.generate_batch : 1, &sampling));
-    lathe_arena_fini(lathe__generator_results(run));
-    const lathe_status status = lathe__generate_stream(run, &sampling, &stream, &failed);
+    lathe_arena_fini(lathe_generator_results(run->generator));
+    const lathe_status status = lathe_generator_stream(run->generator, &sampling, &stream, &failed);
     if (status != LATHE_OK && failed >= 0)
         return lathe_error_context(status, "prompt %lld", (long long)failed);
     return status;

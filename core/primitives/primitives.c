@@ -1,4 +1,6 @@
 /* Implements forward, backward, step, zero_grad and logprobs of the C API. */
+#include "primitives/primitives.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -6,7 +8,7 @@
 #include "base/error.h"
 #include "base/trace.h"
 #include "exec/batch_load.h"
-#include "run/api_sizes.h"
+#include "primitives/api_sizes.h"
 #include "run/run_saved.h"
 #include "run/short_rows.h"
 #include "update/curvature.h"
@@ -116,14 +118,6 @@ static lathe_status read_loss_later(const lathe_programs *programs, double count
     for (int32_t i = 0; i < p->stage.n_metrics; i++)
         LATHE_TRY(lathe_exec_fetch_later(p->exec, p->stage.metrics[i].sum, to + 1 + i));
     return LATHE_OK;
-}
-
-int64_t lathe__losses_bytes(const lathe_run *run)
-{
-    if (run->open.mode > LATHE_OPEN_TRAIN || lathe_machine_shares(&run->machine))
-        return 0;
-    return run->set.gradient_accumulation_steps *
-           (int64_t)((1 + LATHE_MAX_STAGE_METRICS) * sizeof *run->programs.losses);
 }
 
 lathe_status lathe__losses_settle(lathe_run *run, int32_t *out_bad, double *out_loss)
@@ -268,7 +262,8 @@ lathe_status lathe_zero_grad(lathe_run *run)
     return LATHE_OK;
 }
 
-void lathe__run_stepped(lathe_run *run, int32_t skipped)
+/* Counts a step, with or without an update, and adapts the loss scale. */
+static void count_step(lathe_run *run, int32_t skipped)
 {
     run->at.step++;
     run->at.skipped += skipped != 0;
@@ -341,7 +336,7 @@ lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
     LATHE_TRY(lathe_update_run(run->opt.update, &args));
     LATHE_TRY(lathe_curvature_estimate(&run->programs, &run->parts.optimizer, run->opt.update,
                                        &args, run->trace.is_on));
-    lathe__run_stepped(run, args.overflow);
+    count_step(run, args.overflow);
     const lathe_averaging average = lathe__run_averaging(run);
     LATHE_TRY(args.overflow ? lathe_update_param_norm(run->opt.update, &args.param_norm)
                             : lathe_average_step(&average));

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "run/generate_internal.h"
+#include "generate/generator_internal.h"
 
 /* If generation_config.json lists end tokens, only those end the text, as in transformers.
  * Otherwise the tokenizer's end-of-text token, which training puts between documents, and the end
@@ -57,15 +57,14 @@ static lathe_status copy_ids(lathe_generator *g, const lathe_prompt *prompt)
     return LATHE_OK;
 }
 
-lathe_status lathe__prompt_read(lathe_run *run, const lathe_prompt *prompt)
+lathe_status lathe__prompt_read(lathe_generator *g, const lathe_prompt *prompt)
 {
-    lathe_generator *g = run->generator;
-    const int64_t vocab = run->model.vocab;
+    const int64_t vocab = g->parts.model->vocab;
     g->ids.n = 0;
     if (prompt->tokens)
         LATHE_TRY(copy_ids(g, prompt));
     else
-        LATHE_TRY(encode_text(g, run->data.tokenizer, prompt->text ? prompt->text : ""));
+        LATHE_TRY(encode_text(g, g->parts.data->tokenizer, prompt->text ? prompt->text : ""));
     for (int64_t i = 0; i < g->ids.n; i++) {
         const int32_t id = g->ids.data[i];
         if (id >= 0 && id < vocab)
@@ -120,7 +119,7 @@ static int64_t find_stop(const lathe_sampling *how, const char *text, int64_t by
 
 /* Looks for stop strings among the last tokens: as many as the longest string has bytes, and some
  * more, because tokens may have no text. */
-static lathe_status stops(lathe_run *run, const lathe__sequence *s, int32_t *out)
+static lathe_status stops(lathe_generator *g, const lathe__sequence *s, int32_t *out)
 {
     enum { MORE = 16 };
     size_t longest = 0;
@@ -130,35 +129,35 @@ static lathe_status stops(lathe_run *run, const lathe__sequence *s, int32_t *out
         longest = strlen(s->how.stop[i]) > longest ? strlen(s->how.stop[i]) : longest;
     const int64_t window = (int64_t)longest + MORE;
     const int64_t from = s->n - s->n_prompt > window ? s->n - window : s->n_prompt;
-    LATHE_TRY(decode(run->data.tokenizer, s->ids + from, s->n - from, &text, &bytes));
+    LATHE_TRY(decode(g->parts.data->tokenizer, s->ids + from, s->n - from, &text, &bytes));
     *out = find_stop(&s->how, text, bytes) >= 0;
     free(text);
     return LATHE_OK;
 }
 
-lathe_status lathe__sequence_ends(lathe_run *run, lathe__sequence *s, int32_t *out_ends)
+lathe_status lathe__sequence_ends(lathe_generator *g, lathe__sequence *s, int32_t *out_ends)
 {
     int32_t stop = 0;
     if (s->how.n_stop > 0)
-        LATHE_TRY(stops(run, s, &stop));
+        LATHE_TRY(stops(g, s, &stop));
     s->finish = LATHE_FINISH_LENGTH;
     if (stop)
         s->finish = LATHE_FINISH_STOP;
-    else if (s->how.stop_at_eos &&
-             is_eos(&run->generation, &run->model, run->data.tokenizer, s->ids[s->n - 1]))
+    else if (s->how.stop_at_eos && is_eos(g->parts.generation, g->parts.model,
+                                          g->parts.data->tokenizer, s->ids[s->n - 1]))
         s->finish = LATHE_FINISH_EOS;
     *out_ends = s->finish != LATHE_FINISH_LENGTH || s->n >= s->limit;
     return LATHE_OK;
 }
 
-lathe_status lathe__sequence_result(lathe_run *run, const lathe__sequence *s, lathe_generation *out)
+lathe_status lathe__sequence_result(lathe_generator *g, const lathe__sequence *s,
+                                    lathe_generation *out)
 {
-    lathe_generator *g = run->generator;
     int64_t bytes = 0;
     free(g->text);
     g->text = NULL;
-    LATHE_TRY(
-        decode(run->data.tokenizer, s->ids + s->n_prompt, s->n - s->n_prompt, &g->text, &bytes));
+    LATHE_TRY(decode(g->parts.data->tokenizer, s->ids + s->n_prompt, s->n - s->n_prompt, &g->text,
+                     &bytes));
     const int64_t stop = find_stop(&s->how, g->text, bytes);
     if (stop >= 0) {
         g->text[stop] = '\0';

@@ -1,5 +1,5 @@
 /* Implements save and load of the C API, and resuming. */
-#include "run/save_load.h"
+#include "primitives/save_load.h"
 
 #include "base/error.h"
 #include "base/fs.h"

@@ -1,5 +1,5 @@
 /* Generation with the KV cache compared with full forwards, and the primitives' logprobs. */
-#include "small_run.h"
+#include "core/run/small_run.h"
 
 enum { N_NEW = 24, MAX_T = 128 };
 

@@ -1,15 +1,15 @@
-/* Shared by the files generate*.c of the generator: its programs, the KV cache in
+/* Shared by the files of this room: the programs of a generator, the KV cache in
  * blocks, and the sequences that are generated at the same time.
  *
  * On a device whose memory the host shares, the KV cache is cut into blocks, and a program decodes
  * one token of each of up to `batch` sequences. On other devices there is one sequence at a time,
  * with a cache of its own. */
-#ifndef LATHE_RUN_GENERATE_INTERNAL_H
-#define LATHE_RUN_GENERATE_INTERNAL_H
+#ifndef LATHE_GENERATE_GENERATOR_INTERNAL_H
+#define LATHE_GENERATE_GENERATOR_INTERNAL_H
 
+#include "base/arena.h"
+#include "generate/generator.h"
 #include "model/sample.h"
-#include "run/generate.h"
-#include "run/run_state.h"
 
 enum {
     LATHE__BLOCK_TOKENS = 32,  /* of the KV cache */
@@ -46,6 +46,8 @@ typedef struct lathe__kept_prompt {
 } lathe__kept_prompt;
 
 struct lathe_generator {
+    lathe_generator_parts parts;
+    lathe_generator_config config;
     lathe__pass passes[LATHE__MOST_PROGRAMS]; /* chunks, longest first, then rows, most first */
     int32_t n_chunks, n_passes;
     int32_t batch;      /* sequences at a time */
@@ -70,29 +72,9 @@ struct lathe_generator {
     int32_t has_told_loss; /* the warning about bytes of the prompt without a token was given */
 };
 
-/** Where prompts come from and results go to. */
-typedef struct lathe__prompt_stream {
-    void *arg;
-    /** *out_given: LATHE__PROMPT_*. The prompt is borrowed until the next call. */
-    lathe_status (*next)(void *arg, lathe_prompt *out, int32_t *out_given);
-    /** *made is borrowed during the call. */
-    lathe_status (*done)(void *arg, int64_t index, const lathe_generation *made);
-    int32_t shares; /* 1: equal prompts are computed once */
-} lathe__prompt_stream;
-
-enum {
-    LATHE__PROMPT_NONE = 0, /* there are no more */
-    LATHE__PROMPT_GIVEN = 1,
-    LATHE__PROMPT_LATER = 2 /* after the next result */
-};
-
-/** Continues every prompt of a stream. *out_failed: the prompt that an error is about; -1: none. */
-lathe_status lathe__generate_stream(lathe_run *run, const lathe_sampling *how,
-                                    const lathe__prompt_stream *stream, int64_t *out_failed);
-
 /* ---- generate_cache.c ---- */
 
-lathe_status lathe__cache_init(lathe_run *run, lathe_generator *g);
+lathe_status lathe__cache_init(lathe_generator *g);
 void lathe__cache_fini(lathe_generator *g);
 /** Returns all blocks, and forgets kept prompts. */
 void lathe__cache_reset(lathe_generator *g);
@@ -100,25 +82,25 @@ void lathe__cache_reset(lathe_generator *g);
 /** Starts a sequence of n_prompt tokens (s->ids), which becomes active. *out_kept: the kept prompt
  *  that is equal, whose blocks it then shares, or NULL. Returns 0 if there are too few free blocks.
  */
-int lathe__cache_admit(lathe_run *run, lathe__sequence *s, int32_t shares,
+int lathe__cache_admit(lathe_generator *g, lathe__sequence *s, int32_t shares,
                        const lathe__kept_prompt **out_kept);
 /** Keeps the prompt of a sequence, whose keys are all computed, with its logits. */
-void lathe__cache_keep(lathe_run *run, const lathe__sequence *s, const float *logits,
+void lathe__cache_keep(lathe_generator *g, const lathe__sequence *s, const float *logits,
                        double log_sum);
 /** Makes positions [begin, end) of the sequence writable: takes blocks, copies those that others
  *  use too. */
-void lathe__cache_hold(lathe_run *run, lathe__sequence *s, int64_t begin, int64_t end);
+void lathe__cache_hold(lathe_generator *g, lathe__sequence *s, int64_t begin, int64_t end);
 /** Returns the sequence's blocks. */
 void lathe__cache_release(lathe_generator *g, lathe__sequence *s);
 
 /* ---- generate_prompt.c ---- */
 
 /** Writes the prompt's ids to g->ids. */
-lathe_status lathe__prompt_read(lathe_run *run, const lathe_prompt *prompt);
+lathe_status lathe__prompt_read(lathe_generator *g, const lathe_prompt *prompt);
 /** The result of a finished sequence; its text is g->text. */
-lathe_status lathe__sequence_result(lathe_run *run, const lathe__sequence *s,
+lathe_status lathe__sequence_result(lathe_generator *g, const lathe__sequence *s,
                                     lathe_generation *out);
 /** Whether the sequence ends with its last token; sets s->finish. */
-lathe_status lathe__sequence_ends(lathe_run *run, lathe__sequence *s, int32_t *out_ends);
+lathe_status lathe__sequence_ends(lathe_generator *g, lathe__sequence *s, int32_t *out_ends);
 
 #endif

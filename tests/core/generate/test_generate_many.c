@@ -1,6 +1,6 @@
 /* lathe_generate_many: results of many prompts, and what it refuses. */
-#include "run/generate.h"
-#include "small_run.h"
+#include "core/run/small_run.h"
+#include "generate/generator.h"
 
 enum { N_NEW = 12, N_PROMPTS = 5 };
 
@@ -238,7 +238,7 @@ Test(generate_many, shares_the_blocks_of_equal_prompts)
     }
     begin_results(many, N);
     OK(lathe_generate_many(run, prompts, N, &sampled, many));
-    const int32_t most = lathe__generator_most_blocks(run);
+    const int32_t most = lathe_generator_most_blocks(run->generator);
     /* the prompt of 91 tokens has 3 blocks; each sample has one or two of its own */
     cr_expect_leq(most, 3 + 2 * N, "%d blocks", most);
     cr_expect_geq(most, 3 + N, "%d blocks", most);

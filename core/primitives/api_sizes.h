@@ -1,7 +1,7 @@
 /* Sizes of the C API's structs in their first header (lathe/lathe.h). A caller's struct may not
  * be shorter. These numbers do not change when a struct grows. */
-#ifndef LATHE_RUN_API_SIZES_H
-#define LATHE_RUN_API_SIZES_H
+#ifndef LATHE_PRIMITIVES_API_SIZES_H
+#define LATHE_PRIMITIVES_API_SIZES_H
 
 enum {
     LATHE_LEAST_BATCH = 48,

@@ -7,15 +7,15 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "generate/generator_internal.h"
 #include "model/model_size.h"
-#include "run/generate_internal.h"
 
 static int64_t blocks_for(int64_t tokens)
 {
     return (tokens + LATHE__BLOCK_TOKENS - 1) / LATHE__BLOCK_TOKENS;
 }
 
-lathe_status lathe__cache_init(lathe_run *run, lathe_generator *g)
+lathe_status lathe__cache_init(lathe_generator *g)
 {
     const size_t capacity = (size_t)g->capacity, row_blocks = (size_t)g->row_blocks + 1;
     int ok = 1;
@@ -33,7 +33,7 @@ lathe_status lathe__cache_init(lathe_run *run, lathe_generator *g)
         lathe__kept_prompt *k = &g->kept[i];
         k->ids = calloc(capacity, sizeof *k->ids);
         k->blocks = calloc(row_blocks, sizeof *k->blocks);
-        k->logits = calloc((size_t)run->model.vocab, sizeof *k->logits);
+        k->logits = calloc((size_t)g->parts.model->vocab, sizeof *k->logits);
         ok &= k->ids && k->blocks && k->logits;
     }
     if (!ok || !g->slots || !g->free_blocks || !g->refs)
@@ -122,12 +122,11 @@ static int64_t spare(const lathe_generator *g)
 }
 
 /* Where longrope changes its factors, the keys are computed again, so none are shared. */
-static int may_share(const lathe_run *run, int32_t shares)
+static int may_share(const lathe_generator *g, int32_t shares)
 {
-    const lathe_generator *g = run->generator;
     return shares && g->in_blocks && g->batch > 1 &&
-           lathe_model_position_offset(&run->model, g->capacity, g->capacity) ==
-               lathe_model_position_offset(&run->model, g->capacity, 1);
+           lathe_model_position_offset(g->parts.model, g->capacity, g->capacity) ==
+               lathe_model_position_offset(g->parts.model, g->capacity, 1);
 }
 
 /* Whether an active sequence computes the same prompt now. */
@@ -142,11 +141,10 @@ static int is_underway(const lathe_generator *g, const lathe__sequence *s)
     return 0;
 }
 
-int lathe__cache_admit(lathe_run *run, lathe__sequence *s, int32_t shares,
+int lathe__cache_admit(lathe_generator *g, lathe__sequence *s, int32_t shares,
                        const lathe__kept_prompt **out_kept)
 {
-    lathe_generator *g = run->generator;
-    shares = may_share(run, shares);
+    shares = may_share(g, shares);
     lathe__kept_prompt *k = shares ? find(g, s) : NULL;
     *out_kept = NULL;
     s->n_blocks = s->computed = 0;
@@ -165,7 +163,7 @@ int lathe__cache_admit(lathe_run *run, lathe__sequence *s, int32_t shares,
     }
     s->is_active = 1;
     s->is_done = 0;
-    s->offset = lathe_model_position_offset(&run->model, g->capacity, s->n_prompt);
+    s->offset = lathe_model_position_offset(g->parts.model, g->capacity, s->n_prompt);
     if (!k)
         return 1;
     k->used = ++g->clock;
@@ -179,11 +177,10 @@ int lathe__cache_admit(lathe_run *run, lathe__sequence *s, int32_t shares,
     return 1;
 }
 
-void lathe__cache_keep(lathe_run *run, const lathe__sequence *s, const float *logits,
+void lathe__cache_keep(lathe_generator *g, const lathe__sequence *s, const float *logits,
                        double log_sum)
 {
-    lathe_generator *g = run->generator;
-    if (!may_share(run, 1) || find(g, s))
+    if (!may_share(g, 1) || find(g, s))
         return;
     lathe__kept_prompt *k = oldest(g, NULL);
     for (int32_t i = 0; i < LATHE__KEPT_PROMPTS; i++)
@@ -195,7 +192,7 @@ void lathe__cache_keep(lathe_run *run, const lathe__sequence *s, const float *lo
     k->used = ++g->clock;
     k->log_sum = log_sum;
     memcpy(k->ids, s->ids, (size_t)k->n * sizeof *k->ids);
-    memcpy(k->logits, logits, (size_t)run->model.vocab * sizeof *logits);
+    memcpy(k->logits, logits, (size_t)g->parts.model->vocab * sizeof *logits);
     for (int64_t i = 0; i < blocks_for(k->n); i++) {
         k->blocks[i] = s->blocks[i];
         g->refs[k->blocks[i]]++;
@@ -212,14 +209,13 @@ static int32_t take(lathe_generator *g, lathe__sequence *s)
 }
 
 /* Copies the keys and values of a block, in all layers. */
-static void copy_block(lathe_run *run, int32_t from, int32_t to)
+static void copy_block(lathe_generator *g, int32_t from, int32_t to)
 {
-    const lathe_generator *g = run->generator;
-    const lathe_model_config *model = &run->model;
+    const lathe_model_config *model = g->parts.model;
     for (int32_t i = 0; i < model->n_layers; i++) {
         const int64_t width = (int64_t)model->layers[i].n_kv_heads * model->layers[i].head_dim;
         const int64_t bytes =
-            LATHE__BLOCK_TOKENS * width * lathe_dtype_bytes(run->params.compute_dtype);
+            LATHE__BLOCK_TOKENS * width * lathe_dtype_bytes(g->parts.params->compute_dtype);
         for (int32_t v = 0; v < 2; v++) {
             char *cache = g->caches + (2 * i + v) * g->cache_bytes;
             memcpy(cache + to * bytes, cache + from * bytes, (size_t)bytes);
@@ -227,9 +223,8 @@ static void copy_block(lathe_run *run, int32_t from, int32_t to)
     }
 }
 
-void lathe__cache_hold(lathe_run *run, lathe__sequence *s, int64_t begin, int64_t end)
+void lathe__cache_hold(lathe_generator *g, lathe__sequence *s, int64_t begin, int64_t end)
 {
-    lathe_generator *g = run->generator;
     if (!g->in_blocks)
         return;
     for (int64_t i = begin / LATHE__BLOCK_TOKENS; i < blocks_for(end); i++) {
@@ -237,7 +232,7 @@ void lathe__cache_hold(lathe_run *run, lathe__sequence *s, int64_t begin, int64_
             s->blocks[s->n_blocks++] = take(g, s);
         } else if (g->refs[s->blocks[i]] > 1) {
             const int32_t own = take(g, s);
-            copy_block(run, s->blocks[i], own);
+            copy_block(g, s->blocks[i], own);
             drop(g, s->blocks[i]);
             s->blocks[i] = own;
         }

@@ -2,7 +2,7 @@
  * are not finite. */
 #include "base/fs.h"
 #include "base/log.h"
-#include "small_run.h"
+#include "core/run/small_run.h"
 
 static char dir[] = "/tmp/lathe_begin_XXXXXX";
 

@@ -1,7 +1,7 @@
 /* Resumes a run from the checkpoint that checkpoint.resume names. lathe_save and lathe_load are in
  * the C API, lathe/lathe.h. */
-#ifndef LATHE_RUN_SAVE_LOAD_H
-#define LATHE_RUN_SAVE_LOAD_H
+#ifndef LATHE_PRIMITIVES_SAVE_LOAD_H
+#define LATHE_PRIMITIVES_SAVE_LOAD_H
 
 #include "run/run_state.h"
 

@@ -8,14 +8,13 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
-#include "run/generate_internal.h"
+#include "generate/generator_internal.h"
 #include "update/nonfinite.h"
 
 typedef struct engine {
-    lathe_run *run;
     lathe_generator *g;
     const lathe_sampling *how;
-    const lathe__prompt_stream *stream;
+    const lathe_prompt_stream *stream;
     int64_t n_given;          /* prompts taken from the stream */
     int64_t failed;           /* the prompt that an error is about */
     int32_t has_pending;      /* g->ids holds a prompt that waits */
@@ -34,20 +33,21 @@ typedef struct logits {
 /* Draws the next token of a sequence from row `row`. */
 static lathe_status draw(engine *e, lathe__sequence *s, const logits *l, int64_t row)
 {
-    const float *x = l->rows + row * e->run->model.vocab;
+    const float *x = l->rows + row * e->g->parts.model->vocab;
     float logprob = 0.0f;
     int32_t ends = 0;
     const int32_t token =
         lathe_sampler_pick(e->g->sampler, x, &s->how, s->ids, s->n, l->sums ? NULL : &logprob);
     e->failed = s->index;
     if (token < 0)
-        return lathe_nonfinite_refuse(&e->run->machine, &e->run->store, e->run->set.compute_dtype,
-                                      "the logits of token", s->n);
+        return lathe_nonfinite_refuse(e->g->parts.machine, e->g->parts.store,
+                                      e->g->parts.params->compute_dtype, "the logits of token",
+                                      s->n);
     if (l->sums) /* as the device's HEAD_LOGPROB rounds it */
         logprob = (float)((double)x[token] - l->sums[row]);
     s->logprobs[s->n - s->n_prompt] = logprob;
     s->ids[s->n++] = token;
-    LATHE_TRY(lathe__sequence_ends(e->run, s, &ends));
+    LATHE_TRY(lathe__sequence_ends(e->g, s, &ends));
     if (ends) {
         s->is_done = 1;
         e->n_done++;
@@ -59,10 +59,10 @@ static lathe_status draw(engine *e, lathe__sequence *s, const logits *l, int64_t
 static lathe_status advance(engine *e, lathe__sequence *s, const logits *l, int64_t row)
 {
     if (s->n == s->n_prompt && e->stream->shares)
-        lathe__cache_keep(e->run, s, l->rows + row * e->run->model.vocab,
+        lathe__cache_keep(e->g, s, l->rows + row * e->g->parts.model->vocab,
                           l->sums ? l->sums[row] : 0.0);
     LATHE_TRY(draw(e, s, l, row));
-    const int64_t offset = lathe_model_position_offset(&e->run->model, e->g->capacity, s->n);
+    const int64_t offset = lathe_model_position_offset(e->g->parts.model, e->g->capacity, s->n);
     if (s->is_done || offset == s->offset)
         return LATHE_OK;
     /* Where longrope changes its factors, all keys are computed again, as in transformers. */
@@ -121,7 +121,7 @@ static lathe_status run_chunk(engine *e, lathe__sequence *s, const lathe__pass *
     const int64_t begin = s->computed, end = begin + p->tokens;
     logits l;
     LATHE_TRY(lathe_exec_next_inputs(p->program.exec));
-    lathe__cache_hold(e->run, s, begin, end);
+    lathe__cache_hold(e->g, s, begin, end);
     for (int64_t i = 0; i < p->tokens; i++)
         put_token(e->g, p, s, begin + i, i);
     put_keys(e->g, p, s, end, 0);
@@ -180,7 +180,7 @@ static lathe_status step(engine *e)
         lathe__sequence *s = r < n ? &g->slots[g->row_slots[r]] : NULL;
         const int64_t at = s ? s->computed : 0;
         if (s)
-            lathe__cache_hold(e->run, s, at, at + 1);
+            lathe__cache_hold(e->g, s, at, at + 1);
         put_token(g, p, s, at, r);
         put_keys(g, p, s, at + 1, r);
         if (s)
@@ -221,7 +221,7 @@ static lathe_status give_results(engine *e)
         if (!s->is_active || !s->is_done)
             continue;
         e->failed = s->index;
-        LATHE_TRY(lathe__sequence_result(e->run, s, &made));
+        LATHE_TRY(lathe__sequence_result(e->g, s, &made));
         lathe__cache_release(e->g, s);
         s->is_active = 0;
         e->n_active--;
@@ -240,11 +240,11 @@ static lathe_status take_prompt(engine *e)
         return LATHE_OK;
     e->failed = -1;
     LATHE_TRY(e->stream->next(e->stream->arg, &prompt, &given));
-    e->has_ended = given == LATHE__PROMPT_NONE;
-    if (given != LATHE__PROMPT_GIVEN)
+    e->has_ended = given == LATHE_PROMPT_NONE;
+    if (given != LATHE_PROMPT_GIVEN)
         return LATHE_OK;
     e->failed = e->n_given++;
-    LATHE_TRY(lathe__prompt_read(e->run, &prompt));
+    LATHE_TRY(lathe__prompt_read(e->g, &prompt));
     e->seed = prompt.seed;
     e->has_pending = 1;
     return LATHE_OK;
@@ -274,7 +274,7 @@ static lathe_status start(engine *e, lathe__sequence *s, int32_t *out_waits)
         e->n_done++;
         return LATHE_OK;
     }
-    if (!lathe__cache_admit(e->run, s, e->stream->shares, &kept)) {
+    if (!lathe__cache_admit(e->g, s, e->stream->shares, &kept)) {
         *out_waits = e->has_pending = 1;
         if (e->n_active > 0)
             return LATHE_OK;
@@ -323,10 +323,10 @@ static lathe_status generate(engine *e)
     }
 }
 
-lathe_status lathe__generate_stream(lathe_run *run, const lathe_sampling *how,
-                                    const lathe__prompt_stream *stream, int64_t *out_failed)
+lathe_status lathe_generator_stream(lathe_generator *g, const lathe_sampling *how,
+                                    const lathe_prompt_stream *stream, int64_t *out_failed)
 {
-    engine e = {.run = run, .g = run->generator, .how = how, .stream = stream, .failed = -1};
+    engine e = {.g = g, .how = how, .stream = stream, .failed = -1};
     /* The weights may have changed since the last call. */
     lathe__cache_reset(e.g);
     const lathe_status status = generate(&e);

@@ -1,0 +1,216 @@
+/* Creates and frees a generator: its programs, which use the same ops as training, and its memory.
+ */
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "generate/generator_internal.h"
+#include "model/model_size.h"
+
+/* Tokens of a sequence that a program computes at a time. What remains of a prompt is computed by
+ * the programs of rows: one token a row in blocks, else one row. */
+static const int64_t chunks_in_blocks[] = {128, 32}, chunks_alone[] = {128, 32, 8};
+
+enum {
+    LEAST_ROWS = 8,   /* rows of the largest program in blocks: for the rest of a prompt */
+    ROW_TOKENS = 1024 /* of the KV cache for each sequence, where generate.cache_tokens is 0 */
+};
+
+void lathe_generator_destroy(lathe_generator *g)
+{
+    if (!g)
+        return;
+    for (int i = 0; i < LATHE__MOST_PROGRAMS; i++)
+        lathe_program_fini(&g->passes[i].program);
+    lathe_sampler_destroy(g->sampler);
+    lathe_machine_free(g->parts.machine, LATHE_MEM_CACHE, g->caches_bytes, g->caches);
+    lathe_machine_free(g->parts.machine, LATHE_MEM_ACTIVATIONS, g->arena_bytes, g->arena);
+    lathe__cache_fini(g);
+    lathe_ids_fini(&g->ids);
+    free(g->row_slots);
+    free(g->text);
+    lathe_arena_fini(&g->many);
+    free(g);
+}
+
+static void bind_caches(lathe_generator *g, lathe_program *p, int32_t n_layers, int64_t bytes_each)
+{
+    for (int32_t i = 0; i < n_layers; i++) {
+        lathe_exec_bind(p->exec, p->cache_k[i], g->caches + (2 * i) * bytes_each);
+        lathe_exec_bind(p->exec, p->cache_v[i], g->caches + (2 * i + 1) * bytes_each);
+    }
+}
+
+/* Adds a program of `rows` sequences, `tokens` of each. Rows have the same bits whatever the number
+ * of rows; in f32, chunks have them too. */
+static lathe_status add_pass(lathe_generator *g, int64_t rows, int64_t tokens)
+{
+    lathe__pass *pass = &g->passes[g->n_passes];
+    lathe_program_config config = g->config.program;
+    config.n_rows = (int32_t)rows;
+    config.row_tokens = tokens;
+    config.cache_rows = g->capacity;
+    config.cache_blocks = g->in_blocks ? g->n_blocks : 0;
+    config.block_tokens = LATHE__BLOCK_TOKENS;
+    config.invariant = tokens == 1 || g->parts.params->compute_dtype == LATHE_F32;
+    *pass = (lathe__pass){.rows = rows, .tokens = tokens};
+    g->n_passes++;
+    LATHE_TRY(lathe_program_build(&config, LATHE_PROGRAM_DECODE, &pass->program));
+    return lathe_program_prepare(&pass->program, g->parts.machine);
+}
+
+static lathe_status add_passes(lathe_generator *g)
+{
+    const int64_t *chunks = g->in_blocks ? chunks_in_blocks : chunks_alone;
+    const int32_t n = g->in_blocks ? 2 : 3;
+    int64_t rows = !g->in_blocks ? 1 : g->batch > LEAST_ROWS ? g->batch : LEAST_ROWS;
+    for (int32_t i = 0; i < n; i++)
+        if (g->capacity >= chunks[i])
+            LATHE_TRY(add_pass(g, 1, chunks[i]));
+    g->n_chunks = g->n_passes;
+    g->row_slots = calloc((size_t)rows, sizeof *g->row_slots);
+    if (!g->row_slots)
+        return lathe_error(LATHE_E_NOMEM, "no memory to generate");
+    for (; rows > 1; rows = (rows + 1) / 2)
+        LATHE_TRY(add_pass(g, rows, 1));
+    return add_pass(g, 1, 1);
+}
+
+/* One token takes about two hundred loops of a few microseconds each, and waking sleeping threads
+ * for each loop would take as long as the loop, so a team keeps its threads awake. Matrix products
+ * other than LINEAR may call a library with its own OpenMP loops, which a team cannot share out. */
+static int wants_team(const lathe_machine *m, const lathe_program *p)
+{
+    const lathe_graph *graph = lathe_exec_graph(p->exec);
+    int n_products = 0;
+    for (int32_t i = 0; i < graph->n_nodes; i++)
+        n_products += graph->nodes[i].op == LATHE_OP_MATMUL;
+    return n_products == 0 && lathe_machine_shares(m);
+}
+
+/* Blocks of the KV cache: at least for one sequence, a copy of its prompt's last block, and the
+ * block of padding rows. */
+static int64_t count_blocks(const lathe_generator *g)
+{
+    const int64_t row = g->capacity < ROW_TOKENS ? g->capacity : ROW_TOKENS;
+    const int64_t least = g->row_blocks + 2;
+    const int64_t tokens = g->config.cache_tokens > 0 ? g->config.cache_tokens : g->batch * row;
+    const int64_t n = (tokens + LATHE__BLOCK_TOKENS - 1) / LATHE__BLOCK_TOKENS + g->batch + 1;
+    return n > least && g->batch > 1 ? n : least;
+}
+
+static lathe_status plan(lathe_generator *g, int32_t in_blocks)
+{
+    const lathe_model_config *model = g->parts.model;
+    g->in_blocks = in_blocks;
+    g->batch = in_blocks ? g->config.batch : 1;
+    g->capacity =
+        g->config.seq_len < model->max_positions ? g->config.seq_len : model->max_positions;
+    if (in_blocks) {
+        g->row_blocks = (g->capacity + LATHE__BLOCK_TOKENS - 1) / LATHE__BLOCK_TOKENS;
+        g->n_blocks = count_blocks(g);
+    }
+    LATHE_TRY(add_passes(g));
+    g->uses_team = wants_team(g->parts.machine, &g->passes[g->n_passes - 1].program);
+    const int64_t positions = in_blocks ? g->n_blocks * LATHE__BLOCK_TOKENS : g->capacity;
+    g->cache_bytes = (positions * lathe_model_kv_width(model) *
+                          lathe_dtype_bytes(g->parts.params->compute_dtype) +
+                      63) /
+                     64 * 64;
+    LATHE_TRY(lathe_sampler_create(model->vocab, &g->sampler));
+    return lathe__cache_init(g);
+}
+
+static lathe_status try_plan(const lathe_generator_parts *parts,
+                             const lathe_generator_config *config, int32_t in_blocks,
+                             lathe_generator **out)
+{
+    lathe_generator *g = calloc(1, sizeof *g);
+    if (!g)
+        return lathe_error(LATHE_E_NOMEM, "no memory to generate");
+    g->parts = *parts;
+    g->config = *config;
+    const lathe_status status = plan(g, in_blocks);
+    if (status == LATHE_OK)
+        *out = g;
+    else
+        lathe_generator_destroy(g);
+    return status;
+}
+
+lathe_status lathe_generator_create(const lathe_generator_parts *parts,
+                                    const lathe_generator_config *config, lathe_generator **out)
+{
+    lathe_status status = LATHE_E_UNSUPPORTED;
+    if (lathe_machine_shares(parts->machine))
+        status = try_plan(parts, config, 1, out);
+    if (status == LATHE_E_UNSUPPORTED) { /* the device or the attention backend has no blocks */
+        lathe_error_clear();
+        status = try_plan(parts, config, 0, out);
+    }
+    return status;
+}
+
+lathe_exec *lathe_generator_exec(const lathe_generator *g)
+{
+    return g ? g->passes[g->n_passes - 1].program.exec : NULL;
+}
+
+lathe_generator_memory lathe_generator_needs(const lathe_generator *g)
+{
+    lathe_generator_memory needs = {.cache_bytes = 2 * g->parts.model->n_layers * g->cache_bytes};
+    for (int32_t i = 0; i < g->n_passes; i++) {
+        const lathe_exec *exec = g->passes[i].program.exec;
+        const lathe_plan *p = lathe_exec_plan(exec);
+        needs.input_bytes += p->input_bytes;
+        needs.staging_bytes += lathe_exec_staging_bytes(exec);
+        if (p->arena_bytes > needs.arena_bytes)
+            needs.arena_bytes = p->arena_bytes;
+        if (p->activation_bytes > needs.activation_bytes)
+            needs.activation_bytes = p->activation_bytes;
+    }
+    return needs;
+}
+
+lathe_status lathe_generator_place(lathe_generator *g)
+{
+    const int32_t n_layers = g->parts.model->n_layers;
+    const lathe_generator_memory needs = lathe_generator_needs(g);
+    void *memory = NULL;
+    LATHE_TRY(lathe_machine_alloc(g->parts.machine, LATHE_MEM_CACHE, needs.cache_bytes, &memory));
+    g->caches = memory;
+    g->caches_bytes = needs.cache_bytes;
+    char *arena = g->parts.programs->arena;
+    /* The plan has no generator: the caller generates without planning it. */
+    if (needs.arena_bytes > g->parts.programs->arena_bytes) {
+        LATHE_TRY(lathe_machine_alloc(g->parts.machine, LATHE_MEM_ACTIVATIONS, needs.arena_bytes,
+                                      &memory));
+        arena = g->arena = memory;
+        g->arena_bytes = needs.arena_bytes;
+    }
+    for (int32_t i = 0; i < g->n_passes; i++) {
+        lathe_program *p = &g->passes[i].program;
+        LATHE_TRY(lathe_exec_place(p->exec, g->parts.store, arena));
+        bind_caches(g, p, n_layers, g->cache_bytes);
+    }
+    return LATHE_OK;
+}
+
+int lathe_generator_is_for(const lathe_generator *g, int32_t batch)
+{
+    return !g->in_blocks || g->batch >= batch;
+}
+
+lathe_status lathe_generator_check(lathe_generator *g, const lathe_prompt *prompt)
+{
+    return lathe__prompt_read(g, prompt);
+}
+
+int32_t lathe_generator_most_blocks(const lathe_generator *g)
+{
+    return g && g->in_blocks ? (int32_t)(g->n_blocks - 1 - g->least_free) : 0;
+}
+
+lathe_arena *lathe_generator_results(lathe_generator *g)
+{
+    return &g->many;
+}

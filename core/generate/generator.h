@@ -1,0 +1,88 @@
+/* Continues texts with a model: programs that decode, KV caches and a sampler, which are kept
+ * between calls. */
+#ifndef LATHE_GENERATE_GENERATOR_H
+#define LATHE_GENERATE_GENERATOR_H
+
+#include "data/run_data.h"
+#include "exec/exec.h"
+#include "exec/programs.h"
+#include "lathe/lathe.h"
+#include "model/generation_config.h"
+
+typedef struct lathe_generator lathe_generator;
+
+/** The parts of a run that a generator uses. They must outlive it. */
+typedef struct lathe_generator_parts {
+    lathe_machine *machine;
+    lathe_store *store;
+    const lathe_params *params;
+    const lathe_model_config *model;
+    const lathe_generation_config *generation; /* end tokens of the model's folder */
+    const lathe_programs *programs;            /* their arena is used if it is large enough */
+    const lathe_run_data *data;                /* the tokenizer */
+} lathe_generator_parts;
+
+typedef struct lathe_generator_config {
+    lathe_program_config program; /* of all its programs; the generator sets the shapes */
+    int64_t seq_len;              /* tokens of a sequence, at most */
+    int64_t cache_tokens;         /* of the KV cache, in all sequences; 0: chosen from batch */
+    int32_t batch;                /* sequences at a time */
+} lathe_generator_config;
+
+/** Memory that a generator needs. */
+typedef struct lathe_generator_memory {
+    int64_t cache_bytes;                   /* of the KV caches */
+    int64_t input_bytes;                   /* of its programs' inputs */
+    int64_t staging_bytes;                 /* host buffers for their inputs and outputs */
+    int64_t arena_bytes, activation_bytes; /* of the shared arena */
+} lathe_generator_memory;
+
+/** Makes a generator without device memory, so that its needs can be planned. Where the device's
+ * memory is not the host's, or the attention backend cannot read a KV cache in blocks, it continues
+ * one sequence at a time. */
+lathe_status lathe_generator_create(const lathe_generator_parts *parts,
+                                    const lathe_generator_config *config, lathe_generator **out);
+lathe_generator_memory lathe_generator_needs(const lathe_generator *g);
+/** Allocates its memory, after the arena of parts->programs was allocated. */
+lathe_status lathe_generator_place(lathe_generator *g);
+/** NULL is fine. */
+void lathe_generator_destroy(lathe_generator *g);
+
+/** Whether it can continue as many sequences at a time as a new one for `batch` could. */
+int lathe_generator_is_for(const lathe_generator *g, int32_t batch);
+
+/** Source of prompts, and receiver of results. */
+typedef struct lathe_prompt_stream {
+    void *arg;
+    /** *out_given: LATHE_PROMPT_*. The prompt is borrowed until the next call. */
+    lathe_status (*next)(void *arg, lathe_prompt *out, int32_t *out_given);
+    /** *made is borrowed during the call; `index` counts the prompts from 0. */
+    lathe_status (*done)(void *arg, int64_t index, const lathe_generation *made);
+    int32_t shares; /* 1: equal prompts are computed once */
+} lathe_prompt_stream;
+
+enum {
+    LATHE_PROMPT_NONE = 0, /* there are no more */
+    LATHE_PROMPT_GIVEN = 1,
+    LATHE_PROMPT_LATER = 2 /* after the next result */
+};
+
+/** Continues every prompt of a stream, after lathe_generator_place. *out_failed: the prompt that an
+ * error is about; -1: none. */
+lathe_status lathe_generator_stream(lathe_generator *g, const lathe_sampling *how,
+                                    const lathe_prompt_stream *stream, int64_t *out_failed);
+
+/** Returns LATHE_E_ARG if the prompt leaves no room in the context for a new token. */
+lathe_status lathe_generator_check(lathe_generator *g, const lathe_prompt *prompt);
+
+/** Memory for results that its caller keeps until the next call. */
+lathe_arena *lathe_generator_results(lathe_generator *g);
+
+/** The largest number of blocks of the KV cache that were in use at a time since the last call of
+ * lathe_generator_stream began; 0: the cache is not in blocks, or g is NULL. */
+int32_t lathe_generator_most_blocks(const lathe_generator *g);
+
+/** The program that decodes one token per call, for benchmarks; NULL if g is NULL. */
+lathe_exec *lathe_generator_exec(const lathe_generator *g);
+
+#endif

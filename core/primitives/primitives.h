@@ -1,0 +1,22 @@
+/* Primitives for core/loop and core/rollout that the C API does not have. */
+#ifndef LATHE_PRIMITIVES_PRIMITIVES_H
+#define LATHE_PRIMITIVES_PRIMITIVES_H
+
+#include "run/run_state.h"
+
+/** lathe__forward_later runs a training forward on the run's own data without waiting for its loss.
+ * At most train.gradient_accumulation_steps of them may be pending. lathe__losses_settle waits for
+ * them, adds their sums to run->sum, and makes the gradients' norm available for the update.
+ * *out_bad is the first micro-batch of the step whose loss is not finite, counted from 1; 0: none.
+ * For devices that do not share memory with the host. */
+lathe_status lathe__forward_later(lathe_run *run);
+lathe_status lathe__losses_settle(lathe_run *run, int32_t *out_bad, double *out_loss);
+/** lathe_logprobs with the program of evaluations, which computes as training does, and which short
+ *  rows make faster. */
+lathe_status lathe__evaluated_logprobs(lathe_run *run, const lathe_run_batch *batch, float *out);
+
+/** Counts a step that is skipped without calling lathe_step, and fills the fields of `out` that are
+ * known. */
+lathe_status lathe__run_left_out(lathe_run *run, lathe_step_result *out);
+
+#endif
