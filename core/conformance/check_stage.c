@@ -14,6 +14,22 @@ enum { C = LATHE__STAGE_C, T = LATHE__STAGE_T };
 
 typedef lathe__stage_model model;
 
+/* The headline is one of the metrics or figures. */
+static lathe_status check_headline(const lathe_stage_v1 *t, const lathe_stage_loss *loss)
+{
+    if (!LATHE_HAS(t, headline) || t->headline == NULL)
+        return LATHE_OK;
+    for (int32_t i = 0; i < loss->n_metrics; i++)
+        if (loss->metrics[i].name != NULL && strcmp(loss->metrics[i].name, t->headline) == 0)
+            return LATHE_OK;
+    for (int32_t i = 0; i < t->n_figures; i++)
+        if (strcmp(t->figures[i].name, t->headline) == 0)
+            return LATHE_OK;
+    return lathe_error(LATHE_E_PLUGIN,
+                       "headline is \"%s\", which is neither a metric nor a figure of the stage",
+                       t->headline);
+}
+
 /* Makes loss, derivative and plan of n_rows rows. */
 static lathe_status build(lathe__subject *s, int32_t n_rows, int32_t *out_metrics,
                           lathe_buffer *text)
@@ -26,6 +42,8 @@ static lathe_status build(lathe__subject *s, int32_t n_rows, int32_t *out_metric
     lathe_status status = lathe_graph_create(&m.params, &m.g);
     if (status == LATHE_OK)
         status = lathe__stage_model_ask(&m, instance.self, loss);
+    if (status == LATHE_OK)
+        status = check_headline(s->table, loss);
     for (int32_t i = 0; status == LATHE_OK && i < loss->n_metrics; i++)
         lathe_graph_output(m.g, loss->metrics[i].sum);
     if (status == LATHE_OK)

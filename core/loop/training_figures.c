@@ -1,5 +1,6 @@
 /* Collects and writes the figures of a step. */
 #include <math.h>
+#include <string.h>
 
 #include "base/trace.h"
 #include "loop/training.h"
@@ -79,6 +80,17 @@ static void add_stage_figures(lathe_figures *f, const lathe_stage_v1 *stage,
             lathe__figures_add(f, stage->figures[i].name, step->stage_figures[i]);
 }
 
+/* Sets the headline of the stage, if this step has it. */
+static void set_headline(lathe_progress_step *line, const lathe_figures *f,
+                         const lathe_stage_v1 *stage)
+{
+    for (int32_t i = 0; LATHE_HAS(stage, headline) && stage->headline != NULL && i < f->n; i++)
+        if (strcmp(f->keys[i], stage->headline) == 0 && isfinite(f->values[i])) {
+            line->headline_name = stage->headline;
+            line->headline = f->values[i];
+        }
+}
+
 void lathe__training_record(lathe_training *t, const lathe_step_record *step)
 {
     lathe_run *run = t->run;
@@ -138,18 +150,19 @@ void lathe__training_record(lathe_training *t, const lathe_step_record *step)
     add_stage_figures(f, run->parts.stage.table, step);
     if (run->trace.is_on)
         trace_step(step);
-    const lathe_progress_step line = {.step = r->step,
-                                      .max_steps = run->set.max_steps,
-                                      .is_last =
-                                          run->set.stop_after > 0 && r->step >= run->set.stop_after,
-                                      .loss = r->loss,
-                                      .grad_norm = r->grad_norm,
-                                      .param_norm = r->param_norm,
-                                      .lr = r->lr,
-                                      .tokens_per_second = tokens_per_second,
-                                      .flops_per_second = flops,
-                                      .peak_flops = t->peak_flops,
-                                      .memory_bytes = memory,
-                                      .step_seconds = step->seconds};
+    lathe_progress_step line = {.step = r->step,
+                                .max_steps = run->set.max_steps,
+                                .is_last =
+                                    run->set.stop_after > 0 && r->step >= run->set.stop_after,
+                                .loss = r->loss,
+                                .grad_norm = r->grad_norm,
+                                .param_norm = r->param_norm,
+                                .lr = r->lr,
+                                .tokens_per_second = tokens_per_second,
+                                .flops_per_second = flops,
+                                .peak_flops = t->peak_flops,
+                                .memory_bytes = memory,
+                                .step_seconds = step->seconds};
+    set_headline(&line, f, run->parts.stage.table);
     lathe_progress_show(&t->progress, &line);
 }

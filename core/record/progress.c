@@ -55,6 +55,8 @@ static void put_line(const lathe_progress *p, const lathe_progress_step *s)
     const double speed = s->tokens_per_second;
     lathe_status_line_add(&line, 9, "step %lld/%lld", (long long)s->step, (long long)s->max_steps);
     lathe_status_line_add(&line, 9, "loss %.4f", s->loss);
+    if (s->headline_name != NULL)
+        lathe_status_line_add(&line, 8, "%s %.4g", s->headline_name, s->headline);
     lathe_status_line_add(&line, 4, "|g| %.3g", s->grad_norm);
     lathe_status_line_add(&line, 1, "|w| %.4g", s->param_norm);
     lathe_status_line_add(&line, 3, "lr %.2e", s->lr);

@@ -42,13 +42,16 @@ typedef struct lathe_progress_step {
     double flops_per_second, peak_flops; /* peak 0: unknown */
     int64_t memory_bytes;
     double step_seconds;
+    const char *headline_name; /* of the stage; NULL: none */
+    double headline;
 } lathe_progress_step;
 
 void lathe_progress_init(lathe_progress *p, FILE *out, int32_t mode, int32_t log_every);
 
-/** Shows a step: "step 120/1000  loss 3.2140  |g| 0.81  |w| 102.3  lr 3.00e-04  12.3k tok/s  524
- * GFLOP/s 61% of peak  1.20 GiB  ETA 04:12". On a terminal the least important figures are left out
- * until the line fits. The last step always gets a line. */
+/** Shows a step: "step 120/1000  loss 3.2140  reward 0.62  |g| 0.81  |w| 102.3  lr 3.00e-04  12.3k
+ * tok/s  524 GFLOP/s  61% of peak  1.20 GiB  ETA 04:12", with the headline of the stage. On a
+ * terminal the least important figures are left out until the line fits. The last step always gets
+ * a line. */
 void lathe_progress_show(lathe_progress *p, const lathe_progress_step *s);
 
 /** Prints a separate line if a line is due, or if `always` is set. */

@@ -138,6 +138,7 @@ static const lathe_stage_v1 table = {
     .n_columns = sizeof columns / sizeof *columns,
     .rows = LATHE_ROWS_PAIRS,
     .loss = loss,
+    .headline = "accuracies",
 };
 
 const lathe_plugin LATHE_PLUGIN_ENTRY = {

@@ -133,7 +133,10 @@ typedef struct lathe_stage_v1 {
     const lathe_stage_figure *figures; /* [n_figures]; NULL: none */
     int32_t n_figures;
     int32_t reserved3; /* 0 */
+    /** Name of the metric of loss() or figure of iterate() that best tells whether training
+     *  succeeds, such as "reward": the line of progress shows it beside the loss. NULL: none. */
+    const char *headline;
 } lathe_stage_v1;
-LATHE_ABI_SIZE(lathe_stage_v1, 104);
+LATHE_ABI_SIZE(lathe_stage_v1, 112);
 
 #endif

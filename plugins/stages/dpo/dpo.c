@@ -243,6 +243,7 @@ static const lathe_stage_v1 table = {
     .needs = LATHE_NEEDS_REFERENCE,
     .loss = dpo_loss,
     .needs_of = dpo_needs_of,
+    .headline = "rewards/accuracies",
 };
 
 LATHE_EXPORT extern const lathe_plugin LATHE_PLUGIN_ENTRY;

@@ -301,6 +301,7 @@ static const lathe_stage_v1 table = {
     .loss = kto_loss,
     .inputs = inputs,
     .n_inputs = sizeof inputs / sizeof *inputs,
+    .headline = "rewards/margins",
 };
 
 LATHE_EXPORT extern const lathe_plugin LATHE_PLUGIN_ENTRY;

@@ -209,6 +209,7 @@ static const lathe_stage_v1 table = {
     .figures = ppo_figures,
     .n_figures = PPO_N_FIGURES,
     .needs_of = needs_of,
+    .headline = "reward",
 };
 
 LATHE_EXPORT extern const lathe_plugin LATHE_PLUGIN_ENTRY;

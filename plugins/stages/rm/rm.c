@@ -206,6 +206,7 @@ static const lathe_stage_v1 table = {
     .n_inputs = N_INPUTS,
     .heads = heads,
     .n_heads = sizeof heads / sizeof *heads,
+    .headline = "accuracy",
 };
 
 LATHE_EXPORT extern const lathe_plugin LATHE_PLUGIN_ENTRY;

@@ -166,6 +166,7 @@ static const lathe_stage_v1 table = {
     .n_figures = IS(too_many_figures) ? LATHE_MAX_STAGE_FIGURES + 1
                  : HAS_FIGURES        ? 2
                                       : 0,
+    .headline = IS(headline_of_nothing) ? "accuracy" : NULL,
 };
 
 FAULTY_PLUGIN(LATHE_KIND_STAGE, LATHE_STAGE_REVISION, &table);

@@ -127,6 +127,19 @@ Test(progress, log_every_writes_each_line_that_is_due)
     cr_expect_eq(count_lines(), 6); /* 1, 5, 10, 15, 20, 21 */
 }
 
+Test(progress, the_headline_of_a_stage_follows_the_loss)
+{
+    lathe_progress p;
+    begin(&p, 1);
+    lathe_progress_step s = step_of(1, 2);
+    s.headline_name = "rewards/accuracies";
+    s.headline = 0.75;
+    lathe_progress_show(&p, &s);
+    cr_expect_eq(count_lines(), 1);
+    cr_expect(strstr(text, "loss 2.5000  rewards/accuracies 0.75  |g| 1"), "%s", text);
+    (void)fclose(out);
+}
+
 Test(progress, a_terminal_gets_one_line_rewritten)
 {
     const int terminal = posix_openpt(2 /* O_RDWR */);
