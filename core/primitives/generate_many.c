@@ -39,13 +39,15 @@ typedef struct arrays {
     const lathe_prompt *prompts;
     lathe_generation *out;
     int32_t n, at;
+    lathe__stop_check stop;
 } arrays;
 
 static lathe_status next_prompt(void *arg, lathe_prompt *out, int32_t *out_given)
 {
     arrays *a = arg;
-    *out_given = a->at < a->n ? LATHE_PROMPT_GIVEN : LATHE_PROMPT_NONE;
-    if (a->at == a->n)
+    const int has_ended = a->at == a->n || (a->stop.asks && a->stop.asks(a->stop.arg));
+    *out_given = has_ended ? LATHE_PROMPT_NONE : LATHE_PROMPT_GIVEN;
+    if (has_ended)
         return LATHE_OK;
     const char *given = (const char *)a->prompts + (int64_t)a->at++ * a->prompts->size;
     return lathe_struct_read(given, "lathe_prompt", LATHE_LEAST_PROMPT, out, (int64_t)sizeof *out);
@@ -65,10 +67,11 @@ static lathe_status keep(void *arg, int64_t index, const lathe_generation *made)
     return LATHE_OK;
 }
 
-lathe_status lathe_generate_many(lathe_run *run, const lathe_prompt *prompts, int32_t n,
-                                 const lathe_sampling *how, lathe_generation *out)
+lathe_status lathe__generate_many(lathe_run *run, const lathe_prompt *prompts, int32_t n,
+                                  const lathe_sampling *how, lathe__stop_check stop,
+                                  lathe_generation *out)
 {
-    arrays a = {.run = run, .prompts = prompts, .out = out, .n = n};
+    arrays a = {.run = run, .prompts = prompts, .out = out, .n = n, .stop = stop};
     const lathe_prompt_stream stream = {&a, next_prompt, keep, 1};
     lathe_sampling sampling;
     int64_t failed = -1;
@@ -82,4 +85,10 @@ lathe_status lathe_generate_many(lathe_run *run, const lathe_prompt *prompts, in
     if (status != LATHE_OK && failed >= 0)
         return lathe_error_context(status, "prompt %lld", (long long)failed);
     return status;
+}
+
+lathe_status lathe_generate_many(lathe_run *run, const lathe_prompt *prompts, int32_t n,
+                                 const lathe_sampling *how, lathe_generation *out)
+{
+    return lathe__generate_many(run, prompts, n, how, (lathe__stop_check){0}, out);
 }

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "lathe/rng.h"
 #include "lathe/stage_run.h"
+#include "primitives/generate.h"
 #include "primitives/primitives.h"
 #include "reward/rewards.h"
 #include "run/reward_model.h"
@@ -55,10 +56,17 @@ static lathe_status prompts(void *arg, int32_t n, lathe_stage_prompt *out)
     return LATHE_OK;
 }
 
+static int32_t stops(void *arg)
+{
+    const context *c = arg;
+    return c->out->stop && *c->out->stop;
+}
+
 static lathe_status generate(void *arg, const lathe_prompt *list, int32_t n,
                              const lathe_sampling *sampling, lathe_generation *out)
 {
-    return lathe_generate_many(((const context *)arg)->run, list, n, sampling, out);
+    const lathe__stop_check stop = {stops, arg};
+    return lathe__generate_many(((const context *)arg)->run, list, n, sampling, stop, out);
 }
 
 /* Decodes tokens to a text in the arena. A model may have more tokens than its tokenizer; those
@@ -188,12 +196,6 @@ static uint64_t random_word(void *arg, uint64_t index)
     const lathe_u32x4 r =
         lathe_rng_block(run->set.seed, (uint64_t)run->at.step, STAGE_STREAM, index);
     return (uint64_t)r.v[0] << 32 | r.v[1];
-}
-
-static int32_t stops(void *arg)
-{
-    const context *c = arg;
-    return c->out->stop && *c->out->stop;
 }
 
 lathe_status lathe_rollout_step(lathe_run *run, lathe_rollout *out)

@@ -37,7 +37,9 @@ typedef struct lathe_run_api {
     /** [step] Gives the next n prompts of the data, in their shuffled order, epoch after epoch. The
      *  position in the data is part of the run's state. */
     lathe_status (*prompts)(void *run, int32_t n, lathe_stage_prompt *out);
-    /** [step] lathe_generate_many: continues n prompts. */
+    /** [step] lathe_generate_many: continues n prompts, generate.batch of them at a time. Pass all
+     * prompts in one call. If the run is to end, further prompts are not begun, and results are
+     * missing: check stops() afterwards. */
     lathe_status (*generate)(void *run, const lathe_prompt *prompts, int32_t n,
                              const lathe_sampling *sampling, lathe_generation *out);
     /** [step] The weighted sum of the run's rewards (lathe/reward.h) for each of n completions:

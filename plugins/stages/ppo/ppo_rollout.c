@@ -11,9 +11,6 @@
 
 #include "ppo.h"
 
-/* Completions that are generated in one call: the run can stop between two calls. */
-enum { CHUNK = 32 };
-
 typedef struct header {
     int64_t is_full; /* 1: there is a rollout */
     int64_t steps;   /* steps of it that were begun */
@@ -145,7 +142,6 @@ static lathe_status generate(const ppo *p, const lathe_run_api *api, void *run, 
                                 .top_p = 1.0,
                                 .stop_at_eos = 1,
                                 .max_length = (int32_t)r->row_tokens};
-    const int32_t step = p->group > CHUNK ? p->group : CHUNK / p->group * p->group;
     for (int32_t i = 0; i < r->n; i++) {
         const lathe_stage_prompt *prompt = &s->prompts[i / p->group];
         s->asked[i] = (lathe_prompt){.size = (uint32_t)sizeof s->asked[i],
@@ -154,16 +150,10 @@ static lathe_status generate(const ppo *p, const lathe_run_api *api, void *run, 
                                      .seed = api->random(run, (uint64_t)i)};
         s->generated[i].size = (uint32_t)sizeof s->generated[i];
     }
-    *out_stopped = 0;
-    for (int32_t i = 0; i < r->n && !*out_stopped; i += step) {
-        const int32_t n = r->n - i < step ? r->n - i : step;
-        *out_stopped = api->stops(run);
-        if (*out_stopped)
-            return LATHE_OK;
-        LATHE_TRY(api->generate(run, s->asked + i, n, &how, s->generated + i));
-        for (int32_t k = i; k < i + n; k++)
-            keep(r, k, &s->prompts[k / p->group], &s->generated[k]);
-    }
+    LATHE_TRY(api->generate(run, s->asked, r->n, &how, s->generated));
+    *out_stopped = api->stops(run);
+    for (int32_t i = 0; i < r->n && !*out_stopped; i++)
+        keep(r, i, &s->prompts[i / p->group], &s->generated[i]);
     return LATHE_OK;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "core/run/small_run.h"
+#include "generate/generator.h"
 
 enum { STEPS = 6 }; /* a rollout has four steps: two epochs of two minibatches */
 
@@ -135,6 +136,29 @@ Test(rollout, a_stop_before_the_gradients_changes_nothing)
     one_step(run, &r);
     cr_expect_eq(masters_of(run), want);
     lathe_run_close(run);
+}
+
+/* The largest number of blocks of the KV cache in use in a rollout of 48 completions. A completion
+ * of these settings takes one block. */
+static int32_t most_blocks(int batch)
+{
+    settings s;
+    lathe_rollout r;
+    ppo_settings(&s, STEPS);
+    set(&s, "stage.group=24");
+    set(&s, "generate.batch=%d", batch);
+    lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+    one_step(run, &r);
+    const int32_t most = lathe_generator_most_blocks(run->generator);
+    lathe_run_close(run);
+    return most;
+}
+
+Test(rollout, generate_batch_is_the_number_of_completions_at_a_time)
+{
+    const int32_t of_48 = most_blocks(48), of_4 = most_blocks(4);
+    cr_expect_geq(of_48, 44, "%d blocks", of_48);  /* all except those that ended early */
+    cr_expect_leq(of_4, 4 + 2, "%d blocks", of_4); /* and those of the two kept prompts */
 }
 
 /* Other settings of the stage make another state. */

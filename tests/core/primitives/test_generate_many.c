@@ -1,6 +1,7 @@
 /* lathe_generate_many: results of many prompts, and what it refuses. */
 #include "core/run/small_run.h"
 #include "generate/generator.h"
+#include "primitives/generate.h"
 
 enum { N_NEW = 12, N_PROMPTS = 5 };
 
@@ -242,5 +243,35 @@ Test(generate_many, shares_the_blocks_of_equal_prompts)
     /* the prompt of 91 tokens has 3 blocks; each sample has one or two of its own */
     cr_expect_leq(most, 3 + 2 * N, "%d blocks", most);
     cr_expect_geq(most, 3 + N, "%d blocks", most);
+    lathe_run_close(run);
+}
+
+/* arg: how often the answer is still no. */
+static int32_t asks_after(void *arg)
+{
+    int *left = arg;
+    return (*left)-- <= 0;
+}
+
+Test(generate_many, begins_no_prompt_after_it_was_asked_to_stop)
+{
+    lathe_run *run = open_golden();
+    lathe_prompt prompts[N_PROMPTS];
+    lathe_generation whole[N_PROMPTS], cut[N_PROMPTS];
+    int left = 2;
+    for (int i = 0; i < N_PROMPTS; i++)
+        prompts[i] = text_prompt(texts[i], (uint64_t)i);
+    begin_results(cut, N_PROMPTS);
+    begin_results(whole, N_PROMPTS);
+    OK(lathe__generate_many(run, prompts, N_PROMPTS, &sampled,
+                            (lathe__stop_check){asks_after, &left}, cut));
+    cr_expect_eq(left, -1, "asked again after the answer");
+    for (int i = 2; i < N_PROMPTS; i++)
+        cr_expect_null(cut[i].text);
+    lathe_run *other = open_golden();
+    OK(lathe_generate_many(other, prompts, 2, &sampled, whole));
+    for (int i = 0; i < 2; i++)
+        expect_same(&cut[i], &whole[i], i);
+    lathe_run_close(other);
     lathe_run_close(run);
 }
