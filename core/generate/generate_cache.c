@@ -1,8 +1,8 @@
 /* The blocks of the KV cache. Sequences with equal prompts share the blocks of the prompt; a block
  * is copied before a sequence writes to it while others use it.
  *
- * A sequence is admitted only if the free blocks suffice for it and for all that the others may
- * still take, so that a sequence never has to be stopped halfway. */
+ * A sequence is admitted only if the free blocks suffice for it and for the blocks reserved for the
+ * others, so that a sequence never has to be stopped halfway. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,7 +70,7 @@ void lathe__cache_reset(lathe_generator *g)
     for (int32_t i = 0; i < g->batch; i++) {
         lathe__sequence *s = &g->slots[i];
         s->is_active = 0;
-        s->n_blocks = s->owed = 0;
+        s->n_blocks = s->reserved = 0;
     }
     for (int32_t i = 0; i < LATHE__KEPT_PROMPTS; i++)
         g->kept[i].n = 0;
@@ -89,14 +89,13 @@ static void forget(lathe_generator *g, lathe__kept_prompt *k)
     k->n = 0;
 }
 
-/* The kept prompt, other than `not`, that was not used for the longest time; NULL: there is none.
- */
-static lathe__kept_prompt *oldest(lathe_generator *g, const lathe__kept_prompt * not )
+/* The least recently used kept prompt, other than `except`; NULL: there is none. */
+static lathe__kept_prompt *oldest(lathe_generator *g, const lathe__kept_prompt *except)
 {
     lathe__kept_prompt *best = NULL;
     for (int32_t i = 0; i < LATHE__KEPT_PROMPTS; i++) {
         lathe__kept_prompt *k = &g->kept[i];
-        if (k != not &&k->n > 0 && (!best || k->used < best->used))
+        if (k != except && k->n > 0 && (!best || k->used < best->used))
             best = k;
     }
     return best;
@@ -112,16 +111,17 @@ static lathe__kept_prompt *find(lathe_generator *g, const lathe__sequence *s)
     return NULL;
 }
 
-/* Free blocks that no sequence may still take. */
-static int64_t spare(const lathe_generator *g)
+/* Free blocks that are not reserved for an active sequence. */
+static int64_t unreserved(const lathe_generator *g)
 {
     int64_t n = g->n_free;
     for (int32_t i = 0; i < g->batch; i++)
-        n -= g->slots[i].is_active ? g->slots[i].owed : 0;
+        n -= g->slots[i].is_active ? g->slots[i].reserved : 0;
     return n;
 }
 
-/* Where longrope changes its factors, the keys are computed again, so none are shared. */
+/* Whether equal prompts share blocks. They do not where longrope changes its factors within the
+ * context, because the keys are then computed again. */
 static int may_share(const lathe_generator *g, int32_t shares)
 {
     return shares && g->in_blocks && g->batch > 1 &&
@@ -129,7 +129,7 @@ static int may_share(const lathe_generator *g, int32_t shares)
                lathe_model_position_offset(g->parts.model, g->capacity, 1);
 }
 
-/* Whether an active sequence computes the same prompt now. */
+/* Whether another active sequence has the same prompt and has not yet computed all of it. */
 static int is_underway(const lathe_generator *g, const lathe__sequence *s)
 {
     for (int32_t i = 0; i < g->batch; i++) {
@@ -148,14 +148,14 @@ int lathe__cache_admit(lathe_generator *g, lathe__sequence *s, int32_t shares,
     lathe__kept_prompt *k = shares ? find(g, s) : NULL;
     *out_kept = NULL;
     s->n_blocks = s->computed = 0;
-    s->owed = 0;
+    s->reserved = 0;
     if (shares && !k && is_underway(g, s))
         return 0;
     if (g->in_blocks && k)
-        s->owed = blocks_for(s->limit) - s->n_prompt / LATHE__BLOCK_TOKENS;
+        s->reserved = blocks_for(s->limit) - s->n_prompt / LATHE__BLOCK_TOKENS;
     else if (g->in_blocks)
-        s->owed = blocks_for(s->limit) + (shares && s->n_prompt % LATHE__BLOCK_TOKENS != 0);
-    while (spare(g) < s->owed) {
+        s->reserved = blocks_for(s->limit) + (shares && s->n_prompt % LATHE__BLOCK_TOKENS != 0);
+    while (unreserved(g) < s->reserved) {
         lathe__kept_prompt *old = oldest(g, k);
         if (!old)
             return 0;
@@ -204,7 +204,7 @@ static int32_t take(lathe_generator *g, lathe__sequence *s)
     const int32_t block = g->free_blocks[--g->n_free];
     g->least_free = g->n_free < g->least_free ? g->n_free : g->least_free;
     g->refs[block] = 1;
-    s->owed--;
+    s->reserved--;
     return block;
 }
 
@@ -243,6 +243,6 @@ void lathe__cache_release(lathe_generator *g, lathe__sequence *s)
 {
     for (int64_t i = 0; i < s->n_blocks; i++)
         drop(g, s->blocks[i]);
-    s->n_blocks = s->owed = 0;
+    s->n_blocks = s->reserved = 0;
     s->computed = 0;
 }

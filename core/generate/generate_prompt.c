@@ -1,5 +1,5 @@
-/* What a sequence begins with and ends with: ids of prompts, end tokens and stop strings, and the
- * text of a result. */
+/* Reads prompts, decides when a sequence ends (end tokens, stop strings), and makes the text of a
+ * result. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,7 +36,7 @@ static lathe_status encode_text(lathe_generator *g, const lathe_tokenizer *token
         g->has_told_loss = lathe_text_loss_total(&loss) > 0;
     }
     if (g->ids.n == 0) {
-        /* an empty prompt: begin a document */
+        /* an empty prompt begins a document */
         LATHE_TRY(lathe_ids_reserve(&g->ids, 1));
         const int32_t bos = lathe_tokenizer_bos(tokenizer);
         g->ids.data[g->ids.n++] = bos >= 0 ? bos : lathe_tokenizer_eos(tokenizer);
@@ -105,7 +105,7 @@ static lathe_status decode(const lathe_tokenizer *tokenizer, const int32_t *ids,
     return status;
 }
 
-/* Where the first stop string begins in the text; -1: there is none. */
+/* Byte at which the first stop string begins in the text; -1: the text has none. */
 static int64_t find_stop(const lathe_sampling *how, const char *text, int64_t bytes)
 {
     int64_t first = -1;
@@ -117,8 +117,8 @@ static int64_t find_stop(const lathe_sampling *how, const char *text, int64_t by
     return first;
 }
 
-/* Looks for stop strings among the last tokens: as many as the longest string has bytes, and some
- * more, because tokens may have no text. */
+/* Whether the last tokens contain a stop string. Decodes as many tokens as the longest string has
+ * bytes, and some more, because a token may have no text. */
 static lathe_status stops(lathe_generator *g, const lathe__sequence *s, int32_t *out)
 {
     enum { MORE = 16 };

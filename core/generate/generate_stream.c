@@ -2,8 +2,9 @@
  * sequence makes room for the next prompt.
  *
  * A prompt is computed in chunks while whole chunks remain, then token by token in the rows of the
- * steps, beside the tokens of other sequences. Which program computes a token depends on the prompt
- * alone, and rows do not depend on each other, so a sequence has the same bits in any company. */
+ * steps, together with the tokens of other sequences. The prompt alone decides which program
+ * computes a token, and rows do not depend on each other, so a sequence has the same bits whatever
+ * other sequences are generated. */
 #include <string.h>
 
 #include "base/error.h"
@@ -11,13 +12,14 @@
 #include "generate/generator_internal.h"
 #include "update/nonfinite.h"
 
+/* State of one call of lathe_generator_stream. */
 typedef struct engine {
     lathe_generator *g;
     const lathe_sampling *how;
     const lathe_prompt_stream *stream;
     int64_t n_given;          /* prompts taken from the stream */
     int64_t failed;           /* the prompt that an error is about */
-    int32_t has_pending;      /* g->ids holds a prompt that waits */
+    int32_t has_pending;      /* g->ids has a prompt that waits for a slot */
     int32_t has_ended;        /* the stream has no more prompts */
     int32_t n_active, n_done; /* n_done: sequences whose results are not yet given */
     uint64_t seed;            /* of the pending prompt */
@@ -55,7 +57,8 @@ static lathe_status draw(engine *e, lathe__sequence *s, const logits *l, int64_t
     return LATHE_OK;
 }
 
-/* The keys of the sequence's tokens are computed, and the logits of the last one are in `row`. */
+/* Draws a token after the keys of all tokens of the sequence were computed. `row` has the logits of
+ * the last one. */
 static lathe_status advance(engine *e, lathe__sequence *s, const logits *l, int64_t row)
 {
     if (s->n == s->n_prompt && e->stream->shares)
@@ -66,27 +69,24 @@ static lathe_status advance(engine *e, lathe__sequence *s, const logits *l, int6
     if (s->is_done || offset == s->offset)
         return LATHE_OK;
     /* Where longrope changes its factors, all keys are computed again, as in transformers. */
-    s->owed += s->n_blocks;
-    const int64_t owed = s->owed;
+    s->reserved += s->n_blocks;
+    const int64_t reserved = s->reserved;
     lathe__cache_release(e->g, s);
-    s->owed = owed;
+    s->reserved = reserved;
     s->offset = offset;
     return LATHE_OK;
 }
 
 /* ---- programs ---- */
 
-/* Writes token `at` of a sequence (NULL: padding) to element i of the inputs, which is in row
- * `row`. */
-static void put_token(const lathe_generator *g, const lathe__pass *p, const lathe__sequence *s,
-                      int64_t at, int64_t i)
+/* Writes token `at` of a sequence (NULL: padding) to element i of the inputs. */
+static void put_token(const lathe__pass *p, const lathe__sequence *s, int64_t at, int64_t i)
 {
     lathe_exec *exec = p->program.exec;
     int32_t *tokens = lathe_exec_input(exec, p->program.tokens);
     int32_t *positions = lathe_exec_input(exec, p->program.positions);
     tokens[i] = s ? s->ids[at] : 0;
     positions[i] = s ? (int32_t)(at + s->offset) : 0;
-    (void)g;
 }
 
 /* Sets the keys that row `row` sees: tokens [0, end) of the sequence. */
@@ -123,7 +123,7 @@ static lathe_status run_chunk(engine *e, lathe__sequence *s, const lathe__pass *
     LATHE_TRY(lathe_exec_next_inputs(p->program.exec));
     lathe__cache_hold(e->g, s, begin, end);
     for (int64_t i = 0; i < p->tokens; i++)
-        put_token(e->g, p, s, begin + i, i);
+        put_token(p, s, begin + i, i);
     put_keys(e->g, p, s, end, 0);
     LATHE_TRY(run_pass(p, &l));
     s->computed = end;
@@ -167,7 +167,8 @@ static const lathe__pass *pass_for(const lathe_generator *g, int64_t n)
     return &g->passes[i];
 }
 
-/* Computes one row for each token that has one, and draws where a sequence is complete. */
+/* Runs one program on the tokens that share_rows chooses, and draws a token for each sequence whose
+ * tokens are then all computed. */
 static lathe_status step(engine *e)
 {
     lathe_generator *g = e->g;
@@ -181,7 +182,7 @@ static lathe_status step(engine *e)
         const int64_t at = s ? s->computed : 0;
         if (s)
             lathe__cache_hold(e->g, s, at, at + 1);
-        put_token(g, p, s, at, r);
+        put_token(p, s, at, r);
         put_keys(g, p, s, at + 1, r);
         if (s)
             s->computed++;
@@ -269,7 +270,7 @@ static lathe_status start(engine *e, lathe__sequence *s, int32_t *out_waits)
     if (s->limit <= s->n) { /* max_length leaves no room for a token */
         s->is_active = s->is_done = 1;
         s->finish = LATHE_FINISH_LENGTH;
-        s->n_blocks = s->owed = s->computed = 0;
+        s->n_blocks = s->reserved = s->computed = 0;
         e->n_active++;
         e->n_done++;
         return LATHE_OK;

@@ -6,8 +6,8 @@
 #include "generate/generator_internal.h"
 #include "model/model_size.h"
 
-/* Tokens of a sequence that a program computes at a time. What remains of a prompt is computed by
- * the programs of rows: one token a row in blocks, else one row. */
+/* Tokens of a sequence that a program computes at a time. The rest of a prompt is computed by the
+ * programs of rows, one token in each row. Without blocks there is a single row. */
 static const int64_t chunks_in_blocks[] = {128, 32}, chunks_alone[] = {128, 32, 8};
 
 enum {
@@ -180,7 +180,7 @@ lathe_status lathe_generator_place(lathe_generator *g)
     g->caches = memory;
     g->caches_bytes = needs.cache_bytes;
     char *arena = g->parts.programs->arena;
-    /* The plan has no generator: the caller generates without planning it. */
+    /* The plan did not include this generator if the caller generates without having planned to. */
     if (needs.arena_bytes > g->parts.programs->arena_bytes) {
         LATHE_TRY(lathe_machine_alloc(g->parts.machine, LATHE_MEM_ACTIVATIONS, needs.arena_bytes,
                                       &memory));

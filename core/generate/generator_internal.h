@@ -14,7 +14,7 @@
 enum {
     LATHE__BLOCK_TOKENS = 32,  /* of the KV cache */
     LATHE__MOST_PROGRAMS = 16, /* of a generator */
-    LATHE__KEPT_PROMPTS = 8    /* prompts whose keys are kept for others that are equal */
+    LATHE__KEPT_PROMPTS = 8    /* prompts whose keys are kept for equal prompts that follow */
 };
 
 /** A program that continues sequences: `tokens` of one sequence, or one token in each of `rows`. */
@@ -34,7 +34,7 @@ typedef struct lathe__sequence {
     int64_t n, n_prompt, limit; /* tokens: so far, of the prompt, at most */
     int64_t computed;           /* tokens whose keys are in the cache */
     int64_t offset;             /* lathe_model_position_offset of these keys */
-    int64_t n_blocks, owed;     /* blocks that it has, and that it may still take */
+    int64_t n_blocks, reserved; /* blocks that it has, and that it may still take */
 } lathe__sequence;
 
 /** A prompt whose keys and logits are kept, so that equal prompts are computed once. */
@@ -48,7 +48,8 @@ typedef struct lathe__kept_prompt {
 struct lathe_generator {
     lathe_generator_parts parts;
     lathe_generator_config config;
-    lathe__pass passes[LATHE__MOST_PROGRAMS]; /* chunks, longest first, then rows, most first */
+    /* Programs of chunks, the longest first, then programs of rows, the largest first. */
+    lathe__pass passes[LATHE__MOST_PROGRAMS];
     int32_t n_chunks, n_passes;
     int32_t batch;      /* sequences at a time */
     int32_t in_blocks;  /* 1: the KV cache is in blocks */

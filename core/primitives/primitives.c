@@ -14,19 +14,20 @@
 #include "update/curvature.h"
 #include "update/weight_average.h"
 
-/* A flag of forward() beside LATHE_FORWARD_*: only the model's values are wanted, not the loss. */
+/* Flags of forward() in addition to LATHE_FORWARD_*. MODEL_ONLY: only the model's outputs are used,
+ * not the loss. AS_GENERATED: the log-probabilities must have the bits of those that generation
+ * gives. */
 #define MODEL_ONLY (1U << 31)
-/* Another one: the log-probabilities must have the bits of those that generation gives. */
 #define AS_GENERATED (1U << 30)
 
-/* The program that scores texts. In fp32, its products add in another order than those of an
- * evaluation, which are faster. */
+/* The program of lathe_logprobs. In fp32 it adds the sums of products in the order of generation;
+ * an evaluation uses a faster order. */
 static lathe_program *scoring_program(lathe_run *run)
 {
     return run->params.compute_dtype == LATHE_F32 ? &run->programs.scoring : &run->programs.eval;
 }
 
-/* Reads the next batch of the run's own data. inputs: room for the inputs that the data have. */
+/* Reads the next batch of the run's own data. inputs: [data->n_inputs], filled in. */
 static lathe_status next_batch(const lathe_run_data *data, lathe_loader *loader,
                                lathe_batch_input inputs[LATHE_MAX_STAGE_INPUTS],
                                lathe_run_batch *out, int64_t *out_pairs)
@@ -381,7 +382,8 @@ static lathe_status logprobs(lathe_run *run, const lathe_run_batch *batch, uint3
         if (row < 0)
             continue;
         float *to = out + row * batch->row_tokens;
-        memset(to, 0, (size_t)batch->row_tokens * sizeof *to); /* padding that p has not */
+        /* Positions that p does not have are padding. */
+        memset(to, 0, (size_t)batch->row_tokens * sizeof *to);
         memcpy(to, (const float *)all + r * p->row_tokens, (size_t)n * sizeof *to);
     }
     return LATHE_OK;
