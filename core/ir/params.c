@@ -119,6 +119,7 @@ lathe_param_info lathe_params_info(const lathe_params *params, int32_t index)
                                    .quantized = p->quantized,
                                    .layer = p->layer,
                                    .group = p->group,
-                                   .head_rows = p->head_rows};
+                                   .head_rows = p->head_rows,
+                                   .n_layers = params->n_layers};
     return info;
 }

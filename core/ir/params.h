@@ -45,6 +45,7 @@ typedef struct lathe_params {
     lathe_param **rows; /* pointers, so that addresses are stable */
     int32_t n, capacity;
     int32_t n_model;       /* number of the model's own rows; rows of adapters and copies follow */
+    int32_t n_layers;      /* of the model; 0: not known */
     int32_t has_reference; /* some rows are a frozen copy of the model */
     int32_t *by_name;      /* [n_slots] hash table of names: row + 1, or 0 */
     int32_t n_slots;       /* a power of two, or 0 */

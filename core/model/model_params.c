@@ -48,6 +48,7 @@ lathe_status lathe_model_params(const lathe_model_config *config, lathe_params *
 {
     adder a = {config, params};
     const lathe_model_v1 *table = config->family.table;
+    params->n_layers = config->n_layers;
     LATHE_TRY(table->tensors(config->family.self, add, &a));
     if ((config->n_labels == 0 && lathe_params_find(params, lathe_model_head_name(config)) < 0) ||
         lathe_params_find(params, config->embedding) < 0)

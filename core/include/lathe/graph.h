@@ -48,7 +48,7 @@ typedef struct lathe_param_info {
     int32_t layer; /* transformer layer, -1 outside */
     int32_t group;
     int32_t head_rows; /* rows of one head in a query or key projection (fused ones too), else 0 */
-    int32_t reserved;  /* 0 */
+    int32_t n_layers;  /* of the model; 0: not known */
 } lathe_param_info;
 LATHE_ABI_SIZE(lathe_param_info, 80);
 

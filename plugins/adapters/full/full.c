@@ -1,13 +1,11 @@
 /* Full fine-tuning: every parameter trains, except those whose names match `no_train`. */
-#include <string.h>
-
 #include "lathe/adapter.h"
 #include "lathe/plugin.h"
+#include "shared/name_pattern.h"
 
 typedef struct full {
     const lathe_host *host;
-    const char *const *no_train; /* patterns, borrowed from the configuration */
-    int64_t n_no_train;
+    lathe_value no_train; /* its patterns are borrowed from the configuration */
 } full;
 
 enum { FIELD_NO_TRAIN, N_FIELDS };
@@ -17,46 +15,18 @@ static const lathe_field fields[N_FIELDS] = {
      "parameters that are not trained: patterns for whole names; * matches any characters"},
 };
 
-/* Whether all of `text` matches `pattern`, where * stands for any run of characters. Linear in
- * practice: on a mismatch only the last * is extended. */
-static int glob_matches(const char *pattern, const char *text)
-{
-    const char *star = NULL, *resume = NULL;
-    while (*text != '\0') {
-        if (*pattern == '*') {
-            star = pattern++;
-            resume = text;
-        } else if (*pattern == *text) {
-            pattern++;
-            text++;
-        } else if (star != NULL) {
-            pattern = star + 1;
-            text = ++resume;
-        } else {
-            return 0;
-        }
-    }
-    while (*pattern == '*')
-        pattern++;
-    return *pattern == '\0';
-}
-
 static lathe_status full_create(const lathe_host *host, const lathe_value *values, int32_t n_values,
                                 void **out_self)
 {
     if (n_values != N_FIELDS)
         return lathe_fail(host, LATHE_E_ARG, "full: got %d values, expected %d", n_values,
                           N_FIELDS);
-    const lathe_value *list = &values[FIELD_NO_TRAIN];
-    for (int64_t i = 0; list->is_set && i < list->n; i++)
-        if (list->strs[i][0] == '\0')
-            return lathe_fail(host, LATHE_E_CONFIG, "full: no_train[%lld] is empty", (long long)i);
+    LATHE_TRY(name_patterns_check(host, "full", "no_train", &values[FIELD_NO_TRAIN]));
     full *self = host->alloc((int64_t)sizeof *self);
     if (self == NULL)
         return lathe_fail(host, LATHE_E_NOMEM, "full: no memory for the instance");
     self->host = host;
-    self->no_train = list->strs;
-    self->n_no_train = list->is_set ? list->n : 0;
+    self->no_train = values[FIELD_NO_TRAIN];
     *out_self = self;
     return LATHE_OK;
 }
@@ -72,10 +42,7 @@ static lathe_status full_select(void *self, const lathe_param_info *param, int32
 {
     const full *f = self;
     *out_group = 0;
-    *out_trainable = 1;
-    for (int64_t i = 0; i < f->n_no_train; i++)
-        if (glob_matches(f->no_train[i], param->name))
-            *out_trainable = 0;
+    *out_trainable = !name_in(&f->no_train, param->name);
     if (*out_trainable && param->quantized)
         return lathe_fail(f->host, LATHE_E_CONFIG,
                           "full: %s is quantized and cannot train; use [quant] name = \"none\", an "
@@ -91,18 +58,7 @@ static lathe_status full_check(void *self, const char *const *modules, int32_t n
     const full *f = self;
     (void)modules;
     (void)n_modules;
-    for (int64_t i = 0; i < f->n_no_train; i++) {
-        int32_t p = 0;
-        while (p < n_params && !glob_matches(f->no_train[i], params[p]))
-            p++;
-        if (p == n_params)
-            return lathe_fail(
-                f->host, LATHE_E_CONFIG,
-                "full: no_train[%lld] = \"%s\" matches no parameter, and patterns cover "
-                "whole names (\"*.mlp.*\")",
-                (long long)i, f->no_train[i]);
-    }
-    return LATHE_OK;
+    return name_patterns_match(f->host, "full", "no_train", &f->no_train, params, n_params);
 }
 
 static const lathe_adapter_v1 table = {
