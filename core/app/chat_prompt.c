@@ -7,20 +7,17 @@
 
 #include "app/tokenizer_open.h"
 #include "base/error.h"
-#include "base/fs.h"
 #include "base/json.h"
+#include "run/run_state.h"
 
-lathe_status lathe_app_chat_template(const char *const folders[2], lathe_chat_template **out)
+lathe_status lathe_app_chat_template(lathe_run *run, const char *place,
+                                     const lathe_chat_template **out)
 {
-    for (int i = 0; i < 2; i++) {
-        if (!folders[i] || !lathe_path_is_dir(folders[i]))
-            continue;
-        const lathe_status status = lathe_chat_template_load(folders[i], out);
-        if (status != LATHE_E_NOT_FOUND || i == 1 || !folders[1])
-            return status;
-    }
-    return lathe_error(LATHE_E_NOT_FOUND,
-                       "messages need a chat template, and the model has no folder to hold one");
+    LATHE_TRY(lathe__run_chat_template(run));
+    *out = run->data.chat;
+    return *out ? LATHE_OK
+                : lathe_error(LATHE_E_CONFIG, "%s: a conversation needs a chat template: %s", place,
+                              run->data.no_chat);
 }
 
 static lathe_status refuse_unknown(const char *name, json_t *row)

@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "lathe/lathe.h"
 #include "template/chat_template.h"
 
 /** Reads the conversation of `file` (- : standard input): an object with "messages", and with
@@ -12,9 +13,11 @@
  *  message. */
 lathe_status lathe_app_chat_load(const char *file, json_t **out);
 
-/** Loads the chat template of the first of the folders (NULL: none) that has one.
- * LATHE_E_NOT_FOUND: none has. */
-lathe_status lathe_app_chat_template(const char *const folders[2], lathe_chat_template **out);
+/** Gives the run's chat template: that of data.chat_template, else that of the tokenizer's or the
+ *  model's folder, with the variables of data.chat_template_kwargs. Borrowed from the run.
+ *  LATHE_E_CONFIG: there is none; place: where the conversation is, for the message. */
+lathe_status lathe_app_chat_template(lathe_run *run, const char *place,
+                                     const lathe_chat_template **out);
 
 /** Renders a conversation up to where the answer begins. If its last message is the assistant's,
  * the prompt ends with that message's text, which is to be continued, as continue_final_message of

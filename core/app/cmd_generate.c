@@ -14,8 +14,9 @@
 static const lathe_option options[] = {
     {"--prompt", "TEXT", "the text to continue; without it a new document begins"},
     {"--messages", "FILE|-",
-     "answer the conversation in this JSON file, rendered with the model's chat template; only the "
-     "answer is printed"},
+     "answer the conversation in this JSON file, rendered with the chat template of "
+     "data.chat_template, "
+     "or else of the model's folder; only the answer is printed"},
     {"--prompts", "FILE",
      "continue every prompt of a file of JSON lines: {\"prompt\": TEXT}, {\"messages\": [...]} or "
      "{\"ids\": [...]} a line; needs --output"},
@@ -111,24 +112,22 @@ static lathe_status read_prompts(const lathe_args *args, json_t **out_row)
 }
 
 /* The text to continue; *owned: what is to be freed of it. */
-static lathe_status find_prompt(const lathe_args *args, const lathe_run *run, json_t *row,
+static lathe_status find_prompt(const lathe_args *args, lathe_run *run, json_t *row,
                                 const char **out, char **owned)
 {
-    const char *const folders[2] = {run->data.tokenizer_dir, run->set.model_path};
     const char *messages = lathe_args_value(args, "--messages");
-    lathe_chat_template *chat = NULL;
+    const lathe_chat_template *chat = NULL;
     *out = lathe_args_value(args, "--prompt");
     if (!row) {
         if (!*out)
             *out = run->set.prompt ? run->set.prompt : "";
         return LATHE_OK;
     }
-    LATHE_TRY(lathe_app_chat_template(folders, &chat));
-    const lathe_status status = lathe_app_chat_prompt(
-        chat, strcmp(messages, "-") == 0 ? "standard input" : messages, row, owned);
-    lathe_chat_template_destroy(chat);
+    const char *place = strcmp(messages, "-") == 0 ? "standard input" : messages;
+    LATHE_TRY(lathe_app_chat_template(run, place, &chat));
+    LATHE_TRY(lathe_app_chat_prompt(chat, place, row, owned));
     *out = *owned;
-    return status;
+    return LATHE_OK;
 }
 
 /* Continues one prompt, or the conversation `row`, and prints the text. */

@@ -137,22 +137,24 @@ static json_t *settings_of(const lathe_run *run, const lathe_sampling *s, const 
     json_t *stop = json_array();
     for (int32_t i = 0; stop && i < s->n_stop; i++)
         json_array_append_new(stop, json_string(s->stop[i]));
-    return json_pack("{ss, ss, ss, sI, sf, sf, si, sf, sf, si, si, sb, so, si, sb, sI}", "model",
-                     run->set.model_path ? run->set.model_path : "", "prompts", prompts_hash,
-                     "precision", lathe_precision_name(run->params.compute_dtype), "seed",
-                     (json_int_t)s->seed, "temperature", s->temperature, "top_p", s->top_p, "top_k",
-                     s->top_k, "min_p", s->min_p, "repetition_penalty", s->repetition_penalty,
-                     "max_new_tokens", s->max_new_tokens, "max_length", s->max_length,
-                     "stop_at_eos", s->stop_at_eos, "stop", stop, "samples", j->n_samples,
-                     "logprobs", j->wants_logprobs, "seq_len", (json_int_t)run->set.seq_len);
+    return json_pack(
+        "{ss, ss, ss, ss, sI, sf, sf, si, sf, sf, si, si, sb, so, si, sb, sI}", "model",
+        run->set.model_path ? run->set.model_path : "", "chat_template",
+        run->data.chat ? lathe_chat_template_hash(run->data.chat) : "", "prompts", prompts_hash,
+        "precision", lathe_precision_name(run->params.compute_dtype), "seed", (json_int_t)s->seed,
+        "temperature", s->temperature, "top_p", s->top_p, "top_k", s->top_k, "min_p", s->min_p,
+        "repetition_penalty", s->repetition_penalty, "max_new_tokens", s->max_new_tokens,
+        "max_length", s->max_length, "stop_at_eos", s->stop_at_eos, "stop", stop, "samples",
+        j->n_samples, "logprobs", j->wants_logprobs, "seq_len", (json_int_t)run->set.seq_len);
 }
 
-static lathe_status open_files(const lathe_args *args, const lathe_run *run,
-                               const lathe_sampling *how, const char *const *folders, job *j)
+static lathe_status open_files(const lathe_args *args, lathe_run *run, const lathe_sampling *how,
+                               job *j)
 {
     const char *path = lathe_args_value(args, "--prompts");
     char hash[65];
-    LATHE_TRY(lathe_prompt_file_open(path, folders, &j->prompts));
+    LATHE_TRY(lathe__run_chat_template(run));
+    LATHE_TRY(lathe_prompt_file_open(path, run, &j->prompts));
     LATHE_TRY(lathe_sha256_file(path, hash));
     json_t *settings = settings_of(run, how, j, hash);
     if (!settings)
@@ -195,7 +197,6 @@ static lathe_status run_job(lathe_run *run, const lathe_sampling *how, job *j)
 lathe_status lathe_app_generate_prompts(const lathe_args *args, lathe_run *run,
                                         const lathe_sampling *how)
 {
-    const char *const folders[2] = {run->data.tokenizer_dir, run->set.model_path};
     int64_t samples = 1;
     LATHE_TRY(lathe_args_int(args, "--samples", 1, 1000000, 1, &samples));
     job *j = calloc(1, sizeof *j);
@@ -205,7 +206,7 @@ lathe_status lathe_app_generate_prompts(const lathe_args *args, lathe_run *run,
     j->n_samples = (int32_t)samples;
     j->seed = how->seed;
     j->wants_logprobs = lathe_args_value(args, "--logprobs") != NULL;
-    lathe_status status = open_files(args, run, how, folders, j);
+    lathe_status status = open_files(args, run, how, j);
     if (status == LATHE_OK)
         status = run_job(run, how, j);
     for (int32_t i = 0; i < WINDOW; i++)

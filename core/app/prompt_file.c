@@ -10,11 +10,10 @@
 #include "base/error.h"
 #include "base/json.h"
 
-lathe_status lathe_prompt_file_open(const char *path, const char *const *folders,
-                                    lathe_prompt_file *out)
+lathe_status lathe_prompt_file_open(const char *path, lathe_run *run, lathe_prompt_file *out)
 {
     struct stat st;
-    *out = (lathe_prompt_file){.path = path, .folders = folders};
+    *out = (lathe_prompt_file){.path = path, .run = run};
     if (stat(path, &st) != 0)
         return lathe_error(LATHE_E_IO, "%s: cannot read: %s", path, strerror(errno));
     if (!S_ISREG(st.st_mode)) /* a file that is read again to resume */
@@ -38,7 +37,6 @@ void lathe_prompt_file_close(lathe_prompt_file *f)
 {
     forget(f);
     free(f->text);
-    lathe_chat_template_destroy(f->chat);
     if (f->file)
         (void)fclose(f->file);
     memset(f, 0, sizeof *f);
@@ -103,9 +101,9 @@ static lathe_status take_text(lathe_prompt_file *f, const char *place, const cha
 
 static lathe_status take_messages(lathe_prompt_file *f, const char *place, json_t *row)
 {
-    if (!f->chat)
-        LATHE_TRY(lathe_app_chat_template(f->folders, &f->chat));
-    return lathe_app_chat_prompt(f->chat, place, row, &f->prompt);
+    const lathe_chat_template *chat = NULL;
+    LATHE_TRY(lathe_app_chat_template(f->run, place, &chat));
+    return lathe_app_chat_prompt(chat, place, row, &f->prompt);
 }
 
 static lathe_status take_prompt(lathe_prompt_file *f, const char *place, json_t *row)

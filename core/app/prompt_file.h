@@ -11,7 +11,7 @@
  *  text alone. Other keys are allowed. */
 typedef struct lathe_prompt_file {
     const char *path;
-    const char *const *folders; /* [2] where a chat template may be */
+    lathe_run *run; /* has the chat template for messages; NULL: no line is read */
     FILE *file;
     int64_t line; /* of the last prompt, from 1 */
     char *text;   /* of the last line */
@@ -19,13 +19,11 @@ typedef struct lathe_prompt_file {
     char *prompt; /* the text of the prompt; NULL: ids */
     int32_t *ids; /* [n_ids] */
     int32_t n_ids;
-    json_t *id;                /* the value of "id" of the last line; NULL: it has none */
-    lathe_chat_template *chat; /* loaded for the first messages */
+    json_t *id; /* the value of "id" of the last line; NULL: it has none */
 } lathe_prompt_file;
 
 /** LATHE_E_IO: the file cannot be read, or is not a regular file. */
-lathe_status lathe_prompt_file_open(const char *path, const char *const *folders,
-                                    lathe_prompt_file *out);
+lathe_status lathe_prompt_file_open(const char *path, lathe_run *run, lathe_prompt_file *out);
 /** Skips n prompts without looking into them. */
 lathe_status lathe_prompt_file_skip(lathe_prompt_file *f, int64_t n);
 /** Reads the next prompt, past empty lines. *out_more 0: the file has ended. Errors begin with

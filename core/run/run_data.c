@@ -119,7 +119,7 @@ static lathe_status find_chat_template(lathe_run *run)
 
 /* Loads the template that data.chat_template names, or the one of the folders, and gives it its
  * variables. */
-static lathe_status load_chat_template(lathe_run *run)
+lathe_status lathe__run_chat_template(lathe_run *run)
 {
     const char *path = run->set.chat_template, *variables = run->set.chat_template_kwargs;
     if (run->data.chat || run->data.no_chat)
@@ -151,7 +151,7 @@ static lathe_status open_shards(lathe_run *run, const char *json, lathe_shards *
                                  "data, such as \".lathe/cache\"");
     LATHE_TRY(
         lathe_datasets_parse(lathe_config_path(run->config), json, &run->arena, &datasets, &n));
-    LATHE_TRY(load_chat_template(run));
+    LATHE_TRY(lathe__run_chat_template(run));
     run->data.n_inputs = lathe_stage_columns(stage, run->data.inputs);
     for (int64_t i = 0; i < n; i++) {
         datasets[i].chat = run->data.chat;

@@ -157,5 +157,8 @@ lathe_status lathe__run_weights(lathe_run *run);
 /** Open the tokenizer, the shards and the loaders (run_data.c). */
 lathe_status lathe__run_tokenizer(lathe_run *run);
 lathe_status lathe__run_data(lathe_run *run);
+/** Loads the chat template of the tokenizer's or the model's folder, with its renderer, into
+ *  run->data.chat; where there is none, run->data.no_chat says why. */
+lathe_status lathe__run_chat_template(lathe_run *run);
 
 #endif

@@ -174,5 +174,6 @@ Test(adapter_folder, a_conversation_is_answered_through_the_chat_template)
     expect(LATHE " generate base --messages wrong.json 2>&1", 2,
            "wrong.json: unknown key \"text\"; expected messages, tools");
     cr_assert_eq(run("rm base/chat_template.jinja"), 0);
-    expect(LATHE " generate base --messages talk.json 2>&1", 2, "base: no chat template; expected");
+    expect(LATHE " generate base --messages talk.json 2>&1", 2,
+           "talk.json: a conversation needs a chat template: base has none; expected");
 }

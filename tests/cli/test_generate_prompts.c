@@ -135,6 +135,49 @@ Test(generate_prompts, of_a_conversation_are_checked_before_the_model_is_opened)
     }
 }
 
+/* Expects that the conversation talk.json is answered as if `text` were the prompt. */
+static void expect_rendered(const char *settings, const char *text)
+{
+    static char want[4096], command[1024];
+    (void)snprintf(command, sizeof command, LATHE " generate base --prompt '%s'" HOW " 2>/dev/null",
+                   text);
+    cr_assert_eq(run(command), 0, "%s", output);
+    strcpy(want, output + strlen(text));
+    (void)snprintf(command, sizeof command,
+                   LATHE " generate base --messages talk.json %s" HOW " 2>/dev/null", settings);
+    cr_assert_eq(run(command), 0, "%s", output);
+    cr_expect_str_eq(output, want, "%s", settings);
+}
+
+Test(generate_prompts, of_a_conversation_are_rendered_with_data_chat_template)
+{
+    put("talk.json", "[{\"role\": \"user\", \"content\": \"a\"}]");
+    put("mine.jinja", "{% for m in messages %}[{{ m.content }}]{% endfor %}"
+                      "{{ ' thinks' if think }}{{ ' says' if add_generation_prompt }}");
+    expect_rendered("", "<user>a</><assistant>");
+    expect_rendered("--data.chat_template mine.jinja", "[a] says");
+    expect_rendered("--data.chat_template mine.jinja "
+                    "--data.chat_template_kwargs '{think = true}'",
+                    "[a] thinks says");
+    expect(LATHE " generate base --messages talk.json --data.chat_template no.jinja 2>&1", 2,
+           "data.chat_template: no such file or folder: no.jinja");
+}
+
+Test(generate_prompts, of_a_file_are_rendered_with_data_chat_template)
+{
+    put("mine.jinja", "{% for m in messages %}[{{ m.content }}]{% endfor %} says");
+    put("in.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n");
+    put("text.jsonl", "{\"prompt\": \"[a] says\"}\n");
+    expect(LATHE " generate base --prompts text.jsonl -o want.jsonl" HOW " 2>&1", 0, "1 results");
+    expect(LATHE
+           " generate base --prompts in.jsonl -o out.jsonl --data.chat_template mine.jinja" HOW
+           " 2>&1",
+           0, "1 results");
+    cr_expect_eq(run("cmp out.jsonl want.jsonl"), 0, "%s", output);
+    expect(LATHE " generate base --prompts in.jsonl -o out.jsonl" HOW " 2>&1", 2,
+           "out.jsonl was begun with chat_template");
+}
+
 Test(generate_prompts, that_end_with_the_assistant_are_continued)
 {
     static char want[4096];
