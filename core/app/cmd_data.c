@@ -85,13 +85,13 @@ static lathe_status put_folder(const char *dir, lathe_buffer *b)
 
 /* ---- a run ---- */
 
-static lathe_status put_datasets(lathe_run *run, const char *json, const lathe_shards *shards,
+/* key: "datasets" or "validation". */
+static lathe_status put_datasets(lathe_run *run, const char *key, const lathe_shards *shards,
                                  lathe_buffer *b)
 {
     lathe_dataset *datasets = NULL;
     int64_t n = 0;
-    LATHE_TRY(
-        lathe_datasets_parse(lathe_config_path(run->config), json, &run->arena, &datasets, &n));
+    LATHE_TRY(lathe_datasets_read(run->config, key, &run->arena, &datasets, &n));
     const lathe_row_kind *kind = lathe_row_kind_get(lathe_shards_rows(shards));
     for (int64_t d = 0; d < n; d++) {
         const lathe_shards_set *set = lathe_shards_set_get(shards, d);
@@ -186,14 +186,14 @@ static void put_split(const lathe_run *run, const lathe_loader *loader, const la
 static lathe_status put_summary(lathe_run *run, lathe_buffer *b)
 {
     lathe_buffer_puts(b, "datasets\n");
-    LATHE_TRY(put_datasets(run, run->set.datasets, run->data.shards, b));
+    LATHE_TRY(put_datasets(run, "datasets", run->data.shards, b));
     lathe_buffer_puts(b, "training\n");
     put_split(run, run->data.loader, run->data.shards, 1, b);
     if (!run->data.validation)
         return b->status;
     lathe_buffer_puts(b, "validation\n");
     if (run->data.validation_shards)
-        LATHE_TRY(put_datasets(run, run->set.validation, run->data.validation_shards, b));
+        LATHE_TRY(put_datasets(run, "validation", run->data.validation_shards, b));
     put_split(run, run->data.validation,
               run->data.validation_shards ? run->data.validation_shards : run->data.shards, 0, b);
     return b->status;

@@ -52,13 +52,12 @@ static json_t *describe_left(const lathe_shards *shards, const lathe_shards_set 
     return out;
 }
 
-static lathe_status describe_datasets(lathe_run *run, const char *json, const lathe_shards *shards,
+static lathe_status describe_datasets(lathe_run *run, const char *key, const lathe_shards *shards,
                                       json_t **out)
 {
     lathe_dataset *datasets = NULL;
     int64_t n = 0;
-    LATHE_TRY(
-        lathe_datasets_parse(lathe_config_path(run->config), json, &run->arena, &datasets, &n));
+    LATHE_TRY(lathe_datasets_read(run->config, key, &run->arena, &datasets, &n));
     const lathe_row_kind *kind = lathe_row_kind_get(lathe_shards_rows(shards));
     *out = json_array();
     for (int64_t d = 0; d < n; d++) {
@@ -78,6 +77,7 @@ static lathe_status describe_datasets(lathe_run *run, const char *json, const la
     return LATHE_OK;
 }
 
+/* datasets: the key "datasets" or "validation"; NULL: the split has none of its own. */
 static lathe_status describe_split(lathe_run *run, const lathe_loader *loader,
                                    const lathe_shards *shards, const char *datasets, json_t **out)
 {
@@ -118,13 +118,12 @@ static lathe_status describe_split(lathe_run *run, const lathe_loader *loader,
 lathe_status lathe_data_json_run(lathe_run *run, lathe_buffer *out)
 {
     json_t *training = NULL, *validation = json_null(), *root;
-    LATHE_TRY(
-        describe_split(run, run->data.loader, run->data.shards, run->set.datasets, &training));
+    LATHE_TRY(describe_split(run, run->data.loader, run->data.shards, "datasets", &training));
     if (run->data.validation) {
         const int own = run->data.validation_shards != NULL;
         const lathe_status status = describe_split(
             run, run->data.validation, own ? run->data.validation_shards : run->data.shards,
-            own ? run->set.validation : NULL, &validation);
+            own ? "validation" : NULL, &validation);
         if (status != LATHE_OK) {
             json_decref(training);
             return status;

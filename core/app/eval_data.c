@@ -127,9 +127,8 @@ static lathe_status put_of_run(const lathe_args *args, const char *path, lathe_b
     if (status == LATHE_OK)
         status = lathe_config_load(args->words[0], args->overrides, args->n_overrides, 0, registry,
                                    &diags, &config);
-    const char *datasets =
-        status == LATHE_OK ? lathe_config_string(config, "data", "datasets") : NULL;
-    if (datasets && lathe_datasets_parse("data.datasets", datasets, &arena, &sets, &n) == LATHE_OK)
+    if (status == LATHE_OK &&
+        lathe_datasets_read(config, "datasets", &arena, &sets, &n) == LATHE_OK)
         status = put_shared(config, NULL, path, sets, n, &arena, out);
     else
         status = LATHE_OK;
@@ -142,26 +141,47 @@ static lathe_status put_of_run(const lathe_args *args, const char *path, lathe_b
     return status;
 }
 
+/* Reads the datasets of a checkpoint as those of a run file are read. */
+static lathe_status put_of_settings(const lathe_setting_list *settings, const char *checkpoint,
+                                    const char *path, lathe_arena *arena, lathe_buffer *out)
+{
+    lathe_registry *registry = NULL;
+    lathe_config *config = NULL;
+    lathe_diags diags = {0};
+    lathe_dataset *sets = NULL;
+    int64_t n = 0;
+    lathe_status status = lathe_registry_create(&registry);
+    if (status == LATHE_OK)
+        status = lathe_config_load(NULL, settings->list, settings->n, 0, registry, &diags, &config);
+    if (status == LATHE_OK)
+        status = lathe_datasets_read(config, "datasets", arena, &sets, &n);
+    if (status == LATHE_OK && n > 0)
+        status = put_shared(NULL, checkpoint, path, sets, n, arena, out);
+    lathe_config_destroy(config);
+    lathe_diags_fini(&diags);
+    lathe_registry_destroy(registry);
+    return status;
+}
+
 /* The columns of the datasets in the manifest of a checkpoint; a folder without one has none. */
 static lathe_status put_of_folder(const lathe_args *args, const char *path, lathe_buffer *out)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
     const char *checkpoint = NULL;
-    json_t *config = NULL;
+    json_t *manifest = NULL;
     int32_t has_manifest = 0;
-    lathe_dataset *sets = NULL;
-    int64_t n = 0;
+    lathe_setting_list settings;
     lathe_status status = lathe_checkpoint_resolve(&arena, args->words[0], &checkpoint);
     if (status == LATHE_OK)
-        status = lathe_folder_config(checkpoint, &arena, &config, &has_manifest);
-    const json_t *list = json_object_get(json_object_get(config, "data"), "datasets");
-    char *text = status == LATHE_OK && list ? json_dumps(list, 0) : NULL;
-    if (text)
-        status = lathe_datasets_parse("data.datasets", text, &arena, &sets, &n);
-    if (status == LATHE_OK && n > 0)
-        status = put_shared(NULL, checkpoint, path, sets, n, &arena, out);
-    free(text);
-    json_decref(config);
+        status = lathe_folder_config(checkpoint, &arena, &manifest, &has_manifest);
+    const json_t *list = json_object_get(json_object_get(manifest, "data"), "datasets");
+    if (status == LATHE_OK)
+        status = lathe_settings_init(&settings, &arena);
+    if (status == LATHE_OK)
+        status = lathe_settings_add(&settings, &arena, "data", "datasets", list);
+    if (status == LATHE_OK && settings.n > 0)
+        status = put_of_settings(&settings, checkpoint, path, &arena, out);
+    json_decref(manifest);
     lathe_arena_fini(&arena);
     return status;
 }

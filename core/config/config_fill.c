@@ -49,11 +49,17 @@ static void fill(const lathe_config *config, const char *section, const lathe_fi
     case LATHE_FILL_TEXT:
         *(const char **)out = text;
         break;
+    case LATHE_FILL_STRING:
+        *(const char **)out = value->is_set ? value->s : NULL;
+        break;
     case LATHE_FILL_TEXTS:
         *(lathe_texts *)out = (lathe_texts){value->strs, value->is_set ? value->n : 0};
         break;
     case LATHE_FILL_CHOICE:
         *(int32_t *)out = choice(field->choices, text);
+        break;
+    case LATHE_FILL_OPTIONAL_CHOICE:
+        *(int32_t *)out = text != NULL ? choice(field->choices, text) : -1;
         break;
     case LATHE_FILL_BYTES:
         *(int64_t *)out = value->is_set ? bytes(field->unit, value->f) : 0;
@@ -85,15 +91,36 @@ void lathe_config_fill(const lathe_config *config, const char *section, const la
         fill_all(config, section, found->fields, found->n_fields, found->values, keys, n_keys, out);
 }
 
-int64_t lathe_config_fill_tables(const lathe_config *config, const char *section, const char *key,
-                                 const lathe_key *keys, int32_t n_keys, void *out, size_t bytes,
-                                 int64_t capacity)
+const lathe_config_table *lathe_config_table_at(const lathe_config *config, const char *section,
+                                                const char *key, int64_t index)
 {
     const lathe_core_section *schema = lathe_core_table_find(section, key);
-    int64_t n = 0;
-    for (const struct lathe__table *t = config->tables; t != NULL; t = t->next)
-        if (t->schema == schema && n++ < capacity)
-            fill_all(config, section, schema->fields, schema->n_fields, t->values, keys, n_keys,
-                     (char *)out + (size_t)(n - 1) * bytes);
-    return n;
+    for (const lathe_config_table *t = config->tables; t != NULL; t = t->next)
+        if (t->schema != NULL && t->schema == schema && index-- == 0)
+            return t;
+    return NULL;
+}
+
+const lathe_config_table *lathe_config_table_inside(const lathe_config *config,
+                                                    const lathe_config_table *outer,
+                                                    const char *key)
+{
+    for (const lathe_config_table *t = config->tables; t != NULL; t = t->next)
+        if (t->schema != NULL && t->outer == outer && strcmp(t->schema->key, key) == 0)
+            return t;
+    return NULL;
+}
+
+void lathe_config_table_fill(const lathe_config *config, const lathe_config_table *table,
+                             const lathe_key *keys, int32_t n_keys, void *out)
+{
+    const lathe_core_section *schema = table->schema;
+    fill_all(config, schema->name, schema->fields, schema->n_fields, table->values, keys, n_keys,
+             out);
+}
+
+const lathe_named_text *lathe_config_table_others(const lathe_config_table *table, int64_t *out_n)
+{
+    *out_n = table->n_others;
+    return table->others;
 }

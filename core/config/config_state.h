@@ -4,6 +4,7 @@
 
 #include "base/toml.h"
 #include "config/config.h"
+#include "plug/config_keys.h"
 #include "plug/core_schema.h"
 
 enum { LATHE__MAX_SECTIONS = 32 };
@@ -18,11 +19,13 @@ struct lathe__section {
     const lathe_value *values;
 };
 
-/** A checked table inside a section, such as one of optimizer.groups. */
-struct lathe__table {
+struct lathe_config_table {
     const lathe_core_section *schema; /* NULL: replaced by a later check */
     const lathe_value *values;
-    struct lathe__table *next; /* in the order of the file */
+    const lathe_config_table *outer; /* NULL: it is inside a section */
+    lathe_named_text *others; /* [n_others] strings with keys that the schema does not have */
+    int64_t n_others;
+    lathe_config_table *next; /* in the order in which they were checked; that of the file */
 };
 
 struct lathe_config {
@@ -31,7 +34,7 @@ struct lathe_config {
     lathe_toml_node *root;
     struct lathe__section sections[LATHE__MAX_SECTIONS];
     int32_t n_sections;
-    struct lathe__table *tables; /* in the order in which they were checked */
+    lathe_config_table *tables; /* a table comes before the tables inside it */
     lathe_part parts[LATHE_N_KINDS];
     lathe_config_reward *rewards;           /* [n_rewards] */
     struct lathe__section *reward_sections; /* [n_rewards] */
@@ -50,7 +53,7 @@ lathe_status lathe__config_default_paths(lathe_config *config, const char *secti
                                          lathe_value *values);
 
 /** Checks the tables inside a core section (datasets, ...), keeps their values for
- *  lathe_config_fill_tables, and replaces their JSON texts by texts with the defaults. */
+ *  lathe_config_table_at, and replaces their JSON texts by texts with the defaults. */
 lathe_status lathe__config_tables(lathe_config *config, const struct lathe__section *section,
                                   lathe_diags *diags);
 

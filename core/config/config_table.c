@@ -55,15 +55,16 @@ static lathe_status take_singles(lathe_config *config, const char *name,
 
 /* Keeps the checked values of a table. */
 static lathe_status keep_values(lathe_config *config, const lathe_core_section *schema,
-                                const lathe_value *values)
+                                const lathe_config_table *outer, const lathe_value *values,
+                                lathe_config_table **out)
 {
-    struct lathe__table **end = &config->tables;
+    lathe_config_table **end = &config->tables;
     while (*end != NULL)
         end = &(*end)->next;
-    *end = lathe_arena_alloc(&config->arena, (int64_t)sizeof **end);
+    *out = *end = lathe_arena_alloc(&config->arena, (int64_t)sizeof **end);
     if (*end == NULL)
         return LATHE_E_NOMEM;
-    **end = (struct lathe__table){.schema = schema, .values = values};
+    **end = (lathe_config_table){.schema = schema, .values = values, .outer = outer};
     return LATHE_OK;
 }
 
@@ -73,14 +74,34 @@ static int has_stage_keys(const lathe_core_section *schema)
     return strcmp(schema->key, "columns") == 0;
 }
 
-/* Appends the keys of a table that its schema does not have, which the stage is to check; first:
- * none was written before. A key that is a mistyped one of the schema is refused here. */
-static lathe_status put_stage_keys(const lathe_schema_scope *scope,
-                                   const lathe_core_section *schema, const lathe_toml_node *table,
-                                   int first, lathe_diags *diags, lathe_buffer *text)
+/* Refuses names of columns that are empty. */
+static void refuse_empty(const lathe_config *config, const char *name, const lathe_toml_node *table,
+                         lathe_diags *diags)
 {
+    for (int64_t i = 0; i < table->n_children; i++) {
+        const lathe_toml_node *node = table->children[i];
+        const lathe_place place = lathe_value_place(config->path, node);
+        if (node->kind == LATHE_TOML_STRING && node->s[0] == '\0')
+            lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL,
+                            "%s.%s is empty; expected the name of a column of the data", name,
+                            node->key);
+    }
+}
+
+/* Keeps the keys of a table that its schema does not have, which the stage is to check, and appends
+ * them to the text; first: none was written before. A key that is a mistyped one of the schema is
+ * refused here. */
+static lathe_status put_stage_keys(const lathe_schema_scope *scope, const lathe_toml_node *table,
+                                   int first, lathe_arena *arena, lathe_diags *diags,
+                                   lathe_config_table *kept, lathe_buffer *text)
+{
+    const lathe_core_section *schema = kept->schema;
     const char *words[32];
     int32_t n = 0;
+    kept->others =
+        lathe_arena_alloc(arena, (table->n_children + 1) * (int64_t)sizeof *kept->others);
+    if (kept->others == NULL)
+        return LATHE_E_NOMEM;
     for (; n < schema->n_fields && n < 32; n++)
         words[n] = schema->fields[n].key;
     for (int64_t i = 0; i < table->n_children; i++) {
@@ -91,6 +112,7 @@ static lathe_status put_stage_keys(const lathe_schema_scope *scope,
             lathe_schema_unknown(scope, node, schema->fields, schema->n_fields, diags);
             continue;
         }
+        kept->others[kept->n_others++] = (lathe_named_text){node->key, node->s};
         lathe_buffer_puts(text, first ? "" : ", ");
         lathe_buffer_json_string(text, node->key);
         lathe_buffer_puts(text, ": ");
@@ -100,12 +122,14 @@ static lathe_status put_stage_keys(const lathe_schema_scope *scope,
     return text->status;
 }
 
-/* Checks one table, keeps its values, and appends them as a JSON object. */
+/* Checks one table, keeps its values, and appends them as a JSON object. outer: the table that
+ * contains it; NULL: a section. */
 static lathe_status check_table(lathe_config *config, const lathe_core_section *schema,
-                                const lathe_toml_node *table, lathe_diags *diags,
-                                lathe_buffer *text)
+                                const lathe_config_table *outer, const lathe_toml_node *table,
+                                lathe_diags *diags, lathe_buffer *text)
 {
     lathe_value *values = NULL;
+    lathe_config_table *kept = NULL;
     int first = 1;
     const char *name = lathe_arena_printf(&config->arena, "%s.%s", schema->name, schema->key);
     const lathe_schema_scope scope = {.section = name,
@@ -116,7 +140,7 @@ static lathe_status check_table(lathe_config *config, const lathe_core_section *
     LATHE_TRY(take_singles(config, name, table, diags, &table));
     LATHE_TRY(lathe_schema_check(&scope, table, schema->fields, schema->n_fields, &config->arena,
                                  diags, &values));
-    LATHE_TRY(keep_values(config, schema, values));
+    LATHE_TRY(keep_values(config, schema, outer, values, &kept));
     lathe_buffer_puts(text, "{");
     for (int32_t i = 0; i < schema->n_fields; i++) {
         const char *key = schema->fields[i].key;
@@ -127,12 +151,14 @@ static lathe_status check_table(lathe_config *config, const lathe_core_section *
         const lathe_core_section *inner = lathe_core_table_find(name, key);
         const lathe_toml_node *node = lathe_toml_find(table, key);
         if (inner != NULL && node != NULL && node->kind == LATHE_TOML_TABLE)
-            LATHE_TRY(check_table(config, inner, node, diags, text));
+            LATHE_TRY(check_table(config, inner, kept, node, diags, text));
         else
             lathe_value_json(&values[i], text);
     }
     if (has_stage_keys(schema))
-        LATHE_TRY(put_stage_keys(&scope, schema, table, first, diags, text));
+        refuse_empty(config, name, table, diags);
+    if (has_stage_keys(schema))
+        LATHE_TRY(put_stage_keys(&scope, table, first, &config->arena, diags, kept, text));
     lathe_buffer_puts(text, "}");
     return text->status;
 }
@@ -144,14 +170,14 @@ static lathe_status check_value(lathe_config *config, const lathe_core_section *
     const int is_list = strcmp(schema->name, "data") == 0 || strcmp(schema->name, "optimizer") == 0;
     if (node->kind == LATHE_TOML_TABLE) {
         lathe_buffer_puts(text, is_list ? "[" : "");
-        LATHE_TRY(check_table(config, schema, node, diags, text));
+        LATHE_TRY(check_table(config, schema, NULL, node, diags, text));
         lathe_buffer_puts(text, is_list ? "]" : "");
         return text->status;
     }
     lathe_buffer_puts(text, "[");
     for (int64_t i = 0; i < node->n_children; i++) {
         lathe_buffer_puts(text, i > 0 ? ", " : "");
-        LATHE_TRY(check_table(config, schema, node->children[i], diags, text));
+        LATHE_TRY(check_table(config, schema, NULL, node->children[i], diags, text));
     }
     lathe_buffer_puts(text, "]");
     return text->status;
@@ -172,8 +198,9 @@ lathe_status lathe__config_tables(lathe_config *config, const struct lathe__sect
         const lathe_toml_node *node = lathe_toml_find(section->table, key);
         if (schema == NULL || node == NULL || !values[i].is_set)
             continue;
-        for (struct lathe__table *t = config->tables; t != NULL; t = t->next)
-            t->schema = t->schema != schema ? t->schema : NULL;
+        for (lathe_config_table *t = config->tables; t != NULL; t = t->next)
+            if (t->schema == schema || (t->outer != NULL && t->outer->schema == NULL))
+                t->schema = NULL;
         lathe_buffer text = LATHE_BUFFER_INIT;
         lathe_status status = check_value(config, schema, node, diags, &text);
         if (status == LATHE_OK) {

@@ -6,11 +6,26 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/hash.h"
-#include "base/json.h"
 #include "records/corpus.h"
 #include "records/row_kind.h"
 #include "tokenjson/tokenizer_file.h"
 #include "tokentrain/tokenizer_train.h"
+
+#define KEY(key, c_type, member, form, convert, ...)                                               \
+    LATHE_KEY_OF(lathe_learning_settings, key, member, form, convert)
+#define KEY_ALONE(...)
+static const lathe_key keys[] = {
+#include "plug/keys_tokenizer_train.inc"
+};
+
+int lathe_learning_settings_read(const lathe_config *config, lathe_learning_settings *out)
+{
+    const lathe_config_table *table = lathe_config_table_at(config, "tokenizer", "train", 0);
+    *out = (lathe_learning_settings){0};
+    if (table)
+        lathe_config_table_fill(config, table, keys, (int32_t)(sizeof keys / sizeof keys[0]), out);
+    return table != NULL;
+}
 
 /* The folder's name depends on the settings and the content of the files. */
 static lathe_status cache_name(const lathe_learning *from, const lathe_corpus *corpus,
@@ -28,43 +43,23 @@ static lathe_status cache_name(const lathe_learning *from, const lathe_corpus *c
     return *out ? LATHE_OK : LATHE_E_NOMEM;
 }
 
-/* The texts of *out are borrowed from *out_root. */
-static lathe_status read_settings(const lathe_learning *from, lathe_arena *arena, json_t **out_root,
-                                  lathe_tokenizer_training *out)
-{
-    LATHE_TRY(
-        lathe_json_load("tokenizer.train", from->train, (int64_t)strlen(from->train), out_root));
-    const json_t *specials = json_object_get(*out_root, "special_tokens");
-    *out = (lathe_tokenizer_training){
-        .vocab_size = (int64_t)json_integer_value(json_object_get(*out_root, "vocab_size")),
-        .min_frequency = (int64_t)json_integer_value(json_object_get(*out_root, "min_frequency")),
-        .pattern = json_string_value(json_object_get(*out_root, "pattern"))};
-    const size_t n = json_array_size(specials);
-    const char **list = lathe_arena_alloc(arena, (int64_t)((n + 1) * sizeof *list));
-    if (!list)
-        return LATHE_E_NOMEM;
-    for (size_t i = 0; i < n; i++)
-        list[i] = json_string_value(json_array_get(specials, i));
-    out->specials = n ? list : NULL;
-    out->n_specials = (int64_t)n;
-    return LATHE_OK;
-}
-
 static lathe_status learn(const lathe_learning *from, lathe_corpus *corpus, lathe_arena *arena,
                           lathe_tokenizer **out, const char **out_dir)
 {
-    json_t *root = NULL;
-    lathe_tokenizer_training settings;
+    lathe_learning_settings train;
     LATHE_TRY(cache_name(from, corpus, arena, out_dir));
     if (lathe_path_is_dir(*out_dir))
         return lathe_tokenizer_load(*out_dir, out);
-    lathe_status status = read_settings(from, arena, &root, &settings);
-    if (status == LATHE_OK)
-        status = lathe_tokenizer_train(&settings, lathe_corpus_next, corpus, out);
-    if (status == LATHE_OK)
-        status = lathe_tokenizer_save(*out, lathe_arena_printf(arena, "%s/", *out_dir));
-    json_decref(root);
-    return status;
+    (void)lathe_learning_settings_read(from->config, &train);
+    const int64_t n_specials = train.special_tokens.n;
+    const lathe_tokenizer_training settings = {.vocab_size = train.vocab_size,
+                                               .min_frequency = train.min_frequency,
+                                               .pattern = train.pattern,
+                                               .specials =
+                                                   n_specials ? train.special_tokens.strs : NULL,
+                                               .n_specials = n_specials};
+    LATHE_TRY(lathe_tokenizer_train(&settings, lathe_corpus_next, corpus, out));
+    return lathe_tokenizer_save(*out, lathe_arena_printf(arena, "%s/", *out_dir));
 }
 
 lathe_status lathe_tokenizer_learn(const lathe_learning *from, lathe_arena *arena,
@@ -75,10 +70,10 @@ lathe_status lathe_tokenizer_learn(const lathe_learning *from, lathe_arena *aren
     lathe_corpus *corpus = NULL;
     int32_t n_inputs;
     int64_t n = 0;
-    if (!from->datasets)
+    LATHE_TRY(lathe_datasets_read(from->config, "datasets", arena, &datasets, &n));
+    if (n == 0)
         return lathe_error(LATHE_E_CONFIG, "%s: tokenizer.train needs data.datasets to learn from",
                            from->where);
-    LATHE_TRY(lathe_datasets_parse(from->where, from->datasets, arena, &datasets, &n));
     n_inputs = lathe_stage_columns(from->stage, inputs);
     for (int64_t i = 0; i < n; i++) {
         datasets[i].inputs = inputs;

@@ -4,14 +4,28 @@
 
 #include "base/arena.h"
 #include "lathe/stage.h"
+#include "plug/config_keys.h"
 #include "text/tokenizer.h"
+
+/** The table tokenizer.train. The members are the rows of plug/keys_tokenizer_train.inc. */
+typedef struct lathe_learning_settings {
+#define KEY(key, c_type, member, ...) LATHE_KEY_MEMBER(c_type, member)
+#define KEY_ALONE(...)
+#include "plug/keys_tokenizer_train.inc"
+#undef KEY
+#undef KEY_ALONE
+} lathe_learning_settings;
+
+/** Reads tokenizer.train from a checked configuration; texts are borrowed from it. Returns 0 if it
+ *  is unset; `out` is all zeros then. */
+int lathe_learning_settings_read(const lathe_config *config, lathe_learning_settings *out);
 
 /** Settings and sources for training a tokenizer. */
 typedef struct lathe_learning {
     const char *where;           /* the run file, for messages */
-    const char *datasets;        /* JSON text of data.datasets */
+    const lathe_config *config;  /* has tokenizer.train and data.datasets */
     const lathe_stage_v1 *stage; /* says which columns are texts; NULL: documents */
-    const char *train;           /* JSON text of tokenizer.train */
+    const char *train;           /* JSON text of tokenizer.train, a part of the folder's name */
     const char *cache_dir;       /* trained tokenizers are in its folders tokenizer-<hash> */
 } lathe_learning;
 

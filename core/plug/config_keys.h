@@ -21,18 +21,21 @@
 
 typedef struct lathe_config lathe_config; /* config.h */
 
-/** How a value is converted for its member. An unset value gives 0 or NULL. */
+/** How a value is converted for its member. An unset value gives 0 or NULL, unless a line says
+ *  otherwise. */
 enum {
     LATHE_FILL_INT32,    /* int32_t: a whole number, or 0 and 1 for false and true */
     LATHE_FILL_INT64,    /* int64_t: a whole number */
     LATHE_FILL_DOUBLE,   /* double */
     LATHE_FILL_OPTIONAL, /* double; NAN if unset */
     LATHE_FILL_TEXT,     /* const char *: a string, or the JSON text of a table; NULL if empty */
+    LATHE_FILL_STRING,   /* const char *: a string, which may be empty */
     LATHE_FILL_TEXTS,    /* lathe_texts: a list of strings */
     LATHE_FILL_CHOICE,   /* int32_t: index of the string among its choices */
-    LATHE_FILL_BYTES,    /* int64_t: bytes, from a number of MiB, GB or GiB as its unit says */
-    LATHE_FILL_SEED,     /* uint64_t: the seed; train.seed if unset */
-    LATHE_FILL_CONVERT   /* written by convert() */
+    LATHE_FILL_OPTIONAL_CHOICE, /* as CHOICE; -1 if unset */
+    LATHE_FILL_BYTES,  /* int64_t: bytes, from a number of MiB, GB or GiB as its unit says */
+    LATHE_FILL_SEED,   /* uint64_t: the seed; train.seed if unset */
+    LATHE_FILL_CONVERT /* written by convert() */
 };
 
 /** A list of strings, borrowed from the configuration. */
@@ -55,12 +58,33 @@ typedef struct lathe_key {
 void lathe_config_fill(const lathe_config *config, const char *section, const lathe_key *keys,
                        int32_t n_keys, void *out);
 
-/** Fills structs of `bytes` bytes each from the tables of the array section.key ("optimizer",
- *  "groups"), in the order of the file; a single table counts as an array of one. Returns the
- *  number of tables, of which at most `capacity` are filled in. */
-int64_t lathe_config_fill_tables(const lathe_config *config, const char *section, const char *key,
-                                 const lathe_key *keys, int32_t n_keys, void *out, size_t bytes,
-                                 int64_t capacity);
+/** A checked table inside a section, such as one of optimizer.groups, or inside such a table. It
+ *  belongs to the configuration. */
+typedef struct lathe_config_table lathe_config_table;
+
+/** A key of the file with its text. */
+typedef struct lathe_named_text {
+    const char *name, *text;
+} lathe_named_text;
+
+/** Table `index` of the array section.key ("optimizer", "groups", 0), in the order of the file; a
+ *  single table counts as an array of one. NULL: there are not as many. */
+const lathe_config_table *lathe_config_table_at(const lathe_config *config, const char *section,
+                                                const char *key, int64_t index);
+
+/** The table `key` inside `outer` ("columns" of a dataset). NULL: the file has none. */
+const lathe_config_table *lathe_config_table_inside(const lathe_config *config,
+                                                    const lathe_config_table *outer,
+                                                    const char *key);
+
+/** Fills the members of `out` from the checked values of a table; members whose keys the table's
+ *  schema does not have stay as they are. Texts are borrowed from the configuration. */
+void lathe_config_table_fill(const lathe_config *config, const lathe_config_table *table,
+                             const lathe_key *keys, int32_t n_keys, void *out);
+
+/** The strings of a table whose keys its schema does not have, which the schema allows for columns
+ *  of a stage's inputs; in the order of the file. */
+const lathe_named_text *lathe_config_table_others(const lathe_config_table *table, int64_t *out_n);
 
 #define LATHE_KEY_MEMBER(c_type, member) c_type member;
 #define LATHE_KEY_OF(type, key, member, form, convert)                                             \
@@ -87,6 +111,8 @@ int64_t lathe_config_fill_tables(const lathe_config *config, const char *section
     KEY(key, uint64_t, member, SEED, NULL, LATHE_T_INT, 0, def, 0, LATHE_ANY, NULL, NULL, doc)
 #define KEY_TEXT(key, member, def, doc)                                                            \
     KEY(key, const char *, member, TEXT, NULL, LATHE_T_STRING, 0, def, 1.0, 0.0, NULL, NULL, doc)
+#define KEY_STRING(key, member, doc)                                                               \
+    KEY(key, const char *, member, STRING, NULL, LATHE_T_STRING, 0, NULL, 1.0, 0.0, NULL, NULL, doc)
 #define KEY_TABLE(key, member, doc)                                                                \
     KEY(key, const char *, member, TEXT, NULL, LATHE_T_TABLE, 0, NULL, 1.0, 0.0, NULL, NULL, doc)
 #define KEY_CHOICE(key, member, def, choices, doc)                                                 \

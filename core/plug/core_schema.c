@@ -1,6 +1,6 @@
-/* The schemas of the core's own tables. Those of sections and of optimizer.groups come from the
- * rows of keys_*.inc (config_keys.h); those of other tables inside sections are below. `lathe
- * show`, the man pages and the tables in docs/ print the texts. */
+/* The schemas of the core's own tables. Those of sections and of tables inside them come from the
+ * rows of keys_*.inc (config_keys.h); the keys that the core adds to the tables of plugins are
+ * below. `lathe show`, the man pages and the tables in docs/ print the texts. */
 #include "plug/core_schema.h"
 
 #include <string.h>
@@ -12,7 +12,6 @@
 #define KEY_ALONE(key, ...) {key, __VA_ARGS__},
 
 #define STRING(key, def, choices, doc) LATHE_FIELD_STRING(key, def, choices, doc)
-#define INT(key, def, lo, hi, unit, doc) LATHE_FIELD_INT(key, def, lo, hi, unit, doc)
 #define TABLE(key, doc)                                                                            \
     {                                                                                              \
         key, LATHE_T_TABLE, 0, NULL, LATHE_NO_RANGE, NULL, NULL, doc                               \
@@ -28,36 +27,15 @@ static const lathe_field data_fields[] = {
 };
 
 static const lathe_field dataset_fields[] = {
-    {"path", LATHE_T_STRING, LATHE_FIELD_REQUIRED, NULL, LATHE_NO_RANGE, NULL, NULL,
-     "file, folder, or pattern of *, ?, [..] and **"},
-    STRING("type", NULL, "text|jsonl|json|csv",
-           "text: whole files; jsonl: a record a line; json: an array of records; csv: with a "
-           "header row; unset: by the names"),
-    TABLE("columns", "the file's names for the columns text, prompt, completion, chosen, rejected, "
-                     "messages, and for those of the stage (label of kto)"),
-    TABLE("format", "columns made of several fields of a record: { prompt = \"Question: "
-                    "{question}\\n\", completion = \"{answer}\" }; a string is the column text"),
-    {"weight", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, NULL, 0.0, 1e6, NULL, "1",
-     "how often an epoch uses each row of the dataset; 0.5: half of the rows, the next epoch uses "
-     "the others; unset: 1"},
+#include "plug/keys_dataset.inc"
 };
 
 static const lathe_field dataset_column_fields[] = {
-    STRING("text", NULL, NULL, "column of the text"),
-    STRING("prompt", NULL, NULL, "column of the prompt"),
-    STRING("completion", NULL, NULL, "column of the completion that is learnt, for stage sft"),
-    STRING("chosen", NULL, NULL, "column of the preferred completion"),
-    STRING("rejected", NULL, NULL, "column of the other completion"),
-    STRING("messages", NULL, NULL,
-           "column of a conversation, which the chat template turns into text (jsonl, json)"),
+#include "plug/keys_dataset_columns.inc"
 };
 
 static const lathe_field dataset_format_fields[] = {
-    STRING("text", NULL, NULL, "the text: {NAME} is a field of the record, {{ and }} are braces"),
-    STRING("prompt", NULL, NULL, "the prompt"),
-    STRING("completion", NULL, NULL, "the completion that is learnt, for stage sft"),
-    STRING("chosen", NULL, NULL, "the preferred completion"),
-    STRING("rejected", NULL, NULL, "the other completion"),
+#include "plug/keys_dataset_format.inc"
 };
 
 static const lathe_field tokenizer_fields[] = {
@@ -65,12 +43,7 @@ static const lathe_field tokenizer_fields[] = {
 };
 
 static const lathe_field tokenizer_train_fields[] = {
-    {"vocab_size", LATHE_T_INT, LATHE_FIELD_REQUIRED, NULL, 257, 1e7, NULL, "tokens",
-     "size of the vocabulary, including the special tokens and the 256 bytes"},
-    INT("min_frequency", "2", 1, LATHE_ANY, NULL, "pairs rarer than this are not merged"),
-    STRING("pattern", NULL, NULL, "regular expression that splits the text; unset: GPT-2's"),
-    {"special_tokens", LATHE_T_STRING_LIST, 0, "[\"<|endoftext|>\"]", LATHE_NO_RANGE, NULL, NULL,
-     "special tokens, which get the ids 0, 1, ...; the first one ends a document"},
+#include "plug/keys_tokenizer_train.inc"
 };
 
 static const lathe_field train_fields[] = {

@@ -1,17 +1,13 @@
-/* data.datasets: the list of datasets in a configuration. */
+/* Reads the datasets of a configuration. */
 #include "records/dataset.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "base/json.h"
 
 static const char *const column_names[LATHE_N_COLUMNS] = {"text", "prompt", "chosen", "rejected",
                                                           "completion"};
-static const char *const type_names[] = {"text", "jsonl", "json", "csv"}; /* by LATHE_DATASET_* */
-
-#define MAX_WEIGHT 1e6
 
 const char *lathe_column_name(int32_t column)
 {
@@ -52,134 +48,65 @@ const char *lathe_dataset_messages(const lathe_dataset *dataset)
     return dataset->messages ? dataset->messages : "messages";
 }
 
-static lathe_status copy_text(const json_t *value, const char *where, const char *key,
-                              lathe_arena *arena, const char **out)
-{
-    if (!json_is_string(value) || !json_string_length(value))
-        return lathe_error(LATHE_E_CONFIG, "%s.%s: expected a string", where, key);
-    *out = lathe_arena_strdup(arena, json_string_value(value));
-    return *out ? LATHE_OK : LATHE_E_NOMEM;
-}
+/* ---- data.datasets and data.validation ---- */
 
-/* An entry of `columns` that names the field of a stage's input. Whether the stage has such an
- * input is checked with the stage (layout.h). */
-static lathe_status read_input_column(const json_t *value, const char *where, const char *key,
-                                      lathe_arena *arena, lathe_dataset *out)
-{
-    if (out->n_input_columns == LATHE_MAX_STAGE_INPUTS)
-        return lathe_error(LATHE_E_CONFIG, "%s.columns: more than %d columns for inputs of a stage",
-                           where, LATHE_MAX_STAGE_INPUTS);
-    lathe_input_column *column = &out->input_columns[out->n_input_columns++];
-    column->input = lathe_arena_strdup(arena, key);
-    return column->input ? copy_text(value, where, key, arena, &column->field) : LATHE_E_NOMEM;
-}
+#define KEY(key, c_type, member, form, convert, ...)                                               \
+    LATHE_KEY_OF(lathe_dataset, key, member, form, convert)
+#define KEY_ALONE(...)
+static const lathe_key keys[] = {
+#include "plug/keys_dataset.inc"
+};
+static const lathe_key column_keys[] = {
+#include "plug/keys_dataset_columns.inc"
+};
+static const lathe_key format_keys[] = {
+#include "plug/keys_dataset_format.inc"
+};
+#define N_KEYS(list) (int32_t)(sizeof(list) / sizeof *(list))
 
-/* The tables columns and format (`name`): a text for each column. with_inputs NULL: of columns
- * alone. */
-static lathe_status read_columns(json_t *object, const char *where, const char *name,
-                                 lathe_arena *arena, const char *out[LATHE_N_COLUMNS],
-                                 lathe_dataset *with_inputs)
+/* Reads the entries of `columns` that name the fields of the stage's inputs. Whether the stage has
+ * such inputs is checked with the stage (layout.h). */
+static lathe_status read_input_columns(const lathe_config_table *columns, const char *key,
+                                       int64_t index, lathe_dataset *out)
 {
-    const char *key;
-    json_t *value;
-    if (!json_is_object(object))
-        return lathe_error(LATHE_E_CONFIG, "%s.%s: expected a table", where, name);
-    json_object_foreach(object, key, value)
-    {
-        int32_t k = 0;
-        if (with_inputs && strcmp(key, "messages") == 0) {
-            LATHE_TRY(copy_text(value, where, key, arena, &with_inputs->messages));
-            continue;
-        }
-        while (k < LATHE_N_COLUMNS && strcmp(key, column_names[k]))
-            k++;
-        if (k == LATHE_N_COLUMNS && with_inputs) {
-            LATHE_TRY(read_input_column(value, where, key, arena, with_inputs));
-            continue;
-        }
-        if (k == LATHE_N_COLUMNS)
-            return lathe_error(LATHE_E_CONFIG,
-                               "%s.%s.%s: no such column; there are text, prompt, completion, "
-                               "chosen, rejected",
-                               where, name, key);
-        if (!strcmp(name, "format") && json_is_string(value))
-            out[k] = lathe_arena_strdup(arena, json_string_value(value)); /* checked by layout.h */
-        else
-            LATHE_TRY(copy_text(value, where, key, arena, &out[k]));
-        if (!out[k])
-            return LATHE_E_NOMEM;
-    }
+    int64_t n;
+    const lathe_named_text *others = lathe_config_table_others(columns, &n);
+    if (n > LATHE_MAX_STAGE_INPUTS)
+        return lathe_error(LATHE_E_CONFIG,
+                           "data.%s[%lld].columns: more than %d columns for inputs of a stage", key,
+                           (long long)index, LATHE_MAX_STAGE_INPUTS);
+    for (int64_t i = 0; i < n; i++)
+        out->input_columns[i] = (lathe_input_column){others[i].name, others[i].text};
+    out->n_input_columns = (int32_t)n;
     return LATHE_OK;
 }
 
-static lathe_status read_type(const json_t *value, const char *where, lathe_dataset *out)
+lathe_status lathe_datasets_read(const lathe_config *config, const char *key, lathe_arena *arena,
+                                 lathe_dataset **out, int64_t *out_n)
 {
-    const char *type = json_is_string(value) ? json_string_value(value) : "";
-    for (int32_t k = 0; k < (int32_t)(sizeof type_names / sizeof *type_names); k++)
-        if (strcmp(type, type_names[k]) == 0) {
-            out->type = k;
-            return LATHE_OK;
+    const lathe_config_table *table, *inner;
+    int64_t n = 0;
+    while (lathe_config_table_at(config, "data", key, n))
+        n++;
+    *out_n = n;
+    *out = lathe_arena_alloc(arena, (n + 1) * (int64_t)sizeof **out);
+    if (!*out)
+        return LATHE_E_NOMEM;
+    for (int64_t i = 0; i < n; i++) {
+        lathe_dataset *dataset = &(*out)[i];
+        table = lathe_config_table_at(config, "data", key, i);
+        *dataset = (lathe_dataset){.weight = (double)NAN};
+        lathe_config_table_fill(config, table, keys, N_KEYS(keys), dataset);
+        if (isnan(dataset->weight))
+            dataset->weight = 1.0;
+        inner = lathe_config_table_inside(config, table, "format");
+        if (inner)
+            lathe_config_table_fill(config, inner, format_keys, N_KEYS(format_keys), dataset);
+        inner = lathe_config_table_inside(config, table, "columns");
+        if (inner) {
+            lathe_config_table_fill(config, inner, column_keys, N_KEYS(column_keys), dataset);
+            LATHE_TRY(read_input_columns(inner, key, i, dataset));
         }
-    return lathe_error(LATHE_E_CONFIG, "%s.type is \"%s\"; there are text, jsonl, json, csv", where,
-                       type);
-}
-
-static lathe_status read_weight(const json_t *value, const char *where, lathe_dataset *out)
-{
-    out->weight = json_is_number(value) ? json_number_value(value) : (double)NAN;
-    if (out->weight > 0.0 && out->weight <= MAX_WEIGHT)
-        return LATHE_OK;
-    return lathe_error(LATHE_E_CONFIG, "%s.weight is %g; expected a number above 0, up to %g",
-                       where, out->weight, MAX_WEIGHT);
-}
-
-static lathe_status read_dataset(json_t *entry, const char *where, lathe_arena *arena,
-                                 lathe_dataset *out)
-{
-    const char *key;
-    json_t *value;
-    out->type = LATHE_DATASET_AUTO;
-    out->weight = 1.0;
-    if (!json_is_object(entry))
-        return lathe_error(LATHE_E_CONFIG, "%s: expected a table", where);
-    json_object_foreach(entry, key, value)
-    {
-        if (!strcmp(key, "path"))
-            LATHE_TRY(copy_text(value, where, key, arena, &out->path));
-        else if (!strcmp(key, "columns"))
-            LATHE_TRY(read_columns(value, where, key, arena, out->columns, out));
-        else if (!strcmp(key, "format"))
-            LATHE_TRY(read_columns(value, where, key, arena, out->formats, NULL));
-        else if (!strcmp(key, "type"))
-            LATHE_TRY(read_type(value, where, out));
-        else if (!strcmp(key, "weight"))
-            LATHE_TRY(read_weight(value, where, out));
-        else
-            return lathe_error(LATHE_E_CONFIG,
-                               "%s.%s: no such key; there are path, type, columns, format, weight",
-                               where, key);
     }
-    return out->path ? LATHE_OK : lathe_error(LATHE_E_CONFIG, "%s.path is missing", where);
-}
-
-lathe_status lathe_datasets_parse(const char *where, const char *json, lathe_arena *arena,
-                                  lathe_dataset **out, int64_t *out_n)
-{
-    json_t *list;
-    LATHE_TRY(lathe_json_load(where, json, (int64_t)strlen(json), &list));
-    const size_t n = json_is_array(list) ? json_array_size(list) : 0;
-    lathe_status status = LATHE_OK;
-    *out = NULL;
-    if (!n)
-        status = lathe_error(LATHE_E_CONFIG, "%s: expected a list of tables", where);
-    else if (!(*out = lathe_arena_alloc(arena, (int64_t)(n * sizeof **out))))
-        status = LATHE_E_NOMEM;
-    for (size_t i = 0; i < n && status == LATHE_OK; i++) {
-        const char *place = lathe_arena_printf(arena, "%s[%zu]", where, i);
-        status =
-            place ? read_dataset(json_array_get(list, i), place, arena, &(*out)[i]) : LATHE_E_NOMEM;
-    }
-    *out_n = (int64_t)n;
-    json_decref(list);
-    return status;
+    return LATHE_OK;
 }

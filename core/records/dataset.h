@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "base/hash.h"
 #include "lathe/stage.h"
+#include "plug/config_keys.h"
 
 /** Format of a dataset's files. AUTO: JSONL, JSON or CSV if the names of all files say so (.jsonl
  *  .ndjson, .json, .csv .tsv), else TEXT. */
@@ -29,7 +30,7 @@ typedef struct lathe_input_column {
     const char *input, *field;
 } lathe_input_column;
 
-/** One entry of data.datasets. */
+/** One entry of data.datasets. Keys of its table are the rows of plug/keys_dataset*.inc. */
 typedef struct lathe_dataset {
     /* A file, a folder (read recursively), or a pattern with * ? [..] and ** (any folders). A file
      * or folder with exactly this name has precedence over the pattern. */
@@ -57,12 +58,12 @@ typedef struct lathe_dataset {
 /** The key of a record's messages. */
 const char *lathe_dataset_messages(const lathe_dataset *dataset);
 
-/** Parses the JSON text of data.datasets: [{"path": .., "type": "text"|"jsonl"|"json"|"csv",
- *  "columns": {"prompt": "title"}, "format": {"completion": "{body}"}, "weight": 2.0}]. Relative
- * paths stay relative to the current folder. `where` is the place that errors name. The result is
- * in the arena. LATHE_E_CONFIG names the key. */
-lathe_status lathe_datasets_parse(const char *where, const char *json, lathe_arena *arena,
-                                  lathe_dataset **out, int64_t *out_n);
+/** Reads data.datasets (key "datasets") or data.validation ("validation") of a checked
+ *  configuration. The list is in the arena; texts are borrowed from the configuration. *out_n is 0
+ *  if the key is unset. LATHE_E_CONFIG: more columns for inputs of a stage than a stage can have.
+ */
+lathe_status lathe_datasets_read(const lathe_config *config, const char *key, lathe_arena *arena,
+                                 lathe_dataset **out, int64_t *out_n);
 
 /** Adds the columns and formats of a dataset, for the keys of what is made from it. */
 void lathe_dataset_hash_columns(const lathe_dataset *dataset, lathe_sha256 *hash);

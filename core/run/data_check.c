@@ -103,20 +103,22 @@ static lathe_status check_set(const place *p, const lathe_dataset *set, int32_t 
     return check_record(p, set, &sources, rows);
 }
 
-/* Adds the first error of each dataset. */
-static lathe_status check_list(const lathe_run *run, const char *key, const char *json,
-                               lathe_arena *arena)
+/* Adds the first error of each dataset. key: "datasets" or "validation". */
+static lathe_status check_list(const lathe_run *run, const char *key, lathe_arena *arena)
 {
     const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
+    const char *full = lathe_arena_printf(arena, "data.%s", key);
     const int32_t rows = stage ? stage->rows : LATHE_ROWS_PACKED;
     lathe_stage_input inputs[LATHE_MAX_STAGE_INPUTS];
     lathe_dataset *sets = NULL;
     int64_t n = 0;
     lathe_status first = LATHE_OK;
-    LATHE_TRY(lathe_datasets_parse(key, json, arena, &sets, &n));
+    if (!full)
+        return LATHE_E_NOMEM;
+    LATHE_TRY(lathe_datasets_read(run->config, key, arena, &sets, &n));
     const int32_t n_inputs = lathe_stage_columns(stage, inputs);
     for (int64_t i = 0; i < n && (first == LATHE_OK || run->open.diags); i++) {
-        const place p = {run, key, i};
+        const place p = {run, full, i};
         sets[i].inputs = inputs;
         sets[i].n_inputs = n_inputs;
         const lathe_status status = check_set(&p, &sets[i], rows, arena);
@@ -133,9 +135,9 @@ lathe_status lathe__data_check(lathe_run *run)
     /* an evaluation does not read the data to train on if it has data of its own */
     const int reads_datasets = run->open.mode != LATHE_OPEN_EVALUATE || !validation;
     if (run->set.datasets && reads_datasets)
-        status = check_list(run, "data.datasets", run->set.datasets, &arena);
+        status = check_list(run, "datasets", &arena);
     if (validation && (status == LATHE_OK || run->open.diags)) {
-        const lathe_status other = check_list(run, "data.validation", validation, &arena);
+        const lathe_status other = check_list(run, "validation", &arena);
         status = status != LATHE_OK ? status : other;
     }
     lathe_arena_fini(&arena);

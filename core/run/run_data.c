@@ -54,7 +54,7 @@ static lathe_status learn(lathe_run *run)
 {
     const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
     const lathe_learning from = {.where = lathe_config_path(run->config),
-                                 .datasets = run->set.datasets,
+                                 .config = run->config,
                                  .stage = stage,
                                  .train = run->set.tokenizer_train,
                                  .cache_dir = run->set.cache_dir};
@@ -139,7 +139,8 @@ lathe_status lathe__run_chat_template(lathe_run *run)
 
 /* ---- shards and loaders ---- */
 
-static lathe_status open_shards(lathe_run *run, const char *json, lathe_shards **out)
+/* key: "datasets" or "validation". */
+static lathe_status open_shards(lathe_run *run, const char *key, lathe_shards **out)
 {
     const lathe_stage_v1 *stage = run->parts.stage.table;
     lathe_dataset *datasets = NULL;
@@ -149,8 +150,7 @@ static lathe_status open_shards(lathe_run *run, const char *json, lathe_shards *
         return lathe__run_refuse(run, "data", "cache_dir",
                                  "data.cache_dir is empty; expected a folder for the tokenised "
                                  "data, such as \".lathe/cache\"");
-    LATHE_TRY(
-        lathe_datasets_parse(lathe_config_path(run->config), json, &run->arena, &datasets, &n));
+    LATHE_TRY(lathe_datasets_read(run->config, key, &run->arena, &datasets, &n));
     LATHE_TRY(lathe__run_chat_template(run));
     run->data.n_inputs = lathe_stage_columns(stage, run->data.inputs);
     for (int64_t i = 0; i < n; i++) {
@@ -218,7 +218,7 @@ static lathe_status open_validation(lathe_run *run)
     if (!lathe_settings_has_validation(&run->set))
         return LATHE_OK;
     if (run->set.validation) {
-        LATHE_TRY(open_shards(run, run->set.validation, &run->data.validation_shards));
+        LATHE_TRY(open_shards(run, "validation", &run->data.validation_shards));
         LATHE_TRY(open_loader(run, run->data.validation_shards, 1, LATHE_SPLIT_TRAIN,
                               &run->data.validation));
         lathe__data_notes_validation(run);
@@ -244,7 +244,7 @@ lathe_status lathe__run_data(lathe_run *run)
                                  "there is no data to evaluate on: set data.validation, "
                                  "data.validation_split or data.validation_count, or give --data "
                                  "PATH");
-    LATHE_TRY(open_shards(run, run->set.datasets, &run->data.shards));
+    LATHE_TRY(open_shards(run, "datasets", &run->data.shards));
     if (run->open.mode == LATHE_OPEN_TRAIN || run->open.mode == LATHE_OPEN_DATA) {
         LATHE_TRY(open_loader(run, run->data.shards, 0, LATHE_SPLIT_TRAIN, &run->data.loader));
         lathe__data_notes(run);

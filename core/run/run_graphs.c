@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint_image.h"
 #include "checkpoint/model_file.h"
+#include "data/learned_tokenizer.h"
 #include "generate/generator.h"
 #include "ir/flops.h"
 #include "lathe/fp8.h"
@@ -28,18 +28,15 @@
 #include "run/token_check.h"
 
 /* Vocabulary for a model that does not name its size: that of the tokenizer, or, if the tokenizer
- * is still to be learned, the size that tokenizer.train (`train`, or NULL) asks for. A small corpus
- * may give fewer tokens; the plan holds either way. 0: unknown. */
-static int64_t vocabulary(const char *train, const lathe_tokenizer *tokenizer)
+ * is still to be learned, the size that tokenizer.train asks for. A small corpus may give fewer
+ * tokens; the plan holds either way. 0: unknown. */
+static int64_t vocabulary(const lathe_run *run)
 {
-    if (!train)
-        return tokenizer ? lathe_tokenizer_vocab_size(tokenizer) : 0;
-    json_t *root = NULL;
-    int64_t n = 0;
-    if (lathe_json_load("tokenizer.train", train, (int64_t)strlen(train), &root) == LATHE_OK)
-        n = (int64_t)json_integer_value(json_object_get(root, "vocab_size"));
-    json_decref(root);
-    return n;
+    const lathe_tokenizer *tokenizer = run->data.tokenizer;
+    lathe_learning_settings train;
+    if (lathe_learning_settings_read(run->config, &train))
+        return train.vocab_size;
+    return tokenizer ? lathe_tokenizer_vocab_size(tokenizer) : 0;
 }
 
 /* config.json text from the explicit keys of [model]. */
@@ -61,7 +58,7 @@ static lathe_status model_json(const lathe_run *run, lathe_buffer *b)
         lathe_value_json(v, b);
         first = 0;
     }
-    const int64_t n_tokens = vocabulary(run->set.tokenizer_train, run->data.tokenizer);
+    const int64_t n_tokens = vocabulary(run);
     if (!has_vocab && n_tokens > 0)
         lathe_buffer_printf(b, "%s\"vocab_size\": %lld", first ? "" : ", ", (long long)n_tokens);
     if (run->data.tokenizer) {

@@ -11,7 +11,11 @@ static const lathe_key keys[] = {
 int64_t lathe_group_settings_read(const lathe_config *config,
                                   lathe_group_settings out[LATHE_MAX_GROUPS])
 {
-    return lathe_config_fill_tables(config, "optimizer", "groups", keys,
-                                    (int32_t)(sizeof keys / sizeof keys[0]), out, sizeof *out,
-                                    LATHE_MAX_GROUPS);
+    const int32_t n_keys = (int32_t)(sizeof keys / sizeof keys[0]);
+    const lathe_config_table *table;
+    int64_t n = 0;
+    for (; (table = lathe_config_table_at(config, "optimizer", "groups", n)) != NULL; n++)
+        if (n < LATHE_MAX_GROUPS)
+            lathe_config_table_fill(config, table, keys, n_keys, &out[n]);
+    return n;
 }

@@ -11,19 +11,20 @@ fail() {
 
 # The rooms of liblathe, then those above it (docs/design/000-floors.md).
 floors="base plug config reward ir passes io jinja template unicode text tokenjson tokentrain records data model exec update
-    record
-    checkpoint run rollout loop"
+    generate record checkpoint run primitives rollout loop"
 tools="view harness devicecheck conformance cli plugcmd savedcmd pipeline"
 low="base plug config ir passes io text records data model exec"
 all=$(tr '\n' ' ' <<<"$floors" | tr -s ' ')
 declare -A sees=([base]="" [plug]="base" [config]="base plug" [reward]="base plug config" [ir]="base plug" [passes]="base ir" [io]="base"
     [jinja]="base" [template]="base jinja" [unicode]="base" [text]="base unicode" [tokenjson]="base unicode text"
-    [tokentrain]="base unicode text tokenjson" [records]="base"
-    [data]="base jinja template unicode text tokenjson tokentrain records"
-    [model]="base plug ir io" [exec]="base plug ir passes io model" [update]="$low" [record]="$low update"
-    [checkpoint]="$low update record" [run]="$low reward update record checkpoint jinja template tokenjson tokentrain"
-    [rollout]="$low reward update record checkpoint run"
-    [loop]="$low update record checkpoint run rollout tokenjson tokentrain"
+    [tokentrain]="base unicode text tokenjson" [records]="base plug"
+    [data]="base plug jinja template unicode text tokenjson tokentrain records"
+    [model]="base plug ir io" [exec]="base plug ir passes io model" [update]="$low"
+    [generate]="base plug ir passes io text records data model exec update" [record]="$low update"
+    [checkpoint]="$low update record" [run]="$low reward update generate record checkpoint jinja template tokenjson tokentrain"
+    [primitives]="$low update generate record checkpoint run"
+    [rollout]="$low reward update record checkpoint run primitives"
+    [loop]="$low update record checkpoint run primitives rollout tokenjson tokentrain"
     [view]="$all" [harness]="$all" [devicecheck]="$all harness" [conformance]="$all harness devicecheck" [cli]="$all"
     [plugcmd]="$all view harness conformance cli" [savedcmd]="$all view cli" [pipeline]="$all cli")
 floors="$all$tools"

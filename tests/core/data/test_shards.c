@@ -398,39 +398,3 @@ Test(shards, malformed_records_are_refused_with_their_line)
     cr_assert_eq(lathe_dir_list(at("cache"), &arena, &names, &n), LATHE_OK);
     cr_expect_eq(n, 0);
 }
-
-static void refuse_config(const char *json, const char *says)
-{
-    lathe_dataset *list;
-    int64_t n;
-    cr_expect_neq(lathe_datasets_parse("data.datasets", json, &arena, &list, &n), LATHE_OK);
-    cr_expect(strstr(lathe_error_message(), says), "\"%s\" lacks \"%s\"", lathe_error_message(),
-              says);
-}
-
-Test(shards, datasets_of_a_configuration)
-{
-    lathe_dataset *list;
-    int64_t n;
-    cr_assert_eq(lathe_datasets_parse("data.datasets",
-                                      "[{\"path\": \"a\"}, {\"path\": \"b.jsonl\", \"columns\": "
-                                      "{\"chosen\": \"win\"}}, {\"path\": \"c\", \"type\": "
-                                      "\"jsonl\"}]",
-                                      &arena, &list, &n),
-                 LATHE_OK);
-    cr_assert_eq(n, 3);
-    cr_expect_eq(list[0].type, LATHE_DATASET_AUTO);
-    cr_expect_eq(list[1].type, LATHE_DATASET_AUTO);
-    cr_expect_eq(list[0].weight, 1.0);
-    cr_expect_eq(list[2].type, LATHE_DATASET_JSONL);
-    cr_expect_str_eq(list[1].columns[LATHE_COLUMN_CHOSEN], "win");
-    cr_expect_null(list[1].columns[LATHE_COLUMN_TEXT]);
-    refuse_config("[]", "expected a list");
-    refuse_config("[{\"type\": \"text\"}]", "data.datasets[0].path is missing");
-    refuse_config("[{\"path\": \"a\", \"typ\": 1}]", "data.datasets[0].typ");
-    refuse_config("[{\"path\": \"a\", \"type\": \"parquet\"}]", "there are text, jsonl, json, csv");
-    refuse_config("[{\"path\": \"a\", \"weight\": -1}]", "data.datasets[0].weight is -1");
-    refuse_config("[{\"path\": \"a\", \"weight\": 0}]", "weight is 0; expected a number above 0");
-    refuse_config("[{\"path\": \"a\", \"weight\": \"2\"}]", "weight is nan; expected a number");
-    refuse_config("[{\"path\": \"a\", \"format\": {\"txt\": \"b\"}}]", "format.txt");
-}

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "config/config.h"
 #include "records/dataset.h"
 
 static char root[64];
@@ -116,4 +117,96 @@ Test(dataset, unset_types_follow_the_names_when_all_agree)
         files(folder, LATHE_DATASET_AUTO, &type);
         cr_expect_eq(type, table[i].type, "%s", table[i].name);
     }
+}
+
+/* ---- datasets of a configuration ---- */
+
+static lathe_registry *registry;
+static lathe_config *config;
+
+/* Loads a run file that has `text` in its section [data]. */
+static lathe_status load(const char *text, lathe_diags *diags)
+{
+    const char *file = lathe_arena_printf(&arena, "[data]\n%s\n", text);
+    cr_assert_eq(lathe_registry_create(&registry), LATHE_OK);
+    cr_assert_eq(lathe_file_write_atomic(at("run.toml"), file, (int64_t)strlen(file)), LATHE_OK);
+    return lathe_config_load(at("run.toml"), NULL, 0, 0, registry, diags, &config);
+}
+
+static void unload(lathe_diags *diags)
+{
+    lathe_config_destroy(config);
+    lathe_registry_destroy(registry);
+    lathe_diags_fini(diags);
+}
+
+Test(dataset, of_a_configuration_has_what_its_table_and_the_tables_inside_say)
+{
+    lathe_diags diags = {0};
+    lathe_dataset *list;
+    int64_t n;
+    cr_assert_eq(load("datasets = [{ path = \"/a\" }, { path = \"/b.jsonl\", columns = { chosen = "
+                      "\"win\", label = \"good\", messages = \"talk\" } }, { path = \"/c\", type = "
+                      "\"jsonl\", weight = 0.5, format = { prompt = \"\", completion = \"{x}\" } "
+                      "}, { path = \"/d\", format = \"{y}\" }]\n"
+                      "validation = { path = \"/v\", columns = { text = \"body\" } }",
+                      &diags),
+                 LATHE_OK, "%s", lathe_error_message());
+    cr_assert_eq(lathe_datasets_read(config, "datasets", &arena, &list, &n), LATHE_OK);
+    cr_assert_eq(n, 4);
+    cr_expect_str_eq(list[0].path, "/a");
+    cr_expect_eq(list[0].type, LATHE_DATASET_AUTO);
+    cr_expect_eq(list[0].weight, 1.0);
+    for (int32_t c = 0; c < LATHE_N_COLUMNS; c++) {
+        cr_expect_null(list[0].columns[c]);
+        cr_expect_null(list[0].formats[c]);
+    }
+    cr_expect_eq(list[0].n_input_columns, 0);
+    cr_expect_eq(list[1].type, LATHE_DATASET_AUTO);
+    cr_expect_str_eq(list[1].columns[LATHE_COLUMN_CHOSEN], "win");
+    cr_expect_null(list[1].columns[LATHE_COLUMN_TEXT]);
+    cr_expect_str_eq(list[1].messages, "talk");
+    cr_assert_eq(list[1].n_input_columns, 1);
+    cr_expect_str_eq(list[1].input_columns[0].input, "label");
+    cr_expect_str_eq(list[1].input_columns[0].field, "good");
+    cr_expect_eq(list[2].type, LATHE_DATASET_JSONL);
+    cr_expect_eq(list[2].weight, 0.5);
+    cr_expect_null(list[2].columns[LATHE_COLUMN_CHOSEN]);
+    cr_expect_str_eq(list[2].formats[LATHE_COLUMN_PROMPT], "");
+    cr_expect_str_eq(list[2].formats[LATHE_COLUMN_COMPLETION], "{x}");
+    cr_expect_str_eq(list[3].formats[LATHE_COLUMN_TEXT], "{y}");
+    cr_assert_eq(lathe_datasets_read(config, "validation", &arena, &list, &n), LATHE_OK);
+    cr_assert_eq(n, 1);
+    cr_expect_str_eq(list[0].columns[LATHE_COLUMN_TEXT], "body");
+    cr_expect_eq(list[0].type, LATHE_DATASET_AUTO);
+    cr_expect_eq(list[0].weight, 1.0);
+    unload(&diags);
+}
+
+static void refused(const char *text, const char *says)
+{
+    lathe_diags diags = {0};
+    config = NULL;
+    cr_expect_eq(load(text, &diags), LATHE_E_CONFIG, "%s", text);
+    cr_expect(strstr(lathe_error_message(), says), "\"%s\" lacks \"%s\"", lathe_error_message(),
+              says);
+    unload(&diags);
+}
+
+Test(dataset, of_a_configuration_that_is_wrong_is_refused_at_its_key)
+{
+    refused("datasets = [{ type = \"text\" }]", "data.datasets.path");
+    refused("datasets = [{ path = \"a\", typ = 1 }]",
+            "run.toml:2:27: error: unknown key 'typ' in [data.datasets]");
+    refused("datasets = [{ path = \"a\", type = \"parquet\" }]", "text, jsonl, json");
+    refused("datasets = [{ path = \"a\", weight = -1 }]", "data.datasets.weight is -1");
+    refused("datasets = [{ path = \"a\", weight = 0 }]", "data.datasets.weight is 0");
+    refused("datasets = [{ path = \"a\", weight = \"2\" }]", "data.datasets.weight");
+    refused("datasets = [{ path = \"a\", format = { txt = \"b\" } }]",
+            "unknown key 'txt' in [data.datasets.format]");
+    refused("datasets = [{ path = \"a\", columns = { text = \"\" } }]",
+            "run.toml:2:46: error: data.datasets.columns.text is empty; expected the name of a "
+            "column of the data");
+    refused("datasets = [{ path = \"a\", columns = { label = \"\" } }]",
+            "data.datasets.columns.label is empty");
 }
