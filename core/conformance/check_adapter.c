@@ -8,6 +8,7 @@
 #include "conformance/checks.h"
 #include "harness/graph_exact.h"
 #include "harness/tiny_graph.h"
+#include "plug/answers.h"
 
 static const char *const modules[] = {"self_attn.q_proj", "self_attn.v_proj", "mlp.down_proj"};
 
@@ -258,6 +259,20 @@ static lathe_status frozen_base_is_frozen(lathe__subject *s)
     return status;
 }
 
+static lathe_status rates_are_above_zero(lathe__subject *s)
+{
+    lathe__adapter_bench b;
+    LATHE_TRY(lathe__adapter_bench_init(&b, s, own_module(s)));
+    lathe_status status = LATHE_HAS(b.table, rate) ? LATHE_OK : lathe__skip(s, "it has no rate()");
+    for (int32_t i = 0; i < b.params.n && status == LATHE_OK; i++) {
+        double rate;
+        if (b.params.rows[i]->trainable)
+            status = lathe_answer_rate(&b.instance, b.params.rows[i]->name, &rate);
+    }
+    lathe__adapter_bench_fini(&b);
+    return status;
+}
+
 static lathe_status unknown_roles_are_survived(lathe__subject *s)
 {
     const lathe_adapter_v1 *table = s->table;
@@ -363,6 +378,7 @@ const lathe__check *lathe__checks_adapter(void)
         {"every_parameter_counts", every_parameter_counts, 0},
         {"merges", merges, 0},
         {"frozen_base_is_frozen", frozen_base_is_frozen, 0},
+        {"rates_are_above_zero", rates_are_above_zero, 0},
         {"unknown_roles_are_survived", unknown_roles_are_survived, 0},
         {"instances_are_apart", instances_are_apart, 0},
         {"writes_its_files", writes_its_files, 0},

@@ -177,6 +177,16 @@ lathe_status lathe_answer_select(const lathe_instance *adapter, const lathe_para
     return LATHE_OK;
 }
 
+lathe_status lathe_answer_rate(const lathe_instance *adapter, const char *param_name, double *out)
+{
+    const lathe_adapter_v1 *table = adapter->component != NULL ? adapter->table : NULL;
+    *out = LATHE_HAS(table, rate) ? table->rate(adapter->self, param_name) : 1.0;
+    if (!isfinite(*out) || *out <= 0.0)
+        return refuse(adapter, "rate() returns %g for %s, expected a number above 0", *out,
+                      param_name);
+    return LATHE_OK;
+}
+
 /* Whether a metric of the loss is divided by metric i. */
 static int divides(const lathe_stage_loss *loss, int32_t i)
 {

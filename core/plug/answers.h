@@ -31,6 +31,10 @@ lathe_status lathe_answer_planes(const lathe_instance *quant, int64_t rows, int6
 lathe_status lathe_answer_select(const lathe_instance *adapter, const lathe_param_info *param,
                                  int32_t n_groups, int32_t *out_trainable, int32_t *out_group);
 
+/** The factor of the learning rate of a trained parameter: finite and above 0; 1 if the adapter has
+ *  no rate(). */
+lathe_status lathe_answer_rate(const lathe_instance *adapter, const char *param_name, double *out);
+
 /** What a stage needs with its settings, LATHE_NEEDS_*: a part of what its table declares. 0 if the
  *  instance has no component. */
 uint32_t lathe_answer_needs(const lathe_instance *stage);

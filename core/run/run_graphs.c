@@ -391,8 +391,8 @@ lathe_status lathe__run_plan(lathe_run *run)
         LATHE_TRY(lathe__device_check(run));
         LATHE_TRY(lathe__offload_plan_state(run));
         LATHE_TRY(lathe_param_groups_read(run->config, &run->params, &run->parts.optimizer,
-                                          run->opt.base_lr, &run->arena, run->open.diags,
-                                          &run->opt.groups));
+                                          &run->parts.adapter, run->opt.base_lr, &run->arena,
+                                          run->open.diags, &run->opt.groups));
         LATHE_TRY(lathe_update_create(&run->machine, &run->store, &run->parts.optimizer,
                                       &run->opt.groups, &run->opt.update));
         reserve(&run->programs, &run->planned, lathe_update_arena_bytes(run->opt.update),

@@ -133,11 +133,15 @@ static lathe_status prepare_model(lathe_run *run)
     LATHE_TRY(note_at(run, status, before, &place));
     if (n_errors(run) > before)
         return LATHE_OK;
+    /* An adapter declares its own parameters while the graph is built; then the groups are read. */
+    const lathe_adapter_v1 *adapter = run->parts.adapter.table;
+    if (run->parts.adapter.component != NULL && LATHE_HAS(adapter, wrap))
+        return LATHE_OK;
     before = n_errors(run);
     LATHE_TRY(note(run,
                    lathe_param_groups_read(run->config, &run->params, &run->parts.optimizer,
-                                           run->opt.base_lr, &run->arena, run->open.diags,
-                                           &run->opt.groups),
+                                           &run->parts.adapter, run->opt.base_lr, &run->arena,
+                                           run->open.diags, &run->opt.groups),
                    before, "optimizer", "groups"));
     return LATHE_OK;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "plug/answers.h"
 
 /* State of reading one configuration. */
 typedef struct reader {
@@ -193,8 +194,8 @@ static void read_rates(const lathe_config *config, const lathe_instance *optimiz
 }
 
 lathe_status lathe_param_groups_read(const lathe_config *config, const lathe_params *params,
-                                     const lathe_instance *optimizer, double base_lr,
-                                     lathe_arena *arena, lathe_diags *diags,
+                                     const lathe_instance *optimizer, const lathe_instance *adapter,
+                                     double base_lr, lathe_arena *arena, lathe_diags *diags,
                                      lathe_param_groups *out)
 {
     lathe_diags own = {0};
@@ -212,6 +213,8 @@ lathe_status lathe_param_groups_read(const lathe_config *config, const lathe_par
     for (int32_t i = 0; i < params->n; i++) {
         const int32_t role = params->rows[i]->role;
         out->lr_mult[i] = 1.0;
+        if (params->rows[i]->trainable)
+            LATHE_TRY(lathe_answer_rate(adapter, params->rows[i]->name, &out->lr_mult[i]));
         out->decay_mult[i] = role == LATHE_ROLE_NORM || role == LATHE_ROLE_BIAS ? 0.0 : 1.0;
         out->group[i] = 0;
         read_rates(config, optimizer, base_lr, params, i, &out->rates[i]);

@@ -31,13 +31,14 @@ typedef struct lathe_param_groups {
 } lathe_param_groups;
 
 /** Reads the groups for the trainable parameters of a table; the arrays are in the arena. base_lr:
- * the answer of the optimizer's base_lr().
+ * the answer of the optimizer's base_lr(). The adapter's rate() multiplies it, unless a group has
+ * an lr.
  * LATHE_E_CONFIG, with place and pattern: a pattern matches no trainable parameter, the optimizer
  * has no weight_decay, or a group sets lr or weight_decay although the base value is 0. The errors
  * are also added to diags, unless it is NULL. */
 lathe_status lathe_param_groups_read(const lathe_config *config, const lathe_params *params,
-                                     const lathe_instance *optimizer, double base_lr,
-                                     lathe_arena *arena, lathe_diags *diags,
+                                     const lathe_instance *optimizer, const lathe_instance *adapter,
+                                     double base_lr, lathe_arena *arena, lathe_diags *diags,
                                      lathe_param_groups *out);
 
 /** Trained parameters with the same group, the same part of the optimizer and the same numbers. */

@@ -66,7 +66,10 @@ typedef struct lathe_adapter_v1 {
      *  pattern, and the core adds the file, the line and the names. NULL: there are no patterns. */
     lathe_status (*check)(void *self, const char *const *modules, int32_t n_modules,
                           const char *const *params, int32_t n_params);
+    /** [pure] Factor of the optimizer's learning rate for a trained parameter, > 0 and finite. An
+     *  `lr` in optimizer.groups replaces the product. NULL: 1 for all. */
+    double (*rate)(void *self, const char *param_name);
 } lathe_adapter_v1;
-LATHE_ABI_SIZE(lathe_adapter_v1, 72);
+LATHE_ABI_SIZE(lathe_adapter_v1, 80);
 
 #endif

@@ -164,6 +164,12 @@ static int64_t config_json(void *self, const char *base, char *out, int64_t capa
     return n;
 }
 
+static double rate(void *self, const char *param_name)
+{
+    (void)self, (void)param_name;
+    return IS(rate_of_zero) ? 0.0 : NAN;
+}
+
 static const lathe_adapter_v1 table = {
     .size = sizeof table,
     .revision = LATHE_ADAPTER_REVISION,
@@ -174,6 +180,7 @@ static const lathe_adapter_v1 table = {
     .merge = merge,
     .file_key = file_key,
     .config_json = config_json,
+    .rate = IS(rate_of_zero) || IS(rate_is_nan) ? rate : NULL,
 };
 
 FAULTY_PLUGIN(LATHE_KIND_ADAPTER, LATHE_ADAPTER_REVISION, &table);

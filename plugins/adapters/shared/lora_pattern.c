@@ -1,5 +1,5 @@
 /* Patterns: a small reader of flat JSON objects, and matching by regular expression. */
-#include "lora_pattern.h"
+#include "shared/lora_pattern.h"
 
 #include <math.h>
 #include <regex.h>
@@ -17,6 +17,7 @@ typedef struct entry {
 
 struct lora_patterns {
     const lathe_host *host;
+    const char *method;
     int n;
     entry entries[MAX_PATTERNS];
 };
@@ -52,20 +53,19 @@ static lathe_status add(lora_patterns *p, const char *key, const char *pattern, 
 {
     char text[MAX_TEXT + 16];
     if (p->n == MAX_PATTERNS)
-        return lathe_fail(p->host, LATHE_E_CONFIG, "lora: %s has more than %d patterns", key,
-                          MAX_PATTERNS);
+        return lathe_fail(p->host, LATHE_E_CONFIG, "%s: %s has more than %d patterns", p->method,
+                          key, MAX_PATTERNS);
     if (!(value > 0) || isinf(value) || (whole && value != floor(value)))
-        return lathe_fail(p->host, LATHE_E_CONFIG,
-                          "lora: %s of \"%s\" is %g; expected a %s above 0", key, pattern, value,
-                          whole ? "whole number" : "number");
+        return lathe_fail(p->host, LATHE_E_CONFIG, "%s: %s of \"%s\" is %g; expected a %s above 0",
+                          p->method, key, pattern, value, whole ? "whole number" : "number");
     (void)snprintf(text, sizeof text, "^(.*\\.)?(%s)$", pattern);
     entry *e = &p->entries[p->n];
     const int code = regcomp(&e->regex, text, REG_EXTENDED | REG_NOSUB);
     if (code != 0) {
         char why[128];
         (void)regerror(code, &e->regex, why, sizeof why);
-        return lathe_fail(p->host, LATHE_E_CONFIG, "lora: %s: \"%s\" is no regular expression: %s",
-                          key, pattern, why);
+        return lathe_fail(p->host, LATHE_E_CONFIG, "%s: %s: \"%s\" is no regular expression: %s",
+                          p->method, key, pattern, why);
     }
     e->value = value;
     (void)snprintf(e->text, sizeof e->text, "%s", pattern);
@@ -103,17 +103,18 @@ static lathe_status read_object(lora_patterns *p, const char *key, const char *j
 malformed:
     return lathe_fail(
         p->host, LATHE_E_CONFIG,
-        "lora: %s must be a table of pattern = number, e.g. { \"down_proj\" = 32 }; got %.200s",
-        key, json);
+        "%s: %s must be a table of pattern = number, e.g. { \"down_proj\" = 32 }; got %.200s",
+        p->method, key, json);
 }
 
-lathe_status lora_patterns_create(const lathe_host *host, const char *key, const char *json,
-                                  int whole, lora_patterns **out)
+lathe_status lora_patterns_create(const lathe_host *host, const char *method, const char *key,
+                                  const char *json, int whole, lora_patterns **out)
 {
     lora_patterns *p = host->alloc((int64_t)sizeof *p);
     if (p == NULL)
-        return lathe_fail(host, LATHE_E_NOMEM, "lora: no memory for %s", key);
+        return lathe_fail(host, LATHE_E_NOMEM, "%s: no memory for %s", method, key);
     p->host = host;
+    p->method = method;
     const lathe_status status = json == NULL ? LATHE_OK : read_object(p, key, json, whole);
     if (status != LATHE_OK) {
         lora_patterns_destroy(p);

@@ -1,7 +1,7 @@
 /* Writes adapter_config.json: the settings under the keys of PEFT. */
 #include <string.h>
 
-#include "lora.h"
+#include "shared/lora.h"
 
 /* Text in a caller's buffer; n counts the whole text, also beyond the capacity. */
 typedef struct text {

@@ -1,0 +1,273 @@
+/* LoRA: adds a low-rank update to frozen linear layers, with the settings and the file layout of
+ * PEFT.
+ *
+ *   y = x W^T + b + s (dropout(x) A^T) B^T
+ *   A [r, in], B [out, r], s = alpha/r (rsLoRA: alpha/sqrt r)
+ *
+ * A starts like the weight of torch.nn.Linear (kaiming uniform, a = sqrt 5), B starts at zero. The
+ * factor s is applied to the [N, r] product, where it costs least. W may be quantized: only the
+ * core reads it.
+ *
+ * Source: arXiv:2106.09685; rsLoRA: arXiv:2312.03732; PEFT for names and defaults.
+ */
+#include "shared/lora.h"
+
+#include <math.h>
+#include <string.h>
+
+void lora_destroy(void *self)
+{
+    lora *l = self;
+    if (l == NULL)
+        return;
+    lora_patterns_destroy(l->ranks);
+    lora_patterns_destroy(l->alphas);
+    l->host->free(l);
+}
+
+static lathe_status read_targets(lora *l, const lathe_value *list)
+{
+    l->targets = list->strs;
+    l->n_targets = list->n;
+    if (list->n == 0)
+        return lathe_fail(l->host, LATHE_E_CONFIG,
+                          "%s: target_modules is empty: nothing would train", l->method);
+    for (int64_t i = 0; i < list->n; i++) {
+        if (list->strs[i][0] == '\0')
+            return lathe_fail(l->host, LATHE_E_CONFIG, "%s: target_modules[%lld] is empty",
+                              l->method, (long long)i);
+        l->all_linear |= strcmp(list->strs[i], "all-linear") == 0;
+    }
+    if (l->all_linear && list->n > 1)
+        return lathe_fail(l->host, LATHE_E_CONFIG,
+                          "%s: target_modules has \"all-linear\" and %lld more; \"all-linear\" "
+                          "must be the only entry",
+                          l->method, (long long)(list->n - 1));
+    return LATHE_OK;
+}
+
+lathe_status lora_open(const lathe_host *host, const char *method, const lathe_value *values,
+                       lora **out)
+{
+    lora *l = host->alloc((int64_t)sizeof *l);
+    if (l == NULL)
+        return lathe_fail(host, LATHE_E_NOMEM, "%s: no memory for the instance", method);
+    l->host = host;
+    l->method = method;
+    l->r = values[LORA_R].i;
+    l->alpha = values[LORA_ALPHA].f;
+    l->dropout = values[LORA_DROPOUT].f;
+    l->use_rslora = values[LORA_USE_RSLORA].i != 0;
+    if (values[LORA_RANK_PATTERN].is_set)
+        l->rank_json = values[LORA_RANK_PATTERN].s;
+    if (values[LORA_ALPHA_PATTERN].is_set)
+        l->alpha_json = values[LORA_ALPHA_PATTERN].s;
+    lathe_status status = read_targets(l, &values[LORA_TARGET_MODULES]);
+    if (status == LATHE_OK)
+        status = lora_patterns_create(host, method, "rank_pattern", l->rank_json, 1, &l->ranks);
+    if (status == LATHE_OK)
+        status = lora_patterns_create(host, method, "alpha_pattern", l->alpha_json, 0, &l->alphas);
+    if (status != LATHE_OK) {
+        lora_destroy(l);
+        return status;
+    }
+    *out = l;
+    return LATHE_OK;
+}
+
+int64_t lora_rank(const lora *self, const char *module)
+{
+    return (int64_t)lora_patterns_find(self->ranks, module, (double)self->r);
+}
+
+double lora_scale(const lora *self, const char *module)
+{
+    const double r = (double)lora_rank(self, module);
+    return lora_patterns_find(self->alphas, module, self->alpha) / (self->use_rslora ? sqrt(r) : r);
+}
+
+lathe_status lora_select(void *self, const lathe_param_info *param, int32_t *out_trainable,
+                         int32_t *out_group)
+{
+    (void)self;
+    *out_trainable = param->role == LATHE_ROLE_ADAPTER;
+    *out_group = 0;
+    return LATHE_OK;
+}
+
+/* Whether `name` is `suffix` or ends in ".suffix". */
+static int ends_in(const char *name, const char *suffix)
+{
+    const size_t n = strlen(name), m = strlen(suffix);
+    return n >= m && strcmp(name + n - m, suffix) == 0 && (n == m || name[n - m - 1] == '.');
+}
+
+int32_t lora_targets(void *self, const lathe_site *site)
+{
+    const lora *l = self;
+    if (l->all_linear)
+        return site->layer >= 0; /* the head is outside the layers */
+    for (int64_t i = 0; i < l->n_targets; i++)
+        if (ends_in(site->module, l->targets[i]))
+            return 1;
+    return 0;
+}
+
+/* Remembers the last part of an adapted module's name. */
+static lathe_status remember(lora *l, const lathe_site *site)
+{
+    const char *dot = strrchr(site->module, '.');
+    const char *name = dot ? dot + 1 : site->module;
+    l->saw_conv1d |= site->transposed_on_file;
+    for (int i = 0; i < l->n_seen; i++)
+        if (strcmp(l->seen[i], name) == 0)
+            return LATHE_OK;
+    if (l->n_seen == LORA_MAX_NAMES || strlen(name) >= sizeof l->seen[0])
+        return lathe_fail(l->host, LATHE_E_UNSUPPORTED,
+                          "%s: all-linear meets more than %d kinds of module at %s", l->method,
+                          LORA_MAX_NAMES, site->module);
+    memcpy(l->seen[l->n_seen++], name, strlen(name) + 1);
+    return LATHE_OK;
+}
+
+static lathe_status declare(const lora *l, const lathe_graph_api *api, lathe_graph *g,
+                            const lathe_site *site, const char *which, int32_t init, int64_t rows,
+                            int64_t cols, lathe_val *out)
+{
+    char name[512];
+    const int n = snprintf(name, sizeof name, "%s.%s.weight", site->module, which);
+    if (n < 0 || (size_t)n >= sizeof name)
+        return lathe_fail(l->host, LATHE_E_UNSUPPORTED, "%s: the name %s is too long", l->method,
+                          site->module);
+    const lathe_param_decl decl = {.size = sizeof decl,
+                                   .init = init,
+                                   .name = name,
+                                   .desc = lathe_desc_2d(LATHE_F32, rows, cols),
+                                   .trainable = 1};
+    return api->param(g, &decl, out);
+}
+
+/* dropout(x) -> [N, r] -> scaled -> [N, out] */
+static lathe_status emit_update(const lora *l, const lathe_graph_api *api, lathe_graph *g,
+                                const lathe_site *site, lathe_val x, lathe_val *out)
+{
+    const int64_t r = lora_rank(l, site->module);
+    const lathe_op_attrs scale = {.alpha = lora_scale(l, site->module)};
+    lathe_val a = LATHE_NONE, b = LATHE_NONE, h = x;
+    LATHE_TRY(
+        declare(l, api, g, site, "lora_A", LATHE_INIT_KAIMING_UNIFORM, r, site->in_features, &a));
+    LATHE_TRY(declare(l, api, g, site, "lora_B", LATHE_INIT_ZERO, site->out_features, r, &b));
+    if (l->dropout > 0) {
+        lathe_val in[2] = {x, LATHE_NONE};
+        const lathe_op_attrs drop = {.p = (float)l->dropout, .rng_stream = api->rng_stream(g)};
+        LATHE_TRY(api->rng(g, &in[1]));
+        LATHE_TRY(api->node(g, LATHE_OP_DROPOUT, &drop, in, 2, &h, 1, -1, "lora.dropout"));
+    }
+    LATHE_TRY(api->linear(g, h, a, LATHE_NONE, "lora_A", &h));
+    if (scale.alpha != 1.0)
+        LATHE_TRY(api->node(g, LATHE_OP_SCALE, &scale, &h, 1, &h, 1, -1, "lora.scale"));
+    return api->linear(g, h, b, LATHE_NONE, "lora_B", out);
+}
+
+lathe_status lora_wrap(void *self, const lathe_graph_api *api, lathe_graph *g,
+                       const lathe_site *site, lathe_val x, int32_t enabled, lathe_val *out_y)
+{
+    lora *l = self;
+    lathe_val in[2];
+    LATHE_TRY(api->linear(g, x, site->weight, site->bias, site->module, &in[0]));
+    *out_y = in[0];
+    if (!enabled)
+        return LATHE_OK;
+    LATHE_TRY(remember(l, site));
+    LATHE_TRY(emit_update(l, api, g, site, x, &in[1]));
+    return api->node(g, LATHE_OP_ADD, NULL, in, 2, out_y, 1, 0, "lora.add");
+}
+
+int32_t lora_base_is_frozen(void *self)
+{
+    (void)self;
+    return 1;
+}
+
+/* ---- merging ---- */
+
+typedef struct merge_job {
+    const float *a, *b; /* [r, in], [out, r] */
+    float *w;           /* [out, in] */
+    int64_t r, in;
+    float scale;
+} merge_job;
+
+static void merge_rows(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const merge_job *job = arg;
+    (void)worker;
+    for (int64_t o = begin; o < end; o++)
+        for (int64_t k = 0; k < job->r; k++) {
+            const float f = job->scale * job->b[o * job->r + k];
+            for (int64_t i = 0; i < job->in; i++)
+                job->w[o * job->in + i] += f * job->a[k * job->in + i];
+        }
+}
+
+lathe_status lora_merge(void *self, const lathe_site *site, const lathe_site_param *params,
+                        int32_t n_params, float *w)
+{
+    const lora *l = self;
+    const lathe_site_param *a = NULL, *b = NULL;
+    for (int32_t i = 0; i < n_params; i++) {
+        if (ends_in(params[i].name, "lora_A.weight"))
+            a = &params[i];
+        if (ends_in(params[i].name, "lora_B.weight"))
+            b = &params[i];
+    }
+    if (a == NULL || b == NULL)
+        return lathe_fail(l->host, LATHE_E_NOT_FOUND, "%s: %s has no lora_A and lora_B to merge",
+                          l->method, site->module);
+    const int64_t r = a->desc.dims[0];
+    if (r != lora_rank(l, site->module) || a->desc.dims[1] != site->in_features ||
+        b->desc.dims[0] != site->out_features || b->desc.dims[1] != r)
+        return lathe_fail(l->host, LATHE_E_SHAPE,
+                          "%s: %s: A [%lld, %lld] and B [%lld, %lld]; expected [%lld, %lld] and "
+                          "[%lld, %lld]",
+                          l->method, site->module, (long long)r, (long long)a->desc.dims[1],
+                          (long long)b->desc.dims[0], (long long)b->desc.dims[1],
+                          (long long)lora_rank(l, site->module), (long long)site->in_features,
+                          (long long)site->out_features, (long long)lora_rank(l, site->module));
+    merge_job job = {a->data, b->data, w, r, site->in_features, (float)lora_scale(l, site->module)};
+    l->host->parallel_for(site->out_features, 16, merge_rows, &job);
+    return LATHE_OK;
+}
+
+int64_t lora_file_key(void *self, const char *param_name, char *out, int64_t capacity)
+{
+    (void)self;
+    return snprintf(out, capacity > 0 ? (size_t)capacity : 0, "base_model.model.%s", param_name);
+}
+
+/* A misspelt pattern would silently leave its modules untrained, or with the wrong rank. */
+lathe_status lora_check(void *self, const char *const *modules, int32_t n_modules,
+                        const char *const *params, int32_t n_params)
+{
+    const lora *l = self;
+    (void)params;
+    (void)n_params;
+    for (int64_t i = 0; i < l->n_targets && !l->all_linear; i++) {
+        int32_t m = 0;
+        while (m < n_modules && !ends_in(modules[m], l->targets[i]))
+            m++;
+        if (m == n_modules)
+            return lathe_fail(l->host, LATHE_E_CONFIG,
+                              "%s: target_modules[%lld] = \"%s\" matches no module", l->method,
+                              (long long)i, l->targets[i]);
+    }
+    const char *idle = lora_patterns_idle(l->ranks, modules, n_modules);
+    if (idle != NULL)
+        return lathe_fail(l->host, LATHE_E_CONFIG, "%s: rank_pattern \"%s\" matches no module",
+                          l->method, idle);
+    idle = lora_patterns_idle(l->alphas, modules, n_modules);
+    if (idle != NULL)
+        return lathe_fail(l->host, LATHE_E_CONFIG, "%s: alpha_pattern \"%s\" matches no module",
+                          l->method, idle);
+    return LATHE_OK;
+}

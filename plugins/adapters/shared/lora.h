@@ -1,0 +1,98 @@
+/* LoRA as the methods share it that are built on it (lora, lora_plus): settings, the instance, and
+ * the functions of the adapter's table. A method has the rows LORA_FIELDS first in its table of
+ * keys, and its own after them. */
+#ifndef LATHE_LORA_H
+#define LATHE_LORA_H
+
+#include "lathe/adapter.h"
+#include "lathe/schema.h"
+#include "shared/lora_pattern.h"
+
+#define LORA_MAX_NAMES 64
+
+enum {
+    LORA_R,
+    LORA_ALPHA,
+    LORA_DROPOUT,
+    LORA_TARGET_MODULES,
+    LORA_USE_RSLORA,
+    LORA_RANK_PATTERN,
+    LORA_ALPHA_PATTERN,
+    LORA_N_FIELDS
+};
+
+#define LORA_FIELDS                                                                                \
+    LATHE_FIELD_INT("r", "8", 1.0, 65536.0, "1", "rank of A and B"),                               \
+        {"alpha", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE,        "8.0", 0.0, 1e6,                \
+         NULL,    "1",           "the update is scaled by alpha/r"},                               \
+        {"dropout", LATHE_T_FLOAT, LATHE_FIELD_MAX_EXCLUSIVE,                                      \
+         "0.0",     0.0,           1.0,                                                            \
+         NULL,      "1",           "probability that an element of LoRA's input is dropped"},      \
+        {"target_modules",                                                                         \
+         LATHE_T_STRING_LIST,                                                                      \
+         0,                                                                                        \
+         "[\"all-linear\"]",                                                                       \
+         LATHE_NO_RANGE,                                                                           \
+         NULL,                                                                                     \
+         NULL,                                                                                     \
+         "ends of the names of the modules to adapt, or [\"all-linear\"]: all but the head"},      \
+        LATHE_FIELD_BOOL("use_rslora", "false",                                                    \
+                         "scale the update by alpha/sqrt(r) instead of alpha/r"),                  \
+        {"rank_pattern",                                                                           \
+         LATHE_T_TABLE,                                                                            \
+         0,                                                                                        \
+         NULL,                                                                                     \
+         LATHE_NO_RANGE,                                                                           \
+         NULL,                                                                                     \
+         NULL,                                                                                     \
+         "other ranks for some modules: { \"down_proj\" = 32 }; keys are regular expressions"},    \
+    {                                                                                              \
+        "alpha_pattern", LATHE_T_TABLE, 0, NULL, LATHE_NO_RANGE, NULL, NULL,                       \
+            "other alphas for some modules"                                                        \
+    }
+
+typedef struct lora {
+    const lathe_host *host;
+    const char *method; /* name of the plugin, for messages */
+    double lr_ratio;    /* of lora_plus; else 0 */
+    int64_t r;
+    double alpha, dropout;
+    int use_rslora;
+    int all_linear;             /* target_modules is ["all-linear"] */
+    const char *const *targets; /* suffixes, borrowed */
+    int64_t n_targets;
+    const char *rank_json, *alpha_json; /* the tables as given, borrowed */
+    lora_patterns *ranks, *alphas;
+    /* last parts of the module names adapted under all-linear, for adapter_config.json */
+    char seen[LORA_MAX_NAMES][64];
+    int n_seen;
+    int saw_conv1d; /* some adapted weight is [in, out] on file */
+} lora;
+
+/** Makes an instance from the values of LORA_FIELDS. LATHE_E_CONFIG: settings that contradict each
+ *  other; LATHE_E_NOMEM. */
+lathe_status lora_open(const lathe_host *host, const char *method, const lathe_value *values,
+                       lora **out);
+void lora_destroy(void *self);
+
+/* Functions of lathe_adapter_v1. */
+lathe_status lora_select(void *self, const lathe_param_info *param, int32_t *out_trainable,
+                         int32_t *out_group);
+int32_t lora_targets(void *self, const lathe_site *site);
+lathe_status lora_wrap(void *self, const lathe_graph_api *api, lathe_graph *g,
+                       const lathe_site *site, lathe_val x, int32_t enabled, lathe_val *out_y);
+int32_t lora_base_is_frozen(void *self);
+lathe_status lora_merge(void *self, const lathe_site *site, const lathe_site_param *params,
+                        int32_t n_params, float *w);
+int64_t lora_file_key(void *self, const char *param_name, char *out, int64_t capacity);
+lathe_status lora_check(void *self, const char *const *modules, int32_t n_modules,
+                        const char *const *params, int32_t n_params);
+
+/** Rank and scaling factor (alpha/r, or alpha/sqrt(r) with rsLoRA) at a module. */
+int64_t lora_rank(const lora *self, const char *module);
+double lora_scale(const lora *self, const char *module);
+
+/** adapter_config.json as PEFT reads it; lathe_adapter_v1.config_json. */
+int64_t lora_config_json(void *self, const char *base, char *out, int64_t capacity);
+
+#endif
