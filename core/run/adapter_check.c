@@ -75,6 +75,26 @@ static const char *key_of(const lathe_config *config, const char *text, char *ou
     return value && value->is_explicit ? out : "name";
 }
 
+lathe_status lathe__adapter_refuse(const lathe_run *run)
+{
+    char key[64];
+    return lathe__run_refuse(run, "adapter",
+                             key_of(run->config, lathe_error_message(), key, sizeof key), "%s",
+                             lathe_error_message());
+}
+
+/* The adapter's first list that the file sets, which probably leaves nothing; otherwise "name". */
+static const char *patterns_key(const lathe_config *config)
+{
+    int32_t n = 0;
+    const lathe_field *fields = lathe_config_fields(config, "adapter", &n);
+    for (int32_t i = 0; i < n; i++)
+        if (fields[i].type == LATHE_T_STRING_LIST &&
+            lathe_config_is_set(config, "adapter", fields[i].key))
+            return fields[i].key;
+    return "name";
+}
+
 lathe_status lathe__adapter_check_trains(const lathe_run *run)
 {
     const lathe_adapter_v1 *table = run->parts.adapter.component ? run->parts.adapter.table : NULL;
@@ -84,8 +104,7 @@ lathe_status lathe__adapter_check_trains(const lathe_run *run)
         if (run->params.rows[i]->trainable)
             return LATHE_OK;
     return lathe__run_refuse(
-        run, "adapter",
-        lathe_config_is_set(run->config, "adapter", "no_train") ? "no_train" : "name",
+        run, "adapter", patterns_key(run->config),
         "adapter \"%s\" trains nothing: all %d parameters of the model stay as "
         "they are",
         run->parts.adapter.component->plugin->name, run->params.n_model);

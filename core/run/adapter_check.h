@@ -9,6 +9,10 @@
  * ...". */
 lathe_status lathe__adapter_check(lathe_run *run);
 
+/** Gives the adapter's refusal (lathe_error_message(), "freeze: layers = 31, ...") the place of the
+ *  key that it begins with. Returns LATHE_E_CONFIG. */
+lathe_status lathe__adapter_refuse(const lathe_run *run);
+
 /** Refuses an adapter that trains no parameter of the model and adds none. Call it after the
  * trained parameters are chosen. */
 lathe_status lathe__adapter_check_trains(const lathe_run *run);

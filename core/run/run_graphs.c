@@ -116,10 +116,13 @@ static lathe_status select_trainable(lathe_run *run)
     for (int32_t i = 0; i < run->params.n_model; i++) {
         lathe_param *p = run->params.rows[i];
         int32_t trainable = 0;
+        lathe_status status = LATHE_OK;
         if (p->stage_head)
             continue;
         if (run->open.mode <= LATHE_OPEN_TRAIN)
-            LATHE_TRY(ask_trainable(&run->parts.adapter, &run->params, i, &trainable, &p->group));
+            status = ask_trainable(&run->parts.adapter, &run->params, i, &trainable, &p->group);
+        if (status != LATHE_OK)
+            return status == LATHE_E_CONFIG ? lathe__adapter_refuse(run) : status;
         p->trainable = trainable;
     }
     return LATHE_OK;
