@@ -134,6 +134,7 @@ lathe_status lathe_app_chat_prompt(const lathe_chat_template *chat, const char *
     if (status != LATHE_OK)
         return lathe_error_context(status, "%s", place);
     free(text.spans);
+    free(text.tokens);
     status = begun ? cut_after(place, text.text, begun) : LATHE_OK;
     if (status == LATHE_OK)
         *out = text.text;

@@ -5,14 +5,15 @@
 #include <unistd.h>
 
 #include "app/commands.h"
-#include "app/sample_text.h"
 #include "app/tokenizer_lines.h"
 #include "app/tokenizer_open.h"
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "run/renderer_choice.h"
 #include "template/chat_template.h"
+#include "view/printable.h"
 
 #define DIM "\x1b[2m"
 #define PLAIN "\x1b[0m"
@@ -21,6 +22,9 @@ static const lathe_option options[] = {
     {"--show", "FILE|-",
      "show the conversations of this file, one JSON object with \"messages\" a line"},
     {"--n", "N", "number of conversations to show (default 10; 0: all; with --json: all)"},
+    {"--renderer", "NAME",
+     "auto: the renderer that writes what the template writes, if there is one (default); jinja: "
+     "the template alone; or a renderer's name"},
     {"--now", "SECONDS", "the time that the template sees, in seconds since 1970 (default: now)"},
     {"--json", NULL,
      "print one JSON object for each conversation: text, generation, learnt; or error"},
@@ -31,14 +35,20 @@ typedef struct shower {
     const char *name; /* of the file */
     int64_t now, most, n_shown, n_refused;
     int as_json, colour;
+    lathe_registry *registry;
+    lathe_instance renderer;
+    const char *why; /* it was chosen */
+    lathe_arena arena;
     lathe_buffer out;
 } shower;
 
 /* ---- without a file ---- */
 
-static lathe_status describe(const char *path, const lathe_chat_template *chat, int as_json,
-                             lathe_buffer *out)
+static lathe_status describe(const char *path, const shower *s, lathe_buffer *out)
 {
+    const lathe_chat_template *chat = s->chat;
+    const int as_json = s->as_json;
+    const char *renderer = lathe_chat_template_renderer(chat);
     static const char talk[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, "
                                "{\"role\": \"assistant\", \"content\": \"b\"},"
                                " {\"role\": \"user\", \"content\": \"c\"}, {\"role\": "
@@ -58,19 +68,25 @@ static lathe_status describe(const char *path, const lathe_chat_template *chat, 
     if (as_json) {
         lathe_buffer_printf(out,
                             "{\"sha256\": \"%s\", \"marks_generation\": %s, \"reads_clock\": %s, "
-                            "\"extends\": %s}\n",
+                            "\"extends\": %s, \"renderer\": \"%s\"}\n",
                             lathe_chat_template_hash(chat), marks ? "true" : "false",
                             clock ? "true" : "false",
                             !knows    ? "null"
                             : extends ? "true"
-                                      : "false");
+                                      : "false",
+                            renderer ? renderer : "jinja");
         return out->status;
     }
     lathe_buffer_printf(out, "chat template of %s\n  SHA-256 (with the special tokens) %s\n", path,
                         lathe_chat_template_hash(chat));
+    lathe_buffer_printf(out, "  renderer: %s%s%s\n",
+                        renderer ? renderer : "jinja, the template itself", renderer ? ": " : "",
+                        renderer ? s->why : "");
     lathe_buffer_printf(out, "  learnt: %s\n",
-                        marks ? "what stands between {% generation %} and {% endgeneration %}"
-                              : "what each message of the assistant adds to the prompt before it");
+                        renderer ? "the assistant's answers, as the renderer tells them"
+                        : marks
+                            ? "what stands between {% generation %} and {% endgeneration %}"
+                            : "what each message of the assistant adds to the prompt before it");
     lathe_buffer_printf(out, "  prompts of successive turns extend each other: %s\n",
                         !knows    ? "not known, the template refuses a plain conversation"
                         : extends ? "yes"
@@ -114,6 +130,8 @@ static lathe_status put_json(shower *s, int64_t line, const lathe_chat *what)
     }
     lathe_buffer_puts(&s->out, "\"text\": ");
     lathe_buffer_json_bytes(&s->out, text.text, text.bytes);
+    lathe_buffer_printf(&s->out, ", \"renderer\": \"%s\"",
+                        text.has_tokens ? lathe_chat_template_renderer(s->chat) : "jinja");
     put_spans(&s->out, "generation", &text);
     if (!what->add_generation_prompt) {
         if (lathe_chat_render_training(s->chat, what, &learnt) == LATHE_OK) {
@@ -135,7 +153,7 @@ static void put_part(shower *s, const char *text, int64_t n, int learnt)
         return;
     if (!learnt)
         lathe_buffer_puts(&s->out, s->colour ? DIM : "[-");
-    (void)lathe_app_put_text(&s->out, text, n, INT64_MAX);
+    (void)lathe_view_printable(&s->out, text, n, INT64_MAX);
     if (!learnt)
         lathe_buffer_puts(&s->out, s->colour ? PLAIN : "-]");
 }
@@ -227,6 +245,20 @@ static lathe_status show(shower *s, const char *text, int64_t n)
 
 /* ---- the command ---- */
 
+/* Loads the template, and its renderer as --renderer says. */
+static lathe_status load(const lathe_args *args, const char *path, shower *s,
+                         lathe_chat_template **chat)
+{
+    const char *given = lathe_args_value(args, "--renderer");
+    const char *name = given ? given : "auto";
+    const int is_named = strcmp(name, "auto") != 0 && strcmp(name, "jinja") != 0;
+    LATHE_TRY(is_named ? lathe_chat_template_load_any(path, chat)
+                       : lathe_chat_template_load(path, chat));
+    LATHE_TRY(lathe_registry_create(&s->registry));
+    return lathe_renderer_choose(s->registry, name, NULL, NULL, *chat, &s->arena, &s->renderer,
+                                 &s->why);
+}
+
 static lathe_status run_parts(const lathe_args *args, shower *s, lathe_chat_template **chat)
 {
     const char *path = args->words[0], *file = lathe_args_value(args, "--show");
@@ -239,10 +271,10 @@ static lathe_status run_parts(const lathe_args *args, shower *s, lathe_chat_temp
                            "%s: no such file or folder; expected the folder of a model or a file "
                            "with a chat template",
                            path);
-    LATHE_TRY(lathe_chat_template_load(path, chat));
+    LATHE_TRY(load(args, path, s, chat));
     s->chat = *chat;
     if (!file) {
-        LATHE_TRY(describe(path, *chat, s->as_json, &s->out));
+        LATHE_TRY(describe(path, s, &s->out));
         (void)fputs(s->out.data, stdout);
         return LATHE_OK;
     }
@@ -270,6 +302,9 @@ static int run(const lathe_args *args)
         code = LATHE_EXIT_USAGE;
     lathe_buffer_fini(&s.out);
     lathe_chat_template_destroy(chat);
+    lathe_instance_fini(&s.renderer);
+    lathe_registry_destroy(s.registry);
+    lathe_arena_fini(&s.arena);
     return code;
 }
 

@@ -8,6 +8,7 @@
 #include "app/generate_prompts.h"
 #include "app/model_dir.h"
 #include "app/prompt_file.h"
+#include "app/sampling_options.h"
 #include "base/error.h"
 #include "primitives/sampling_settings.h"
 
@@ -25,67 +26,10 @@ static const lathe_option options[] = {
      "call that was stopped goes on where it was when it is repeated"},
     {"--samples", "N", "with --prompts: samples of each prompt (default 1)"},
     {"--logprobs", NULL, "with --prompts: write the ids and log-probabilities of the new tokens"},
-    {"--max-new-tokens", "N", "maximum number of tokens to generate"},
-    {"--temperature", "X", "temperature of the sampling; 0: always the most likely token"},
-    {"--top-k", "K", "sample only from the K most likely tokens; 0: from all"},
-    {"--top-p", "P",
-     "sample only from the most likely tokens whose probabilities add up to P; 1: from all"},
-    {"--min-p", "P",
-     "sample only from tokens with at least P times the highest probability; 0: from all"},
-    {"--repetition-penalty", "X", "above 1: tokens of the text so far become less likely; 1: off"},
-    {"--seed", "N", "seed of the sampling"},
+    LATHE_SAMPLING_OPTIONS,
     {"--ignore-eos", NULL, "continue after the end of a text"},
     LATHE_WEIGHTS_OPTION,
 };
-
-/* Options become keys of [generate], so that they win over the run file and over
- * generation_config.json. */
-static const struct {
-    const char *option, *key;
-    int64_t lo, hi; /* range of whole numbers */
-    double least, most;
-} sampling_options[] = {{"--max-new-tokens", "generate.max_new_tokens", 1, 100000000, 0.0, 0.0},
-                        {"--top-k", "generate.top_k", 0, 10000000, 0.0, 0.0},
-                        {"--seed", "generate.seed", 0, INT64_MAX, 0.0, 0.0},
-                        {"--temperature", "generate.temperature", 0, 0, 0.0, 100.0},
-                        {"--top-p", "generate.top_p", 0, 0, 1e-9, 1.0},
-                        {"--min-p", "generate.min_p", 0, 0, 0.0, 1.0},
-                        {"--repetition-penalty", "generate.repetition_penalty", 0, 0, 1e-9, 100.0}};
-
-enum { N_SAMPLING = sizeof sampling_options / sizeof sampling_options[0] };
-
-typedef struct sampling_settings {
-    const char
-        *list[2 * N_SAMPLING + 1]; /* key and value of each option that is given, then NULL */
-    char values[N_SAMPLING][32];   /* written as TOML */
-} sampling_settings;
-
-static lathe_status read_options(const lathe_args *args, sampling_settings *out)
-{
-    int32_t n = 0;
-    for (int32_t i = 0; i < N_SAMPLING; i++) {
-        const char *name = sampling_options[i].option, *text = lathe_args_value(args, name);
-        int64_t whole = 0;
-        double x = 0.0;
-        if (!text)
-            continue;
-        const int is_whole = sampling_options[i].hi > 0;
-        if (is_whole)
-            LATHE_TRY(lathe_args_int(args, name, sampling_options[i].lo, sampling_options[i].hi, 0,
-                                     &whole));
-        else
-            LATHE_TRY(lathe_args_float(args, name, sampling_options[i].least,
-                                       sampling_options[i].most, 0.0, &x));
-        if (is_whole)
-            (void)snprintf(out->values[i], sizeof out->values[i], "%lld", (long long)whole);
-        else
-            (void)snprintf(out->values[i], sizeof out->values[i], "%.17g", x);
-        out->list[n++] = sampling_options[i].key;
-        out->list[n++] = out->values[i];
-    }
-    out->list[n] = NULL;
-    return LATHE_OK;
-}
 
 /* Checks which options come together, and reads the conversation of --messages, before the model is
  * opened. */
@@ -153,9 +97,9 @@ static int run_command(const lathe_args *args)
 {
     lathe_run *run = NULL;
     lathe_sampling sampling = {.size = (uint32_t)sizeof sampling};
-    sampling_settings settings;
+    lathe_sampling_values settings;
     json_t *row = NULL;
-    lathe_status status = read_options(args, &settings);
+    lathe_status status = lathe_app_sampling(args, &settings);
     if (status == LATHE_OK)
         status = read_prompts(args, &row);
     if (status == LATHE_OK)

@@ -25,7 +25,6 @@ static const lathe_command_advice instead[] = {
     {"evaluate", "use `lathe eval DIR|RUN.toml`"},
     {"test", "use `lathe eval DIR|RUN.toml`"},
     {"perplexity", "use `lathe eval DIR|RUN.toml`"},
-    {"chat", "use `lathe generate DIR --prompt TEXT`"},
     {"infer", "use `lathe generate DIR --prompt TEXT`"},
     {"predict", "use `lathe generate DIR --prompt TEXT`"},
     {"sample", "use `lathe generate DIR --prompt TEXT`"},

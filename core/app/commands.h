@@ -20,6 +20,7 @@
     X(pipeline)                                                                                    \
     X(ls)                                                                                          \
     X(show)                                                                                        \
+    X(chat)                                                                                        \
     X(chat_template)                                                                               \
     X(tokenizer_train)                                                                             \
     X(tokenizer_encode)                                                                            \

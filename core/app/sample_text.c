@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "base/utf8.h"
+#include "view/printable.h"
 
 #define DIM "\x1b[2m"
 #define PLAIN "\x1b[0m"
@@ -19,22 +19,6 @@ int64_t lathe_app_filling(const lathe_batch *batch, int64_t r, int32_t eos)
     return T - begin;
 }
 
-int64_t lathe_app_put_text(lathe_buffer *out, const char *text, int64_t n, int64_t room)
-{
-    int64_t shown = 0;
-    for (int64_t i = 0; i < n && shown < room; shown++) {
-        int32_t length = 1;
-        const int32_t c = lathe_utf8_at((const uint8_t *)text + i, n - i, &length);
-        if (c == '\n' || c == '\t' || (c >= 0x20 && c < 0x7f) || c >= 0xa0)
-            lathe_buffer_append(out, text + i, length);
-        else
-            for (int32_t k = 0; k < length; k++)
-                lathe_buffer_printf(out, "\\x%02x", (unsigned char)text[i + k]);
-        i += length;
-    }
-    return shown;
-}
-
 /* Appends tokens [from, to), which are either all learnt or all not. */
 static lathe_status put_run(const lathe_tokenizer *tok, const int32_t *tokens, int64_t from,
                             int64_t to, int learnt, const lathe_sample_style *style, int64_t *room,
@@ -45,7 +29,7 @@ static lathe_status put_run(const lathe_tokenizer *tok, const int32_t *tokens, i
     LATHE_TRY(lathe_tokenizer_decode(tok, tokens + from, to - from, 0, &text, &n));
     if (!learnt)
         lathe_buffer_puts(out, style->colour ? DIM : "[-");
-    *room -= lathe_app_put_text(out, text, n, *room);
+    *room -= lathe_view_printable(out, text, n, *room);
     if (!learnt)
         lathe_buffer_puts(out, style->colour ? PLAIN : "-]");
     free(text);

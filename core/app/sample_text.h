@@ -20,8 +20,4 @@ lathe_status lathe_app_sample(const lathe_tokenizer *tok, const lathe_batch *bat
  *  are not learnt. */
 int64_t lathe_app_filling(const lathe_batch *batch, int64_t r, int32_t eos);
 
-/** Text for a terminal, at most `room` characters: control characters except line ends and tabs,
- * and bytes that are not UTF-8, as \xNN. Returns the number of characters. */
-int64_t lathe_app_put_text(lathe_buffer *out, const char *text, int64_t n, int64_t room);
-
 #endif

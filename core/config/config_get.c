@@ -166,7 +166,8 @@ void lathe_config_json(const lathe_config *config, lathe_buffer *out)
             continue;
         }
         lathe_buffer_printf(out, ",\n  \"%s\": {\"name\": ", lathe_kind_name(kind));
-        lathe_buffer_json_string(out, part->is_none ? "none" : part->name);
+        lathe_buffer_json_string(out, part->is_none && lathe_kind_none(kind) == NULL ? "none"
+                                                                                     : part->name);
         if (part->component != NULL) {
             lathe_buffer_puts(out, ", \"plugin\": ");
             lathe_buffer_json_string(out, part->component->plugin->name);

@@ -245,12 +245,12 @@ static void refuse_idle_keys(const lathe_config *config, int32_t kind, const lat
         if (node == name)
             continue;
         const lathe_place place = lathe_key_place(config->path, node);
-        lathe_diags_add(
-            diags, LATHE_DIAG_ERROR, &place, NULL,
-            name != NULL ? "%s.%s has no effect, because %s.name is \"none\": name a plugin, or "
-                           "remove the key"
-                         : "%s.%s has no effect without %s.name: name a plugin, or remove the key",
-            section, node->key, section);
+        lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL,
+                        name != NULL ? "%s.%s has no effect, because %s.name is \"%s\": name a "
+                                       "plugin, or remove the key"
+                                     : "%s.%s has no effect without %s.name: name a plugin, or "
+                                       "remove the key%.0s",
+                        section, node->key, section, lathe_kind_none(kind));
     }
 }
 
@@ -276,8 +276,8 @@ lathe_status lathe__config_part(lathe_config *config, int32_t kind, int wanted,
     }
     if (name != NULL)
         part->name = name->s;
-    part->is_none = (table == NULL && !wanted) ||
-                    (lathe_kind_is_optional(kind) && strcmp(part->name, "none") == 0);
+    part->is_none = (table == NULL && !wanted) || (lathe_kind_none(kind) != NULL &&
+                                                   strcmp(part->name, lathe_kind_none(kind)) == 0);
     if (part->is_none) {
         refuse_idle_keys(config, kind, table, name, diags);
         return LATHE_OK;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "data/chat_record.h"
 #include "records/chat_messages.h"
 #include "template/chat_template.h"
 
@@ -113,7 +114,7 @@ static lathe_status encode(const source *s, json_t *messages, int add_generation
     }
     out->n = 0;
     if (status == LATHE_OK)
-        status = lathe_encoder_run(s->encoder, text.text, text.bytes, 0, out);
+        status = lathe_chat_encode_text(s->encoder, &text, text.bytes, out);
     *out_bytes = text.bytes;
     lathe_rendering_fini(&text);
     json_decref(owned);

@@ -69,13 +69,20 @@ static int64_t token_at(const lathe_chat_tokens *t, int64_t at)
     return low;
 }
 
+lathe_status lathe_chat_encode_text(lathe_encoder *enc, const lathe_rendering *text, int64_t bytes,
+                                    lathe_ids *out)
+{
+    const lathe_token_places places = {text->tokens, text->n_tokens};
+    return lathe_encoder_run_placed(enc, text->text, bytes, text->has_tokens ? &places : NULL, out);
+}
+
 /* Where the tokens of text[0, at) and of the whole text differ. *whole = 1: nowhere before `at`. */
-static lathe_status token_after(lathe_encoder *enc, const char *text, int64_t at,
+static lathe_status token_after(lathe_encoder *enc, const lathe_rendering *text, int64_t at,
                                 lathe_chat_tokens *t, int64_t *out, int *whole)
 {
     int64_t n = 0;
     t->prefix.n = 0;
-    LATHE_TRY(lathe_encoder_run(enc, text, at, 0, &t->prefix));
+    LATHE_TRY(lathe_chat_encode_text(enc, text, at, &t->prefix));
     while (n < t->prefix.n && n < t->ids.n && t->prefix.data[n] == t->ids.data[n])
         n++;
     *out = n;
@@ -84,13 +91,14 @@ static lathe_status token_after(lathe_encoder *enc, const char *text, int64_t at
 }
 
 /* The tokens [*first, *after) of a part of the text. */
-static lathe_status find_part(lathe_encoder *enc, const char *text, lathe_template_span part,
-                              int has_ends, lathe_chat_tokens *t, int64_t *first, int64_t *after)
+static lathe_status find_part(lathe_encoder *enc, const lathe_rendering *text,
+                              lathe_template_span part, int has_ends, lathe_chat_tokens *t,
+                              int64_t *first, int64_t *after)
 {
     int whole;
     if (has_ends) {
         int64_t last = part.end - 1; /* the last character's begin */
-        while (last > part.begin && ((uint8_t)text[last] & 0xc0) == 0x80)
+        while (last > part.begin && ((uint8_t)text->text[last] & 0xc0) == 0x80)
             last--;
         *first = token_at(t, part.begin);
         *after = token_at(t, last) + 1;
@@ -114,7 +122,7 @@ static lathe_status mark(lathe_encoder *enc, const lathe_tokenizer *tok,
         int64_t first = 0, after = 0;
         if (text->spans[i].begin >= text->spans[i].end)
             continue;
-        LATHE_TRY(find_part(enc, text->text, text->spans[i], has_ends, t, &first, &after));
+        LATHE_TRY(find_part(enc, text, text->spans[i], has_ends, t, &first, &after));
         for (int64_t k = first; k < after && k < t->ids.n; k++) {
             t->n_learnt += !t->learnt[k];
             t->learnt[k] = 1;
@@ -166,7 +174,7 @@ static lathe_status encode(const lathe_chat_template *chat, const char *place, j
     if (status == LATHE_OK)
         look_at_roles(what.messages, out);
     if (status == LATHE_OK)
-        status = lathe_encoder_run(enc, text.text, text.bytes, 0, &out->ids);
+        status = lathe_chat_encode_text(enc, &text, text.bytes, &out->ids);
     if (status == LATHE_OK)
         status = mark(enc, tok, &text, out);
     lathe_rendering_fini(&text);

@@ -3,6 +3,7 @@
 #define LATHE_DATA_CHAT_RECORD_H
 
 #include "records/dataset.h"
+#include "template/template.h"
 #include "text/tokenizer.h"
 
 /** A conversation's tokens; all zeros is empty. Reused from one record to the next. */
@@ -20,6 +21,11 @@ typedef struct lathe_chat_tokens {
 } lathe_chat_tokens;
 
 void lathe_chat_tokens_fini(lathe_chat_tokens *tokens);
+
+/** Encodes a rendered conversation. Where a renderer rendered it, only its special tokens become
+ *  special tokens, and their names in the messages are text. */
+lathe_status lathe_chat_encode_text(lathe_encoder *enc, const lathe_rendering *text, int64_t bytes,
+                                    lathe_ids *out);
 
 /** Renders the record json[0, n) of the file `path` with the dataset's template, and encodes the
  * text without the special tokens that a tokenizer puts around plain text, as transformers'

@@ -50,6 +50,8 @@ static lathe_status draw(engine *e, lathe__sequence *s, const logits *l, int64_t
     s->logprobs[s->n - s->n_prompt] = logprob;
     s->ids[s->n++] = token;
     LATHE_TRY(lathe__sequence_ends(e->g, s, &ends));
+    if (e->g->watch.fn && e->g->watch.fn(e->g->watch.arg, token))
+        ends = 1;
     if (ends) {
         s->is_done = 1;
         e->n_done++;

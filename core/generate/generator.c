@@ -214,3 +214,8 @@ lathe_arena *lathe_generator_results(lathe_generator *g)
 {
     return &g->many;
 }
+
+void lathe_generator_watch(lathe_generator *g, lathe_token_watch watch)
+{
+    g->watch = watch;
+}

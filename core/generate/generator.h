@@ -72,6 +72,16 @@ enum {
 lathe_status lathe_generator_stream(lathe_generator *g, const lathe_sampling *how,
                                     const lathe_prompt_stream *stream, int64_t *out_failed);
 
+/** Sees each token when it is drawn; a result other than 0 ends the sequence. */
+typedef struct lathe_token_watch {
+    int (*fn)(void *arg, int32_t token);
+    void *arg;
+} lathe_token_watch;
+
+/** Sets what sees the tokens of the next generations, to stream and to stop them; fn NULL: nothing.
+ */
+void lathe_generator_watch(lathe_generator *g, lathe_token_watch watch);
+
 /** Returns LATHE_E_ARG if the prompt leaves no room in the context for a new token. */
 lathe_status lathe_generator_check(lathe_generator *g, const lathe_prompt *prompt);
 

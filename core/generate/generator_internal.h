@@ -65,12 +65,13 @@ struct lathe_generator {
     int64_t cache_bytes;               /* one layer's k or v */
     lathe__sequence *slots;            /* [batch] */
     lathe__kept_prompt kept[LATHE__KEPT_PROMPTS];
-    int64_t clock;         /* counts uses of kept prompts */
-    int32_t *row_slots;    /* [rows of the largest program] the sequence of each row */
-    lathe_ids ids;         /* the prompt that waits for a slot */
-    char *text;            /* of the last finished sequence */
-    lathe_arena many;      /* the results of lathe_generate_many */
-    int32_t has_told_loss; /* the warning about bytes of the prompt without a token was given */
+    int64_t clock;           /* counts uses of kept prompts */
+    int32_t *row_slots;      /* [rows of the largest program] the sequence of each row */
+    lathe_ids ids;           /* the prompt that waits for a slot */
+    char *text;              /* of the last finished sequence */
+    lathe_arena many;        /* the results of lathe_generate_many */
+    lathe_token_watch watch; /* fn NULL: nobody watches */
+    int32_t has_told_loss;   /* the warning about bytes of the prompt without a token was given */
 };
 
 /* ---- generate_cache.c ---- */

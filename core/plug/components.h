@@ -11,6 +11,7 @@ typedef struct lathe_components {
     int64_t n_attention;
     lathe_instance *rewards; /* [n_rewards] one per reward of the file; a reward model has none */
     int32_t n_rewards;
+    lathe_instance renderer; /* of the chat template; made when the run needs the template */
 } lathe_components;
 
 #endif

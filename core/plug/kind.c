@@ -9,6 +9,7 @@
 #include "lathe/model.h"
 #include "lathe/optimizer.h"
 #include "lathe/quant.h"
+#include "lathe/renderer.h"
 #include "lathe/reward.h"
 #include "lathe/scheduler.h"
 #include "lathe/stage.h"
@@ -18,30 +19,33 @@
 struct kind {
     const char *name, *fallback;
     uint32_t revision, table_bytes;
-    int scored, optional;
+    int scored;
+    const char *none; /* the name that means no plugin; NULL: there is none */
 };
 
 #define REACH(type, member) (uint32_t)(offsetof(type, member) + sizeof(((type *)0)->member))
 
 static const struct kind kinds[LATHE_N_KINDS] = {
     [LATHE_KIND_OPTIMIZER] = {"optimizer", "adamw", LATHE_OPTIMIZER_REVISION,
-                              REACH(lathe_optimizer_v1, step), 0, 0},
+                              REACH(lathe_optimizer_v1, step), 0, NULL},
     [LATHE_KIND_SCHEDULER] = {"scheduler", "cosine", LATHE_SCHEDULER_REVISION,
-                              REACH(lathe_scheduler_v1, at), 0, 0},
+                              REACH(lathe_scheduler_v1, at), 0, NULL},
     [LATHE_KIND_QUANT] = {"quant", "none", LATHE_QUANT_REVISION, REACH(lathe_quant_v1, decode), 0,
-                          1},
+                          "none"},
     [LATHE_KIND_ADAPTER] = {"adapter", "full", LATHE_ADAPTER_REVISION,
-                            REACH(lathe_adapter_v1, select), 0, 0},
+                            REACH(lathe_adapter_v1, select), 0, NULL},
     [LATHE_KIND_STAGE] = {"stage", "pretrain", LATHE_STAGE_REVISION, REACH(lathe_stage_v1, loss), 0,
-                          0},
+                          NULL},
     [LATHE_KIND_ATTENTION] = {"attention", "auto", LATHE_ATTENTION_REVISION,
-                              REACH(lathe_attention_v1, backward), 1, 0},
+                              REACH(lathe_attention_v1, backward), 1, NULL},
     [LATHE_KIND_DEVICE] = {"device", "auto", LATHE_DEVICE_REVISION,
-                           REACH(lathe_device_v1, kernel_run), 1, 0},
+                           REACH(lathe_device_v1, kernel_run), 1, NULL},
     [LATHE_KIND_MODEL] = {"model", "auto", LATHE_MODEL_REVISION, REACH(lathe_model_v1, build), 0,
-                          0},
+                          NULL},
     [LATHE_KIND_REWARD] = {"reward", "none", LATHE_REWARD_REVISION, REACH(lathe_reward_v1, score),
-                           0, 1},
+                           0, "none"},
+    [LATHE_KIND_RENDERER] = {"renderer", "auto", LATHE_RENDERER_REVISION,
+                             REACH(lathe_renderer_v1, render), 1, "jinja"},
 };
 
 static const struct kind *get(int32_t kind)
@@ -89,7 +93,7 @@ int lathe_kind_is_scored(int32_t kind)
     return get(kind)->scored;
 }
 
-int lathe_kind_is_optional(int32_t kind)
+const char *lathe_kind_none(int32_t kind)
 {
-    return get(kind)->optional;
+    return get(kind)->none;
 }

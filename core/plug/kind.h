@@ -23,11 +23,11 @@ uint32_t lathe_kind_table_bytes(int32_t kind);
 /** The plugin that a run uses if the file names none ("adamw"). */
 const char *lathe_kind_default(int32_t kind);
 
-/** 1 if a name may be "auto" or a family, and score() decides: attention, device. */
+/** 1 if a name may be "auto" or a family, and score() decides: attention, device, renderer. */
 int lathe_kind_is_scored(int32_t kind);
 
-/** 1 if "none" is allowed and means that the run has no plugin of this kind: quant,
- *  reward. */
-int lathe_kind_is_optional(int32_t kind);
+/** The name that means that the run has no plugin of this kind: "none" of quant and reward, "jinja"
+ *  of renderer (the folder's template is interpreted); NULL: the kind has no such name. */
+const char *lathe_kind_none(int32_t kind);
 
 #endif

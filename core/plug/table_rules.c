@@ -10,6 +10,7 @@
 #include "lathe/model.h"
 #include "lathe/optimizer.h"
 #include "lathe/quant.h"
+#include "lathe/renderer.h"
 #include "lathe/reward.h"
 #include "lathe/scheduler.h"
 #include "lathe/stage.h"
@@ -115,12 +116,17 @@ static const struct rule reward[] = {
     END,
 };
 
+static const struct rule renderer[] = {
+    MEMBER(lathe_renderer_v1, render, ALWAYS),
+    END,
+};
+
 static const struct rule *const rules[LATHE_N_KINDS] = {
     [LATHE_KIND_OPTIMIZER] = optimizer, [LATHE_KIND_SCHEDULER] = scheduler,
     [LATHE_KIND_QUANT] = quant,         [LATHE_KIND_ADAPTER] = adapter,
     [LATHE_KIND_STAGE] = stage,         [LATHE_KIND_ATTENTION] = attention,
     [LATHE_KIND_DEVICE] = device,       [LATHE_KIND_MODEL] = model,
-    [LATHE_KIND_REWARD] = reward,
+    [LATHE_KIND_REWARD] = reward,       [LATHE_KIND_RENDERER] = renderer,
 };
 
 /* Whether the table is long enough to contain the pointer, and it is set. */
@@ -262,6 +268,14 @@ static lathe_status check_stage(const lathe_stage_v1 *table)
     return LATHE_HAS(table, n_inputs) ? check_stage_inputs(table) : LATHE_OK;
 }
 
+static lathe_status check_renderer(const lathe_renderer_v1 *table)
+{
+    if (table->flags & ~(uint32_t)LATHE_RENDERER_EXTENDS)
+        return lathe_error(LATHE_E_PLUGIN, "renderer.flags is %#x; this core knows %#x",
+                           table->flags, LATHE_RENDERER_EXTENDS);
+    return LATHE_OK;
+}
+
 enum { MAX_MODEL_TYPES = 64 };
 
 static int is_empty(const char *text)
@@ -300,5 +314,7 @@ lathe_status lathe_table_rules_check(const lathe_plugin *plugin)
     }
     if (plugin->kind == LATHE_KIND_MODEL)
         return check_model(plugin->table);
+    if (plugin->kind == LATHE_KIND_RENDERER)
+        return check_renderer(plugin->table);
     return plugin->kind == LATHE_KIND_STAGE ? check_stage(plugin->table) : LATHE_OK;
 }

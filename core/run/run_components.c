@@ -275,6 +275,7 @@ void lathe__run_components_fini(lathe_run *run)
     lathe_rewards_destroy(run->rewards);
     for (int32_t i = 0; i < run->parts.n_rewards; i++)
         lathe_instance_fini(&run->parts.rewards[i]);
+    lathe_instance_fini(&run->parts.renderer);
     lathe_instance_fini(&run->parts.scheduler);
     lathe_instance_fini(&run->parts.optimizer);
     lathe_instance_fini(&run->parts.stage);

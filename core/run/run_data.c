@@ -4,10 +4,12 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/log.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "data/learned_tokenizer.h"
 #include "record/data_progress.h"
 #include "run/data_notes.h"
+#include "run/renderer_choice.h"
 #include "run/run_state.h"
 #include "template/chat_template.h"
 #include "tokenjson/tokenizer_file.h"
@@ -87,6 +89,28 @@ lathe_status lathe__run_tokenizer(lathe_run *run)
 
 /* ---- the chat template ---- */
 
+/* Lets a renderer serve the template, as [renderer] says. */
+static lathe_status serve(lathe_run *run)
+{
+    const lathe_part *part = lathe_config_part(run->config, LATHE_KIND_RENDERER);
+    const char *why = NULL;
+    const lathe_status status =
+        lathe_renderer_choose(run->registry, part->name, part->values, run->model.model_type,
+                              run->data.chat, &run->arena, &run->parts.renderer, &why);
+    if (status == LATHE_OK && run->parts.renderer.component)
+        lathe_log(LATHE_LOG_DEBUG, "renderer %s: %s", run->parts.renderer.component->plugin->name,
+                  why);
+    return status;
+}
+
+/* Loads the template of a folder. A renderer that is named needs none. */
+static lathe_status load_template_of(lathe_run *run, const char *folder)
+{
+    const lathe_part *part = lathe_config_part(run->config, LATHE_KIND_RENDERER);
+    return part->component ? lathe_chat_template_load_any(folder, &run->data.chat)
+                           : lathe_chat_template_load(folder, &run->data.chat);
+}
+
 /* Loads the template of the tokenizer's folder, or of the model's. Only data with conversations
  * need a template, so an error in it is stored, and reported only for such data. */
 static lathe_status find_chat_template(lathe_run *run)
@@ -97,7 +121,7 @@ static lathe_status find_chat_template(lathe_run *run)
         if (!folders[i] || !lathe_path_is_dir(folders[i]))
             continue;
         asked = folders[i];
-        const lathe_status status = lathe_chat_template_load(asked, &run->data.chat);
+        const lathe_status status = load_template_of(run, asked);
         if (status == LATHE_OK || status == LATHE_E_NOMEM)
             return status;
         if (status == LATHE_E_NOT_FOUND)
@@ -129,12 +153,12 @@ lathe_status lathe__run_chat_template(lathe_run *run)
     else if (lathe_chat_template_load(path, &run->data.chat) != LATHE_OK)
         return lathe__run_refuse(run, "data", "chat_template", "data.chat_template: %s",
                                  lathe_error_message());
-    if (!run->data.chat || !variables)
+    if (!run->data.chat)
         return LATHE_OK;
-    if (lathe_chat_template_set_variables(run->data.chat, variables) != LATHE_OK)
+    if (variables && lathe_chat_template_set_variables(run->data.chat, variables) != LATHE_OK)
         return lathe__run_refuse(run, "data", "chat_template_kwargs", "data.%s",
                                  lathe_error_message());
-    return LATHE_OK;
+    return serve(run);
 }
 
 /* ---- shards and loaders ---- */

@@ -24,7 +24,8 @@
 /* Component kinds whose defaults apply if the file does not name them. */
 static uint32_t kinds_of(int32_t mode)
 {
-    const uint32_t infer = KIND_BIT(LATHE_KIND_DEVICE) | KIND_BIT(LATHE_KIND_ATTENTION);
+    const uint32_t infer = KIND_BIT(LATHE_KIND_DEVICE) | KIND_BIT(LATHE_KIND_ATTENTION) |
+                           KIND_BIT(LATHE_KIND_RENDERER);
     if (mode == LATHE_OPEN_INFER)
         return infer;
     if (mode == LATHE_OPEN_EVALUATE)

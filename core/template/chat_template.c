@@ -22,8 +22,10 @@ void lathe_chat_template_destroy(lathe_chat_template *chat)
         return;
     lathe_template_destroy(chat->plain);
     lathe_template_destroy(chat->tools);
+    lathe_template_destroy(chat->tojson);
     json_decref(chat->tokens);
     json_decref(chat->variables);
+    free(chat->text);
     free(chat);
 }
 
@@ -52,13 +54,13 @@ const char *lathe_chat_template_hash(const lathe_chat_template *chat)
 
 int lathe_chat_template_marks(const lathe_chat_template *chat)
 {
-    return lathe_template_has_generation(chat->plain) &&
+    return chat->plain && lathe_template_has_generation(chat->plain) &&
            (!chat->tools || lathe_template_has_generation(chat->tools));
 }
 
 int lathe_chat_template_reads_clock(const lathe_chat_template *chat)
 {
-    return lathe_template_mentions(chat->plain, "strftime_now") ||
+    return (chat->plain && lathe_template_mentions(chat->plain, "strftime_now")) ||
            (chat->tools && lathe_template_mentions(chat->tools, "strftime_now"));
 }
 
@@ -83,20 +85,42 @@ static void hash_text(lathe_sha256 *hash, const char *text, int64_t n)
     lathe_sha256_update(hash, text, n);
 }
 
+/* Keeps the text for renderers, and its hash without newlines at the end, which files have or lack.
+ */
+static lathe_status keep_text(lathe_chat_template *chat, const char *text, int64_t n)
+{
+    lathe_sha256 *hash;
+    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r'))
+        n--;
+    LATHE_TRY(lathe_sha256_create(&hash));
+    lathe_sha256_update(hash, text, n);
+    lathe_sha256_finish(hash, chat->text_hash);
+    chat->text = malloc((size_t)n + 1);
+    if (!chat->text)
+        return lathe_error(LATHE_E_NOMEM, "the text of a chat template");
+    memcpy(chat->text, text, (size_t)n);
+    chat->text[n] = '\0';
+    chat->text_bytes = n;
+    return LATHE_OK;
+}
+
 /* Parses a template, and adds its text to the hash. */
-static lathe_status add_template(lathe_sha256 *hash, const char *name, const char *text, int64_t n,
-                                 lathe_template **out)
+static lathe_status add_template(lathe_chat_template *chat, lathe_sha256 *hash, const char *name,
+                                 const char *text, int64_t n, lathe_template **out)
 {
     hash_text(hash, text, n);
+    if (out == &chat->plain && !chat->text)
+        LATHE_TRY(keep_text(chat, text, n));
     return lathe_template_parse(name, text, n, out);
 }
 
-static lathe_status add_file(lathe_sha256 *hash, const char *path, lathe_template **out)
+static lathe_status add_file(lathe_chat_template *chat, lathe_sha256 *hash, const char *path,
+                             lathe_template **out)
 {
     char *text = NULL;
     int64_t n = 0;
     LATHE_TRY(lathe_file_read(path, MAX_FILE, &text, &n));
-    const lathe_status status = add_template(hash, path, text, n, out);
+    const lathe_status status = add_template(chat, hash, path, text, n, out);
     free(text);
     return status;
 }
@@ -111,7 +135,7 @@ static lathe_status add_config(lathe_sha256 *hash, lathe_arena *arena, const cha
     if (!place)
         return LATHE_E_NOMEM;
     if (json_is_string(x))
-        return add_template(hash, place, json_string_value(x), (int64_t)json_string_length(x),
+        return add_template(chat, hash, place, json_string_value(x), (int64_t)json_string_length(x),
                             &chat->plain);
     if (x && !json_is_array(x) && !json_is_null(x))
         return lathe_error(LATHE_E_PARSE,
@@ -128,7 +152,7 @@ static lathe_status add_config(lathe_sha256 *hash, lathe_arena *arena, const cha
         lathe_template **to = is_tools ? &chat->tools : &chat->plain;
         if ((!is_tools && strcmp(name, "default") != 0) || *to)
             continue;
-        LATHE_TRY(add_template(hash, place, json_string_value(text),
+        LATHE_TRY(add_template(chat, hash, place, json_string_value(text),
                                (int64_t)json_string_length(text), to));
     }
     return LATHE_OK;
@@ -148,7 +172,7 @@ static lathe_status load_object(lathe_arena *arena, const char *dir, const char 
 }
 
 static lathe_status load_folder(lathe_chat_template *chat, lathe_sha256 *hash, lathe_arena *arena,
-                                const char *dir)
+                                const char *dir, int may_lack)
 {
     const char *path, *jinja = lathe_path_join(arena, dir, "chat_template.jinja");
     const char *tools = lathe_path_join(arena, dir, "additional_chat_templates/tool_use.jinja");
@@ -157,9 +181,9 @@ static lathe_status load_folder(lathe_chat_template *chat, lathe_sha256 *hash, l
         return LATHE_E_NOMEM;
     const int has_file = lathe_path_exists(jinja);
     if (has_file)
-        LATHE_TRY(add_file(hash, jinja, &chat->plain));
+        LATHE_TRY(add_file(chat, hash, jinja, &chat->plain));
     if (has_file && lathe_path_exists(tools))
-        LATHE_TRY(add_file(hash, tools, &chat->tools));
+        LATHE_TRY(add_file(chat, hash, tools, &chat->tools));
     LATHE_TRY(load_object(arena, dir, "tokenizer_config.json", &path, &object));
     lathe_status status = take_tokens(chat, object);
     if (status == LATHE_OK && !has_file)
@@ -170,7 +194,7 @@ static lathe_status load_folder(lathe_chat_template *chat, lathe_sha256 *hash, l
     status = take_tokens(chat, object);
     json_decref(object);
     LATHE_TRY(status);
-    if (chat->plain)
+    if (chat->plain || may_lack)
         return LATHE_OK;
     return lathe_error(LATHE_E_NOT_FOUND,
                        "%s: no chat template; expected chat_template.jinja, or chat_template in "
@@ -200,7 +224,7 @@ static lathe_status begin(lathe_chat_template **chat, lathe_sha256 **hash)
     return lathe_sha256_create(hash);
 }
 
-lathe_status lathe_chat_template_load(const char *path, lathe_chat_template **out)
+static lathe_status load(const char *path, int may_lack, lathe_chat_template **out)
 {
     lathe_chat_template *chat;
     lathe_sha256 *hash;
@@ -208,8 +232,8 @@ lathe_status lathe_chat_template_load(const char *path, lathe_chat_template **ou
     *out = NULL;
     lathe_status status = begin(&chat, &hash);
     if (status == LATHE_OK)
-        status = lathe_path_is_dir(path) ? load_folder(chat, hash, &arena, path)
-                                         : add_file(hash, path, &chat->plain);
+        status = lathe_path_is_dir(path) ? load_folder(chat, hash, &arena, path, may_lack)
+                                         : add_file(chat, hash, path, &chat->plain);
     if (status == LATHE_OK)
         status = finish(chat, hash);
     if (hash)
@@ -222,6 +246,16 @@ lathe_status lathe_chat_template_load(const char *path, lathe_chat_template **ou
     return status;
 }
 
+lathe_status lathe_chat_template_load(const char *path, lathe_chat_template **out)
+{
+    return load(path, 0, out);
+}
+
+lathe_status lathe_chat_template_load_any(const char *path, lathe_chat_template **out)
+{
+    return load(path, 1, out);
+}
+
 lathe_status lathe_chat_template_create(const char *name, const char *text, int64_t bytes,
                                         json_t *tokens, lathe_chat_template **out)
 {
@@ -230,7 +264,7 @@ lathe_status lathe_chat_template_create(const char *name, const char *text, int6
     *out = NULL;
     lathe_status status = begin(&chat, &hash);
     if (status == LATHE_OK)
-        status = add_template(hash, name, text, bytes, &chat->plain);
+        status = add_template(chat, hash, name, text, bytes, &chat->plain);
     if (status == LATHE_OK)
         status = take_tokens(chat, tokens);
     if (status == LATHE_OK)

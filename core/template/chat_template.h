@@ -7,6 +7,7 @@
 #ifndef LATHE_TEMPLATE_CHAT_TEMPLATE_H
 #define LATHE_TEMPLATE_CHAT_TEMPLATE_H
 
+#include "lathe/renderer.h"
 #include "template/template.h"
 
 /** Immutable once made: any number of threads may render. */
@@ -30,6 +31,9 @@ typedef struct lathe_chat {
  *  Errors  LATHE_E_NOT_FOUND: the folder has no template; LATHE_E_PARSE, LATHE_E_UNSUPPORTED with
  *          file, line and column. */
 lathe_status lathe_chat_template_load(const char *path, lathe_chat_template **out);
+/** As lathe_chat_template_load, for a renderer that the user named: the folder need not have a
+ *  template. */
+lathe_status lathe_chat_template_load_any(const char *path, lathe_chat_template **out);
 /** 1 when the folder has a chat template. */
 int lathe_chat_template_exists(const char *folder);
 /** A template from text; tokens (borrowed, may be NULL): an object of special tokens. */
@@ -41,6 +45,29 @@ void lathe_chat_template_destroy(lathe_chat_template *chat);
  *  them. json: the text of an object. LATHE_E_CONFIG: it is none. Call it before any thread
  *  renders. */
 lathe_status lathe_chat_template_set_variables(lathe_chat_template *chat, const char *json);
+
+/** A renderer that renders instead of the template. Borrowed for the template's lifetime. */
+typedef struct lathe_chat_renderer {
+    const lathe_renderer_v1 *table;
+    void *self;
+    const char *name, *version;
+    int32_t is_strict; /* 1: what it refuses is an error; 0: the template renders that */
+    int32_t reserved;  /* 0 */
+} lathe_chat_renderer;
+
+/** Lets a renderer render. The hash is then that of template, tokens, renderer and version. */
+lathe_status lathe_chat_template_serve(lathe_chat_template *chat,
+                                       const lathe_chat_renderer *renderer);
+/** The renderer's name; NULL: the template renders. */
+const char *lathe_chat_template_renderer(const lathe_chat_template *chat);
+/** Fills in what the folder's template tells a renderer; borrowed from the template. */
+void lathe_chat_template_probe(const lathe_chat_template *chat, lathe_renderer_probe *out);
+/** Compares a renderer with the template on conversations of each kind: text, and what is learnt.
+ *  *out_same = 1: where it serves them they are equal, and it serves a plain one. why: the first
+ *  difference, or how many it serves. */
+lathe_status lathe_chat_template_compare(const lathe_chat_template *chat,
+                                         const lathe_chat_renderer *renderer, int *out_same,
+                                         char *why, int64_t why_bytes);
 
 /** 64 hexadecimal digits: SHA-256 of the template's text, the special tokens and the variables for
  *  all conversations. */

@@ -9,6 +9,20 @@ struct lathe_chat_template {
     json_t *tokens;                /* "bos_token" -> text */
     json_t *variables;             /* for all conversations; NULL: none */
     char hash[65];
+    char text_hash[65]; /* SHA-256 of the text of `plain` without newlines at its end */
+    char *text;         /* of `plain`; NULL: the folder has none */
+    int64_t text_bytes;
+    lathe_chat_renderer renderer; /* table NULL: none */
+    lathe_template *tojson;       /* writes a value as the filter does, for renderers */
 };
+
+/** Renders the first n messages with the renderer. *out_served = 0: it has no text for them, and
+ * the template is to render them; with is_strict that is an error. */
+lathe_status lathe__chat_render_pieces(const lathe_chat_template *chat, const lathe_chat *what,
+                                       size_t n, int add_generation_prompt, lathe_rendering *out,
+                                       int *out_served);
+
+/** The reasoning of a message under the names that templates read; NULL: none. */
+json_t *lathe__chat_reasoning(json_t *message);
 
 #endif

@@ -1,6 +1,7 @@
 /* Conversations as text, and the parts of it that are learnt. */
 #include "template/chat_template_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,16 +63,22 @@ lathe_status lathe_chat_from_row(const char *place, json_t *row, lathe_chat *out
 
 /* ---- what the template sees ---- */
 
+json_t *lathe__chat_reasoning(json_t *message)
+{
+    static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
+    json_t *reasoning = NULL;
+    for (size_t i = 0; i < 3 && (!reasoning || json_is_null(reasoning)); i++)
+        reasoning = json_object_get(message, names[i]);
+    return reasoning && !json_is_null(reasoning) ? reasoning : NULL;
+}
+
 /* The message with its reasoning under both names that templates read, as transformers gives it; a
  * message without reasoning as it is. NULL: out of memory. */
 static json_t *with_reasoning(json_t *message)
 {
-    static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
-    json_t *reasoning = NULL, *out, *value;
+    json_t *reasoning = lathe__chat_reasoning(message), *out, *value;
     const char *key;
-    for (size_t i = 0; i < 3 && (!reasoning || json_is_null(reasoning)); i++)
-        reasoning = json_object_get(message, names[i]);
-    if (!reasoning || json_is_null(reasoning))
+    if (!reasoning)
         return json_incref(message);
     out = json_object();
     int failed = !out || json_object_set(out, "thinking", reasoning) != 0;
@@ -163,15 +170,70 @@ static lathe_status name_odd_message(const lathe_chat *what, size_t n, lathe_sta
     return status;
 }
 
-static lathe_status render(const lathe_chat_template *chat, const lathe_chat *what, size_t n,
-                           int add_generation_prompt, lathe_rendering *out)
+/* *ran: 1 if the template ran, so that an error is the template's. */
+static lathe_status interpret(const lathe_chat_template *chat, const lathe_chat *what, size_t n,
+                              int add_generation_prompt, lathe_rendering *out, int *ran)
 {
     lathe_template_input input = {.now = what->now};
+    *ran = 0;
     LATHE_TRY(make_variables(chat, what, n, add_generation_prompt, &input.variables));
+    *ran = 1;
     const lathe_status status =
         lathe_template_render(what->tools && chat->tools ? chat->tools : chat->plain, &input, out);
     json_decref(input.variables);
-    return status == LATHE_OK ? LATHE_OK : name_odd_message(what, n, status);
+    return status;
+}
+
+/* 1: the first n messages fail with this error; 0: they render, or another error comes first. */
+static int fails_with(const lathe_chat_template *chat, const lathe_chat *what, size_t n,
+                      int add_generation_prompt, const char *message)
+{
+    lathe_rendering text = {0};
+    int ran;
+    const int fails = interpret(chat, what, n, add_generation_prompt, &text, &ran) != LATHE_OK &&
+                      strcmp(lathe_error_message(), message) == 0;
+    lathe_rendering_fini(&text);
+    return fails;
+}
+
+enum { MOST_BLAMED = 64 }; /* conversations of more messages are not searched */
+
+/* Puts the message that the template refuses before its error: the last one without which the first
+ * ones do not give the same error. */
+static lathe_status blame(const lathe_chat_template *chat, const lathe_chat *what, size_t n,
+                          int add_generation_prompt, lathe_status status)
+{
+    char message[1024];
+    size_t k = n;
+    if (n == 0 || n > MOST_BLAMED || status == LATHE_E_NOMEM)
+        return status;
+    (void)snprintf(message, sizeof message, "%s", lathe_error_message());
+    while (k > 0 && fails_with(chat, what, k - 1, add_generation_prompt, message))
+        k--;
+    const char *role =
+        k > 0 ? json_string_value(json_object_get(json_array_get(what->messages, k - 1), "role"))
+              : NULL;
+    if (!role)
+        return lathe_error(status, "%s", message);
+    return lathe_error(status, "message %zu (role \"%s\"): %s", k, role, message);
+}
+
+static lathe_status render(const lathe_chat_template *chat, const lathe_chat *what, size_t n,
+                           int add_generation_prompt, lathe_rendering *out)
+{
+    int served = 0, ran;
+    memset(out, 0, sizeof *out);
+    if (chat->renderer.table)
+        LATHE_TRY(lathe__chat_render_pieces(chat, what, n, add_generation_prompt, out, &served));
+    if (served)
+        return LATHE_OK;
+    const lathe_status status = interpret(chat, what, n, add_generation_prompt, out, &ran);
+    if (status == LATHE_OK || !ran)
+        return status;
+    for (size_t i = 0; i < n; i++)
+        if (odd_message(json_array_get(what->messages, i))[0] != '\0')
+            return name_odd_message(what, n, status);
+    return blame(chat, what, n, add_generation_prompt, status);
 }
 
 lathe_status lathe_chat_render(const lathe_chat_template *chat, const lathe_chat *what,
@@ -315,8 +377,8 @@ lathe_status lathe_chat_render_training(const lathe_chat_template *chat, const l
     lathe_chat whole = *what;
     whole.add_generation_prompt = 0;
     LATHE_TRY(lathe_chat_render(chat, &whole, out));
-    if (lathe_chat_template_marks(chat))
-        return LATHE_OK;
+    if (out->has_tokens || lathe_chat_template_marks(chat))
+        return LATHE_OK; /* the renderer's pieces, or the template, say what is learnt */
     const lathe_status status = find_turns(chat, &whole, out);
     if (status != LATHE_OK)
         lathe_rendering_fini(out);

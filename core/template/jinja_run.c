@@ -327,5 +327,6 @@ void lathe_rendering_fini(lathe_rendering *rendering)
 {
     free(rendering->text);
     free(rendering->spans);
+    free(rendering->tokens);
     memset(rendering, 0, sizeof *rendering);
 }

@@ -45,6 +45,12 @@ typedef struct lathe_rendering {
      * it: a block inside a macro counts from where the macro's text is put. */
     lathe_template_span *spans;
     int64_t n_spans;
+    /* By a renderer: where its special tokens begin; their names elsewhere in the text are text. By
+     * a template, which cannot tell them apart: has_tokens is 0. */
+    int64_t *tokens;
+    int64_t n_tokens;
+    int32_t has_tokens;
+    int32_t reserved; /* 0 */
 } lathe_rendering;
 
 void lathe_rendering_fini(lathe_rendering *rendering);

@@ -143,6 +143,19 @@ static int64_t end_of_spaces(lathe_added_cursor *cursor, const uint8_t *text, in
     return cursor->spaces_end;
 }
 
+static int has_place(const lathe_token_places *places, int64_t at)
+{
+    int64_t low = 0, high = places->n;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (places->at[middle] < at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < places->n && places->at[low] == at;
+}
+
 int lathe__added_find(const lathe_added_token *tokens, const lathe_trie *trie, const uint8_t *text,
                       int64_t n, lathe_added_cursor *cursor, int64_t covered,
                       lathe_added_match *out)
@@ -158,6 +171,10 @@ int lathe__added_find(const lathe_added_token *tokens, const lathe_trie *trie, c
         }
         const lathe_added_token *added = &tokens[token];
         const int64_t begin = i, end = i + bytes;
+        if (added->special && cursor->places && !has_place(cursor->places, begin)) {
+            i++;
+            continue;
+        }
         i = end;
         int32_t len;
         if (added->single_word && ((begin > 0 && ends_with_word(text, begin)) ||

@@ -33,10 +33,18 @@ typedef struct lathe_added_match {
     int32_t token;      /* index of the added token */
 } lathe_added_match;
 
+/** The places where a special token may begin, in ascending order. */
+typedef struct lathe_token_places {
+    const int64_t *at;
+    int64_t n;
+} lathe_token_places;
+
 /** The position of a search. All zeros at first. */
 typedef struct lathe_added_cursor {
     int64_t at;
     int64_t spaces_begin, spaces_end; /* the last run of spaces that was read */
+    const lathe_token_places *places; /* special tokens elsewhere are text; NULL: they may begin
+                                         anywhere */
 } lathe_added_cursor;
 
 /** Finds the next added token in text[cursor->at, n); returns 0 if there is none. `tokens` are the

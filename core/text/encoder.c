@@ -13,9 +13,10 @@ struct lathe_encoder {
     const lathe_tokenizer *tok;
     lathe_splitter splitter;
     lathe_bpe *bpe;
-    lathe_runner *runner; /* for a GENERAL tokenizer, else NULL */
-    lathe_ids *ids;       /* of the call in progress */
-    lathe_text_loss loss; /* of all calls */
+    lathe_runner *runner;             /* for a GENERAL tokenizer, else NULL */
+    lathe_ids *ids;                   /* of the call in progress */
+    const lathe_token_places *places; /* of the call in progress; NULL: anywhere */
+    lathe_text_loss loss;             /* of all calls */
 };
 
 static lathe_status encode_piece(void *arg, const uint8_t *piece, int64_t n)
@@ -60,7 +61,7 @@ static lathe_status cut(lathe_encoder *enc, const lathe_trie *trie, const uint8_
                         lathe_status (*plain)(lathe_encoder *, const uint8_t *, int64_t))
 {
     lathe_added_match match;
-    lathe_added_cursor cursor = {0, 0, 0};
+    lathe_added_cursor cursor = {.places = trie == &enc->tok->raw ? enc->places : NULL};
     int64_t at = 0;
     while (lathe__added_find(enc->tok->added, trie, text, n, &cursor, at, &match)) {
         if (match.begin > at)
@@ -111,7 +112,7 @@ static lathe_status encode_text(lathe_encoder *enc, const uint8_t *text, int64_t
         return LATHE_OK;
     }
     if (enc->runner)
-        return lathe__runner_encode(enc->runner, text, n, flags, enc->ids);
+        return lathe__runner_encode(enc->runner, text, n, flags, enc->places, enc->ids);
     if (flags & LATHE_ENCODE_NO_ADDED)
         return normalize_then(enc, text, n, encode_normalized);
     return cut(enc, &enc->tok->raw, text, n, encode_raw);
@@ -149,6 +150,15 @@ lathe_status lathe_encoder_run(lathe_encoder *enc, const char *text, int64_t n_b
     enc->ids = NULL;
     if (status != LATHE_OK)
         ids->n = before;
+    return status;
+}
+
+lathe_status lathe_encoder_run_placed(lathe_encoder *enc, const char *text, int64_t n_bytes,
+                                      const lathe_token_places *places, lathe_ids *ids)
+{
+    enc->places = places;
+    const lathe_status status = lathe_encoder_run(enc, text, n_bytes, 0, ids);
+    enc->places = NULL;
     return status;
 }
 

@@ -151,7 +151,7 @@ static lathe_status encode_normalized(lathe_runner *r, const lathe_text *normal)
     const int64_t n = normal->buffer.len, origin = normal->origin;
     stage first = {r, 0};
     lathe_added_match match;
-    lathe_added_cursor cursor = {0, 0, 0};
+    lathe_added_cursor cursor = {0};
     int64_t at = 0;
     while (r->added && lathe__added_find(r->tok->added, r->added, text, n, &cursor, at, &match)) {
         if (match.begin > at)
@@ -222,7 +222,7 @@ static lathe_status repair(lathe_runner *r, const uint8_t **text, int64_t *n)
 }
 
 lathe_status lathe__runner_encode(lathe_runner *r, const uint8_t *text, int64_t n, int32_t flags,
-                                  lathe_ids *ids)
+                                  const lathe_token_places *places, lathe_ids *ids)
 {
     const lathe_tokenizer *tok = r->tok;
     r->ids = ids;
@@ -231,7 +231,7 @@ lathe_status lathe__runner_encode(lathe_runner *r, const uint8_t *text, int64_t 
     if (!tok->pipeline->byte_level)
         LATHE_TRY(repair(r, &text, &n));
     lathe_added_match match;
-    lathe_added_cursor cursor = {0, 0, 0};
+    lathe_added_cursor cursor = {.places = places};
     int64_t at = 0;
     while (!r->plain && lathe__added_find(tok->added, &tok->raw, text, n, &cursor, at, &match)) {
         if (match.begin > at)

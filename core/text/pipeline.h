@@ -184,9 +184,10 @@ typedef struct lathe_runner lathe_runner;
 lathe_status lathe__runner_create(const lathe_tokenizer *tok, lathe_text_loss *loss,
                                   lathe_runner **out);
 void lathe__runner_destroy(lathe_runner *runner);
-/** Appends the ids of a text; flags: LATHE_ENCODE_*. */
+/** Appends the ids of a text; flags: LATHE_ENCODE_*. places: where special tokens may begin; NULL:
+ *  anywhere. */
 lathe_status lathe__runner_encode(lathe_runner *runner, const uint8_t *text, int64_t n,
-                                  int32_t flags, lathe_ids *ids);
+                                  int32_t flags, const lathe_token_places *places, lathe_ids *ids);
 /** lathe_tokenizer_decode of a GENERAL tokenizer. */
 lathe_status lathe__pipeline_decode(const lathe_tokenizer *tok, const int32_t *ids, int64_t n,
                                     int32_t flags, char **out_text, int64_t *out_bytes);

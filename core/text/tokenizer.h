@@ -15,6 +15,7 @@
 #define LATHE_TEXT_TOKENIZER_H
 
 #include "lathe/status.h"
+#include "text/added_tokens.h"
 #include "text/text_loss.h"
 #include "text/token_ids.h"
 
@@ -36,6 +37,12 @@ void lathe_encoder_destroy(lathe_encoder *enc);
  *  memory O(n) for any input, without recursion. */
 lathe_status lathe_encoder_run(lathe_encoder *enc, const char *text, int64_t n_bytes, int32_t flags,
                                lathe_ids *ids);
+
+/** The same without flags, for a text of which it is known where special tokens begin: elsewhere
+ *  their names are text. Tokens that the tokenizer finds in the normalized text are not told
+ *  apart. */
+lathe_status lathe_encoder_run_placed(lathe_encoder *enc, const char *text, int64_t n_bytes,
+                                      const lathe_token_places *places, lathe_ids *ids);
 
 /** The bytes that all texts of this encoder lost since it was made; borrowed. */
 const lathe_text_loss *lathe_encoder_loss(const lathe_encoder *enc);

@@ -48,13 +48,18 @@ Test(cli_chat_template, json_gives_text_and_parts_in_bytes)
 {
     expect(SHOW "marked.jinja --show talk.jsonl --json", 0,
            "{\"line\": 1, \"text\": \"user:a;assistant:b;user:c;assistant:d;\", "
-           "\"generation\": [[17, 19], [36, 38]], \"learnt\": [[17, 19], [36, 38]]}");
+           "\"renderer\": \"jinja\", \"generation\": [[17, 19], [36, 38]], \"learnt\": [[17, 19], "
+           "[36, 38]]}");
     expect(SHOW "date.jinja --show talk.jsonl --json --now 86400", 0, "\"1970-01-02\"");
 }
 
 Test(cli_chat_template, describes_a_template)
 {
-    expect(SHOW "m", 0, "what each message of the assistant adds to the prompt before it");
+    expect(SHOW "m", 0, "renderer: chatml: same text on 24 of 32 conversations");
+    expect(SHOW "m", 0, "learnt: the assistant's answers, as the renderer tells them");
+    expect(SHOW "m --renderer jinja", 0, "renderer: jinja, the template itself");
+    expect(SHOW "m --renderer jinja", 0,
+           "what each message of the assistant adds to the prompt before it");
     expect(SHOW "m", 0, "extend each other: yes");
     expect(SHOW "marked.jinja", 0, "what stands between {% generation %} and {% endgeneration %}");
     expect(SHOW "counts.jinja", 0, "extend each other: no");

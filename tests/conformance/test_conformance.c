@@ -109,6 +109,11 @@ Test(conformance, rewards)
     lathe_registry_destroy(registry);
 }
 
+Test(conformance, renderers)
+{
+    all_of(LATHE_KIND_RENDERER);
+}
+
 Test(conformance, devices)
 {
     all_of(LATHE_KIND_DEVICE);

@@ -25,7 +25,8 @@ enum {
     LATHE_KIND_DEVICE = 7,
     LATHE_KIND_MODEL = 8,
     LATHE_KIND_REWARD = 9,
-    LATHE_N_KINDS = 10
+    LATHE_KIND_RENDERER = 10,
+    LATHE_N_KINDS = 11
 };
 
 /* Bands of score(): the highest score is chosen, 0 refuses, ties are resolved by name. */
