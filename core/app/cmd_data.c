@@ -8,11 +8,11 @@
 #include "app/sample_text.h"
 #include "base/error.h"
 #include "base/fs.h"
+#include "data/record_notes.h"
 #include "data/shard_file.h"
 #include "lathe/rng.h"
 #include "records/layout.h"
 #include "records/row_kind.h"
-#include "run/data_notes.h"
 #include "run/iteration.h"
 #include "run/run_state.h"
 

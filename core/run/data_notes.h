@@ -15,9 +15,4 @@ void lathe__data_notes_validation(const lathe_run *run);
 lathe_status lathe__data_check_overlong(const lathe_run *run, const lathe_loader *loader,
                                         const lathe_shards *shards);
 
-/** Appends ": a.jsonl:3, a.jsonl:9, ..." for the first of n records; nothing where it is not known.
- */
-void lathe_data_put_places(const lathe_shards *shards, const int64_t *list, int64_t n,
-                           lathe_buffer *out);
-
 #endif
