@@ -90,19 +90,6 @@ static const struct {
      "}}{% elif m['role'] == 'assistant' %}{{ '<|assistant|>\\n' + m['content'] + '<|end|>\\n' }}"
      "{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% else %}"
      "{{ eos_token }}{% endif %}"},
-    {"phi",
-     "{% for m in messages %}{% if m['role'] == 'system' %}{{ '<|im_start|>system<|im_sep|>' + "
-     "m['content'] + '<|im_end|>' }}{% elif m['role'] == 'user' %}{{ "
-     "'<|im_start|>user<|im_sep|>' + m['content'] + '<|im_end|>' }}{% elif m['role'] == "
-     "'assistant' %}{{ '<|im_start|>assistant<|im_sep|>' + m['content'] + '<|im_end|>' }}{% endif "
-     "%}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant<|im_sep|>' }}{% endif "
-     "%}"},
-    {"zephyr",
-     "{% for m in messages %}\n{% if m['role'] == 'user' %}\n{{ '<|user|>\n' + m['content'] + "
-     "eos_token }}\n{% elif m['role'] == 'system' %}\n{{ '<|system|>\n' + m['content'] + eos_token "
-     "}}\n{% elif m['role'] == 'assistant' %}\n{{ '<|assistant|>\n'  + m['content'] + eos_token "
-     "}}\n{% endif %}\n{% if loop.last and add_generation_prompt %}\n{{ '<|assistant|>' }}\n{% "
-     "endif %}\n{% endfor %}"},
     {"mistral",
      "{{ bos_token }}{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) "
      "%}{{ raise_exception('alternate') }}{% endif %}{% if m['role'] == 'user' %}{{ '[INST] ' + "
