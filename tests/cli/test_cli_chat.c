@@ -86,7 +86,10 @@ Test(cli_chat, a_prompt_that_is_too_long_is_refused)
 
 Test(cli_chat, ctrl_c_ends_a_chat_in_a_pipe)
 {
-    expect("sh -c '(sleep 3; echo a) | " LATHE
-           " chat base --data.seq_len 64 2>/dev/null & p=$!; sleep 1; kill -INT $p; wait $p'",
-           130, "");
+    /* The signal is sent until the program, which may not be ready for the first, has ended. */
+    expect(
+        "sh -c 'mkfifo typed; exec 3<>typed; " LATHE
+        " chat base --data.seq_len 64 <typed 2>/dev/null & p=$!; while sleep 0.3 && kill -INT $p "
+        "2>/dev/null; do :; done; wait $p'",
+        130, "");
 }

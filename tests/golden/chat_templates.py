@@ -137,7 +137,8 @@ def reference(template, row, tokens=TOKENS):
 
 
 def lathe(command, folder, data):
-    out = subprocess.run([command, "chat-template", folder, "--show", data, "--json", "--now", str(NOW)],
+    out = subprocess.run([command, "chat-template", folder, "--show", data, "--json", "--renderer", "jinja", "--now",
+                          str(NOW)],
                          capture_output=True, text=True, env=dict(os.environ, TZ="UTC"))
     lines = [line for line in out.stdout.split("\n") if line]
     if not lines:
