@@ -43,15 +43,16 @@ static lathe_status list_of(const source *s, int32_t column, json_t **out)
             return lathe_error(LATHE_E_NOMEM, "%s: messages of a record", s->place);
     }
     if (!json_is_array(x))
-        return lathe_error(LATHE_E_CONFIG,
-                           "%s: column \"%s\" is no list of messages, but another column is; give "
-                           "all of them as text, or all of them as messages",
-                           s->place, field);
+        return lathe_error(
+            LATHE_E_CONFIG,
+            "%s: column \"%s\" is not a list of messages, but another column is; give "
+            "all of them as text, or all of them as messages",
+            s->place, field);
     *out = x;
     return lathe_chat_messages_read(s->place, x);
 }
 
-/* The list of the prompt; of sharegpt records without one, the conversation. */
+/* Finds the list of the prompt. In sharegpt records without a prompt it is the conversation. */
 static lathe_status find_prompt(const source *s, json_t **out)
 {
     LATHE_TRY(list_of(s, LATHE_COLUMN_PROMPT, out));
@@ -72,7 +73,8 @@ static lathe_status need_list(const source *s, int32_t column, json_t **out)
                        s->place, field_of(s, column), *out ? "is an empty list" : "is missing");
 }
 
-/* Messages that both lists begin with, at most all but the last of the shorter. */
+/* The number of messages that both lists begin with. The last message of the shorter list never
+ * counts. */
 static size_t common_messages(json_t *a, json_t *b)
 {
     const size_t n_a = json_array_size(a), n_b = json_array_size(b), n = n_a < n_b ? n_a : n_b;
@@ -148,7 +150,7 @@ static int is_assistant(json_t *message)
     return role && strcmp(role, "assistant") == 0;
 }
 
-/* Messages of a prompt: without the answers at the end. */
+/* Finds the end of a prompt's messages: the answers at the end are not part of it. */
 static lathe_status prompt_end(const source *s, json_t *list, size_t *out)
 {
     size_t n = json_array_size(list);

@@ -14,7 +14,7 @@
  *  message of the shorter list (TRL's extract_prompt). A prompt alone may be a list of token ids,
  *  or a conversation, whose last answers are left out.
  *
- *  fields  those of the record; is_chat is LISTS, or CHAT for a prompt alone
+ *  fields  the record's fields; is_chat is LISTS, or CHAT for a prompt alone
  *  bytes   [1 + n_full] of the rendered prompt, and of what each completion adds
  *  Errors  LATHE_E_CONFIG with file:line: no template, a column that is no list, a message that the
  *          template cannot use. */

@@ -39,8 +39,8 @@ static lathe_status reserve(lathe_chat_tokens *t)
     return lathe_error(LATHE_E_NOMEM, "a conversation of %lld tokens", (long long)n);
 }
 
-/* ends[i]: the byte of the text where token i ends. 0: the tokens are not the text's bytes, one
- * after the other. */
+/* Sets ends[i], the byte of the text where token i ends. Returns 0 if the tokens, one after
+ * another, do not give the bytes of the text. */
 static int find_ends(const lathe_tokenizer *tok, const char *text, int64_t n, lathe_chat_tokens *t)
 {
     int64_t at = 0;
@@ -76,7 +76,8 @@ lathe_status lathe_chat_encode_text(lathe_encoder *enc, const lathe_rendering *t
     return lathe_encoder_run_placed(enc, text->text, bytes, text->has_tokens ? &places : NULL, out);
 }
 
-/* Where the tokens of text[0, at) and of the whole text differ. *whole = 1: nowhere before `at`. */
+/* Finds the first token in which text[0, at) and the whole text differ. *whole = 1: they do not
+ * differ before `at`. */
 static lathe_status token_after(lathe_encoder *enc, const lathe_rendering *text, int64_t at,
                                 lathe_chat_tokens *t, int64_t *out, int *whole)
 {
@@ -97,7 +98,7 @@ static lathe_status find_part(lathe_encoder *enc, const lathe_rendering *text,
 {
     int whole;
     if (has_ends) {
-        int64_t last = part.end - 1; /* the last character's begin */
+        int64_t last = part.end - 1; /* the beginning of the last character */
         while (last > part.begin && ((uint8_t)text->text[last] & 0xc0) == 0x80)
             last--;
         *first = token_at(t, part.begin);
@@ -106,7 +107,7 @@ static lathe_status find_part(lathe_encoder *enc, const lathe_rendering *text,
     }
     LATHE_TRY(token_after(enc, text, part.begin, t, first, &whole));
     LATHE_TRY(token_after(enc, text, part.end, t, after, &whole));
-    *after += !whole; /* a token goes on after the part's end */
+    *after += !whole; /* a token continues after the end of the part */
     return LATHE_OK;
 }
 

@@ -13,7 +13,7 @@ typedef struct lathe_chat_tokens {
     int64_t capacity;
     int64_t text_bytes, n_learnt;
     int64_t n_answers; /* messages of the assistant */
-    char odd_role[32]; /* the first role that is none of the usual ones; "": there is none */
+    char odd_role[32]; /* the first role that is not usual; "": all are */
     /* scratch */
     lathe_ids prefix;
     int64_t *ends;

@@ -51,11 +51,11 @@ static void compare(const lathe_source *now, const json_t *was, char *out, size_
     if (!was)
         (void)snprintf(out, bytes, "%s is new (%lld bytes)", now->path, (long long)now->bytes);
     else if (size != now->bytes)
-        (void)snprintf(out, bytes, "%s has %lld bytes, then it had %lld", now->path,
-                       (long long)now->bytes, size);
+        (void)snprintf(out, bytes, "%s has %lld bytes; it had %lld when the checkpoint was written",
+                       now->path, (long long)now->bytes, size);
     else if (json_integer_value(json_array_get(modified, 0)) != now->seconds ||
              json_integer_value(json_array_get(modified, 1)) != now->nanoseconds)
-        (void)snprintf(out, bytes, "%s was modified since", now->path);
+        (void)snprintf(out, bytes, "%s was modified after the checkpoint was written", now->path);
 }
 
 lathe_status lathe_data_sources_explain(const lathe_shards *shards, const json_t *root,
@@ -73,7 +73,9 @@ lathe_status lathe_data_sources_explain(const lathe_shards *shards, const json_t
     for (size_t i = 0; i < json_array_size(files) && !what[0]; i++) {
         const char *name = json_string_value(json_object_get(json_array_get(files, i), "path"));
         if (name && !is_listed(list, n, name))
-            (void)snprintf(what, sizeof what, "%s is no longer there", name);
+            (void)snprintf(what, sizeof what,
+                           "%s does not exist any more, or is no longer listed in data.datasets",
+                           name);
     }
     if (!what[0])
         return lathe_error(status, "%s", message);

@@ -7,7 +7,7 @@ int64_t lathe__implicit_prompt(const char *a, int64_t n_a, const char *b, int64_
     int64_t n = 0;
     while (n < n_a && n < n_b && p[n] == q[n])
         n++;
-    /* one text is the beginning of the other: leave its last character to the completion */
+    /* one text is the beginning of the other: its last character belongs to the completion */
     const int whole = n == n_a || n == n_b;
     if (whole && n > 0)
         n--;

@@ -1,4 +1,4 @@
-/* The loader: turns places in the endless order of epochs into batches, in advance if wanted. */
+/* The loader: turns places in the endless order of epochs into batches, and prefetches them. */
 #include "data/loader.h"
 
 #include <stdio.h>
@@ -94,7 +94,7 @@ lathe_status lathe_loader_next(lathe_loader *l, lathe_batch *out)
     return LATHE_OK;
 }
 
-/* ---- life ---- */
+/* ---- creating and destroying ---- */
 
 static lathe_status check(const lathe_loader_config *c)
 {
@@ -102,16 +102,17 @@ static lathe_status check(const lathe_loader_config *c)
         return lathe_error(LATHE_E_ARG, "a loader without shards");
     const int doubles = lathe_row_kind_get(lathe_shards_rows(c->shards))->n_rows == 2;
     if (c->n_rows < 1 || (doubles && c->n_rows % 2))
-        return lathe_error(LATHE_E_ARG, "%d rows a batch; expected %s", c->n_rows,
+        return lathe_error(LATHE_E_ARG, "%d rows in a batch; expected %s", c->n_rows,
                            doubles ? "an even number (a record has two rows)" : "at least 1");
     if (c->n_inputs < 0 || c->n_inputs > LATHE_MAX_STAGE_INPUTS || (c->n_inputs && !c->inputs))
         return lathe_error(LATHE_E_ARG, "%d inputs; expected 0 to %d", c->n_inputs,
                            LATHE_MAX_STAGE_INPUTS);
     if (c->row_tokens < 2 || (int64_t)c->row_tokens * c->n_rows > INT32_MAX)
-        return lathe_error(LATHE_E_ARG,
-                           "rows of %d tokens, %d of them; expected at least 2, and "
-                           "less than 2^31 in all",
-                           c->row_tokens, c->n_rows);
+        return lathe_error(
+            LATHE_E_ARG,
+            "a batch of %d rows of %d tokens; expected rows of at least 2 tokens, and "
+            "less than 2^31 tokens in all",
+            c->n_rows, c->row_tokens);
     if (c->rank < 0 || c->rank >= c->n_ranks)
         return lathe_error(LATHE_E_ARG, "rank %d of %d", c->rank, c->n_ranks);
     if (!(c->validation_fraction >= 0.0 && c->validation_fraction < 1.0))
@@ -126,8 +127,10 @@ static lathe_status check(const lathe_loader_config *c)
     if (c->split != LATHE_SPLIT_TRAIN && c->split != LATHE_SPLIT_VALIDATION)
         return lathe_error(LATHE_E_ARG, "split %d", c->split);
     if (c->n_prefetch < 0 || c->n_prefetch > MAX_PREFETCH || c->n_epochs < 0)
-        return lathe_error(LATHE_E_ARG, "%d batches ahead (at most %d), %lld epochs", c->n_prefetch,
-                           MAX_PREFETCH, (long long)c->n_epochs);
+        return lathe_error(LATHE_E_ARG,
+                           "%d batches prepared in advance, %lld epochs; expected 0 to %d batches, "
+                           "and 0 or more epochs",
+                           c->n_prefetch, (long long)c->n_epochs, MAX_PREFETCH);
     return LATHE_OK;
 }
 
@@ -155,7 +158,7 @@ static lathe_status count_rows(lathe_loader *l)
         return lathe_error(LATHE_E_CONFIG,
                            "the data has no rows for %s: %lld %s of %lld, %lld left out "
                            "because their prompt alone fills %d tokens, %lld because they are "
-                           "longer, %lld kept for validation",
+                           "longer, %lld for validation only",
                            c->split == LATHE_SPLIT_TRAIN ? "training" : "validation",
                            (long long)l->index.n_kept, l->index.kind->records,
                            (long long)l->index.n_all, (long long)l->index.n_left_out, c->row_tokens,
@@ -169,7 +172,7 @@ static lathe_status count_rows(lathe_loader *l)
     return LATHE_OK;
 }
 
-/* Computes the identity that a cursor must match: data, row settings, and weights. */
+/* Computes the identity that a cursor must match: a hash of data, row settings and weights. */
 static lathe_status identify(lathe_loader *l)
 {
     lathe_buffer b = LATHE_BUFFER_INIT;
@@ -300,8 +303,8 @@ lathe_status lathe_loader_check_cursor(const lathe_loader *loader, const lathe_c
     if (cursor->rows_per_epoch != loader->n_epoch || cursor->identity != loader->identity)
         return lathe_error(
             LATHE_E_STATE,
-            "the saved data position belongs to other data: %lld rows an epoch there, %lld here; "
-            "same datasets, tokenizer, row length and split are needed to resume",
+            "the saved data position belongs to other data: an epoch had %lld rows, and has %lld "
+            "now; to resume, use the same datasets, tokenizer, row length and split",
             (long long)cursor->rows_per_epoch, (long long)loader->n_epoch);
     if (cursor->epoch < 0 || cursor->index < 0 || cursor->index >= loader->n_epoch ||
         cursor->epoch > (INT64_MAX >> 8) / loader->n_epoch)

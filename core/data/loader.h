@@ -39,7 +39,7 @@ typedef struct lathe_loader_config {
     double validation_fraction;
     int64_t validation_count; /* number of validation documents (pairs); 0: use the fraction */
     int64_t n_epochs;         /* 0: endless */
-    int32_t n_prefetch;       /* batches prepared ahead by a thread; 0: none, no thread */
+    int32_t n_prefetch;       /* batches that a thread prepares in advance; 0: no thread */
     int32_t packing;  /* LATHE_PACK_*; pairs are not packed, examples always use multipack */
     int32_t overlong; /* LATHE_OVERLONG_* (row_kind.h); 0: they are cut */
     int32_t n_inputs; /* inputs of the stage that the shards have (lathe_dataset.inputs) */
@@ -66,7 +66,7 @@ typedef struct lathe_loader_config {
  *  Unpaired: row p is prompt+completion of example p, row P+p the prompt of example p with the
  *  completion of example p-1 of the batch (p = 0: of the batch's last example); else as pairs.
  *
- *  Prompts: row p is a prompt without targets; those that fill a row are skipped. */
+ *  Prompts: row p is a prompt without targets; prompts that fill a row are skipped. */
 typedef struct lathe_batch {
     int32_t n_rows, row_tokens;
     const int32_t *tokens;

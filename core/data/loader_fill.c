@@ -78,7 +78,7 @@ static lathe_status fill_record(const lathe_loader *l, int64_t i, int64_t k, int
     return LATHE_OK;
 }
 
-/* Fills the rows of place `at`, the i-th of the batch, of n that are not padding. */
+/* Fills the rows of place `at`, which is the i-th of the batch's n places that are not padding. */
 static lathe_status fill_place(const lathe_loader *l, int64_t at, int64_t i, int64_t n,
                                lathe_loader_slot *s)
 {

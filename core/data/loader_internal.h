@@ -22,13 +22,13 @@ struct lathe_loader {
     lathe_row_index index;
     int64_t n_epoch;   /* rows (pairs) of an epoch */
     int64_t per_batch; /* rows (pairs, unpaired examples) of one batch */
-    int64_t second;    /* 1: a record has a second row, per_batch rows after its first */
+    int64_t second;    /* 1: a record has a second row, per_batch rows after the first */
     int32_t *prompts;  /* [prompts_max][row_tokens] of lathe_prompt_next */
     int32_t prompts_max;
     int64_t limit; /* places in all epochs, -1: endless */
     int64_t identity;
-    int64_t consumed; /* place after the batches that the caller has got */
-    int64_t produced; /* place after the batches prepared */
+    int64_t consumed; /* place after the batches that the caller has taken */
+    int64_t produced; /* place after the batches that are prepared */
     lathe_loader_slot *slots;
     int32_t n_slots;
     /* ring: oldest slot, number of prepared slots; the lock guards both and stop */

@@ -17,8 +17,8 @@ typedef struct lathe_row {
  *  Adds the number of targets to *n_target. */
 lathe_status lathe__row_piece(const lathe_shards *shards, int64_t begin, int64_t n, int32_t more,
                               int64_t at, const lathe_row *row, int64_t *n_target);
-/** Writes the prompt of record k and, after it, the completion of a record that segment `which`
- *  is (LATHE_E_IO: a file became shorter). Adds the number of targets to *n_target. */
+/** Writes the prompt of record k and, after it, the completion in segment `which`, which may be of
+ *  another record. Adds the number of targets to *n_target. LATHE_E_IO: a file became shorter. */
 lathe_status lathe__row_completion(const lathe_shards *shards, int64_t k, int64_t which,
                                    const lathe_row *row, int64_t *n_target);
 /** Writes the prompt of record k, without targets. */

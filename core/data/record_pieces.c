@@ -33,7 +33,7 @@ void lathe__record_encoder_fini(lathe_record_encoder *e)
     lathe_ids_fini(&e->prompt);
     lathe_ids_fini(&e->full[0]);
     lathe_ids_fini(&e->full[1]);
-    lathe_chat_tokens_fini(&e->talk);
+    lathe_chat_tokens_fini(&e->chat);
     free(e->joined);
     memset(e, 0, sizeof *e);
 }
@@ -59,7 +59,7 @@ static lathe_status add_piece(lathe_pieces *p, lathe_shard_piece piece)
     return LATHE_OK;
 }
 
-/* Appends the inputs of a record; the piece that begins it takes their place. */
+/* Appends the inputs of a record. The piece that begins the record refers to them. */
 static lathe_status add_inputs(const lathe_dataset *dataset, const lathe_fields *f, lathe_pieces *p)
 {
     const int64_t n = dataset->n_inputs;
@@ -119,9 +119,9 @@ static lathe_status put_document(lathe_record_encoder *e, lathe_pieces *p, int32
     return add_piece(p, (lathe_shard_piece){.n = p->ids.n - begin, .text_bytes = n, .more = more});
 }
 
-lathe_status lathe__record_encode_stretch(lathe_record_encoder *e, const lathe_fields *fields,
-                                          const char *text, int64_t n, int64_t begin, int64_t end,
-                                          lathe_pieces *out)
+lathe_status lathe__record_encode_range(lathe_record_encoder *e, const lathe_fields *fields,
+                                        const char *text, int64_t n, int64_t begin, int64_t end,
+                                        lathe_pieces *out)
 {
     const lathe_tokenizer *tok = e->job->tok;
     const int32_t more = end < n;
@@ -219,8 +219,8 @@ static lathe_status encode_parts(lathe_record_encoder *e, const lathe_reader *re
     return LATHE_OK;
 }
 
-/* Where the completions begin: where the tokens of prompt and completion differ from those of the
- * prompt alone, as in TRL's trainers. */
+/* Finds the token at which the completion begins, as TRL's trainers do: the first one in which the
+ * tokens of prompt and completion differ from the tokens of the prompt alone. */
 static int64_t find_completion(const lathe_record_encoder *e, int32_t n_full, int has_prompt,
                                int ends_with_space, lathe_pieces *p)
 {
@@ -293,7 +293,7 @@ static lathe_status put_prompt(lathe_record_encoder *e, const lathe_reader *read
 /* Counts a conversation that has nothing to learn, by the reason. */
 static void count_unlearnt(const lathe_record_encoder *e, lathe_pieces *p)
 {
-    const lathe_chat_tokens *t = &e->talk;
+    const lathe_chat_tokens *t = &e->chat;
     lathe_record_counts *c = &p->counts;
     const int32_t why = t->n_answers > 0 ? LATHE_LEFT_MASKED
                         : t->odd_role[0] ? LATHE_LEFT_UNKNOWN_ROLE
@@ -306,7 +306,7 @@ static void count_unlearnt(const lathe_record_encoder *e, lathe_pieces *p)
 /* The tokens of a conversation: runs of context and of targets in turn. */
 static lathe_status put_runs(lathe_record_encoder *e, lathe_pieces *p)
 {
-    const lathe_chat_tokens *t = &e->talk;
+    const lathe_chat_tokens *t = &e->chat;
     const int is_masked = lathe_row_kind_get(e->job->rows)->is_masked;
     for (int64_t at = 0, end; at < t->ids.n; at = end) {
         for (end = at + 1; end < t->ids.n && (!is_masked || t->learnt[end] == t->learnt[at]);)
@@ -322,7 +322,7 @@ static lathe_status put_runs(lathe_record_encoder *e, lathe_pieces *p)
 
 /* ---- records ---- */
 
-/* Whether the record is left out: it has no text, or a conversation nothing to learn. */
+/* Whether the record is left out: it has no text, or it is a conversation with nothing to learn. */
 static lathe_status is_left_out(lathe_record_encoder *e, const lathe_reader *reader,
                                 const lathe_record *record, lathe_pieces *p, int *out)
 {
@@ -333,8 +333,8 @@ static lathe_status is_left_out(lathe_record_encoder *e, const lathe_reader *rea
     if (f->is_chat == LATHE_FIELDS_CHAT && rows != LATHE_ROWS_PROMPTS) {
         LATHE_TRY(lathe_chat_encode(e->job->dataset, e->job->sources->list[record->file].path,
                                     record->line, reader->data + record->begin, record->n,
-                                    e->job->tok, e->enc, &e->talk));
-        *out = is_masked ? e->talk.n_learnt == 0 : e->talk.ids.n == 0;
+                                    e->job->tok, e->enc, &e->chat));
+        *out = is_masked ? e->chat.n_learnt == 0 : e->chat.ids.n == 0;
         if (*out)
             count_unlearnt(e, p);
         return LATHE_OK;

@@ -10,7 +10,7 @@
 /** Pieces of some records, one after the other. */
 typedef struct lathe_pieces {
     lathe_ids ids;
-    lathe_shard_piece *list; /* their ids are NULL: they follow each other in `ids` */
+    lathe_shard_piece *list; /* with ids = NULL: the ids are in `ids`, one piece after another */
     int64_t n, capacity;
     double *inputs; /* of each record in turn: the stage's inputs */
     int64_t n_inputs, inputs_capacity;
@@ -26,14 +26,14 @@ typedef struct lathe_pieces {
 void lathe__pieces_clear(lathe_pieces *pieces);
 void lathe__pieces_fini(lathe_pieces *pieces);
 
-/** What one thread needs to tokenise records; all zeros but for job and enc at first. */
+/** What one thread needs to tokenise records. At first all members except job and enc are zero. */
 typedef struct lathe_record_encoder {
     const lathe_shard_job *job;
     lathe_encoder *enc; /* owned */
     lathe_fields fields;
     lathe_ids prompt, full[2]; /* the prompt alone; the prompt with each completion */
-    lathe_chat_tokens talk;
-    char *joined; /* prompt + completion */
+    lathe_chat_tokens chat;    /* of a conversation */
+    char *joined;              /* prompt + completion */
     int64_t joined_bytes;
 } lathe_record_encoder;
 
@@ -44,10 +44,10 @@ void lathe__record_encoder_fini(lathe_record_encoder *encoder);
 lathe_status lathe__record_encode(lathe_record_encoder *encoder, const lathe_reader *reader,
                                   const lathe_record *record, lathe_pieces *out);
 
-/** Appends a stretch text[begin, end) of a document of n bytes; `fields` are those of its record.
- *  The tokenizer allows cuts at both ends. */
-lathe_status lathe__record_encode_stretch(lathe_record_encoder *encoder, const lathe_fields *fields,
-                                          const char *text, int64_t n, int64_t begin, int64_t end,
-                                          lathe_pieces *out);
+/** Appends the range text[begin, end) of a document of n bytes; `fields` are the fields of its
+ *  record. The tokenizer allows cuts at both ends. */
+lathe_status lathe__record_encode_range(lathe_record_encoder *encoder, const lathe_fields *fields,
+                                        const char *text, int64_t n, int64_t begin, int64_t end,
+                                        lathe_pieces *out);
 
 #endif

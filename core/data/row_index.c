@@ -70,7 +70,7 @@ static int is_useless(const lathe_row_index *x, int64_t k)
     return lathe_shards_first_target(shards, begin + 1, end) >= end;
 }
 
-/* Tokens of a row that would hold record k whole: of a pair, the longer row. */
+/* Length of the row that record k needs to be whole; for a pair, of the longer row. */
 static int64_t row_tokens_of(const lathe_row_index *x, int64_t k)
 {
     const int64_t n = x->kind->n_segments;
@@ -445,7 +445,8 @@ static lathe_status pack_run(const lathe_row_index *x, const lathe_row_set *set,
             LATHE_TRY(lathe__row_piece(x->config.shards, from, n, left > room, at, out, n_target));
         at += n;
     }
-    /* A row without tokens has read nothing, so it has not noticed a file that became shorter. */
+    /* If the row has no tokens, no ids were read, and so a file that became shorter was not
+     * noticed. */
     if (at == 0)
         LATHE_TRY(lathe_shards_check(x->config.shards));
     lathe__row_fill(out, at, lathe_shards_eos(x->config.shards));

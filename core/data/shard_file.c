@@ -34,7 +34,7 @@ static int64_t mask_words(int32_t rows, int64_t n_tokens)
     return lathe_row_kind_get(rows)->is_masked ? (n_tokens + 63) / 64 : 0;
 }
 
-/* Records whose lines the file has. */
+/* Number of records whose lines in the source files are stored. */
 static int64_t n_lines(int32_t rows, int64_t n_segments)
 {
     const lathe_row_kind *kind = lathe_row_kind_get(rows);
@@ -46,7 +46,7 @@ static int64_t n_records(const lathe_shard_header *h)
     return h->n_segments / lathe_row_kind_get(h->rows)->n_segments;
 }
 
-/* Words of the records' ends. */
+/* Number of words that store where each record's JSON ends. */
 static int64_t end_words(const lathe_shard_header *h)
 {
     return lathe_row_kind_get(h->rows)->has_records ? n_records(h) : 0;
@@ -111,7 +111,7 @@ static lathe_status check_index(const lathe_shard *shard)
         return damaged(shard->path, "the index does not cover the tokens");
     for (int64_t i = 0; i < shard->n_segments; i++)
         if (shard->offsets[i + 1] < shard->offsets[i])
-            return damaged(shard->path, "the index runs backwards");
+            return damaged(shard->path, "the offsets of its index do not ascend");
     int64_t text_bytes = 0;
     for (int64_t i = 0; i < shard->n_segments; i++) {
         if (shard->sizes[i] < 0 || shard->sizes[i] > shard->text_bytes - text_bytes)
@@ -129,14 +129,14 @@ static lathe_status check_records(const lathe_shard *shard, const lathe_shard_he
     int64_t at = 0;
     for (int64_t i = 0; i < end_words(h); i++) {
         if (shard->record_ends[i] < at || shard->record_ends[i] > h->record_bytes)
-            return damaged(shard->path, "the index of its records runs backwards");
+            return damaged(shard->path, "the index of its records does not ascend");
         at = shard->record_ends[i];
     }
     return at == h->record_bytes ? LATHE_OK
                                  : damaged(shard->path, "the index does not cover its records");
 }
 
-/* Finds what lies after the index of segments. */
+/* Finds the parts of the file after the index of segments: mask, lines, inputs, records. */
 static void find_records(const lathe_shard_header *h, lathe_shard *out)
 {
     const int64_t *at = out->sizes + h->n_segments;

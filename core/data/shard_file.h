@@ -110,7 +110,7 @@ typedef struct lathe_shard_writer {
     int64_t capacity;
     uint64_t *mask;        /* NULL: this kind of rows has no mask */
     int64_t mask_capacity; /* words */
-    int64_t *lines;        /* of each segment; of those of a record, the first counts */
+    int64_t *lines;        /* of each segment; that of a record's first segment is written */
     double *inputs;        /* [records][n_inputs] */
     int64_t *record_ends;  /* [records] */
     lathe_buffer records;

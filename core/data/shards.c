@@ -35,7 +35,7 @@ void lathe__shards_begin(lathe_shards *shards, double weight)
     set->weight = weight == 0.0 ? 1.0 : weight;
 }
 
-/* first_record: number of the first record that `from` counts. */
+/* Adds `from` to `to`. first_record: number of the first record that `from` counts. */
 static void add_counts(lathe_record_counts *to, const lathe_record_counts *from,
                        int64_t first_record)
 {
@@ -190,7 +190,8 @@ lathe_status lathe_shards_from_ids(int32_t rows, const int32_t *ids, const int64
         return lathe_error(LATHE_E_ARG, "offsets[0] is %lld, not 0", (long long)offsets[0]);
     for (int64_t i = 0; i < n_segments; i++)
         if (offsets[i + 1] < offsets[i])
-            return lathe_error(LATHE_E_ARG, "offsets run backwards at %lld", (long long)i);
+            return lathe_error(LATHE_E_ARG, "offsets[%lld] is smaller than the offset before it",
+                               (long long)(i + 1));
     const int64_t n = offsets[n_segments];
     char *memory = malloc((size_t)((n_segments + 1) * 8 + n * 4));
     if (!memory)
@@ -391,10 +392,11 @@ lathe_status lathe_shards_check(const lathe_shards *shards)
             LATHE_TRY(lathe_map_check(&shard->map));
         for (int64_t k = 0; k < shard->n_segments; k++)
             if (shard->offsets[k + 1] < shard->offsets[k])
-                return lathe_error(LATHE_E_CORRUPT,
-                                   "%s: the index runs backwards; delete the file to have it made "
-                                   "again",
-                                   shard->path);
+                return lathe_error(
+                    LATHE_E_CORRUPT,
+                    "%s: the offsets of its index do not ascend; delete the file to have it made "
+                    "again",
+                    shard->path);
     }
     return lathe_maps_check();
 }

@@ -51,8 +51,8 @@ lathe_status lathe_shards_prepare(const lathe_dataset *datasets, int64_t n_datas
                                   const lathe_tokenizer *tok, const char *cache_dir,
                                   lathe_shards_progress progress, void *arg, lathe_shards **out);
 
-/** The same for about the first `bytes` of each dataset, in a folder that the caller removes
- *  later. */
+/** As lathe_shards_prepare, but only for about the first `bytes` of each dataset, in a folder that
+ *  the caller removes later. */
 lathe_status lathe_shards_sample(const lathe_dataset *datasets, int64_t n_datasets, int32_t rows,
                                  const lathe_tokenizer *tok, const char *dir, int64_t bytes,
                                  lathe_shards **out);
@@ -91,8 +91,8 @@ int32_t lathe_shards_eos(const lathe_shards *shards);
  *  data. */
 const char *lathe_shards_hash(const lathe_shards *shards);
 
-/** Where record `i` (pair, example) stands: its file, borrowed, and the line. Returns 0 if that is
- * not known. */
+/** The file (borrowed) and the line of record `i` (pair, example). Returns 0 if they are not
+ *  known. */
 int lathe_shards_where(const lathe_shards *shards, int64_t i, const char **out_path,
                        int64_t *out_line);
 

@@ -14,9 +14,9 @@
 #include "text/text_cut.h"
 
 #define BATCH_BYTES (8LL << 20)
-#define UNIT_BYTES (64LL << 10) /* text that a thread takes at a time */
-#define STRETCH (256LL << 10)   /* the same, if the document is cut */
-#define LONG_BYTES (1LL << 20)  /* maximum length of the pieces into which the reader cuts texts */
+#define UNIT_BYTES (64LL << 10)   /* bytes of text that a thread takes at a time */
+#define RANGE_BYTES (256LL << 10) /* the same, in a long document */
+#define LONG_BYTES (1LL << 20) /* maximum length of the pieces into which the reader cuts texts */
 
 /* A part of the batch's records, and the result of tokenising it. */
 typedef struct unit {
@@ -57,8 +57,8 @@ static void work(void *arg, int64_t begin, int64_t end, int32_t index)
         unit *u = &b->units[i];
         if (b->text)
             u->status =
-                lathe__record_encode_stretch(&b->workers[index], &b->workers[0].fields, b->text,
-                                             b->n_text, u->first, u->first + u->n, &u->pieces);
+                lathe__record_encode_range(&b->workers[index], &b->workers[0].fields, b->text,
+                                           b->n_text, u->first, u->first + u->n, &u->pieces);
         for (int64_t k = 0; k < u->n && u->status == LATHE_OK && !b->text; k++)
             u->status = lathe__record_encode(&b->workers[index], &b->reader,
                                              &b->reader.list[u->first + k], &u->pieces);
@@ -86,7 +86,7 @@ static lathe_status add_unit(builder *b, int64_t first, int64_t n)
     return LATHE_OK;
 }
 
-/* Whether the document is cut into stretches. */
+/* Whether the document is tokenised in ranges. */
 static int is_long(const builder *b, const lathe_record *record)
 {
     return b->may_cut != LATHE_CUT_NONE && record->n > LONG_BYTES;
@@ -167,7 +167,7 @@ static lathe_status put_units(builder *b)
     return LATHE_OK;
 }
 
-/* Tokenises a document of many megabytes in stretches, on all threads, without keeping all its ids
+/* Tokenises a document of many megabytes in ranges, on all threads, without keeping all its ids
  * in memory. */
 static lathe_status put_long(builder *b, const lathe_record *record)
 {
@@ -179,7 +179,7 @@ static lathe_status put_long(builder *b, const lathe_record *record)
     for (int64_t at = 0; at < b->n_text && status == LATHE_OK;) {
         b->n_units = 0;
         while (at < b->n_text && b->n_units < 4 * b->n_workers && status == LATHE_OK) {
-            const int64_t end = lathe__cut_after(b->may_cut, b->text, b->n_text, at + STRETCH);
+            const int64_t end = lathe__cut_after(b->may_cut, b->text, b->n_text, at + RANGE_BYTES);
             status = add_unit(b, at, end - at);
             at = end;
         }
@@ -253,7 +253,7 @@ static void fini(builder *b)
     lathe_reader_fini(&b->reader);
 }
 
-/* Names the skipped files. They are known only here, when a shard is made, which happens once. */
+/* Warns of skipped files by name. Only the call that makes the shard knows the names. */
 static void name_skipped(const builder *b)
 {
     char names[768] = "";
@@ -262,7 +262,7 @@ static void name_skipped(const builder *b)
         (void)snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.240s",
                        i ? ", " : "", b->job->sources->list[r->skipped[i]].path);
     if (r->n_skipped > 0)
-        lathe_log(LATHE_LOG_WARN, "%s: left out because they are no UTF-8 text: %s%s",
+        lathe_log(LATHE_LOG_WARN, "%s: left out because they are not UTF-8 text: %s%s",
                   b->job->dataset->path, names, r->n_skipped > LATHE_READER_NAMES ? ", ..." : "");
 }
 
@@ -286,7 +286,7 @@ lathe_status lathe__shard_build(const lathe_shard_job *job, lathe_shard_writer *
         for (int32_t i = 0; i < b.n_workers; i++)
             if (job->loss)
                 lathe_text_loss_add(job->loss, lathe_encoder_loss(b.workers[i].enc));
-        if (h->n_segments > 0) /* else the dataset is refused, with the same words */
+        if (h->n_segments > 0) /* otherwise the dataset is refused, and the error names the files */
             name_skipped(&b);
         if (b.n_chats && h->part == 0 && lathe_chat_template_reads_clock(job->dataset->chat))
             lathe_log(

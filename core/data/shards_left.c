@@ -2,13 +2,13 @@
 #include "base/buffer.h"
 #include "data/shards.h"
 
-/* One: for a single one; many: for several. */
+/* The reason as a key of JSON, and in words for one record and for several. */
 typedef struct wording {
     const char *name, *one, *many;
 } wording;
 
 static const wording reasons[LATHE_N_LEFT] = {
-    [LATHE_LEFT_FILE] = {"files", "file is no UTF-8 text", "files are no UTF-8 text"},
+    [LATHE_LEFT_FILE] = {"files", "file is not UTF-8 text", "files are not UTF-8 text"},
     [LATHE_LEFT_EMPTY] = {"empty", "record has no text to learn", "records have no text to learn"},
     [LATHE_LEFT_NO_ANSWER] = {"no_answer", "conversation has no message of the assistant",
                               "conversations have no message of the assistant"},

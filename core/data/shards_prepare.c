@@ -2,7 +2,7 @@
  *
  * Each part is a file, durable before the next one begins, and records which range of the sources
  * it covers. So a killed process can continue after the last finished part. One process at a time
- * builds under a name; others wait and then find the finished parts.
+ * builds the shards of a dataset; others wait, and then find the finished parts.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -71,8 +71,9 @@ static int same_file(int fd, const char *path)
            a.st_ino == b.st_ino;
 }
 
-/* Where the file system has no locks, none is taken. Names of temporary files differ by process, so
- * two builders only waste time. */
+/* Takes the lock of the dataset's shards. If the file system has no locks, it does nothing:
+ * temporary files have the process in their names, so two processes that build the same shards only
+ * waste time. */
 static lathe_status take_lock(chain *c)
 {
     const char *name = lathe_arena_printf(&c->arena, "shard-%.24s.lock", c->key);
@@ -96,7 +97,7 @@ static lathe_status take_lock(chain *c)
         if (failed || same_file(fd, path))
             c->lock = fd;
         else
-            (void)close(fd); /* its last holder has removed it */
+            (void)close(fd); /* the process that held it has removed the file */
     }
     return LATHE_OK;
 }
@@ -113,7 +114,8 @@ static void drop_lock(chain *c)
     c->lock = -1;
 }
 
-/* Under the lock, temporary files with this name belong to processes that have died. */
+/* Removes temporary files with this name. Because this process holds the lock, they belong to
+ * processes that have died. */
 static lathe_status remove_leftovers(chain *c)
 {
     char **names, start[64];
@@ -133,7 +135,7 @@ static lathe_status remove_leftovers(chain *c)
 
 /* SHA-256 of the range of the sources that a shard covers, computed as when building it; empty if
  * the range no longer ends there. */
-static lathe_status hash_stretch(const chain *c, const lathe_shard_header *h, char out[65])
+static lathe_status hash_range(const chain *c, const lathe_shard_header *h, char out[65])
 {
     lathe_reader r;
     out[0] = 0;
@@ -163,7 +165,7 @@ static lathe_status fits(chain *c, const char *path, int64_t part, const lathe_s
     if (!*out || !memcmp(h->stamp, c->sources.stamp, 64))
         return LATHE_OK;
     /* If a source became unreadable or malformed, making the part again reports the error. */
-    *out = hash_stretch(c, h, content) == LATHE_OK && !memcmp(h->content, content, 64);
+    *out = hash_range(c, h, content) == LATHE_OK && !memcmp(h->content, content, 64);
     lathe_error_clear();
     return LATHE_OK;
 }
@@ -207,7 +209,7 @@ static lathe_status open_part(chain *c, const char *path)
 }
 
 /* Removes parts after the last one; they were made when the sources were longer. */
-static void remove_behind(chain *c, int64_t part)
+static void remove_after(chain *c, int64_t part)
 {
     const char *path;
     while (c->built && (path = part_path(c, part++)) != NULL && unlink(path) == 0)
@@ -224,7 +226,7 @@ static lathe_status prepare_parts(chain *c)
         if (!path)
             return LATHE_E_NOMEM;
         LATHE_TRY(fits(c, path, part, &begin, &h, &current));
-        if (!current && c->lock < 0) { /* use what another process has made meanwhile */
+        if (!current && c->lock < 0) { /* another process may have made the part in the meantime */
             LATHE_TRY(take_lock(c));
             LATHE_TRY(remove_leftovers(c));
             LATHE_TRY(fits(c, path, part, &begin, &h, &current));
@@ -241,7 +243,7 @@ static lathe_status prepare_parts(chain *c)
         if (c->max_parts > 0 && part + 1 >= c->max_parts)
             return LATHE_OK;
         if (h.is_last) {
-            remove_behind(c, part + 1);
+            remove_after(c, part + 1);
             return LATHE_OK;
         }
     }
@@ -264,7 +266,7 @@ static lathe_status prepare_dataset(chain *c)
     return status;
 }
 
-/* If all documents of a dataset were skipped, reports this at once, with the reason. */
+/* Refuses a dataset of which all records were skipped, and names the reason. */
 static lathe_status check_filled(const lathe_shards *shards, const lathe_dataset *dataset)
 {
     const lathe_shards_set *set = &shards->sets[shards->n_sets - 1];

@@ -15,8 +15,8 @@ static lathe_status no_memory(const char *place)
     return lathe_error(LATHE_E_NOMEM, "%s: messages of a conversation", place);
 }
 
-/* The call that the text of a function_call is, {"name", "arguments"}, or a list of them; NULL: it
- * is none. */
+/* Parses the text of a function_call: one call {"name", "arguments"}, or a list of calls. NULL: the
+ * text is neither. */
 static json_t *calls_of(json_t *value)
 {
     json_t *call, *out = json_array();

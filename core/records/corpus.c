@@ -15,14 +15,14 @@ struct lathe_corpus {
     const lathe_dataset *datasets;
     lathe_sources *sources; /* [n] */
     int64_t n, at;          /* index of the dataset that is being read */
-    int32_t rows, open;     /* open: the reader of this dataset is open */
+    int32_t rows, open;     /* open: 1 while that dataset's reader is open */
     lathe_arena arena;
     lathe_reader reader;
-    int64_t record;      /* next record of the batch */
-    lathe_fields fields; /* of the current record */
-    int32_t column;      /* next field */
-    lathe_buffer talk;   /* the contents of the current record's messages */
-    int64_t n_skipped;   /* in the earlier datasets */
+    int64_t record;        /* next record of the batch */
+    lathe_fields fields;   /* of the current record */
+    int32_t column;        /* next field */
+    lathe_buffer contents; /* the contents of the current record's messages */
+    int64_t n_skipped;     /* in the earlier datasets */
 };
 
 lathe_status lathe_corpus_open(const lathe_dataset *datasets, int64_t n, int32_t rows,
@@ -54,7 +54,7 @@ void lathe_corpus_close(lathe_corpus *corpus)
     if (corpus->open)
         lathe_reader_fini(&corpus->reader);
     lathe_fields_fini(&corpus->fields);
-    lathe_buffer_fini(&corpus->talk);
+    lathe_buffer_fini(&corpus->contents);
     lathe_arena_fini(&corpus->arena);
     free(corpus);
 }
@@ -111,12 +111,12 @@ static lathe_status next_record(lathe_corpus *c, int *out_any)
         }
     }
     *out_any = c->open;
-    c->talk.len = 0;
+    c->contents.len = 0;
     if (!c->open)
         return LATHE_OK;
     const lathe_record *record = &r->list[c->record++];
     LATHE_TRY(lathe_fields_read(&c->fields, r, record));
-    return c->fields.is_chat ? put_messages(r, record, &c->talk) : LATHE_OK;
+    return c->fields.is_chat ? put_messages(r, record, &c->contents) : LATHE_OK;
 }
 
 lathe_status lathe_corpus_next(void *corpus, const char **out_text, int64_t *out_bytes)
@@ -125,10 +125,10 @@ lathe_status lathe_corpus_next(void *corpus, const char **out_text, int64_t *out
     *out_text = NULL;
     *out_bytes = 0;
     for (;;) {
-        if (c->talk.len > 0 && c->column == 0) {
+        if (c->contents.len > 0 && c->column == 0) {
             c->column = LATHE_N_COLUMNS;
-            *out_text = c->talk.data;
-            *out_bytes = c->talk.len;
+            *out_text = c->contents.data;
+            *out_bytes = c->contents.len;
             return LATHE_OK;
         }
         for (; c->column < LATHE_N_COLUMNS; c->column++)

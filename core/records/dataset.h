@@ -7,7 +7,7 @@
 #include "lathe/stage.h"
 #include "plug/config_keys.h"
 
-/** Format of a dataset's files. AUTO: JSONL, JSON or CSV if the names of all files say so (.jsonl
+/** Type of a dataset's files. AUTO: JSONL, JSON or CSV if all files have names of that type (.jsonl
  *  .ndjson, .json, .csv .tsv), else TEXT. */
 enum {
     LATHE_DATASET_AUTO = -1,
@@ -41,7 +41,7 @@ typedef struct lathe_dataset {
     const char
         *formats[LATHE_N_COLUMNS]; /* columns made of several fields (format.h); NULL: none */
     double weight;                 /* how often an epoch uses each row; 0 counts as 1 */
-    /* Key of conversations in JSON; NULL: "messages", where the record has no text of the rows. */
+    /* Field of conversations; NULL: "messages", in records that have no text for the rows. */
     const char *messages;
     /* Renders conversations, borrowed; NULL: there is none, and no_chat says why (NULL: the reason
      * is not known). */
@@ -55,7 +55,7 @@ typedef struct lathe_dataset {
     const lathe_stage_input *inputs;
 } lathe_dataset;
 
-/** The key of a record's messages. */
+/** The field of a record's messages. */
 const char *lathe_dataset_messages(const lathe_dataset *dataset);
 
 /** Reads data.datasets (key "datasets") or data.validation ("validation") of a checked
@@ -65,7 +65,8 @@ const char *lathe_dataset_messages(const lathe_dataset *dataset);
 lathe_status lathe_datasets_read(const lathe_config *config, const char *key, lathe_arena *arena,
                                  lathe_dataset **out, int64_t *out_n);
 
-/** Adds the columns and formats of a dataset, for the keys of what is made from it. */
+/** Adds the columns and formats of a dataset to a hash, which names what is made from the
+ *  dataset. */
 void lathe_dataset_hash_columns(const lathe_dataset *dataset, lathe_sha256 *hash);
 
 /** The field of the records that input i of the stage is read from. */

@@ -9,7 +9,8 @@
 #include "records/reader.h"
 #include "records/row_kind.h"
 
-enum { NOTHING = 0, STRING = 1, NUMBER = 2, NIL = 3, COMPOUND = 4 }; /* NUMBER: also true, false */
+/* Kinds of values. NUMBER: also true and false; COMPOUND: an object or a list. */
+enum { NOTHING = 0, STRING = 1, NUMBER = 2, NIL = 3, COMPOUND = 4 };
 
 /* A field's value, without escapes and quotes. */
 typedef struct value {
@@ -52,7 +53,7 @@ static lathe_status wrong_json(const source *s, const lathe_json_record *json)
                        (long long)(s->record->line + line - 1), (long long)column, json->walk.what);
 }
 
-/* Values point into the file, or to unescaped copies. */
+/* Takes the values of a JSON record. They point into the file, or to unescaped copies. */
 static lathe_status take_json(lathe_fields *f, const lathe_json_member *members, int32_t n,
                               value *out)
 {
@@ -82,8 +83,8 @@ static int is_compound(const lathe_json_member *members, int32_t field)
            !members[field].string.text; /* string.text: of strings and scalars */
 }
 
-/* A record with messages is a conversation, unless it also has what the rows are made of and the
- * dataset does not name the messages. */
+/* Whether the record is a conversation. A record that has both messages and the column that the
+ * rows are made of is one only if the dataset names the field of messages. */
 static int is_chat(const lathe_fields *f, const source *s, const lathe_json_member *members)
 {
     const lathe_layouts *l = &s->reader->layouts;
@@ -115,7 +116,7 @@ static lathe_status json_values(lathe_fields *f, const source *s, value *out)
     lathe_json_member members[LATHE_MAX_FIELDS];
     uint32_t found = 0;
     if (s->text[strspn(s->text, " \t\r\n")] != '{')
-        return lathe_error(LATHE_E_PARSE, "%s: expected one JSON object a line", s->place);
+        return lathe_error(LATHE_E_PARSE, "%s: expected one JSON object per line", s->place);
     const int read =
         lathe_json_record_read(&f->json, s->text, s->record->n, l->fields, l->n_fields, members);
     if (read < 0)
@@ -135,7 +136,8 @@ static lathe_status json_values(lathe_fields *f, const source *s, value *out)
 
 static lathe_status csv_values(lathe_fields *f, const source *s, value *out)
 {
-    LATHE_TRY(reserve(&f->plain, s->record->n)); /* different fields of the row fit in its length */
+    LATHE_TRY(reserve(&f->plain,
+                      s->record->n)); /* the fields of a row are together not longer than the row */
     char *to = f->plain.data;
     f->layout = s->record->layout;
     for (int32_t i = 0; i < s->reader->layouts.n_fields; i++) {
@@ -165,12 +167,13 @@ static lathe_status refuse(const source *s, int32_t c, const lathe_format_part *
     if (v->kind == NOTHING)
         return lathe_layouts_missing(l, c, part, s->place, list);
     if (!l->is_format[c] && v->kind == NUMBER)
-        return lathe_error(LATHE_E_UNSUPPORTED,
-                           "%s: column \"%s\" is no string; format.%s = \"{%s}\" takes it as it "
-                           "stands",
-                           s->place, part->name, lathe_column_name(c), part->name);
+        return lathe_error(
+            LATHE_E_UNSUPPORTED,
+            "%s: column \"%s\" is not a string; with format.%s = \"{%s}\" it is read as "
+            "it is written",
+            s->place, part->name, lathe_column_name(c), part->name);
     if (!l->is_format[c])
-        return lathe_error(LATHE_E_UNSUPPORTED, "%s: column \"%s\" is no string", s->place,
+        return lathe_error(LATHE_E_UNSUPPORTED, "%s: column \"%s\" is not a string", s->place,
                            part->name);
     return lathe_error(LATHE_E_UNSUPPORTED,
                        "%s: field \"%s\" is %s; format.%s takes strings, numbers, true and false; "
@@ -179,8 +182,8 @@ static lathe_status refuse(const source *s, int32_t c, const lathe_format_part *
                        lathe_column_name(c), list);
 }
 
-/* Whether the part has a value to use. *out_any 0: the part, or the optional column, is left out.
- */
+/* Checks that the part has a value that it can use. *out_any 0: the part, or the optional column,
+ * is left out. */
 static lathe_status check_part(const source *s, int32_t c, const lathe_format_part *part,
                                const value *v, int *out_any)
 {
@@ -220,7 +223,8 @@ static lathe_status make_text(const source *s, int32_t c, const lathe_format *fo
     return LATHE_OK;
 }
 
-/* A column that is one field is that field's value; the others are put together in f->made. */
+/* Makes the texts of the columns. A column that is one field is that field's value; a column of
+ * several fields is written to f->made. */
 static lathe_status make_texts(lathe_fields *f, const source *s, const value *values)
 {
     const lathe_layout *layout = &s->reader->layouts.list[f->layout];
@@ -248,7 +252,7 @@ static lathe_status make_texts(lathe_fields *f, const source *s, const value *va
 
 /* ---- inputs of the stage ---- */
 
-/* The number that a value is; NAN: none. CSV has only strings. */
+/* The value as a number; NAN: it is not one. CSV has only strings. */
 static double number_of(const value *v, int is_csv)
 {
     char text[64], *end = text;
@@ -287,7 +291,7 @@ static lathe_status refuse_input(const source *s, const lathe_stage_input *input
                        v->kind == NIL ? "null" : "an object or a list", expected, input->doc);
 }
 
-/* The values of the stage's inputs. A column that is missing or null has its fallback. */
+/* Reads the values of the stage's inputs. If a column is missing or null, its fallback is used. */
 static lathe_status read_inputs(lathe_fields *f, const source *s, const value *values)
 {
     const lathe_dataset *dataset = s->reader->dataset;

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-/* what: "the {", why: "has no }; ..." */
+/* Records an error at a character of the format. what: "the {", why: "has no }; ..." */
 static lathe_status wrong(const char *where, const char *text, const char *at, const char *what,
                           const char *why)
 {

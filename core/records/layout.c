@@ -8,8 +8,8 @@
 #include "records/chat_messages.h"
 #include "records/row_kind.h"
 
-/* LLaMA-Factory's alpaca: without a template, it joins instruction and input by a line end; an
- * input that is empty is left out. */
+/* The layout "alpaca" of LLaMA-Factory: instruction and input are joined by a line end; an empty
+ * input is left out. */
 static lathe_format_part alpaca_prompt[] = {{"", 0, "instruction", 0, 0}, {"\n", 1, "input", 0, 1}};
 static lathe_format_part alpaca_output[] = {{"", 0, "output", 0, 0}};
 
@@ -18,7 +18,8 @@ typedef struct known_layout {
     lathe_format columns[LATHE_N_COLUMNS];
 } known_layout;
 
-/* By LATHE_ROWS_*. A column without a format is as in the dataset's own layout. */
+/* The known layout for each LATHE_ROWS_*. A column without a format is read as in the dataset's own
+ * layout. */
 static const known_layout known[LATHE_N_ROW_KINDS] = {
     [LATHE_ROWS_PAIRS] = {"alpaca records: prompt from instruction and input",
                           {[LATHE_COLUMN_PROMPT] = {alpaca_prompt, 2, 0}}},
@@ -72,7 +73,8 @@ static lathe_status parse_format(lathe_layouts *l, const lathe_dataset *dataset,
                        dataset->formats[c]);
 }
 
-/* The own layout's format of a column: as given, or the field of the column's name. */
+/* Makes the own layout's format of a column: the one that the dataset gives, or the field that has
+ * the column's name. */
 static lathe_status own_column(lathe_layouts *l, const lathe_dataset *dataset, int32_t c)
 {
     lathe_format *out = &l->list[LATHE_LAYOUT_OWN].columns[c];
@@ -115,7 +117,7 @@ static lathe_status add_known(lathe_layouts *l, int32_t rows)
     return LATHE_OK;
 }
 
-/* Gives a field that is read as it stands its number. */
+/* Gives a number to a field that is read by itself, not as a part of a format. */
 static lathe_status number_field(lathe_layouts *l, const char *name, int32_t *out)
 {
     lathe_format_part part = {.text = "", .name = name};
@@ -125,7 +127,7 @@ static lathe_status number_field(lathe_layouts *l, const char *name, int32_t *ou
     return LATHE_OK;
 }
 
-/* The field of conversations, which stand for the main column of the rows. */
+/* Finds the field of conversations, which replace the main column of the rows. */
 static lathe_status find_messages(lathe_layouts *l, const lathe_dataset *dataset, int32_t rows)
 {
     const int32_t column = lathe_row_kind_get(rows)->main;
@@ -177,8 +179,8 @@ static lathe_status find_inputs(lathe_layouts *l, const lathe_dataset *dataset,
     return LATHE_OK;
 }
 
-/* out_column: the column that is at work, or in which the error is; *out_input: the input instead,
- * NULL: none. */
+/* Finds the layouts. After an error, *out_input is the stage's input in whose column the error is;
+ * if it is NULL, the error is in *out_column. */
 static lathe_status find(lathe_layouts *l, const lathe_dataset *dataset, int32_t rows,
                          int32_t *out_column, const char **out_input)
 {

@@ -14,8 +14,9 @@ enum { LATHE_MAX_FIELDS = 16 }; /* different fields that a dataset's columns are
 
 typedef struct lathe_layout {
     lathe_format columns[LATHE_N_COLUMNS]; /* no parts: the column is not read */
-    uint32_t needs;  /* bit f: records with this layout have field f (the known layout alone) */
-    uint32_t others; /* bit f: they do not have field f */
+    /* Only for the known layout. Bit f of `needs`: records with this layout have field f; bit f of
+     * `others`: they do not have it. */
+    uint32_t needs, others;
 } lathe_layout;
 
 typedef struct lathe_layouts {
@@ -23,7 +24,7 @@ typedef struct lathe_layouts {
     int32_t n; /* 1: there is no known layout */
     int32_t n_fields;
     int32_t messages; /* the field of conversations; -1: they are not read */
-    int32_t sharegpt; /* the field that sharegpt calls them; -1: the dataset names another one */
+    int32_t sharegpt; /* their field in sharegpt records; -1: the dataset names another one */
     int32_t main;     /* the first field of the column that the rows are made of; -1: none */
     const char *fields[LATHE_MAX_FIELDS];   /* names of all fields that are read */
     int32_t inputs[LATHE_MAX_STAGE_INPUTS]; /* fields of the stage's inputs (dataset.h) */
@@ -52,7 +53,7 @@ lathe_status lathe_layouts_missing(const lathe_layouts *layouts, int32_t c,
                                    const lathe_format_part *part, const char *place,
                                    const char *list);
 
-/** What the known layout is, for a note: "alpaca records: prompt from instruction and input, ..."
+/** Describes the known layout, for a note: "alpaca records: prompt from instruction and input, ..."
  */
 const char *lathe_layout_known_text(int32_t rows);
 

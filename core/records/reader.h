@@ -62,7 +62,8 @@ typedef struct lathe_reader {
     int64_t n_header;
 } lathe_reader;
 
-/** Starts at a place. rows: LATHE_ROWS_*. LATHE_E_CONFIG: text files only give documents. */
+/** Starts at a place. rows: LATHE_ROWS_*. LATHE_E_CONFIG: the files are plain text, which has only
+ *  documents, and the rows need columns. */
 lathe_status lathe_reader_init(lathe_reader *reader, const lathe_dataset *dataset,
                                const lathe_sources *sources, int32_t rows,
                                const lathe_source_place *begin);
@@ -81,7 +82,7 @@ int lathe_reader_ended(const lathe_reader *reader);
  *  the open file did not change. */
 lathe_status lathe_reader_content(lathe_reader *reader, char out[65]);
 
-/* ---- between the reader and its formats ---- */
+/* ---- interface between the reader and the scanners of file types ---- */
 
 /** What a scanner found in the window's text p[0, n). */
 typedef struct lathe_scan {
@@ -91,7 +92,8 @@ typedef struct lathe_scan {
     int32_t more;          /* the record continues */
 } lathe_scan;
 
-/** n = 0 only at the end of the file, where the scanner checks that the file is complete. */
+/** Scans p[0, n) for the next record. n is 0 only at the end of the file; the scanner then checks
+ *  that the file is complete. */
 lathe_status lathe__scan_json(lathe_reader *reader, const char *p, int64_t n, lathe_scan *out);
 lathe_status lathe__scan_csv(lathe_reader *reader, const char *p, int64_t n, lathe_scan *out);
 /** Reads the header row of the open file; *out_bytes, *out_lines: its length. */
@@ -104,13 +106,13 @@ __attribute__((format(printf, 4, 5))) lathe_status lathe__reader_error(const lat
 
 /* ---- a record's texts ---- */
 
-/** Memory that is reused from record to record. */
+/** Memory that is reused from one record to the next. */
 typedef struct lathe_field_room {
     char *data;
     int64_t bytes;
 } lathe_field_room;
 
-/* What a record's columns are. */
+/* How a record gives its columns. */
 enum {
     LATHE_FIELDS_TEXTS = 0,
     LATHE_FIELDS_CHAT = 1, /* one conversation, in the field of messages; there are no texts */
@@ -125,7 +127,7 @@ typedef struct lathe_fields {
     int32_t is_chat;                       /* LATHE_FIELDS_* */
     double inputs[LATHE_MAX_STAGE_INPUTS]; /* [n_inputs of the dataset] */
     lathe_json_record json;
-    lathe_field_room plain; /* fields that differ from their form in the file (escapes, quotes) */
+    lathe_field_room plain; /* fields whose text in the file has escapes or quotes */
     lathe_field_room made;  /* texts that are made of several fields */
 } lathe_fields;
 

@@ -3,8 +3,9 @@
 #include "base/error.h"
 #include "records/reader.h"
 
-/* Position of the scanner in the array. A place after a record is BEHIND (open_file says 1). */
-enum { BEFORE = 0, BEHIND = 1, FIRST = 2, AFTER = 3, COMMA = 4 };
+/* Position of the scanner: before the array, after a record, after "[", after the array, after a
+ * comma. When a file is opened at a place after a record, open_file sets the state to 1. */
+enum { BEFORE = 0, AFTER_RECORD = 1, FIRST = 2, AFTER = 3, COMMA = 4 };
 
 /* Length of the object at p[0], -1 if it does not end within n bytes; counts its line ends. */
 static int64_t object_length(const char *p, int64_t n, int64_t *out_lines)
@@ -37,7 +38,7 @@ static lathe_status scan_object(lathe_reader *r, const char *p, int64_t n, lathe
     if (p[0] != '{')
         return lathe__reader_error(r, LATHE_E_PARSE, 0,
                                    "'%c' where an object is expected: the array of a JSON dataset "
-                                   "holds one object a record",
+                                   "holds one object per record",
                                    p[0] >= ' ' && p[0] <= '~' ? p[0] : '?');
     const int64_t length = object_length(p, n, &lines);
     if (length < 0 && r->eof)
@@ -47,7 +48,7 @@ static lathe_status scan_object(lathe_reader *r, const char *p, int64_t n, lathe
         return LATHE_OK;
     out->used = out->length = length;
     out->lines = lines;
-    r->state = BEHIND;
+    r->state = AFTER_RECORD;
     return LATHE_OK;
 }
 
@@ -77,7 +78,7 @@ lathe_status lathe__scan_json(lathe_reader *r, const char *p, int64_t n, lathe_s
     case BEFORE:
         r->state = FIRST;
         return c == '[' ? LATHE_OK : unexpected(r, c, "'[', an array of records,");
-    case BEHIND:
+    case AFTER_RECORD:
         r->state = c == ',' ? COMMA : AFTER;
         return c == ',' || c == ']' ? LATHE_OK : unexpected(r, c, "',' or ']'");
     case AFTER:

@@ -5,8 +5,8 @@
 #include "base/buffer.h"
 #include "records/reader.h"
 
-/** Appends the record: a JSON record as it stands in the file, a CSV row as an object of strings by
- *  the columns of its header. */
+/** Appends the record: a JSON record exactly as in the file, a CSV row as an object of strings
+ * whose keys are the columns of the header. */
 lathe_status lathe_record_json(const lathe_reader *reader, const lathe_record *record,
                                lathe_buffer *out);
 

@@ -6,8 +6,8 @@
 #include "lathe/stage.h"
 #include "records/dataset.h"
 
-/** What becomes of pairs and examples that are longer than a row, in the order of the choices of
- * data.overlong. ERROR counts as CUT in the loader: the run refuses them. */
+/** How pairs and examples longer than a row are used, in the order of the choices of data.overlong.
+ *  The loader treats ERROR as CUT, because the run refuses such data itself. */
 enum { LATHE_OVERLONG_CUT = 0, LATHE_OVERLONG_LEAVE_OUT = 1, LATHE_OVERLONG_ERROR = 2 };
 enum { LATHE_ROW_EXAMPLES = 3 }; /* records that a note names */
 
@@ -17,8 +17,8 @@ typedef struct lathe_row_kind {
     const char *record, *records; /* name of one record, and plural: "pair", "pairs" */
     const char *columns;          /* columns that the kind reads, for messages */
     int32_t n_segments;           /* segments in a shard per record */
-    int32_t n_rows;               /* rows of a batch per record; of packed kinds 1 */
-    int32_t main; /* the column that conversations (messages) stand for; -1: they are not read */
+    int32_t n_rows;               /* rows of a batch per record; 1 for packed kinds */
+    int32_t main; /* the column that conversations (messages) replace; -1: they are not read */
     int32_t has_records; /* 1: shards store each record as JSON */
     int32_t is_masked;   /* 1: shards store for each token whether it is a target */
     int32_t is_padded;   /* 1: a row holds one sequence, and padding after it */

@@ -116,7 +116,8 @@ static void put_names(lathe_buffer *b, const char *const *names, int64_t n)
     lathe_buffer_puts(b, n > 3 ? ", ...)" : ")");
 }
 
-/* "corpus: 12 files are read; left out: 2 that are not *.jsonl (corpus/a.txt, corpus/b.md)" */
+/* Writes the sentence about files that are not read: "corpus: 12 files are read; left out: 2 not
+ * named *.jsonl or *.ndjson (corpus/a.txt, corpus/b.md)". */
 static lathe_status describe(const lathe_dataset *dataset, const left_out *rest, lathe_arena *arena,
                              lathe_sources *out)
 {
@@ -130,9 +131,9 @@ static lathe_status describe(const lathe_dataset *dataset, const left_out *rest,
         put_names(&b, rest->named, rest->n_named);
     }
     if (rest->n_others > 0) {
-        lathe_buffer_printf(&b, "%s%lld that %s no regular file%s", rest->n_named > 0 ? ", " : "",
-                            (long long)rest->n_others, rest->n_others == 1 ? "is" : "are",
-                            rest->n_others == 1 ? "" : "s");
+        lathe_buffer_printf(
+            &b, "%s%lld that %s", rest->n_named > 0 ? ", " : "", (long long)rest->n_others,
+            rest->n_others == 1 ? "is not a regular file" : "are not regular files");
         put_names(&b, (const char *const *)rest->others, rest->n_others);
     }
     lathe_status status = b.status;

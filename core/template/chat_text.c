@@ -149,12 +149,12 @@ static const char *odd_message(json_t *message)
 {
     json_t *content = json_object_get(message, "content");
     if (!json_is_string(json_object_get(message, "role")))
-        return json_object_get(message, "role") ? "\"role\" is no string" : "it has no \"role\"";
+        return json_object_get(message, "role") ? "\"role\" is not a string" : "it has no \"role\"";
     if (!content)
         return "it has no \"content\"";
     return json_is_null(content)      ? "\"content\" is null"
            : json_is_array(content)   ? "\"content\" is a list"
-           : !json_is_string(content) ? "\"content\" is no string"
+           : !json_is_string(content) ? "\"content\" is not a string"
                                       : "";
 }
 

@@ -79,7 +79,7 @@ Test(cli_data, bad_data_is_refused_by_file_and_place)
     refuse("{ path = \"empty.jsonl\" }", "", 2,
            "empty.jsonl: no documents in it; the file has no records");
     refuse("{ path = \"binary.txt\" }", "", 2,
-           "binary.txt: no documents in it; left out: 1 file is no UTF-8 text");
+           "binary.txt: no documents in it; left out: 1 file is not UTF-8 text");
     refuse("{ path = \"short.txt\" }", "", 2, "6 tokens, fewer than one row of data.seq_len = 16");
     refuse("{ path = \"bad.jsonl\" }", "", 2, "bad.jsonl:2:");
     refuse("{ path = \"column.jsonl\" }", "", 2,
@@ -115,7 +115,7 @@ Test(cli_data, a_wrong_column_has_the_exit_code_of_validate)
         char command[256];
         (void)snprintf(command, sizeof command, LATHE " %s run.toml 2>&1", commands[i]);
         put_run("{ path = \"number.jsonl\" }", "");
-        expect(command, 2, "number.jsonl:1: column \"text\" is no string");
+        expect(command, 2, "number.jsonl:1: column \"text\" is not a string");
         cr_expect(strstr(output, "run.toml:11:22: ") || strstr(output, "\"line\": 11"), "%s",
                   output);
         put_run("{ path = \"body.jsonl\" }", "");

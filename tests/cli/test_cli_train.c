@@ -36,7 +36,7 @@ Test(cli_train, files_of_a_folder_that_are_left_out_are_reported_once)
     expect(
         command, 0,
         "corpus: 2 files are read; left out: 2 not named *.jsonl or *.ndjson (corpus/deep/.hidden, "
-        "corpus/notes.md), 2 that are no regular files (corpus/link, corpus/pipe)\n");
+        "corpus/notes.md), 2 that are not regular files (corpus/link, corpus/pipe)\n");
     cr_expect_not_null(
         strstr(output, "left out: 2 records have no text to learn: corpus/deep/b.jsonl:1, ..."),
         "%s", output);
@@ -50,7 +50,7 @@ Test(cli_train, files_that_are_no_text_are_named_when_the_data_are_prepared)
     cr_assert_eq(run("mkdir corpus && printf 'a\\377b' > corpus/noise.bin && cp text.txt corpus"),
                  0);
     expect(LATHE " train run.toml --data.datasets '[{path = \"corpus\", type = \"text\"}]' 2>&1", 0,
-           "corpus: left out because they are no UTF-8 text: corpus/noise.bin\n");
+           "corpus: left out because they are not UTF-8 text: corpus/noise.bin\n");
 }
 
 Test(cli_train, one_document_in_the_data_is_a_note_of_the_first_start_alone)
@@ -83,8 +83,9 @@ Test(cli_train, data_that_changed_are_named_by_their_file)
     cr_assert_eq(run("echo 'one line more' >> other.txt"), 0);
     expect(train, 2,
            "out/step-00000002 cannot be resumed, because the data changed since it was written: "
-           "other.txt has 3434 bytes, then it had 3420; put the data back as they were");
-    expect(LATHE " train run.toml 2>&1", 2, "other.txt is no longer there");
+           "other.txt has 3434 bytes; it had 3420 when the checkpoint was written; put the data "
+           "back as they were");
+    expect(LATHE " train run.toml 2>&1", 2, "other.txt does not exist any more");
     expect(LATHE " train run.toml --data.datasets '[{path = \"text.txt\"}, "
                  "{path = \"run.toml\", type = \"text\"}]' 2>&1",
            2, "run.toml is new (");

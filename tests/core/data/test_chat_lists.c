@@ -156,7 +156,7 @@ Test(chat_lists, lists_that_cannot_be_used_are_named_by_line_and_column)
 {
     refuse("{\"prompt\": \"a\", \"completion\": [{\"role\": \"assistant\", \"content\": \"b\"}]}\n",
            LATHE_ROWS_COMPLETIONS,
-           "d.jsonl:1: column \"prompt\" is no list of messages, but another column is");
+           "d.jsonl:1: column \"prompt\" is not a list of messages, but another column is");
     refuse("{\"chosen\": [], \"rejected\": [{\"role\": \"assistant\", \"content\": \"b\"}]}\n",
            LATHE_ROWS_PAIRS, "d.jsonl:1: column \"chosen\" is an empty list");
     refuse("{\"completion\": [{\"role\": \"assistant\", \"content\": \"b\"}]}\n",

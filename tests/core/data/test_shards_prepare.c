@@ -145,7 +145,7 @@ Test(prepare, a_long_text_of_bytes_is_one_document)
         if (bad) { /* ends with half a character; has a NUL in the middle */
             cr_expect_eq(status, LATHE_E_CONFIG);
             cr_expect(strstr(lathe_error_message(),
-                             "t.txt: no documents in it; left out: 1 file is no UTF-8 text: "),
+                             "t.txt: no documents in it; left out: 1 file is not UTF-8 text: "),
                       "%s", lathe_error_message());
             continue;
         }

@@ -135,10 +135,9 @@ Test(format, a_field_without_a_text_is_refused_with_its_line_and_the_fields)
            "the fields are q, a");
     refuse(examples("a.json", "[{\"q\": [1], \"a\": 1}]", "{q}", "{a}"),
            "a.json:1: field \"q\" is an object or a list; format.prompt takes");
-    refuse(
-        examples("n.jsonl", "{\"completion\": 7}\n", NULL, NULL),
-        "n.jsonl:1: column \"completion\" is no string; format.completion = \"{completion}\" takes "
-        "it as it stands");
+    refuse(examples("n.jsonl", "{\"completion\": 7}\n", NULL, NULL),
+           "n.jsonl:1: column \"completion\" is not a string; with format.completion = "
+           "\"{completion}\" it is read as it is written");
     refuse(examples("a.csv", "q,b\nx,y\n", "{q}", "{a}"),
            "a.csv:1: no field \"a\", which format.completion names; the fields are q, b");
 }
