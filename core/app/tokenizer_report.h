@@ -7,8 +7,10 @@
 #include "lathe/status.h"
 
 /** Adds the parts of the file to `report`: kind, merges, added_tokens, normalizer, pre_tokenizer,
- *  post_processor, decoder, ignored, rewrites (the reason why decoding may not give back the text;
- *  absent if it always does). Errors: the file is not JSON. */
+ *  post_processor, decoder, ignored (sections that are not used), and rewrites: the
+ *  normalizer, pre-tokenizer or added token because of which decoding may not give back the text;
+ *  absent if none is known. merges and added_tokens are counts. Errors: the file cannot be read or
+ *  is not JSON. */
 lathe_status lathe_tokenizer_report_file(json_t *report, const char *file);
 
 /** Prints a report as text. */

@@ -27,14 +27,16 @@ const lathe_plan *lathe_exec_plan(const lathe_exec *exec);
 int64_t lathe_exec_staging_bytes(const lathe_exec *exec);
 
 /** Gives the executable its memory: parameters from the store, and the shared arena (at least
- *  plan->arena_bytes). Allocates its own inputs and constants, counted as activations, and
- *  plan->host_bytes for the values kept in host memory. Transfers must be placed before. */
+ *  plan->arena_bytes). Allocates its own inputs and constants, counted as activations,
+ *  lathe_exec_staging_bytes() of staging memory, and plan->host_bytes for the values kept in host
+ *  memory. Call lathe_staging_place first, because constants are uploaded. */
 lathe_status lathe_exec_place(lathe_exec *exec, const lathe_store *store, void *arena);
 
 /** Binds a STATE value to memory. Call it before the first run. */
 void lathe_exec_bind(lathe_exec *exec, lathe_val state, void *memory);
 
-/** Returns the device memory of a value. */
+/** Returns the address of a value: device memory, or host memory for an activation that is
+ *  offloaded. */
 void *lathe_exec_data(lathe_exec *exec, lathe_val v);
 
 /** Host memory to write an input of the next run to; device memory if the host shares it. */
@@ -51,8 +53,9 @@ lathe_status lathe_exec_fetch(lathe_exec *exec, lathe_val output, const void **o
 /** Queues the copy of an output into the caller's staging memory; the caller waits. */
 lathe_status lathe_exec_fetch_later(lathe_exec *exec, lathe_val output, void *to);
 
-/** Runs all nodes. accumulate: LATHE_WRITE_RUNTIME outputs are added to. Allocates nothing.
- *  An error names the node. */
+/** Runs all nodes, or queues them on an asynchronous device. accumulate: LATHE_WRITE_RUNTIME
+ * outputs are added to. Allocates nothing. The error of a node that runs by itself names the node;
+ * that of a captured graph does not. */
 lathe_status lathe_exec_run(lathe_exec *exec, int32_t accumulate);
 
 /** Runs only the nodes [begin, end): for example the forward now and the backward later. */
@@ -62,10 +65,12 @@ lathe_status lathe_exec_run_range(lathe_exec *exec, int32_t begin, int32_t end, 
  */
 int64_t lathe_exec_take_moved(lathe_exec *exec);
 
-/** Wall-clock seconds per phase (forward, backward with recompute) since the last reset. */
+/** Host seconds per phase since the last reset, indexed by LATHE_PHASE_*: forward, backward,
+ *  recompute. On an asynchronous device this is the time of queueing. */
 void lathe_exec_times(const lathe_exec *exec, double out_seconds[3]);
 void lathe_exec_times_reset(lathe_exec *exec);
-/** Restores the times that lathe_exec_times returned, so that later runs are not counted. */
+/** Sets the times back to those that lathe_exec_times returned, to leave out the runs in between.
+ */
 void lathe_exec_times_put(lathe_exec *exec, const double seconds[3]);
 
 /** Starts a profile: the seconds of every node are summed from now on. */
@@ -73,9 +78,10 @@ lathe_status lathe_exec_profile(lathe_exec *exec);
 /** The sums, [n_nodes] by node of the graph; NULL without a profile. */
 double *lathe_exec_profile_seconds(lathe_exec *exec);
 
-/** Sets a function to call after every node, with the seconds (lathe_now) before and after it; NULL
- * removes it. */
+/** Called after a node, with the seconds (lathe_now) before and after it. */
 typedef void (*lathe_node_fn)(const lathe_graph *g, int32_t node, double begin, double end);
+/** Sets a function to call after every node; NULL removes it. While it is set, nothing is captured
+ *  and every node is waited for. */
 void lathe_exec_watch(lathe_exec *exec, lathe_node_fn fn);
 
 /** Name of the attention backend chosen for the first attention node, or NULL. */

@@ -6,13 +6,14 @@
  *   out                    |part 0|part 1|      |part 2| ...
  *
  * Part k uses buffer k % 2 at every step: addresses are fixed, so a captured update stays valid.
- * `in` and `out` are the machine's copy streams; events order them with its own stream. The host
- * does not wait in a step; call lathe_offload_settle before reading the state.
+ * `in` and `out` are the machine's copy streams; events order them relative to its computing
+ * stream. The host does not wait in a step; call lathe_offload_settle before reading the state.
  *
- * A part is a run of tensors, or of matrices, whose state fits a buffer. A tensor whose update can
- * be split (LATHE_PARTITION_*) is cut at positions where both its units and the chunks of the
- * update's sums end, so results do not depend on the size of the buffers. A tensor that cannot be
- * cut is in one part; if it is larger than a part should be, the buffers grow to hold it.
+ * A part is a sequence of tensors, or of matrices, whose state fits a buffer. A tensor whose update
+ * can be split (LATHE_PARTITION_*) is cut at multiples of its unit (an element, row or block) and
+ * of the segments of the update's sums, so results do not depend on the size of the buffers. A
+ * tensor that cannot be cut is in one part; if it is larger than buffer_bytes, the buffers grow to
+ * hold it.
  */
 #ifndef LATHE_EXEC_STATE_OFFLOAD_H
 #define LATHE_EXEC_STATE_OFFLOAD_H
@@ -36,14 +37,14 @@ lathe_status lathe_offload_add_matrix(lathe_offload *o, int32_t param);
 /** Number of parts: first the parts of tensors, then the parts of matrices. */
 int32_t lathe_offload_n_parts(const lathe_offload *o);
 int32_t lathe_offload_n_tensor_parts(const lathe_offload *o);
-/** Number of pieces, and of matrices, in the parts 0 .. part. */
+/** Number of pieces in parts 0 to `part`, inclusive; a matrix is one piece. */
 int32_t lathe_offload_end(const lathe_offload *o, int32_t part);
 /** Index of the part that holds a matrix. */
 int32_t lathe_offload_part_of(const lathe_offload *o, int32_t param);
 
-/** The pieces of tensors [lathe_offload_end(last part of tensors)], in order. Sizes are valid at
- *  once. lathe_offload_fill derives the pointers from the whole tensors, once memory is allocated;
- *  slots are in the buffers. */
+/** The pieces of tensors in the order of the update; lathe_offload_end of the last part of tensors
+ *  is their number. Sizes are valid at once. lathe_offload_fill derives the pointers from the whole
+ * tensors, once memory is allocated; slots are in the buffers. */
 lathe_optimizer_tensor *lathe_offload_pieces(const lathe_offload *o);
 void lathe_offload_fill(lathe_offload *o, const lathe_optimizer_tensor *tensors, int32_t n_tensors);
 /** Address of a matrix's state while its part is on the device. */
@@ -54,7 +55,7 @@ int64_t lathe_offload_bytes(const lathe_offload *o);
 /** Allocates the buffers and creates the streams. */
 lathe_status lathe_offload_place(lathe_offload *o);
 
-/** Queues the copies of the first parts to the device. */
+/** Queues the copies of the first two parts, one for each buffer, to the device. */
 lathe_status lathe_offload_begin(lathe_offload *o);
 /** Makes the machine's stream wait for the copy of the part to the device; work queued after this
  *  call may use it. */

@@ -53,7 +53,8 @@ static const char *const list_methods[] = {"index", "count", "copy", NULL};
 static const char *const list_unsafe[] = {"append", "clear",   "extend", "insert", "pop",
                                           "remove", "reverse", "sort",   NULL};
 
-/* The method of x with this name: METHOD, UNSAFE, or *found = 0. */
+/* Looks up the method `name` of x. *out: JINJA_METHOD, or JINJA_UNSAFE if the method would change
+ * x. *found: 0 if x has no such method. */
 static lathe_status find_method(jinja_vm *vm, jinja_value x, const char *name, jinja_value *out,
                                 int *found)
 {
@@ -171,7 +172,7 @@ lathe_status lathe__jinja_getitem(jinja_vm *vm, jinja_value x, jinja_value key, 
 
 /* ---- slices ---- */
 
-/* Start, stop and step as slice.indices gives them for n items. */
+/* Start, stop and step for n items, clamped as by Python's slice.indices(n). */
 static lathe_status slice_indices(jinja_vm *vm, const jinja_value bounds[3], int64_t n,
                                   int64_t out[3])
 {
@@ -225,7 +226,9 @@ lathe_status lathe__jinja_slice(jinja_vm *vm, jinja_value x, const jinja_value b
         return lathe__jinja_raise_type(vm, x, "cut into a slice");
     LATHE_TRY(slice_indices(vm, bounds, is_list ? x.u.list->n : lathe__jinja_chars(x.u.s), at));
     if (at[2] > (INT64_MAX >> 2) || at[2] < -(INT64_MAX >> 2))
-        at[2] = at[2] < 0 ? -(INT64_MAX >> 2) : INT64_MAX >> 2; /* one item at most */
+        at[2] = at[2] < 0
+                    ? -(INT64_MAX >> 2)
+                    : INT64_MAX >> 2; /* so that i += step cannot overflow; one item at most */
     if (x.type == JINJA_STRING)
         return slice_string(vm, x, at, out);
     int64_t n = 0;

@@ -121,13 +121,14 @@ const lathe_command lathe_cmd_ls = {
     .arguments = "[KIND]",
     .summary = "list the installed plugins",
     .details =
-        "KIND is one of optimizer scheduler quant adapter stage attention device model reward.\n"
-        "The third column is the device that a plugin works on: cpu, cuda, or any. Lathe\n"
-        "searches for plugins in LATHE_PLUGIN_PATH (absolute folders, separated by\n"
-        "colons), in ~/.local/lib/lathe/plugins, and in lathe/plugins next to the\n"
-        "library; each file is named <kind>/<name>.so. For a refused file the reason is\n"
-        "printed on stderr. A file that Lathe has not seen before is first loaded in a\n"
-        "child process.",
+        "KIND is one of optimizer scheduler quant adapter stage attention device model reward\n"
+        "renderer. The third column is the devices that a plugin works on: cpu, cuda or both;\n"
+        "any: it has no code for a device; -: none. Lathe searches for plugins in\n"
+        "LATHE_PLUGIN_PATH (absolute folders, separated by colons), in\n"
+        "~/.local/lib/lathe/plugins, in lathe/plugins next to liblathe.so, and in\n"
+        "../lib/lathe/plugins relative to the folder of the lathe program; each file is named\n"
+        "<kind>/<name>.so. For a refused file the reason is printed on stderr. A file that\n"
+        "Lathe has not seen before is first loaded in a child process.",
     .options = options,
     .n_options = 1,
     .max_words = 1,

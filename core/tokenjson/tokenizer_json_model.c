@@ -36,8 +36,8 @@ static int has_byte_level(const lathe_pipeline *p)
     return 0;
 }
 
-/* Finds the tokens of single bytes: their characters if a step makes these, and "<0x00>" ...
- * "<0xFF>". */
+/* Finds the tokens that stand for single bytes: those of the byte-level characters if a step is
+ * ByteLevel, and those named "<0x00>" to "<0xFF>" if byte_fallback is set. */
 static void find_byte_tokens(lathe_tokenizer *tok)
 {
     lathe_pipeline *p = tok->pipeline;
@@ -56,7 +56,7 @@ static lathe_status finish_general(lathe_tokenizer *tok)
     lathe_pipeline *p = tok->pipeline;
     find_byte_tokens(tok);
     p->is_control = calloc((size_t)tok->vocab.n + 1, 1);
-    return p->is_control ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "vocabulary");
+    return p->is_control ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory for the vocabulary");
 }
 
 /* ---- BPE ---- */
@@ -76,7 +76,7 @@ static lathe_status read_bpe(lathe_tokenizer *tok, const char *file, const char 
     if (dropout && !json_is_null(dropout) && !json_is_number(dropout))
         return lathe__tj_expected(place, "dropout", dropout, "a number or null");
     if (json_number_value(dropout) != 0.0)
-        return lathe__tj_unsupported(place, "dropout", "not 0", "null");
+        return lathe__tj_unsupported(place, "dropout", "above 0", "0 or null");
     LATHE_TRY(lathe__tj_text(place, model, "continuing_subword_prefix", &prefix));
     LATHE_TRY(lathe__tj_text(place, model, "end_of_word_suffix", &suffix));
     if (prefix && *prefix)
@@ -85,7 +85,7 @@ static lathe_status read_bpe(lathe_tokenizer *tok, const char *file, const char 
         return lathe__tj_unsupported(place, "end_of_word_suffix", suffix, "null");
     const json_t *unk = json_object_get(model, "unk_token");
     if (unk && !json_is_null(unk) && !json_is_string(unk))
-        return lathe__tj_expected(place, "unk_token", unk, "a string");
+        return lathe__tj_expected(place, "unk_token", unk, "a string or null");
     LATHE_TRY(lathe__tj_flag(place, model, "fuse_unk", 0, &fuse_unk));
     LATHE_TRY(lathe__tj_flag(place, model, "byte_fallback", 0, &byte_fallback));
     LATHE_TRY(lathe__tj_flag(place, model, "ignore_merges", 0, &tok->ignore_merges));
@@ -138,7 +138,7 @@ static lathe_status read_unigram(lathe_tokenizer *tok, const char *file, const c
     tok->pipeline->n_scores = n;
     tok->pipeline->scores = malloc((size_t)n * sizeof *tok->pipeline->scores);
     if (!tok->pipeline->scores)
-        return lathe_error(LATHE_E_NOMEM, "vocabulary");
+        return lathe_error(LATHE_E_NOMEM, "no memory for the vocabulary");
     LATHE_TRY(lathe__read_unigram_vocab(tok, file, vocab, t, n, tok->pipeline->scores));
     return finish_general(tok);
 }
@@ -155,7 +155,9 @@ lathe_status lathe__read_model(lathe_tokenizer *tok, const char *file, const jso
     if (!type) /* files from before 2021 have none */
         type = json_object_get(model, "merges")                 ? "BPE"
                : json_is_array(json_object_get(model, "vocab")) ? "Unigram"
-                                                                : "none";
+                                                                : NULL;
+    if (!type)
+        return lathe__tj_expected(place, "type", NULL, "\"BPE\" or \"Unigram\"");
     if (!strcmp(type, "BPE"))
         return read_bpe(tok, file, place, model, tables);
     if (!strcmp(type, "Unigram") && tok->kind == LATHE_TOKENIZER_GENERAL)

@@ -1,4 +1,4 @@
-/* Decides when to stop a run early. */
+/* Counts the evaluations since the last improvement, for early stopping. */
 #include "update/early_stop.h"
 
 #include <math.h>
