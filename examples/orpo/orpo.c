@@ -8,6 +8,7 @@
  * The paper takes the first term over all tokens of the batch; here it is the mean of each pair,
  * like the second.
  */
+#include <lathe/kit/expression.h>
 #include <lathe/plugin.h>
 #include <lathe/stage.h>
 
@@ -47,88 +48,60 @@ static void destroy(void *self)
         ((orpo *)self)->host->free(self);
 }
 
-/* The graph, and the status of the first node that failed: later ones are then not added. */
-typedef struct builder {
-    const lathe_graph_api *api;
-    lathe_graph *g;
-    lathe_status status;
-} builder;
-
-static lathe_val node(builder *b, int32_t op, lathe_op_attrs attrs, lathe_val x, lathe_val y)
+static lathe_val rows(lathe_expression *e, lathe_val x, int64_t start, int64_t count)
 {
-    const lathe_val in[2] = {x, y};
-    lathe_val out = LATHE_NONE;
-    if (b->status == LATHE_OK)
-        b->status =
-            b->api->node(b->g, op, &attrs, in, y == LATHE_NONE ? 1 : 2, &out, 1, -1, "orpo");
-    return out;
-}
-
-static lathe_val one(builder *b, int32_t op, lathe_val x)
-{
-    return node(b, op, (lathe_op_attrs){0}, x, LATHE_NONE);
-}
-
-static lathe_val two(builder *b, int32_t op, lathe_val x, lathe_val y)
-{
-    return node(b, op, (lathe_op_attrs){0}, x, y);
-}
-
-/* alpha*x + beta */
-static lathe_val affine(builder *b, double alpha, lathe_val x, double beta)
-{
-    return node(b, LATHE_OP_SCALE, (lathe_op_attrs){.alpha = alpha, .beta = beta}, x, LATHE_NONE);
-}
-
-static lathe_val rows(builder *b, lathe_val x, int64_t start, int64_t count)
-{
-    return node(b, LATHE_OP_SLICE, (lathe_op_attrs){.start = start, .count = count}, x, LATHE_NONE);
+    const lathe_op_attrs attrs = {.start = start, .count = count};
+    return lathe_expr_node(e, LATHE_OP_SLICE, &attrs, x, LATHE_NONE);
 }
 
 /* m, f32[rows]. A row without targets, of a padding pair, gets the upper bound: its odds are
  * finite, and it has no gradient. */
-static lathe_val mean_logprob(builder *b, lathe_val logp, lathe_val mask, int64_t row_tokens)
+static lathe_val mean_logprob(lathe_expression *e, lathe_val logp, lathe_val mask,
+                              int64_t row_tokens)
 {
     const lathe_op_attrs per_row = {.count = row_tokens};
-    const lathe_op_attrs bounds = {.alpha = -1e30, .beta = -1e-6};
-    lathe_val count = node(b, LATHE_OP_ROW_SUM, per_row, mask, LATHE_NONE);
-    count = two(b, LATHE_OP_MAX, count, affine(b, 0.0, count, 1.0));
-    const lathe_val sum = node(b, LATHE_OP_ROW_SUM, per_row, logp, LATHE_NONE);
-    return node(b, LATHE_OP_CLAMP, bounds, two(b, LATHE_OP_DIV, sum, count), LATHE_NONE);
+    lathe_val count = lathe_expr_node(e, LATHE_OP_ROW_SUM, &per_row, mask, LATHE_NONE);
+    count = lathe_expr_two(e, LATHE_OP_MAX, count, lathe_expr_affine(e, 0.0, count, 1.0));
+    const lathe_val sum = lathe_expr_node(e, LATHE_OP_ROW_SUM, &per_row, logp, LATHE_NONE);
+    return lathe_expr_clamp(e, -1e30, lathe_expr_two(e, LATHE_OP_DIV, sum, count), -1e-6);
 }
 
-static void add_metric(builder *b, const char *name, lathe_val x, lathe_val mask,
+static void add_metric(lathe_expression *e, const char *name, lathe_val x, lathe_val mask,
                        lathe_stage_loss *out)
 {
     out->metrics[out->n_metrics++] =
-        (lathe_stage_metric){name, one(b, LATHE_OP_SUM, two(b, LATHE_OP_MUL, x, mask)), 0};
+        (lathe_stage_metric){name, lathe_expr_weighted_sum(e, x, mask), 0};
 }
 
 static lathe_status loss(void *self, const lathe_stage_build *build, lathe_stage_loss *out)
 {
     const orpo *const o = self;
     const int32_t n = build->n_rows / 2;
-    builder b = {build->api, build->graph, LATHE_OK};
+    lathe_expression e = {build->api, build->graph, "orpo", LATHE_OK};
     lathe_val logp, mask;
     if (build->n_rows < 2 || build->n_rows % 2 != 0)
         return lathe_fail(o->host, LATHE_E_SHAPE, "orpo: %d rows; expected pairs", build->n_rows);
     LATHE_TRY(build->logprobs(build->ctx, LATHE_MODEL_POLICY, &logp));
     LATHE_TRY(build->target_mask(build->ctx, &mask));
-    const lathe_val m = mean_logprob(&b, logp, mask, build->row_tokens);
-    const lathe_val rest = affine(&b, -1.0, one(&b, LATHE_OP_EXP, m), 1.0);
-    const lathe_val odds = two(&b, LATHE_OP_SUB, m, one(&b, LATHE_OP_LOG, rest));
-    const lathe_val ratio = two(&b, LATHE_OP_SUB, rows(&b, odds, 0, n), rows(&b, odds, n, n));
-    const lathe_val preference = affine(&b, -o->lambda, one(&b, LATHE_OP_LOGSIGMOID, ratio), 0.0);
-    const lathe_val nll = affine(&b, -1.0, rows(&b, m, 0, n), 0.0);
-    const lathe_val losses = two(&b, LATHE_OP_ADD, nll, preference);
-    out->sum = one(&b, LATHE_OP_SUM, two(&b, LATHE_OP_MUL, losses, build->pair_mask));
+    const lathe_val m = mean_logprob(&e, logp, mask, build->row_tokens);
+    const lathe_val rest = lathe_expr_affine(&e, -1.0, lathe_expr_one(&e, LATHE_OP_EXP, m), 1.0);
+    const lathe_val odds =
+        lathe_expr_two(&e, LATHE_OP_SUB, m, lathe_expr_one(&e, LATHE_OP_LOG, rest));
+    const lathe_val chosen = rows(&e, odds, 0, n);
+    const lathe_val ratio = lathe_expr_two(&e, LATHE_OP_SUB, chosen, rows(&e, odds, n, n));
+    const lathe_val preference =
+        lathe_expr_affine(&e, -o->lambda, lathe_expr_one(&e, LATHE_OP_LOGSIGMOID, ratio), 0.0);
+    const lathe_val nll = lathe_expr_affine(&e, -1.0, rows(&e, m, 0, n), 0.0);
+    const lathe_val losses = lathe_expr_two(&e, LATHE_OP_ADD, nll, preference);
+    out->sum = lathe_expr_weighted_sum(&e, losses, build->pair_mask);
     out->count_unit = LATHE_COUNT_PAIRS;
     out->n_metrics = 0;
-    add_metric(&b, "nll", nll, build->pair_mask, out);
-    add_metric(&b, "log_odds_ratio", ratio, build->pair_mask, out);
-    add_metric(&b, "accuracies", two(&b, LATHE_OP_LESS, affine(&b, 0.0, ratio, 0.0), ratio),
-               build->pair_mask, out);
-    return b.status;
+    add_metric(&e, "nll", nll, build->pair_mask, out);
+    add_metric(&e, "log_odds_ratio", ratio, build->pair_mask, out);
+    const lathe_val zero = lathe_expr_affine(&e, 0.0, ratio, 0.0);
+    add_metric(&e, "accuracies", lathe_expr_two(&e, LATHE_OP_LESS, zero, ratio), build->pair_mask,
+               out);
+    return e.status;
 }
 
 static const lathe_stage_v1 table = {

@@ -6,6 +6,7 @@
  * summed over the targets, with A the advantage of a token and H the entropy of the model's
  * distribution there. log p_old and A come with each batch: rollout.c shows how.
  */
+#include <lathe/kit/expression.h>
 #include <lathe/plugin.h>
 #include <lathe/stage.h>
 
@@ -59,83 +60,45 @@ static void destroy(void *self)
         ((policy *)self)->host->free(self);
 }
 
-/* The graph, and the status of the first node that failed: later ones are then not added. */
-typedef struct builder {
-    const lathe_graph_api *api;
-    lathe_graph *g;
-    lathe_status status;
-} builder;
-
-static lathe_val node(builder *b, int32_t op, lathe_op_attrs attrs, lathe_val x, lathe_val y)
-{
-    const lathe_val in[2] = {x, y};
-    lathe_val out = LATHE_NONE;
-    if (b->status == LATHE_OK)
-        b->status =
-            b->api->node(b->g, op, &attrs, in, y == LATHE_NONE ? 1 : 2, &out, 1, -1, "policy");
-    return out;
-}
-
-static lathe_val one(builder *b, int32_t op, lathe_val x)
-{
-    return node(b, op, (lathe_op_attrs){0}, x, LATHE_NONE);
-}
-
-static lathe_val two(builder *b, int32_t op, lathe_val x, lathe_val y)
-{
-    return node(b, op, (lathe_op_attrs){0}, x, y);
-}
-
-static lathe_val scaled(builder *b, double alpha, lathe_val x)
-{
-    return node(b, LATHE_OP_SCALE, (lathe_op_attrs){.alpha = alpha}, x, LATHE_NONE);
-}
-
-static lathe_val sum_over_targets(builder *b, lathe_val x, lathe_val mask)
-{
-    return one(b, LATHE_OP_SUM, two(b, LATHE_OP_MUL, x, mask));
-}
-
 /* Metrics are means over the targets; they get no gradient. */
-static void add_metric(builder *b, const char *name, lathe_val x, lathe_val mask,
+static void add_metric(lathe_expression *e, const char *name, lathe_val x, lathe_val mask,
                        lathe_stage_loss *out)
 {
-    out->metrics[out->n_metrics++] = (lathe_stage_metric){name, sum_over_targets(b, x, mask), 0};
+    out->metrics[out->n_metrics++] =
+        (lathe_stage_metric){name, lathe_expr_weighted_sum(e, x, mask), 0};
 }
 
 static lathe_status loss(void *self, const lathe_stage_build *build, lathe_stage_loss *out)
 {
     const policy *const p = self;
-    builder b = {build->api, build->graph, LATHE_OK};
+    lathe_expression e = {build->api, build->graph, "policy", LATHE_OK};
     lathe_val logp, mask, entropy;
     LATHE_TRY(build->logprobs(build->ctx, LATHE_MODEL_POLICY, &logp));
     LATHE_TRY(build->target_mask(build->ctx, &mask));
     LATHE_TRY(build->entropy(build->ctx, LATHE_MODEL_POLICY, &entropy));
     const lathe_val advantage = build->inputs[INPUT_ADVANTAGES];
-    const lathe_op_attrs bounds = {.alpha = 1.0 - p->clip_low, .beta = 1.0 + p->clip_high};
-    const lathe_val shift = two(&b, LATHE_OP_SUB, logp, build->inputs[INPUT_OLD_LOGPROBS]);
-    const lathe_val ratio = one(&b, LATHE_OP_EXP, shift);
-    const lathe_val clipped = node(&b, LATHE_OP_CLAMP, bounds, ratio, LATHE_NONE);
-    const lathe_val plain = two(&b, LATHE_OP_MUL, ratio, advantage);
-    const lathe_val bounded = two(&b, LATHE_OP_MUL, clipped, advantage);
-    const lathe_val gain = two(&b, LATHE_OP_MIN, plain, bounded);
-    out->sum = scaled(&b, -1.0, sum_over_targets(&b, gain, mask));
-    if (p->entropy_coef > 0.0)
-        out->sum = two(&b, LATHE_OP_ADD, out->sum,
-                       scaled(&b, -p->entropy_coef, sum_over_targets(&b, entropy, mask)));
+    const lathe_val shift =
+        lathe_expr_two(&e, LATHE_OP_SUB, logp, build->inputs[INPUT_OLD_LOGPROBS]);
+    const lathe_val ratio = lathe_expr_one(&e, LATHE_OP_EXP, shift);
+    const lathe_val clipped = lathe_expr_clamp(&e, 1.0 - p->clip_low, ratio, 1.0 + p->clip_high);
+    const lathe_val plain = lathe_expr_two(&e, LATHE_OP_MUL, ratio, advantage);
+    const lathe_val bounded = lathe_expr_two(&e, LATHE_OP_MUL, clipped, advantage);
+    const lathe_val gain = lathe_expr_two(&e, LATHE_OP_MIN, plain, bounded);
+    out->sum = lathe_expr_affine(&e, -1.0, lathe_expr_weighted_sum(&e, gain, mask), 0.0);
+    if (p->entropy_coef > 0.0) {
+        const lathe_val bonus = lathe_expr_weighted_sum(&e, entropy, mask);
+        out->sum = lathe_expr_two(&e, LATHE_OP_ADD, out->sum,
+                                  lathe_expr_affine(&e, -p->entropy_coef, bonus, 0.0));
+    }
     out->count_unit = LATHE_COUNT_TOKENS;
     out->n_metrics = 0;
-    add_metric(&b, "ratio", ratio, mask, out);
-    add_metric(&b, "clip_fraction", two(&b, LATHE_OP_LESS, bounded, plain), mask, out);
+    add_metric(&e, "ratio", ratio, mask, out);
+    add_metric(&e, "clip_fraction", lathe_expr_two(&e, LATHE_OP_LESS, bounded, plain), mask, out);
     /* (ratio - 1) - log ratio: the estimate k3 of KL(old || new), never negative */
-    add_metric(&b, "kl",
-               two(&b, LATHE_OP_SUB,
-                   node(&b, LATHE_OP_SCALE, (lathe_op_attrs){.alpha = 1.0, .beta = -1.0}, ratio,
-                        LATHE_NONE),
-                   shift),
-               mask, out);
-    add_metric(&b, "entropy", entropy, mask, out);
-    return b.status;
+    const lathe_val less_one = lathe_expr_affine(&e, 1.0, ratio, -1.0);
+    add_metric(&e, "kl", lathe_expr_two(&e, LATHE_OP_SUB, less_one, shift), mask, out);
+    add_metric(&e, "entropy", entropy, mask, out);
+    return e.status;
 }
 
 static const lathe_stage_v1 table = {
