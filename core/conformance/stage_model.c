@@ -179,8 +179,8 @@ static lathe_status own_head(model *m, const lathe_stage_head *head, lathe_val *
 static lathe_status stage_head(void *ctx, int32_t which, lathe_val *out)
 {
     model *m = ctx;
-    if (which < 0 || which >= lathe__stage_model_heads(m))
-        return lathe_error(LATHE_E_ARG, "head %d of %d", which, lathe__stage_model_heads(m));
+    if (which < 0 || which >= lathe__stage_model_heads(m) || !((m->own >> which) & 1))
+        return lathe_error(LATHE_E_ARG, "it asks for head %d, which it does not have", which);
     const lathe_stage_head *head = &m->table->heads[which];
     const int64_t n = (int64_t)m->n_rows * T;
     if (m->heads[which] == LATHE_NONE && m->plain)
@@ -224,6 +224,23 @@ static int divides(const lathe_stage_loss *loss, int32_t i)
     return 0;
 }
 
+static lathe_status check_outputs(const model *m, const lathe_stage_loss *loss)
+{
+    lathe_desc d;
+    if (loss->n_outputs < 0 || loss->n_outputs > LATHE_MAX_STAGE_OUTPUTS)
+        return lathe_error(LATHE_E_PLUGIN, "%d outputs", loss->n_outputs);
+    if (loss->n_outputs > 0 && !LATHE_HAS(m->table, iterate))
+        return lathe_error(LATHE_E_PLUGIN, "gives outputs, and has no iterate() that reads them");
+    for (int32_t i = 0; i < loss->n_outputs; i++) {
+        if (loss->outputs[i] == LATHE_NONE)
+            continue;
+        LATHE_TRY(lathe_graph_api_get()->desc(m->g, loss->outputs[i], &d));
+        if (d.dtype != LATHE_F32 || lathe_desc_count(&d) != (int64_t)m->n_rows * T)
+            return lathe_error(LATHE_E_SHAPE, "output %d is not one f32 per token", i);
+    }
+    return LATHE_OK;
+}
+
 static lathe_status check_loss(const model *m, const lathe_stage_loss *loss)
 {
     lathe_desc d;
@@ -253,6 +270,7 @@ static lathe_status check_loss(const model *m, const lathe_stage_loss *loss)
             if (x->name && loss->metrics[k].name && strcmp(x->name, loss->metrics[k].name) == 0)
                 return lathe_error(LATHE_E_PLUGIN, "two metrics are called %s", x->name);
     }
+    LATHE_TRY(check_outputs(m, loss));
     if (m->asked & ~m->table->needs & LATHE_NEEDS_REFERENCE)
         return lathe_error(LATHE_E_PLUGIN, "asks for the reference without needing it");
     if (m->asked & ~m->table->needs & LATHE_NEEDS_TEACHER)
@@ -273,6 +291,7 @@ lathe_status lathe__stage_model_ask(model *m, void *self, lathe_stage_loss *loss
     }
     for (int which = 0; which < LATHE_MAX_STAGE_HEADS; which++)
         m->heads[which] = LATHE_NONE;
+    m->own = LATHE_HAS(m->table, heads_of) ? m->table->heads_of(self) : UINT32_MAX;
     LATHE_TRY(stage_inputs(m));
     if (m->table->rows == LATHE_ROWS_PAIRS || m->table->rows == LATHE_ROWS_UNPAIRED)
         LATHE_TRY(lathe_graph_input(m->g, "pair_mask", lathe_desc_1d(LATHE_F32, m->n_rows / 2),

@@ -14,6 +14,7 @@ typedef struct lathe__stage_model {
     lathe_graph *g;
     int32_t n_rows;
     uint32_t asked;    /* LATHE_NEEDS_* of the models that loss() asked for */
+    uint32_t own;      /* bit i: the instance has head i of the table */
     int32_t plain;     /* 1: log-probabilities are inputs of the graph, not those of a head */
     lathe_val logp[3]; /* policy, reference, teacher */
     lathe_val pair_mask, target_mask;

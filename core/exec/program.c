@@ -86,6 +86,9 @@ static lathe_status build_loss(lathe__builder *b, int32_t train)
     if (!train) {
         if (p->logprobs != LATHE_NONE)
             lathe_graph_output(g, p->logprobs);
+        for (int32_t i = 0; i < p->stage.n_outputs; i++)
+            if (p->stage.outputs[i] != LATHE_NONE)
+                lathe_graph_output(g, p->stage.outputs[i]);
         return LATHE_OK;
     }
     LATHE_TRY(lathe_graph_input(g, "seed", (lathe_desc){LATHE_F32, 0, {1, 1, 1, 1}}, &p->seed));

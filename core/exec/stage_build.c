@@ -202,12 +202,14 @@ static lathe_status stage_head(void *ctx, int32_t head, lathe_val *out)
 {
     lathe__builder *b = ctx;
     const lathe_stage_v1 *stage = b->config->stage->table;
-    const int32_t n = LATHE_HAS(stage, heads) ? stage->n_heads : 0;
+    const uint32_t heads = lathe_answer_heads(b->config->stage);
     char name[96];
     lathe_val w;
-    if (head < 0 || head >= n)
-        return lathe_error(LATHE_E_ARG, "stage \"%s\" asks for head %d of %d",
-                           b->config->stage->component->plugin->name, head, n);
+    if (head < 0 || head >= LATHE_MAX_STAGE_HEADS || !((heads >> head) & 1))
+        return lathe_error(LATHE_E_ARG,
+                           "stage \"%s\" asks for head %d, which it does not have with its "
+                           "settings",
+                           b->config->stage->component->plugin->name, head);
     if (b->heads[head] == LATHE_NONE) {
         LATHE_TRY(build_model(b, LATHE_MODEL_POLICY));
         lathe_graph_set_layer(b->build.graph, -1, LATHE_BLOCK_NONE);

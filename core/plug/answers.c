@@ -204,6 +204,46 @@ uint32_t lathe_answer_needs(const lathe_instance *stage)
     return LATHE_HAS(table, needs_of) ? table->needs & table->needs_of(stage->self) : table->needs;
 }
 
+uint32_t lathe_answer_heads(const lathe_instance *stage)
+{
+    const lathe_stage_v1 *table = stage->component ? stage->table : NULL;
+    const uint32_t all = LATHE_HAS(table, heads) ? (1U << table->n_heads) - 1 : 0;
+    return LATHE_HAS(table, heads_of) ? all & table->heads_of(stage->self) : all;
+}
+
+/* Checks the values per token that iterate() is to read. */
+static lathe_status check_outputs(const lathe_instance *stage, const lathe_stage_build *build,
+                                  const lathe_stage_loss *loss)
+{
+    const lathe_stage_v1 *table = stage->table;
+    const int64_t n_tokens = build->n_rows * build->row_tokens;
+    lathe_desc shape;
+    if (loss->n_outputs < 0 || loss->n_outputs > LATHE_MAX_STAGE_OUTPUTS)
+        return refuse(stage, "loss() gives %d outputs, expected 0 to %d", loss->n_outputs,
+                      LATHE_MAX_STAGE_OUTPUTS);
+    if (loss->n_outputs > 0 && !LATHE_HAS(table, iterate))
+        return refuse(stage,
+                      "loss() gives %d outputs, which only iterate() reads, and the stage "
+                      "has none",
+                      loss->n_outputs);
+    for (int32_t i = 0; i < loss->n_outputs; i++) {
+        const lathe_val value = loss->outputs[i];
+        if (value == LATHE_NONE)
+            continue;
+        if (value < 0 || build->api->desc(build->graph, value, &shape) != LATHE_OK)
+            return refuse(stage,
+                          "loss() gives value %d as output %d, which the graph does not have",
+                          value, i);
+        if (shape.dtype != LATHE_F32 || lathe_desc_count(&shape) != n_tokens)
+            return refuse(stage,
+                          "output %d of loss() has %lld elements of dtype %s, expected %lld "
+                          "of f32, one per token",
+                          i, (long long)lathe_desc_count(&shape), lathe_dtype_name(shape.dtype),
+                          (long long)n_tokens);
+    }
+    return LATHE_OK;
+}
+
 lathe_status lathe_answer_loss(const lathe_instance *stage, const lathe_stage_build *build,
                                lathe_stage_loss *out)
 {
@@ -240,6 +280,7 @@ lathe_status lathe_answer_loss(const lathe_instance *stage, const lathe_stage_bu
             return refuse(stage, "loss() gives %s of dtype %s and rank %d, expected one f32", name,
                           lathe_dtype_name(shape.dtype), shape.rank);
     }
+    LATHE_TRY(check_outputs(stage, build, loss));
     *out = *loss;
     return LATHE_OK;
 }

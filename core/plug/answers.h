@@ -39,6 +39,10 @@ lathe_status lathe_answer_rate(const lathe_instance *adapter, const char *param_
  *  instance has no component. */
 uint32_t lathe_answer_needs(const lathe_instance *stage);
 
+/** Bit i: the stage has head i of its table with its settings. 0 if the instance has no
+ *  component. */
+uint32_t lathe_answer_heads(const lathe_instance *stage);
+
 /** The loss of a stage, and its metrics with names and a known unit. After the call, values have
  *  the numbers 0 to n_values - 1. */
 lathe_status lathe_answer_loss(const lathe_instance *stage, const lathe_stage_build *build,

@@ -59,10 +59,9 @@ static const struct rule adapter[] = {
     END,
 };
 static const struct rule stage[] = {
-    MEMBER(lathe_stage_v1, loss, ALWAYS),
-    MEMBER(lathe_stage_v1, iterate, TOGETHER),
-    MEMBER(lathe_stage_v1, state_bytes, TOGETHER),
-    END,
+    MEMBER(lathe_stage_v1, loss, ALWAYS),          MEMBER(lathe_stage_v1, iterate, TOGETHER),
+    MEMBER(lathe_stage_v1, state_bytes, TOGETHER), MEMBER(lathe_stage_v1, heads_of, NEEDS),
+    MEMBER(lathe_stage_v1, heads, NEEDS),          END,
 };
 static const struct rule attention[] = {
     MEMBER(lathe_attention_v1, score, ALWAYS),

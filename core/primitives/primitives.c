@@ -357,6 +357,26 @@ lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
     return lathe_zero_grad(run);
 }
 
+/* Copies a value per token of the program that was evaluated last to the rows of its batch. */
+static lathe_status fetch_rows(const lathe_run *run, lathe_val value, const lathe_run_batch *batch,
+                               float *out)
+{
+    const lathe_program *p = run->programs.evaluated;
+    const int64_t n = p->row_tokens < batch->row_tokens ? p->row_tokens : batch->row_tokens;
+    const void *all = NULL;
+    LATHE_TRY(lathe_exec_fetch(p->exec, value, &all));
+    for (int64_t r = 0; r < p->n_rows; r++) {
+        const int64_t row = lathe__batch_row(p, batch, r);
+        if (row < 0)
+            continue;
+        float *to = out + row * batch->row_tokens;
+        /* Positions that p does not have are padding. */
+        memset(to, 0, (size_t)batch->row_tokens * sizeof *to);
+        memcpy(to, (const float *)all + r * p->row_tokens, (size_t)n * sizeof *to);
+    }
+    return LATHE_OK;
+}
+
 static lathe_status logprobs(lathe_run *run, const lathe_run_batch *batch, uint32_t flags,
                              float *out)
 {
@@ -371,22 +391,10 @@ static lathe_status logprobs(lathe_run *run, const lathe_run_batch *batch, uint3
     batch = &given;
     LATHE_TRY(forward(run, batch, MODEL_ONLY | flags, 0, &result));
     const lathe_program *p = run->programs.evaluated;
-    const int64_t n = p->row_tokens < batch->row_tokens ? p->row_tokens : batch->row_tokens;
     if (p->logprobs == LATHE_NONE)
         return lathe_error(LATHE_E_UNSUPPORTED,
                            "the stage's loss uses no log-probabilities of the policy");
-    const void *all = NULL;
-    LATHE_TRY(lathe_exec_fetch(p->exec, p->logprobs, &all));
-    for (int64_t r = 0; r < p->n_rows; r++) {
-        const int64_t row = lathe__batch_row(p, batch, r);
-        if (row < 0)
-            continue;
-        float *to = out + row * batch->row_tokens;
-        /* Positions that p does not have are padding. */
-        memset(to, 0, (size_t)batch->row_tokens * sizeof *to);
-        memcpy(to, (const float *)all + r * p->row_tokens, (size_t)n * sizeof *to);
-    }
-    return LATHE_OK;
+    return fetch_rows(run, p->logprobs, batch, out);
 }
 
 lathe_status lathe_logprobs(lathe_run *run, const lathe_run_batch *batch, float *out)
@@ -397,4 +405,21 @@ lathe_status lathe_logprobs(lathe_run *run, const lathe_run_batch *batch, float 
 lathe_status lathe__evaluated_logprobs(lathe_run *run, const lathe_run_batch *batch, float *out)
 {
     return logprobs(run, batch, 0, out);
+}
+
+lathe_status lathe__evaluated_outputs(lathe_run *run, const lathe_run_batch *batch,
+                                      float *const *out)
+{
+    lathe_forward_result result = {.size = (uint32_t)sizeof result};
+    lathe_run_batch given;
+    LATHE_TRY(lathe_struct_read(batch, "lathe_run_batch", LATHE_LEAST_BATCH, &given,
+                                (int64_t)sizeof given));
+    LATHE_TRY(forward(run, &given, MODEL_ONLY, 0, &result));
+    const lathe_stage_loss *stage = &run->programs.evaluated->stage;
+    if (stage->n_outputs == 0)
+        return lathe_error(LATHE_E_STATE, "the stage's loss gives no outputs");
+    for (int32_t i = 0; i < stage->n_outputs; i++)
+        if (stage->outputs[i] != LATHE_NONE && out[i])
+            LATHE_TRY(fetch_rows(run, stage->outputs[i], &given, out[i]));
+    return LATHE_OK;
 }

@@ -14,6 +14,9 @@ lathe_status lathe__losses_settle(lathe_run *run, int32_t *out_bad, double *out_
 /** lathe_logprobs with the program of evaluations, which computes as training does, and which short
  *  rows make faster. */
 lathe_status lathe__evaluated_logprobs(lathe_run *run, const lathe_run_batch *batch, float *out);
+/** lathe_run_api.outputs, with the same program. LATHE_E_STATE: the stage's loss gives none. */
+lathe_status lathe__evaluated_outputs(lathe_run *run, const lathe_run_batch *batch,
+                                      float *const *out);
 
 /** Counts a step that is skipped without calling lathe_step, and fills the fields of `out` that are
  * known. */

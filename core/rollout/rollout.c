@@ -167,6 +167,11 @@ static lathe_status logprobs(void *arg, const lathe_run_batch *batch, float *out
     return lathe__evaluated_logprobs(((const context *)arg)->run, batch, out);
 }
 
+static lathe_status outputs(void *arg, const lathe_run_batch *batch, float *const *out)
+{
+    return lathe__evaluated_outputs(((const context *)arg)->run, batch, out);
+}
+
 static lathe_status accumulate(void *arg, const lathe_run_batch *batch)
 {
     context *c = arg;
@@ -212,7 +217,8 @@ lathe_status lathe_rollout_step(lathe_run *run, lathe_rollout *out)
                                .accumulate = accumulate,
                                .figure = figure,
                                .random = random_word,
-                               .stops = stops};
+                               .stops = stops,
+                               .outputs = outputs};
     out->bad = out->is_stopped = 0;
     out->loss = 0.0;
     for (int i = 0; i < LATHE_MAX_STAGE_FIGURES; i++)

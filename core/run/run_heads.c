@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "plug/answers.h"
 
 /* The stage's table; NULL: none. */
 static const lathe_stage_v1 *stage_of(const lathe_run *run)
@@ -13,16 +14,18 @@ static const lathe_stage_v1 *stage_of(const lathe_run *run)
     return run->parts.stage.component ? run->parts.stage.table : NULL;
 }
 
-int32_t lathe__stage_n_heads(const lathe_stage_v1 *stage)
+/* Whether the stage has head i of its table with its settings. */
+static int has_head(const lathe_run *run, int32_t i)
 {
-    return LATHE_HAS(stage, heads) ? stage->n_heads : 0;
+    return (lathe_answer_heads(&run->parts.stage) >> i) & 1;
 }
 
 /* The head that makes the model a sequence classifier; NULL: none. */
-static const lathe_stage_head *score_of(const lathe_stage_v1 *stage)
+static const lathe_stage_head *score_of(const lathe_run *run)
 {
-    for (int32_t i = 0; i < lathe__stage_n_heads(stage); i++)
-        if (strcmp(stage->heads[i].name, "score") == 0)
+    const lathe_stage_v1 *stage = stage_of(run);
+    for (int32_t i = 0; i < LATHE_MAX_STAGE_HEADS; i++)
+        if (has_head(run, i) && strcmp(stage->heads[i].name, "score") == 0)
             return &stage->heads[i];
     return NULL;
 }
@@ -39,7 +42,7 @@ static int32_t padding_token(const lathe_run *run)
 
 lathe_status lathe__run_make_classifier(lathe_run *run)
 {
-    const lathe_stage_head *score = score_of(stage_of(run));
+    const lathe_stage_head *score = score_of(run);
     lathe_model_config *model = &run->model;
     if (!score && model->n_labels == 0)
         return LATHE_OK;
@@ -87,12 +90,14 @@ lathe_status lathe__run_add_heads(lathe_run *run)
     const lathe_stage_v1 *stage = stage_of(run);
     const lathe_adapter_v1 *adapter =
         run->parts.adapter.component ? run->parts.adapter.table : NULL;
-    const int32_t n = run->open.mode == LATHE_OPEN_INFER ? 0 : lathe__stage_n_heads(stage);
+    const int32_t n = run->open.mode == LATHE_OPEN_INFER ? 0 : LATHE_MAX_STAGE_HEADS;
     const int is_frozen =
         LATHE_HAS(adapter, base_is_frozen) && adapter->base_is_frozen(run->parts.adapter.self);
     for (int32_t i = 0; i < n; i++) {
         char name[96];
         int32_t index;
+        if (!has_head(run, i))
+            continue;
         lathe_stage_head_param(&stage->heads[i], name, sizeof name);
         const lathe_param row = {
             .name = name,

@@ -4,9 +4,6 @@
 
 #include "run/run_state.h"
 
-/** Number of heads of a stage's table; 0 for NULL. */
-int32_t lathe__stage_n_heads(const lathe_stage_v1 *stage);
-
 /** Makes the model that was read a sequence classifier if the stage has a head "score"; refuses a
  *  folder of a sequence classifier for a run that needs a language model. */
 lathe_status lathe__run_make_classifier(lathe_run *run);

@@ -136,7 +136,10 @@ typedef struct lathe_stage_v1 {
     /** Name of the metric of loss() or figure of iterate() that best tells whether training
      *  succeeds, such as "reward": the line of progress shows it beside the loss. NULL: none. */
     const char *headline;
+    /** [pure] Bit i: with its settings this instance has head i of `heads`; the core neither
+     *  declares nor saves the others. NULL: it has all. */
+    uint32_t (*heads_of)(void *self);
 } lathe_stage_v1;
-LATHE_ABI_SIZE(lathe_stage_v1, 112);
+LATHE_ABI_SIZE(lathe_stage_v1, 120);
 
 #endif

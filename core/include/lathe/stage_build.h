@@ -17,6 +17,7 @@ typedef struct lathe_stage_metric {
 LATHE_ABI_SIZE(lathe_stage_metric, 16);
 
 #define LATHE_MAX_STAGE_METRICS 16
+#define LATHE_MAX_STAGE_OUTPUTS 4
 
 /** Inputs of loss(), from the core. */
 typedef struct lathe_stage_build {
@@ -69,9 +70,16 @@ typedef struct lathe_stage_loss {
     int32_t n_metrics;
     lathe_val sum;      /* f32[] */
     int32_t count_unit; /* LATHE_COUNT_* */
+    /* What iterate() reads of a batch with lathe_run_api.outputs: values per token, f32[B*T], such
+     * as log-probabilities and values of a head. They need not be part of the loss: a training step
+     * does not compute them then. LATHE_NONE: not with these settings. Only of stages that have
+     * iterate(). */
+    lathe_val outputs[LATHE_MAX_STAGE_OUTPUTS]; /* [n_outputs] */
+    int32_t n_outputs;
+    int32_t reserved; /* 0 */
     lathe_stage_metric metrics[LATHE_MAX_STAGE_METRICS];
 } lathe_stage_loss;
-LATHE_ABI_SIZE(lathe_stage_loss, 272);
+LATHE_ABI_SIZE(lathe_stage_loss, 296);
 
 /* TOKENS: targets; EXAMPLES: those of LATHE_ROWS_UNPAIRED */
 enum { LATHE_COUNT_TOKENS = 0, LATHE_COUNT_PAIRS = 1, LATHE_COUNT_EXAMPLES = 2 };

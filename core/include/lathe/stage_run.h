@@ -62,7 +62,12 @@ typedef struct lathe_run_api {
     /** [step] 1: the run is to end, and iterate() may return LATHE_OK without having accumulated
      * anything; it is called again, with the same state and prompts, when the run resumes. */
     int32_t (*stops)(void *run);
+    /** [step] Evaluates a batch with the policy (and the other models) as they are now, and writes
+     *  output i of loss() to out[i], f32[n_rows*row_tokens] of the batch. Inputs of the stage that
+     *  the batch lacks are 0. Outputs that are LATHE_NONE are not written; out[i] may be NULL: not
+     *  wanted. Up to rounding they are what loss() sees before the next update. */
+    lathe_status (*outputs)(void *run, const lathe_run_batch *batch, float *const *out);
 } lathe_run_api;
-LATHE_ABI_SIZE(lathe_run_api, 80);
+LATHE_ABI_SIZE(lathe_run_api, 88);
 
 #endif

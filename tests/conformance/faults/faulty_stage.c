@@ -5,6 +5,10 @@
 
 static double shared_sign = 1.0;
 
+#define HAS_OUTPUTS                                                                                \
+    (IS(too_many_outputs) || IS(negative_outputs) || IS(output_of_no_value) ||                     \
+     IS(output_not_per_token) || IS(outputs_without_iterate))
+
 static lathe_status sum_of(const lathe_stage_build *b, lathe_val x, double factor, lathe_val *out)
 {
     const lathe_op_attrs scale = {.alpha = factor};
@@ -68,7 +72,7 @@ static lathe_status loss(void *self, const lathe_stage_build *b, lathe_stage_los
         LATHE_TRY(b->logprobs(b->ctx, LATHE_MODEL_REFERENCE, &logp));
     if (IS(asks_for_the_teacher))
         LATHE_TRY(b->divergence(b->ctx, LATHE_MODEL_TEACHER, 0.0, 1.0, &logp));
-    if (IS(asks_for_a_head_it_lacks))
+    if (IS(asks_for_a_head_it_lacks) || IS(asks_for_a_head_of_other_settings))
         LATHE_TRY(b->head(b->ctx, 0, &logp));
     if (IS(is_no_scalar)) {
         out->sum = logp;
@@ -87,6 +91,10 @@ static lathe_status loss(void *self, const lathe_stage_build *b, lathe_stage_los
                                              : LATHE_COUNT_TOKENS;
     if (IS(changes_the_size))
         out->size = 3;
+    out->n_outputs = IS(too_many_outputs)   ? LATHE_MAX_STAGE_OUTPUTS + 1
+                     : IS(negative_outputs) ? -1
+                                            : HAS_OUTPUTS;
+    out->outputs[0] = IS(output_of_no_value) ? 100000 : IS(output_not_per_token) ? total : logp;
     return add_metrics(out, total);
 }
 
@@ -116,7 +124,7 @@ static const lathe_stage_input inputs[] = {
 
 #define HAS_HEADS                                                                                  \
     (IS(head_without_name) || IS(head_of_no_outputs) || IS(same_head_twice) ||                     \
-     IS(too_many_heads) || IS(null_heads))
+     IS(too_many_heads) || IS(null_heads) || IS(asks_for_a_head_of_other_settings))
 static const lathe_stage_head heads[] = {
     {.name = IS(head_without_name) ? "Value of a token" : "value",
      .n_outputs = IS(head_of_no_outputs) ? 0 : 1,
@@ -131,6 +139,8 @@ static const lathe_stage_figure figures[] = {
     {IS(same_figure_twice) ? "reward" : "length", "mean length"},
 };
 
+#define ITERATES (HAS_OUTPUTS && !IS(outputs_without_iterate))
+
 static lathe_status iterate(void *self, const struct lathe_run_api *api, void *run, void *state)
 {
     (void)self, (void)api, (void)run, (void)state;
@@ -142,6 +152,12 @@ static lathe_status state_bytes(void *self, int32_t n_rows, int64_t row_tokens, 
     (void)self, (void)n_rows, (void)row_tokens;
     *out = 64;
     return LATHE_OK;
+}
+
+static uint32_t heads_of(void *self)
+{
+    (void)self;
+    return 0;
 }
 
 static const lathe_stage_v1 table = {
@@ -160,8 +176,9 @@ static const lathe_stage_v1 table = {
     .n_heads = IS(too_many_heads) ? LATHE_MAX_STAGE_HEADS + 1
                : HAS_HEADS        ? 2
                                   : 0,
-    .iterate = IS(iterate_without_state) ? iterate : NULL,
-    .state_bytes = IS(state_without_iterate) ? state_bytes : NULL,
+    .heads_of = IS(heads_of_nothing) || IS(asks_for_a_head_of_other_settings) ? heads_of : NULL,
+    .iterate = IS(iterate_without_state) || ITERATES ? iterate : NULL,
+    .state_bytes = IS(state_without_iterate) || ITERATES ? state_bytes : NULL,
     .figures = HAS_FIGURES && !IS(null_figures) ? figures : NULL,
     .n_figures = IS(too_many_figures) ? LATHE_MAX_STAGE_FIGURES + 1
                  : HAS_FIGURES        ? 2

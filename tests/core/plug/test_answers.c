@@ -237,6 +237,59 @@ Test(answers, a_loss_has_few_named_metrics_and_values_of_the_graph)
     refused(lathe_answer_loss(&stage, &build, &out), "expected one f32");
 }
 
+static lathe_status iterate(void *self, const struct lathe_run_api *api, void *run, void *state)
+{
+    (void)self, (void)api, (void)run, (void)state;
+    return LATHE_OK;
+}
+
+Test(answers, outputs_of_a_loss_are_one_f32_per_token_and_only_where_a_stage_iterates)
+{
+    const lathe_stage_v1 table = {.size = (uint32_t)sizeof table, .loss = loss, .iterate = iterate};
+    const lathe_stage_v1 plain = {.size = (uint32_t)sizeof plain, .loss = loss};
+    const lathe_instance stage = {.component = &component, .table = &table};
+    const lathe_instance without = {.component = &component, .table = &plain};
+    const lathe_graph_api api = {.size = (uint32_t)sizeof api, .desc = describe};
+    const lathe_stage_build build = {
+        .size = (uint32_t)sizeof build, .n_rows = 2, .row_tokens = 2, .api = &api};
+    const lathe_stage_loss good = {.sum = 0, .n_outputs = 2, .outputs = {LATHE_NONE, 2}};
+    lathe_stage_loss out;
+    plugin.kind = LATHE_KIND_STAGE;
+    loss_answer = good;
+    cr_assert_eq(lathe_answer_loss(&stage, &build, &out), LATHE_OK, "%s", lathe_error_message());
+    cr_expect_eq(out.n_outputs, 2);
+    cr_expect_eq(out.outputs[1], 2);
+    refused(lathe_answer_loss(&without, &build, &out), "2 outputs, which only iterate() reads");
+    loss_answer.n_outputs = 5;
+    refused(lathe_answer_loss(&stage, &build, &out), "5 outputs, expected 0 to 4");
+    loss_answer = good;
+    loss_answer.outputs[0] = 1000;
+    refused(lathe_answer_loss(&stage, &build, &out), "value 1000 as output 0");
+    loss_answer.outputs[0] = 0;
+    refused(lathe_answer_loss(&stage, &build, &out), "output 0 of loss() has 1 elements");
+}
+
+static uint32_t heads_of(void *self)
+{
+    return *(const uint32_t *)self;
+}
+
+Test(answers, a_stage_has_the_heads_that_its_settings_choose)
+{
+    static const lathe_stage_head heads[2] = {{"value", 1, 0, "a"}, {"other", 1, 0, "b"}};
+    uint32_t chosen = 2;
+    lathe_stage_v1 table = {
+        .size = (uint32_t)sizeof table, .loss = loss, .heads = heads, .n_heads = 2};
+    const lathe_instance stage = {.component = &component, .table = &table, .self = &chosen};
+    const lathe_instance none = {.component = NULL};
+    cr_expect_eq(lathe_answer_heads(&stage), 3);
+    table.heads_of = heads_of;
+    cr_expect_eq(lathe_answer_heads(&stage), 2);
+    chosen = 0xFC;
+    cr_expect_eq(lathe_answer_heads(&stage), 0);
+    cr_expect_eq(lathe_answer_heads(&none), 0);
+}
+
 static int64_t attention_scratch(void *self, const lathe_attention_problem *problem)
 {
     (void)self, (void)problem;
