@@ -133,8 +133,9 @@ static void warn_extras(const lathe_safetensors *set, const lathe_model_config *
             lathe_buffer_printf(&text, "%s%s", n > 1 ? ", " : "", name);
     }
     if (n > 0 && text.data != NULL)
-        lathe_log(LATHE_LOG_WARN, "%s: %lld tensors are not part of this model: %s%s",
-                  lathe_safetensors_path(set), (long long)n, text.data, n > 8 ? ", ..." : "");
+        lathe_log(LATHE_LOG_WARN, "%s: %lld %s not part of this model: %s%s",
+                  lathe_safetensors_path(set), (long long)n, n == 1 ? "tensor is" : "tensors are",
+                  text.data, n > 8 ? ", ..." : "");
     lathe_buffer_fini(&text);
 }
 

@@ -40,9 +40,13 @@ void ppo_advantages(const ppo *p, const double *rewards, int32_t n, float *out,
         for (int32_t i = g; i < g + p->group; i++)
             out[i] = (float)((rewards[i] - mean) / scale);
     }
-    figures[PPO_REWARD] = mean_of(rewards, n);
-    figures[PPO_REWARD_STD] = batch_std;
     figures[PPO_EQUAL_GROUPS] = (double)n_equal / (n / p->group);
+}
+
+void ppo_reward_figures(const double *rewards, int32_t n, double figures[PPO_N_FIGURES])
+{
+    figures[PPO_REWARD] = mean_of(rewards, n);
+    figures[PPO_REWARD_STD] = deviation_of(rewards, n);
 }
 
 double ppo_weight(const ppo *p, int32_t length, int64_t n_tokens, int32_t n_sequences)

@@ -7,8 +7,13 @@
  *   importance_sampling   -r A
  *   dro                   -A log p + dro_beta / 2 (log p - log p_old)^2
  *
- * plus kl_coef times the estimate of the divergence. The sum of weight * loss over the step's
- * tokens is divided by their number, and entropy_coef times their mean entropy is subtracted.
+ * plus kl_coef times the estimate of the divergence, unless it is part of the reward. The sum of
+ * weight * loss over the step's tokens is divided by their number, and entropy_coef times their
+ * mean entropy is subtracted. A critic adds vf_coef times the mean over the tokens of
+ *
+ *   1/2 max((V - R)^2, (clip(V, V_old - c, V_old + c) - R)^2),   c = cliprange_value
+ *
+ * with the values V now, V_old when the rollout was made, and the return R.
  */
 #include "ppo.h"
 
@@ -81,33 +86,97 @@ static lathe_val divergence(lathe_expression *e, const ppo *p, lathe_val logp, l
     return lathe_expr_two(e, LATHE_OP_SUB, less_one, d);
 }
 
+/* Makes the reference model's log-probabilities an output, and adds kl_coef times the estimate of
+ * the divergence to the loss of each token, unless it is part of the reward. */
+static lathe_status add_divergence(lathe_expression *e, const ppo *p,
+                                   const lathe_stage_build *build, lathe_val logp, lathe_val mask,
+                                   lathe_stage_loss *out, lathe_val *io_loss)
+{
+    lathe_val reference;
+    LATHE_TRY(build->logprobs(build->ctx, LATHE_MODEL_REFERENCE, &reference));
+    if (ppo_measures_kl(p))
+        out->outputs[PPO_OUTPUT_REFERENCE] = reference;
+    if (p->kl_in_reward)
+        return LATHE_OK;
+    const lathe_val kl = divergence(e, p, logp, lathe_expr_detach(e, reference));
+    add_metric(e, "kl", kl, mask, out);
+    const lathe_val weighted =
+        p->kl_target > 0.0 ? lathe_expr_two(e, LATHE_OP_MUL, kl, build->inputs[PPO_INPUT_KL_COEF])
+                           : lathe_expr_affine(e, p->kl_coef, kl, 0.0);
+    *io_loss = lathe_expr_two(e, LATHE_OP_ADD, *io_loss, weighted);
+    return LATHE_OK;
+}
+
+/* The critic's loss, summed over the learnt tokens. V_old is subtracted from all values, so that a
+ * value within the bounds has the same loss twice, to the last bit. */
+static lathe_val value_loss(lathe_expression *e, const ppo *p, const lathe_val *inputs,
+                            lathe_val values, lathe_val mask, lathe_stage_loss *out)
+{
+    lathe_val losses;
+    if (ppo_updates_once(p)) {
+        const lathe_val error = lathe_expr_two(e, LATHE_OP_SUB, values, inputs[PPO_INPUT_RETURNS]);
+        losses = lathe_expr_two(e, LATHE_OP_MUL, error, error);
+    } else {
+        const lathe_val old = inputs[PPO_INPUT_OLD_VALUES];
+        const lathe_val shift = lathe_expr_two(e, LATHE_OP_SUB, values, old);
+        const lathe_val wanted = lathe_expr_two(e, LATHE_OP_SUB, inputs[PPO_INPUT_RETURNS], old);
+        const lathe_val clipped =
+            lathe_expr_clamp(e, -p->cliprange_value, shift, p->cliprange_value);
+        const lathe_val error = lathe_expr_two(e, LATHE_OP_SUB, shift, wanted);
+        const lathe_val clipped_error = lathe_expr_two(e, LATHE_OP_SUB, clipped, wanted);
+        const lathe_val plain = lathe_expr_two(e, LATHE_OP_MUL, error, error);
+        const lathe_val bounded = lathe_expr_two(e, LATHE_OP_MUL, clipped_error, clipped_error);
+        losses = lathe_expr_two(e, LATHE_OP_MAX, plain, bounded);
+        add_metric(e, "val/clipfrac", lathe_expr_two(e, LATHE_OP_LESS, plain, bounded), mask, out);
+    }
+    losses = lathe_expr_affine(e, 0.5, losses, 0.0);
+    add_metric(e, "loss/value", losses, mask, out);
+    return out->metrics[out->n_metrics - 1].sum;
+}
+
+/* Adds what the loss has beside that of each token: the entropy and the critic. */
+static lathe_status add_sums(lathe_expression *e, const ppo *p, const lathe_stage_build *build,
+                             lathe_val mask, lathe_stage_loss *out)
+{
+    lathe_val x;
+    if (p->entropy_coef > 0.0) {
+        LATHE_TRY(build->entropy(build->ctx, LATHE_MODEL_POLICY, &x));
+        add_metric(e, "entropy", x, mask, out);
+        x = lathe_expr_weighted_sum(e, x, mask);
+        out->sum = lathe_expr_two(e, LATHE_OP_ADD, out->sum,
+                                  lathe_expr_affine(e, -p->entropy_coef, x, 0.0));
+    }
+    if (p->advantage == PPO_GAE) {
+        LATHE_TRY(build->head(build->ctx, 0, &x));
+        out->outputs[PPO_OUTPUT_VALUES] = x;
+        x = value_loss(e, p, build->inputs, x, mask, out);
+        out->sum =
+            lathe_expr_two(e, LATHE_OP_ADD, out->sum, lathe_expr_affine(e, p->vf_coef, x, 0.0));
+    }
+    return LATHE_OK;
+}
+
 lathe_status ppo_loss(void *self, const lathe_stage_build *build, lathe_stage_loss *out)
 {
     const ppo *p = self;
     const lathe_val *inputs = build->inputs;
     lathe_expression e = {build->api, build->graph, "ppo", LATHE_OK};
-    lathe_val logp, mask, other;
+    lathe_val logp, mask;
     out->n_metrics = 0;
+    out->n_outputs = PPO_N_OUTPUTS;
+    for (int i = 0; i < PPO_N_OUTPUTS; i++)
+        out->outputs[i] = LATHE_NONE;
     LATHE_TRY(build->logprobs(build->ctx, LATHE_MODEL_POLICY, &logp));
     LATHE_TRY(build->target_mask(build->ctx, &mask));
+    out->outputs[PPO_OUTPUT_LOGPROBS] = logp;
     const lathe_val old =
         ppo_updates_once(p) ? lathe_expr_detach(&e, logp) : inputs[PPO_INPUT_OLD_LOGPROBS];
     lathe_val loss = gain(&e, p, logp, old, inputs[PPO_INPUT_ADVANTAGES], mask, out);
     loss = lathe_expr_affine(&e, -1.0, loss, 0.0);
-    if (p->kl_coef > 0.0) {
-        LATHE_TRY(build->logprobs(build->ctx, LATHE_MODEL_REFERENCE, &other));
-        const lathe_val kl = divergence(&e, p, logp, lathe_expr_detach(&e, other));
-        add_metric(&e, "kl", kl, mask, out);
-        loss = lathe_expr_two(&e, LATHE_OP_ADD, loss, lathe_expr_affine(&e, p->kl_coef, kl, 0.0));
-    }
+    if (p->kl_coef > 0.0)
+        LATHE_TRY(add_divergence(&e, p, build, logp, mask, out, &loss));
     out->sum = lathe_expr_weighted_sum(&e, loss, inputs[PPO_INPUT_WEIGHTS]);
-    if (p->entropy_coef > 0.0) {
-        LATHE_TRY(build->entropy(build->ctx, LATHE_MODEL_POLICY, &other));
-        add_metric(&e, "entropy", other, mask, out);
-        other = lathe_expr_weighted_sum(&e, other, mask);
-        out->sum = lathe_expr_two(&e, LATHE_OP_ADD, out->sum,
-                                  lathe_expr_affine(&e, -p->entropy_coef, other, 0.0));
-    }
+    LATHE_TRY(add_sums(&e, p, build, mask, out));
     out->count_unit = LATHE_COUNT_TOKENS;
     return e.status;
 }

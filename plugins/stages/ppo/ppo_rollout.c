@@ -1,127 +1,20 @@
-/* Rollouts: completions of the policy, their rewards and advantages, and the batches of a step.
+/* One optimizer step of the stage: makes a new rollout if the last one is learnt, and learns a part
+ * of it.
  *
- * A rollout of n = prompts * group completions lives in the stage's state, which checkpoints save,
- * until its epochs * minibatches steps are done:
- *
- *   | header | order i32[n] | n_prompt i32[n] | length i32[n] | is_cut i32[n] | advantages f32[n] |
- *   | tokens i32[n, T] | old_logprobs f32[n, T], if there is more than one step |
+ * A rollout is made in this order: prompts, completions, their rewards, and, where they are needed,
+ * one evaluation of all completions, which gives the log-probabilities of the policy that wrote
+ * them, the critic's values and the divergence from the reference model. The weight of the
+ * divergence changes when all of it is done, so that a rollout that is stopped leaves no trace.
  */
 #include <math.h>
 #include <string.h>
 
-#include "ppo.h"
-
-typedef struct header {
-    int64_t is_full; /* 1: there is a rollout */
-    int64_t steps;   /* steps of it that were begun */
-    double figures[PPO_N_FIGURES];
-} header;
-
-/* The state's parts. */
-typedef struct rollout {
-    header *head;
-    int32_t *order, *n_prompt, *length, *is_cut, *tokens;
-    float *advantages, *old_logprobs; /* old_logprobs: NULL if the rollout has one step */
-    int32_t n;
-    int64_t row_tokens;
-} rollout;
-
-/* Memory for one call, part of no checkpoint: allocated with the state. */
-struct ppo_scratch {
-    int32_t *tokens, *targets, *doc_start; /* [B, T] */
-    float *inputs[PPO_N_INPUTS];           /* [B, T] */
-    lathe_stage_prompt *prompts;           /* [prompts] */
-    lathe_prompt *asked;                   /* [n] */
-    lathe_generation *generated;           /* [n] */
-    lathe_stage_completion *completions;   /* [n] */
-    double *rewards;                       /* [n] */
-    char memory[];
-};
-
-static int64_t round_up(int64_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
-static int64_t take(int64_t *at, int64_t bytes)
-{
-    const int64_t begin = *at;
-    *at += round_up(bytes);
-    return begin;
-}
-
-/* Lays out the state; memory NULL: only counts its bytes. */
-static int64_t lay_out(const ppo *p, int64_t row_tokens, char *memory, rollout *out)
-{
-    const int64_t n = (int64_t)p->prompts * p->group;
-    int64_t at = 0, places[8];
-    places[0] = take(&at, (int64_t)sizeof(header));
-    for (int i = 1; i <= 4; i++)
-        places[i] = take(&at, n * 4);
-    places[5] = take(&at, n * 4);
-    places[6] = take(&at, n * row_tokens * 4);
-    places[7] = ppo_updates_once(p) ? at : take(&at, n * row_tokens * 4);
-    if (memory != NULL)
-        *out = (rollout){.head = (header *)(void *)(memory + places[0]),
-                         .order = (int32_t *)(void *)(memory + places[1]),
-                         .n_prompt = (int32_t *)(void *)(memory + places[2]),
-                         .length = (int32_t *)(void *)(memory + places[3]),
-                         .is_cut = (int32_t *)(void *)(memory + places[4]),
-                         .advantages = (float *)(void *)(memory + places[5]),
-                         .tokens = (int32_t *)(void *)(memory + places[6]),
-                         .old_logprobs =
-                             ppo_updates_once(p) ? NULL : (float *)(void *)(memory + places[7]),
-                         .n = (int32_t)n,
-                         .row_tokens = row_tokens};
-    return at;
-}
-
-static lathe_status make_scratch(ppo *p, int64_t n_rows, int64_t row_tokens)
-{
-    const int64_t n = (int64_t)p->prompts * p->group, batch = n_rows * row_tokens * 4;
-    int64_t at = 0, places[11];
-    for (int i = 0; i < 6; i++)
-        places[i] = take(&at, batch);
-    places[6] = take(&at, p->prompts * (int64_t)sizeof(lathe_stage_prompt));
-    places[7] = take(&at, n * (int64_t)sizeof(lathe_prompt));
-    places[8] = take(&at, n * (int64_t)sizeof(lathe_generation));
-    places[9] = take(&at, n * (int64_t)sizeof(lathe_stage_completion));
-    places[10] = take(&at, n * (int64_t)sizeof(double));
-    p->host->free(p->scratch);
-    p->scratch = p->host->alloc((int64_t)sizeof *p->scratch + 64 + at);
-    if (p->scratch == NULL)
-        return lathe_fail(p->host, LATHE_E_NOMEM, "ppo: no memory for a rollout of %lld",
-                          (long long)n);
-    struct ppo_scratch *s = p->scratch;
-    char *m = s->memory + (64 - (uintptr_t)s->memory % 64) % 64;
-    s->tokens = (int32_t *)(void *)(m + places[0]);
-    s->targets = (int32_t *)(void *)(m + places[1]);
-    s->doc_start = (int32_t *)(void *)(m + places[2]);
-    for (int i = 0; i < PPO_N_INPUTS; i++)
-        s->inputs[i] = (float *)(void *)(m + places[3 + i]);
-    s->prompts = (lathe_stage_prompt *)(void *)(m + places[6]);
-    s->asked = (lathe_prompt *)(void *)(m + places[7]);
-    s->generated = (lathe_generation *)(void *)(m + places[8]);
-    s->completions = (lathe_stage_completion *)(void *)(m + places[9]);
-    s->rewards = (double *)(void *)(m + places[10]);
-    return LATHE_OK;
-}
-
-lathe_status ppo_state_bytes(void *self, int32_t n_rows, int64_t row_tokens, int64_t *out)
-{
-    ppo *p = self;
-    if (p->max_new_tokens >= row_tokens)
-        return lathe_fail(p->host, LATHE_E_CONFIG,
-                          "max_new_tokens = %d leaves no room for a prompt in rows of "
-                          "data.seq_len = %lld tokens",
-                          p->max_new_tokens, (long long)row_tokens);
-    *out = lay_out(p, row_tokens, NULL, NULL);
-    return make_scratch(p, n_rows, row_tokens);
-}
+#include "ppo_state.h"
 
 /* ---- a new rollout ---- */
 
-static void keep(rollout *r, int32_t i, const lathe_stage_prompt *prompt, const lathe_generation *g)
+static void keep(ppo_rollout *r, int32_t i, const lathe_stage_prompt *prompt,
+                 const lathe_generation *g)
 {
     int32_t *row = r->tokens + i * r->row_tokens;
     memcpy(row, prompt->tokens, (size_t)prompt->n_tokens * sizeof *row);
@@ -132,10 +25,10 @@ static void keep(rollout *r, int32_t i, const lathe_stage_prompt *prompt, const 
 }
 
 /* Generates the completions; *out_stopped: the run is to end, and they are not complete. */
-static lathe_status generate(const ppo *p, const lathe_run_api *api, void *run, rollout *r,
+static lathe_status generate(const ppo *p, const lathe_run_api *api, void *run, ppo_rollout *r,
                              int *out_stopped)
 {
-    const struct ppo_scratch *s = p->scratch;
+    const ppo_scratch *s = p->scratch;
     const lathe_sampling how = {.size = (uint32_t)sizeof how,
                                 .max_new_tokens = p->max_new_tokens,
                                 .temperature = 1.0,
@@ -157,9 +50,10 @@ static lathe_status generate(const ppo *p, const lathe_run_api *api, void *run, 
     return LATHE_OK;
 }
 
-static lathe_status judge(const ppo *p, const lathe_run_api *api, void *run, rollout *r)
+/* Has the completions scored; writes p->scratch->rewards and the figures of rewards and lengths. */
+static lathe_status judge(const ppo *p, const lathe_run_api *api, void *run, const ppo_rollout *r)
 {
-    const struct ppo_scratch *s = p->scratch;
+    const ppo_scratch *s = p->scratch;
     double *figures = r->head->figures, tokens = 0.0, cut = 0.0;
     for (int32_t i = 0; i < r->n; i++) {
         const lathe_stage_prompt *prompt = &s->prompts[i / p->group];
@@ -174,113 +68,147 @@ static lathe_status judge(const ppo *p, const lathe_run_api *api, void *run, rol
         cut += r->is_cut[i];
     }
     LATHE_TRY(api->reward(run, s->completions, r->n, s->rewards));
-    ppo_advantages(p, s->rewards, r->n, r->advantages, figures);
+    ppo_reward_figures(s->rewards, r->n, figures);
     figures[PPO_MEAN_LENGTH] = tokens / r->n;
     figures[PPO_CUT_SHARE] = cut / r->n;
     return LATHE_OK;
 }
 
-/* ---- batches ---- */
+/* ---- what an evaluation of the completions gives ---- */
 
-/* Whether the tokens of completion i are learnt. */
-static int is_learnt(const ppo *p, const rollout *r, int32_t i)
+/* Writes the rewards of completion i's tokens to the scratch: its reward comes with the last one,
+ * and each token pays for its divergence if kl_in_reward. Returns the sum of the divergences. */
+static double reward_tokens(const ppo *p, const ppo_rollout *r, int32_t i, const float *logprobs,
+                            const float *reference, double coef)
 {
-    return !(p->mask_cut && r->is_cut[i]);
-}
-
-/* What a step's tokens are weighed by. */
-typedef struct step_size {
-    int64_t n_tokens;
-    int32_t n_sequences;
-} step_size;
-
-/* Writes completion i to row `row` of the scratch, rows of n tokens. */
-static void fill_row(const ppo *p, const rollout *r, int32_t i, int64_t row, int64_t n,
-                     const step_size *size)
-{
-    const struct ppo_scratch *s = p->scratch;
-    const int32_t *tokens = r->tokens + i * r->row_tokens;
-    const int32_t first = r->n_prompt[i], end = first + r->length[i];
-    const float weight = (float)ppo_weight(p, r->length[i] > 0 ? r->length[i] : 1, size->n_tokens,
-                                           size->n_sequences);
+    const ppo_scratch *s = p->scratch;
+    const int32_t n = r->length[i];
+    double sum = 0.0;
     for (int32_t t = 0; t < n; t++) {
-        const int64_t at = row * n + t;
-        const int is_target = t + 1 >= first && t + 1 < end && is_learnt(p, r, i);
-        s->tokens[at] = t < end ? tokens[t] : tokens[end - 1];
-        s->targets[at] = is_target ? tokens[t + 1] : -1;
-        s->doc_start[at] = t < end ? 0 : end;
-        s->inputs[PPO_INPUT_ADVANTAGES][at] = is_target ? r->advantages[i] : 0.0f;
-        s->inputs[PPO_INPUT_WEIGHTS][at] = is_target ? weight : 0.0f;
-        s->inputs[PPO_INPUT_OLD_LOGPROBS][at] =
-            is_target && r->old_logprobs ? r->old_logprobs[i * r->row_tokens + t] : 0.0f;
+        double reward = t + 1 == n ? s->rewards[i] : 0.0;
+        if (ppo_measures_kl(p)) {
+            const double kl = ppo_divergence(p, (double)reference[t] - (double)logprobs[t]);
+            sum += kl;
+            reward -= p->kl_in_reward ? coef * kl : 0.0;
+        }
+        s->token_rewards[t] = (float)reward;
     }
+    return sum;
 }
 
-/* Makes a batch of the completions list[0, n_rows); `inputs`: room for its inputs. */
-static lathe_run_batch make_batch(const ppo *p, const rollout *r, const int32_t *list,
-                                  int32_t n_rows, const step_size *size,
-                                  lathe_batch_input inputs[PPO_N_INPUTS])
+/* Takes what the evaluation gave for completion i, in row `row` of a batch of rows of n tokens.
+ * Returns the completion's divergence. */
+static double take_row(const ppo *p, const ppo_rollout *r, int32_t i, int64_t row, int64_t n,
+                       double coef)
 {
-    static const char *const names[PPO_N_INPUTS] = {"advantages", "old_logprobs", "weights"};
-    const struct ppo_scratch *s = p->scratch;
-    int32_t longest = 1;
-    for (int32_t k = 0; k < n_rows; k++) {
-        const int32_t end = r->n_prompt[list[k]] + r->length[list[k]];
-        longest = end > longest ? end : longest;
-    }
-    for (int32_t k = 0; k < n_rows; k++)
-        fill_row(p, r, list[k], k, longest, size);
-    for (int k = 0; k < PPO_N_INPUTS; k++)
-        inputs[k] = (lathe_batch_input){names[k], s->inputs[k]};
-    return (lathe_run_batch){.size = (uint32_t)sizeof(lathe_run_batch),
-                             .n_rows = n_rows,
-                             .row_tokens = longest,
-                             .tokens = s->tokens,
-                             .targets = s->targets,
-                             .doc_start = s->doc_start,
-                             .inputs = inputs,
-                             .n_inputs = PPO_N_INPUTS};
+    const ppo_scratch *s = p->scratch;
+    const int64_t from = row * n + r->n_prompt[i] - 1, to = ppo_first_value(r, i);
+    const size_t bytes = (size_t)r->length[i] * sizeof(float);
+    const float *values = s->outputs[PPO_OUTPUT_VALUES] + from;
+    const double kl = reward_tokens(p, r, i, s->outputs[PPO_OUTPUT_LOGPROBS] + from,
+                                    s->outputs[PPO_OUTPUT_REFERENCE] + from, coef);
+    if (r->old_logprobs)
+        memcpy(r->old_logprobs + to, s->outputs[PPO_OUTPUT_LOGPROBS] + from, bytes);
+    if (r->old_values)
+        memcpy(r->old_values + to, values, bytes);
+    if (p->advantage == PPO_GAE)
+        ppo_gae(p, s->token_rewards, values, r->length[i], r->advantages + to, r->returns + to);
+    else if (p->kl_in_reward)
+        s->rewards[i] -= coef * kl; /* a group compares the rewards of whole completions */
+    return kl;
 }
 
-/* The log-probabilities of the policy that wrote the rollout, as training computes them. */
-static lathe_status remember_logprobs(const ppo *p, const lathe_run_api *api, void *run, rollout *r)
+/* Evaluates all completions with the policy that wrote them; *out_kl: their mean divergence. */
+static lathe_status evaluate(const ppo *p, const lathe_run_api *api, void *run,
+                             const ppo_rollout *r, double coef, double *out_kl)
 {
-    const step_size size = {1, 1};
     lathe_batch_input inputs[PPO_N_INPUTS];
-    float *out = p->scratch->inputs[PPO_INPUT_OLD_LOGPROBS]; /* not read by logprobs */
+    double sum = 0.0;
     for (int32_t i = 0; i < r->n; i += api->n_rows) {
         const int32_t n = r->n - i < api->n_rows ? r->n - i : api->n_rows;
-        const lathe_run_batch b = make_batch(p, r, r->order + i, n, &size, inputs);
-        LATHE_TRY(api->logprobs(run, &b, out));
+        const lathe_run_batch b = ppo_make_batch(p, r, r->order + i, n, NULL, inputs);
+        LATHE_TRY(api->outputs(run, &b, p->scratch->outputs));
         for (int32_t k = 0; k < n; k++)
-            memcpy(r->old_logprobs + r->order[i + k] * r->row_tokens,
-                   out + (int64_t)k * b.row_tokens, (size_t)b.row_tokens * sizeof *out);
+            sum += take_row(p, r, r->order[i + k], k, b.row_tokens, coef);
     }
+    *out_kl = sum / r->n;
     return LATHE_OK;
 }
 
-static lathe_status roll_out(const ppo *p, const lathe_run_api *api, void *run, rollout *r,
+/* The spans of x, f32[n, T], that are learnt; returns their number. */
+static int32_t learnt_spans(const ppo *p, const ppo_rollout *r, float *x)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < r->n; i++)
+        if (ppo_is_learnt(p, r, i))
+            p->scratch->spans[n++] = (ppo_span){x + ppo_first_value(r, i), r->length[i]};
+    return n;
+}
+
+/* Writes the critic's figures, and whitens the advantages. The advantages are still the errors of
+ * the values: return - value. */
+static void finish_advantages(const ppo *p, const ppo_rollout *r)
+{
+    double *figures = r->head->figures, mean, variance, error, error_variance;
+    const ppo_span *spans = p->scratch->spans;
+    int32_t n = learnt_spans(p, r, r->returns);
+    ppo_moments(spans, n, &mean, &variance);
+    n = learnt_spans(p, r, r->advantages);
+    ppo_moments(spans, n, &error, &error_variance);
+    figures[PPO_MEAN_RETURN] = mean;
+    figures[PPO_MEAN_VALUE] = mean - error;
+    figures[PPO_VAR_EXPLAINED] = variance > 0.0 ? 1.0 - error_variance / variance : (double)NAN;
+    if (p->whiten_advantages)
+        ppo_whiten(spans, n);
+}
+
+/* The weight of the divergence for the next rollout. */
+static double next_coef(const ppo *p, const ppo_rollout *r)
+{
+    if (!(p->kl_target > 0.0) || !r->head->has_kl)
+        return p->kl_coef;
+    return ppo_adapted_coef(p, r->head->kl_coef, r->head->kl, r->n);
+}
+
+static lathe_status roll_out(const ppo *p, const lathe_run_api *api, void *run, ppo_rollout *r,
                              int *out_stopped)
 {
-    r->head->is_full = 0;
+    ppo_header *head = r->head;
+    const double coef = next_coef(p, r);
+    const int is_evaluated = p->advantage == PPO_GAE || ppo_measures_kl(p) || !ppo_updates_once(p);
+    double kl = 0.0;
+    head->is_full = 0;
     LATHE_TRY(api->prompts(run, p->prompts, p->scratch->prompts));
     LATHE_TRY(generate(p, api, run, r, out_stopped));
     if (*out_stopped)
         return LATHE_OK;
+    for (int i = 0; i < PPO_N_FIGURES; i++)
+        head->figures[i] = (double)NAN;
     LATHE_TRY(judge(p, api, run, r));
     for (int32_t i = 0; i < r->n; i++)
         r->order[i] = i;
-    if (r->old_logprobs)
-        LATHE_TRY(remember_logprobs(p, api, run, r));
-    r->head->is_full = 1;
-    r->head->steps = 0;
+    if (is_evaluated)
+        LATHE_TRY(evaluate(p, api, run, r, coef, &kl));
+    if (p->advantage == PPO_GAE)
+        finish_advantages(p, r);
+    else
+        ppo_advantages(p, p->scratch->rewards, r->n, r->advantages, head->figures);
+    if (ppo_measures_kl(p))
+        head->figures[PPO_KL] = kl;
+    if (p->kl_target > 0.0)
+        head->figures[PPO_KL_COEF] = coef;
+    head->has_kl = ppo_measures_kl(p);
+    head->kl = kl;
+    head->kl_coef = coef;
+    head->is_full = 1;
+    head->steps = 0;
     return LATHE_OK;
 }
 
 /* ---- a step ---- */
 
 /* Fisher-Yates; the first n random words of a step belong to the completions. */
-static void shuffle(const lathe_run_api *api, void *run, rollout *r)
+static void shuffle(const lathe_run_api *api, void *run, ppo_rollout *r)
 {
     for (int32_t i = r->n - 1; i > 0; i--) {
         const int32_t k =
@@ -292,14 +220,14 @@ static void shuffle(const lathe_run_api *api, void *run, rollout *r)
 }
 
 /* Whether the row of completion a comes before that of b: shorter rows first. */
-static int is_before(const rollout *r, int32_t a, int32_t b)
+static int is_before(const ppo_rollout *r, int32_t a, int32_t b)
 {
     const int32_t x = r->n_prompt[a] + r->length[a], y = r->n_prompt[b] + r->length[b];
     return x < y || (x == y && a < b);
 }
 
 /* Sorts list[0, n) by the length of the rows, so that those of one batch are alike (shell sort). */
-static void sort_by_length(const rollout *r, int32_t *list, int32_t n)
+static void sort_by_length(const ppo_rollout *r, int32_t *list, int32_t n)
 {
     int32_t gap = 1;
     while (gap < n / 3)
@@ -314,16 +242,16 @@ static void sort_by_length(const rollout *r, int32_t *list, int32_t n)
         }
 }
 
-static lathe_status learn(const ppo *p, const lathe_run_api *api, void *run, const rollout *r,
+static lathe_status learn(const ppo *p, const lathe_run_api *api, void *run, const ppo_rollout *r,
                           const int32_t *list, int32_t n)
 {
-    step_size size = {0, n};
+    ppo_step_size size = {0, n};
     lathe_batch_input inputs[PPO_N_INPUTS];
     for (int32_t k = 0; k < n; k++)
-        size.n_tokens += is_learnt(p, r, list[k]) ? r->length[list[k]] : 0;
+        size.n_tokens += ppo_is_learnt(p, r, list[k]) ? r->length[list[k]] : 0;
     for (int32_t i = 0; i < n; i += api->n_rows) {
         const int32_t rows = n - i < api->n_rows ? n - i : api->n_rows;
-        const lathe_run_batch b = make_batch(p, r, list + i, rows, &size, inputs);
+        const lathe_run_batch b = ppo_make_batch(p, r, list + i, rows, &size, inputs);
         LATHE_TRY(api->accumulate(run, &b));
     }
     return LATHE_OK;
@@ -332,9 +260,9 @@ static lathe_status learn(const ppo *p, const lathe_run_api *api, void *run, con
 lathe_status ppo_iterate(void *self, const lathe_run_api *api, void *run, void *state)
 {
     const ppo *p = self;
-    rollout r = {.head = NULL};
+    ppo_rollout r;
     int stopped = 0;
-    (void)lay_out(p, api->row_tokens, state, &r);
+    ppo_state_read(p, api->row_tokens, state, &r);
     if (!r.head->is_full || r.head->steps == (int64_t)p->epochs * p->minibatches) {
         LATHE_TRY(roll_out(p, api, run, &r, &stopped));
         if (stopped)

@@ -58,6 +58,7 @@ Test(ppo_advantages, advantages_and_figures_of_groups_agree_with_trl)
         read_line(file, "figures", figures, 3);
         const ppo p = {.group = group, .scale_rewards = choice("group|batch|none", scale)};
         ppo_advantages(&p, rewards, n, advantages, got);
+        ppo_reward_figures(rewards, n, got);
         for (int i = 0; i < n; i++)
             cr_expect_float_eq((double)advantages[i], want[i], 2e-7, "%s %d: %.9g, TRL has %.9g",
                                scale, i, (double)advantages[i], want[i]);

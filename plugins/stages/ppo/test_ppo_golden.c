@@ -16,7 +16,8 @@ typedef struct golden {
     int rows, tokens, max_new_tokens;
     double mask[MOST], logp[MOST], old[MOST], reference[MOST], entropy[MOST];
     double advantages[MOST], weights[MOST], loss, grad[MOST];
-    double metrics[3]; /* sums over the targets: kl, entropy, clipped */
+    double coefs[MOST]; /* kl_coef at each target */
+    double metrics[3];  /* sums over the targets: kl, entropy, clipped */
 } golden;
 
 /* The values that the stage's functions give. */
@@ -73,10 +74,13 @@ static void read_case(FILE *file, golden *c)
     read_line(file, "loss", &c->loss, 1);
     read_line(file, "grad", c->grad, n);
     read_line(file, "metrics", c->metrics, 3);
+    for (int i = 0; i < n; i++)
+        c->coefs[i] = c->kl_coef * c->mask[i];
 }
 
-/* Settings that have no meaning for a loss are refused, so each is given only where it has one. */
-static void *instance(const lathe_plugin *plugin, const golden *c)
+/* Settings that have no meaning for a loss are refused, so each is given only where it has one.
+ * adapts: the coefficient is an input, and kl_coef, with which it began, is another. */
+static void *instance(const lathe_plugin *plugin, const golden *c, int adapts)
 {
     const int clips = strcmp(c->loss_type, "ppo") == 0, bounds = strcmp(c->loss_type, "cispo") == 0;
     lathe_value values[MOCK_MAX_FIELDS];
@@ -90,7 +94,9 @@ static void *instance(const lathe_plugin *plugin, const golden *c)
         mock_value(plugin, values, "clip_low")->f = c->clip_low;
     if (clips || bounds)
         mock_value(plugin, values, "clip_high")->f = c->clip_high;
-    mock_value(plugin, values, "kl_coef")->f = c->kl_coef;
+    mock_value(plugin, values, "kl_coef")->f = adapts ? 9.0 : c->kl_coef;
+    if (adapts)
+        mock_value(plugin, values, "kl_target")->f = 1.0;
     mock_value(plugin, values, "entropy_coef")->f = c->entropy_coef;
     mock_value(plugin, values, "epochs")->i = 2; /* so that the loss reads old_logprobs */
     cr_assert_eq(plugin->create(mock_host(), values, plugin->n_fields, &self), LATHE_OK, "%s",
@@ -105,6 +111,7 @@ static const double *input_of(const golden *c, const char *name)
     return strcmp(name, "advantages") == 0     ? c->advantages
            : strcmp(name, "old_logprobs") == 0 ? c->old
            : strcmp(name, "weights") == 0      ? c->weights
+           : strcmp(name, "kl_coef") == 0      ? c->coefs
                                                : zeros;
 }
 
@@ -163,9 +170,9 @@ static void check_metrics(lathe_graph *g, const lathe_stage_loss *loss, const go
 
 /* Both sides compute in double: sums of at most 30 terms of size <= 20. The central difference with
  * h = 1e-5 errs by h^2/6 |f'''| < 1e-8; no ratio of the data is that near a bound. */
-static void check_case(const lathe_plugin *plugin, const golden *c)
+static void check_case(const lathe_plugin *plugin, const golden *c, int adapts)
 {
-    void *self = instance(plugin, c);
+    void *self = instance(plugin, c, adapts);
     lathe_graph *g = mock_create(LATHE_F32);
     const lathe_stage_loss loss = build(plugin, self, g, c);
     const double got = mock_data(g, loss.sum)[0];
@@ -191,14 +198,19 @@ Test(ppo_golden, losses_gradients_and_metrics_agree_with_trl)
     const lathe_plugin *plugin = mock_plugin_open(LATHE_TEST_PLUGIN);
     FILE *file = fopen(LATHE_TEST_DATA "/golden/data/ppo.txt", "r");
     char word[32];
-    int cases = 0;
+    int cases = 0, with_divergence = 0;
     cr_assert_not_null(file);
     cr_assert_eq(fscanf(file, "#%*[^\n]"), 0);
     while (fscanf(file, "%31s", word) == 1 && strcmp(word, "case") == 0) {
         read_case(file, &c);
-        check_case(plugin, &c);
+        check_case(plugin, &c, 0);
         cases++;
+        if (!(c.kl_coef > 0.0))
+            continue;
+        check_case(plugin, &c, 1);
+        with_divergence++;
     }
     cr_expect_eq(cases, 15);
+    cr_expect_geq(with_divergence, 5);
     (void)fclose(file);
 }

@@ -74,45 +74,111 @@ static uint64_t masters_of(const lathe_run *run)
     return lathe_hash64(run->store.masters, run->store.master_bytes);
 }
 
-Test(rollout, resumes_with_the_same_bits_at_every_step_of_a_rollout)
+/* The run has used as much memory of each category as was planned. */
+static void expect_planned_memory(const lathe_run *run)
 {
-    settings s;
-    ppo_settings(&s, STEPS);
-    uint64_t want[STEPS];
-    double figures[STEPS];
-    char path[256];
-    lathe_rollout r;
-    lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
-    for (int i = 0; i < STEPS; i++) {
-        one_step(run, &r);
-        want[i] = masters_of(run);
-        figures[i] = r.figures[0];
-        cr_expect(isfinite(figures[i]) && figures[i] <= 0.0);
-        cr_expect(i == 0 || want[i] != want[i - 1]);
-    }
-    cr_expect_eq(figures[0], figures[3], "one rollout has one reward");
     for (int32_t k = 0; k < LATHE_N_MEM; k++)
         cr_assert_eq(run->machine.peak.by[k], run->planned.by[k], "%s: %lld used, %lld planned",
                      lathe_mem_name(k), (long long)run->machine.peak.by[k],
                      (long long)run->planned.by[k]);
+}
+
+/* Saves after each step, loads into another run, and compares all that follows. */
+static void resume_everywhere(const settings *s)
+{
+    uint64_t want[STEPS];
+    double figures[STEPS][LATHE_MAX_STAGE_FIGURES];
+    char path[256];
+    lathe_rollout r;
+    lathe_run *run = open_run(LATHE_OPEN_TRAIN, s->list);
+    for (int i = 0; i < STEPS; i++) {
+        one_step(run, &r);
+        want[i] = masters_of(run);
+        memcpy(figures[i], r.figures, sizeof figures[i]);
+        cr_expect(isfinite(r.figures[0]) && r.figures[0] <= 0.0);
+        cr_expect(i == 0 || want[i] != want[i - 1]);
+    }
+    cr_expect_eq(figures[0][0], figures[3][0], "one rollout has one reward");
+    expect_planned_memory(run);
     lathe_run_close(run);
     for (int stop = 1; stop < STEPS; stop++) {
         snprintf(path, sizeof path, "%s/saved-%d", folder, stop);
-        run = open_run(LATHE_OPEN_TRAIN, s.list);
+        run = open_run(LATHE_OPEN_TRAIN, s->list);
         for (int i = 0; i < stop; i++)
             one_step(run, &r);
         OK(lathe_save(run, path));
         lathe_run_close(run);
-        run = open_run(LATHE_OPEN_TRAIN, s.list);
+        run = open_run(LATHE_OPEN_TRAIN, s->list);
         OK(lathe_load(run, path));
         for (int i = stop; i < STEPS; i++) {
             one_step(run, &r);
             cr_expect_eq(masters_of(run), want[i], "stopped after step %d, step %d differs", stop,
                          i + 1);
-            cr_expect_eq(r.figures[0], figures[i]);
+            cr_expect_arr_eq(r.figures, figures[i], sizeof figures[i], "step %d", i + 1);
         }
         lathe_run_close(run);
     }
+}
+
+Test(rollout, resumes_with_the_same_bits_at_every_step_of_a_rollout)
+{
+    settings s;
+    ppo_settings(&s, STEPS);
+    resume_everywhere(&s);
+}
+
+Test(rollout, resumes_with_a_critic_and_an_adaptive_coefficient_with_the_same_bits)
+{
+    settings s;
+    ppo_settings(&s, STEPS);
+    set(&s, "stage.advantage=gae");
+    set(&s, "stage.kl_in_reward=true");
+    set(&s, "stage.kl_target=0.01");
+    set(&s, "stage.kl_horizon=10");
+    resume_everywhere(&s);
+}
+
+/* Without a critic its head is neither planned nor trained. */
+Test(rollout, a_critic_is_a_parameter_only_where_advantages_need_it)
+{
+    settings s;
+    ppo_settings(&s, STEPS);
+    lathe_run *run = open_run(LATHE_OPEN_PLAN, s.list);
+    cr_expect_lt(lathe_params_find(&run->params, "value.weight"), 0);
+    lathe_run_close(run);
+    set(&s, "stage.advantage=gae");
+    run = open_run(LATHE_OPEN_PLAN, s.list);
+    const int32_t row = lathe_params_find(&run->params, "value.weight");
+    cr_assert_geq(row, 0);
+    cr_expect_eq(run->params.rows[row]->trainable, 1);
+    lathe_run_close(run);
+}
+
+/* The nodes of the training program that compute log-probabilities. */
+static int n_logprobs(const lathe_run *run)
+{
+    const lathe_graph *g = lathe_exec_graph(run->programs.train.exec);
+    int n = 0;
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        n += g->nodes[i].op == LATHE_OP_HEAD_LOGPROB;
+    return n;
+}
+
+/* A divergence in the reward is computed once per rollout; no training step has the reference. */
+Test(rollout, a_divergence_in_the_reward_costs_no_training_step_anything)
+{
+    settings s;
+    ppo_settings(&s, STEPS);
+    lathe_run *run = open_run(LATHE_OPEN_PLAN, s.list);
+    const double in_the_loss = run->programs.train.flops;
+    const int of_both = n_logprobs(run);
+    lathe_run_close(run);
+    set(&s, "stage.kl_in_reward=true");
+    run = open_run(LATHE_OPEN_PLAN, s.list);
+    cr_expect_lt(run->programs.train.flops, in_the_loss);
+    cr_expect_eq(n_logprobs(run), of_both - 1);
+    cr_expect_eq(run->params.has_reference, 1);
+    lathe_run_close(run);
 }
 
 /* A stopped step takes no prompts and changes nothing; the next one is what it would have been. */
@@ -249,10 +315,7 @@ Test(rollout, a_reward_model_is_a_folder)
     run = open_run(LATHE_OPEN_TRAIN, with.list);
     one_step(run, &r);
     cr_expect(isfinite(r.figures[0]) && r.figures[0] != 0.0, "%g", r.figures[0]);
-    for (int32_t k = 0; k < LATHE_N_MEM; k++)
-        cr_assert_eq(run->machine.peak.by[k], run->planned.by[k], "%s: %lld used, %lld planned",
-                     lathe_mem_name(k), (long long)run->machine.peak.by[k],
-                     (long long)run->planned.by[k]);
+    expect_planned_memory(run);
     lathe_run_close(run);
 }
 
