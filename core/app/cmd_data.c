@@ -11,6 +11,7 @@
 #include "data/record_notes.h"
 #include "data/shard_file.h"
 #include "lathe/rng.h"
+#include "opening/opening.h"
 #include "records/layout.h"
 #include "records/row_kind.h"
 #include "run/iteration.h"

@@ -10,7 +10,8 @@
 #include "ir/dump.h"
 #include "ir/flops.h"
 #include "model/model_size.h"
-#include "run/fit.h"
+#include "opening/fit.h"
+#include "opening/opening.h"
 #include "run/run_saved.h"
 #include "update/curvature.h"
 
@@ -87,15 +88,13 @@ typedef struct savings {
     int64_t state, values; /* bytes; 0: the option is off or changes nothing */
 } savings;
 
-static savings find_savings(const lathe_run *run, const lathe_args *args)
+static savings find_savings(const lathe_run *run)
 {
     savings s = {0, 0};
     if (run->store.slots_on_host)
-        s.state = lathe_fit_saved(run, "train.offload_optimizer", args->words[0], args->overrides,
-                                  args->n_overrides);
+        s.state = lathe_fit_saved(run, "train.offload_optimizer");
     if (run->programs.train.n_offloaded > 0)
-        s.values = lathe_fit_saved(run, "train.offload_activations", args->words[0],
-                                   args->overrides, args->n_overrides);
+        s.values = lathe_fit_saved(run, "train.offload_activations");
     return s;
 }
 
@@ -309,8 +308,8 @@ static int run_command(const lathe_args *args)
         lathe_fit fit;
         lathe_fit_check(run, &fit);
         if (fit.need > fit.have)
-            lathe_fit_search(run, args->words[0], args->overrides, args->n_overrides, &fit);
-        const savings saved = find_savings(run, args);
+            lathe_fit_search(run, &fit);
+        const savings saved = find_savings(run);
         if (lathe_args_value(args, "--json"))
             put_json(run, &fit, &saved, &text);
         else

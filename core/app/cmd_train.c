@@ -9,8 +9,8 @@
 #include "cli/refusal.h"
 #include "cli/stop_signals.h"
 #include "loop/train.h"
+#include "opening/opening.h"
 #include "pipeline/train_start.h"
-#include "run/run_check.h"
 
 static lathe_cli_stop stop;
 

@@ -3,7 +3,7 @@
 
 #include "app/commands.h"
 #include "cli/refusal.h"
-#include "run/run_check.h"
+#include "opening/opening.h"
 
 static const lathe_option options[] = {
     {"--offline", NULL, "skip the checks that need this machine (device, memory) or the data"},

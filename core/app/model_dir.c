@@ -10,6 +10,7 @@
 #include "checkpoint/adapter_file.h"
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
+#include "opening/opening.h"
 #include "primitives/save_load.h"
 #include "run/run_saved.h"
 

@@ -5,6 +5,10 @@
 
 #include "lathe/status.h"
 
+/* Bytes that a process needs in addition to its plan: libraries, tokenizer, kernel caches, file
+ * buffers. */
+#define LATHE_HOST_RESERVE ((int64_t)128 << 20)
+
 typedef struct lathe_host_memory {
     int64_t available;        /* bytes; INT64_MAX: not known */
     int32_t is_address_space; /* 1: every mapping counts, also mapped files and thread stacks */

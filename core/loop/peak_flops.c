@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "exec/product_time.h"
 #include "loop/train.h"
-#include "run/fit.h"
+#include "opening/fit.h"
 
 /* Measures products [2n,n] x [n,n]. A product must take long compared with a launch and a wait, so
  * n doubles until one takes LONG_ENOUGH: at n = 1024 on two cores, at 8192 on a large GPU. */

@@ -17,8 +17,8 @@
 #include "checkpoint/disk_fit.h"
 #include "checkpoint/parents.h"
 #include "loop/training.h"
+#include "opening/folder_check.h"
 #include "primitives/save_load.h"
-#include "run/folder_check.h"
 #include "run/run_saved.h"
 
 typedef struct lathe_saver {

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/toml.h"
-#include "run/run_check.h"
+#include "opening/opening.h"
 
 /* model.path of a run, of its file or its overrides; NULL: a new model, or an error. */
 static const char *model_path(const lathe_pipeline_step *step, lathe_arena *arena)

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "checkpoint/checkpoint.h"
-#include "run/resume_check.h"
+#include "opening/resume_check.h"
 #include "run/run_saved.h"
 
 static lathe_status accept(void *run, const char *dir)

@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "exec/product_time.h"
 #include "io/safetensors.h"
-#include "run/fit.h"
 
 /* Size of the measured product: its weights are too large for the caches of most machines, but can
  * be written and read in about ten milliseconds. */
@@ -44,7 +43,7 @@ static int fits_wide(const lathe_device_info *device, int64_t limit, int64_t n)
     if (!device->host_memory)
         return device->memory_free_bytes == 0 || 4 * n <= device->memory_free_bytes;
     lathe_host_memory_read("", &memory);
-    return memory.available == INT64_MAX || 4 * n <= memory.available - LATHE_FIT_RESERVE;
+    return memory.available == INT64_MAX || 4 * n <= memory.available - LATHE_HOST_RESERVE;
 }
 
 int lathe__narrow_is_faster(double wide_seconds, double narrow_seconds)

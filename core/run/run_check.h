@@ -1,31 +1,8 @@
-/* Checks whether a run would start, for `lathe validate` and `lathe train`. */
+/* Checks the settings, the figures, the data and the weight files of a run against each other. */
 #ifndef LATHE_RUN_RUN_CHECK_H
 #define LATHE_RUN_RUN_CHECK_H
 
 #include "run/run_state.h"
-
-/** Adds to diags every error that would keep the run from starting, and all warnings. Does the same
- * work as opening a run for training, up to the allocation of memory: reads the model's
- * description, the headers of its weight files, the tokenizer and the data (which are tokenised
- * into data.cache_dir), opens the device and makes the plan.
- *
- *  is_offline      1: skips what needs the machine or the data
- *  out_saves_model 1: its checkpoints will hold a whole model, not only an adapter; NULL: not
- * wanted
- *
- *  Errors  LATHE_E_CONFIG: the errors are in diags. Others: the file is not valid TOML, or the
- *          machine failed; the errors are not in diags.
- */
-lathe_status lathe_run_check(const char *config_path, const lathe_override *overrides,
-                             int32_t n_overrides, int32_t is_offline, lathe_diags *diags,
-                             int32_t *out_saves_model);
-
-/** Opens a run for training as lathe_run_open_mode does, but adds its errors and warnings to diags
- * instead of logging them. is_dry: reads only the first part of the data, keeps none of it, and
- * loads no checkpoint. */
-lathe_status lathe_run_open_training(const char *config_path, const lathe_override *overrides,
-                                     int32_t n_overrides, int32_t is_dry, lathe_diags *diags,
-                                     lathe_run **out);
 
 /** Checks that a schedule supports a run of `total` steps. out_cut_short may be NULL. If the only
  * fault is that the run is too short for the schedule, *out_cut_short says why; the rates are then
@@ -33,8 +10,6 @@ lathe_status lathe_run_open_training(const char *config_path, const lathe_overri
  * those of the scheduler's check. */
 lathe_status lathe_run_check_schedule(const lathe_instance *scheduler, int64_t total,
                                       const char **out_cut_short);
-
-/* ---- parts of it, shared inside the floor ---- */
 
 /** Refuses keys of the core's sections that contradict each other, and warns of keys without effect
  * (settings_check.c). */

@@ -23,10 +23,13 @@ enum {
 
 /** How the run is opened, and how far it is. */
 typedef struct lathe_opening {
+    const char *path;                /* of the run file; NULL: none */
+    const lathe_override *overrides; /* [n_overrides], of the command line */
+    int32_t n_overrides;
     int32_t mode; /* LATHE_OPEN_*; BATCHES is stored as TRAIN */
     int32_t data_is_optional;
     int32_t is_offline;  /* 1: checked without the machine and the data */
-    int32_t is_dry;      /* a dry run (dry_run.h) */
+    int32_t is_dry;      /* a dry run (core/opening) */
     const char *dry_dir; /* folder of its prepared data; NULL: none */
     lathe_diags *diags;  /* collects errors and warnings; NULL: the thread's message and the log */
     int32_t placed;      /* memory is allocated */
@@ -69,16 +72,7 @@ struct lathe_run {
     struct lathe_scorer *reward;       /* reward_model.h; NULL: none */
 };
 
-/** Opens a run for `mode`. All configuration errors are in the thread's message, one per line. */
-lathe_status lathe_run_open_mode(const char *config_path, const lathe_override *overrides,
-                                 int32_t n_overrides, int32_t mode, lathe_run **out);
-
-/* ---- shared inside the floor ---- */
-
-/** Like lathe_run_open_mode, but stops after the plan of that mode: no memory, no weights, no
- * data. */
-lathe_status lathe__run_open_planned(const char *config_path, const lathe_override *overrides,
-                                     int32_t n_overrides, int32_t mode, lathe_run **out);
+/* ---- shared with core/opening and above ---- */
 
 /** Returns LATHE_E_CONFIG with a message that begins with the place of section.key in the run file
  * (run_refuse.c). */
@@ -115,18 +109,6 @@ void lathe__run_components_fini(lathe_run *run);
 /** Calls the parts' checks of each other and of the run's length, `total` steps; 0: unknown
  * (run_check.c). */
 lathe_status lathe__run_check_length(const lathe_run *run, int64_t total);
-
-/** Does everything that decides whether a training can start, up to the allocation of memory
- * (run_prepare.c). If run->open.diags is set, all errors and warnings are collected in it;
- * otherwise the first error ends the function. */
-lathe_status lathe__run_prepare(lathe_run *run, const char *path, const lathe_override *overrides,
-                                int32_t n_overrides);
-/** Reads the configuration and the settings (run_open.c). */
-lathe_status lathe__run_configure(lathe_run *run, const char *path, const lathe_override *overrides,
-                                  int32_t n_overrides);
-/** Sets the length of the run, from the size of the data if train.max_steps is not set
- * (run_open.c). */
-lathe_status lathe__run_settle_length(lathe_run *run);
 
 /** Where to look for the family of the run's model (run_graphs.c). */
 lathe_model_source lathe__run_model_source(const lathe_run *run);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # check_floors.sh CC SOURCE BUILD: with the include folders that each floor is really compiled with, a
-# header of a floor it may see compiles and one of any other floor is not found.
+# header of a floor it may see is found and one of any other floor is not.
 set -euo pipefail
 cc=$1 source=$2 build=$3
 failures=0
@@ -11,7 +11,7 @@ fail() {
 
 # The rooms of liblathe, then those above it (docs/design/000-floors.md).
 floors="base plug config reward ir passes io jinja template unicode text tokenjson tokentrain records data model exec update
-    generate record checkpoint run primitives rollout loop"
+    generate record checkpoint run opening primitives rollout loop"
 tools="view harness devicecheck conformance cli plugcmd savedcmd pipeline chat"
 low="base plug config ir passes io text records data model exec"
 all=$(tr '\n' ' ' <<<"$floors" | tr -s ' ')
@@ -22,9 +22,10 @@ declare -A sees=([base]="" [plug]="base" [config]="base plug" [reward]="base plu
     [model]="base plug ir io" [exec]="base plug ir passes io model" [update]="$low"
     [generate]="base plug ir passes io text records data model exec update" [record]="$low update"
     [checkpoint]="$low update record" [run]="$low reward update generate record checkpoint jinja template tokenjson tokentrain"
-    [primitives]="$low update generate record checkpoint run"
-    [rollout]="$low reward update record checkpoint run primitives"
-    [loop]="$low update record checkpoint run primitives rollout tokenjson tokentrain"
+    [opening]="$low reward update generate record checkpoint jinja template tokenjson tokentrain run"
+    [primitives]="$low update generate record checkpoint run opening"
+    [rollout]="$low reward update record checkpoint run opening primitives"
+    [loop]="$low update record checkpoint run opening primitives rollout tokenjson tokentrain"
     [view]="$all" [harness]="$all" [devicecheck]="$all harness" [conformance]="$all harness devicecheck" [cli]="$all"
     [plugcmd]="$all view harness conformance cli" [savedcmd]="$all view cli" [pipeline]="$all cli"
     [chat]="$all view")
@@ -36,6 +37,20 @@ includes_of() {
         grep -oE -- '(-I|-isystem )[^ ]+' || true
 }
 
+# A header of each floor.
+declare -A header=()
+for floor in $floors; do
+    header[$floor]=$(basename "$(find "$source/core/$floor" -name '*.h' | sort | head -1)")
+done
+
+# One source asks for a header of every floor; what is found remains after the preprocessor.
+question() {
+    local other
+    for other in $floors; do
+        printf '#if __has_include("%s/%s")\nfound %s\n#endif\n' "$other" "${header[$other]}" "$other"
+    done
+}
+
 tried=0
 for floor in $floors; do
     mapfile -t flags < <(includes_of "$floor" | sed 's/^-isystem /-I/')
@@ -43,14 +58,15 @@ for floor in $floors; do
         fail "the build has no file of core/$floor"
         continue
     fi
+    found=" $(question | "$cc" -std=gnu11 -E -P "${flags[@]}" -xc - | sed -n 's/^found //p' | tr '\n' ' ')"
+    [[ "$found" == *" $floor "* ]] || fail "core/$floor does not find its own $floor/${header[$floor]}"
     for other in $floors; do
         [ "$other" = "$floor" ] && continue
-        header=$(basename "$(find "$source/core/$other" -name '*.h' | sort | head -1)")
         tried=$((tried + 1))
-        if echo "#include \"$other/$header\"" | "$cc" -std=gnu11 -E "${flags[@]}" -xc - >/dev/null 2>&1; then
-            [[ " ${sees[$floor]} " == *" $other "* ]] || fail "core/$floor can include $other/$header"
+        if [[ "$found" == *" $other "* ]]; then
+            [[ " ${sees[$floor]} " == *" $other "* ]] || fail "core/$floor can include $other/${header[$other]}"
         else
-            [[ " ${sees[$floor]} " != *" $other "* ]] || fail "core/$floor cannot include $other/$header"
+            [[ " ${sees[$floor]} " != *" $other "* ]] || fail "core/$floor cannot include $other/${header[$other]}"
         fi
     done
 done

@@ -1,5 +1,6 @@
 /* The memory plan: blocks that live at the same time never overlap, in random and real graphs, and
  * the peak is near the minimum that the lifetimes allow. */
+#include "opening/opening.h"
 #include "random_graph.h"
 #include "run/run_state.h"
 

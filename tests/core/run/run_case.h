@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "io/safetensors.h"
+#include "opening/opening.h"
 #include "run/run_state.h"
 
 #define OK(call) cr_assert_eq((call), LATHE_OK, "%s: %s", #call, lathe_error_message())

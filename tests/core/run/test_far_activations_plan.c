@@ -1,23 +1,16 @@
 /* The plan of a run that keeps activations in host memory, and the messages if the option has no
  * effect or is refused. */
 #include "activations_case.h"
-#include "run/fit.h"
+#include "opening/fit.h"
 
 /* ---- the plan ---- */
 
 /* Checks the amount that the plan says the option saves on the device. */
 static void expect_saved(const settings *s, int64_t want)
 {
-    lathe_override list[MAX_SETTINGS];
-    char keys[MAX_SETTINGS][64];
-    for (int i = 0; i < s->n; i++) {
-        const char *equals = strchr(s->text[i], '=');
-        snprintf(keys[i], sizeof keys[i], "%.*s", (int)(equals - s->text[i]), s->text[i]);
-        list[i] = (lathe_override){keys[i], equals + 1};
-    }
     lathe_run *run = open_run(LATHE_OPEN_PLAN, s->list);
     cr_assert_gt(want, 0);
-    cr_assert_eq(lathe_fit_saved(run, "train.offload_activations", NULL, list, s->n), want);
+    cr_assert_eq(lathe_fit_saved(run, "train.offload_activations"), want);
     lathe_run_close(run);
 }
 

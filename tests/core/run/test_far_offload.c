@@ -2,7 +2,7 @@
  * run that keeps it on the device, for any size of the buffers, with streams that run as late and
  * as early as possible; the plan to the byte; and refusals. */
 #include "offload_case.h"
-#include "run/fit.h"
+#include "opening/fit.h"
 
 /* Settings on top of set_small. */
 typedef struct offload_case {

@@ -1,6 +1,6 @@
 /* A plan that is too large for the machine is refused before weights are read, and the message
  * names settings that fit. */
-#include "run/fit.h"
+#include "opening/fit.h"
 #include "small_run.h"
 
 static char dir[64];

@@ -1,7 +1,7 @@
 /* Wrong or contradictory settings of optimizers and schedulers: one message each, with its place.
  * Wrong numbers are tested with every optimizer. docs/bad-input.md lists the messages. */
+#include "opening/opening.h"
 #include "plug/schema.h"
-#include "run/run_check.h"
 #include "small_run.h"
 
 static char folder[32], path[64], said[8192];

@@ -4,8 +4,8 @@
 #include "ir/flops.h"
 #include "loop/train.h"
 #include "model/model_size.h"
+#include "opening/fit.h"
 #include "passes/plan.h"
-#include "run/fit.h"
 
 /* If the plan leaves no memory, nothing is measured, and the run continues. */
 Test(peak_flops, are_measured_in_what_the_plan_leaves)

@@ -1,5 +1,5 @@
 /* Prepares and ends a dry run. */
-#include "run/dry_run.h"
+#include "opening/dry_run.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,12 +1,8 @@
 /* Checks whether a plan fits the memory of the machine, and finds settings that do. */
-#ifndef LATHE_RUN_FIT_H
-#define LATHE_RUN_FIT_H
+#ifndef LATHE_OPENING_FIT_H
+#define LATHE_OPENING_FIT_H
 
 #include "run/run_state.h"
-
-/* Memory that a process needs in addition to the plan: libraries, tokenizer, kernel caches, file
- * buffers. */
-#define LATHE_FIT_RESERVE ((int64_t)128 << 20)
 
 enum { LATHE_FIT_OPTIONS = 4 };
 
@@ -34,21 +30,17 @@ LATHE_MUST_USE lathe_status lathe__fit_floor(int32_t n_threads);
  * is too small. */
 void lathe_fit_check(const lathe_run *run, lathe_fit *out);
 
-/** Plans again with settings that need less memory until some fit, and fills the options. Reads the
- * configuration again from config_path, with the overrides that the run was opened with. */
-void lathe_fit_search(const lathe_run *run, const char *config_path,
-                      const lathe_override *overrides, int32_t n_overrides, lathe_fit *fit);
+/** Plans again with settings that need less memory until some fit, and fills the options. */
+void lathe_fit_search(const lathe_run *run, lathe_fit *fit);
 
 /** Bytes of device memory by which an option of [train] lowers the run's peak: plans again without
  * the option. 0 if that cannot be planned. */
-int64_t lathe_fit_saved(const lathe_run *run, const char *key, const char *config_path,
-                        const lathe_override *overrides, int32_t n_overrides);
+int64_t lathe_fit_saved(const lathe_run *run, const char *key);
 
 /** Appends "does not fit: needs ... of ..." and the options, one per line. */
 void lathe_fit_text(const lathe_fit *fit, lathe_buffer *out);
 
 /** Returns LATHE_E_NOMEM, with that text as its message, if the plan does not fit. */
-lathe_status lathe__run_fits(const lathe_run *run, const char *config_path,
-                             const lathe_override *overrides, int32_t n_overrides);
+lathe_status lathe__run_fits(const lathe_run *run);
 
 #endif

@@ -1,6 +1,6 @@
 /* Checks that a run can use its folder, checkpoint.dir. */
-#ifndef LATHE_RUN_FOLDER_CHECK_H
-#define LATHE_RUN_FOLDER_CHECK_H
+#ifndef LATHE_OPENING_FOLDER_CHECK_H
+#define LATHE_OPENING_FOLDER_CHECK_H
 
 #include "base/lock.h"
 #include "run/run_state.h"

@@ -1,7 +1,7 @@
 /* Checks that the checkpoint to resume from belongs to the run, and reports what changed since
  * then. */
-#ifndef LATHE_RUN_RESUME_CHECK_H
-#define LATHE_RUN_RESUME_CHECK_H
+#ifndef LATHE_OPENING_RESUME_CHECK_H
+#define LATHE_OPENING_RESUME_CHECK_H
 
 #include "run/run_state.h"
 

@@ -1,6 +1,6 @@
 /* Prepares a dry run: a training of two steps that keeps no files. */
-#ifndef LATHE_RUN_DRY_RUN_H
-#define LATHE_RUN_DRY_RUN_H
+#ifndef LATHE_OPENING_DRY_RUN_H
+#define LATHE_OPENING_DRY_RUN_H
 
 #include "run/run_state.h"
 

@@ -1,6 +1,6 @@
 /* Compares the model of a checkpoint with the model of the run. */
-#ifndef LATHE_RUN_RESUME_MODEL_H
-#define LATHE_RUN_RESUME_MODEL_H
+#ifndef LATHE_OPENING_RESUME_MODEL_H
+#define LATHE_OPENING_RESUME_MODEL_H
 
 #include <jansson.h>
 

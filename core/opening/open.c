@@ -9,13 +9,13 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_image.h"
 #include "generate/generator.h"
-#include "run/dry_run.h"
-#include "run/fit.h"
+#include "opening/dry_run.h"
+#include "opening/fit.h"
+#include "opening/opening.h"
 #include "run/iteration.h"
 #include "run/reward_model.h"
 #include "run/run_check.h"
 #include "run/run_saved.h"
-#include "run/run_state.h"
 #include "run/teacher.h"
 #include "template/chat_template.h"
 
@@ -56,8 +56,7 @@ static lathe_status split_overrides(lathe_arena *arena, int32_t n, const char *c
     return LATHE_OK;
 }
 
-lathe_status lathe__run_configure(lathe_run *run, const char *path, const lathe_override *list,
-                                  int32_t n_overrides)
+lathe_status lathe__run_configure(lathe_run *run)
 {
     lathe_diags own = {0}, *const diags = run->open.diags ? run->open.diags : &own;
     LATHE_TRY(lathe__fit_floor(1));
@@ -69,7 +68,8 @@ lathe_status lathe__run_configure(lathe_run *run, const char *path, const lathe_
                   ? LATHE_CONFIG_TRAIN
                   : 0;
     const lathe_status status =
-        lathe_config_load(path, list, n_overrides, wanted, run->registry, diags, &run->config);
+        lathe_config_load(run->open.path, run->open.overrides, run->open.n_overrides, wanted,
+                          run->registry, diags, &run->config);
     if (status == LATHE_OK) {
         lathe_settings_read(run->config, &run->set);
         lathe_log_set_level(run->set.log_level);
@@ -108,10 +108,9 @@ lathe_status lathe__run_settle_length(lathe_run *run)
 }
 
 /* The stages up to the plan: no weights, no data. */
-static lathe_status plan_stages(lathe_run *run, const char *path, const lathe_override *overrides,
-                                int32_t n)
+static lathe_status plan_stages(lathe_run *run)
 {
-    LATHE_TRY(lathe__run_configure(run, path, overrides, n));
+    LATHE_TRY(lathe__run_configure(run));
     LATHE_TRY(lathe__run_components(run));
     if (run->open.mode == LATHE_OPEN_EVALUATE)
         LATHE_TRY(lathe__iteration_check(run));
@@ -123,10 +122,9 @@ static lathe_status plan_stages(lathe_run *run, const char *path, const lathe_ov
 }
 
 /* The stages for the data alone. */
-static lathe_status data_stages(lathe_run *run, const char *path, const lathe_override *overrides,
-                                int32_t n)
+static lathe_status data_stages(lathe_run *run)
 {
-    LATHE_TRY(lathe__run_configure(run, path, overrides, n));
+    LATHE_TRY(lathe__run_configure(run));
     LATHE_TRY(lathe__run_components(run));
     if (run->set.datasets && run->parts.stage.component)
         LATHE_TRY(lathe__data_check(run));
@@ -135,15 +133,14 @@ static lathe_status data_stages(lathe_run *run, const char *path, const lathe_ov
 }
 
 /* The stages for a run that does not train, up to the data. */
-static lathe_status computing_stages(lathe_run *run, const char *path,
-                                     const lathe_override *overrides, int32_t n)
+static lathe_status computing_stages(lathe_run *run)
 {
-    LATHE_TRY(plan_stages(run, path, overrides, n));
+    LATHE_TRY(plan_stages(run));
     if (run->open.mode == LATHE_OPEN_PLAN)
         return LATHE_OK;
     if (run->open.mode == LATHE_OPEN_EVALUATE)
         LATHE_TRY(lathe__data_check(run));
-    LATHE_TRY(lathe__run_fits(run, path, overrides, n));
+    LATHE_TRY(lathe__run_fits(run));
     return run->open.mode == LATHE_OPEN_EVALUATE ? lathe__run_data(run) : LATHE_OK;
 }
 
@@ -166,15 +163,14 @@ static lathe_status as_refusal(lathe_status status)
     }
 }
 
-static lathe_status all_stages(lathe_run *run, const char *path, const lathe_override *overrides,
-                               int32_t n)
+static lathe_status all_stages(lathe_run *run)
 {
     if (run->open.mode == LATHE_OPEN_DATA)
-        return as_refusal(data_stages(run, path, overrides, n));
+        return as_refusal(data_stages(run));
     if (run->open.mode == LATHE_OPEN_TRAIN)
-        LATHE_TRY(lathe__run_prepare(run, path, overrides, n));
+        LATHE_TRY(lathe__run_prepare(run));
     else
-        LATHE_TRY(as_refusal(computing_stages(run, path, overrides, n)));
+        LATHE_TRY(as_refusal(computing_stages(run)));
     if (run->open.mode == LATHE_OPEN_PLAN)
         return LATHE_OK;
     run->open.diags = NULL; /* later failures are the machine's */
@@ -185,22 +181,47 @@ static lathe_status all_stages(lathe_run *run, const char *path, const lathe_ove
 
 /* Runs the stages. Weights, vocabularies and data are mapped files; a file that became shorter
  * meanwhile is reported here. */
-static lathe_status open_stages(lathe_run *run, const char *path, const lathe_override *overrides,
-                                int32_t n)
+static lathe_status open_stages(lathe_run *run)
 {
-    const lathe_status status = all_stages(run, path, overrides, n);
+    const lathe_status status = all_stages(run);
     const lathe_status read = lathe_maps_check();
     return read != LATHE_OK ? read : status;
 }
 
-static lathe_status create(int32_t mode, lathe_run **out)
+/* Copies the path and the overrides, so that the run can be planned again with other settings. */
+static lathe_status keep_arguments(lathe_run *run, const char *path, const lathe_override *list,
+                                   int32_t n)
+{
+    lathe_override *copy = lathe_arena_alloc(&run->arena, (n + 1) * (int64_t)sizeof *copy);
+    if (!copy)
+        return LATHE_E_NOMEM;
+    for (int32_t i = 0; i < n; i++) {
+        copy[i].key = lathe_arena_strdup(&run->arena, list[i].key);
+        copy[i].value = lathe_arena_strdup(&run->arena, list[i].value);
+        if (!copy[i].key || !copy[i].value)
+            return LATHE_E_NOMEM;
+    }
+    run->open.overrides = copy;
+    run->open.n_overrides = n;
+    run->open.path = path ? lathe_arena_strdup(&run->arena, path) : NULL;
+    return path && !run->open.path ? LATHE_E_NOMEM : LATHE_OK;
+}
+
+/* Makes a run that is not opened yet. After an error, *out is NULL. */
+static lathe_status create(const char *path, const lathe_override *list, int32_t n, int32_t mode,
+                           lathe_run **out)
 {
     *out = calloc(1, sizeof **out);
     if (!*out)
         return lathe_error(LATHE_E_NOMEM, "no memory for a run");
     (*out)->open.mode = mode == LATHE_OPEN_BATCHES ? LATHE_OPEN_TRAIN : mode;
     (*out)->open.data_is_optional = mode == LATHE_OPEN_BATCHES;
-    return LATHE_OK;
+    const lathe_status status = keep_arguments(*out, path, list, n);
+    if (status == LATHE_OK)
+        return LATHE_OK;
+    lathe_run_close(*out);
+    *out = NULL;
+    return lathe_error(status, "no memory for a run");
 }
 
 /* Returns the run, or closes it after an error. */
@@ -217,10 +238,10 @@ lathe_status lathe_run_open_training(const char *config_path, const lathe_overri
                                      lathe_run **out)
 {
     lathe_run *run = NULL;
-    LATHE_TRY(create(LATHE_OPEN_TRAIN, &run));
+    LATHE_TRY(create(config_path, overrides, n_overrides, LATHE_OPEN_TRAIN, &run));
     run->open.diags = diags;
     run->open.is_dry = is_dry;
-    return opened(run, open_stages(run, config_path, overrides, n_overrides), out);
+    return opened(run, open_stages(run), out);
 }
 
 lathe_status lathe_run_open_mode(const char *config_path, const lathe_override *overrides,
@@ -236,8 +257,8 @@ lathe_status lathe_run_open_mode(const char *config_path, const lathe_override *
         lathe_diags_fini(&diags);
         return status;
     }
-    LATHE_TRY(create(mode, &run));
-    return opened(run, open_stages(run, config_path, overrides, n_overrides), out);
+    LATHE_TRY(create(config_path, overrides, n_overrides, mode, &run));
+    return opened(run, open_stages(run), out);
 }
 
 lathe_status lathe_run_check(const char *config_path, const lathe_override *overrides,
@@ -245,10 +266,10 @@ lathe_status lathe_run_check(const char *config_path, const lathe_override *over
                              int32_t *out_saves_model)
 {
     lathe_run *run = NULL;
-    LATHE_TRY(create(LATHE_OPEN_TRAIN, &run));
+    LATHE_TRY(create(config_path, overrides, n_overrides, LATHE_OPEN_TRAIN, &run));
     run->open.diags = diags;
     run->open.is_offline = is_offline;
-    const lathe_status status = lathe__run_prepare(run, config_path, overrides, n_overrides);
+    const lathe_status status = lathe__run_prepare(run);
     if (out_saves_model)
         *out_saves_model = status == LATHE_OK && lathe__checkpoint_has_model(lathe__run_saved(run));
     run->open.diags = NULL;
@@ -260,8 +281,8 @@ lathe_status lathe__run_open_planned(const char *config_path, const lathe_overri
                                      int32_t n_overrides, int32_t mode, lathe_run **out)
 {
     lathe_run *run = NULL;
-    LATHE_TRY(create(mode, &run));
-    return opened(run, plan_stages(run, config_path, overrides, n_overrides), out);
+    LATHE_TRY(create(config_path, overrides, n_overrides, mode, &run));
+    return opened(run, plan_stages(run), out);
 }
 
 lathe_status lathe_run_open(const char *config_path, int32_t n_overrides,
@@ -269,11 +290,12 @@ lathe_status lathe_run_open(const char *config_path, int32_t n_overrides,
 {
     lathe_run *run = NULL;
     lathe_override *list = NULL;
-    LATHE_TRY(create(LATHE_OPEN_BATCHES, &run));
-    lathe_status status = split_overrides(&run->arena, n_overrides, overrides, &list);
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_status status = split_overrides(&arena, n_overrides, overrides, &list);
     if (status == LATHE_OK)
-        status = open_stages(run, config_path, list, n_overrides);
-    return opened(run, status, out);
+        status = create(config_path, list, n_overrides, LATHE_OPEN_BATCHES, &run);
+    lathe_arena_fini(&arena);
+    return opened(run, status == LATHE_OK ? open_stages(run) : status, out);
 }
 
 static void close_program(lathe_machine *m, lathe_program *p)

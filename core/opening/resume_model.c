@@ -1,5 +1,5 @@
 /* Compares the model of a checkpoint with the model of the run. */
-#include "run/resume_model.h"
+#include "opening/resume_model.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * data, the optimizer's state. The old configuration (in the manifest) and the new one show which
  * key of the run file is the cause: the error is reported at that key and names both values.
  */
-#include "run/resume_check.h"
+#include "opening/resume_check.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +19,8 @@
 #include "checkpoint/config_changes.h"
 #include "checkpoint/parents.h"
 #include "checkpoint/train_state.h"
-#include "run/resume_model.h"
-#include "run/resume_refusal.h"
+#include "opening/resume_model.h"
+#include "opening/resume_refusal.h"
 #include "run/run_saved.h"
 
 static const char *text_of(const lathe_buffer *b)

@@ -11,13 +11,13 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
+#include "opening/fit.h"
+#include "opening/folder_check.h"
+#include "opening/opening.h"
+#include "opening/resume_check.h"
 #include "plug/select.h"
-#include "run/fit.h"
-#include "run/folder_check.h"
-#include "run/resume_check.h"
 #include "run/run_check.h"
 #include "run/run_saved.h"
-#include "run/run_state.h"
 #include "run/teacher.h"
 #include "update/param_groups.h"
 
@@ -146,8 +146,7 @@ static lathe_status prepare_model(lathe_run *run)
     return LATHE_OK;
 }
 
-static lathe_status prepare_plan(lathe_run *run, const char *path, const lathe_override *overrides,
-                                 int32_t n)
+static lathe_status prepare_plan(lathe_run *run)
 {
     const int64_t before = n_errors(run);
     LATHE_TRY(note(run, lathe__run_add_models(run), before, "model", "path"));
@@ -156,7 +155,7 @@ static lathe_status prepare_plan(lathe_run *run, const char *path, const lathe_o
     LATHE_TRY(note(run, status, before, is_attention ? "attention" : "device", "name"));
     LATHE_TRY(so_far(run));
     LATHE_TRY(note(run, lathe__figure_check_best(run), before, "checkpoint", "best_metric"));
-    LATHE_TRY(note(run, lathe__run_fits(run, path, overrides, n), before, "train", "memory_limit"));
+    LATHE_TRY(note(run, lathe__run_fits(run), before, "train", "memory_limit"));
     LATHE_TRY(note(run, lathe__teacher_check(run), before, "teacher", "path"));
     if (!run->set.model_path)
         return LATHE_OK;
@@ -187,10 +186,9 @@ static lathe_status check_length_offline(lathe_run *run)
                      : LATHE_OK;
 }
 
-lathe_status lathe__run_prepare(lathe_run *run, const char *path, const lathe_override *overrides,
-                                int32_t n)
+lathe_status lathe__run_prepare(lathe_run *run)
 {
-    LATHE_TRY(lathe__run_configure(run, path, overrides, n));
+    LATHE_TRY(lathe__run_configure(run));
     LATHE_TRY(prepare_parts(run));
     const int64_t in_parts = n_errors(run);
     if (run->set.datasets && run->parts.stage.component && !run->open.is_offline)
@@ -213,7 +211,7 @@ lathe_status lathe__run_prepare(lathe_run *run, const char *path, const lathe_ov
     LATHE_TRY(so_far(run));
     if (run->open.is_offline)
         return LATHE_OK;
-    LATHE_TRY(prepare_plan(run, path, overrides, n));
+    LATHE_TRY(prepare_plan(run));
     LATHE_TRY(so_far(run));
     LATHE_TRY(prepare_data(run));
     return so_far(run);

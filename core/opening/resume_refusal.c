@@ -1,5 +1,5 @@
 /* Refuses a checkpoint to resume from, with the key that is the cause. */
-#include "run/resume_refusal.h"
+#include "opening/resume_refusal.h"
 
 #include <stdio.h>
 #include <string.h>

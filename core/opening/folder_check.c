@@ -1,5 +1,5 @@
 /* Checks the run's folder before the run starts. */
-#include "run/folder_check.h"
+#include "opening/folder_check.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -1,5 +1,5 @@
 /* Checks whether a plan fits the machine, and searches for settings that do. */
-#include "run/fit.h"
+#include "opening/fit.h"
 #include "model/model_size.h"
 
 #include <stdarg.h>
@@ -11,6 +11,7 @@
 #include "base/host_memory.h"
 #include "base/log.h"
 #include "base/parallel.h"
+#include "opening/opening.h"
 #include "passes/passes.h"
 
 /* Bytes of the KV caches, which generation allocates when it begins. */
@@ -68,7 +69,7 @@ static int64_t mapped_bytes(const lathe_params *params, int32_t file_dtype)
 /* Memory that the process needs in addition to the plan. */
 static int64_t reserve_of(const lathe_host_memory *memory, int32_t n_threads)
 {
-    return LATHE_FIT_RESERVE + (memory->is_address_space ? stack_bytes(n_threads) : 0);
+    return LATHE_HOST_RESERVE + (memory->is_address_space ? stack_bytes(n_threads) : 0);
 }
 
 /* Host memory available for the plan. */
@@ -138,9 +139,6 @@ enum { MAX_TRIES = 40, MAX_CHANGES = 8, MAX_USER = 256 };
 
 typedef struct search {
     const lathe_run *run;
-    const char *path;
-    const lathe_override *overrides;
-    int32_t n_overrides;
     lathe_fit *fit;
     int32_t tries;
 } search;
@@ -172,21 +170,21 @@ static int fits(search *s, const changes *c)
     lathe_override list[MAX_USER + MAX_CHANGES + 2];
     lathe_run *run = NULL;
     lathe_fit fit;
-    if (s->tries++ >= MAX_TRIES || s->n_overrides > MAX_USER ||
+    const lathe_opening *open = &s->run->open;
+    if (s->tries++ >= MAX_TRIES || open->n_overrides > MAX_USER ||
         s->fit->n_options == LATHE_FIT_OPTIONS)
         return 0;
     int32_t n = 0;
-    for (; n < s->n_overrides; n++)
-        list[n] = s->overrides[n];
-    if (s->run->open.mode > LATHE_OPEN_TRAIN) /* measured once, not again for each try */
+    for (; n < open->n_overrides; n++)
+        list[n] = open->overrides[n];
+    if (open->mode > LATHE_OPEN_TRAIN) /* measured once, not again for each try */
         list[n++] =
             (lathe_override){"train.precision", lathe_precision_name(s->run->set.precision)};
     for (int32_t i = 0; i < c->n; i++)
         list[n++] = c->list[i];
     list[n++] = (lathe_override){"log.level", "error"};
-    const int32_t mode =
-        s->run->open.mode <= LATHE_OPEN_TRAIN ? LATHE_OPEN_PLAN : s->run->open.mode;
-    if (lathe__run_open_planned(s->path, list, n, mode, &run) != LATHE_OK)
+    const int32_t mode = open->mode <= LATHE_OPEN_TRAIN ? LATHE_OPEN_PLAN : open->mode;
+    if (lathe__run_open_planned(open->path, list, n, mode, &run) != LATHE_OK)
         return 0;
     lathe_fit_check(run, &fit);
     lathe_run_close(run);
@@ -326,10 +324,9 @@ static void search_rows(search *s)
     }
 }
 
-void lathe_fit_search(const lathe_run *run, const char *config_path,
-                      const lathe_override *overrides, int32_t n_overrides, lathe_fit *fit)
+void lathe_fit_search(const lathe_run *run, lathe_fit *fit)
 {
-    search s = {run, config_path, overrides, n_overrides, fit, 0};
+    search s = {run, fit, 0};
     const changes none = {.n = 0};
     if (run->open.mode <= LATHE_OPEN_TRAIN)
         search_training(&s);
@@ -345,19 +342,19 @@ void lathe_fit_search(const lathe_run *run, const char *config_path,
     lathe_log_set_level(run->set.log_level);
 }
 
-int64_t lathe_fit_saved(const lathe_run *run, const char *key, const char *config_path,
-                        const lathe_override *overrides, int32_t n_overrides)
+int64_t lathe_fit_saved(const lathe_run *run, const char *key)
 {
     lathe_override list[MAX_USER + 2];
     lathe_run *without = NULL;
+    const int32_t n_overrides = run->open.n_overrides;
     if (n_overrides > MAX_USER)
         return 0;
     for (int32_t i = 0; i < n_overrides; i++)
-        list[i] = overrides[i];
+        list[i] = run->open.overrides[i];
     list[n_overrides] = (lathe_override){key, "false"};
     list[n_overrides + 1] = (lathe_override){"log.level", "error"};
     int64_t peak = 0;
-    if (lathe__run_open_planned(config_path, list, n_overrides + 2, run->open.mode, &without) ==
+    if (lathe__run_open_planned(run->open.path, list, n_overrides + 2, run->open.mode, &without) ==
         LATHE_OK)
         peak = lathe_machine_total(&without->machine, &without->planned) -
                lathe_machine_total(&run->machine, &run->planned);
@@ -404,14 +401,13 @@ void lathe_fit_text(const lathe_fit *fit, lathe_buffer *out)
     }
 }
 
-lathe_status lathe__run_fits(const lathe_run *run, const char *config_path,
-                             const lathe_override *overrides, int32_t n_overrides)
+lathe_status lathe__run_fits(const lathe_run *run)
 {
     lathe_fit fit;
     lathe_fit_check(run, &fit);
     if (fit.need <= fit.have)
         return LATHE_OK;
-    lathe_fit_search(run, config_path, overrides, n_overrides, &fit);
+    lathe_fit_search(run, &fit);
     lathe_buffer text = LATHE_BUFFER_INIT;
     lathe_fit_text(&fit, &text);
     lathe_status status = text.status;

@@ -1,6 +1,6 @@
 /* Refuses a checkpoint to resume from, with the key that is the cause. */
-#ifndef LATHE_RUN_RESUME_REFUSAL_H
-#define LATHE_RUN_RESUME_REFUSAL_H
+#ifndef LATHE_OPENING_RESUME_REFUSAL_H
+#define LATHE_OPENING_RESUME_REFUSAL_H
 
 #include <jansson.h>
 

@@ -1,0 +1,55 @@
+/* Opens a run: reads its configuration, decides whether it can start, and prepares everything that
+ * its mode needs. */
+#ifndef LATHE_OPENING_OPENING_H
+#define LATHE_OPENING_OPENING_H
+
+#include "run/run_state.h"
+
+/** Opens a run for `mode`, LATHE_OPEN_*. All configuration errors are in the thread's message, one
+ * per line. */
+lathe_status lathe_run_open_mode(const char *config_path, const lathe_override *overrides,
+                                 int32_t n_overrides, int32_t mode, lathe_run **out);
+
+/** Opens a run for training as lathe_run_open_mode does, but adds its errors and warnings to diags
+ * instead of logging them. is_dry: reads only the first part of the data, keeps none of it, and
+ * loads no checkpoint. */
+lathe_status lathe_run_open_training(const char *config_path, const lathe_override *overrides,
+                                     int32_t n_overrides, int32_t is_dry, lathe_diags *diags,
+                                     lathe_run **out);
+
+/** Adds to diags every error that would keep the run from starting, and all warnings. Does the same
+ * work as opening a run for training, up to the allocation of memory: reads the model's
+ * description, the headers of its weight files, the tokenizer and the data (which are tokenised
+ * into data.cache_dir), opens the device and makes the plan.
+ *
+ *  is_offline      1: skips what needs the machine or the data
+ *  out_saves_model 1: its checkpoints will hold a whole model, not only an adapter; NULL: not
+ *                  wanted
+ *
+ *  Errors  LATHE_E_CONFIG: the errors are in diags. Others: the file is not valid TOML, or the
+ *          machine failed; the errors are not in diags.
+ */
+lathe_status lathe_run_check(const char *config_path, const lathe_override *overrides,
+                             int32_t n_overrides, int32_t is_offline, lathe_diags *diags,
+                             int32_t *out_saves_model);
+
+/* ---- shared inside the room ---- */
+
+/** Like lathe_run_open_mode, but stops after the plan of that mode: no memory, no weights, no
+ * data. */
+lathe_status lathe__run_open_planned(const char *config_path, const lathe_override *overrides,
+                                     int32_t n_overrides, int32_t mode, lathe_run **out);
+
+/** Reads the configuration and the settings (open.c). */
+lathe_status lathe__run_configure(lathe_run *run);
+
+/** Does everything that decides whether a training can start, up to the allocation of memory
+ * (prepare.c). If run->open.diags is set, all errors and warnings are collected in it; otherwise
+ * the first error ends the function. */
+lathe_status lathe__run_prepare(lathe_run *run);
+
+/** Sets the length of the run, from the size of the data if train.max_steps is not set
+ * (open.c). */
+lathe_status lathe__run_settle_length(lathe_run *run);
+
+#endif
