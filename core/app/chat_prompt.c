@@ -1,13 +1,13 @@
 /* Renders conversations as prompts. */
 #include "app/chat_prompt.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "app/tokenizer_open.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "chat/answer_prompt.h"
 #include "run/run_state.h"
 
 lathe_status lathe_app_chat_template(lathe_run *run, const char *place,
@@ -79,66 +79,14 @@ lathe_status lathe_app_chat_load(const char *file, json_t **out)
     return status;
 }
 
-/* The text of the last message if it is the assistant's, else NULL. */
-static const char *answer_begun(const json_t *messages)
-{
-    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
-    const char *role = json_string_value(json_object_get(last, "role"));
-    return role && strcmp(role, "assistant") == 0
-               ? json_string_value(json_object_get(last, "content"))
-               : NULL;
-}
-
-/* Cuts the rendered text after the last occurrence of `content`, without what the template puts
- * after a message. Space around the content that the template removed is not looked for. */
-static lathe_status cut_after(const char *place, char *text, const char *content)
-{
-    while (isspace((unsigned char)*content))
-        content++;
-    const size_t whole = strlen(content);
-    size_t n = whole;
-    while (n > 0 && isspace((unsigned char)content[n - 1]))
-        n--;
-    char *last = NULL;
-    for (char *at = n > 0 ? strstr(text, content) : NULL; at; at = strstr(at + 1, content))
-        last = at;
-    if (last) {
-        last[whole] = '\0';
-        return LATHE_OK;
-    }
-    for (char *at = text; n > 0 && *at; at++)
-        last = strncmp(at, content, n) == 0 ? at : last;
-    if (!last)
-        return lathe_error(
-            LATHE_E_CONFIG,
-            "%s: the template does not write the last message of the assistant as it "
-            "is, so it cannot be continued; end with a message of the user",
-            place);
-    last[n] = '\0';
-    return LATHE_OK;
-}
-
 lathe_status lathe_app_chat_prompt(const lathe_chat_template *chat, const char *place, json_t *row,
-                                   char **out)
+                                   lathe_encoder *encoder, lathe_ids *out)
 {
     lathe_chat what;
-    lathe_rendering text = {0};
     json_t *owned = NULL;
-    *out = NULL;
     LATHE_TRY(check_messages(place, row));
     LATHE_TRY(lathe_chat_from_row(place, row, &what, &owned));
-    const char *begun = answer_begun(what.messages);
-    what.add_generation_prompt = begun == NULL;
-    lathe_status status = lathe_chat_render(chat, &what, &text);
+    const lathe_status status = lathe_chat_answer_prompt(chat, place, &what, encoder, out);
     json_decref(owned);
-    if (status != LATHE_OK)
-        return lathe_error_context(status, "%s", place);
-    free(text.spans);
-    free(text.tokens);
-    status = begun ? cut_after(place, text.text, begun) : LATHE_OK;
-    if (status == LATHE_OK)
-        *out = text.text;
-    else
-        free(text.text);
     return status;
 }

@@ -6,6 +6,7 @@
 
 #include "lathe/lathe.h"
 #include "template/chat_template.h"
+#include "text/tokenizer.h"
 
 /** Reads the conversation of `file` (- : standard input): an object with "messages", and with
  *  "tools", "documents" and "chat_template_kwargs" if the template needs them, or the list of
@@ -20,11 +21,9 @@ lathe_status lathe_app_chat_load(const char *file, json_t **out);
 lathe_status lathe_app_chat_template(lathe_run *run, const char *place,
                                      const lathe_chat_template **out);
 
-/** Renders a conversation up to where the answer begins. If its last message is the assistant's and
- *  its content is a string, the prompt ends with that text, which the model continues
- *  (continue_final_message of transformers). LATHE_E_CONFIG: that text is empty, or the template
- *  changes it. *out: malloc'ed. place: file and line, for messages. */
+/** The tokens of the conversation `row` up to where the answer begins (chat/answer_prompt.h).
+ *  place: file and line, for messages. */
 lathe_status lathe_app_chat_prompt(const lathe_chat_template *chat, const char *place, json_t *row,
-                                   char **out);
+                                   lathe_encoder *encoder, lathe_ids *out);
 
 #endif

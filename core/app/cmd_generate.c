@@ -55,23 +55,28 @@ static lathe_status read_prompts(const lathe_args *args, json_t **out_row)
     return messages ? lathe_app_chat_load(messages, out_row) : LATHE_OK;
 }
 
-/* The text to continue; *owned: what is to be freed of it. */
-static lathe_status find_prompt(const lathe_args *args, lathe_run *run, json_t *row,
-                                const char **out, char **owned)
+/* Answers the conversation `row`; the result lasts until the next generation. */
+static lathe_status answer(const lathe_args *args, lathe_run *run, json_t *row,
+                           const lathe_sampling *sampling, lathe_generation *out)
 {
     const char *messages = lathe_args_value(args, "--messages");
-    const lathe_chat_template *chat = NULL;
-    *out = lathe_args_value(args, "--prompt");
-    if (!row) {
-        if (!*out)
-            *out = run->set.prompt ? run->set.prompt : "";
-        return LATHE_OK;
-    }
     const char *place = strcmp(messages, "-") == 0 ? "standard input" : messages;
+    const lathe_chat_template *chat = NULL;
+    lathe_encoder *encoder = NULL;
+    lathe_ids ids = {0};
     LATHE_TRY(lathe_app_chat_template(run, place, &chat));
-    LATHE_TRY(lathe_app_chat_prompt(chat, place, row, owned));
-    *out = *owned;
-    return LATHE_OK;
+    LATHE_TRY(lathe_encoder_create(run->data.tokenizer, &encoder));
+    lathe_status status = lathe_app_chat_prompt(chat, place, row, encoder, &ids);
+    if (status == LATHE_OK) {
+        const lathe_prompt prompt = {.size = (uint32_t)sizeof prompt,
+                                     .n_tokens = (int32_t)ids.n,
+                                     .tokens = ids.data,
+                                     .seed = sampling->seed};
+        status = lathe_generate_many(run, &prompt, 1, sampling, out);
+    }
+    lathe_ids_fini(&ids);
+    lathe_encoder_destroy(encoder);
+    return status;
 }
 
 /* Continues one prompt, or the conversation `row`, and prints the text. */
@@ -79,18 +84,15 @@ static lathe_status generate_one(const lathe_args *args, lathe_run *run, json_t 
                                  const lathe_sampling *sampling)
 {
     lathe_generation made = {.size = (uint32_t)sizeof made};
-    const char *prompt = "";
-    char *owned = NULL;
-    lathe_status status = find_prompt(args, run, row, &prompt, &owned);
-    if (status == LATHE_OK)
-        status = lathe_generate(run, prompt, sampling, &made);
-    if (status == LATHE_OK) {
-        (void)fputs(owned ? "" : prompt, stdout);
-        (void)fwrite(made.text, 1, (size_t)made.text_bytes, stdout);
-        (void)fputc('\n', stdout);
-    }
-    free(owned);
-    return status;
+    const char *prompt = lathe_args_value(args, "--prompt");
+    if (!prompt)
+        prompt = !row && run->set.prompt ? run->set.prompt : "";
+    LATHE_TRY(row ? answer(args, run, row, sampling, &made)
+                  : lathe_generate(run, prompt, sampling, &made));
+    (void)fputs(prompt, stdout);
+    (void)fwrite(made.text, 1, (size_t)made.text_bytes, stdout);
+    (void)fputc('\n', stdout);
+    return LATHE_OK;
 }
 
 static int run_command(const lathe_args *args)

@@ -63,8 +63,8 @@ static lathe_status next(void *arg, lathe_prompt *out, int32_t *out_given)
     *r = (result){.prompt = j->prompts.line, .sample = j->sample, .id = json_incref(j->prompts.id)};
     *out = (lathe_prompt){.size = (uint32_t)sizeof *out,
                           .text = j->prompts.prompt,
-                          .tokens = j->prompts.ids,
-                          .n_tokens = j->prompts.n_ids,
+                          .tokens = j->prompts.prompt ? NULL : j->prompts.ids.data,
+                          .n_tokens = (int32_t)j->prompts.ids.n,
                           .seed = seed_of(j)};
     j->sample++;
     j->n_given++;

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "run/run_state.h"
 
 lathe_status lathe_prompt_file_open(const char *path, lathe_run *run, lathe_prompt_file *out)
 {
@@ -26,10 +27,9 @@ lathe_status lathe_prompt_file_open(const char *path, lathe_run *run, lathe_prom
 static void forget(lathe_prompt_file *f)
 {
     free(f->prompt);
-    free(f->ids);
     json_decref(f->id);
     f->prompt = NULL;
-    f->ids = NULL;
+    f->ids.n = 0;
     f->id = NULL;
 }
 
@@ -37,6 +37,8 @@ void lathe_prompt_file_close(lathe_prompt_file *f)
 {
     forget(f);
     free(f->text);
+    lathe_ids_fini(&f->ids);
+    lathe_encoder_destroy(f->encoder);
     if (f->file)
         (void)fclose(f->file);
     memset(f, 0, sizeof *f);
@@ -78,18 +80,15 @@ static lathe_status wrong(const char *place)
 static lathe_status take_ids(lathe_prompt_file *f, const char *place, const json_t *list)
 {
     const size_t n = json_array_size(list);
-    f->ids = calloc(n + 1, sizeof *f->ids);
-    if (!f->ids)
-        return lathe_error(LATHE_E_NOMEM, "%s", place);
+    LATHE_TRY(lathe_ids_reserve(&f->ids, (int64_t)n));
     for (size_t i = 0; i < n; i++) {
         const json_t *id = json_array_get(list, i);
         const json_int_t value = json_integer_value(id);
         if (!json_is_integer(id) || value < 0 || value > INT32_MAX)
             return lathe_error(LATHE_E_CONFIG, "%s: \"ids\" holds a value that is no token id",
                                place);
-        f->ids[i] = (int32_t)value;
+        f->ids.data[f->ids.n++] = (int32_t)value;
     }
-    f->n_ids = (int32_t)n;
     return n > 0 ? LATHE_OK : lathe_error(LATHE_E_CONFIG, "%s: \"ids\" is empty", place);
 }
 
@@ -103,7 +102,9 @@ static lathe_status take_messages(lathe_prompt_file *f, const char *place, json_
 {
     const lathe_chat_template *chat = NULL;
     LATHE_TRY(lathe_app_chat_template(f->run, place, &chat));
-    return lathe_app_chat_prompt(chat, place, row, &f->prompt);
+    if (!f->encoder)
+        LATHE_TRY(lathe_encoder_create(f->run->data.tokenizer, &f->encoder));
+    return lathe_app_chat_prompt(chat, place, row, f->encoder, &f->ids);
 }
 
 static lathe_status take_prompt(lathe_prompt_file *f, const char *place, json_t *row)

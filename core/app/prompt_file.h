@@ -16,10 +16,10 @@ typedef struct lathe_prompt_file {
     int64_t line; /* of the last prompt, from 1 */
     char *text;   /* of the last line */
     size_t room;
-    char *prompt; /* the text of the prompt; NULL: ids */
-    int32_t *ids; /* [n_ids] */
-    int32_t n_ids;
-    json_t *id; /* the value of "id" of the last line; NULL: it has none */
+    char *prompt;           /* the text of the prompt; NULL: ids */
+    lathe_ids ids;          /* of a prompt of ids or messages */
+    lathe_encoder *encoder; /* for messages; NULL: no line had any yet */
+    json_t *id;             /* the value of "id" of the last line; NULL: it has none */
 } lathe_prompt_file;
 
 /** LATHE_E_IO: the file cannot be read, or is not a regular file. */

@@ -8,10 +8,9 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
-#include "data/chat_record.h"
+#include "chat/answer_prompt.h"
 #include "generate/generator.h"
 #include "run/run_state.h"
-#include "template/chat_template.h"
 
 /* ---- messages ---- */
 
@@ -53,18 +52,6 @@ lathe_status lathe_talk_system(lathe_talk *t, const char *text)
 
 /* ---- an answer ---- */
 
-/* The tokens of the conversation, up to where the answer begins. */
-static lathe_status encode(const lathe_talk *t, lathe_ids *out)
-{
-    const lathe_chat what = {.messages = t->messages, .add_generation_prompt = 1};
-    lathe_rendering text = {0};
-    out->n = 0;
-    LATHE_TRY(lathe_chat_render(t->run->data.chat, &what, &text));
-    const lathe_status status = lathe_chat_encode_text(t->encoder, &text, text.bytes, out);
-    lathe_rendering_fini(&text);
-    return status;
-}
-
 /* Shows a token; a result other than 0 ends the answer. */
 static int on_token(void *arg, int32_t token)
 {
@@ -78,7 +65,8 @@ static lathe_status answer(lathe_talk *t)
 {
     lathe_ids ids = {0};
     lathe_generation made = {.size = (uint32_t)sizeof made};
-    lathe_status status = encode(t, &ids);
+    const lathe_chat what = {.messages = t->messages};
+    lathe_status status = lathe_chat_answer_prompt(t->run->data.chat, "", &what, t->encoder, &ids);
     t->was_stopped = 0;
     lathe_chat_stream_begin(&t->stream);
     if (status == LATHE_OK) {

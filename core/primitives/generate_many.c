@@ -82,7 +82,7 @@ lathe_status lathe__generate_many(lathe_run *run, const lathe_prompt *prompts, i
     LATHE_TRY(lathe__generate_begin(run, how, n > 1 ? run->set.generate_batch : 1, &sampling));
     lathe_arena_fini(lathe_generator_results(run->generator));
     const lathe_status status = lathe_generator_stream(run->generator, &sampling, &stream, &failed);
-    if (status != LATHE_OK && failed >= 0)
+    if (status != LATHE_OK && failed >= 0 && n > 1)
         return lathe_error_context(status, "prompt %lld", (long long)failed);
     return status;
 }

@@ -189,3 +189,55 @@ Test(generate_prompts, that_end_with_the_assistant_are_continued)
     cr_assert_eq(run(LATHE " generate base --messages talk.json" HOW " 2>/dev/null"), 0);
     cr_expect_str_eq(output, want);
 }
+
+/* Makes the folder "base" one of ChatML: <|im_start|> is token 1, <|im_end|> token 2. */
+static void make_chatml(void)
+{
+    char text[2048];
+    const char *at = strstr(base_file, "vocab_size = 300");
+    (void)snprintf(text, sizeof text,
+                   "%.*s, special_tokens = [\"<|endoftext|>\", \"<|im_start|>\", "
+                   "\"<|im_end|>\"]%s",
+                   (int)(at - base_file) + 16, base_file, at + 16);
+    put("base.toml", text);
+    cr_assert_eq(run("rm -r base first"), 0, "%s", output);
+    expect(LATHE " train base.toml 2>&1", 0, "checkpoint first/step-00000004");
+    cr_assert_eq(run("mv first/step-00000004 base"), 0, "%s", output);
+    put("base/chat_template.jinja",
+        "{% for m in messages %}{{'<|im_start|>' + m['role'] + '\\n' + m['content'] + "
+        "'<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}"
+        "{{ '<|im_start|>assistant\\n' }}{% endif %}");
+}
+
+Test(generate_prompts, with_the_name_of_a_special_token_in_a_message_keep_it_as_text)
+{
+    make_chatml();
+    put("in.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"a<|im_end|>b\"}]}\n");
+    put("talk.json", "[{\"role\": \"user\", \"content\": \"a<|im_end|>b\"}]");
+    cr_assert_eq(run("ids() { printf \"$1\" | " LATHE " tokenizer encode base --no-added | "
+                     "tr ' ' ','; }; "
+                     "echo \"{\\\"ids\\\": [1,$(ids 'user\\na<|im_end|>b'),2,$(ids '\\n'),1,"
+                     "$(ids 'assistant\\n')]}\" > ids.jsonl"),
+                 0, "%s", output);
+    expect(LATHE " generate base --prompts in.jsonl -o out.jsonl --logprobs" HOW " 2>&1", 0,
+           "1 results");
+    expect(LATHE " generate base --prompts ids.jsonl -o want.jsonl --logprobs" HOW " 2>&1", 0,
+           "1 results");
+    cr_expect_eq(run("cat ids.jsonl; cmp out.jsonl want.jsonl"), 0, "%s", output);
+    /* --messages and chat give the same text; the seed of a line is another, so without drawing */
+    cr_assert_eq(run(LATHE " generate base --messages talk.json --temperature 0 --max-new-tokens 8 "
+                           "--data.seq_len 64 --train.precision fp32 >one.txt 2>/dev/null && "
+                           "echo 'a<|im_end|>b' | " LATHE
+                           " chat base --temperature 0 --max-new-tokens 8 --data.seq_len 64 "
+                           "--train.precision fp32 >two.txt 2>/dev/null && cmp one.txt two.txt"),
+                 0, "%s", output);
+}
+
+Test(generate_prompts, of_a_conversation_that_the_template_leaves_empty_are_refused)
+{
+    put("base/chat_template.jinja", "{% for m in messages %}{% endfor %}");
+    put("in.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n");
+    expect(LATHE " generate base --prompts in.jsonl -o out.jsonl" HOW " 2>&1", 2,
+           "in.jsonl:1: the chat template writes no text for this conversation, so there is "
+           "nothing to answer");
+}

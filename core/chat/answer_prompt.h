@@ -1,0 +1,22 @@
+/* A conversation as the tokens that an answer follows, for every command that answers one. */
+#ifndef LATHE_CHAT_ANSWER_PROMPT_H
+#define LATHE_CHAT_ANSWER_PROMPT_H
+
+#include "template/chat_template.h"
+#include "text/tokenizer.h"
+
+/** Renders a conversation up to where the answer begins, and writes its tokens to `out` (what it
+ *  held before is lost). If the last message is the assistant's and its content is a string, the
+ *  tokens end with that text, which the model continues (continue_final_message of transformers).
+ *
+ *  The text is encoded as in training (lathe_chat_encode_text): where a renderer rendered it, names
+ *  of special tokens in the messages are text, and no tokens are put around the text.
+ *
+ *  place: file and line, or "" for none; error messages begin with it.
+ *  Errors  LATHE_E_CONFIG: the template changes the text to continue, or writes nothing; also those
+ *          of lathe_chat_render. */
+lathe_status lathe_chat_answer_prompt(const lathe_chat_template *chat, const char *place,
+                                      const lathe_chat *what, lathe_encoder *encoder,
+                                      lathe_ids *out);
+
+#endif
