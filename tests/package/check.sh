@@ -69,11 +69,12 @@ dir = "out"
 TOML
 LATHE_PLUGIN_PATH=$dir/mine_optimizer/build/plugins "$root/bin/lathe" train run.toml
 
-# An adapter, a stage and a reward of examples/; adapter and stage, composed of graph ops, train a few steps.
+# An adapter, a stage, a reward and a renderer of examples/; adapter and stage, composed of graph ops, train a few steps, and
+# so does a model on what the renderer writes.
 for i in $(seq 20); do
     echo "{\"prompt\": \"line $i\", \"chosen\": \" of a text by heart\", \"rejected\": \" of a model that\"}"
 done >corpus/pairs.jsonl
-for example in ia3:adapter orpo:stage repetition:reward; do
+for example in ia3:adapter orpo:stage repetition:reward alpaca:renderer; do
     name=${example%:*} kind=${example#*:}
     cmake -S "$source/examples/$name" -B "$name" -DCMAKE_PREFIX_PATH="$root" \
         -DCMAKE_C_FLAGS="-Wall -Wextra -Werror" >"$dir/$name.log"
@@ -85,6 +86,16 @@ LATHE_PLUGIN_PATH=$dir/ia3/plugins "$root/bin/lathe" train run.toml --optimizer.
 LATHE_PLUGIN_PATH=$dir/orpo/plugins "$root/bin/lathe" train run.toml --optimizer.name adamw --optimizer.lr 0.01 \
     --stage.name orpo --data.datasets '[{ path = "corpus/pairs.jsonl" }]' --train.micro_batch_size 4 \
     --checkpoint.dir out_orpo
+for i in $(seq 20); do
+    echo "{\"messages\": [{\"role\": \"user\", \"content\": \"line $i\"}, {\"role\": \"assistant\", \"content\": \"of a text\"}]}"
+done >corpus/talk.jsonl
+{ printf '[model]\npath = "out/step-00000005"\n' && sed -n '/^\[data\]/,$p' run.toml; } >talk.toml
+LATHE_PLUGIN_PATH=$dir/alpaca/plugins "$root/bin/lathe" train talk.toml --optimizer.name adamw --optimizer.lr 0.01 \
+    --stage.name sft --data.datasets '[{ path = "corpus/talk.jsonl" }]' --data.seq_len 256 --renderer.name alpaca \
+    --checkpoint.dir out_alpaca
+echo '[{"role": "user", "content": "line 1"}]' >talk.json
+LATHE_PLUGIN_PATH=$dir/alpaca/plugins "$root/bin/lathe" generate out_alpaca --messages talk.json --renderer.name alpaca \
+    --max-new-tokens 4
 
 # A program outside the tree: rollouts and steps with the C API, on the loss of a stage with inputs.
 cmake -S "$source/examples/policy" -B policy -DCMAKE_PREFIX_PATH="$root" -DCMAKE_C_FLAGS="-Wall -Wextra -Werror" >"$dir/policy.log"

@@ -15,6 +15,8 @@ static int32_t score(void *self, const lathe_renderer_probe *probe, char *why, i
     return turns_score_variants(self, variants, 2, NULL, probe, why, why_bytes);
 }
 
+enum { NEMO = 0, V0_3 = 1 };
+
 static lathe_status check(const lathe_host *host, const lathe_conversation *talk, int32_t first)
 {
     if (talk->n_tools > 0)
@@ -34,7 +36,7 @@ static lathe_status render(void *self, const lathe_conversation *talk, const lat
 {
     const turns_instance *x = self;
     const int32_t first = talk->messages[0].role == LATHE_CHAT_SYSTEM;
-    const char *space = x->variant == 1 ? " " : "";
+    const char *space = x->variant == V0_3 ? " " : "";
     turns_out out = {.sink = sink, .specials = specials, .message = -1};
     const lathe_status status = check(x->host, talk, first);
     if (status != LATHE_OK)
@@ -55,7 +57,8 @@ static lathe_status render(void *self, const lathe_conversation *talk, const lat
         }
         out.trained = 1;
         turns_mark(&out, space);
-        turns_text(&out, talk->messages[i].content);
+        turns_text(&out, x->variant == V0_3 ? turns_trim(talk->messages[i].content)
+                                            : talk->messages[i].content);
         turns_token(&out, talk->eos);
         out.trained = 0;
     }
@@ -63,4 +66,4 @@ static lathe_status render(void *self, const lathe_conversation *talk, const lat
 }
 
 TURNS_PLUGIN("mistral_v3", 0, "Mistral Instruct v0.3 and Nemo",
-             "chat template of mistralai/Mistral-Nemo-Instruct-2407");
+             "chat templates of mistralai/Mistral-Nemo-Instruct-2407 and Mistral-7B-Instruct-v0.3");

@@ -1,11 +1,16 @@
-/* The renderer of a chat template: families are found by their template, user text stays text. */
+/* The renderer of a chat template: families are found by their template, user text stays text, and
+ * text, tokens and learnt tokens are those of transformers. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/log.h"
+#include "data/chat_record.h"
 #include "run/renderer_choice.h"
+#include "tokenjson/tokenizer_file.h"
 
 #ifndef LATHE_TEST_BUILD
 #error the build folder is not known
@@ -20,16 +25,23 @@ typedef struct fixture {
     json_t *tokens;
 } fixture;
 
-static lathe_status choose(fixture *f, const char *text, const char *name)
+/* tokens: the folder's special tokens; taken. */
+static lathe_status choose_with(fixture *f, const char *text, const char *name, json_t *tokens)
 {
     memset(f, 0, sizeof *f);
     cr_assert_eq(setenv("LATHE_PLUGIN_PATH", LATHE_TEST_BUILD "/lib/lathe/plugins", 1), 0);
-    f->tokens = json_pack("{s:s, s:s}", "bos_token", "<s>", "eos_token", "</s>");
+    f->tokens = tokens;
     cr_assert_eq(lathe_registry_create(&f->registry), LATHE_OK);
     cr_assert_eq(lathe_chat_template_create("t", text, (int64_t)strlen(text), f->tokens, &f->chat),
                  LATHE_OK, "%s", lathe_error_message());
     return lathe_renderer_choose(f->registry, name, NULL, NULL, f->chat, &f->arena, &f->renderer,
                                  NULL);
+}
+
+static lathe_status choose(fixture *f, const char *text, const char *name)
+{
+    return choose_with(f, text, name,
+                       json_pack("{s:s, s:s}", "bos_token", "<s>", "eos_token", "</s>"));
 }
 
 static void fixture_fini(fixture *f)
@@ -204,4 +216,222 @@ Test(renderer_choice, an_error_of_a_template_names_message_and_role)
     cr_expect(strstr(lathe_error_message(), "message 2 (role \"tool\"): t:1:"), "%s",
               lathe_error_message());
     fixture_fini(&f);
+}
+
+/* ---- text, token ids and learnt tokens, against transformers (tests/golden/renderer_tokens.py)
+ * ---- */
+
+/* A family of the golden file with its tokenizer and its renderer. */
+typedef struct golden_family {
+    fixture f;
+    lathe_tokenizer *tokenizer;
+    lathe_encoder *encoder;
+    const json_t *family, *rows;
+    int64_t now;
+} golden_family;
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    return json_string_value(json_object_get(object, key));
+}
+
+/* The byte-level BPE of the tokenizer's tests with the special tokens of the family. */
+static void make_tokenizer(golden_family *g)
+{
+    char path[] = "/tmp/lathe-renderer-XXXXXX";
+    json_t *file = json_load_file(LATHE_TEST_DATA "/golden/data/tokenizer/gpt2.json", 0, NULL);
+    cr_assert_not_null(file);
+    json_object_set(file, "added_tokens", json_object_get(g->family, "added"));
+    const int fd = mkstemp(path);
+    cr_assert(fd >= 0);
+    cr_assert_eq(json_dumpfd(file, fd, 0), 0);
+    cr_assert_eq(close(fd), 0);
+    cr_assert_eq(lathe_tokenizer_load(path, &g->tokenizer), LATHE_OK, "%s", lathe_error_message());
+    cr_assert_eq(lathe_encoder_create(g->tokenizer, &g->encoder), LATHE_OK);
+    cr_assert_eq(unlink(path), 0);
+    json_decref(file);
+}
+
+/* The templates are not part of the repository: a comment with the words by which the renderer
+ * finds its variant stands for one. */
+static void open_family(golden_family *g, const json_t *golden, const json_t *family)
+{
+    char text[256];
+    memset(g, 0, sizeof *g);
+    g->family = family;
+    g->rows = json_object_get(golden, "rows");
+    g->now = json_integer_value(json_object_get(golden, "now"));
+    make_tokenizer(g);
+    (void)snprintf(text, sizeof text, "{# %s #}", text_of(family, "probe"));
+    cr_assert_eq(choose_with(&g->f, text, text_of(family, "renderer"),
+                             json_deep_copy(json_object_get(family, "tokens"))),
+                 LATHE_OK, "%s", lathe_error_message());
+}
+
+static void close_family(golden_family *g)
+{
+    lathe_encoder_destroy(g->encoder);
+    lathe_tokenizer_destroy(g->tokenizer);
+    fixture_fini(&g->f);
+}
+
+/* The ids of the first n messages of a row (n < 0: all, with the row's own prompt). */
+static lathe_status ids_of(const golden_family *g, json_t *row, int n, int prompt, lathe_ids *out,
+                           lathe_rendering *text)
+{
+    json_t *owned = NULL, *part = NULL;
+    lathe_chat what;
+    memset(text, 0, sizeof *text);
+    out->n = 0;
+    cr_assert_eq(lathe_chat_from_row("row", row, &what, &owned), LATHE_OK);
+    if (n >= 0) {
+        part = json_array();
+        for (int i = 0; i < n; i++)
+            json_array_append(part, json_array_get(what.messages, (size_t)i));
+        what.messages = part;
+        what.add_generation_prompt = prompt;
+    }
+    what.now = g->now;
+    lathe_status status = lathe_chat_render(g->f.chat, &what, text);
+    if (status == LATHE_OK)
+        status = lathe_chat_encode_text(g->encoder, text, text->bytes, out);
+    json_decref(part);
+    json_decref(owned);
+    return status;
+}
+
+static void expect_ids(const golden_family *g, const json_t *one, json_t *row)
+{
+    const json_t *want = json_object_get(one, "ids");
+    const char *name = text_of(g->family, "template");
+    const int number = (int)json_integer_value(json_object_get(one, "row"));
+    lathe_rendering text;
+    lathe_ids ids = {0};
+    const lathe_status status = ids_of(g, row, -1, 0, &ids, &text);
+    if (json_is_null(want)) {
+        cr_expect_neq(status, LATHE_OK, "%s, row %d: the template refuses", name, number);
+    } else {
+        cr_assert_eq(status, LATHE_OK, "%s, row %d: %s", name, number, lathe_error_message());
+        cr_expect_str_eq(text.text, text_of(one, "text"), "%s, row %d", name, number);
+        cr_assert_eq((size_t)ids.n, json_array_size(want), "%s, row %d: %lld ids", name, number,
+                     (long long)ids.n);
+        for (int64_t i = 0; i < ids.n; i++)
+            cr_expect_eq(ids.data[i], json_integer_value(json_array_get(want, (size_t)i)),
+                         "%s, row %d, token %lld", name, number, (long long)i);
+    }
+    lathe_rendering_fini(&text);
+    lathe_ids_fini(&ids);
+}
+
+/* What training learns. A text with the present date may have another number of tokens before the
+ * first message, so tokens are counted from the end. */
+static void expect_learnt(const golden_family *g, const json_t *one, const json_t *row)
+{
+    const json_t *parts = json_object_get(one, "learnt");
+    const int64_t n_want = (int64_t)json_array_size(json_object_get(one, "ids"));
+    lathe_dataset dataset = {.path = "row", .type = LATHE_DATASET_AUTO, .chat = g->f.chat};
+    lathe_chat_tokens made = {0};
+    char *json = json_dumps(row, 0);
+    if (parts && json_array_size(parts) > 0) {
+        cr_assert_eq(lathe_chat_encode(&dataset, "row", 1, json, (int64_t)strlen(json),
+                                       g->tokenizer, g->encoder, &made),
+                     LATHE_OK, "%s: %s", json, lathe_error_message());
+        for (int64_t i = 0; i < made.ids.n; i++) {
+            const int64_t at = i - made.ids.n + n_want;
+            int want = 0;
+            for (size_t k = 0; k < json_array_size(parts); k++) {
+                const json_t *part = json_array_get(parts, k);
+                want |= at >= json_integer_value(json_array_get(part, 0)) &&
+                        at < json_integer_value(json_array_get(part, 1));
+            }
+            cr_expect_eq(made.learnt[i], want, "%s, %s: token %lld", text_of(g->family, "template"),
+                         json, (long long)i);
+        }
+    }
+    lathe_chat_tokens_fini(&made);
+    free(json);
+}
+
+/* Each prompt of an answer, and each turn, is a prefix of the next one. */
+static int extends(const golden_family *g, json_t *row)
+{
+    const json_t *messages = json_object_get(row, "messages");
+    lathe_ids before = {0}, now = {0};
+    lathe_rendering text;
+    int all = 1;
+    for (int step = 0; step <= 2 * (int)json_array_size(messages) && all; step++) {
+        const int n = (step + 1) / 2, is_prompt = step % 2 == 0;
+        const json_t *answer = json_array_get(messages, (size_t)(is_prompt ? n : n - 1));
+        const int is_end = step == 2 * (int)json_array_size(messages);
+        if (!is_end && (!answer || strcmp(text_of(answer, "role"), "assistant") != 0))
+            continue;
+        const lathe_status status = ids_of(g, row, is_end ? -1 : n, is_prompt, &now, &text);
+        lathe_rendering_fini(&text);
+        if (status != LATHE_OK)
+            break; /* a conversation without a message has no prompt */
+        all = now.n >= before.n &&
+              memcmp(now.data, before.data, (size_t)before.n * sizeof *now.data) == 0;
+        const lathe_ids swap = before;
+        before = now;
+        now = swap;
+    }
+    lathe_ids_fini(&before);
+    lathe_ids_fini(&now);
+    return all;
+}
+
+static void each_case(void (*check)(const golden_family *g, const json_t *one, json_t *row))
+{
+    json_t *golden = json_load_file(LATHE_TEST_DATA "/golden/data/renderers.json", 0, NULL),
+           *family;
+    size_t i, k;
+    cr_assert_not_null(golden);
+    cr_assert_eq(setenv("TZ", "UTC", 1), 0);
+    lathe_log_set_level(LATHE_LOG_ERROR); /* not the warnings that the probe is no template */
+    json_array_foreach(json_object_get(golden, "families"), i, family)
+    {
+        json_t *one;
+        golden_family g;
+        open_family(&g, golden, family);
+        json_array_foreach(json_object_get(family, "cases"), k, one)
+        {
+            const size_t row = (size_t)json_integer_value(json_object_get(one, "row"));
+            check(&g, one, json_array_get(g.rows, row));
+        }
+        close_family(&g);
+    }
+    json_decref(golden);
+}
+
+static void check_tokens(const golden_family *g, const json_t *one, json_t *row)
+{
+    expect_ids(g, one, row);
+    if (!json_is_true(json_object_get(row, "add_generation_prompt")))
+        expect_learnt(g, one, row);
+}
+
+Test(renderer_tokens, text_ids_and_learnt_tokens_are_those_of_transformers)
+{
+    each_case(check_tokens);
+}
+
+/* The flag against the tokens: ours, and those of transformers. */
+static void check_extends(const golden_family *g, const json_t *one, json_t *row)
+{
+    const lathe_renderer_v1 *table = g->f.renderer.table;
+    const json_t *by_template = json_object_get(one, "extends");
+    const int flag = (table->flags & LATHE_RENDERER_EXTENDS) != 0;
+    if (json_is_null(json_object_get(one, "ids")))
+        return;
+    const int does = extends(g, row);
+    if (by_template)
+        cr_expect_eq(does, json_is_true(by_template), "%s, row %d", text_of(g->family, "template"),
+                     (int)json_integer_value(json_object_get(one, "row")));
+    cr_expect(does || !flag, "%s declares that turns extend each other, but row %d does not",
+              text_of(g->family, "renderer"), (int)json_integer_value(json_object_get(one, "row")));
+}
+
+Test(renderer_tokens, the_extension_flag_is_true_to_the_tokens)
+{
+    each_case(check_extends);
 }

@@ -1,0 +1,118 @@
+/* The prompts of Stanford Alpaca: headings in plain text, and eos_token after each answer.
+ *
+ *   Source  github.com/tatsu-lab/stanford_alpaca, train.py (PROMPT_DICT, without input); turns
+ * after the first and the system message are ours.
+ */
+#include <string.h>
+
+#include <lathe/plugin.h>
+#include <lathe/renderer.h>
+
+static const char preamble[] = "Below is an instruction that describes a task. Write a response "
+                               "that appropriately completes the request.";
+
+typedef struct renderer {
+    const lathe_host *host;
+} renderer;
+
+/* Pieces on their way to the sink. The first error stays in status. */
+typedef struct output {
+    const lathe_piece_sink *sink;
+    int32_t message, trained; /* of the next pieces */
+    lathe_status status;
+} output;
+
+static void put(output *out, int32_t kind, lathe_chars text)
+{
+    const lathe_piece piece = {
+        .kind = kind, .message = out->message, .trained = out->trained, .text = text};
+    if (out->status == LATHE_OK && text.bytes > 0)
+        out->status = out->sink->put(out->sink->ctx, &piece);
+}
+
+static void put_fixed(output *out, const char *text)
+{
+    put(out, LATHE_PIECE_TEXT, (lathe_chars){text, (int64_t)strlen(text)});
+}
+
+static lathe_status create(const lathe_host *host, const lathe_value *values, int32_t n_values,
+                           void **out_self)
+{
+    (void)values, (void)n_values;
+    renderer *self = host->alloc((int64_t)sizeof *self);
+    if (self == NULL)
+        return lathe_fail(host, LATHE_E_NOMEM, "no memory for a renderer");
+    self->host = host;
+    *out_self = self;
+    return LATHE_OK;
+}
+
+static void destroy(void *self)
+{
+    if (self != NULL)
+        ((renderer *)self)->host->free(self);
+}
+
+/* Refuses what the family has no text for. */
+static lathe_status check(const lathe_host *host, const lathe_conversation *talk)
+{
+    for (int32_t i = 0; i < talk->n_messages; i++) {
+        const lathe_chat_message *const m = &talk->messages[i];
+        const int is_known = m->role == LATHE_CHAT_USER || m->role == LATHE_CHAT_ASSISTANT ||
+                             (m->role == LATHE_CHAT_SYSTEM && i == 0);
+        if (!is_known || m->content.data == NULL || m->n_calls > 0 || talk->n_tools > 0)
+            return lathe_fail(host, LATHE_E_UNSUPPORTED,
+                              "message %d (role \"%.*s\"): expected a text of user or assistant, "
+                              "or of system at the beginning",
+                              i + 1, (int)m->role_name.bytes, m->role_name.data);
+    }
+    return LATHE_OK;
+}
+
+static lathe_status render(void *self, const lathe_conversation *talk, const lathe_piece_sink *sink)
+{
+    output out = {.sink = sink, .message = -1};
+    const int32_t first = talk->messages[0].role == LATHE_CHAT_SYSTEM;
+    LATHE_TRY(check(((const renderer *)self)->host, talk));
+    put(&out, LATHE_PIECE_TOKEN, talk->bos);
+    out.message = first ? 0 : -1;
+    if (first)
+        put(&out, LATHE_PIECE_TEXT, talk->messages[0].content);
+    else
+        put_fixed(&out, preamble);
+    for (int32_t i = first; i < talk->n_messages; i++) {
+        const int is_answer = talk->messages[i].role == LATHE_CHAT_ASSISTANT;
+        out.message = i;
+        put_fixed(&out, is_answer ? "\n\n### Response:\n" : "\n\n### Instruction:\n");
+        out.trained = is_answer;
+        put(&out, LATHE_PIECE_TEXT, talk->messages[i].content);
+        if (is_answer)
+            put(&out, LATHE_PIECE_TOKEN, talk->eos);
+        out.trained = 0;
+    }
+    out.message = -1;
+    if (talk->prompt)
+        put_fixed(&out, "\n\n### Response:\n");
+    return out.status;
+}
+
+static const lathe_renderer_v1 table = {
+    .size = (uint32_t)sizeof table,
+    .revision = LATHE_RENDERER_REVISION,
+    .flags = LATHE_RENDERER_EXTENDS,
+    .render = render,
+};
+
+const lathe_plugin LATHE_PLUGIN_ENTRY = {
+    LATHE_PLUGIN_HEADER,
+    .kind = LATHE_KIND_RENDERER,
+    .revision = LATHE_RENDERER_REVISION,
+    .name = "alpaca",
+    .version = "0.1.0",
+    .summary = "Stanford Alpaca: headings in plain text",
+    .source = "github.com/tatsu-lab/stanford_alpaca, train.py",
+    .license = "Apache-2.0",
+    .table = &table,
+    .create = create,
+    .destroy = destroy,
+};

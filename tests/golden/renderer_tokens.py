@@ -1,0 +1,212 @@
+"""Goldens of renderers: text, token ids and learnt tokens of conversations, by transformers' apply_chat_template.
+
+    renderer_tokens.py FOLDER      writes data/renderers.json; FOLDER has the templates named in FAMILIES
+
+The templates are those of the models (llama.cpp's models/templates, TRL's chat_templates, tokenizer_config.json of the
+models) and no part of this repository. Each family gets data/tokenizer/gpt2.json, a byte-level BPE, with the family's
+special tokens added.
+
+"ids" are those of apply_chat_template(tokenize=True). In the conversation with names of special tokens, those names must
+stay text, which transformers cannot tell: it is rendered with one private character for each name; then each part between
+special tokens is encoded by the BPE alone, with the names put back. The same way gives the ids of apply_chat_template for
+all other conversations (asserted below).
+
+"learnt" are the tokens [begin, end) that each answer adds to its prompt, as TRL finds a completion; missing where prompt
+and answer are not the beginning of the whole (a template that writes earlier turns otherwise). "extends" says whether all
+prompts and turns of the conversation are prefixes of the next one. "ids" is null where the template refuses.
+
+Made with transformers 5.23.0 and tokenizers 0.23.3.
+"""
+import json
+import os
+import pathlib
+import re
+import sys
+
+os.environ["TZ"] = "UTC"
+import transformers.utils.chat_template_utils as ct  # noqa: E402
+from tokenizers import Tokenizer  # noqa: E402
+from transformers import PreTrainedTokenizerFast  # noqa: E402
+
+from chat_templates import NOW, Clock  # noqa: E402
+
+DATA = pathlib.Path(__file__).parent / "data"
+IM = ["<|im_start|>", "<|im_end|>"]
+PIPE = "\uff5c"
+DEEPSEEK = ["<%sbegin\u2581of\u2581sentence%s>" % (PIPE, PIPE), "<%send\u2581of\u2581sentence%s>" % (PIPE, PIPE),
+            "<%sUser%s>" % (PIPE, PIPE), "<%sAssistant%s>" % (PIPE, PIPE)]
+HEADERS = ["<|begin_of_text|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>"]
+PHI = ["<s>", "<|endoftext|>", "<|system|>+", "<|user|>+", "<|assistant|>+", "<|end|>+"]  # +: takes the space after it
+HARMONY = ["<|startoftext|>", "<|return|>", "<|start|>", "<|end|>", "<|message|>", "<|channel|>"]
+V3 = ["<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_CALLS]", "[TOOL_RESULTS]",
+      "[/TOOL_RESULTS]"]
+
+# renderer, template, a text of the template by which the renderer finds its variant, special tokens (bos, eos first)
+FAMILIES = [
+    ("chatml", "cpp_openhermes", "'<|im_start|>'", ["", "<|im_end|>", "<|im_start|>"]),
+    ("qwen2_5", "Qwen-Qwen2.5-7B-Instruct", "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.", [""] + IM[::-1]),
+    ("qwen3", "Qwen-Qwen3-0.6B", "last_query_index %}", [""] + IM[::-1]),
+    ("qwen3", "trl_qwen3_instruct_2507", "within <tools></tools>", [""] + IM[::-1]),
+    ("smollm2", "smollm2", "You are a helpful AI assistant named SmolLM, trained by Hugging Face", IM),
+    ("llama2", "llama2", "<<SYS>>", ["<s>", "</s>"]),
+    ("llama3", "trl_llama3", "<|start_header_id|>", HEADERS),
+    ("llama3", "meta-llama-Llama-3.1-8B-Instruct", "<|start_header_id|> Cutting Knowledge Date", HEADERS),
+    ("llama3", "meta-llama-Llama-3.2-3B-Instruct", "<|start_header_id|> Cutting Knowledge Date strftime_now", HEADERS),
+    ("mistral", "mistral-7b-v0.1", "'[INST] ' eos_token + ' '", ["<s>", "</s>"]),
+    ("mistral", "cpp_mistral_v02", "'[INST] '", ["<s>", "</s>"]),
+    ("mistral_v3", "mistralai-Mistral-Nemo-Instruct-2407", "\"[INST]\" + system_message", V3),
+    ("mistral_v3", "mistral-7b-v0.3", "\"[INST] \" + system_message", V3),
+    ("gemma", "google-gemma-2-2b-it", "<start_of_turn>", ["<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"]),
+    ("gemma", "trl_gemma3", "first_user_prefix <start_of_turn>", ["<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"]),
+    ("phi", "trl_phi3", "<|end|>", PHI),
+    ("phi", "trl_phi3_5", "<|end|> 'system' and message['content']", PHI),
+    ("deepseek", "trl_deepseekv3", "<%sUser%s> is_first_sp" % (PIPE, PIPE), DEEPSEEK),
+    ("deepseek", "deepseek-ai-DeepSeek-V3.1", "<%sUser%s> is_first_sp is_last_user" % (PIPE, PIPE), DEEPSEEK),
+    ("deepseek", "deepseek-ai-DeepSeek-R1-Distill-Llama-8B", "<%sUser%s>" % (PIPE, PIPE), DEEPSEEK),
+    ("gpt_oss", "openai-gpt-oss-120b", "<|start|>system<|message|>", HARMONY),
+]
+CALLS = {"qwen2_5", "qwen3"}  # renderers that write calls of tools; others leave them to the template
+
+NAMES = ["<|im_end|>", "</s>", "<|eot_id|>", "[/INST]", "<end_of_turn>", "<|end|>", DEEPSEEK[3]]
+
+
+def u(text):
+    return {"role": "user", "content": text}
+
+
+def a(text, **more):
+    return dict({"role": "assistant", "content": text}, **more)
+
+
+def s(text):
+    return {"role": "system", "content": text}
+
+
+TOOL = {"type": "function", "function": {"name": "add", "description": "Adds \u00b5.", "parameters": {
+    "type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]}}}
+CALL = {"id": "call00001", "type": "function", "function": {"name": "add", "arguments": {"a": 1.5, "b": [None, "\u00fc"]}}}
+ROWS = [
+    {"messages": [u("Hello"), a("Hi there.")]},
+    {"messages": [s("Be brief."), u("2 + 2?"), a("4"), u("And 3 + 3?")], "add_generation_prompt": True},
+    {"messages": [s("Gr\u00fc\u00dfe"), u("\u4f60\u597d \U0001f642 e\u0301"), a("\u041f\u0440\u0438\u0432\u0435\u0442\u200b"), u("c"), a("d")]},
+    {"messages": [u(""), a("")]},
+    {"messages": [u(" a "), a("\nb\n"), u("\n\nc"), a(" d  ")]},
+    {"messages": [u("x %s y" % " ".join(NAMES)), a("".join(NAMES) + "z"), u("?"), a("!")]},
+    {"messages": [s(""), u("line one\nline two")], "add_generation_prompt": True},
+    {"messages": [u("a"), a("<think>\nhm\n</think>\n\nb"), u("c"), a("<think>\nx\n</think>\n\ny")]},
+    {"messages": [u("a")], "chat_template_kwargs": {"enable_thinking": False}, "add_generation_prompt": True},
+    {"messages": [s("s"), u("a"), a("", tool_calls=[CALL]), {"role": "tool", "content": "3", "tool_call_id": "call00001"},
+                  a("Three.")], "tools": [TOOL]},
+]
+AT_NAMES, AT_TOOLS = 5, 9
+
+
+def tokenizers(specials):
+    """The family's tokenizer, and the BPE alone."""
+    file = json.loads((DATA / "tokenizer" / "gpt2.json").read_text())
+    first = len(file["model"]["vocab"])
+    file["added_tokens"] = []
+    alone = Tokenizer.from_str(json.dumps(file))
+    for name in (x for x in specials if x):
+        known = file["model"]["vocab"].get(name.rstrip("+"))
+        file["added_tokens"].append({"id": first if known is None else known, "content": name.rstrip("+"), "single_word": False, "lstrip": False,
+                                     "rstrip": name.endswith("+"), "normalized": False, "special": True})
+        first += known is None
+    return file["added_tokens"], Tokenizer.from_str(json.dumps(file)), alone
+
+
+def private(text):
+    for i, name in enumerate(NAMES):
+        text = text.replace(name, chr(0xe000 + i))
+    return text
+
+
+def public(text):
+    for i, name in enumerate(NAMES):
+        text = text.replace(chr(0xe000 + i), name)
+    return text
+
+
+def by_parts(text, added, alone):
+    """The ids of a text of which private characters are names, outside special tokens."""
+    by_name = {t["content"]: t for t in added}
+    names = "|".join(re.escape(n) for n in sorted(by_name, key=len, reverse=True))
+    ids, strips = [], False
+    for part in re.split("(%s)" % names, text):
+        if part in by_name:
+            ids.append(by_name[part]["id"])
+            strips = by_name[part]["rstrip"]
+        else:
+            ids += alone.encode(public(part.lstrip() if strips else part), add_special_tokens=False).ids
+    return ids
+
+
+class Family:
+    def __init__(self, template, specials):
+        self.added, self.full, self.alone = tokenizers(specials)
+        bos, eos = specials[0].rstrip("+"), specials[1].rstrip("+")
+        self.tokens = {k: v for k, v in (("bos_token", bos), ("eos_token", eos)) if v}
+        self.fast = PreTrainedTokenizerFast(tokenizer_object=self.full, chat_template=template, **self.tokens)
+
+    def render(self, row, messages, prompt):
+        """(text, ids)"""
+        named = [dict(m, content=private(m["content"])) for m in messages]
+        how = dict(row.get("chat_template_kwargs", {}), tools=row.get("tools"), add_generation_prompt=prompt)
+        text = self.fast.apply_chat_template(named, tokenize=False, **how)
+        ids = by_parts(text, self.added, self.alone)
+        if named == messages:
+            want = self.fast.apply_chat_template(messages, tokenize=True, return_dict=True, **how)["input_ids"]
+            assert ids == want, (text, ids, want)
+        return public(text), ids
+
+    def case(self, index, row):
+        messages = row["messages"]
+        out = {"row": index}
+        try:
+            text, ids = self.render(row, messages, row.get("add_generation_prompt", False))
+        except AssertionError:
+            raise
+        except Exception as e:  # what templates raise
+            return dict(out, ids=None, why=str(e))
+        out.update(text=text, ids=ids)
+        learnt, extends, before = [], True, []
+        for i, message in enumerate(messages):
+            if message["role"] != "assistant":
+                continue
+            try:
+                prompt = self.render(row, messages[:i], True)[1]
+                turn = self.render(row, messages[:i + 1], False)[1]
+            except Exception:
+                return out
+            extends &= prompt[:len(before)] == before and turn[:len(prompt)] == prompt
+            before = turn
+            if learnt is not None:
+                same = ids[:len(turn)] == turn and ids[:len(prompt)] == prompt
+                learnt = learnt + [[len(prompt), len(turn)]] if same else None
+        extends &= ids[:len(before)] == before
+        if learnt is not None:
+            out["learnt"] = learnt
+        out["extends"] = extends
+        return out
+
+
+def main():
+    ct.datetime = Clock
+    families = []
+    for renderer, name, probe, specials in FAMILIES:
+        template = (pathlib.Path(sys.argv[1]) / (name + ".jinja")).read_text(encoding="utf-8")
+        assert all(word in template for word in re.split(r" (?=<|is_|eos|'sys|Cutting|strf)", probe)), (name, probe)
+        family = Family(template, specials)
+        cases = [family.case(i, row) for i, row in enumerate(ROWS) if i != AT_TOOLS or renderer in CALLS]
+        families.append({"renderer": renderer, "template": name, "probe": probe, "tokens": family.tokens,
+                         "added": family.added, "cases": cases})
+    with open(DATA / "renderers.json", "w", encoding="utf-8") as f:
+        f.write("{\"now\": %d, \"rows\": [\n%s],\n\"families\": [\n" % (NOW, ",\n".join(json.dumps(r) for r in ROWS)))
+        for i, family in enumerate(families):
+            cases = family.pop("cases")
+            f.write(json.dumps(family)[:-1] + ", \"cases\": [\n" + ",\n".join(json.dumps(c) for c in cases) + "]}")
+            f.write(",\n" if i + 1 < len(families) else "]}\n")
+
+
+if __name__ == "__main__":
+    main()
