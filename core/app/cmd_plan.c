@@ -11,12 +11,14 @@
 #include "ir/flops.h"
 #include "model/model_size.h"
 #include "opening/fit.h"
+#include "opening/methods.h"
 #include "opening/opening.h"
 #include "run/run_saved.h"
 #include "update/curvature.h"
 
 static const lathe_option options[] = {
     {"--json", NULL, "print one JSON object"},
+    {"--all-methods", NULL, "also show what each fine-tuning method needs, and which ones fit"},
     {"--graph", "FILE", "also write the training graph to FILE: .dot for Graphviz, otherwise text"},
 };
 
@@ -172,7 +174,8 @@ static void put_groups(const lathe_run *run, int is_json, lathe_buffer *b)
     lathe_arena_fini(&arena);
 }
 
-static void put_json(lathe_run *run, const lathe_fit *fit, const savings *s, lathe_buffer *b)
+static void put_json(lathe_run *run, const lathe_fit *fit, const savings *s,
+                     const lathe_methods *methods, lathe_buffer *b)
 {
     lathe_buffer_puts(b, "{\n  \"memory\": {");
     for (int32_t i = 0; i < LATHE_N_MEM; i++)
@@ -200,6 +203,11 @@ static void put_json(lathe_run *run, const lathe_fit *fit, const savings *s, lat
                         lathe_exec_graph(run->programs.train.exec)->n_nodes);
     put_disk(run, 1, b);
     put_groups(run, 1, b);
+    if (methods->n > 0) {
+        lathe_buffer_puts(b, "  \"methods\": ");
+        lathe_methods_json(methods, b);
+        lathe_buffer_puts(b, ",\n");
+    }
     lathe_buffer_printf(b, "  \"max_steps\": %lld,\n  \"schedule\": [",
                         (long long)run->set.max_steps);
     int64_t steps[N_POINTS];
@@ -238,7 +246,8 @@ static void put_row_lengths(const lathe_programs *programs, lathe_buffer *b)
                         (long long)programs->train.row_tokens);
 }
 
-static void put_text(lathe_run *run, const lathe_fit *fit, const savings *s, lathe_buffer *b)
+static void put_text(lathe_run *run, const lathe_fit *fit, const savings *s,
+                     const lathe_methods *methods, lathe_buffer *b)
 {
     const double mib = 1024.0 * 1024.0, flops = step_flops(run);
     const int is_large = flops >= 1e11;
@@ -269,6 +278,8 @@ static void put_text(lathe_run *run, const lathe_fit *fit, const savings *s, lat
     put_row_lengths(&run->programs, b);
     put_precision(run, b);
     put_groups(run, 0, b);
+    if (methods->n > 0)
+        lathe_methods_text(methods, b);
     if (run->set.max_steps <= 0)
         return;
     lathe_buffer_printf(b, "schedule\n  %s over %lld steps\n",
@@ -310,11 +321,14 @@ static int run_command(const lathe_args *args)
         if (fit.need > fit.have)
             lathe_fit_search(run, &fit);
         const savings saved = find_savings(run);
+        lathe_methods methods = {.n = 0};
+        if (lathe_args_value(args, "--all-methods"))
+            status = lathe_methods_plan(run, 1, &methods);
         if (lathe_args_value(args, "--json"))
-            put_json(run, &fit, &saved, &text);
+            put_json(run, &fit, &saved, &methods, &text);
         else
-            put_text(run, &fit, &saved, &text);
-        status = text.status;
+            put_text(run, &fit, &saved, &methods, &text);
+        status = status == LATHE_OK ? text.status : status;
     }
     if (status == LATHE_OK)
         (void)fputs(text.data, stdout);

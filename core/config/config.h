@@ -25,6 +25,7 @@ typedef struct lathe_override {
 typedef struct lathe_part {
     int32_t kind;
     int32_t is_none;  /* quant "none", or an unused kind that is not in the file */
+    int32_t is_auto;  /* adapter "auto": the run chooses the plugin and its settings by the plan */
     const char *name; /* as in the file, or the default: "adamw", "cpu", "auto" */
     /* NULL: none, or a family or "auto", to be selected and bound */
     const lathe_component *component;
@@ -41,17 +42,18 @@ typedef struct lathe_config_reward {
     double timeout_seconds; /* for one batch of completions */
 } lathe_config_reward;
 
-/* More bits for `kinds` of lathe_config_load: also run the checks below, so that a wrong key does
- * not hide a missing file. */
+/* One more bit for `kinds` of lathe_config_load: an override replaces the method of the file, so
+ * keys of [adapter] that the other method does not have are ignored. */
+#define LATHE_CONFIG_OTHER_METHOD (1u << 29)
+/* Further bits: also run the checks below, so that a wrong key does not hide a missing file. */
 #define LATHE_CONFIG_FILES (1u << 30)
 #define LATHE_CONFIG_TRAIN (1u << 31)
 
 /** Reads the file (path NULL: none), applies the overrides, checks everything, and opens the
  *  plugins that are named. kinds: bits (1 << LATHE_KIND_*) of the kinds that the caller needs even
- *  if the file does not name them (they get their defaults); LATHE_CONFIG_FILES,
- *  LATHE_CONFIG_TRAIN. Errors: LATHE_E_PARSE, LATHE_E_NOT_FOUND, LATHE_E_IO: the file;
- *  LATHE_E_CONFIG: diags has all errors, sorted, and the thread's message is their text. On success
- *  diags has the warnings. */
+ *  if the file does not name them (they get their defaults); LATHE_CONFIG_*. Errors: LATHE_E_PARSE,
+ * LATHE_E_NOT_FOUND, LATHE_E_IO: the file; LATHE_E_CONFIG: diags has all errors, sorted, and the
+ * thread's message is their text. On success diags has the warnings. */
 lathe_status lathe_config_load(const char *path, const lathe_override *overrides,
                                int64_t n_overrides, uint32_t kinds, lathe_registry *registry,
                                lathe_diags *diags, lathe_config **out);

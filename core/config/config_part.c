@@ -232,7 +232,27 @@ static lathe_status resolve(lathe_config *config, int32_t kind, const lathe_toml
     if (lathe_kind_is_scored(kind))
         return resolve_scored(config, kind, table, registry, diags);
     LATHE_TRY(lathe_registry_find(registry, kind, config->parts[kind].name, &component));
-    return lathe__config_bind(config, kind, component, 0, registry, diags);
+    const int32_t ignores = kind == LATHE_KIND_ADAPTER && config->is_other_method;
+    return lathe__config_bind(config, kind, component, ignores, registry, diags);
+}
+
+/* Refuses keys beside a name that leaves the choice of the plugin, and of its settings, to the
+ * run. */
+static void refuse_planned_keys(const lathe_config *config, int32_t kind,
+                                const lathe_toml_node *table, const lathe_toml_node *name,
+                                lathe_diags *diags)
+{
+    const char *section = lathe_kind_name(kind), *planned = lathe_kind_planned(kind);
+    for (int64_t i = 0; i < table->n_children; i++) {
+        const lathe_toml_node *node = table->children[i];
+        if (node == name)
+            continue;
+        const lathe_place place = lathe_key_place(config->path, node);
+        lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL,
+                        "%s.%s: %s.name = \"%s\" chooses the method and its settings: name a "
+                        "method, or remove the key",
+                        section, node->key, section, planned);
+    }
 }
 
 /* Refuses keys in the table of a kind that is switched off, because nothing would read them. */
@@ -280,6 +300,11 @@ lathe_status lathe__config_part(lathe_config *config, int32_t kind, int wanted,
                                                    strcmp(part->name, lathe_kind_none(kind)) == 0);
     if (part->is_none) {
         refuse_idle_keys(config, kind, table, name, diags);
+        return LATHE_OK;
+    }
+    if (lathe_kind_planned(kind) != NULL && strcmp(part->name, lathe_kind_planned(kind)) == 0) {
+        part->is_auto = 1;
+        refuse_planned_keys(config, kind, table, name, diags);
         return LATHE_OK;
     }
     const lathe_status status = resolve(config, kind, table, registry, diags);

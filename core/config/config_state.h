@@ -39,6 +39,7 @@ struct lathe_config {
     lathe_config_reward *rewards;           /* [n_rewards] */
     struct lathe__section *reward_sections; /* [n_rewards] */
     int32_t n_rewards;
+    int32_t is_other_method; /* LATHE_CONFIG_OTHER_METHOD */
 };
 
 /** Puts the overrides into the tree. */

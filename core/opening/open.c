@@ -11,6 +11,7 @@
 #include "generate/generator.h"
 #include "opening/dry_run.h"
 #include "opening/fit.h"
+#include "opening/methods.h"
 #include "opening/opening.h"
 #include "run/iteration.h"
 #include "run/reward_model.h"
@@ -56,25 +57,46 @@ static lathe_status split_overrides(lathe_arena *arena, int32_t n, const char *c
     return LATHE_OK;
 }
 
-lathe_status lathe__run_configure(lathe_run *run)
+/* Reads the configuration, and the settings from it. */
+static lathe_status load_config(lathe_run *run, lathe_diags *diags)
 {
-    lathe_diags own = {0}, *const diags = run->open.diags ? run->open.diags : &own;
-    LATHE_TRY(lathe__fit_floor(1));
-    LATHE_TRY(lathe_registry_create(&run->registry));
     uint32_t wanted = kinds_of(run->open.mode);
     wanted |= run->open.mode != LATHE_OPEN_PLAN ? LATHE_CONFIG_FILES : 0;
     wanted |= run->open.mode == LATHE_OPEN_DATA ||
                       (run->open.mode == LATHE_OPEN_TRAIN && !run->open.data_is_optional)
                   ? LATHE_CONFIG_TRAIN
                   : 0;
-    const lathe_status status =
-        lathe_config_load(run->open.path, run->open.overrides, run->open.n_overrides, wanted,
-                          run->registry, diags, &run->config);
-    if (status == LATHE_OK) {
-        lathe_settings_read(run->config, &run->set);
-        lathe_log_set_level(run->set.log_level);
+    wanted |= run->open.is_other_method ? LATHE_CONFIG_OTHER_METHOD : 0;
+    LATHE_TRY(lathe_config_load(run->open.path, run->open.overrides, run->open.n_overrides, wanted,
+                                run->registry, diags, &run->config));
+    lathe_settings_read(run->config, &run->set);
+    lathe_log_set_level(run->set.log_level);
+    return LATHE_OK;
+}
+
+/* Replaces adapter.name = "auto" by a method, and reads the configuration again. */
+static lathe_status settle_method(lathe_run *run, lathe_diags *diags)
+{
+    if (!lathe_config_part(run->config, LATHE_KIND_ADAPTER)->is_auto)
+        return LATHE_OK;
+    LATHE_TRY(lathe__methods_choose(run));
+    lathe_config_destroy(run->config);
+    run->config = NULL;
+    lathe_diags_fini(diags); /* the same warnings follow */
+    *diags = (lathe_diags){0};
+    return load_config(run, diags);
+}
+
+lathe_status lathe__run_configure(lathe_run *run)
+{
+    lathe_diags own = {0}, *const diags = run->open.diags ? run->open.diags : &own;
+    LATHE_TRY(lathe__fit_floor(1));
+    LATHE_TRY(lathe_registry_create(&run->registry));
+    lathe_status status = load_config(run, diags);
+    if (status == LATHE_OK)
+        status = settle_method(run, diags);
+    if (status == LATHE_OK)
         lathe__run_log_warnings(&own);
-    }
     lathe_diags_fini(&own);
     LATHE_TRY(status);
     if (run->open.is_dry)
@@ -278,10 +300,12 @@ lathe_status lathe_run_check(const char *config_path, const lathe_override *over
 }
 
 lathe_status lathe__run_open_planned(const char *config_path, const lathe_override *overrides,
-                                     int32_t n_overrides, int32_t mode, lathe_run **out)
+                                     int32_t n_overrides, int32_t mode, int32_t is_other_method,
+                                     lathe_run **out)
 {
     lathe_run *run = NULL;
     LATHE_TRY(create(config_path, overrides, n_overrides, mode, &run));
+    run->open.is_other_method = is_other_method;
     return opened(run, plan_stages(run), out);
 }
 

@@ -35,10 +35,12 @@ lathe_status lathe_run_check(const char *config_path, const lathe_override *over
 
 /* ---- shared inside the room ---- */
 
-/** Like lathe_run_open_mode, but stops after the plan of that mode: no memory, no weights, no
- * data. */
+/** Like lathe_run_open_mode, but stops after the plan of that mode: no memory, no weights, no data.
+ * is_other_method: the overrides replace the fine-tuning method of the file; keys of [adapter] that
+ * it does not have are ignored. */
 lathe_status lathe__run_open_planned(const char *config_path, const lathe_override *overrides,
-                                     int32_t n_overrides, int32_t mode, lathe_run **out);
+                                     int32_t n_overrides, int32_t mode, int32_t is_other_method,
+                                     lathe_run **out);
 
 /** Reads the configuration and the settings (open.c). */
 lathe_status lathe__run_configure(lathe_run *run);

@@ -403,6 +403,17 @@ static lathe_status check_newest(lathe_run *run, const char *folder)
     return LATHE_OK;
 }
 
+lathe_status lathe__resume_find(lathe_run *run, const char **out_dir)
+{
+    const char *resume = run->set.checkpoint.resume;
+    *out_dir = NULL;
+    if (resume && strcmp(resume, "auto") == 0)
+        resume = run->set.checkpoint.dir;
+    if (!resume || strcmp(resume, "never") == 0 || !lathe_path_is_dir(resume))
+        return LATHE_OK;
+    return lathe_checkpoint_resolve(&run->arena, resume, out_dir);
+}
+
 lathe_status lathe__resume_check(lathe_run *run)
 {
     const char *resume = run->set.checkpoint.resume, *dir = NULL;

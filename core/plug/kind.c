@@ -20,7 +20,8 @@ struct kind {
     const char *name, *fallback;
     uint32_t revision, table_bytes;
     int scored;
-    const char *none; /* the name that means no plugin; NULL: there is none */
+    const char *none;    /* the name that means no plugin; NULL: there is none */
+    const char *planned; /* the name that leaves the choice to the plan; NULL: there is none */
 };
 
 #define REACH(type, member) (uint32_t)(offsetof(type, member) + sizeof(((type *)0)->member))
@@ -33,7 +34,7 @@ static const struct kind kinds[LATHE_N_KINDS] = {
     [LATHE_KIND_QUANT] = {"quant", "none", LATHE_QUANT_REVISION, REACH(lathe_quant_v1, decode), 0,
                           "none"},
     [LATHE_KIND_ADAPTER] = {"adapter", "full", LATHE_ADAPTER_REVISION,
-                            REACH(lathe_adapter_v1, select), 0, NULL},
+                            REACH(lathe_adapter_v1, select), 0, NULL, "auto"},
     [LATHE_KIND_STAGE] = {"stage", "pretrain", LATHE_STAGE_REVISION, REACH(lathe_stage_v1, loss), 0,
                           NULL},
     [LATHE_KIND_ATTENTION] = {"attention", "auto", LATHE_ATTENTION_REVISION,
@@ -96,4 +97,9 @@ int lathe_kind_is_scored(int32_t kind)
 const char *lathe_kind_none(int32_t kind)
 {
     return get(kind)->none;
+}
+
+const char *lathe_kind_planned(int32_t kind)
+{
+    return get(kind)->planned;
 }

@@ -26,6 +26,10 @@ const char *lathe_kind_default(int32_t kind);
 /** 1 if a name may be "auto" or a family, and score() decides: attention, device, renderer. */
 int lathe_kind_is_scored(int32_t kind);
 
+/** The name with which the run chooses a plugin of this kind by its plan: "auto" of adapter; NULL:
+ * there is none. */
+const char *lathe_kind_planned(int32_t kind);
+
 /** The name that means that the run has no plugin of this kind: "none" of quant and reward, "jinja"
  *  of renderer (the folder's template is interpreted); NULL: the kind has no such name. */
 const char *lathe_kind_none(int32_t kind);

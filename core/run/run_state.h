@@ -24,9 +24,11 @@ enum {
 /** How the run is opened, and how far it is. */
 typedef struct lathe_opening {
     const char *path;                /* of the run file; NULL: none */
-    const lathe_override *overrides; /* [n_overrides], of the command line */
+    const lathe_override *overrides; /* [n_overrides]: of the command line, then n_chosen others */
     int32_t n_overrides;
-    int32_t mode; /* LATHE_OPEN_*; BATCHES is stored as TRAIN */
+    int32_t n_chosen;        /* settings with which the run replaced adapter.name = "auto" */
+    int32_t is_other_method; /* 1: the overrides replace the fine-tuning method of the file */
+    int32_t mode;            /* LATHE_OPEN_*; BATCHES is stored as TRAIN */
     int32_t data_is_optional;
     int32_t is_offline;  /* 1: checked without the machine and the data */
     int32_t is_dry;      /* a dry run (core/opening) */

@@ -1,0 +1,392 @@
+/* Plans a run with each fine-tuning method and chooses one. */
+#include "opening/methods.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint_info.h"
+#include "opening/fit.h"
+#include "opening/opening.h"
+#include "opening/resume_check.h"
+
+enum { MAX_USER = 256, MAX_OWN = LATHE_MAX_METHOD_SETTINGS - 1 };
+
+/* A value that depends on the model: half of its layers, rounded up. */
+#define HALF "half"
+
+/* From the method that trains most to the one that needs least memory. Ends at a NULL key. */
+static const lathe_override all_methods[][MAX_OWN] = {
+    {{"adapter.name", "full"}},
+    {{"adapter.name", "freeze"}, {"adapter.layers", HALF}},
+    {{"adapter.name", "lora"}, {"adapter.r", "128"}, {"adapter.alpha", "128"}},
+    {{"adapter.name", "lora"}, {"adapter.r", "32"}, {"adapter.alpha", "32"}},
+    {{"adapter.name", "lora"}, {"adapter.r", "8"}, {"adapter.alpha", "8"}},
+    {{"adapter.name", "lora"}, {"adapter.r", "32"}, {"adapter.alpha", "32"}, {"quant.name", "nf4"}},
+    {{"adapter.name", "lora"}, {"adapter.r", "8"}, {"adapter.alpha", "8"}, {"quant.name", "nf4"}},
+};
+enum { N_METHODS = sizeof all_methods / sizeof all_methods[0] };
+_Static_assert((int)N_METHODS <= (int)LATHE_MAX_METHODS, "lathe_methods holds every method");
+
+static const lathe_override recomputation = {"train.recompute", "layer"};
+
+/* Whether the run itself chose a value for the key, in place of adapter.name = "auto". */
+static int is_chosen(const lathe_opening *open, const char *key)
+{
+    for (int32_t i = open->n_overrides - open->n_chosen; i < open->n_overrides; i++)
+        if (strcmp(open->overrides[i].key, key) == 0)
+            return 1;
+    return 0;
+}
+
+/* Whether the user sets train.recompute. */
+static int sets_recomputation(const lathe_run *run)
+{
+    const lathe_value *value = lathe_config_get(run->config, "train", "recompute");
+    return value && value->is_explicit && !is_chosen(&run->open, recomputation.key);
+}
+
+/* Whether the user names the format of the frozen weights. */
+static int is_quantized(const lathe_run *run)
+{
+    return lathe_config_part(run->config, LATHE_KIND_QUANT)->component != NULL &&
+           !is_chosen(&run->open, "quant.name");
+}
+
+/* Makes the row of a method. Returns 0 if another method has the same settings for this run: the
+ * file itself names the format of the frozen weights. */
+static int make_row(const lathe_run *run, int32_t index, int64_t n_layers, lathe_method_row *row)
+{
+    memset(row, 0, sizeof *row);
+    for (int32_t i = 0; i < MAX_OWN && all_methods[index][i].key; i++) {
+        const lathe_override *from = &all_methods[index][i];
+        lathe_method_setting *to = &row->set[row->n_set++];
+        if (strcmp(from->key, "quant.name") == 0 && is_quantized(run))
+            return 0;
+        to->key = from->key;
+        if (strcmp(from->value, HALF) == 0)
+            (void)snprintf(to->value, sizeof to->value, "%lld", (long long)(n_layers + 1) / 2);
+        else
+            (void)snprintf(to->value, sizeof to->value, "%s", from->value);
+    }
+    return 1;
+}
+
+/* Plans the run with the row's settings after the user's, and recomputation if asked for. */
+static lathe_status plan(const lathe_run *run, const lathe_method_row *row, int recompute,
+                         lathe_run **out)
+{
+    lathe_override list[MAX_USER + LATHE_MAX_METHOD_SETTINGS + 2];
+    int32_t n = run->open.n_overrides - run->open.n_chosen;
+    if (n > MAX_USER)
+        return lathe_error(LATHE_E_ARG, "more than %d settings on the command line", MAX_USER);
+    for (int32_t i = 0; i < n; i++)
+        list[i] = run->open.overrides[i];
+    for (int32_t i = 0; i < row->n_set; i++)
+        list[n++] = (lathe_override){row->set[i].key, row->set[i].value};
+    if (recompute)
+        list[n++] = recomputation;
+    list[n++] = (lathe_override){"log.level", "error"};
+    const lathe_status status =
+        lathe__run_open_planned(run->open.path, list, n, LATHE_OPEN_PLAN, 1, out);
+    lathe_log_set_level(run->set.log_level);
+    return status;
+}
+
+static int64_t count_trained(const lathe_params *params)
+{
+    int64_t n = 0;
+    for (int32_t i = 0; i < params->n; i++)
+        if (params->rows[i]->trainable)
+            n += lathe_desc_count(&params->rows[i]->desc);
+    return n;
+}
+
+/* Plans a row. Returns 1 and *out_peak if it can be planned; otherwise fills in the refusal. */
+static int plan_row(const lathe_run *run, int recompute, lathe_methods *all, lathe_method_row *row,
+                    int64_t *out_peak)
+{
+    lathe_run *planned = NULL;
+    lathe_fit fit;
+    if (plan(run, row, recompute, &planned) != LATHE_OK) {
+        const char *text = lathe_error_message();
+        (void)snprintf(row->refusal, sizeof row->refusal, "%.*s", (int)strcspn(text, "\n"), text);
+        return 0;
+    }
+    lathe_fit_check(planned, &fit);
+    row->n_trained = count_trained(&planned->params);
+    *out_peak = fit.need;
+    all->have = fit.have;
+    memcpy(all->source, fit.source, sizeof all->source);
+    lathe_run_close(planned);
+    return 1;
+}
+
+/* Plans a method, and again with layers recomputed; chooses it if it is the first that fits. */
+static void plan_method(const lathe_run *run, int32_t everything, lathe_methods *all)
+{
+    lathe_method_row *row = &all->rows[all->n];
+    row->is_refused = !plan_row(run, 0, all, row, &row->peak);
+    int fits = !row->is_refused && row->peak <= all->have;
+    if (!row->is_refused && (everything || !fits) && !sets_recomputation(run) &&
+        plan_row(run, 1, all, row, &row->peak_layers) && !fits)
+        fits = row->recomputes = row->peak_layers <= all->have;
+    if (fits && all->chosen < 0)
+        all->chosen = all->n;
+    all->n++;
+}
+
+/* Number of layers of the run's model, from the first method that can be planned; 0: none can. */
+static int64_t count_layers(const lathe_run *run)
+{
+    for (int32_t i = 0; i < N_METHODS; i++) {
+        lathe_method_row row;
+        lathe_run *planned = NULL;
+        if (!make_row(run, i, 1, &row) || plan(run, &row, 0, &planned) != LATHE_OK)
+            continue;
+        const int64_t n = planned->model.n_layers;
+        lathe_run_close(planned);
+        return n;
+    }
+    return 0;
+}
+
+lathe_status lathe_methods_plan(const lathe_run *run, int32_t all, lathe_methods *out)
+{
+    const int64_t n_layers = count_layers(run);
+    memset(out, 0, sizeof *out);
+    out->chosen = -1;
+    out->have = INT64_MAX;
+    if (n_layers == 0) /* the thread's message is that of the last method */
+        return LATHE_E_CONFIG;
+    for (int32_t i = 0; i < N_METHODS && (all || out->chosen < 0); i++) {
+        if (make_row(run, i, n_layers, &out->rows[out->n]))
+            plan_method(run, all, out);
+    }
+    return LATHE_OK;
+}
+
+/* ---- text ---- */
+
+static void put_peak(int64_t bytes, lathe_buffer *out)
+{
+    const double mib = (double)bytes / (1024.0 * 1024.0);
+    if (bytes == 0)
+        lathe_buffer_printf(out, " %11s", "-");
+    else if (mib >= 10240.0)
+        lathe_buffer_printf(out, " %7.1f GiB", mib / 1024.0);
+    else
+        lathe_buffer_printf(out, " %7.1f MiB", mib);
+}
+
+/* Writes "--adapter.name lora --adapter.r 32". */
+static void put_settings(const lathe_method_row *row, lathe_buffer *out)
+{
+    for (int32_t i = 0; i < row->n_set; i++)
+        lathe_buffer_printf(out, "%s--%s %s", i > 0 ? " " : "", row->set[i].key, row->set[i].value);
+    if (row->recomputes)
+        lathe_buffer_printf(out, " --%s %s", recomputation.key, recomputation.value);
+}
+
+/* Writes "lora r=32 alpha=32 nf4". */
+static void put_short_settings(const lathe_method_row *row, lathe_buffer *out)
+{
+    for (int32_t i = 0; i < row->n_set; i++) {
+        const char *key = strchr(row->set[i].key, '.') + 1;
+        if (strcmp(key, "name") == 0)
+            lathe_buffer_printf(out, " %s", row->set[i].value);
+        else
+            lathe_buffer_printf(out, " %s=%s", key, row->set[i].value);
+    }
+    if (row->recomputes)
+        lathe_buffer_puts(out, " recompute=layer");
+}
+
+void lathe_methods_text(const lathe_methods *methods, lathe_buffer *out)
+{
+    lathe_buffer_puts(out, "methods     trained, M        peak  recomputed\n");
+    for (int32_t i = 0; i < methods->n; i++) {
+        const lathe_method_row *row = &methods->rows[i];
+        const int fits = row->peak <= methods->have || row->recomputes;
+        lathe_buffer_printf(out, "  %-9s",
+                            row->is_refused        ? "refused"
+                            : i == methods->chosen ? "chosen"
+                            : fits                 ? "fits"
+                                                   : "too large");
+        if (row->is_refused) {
+            put_short_settings(row, out);
+            lathe_buffer_printf(out, "\n    %s\n", row->refusal);
+            continue;
+        }
+        lathe_buffer_printf(out, "%11.1f", (double)row->n_trained / 1e6);
+        put_peak(row->peak, out);
+        put_peak(row->peak_layers, out);
+        lathe_buffer_puts(out, " ");
+        put_short_settings(row, out);
+        lathe_buffer_puts(out, "\n");
+    }
+    if (methods->have == INT64_MAX)
+        lathe_buffer_puts(out, "  the memory of this machine is not known\n");
+    else {
+        lathe_buffer_puts(out, "  available ");
+        put_peak(methods->have, out);
+        lathe_buffer_printf(out, " (%s)\n", methods->source);
+    }
+}
+
+static void put_number(const char *name, int64_t value, lathe_buffer *out)
+{
+    if (value == 0)
+        lathe_buffer_printf(out, ", \"%s\": null", name);
+    else
+        lathe_buffer_printf(out, ", \"%s\": %lld", name, (long long)value);
+}
+
+void lathe_methods_json(const lathe_methods *methods, lathe_buffer *out)
+{
+    lathe_buffer_puts(out, "[");
+    for (int32_t i = 0; i < methods->n; i++) {
+        const lathe_method_row *row = &methods->rows[i];
+        lathe_buffer settings = LATHE_BUFFER_INIT;
+        put_settings(row, &settings);
+        lathe_buffer_puts(out, i > 0 ? ",\n    {\"settings\": " : "\n    {\"settings\": ");
+        lathe_buffer_json_string(out, settings.data ? settings.data : "");
+        lathe_buffer_fini(&settings);
+        put_number("trained", row->n_trained, out);
+        put_number("peak", row->peak, out);
+        put_number("peak_recomputed", row->peak_layers, out);
+        lathe_buffer_printf(
+            out, ", \"chosen\": %s, \"refusal\": ", i == methods->chosen ? "true" : "false");
+        if (row->is_refused)
+            lathe_buffer_json_string(out, row->refusal);
+        else
+            lathe_buffer_puts(out, "null");
+        lathe_buffer_puts(out, "}");
+    }
+    lathe_buffer_puts(out, "]");
+}
+
+/* ---- the choice ---- */
+
+/* Adds the settings of a method to the run's overrides. */
+static lathe_status apply(lathe_run *run, const lathe_method_row *row)
+{
+    const int32_t n = run->open.n_overrides, more = row->n_set + row->recomputes;
+    lathe_override *list = lathe_arena_alloc(&run->arena, (n + more) * (int64_t)sizeof *list);
+    if (!list)
+        return lathe_error(LATHE_E_NOMEM, "no memory for the settings of a method");
+    for (int32_t i = 0; i < n; i++)
+        list[i] = run->open.overrides[i];
+    for (int32_t i = 0; i < more; i++) {
+        const int is_own = i < row->n_set;
+        list[n + i].key = is_own ? row->set[i].key : recomputation.key;
+        list[n + i].value =
+            lathe_arena_strdup(&run->arena, is_own ? row->set[i].value : recomputation.value);
+        if (!list[n + i].value)
+            return lathe_error(LATHE_E_NOMEM, "no memory for the settings of a method");
+    }
+    run->open.overrides = list;
+    run->open.n_overrides = n + more;
+    run->open.n_chosen = more;
+    return LATHE_OK;
+}
+
+/* Whether a checkpoint's configuration has this value. */
+static int has_value(const json_t *config, const char *name, const char *value)
+{
+    char section[32], text[64] = "";
+    const size_t dot = strcspn(name, ".");
+    (void)snprintf(section, sizeof section, "%.*s", (int)dot, name);
+    const json_t *found = json_object_get(json_object_get(config, section), name + dot + 1);
+    if (json_is_string(found))
+        return strcmp(json_string_value(found), value) == 0;
+    if (json_is_number(found))
+        (void)snprintf(text, sizeof text, "%g", json_number_value(found));
+    return strcmp(text, value) == 0;
+}
+
+/* Whether a checkpoint was written with the method. */
+static int is_method_of(const lathe_run *run, const json_t *config, const lathe_method_row *row)
+{
+    int names_format = 0;
+    for (int32_t i = 0; i < row->n_set; i++) {
+        names_format |= strcmp(row->set[i].key, "quant.name") == 0;
+        if (!has_value(config, row->set[i].key, row->set[i].value))
+            return 0;
+    }
+    const lathe_part *quant = lathe_config_part(run->config, LATHE_KIND_QUANT);
+    return names_format || has_value(config, "quant.name", quant->name);
+}
+
+/* Applies the method of the checkpoint to resume from, if there is one. *out_done 0: there is no
+ * checkpoint, or it has another method; then resuming says what is wrong. */
+static lathe_status choose_recorded(lathe_run *run, int32_t *out_done)
+{
+    const char *dir = NULL;
+    json_t *meta = NULL;
+    *out_done = 0;
+    if (lathe__resume_find(run, &dir) != LATHE_OK || !dir ||
+        lathe_checkpoint_meta(dir, &meta) != LATHE_OK || !meta) {
+        lathe_error_clear();
+        return LATHE_OK;
+    }
+    const json_t *config = json_object_get(meta, "config");
+    const int64_t n_layers = count_layers(run);
+    lathe_status status = LATHE_OK;
+    for (int32_t i = 0; i < N_METHODS && status == LATHE_OK && !*out_done; i++) {
+        lathe_method_row row;
+        if (!make_row(run, i, n_layers, &row) || !is_method_of(run, config, &row))
+            continue;
+        row.recomputes =
+            !sets_recomputation(run) && has_value(config, recomputation.key, recomputation.value);
+        status = apply(run, &row);
+        *out_done = 1;
+        lathe_log(LATHE_LOG_INFO, "adapter.name = \"auto\": \"%s\", as in %s", row.set[0].value,
+                  dir);
+    }
+    json_decref(meta);
+    return status;
+}
+
+static lathe_status refuse(const lathe_run *run, const lathe_methods *methods)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    lathe_methods_text(methods, &text);
+    lathe_status status = text.status;
+    if (status == LATHE_OK)
+        status = lathe__run_refuse(run, "adapter", "name",
+                                   "adapter.name = \"auto\": no method fits the memory; lower "
+                                   "train.micro_batch_size or data.seq_len, or raise "
+                                   "train.memory_limit\n%s",
+                                   text.data);
+    lathe_buffer_fini(&text);
+    return status;
+}
+
+static lathe_status choose_by_plan(lathe_run *run)
+{
+    lathe_methods methods;
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    LATHE_TRY(lathe_methods_plan(run, 0, &methods));
+    if (methods.chosen < 0)
+        return refuse(run, &methods);
+    lathe_methods_text(&methods, &text);
+    lathe_log(LATHE_LOG_INFO, "adapter.name = \"auto\": the first method that fits is used\n%s",
+              text.data ? text.data : "");
+    lathe_buffer_fini(&text);
+    return apply(run, &methods.rows[methods.chosen]);
+}
+
+lathe_status lathe__methods_choose(lathe_run *run)
+{
+    int32_t done = 0;
+    if (run->open.mode > LATHE_OPEN_TRAIN || run->open.is_offline) {
+        lathe_method_row row;
+        (void)make_row(run, 0, 1, &row);
+        return apply(run, &row);
+    }
+    LATHE_TRY(choose_recorded(run, &done));
+    return done ? LATHE_OK : choose_by_plan(run);
+}

@@ -1,0 +1,56 @@
+/* Chooses the fine-tuning method: plans a run with one method after the other, from the one that
+ * trains most to the one that needs least memory, and takes the first that fits. */
+#ifndef LATHE_OPENING_METHODS_H
+#define LATHE_OPENING_METHODS_H
+
+#include "base/buffer.h"
+#include "run/run_state.h"
+
+enum { LATHE_MAX_METHODS = 8 };
+
+enum { LATHE_MAX_METHOD_SETTINGS = 5 };
+
+/** A setting of a method, such as "adapter.r", "32". */
+typedef struct lathe_method_setting {
+    const char *key;
+    char value[24];
+} lathe_method_setting;
+
+/** A method and what it needs. */
+typedef struct lathe_method_row {
+    lathe_method_setting set[LATHE_MAX_METHOD_SETTINGS]; /* the first is "adapter.name" */
+    int32_t n_set;
+    int64_t n_trained;   /* parameters that it trains */
+    int64_t peak;        /* bytes, with train.recompute as the file sets it; 0: not planned */
+    int64_t peak_layers; /* bytes, with train.recompute = "layer"; 0: not planned */
+    int32_t recomputes;  /* 1: it fits only with train.recompute = "layer" */
+    int32_t is_refused;  /* 1: the run cannot use it; `refusal` says why */
+    char refusal[256];
+} lathe_method_row;
+
+typedef struct lathe_methods {
+    int64_t have;     /* bytes available; INT64_MAX: unknown */
+    char source[320]; /* where `have` comes from */
+    lathe_method_row rows[LATHE_MAX_METHODS];
+    int32_t n;
+    int32_t chosen; /* row of the first method that fits; -1: none fits */
+} lathe_methods;
+
+/** Plans the methods for the run's file. all = 0: stops at the first that fits. Methods are planned
+ * also with train.recompute = "layer", unless the file sets this key; if all = 0, only where they
+ * do not fit without. Returns the error of the last plan if no method can be planned. */
+lathe_status lathe_methods_plan(const lathe_run *run, int32_t all, lathe_methods *out);
+
+/** Appends the table: one line per method, the first that fits marked as chosen. "recomputed" is
+ * the peak with train.recompute = "layer". */
+void lathe_methods_text(const lathe_methods *methods, lathe_buffer *out);
+/** Appends it as a JSON array. */
+void lathe_methods_json(const lathe_methods *methods, lathe_buffer *out);
+
+/** Replaces adapter.name = "auto": adds the settings of the chosen method to run->open.overrides,
+ * from which the configuration must then be read again. A run that resumes takes the method of its
+ * checkpoint; one that does not train, or is checked without the machine, takes "full".
+ * LATHE_E_CONFIG: no method fits. */
+lathe_status lathe__methods_choose(lathe_run *run);
+
+#endif

@@ -1,0 +1,207 @@
+/* adapter.name = "auto": the first fine-tuning method whose plan fits is used. */
+#include "opening/methods.h"
+#include "plug/kind.h"
+#include "small_run.h"
+
+static char dir[64];
+
+static void setup(void)
+{
+    strcpy(dir, "/tmp/lathe-methods-XXXXXX");
+    make_folder(dir, 20000);
+}
+
+static void teardown(void)
+{
+    OK(lathe_dir_remove(dir));
+}
+
+TestSuite(methods, .init = setup, .fini = teardown);
+
+static void base(settings *s, const char *adapter)
+{
+    *s = (settings){.n = 0};
+    set_data(s, dir);
+    set_llama(s, 2, 128, 2, 2, 256);
+    set(s, "data.seq_len=32");
+    set(s, "train.micro_batch_size=2");
+    set(s, "train.precision=fp32");
+    set(s, "train.max_steps=1");
+    set(s, "log.level=warn");
+    set(s, "adapter.name=%s", adapter);
+}
+
+static void limit(settings *s, int64_t bytes)
+{
+    set(s, "train.memory_limit=%.17g", (double)bytes / 1073741824.0);
+}
+
+/* What each method needs, whatever fits. */
+static lathe_methods table_of(const settings *s)
+{
+    lathe_methods out;
+    lathe_run *run = open_run(LATHE_OPEN_PLAN, s->list);
+    OK(lathe_methods_plan(run, 1, &out));
+    lathe_run_close(run);
+    return out;
+}
+
+static const char *value_of(const lathe_run *run, const char *section, const char *key)
+{
+    return lathe_config_string(run->config, section, key);
+}
+
+/* Whether the opened run has the settings of the row. */
+static void expect_method(const lathe_run *run, const lathe_method_row *row, int recomputes)
+{
+    for (int32_t i = 0; i < row->n_set; i++) {
+        char section[32];
+        const size_t dot = strcspn(row->set[i].key, ".");
+        snprintf(section, sizeof section, "%.*s", (int)dot, row->set[i].key);
+        const char *key = row->set[i].key + dot + 1, *want = row->set[i].value;
+        const lathe_part *part = lathe_config_part(run->config, lathe_kind_id(section));
+        if (strcmp(key, "name") == 0)
+            cr_expect_str_eq(part->name, want);
+        else if (strcmp(key, "alpha") == 0)
+            cr_expect_eq(lathe_config_float(run->config, section, key), atof(want));
+        else
+            cr_expect_eq(lathe_config_int(run->config, section, key), atoll(want), "%s", key);
+    }
+    cr_expect_eq(strcmp(value_of(run, "train", "recompute"), "layer") == 0, recomputes);
+}
+
+static void train(lathe_run *run)
+{
+    FILE *sink = fopen("/dev/null", "w");
+    lathe_train_result result = {0};
+    const lathe_train_options options = {.out = sink};
+    OK(lathe_train(run, &options, &result));
+    cr_expect_eq(result.step, 1);
+    fclose(sink);
+}
+
+static void remove_checkpoints(void)
+{
+    char out[96];
+    snprintf(out, sizeof out, "%s/out", dir);
+    OK(lathe_dir_remove(out));
+}
+
+/* With a limit of exactly what a method needs, that method is chosen if each before it needs more;
+ * a run in it then stays within the limit. */
+Test(methods, auto_chooses_as_the_table_says_and_stays_within_the_limit)
+{
+    settings s;
+    base(&s, "auto");
+    const lathe_methods table = table_of(&s);
+    int64_t least = INT64_MAX;
+    int tried = 0;
+    cr_assert_eq(table.n, 7);
+    for (int32_t i = 0; i < table.n; i++) {
+        cr_assert(!table.rows[i].is_refused, "%s", table.rows[i].refusal);
+        for (int layers = 0; layers <= 1; layers++) {
+            const int64_t need = layers ? table.rows[i].peak_layers : table.rows[i].peak;
+            if (need >= least)
+                continue;
+            least = need;
+            base(&s, "auto");
+            limit(&s, need);
+            lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+            expect_method(run, &table.rows[i], layers);
+            train(run);
+            cr_expect(lathe_mem_total(&run->machine.peak) <= need, "method %d", i);
+            lathe_run_close(run);
+            remove_checkpoints();
+            tried++;
+        }
+    }
+    cr_expect_geq(tried, 5);
+}
+
+Test(methods, a_run_that_resumes_keeps_the_method_of_its_checkpoint)
+{
+    settings s;
+    base(&s, "auto");
+    const lathe_methods table = table_of(&s);
+    limit(&s, table.rows[4].peak);
+    lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+    train(run);
+    lathe_run_close(run);
+    base(&s, "auto"); /* now there is memory for every method */
+    set(&s, "train.max_steps=2");
+    run = open_run(LATHE_OPEN_TRAIN, s.list);
+    cr_expect_eq(lathe_config_int(run->config, "adapter", "r"), 8);
+    FILE *sink = fopen("/dev/null", "w");
+    lathe_train_result result = {0};
+    const lathe_train_options options = {.out = sink};
+    OK(lathe_train(run, &options, &result));
+    cr_expect_eq(result.step, 2);
+    fclose(sink);
+    lathe_run_close(run);
+}
+
+Test(methods, what_the_user_sets_is_kept)
+{
+    settings s;
+    base(&s, "auto");
+    set(&s, "quant.name=int8");
+    set(&s, "train.recompute=none");
+    const lathe_methods table = table_of(&s);
+    cr_expect_eq(table.n, 5, "the methods with nf4 are left out");
+    cr_expect(table.rows[0].is_refused);
+    cr_expect_not_null(strstr(table.rows[0].refusal, "would quantize nothing"), "%s",
+                       table.rows[0].refusal);
+    for (int32_t i = 1; i < table.n; i++)
+        cr_expect(table.rows[i].peak > 0 && table.rows[i].peak_layers == 0, "method %d", i);
+    cr_expect_eq(table.chosen, 1);
+    lathe_run *run = open_run(LATHE_OPEN_PLAN, s.list);
+    cr_expect_str_eq(run->parts.adapter.component->plugin->name, "freeze");
+    cr_expect_str_eq(run->parts.quant.component->plugin->name, "int8");
+    lathe_run_close(run);
+}
+
+Test(methods, the_table_ignores_the_keys_of_the_file_s_own_method)
+{
+    settings s;
+    base(&s, "lora");
+    set(&s, "adapter.r=4");
+    set(&s, "adapter.dropout=0.1");
+    const lathe_methods table = table_of(&s);
+    for (int32_t i = 0; i < table.n; i++)
+        cr_expect(!table.rows[i].is_refused, "%s", table.rows[i].refusal);
+    cr_expect_eq(table.rows[0].n_trained, table_of(&s).rows[0].n_trained);
+    cr_expect_gt(table.rows[0].n_trained, table.rows[1].n_trained);
+}
+
+Test(methods, nothing_that_fits_is_refused_with_the_table)
+{
+    settings s;
+    lathe_run *run = NULL;
+    base(&s, "auto");
+    set(&s, "train.memory_limit=0.0001");
+    cr_assert_eq(open_run_status(LATHE_OPEN_TRAIN, s.list, &run), LATHE_E_CONFIG);
+    expect_parts((const char *const[]){"--adapter.name", "no method fits the memory", "too large",
+                                       "lora r=8 alpha=8 nf4", "(train.memory_limit)", NULL});
+}
+
+Test(methods, keys_beside_auto_are_refused)
+{
+    settings s;
+    lathe_run *run = NULL;
+    base(&s, "auto");
+    set(&s, "adapter.r=4");
+    cr_assert_eq(open_run_status(LATHE_OPEN_PLAN, s.list, &run), LATHE_E_CONFIG);
+    expect_parts((const char *const[]){
+        "--adapter.r", "adapter.name = \"auto\" chooses the method and its settings", NULL});
+}
+
+/* What keeps every method from being planned is said as it is. */
+Test(methods, a_model_that_is_wrong_is_refused_as_without_auto)
+{
+    settings s;
+    lathe_run *run = NULL;
+    base(&s, "auto");
+    set(&s, "model.hidden_size=63");
+    cr_assert_neq(open_run_status(LATHE_OPEN_PLAN, s.list, &run), LATHE_OK);
+    expect_parts((const char *const[]){"hidden_size is 63", NULL});
+}
