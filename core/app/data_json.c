@@ -35,15 +35,15 @@ static json_t *describe_left(const lathe_shards *shards, const lathe_shards_set 
 {
     json_t *out = json_object();
     for (int32_t why = 0; why < LATHE_N_LEFT; why++) {
-        const char *path;
+        const lathe_source *source;
         int64_t line;
         if (set->counts.left[why].n == 0)
             continue;
         json_t *one = json_object();
         set_int(one, "records", set->counts.left[why].n);
-        if (lathe_shards_line(shards, set, set->counts.left[why].first, &path, &line)) {
-            (void)json_object_set_new(one, "file", json_string(path));
-            set_int(one, "line", line);
+        if (lathe_shards_line(shards, set, set->counts.left[why].first, &source, &line)) {
+            (void)json_object_set_new(one, "file", json_string(source->path));
+            set_int(one, source->reader ? "row" : "line", line);
         }
         if (why == LATHE_LEFT_UNKNOWN_ROLE)
             (void)json_object_set_new(one, "role", json_string(set->counts.role));

@@ -62,9 +62,9 @@ static void put_columns(const char *key, const char *const list[LATHE_N_COLUMNS]
 }
 
 /* The type of the file by its name; TEXT also if it cannot be read, which is reported later. */
-static int32_t type_of(const char *path, lathe_arena *arena)
+static int32_t type_of(const char *path, lathe_registry *registry, lathe_arena *arena)
 {
-    const lathe_dataset dataset = {.path = path, .type = LATHE_DATASET_AUTO};
+    const lathe_dataset dataset = {.path = path, .type = LATHE_DATASET_AUTO, .registry = registry};
     lathe_sources sources;
     if (lathe_sources_list(&dataset, arena, &sources) == LATHE_OK)
         return sources.type;
@@ -88,8 +88,9 @@ static lathe_status put_shared(const lathe_config *config, const char *checkpoin
                                const lathe_dataset *sets, int64_t n, lathe_arena *arena,
                                lathe_buffer *out)
 {
-    static const char *const names[] = {"text", "jsonl", "json", "csv"}; /* LATHE_DATASET_* */
-    int32_t type = type_of(path, arena);
+    static const char *const names[] = {"text", "jsonl", "json", "csv",
+                                        "reader"}; /* LATHE_DATASET_* */
+    int32_t type = type_of(path, n > 0 ? sets[0].registry : NULL, arena);
     int same_type = 1;
     for (int64_t i = 1; i < n; i++)
         same_type &= sets[i].type == sets[0].type;

@@ -216,6 +216,7 @@ lathe_status lathe_config_load(const char *path, const lathe_override *overrides
     if (config == NULL)
         return lathe_error(LATHE_E_NOMEM, "out of memory: configuration");
     config->is_other_method = (kinds & LATHE_CONFIG_OTHER_METHOD) != 0;
+    config->registry = registry;
     config->path = lathe_arena_strdup(&config->arena, path != NULL ? path : "");
     lathe_status status = config->path != NULL ? LATHE_OK : LATHE_E_NOMEM;
     if (status == LATHE_OK)

@@ -145,6 +145,11 @@ static void values_json(const struct lathe__section *section, int first, lathe_b
     }
 }
 
+struct lathe_registry *lathe_config_registry(const lathe_config *config)
+{
+    return config->registry;
+}
+
 void lathe_config_json(const lathe_config *config, lathe_buffer *out)
 {
     int32_t n_core = 0;
@@ -161,6 +166,8 @@ void lathe_config_json(const lathe_config *config, lathe_buffer *out)
     }
     for (int32_t kind = 1; kind < LATHE_N_KINDS; kind++) {
         const lathe_part *part = &config->parts[kind];
+        if (kind == LATHE_KIND_READER) /* files choose their readers */
+            continue;
         if (kind == LATHE_KIND_REWARD && config->n_rewards > 0) {
             lathe__config_rewards_json(config, out);
             continue;

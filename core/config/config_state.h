@@ -31,6 +31,7 @@ struct lathe_config_table {
 struct lathe_config {
     lathe_arena arena;
     const char *path;
+    lathe_registry *registry;
     lathe_toml_node *root;
     struct lathe__section sections[LATHE__MAX_SECTIONS];
     int32_t n_sections;

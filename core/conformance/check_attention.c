@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "conformance/attention_trial.h"
 #include "conformance/checks.h"
+#include "harness/attention_trial.h"
 
 static const lathe__attention_shape shapes[] = {
     {"one token", 1, 1, 1, 1, 1, 16, 1, 0, 0, 0, 0},

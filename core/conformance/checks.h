@@ -15,6 +15,7 @@ const lathe__check *lathe__checks_stage(void);
 const lathe__check *lathe__checks_attention(void);
 const lathe__check *lathe__checks_model(void);
 const lathe__check *lathe__checks_renderer(void);
+const lathe__check *lathe__checks_reader(void);
 const lathe__check *lathe__checks_reward(void);
 
 /** The checks of kinds whose plugins carry code for devices with memory of their own. */

@@ -29,6 +29,8 @@ static const lathe__check *checks_of(int32_t kind, int on_device)
         return lathe__checks_model();
     case LATHE_KIND_RENDERER:
         return lathe__checks_renderer();
+    case LATHE_KIND_READER:
+        return lathe__checks_reader();
     case LATHE_KIND_REWARD:
         return lathe__checks_reward();
     default:

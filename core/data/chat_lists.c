@@ -225,8 +225,8 @@ lathe_status lathe_chat_encode_lists(const lathe_reader *reader, const lathe_rec
                                      lathe_ids *full, int64_t *bytes)
 {
     source s = {.reader = reader, .fields = fields, .encoder = encoder};
-    (void)snprintf(s.place, sizeof s.place, "%s:%lld", reader->sources->list[record->file].path,
-                   (long long)record->line);
+    (void)lathe_source_place_text(&reader->sources->list[record->file], record->line, s.place,
+                                  sizeof s.place);
     LATHE_TRY(lathe_json_load_with_nul(s.place, reader->data + record->begin, record->n, &s.row));
     const lathe_status status = n_full == 0 ? encode_prompt(&s, vocab_size, prompt, bytes)
                                             : encode_all(&s, n_full, prompt, full, bytes);

@@ -183,14 +183,15 @@ static lathe_status encode(const lathe_chat_template *chat, const char *place, j
     return status;
 }
 
-lathe_status lathe_chat_encode(const lathe_dataset *dataset, const char *path, int64_t line,
-                               const char *json, int64_t n, const lathe_tokenizer *tok,
-                               lathe_encoder *enc, lathe_chat_tokens *out)
+lathe_status lathe_chat_encode(const lathe_dataset *dataset, const lathe_source *source,
+                               int64_t line, const char *json, int64_t n,
+                               const lathe_tokenizer *tok, lathe_encoder *enc,
+                               lathe_chat_tokens *out)
 {
     char place[640];
     json_t *row = NULL;
     const char *key = lathe_dataset_messages(dataset);
-    (void)snprintf(place, sizeof place, "%s:%lld", path, (long long)line);
+    (void)lathe_source_place_text(source, line, place, sizeof place);
     if (!dataset->chat)
         return lathe_error(LATHE_E_CONFIG, "%s: the column \"%s\" needs a chat template: %s", place,
                            key, dataset->no_chat ? dataset->no_chat : "the dataset has none");

@@ -27,14 +27,15 @@ void lathe_chat_tokens_fini(lathe_chat_tokens *tokens);
 lathe_status lathe_chat_encode_text(lathe_encoder *enc, const lathe_rendering *text, int64_t bytes,
                                     lathe_ids *out);
 
-/** Renders the record json[0, n) of the file `path` with the dataset's template, and encodes the
+/** Renders the record json[0, n) of the file `source` with the dataset's template, and encodes the
  * text without the special tokens that a tokenizer puts around plain text, as transformers'
  *  apply_chat_template does. A token is learnt if transformers' assistant mask has it: from the
  * token with a part's first character up to the first token with the part's last character. Errors
  * LATHE_E_CONFIG: the dataset has no template; those of lathe_chat_from_row and
  *          lathe_chat_render_training; each with file and line. */
-lathe_status lathe_chat_encode(const lathe_dataset *dataset, const char *path, int64_t line,
-                               const char *json, int64_t n, const lathe_tokenizer *tok,
-                               lathe_encoder *enc, lathe_chat_tokens *out);
+lathe_status lathe_chat_encode(const lathe_dataset *dataset, const lathe_source *source,
+                               int64_t line, const char *json, int64_t n,
+                               const lathe_tokenizer *tok, lathe_encoder *enc,
+                               lathe_chat_tokens *out);
 
 #endif

@@ -26,11 +26,13 @@ void lathe_data_note_left_out(const lathe_shards *shards)
 void lathe_data_put_places(const lathe_shards *shards, const int64_t *list, int64_t n,
                            lathe_buffer *out)
 {
-    const char *path;
+    const lathe_source *source;
+    char place[1024];
     int64_t line, k = 0;
-    for (; k < n && k < LATHE_ROW_EXAMPLES && lathe_shards_where(shards, list[k], &path, &line);
+    for (; k < n && k < LATHE_ROW_EXAMPLES && lathe_shards_where(shards, list[k], &source, &line);
          k++)
-        lathe_buffer_printf(out, "%s%s:%lld", k ? ", " : ": ", path, (long long)line);
+        lathe_buffer_printf(out, "%s%s", k ? ", " : ": ",
+                            lathe_source_place_text(source, line, place, sizeof place));
     lathe_buffer_puts(out, k > 0 && k < n ? ", ..." : "");
 }
 

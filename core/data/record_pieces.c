@@ -331,7 +331,7 @@ static lathe_status is_left_out(lathe_record_encoder *e, const lathe_reader *rea
     const lathe_fields *f = &e->fields;
     *out = 0;
     if (f->is_chat == LATHE_FIELDS_CHAT && rows != LATHE_ROWS_PROMPTS) {
-        LATHE_TRY(lathe_chat_encode(e->job->dataset, e->job->sources->list[record->file].path,
+        LATHE_TRY(lathe_chat_encode(e->job->dataset, &e->job->sources->list[record->file],
                                     record->line, reader->data + record->begin, record->n,
                                     e->job->tok, e->enc, &e->chat));
         *out = is_masked ? e->chat.n_learnt == 0 : e->chat.ids.n == 0;

@@ -285,7 +285,7 @@ static const lathe_shard *shard_of_segment(const lathe_shards *shards, int64_t i
     return &shards->list[low];
 }
 
-int lathe_shards_where(const lathe_shards *shards, int64_t i, const char **out_path,
+int lathe_shards_where(const lathe_shards *shards, int64_t i, const lathe_source **out_source,
                        int64_t *out_line)
 {
     const int64_t n = lathe_row_kind_get(shards->rows)->n_segments;
@@ -296,16 +296,16 @@ int lathe_shards_where(const lathe_shards *shards, int64_t i, const char **out_p
     while (d > 0 && shards->sets[d].first_segment > i * n)
         d--;
     return lathe_shards_line(shards, &shards->sets[d], shard->lines[i - shard->first_segment / n],
-                             out_path, out_line);
+                             out_source, out_line);
 }
 
 int lathe_shards_line(const lathe_shards *shards, const lathe_shards_set *set, int64_t line,
-                      const char **out_path, int64_t *out_line)
+                      const lathe_source **out_source, int64_t *out_line)
 {
     const int64_t file = LATHE_SHARD_LINE_FILE(line);
     if (file < 0 || file >= set->n_sources)
         return 0;
-    *out_path = shards->sources[set->first_source + file].path;
+    *out_source = &shards->sources[set->first_source + file];
     *out_line = LATHE_SHARD_LINE_LINE(line);
     return 1;
 }

@@ -91,15 +91,15 @@ int32_t lathe_shards_eos(const lathe_shards *shards);
  *  data. */
 const char *lathe_shards_hash(const lathe_shards *shards);
 
-/** The file (borrowed) and the line of record `i` (pair, example). Returns 0 if they are not
+/** The source file (borrowed) and the line of record `i` (pair, example). Returns 0 if they are not
  *  known. */
-int lathe_shards_where(const lathe_shards *shards, int64_t i, const char **out_path,
+int lathe_shards_where(const lathe_shards *shards, int64_t i, const lathe_source **out_source,
                        int64_t *out_line);
 
-/** The file, borrowed, and the line of a LATHE_SHARD_LINE of the set. Returns 0 if it is not
+/** The source file, borrowed, and the line of a LATHE_SHARD_LINE of the set. Returns 0 if it is not
  *  known. */
 int lathe_shards_line(const lathe_shards *shards, const lathe_shards_set *set, int64_t line,
-                      const char **out_path, int64_t *out_line);
+                      const lathe_source **out_source, int64_t *out_line);
 
 /** Appends what is left out of a set for the reason LATHE_LEFT_*, and the place of the first:
  *  "2 conversations have no message of the assistant: a.jsonl:3, ...". */

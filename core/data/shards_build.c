@@ -220,7 +220,9 @@ static lathe_status put_part(builder *b)
         LATHE_TRY(put_batch(b));
         if (job->progress)
             job->progress(job->progress_arg, job->dataset->path, job->done_bytes + r->n_bytes,
-                          job->sources->bytes, job->done_tokens + b->writer->header.n_tokens);
+                          /* what a plugin reads may be compressed: the total is not known */
+                          job->sources->type == LATHE_DATASET_READER ? 0 : job->sources->bytes,
+                          job->done_tokens + b->writer->header.n_tokens);
     }
     return LATHE_OK;
 }

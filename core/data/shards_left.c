@@ -33,7 +33,8 @@ void lathe_shards_put_left(const lathe_shards *shards, const lathe_shards_set *s
                            lathe_buffer *out)
 {
     const lathe_record_count *c = &set->counts.left[reason];
-    const char *path;
+    const lathe_source *source;
+    char place[1024];
     int64_t line;
     lathe_buffer_printf(out, "%lld %s", (long long)c->n,
                         c->n == 1 ? reasons[reason].one : reasons[reason].many);
@@ -41,10 +42,11 @@ void lathe_shards_put_left(const lathe_shards *shards, const lathe_shards_set *s
         lathe_buffer_puts(out, " ");
         lathe_buffer_json_string(out, set->counts.role);
     }
-    if (!lathe_shards_line(shards, set, c->first, &path, &line))
+    if (!lathe_shards_line(shards, set, c->first, &source, &line))
         return;
-    lathe_buffer_printf(out, ": %s", path);
-    if (reason != LATHE_LEFT_FILE)
-        lathe_buffer_printf(out, ":%lld", (long long)line);
+    lathe_buffer_printf(out, ": %s",
+                        reason == LATHE_LEFT_FILE
+                            ? source->path
+                            : lathe_source_place_text(source, line, place, sizeof place));
     lathe_buffer_puts(out, c->n > 1 ? ", ..." : "");
 }

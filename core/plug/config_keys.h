@@ -20,6 +20,10 @@
 #include "lathe/schema.h"
 
 typedef struct lathe_config lathe_config; /* config.h */
+struct lathe_registry;
+
+/** The registry that the configuration was checked with; borrowed. */
+struct lathe_registry *lathe_config_registry(const lathe_config *config);
 
 /** How a value is converted for its member. An unset value gives 0 or NULL, unless a line says
  *  otherwise. */

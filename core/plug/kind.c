@@ -9,6 +9,7 @@
 #include "lathe/model.h"
 #include "lathe/optimizer.h"
 #include "lathe/quant.h"
+#include "lathe/reader.h"
 #include "lathe/renderer.h"
 #include "lathe/reward.h"
 #include "lathe/scheduler.h"
@@ -47,6 +48,8 @@ static const struct kind kinds[LATHE_N_KINDS] = {
                            0, "none"},
     [LATHE_KIND_RENDERER] = {"renderer", "auto", LATHE_RENDERER_REVISION,
                              REACH(lathe_renderer_v1, render), 1, "jinja"},
+    [LATHE_KIND_READER] = {"reader", "auto", LATHE_READER_REVISION, REACH(lathe_reader_v1, close),
+                           0, NULL},
 };
 
 static const struct kind *get(int32_t kind)

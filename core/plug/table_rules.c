@@ -10,6 +10,7 @@
 #include "lathe/model.h"
 #include "lathe/optimizer.h"
 #include "lathe/quant.h"
+#include "lathe/reader.h"
 #include "lathe/renderer.h"
 #include "lathe/reward.h"
 #include "lathe/scheduler.h"
@@ -120,12 +121,19 @@ static const struct rule renderer[] = {
     END,
 };
 
+static const struct rule reader[] = {
+    MEMBER(lathe_reader_v1, suffixes, ALWAYS), MEMBER(lathe_reader_v1, open, ALWAYS),
+    MEMBER(lathe_reader_v1, column, ALWAYS),   MEMBER(lathe_reader_v1, next, ALWAYS),
+    MEMBER(lathe_reader_v1, close, ALWAYS),    END,
+};
+
 static const struct rule *const rules[LATHE_N_KINDS] = {
     [LATHE_KIND_OPTIMIZER] = optimizer, [LATHE_KIND_SCHEDULER] = scheduler,
     [LATHE_KIND_QUANT] = quant,         [LATHE_KIND_ADAPTER] = adapter,
     [LATHE_KIND_STAGE] = stage,         [LATHE_KIND_ATTENTION] = attention,
     [LATHE_KIND_DEVICE] = device,       [LATHE_KIND_MODEL] = model,
     [LATHE_KIND_REWARD] = reward,       [LATHE_KIND_RENDERER] = renderer,
+    [LATHE_KIND_READER] = reader,
 };
 
 /* Whether the table is long enough to contain the pointer, and it is set. */
@@ -275,6 +283,39 @@ static lathe_status check_renderer(const lathe_renderer_v1 *table)
     return LATHE_OK;
 }
 
+enum { MAX_MAGICS = 16, MAX_MAGIC_BYTES = 16 };
+
+static lathe_status check_reader(const lathe_plugin *plugin)
+{
+    const lathe_reader_v1 *table = plugin->table;
+    const char *at = table->suffixes;
+    if (plugin->n_fields > 0)
+        return lathe_error(LATHE_E_PLUGIN,
+                           "a reader has no keys, because no table of the file "
+                           "names it; this one has %d",
+                           plugin->n_fields);
+    while (*at == '.' && strcspn(at, " ") > 1 && at[strcspn(at, " ")] == ' ')
+        at += strcspn(at, " ") + 1;
+    if (*at != '.' || strcspn(at, " ") < 2 || at[strcspn(at, " ")] != '\0')
+        return lathe_error(LATHE_E_PLUGIN,
+                           "reader.suffixes is \"%s\"; expected suffixes that begin with a period, "
+                           "separated by single spaces",
+                           table->suffixes);
+    if (table->n_magics < 0 || table->n_magics > MAX_MAGICS ||
+        (table->n_magics > 0 && table->magics == NULL))
+        return lathe_error(LATHE_E_PLUGIN, "reader.n_magics is %d, expected 0 to %d and magics",
+                           table->n_magics, MAX_MAGICS);
+    for (int32_t i = 0; i < table->n_magics; i++) {
+        const lathe_reader_magic *magic = &table->magics[i];
+        if (magic->format == NULL || magic->bytes == NULL || magic->n_bytes < 1 ||
+            magic->n_bytes > MAX_MAGIC_BYTES)
+            return lathe_error(LATHE_E_PLUGIN,
+                               "reader.magics[%d] has no format, or not 1 to %d bytes", i,
+                               MAX_MAGIC_BYTES);
+    }
+    return LATHE_OK;
+}
+
 enum { MAX_MODEL_TYPES = 64 };
 
 static int is_empty(const char *text)
@@ -315,5 +356,7 @@ lathe_status lathe_table_rules_check(const lathe_plugin *plugin)
         return check_model(plugin->table);
     if (plugin->kind == LATHE_KIND_RENDERER)
         return check_renderer(plugin->table);
+    if (plugin->kind == LATHE_KIND_READER)
+        return check_reader(plugin);
     return plugin->kind == LATHE_KIND_STAGE ? check_stage(plugin->table) : LATHE_OK;
 }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/toml.h"
+#include "lathe/reader.h"
 #include "plug/core_schema.h"
 #include "plug/kind.h"
 #include "plug/schema.h"
@@ -191,9 +192,13 @@ static lathe_status text_plugin(lathe_registry *registry, const lathe_component 
     text_line(out, "family", p->family);
     text_line(out, "devices", devices);
     text_line(out, "license", p->license);
+    if (p->kind == LATHE_KIND_READER)
+        text_line(out, "files", ((const lathe_reader_v1 *)p->table)->suffixes);
     text_line(out, "path", c->path);
     lathe_buffer_printf(out, "  %-9s revision %u of the %s interface, ABI %u.%u\n\n", "built for",
                         p->revision, kind, p->abi_major, p->abi_minor);
+    if (p->kind == LATHE_KIND_READER)
+        return out->status;
     lathe_buffer_printf(out, "[%s] name = \"%s\"%s\n", kind, p->name,
                         p->n_fields ? "" : " has no keys of its own");
     for (int32_t i = 0; i < p->n_fields; i++)

@@ -54,7 +54,7 @@ void lathe_data_progress_show(void *progress, const char *path, int64_t done_byt
     }
     if (p->begun_bytes == 0)
         p->begun_bytes = done_bytes;
-    const int done = done_bytes >= total_bytes;
+    const int done = total_bytes > 0 && done_bytes >= total_bytes;
     const double seconds = now - p->begun;
     if (p->in_place ? now - p->last < IN_PLACE_SECONDS && !done
                     : now - p->last < LATHE_PROGRESS_SECONDS)
@@ -64,13 +64,16 @@ void lathe_data_progress_show(void *progress, const char *path, int64_t done_byt
     const double left = rate > 0.0 ? (double)(total_bytes - done_bytes) / rate : 0.0;
     lathe_status_line line = {.n = 0};
     lathe_status_line_add(&line, 1, "%.80s:", path);
-    lathe_status_line_add(&line, 5, "tokenised %.1f of %.1f MB (%.0f%%)", (double)done_bytes / 1e6,
-                          (double)total_bytes / 1e6,
-                          total_bytes > 0 ? 100.0 * (double)done_bytes / (double)total_bytes
-                                          : 100.0);
+    if (total_bytes > 0)
+        lathe_status_line_add(&line, 5, "tokenised %.1f of %.1f MB (%.0f%%)",
+                              (double)done_bytes / 1e6, (double)total_bytes / 1e6,
+                              100.0 * (double)done_bytes / (double)total_bytes);
+    else
+        lathe_status_line_add(&line, 5, "tokenised %.1f MB", (double)done_bytes / 1e6);
     lathe_status_line_add(&line, 3, "%.1f MB/s", rate / 1e6);
     lathe_status_line_add(&line, 0, "%.1fM tokens", (double)n_tokens / 1e6);
-    lathe_status_line_add_eta(&line, 4, left);
+    if (total_bytes > 0)
+        lathe_status_line_add_eta(&line, 4, left);
     if (!p->in_place) {
         log_line(&line);
         return;

@@ -2,6 +2,7 @@
 #include "records/dataset.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -41,6 +42,14 @@ const char *lathe_dataset_input_field(const lathe_dataset *dataset, int32_t i)
         if (strcmp(dataset->input_columns[k].input, name) == 0)
             return dataset->input_columns[k].field;
     return name;
+}
+
+const char *lathe_source_place_text(const lathe_source *source, int64_t line, char *out,
+                                    size_t bytes)
+{
+    (void)snprintf(out, bytes, source->reader ? "%s: row %lld" : "%s:%lld", source->path,
+                   (long long)line);
+    return out;
 }
 
 const char *lathe_dataset_messages(const lathe_dataset *dataset)
@@ -95,7 +104,8 @@ lathe_status lathe_datasets_read(const lathe_config *config, const char *key, la
     for (int64_t i = 0; i < n; i++) {
         lathe_dataset *dataset = &(*out)[i];
         table = lathe_config_table_at(config, "data", key, i);
-        *dataset = (lathe_dataset){.weight = (double)NAN};
+        *dataset =
+            (lathe_dataset){.weight = (double)NAN, .registry = lathe_config_registry(config)};
         lathe_config_table_fill(config, table, keys, N_KEYS(keys), dataset);
         if (isnan(dataset->weight))
             dataset->weight = 1.0;

@@ -6,15 +6,18 @@
 #include "base/hash.h"
 #include "lathe/stage.h"
 #include "plug/config_keys.h"
+#include "plug/registry.h"
 
 /** Type of a dataset's files. AUTO: JSONL, JSON or CSV if all files have names of that type (.jsonl
- *  .ndjson, .json, .csv .tsv), else TEXT. */
+ *  .ndjson, .json, .csv .tsv), READER if a reader plugin reads files with their names, else TEXT.
+ */
 enum {
     LATHE_DATASET_AUTO = -1,
     LATHE_DATASET_TEXT = 0,  /* each file is one document */
     LATHE_DATASET_JSONL = 1, /* one JSON object per line */
     LATHE_DATASET_JSON = 2,  /* one array of objects per file */
-    LATHE_DATASET_CSV = 3    /* RFC 4180 with a header row; .tsv: tabs instead of commas */
+    LATHE_DATASET_CSV = 3,   /* RFC 4180 with a header row; .tsv: tabs instead of commas */
+    LATHE_DATASET_READER = 4 /* what reader plugins read, such as Parquet */
 };
 enum {
     LATHE_COLUMN_TEXT = 0,
@@ -53,6 +56,7 @@ typedef struct lathe_dataset {
     /* [n_inputs] The inputs of the stage that come from columns (LATHE_INPUT_COLUMN), borrowed. */
     int32_t n_inputs;
     const lathe_stage_input *inputs;
+    lathe_registry *registry; /* of the reader plugins, borrowed; NULL: there are none */
 } lathe_dataset;
 
 /** The field of a record's messages. */
@@ -79,7 +83,13 @@ const char *lathe_column_name(int32_t column);
 typedef struct lathe_source {
     const char *path;
     int64_t bytes, seconds, nanoseconds; /* size; time of modification */
+    const lathe_component *reader;       /* the plugin that reads it; NULL: the core does */
 } lathe_source;
+
+/** Writes the place of a record for messages: "a.jsonl:3", or "a.parquet: row 3" for a file that a
+ *  plugin reads. line: from 1. Returns out. */
+const char *lathe_source_place_text(const lathe_source *source, int64_t line, char *out,
+                                    size_t bytes);
 
 /** A dataset's source files, sorted by path. */
 typedef struct lathe_sources {

@@ -48,6 +48,8 @@ static lathe_status wrong_json(const source *s, const lathe_json_record *json)
 {
     int64_t line, column;
     lathe_json_record_place(json, &line, &column);
+    if (s->reader->sources->type == LATHE_DATASET_READER)
+        return lathe_error(LATHE_E_PARSE, "%s: %s", s->place, json->walk.what);
     return lathe_error(LATHE_E_PARSE, "%s:%lld:%lld: %s",
                        s->reader->sources->list[s->record->file].path,
                        (long long)(s->record->line + line - 1), (long long)column, json->walk.what);
@@ -157,13 +159,46 @@ static lathe_status csv_values(lathe_fields *f, const source *s, value *out)
 
 /* ---- texts of the columns ---- */
 
+/* Whether the list "a, b, c" has the name. */
+static int is_listed(const char *list, const char *name)
+{
+    const size_t n = strlen(name);
+    for (const char *at = list; at && *at; at = strstr(at, ", ") ? strstr(at, ", ") + 2 : NULL)
+        if (strncmp(at, name, n) == 0 && (at[n] == '\0' || at[n] == ','))
+            return 1;
+    return 0;
+}
+
+/* Writes the columns that the record has, for messages: "a, b, c". In a file that a plugin reads
+ * they are the columns of the file. */
+static void list_columns(const source *s, char *out, size_t bytes)
+{
+    const char *all = s->record->header;
+    if (s->reader->sources->type != LATHE_DATASET_READER) {
+        lathe_json_record_keys(s->text, s->record->n, out, (int64_t)bytes);
+        return;
+    }
+    (void)snprintf(out, bytes, "%s", all);
+    if (strlen(all) >= bytes)
+        memcpy(out + bytes - 4, "...", 4);
+}
+
+/* Whether the file has the column, but the record has null in it, which a plugin leaves out. */
+static int is_null_in_row(const source *s, const value *v, const char *field)
+{
+    return v->kind == NOTHING && s->reader->sources->type == LATHE_DATASET_READER &&
+           is_listed(s->record->header, field);
+}
+
 /* Refuses a value that the part of column c cannot use. */
 static lathe_status refuse(const source *s, int32_t c, const lathe_format_part *part,
                            const value *v)
 {
     const lathe_layouts *l = &s->reader->layouts;
     char list[256];
-    lathe_json_record_keys(s->text, s->record->n, list, sizeof list);
+    list_columns(s, list, sizeof list);
+    if (is_null_in_row(s, v, part->name))
+        return lathe_error(LATHE_E_CONFIG, "%s: column \"%s\" is null", s->place, part->name);
     if (v->kind == NOTHING)
         return lathe_layouts_missing(l, c, part, s->place, list);
     if (!l->is_format[c] && v->kind == NUMBER)
@@ -274,8 +309,11 @@ static lathe_status refuse_input(const source *s, const lathe_stage_input *input
 {
     const char *expected = input->is_boolean ? "true or false" : "a number, true or false";
     char list[256];
+    if (is_null_in_row(s, v, field))
+        return lathe_error(LATHE_E_CONFIG, "%s: column \"%s\" is null; expected %s (%s)", s->place,
+                           field, expected, input->doc);
     if (v->kind == NOTHING) {
-        lathe_json_record_keys(s->text, s->record->n, list, sizeof list);
+        list_columns(s, list, sizeof list);
         return lathe_error(LATHE_E_CONFIG,
                            "%s: no column \"%s\"; the columns are %s; name it in columns.%s; it "
                            "holds %s: %s",
@@ -325,8 +363,8 @@ lathe_status lathe_fields_read(lathe_fields *fields, const lathe_reader *reader,
         fields->n[LATHE_COLUMN_TEXT] = record->n;
         return LATHE_OK;
     }
-    (void)snprintf(s.place, sizeof s.place, "%s:%lld", reader->sources->list[record->file].path,
-                   (long long)record->line);
+    (void)lathe_source_place_text(&reader->sources->list[record->file], record->line, s.place,
+                                  sizeof s.place);
     if (reader->sources->type == LATHE_DATASET_CSV)
         LATHE_TRY(csv_values(fields, &s, values));
     else

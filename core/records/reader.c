@@ -164,9 +164,13 @@ static lathe_status open_file(lathe_reader *r)
     int64_t size = 0;
     LATHE_TRY(lathe_file_open(path_of(r), &r->fd, &size));
     LATHE_TRY(check_same(r));
+    if (r->sources->type == LATHE_DATASET_READER)
+        return lathe__plugin_open(r);
     if (r->sources->type == LATHE_DATASET_TEXT)
         return open_text(r);
     const int at_start = r->at.offset == 0;
+    if (at_start)
+        LATHE_TRY(lathe__plugin_check_name(r));
     LATHE_TRY(pass_mark(r));
     if (r->sources->type != LATHE_DATASET_CSV)
         return LATHE_OK;
@@ -191,6 +195,7 @@ static lathe_status close_file(lathe_reader *r)
 {
     const int64_t mark[2] = {r->at.offset, -1};
     LATHE_TRY(check_same(r));
+    lathe__plugin_close(r);
     hash_window(r);
     lathe_sha256_update(r->hash, mark, sizeof mark);
     (void)close(r->fd);
@@ -316,6 +321,27 @@ static lathe_status step(lathe_reader *r)
     return LATHE_OK;
 }
 
+/* One step in an open file that a plugin reads: returns a record, or ends the file. */
+static lathe_status step_plugin(lathe_reader *r)
+{
+    const char *text = NULL;
+    int64_t bytes = 0, offset = 0;
+    LATHE_TRY(lathe__plugin_next(r, &text, &bytes, &offset));
+    if (!text)
+        return close_file(r);
+    if (r->end + bytes > r->capacity)
+        LATHE_TRY(reserve(r, r->end + bytes > CHUNK ? 2 * (r->end + bytes) : CHUNK));
+    memcpy(r->window + r->end, text, (size_t)bytes);
+    LATHE_TRY(add_record(r, &(lathe_scan){.length = bytes}));
+    r->end += bytes;
+    r->scan = r->end;
+    r->at.offset = offset;
+    r->at.line++;
+    r->n_bytes += bytes;
+    r->settled = 1;
+    return LATHE_OK;
+}
+
 lathe_status lathe_reader_batch(lathe_reader *r, int64_t bytes)
 {
     const int64_t rest = r->end - r->scan, stop = r->n_bytes + bytes;
@@ -329,7 +355,7 @@ lathe_status lathe_reader_batch(lathe_reader *r, int64_t bytes)
     while (status == LATHE_OK && (r->n == 0 || r->n_bytes < stop || !r->settled)) {
         if (r->fd < 0 && r->at.file == r->sources->n)
             break;
-        status = r->fd < 0 ? open_file(r) : step(r);
+        status = r->fd < 0 ? open_file(r) : r->opened ? step_plugin(r) : step(r);
     }
     r->data = r->window ? r->window : "";
     r->list = r->records;
@@ -363,15 +389,18 @@ lathe_status lathe_reader_init(lathe_reader *reader, const lathe_dataset *datase
     reader->at = *begin;
     reader->fd = -1;
     if (rows != LATHE_ROWS_PACKED && sources->type == LATHE_DATASET_TEXT)
-        return lathe_error(LATHE_E_CONFIG,
-                           "%s: %s come from a dataset of type jsonl, json or csv, not text",
-                           dataset->path, lathe_row_kind_get(rows)->records);
+        return lathe_error(
+            LATHE_E_CONFIG,
+            "%s: %s come from a dataset of type jsonl, json, csv or reader, not text",
+            dataset->path, lathe_row_kind_get(rows)->records);
     LATHE_TRY(lathe_layouts_init(&reader->layouts, dataset, rows));
     return lathe_sha256_create(&reader->hash);
 }
 
 void lathe_reader_fini(lathe_reader *reader)
 {
+    lathe__plugin_close(reader);
+    lathe_instance_fini(&reader->plugin);
     if (reader->fd >= 0)
         (void)close(reader->fd);
     lathe_sha256_destroy(reader->hash);

@@ -9,13 +9,15 @@
 
 #include "base/hash.h"
 #include "base/json_record.h"
+#include "plug/instance.h"
 #include "records/dataset.h"
 #include "records/layout.h"
 
 #define LATHE_READER_NAMES 3 /* number of skipped files whose names are kept */
 
 /** A place between two records of a dataset: a source file, a byte offset in it, and the line of
- *  that byte (from 1). file = number of files: the end of the dataset. */
+ *  that byte (from 1). file = number of files: the end of the dataset. In a file that a plugin
+ * reads: the offset is the plugin's, and the line is the number of the next record. */
 typedef struct lathe_source_place {
     int64_t file, offset, line;
 } lathe_source_place;
@@ -28,7 +30,9 @@ typedef struct lathe_record {
     int32_t layout;                /* CSV: LATHE_LAYOUT_* */
     int32_t more;                  /* the document continues in the next record */
     char delimiter;                /* CSV */
-    const char *header; /* CSV, for kinds of rows that keep records: the header row; else NULL */
+    /* CSV, for kinds of rows that keep records: the header row. File of a plugin: the names of its
+     * columns, "a, b". Else NULL. */
+    const char *header;
     int64_t n_header;
     int32_t n_columns, reserved;
 } lathe_record;
@@ -53,6 +57,8 @@ typedef struct lathe_reader {
     int64_t capacity, n_records_max;
     int64_t scan, end, hashed; /* offsets in the window: scanned, filled and hashed up to there */
     lathe_sha256 *hash;
+    lathe_instance plugin; /* that reads the open file */
+    void *opened;          /* the plugin's open file */
     int fd;
     int32_t eof, state; /* state: of the format's scanner, for this file */
     int32_t settled;    /* the place is after a record or at the start of a file */
@@ -98,6 +104,15 @@ lathe_status lathe__scan_json(lathe_reader *reader, const char *p, int64_t n, la
 lathe_status lathe__scan_csv(lathe_reader *reader, const char *p, int64_t n, lathe_scan *out);
 /** Reads the header row of the open file; *out_bytes, *out_lines: its length. */
 lathe_status lathe__csv_header(lathe_reader *reader, int64_t *out_bytes, int64_t *out_lines);
+/** Refuses the open file if it is of a format that a plugin reads, by its first bytes, and has the
+ * name of another format. */
+lathe_status lathe__plugin_check_name(lathe_reader *reader);
+/** Opens the file with its plugin, at the reader's place; close may be called at any time. */
+lathe_status lathe__plugin_open(lathe_reader *reader);
+void lathe__plugin_close(lathe_reader *reader);
+/** Reads the next record, and the offset after it; *out_text NULL: the file has no more. */
+lathe_status lathe__plugin_next(lathe_reader *reader, const char **out_text, int64_t *out_bytes,
+                                int64_t *out_offset);
 /** Records an error at the reader's place plus `lines` lines. */
 __attribute__((format(printf, 4, 5))) lathe_status lathe__reader_error(const lathe_reader *reader,
                                                                        lathe_status code,

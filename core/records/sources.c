@@ -3,12 +3,15 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/hash.h"
+#include "lathe/reader.h"
 #include "records/dataset.h"
+#include "records/readers.h"
 
 static int ends_with(const char *text, const char *end)
 {
@@ -16,7 +19,27 @@ static int ends_with(const char *text, const char *end)
     return n >= k && !strcmp(text + n - k, end);
 }
 
-static int32_t type_by_name(const char *path)
+/* Finds the types of files by their names. The reader plugins are opened for the first name that
+ * the core does not know. */
+typedef struct finder {
+    lathe_registry *registry;
+    lathe_arena *arena;
+    lathe_readers readers;
+    int32_t has_readers;
+    lathe_status status; /* LATHE_E_NOMEM */
+} finder;
+
+static const lathe_component *reader_of(finder *f, const char *path)
+{
+    if (ends_with(path, ".txt") || f->status != LATHE_OK)
+        return NULL;
+    if (!f->has_readers)
+        f->status = lathe_readers_find(f->registry, f->arena, &f->readers);
+    f->has_readers = 1;
+    return lathe_readers_by_name(&f->readers, path);
+}
+
+static int32_t type_by_name(finder *f, const char *path)
 {
     static const struct {
         const char *end;
@@ -29,15 +52,16 @@ static int32_t type_by_name(const char *path)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (ends_with(path, table[i].end))
             return table[i].type;
-    return LATHE_DATASET_TEXT;
+    return reader_of(f, path) ? LATHE_DATASET_READER : LATHE_DATASET_TEXT;
 }
 
 static const char *names_of(int32_t type)
 {
-    return type == LATHE_DATASET_JSONL  ? "*.jsonl or *.ndjson"
-           : type == LATHE_DATASET_JSON ? "*.json"
-           : type == LATHE_DATASET_CSV  ? "*.csv or *.tsv"
-                                        : "files";
+    return type == LATHE_DATASET_JSONL    ? "*.jsonl or *.ndjson"
+           : type == LATHE_DATASET_JSON   ? "*.json"
+           : type == LATHE_DATASET_CSV    ? "*.csv or *.tsv"
+           : type == LATHE_DATASET_READER ? "by a suffix that a reader plugin reads"
+                                          : "files";
 }
 
 /* Files of a folder that are not read. */
@@ -66,11 +90,11 @@ static lathe_status find_paths(const char *path, lathe_arena *arena, char ***out
 }
 
 /* The type that the names of all files share; text if they share none. */
-static int32_t common_type(char *const *paths, int64_t n)
+static int32_t common_type(finder *f, char *const *paths, int64_t n)
 {
-    const int32_t type = n ? type_by_name(paths[0]) : LATHE_DATASET_TEXT;
+    const int32_t type = n ? type_by_name(f, paths[0]) : LATHE_DATASET_TEXT;
     for (int64_t i = 1; i < n; i++)
-        if (type_by_name(paths[i]) != type)
+        if (type_by_name(f, paths[i]) != type)
             return LATHE_DATASET_TEXT;
     return type;
 }
@@ -89,7 +113,49 @@ static lathe_status look_at(const char *path, lathe_source *out)
     out->bytes = info.st_size;
     out->seconds = info.st_mtim.tv_sec;
     out->nanoseconds = info.st_mtim.tv_nsec;
+    out->reader = NULL;
     return LATHE_OK;
+}
+
+/* Reads the first bytes of a file. */
+static int64_t read_head(const char *path, char *out, int64_t bytes)
+{
+    int64_t size = 0, n = 0;
+    int fd = -1;
+    if (lathe_file_open(path, &fd, &size) != LATHE_OK) {
+        lathe_error_clear();
+        return 0;
+    }
+    n = pread(fd, out, (size_t)bytes, 0);
+    (void)close(fd);
+    return n > 0 ? n : 0;
+}
+
+/* Finds the plugin that reads a file: by its name, or else, if the dataset's type is set, by its
+ * first bytes. */
+static lathe_status find_reader(finder *f, lathe_source *source)
+{
+    lathe_buffer b = LATHE_BUFFER_INIT;
+    const char *format;
+    char head[16];
+    source->reader = reader_of(f, source->path);
+    if (!source->reader)
+        source->reader = lathe_readers_by_bytes(
+            &f->readers, head, read_head(source->path, head, sizeof head), &format);
+    if (source->reader || f->status != LATHE_OK)
+        return f->status;
+    for (int64_t i = 0; i < f->readers.n; i++) {
+        const lathe_plugin *plugin = f->readers.list[i]->plugin;
+        lathe_buffer_printf(&b, "%s%s reads %s", i ? ", " : "", plugin->name,
+                            ((const lathe_reader_v1 *)plugin->table)->suffixes);
+    }
+    const lathe_status status =
+        lathe_error(LATHE_E_CONFIG,
+                    "%s: no reader plugin reads it, neither by its name nor by its first bytes; "
+                    "the readers are: %s",
+                    source->path, b.data ? b.data : "none");
+    lathe_buffer_fini(&b);
+    return status;
 }
 
 static lathe_status stamp(lathe_sources *sources)
@@ -152,18 +218,23 @@ lathe_status lathe_sources_list(const lathe_dataset *dataset, lathe_arena *arena
     int64_t n = 0;
     memset(out, 0, sizeof *out);
     left_out rest = {NULL, 0, NULL, 0};
+    finder f = {.registry = dataset->registry, .arena = arena};
     LATHE_TRY(find_paths(dataset->path, arena, &paths, &n, &rest));
     const int is_folder = lathe_path_is_dir(dataset->path);
-    out->type = dataset->type == LATHE_DATASET_AUTO ? common_type(paths, n) : dataset->type;
+    out->type = dataset->type == LATHE_DATASET_AUTO ? common_type(&f, paths, n) : dataset->type;
     lathe_source *list = lathe_arena_alloc(arena, (n + 1) * (int64_t)sizeof *list);
     rest.named = lathe_arena_alloc(arena, (n + 1) * (int64_t)sizeof *rest.named);
     if (!list || !rest.named)
         return LATHE_E_NOMEM;
     for (int64_t i = 0; i < n; i++)
-        if (!is_folder || out->type == LATHE_DATASET_TEXT || type_by_name(paths[i]) == out->type)
+        if (!is_folder || out->type == LATHE_DATASET_TEXT ||
+            type_by_name(&f, paths[i]) == out->type)
             LATHE_TRY(look_at(paths[i], &list[out->n++]));
         else
             rest.named[rest.n_named++] = paths[i];
+    for (int64_t i = 0; i < out->n && out->type == LATHE_DATASET_READER; i++)
+        LATHE_TRY(find_reader(&f, &list[i]));
+    LATHE_TRY(f.status);
     out->list = list;
     if (!out->n)
         return lathe_error(LATHE_E_CONFIG, "%s: the folder holds no %s", dataset->path,

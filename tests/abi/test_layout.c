@@ -11,6 +11,7 @@
 #include "lathe/lathe.h"
 #include "lathe/plugin.h"
 #include "lathe/quant.h"
+#include "lathe/reader.h"
 #include "lathe/renderer.h"
 #include "lathe/reward.h"
 #include "lathe/scheduler.h"

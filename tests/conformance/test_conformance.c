@@ -114,6 +114,11 @@ Test(conformance, renderers)
     all_of(LATHE_KIND_RENDERER);
 }
 
+Test(conformance, readers)
+{
+    all_of(LATHE_KIND_READER);
+}
+
 Test(conformance, devices)
 {
     all_of(LATHE_KIND_DEVICE);

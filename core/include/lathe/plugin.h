@@ -26,7 +26,8 @@ enum {
     LATHE_KIND_MODEL = 8,
     LATHE_KIND_REWARD = 9,
     LATHE_KIND_RENDERER = 10,
-    LATHE_N_KINDS = 11
+    LATHE_KIND_READER = 11,
+    LATHE_N_KINDS = 12
 };
 
 /* Bands of score(): the highest score is chosen, 0 refuses, ties are resolved by name. */

@@ -149,6 +149,9 @@ __attribute__((unused)) static const lathe_field fields[] = {
      LATHE_T_FLOAT, 0, "0.5", 0, 1, NULL, "1", "unused"},
 };
 
+#ifndef FAULT_N_FIELDS
+#define FAULT_N_FIELDS 2
+#endif
 #define FAULT_CREATE create
 #define FAULT_FIELDS fields
 #define FAULTY_PLUGIN(plugin_kind, plugin_revision, plugin_table)                                  \
@@ -158,7 +161,7 @@ __attribute__((unused)) static const lathe_field fields[] = {
         .abi_minor = LATHE_ABI_MINOR,                                                              \
         .kind = IS(kind_unknown) ? 99 : plugin_kind,                                               \
         .revision = IS(revision_unknown) ? 99 : plugin_revision,                                   \
-        .n_fields = IS(negative_fields) ? -3 : 2,                                                  \
+        .n_fields = IS(negative_fields) ? -3 : FAULT_N_FIELDS,                                     \
         .name = IS(no_name)      ? NULL                                                            \
                 : IS(other_name) ? "somebody_else"                                                 \
                                  : FAULT_NAME,                                                     \

@@ -1,5 +1,5 @@
 /* Problems for attention backends, run by the backend and by the dense definition. */
-#include "conformance/attention_trial.h"
+#include "harness/attention_trial.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* A problem for an attention backend: its memory as the backend reads it,
  * and in double precision. */
-#ifndef LATHE_CONFORMANCE_ATTENTION_TRIAL_H
-#define LATHE_CONFORMANCE_ATTENTION_TRIAL_H
+#ifndef LATHE_HARNESS_ATTENTION_TRIAL_H
+#define LATHE_HARNESS_ATTENTION_TRIAL_H
 
 #include "harness/device_side.h"
 #include "lathe/attention.h"

@@ -1,0 +1,140 @@
+/* Reads the records of files through reader plugins. The text of a record is a JSON object, as a
+ * line of a JSONL file is. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "lathe/reader.h"
+#include "records/reader.h"
+#include "records/readers.h"
+#include "records/row_kind.h"
+
+/* Fields of conversations that the chat template reads besides the messages. */
+static const char *const chat_fields[] = {"system", "tools", "documents", "chat_template_kwargs",
+                                          "add_generation_prompt"};
+enum { N_CHAT_FIELDS = sizeof chat_fields / sizeof chat_fields[0] };
+
+static lathe_status fail(const lathe_reader *r, lathe_status status, int has_row)
+{
+    const char *path = r->sources->list[r->at.file].path, *text = lathe_error_message();
+    char silent[96];
+    if (!text[0]) {
+        (void)snprintf(silent, sizeof silent, "reader %s refuses it and does not say why",
+                       r->plugin.component->plugin->name);
+        text = silent;
+    }
+    if (!has_row)
+        return lathe_error(status, "%s: %s", path, text);
+    return lathe_error(status, "%s: row %lld: %s", path, (long long)r->at.line, text);
+}
+
+/* Keeps the names of the file's columns for messages: "a, b, c". */
+static lathe_status list_columns(lathe_reader *r)
+{
+    const lathe_reader_v1 *table = r->plugin.table;
+    lathe_buffer b = LATHE_BUFFER_INIT;
+    const char *name;
+    for (int32_t i = 0; (name = table->column(r->opened, i)) != NULL; i++)
+        lathe_buffer_printf(&b, "%s%s", i ? ", " : "", name);
+    lathe_status status = b.status;
+    r->n_header = b.len;
+    r->header = lathe_arena_strdup(&r->layouts.arena, b.data ? b.data : "");
+    lathe_buffer_fini(&b);
+    return status == LATHE_OK && !r->header ? LATHE_E_NOMEM : status;
+}
+
+static lathe_status make_instance(lathe_reader *r)
+{
+    const lathe_component *component = r->sources->list[r->at.file].reader;
+    if (r->plugin.component == component)
+        return LATHE_OK;
+    lathe_instance_fini(&r->plugin);
+    r->plugin = (lathe_instance){0};
+    return lathe_instance_init(&r->plugin, component, NULL);
+}
+
+lathe_status lathe__plugin_check_name(lathe_reader *r)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_readers readers;
+    char head[16], suffix[32];
+    const char *path = r->sources->list[r->at.file].path, *format = NULL;
+    const ssize_t n = pread(r->fd, head, sizeof head, 0);
+    if (!r->dataset->registry || n < 4 || head[0] == '{' || head[0] == '[')
+        return LATHE_OK;
+    lathe_status status = lathe_readers_find(r->dataset->registry, &arena, &readers);
+    const lathe_component *reader =
+        status == LATHE_OK ? lathe_readers_by_bytes(&readers, head, n, &format) : NULL;
+    if (reader) {
+        const char *all = ((const lathe_reader_v1 *)reader->plugin->table)->suffixes;
+        (void)snprintf(suffix, sizeof suffix, "%.*s", (int)strcspn(all, " "), all);
+        status = lathe_error(LATHE_E_PARSE,
+                             "%s: it begins like a %s file; give it the suffix %s, or set type = "
+                             "\"reader\"",
+                             path, format, suffix);
+    }
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+lathe_status lathe__plugin_open(lathe_reader *r)
+{
+    const lathe_source *source = &r->sources->list[r->at.file];
+    const lathe_row_kind *kind = lathe_row_kind_get(r->rows);
+    const char *columns[LATHE_MAX_FIELDS + N_CHAT_FIELDS];
+    int32_t n = 0;
+    LATHE_TRY(make_instance(r));
+    for (int32_t i = 0; i < r->layouts.n_fields; i++)
+        columns[n++] = r->layouts.fields[i];
+    for (int32_t i = 0; i < N_CHAT_FIELDS && r->rows != LATHE_ROWS_UNPAIRED; i++)
+        columns[n++] = chat_fields[i];
+    const lathe_reader_file file = {.size = (uint32_t)sizeof file,
+                                    .fd = r->fd,
+                                    .bytes = source->bytes,
+                                    .path = source->path,
+                                    .offset = r->at.offset,
+                                    .row = r->at.line,
+                                    .columns = columns,
+                                    .n_columns = n,
+                                    .wants_all = kind->has_records};
+    const lathe_reader_v1 *table = r->plugin.table;
+    lathe_error_clear();
+    const lathe_status status = table->open(r->plugin.self, &file, &r->opened);
+    if (status != LATHE_OK) {
+        r->opened = NULL;
+        return fail(r, status, 0);
+    }
+    return list_columns(r);
+}
+
+void lathe__plugin_close(lathe_reader *r)
+{
+    if (r->opened)
+        ((const lathe_reader_v1 *)r->plugin.table)->close(r->opened);
+    r->opened = NULL;
+}
+
+lathe_status lathe__plugin_next(lathe_reader *r, const char **out_text, int64_t *out_bytes,
+                                int64_t *out_offset)
+{
+    const lathe_reader_v1 *table = r->plugin.table;
+    lathe_reader_row row = {0};
+    lathe_error_clear();
+    const lathe_status status = table->next(r->opened, &row);
+    if (status != LATHE_OK)
+        return fail(r, status, 1);
+    if (row.text && (row.bytes < 2 || row.offset < 1))
+        return lathe_error(LATHE_E_PLUGIN,
+                           "%s: row %lld: reader %s gives a record of %lld bytes with the offset "
+                           "%lld",
+                           r->sources->list[r->at.file].path, (long long)r->at.line,
+                           r->plugin.component->plugin->name, (long long)row.bytes,
+                           (long long)row.offset);
+    *out_text = row.text;
+    *out_bytes = row.bytes;
+    *out_offset = row.offset;
+    return LATHE_OK;
+}
