@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "conformance/adapter_bench.h"
 #include "conformance/checks.h"
+#include "harness/adapter_bench.h"
 #include "harness/graph_exact.h"
 #include "harness/tiny_graph.h"
 #include "plug/answers.h"

@@ -1,5 +1,5 @@
 /* Builds a model with one linear layer (site) and an adapter around it. */
-#include "conformance/adapter_bench.h"
+#include "harness/adapter_bench.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Builds a model with one linear layer (site), around which an adapter builds its graph. */
-#ifndef LATHE_CONFORMANCE_ADAPTER_BENCH_H
-#define LATHE_CONFORMANCE_ADAPTER_BENCH_H
+#ifndef LATHE_HARNESS_ADAPTER_BENCH_H
+#define LATHE_HARNESS_ADAPTER_BENCH_H
 
 #include "harness/subject.h"
 #include "ir/graph.h"
