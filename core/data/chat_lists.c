@@ -191,12 +191,37 @@ static lathe_status encode_prompt(const source *s, int64_t vocab_size, lathe_ids
     return encode(s, join(NULL, list, 0, n), 1, prompt, bytes);
 }
 
+/* A conversation of an unpaired example: its last answers are the completion. */
+static lathe_status encode_talk(const source *s, lathe_ids *prompt, lathe_ids *full, int64_t *bytes)
+{
+    json_t *talk = NULL;
+    size_t n = 0;
+    LATHE_TRY(need_template(s, LATHE_COLUMN_PROMPT));
+    LATHE_TRY(find_prompt(s, &talk));
+    LATHE_TRY(prompt_end(s, talk, &n));
+    const size_t all = json_array_size(talk);
+    if (n == all)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: \"%s\" ends without an answer; expected a message of the assistant "
+                           "at its end, which is the completion",
+                           s->place, field_of(s, LATHE_COLUMN_PROMPT));
+    json_incref(talk); /* encode() replaces the record's messages */
+    lathe_status status = encode(s, join(NULL, talk, 0, n), 1, prompt, &bytes[0]);
+    if (status == LATHE_OK)
+        status = encode(s, join(NULL, talk, 0, all), 0, full, &bytes[1]);
+    json_decref(talk);
+    bytes[1] = bytes[1] > bytes[0] ? bytes[1] - bytes[0] : 0;
+    return status;
+}
+
 static lathe_status encode_all(const source *s, int32_t n_full, lathe_ids *prompt, lathe_ids *full,
                                int64_t *bytes)
 {
     static const int32_t columns[2][2] = {{LATHE_COLUMN_COMPLETION, LATHE_COLUMN_COMPLETION},
                                           {LATHE_COLUMN_CHOSEN, LATHE_COLUMN_REJECTED}};
     json_t *before, *list[2] = {NULL, NULL};
+    if (s->fields->is_chat == LATHE_FIELDS_CHAT)
+        return encode_talk(s, prompt, full, bytes);
     LATHE_TRY(need_template(s, columns[n_full - 1][0]));
     LATHE_TRY(find_prompt(s, &before));
     for (int32_t k = 0; k < n_full; k++)

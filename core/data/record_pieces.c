@@ -330,7 +330,8 @@ static lathe_status is_left_out(lathe_record_encoder *e, const lathe_reader *rea
     const int32_t rows = e->job->rows;
     const lathe_fields *f = &e->fields;
     *out = 0;
-    if (f->is_chat == LATHE_FIELDS_CHAT && rows != LATHE_ROWS_PROMPTS) {
+    if (f->is_chat == LATHE_FIELDS_CHAT && rows != LATHE_ROWS_PROMPTS &&
+        rows != LATHE_ROWS_UNPAIRED) {
         LATHE_TRY(lathe_chat_encode(e->job->dataset, &e->job->sources->list[record->file],
                                     record->line, reader->data + record->begin, record->n,
                                     e->job->tok, e->enc, &e->chat));
@@ -361,8 +362,9 @@ static lathe_status put_record(lathe_record_encoder *e, const lathe_reader *read
     case LATHE_ROWS_PROMPTS:
         return put_prompt(e, reader, record, p);
     default:
-        return e->fields.is_chat == LATHE_FIELDS_CHAT ? put_runs(e, p)
-                                                      : put_completion(e, reader, record, p);
+        return e->fields.is_chat == LATHE_FIELDS_CHAT && e->job->rows != LATHE_ROWS_UNPAIRED
+                   ? put_runs(e, p)
+                   : put_completion(e, reader, record, p);
     }
 }
 

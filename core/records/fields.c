@@ -335,13 +335,18 @@ static lathe_status read_inputs(lathe_fields *f, const source *s, const value *v
     const lathe_dataset *dataset = s->reader->dataset;
     for (int32_t i = 0; i < dataset->n_inputs; i++) {
         const lathe_stage_input *input = &dataset->inputs[i];
-        const value *v = &values[s->reader->layouts.inputs[i]];
+        const lathe_layouts *l = &s->reader->layouts;
+        const int32_t other = l->other_inputs[i];
+        const int is_other =
+            values[l->inputs[i]].kind == NOTHING && other >= 0 && values[other].kind != NOTHING;
+        const value *v = &values[is_other ? other : l->inputs[i]];
         const double x = number_of(v, s->reader->sources->type == LATHE_DATASET_CSV);
         f->inputs[i] = x;
         if (!isnan(x) && (!input->is_boolean || x == 0.0 || x == 1.0))
             continue;
         if ((v->kind != NOTHING && v->kind != NIL) || input->required)
-            return refuse_input(s, input, lathe_dataset_input_field(dataset, i), v);
+            return refuse_input(
+                s, input, is_other ? l->fields[other] : lathe_dataset_input_field(dataset, i), v);
         f->inputs[i] = input->fallback;
     }
     return LATHE_OK;

@@ -27,7 +27,16 @@ static const known_layout known[LATHE_N_ROW_KINDS] = {
                                 "from output",
                                 {[LATHE_COLUMN_PROMPT] = {alpaca_prompt, 2, 0},
                                  [LATHE_COLUMN_COMPLETION] = {alpaca_output, 1, 0}}},
+    [LATHE_ROWS_UNPAIRED] = {"alpaca records: prompt from instruction and input, completion from "
+                             "output",
+                             {[LATHE_COLUMN_PROMPT] = {alpaca_prompt, 2, 0},
+                              [LATHE_COLUMN_COMPLETION] = {alpaca_output, 1, 0}}},
 };
+
+/* Names that other programs give to the fields of a stage's inputs: LLaMA-Factory's label of kto.
+ */
+static const char *const other_names[][2] = {{"label", "kto_tag"}};
+enum { N_OTHER_NAMES = sizeof other_names / sizeof other_names[0] };
 
 const char *lathe_layout_known_text(int32_t rows)
 {
@@ -173,7 +182,12 @@ static lathe_status find_inputs(lathe_layouts *l, const lathe_dataset *dataset,
     }
     for (int32_t i = 0; i < dataset->n_inputs; i++) {
         *out_wrong = dataset->inputs[i].name;
-        LATHE_TRY(number_field(l, lathe_dataset_input_field(dataset, i), &l->inputs[i]));
+        const char *field = lathe_dataset_input_field(dataset, i);
+        LATHE_TRY(number_field(l, field, &l->inputs[i]));
+        l->other_inputs[i] = -1;
+        for (size_t k = 0; k < N_OTHER_NAMES; k++)
+            if (strcmp(field, other_names[k][0]) == 0)
+                LATHE_TRY(number_field(l, other_names[k][1], &l->other_inputs[i]));
     }
     *out_wrong = NULL;
     return LATHE_OK;

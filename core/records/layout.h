@@ -28,8 +28,10 @@ typedef struct lathe_layouts {
     int32_t main;     /* the first field of the column that the rows are made of; -1: none */
     const char *fields[LATHE_MAX_FIELDS];   /* names of all fields that are read */
     int32_t inputs[LATHE_MAX_STAGE_INPUTS]; /* fields of the stage's inputs (dataset.h) */
-    uint8_t need[LATHE_N_COLUMNS];          /* LATHE_COLUMN_UNUSED, ... (row_kind.h) */
-    uint8_t is_format[LATHE_N_COLUMNS];     /* 1: the own layout has a format for it */
+    /* Fields that are read instead where a record lacks those; -1: none. */
+    int32_t other_inputs[LATHE_MAX_STAGE_INPUTS];
+    uint8_t need[LATHE_N_COLUMNS];      /* LATHE_COLUMN_UNUSED, ... (row_kind.h) */
+    uint8_t is_format[LATHE_N_COLUMNS]; /* 1: the own layout has a format for it */
     lathe_arena arena;
 } lathe_layouts;
 

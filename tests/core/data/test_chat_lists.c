@@ -146,6 +146,28 @@ Test(chat_lists, sharegpt_conversations_are_found_from_their_columns)
     cr_expect_str_eq(stream(), "[u2;a];[t4;a]4;");
 }
 
+static void refuse(const char *data, int32_t rows, const char *message);
+
+Test(chat_lists, an_unpaired_conversation_ends_with_its_completion)
+{
+    cr_assert_eq(
+        prepare("{\"conversations\": [{\"from\": \"human\", \"value\": \"hi\"}, {\"from\": "
+                "\"gpt\", \"value\": \"yo\"}], \"system\": \"S\", \"kto_tag\": true}\n"
+                "{\"messages\": [{\"role\": \"user\", \"content\": \"1\"}, {\"role\": "
+                "\"assistant\", \"content\": \"2\"}, {\"role\": \"user\", \"content\": "
+                "\"3\"}, {\"role\": \"assistant\", \"content\": \"4\"}]}\n",
+                LATHE_ROWS_UNPAIRED),
+        LATHE_OK, "%s", lathe_error_message());
+    cr_expect_str_eq(stream(), "sS;uhi;ayo;u1;a2;u3;a4;");
+    cr_assert_eq(lathe_shards_segments(shards), 4);
+    cr_expect_eq(lathe_shards_offset(shards, 1), (int64_t)strlen("sS;uhi;a"));
+    cr_expect_eq(lathe_shards_offset(shards, 3) - lathe_shards_offset(shards, 2),
+                 (int64_t)strlen("u1;a2;u3;a"));
+    refuse("{\"messages\": [{\"role\": \"user\", \"content\": \"1\"}]}\n", LATHE_ROWS_UNPAIRED,
+           "d.jsonl:1: \"messages\" ends without an answer; expected a message of the assistant at "
+           "its end, which is the completion");
+}
+
 static void refuse(const char *data, int32_t rows, const char *message)
 {
     cr_expect_neq(prepare(data, rows), LATHE_OK);

@@ -203,3 +203,25 @@ Test(unpaired, a_column_that_the_stage_does_not_have_is_refused)
                      "columns.lable: no such column; there are text, prompt, completion, chosen, "
                      "rejected, messages, label");
 }
+
+Test(unpaired, llama_factory_records_have_instruction_output_and_kto_tag)
+{
+    static const char other[] =
+        "{\"instruction\": \"a\", \"output\": \"BC\", \"kto_tag\": true}\n"
+        "{\"instruction\": \"d\", \"input\": \"e\", \"output\": \"F\", \"kto_tag\": false}\n";
+    lathe_batch b;
+    cr_assert_eq(prepare("l.jsonl", other, LATHE_ROWS_UNPAIRED, &label), LATHE_OK, "%s",
+                 lathe_error_message());
+    open_loader(4, &label);
+    cr_assert_eq(lathe_loader_next(loader, &b), LATHE_OK, "%s", lathe_error_message());
+    check_row(&b, 0, "aBC|||||", "BC|_____");
+    check_row(&b, 1, "d\neF||||", "__F|____");
+    cr_expect_eq(b.inputs[0][0], 1.0f);
+    cr_expect_eq(b.inputs[0][1], 0.0f);
+    cr_expect_neq(prepare("m.jsonl", "{\"prompt\": \"a\", \"completion\": \"b\", \"kto_tag\": 3}\n",
+                          LATHE_ROWS_UNPAIRED, &label),
+                  LATHE_OK);
+    cr_expect_not_null(
+        strstr(lathe_error_message(), "m.jsonl:1: column \"kto_tag\" is 3; expected true or false"),
+        "%s", lathe_error_message());
+}
