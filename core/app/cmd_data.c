@@ -119,6 +119,8 @@ static lathe_status put_datasets(lathe_run *run, const char *key, const lathe_sh
                 lathe_buffer_puts(b, "\n");
             }
     }
+    if (lathe_shards_left_out(shards))
+        lathe_buffer_printf(b, "  %s\n", lathe_shards_left_out(shards));
     return b->status;
 }
 

@@ -290,11 +290,12 @@ lathe_status lathe__config_part(lathe_config *config, int32_t kind, int wanted,
         return lathe__config_rewards(config, registry, diags);
     if (kind == LATHE_KIND_READER) {
         part->is_none = 1;
-        if (table != NULL)
-            lathe_config_add(
-                config, diags, LATHE_DIAG_ERROR, "reader", NULL,
-                "[reader] has no effect: the names of the files in data.datasets decide "
-                "which reader reads them; remove the table");
+        if (table != NULL) {
+            const lathe_place place = lathe_key_place(config->path, table);
+            lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL,
+                            "[reader] has no effect: the names of the files in data.datasets "
+                            "decide which reader reads them; remove the table");
+        }
         return LATHE_OK;
     }
     if (name != NULL && name->kind != LATHE_TOML_STRING) {

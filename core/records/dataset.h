@@ -97,8 +97,9 @@ typedef struct lathe_sources {
     int64_t n, bytes;
     int32_t type; /* LATHE_DATASET_*, never AUTO */
     int32_t reserved;
-    char stamp[65];       /* SHA-256 of paths, sizes and modification times */
-    const char *left_out; /* a sentence about the folder's files that are not read; NULL: none */
+    char stamp[65]; /* SHA-256 of paths, sizes and modification times */
+    const char
+        *left_out; /* a sentence about files that are not read, or not as records; NULL: none */
 } lathe_sources;
 
 /** Lists the files, in the arena. In a folder: all files for text, else those with the type's

@@ -182,6 +182,37 @@ static void put_names(lathe_buffer *b, const char *const *names, int64_t n)
     lathe_buffer_puts(b, n > 3 ? ", ...)" : ")");
 }
 
+/* Notes that JSONL files, or files of reader plugins, are read as plain text, because the dataset's
+ * files have names of several types. JSON and CSV files among texts are usual in folders of source
+ * code. */
+static lathe_status describe_mixed(const lathe_dataset *dataset, finder *f, char *const *paths,
+                                   int64_t n, lathe_sources *out)
+{
+    const char *named[3];
+    int64_t n_named = 0;
+    lathe_buffer b = LATHE_BUFFER_INIT;
+    for (int64_t i = 0; i < n; i++) {
+        const int32_t type = type_by_name(f, paths[i]);
+        if ((type == LATHE_DATASET_JSONL || type == LATHE_DATASET_READER) && n_named++ < 3)
+            named[n_named - 1] = paths[i];
+    }
+    if (n_named == 0)
+        return f->status;
+    lathe_buffer_printf(
+        &b,
+        "%s: read as plain text, because its files have names of several types; %lld "
+        "with records",
+        dataset->path, (long long)n_named);
+    put_names(&b, named, n_named);
+    lathe_buffer_puts(&b, ": set the dataset's type to read the records of one type");
+    if (out->left_out)
+        lathe_buffer_printf(&b, "; %s", out->left_out);
+    out->left_out = b.data ? lathe_arena_strdup(f->arena, b.data) : NULL;
+    const lathe_status status = b.status;
+    lathe_buffer_fini(&b);
+    return status != LATHE_OK || out->left_out ? status : LATHE_E_NOMEM;
+}
+
 /* Writes the sentence about files that are not read: "corpus: 12 files are read; left out: 2 not
  * named *.jsonl or *.ndjson (corpus/a.txt, corpus/b.md)". */
 static lathe_status describe(const lathe_dataset *dataset, const left_out *rest, lathe_arena *arena,
@@ -240,5 +271,7 @@ lathe_status lathe_sources_list(const lathe_dataset *dataset, lathe_arena *arena
         return lathe_error(LATHE_E_CONFIG, "%s: the folder holds no %s", dataset->path,
                            names_of(out->type));
     LATHE_TRY(describe(dataset, &rest, arena, out));
+    if (dataset->type == LATHE_DATASET_AUTO && out->type == LATHE_DATASET_TEXT)
+        LATHE_TRY(describe_mixed(dataset, &f, paths, n, out));
     return stamp(out);
 }

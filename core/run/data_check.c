@@ -96,9 +96,10 @@ static lathe_status check_set(const place *p, const lathe_dataset *set, int32_t 
         return lathe__run_refuse_in(
             p->run, p->key, p->index, set->type == LATHE_DATASET_AUTO ? "path" : "type",
             "stage \"%s\" reads %s, with the columns %s, and %s is plain "
-            "text: give files of type jsonl, json or csv",
+            "text: give files of type jsonl, json or csv, or of a reader plugin (Parquet)%s%s",
             stage_name(&p->run->parts.stage), lathe_row_kind_get(rows)->records,
-            lathe_row_kind_get(rows)->columns, set->path);
+            lathe_row_kind_get(rows)->columns, set->path, sources.left_out ? "; " : "",
+            sources.left_out ? sources.left_out : "");
     LATHE_TRY(check_columns(p, set, sources.type, rows));
     return check_record(p, set, &sources, rows);
 }

@@ -222,3 +222,56 @@ Test(cli_data, a_cache_that_cannot_be_made_is_refused_at_its_key)
     expect(LATHE " validate run.toml 2>&1", 2, "error: data.cache_dir");
     cr_expect_null(strstr(output, "data.datasets"), "%s", output);
 }
+
+Test(cli_data, files_that_are_not_read_as_records_are_told)
+{
+    cr_assert_eq(mkdir("mixed", 0755), 0);
+    put("mixed/a.jsonl", "{\"text\": \"some text that is long enough for a row\"}\n");
+    put("mixed/notes.md", "notes");
+    put_run("{ path = \"mixed\", type = \"jsonl\" }", "");
+    expect(LATHE " data run.toml 2>&1", 0,
+           "  mixed: 1 file is read; left out: 1 not named *.jsonl or *.ndjson (mixed/notes.md)\n");
+    put_run("{ path = \"mixed\" }", "");
+    expect(LATHE " data run.toml 2>&1", 0,
+           "  mixed: read as plain text, because its files have names of several types; 1 with "
+           "records "
+           "(mixed/a.jsonl): set the dataset's type to read the records of one type\n");
+    expect(LATHE " data run.toml --stage.name sft 2>&1", 2,
+           "and mixed is plain text: give files of type jsonl, json or csv, or of a reader plugin "
+           "(Parquet); mixed: read as plain text, because its files have names of several types");
+}
+
+#define SAMPLES LATHE_TEST_DATA "/golden/data/readers/same/"
+
+Test(cli_data, a_parquet_file_shows_the_rows_of_the_jsonl_file)
+{
+    char *jsonl;
+    if (access(LATHE_TEST_BUILD "/lib/lathe/plugins/reader/arrow-shim.so", F_OK) != 0)
+        cr_skip_test("Lathe was built without Apache Arrow (LATHE_ARROW_ROOT)");
+    cr_assert_eq(run("cp " SAMPLES "records.jsonl a.jsonl && cp " SAMPLES "zstd.parquet a.parquet"),
+                 0);
+    put_run("{ path = \"a.jsonl\" }", "");
+    expect(LATHE
+           " data run.toml --n 9 2>&1 | sed 's/a\\.jsonl:3,/RECORD 3,/; s/a\\.jsonl  /FILE  /'",
+           0, "records have no text to learn: RECORD 3,");
+    jsonl = strdup(output);
+    put_run("{ path = \"a.parquet\" }", "");
+    expect(LATHE " validate run.toml", 0, "run.toml: valid");
+    expect(LATHE " data run.toml --n 9 2>&1 | sed 's/a\\.parquet: row 3,/RECORD 3,/; "
+                 "s/a\\.parquet  /FILE    /'",
+           0, "records have no text to learn: RECORD 3,");
+    cr_expect_str_eq(output, jsonl);
+    free(jsonl);
+    put_run("{ path = \"" LATHE_TEST_DATA
+            "/golden/data/readers/odd/odd.parquet\", columns = { text = \"body\" } }",
+            "");
+    expect(
+        LATHE " validate run.toml 2>&1", 2,
+        "odd.parquet: row 1: no column \"body\"; the columns are text, image, day, score, price; "
+        "name it in columns.text");
+    put_run("{ path = \"a.parquet\" }", "[reader]\nname = \"arrow\"\n");
+    expect(LATHE " validate run.toml 2>&1", 2,
+           "run.toml:13:2: error: [reader] has no effect: the names of the files in data.datasets "
+           "decide "
+           "which reader reads them; remove the table");
+}
