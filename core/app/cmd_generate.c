@@ -92,6 +92,7 @@ static lathe_status generate_one(const lathe_args *args, lathe_run *run, json_t 
     (void)fputs(prompt, stdout);
     (void)fwrite(made.text, 1, (size_t)made.text_bytes, stdout);
     (void)fputc('\n', stdout);
+    lathe__drafts_say(run);
     return LATHE_OK;
 }
 

@@ -14,6 +14,7 @@
 #include "exec/exec.h"
 #include "generate/generator.h"
 #include "primitives/generate.h"
+#include "primitives/sampling_settings.h"
 
 #define WINDOW 1024 /* results that are given out and not yet written, at most */
 
@@ -137,7 +138,7 @@ static json_t *settings_of(const lathe_run *run, const lathe_sampling *s, const 
     json_t *stop = json_array();
     for (int32_t i = 0; stop && i < s->n_stop; i++)
         json_array_append_new(stop, json_string(s->stop[i]));
-    return json_pack(
+    json_t *settings = json_pack(
         "{ss, ss, ss, ss, sI, sf, sf, si, sf, sf, si, si, sb, so, si, sb, sI}", "model",
         run->set.model_path ? run->set.model_path : "", "chat_template",
         run->data.chat ? lathe_chat_template_hash(run->data.chat) : "", "prompts", prompts_hash,
@@ -146,6 +147,11 @@ static json_t *settings_of(const lathe_run *run, const lathe_sampling *s, const 
         "repetition_penalty", s->repetition_penalty, "max_new_tokens", s->max_new_tokens,
         "max_length", s->max_length, "stop_at_eos", s->stop_at_eos, "stop", stop, "samples",
         j->n_samples, "logprobs", j->wants_logprobs, "seq_len", (json_int_t)run->set.seq_len);
+    if (settings && run->set.draft_path) {
+        json_object_set_new(settings, "draft", json_string(run->set.draft_path));
+        json_object_set_new(settings, "draft_tokens", json_integer(run->set.draft_tokens));
+    }
+    return settings;
 }
 
 static lathe_status open_files(const lathe_args *args, lathe_run *run, const lathe_sampling *how,
@@ -191,6 +197,7 @@ static lathe_status run_job(lathe_run *run, const lathe_sampling *how, job *j)
     lathe_log(LATHE_LOG_INFO, "%lld results written to %s: %lld tokens in %.1f s (%.0f tokens/s)",
               (long long)j->n_written, j->results.path, (long long)j->n_tokens, seconds,
               (double)j->n_tokens / (seconds > 0.0 ? seconds : 1.0));
+    lathe__drafts_say(run);
     return LATHE_OK;
 }
 

@@ -144,12 +144,12 @@ static int is_underway(const lathe_generator *g, const lathe__sequence *s)
 int lathe__cache_admit(lathe_generator *g, lathe__sequence *s, int32_t shares,
                        const lathe__kept_prompt **out_kept)
 {
-    shares = may_share(g, shares);
+    shares = may_share(g, shares) ? shares : LATHE__SHARE_NO;
     lathe__kept_prompt *k = shares ? find(g, s) : NULL;
     *out_kept = NULL;
     s->n_blocks = s->computed = 0;
     s->reserved = 0;
-    if (shares && !k && is_underway(g, s))
+    if (shares == LATHE__SHARE && !k && is_underway(g, s))
         return 0;
     if (g->in_blocks && k)
         s->reserved = blocks_for(s->limit) - s->n_prompt / LATHE__BLOCK_TOKENS;
@@ -237,6 +237,14 @@ void lathe__cache_hold(lathe_generator *g, lathe__sequence *s, int64_t begin, in
             s->blocks[i] = own;
         }
     }
+}
+
+void lathe__cache_restart(lathe_generator *g, lathe__sequence *s, int64_t offset)
+{
+    const int64_t reserved = s->reserved + s->n_blocks;
+    lathe__cache_release(g, s);
+    s->reserved = reserved;
+    s->offset = offset;
 }
 
 void lathe__cache_release(lathe_generator *g, lathe__sequence *s)

@@ -22,24 +22,22 @@ typedef struct engine {
     int32_t has_pending;      /* g->ids has a prompt that waits for a slot */
     int32_t has_ended;        /* the stream has no more prompts */
     int32_t n_active, n_done; /* n_done: sequences whose results are not yet given */
+    int32_t has_kept;         /* the last step computed a prompt that equal ones can share */
     uint64_t seed;            /* of the pending prompt */
     lathe_status status;
 } engine;
 
-/* Logits of a program that has run. */
-typedef struct logits {
-    const float *rows;  /* [rows, V] */
-    const double *sums; /* [rows]; NULL: the device does not compute them */
-} logits;
-
-/* Draws the next token of a sequence from row `row`. */
-static lathe_status draw(engine *e, lathe__sequence *s, const logits *l, int64_t row)
+/* Draws the next token of a sequence from row `row`. drafted: the draft model's token; -1: none. */
+static lathe_status draw(engine *e, lathe__sequence *s, const lathe__logits *l, int64_t row,
+                         int32_t drafted)
 {
     const float *x = l->rows + row * e->g->parts.model->vocab;
-    float logprob = 0.0f;
+    float logprob = 0.0f, *wants_logprob = l->sums ? NULL : &logprob;
     int32_t ends = 0;
     const int32_t token =
-        lathe_sampler_pick(e->g->sampler, x, &s->how, s->ids, s->n, l->sums ? NULL : &logprob);
+        drafted < 0 ? lathe_sampler_pick(e->g->sampler, x, &s->how, s->ids, s->n, wants_logprob)
+                    : lathe_sampler_verify(e->g->sampler, x, lathe__draft_logits(e->g, s), drafted,
+                                           &s->how, s->ids, s->n, wants_logprob);
     e->failed = s->index;
     if (token < 0)
         return lathe_nonfinite_refuse(e->g->parts.machine, e->g->parts.store,
@@ -61,75 +59,51 @@ static lathe_status draw(engine *e, lathe__sequence *s, const logits *l, int64_t
 
 /* Draws a token after the keys of all tokens of the sequence were computed. `row` has the logits of
  * the last one. */
-static lathe_status advance(engine *e, lathe__sequence *s, const logits *l, int64_t row)
+static lathe_status advance(engine *e, lathe__sequence *s, const lathe__logits *l, int64_t row,
+                            int32_t drafted)
 {
-    if (s->n == s->n_prompt && e->stream->shares)
+    if (s->n == s->n_prompt && e->stream->shares) {
         lathe__cache_keep(e->g, s, l->rows + row * e->g->parts.model->vocab,
                           l->sums ? l->sums[row] : 0.0);
-    LATHE_TRY(draw(e, s, l, row));
+        e->has_kept = 1;
+    }
+    LATHE_TRY(draw(e, s, l, row, drafted));
     const int64_t offset = lathe_model_position_offset(e->g->parts.model, e->g->capacity, s->n);
     if (s->is_done || offset == s->offset)
         return LATHE_OK;
-    /* Where longrope changes its factors, all keys are computed again, as in transformers. */
-    s->reserved += s->n_blocks;
-    const int64_t reserved = s->reserved;
-    lathe__cache_release(e->g, s);
-    s->reserved = reserved;
-    s->offset = offset;
+    lathe__cache_restart(e->g, s, offset);
     return LATHE_OK;
 }
 
-/* ---- programs ---- */
-
-/* Writes token `at` of a sequence (NULL: padding) to element i of the inputs. */
-static void put_token(const lathe__pass *p, const lathe__sequence *s, int64_t at, int64_t i)
+/* Draws tokens from the rows of a sequence of which the keys of all tokens were computed, until one
+ * differs from the drafted token. `row` has the logits of the last token that was drawn. */
+static lathe_status verify(engine *e, lathe__sequence *s, const lathe__logits *l, int64_t row)
 {
-    lathe_exec *exec = p->program.exec;
-    int32_t *tokens = lathe_exec_input(exec, p->program.tokens);
-    int32_t *positions = lathe_exec_input(exec, p->program.positions);
-    tokens[i] = s ? s->ids[at] : 0;
-    positions[i] = s ? (int32_t)(at + s->offset) : 0;
-}
-
-/* Sets the keys that row `row` sees: tokens [0, end) of the sequence. */
-static void put_keys(const lathe_generator *g, const lathe__pass *p, const lathe__sequence *s,
-                     int64_t end, int64_t row)
-{
-    int32_t *len =
-        (int32_t *)lathe_exec_input(p->program.exec, p->program.kv_len) + row * (1 + g->row_blocks);
-    len[0] = s ? (int32_t)end : 1;
-    if (g->in_blocks)
-        memset(len + 1, 0, (size_t)g->row_blocks * sizeof *len);
-    if (g->in_blocks && s)
-        memcpy(len + 1, s->blocks, (size_t)s->n_blocks * sizeof *len);
-}
-
-/* Runs a program whose inputs are set. */
-static lathe_status run_pass(const lathe__pass *p, logits *out)
-{
-    const lathe_program *program = &p->program;
-    const void *rows = NULL, *sums = NULL;
-    LATHE_TRY(lathe_exec_send(program->exec));
-    LATHE_TRY(lathe_exec_run(program->exec, 0));
-    LATHE_TRY(lathe_exec_fetch(program->exec, program->logits, &rows));
-    if (program->log_sums != LATHE_NONE)
-        LATHE_TRY(lathe_exec_fetch(program->exec, program->log_sums, &sums));
-    *out = (logits){rows, sums};
+    const int32_t n_drafted = s->n_drafted;
+    int32_t agrees = 1, k = 0;
+    s->n_drafted = 0;
+    for (; k < n_drafted && agrees && !s->is_done; k++) {
+        const int32_t drafted = s->ids[s->n];
+        s->verified = k;
+        LATHE_TRY(advance(e, s, l, row + k, drafted));
+        agrees = s->ids[s->n - 1] == drafted;
+        e->g->n_accepted += agrees;
+    }
+    e->g->n_drafted += s->is_done ? k : n_drafted;
+    if (agrees && !s->is_done)
+        LATHE_TRY(advance(e, s, l, row + n_drafted, -1));
+    if (s->computed >= s->n) /* the keys of tokens that were not accepted */
+        s->computed = s->n - 1;
     return LATHE_OK;
 }
+
+/* ---- steps ---- */
 
 static lathe_status run_chunk(engine *e, lathe__sequence *s, const lathe__pass *p)
 {
-    const int64_t begin = s->computed, end = begin + p->tokens;
-    logits l;
-    LATHE_TRY(lathe_exec_next_inputs(p->program.exec));
-    lathe__cache_hold(e->g, s, begin, end);
-    for (int64_t i = 0; i < p->tokens; i++)
-        put_token(p, s, begin + i, i);
-    put_keys(e->g, p, s, end, 0);
-    LATHE_TRY(run_pass(p, &l));
-    s->computed = end;
-    return s->computed == s->n ? advance(e, s, &l, 0) : LATHE_OK;
+    lathe__logits l;
+    LATHE_TRY(lathe__chunk_run(e->g, s, p, &l));
+    return s->computed == s->n ? advance(e, s, &l, 0, -1) : LATHE_OK;
 }
 
 /* Computes whole chunks of what the sequence still has to compute, longest first. */
@@ -143,70 +117,37 @@ static lathe_status run_chunks(engine *e, lathe__sequence *s)
     return LATHE_OK;
 }
 
-/* Gives rows to the sequences: first one to each that has one token to compute, then as many as fit
- * to those with more. Returns the number of rows. */
-static int64_t share_rows(const lathe_generator *g, int64_t most)
-{
-    int64_t n = 0;
-    for (int32_t many = 0; many < 2; many++)
-        for (int32_t i = 0; i < g->batch; i++) {
-            const lathe__sequence *s = &g->slots[i];
-            const int64_t left = s->n - s->computed;
-            if (!s->is_active || s->is_done || (left > 1) != many)
-                continue;
-            for (int64_t k = 0; k < left && n < most; k++)
-                g->row_slots[n++] = i;
-        }
-    return n;
-}
-
-/* The smallest program with at least n rows. */
-static const lathe__pass *pass_for(const lathe_generator *g, int64_t n)
-{
-    int32_t i = g->n_passes - 1;
-    while (i > g->n_chunks && g->passes[i].rows < n)
-        i--;
-    return &g->passes[i];
-}
-
-/* Runs one program on the tokens that share_rows chooses, and draws a token for each sequence whose
- * tokens are then all computed. */
+/* Runs one program on tokens of the sequences, and draws tokens for each sequence whose tokens are
+ * then all computed. */
 static lathe_status step(engine *e)
 {
     lathe_generator *g = e->g;
+    lathe__logits l;
+    int64_t n = 0;
     e->failed = -1;
-    const int64_t n = share_rows(g, g->passes[g->n_chunks].rows);
-    const lathe__pass *p = pass_for(g, n);
-    logits l;
-    LATHE_TRY(lathe_exec_next_inputs(p->program.exec));
-    for (int64_t r = 0; r < p->rows; r++) {
-        lathe__sequence *s = r < n ? &g->slots[g->row_slots[r]] : NULL;
-        const int64_t at = s ? s->computed : 0;
-        if (s)
-            lathe__cache_hold(e->g, s, at, at + 1);
-        put_token(p, s, at, r);
-        put_keys(g, p, s, at + 1, r);
-        if (s)
-            s->computed++;
-    }
-    LATHE_TRY(run_pass(p, &l));
+    if (g->draft)
+        LATHE_TRY(lathe__draft_propose(g));
+    LATHE_TRY(lathe__rows_run(g, &n, &l));
     for (int64_t r = 0; r < n; r++) {
         lathe__sequence *s = &g->slots[g->row_slots[r]];
         const int is_last = r + 1 == n || g->row_slots[r + 1] != g->row_slots[r];
-        if (s && is_last && s->computed == s->n)
-            LATHE_TRY(advance(e, s, &l, r));
+        if (is_last && s->computed == s->n + s->n_drafted)
+            LATHE_TRY(verify(e, s, &l, r - s->n_drafted));
     }
     return LATHE_OK;
 }
 
-/* Steps until a sequence is done or has a whole chunk to compute. */
+/* Steps until a sequence is done or has a whole chunk to compute, or the prompt that others wait
+ * for was computed. */
 static void steps(void *arg)
 {
     engine *e = arg;
     int again = 1;
     while (again && e->status == LATHE_OK && e->n_done == 0) {
         const lathe_generator *g = e->g;
+        e->has_kept = 0;
         e->status = step(e);
+        again = !(e->has_kept && e->has_pending);
         for (int32_t i = 0; g->n_chunks > 0 && i < g->batch; i++)
             if (g->slots[i].is_active &&
                 g->slots[i].n - g->slots[i].computed >= g->passes[g->n_chunks - 1].tokens)
@@ -226,6 +167,8 @@ static lathe_status give_results(engine *e)
         e->failed = s->index;
         LATHE_TRY(lathe__sequence_result(e->g, s, &made));
         lathe__cache_release(e->g, s);
+        if (e->g->draft)
+            lathe__draft_end(e->g, s);
         s->is_active = 0;
         e->n_active--;
         e->n_done--;
@@ -277,7 +220,13 @@ static lathe_status start(engine *e, lathe__sequence *s, int32_t *out_waits)
         e->n_done++;
         return LATHE_OK;
     }
-    if (!lathe__cache_admit(e->g, s, e->stream->shares, &kept)) {
+    s->n_drafted = 0;
+    int32_t fits = lathe__cache_admit(g, s, e->stream->shares, &kept);
+    if (fits && g->draft && !lathe__draft_begin(g, s, e->stream->shares)) {
+        lathe__cache_release(g, s);
+        s->is_active = fits = 0;
+    }
+    if (!fits) {
         *out_waits = e->has_pending = 1;
         if (e->n_active > 0)
             return LATHE_OK;
@@ -285,8 +234,8 @@ static lathe_status start(engine *e, lathe__sequence *s, int32_t *out_waits)
     }
     e->n_active++;
     if (kept) {
-        const logits l = {kept->logits, &kept->log_sum};
-        return draw(e, s, &l, 0);
+        const lathe__logits l = {kept->logits, &kept->log_sum};
+        return draw(e, s, &l, 0, -1);
     }
     return run_chunks(e, s);
 }
@@ -312,6 +261,8 @@ static lathe_status generate(engine *e)
         LATHE_TRY(fill_slots(e));
         for (int32_t i = 0; i < e->g->batch; i++)
             LATHE_TRY(run_chunks(e, &e->g->slots[i]));
+        if (e->g->draft)
+            LATHE_TRY(lathe__draft_prompts(e->g));
         if (e->n_active == 0 && e->has_ended)
             return LATHE_OK;
         if (e->n_active == 0)
@@ -332,6 +283,8 @@ lathe_status lathe_generator_stream(lathe_generator *g, const lathe_sampling *ho
     engine e = {.g = g, .how = how, .stream = stream, .failed = -1};
     /* The weights may have changed since the last call. */
     lathe__cache_reset(e.g);
+    if (g->draft)
+        lathe__cache_reset(g->draft);
     const lathe_status status = generate(&e);
     *out_failed = e.failed;
     return status;

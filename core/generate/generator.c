@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "generate/draft_model.h"
 #include "generate/generator_internal.h"
 #include "model/model_size.h"
 
@@ -21,6 +22,8 @@ void lathe_generator_destroy(lathe_generator *g)
         return;
     for (int i = 0; i < LATHE__MOST_PROGRAMS; i++)
         lathe_program_fini(&g->passes[i].program);
+    lathe_generator_destroy(g->draft);
+    free(g->draft_logits);
     lathe_sampler_destroy(g->sampler);
     lathe_machine_free(g->parts.machine, LATHE_MEM_CACHE, g->caches_bytes, g->caches);
     lathe_machine_free(g->parts.machine, LATHE_MEM_ACTIVATIONS, g->arena_bytes, g->arena);
@@ -62,7 +65,8 @@ static lathe_status add_passes(lathe_generator *g)
 {
     const int64_t *chunks = g->in_blocks ? chunks_in_blocks : chunks_alone;
     const int32_t n = g->in_blocks ? 2 : 3;
-    int64_t rows = !g->in_blocks ? 1 : g->batch > LEAST_ROWS ? g->batch : LEAST_ROWS;
+    const int64_t most = (int64_t)g->batch * g->tokens_each;
+    int64_t rows = !g->in_blocks ? 1 : most > LEAST_ROWS ? most : LEAST_ROWS;
     for (int32_t i = 0; i < n; i++)
         if (g->capacity >= chunks[i])
             LATHE_TRY(add_pass(g, 1, chunks[i]));
@@ -70,8 +74,11 @@ static lathe_status add_passes(lathe_generator *g)
     g->row_slots = calloc((size_t)rows, sizeof *g->row_slots);
     if (!g->row_slots)
         return lathe_error(LATHE_E_NOMEM, "no memory to generate");
-    for (; rows > 1; rows = (rows + 1) / 2)
+    for (; rows > 1; rows = (rows + 1) / 2) {
         LATHE_TRY(add_pass(g, rows, 1));
+        if (rows > g->tokens_each && (rows + 1) / 2 < g->tokens_each) /* for one sequence */
+            LATHE_TRY(add_pass(g, g->tokens_each, 1));
+    }
     return add_pass(g, 1, 1);
 }
 
@@ -98,11 +105,36 @@ static int64_t count_blocks(const lathe_generator *g)
     return n > least && g->batch > 1 ? n : least;
 }
 
+static lathe_status plan(lathe_generator *g, int32_t in_blocks);
+
+static int64_t draft_logits_bytes(const lathe_generator *g)
+{
+    return g->draft ? (int64_t)g->batch * g->config.draft_tokens * g->parts.model->vocab *
+                          (int64_t)sizeof *g->draft_logits
+                    : 0;
+}
+
+/* Makes the draft model's generator, with slots for the same sequences. */
+static lathe_status add_draft(lathe_generator *g)
+{
+    lathe_generator *d = calloc(1, sizeof *d);
+    g->draft = d;
+    if (!d)
+        return lathe_error(LATHE_E_NOMEM, "no memory to generate");
+    lathe_draft_parts(g->parts.draft, &g->parts, &g->config, &d->parts, &d->config);
+    LATHE_TRY(plan(d, 1));
+    g->uses_team &= d->uses_team;
+    g->draft_logits = calloc((size_t)draft_logits_bytes(g), 1);
+    return g->draft_logits ? lathe_sampler_room_to_verify(g->sampler)
+                           : lathe_error(LATHE_E_NOMEM, "no memory for drafted tokens");
+}
+
 static lathe_status plan(lathe_generator *g, int32_t in_blocks)
 {
     const lathe_model_config *model = g->parts.model;
     g->in_blocks = in_blocks;
     g->batch = in_blocks ? g->config.batch : 1;
+    g->tokens_each = g->parts.draft && in_blocks ? 1 + g->config.draft_tokens : 1;
     g->capacity =
         g->config.seq_len < model->max_positions ? g->config.seq_len : model->max_positions;
     if (in_blocks) {
@@ -117,7 +149,8 @@ static lathe_status plan(lathe_generator *g, int32_t in_blocks)
                       63) /
                      64 * 64;
     LATHE_TRY(lathe_sampler_create(model->vocab, &g->sampler));
-    return lathe__cache_init(g);
+    LATHE_TRY(lathe__cache_init(g));
+    return g->parts.draft ? add_draft(g) : LATHE_OK;
 }
 
 static lathe_status try_plan(const lathe_generator_parts *parts,
@@ -143,6 +176,10 @@ lathe_status lathe_generator_create(const lathe_generator_parts *parts,
     lathe_status status = LATHE_E_UNSUPPORTED;
     if (lathe_machine_shares(parts->machine))
         status = try_plan(parts, config, 1, out);
+    if (status == LATHE_E_UNSUPPORTED && parts->draft)
+        return lathe_error(LATHE_E_UNSUPPORTED,
+                           "a draft model needs a device that shares the host's memory and an "
+                           "attention plugin that reads keys in blocks");
     if (status == LATHE_E_UNSUPPORTED) { /* the device or the attention backend has no blocks */
         lathe_error_clear();
         status = try_plan(parts, config, 0, out);
@@ -153,6 +190,19 @@ lathe_status lathe_generator_create(const lathe_generator_parts *parts,
 lathe_exec *lathe_generator_exec(const lathe_generator *g)
 {
     return g ? g->passes[g->n_passes - 1].program.exec : NULL;
+}
+
+/* Adds the needs of the draft model's generator, which uses the same arena. */
+static void add_needs(lathe_generator_memory *sum, lathe_generator_memory draft,
+                      int64_t logits_bytes)
+{
+    sum->cache_bytes += draft.cache_bytes;
+    sum->input_bytes += draft.input_bytes;
+    sum->staging_bytes += draft.staging_bytes + logits_bytes;
+    if (draft.arena_bytes > sum->arena_bytes)
+        sum->arena_bytes = draft.arena_bytes;
+    if (draft.activation_bytes > sum->activation_bytes)
+        sum->activation_bytes = draft.activation_bytes;
 }
 
 lathe_generator_memory lathe_generator_needs(const lathe_generator *g)
@@ -168,6 +218,8 @@ lathe_generator_memory lathe_generator_needs(const lathe_generator *g)
         if (p->activation_bytes > needs.activation_bytes)
             needs.activation_bytes = p->activation_bytes;
     }
+    if (g->draft)
+        add_needs(&needs, lathe_generator_needs(g->draft), draft_logits_bytes(g));
     return needs;
 }
 
@@ -176,9 +228,9 @@ lathe_status lathe_generator_place(lathe_generator *g)
     const int32_t n_layers = g->parts.model->n_layers;
     const lathe_generator_memory needs = lathe_generator_needs(g);
     void *memory = NULL;
-    LATHE_TRY(lathe_machine_alloc(g->parts.machine, LATHE_MEM_CACHE, needs.cache_bytes, &memory));
+    g->caches_bytes = 2 * n_layers * g->cache_bytes;
+    LATHE_TRY(lathe_machine_alloc(g->parts.machine, LATHE_MEM_CACHE, g->caches_bytes, &memory));
     g->caches = memory;
-    g->caches_bytes = needs.cache_bytes;
     char *arena = g->parts.programs->arena;
     /* The plan did not include this generator if the caller generates without having planned to. */
     if (needs.arena_bytes > g->parts.programs->arena_bytes) {
@@ -192,7 +244,13 @@ lathe_status lathe_generator_place(lathe_generator *g)
         LATHE_TRY(lathe_exec_place(p->exec, g->parts.store, arena));
         bind_caches(g, p, n_layers, g->cache_bytes);
     }
-    return LATHE_OK;
+    return g->draft ? lathe_generator_place(g->draft) : LATHE_OK;
+}
+
+void lathe_generator_drafts(const lathe_generator *g, int64_t *out_proposed, int64_t *out_accepted)
+{
+    *out_proposed = g ? g->n_drafted : 0;
+    *out_accepted = g ? g->n_accepted : 0;
 }
 
 int lathe_generator_is_for(const lathe_generator *g, int32_t batch)

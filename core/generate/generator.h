@@ -3,31 +3,11 @@
 #ifndef LATHE_GENERATE_GENERATOR_H
 #define LATHE_GENERATE_GENERATOR_H
 
-#include "data/run_data.h"
 #include "exec/exec.h"
-#include "exec/programs.h"
+#include "generate/generator_parts.h"
 #include "lathe/lathe.h"
-#include "model/generation_config.h"
 
 typedef struct lathe_generator lathe_generator;
-
-/** The parts of a run that a generator uses. They must outlive it. */
-typedef struct lathe_generator_parts {
-    lathe_machine *machine;
-    lathe_store *store;
-    const lathe_params *params;
-    const lathe_model_config *model;
-    const lathe_generation_config *generation; /* end tokens of the model's folder */
-    const lathe_programs *programs;            /* their arena is used if it is large enough */
-    const lathe_run_data *data;                /* the tokenizer */
-} lathe_generator_parts;
-
-typedef struct lathe_generator_config {
-    lathe_program_config program; /* of all its programs; the generator sets the shapes */
-    int64_t seq_len;              /* tokens of a sequence, at most */
-    int64_t cache_tokens;         /* of the KV cache, in all sequences; 0: chosen from batch */
-    int32_t batch;                /* sequences at a time */
-} lathe_generator_config;
 
 /** Memory that a generator needs. */
 typedef struct lathe_generator_memory {
@@ -39,7 +19,7 @@ typedef struct lathe_generator_memory {
 
 /** Makes a generator without device memory, so that its needs can be planned. Where the device's
  * memory is not the host's, or the attention backend cannot read a KV cache in blocks, it continues
- * one sequence at a time. */
+ * one sequence at a time; with a draft model this is LATHE_E_UNSUPPORTED. */
 lathe_status lathe_generator_create(const lathe_generator_parts *parts,
                                     const lathe_generator_config *config, lathe_generator **out);
 lathe_generator_memory lathe_generator_needs(const lathe_generator *g);
@@ -91,6 +71,10 @@ lathe_arena *lathe_generator_results(lathe_generator *g);
 /** The largest number of blocks of the KV cache that were in use at a time since the last call of
  * lathe_generator_stream began; 0: the cache is not in blocks, or g is NULL. */
 int32_t lathe_generator_most_blocks(const lathe_generator *g);
+
+/** Tokens that the draft model proposed, and of these the accepted ones, since the generator was
+ * made; 0 if g is NULL. */
+void lathe_generator_drafts(const lathe_generator *g, int64_t *out_proposed, int64_t *out_accepted);
 
 /** The program that decodes one token per call, for benchmarks; NULL if g is NULL. */
 lathe_exec *lathe_generator_exec(const lathe_generator *g);

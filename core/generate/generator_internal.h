@@ -35,7 +35,16 @@ typedef struct lathe__sequence {
     int64_t computed;           /* tokens whose keys are in the cache */
     int64_t offset;             /* lathe_model_position_offset of these keys */
     int64_t n_blocks, reserved; /* blocks that it has, and that it may still take */
+    int32_t n_drafted;          /* tokens of the draft model, in ids after the n tokens */
+    int32_t verified;           /* of these, the one that is being verified */
+    int32_t is_kept;            /* of the draft model: its prompt was given to the kept ones */
 } lathe__sequence;
+
+/** Logits of a program that has run; borrowed until the next program runs. */
+typedef struct lathe__logits {
+    const float *rows;  /* [rows, V] */
+    const double *sums; /* [rows]; NULL: the device does not compute them */
+} lathe__logits;
 
 /** A prompt whose keys and logits are kept, so that equal prompts are computed once. */
 typedef struct lathe__kept_prompt {
@@ -51,11 +60,12 @@ struct lathe_generator {
     /* Programs of chunks, the longest first, then programs of rows, the largest first. */
     lathe__pass passes[LATHE__MOST_PROGRAMS];
     int32_t n_chunks, n_passes;
-    int32_t batch;      /* sequences at a time */
-    int32_t in_blocks;  /* 1: the KV cache is in blocks */
-    int32_t uses_team;  /* programs of rows run on a team of threads */
-    int64_t capacity;   /* tokens of a sequence */
-    int64_t row_blocks; /* blocks of a sequence of `capacity` tokens; 0: not in blocks */
+    int32_t batch;       /* sequences at a time */
+    int32_t in_blocks;   /* 1: the KV cache is in blocks */
+    int64_t tokens_each; /* of a sequence in a step: the last one and drafted ones */
+    int32_t uses_team;   /* programs of rows run on a team of threads */
+    int64_t capacity;    /* tokens of a sequence */
+    int64_t row_blocks;  /* blocks of a sequence of `capacity` tokens; 0: not in blocks */
     int64_t n_blocks, n_free, least_free; /* least_free: since the last reset */
     int32_t *free_blocks, *refs; /* [n_blocks] a stack, and the number of users of each block */
     lathe_sampler *sampler;
@@ -72,7 +82,33 @@ struct lathe_generator {
     lathe_arena many;        /* the results of lathe_generate_many */
     lathe_token_watch watch; /* fn NULL: nobody watches */
     int32_t has_told_loss;   /* the warning about bytes of the prompt without a token was given */
+    /* Generates with the draft model; slot i drafts for slot i of this one. NULL: none. */
+    lathe_generator *draft;
+    float *draft_logits;           /* [batch, draft_tokens, V] the drafted tokens were drawn from */
+    int64_t n_drafted, n_accepted; /* tokens, since the generator was made */
 };
+
+/* ---- generate_pass.c ---- */
+
+/** Computes a chunk of a sequence; `out` has the logits of its last token. */
+lathe_status lathe__chunk_run(lathe_generator *g, lathe__sequence *s, const lathe__pass *p,
+                              lathe__logits *out);
+/** Computes one step: the next tokens of the sequences that are active and not done, in *out_n
+ * rows. g->row_slots has the sequence of each row. */
+lathe_status lathe__rows_run(lathe_generator *g, int64_t *out_n, lathe__logits *out);
+
+/* ---- generate_draft.c: speculative decoding ---- */
+
+/** Lets the draft model propose tokens for each sequence of which only the last token is not
+ *  computed: s->n_drafted tokens, after the s->n tokens of s->ids. */
+lathe_status lathe__draft_propose(lathe_generator *g);
+/** Computes whole chunks of the prompts that the draft model has not yet computed. */
+lathe_status lathe__draft_prompts(lathe_generator *g);
+/** The draft model's logits of the drafted token s->verified; NULL: without drawing. */
+const float *lathe__draft_logits(const lathe_generator *g, const lathe__sequence *s);
+/** Starts drafting for a sequence. Returns 0 if the draft model's cache has no room yet. */
+int lathe__draft_begin(lathe_generator *g, const lathe__sequence *s, int32_t shares);
+void lathe__draft_end(lathe_generator *g, const lathe__sequence *s);
 
 /* ---- generate_cache.c ---- */
 
@@ -81,9 +117,16 @@ void lathe__cache_fini(lathe_generator *g);
 /** Returns all blocks, and forgets kept prompts. */
 void lathe__cache_reset(lathe_generator *g);
 
+/* Sharing of equal prompts. */
+enum {
+    LATHE__SHARE_NO = 0,
+    LATHE__SHARE = 1,     /* waits while another sequence computes the same prompt */
+    LATHE__SHARE_KEPT = 2 /* does not wait */
+};
+
 /** Starts a sequence of n_prompt tokens (s->ids), which becomes active. *out_kept: the kept prompt
  *  that is equal, whose blocks it then shares, or NULL. Returns 0 if there are too few free blocks.
- */
+ *  shares: LATHE__SHARE_*. */
 int lathe__cache_admit(lathe_generator *g, lathe__sequence *s, int32_t shares,
                        const lathe__kept_prompt **out_kept);
 /** Keeps the prompt of a sequence, whose keys are all computed, with its logits. */
@@ -92,6 +135,8 @@ void lathe__cache_keep(lathe_generator *g, const lathe__sequence *s, const float
 /** Makes positions [begin, end) of the sequence writable: takes blocks, copies those that others
  *  use too. */
 void lathe__cache_hold(lathe_generator *g, lathe__sequence *s, int64_t begin, int64_t end);
+/** Forgets the keys of an active sequence, to compute them again with other positions. */
+void lathe__cache_restart(lathe_generator *g, lathe__sequence *s, int64_t offset);
 /** Returns the sequence's blocks. */
 void lathe__cache_release(lathe_generator *g, lathe__sequence *s);
 

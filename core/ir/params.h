@@ -18,7 +18,12 @@ enum {
 };
 
 /* Which model a row belongs to, besides the run's own and its reference copy. */
-enum { LATHE_OTHER_NONE = 0, LATHE_OTHER_TEACHER = 1, LATHE_OTHER_REWARD = 2 };
+enum {
+    LATHE_OTHER_NONE = 0,
+    LATHE_OTHER_TEACHER = 1,
+    LATHE_OTHER_REWARD = 2,
+    LATHE_OTHER_DRAFT = 3
+};
 
 typedef struct lathe_param {
     const char *name;   /* unique */

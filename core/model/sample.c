@@ -32,10 +32,14 @@ struct lathe_sampler {
     int64_t n_sorted; /* the first n_sorted of the list are the most likely, in order */
     candidate *list;  /* [n] */
     float *scores;    /* [n] logits after the penalty */
+    double *p, *q;    /* [n] of lathe_sampler_verify; NULL: no room was made for it */
 };
 
-/* Stream of the counter RNG that sampling draws from. */
+/* Streams of the counter RNG: of tokens that are drawn, of tokens that a draft model draws, and of
+ * the decision whether such a token stays. */
 #define SAMPLE_STREAM 0x53414d504c45ull
+#define DRAFT_STREAM 0x4452414654ull
+#define ACCEPT_STREAM 0x414343455054ull
 
 lathe_status lathe_sampler_create(int64_t vocab_size, lathe_sampler **out)
 {
@@ -61,6 +65,8 @@ void lathe_sampler_destroy(lathe_sampler *s)
         free(s->list);
         free(s->scores);
         free(s->tiles);
+        free(s->p);
+        free(s->q);
     }
     free(s);
 }
@@ -290,22 +296,35 @@ static double weigh(lathe_sampler *s, const float *x, double top, double tempera
     return total;
 }
 
+/* The uniform number of a position. */
+static double uniform(const lathe_sampling *how, int64_t position, uint64_t stream)
+{
+    const lathe_u32x4 r = lathe_rng_block(how->seed, (uint64_t)position, stream, 0);
+    return lathe_uniform_f64(r.v[0], r.v[1]);
+}
+
 static int64_t draw(lathe_sampler *s, const float *scores, double top, const lathe_sampling *how,
-                    int64_t position)
+                    double number)
 {
     double total = weigh(s, scores, top, how->temperature, 1);
     s->n_sorted = 0;
     const int64_t n = cut(s, how, &total);
-    const lathe_u32x4 r = lathe_rng_block(how->seed, (uint64_t)position, SAMPLE_STREAM, 0);
-    double left = lathe_uniform_f64(r.v[0], r.v[1]) * total;
+    double left = number * total;
     int64_t i = 0;
     while (i < n - 1 && left >= sorted(s, i)->weight)
         left -= sorted(s, i++)->weight;
     return sorted(s, i)->id;
 }
 
-int32_t lathe_sampler_pick(lathe_sampler *s, const float *logits, const lathe_sampling *how,
-                           const int32_t *ids, int64_t n_ids, float *out_logprob)
+/* log softmax(logits)[token]; first: the index of the largest logit. */
+static float logprob_of(lathe_sampler *s, const float *logits, int64_t first, int64_t token)
+{
+    const double top = (double)logits[first];
+    return (float)((double)logits[token] - top - log(weigh(s, logits, top, 1.0, 0)));
+}
+
+static int32_t pick(lathe_sampler *s, const float *logits, const lathe_sampling *how,
+                    const int32_t *ids, int64_t n_ids, uint64_t stream, float *out_logprob)
 {
     const int64_t first = largest(s, logits);
     if (!were_finite(s))
@@ -313,10 +332,84 @@ int32_t lathe_sampler_pick(lathe_sampler *s, const float *logits, const lathe_sa
     const float *scores = penalize(s, logits, how->repetition_penalty, ids, n_ids);
     int64_t picked = scores == logits ? first : largest(s, scores);
     if (how->temperature > 0.0)
-        picked = draw(s, scores, (double)scores[picked], how, n_ids);
-    if (out_logprob) {
-        const double top = (double)logits[first];
-        *out_logprob = (float)((double)logits[picked] - top - log(weigh(s, logits, top, 1.0, 0)));
-    }
+        picked = draw(s, scores, (double)scores[picked], how, uniform(how, n_ids, stream));
+    if (out_logprob)
+        *out_logprob = logprob_of(s, logits, first, picked);
     return (int32_t)picked;
+}
+
+int32_t lathe_sampler_pick(lathe_sampler *s, const float *logits, const lathe_sampling *how,
+                           const int32_t *ids, int64_t n_ids, float *out_logprob)
+{
+    return pick(s, logits, how, ids, n_ids, SAMPLE_STREAM, out_logprob);
+}
+
+/* ---- speculative decoding ---- */
+
+int32_t lathe_sampler_pick_draft(lathe_sampler *s, const float *logits, const lathe_sampling *how,
+                                 const int32_t *ids, int64_t n_ids)
+{
+    return pick(s, logits, how, ids, n_ids, DRAFT_STREAM, NULL);
+}
+
+int64_t lathe_sampler_distribution(lathe_sampler *s, const float *logits, const lathe_sampling *how,
+                                   const int32_t *ids, int64_t n_ids, double *out)
+{
+    (void)largest(s, logits);
+    if (!were_finite(s))
+        return -1;
+    const float *scores = penalize(s, logits, how->repetition_penalty, ids, n_ids);
+    const double top = (double)scores[largest(s, scores)];
+    double total = weigh(s, scores, top, how->temperature, 1);
+    s->n_sorted = 0;
+    const int64_t n = cut(s, how, &total);
+    memset(out, 0, (size_t)s->n * sizeof *out);
+    for (int64_t i = 0; i < n; i++)
+        out[s->list[i].id] = s->list[i].weight / total;
+    return n;
+}
+
+lathe_status lathe_sampler_room_to_verify(lathe_sampler *s)
+{
+    s->p = malloc((size_t)s->n * sizeof *s->p);
+    s->q = malloc((size_t)s->n * sizeof *s->q);
+    return s->p && s->q ? LATHE_OK
+                        : lathe_error(LATHE_E_NOMEM, "no memory to verify drafted tokens");
+}
+
+/* A token of the distribution max(0, p - q), normalized. */
+static int32_t draw_rest(const lathe_sampler *s, double number, int32_t otherwise)
+{
+    double total = 0.0;
+    int32_t last = otherwise;
+    for (int64_t i = 0; i < s->n; i++)
+        total += s->p[i] > s->q[i] ? s->p[i] - s->q[i] : 0.0;
+    double left = number * total;
+    for (int64_t i = 0; i < s->n; i++) {
+        const double rest = s->p[i] - s->q[i];
+        if (!(rest > 0.0))
+            continue;
+        last = (int32_t)i;
+        if (left < rest)
+            break;
+        left -= rest;
+    }
+    return last;
+}
+
+int32_t lathe_sampler_verify(lathe_sampler *s, const float *logits, const float *draft_logits,
+                             int32_t drafted, const lathe_sampling *how, const int32_t *ids,
+                             int64_t n_ids, float *out_logprob)
+{
+    if (!(how->temperature > 0.0))
+        return pick(s, logits, how, ids, n_ids, SAMPLE_STREAM, out_logprob);
+    if (lathe_sampler_distribution(s, logits, how, ids, n_ids, s->p) < 0 ||
+        lathe_sampler_distribution(s, draft_logits, how, ids, n_ids, s->q) < 0)
+        return -1;
+    int32_t token = drafted;
+    if (!(uniform(how, n_ids, ACCEPT_STREAM) * s->q[drafted] < s->p[drafted]))
+        token = draw_rest(s, uniform(how, n_ids, SAMPLE_STREAM), drafted);
+    if (out_logprob)
+        *out_logprob = logprob_of(s, logits, largest(s, logits), token);
+    return token;
 }

@@ -27,4 +27,32 @@ void lathe_sampler_destroy(lathe_sampler *s);
 int32_t lathe_sampler_pick(lathe_sampler *s, const float *logits, const lathe_sampling *how,
                            const int32_t *ids, int64_t n_ids, float *out_logprob);
 
+/** The probabilities that lathe_sampler_pick draws from at a temperature above 0, in out f64[V].
+ *  Returns how many tokens the cuts leave; -1 if a logit is NaN or infinite. */
+int64_t lathe_sampler_distribution(lathe_sampler *s, const float *logits, const lathe_sampling *how,
+                                   const int32_t *ids, int64_t n_ids, double *out);
+
+/* ---- speculative decoding ---- */
+
+/** As lathe_sampler_pick, for a draft model: with other random numbers than those that decide on
+ *  the token. */
+int32_t lathe_sampler_pick_draft(lathe_sampler *s, const float *logits, const lathe_sampling *how,
+                                 const int32_t *ids, int64_t n_ids);
+
+/** Allocates what lathe_sampler_verify needs, once. */
+lathe_status lathe_sampler_room_to_verify(lathe_sampler *s);
+
+/** Decides on a token that lathe_sampler_pick_draft drew from draft_logits: returns it, or another
+ *  token instead. At temperature 0 the result is that of lathe_sampler_pick, and draft_logits may
+ * be NULL. Otherwise, with p and q the distributions (lathe_sampler_distribution) of logits and
+ *  draft_logits, the token stays with probability min(1, p/q), and otherwise one is drawn from
+ *  max(0, p - q), so that results have the distribution p. Other arguments and -1 as
+ *  lathe_sampler_pick.
+ *
+ *   Source  arXiv:2211.17192, algorithm 1.
+ */
+int32_t lathe_sampler_verify(lathe_sampler *s, const float *logits, const float *draft_logits,
+                             int32_t drafted, const lathe_sampling *how, const int32_t *ids,
+                             int64_t n_ids, float *out_logprob);
+
 #endif

@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_image.h"
+#include "generate/draft_model.h"
 #include "generate/generator.h"
 #include "opening/dry_run.h"
 #include "opening/fit.h"
@@ -333,6 +334,7 @@ void lathe_run_close(lathe_run *run)
     if (!run)
         return;
     lathe_generator_destroy(run->generator);
+    lathe_draft_destroy(run->draft);
     lathe__reward_destroy(run);
     lathe__teacher_destroy(run);
     close_program(&run->machine, &run->programs.train);

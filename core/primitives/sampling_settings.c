@@ -6,6 +6,7 @@
 #include "base/api_struct.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "generate/generator.h"
 #include "primitives/api_sizes.h"
 
 /* Whether the run file or an override sets a key of [generate]; otherwise the key has its
@@ -122,4 +123,14 @@ void lathe__sampling_say(const lathe_run *run)
         lathe_log(LATHE_LOG_INFO, "from %s/generation_config.json: %s", run->set.model_path,
                   b.data + 2);
     lathe_buffer_fini(&b);
+}
+
+void lathe__drafts_say(const lathe_run *run)
+{
+    int64_t proposed = 0, accepted = 0;
+    lathe_generator_drafts(run->generator, &proposed, &accepted);
+    if (proposed > 0)
+        lathe_log(
+            LATHE_LOG_INFO, "%lld of the %lld tokens of the draft model were accepted (%.1f %%)",
+            (long long)accepted, (long long)proposed, 100.0 * (double)accepted / (double)proposed);
 }

@@ -9,4 +9,7 @@
  * logs nothing if there is no such file. */
 void lathe__sampling_say(const lathe_run *run);
 
+/** Says how many tokens of the draft model were accepted, if the run has one. */
+void lathe__drafts_say(const lathe_run *run);
+
 #endif

@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint_image.h"
 #include "checkpoint/model_file.h"
 #include "data/learned_tokenizer.h"
+#include "generate/draft_model.h"
 #include "generate/generator.h"
 #include "ir/flops.h"
 #include "lathe/fp8.h"
@@ -407,7 +408,8 @@ lathe_status lathe__run_plan(lathe_run *run)
     }
     if (trains)
         LATHE_TRY(lathe__iteration_plan(run));
-    if (trains && (run->set.sample_every > 0 || lathe__run_iterates(run))) {
+    const int drafts = run->open.mode == LATHE_OPEN_INFER && run->set.draft_path;
+    if (drafts || (trains && (run->set.sample_every > 0 || lathe__run_iterates(run)))) {
         const int32_t batch = lathe__run_iterates(run) ? run->set.generate_batch : 1;
         LATHE_TRY(lathe__run_plan_generator(run, batch));
         const lathe_generator_memory needs = lathe_generator_needs(run->generator);
@@ -415,6 +417,7 @@ lathe_status lathe__run_plan(lathe_run *run)
                 needs.input_bytes);
         run->planned.by[LATHE_MEM_CACHE] += needs.cache_bytes;
         run->planned.by[LATHE_MEM_STAGING] += needs.staging_bytes;
+        run->planned.by[LATHE_MEM_MODELS] += run->draft ? lathe_draft_bytes(run->draft) : 0;
     }
     lathe_store_bytes(&run->store, &run->planned);
     run->planned.by[LATHE_MEM_ACTIVATIONS] += run->programs.activation_bytes;

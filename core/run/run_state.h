@@ -70,6 +70,7 @@ struct lathe_run {
     lathe_trace_range trace;
     struct lathe_rewards *rewards;     /* reward/rewards.h; NULL: the file names none */
     struct lathe_generator *generator; /* generate/generator.h; NULL: none yet */
+    struct lathe_draft *draft;         /* generate/draft_model.h; NULL: none */
     struct lathe_teacher *teacher;     /* teacher.h; NULL: none */
     struct lathe_scorer *reward;       /* reward_model.h; NULL: none */
 };
@@ -132,6 +133,8 @@ int64_t lathe__losses_bytes(const lathe_run *run);
  * lathe__run_place allocates. run_generator makes it with its memory, unless the run has one for at
  * least `batch` sequences (run_generator.c). */
 lathe_status lathe__run_plan_generator(lathe_run *run, int32_t batch);
+/** Allocates the generator's memory; before that, if there is a draft model, reads its weights. */
+lathe_status lathe__run_place_generator(lathe_run *run);
 lathe_status lathe__run_generator(lathe_run *run, int32_t batch);
 
 /** Allocate the memory and fill the weights (run_weights.c). */

@@ -55,7 +55,7 @@ lathe_status lathe__run_place(lathe_run *run)
     if (run->opt.update)
         LATHE_TRY(lathe_update_place(run->opt.update, run->programs.arena));
     if (run->generator)
-        LATHE_TRY(lathe_generator_place(run->generator));
+        LATHE_TRY(lathe__run_place_generator(run));
     LATHE_TRY(lathe_image_place(lathe__run_saved(run)));
     LATHE_TRY(
         lathe_machine_alloc(&run->machine, LATHE_MEM_STAGING, lathe__losses_bytes(run), &memory));

@@ -1,4 +1,7 @@
-/* Sampling a token: greedy, temperature, top-k, top-p, by hand. */
+/* Sampling a token: greedy, temperature, top-k, top-p, by hand; probabilities against transformers
+ * (tests/golden/sampling.py); drafted tokens. */
+#include <jansson.h>
+
 #include "model/sample.h"
 #include "run_case.h"
 
@@ -237,6 +240,80 @@ Test(sample, the_first_of_equal_tokens_in_any_tile_is_the_likeliest)
         cr_assert_eq(lathe_sampler_pick(s, logits, &greedy, NULL, 0, NULL), -1);
         logits[WIDE - 1] = INFINITY;
         cr_assert_eq(lathe_sampler_pick(s, logits, &greedy, NULL, 0, NULL), -1);
+    }
+    lathe_sampler_destroy(s);
+}
+
+Test(sample, probabilities_are_those_of_the_logits_processors_of_transformers)
+{
+    enum { N = 40 };
+    json_t *golden = json_load_file(LATHE_TEST_DATA "/golden/data/sampling.json", 0, NULL), *one;
+    float logits[N];
+    int32_t ids[8];
+    double got[N];
+    size_t i;
+    lathe_sampler *s;
+    cr_assert_not_null(golden);
+    const json_t *list = json_object_get(golden, "ids");
+    for (size_t k = 0; k < N; k++)
+        logits[k] = (float)json_number_value(json_array_get(json_object_get(golden, "logits"), k));
+    for (size_t k = 0; k < json_array_size(list); k++)
+        ids[k] = (int32_t)json_integer_value(json_array_get(list, k));
+    OK(lathe_sampler_create(N, &s));
+    json_array_foreach(json_object_get(golden, "cases"), i, one)
+    {
+        lathe_sampling how = sampling(json_number_value(json_object_get(one, "temperature")),
+                                      (int32_t)json_integer_value(json_object_get(one, "top_k")),
+                                      json_number_value(json_object_get(one, "top_p")));
+        how.min_p = json_number_value(json_object_get(one, "min_p"));
+        how.repetition_penalty = json_number_value(json_object_get(one, "repetition_penalty"));
+        const int64_t n_ids = (int64_t)json_array_size(list);
+        cr_assert_gt(lathe_sampler_distribution(s, logits, &how, ids, n_ids, got), 0);
+        for (size_t k = 0; k < N; k++)
+            cr_expect_float_eq(got[k],
+                               json_number_value(json_array_get(json_object_get(one, "p"), k)),
+                               2e-6, "case %zu, token %zu: %g", i, k, got[k]);
+    }
+    lathe_sampler_destroy(s);
+    json_decref(golden);
+}
+
+/* Draws from a draft's distribution and lets lathe_sampler_verify decide: the tokens have the
+ * probabilities p, and the share that is kept is the sum of min(p, q). */
+Test(sample, verified_drafts_have_the_probabilities_by_a_chi_square_test)
+{
+    static const float draft[V] = {1.2f, -0.4f, 0.9f, -2.0f};
+    const lathe_sampling hows[] = {sampling(1.0, 0, 1.0), sampling(0.7, 3, 1.0),
+                                   sampling(1.4, 0, 0.8)};
+    float logits[V];
+    lathe_sampler *s;
+    fill_logits(logits);
+    OK(lathe_sampler_create(V, &s));
+    OK(lathe_sampler_room_to_verify(s));
+    for (int h = 0; h < 3; h++) {
+        double want[V], q[V], counts[V] = {0.0}, chi2 = 0.0, kept = 0.0, expected = 0.0;
+        int n = 0;
+        for (int64_t i = 0; i < DRAWS; i++) {
+            const int32_t drafted = lathe_sampler_pick_draft(s, draft, &hows[h], NULL, i);
+            float logprob;
+            const int32_t token =
+                lathe_sampler_verify(s, logits, draft, drafted, &hows[h], NULL, i, &logprob);
+            cr_assert_float_eq((double)logprob, log(p[token]), 1e-5);
+            counts[token]++;
+            kept += token == drafted;
+        }
+        cr_assert_gt(lathe_sampler_distribution(s, logits, &hows[h], NULL, 0, want), 0);
+        cr_assert_gt(lathe_sampler_distribution(s, draft, &hows[h], NULL, 0, q), 0);
+        for (int k = 0; k < V; k++) {
+            expected += fmin(want[k], q[k]);
+            n += want[k] > 0.0;
+            cr_assert(want[k] > 0.0 || counts[k] == 0.0, "token %d was cut", k);
+            if (want[k] > 0.0)
+                chi2 += pow(counts[k] - DRAWS * want[k], 2.0) / (DRAWS * want[k]);
+        }
+        /* 3 degrees of freedom at most: above 21 with a probability below 1e-4 */
+        cr_expect_lt(chi2, 21.0, "settings %d: chi-square %g of %d tokens", h, chi2, n);
+        cr_expect_float_eq(kept / DRAWS, expected, 4.0 * 0.5 / sqrt(DRAWS));
     }
     lathe_sampler_destroy(s);
 }

@@ -1,0 +1,167 @@
+/* Speculative decoding: a draft model proposes tokens, and the model computes all of them in one
+ * step, a token in each row. Rows have the same bits whatever the number of rows, so each token is
+ * drawn from the logits that it would have been drawn from without a draft.
+ *
+ * Without sampling, a proposed token stays if it is the most likely one. With sampling it stays
+ * with probability min(1, p/q), where p and q are the probabilities that model and draft model draw
+ * from; otherwise a token is drawn from the remaining max(0, p - q). So tokens have the
+ * distribution p.
+ *
+ * The draft model has a generator of its own, of which slot i drafts for slot i. How many tokens
+ * are drafted depends on the sequence alone, so that results do not depend on the batch.
+ *
+ *   Source  arXiv:2211.17192 (algorithm 1), arXiv:2302.01318.
+ */
+#include <string.h>
+
+#include "base/error.h"
+#include "generate/generator_internal.h"
+#include "update/nonfinite.h"
+
+static int64_t slot_of(const lathe_generator *g, const lathe__sequence *s)
+{
+    return s - g->slots;
+}
+
+static float *logits_at(const lathe_generator *g, int64_t slot, int64_t k)
+{
+    return g->draft_logits + (slot * g->config.draft_tokens + k) * g->parts.model->vocab;
+}
+
+const float *lathe__draft_logits(const lathe_generator *g, const lathe__sequence *s)
+{
+    return s->how.temperature > 0.0 ? logits_at(g, slot_of(g, s), s->verified) : NULL;
+}
+
+int lathe__draft_begin(lathe_generator *g, const lathe__sequence *s, int32_t shares)
+{
+    lathe__sequence *own = &g->draft->slots[slot_of(g, s)];
+    const lathe__kept_prompt *kept = NULL;
+    memcpy(own->ids, s->ids, (size_t)s->n_prompt * sizeof *s->ids);
+    own->index = s->index;
+    own->how = s->how;
+    own->n = own->n_prompt = s->n_prompt;
+    own->limit = s->limit;
+    own->n_drafted = 0;
+    shares = shares ? LATHE__SHARE_KEPT : LATHE__SHARE_NO;
+    const int fits = lathe__cache_admit(g->draft, own, shares, &kept);
+    own->is_kept = shares == LATHE__SHARE_NO || kept != NULL;
+    return fits;
+}
+
+void lathe__draft_end(lathe_generator *g, const lathe__sequence *s)
+{
+    lathe__sequence *own = &g->draft->slots[slot_of(g, s)];
+    lathe__cache_release(g->draft, own);
+    own->is_active = 0;
+}
+
+/* Tokens to draft for a sequence: none before its first token was drawn, because it may come from
+ * the logits of an equal prompt. One token is drawn after them, so they end before the last one.
+ * They also end where longrope changes its factors, and the keys are computed again. */
+static int32_t count(const lathe_generator *g, const lathe__sequence *s)
+{
+    const lathe_model_config *model = g->parts.model;
+    int64_t n = s->limit - s->n - 1;
+    if (!s->is_active || s->is_done || s->n == s->n_prompt || s->n - s->computed != 1)
+        return 0;
+    n = n < g->config.draft_tokens ? n : g->config.draft_tokens;
+    while (n > 0 && lathe_model_position_offset(model, g->capacity, s->n + n) != s->offset)
+        n--;
+    return (int32_t)n;
+}
+
+/* Gives the draft model's sequence the tokens of the model's. Keys of tokens that were not accepted
+ * are computed again. */
+static void follow(const lathe_generator *g, const lathe__sequence *s, lathe__sequence *own)
+{
+    lathe_generator *d = g->draft;
+    const int64_t offset = lathe_model_position_offset(d->parts.model, d->capacity, s->n);
+    int64_t same = 0;
+    while (same < own->computed && same < s->n - 1 && own->ids[same] == s->ids[same])
+        same++;
+    own->computed = same;
+    memcpy(own->ids, s->ids, (size_t)s->n * sizeof *s->ids);
+    own->n = s->n;
+    if (offset != own->offset)
+        lathe__cache_restart(d, own, offset);
+}
+
+/* Draws a token of the draft model, after the keys of all its tokens were computed. */
+static lathe_status draw(lathe_generator *g, int64_t slot, const float *x, int64_t vocab)
+{
+    lathe_generator *d = g->draft;
+    lathe__sequence *own = &d->slots[slot], *s = &g->slots[slot];
+    const int32_t token = lathe_sampler_pick_draft(d->sampler, x, &s->how, own->ids, own->n);
+    if (token < 0)
+        return lathe_nonfinite_refuse(d->parts.machine, d->parts.store,
+                                      d->parts.params->compute_dtype,
+                                      "the draft model's logits of token", own->n);
+    if (s->how.temperature > 0.0)
+        memcpy(logits_at(g, slot, own->n - s->n), x, (size_t)vocab * sizeof *x);
+    s->ids[own->n] = own->ids[own->n] = token;
+    own->n++;
+    own->is_done = own->n - s->n == s->n_drafted;
+    return LATHE_OK;
+}
+
+static lathe_status draw_if_computed(lathe_generator *g, int64_t slot, const lathe__logits *l,
+                                     int64_t row)
+{
+    lathe_generator *d = g->draft;
+    lathe__sequence *own = &d->slots[slot];
+    const int64_t vocab = g->parts.model->vocab;
+    const float *x = l->rows + row * vocab;
+    if (own->computed != own->n)
+        return LATHE_OK;
+    if (!own->is_kept)
+        lathe__cache_keep(d, own, x, 0.0);
+    own->is_kept = 1;
+    return draw(g, slot, x, vocab);
+}
+
+static lathe_status run_rows(lathe_generator *g)
+{
+    lathe_generator *d = g->draft;
+    lathe__logits l;
+    int64_t n = 0;
+    LATHE_TRY(lathe__rows_run(d, &n, &l));
+    for (int64_t r = 0; r < n; r++)
+        if (r + 1 == n || d->row_slots[r + 1] != d->row_slots[r])
+            LATHE_TRY(draw_if_computed(g, d->row_slots[r], &l, r));
+    return LATHE_OK;
+}
+
+lathe_status lathe__draft_propose(lathe_generator *g)
+{
+    lathe_generator *d = g->draft;
+    int again = 1;
+    for (int64_t i = 0; i < g->batch; i++) {
+        lathe__sequence *s = &g->slots[i], *own = &d->slots[i];
+        s->n_drafted = count(g, s);
+        own->is_done = s->n_drafted == 0;
+        if (s->n_drafted > 0)
+            follow(g, s, own);
+    }
+    while (again) {
+        again = 0;
+        for (int64_t i = 0; i < g->batch; i++)
+            again |= d->slots[i].is_active && !d->slots[i].is_done;
+        if (again)
+            LATHE_TRY(run_rows(g));
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe__draft_prompts(lathe_generator *g)
+{
+    lathe_generator *d = g->draft;
+    lathe__logits unused;
+    for (int32_t i = 0; i < g->batch; i++) {
+        lathe__sequence *own = &d->slots[i];
+        for (int32_t k = 0; own->is_active && k < d->n_chunks; k++)
+            while (own->n_prompt - own->computed >= d->passes[k].tokens)
+                LATHE_TRY(lathe__chunk_run(d, own, &d->passes[k], &unused));
+    }
+    return LATHE_OK;
+}

@@ -1,0 +1,103 @@
+/* Runs the programs of a generator: sets their inputs, and gives the rows of a step to sequences.
+ */
+#include <string.h>
+
+#include "base/error.h"
+#include "generate/generator_internal.h"
+
+/* Writes token `at` of a sequence (NULL: padding) to element i of the inputs. */
+static void put_token(const lathe__pass *p, const lathe__sequence *s, int64_t at, int64_t i)
+{
+    lathe_exec *exec = p->program.exec;
+    int32_t *tokens = lathe_exec_input(exec, p->program.tokens);
+    int32_t *positions = lathe_exec_input(exec, p->program.positions);
+    tokens[i] = s ? s->ids[at] : 0;
+    positions[i] = s ? (int32_t)(at + s->offset) : 0;
+}
+
+/* Sets the keys that row `row` sees: tokens [0, end) of the sequence. */
+static void put_keys(const lathe_generator *g, const lathe__pass *p, const lathe__sequence *s,
+                     int64_t end, int64_t row)
+{
+    int32_t *len =
+        (int32_t *)lathe_exec_input(p->program.exec, p->program.kv_len) + row * (1 + g->row_blocks);
+    len[0] = s ? (int32_t)end : 1;
+    if (g->in_blocks)
+        memset(len + 1, 0, (size_t)g->row_blocks * sizeof *len);
+    if (g->in_blocks && s)
+        memcpy(len + 1, s->blocks, (size_t)s->n_blocks * sizeof *len);
+}
+
+/* Runs a program whose inputs are set. */
+static lathe_status run_pass(const lathe__pass *p, lathe__logits *out)
+{
+    const lathe_program *program = &p->program;
+    const void *rows = NULL, *sums = NULL;
+    LATHE_TRY(lathe_exec_send(program->exec));
+    LATHE_TRY(lathe_exec_run(program->exec, 0));
+    LATHE_TRY(lathe_exec_fetch(program->exec, program->logits, &rows));
+    if (program->log_sums != LATHE_NONE)
+        LATHE_TRY(lathe_exec_fetch(program->exec, program->log_sums, &sums));
+    *out = (lathe__logits){rows, sums};
+    return LATHE_OK;
+}
+
+lathe_status lathe__chunk_run(lathe_generator *g, lathe__sequence *s, const lathe__pass *p,
+                              lathe__logits *out)
+{
+    const int64_t begin = s->computed, end = begin + p->tokens;
+    LATHE_TRY(lathe_exec_next_inputs(p->program.exec));
+    lathe__cache_hold(g, s, begin, end);
+    for (int64_t i = 0; i < p->tokens; i++)
+        put_token(p, s, begin + i, i);
+    put_keys(g, p, s, end, 0);
+    LATHE_TRY(run_pass(p, out));
+    s->computed = end;
+    return LATHE_OK;
+}
+
+/* Gives rows to the sequences: first to those that have only the last token and drafted tokens to
+ * compute, for which there are rows enough, then as many as fit to those with more. Returns the
+ * number of rows. */
+static int64_t share_rows(const lathe_generator *g, int64_t most)
+{
+    int64_t n = 0;
+    for (int32_t many = 0; many < 2; many++)
+        for (int32_t i = 0; i < g->batch; i++) {
+            const lathe__sequence *s = &g->slots[i];
+            const int64_t left = s->n + s->n_drafted - s->computed;
+            if (!s->is_active || s->is_done || (s->n - s->computed > 1) != many)
+                continue;
+            for (int64_t k = 0; k < left && n < most; k++)
+                g->row_slots[n++] = i;
+        }
+    return n;
+}
+
+/* The smallest program with at least n rows. */
+static const lathe__pass *pass_for(const lathe_generator *g, int64_t n)
+{
+    int32_t i = g->n_passes - 1;
+    while (i > g->n_chunks && g->passes[i].rows < n)
+        i--;
+    return &g->passes[i];
+}
+
+lathe_status lathe__rows_run(lathe_generator *g, int64_t *out_n, lathe__logits *out)
+{
+    const int64_t n = share_rows(g, g->passes[g->n_chunks].rows);
+    const lathe__pass *p = pass_for(g, n);
+    LATHE_TRY(lathe_exec_next_inputs(p->program.exec));
+    for (int64_t r = 0; r < p->rows; r++) {
+        lathe__sequence *s = r < n ? &g->slots[g->row_slots[r]] : NULL;
+        const int64_t at = s ? s->computed : 0;
+        if (s)
+            lathe__cache_hold(g, s, at, at + 1);
+        put_token(p, s, at, r);
+        put_keys(g, p, s, at + 1, r);
+        if (s)
+            s->computed++;
+    }
+    *out_n = n;
+    return run_pass(p, out);
+}
