@@ -98,6 +98,8 @@ static int run_command(const lathe_args *args)
         printf("%s (/help lists commands)\n", args->words[0]);
     if (status == LATHE_OK)
         status = converse(&t, &code);
+    if (status == LATHE_OK)
+        lathe__drafts_say(t.run);
     if (status != LATHE_OK)
         code = lathe_args_fail(args, status);
     lathe_talk_fini(&t);

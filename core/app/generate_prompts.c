@@ -147,6 +147,12 @@ static json_t *settings_of(const lathe_run *run, const lathe_sampling *s, const 
         "repetition_penalty", s->repetition_penalty, "max_new_tokens", s->max_new_tokens,
         "max_length", s->max_length, "stop_at_eos", s->stop_at_eos, "stop", stop, "samples",
         j->n_samples, "logprobs", j->wants_logprobs, "seq_len", (json_int_t)run->set.seq_len);
+    if (settings && s->n_stop_tokens > 0) {
+        json_t *ids = json_array();
+        for (int32_t i = 0; ids && i < s->n_stop_tokens; i++)
+            json_array_append_new(ids, json_integer(s->stop_tokens[i]));
+        json_object_set_new(settings, "stop_tokens", ids);
+    }
     if (settings && run->set.draft_path) {
         json_object_set_new(settings, "draft", json_string(run->set.draft_path));
         json_object_set_new(settings, "draft_tokens", json_integer(run->set.draft_tokens));

@@ -4,9 +4,12 @@
 
 #include "data/loader.h"
 
+enum { LATHE_MAX_STOP_TOKENS = 16 };
+
 typedef struct lathe_run_data {
     lathe_tokenizer *tokenizer;
-    const char *tokenizer_dir;        /* folder of its files; NULL: raw bytes */
+    const char *tokenizer_dir; /* folder of its files; NULL: raw bytes */
+    int32_t stop_tokens[LATHE_MAX_STOP_TOKENS], n_stop_tokens; /* of generate.stop_tokens */
     struct lathe_chat_template *chat; /* of that folder; NULL: none, and no_chat says why */
     const char *no_chat;
     /* [n_inputs] inputs of the stage that come from columns of the data */

@@ -146,6 +146,9 @@ lathe_status lathe__sequence_ends(lathe_generator *g, lathe__sequence *s, int32_
     else if (s->how.stop_at_eos && is_eos(g->parts.generation, g->parts.model,
                                           g->parts.data->tokenizer, s->ids[s->n - 1]))
         s->finish = LATHE_FINISH_EOS;
+    for (int32_t i = 0; i < s->how.n_stop_tokens && !stop; i++)
+        if (s->how.stop_tokens[i] == s->ids[s->n - 1])
+            s->finish = LATHE_FINISH_EOS;
     *out_ends = s->finish != LATHE_FINISH_LENGTH || s->n >= s->limit;
     return LATHE_OK;
 }

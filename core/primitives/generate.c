@@ -13,11 +13,12 @@ static lathe_status check_sampling(const lathe_sampling *s)
             return lathe_error(LATHE_E_ARG, "stop string %d is empty; expected a text", i);
     if (s->max_new_tokens < 1 || s->temperature < 0.0 || s->top_k < 0 || !(s->top_p > 0.0) ||
         !(s->min_p >= 0.0 && s->min_p <= 1.0) || !(s->repetition_penalty >= 0.0) ||
-        s->max_length < 0 || s->n_stop < 0)
+        s->max_length < 0 || s->n_stop < 0 || s->n_stop_tokens < 0 ||
+        (s->n_stop_tokens > 0 && !s->stop_tokens))
         return lathe_error(LATHE_E_ARG,
                            "sampling needs max_new_tokens >= 1, temperature >= 0, top_k >= 0, "
                            "top_p > 0, min_p from 0 to 1, repetition_penalty >= 0, "
-                           "max_length >= 0 and n_stop >= 0");
+                           "max_length >= 0, n_stop >= 0, and stop_tokens for n_stop_tokens > 0");
     return LATHE_OK;
 }
 

@@ -68,6 +68,10 @@ static lathe_sampling defaults(const lathe_run *run)
         s.stop = stop->strs;
         s.n_stop = (int32_t)stop->n;
     }
+    if (run->data.n_stop_tokens > 0) {
+        s.stop_tokens = run->data.stop_tokens;
+        s.n_stop_tokens = run->data.n_stop_tokens;
+    }
     set_lengths(run, &s);
     return s;
 }

@@ -67,7 +67,7 @@ static lathe_status learn(lathe_run *run)
                                          &run->data.tokenizer_dir);
 }
 
-lathe_status lathe__run_tokenizer(lathe_run *run)
+static lathe_status open_tokenizer(lathe_run *run)
 {
     const char *path = run->set.tokenizer_path;
     if (run->set.tokenizer_train)
@@ -85,6 +85,33 @@ lathe_status lathe__run_tokenizer(lathe_run *run)
         return lathe_tokenizer_bytes(&run->data.tokenizer);
     run->data.tokenizer_dir = path;
     return lathe_tokenizer_load(path, &run->data.tokenizer);
+}
+
+static lathe_status read_stop_tokens(lathe_run *run)
+{
+    const lathe_value *names = lathe_config_get(run->config, "generate", "stop_tokens");
+    const int64_t n = names && names->is_set ? names->n : 0;
+    if (n > LATHE_MAX_STOP_TOKENS)
+        return lathe__run_refuse(run, "generate", "stop_tokens",
+                                 "generate.stop_tokens has %lld tokens; expected at most %d",
+                                 (long long)n, LATHE_MAX_STOP_TOKENS);
+    for (int64_t i = 0; i < n; i++) {
+        const char *name = names->strs[i];
+        const int32_t id = lathe_tokenizer_id(run->data.tokenizer, name, (int64_t)strlen(name));
+        if (id < 0)
+            return lathe__run_refuse(run, "generate", "stop_tokens",
+                                     "generate.stop_tokens: the tokenizer has no token \"%s\"; "
+                                     "generate.stop takes any text",
+                                     name);
+        run->data.stop_tokens[run->data.n_stop_tokens++] = id;
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe__run_tokenizer(lathe_run *run)
+{
+    LATHE_TRY(open_tokenizer(run));
+    return read_stop_tokens(run);
 }
 
 /* ---- the chat template ---- */

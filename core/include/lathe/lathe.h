@@ -121,8 +121,11 @@ typedef struct lathe_sampling {
     int32_t max_length; /* of prompt and continuation; 0: limited by the context only */
     int32_t n_stop;
     const char *const *stop; /* [n_stop] texts: generation ends with the token that completes one */
+    const int32_t *stop_tokens; /* [n_stop_tokens] end tokens, also without stop_at_eos */
+    int32_t n_stop_tokens;
+    int32_t reserved; /* 0 */
 } lathe_sampling;
-LATHE_ABI_SIZE(lathe_sampling, 72);
+LATHE_ABI_SIZE(lathe_sampling, 88);
 
 /** Why a text ended: max_new_tokens, max_length or the context; an end token; a stop string. */
 enum { LATHE_FINISH_LENGTH = 0, LATHE_FINISH_EOS = 1, LATHE_FINISH_STOP = 2 };

@@ -226,6 +226,58 @@ Test(generate_many, ends_before_the_first_stop_string)
     lathe_run_close(run);
 }
 
+static lathe_status open_stopping(const char *names, lathe_run **out)
+{
+    settings s = {.n = 0};
+    set(&s, "model.path=%sllama_untied", MODELS);
+    set(&s, "tokenizer.path=bytes");
+    set(&s, "data.seq_len=64");
+    set(&s, "train.precision=fp32");
+    set(&s, "generate.stop_tokens=%s", names);
+    return open_run_status(LATHE_OPEN_INFER, s.list, out);
+}
+
+Test(generate_many, ends_at_stop_tokens_by_name_and_by_id)
+{
+    lathe_run *run = NULL;
+    lathe_sampling how = {.size = (uint32_t)sizeof how};
+    lathe_generation g = {.size = (uint32_t)sizeof g};
+    int first = 0;
+    OK(open_stopping("[]", &run));
+    OK(lathe_default_sampling(run, &how));
+    cr_expect_eq(how.n_stop_tokens, 0);
+    how.stop_at_eos = 0;
+    how.max_new_tokens = N_NEW;
+    OK(lathe_generate(run, "the wheel", &how, &g));
+    cr_assert_eq(g.n_tokens, N_NEW);
+    const int32_t stop = g.tokens[4];
+    while (g.tokens[first] != stop)
+        first++;
+    how.stop_tokens = &stop;
+    how.n_stop_tokens = 1;
+    OK(lathe_generate(run, "the wheel", &how, &g));
+    cr_expect_eq(g.n_tokens, first + 1);
+    cr_expect_eq(g.finish, LATHE_FINISH_EOS);
+    how.stop_tokens = NULL;
+    cr_expect_eq(lathe_generate(run, "the wheel", &how, &g), LATHE_E_ARG);
+    lathe_run_close(run);
+    OK(open_stopping("[\"a\", \"e\"]", &run));
+    OK(lathe_default_sampling(run, &how));
+    cr_assert_eq(how.n_stop_tokens, 2);
+    cr_expect_eq(how.stop_tokens[1], 'e');
+    lathe_run_close(run);
+    cr_expect_eq(open_stopping("[\"<|gone|>\"]", &run), LATHE_E_CONFIG);
+    cr_expect(strstr(lathe_error_message(),
+                     "generate.stop_tokens: the tokenizer has no token \"<|gone|>\""),
+              "%s", lathe_error_message());
+    cr_expect_eq(open_stopping("[\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\","
+                               "\"a\",\"a\",\"a\",\"a\",\"a\",\"a\"]",
+                               &run),
+                 LATHE_E_CONFIG);
+    cr_expect(strstr(lathe_error_message(), "generate.stop_tokens has 17 tokens"), "%s",
+              lathe_error_message());
+}
+
 Test(generate_many, shares_the_blocks_of_equal_prompts)
 {
     enum { N = 12 };
