@@ -330,10 +330,11 @@ static void expect_learnt(const golden_family *g, const json_t *one, const json_
     const json_t *parts = json_object_get(one, "learnt");
     const int64_t n_want = (int64_t)json_array_size(json_object_get(one, "ids"));
     lathe_dataset dataset = {.path = "row", .type = LATHE_DATASET_AUTO, .chat = g->f.chat};
+    const lathe_source source = {.path = "row"};
     lathe_chat_tokens made = {0};
     char *json = json_dumps(row, 0);
     if (parts && json_array_size(parts) > 0) {
-        cr_assert_eq(lathe_chat_encode(&dataset, "row", 1, json, (int64_t)strlen(json),
+        cr_assert_eq(lathe_chat_encode(&dataset, &source, 1, json, (int64_t)strlen(json),
                                        g->tokenizer, g->encoder, &made),
                      LATHE_OK, "%s: %s", json, lathe_error_message());
         for (int64_t i = 0; i < made.ids.n; i++) {
