@@ -130,8 +130,12 @@ static void print_next(const char *folder, const char *kind, const char *name, c
         printf("        (against an installed Lathe: cmake --install first, and "
                "-DCMAKE_PREFIX_PATH)\n");
     printf("check:  lathe plugin check %s/build/plugins/%s/%s.so\n", folder, kind, name);
-    printf("use:    LATHE_PLUGIN_PATH=%s%s/build/plugins lathe train run.toml --%s.name %s\n",
-           folder[0] == '/' ? "" : "$PWD/", folder, kind, name);
+    printf("use:    LATHE_PLUGIN_PATH=%s%s/build/plugins lathe train run.toml ",
+           folder[0] == '/' ? "" : "$PWD/", folder);
+    if (strcmp(kind, "reader") == 0) /* a file's name decides which reader reads it */
+        printf("--data.datasets '[{path = \"FILE.%s\"}]'\n", name);
+    else
+        printf("--%s.name %s\n", kind, name);
     printf("keep:   cmake --install %s/build    (~/.local/lib/lathe/plugins: found without the "
            "variable)\n",
            folder);

@@ -193,7 +193,9 @@ static void hash_window(lathe_reader *r)
 
 static lathe_status close_file(lathe_reader *r)
 {
-    const int64_t mark[2] = {r->at.offset, -1};
+    /* a file that is written again in other groups of rows has other offsets, and the same records
+     */
+    const int64_t mark[2] = {r->opened ? r->at.line : r->at.offset, -1};
     LATHE_TRY(check_same(r));
     lathe__plugin_close(r);
     hash_window(r);

@@ -244,6 +244,8 @@ Test(cli, plugin_new_writes_a_folder_once)
     expect(LATHE " plugin new optimizer ../up 2>&1", 2, "the name");
     expect(LATHE " plugin new optimiser mine2 2>&1", 2, "did you mean 'optimizer'?");
     expect(LATHE " plugin new scheduler other --into deep/er", 0, "deep/er/other/plugin.c");
+    expect(LATHE " plugin new reader recs", 0,
+           "lathe train run.toml --data.datasets '[{path = \"FILE.recs\"}]'\n");
 }
 
 Test(cli, plugin_check_reports_and_exits)

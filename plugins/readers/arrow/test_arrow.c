@@ -137,6 +137,32 @@ Test(arrow, shards_are_those_of_the_jsonl_file)
     }
 }
 
+/* The shards belong to the records, not to the bytes of the file. */
+Test(arrow, a_file_that_is_compressed_again_keeps_its_shards)
+{
+    lathe_tokenizer *raw;
+    need_arrow();
+    cr_assert_eq(lathe_tokenizer_bytes(&raw), LATHE_OK);
+    for (int k = 0; k < 3; k++) {
+        char *data = NULL;
+        int64_t n = 0;
+        lathe_shards *shards = NULL;
+        const char *from = k < 2 ? same[k] : SAMPLES "/odd/odd.parquet";
+        lathe_dataset dataset = dataset_of(at("x.parquet"), LATHE_DATASET_AUTO);
+        dataset.formats[LATHE_COLUMN_TEXT] = "{small}";
+        cr_assert_eq(lathe_file_read(from, 0, &data, &n), LATHE_OK);
+        cr_assert_eq(lathe_file_write_atomic(at("x.parquet"), data, n), LATHE_OK);
+        free(data);
+        const lathe_status status = lathe_shards_prepare(&dataset, 1, LATHE_ROWS_PACKED, raw,
+                                                         at("cache"), NULL, NULL, &shards);
+        cr_expect_eq(status, k < 2 ? LATHE_OK : LATHE_E_CONFIG, "%s", lathe_error_message());
+        if (status == LATHE_OK)
+            cr_expect_eq(lathe_shards_built(shards), k == 0, "%s", from);
+        lathe_shards_destroy(shards);
+    }
+    lathe_tokenizer_destroy(raw);
+}
+
 static void refuse(const char *path, int32_t type, lathe_status code, const char *says)
 {
     const lathe_dataset dataset = dataset_of(path, type);
