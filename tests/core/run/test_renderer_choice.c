@@ -370,8 +370,9 @@ static int extends(const golden_family *g, json_t *row)
         lathe_rendering_fini(&text);
         if (status != LATHE_OK)
             break; /* a conversation without a message has no prompt */
-        all = now.n >= before.n &&
-              memcmp(now.data, before.data, (size_t)before.n * sizeof *now.data) == 0;
+        all = before.n == 0 ||
+              (now.n >= before.n &&
+               memcmp(now.data, before.data, (size_t)before.n * sizeof *now.data) == 0);
         const lathe_ids swap = before;
         before = now;
         now = swap;
