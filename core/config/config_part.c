@@ -243,7 +243,7 @@ static void refuse_planned_keys(const lathe_config *config, int32_t kind,
                                 lathe_diags *diags)
 {
     const char *section = lathe_kind_name(kind), *planned = lathe_kind_planned(kind);
-    for (int64_t i = 0; i < table->n_children; i++) {
+    for (int64_t i = 0; table != NULL && i < table->n_children; i++) {
         const lathe_toml_node *node = table->children[i];
         if (node == name)
             continue;

@@ -166,11 +166,11 @@ static lathe_status begin(opened *o, const lathe_reader_file *file)
     int32_t *list = calloc(room, sizeof *list);
     o->type.format = "+s";
     o->type.children = calloc(room, sizeof *o->type.children);
-    lathe_status status = LATHE_OK;
-    if (list == NULL || o->type.children == NULL)
-        status = lathe_fail(o->host, LATHE_E_NOMEM, "%lld columns", (long long)o->all.n_children);
-    if (status == LATHE_OK)
-        status = choose(o, file, list, &n);
+    if (list == NULL || o->type.children == NULL) {
+        free(list);
+        return lathe_fail(o->host, LATHE_E_NOMEM, "%lld columns", (long long)o->all.n_children);
+    }
+    lathe_status status = choose(o, file, list, &n);
     if (status == LATHE_OK && o->shim->begin(o->file, list, n, file->offset >> 32,
                                              file->offset & 0xffffffff, why, sizeof why) != 0)
         status = lathe_fail(o->host, LATHE_E_PARSE, "%s", why);
