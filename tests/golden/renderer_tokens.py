@@ -11,9 +11,11 @@ stay text, which transformers cannot tell: it is rendered with one private chara
 special tokens is encoded by the BPE alone, with the names put back. The same way gives the ids of apply_chat_template for
 all other conversations (asserted below).
 
-"learnt" are the tokens [begin, end) that each answer adds to its prompt, as TRL finds a completion; missing where prompt
+"learnt" are the tokens [begin, end) in {% generation %} blocks where the template has them (TRL's templates for training),
+else those that each answer adds to its prompt, as TRL finds a completion; missing where prompt
 and answer are not the beginning of the whole (a template that writes earlier turns otherwise). "extends" says whether all
-prompts and turns of the conversation are prefixes of the next one. "ids" is null where the template refuses.
+prompts and turns of the conversation are prefixes of the next one. In Phi-3, <|assistant|> takes the space after it: where an
+answer begins with space, transformers' mask has that token too, and the goldens do not. "ids" is null where the template refuses.
 
 Made with transformers 5.23.0 and tokenizers 0.23.3.
 """
@@ -64,9 +66,19 @@ FAMILIES = [
     ("deepseek", "deepseek-ai-DeepSeek-V3.1", "<%sUser%s> is_first_sp is_last_user" % (PIPE, PIPE), DEEPSEEK),
     ("deepseek", "deepseek-ai-DeepSeek-R1-Distill-Llama-8B", "<%sUser%s>" % (PIPE, PIPE), DEEPSEEK),
     ("gpt_oss", "openai-gpt-oss-120b", "<|start|>system<|message|>", HARMONY),
+    ("qwen2_5", "trl_qwen2_5_training", "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.", [""] + IM[::-1]),
+    ("qwen3", "trl_qwen3_training", "prefix-preserving always include thinking", [""] + IM[::-1]),
+    ("qwen3", "trl_qwen3_instruct_2507_training", "within <tools></tools>", [""] + IM[::-1]),
+    ("llama3", "trl_llama3_training", "<|start_header_id|>", HEADERS),
+    ("gemma", "trl_gemma_training", "<start_of_turn>", ["<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"]),
+    ("gemma", "trl_gemma3_training", "first_user_prefix <start_of_turn>", ["<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"]),
+    ("phi", "trl_phi3_training", "<|end|>", PHI),
+    ("phi", "trl_phi3_5_training", "<|end|> 'system' and message['content']", PHI),
+    ("gpt_oss", "trl_gptoss_training", "<|start|>system<|message|>", HARMONY),
 ]
 CALLS = {"qwen2_5", "qwen3"}  # renderers that write calls of tools; others leave them to the template
 
+MARKS = "{% if false %}{% generation %}{% endgeneration %}{% endif %}"
 NAMES = ["<|im_end|>", "</s>", "<|eot_id|>", "[/INST]", "<end_of_turn>", "<|end|>", DEEPSEEK[3]]
 
 
@@ -99,6 +111,7 @@ ROWS = [
                   a("Three.")], "tools": [TOOL]},
 ]
 AT_NAMES, AT_TOOLS = 5, 9
+OF_TRAINING = (0, 2, 4, 7, 9)  # rows for templates with {% generation %}, which say themselves what is learnt
 
 
 def tokenizers(specials):
@@ -146,6 +159,7 @@ class Family:
         self.added, self.full, self.alone = tokenizers(specials)
         bos, eos = specials[0].rstrip("+"), specials[1].rstrip("+")
         self.tokens = {k: v for k, v in (("bos_token", bos), ("eos_token", eos)) if v}
+        self.marks = "{% generation" in template or "{%- generation" in template
         self.fast = PreTrainedTokenizerFast(tokenizer_object=self.full, chat_template=template, **self.tokens)
 
     def render(self, row, messages, prompt):
@@ -158,6 +172,19 @@ class Family:
             want = self.fast.apply_chat_template(messages, tokenize=True, return_dict=True, **how)["input_ids"]
             assert ids == want, (text, ids, want)
         return public(text), ids
+
+    def marked(self, row):
+        """The tokens in {% generation %} blocks, without a token that only takes the space at a block's beginning."""
+        takes_space = {t["id"] for t in self.added if t["rstrip"]}
+        made = self.fast.apply_chat_template(row["messages"], tools=row.get("tools"), tokenize=True, return_dict=True,
+                                             return_assistant_tokens_mask=True, **row.get("chat_template_kwargs", {}))
+        mask, parts = made["assistant_masks"] + [0], []
+        for i in range(1, len(mask)):
+            if mask[i] and not mask[i - 1]:
+                parts.append([i, i])
+            elif mask[i - 1] and not mask[i]:
+                parts[-1][1] = i
+        return [[b + (made["input_ids"][b] in takes_space), e] for b, e in parts]
 
     def case(self, index, row):
         messages = row["messages"]
@@ -184,6 +211,8 @@ class Family:
                 same = ids[:len(turn)] == turn and ids[:len(prompt)] == prompt
                 learnt = learnt + [[len(prompt), len(turn)]] if same else None
         extends &= ids[:len(before)] == before
+        if self.marks:
+            learnt = self.marked(row)
         if learnt is not None:
             out["learnt"] = learnt
         out["extends"] = extends
@@ -195,10 +224,10 @@ def main():
     families = []
     for renderer, name, probe, specials in FAMILIES:
         template = (pathlib.Path(sys.argv[1]) / (name + ".jinja")).read_text(encoding="utf-8")
-        assert all(word in template for word in re.split(r" (?=<|is_|eos|'sys|Cutting|strf)", probe)), (name, probe)
+        assert all(word in template for word in re.split(r" (?=<(?!/|tools)|is_|eos|'sys|Cutting|strf|always)", probe)), (name, probe)
         family = Family(template, specials)
-        cases = [family.case(i, row) for i, row in enumerate(ROWS) if i != AT_TOOLS or renderer in CALLS]
-        families.append({"renderer": renderer, "template": name, "probe": probe, "tokens": family.tokens,
+        cases = [family.case(i, row) for i, row in enumerate(ROWS) if (i != AT_TOOLS or renderer in CALLS) and (not family.marks or i in OF_TRAINING)]
+        families.append({"renderer": renderer, "template": name, "probe": "{# %s #}%s" % (probe, MARKS if family.marks else ""), "tokens": family.tokens,
                          "added": family.added, "cases": cases})
     with open(DATA / "renderers.json", "w", encoding="utf-8") as f:
         f.write("{\"now\": %d, \"rows\": [\n%s],\n\"families\": [\n" % (NOW, ",\n".join(json.dumps(r) for r in ROWS)))
