@@ -156,7 +156,7 @@ static void put_split(const lathe_run *run, const lathe_loader *loader, const la
     lathe_loader_facts_get(loader, &f);
     lathe_buffer_printf(b, "  %lld %s, %lld tokens", (long long)f.n_documents,
                         lathe_row_kind_get(stage->rows)->records, (long long)f.n_tokens);
-    if (f.text_bytes > 0)
+    if (f.text_bytes > 0 && f.n_overlong == 0) /* tokens that are cut off are not counted */
         lathe_buffer_printf(b, ", %.3f bytes per token", (double)f.text_bytes / (double)f.n_tokens);
     lathe_buffer_printf(b, "\n  %lld rows of %d tokens", (long long)f.n_rows, run->set.seq_len);
     if (!kind->is_padded)

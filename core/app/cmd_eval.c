@@ -81,6 +81,10 @@ static int run_command(const lathe_args *args)
     int64_t batches = 0;
     const char *data = lathe_args_value(args, "--data");
     lathe_status status = lathe_args_int(args, "--batches", 0, INT64_MAX, 0, &batches);
+    if (status == LATHE_OK && lathe_args_override(args, "train.eval_batches"))
+        status =
+            lathe_error(LATHE_E_ARG, "train.eval_batches is for the evaluations of a training; "
+                                     "use --batches N");
     if (status == LATHE_OK && !data && lathe_path_is_dir(args->words[0]) &&
         !lathe_args_override(args, "data.validation"))
         status = lathe_error(LATHE_E_ARG, "--data PATH is missing: what to evaluate on");

@@ -72,6 +72,19 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* A model that was trained with the tokenizer of the folder could not be used any more. */
+static lathe_status refuse_existing(const char *folder)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const char *path = lathe_path_join(&arena, folder, "tokenizer.json");
+    lathe_status status = path ? LATHE_OK : LATHE_E_NOMEM;
+    if (path && lathe_path_exists(path))
+        status = lathe_error(LATHE_E_CONFIG,
+                             "%s: exists already; remove it first, or choose another folder", path);
+    lathe_arena_fini(&arena);
+    return status;
+}
+
 static lathe_status train(const lathe_args *args)
 {
     const char *specials[MAX_SPECIALS];
@@ -83,6 +96,7 @@ static lathe_status train(const lathe_args *args)
     if (!folder)
         return lathe_error(LATHE_E_ARG, "expected -o DIR, the folder to write to");
     LATHE_TRY(lathe_dir_create(folder)); /* before the work, so that an error comes early */
+    LATHE_TRY(refuse_existing(folder));
     const double begun = now();
     LATHE_TRY(lathe_tokenizer_train_files(&settings, args->words, args->n_words, &skipped, &tok));
     const double seconds = now() - begun;

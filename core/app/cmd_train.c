@@ -76,6 +76,7 @@ const lathe_command lathe_cmd_train = {
     .min_words = 1,
     .max_words = 1,
     .computes = 1,
+    .prints_progress = 1,
     .takes_overrides = 1,
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),

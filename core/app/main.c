@@ -2,6 +2,8 @@
  *
  * Exit codes: 0 done, 1 failed at run time, 2 wrong usage or configuration.
  */
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,6 +16,17 @@
 #include "cli/patience.h"
 
 extern const char *lathe_version(void);
+
+/* Reports output that could not be written: the disk is full, for example. */
+static int finish_output(int code)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    (void)fprintf(stderr, "lathe: cannot write to standard output%s%s\n", errno ? ": " : "",
+                  errno ? strerror(errno) : "");
+    return code == LATHE_EXIT_OK ? LATHE_EXIT_FAILED : code;
+}
 
 static int run(const lathe_command *command, int argc, char **argv)
 {
@@ -34,9 +47,7 @@ static int run(const lathe_command *command, int argc, char **argv)
         (void)fprintf(stderr, "lathe %s: %s\n", command->name, lathe_error_message());
         code = LATHE_EXIT_FAILED;
     }
-    if (fflush(stdout) != 0 && code == LATHE_EXIT_OK)
-        code = LATHE_EXIT_FAILED; /* a full disk or a closed pipe: the output is incomplete */
-    return code;
+    return command->prints_progress ? code : finish_output(code);
 }
 
 static int dispatch(int argc, char **argv)
@@ -49,11 +60,11 @@ static int dispatch(int argc, char **argv)
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         lathe_commands_help(&lathe_app_commands, stdout);
-        return LATHE_EXIT_OK;
+        return finish_output(LATHE_EXIT_OK);
     }
     if (strcmp(argv[1], "--version") == 0) {
         printf("lathe %s\n", lathe_version());
-        return LATHE_EXIT_OK;
+        return finish_output(LATHE_EXIT_OK);
     }
     if (strcmp(argv[1], "--complete") ==
         0) /* called by the scripts for shells (cmd_completion.c) */
@@ -71,6 +82,8 @@ static int dispatch(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    /* A file beyond the limit of ulimit -f is then an error of the write that exceeds it. */
+    (void)signal(SIGXFSZ, SIG_IGN);
     lathe_cli_guard_exit();
     const int code = dispatch(argc, argv);
     lathe_cli_unguard_exit();

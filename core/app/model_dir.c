@@ -11,10 +11,14 @@
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
 #include "opening/opening.h"
+#include "opening/read_check.h"
 #include "primitives/save_load.h"
 #include "run/run_saved.h"
 
 #define MAX_SETTINGS 24
+
+/* Longest context of a model's folder, unless data.seq_len sets another. */
+#define MOST_POSITIONS 4096
 
 enum { WEIGHTS_ANY, WEIGHTS_TRAINING, WEIGHTS_AVERAGE }; /* --weights */
 
@@ -62,7 +66,7 @@ static lathe_status read_folder(const char *path, const lathe_override *override
         status = lathe_model_config_load(&source, path, &model);
     }
     if (status == LATHE_OK) {
-        *out_length = model.max_positions < 1024 ? model.max_positions : 1024;
+        *out_length = model.max_positions < MOST_POSITIONS ? model.max_positions : MOST_POSITIONS;
         *out_labels = model.n_labels;
     }
     lathe_model_config_fini(&model);
@@ -356,6 +360,7 @@ static lathe_status open_run_file(const lathe_args *args, int32_t mode, const ch
                            args->words[0]);
     run->set.checkpoint.resume =
         strcmp(run->set.checkpoint.resume, "never") == 0 ? "auto" : run->set.checkpoint.resume;
+    LATHE_TRY(lathe_read_check(run));
     lathe_status status = lathe__run_resume(run, &checkpoint);
     if (status == LATHE_OK && !checkpoint)
         status = lathe_error(LATHE_E_CONFIG, "%s: its checkpoint.dir, %s, holds no checkpoint yet",

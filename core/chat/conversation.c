@@ -139,7 +139,7 @@ static lathe_status save(const lathe_talk *t, const char *path)
     lathe_buffer_puts(&line, "\n");
     lathe_status status = text ? line.status : LATHE_E_NOMEM;
     if (status == LATHE_OK)
-        status = lathe_file_write_atomic(path, line.data, line.len);
+        status = lathe_file_write_output(path, line.data, line.len);
     if (status == LATHE_OK && t->on_terminal)
         printf("%zu messages in %s\n", json_array_size(t->messages), path);
     lathe_buffer_fini(&line);

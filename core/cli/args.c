@@ -81,6 +81,8 @@ static lathe_status take_option(lathe_args *args, int argc, char **argv, int *i)
     const int32_t index = option_index(args->command, text, n);
     if (index >= 0) {
         if (args->command->options[index].value != NULL) {
+            if (args->values[index] != NULL && !repeats(&args->command->options[index]))
+                return lathe_error(LATHE_E_ARG, "'%.*s' is given twice", (int)n, text);
             LATHE_TRY(take_value(argc, argv, i, equals, &args->values[index]));
             if (repeats(&args->command->options[index])) {
                 args->given_of[args->n_given] = index;

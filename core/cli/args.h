@@ -26,6 +26,7 @@ typedef struct lathe_command {
     int32_t n_options;
     int32_t min_words, max_words; /* number of arguments that are not options */
     int32_t computes;             /* 1: uses the thread pool for a long time */
+    int32_t prints_progress;      /* 1: what it prints is not its result, and may be lost */
     int32_t takes_overrides;      /* 1: --section.key value and --section.key=value */
     int (*run)(const lathe_args *args);
 } lathe_command;

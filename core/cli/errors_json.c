@@ -6,6 +6,36 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
+#include "base/utf8.h"
+
+/* A JSON string of n bytes; bytes that are not UTF-8 become U+FFFD, as in a path of a file. */
+static json_t *text_json(const char *text, size_t n)
+{
+    json_t *string = json_stringn(text, n);
+    if (string != NULL)
+        return string;
+    lathe_buffer b = LATHE_BUFFER_INIT;
+    for (int64_t i = 0; i < (int64_t)n;) {
+        int32_t len = 0;
+        if (lathe_utf8_at((const uint8_t *)text + i, (int64_t)n - i, &len) < 0) {
+            len = lathe_utf8_bad((const uint8_t *)text + i, (int64_t)n - i);
+            lathe_buffer_puts(&b, "\xef\xbf\xbd");
+        } else {
+            lathe_buffer_append(&b, text + i, len);
+        }
+        i += len;
+    }
+    string = json_stringn(b.data ? b.data : "", (size_t)b.len);
+    lathe_buffer_fini(&b);
+    return string;
+}
+
+static json_t *text_or_null(const char *text)
+{
+    return text != NULL ? text_json(text, strlen(text)) : json_null();
+}
+
 json_t *lathe_cli_diags_json(const lathe_diags *diags, int32_t severity)
 {
     json_t *list = json_array();
@@ -13,8 +43,10 @@ json_t *lathe_cli_diags_json(const lathe_diags *diags, int32_t severity)
         const lathe_diag *d = &diags->items[i];
         if (d->severity != severity)
             continue;
-        json_t *one = json_pack("{s:s?, s:s, s:s?}", "file", d->place.file, "message", d->message,
-                                "suggestion", d->suggestion);
+        json_t *one = json_object();
+        (void)json_object_set_new(one, "file", text_or_null(d->place.file));
+        (void)json_object_set_new(one, "message", text_or_null(d->message));
+        (void)json_object_set_new(one, "suggestion", text_or_null(d->suggestion));
         const int placed = d->place.line > 0;
         (void)json_object_set_new(one, "line", placed ? json_integer(d->place.line) : json_null());
         (void)json_object_set_new(one, "column",
@@ -53,7 +85,7 @@ static size_t read_place(const char *line, size_t n, json_t *one)
     }
     if (row == 0 && !is_error)
         return 0;
-    (void)json_object_set_new(one, "file", json_stringn(line, file));
+    (void)json_object_set_new(one, "file", text_json(line, file));
     (void)json_object_set_new(one, "line", row > 0 ? json_integer(row) : json_null());
     (void)json_object_set_new(one, "column", column > 0 ? json_integer(column) : json_null());
     return is_error ? used + sizeof mark - 1 : used;
@@ -70,7 +102,7 @@ static size_t read_suggestion(const char *text, size_t n, json_t *one)
     const size_t from = (size_t)(at - text) + n_begin;
     if (from > n - n_end)
         return n;
-    (void)json_object_set_new(one, "suggestion", json_stringn(text + from, n - n_end - from));
+    (void)json_object_set_new(one, "suggestion", text_json(text + from, n - n_end - from));
     return from - n_begin;
 }
 
@@ -79,7 +111,7 @@ static json_t *make(const char *text, size_t n, size_t *out_used)
     json_t *one = json_pack("{s:n, s:n, s:n, s:n}", "file", "line", "column", "suggestion");
     *out_used = read_place(text, n, one);
     const size_t bytes = read_suggestion(text + *out_used, n - *out_used, one);
-    (void)json_object_set_new(one, "message", json_stringn(text + *out_used, bytes));
+    (void)json_object_set_new(one, "message", text_json(text + *out_used, bytes));
     return one;
 }
 

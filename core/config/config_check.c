@@ -100,7 +100,9 @@ void lathe_config_check_files(const lathe_config *config, lathe_diags *diags)
         !lathe_path_is_dir(resume))
         lathe_config_add(
             config, diags, LATHE_DIAG_ERROR, "checkpoint", "resume",
-            "checkpoint.resume is \"%s\", expected auto, never or a checkpoint's folder", resume);
+            "checkpoint.resume: no such folder: %s; expected auto, never, the folder of a "
+            "checkpoint, or one of checkpoints",
+            resume);
     const char *chat = lathe_config_string(config, "data", "chat_template");
     if (chat != NULL && !lathe_path_exists(chat))
         lathe_config_add(config, diags, LATHE_DIAG_ERROR, "data", "chat_template",

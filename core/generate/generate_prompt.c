@@ -80,7 +80,9 @@ lathe_status lathe__prompt_read(lathe_generator *g, const lathe_prompt *prompt)
                            id, (long long)vocab);
     }
     if (g->ids.n >= g->capacity)
-        return lathe_error(LATHE_E_ARG, "the prompt has %lld tokens, but the context holds %lld",
+        return lathe_error(LATHE_E_ARG,
+                           "the prompt has %lld tokens, but the context holds %lld; data.seq_len "
+                           "sets its length",
                            (long long)g->ids.n, (long long)g->capacity);
     return LATHE_OK;
 }

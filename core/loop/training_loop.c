@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "loop/run_trace.h"
 #include "loop/training.h"
 
@@ -23,13 +24,29 @@ static lathe_status judge(lathe_training *t, int32_t last, int32_t *out_stopped)
     return LATHE_OK;
 }
 
+/* Writes a checkpoint although the evaluation of its step failed, so that the steps are not lost;
+ * the run evaluates when it resumes. Returns `status`, with its message. */
+static lathe_status save_unjudged(lathe_training *t, lathe_status status)
+{
+    char said[2048];
+    (void)snprintf(said, sizeof said, "%s", lathe_error_message());
+    t->run->at.evaluation_due = 1;
+    const lathe_status saved = lathe__training_save_partial(t);
+    if (saved != LATHE_OK)
+        lathe_log(LATHE_LOG_WARN, "step %lld is not saved: %s", (long long)t->run->at.step,
+                  lathe_error_message());
+    return lathe_error(status, "%s", said);
+}
+
 static lathe_status after_step(lathe_training *t, int32_t *out_ends)
 {
     lathe_run *run = t->run;
     const int64_t step = run->at.step;
     const int32_t last = step == run->set.max_steps, was_due = run->at.evaluation_due != 0;
     int32_t stopped = 0;
-    LATHE_TRY(judge(t, last, &stopped));
+    const lathe_status judged = judge(t, last, &stopped);
+    if (judged != LATHE_OK)
+        return save_unjudged(t, judged);
     run->at.evaluation_due = stopped;
     if (stopped) { /* the run evaluates when it resumes; then it writes the figures of this step */
         *out_ends = t->result->interrupted = 1;

@@ -329,7 +329,7 @@ lathe_status lathe__training_save_partial(lathe_training *t)
                             run->set.gradient_accumulation_steps);
     else if (run->at.evaluation_due)
         lathe_progress_note(&t->progress, 1,
-                            "checkpoint %s; the evaluation of step %lld was stopped and is made "
+                            "checkpoint %s; the evaluation of step %lld did not end and is made "
                             "when the run resumes",
                             s->path, (long long)run->at.step);
     else

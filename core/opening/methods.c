@@ -327,7 +327,7 @@ static lathe_status choose_recorded(lathe_run *run, int32_t *out_done)
     const char *dir = NULL;
     json_t *meta = NULL;
     *out_done = 0;
-    if (lathe__resume_find(run, &dir) != LATHE_OK || !dir ||
+    if (lathe_resume_find(run, &dir) != LATHE_OK || !dir ||
         lathe_checkpoint_meta(dir, &meta) != LATHE_OK || !meta) {
         lathe_error_clear();
         return LATHE_OK;

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
+#include "generate/generator.h"
 #include "opening/fit.h"
 #include "opening/folder_check.h"
 #include "opening/opening.h"
@@ -146,10 +147,24 @@ static lathe_status prepare_model(lathe_run *run)
     return LATHE_OK;
 }
 
+/* Checks that the prompt of the samples fits the context. */
+static lathe_status check_sample(const lathe_run *run)
+{
+    const lathe_prompt prompt = {.size = (uint32_t)sizeof prompt,
+                                 .text = run->set.prompt ? run->set.prompt : ""};
+    if (run->set.sample_every == 0 || !run->generator || !run->data.tokenizer)
+        return LATHE_OK;
+    const lathe_status status = lathe_generator_check(run->generator, &prompt);
+    return status == LATHE_OK
+               ? LATHE_OK
+               : lathe_error_context(status, "generate.every wants samples of generate.prompt");
+}
+
 static lathe_status prepare_plan(lathe_run *run)
 {
     const int64_t before = n_errors(run);
     LATHE_TRY(note(run, lathe__run_add_models(run), before, "model", "path"));
+    LATHE_TRY(so_far(run));
     const lathe_status status = lathe__run_plan(run);
     const int is_attention = strstr(lathe_error_message(), LATHE_NO_ATTENTION) != NULL;
     LATHE_TRY(note(run, status, before, is_attention ? "attention" : "device", "name"));
@@ -157,6 +172,7 @@ static lathe_status prepare_plan(lathe_run *run)
     LATHE_TRY(note(run, lathe__figure_check_best(run), before, "checkpoint", "best_metric"));
     LATHE_TRY(note(run, lathe__run_fits(run), before, "train", "memory_limit"));
     LATHE_TRY(note(run, lathe__teacher_check(run), before, "teacher", "path"));
+    LATHE_TRY(note(run, check_sample(run), before, "generate", "prompt"));
     if (!run->set.model_path)
         return LATHE_OK;
     LATHE_TRY(so_far(run));

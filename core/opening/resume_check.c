@@ -380,30 +380,60 @@ static lathe_status check_one(lathe_run *run, const char *dir)
 
 /* ---- the checkpoint to check ---- */
 
-/* Checks the newest checkpoint of the folder whose files are not obviously damaged. It is not an
- * error if there is none. */
+/* Checks a checkpoint; if it is damaged, adds the first line of the reason. */
+static lathe_status check_or_note(lathe_run *run, const char *dir, lathe_buffer *damage)
+{
+    const lathe_status status = check_one(run, dir);
+    if (is_damage(status)) {
+        const char *text = lathe_error_message();
+        lathe_buffer_puts(damage, damage->len > 0 ? "; " : "");
+        lathe_buffer_append(damage, text, (int64_t)strcspn(text, "\n"));
+    }
+    return status;
+}
+
+/* Checks the newest checkpoint of the folder whose files are not obviously damaged. */
+static lathe_status check_folder(lathe_run *run, const char *folder, const char *latest,
+                                 const lathe_checkpoint_entry *list, int64_t n)
+{
+    lathe_buffer damage = LATHE_BUFFER_INIT;
+    lathe_status status = check_or_note(run, latest, &damage);
+    for (int64_t i = n - 1; i >= 0 && is_damage(status); i--)
+        if (strcmp(latest, list[i].path) != 0)
+            status = check_or_note(run, list[i].path, &damage);
+    if (is_damage(status)) /* do not suggest removing the only copy of the trained weights */
+        status =
+            lathe__run_refuse(run, "checkpoint", "dir",
+                              "%s: all of its checkpoints are damaged: %s; nothing was changed: "
+                              "restore one of these files from a copy, or choose another "
+                              "checkpoint.dir to begin a new run (lathe checkpoint verify %s "
+                              "lists every damaged file)",
+                              folder, damage.data ? damage.data : "?", folder);
+    lathe_buffer_fini(&damage);
+    return status;
+}
+
+/* Checks the checkpoints of the run's folder. It is not an error if there is none. */
 static lathe_status check_newest(lathe_run *run, const char *folder)
 {
     lathe_checkpoint_entry *list = NULL;
     const char *latest = NULL;
     int64_t n = 0;
     if (lathe_checkpoint_resolve(&run->arena, folder, &latest) != LATHE_OK) {
-        lathe_error_clear();
+        lathe_error_clear(); /* resuming takes the newest checkpoint that is whole */
         return LATHE_OK;
     }
-    lathe_status status = check_one(run, latest);
-    if (is_damage(status))
-        LATHE_TRY(lathe_checkpoint_list(folder, &run->arena, &list, &n));
-    for (int64_t i = n - 1; i >= 0 && is_damage(status); i--)
-        if (strcmp(latest, list[i].path) != 0)
-            status = check_one(run, list[i].path);
+    LATHE_TRY(lathe_checkpoint_list(folder, &run->arena, &list, &n));
+    if (n > 0)
+        return check_folder(run, folder, latest, list, n);
+    const lathe_status status = check_one(run, latest);
     if (!is_damage(status))
         return status;
-    lathe_error_clear(); /* resuming will report the damage, file by file */
+    lathe_error_clear(); /* it is no checkpoint */
     return LATHE_OK;
 }
 
-lathe_status lathe__resume_find(lathe_run *run, const char **out_dir)
+lathe_status lathe_resume_find(lathe_run *run, const char **out_dir)
 {
     const char *resume = run->set.checkpoint.resume;
     *out_dir = NULL;

@@ -7,7 +7,7 @@
 
 /** Finds the checkpoint from which the run would resume, in the run's arena; NULL: none. Does not
  * check whether it is damaged. Errors: those of lathe_checkpoint_resolve. */
-lathe_status lathe__resume_find(lathe_run *run, const char **out_dir);
+lathe_status lathe_resume_find(lathe_run *run, const char **out_dir);
 
 /** Refuses a checkpoint with other plugins, other data or another model, and names the key that
  * differs. Warns once of keys that may differ but change the training. Reads the manifest, run.json

@@ -187,6 +187,7 @@ const lathe_command lathe_cmd_pipeline = {
     .min_words = 1,
     .max_words = 1,
     .computes = 1,
+    .prints_progress = 1,
     .takes_overrides = 1,
     .run = run_command,
 };

@@ -35,8 +35,9 @@ typedef struct lathe_input_column {
 
 /** One entry of data.datasets. Keys of its table are the rows of plug/keys_dataset*.inc. */
 typedef struct lathe_dataset {
-    /* A file, a folder (read recursively), or a pattern with * ? [..] and ** (any folders). A file
-     * or folder with exactly this name has precedence over the pattern. */
+    /* A file, a folder (read recursively, without hidden files and folders), or a pattern with * ?
+     * [..] and ** (any folders). A file or folder with exactly this name has precedence over the
+     * pattern. */
     const char *path;
     int32_t type; /* LATHE_DATASET_* */
     /* names of the columns in the file; NULL: text, prompt, ... */
@@ -53,6 +54,9 @@ typedef struct lathe_dataset {
     /* Entries of `columns` whose names are none of the columns above: inputs of the stage. */
     lathe_input_column input_columns[LATHE_MAX_STAGE_INPUTS];
     int32_t n_input_columns;
+    /* [n_own] Files and folders of the run itself, which a folder of data leaves out; borrowed. */
+    const char *const *own;
+    int32_t n_own;
     /* [n_inputs] The inputs of the stage that come from columns (LATHE_INPUT_COLUMN), borrowed. */
     int32_t n_inputs;
     const lathe_stage_input *inputs;

@@ -1,6 +1,7 @@
 /* Lists a dataset's source files: a file, the files of a folder, or those that a pattern
  * matches. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -70,7 +71,37 @@ typedef struct left_out {
     int64_t n_others;
     const char **named; /* regular files whose names say another type */
     int64_t n_named;
+    const char **hidden; /* names, or folders below the dataset's, that begin with a dot */
+    int64_t n_hidden;
+    const char **own; /* files of the run: checkpoints, prepared data, the run file */
+    int64_t n_own;
 } left_out;
+
+/* Whether a part of the path after the first n bytes begins with a dot. */
+static int is_hidden(const char *path, size_t n)
+{
+    for (const char *at = path + n; *at; at += strcspn(at, "/")) {
+        at += strspn(at, "/");
+        if (*at == '.')
+            return 1;
+    }
+    return 0;
+}
+
+/* Whether the path is one of the run's own files, or below one of its folders. */
+static int is_own(const lathe_dataset *dataset, const char *path)
+{
+    char *real = realpath(path, NULL);
+    int found = 0;
+    for (int32_t i = 0; real && i < dataset->n_own && !found; i++) {
+        char *own = realpath(dataset->own[i], NULL);
+        const size_t n = own ? strlen(own) : 0;
+        found = n > 0 && strncmp(real, own, n) == 0 && (real[n] == '/' || real[n] == '\0');
+        free(own);
+    }
+    free(real);
+    return found;
+}
 
 static lathe_status find_paths(const char *path, lathe_arena *arena, char ***out, int64_t *out_n,
                                left_out *rest)
@@ -219,19 +250,31 @@ static lathe_status describe(const lathe_dataset *dataset, const left_out *rest,
                              lathe_sources *out)
 {
     lathe_buffer b = LATHE_BUFFER_INIT;
-    if (rest->n_named + rest->n_others == 0)
+    const struct {
+        const char *const *paths;
+        int64_t n;
+        const char *text; /* after the number */
+    } kinds[] = {
+        {rest->named, rest->n_named, NULL},
+        {(const char *const *)rest->others, rest->n_others,
+         rest->n_others == 1 ? " that is not a regular file" : " that are not regular files"},
+        {rest->hidden, rest->n_hidden, " hidden"},
+        {rest->own, rest->n_own, " of the run itself"}};
+    const int n_kinds = (int)(sizeof kinds / sizeof kinds[0]);
+    int n_said = 0;
+    if (rest->n_named + rest->n_others + rest->n_hidden + rest->n_own == 0)
         return LATHE_OK;
     lathe_buffer_printf(&b, "%s: %lld file%s read; left out: ", dataset->path, (long long)out->n,
                         out->n == 1 ? " is" : "s are");
-    if (rest->n_named > 0) {
-        lathe_buffer_printf(&b, "%lld not named %s", (long long)rest->n_named, names_of(out->type));
-        put_names(&b, rest->named, rest->n_named);
-    }
-    if (rest->n_others > 0) {
-        lathe_buffer_printf(
-            &b, "%s%lld that %s", rest->n_named > 0 ? ", " : "", (long long)rest->n_others,
-            rest->n_others == 1 ? "is not a regular file" : "are not regular files");
-        put_names(&b, (const char *const *)rest->others, rest->n_others);
+    for (int i = 0; i < n_kinds; i++) {
+        if (kinds[i].n == 0)
+            continue;
+        lathe_buffer_printf(&b, "%s%lld", n_said++ ? ", " : "", (long long)kinds[i].n);
+        if (kinds[i].text)
+            lathe_buffer_puts(&b, kinds[i].text);
+        else
+            lathe_buffer_printf(&b, " not named %s", names_of(out->type));
+        put_names(&b, kinds[i].paths, kinds[i].n);
     }
     lathe_status status = b.status;
     if (status == LATHE_OK) {
@@ -242,16 +285,38 @@ static lathe_status describe(const lathe_dataset *dataset, const left_out *rest,
     return status;
 }
 
+/* Takes hidden files and the run's own files out of the paths of a folder. */
+static lathe_status leave_out(const lathe_dataset *dataset, lathe_arena *arena, char **paths,
+                              int64_t *n, left_out *rest)
+{
+    int64_t kept = 0;
+    rest->hidden = lathe_arena_alloc(arena, (*n + 1) * (int64_t)sizeof *rest->hidden);
+    rest->own = lathe_arena_alloc(arena, (*n + 1) * (int64_t)sizeof *rest->own);
+    if (!rest->hidden || !rest->own)
+        return LATHE_E_NOMEM;
+    for (int64_t i = 0; i < *n; i++)
+        if (is_own(dataset, paths[i]))
+            rest->own[rest->n_own++] = paths[i];
+        else if (is_hidden(paths[i], strlen(dataset->path)))
+            rest->hidden[rest->n_hidden++] = paths[i];
+        else
+            paths[kept++] = paths[i];
+    *n = kept;
+    return LATHE_OK;
+}
+
 lathe_status lathe_sources_list(const lathe_dataset *dataset, lathe_arena *arena,
                                 lathe_sources *out)
 {
     char **paths = NULL;
     int64_t n = 0;
     memset(out, 0, sizeof *out);
-    left_out rest = {NULL, 0, NULL, 0};
+    left_out rest = {0};
     finder f = {.registry = dataset->registry, .arena = arena};
     LATHE_TRY(find_paths(dataset->path, arena, &paths, &n, &rest));
     const int is_folder = lathe_path_is_dir(dataset->path);
+    if (is_folder)
+        LATHE_TRY(leave_out(dataset, arena, paths, &n, &rest));
     out->type = dataset->type == LATHE_DATASET_AUTO ? common_type(&f, paths, n) : dataset->type;
     lathe_source *list = lathe_arena_alloc(arena, (n + 1) * (int64_t)sizeof *list);
     rest.named = lathe_arena_alloc(arena, (n + 1) * (int64_t)sizeof *rest.named);

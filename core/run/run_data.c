@@ -190,6 +190,18 @@ lathe_status lathe__run_chat_template(lathe_run *run)
 
 /* ---- shards and loaders ---- */
 
+/* Lists the files that the run itself writes or is made from, at most 3; returns their number. */
+static int32_t own_files(const lathe_run *run, const char **out)
+{
+    const char *const all[] = {lathe_config_path(run->config), run->set.checkpoint.dir,
+                               run->set.cache_dir};
+    int32_t n = 0;
+    for (int i = 0; i < 3; i++)
+        if (all[i] && all[i][0])
+            out[n++] = all[i];
+    return n;
+}
+
 /* key: "datasets" or "validation". */
 static lathe_status open_shards(lathe_run *run, const char *key, lathe_shards **out)
 {
@@ -204,11 +216,17 @@ static lathe_status open_shards(lathe_run *run, const char *key, lathe_shards **
     LATHE_TRY(lathe_datasets_read(run->config, key, &run->arena, &datasets, &n));
     LATHE_TRY(lathe__run_chat_template(run));
     run->data.n_inputs = lathe_stage_columns(stage, run->data.inputs);
+    const char **own = lathe_arena_alloc(&run->arena, 3 * (int64_t)sizeof *own);
+    if (!own)
+        return LATHE_E_NOMEM;
+    const int32_t n_own = own_files(run, own);
     for (int64_t i = 0; i < n; i++) {
         datasets[i].chat = run->data.chat;
         datasets[i].no_chat = run->data.no_chat;
         datasets[i].inputs = run->data.inputs;
         datasets[i].n_inputs = run->data.n_inputs;
+        datasets[i].own = own;
+        datasets[i].n_own = n_own;
     }
     if (lathe_dir_create(run->set.cache_dir) != LATHE_OK)
         return lathe__run_refuse(run, "data", "cache_dir", "data.cache_dir: %s",
@@ -264,6 +282,22 @@ static lathe_status check_length(const lathe_run *run)
         (long long)facts.n_tokens, run->set.seq_len, (long long)facts.n_tokens);
 }
 
+/* Refuses data to evaluate on that is one token long: it has no target. */
+static lathe_status check_targets(const lathe_run *run)
+{
+    const char *key = run->set.validation             ? "validation"
+                      : run->set.validation_split > 0 ? "validation_split"
+                                                      : "validation_count";
+    if (lathe_loader_tokens(run->data.validation) > 1)
+        return LATHE_OK;
+    return lathe__run_refuse(
+        run, "data", key,
+        "the data to evaluate on has %lld token%s, and so no target; give more "
+        "of them",
+        (long long)lathe_loader_tokens(run->data.validation),
+        lathe_loader_tokens(run->data.validation) == 1 ? "" : "s");
+}
+
 static lathe_status open_validation(lathe_run *run)
 {
     if (!lathe_settings_has_validation(&run->set))
@@ -280,7 +314,7 @@ static lathe_status open_validation(lathe_run *run)
             open_loader(run, run->data.shards, 1, LATHE_SPLIT_VALIDATION, &run->data.validation));
     }
     lathe_loader_cursor(run->data.validation, &run->data.validation_start);
-    return LATHE_OK;
+    return check_targets(run);
 }
 
 lathe_status lathe__run_data(lathe_run *run)

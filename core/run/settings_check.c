@@ -191,9 +191,14 @@ static lathe_status check_batch(const lathe_run *run)
         (long long)(rows * run->set.seq_len));
 }
 
-/* Samples need the run's folder. */
+/* Samples need the run's folder; a stop string is a text. */
 static lathe_status check_samples(const lathe_run *run)
 {
+    const lathe_value *stop = lathe_config_get(run->config, "generate", "stop");
+    for (int64_t i = 0; stop && stop->is_set && i < stop->n; i++)
+        if (stop->strs[i][0] == '\0')
+            return lathe__run_refuse(run, "generate", "stop",
+                                     "generate.stop[%lld] is empty; expected a text", (long long)i);
     if (run->set.sample_every == 0 || run->set.checkpoint.dir)
         return LATHE_OK;
     return lathe__run_refuse(run, "generate", "every",

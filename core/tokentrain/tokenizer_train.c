@@ -146,13 +146,22 @@ static lathe_status settle(lathe_tokenizer_training *s)
         return lathe_error(LATHE_E_ARG,
                            "both a pattern, \"%s\", and metaspace are given; expected one of them",
                            s->pattern);
-    if (s->n_specials < least || s->min_frequency < 1 || s->max_token_length < 0 ||
-        s->vocab_size < bytes + s->n_specials || s->vocab_size > 1 << 24)
+    if (s->n_specials < least)
+        return lathe_error(LATHE_E_ARG, "%lld special token%s; expected at least %lld",
+                           (long long)s->n_specials, s->n_specials == 1 ? "" : "s",
+                           (long long)least);
+    if (s->vocab_size < bytes + s->n_specials || s->vocab_size > 1 << 24)
         return lathe_error(LATHE_E_ARG,
-                           "a vocabulary of %lld with %lld special tokens, pairs from %lld on; "
-                           "expected at least %lld special tokens and %lld more than they are",
-                           (long long)s->vocab_size, (long long)s->n_specials,
-                           (long long)s->min_frequency, (long long)least, (long long)bytes);
+                           "a vocabulary of %lld tokens; expected %lld (%lld special token%s%s) to "
+                           "%d",
+                           (long long)s->vocab_size, (long long)(bytes + s->n_specials),
+                           (long long)s->n_specials, s->n_specials == 1 ? "" : "s",
+                           bytes ? " and 256 bytes" : "", 1 << 24);
+    if (s->min_frequency < 1 || s->max_token_length < 0)
+        return lathe_error(LATHE_E_ARG,
+                           "min_frequency is %lld and max_token_length %lld; expected at least 1 "
+                           "and 0",
+                           (long long)s->min_frequency, (long long)s->max_token_length);
     return LATHE_OK;
 }
 

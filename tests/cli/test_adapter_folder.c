@@ -177,3 +177,15 @@ Test(adapter_folder, a_conversation_is_answered_through_the_chat_template)
     expect(LATHE " generate base --messages talk.json 2>&1", 2,
            "talk.json: a conversation needs a chat template: base has none; expected");
 }
+
+/* A run file that does not compute as its checkpoint's run did is refused, at the key. */
+Test(adapter_folder, a_run_file_that_differs_from_it_is_refused)
+{
+    train_adapter("");
+    expect(LATHE " eval runs/lora.toml --data text.txt --quant.name none --adapter.r 2 2>&1", 2,
+           "--adapter.r: error: adapter.r is 2, but ");
+    expect(LATHE " generate runs/lora.toml --prompt a --adapter.alpha 64 2>&1", 2,
+           "--adapter.alpha: error: adapter.alpha is 64.0, but ");
+    expect(LATHE " generate runs/lora.toml --prompt a --quant.name int8 2>&1", 2,
+           "--quant.name: error: quant.name is \"int8\", but ");
+}

@@ -351,3 +351,18 @@ Test(cli, generate_with_weights_that_are_not_finite_exits_with_1)
     expect(LATHE " generate m --tokenizer.path bytes --prompt the 2>&1", 1,
            "lathe generate: the logits of token 3 are not finite, because 1 of ");
 }
+
+Test(cli, an_option_that_is_given_twice_is_refused)
+{
+    expect(LATHE " generate nothing --prompt a --prompt b 2>&1", 2, "'--prompt' is given twice");
+}
+
+Test(cli, output_that_cannot_be_written_is_an_error)
+{
+    static const char *const commands[] = {"ls", "ls --json", "--version", "help", "show data"};
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        char command[128];
+        snprintf(command, sizeof command, LATHE " %s 2>&1 >/dev/full", commands[i]);
+        expect(command, 1, "lathe: cannot write to standard output");
+    }
+}

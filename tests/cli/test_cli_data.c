@@ -275,3 +275,18 @@ Test(cli_data, a_parquet_file_shows_the_rows_of_the_jsonl_file)
            "decide "
            "which reader reads them; remove the table");
 }
+
+/* Hidden files are left out of a folder, and what the run writes there. */
+Test(cli_data, a_folder_leaves_out_hidden_files_and_those_of_the_run)
+{
+    expect("mkdir -p d/.git d/sub && echo 'a text.' >d/a.txt && echo 'b text.' >d/sub/b.txt && "
+           "echo x >d/.git/config && echo y >d/sub/.hidden",
+           0, "");
+    put("d/run.toml", "[model]\nmodel_type = \"llama\"\nhidden_size = 16\nintermediate_size = 32\n"
+                      "num_hidden_layers = 1\nnum_attention_heads = 2\n[tokenizer]\npath = "
+                      "\"bytes\"\n[data]\ndatasets = [{ path = \".\" }]\n"
+                      "cache_dir = \"cache\"\nseq_len = 8\n[checkpoint]\ndir = \"out\"\n");
+    expect("mkdir d/out && echo z >d/out/log.txt && " LATHE " data d/run.toml 2>&1", 0,
+           "2 documents");
+    expect(LATHE " data d/run.toml 2>&1", 0, "2 documents"); /* now there is prepared data, too */
+}

@@ -98,7 +98,7 @@ static void write_variant(const run_file *f, int left_out)
 /* Writes texts to all places where the examples read data: the folders of the sources. */
 static void make_data(void)
 {
-    static const char *const dirs[] = {"core/run", "kernels", "plugins", "docs"};
+    static const char *const dirs[] = {"core/run", "kernels", "plugins", "docs", "examples"};
     char path[64];
     for (size_t i = 0; i < sizeof dirs / sizeof dirs[0]; i++) {
         snprintf(path, sizeof path, "mkdir -p %s", dirs[i]);

@@ -92,14 +92,18 @@ Test(cli_tokenizer, train_says_what_it_cannot)
     expect(LATHE "train " GOLDEN "corpus.txt 2>&1", 2, "expected -o DIR");
     expect(LATHE "train -o out 2>&1", 2, "expected tokenizer train FILE...");
     expect(LATHE "train x -o out --kind unigram 2>&1", 2, "--kind is 'unigram'");
-    expect(LATHE "train x -o out --vocab-size 12 2>&1", 2, "12 with 1 special tokens");
+    expect(LATHE "train x -o out --vocab-size 12 2>&1", 2,
+           "a vocabulary of 12 tokens; expected 257 (1 special token and 256 bytes)");
     expect(LATHE "train /no/such/file -o out 2>&1", 2, "/no/such/file");
     expect(LATHE "train x -q out 2>&1", 2, "unknown option '-q'");
     expect(LATHE "train x -o 2>&1", 2, "'-o' needs a value");
     expect("touch f; " LATHE "train x -o f 2>&1", 1, "f");
     expect("printf 'a\\0b' >nul; echo ab >text; " LATHE "train nul text -o out --vocab-size 300", 0,
            "1 files left out");
-    expect(LATHE "train " GOLDEN "corpus.txt -o out --pattern '(' 2>&1", 2, "regular expression (");
+    expect(LATHE "train " GOLDEN "corpus.txt -o other --pattern '(' 2>&1", 2,
+           "regular expression (");
+    expect(LATHE "train text -o out --vocab-size 300 2>&1", 2,
+           "out/tokenizer.json: exists already");
 }
 
 Test(cli_tokenizer, check_tells_all_parts)

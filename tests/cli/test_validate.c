@@ -71,7 +71,7 @@ Test(validate, tells_errors_of_all_parts_at_once)
 {
     expect(LATHE " validate run.toml --train.grad_dtype bf16 --train.early_stopping_patience 2 "
                  "--train.capture on --stage.name dpo --checkpoint.resume nothing 2>&1",
-           2, "checkpoint.resume is \"nothing\"");
+           2, "checkpoint.resume: no such folder: nothing");
     expect(LATHE " validate run.toml --train.grad_dtype bf16 --train.early_stopping_patience 2 "
                  "--train.capture on --stage.name dpo 2>&1",
            2, "run.toml:9:22: error: stage \"dpo\" reads pairs");
@@ -336,4 +336,56 @@ Test(warm_up, is_a_share_beside_steps_in_every_scheduler_that_warms_up)
            0, "");
     expect("sed -n 's/.*\"lr\": \\([^,]*\\),.*/\\1/p' out/metrics.jsonl | tr '\\n' ' '", 0,
            "0 0.0005 0.001 0.0005");
+}
+
+/* ---- what started and then failed ---- */
+
+Test(validate, a_teacher_s_folder_without_a_model_is_refused)
+{
+    put("pairs.jsonl", "{\"prompt\": \"a\", \"completion\": \"b c d\"}\n");
+    expect("mkdir empty broken && echo '{}' >broken/config.json && " LATHE
+           " validate run.toml --tokenizer.path bytes --stage.name distill --teacher.path empty "
+           "--data.datasets '[{path = \"pairs.jsonl\"}]' 2>&1",
+           2, "--teacher.path: error: teacher.path: empty/config.json");
+    expect(LATHE " validate run.toml --tokenizer.path bytes --stage.name distill --teacher.path "
+                 "broken --data.datasets '[{path = \"pairs.jsonl\"}]' 2>&1",
+           2, "--teacher.path: error: teacher.path: broken/config.json");
+}
+
+Test(validate, data_to_evaluate_on_without_a_target_is_refused)
+{
+    put("one.txt", "a");
+    expect(LATHE " validate run.toml --data.validation '[{path = \"one.txt\"}]' "
+                 "--tokenizer.path bytes 2>&1",
+           0, "valid"); /* one byte and the end of the text */
+    put_times("long.txt", "the cat sat. ", 400);
+    expect(LATHE " validate run.toml --tokenizer.path bytes --data.datasets '[{path = "
+                 "\"long.txt\"}]' --data.validation_split 0.0001 2>&1",
+           2,
+           "--data.validation_split: error: the data to evaluate on has 1 token, and so no target");
+}
+
+Test(validate, samples_that_cannot_be_made_are_refused)
+{
+    expect(LATHE " validate run.toml --generate.every 2 --generate.stop '[\"a\", \"\"]' 2>&1", 2,
+           "--generate.stop: error: generate.stop[1] is empty; expected a text");
+    expect(LATHE " validate run.toml --tokenizer.path bytes --generate.every 2 --generate.prompt "
+                 "'a prompt of more than sixteen bytes' 2>&1",
+           2, "the prompt has 35 tokens, but the context holds 16; data.seq_len sets its length");
+}
+
+Test(validate, checkpoints_that_are_all_damaged_are_refused)
+{
+    expect(LATHE
+           " train run.toml --tokenizer.path bytes 2>&1 && rm out/step-*/manifest.json && " LATHE
+           " validate run.toml --tokenizer.path bytes 2>&1",
+           2, "out: all of its checkpoints are damaged: ");
+}
+
+Test(validate, json_has_every_error_whatever_its_bytes)
+{
+    put("utf16.csv", "\xff\xfet,e\n");
+    expect(LATHE " validate run.toml --json --data.datasets '[{path = \"utf16.csv\"}]' 2>/dev/null",
+           2, "\"message\"");
+    expect(LATHE " validate --json $'caf\\xe9.toml' 2>/dev/null", 2, "\"message\"");
 }

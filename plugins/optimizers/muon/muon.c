@@ -52,7 +52,8 @@ static const lathe_field fields[] = {
                       "learning rate of all other parameters; the same schedule multiplies it"),
     LATHE_BETA_FIELD("adamw_beta1", "0.9", "decay of AdamW's first moment"),
     LATHE_BETA_FIELD("adamw_beta2", "0.95", "decay of AdamW's second moment"),
-    LATHE_FIELD_FLOAT("adamw_eps", "1e-10", 0, 1, "1", "added to the root of the second moment"),
+    {"adamw_eps", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "1e-10", 0, 1, NULL, "1",
+     "added to the root of the second moment"},
     LATHE_FIELD_FLOAT("adamw_weight_decay", "0.0", 0, 1e3, "1",
                       "decoupled weight decay of all other parameters, multiplied by adamw_lr"),
     LATHE_STATE_DTYPE_FIELD(

@@ -315,8 +315,9 @@ Test(config, missing_files_are_named_where_they_stand)
     printed("run.toml:2:8: error: model.path: no such folder: no/model\n"
             "run.toml:5:22: error: data.datasets: no such file or folder: no/data\n"
             "run.toml:5:44: error: data.datasets: no file matches the pattern no/*.csv\n"
-            "run.toml:7:10: error: checkpoint.resume is \"lately\", expected auto, never or a "
-            "checkpoint's folder\n");
+            "run.toml:7:10: error: checkpoint.resume: no such folder: lately; expected auto, "
+            "never, the folder of a "
+            "checkpoint, or one of checkpoints\n");
 }
 
 Test(config, a_missing_file_stands_once_beside_a_wrong_key)

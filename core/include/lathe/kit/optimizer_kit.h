@@ -21,7 +21,10 @@
         key, LATHE_T_FLOAT, LATHE_FIELD_MAX_EXCLUSIVE, def, 0, 1, NULL, "1", doc                   \
     }
 #define LATHE_EPS_FIELD(def)                                                                       \
-    LATHE_FIELD_FLOAT("eps", def, 0, 1, "1", "added to the root of the second moment")
+    {                                                                                              \
+        "eps", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, def, 0, 1, NULL, "1",                     \
+            "added to the root of the second moment"                                               \
+    }
 #define LATHE_WEIGHT_DECAY_FIELD(def)                                                              \
     LATHE_FIELD_FLOAT("weight_decay", def, 0, 1e3, "1",                                            \
                       "decoupled weight decay, multiplied by the learning rate")

@@ -1,0 +1,105 @@
+/* Compares the model, the adapter and the format of a run file with those of its checkpoint. */
+#include "opening/read_check.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "checkpoint/checkpoint_info.h"
+#include "checkpoint/config_changes.h"
+#include "opening/resume_check.h"
+#include "opening/resume_refusal.h"
+
+static int is_in(const char *name, const char *section)
+{
+    const size_t n = strlen(section);
+    return strncmp(name, section, n) == 0 && name[n] == '.';
+}
+
+/* Whether the section has a plugin, then or now. */
+static int is_used(const json_t *config, const char *section)
+{
+    return json_object_get(json_object_get(config, section), "plugin") != NULL;
+}
+
+/* Whether the choice of the adapter changes what is computed: one of the two adds parameters, or
+ * decides which weights are quantized. Methods that train the model's own weights compute the same
+ * as none. */
+static int adapter_matters(const lathe_run *run, const char *dir, const json_t *before,
+                           const json_t *now)
+{
+    const lathe_adapter_v1 *table = run->parts.adapter.component ? run->parts.adapter.table : NULL;
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const char *file = lathe_path_join(&arena, dir, "adapter_model.safetensors");
+    const int has_file = file && lathe_path_exists(file);
+    lathe_arena_fini(&arena);
+    return LATHE_HAS(table, wrap) || has_file || is_used(before, "quant") || is_used(now, "quant");
+}
+
+/* Whether a key differs only because the plugin got it after the checkpoint was written. */
+static int is_new_default(const lathe_run *run, const char *section, const char *key,
+                          const json_t *change)
+{
+    const lathe_value *value = lathe_config_get(run->config, section, key);
+    return json_is_null(json_object_get(change, "from")) && value && !value->is_explicit;
+}
+
+static lathe_status refuse(const lathe_run *run, const char *dir, const char *section,
+                           const char *key, const json_t *change)
+{
+    lathe_buffer was = LATHE_BUFFER_INIT, is = LATHE_BUFFER_INIT;
+    lathe_change_value_put(json_object_get(change, "from"), &was);
+    lathe_change_value_put(json_object_get(change, "to"), &is);
+    const lathe_status status = lathe__run_refuse(
+        run, section, key,
+        "%s.%s is %s, but %s was written with %s: set it back, or name the folder %s instead of "
+        "the run file",
+        section, key, is.data ? is.data : "?", dir, was.data ? was.data : "?", dir);
+    lathe_buffer_fini(&was);
+    lathe_buffer_fini(&is);
+    return status;
+}
+
+static lathe_status compare(const lathe_run *run, const char *dir, const json_t *before,
+                            const json_t *now)
+{
+    json_t *changes = lathe_config_changes(before, now), *change;
+    const int with_adapter = adapter_matters(run, dir, before, now);
+    const char *name;
+    lathe_status status =
+        changes ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory to compare settings");
+    json_object_foreach(changes, name, change)
+    {
+        char section[64], key[64];
+        lathe__resume_split_name(name, section, key);
+        const int is_plugin = strcmp(name + strlen(section), ".plugin") == 0;
+        if (!(is_in(name, "adapter") && with_adapter) && !is_in(name, "quant") &&
+            !(is_in(name, "model") && (lathe_change_effect(name) & LATHE_CHANGE_FIXED)))
+            continue;
+        if (!is_plugin && (strcmp(key, "name") == 0 || strcmp(key, "version") == 0 ||
+                           is_new_default(run, section, key, change)))
+            continue;
+        status = refuse(run, dir, section, key, change);
+        break;
+    }
+    json_decref(changes);
+    return status;
+}
+
+lathe_status lathe_read_check(lathe_run *run)
+{
+    const char *dir = NULL;
+    json_t *meta = NULL, *now = NULL;
+    if (lathe_resume_find(run, &dir) != LATHE_OK || !dir ||
+        lathe_checkpoint_meta(dir, &meta) != LATHE_OK || !meta) {
+        lathe_error_clear();
+        return LATHE_OK;
+    }
+    const json_t *before = json_object_get(meta, "config");
+    lathe_status status = lathe_config_object(run->config, &now);
+    if (status == LATHE_OK && before)
+        status = compare(run, dir, before, now);
+    json_decref(now);
+    json_decref(meta);
+    return status;
+}
