@@ -198,6 +198,10 @@ static lathe_status show_line(shower *s, int64_t line, const char *text, int64_t
     json_t *row = NULL, *owned = NULL;
     lathe_chat what;
     (void)snprintf(place, sizeof place, "%s:%lld", s->name, (long long)line);
+    if (line == 1 && n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { /* byte order mark */
+        text += 3;
+        n -= 3;
+    }
     lathe_status status = lathe_json_load_with_nul(place, text, n, &row);
     if (status == LATHE_OK)
         status = lathe_chat_from_row(place, row, &what, &owned);

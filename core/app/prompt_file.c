@@ -137,7 +137,9 @@ lathe_status lathe_prompt_file_next(lathe_prompt_file *f, int32_t *out_more)
     if (bytes < 0)
         return LATHE_OK;
     (void)snprintf(place, sizeof place, "%.4096s:%lld", f->path, (long long)f->line);
-    lathe_status status = lathe_json_load(place, f->text, bytes, &row);
+    /* Files from Windows may begin with a byte order mark. */
+    const int64_t mark = f->line == 1 && strncmp(f->text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    lathe_status status = lathe_json_load(place, f->text + mark, bytes - mark, &row);
     if (status == LATHE_OK)
         status = take_prompt(f, place, row);
     json_decref(row);

@@ -237,6 +237,32 @@ lathe_status lathe_model_config_parse(const lathe_model_source *source, const ch
     return status;
 }
 
+/* Refuses the folders that are most often named instead of a model's: that of a run, and that of an
+ * adapter. */
+static lathe_status refuse_other(lathe_arena *arena, const char *folder, const char *config)
+{
+    const char *latest = lathe_path_join(arena, folder, "latest");
+    const char *adapter = lathe_path_join(arena, folder, "adapter_config.json");
+    char *name = NULL;
+    int64_t n = 0;
+    if (!latest || !adapter)
+        return LATHE_E_NOMEM;
+    if (lathe_path_exists(config))
+        return LATHE_OK;
+    if (lathe_path_exists(adapter))
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s holds an adapter and no model; expected a folder with config.json",
+                           folder);
+    if (!lathe_path_exists(latest))
+        return LATHE_OK; /* reading it says what is wrong */
+    LATHE_TRY(lathe_file_read(latest, 256, &name, &n));
+    const lathe_status status = lathe_error(
+        LATHE_E_CONFIG, "%s is the folder of a run; name one of its checkpoints, such as %s/%.*s",
+        folder, folder, (int)strcspn(name, "\r\n"), name);
+    free(name);
+    return status;
+}
+
 lathe_status lathe_model_config_load(const lathe_model_source *source, const char *folder,
                                      lathe_model_config *out)
 {
@@ -245,8 +271,9 @@ lathe_status lathe_model_config_load(const lathe_model_source *source, const cha
     const char *path = lathe_path_join(&arena, folder, "config.json");
     char *text = NULL;
     int64_t bytes = 0;
-    lathe_status status =
-        path != NULL ? lathe_file_read(path, MAX_TEXT, &text, &bytes) : LATHE_E_NOMEM;
+    lathe_status status = path != NULL ? refuse_other(&arena, folder, path) : LATHE_E_NOMEM;
+    if (status == LATHE_OK)
+        status = lathe_file_read(path, MAX_TEXT, &text, &bytes);
     if (status == LATHE_OK)
         status = lathe_model_config_parse(source, path, text, bytes, 0, out);
     free(text);

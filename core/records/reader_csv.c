@@ -147,6 +147,7 @@ static lathe_status check_columns(const lathe_reader *r, const char *header, con
 static lathe_status find_columns(lathe_reader *r, const char *header, const row *h)
 {
     char *name = malloc((size_t)h->length + 1);
+    const char *twice = NULL;
     uint32_t found = 0;
     if (!name)
         return lathe_error(LATHE_E_NOMEM, "a header of %lld bytes", (long long)h->length);
@@ -157,11 +158,15 @@ static lathe_status find_columns(lathe_reader *r, const char *header, const row 
         name[n] = 0;
         for (int32_t f = 0; f < r->layouts.n_fields; f++)
             if (!strcmp(name, r->layouts.fields[f])) {
+                twice = r->csv[f] >= 0 ? r->layouts.fields[f] : twice;
                 r->csv[f] = k;
                 found |= 1u << f;
             }
     }
     free(name);
+    if (twice)
+        return lathe_error(LATHE_E_PARSE, "%s:1: two columns are named \"%s\"",
+                           r->sources->list[r->at.file].path, twice);
     r->n_columns = h->n_fields;
     if (lathe_row_kind_get(r->rows)->has_records) {
         char *copy = lathe_arena_alloc(&r->layouts.arena, h->length + 1);

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "data/record_notes.h"
 #include "records/row_kind.h"
+#include "run/iteration.h"
 
 /* Notes are logged at the first start of a run only. */
 static int is_first_start(const lathe_run *run)
@@ -18,10 +19,22 @@ static int is_first_start(const lathe_run *run)
     return is_first;
 }
 
+/* Warns of a step that has some rows more than once. */
+static void warn_repeated_rows(const lathe_run *run, int64_t n_places)
+{
+    const int64_t step = (int64_t)run->set.micro_batch_size * run->set.gradient_accumulation_steps;
+    if (run->open.mode == LATHE_OPEN_TRAIN && step > n_places && !lathe__run_iterates(run))
+        lathe__run_warn(run, "train", "micro_batch_size",
+                        "a step takes %lld rows, and the data has %lld: each step has rows more "
+                        "than once",
+                        (long long)step, (long long)n_places);
+}
+
 void lathe__data_notes(const lathe_run *run)
 {
     lathe_loader_facts facts;
     lathe_loader_facts_get(run->data.loader, &facts);
+    warn_repeated_rows(run, facts.n_places);
     if (!is_first_start(run))
         return;
     if (facts.is_cut)

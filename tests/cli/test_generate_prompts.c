@@ -92,6 +92,13 @@ Test(generate_prompts, begun_with_other_settings_are_refused)
     expect("cat other.jsonl", 0, "mine");
 }
 
+Test(generate_prompts, may_begin_with_a_byte_order_mark)
+{
+    put("in.jsonl", "\xef\xbb\xbf\"a text\"\n");
+    expect(LATHE " generate base --prompts in.jsonl -o out.jsonl --max-new-tokens 2 2>&1", 0,
+           "1 result");
+}
+
 Test(generate_prompts, that_are_wrong_are_named_by_file_and_line)
 {
     static const struct {

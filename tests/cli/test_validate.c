@@ -389,3 +389,28 @@ Test(validate, json_has_every_error_whatever_its_bytes)
            2, "\"message\"");
     expect(LATHE " validate --json $'caf\\xe9.toml' 2>/dev/null", 2, "\"message\"");
 }
+
+Test(validate, a_folder_that_is_no_model_s_is_told_apart)
+{
+    put("r.toml", "[model]\npath = \"r\"\n[tokenizer]\npath = \"bytes\"\n[data]\ndatasets = "
+                  "[{ path = \"text.txt\" }]\nseq_len = 16\n[train]\nmax_steps = 2\n");
+    expect("mkdir -p r/step-00000004 a && echo step-00000004 >r/latest && "
+           "echo '{}' >a/adapter_config.json && " LATHE " validate r.toml 2>&1",
+           2, "r is the folder of a run; name one of its checkpoints, such as r/step-00000004");
+    expect(LATHE " validate r.toml --model.path a 2>&1", 2,
+           "a holds an adapter and no model; expected a folder with config.json");
+}
+
+Test(validate, warns_of_a_step_with_more_rows_than_the_data)
+{
+    expect(LATHE " validate run.toml --tokenizer.path bytes --train.micro_batch_size 1000 2>&1", 0,
+           "a step takes 1000 rows, and the data has ");
+}
+
+Test(validate, a_csv_file_with_a_column_twice_is_refused)
+{
+    put("twice.csv", "prompt,completion,completion\na,b,c\n");
+    expect(LATHE " validate run.toml --stage.name sft --tokenizer.path bytes "
+                 "--data.datasets '[{path = \"twice.csv\"}]' 2>&1",
+           2, "twice.csv:1: two columns are named \"completion\"");
+}
