@@ -9,12 +9,23 @@ typedef struct setting {
     const char *name, *text;
 } setting;
 
-static const setting settings[] = {
-    {"nf4", "double_quant=true"}, {"nf4", "double_quant=false"}, {"int8", ""}};
+static const setting settings[] = {{"nf4", "double_quant=true"},
+                                   {"nf4", "double_quant=false"},
+                                   {"int8", ""},
+                                   {"fp8", "scaling=tensor"},
+                                   {"fp8", "scaling=row"},
+                                   {"fp8", "scaling=block"},
+                                   {"nvfp4", "layout=compressed-tensors"},
+                                   {"nvfp4", "layout=modelopt"},
+                                   {"hqq", "bits=1"},
+                                   {"hqq", "bits=2"},
+                                   {"hqq", "bits=3 compute_dtype=bfloat16"},
+                                   {"hqq", "bits=4 compute_dtype=float32"},
+                                   {"hqq", "bits=8"}};
 
 /* One element; an odd count; whole blocks of 64; a chunk of 4096 and one element; nested blocks and
- * an odd end. */
-static const int64_t shapes[][2] = {{1, 1}, {3, 5}, {64, 64}, {17, 241}, {129, 387}};
+ * an odd end; groups that end within a chunk. A format skips what it does not accept. */
+static const int64_t shapes[][2] = {{1, 1}, {3, 5}, {64, 64}, {17, 241}, {129, 387}, {66, 192}};
 
 typedef struct subject {
     const char *name;
@@ -53,6 +64,8 @@ static void check_dtype(const subject *s, int64_t rows, int64_t cols, const plan
 
 static void check_shape(const subject *s, int64_t rows, int64_t cols)
 {
+    if (s->quant->accepts(s->self, rows, cols) != LATHE_OK)
+        return;
     float *w = golden_weights((uint32_t)(rows + cols), rows * cols);
     planes p = planes_of(s->quant, s->self, rows, cols);
     cr_assert_eq(s->quant->encode(s->self, rows, cols, w, p.data), LATHE_OK);
@@ -105,5 +118,5 @@ Test(quant_images, launched_decodes_give_the_bits_of_the_cpu)
         if (n_settings == 0)
             check(name, "");
     }
-    cr_assert_geq(n, 2);
+    cr_assert_geq(n, 6);
 }

@@ -1,0 +1,144 @@
+/* mxfp4: E2M1 weights in groups of 32 with one power of two each, in compressed-tensors' layout.
+ *
+ * Sources: OCP Microscaling Formats (MX) Specification 1.0; compressed-tensors
+ * "mxfp4-pack-quantized" for layout and rounding.
+ */
+#include <math.h>
+
+#include "lathe/kit/instance.h"
+#include "mxfp4_kernel.h"
+#include "shared/e2m1_codec.h"
+
+enum { ROUND_NEAREST, ROUND_FLOOR };
+#define ROUNDINGS "nearest|floor"
+
+typedef struct mxfp4 {
+    codec_head head;
+    int32_t rounding;
+} mxfp4;
+
+enum { FIELD_SCALE_ROUNDING };
+
+static const lathe_field fields[] = {
+    LATHE_FIELD_STRING("scale_rounding", "\"nearest\"", ROUNDINGS,
+                       "power of two of a group's largest magnitude: the nearest, as in "
+                       "compressed-tensors, or the one below, as in the MX specification"),
+};
+
+static lathe_status read_values(const lathe_host *host, mxfp4 *q, const lathe_value *values)
+{
+    (void)host;
+    q->head.build = codec_best_build();
+    q->rounding = lathe_choice(ROUNDINGS, values[FIELD_SCALE_ROUNDING].s);
+    return LATHE_OK;
+}
+
+static lathe_status mxfp4_accepts(void *self, int64_t rows, int64_t cols)
+{
+    return codec_check_groups(self, "mxfp4", rows, cols, MXFP4_GROUP);
+}
+
+static int32_t mxfp4_planes(void *self, int64_t rows, int64_t cols, lathe_plane *out)
+{
+    (void)self;
+    out[MXFP4_WEIGHT] =
+        (lathe_plane){"weight_packed", "_packed", lathe_desc_2d(LATHE_U8, rows, cols / 2)};
+    out[MXFP4_SCALE] =
+        (lathe_plane){"weight_scale", "_scale", lathe_desc_2d(LATHE_U8, rows, cols / MXFP4_GROUP)};
+    return MXFP4_N_PLANES;
+}
+
+/* The exponent code of a group: that of its largest magnitude, less 2, the exponent of E2M1's
+ * largest value. "nearest" rounds magnitudes of 1.75 times a power of two and more up. */
+CODEC_BODY uint8_t exponent_of(float largest, int32_t rounding)
+{
+    uint32_t bits;
+    memcpy(&bits, &largest, sizeof bits);
+    bits += rounding == ROUND_NEAREST ? 1u << 21 : 0u;
+    const uint32_t exponent = bits >> 23;
+    return (uint8_t)(exponent < 2 ? 0 : exponent - 2);
+}
+
+CODEC_BODY void encode_body(void *arg, int64_t begin, int64_t end)
+{
+    codec_job *const job = arg;
+    const mxfp4 *const q = (const mxfp4 *)(const void *)job->self;
+    for (int64_t i = begin * job->cols; i < end * job->cols; i += MXFP4_GROUP) {
+        const float largest = codec_largest(job->w + i, MXFP4_GROUP);
+        if (largest < 0)
+            codec_set_bad(job);
+        const uint8_t exponent = exponent_of(largest < 0 ? 0 : largest, q->rounding);
+        ((uint8_t *)job->made[MXFP4_SCALE])[i / MXFP4_GROUP] = exponent;
+        e2m1_encode(job->w + i, MXFP4_GROUP, small_e8m0(exponent),
+                    (uint8_t *)job->made[MXFP4_WEIGHT] + i / 2);
+    }
+}
+CODEC_LOOP(encode_rows, encode_body)
+
+static lathe_status mxfp4_encode(void *self, int64_t rows, int64_t cols, const float *w,
+                                 void *const *planes)
+{
+    codec_job job = {.self = self, .rows = rows, .cols = cols, .w = w, .made = planes};
+    LATHE_TRY(mxfp4_accepts(self, rows, cols));
+    codec_rows(&job, encode_rows, rows, cols);
+    return codec_encoded(&job, "mxfp4");
+}
+
+CODEC_BODY void decode_span(const codec_job *job, int64_t row, int64_t col, int64_t n, float *out,
+                            int wide)
+{
+    const int64_t at = row * job->cols + col;
+    const uint8_t *const exponents = (const uint8_t *)job->planes[MXFP4_SCALE] + at / MXFP4_GROUP;
+    float scales[CODEC_SPAN / MXFP4_GROUP];
+    for (int64_t i = 0; i < n / MXFP4_GROUP; i++)
+        scales[i] = small_e8m0(exponents[i]);
+    e2m1_decode((const uint8_t *)job->planes[MXFP4_WEIGHT] + at / 2, n, MXFP4_GROUP, scales, -0.0f,
+                out, wide);
+}
+CODEC_DECODER(decode_rows, decode_span)
+
+static lathe_status mxfp4_decode(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                                 void *w, int32_t dtype, void *scratch, void *stream)
+{
+    (void)scratch;
+    (void)stream;
+    return codec_decode(self, "mxfp4", rows, cols, planes, w, dtype, decode_rows);
+}
+
+static int64_t mxfp4_config_json(void *self, char *out, int64_t capacity)
+{
+    (void)self;
+    return snprintf(
+        out, capacity > 0 ? (size_t)capacity : 0,
+        "{\"quant_method\": \"compressed-tensors\", \"format\": \"mxfp4-pack-quantized\", "
+        "\"quantization_status\": \"compressed\", \"config_groups\": {\"group_0\": {\"targets\": "
+        "[\"Linear\"], \"weights\": {\"num_bits\": 4, \"type\": \"float\", \"symmetric\": true, "
+        "\"group_size\": %d, \"strategy\": \"group\", \"dynamic\": false, \"scale_dtype\": "
+        "\"torch.uint8\", \"zp_dtype\": \"torch.uint8\"}, \"input_activations\": null, "
+        "\"output_activations\": null, \"format\": \"mxfp4-pack-quantized\"}}, \"ignore\": "
+        "[\"lm_head\"]}",
+        MXFP4_GROUP);
+}
+
+static const lathe_quant_v1 mxfp4_table = {
+    .size = sizeof mxfp4_table,
+    .revision = LATHE_QUANT_REVISION,
+    .accepts = mxfp4_accepts,
+    .planes = mxfp4_planes,
+    .encode = mxfp4_encode,
+    .decode = mxfp4_decode,
+    .config_json = mxfp4_config_json,
+    .cuda_image = LATHE_CUDA_IMAGE,
+};
+
+LATHE_INSTANCE(mxfp4, read_values)
+
+const lathe_plugin LATHE_PLUGIN_ENTRY = {
+    LATHE_PLUGIN_LIFE(mxfp4),
+    .kind = LATHE_KIND_QUANT,
+    .revision = LATHE_QUANT_REVISION,
+    .version = "1.0.0",
+    .summary = "4-bit E2M1 weights in groups of 32 with a power of two each (OCP MX)",
+    .source = "OCP Microscaling Formats (MX) Specification 1.0",
+    .license = "Apache-2.0",
+};

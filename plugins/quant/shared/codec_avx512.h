@@ -1,0 +1,138 @@
+/* The inner loops of decoding, for AVX-512: what compilers do not find by themselves. Each has the
+ * bits of the portable code that its comment names. */
+#ifndef LATHE_CODEC_AVX512_H
+#define LATHE_CODEC_AVX512_H
+
+#include "shared/small_float.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define CODEC_WIDE __attribute__((target("avx512f,avx512bw,avx512vl,f16c"), unused))
+
+/** A mask for the first n < 16 of 16 lanes. */
+CODEC_WIDE static inline __mmask16 wide_lanes(int64_t n)
+{
+    return (__mmask16)((1u << n) - 1u);
+}
+
+CODEC_WIDE static inline __attribute__((always_inline)) void
+wide_to_bf16_16(const float *x, uint16_t *out, __mmask16 lanes)
+{
+    const __m512i one = _mm512_set1_epi32(1), half = _mm512_set1_epi32(0x7fff);
+    const __m512 value = _mm512_maskz_loadu_ps(lanes, x);
+    const __m512i bits = _mm512_castps_si512(value);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), one);
+    __m512i sum = _mm512_add_epi32(bits, _mm512_add_epi32(odd, half));
+    const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
+    sum = _mm512_mask_or_epi32(sum, nan, bits, _mm512_set1_epi32(0x00400000));
+    _mm256_mask_storeu_epi16(out, lanes, _mm512_cvtepi32_epi16(_mm512_srli_epi32(sum, 16)));
+}
+
+/** lathe_f32_to_bf16 of n values. */
+CODEC_WIDE static void wide_to_bf16(const float *x, int64_t n, uint16_t *out)
+{
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        wide_to_bf16_16(x + i, out + i, 0xffff);
+    if (i < n)
+        wide_to_bf16_16(x + i, out + i, wide_lanes(n - i));
+}
+
+CODEC_WIDE static inline __attribute__((always_inline)) void
+wide_to_f16_16(const float *x, uint16_t *out, __mmask16 lanes)
+{
+    const __m512 value = _mm512_maskz_loadu_ps(lanes, x);
+    const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
+    const __m512i sign = _mm512_srli_epi32(_mm512_castps_si512(value), 31);
+    const __m512i bad = _mm512_or_si512(_mm512_slli_epi32(sign, 15), _mm512_set1_epi32(0x7e00));
+    const __m256i rounded = _mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT);
+    _mm256_mask_storeu_epi16(out, lanes,
+                             _mm256_mask_mov_epi16(rounded, nan, _mm512_cvtepi32_epi16(bad)));
+}
+
+/** lathe_f32_to_f16 of n values. */
+CODEC_WIDE static void wide_to_f16(const float *x, int64_t n, uint16_t *out)
+{
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        wide_to_f16_16(x + i, out + i, 0xffff);
+    if (i < n)
+        wide_to_f16_16(x + i, out + i, wide_lanes(n - i));
+}
+
+CODEC_WIDE static inline __attribute__((always_inline)) void
+wide_e4m3_16(const uint8_t *codes, float scale, float *out, __mmask16 lanes)
+{
+    const __m512 by = _mm512_set1_ps(scale), up = _mm512_set1_ps(256.0f);
+    const __m256i code = _mm256_cvtepu8_epi16(_mm_maskz_loadu_epi8(lanes, codes));
+    const __m256i sign = _mm256_slli_epi16(_mm256_and_si256(code, _mm256_set1_epi16(0x80)), 8);
+    const __m256i magnitude = _mm256_and_si256(code, _mm256_set1_epi16(0x7f));
+    __m256i half = _mm256_or_si256(sign, _mm256_slli_epi16(magnitude, 7));
+    const __mmask16 nan = _mm256_cmpeq_epi16_mask(magnitude, _mm256_set1_epi16(0x7f));
+    half = _mm256_mask_mov_epi16(half, nan, _mm256_or_si256(sign, _mm256_set1_epi16(0x7e00)));
+    const __m512 value = _mm512_mul_ps(_mm512_cvtph_ps(half), up);
+    _mm512_mask_storeu_ps(out, lanes, _mm512_mul_ps(value, by));
+}
+
+/** small_e4m3(code) * scale of n codes: through f16, whose exponent has one bit more. */
+CODEC_WIDE static void wide_e4m3(const uint8_t *codes, int64_t n, float scale, float *out)
+{
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        wide_e4m3_16(codes + i, scale, out + i, 0xffff);
+    if (i < n)
+        wide_e4m3_16(codes + i, scale, out + i, wide_lanes(n - i));
+}
+
+/** small_e2m1(code) * scale + zero of n codes, a multiple of 16, two per byte with the first in
+ *  the low nibble; one scale for each `group`, a multiple of 16. */
+CODEC_WIDE static void wide_e2m1(const uint8_t *bytes, int64_t n, int64_t group,
+                                 const float *scales, float zero, float *out)
+{
+    const __m512 values = _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f,
+                                         -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);
+    const __m512 plus = _mm512_set1_ps(zero);
+    const __m128i nibble = _mm_set1_epi8(15);
+    for (int64_t i = 0; i < n; i += 16) {
+        const __m128i packed = _mm_loadl_epi64((const __m128i *)(const void *)(bytes + i / 2));
+        const __m128i low = _mm_and_si128(packed, nibble);
+        const __m128i high = _mm_and_si128(_mm_srli_epi16(packed, 4), nibble);
+        const __m512i codes = _mm512_cvtepu8_epi32(_mm_unpacklo_epi8(low, high));
+        const __m512 scale = _mm512_set1_ps(scales[i / group]);
+        const __m512 value = _mm512_mul_ps(_mm512_permutexvar_ps(codes, values), scale);
+        _mm512_storeu_ps(out + i, _mm512_add_ps(value, plus));
+    }
+}
+
+#else /* the build for AVX-512 is never chosen */
+
+static inline void wide_to_bf16(const float *x, int64_t n, uint16_t *out)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = lathe_f32_to_bf16(x[i]);
+}
+
+static inline void wide_to_f16(const float *x, int64_t n, uint16_t *out)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = lathe_f32_to_f16(x[i]);
+}
+
+static inline void wide_e4m3(const uint8_t *codes, int64_t n, float scale, float *out)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = small_e4m3(codes[i]) * scale;
+}
+
+static inline void wide_e2m1(const uint8_t *bytes, int64_t n, int64_t group, const float *scales,
+                             float zero, float *out)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] =
+            small_e2m1(i % 2 ? bytes[i / 2] >> 4 : bytes[i / 2] & 15u) * scales[i / group] + zero;
+}
+
+#endif
+
+#endif

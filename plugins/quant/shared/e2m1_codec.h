@@ -1,0 +1,37 @@
+/* Spans of E2M1 codes, two per byte with the first in the low nibble, on the host. */
+#ifndef LATHE_E2M1_CODEC_H
+#define LATHE_E2M1_CODEC_H
+
+#include "shared/quant_codec.h"
+#include "shared/small_float.h"
+
+/** The values of n <= CODEC_SPAN codes times the scale of their group, plus zero: -0 keeps the
+ *  values as they are, 0 makes -0 a 0. n is a multiple of the group, which is one of 16. */
+CODEC_BODY void e2m1_decode(const uint8_t *bytes, int64_t n, int64_t group, const float *scales,
+                            float zero, float *out, int wide)
+{
+    uint8_t codes[CODEC_SPAN];
+    if (wide) {
+        wide_e2m1(bytes, n, group, scales, zero, out);
+        return;
+    }
+    for (int64_t i = 0; i < n / 2; i++) {
+        codes[2 * i] = bytes[i] & 15u;
+        codes[2 * i + 1] = bytes[i] >> 4;
+    }
+    for (int64_t k = 0; k < n / group; k++)
+        for (int64_t i = k * group; i < (k + 1) * group; i++)
+            out[i] = small_e2m1(codes[i]) * scales[k] + zero;
+}
+
+/** Divides n values by the scale and packs their codes; n is even, the scale above 0. */
+CODEC_BODY void e2m1_encode(const float *w, int64_t n, float scale, uint8_t *bytes)
+{
+    uint8_t codes[CODEC_SPAN];
+    for (int64_t i = 0; i < n; i++)
+        codes[i] = small_to_e2m1(w[i] / scale);
+    for (int64_t i = 0; i < n / 2; i++)
+        bytes[i] = (uint8_t)(codes[2 * i] | codes[2 * i + 1] << 4);
+}
+
+#endif

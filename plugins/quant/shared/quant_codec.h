@@ -1,0 +1,227 @@
+/* What the quantization formats share on the host: the choice of instruction set, a decode loop
+ * over spans of rows, rounding to the output dtype, magnitudes, and the usual errors.
+ *
+ * A format gives a span function, which decodes a piece of one row to f32. CODEC_DECODER compiles
+ * it three times (portable, AVX2, AVX-512) together with the rounding. All three give the same
+ * bits, because plugins are compiled without contraction of floating-point expressions.
+ */
+#ifndef LATHE_QUANT_CODEC_H
+#define LATHE_QUANT_CODEC_H
+
+#include <string.h>
+
+#include "lathe/plugin.h"
+#include "lathe/quant.h"
+#include "shared/codec_avx512.h"
+
+enum { CODEC_PORTABLE, CODEC_AVX2, CODEC_AVX512, CODEC_N_BUILDS };
+
+#define CODEC_BODY static inline __attribute__((always_inline))
+#if defined(__x86_64__)
+#define CODEC_FOR_AVX2 __attribute__((target("avx2,f16c")))
+#define CODEC_FOR_AVX512                                                                           \
+    __attribute__((target("avx512f,avx512bw,avx512vl,prefer-vector-width=512")))
+#else
+#define CODEC_FOR_AVX2
+#define CODEC_FOR_AVX512
+#endif
+
+/* A span begins at a multiple of CODEC_SPAN in its row, so groups of 16, 32, 64 or 128 columns
+ * begin with a span. Its f32 values stay in the L1 cache until they are rounded. */
+enum { CODEC_SPAN = 512 };
+
+/** The head of every instance: the tests choose the build by its second member. */
+typedef struct codec_head {
+    const lathe_host *host;
+    int32_t build; /* CODEC_PORTABLE, ... */
+} codec_head;
+
+static inline int32_t codec_best_build(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl"))
+        return CODEC_AVX512;
+    if (__builtin_cpu_supports("avx2"))
+        return CODEC_AVX2;
+#endif
+    return CODEC_PORTABLE;
+}
+
+/** One weight that is encoded or decoded. */
+typedef struct codec_job {
+    const codec_head *self;
+    int64_t rows, cols;
+    const void *const *planes; /* decode */
+    void *out;
+    int32_t dtype;
+    const float *w; /* encode */
+    void *const *made;
+    float *scratch;
+    int32_t bad; /* 1: a value is not finite; threads only set it to 1 */
+} codec_job;
+
+/* ---- loops ---- */
+
+/* name: an array of the body's three builds, for codec_rows. body: void (void *job, int64_t
+ * begin, int64_t end). */
+#define CODEC_LOOP(name, body)                                                                     \
+    static void name##_portable(void *job, int64_t begin, int64_t end, int32_t worker)             \
+    {                                                                                              \
+        (void)worker;                                                                              \
+        body(job, begin, end);                                                                     \
+    }                                                                                              \
+    CODEC_FOR_AVX2 static void name##_avx2(void *job, int64_t begin, int64_t end, int32_t worker)  \
+    {                                                                                              \
+        (void)worker;                                                                              \
+        body(job, begin, end);                                                                     \
+    }                                                                                              \
+    CODEC_FOR_AVX512 static void name##_avx512(void *job, int64_t begin, int64_t end,              \
+                                               int32_t worker)                                     \
+    {                                                                                              \
+        (void)worker;                                                                              \
+        body(job, begin, end);                                                                     \
+    }                                                                                              \
+    static const lathe_range_fn name[CODEC_N_BUILDS] = {name##_portable, name##_avx2,              \
+                                                        name##_avx512};
+
+/* name: an array of three builds of a loop that decodes rows with span(const codec_job *, int64_t
+ * row, int64_t col, int64_t n, float *out, int wide). wide: a constant, 1 in the build for
+ * AVX-512, where codec_avx512.h may be called. */
+#define CODEC_DECODER(name, span)                                                                  \
+    CODEC_BODY void name##_rows(const codec_job *job, int64_t begin, int64_t end, int wide)        \
+    {                                                                                              \
+        const int64_t width = lathe_dtype_bytes(job->dtype);                                       \
+        for (int64_t row = begin; row < end; row++)                                                \
+            for (int64_t col = 0; col < job->cols; col += CODEC_SPAN) {                            \
+                const int64_t left = job->cols - col, n = left < CODEC_SPAN ? left : CODEC_SPAN;   \
+                char *const out = (char *)job->out + (row * job->cols + col) * width;              \
+                float values[CODEC_SPAN];                                                          \
+                if (job->dtype == LATHE_F32) {                                                     \
+                    span(job, row, col, n, (float *)(void *)out, wide);                            \
+                    continue;                                                                      \
+                }                                                                                  \
+                span(job, row, col, n, values, wide);                                              \
+                codec_round(values, n, out, job->dtype, wide);                                     \
+            }                                                                                      \
+    }                                                                                              \
+    static void name##_portable(void *job, int64_t begin, int64_t end, int32_t worker)             \
+    {                                                                                              \
+        (void)worker;                                                                              \
+        name##_rows(job, begin, end, 0);                                                           \
+    }                                                                                              \
+    CODEC_FOR_AVX2 static void name##_avx2(void *job, int64_t begin, int64_t end, int32_t worker)  \
+    {                                                                                              \
+        (void)worker;                                                                              \
+        name##_rows(job, begin, end, 0);                                                           \
+    }                                                                                              \
+    CODEC_FOR_AVX512 static void name##_avx512(void *job, int64_t begin, int64_t end,              \
+                                               int32_t worker)                                     \
+    {                                                                                              \
+        (void)worker;                                                                              \
+        name##_rows(job, begin, end, 1);                                                           \
+    }                                                                                              \
+    static const lathe_range_fn name[CODEC_N_BUILDS] = {name##_portable, name##_avx2,              \
+                                                        name##_avx512};
+
+/** Stores n values as bf16 or f16, as lathe_quant_store does. */
+CODEC_BODY void codec_round(const float *x, int64_t n, void *out, int32_t dtype, int wide)
+{
+    uint16_t *const y = out;
+    if (wide && dtype == LATHE_BF16)
+        wide_to_bf16(x, n, y);
+    else if (wide)
+        wide_to_f16(x, n, y);
+    else if (dtype == LATHE_BF16)
+        for (int64_t i = 0; i < n; i++)
+            y[i] = lathe_f32_to_bf16(x[i]);
+    else
+        for (int64_t i = 0; i < n; i++)
+            y[i] = lathe_f32_to_f16(x[i]);
+}
+
+/** Runs a loop over n rows of `cols` columns, about 64 Ki elements at a time. */
+static inline void codec_rows(codec_job *job, const lathe_range_fn *loop, int64_t n, int64_t cols)
+{
+    const int64_t grain = cols >= 65536 ? 1 : 65536 / cols;
+    job->self->host->parallel_for(n, grain, loop[job->self->build], job);
+}
+
+/* ---- magnitudes ---- */
+
+/** The largest magnitude of n values; -1 if one is not finite. Magnitudes have the same order as
+ *  their bits. */
+CODEC_BODY float codec_largest(const float *w, int64_t n)
+{
+    uint32_t top = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &w[i], sizeof bits);
+        bits &= 0x7fffffffu;
+        top = bits > top ? bits : top;
+    }
+    float largest;
+    memcpy(&largest, &top, sizeof largest);
+    return top >= 0x7f800000u ? -1.0f : largest;
+}
+
+/* ---- what a table's functions check first ---- */
+
+static inline lathe_status codec_check_dims(const codec_head *self, const char *name, int64_t rows,
+                                            int64_t cols)
+{
+    if (rows < 1 || cols < 1 || rows > INT64_MAX / 8 / cols)
+        return lathe_fail(self->host, LATHE_E_SHAPE, "%s: a weight of [%lld, %lld]", name,
+                          (long long)rows, (long long)cols);
+    return LATHE_OK;
+}
+
+/** Refuses a weight whose rows do not hold whole groups. */
+static inline lathe_status codec_check_groups(const codec_head *self, const char *name,
+                                              int64_t rows, int64_t cols, int64_t group)
+{
+    LATHE_TRY(codec_check_dims(self, name, rows, cols));
+    if (cols % group != 0)
+        return lathe_fail(self->host, LATHE_E_SHAPE,
+                          "%s: a weight of [%lld, %lld]; the columns must be a multiple of %lld",
+                          name, (long long)rows, (long long)cols, (long long)group);
+    return LATHE_OK;
+}
+
+static inline lathe_status codec_check_dtype(const codec_head *self, const char *name,
+                                             int32_t dtype)
+{
+    if (dtype != LATHE_F32 && dtype != LATHE_BF16 && dtype != LATHE_F16)
+        return lathe_fail(self->host, LATHE_E_DTYPE, "%s: decodes to f32, bf16 or f16, not to %s",
+                          name, lathe_dtype_name(dtype));
+    return LATHE_OK;
+}
+
+/** The status of a finished encode: fails if a value was not finite. */
+static inline lathe_status codec_encoded(const codec_job *job, const char *name)
+{
+    if (!job->bad)
+        return LATHE_OK;
+    return lathe_fail(job->self->host, LATHE_E_NUMERIC,
+                      "%s: the weight [%lld, %lld] holds values that are not finite", name,
+                      (long long)job->rows, (long long)job->cols);
+}
+
+CODEC_BODY void codec_set_bad(codec_job *job)
+{
+    __atomic_store_n(&job->bad, 1, __ATOMIC_RELAXED);
+}
+
+/** The decode function of a table: checks the dtype and runs the loop over all rows. */
+static inline lathe_status codec_decode(const codec_head *self, const char *name, int64_t rows,
+                                        int64_t cols, const void *const *planes, void *w,
+                                        int32_t dtype, const lathe_range_fn *loop)
+{
+    LATHE_TRY(codec_check_dtype(self, name, dtype));
+    codec_job job = {
+        .self = self, .rows = rows, .cols = cols, .planes = planes, .out = w, .dtype = dtype};
+    codec_rows(&job, loop, rows, cols);
+    return LATHE_OK;
+}
+
+#endif
