@@ -35,6 +35,23 @@ typedef struct opened {
 
 /* ---- the shim ---- */
 
+/* Opens a library once. Arrow's allocator would start a thread when it is loaded, unless the
+ * environment says otherwise at that moment. */
+static void *open_library(const char *path)
+{
+    static const char name[] = "JE_ARROW_MALLOC_CONF";
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    if (library != NULL)
+        return library;
+    const int is_set = getenv(name) != NULL;
+    if (!is_set)
+        (void)setenv(name, "background_thread:false", 1);
+    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!is_set)
+        (void)unsetenv(name);
+    return library;
+}
+
 /* Opens the library that holds the shim, which stays open. NULL: `why` says why. */
 static const arrow_shim *find_shim(char *why, size_t why_bytes)
 {
@@ -56,7 +73,7 @@ static const arrow_shim *find_shim(char *why, size_t why_bytes)
             advice);
         return NULL;
     }
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *library = open_library(path);
     const char *error = library == NULL ? dlerror() : NULL;
     const arrow_shim *shim = library != NULL ? dlsym(library, "lathe_arrow_shim") : NULL;
     if (shim != NULL && shim->version == SHIM_VERSION)

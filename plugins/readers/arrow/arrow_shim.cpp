@@ -20,6 +20,7 @@
 #include <arrow/result.h>
 #include <arrow/type.h>
 #include <arrow/util/config.h>
+#include <arrow/util/future.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/file_reader.h>
 #include <parquet/metadata.h>
@@ -90,6 +91,21 @@ class input final : public arrow::io::RandomAccessFile
         ARROW_ASSIGN_OR_RAISE(const int64_t got, ReadAt(at, n, buffer->mutable_data()));
         ARROW_RETURN_NOT_OK(buffer->Resize(got));
         return std::shared_ptr<arrow::Buffer>(std::move(buffer));
+    }
+    // Arrow's own versions read on a thread of a pool that they start.
+    using buffer_future = arrow::Future<std::shared_ptr<arrow::Buffer>>;
+    buffer_future ReadAsync(const arrow::io::IOContext &, int64_t at, int64_t n) override
+    {
+        return buffer_future::MakeFinished(ReadAt(at, n));
+    }
+    // The same, in Arrow 26 and later: is_short_allowed 0: fewer bytes are an error.
+    virtual buffer_future ReadAsync(const arrow::io::IOContext &, int64_t at, int64_t n,
+                                    bool is_short_allowed)
+    {
+        auto got = ReadAt(at, n);
+        if (got.ok() && !is_short_allowed && (*got)->size() < n)
+            return buffer_future::MakeFinished(arrow::Status::IOError("it ends at byte ", bytes_));
+        return buffer_future::MakeFinished(std::move(got));
     }
     arrow::Result<int64_t> Read(int64_t n, void *out) override
     {

@@ -1,5 +1,6 @@
 /* Records of Parquet and Arrow files that pyarrow wrote (tests/golden/readers.py). */
 #include <criterion/criterion.h>
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,6 +103,31 @@ Test(arrow, records_are_those_of_the_jsonl_file)
         }
     }
     free(want);
+}
+
+static int threads(void)
+{
+    int n = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    cr_assert_not_null(tasks);
+    for (const struct dirent *e = readdir(tasks); e; e = readdir(tasks))
+        n += e->d_name[0] != '.';
+    cr_assert_eq(closedir(tasks), 0);
+    return n;
+}
+
+/* Arrow's allocator and its reads of Arrow files would start threads. */
+Test(arrow, reading_starts_no_thread_and_changes_no_variable)
+{
+    const int before = threads();
+    need_arrow();
+    for (size_t k = 0; k < sizeof same / sizeof same[0]; k++) {
+        const lathe_dataset dataset = dataset_of(same[k], LATHE_DATASET_AUTO);
+        cr_assert_eq(read_all(&dataset, 1, 1 << 20), LATHE_OK, "%s", lathe_error_message());
+        cr_expect_eq(threads(), before, "%s: %d threads, there were %d", same[k], threads(),
+                     before);
+    }
+    cr_expect_null(getenv("JE_ARROW_MALLOC_CONF"));
 }
 
 /* The hash of the tokens that a dataset of documents gives. */
