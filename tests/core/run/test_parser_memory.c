@@ -148,7 +148,10 @@ static lathe_status build(void)
         return LATHE_E_IO;
     LATHE_TRY(lathe_tokenizer_bytes(&tok));
     const lathe_dataset dataset = {.path = path, .type = type};
-    const lathe_source source = {path, info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
+    const lathe_source source = {.path = path,
+                                 .bytes = info.st_size,
+                                 .seconds = info.st_mtim.tv_sec,
+                                 .nanoseconds = info.st_mtim.tv_nsec};
     const lathe_sources sources = {.list = &source, .n = 1, .bytes = info.st_size, .type = type};
     const lathe_shard_job job = {.dataset = &dataset,
                                  .sources = &sources,
