@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "device_rates.h"
 #include "gpt2_run.h"
+#include "opening/opening.h"
 
 enum { MOST_SETTINGS = 32, N_TENSORS = 8 };
 #define BURST 0.1 /* s */

@@ -22,6 +22,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_writer.h"
 #include "loop/training.h"
+#include "opening/opening.h"
 #include "primitives/save_load.h"
 #include "run/run_saved.h"
 

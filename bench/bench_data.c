@@ -23,6 +23,7 @@
 #include "base/fs.h"
 #include "base/parallel.h"
 #include "lathe/rng.h"
+#include "opening/opening.h"
 #include "run/run_state.h"
 #include "tokenjson/tokenizer_file.h"
 

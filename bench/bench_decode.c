@@ -23,6 +23,7 @@
 #include "gpt2_run.h"
 #include "ir/op_info.h"
 #include "model/model_size.h"
+#include "opening/opening.h"
 #include "run/run_state.h"
 
 enum {

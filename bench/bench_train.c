@@ -23,6 +23,7 @@
 #include "ir/flops.h"
 #include "kernel_times.h"
 #include "model/model_size.h"
+#include "opening/opening.h"
 
 enum { MOST_STEPS = 64, MOST_SETTINGS = 48, RECORDED = 3, NAMES = 40 };
 #define BURST 0.1 /* s, for products and for copies after a step */

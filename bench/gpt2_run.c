@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "opening/opening.h"
 
 enum { V = 50257, MOST_SETTINGS = 32 };
 

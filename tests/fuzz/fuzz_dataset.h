@@ -77,8 +77,10 @@ static inline int fuzz_dataset(int32_t type, const char *name, const uint8_t *da
     if (data[0] & 0x40u)
         for (int32_t c = 0; c < LATHE_N_COLUMNS; c++)
             dataset.formats[c] = c == LATHE_COLUMN_PROMPT ? "{{{id}}} {text}\n" : "{text}{id}";
-    const lathe_source source = {file.path, info.st_size, info.st_mtim.tv_sec,
-                                 info.st_mtim.tv_nsec};
+    const lathe_source source = {.path = file.path,
+                                 .bytes = info.st_size,
+                                 .seconds = info.st_mtim.tv_sec,
+                                 .nanoseconds = info.st_mtim.tv_nsec};
     const lathe_sources sources = {.list = &source, .n = 1, .bytes = info.st_size, .type = type};
     int64_t n_tokens, n_again;
     const int64_t whole =
