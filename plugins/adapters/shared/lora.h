@@ -22,8 +22,8 @@ enum {
 };
 
 #define LORA_FIELDS                                                                                \
-    LATHE_FIELD_INT("r", "8", 1.0, 65536.0, "1", "rank of A and B"),                               \
-        {"alpha", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE,        "8.0", 0.0, 1e6,                \
+    LATHE_FIELD_INT("r", "32", 1.0, LORA_PATTERN_MAX_WHOLE, "1", "rank of A and B"),               \
+        {"alpha", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE,        "32.0", 0.0, 1e6,               \
          NULL,    "1",           "the update is scaled by alpha/r"},                               \
         {"dropout", LATHE_T_FLOAT, LATHE_FIELD_MAX_EXCLUSIVE,                                      \
          "0.0",     0.0,           1.0,                                                            \

@@ -55,9 +55,11 @@ static lathe_status add(lora_patterns *p, const char *key, const char *pattern, 
     if (p->n == MAX_PATTERNS)
         return lathe_fail(p->host, LATHE_E_CONFIG, "%s: %s has more than %d patterns", p->method,
                           key, MAX_PATTERNS);
-    if (!(value > 0) || isinf(value) || (whole && value != floor(value)))
-        return lathe_fail(p->host, LATHE_E_CONFIG, "%s: %s of \"%s\" is %g; expected a %s above 0",
-                          p->method, key, pattern, value, whole ? "whole number" : "number");
+    if (!(value > 0) || isinf(value) ||
+        (whole && (value != floor(value) || value > LORA_PATTERN_MAX_WHOLE)))
+        return lathe_fail(p->host, LATHE_E_CONFIG, "%s: %s of \"%s\" is %g; expected a %s",
+                          p->method, key, pattern, value,
+                          whole ? "whole number from 1 to 256" : "number above 0");
     (void)snprintf(text, sizeof text, "^(.*\\.)?(%s)$", pattern);
     entry *e = &p->entries[p->n];
     const int code = regcomp(&e->regex, text, REG_EXTENDED | REG_NOSUB);
