@@ -118,5 +118,5 @@ Test(quant_images, launched_decodes_give_the_bits_of_the_cpu)
         if (n_settings == 0)
             check(name, "");
     }
-    cr_assert_geq(n, 6);
+    cr_assert_geq(n, 7);
 }

@@ -28,6 +28,7 @@ from compressed_tensors.compressors.nvfp4.helpers import unpack_fp4_from_uint8
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 from compressed_tensors.quantization.lifecycle.forward import dequantize
 from compressed_tensors.quantization.utils import calculate_qparams, generate_gparam
+from hqq.core.quantize import Quantizer
 from transformers.integrations.finegrained_fp8 import Fp8Dequantize, Fp8Quantize
 
 import quant
@@ -183,6 +184,18 @@ def eetq(seed, rows, cols):
     return case("eetq", seed, w, "", planes, {"f32": f32, "bf16": f32.bfloat16(), "f16": half})
 
 
+def hqq(seed, rows, cols, bits, compute_dtype, group=64):
+    w = quant.weights(seed, rows, cols)
+    codes, meta = Quantizer.quantize(w, nbits=bits, group_size=group, axis=1, device="cpu")
+    meta["compute_dtype"] = getattr(torch, compute_dtype)
+    codes, meta = Quantizer.to_inplace(codes, meta, device="cpu")
+    value = Quantizer.dequantize(codes, meta)
+    assert value.dtype == meta["compute_dtype"]
+    decoded = {k: value.to(d) for k, d in DTYPES.items()}
+    setting = f"bits={bits},group_size={group},compute_dtype={compute_dtype}"
+    return case("hqq", seed, w, setting, [codes, meta["scale"], meta["zero"]], decoded)
+
+
 def main():
     text = f"# torch {torch.__version__}, tests/golden/quant_formats.py\n"
     for seed, rows, cols, scaling in ((1, 4, 64, "row"), (2, 5, 77, "row"), (2, 5, 77, "tensor"), (8, 1, 1, "tensor")):
@@ -195,6 +208,10 @@ def main():
         text += nvfp4_modelopt(seed, rows, cols)
     for seed, rows, cols in ((1, 4, 64), (2, 6, 192), (7, 8, 640)):
         text += eetq(seed, rows, cols)
+    for bits, dtype in ((1, "float16"), (2, "bfloat16"), (3, "float16"), (4, "float16"), (4, "bfloat16"), (8, "float32")):
+        text += hqq(bits, 8, 192, bits, dtype)
+    text += hqq(9, 6, 64, 4, "float32", 32)
+    text += hqq(9, 7, 128, 3, "float32")
     OUT.write_text(text)
 
 

@@ -1,4 +1,4 @@
-/* fp8, mxfp4, nvfp4, eetq: planes and decoded values have the bits of the libraries that write
+/* fp8, mxfp4, nvfp4, eetq, hqq: planes and decoded values have the bits of the libraries that write
  * these files; the builds for each instruction set agree; names in files; refusals. */
 #include "quant_weights.h"
 
@@ -133,7 +133,7 @@ Test(quant_formats, planes_and_decoded_values_are_those_of_the_reference)
     for (; fscanf(file, " case %31s", name) == 1; cases++)
         check_case(file, name);
     cr_expect(feof(file));
-    cr_expect_geq(cases, 22);
+    cr_expect_geq(cases, 30);
     (void)fclose(file);
 }
 
@@ -159,6 +159,11 @@ static const format formats[] = {
      {"_packed", "_scale", "_global_scale"}},
     {"nvfp4", "layout=modelopt", 7, 688, "modelopt", {"", "_scale", "_scale_2"}},
     {"eetq", "", 6, 704, "eetq", {"", "_scales"}},
+    {"hqq", "bits=1", 8, 704, "hqq", {"../W_q", "../scale", "../zero"}},
+    {"hqq", "bits=2 compute_dtype=bfloat16", 8, 704, "hqq", {"../W_q", "../scale", "../zero"}},
+    {"hqq", "bits=3 compute_dtype=float32", 7, 704, "hqq", {"../W_q", "../scale", "../zero"}},
+    {"hqq", "bits=4 group_size=8", 8, 704, "hqq", {"../W_q", "../scale", "../zero"}},
+    {"hqq", "bits=8 group_size=1408", 8, 704, "hqq", {"../W_q", "../scale", "../zero"}},
 };
 enum { N_FORMATS = sizeof formats / sizeof *formats };
 
@@ -231,14 +236,18 @@ Test(quant_formats, values_that_are_not_finite_are_refused)
     for (int k = 0; k < N_FORMATS; k++) {
         const format *f = &formats[k];
         subject s = open_format(f->name, f->settings);
-        planes p = planes_of(s.quant, s.self, 2, 64);
-        float w[128] = {0};
-        w[127] = INFINITY;
-        cr_expect_eq(s.quant->encode(s.self, 2, 64, w, p.data), LATHE_E_NUMERIC, "%s", f->name);
-        w[127] = NAN;
-        cr_expect_eq(s.quant->encode(s.self, 2, 64, w, p.data), LATHE_E_NUMERIC, "%s", f->name);
+        const int64_t n = f->rows * f->cols;
+        planes p = planes_of(s.quant, s.self, f->rows, f->cols);
+        float *w = golden_weights(3, n);
+        w[n - 1] = INFINITY;
+        cr_expect_eq(s.quant->encode(s.self, f->rows, f->cols, w, p.data), LATHE_E_NUMERIC, "%s",
+                     f->name);
+        w[n - 1] = NAN;
+        cr_expect_eq(s.quant->encode(s.self, f->rows, f->cols, w, p.data), LATHE_E_NUMERIC, "%s",
+                     f->name);
         cr_expect(strstr(lathe_test_message, "not finite") != NULL, "%s", lathe_test_message);
         planes_free(&p);
+        free(w);
         s.plugin->destroy(s.self);
     }
 }
@@ -254,6 +263,9 @@ Test(quant_formats, weights_without_whole_groups_are_refused)
         {"nvfp4", 4, 40, "nvfp4: a weight of [4, 40]; the columns must be a multiple of 16"},
         {"eetq", 4, 96, "eetq: a weight of [4, 96]; the columns must be a multiple of 64"},
         {"eetq", 3, 64, "eetq: a weight of [3, 64]; the rows must be even"},
+        {"hqq", 1, 64,
+         "hqq: a weight of [1, 64]; with 4 bits and groups of 64 its size must be a multiple of "
+         "128"},
         {"fp8", INT64_MAX / 4, 4, "fp8: a weight of ["},
     };
     for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
@@ -262,6 +274,35 @@ Test(quant_formats, weights_without_whole_groups_are_refused)
         cr_expect(strstr(lathe_test_message, bad[k].message) != NULL, "%s", lathe_test_message);
         s.plugin->destroy(s.self);
     }
+}
+
+Test(hqq, settings_that_no_file_has_are_refused)
+{
+    static const char *const bad[][2] = {
+        {"bits=5", "hqq: bits = 5; expected 1, 2, 3, 4 or 8"},
+        {"group_size=20", "hqq: group_size = 20; expected a multiple of 8"},
+    };
+    subject s = open_format("hqq", "");
+    for (int k = 0; k < 2; k++) {
+        void *self;
+        cr_expect_eq(lathe_test_create(s.plugin, bad[k][0], &self), LATHE_E_CONFIG);
+        cr_expect(strstr(lathe_test_message, bad[k][1]) != NULL, "%s", lathe_test_message);
+    }
+    s.plugin->destroy(s.self);
+}
+
+Test(hqq, scales_too_large_for_the_compute_dtype_are_refused)
+{
+    float w[128] = {[5] = 3e7f};
+    subject s = open_format("hqq", ""), wide = open_format("hqq", "compute_dtype=float32");
+    planes p = planes_of(wide.quant, wide.self, 2, 64);
+    cr_expect_eq(s.quant->encode(s.self, 2, 64, w, p.data), LATHE_E_NUMERIC);
+    cr_expect(strstr(lathe_test_message, "set compute_dtype = \"float32\"") != NULL, "%s",
+              lathe_test_message);
+    cr_expect_eq(wide.quant->encode(wide.self, 2, 64, w, p.data), LATHE_OK);
+    planes_free(&p);
+    s.plugin->destroy(s.self);
+    wide.plugin->destroy(wide.self);
 }
 
 /* ---- small floats ---- */
