@@ -11,6 +11,9 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "records/reader.h"
+#include "records/readers.h"
+#include "records/row_kind.h"
 #include "run/renderer_choice.h"
 #include "template/chat_template.h"
 #include "view/printable.h"
@@ -20,7 +23,8 @@
 
 static const lathe_option options[] = {
     {"--show", "FILE|-",
-     "show the conversations of this file, one JSON object with \"messages\" a line"},
+     "show the conversations of this file: one JSON object with \"messages\" a line, or rows of "
+     "Parquet"},
     {"--n", "N", "number of conversations to show (default 10; 0: all; with --json: all)"},
     {"--renderer", "NAME",
      "auto: the renderer that writes what the template writes, if there is one (default); jinja: "
@@ -229,11 +233,22 @@ static int is_blank(const char *text, int64_t n)
     return 1;
 }
 
-static lathe_status show(shower *s, const char *text, int64_t n)
+static void print_out(shower *s)
+{
+    (void)fwrite(s->out.data ? s->out.data : "", 1, (size_t)s->out.len, stdout);
+    s->out.len = 0;
+}
+
+static void put_legend(shower *s)
 {
     if (!s->as_json)
         lathe_buffer_puts(&s->out, s->colour ? "Text that is not learnt is dimmed.\n"
                                              : "Text that is not learnt stands in [- -].\n");
+}
+
+static lathe_status show(shower *s, const char *text, int64_t n)
+{
+    put_legend(s);
     int64_t line = 1;
     for (int64_t at = 0; at < n && (s->most == 0 || s->n_shown < s->most); line++) {
         const char *end = memchr(text + at, '\n', (size_t)(n - at));
@@ -241,10 +256,37 @@ static lathe_status show(shower *s, const char *text, int64_t n)
         if (!is_blank(text + at, length))
             LATHE_TRY(show_line(s, line, text + at, length));
         at += length + 1;
-        (void)fwrite(s->out.data ? s->out.data : "", 1, (size_t)s->out.len, stdout);
-        s->out.len = 0;
+        print_out(s);
     }
     return LATHE_OK;
+}
+
+/* Shows the rows of a file that a reader plugin reads, such as Parquet. *out_is_one 0: it is none.
+ */
+static lathe_status show_rows(shower *s, const char *file, int *out_is_one)
+{
+    const lathe_dataset dataset = {
+        .path = file, .type = LATHE_DATASET_AUTO, .registry = s->registry};
+    const lathe_source_place begin = {0, 0, 1};
+    lathe_readers readers;
+    lathe_sources sources;
+    lathe_reader r;
+    LATHE_TRY(lathe_readers_find(s->registry, &s->arena, &readers));
+    *out_is_one = lathe_readers_by_name(&readers, file) != NULL;
+    if (!*out_is_one)
+        return LATHE_OK;
+    LATHE_TRY(lathe_sources_list(&dataset, &s->arena, &sources));
+    put_legend(s);
+    lathe_status status = lathe_reader_init(&r, &dataset, &sources, LATHE_ROWS_PROMPTS, &begin);
+    while (status == LATHE_OK && !lathe_reader_ended(&r) &&
+           (s->most == 0 || s->n_shown < s->most)) {
+        status = lathe_reader_batch(&r, 1);
+        for (int64_t i = 0; i < r.n && status == LATHE_OK; i++)
+            status = show_line(s, r.list[i].line, r.data + r.list[i].begin, r.list[i].n);
+        print_out(s);
+    }
+    lathe_reader_fini(&r);
+    return status;
 }
 
 /* ---- the command ---- */
@@ -283,9 +325,13 @@ static lathe_status run_parts(const lathe_args *args, shower *s, lathe_chat_temp
         return LATHE_OK;
     }
     s->name = strcmp(file, "-") == 0 ? "standard input" : file;
-    LATHE_TRY(lathe_app_read(file, &text, &n));
-    const lathe_status status = show(s, text, n);
-    free(text);
+    int is_table = 0;
+    lathe_status status = show_rows(s, file, &is_table);
+    if (status == LATHE_OK && !is_table) {
+        LATHE_TRY(lathe_app_read(file, &text, &n));
+        status = show(s, text, n);
+        free(text);
+    }
     if (status == LATHE_OK && s->n_refused > 0)
         (void)fprintf(stderr, "lathe chat-template: %lld of %lld conversations are refused\n",
                       (long long)s->n_refused, (long long)s->n_shown);

@@ -92,3 +92,19 @@ Test(cli_chat_template, a_refused_conversation_does_not_hide_the_next)
            "{\"line\": 1, \"error\": \"wrong.jsonl:1: expected an object");
     expect(SHOW "m --show half.jsonl 2>&1", 2, "1 of 2 conversations are refused");
 }
+
+Test(cli_chat_template, rows_of_a_parquet_file_are_shown_as_lines_are)
+{
+    static const char shows[] = SHOW "marked.jinja --json --show " LATHE_TEST_DATA
+                                     "/golden/data/readers/same/%s --n 6 2>&1";
+    char command[1024], *lines;
+    if (access(LATHE_TEST_BUILD "/lib/lathe/plugins/reader/arrow-shim.so", F_OK) != 0)
+        cr_skip_test("Lathe was built without Apache Arrow (LATHE_ARROW_ROOT)");
+    (void)snprintf(command, sizeof command, shows, "records.jsonl");
+    expect(command, 0, "\"text\": \"user:question 5;assistant:answer 5;\"");
+    lines = strdup(output);
+    (void)snprintf(command, sizeof command, shows, "zstd.parquet");
+    expect(command, 0, "\"text\": \"user:question 5;assistant:answer 5;\"");
+    cr_expect_str_eq(output, lines);
+    free(lines);
+}
