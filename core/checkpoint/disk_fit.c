@@ -88,8 +88,8 @@ void lathe_disk_fit_text(const lathe_saved_state *saved, const lathe_disk_fit *f
         lathe_buffer_printf(b, "%lld checkpoint%s", (long long)fit->most,
                             fit->most == 1 ? "" : "s");
         if (fit->most > 1)
-            lathe_buffer_printf(b, " at a time (checkpoint.keep_last = %d%s)",
-                                saved->set->keep_last,
+            lathe_buffer_printf(b, "%s (checkpoint.keep_last = %d%s)",
+                                keeps_all ? " over the run" : " at a time", saved->set->keep_last,
                                 keeps_all ? " keeps all" : ", plus the one being written");
         lathe_buffer_printf(b, " take%s ", fit->most == 1 ? "s" : "");
         put_bytes(b, (double)fit->most * (double)fit->each);

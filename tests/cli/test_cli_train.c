@@ -97,7 +97,7 @@ Test(cli_train, a_disk_that_the_checkpoints_will_fill_is_reported_before_the_fir
     char command[256];
     (void)snprintf(command, sizeof command, LATHE " plan%s 2>&1", many);
     expect(command, 0,
-           "1000000000000 checkpoints at a time (checkpoint.keep_last = 0 keeps all) take ");
+           "1000000000000 checkpoints over the run (checkpoint.keep_last = 0 keeps all) take ");
     cr_expect_not_null(strstr(output, " are free in out: not enough; set checkpoint.keep_last to "),
                        "%s", output);
     (void)snprintf(command, sizeof command, LATHE " plan%s --json 2>&1", many);

@@ -44,7 +44,7 @@ const lathe_field ppo_fields[N_FIELDS] = {
     LATHE_FIELD_INT("max_new_tokens", "256", 1, 1048576, "tokens", "longest completion"),
     LATHE_FIELD_INT("epochs", "1", 1, 1000, "epochs", "how often a rollout is learnt"),
     LATHE_FIELD_INT("minibatches", "1", 1, 65536, "steps",
-                    "optimizer steps of an epoch; they share out the rollout's completions"),
+                    "optimizer steps of an epoch; each takes an equal part of the completions"),
     LATHE_FIELD_STRING(
         "loss_type", "\"ppo\"", "ppo|cispo|importance_sampling|dro",
         "loss of a token: the ratio clipped as in PPO; the log-probability times the "
@@ -91,7 +91,7 @@ const lathe_field ppo_fields[N_FIELDS] = {
                       "divergence of a completion at which kl_coef is to keep the policy: after "
                       "each rollout it is raised or lowered; 0: it stays as it is"),
     LATHE_FIELD_INT("kl_horizon", "10000", 1, INT64_C(1) << 40, "completions",
-                    "over which kl_coef changes by at most a fifth (kl_target)"),
+                    "kl_target: kl_coef changes by at most a fifth over so many completions"),
     LATHE_FIELD_FLOAT("entropy_coef", "0.0", 0.0, 1e6, "1",
                       "weight of the entropy of the policy, which is made larger; 0: it is not "
                       "computed"),
