@@ -6,144 +6,80 @@
  * Activations are not quantized: the weight is decoded and multiplied in the compute dtype.
  */
 #include <math.h>
-#include <string.h>
 
 #include "int8_kernel.h"
 #include "lathe/kit/instance.h"
+#include "shared/quant_codec.h"
 
 typedef struct int8 {
-    const lathe_host *host;
-    int avx512;
+    codec_head head;
 } int8;
-
-#if defined(__x86_64__)
-#define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,prefer-vector-width=512")))
-#else
-#define AVX512
-#endif
-#define BODY static inline __attribute__((always_inline))
 
 /* ---- rows ---- */
 
 /* Returns the row's scale, or -1 if a value is not finite. A row of zeros has scale 0 and codes
  * 0. */
-BODY float encode_row_body(const float *w, int64_t n, int8_t *q)
+CODEC_BODY float encode_row(const float *w, int64_t n, int8_t *q)
 {
-    uint32_t top = 0;
-    for (int64_t i = 0; i < n; i++) { /* magnitudes have the same order as their bits */
-        uint32_t bits;
-        memcpy(&bits, &w[i], sizeof bits);
-        bits &= 0x7fffffffu;
-        top = bits > top ? bits : top;
-    }
-    if (top >= 0x7f800000u)
-        return -1.0f;
-    float absmax;
-    memcpy(&absmax, &top, sizeof absmax);
-    const float inverse = 127.0f / absmax;
-    if (absmax == 0.0f || isinf(inverse)) { /* below 4e-37 the factor overflows: treat as zeros */
+    const float largest = codec_largest(w, n), inverse = 127.0f / largest;
+    if (largest <= 0.0f || isinf(inverse)) { /* below 4e-37 the factor overflows: as zeros */
         memset(q, 0, (size_t)n);
-        return absmax;
+        return largest;
     }
     for (int64_t i = 0; i < n; i++)
         q[i] = (int8_t)(int32_t)rintf(w[i] * inverse);
-    return absmax;
+    return largest;
 }
 
-BODY void decode_row_body(const int8_t *q, int64_t n, float scale, void *out, int32_t dtype)
+CODEC_BODY void encode_body(void *arg, int64_t begin, int64_t end)
 {
-    if (dtype == LATHE_F32) {
-        float *y = out;
-        for (int64_t i = 0; i < n; i++)
-            y[i] = int8_value(q[i], scale);
-        return;
+    codec_job *const job = arg;
+    float *const scales = job->made[INT8_SCB];
+    for (int64_t row = begin; row < end; row++) {
+        const int64_t at = row * job->cols;
+        scales[row] = encode_row(job->w + at, job->cols, (int8_t *)job->made[INT8_WEIGHT] + at);
+        if (scales[row] < 0)
+            codec_set_bad(job);
     }
-    uint16_t *y = out;
-    if (dtype == LATHE_F16) {
+}
+CODEC_LOOP(encode_rows, encode_body)
+
+/* Without the detour of CODEC_DECODER: the compiler finds the best code for these loops, and finite
+ * values need no check for NaN. */
+CODEC_BODY void decode_row(const int8_t *q, int64_t n, float scale, void *out, int32_t dtype)
+{
+    uint16_t *const y = out;
+    if (dtype == LATHE_F32)
+        for (int64_t i = 0; i < n; i++)
+            ((float *)out)[i] = int8_value(q[i], scale);
+    else if (dtype == LATHE_F16)
         for (int64_t i = 0; i < n; i++)
             y[i] = lathe_f32_to_f16(int8_value(q[i], scale));
-        return;
-    }
-    /* values are finite: lathe_f32_to_bf16 without its NaN branch */
-    for (int64_t i = 0; i < n; i++) {
-        const float value = int8_value(q[i], scale);
-        uint32_t bits;
-        memcpy(&bits, &value, sizeof bits);
-        y[i] = (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-    }
+    else
+        for (int64_t i = 0; i < n; i++) { /* lathe_f32_to_bf16 without its NaN branch */
+            const float value = int8_value(q[i], scale);
+            uint32_t bits;
+            memcpy(&bits, &value, sizeof bits);
+            y[i] = (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+        }
 }
 
-static float encode_row(const float *w, int64_t n, int8_t *q)
+CODEC_BODY void decode_body(void *arg, int64_t begin, int64_t end)
 {
-    return encode_row_body(w, n, q);
+    const codec_job *const job = arg;
+    const int64_t row_bytes = job->cols * lathe_dtype_bytes(job->dtype);
+    for (int64_t row = begin; row < end; row++)
+        decode_row((const int8_t *)job->planes[INT8_WEIGHT] + row * job->cols, job->cols,
+                   ((const float *)job->planes[INT8_SCB])[row], (char *)job->out + row * row_bytes,
+                   job->dtype);
 }
-
-AVX512 static float encode_row_avx512(const float *w, int64_t n, int8_t *q)
-{
-    return encode_row_body(w, n, q);
-}
-
-static void decode_row(const int8_t *q, int64_t n, float scale, void *out, int32_t dtype)
-{
-    decode_row_body(q, n, scale, out, dtype);
-}
-
-AVX512 static void decode_row_avx512(const int8_t *q, int64_t n, float scale, void *out,
-                                     int32_t dtype)
-{
-    decode_row_body(q, n, scale, out, dtype);
-}
+CODEC_LOOP(decode_rows, decode_body)
 
 /* ---- the table ---- */
 
-typedef struct job {
-    const int8 *self;
-    const float *w;
-    int8_t *q_out;
-    float *scb_out;
-    const int8_t *q;
-    const float *scb;
-    char *out;
-    int64_t cols;
-    int32_t dtype, bad;
-} job;
-
-static void encode_rows(void *arg, int64_t begin, int64_t end, int32_t worker)
-{
-    job *j = arg;
-    (void)worker;
-    for (int64_t r = begin; r < end; r++) {
-        const float *w = j->w + r * j->cols;
-        int8_t *q = j->q_out + r * j->cols;
-        j->scb_out[r] = (j->self->avx512 ? encode_row_avx512 : encode_row)(w, j->cols, q);
-        if (j->scb_out[r] < 0)
-            __atomic_store_n(&j->bad, 1, __ATOMIC_RELAXED);
-    }
-}
-
-static void decode_rows(void *arg, int64_t begin, int64_t end, int32_t worker)
-{
-    const job *j = arg;
-    const int64_t row_bytes = j->cols * lathe_dtype_bytes(j->dtype);
-    (void)worker;
-    for (int64_t r = begin; r < end; r++)
-        (j->self->avx512 ? decode_row_avx512 : decode_row)(j->q + r * j->cols, j->cols, j->scb[r],
-                                                           j->out + r * row_bytes, j->dtype);
-}
-
-/* Rows per chunk of work, for about 64 Ki elements. */
-static int64_t grain(int64_t cols)
-{
-    return cols >= 65536 ? 1 : 65536 / cols;
-}
-
 static lathe_status int8_accepts(void *self, int64_t rows, int64_t cols)
 {
-    const int8 *q = self;
-    if (rows < 1 || cols < 1 || rows > INT64_MAX / 8 / cols)
-        return lathe_fail(q->host, LATHE_E_SHAPE, "int8: a weight of [%lld, %lld]", (long long)rows,
-                          (long long)cols);
-    return LATHE_OK;
+    return codec_check_dims(self, "int8", rows, cols);
 }
 
 static int32_t int8_planes(void *self, int64_t rows, int64_t cols, lathe_plane *out)
@@ -157,35 +93,18 @@ static int32_t int8_planes(void *self, int64_t rows, int64_t cols, lathe_plane *
 static lathe_status int8_encode(void *self, int64_t rows, int64_t cols, const float *w,
                                 void *const *planes)
 {
-    const int8 *q = self;
+    codec_job job = {.self = self, .rows = rows, .cols = cols, .w = w, .made = planes};
     LATHE_TRY(int8_accepts(self, rows, cols));
-    job j = {
-        .self = q, .w = w, .q_out = planes[INT8_WEIGHT], .scb_out = planes[INT8_SCB], .cols = cols};
-    q->host->parallel_for(rows, grain(cols), encode_rows, &j);
-    if (j.bad)
-        return lathe_fail(q->host, LATHE_E_NUMERIC,
-                          "int8: the weight [%lld, %lld] holds values that are not finite",
-                          (long long)rows, (long long)cols);
-    return LATHE_OK;
+    codec_rows(&job, encode_rows, rows, cols);
+    return codec_encoded(&job, "int8");
 }
 
 static lathe_status int8_decode(void *self, int64_t rows, int64_t cols, const void *const *planes,
                                 void *w, int32_t dtype, void *scratch, void *stream)
 {
-    const int8 *q = self;
     (void)scratch;
     (void)stream;
-    if (dtype != LATHE_F32 && dtype != LATHE_BF16 && dtype != LATHE_F16)
-        return lathe_fail(q->host, LATHE_E_DTYPE, "int8: decodes to f32, bf16 or f16, not to %s",
-                          lathe_dtype_name(dtype));
-    job j = {.self = q,
-             .q = planes[INT8_WEIGHT],
-             .scb = planes[INT8_SCB],
-             .out = w,
-             .cols = cols,
-             .dtype = dtype};
-    q->host->parallel_for(rows, grain(cols), decode_rows, &j);
-    return LATHE_OK;
+    return codec_decode(self, "int8", rows, cols, planes, w, dtype, decode_rows);
 }
 
 static int64_t int8_config_json(void *self, char *out, int64_t capacity)
@@ -224,7 +143,7 @@ static lathe_status int8_read_meta(void *self, int64_t rows, int64_t cols, const
     (void)cols;
     (void)planes;
     if (bytes != 1 || meta[0] != 0)
-        return lathe_fail(q->host, LATHE_E_UNSUPPORTED,
+        return lathe_fail(q->head.host, LATHE_E_UNSUPPORTED,
                           "int8: weight_format is %d (%lld bytes); only 0, plain rows, can be read",
                           bytes > 0 ? meta[0] : -1, (long long)bytes);
     return LATHE_OK;
@@ -239,11 +158,8 @@ static lathe_status int8_create(const lathe_host *host, const lathe_value *value
     int8 *q = host->alloc((int64_t)sizeof *q);
     if (q == NULL)
         return lathe_fail(host, LATHE_E_NOMEM, "int8: no memory for the instance");
-    q->host = host;
-#if defined(__x86_64__)
-    q->avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                __builtin_cpu_supports("avx512vl");
-#endif
+    q->head.host = host;
+    q->head.build = codec_best_build();
     *out_self = q;
     return LATHE_OK;
 }

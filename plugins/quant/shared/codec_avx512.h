@@ -29,10 +29,33 @@ wide_to_bf16_16(const float *x, uint16_t *out, __mmask16 lanes)
     _mm256_mask_storeu_epi16(out, lanes, _mm512_cvtepi32_epi16(_mm512_srli_epi32(sum, 16)));
 }
 
+/* Rounds 16 finite values to bf16, which are then in the upper halves. */
+CODEC_WIDE static inline __m512i wide_bf16_sum(__m512 value)
+{
+    const __m512i bits = _mm512_castps_si512(value);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    return _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+}
+
 /** lathe_f32_to_bf16 of n values. */
 CODEC_WIDE static void wide_to_bf16(const float *x, int64_t n, uint16_t *out)
 {
     int64_t i = 0;
+    /* the odd 16-bit lanes of the first 16 values, then those of the second */
+    uint16_t lanes[32];
+    for (int k = 0; k < 32; k++)
+        lanes[k] = (uint16_t)(2 * k + 1);
+    const __m512i upper = _mm512_loadu_si512(lanes);
+    for (; i + 32 <= n; i += 32) {
+        const __m512 a = _mm512_loadu_ps(x + i), b = _mm512_loadu_ps(x + i + 16);
+        if (_mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q) != 0) {
+            wide_to_bf16_16(x + i, out + i, 0xffff);
+            wide_to_bf16_16(x + i + 16, out + i + 16, 0xffff);
+            continue;
+        }
+        _mm512_storeu_si512(out + i,
+                            _mm512_permutex2var_epi16(wide_bf16_sum(a), upper, wide_bf16_sum(b)));
+    }
     for (; i + 16 <= n; i += 16)
         wide_to_bf16_16(x + i, out + i, 0xffff);
     if (i < n)
