@@ -113,19 +113,22 @@ static lathe_status add_peft(lathe_adapter_folder *f, lathe_arena *arena, const 
 {
     static const struct {
         const char *peft, *ours;
-    } keys[] = {{"r", "r"},
-                {"lora_alpha", "alpha"},
-                {"use_rslora", "use_rslora"},
-                {"rank_pattern", "rank_pattern"},
-                {"alpha_pattern", "alpha_pattern"}};
+        json_int_t otherwise; /* PEFT's default where ours is another one, else 0 */
+    } keys[] = {{"r", "r", 8},
+                {"lora_alpha", "alpha", 8},
+                {"use_rslora", "use_rslora", 0},
+                {"rank_pattern", "rank_pattern", 0},
+                {"alpha_pattern", "alpha_pattern", 0}};
     LATHE_TRY(check_peft(dir, peft));
     json_t *name = json_string("lora");
     lathe_status status = lathe_settings_add(&f->settings, arena, "adapter", "name", name);
     json_decref(name);
     for (size_t i = 0; i < sizeof keys / sizeof keys[0] && status == LATHE_OK; i++) {
         const json_t *value = json_object_get(peft, keys[i].peft);
-        if (!is_empty(value))
-            status = lathe_settings_add(&f->settings, arena, "adapter", keys[i].ours, value);
+        json_t *otherwise = keys[i].otherwise ? json_integer(keys[i].otherwise) : NULL;
+        status = lathe_settings_add(&f->settings, arena, "adapter", keys[i].ours,
+                                    is_empty(value) ? otherwise : value);
+        json_decref(otherwise);
     }
     return status == LATHE_OK ? add_targets(f, arena, dir, peft) : status;
 }

@@ -288,6 +288,16 @@ Test(lora, rank_patterns_are_matched_as_peft_does)
     plugin->destroy(self);
 }
 
+Test(lora, rank_is_32_unless_set_and_the_default_scale_is_1)
+{
+    const lathe_field *r = &plugin->fields[0];
+    cr_expect_str_eq(r->key, "r");
+    cr_expect_eq(mock_value(plugin, values, "r")->i, 32);
+    cr_expect_eq(mock_value(plugin, values, "alpha")->f, 32.0);
+    cr_expect_eq(r->min, 1.0);
+    cr_expect_eq(r->max, 256.0);
+}
+
 Test(lora, bad_settings_are_refused_with_their_names)
 {
     static const char *const mixed[] = {"all-linear", "q_proj"};
@@ -295,6 +305,7 @@ Test(lora, bad_settings_are_refused_with_their_names)
         const char *key, *json, *want;
     } cases[] = {{"rank_pattern", "{\"a\": 0}", "rank_pattern of \"a\" is 0"},
                  {"rank_pattern", "{\"a\": 1.5}", "expected a whole number"},
+                 {"rank_pattern", "{\"a\": 257}", "is 257; expected a whole number from 1 to 256"},
                  {"rank_pattern", "{\"(\": 2}", "no regular expression"},
                  {"rank_pattern", "{\"a\": \"b\"}", "must be a table"},
                  {"rank_pattern", "[1]", "must be a table"},
