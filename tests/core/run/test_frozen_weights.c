@@ -244,6 +244,13 @@ Test(frozen_weights, of_a_quantized_base_are_saved_beside_an_adapter_that_trains
     check_quantized("nf4", "norms_and_biases");
 }
 
+Test(frozen_weights, of_a_base_in_newer_formats_are_saved_beside_an_adapter_that_trains_norms)
+{
+    static const char *const formats[] = {"fp8", "hqq"}; /* the others need wider rows */
+    for (int k = 0; k < 2; k++)
+        check_quantized(formats[k], "norms_and_biases");
+}
+
 /* ---- a device with memory of its own ---- */
 
 Test(frozen_weights, of_a_device_with_memory_of_its_own_are_saved_beside_the_training)

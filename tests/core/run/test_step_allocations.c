@@ -122,6 +122,7 @@ Test(step_allocations, are_none_whatever_the_parts)
         {"optimizer.name=schedule_free_adamw", "scheduler.name=constant"},
         {"adapter.name=lora", "quant.name=nf4"},
         {"adapter.name=lora", "quant.name=int8", "train.precision=fp32"},
+        {"adapter.name=lora", "quant.name=mxfp4"},
         {"stage.name=dpo"},
         {"stage.name=dpo", "adapter.name=lora"},
     };
