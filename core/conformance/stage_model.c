@@ -1,6 +1,7 @@
 /* What the checks of stages give to loss() in place of a model and its batches. */
 #include "conformance/stage_model.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -146,6 +147,18 @@ static lathe_status divergence(void *ctx, int32_t which, double beta, double tem
                              m->head[0][2]};
     return lathe_graph_node(m->g, LATHE_OP_HEAD_DIVERGENCE, &attrs, in, 5, out, 1, -1,
                             "divergence");
+}
+
+/* The model of these checks has no embeddings: they are without noise, as an evaluation is. */
+static lathe_status embedding_noise(void *ctx, double magnitude)
+{
+    const model *m = ctx;
+    if (!(magnitude >= 0.0 && isfinite(magnitude)))
+        return lathe_error(LATHE_E_ARG, "noise of magnitude %g in embeddings", magnitude);
+    if (lathe__stage_model_reading(m) != LATHE_NONE ||
+        m->hidden[LATHE_MODEL_POLICY] != LATHE_NONE || m->head[LATHE_MODEL_POLICY][0] != LATHE_NONE)
+        return lathe_error(LATHE_E_ARG, "adds noise to embeddings after it has read the model");
+    return LATHE_OK;
 }
 
 int32_t lathe__stage_model_heads(const model *m)
@@ -311,7 +324,9 @@ lathe_status lathe__stage_model_ask(model *m, void *self, lathe_stage_loss *loss
                                      .head = stage_head,
                                      .last_mask = last_mask,
                                      .hidden = hidden,
-                                     .divergence = divergence};
+                                     .divergence = divergence,
+                                     .width = C,
+                                     .embedding_noise = embedding_noise};
     *loss = (lathe_stage_loss){.size = sizeof *loss, .sum = LATHE_NONE};
     LATHE_TRY(m->table->loss(self, &given, loss));
     return check_loss(m, loss);

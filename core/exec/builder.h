@@ -18,8 +18,9 @@ typedef struct lathe__builder {
     lathe_val heads[LATHE_MAX_STAGE_HEADS];        /* outputs of the stage's heads; LATHE_NONE */
     lathe_model_report reports[LATHE_MAX_REPORTS]; /* of the policy's family */
     int32_t n_reports;
-    int32_t model;     /* the model whose forward is being built */
-    int32_t evaluates; /* build HEAD_EVAL, which also finds the most likely token */
+    double embedding_noise; /* of the policy; 0: none */
+    int32_t model;          /* the model whose forward is being built */
+    int32_t evaluates;      /* build HEAD_EVAL, which also finds the most likely token */
 } lathe__builder;
 
 /** Adds the inputs of a batch: tokens, positions, doc_start, targets. */

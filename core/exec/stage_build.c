@@ -1,4 +1,5 @@
 /* Builds the loss of a stage: the functions that it builds with, and the answer's figures. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,6 +23,7 @@ static lathe_status build_model(lathe__builder *b, int32_t model)
     if (b->hidden[model] != LATHE_NONE)
         return LATHE_OK;
     b->model = model;
+    build_of(b, model)->embedding_noise = model == LATHE_MODEL_POLICY ? b->embedding_noise : 0.0;
     LATHE_TRY(lathe_model_hidden(build_of(b, model), &b->hidden[model]));
     if (model == LATHE_MODEL_POLICY) {
         b->n_reports = b->build.n_reports;
@@ -142,6 +144,21 @@ static lathe_status stage_hidden(void *ctx, int32_t model, lathe_val *out)
         return no_model(model);
     LATHE_TRY(build_model(b, model));
     *out = b->hidden[model];
+    return LATHE_OK;
+}
+
+/* lathe_stage_build.embedding_noise */
+static lathe_status stage_embedding_noise(void *ctx, double magnitude)
+{
+    lathe__builder *b = ctx;
+    const char *stage = b->config->stage->component->plugin->name;
+    if (!(magnitude >= 0.0 && isfinite(magnitude)))
+        return lathe_error(LATHE_E_ARG, "stage \"%s\" adds noise of magnitude %g to embeddings",
+                           stage, magnitude);
+    if (b->hidden[LATHE_MODEL_POLICY] != LATHE_NONE)
+        return lathe_error(LATHE_E_ARG,
+                           "stage \"%s\" adds noise to embeddings after the model is built", stage);
+    b->embedding_noise = b->evaluates ? 0.0 : magnitude;
     return LATHE_OK;
 }
 
@@ -286,7 +303,9 @@ lathe_status lathe__build_stage_loss(lathe__builder *b, int32_t train)
                                      .head = stage_head,
                                      .last_mask = stage_last_mask,
                                      .hidden = stage_hidden,
-                                     .divergence = stage_divergence};
+                                     .divergence = stage_divergence,
+                                     .width = b->config->model->width,
+                                     .embedding_noise = stage_embedding_noise};
     LATHE_TRY(lathe_answer_loss(b->config->stage, &build, &p->stage));
     return add_reports(b, train);
 }

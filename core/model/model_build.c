@@ -155,6 +155,35 @@ static lathe_status report(void *ctx, const char *name, lathe_val sum, double we
     return LATHE_OK;
 }
 
+/* lathe_model_builder.embedded */
+static lathe_status embedded(void *ctx, lathe_val *x)
+{
+    lathe_model_build *b = ctx;
+    const lathe_graph_api *api = lathe_graph_api_get();
+    if (b->embedding_noise == 0.0)
+        return LATHE_OK;
+    if (b->is_noise_added)
+        return lathe_error(LATHE_E_PLUGIN, "%s: build() calls embedded() twice", family_name(b));
+    const lathe_op_attrs attrs = {.alpha = b->embedding_noise,
+                                  .rng_stream = api->rng_stream(b->graph)};
+    lathe_val in[2] = {*x, LATHE_NONE};
+    LATHE_TRY(api->rng(b->graph, &in[1]));
+    b->is_noise_added = 1;
+    return api->node(b->graph, LATHE_OP_UNIFORM_NOISE, &attrs, in, 2, x, 1, -1, "embedding noise");
+}
+
+/* A setting of the stage must not be ignored. */
+static lathe_status check_noise(const lathe_model_build *b)
+{
+    if (b->embedding_noise == 0.0 || b->is_noise_added)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_CONFIG,
+                       "the stage adds noise to the token embeddings, and model family %s does not "
+                       "offer them (its build() does not call embedded()): train without noise, or "
+                       "with another model",
+                       family_name(b));
+}
+
 int64_t lathe_model_position_offset(const lathe_model_config *config, int64_t max_positions,
                                     int64_t longest)
 {
@@ -237,8 +266,10 @@ lathe_status lathe_model_hidden(lathe_model_build *b, lathe_val *out)
                                          .rope = rope,
                                          .constant = constant,
                                          .part = part,
-                                         .report = report};
+                                         .report = report,
+                                         .embedded = embedded};
     b->n_reports = 0;
+    b->is_noise_added = 0;
     LATHE_TRY(check_inputs(b));
     lathe_graph_set_layer(b->graph, -1, LATHE_BLOCK_NONE);
     for (int32_t i = 0; i < b->config->n_ropes; i++)
@@ -246,6 +277,7 @@ lathe_status lathe_model_hidden(lathe_model_build *b, lathe_val *out)
     const lathe_status status = table->build(b->config->family.self, &builder, out);
     lathe_graph_set_layer(b->graph, -1, LATHE_BLOCK_NONE);
     LATHE_TRY(status);
+    LATHE_TRY(check_noise(b));
     return check_hidden(b, *out);
 }
 

@@ -37,7 +37,10 @@ typedef struct lathe_model_build {
     lathe_status (*linear)(void *arg, const lathe_site *site, lathe_val x, lathe_val *out_y);
     void *arg;
 
+    double embedding_noise; /* largest noise that is added to token embeddings; 0: none */
+
     /* Set by lathe_model_hidden. */
+    int32_t is_noise_added;
     lathe_val ropes[LATHE_MAX_ROPES];
     lathe_model_report reports[LATHE_MAX_REPORTS];
     int32_t n_reports;

@@ -81,6 +81,20 @@ static void dropout_reference(const op_case *c, double *const *in, double *const
     }
 }
 
+/* Element i of the noise in [-alpha, alpha). */
+static double noise_of(uint64_t seed, uint64_t step, uint64_t stream, int64_t i, double alpha)
+{
+    const lathe_u32x4 r = lathe_rng_block(seed, step, stream, (uint64_t)(i / 4));
+    return alpha * (2.0 * (double)lathe_uniform_f32(r.v[i % 4]) - 1.0);
+}
+
+static void noise_reference(const op_case *c, double *const *in, double *const *want)
+{
+    for (int64_t i = 0; i < lathe_desc_count(&c->in[0]); i++)
+        want[0][i] = in[0][i] + noise_of((uint64_t)in[1][0], (uint64_t)in[1][1],
+                                         c->attrs.rng_stream, i, c->attrs.alpha);
+}
+
 Test(dropout, keeps_what_the_counter_says_forward_and_backward)
 {
     const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};
@@ -99,6 +113,43 @@ Test(dropout, keeps_what_the_counter_says_forward_and_backward)
         op_output(&c, 0, lathe_desc_1d(dtypes[variant / 4], 35003));
         op_check(&c);
     }
+}
+
+/* The counter's numbers, within the bounds, around 0, with the variance a^2/3. */
+Test(uniform_noise, is_what_the_counter_says_within_its_bounds)
+{
+    const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};
+    for (int variant = 0; variant < 3; variant++) {
+        op_case c = {.op = LATHE_OP_UNIFORM_NOISE, .reference = noise_reference, .slack = 1e-6};
+        c.attrs.alpha = 0.25;
+        c.attrs.rng_stream = ((uint64_t)5 << 33) + 9;
+        op_input(&c, 0, lathe_desc_1d(dtypes[variant], 35003), 0.0, 1.0);
+        op_input(&c, 1, lathe_desc_1d(LATHE_I64, 2), 0.0, 0.0);
+        c.value[1][0] = 1234567.0;
+        c.value[1][1] = 17.0;
+        op_output(&c, 0, lathe_desc_1d(dtypes[variant], 35003));
+        op_check(&c);
+    }
+    double sum = 0.0, squares = 0.0;
+    for (int64_t i = 0; i < 40000; i++) {
+        const double x = noise_of(1234567, 17, 9, i, 0.25);
+        cr_assert(x >= -0.25 && x < 0.25);
+        sum += x;
+        squares += x * x;
+    }
+    cr_expect_float_eq(sum / 40000, 0.0, 4 * 0.25 / sqrt(3.0 * 40000));
+    cr_expect_float_eq(squares / 40000, 0.25 * 0.25 / 3.0, 3e-4);
+}
+
+Test(uniform_noise, refuses_a_magnitude_below_0)
+{
+    op_case c = {.op = LATHE_OP_UNIFORM_NOISE};
+    c.attrs.alpha = -1.0;
+    op_input(&c, 0, lathe_desc_1d(LATHE_F32, 8), 0.0, 1.0);
+    op_input(&c, 1, lathe_desc_1d(LATHE_I64, 2), 0.0, 0.0);
+    op_output(&c, 0, lathe_desc_1d(LATHE_F32, 8));
+    cr_assert_eq(op_refusal(&c), LATHE_E_ARG);
+    op_free(&c);
 }
 
 Test(dropout, refuses_to_drop_everything)

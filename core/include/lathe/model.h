@@ -152,8 +152,12 @@ typedef struct lathe_model_builder {
      *  over tokens include the padding tokens of short rows. At most 8 metrics, with unique
      *  names. */
     lathe_status (*report)(void *ctx, const char *name, lathe_val sum, double weight);
+    /** [build] Given the embeddings x c[N,C] of the tokens, scaled but before positions are added,
+     *  returns in *x what the model continues with: in training the stage may add noise to them.
+     *  Call it once. */
+    lathe_status (*embedded)(void *ctx, lathe_val *x);
 } lathe_model_builder;
-LATHE_ABI_SIZE(lathe_model_builder, 120);
+LATHE_ABI_SIZE(lathe_model_builder, 128);
 
 typedef struct lathe_model_v1 {
     uint32_t size;

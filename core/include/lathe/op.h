@@ -189,7 +189,7 @@ typedef struct lathe_op_attrs {
     int64_t batch;                         /* ATTENTION: B, so that Tq = N/B */
     int64_t start, count; /* SLICE, ROW_SUM, BROADCAST, SCALE_BY, APPLY_UPDATE, ... */
     int64_t chunk_rows;   /* HEAD_LOGPROB: rows of logits at a time; 0: automatic */
-    uint64_t rng_stream;  /* DROPOUT, HEAD_SAMPLE: distinct per site */
+    uint64_t rng_stream;  /* DROPOUT, UNIFORM_NOISE, HEAD_SAMPLE: distinct per site */
     int32_t dtype;        /* CAST, L2_NORMALIZE: dtype of y */
     int32_t fp8;          /* LINEAR, LINEAR_DX, LINEAR_DW: LATHE_FP8_*, see fp8.h; 0: no fp8 */
     int32_t invariant;    /* LINEAR(S), HEAD_EVAL, HEAD_LOGPROB: bits of a row do not depend on N */

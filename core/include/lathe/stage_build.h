@@ -61,8 +61,14 @@ typedef struct lathe_stage_build {
      *  Computed in chunks; only the policy gets a gradient. LATHE_E_ARG: no such model. */
     lathe_status (*divergence)(void *ctx, int32_t model, double beta, double temperature,
                                lathe_val *out);
+    int64_t width; /* C: of the policy's hidden states */
+    /** [build] Adds to each number of the policy's token embeddings a uniform one from
+     *  [-magnitude, magnitude), in training only. The random numbers depend on the run's seed, the
+     *  micro-batch and the element's place in it. Call it before all functions that build the
+     *  policy. LATHE_E_ARG: it is built already, or magnitude is negative or not finite. */
+    lathe_status (*embedding_noise)(void *ctx, double magnitude);
 } lathe_stage_build;
-LATHE_ABI_SIZE(lathe_stage_build, 112);
+LATHE_ABI_SIZE(lathe_stage_build, 128);
 
 /** Result of loss(). The loss is a SUM; the core divides it once by the step's total count. */
 typedef struct lathe_stage_loss {

@@ -4,7 +4,11 @@
  *
  *   nll   -log p_n
  *   dft   -p_n log p_n, where the factor p_n has no gradient   (arXiv:2508.05629, eq. 9)
+ *
+ * With neftune_noise_alpha = a > 0, training adds to each number of the token embeddings a uniform
+ * one from [-a/sqrt(T C), a/sqrt(T C)), T: tokens of a row, C: width   (arXiv:2310.05914)
  */
+#include <math.h>
 #include <string.h>
 
 #include "lathe/plugin.h"
@@ -16,13 +20,17 @@ static const char *const loss_names[N_LOSSES] = {"nll", "dft"};
 typedef struct sft {
     const lathe_host *host;
     int loss_type;
+    double noise_alpha;
 } sft;
 
-enum { FIELD_LOSS_TYPE, N_FIELDS };
+enum { FIELD_LOSS_TYPE, FIELD_NOISE_ALPHA, N_FIELDS };
 
 static const lathe_field fields[N_FIELDS] = {
     LATHE_FIELD_STRING("loss_type", "\"nll\"", "nll|dft",
                        "nll: negative log-likelihood; dft: the same times the token's probability"),
+    {"neftune_noise_alpha", LATHE_T_FLOAT, 0, "0.0", 0.0, 1000.0, NULL, "1",
+     "NEFTune: training adds uniform noise of up to this / sqrt(seq_len * hidden width) to the "
+     "token embeddings; 0: none, the paper uses 5 to 15"},
 };
 
 static const lathe_column columns[] = {
@@ -44,7 +52,7 @@ static lathe_status sft_create(const lathe_host *host, const lathe_value *values
     sft *self = host->alloc((int64_t)sizeof *self);
     if (self == NULL)
         return lathe_fail(host, LATHE_E_NOMEM, "sft: no memory for the instance");
-    *self = (sft){.host = host, .loss_type = type};
+    *self = (sft){.host = host, .loss_type = type, .noise_alpha = values[FIELD_NOISE_ALPHA].f};
     *out_self = self;
     return LATHE_OK;
 }
@@ -70,11 +78,15 @@ static lathe_status weigh_by_probability(const lathe_stage_build *build, lathe_v
 
 static lathe_status sft_loss(void *self, const lathe_stage_build *build, lathe_stage_loss *out)
 {
+    const sft *s = self;
     const lathe_graph_api *api = build->api;
     const lathe_op_attrs minus = {.alpha = -1.0};
     lathe_val logp, total;
+    if (s->noise_alpha > 0.0)
+        LATHE_TRY(build->embedding_noise(
+            build->ctx, s->noise_alpha / sqrt((double)build->row_tokens * (double)build->width)));
     LATHE_TRY(build->logprobs(build->ctx, LATHE_MODEL_POLICY, &logp));
-    if (((const sft *)self)->loss_type == LOSS_DFT)
+    if (s->loss_type == LOSS_DFT)
         LATHE_TRY(weigh_by_probability(build, logp, &logp));
     LATHE_TRY(api->node(build->graph, LATHE_OP_SUM, NULL, &logp, 1, &total, 1, -1, "sft.sum"));
     LATHE_TRY(
@@ -102,7 +114,7 @@ const lathe_plugin LATHE_PLUGIN_ENTRY = {
     .name = "sft",
     .version = "1.0.0",
     .summary = "supervised fine-tuning on completions of prompts",
-    .source = "ours; dft: arXiv:2508.05629",
+    .source = "ours; dft: arXiv:2508.05629; NEFTune: arXiv:2310.05914",
     .license = "Apache-2.0",
     .fields = fields,
     .table = &table,

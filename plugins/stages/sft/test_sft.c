@@ -10,12 +10,20 @@
 enum { N = 8 };
 
 static lathe_val given;
+static double noise; /* that the stage asked for */
 
 static lathe_status logprobs(void *ctx, int32_t model, lathe_val *out)
 {
     (void)ctx;
     cr_expect_eq(model, LATHE_MODEL_POLICY);
     *out = given;
+    return LATHE_OK;
+}
+
+static lathe_status embedding_noise(void *ctx, double magnitude)
+{
+    (void)ctx;
+    noise = magnitude;
     return LATHE_OK;
 }
 
@@ -74,6 +82,38 @@ Test(sft, losses_and_gradients_are_those_of_trl)
     }
     cr_expect_eq(n_types, 2);
     (void)fclose(file);
+}
+
+/* 5 / sqrt(16 * 64): as in transformers, of a row's tokens and the width. */
+Test(sft, neftune_asks_for_noise_by_the_tokens_of_a_row_and_the_width)
+{
+    const lathe_plugin *plugin = mock_plugin_open(LATHE_TEST_PLUGIN);
+    const lathe_stage_v1 *stage = plugin->table;
+    const double logp[32] = {-1.0}, alphas[2] = {0.0, 5.0};
+    for (int k = 0; k < 2; k++) {
+        lathe_value values[MOCK_MAX_FIELDS];
+        void *self = NULL;
+        mock_defaults(plugin, values);
+        mock_value(plugin, values, "neftune_noise_alpha")->f = alphas[k];
+        cr_assert_eq(plugin->create(mock_host(), values, plugin->n_fields, &self), LATHE_OK);
+        lathe_graph *g = mock_create(LATHE_F32);
+        given = mock_input(g, "logp", lathe_desc_1d(LATHE_F32, 32), logp);
+        const lathe_stage_build build = {.size = sizeof build,
+                                         .n_rows = 2,
+                                         .row_tokens = 16,
+                                         .api = mock_api(),
+                                         .graph = g,
+                                         .logprobs = logprobs,
+                                         .pair_mask = LATHE_NONE,
+                                         .width = 64,
+                                         .embedding_noise = embedding_noise};
+        lathe_stage_loss loss = {.size = sizeof loss};
+        noise = -1.0;
+        cr_assert_eq(stage->loss(self, &build, &loss), LATHE_OK, "%s", mock_error(g));
+        cr_expect_float_eq(noise, k == 0 ? -1.0 : 5.0 / 32.0, 1e-15);
+        mock_destroy(g);
+        plugin->destroy(self);
+    }
 }
 
 Test(sft, reads_completions_and_needs_no_reference)

@@ -133,6 +133,7 @@ static inline lathe_status lathe_decoder_embedding(const lathe_decoder_at *at, l
         const lathe_op_attrs attrs = {.alpha = d->embed_scale};
         LATHE_TRY(lathe_decoder_node(at, LATHE_OP_SCALE, &attrs, x, 1, "embedding scale", &x[0]));
     }
+    LATHE_TRY(b->embedded(b->ctx, &x[0]));
     *out = x[0];
     if (d->positions == NULL)
         return LATHE_OK;
