@@ -234,8 +234,8 @@ static void count_set(lathe_row_index *x, lathe_row_set *set)
         set->n_rows++;
     }
     x->n_tokens += n_tokens;
-    if (!x->is_alone) /* a last row of one token would have no target */
-        set->n_rows = n_tokens > T && n_tokens % T == 1 ? n_tokens / T : (n_tokens + T - 1) / T;
+    if (!x->is_alone)
+        set->n_rows = (n_tokens + T - 1) / T;
 }
 
 static void list_records(lathe_row_index *x, const lathe_row_set *set)
@@ -256,8 +256,6 @@ static void list_starts(lathe_row_index *x, const lathe_row_set *set)
             continue;
         const int64_t n = length_of(x, s), begin = offset_of(x, s);
         for (int64_t at = 0; at < n;) {
-            if (filled == T && row == set->first_row + set->n_rows)
-                return; /* one token is left */
             if (filled == T) {
                 x->starts[row++] = (lathe_row_start){s, begin + at};
                 filled = 0;

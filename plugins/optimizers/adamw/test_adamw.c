@@ -11,7 +11,7 @@ static const lathe_optimizer_v1 *make(const char *settings, void **self)
 Test(adamw, first_step_moves_by_lr_against_the_gradient)
 {
     void *self;
-    const lathe_optimizer_v1 *const table = make("lr=0.1 weight_decay=0.5 eps=0", &self);
+    const lathe_optimizer_v1 *const table = make("lr=0.1 weight_decay=0.5 eps=1e-30", &self);
     optimizer_case c = {0};
     case_add(&c, 1, 3, 2, 1.0);
     const float g[3] = {2.0f, -3.0f, 0.5f};
@@ -121,7 +121,7 @@ Test(adamw, finds_the_tensor_of_each_chunk_among_a_thousand)
 {
     enum { N = 1000 };
     void *self;
-    const lathe_optimizer_v1 *const table = make("lr=1 weight_decay=0 eps=0", &self);
+    const lathe_optimizer_v1 *const table = make("lr=1 weight_decay=0 eps=1e-30", &self);
     static lathe_optimizer_tensor tensors[N];
     static float memory[N][4][3];
     for (int k = 0; k < N; k++) {

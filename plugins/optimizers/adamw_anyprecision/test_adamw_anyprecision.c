@@ -27,9 +27,9 @@ Test(adamw_anyprecision, compensation_keeps_updates_that_the_parameter_is_too_co
     const lathe_plugin *const plugin = fixture_plugin();
     const lathe_optimizer_v1 *const table = plugin->table;
     const char *const settings[2] = {
-        "lr=1e-5 beta1=0 beta2=0 eps=0 use_kahan_summation=false momentum_dtype=\"fp32\" "
+        "lr=1e-5 beta1=0 beta2=0 eps=1e-30 use_kahan_summation=false momentum_dtype=\"fp32\" "
         "variance_dtype=\"fp32\"",
-        "lr=1e-5 beta1=0 beta2=0 eps=0 momentum_dtype=\"fp32\" variance_dtype=\"fp32\" "
+        "lr=1e-5 beta1=0 beta2=0 eps=1e-30 momentum_dtype=\"fp32\" variance_dtype=\"fp32\" "
         "compensation_dtype=\"fp32\""};
     const double want[2] = {1024.0, 1024.0 - 1e-2}; /* half an ulp of 1024 is 6e-5: nothing moves */
     for (int k = 0; k < 2; k++) {
