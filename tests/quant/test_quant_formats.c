@@ -305,6 +305,34 @@ Test(hqq, scales_too_large_for_the_compute_dtype_are_refused)
     wide.plugin->destroy(wide.self);
 }
 
+/* Files may hold codes and scales that encoding never writes. */
+Test(quant_formats, codes_that_are_nan_decode_to_nan_in_every_build)
+{
+    subject s = open_format("fp8", "scaling=row");
+    instance_head *head = s.self;
+    const int32_t best = head->build;
+    planes p = planes_of(s.quant, s.self, 3, 75);
+    uint16_t out[2][3 * 75];
+    memset(p.data[0], 0x40, 3 * 75);
+    for (int k = 0; k < 3; k++) {
+        ((uint8_t *)p.data[0])[k * 75 + 70 * (k > 0)] = k == 1 ? 0xff : 0x7f;
+        ((float *)p.data[1])[k] = k == 2 ? INFINITY : 0.5f;
+    }
+    for (int32_t dtype = LATHE_BF16; dtype <= LATHE_F16; dtype++)
+        for (int32_t build = 0; build <= best; build++) {
+            head->build = build;
+            cr_assert_eq(
+                s.quant->decode(s.self, 3, 75, planes_in(&p), out[build > 0], dtype, NULL, NULL),
+                LATHE_OK);
+            cr_expect_eq(memcmp(out[0], out[build > 0], sizeof out[0]), 0, "build %d, %s",
+                         (int)build, lathe_dtype_name(dtype));
+            cr_expect(isnan(dtype == LATHE_F16 ? lathe_f16_to_f32(out[0][0])
+                                               : lathe_bf16_to_f32(out[0][0])));
+        }
+    planes_free(&p);
+    s.plugin->destroy(s.self);
+}
+
 /* ---- small floats ---- */
 
 Test(small_float, codes_are_those_of_their_formats)

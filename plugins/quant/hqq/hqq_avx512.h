@@ -20,21 +20,40 @@ CODEC_WIDE static inline __attribute__((always_inline)) __m512 wide_rounded(__m5
     return _mm512_castsi512_ps(_mm512_and_si512(sum, _mm512_set1_epi32(-65536)));
 }
 
+/* 16 codes, from bytes or from words if there are any. */
+CODEC_WIDE static inline __attribute__((always_inline)) __m512i
+wide_codes(const uint8_t *bytes, const uint32_t *words, int64_t i, __mmask16 lanes, __m128i shift,
+           __m512i mask)
+{
+    const __m512i raw = words != NULL
+                            ? _mm512_maskz_loadu_epi32(lanes, words + i)
+                            : _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(lanes, bytes + i));
+    return _mm512_and_si512(_mm512_srl_epi32(raw, shift), mask);
+}
+
+/* The values of 16 codes. */
+CODEC_WIDE static inline __attribute__((always_inline)) __m512
+wide_values(__m512i codes, float zero, float scale, int32_t dtype)
+{
+    const __m512 moved = _mm512_sub_ps(_mm512_cvtepi32_ps(codes), _mm512_set1_ps(zero));
+    return wide_rounded(_mm512_mul_ps(wide_rounded(moved, dtype), _mm512_set1_ps(scale)), dtype);
+}
+
+/* Up to 4 bits, the values of all codes are computed once, and then looked up. */
 CODEC_WIDE static inline __attribute__((always_inline)) void
 wide_group_as(const uint8_t *bytes, const uint32_t *words, int64_t n, int bits, int shift,
               float zero, float scale, float *out, int32_t dtype)
 {
     const __m512i mask = _mm512_set1_epi32((1 << bits) - 1);
     const __m128i by = _mm_cvtsi32_si128(shift);
-    const __m512 z = _mm512_set1_ps(zero), s = _mm512_set1_ps(scale);
+    const __m512i all = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512 table = wide_values(all, zero, scale, dtype);
     for (int64_t i = 0; i < n; i += 16) {
         const __mmask16 lanes = n - i < 16 ? wide_lanes(n - i) : 0xffff;
-        const __m512i raw = words != NULL
-                                ? _mm512_maskz_loadu_epi32(lanes, words + i)
-                                : _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(lanes, bytes + i));
-        const __m512i code = _mm512_and_si512(_mm512_srl_epi32(raw, by), mask);
-        const __m512 moved = wide_rounded(_mm512_sub_ps(_mm512_cvtepi32_ps(code), z), dtype);
-        _mm512_mask_storeu_ps(out + i, lanes, wide_rounded(_mm512_mul_ps(moved, s), dtype));
+        const __m512i codes = wide_codes(bytes, words, i, lanes, by, mask);
+        const __m512 value = bits <= 4 ? _mm512_permutexvar_ps(codes, table)
+                                       : wide_values(codes, zero, scale, dtype);
+        _mm512_mask_storeu_ps(out + i, lanes, value);
     }
 }
 

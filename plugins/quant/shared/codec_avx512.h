@@ -78,8 +78,14 @@ wide_to_f16_16(const float *x, uint16_t *out, __mmask16 lanes)
 CODEC_WIDE static void wide_to_f16(const float *x, int64_t n, uint16_t *out)
 {
     int64_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        wide_to_f16_16(x + i, out + i, 0xffff);
+    for (; i + 16 <= n; i += 16) {
+        const __m512 value = _mm512_loadu_ps(x + i);
+        if (_mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q) != 0)
+            wide_to_f16_16(x + i, out + i, 0xffff);
+        else
+            _mm256_storeu_si256((__m256i *)(void *)(out + i),
+                                _mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT));
+    }
     if (i < n)
         wide_to_f16_16(x + i, out + i, wide_lanes(n - i));
 }
