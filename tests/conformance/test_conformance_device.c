@@ -31,7 +31,7 @@ static int all_on(const lathe_component *device, const char *folder, int32_t kin
     (void)snprintf(path, sizeof path, "%s/%s", LATHE_TEST_BUILD, folder);
     cr_assert_eq(setenv("LATHE_PLUGIN_PATH", path, 1), 0);
     override_all_of(path);
-    cr_assert_eq(lathe_registry_create(&registry), LATHE_OK);
+    cr_assert_eq(lathe_registry_create(&registry), LATHE_OK, "%s", lathe_error_message());
     cr_assert_eq(lathe_registry_scan(registry, kind), LATHE_OK);
     cr_assert_eq(lathe_registry_list(registry, kind, &arena, &items, &n), LATHE_OK);
     for (int64_t i = 0; i < n; i++) {

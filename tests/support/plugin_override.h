@@ -17,6 +17,8 @@ static inline void override_all_of(const char *folder)
     if (glob(pattern, 0, NULL, &found) == 0)
         for (size_t i = 0; i < found.gl_pathc; i++) {
             const char *tail = found.gl_pathv[i] + strlen(folder) + 1;
+            if (strchr(tail, '-')) /* a library of a plugin, such as arrow-shim.so */
+                continue;
             n += (size_t)snprintf(list + n, sizeof list - n, "%s%.*s", n > 0 ? ":" : "",
                                   (int)(strlen(tail) - strlen(".so")), tail);
         }
