@@ -7,11 +7,11 @@
 
 #include "app/commands.h"
 #include "app/tokenizer_open.h"
-#include "app/tokenizer_report.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "tokenjson/tokenizer_report.h"
 
 /* Adds a text to the list `key`: "problems" or "warnings". */
 __attribute__((format(printf, 3, 4))) static void note(json_t *report, const char *key,

@@ -216,7 +216,6 @@ static const struct {
     {"plateau", NULL, "reduce_on_plateau"},
     {"linear_with_warmup", NULL, "linear"},
     {"warmup_stable_decay", NULL, "wsd"},
-    {"qlora", NULL, "lora"},
     {"none", NULL, "full"},
     {"all", NULL, "full"},
     {"4bit", NULL, "nf4"},

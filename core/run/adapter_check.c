@@ -110,6 +110,22 @@ lathe_status lathe__adapter_check_trains(const lathe_run *run)
         run->parts.adapter.component->plugin->name, run->params.n_model);
 }
 
+lathe_status lathe__adapter_check_base(const lathe_run *run)
+{
+    const lathe_adapter_v1 *table = run->parts.adapter.component ? run->parts.adapter.table : NULL;
+    if (!LATHE_HAS(table, needs_quantized_base) ||
+        !table->needs_quantized_base(run->parts.adapter.self))
+        return LATHE_OK;
+    for (int32_t i = 0; i < run->params.n_model; i++)
+        if (run->params.rows[i]->quantized)
+            return LATHE_OK;
+    return lathe__run_refuse(
+        run, "adapter", "name",
+        "adapter \"%s\" trains beside a quantized base, and the base is in full "
+        "precision: set quant.name (\"nf4\"), or adapter.name = \"lora\"",
+        run->parts.adapter.component->plugin->name);
+}
+
 lathe_status lathe__adapter_check(lathe_run *run)
 {
     const lathe_adapter_v1 *table = run->parts.adapter.component ? run->parts.adapter.table : NULL;

@@ -13,6 +13,10 @@ lathe_status lathe__adapter_check(lathe_run *run);
  *  key that it begins with. Returns LATHE_E_CONFIG. */
 lathe_status lathe__adapter_refuse(const lathe_run *run);
 
+/** Refuses an adapter that trains only beside a quantized base if no row is quantized. Call it
+ * after the quantized rows are chosen. */
+lathe_status lathe__adapter_check_base(const lathe_run *run);
+
 /** Refuses an adapter that trains no parameter of the model and adds none. Call it after the
  * trained parameters are chosen. */
 lathe_status lathe__adapter_check_trains(const lathe_run *run);

@@ -257,7 +257,8 @@ lathe_status lathe__run_params(lathe_run *run)
     LATHE_TRY(select_trainable(run));
     if (run->open.mode <= LATHE_OPEN_TRAIN)
         LATHE_TRY(lathe__adapter_check_trains(run));
-    return quantize_rows(run);
+    LATHE_TRY(quantize_rows(run));
+    return run->open.mode <= LATHE_OPEN_TRAIN ? lathe__adapter_check_base(run) : LATHE_OK;
 }
 
 lathe_status lathe__run_model(lathe_run *run)

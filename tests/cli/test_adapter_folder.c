@@ -189,3 +189,44 @@ Test(adapter_folder, a_run_file_that_differs_from_it_is_refused)
     expect(LATHE " generate runs/lora.toml --prompt a --quant.name int8 2>&1", 2,
            "--quant.name: error: quant.name is \"int8\", but ");
 }
+
+/* ---- lathe merge ---- */
+
+/* The weights in fp32: the merged model computes the same numbers but for rounding, and greedy text
+ * shows it. */
+Test(adapter_folder, merged_into_its_base_gives_the_same_text_and_loss)
+{
+    static const char data[] = "--data other.txt --data.seq_len 16 --train.precision fp32 "
+                               "2>/dev/null | grep -m1 loss";
+    char of_adapter[4096], loss[4096], command[512];
+    train_adapter("");
+    take(LATHE " generate out " TEXT " 2>/dev/null", of_adapter);
+    expect(LATHE " merge base out -o merged 2>&1", 0, "into 4 weights of base: merged");
+    expect_text(LATHE " generate merged " TEXT " --train.precision fp32 2>/dev/null", of_adapter);
+    snprintf(command, sizeof command, LATHE " eval out %s", data);
+    take(command, loss);
+    snprintf(command, sizeof command, LATHE " eval merged %s", data);
+    expect_text(command, loss);
+    cr_expect_eq(run("cmp base/tokenizer.json merged/tokenizer.json"), 0);
+    expect(LATHE " merge base out -o merged 2>&1", 2,
+           "merged exists already: give another folder, or remove it");
+}
+
+Test(adapter_folder, of_another_model_is_not_merged)
+{
+    train_adapter("");
+    put("small.toml", base_file);
+    cr_assert_eq(
+        run("sed -i 's/^hidden_size = 32/hidden_size = 16/; s/first/small/' small.toml && " LATHE
+            " train small.toml --train.max_steps 1 2>&1"),
+        0);
+    expect(LATHE " merge small out -o merged 2>&1", 2, "lora_A.weight");
+    cr_expect_not_null(strstr(output, "the adapter does not fit the model small/step-00000001: "));
+    expect(LATHE " merge out base -o merged 2>&1", 2, "the model comes first, then the adapter");
+    expect(LATHE " merge base base -o merged 2>&1", 2,
+           "base: has no adapter_model.safetensors, so it is not an adapter folder");
+    expect(LATHE " merge base nowhere -o merged 2>&1", 2,
+           "nowhere: no such folder; expected the folder of an adapter");
+    expect(LATHE " merge base out 2>&1", 2, "--output DIR is missing");
+    cr_expect_neq(run("test -e merged"), 0);
+}

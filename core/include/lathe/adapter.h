@@ -69,7 +69,10 @@ typedef struct lathe_adapter_v1 {
     /** [pure] Factor of the optimizer's learning rate for a trained parameter, > 0 and finite. An
      *  `lr` in optimizer.groups replaces the product. NULL: 1 for all. */
     double (*rate)(void *self, const char *param_name);
+    /** [pure] 1: it trains only beside a base of which at least one weight is quantized; the core
+     *  refuses to train over another. NULL: 0. */
+    int32_t (*needs_quantized_base)(void *self);
 } lathe_adapter_v1;
-LATHE_ABI_SIZE(lathe_adapter_v1, 80);
+LATHE_ABI_SIZE(lathe_adapter_v1, 88);
 
 #endif

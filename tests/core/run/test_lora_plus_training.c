@@ -42,3 +42,16 @@ Test(lora_plus_training, has_the_bits_of_lora_with_a_group_for_b)
     cr_expect_neq(train(dir, plain), want);
     OK(lathe_dir_remove(dir));
 }
+
+Test(lora_plus_training, qlora_has_the_bits_of_lora_over_the_same_quantized_base)
+{
+    static const char *const named[] = {"adapter.name=qlora", "quant.name=nf4", NULL};
+    static const char *const plain[] = {"adapter.name=lora", "quant.name=nf4", NULL};
+    static const char *const full[] = {"adapter.name=lora", NULL};
+    char dir[] = FOLDER;
+    make_folder(dir, 4000);
+    const uint64_t want = train(dir, plain);
+    cr_expect_eq(train(dir, named), want);
+    cr_expect_neq(train(dir, full), want);
+    OK(lathe_dir_remove(dir));
+}

@@ -1,5 +1,5 @@
 /* Makes and prints the report of `lathe tokenizer check` from the members of tokenizer.json. */
-#include "app/tokenizer_report.h"
+#include "tokenjson/tokenizer_report.h"
 
 #include <stdio.h>
 #include <stdlib.h>

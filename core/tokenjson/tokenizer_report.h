@@ -1,6 +1,6 @@
 /* Makes the report of `lathe tokenizer check` as JSON. */
-#ifndef LATHE_APP_TOKENIZER_REPORT_H
-#define LATHE_APP_TOKENIZER_REPORT_H
+#ifndef LATHE_TOKENJSON_TOKENIZER_REPORT_H
+#define LATHE_TOKENJSON_TOKENIZER_REPORT_H
 
 #include <jansson.h>
 

@@ -1,0 +1,244 @@
+/* Merges an adapter into the weights of its base, one tensor at a time. */
+#include "primitives/merged_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint_finite.h"
+#include "exec/store_io.h"
+#include "io/convert.h"
+#include "model/weight_file.h"
+#include "model/weights.h"
+
+enum { MAX_SITE_PARAMS = 16 };
+
+typedef struct merger {
+    const lathe_saved_state *saved;
+    const lathe_weight_origin *origin; /* the base's files */
+    float *w;                          /* the weight under way */
+    void *read;                        /* its bytes in the file */
+    int64_t capacity;                  /* elements of both */
+    int32_t n;                         /* weights with parameters of the adapter */
+    int32_t *has;                      /* [n_model] 1: the adapter changes this weight */
+} merger;
+
+static const lathe_adapter_v1 *table_of(const lathe_saved_state *saved)
+{
+    return saved->parts->adapter.component ? saved->parts->adapter.table : NULL;
+}
+
+/* The weight of the model to which a parameter of the adapter belongs:
+ * "model.layers.0.mlp.up_proj.weight" for "model.layers.0.mlp.up_proj.lora_A.weight". -1: none. */
+static int32_t weight_of(const lathe_saved_state *saved, const char *name)
+{
+    char weight[512];
+    for (size_t n = strlen(name); n > 0; n--) {
+        if (name[n] != '.' || n + sizeof ".weight" > sizeof weight)
+            continue;
+        (void)snprintf(weight, sizeof weight, "%.*s.weight", (int)n, name);
+        const int32_t row = lathe_params_find(saved->params, weight);
+        if (row >= 0 && row < saved->params->n_model)
+            return row;
+    }
+    return -1;
+}
+
+/* Finds the weights that the adapter changes. */
+static lathe_status find_weights(merger *m)
+{
+    const lathe_saved_state *saved = m->saved;
+    const char *adapter = saved->parts->adapter.component->plugin->name;
+    if (!LATHE_HAS(table_of(saved), merge))
+        return lathe_error(LATHE_E_CONFIG,
+                           "adapter \"%s\" has nothing to merge: it adds no weights of its own",
+                           adapter);
+    for (int32_t i = saved->params->n_model; i < saved->params->n; i++) {
+        const lathe_param *row = saved->params->rows[i];
+        if (row->reference)
+            continue;
+        const int32_t weight = row->stage_head ? -1 : weight_of(saved, row->name);
+        if (row->stage_head)
+            return lathe_error(LATHE_E_CONFIG,
+                               "the adapter holds '%s', a head of its stage, which the model has "
+                               "no place for: only adapters of a language model are merged",
+                               row->name);
+        if (weight < 0)
+            return lathe_error(LATHE_E_CONFIG,
+                               "adapter \"%s\": '%s' belongs to no weight of the model", adapter,
+                               row->name);
+        m->n += !m->has[weight];
+        m->has[weight] = 1;
+    }
+    return LATHE_OK;
+}
+
+static lathe_status make_room(merger *m, int64_t n)
+{
+    if (n <= m->capacity)
+        return LATHE_OK;
+    free(m->w);
+    free(m->read);
+    m->w = malloc((size_t)n * sizeof *m->w);
+    m->read = malloc((size_t)n * 8); /* the widest dtype of a file */
+    m->capacity = m->w && m->read ? n : 0;
+    return m->capacity ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory to merge a weight");
+}
+
+/* Reads the base's weight from its file, as f32 [out, in]. */
+static lathe_status read_weight(merger *m, int32_t index)
+{
+    const lathe_param *row = m->saved->params->rows[index];
+    const int64_t n = lathe_desc_count(&row->desc);
+    const int32_t dtype = lathe_weight_origin_dtype(m->origin, index);
+    LATHE_TRY(make_room(m, n));
+    LATHE_TRY(lathe_weight_origin_read(m->origin, index, 0, m->read, n * lathe_dtype_bytes(dtype)));
+    if (row->transposed)
+        return lathe_convert_transposed(m->w, LATHE_F32, m->read, dtype, row->desc.dims[1],
+                                        row->desc.dims[0]);
+    return lathe_convert(m->w, LATHE_F32, m->read, dtype, n);
+}
+
+/* Copies the parameters of the adapter at one weight into host memory. */
+static lathe_status site_params(const merger *m, int32_t index, lathe_site_param *list,
+                                int32_t *out_n)
+{
+    const lathe_saved_state *saved = m->saved;
+    for (int32_t i = saved->params->n_model; i < saved->params->n; i++) {
+        const lathe_param *row = saved->params->rows[i];
+        if (row->reference || weight_of(saved, row->name) != index)
+            continue;
+        if (*out_n == MAX_SITE_PARAMS)
+            return lathe_error(LATHE_E_PLUGIN, "the adapter has more than %d parameters at '%s'",
+                               MAX_SITE_PARAMS, saved->params->rows[index]->name);
+        const int64_t bytes = lathe_desc_bytes(&row->desc);
+        float *data = malloc((size_t)bytes);
+        if (!data)
+            return lathe_error(LATHE_E_NOMEM, "no memory for '%s'", row->name);
+        list[(*out_n)++] = (lathe_site_param){row->name, data, row->desc};
+        LATHE_TRY(lathe_store_get(saved->store, data, lathe_store_master(saved->store, i), bytes));
+    }
+    return LATHE_OK;
+}
+
+/* lathe_weight_job.make */
+static lathe_status make_merged(void *arg, int32_t index, const float **out)
+{
+    merger *m = arg;
+    const lathe_param *row = m->saved->params->rows[index];
+    lathe_site_param list[MAX_SITE_PARAMS];
+    char module[512];
+    int32_t n = 0;
+    (void)snprintf(module, sizeof module, "%.*s", (int)(strlen(row->name) - strlen(".weight")),
+                   row->name);
+    const lathe_site site = {.size = (uint32_t)sizeof site,
+                             .layer = row->layer,
+                             .module = module,
+                             .in_features = row->desc.dims[1],
+                             .out_features = row->desc.dims[0],
+                             .weight = LATHE_NONE,
+                             .bias = LATHE_NONE,
+                             .transposed_on_file = row->transposed};
+    LATHE_TRY(read_weight(m, index));
+    lathe_status status = site_params(m, index, list, &n);
+    if (status == LATHE_OK)
+        status = table_of(m->saved)->merge(m->saved->parts->adapter.self, &site, list, n, m->w);
+    for (int32_t i = 0; i < n; i++)
+        free((void *)(uintptr_t)list[i].data);
+    *out = m->w;
+    return status;
+}
+
+static void say_wide(void *arg, const char *name)
+{
+    (void)arg;
+    lathe_log(LATHE_LOG_WARN,
+              "'%s' holds numbers above 65504, which fp16 does not have: it is saved in fp32",
+              name);
+}
+
+static lathe_status write_weights(merger *m, const char *dir)
+{
+    const lathe_saved_state *saved = m->saved;
+    const int32_t n_model = saved->params->n_model;
+    lathe_model_config config = *saved->model; /* its texts are borrowed */
+    lathe_weight_job job = {.params = saved->params, .make = make_merged, .arg = m};
+    job.tensors = calloc((size_t)n_model + 1, sizeof *job.tensors);
+    if (!job.tensors)
+        return lathe_error(LATHE_E_NOMEM, "no memory for %d tensors", n_model);
+    for (int32_t i = 0; i < n_model; i++) {
+        const int32_t dtype = lathe_weight_origin_dtype(m->origin, i);
+        if (dtype >= 0)
+            job.tensors[job.n++] =
+                (lathe_weight_tensor){i, dtype, m->has[i] ? NULL : m->origin, NULL};
+    }
+    lathe_status status = lathe_weight_file_widen(&job, say_wide, NULL);
+    config.file_dtype = lathe_weight_file_dtype(&job, config.file_dtype);
+    if (status == LATHE_OK)
+        status = lathe_model_config_save(&config, dir);
+    if (status == LATHE_OK)
+        status = lathe_weight_file_write(&job, dir, saved->set->shard_bytes);
+    free(job.tensors);
+    return status;
+}
+
+static lathe_status fill_folder(merger *m, const char *dir)
+{
+    const lathe_saved_state *saved = m->saved;
+    LATHE_TRY(lathe_dir_create(dir));
+    LATHE_TRY(write_weights(m, dir));
+    LATHE_TRY(lathe_tokenizer_files_copy(saved->model_path, dir));
+    if (saved->data->tokenizer_dir)
+        LATHE_TRY(lathe_tokenizer_files_copy(saved->data->tokenizer_dir, dir));
+    LATHE_TRY(lathe_checkpoint_finite(dir, NULL, NULL));
+    return lathe_dir_sync(dir);
+}
+
+/* Writes the folder beside its place, and gives it its name when it is complete. */
+static lathe_status write_folder(merger *m, const char *path)
+{
+    const char *beside = lathe_arena_printf(m->saved->arena, "%s.tmp.%ld", path, (long)getpid());
+    if (!beside)
+        return LATHE_E_NOMEM;
+    lathe_status status = fill_folder(m, beside);
+    if (status == LATHE_OK && rename(beside, path) != 0)
+        status = lathe_error(LATHE_E_IO, "cannot rename %s to %s", beside, path);
+    if (status != LATHE_OK) {
+        char why[1024];
+        (void)snprintf(why, sizeof why, "%s", lathe_error_message());
+        (void)lathe_dir_remove(beside);
+        return lathe_error(status, "%s", why);
+    }
+    return lathe_file_sync_parent(path);
+}
+
+lathe_status lathe__merged_model_write(const lathe_saved_state *saved, const char *path,
+                                       int32_t *out_n)
+{
+    lathe_safetensors *set = NULL;
+    lathe_weight_origin *origin = NULL;
+    merger m = {.saved = saved};
+    if (lathe_path_exists(path))
+        return lathe_error(LATHE_E_CONFIG, "%s exists already: give another folder, or remove it",
+                           path);
+    m.has = calloc((size_t)saved->params->n_model + 1, sizeof *m.has);
+    lathe_status status = m.has ? find_weights(&m) : lathe_error(LATHE_E_NOMEM, "no memory");
+    if (status == LATHE_OK)
+        status = lathe_safetensors_open(saved->model_path, &set);
+    if (status == LATHE_OK)
+        status = lathe_weight_origin_create(set, saved->model, saved->params, NULL, &origin);
+    m.origin = origin;
+    if (status == LATHE_OK)
+        status = write_folder(&m, path);
+    *out_n = m.n;
+    lathe_safetensors_close(set);
+    lathe_weight_origin_destroy(origin);
+    free(m.w);
+    free(m.read);
+    free(m.has);
+    return status;
+}
