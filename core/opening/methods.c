@@ -24,8 +24,11 @@ static const lathe_override all_methods[][MAX_OWN] = {
     {{"adapter.name", "lora"}, {"adapter.r", "128"}, {"adapter.alpha", "128"}},
     {{"adapter.name", "lora"}, {"adapter.r", "32"}, {"adapter.alpha", "32"}},
     {{"adapter.name", "lora"}, {"adapter.r", "8"}, {"adapter.alpha", "8"}},
-    {{"adapter.name", "lora"}, {"adapter.r", "32"}, {"adapter.alpha", "32"}, {"quant.name", "nf4"}},
-    {{"adapter.name", "lora"}, {"adapter.r", "8"}, {"adapter.alpha", "8"}, {"quant.name", "nf4"}},
+    {{"adapter.name", "qlora"},
+     {"adapter.r", "32"},
+     {"adapter.alpha", "32"},
+     {"quant.name", "nf4"}},
+    {{"adapter.name", "qlora"}, {"adapter.r", "8"}, {"adapter.alpha", "8"}, {"quant.name", "nf4"}},
 };
 enum { N_METHODS = sizeof all_methods / sizeof all_methods[0] };
 _Static_assert((int)N_METHODS <= (int)LATHE_MAX_METHODS, "lathe_methods holds every method");

@@ -29,7 +29,9 @@ static void all_of(int32_t kind)
                      l.failed);
         if (kind == LATHE_KIND_DEVICE && !runs_here(items[i]))
             continue;
-        cr_expect_gt(totals.ok, 6, "%s: only %d checks ran", items[i]->plugin->name, totals.ok);
+        /* without Apache Arrow, the checks of a reader's records are skipped */
+        cr_expect_gt(totals.ok, kind == LATHE_KIND_READER ? 5 : 6, "%s: only %d checks ran",
+                     items[i]->plugin->name, totals.ok);
     }
     lathe_arena_fini(&arena);
     lathe_registry_destroy(registry);

@@ -181,7 +181,7 @@ Test(methods, nothing_that_fits_is_refused_with_the_table)
     set(&s, "train.memory_limit=0.0001");
     cr_assert_eq(open_run_status(LATHE_OPEN_TRAIN, s.list, &run), LATHE_E_CONFIG);
     expect_parts((const char *const[]){"--adapter.name", "no method fits the memory", "too large",
-                                       "lora r=8 alpha=8 nf4", "(train.memory_limit)", NULL});
+                                       "qlora r=8 alpha=8 nf4", "(train.memory_limit)", NULL});
 }
 
 Test(methods, keys_beside_auto_are_refused)
