@@ -22,6 +22,7 @@
     X(ls)                                                                                          \
     X(show)                                                                                        \
     X(chat)                                                                                        \
+    X(convert)                                                                                     \
     X(chat_template)                                                                               \
     X(tokenizer_train)                                                                             \
     X(tokenizer_encode)                                                                            \

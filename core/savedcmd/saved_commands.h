@@ -9,5 +9,6 @@ extern const lathe_command lathe_cmd_checkpoint_verify;
 extern const lathe_command lathe_cmd_checkpoint_diff;
 extern const lathe_command lathe_cmd_checkpoint_rm;
 extern const lathe_command lathe_cmd_lineage;
+extern const lathe_command lathe_cmd_convert;
 
 #endif

@@ -19,7 +19,7 @@ declare -A sees=([base]="" [plug]="base" [config]="base plug" [reward]="base plu
     [jinja]="base" [template]="base jinja" [unicode]="base" [text]="base unicode" [tokenjson]="base unicode text"
     [tokentrain]="base unicode text tokenjson" [records]="base plug"
     [data]="base plug jinja template unicode text tokenjson tokentrain records"
-    [model]="base plug ir io" [gguf]="base plug ir io unicode text model" [exec]="base plug ir passes io model" [update]="$low"
+    [model]="base plug ir io" [gguf]="base plug ir io unicode text tokenjson model" [exec]="base plug ir passes io model" [update]="$low"
     [generate]="base plug ir passes io text records data model exec update" [record]="$low update"
     [checkpoint]="$low update record" [run]="$low reward update generate record checkpoint jinja template tokenjson tokentrain"
     [opening]="$low reward update generate record checkpoint jinja template tokenjson tokentrain run"

@@ -1,0 +1,185 @@
+/* Converts a Hugging Face folder to a GGUF file. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "gguf/gguf_codec.h"
+#include "gguf/gguf_config.h"
+#include "gguf/gguf_convert.h"
+#include "gguf/gguf_tokenizer.h"
+#include "io/convert.h"
+#include "model/model_build.h"
+#include "model/weights.h"
+
+#define CHUNK (1 << 22) /* elements that are converted at a time */
+
+typedef struct export
+{
+    const char *folder;
+    const lathe_gguf_family *family;
+    lathe_model_config config;
+    lathe_params params;
+    lathe_safetensors *set;
+    lathe_gguf_writer *w;
+    lathe_arena arena;
+    lathe_gguf_factors factors[2];
+    int32_t n_factors, type;
+    float *values;   /* [capacity] */
+    uint8_t *blocks; /* [4 * capacity] */
+    int64_t capacity;
+}
+export;
+
+static int64_t file_type(int32_t type)
+{
+    static const int32_t types[][2] = {
+        {LATHE_GGUF_F32, 0},   {LATHE_GGUF_F16, 1},   {LATHE_GGUF_Q4_0, 2}, {LATHE_GGUF_Q8_0, 7},
+        {LATHE_GGUF_Q4_K, 15}, {LATHE_GGUF_Q6_K, 18}, {LATHE_GGUF_BF16, 32}};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (types[i][0] == type)
+            return types[i][1];
+    return 0;
+}
+
+static const lathe_gguf_type *type_of(const export *e, const char *name, const lathe_desc *desc)
+{
+    return lathe_gguf_mix(e->type, name, desc->rank, desc->dims[desc->rank - 1], e->config.n_layers,
+                          e->config.tied);
+}
+
+/* Declares every tensor, and finds the largest row. */
+static lathe_status declare(export *e)
+{
+    e->capacity = CHUNK;
+    for (int32_t i = 0; i < e->n_factors; i++)
+        LATHE_TRY(lathe_gguf_writer_add(e->w, e->factors[i].name,
+                                        lathe_gguf_type_of(LATHE_GGUF_F32), 0, e->factors[i].n));
+    for (int32_t i = 0; i < e->params.n; i++) {
+        const lathe_param *row = e->params.rows[i];
+        const lathe_desc *desc = &row->desc;
+        const char *name;
+        if (row->transposed)
+            return lathe_error(LATHE_E_UNSUPPORTED, "the layout of %s has no form in GGUF",
+                               row->name);
+        LATHE_TRY(lathe_gguf_name(&e->config, row->name, &e->arena, &name));
+        const int64_t cols = desc->dims[desc->rank - 1];
+        e->capacity = cols > e->capacity ? cols : e->capacity;
+        LATHE_TRY(lathe_gguf_writer_add(e->w, name, type_of(e, name, desc),
+                                        desc->rank > 1 ? desc->dims[0] : 0, cols));
+    }
+    return LATHE_OK;
+}
+
+static lathe_status put_keys(export *e)
+{
+    const char *slash = strrchr(e->folder, '/');
+    const char *name = slash != NULL && slash[1] != '\0' ? slash + 1 : e->folder;
+    lathe_gguf_put_text(e->w, "general.architecture", e->family->arch,
+                        (int64_t)strlen(e->family->arch));
+    lathe_gguf_put_text(e->w, "general.type", "model", 5);
+    lathe_gguf_put_text(e->w, "general.name", name, (int64_t)strlen(name));
+    lathe_gguf_put_u32(e->w, "general.file_type", file_type(e->type));
+    lathe_gguf_put_u32(e->w, "general.quantization_version", 2);
+    LATHE_TRY(lathe_gguf_config_write(e->family, &e->config, e->w));
+    return lathe_gguf_tokenizer_write(e->folder, &e->config, e->w);
+}
+
+/* Reads rows [begin, begin + n) as GGUF orders them into e->values. */
+static lathe_status read_rows(export *e, const lathe_st_tensor *t, int32_t change, int64_t cols,
+                              int64_t begin, int64_t n)
+{
+    const int64_t bytes = cols * lathe_dtype_bytes(t->desc.dtype);
+    const char *from = t->data;
+    if (change != LATHE_GGUF_ROTATED)
+        LATHE_TRY(
+            lathe_convert(e->values, LATHE_F32, from + begin * bytes, t->desc.dtype, n * cols));
+    for (int64_t i = 0; i < n && change == LATHE_GGUF_ROTATED; i++)
+        LATHE_TRY(
+            lathe_convert(e->values + i * cols, LATHE_F32,
+                          from + lathe_gguf_rotated_row(begin + i, e->config.head_dim) * bytes,
+                          t->desc.dtype, cols));
+    for (int64_t i = 0; i < n * cols && change == LATHE_GGUF_PLUS_ONE; i++)
+        e->values[i] += 1.0f;
+    return LATHE_OK;
+}
+
+static lathe_status write_tensor(export *e, const lathe_param *row)
+{
+    const lathe_st_tensor *t = lathe_weights_find(e->set, &e->config, row->name);
+    const int32_t change = lathe_gguf_change(e->family, row->name);
+    const char *name;
+    LATHE_TRY(lathe_gguf_name(&e->config, row->name, &e->arena, &name));
+    const lathe_gguf_type *type = type_of(e, name, &row->desc);
+    const int flat = change == LATHE_GGUF_ROTATED && row->desc.rank == 1; /* a bias */
+    const int64_t cols = flat ? 1 : row->desc.dims[row->desc.rank - 1];
+    const int64_t rows = lathe_desc_count(&row->desc) / cols, each = e->capacity / cols;
+    for (int64_t at = 0; at < rows; at += each) {
+        const int64_t n = rows - at < each ? rows - at : each;
+        LATHE_TRY(read_rows(e, t, change, cols, at, n));
+        const lathe_status status = lathe_gguf_encode(type, e->values, n * cols, e->blocks);
+        if (status != LATHE_OK)
+            return lathe_error_context(status, "%s: tensor %s", t->file, t->name);
+        LATHE_TRY(lathe_gguf_writer_write(e->w, e->blocks,
+                                          n * cols / type->block * (int64_t)type->bytes));
+    }
+    return LATHE_OK;
+}
+
+static lathe_status write_tensors(export *e)
+{
+    e->values = malloc((size_t)e->capacity * sizeof *e->values);
+    e->blocks = malloc((size_t)e->capacity * 4);
+    if (e->values == NULL || e->blocks == NULL)
+        return lathe_error(LATHE_E_NOMEM, "no memory to convert tensors");
+    LATHE_TRY(lathe_gguf_writer_begin(e->w));
+    for (int32_t i = 0; i < e->n_factors; i++)
+        LATHE_TRY(lathe_gguf_writer_write(e->w, e->factors[i].values, 4 * e->factors[i].n));
+    for (int32_t i = 0; i < e->params.n; i++)
+        LATHE_TRY(write_tensor(e, e->params.rows[i]));
+    LATHE_TRY(lathe_safetensors_check(e->set));
+    return lathe_gguf_writer_finish(e->w);
+}
+
+static lathe_status open_folder(export *e, const lathe_model_source *source)
+{
+    LATHE_TRY(lathe_model_config_load(source, e->folder, &e->config));
+    e->family = lathe_gguf_family_of_type(e->config.model_type);
+    if (e->family == NULL)
+        return lathe_error(LATHE_E_UNSUPPORTED,
+                           "%s: a model of type %s cannot be written as GGUF; Lathe converts %s",
+                           e->folder, e->config.model_type, lathe_gguf_families());
+    if (e->config.n_labels > 0)
+        return lathe_error(LATHE_E_UNSUPPORTED, "%s: a sequence classifier has no form in GGUF",
+                           e->folder);
+    LATHE_TRY(lathe_model_params(&e->config, &e->params));
+    LATHE_TRY(lathe_safetensors_open(e->folder, &e->set));
+    LATHE_TRY(lathe_weights_check(e->set, &e->config, &e->params));
+    return lathe_gguf_factors_make(e->family, &e->config, &e->arena, e->factors, &e->n_factors);
+}
+
+lathe_status lathe_gguf_export(const lathe_model_source *source, const char *folder,
+                               const char *path, int32_t type)
+{
+    export e = {.folder = folder, .type = type};
+    if (lathe_path_exists(path))
+        return lathe_error(LATHE_E_CONFIG, "%s exists; remove it, or choose another name", path);
+    lathe_params_init(&e.params, LATHE_F32);
+    lathe_status status = open_folder(&e, source);
+    if (status == LATHE_OK)
+        status = lathe_gguf_writer_create(path, &e.w);
+    if (status == LATHE_OK)
+        status = put_keys(&e);
+    if (status == LATHE_OK)
+        status = declare(&e);
+    if (status == LATHE_OK)
+        status = write_tensors(&e);
+    free(e.values);
+    free(e.blocks);
+    lathe_gguf_writer_destroy(e.w);
+    lathe_safetensors_close(e.set);
+    lathe_params_fini(&e.params);
+    lathe_model_config_fini(&e.config);
+    lathe_arena_fini(&e.arena);
+    return status;
+}

@@ -1,0 +1,337 @@
+/* Rotary frequencies: keys and tensors of GGUF, and rope_theta and rope_scaling of a config.json.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "gguf/gguf_codec.h"
+#include "gguf/gguf_config.h"
+
+#define PI 3.14159265358979323846
+
+double lathe__gguf_short_float(double x)
+{
+    char text[32];
+    for (int digits = 6; digits < 10; digits++) {
+        (void)snprintf(text, sizeof text, "%.*g", digits, x);
+        if (strtof(text, NULL) == (float)x)
+            return strtod(text, NULL);
+    }
+    return x;
+}
+
+/* ---- writing ---- */
+
+/* The table of the layers without a window; Gemma 3 has another one for those with. */
+static const lathe_rope_config *main_rope(const lathe_model_config *c)
+{
+    return &c->ropes[c->n_ropes - 1];
+}
+
+static void put_text(lathe_gguf_writer *w, const char *key, const char *text)
+{
+    lathe_gguf_put_text(w, key, text, (int64_t)strlen(text));
+}
+
+static void put_yarn(const lathe_gguf_family *family, const lathe_rope_config *rope,
+                     lathe_gguf_writer *w)
+{
+    char key[96];
+    const double usual = rope->factor > 1.0 ? 0.1 * log(rope->factor) + 1.0 : 1.0;
+    lathe_gguf_put_u32(
+        w, lathe__gguf_key(family, "rope.scaling.original_context_length", key, sizeof key),
+        rope->original_max_positions);
+    lathe_gguf_put_float(w, lathe__gguf_key(family, "rope.scaling.yarn_beta_fast", key, sizeof key),
+                         rope->beta_fast);
+    lathe_gguf_put_float(w, lathe__gguf_key(family, "rope.scaling.yarn_beta_slow", key, sizeof key),
+                         rope->beta_slow);
+    if (fabs(rope->attention_factor - usual) > 1e-6)
+        lathe_gguf_put_float(
+            w, lathe__gguf_key(family, "rope.scaling.yarn_attn_factor", key, sizeof key),
+            rope->attention_factor);
+}
+
+static void put_scaling(const lathe_gguf_family *family, const lathe_rope_config *rope,
+                        lathe_gguf_writer *w)
+{
+    char key[96];
+    const char *type = rope->type == LATHE_ROPE_LINEAR     ? "linear"
+                       : rope->type == LATHE_ROPE_YARN     ? "yarn"
+                       : rope->type == LATHE_ROPE_LONGROPE ? "longrope"
+                                                           : NULL;
+    if (type == NULL)
+        return;
+    put_text(w, lathe__gguf_key(family, "rope.scaling.type", key, sizeof key), type);
+    if (rope->type == LATHE_ROPE_LINEAR || rope->type == LATHE_ROPE_YARN)
+        lathe_gguf_put_float(w, lathe__gguf_key(family, "rope.scaling.factor", key, sizeof key),
+                             rope->factor);
+    if (rope->type == LATHE_ROPE_YARN)
+        put_yarn(family, rope, w);
+    if (rope->type == LATHE_ROPE_LONGROPE) {
+        lathe_gguf_put_u32(
+            w, lathe__gguf_key(family, "rope.scaling.original_context_length", key, sizeof key),
+            rope->original_max_positions);
+        lathe_gguf_put_float(w,
+                             lathe__gguf_key(family, "rope.scaling.attn_factor", key, sizeof key),
+                             rope->attention_factor);
+    }
+}
+
+lathe_status lathe__gguf_rope_write(const lathe_gguf_family *family,
+                                    const lathe_model_config *config, lathe_gguf_writer *w)
+{
+    char key[96];
+    if (config->n_ropes == 0)
+        return LATHE_OK;
+    const lathe_rope_config *rope = main_rope(config);
+    lathe_gguf_put_u32(w, lathe__gguf_key(family, "rope.dimension_count", key, sizeof key),
+                       rope->dims);
+    lathe_gguf_put_float(w, lathe__gguf_key(family, "rope.freq_base", key, sizeof key),
+                         rope->theta);
+    if (config->n_ropes > 1)
+        lathe_gguf_put_float(w, lathe__gguf_key(family, "rope.freq_base_swa", key, sizeof key),
+                             config->ropes[0].theta);
+    if (rope->type == LATHE_ROPE_DYNAMIC)
+        lathe_log(LATHE_LOG_WARN, "rope_type dynamic has no key in GGUF: the file is right for "
+                                  "contexts of up to max_position_embeddings tokens");
+    put_scaling(family, rope, w);
+    return LATHE_OK;
+}
+
+/* Frequencies are divided by these factors. */
+static void llama3_factors(double theta, int64_t dims, double factor, double low, double high,
+                           double original, float *out)
+{
+    for (int64_t i = 0; i < dims / 2; i++) {
+        const double wave = 2.0 * PI * pow(theta, (double)(2 * i) / (double)dims);
+        if (wave < original / high) {
+            out[i] = 1.0f;
+        } else if (wave > original / low) {
+            out[i] = (float)factor;
+        } else {
+            const double smooth = (original / wave - low) / (high - low);
+            out[i] = (float)(1.0 / ((1.0 - smooth) / factor + smooth));
+        }
+    }
+}
+
+lathe_status lathe_gguf_factors_make(const lathe_gguf_family *family,
+                                     const lathe_model_config *config, lathe_arena *arena,
+                                     lathe_gguf_factors out[2], int32_t *out_n)
+{
+    *out_n = 0;
+    if (config->n_ropes == 0)
+        return LATHE_OK;
+    const lathe_rope_config *rope = main_rope(config);
+    if (rope->type == LATHE_ROPE_LONGROPE) {
+        out[0] =
+            (lathe_gguf_factors){"rope_factors_long.weight", rope->long_factor, rope->dims / 2};
+        out[1] =
+            (lathe_gguf_factors){"rope_factors_short.weight", rope->short_factor, rope->dims / 2};
+        *out_n = 2;
+    }
+    if (rope->type != LATHE_ROPE_LLAMA3)
+        return LATHE_OK;
+    if (!family->permutes)
+        return lathe_error(LATHE_E_UNSUPPORTED,
+                           "rope_type llama3 cannot be written as GGUF for a model of type %s",
+                           config->model_type);
+    float *values = lathe_arena_alloc(arena, rope->dims / 2 * (int64_t)sizeof *values);
+    if (values == NULL)
+        return LATHE_E_NOMEM;
+    llama3_factors(rope->theta, rope->dims, rope->factor, rope->low_freq_factor,
+                   rope->high_freq_factor, (double)rope->original_max_positions, values);
+    out[0] = (lathe_gguf_factors){"rope_freqs.weight", values, rope->dims / 2};
+    *out_n = 1;
+    return LATHE_OK;
+}
+
+/* ---- reading ---- */
+
+static float *read_factors(const lathe_gguf_tensor *t)
+{
+    float *out = malloc((size_t)(t->rows * t->cols) * sizeof *out);
+    if (out != NULL)
+        lathe_gguf_decode(t->type, t->data, t->rows * t->cols, out);
+    return out;
+}
+
+static json_t *factor_list(const lathe_gguf_tensor *t)
+{
+    json_t *list = json_array();
+    float *values = read_factors(t);
+    for (int64_t i = 0; values != NULL && i < t->cols; i++)
+        json_array_append_new(list, json_real(lathe__gguf_short_float((double)values[i])));
+    free(values);
+    return list;
+}
+
+static int is_close(const float *a, const float *b, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabsf(a[i] - b[i]) <= 1e-5f * fabsf(b[i])))
+            return 0;
+    return 1;
+}
+
+/* Finds the settings of rope_type llama3 that give the factors: the file has only these. */
+static json_t *find_llama3(const float *seen, int64_t n, double theta)
+{
+    static const double lows[] = {1, 2, 4, 0.5}, highs[] = {4, 8, 2, 16, 32};
+    float made[LATHE_MAX_ROPE_DIMS];
+    double factor = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        factor = (double)seen[i] > factor ? (double)seen[i] : factor;
+    for (int original = 16; original <= 1 << 20; original *= 2)
+        for (size_t l = 0; l < sizeof lows / sizeof lows[0]; l++)
+            for (size_t h = 0; h < sizeof highs / sizeof highs[0]; h++) {
+                if (highs[h] <= lows[l])
+                    continue;
+                llama3_factors(theta, 2 * n, factor, lows[l], highs[h], original, made);
+                if (is_close(made, seen, n))
+                    return json_pack("{s:s, s:f, s:f, s:f, s:i}", "rope_type", "llama3", "factor",
+                                     lathe__gguf_short_float(factor), "low_freq_factor", lows[l],
+                                     "high_freq_factor", highs[h],
+                                     "original_max_position_embeddings", original);
+            }
+    return NULL;
+}
+
+static lathe_status add_llama3(const lathe_gguf *file, const lathe_gguf_tensor *t, double theta,
+                               json_t *config)
+{
+    float *seen = t->cols <= LATHE_MAX_ROPE_DIMS / 2 && t->rows == 1 ? read_factors(t) : NULL;
+    json_t *scaling = seen != NULL ? find_llama3(seen, t->cols, theta) : NULL;
+    free(seen);
+    if (scaling == NULL)
+        return lathe_error(LATHE_E_UNSUPPORTED,
+                           "%s: the factors in rope_freqs.weight are not those of rope_type llama3 "
+                           "with usual settings, so no config.json has them",
+                           lathe_gguf_path(file));
+    json_object_set_new(config, "rope_scaling", scaling);
+    return LATHE_OK;
+}
+
+static lathe_status add_yarn(const lathe_gguf_family *family, const lathe_gguf *file,
+                             json_t *scaling)
+{
+    static const struct {
+        const char *gguf, *folder;
+    } names[] = {{"rope.scaling.yarn_beta_fast", "beta_fast"},
+                 {"rope.scaling.yarn_beta_slow", "beta_slow"},
+                 {"rope.scaling.yarn_attn_factor", "attention_factor"}};
+    char key[96];
+    int64_t original;
+    LATHE_TRY(lathe_gguf_int(
+        file, lathe__gguf_key(family, "rope.scaling.original_context_length", key, sizeof key), 1,
+        INT32_MAX, 0, &original));
+    if (original > 0)
+        json_object_set_new(scaling, "original_max_position_embeddings", json_integer(original));
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        double x;
+        LATHE_TRY(lathe_gguf_float(file, lathe__gguf_key(family, names[i].gguf, key, sizeof key),
+                                   0.0, &x));
+        if (x > 0.0)
+            json_object_set_new(scaling, names[i].folder, json_real(lathe__gguf_short_float(x)));
+    }
+    return LATHE_OK;
+}
+
+/* rope_scaling for linear and yarn. */
+static lathe_status add_scaling(const lathe_gguf_family *family, const lathe_gguf *file,
+                                const char *type, json_t *config)
+{
+    char key[96];
+    double factor;
+    LATHE_TRY(lathe_gguf_float(
+        file, lathe__gguf_key(family, "rope.scaling.factor", key, sizeof key), 0.0, &factor));
+    if (factor <= 0.0)
+        return lathe_error(LATHE_E_CONFIG, "%s: the key %s.rope.scaling.factor is missing",
+                           lathe_gguf_path(file), family->arch);
+    json_t *scaling =
+        json_pack("{s:s, s:f}", "rope_type", type, "factor", lathe__gguf_short_float(factor));
+    if (scaling == NULL)
+        return lathe_error(LATHE_E_NOMEM, "no memory for a configuration");
+    json_object_set_new(config, "rope_scaling", scaling);
+    return strcmp(type, "yarn") == 0 ? add_yarn(family, file, scaling) : LATHE_OK;
+}
+
+static lathe_status add_longrope(const lathe_gguf_family *family, const lathe_gguf *file,
+                                 const lathe_gguf_tensor *long_factors, json_t *config)
+{
+    char key[96];
+    int64_t original;
+    const lathe_gguf_tensor *short_factors = lathe_gguf_find(file, "rope_factors_short.weight");
+    LATHE_TRY(lathe_gguf_int(
+        file, lathe__gguf_key(family, "rope.scaling.original_context_length", key, sizeof key), 1,
+        INT32_MAX, 0, &original));
+    if (short_factors == NULL || original == 0)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: rope_factors_long.weight without rope_factors_short.weight or "
+                           "%s.rope.scaling.original_context_length",
+                           lathe_gguf_path(file), family->arch);
+    json_object_set_new(config, "original_max_position_embeddings", json_integer(original));
+    json_object_set_new(config, "rope_scaling",
+                        json_pack("{s:s, s:o, s:o}", "type", "longrope", "long_factor",
+                                  factor_list(long_factors), "short_factor",
+                                  factor_list(short_factors)));
+    return LATHE_OK;
+}
+
+/* The channels of a head that are rotated. */
+static lathe_status add_dims(const lathe_gguf_family *family, const lathe_gguf *file,
+                             int64_t head_dim, json_t *config)
+{
+    char key[96];
+    int64_t dims;
+    LATHE_TRY(lathe_gguf_int(file, lathe__gguf_key(family, "rope.dimension_count", key, sizeof key),
+                             2, head_dim, head_dim, &dims));
+    if (dims == head_dim)
+        return LATHE_OK;
+    if (strcmp(family->arch, "phi3") != 0)
+        return lathe_error(LATHE_E_UNSUPPORTED,
+                           "%s: the key %s is %lld, but heads have %lld channels: no model of this "
+                           "architecture rotates a part of them",
+                           lathe_gguf_path(file), key, (long long)dims, (long long)head_dim);
+    json_object_set_new(config, "partial_rotary_factor",
+                        json_real((double)dims / (double)head_dim));
+    return LATHE_OK;
+}
+
+lathe_status lathe__gguf_rope_read(const lathe_gguf_family *family, const lathe_gguf *file,
+                                   int64_t head_dim, json_t *config)
+{
+    char key[96];
+    const char *type;
+    int64_t n;
+    double theta, local;
+    const lathe_gguf_tensor *freqs = lathe_gguf_find(file, "rope_freqs.weight");
+    const lathe_gguf_tensor *factors = lathe_gguf_find(file, "rope_factors_long.weight");
+    LATHE_TRY(add_dims(family, file, head_dim, config));
+    LATHE_TRY(lathe_gguf_float(file, lathe__gguf_key(family, "rope.freq_base", key, sizeof key),
+                               10000.0, &theta));
+    json_object_set_new(config, "rope_theta", json_real(lathe__gguf_short_float(theta)));
+    LATHE_TRY(lathe_gguf_float(file, lathe__gguf_key(family, "rope.freq_base_swa", key, sizeof key),
+                               10000.0, &local));
+    if (strcmp(family->arch, "gemma3") == 0)
+        json_object_set_new(config, "rope_local_base_freq",
+                            json_real(lathe__gguf_short_float(local)));
+    if (factors != NULL)
+        return add_longrope(family, file, factors, config);
+    if (freqs != NULL)
+        return add_llama3(file, freqs, theta, config);
+    LATHE_TRY(lathe_gguf_text(file, lathe__gguf_key(family, "rope.scaling.type", key, sizeof key),
+                              &type, &n));
+    if (type == NULL || (n == 4 && memcmp(type, "none", 4) == 0))
+        return LATHE_OK;
+    if (n == 6 && memcmp(type, "linear", 6) == 0)
+        return add_scaling(family, file, "linear", config);
+    if (n == 4 && memcmp(type, "yarn", 4) == 0)
+        return add_scaling(family, file, "yarn", config);
+    return lathe_error(LATHE_E_UNSUPPORTED,
+                       "%s: the key %s is \"%.*s\"; expected none, linear or yarn",
+                       lathe_gguf_path(file), key, (int)(n < 40 ? n : 40), type);
+}

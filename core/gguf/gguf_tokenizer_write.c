@@ -1,0 +1,239 @@
+/* Writes a folder's tokenizer and chat template as keys of a GGUF file. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "gguf/gguf_tokenizer.h"
+#include "model/generation_config.h"
+#include "text/tokenizer_model.h"
+#include "tokenjson/token_tables.h"
+#include "tokenjson/tokenizer_file.h"
+
+/* Types of tokens in GGUF. */
+enum { NORMAL = 1, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5 };
+
+static void put_text(lathe_gguf_writer *w, const char *key, const char *text)
+{
+    lathe_gguf_put_text(w, key, text, (int64_t)strlen(text));
+}
+
+/* llama.cpp takes such tokens as control tokens, whatever the tokenizer says. */
+static int looks_special(const lathe_added_token *t)
+{
+    return t->bytes >= 4 && memcmp(t->content, "<|", 2) == 0 &&
+           memcmp(t->content + t->bytes - 2, "|>", 2) == 0;
+}
+
+/* The text and type of every id below n; `texts` may be NULL for unused ids. */
+static lathe_status put_tokens(const lathe_tokenizer *tok, const lathe_token_tables *t, int64_t n,
+                               lathe_gguf_writer *w)
+{
+    const lathe_table_token **of = calloc((size_t)n + 1, sizeof *of);
+    lathe_buffer texts = LATHE_BUFFER_INIT, types = LATHE_BUFFER_INIT;
+    if (of == NULL)
+        return lathe_error(LATHE_E_NOMEM, "no memory for a vocabulary");
+    for (int64_t i = 0; i < t->n_tokens; i++)
+        if (t->tokens[i].id >= 0 && t->tokens[i].id < n)
+            of[t->tokens[i].id] = &t->tokens[i];
+    for (int32_t id = 0; id < n; id++) {
+        const lathe_added_token *added = lathe__added_of(tok, id);
+        int32_t type = NORMAL;
+        char pad[32];
+        if (added != NULL) {
+            type = added->special || looks_special(added) ? CONTROL : USER_DEFINED;
+            lathe_gguf_append_text(&texts, added->content, added->bytes);
+        } else if (of[id] != NULL) {
+            lathe_gguf_append_text(&texts, of[id]->text, of[id]->n);
+        } else {
+            type = UNUSED;
+            (void)snprintf(pad, sizeof pad, "[PAD%d]", (int)id);
+            lathe_gguf_append_text(&texts, pad, (int64_t)strlen(pad));
+        }
+        lathe_buffer_append(&types, &type, 4);
+    }
+    lathe_gguf_put_array(w, "tokenizer.ggml.tokens", LATHE_GGUF_TEXT, n, &texts);
+    lathe_gguf_put_array(w, "tokenizer.ggml.token_type", LATHE_GGUF_I32, n, &types);
+    lathe_buffer_fini(&texts);
+    lathe_buffer_fini(&types);
+    free(of);
+    return LATHE_OK;
+}
+
+static void put_merges(const lathe_token_tables *t, lathe_gguf_writer *w)
+{
+    lathe_buffer list = LATHE_BUFFER_INIT, line = LATHE_BUFFER_INIT;
+    for (int64_t i = 0; i < t->n_merges; i++) {
+        const lathe_table_merge *m = &t->merges[i];
+        line.len = 0;
+        lathe_buffer_append(&line, m->left, m->n_left);
+        lathe_buffer_append(&line, " ", 1);
+        lathe_buffer_append(&line, m->right, m->n_right);
+        lathe_gguf_append_text(&list, line.data, line.len);
+    }
+    lathe_gguf_put_array(w, "tokenizer.ggml.merges", LATHE_GGUF_TEXT, t->n_merges, &list);
+    lathe_buffer_fini(&list);
+    lathe_buffer_fini(&line);
+}
+
+/* Refuses what llama.cpp's byte-level BPE does not do; finds the name of the way of splitting. */
+static lathe_status check(const char *folder, const json_t *rest, const lathe_gguf_pre **out)
+{
+    const json_t *model = json_object_get(rest, "model");
+    const json_t *pre = json_object_get(rest, "pre_tokenizer");
+    const json_t *normalizer = json_object_get(rest, "normalizer");
+    const char *type = json_string_value(json_object_get(model, "type"));
+    const char *normal = json_string_value(json_object_get(normalizer, "type"));
+    if (type != NULL && strcmp(type, "BPE") != 0)
+        return lathe_error(LATHE_E_UNSUPPORTED,
+                           "%s/tokenizer.json: model.type is \"%s\"; only BPE can be written as "
+                           "GGUF",
+                           folder, type);
+    if (json_is_true(json_object_get(model, "byte_fallback")))
+        return lathe_error(LATHE_E_UNSUPPORTED,
+                           "%s/tokenizer.json: BPE with byte_fallback (SentencePiece, GGUF's "
+                           "\"llama\") cannot be written as GGUF; only byte-level BPE can",
+                           folder);
+    if (normalizer != NULL && !json_is_null(normalizer) &&
+        (normal == NULL || strcmp(normal, "NFC") != 0))
+        return lathe_error(LATHE_E_UNSUPPORTED,
+                           "%s/tokenizer.json: the normalizer \"%s\" cannot be written as GGUF; "
+                           "expected none or NFC",
+                           folder, normal != NULL ? normal : "?");
+    *out = lathe_gguf_pre_of_json(pre, json_is_true(json_object_get(model, "ignore_merges")));
+    if (*out != NULL)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_UNSUPPORTED,
+                       "%s/tokenizer.json: llama.cpp has no name for this pre_tokenizer; expected "
+                       "that of gpt-2, smollm, llama-bpe, dbrx, qwen2, tekken or gpt-4o",
+                       folder);
+}
+
+static void put_id(lathe_gguf_writer *w, const char *key, int32_t id)
+{
+    if (id >= 0)
+        lathe_gguf_put_u32(w, key, id);
+}
+
+/* The second end of text, if there is one: of an answer. */
+static int32_t other_end(const lathe_generation_config *g, const lathe_model_config *c, int32_t eos)
+{
+    for (int32_t i = 0; g->is_present && i < g->n_eos; i++)
+        if (g->eos[i] != eos)
+            return g->eos[i];
+    for (int32_t i = 0; i < c->n_eos; i++)
+        if (c->eos[i] != eos)
+            return c->eos[i];
+    return -1;
+}
+
+static void put_sampling(const lathe_generation_config *g, lathe_gguf_writer *w)
+{
+    if (!g->is_present || !g->do_sample)
+        return;
+    if (g->written & 1u << LATHE_GENERATION_TEMPERATURE)
+        lathe_gguf_put_float(w, "general.sampling.temp", g->temperature);
+    if (g->written & 1u << LATHE_GENERATION_TOP_P)
+        lathe_gguf_put_float(w, "general.sampling.top_p", g->top_p);
+    if (g->written & 1u << LATHE_GENERATION_REPETITION_PENALTY)
+        lathe_gguf_put_float(w, "general.sampling.penalty_repeat", g->repetition_penalty);
+}
+
+static lathe_status put_specials(const char *folder, const lathe_tokenizer *tok,
+                                 const lathe_model_config *c, lathe_gguf_writer *w)
+{
+    lathe_generation_config g;
+    LATHE_TRY(lathe_generation_config_load(folder, &g));
+    put_id(w, "tokenizer.ggml.bos_token_id", tok->bos);
+    put_id(w, "tokenizer.ggml.eos_token_id", tok->eos);
+    put_id(w, "tokenizer.ggml.padding_token_id", tok->pad);
+    put_id(w, "tokenizer.ggml.eot_token_id", other_end(&g, c, tok->eos));
+    if (tok->eos < 0)
+        lathe_log(LATHE_LOG_WARN, "%s names no end of text; llama.cpp will take another token",
+                  folder);
+    lathe_gguf_put_bool(w, "tokenizer.ggml.add_bos_token",
+                        tok->bos >= 0 && tok->n_prefix > 0 && tok->prefix[0] == tok->bos);
+    lathe_gguf_put_bool(w, "tokenizer.ggml.add_eos_token",
+                        tok->eos >= 0 && tok->n_suffix > 0 && tok->suffix[0] == tok->eos);
+    put_sampling(&g, w);
+    return LATHE_OK;
+}
+
+/* chat_template.jinja, or chat_template of tokenizer_config.json. */
+static lathe_status put_template(const char *folder, lathe_arena *arena, lathe_gguf_writer *w)
+{
+    const char *file = lathe_path_join(arena, folder, "chat_template.jinja");
+    const char *settings = lathe_path_join(arena, folder, "tokenizer_config.json");
+    char *text = NULL;
+    int64_t n = 0;
+    if (file == NULL || settings == NULL)
+        return LATHE_E_NOMEM;
+    if (lathe_path_exists(file)) {
+        LATHE_TRY(lathe_file_read(file, 1 << 24, &text, &n));
+        lathe_gguf_put_text(w, "tokenizer.chat_template", text, n);
+        free(text);
+        return LATHE_OK;
+    }
+    if (!lathe_path_exists(settings))
+        return LATHE_OK;
+    json_t *config = NULL;
+    LATHE_TRY(lathe_json_load_file(settings, &config));
+    const json_t *found = json_object_get(config, "chat_template");
+    if (json_is_string(found))
+        put_text(w, "tokenizer.chat_template", json_string_value(found));
+    else if (json_is_array(found))
+        lathe_log(LATHE_LOG_WARN, "%s holds several chat templates; none is written", settings);
+    json_decref(config);
+    return LATHE_OK;
+}
+
+static lathe_status write_all(const char *folder, const lathe_model_config *c,
+                              const lathe_tokenizer *tok, lathe_token_tables *t, lathe_arena *arena,
+                              lathe_gguf_writer *w)
+{
+    const lathe_gguf_pre *pre = NULL;
+    json_t *rest = NULL;
+    if (tok->json == NULL || !lathe__token_tables_read(tok->json, tok->json_bytes, t))
+        return lathe_error(LATHE_E_UNSUPPORTED,
+                           "%s/tokenizer.json: has no usual tables of BPE (model.vocab and "
+                           "model.merges), so it cannot be written as GGUF",
+                           folder);
+    LATHE_TRY(lathe_json_load(folder, t->rest, t->rest_bytes, &rest));
+    const lathe_status status = check(folder, rest, &pre);
+    json_decref(rest);
+    LATHE_TRY(status);
+    if (tok->vocab.n > c->vocab)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: vocab_size is %lld, but the tokenizer has ids up to %lld", folder,
+                           (long long)c->vocab, (long long)(tok->vocab.n - 1));
+    put_text(w, "tokenizer.ggml.model", "gpt2");
+    put_text(w, "tokenizer.ggml.pre", pre->name);
+    LATHE_TRY(put_tokens(tok, t, c->vocab, w));
+    put_merges(t, w);
+    LATHE_TRY(put_specials(folder, tok, c, w));
+    return put_template(folder, arena, w);
+}
+
+lathe_status lathe_gguf_tokenizer_write(const char *folder, const lathe_model_config *config,
+                                        lathe_gguf_writer *w)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_token_tables tables = {0};
+    lathe_tokenizer *tok = NULL;
+    const char *file = lathe_path_join(&arena, folder, "tokenizer.json");
+    lathe_status status = file != NULL ? LATHE_OK : LATHE_E_NOMEM;
+    if (status == LATHE_OK && !lathe_path_exists(file))
+        status = lathe_error(LATHE_E_NOT_FOUND,
+                             "%s: has no tokenizer.json, which a GGUF file needs", folder);
+    if (status == LATHE_OK)
+        status = lathe_tokenizer_load(folder, &tok);
+    if (status == LATHE_OK)
+        status = write_all(folder, config, tok, &tables, &arena, w);
+    lathe__token_tables_fini(&tables);
+    lathe_tokenizer_destroy(tok);
+    lathe_arena_fini(&arena);
+    return status;
+}

@@ -1,0 +1,109 @@
+/* lathe convert: GGUF files from folders, folders from GGUF files, and what is refused. */
+#include "cli/cli_case.h"
+
+#define LATHE LATHE_TEST_BUILD "/bin/lathe convert "
+#define DATA LATHE_TEST_DATA "/golden/data/"
+
+TestSuite(cli_convert, .init = make_folder, .fini = remove_folder);
+
+/* A model's folder with the tokenizer of its vocabulary. */
+static void put_model(const char *name, const char *vocab)
+{
+    char command[1024];
+    (void)snprintf(command, sizeof command,
+                   "cp -r " DATA "models/%s . && chmod -R u+w %s && cp " DATA
+                   "tokenizer/tiny_%s.json %s/tokenizer.json",
+                   name, name, vocab, name);
+    cr_assert_eq(run(command), 0, "%s", output);
+}
+
+Test(cli_convert, a_folder_goes_to_gguf_and_back_bit_for_bit)
+{
+    static const char *const models[][2] = {
+        {"llama_tied", "128"}, {"qwen2", "120"}, {"qwen3", "120"}, {"phi3", "64"},
+        {"mistral", "64"},     {"olmo2", "64"},  {"gemma2", "64"}, {"gemma3", "64"}};
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        char command[512];
+        put_model(models[i][0], models[i][1]);
+        (void)snprintf(command, sizeof command,
+                       LATHE "%s -o m.gguf --type f32 2>&1 && " LATHE "m.gguf -o back --type f32 "
+                             "2>&1 && " LATHE "back -o m2.gguf --type f32 2>&1 && " LATHE
+                             "m2.gguf -o back2 --type f32 2>&1 && cmp back/model.safetensors "
+                             "back2/model.safetensors && cmp back/config.json back2/config.json",
+                       models[i][0]);
+        cr_assert_eq(run(command), 0, "%s: %s", models[i][0], output);
+        (void)run("rm -rf m.gguf m2.gguf back back2");
+    }
+    /* Against the folder itself: one dtype, the same order of tensors. */
+    put_model("llama_untied", "128");
+    expect(LATHE "llama_untied -o m.gguf --type f32 && " LATHE "m.gguf -o back && "
+                 "tail -c 8000 llama_untied/model.safetensors >a; "
+                 "tail -c 8000 back/model.safetensors >b; cmp a b && echo same",
+           0, "same");
+}
+
+Test(cli_convert, a_converted_model_generates_the_same_text)
+{
+    put_model("llama_tied", "128");
+    expect(LATHE "llama_tied -o m.gguf --type f32 && " LATHE "m.gguf -o back", 0, "back");
+    cr_assert_eq(run(LATHE_TEST_BUILD "/bin/lathe generate llama_tied --prompt abc --temperature 0 "
+                                      "--max-new-tokens 12 2>/dev/null >a; " LATHE_TEST_BUILD
+                                      "/bin/lathe generate back --prompt abc --temperature 0 "
+                                      "--max-new-tokens 12 2>/dev/null >b; test -s a && cmp a b"),
+                 0, "%s", output);
+}
+
+Test(cli_convert, every_type_is_written_and_read)
+{
+    put_model("llama_tied", "128");
+    static const char *const types[] = {"f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k"};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        char command[512];
+        (void)snprintf(command, sizeof command,
+                       LATHE "llama_tied -o %s.gguf --type %s 2>&1 && " LATHE
+                             "%s.gguf -o %s 2>&1 && test -s %s/model.safetensors",
+                       types[i], types[i], types[i], types[i], types[i]);
+        cr_expect_eq(run(command), 0, "%s: %s", types[i], output);
+    }
+}
+
+Test(cli_convert, what_cannot_be_converted_is_refused_by_name)
+{
+    put_model("gpt2", "64");
+    expect(LATHE "gpt2 -o m.gguf 2>&1", 1, "a model of type gpt2 cannot be written as GGUF");
+    put_model("llama_tied", "128");
+    cr_assert_eq(run("cp " DATA "tokenizer_equality/llama2.json llama_tied/tokenizer.json"), 0);
+    cr_expect_neq(run(LATHE "llama_tied -o m.gguf 2>&1"), 0);
+    cr_expect_not_null(strstr(output, "byte_fallback"), "%s", output);
+    cr_assert_eq(run("cp " DATA "tokenizer/twice.json llama_tied/tokenizer.json"), 0);
+    cr_expect_neq(run(LATHE "llama_tied -o m.gguf 2>&1"), 0);
+    cr_expect_not_null(strstr(output, "llama.cpp has no name for this pre_tokenizer"), "%s",
+                       output);
+    cr_assert_eq(run("rm llama_tied/tokenizer.json"), 0);
+    cr_expect_neq(run(LATHE "llama_tied -o m.gguf 2>&1"), 0);
+    cr_expect_not_null(strstr(output, "has no tokenizer.json"), "%s", output);
+    cr_expect_neq(run(LATHE DATA "gguf/values.gguf -o back 2>&1"), 0);
+    cr_expect_not_null(strstr(output, "values.gguf: the key llama.embedding_length is missing"),
+                       "%s", output);
+    cr_assert_eq(
+        run("sed 's/general.architecture\\(.\\{12\\}\\)llama/general.architecture\\1mamba/' " DATA
+            "gguf/values.gguf >m2.gguf"),
+        0);
+    cr_expect_neq(run(LATHE "m2.gguf -o back 2>&1"), 0);
+    cr_expect_not_null(strstr(output, "the architecture is \"mamba\""), "%s", output);
+    cr_expect_neq(run("test -e back || test -e m.gguf"), 0);
+}
+
+Test(cli_convert, wrong_words_are_refused_with_what_to_do)
+{
+    put_model("llama_tied", "128");
+    expect(LATHE "llama_tied 2>&1", 2, "-o is missing: name the folder or the .gguf file to write");
+    expect(LATHE "llama_tied -o m.gguf --type q9 2>&1", 2, "--type q9: expected f32, f16, bf16");
+    expect(LATHE "llama_tied -o m 2>&1", 2, "a folder is converted to a file *.gguf");
+    expect(LATHE "none -o m.gguf 2>&1", 2, "none: no such file or folder");
+    expect(LATHE "llama_tied -o m.gguf && " LATHE "llama_tied -o m.gguf 2>&1", 2,
+           "m.gguf exists; remove it, or choose another name");
+    expect(LATHE "m.gguf -o llama_tied 2>&1", 2, "llama_tied/config.json exists");
+    expect(LATHE "m.gguf -o back --type q4_0 2>&1", 2, "--type q4_0: expected f32, f16 or bf16");
+    expect("head -c 2000 m.gguf >cut.gguf; " LATHE "cut.gguf -o back 2>&1", 1, "was cut short");
+}
