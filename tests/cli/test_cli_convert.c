@@ -107,3 +107,20 @@ Test(cli_convert, wrong_words_are_refused_with_what_to_do)
     expect(LATHE "m.gguf -o back --type q4_0 2>&1", 2, "--type q4_0: expected f32, f16 or bf16");
     expect("head -c 2000 m.gguf >cut.gguf; " LATHE "cut.gguf -o back 2>&1", 1, "was cut short");
 }
+
+Test(cli_convert, keys_that_lie_about_the_tensors_are_refused)
+{
+    put_model("llama_tied", "128");
+    expect(LATHE "llama_tied -o m.gguf --type f32", 0, "m.gguf");
+    /* After the name of a key come four bytes of its type, then its value. */
+    cr_assert_eq(run("LC_ALL=C sed 's/\\(llama.block_count....\\)..../\\1\\xff\\xff\\xff\\x7f/' "
+                     "m.gguf >layers.gguf; LC_ALL=C sed "
+                     "'s/\\(llama.embedding_length....\\)..../\\1\\x40\\x00\\x00\\x00/' m.gguf "
+                     ">width.gguf; LC_ALL=C sed 's/blk.1.ffn_up/blk.1.ffn_xx/' m.gguf >name.gguf"),
+                 0);
+    expect(LATHE "layers.gguf -o back 2>&1", 2,
+           "llama.block_count is 2147483647, but the file has");
+    expect(LATHE "width.gguf -o back 2>&1", 1, "its keys ask for");
+    expect(LATHE "name.gguf -o back 2>&1", 2, "no tensor blk.1.ffn_up.weight");
+    cr_expect_neq(run("test -e back"), 0);
+}
