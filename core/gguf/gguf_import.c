@@ -171,7 +171,10 @@ static int is_exact(const float *x, int64_t n, int32_t dtype)
     for (int64_t i = 0; i < n; i++) {
         const float y = dtype == LATHE_BF16 ? lathe_bf16_to_f32(lathe_f32_to_bf16(x[i]))
                                             : lathe_f16_to_f32(lathe_f32_to_f16(x[i]));
-        if (memcmp(&x[i], &y, 4) != 0)
+        uint32_t before, after; /* as bits: -0 and NaN count as values of their own */
+        memcpy(&before, &x[i], sizeof before);
+        memcpy(&after, &y, sizeof after);
+        if (before != after)
             return 0;
     }
     return 1;

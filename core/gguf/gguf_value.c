@@ -22,7 +22,7 @@ static lathe_status refuse(const lathe_gguf *file, const lathe_gguf_entry *v, co
 static int as_int(const lathe_gguf_entry *v, int64_t *out)
 {
     uint64_t wide = 0;
-    static const int8_t bytes[] = {1, 1, 2, 2, 4, 4, 0, 0, 0, 0, 8, 8, 0};
+    static const uint8_t bytes[] = {1, 1, 2, 2, 4, 4, 0, 0, 0, 0, 8, 8, 0};
     const int n = bytes[v->type];
     if (v->is_array || n == 0)
         return 0;
