@@ -120,7 +120,7 @@ lathe_status lathe_probe_run(lathe_probe *files, int64_t n, lathe_arena *arena)
     lathe_status status = LATHE_OK;
     if (unknown == NULL)
         return LATHE_E_NOMEM;
-    lathe_probe_cache_load(&cache);
+    LATHE_TRY(lathe_probe_cache_load(&cache));
     for (int64_t i = 0; i < n && status == LATHE_OK; i++) {
         const lathe_child_end hung = {LATHE_CHILD_HUNG, 0};
         const int32_t known = lathe_probe_cache_get(&cache, files[i].path);

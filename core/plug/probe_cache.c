@@ -1,5 +1,5 @@
-/* Remembers which plugin files were tried before. Errors here are ignored: they only cost a new
- * trial. */
+/* Remembers which plugin files were tried before. Errors here only cost a new trial, except that
+ * memory runs out while the cache is read. */
 #include "plug/probe_cache.h"
 
 #include <inttypes.h>
@@ -19,15 +19,18 @@ extern const char *lathe_version(void);
 
 enum { MAX_ENTRIES = 2048, MAX_FILE_BYTES = 1 << 20, HUNG_SECONDS = 3600 };
 
-/* Path of the cache, in arena; NULL: no folder for it. */
-static const char *cache_path(lathe_arena *arena)
+/* Path of the cache, in arena; NULL: no folder for it. LATHE_E_NOMEM. */
+static lathe_status cache_path(lathe_arena *arena, const char **out)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    *out = NULL;
     if (cache != NULL && cache[0] == '/')
-        return lathe_arena_printf(arena, "%s/lathe/plugins", cache);
-    if (home != NULL && home[0] == '/')
-        return lathe_arena_printf(arena, "%s/.cache/lathe/plugins", home);
-    return NULL;
+        *out = lathe_arena_printf(arena, "%s/lathe/plugins", cache);
+    else if (home != NULL && home[0] == '/')
+        *out = lathe_arena_printf(arena, "%s/.cache/lathe/plugins", home);
+    else
+        return LATHE_OK;
+    return *out != NULL ? LATHE_OK : LATHE_E_NOMEM;
 }
 
 /* Parses one line. Returns 0 if it is not an entry. */
@@ -51,26 +54,40 @@ static void add(lathe_probe_cache *cache, const lathe_probe_entry *entry)
     cache->entries[cache->n++] = *entry;
 }
 
-void lathe_probe_cache_load(lathe_probe_cache *cache)
+/* Adds the entries of the file's text, which is cut into lines. */
+static void add_lines(lathe_probe_cache *cache, char *text)
+{
+    char *rest = NULL, header[128];
+    (void)snprintf(header, sizeof header, "lathe plugins 1 %s", lathe_version());
+    const char *line = strtok_r(text, "\n", &rest);
+    const int is_ours = line != NULL && strcmp(line, header) == 0;
+    lathe_probe_entry entry;
+    while (is_ours && (line = strtok_r(NULL, "\n", &rest)) != NULL)
+        if (parse(line, &entry))
+            add(cache, &entry);
+}
+
+lathe_status lathe_probe_cache_load(lathe_probe_cache *cache)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
-    char *text = NULL, *rest = NULL, header[128];
+    char *text = NULL;
+    const char *path = NULL;
     int64_t bytes = 0;
     *cache = (lathe_probe_cache){.entries = malloc(MAX_ENTRIES * sizeof *cache->entries)};
-    const char *path = cache_path(&arena);
-    (void)snprintf(header, sizeof header, "lathe plugins 1 %s", lathe_version());
-    if (path != NULL && lathe_path_exists(path) &&
-        lathe_file_read(path, MAX_FILE_BYTES, &text, &bytes) == LATHE_OK) {
-        const char *line = strtok_r(text, "\n", &rest);
-        const int is_ours = line != NULL && strcmp(line, header) == 0;
-        lathe_probe_entry entry;
-        while (is_ours && (line = strtok_r(NULL, "\n", &rest)) != NULL)
-            if (parse(line, &entry))
-                add(cache, &entry);
-    }
+    lathe_status status = cache->entries != NULL ? cache_path(&arena, &path) : LATHE_E_NOMEM;
+    if (status == LATHE_OK && path != NULL && lathe_path_exists(path))
+        status = lathe_file_read(path, MAX_FILE_BYTES, &text, &bytes);
+    if (status == LATHE_OK && text != NULL)
+        add_lines(cache, text);
     free(text);
     lathe_arena_fini(&arena);
+    if (status == LATHE_E_NOMEM) {
+        free(cache->entries);
+        *cache = (lathe_probe_cache){.entries = NULL};
+        return lathe_error(status, "no memory to read the cache of tried plugins");
+    }
     lathe_error_clear();
+    return LATHE_OK;
 }
 
 /* Fills an entry except for its hash and result. Returns 0 if there is no such regular file. */
@@ -143,7 +160,8 @@ static void write_all(const lathe_probe_cache *cache)
     lathe_arena arena = LATHE_ARENA_INIT;
     lathe_buffer text = LATHE_BUFFER_INIT;
     char *folder = NULL;
-    const char *path = cache_path(&arena);
+    const char *path = NULL;
+    (void)cache_path(&arena, &path); /* without memory it is not written */
     lathe_buffer_printf(&text, "lathe plugins 1 %s\n", lathe_version());
     for (int64_t i = 0; i < cache->n; i++) {
         const lathe_probe_entry *e = &cache->entries[i];

@@ -17,6 +17,8 @@
 
 #include <stdint.h>
 
+#include "lathe/status.h"
+
 typedef struct lathe_probe_entry {
     char hash[65];
     uint64_t device, inode;
@@ -31,8 +33,9 @@ typedef struct lathe_probe_cache {
     int32_t is_changed;
 } lathe_probe_cache;
 
-/** Reads the cache; empty if there is none. */
-void lathe_probe_cache_load(lathe_probe_cache *cache);
+/** Reads the cache; empty if there is none, or if it cannot be read. LATHE_E_NOMEM: then the cache
+ * need not be saved. */
+lathe_status lathe_probe_cache_load(lathe_probe_cache *cache);
 
 /** LATHE_CHILD_* of an earlier trial of this content, or -1. */
 int32_t lathe_probe_cache_get(lathe_probe_cache *cache, const char *path);

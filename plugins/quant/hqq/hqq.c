@@ -27,7 +27,8 @@ static lathe_status read_values(const lathe_host *host, hqq *q, const lathe_valu
     q->head.build = codec_best_build();
     q->bits = values[FIELD_BITS].i;
     q->group = values[FIELD_GROUP_SIZE].i;
-    q->dtype = dtypes[lathe_choice(DTYPES, values[FIELD_COMPUTE_DTYPE].s)];
+    const int32_t dtype = lathe_choice(DTYPES, values[FIELD_COMPUTE_DTYPE].s);
+    q->dtype = dtypes[dtype > 0 ? dtype : 0]; /* the schema admits no other text */
     if (q->bits > 4 && q->bits < 8)
         return lathe_fail(host, LATHE_E_CONFIG, "hqq: bits = %d; expected 1, 2, 3, 4 or 8",
                           (int)q->bits);

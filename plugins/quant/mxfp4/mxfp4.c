@@ -89,7 +89,7 @@ CODEC_BODY void decode_span(const codec_job *job, int64_t row, int64_t col, int6
 {
     const int64_t at = row * job->cols + col;
     const uint8_t *const exponents = (const uint8_t *)job->planes[MXFP4_SCALE] + at / MXFP4_GROUP;
-    float scales[CODEC_SPAN / MXFP4_GROUP];
+    float scales[CODEC_SPAN / MXFP4_GROUP] = {0}; /* n may be less than a span */
     for (int64_t i = 0; i < n / MXFP4_GROUP; i++)
         scales[i] = small_e8m0(exponents[i]);
     e2m1_decode((const uint8_t *)job->planes[MXFP4_WEIGHT] + at / 2, n, MXFP4_GROUP, scales, -0.0f,

@@ -138,7 +138,7 @@ CODEC_BODY void decode_span(const codec_job *job, int64_t row, int64_t col, int6
     const int64_t at = row * job->cols + col;
     const uint8_t *const codes = (const uint8_t *)job->planes[NVFP4_SCALE] + at / NVFP4_GROUP;
     const float global = *(const float *)job->planes[NVFP4_GLOBAL];
-    float scales[CODEC_SPAN / NVFP4_GROUP];
+    float scales[CODEC_SPAN / NVFP4_GROUP] = {0}; /* n may be less than a span */
     for (int64_t i = 0; i < n / NVFP4_GROUP; i++)
         scales[i] = nvfp4_scale(codes[i], global, q->layout);
     e2m1_decode((const uint8_t *)job->planes[NVFP4_WEIGHT] + at / 2, n, NVFP4_GROUP, scales,
