@@ -23,12 +23,11 @@ static const lathe_field fields[] = {
 
 static lathe_status read_values(const lathe_host *host, hqq *q, const lathe_value *values)
 {
-    static const int32_t dtypes[] = {LATHE_F16, LATHE_BF16, LATHE_F32};
     q->head.build = codec_best_build();
     q->bits = values[FIELD_BITS].i;
     q->group = values[FIELD_GROUP_SIZE].i;
     const int32_t dtype = lathe_choice(DTYPES, values[FIELD_COMPUTE_DTYPE].s);
-    q->dtype = dtypes[dtype > 0 ? dtype : 0]; /* the schema admits no other text */
+    q->dtype = dtype == 1 ? LATHE_BF16 : dtype == 2 ? LATHE_F32 : LATHE_F16;
     if (q->bits > 4 && q->bits < 8)
         return lathe_fail(host, LATHE_E_CONFIG, "hqq: bits = %d; expected 1, 2, 3, 4 or 8",
                           (int)q->bits);
