@@ -101,8 +101,7 @@ static lathe_status fill_masters(const lathe_saved_state *saved, const model_fil
 
 static lathe_status fill_weights(const lathe_saved_state *saved, const model_files *files)
 {
-    lathe_weight_fill weights = {
-        .store = saved->store, .params = saved->params, .quant = &saved->parts->quant};
+    lathe_weight_fill weights = {.store = saved->store, .params = saved->params};
     rounded_sink s = {lathe_weight_fill_sink(&weights), files};
     const lathe_weight_sink sink = {.place = place_rounded, .done = done_rounded, .arg = &s};
     lathe_status status = lathe_weights_load(files->set, saved->model, saved->params, &sink);

@@ -37,7 +37,7 @@ static int32_t trains_model(const lathe_saved_state *saved)
 static int32_t is_quantized(const lathe_saved_state *saved)
 {
     for (int32_t i = 0; i < saved->params->n_model; i++)
-        if (saved->params->rows[i]->quantized)
+        if (saved->params->rows[i]->format)
             return 1;
     return 0;
 }

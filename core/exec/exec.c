@@ -142,6 +142,12 @@ static void lay_out_staging(lathe_exec *x)
         x->staging_bytes = 0;
 }
 
+/* The parameter that DEQUANT node i decodes. */
+static const lathe_param *weight_of(const lathe_exec *x, int32_t i)
+{
+    return x->g->params->rows[x->g->values[x->g->nodes[i].in[0]].param];
+}
+
 static lathe_status prepare(lathe_exec *x)
 {
     for (int32_t i = 0; i < x->g->n_nodes; i++) {
@@ -151,7 +157,8 @@ static lathe_status prepare(lathe_exec *x)
             status = prepare_attention(x, i);
             break;
         case LATHE_RUNS_QUANT:
-            status = lathe__quant_prepare(x->m, &x->g->values[x->g->nodes[i].out[0]].desc,
+            status = lathe__quant_prepare(x->m, weight_of(x, i),
+                                          &x->g->values[x->g->nodes[i].out[0]].desc,
                                           &x->scratch_bytes[i]);
             break;
         case LATHE_RUNS_BESIDE:
@@ -384,7 +391,8 @@ static lathe_status run_node(lathe_exec *x, int32_t i, int32_t accumulate)
         return lathe__attention_run(n, r->component, r->problem, r->in, r->out, r->scratch, add,
                                     x->m->stream);
     case LATHE_RUNS_QUANT:
-        return lathe__quant_run(x->m, &x->g->values[n->out[0]].desc, r->in, r->out[0], r->scratch);
+        return lathe__quant_run(x->m, weight_of(x, i), &x->g->values[n->out[0]].desc, r->in,
+                                r->out[0], r->scratch);
     case LATHE_RUNS_BESIDE:
         return lathe_value_offload_run(&x->offload, n, r->in[0], r->out[0]);
     default: {

@@ -45,9 +45,8 @@ typedef struct lathe_machine {
     lathe_device_info info;
     const lathe_instance *attention; /* [n_attention] candidates, best score wins per problem */
     int64_t n_attention;
-    const lathe_instance *quant; /* NULL: none */
-    uint32_t flags;              /* LATHE_FLAG_* that kernels are asked for */
-    lathe_stream *stream;        /* all work is queued on it; NULL: the device's only stream */
+    uint32_t flags;       /* LATHE_FLAG_* that kernels are asked for */
+    lathe_stream *stream; /* all work is queued on it; NULL: the device's only stream */
     /* copy streams to and from the device; NULL until lathe_machine_sides */
     lathe_stream *in, *out;
     int32_t captures; /* 1: node ranges that run repeatedly are captured (replay.h) */

@@ -3,27 +3,29 @@
 
 #include "base/error.h"
 
-lathe_status lathe__quant_prepare(const lathe_machine *m, const lathe_desc *w,
-                                  int64_t *out_scratch_bytes)
+lathe_status lathe__quant_prepare(const lathe_machine *m, const lathe_param *param,
+                                  const lathe_desc *w, int64_t *out_scratch_bytes)
 {
-    if (!m->quant)
-        return lathe_error(LATHE_E_STATE, "a quantized weight without a quantization format");
-    const lathe_quant_v1 *table = m->quant->table;
+    const lathe_instance *format = param->format;
+    if (!format)
+        return lathe_error(LATHE_E_STATE, "%s: a quantized weight without a format", param->name);
+    const lathe_quant_v1 *table = format->table;
     if (!lathe_machine_shares(m) && !(LATHE_HAS(table, cuda_image) && LATHE_HAS(m->dev, launch)))
         return lathe_error(LATHE_E_UNSUPPORTED, "quant \"%s\" has no code for device \"%s\"",
-                           m->quant->component->plugin->name, m->device->component->plugin->name);
+                           format->component->plugin->name, m->device->component->plugin->name);
     *out_scratch_bytes = LATHE_HAS(table, decode_scratch)
-                             ? table->decode_scratch(m->quant->self, w->dims[0], w->dims[1])
+                             ? table->decode_scratch(format->self, w->dims[0], w->dims[1])
                              : 0;
     return LATHE_OK;
 }
 
-lathe_status lathe__quant_run(const lathe_machine *m, const lathe_desc *w,
+lathe_status lathe__quant_run(const lathe_machine *m, const lathe_param *param, const lathe_desc *w,
                               const void *const *planes, void *out, void *scratch)
 {
-    const lathe_quant_v1 *table = m->quant->table;
+    const lathe_instance *format = param->format;
+    const lathe_quant_v1 *table = format->table;
     if (lathe_machine_shares(m))
-        return table->decode(m->quant->self, w->dims[0], w->dims[1], planes, out, w->dtype, scratch,
+        return table->decode(format->self, w->dims[0], w->dims[1], planes, out, w->dtype, scratch,
                              m->stream);
     lathe_quant_args args = {.out = out,
                              .scratch = scratch,
@@ -37,7 +39,7 @@ lathe_status lathe__quant_run(const lathe_machine *m, const lathe_desc *w,
         args.n_planes += planes[k] != NULL;
     }
     if (LATHE_HAS(table, image_settings))
-        table->image_settings(m->quant->self, args.settings);
+        table->image_settings(format->self, args.settings);
     return m->dev->launch(m->device->self, m->stream, table->cuda_image, LATHE_QUANT_KERNEL,
                           args.n_chunks, LATHE_QUANT_THREADS, &args, (int64_t)sizeof args);
 }

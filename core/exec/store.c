@@ -71,7 +71,7 @@ lathe_status lathe_store_init(lathe_store *store, lathe_params *params,
         if (p->other)
             row->other = take(&store->other_bytes,
                               n * lathe_dtype_bytes(lathe_params_value_dtype(params, i)));
-        for (int32_t k = 0; p->quantized && k < p->n_planes; k++)
+        for (int32_t k = 0; p->format && k < p->n_planes; k++)
             row->plane[k] = take(&store->plane_bytes, lathe_desc_bytes(&p->planes[k].desc));
         if (p->trainable && optimizer)
             LATHE_TRY(layout_slots(store, i, optimizer));

@@ -29,7 +29,7 @@ static lathe_status place_row(void *arg, int32_t index, const lathe_param *row, 
     const int64_t n = lathe_desc_count(&row->desc);
     void *memory = lathe_store_master(store, index);
     *out_dtype = LATHE_F32;
-    if (!memory && !row->quantized) {
+    if (!memory && !row->format) {
         memory = lathe_store_value(store, index);
         *out_dtype = lathe_params_value_dtype(fill->params, index);
     }
@@ -42,39 +42,54 @@ static lathe_status place_row(void *arg, int32_t index, const lathe_param *row, 
     return LATHE_OK;
 }
 
-/* Encodes the planes of a row from its f32 values, on the host. */
-static lathe_status encode_row(const lathe_weight_fill *fill, int32_t index, const lathe_param *row,
-                               const float *values)
+/* The host memory of a row's planes: the store's own, or fill->planes, which planes_done copies to
+ * the device. */
+static lathe_status place_planes(void *arg, int32_t index, const lathe_param *row, void **planes)
 {
-    const lathe_quant_v1 *table = fill->quant->table;
-    void *planes[LATHE_MAX_PLANES] = {NULL};
-    char *host = NULL;
+    lathe_weight_fill *fill = arg;
     int64_t at[LATHE_MAX_PLANES + 1] = {0};
     for (int32_t k = 0; k < row->n_planes; k++) {
         at[k + 1] = at[k] + (lathe_desc_bytes(&row->planes[k].desc) + 63) / 64 * 64;
         planes[k] = lathe_store_plane(fill->store, index, k);
     }
-    if (!fill->store->is_host) {
-        host = aligned_alloc(64, (size_t)at[row->n_planes] + 64);
-        if (!host)
-            return lathe_error(LATHE_E_NOMEM, "no memory to encode '%s'", row->name);
-        memset(host, 0, (size_t)at[row->n_planes]);
-        for (int32_t k = 0; k < row->n_planes; k++)
-            planes[k] = host + at[k];
-    }
-    lathe_status status =
-        table->encode(fill->quant->self, row->desc.dims[0], row->desc.dims[1], values, planes);
-    for (int32_t k = 0; host && k < row->n_planes && status == LATHE_OK; k++)
-        status = lathe_store_put(fill->store, lathe_store_plane(fill->store, index, k), planes[k],
-                                 lathe_desc_bytes(&row->planes[k].desc));
-    free(host);
-    return status;
+    if (fill->store->is_host)
+        return LATHE_OK;
+    free(fill->planes);
+    fill->planes = aligned_alloc(64, (size_t)at[row->n_planes] + 64);
+    if (!fill->planes)
+        return lathe_error(LATHE_E_NOMEM, "no memory for the planes of '%s'", row->name);
+    memset(fill->planes, 0, (size_t)at[row->n_planes]);
+    for (int32_t k = 0; k < row->n_planes; k++)
+        planes[k] = fill->planes + at[k];
+    return LATHE_OK;
+}
+
+static lathe_status planes_done(void *arg, int32_t index, const lathe_param *row,
+                                void *const *planes)
+{
+    const lathe_weight_fill *fill = arg;
+    for (int32_t k = 0; !fill->store->is_host && k < row->n_planes; k++)
+        LATHE_TRY(lathe_store_put(fill->store, lathe_store_plane(fill->store, index, k), planes[k],
+                                  lathe_desc_bytes(&row->planes[k].desc)));
+    return LATHE_OK;
+}
+
+/* Encodes the planes of a row from its f32 values, on the host. */
+static lathe_status encode_row(lathe_weight_fill *fill, int32_t index, const lathe_param *row,
+                               const float *values)
+{
+    const lathe_quant_v1 *table = row->format->table;
+    void *planes[LATHE_MAX_PLANES] = {NULL};
+    LATHE_TRY(place_planes(fill, index, row, planes));
+    LATHE_TRY(
+        table->encode(row->format->self, row->desc.dims[0], row->desc.dims[1], values, planes));
+    return planes_done(fill, index, row, planes);
 }
 
 static lathe_status row_done(void *arg, int32_t index, const lathe_param *row, void *data)
 {
     lathe_weight_fill *fill = arg;
-    if (row->quantized)
+    if (row->format)
         return encode_row(fill, index, row, data);
     if (lathe_store_master(fill->store, index))
         return lathe_store_set(fill->store, index, data);
@@ -105,14 +120,20 @@ int32_t lathe_weight_fill_is_new(const lathe_weight_fill *fill, int32_t index)
 
 lathe_weight_sink lathe_weight_fill_sink(lathe_weight_fill *fill)
 {
-    const lathe_weight_sink sink = {
-        .place = place_row, .done = row_done, .new_head = note_head, .arg = fill};
+    const lathe_weight_sink sink = {.place = place_row,
+                                    .done = row_done,
+                                    .new_head = note_head,
+                                    .place_planes = place_planes,
+                                    .planes_done = planes_done,
+                                    .arg = fill};
     return sink;
 }
 
 void lathe_weight_fill_fini(lathe_weight_fill *fill)
 {
     free(fill->buffer);
+    free(fill->planes);
+    fill->planes = NULL;
     fill->buffer = NULL;
     fill->bytes = 0;
 }

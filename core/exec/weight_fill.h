@@ -11,9 +11,9 @@
 typedef struct lathe_weight_fill {
     const lathe_store *store;
     const lathe_params *params;
-    const lathe_instance *quant;
     float *buffer; /* a row to be encoded into planes */
     int64_t bytes;
+    char *planes; /* of a row, on the way to a device with its own memory */
     int32_t new_heads[LATHE_MAX_STAGE_HEADS]; /* [n_new] heads that the folder lacks */
     int32_t n_new;
 } lathe_weight_fill;

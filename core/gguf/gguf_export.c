@@ -144,6 +144,7 @@ static lathe_status write_tensors(export *e)
 static lathe_status open_folder(export *e, const lathe_model_source *source)
 {
     LATHE_TRY(lathe_model_config_load(source, e->folder, &e->config));
+    LATHE_TRY(lathe_model_config_refuse_quantized(&e->config, e->folder, "a GGUF file"));
     e->family = lathe_gguf_family_of_type(e->config.model_type);
     if (e->family == NULL)
         return lathe_error(LATHE_E_UNSUPPORTED,

@@ -384,7 +384,7 @@ static lathe_status api_linear(lathe_graph *g, lathe_val x, lathe_val w, lathe_v
     if (w < 0 || w >= g->n_values)
         return lathe_error(LATHE_E_ARG, "linear '%s' has no weight", label);
     const int32_t param = g->values[w].param;
-    if (g->values[w].kind == LATHE_VALUE_PARAM && g->params->rows[param]->quantized)
+    if (g->values[w].kind == LATHE_VALUE_PARAM && g->params->rows[param]->format)
         LATHE_TRY(decode(g, param, &w));
     const lathe_val in[3] = {x, w, bias};
     return lathe_graph_node(g, LATHE_OP_LINEAR, NULL, in, 3, out, 1, -1, label);

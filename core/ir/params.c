@@ -98,14 +98,14 @@ int32_t lathe_params_grad_dtype(const lathe_params *params, int32_t index)
 int32_t lathe_params_has_master(const lathe_params *params, int32_t index)
 {
     const lathe_param *p = params->rows[index];
-    return !p->quantized && !p->other &&
+    return !p->format && !p->other &&
            (p->trainable || lathe_params_value_dtype(params, index) == LATHE_F32);
 }
 
 int32_t lathe_params_has_shadow(const lathe_params *params, int32_t index)
 {
     const lathe_param *p = params->rows[index];
-    return !p->quantized && !p->other && lathe_params_value_dtype(params, index) != LATHE_F32;
+    return !p->format && !p->other && lathe_params_value_dtype(params, index) != LATHE_F32;
 }
 
 lathe_param_info lathe_params_info(const lathe_params *params, int32_t index)
@@ -116,7 +116,7 @@ lathe_param_info lathe_params_info(const lathe_params *params, int32_t index)
                                    .name = p->name,
                                    .desc = p->desc,
                                    .trainable = p->trainable,
-                                   .quantized = p->quantized,
+                                   .quantized = p->format != NULL,
                                    .layer = p->layer,
                                    .group = p->group,
                                    .head_rows = p->head_rows,

@@ -25,6 +25,8 @@ enum {
     LATHE_OTHER_DRAFT = 3
 };
 
+struct lathe_instance;
+
 typedef struct lathe_param {
     const char *name;   /* unique */
     lathe_desc desc;    /* F32: shape of the master copy */
@@ -33,7 +35,6 @@ typedef struct lathe_param {
     int32_t layer;      /* -1: outside the layers */
     int32_t group;      /* optimizer group */
     int32_t trainable;  /* has a gradient and optimizer state */
-    int32_t quantized;  /* stored only as planes */
     int32_t transposed; /* Conv1D: files store [in, out] */
     int32_t reference;  /* belongs to a frozen model: the reference copy of the model, or `other` */
     int32_t other;      /* LATHE_OTHER_*: belongs to another, frozen model */
@@ -41,7 +42,11 @@ typedef struct lathe_param {
     int32_t head_rows;  /* rows of one head in a query or key projection, else 0 */
     int32_t stage_head; /* LATHE_HEAD_*; a head always trains and is read in f32 */
     double init_scale;
-    int32_t n_planes; /* of the quantized form */
+    /* The quantization format (an instance of a plugin) in whose planes alone the row is stored;
+     * NULL: it is not quantized. The instance outlives the table. */
+    const struct lathe_instance *format;
+    int32_t n_planes;
+    int32_t planes_on_file; /* the model's folder holds the planes; 0: they are encoded at load */
     lathe_plane planes[LATHE_MAX_PLANES];
 } lathe_param;
 

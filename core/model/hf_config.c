@@ -63,8 +63,7 @@ static void read_common(lathe_config_reader *r, lathe_model_config *out)
     read_file_dtype(r, out);
     out->n_labels = lathe__classifier_labels(r->object);
     out->is_classifier = out->n_labels > 0;
-    if (json_is_object(json_object_get(r->object, "quantization_config")))
-        lathe__config_refuse(r, "quantization_config", "only unquantized weights are read");
+    out->is_quantized = json_is_object(json_object_get(r->object, "quantization_config"));
 }
 
 /* ---- the family ---- */
@@ -427,6 +426,17 @@ lathe_status lathe_model_config_save(const lathe_model_config *config, const cha
     lathe_arena_fini(&arena);
     free(text);
     return status;
+}
+
+lathe_status lathe_model_config_refuse_quantized(const lathe_model_config *config,
+                                                 const char *folder, const char *what)
+{
+    if (!config->is_quantized)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_CONFIG,
+                       "%s/config.json: quantization_config: %s needs weights that are not "
+                       "quantized: use the folder that this one was made from",
+                       folder, what);
 }
 
 void lathe_model_config_fini(lathe_model_config *config)

@@ -31,7 +31,8 @@ typedef struct lathe_model_config {
     int32_t bos, pad;      /* token ids; -1: none */
     int32_t eos[LATHE_MAX_EOS];
     int32_t n_eos;
-    int32_t file_dtype; /* of the weights: F32, BF16, F16 or F64; F32 if the file names none */
+    int32_t file_dtype;   /* of the weights: F32, BF16, F16 or F64; F32 if the file names none */
+    int32_t is_quantized; /* the file has a quantization_config: quant_source.h reads it */
     int32_t warns_of_dropout;  /* 1: training without the dropout is a warning; 0: an error */
     double dropout;            /* the largest dropout in the configuration; none is ever applied */
     const char *dropout_key;   /* its key; NULL: none above 0 */
@@ -69,6 +70,11 @@ double lathe_model_initializer_range(const lathe_model_config *config);
 
 /** Writes folder/config.json, durably. */
 lathe_status lathe_model_config_save(const lathe_model_config *config, const char *folder);
+
+/** LATHE_E_CONFIG if the folder's weights are quantized: for readers that need plain numbers.
+ * `what` says what they are read for ("the teacher"). */
+lathe_status lathe_model_config_refuse_quantized(const lathe_model_config *config,
+                                                 const char *folder, const char *what);
 
 /** Frees everything that the configuration owns. */
 void lathe_model_config_fini(lathe_model_config *config);

@@ -12,33 +12,9 @@
 #include "base/map.h"
 #include "io/convert.h"
 #include "ir/desc_text.h"
-
-int32_t lathe_weights_is_model_row(const lathe_param *row)
-{
-    return row->role != LATHE_ROLE_ADAPTER && !row->reference;
-}
-
-const lathe_st_tensor *lathe_weights_find(const lathe_safetensors *set,
-                                          const lathe_model_config *config, const char *name)
-{
-    const lathe_st_tensor *t = lathe_safetensors_find(set, name);
-    const size_t n = strlen(config->prefix);
-    if (t == NULL && strncmp(name, config->prefix, n) == 0)
-        t = lathe_safetensors_find(set, name + n);
-    return t;
-}
+#include "model/weight_planes.h"
 
 /* ---- loading ---- */
-
-lathe_desc lathe_weights_file_desc(const lathe_param *row)
-{
-    lathe_desc desc = row->desc;
-    if (row->transposed) {
-        desc.dims[0] = row->desc.dims[1];
-        desc.dims[1] = row->desc.dims[0];
-    }
-    return desc;
-}
 
 static lathe_status check_tensor(const lathe_st_tensor *t, const lathe_param *row)
 {
@@ -83,6 +59,19 @@ static lathe_status load_row(const lathe_st_tensor *t, const lathe_param *row, i
     return sink->done != NULL ? sink->done(sink->arg, index, row, data) : LATHE_OK;
 }
 
+static lathe_status load_planes(const lathe_safetensors *set, const lathe_model_config *config,
+                                const lathe_param *row, int32_t index,
+                                const lathe_weight_sink *sink, uint8_t *used)
+{
+    void *planes[LATHE_MAX_PLANES] = {NULL};
+    if (sink->place_planes == NULL)
+        return lathe_error(LATHE_E_STATE, "%s: a quantized weight where numbers are read",
+                           row->name);
+    LATHE_TRY(sink->place_planes(sink->arg, index, row, planes));
+    LATHE_TRY(lathe_weight_planes_read(set, config, row, planes, used));
+    return sink->planes_done(sink->arg, index, row, planes);
+}
+
 /* The file of a tied model has no head, or contains the embedding twice. */
 static lathe_status check_tied(const lathe_safetensors *set, const lathe_model_config *config)
 {
@@ -120,14 +109,31 @@ static int is_expected_extra(const lathe_model_config *config, const char *name)
            ((config->tied || config->n_labels > 0) && strcmp(name, config->head) == 0);
 }
 
+/* Whether the tensor belongs to a module whose planes were read: formats store more beside them
+ * than decoding needs (hqq's settings, scales of activations). */
+static int is_beside_planes(const lathe_params *params, const lathe_model_config *config,
+                            const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    const size_t n = dot != NULL ? (size_t)(dot - name) + 1 : 0, skip = strlen(config->prefix);
+    for (int32_t i = 0; n > 0 && i < params->n_model; i++) {
+        const lathe_param *row = params->rows[i];
+        if (row->planes_on_file &&
+            (strncmp(row->name, name, n) == 0 || (strncmp(row->name, config->prefix, skip) == 0 &&
+                                                  strncmp(row->name + skip, name, n) == 0)))
+            return 1;
+    }
+    return 0;
+}
+
 static void warn_extras(const lathe_safetensors *set, const lathe_model_config *config,
-                        const uint8_t *used)
+                        const lathe_params *params, const uint8_t *used)
 {
     lathe_buffer text = LATHE_BUFFER_INIT;
     int64_t n = 0;
     for (int64_t i = 0; i < lathe_safetensors_count(set); i++) {
         const char *name = lathe_safetensors_at(set, i)->name;
-        if (used[i] || is_expected_extra(config, name))
+        if (used[i] || is_expected_extra(config, name) || is_beside_planes(params, config, name))
             continue;
         if (n++ < 8)
             lathe_buffer_printf(&text, "%s%s", n > 1 ? ", " : "", name);
@@ -151,6 +157,10 @@ lathe_status lathe_weights_load(const lathe_safetensors *set, const lathe_model_
         const lathe_param *row = params->rows[i];
         if (!lathe_weights_is_model_row(row))
             continue;
+        if (row->planes_on_file) {
+            status = load_planes(set, config, row, i, sink, used);
+            continue;
+        }
         const lathe_st_tensor *t = lathe_weights_find(set, config, row->name);
         if (t == NULL && row->stage_head == LATHE_HEAD_NEW &&
             (sink->new_head != NULL || i >= params->n_model)) {
@@ -165,7 +175,7 @@ lathe_status lathe_weights_load(const lathe_safetensors *set, const lathe_model_
     if (status == LATHE_OK)
         status = lathe_safetensors_check(set);
     if (status == LATHE_OK)
-        warn_extras(set, config, used);
+        warn_extras(set, config, params, used);
     free(used);
     return status;
 }
@@ -178,6 +188,10 @@ lathe_status lathe_weights_check(const lathe_safetensors *set, const lathe_model
         const lathe_param *row = params->rows[i];
         if (!lathe_weights_is_model_row(row))
             continue;
+        if (row->planes_on_file) {
+            LATHE_TRY(lathe_weight_planes_check(set, config, row));
+            continue;
+        }
         const lathe_st_tensor *t = lathe_weights_find(set, config, row->name);
         if (t == NULL && row->stage_head == LATHE_HEAD_NEW)
             continue;

@@ -6,6 +6,7 @@
 #include "io/safetensors.h"
 #include "ir/params.h"
 #include "model/hf_config.h"
+#include "model/weight_tensor.h"
 
 /** The destination of loaded weights. */
 typedef struct lathe_weight_sink {
@@ -16,6 +17,12 @@ typedef struct lathe_weight_sink {
     /** Called when the row is filled, to encode it or copy it to the device; then the memory may be
      *  reused. May be NULL. */
     lathe_status (*done)(void *arg, int32_t index, const lathe_param *row, void *data);
+    /** Gives the host memory of the planes of a row whose planes are in the folder
+     *  (lathe_param.planes_on_file); planes_done is called when they are filled. NULL: the
+     *  destination takes no planes, and such a row is an error. */
+    lathe_status (*place_planes)(void *arg, int32_t index, const lathe_param *row, void **planes);
+    lathe_status (*planes_done)(void *arg, int32_t index, const lathe_param *row,
+                                void *const *planes);
     /** Called for a head of the stage of which the folder has no weights. NULL: that is an error
      * for a head among the rows of the model (lathe_params.n_model). */
     lathe_status (*new_head)(void *arg, int32_t index);
@@ -23,8 +30,9 @@ typedef struct lathe_weight_sink {
 } lathe_weight_sink;
 
 /** Fills every row of the model (not of adapters or the reference) from the tensor of its name,
- *  with or without the family's prefix. Conv1D tensors are transposed. Rows are visited in the
- *  order of the table. Tensors without a row are listed in a warning.
+ *  with or without the family's prefix, or from the tensors of its planes. Conv1D tensors are
+ *  transposed. Rows are visited in the order of the table. Tensors without a row are listed in a
+ *  warning.
  *
  *   Errors  LATHE_E_NOT_FOUND: a tensor is missing. LATHE_E_SHAPE: it has another shape.
  *           LATHE_E_DTYPE: its dtype is no float. LATHE_E_CONFIG: tie_word_embeddings
@@ -37,16 +45,6 @@ lathe_status lathe_weights_load(const lathe_safetensors *set, const lathe_model_
  *  names, shapes and dtypes. The heads of the stage may be missing. */
 lathe_status lathe_weights_check(const lathe_safetensors *set, const lathe_model_config *config,
                                  const lathe_params *params);
-
-/** The tensor of a model's parameter, with or without the family's prefix, or NULL. */
-const lathe_st_tensor *lathe_weights_find(const lathe_safetensors *set,
-                                          const lathe_model_config *config, const char *name);
-
-/** Whether a row belongs to the model itself, not to an adapter or the reference. */
-int32_t lathe_weights_is_model_row(const lathe_param *row);
-
-/** A row's shape in the layout of files; its dtype is the row's. */
-lathe_desc lathe_weights_file_desc(const lathe_param *row);
 
 /** Copies the tokenizer's files and generation_config.json, if they exist, from folder to
  *  folder. */

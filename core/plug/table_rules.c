@@ -53,6 +53,11 @@ static const struct rule quant[] = {
     MEMBER(lathe_quant_v1, planes, ALWAYS),
     MEMBER(lathe_quant_v1, encode, ALWAYS),
     MEMBER(lathe_quant_v1, decode, ALWAYS),
+    MEMBER(lathe_quant_v1, weight_meta, TOGETHER),
+    MEMBER(lathe_quant_v1, read_meta, TOGETHER),
+    MEMBER(lathe_quant_v1, meta_suffix, TOGETHER),
+    MEMBER(lathe_quant_v1, methods, TOGETHER + 1),
+    MEMBER(lathe_quant_v1, read_config, TOGETHER + 1),
     END,
 };
 static const struct rule adapter[] = {

@@ -225,6 +225,7 @@ lathe_status lathe__merged_model_write(const lathe_saved_state *saved, const cha
     if (lathe_path_exists(path))
         return lathe_error(LATHE_E_CONFIG, "%s exists already: give another folder, or remove it",
                            path);
+    LATHE_TRY(lathe_model_config_refuse_quantized(saved->model, saved->model_path, "merging"));
     m.has = calloc((size_t)saved->params->n_model + 1, sizeof *m.has);
     lathe_status status = m.has ? find_weights(&m) : lathe_error(LATHE_E_NOMEM, "no memory");
     if (status == LATHE_OK)

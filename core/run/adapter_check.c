@@ -117,7 +117,7 @@ lathe_status lathe__adapter_check_base(const lathe_run *run)
         !table->needs_quantized_base(run->parts.adapter.self))
         return LATHE_OK;
     for (int32_t i = 0; i < run->params.n_model; i++)
-        if (run->params.rows[i]->quantized)
+        if (run->params.rows[i]->format)
             return LATHE_OK;
     return lathe__run_refuse(
         run, "adapter", "name",

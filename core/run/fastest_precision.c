@@ -1,10 +1,13 @@
 /* Chooses the precision of runs that only generate or evaluate. */
 #include "run/fastest_precision.h"
 
+#include <string.h>
+
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "base/log.h"
 #include "exec/product_time.h"
+#include "io/convert.h"
 #include "io/safetensors.h"
 
 /* Size of the measured product: its weights are too large for the caches of most machines, but can
@@ -12,12 +15,19 @@
 enum { MEASURED_ROWS = 4096, MEASURED_COLS = 2048, MOST_TOKENS = 64 };
 #define WIDE_MUST_WIN 1.15
 
-/* Weights in a model's folder. */
+/* Weights in a model's folder; codes and scales of quantized weights count neither as narrow nor as
+ * others. */
 typedef struct weights {
     int64_t n;        /* elements */
     int32_t n_narrow; /* matrices in bf16 */
     int32_t n_others; /* matrices in something else */
 } weights;
+
+static int is_weight(const char *name)
+{
+    const size_t n = strlen(name), m = strlen(".weight");
+    return n >= m && strcmp(name + n - m, ".weight") == 0;
+}
 
 static lathe_status look_at_folder(const char *folder, weights *out)
 {
@@ -25,9 +35,10 @@ static lathe_status look_at_folder(const char *folder, weights *out)
     *out = (weights){0};
     LATHE_TRY(lathe_safetensors_open(folder, &set));
     for (int64_t i = 0; i < lathe_safetensors_count(set); i++) {
-        const lathe_desc *d = &lathe_safetensors_at(set, i)->desc;
+        const lathe_st_tensor *t = lathe_safetensors_at(set, i);
+        const lathe_desc *d = &t->desc;
         out->n += lathe_desc_count(d);
-        if (d->rank >= 2)
+        if (d->rank >= 2 && lathe_convert_takes(d->dtype) && d->dims[1] > 1 && is_weight(t->name))
             *(d->dtype == LATHE_BF16 ? &out->n_narrow : &out->n_others) += 1;
     }
     lathe_safetensors_close(set);

@@ -10,6 +10,7 @@
 #include "plug/kind.h"
 #include "reward/reward_open.h"
 #include "run/fastest_precision.h"
+#include "run/run_formats.h"
 #include "run/run_state.h"
 
 /* A run, and the kind whose plugin warns. */
@@ -264,8 +265,6 @@ lathe_status lathe__run_components(lathe_run *run)
         return device;
     LATHE_TRY(lathe__run_parts(run));
     LATHE_TRY(device);
-    if (run->parts.quant.component)
-        run->machine.quant = &run->parts.quant;
     LATHE_TRY(lathe__fastest_precision(run));
     return settle_precision(run);
 }
@@ -281,6 +280,7 @@ void lathe__run_components_fini(lathe_run *run)
     lathe_instance_fini(&run->parts.stage);
     lathe_instance_fini(&run->parts.adapter);
     lathe_instance_fini(&run->parts.quant);
+    lathe__run_formats_fini(run);
     for (int64_t i = 0; i < run->parts.n_attention; i++)
         lathe_instance_fini(&run->parts.attention[i]);
     free(run->parts.attention);

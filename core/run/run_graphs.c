@@ -21,6 +21,7 @@
 #include "run/device_check.h"
 #include "run/iteration.h"
 #include "run/offload_check.h"
+#include "run/run_formats.h"
 #include "run/run_heads.h"
 #include "run/run_saved.h"
 #include "run/run_state.h"
@@ -129,36 +130,10 @@ static lathe_status select_trainable(lathe_run *run)
     return LATHE_OK;
 }
 
-/* Marks the frozen matrices that the quantization format stores. */
-static lathe_status quantize_rows(lathe_run *run)
+lathe_status lathe__run_is_trained(const lathe_run *run, int32_t index, int32_t *out)
 {
-    int32_t n = 0;
-    if (!run->parts.quant.component)
-        return LATHE_OK;
-    const lathe_quant_v1 *table = run->parts.quant.table;
-    for (int32_t i = 0; i < run->params.n_model; i++) {
-        lathe_param *p = run->params.rows[i];
-        int32_t trained, group = 0;
-        if (p->stage_head)
-            continue;
-        LATHE_TRY(ask_trainable(&run->parts.adapter, &run->params, i, &trained,
-                                &group)); /* also where the run only evaluates */
-        if (p->role != LATHE_ROLE_MATRIX || trained || p->desc.rank != 2)
-            continue;
-        const int64_t rows = p->desc.dims[0], cols = p->desc.dims[1];
-        LATHE_TRY(table->accepts(run->parts.quant.self, rows, cols));
-        p->quantized = 1;
-        LATHE_TRY(lathe_answer_planes(&run->parts.quant, rows, cols, p->planes, &p->n_planes));
-        n++;
-    }
-    if (n == 0)
-        return lathe__run_refuse(
-            run, "quant", "name",
-            "quant.name = \"%s\" would quantize nothing, because adapter \"%s\" trains every "
-            "matrix: choose an adapter that freezes the model, such as lora",
-            run->parts.quant.component->plugin->name,
-            run->parts.adapter.component ? run->parts.adapter.component->plugin->name : "none");
-    return LATHE_OK;
+    int32_t group = 0;
+    return ask_trainable(&run->parts.adapter, &run->params, index, out, &group);
 }
 
 /* Whether a parameter of the checkpoint under evaluation may differ from the reference's: the run
@@ -257,7 +232,7 @@ lathe_status lathe__run_params(lathe_run *run)
     LATHE_TRY(select_trainable(run));
     if (run->open.mode <= LATHE_OPEN_TRAIN)
         LATHE_TRY(lathe__adapter_check_trains(run));
-    LATHE_TRY(quantize_rows(run));
+    LATHE_TRY(lathe__run_formats(run));
     return run->open.mode <= LATHE_OPEN_TRAIN ? lathe__adapter_check_base(run) : LATHE_OK;
 }
 

@@ -68,11 +68,13 @@ struct lathe_run {
     lathe_checkpoints checkpoints;
     lathe_saved_state saved; /* pointers to these parts, for core/checkpoint (run_saved.h) */
     lathe_trace_range trace;
-    struct lathe_rewards *rewards;     /* reward/rewards.h; NULL: the file names none */
-    struct lathe_generator *generator; /* generate/generator.h; NULL: none yet */
-    struct lathe_draft *draft;         /* generate/draft_model.h; NULL: none */
-    struct lathe_teacher *teacher;     /* teacher.h; NULL: none */
-    struct lathe_scorer *reward;       /* reward_model.h; NULL: none */
+    struct lathe_rewards *rewards;           /* reward/rewards.h; NULL: the file names none */
+    struct lathe_generator *generator;       /* generate/generator.h; NULL: none yet */
+    struct lathe_draft *draft;               /* generate/draft_model.h; NULL: none */
+    struct lathe_quant_source *quant_source; /* model/quant_source.h; NULL: the model's folder is
+                                              * not quantized */
+    struct lathe_teacher *teacher;           /* teacher.h; NULL: none */
+    struct lathe_scorer *reward;             /* reward_model.h; NULL: none */
 };
 
 /* ---- shared with core/opening and above ---- */
@@ -117,6 +119,8 @@ lathe_status lathe__run_check_length(const lathe_run *run, int64_t total);
 lathe_model_source lathe__run_model_source(const lathe_run *run);
 /** Make the model, the parameter table, the graphs and the plan (run_graphs.c). */
 lathe_status lathe__run_params(lathe_run *run);
+/** Whether the adapter trains a parameter of the model, also where the run trains nothing. */
+lathe_status lathe__run_is_trained(const lathe_run *run, int32_t index, int32_t *out);
 /** Adds the parameters of the frozen models beside the run's: the reference copy, the teacher. */
 lathe_status lathe__run_add_models(lathe_run *run);
 lathe_status lathe__run_model(lathe_run *run);

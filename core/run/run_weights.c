@@ -158,8 +158,7 @@ static int begins_random(const lathe_run *run, const lathe_weight_fill *fill, in
 lathe_status lathe__run_weights(lathe_run *run)
 {
     run->checkpoints.weights_wait = 0;
-    lathe_weight_fill fill = {
-        .store = &run->store, .params = &run->params, .quant = &run->parts.quant};
+    lathe_weight_fill fill = {.store = &run->store, .params = &run->params};
     lathe_status status = run->set.model_path ? load_folder(run, &fill) : LATHE_OK;
     for (int32_t i = 0; i < run->params.n && status == LATHE_OK; i++)
         if (begins_random(run, &fill, i))

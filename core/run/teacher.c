@@ -90,7 +90,9 @@ lathe_status lathe__teacher_params(lathe_run *run)
     run->teacher = calloc(1, sizeof *run->teacher);
     if (!run->teacher)
         return lathe_error(LATHE_E_NOMEM, "no memory for the teacher");
-    const lathe_status status = lathe_model_config_load(&source, path, &run->teacher->model);
+    lathe_status status = lathe_model_config_load(&source, path, &run->teacher->model);
+    if (status == LATHE_OK)
+        status = lathe_model_config_refuse_quantized(&run->teacher->model, path, "a teacher");
     if (status == LATHE_E_CONFIG || status == LATHE_E_IO || status == LATHE_E_NOT_FOUND)
         return lathe__run_refuse(run, "teacher", "path", "teacher.path: %s", lathe_error_message());
     LATHE_TRY(status);

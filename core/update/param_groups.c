@@ -1,12 +1,12 @@
 /* Reads the parameter groups. */
 #include "update/param_groups.h"
 
-#include <fnmatch.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/module_pattern.h"
 #include "plug/answers.h"
 
 /* State of reading one configuration. */
@@ -31,31 +31,6 @@ static lathe_status refuse_in(const reader *r, const char *key, int32_t entry, c
 static lathe_status refuse(const reader *r, const char *key, const char *text)
 {
     return refuse_in(r, key, 0, NULL, text);
-}
-
-/* The pattern covers the whole name. */
-static int covers(const char *pattern, const char *name)
-{
-    return fnmatch(pattern, name, 0) == 0;
-}
-
-/* A module pattern without a dot or a wildcard may equal one part of the name's path. Any other
- * pattern must match the path of the module that holds the parameter. */
-static int in_module(const char *pattern, const char *name)
-{
-    char path[512];
-    const char *end = strrchr(name, '.');
-    const size_t n = end != NULL ? (size_t)(end - name) : 0;
-    if (n == 0 || n >= sizeof path)
-        return 0;
-    memcpy(path, name, n);
-    path[n] = '\0';
-    if (strpbrk(pattern, ".*?[") != NULL)
-        return covers(pattern, path);
-    for (char *part = strtok(path, "."); part != NULL; part = strtok(NULL, "."))
-        if (strcmp(part, pattern) == 0)
-            return 1;
-    return 0;
 }
 
 /* Removes the weight decay from the parameters that a list of patterns names. */
@@ -116,7 +91,7 @@ static lathe_status take_group(const reader *r, int32_t group, const lathe_group
     *out_found = 0;
     for (int32_t i = 0; i < r->params->n; i++) {
         const lathe_param *p = r->params->rows[i];
-        if (!p->trainable || !covers(pattern, p->name))
+        if (!p->trainable || !lathe_name_matches(pattern, p->name))
             continue;
         ++*out_found;
         if (r->out->group[i] != 0)
@@ -219,9 +194,9 @@ lathe_status lathe_param_groups_read(const lathe_config *config, const lathe_par
         out->group[i] = 0;
         read_rates(config, optimizer, base_lr, params, i, &out->rates[i]);
     }
-    lathe_status status = no_decay(&r, "no_decay_modules", in_module);
+    lathe_status status = no_decay(&r, "no_decay_modules", lathe_module_matches);
     if (status == LATHE_OK)
-        status = no_decay(&r, "no_decay_params", covers);
+        status = no_decay(&r, "no_decay_params", lathe_name_matches);
     if (status == LATHE_OK)
         status = read_groups(&r, arena);
     for (int32_t g = 0; g < out->n && status == LATHE_OK; g++) {

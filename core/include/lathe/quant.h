@@ -1,13 +1,17 @@
 /* The interface of quantization plugins, which store a frozen weight W [O,I] as packed tensors
  * (planes).
  *
- * The core allocates the planes, calls encode once at load and adds a DEQUANT node wherever W is
- * used. Gradients flow to the input x; the weight itself is not trained.
+ * The core allocates the planes and adds a DEQUANT node wherever W is used. It fills the planes
+ * once at load: with encode, or from a folder that holds them, without decoding. Each parameter has
+ * its own format and settings: [quant] of the run file chooses one for all linear layers, and the
+ * quantization_config of a model's folder one for each. Gradients flow to the input x; the weight
+ * itself is not trained.
  */
 #ifndef LATHE_QUANT_H
 #define LATHE_QUANT_H
 
 #include "host.h"
+#include "schema.h"
 #include "tensor.h"
 
 #define LATHE_QUANT_REVISION 1
@@ -16,7 +20,11 @@
 /** One packed plane. file_suffix gives the tensor's name in files: ".absmax" is appended to the
  *  weight's name; "" is the weight's name itself; "../SCB" replaces the last part of the name
  *  ("q_proj.weight" -> "q_proj.SCB"); NULL: the plane is not a tensor of the file but stored in
- *  weight_meta. */
+ *  weight_meta.
+ *
+ *  A tensor of a file fills a plane if it has as many elements of the same dtype. Two dtypes are
+ *  converted without loss: f16 and bf16 to an F32 plane; and any dtype fills a U8 plane with its
+ *  bytes. */
 typedef struct lathe_plane {
     const char *name;
     const char *file_suffix;
@@ -55,6 +63,23 @@ LATHE_HD static inline void lathe_quant_store(void *out, int32_t dtype, int64_t 
         ((uint16_t *)out)[i] = dtype == LATHE_F16 ? lathe_f32_to_f16(x) : lathe_f32_to_bf16(x);
 }
 
+/** What a folder's config.json says of the weight of one linear layer: the "quantization_config".
+ */
+typedef struct lathe_quant_config {
+    uint32_t size;
+    uint32_t reserved;  /* 0 */
+    const char *method; /* its "quant_method" */
+    void *ctx;
+    /** [open] The scalar at a path of keys and list indices, "weights.num_bits" or
+     * "weight_block_size.0" (after a slash: of config.json itself, "/torch_dtype"): the text of a
+     * string, a number as JSON writes it, "true" or "false". NULL: it is absent, null, a list or an
+     * object. Where the configuration has groups of layers (compressed-tensors' "config_groups"),
+     * the layer's group is searched first, then the whole. Borrowed as long as the configuration.
+     */
+    const char *(*get)(void *ctx, const char *path);
+} lathe_quant_config;
+LATHE_ABI_SIZE(lathe_quant_config, 32);
+
 typedef struct lathe_quant_v1 {
     uint32_t size;
     uint32_t revision;
@@ -77,11 +102,10 @@ typedef struct lathe_quant_v1 {
      *  bytes written (without NUL), or the bytes needed if that is more than capacity. NULL:
      *  none. */
     int64_t (*config_json)(void *self, char *out, int64_t capacity);
-    /** [between] Writes the name suffix and the bytes of the weight's extra metadata tensor, if
-     *  the file layout has one (bitsandbytes' quant_state). Returns bytes as config_json does.
-     *  NULL: none. */
+    /** [between] Writes the bytes of the weight's extra metadata tensor, meta_suffix. Returns bytes
+     *  as config_json does. NULL: none. */
     int64_t (*weight_meta)(void *self, int64_t rows, int64_t cols, const void *const *planes,
-                           char *out_suffix, int64_t suffix_capacity, char *out, int64_t capacity);
+                           char *out, int64_t capacity);
     /** [open] Reads the metadata tensor of a weight whose other planes are loaded, and fills in
      *  the planes that have no tensor. Refuses metadata that do not match this instance's
      *  settings (LATHE_E_UNSUPPORTED, LATHE_E_SHAPE, LATHE_E_PARSE). Host pointers. NULL: there
@@ -95,7 +119,23 @@ typedef struct lathe_quant_v1 {
     /** [pure] Fills out[LATHE_QUANT_SETTINGS], zero on entry, with the instance's settings for
      *  the kernel. NULL: none. */
     void (*image_settings)(void *self, int64_t *out);
+    /** Name suffix, as lathe_plane.file_suffix, of the metadata tensor of a weight, if the file
+     *  layout has one (bitsandbytes' quant_state). It comes with weight_meta and read_meta. */
+    const char *meta_suffix;
+    /** NULL-terminated names of the "quant_method"s that read_config understands. NULL: the format
+     *  is not read from folders. */
+    const char *const *methods;
+    /** [open] Sets the values (in the order of the plugin's fields, with their defaults on entry)
+     * to what the configuration says of a layer's weight. Strings must be those of the
+     * configuration, or constants. Settings of activations are none of its business: only weights
+     * are read.
+     *
+     *   Errors  LATHE_E_NOT_FOUND: the method is known, but these weights have another format.
+     *           LATHE_E_UNSUPPORTED: they are of this format, with a setting that it does not
+     *           support; the message names key, value and what is supported. Comes with methods. */
+    lathe_status (*read_config)(const lathe_host *host, const lathe_quant_config *config,
+                                lathe_value *values);
 } lathe_quant_v1;
-LATHE_ABI_SIZE(lathe_quant_v1, 88);
+LATHE_ABI_SIZE(lathe_quant_v1, 112);
 
 #endif

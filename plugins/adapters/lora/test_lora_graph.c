@@ -7,12 +7,14 @@
 #include "mock_graph.h"
 #include "mock_plugin.h"
 #include "passes/passes.h"
+#include "plug/instance.h"
 
 static lathe_val quantized_weight(lathe_graph *g, lathe_params *params)
 {
+    static const lathe_instance format;
     const lathe_param row = {.name = "layers.0.up_proj.weight",
                              .desc = lathe_desc_2d(LATHE_F32, 8, 16),
-                             .quantized = 1,
+                             .format = &format,
                              .n_planes = 2,
                              .planes = {{"weight", "", lathe_desc_2d(LATHE_U8, 64, 1)},
                                         {"absmax", ".absmax", lathe_desc_1d(LATHE_F32, 2)}}};

@@ -10,6 +10,7 @@
 #include "eetq_kernel.h"
 #include "lathe/kit/instance.h"
 #include "shared/quant_codec.h"
+#include "shared/quant_source.h"
 
 typedef struct eetq {
     codec_head head;
@@ -123,6 +124,15 @@ static int64_t eetq_config_json(void *self, char *out, int64_t capacity)
                     "\"modules_to_not_convert\": null}");
 }
 
+static const char *const methods[] = {"eetq", NULL};
+
+static lathe_status eetq_read_config(const lathe_host *host, const lathe_quant_config *config,
+                                     lathe_value *values)
+{
+    (void)values;
+    return source_expect(host, config, "eetq", "weights", "int8");
+}
+
 static lathe_status eetq_create(const lathe_host *host, const lathe_value *values, int32_t n_values,
                                 void **out_self)
 {
@@ -148,6 +158,8 @@ static const lathe_quant_v1 eetq_table = {
     .decode = eetq_decode,
     .config_json = eetq_config_json,
     .cuda_image = LATHE_CUDA_IMAGE,
+    .methods = methods,
+    .read_config = eetq_read_config,
 };
 
 const lathe_plugin LATHE_PLUGIN_ENTRY = {

@@ -10,6 +10,7 @@
 #include "fp8_kernel.h"
 #include "lathe/kit/instance.h"
 #include "shared/quant_codec.h"
+#include "shared/quant_source.h"
 
 typedef struct fp8 {
     codec_head head;
@@ -216,6 +217,35 @@ static int64_t fp8_config_json(void *self, char *out, int64_t capacity)
         q->scaling == FP8_ROW ? "channel" : "tensor");
 }
 
+static const char *const methods[] = {"fp8", "compressed-tensors", NULL};
+
+/* transformers' FineGrained FP8: blocks alone, or (DeepSeek's files say no more) fmt. */
+static lathe_status read_fine_grained(const lathe_host *host, const lathe_quant_config *config)
+{
+    if (config->get(config->ctx, "weight_block_size.0") == NULL)
+        return lathe_fail(host, LATHE_E_UNSUPPORTED,
+                          "fp8 reads weights with weight_block_size = [128, 128], and here it is "
+                          "absent");
+    LATHE_TRY(source_expect(host, config, "fp8", "fmt", "e4m3"));
+    LATHE_TRY(source_expect(host, config, "fp8", "scale_fmt", "float"));
+    LATHE_TRY(source_expect(host, config, "fp8", "weight_block_size.0", "128"));
+    return source_expect(host, config, "fp8", "weight_block_size.1", "128");
+}
+
+static lathe_status fp8_read_config(const lathe_host *host, const lathe_quant_config *config,
+                                    lathe_value *values)
+{
+    values[FIELD_SCALING].s = "block";
+    if (strcmp(config->method, "fp8") == 0)
+        return read_fine_grained(host, config);
+    LATHE_TRY(source_compressed(host, config, "fp8", "float-quantized"));
+    LATHE_TRY(source_expect(host, config, "fp8", "weights.num_bits", "8"));
+    LATHE_TRY(source_expect(host, config, "fp8", "weights.type", "float"));
+    const int is_tensor = source_is(config, "weights.strategy", "tensor");
+    values[FIELD_SCALING].s = is_tensor ? "tensor" : "row";
+    return is_tensor ? LATHE_OK : source_expect(host, config, "fp8", "weights.strategy", "channel");
+}
+
 static void fp8_image_settings(void *self, int64_t *out)
 {
     const fp8 *q = self;
@@ -232,6 +262,8 @@ static const lathe_quant_v1 fp8_table = {
     .config_json = fp8_config_json,
     .cuda_image = LATHE_CUDA_IMAGE,
     .image_settings = fp8_image_settings,
+    .methods = methods,
+    .read_config = fp8_read_config,
 };
 
 LATHE_INSTANCE(fp8, read_values)

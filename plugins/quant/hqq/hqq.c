@@ -7,8 +7,11 @@
  */
 #include "hqq.h"
 
+#include <stdlib.h>
+
 #include "hqq_avx512.h"
 #include "lathe/kit/instance.h"
+#include "shared/quant_source.h"
 
 enum { FIELD_BITS, FIELD_GROUP_SIZE, FIELD_COMPUTE_DTYPE };
 #define DTYPES "float16|bfloat16|float32"
@@ -156,6 +159,32 @@ static int64_t hqq_config_json(void *self, char *out, int64_t capacity)
         (int)q->bits, (long long)q->group);
 }
 
+static const char *const methods[] = {"hqq", NULL};
+
+/* hqq stores scales and zero points in the dtype of the model. */
+static lathe_status hqq_read_config(const lathe_host *host, const lathe_quant_config *config,
+                                    lathe_value *values)
+{
+    const char *const at = "quant_config.weight_quant_params.";
+    const char *bits = config->get(config->ctx, "quant_config.weight_quant_params.nbits");
+    const char *group = config->get(config->ctx, "quant_config.weight_quant_params.group_size");
+    const char *dtype = config->get(config->ctx, "/dtype");
+    if (bits == NULL || group == NULL)
+        return lathe_fail(host, LATHE_E_UNSUPPORTED,
+                          "hqq reads weights with %snbits and %sgroup_size, and here one is absent",
+                          at, at);
+    LATHE_TRY(source_expect(host, config, "hqq", "quant_config.weight_quant_params.axis", "1"));
+    LATHE_TRY(source_expect(host, config, "hqq", "quant_config.weight_quant_params.view_as_float",
+                            "false"));
+    values[FIELD_BITS].i = strtol(bits, NULL, 10);
+    values[FIELD_GROUP_SIZE].i = strtol(group, NULL, 10);
+    if (dtype == NULL)
+        dtype = config->get(config->ctx, "/torch_dtype");
+    if (dtype != NULL)
+        values[FIELD_COMPUTE_DTYPE].s = dtype;
+    return LATHE_OK;
+}
+
 static void hqq_image_settings(void *self, int64_t *out)
 {
     const hqq *q = self;
@@ -174,6 +203,8 @@ static const lathe_quant_v1 hqq_table = {
     .config_json = hqq_config_json,
     .cuda_image = LATHE_CUDA_IMAGE,
     .image_settings = hqq_image_settings,
+    .methods = methods,
+    .read_config = hqq_read_config,
 };
 
 LATHE_INSTANCE(hqq, read_values)

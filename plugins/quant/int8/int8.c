@@ -10,6 +10,7 @@
 #include "int8_kernel.h"
 #include "lathe/kit/instance.h"
 #include "shared/quant_codec.h"
+#include "shared/quant_source.h"
 
 typedef struct int8 {
     codec_head head;
@@ -121,15 +122,12 @@ static int64_t int8_config_json(void *self, char *out, int64_t capacity)
 
 /* bitsandbytes' weight_format: 0 means that rows are stored as they are. */
 static int64_t int8_weight_meta(void *self, int64_t rows, int64_t cols, const void *const *planes,
-                                char *out_suffix, int64_t suffix_capacity, char *out,
-                                int64_t capacity)
+                                char *out, int64_t capacity)
 {
     (void)self;
     (void)rows;
     (void)cols;
     (void)planes;
-    if (suffix_capacity > 0)
-        (void)snprintf(out_suffix, (size_t)suffix_capacity, "../weight_format");
     if (capacity > 0)
         out[0] = 0;
     return 1;
@@ -146,6 +144,17 @@ static lathe_status int8_read_meta(void *self, int64_t rows, int64_t cols, const
         return lathe_fail(q->head.host, LATHE_E_UNSUPPORTED,
                           "int8: weight_format is %d (%lld bytes); only 0, plain rows, can be read",
                           bytes > 0 ? meta[0] : -1, (long long)bytes);
+    return LATHE_OK;
+}
+
+static const char *const methods[] = {"bitsandbytes", NULL};
+
+static lathe_status int8_read_config(const lathe_host *host, const lathe_quant_config *config,
+                                     lathe_value *values)
+{
+    (void)values;
+    if (!source_is(config, "load_in_8bit", "true"))
+        return lathe_fail(host, LATHE_E_NOT_FOUND, "int8 reads weights with load_in_8bit = true");
     return LATHE_OK;
 }
 
@@ -177,6 +186,9 @@ static const lathe_quant_v1 int8_table = {
     .weight_meta = int8_weight_meta,
     .read_meta = int8_read_meta,
     .cuda_image = LATHE_CUDA_IMAGE,
+    .meta_suffix = "../weight_format",
+    .methods = methods,
+    .read_config = int8_read_config,
 };
 
 const lathe_plugin LATHE_PLUGIN_ENTRY = {

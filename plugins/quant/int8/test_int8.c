@@ -118,13 +118,12 @@ Test(int8, builds_for_each_instruction_set_give_the_same_bits)
 Test(int8, files_name_what_bitsandbytes_reads)
 {
     planes p = planes_of(quant, self, 2, 3);
-    char text[1024], suffix[64], format = 7;
+    char text[1024], format = 7;
     cr_expect_eq(p.n, 2);
     cr_expect_str_eq(p.info[0].file_suffix, "");
     cr_expect_str_eq(p.info[1].file_suffix, "../SCB");
-    cr_expect_eq(quant->weight_meta(self, 2, 3, planes_in(&p), suffix, sizeof suffix, &format, 1),
-                 1);
-    cr_expect_str_eq(suffix, "../weight_format");
+    cr_expect_eq(quant->weight_meta(self, 2, 3, planes_in(&p), &format, 1), 1);
+    cr_expect_str_eq(quant->meta_suffix, "../weight_format");
     cr_expect_eq(format, 0);
     cr_expect_eq(quant->read_meta(self, 2, 3, &format, 1, p.data), LATHE_OK);
     format = 2;

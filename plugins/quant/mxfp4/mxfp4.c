@@ -8,6 +8,7 @@
 #include "lathe/kit/instance.h"
 #include "mxfp4_kernel.h"
 #include "shared/e2m1_codec.h"
+#include "shared/quant_source.h"
 
 enum { ROUND_NEAREST, ROUND_FLOOR };
 #define ROUNDINGS "nearest|floor"
@@ -120,6 +121,17 @@ static int64_t mxfp4_config_json(void *self, char *out, int64_t capacity)
         MXFP4_GROUP);
 }
 
+static const char *const methods[] = {"compressed-tensors", NULL};
+
+static lathe_status mxfp4_read_config(const lathe_host *host, const lathe_quant_config *config,
+                                      lathe_value *values)
+{
+    (void)values; /* how scales were rounded does not matter for reading */
+    LATHE_TRY(source_compressed(host, config, "mxfp4", "mxfp4-pack-quantized"));
+    LATHE_TRY(source_expect(host, config, "mxfp4", "weights.num_bits", "4"));
+    return source_expect(host, config, "mxfp4", "weights.group_size", "32");
+}
+
 static const lathe_quant_v1 mxfp4_table = {
     .size = sizeof mxfp4_table,
     .revision = LATHE_QUANT_REVISION,
@@ -129,6 +141,8 @@ static const lathe_quant_v1 mxfp4_table = {
     .decode = mxfp4_decode,
     .config_json = mxfp4_config_json,
     .cuda_image = LATHE_CUDA_IMAGE,
+    .methods = methods,
+    .read_config = mxfp4_read_config,
 };
 
 LATHE_INSTANCE(mxfp4, read_values)

@@ -11,8 +11,6 @@
 
 #include "lathe/kit/instance.h"
 
-enum { FIELD_DOUBLE_QUANT };
-
 static const lathe_field fields[] = {
     LATHE_FIELD_BOOL("double_quant", "true", "store the scales of the blocks as 8-bit codes"),
 };
@@ -30,7 +28,7 @@ static int has_avx512(void)
 static lathe_status read_values(const lathe_host *host, nf4 *q, const lathe_value *values)
 {
     (void)host;
-    q->nested = values[FIELD_DOUBLE_QUANT].i != 0;
+    q->nested = values[NF4_FIELD_DOUBLE_QUANT].i != 0;
     q->avx512 = has_avx512();
     lathe_dynamic_map(q->nested_map, 1);
     return LATHE_OK;
@@ -223,6 +221,9 @@ static const lathe_quant_v1 nf4_table = {
     .config_json = nf4_config_json,
     .weight_meta = nf4_weight_meta,
     .read_meta = nf4_read_meta,
+    .meta_suffix = ".quant_state.bitsandbytes__nf4",
+    .methods = nf4_methods,
+    .read_config = nf4_read_config,
     .cuda_image = LATHE_CUDA_IMAGE,
 };
 

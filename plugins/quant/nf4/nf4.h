@@ -38,11 +38,17 @@ void nf4_decode_block(const uint8_t *bytes, const float *map, float scale, void 
 void nf4_decode_block_avx512(const uint8_t *bytes, const float *map, float scale, void *out,
                              int32_t dtype);
 
-/** lathe_quant_v1.config_json, weight_meta, read_meta. */
+/** lathe_quant_v1.config_json, weight_meta, read_meta, methods, read_config. */
 int64_t nf4_config_json(void *self, char *out, int64_t capacity);
 int64_t nf4_weight_meta(void *self, int64_t rows, int64_t cols, const void *const *planes,
-                        char *out_suffix, int64_t suffix_capacity, char *out, int64_t capacity);
+                        char *out, int64_t capacity);
 lathe_status nf4_read_meta(void *self, int64_t rows, int64_t cols, const char *meta, int64_t bytes,
                            void *const *planes);
+extern const char *const nf4_methods[];
+lathe_status nf4_read_config(const lathe_host *host, const lathe_quant_config *config,
+                             lathe_value *values);
+
+/* Order of the plugin's fields. */
+enum { NF4_FIELD_DOUBLE_QUANT };
 
 #endif

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "nf4.h"
+#include "shared/quant_source.h"
 
-#define SUFFIX ".quant_state.bitsandbytes__nf4"
 #define COMPUTE_DTYPE                                                                              \
     "bfloat16" /* dtype into which other programs decode; Lathe computes in train.precision */
 
@@ -26,12 +26,10 @@ int64_t nf4_config_json(void *self, char *out, int64_t capacity)
 }
 
 int64_t nf4_weight_meta(void *self, int64_t rows, int64_t cols, const void *const *planes,
-                        char *out_suffix, int64_t suffix_capacity, char *out, int64_t capacity)
+                        char *out, int64_t capacity)
 {
     const nf4 *q = self;
     char nested[128] = "";
-    if (suffix_capacity > 0)
-        (void)snprintf(out_suffix, (size_t)suffix_capacity, "%s", SUFFIX);
     if (q->nested)
         (void)snprintf(nested, sizeof nested,
                        ", \"nested_blocksize\": %d, \"nested_dtype\": \"float32\", "
@@ -102,5 +100,24 @@ lathe_status nf4_read_meta(void *self, int64_t rows, int64_t cols, const char *m
     if (end == offset || !isfinite(value))
         return lathe_fail(q->host, LATHE_E_PARSE, "nf4: nested_offset is %.24s", offset);
     *(float *)planes[NF4_OFFSET] = value;
+    return LATHE_OK;
+}
+
+/* ---- the configuration of a folder ---- */
+
+const char *const nf4_methods[] = {"bitsandbytes", NULL};
+
+lathe_status nf4_read_config(const lathe_host *host, const lathe_quant_config *config,
+                             lathe_value *values)
+{
+    if (!source_is(config, "load_in_4bit", "true"))
+        return lathe_fail(host, LATHE_E_NOT_FOUND, "nf4 reads weights with load_in_4bit = true");
+    LATHE_TRY(source_expect(host, config, "nf4", "bnb_4bit_quant_type", "nf4"));
+    if (config->get(config->ctx, "bnb_4bit_quant_type") == NULL)
+        return lathe_fail(
+            host, LATHE_E_UNSUPPORTED,
+            "nf4 reads weights with bnb_4bit_quant_type = nf4, and here it is absent, "
+            "which means fp4");
+    values[NF4_FIELD_DOUBLE_QUANT].i = source_is(config, "bnb_4bit_use_double_quant", "true");
     return LATHE_OK;
 }

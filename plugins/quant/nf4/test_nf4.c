@@ -205,15 +205,14 @@ Test(nf4, files_name_what_bitsandbytes_reads)
     void *self = instance(1);
     planes p = planes_of(quant, self, 4, 32), other = planes_of(quant, self, 4, 32);
     float *w = golden_weights(3, 128);
-    char text[1024], suffix[64];
+    char text[1024];
     cr_assert_eq(quant->encode(self, 4, 32, w, p.data), LATHE_OK);
     for (int i = 0; i < 5; i++)
         cr_expect_str_eq(p.info[i].file_suffix, suffixes[i]);
     cr_expect_null(p.info[5].file_suffix);
-    const int64_t n =
-        quant->weight_meta(self, 4, 32, planes_in(&p), suffix, sizeof suffix, text, sizeof text);
-    cr_expect_str_eq(suffix, ".quant_state.bitsandbytes__nf4");
-    cr_expect_eq(quant->weight_meta(self, 4, 32, planes_in(&p), NULL, 0, NULL, 0), n);
+    const int64_t n = quant->weight_meta(self, 4, 32, planes_in(&p), text, sizeof text);
+    cr_expect_str_eq(quant->meta_suffix, ".quant_state.bitsandbytes__nf4");
+    cr_expect_eq(quant->weight_meta(self, 4, 32, planes_in(&p), NULL, 0), n);
     json_t *json = json_loads(text, 0, NULL);
     cr_assert_not_null(json);
     cr_expect_eq((float)json_real_value(json_object_get(json, "nested_offset")),

@@ -10,6 +10,7 @@
 #include "lathe/kit/instance.h"
 #include "nvfp4_kernel.h"
 #include "shared/e2m1_codec.h"
+#include "shared/quant_source.h"
 
 #define LAYOUTS "compressed-tensors|modelopt"
 #define E2M1_MAX 6.0f
@@ -180,6 +181,21 @@ static int64_t nvfp4_config_json(void *self, char *out, int64_t capacity)
         NVFP4_GROUP);
 }
 
+static const char *const methods[] = {"compressed-tensors", "modelopt", NULL};
+
+static lathe_status nvfp4_read_config(const lathe_host *host, const lathe_quant_config *config,
+                                      lathe_value *values)
+{
+    const int is_modelopt = strcmp(config->method, "modelopt") == 0;
+    values[FIELD_LAYOUT].s = is_modelopt ? "modelopt" : "compressed-tensors";
+    if (is_modelopt && !source_is(config, "quant_algo", "NVFP4"))
+        return lathe_fail(host, LATHE_E_NOT_FOUND, "nvfp4 reads weights with quant_algo = NVFP4");
+    if (!is_modelopt)
+        LATHE_TRY(source_compressed(host, config, "nvfp4", "nvfp4-pack-quantized"));
+    LATHE_TRY(source_expect(host, config, "nvfp4", "weights.num_bits", "4"));
+    return source_expect(host, config, "nvfp4", "weights.group_size", "16");
+}
+
 static void nvfp4_image_settings(void *self, int64_t *out)
 {
     const nvfp4 *q = self;
@@ -196,6 +212,8 @@ static const lathe_quant_v1 nvfp4_table = {
     .config_json = nvfp4_config_json,
     .cuda_image = LATHE_CUDA_IMAGE,
     .image_settings = nvfp4_image_settings,
+    .methods = methods,
+    .read_config = nvfp4_read_config,
 };
 
 LATHE_INSTANCE(nvfp4, read_values)

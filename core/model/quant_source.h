@@ -1,0 +1,39 @@
+/* The quantization_config of a model's folder: the format in which it stores each linear layer.
+ *
+ * A format is an instance of the quantization plugin whose read_config understands the
+ * configuration; the core itself knows only how a configuration names layers. The folder's tensors
+ * decide whether a layer is quantized at all (lathe_weights_has_planes), because files leave
+ * layers as they are that their configuration does not list.
+ *
+ *   in   the text of config.json; the registry of plugins
+ *   out  instances of formats
+ */
+#ifndef LATHE_MODEL_QUANT_SOURCE_H
+#define LATHE_MODEL_QUANT_SOURCE_H
+
+#include "plug/registry.h"
+
+typedef struct lathe_quant_source lathe_quant_source;
+
+/** Reads the quantization_config of a config.json. `place`: the file, for messages.
+ *  LATHE_E_CONFIG: no plugin reads it; the message names its quant_method, and either what the
+ * plugin supports or the methods that are read. */
+lathe_status lathe_quant_source_create(lathe_registry *registry, const char *place,
+                                       const char *config_json, lathe_quant_source **out);
+
+/** Frees it and its instances. NULL is fine. */
+void lathe_quant_source_destroy(lathe_quant_source *source);
+
+/** The format of a linear layer ("model.layers.0.mlp.up_proj"); NULL: the configuration says that
+ *  the layer is not quantized. */
+const lathe_instance *lathe_quant_source_format(const lathe_quant_source *source,
+                                                const char *module);
+
+/** Its quant_method. */
+const char *lathe_quant_source_method(const lathe_quant_source *source);
+
+/** Format i of n, for descriptions. */
+const lathe_instance *lathe_quant_source_at(const lathe_quant_source *source, int32_t i);
+int32_t lathe_quant_source_count(const lathe_quant_source *source);
+
+#endif

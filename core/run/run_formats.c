@@ -1,0 +1,233 @@
+/* Chooses the format of each parameter. */
+#include "run/run_formats.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/module_pattern.h"
+#include "io/safetensors.h"
+#include "model/quant_source.h"
+#include "model/weight_planes.h"
+#include "plug/answers.h"
+#include "run/run_check.h"
+
+/* The choice under way. */
+typedef struct chooser {
+    lathe_run *run;
+    const lathe_safetensors *set;   /* of the model's folder; NULL: it has no weights */
+    const lathe_value *include;     /* quant.include_modules, or NULL */
+    const lathe_value *exclude;     /* quant.exclude_modules, or NULL */
+    int32_t n_linear;               /* matrices that [quant] may store */
+    int32_t n_quantized, n_on_file; /* by [quant]; by the folder */
+} chooser;
+
+static int is_set(const lathe_value *list)
+{
+    return list != NULL && list->is_set && list->n > 0;
+}
+
+static int is_listed(const lathe_value *list, const char *name)
+{
+    for (int64_t i = 0; is_set(list) && i < list->n; i++)
+        if (lathe_module_matches(list->strs[i], name))
+            return 1;
+    return 0;
+}
+
+/* Sets the format and its planes. */
+static lathe_status give(lathe_param *p, const lathe_instance *format)
+{
+    const lathe_quant_v1 *table = format->table;
+    const int64_t rows = p->desc.dims[0], cols = p->desc.dims[1];
+    LATHE_TRY(table->accepts(format->self, rows, cols));
+    LATHE_TRY(lathe_answer_planes(format, rows, cols, p->planes, &p->n_planes));
+    p->format = format;
+    return LATHE_OK;
+}
+
+/* The module of a linear layer's weight. */
+static void module_of(const char *name, char *out, size_t bytes)
+{
+    const char *dot = strrchr(name, '.');
+    (void)snprintf(out, bytes, "%.*s", dot != NULL ? (int)(dot - name) : (int)strlen(name), name);
+}
+
+/* Takes the format of the folder, if it stores the row quantized. */
+static lathe_status take_stored(chooser *c, lathe_param *p, int32_t trained)
+{
+    const lathe_run *run = c->run;
+    char module[512];
+    if (run->quant_source == NULL ||
+        (c->set != NULL && lathe_weight_is_plain(c->set, &run->model, p)))
+        return LATHE_OK;
+    module_of(p->name, module, sizeof module);
+    const lathe_instance *format = lathe_quant_source_format(run->quant_source, module);
+    if (format == NULL)
+        return LATHE_OK; /* the folder lacks the weight: reading it says so */
+    const char *name = format->component->plugin->name;
+    if (p->transposed)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: %s is a Conv1D weight in format %s; quantized Conv1D weights are "
+                           "not read",
+                           run->set.model_path, p->name, name);
+    if (trained)
+        return lathe__run_refuse(run, "adapter", "name",
+                                 "adapter \"%s\" trains %s, which %s stores in format %s; only "
+                                 "plain numbers can be trained: choose an adapter that freezes the "
+                                 "model, such as lora",
+                                 run->parts.adapter.component->plugin->name, p->name,
+                                 run->set.model_path, name);
+    const lathe_status status = give(p, format);
+    if (status == LATHE_E_SHAPE)
+        return lathe_error(LATHE_E_SHAPE, "%s: %s: %s", run->set.model_path, p->name,
+                           lathe_error_message());
+    LATHE_TRY(status);
+    p->planes_on_file = 1;
+    c->n_on_file++;
+    return LATHE_OK;
+}
+
+/* Encodes the row in the format of [quant], unless the lists of modules leave it out. */
+static lathe_status take_chosen(chooser *c, lathe_param *p)
+{
+    const lathe_run *run = c->run;
+    c->n_linear++;
+    if ((is_set(c->include) && !is_listed(c->include, p->name)) || is_listed(c->exclude, p->name))
+        return LATHE_OK;
+    const lathe_status status = give(p, &run->parts.quant);
+    if (status == LATHE_E_SHAPE)
+        return lathe__run_refuse(run, "quant", "name",
+                                 "%s: %s; leave it as it is with quant.exclude_modules", p->name,
+                                 lathe_error_message());
+    LATHE_TRY(status);
+    c->n_quantized++;
+    return LATHE_OK;
+}
+
+static lathe_status choose(chooser *c, int32_t index)
+{
+    const lathe_run *run = c->run;
+    lathe_param *p = run->params.rows[index];
+    int32_t trained = 0;
+    if (p->stage_head)
+        return LATHE_OK;
+    /* also where the run only evaluates */
+    LATHE_TRY(lathe__run_is_trained(run, index, &trained));
+    if (p->role != LATHE_ROLE_MATRIX || p->desc.rank != 2)
+        return LATHE_OK;
+    LATHE_TRY(take_stored(c, p, trained));
+    return p->format || trained || !run->parts.quant.component ? LATHE_OK : take_chosen(c, p);
+}
+
+/* Refuses a pattern that matches no linear layer that [quant] could store. */
+static lathe_status check_patterns(const chooser *c, const char *key, const lathe_value *list)
+{
+    const lathe_params *params = &c->run->params;
+    for (int64_t k = 0; is_set(list) && k < list->n; k++) {
+        int32_t i = 0;
+        while (i < params->n_model && (params->rows[i]->role != LATHE_ROLE_MATRIX ||
+                                       !lathe_module_matches(list->strs[k], params->rows[i]->name)))
+            i++;
+        if (i == params->n_model)
+            return lathe__run_refuse(c->run, "quant", key,
+                                     "quant.%s[%lld] = \"%s\" matches no linear layer; lathe plan "
+                                     "RUN.toml --graph names them",
+                                     key, (long long)k, list->strs[k]);
+    }
+    return LATHE_OK;
+}
+
+/* A [quant] that stores nothing has no effect. */
+static lathe_status check_effect(const chooser *c)
+{
+    const lathe_run *run = c->run;
+    if (!run->parts.quant.component || c->n_quantized > 0)
+        return LATHE_OK;
+    const char *name = run->parts.quant.component->plugin->name;
+    if (c->n_linear > 0)
+        return lathe__run_refuse(run, "quant",
+                                 is_set(c->include) ? "include_modules" : "exclude_modules",
+                                 "quant.name = \"%s\" would quantize nothing, because "
+                                 "quant.include_modules and quant.exclude_modules leave no linear "
+                                 "layer",
+                                 name);
+    if (c->n_on_file > 0)
+        return lathe__run_refuse(
+            run, "quant", "name",
+            "quant.name = \"%s\" would quantize nothing: the weights of %s are "
+            "already quantized (%s); remove [quant]",
+            name, run->set.model_path, lathe_quant_source_method(run->quant_source));
+    return lathe__run_refuse(
+        run, "quant", "name",
+        "quant.name = \"%s\" would quantize nothing, because adapter \"%s\" trains every "
+        "matrix: choose an adapter that freezes the model, such as lora",
+        name, run->parts.adapter.component ? run->parts.adapter.component->plugin->name : "none");
+}
+
+/* The weights of the model's folder; *out NULL: it has none, as a folder for planning. */
+static lathe_status open_weights(const lathe_run *run, lathe_safetensors **out)
+{
+    *out = NULL;
+    if (!run->model.is_quantized)
+        return LATHE_OK;
+    const lathe_status status = lathe_safetensors_open(run->set.model_path, out);
+    if (status != LATHE_E_NOT_FOUND)
+        return status;
+    lathe_error_clear();
+    return LATHE_OK;
+}
+
+static lathe_status open_source(lathe_run *run)
+{
+    if (!run->model.is_quantized || run->quant_source != NULL)
+        return LATHE_OK;
+    const char *place = lathe_arena_printf(&run->arena, "%s/config.json", run->set.model_path);
+    return place != NULL ? lathe_quant_source_create(run->registry, place, run->model.json,
+                                                     &run->quant_source)
+                         : LATHE_E_NOMEM;
+}
+
+/* A checkpoint that holds the model's own parameters would have to hold the planes too. */
+static lathe_status check_saved(const chooser *c)
+{
+    const lathe_run *run = c->run;
+    for (int32_t i = 0; c->n_on_file > 0 && i < run->params.n_model; i++)
+        if (run->params.rows[i]->trainable)
+            return lathe__run_refuse(
+                run, "adapter", "name",
+                "adapter \"%s\" trains %s of the model itself, and %s stores its "
+                "weights quantized (%s): only adapters of their own, such as "
+                "lora, can be trained beside them",
+                run->parts.adapter.component->plugin->name, run->params.rows[i]->name,
+                run->set.model_path, lathe_quant_source_method(run->quant_source));
+    return LATHE_OK;
+}
+
+lathe_status lathe__run_formats(lathe_run *run)
+{
+    lathe_safetensors *set = NULL;
+    LATHE_TRY(open_source(run));
+    lathe_status status = open_weights(run, &set);
+    chooser c = {.run = run, .set = set};
+    if (run->parts.quant.component) {
+        c.include = lathe_config_get(run->config, "quant", "include_modules");
+        c.exclude = lathe_config_get(run->config, "quant", "exclude_modules");
+    }
+    for (int32_t i = 0; i < run->params.n_model && status == LATHE_OK; i++)
+        status = choose(&c, i);
+    lathe_safetensors_close(set);
+    if (status == LATHE_OK)
+        status = check_patterns(&c, "include_modules", c.include);
+    if (status == LATHE_OK)
+        status = check_patterns(&c, "exclude_modules", c.exclude);
+    if (status == LATHE_OK)
+        status = check_saved(&c);
+    return status == LATHE_OK ? check_effect(&c) : status;
+}
+
+void lathe__run_formats_fini(lathe_run *run)
+{
+    lathe_quant_source_destroy(run->quant_source);
+    run->quant_source = NULL;
+}

@@ -1,0 +1,273 @@
+/* Model folders whose weights are quantized, as other libraries store them: logits, refusals.
+ * Goldens: tests/golden/quantized_folders.py. */
+#include <glob.h>
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "run_case.h"
+
+#define QUANTIZED LATHE_TEST_DATA "/golden/data/quantized/"
+#define TOKENIZER "tokenizer.path=" LATHE_TEST_DATA "/golden/data/tokenizer/tiny_64.json"
+
+enum { FOLDERS = 12, LINEAR = 7 };
+
+/* Settings of a run that computes in fp32; `more`: further settings, NULL-terminated. */
+static lathe_status open_folder(const char *path, int32_t mode, const char *const *more,
+                                lathe_run **out)
+{
+    char model[600];
+    const char *settings[MAX_SETTINGS] = {model, TOKENIZER, "data.seq_len=16",
+                                          "train.precision=fp32", "train.max_steps=1"};
+    int n = 5;
+    snprintf(model, sizeof model, "model.path=%s", path);
+    while (*more)
+        settings[n++] = *more++;
+    return open_run_status(mode, settings, out);
+}
+
+static const char *const lora[] = {"adapter.name=lora", NULL};
+
+/* ---- reading ---- */
+
+static void check_logits(const char *path)
+{
+    char file[600];
+    lathe_safetensors *golden = NULL;
+    lathe_run *run = NULL;
+    lathe_forward_result f = {.size = (uint32_t)sizeof f};
+    snprintf(file, sizeof file, "%s/golden.safetensors", path);
+    OK(lathe_safetensors_open(file, &golden));
+    const lathe_st_tensor *tokens = lathe_safetensors_find(golden, "tokens");
+    const lathe_st_tensor *logits = lathe_safetensors_find(golden, "logits");
+    cr_assert(tokens && logits, "%s", file);
+    OK(open_folder(path, LATHE_OPEN_BATCHES, lora, &run));
+    const lathe_run_batch batch = {.size = (uint32_t)sizeof batch,
+                                   .n_rows = 1,
+                                   .row_tokens = (int32_t)tokens->desc.dims[1],
+                                   .tokens = tokens->data};
+    OK(lathe_forward(run, &batch, LATHE_FORWARD_LOGITS, &f));
+    compare(path, f.logits, logits->data, lathe_desc_count(&logits->desc), 2e-6);
+    lathe_run_close(run);
+    lathe_safetensors_close(golden);
+}
+
+/* The number of rows whose planes came from the folder, and of those in the format `name`. */
+static void count_rows(const lathe_run *run, const char *name, int *out_all, int *out_named)
+{
+    *out_all = *out_named = 0;
+    for (int32_t i = 0; i < run->params.n; i++) {
+        const lathe_param *p = run->params.rows[i];
+        *out_all += p->planes_on_file;
+        *out_named += p->format && strcmp(p->format->component->plugin->name, name) == 0;
+    }
+}
+
+Test(quantized_folders, logits_are_those_of_the_weights_that_the_other_library_decodes)
+{
+    glob_t found;
+    cr_assert_eq(glob(QUANTIZED "*/golden.safetensors", 0, NULL, &found), 0);
+    cr_assert_eq(found.gl_pathc, (size_t)FOLDERS);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        *strrchr(found.gl_pathv[i], '/') = '\0';
+        check_logits(found.gl_pathv[i]);
+    }
+    globfree(&found);
+}
+
+Test(quantized_folders, a_layer_has_the_format_of_its_group_or_none)
+{
+    int all, named;
+    lathe_run *run = NULL;
+    OK(open_folder(QUANTIZED "mixed_ct", LATHE_OPEN_BATCHES, lora, &run));
+    count_rows(run, "fp8", &all, &named);
+    cr_expect_eq(all, LINEAR - 1, "%d", all);
+    cr_expect_eq(named, 3, "q, k and v: %d", named);
+    count_rows(run, "mxfp4", &all, &named);
+    cr_expect_eq(named, 3, "gate, up and down: %d", named);
+    const int32_t o = lathe_params_find(&run->params, "model.layers.0.self_attn.o_proj.weight");
+    cr_expect_null(run->params.rows[o]->format);
+    lathe_run_close(run);
+}
+
+/* [quant] may store what the folder does not. */
+Test(quantized_folders, quant_stores_the_layers_that_the_folder_left)
+{
+    static const char *const more[] = {"quant.name=nf4", "adapter.name=lora", NULL};
+    int all, named;
+    lathe_run *run = NULL;
+    OK(open_folder(QUANTIZED "mixed_ct", LATHE_OPEN_BATCHES, more, &run));
+    count_rows(run, "nf4", &all, &named);
+    cr_expect_eq(all, LINEAR - 1);
+    cr_expect_eq(named, 1, "o_proj: %d", named);
+    lathe_run_close(run);
+}
+
+Test(quantized_folders, modules_choose_what_quant_stores)
+{
+    static const char *const mlp[] = {
+        "quant.name=nf4", "adapter.name=lora", "quant.include_modules=[\"mlp\"]",
+        "quant.exclude_modules=[\"model.layers.0.mlp.down_*\"]", NULL};
+    int all, named;
+    lathe_run *run = NULL;
+    OK(open_folder(MODELS "llama_tied", LATHE_OPEN_BATCHES, mlp, &run));
+    count_rows(run, "nf4", &all, &named);
+    cr_expect_eq(all, 0);
+    cr_expect_eq(named, 5, "gate and up of two layers, down of one: %d", named);
+    lathe_run_close(run);
+}
+
+/* ---- refusals ---- */
+
+static char copy[64];
+
+static void setup(void)
+{
+    strcpy(copy, "/tmp/lathe-quant-XXXXXX");
+    cr_assert_not_null(mkdtemp(copy));
+}
+
+static void teardown(void)
+{
+    OK(lathe_dir_remove(copy));
+}
+
+TestSuite(quantized_folder_faults, .init = setup, .fini = teardown);
+
+typedef struct fault {
+    const char *folder, *file;
+    const char *from, *to; /* replaced text; in a safetensors file, of the same length */
+    const char *more[4];   /* settings */
+    const char *message;   /* %s: the folder */
+} fault;
+
+#define ST "model.safetensors"
+#define JSON "config.json"
+
+static const fault faults[] = {
+    {"bnb_nf4",
+     JSON,
+     "\"bitsandbytes\"",
+     "\"aqlm\"",
+     {"adapter.name=lora"},
+     "%s/config.json: quantization_config: quant_method \"aqlm\" is not read; those that are: "},
+    {"bnb_nf4",
+     JSON,
+     "\"quant_method\"",
+     "\"method\"",
+     {"adapter.name=lora"},
+     "%s/config.json: quantization_config has no quant_method"},
+    {"bnb_nf4",
+     JSON,
+     "\"bnb_4bit_quant_type\": \"nf4\"",
+     "\"bnb_4bit_quant_type\": \"fp4\"",
+     {"adapter.name=lora"},
+     "%s/config.json: quantization_config: nf4 reads weights with bnb_4bit_quant_type = nf4, and "
+     "here it is fp4"},
+    {"bnb_nf4",
+     JSON,
+     "\"bnb_4bit_use_double_quant\": true",
+     "\"bnb_4bit_use_double_quant\": false",
+     {"adapter.name=lora"},
+     "%s/model.safetensors: tensor model.layers.0.self_attn.q_proj.weight.absmax is u8[64], "
+     "plane absmax of format nf4 expects f32[64]"},
+    {"fp8_block",
+     JSON,
+     "[\n      128,",
+     "[\n      64,",
+     {"adapter.name=lora"},
+     "%s/config.json: quantization_config: fp8 reads weights with weight_block_size.0 = 128, and "
+     "here it is 64"},
+    {"fp8_block",
+     ST,
+     "q_proj.weight_scale_inv",
+     "q_proj.weight_scale_xxx",
+     {"adapter.name=lora"},
+     "%s/model.safetensors: no tensor model.layers.0.self_attn.q_proj.weight_scale_inv: plane "
+     "scale "
+     "of format fp8, f32[1,1]"},
+    {"ct_mxfp4",
+     JSON,
+     "\"quantization_status\": \"compressed\"",
+     "\"quantization_status\": \"frozen\"",
+     {"adapter.name=lora"},
+     "%s/config.json: quantization_config: mxfp4 reads weights with quantization_status = "
+     "compressed, and here it is frozen"},
+    {"hqq",
+     JSON,
+     "\"nbits\": 4",
+     "\"nbits\": 5",
+     {"adapter.name=lora"},
+     "%s/config.json: quantization_config: quant hqq: hqq: bits = 5; expected 1, 2, 3, 4 or 8"},
+    {"hqq",
+     JSON,
+     "\"group_size\": 32",
+     "\"group_size\": 64",
+     {"adapter.name=lora"},
+     "%s/model.safetensors: tensor model.layers.0.self_attn.q_proj.scale is bf16[128,1], plane "
+     "scale "
+     "of format hqq expects bf16[64,1]"},
+    {"bnb_int8",
+     JSON,
+     "\"model_type\"",
+     "\"model_type\"",
+     {"quant.name=nf4", "adapter.name=lora"},
+     "quant.name = \"nf4\" would quantize nothing: the weights of %s are already quantized "
+     "(bitsandbytes); remove [quant]"},
+    {"bnb_int8",
+     JSON,
+     "\"model_type\"",
+     "\"model_type\"",
+     {"adapter.name=full"},
+     "adapter \"full\" trains model.layers.0.self_attn.q_proj.weight, which %s stores in format "
+     "int8; only plain numbers can be trained: choose an adapter that freezes the model, such as "
+     "lora"},
+    {"bnb_int8",
+     JSON,
+     "\"model_type\"",
+     "\"model_type\"",
+     {"adapter.name=full", "adapter.no_train=[\"*proj*\"]"},
+     "adapter \"full\" trains model.embed_tokens.weight of the model itself, and %s stores its "
+     "weights "
+     "quantized (bitsandbytes): only adapters of their own, such as lora, can be trained beside "
+     "them"},
+};
+
+static void replace(const char *path, const char *from, const char *to)
+{
+    lathe_map map;
+    OK(lathe_map_open(path, &map));
+    char *at = memmem(map.data, (size_t)map.bytes, from, strlen(from));
+    cr_assert_not_null(at, "%s has no %s", path, from);
+    const int64_t head = at - (const char *)map.data,
+                  tail = map.bytes - head - (int64_t)strlen(from);
+    const int64_t bytes = head + (int64_t)strlen(to) + tail;
+    char *made = malloc((size_t)bytes);
+    memcpy(made, map.data, (size_t)head);
+    memcpy(made + head, to, strlen(to));
+    memcpy(made + head + strlen(to), at + strlen(from), (size_t)tail);
+    lathe_map_close(&map);
+    OK(lathe_file_write_atomic(path, made, bytes));
+    free(made);
+}
+
+Test(quantized_folder_faults, each_is_refused_in_these_words)
+{
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        const fault *f = &faults[i];
+        char command[400], path[200], want[800];
+        lathe_run *run = NULL;
+        snprintf(command, sizeof command, "cp " QUANTIZED "%s/[cm]*.* %s/ && chmod u+w %s/*",
+                 f->folder, copy, copy);
+        cr_assert_eq(system(command), 0);
+        snprintf(path, sizeof path, "%s/%s", copy, f->file);
+        replace(path, f->from, f->to);
+        const char *mark = strstr(f->message, "%s");
+        snprintf(want, sizeof want, "%.*s%s%s", mark ? (int)(mark - f->message) : 0, f->message,
+                 mark ? copy : "", mark ? mark + 2 : f->message);
+        const lathe_status status = open_folder(copy, LATHE_OPEN_BATCHES, f->more, &run);
+        cr_expect_neq(status, LATHE_OK, "%zu: %s", i, want);
+        cr_expect(strstr(lathe_error_message(), want) != NULL, "%zu: %s\nnot: %s", i,
+                  lathe_error_message(), want);
+        lathe_run_close(run);
+    }
+}
