@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/tokenizer_open.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "chat/answer_prompt.h"
 #include "run/run_state.h"
+#include "textcmd/tokenizer_open.h"
 
 lathe_status lathe_app_chat_template(lathe_run *run, const char *place,
                                      const lathe_chat_template **out)

@@ -11,7 +11,6 @@ static const lathe_command *const all[] = {
 static const lathe_command_advice instead[] = {
     {"export", "each checkpoint is a Hugging Face folder already: copy DIR/step-N as it is"},
     {"save", "each checkpoint is a Hugging Face folder already: copy DIR/step-N as it is"},
-    {"quantize", "a run quantizes its frozen weights when it starts: set quant.name"},
     {"finetune", "use `lathe train RUN.toml` with adapter.name = \"lora\" or \"full\""},
     {"fine-tune", "use `lathe train RUN.toml` with adapter.name = \"lora\" or \"full\""},
     {"sft", "use `lathe train RUN.toml`; the stage is stage.name"},

@@ -18,6 +18,7 @@
     X(data)                                                                                        \
     X(validate)                                                                                    \
     X(pipeline)                                                                                    \
+    X(quantize)                                                                                    \
     X(merge)                                                                                       \
     X(ls)                                                                                          \
     X(show)                                                                                        \

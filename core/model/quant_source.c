@@ -104,6 +104,14 @@ static int is_listed(const json_t *list, const char *module)
 static const char *const skip_keys[] = {"modules_to_not_convert", "llm_int8_skip_modules", "ignore",
                                         "ignored_layers",         "skip_modules",          NULL};
 
+const char *lathe_quant_skip_key(const json_t *config)
+{
+    for (const char *const *key = skip_keys; *key != NULL; key++)
+        if (json_object_get(config, *key) != NULL)
+            return *key;
+    return NULL;
+}
+
 static int is_target(const source_group *group, const char *module)
 {
     for (size_t i = 0; i < json_array_size(group->targets); i++) {

@@ -11,6 +11,8 @@
 #ifndef LATHE_MODEL_QUANT_SOURCE_H
 #define LATHE_MODEL_QUANT_SOURCE_H
 
+#include <jansson.h>
+
 #include "plug/registry.h"
 
 typedef struct lathe_quant_source lathe_quant_source;
@@ -28,6 +30,10 @@ void lathe_quant_source_destroy(lathe_quant_source *source);
  *  the layer is not quantized. */
 const lathe_instance *lathe_quant_source_format(const lathe_quant_source *source,
                                                 const char *module);
+
+/** The key of a quantization_config (a JSON object) that lists the layers that are not quantized;
+ * NULL: it has none. */
+const char *lathe_quant_skip_key(const json_t *config);
 
 /** Its quant_method. */
 const char *lathe_quant_source_method(const lathe_quant_source *source);

@@ -12,7 +12,7 @@ fail() {
 # The rooms of liblathe, then those above it (docs/design/000-floors.md).
 floors="base plug config reward ir passes io jinja template unicode text tokenjson tokentrain records data model gguf exec update
     generate record checkpoint run opening primitives rollout loop"
-tools="view harness devicecheck conformance cli plugcmd savedcmd pipeline chat"
+tools="view harness devicecheck conformance cli plugcmd savedcmd textcmd pipeline chat"
 low="base plug config ir passes io text records data model exec"
 all=$(tr '\n' ' ' <<<"$floors" | tr -s ' ')
 declare -A sees=([base]="" [plug]="base" [config]="base plug" [reward]="base plug config" [ir]="base plug" [passes]="base ir" [io]="base"
@@ -27,7 +27,7 @@ declare -A sees=([base]="" [plug]="base" [config]="base plug" [reward]="base plu
     [rollout]="$low reward update record checkpoint run opening primitives"
     [loop]="$low update record checkpoint run opening primitives rollout tokenjson tokentrain"
     [view]="$all" [harness]="$all" [devicecheck]="$all harness" [conformance]="$all harness devicecheck" [cli]="$all"
-    [plugcmd]="$all view harness conformance cli" [savedcmd]="$all view cli" [pipeline]="$all cli"
+    [plugcmd]="$all view harness conformance cli" [savedcmd]="$all view cli" [textcmd]="$all view cli" [pipeline]="$all cli"
     [chat]="$all view")
 floors="$all$tools"
 

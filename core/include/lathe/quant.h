@@ -103,7 +103,8 @@ typedef struct lathe_quant_v1 {
      *  none. */
     int64_t (*config_json)(void *self, char *out, int64_t capacity);
     /** [between] Writes the bytes of the weight's extra metadata tensor, meta_suffix. Returns bytes
-     *  as config_json does. NULL: none. */
+     *  as config_json does; their number depends on rows and cols alone, and is asked for with
+     * planes NULL and capacity 0. NULL: none. */
     int64_t (*weight_meta)(void *self, int64_t rows, int64_t cols, const void *const *planes,
                            char *out, int64_t capacity);
     /** [open] Reads the metadata tensor of a weight whose other planes are loaded, and fills in

@@ -155,20 +155,24 @@ static int64_t hqq_config_json(void *self, char *out, int64_t capacity)
         "{\"quant_method\": \"hqq\", \"quant_config\": {\"weight_quant_params\": {\"nbits\": %d, "
         "\"channel_wise\": true, \"group_size\": %lld, \"optimize\": true, \"round_zero\": false, "
         "\"axis\": 1, \"view_as_float\": false}, \"scale_quant_params\": null, "
-        "\"zero_quant_params\": null, \"offload_meta\": false}, \"skip_modules\": [\"lm_head\"]}",
-        (int)q->bits, (long long)q->group);
+        "\"zero_quant_params\": null, \"offload_meta\": false}, \"compute_dtype\": \"%s\", "
+        "\"skip_modules\": [\"lm_head\"]}",
+        (int)q->bits, (long long)q->group,
+        q->dtype == LATHE_F32    ? "float32"
+        : q->dtype == LATHE_BF16 ? "bfloat16"
+                                 : "float16");
 }
 
 static const char *const methods[] = {"hqq", NULL};
 
-/* hqq stores scales and zero points in the dtype of the model. */
+/* hqq stores scales and zero points in the dtype of the model; folders of ours name it. */
 static lathe_status hqq_read_config(const lathe_host *host, const lathe_quant_config *config,
                                     lathe_value *values)
 {
     const char *const at = "quant_config.weight_quant_params.";
     const char *bits = config->get(config->ctx, "quant_config.weight_quant_params.nbits");
     const char *group = config->get(config->ctx, "quant_config.weight_quant_params.group_size");
-    const char *dtype = config->get(config->ctx, "/dtype");
+    const char *dtype = config->get(config->ctx, "compute_dtype");
     if (bits == NULL || group == NULL)
         return lathe_fail(host, LATHE_E_UNSUPPORTED,
                           "hqq reads weights with %snbits and %sgroup_size, and here one is absent",
@@ -178,6 +182,8 @@ static lathe_status hqq_read_config(const lathe_host *host, const lathe_quant_co
                             "false"));
     values[FIELD_BITS].i = strtol(bits, NULL, 10);
     values[FIELD_GROUP_SIZE].i = strtol(group, NULL, 10);
+    if (dtype == NULL)
+        dtype = config->get(config->ctx, "/dtype");
     if (dtype == NULL)
         dtype = config->get(config->ctx, "/torch_dtype");
     if (dtype != NULL)

@@ -33,8 +33,9 @@ int64_t nf4_weight_meta(void *self, int64_t rows, int64_t cols, const void *cons
     if (q->nested)
         (void)snprintf(nested, sizeof nested,
                        ", \"nested_blocksize\": %d, \"nested_dtype\": \"float32\", "
-                       "\"nested_offset\": %.17g",
-                       NF4_NESTED_BLOCK, (double)*(const float *)planes[NF4_OFFSET]);
+                       "\"nested_offset\": %-24.17g",
+                       NF4_NESTED_BLOCK,
+                       planes != NULL ? (double)*(const float *)planes[NF4_OFFSET] : 0.0);
     return snprintf(out, capacity > 0 ? (size_t)capacity : 0,
                     "{\"quant_type\": \"nf4\", \"blocksize\": %d, \"dtype\": \"" COMPUTE_DTYPE
                     "\", "

@@ -1,6 +1,6 @@
 /* Writes a row of a batch as text that shows which tokens are learnt. */
-#ifndef LATHE_APP_SAMPLE_TEXT_H
-#define LATHE_APP_SAMPLE_TEXT_H
+#ifndef LATHE_TEXTCMD_SAMPLE_TEXT_H
+#define LATHE_TEXTCMD_SAMPLE_TEXT_H
 
 #include "base/buffer.h"
 #include "data/loader.h"

@@ -4,9 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "app/commands.h"
-#include "app/tokenizer_lines.h"
-#include "app/tokenizer_open.h"
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/fs.h"
@@ -16,6 +13,9 @@
 #include "records/row_kind.h"
 #include "run/renderer_choice.h"
 #include "template/chat_template.h"
+#include "textcmd/text_commands.h"
+#include "textcmd/tokenizer_lines.h"
+#include "textcmd/tokenizer_open.h"
 #include "view/printable.h"
 
 #define DIM "\x1b[2m"

@@ -3,9 +3,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "app/commands.h"
-#include "app/data_json.h"
-#include "app/sample_text.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "data/record_notes.h"
@@ -16,6 +13,9 @@
 #include "records/row_kind.h"
 #include "run/iteration.h"
 #include "run/run_state.h"
+#include "textcmd/data_json.h"
+#include "textcmd/sample_text.h"
+#include "textcmd/text_commands.h"
 
 static const lathe_option options[] = {
     {"--n", "N", "number of rows to show (default 2)"},

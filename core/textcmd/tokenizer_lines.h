@@ -1,6 +1,6 @@
 /* Many texts in one call of `lathe tokenizer encode` or `decode`: a JSON value per line. */
-#ifndef LATHE_APP_TOKENIZER_LINES_H
-#define LATHE_APP_TOKENIZER_LINES_H
+#ifndef LATHE_TEXTCMD_TOKENIZER_LINES_H
+#define LATHE_TEXTCMD_TOKENIZER_LINES_H
 
 #include "base/buffer.h"
 #include "text/tokenizer.h"

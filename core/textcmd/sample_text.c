@@ -1,5 +1,5 @@
 /* Writes rows of batches as text. */
-#include "app/sample_text.h"
+#include "textcmd/sample_text.h"
 
 #include <stdlib.h>
 

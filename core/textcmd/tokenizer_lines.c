@@ -1,5 +1,5 @@
 /* Reads and writes texts as JSON strings, one per line. */
-#include "app/tokenizer_lines.h"
+#include "textcmd/tokenizer_lines.h"
 
 #include <stdlib.h>
 #include <string.h>

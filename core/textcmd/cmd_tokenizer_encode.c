@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/commands.h"
-#include "app/tokenizer_lines.h"
-#include "app/tokenizer_open.h"
 #include "base/error.h"
+#include "textcmd/text_commands.h"
+#include "textcmd/tokenizer_lines.h"
+#include "textcmd/tokenizer_open.h"
 
 /* Puts the text of a token as JSON: as it is if it is UTF-8, else with its bytes made visible. */
 static void put_piece(lathe_buffer *out, const lathe_tokenizer *tok, int32_t id)

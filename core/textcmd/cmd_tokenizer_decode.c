@@ -5,10 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "app/commands.h"
-#include "app/tokenizer_lines.h"
-#include "app/tokenizer_open.h"
 #include "base/error.h"
+#include "textcmd/text_commands.h"
+#include "textcmd/tokenizer_lines.h"
+#include "textcmd/tokenizer_open.h"
 
 /* Appends the numbers in a text, which are separated by spaces, commas and brackets. */
 static lathe_status read_ids(const char *text, lathe_ids *ids)

@@ -1,5 +1,5 @@
 /* Writes the JSON output of lathe data. */
-#include "app/data_json.h"
+#include "textcmd/data_json.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/commands.h"
-#include "app/tokenizer_open.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "textcmd/text_commands.h"
+#include "textcmd/tokenizer_open.h"
 #include "tokenjson/tokenizer_report.h"
 
 /* Adds a text to the list `key`: "problems" or "warnings". */

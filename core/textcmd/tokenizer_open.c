@@ -1,5 +1,5 @@
 /* Opens tokenizers, reads input and shows bytes for the tokenizer commands. */
-#include "app/tokenizer_open.h"
+#include "textcmd/tokenizer_open.h"
 
 #include <errno.h>
 #include <stdio.h>

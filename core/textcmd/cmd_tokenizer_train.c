@@ -4,9 +4,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "app/commands.h"
 #include "base/error.h"
 #include "base/fs.h"
+#include "textcmd/text_commands.h"
 #include "tokenjson/tokenizer_file.h"
 #include "tokentrain/tokenizer_train.h"
 #include "unicode/scanner.h"

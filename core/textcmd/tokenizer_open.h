@@ -1,6 +1,6 @@
 /* Functions of the tokenizer commands: open a tokenizer, read input, show bytes. */
-#ifndef LATHE_APP_TOKENIZER_OPEN_H
-#define LATHE_APP_TOKENIZER_OPEN_H
+#ifndef LATHE_TEXTCMD_TOKENIZER_OPEN_H
+#define LATHE_TEXTCMD_TOKENIZER_OPEN_H
 
 #include "base/buffer.h"
 #include "text/tokenizer.h"

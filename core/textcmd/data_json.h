@@ -1,6 +1,6 @@
 /* Writes the JSON output of lathe data, which describes a run's data. */
-#ifndef LATHE_APP_DATA_JSON_H
-#define LATHE_APP_DATA_JSON_H
+#ifndef LATHE_TEXTCMD_DATA_JSON_H
+#define LATHE_TEXTCMD_DATA_JSON_H
 
 #include "base/buffer.h"
 #include "run/run_state.h"

@@ -1,0 +1,301 @@
+/* lathe quantize: writes a model with quantized weights. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "app/commands.h"
+#include "app/eval_data.h"
+#include "app/folder_settings.h"
+#include "app/model_dir.h"
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "checkpoint/checkpoint_folder.h"
+#include "loop/train.h"
+#include "opening/opening.h"
+#include "primitives/quantized_model.h"
+
+enum { MAX_OVERRIDES = 64, LENGTH_BYTES = 16 };
+
+static const lathe_option options[] = {
+    {"-o, --output", "DIR", "the new folder for the quantized model"},
+    {"--text", "PATH", "file or folder of texts: prints the perplexity before and after"},
+    {"--json", NULL, "print one JSON object"},
+};
+
+/* ---- the command's overrides ---- */
+
+static int is_of(const lathe_override *o, const char *section)
+{
+    const size_t n = strlen(section);
+    return strncmp(o->key, section, n) == 0 && o->key[n] == '.';
+}
+
+/* What the sections of the overrides are for. */
+enum { FOR_WRITING = 1, FOR_EVALUATION = 2 };
+
+static int purpose_of(const lathe_override *o)
+{
+    if (is_of(o, "quant"))
+        return FOR_WRITING;
+    if (is_of(o, "plugins") || strcmp(o->key, "model.name") == 0)
+        return FOR_WRITING | FOR_EVALUATION;
+    if (strcmp(o->key, "checkpoint.shard_size") == 0)
+        return FOR_WRITING;
+    return is_of(o, "data") || is_of(o, "train") || is_of(o, "device") || is_of(o, "attention") ||
+                   is_of(o, "tokenizer")
+               ? FOR_EVALUATION
+               : 0;
+}
+
+/* Refuses overrides that would have no effect. */
+static lathe_status check_overrides(const lathe_args *args)
+{
+    const int used = FOR_WRITING | (lathe_args_value(args, "--text") ? FOR_EVALUATION : 0);
+    if (args->n_overrides > MAX_OVERRIDES - 8)
+        return lathe_error(LATHE_E_ARG, "%d settings; expected at most %d", args->n_overrides,
+                           MAX_OVERRIDES - 8);
+    for (int32_t i = 0; i < args->n_overrides; i++) {
+        const char *key = args->overrides[i].key;
+        const int purpose = purpose_of(&args->overrides[i]);
+        if (purpose == FOR_EVALUATION && !(used & FOR_EVALUATION))
+            return lathe_error(LATHE_E_ARG, "--%s has no effect without --text: remove it", key);
+        if (purpose == 0)
+            return lathe_error(LATHE_E_ARG,
+                               "--%s has no effect: lathe quantize reads [quant], plugins, "
+                               "model.name and checkpoint.shard_size, and with --text [data], "
+                               "[train], [device], [attention] and [tokenizer]",
+                               key);
+    }
+    return LATHE_OK;
+}
+
+/* The overrides for a purpose. Returns their number. */
+static int32_t pick(const lathe_args *args, int purpose, lathe_override *out)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < args->n_overrides; i++)
+        if (purpose_of(&args->overrides[i]) & purpose)
+            out[n++] = args->overrides[i];
+    return n;
+}
+
+static lathe_status check_arguments(const lathe_args *args, lathe_arena *arena, const char **out)
+{
+    const char *output = lathe_args_value(args, "--output");
+    LATHE_TRY(check_overrides(args));
+    if (!output)
+        return lathe_error(LATHE_E_ARG,
+                           "--output DIR is missing: the folder for the quantized model");
+    if (lathe_path_exists(output))
+        return lathe_error(LATHE_E_CONFIG, "%s exists already: give another folder, or remove it",
+                           output);
+    const char *format = lathe_args_override(args, "quant.name");
+    if (!format || strcmp(format, "none") == 0)
+        return lathe_error(LATHE_E_ARG, "--quant.name NAME is missing: lathe ls quant lists the "
+                                        "formats");
+    LATHE_TRY(lathe_checkpoint_resolve(arena, args->words[0], out));
+    if (!lathe_folder_has(*out, "config.json"))
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: has no config.json, so it is not a model folder; merge an adapter "
+                           "first (lathe merge)",
+                           *out);
+    return LATHE_OK;
+}
+
+/* ---- signals ---- */
+
+/* Ctrl-C, SIGTERM and SIGHUP stay pending while the folder is written, so that what is begun can be
+ * removed; everything that was made before or afterwards may end at once. */
+static sigset_t stop_signals(void)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGHUP);
+    return set;
+}
+
+static void hold_signals(int how)
+{
+    const sigset_t set = stop_signals();
+    (void)pthread_sigmask(how, &set, NULL);
+}
+
+static lathe_status check_signals(void)
+{
+    sigset_t pending;
+    (void)sigemptyset(&pending);
+    if (sigpending(&pending) == 0 &&
+        (sigismember(&pending, SIGINT) || sigismember(&pending, SIGTERM) ||
+         sigismember(&pending, SIGHUP)))
+        return lathe_error(LATHE_E_STATE, "stopped; nothing was written");
+    return LATHE_OK;
+}
+
+/* ---- perplexity ---- */
+
+/* The perplexity of a folder on the texts, in rows of io_length tokens; "": sets it to the length
+ * that lathe eval takes, so that the second folder is evaluated as the first. */
+static lathe_status perplexity(const lathe_args *args, const char *folder, char *io_length,
+                               double *out)
+{
+    const char *text = lathe_args_value(args, "--text");
+    lathe_override rest[MAX_OVERRIDES];
+    lathe_args of_eval = *args;
+    lathe_buffer data = LATHE_BUFFER_INIT;
+    lathe_run *run = NULL;
+    lathe_evaluation e;
+    if (!text)
+        return LATHE_OK;
+    hold_signals(SIG_UNBLOCK);
+    of_eval.words = &folder;
+    of_eval.n_words = 1;
+    of_eval.overrides = rest;
+    of_eval.n_overrides = pick(args, FOR_EVALUATION, rest);
+    lathe_status status = lathe_eval_data(&of_eval, text, &data);
+    if (status == LATHE_OK) {
+        const char *const settings[] = {"data.datasets",
+                                        data.data,
+                                        "data.validation",
+                                        data.data,
+                                        "stage.name",
+                                        "pretrain",
+                                        io_length[0] ? "data.seq_len" : NULL,
+                                        io_length,
+                                        NULL};
+        status = lathe_app_open_model(&of_eval, LATHE_OPEN_EVALUATE, settings, &run);
+    }
+    if (status == LATHE_OK)
+        (void)snprintf(io_length, LENGTH_BYTES, "%d", (int)run->set.seq_len);
+    if (status == LATHE_OK)
+        status = lathe_evaluate(run, 0, NULL, &e);
+    if (status == LATHE_OK)
+        *out = e.perplexity;
+    lathe_run_close(run);
+    lathe_buffer_fini(&data);
+    hold_signals(SIG_BLOCK);
+    return status;
+}
+
+/* ---- the report ---- */
+
+typedef struct reporter {
+    lathe_buffer json; /* the weights, if that was asked for */
+    int is_json;
+    int32_t n;
+} reporter;
+
+/* lathe_quantized_report_fn */
+static lathe_status report(void *arg, const lathe_quantized_weight *w)
+{
+    reporter *r = arg;
+    const double bits = 8.0 * (double)w->bytes / ((double)w->rows * (double)w->cols);
+    if (!r->is_json) {
+        if (r->n++ == 0)
+            (void)printf("%-48s %13s %8s %6s  %s\n", "weight", "shape", "format", "bits",
+                         "relative error");
+        (void)printf("%-48s %6lld x %4lld %8s %6.2f  %.4f\n", w->name, (long long)w->rows,
+                     (long long)w->cols, w->format, bits, w->relative_error);
+        (void)fflush(stdout);
+        return check_signals();
+    }
+    lathe_buffer_puts(&r->json, r->n++ ? ", {\"weight\": " : "{\"weight\": ");
+    lathe_buffer_json_string(&r->json, w->name);
+    lathe_buffer_printf(&r->json,
+                        ", \"rows\": %lld, \"cols\": %lld, \"format\": \"%s\", \"bytes\": %lld, "
+                        "\"relative_error\": %.9g}",
+                        (long long)w->rows, (long long)w->cols, w->format, (long long)w->bytes,
+                        w->relative_error);
+    return check_signals();
+}
+
+static lathe_status print_result(const lathe_args *args, reporter *r,
+                                 const lathe_quantized_model *m, const double *before_and_after)
+{
+    const double bits = m->n_numbers > 0 ? 8.0 * (double)m->bytes / (double)m->n_numbers : 0.0;
+    const int has_text = lathe_args_value(args, "--text") != NULL;
+    const char *output = lathe_args_value(args, "--output");
+    if (r->is_json) {
+        LATHE_TRY(r->json.status);
+        (void)printf("{\"weights\": [%s], \"plain\": %d, \"bytes_before\": %lld, \"bytes\": %lld, "
+                     "\"bits\": %.6g, \"relative_error\": %.9g",
+                     r->json.data ? r->json.data : "", m->n_plain, (long long)m->bytes_before,
+                     (long long)m->bytes, bits, m->relative_error);
+        if (has_text)
+            (void)printf(", \"perplexity_before\": %.9g, \"perplexity\": %.9g", before_and_after[0],
+                         before_and_after[1]);
+        (void)printf("}\n");
+        return LATHE_OK;
+    }
+    (void)printf("%d weights quantized to %.2f bits, %d left as they are: %.1f MB instead of %.1f "
+                 "MB, relative error %.4f\n",
+                 m->n, bits, m->n_plain, (double)m->bytes / 1e6, (double)m->bytes_before / 1e6,
+                 m->relative_error);
+    if (has_text)
+        (void)printf("perplexity %.3f, before %.3f\n", before_and_after[1], before_and_after[0]);
+    (void)printf("wrote %s\n", output);
+    return LATHE_OK;
+}
+
+static lathe_status open_plan(const lathe_args *args, const char *model, lathe_run **out)
+{
+    /* an adapter of its own, because weights that train are not quantized */
+    lathe_override list[MAX_OVERRIDES] = {{"model.path", model}, {"adapter.name", "lora"}};
+    const int32_t n = 2 + pick(args, FOR_WRITING, list + 2);
+    list[n] = (lathe_override){"data.seq_len", "2"};
+    return lathe_run_open_mode(NULL, list, n + 1, LATHE_OPEN_PLAN, out);
+}
+
+static int run_command(const lathe_args *args)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_run *run = NULL;
+    const char *model = NULL, *output = lathe_args_value(args, "--output");
+    reporter r = {.json = LATHE_BUFFER_INIT, .is_json = lathe_args_value(args, "--json") != NULL};
+    lathe_quantized_model made = {0};
+    double perplexities[2] = {0.0, 0.0};
+    char length[LENGTH_BYTES] = "";
+    hold_signals(SIG_BLOCK); /* before any thread is made: they inherit it */
+    (void)signal(SIGPIPE, SIG_IGN);
+    lathe_status status = check_arguments(args, &arena, &model);
+    if (status == LATHE_OK)
+        status = open_plan(args, model, &run);
+    if (status == LATHE_OK)
+        status = perplexity(args, model, length, &perplexities[0]);
+    if (status == LATHE_OK)
+        status = lathe__quantized_model_write(run, output, report, &r, &made);
+    if (status == LATHE_OK)
+        status = perplexity(args, output, length, &perplexities[1]);
+    if (status == LATHE_OK)
+        status = print_result(args, &r, &made, perplexities);
+    const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
+    hold_signals(SIG_UNBLOCK); /* a pending one ends the process here */
+    lathe_run_close(run);
+    lathe_buffer_fini(&r.json);
+    lathe_arena_fini(&arena);
+    return code;
+}
+
+const lathe_command lathe_cmd_quantize = {
+    .name = "quantize",
+    .arguments = "DIR --quant.name NAME -o OUT",
+    .summary = "write a model with quantized weights",
+    .details =
+        "DIR is a Hugging Face folder, a checkpoint with a whole model, or the folder of a\n"
+        "run. Its linear layers, except the head, are encoded in the format that\n"
+        "--quant.name names (lathe ls quant), with its settings (--quant.bits 3);\n"
+        "--quant.include_modules and --quant.exclude_modules choose among the layers. OUT is\n"
+        "a new Hugging Face folder in the layout of the library that the format comes from:\n"
+        "it loads there, and is a model.path here. Every other tensor keeps its bytes.\n",
+    .options = options,
+    .n_options = (int32_t)(sizeof options / sizeof options[0]),
+    .min_words = 1,
+    .max_words = 1,
+    .computes = 1,
+    .prints_progress = 1,
+    .takes_overrides = 1,
+    .run = run_command,
+};

@@ -1,0 +1,358 @@
+/* Quantizes a folder, one weight at a time. */
+#include "primitives/quantized_model.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "io/convert.h"
+#include "io/st_writer.h"
+#include "model/quant_source.h"
+#include "model/weight_planes.h"
+#include "model/weights.h"
+
+typedef struct quantizer {
+    lathe_run *run;
+    const lathe_safetensors *set; /* of the source */
+    lathe_st_writer *writer;
+    int64_t *first;     /* [n_model] number of a row's first tensor in the file; -1: none */
+    float *w, *decoded; /* one weight */
+    int64_t capacity;   /* elements of both */
+    char *planes;       /* of one weight, each at a multiple of 64 bytes */
+    int64_t planes_bytes;
+    double error, norm; /* sums of squares */
+    lathe_quantized_report_fn report;
+    void *arg;
+    lathe_quantized_model *out;
+} quantizer;
+
+static const lathe_quant_v1 *table_of(const lathe_param *row)
+{
+    return row->format->table;
+}
+
+static const lathe_st_tensor *source_of(const quantizer *q, const lathe_param *row)
+{
+    return lathe_weights_find(q->set, &q->run->model, row->name);
+}
+
+/* Bytes of the metadata tensor; 0: there is none. */
+static int64_t meta_bytes(const lathe_param *row)
+{
+    const lathe_quant_v1 *table = table_of(row);
+    return LATHE_HAS(table, weight_meta) ? table->weight_meta(row->format->self, row->desc.dims[0],
+                                                              row->desc.dims[1], NULL, NULL, 0)
+                                         : 0;
+}
+
+/* ---- declaring the file ---- */
+
+static lathe_status add(quantizer *q, const lathe_param *row, const char *suffix,
+                        const lathe_desc *desc)
+{
+    char name[512];
+    LATHE_TRY(lathe_plane_name(row->name, suffix, name, sizeof name));
+    return lathe_st_writer_add(q->writer, name, desc);
+}
+
+static lathe_status add_planes(quantizer *q, const lathe_param *row, int64_t *n)
+{
+    const int64_t bytes = meta_bytes(row);
+    const lathe_desc meta = lathe_desc_1d(LATHE_U8, bytes);
+    for (int32_t k = 0; k < row->n_planes; k++) {
+        if (row->planes[k].file_suffix == NULL)
+            continue;
+        LATHE_TRY(add(q, row, row->planes[k].file_suffix, &row->planes[k].desc));
+        ++*n;
+    }
+    if (bytes == 0)
+        return LATHE_OK;
+    ++*n;
+    return add(q, row, table_of(row)->meta_suffix, &meta);
+}
+
+static lathe_status declare(quantizer *q)
+{
+    int64_t n = 0;
+    for (int32_t i = 0; i < q->run->params.n_model; i++) {
+        const lathe_param *row = q->run->params.rows[i];
+        const lathe_st_tensor *t = source_of(q, row);
+        q->first[i] = -1;
+        if (row->stage_head && t == NULL)
+            continue;
+        if (t == NULL)
+            return lathe_error(LATHE_E_NOT_FOUND, "%s: no tensor %s",
+                               lathe_safetensors_path(q->set), row->name);
+        q->first[i] = n;
+        q->out->n_plain += row->format == NULL && row->role == LATHE_ROLE_MATRIX;
+        if (row->format != NULL) {
+            LATHE_TRY(add_planes(q, row, &n));
+            continue;
+        }
+        LATHE_TRY(lathe_st_writer_add(q->writer, t->name, &t->desc));
+        n++;
+    }
+    return lathe_st_writer_begin(q->writer);
+}
+
+/* ---- one weight ---- */
+
+static lathe_status make_room(quantizer *q, const lathe_param *row)
+{
+    const int64_t n = lathe_desc_count(&row->desc);
+    int64_t bytes = 64;
+    for (int32_t k = 0; k < row->n_planes; k++)
+        bytes += (lathe_desc_bytes(&row->planes[k].desc) + 63) / 64 * 64;
+    if (n > q->capacity) {
+        free(q->w);
+        free(q->decoded);
+        q->w = malloc((size_t)n * sizeof *q->w);
+        q->decoded = malloc((size_t)n * sizeof *q->decoded);
+        q->capacity = q->w != NULL && q->decoded != NULL ? n : 0;
+    }
+    if (bytes > q->planes_bytes) {
+        free(q->planes);
+        q->planes = aligned_alloc(64, (size_t)bytes);
+        q->planes_bytes = q->planes != NULL ? bytes : 0;
+    }
+    return q->capacity >= n && q->planes_bytes >= bytes
+               ? LATHE_OK
+               : lathe_error(LATHE_E_NOMEM, "no memory to quantize '%s'", row->name);
+}
+
+/* Decodes the planes, and compares with the weight. */
+static lathe_status measure(quantizer *q, const lathe_param *row, const void *const *planes,
+                            double *out_relative)
+{
+    const lathe_quant_v1 *table = table_of(row);
+    const int64_t rows = row->desc.dims[0], cols = row->desc.dims[1], n = rows * cols;
+    const int64_t bytes =
+        LATHE_HAS(table, decode_scratch) ? table->decode_scratch(row->format->self, rows, cols) : 0;
+    void *scratch = bytes > 0 ? aligned_alloc(64, (size_t)(bytes + 63) / 64 * 64) : NULL;
+    double error = 0.0, norm = 0.0;
+    if (bytes > 0 && scratch == NULL)
+        return lathe_error(LATHE_E_NOMEM, "no memory to decode '%s'", row->name);
+    const lathe_status status =
+        table->decode(row->format->self, rows, cols, planes, q->decoded, LATHE_F32, scratch, NULL);
+    free(scratch);
+    LATHE_TRY(status);
+    for (int64_t i = 0; i < n; i++) {
+        const double w = (double)q->w[i], d = (double)q->decoded[i] - w;
+        error += d * d;
+        norm += w * w;
+    }
+    q->error += error;
+    q->norm += norm;
+    *out_relative = norm > 0.0 ? sqrt(error / norm) : 0.0;
+    return LATHE_OK;
+}
+
+static lathe_status write_planes(quantizer *q, const lathe_param *row, int64_t tensor,
+                                 const void *const *planes, int64_t *out_bytes)
+{
+    const lathe_quant_v1 *table = table_of(row);
+    const int64_t bytes = meta_bytes(row);
+    *out_bytes = bytes;
+    for (int32_t k = 0; k < row->n_planes; k++) {
+        const int64_t size = lathe_desc_bytes(&row->planes[k].desc);
+        if (row->planes[k].file_suffix == NULL)
+            continue;
+        LATHE_TRY(lathe_st_writer_write(q->writer, tensor++, 0, planes[k], size));
+        *out_bytes += size;
+    }
+    if (bytes == 0)
+        return LATHE_OK;
+    char *text = malloc((size_t)bytes + 1);
+    if (text == NULL)
+        return lathe_error(LATHE_E_NOMEM, "no memory for the metadata of '%s'", row->name);
+    lathe_status status = LATHE_OK;
+    if (table->weight_meta(row->format->self, row->desc.dims[0], row->desc.dims[1], planes, text,
+                           bytes + 1) != bytes)
+        status =
+            lathe_error(LATHE_E_PLUGIN, "quant %s: weight_meta() gives another length than before",
+                        row->format->component->plugin->name);
+    if (status == LATHE_OK)
+        status = lathe_st_writer_write(q->writer, tensor, 0, text, bytes);
+    free(text);
+    return status;
+}
+
+static lathe_status quantize(quantizer *q, int32_t index)
+{
+    const lathe_param *row = q->run->params.rows[index];
+    const lathe_st_tensor *t = source_of(q, row);
+    const int64_t rows = row->desc.dims[0], cols = row->desc.dims[1];
+    lathe_quantized_weight made = {.name = row->name,
+                                   .format = row->format->component->plugin->name,
+                                   .rows = rows,
+                                   .cols = cols};
+    void *planes[LATHE_MAX_PLANES] = {NULL};
+    LATHE_TRY(make_room(q, row));
+    char *at = q->planes;
+    memset(q->planes, 0, (size_t)q->planes_bytes);
+    for (int32_t k = 0; k < row->n_planes; k++) {
+        planes[k] = at;
+        at += (lathe_desc_bytes(&row->planes[k].desc) + 63) / 64 * 64;
+    }
+    if (row->transposed)
+        LATHE_TRY(lathe_convert_transposed(q->w, LATHE_F32, t->data, t->desc.dtype, t->desc.dims[0],
+                                           t->desc.dims[1]));
+    else
+        LATHE_TRY(lathe_convert(q->w, LATHE_F32, t->data, t->desc.dtype, rows * cols));
+    const lathe_status status = table_of(row)->encode(row->format->self, rows, cols, q->w, planes);
+    if (status != LATHE_OK)
+        return lathe_error_context(status, "%s: %s", t->file, t->name);
+    LATHE_TRY(measure(q, row, (const void *const *)planes, &made.relative_error));
+    LATHE_TRY(write_planes(q, row, q->first[index], (const void *const *)planes, &made.bytes));
+    q->out->n++;
+    q->out->n_numbers += rows * cols;
+    q->out->bytes += made.bytes;
+    q->out->bytes_before += lathe_desc_bytes(&t->desc);
+    return q->report != NULL ? q->report(q->arg, &made) : LATHE_OK;
+}
+
+static lathe_status write_rows(quantizer *q)
+{
+    for (int32_t i = 0; i < q->run->params.n_model; i++) {
+        const lathe_param *row = q->run->params.rows[i];
+        if (q->first[i] < 0)
+            continue;
+        if (row->format != NULL) {
+            LATHE_TRY(quantize(q, i));
+            continue;
+        }
+        const lathe_st_tensor *t = source_of(q, row);
+        LATHE_TRY(
+            lathe_st_writer_write(q->writer, q->first[i], 0, t->data, lathe_desc_bytes(&t->desc)));
+    }
+    q->out->relative_error = q->norm > 0.0 ? sqrt(q->error / q->norm) : 0.0;
+    return lathe_safetensors_check(q->set);
+}
+
+/* ---- config.json ---- */
+
+/* The layers that other programs must not expect to be quantized: the head, and those that the
+ * settings leave out. */
+static json_t *plain_modules(const lathe_run *run)
+{
+    json_t *list = json_array();
+    json_array_append_new(list, json_string("lm_head"));
+    for (int32_t i = 0; i < run->params.n_model; i++) {
+        const lathe_param *row = run->params.rows[i];
+        const char *dot = strrchr(row->name, '.');
+        if (row->role == LATHE_ROLE_MATRIX && row->format == NULL && dot != NULL &&
+            strncmp(row->name, "lm_head.", 8) != 0)
+            json_array_append_new(list, json_stringn(row->name, (size_t)(dot - row->name)));
+    }
+    return list;
+}
+
+/* The format's description of itself, with the layers that were left out. */
+static lathe_status describe(const lathe_run *run, json_t **out)
+{
+    const lathe_instance *format = &run->parts.quant;
+    const lathe_quant_v1 *table = format->table;
+    char text[4096];
+    *out = NULL;
+    const int64_t n =
+        LATHE_HAS(table, config_json) ? table->config_json(format->self, text, sizeof text) : 0;
+    if (n <= 0)
+        return lathe_error(LATHE_E_CONFIG, "quant.name = \"%s\": the format has no layout in files",
+                           format->component->plugin->name);
+    if (n >= (int64_t)sizeof text)
+        return lathe_error(LATHE_E_PLUGIN,
+                           "quant %s: config_json() has %lld bytes; expected less "
+                           "than %zu",
+                           format->component->plugin->name, (long long)n, sizeof text);
+    LATHE_TRY(lathe_json_load("quantization_config", text, n, out));
+    const char *key = lathe_quant_skip_key(*out);
+    if (key != NULL)
+        json_object_set_new(*out, key, plain_modules(run));
+    return LATHE_OK;
+}
+
+static lathe_status write_config(const lathe_run *run, const char *dir)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    json_t *root = NULL, *format = NULL;
+    char *text = NULL;
+    const char *path = lathe_path_join(&arena, dir, "config.json");
+    lathe_status status = path != NULL ? describe(run, &format) : LATHE_E_NOMEM;
+    if (status == LATHE_OK)
+        status = lathe_json_load(path, run->model.json, (int64_t)strlen(run->model.json), &root);
+    if (status == LATHE_OK) {
+        json_object_set(root, "quantization_config", format);
+        text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+        status = text != NULL ? lathe_file_write_atomic(path, text, (int64_t)strlen(text))
+                              : lathe_error(LATHE_E_NOMEM, "no memory for %s", path);
+    }
+    free(text);
+    json_decref(format);
+    json_decref(root);
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+/* ---- the folder ---- */
+
+static lathe_status fill_folder(quantizer *q, const char *dir)
+{
+    const lathe_run *run = q->run;
+    LATHE_TRY(lathe_dir_create(dir));
+    LATHE_TRY(write_config(run, dir));
+    LATHE_TRY(lathe_st_writer_create(dir, "model", run->set.checkpoint.shard_bytes, &q->writer));
+    LATHE_TRY(declare(q));
+    LATHE_TRY(write_rows(q));
+    LATHE_TRY(lathe_st_writer_finish(q->writer));
+    LATHE_TRY(lathe_tokenizer_files_copy(run->set.model_path, dir));
+    return lathe_dir_sync(dir);
+}
+
+static lathe_status write_folder(quantizer *q, const char *path)
+{
+    const char *beside = lathe_arena_printf(&q->run->arena, "%s.tmp.%ld", path, (long)getpid());
+    if (beside == NULL)
+        return LATHE_E_NOMEM;
+    lathe_status status = fill_folder(q, beside);
+    lathe_st_writer_destroy(q->writer);
+    if (status == LATHE_OK && rename(beside, path) != 0)
+        status = lathe_error(LATHE_E_IO, "cannot rename %s to %s", beside, path);
+    if (status != LATHE_OK) {
+        char why[1024];
+        (void)snprintf(why, sizeof why, "%s", lathe_error_message());
+        (void)lathe_dir_remove(beside);
+        return lathe_error(status, "%s", why);
+    }
+    return lathe_file_sync_parent(path);
+}
+
+lathe_status lathe__quantized_model_write(lathe_run *run, const char *path,
+                                          lathe_quantized_report_fn report, void *arg,
+                                          lathe_quantized_model *out)
+{
+    lathe_safetensors *set = NULL;
+    quantizer q = {.run = run, .report = report, .arg = arg, .out = out};
+    *out = (lathe_quantized_model){0};
+    if (lathe_path_exists(path))
+        return lathe_error(LATHE_E_CONFIG, "%s exists already: give another folder, or remove it",
+                           path);
+    LATHE_TRY(lathe_model_config_refuse_quantized(&run->model, run->set.model_path, "quantizing"));
+    q.first = calloc((size_t)run->params.n_model + 1, sizeof *q.first);
+    lathe_status status = q.first != NULL ? lathe_safetensors_open(run->set.model_path, &set)
+                                          : lathe_error(LATHE_E_NOMEM, "no memory");
+    q.set = set;
+    if (status == LATHE_OK)
+        status = write_folder(&q, path);
+    lathe_safetensors_close(set);
+    free(q.first);
+    free(q.w);
+    free(q.decoded);
+    free(q.planes);
+    return status;
+}

@@ -1,0 +1,105 @@
+/* lathe quantize: folders in every format, and what is refused. */
+#include "cli/cli_case.h"
+
+#define LATHE LATHE_TEST_BUILD "/bin/lathe "
+#define QUANTIZE LATHE "quantize "
+
+/* A random model whose matrices hold whole groups of every format. */
+static const char run_file[] =
+    "[model]\nmodel_type = \"llama\"\nvocab_size = 260\nhidden_size = 64\n"
+    "intermediate_size = 128\nnum_hidden_layers = 2\n"
+    "num_attention_heads = 2\nnum_key_value_heads = 1\n"
+    "max_position_embeddings = 64\ninitializer_range = 0.2\n"
+    "[tokenizer]\npath = \"bytes\"\n"
+    "[data]\ndatasets = [{ path = \"text.txt\", type = \"text\" }]\n"
+    "seq_len = 16\n"
+    "[train]\nmax_steps = 1\nthreads = 1\n"
+    "[checkpoint]\ndir = \"run\"\n";
+
+static void setup(void)
+{
+    make_folder();
+    put("run.toml", run_file);
+    put_times("text.txt", "the wheel turns and the tool holds, so the part is made\n", 40);
+    cr_assert_eq(run(LATHE "train run.toml 2>&1 && mv run/step-* model"), 0, "%s", output);
+}
+
+TestSuite(cli_quantize, .init = setup, .fini = remove_folder);
+
+/* The folder says the same as the plain model that a run quantizes when it starts. */
+Test(cli_quantize, a_quantized_folder_computes_as_a_run_that_quantizes)
+{
+    static const char *const formats[] = {"nf4",
+                                          "nf4 --quant.double_quant false",
+                                          "int8",
+                                          "fp8",
+                                          "mxfp4",
+                                          "fp8 --quant.scaling row",
+                                          "nvfp4",
+                                          "fp8 --quant.scaling tensor",
+                                          "eetq",
+                                          "nvfp4 --quant.layout modelopt",
+                                          "hqq",
+                                          "hqq --quant.bits 3",
+                                          "hqq --quant.compute_dtype bfloat16"};
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
+        char command[1024];
+        (void)snprintf(
+            command, sizeof command,
+            QUANTIZE
+            "model -o q --quant.name %s 2>&1 && "
+            "for d in q 'model --adapter.name lora --quant.name %s'; do " LATHE
+            "eval $d --data text.txt --data.seq_len 16 --train.precision fp32 --json 2>/dev/null "
+            "|| exit 1; done >both",
+            formats[i], formats[i]);
+        cr_expect_eq(run(command), 0, "%s: %s", formats[i], output);
+        expect("test $(wc -l <both) = 2 && uniq both | wc -l", 0, "1");
+        (void)run("rm -rf q");
+    }
+}
+
+Test(cli_quantize, the_report_names_each_weight_and_the_sum)
+{
+    expect(QUANTIZE "model -o q --quant.name int8 --quant.exclude_modules '[\"q_proj\"]'", 0,
+           "model.layers.1.mlp.down_proj.weight");
+    expect(QUANTIZE
+           "model -o q2 --quant.name int8 --quant.exclude_modules '[\"q_proj\"]' | tail -n 2",
+           0, "12 weights quantized to 8.4");
+    expect("grep -A3 llm_int8_skip_modules q/config.json | tr -d ' \\n'", 0,
+           "\"llm_int8_skip_modules\":[\"lm_head\",\"model.layers.0.self_attn.q_proj\",");
+    expect("cmp q/model.safetensors q2/model.safetensors && echo same", 0, "same");
+    expect(QUANTIZE "model -o q3 --quant.name nf4 --text text.txt --json 2>/dev/null", 0,
+           "\"perplexity_before\": ");
+}
+
+Test(cli_quantize, what_cannot_be_quantized_is_refused)
+{
+    expect(QUANTIZE "model --quant.name nf4 2>&1", 2, "--output DIR is missing");
+    expect(QUANTIZE "model -o q 2>&1", 2, "--quant.name NAME is missing");
+    expect(QUANTIZE "model -o q --quant.name none 2>&1", 2, "--quant.name NAME is missing");
+    expect(QUANTIZE "model -o run --quant.name nf4 2>&1", 2, "run exists already");
+    expect(QUANTIZE "run.toml -o q --quant.name nf4 2>&1", 2, "run.toml");
+    expect(QUANTIZE "model -o q --quant.name nf5 2>&1", 2, "no quant named 'nf5'");
+    expect(QUANTIZE "model -o q --quant.name nf4 --adapter.name full 2>&1", 2,
+           "--adapter.name has no effect");
+    expect(QUANTIZE "model -o q --quant.name nf4 --data.seq_len 8 2>&1", 2,
+           "--data.seq_len has no effect without --text");
+    expect(QUANTIZE "model -o q --quant.name nf4 --quant.include_modules '[\"mpl\"]' 2>&1", 2,
+           "quant.include_modules[0] = \"mpl\" matches no linear layer");
+    expect(QUANTIZE "model -o q --quant.name hqq --quant.group_size 48 2>&1", 2,
+           "leave it as it is with quant.exclude_modules");
+    expect(QUANTIZE "model -o q --quant.name nf4 >/dev/null && " QUANTIZE
+                    "q -o q2 --quant.name int8 2>&1",
+           2, "the weights of q are already quantized (bitsandbytes)");
+    expect("ls -d q2* run.tmp* q.tmp* 2>/dev/null | wc -l", 0, "0");
+}
+
+Test(cli_quantize, a_reader_that_ends_and_ctrl_c_leave_nothing_half_written)
+{
+    expect(QUANTIZE "model -o q --quant.name nf4 | head -n 1", 0, "weight");
+    expect("ls -d q*", 0, "q\n");
+    (void)run("(trap - INT; " QUANTIZE "model -o c --quant.name hqq >/dev/null 2>&1 & p=$!; "
+              "while kill -0 $p 2>/dev/null && ! ls -d c.tmp.* >/dev/null 2>&1; do :; done; "
+              "kill -TERM $p; wait $p)");
+    expect("ls -d c.tmp* 2>/dev/null | wc -l", 0, "0");
+}
