@@ -33,6 +33,8 @@ static const lathe__check *checks_of(int32_t kind, int on_device)
         return lathe__checks_reader();
     case LATHE_KIND_REWARD:
         return lathe__checks_reward();
+    case LATHE_KIND_COLLECTIVE:
+        return lathe__checks_collective();
     default:
         return NULL;
     }
@@ -46,9 +48,10 @@ static void run_one(lathe__subject *s, const lathe__check *check, const lathe_re
     s->check = check;
     s->guarded = NULL;
     lathe_error_clear();
-    /* Driver and libraries of a device have their own files, threads and handlers, which are not
-     * counted. */
-    const int counts = s->plugin->kind != LATHE_KIND_DEVICE && s->device == NULL;
+    /* Driver and libraries of a device or a transport have their own files and threads, which are
+     * not counted. */
+    const int counts = s->plugin->kind != LATHE_KIND_DEVICE &&
+                       s->plugin->kind != LATHE_KIND_COLLECTIVE && s->device == NULL;
     lathe__process_state before, after;
     lathe__process_state_read(&before, counts);
     lathe_status status = check->run(s);

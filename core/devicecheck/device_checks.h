@@ -1,4 +1,4 @@
-/* The checks of a device plugin. */
+/* The checks of device and collective plugins. */
 #ifndef LATHE_DEVICECHECK_DEVICE_CHECKS_H
 #define LATHE_DEVICECHECK_DEVICE_CHECKS_H
 
@@ -7,6 +7,8 @@
 /** Lists of checks, each ended by a NULL name: of the device itself, and one for each op. */
 const lathe__check *lathe__checks_device(void);
 const lathe__check *lathe__checks_kernels(void);
+/** Of a collective engine. */
+const lathe__check *lathe__checks_collective(void);
 
 /* The checks of the first list that are in other files. */
 lathe_status lathe__streams_in_order(lathe__subject *s);

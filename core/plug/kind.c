@@ -5,6 +5,7 @@
 
 #include "lathe/adapter.h"
 #include "lathe/attention.h"
+#include "lathe/collective.h"
 #include "lathe/device.h"
 #include "lathe/model.h"
 #include "lathe/optimizer.h"
@@ -50,6 +51,8 @@ static const struct kind kinds[LATHE_N_KINDS] = {
                              REACH(lathe_renderer_v1, render), 1, "jinja"},
     [LATHE_KIND_READER] = {"reader", "auto", LATHE_READER_REVISION, REACH(lathe_reader_v1, close),
                            0, NULL},
+    [LATHE_KIND_COLLECTIVE] = {"collective", "auto", LATHE_COLLECTIVE_REVISION,
+                               REACH(lathe_collective_v1, abort), 1, NULL},
 };
 
 static const struct kind *get(int32_t kind)

@@ -23,7 +23,8 @@ uint32_t lathe_kind_table_bytes(int32_t kind);
 /** The plugin that a run uses if the file names none ("adamw"). */
 const char *lathe_kind_default(int32_t kind);
 
-/** 1 if a name may be "auto" or a family, and score() decides: attention, device, renderer. */
+/** 1 if a name may be "auto" or a family, and score() decides: attention, device, renderer,
+ *  collective. */
 int lathe_kind_is_scored(int32_t kind);
 
 /** The name with which the run chooses a plugin of this kind by its plan: "auto" of adapter; NULL:

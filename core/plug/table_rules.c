@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "lathe/adapter.h"
 #include "lathe/attention.h"
+#include "lathe/collective.h"
 #include "lathe/device.h"
 #include "lathe/model.h"
 #include "lathe/optimizer.h"
@@ -132,13 +133,29 @@ static const struct rule reader[] = {
     MEMBER(lathe_reader_v1, close, ALWAYS),    END,
 };
 
+static const struct rule collective[] = {
+    MEMBER(lathe_collective_v1, score, ALWAYS),
+    MEMBER(lathe_collective_v1, open, ALWAYS),
+    MEMBER(lathe_collective_v1, info, ALWAYS),
+    MEMBER(lathe_collective_v1, split, ALWAYS),
+    MEMBER(lathe_collective_v1, close, ALWAYS),
+    MEMBER(lathe_collective_v1, prepare, ALWAYS),
+    MEMBER(lathe_collective_v1, exchange_destroy, ALWAYS),
+    MEMBER(lathe_collective_v1, start, ALWAYS),
+    MEMBER(lathe_collective_v1, test, ALWAYS),
+    MEMBER(lathe_collective_v1, wait, ALWAYS),
+    MEMBER(lathe_collective_v1, traffic, ALWAYS),
+    MEMBER(lathe_collective_v1, abort, ALWAYS),
+    END,
+};
+
 static const struct rule *const rules[LATHE_N_KINDS] = {
     [LATHE_KIND_OPTIMIZER] = optimizer, [LATHE_KIND_SCHEDULER] = scheduler,
     [LATHE_KIND_QUANT] = quant,         [LATHE_KIND_ADAPTER] = adapter,
     [LATHE_KIND_STAGE] = stage,         [LATHE_KIND_ATTENTION] = attention,
     [LATHE_KIND_DEVICE] = device,       [LATHE_KIND_MODEL] = model,
     [LATHE_KIND_REWARD] = reward,       [LATHE_KIND_RENDERER] = renderer,
-    [LATHE_KIND_READER] = reader,
+    [LATHE_KIND_READER] = reader,       [LATHE_KIND_COLLECTIVE] = collective,
 };
 
 /* Whether the table is long enough to contain the pointer, and it is set. */
@@ -288,6 +305,14 @@ static lathe_status check_renderer(const lathe_renderer_v1 *table)
     return LATHE_OK;
 }
 
+static lathe_status check_collective(const lathe_collective_v1 *table)
+{
+    if (table->flags & ~(uint32_t)LATHE_COLLECTIVE_NEEDS_BASE)
+        return lathe_error(LATHE_E_PLUGIN, "collective.flags is %#x; this core knows %#x",
+                           table->flags, LATHE_COLLECTIVE_NEEDS_BASE);
+    return LATHE_OK;
+}
+
 enum { MAX_MAGICS = 16, MAX_MAGIC_BYTES = 16 };
 
 static lathe_status check_reader(const lathe_plugin *plugin)
@@ -363,5 +388,7 @@ lathe_status lathe_table_rules_check(const lathe_plugin *plugin)
         return check_renderer(plugin->table);
     if (plugin->kind == LATHE_KIND_READER)
         return check_reader(plugin);
+    if (plugin->kind == LATHE_KIND_COLLECTIVE)
+        return check_collective(plugin->table);
     return plugin->kind == LATHE_KIND_STAGE ? check_stage(plugin->table) : LATHE_OK;
 }

@@ -122,9 +122,9 @@ const lathe_command lathe_cmd_ls = {
     .summary = "list the installed plugins",
     .details =
         "KIND is one of optimizer scheduler quant adapter stage attention device model reward\n"
-        "renderer reader. The third column is the devices that a plugin works on: cpu, cuda or "
-        "both;\n"
-        "any: it has no code for a device; -: none. Lathe searches for plugins in\n"
+        "renderer reader collective. The third column is the devices that a plugin works on: "
+        "cpu,\n"
+        "cuda or both; any: it has no code for a device; -: none. Lathe searches for plugins in\n"
         "LATHE_PLUGIN_PATH (absolute folders, separated by colons), in\n"
         "~/.local/lib/lathe/plugins, in lathe/plugins next to liblathe.so, and in\n"
         "../lib/lathe/plugins relative to the folder of the lathe program; each file is named\n"

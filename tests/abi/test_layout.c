@@ -4,6 +4,7 @@
 
 #include "lathe/adapter.h"
 #include "lathe/attention.h"
+#include "lathe/collective.h"
 #include "lathe/device.h"
 #include "lathe/graph.h"
 #include "lathe/kit/elementwise.h"
@@ -92,16 +93,17 @@ Test(layout, numbers_in_files_keep_their_meaning)
     for (int i = 0; i < 12; i++)
         cr_expect_str_eq(lathe_dtype_name(i), dtypes[i]);
     static const int32_t kinds[] = {
-        LATHE_KIND_OPTIMIZER, LATHE_KIND_SCHEDULER, LATHE_KIND_QUANT, LATHE_KIND_ADAPTER,
-        LATHE_KIND_STAGE,     LATHE_KIND_ATTENTION, LATHE_KIND_DEVICE};
-    for (int i = 0; i < 7; i++)
+        LATHE_KIND_OPTIMIZER, LATHE_KIND_SCHEDULER, LATHE_KIND_QUANT,  LATHE_KIND_ADAPTER,
+        LATHE_KIND_STAGE,     LATHE_KIND_ATTENTION, LATHE_KIND_DEVICE, LATHE_KIND_MODEL,
+        LATHE_KIND_REWARD,    LATHE_KIND_RENDERER,  LATHE_KIND_READER, LATHE_KIND_COLLECTIVE};
+    for (int i = 0; i < 12; i++)
         cr_expect_eq(kinds[i], i + 1);
     static const int32_t errors[] = {
-        LATHE_OK,      LATHE_E_ARG,         LATHE_E_NOMEM,       LATHE_E_IO,
-        LATHE_E_PARSE, LATHE_E_CONFIG,      LATHE_E_NOT_FOUND,   LATHE_E_SHAPE,
-        LATHE_E_DTYPE, LATHE_E_UNSUPPORTED, LATHE_E_PLUGIN,      LATHE_E_CORRUPT,
-        LATHE_E_STATE, LATHE_E_NUMERIC,     LATHE_E_INTERRUPTED, LATHE_E_DEVICE};
-    for (int i = 0; i < 16; i++)
+        LATHE_OK,       LATHE_E_ARG,       LATHE_E_NOMEM, LATHE_E_IO,      LATHE_E_PARSE,
+        LATHE_E_CONFIG, LATHE_E_NOT_FOUND, LATHE_E_SHAPE, LATHE_E_DTYPE,   LATHE_E_UNSUPPORTED,
+        LATHE_E_PLUGIN, LATHE_E_CORRUPT,   LATHE_E_STATE, LATHE_E_NUMERIC, LATHE_E_INTERRUPTED,
+        LATHE_E_DEVICE, LATHE_E_RANK};
+    for (int i = 0; i < 17; i++)
         cr_expect_eq(errors[i], -i);
     static const int32_t roles[] = {LATHE_ROLE_MATRIX, LATHE_ROLE_EMBEDDING, LATHE_ROLE_HEAD,
                                     LATHE_ROLE_NORM,   LATHE_ROLE_BIAS,      LATHE_ROLE_ADAPTER};

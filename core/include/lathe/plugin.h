@@ -27,7 +27,8 @@ enum {
     LATHE_KIND_REWARD = 9,
     LATHE_KIND_RENDERER = 10,
     LATHE_KIND_READER = 11,
-    LATHE_N_KINDS = 12
+    LATHE_KIND_COLLECTIVE = 12,
+    LATHE_N_KINDS = 13
 };
 
 /* Bands of score(): the highest score is chosen, 0 refuses, ties are resolved by name. */

@@ -28,7 +28,8 @@ typedef int32_t lathe_status;
     X(LATHE_E_STATE, -12, "called in the wrong state")                                             \
     X(LATHE_E_NUMERIC, -13, "not a finite number")                                                 \
     X(LATHE_E_INTERRUPTED, -14, "interrupted")                                                     \
-    X(LATHE_E_DEVICE, -15, "device failed")
+    X(LATHE_E_DEVICE, -15, "device failed")                                                        \
+    X(LATHE_E_RANK, -16, "another rank failed")
 
 /* An anonymous enum gives the constants; signatures carry lathe_status (int32_t). */
 enum {
