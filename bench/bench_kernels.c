@@ -15,6 +15,7 @@
 #include "base/parallel.h"
 #include "lathe/device.h"
 #include "lathe/plugin.h"
+#include "lathe/rng.h"
 
 #define REPEATS 7
 #define TOKENS 4096
@@ -289,7 +290,7 @@ static void others(const bench *b, int32_t dtype)
     const lathe_desc table = {LATHE_F32, 3, {1024, 2, 32, 1}};
     const lathe_desc big = lathe_desc_1d(dtype, 16 << 20);
     const lathe_desc master = lathe_desc_1d(LATHE_F32, 16 << 20);
-    const lathe_desc rng = lathe_desc_1d(LATHE_I64, 2);
+    const lathe_desc rng = lathe_desc_1d(LATHE_I64, LATHE_RNG_COUNTER);
     const lathe_desc embedding = lathe_desc_2d(dtype, VOCABULARY, WIDTH);
     const lathe_desc dembedding = lathe_desc_2d(LATHE_F32, VOCABULARY, WIDTH);
     const lathe_op_attrs norm = {.eps = 1e-5f}, rope = {.head_dim = 64}, drop = {.p = 0.1f};

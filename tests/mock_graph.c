@@ -496,9 +496,9 @@ static lathe_status api_detach(lathe_graph *g, lathe_val x, lathe_val *out)
 
 static lathe_status api_rng(lathe_graph *g, lathe_val *out)
 {
-    static const double key[2] = {42, 7};
+    static const double key[LATHE_RNG_COUNTER] = {42, 7, 0, 1, 1};
     if (g->rng == LATHE_NONE)
-        g->rng = mock_input(g, "rng", lathe_desc_1d(LATHE_I64, 2), key);
+        g->rng = mock_input(g, "rng", lathe_desc_1d(LATHE_I64, LATHE_RNG_COUNTER), key);
     *out = g->rng;
     return LATHE_OK;
 }

@@ -88,7 +88,6 @@ void lathe__batch_rows_read(const lathe_saved_state *saved, const lathe_safetens
                (size_t)lathe_desc_bytes(&desc));
     if (saved->programs->train.rng == LATHE_NONE)
         return;
-    int64_t *rng = lathe_exec_input(saved->programs->train.exec, saved->programs->train.rng);
-    rng[0] = (int64_t)saved->seed;
-    rng[1] = saved->at->micro - 1;
+    lathe_programs_counter(saved->programs, &saved->programs->train, saved->programs->train.rng,
+                           saved->seed, saved->at->micro - 1);
 }

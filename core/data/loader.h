@@ -4,8 +4,9 @@
  * (shuffle.h). Epochs follow each other without a gap, so a batch may contain the end of one epoch
  * and the start of the next. In an epoch every row occurs exactly once over all ranks; rows of a
  * dataset with weight w occur w times, and a fraction selects different rows in each epoch. Batch k
- * of rank r of n contains the places (k*n + r)*B ... of that endless order. The cursor counts
- * places of all ranks together, so a run can resume with another number of ranks.
+ * of rank r of n contains the places (k*n + r)*B ... of that endless order: the ranks together have
+ * the batch that one rank with n*B rows has. The cursor counts places of all ranks together, so a
+ * run can resume with another number of ranks.
  *
  * A prefetch thread prepares batches in advance in a ring; it does not change what the caller gets.
  */
@@ -64,7 +65,8 @@ typedef struct lathe_loader_config {
  * -1. The padding is a document of its own.
  *
  *  Unpaired: row p is prompt+completion of example p, row P+p the prompt of example p with the
- *  completion of example p-1 of the batch (p = 0: of the batch's last example); else as pairs.
+ *  completion of example p-1 of the batch of all ranks (the first one: of its last example); else
+ *  as pairs.
  *
  *  Prompts: row p is a prompt without targets; prompts that fill a row are skipped. */
 typedef struct lathe_batch {
@@ -78,6 +80,9 @@ typedef struct lathe_batch {
     /* [n_inputs] the stage's inputs: f32[n_rows], or f32[n_rows * row_tokens] per token; 0 in
      * padding */
     const float *inputs[LATHE_MAX_STAGE_INPUTS];
+    /* Tokens of the longest sequence in the batch of all ranks, without padding, if a row has one
+     * sequence; else row_tokens. 0: only padding. */
+    int64_t n_longest;
     int64_t n_filled; /* rows (pairs) of padding after the end of the last epoch */
     int64_t ended;    /* 1: all epochs are over; the batch has only padding */
 } lathe_batch;

@@ -78,8 +78,24 @@ static lathe_status fill_record(const lathe_loader *l, int64_t i, int64_t k, int
     return LATHE_OK;
 }
 
-/* Fills the rows of place `at`, which is the i-th of the batch's n places that are not padding. */
-static lathe_status fill_place(const lathe_loader *l, int64_t at, int64_t i, int64_t n,
+/* The places of the batch of all ranks that are not padding. */
+typedef struct place_range {
+    int64_t begin, end;
+} place_range;
+
+static int64_t record_at(const lathe_loader *l, int64_t place)
+{
+    return lathe__row_index_record(&l->index, lathe__loader_row_at(l, place));
+}
+
+/* The place before, or the last one of the batch. */
+static int64_t place_before(const place_range *all, int64_t at)
+{
+    return at > all->begin ? at - 1 : all->end - 1;
+}
+
+/* Fills the rows of place `at`, which is the i-th of this rank's batch. */
+static lathe_status fill_place(const lathe_loader *l, const place_range *all, int64_t at, int64_t i,
                                lathe_loader_slot *s)
 {
     if (!l->index.is_alone) {
@@ -87,28 +103,56 @@ static lathe_status fill_place(const lathe_loader *l, int64_t at, int64_t i, int
         return lathe__row_index_pack(&l->index, lathe__loader_row_at(l, at), &row,
                                      &s->batch.n_target);
     }
-    const int64_t before = at - i + (i + n - 1) % n; /* the place before, or the last one */
-    return fill_record(l, i, lathe__row_index_record(&l->index, lathe__loader_row_at(l, at)),
-                       lathe__row_index_record(&l->index, lathe__loader_row_at(l, before)), s);
+    return fill_record(l, i, record_at(l, at), record_at(l, place_before(all, at)), s);
+}
+
+static int64_t segment_tokens(const lathe_loader *l, int64_t segment)
+{
+    return lathe_shards_offset(l->config.shards, segment + 1) -
+           lathe_shards_offset(l->config.shards, segment);
+}
+
+/* Tokens of the longest sequence in the rows of all ranks. */
+static int64_t longest_sequence(const lathe_loader *l, const place_range *all)
+{
+    const int32_t rows = lathe_shards_rows(l->config.shards);
+    const int64_t T = l->config.row_tokens, n = l->index.kind->n_segments;
+    int64_t longest = 0;
+    if (!l->index.is_alone)
+        return T;
+    for (int64_t at = all->begin; at < all->end; at++) {
+        const int64_t k = record_at(l, at);
+        const int64_t prompt = segment_tokens(l, n * k);
+        int64_t most = rows == LATHE_ROWS_PROMPTS ? 0 : segment_tokens(l, n * k + 1);
+        int64_t other = 0;
+        if (rows == LATHE_ROWS_PAIRS)
+            other = segment_tokens(l, n * k + 2);
+        else if (l->second)
+            other = segment_tokens(l, n * record_at(l, place_before(all, at)) + 1);
+        most = prompt + (other > most ? other : most);
+        longest = most > longest ? most : longest;
+    }
+    return longest < T ? longest : T;
 }
 
 lathe_status lathe__loader_fill(const lathe_loader *l, int64_t place, lathe_loader_slot *s)
 {
     const int32_t eos = lathe_shards_eos(l->config.shards);
     const int64_t first = place + l->config.rank * l->per_batch;
-    int64_t n = l->per_batch; /* places that are not padding */
+    place_range all = {place, place + l->per_batch * l->config.n_ranks};
     lathe_batch *b = &s->batch;
     b->n_target = b->n_pairs = b->n_filled = 0;
     b->ended = l->limit >= 0 && place >= l->limit;
-    s->after = place + l->per_batch * l->config.n_ranks;
-    if (l->limit >= 0 && s->after > l->limit)
-        s->after = b->ended ? place : l->limit;
-    if (l->limit >= 0 && first + n > l->limit)
-        n = l->limit > first ? l->limit - first : 0;
+    if (l->limit >= 0 && all.end > l->limit)
+        all.end = b->ended ? place : l->limit;
+    s->after = all.end;
+    int64_t n = all.end - first; /* places of this rank that are not padding */
+    n = n < 0 ? 0 : n > l->per_batch ? l->per_batch : n;
+    b->n_longest = longest_sequence(l, &all);
     for (int32_t i = 0; i < l->config.n_inputs; i++)
         memset(s->inputs[i], 0, (size_t)lathe__loader_input_size(l, i) * sizeof(float));
     for (int64_t i = 0; i < n; i++)
-        LATHE_TRY(fill_place(l, first + i, i, n, s));
+        LATHE_TRY(fill_place(l, &all, first + i, i, s));
     for (int64_t i = n; i < l->per_batch; i++) {
         const lathe_row row = row_of(l, s, i);
         const lathe_row second = row_of(l, s, l->second * l->per_batch + i);

@@ -81,6 +81,9 @@ static double noise(uint64_t seed, int64_t i)
 }
 
 /* Two overlapping segments, an empty one, and the whole. */
+/* Rank 2 of 3 has pairs. */
+static const double counters[2][LATHE_RNG_COUNTER] = {{1234567, 17, 0, 1, 1},
+                                                      {1234567, 17, 2, 3, 2}};
 static const double segments[8] = {0, 100, 37, 200, 300, 0, 0, 301};
 
 static double filled(const char *fill, double x, int64_t i)
@@ -99,7 +102,8 @@ static double filled(const char *fill, double x, int64_t i)
     case 'T':
         return i % 3 == 0 ? -1.0 : (double)((1 + 7 * i) % n);
     case 'r':
-        return i == 0 ? 1234567.0 : 17.0;
+    case 'R':
+        return counters[fill[0] == 'R'][i];
     case 's':
         return segments[i];
     case 'k':

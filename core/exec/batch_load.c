@@ -194,11 +194,11 @@ static int64_t row_length(const lathe_run_batch *b, int64_t r, int32_t is_own)
     return last > 0 ? last : is_own ? 0 : n;
 }
 
-int64_t lathe__batch_length(const lathe_run_batch *b, int32_t is_own)
+int64_t lathe__batch_length(const lathe_run_batch *b)
 {
     int64_t longest = 0;
     for (int64_t r = 0; r < b->n_rows; r++) {
-        const int64_t length = row_length(b, r, is_own);
+        const int64_t length = row_length(b, r, 0);
         longest = length > longest ? length : longest;
     }
     return longest;

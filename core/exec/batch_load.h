@@ -15,11 +15,12 @@ int64_t lathe__batch_row(const lathe_program *p, const lathe_run_batch *b, int64
  *  from the shards, and their tokenizer's vocabulary when the run was opened. */
 lathe_status lathe__batch_check(const lathe_program *p, const lathe_run_batch *b, int64_t vocab);
 
-/** Tokens of the batch's longest sequence, where each row holds one sequence and then padding: a
- *  document of its own, without targets. Rows without doc_start or targets count whole. is_own: the
- *  batch is of the run's own data, whose rows of padding alone count 0. */
-int64_t lathe__batch_length(const lathe_run_batch *b, int32_t is_own);
-/** Tokens of the batch: the sum of those lengths if rows are padded, else of all rows in full. */
+/** Tokens of the longest sequence of a batch that is not of the run's own data (for these:
+ *  lathe_batch.n_longest), where each row holds one sequence and then padding: a document of its
+ *  own, without targets. Rows without doc_start or targets count whole. */
+int64_t lathe__batch_length(const lathe_run_batch *b);
+/** Tokens of the batch: the sum of those lengths if rows are padded, else of all rows in full.
+ *  is_own: the batch is of the run's own data, whose rows of padding alone count 0. */
 int64_t lathe__batch_tokens(const lathe_run_batch *b, int32_t are_padded, int32_t is_own);
 
 /** Copies a batch that was checked into a program's inputs. A program of shorter rows takes the

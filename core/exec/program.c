@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "exec/builder.h"
 #include "ir/flops.h"
+#include "lathe/rng.h"
 #include "passes/passes.h"
 
 static lathe_status param_value(void *arg, const char *name, lathe_val *out)
@@ -219,7 +220,7 @@ static lathe_status build_sample(lathe__builder *b)
                                   .rng_stream = DRAW_STREAM};
     lathe_val in[4];
     LATHE_TRY(lathe__build_batch_inputs(b));
-    LATHE_TRY(lathe_graph_input(g, "draw", lathe_desc_1d(LATHE_I64, 2), &p->draw));
+    LATHE_TRY(lathe_graph_input(g, "draw", lathe_desc_1d(LATHE_I64, LATHE_RNG_COUNTER), &p->draw));
     LATHE_TRY(lathe_model_hidden(&b->build, &in[0]));
     LATHE_TRY(lathe_model_head(&b->build, &in[1]));
     lathe_graph_set_layer(g, -1, LATHE_BLOCK_NONE);

@@ -17,7 +17,8 @@ typedef struct lathe_short_programs {
 typedef struct lathe_programs {
     lathe_program train, eval, logits;
     lathe_short_programs shorter;
-    int32_t are_padded; /* 1: each row of a batch holds one sequence, and padding after it */
+    int32_t rank, n_ranks; /* of the run, for its data and random numbers; n_ranks 0 counts as 1 */
+    int32_t are_padded;    /* 1: each row of a batch holds one sequence, and padding after it */
     /* The programs of the last training forward and of the last evaluation; NULL: none yet. */
     lathe_program *trained, *evaluated;
     lathe_program scoring;  /* eval for lathe_logprobs, with the bits of generation; f32 only */
@@ -28,5 +29,9 @@ typedef struct lathe_programs {
     int64_t arena_bytes, activation_bytes;
     float *losses; /* staging for losses that are read later: [1 + metrics] sums per forward */
 } lathe_programs;
+
+/** Fills an RNG counter among the inputs of program p (lathe/rng.h), with this rank's place. */
+void lathe_programs_counter(const lathe_programs *programs, const lathe_program *p, lathe_val input,
+                            uint64_t seed, int64_t step);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "ir/op_info.h"
+#include "lathe/rng.h"
 
 lathe_status lathe_graph_create(lathe_params *params, lathe_graph **out)
 {
@@ -401,7 +402,8 @@ static lathe_status api_detach(lathe_graph *g, lathe_val x, lathe_val *out)
 static lathe_status api_rng(lathe_graph *g, lathe_val *out)
 {
     if (g->rng == LATHE_NONE)
-        LATHE_TRY(lathe_graph_input(g, "rng", lathe_desc_1d(LATHE_I64, 2), &g->rng));
+        LATHE_TRY(
+            lathe_graph_input(g, "rng", lathe_desc_1d(LATHE_I64, LATHE_RNG_COUNTER), &g->rng));
     *out = g->rng;
     return LATHE_OK;
 }

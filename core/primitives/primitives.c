@@ -30,7 +30,7 @@ static lathe_program *scoring_program(lathe_run *run)
 /* Reads the next batch of the run's own data. inputs: [data->n_inputs], filled in. */
 static lathe_status next_batch(const lathe_run_data *data, lathe_loader *loader,
                                lathe_batch_input inputs[LATHE_MAX_STAGE_INPUTS],
-                               lathe_run_batch *out, int64_t *out_pairs)
+                               lathe_run_batch *out, int64_t *out_pairs, int64_t *out_longest)
 {
     lathe_batch batch;
     if (!loader)
@@ -50,6 +50,7 @@ static lathe_status next_batch(const lathe_run_data *data, lathe_loader *loader,
     for (int32_t i = 0; i < data->n_inputs; i++)
         inputs[i] = (lathe_batch_input){.name = data->inputs[i].name, .values = batch.inputs[i]};
     *out_pairs = batch.n_pairs;
+    *out_longest = batch.n_longest;
     return LATHE_OK;
 }
 
@@ -68,15 +69,6 @@ static lathe_status program_for(lathe_run *run, uint32_t flags, lathe_program **
                          : flags & LATHE_FORWARD_LOGITS ? LATHE_PROGRAM_LOGITS
                                                         : LATHE_PROGRAM_EVAL;
     return (*out)->exec ? LATHE_OK : lathe__run_program(run, kind, *out);
-}
-
-static void set_rng(lathe_program *p, uint64_t run_seed, int64_t micro)
-{
-    if (p->rng == LATHE_NONE)
-        return;
-    int64_t *rng = lathe_exec_input(p->exec, p->rng);
-    rng[0] = (int64_t)run_seed;
-    rng[1] = micro;
 }
 
 /* Reads one of the sums that a forward computes. */
@@ -166,7 +158,7 @@ static lathe_status forward(lathe_run *run, const lathe_run_batch *batch, uint32
     lathe_run_batch own = {.size = (uint32_t)sizeof own};
     lathe_batch_input inputs[LATHE_MAX_STAGE_INPUTS];
     double count = 0.0;
-    int64_t n_pairs = batch ? batch->n_rows / 2 : 0;
+    int64_t n_pairs = batch ? batch->n_rows / 2 : 0, longest = 0;
     const int32_t train = (flags & LATHE_FORWARD_TRAIN) != 0;
     if (flags & LATHE_FORWARD_LOGITS)
         flags |= MODEL_ONLY;
@@ -179,7 +171,7 @@ static lathe_status forward(lathe_run *run, const lathe_run_batch *batch, uint32
     if (!batch) {
         const double begun = lathe_now();
         LATHE_TRY(next_batch(&run->data, train ? run->data.loader : run->data.validation, inputs,
-                             &own, &n_pairs));
+                             &own, &n_pairs, &longest));
         if (run->trace.is_on)
             lathe_trace_since("data", "next batch", begun);
         if (train)
@@ -187,12 +179,14 @@ static lathe_status forward(lathe_run *run, const lathe_run_batch *batch, uint32
         batch = &own;
     } else {
         LATHE_TRY(lathe__batch_check(p, batch, run->model.vocab));
+        longest = lathe__batch_length(batch);
     }
-    p = lathe__short_rows_pick(&run->programs, p, batch, !given);
+    p = lathe__short_rows_pick(&run->programs, p, longest);
     *(train ? &run->programs.trained : &run->programs.evaluated) = p;
     LATHE_TRY(lathe__batch_load(p, &run->model, &run->parts.stage, batch, n_pairs,
                                 !(flags & MODEL_ONLY), &count));
-    set_rng(p, run->set.seed, run->at.micro);
+    if (p->rng != LATHE_NONE)
+        lathe_programs_counter(&run->programs, p, p->rng, run->set.seed, run->at.micro);
     run->programs.has_batch |= train;
     *out = (lathe_forward_result){.size = (uint32_t)sizeof *out, .vocab_size = run->model.vocab};
     if (train) {

@@ -1,7 +1,6 @@
 /* Builds and chooses the programs for short rows. */
 #include "run/short_rows.h"
 
-#include "exec/batch_load.h"
 #include "records/row_kind.h"
 #include "run/curvature_check.h"
 
@@ -38,7 +37,7 @@ lathe_status lathe__short_rows_build(lathe_run *run, int32_t evaluates)
 }
 
 lathe_program *lathe__short_rows_pick(lathe_programs *programs, lathe_program *whole,
-                                      const lathe_run_batch *batch, int32_t is_own)
+                                      int64_t longest)
 {
     lathe_short_programs *shorter = &programs->shorter;
     lathe_program *of = whole == &programs->train  ? shorter->train
@@ -46,9 +45,8 @@ lathe_program *lathe__short_rows_pick(lathe_programs *programs, lathe_program *w
                                                    : NULL;
     if (!of || shorter->n == 0)
         return whole;
-    const int64_t length = lathe__batch_length(batch, is_own);
     for (int32_t i = 0; i < shorter->n; i++)
-        if (of[i].exec && of[i].row_tokens >= length)
+        if (of[i].exec && of[i].row_tokens >= longest)
             return &of[i];
     return whole;
 }

@@ -2,7 +2,9 @@
  *
  * Rows of pairs, prompts and unpaired examples have one sequence each and padding after it. A batch
  * whose longest sequence has n tokens runs through the program of the smallest row length that is
- * at least n, so that little padding is computed. Packed rows have one program.
+ * at least n, so that little padding is computed. All ranks choose by the longest sequence of all
+ * of them: they wait for each other anyway, and random numbers are keyed by the place in the rows.
+ * Packed rows have one program.
  */
 #ifndef LATHE_RUN_SHORT_ROWS_H
 #define LATHE_RUN_SHORT_ROWS_H
@@ -17,9 +19,9 @@ int32_t lathe__short_lengths(int64_t row_tokens, int64_t out[LATHE_MAX_SHORT]);
  *  for packed rows, and none if activations are offloaded or curvature is sampled. */
 lathe_status lathe__short_rows_build(lathe_run *run, int32_t evaluates);
 
-/** The program for the batch: `whole`, a program of rows of data.seq_len tokens, or a shorter one.
- *  is_own: the batch is of the run's own data; its rows without targets have no sequence. */
+/** The program for a batch whose longest sequence has `longest` tokens: `whole`, a program of rows
+ *  of data.seq_len tokens, or a shorter one. */
 lathe_program *lathe__short_rows_pick(lathe_programs *programs, lathe_program *whole,
-                                      const lathe_run_batch *batch, int32_t is_own);
+                                      int64_t longest);
 
 #endif

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/trace.h"
 #include "ir/flops.h"
+#include "lathe/rng.h"
 
 int64_t lathe_curvature_every(const lathe_instance *optimizer)
 {
@@ -36,10 +37,8 @@ static lathe_status draw(lathe_programs *programs, uint64_t seed, int64_t step, 
     copy_input(programs, s->targets, t->targets);
     if (s->rng != LATHE_NONE && t->rng != LATHE_NONE)
         memcpy(lathe_exec_input(s->exec, s->rng), lathe_exec_input(t->exec, t->rng),
-               2 * sizeof(int64_t));
-    int64_t *key = lathe_exec_input(s->exec, s->draw);
-    key[0] = (int64_t)seed;
-    key[1] = step;
+               LATHE_RNG_COUNTER * sizeof(int64_t));
+    lathe_programs_counter(programs, s, s->draw, seed, step);
     const void *drawn = NULL;
     LATHE_TRY(lathe_exec_send(s->exec));
     LATHE_TRY(lathe_exec_run(s->exec, 0));

@@ -344,9 +344,10 @@ static lathe_status chunk_sample(const head_run *r, const head_block *block, con
         return LATHE_E_ARG;
     double *u = (double *)(void *)(r->scratch + s->u_at);
     for (int64_t i = 0; i < s->rows; i++) {
-        const lathe_u32x4 word =
-            lathe_rng_block((uint64_t)r->rng[0], (uint64_t)r->rng[1], r->k->attrs.rng_stream,
-                            i < n ? (uint64_t)r->list[from + i] : 0);
+        const int64_t row =
+            i < n ? lathe_rng_index(r->rng, lathe_desc_count(&r->k->in[2]), r->list[from + i]) : 0;
+        const lathe_u32x4 word = lathe_rng_block((uint64_t)r->rng[0], (uint64_t)r->rng[1],
+                                                 r->k->attrs.rng_stream, (uint64_t)row);
         u[i] = lathe_uniform_f64(word.v[0], word.v[1]);
     }
     head_draw draw = {.logits = r->scratch + s->logits_at,

@@ -1,17 +1,15 @@
 /* UNIFORM_NOISE: y = x + alpha * (2u - 1).
  *
- * Element e has u of word e%4 of lathe_rng_block(rng[0], rng[1], rng_stream, e/4).
+ * An element has u of its word of random_words.h.
  */
 #include "cpu.h"
 #include "element.h"
-#include "lathe/kit/rng_fill.h"
-
-LATHE_STATIC_ASSERT(CPU_TILE % 4 == 0 && CPU_GRAIN % CPU_TILE == 0, "a tile is whole RNG blocks");
+#include "random_words.h"
 
 typedef struct noise_job {
     const void *x;
     void *y;
-    uint64_t seed, step, stream;
+    cpu_random random;
     float alpha;
     int32_t dtype;
 } noise_job;
@@ -26,7 +24,7 @@ static void range(void *arg, int64_t begin, int64_t end, int32_t worker)
         const int64_t n = end - i < CPU_TILE ? end - i : CPU_TILE;
         const float *x = tile_in(b0, job->x, job->dtype, i, n);
         float *y = tile_out(b1, job->y, job->dtype, 0, i);
-        lathe_rng_fill(words, CPU_TILE / 4, job->seed, job->step, job->stream, (uint64_t)(i / 4));
+        cpu_random_words(&job->random, i, n, words);
 #pragma GCC ivdep
         for (int64_t j = 0; j < n; j++)
             y[j] = x[j] + job->alpha * (2.0f * lathe_uniform_f32(words[j]) - 1.0f);
@@ -37,11 +35,13 @@ static void range(void *arg, int64_t begin, int64_t end, int32_t worker)
 
 static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
 {
-    const int64_t *rng = a->in[1];
-    noise_job job = {a->in[0],         a->out[0],           (uint64_t)rng[0],
-                     (uint64_t)rng[1], k->attrs.rng_stream, (float)k->attrs.alpha,
+    const int64_t n = lathe_desc_count(&k->in[0]);
+    noise_job job = {a->in[0],
+                     a->out[0],
+                     {a->in[1], k->attrs.rng_stream, n},
+                     (float)k->attrs.alpha,
                      k->in[0].dtype};
-    k->host->parallel_for(lathe_desc_count(&k->in[0]), CPU_GRAIN, range, &job);
+    k->host->parallel_for(n, CPU_GRAIN, range, &job);
     return LATHE_OK;
 }
 

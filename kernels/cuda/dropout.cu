@@ -1,16 +1,16 @@
 /* DROPOUT and its derivative: y = x / (1-p) for the elements that the counter RNG keeps, else 0.
  *
- * Element e uses word e%4 of lathe_rng_block(rng[0], rng[1], rng_stream, e/4); it is kept if u >=
- * p. Every device gives the same mask, bit for bit.
+ * An element uses its word of random_words.cuh; it is kept if u >= p. Every device gives the same
+ * mask, bit for bit.
  *
  * A thread processes the four elements of an RNG block. Each element is read and written once. The
  * 20 instructions per element that Philox needs fit into the time that moving 4 bytes takes.
  */
-#include "lathe/rng.h"
 #include "launch.cuh"
+#include "random_words.cuh"
 
 struct drop_spec {
-    const int64_t *rng; /* seed and step, in device memory */
+    const int64_t *rng; /* [LATHE_RNG_COUNTER] in device memory */
     uint64_t stream;
     float p, factor;
     int accumulate;
@@ -33,10 +33,9 @@ template <int PACKS, typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     drop_blocks(const T *x, T *y, int64_t n, drop_spec s)
 {
-    const uint64_t seed = (uint64_t)s.rng[0], step = (uint64_t)s.rng[1];
     for (int64_t b = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; b < (n + 3) / 4;
          b += (int64_t)gridDim.x * blockDim.x) {
-        const lathe_u32x4 words = lathe_rng_block(seed, step, s.stream, (uint64_t)b);
+        const lathe_u32x4 words = cuda_random_words(s.rng, s.stream, n, 4 * b);
         if (PACKS && 4 * b + 4 <= n)
             drop<4>(x, y, 4 * b, words.v, s);
         else

@@ -126,6 +126,7 @@ static head_rows rows_at(const lathe_kernel *k, const lathe_kernel_args *a, int6
     out.cap = k->attrs.softcap;
     out.targets = (const int32_t *)a->in[2] + first;
     out.first = first;
+    out.n = lathe_desc_count(&k->in[2]);
     if (k->op_id == LATHE_OP_HEAD_SAMPLE) {
         out.sampled = (int32_t *)a->out[0] + first;
         out.rng = (const int64_t *)a->in[3];

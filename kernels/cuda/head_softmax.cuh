@@ -25,9 +25,9 @@ struct head_rows {
     const float *dlogp;      /* NULL: no gradient */
     float *logp, *top_logp;  /* top_logp and top: for HEAD_EVAL */
     int32_t *top, *sampled;  /* sampled: for HEAD_SAMPLE */
-    const int64_t *rng;      /* for HEAD_SAMPLE: seed and step */
+    const int64_t *rng;      /* for HEAD_SAMPLE: [LATHE_RNG_COUNTER] */
     uint64_t rng_stream;     /* for HEAD_SAMPLE */
-    int64_t first;           /* number of the chunk's first row */
+    int64_t first, n;        /* number of the chunk's first row; rows of all chunks */
     int32_t accumulate_logp; /* logp is added to */
 };
 
@@ -233,8 +233,9 @@ static __global__ void __launch_bounds__(CUDA_THREADS) head_draw(const T *logits
             parts[t] = sum;
     }
     if (threadIdx.x == 0) {
-        const lathe_u32x4 word = lathe_rng_block((uint64_t)a.rng[0], (uint64_t)a.rng[1],
-                                                 a.rng_stream, (uint64_t)(a.first + r));
+        const int64_t index = lathe_rng_index(a.rng, a.n, a.first + r);
+        const lathe_u32x4 word =
+            lathe_rng_block((uint64_t)a.rng[0], (uint64_t)a.rng[1], a.rng_stream, (uint64_t)index);
         double total = 0.0, before = 0.0;
         for (int64_t t = 0; t < n_tiles; t++)
             total += parts[t];

@@ -4,6 +4,7 @@
 #include "emulator/emulator_image.h"
 #include "kernels/op_harness.h"
 #include "lathe/lathe.h"
+#include "lathe/rng.h"
 
 /* Loads the plugin without opening a device. Skips the test if the toolkit's headers were not
  * found. */
@@ -384,7 +385,7 @@ Test(cuda_head, finds_no_top_nor_token_for_a_target_outside_the_vocabulary)
 
     op_case draw = {.op = LATHE_OP_HEAD_SAMPLE};
     odd_head(&draw);
-    op_input(&draw, 3, lathe_desc_1d(LATHE_I64, 2), 1.0, 0.0);
+    op_input(&draw, 3, lathe_desc_1d(LATHE_I64, LATHE_RNG_COUNTER), 1.0, 0.0);
     op_output(&draw, 0, lathe_desc_1d(LATHE_I32, ROWS));
     op_run(&b, &draw, 0, out);
     for (int64_t r = 0; r < ROWS; r++)

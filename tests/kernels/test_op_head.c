@@ -247,8 +247,9 @@ Test(head_eval, takes_the_smaller_id_among_equals)
 
 static double uniform_of(const op_case *c, double *const *in, int64_t row)
 {
-    const lathe_u32x4 w =
-        lathe_rng_block((uint64_t)in[3][0], (uint64_t)in[3][1], c->attrs.rng_stream, (uint64_t)row);
+    const int64_t index = row + (int64_t)in[3][2] * lathe_desc_count(&c->in[2]);
+    const lathe_u32x4 w = lathe_rng_block((uint64_t)in[3][0], (uint64_t)in[3][1],
+                                          c->attrs.rng_stream, (uint64_t)index);
     return lathe_uniform_f64(w.v[0], w.v[1]);
 }
 
@@ -284,9 +285,12 @@ static void sample_inputs(op_case *c, int32_t dtype, int64_t n, int64_t width, i
     inputs(c, dtype, n, width, vocabulary, ignored);
     whole_numbers(c, 0, lathe_desc_2d(dtype, n, width), 2.0);
     whole_numbers(c, 1, lathe_desc_2d(dtype, vocabulary, width), 2.0);
-    op_input(c, 3, lathe_desc_1d(LATHE_I64, 2), 0.0, 0.0);
+    op_input(c, 3, lathe_desc_1d(LATHE_I64, LATHE_RNG_COUNTER), 0.0, 0.0);
     c->value[3][0] = 1234567.0;
     c->value[3][1] = step;
+    c->value[3][2] = (double)(n % 3); /* rank n % 3 of 3 */
+    c->value[3][3] = 3.0;
+    c->value[3][4] = 1.0;
     op_output(c, 0, lathe_desc_1d(LATHE_I32, n));
     c->attrs.rng_stream = STREAM;
     c->slack = 0.0; /* ids agree or not */

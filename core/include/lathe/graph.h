@@ -87,7 +87,7 @@ typedef struct lathe_graph_api {
     /** [build] Value x without its derivative: no gradient flows back through it. */
     lathe_status (*detach)(lathe_graph *g, lathe_val x, lathe_val *out);
 
-    /** [build] The run's RNG counter input (i64[2]: seed, step), for DROPOUT. */
+    /** [build] The run's RNG counter input (i64[5], lathe/rng.h), for DROPOUT. */
     lathe_status (*rng)(lathe_graph *g, lathe_val *out);
     /** [build] A number unique in this graph, for rng_stream of a DROPOUT. */
     uint64_t (*rng_stream)(lathe_graph *g);

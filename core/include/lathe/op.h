@@ -43,9 +43,9 @@
  *  SCALE_BY      x f32[..], s f32[*] -> y f32[..]               y = x * s[start]; i/o 0
  *  LINCOMB       x, y -> z                                      z = alpha*x + beta*y; z has the
  *                dtype of the input whose memory it shares, else of x; i/o 0 or 1
- *  DROPOUT       x c[..], rng i64[2] -> y c[..]                 kept with probability 1-p, times
- *                1/(1-p); element e: word e%4 of lathe_rng_block(rng[0], rng[1], rng_stream,
- *                e/4) as uniform u; kept iff u >= p
+ *  DROPOUT       x c[..], rng i64[5] -> y c[..]                 kept with probability 1-p, times
+ *                1/(1-p); u of element i, e = lathe_rng_index(rng, n, i): word e%4 of
+ *                lathe_rng_block(rng[0], rng[1], rng_stream, e/4), uniform; kept iff u >= p
  *  HEAD_LOGPROB  x c[N,C], W c[V,C], targets i32[N] -> logp f32[N]
  *                log softmax(softcap(x W^T))[target]; chunk_rows rows of logits at a time
  *  DEQUANT       up to 6 planes -> W c[O,I]                     decoded by the quant plugin
@@ -87,10 +87,10 @@
  *  HEAD_EVAL     x c[N,C], W c[V,C], targets i32[N] -> logp f32[N], top_logp f32[N], top i32[N]
  *                logp as HEAD_LOGPROB, bit for bit; top: the most likely token (ties: the
  *                smallest id), top_logp: its log-probability; 0, 0, -1 where the target is -1
- *  HEAD_SAMPLE   x c[N,C], W c[V,C], targets i32[N], rng i64[2] -> sampled i32[N]
+ *  HEAD_SAMPLE   x c[N,C], W c[V,C], targets i32[N], rng i64[5] -> sampled i32[N]
  *                smallest v with p[0] + .. + p[v] > u, p = softmax(softcap(x W^T)), summed in f64;
- *                u of row n: words 0 and 1 of lathe_rng_block(rng[0], rng[1], rng_stream, n) as
- *                lathe_uniform_f64; -1 where the target is -1 or p is NaN
+ *                u of row i: words 0 and 1 of lathe_rng_block(rng[0], rng[1], rng_stream, e) as
+ *                lathe_uniform_f64, e = lathe_rng_index(rng, N, i); -1: no target, or p is NaN
  *
  *  Optimizer step (no derivative); each device adds in its own fixed order
  *  SUM_SQUARES   x f32 or c[..], segments i64[S,2] -> y f64[S]

@@ -37,7 +37,7 @@
  *  TOPK          x c[N,V] -> y c[N,count], index i32[N,count]
  *                the `count` largest of each row, largest first; ties: lowest index first. NaN is
  *                never selected; if a row has too few numbers, the rest is NaN with index -1
- *  UNIFORM_NOISE  x c[..], rng i64[2] -> y c[..]           y = x + alpha*(2u - 1); u of element e
+ *  UNIFORM_NOISE  x c[..], rng i64[5] -> y c[..]           y = x + alpha*(2u - 1); u of element e
  * as in DROPOUT; only while training, elsewhere y = x; derivative 1; i/o 0 HEAD_ENTROPY  x c[N,C],
  * W c[V,C], targets i32[N] -> h f32[N] h = -sum of p log p, p = softmax(softcap(x W^T)), chunk_rows
  * rows at a time; h = 0 where the target is -1; other targets have no influence HEAD_DIVERGENCE  x

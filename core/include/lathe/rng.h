@@ -44,6 +44,35 @@ LATHE_HD static inline lathe_u32x4 lathe_rng_block(uint64_t seed, uint64_t step,
                         (uint32_t)stream, (uint32_t)step);
 }
 
+/** Members of the counter that ops with random numbers read, a value i64[LATHE_RNG_COUNTER]: the
+ *  key, and which rows of the batch of all ranks this rank has. RANK, RANKS: this is rank r of R
+ *  with equal batches. PARTS: 2 if the first half of a rank's rows belongs to the first half of
+ *  all rows (pairs: chosen rows, then rejected rows), else 1. */
+enum {
+    LATHE_RNG_SEED = 0,
+    LATHE_RNG_STEP = 1,
+    LATHE_RNG_RANK = 2,
+    LATHE_RNG_RANKS = 3,
+    LATHE_RNG_PARTS = 4,
+    LATHE_RNG_COUNTER = 5
+};
+
+/** Index, among the elements of all ranks, of element i of a value of which each rank has n, rows
+ *  first: i of part p becomes i + (p*(R-1) + r) * n/PARTS. If PARTS does not divide n, the value
+ *  counts as one part. Random numbers are keyed by this index, so R ranks with B rows each draw
+ *  what one rank with R*B rows draws.
+ *
+ *  counter  i64[LATHE_RNG_COUNTER];  0 <= i < n
+ *  Source   ours */
+LATHE_HD static inline int64_t lathe_rng_index(const int64_t *counter, int64_t n, int64_t i)
+{
+    const int64_t parts = counter[LATHE_RNG_PARTS], ranks = counter[LATHE_RNG_RANKS];
+    if (ranks <= 1)
+        return i;
+    const int64_t size = parts > 1 && n % parts == 0 ? n / parts : n;
+    return i + (i / size * (ranks - 1) + counter[LATHE_RNG_RANK]) * size;
+}
+
 /** Uniform in [0, 1) with 24 bits. */
 LATHE_HD static inline float lathe_uniform_f32(uint32_t word)
 {

@@ -30,8 +30,8 @@ static lathe_status infer(lathe_op_problem *p)
     }
     if (p->op == LATHE_OP_HEAD_SAMPLE) {
         if (!lathe__in(p, 3) || p->in[3].dtype != LATHE_I64 ||
-            lathe_desc_count(lathe__in(p, 3)) != 2)
-            return lathe__bad_inputs(p, "rng i64[2] beside x, W and targets");
+            lathe_desc_count(lathe__in(p, 3)) != LATHE_RNG_COUNTER)
+            return lathe__bad_inputs(p, "rng i64[5] beside x, W and targets");
         p->out[0] = lathe__with_dtype(p->out[0], LATHE_I32);
     }
     return LATHE_OK;
@@ -73,7 +73,7 @@ static lathe_status check(const lathe_op_problem *p)
     LATHE_TRY(lathe__check_in(p, 1, dtype, v * c));
     LATHE_TRY(lathe__check_in(p, 2, LATHE_I32, n));
     if (p->op == LATHE_OP_HEAD_SAMPLE) {
-        LATHE_TRY(lathe__check_in(p, 3, LATHE_I64, 2));
+        LATHE_TRY(lathe__check_in(p, 3, LATHE_I64, LATHE_RNG_COUNTER));
         return lathe__check_out(p, 0, LATHE_I32, n);
     }
     LATHE_TRY(lathe__check_out(p, 0, LATHE_F32, n));
@@ -161,8 +161,9 @@ static void evaluate_row(double *const *out, int64_t r, const double *logits, do
 static double sampled(const lathe_op_problem *p, double *const *in, int64_t r, const double *logits,
                       double lse)
 {
+    const int64_t row = lathe__random_index(in[3], lathe_desc_count(&p->in[2]), r);
     const lathe_u32x4 w =
-        lathe_rng_block((uint64_t)in[3][0], (uint64_t)in[3][1], p->attrs.rng_stream, (uint64_t)r);
+        lathe_rng_block((uint64_t)in[3][0], (uint64_t)in[3][1], p->attrs.rng_stream, (uint64_t)row);
     const double u = lathe_uniform_f64(w.v[0], w.v[1]);
     double upto = 0.0;
     int64_t token = -1;
@@ -220,7 +221,8 @@ static const lathe_op_case eval_cases[] = {
 };
 
 static const lathe_op_case sample_cases[] = {
-    LATHE_CASE_WITH("c[37,5]:w c[101,5]:w i32[37]:T101 i64[2]:r", "i32[37]", 0, 0, .rng_stream = 9),
+    LATHE_CASE_WITH("c[37,5]:w c[101,5]:w i32[37]:T101 i64[5]:r", "i32[37]", 0, 0, .rng_stream = 9),
+    LATHE_CASE_WITH("c[38,5]:w c[101,5]:w i32[38]:T101 i64[5]:R", "i32[38]", 0, 0, .rng_stream = 9),
     LATHE_LAST_CASE,
 };
 

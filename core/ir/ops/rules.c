@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "ir/desc_text.h"
+#include "lathe/rng.h"
 
 int32_t lathe__same_shape(const lathe_desc *a, const lathe_desc *b)
 {
@@ -119,4 +120,12 @@ lathe_status lathe__check_alike(const lathe_op_problem *p)
     for (int32_t i = 0; i < p->n_out; i++)
         LATHE_TRY(lathe__check_out(p, i, p->in[0].dtype, n));
     return LATHE_OK;
+}
+
+int64_t lathe__random_index(const double *counter, int64_t n, int64_t i)
+{
+    int64_t whole[LATHE_RNG_COUNTER];
+    for (int32_t k = 0; k < LATHE_RNG_COUNTER; k++)
+        whole[k] = (int64_t)counter[k];
+    return lathe_rng_index(whole, n, i);
 }

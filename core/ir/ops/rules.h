@@ -100,4 +100,9 @@ lathe_status lathe__check_binary(const lathe_op_problem *p);
 /** Checks that all inputs and outputs have the first input's count and compute dtype. */
 lathe_status lathe__check_alike(const lathe_op_problem *p);
 
+/* ---- exact results ---- */
+
+/** lathe_rng_index with a counter [LATHE_RNG_COUNTER] of doubles. */
+int64_t lathe__random_index(const double *counter, int64_t n, int64_t i);
+
 #endif

@@ -4,6 +4,7 @@
 #include "fault.h"
 
 #include "lathe/device.h"
+#include "lathe/rng.h"
 
 /* A kernel of the CPU device, and how this device changes its results. */
 struct lathe_kernel {
@@ -203,13 +204,33 @@ static void spoil_results(const lathe_kernel *k, const lathe_kernel_args *a)
         *(volatile char *)(uintptr_t)a->in[1] = 0x5a;
 }
 
+/* Changes the place among the ranks that a kernel with random numbers sees. */
+static void move_ranks(const lathe_kernel *k, lathe_kernel_args *a, const void *in[2],
+                       int64_t counter[LATHE_RNG_COUNTER])
+{
+    if (k->op != LATHE_OP_DROPOUT || a->in[1] == NULL)
+        return;
+    memcpy(counter, a->in[1], LATHE_RNG_COUNTER * sizeof *counter);
+    if (IS(ignores_the_rank))
+        counter[LATHE_RNG_RANKS] = 1;
+    if (IS(ignores_parts))
+        counter[LATHE_RNG_PARTS] = 1;
+    in[0] = a->in[0];
+    in[1] = counter;
+    a->in = in;
+}
+
 static lathe_status kernel_run(void *self, lathe_kernel *k, const lathe_kernel_args *args)
 {
+    int64_t counter[LATHE_RNG_COUNTER];
+    const void *in[2];
     const instance *x = self;
     lathe_kernel_args a = *args;
     misbehave(x->host);
     k->runs++;
     n_runs++;
+    if (IS(ignores_the_rank) || IS(ignores_parts))
+        move_ranks(k, &a, in, counter);
     if (IS(ignores_accumulate))
         a.accumulate = 0;
     if (IS(adds_to_all_or_none) && a.accumulate != 0)

@@ -31,6 +31,39 @@ Test(rng, the_key_is_the_seed_and_the_counter_the_rest)
           want.v[2], want.v[3]);
 }
 
+/* Three ranks with 4 elements each. In one part rank 1 has elements 4 to 7 of 12; in two parts it
+ * has 2, 3 of the first six and 8, 9, which are the same places of the last six. */
+Test(rng, an_element_is_keyed_by_its_index_among_those_of_all_ranks)
+{
+    static const int64_t want[3][4] = {{4, 5, 6, 7}, {2, 3, 8, 9}, {0, 1, 2, 3}};
+    static const int64_t counters[3][LATHE_RNG_COUNTER] = {
+        {1, 1, 1, 3, 1}, {1, 1, 1, 3, 2}, {1, 1, 0, 1, 2}};
+    for (int k = 0; k < 3; k++)
+        for (int64_t i = 0; i < 4; i++)
+            cr_expect_eq(lathe_rng_index(counters[k], 4, i), want[k][i], "counter %d, element %lld",
+                         k, (long long)i);
+    /* 5 elements are one part: rank 1 has 5 to 9. */
+    cr_expect_eq(lathe_rng_index(counters[1], 5, 4), 9);
+    /* Beyond 2^32 elements. */
+    cr_expect_eq(lathe_rng_index(counters[0], INT64_C(1) << 40, 3), (INT64_C(1) << 40) + 3);
+}
+
+/* Every index of the elements of all ranks comes once. */
+Test(rng, ranks_share_no_index)
+{
+    for (int64_t ranks = 1; ranks <= 8; ranks++)
+        for (int64_t n = 1; n <= 9; n++)
+            for (int64_t parts = 1; parts <= 2; parts++) {
+                int32_t seen[72] = {0};
+                for (int64_t r = 0; r < ranks; r++)
+                    for (int64_t i = 0; i < n; i++) {
+                        const int64_t counter[LATHE_RNG_COUNTER] = {1, 1, r, ranks, parts};
+                        const int64_t e = lathe_rng_index(counter, n, i);
+                        cr_assert(e >= 0 && e < n * ranks && seen[e]++ == 0);
+                    }
+            }
+}
+
 /* Fills any number of blocks, beginning just before the index exceeds 2^32. */
 Test(rng, filling_gives_the_words_of_the_blocks)
 {

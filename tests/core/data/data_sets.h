@@ -21,7 +21,7 @@ static inline lathe_shards *make_sets(int32_t rows, int64_t n_sets, const int64_
     int64_t id = 1;
     cr_assert_eq(lathe__shards_create(n_sets, rows, 0, 1 << 24, &shards), LATHE_OK);
     for (int64_t d = 0; d < n_sets; d++) {
-        const int64_t n_segments = n[d] * (rows == LATHE_ROWS_PAIRS ? 3 : 1);
+        const int64_t n_segments = n[d] * lathe_row_kind_get(rows)->n_segments;
         int64_t *offsets = calloc((size_t)n_segments + 1, 8);
         for (int64_t i = 0; i < n_segments; i++) {
             const lathe_u32x4 word = lathe_rng_block(7, (uint64_t)d, 1, (uint64_t)i);

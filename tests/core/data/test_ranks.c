@@ -171,6 +171,90 @@ Test(ranks, resuming_with_any_number_of_ranks_goes_on_where_it_was)
     }
 }
 
+/* Row r of rank `rank` among the rows of all ranks. */
+static int64_t global_row(int64_t r, int32_t rank, int32_t n_ranks, int32_t n_halves)
+{
+    const int64_t half = B / n_halves;
+    return r / half * half * n_ranks + rank * half + r % half;
+}
+
+/* The data have no end-of-text (id 0) of their own. */
+static int64_t longest_of(const lathe_batch *b)
+{
+    int64_t longest = 0;
+    for (int64_t r = 0; r < b->n_rows; r++)
+        for (int64_t t = 0; t < T; t++)
+            if (b->tokens[r * T + t] != 0 && t >= longest)
+                longest = t + 1;
+    return longest;
+}
+
+static void check_parts(const char *name, const lathe_batch *whole, lathe_loader *const *loaders,
+                        int32_t n_ranks, int32_t n_halves)
+{
+    int64_t n_target = 0, n_pairs = 0, n_filled = 0;
+    const int32_t *const want[4] = {whole->tokens, whole->targets, whole->positions,
+                                    whole->doc_start};
+    for (int32_t rank = 0; rank < n_ranks; rank++) {
+        lathe_batch b;
+        cr_assert_eq(lathe_loader_next(loaders[rank], &b), LATHE_OK, "%s", lathe_error_message());
+        const int32_t *const got[4] = {b.tokens, b.targets, b.positions, b.doc_start};
+        for (int64_t r = 0; r < B; r++)
+            for (int k = 0; k < 4; k++)
+                cr_assert_arr_eq(got[k] + r * T,
+                                 want[k] + global_row(r, rank, n_ranks, n_halves) * T, T * 4,
+                                 "%s: array %d, row %lld of rank %d of %d", name, k, (long long)r,
+                                 rank, n_ranks);
+        n_target += b.n_target;
+        n_pairs += b.n_pairs;
+        n_filled += b.n_filled;
+        cr_assert_eq(b.n_longest, whole->n_longest, "%s: rank %d of %d", name, rank, n_ranks);
+        cr_assert_eq(b.ended, whole->ended);
+    }
+    cr_assert(n_target == whole->n_target && n_pairs == whole->n_pairs &&
+                  n_filled == whole->n_filled,
+              "%s, %d ranks: %lld targets, %lld pairs, %lld rows of padding", name, n_ranks,
+              (long long)n_target, (long long)n_pairs, (long long)n_filled);
+}
+
+/* Ranks with B rows each have the batch of one rank with all their rows, up to the end of the last
+ * epoch, where some have only padding. */
+Test(ranks, together_have_the_batch_of_one_rank)
+{
+    static const data_case unpaired = {"unpaired", LATHE_ROWS_UNPAIRED, 0, 0, 0, {1.0, 1.5, 1.0}};
+    static const data_case prompts = {"prompts", LATHE_ROWS_PROMPTS, 0, 0, 0, {1.0, 1.0, 1.0}};
+    static const int32_t ranks[] = {1, 2, 3, 8};
+    for (int k = 0; k < N_CASES + 2; k++) {
+        const data_case *c = k < N_CASES ? &cases[k] : k == N_CASES ? &unpaired : &prompts;
+        lathe_shards *shards = make_sets(c->rows, 3, sizes, c->weight, k < N_CASES ? 23 : 7);
+        const int32_t n_halves = lathe_row_kind_get(c->rows)->n_rows;
+        for (size_t i = 0; i < 4; i++) {
+            lathe_loader *loaders[8], *one;
+            lathe_batch whole = {.ended = 0};
+            lathe_loader_config config = config_of(c, shards);
+            config.n_epochs = 1;
+            config.n_ranks = ranks[i];
+            for (config.rank = 0; config.rank < ranks[i]; config.rank++)
+                loaders[config.rank] = make_loader(&config);
+            config.rank = 0;
+            config.n_ranks = 1;
+            config.n_rows = B * ranks[i];
+            one = make_loader(&config);
+            while (!whole.ended) {
+                cr_assert_eq(lathe_loader_next(one, &whole), LATHE_OK, "%s", lathe_error_message());
+                check_parts(c->name, &whole, loaders, ranks[i], n_halves);
+                cr_expect_eq(whole.n_longest, n_halves == 2 || c->rows == LATHE_ROWS_PROMPTS
+                                                  ? longest_of(&whole)
+                                                  : T);
+            }
+            for (int32_t rank = 0; rank < ranks[i]; rank++)
+                lathe_loader_destroy(loaders[rank]);
+            lathe_loader_destroy(one);
+        }
+        lathe_shards_destroy(shards);
+    }
+}
+
 /* Counts every token of the datasets: as a target and in the row. */
 Test(ranks, every_token_of_the_split_comes_once_an_epoch)
 {

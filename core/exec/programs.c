@@ -1,0 +1,15 @@
+/* The counter of random numbers of a run's programs. */
+#include "exec/programs.h"
+
+#include "lathe/rng.h"
+
+void lathe_programs_counter(const lathe_programs *programs, const lathe_program *p, lathe_val input,
+                            uint64_t seed, int64_t step)
+{
+    int64_t *counter = lathe_exec_input(p->exec, input);
+    counter[LATHE_RNG_SEED] = (int64_t)seed;
+    counter[LATHE_RNG_STEP] = step;
+    counter[LATHE_RNG_RANK] = programs->rank;
+    counter[LATHE_RNG_RANKS] = programs->n_ranks > 0 ? programs->n_ranks : 1;
+    counter[LATHE_RNG_PARTS] = programs->train.pair_mask != LATHE_NONE ? 2 : 1;
+}
