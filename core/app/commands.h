@@ -9,6 +9,7 @@
 /* The commands, in the order of the help. */
 #define LATHE_COMMAND_TABLE(X)                                                                     \
     X(train)                                                                                       \
+    X(launch)                                                                                      \
     X(generate)                                                                                    \
     X(eval)                                                                                        \
     X(watch)                                                                                       \

@@ -9,7 +9,8 @@
 /* Whether the machine failed; the user can correct all other errors. */
 static int is_failure(lathe_status status)
 {
-    return status == LATHE_E_NOMEM || status == LATHE_E_DEVICE || status == LATHE_E_INTERRUPTED;
+    return status == LATHE_E_NOMEM || status == LATHE_E_DEVICE || status == LATHE_E_INTERRUPTED ||
+           status == LATHE_E_RANK;
 }
 
 int lathe_cli_tell_refusal(const lathe_args *args, lathe_diags *diags, lathe_status status)

@@ -156,8 +156,8 @@ static void swap_range(void *arg, int64_t begin, int64_t end, int32_t worker)
     }
 }
 
-lathe_status lathe_exchange(lathe_machine *m, void *a, void *b, int64_t bytes, void *through,
-                            int64_t room)
+lathe_status lathe_transfer_swap(lathe_machine *m, void *a, void *b, int64_t bytes, void *through,
+                                 int64_t room)
 {
     char *const x = a, *const y = b;
     if (lathe_machine_shares(m)) {

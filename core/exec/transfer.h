@@ -49,7 +49,7 @@ lathe_status lathe_move(lathe_machine *m, void *to, const void *from, int64_t by
 
 /** Exchanges two ranges of device memory, using `room` bytes of free device memory; in place if the
  * host shares the memory. */
-lathe_status lathe_exchange(lathe_machine *m, void *a, void *b, int64_t bytes, void *through,
-                            int64_t room);
+lathe_status lathe_transfer_swap(lathe_machine *m, void *a, void *b, int64_t bytes, void *through,
+                                 int64_t room);
 
 #endif

@@ -13,6 +13,7 @@
 #include "opening/dry_run.h"
 #include "opening/fit.h"
 #include "opening/methods.h"
+#include "opening/one_rank.h"
 #include "opening/opening.h"
 #include "run/iteration.h"
 #include "run/reward_model.h"
@@ -100,6 +101,8 @@ lathe_status lathe__run_configure(lathe_run *run)
         lathe__run_log_warnings(&own);
     lathe_diags_fini(&own);
     LATHE_TRY(status);
+    if (run->open.mode == LATHE_OPEN_TRAIN)
+        LATHE_TRY(lathe__one_rank(run->registry));
     if (run->open.is_dry)
         LATHE_TRY(lathe__dry_run_begin(run));
     lathe_parallel_init(run->set.threads);

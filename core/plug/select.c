@@ -80,3 +80,23 @@ lathe_status lathe_select_attention(const lathe_instance *instances, int64_t n,
     }
     return result(&vote, LATHE_NO_ATTENTION, out_index, out_why);
 }
+
+lathe_status lathe_select_collective(lathe_registry *registry, const char *name,
+                                     const lathe_collective_probe *probe, lathe_arena *arena,
+                                     const lathe_component **out, const char **out_why)
+{
+    const lathe_component **candidates = NULL;
+    int64_t n = 0, best = -1;
+    struct vote vote = {arena, LATHE_BUFFER_INIT, -1, LATHE_SCORE_NO, NULL};
+    *out = NULL;
+    LATHE_TRY(
+        lathe_registry_candidates(registry, LATHE_KIND_COLLECTIVE, name, arena, &candidates, &n));
+    for (int64_t i = 0; i < n; i++) {
+        const lathe_collective_v1 *table = candidates[i]->plugin->table;
+        char why[WHY_BYTES] = "";
+        cast(&vote, i, candidates[i]->plugin->name, table->score(probe, why, WHY_BYTES), why);
+    }
+    LATHE_TRY(result(&vote, "no collective engine serves this process", &best, out_why));
+    *out = candidates[best];
+    return LATHE_OK;
+}

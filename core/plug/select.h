@@ -6,6 +6,7 @@
 #define LATHE_NO_ATTENTION "no attention backend takes this problem"
 
 #include "lathe/attention.h"
+#include "lathe/collective.h"
 #include "plug/registry.h"
 
 /** Among the candidates for `name` (an exact name, a family such as "cpu", or "auto"), the device
@@ -20,5 +21,11 @@ lathe_status lathe_select_device(lathe_registry *registry, const char *name, lat
 lathe_status lathe_select_attention(const lathe_instance *instances, int64_t n,
                                     const lathe_attention_problem *problem, lathe_arena *arena,
                                     int64_t *out_index, const char **out_why);
+
+/** Among the candidates for `name`, the engine with the highest score for this process and these
+ *  buffers; equal scores are decided by name. Errors and *out_why as of lathe_select_device. */
+lathe_status lathe_select_collective(lathe_registry *registry, const char *name,
+                                     const lathe_collective_probe *probe, lathe_arena *arena,
+                                     const lathe_component **out, const char **out_why);
 
 #endif

@@ -68,10 +68,10 @@ lathe_status lathe_average_swap(const lathe_averaging *a)
     for (int32_t i = 0; i < store->n_rows; i++) {
         if (!lathe_store_average(store, i))
             continue;
-        LATHE_TRY(lathe_exchange(a->machine, lathe_store_master(store, i),
-                                 lathe_store_average(store, i),
-                                 lathe_desc_bytes(&store->params->rows[i]->desc),
-                                 a->programs->arena, a->programs->arena_bytes));
+        LATHE_TRY(lathe_transfer_swap(a->machine, lathe_store_master(store, i),
+                                      lathe_store_average(store, i),
+                                      lathe_desc_bytes(&store->params->rows[i]->desc),
+                                      a->programs->arena, a->programs->arena_bytes));
         LATHE_TRY(lathe_row_narrow(&a->opt->row_kernels, store, i, a->programs->arena));
     }
     return LATHE_OK;

@@ -62,13 +62,16 @@ static int32_t mpi_score(const lathe_collective_probe *probe, char *why, int64_t
     const lathe__launcher *const launcher = lathe__launcher_find(&n_ranks);
     if (launcher == NULL)
         (void)snprintf(why, (size_t)why_bytes, "no launcher (mpirun, srun) started this process");
+    else if (n_ranks == 1)
+        (void)snprintf(why, (size_t)why_bytes, "%s started one process", launcher->name);
     else if (!probe->host_memory)
         (void)snprintf(why, (size_t)why_bytes, "it reaches host memory only, and %s has its own",
                        probe->device);
     else
         (void)snprintf(why, (size_t)why_bytes, "%s started this process (%s)", launcher->name,
                        launcher->n_ranks);
-    return launcher != NULL && probe->host_memory ? LATHE_SCORE_VENDOR : LATHE_SCORE_NO;
+    return launcher != NULL && n_ranks != 1 && probe->host_memory ? LATHE_SCORE_VENDOR
+                                                                  : LATHE_SCORE_NO;
 }
 
 static lathe_status make(const lathe_host *host, const mpi_shim *shim, const mpi_place *place,

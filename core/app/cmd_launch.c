@@ -1,0 +1,147 @@
+/* lathe launch: trains on several processes of this machine, and starts again after a failure. */
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "app/commands.h"
+#include "app/launch_job.h"
+#include "base/error.h"
+#include "base/toml.h"
+
+enum { MOST_RANKS = 1024, MOST_RESTARTS = 1000, FIXED = 8 };
+
+static const lathe_option options[] = {
+    {"-n, --ranks", "N", "number of processes"},
+    {"--restarts", "R",
+     "after a failure, start again from the last checkpoint, at most R times (default 0)"},
+    {"--min-ranks", "M", "each restart has one process fewer, but at least M (default: N)"},
+};
+
+/* Whether the command line or the run file sets a key of a section. */
+static int sets(const lathe_args *args, const char *section, const char *key)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_toml_node *root = NULL;
+    char name[64];
+    (void)snprintf(name, sizeof name, "%s.%s", section, key);
+    int found = lathe_args_override(args, name) != NULL;
+    if (!found && lathe_toml_load_file(args->words[0], &arena, &root) == LATHE_OK)
+        found = lathe_toml_find(lathe_toml_find(root, section), key) != NULL;
+    lathe_error_clear(); /* of the file: the ranks say what is wrong with it */
+    lathe_arena_fini(&arena);
+    return found;
+}
+
+/* Processors that this process may use. */
+static int processors(void)
+{
+    cpu_set_t set;
+    const int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    return n > 0 ? n : 1;
+}
+
+/* The arguments of each rank. The processors are divided among them, and progress is in lines:
+ * mpirun gives each rank a terminal of its own, whose output is cut into lines here. */
+static lathe_status train_arguments(const lathe_args *args, int32_t n_ranks, lathe_arena *arena,
+                                    char ***out)
+{
+    int32_t n = 0;
+    char **list = lathe_arena_alloc(arena, (args->n_overrides + FIXED) * (int64_t)sizeof *list);
+    if (list == NULL)
+        return LATHE_E_NOMEM;
+    list[n++] = lathe_arena_strdup(arena, "train");
+    list[n++] = lathe_arena_strdup(arena, args->words[0]);
+    for (int32_t i = 0; i < args->n_overrides; i++)
+        list[n++] =
+            lathe_arena_printf(arena, "--%s=%s", args->overrides[i].key, args->overrides[i].value);
+    if (!sets(args, "log", "progress"))
+        list[n++] = lathe_arena_strdup(arena, "--log.progress=plain");
+    if (!sets(args, "train", "threads")) {
+        const int threads = processors() / n_ranks;
+        list[n++] = lathe_arena_printf(arena, "--train.threads=%d", threads > 1 ? threads : 1);
+    }
+    for (int32_t i = 0; i < n; i++)
+        if (list[i] == NULL)
+            return LATHE_E_NOMEM;
+    list[n] = NULL;
+    *out = list;
+    return LATHE_OK;
+}
+
+/* Starts jobs until one ends well, the user stops it, or no restart is left. */
+static lathe_status launch(const lathe_args *args, int64_t n, int64_t restarts, int64_t least,
+                           int *out_code)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const char *mpirun = NULL;
+    sigset_t taken;
+    lathe_status status = lathe_launch_find(&arena, &mpirun);
+    lathe_launch_take_signals(&taken);
+    for (int64_t start = 0; status == LATHE_OK; start++) {
+        lathe_launch_end end;
+        char **train = NULL;
+        status = train_arguments(args, (int32_t)n, &arena, &train);
+        if (status == LATHE_OK)
+            status = lathe_launch_run(mpirun, (int32_t)n, train, &taken, &end);
+        if (status != LATHE_OK)
+            break;
+        *out_code = end.code;
+        if (end.code == LATHE_EXIT_OK || end.code == LATHE_EXIT_USAGE || end.stopped != 0)
+            break;
+        if (start == restarts) {
+            if (restarts > 0)
+                (void)fprintf(stderr, "lathe launch: failed with %d; no restart is left\n",
+                              end.code);
+            break;
+        }
+        n = n - 1 < least ? least : n - 1;
+        (void)fprintf(stderr,
+                      "lathe launch: failed with %d; restart %lld of %lld with %lld rank%s, from "
+                      "the last checkpoint\n",
+                      end.code, (long long)(start + 1), (long long)restarts, (long long)n,
+                      n == 1 ? "" : "s");
+    }
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+static int run_command(const lathe_args *args)
+{
+    int64_t n = 0, restarts = 0, least = 0;
+    int code = LATHE_EXIT_OK;
+    lathe_status status = lathe_args_int(args, "--ranks", 1, MOST_RANKS, 0, &n);
+    if (status == LATHE_OK && n == 0)
+        status = lathe_error(LATHE_E_ARG, "-n is missing: the number of processes");
+    if (status == LATHE_OK)
+        status = lathe_args_int(args, "--restarts", 0, MOST_RESTARTS, 0, &restarts);
+    if (status == LATHE_OK)
+        status = lathe_args_int(args, "--min-ranks", 1, MOST_RANKS, n, &least);
+    if (status == LATHE_OK && least > n)
+        status = lathe_error(LATHE_E_ARG, "--min-ranks is %lld, expected at most -n = %lld",
+                             (long long)least, (long long)n);
+    if (status == LATHE_OK && least < n && restarts == 0)
+        status = lathe_error(LATHE_E_ARG,
+                             "--min-ranks has no effect without --restarts: give both, or neither");
+    if (status == LATHE_OK)
+        status = launch(args, n, restarts, least, &code);
+    return status == LATHE_OK ? code : lathe_args_fail(args, status);
+}
+
+const lathe_command lathe_cmd_launch = {
+    .name = "launch",
+    .arguments = "-n N RUN.toml",
+    .summary = "train on several processes of this machine",
+    .details =
+        "Starts N processes of `lathe train` through mpirun, each a rank of the run, and divides\n"
+        "the processors among them unless train.threads is set. Lines of ranks other than 0\n"
+        "begin with their number. Ctrl-C, SIGTERM and SIGHUP go to every rank, so that the run\n"
+        "writes its checkpoint. The exit code is that of the first rank that failed; errors\n"
+        "in the command line or the run file (2) and stops by the user are not restarted.\n",
+    .options = options,
+    .n_options = (int32_t)(sizeof options / sizeof options[0]),
+    .min_words = 1,
+    .max_words = 1,
+    .prints_progress = 1,
+    .takes_overrides = 1,
+    .run = run_command,
+};

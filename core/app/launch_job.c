@@ -1,0 +1,289 @@
+/* One start of a training on several processes: mpirun as a child, its output line by line, and
+ * signals for its ranks. */
+#include "app/launch_job.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+enum { FIXED_ARGUMENTS = 16, LINE_BYTES = 1 << 16, KILL_SECONDS = 5 };
+
+/* One of mpirun's outputs, cut into lines. */
+typedef struct stream {
+    int fd;
+    FILE *to;
+    char line[LINE_BYTES];
+    size_t n;
+} stream;
+
+typedef struct job {
+    pid_t mpirun;
+    stream streams[2]; /* standard output and error */
+    int signals;       /* signalfd */
+    int n_signals;
+    double kill_at; /* 0: not */
+    lathe_launch_end *end;
+} job;
+
+lathe_status lathe_launch_find(lathe_arena *arena, const char **out)
+{
+    const char *at = getenv("PATH");
+    *out = NULL;
+    while (at != NULL && *at != '\0') {
+        const size_t n = strcspn(at, ":");
+        const char *path = lathe_arena_printf(arena, "%.*s/mpirun", (int)n, at);
+        if (path == NULL)
+            return LATHE_E_NOMEM;
+        if (n > 0 && at[0] == '/' && access(path, X_OK) == 0) {
+            *out = path;
+            return LATHE_OK;
+        }
+        at += n + (at[n] == ':');
+    }
+    return lathe_error(LATHE_E_NOT_FOUND,
+                       "there is no mpirun in PATH: install Open MPI (Debian: apt install "
+                       "libopenmpi-dev openmpi-bin), and build Lathe with it");
+}
+
+void lathe_launch_take_signals(sigset_t *out)
+{
+    (void)sigemptyset(out);
+    (void)sigaddset(out, SIGINT);
+    (void)sigaddset(out, SIGTERM);
+    struct sigaction hangup;
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) /* nohup */
+        (void)sigaddset(out, SIGHUP);
+    (void)sigprocmask(SIG_BLOCK, out, NULL);
+}
+
+static double now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- the child ---- */
+
+/* In the child: becomes mpirun. */
+static void become(char *const *argv, const int *outputs, pid_t parent)
+{
+    sigset_t none;
+    const int nothing = open("/dev/null", O_RDONLY);
+    (void)setpgid(0, 0); /* Ctrl-C reaches the parent alone, which forwards it */
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent)
+        _exit(1);
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    if (nothing >= 0)
+        (void)dup2(nothing, STDIN_FILENO);
+    (void)dup2(outputs[0], STDOUT_FILENO);
+    (void)dup2(outputs[1], STDERR_FILENO);
+    if (geteuid() == 0) { /* mpirun refuses root without them */
+        (void)setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+        (void)setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    }
+    (void)execv(argv[0], argv);
+    (void)dprintf(STDERR_FILENO, "lathe launch: %s: %s\n", argv[0], strerror(errno));
+    _exit(127);
+}
+
+/* mpirun -n N ... lathe train ... */
+static lathe_status arguments(const char *mpirun, int32_t n_ranks, char *const *train,
+                              lathe_arena *arena, char ***out)
+{
+    static const char *const fixed[] = {"-n",        NULL,   "--oversubscribe",
+                                        "--bind-to", "none", "--tag-output"};
+    char exe[PATH_MAX];
+    const ssize_t bytes = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    int64_t n = 0, at = 0;
+    if (bytes <= 0)
+        return lathe_error(LATHE_E_IO, "cannot tell where this program is: /proc/self/exe");
+    exe[bytes] = '\0';
+    while (train[n] != NULL)
+        n++;
+    char **argv = lathe_arena_alloc(arena, (n + FIXED_ARGUMENTS) * (int64_t)sizeof *argv);
+    char *const count = lathe_arena_printf(arena, "%d", n_ranks);
+    char *const self = lathe_arena_strdup(arena, exe), *const first =
+                                                           lathe_arena_strdup(arena, mpirun);
+    if (argv == NULL || count == NULL || self == NULL || first == NULL)
+        return LATHE_E_NOMEM;
+    argv[at++] = first;
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+        argv[at++] = fixed[i] != NULL ? lathe_arena_strdup(arena, fixed[i]) : count;
+    argv[at++] = self;
+    for (int64_t i = 0; i < n; i++)
+        argv[at++] = train[i];
+    for (int64_t i = 0; i < at; i++)
+        if (argv[i] == NULL)
+            return LATHE_E_NOMEM;
+    argv[at] = NULL;
+    *out = argv;
+    return LATHE_OK;
+}
+
+static lathe_status begin(job *j, char *const *argv, const sigset_t *taken)
+{
+    int out[2] = {-1, -1}, err[2] = {-1, -1};
+    const pid_t self = getpid();
+    (void)fflush(NULL);
+    j->signals = signalfd(-1, taken, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (j->signals < 0 || pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0 ||
+        (j->mpirun = fork()) < 0)
+        return lathe_error(LATHE_E_IO, "cannot start %s: %s", argv[0], strerror(errno));
+    if (j->mpirun == 0)
+        become(argv, (const int[2]){out[1], err[1]}, self);
+    (void)setpgid(j->mpirun, j->mpirun);
+    (void)close(out[1]);
+    (void)close(err[1]);
+    j->streams[0].fd = out[0];
+    j->streams[0].to = stdout;
+    j->streams[1].fd = err[0];
+    j->streams[1].to = stderr;
+    return LATHE_OK;
+}
+
+/* ---- output ---- */
+
+/* Whether a line already names its rank: "2026-11-23 12:00:00 rank 3: ...". */
+static int names_rank(const char *line, int rank)
+{
+    char name[32];
+    const int n = snprintf(name, sizeof name, "rank %d", rank);
+    const char *const found = strstr(line, name);
+    return found != NULL && found - line < 48 && !isdigit((unsigned char)found[n]);
+}
+
+/* "[1,3]<stdout>:text" -> "rank 3: text". Lines of mpirun itself have no tag. */
+static void put_line(stream *s)
+{
+    int rank = 0, end = 0;
+    const char *text = s->line;
+    if (s->n > 0 && s->line[s->n - 1] == '\r') /* the ranks write to terminals */
+        s->n--;
+    s->line[s->n] = '\0';
+    if (sscanf(s->line, "[%*d,%d]<std%*3[a-z]>:%n", &rank, &end) == 1 && end > 0)
+        text += end;
+    if (rank > 0 && text[0] != '\0' && !names_rank(text, rank))
+        (void)fprintf(s->to, "rank %d: ", rank);
+    (void)fprintf(s->to, "%s\n", text);
+    s->n = 0;
+}
+
+static void read_stream(stream *s)
+{
+    char bytes[4096];
+    const ssize_t got = read(s->fd, bytes, sizeof bytes);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN))
+        return;
+    for (ssize_t i = 0; i < got; i++) {
+        if (bytes[i] == '\n' || s->n == LINE_BYTES - 1)
+            put_line(s);
+        if (bytes[i] != '\n')
+            s->line[s->n++] = bytes[i];
+    }
+    if (got <= 0) {
+        if (s->n > 0)
+            put_line(s);
+        (void)close(s->fd);
+        s->fd = -1;
+    }
+    (void)fflush(s->to);
+}
+
+/* ---- signals ---- */
+
+/* Sends a signal to every child of mpirun. */
+static void signal_ranks(pid_t mpirun, int number)
+{
+    DIR *const dir = opendir("/proc");
+    const struct dirent *e;
+    while (dir != NULL && (e = readdir(dir)) != NULL) {
+        char path[300], text[512];
+        int parent = 0;
+        const long pid = strtol(e->d_name, NULL, 10);
+        (void)snprintf(path, sizeof path, "/proc/%s/stat", e->d_name);
+        FILE *const file = pid > 0 ? fopen(path, "re") : NULL;
+        if (file == NULL)
+            continue;
+        const char *const got = fgets(text, sizeof text, file), *const close = strrchr(text, ')');
+        if (got != NULL && close != NULL && sscanf(close + 1, " %*c %d", &parent) == 1 &&
+            parent == mpirun)
+            (void)kill((pid_t)pid, number);
+        (void)fclose(file);
+    }
+    if (dir != NULL)
+        (void)closedir(dir);
+}
+
+static void forward(job *j)
+{
+    struct signalfd_siginfo info;
+    while (read(j->signals, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (j->end->stopped == 0)
+            j->end->stopped = (int)info.ssi_signo;
+        if (++j->n_signals > 1 && j->kill_at <= 0.0)
+            j->kill_at = now() + KILL_SECONDS;
+        signal_ranks(j->mpirun, (int)info.ssi_signo);
+    }
+}
+
+/* ---- the job ---- */
+
+static int wait_for(job *j)
+{
+    int status = 0;
+    while (j->streams[0].fd >= 0 || j->streams[1].fd >= 0) {
+        struct pollfd fds[3] = {
+            {j->streams[0].fd, POLLIN, 0}, {j->streams[1].fd, POLLIN, 0}, {j->signals, POLLIN, 0}};
+        (void)poll(fds, 3, 500);
+        for (int i = 0; i < 2; i++)
+            if (fds[i].revents != 0 && j->streams[i].fd >= 0)
+                read_stream(&j->streams[i]);
+        forward(j);
+        if (j->kill_at > 0.0 && now() > j->kill_at) {
+            (void)kill(-j->mpirun, SIGTERM);
+            j->kill_at = now() + KILL_SECONDS;
+        }
+    }
+    while (waitpid(j->mpirun, &status, 0) < 0 && errno == EINTR)
+        ;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+lathe_status lathe_launch_run(const char *mpirun, int32_t n_ranks, char *const *train,
+                              const sigset_t *taken, lathe_launch_end *out)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    char **argv = NULL;
+    job *const j = calloc(1, sizeof *j);
+    *out = (lathe_launch_end){0};
+    if (j == NULL)
+        return LATHE_E_NOMEM;
+    j->end = out;
+    lathe_status status = arguments(mpirun, n_ranks, train, &arena, &argv);
+    if (status == LATHE_OK)
+        status = begin(j, argv, taken);
+    if (status == LATHE_OK) {
+        out->code = wait_for(j);
+        (void)close(j->signals);
+    }
+    free(j);
+    lathe_arena_fini(&arena);
+    return status;
+}

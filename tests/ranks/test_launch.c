@@ -1,0 +1,130 @@
+/* lathe launch: its command line, a job of one rank, signals, restarts, and several ranks, which a
+ * run does not have yet. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "cli/training_case.h"
+
+#ifndef LATHE_TEST_MPIRUN
+#define LATHE_TEST_MPIRUN ""
+#endif
+
+TestSuite(launch, .init = setup, .fini = remove_folder);
+
+static void need_mpi(void)
+{
+    if (LATHE_TEST_MPIRUN[0] == '\0')
+        cr_skip_test("this build has no MPI: install libopenmpi-dev and openmpi-bin");
+}
+
+static void rest(void)
+{
+    const struct timespec some = {.tv_nsec = 50000000};
+    (void)nanosleep(&some, NULL);
+}
+
+/* Runs a command until it succeeds, for at most 30 s. */
+static void wait_until(const char *command)
+{
+    int i = 0;
+    while (run(command) != 0 && i++ < 600)
+        rest();
+    cr_assert_lt(i, 600, "%s", command);
+}
+
+/* Starts `lathe launch` of a long run, with its output in the file log. */
+static pid_t start(const char *const *more)
+{
+    const char *argv[32] = {
+        LATHE, "launch",         "run.toml", "--train.max_steps", "100000000", "--train.eval_every",
+        "0",   "--log.progress", "plain"};
+    int n = 9;
+    while (*more)
+        argv[n++] = *more++;
+    argv[n] = NULL;
+    const pid_t child = fork();
+    if (child == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        const int fd = open("log", O_WRONLY | O_CREAT | O_TRUNC, 0666);
+        if (dup2(fd, 1) < 0 || dup2(fd, 2) < 0)
+            _exit(126);
+        (void)execv(LATHE, (char *const *)(uintptr_t)argv);
+        _exit(127);
+    }
+    return child;
+}
+
+static int exit_code(pid_t child)
+{
+    int status = 0;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status), "ended by signal %d", WTERMSIG(status));
+    return WEXITSTATUS(status);
+}
+
+Test(launch, command_lines_that_are_wrong)
+{
+    static const struct {
+        const char *arguments, *want;
+    } rows[] = {
+        {"run.toml", "-n is missing"},
+        {"-n 0 run.toml", "--ranks"},
+        {"-n many run.toml", "--ranks"},
+        {"-n 2 --restarts 1 --min-ranks 3 run.toml", "--min-ranks is 3, expected at most -n = 2"},
+        {"-n 2 --min-ranks 1 run.toml", "--min-ranks has no effect without --restarts"},
+        {"-n 2 --restarts -1 run.toml", "--restarts"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char command[512];
+        (void)snprintf(command, sizeof command, LATHE " launch %s 2>&1", rows[i].arguments);
+        expect(command, 2, rows[i].want);
+    }
+    expect("PATH=/nowhere " LATHE " launch -n 1 run.toml 2>&1", 2,
+           "there is no mpirun in PATH: install Open MPI");
+}
+
+Test(launch, one_rank_trains_as_lathe_train_does)
+{
+    need_mpi();
+    expect(LATHE " launch -n 1 run.toml --checkpoint.dir=a 2>&1", 0, "");
+    expect(LATHE " train run.toml --checkpoint.dir=b 2>&1", 0, "");
+    expect(LATHE " checkpoint diff a b 2>&1", 1, "weights: 0 of 12 tensors differ"); /* dir does */
+    expect(LATHE " launch -n 1 missing.toml 2>&1", 2, "missing.toml");
+}
+
+Test(launch, several_ranks_are_refused_before_anything_is_written)
+{
+    need_mpi();
+    expect(LATHE " launch -n 2 run.toml 2>&1", 2, "a run has one rank in this version");
+    cr_expect_neq(access("out", F_OK), 0);
+}
+
+Test(launch, a_signal_reaches_the_ranks_and_the_run_ends_with_a_checkpoint, .timeout = 120)
+{
+    need_mpi();
+    const pid_t child = start((const char *const[]){"-n", "1", NULL});
+    wait_until("test -e out/latest");
+    cr_assert_eq(kill(child, SIGTERM), 0);
+    cr_expect_eq(exit_code(child), 143);
+    expect("cat log", 0, "finishing the micro-batch and writing a checkpoint");
+    expect(LATHE " checkpoint verify out", 0, "whole");
+}
+
+Test(launch, a_killed_rank_is_started_again_from_its_checkpoint, .timeout = 120)
+{
+    need_mpi();
+    const pid_t child = start((const char *const[]){"-n", "1", "--restarts", "1", NULL});
+    char command[256];
+    wait_until("test -e out/latest");
+    (void)snprintf(command, sizeof command, "kill -9 $(pgrep -P $(pgrep -P %d))", (int)child);
+    cr_assert_eq(run(command), 0, "%s", output);
+    wait_until("grep -q 'lathe launch: failed with 137; restart 1 of 1 with 1 rank, from the last "
+               "checkpoint' log");
+    wait_until("grep -qi 'resum' log");
+    cr_assert_eq(kill(child, SIGINT), 0);
+    cr_expect_eq(exit_code(child), 130);
+    expect(LATHE " checkpoint verify out", 0, "whole");
+}
