@@ -148,6 +148,18 @@ static lathe_status infer_rows(lathe_graph *g, int32_t op, const lathe_op_attrs 
     return LATHE_OK;
 }
 
+/* BROADCAST_ROW, and the sums that take a matrix to a vector. */
+static lathe_status infer_spread(lathe_graph *g, int32_t op, const lathe_op_attrs *at,
+                                 const lathe_desc *x, lathe_desc *y)
+{
+    const int is_sum = op != LATHE_OP_BROADCAST_ROW;
+    if (x->rank != (is_sum ? 2 : 1) || (!is_sum && (x->dtype != LATHE_F32 || at->count < 1)))
+        return refuse(g, LATHE_E_SHAPE, "%s: input of rank %d", op_name(op), x->rank);
+    *y = is_sum ? lathe_desc_1d(LATHE_F32, x->dims[op == LATHE_OP_SUM_ROWS ? 1 : 0])
+                : lathe_desc_2d(at->dtype, at->count, x->dims[0]);
+    return LATHE_OK;
+}
+
 static lathe_status infer(lathe_graph *g, int32_t op, const lathe_op_attrs *at, const lathe_val *in,
                           int32_t inplace_in, lathe_desc *y)
 {
@@ -174,6 +186,10 @@ static lathe_status infer(lathe_graph *g, int32_t op, const lathe_op_attrs *at, 
     case LATHE_OP_SLICE:
     case LATHE_OP_BROADCAST:
         return infer_rows(g, op, at, a, y);
+    case LATHE_OP_BROADCAST_ROW:
+    case LATHE_OP_SUM_ROWS:
+    case LATHE_OP_SUM_COLUMNS:
+        return infer_spread(g, op, at, a, y);
     case LATHE_OP_SCALE:
     case LATHE_OP_COPY:
         return LATHE_OK;
@@ -323,6 +339,20 @@ static void eval_rows(lathe_graph *g, const mock_node *n, const double *x, doubl
     }
 }
 
+static void eval_spread(lathe_graph *g, const mock_node *n, const double *x, double *y)
+{
+    const int is_sum = n->op != LATHE_OP_BROADCAST_ROW;
+    const lathe_desc *matrix = desc_of(g, is_sum ? n->in[0] : n->out[0]);
+    const int64_t cols = matrix->dims[1];
+    memset(y, 0, (size_t)mock_elements(g, n->out[0]) * sizeof *y);
+    for (int64_t i = 0; i < matrix->dims[0] * cols; i++) {
+        if (is_sum)
+            y[n->op == LATHE_OP_SUM_ROWS ? i % cols : i / cols] += x[i];
+        else
+            y[i] = x[i % cols];
+    }
+}
+
 static void eval_node(lathe_graph *g, const mock_node *n)
 {
     const double *x = g->values[n->in[0]].data;
@@ -339,6 +369,11 @@ static void eval_node(lathe_graph *g, const mock_node *n)
     case LATHE_OP_ROW_SUM:
     case LATHE_OP_BROADCAST:
         eval_rows(g, n, x, y);
+        break;
+    case LATHE_OP_BROADCAST_ROW:
+    case LATHE_OP_SUM_ROWS:
+    case LATHE_OP_SUM_COLUMNS:
+        eval_spread(g, n, x, y);
         break;
     case LATHE_OP_DROPOUT:
         eval_dropout(g, n, x, y, count);
@@ -444,6 +479,17 @@ static lathe_status api_node(lathe_graph *g, int32_t op, const lathe_op_attrs *a
     return record(g, op, attrs, in, n_in, out, inplace_in, label);
 }
 
+/* w: the weight [out, in] whose row norms a parameter begins with. */
+static void init_norms(value *v, const value *w)
+{
+    for (int64_t o = 0; o < w->desc.dims[0]; o++) {
+        double square = 0;
+        for (int64_t i = 0; i < w->desc.dims[1]; i++)
+            square += pow(w->data[o * w->desc.dims[1] + i], 2);
+        v->data[o] = sqrt(square);
+    }
+}
+
 static void init_param(value *v, uint64_t stream)
 {
     const double scale = v->decl.init == LATHE_INIT_KAIMING_UNIFORM
@@ -474,7 +520,10 @@ static lathe_status api_param(lathe_graph *g, const lathe_param_decl *decl, lath
         g->values[v].is_param = 1;
         g->values[v].decl = *decl;
         g->values[v].decl.name = g->values[v].name;
-        init_param(&g->values[v], (uint64_t)v);
+        if (decl->init == LATHE_INIT_ROW_NORMS)
+            init_norms(&g->values[v], &g->values[decl->init_from]);
+        else
+            init_param(&g->values[v], (uint64_t)v);
     } else if (!same_dims(&decl->desc, desc_of(g, v))) {
         return refuse(g, LATHE_E_SHAPE, "param %s was declared with another shape", decl->name);
     }

@@ -70,9 +70,9 @@ static lathe_status add_stage(lathe_adapter_folder *f, lathe_arena *arena, const
 /* Refuses settings with which the model would differ from Lathe's LoRA. */
 static lathe_status check_peft(const char *dir, const json_t *peft)
 {
-    static const char *const others[] = {
-        "use_dora",        "modules_to_save",   "layers_to_transform",
-        "exclude_modules", "layer_replication", "target_parameters"};
+    static const char *const others[] = {"modules_to_save", "layers_to_transform",
+                                         "exclude_modules", "layer_replication",
+                                         "target_parameters"};
     const char *type = json_string_value(json_object_get(peft, "peft_type"));
     const char *bias = json_string_value(json_object_get(peft, "bias"));
     if (!type || strcmp(type, "LORA") != 0)
@@ -120,7 +120,7 @@ static lathe_status add_peft(lathe_adapter_folder *f, lathe_arena *arena, const 
                 {"rank_pattern", "rank_pattern", 0},
                 {"alpha_pattern", "alpha_pattern", 0}};
     LATHE_TRY(check_peft(dir, peft));
-    json_t *name = json_string("lora");
+    json_t *name = json_string(json_is_true(json_object_get(peft, "use_dora")) ? "dora" : "lora");
     lathe_status status = lathe_settings_add(&f->settings, arena, "adapter", "name", name);
     json_decref(name);
     for (size_t i = 0; i < sizeof keys / sizeof keys[0] && status == LATHE_OK; i++) {

@@ -32,7 +32,8 @@ static lathe_status file_key(const lathe_saved_state *saved, int32_t param, char
 
 static int is_adapter_row(const lathe_saved_state *saved, int32_t i)
 {
-    return i >= saved->params->n_model && !saved->params->rows[i]->reference;
+    return i >= saved->params->n_model && !saved->params->rows[i]->reference &&
+           !saved->params->rows[i]->is_derived;
 }
 
 /* Adds the heads of the stage to the text of an adapter_config.json, as PEFT keeps modules that it

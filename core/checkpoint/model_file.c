@@ -220,7 +220,7 @@ int64_t lathe__checkpoint_disk_bytes(const lathe_saved_state *saved)
         const int64_t n = lathe_desc_count(&row->desc);
         if (i < saved->params->n_model && lathe__checkpoint_has_model(saved))
             model += n * lathe_dtype_bytes(saved_dtype(saved, i));
-        else if (i >= saved->params->n_model && !row->reference)
+        else if (i >= saved->params->n_model && !row->reference && !row->is_derived)
             adapter += 4 * n;
         masters += lathe__model_file_rounds(saved, i) ? 4 * n : 0;
         average += row->trainable ? 4 * n : 0;

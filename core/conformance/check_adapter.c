@@ -91,7 +91,8 @@ static lathe_status fill(const lathe__adapter_bench *b, lathe__exact *e, lathe__
     for (lathe_val v = 0; v < b->g->n_values; v++) {
         const lathe_ir_value *value = &b->g->values[v];
         const uint64_t seed = 50 + (uint64_t)(value->param + 1);
-        if (value->kind == LATHE_VALUE_PARAM && value->param >= LATHE__N_ROWS && !noise)
+        if (value->kind == LATHE_VALUE_PARAM && value->param >= LATHE__N_ROWS &&
+            (!noise || b->params.rows[value->param]->is_derived))
             lathe__exact_initial(e, v, seed);
         else if (value->kind == LATHE_VALUE_PARAM)
             lathe__exact_noise(e, v, seed, value->param == LATHE__ROW_BIAS && no_bias ? 0.0 : 0.5);

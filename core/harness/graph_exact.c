@@ -106,9 +106,28 @@ void lathe__exact_noise(const lathe__exact *e, lathe_val v, uint64_t seed, doubl
     }
 }
 
+/* The row norms of the weight `from`, whose values are set before. */
+static void row_norms(const lathe__exact *e, lathe_val v, int32_t from)
+{
+    lathe_val w = 0;
+    while (e->g->values[w].kind != LATHE_VALUE_PARAM || e->g->values[w].param != from)
+        w++;
+    const int64_t rows = lathe__exact_count(e, v), cols = lathe__exact_count(e, w) / rows;
+    for (int64_t o = 0; o < rows; o++) {
+        double sum = 0.0;
+        for (int64_t i = 0; i < cols; i++)
+            sum += e->data[w][o * cols + i] * e->data[w][o * cols + i];
+        e->data[v][o] = sqrt(sum);
+    }
+}
+
 void lathe__exact_initial(const lathe__exact *e, lathe_val v, uint64_t seed)
 {
     const lathe_param *p = e->g->params->rows[e->g->values[v].param];
+    if (p->init == LATHE_INIT_ROW_NORMS) {
+        row_norms(e, v, p->init_from);
+        return;
+    }
     if (p->init == LATHE_INIT_ZERO || p->init == LATHE_INIT_ONE)
         for (int64_t i = 0; i < lathe__exact_count(e, v); i++)
             e->data[v][i] = p->init == LATHE_INIT_ONE ? 1.0 : 0.0;

@@ -2,6 +2,7 @@
 #include "ir/graph.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -321,7 +322,7 @@ static lathe_status check_decl(const lathe_param_decl *decl)
                                decl->name, (long long)d->dims[i]);
         n *= d->dims[i];
     }
-    if (decl->init < LATHE_INIT_ZERO || decl->init > LATHE_INIT_KAIMING_UNIFORM ||
+    if (decl->init < LATHE_INIT_ZERO || decl->init > LATHE_INIT_ROW_NORMS ||
         !isfinite(decl->init_scale))
         return lathe_error(LATHE_E_ARG, "parameter '%s' is declared with init %d of scale %g",
                            decl->name, decl->init, decl->init_scale);
@@ -331,14 +332,48 @@ static lathe_status check_decl(const lathe_param_decl *decl)
     return LATHE_OK;
 }
 
+/* Finds the weight whose row norms a declared parameter begins with. */
+static lathe_status find_source(const lathe_graph *g, const lathe_param_decl *decl, int32_t *out)
+{
+    const size_t known = offsetof(lathe_param_decl, init_from) + sizeof decl->init_from;
+    *out = 0;
+    if (decl->init != LATHE_INIT_ROW_NORMS)
+        return LATHE_OK;
+    const lathe_val v = decl->size >= known ? decl->init_from : LATHE_NONE;
+    if (v < 0 || v >= g->n_values || g->values[v].kind != LATHE_VALUE_PARAM)
+        return lathe_error(LATHE_E_ARG,
+                           "parameter '%s' is declared with the row norms of value %d, which is "
+                           "no weight",
+                           decl->name, v);
+    const lathe_param *w = g->params->rows[g->values[v].param];
+    if (w->desc.rank != 2 || decl->desc.rank != 1 || decl->desc.dims[0] != w->desc.dims[0])
+        return lathe_error(
+            LATHE_E_SHAPE,
+            "parameter '%s' is declared with the row norms of '%s', and is no vector "
+            "with an element for each of its rows",
+            decl->name, w->name);
+    if (w->trainable)
+        return lathe_error(LATHE_E_ARG,
+                           "parameter '%s' is declared with the row norms of '%s', which trains; "
+                           "expected a frozen weight",
+                           decl->name, w->name);
+    *out = g->values[v].param;
+    return LATHE_OK;
+}
+
 static lathe_status api_param(lathe_graph *g, const lathe_param_decl *decl, lathe_val *out)
 {
+    int32_t from = 0;
     LATHE_TRY(check_decl(decl));
+    LATHE_TRY(find_source(g, decl, &from));
     int32_t index = lathe_params_find(g->params, decl->name);
     if (index < 0) {
         const lathe_param row = {.name = decl->name,
                                  .desc = decl->desc,
                                  .init = decl->init,
+                                 .init_from = from,
+                                 .is_derived =
+                                     decl->init == LATHE_INIT_ROW_NORMS && !decl->trainable,
                                  .init_scale = decl->init_scale,
                                  .role = LATHE_ROLE_ADAPTER,
                                  .layer = g->layer,

@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint_image.h"
 #include "checkpoint/model_file.h"
 #include "checkpoint/state_rows.h"
+#include "exec/row_norms.h"
 #include "exec/weight_fill.h"
 #include "generate/generator.h"
 #include "io/convert.h"
@@ -65,11 +66,13 @@ lathe_status lathe__run_place(lathe_run *run)
     return LATHE_OK;
 }
 
-/* Fills one row with random numbers from the counter RNG. */
+/* Fills one row with its initial values: random numbers from the counter RNG, or row norms. */
 static lathe_status random_row(lathe_weight_fill *fill, int32_t index, uint64_t seed)
 {
     const lathe_weight_sink sink = lathe_weight_fill_sink(fill);
     const lathe_param *row = fill->params->rows[index];
+    if (row->init == LATHE_INIT_ROW_NORMS)
+        return lathe_row_norms_fill(fill->store, index);
     const int64_t n = lathe_desc_count(&row->desc);
     void *data = NULL;
     int32_t dtype = LATHE_F32;

@@ -119,8 +119,12 @@ Test(adapter_folder, of_peft_is_read_by_its_adapter_config)
     cr_assert_eq(run("sed -i 's/\"use_dora\": false/\"use_dora\": true/' "
                      "peft/adapter_config.json"),
                  0);
+    expect(LATHE " generate peft " TEXT " 2>&1", 2, "lora_magnitude_vector'");
+    cr_assert_eq(run("sed -i 's/\"use_dora\": true/\"layers_to_transform\": [0]/' "
+                     "peft/adapter_config.json"),
+                 0);
     expect(LATHE " generate peft " TEXT " 2>&1", 2,
-           "peft/adapter_config.json: use_dora is not supported");
+           "peft/adapter_config.json: layers_to_transform is not supported");
     cr_assert_eq(run("sed -i 's/LORA/IA3/' peft/adapter_config.json"), 0);
     expect(LATHE " generate peft " TEXT " 2>&1", 2, "peft_type is \"IA3\"; expected \"LORA\"");
 }

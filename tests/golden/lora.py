@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Golden values of LoRA: PEFT on a torch.nn.Linear and on transformers' Conv1D, in double precision.
+"""Golden values of LoRA and DoRA: PEFT on a torch.nn.Linear and on transformers' Conv1D, in double precision.
 
 Loss = sum(y * t) with a fixed t, so the gradients of A, B and x are exercised with a non-trivial dy.
 Also checks that PEFT accepts the adapter_config.json given as an argument (written by the plugin's
@@ -8,6 +8,8 @@ test program with LATHE_LORA_CONFIG_OUT=path).
 Writes data/lora.txt, read by plugins/adapters/lora/test_lora.c:
     case <linear|conv1d> <r> <alpha> <rslora> <n> <in> <out>
     then one line each: w (as [out, in]), bias, a, b, x, t, y, grad_a, grad_b, grad_x, merged
+and data/dora.txt, read by plugins/adapters/dora/test_dora.c, with m and grad_m after grad_x. There m is not the norms
+of w, with which it begins and which the line start_m has.
 """
 import pathlib
 import sys
@@ -18,7 +20,7 @@ import transformers
 from peft import LoraConfig, get_peft_model
 from transformers.pytorch_utils import Conv1D
 
-OUT = pathlib.Path(__file__).parent / "data" / "lora.txt"
+DATA = pathlib.Path(__file__).parent / "data"
 
 
 class Tiny(torch.nn.Module):
@@ -34,25 +36,33 @@ def line(name, t):
     return name + " " + " ".join(repr(float(v)) for v in t.detach().flatten()) + "\n"
 
 
-def case(kind, r, alpha, rslora, n, n_in, n_out):
+def case(kind, r, alpha, rslora, n, n_in, n_out, dora=False):
     layer = torch.nn.Linear(n_in, n_out) if kind == "linear" else Conv1D(n_out, n_in)
     torch.nn.init.normal_(layer.bias)
-    config = LoraConfig(r=r, lora_alpha=alpha, use_rslora=rslora, target_modules=["q_proj"],
+    config = LoraConfig(r=r, lora_alpha=alpha, use_rslora=rslora, use_dora=dora, target_modules=["q_proj"],
                         fan_in_fan_out=kind == "conv1d")
     model = get_peft_model(Tiny(layer), config).double()
     lora = model.base_model.model.q_proj
     a, b = lora.lora_A["default"].weight, lora.lora_B["default"].weight
     torch.nn.init.normal_(b)
+    extra = []
+    if dora:
+        m = lora.lora_magnitude_vector["default"].weight
+        start_m = m.detach().clone()
+        torch.nn.init.uniform_(m, 0.5, 2.0)
+        extra = [m]
     x = torch.randn(n, n_in, dtype=torch.float64, requires_grad=True)
     t = torch.randn(n, n_out, dtype=torch.float64)
     y = model(x)
-    grads = torch.autograd.grad((y * t).sum(), [a, b, x])
+    grads = torch.autograd.grad((y * t).sum(), [a, b, x, *extra])
     weight = lora.base_layer.weight if kind == "linear" else lora.base_layer.weight.T
     text = f"case {kind} {r} {alpha} {int(rslora)} {n} {n_in} {n_out}\n"
     for name, value in (("w", weight.contiguous()), ("bias", lora.base_layer.bias), ("a", a), ("b", b),
                         ("x", x), ("t", t), ("y", y), ("grad_a", grads[0]), ("grad_b", grads[1]),
                         ("grad_x", grads[2])):
         text += line(name, value.clone())
+    if dora:
+        text += line("m", m) + line("grad_m", grads[3]) + line("start_m", start_m)
     merged = model.merge_and_unload().q_proj.weight
     return text + line("merged", (merged if kind == "linear" else merged.T).contiguous())
 
@@ -63,13 +73,12 @@ def main():
         print(type(config).__name__, config.r, config.lora_alpha, sorted(config.target_modules),
               config.rank_pattern, config.use_rslora, config.fan_in_fan_out)
         return
-    torch.manual_seed(11)
-    text = (f"# peft {peft.__version__} torch {torch.__version__} "
+    head = (f"# peft {peft.__version__} torch {torch.__version__} "
             f"transformers {transformers.__version__}, float64\n")
-    text += case("linear", 2, 4, False, 3, 5, 4)
-    text += case("linear", 4, 3, True, 2, 3, 7)
-    text += case("conv1d", 1, 2, False, 2, 4, 6)
-    OUT.write_text(text)
+    cases = [("linear", 2, 4, False, 3, 5, 4), ("linear", 4, 3, True, 2, 3, 7), ("conv1d", 1, 2, False, 2, 4, 6)]
+    for name, dora in (("lora.txt", False), ("dora.txt", True)):
+        torch.manual_seed(11)
+        (DATA / name).write_text(head + "".join(case(*c, dora=dora) for c in cases))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""Compares 20 steps of LoRA on a model folder in Lathe with PEFT's: the same rows of real text, in fp32.
+"""Compares 20 steps of an adapter (LoRA, DoRA) on a model folder in Lathe with PEFT's: the same rows of real text, in fp32.
 
-    python tests/golden/real_lora.py MODEL LATHE [--steps 20] [--rows 2] [--tokens 64]
+    python tests/golden/real_lora.py MODEL LATHE [--adapter lora] [--set KEY=VALUE]... [--steps 20] [--rows 2] [--tokens 64]
 
 MODEL  a Hugging Face folder of a causal language model, with its tokenizer
 LATHE  the command, as built or installed: its library is taken from ../lib beside it
+
+--adapter names the method, whose files PEFT must read; --set gives its settings, instead of rank and alpha.
 
 Lathe makes the adapter and saves it; PEFT loads that folder, so both start from the same A (B is zero) and PEFT
 reads what Lathe writes. Then both take the same steps of AdamW on rows cut from this repository's documentation.
@@ -45,11 +47,11 @@ class Trainer(Lathe):
     def __init__(self, args):
         self.lib = ctypes.CDLL(str(pathlib.Path(args.lathe).resolve().parent.parent / "lib" / "liblathe.so"))
         self.lib.lathe_last_error.restype = ctypes.c_char_p
-        settings = [f"model.path={args.model}", "train.precision=fp32", "adapter.name=lora", f"adapter.r={RANK}",
-                    f"adapter.alpha={ALPHA}", f"train.max_steps={args.steps}", "optimizer.name=adamw",
+        settings = [f"model.path={args.model}", "train.precision=fp32", f"adapter.name={args.adapter}", f"train.max_steps={args.steps}", "optimizer.name=adamw",
                     f"optimizer.lr={LR}", "optimizer.weight_decay=0.0", "scheduler.name=constant",
                     f"train.micro_batch_size={args.rows}", f"data.seq_len={args.tokens}", "train.max_grad_norm=0",
                     "tokenizer.path=bytes", "log.level=warn"]
+        settings += args.set or [f"adapter.r={RANK}", f"adapter.alpha={ALPHA}"]
         texts = (ctypes.c_char_p * len(settings))(*[s.encode() for s in settings])
         self.run = ctypes.c_void_p()
         self.check(self.lib.lathe_run_open(None, len(settings), texts, ctypes.byref(self.run)))
@@ -102,7 +104,7 @@ def compare(args, data, work):
     start, end = (load_file(work / name / "adapter_model.safetensors") for name in ("start", "end"))
     worst = max(abs(g - w) / w for g, w in zip(got, want))
     good = worst <= LOSS_TOLERANCE
-    print(f"losses   {'equal' if good else 'DIFFER'}: {len(got)} steps of LoRA, {want[0]:.6f} to {want[-1]:.6f}, largest "
+    print(f"losses   {'equal' if good else 'DIFFER'}: {len(got)} steps of {args.adapter}, {want[0]:.6f} to {want[-1]:.6f}, largest "
           f"difference {worst:.2g} of the loss, {LOSS_TOLERANCE:g} allowed", flush=True)
     if set(end) != set(want_end):
         print(f"adapter  DIFFERS: {len(end)} tensors in Lathe's file, {len(want_end)} in PEFT's, not of the same names")
@@ -119,6 +121,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("lathe")
+    parser.add_argument("--adapter", default="lora")
+    parser.add_argument("--set", action="append", help="a setting of the run file instead of rank and alpha")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--rows", type=int, default=2)
     parser.add_argument("--tokens", type=int, default=64)

@@ -23,6 +23,10 @@ enum {
     LATHE_INIT_UNIFORM = 3, /* in [-scale, scale) */
     LATHE_INIT_KAIMING_UNIFORM =
         4, /* a = sqrt(5), as torch.nn.Linear: U(+-1/sqrt(fan_in)), fan_in = dims[1] */
+    LATHE_INIT_ROW_NORMS =
+        5, /* element o = |row o of init_from|_2, summed in f64; of the decoded weight if it is
+              quantized. With trainable = 0 it is no weight of its own: the core computes it at
+              each load, and neither writes nor expects it in files. */
 };
 
 /** A new parameter. The core owns its memory; the name is its key in checkpoints. */
@@ -33,9 +37,11 @@ typedef struct lathe_param_decl {
     lathe_desc desc;  /* dtype is F32: the master copy */
     double init_scale;
     int32_t trainable;
-    int32_t group; /* optimizer parameter group, 0 default */
+    int32_t group;       /* optimizer parameter group, 0 default */
+    lathe_val init_from; /* INIT_ROW_NORMS: a frozen weight [O,I] of the model, for desc f32[O] */
+    int32_t reserved;    /* 0 */
 } lathe_param_decl;
-LATHE_ABI_SIZE(lathe_param_decl, 72);
+LATHE_ABI_SIZE(lathe_param_decl, 80);
 
 /** Description of a parameter, for functions such as select, slots and partition. */
 typedef struct lathe_param_info {

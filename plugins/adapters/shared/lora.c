@@ -114,7 +114,7 @@ int32_t lora_targets(void *self, const lathe_site *site)
 }
 
 /* Remembers the last part of an adapted module's name. */
-static lathe_status remember(lora *l, const lathe_site *site)
+lathe_status lora_remember(lora *l, const lathe_site *site)
 {
     const char *dot = strrchr(site->module, '.');
     const char *name = dot ? dot + 1 : site->module;
@@ -147,22 +147,33 @@ static lathe_status declare(const lora *l, const lathe_graph_api *api, lathe_gra
     return api->param(g, &decl, out);
 }
 
-/* dropout(x) -> [N, r] -> scaled -> [N, out] */
-static lathe_status emit_update(const lora *l, const lathe_graph_api *api, lathe_graph *g,
-                                const lathe_site *site, lathe_val x, lathe_val *out)
+lathe_status lora_declare_pair(const lora *l, const lathe_graph_api *api, lathe_graph *g,
+                               const lathe_site *site, lathe_val *out_a, lathe_val *out_b)
 {
     const int64_t r = lora_rank(l, site->module);
+    LATHE_TRY(declare(l, api, g, site, "lora_A", LATHE_INIT_KAIMING_UNIFORM, r, site->in_features,
+                      out_a));
+    return declare(l, api, g, site, "lora_B", LATHE_INIT_ZERO, site->out_features, r, out_b);
+}
+
+lathe_status lora_drop(const lora *l, const lathe_graph_api *api, lathe_graph *g, lathe_val x,
+                       lathe_val *out)
+{
+    *out = x;
+    if (l->dropout <= 0)
+        return LATHE_OK;
+    lathe_val in[2] = {x, LATHE_NONE};
+    const lathe_op_attrs drop = {.p = (float)l->dropout, .rng_stream = api->rng_stream(g)};
+    LATHE_TRY(api->rng(g, &in[1]));
+    return api->node(g, LATHE_OP_DROPOUT, &drop, in, 2, out, 1, -1, "lora.dropout");
+}
+
+/* [N, in] -> [N, r] -> scaled -> [N, out] */
+lathe_status lora_product(const lora *l, const lathe_graph_api *api, lathe_graph *g,
+                          const lathe_site *site, lathe_val h, lathe_val a, lathe_val b,
+                          lathe_val *out)
+{
     const lathe_op_attrs scale = {.alpha = lora_scale(l, site->module)};
-    lathe_val a = LATHE_NONE, b = LATHE_NONE, h = x;
-    LATHE_TRY(
-        declare(l, api, g, site, "lora_A", LATHE_INIT_KAIMING_UNIFORM, r, site->in_features, &a));
-    LATHE_TRY(declare(l, api, g, site, "lora_B", LATHE_INIT_ZERO, site->out_features, r, &b));
-    if (l->dropout > 0) {
-        lathe_val in[2] = {x, LATHE_NONE};
-        const lathe_op_attrs drop = {.p = (float)l->dropout, .rng_stream = api->rng_stream(g)};
-        LATHE_TRY(api->rng(g, &in[1]));
-        LATHE_TRY(api->node(g, LATHE_OP_DROPOUT, &drop, in, 2, &h, 1, -1, "lora.dropout"));
-    }
     LATHE_TRY(api->linear(g, h, a, LATHE_NONE, "lora_A", &h));
     if (scale.alpha != 1.0)
         LATHE_TRY(api->node(g, LATHE_OP_SCALE, &scale, &h, 1, &h, 1, -1, "lora.scale"));
@@ -173,13 +184,15 @@ lathe_status lora_wrap(void *self, const lathe_graph_api *api, lathe_graph *g,
                        const lathe_site *site, lathe_val x, int32_t enabled, lathe_val *out_y)
 {
     lora *l = self;
-    lathe_val in[2];
+    lathe_val a, b, h, in[2];
     LATHE_TRY(api->linear(g, x, site->weight, site->bias, site->module, &in[0]));
     *out_y = in[0];
     if (!enabled)
         return LATHE_OK;
-    LATHE_TRY(remember(l, site));
-    LATHE_TRY(emit_update(l, api, g, site, x, &in[1]));
+    LATHE_TRY(lora_remember(l, site));
+    LATHE_TRY(lora_declare_pair(l, api, g, site, &a, &b));
+    LATHE_TRY(lora_drop(l, api, g, x, &h));
+    LATHE_TRY(lora_product(l, api, g, site, h, a, b, &in[1]));
     return api->node(g, LATHE_OP_ADD, NULL, in, 2, out_y, 1, 0, "lora.add");
 }
 
@@ -210,17 +223,21 @@ static void merge_rows(void *arg, int64_t begin, int64_t end, int32_t worker)
         }
 }
 
+const lathe_site_param *lora_find_param(const lathe_site_param *params, int32_t n_params,
+                                        const char *end)
+{
+    for (int32_t i = 0; i < n_params; i++)
+        if (ends_in(params[i].name, end))
+            return &params[i];
+    return NULL;
+}
+
 lathe_status lora_merge(void *self, const lathe_site *site, const lathe_site_param *params,
                         int32_t n_params, float *w)
 {
     const lora *l = self;
-    const lathe_site_param *a = NULL, *b = NULL;
-    for (int32_t i = 0; i < n_params; i++) {
-        if (ends_in(params[i].name, "lora_A.weight"))
-            a = &params[i];
-        if (ends_in(params[i].name, "lora_B.weight"))
-            b = &params[i];
-    }
+    const lathe_site_param *a = lora_find_param(params, n_params, "lora_A.weight");
+    const lathe_site_param *b = lora_find_param(params, n_params, "lora_B.weight");
     if (a == NULL || b == NULL)
         return lathe_fail(l->host, LATHE_E_NOT_FOUND, "%s: %s has no lora_A and lora_B to merge",
                           l->method, site->module);

@@ -58,6 +58,7 @@ typedef struct lora {
     int64_t r;
     double alpha, dropout;
     int use_rslora;
+    int use_dora;               /* the method is dora */
     int all_linear;             /* target_modules is ["all-linear"] */
     const char *const *targets; /* suffixes, borrowed */
     int64_t n_targets;
@@ -87,6 +88,22 @@ lathe_status lora_merge(void *self, const lathe_site *site, const lathe_site_par
 int64_t lora_file_key(void *self, const char *param_name, char *out, int64_t capacity);
 lathe_status lora_check(void *self, const char *const *modules, int32_t n_modules,
                         const char *const *params, int32_t n_params);
+
+/** Remembers the last part of an adapted module's name, for adapter_config.json. */
+lathe_status lora_remember(lora *self, const lathe_site *site);
+/** Declares A [r, in] and B [out, r] of a site. */
+lathe_status lora_declare_pair(const lora *self, const lathe_graph_api *api, lathe_graph *g,
+                               const lathe_site *site, lathe_val *out_a, lathe_val *out_b);
+/** Gives dropout(x), or x itself if there is none. */
+lathe_status lora_drop(const lora *self, const lathe_graph_api *api, lathe_graph *g, lathe_val x,
+                       lathe_val *out);
+/** Builds s (h A^T) B^T [N, out]. */
+lathe_status lora_product(const lora *self, const lathe_graph_api *api, lathe_graph *g,
+                          const lathe_site *site, lathe_val h, lathe_val a, lathe_val b,
+                          lathe_val *out);
+/** The parameter of a site whose name is `end` or ends in ".end"; NULL: there is none. */
+const lathe_site_param *lora_find_param(const lathe_site_param *params, int32_t n_params,
+                                        const char *end);
 
 /** Rank and scaling factor (alpha/r, or alpha/sqrt(r) with rsLoRA) at a module. */
 int64_t lora_rank(const lora *self, const char *module);

@@ -65,7 +65,8 @@ int64_t lora_config_json(void *self, const char *base, char *out, int64_t capaci
     put(&t, "  \"rank_pattern\": %s,\n", l->rank_json ? l->rank_json : "{}");
     put(&t, "  \"alpha_pattern\": %s,\n", l->alpha_json ? l->alpha_json : "{}");
     put(&t, "  \"fan_in_fan_out\": %s,\n", l->saw_conv1d ? "true" : "false");
-    put(&t, "  \"bias\": \"none\",\n  \"use_dora\": false,\n  \"init_lora_weights\": true,\n");
+    put(&t, "  \"bias\": \"none\",\n  \"use_dora\": %s,\n", l->use_dora ? "true" : "false");
+    put(&t, "  \"init_lora_weights\": true,\n");
     put(&t, "  \"modules_to_save\": null,\n  \"inference_mode\": true\n}\n");
     return t.n;
 }

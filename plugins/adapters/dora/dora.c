@@ -1,0 +1,248 @@
+/* DoRA: LoRA whose weight is split into magnitude and direction, which train separately.
+ *
+ *   V = W + s B A,   n = |V| (a norm per row, a constant for the derivative)
+ *   y = (m / n) (V x) + b
+ *   m [out], A [r, in], B [out, r], s = alpha/r (rsLoRA: alpha/sqrt r)
+ *
+ * m begins as the row norms of W, so the first forward is the base model's. With dropout, as in
+ * PEFT:  y = W x + b + (m/n - 1) W h + (m/n) s B A h,  h = dropout(x).
+ *
+ * V is never computed:  n^2 = |W|^2 + 2 s <W A^T, B> + s^2 <B (A A^T), B>, row by row. |W| is a
+ * parameter that the core derives from the weight at each load. W may be quantized.
+ *
+ * Source: arXiv:2402.09353, eq. (5), and section 4.3 for the constant; PEFT for names and defaults.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lathe/plugin.h"
+#include "shared/lora.h"
+
+#define MAGNITUDE "lora_magnitude_vector"
+#define SMALLEST 1e-30 /* of n^2: the scale of a row of zeros is 0 */
+
+static const lathe_field fields[LORA_N_FIELDS] = {LORA_FIELDS};
+
+static lathe_status dora_create(const lathe_host *host, const lathe_value *values, int32_t n_values,
+                                void **out_self)
+{
+    lora *self = NULL;
+    if (n_values != LORA_N_FIELDS)
+        return lathe_fail(host, LATHE_E_ARG, "dora: got %d values, expected %d", n_values,
+                          LORA_N_FIELDS);
+    LATHE_TRY(lora_open(host, "dora", values, &self));
+    self->use_dora = 1;
+    *out_self = self;
+    return LATHE_OK;
+}
+
+/* A graph under way: the first error stays, and later nodes are not built. */
+typedef struct builder {
+    const lathe_graph_api *api;
+    lathe_graph *g;
+    lathe_status status;
+} builder;
+
+static lathe_val node(builder *t, int32_t op, const lathe_op_attrs *attrs, lathe_val a, lathe_val b)
+{
+    const lathe_val in[2] = {a, b};
+    lathe_val out = LATHE_NONE;
+    if (t->status == LATHE_OK)
+        t->status = t->api->node(t->g, op, attrs, in, b == LATHE_NONE ? 1 : 2, &out, 1, -1, "dora");
+    return out;
+}
+
+static lathe_val linear(builder *t, lathe_val x, lathe_val w)
+{
+    lathe_val out = LATHE_NONE;
+    if (t->status == LATHE_OK)
+        t->status = t->api->linear(t->g, x, w, LATHE_NONE, "dora", &out);
+    return out;
+}
+
+static lathe_val detach(builder *t, lathe_val x)
+{
+    lathe_val out = LATHE_NONE;
+    if (t->status == LATHE_OK)
+        t->status = t->api->detach(t->g, x, &out);
+    return out;
+}
+
+/* Declares a vector that begins with the row norms of the weight. */
+static lathe_val norms(builder *t, const lora *l, const lathe_site *site, const char *which,
+                       int32_t trainable)
+{
+    char name[512];
+    lathe_val out = LATHE_NONE;
+    const int n = snprintf(name, sizeof name, "%s.%s", site->module, which);
+    const lathe_param_decl decl = {.size = sizeof decl,
+                                   .init = LATHE_INIT_ROW_NORMS,
+                                   .name = name,
+                                   .desc = lathe_desc_1d(LATHE_F32, site->out_features),
+                                   .trainable = trainable,
+                                   .init_from = site->weight};
+    if (t->status == LATHE_OK && (n < 0 || (size_t)n >= sizeof name))
+        t->status =
+            lathe_fail(l->host, LATHE_E_UNSUPPORTED, "dora: the name %s is too long", site->module);
+    if (t->status == LATHE_OK)
+        t->status = t->api->param(t->g, &decl, &out);
+    return out;
+}
+
+/* n^2 f32[out], without a derivative. */
+static lathe_val squares(builder *t, const lora *l, const lathe_site *site, lathe_val a,
+                         lathe_val b)
+{
+    const double s = lora_scale(l, site->module);
+    const lathe_op_attrs cross = {.alpha = 1.0, .beta = 2.0 * s};
+    const lathe_op_attrs square = {.alpha = 1.0, .beta = s * s};
+    const lathe_val base = norms(t, l, site, "lora_base_norm", 0);
+    a = detach(t, a);
+    b = detach(t, b);
+    lathe_val wa = linear(t, a, site->weight); /* A W^T [r, out] */
+    wa = node(t, LATHE_OP_MUL, NULL, wa, node(t, LATHE_OP_TRANSPOSE, NULL, b, LATHE_NONE));
+    lathe_val bb = linear(t, b, linear(t, a, a)); /* B (A A^T) [out, r] */
+    bb = node(t, LATHE_OP_MUL, NULL, bb, b);
+    lathe_val sum = node(t, LATHE_OP_MUL, NULL, base, base);
+    sum = node(t, LATHE_OP_LINCOMB, &cross, sum, node(t, LATHE_OP_SUM_ROWS, NULL, wa, LATHE_NONE));
+    return node(t, LATHE_OP_LINCOMB, &square, sum,
+                node(t, LATHE_OP_SUM_COLUMNS, NULL, bb, LATHE_NONE));
+}
+
+/* m/n - 1, as a matrix of the output's shape and dtype. The 1 is subtracted in f32: a compute dtype
+ * of few bits then keeps the digits of the small difference. */
+static lathe_val surplus(builder *t, const lora *l, const lathe_site *site, lathe_val a,
+                         lathe_val b, const lathe_desc *y)
+{
+    const lathe_op_attrs limit = {.alpha = SMALLEST, .beta = 3e38}, half = {.alpha = 0.5};
+    const lathe_op_attrs less_one = {.alpha = 1.0, .beta = -1.0};
+    const lathe_op_attrs rows = {.count = y->dims[0], .dtype = y->dtype};
+    const lathe_val m = norms(t, l, site, MAGNITUDE ".weight", 1);
+    const lathe_val in = squares(t, l, site, a, b);
+    lathe_val n = node(t, LATHE_OP_CLAMP, &limit, in, LATHE_NONE);
+    n = node(t, LATHE_OP_LOG, NULL, n, LATHE_NONE);
+    n = node(t, LATHE_OP_SCALE, &half, n, LATHE_NONE);
+    n = node(t, LATHE_OP_EXP, NULL, n, LATHE_NONE);
+    n = node(t, LATHE_OP_DIV, NULL, m, n);
+    n = node(t, LATHE_OP_SCALE, &less_one, n, LATHE_NONE);
+    return node(t, LATHE_OP_BROADCAST_ROW, &rows, n, LATHE_NONE);
+}
+
+/* y + b, for a layer whose product was built without its bias. */
+static lathe_val with_bias(builder *t, lathe_val y, const lathe_site *site, const lathe_desc *desc)
+{
+    const lathe_op_attrs rows = {.count = desc->dims[0], .dtype = desc->dtype};
+    if (site->bias == LATHE_NONE)
+        return y;
+    return node(t, LATHE_OP_ADD, NULL, y,
+                node(t, LATHE_OP_BROADCAST_ROW, &rows, site->bias, LATHE_NONE));
+}
+
+static lathe_status dora_wrap(void *self, const lathe_graph_api *api, lathe_graph *g,
+                              const lathe_site *site, lathe_val x, int32_t enabled,
+                              lathe_val *out_y)
+{
+    lora *l = self;
+    builder t = {api, g, LATHE_OK};
+    lathe_val a, b, h, update;
+    lathe_desc desc;
+    if (!enabled)
+        return api->linear(g, x, site->weight, site->bias, site->module, out_y);
+    LATHE_TRY(lora_remember(l, site));
+    LATHE_TRY(lora_declare_pair(l, api, g, site, &a, &b));
+    LATHE_TRY(lora_drop(l, api, g, x, &h));
+    LATHE_TRY(lora_product(l, api, g, site, h, a, b, &update));
+    LATHE_TRY(api->desc(g, update, &desc));
+    lathe_val base = linear(&t, x, site->weight);
+    lathe_val y = node(&t, LATHE_OP_ADD, NULL, base, update);
+    if (h != x)
+        base = linear(&t, h, site->weight);
+    const lathe_val v = h != x ? node(&t, LATHE_OP_ADD, NULL, base, update) : y; /* V h */
+    const lathe_val more = node(&t, LATHE_OP_MUL, NULL, v, surplus(&t, l, site, a, b, &desc));
+    y = node(&t, LATHE_OP_ADD, NULL, y, more);
+    *out_y = with_bias(&t, y, site, &desc);
+    return t.status;
+}
+
+/* ---- merging ---- */
+
+typedef struct scale_job {
+    const float *m; /* [out] */
+    float *v;       /* [out, in] */
+    int64_t in;
+} scale_job;
+
+static void scale_rows(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const scale_job *job = arg;
+    (void)worker;
+    for (int64_t o = begin; o < end; o++) {
+        float *row = job->v + o * job->in;
+        double square = 0.0;
+        for (int64_t i = 0; i < job->in; i++)
+            square += (double)row[i] * (double)row[i];
+        const double scale = (double)job->m[o] / sqrt(square > SMALLEST ? square : SMALLEST);
+        for (int64_t i = 0; i < job->in; i++)
+            row[i] = (float)(scale * (double)row[i]);
+    }
+}
+
+static lathe_status dora_merge(void *self, const lathe_site *site, const lathe_site_param *params,
+                               int32_t n_params, float *w)
+{
+    const lora *l = self;
+    const lathe_site_param *m = lora_find_param(params, n_params, MAGNITUDE ".weight");
+    if (m == NULL)
+        return lathe_fail(l->host, LATHE_E_NOT_FOUND, "dora: %s has no " MAGNITUDE " to merge",
+                          site->module);
+    if (m->desc.rank != 1 || m->desc.dims[0] != site->out_features)
+        return lathe_fail(l->host, LATHE_E_SHAPE,
+                          "dora: %s: " MAGNITUDE " has %lld elements; expected %lld", site->module,
+                          (long long)m->desc.dims[0], (long long)site->out_features);
+    LATHE_TRY(lora_merge(self, site, params, n_params, w));
+    scale_job job = {m->data, w, site->in_features};
+    l->host->parallel_for(site->out_features, 16, scale_rows, &job);
+    return LATHE_OK;
+}
+
+/* PEFT writes the vector without the ".weight" of its module. */
+static int64_t dora_file_key(void *self, const char *param_name, char *out, int64_t capacity)
+{
+    static const char end[] = "." MAGNITUDE ".weight", written[] = "." MAGNITUDE;
+    const size_t n = strlen(param_name), tail = sizeof end - 1;
+    if (n < tail || strcmp(param_name + n - tail, end) != 0)
+        return lora_file_key(self, param_name, out, capacity);
+    return snprintf(out, capacity > 0 ? (size_t)capacity : 0, "base_model.model.%.*s%s",
+                    (int)(n - tail), param_name, written);
+}
+
+static const lathe_adapter_v1 table = {
+    .size = sizeof table,
+    .revision = LATHE_ADAPTER_REVISION,
+    .select = lora_select,
+    .targets = lora_targets,
+    .wrap = dora_wrap,
+    .base_is_frozen = lora_base_is_frozen,
+    .merge = dora_merge,
+    .file_key = dora_file_key,
+    .config_json = lora_config_json,
+    .check = lora_check,
+};
+
+LATHE_EXPORT extern const lathe_plugin LATHE_PLUGIN_ENTRY;
+const lathe_plugin LATHE_PLUGIN_ENTRY = {
+    LATHE_PLUGIN_HEADER,
+    .kind = LATHE_KIND_ADAPTER,
+    .revision = LATHE_ADAPTER_REVISION,
+    .n_fields = LORA_N_FIELDS,
+    .name = "dora",
+    .version = "1.0.0",
+    .summary = "LoRA with the magnitude of each row trained apart from its direction",
+    .source = "arXiv:2402.09353",
+    .license = "Apache-2.0",
+    .fields = fields,
+    .table = &table,
+    .create = dora_create,
+    .destroy = lora_destroy,
+};
