@@ -20,6 +20,8 @@ enum { MAX_OVERRIDES = 64, LENGTH_BYTES = 16 };
 
 static const lathe_option options[] = {
     {"-o, --output", "DIR", "the new folder for the quantized model"},
+    {"--calibration", "PATH", "texts that gptq and awq are calibrated on"},
+    {"--rows", "N", "rows of data.seq_len tokens to calibrate on (default 128; 512 tokens each)"},
     {"--text", "PATH", "file or folder of texts: prints the perplexity before and after"},
     {"--json", NULL, "print one JSON object"},
 };
@@ -52,7 +54,10 @@ static int purpose_of(const lathe_override *o)
 /* Refuses overrides that would have no effect. */
 static lathe_status check_overrides(const lathe_args *args)
 {
-    const int used = FOR_WRITING | (lathe_args_value(args, "--text") ? FOR_EVALUATION : 0);
+    const int used =
+        FOR_WRITING | (lathe_args_value(args, "--text") || lathe_args_value(args, "--calibration")
+                           ? FOR_EVALUATION
+                           : 0);
     if (args->n_overrides > MAX_OVERRIDES - 8)
         return lathe_error(LATHE_E_ARG, "%d settings; expected at most %d", args->n_overrides,
                            MAX_OVERRIDES - 8);
@@ -60,13 +65,15 @@ static lathe_status check_overrides(const lathe_args *args)
         const char *key = args->overrides[i].key;
         const int purpose = purpose_of(&args->overrides[i]);
         if (purpose == FOR_EVALUATION && !(used & FOR_EVALUATION))
-            return lathe_error(LATHE_E_ARG, "--%s has no effect without --text: remove it", key);
+            return lathe_error(
+                LATHE_E_ARG, "--%s has no effect without --text or --calibration: remove it", key);
         if (purpose == 0)
-            return lathe_error(LATHE_E_ARG,
-                               "--%s has no effect: lathe quantize reads [quant], plugins, "
-                               "model.name and checkpoint.shard_size, and with --text [data], "
-                               "[train], [device], [attention] and [tokenizer]",
-                               key);
+            return lathe_error(
+                LATHE_E_ARG,
+                "--%s has no effect: lathe quantize reads [quant], plugins, "
+                "model.name and checkpoint.shard_size, and with --text or --calibration [data], "
+                "[train], [device], [attention] and [tokenizer]",
+                key);
     }
     return LATHE_OK;
 }
@@ -137,37 +144,42 @@ static lathe_status check_signals(void)
 
 /* ---- perplexity ---- */
 
+/* Opens a folder to evaluate on texts, in rows of `length` tokens; "": as lathe eval does. */
+static lathe_status open_texts(const lathe_args *args, const char *folder, const char *text,
+                               const char *length, lathe_run **out)
+{
+    lathe_override rest[MAX_OVERRIDES];
+    lathe_args of_eval = *args;
+    lathe_buffer data = LATHE_BUFFER_INIT;
+    of_eval.words = &folder;
+    of_eval.n_words = 1;
+    of_eval.overrides = rest;
+    of_eval.n_overrides = pick(args, FOR_EVALUATION, rest);
+    if (length[0] && !lathe_args_override(args, "data.seq_len"))
+        rest[of_eval.n_overrides++] = (lathe_override){"data.seq_len", length};
+    lathe_status status = lathe_eval_data(&of_eval, text, &data);
+    if (status == LATHE_OK) {
+        const char *const settings[] = {
+            "data.datasets", data.data, "data.validation", data.data, "stage.name",
+            "pretrain",      NULL};
+        status = lathe_app_open_model(&of_eval, LATHE_OPEN_EVALUATE, settings, out);
+    }
+    lathe_buffer_fini(&data);
+    return status;
+}
+
 /* The perplexity of a folder on the texts, in rows of io_length tokens; "": sets it to the length
  * that lathe eval takes, so that the second folder is evaluated as the first. */
 static lathe_status perplexity(const lathe_args *args, const char *folder, char *io_length,
                                double *out)
 {
     const char *text = lathe_args_value(args, "--text");
-    lathe_override rest[MAX_OVERRIDES];
-    lathe_args of_eval = *args;
-    lathe_buffer data = LATHE_BUFFER_INIT;
     lathe_run *run = NULL;
     lathe_evaluation e;
     if (!text)
         return LATHE_OK;
     hold_signals(SIG_UNBLOCK);
-    of_eval.words = &folder;
-    of_eval.n_words = 1;
-    of_eval.overrides = rest;
-    of_eval.n_overrides = pick(args, FOR_EVALUATION, rest);
-    lathe_status status = lathe_eval_data(&of_eval, text, &data);
-    if (status == LATHE_OK) {
-        const char *const settings[] = {"data.datasets",
-                                        data.data,
-                                        "data.validation",
-                                        data.data,
-                                        "stage.name",
-                                        "pretrain",
-                                        io_length[0] ? "data.seq_len" : NULL,
-                                        io_length,
-                                        NULL};
-        status = lathe_app_open_model(&of_eval, LATHE_OPEN_EVALUATE, settings, &run);
-    }
+    lathe_status status = open_texts(args, folder, text, io_length, &run);
     if (status == LATHE_OK)
         (void)snprintf(io_length, LENGTH_BYTES, "%d", (int)run->set.seq_len);
     if (status == LATHE_OK)
@@ -175,9 +187,78 @@ static lathe_status perplexity(const lathe_args *args, const char *folder, char 
     if (status == LATHE_OK)
         *out = e.perplexity;
     lathe_run_close(run);
-    lathe_buffer_fini(&data);
     hold_signals(SIG_BLOCK);
     return status;
+}
+
+/* ---- calibration ---- */
+
+enum { ROW_TOKENS = 512, DEFAULT_ROWS = 128 };
+
+static int is_calibrated(const lathe_run *run)
+{
+    return LATHE_HAS((const lathe_quant_v1 *)run->parts.quant.table, encode_calibrated);
+}
+
+/* The largest number of inputs of a linear layer. */
+static int64_t most_inputs(const lathe_run *run)
+{
+    int64_t most = 0;
+    for (int32_t i = 0; i < run->params.n_model; i++) {
+        const lathe_param *p = run->params.rows[i];
+        if (p->format && p->desc.dims[1] > most)
+            most = p->desc.dims[1];
+    }
+    return most;
+}
+
+/* Uses as many rows as were asked for, or 128, or all; refuses too few of them. */
+static lathe_status count_batches(const lathe_args *args, const lathe_run *plan,
+                                  lathe_calibration_data *data)
+{
+    int64_t asked = 0;
+    LATHE_TRY(lathe_args_int(args, "--rows", 1, 1 << 24, 0, &asked));
+    const int64_t per_batch = data->run->set.micro_batch_size;
+    const int64_t length = data->run->set.seq_len;
+    const int64_t there = per_batch * lathe_loader_batches(data->run->data.validation, 1);
+    const int64_t rows = asked > 0 ? asked : there < DEFAULT_ROWS ? there : DEFAULT_ROWS;
+    data->n_batches = (rows + per_batch - 1) / per_batch;
+    if (rows > there)
+        return lathe_error(LATHE_E_CONFIG,
+                           "--rows %lld: the calibration data have %lld rows of %lld tokens: give "
+                           "more text, or fewer rows",
+                           (long long)rows, (long long)there, (long long)length);
+    if (rows * length < most_inputs(plan))
+        return lathe_error(
+            LATHE_E_CONFIG,
+            "the calibration data are too small: %lld rows of %lld tokens for layers "
+            "of %lld inputs; expected at least as many tokens as inputs",
+            (long long)rows, (long long)length, (long long)most_inputs(plan));
+    return LATHE_OK;
+}
+
+/* Opens the calibration data for a format that needs them. */
+static lathe_status open_calibration(const lathe_args *args, const char *model,
+                                     const lathe_run *plan, lathe_calibration_data *out)
+{
+    const char *text = lathe_args_value(args, "--calibration");
+    const char *name = plan->parts.quant.component->plugin->name;
+    char length[LENGTH_BYTES];
+    if (!is_calibrated(plan) && (text || lathe_args_value(args, "--rows")))
+        return lathe_error(LATHE_E_ARG,
+                           "--calibration and --rows have no effect: format \"%s\" needs no data",
+                           name);
+    if (!is_calibrated(plan))
+        return LATHE_OK;
+    if (!text)
+        return lathe_error(LATHE_E_ARG,
+                           "--calibration PATH is missing: format \"%s\" is calibrated on texts",
+                           name);
+    (void)snprintf(length, sizeof length, "%d",
+                   plan->model.max_positions < ROW_TOKENS ? (int)plan->model.max_positions
+                                                          : ROW_TOKENS);
+    LATHE_TRY(open_texts(args, model, text, length, &out->run));
+    return count_batches(args, plan, out);
 }
 
 /* ---- the report ---- */
@@ -246,7 +327,7 @@ static lathe_status open_plan(const lathe_args *args, const char *model, lathe_r
     lathe_override list[MAX_OVERRIDES] = {{"model.path", model}, {"adapter.name", "lora"}};
     const int32_t n = 2 + pick(args, FOR_WRITING, list + 2);
     list[n] = (lathe_override){"data.seq_len", "2"};
-    return lathe_run_open_mode(NULL, list, n + 1, LATHE_OPEN_PLAN, out);
+    return lathe_run_open_to_quantize(list, n + 1, out);
 }
 
 static int run_command(const lathe_args *args)
@@ -256,6 +337,7 @@ static int run_command(const lathe_args *args)
     const char *model = NULL, *output = lathe_args_value(args, "--output");
     reporter r = {.json = LATHE_BUFFER_INIT, .is_json = lathe_args_value(args, "--json") != NULL};
     lathe_quantized_model made = {0};
+    lathe_calibration_data data = {0};
     double perplexities[2] = {0.0, 0.0};
     char length[LENGTH_BYTES] = "";
     hold_signals(SIG_BLOCK); /* before any thread is made: they inherit it */
@@ -266,13 +348,17 @@ static int run_command(const lathe_args *args)
     if (status == LATHE_OK)
         status = perplexity(args, model, length, &perplexities[0]);
     if (status == LATHE_OK)
-        status = lathe__quantized_model_write(run, output, report, &r, &made);
+        status = open_calibration(args, model, run, &data);
+    if (status == LATHE_OK)
+        status =
+            lathe__quantized_model_write(run, data.run ? &data : NULL, output, report, &r, &made);
     if (status == LATHE_OK)
         status = perplexity(args, output, length, &perplexities[1]);
     if (status == LATHE_OK)
         status = print_result(args, &r, &made, perplexities);
     const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
     hold_signals(SIG_UNBLOCK); /* a pending one ends the process here */
+    lathe_run_close(data.run);
     lathe_run_close(run);
     lathe_buffer_fini(&r.json);
     lathe_arena_fini(&arena);

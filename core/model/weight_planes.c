@@ -107,6 +107,20 @@ lathe_status lathe_weight_planes_check(const lathe_safetensors *set,
     return find_meta(set, config, row, &t);
 }
 
+/* Refuses planes whose values would lead decoding out of them. */
+static lathe_status check_values(const lathe_safetensors *set, const lathe_param *row,
+                                 const void *const *planes)
+{
+    const lathe_quant_v1 *table = row->format->table;
+    if (!LATHE_HAS(table, check_planes))
+        return LATHE_OK;
+    const lathe_status status =
+        table->check_planes(row->format->self, row->desc.dims[0], row->desc.dims[1], planes);
+    return status == LATHE_OK ? LATHE_OK
+                              : lathe_error(status, "%s: %s: %s", lathe_safetensors_path(set),
+                                            row->name, lathe_error_message());
+}
+
 lathe_status lathe_weight_planes_read(const lathe_safetensors *set,
                                       const lathe_model_config *config, const lathe_param *row,
                                       void *const *planes, uint8_t *used)
@@ -127,12 +141,12 @@ lathe_status lathe_weight_planes_read(const lathe_safetensors *set,
     }
     LATHE_TRY(find_meta(set, config, row, &t));
     if (t == NULL)
-        return LATHE_OK;
+        return check_values(set, row, (const void *const *)planes);
     used[t - first] = 1;
     const lathe_status status =
         table->read_meta(row->format->self, row->desc.dims[0], row->desc.dims[1], t->data,
                          lathe_desc_bytes(&t->desc), planes);
-    return status == LATHE_OK
-               ? LATHE_OK
-               : lathe_error(status, "%s: %s: %s", t->file, t->name, lathe_error_message());
+    if (status != LATHE_OK)
+        return lathe_error(status, "%s: %s: %s", t->file, t->name, lathe_error_message());
+    return check_values(set, row, (const void *const *)planes);
 }

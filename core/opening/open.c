@@ -287,6 +287,15 @@ lathe_status lathe_run_open_mode(const char *config_path, const lathe_override *
     return opened(run, open_stages(run), out);
 }
 
+lathe_status lathe_run_open_to_quantize(const lathe_override *overrides, int32_t n_overrides,
+                                        lathe_run **out)
+{
+    lathe_run *run = NULL;
+    LATHE_TRY(create(NULL, overrides, n_overrides, LATHE_OPEN_PLAN, &run));
+    run->open.calibrates = 1;
+    return opened(run, open_stages(run), out);
+}
+
 lathe_status lathe_run_check(const char *config_path, const lathe_override *overrides,
                              int32_t n_overrides, int32_t is_offline, lathe_diags *diags,
                              int32_t *out_saves_model)

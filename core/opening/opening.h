@@ -10,6 +10,11 @@
 lathe_status lathe_run_open_mode(const char *config_path, const lathe_override *overrides,
                                  int32_t n_overrides, int32_t mode, lathe_run **out);
 
+/** Opens a run whose model `lathe quantize` writes: the plan of the configuration, without memory
+ * and weights. A format that needs calibration data is accepted. */
+lathe_status lathe_run_open_to_quantize(const lathe_override *overrides, int32_t n_overrides,
+                                        lathe_run **out);
+
 /** Opens a run for training as lathe_run_open_mode does, but adds its errors and warnings to diags
  * instead of logging them. is_dry: reads only the first part of the data, keeps none of it, and
  * loads no checkpoint. */

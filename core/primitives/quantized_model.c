@@ -16,10 +16,12 @@
 #include "model/quant_source.h"
 #include "model/weight_planes.h"
 #include "model/weights.h"
+#include "primitives/calibration_pass.h"
 
 typedef struct quantizer {
     lathe_run *run;
-    const lathe_safetensors *set; /* of the source */
+    const lathe_calibration_data *data; /* NULL: the format needs none */
+    const lathe_safetensors *set;       /* of the source */
     lathe_st_writer *writer;
     int64_t *first;     /* [n_model] number of a row's first tensor in the file; -1: none */
     float *w, *decoded; /* one weight */
@@ -183,7 +185,7 @@ static lathe_status write_planes(quantizer *q, const lathe_param *row, int64_t t
     return status;
 }
 
-static lathe_status quantize(quantizer *q, int32_t index)
+static lathe_status quantize(quantizer *q, int32_t index, const lathe_quant_inputs *inputs)
 {
     const lathe_param *row = q->run->params.rows[index];
     const lathe_st_tensor *t = source_of(q, row);
@@ -205,7 +207,10 @@ static lathe_status quantize(quantizer *q, int32_t index)
                                            t->desc.dims[1]));
     else
         LATHE_TRY(lathe_convert(q->w, LATHE_F32, t->data, t->desc.dtype, rows * cols));
-    const lathe_status status = table_of(row)->encode(row->format->self, rows, cols, q->w, planes);
+    const lathe_status status =
+        inputs != NULL
+            ? table_of(row)->encode_calibrated(row->format->self, rows, cols, q->w, inputs, planes)
+            : table_of(row)->encode(row->format->self, rows, cols, q->w, planes);
     if (status != LATHE_OK)
         return lathe_error_context(status, "%s: %s", t->file, t->name);
     LATHE_TRY(measure(q, row, (const void *const *)planes, &made.relative_error));
@@ -217,6 +222,50 @@ static lathe_status quantize(quantizer *q, int32_t index)
     return q->report != NULL ? q->report(q->arg, &made) : LATHE_OK;
 }
 
+/* ---- calibration ---- */
+
+/* The row of a weight that is to be quantized; -1: none. */
+static int32_t wanted_row(const quantizer *q, const char *weight)
+{
+    const int32_t i = lathe_params_find(&q->run->params, weight);
+    return i >= 0 && i < q->run->params.n_model && q->run->params.rows[i]->format != NULL ? i : -1;
+}
+
+/* lathe_calibration_pass.wants */
+static int32_t wants(void *arg, const char *weight)
+{
+    return wanted_row(arg, weight) >= 0;
+}
+
+/* lathe_calibration_pass.replace */
+static lathe_status replace(void *arg, const char *weight, const lathe_quant_inputs *inputs,
+                            const float **out_values)
+{
+    quantizer *q = arg;
+    LATHE_TRY(quantize(q, wanted_row(q, weight), inputs));
+    *out_values = q->decoded;
+    return LATHE_OK;
+}
+
+static lathe_status calibrate(quantizer *q)
+{
+    const lathe_calibration_pass pass = {.run = q->data->run,
+                                         .n_batches = q->data->n_batches,
+                                         .wants = wants,
+                                         .replace = replace,
+                                         .arg = q};
+    int32_t n = 0;
+    for (int32_t i = 0; i < q->run->params.n_model; i++)
+        n += q->run->params.rows[i]->format != NULL;
+    LATHE_TRY(lathe__calibration_pass(&pass));
+    if (q->out->n != n)
+        return lathe_error(LATHE_E_UNSUPPORTED,
+                           "%d of %d weights are no linear layers of the model's forward, so they "
+                           "cannot be calibrated: leave them out with quant.exclude_modules",
+                           n - q->out->n, n);
+    return LATHE_OK;
+}
+
 static lathe_status write_rows(quantizer *q)
 {
     for (int32_t i = 0; i < q->run->params.n_model; i++) {
@@ -224,13 +273,15 @@ static lathe_status write_rows(quantizer *q)
         if (q->first[i] < 0)
             continue;
         if (row->format != NULL) {
-            LATHE_TRY(quantize(q, i));
+            LATHE_TRY(q->data != NULL ? LATHE_OK : quantize(q, i, NULL));
             continue;
         }
         const lathe_st_tensor *t = source_of(q, row);
         LATHE_TRY(
             lathe_st_writer_write(q->writer, q->first[i], 0, t->data, lathe_desc_bytes(&t->desc)));
     }
+    if (q->data != NULL)
+        LATHE_TRY(calibrate(q));
     q->out->relative_error = q->norm > 0.0 ? sqrt(q->error / q->norm) : 0.0;
     return lathe_safetensors_check(q->set);
 }
@@ -332,12 +383,12 @@ static lathe_status write_folder(quantizer *q, const char *path)
     return lathe_file_sync_parent(path);
 }
 
-lathe_status lathe__quantized_model_write(lathe_run *run, const char *path,
-                                          lathe_quantized_report_fn report, void *arg,
-                                          lathe_quantized_model *out)
+lathe_status lathe__quantized_model_write(lathe_run *run, const lathe_calibration_data *data,
+                                          const char *path, lathe_quantized_report_fn report,
+                                          void *arg, lathe_quantized_model *out)
 {
     lathe_safetensors *set = NULL;
-    quantizer q = {.run = run, .report = report, .arg = arg, .out = out};
+    quantizer q = {.run = run, .data = data, .report = report, .arg = arg, .out = out};
     *out = (lathe_quantized_model){0};
     if (lathe_path_exists(path))
         return lathe_error(LATHE_E_CONFIG, "%s exists already: give another folder, or remove it",

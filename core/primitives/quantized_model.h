@@ -4,6 +4,12 @@
 
 #include "run/run_state.h"
 
+/** Data that a format is calibrated on: a run of the same model that evaluates. */
+typedef struct lathe_calibration_data {
+    lathe_run *run;    /* calibration_pass.h */
+    int64_t n_batches; /* micro-batches of its validation data */
+} lathe_calibration_data;
+
 /** What became of one weight. */
 typedef struct lathe_quantized_weight {
     const char *name;   /* of the parameter */
@@ -30,14 +36,15 @@ typedef lathe_status (*lathe_quantized_report_fn)(void *arg, const lathe_quantiz
  * planes, and the decoded weight.
  *
  *   run     opened with model.path and quant.name; its weights need not be loaded
+ *   data    for a format that is calibrated (lathe_quant_v1.encode_calibrated); else NULL
  *   path    the new folder; it appears when it is complete
  *   report  called for each weight, in order; an error of it ends the work, and nothing is left of
  * the new folder. NULL: not called
  *
  *   Errors  LATHE_E_CONFIG: the path exists, the model has no folder, or the format has no layout
  * in files. LATHE_E_NUMERIC: a weight is not finite. LATHE_E_IO, LATHE_E_NOMEM. */
-lathe_status lathe__quantized_model_write(lathe_run *run, const char *path,
-                                          lathe_quantized_report_fn report, void *arg,
-                                          lathe_quantized_model *out);
+lathe_status lathe__quantized_model_write(lathe_run *run, const lathe_calibration_data *data,
+                                          const char *path, lathe_quantized_report_fn report,
+                                          void *arg, lathe_quantized_model *out);
 
 #endif

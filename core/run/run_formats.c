@@ -95,6 +95,14 @@ static lathe_status take_chosen(chooser *c, lathe_param *p)
     c->n_linear++;
     if ((is_set(c->include) && !is_listed(c->include, p->name)) || is_listed(c->exclude, p->name))
         return LATHE_OK;
+    if (LATHE_HAS((const lathe_quant_v1 *)run->parts.quant.table, encode_calibrated) &&
+        !run->open.calibrates)
+        return lathe__run_refuse(
+            run, "quant", "name",
+            "format \"%s\" is calibrated on data, which a run does not do: make "
+            "a folder with lathe quantize DIR --quant.name %s --calibration "
+            "TEXTS -o OUT, and set model.path to it",
+            run->parts.quant.component->plugin->name, run->parts.quant.component->plugin->name);
     const lathe_status status = give(p, &run->parts.quant);
     if (status == LATHE_E_SHAPE)
         return lathe__run_refuse(run, "quant", "name",

@@ -31,6 +31,7 @@ typedef struct lathe_opening {
     int32_t mode;            /* LATHE_OPEN_*; BATCHES is stored as TRAIN */
     int32_t data_is_optional;
     int32_t is_offline;  /* 1: checked without the machine and the data */
+    int32_t calibrates;  /* 1: opened by lathe quantize, which brings calibration data */
     int32_t is_dry;      /* a dry run (core/opening) */
     const char *dry_dir; /* folder of its prepared data; NULL: none */
     lathe_diags *diags;  /* collects errors and warnings; NULL: the thread's message and the log */

@@ -94,6 +94,29 @@ Test(cli_quantize, what_cannot_be_quantized_is_refused)
     expect("ls -d q2* run.tmp* q.tmp* 2>/dev/null | wc -l", 0, "0");
 }
 
+/* 40 lines of 56 bytes and an end of text each: 2,280 tokens. */
+Test(cli_quantize, calibration_data_are_needed_and_enough)
+{
+    expect(QUANTIZE "model -o q --quant.name gptq 2>&1", 2, "--calibration PATH is missing");
+    expect(QUANTIZE "model -o q --quant.name nf4 --calibration text.txt 2>&1", 2,
+           "--calibration and --rows have no effect: format \"nf4\" needs no data");
+    expect(QUANTIZE "model -o q --quant.name gptq --calibration text.txt --rows 1000 2>&1", 2,
+           "--rows 1000: the calibration data have ");
+    expect(QUANTIZE "model -o q --quant.name gptq --calibration text.txt --rows 1 2>&1", 2,
+           "the calibration data are too small: 1 rows of 64 tokens for layers of 128 inputs");
+    expect(QUANTIZE "model -o q --quant.name gptq --quant.group_size 32 --calibration text.txt", 0,
+           "14 weights quantized to 5.");
+    expect(QUANTIZE "model -o a --quant.name awq --quant.group_size 32 --calibration text.txt", 0,
+           "14 weights quantized to 4.6");
+    expect(LATHE "generate q --prompt a --max-new-tokens 2 2>/dev/null && " LATHE
+                 "generate a --prompt a --max-new-tokens 2 2>/dev/null",
+           0, "a");
+    /* every run gives the same bits */
+    expect(QUANTIZE "model -o q2 --quant.name gptq --quant.group_size 32 --calibration text.txt "
+                    ">/dev/null && cmp q/model.safetensors q2/model.safetensors && echo same",
+           0, "same");
+}
+
 Test(cli_quantize, a_reader_that_ends_and_ctrl_c_leave_nothing_half_written)
 {
     expect(QUANTIZE "model -o q --quant.name nf4 | head -n 1", 0, "weight");

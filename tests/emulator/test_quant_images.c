@@ -21,11 +21,17 @@ static const setting settings[] = {{"nf4", "double_quant=true"},
                                    {"hqq", "bits=2"},
                                    {"hqq", "bits=3 compute_dtype=bfloat16"},
                                    {"hqq", "bits=4 compute_dtype=float32"},
-                                   {"hqq", "bits=8"}};
+                                   {"hqq", "bits=8"},
+                                   {"gptq", "bits=3 group_size=64"},
+                                   {"gptq", "bits=4 symmetric=false checkpoint_format=gptq_v2"},
+                                   {"gptq", "bits=8 group_size=-1"},
+                                   {"awq", "group_size=64"},
+                                   {"awq", "group_size=-1"}};
 
 /* One element; an odd count; whole blocks of 64; a chunk of 4096 and one element; nested blocks and
  * an odd end; groups that end within a chunk. A format skips what it does not accept. */
-static const int64_t shapes[][2] = {{1, 1}, {3, 5}, {64, 64}, {17, 241}, {129, 387}, {66, 192}};
+static const int64_t shapes[][2] = {{1, 1},     {3, 5},    {64, 64}, {17, 241},
+                                    {129, 387}, {66, 192}, {64, 192}};
 
 typedef struct subject {
     const char *name;

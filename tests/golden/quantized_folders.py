@@ -9,7 +9,7 @@
 
 bnb_* are written by transformers with bitsandbytes; fp8_block's planes by transformers' FineGrained FP8; ct_* by the
 compressors of compressed-tensors; hqq by hqq's quantizer under the names of its HQQLinear; modelopt_nvfp4 and eetq by the
-functions of quant_formats.py. mixed_ct has two groups: attention in FP8 rows, the MLP in MXFP4, and one layer left as it
+functions of quant_formats.py; gptq_* and awq are packed here as the sources of GPTQModel and AutoAWQ pack. mixed_ct has two groups: attention in FP8 rows, the MLP in MXFP4, and one layer left as it
 is. The weights that the logits come from are decoded by the same library, or those functions.
 """
 import json
@@ -184,6 +184,59 @@ def eetq(_, w):
     return {"": torch.from_numpy(qf.eetq_preprocess(q)), "_scales": torch.from_numpy(scales)}, back
 
 
+def bit_stream(codes, bits):
+    """Codes [n, m] -> words [n * bits / 32, m]: the bits of a column, one code after another, lowest first."""
+    n, m = codes.shape
+    flat = ((codes.long()[:, None, :] >> torch.arange(bits)[None, :, None]) & 1).reshape(n * bits // 32, 32, m)
+    words = (flat << torch.arange(32)[None, :, None]).sum(1)
+    return torch.where(words >= 1 << 31, words - (1 << 32), words).to(torch.int32)
+
+
+def rounded(w, bits, group, symmetric, lowest_zero, order):
+    """Codes [O, I], zero points and f16 scales [O, G], groups [I], and the decoded weight, with the inputs grouped in `order`."""
+    o, i = w.shape
+    groups = torch.empty(i, dtype=torch.int32)
+    groups[order] = (torch.arange(i) // group).int()
+    top, scales, zeros = 2**bits - 1, [], []
+    for g in range(i // group):
+        part = w[:, groups == g]
+        low, high = part.amin(1).clamp(max=0), part.amax(1).clamp(min=0)
+        if symmetric:
+            high = torch.maximum(-low, high)
+            low = -high
+        scale = ((high - low) / top).half()
+        zeros.append(torch.full_like(low, 2 ** (bits - 1)) if symmetric else (-low / scale.float()).round().clamp(lowest_zero, top))
+        scales.append(scale)
+    scales, zeros = torch.stack(scales, 1), torch.stack(zeros, 1)
+    s, z = scales.float()[:, groups.long()], zeros[:, groups.long()]
+    codes = ((w / s).round() + z).clamp(0, top)
+    return codes.int(), zeros.int(), scales, groups, (codes - z) * s
+
+
+def gptq(bits, group, symmetric, act_order, version):
+    """The packing of GPTQModel 7.7.0, gptqmodel/nn_modules/qlinear/__init__.py (dequantize_weight), as a stream of bits."""
+    def convert(_, w):
+        order = torch.randperm(w.shape[1], generator=torch.Generator().manual_seed(3)) if act_order else torch.arange(w.shape[1])
+        codes, zeros, scales, groups, back = rounded(w, bits, group, symmetric, 1 if version == 1 else 0, order)
+        stored = zeros - 1 if version == 1 else zeros
+        return {"../qweight": bit_stream(codes.T, bits), "../qzeros": bit_stream(stored, bits).T, "../scales": scales.T,
+                "../g_idx": groups}, back
+    return convert
+
+
+def awq(group):
+    """The packing of AutoAWQ 0.2.9, awq/modules/linear/gemm.py: eight outputs to a word, in the order 0 2 4 6 1 3 5 7."""
+    def words(values):
+        eights = values.long().unflatten(-1, (-1, 8))[..., [0, 2, 4, 6, 1, 3, 5, 7]]
+        packed = (eights << (4 * torch.arange(8))).sum(-1)
+        return torch.where(packed >= 1 << 31, packed - (1 << 32), packed).to(torch.int32)
+
+    def convert(_, w):
+        codes, zeros, scales, _, back = rounded(w, 4, group, False, 0, torch.arange(w.shape[1]))
+        return {"../qweight": words(codes.T), "../qzeros": words(zeros.T), "../scales": scales.T}, back
+    return convert
+
+
 def ct_group(layout, targets=("Linear",), **weights):
     weights = {"symmetric": True, "dynamic": False, "type": "float", **weights}
     return {"targets": list(targets), "weights": weights, "input_activations": None, "output_activations": None,
@@ -222,6 +275,12 @@ def main():
         "view_as_float": False}, "scale_quant_params": None, "zero_quant_params": None, "offload_meta": False},
         "skip_modules": ["lm_head"]}, hqq)
     by_hand("eetq", {"quant_method": "eetq", "weights": "int8", "modules_to_not_convert": None}, eetq)
+    for bits, group, symmetric, act_order, version in ((4, 32, True, False, 1), (3, 64, False, True, 2), (8, 16, False, False, 1)):
+        by_hand(f"gptq_{bits}bit", {"quant_method": "gptq", "bits": bits, "group_size": group, "desc_act": act_order,
+                                    "sym": symmetric, "checkpoint_format": "gptq" if version == 1 else "gptq_v2",
+                                    "pack_dtype": "int32"}, gptq(bits, group, symmetric, act_order, version))
+    by_hand("awq", {"quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": True, "version": "gemm",
+                    "modules_to_not_convert": None}, awq(32))
     row = ct_fp8("channel", torch.bfloat16)
     by_hand("mixed_ct", ct_config("mixed-precision",
                                   ct_group("float-quantized", [r"re:.*self_attn\..*"], strategy="channel", **fp8),

@@ -1,5 +1,5 @@
-/* fp8, mxfp4, nvfp4, eetq, hqq: planes and decoded values have the bits of the libraries that write
- * these files; the builds for each instruction set agree; names in files; refusals. */
+/* fp8, mxfp4, nvfp4, eetq, hqq, gptq, awq: planes and decoded values have the bits of the libraries
+ * that write these files; the builds for each instruction set agree; names in files; refusals. */
 #include "quant_weights.h"
 
 #include <jansson.h>
@@ -142,7 +142,7 @@ Test(quant_formats, planes_and_decoded_values_are_those_of_the_reference)
 typedef struct format {
     const char *name, *settings;
     int64_t rows, cols; /* more than one span of a row, and a short last one where that may be */
-    const char *method, *suffixes[3];
+    const char *method, *suffixes[4];
 } format;
 
 static const format formats[] = {
@@ -164,6 +164,20 @@ static const format formats[] = {
     {"hqq", "bits=3 compute_dtype=float32", 7, 704, "hqq", {"../W_q", "../scale", "../zero"}},
     {"hqq", "bits=4 group_size=8", 8, 704, "hqq", {"../W_q", "../scale", "../zero"}},
     {"hqq", "bits=8 group_size=1408", 8, 704, "hqq", {"../W_q", "../scale", "../zero"}},
+    {"gptq", "bits=2", 16, 704, "gptq", {"../qweight", "../qzeros", "../scales", "../g_idx"}},
+    {"gptq",
+     "bits=3 symmetric=false group_size=96",
+     32,
+     704,
+     "gptq",
+     {"../qweight", "../qzeros", "../scales", "../g_idx"}},
+    {"gptq",
+     "bits=8 checkpoint_format=gptq_v2",
+     4,
+     704,
+     "gptq",
+     {"../qweight", "../qzeros", "../scales", "../g_idx"}},
+    {"awq", "group_size=64", 8, 704, "awq", {"../qweight", "../qzeros", "../scales"}},
 };
 enum { N_FORMATS = sizeof formats / sizeof *formats };
 
@@ -267,6 +281,9 @@ Test(quant_formats, weights_without_whole_groups_are_refused)
          "hqq: a weight of [1, 64]; with 4 bits and groups of 64 its size must be a multiple of "
          "128"},
         {"fp8", INT64_MAX / 4, 4, "fp8: a weight of ["},
+        {"gptq", 12, 64, "gptq: a weight of [12, 64]; with 4 bits both must be multiples of 8"},
+        {"awq", 8, 64, "awq: a weight of [8, 64]; the columns must be a multiple of 128"},
+        {"awq", 4, 128, "awq: a weight of [4, 128]; the rows must be a multiple of 8"},
     };
     for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
         subject s = open_format(bad[k].name, "");

@@ -80,6 +80,17 @@ typedef struct lathe_quant_config {
 } lathe_quant_config;
 LATHE_ABI_SIZE(lathe_quant_config, 32);
 
+/** The inputs x [n,I] of a linear layer over calibration data, which the core gathers layer by
+ * layer with the layers before it already quantized (lathe quantize --calibration). Host memory. */
+typedef struct lathe_quant_inputs {
+    uint32_t size;
+    uint32_t reserved;      /* 0 */
+    int64_t n;              /* rows of x, >= 1 */
+    const float *products;  /* [I,I] sum of x x^T over the rows, divided by n; symmetric */
+    const float *magnitude; /* [I] mean of |x| */
+} lathe_quant_inputs;
+LATHE_ABI_SIZE(lathe_quant_inputs, 32);
+
 typedef struct lathe_quant_v1 {
     uint32_t size;
     uint32_t revision;
@@ -136,7 +147,16 @@ typedef struct lathe_quant_v1 {
      *           support; the message names key, value and what is supported. Comes with methods. */
     lathe_status (*read_config)(const lathe_host *host, const lathe_quant_config *config,
                                 lathe_value *values);
+    /** [open] Checks planes that were read from a file, where their values could make decode read
+     *  beyond them; all in host memory. LATHE_E_CORRUPT names what was seen and expected. NULL:
+     *  every value is safe. */
+    lathe_status (*check_planes)(void *self, int64_t rows, int64_t cols, const void *const *planes);
+    /** [open] encode for a format whose quality rests on calibration data. Such a format is not
+     *  encoded when a run starts, only by lathe quantize; encode then is what the format gives
+     *  without data, with which tests compare. NULL: the format needs no data. */
+    lathe_status (*encode_calibrated)(void *self, int64_t rows, int64_t cols, const float *w,
+                                      const lathe_quant_inputs *inputs, void *const *planes);
 } lathe_quant_v1;
-LATHE_ABI_SIZE(lathe_quant_v1, 112);
+LATHE_ABI_SIZE(lathe_quant_v1, 128);
 
 #endif

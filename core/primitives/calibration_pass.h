@@ -1,0 +1,35 @@
+/* Runs calibration data through a model layer by layer, and replaces the weights of each layer
+ * before the next one sees its output.
+ *
+ *   in   a run that evaluates, with plain weights and the calibration rows as its data
+ *   out  for each linear layer the sums of its inputs' products, while they are in memory
+ *
+ * The forward is cut where a layer of the model ends. For every micro-batch the values that cross a
+ * cut (the residual stream) are kept in host memory; one range of nodes runs over all
+ * micro-batches, the products of its linear layers' inputs are summed, their weights are replaced,
+ * and the range runs again. So the whole data pass through the model twice, and the products of one
+ * layer are in memory at a time.
+ */
+#ifndef LATHE_PRIMITIVES_CALIBRATION_PASS_H
+#define LATHE_PRIMITIVES_CALIBRATION_PASS_H
+
+#include "lathe/quant.h"
+#include "run/run_state.h"
+
+typedef struct lathe_calibration_pass {
+    lathe_run *run;    /* opened for evaluation, on a device that shares the host's memory */
+    int64_t n_batches; /* micro-batches of its validation data to use, >= 1 */
+    /** Whether the weight of a linear layer is replaced: then replace() gets its inputs. */
+    int32_t (*wants)(void *arg, const char *weight);
+    /** Gives the new values of a weight, f32 [O,I], valid until the next call; NULL: as it is. */
+    lathe_status (*replace)(void *arg, const char *weight, const lathe_quant_inputs *inputs,
+                            const float **out_values);
+    void *arg;
+} lathe_calibration_pass;
+
+/** Goes through the model. The weights of the run are those that replace() gave afterwards.
+ *  Errors  LATHE_E_UNSUPPORTED: a device with its own memory. LATHE_E_NOMEM, and errors of
+ * replace(). */
+lathe_status lathe__calibration_pass(const lathe_calibration_pass *pass);
+
+#endif

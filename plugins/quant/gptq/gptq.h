@@ -1,0 +1,36 @@
+/* gptq: the instance, and its encoders. */
+#ifndef LATHE_GPTQ_H
+#define LATHE_GPTQ_H
+
+#include "gptq_kernel.h"
+#include "shared/quant_codec.h"
+#include "shared/range_quantizer.h"
+
+enum { GPTQ_N_PLANES = 4 };
+
+typedef struct gptq {
+    codec_head head;
+    int64_t bits, group; /* group 0: the whole row of inputs */
+    int32_t symmetric, act_order;
+    int32_t zero_offset; /* 1: files of version 1 store the zero point minus 1 */
+    double damping;
+} gptq;
+
+/** Inputs of one group. */
+static inline int64_t gptq_group(const gptq *q, int64_t cols)
+{
+    return q->group > 0 && q->group < cols ? q->group : cols;
+}
+
+static inline int64_t gptq_groups(const gptq *q, int64_t cols)
+{
+    return (cols + gptq_group(q, cols) - 1) / gptq_group(q, cols);
+}
+
+/** lathe_quant_v1.encode and encode_calibrated, for dims that accepts() took. */
+lathe_status gptq_encode(void *self, int64_t rows, int64_t cols, const float *w,
+                         void *const *planes);
+lathe_status gptq_encode_calibrated(void *self, int64_t rows, int64_t cols, const float *w,
+                                    const lathe_quant_inputs *inputs, void *const *planes);
+
+#endif

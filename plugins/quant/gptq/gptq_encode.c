@@ -1,0 +1,343 @@
+/* Encodes weights: to the nearest codes, or by GPTQ, which spreads the error of each input over the
+ * inputs after it.
+ *
+ * GPTQ, for one output w [I] and the upper triangle U with U^T U = H^-1 (H: the inputs' products):
+ *
+ *   for each input i:  q_i = code of w_i;  e = (w_i - w'_i) / U[i,i];  w_k -= e * U[i,k] for k > i
+ *
+ * The scale and zero point of a group come from its weights as they are when its first input is
+ * reached. With act_order the inputs are taken in the order of H's diagonal, the largest first, and
+ * a group is made of inputs that follow one another in that order (g_idx).
+ *
+ * Source: arXiv:2210.17323, algorithm 1; damping as in its code: H += damping * mean(diag H) * I.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "gptq.h"
+
+/* What the outputs share. */
+typedef struct encoder {
+    const gptq *q;
+    int64_t rows, cols, group;
+    const float *w;
+    const int32_t *order;  /* [cols] inputs in the order in which they are quantized */
+    const int32_t *groups; /* [cols] group of the k-th in that order */
+    const float *upper;    /* [cols, cols] U in that order; NULL: errors are not spread */
+    uint8_t *codes;        /* [cols, rows] by input */
+    range_params *ranges;  /* [groups, rows] */
+    int32_t bad;
+} encoder;
+
+/* Copies an output in the order of its inputs; 0: a value is not finite. */
+static int load(const encoder *e, int64_t row, float *w)
+{
+    int finite = 1;
+    for (int64_t k = 0; k < e->cols; k++) {
+        w[k] = e->w[row * e->cols + e->order[k]];
+        finite &= isfinite(w[k]) != 0;
+    }
+    return finite;
+}
+
+static void encode_row(const encoder *e, int64_t row, float *w)
+{
+    const gptq *q = e->q;
+    range_params *range = NULL;
+    for (int64_t k = 0; k < e->cols; k++) {
+        if (k % e->group == 0) {
+            const int64_t left = e->cols - k;
+            range = &e->ranges[e->groups[k] * e->rows + row];
+            *range = range_of(w + k, left < e->group ? left : e->group, q->bits, q->symmetric,
+                              q->zero_offset);
+        }
+        const uint32_t code = range_code(range, w[k], q->bits);
+        e->codes[e->order[k] * e->rows + row] = (uint8_t)code;
+        if (e->upper == NULL)
+            continue;
+        const float *const u = e->upper + k * e->cols;
+        const float error = (w[k] - range_value(range, code)) / u[k];
+        for (int64_t i = k + 1; i < e->cols; i++)
+            w[i] -= error * u[i];
+    }
+}
+
+static void encode_rows(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    encoder *e = arg;
+    float *w = malloc((size_t)e->cols * sizeof *w);
+    (void)worker;
+    for (int64_t row = begin; row < end; row++) {
+        if (w == NULL || !load(e, row, w)) {
+            __atomic_store_n(&e->bad, w == NULL ? 2 : 1, __ATOMIC_RELAXED);
+            break;
+        }
+        encode_row(e, row, w);
+    }
+    free(w);
+}
+
+/* Sets bits [at, at + bits) of a row of words that are `stride` words apart. */
+static void put_bits(uint32_t *words, int64_t stride, int64_t at, int64_t bits, uint32_t code)
+{
+    const int64_t word = at >> 5, shift = at & 31;
+    words[word * stride] |= code << shift;
+    if (shift + bits > 32)
+        words[(word + 1) * stride] |= code >> (32 - shift);
+}
+
+static void pack(const encoder *e, void *const *planes)
+{
+    const int64_t bits = e->q->bits, rows = e->rows, cols = e->cols;
+    const int64_t n_groups = gptq_groups(e->q, cols), zero_words = rows * bits / 32;
+    uint32_t *const codes = planes[PACKED_CODES], *const zeros = planes[PACKED_ZEROS];
+    memset(codes, 0, (size_t)(cols * bits / 32 * rows) * sizeof *codes);
+    memset(zeros, 0, (size_t)(n_groups * zero_words) * sizeof *zeros);
+    for (int64_t i = 0; i < cols; i++)
+        for (int64_t row = 0; row < rows; row++)
+            put_bits(codes + row, rows, i * bits, bits, e->codes[i * rows + row]);
+    for (int64_t g = 0; g < n_groups; g++)
+        for (int64_t row = 0; row < rows; row++) {
+            const range_params *r = &e->ranges[g * rows + row];
+            put_bits(zeros + g * zero_words, 1, row * bits, bits,
+                     (uint32_t)(r->zero - e->q->zero_offset));
+            ((uint16_t *)planes[PACKED_SCALES])[g * rows + row] = r->bits16;
+        }
+    for (int64_t k = 0; k < cols; k++)
+        ((int32_t *)planes[PACKED_GROUPS])[e->order[k]] = e->groups[k];
+}
+
+/* A scale that f16 cannot hold. */
+static int has_wide_scale(const encoder *e)
+{
+    const int64_t n = gptq_groups(e->q, e->cols) * e->rows;
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(e->ranges[i].scale))
+            return 1;
+    return 0;
+}
+
+static lathe_status run(encoder *e, void *const *planes)
+{
+    const gptq *q = e->q;
+    const int64_t n_groups = gptq_groups(q, e->cols);
+    lathe_status status = LATHE_OK;
+    e->codes = malloc((size_t)(e->rows * e->cols));
+    e->ranges = calloc((size_t)(n_groups * e->rows), sizeof *e->ranges);
+    if (e->codes == NULL || e->ranges == NULL) {
+        status = lathe_fail(q->head.host, LATHE_E_NOMEM, "gptq: no memory to encode a weight");
+    } else {
+        q->head.host->parallel_for(e->rows, 4, encode_rows, e);
+        if (e->bad == 2)
+            status = lathe_fail(q->head.host, LATHE_E_NOMEM, "gptq: no memory to encode a weight");
+        else if (e->bad)
+            status = lathe_fail(q->head.host, LATHE_E_NUMERIC,
+                                "gptq: the weight [%lld, %lld] holds values that are not finite",
+                                (long long)e->rows, (long long)e->cols);
+        else if (has_wide_scale(e))
+            status = lathe_fail(q->head.host, LATHE_E_NUMERIC,
+                                "gptq: the weight [%lld, %lld] needs a scale above 65504, which "
+                                "f16 does not have",
+                                (long long)e->rows, (long long)e->cols);
+        else
+            pack(e, planes);
+    }
+    free(e->codes);
+    free(e->ranges);
+    return status;
+}
+
+/* ---- the order of the inputs ---- */
+
+typedef struct input {
+    float weight;
+    int32_t index;
+} input;
+
+static int heavier(const void *a, const void *b)
+{
+    const input *x = a, *y = b;
+    if (x->weight != y->weight)
+        return x->weight > y->weight ? -1 : 1;
+    return x->index - y->index;
+}
+
+/* Fills order and groups, [cols] each. products: [cols, cols] or NULL. */
+static lathe_status make_order(const gptq *q, int64_t cols, const float *products, int32_t *order,
+                               int32_t *groups)
+{
+    input *list = malloc((size_t)cols * sizeof *list);
+    if (list == NULL)
+        return lathe_fail(q->head.host, LATHE_E_NOMEM, "gptq: no memory for the order of inputs");
+    for (int64_t i = 0; i < cols; i++)
+        list[i] = (input){products != NULL ? products[i * cols + i] : 0.0f, (int32_t)i};
+    if (products != NULL && q->act_order)
+        qsort(list, (size_t)cols, sizeof *list, heavier);
+    for (int64_t k = 0; k < cols; k++) {
+        order[k] = list[k].index;
+        groups[k] = (int32_t)(k / gptq_group(q, cols));
+    }
+    free(list);
+    return LATHE_OK;
+}
+
+/* ---- U ---- */
+
+enum { PANEL = 64 };
+
+/* A matrix [n, n] under way; threads share its rows or columns. */
+typedef struct factor {
+    double *r, *x; /* [n, n] R, and its inverse */
+    int64_t n, panel;
+} factor;
+
+/* to -= c * row, from column i on. */
+static void subtract(const factor *f, int64_t i, int64_t j)
+{
+    double *const to = f->r + i * f->n;
+    const double *const row = f->r + j * f->n, c = row[i];
+    for (int64_t k = i; k < f->n; k++)
+        to[k] -= c * row[k];
+}
+
+/* Rows [begin, end) after the panel: what R^T R leaves of them without the panel's rows. */
+static void eliminate(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const factor *f = arg;
+    const int64_t after = f->panel + PANEL;
+    (void)worker;
+    for (int64_t i = after + begin; i < after + end; i++)
+        for (int64_t j = f->panel; j < after; j++)
+            subtract(f, i, j);
+}
+
+/* In place: the upper triangle R of a matrix R^T R, from its upper triangle, a panel of rows at a
+ * time. 0: it is not positive definite. */
+static int cholesky(const lathe_host *host, factor *f)
+{
+    const int64_t n = f->n;
+    for (f->panel = 0; f->panel < n; f->panel += PANEL) {
+        const int64_t end = f->panel + PANEL < n ? f->panel + PANEL : n;
+        for (int64_t j = f->panel; j < end; j++) {
+            double *const row = f->r + j * n;
+            if (!(row[j] > 0.0))
+                return 0;
+            const double root = sqrt(row[j]);
+            for (int64_t k = j; k < n; k++)
+                row[k] /= root;
+            for (int64_t i = j + 1; i < end; i++)
+                subtract(f, i, j);
+        }
+        if (end < n)
+            host->parallel_for(n - end, 16, eliminate, f);
+    }
+    return 1;
+}
+
+/* Columns [begin, end) of the inverse of R: row by row from the last on. */
+static void invert_columns(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const factor *f = arg;
+    const int64_t n = f->n;
+    (void)worker;
+    for (int64_t j = end - 1; j >= 0; j--) {
+        double *const to = f->x + j * n;
+        const double *const r = f->r + j * n;
+        for (int64_t k = j + 1; k < end; k++) {
+            const double *const from = f->x + k * n;
+            const int64_t first = begin > k ? begin : k;
+            for (int64_t c = first; c < end; c++)
+                to[c] -= r[k] * from[c];
+        }
+        if (j >= begin)
+            to[j] += 1.0;
+        for (int64_t c = begin > j ? begin : j; c < end; c++)
+            to[c] /= r[j];
+    }
+}
+
+/* U of the products in the given order, with damping. With the inputs in the reverse order the
+ * products are R^T R; then U is the inverse of R^T, turned around in both directions. */
+static lathe_status make_upper(const gptq *q, int64_t n, const float *products,
+                               const int32_t *order, float *upper)
+{
+    const lathe_host *host = q->head.host;
+    factor f = {.r = malloc((size_t)(n * n) * sizeof *f.r),
+                .x = calloc((size_t)(n * n), sizeof *f.x),
+                .n = n};
+    lathe_status status = LATHE_OK;
+    double mean = 0.0;
+    if (f.r == NULL || f.x == NULL) {
+        status = lathe_fail(host, LATHE_E_NOMEM,
+                            "gptq: no memory to invert products of %lld inputs", (long long)n);
+        goto done;
+    }
+    for (int64_t i = 0; i < n; i++)
+        mean += (double)products[i * n + i] / (double)n;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < n; k++)
+            f.r[i * n + k] = (double)products[order[n - 1 - i] * n + order[n - 1 - k]];
+    for (int64_t i = 0; i < n; i++)
+        f.r[i * n + i] +=
+            q->damping * mean + (f.r[i * n + i] == 0.0 ? 1.0 : 0.0); /* unused input */
+    if (!cholesky(host, &f)) {
+        status =
+            lathe_fail(host, LATHE_E_NUMERIC,
+                       "gptq: the products of %lld inputs are singular: raise quant.damping, or "
+                       "calibrate on more text",
+                       (long long)n);
+        goto done;
+    }
+    host->parallel_for(n, 64, invert_columns, &f);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = i; k < n; k++)
+            upper[i * n + k] = (float)f.x[(n - 1 - k) * n + n - 1 - i];
+done:
+    free(f.r);
+    free(f.x);
+    return status;
+}
+
+/* ---- the table's functions ---- */
+
+static lathe_status encode(const gptq *q, int64_t rows, int64_t cols, const float *w,
+                           const float *products, void *const *planes)
+{
+    int32_t *order = malloc((size_t)cols * sizeof *order);
+    int32_t *groups = malloc((size_t)cols * sizeof *groups);
+    float *upper = products != NULL ? malloc((size_t)(cols * cols) * sizeof *upper) : NULL;
+    lathe_status status = LATHE_OK;
+    if (order == NULL || groups == NULL || (products != NULL && upper == NULL))
+        status = lathe_fail(q->head.host, LATHE_E_NOMEM, "gptq: no memory to encode a weight");
+    if (status == LATHE_OK)
+        status = make_order(q, cols, products, order, groups);
+    if (status == LATHE_OK && products != NULL)
+        status = make_upper(q, cols, products, order, upper);
+    if (status == LATHE_OK) {
+        encoder e = {.q = q,
+                     .rows = rows,
+                     .cols = cols,
+                     .group = gptq_group(q, cols),
+                     .w = w,
+                     .order = order,
+                     .groups = groups,
+                     .upper = upper};
+        status = run(&e, planes);
+    }
+    free(order);
+    free(groups);
+    free(upper);
+    return status;
+}
+
+lathe_status gptq_encode(void *self, int64_t rows, int64_t cols, const float *w,
+                         void *const *planes)
+{
+    return encode(self, rows, cols, w, NULL, planes);
+}
+
+lathe_status gptq_encode_calibrated(void *self, int64_t rows, int64_t cols, const float *w,
+                                    const lathe_quant_inputs *inputs, void *const *planes)
+{
+    return encode(self, rows, cols, w, inputs->products, planes);
+}
