@@ -11,6 +11,7 @@
 #include "loop/train.h"
 #include "opening/opening.h"
 #include "pipeline/train_start.h"
+#include "ranks/ranks.h"
 
 static lathe_cli_stop stop;
 
@@ -39,28 +40,42 @@ static int run_command(const lathe_args *args)
     lathe_train_result result = {.loss = NAN};
     stop.steps = lathe_args_value(args, "--dry-run") != NULL; /* a dry run must remove its data at
                                                                * its end */
-    const lathe_train_options train_options = {
-        .out = stdout, .stop = &stop.seen, .steps = &stop.steps};
+    lathe_train_options train_options = {.out = stdout, .stop = &stop.seen, .steps = &stop.steps};
     lathe_status status = lathe_cli_take_stop_signals(&stop);
     if (status != LATHE_OK)
         return lathe_args_fail(args, status);
-    if (open_run(args, &run, &code) != LATHE_OK)
+    if (open_run(args, &run, &code) != LATHE_OK) {
+        lathe_ranks_abort(code);
         return code;
+    }
+    if (run->programs.rank > 0) { /* rank 0 tells how the run goes */
+        train_options.out = fopen("/dev/null", "w");
+        if (!train_options.out)
+            train_options.out = stderr;
+    }
     status = lathe_app_begin_trace(args, run);
     if (status == LATHE_OK) {
-        lathe_train_print_start(run);
+        if (run->programs.rank == 0)
+            lathe_train_print_start(run);
         (void)fflush(stdout);
         status = lathe_train(run, &train_options, &result);
     }
     if (status == LATHE_OK && run->open.is_dry)
         printf("dry run: %lld steps of %lld taken, nothing was written\n", (long long)result.step,
                (long long)run->set.max_steps);
+    if (status != LATHE_OK)
+        lathe_ranks_forsake(run->ranks);
+    if (train_options.out != stdout && train_options.out != stderr)
+        (void)fclose(train_options.out);
     lathe_run_close(run);
     lathe_trace_end();
-    if (status != LATHE_OK)
-        return lathe_args_fail(args, status);
+    if (status != LATHE_OK) {
+        code = lathe_args_fail(args, status);
+        lathe_ranks_abort(code);
+        return code;
+    }
     if (result.interrupted)
-        return 128 + (int)stop.seen;
+        return 128 + (stop.seen ? (int)stop.seen : SIGTERM); /* or another rank was asked */
     return LATHE_EXIT_OK;
 }
 

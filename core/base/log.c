@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 static atomic_int lowest = LATHE_LOG_INFO;
+static char rank_text[24]; /* "rank 3: " */
 static lathe_log_sink log_sink;
 static void *log_arg;
 
@@ -75,6 +76,13 @@ void lathe_log_set_sink(lathe_log_sink sink, void *arg)
     log_arg = arg;
 }
 
+void lathe_log_set_rank(int32_t rank)
+{
+    rank_text[0] = '\0';
+    if (rank >= 0)
+        (void)snprintf(rank_text, sizeof rank_text, "rank %d: ", rank);
+}
+
 void lathe_log_set_level(int32_t level)
 {
     atomic_store(&lowest, level);
@@ -101,5 +109,6 @@ void lathe_log(int32_t level, const char *format, ...)
     if (log_sink != NULL)
         log_sink(log_arg, level, text);
     else
-        (void)fprintf(stderr, "lathe: %s%s\n", level >= 0 && level < 4 ? prefix[level] : "", text);
+        (void)fprintf(stderr, "lathe: %s%s%s\n", rank_text,
+                      level >= 0 && level < 4 ? prefix[level] : "", text);
 }

@@ -11,6 +11,9 @@ typedef void (*lathe_log_sink)(void *arg, int32_t level, const char *message);
 void lathe_log_set_sink(lathe_log_sink sink, void *arg);
 void lathe_log_set_level(int32_t level);
 
+/** Begins every line on stderr with "rank 3: "; below 0: with nothing. */
+void lathe_log_set_rank(int32_t rank);
+
 /** Sets a tap, which gets all warnings and errors in addition to the sink, at any log level; for
  *  a run's record. It first gets the last LATHE_LOG_KEPT earlier ones. There is at most one tap:
  *  a new one replaces the old one. NULL removes it. */

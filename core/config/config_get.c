@@ -166,8 +166,7 @@ void lathe_config_json(const lathe_config *config, lathe_buffer *out)
     }
     for (int32_t kind = 1; kind < LATHE_N_KINDS; kind++) {
         const lathe_part *part = &config->parts[kind];
-        if (kind == LATHE_KIND_READER || /* files choose their readers */
-            kind == LATHE_KIND_COLLECTIVE)
+        if (kind == LATHE_KIND_READER) /* files choose their readers */
             continue;
         if (kind == LATHE_KIND_REWARD && config->n_rewards > 0) {
             lathe__config_rewards_json(config, out);

@@ -298,16 +298,6 @@ lathe_status lathe__config_part(lathe_config *config, int32_t kind, int wanted,
         }
         return LATHE_OK;
     }
-    if (kind == LATHE_KIND_COLLECTIVE) {
-        part->is_none = 1;
-        if (table != NULL) {
-            const lathe_place place = lathe_key_place(config->path, table);
-            lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL,
-                            "[collective] has no effect: a run has one rank in this version; "
-                            "remove the table");
-        }
-        return LATHE_OK;
-    }
     if (name != NULL && name->kind != LATHE_TOML_STRING) {
         const lathe_place place = lathe_value_place(config->path, name);
         lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL, "%s.name is %s, expected a string",

@@ -30,6 +30,9 @@ typedef struct lathe_training {
     /* "eval_<metric>"; NULL before the first evaluation */
     const char *eval_keys[LATHE_MAX_STAGE_METRICS];
     double peak_flops;
+    /* options.stop; on several ranks agreed_stop, which changes where they agree in a step */
+    const volatile sig_atomic_t *stop;
+    volatile sig_atomic_t agreed_stop;
     struct lathe_saver *saver; /* NULL: no checkpoints */
     /* step of the checkpoint that bad steps led back to, and the number of times */
     int64_t rewound_to;
@@ -42,6 +45,7 @@ typedef struct lathe_step_record {
     lathe_accumulated sum; /* of its micro-batches */
     double seconds, optimizer_seconds;
     lathe_loss_verdict spike;
+    int32_t bad_rank; /* whose micro-batch has a loss that is not finite */
     int32_t is_empty; /* 1: none of its tokens was a target: skipped */
     /* 1: no step was taken, because options.stop was seen between two micro-batches; run->sum
      * holds the sums of the micro-batches before that */

@@ -52,7 +52,7 @@ static lathe_status after_step(lathe_training *t, int32_t *out_ends)
         *out_ends = t->result->interrupted = 1;
         return lathe__training_save_partial(t);
     }
-    t->result->interrupted = t->options->stop && *t->options->stop;
+    t->result->interrupted = t->stop && *t->stop;
     t->result->paused = run->set.stop_after > 0 && step >= run->set.stop_after && !last;
     *out_ends =
         last || t->result->interrupted || t->result->paused || lathe__training_has_enough(t);
@@ -100,7 +100,9 @@ static lathe_status loop(lathe_training *t)
 static lathe_status train(lathe_training *t)
 {
     lathe_run *run = t->run;
-    lathe_progress_init(&t->progress, t->options->out, run->set.progress, run->set.log_every);
+    lathe_progress_init(&t->progress, t->options->out,
+                        run->programs.rank > 0 ? LATHE_PROGRESS_OFF : run->set.progress,
+                        run->set.log_every);
     LATHE_TRY(lathe__training_figures_open(t));
     lathe_run_record_begin(&t->record, run, t->result->checkpoint, t->peak_flops);
     const lathe_status status = lathe__training_settle(t, loop(t));
@@ -117,6 +119,7 @@ lathe_status lathe_train(lathe_run *run, const lathe_train_options *options,
     *out = (lathe_train_result){.validation = NAN, .loss = NAN};
     if (run->open.mode != LATHE_OPEN_TRAIN)
         return lathe_error(LATHE_E_STATE, "the run was not opened for training");
+    t.stop = run->ranks ? &t.agreed_stop : options->stop;
     LATHE_TRY(lathe_peak_flops(run, &t.peak_flops));
     lathe_status status = lathe__training_begin(&t);
     if (options->steps)

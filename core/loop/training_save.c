@@ -16,9 +16,11 @@
 #include "checkpoint/checkpoint_writer.h"
 #include "checkpoint/disk_fit.h"
 #include "checkpoint/parents.h"
+#include "loop/rank_compare.h"
 #include "loop/training.h"
 #include "opening/folder_check.h"
 #include "primitives/save_load.h"
+#include "ranks/ranks.h"
 #include "run/run_saved.h"
 
 typedef struct lathe_saver {
@@ -122,11 +124,11 @@ static void warn_of_disk(lathe_run *run)
     lathe_buffer_fini(&text);
 }
 
-lathe_status lathe__training_begin(lathe_training *t)
+static lathe_status begin_alone(lathe_training *t)
 {
     lathe_run *run = t->run;
     if (!run->set.checkpoint.dir)
-        return resume(t);
+        return run->programs.rank > 0 ? LATHE_OK : resume(t);
     LATHE_TRY(create(t));
     LATHE_TRY(take_folder(t->saver, run));
     LATHE_TRY(resume(t));
@@ -139,6 +141,46 @@ lathe_status lathe__training_begin(lathe_training *t)
     t->saver->saved_at = lathe_now();
     t->saver->saved_epoch = run->at.cursor.epoch;
     return LATHE_OK;
+}
+
+/* Refuses ranks whose weights differ, such as those of another copy of model.path. */
+static lathe_status compare_weights(lathe_run *run)
+{
+    const double *all = NULL;
+    double norm = 0.0;
+    LATHE_TRY(lathe_update_param_norm(run->opt.update, &norm));
+    LATHE_TRY(lathe_ranks_gather(run->ranks, &norm, 1, 1, &all));
+    for (int32_t q = 1; q < lathe_ranks_count(run->ranks); q++)
+        if (all[q * LATHE_RANK_NUMBERS] != all[0])
+            return lathe_error(LATHE_E_RANK,
+                               "rank %d begins with other weights than rank 0: their norm is %.9g, "
+                               "not %.9g; give all ranks the same model.path and checkpoints",
+                               q, all[q * LATHE_RANK_NUMBERS], all[0]);
+    return LATHE_OK;
+}
+
+/* Rank 0 locks the folder and resumes; the others load the same checkpoint. */
+static lathe_status begin_together(lathe_training *t)
+{
+    lathe_run *run = t->run;
+    char path[PATH_MAX] = "";
+    LATHE_TRY(lathe__ranks_compare(run));
+    LATHE_TRY(begin_alone(t));
+    (void)snprintf(path, sizeof path, "%s", t->result->checkpoint ? t->result->checkpoint : "");
+    LATHE_TRY(lathe_ranks_share_text(run->ranks, path, (int64_t)sizeof path));
+    if (path[0] && run->programs.rank > 0)
+        LATHE_TRY(lathe_load(run, path));
+    if (run->sum.backwards > 0)
+        return lathe_error(LATHE_E_STATE,
+                           "%s is in the middle of a step: go on with one rank to the end of the "
+                           "step, or resume from a checkpoint before it",
+                           path);
+    return compare_weights(run);
+}
+
+lathe_status lathe__training_begin(lathe_training *t)
+{
+    return t->run->ranks ? begin_together(t) : begin_alone(t);
 }
 
 /* Sets the message for a checkpoint that could not be written; it names the last one that was. */

@@ -23,6 +23,7 @@
 #include "exec/batch_load.h"
 #include "loop/nonfinite_replay.h"
 #include "loop/training.h"
+#include "primitives/agree.h"
 #include "primitives/primitives.h"
 #include "rollout/rollout.h"
 #include "run/iteration.h"
@@ -35,7 +36,7 @@
 static int goes_on(const lathe_training *t)
 {
     return t->run->sum.backwards < t->run->set.gradient_accumulation_steps &&
-           !(t->options->stop && *t->options->stop);
+           !(t->stop && *t->stop);
 }
 
 /* Runs the micro-batches of one step and waits for each. */
@@ -70,7 +71,7 @@ static lathe_status accumulate_at_once(lathe_training *t, int32_t *out_bad, doub
 static lathe_status accumulate_by_stage(lathe_training *t, lathe_step_record *out, int32_t *out_bad,
                                         double *out_loss)
 {
-    lathe_rollout rollout = {.stop = t->options->stop};
+    lathe_rollout rollout = {.stop = t->stop};
     LATHE_TRY(lathe_rollout_step(t->run, &rollout));
     out->is_stopped = rollout.is_stopped;
     memcpy(out->stage_figures, rollout.figures, sizeof out->stage_figures);
@@ -236,7 +237,10 @@ static lathe_status treat(lathe_training *t, const lathe_step_record *step,
             n, step->result.loss, v->n, v->mean, v->std, v->zscore, run->set.spike_threshold);
         return follow_policy(t, run->set.on_spike, NULL, what, out_again);
     }
-    if (bad)
+    if (bad && run->ranks)
+        (void)snprintf(what, sizeof what, "step %lld, micro-batch %d of rank %d: the loss is %g", n,
+                       bad, step->bad_rank, step->result.loss);
+    else if (bad)
         (void)snprintf(what, sizeof what, "step %lld, micro-batch %d: the loss is %g", n, bad,
                        step->result.loss);
     else if (is_f16 && (double)run->at.scaler.scale >= LATHE_SCALE_LEAST)
@@ -247,13 +251,36 @@ static lathe_status treat(lathe_training *t, const lathe_step_record *step,
     return follow_policy(t, run->set.on_nonfinite, begin, what, out_again);
 }
 
+/* Makes the sums and the bad micro-batch those of all ranks. A rank with a bad loss has not read
+ * the rest of its batches yet. *out_n_done: micro-batches that were read. */
+static lathe_status agree(lathe_training *t, int32_t *bad, double *loss, int32_t *out_rank,
+                          int32_t *out_n_done)
+{
+    lathe_run *run = t->run;
+    const int32_t n = run->set.gradient_accumulation_steps;
+    lathe_agreement agreement = {.bad = *bad, .loss = *loss};
+    *out_rank = 0;
+    *out_n_done = run->sum.backwards + run->sum.pending;
+    if (!run->ranks)
+        return LATHE_OK;
+    LATHE_TRY(pass_over(run->data.loader, run->programs.are_padded, &run->at, n - *out_n_done));
+    *out_n_done = n;
+    agreement.stops = t->options->stop && *t->options->stop;
+    LATHE_TRY(lathe__run_agree(run, &agreement));
+    *bad = agreement.bad;
+    *loss = agreement.loss;
+    *out_rank = agreement.rank;
+    t->agreed_stop = agreement.stops;
+    return LATHE_OK;
+}
+
 /* One attempt; *out_again as above. */
 static lathe_status attempt(lathe_training *t, lathe_step_record *out, int *out_again)
 {
     lathe_run *run = t->run;
     const double since = lathe_now();
     const lathe_position begin = {run->at.cursor, run->at.micro, run->sum.backwards};
-    int32_t bad = 0;
+    int32_t bad = 0, rank = 0, n_done = 0;
     int spikes = 0;
     double loss = 0.0;
     *out_again = 0;
@@ -263,16 +290,18 @@ static lathe_status attempt(lathe_training *t, lathe_step_record *out, int *out_
     LATHE_TRY(accumulate(t, out, &bad, &loss));
     if (out->is_stopped)
         return LATHE_OK;
+    LATHE_TRY(agree(t, &bad, &loss, &rank, &n_done));
+    out->bad_rank = rank;
     out->sum = run->sum;
     const double before = lathe_now();
-    LATHE_TRY(bad ? leave_out(t, run->sum.backwards + run->sum.pending, loss, out)
-                  : update(t, out, &spikes));
+    LATHE_TRY(bad ? leave_out(t, n_done, loss, out) : update(t, out, &spikes));
     out->seconds = lathe_now() - since;
     out->optimizer_seconds = lathe_now() - before;
     t->result->loss = out->result.loss;
-    return out->result.skipped
-               ? treat(t, out, lathe__run_iterates(run) ? NULL : &begin, bad, spikes, out_again)
-               : LATHE_OK;
+    /* the rank with the bad micro-batch searches it */
+    const int searches = !lathe__run_iterates(run) && (!bad || rank == run->programs.rank);
+    return out->result.skipped ? treat(t, out, searches ? &begin : NULL, bad, spikes, out_again)
+                               : LATHE_OK;
 }
 
 lathe_status lathe__training_step(lathe_training *t, lathe_step_record *out)

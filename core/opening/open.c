@@ -13,11 +13,12 @@
 #include "opening/dry_run.h"
 #include "opening/fit.h"
 #include "opening/methods.h"
-#include "opening/one_rank.h"
 #include "opening/opening.h"
+#include "ranks/grad_buckets.h"
 #include "run/iteration.h"
 #include "run/reward_model.h"
 #include "run/run_check.h"
+#include "run/run_ranks.h"
 #include "run/run_saved.h"
 #include "run/teacher.h"
 #include "template/chat_template.h"
@@ -35,7 +36,7 @@ static uint32_t kinds_of(int32_t mode)
         return infer | KIND_BIT(LATHE_KIND_STAGE);
     return infer | KIND_BIT(LATHE_KIND_STAGE) | KIND_BIT(LATHE_KIND_ADAPTER) |
            KIND_BIT(LATHE_KIND_OPTIMIZER) | KIND_BIT(LATHE_KIND_SCHEDULER) |
-           KIND_BIT(LATHE_KIND_QUANT);
+           KIND_BIT(LATHE_KIND_QUANT) | KIND_BIT(LATHE_KIND_COLLECTIVE);
 }
 
 /* "section.key=value" -> key and value. */
@@ -101,8 +102,6 @@ lathe_status lathe__run_configure(lathe_run *run)
         lathe__run_log_warnings(&own);
     lathe_diags_fini(&own);
     LATHE_TRY(status);
-    if (run->open.mode == LATHE_OPEN_TRAIN)
-        LATHE_TRY(lathe__one_rank(run->registry));
     if (run->open.is_dry)
         LATHE_TRY(lathe__dry_run_begin(run));
     lathe_parallel_init(run->set.threads);
@@ -254,8 +253,11 @@ static lathe_status create(const char *path, const lathe_override *list, int32_t
 static lathe_status opened(lathe_run *run, lathe_status status, lathe_run **out)
 {
     *out = status == LATHE_OK ? run : NULL;
-    if (status != LATHE_OK)
+    if (status != LATHE_OK) {
+        if (run && run->ranks)
+            lathe_ranks_forsake(run->ranks);
         lathe_run_close(run);
+    }
     return status;
 }
 
@@ -267,6 +269,7 @@ lathe_status lathe_run_open_training(const char *config_path, const lathe_overri
     LATHE_TRY(create(config_path, overrides, n_overrides, LATHE_OPEN_TRAIN, &run));
     run->open.diags = diags;
     run->open.is_dry = is_dry;
+    run->open.joins = !is_dry;
     return opened(run, open_stages(run), out);
 }
 
@@ -331,6 +334,8 @@ lathe_status lathe_run_open(const char *config_path, int32_t n_overrides,
     lathe_status status = split_overrides(&arena, n_overrides, overrides, &list);
     if (status == LATHE_OK)
         status = create(config_path, list, n_overrides, LATHE_OPEN_BATCHES, &run);
+    if (status == LATHE_OK)
+        run->open.joins = 1;
     lathe_arena_fini(&arena);
     return opened(run, status == LATHE_OK ? open_stages(run) : status, out);
 }
@@ -371,7 +376,12 @@ void lathe_run_close(lathe_run *run)
         lathe_machine_free(&run->machine, LATHE_MEM_STAGING, lathe__losses_bytes(run),
                            run->programs.losses);
         lathe__iteration_close(run);
+        lathe__run_close_buckets(run);
         lathe_staging_fini(&run->machine);
+    }
+    if (!lathe_ranks_are_forsaken()) {
+        lathe_grad_buckets_destroy(run->buckets);
+        lathe_ranks_close(run->ranks);
     }
     lathe_store_fini(&run->store, run->machine.dev ? &run->machine : NULL);
     lathe_loader_destroy(run->data.loader);

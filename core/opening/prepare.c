@@ -18,6 +18,7 @@
 #include "opening/resume_check.h"
 #include "plug/select.h"
 #include "run/run_check.h"
+#include "run/run_ranks.h"
 #include "run/run_saved.h"
 #include "run/teacher.h"
 #include "update/param_groups.h"
@@ -25,7 +26,8 @@
 /* A failure of the machine, which no change of the run file would correct. */
 static int is_failure(lathe_status status)
 {
-    return status == LATHE_E_NOMEM || status == LATHE_E_DEVICE || status == LATHE_E_INTERRUPTED;
+    return status == LATHE_E_NOMEM || status == LATHE_E_DEVICE || status == LATHE_E_INTERRUPTED ||
+           status == LATHE_E_RANK;
 }
 
 static int64_t n_errors(const lathe_run *run)
@@ -88,7 +90,7 @@ static lathe_status prepare_tokenizer(lathe_run *run)
 {
     const int64_t before = n_errors(run);
     const char *section, *key = tokenizer_key(&run->set, &section);
-    return note(run, lathe__run_tokenizer(run), before, section, key);
+    return note(run, lathe__run_first_alone(run, lathe__run_tokenizer), before, section, key);
 }
 
 /* Returns the key of [model] that the message names first and the file sets; otherwise
@@ -206,6 +208,11 @@ lathe_status lathe__run_prepare(lathe_run *run)
 {
     LATHE_TRY(lathe__run_configure(run));
     LATHE_TRY(prepare_parts(run));
+    if (run->open.joins) {
+        LATHE_TRY(so_far(run));
+        LATHE_TRY(note(run, lathe__run_join(run), n_errors(run), "collective", "name"));
+        LATHE_TRY(so_far(run));
+    }
     const int64_t in_parts = n_errors(run);
     if (run->set.datasets && run->parts.stage.component && !run->open.is_offline)
         LATHE_TRY(note(run, lathe__data_check(run), in_parts, "data", "datasets"));

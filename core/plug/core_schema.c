@@ -66,6 +66,10 @@ static const lathe_field teacher_fields[] = {
 #include "plug/keys_teacher.inc"
 };
 
+static const lathe_field parallel_fields[] = {
+#include "plug/keys_parallel.inc"
+};
+
 static const lathe_field plugins_fields[] = {
 #include "plug/keys_plugins.inc"
 };
@@ -125,6 +129,7 @@ static const lathe_core_section sections[] = {
     SECTION("generate", NULL, generate_fields, "sampling from the model"),
     SECTION("log", NULL, log_fields, "log and progress output"),
     SECTION("teacher", NULL, teacher_fields, "the model that a stage learns from"),
+    SECTION("parallel", NULL, parallel_fields, "training on several ranks"),
     SECTION("plugins", NULL, plugins_fields, "the plugins' folders and checks"),
 };
 

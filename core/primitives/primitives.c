@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/trace.h"
 #include "exec/batch_load.h"
+#include "primitives/agree.h"
 #include "primitives/api_sizes.h"
 #include "run/run_saved.h"
 #include "run/short_rows.h"
@@ -311,6 +312,8 @@ lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
     if (run->open.mode != LATHE_OPEN_TRAIN || run->sum.backwards == 0 || run->sum.pending)
         return lathe_error(LATHE_E_STATE,
                            "step needs gradients: a forward and a backward before it");
+    lathe_agreement agreement = {.bad = 0};
+    LATHE_TRY(lathe__run_agree(run, &agreement));
     if (run->sum.count <= 0.0)
         return lathe_error(LATHE_E_STATE, "step %lld: none of the tokens was a target",
                            (long long)run->at.step + 1);
@@ -328,6 +331,7 @@ lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
                               .seed = run->set.seed};
     LATHE_TRY(
         read_rate(&run->parts.scheduler, &run->at, run->set.max_steps, run->opt.base_lr, &args.lr));
+    LATHE_TRY(lathe__run_reduce(run));
     LATHE_TRY(lathe_update_run(run->opt.update, &args));
     LATHE_TRY(lathe_curvature_estimate(&run->programs, &run->parts.optimizer, run->opt.update,
                                        &args, run->trace.is_on));

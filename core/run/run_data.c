@@ -10,6 +10,7 @@
 #include "record/data_progress.h"
 #include "run/data_notes.h"
 #include "run/renderer_choice.h"
+#include "run/run_ranks.h"
 #include "run/run_state.h"
 #include "template/chat_template.h"
 #include "tokenjson/tokenizer_file.h"
@@ -251,8 +252,8 @@ static lathe_status open_loader(lathe_run *run, const lathe_shards *shards, int3
     const lathe_loader_config config = {.shards = shards,
                                         .n_rows = program.n_rows,
                                         .row_tokens = run->set.seq_len,
-                                        .rank = run->programs.rank,
-                                        .n_ranks = run->programs.n_ranks,
+                                        .rank = evaluates ? 0 : run->programs.rank,
+                                        .n_ranks = evaluates ? 1 : run->programs.n_ranks,
                                         .seed = run->set.data_seed,
                                         .no_shuffle = evaluates || !run->set.shuffle,
                                         .split = split,
@@ -318,7 +319,7 @@ static lathe_status open_validation(lathe_run *run)
     return check_targets(run);
 }
 
-lathe_status lathe__run_data(lathe_run *run)
+static lathe_status open_data(lathe_run *run)
 {
     if (run->open.mode == LATHE_OPEN_EVALUATE && run->set.validation)
         return open_validation(run); /* the data to train on is not needed */
@@ -339,4 +340,9 @@ lathe_status lathe__run_data(lathe_run *run)
         lathe_loader_cursor(run->data.loader, &run->at.cursor);
     }
     return open_validation(run);
+}
+
+lathe_status lathe__run_data(lathe_run *run)
+{
+    return lathe__run_first_alone(run, open_data);
 }

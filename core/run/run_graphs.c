@@ -23,6 +23,7 @@
 #include "run/offload_check.h"
 #include "run/run_formats.h"
 #include "run/run_heads.h"
+#include "run/run_ranks.h"
 #include "run/run_saved.h"
 #include "run/run_state.h"
 #include "run/short_rows.h"
@@ -395,6 +396,8 @@ lathe_status lathe__run_plan(lathe_run *run)
         run->planned.by[LATHE_MEM_STAGING] += needs.staging_bytes;
         run->planned.by[LATHE_MEM_MODELS] += run->draft ? lathe_draft_bytes(run->draft) : 0;
     }
+    if (trains)
+        LATHE_TRY(lathe__run_plan_buckets(run));
     lathe_store_bytes(&run->store, &run->planned);
     run->planned.by[LATHE_MEM_ACTIVATIONS] += run->programs.activation_bytes;
     run->planned.by[LATHE_MEM_SCRATCH] +=

@@ -36,6 +36,7 @@ typedef struct lathe_opening {
     const char *dry_dir; /* folder of its prepared data; NULL: none */
     lathe_diags *diags;  /* collects errors and warnings; NULL: the thread's message and the log */
     int32_t placed;      /* memory is allocated */
+    int32_t joins;       /* 1: the run joins the ranks that were started with it */
 } lathe_opening;
 
 /** Steps whose nodes are traced (run_trace.h). */
@@ -75,7 +76,10 @@ struct lathe_run {
     struct lathe_quant_source *quant_source; /* model/quant_source.h; NULL: the model's folder is
                                               * not quantized */
     struct lathe_teacher *teacher;           /* teacher.h; NULL: none */
-    struct lathe_scorer *reward;             /* reward_model.h; NULL: none */
+    struct lathe_ranks *ranks;               /* ranks/ranks.h; NULL: one rank */
+    struct lathe_grad_buckets *buckets;      /* ranks/grad_buckets.h; NULL: one rank */
+    void *bucket_scratch;
+    struct lathe_scorer *reward; /* reward_model.h; NULL: none */
 };
 
 /* ---- shared with core/opening and above ---- */

@@ -18,6 +18,7 @@
 #include "model/weights.h"
 #include "run/iteration.h"
 #include "run/run_check.h"
+#include "run/run_ranks.h"
 #include "run/run_saved.h"
 #include "run/run_state.h"
 #include "run/teacher.h"
@@ -62,6 +63,7 @@ lathe_status lathe__run_place(lathe_run *run)
         lathe_machine_alloc(&run->machine, LATHE_MEM_STAGING, lathe__losses_bytes(run), &memory));
     run->programs.losses = memory;
     LATHE_TRY(lathe__iteration_place(run));
+    LATHE_TRY(lathe__run_place_buckets(run));
     run->open.placed = 1;
     return LATHE_OK;
 }

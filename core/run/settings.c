@@ -34,6 +34,9 @@ static const lathe_key log_keys[] = {
 static const lathe_key model_keys[] = {
 #include "plug/keys_model.inc"
 };
+static const lathe_key parallel_keys[] = {
+#include "plug/keys_parallel.inc"
+};
 static const lathe_key teacher_keys[] = {
 #include "plug/keys_teacher.inc"
 };
@@ -53,6 +56,7 @@ static const struct {
                 {"generate", generate_keys, N_KEYS(generate_keys)},
                 {"log", log_keys, N_KEYS(log_keys)},
                 {"model", model_keys, N_KEYS(model_keys)},
+                {"parallel", parallel_keys, N_KEYS(parallel_keys)},
                 {"teacher", teacher_keys, N_KEYS(teacher_keys)},
                 {"tokenizer", tokenizer_keys, N_KEYS(tokenizer_keys)},
                 {"train", train_keys, N_KEYS(train_keys)}};

@@ -30,6 +30,7 @@ typedef struct lathe_settings {
 #include "plug/keys_generate.inc"
 #include "plug/keys_log.inc"
 #include "plug/keys_model.inc"
+#include "plug/keys_parallel.inc"
 #include "plug/keys_teacher.inc"
 #include "plug/keys_tokenizer.inc"
 #include "plug/keys_train.inc"

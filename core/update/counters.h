@@ -20,6 +20,7 @@ typedef struct lathe_accumulated {
     double data_seconds; /* time spent waiting for batches */
     int32_t backwards;   /* since zero_grad; 0: the next one overwrites the gradients */
     int32_t n_losses;    /* sums in programs.losses since the last lathe__losses_settle */
+    int32_t is_agreed;   /* 1: these are the sums of all ranks */
     int32_t pending;     /* a forward with LATHE_FORWARD_TRAIN waits for its backward */
 } lathe_accumulated;
 

@@ -10,7 +10,7 @@ fail() {
 }
 
 # The rooms of liblathe, then those above it (docs/design/000-floors.md).
-floors="base plug config reward ir passes io jinja template unicode text tokenjson tokentrain records data model gguf exec update
+floors="base plug config reward ir passes io jinja template unicode text tokenjson tokentrain records data model gguf exec ranks update
     generate record checkpoint run opening primitives rollout loop"
 tools="view harness devicecheck conformance cli plugcmd savedcmd textcmd pipeline chat"
 low="base plug config ir passes io text records data model exec"
@@ -19,13 +19,13 @@ declare -A sees=([base]="" [plug]="base" [config]="base plug" [reward]="base plu
     [jinja]="base" [template]="base jinja" [unicode]="base" [text]="base unicode" [tokenjson]="base unicode text"
     [tokentrain]="base unicode text tokenjson" [records]="base plug"
     [data]="base plug jinja template unicode text tokenjson tokentrain records"
-    [model]="base plug ir io" [gguf]="base plug ir io unicode text tokenjson model" [exec]="base plug ir passes io model" [update]="$low"
+    [model]="base plug ir io" [gguf]="base plug ir io unicode text tokenjson model" [exec]="base plug ir passes io model" [ranks]="base plug ir passes io model exec" [update]="$low"
     [generate]="base plug ir passes io text records data model exec update" [record]="$low update"
-    [checkpoint]="$low update record" [run]="$low reward update generate record checkpoint jinja template tokenjson tokentrain"
-    [opening]="$low reward update generate record checkpoint jinja template tokenjson tokentrain run"
-    [primitives]="$low update generate record checkpoint run opening"
-    [rollout]="$low reward update record checkpoint run opening primitives"
-    [loop]="$low update record checkpoint run opening primitives rollout tokenjson tokentrain"
+    [checkpoint]="$low update record" [run]="$low ranks reward update generate record checkpoint jinja template tokenjson tokentrain"
+    [opening]="$low ranks reward update generate record checkpoint jinja template tokenjson tokentrain run"
+    [primitives]="$low ranks update generate record checkpoint run opening"
+    [rollout]="$low ranks reward update record checkpoint run opening primitives"
+    [loop]="$low ranks update record checkpoint run opening primitives rollout tokenjson tokentrain"
     [view]="$all" [harness]="$all" [devicecheck]="$all harness" [conformance]="$all harness devicecheck" [cli]="$all"
     [plugcmd]="$all view harness conformance cli" [savedcmd]="$all view cli" [textcmd]="$all view cli" [pipeline]="$all cli"
     [chat]="$all view")

@@ -1,0 +1,77 @@
+/* Describes what all ranks of a run must have in common. */
+#include "loop/rank_compare.h"
+
+#include <stdlib.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "config/config.h"
+#include "ranks/ranks.h"
+
+static void add_file(json_t *out, const char *key, const char *path)
+{
+    char hex[65] = "";
+    json_object_set_new(out, key,
+                        lathe_sha256_file(path, hex) == LATHE_OK ? json_string(hex) : json_null());
+}
+
+static void add_plugin(json_t *out, const char *key, const lathe_instance *instance)
+{
+    if (instance->component)
+        add_file(out, key, instance->component->path);
+}
+
+static json_t *plugins_of(const lathe_run *run)
+{
+    json_t *out = json_object();
+    add_plugin(out, "model", &run->model.family);
+    add_plugin(out, "optimizer", &run->parts.optimizer);
+    add_plugin(out, "scheduler", &run->parts.scheduler);
+    add_plugin(out, "quant", &run->parts.quant);
+    add_plugin(out, "adapter", &run->parts.adapter);
+    add_plugin(out, "stage", &run->parts.stage);
+    add_plugin(out, "device", &run->parts.device);
+    return out;
+}
+
+/* The first row of the data and their identity, the plan of the gradients, the length. */
+static json_t *run_of(const lathe_run *run)
+{
+    lathe_cursor cursor = {0};
+    json_t *out = json_object();
+    if (run->data.loader)
+        lathe_loader_cursor(run->data.loader, &cursor);
+    json_object_set_new(out, "data", json_integer((json_int_t)cursor.identity));
+    json_object_set_new(out, "rows_per_epoch", json_integer((json_int_t)cursor.rows_per_epoch));
+    json_object_set_new(out, "steps", json_integer((json_int_t)run->set.max_steps));
+    json_object_set_new(out, "threads", json_integer(run->machine.n_threads));
+    json_object_set_new(out, "gradient_bytes", json_integer((json_int_t)run->store.grad_bytes));
+    json_object_set_new(out, "optimizer_bytes", json_integer((json_int_t)run->store.slot_bytes));
+    json_object_set_new(out, "compute_dtype", json_integer(run->set.compute_dtype));
+    return out;
+}
+
+lathe_status lathe__ranks_compare(lathe_run *run)
+{
+    lathe_buffer settings = LATHE_BUFFER_INIT;
+    json_t *all = json_object(), *config = NULL;
+    lathe_config_json(run->config, &settings);
+    lathe_status status = settings.status;
+    if (status == LATHE_OK)
+        status = lathe_json_load("the run's settings", settings.data, settings.len, &config);
+    if (status == LATHE_OK) {
+        json_object_set_new(all, "settings", config);
+        json_object_set_new(all, "plugins", plugins_of(run));
+        json_object_set_new(all, "run", run_of(run));
+        add_file(all, "program", "/proc/self/exe");
+        char *text = json_dumps(all, JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
+        status = text ? lathe_ranks_compare(run->ranks, text)
+                      : lathe_error(LATHE_E_NOMEM, "no memory to compare ranks");
+        free(text);
+    }
+    json_decref(all);
+    lathe_buffer_fini(&settings);
+    return status;
+}

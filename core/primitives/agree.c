@@ -1,0 +1,76 @@
+/* Adds the sums and the gradients of all ranks. */
+#include "primitives/agree.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/trace.h"
+#include "ranks/grad_buckets.h"
+#include "ranks/ranks.h"
+
+/* The numbers of a rank. */
+enum { LOSS, COUNT, TOKENS, FLOPS, DATA_SECONDS, BAD, BAD_LOSS, STOPS, METRICS };
+#define N_NUMBERS (METRICS + LATHE_MAX_STAGE_METRICS)
+LATHE_STATIC_ASSERT(N_NUMBERS <= (int)LATHE_RANK_NUMBERS, "a step's numbers are one message");
+
+static void add_rank(const double *x, int32_t rank, lathe_accumulated *sum, lathe_agreement *a)
+{
+    sum->loss_sum += x[LOSS];
+    sum->count += x[COUNT];
+    sum->tokens += (int64_t)x[TOKENS];
+    sum->flops += x[FLOPS];
+    sum->data_seconds = x[DATA_SECONDS] > sum->data_seconds ? x[DATA_SECONDS] : sum->data_seconds;
+    for (int32_t i = 0; i < LATHE_MAX_STAGE_METRICS; i++)
+        sum->metric_sums[i] += x[METRICS + i];
+    a->stops |= x[STOPS] != 0.0;
+    if (x[BAD] != 0.0 && (a->bad == 0 || (int32_t)x[BAD] < a->bad)) {
+        a->bad = (int32_t)x[BAD];
+        a->loss = x[BAD_LOSS];
+        a->rank = rank;
+    }
+}
+
+lathe_status lathe__run_agree(lathe_run *run, lathe_agreement *agreement)
+{
+    lathe_accumulated *sum = &run->sum;
+    const double *all = NULL;
+    double own[N_NUMBERS] = {sum->loss_sum,       sum->count,
+                             (double)sum->tokens, sum->flops,
+                             sum->data_seconds,   (double)agreement->bad,
+                             agreement->loss,     (double)agreement->stops};
+    if (!run->ranks || sum->is_agreed)
+        return LATHE_OK;
+    memcpy(own + METRICS, sum->metric_sums, sizeof sum->metric_sums);
+    LATHE_TRY(lathe_ranks_gather(run->ranks, own, N_NUMBERS, 0, &all));
+    const int64_t tokens = sum->tokens;
+    *agreement = (lathe_agreement){.bad = 0};
+    sum->loss_sum = sum->count = sum->flops = sum->data_seconds = 0.0;
+    sum->tokens = 0;
+    memset(sum->metric_sums, 0, sizeof sum->metric_sums);
+    for (int32_t q = 0; q < lathe_ranks_count(run->ranks); q++)
+        add_rank(all + (int64_t)q * LATHE_RANK_NUMBERS, q, sum, agreement);
+    run->at.tokens += sum->tokens - tokens;
+    sum->is_agreed = 1;
+    return LATHE_OK;
+}
+
+lathe_status lathe__run_reduce(lathe_run *run)
+{
+    if (!run->ranks)
+        return LATHE_OK;
+    const double begin = lathe_now();
+    lathe_update_forget_norm(run->opt.update);
+    LATHE_TRY(lathe_grad_buckets_reduce(run->buckets, &run->store, run->bucket_scratch));
+    lathe_trace_since("ranks", "sum of gradients", begin);
+    return LATHE_OK;
+}
+
+lathe_status lathe__run_take_first(lathe_run *run, double *numbers, int32_t n)
+{
+    const double *all = NULL;
+    if (!run->ranks)
+        return LATHE_OK;
+    LATHE_TRY(lathe_ranks_gather(run->ranks, numbers, n, 0, &all));
+    memcpy(numbers, all, (size_t)n * sizeof *numbers);
+    return LATHE_OK;
+}

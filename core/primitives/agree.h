@@ -1,0 +1,26 @@
+/* The one place of a step where ranks agree: after its micro-batches, before its update. */
+#ifndef LATHE_PRIMITIVES_AGREE_H
+#define LATHE_PRIMITIVES_AGREE_H
+
+#include "run/run_state.h"
+
+/** A micro-batch whose loss is not finite. */
+typedef struct lathe_agreement {
+    int32_t bad;   /* micro-batch, from 1; 0: none. in: of this rank; out: the first of all */
+    int32_t rank;  /* out: whose it is */
+    double loss;   /* in, out: its loss */
+    int32_t stops; /* in: this rank was asked to stop; out: one of them was */
+    int32_t reserved;
+} lathe_agreement;
+
+/** Replaces run->sum by the sums of all ranks, in the order of ranks, and counts their tokens in
+ *  run->at. Does nothing on one rank, or if it was called since the last step. */
+lathe_status lathe__run_agree(lathe_run *run, lathe_agreement *agreement);
+
+/** Adds the gradients of all ranks; nothing on one rank. */
+lathe_status lathe__run_reduce(lathe_run *run);
+
+/** Gives every rank the n numbers of rank 0. */
+lathe_status lathe__run_take_first(lathe_run *run, double *numbers, int32_t n);
+
+#endif

@@ -1,0 +1,32 @@
+/* Sums of the gradients over all ranks, bucket by bucket.
+ *
+ * The gradients of a store lie one after the other, the f32 ones first (exec/store.h). A bucket is
+ * a range of elements of one dtype, and its sum replaces it: no gradient is copied.
+ */
+#ifndef LATHE_RANKS_GRAD_BUCKETS_H
+#define LATHE_RANKS_GRAD_BUCKETS_H
+
+#include "exec/store.h"
+#include "ranks/ranks.h"
+
+typedef struct lathe_grad_buckets lathe_grad_buckets;
+
+/** Prepares the exchanges for a store that is laid out. bucket_bytes: about how large a bucket is,
+ *  at least 1. ranks must outlive *out. */
+lathe_status lathe_grad_buckets_create(lathe_ranks *ranks, const lathe_store *store,
+                                       int64_t bucket_bytes, lathe_grad_buckets **out);
+/** Frees buckets whose memory was freed; NULL is fine. */
+void lathe_grad_buckets_destroy(lathe_grad_buckets *b);
+
+/** Bytes of LATHE_MEM_STAGING that the exchanges need; 0 for NULL. */
+int64_t lathe_grad_buckets_bytes(const lathe_grad_buckets *b);
+/** Bytes that this rank sends for one step. */
+int64_t lathe_grad_buckets_sent(const lathe_grad_buckets *b);
+int32_t lathe_grad_buckets_count(const lathe_grad_buckets *b);
+
+/** Adds the gradients of all ranks, in place. scratch: lathe_grad_buckets_bytes, 64-byte
+ *  aligned. */
+lathe_status lathe_grad_buckets_reduce(lathe_grad_buckets *b, const lathe_store *store,
+                                       void *scratch);
+
+#endif

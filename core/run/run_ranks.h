@@ -1,0 +1,21 @@
+/* Joins the ranks of a run, and checks what several of them can do (docs/design/035-ranks.md). */
+#ifndef LATHE_RUN_RUN_RANKS_H
+#define LATHE_RUN_RUN_RANKS_H
+
+#include "run/run_state.h"
+
+/** Joins the ranks that were started with this one, by the engine of [collective]; run->ranks stays
+ *  NULL if there is one. Ranks other than 0 get no checkpoint.dir, no samples and no progress.
+ *  LATHE_E_CONFIG: the run asks for what several ranks cannot do. */
+lathe_status lathe__run_join(lathe_run *run);
+
+/** Prepares the sums of the gradients, after the store is laid out, and adds their memory to the
+ *  plan; allocates it; frees it. */
+lathe_status lathe__run_plan_buckets(lathe_run *run);
+lathe_status lathe__run_place_buckets(lathe_run *run);
+void lathe__run_close_buckets(lathe_run *run);
+
+/** Calls work(run) on rank 0, then on the others: what it makes is in the cache by then. */
+lathe_status lathe__run_first_alone(lathe_run *run, lathe_status (*work)(lathe_run *run));
+
+#endif

@@ -1,0 +1,187 @@
+/* lathe train under mpirun: R ranks with micro-batches of B rows train as one rank with R*B rows.
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifndef LATHE_TEST_MPIRUN
+#define LATHE_TEST_MPIRUN ""
+#endif
+
+enum { STEPS = 12 };
+
+static char root[] = "/tmp/lathe_train_ranks_XXXXXX";
+static char output[65536];
+
+static void write_file(const char *name, const char *text)
+{
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/%s", root, name);
+    FILE *f = fopen(path, "w");
+    cr_assert_not_null(f);
+    cr_assert_geq(fputs(text, f), 0);
+    cr_assert_eq(fclose(f), 0);
+}
+
+static const char settings[] = "[model]\nmodel_type = \"llama\"\nhidden_size = 32\n"
+                               "num_hidden_layers = 2\nnum_attention_heads = 4\n"
+                               "intermediate_size = 64\nvocab_size = 257\n"
+                               "max_position_embeddings = 64\n"
+                               "[data]\ndatasets = [{ path = \"text.txt\", type = \"text\" }]\n"
+                               "validation_split = 0.1\nseq_len = 32\n"
+                               "[optimizer]\nname = \"adamw\"\nlr = 1e-3\n"
+                               "[train]\nprecision = \"fp32\"\nmicro_batch_size = 8\n"
+                               "gradient_accumulation_steps = 2\nseed = 7\nthreads = 1\n"
+                               "eval_every = 6\nmax_steps = 12\n"
+                               "[log]\nprogress = \"off\"\n";
+
+static void setup(void)
+{
+    char text[40000];
+    size_t n = 0;
+    cr_assert_not_null(mkdtemp(root));
+    for (unsigned line = 0, x = 1; n + 100 < sizeof text; line++) {
+        for (int word = 0; word < 9; word++) {
+            x = x * 1103515245u + 12345u;
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s ",
+                                  (const char *[]){"the", "lathe", "turns", "a", "round", "piece",
+                                                   "of", "wood"}[x >> 16 & 7]);
+        }
+        n += (size_t)snprintf(text + n, sizeof text - n, "%u.\n", line);
+    }
+    write_file("text.txt", text);
+    write_file("run.toml", settings);
+    cr_assert_eq(setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1), 0);
+    cr_assert_eq(setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1), 0);
+}
+
+static void teardown(void)
+{
+    char line[300];
+    (void)snprintf(line, sizeof line, "rm -rf %s", root);
+    cr_assert_eq(system(line), 0); /* NOLINT(cert-env33-c,concurrency-mt-unsafe): a test's folder */
+}
+
+TestSuite(train_ranks, .init = setup, .fini = teardown);
+
+/* Trains on n ranks in the folder root/dir; what is printed is in `output`. Returns the exit code.
+ */
+static int train(int n, const char *dir, const char *words)
+{
+    char line[2048], launcher[512] = "";
+    if (LATHE_TEST_MPIRUN[0] == '\0')
+        cr_skip_test("this build has no MPI: install libopenmpi-dev and openmpi-bin");
+    if (n > 1)
+        (void)snprintf(launcher, sizeof launcher,
+                       "%s --oversubscribe --mca btl self,vader,tcp -n %d", LATHE_TEST_MPIRUN, n);
+    (void)snprintf(line, sizeof line,
+                   "cd %s && timeout 120 %s %s/bin/lathe train run.toml --checkpoint.dir %s "
+                   "--data.cache_dir cache --parallel.deadline_seconds 20 %s 2>&1",
+                   root, launcher, LATHE_TEST_BUILD, dir, words);
+    FILE *pipe = popen(line, "r"); /* NOLINT(cert-env33-c): the test makes the line */
+    cr_assert_not_null(pipe);
+    const size_t got = fread(output, 1, sizeof output - 1, pipe);
+    output[got] = '\0';
+    const int status = pclose(pipe);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* Reads a figure of every step of metrics.jsonl; returns the number of steps. */
+static int figures(const char *dir, const char *key, double out[STEPS + 1])
+{
+    char path[256], line[8192], pattern[64];
+    int n = 0;
+    (void)snprintf(path, sizeof path, "%s/%s/metrics.jsonl", root, dir);
+    (void)snprintf(pattern, sizeof pattern, "\"%s\":", key);
+    FILE *f = fopen(path, "r");
+    cr_assert_not_null(f, "no %s:\n%s", path, output);
+    while (fgets(line, sizeof line, f)) {
+        const char *at = strstr(line, pattern);
+        cr_assert_lt(n, STEPS + 1);
+        out[n++] = at ? strtod(at + strlen(pattern), NULL) : (double)NAN;
+    }
+    cr_assert_eq(fclose(f), 0);
+    return n;
+}
+
+/* The losses, norms and tokens of two trainings; `most`: relative difference. */
+static void expect_same(const char *a, const char *b, double most)
+{
+    static const char *const keys[] = {"loss", "grad_norm", "tokens", "eval_loss"};
+    for (int k = 0; k < 4; k++) {
+        double x[STEPS + 1], y[STEPS + 1];
+        const int n = figures(a, keys[k], x);
+        cr_assert_eq(n, STEPS);
+        cr_assert_eq(figures(b, keys[k], y), n);
+        for (int i = 0; i < n; i++)
+            cr_expect((isnan(x[i]) && isnan(y[i])) || fabs(x[i] - y[i]) <= most * fabs(x[i]),
+                      "%s of step %d: %.9g in %s, %.9g in %s", keys[k], i + 1, x[i], a, y[i], b);
+    }
+}
+
+static void copy_folder(const char *from, const char *to)
+{
+    char line[600];
+    (void)snprintf(line, sizeof line, "cp -r %s/%s %s/%s", root, from, root, to);
+    cr_assert_eq(system(line), 0); /* NOLINT(cert-env33-c,concurrency-mt-unsafe): a test's folder */
+}
+
+/* The same global batch and fp32: only the order of sums differs. A training that is stopped and
+ * goes on has the bits of one that is not; on another number of ranks the same rows follow. */
+Test(train_ranks, two_and_four_ranks_train_as_one_and_go_on)
+{
+    cr_assert_eq(train(1, "one", ""), 0, "%s", output);
+    cr_assert_eq(train(2, "two", "--train.micro_batch_size 4 --parallel.bucket_mb 0.02"), 0, "%s",
+                 output);
+    cr_assert_eq(train(4, "four", "--train.micro_batch_size 2"), 0, "%s", output);
+    expect_same("one", "two", 1e-5);
+    expect_same("one", "four", 1e-5);
+    cr_assert_eq(train(2, "parts", "--train.micro_batch_size 4 --train.stop_after 6"), 0, "%s",
+                 output);
+    copy_folder("parts", "other");
+    cr_assert_eq(train(2, "parts", "--train.micro_batch_size 4"), 0, "%s", output);
+    expect_same("two", "parts", 0.0);
+    cr_assert_eq(train(4, "other", "--train.micro_batch_size 2"), 0, "%s", output);
+    expect_same("one", "other", 1e-5);
+}
+
+/* LoRA's dropout draws by the global row. */
+Test(train_ranks, dropout_is_that_of_one_rank)
+{
+    cr_assert_eq(train(1, "one", "--adapter.name lora --adapter.dropout 0.3"), 0, "%s", output);
+    cr_assert_eq(
+        train(2, "two", "--adapter.name lora --adapter.dropout 0.3 --train.micro_batch_size 4"), 0,
+        "%s", output);
+    expect_same("one", "two", 1e-5);
+}
+
+Test(train_ranks, what_several_ranks_cannot_do_is_refused)
+{
+    cr_expect_neq(train(2, "out", "--optimizer.name sophia"), 0);
+    cr_expect_not_null(strstr(output, "optimizer \"sophia\" estimates curvature"), "%s", output);
+}
+
+/* Each rank gets a learning rate of its own. */
+Test(train_ranks, ranks_that_differ_are_refused_by_the_difference)
+{
+    write_file("differ.sh", "#!/bin/sh\nexec \"$@\" --optimizer.lr 1e-${OMPI_COMM_WORLD_RANK}\n");
+    char line[2048];
+    if (LATHE_TEST_MPIRUN[0] == '\0')
+        cr_skip_test("this build has no MPI");
+    (void)snprintf(line, sizeof line,
+                   "cd %s && timeout 120 %s --oversubscribe --mca btl self,vader,tcp -n 2 sh "
+                   "differ.sh %s/bin/lathe train run.toml --checkpoint.dir out --data.cache_dir "
+                   "cache 2>&1",
+                   root, LATHE_TEST_MPIRUN, LATHE_TEST_BUILD);
+    FILE *pipe = popen(line, "r"); /* NOLINT(cert-env33-c): the test makes the line */
+    cr_assert_not_null(pipe);
+    output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
+    cr_expect_neq(pclose(pipe), 0);
+    cr_expect_not_null(strstr(output, "rank 1 of 2 on host"), "%s", output);
+    cr_expect_not_null(strstr(output, " differs from rank 0: settings.optimizer.lr is 0.1"), "%s",
+                       output);
+}
