@@ -7,9 +7,9 @@
 enum {
     MIB = 1 << 20,
     REDUCE_BYTES = 8 * MIB,
-    MOST_PIECE = 262144,
+    MOST_PIECE = 4194304,
     LEAST_PIECE = 65536,
-    DIRECT_BYTES = 64 * MIB
+    DIRECT_BYTES = 8 * MIB
 };
 
 static int64_t least(int64_t a, int64_t b)
@@ -23,7 +23,8 @@ static int64_t even_begin(int64_t n, int32_t q, int32_t n_ranks)
     return n / n_ranks * q + least(q, n % n_ranks);
 }
 
-/* Begin of extent q in bytes, for all ops with extents in the order of ranks. */
+/* Begin of extent q in bytes, for all ops with extents in the order of ranks.
+ */
 static int64_t begin_of(const lathe_exchange_problem *p, int32_t q, int32_t n_ranks)
 {
     const int64_t width = lathe_dtype_bytes(p->dtype);
@@ -49,7 +50,8 @@ static void reduce_phase(lathe_exchange *x, const lathe_exchange_problem *p, pee
     }
 }
 
-/* Every rank sends its extent of the output to all except `none`, and receives the others'. */
+/* Every rank sends its extent of the output to all except `none`, and receives
+ * the others'. */
 static void gather_phase(lathe_exchange *x, const lathe_exchange_problem *p, int32_t none,
                          peer_phase *phase)
 {

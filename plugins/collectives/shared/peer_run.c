@@ -50,8 +50,8 @@ static int64_t piece_of(const peer_phase *phase, int64_t round, int64_t bytes)
     return left < phase->piece ? left : phase->piece;
 }
 
-/* Posts the messages of a round. Ranks begin with the next higher one, so that not all of them
- * send to the same rank first. */
+/* Posts the messages of a round. Ranks begin with the next higher one, so that
+ * not all of them send to the same rank first. */
 static lathe_status post(lathe_exchange *x, int64_t round)
 {
     const peer_phase *const phase = &x->phases[x->phase];
@@ -112,8 +112,8 @@ static void finish(lathe_exchange *x)
     x->is_running = 0;
 }
 
-/* Goes on as far as messages have arrived. The next round is posted before the last one is added,
- * so that it travels in the meantime. */
+/* Goes on as far as messages have arrived. The next round is posted before the
+ * last one is added, so that it travels in the meantime. */
 static lathe_status advance(lathe_exchange *x)
 {
     const peer_transport *const transport = x->group->world->transport;
@@ -207,17 +207,16 @@ lathe_status lathe__peer_test(lathe_exchange *x, int32_t *out_done)
     return LATHE_OK;
 }
 
-/* Lets other processes run: at first only if one waits for this core, then for longer and longer,
- * up to 0.5 ms. */
-static void rest(int32_t times)
+/* Lets other processes run. idle: seconds since data last moved. At first only
+ * if one waits for this core, because MPI moves a message in parts, each when
+ * both ranks call it; then for longer and longer. */
+static void rest(double idle)
 {
-    if (times < 100) {
+    if (idle < 0.01) {
         (void)sched_yield();
         return;
     }
-    const int32_t longer = times < 200 ? 0 : times < 400 ? 1 : 2;
-    static const long nanoseconds[3] = {20000, 100000, 500000};
-    const struct timespec pause = {0, nanoseconds[longer]};
+    const struct timespec pause = {0, idle < 0.1 ? 50000 : 500000};
     (void)nanosleep(&pause, NULL);
 }
 
@@ -225,15 +224,15 @@ lathe_status lathe__peer_wait(lathe_exchange *x, double deadline_seconds)
 {
     peer_world *const world = x->group->world;
     const double begin = now();
-    double watched = begin;
+    double watched = begin, moved_at = begin;
     int64_t moved = -1;
-    for (int32_t times = 0; x->is_running; times++) {
+    while (x->is_running) {
         LATHE_TRY(advance_all(world));
         if (!x->is_running)
             break;
         const double t = now();
         if (world->sent + world->received != moved)
-            times = 0;
+            moved_at = t;
         moved = world->sent + world->received;
         if (t - watched >= watch_seconds) {
             watched = t;
@@ -248,7 +247,7 @@ lathe_status lathe__peer_wait(lathe_exchange *x, double deadline_seconds)
             if (status != LATHE_OK)
                 return world->failed = status;
         }
-        rest(times);
+        rest(t - moved_at);
     }
     return LATHE_OK;
 }
