@@ -11,6 +11,23 @@
 #include "base/json.h"
 #include "run/run_state.h"
 
+/* Refuses a file that begins with bytes that no text has, such as Parquet. */
+static lathe_status check_is_text(const lathe_prompt_file *f)
+{
+    unsigned char head[16];
+    const size_t n = fread(head, 1, sizeof head, f->file);
+    for (size_t i = 0; i < n; i++)
+        if (iscntrl(head[i]) && !isspace(head[i]))
+            return lathe_error(LATHE_E_CONFIG,
+                               "%s: expected JSON lines, and this is a binary file (byte %zu is "
+                               "0x%02x); prompts of Parquet, Arrow or compressed files must be "
+                               "written as lines first: {\"prompt\": \"text\"}",
+                               f->path, i, head[i]);
+    if (ferror(f->file) || fseeko(f->file, 0, SEEK_SET) != 0)
+        return lathe_error(LATHE_E_IO, "%s: cannot read: %s", f->path, strerror(errno));
+    return LATHE_OK;
+}
+
 lathe_status lathe_prompt_file_open(const char *path, lathe_run *run, lathe_prompt_file *out)
 {
     struct stat st;
@@ -20,8 +37,12 @@ lathe_status lathe_prompt_file_open(const char *path, lathe_run *run, lathe_prom
     if (!S_ISREG(st.st_mode)) /* a file that is read again to resume */
         return lathe_error(LATHE_E_CONFIG, "%s: expected a regular file of JSON lines", path);
     out->file = fopen(path, "re");
-    return out->file ? LATHE_OK
-                     : lathe_error(LATHE_E_IO, "%s: cannot read: %s", path, strerror(errno));
+    if (!out->file)
+        return lathe_error(LATHE_E_IO, "%s: cannot read: %s", path, strerror(errno));
+    const lathe_status status = check_is_text(out);
+    if (status != LATHE_OK)
+        lathe_prompt_file_close(out);
+    return status;
 }
 
 static void forget(lathe_prompt_file *f)

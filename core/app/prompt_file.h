@@ -22,7 +22,8 @@ typedef struct lathe_prompt_file {
     json_t *id;             /* the value of "id" of the last line; NULL: it has none */
 } lathe_prompt_file;
 
-/** LATHE_E_IO: the file cannot be read, or is not a regular file. */
+/** On an error nothing is open. LATHE_E_IO: the file cannot be read; LATHE_E_CONFIG: it is not a
+ *  regular file, or it is a binary one. */
 lathe_status lathe_prompt_file_open(const char *path, lathe_run *run, lathe_prompt_file *out);
 /** Skips n prompts without looking into them. */
 lathe_status lathe_prompt_file_skip(lathe_prompt_file *f, int64_t n);

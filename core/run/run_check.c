@@ -42,10 +42,41 @@ static lathe_status check_schedule(const lathe_run *run, int64_t total)
     return status == LATHE_E_CONFIG ? lathe__run_refuse_part(run, LATHE_KIND_SCHEDULER) : status;
 }
 
+/* The most steps that are looked at from the end of a run. */
+#define MOST_TAIL ((int64_t)1 << 20)
+
+/* Warns if the schedule has the rate 0 in several steps at the end of the run, as after its
+ * total_steps: they compute gradients and change nothing. A single last step may have it. */
+static void warn_idle_tail(const lathe_run *run, int64_t total)
+{
+    const lathe_instance *scheduler = &run->parts.scheduler;
+    const lathe_scheduler_v1 *table = scheduler->component ? scheduler->table : NULL;
+    double state[LATHE_MAX_SCHEDULER_STATE] = {0.0};
+    int64_t n = 0;
+    if (!table || LATHE_HAS(table, observe) || !(run->opt.base_lr > 0.0))
+        return;
+    if (LATHE_HAS(table, init))
+        table->init(scheduler->self, run->opt.base_lr, state);
+    while (n < total && n < MOST_TAIL &&
+           table->at(scheduler->self, total - 1 - n, total, run->opt.base_lr, state) == 0.0)
+        n++;
+    if (n < 2)
+        return;
+    const lathe_value *length = lathe_config_get(run->config, "scheduler", "total_steps");
+    const char *key = length && length->is_explicit ? "total_steps" : "name";
+    lathe__run_warn(run, "scheduler", key,
+                    "scheduler \"%s\" has the learning rate 0 in the last %s%lld of %lld steps, "
+                    "which change nothing: lengthen the schedule, give it a lowest rate, or end "
+                    "the run earlier",
+                    scheduler->component->plugin->name, n == MOST_TAIL ? "(at least) " : "",
+                    (long long)n, (long long)total);
+}
+
 lathe_status lathe__run_check_length(const lathe_run *run, int64_t total)
 {
     LATHE_TRY(lathe__average_check_start(run));
     LATHE_TRY(check_schedule(run, total));
+    warn_idle_tail(run, total);
     return lathe__average_check_schedule(run, total);
 }
 

@@ -55,6 +55,15 @@ static void warn_least_rate(const lathe_run *run)
                         least, lr);
 }
 
+/* Parameter groups cannot have a rate of their own if this one is 0. */
+static void warn_zero_rate(const lathe_run *run)
+{
+    if (is_given(run->config, "optimizer", "lr") &&
+        lathe_config_float(run->config, "optimizer", "lr") == 0.0 && run->opt.base_lr == 0.0)
+        lathe__run_warn(run, "optimizer", "lr",
+                        "optimizer.lr = 0: the optimizer changes no parameter in this run");
+}
+
 static void warn_threads(const lathe_run *run)
 {
     cpu_set_t cpus;
@@ -92,6 +101,7 @@ static void warn_values(const lathe_run *run)
                             "is \"ignore\"; set it to stop, skip or rewind to act on them",
                             spikes[i]);
     lathe__settings_check_pause(run);
+    warn_zero_rate(run);
     warn_least_rate(run);
     warn_threads(run);
     warn_shard_size(run);

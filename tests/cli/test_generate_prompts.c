@@ -125,6 +125,10 @@ Test(generate_prompts, that_are_wrong_are_named_by_file_and_line)
     expect(LATHE " generate base --prompt x --samples 2 2>&1", 2, "--samples needs --prompts");
     expect("mkfifo pipe && " LATHE " generate base --prompts pipe -o out.jsonl 2>&1", 2,
            "pipe: expected a regular file");
+    expect("printf 'PAR1\\025\\004\\025' >in.parquet; " LATHE
+           " generate base --prompts in.parquet -o none.jsonl 2>&1",
+           2, "in.parquet: expected JSON lines, and this is a binary file (byte 4 is 0x15)");
+    cr_expect_neq(access("none.jsonl", F_OK), 0);
 }
 
 Test(generate_prompts, of_a_conversation_are_checked_before_the_model_is_opened)

@@ -162,6 +162,12 @@ Test(validate, warns_of_values_that_cannot_be_meant)
     } rows[] = {
         {"--scheduler.min_lr 0.5 --optimizer.lr 0.1",
          "--scheduler.min_lr: warning: scheduler.min_lr = 0.5 is above optimizer.lr = 0.1"},
+        {"--optimizer.lr 0.0",
+         "--optimizer.lr: warning: optimizer.lr = 0: the optimizer changes no "
+         "parameter in this run"},
+        {"--scheduler.total_steps 10 --scheduler.warmup_steps 2",
+         "--scheduler.total_steps: warning: scheduler \"cosine\" has the learning rate 0 in the "
+         "last 2 of 12 steps"},
         {"--train.stop_after 12", "--train.stop_after: warning: train.stop_after = 12 has no "
                                   "effect: the run ends after step 12"},
         {"--train.spike_threshold 3.0",
