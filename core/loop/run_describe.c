@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "checkpoint/config_changes.h"
+#include "data/shards.h"
 #include "ir/flops.h"
 #include "model/model_size.h"
 #include "plug/kind.h"
@@ -82,6 +83,34 @@ static void add_plugin(json_t *list, int32_t kind, const lathe_instance *instanc
     json_array_append_new(list, entry);
 }
 
+static int is_listed(const json_t *list, int32_t kind, const char *name)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *entry = json_array_get(list, i);
+        const char *has = json_string_value(json_object_get(entry, "name"));
+        if (has && strcmp(has, name) == 0 &&
+            strcmp(json_string_value(json_object_get(entry, "kind")), lathe_kind_name(kind)) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* Adds the reader plugins of the files that shards were made from, each once. NULL: no shards. */
+static void add_readers(json_t *list, const lathe_shards *shards)
+{
+    const lathe_component *last = NULL;
+    int64_t n = 0;
+    const lathe_source *files = shards ? lathe_shards_sources(shards, &n) : NULL;
+    for (int64_t i = 0; i < n; i++) {
+        const lathe_instance reader = {.component = files[i].reader};
+        if (!files[i].reader || files[i].reader == last)
+            continue;
+        last = files[i].reader;
+        if (!is_listed(list, LATHE_KIND_READER, last->plugin->name))
+            add_plugin(list, LATHE_KIND_READER, &reader);
+    }
+}
+
 static json_t *describe_plugins(const lathe_run *run)
 {
     const char *chosen = lathe_exec_attention(run->programs.train.exec);
@@ -98,6 +127,8 @@ static json_t *describe_plugins(const lathe_run *run)
     add_plugin(list, LATHE_KIND_DEVICE, &run->parts.device);
     for (int32_t i = 0; i < run->parts.n_rewards; i++)
         add_plugin(list, LATHE_KIND_REWARD, &run->parts.rewards[i]);
+    add_readers(list, run->data.shards);
+    add_readers(list, run->data.validation_shards);
     return list;
 }
 

@@ -262,6 +262,10 @@ Test(cli_data, a_parquet_file_shows_the_rows_of_the_jsonl_file)
            0, "records have no text to learn: RECORD 3,");
     cr_expect_str_eq(output, jsonl);
     free(jsonl);
+    expect(LATHE " train run.toml --train.max_steps 1 --checkpoint.dir named >log 2>&1 && "
+                 "grep -A1 -c '\"kind\": \"reader\"' named/run.json && "
+                 "grep -A1 '\"kind\": \"reader\"' named/run.json",
+           0, "\"name\": \"arrow\"");
     put_run("{ path = \"" LATHE_TEST_DATA
             "/golden/data/readers/odd/odd.parquet\", columns = { text = \"body\" } }",
             "");
