@@ -23,6 +23,7 @@
 #include "checkpoint/train_state.h"
 #include "io/manifest.h"
 #include "lathe/lathe.h"
+#include "model/quant_source.h"
 #include "model/weights.h"
 #include "plug/kind.h"
 
@@ -98,6 +99,8 @@ static lathe_status put_plugin(lathe_buffer *b, int32_t kind, const lathe_instan
 
 static lathe_status list_plugins(lathe_buffer *b, const lathe_saved_state *saved)
 {
+    const lathe_component *formats[LATHE_MOST_FORMATS];
+    const int32_t n_formats = lathe_quant_used(saved->params, formats, LATHE_MOST_FORMATS);
     int32_t n = 0;
     const char *attention =
         saved->programs->train.exec ? lathe_exec_attention(saved->programs->train.exec) : NULL;
@@ -105,7 +108,8 @@ static lathe_status list_plugins(lathe_buffer *b, const lathe_saved_state *saved
     LATHE_TRY(put_plugin(b, LATHE_KIND_MODEL, &saved->model->family, &n));
     LATHE_TRY(put_plugin(b, LATHE_KIND_OPTIMIZER, &saved->parts->optimizer, &n));
     LATHE_TRY(put_plugin(b, LATHE_KIND_SCHEDULER, &saved->parts->scheduler, &n));
-    LATHE_TRY(put_plugin(b, LATHE_KIND_QUANT, &saved->parts->quant, &n));
+    for (int32_t i = 0; i < n_formats; i++)
+        LATHE_TRY(put_plugin(b, LATHE_KIND_QUANT, &(lathe_instance){.component = formats[i]}, &n));
     LATHE_TRY(put_plugin(b, LATHE_KIND_ADAPTER, &saved->parts->adapter, &n));
     LATHE_TRY(put_plugin(b, LATHE_KIND_STAGE, &saved->parts->stage, &n));
     for (int64_t i = 0; attention && i < saved->parts->n_attention; i++)

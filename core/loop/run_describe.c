@@ -14,6 +14,7 @@
 #include "data/shards.h"
 #include "ir/flops.h"
 #include "model/model_size.h"
+#include "model/quant_source.h"
 #include "plug/kind.h"
 #include "update/curvature.h"
 
@@ -114,11 +115,14 @@ static void add_readers(json_t *list, const lathe_shards *shards)
 static json_t *describe_plugins(const lathe_run *run)
 {
     const char *chosen = lathe_exec_attention(run->programs.train.exec);
+    const lathe_component *formats[LATHE_MOST_FORMATS];
+    const int32_t n_formats = lathe_quant_used(&run->params, formats, LATHE_MOST_FORMATS);
     json_t *list = json_array();
     add_plugin(list, LATHE_KIND_MODEL, &run->model.family);
     add_plugin(list, LATHE_KIND_OPTIMIZER, &run->parts.optimizer);
     add_plugin(list, LATHE_KIND_SCHEDULER, &run->parts.scheduler);
-    add_plugin(list, LATHE_KIND_QUANT, &run->parts.quant);
+    for (int32_t i = 0; i < n_formats; i++)
+        add_plugin(list, LATHE_KIND_QUANT, &(lathe_instance){.component = formats[i]});
     add_plugin(list, LATHE_KIND_ADAPTER, &run->parts.adapter);
     add_plugin(list, LATHE_KIND_STAGE, &run->parts.stage);
     for (int64_t i = 0; chosen && i < run->parts.n_attention; i++)

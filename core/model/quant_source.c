@@ -59,6 +59,20 @@ int32_t lathe_quant_source_count(const lathe_quant_source *s)
     return s->n_groups;
 }
 
+int32_t lathe_quant_used(const lathe_params *params, const lathe_component **out, int32_t most)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < params->n && n < most; i++) {
+        const lathe_instance *format = params->rows[i]->format;
+        int32_t k = 0;
+        while (k < n && format != NULL && out[k] != format->component)
+            k++;
+        if (format != NULL && k == n)
+            out[n++] = format->component;
+    }
+    return n;
+}
+
 /* ---- which layers ---- */
 
 static int ends_in_module(const char *module, const char *name)

@@ -13,7 +13,10 @@
 
 #include <jansson.h>
 
+#include "ir/params.h"
 #include "plug/registry.h"
+
+enum { LATHE_MOST_FORMATS = 16 }; /* plugins of formats in one model */
 
 typedef struct lathe_quant_source lathe_quant_source;
 
@@ -30,6 +33,10 @@ void lathe_quant_source_destroy(lathe_quant_source *source);
  *  the layer is not quantized. */
 const lathe_instance *lathe_quant_source_format(const lathe_quant_source *source,
                                                 const char *module);
+
+/** The plugins whose formats the rows of a table have, each once, in the order of the rows. Returns
+ * their number, at most `most`. */
+int32_t lathe_quant_used(const lathe_params *params, const lathe_component **out, int32_t most);
 
 /** The key of a quantization_config (a JSON object) that lists the layers that are not quantized;
  * NULL: it has none. */
