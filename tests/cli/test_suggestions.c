@@ -41,7 +41,7 @@ Test(suggestions, of_keys_that_other_plugins_of_the_kind_have)
     says("[adapter]\nname = \"full\"\nr = 8\n",
          "run.toml:3:1: error: unknown key 'r' in [adapter]: \"full\" does not have it; a key 'r' "
          "is "
-         "in \"lora\"");
+         "in \"dora\", \"lora\", \"lora_plus\", \"qlora\"");
     says("[adapter]\nname = \"full\"\nlora_rank = 8\n",
          "a key 'r' is in \"dora\", \"lora\", \"lora_plus\", \"qlora\"");
     says("[optimizer]\nname = \"lion\"\neps = 1e-8\n", "a key 'eps' is in \"");
