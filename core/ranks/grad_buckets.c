@@ -38,10 +38,12 @@ static lathe_status add(lathe_grad_buckets *b, const range *of, int64_t at, int6
                         int32_t n_all)
 {
     char label[64];
+    const int64_t size = lathe_dtype_bytes(of->dtype);
     lathe_exchange_info info = {.size = (uint32_t)sizeof info};
     bucket *to = &b->list[b->n];
-    *to = (bucket){
-        .at = at, .n = bytes / lathe_dtype_bytes(of->dtype), .dtype = of->dtype, .exchange = NULL};
+    if (size < 1)
+        return lathe_error(LATHE_E_DTYPE, "gradients of a dtype without a size");
+    *to = (bucket){.at = at, .n = bytes / size, .dtype = of->dtype, .exchange = NULL};
     (void)snprintf(label, sizeof label, "gradients %d of %d", b->n + 1, n_all);
     const lathe_exchange_problem problem = {.size = (uint32_t)sizeof problem,
                                             .op = LATHE_ALL_REDUCE,

@@ -145,7 +145,7 @@ static lathe_status dora_wrap(void *self, const lathe_graph_api *api, lathe_grap
 {
     lora *l = self;
     builder t = {api, g, LATHE_OK};
-    lathe_val a, b, h, update;
+    lathe_val a = LATHE_NONE, b = LATHE_NONE, h = LATHE_NONE, update = LATHE_NONE;
     lathe_desc desc;
     if (!enabled)
         return api->linear(g, x, site->weight, site->bias, site->module, out_y);

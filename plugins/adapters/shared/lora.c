@@ -184,7 +184,7 @@ lathe_status lora_wrap(void *self, const lathe_graph_api *api, lathe_graph *g,
                        const lathe_site *site, lathe_val x, int32_t enabled, lathe_val *out_y)
 {
     lora *l = self;
-    lathe_val a, b, h, in[2];
+    lathe_val a = LATHE_NONE, b = LATHE_NONE, h = LATHE_NONE, in[2];
     LATHE_TRY(api->linear(g, x, site->weight, site->bias, site->module, &in[0]));
     *out_y = in[0];
     if (!enabled)

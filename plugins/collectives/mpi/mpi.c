@@ -153,7 +153,7 @@ static lathe_status mpi_open(void *self, const lathe_collective_setup *setup, la
                          "%s has started %d processes (%s), and %s finds %d; start them with the "
                          "mpirun of that MPI, or with srun --mpi=pmix",
                          launcher->name, n_ranks, launcher->n_ranks, place.engine, place.n_ranks);
-    if (status != LATHE_OK) {
+    if (g == NULL) {
         shim->leave(host, place.link);
         return status;
     }
@@ -183,7 +183,7 @@ static lathe_status mpi_split(lathe_group *group, int32_t color, int32_t key, la
     if (place.link == NULL)
         return LATHE_OK;
     const lathe_status status = make(host, g->shim, &place, group->world, &part);
-    if (status != LATHE_OK) {
+    if (part == NULL) {
         g->shim->leave(host, place.link);
         return status;
     }

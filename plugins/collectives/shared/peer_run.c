@@ -93,14 +93,14 @@ static void reduce_round(lathe_exchange *x, int64_t round)
     const peer_phase *const phase = &x->phases[x->phase];
     const lathe_group_info *const g = &x->group->info;
     const int64_t bytes = piece_of(phase, round, phase->own_bytes), at = round * phase->piece;
-    if (bytes <= 0)
+    const int64_t size = lathe_dtype_bytes(x->problem.dtype);
+    if (bytes <= 0 || size <= 0)
         return;
     for (int32_t q = 0; q < g->n_ranks; q++)
         x->sources[q] = q == g->rank ? (const unsigned char *)x->args.in + phase->own_at + at
                                      : slot_of(x, round, q);
     lathe__reduce(x->group->world->host, x->problem.dtype, x->problem.reduce, x->sources,
-                  g->n_ranks, bytes / lathe_dtype_bytes(x->problem.dtype),
-                  (unsigned char *)x->args.out + phase->reduced_at + at);
+                  g->n_ranks, bytes / size, (unsigned char *)x->args.out + phase->reduced_at + at);
 }
 
 static void finish(lathe_exchange *x)
@@ -174,7 +174,7 @@ lathe_status lathe__peer_start(lathe_exchange *x, const lathe_exchange_args *arg
     if ((x->args.in == NULL && x->in_bytes > 0) || (x->args.out == NULL && x->out_bytes > 0) ||
         (args->scratch == NULL && x->info.scratch_bytes > 0))
         return lathe_fail(host, LATHE_E_ARG, "an exchange is started without its memory");
-    if (x->copy_bytes > 0) {
+    if (x->copy_bytes > 0 && x->args.in != NULL && x->args.out != NULL) {
         const unsigned char *const from = (const unsigned char *)x->args.in + x->copy_from;
         unsigned char *const to = (unsigned char *)x->args.out + x->copy_to;
         if (from != to)

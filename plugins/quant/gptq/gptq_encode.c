@@ -300,30 +300,35 @@ done:
 
 /* ---- the table's functions ---- */
 
+/* order and groups: [cols] scratch; upper: [cols, cols], or NULL without products. */
+static lathe_status encode_in(const gptq *q, int64_t rows, int64_t cols, const float *w,
+                              const float *products, int32_t *order, int32_t *groups, float *upper,
+                              void *const *planes)
+{
+    encoder e = {.q = q,
+                 .rows = rows,
+                 .cols = cols,
+                 .group = gptq_group(q, cols),
+                 .w = w,
+                 .order = order,
+                 .groups = groups,
+                 .upper = upper};
+    LATHE_TRY(make_order(q, cols, products, order, groups));
+    if (upper != NULL)
+        LATHE_TRY(make_upper(q, cols, products, order, upper));
+    return run(&e, planes);
+}
+
 static lathe_status encode(const gptq *q, int64_t rows, int64_t cols, const float *w,
                            const float *products, void *const *planes)
 {
-    int32_t *order = malloc((size_t)cols * sizeof *order);
-    int32_t *groups = malloc((size_t)cols * sizeof *groups);
-    float *upper = products != NULL ? malloc((size_t)(cols * cols) * sizeof *upper) : NULL;
-    lathe_status status = LATHE_OK;
-    if (order == NULL || groups == NULL || (products != NULL && upper == NULL))
-        status = lathe_fail(q->head.host, LATHE_E_NOMEM, "gptq: no memory to encode a weight");
-    if (status == LATHE_OK)
-        status = make_order(q, cols, products, order, groups);
-    if (status == LATHE_OK && products != NULL)
-        status = make_upper(q, cols, products, order, upper);
-    if (status == LATHE_OK) {
-        encoder e = {.q = q,
-                     .rows = rows,
-                     .cols = cols,
-                     .group = gptq_group(q, cols),
-                     .w = w,
-                     .order = order,
-                     .groups = groups,
-                     .upper = upper};
-        status = run(&e, planes);
-    }
+    int32_t *order = calloc((size_t)cols, sizeof *order);
+    int32_t *groups = calloc((size_t)cols, sizeof *groups);
+    float *upper = products != NULL ? calloc((size_t)(cols * cols), sizeof *upper) : NULL;
+    const int has_room = order != NULL && groups != NULL && (products == NULL || upper != NULL);
+    const lathe_status status =
+        has_room ? encode_in(q, rows, cols, w, products, order, groups, upper, planes)
+                 : lathe_fail(q->head.host, LATHE_E_NOMEM, "gptq: no memory to encode a weight");
     free(order);
     free(groups);
     free(upper);
