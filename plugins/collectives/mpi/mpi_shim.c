@@ -77,7 +77,8 @@ static peer_transport transport = {
  * name a library that is gone. So the leak check does not count what it allocates at its start and
  * end. */
 #ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/lsan_interface.h>
+void __lsan_disable(void); /* sanitizer/lsan_interface.h */
+void __lsan_enable(void);
 #define LEAKS_MAY_BEGIN() __lsan_disable()
 #define LEAKS_MAY_END() __lsan_enable()
 #else
