@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "checkpoint/checkpoint_folder.h"
+#include "exec/precision.h"
 #include "loop/train.h"
 #include "opening/opening.h"
 #include "primitives/quantized_model.h"
@@ -41,6 +42,8 @@ static int purpose_of(const lathe_override *o)
 {
     if (is_of(o, "quant"))
         return FOR_WRITING;
+    if (strcmp(o->key, "data.datasets") == 0 || strcmp(o->key, "data.validation") == 0)
+        return 0; /* --text and --calibration name the data */
     if (is_of(o, "plugins") || strcmp(o->key, "model.name") == 0)
         return FOR_WRITING | FOR_EVALUATION;
     if (strcmp(o->key, "checkpoint.shard_size") == 0)
@@ -144,9 +147,10 @@ static lathe_status check_signals(void)
 
 /* ---- perplexity ---- */
 
-/* Opens a folder to evaluate on texts, in rows of `length` tokens; "": as lathe eval does. */
+/* Opens a folder to evaluate on texts, in rows of `length` tokens and in a precision; "" and NULL:
+ * as lathe eval does. */
 static lathe_status open_texts(const lathe_args *args, const char *folder, const char *text,
-                               const char *length, lathe_run **out)
+                               const char *length, const char *precision, lathe_run **out)
 {
     lathe_override rest[MAX_OVERRIDES];
     lathe_args of_eval = *args;
@@ -157,6 +161,8 @@ static lathe_status open_texts(const lathe_args *args, const char *folder, const
     of_eval.n_overrides = pick(args, FOR_EVALUATION, rest);
     if (length[0] && !lathe_args_override(args, "data.seq_len"))
         rest[of_eval.n_overrides++] = (lathe_override){"data.seq_len", length};
+    if (precision && !lathe_args_override(args, "train.precision"))
+        rest[of_eval.n_overrides++] = (lathe_override){"train.precision", precision};
     lathe_status status = lathe_eval_data(&of_eval, text, &data);
     if (status == LATHE_OK) {
         const char *const settings[] = {
@@ -168,9 +174,14 @@ static lathe_status open_texts(const lathe_args *args, const char *folder, const
     return status;
 }
 
-/* The perplexity of a folder on the texts, in rows of io_length tokens; "": sets it to the length
- * that lathe eval takes, so that the second folder is evaluated as the first. */
-static lathe_status perplexity(const lathe_args *args, const char *folder, char *io_length,
+/* How a folder is evaluated: as the one before it. */
+typedef struct eval_shape {
+    char length[LENGTH_BYTES]; /* tokens of a row; "": as lathe eval takes them */
+    const char *precision;     /* NULL: as lathe eval chooses it */
+} eval_shape;
+
+/* The perplexity of a folder on the texts. The first call sets the shape for the second one. */
+static lathe_status perplexity(const lathe_args *args, const char *folder, eval_shape *io_shape,
                                double *out)
 {
     const char *text = lathe_args_value(args, "--text");
@@ -179,11 +190,13 @@ static lathe_status perplexity(const lathe_args *args, const char *folder, char 
     if (!text)
         return LATHE_OK;
     hold_signals(SIG_UNBLOCK);
-    lathe_status status = open_texts(args, folder, text, io_length, &run);
-    if (status == LATHE_OK)
-        (void)snprintf(io_length, LENGTH_BYTES, "%d", (int)run->set.seq_len);
-    if (status == LATHE_OK)
+    lathe_status status =
+        open_texts(args, folder, text, io_shape->length, io_shape->precision, &run);
+    if (status == LATHE_OK) {
+        (void)snprintf(io_shape->length, LENGTH_BYTES, "%d", (int)run->set.seq_len);
+        io_shape->precision = lathe_precision_name(run->set.compute_dtype);
         status = lathe_evaluate(run, 0, NULL, &e);
+    }
     if (status == LATHE_OK)
         *out = e.perplexity;
     lathe_run_close(run);
@@ -257,7 +270,7 @@ static lathe_status open_calibration(const lathe_args *args, const char *model,
     (void)snprintf(length, sizeof length, "%d",
                    plan->model.max_positions < ROW_TOKENS ? (int)plan->model.max_positions
                                                           : ROW_TOKENS);
-    LATHE_TRY(open_texts(args, model, text, length, &out->run));
+    LATHE_TRY(open_texts(args, model, text, length, NULL, &out->run));
     return count_batches(args, plan, out);
 }
 
@@ -339,21 +352,21 @@ static int run_command(const lathe_args *args)
     lathe_quantized_model made = {0};
     lathe_calibration_data data = {0};
     double perplexities[2] = {0.0, 0.0};
-    char length[LENGTH_BYTES] = "";
+    eval_shape shape = {.length = ""};
     hold_signals(SIG_BLOCK); /* before any thread is made: they inherit it */
     (void)signal(SIGPIPE, SIG_IGN);
     lathe_status status = check_arguments(args, &arena, &model);
     if (status == LATHE_OK)
         status = open_plan(args, model, &run);
     if (status == LATHE_OK)
-        status = perplexity(args, model, length, &perplexities[0]);
+        status = perplexity(args, model, &shape, &perplexities[0]);
     if (status == LATHE_OK)
         status = open_calibration(args, model, run, &data);
     if (status == LATHE_OK)
         status =
             lathe__quantized_model_write(run, data.run ? &data : NULL, output, report, &r, &made);
     if (status == LATHE_OK)
-        status = perplexity(args, output, length, &perplexities[1]);
+        status = perplexity(args, output, &shape, &perplexities[1]);
     if (status == LATHE_OK)
         status = print_result(args, &r, &made, perplexities);
     const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);

@@ -49,16 +49,6 @@ const char *lathe_quant_source_method(const lathe_quant_source *s)
     return s->method;
 }
 
-const lathe_instance *lathe_quant_source_at(const lathe_quant_source *s, int32_t i)
-{
-    return &s->groups[i].format;
-}
-
-int32_t lathe_quant_source_count(const lathe_quant_source *s)
-{
-    return s->n_groups;
-}
-
 int32_t lathe_quant_used(const lathe_params *params, const lathe_component **out, int32_t most)
 {
     int32_t n = 0;

@@ -45,8 +45,4 @@ const char *lathe_quant_skip_key(const json_t *config);
 /** Its quant_method. */
 const char *lathe_quant_source_method(const lathe_quant_source *source);
 
-/** Format i of n, for descriptions. */
-const lathe_instance *lathe_quant_source_at(const lathe_quant_source *source, int32_t i);
-int32_t lathe_quant_source_count(const lathe_quant_source *source);
-
 #endif

@@ -1,7 +1,6 @@
 /* Calibration data, layer by layer. */
 #include "primitives/calibration_pass.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,9 +15,8 @@ enum { MAX_INPUTS = 64 };
 /* The inputs of linear layers that one value of the graph is, in the range that runs. */
 typedef struct gathered {
     lathe_val x;
-    int64_t n, cols;  /* rows so far */
-    float *products;  /* [cols, cols] sum of x x^T */
-    float *magnitude; /* [cols] sum of |x| */
+    int64_t n, cols; /* rows so far */
+    float *products; /* [cols, cols] sum of x x^T */
     lathe_kernel *kernel;
     void *scratch;
 } gathered;
@@ -122,7 +120,6 @@ static void forget_inputs(calibrator *c)
         if (x->kernel != NULL)
             c->run->machine.dev->kernel_destroy(c->run->machine.device->self, x->kernel);
         free(x->products);
-        free(x->magnitude);
         free(x->scratch);
     }
     c->n_inputs = 0;
@@ -165,8 +162,7 @@ static lathe_status new_input(calibrator *c, lathe_val v, gathered **out)
     *x = (gathered){.x = v, .cols = desc->dims[1]};
     c->n_inputs++;
     x->products = aligned_alloc(64, (size_t)(x->cols * x->cols * 4 + 63) / 64 * 64);
-    x->magnitude = calloc((size_t)x->cols, sizeof *x->magnitude);
-    if (x->products == NULL || x->magnitude == NULL)
+    if (x->products == NULL)
         return lathe_error(LATHE_E_NOMEM, "no memory for the products of %lld inputs",
                            (long long)x->cols);
     memset(x->products, 0, (size_t)(x->cols * x->cols) * 4);
@@ -180,26 +176,6 @@ static gathered *find_input(calibrator *c, lathe_val v)
         if (c->inputs[i].x == v)
             return &c->inputs[i];
     return NULL;
-}
-
-static lathe_status add_magnitudes(gathered *x, const lathe_desc *desc, const void *data)
-{
-    const int64_t rows = desc->dims[0];
-    const float *at = data;
-    float *wide = NULL;
-    if (desc->dtype != LATHE_F32) {
-        wide = malloc((size_t)(rows * x->cols) * sizeof *wide);
-        if (wide == NULL)
-            return lathe_error(LATHE_E_NOMEM, "no memory for the inputs of a layer");
-        LATHE_TRY(lathe_convert(wide, LATHE_F32, data, desc->dtype, rows * x->cols));
-        at = wide;
-    }
-    for (int64_t r = 0; r < rows; r++, at += x->cols)
-        for (int64_t i = 0; i < x->cols; i++)
-            x->magnitude[i] += fabsf(at[i]);
-    free(wide);
-    x->n += rows;
-    return LATHE_OK;
 }
 
 /* Adds the inputs of node i for this micro-batch. first: the range's first node that reads them. */
@@ -223,7 +199,8 @@ static lathe_status gather(calibrator *c, int32_t i, int64_t batch, int64_t *see
                                     .scratch = x->scratch,
                                     .stream = m->stream};
     LATHE_TRY(m->dev->kernel_run(m->device->self, x->kernel, &args));
-    return add_magnitudes(x, &c->g->values[v].desc, data);
+    x->n += c->g->values[v].desc.dims[0];
+    return LATHE_OK;
 }
 
 /* ---- one range ---- */
@@ -294,8 +271,6 @@ static lathe_status replace_weights(calibrator *c, int32_t begin, int32_t end)
         const float scale = 1.0f / (float)x->n;
         for (int64_t i = 0; i < x->cols * x->cols; i++)
             x->products[i] *= scale;
-        for (int64_t i = 0; i < x->cols; i++)
-            x->magnitude[i] *= scale;
     }
     for (int32_t i = begin; i < end; i++) {
         const lathe_param *p = site_of(c, i);
@@ -303,10 +278,8 @@ static lathe_status replace_weights(calibrator *c, int32_t begin, int32_t end)
         if (p == NULL)
             continue;
         const gathered *x = find_input(c, c->g->nodes[i].in[0]);
-        const lathe_quant_inputs inputs = {.size = (uint32_t)sizeof inputs,
-                                           .n = x->n,
-                                           .products = x->products,
-                                           .magnitude = x->magnitude};
+        const lathe_quant_inputs inputs = {
+            .size = (uint32_t)sizeof inputs, .n = x->n, .products = x->products};
         LATHE_TRY(c->pass->replace(c->pass->arg, p->name, &inputs, &values));
         if (values != NULL)
             LATHE_TRY(put_weight(c, c->g->values[c->g->nodes[i].in[1]].param, values));

@@ -84,12 +84,11 @@ LATHE_ABI_SIZE(lathe_quant_config, 32);
  * layer with the layers before it already quantized (lathe quantize --calibration). Host memory. */
 typedef struct lathe_quant_inputs {
     uint32_t size;
-    uint32_t reserved;      /* 0 */
-    int64_t n;              /* rows of x, >= 1 */
-    const float *products;  /* [I,I] sum of x x^T over the rows, divided by n; symmetric */
-    const float *magnitude; /* [I] mean of |x| */
+    uint32_t reserved;     /* 0 */
+    int64_t n;             /* rows of x, >= 1 */
+    const float *products; /* [I,I] sum of x x^T over the rows, divided by n; symmetric */
 } lathe_quant_inputs;
-LATHE_ABI_SIZE(lathe_quant_inputs, 32);
+LATHE_ABI_SIZE(lathe_quant_inputs, 24);
 
 typedef struct lathe_quant_v1 {
     uint32_t size;

@@ -131,7 +131,7 @@ static double output_error(const encoder *e, const float *w, int64_t first, cons
     return sum;
 }
 
-/* AutoAWQ's search: the range is cut by 0 to 50 % in ten steps of 5 %; the least error wins. */
+/* AutoAWQ's search: the range is cut by 0 to 45 % in steps of 5 %; the least error wins. */
 static range_params clipped(const encoder *e, const float *w, int64_t first, float *cut)
 {
     range_params best = range_of(w, e->group, AWQ_BITS, 0, 0);

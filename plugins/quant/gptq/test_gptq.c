@@ -49,26 +49,22 @@ static float *random_weight(void)
 /* Products of inputs that depend on each other and have very different sizes. */
 static lathe_quant_inputs correlated_inputs(void)
 {
-    static float products[COLS * COLS], magnitude[COLS];
+    static float products[COLS * COLS];
     float x[COLS];
     uint32_t seed = 9;
     memset(products, 0, sizeof products);
-    memset(magnitude, 0, sizeof magnitude);
     for (int n = 0; n < SAMPLES; n++) {
         float carried = 0.0f;
         for (int i = 0; i < COLS; i++) {
             carried = 0.9f * carried + next_number(&seed);
             x[i] = carried * (i % 37 == 3 ? 8.0f : 1.0f);
-            magnitude[i] += fabsf(x[i]) / SAMPLES;
         }
         for (int i = 0; i < COLS; i++)
             for (int k = 0; k < COLS; k++)
                 products[i * COLS + k] += x[i] * x[k] / SAMPLES;
     }
-    return (lathe_quant_inputs){.size = (uint32_t)sizeof(lathe_quant_inputs),
-                                .n = SAMPLES,
-                                .products = products,
-                                .magnitude = magnitude};
+    return (lathe_quant_inputs){
+        .size = (uint32_t)sizeof(lathe_quant_inputs), .n = SAMPLES, .products = products};
 }
 
 /* The mean square of the outputs' error: sum over outputs of d^T H d. */
@@ -102,7 +98,7 @@ static double error_of(const subject *s, const float *w, const lathe_quant_input
     return error;
 }
 
-/* The bounds are far from what is measured: 0.07 to 0.2 for gptq, 0.8 for awq. */
+/* Measured: 0.16 to 0.25 for gptq, 0.61 for awq. */
 Test(calibrated_formats, data_lower_the_error_of_the_output)
 {
     static const struct {
@@ -113,7 +109,7 @@ Test(calibrated_formats, data_lower_the_error_of_the_output)
         {"gptq", "bits=4 group_size=64 act_order=true", 0.5},
         {"gptq", "bits=3 group_size=-1 symmetric=false", 0.5},
         {"gptq", "bits=2 group_size=32 checkpoint_format=gptq_v2", 0.5},
-        {"awq", "group_size=64", 0.999},
+        {"awq", "group_size=64", 0.8},
     };
     float *w = random_weight();
     const lathe_quant_inputs inputs = correlated_inputs();
@@ -130,14 +126,14 @@ Test(calibrated_formats, data_lower_the_error_of_the_output)
 /* Inputs that say nothing of each other change no code: the products are a multiple of 1. */
 Test(calibrated_formats, independent_inputs_give_the_nearest_codes)
 {
-    static float products[COLS * COLS], magnitude[COLS];
+    static float products[COLS * COLS];
     float *w = random_weight();
     const subject s = open_format("gptq", "group_size=64");
     planes p[2] = {planes_of(s.quant, s.self, ROWS, COLS), planes_of(s.quant, s.self, ROWS, COLS)};
     for (int i = 0; i < COLS; i++)
         products[i * COLS + i] = 0.25f;
     const lathe_quant_inputs inputs = {
-        .size = (uint32_t)sizeof inputs, .n = 1, .products = products, .magnitude = magnitude};
+        .size = (uint32_t)sizeof inputs, .n = 1, .products = products};
     cr_assert_eq(s.quant->encode(s.self, ROWS, COLS, w, p[0].data), LATHE_OK);
     cr_assert_eq(s.quant->encode_calibrated(s.self, ROWS, COLS, w, &inputs, p[1].data), LATHE_OK);
     for (int32_t k = 0; k < p[0].n; k++)
