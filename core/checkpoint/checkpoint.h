@@ -18,7 +18,7 @@
 
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/saved_state.h"
-#include "record/figures.h"
+#include "metrics/figures.h"
 
 /** Returns which checkpoints to keep, from the settings of the run. */
 lathe_keep lathe__checkpoint_keep(const lathe_saved_state *saved);

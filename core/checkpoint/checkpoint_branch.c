@@ -13,7 +13,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
-#include "record/metrics.h"
+#include "metrics/metrics.h"
 
 #define FILE_NAME "branches.json"
 #define FILE_VERSION 1

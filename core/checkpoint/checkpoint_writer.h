@@ -4,7 +4,7 @@
 #define LATHE_CHECKPOINT_CHECKPOINT_WRITER_H
 
 #include "checkpoint/checkpoint_image.h"
-#include "record/figures.h"
+#include "metrics/figures.h"
 
 typedef struct lathe_writer lathe_writer;
 

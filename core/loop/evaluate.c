@@ -7,7 +7,7 @@
 #include "exec/calibration.h"
 #include "loop/run_trace.h"
 #include "loop/train.h"
-#include "record/stage_metrics.h"
+#include "metrics/stage_metrics.h"
 #include "update/nonfinite.h"
 
 /* Perplexity, accuracy and bits per byte exist only for a loss per token, not for a loss per

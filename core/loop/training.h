@@ -12,10 +12,10 @@
 
 #include "loop/run_record.h"
 #include "loop/train.h"
-#include "record/figures.h"
-#include "record/metrics.h"
-#include "record/progress.h"
-#include "record/tensorboard.h"
+#include "metrics/figures.h"
+#include "metrics/metrics.h"
+#include "metrics/progress.h"
+#include "metrics/tensorboard.h"
 
 typedef struct lathe_training {
     lathe_run *run;

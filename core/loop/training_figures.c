@@ -4,7 +4,7 @@
 
 #include "base/trace.h"
 #include "loop/training.h"
-#include "record/stage_metrics.h"
+#include "metrics/stage_metrics.h"
 #include "run/iteration.h"
 
 lathe_status lathe__training_figures_open(lathe_training *t)

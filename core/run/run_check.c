@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "metrics/figure_names.h"
 #include "plug/suggest.h"
-#include "record/figure_names.h"
 #include "run/average_check.h"
 
 /* Longer than any run: what a schedule refuses at this length is not about the length. */

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "data/learned_tokenizer.h"
-#include "record/data_progress.h"
+#include "metrics/data_progress.h"
 #include "run/data_notes.h"
 #include "run/renderer_choice.h"
 #include "run/run_ranks.h"

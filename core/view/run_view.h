@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "record/metrics_read.h"
+#include "metrics/metrics_read.h"
 #include "view/series.h"
 
 /* What the run is doing. */

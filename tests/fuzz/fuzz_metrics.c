@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "fuzz/fuzz_file.h"
-#include "record/metrics_read.h"
+#include "metrics/metrics_read.h"
 
 static void check_row(void *arg, const lathe_metrics_row *row)
 {

@@ -2,9 +2,9 @@
  * same bits. */
 
 #include "checkpoint_case.h"
+#include "metrics/figure_names.h"
+#include "metrics/metrics_read.h"
 #include "primitives/save_load.h"
-#include "record/figure_names.h"
-#include "record/metrics_read.h"
 #include "run/run_saved.h"
 
 static char dir[64];

@@ -4,8 +4,8 @@
 
 #include "checkpoint/checkpoint_branch.h"
 #include "checkpoint_case.h"
+#include "metrics/metrics_read.h"
 #include "primitives/save_load.h"
-#include "record/metrics_read.h"
 #include "run/run_saved.h"
 
 static char dir[64];

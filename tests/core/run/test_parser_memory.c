@@ -18,8 +18,8 @@
 #include "data/shards_internal.h"
 #include "io/manifest.h"
 #include "io/safetensors.h"
+#include "metrics/metrics_read.h"
 #include "model/hf_config.h"
-#include "record/metrics_read.h"
 #include "tokenjson/tokenizer_file.h"
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

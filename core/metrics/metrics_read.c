@@ -1,5 +1,5 @@
 /* Reads metrics.jsonl. */
-#include "record/metrics_read.h"
+#include "metrics/metrics_read.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* Divides the sums of a stage's metrics. */
-#include "record/stage_metrics.h"
+#include "metrics/stage_metrics.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
 /* Lists the names of the figures in metrics.jsonl. */
-#include "record/figure_names.h"
+#include "metrics/figure_names.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Collects the figures of a training step. */
-#include "record/figures.h"
+#include "metrics/figures.h"
 
 #include <assert.h>
 

@@ -1,6 +1,6 @@
 /* Writes TensorBoard event files. The messages are encoded without a protobuf library: they have
  * only seven fields. */
-#include "record/tensorboard.h"
+#include "metrics/tensorboard.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "record/data_progress.h"
-#include "record/progress.h"
+#include "metrics/data_progress.h"
+#include "metrics/progress.h"
 
 static int n_lines;
 

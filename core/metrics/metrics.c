@@ -1,5 +1,5 @@
 /* Writes metrics.jsonl. */
-#include "record/metrics.h"
+#include "metrics/metrics.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* Event files compared with one by TensorBoard's writer, record by record and byte by byte. */
-#include "record/tensorboard.h"
+#include "metrics/tensorboard.h"
 
 #include <criterion/criterion.h>
 #include <dirent.h>

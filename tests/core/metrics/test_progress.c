@@ -1,6 +1,6 @@
 /* The progress line: number of lines in a log, output to a terminal, and an output that fails. */
-#include "record/progress.h"
-#include "record/status_line.h"
+#include "metrics/progress.h"
+#include "metrics/status_line.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* metrics.jsonl: the content of a line, the lines that a resumed run drops, and a full disk. */
-#include "record/metrics.h"
+#include "metrics/metrics.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "record/metrics_read.h"
+#include "metrics/metrics_read.h"
 
 static char dir[] = "/tmp/lathe_metrics_XXXXXX";
 static char path[128];

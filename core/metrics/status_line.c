@@ -1,5 +1,5 @@
 /* A status line of figures, shortened until it fits the terminal. */
-#include "record/status_line.h"
+#include "metrics/status_line.h"
 
 #include <math.h>
 #include <stdarg.h>

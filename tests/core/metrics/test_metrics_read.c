@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "record/metrics.h"
-#include "record/metrics_read.h"
+#include "metrics/metrics.h"
+#include "metrics/metrics_read.h"
 
 #define OK(call) cr_assert_eq((call), LATHE_OK, "%s: %s", #call, lathe_error_message())
 

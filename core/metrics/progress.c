@@ -1,5 +1,5 @@
 /* Prints the progress of training. */
-#include "record/progress.h"
+#include "metrics/progress.h"
 
 #include <errno.h>
 #include <math.h>
@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "exec/exec.h"
-#include "record/status_line.h"
+#include "metrics/status_line.h"
 
 void lathe_progress_init(lathe_progress *p, FILE *out, int32_t mode, int32_t log_every)
 {

@@ -1,13 +1,13 @@
 /* Shows the progress of data preparation. */
-#include "record/data_progress.h"
+#include "metrics/data_progress.h"
 
 #include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "exec/exec.h"
-#include "record/progress.h"
-#include "record/status_line.h"
+#include "metrics/progress.h"
+#include "metrics/status_line.h"
 
 #define IN_PLACE_SECONDS 0.1
 
