@@ -1,5 +1,5 @@
-/* Conversations as text by a renderer: the JSON as the tables of lathe/renderer.h, and the pieces
- * put together. */
+/* The text of a conversation by a renderer: converts the JSON to the structs of lathe/renderer.h,
+ * and joins the pieces that the renderer gives. */
 #include "template/chat_template_internal.h"
 
 #include <stdlib.h>

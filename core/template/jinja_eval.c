@@ -95,7 +95,7 @@ static lathe_status eval_concat(jinja_vm *vm, const jinja_node *node, jinja_valu
     return LATHE_OK;
 }
 
-/* a < b < c: each pair, until one does not hold. */
+/* a < b < c: compares the pairs in order, until one comparison is false. */
 static lathe_status eval_compare(jinja_vm *vm, const jinja_node *node, jinja_value *out)
 {
     jinja_value left, right;

@@ -87,7 +87,7 @@ static lathe_status parse_for(jinja_parser *p, jinja_node *node)
     return has_else ? whole_body(p, "endfor", &node->e) : LATHE_OK;
 }
 
-/* Bodies that become functions in jinja2: no break or continue goes out of them. */
+/* A body that is a function in jinja2: break and continue cannot leave it. */
 static lathe_status closed_body(jinja_parser *p, const char *end, jinja_node **out)
 {
     const int32_t loops = p->n_loops;

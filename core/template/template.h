@@ -1,5 +1,6 @@
 /* Chat templates: an interpreter for the subset of Jinja that they are written in, with the
- * settings of transformers (trim_blocks, lstrip_blocks, the sandbox that lets nothing be changed).
+ * settings of transformers (trim_blocks, lstrip_blocks, the sandbox in which a template cannot
+ * change values).
  *
  * A template is parsed once and immutable from then on: any number of threads may render it. A
  * render takes JSON values and gives text. It reads no file and no environment; steps, depth,
@@ -25,7 +26,7 @@ typedef struct lathe_template_limits {
     int32_t depth;        /* nested expressions, blocks and macro calls; default 1500 */
 } lathe_template_limits;
 
-/** What a render sees. All zeros is no variable, the present time, the default limits. */
+/** Input of a render. All zeros: no variables, the present time, the default limits. */
 typedef struct lathe_template_input {
     json_t *variables; /* borrowed object; NULL: none */
     int64_t now; /* seconds since 1970 for strftime_now, shown in local time; 0: the present */
@@ -37,7 +38,7 @@ typedef struct lathe_template_span {
     int64_t begin, end;
 } lathe_template_span;
 
-/** A rendered text. All zeros is empty. */
+/** A rendered text. All zeros: empty. */
 typedef struct lathe_rendering {
     char *text; /* UTF-8, a NUL after it; may hold NUL */
     int64_t bytes;
@@ -45,8 +46,8 @@ typedef struct lathe_rendering {
      * it: a block inside a macro counts from where the macro's text is put. */
     lathe_template_span *spans;
     int64_t n_spans;
-    /* By a renderer: where its special tokens begin; their names elsewhere in the text are text. By
-     * a template, which cannot tell them apart: has_tokens is 0. */
+    /* Where special tokens begin, if a renderer wrote the text: their names elsewhere in it are
+     * ordinary text. A template cannot tell the two apart; has_tokens is then 0. */
     int64_t *tokens;
     int64_t n_tokens;
     int32_t has_tokens;
