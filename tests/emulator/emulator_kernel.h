@@ -41,8 +41,11 @@ extern index3 emulator_thread, emulator_block, emulator_block_dim, emulator_grid
  *  `mask` names. With orders_memory, their earlier memory accesses become visible to each other. */
 void emulator_sync_block(const char *file, int line);
 void emulator_sync_warp(unsigned mask, int orders_memory);
-/** This warp's 32 cells of 16 bytes, through which its threads exchange values. */
-void *emulator_warp_cells(void);
+/** Cells of 16 bytes, one for each thread of this warp: the values that they give to the exchange
+ *  at which they wait next, and those of the exchange that was completed last. All threads that a
+ *  barrier released run before another one is released, so they read the same exchange. */
+void *emulator_given(void);
+const void *emulator_exchanged(void);
 /** Reports a read from a lane that gives no value, and aborts. */
 void emulator_no_lane(unsigned mask, int from);
 }
@@ -56,16 +59,14 @@ __attribute__((noinline, no_sanitize("thread"))) T exchange(unsigned mask, T val
 {
     static_assert(sizeof(T) <= 16, "a cell of the warp");
     const unsigned lane = emulator_thread.x % 32;
-    char *cells = (char *)emulator_warp_cells();
-    memcpy(cells + lane * 16, &value, sizeof value);
+    memcpy((char *)emulator_given() + lane * 16, &value, sizeof value);
     if (mask >> lane & 1u && from >= 0 && from < 32 &&
         (!(mask >> from & 1u) || emulator_thread.x / 32 * 32 + from >= emulator_block_dim.x))
         emulator_no_lane(mask, from);
     emulator_sync_warp(mask, 0);
     T other = value;
     if (from >= 0 && from < 32)
-        memcpy(&other, cells + from * 16, sizeof other);
-    emulator_sync_warp(mask, 0);
+        memcpy(&other, (const char *)emulator_exchanged() + from * 16, sizeof other);
     return other;
 }
 

@@ -174,16 +174,18 @@ stream_queue *of(cudaStream_t stream)
 
 void drain(stream_queue *s, uint64_t until)
 {
+    if (s->n_done >= until || s->pending.empty())
+        return;
+    if (n_running++ == 0)
+        protect(PROT_READ | PROT_WRITE);
     while (s->n_done < until && !s->pending.empty()) {
         work next = std::move(s->pending.front());
         s->pending.pop_front();
-        if (n_running++ == 0)
-            protect(PROT_READ | PROT_WRITE);
         next();
-        if (--n_running == 0)
-            protect(PROT_NONE);
         s->n_done++;
     }
+    if (--n_running == 0)
+        protect(PROT_NONE);
 }
 
 size_t place_in(const capture *c, const stream_queue *s)

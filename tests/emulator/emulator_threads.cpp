@@ -1,6 +1,7 @@
-/* Runs the threads of a block as fibers: one runs at a time, and a scheduler resumes those whose
- * barrier is complete. A fiber runs thread after thread until one of them waits, so a kernel
- * without barriers needs a single fiber. */
+/* Runs the threads of a block as fibers, one at a time and in rounds: in a round, each thread that
+ * does not wait runs until it waits or ends; between two rounds, complete barriers are released. A
+ * thread that waits switches to the next one of the round directly. A fiber runs thread after
+ * thread until one of them waits, so a kernel without barriers needs a single fiber. */
 #include "emulator_threads.h"
 
 #include <cstdio>
@@ -34,11 +35,13 @@ emulator_context fibers[MOST_THREADS]; /* created once for all launches */
 emulator_context *idle[MOST_THREADS];  /* created, and currently without a thread */
 int n_fibers, n_idle;
 emulator_context scheduler;
-int n_threads, n_begun, is_reversed;
+int n_threads, is_reversed;
+int n_seen;  /* threads that this round has passed */
 int current; /* thread */
 void (*body)(const void *);
 const void *body_args;
-char cells[MOST_THREADS / WARP][WARP * 16];
+/* Values that the threads of a warp give to an exchange, and those of its last complete one. */
+char given[MOST_THREADS / WARP][WARP * 16], exchanged[MOST_THREADS / WARP][WARP * 16];
 unsigned n_launches;
 
 void set_current(int t)
@@ -54,6 +57,43 @@ int nth_thread(int i)
     return is_reversed ? n_threads - 1 - i : i;
 }
 
+/* The next thread of the round that does not wait; -1: none is left. */
+int next_of_round(void)
+{
+    while (n_seen < n_threads) {
+        const int t = nth_thread(n_seen++);
+        if (threads[t].state == NEW || threads[t].state == RUNNABLE)
+            return t;
+    }
+    return -1;
+}
+
+/* Gives the thread a fiber that has run before, if it has none yet; 0: there is no such fiber. */
+int find_fiber(int t)
+{
+    if (threads[t].state == NEW && n_idle == 0)
+        return 0;
+    if (threads[t].state == NEW)
+        threads[t].on = idle[--n_idle];
+    return 1;
+}
+
+/* Leaves the fiber `self` for the next thread of the round, or for the scheduler, which ends the
+ * round and is the only one to start a fiber for the first time. */
+void leave(emulator_context *self)
+{
+    const int next = next_of_round();
+    if (next < 0 || !find_fiber(next)) {
+        n_seen -= next >= 0; /* this thread is still to be run */
+        emulator_context_switch(self, &scheduler);
+        return;
+    }
+    threads[next].state = RUNNABLE;
+    set_current(next);
+    if (threads[next].on != self)
+        emulator_context_switch(self, threads[next].on);
+}
+
 void fiber_main(void)
 {
     emulator_context_begun(&scheduler);
@@ -61,42 +101,35 @@ void fiber_main(void)
     for (;;) {
         body(body_args);
         threads[current].state = DONE;
-        if (n_begun < n_threads) {
-            const int next = nth_thread(n_begun++);
-            threads[next].on = self;
-            set_current(next);
-            continue;
-        }
         idle[n_idle++] = self;
-        emulator_context_switch(self, &scheduler);
+        leave(self);
     }
 }
 
+/* Stacks begin at different places of their pages: otherwise the frames of all threads would share
+ * a few sets of the cache. */
 emulator_context *make_fiber(void)
 {
+    const size_t unused = (size_t)n_fibers * 1088 % (STACK_BYTES / 4) / 64 * 64;
     emulator_context *f = &fibers[n_fibers++];
     void *stack = mmap(nullptr, STACK_BYTES, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (stack == MAP_FAILED)
         abort();
-    emulator_context_make(f, (char *)stack, STACK_BYTES, fiber_main);
+    emulator_context_make(f, (char *)stack, STACK_BYTES - unused, fiber_main);
     return f;
 }
 
-void resume(int t)
+/* Runs a round, or the part of it that is left. */
+void run_round(void)
 {
-    if (threads[t].state == NEW) {
-        threads[t].on = n_idle > 0 ? idle[--n_idle] : make_fiber();
-        n_begun++;
+    for (int t = next_of_round(); t >= 0; t = next_of_round()) {
+        if (!find_fiber(t))
+            threads[t].on = make_fiber();
+        threads[t].state = RUNNABLE;
+        set_current(t);
+        emulator_context_switch(&scheduler, threads[t].on);
     }
-    set_current(t);
-    emulator_context_switch(&scheduler, threads[t].on);
-}
-
-/* Waits until its barrier is complete. */
-void wait(void)
-{
-    emulator_context_switch(threads[current].on, &scheduler);
 }
 
 /* Releases a barrier at which all threads of the block wait. */
@@ -107,7 +140,8 @@ void release_block()
         if (threads[t].state != AT_BLOCK)
             continue;
         first = first != nullptr ? first : &threads[t];
-        if (threads[t].line != first->line || strcmp(threads[t].file, first->file) != 0) {
+        if (threads[t].line != first->line ||
+            (threads[t].file != first->file && strcmp(threads[t].file, first->file) != 0)) {
             set_current(t);
             emulator_refuse("waits at %s:%d, and thread %d at %s:%d", threads[t].file,
                             threads[t].line, (int)(first - threads), first->file, first->line);
@@ -142,6 +176,8 @@ int release()
         }
         if (is_full && threads[t].orders_memory)
             emulator_checks_warp(first / WARP);
+        else if (is_full)
+            memcpy(exchanged[first / WARP], given[first / WARP], sizeof given[0]);
         for (int lane = 0; is_full && lane < WARP && first + lane < n_threads; lane++)
             if (mask >> lane & 1u) {
                 threads[first + lane].state = RUNNABLE;
@@ -155,16 +191,13 @@ void run_block(const char *name)
 {
     for (int t = 0; t < n_threads; t++)
         threads[t].state = NEW;
-    n_begun = 0;
     emulator_checks_block();
     for (;;) {
         int n_left = 0;
-        for (int i = 0; i < n_threads; i++) {
-            const int t = nth_thread(i);
-            if (threads[t].state == NEW || threads[t].state == RUNNABLE)
-                resume(t);
+        n_seen = 0;
+        run_round();
+        for (int t = 0; t < n_threads; t++)
             n_left += threads[t].state != DONE;
-        }
         if (n_left == 0)
             return;
         if (release() == 0) {
@@ -185,7 +218,7 @@ void emulator::emulator_sync_block(const char *file, int line)
     threads[current].state = AT_BLOCK;
     threads[current].file = file;
     threads[current].line = line;
-    wait();
+    leave(threads[current].on);
 }
 
 void emulator::emulator_sync_warp(unsigned mask, int orders_memory)
@@ -195,7 +228,7 @@ void emulator::emulator_sync_warp(unsigned mask, int orders_memory)
     threads[current].state = AT_WARP;
     threads[current].mask = mask;
     threads[current].orders_memory = orders_memory;
-    wait();
+    leave(threads[current].on);
 }
 
 void emulator::emulator_no_lane(unsigned mask, int from)
@@ -203,9 +236,14 @@ void emulator::emulator_no_lane(unsigned mask, int from)
     emulator_refuse("asks lane %d for a value, which lanes %#x exchange", from, mask);
 }
 
-void *emulator::emulator_warp_cells(void)
+void *emulator::emulator_given(void)
 {
-    return cells[current / WARP];
+    return given[current / WARP];
+}
+
+const void *emulator::emulator_exchanged(void)
+{
+    return exchanged[current / WARP];
 }
 
 void emulator_run_grid(const char *name, int64_t blocks, int threads, void (*thread)(const void *),
