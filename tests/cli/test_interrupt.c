@@ -253,7 +253,7 @@ Test(interrupt, before_the_first_step_ends_at_once_and_loses_nothing, .timeout =
 #ifdef __SANITIZE_ADDRESS__
 #define REPETITIONS "20"
 #else
-#define REPETITIONS "200"
+#define REPETITIONS "60"
 #endif
 
 static void put_long_evaluation(void)
