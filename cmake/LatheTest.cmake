@@ -15,12 +15,11 @@ function(lathe_test_mocks)
 endfunction()
 
 # The tests that take longest, in that order: ctest starts them first, so that none of them runs alone at the end.
-set(LATHE_LONG_TESTS test_fp8_cuda test_conformance_there test_cuda_derive test_checkpoint_faults
-  test_reference_cuda test_cudnn_planning test_far_activations
-  test_far_offload test_resume_everywhere test_cli_signals test_cli_checkpoint test_op_linear test_far_training test_bad_configs
-  test_op_fp8 test_parser_memory test_flash_cpu test_op_linear_gelu test_tokenizer_equality test_cli_plugins
-  test_save_dtype test_weight_average_saved test_checkpoint_kill test_checkpoint
-  test_checkpoint_resume test_tokenizer_general)
+set(LATHE_LONG_TESTS test_conformance_device test_fp8_cuda test_cuda_derive test_conformance test_resume_everywhere test_far_offload
+  test_far_activations test_far_training test_reference_cuda test_cudnn_planning test_bad_configs test_interrupt test_cli_plugins
+  test_generate_prompts test_op_linear test_cli_signals test_faults_survive test_ppo_training test_flash_cpu test_cli_examples test_cli_lineage
+  test_adapter_folder test_checkpoint_faults test_parser_memory test_op_fp8 test_op_linear_gelu test_frozen_weights test_identity test_validate
+  test_far_checkpoint test_resume test_tokenizer_equality test_checkpoint_resume test_checkpoint_kill test_cudnn)
 
 function(lathe_add_test file)
   lathe_test_mocks()
