@@ -160,3 +160,44 @@ Test(op_tensor, entropy_of_an_even_choice_is_log_2)
     hand[0] = h;
     op_check(&c);
 }
+
+/* Two blocks: [1 2; 3 4] and [5 6; 7 8], each times its transpose. */
+Test(op_tensor, block_matmul_multiplies_block_by_block)
+{
+    const double a[8] = {1, 2, 5, 6, 3, 4, 7, 8}, y[8] = {5, 11, 61, 83, 11, 25, 83, 113};
+    op_case c = {.op = LATHE_OP_BLOCK_MATMUL,
+                 .attrs = {.alpha = 1.0, .trans_b = 1, .count = 2},
+                 .reference = by_hand};
+    give(&c, 0, lathe_desc_2d(LATHE_F32, 2, 4), a);
+    give(&c, 1, lathe_desc_2d(LATHE_F32, 2, 4), a);
+    op_output(&c, 0, lathe_desc_2d(LATHE_F32, 2, 4));
+    hand[0] = y;
+    op_check(&c);
+}
+
+Test(op_tensor, block_matmul_refuses_blocks_of_unequal_width)
+{
+    op_case c = {.op = LATHE_OP_BLOCK_MATMUL, .attrs = {.alpha = 1.0, .count = 2}};
+    op_input(&c, 0, lathe_desc_2d(LATHE_F32, 2, 5), 0.0, 1.0);
+    op_input(&c, 1, lathe_desc_2d(LATHE_F32, 2, 4), 0.0, 1.0);
+    op_output(&c, 0, lathe_desc_2d(LATHE_F32, 2, 4));
+    cr_expect_eq(op_refusal(&c), LATHE_E_SHAPE);
+    op_free(&c);
+}
+
+Test(op_tensor, skew_writes_both_sides_of_the_diagonal_and_inverse_takes_their_difference)
+{
+    const double x[6] = {1, 2, 3, 4, 5, 6};
+    const double y[18] = {0, 1, 2, 0, 4, 5, -1, 0, 3, -4, 0, 6, -2, -3, 0, -5, -6, 0};
+    const double twice[6] = {2, 4, 6, 8, 10, 12};
+    op_case c = {.op = LATHE_OP_SKEW, .reference = by_hand};
+    give(&c, 0, lathe_desc_2d(LATHE_F32, 2, 3), x);
+    op_output(&c, 0, lathe_desc_2d(LATHE_F32, 3, 6));
+    hand[0] = y;
+    op_check(&c);
+    op_case d = {.op = LATHE_OP_SKEW, .attrs = {.inverse = 1}, .reference = by_hand};
+    give(&d, 0, lathe_desc_2d(LATHE_F32, 3, 6), y);
+    op_output(&d, 0, lathe_desc_2d(LATHE_F32, 2, 3));
+    hand[0] = twice;
+    op_check(&d);
+}

@@ -183,9 +183,9 @@ typedef struct lathe_op_attrs {
     int32_t n_heads, n_kv_heads, head_dim; /* ATTENTION, ROPE (head_dim) */
     int32_t window;                        /* ATTENTION: keys seen, itself included; 0: all */
     int32_t causal, fused_qkv;             /* ATTENTION */
-    int32_t inverse;                       /* ROPE, CUMSUM */
+    int32_t inverse;                       /* ROPE, CUMSUM, SKEW */
     int32_t offset_one;                    /* RMSNORM */
-    int32_t trans_a, trans_b;              /* MATMUL */
+    int32_t trans_a, trans_b;              /* MATMUL, BLOCK_MATMUL */
     int64_t batch;                         /* ATTENTION: B, so that Tq = N/B */
     int64_t start, count; /* SLICE, ROW_SUM, BROADCAST, SCALE_BY, APPLY_UPDATE, ... */
     int64_t chunk_rows;   /* HEAD_LOGPROB: rows of logits at a time; 0: automatic */

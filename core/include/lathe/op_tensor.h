@@ -38,14 +38,22 @@
  *                the `count` largest of each row, largest first; ties: lowest index first. NaN is
  *                never selected; if a row has too few numbers, the rest is NaN with index -1
  *  UNIFORM_NOISE  x c[..], rng i64[5] -> y c[..]           y = x + alpha*(2u - 1); u of element e
- * as in DROPOUT; only while training, elsewhere y = x; derivative 1; i/o 0 HEAD_ENTROPY  x c[N,C],
- * W c[V,C], targets i32[N] -> h f32[N] h = -sum of p log p, p = softmax(softcap(x W^T)), chunk_rows
- * rows at a time; h = 0 where the target is -1; other targets have no influence HEAD_DIVERGENCE  x
- * c[N,C], W c[V,C], y d[N,D], U d[V,D], targets i32[N] -> k f32[N] how far p = softmax(softcap(x
- * W^T)/alpha) is from q = softmax(softcap'(y U^T)/alpha) of another model, with its own dtype d and
- * the cap softcap' = scale. alpha: temperature; beta 0: KL(q || p), 1: KL(p || q), else beta KL(q
- * || m) + (1-beta) KL(p || m), m = beta q + (1-beta) p; chunk_rows and targets as in HEAD_ENTROPY;
- * y and U get no gradient
+ *                as in DROPOUT; only while training, elsewhere y = x; derivative 1; i/o 0
+ *  HEAD_ENTROPY  x c[N,C], W c[V,C], targets i32[N] -> h f32[N]
+ *                h = -sum of p log p, p = softmax(softcap(x W^T)), chunk_rows rows at a time; h = 0
+ *                where the target is -1; other targets have no influence
+ *  HEAD_DIVERGENCE  x c[N,C], W c[V,C], y d[N,D], U d[V,D], targets i32[N] -> k f32[N]
+ *                how far p = softmax(softcap(x W^T)/alpha) is from q = softmax(softcap'(y U^T)
+ *                /alpha) of another model, with its own dtype d and the cap softcap' = scale;
+ *                alpha: temperature; beta 0: KL(q || p), 1: KL(p || q), else beta KL(q || m) +
+ *                (1-beta) KL(p || m), m = beta q + (1-beta) p; chunk_rows and targets as in
+ *                HEAD_ENTROPY; y and U get no gradient
+ *  BLOCK_MATMUL  a, b -> y                                 MATMUL of each of `count` blocks of
+ *                columns: y[g] = alpha*op(a[g])*op(b[g]), x[g] = columns g*w .. of x, w = its
+ *                columns / count
+ *  SKEW          x c[G,b(b-1)/2] -> y c[b,G*b]             block g of columns is the skew-symmetric
+ *                matrix with row g of x above its diagonal, row by row; inverse: x c[b,G*b] ->
+ *                y c[G,b(b-1)/2], each y = x[i,j] - x[j,i] of its block; b >= 2
  *
  *  Backward
  *  HEAD_ENTROPY_BWD  x, W, targets, dh f32[N] -> h f32[N], dx c[N,C], dW? f32[V,C]
@@ -102,6 +110,8 @@
     X(HEAD_DIVERGENCE, "head_divergence", 5, 1)                                                    \
     X(HEAD_DIVERGENCE_BWD, "head_divergence_bwd", 6, 3)                                            \
     X(HEAD_SCORES, "head_scores", 1, 2)                                                            \
-    X(UNIFORM_NOISE, "uniform_noise", 2, 1)
+    X(UNIFORM_NOISE, "uniform_noise", 2, 1)                                                        \
+    X(BLOCK_MATMUL, "block_matmul", 2, 1)                                                          \
+    X(SKEW, "skew", 1, 1)
 
 #endif
