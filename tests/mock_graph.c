@@ -107,6 +107,29 @@ static lathe_status infer_matrix(lathe_graph *g, int32_t op, const lathe_op_attr
     return LATHE_OK;
 }
 
+/* BLOCK_MATMUL without a transposed input, and SKEW in the forward direction. */
+static lathe_status infer_blocks(lathe_graph *g, int32_t op, const lathe_op_attrs *at,
+                                 const lathe_desc *a, const lathe_desc *b, lathe_desc *y)
+{
+    int64_t k = 2;
+    if (a->rank != 2 || (b != NULL && b->rank != 2) || at->trans_a || at->trans_b || at->inverse)
+        return refuse(g, LATHE_E_UNSUPPORTED, "the mock has no such %s", op_name(op));
+    if (op == LATHE_OP_BLOCK_MATMUL) {
+        if (at->count < 1 || a->dims[1] != at->count * b->dims[0] || b->dims[1] % at->count != 0)
+            return refuse(g, LATHE_E_SHAPE, "block_matmul: %lld blocks of [%lld,%lld], [%lld,%lld]",
+                          (long long)at->count, (long long)a->dims[0], (long long)a->dims[1],
+                          (long long)b->dims[0], (long long)b->dims[1]);
+        *y = lathe_desc_2d(a->dtype, a->dims[0], b->dims[1]);
+        return LATHE_OK;
+    }
+    while (k * (k - 1) / 2 < a->dims[1])
+        k++;
+    if (k * (k - 1) / 2 != a->dims[1])
+        return refuse(g, LATHE_E_SHAPE, "skew: %lld columns", (long long)a->dims[1]);
+    *y = lathe_desc_2d(a->dtype, k, a->dims[0] * k);
+    return LATHE_OK;
+}
+
 static lathe_status infer_pair(lathe_graph *g, int32_t op, const lathe_desc *a, const lathe_desc *b,
                                int32_t inplace_in, lathe_desc *y)
 {
@@ -171,6 +194,10 @@ static lathe_status infer(lathe_graph *g, int32_t op, const lathe_op_attrs *at, 
         return infer_matrix(g, op, at, a, desc_of(g, in[1]), y);
     case LATHE_OP_TRANSPOSE:
         return infer_matrix(g, op, at, a, NULL, y);
+    case LATHE_OP_BLOCK_MATMUL:
+        return infer_blocks(g, op, at, a, desc_of(g, in[1]), y);
+    case LATHE_OP_SKEW:
+        return infer_blocks(g, op, at, a, NULL, y);
     case LATHE_OP_ADD:
     case LATHE_OP_SUB:
     case LATHE_OP_MUL:
@@ -265,6 +292,29 @@ static void eval_matrix(lathe_graph *g, const mock_node *n, double *y)
     const double *bias = g->values[n->in[2]].data;
     for (int64_t i = 0; i < lathe_desc_count(out); i++)
         y[i] += bias[i % out->dims[1]];
+}
+
+static void eval_blocks(lathe_graph *g, const mock_node *n, const double *x, double *y)
+{
+    const lathe_desc *a = desc_of(g, n->in[0]), *out = desc_of(g, n->out[0]);
+    const int64_t width = out->dims[1];
+    memset(y, 0, (size_t)lathe_desc_count(out) * sizeof *y);
+    if (n->op == LATHE_OP_SKEW) {
+        const int64_t k = out->dims[0];
+        for (int64_t e = 0; e < a->dims[0] * k; e++) /* row i of block e / k */
+            for (int64_t i = e % k, j = i + 1; j < k; j++) {
+                const double v = x[e / k * a->dims[1] + i * (2 * k - i - 1) / 2 + j - i - 1];
+                y[i * width + e / k * k + j] = v;
+                y[j * width + e / k * k + i] = -v;
+            }
+        return;
+    }
+    const double *b = g->values[n->in[1]].data;
+    const int64_t inner = a->dims[1] / n->attrs.count, cols = width / n->attrs.count;
+    for (int64_t e = 0; e < lathe_desc_count(out); e++)
+        for (int64_t k = 0; k < inner; k++)
+            y[e] += n->attrs.alpha * b[k * width + e % width] *
+                    x[e / width * a->dims[1] + e % width / cols * inner + k];
 }
 
 static void eval_dropout(lathe_graph *g, const mock_node *n, const double *x, double *y,
@@ -363,6 +413,10 @@ static void eval_node(lathe_graph *g, const mock_node *n)
     case LATHE_OP_MATMUL:
     case LATHE_OP_TRANSPOSE:
         eval_matrix(g, n, y);
+        break;
+    case LATHE_OP_BLOCK_MATMUL:
+    case LATHE_OP_SKEW:
+        eval_blocks(g, n, x, y);
         break;
     case LATHE_OP_SLICE:
     case LATHE_OP_SUM:

@@ -67,18 +67,42 @@ static lathe_status add_stage(lathe_adapter_folder *f, lathe_arena *arena, const
     return status;
 }
 
-/* Refuses settings with which the model would differ from Lathe's LoRA. */
+/* The methods whose files are read: peft_type, and the keys with the names of Lathe's settings. */
+typedef struct peft_key {
+    const char *peft, *ours;
+    json_int_t otherwise; /* PEFT's default where ours is another one, else 0 */
+} peft_key;
+
+static const peft_key lora_keys[] = {{"r", "r", 8},
+                                     {"lora_alpha", "alpha", 8},
+                                     {"use_rslora", "use_rslora", 0},
+                                     {"rank_pattern", "rank_pattern", 0},
+                                     {"alpha_pattern", "alpha_pattern", 0},
+                                     {NULL, NULL, 0}};
+static const peft_key oft_keys[] = {{"oft_block_size", "block_size", 0},
+                                    {"num_cayley_neumann_terms", "num_cayley_neumann_terms", 0},
+                                    {NULL, NULL, 0}};
+
+static int has_type(const json_t *peft, const char *type)
+{
+    const char *found = json_string_value(json_object_get(peft, "peft_type"));
+    return found && strcmp(found, type) == 0;
+}
+
+/* Refuses settings with which the model would differ from Lathe's methods. */
 static lathe_status check_peft(const char *dir, const json_t *peft)
 {
-    static const char *const others[] = {"modules_to_save", "layers_to_transform",
-                                         "exclude_modules", "layer_replication",
-                                         "target_parameters"};
+    static const char *const others[] = {"modules_to_save",   "layers_to_transform",
+                                         "exclude_modules",   "layer_replication",
+                                         "target_parameters", "coft",
+                                         "block_share"};
     const char *type = json_string_value(json_object_get(peft, "peft_type"));
     const char *bias = json_string_value(json_object_get(peft, "bias"));
-    if (!type || strcmp(type, "LORA") != 0)
-        return lathe_error(LATHE_E_CONFIG,
-                           "%s/adapter_config.json: peft_type is \"%s\"; expected \"LORA\"", dir,
-                           type ? type : "");
+    if (!has_type(peft, "LORA") && !has_type(peft, "OFT"))
+        return lathe_error(
+            LATHE_E_CONFIG,
+            "%s/adapter_config.json: peft_type is \"%s\"; expected \"LORA\" or \"OFT\"", dir,
+            type ? type : "");
     if (bias && strcmp(bias, "none") != 0)
         return lathe_error(LATHE_E_CONFIG,
                            "%s/adapter_config.json: bias is \"%s\"; only \"none\" is supported",
@@ -88,6 +112,27 @@ static lathe_status check_peft(const char *dir, const json_t *peft)
             (strcmp(others[i], "modules_to_save") != 0 || !is_reward(peft)))
             return lathe_error(LATHE_E_CONFIG, "%s/adapter_config.json: %s is not supported", dir,
                                others[i]);
+    return LATHE_OK;
+}
+
+/* PEFT changed the series in 0.18, the first version that writes its number. */
+static lathe_status check_oft(const char *dir, const json_t *peft)
+{
+    if (json_is_false(json_object_get(peft, "use_cayley_neumann")))
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s/adapter_config.json: use_cayley_neumann is false: the exact Cayley "
+                           "transform is not supported, only the series",
+                           dir);
+    if (json_integer_value(json_object_get(peft, "r")) != 0)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s/adapter_config.json: r is %lld: a number of blocks is not "
+                           "supported; expected 0, with oft_block_size",
+                           dir, (long long)json_integer_value(json_object_get(peft, "r")));
+    if (!json_object_get(peft, "peft_version"))
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s/adapter_config.json: no peft_version: PEFT before 0.18 wrote it, "
+                           "whose rotations are another function of oft_R",
+                           dir);
     return LATHE_OK;
 }
 
@@ -111,22 +156,18 @@ static lathe_status add_targets(lathe_adapter_folder *f, lathe_arena *arena, con
 static lathe_status add_peft(lathe_adapter_folder *f, lathe_arena *arena, const char *dir,
                              const json_t *peft)
 {
-    static const struct {
-        const char *peft, *ours;
-        json_int_t otherwise; /* PEFT's default where ours is another one, else 0 */
-    } keys[] = {{"r", "r", 8},
-                {"lora_alpha", "alpha", 8},
-                {"use_rslora", "use_rslora", 0},
-                {"rank_pattern", "rank_pattern", 0},
-                {"alpha_pattern", "alpha_pattern", 0}};
+    const int oft = has_type(peft, "OFT");
+    const char *method = json_is_true(json_object_get(peft, "use_dora")) ? "dora" : "lora";
     LATHE_TRY(check_peft(dir, peft));
-    json_t *name = json_string(json_is_true(json_object_get(peft, "use_dora")) ? "dora" : "lora");
+    if (oft)
+        LATHE_TRY(check_oft(dir, peft));
+    json_t *name = json_string(oft ? "oft" : method);
     lathe_status status = lathe_settings_add(&f->settings, arena, "adapter", "name", name);
     json_decref(name);
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0] && status == LATHE_OK; i++) {
-        const json_t *value = json_object_get(peft, keys[i].peft);
-        json_t *otherwise = keys[i].otherwise ? json_integer(keys[i].otherwise) : NULL;
-        status = lathe_settings_add(&f->settings, arena, "adapter", keys[i].ours,
+    for (const peft_key *k = oft ? oft_keys : lora_keys; k->peft && status == LATHE_OK; k++) {
+        const json_t *value = json_object_get(peft, k->peft);
+        json_t *otherwise = k->otherwise ? json_integer(k->otherwise) : NULL;
+        status = lathe_settings_add(&f->settings, arena, "adapter", k->ours,
                                     is_empty(value) ? otherwise : value);
         json_decref(otherwise);
     }

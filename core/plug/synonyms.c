@@ -153,6 +153,8 @@ static const struct {
     {"lora_dropout", "adapter", "dropout"},
     {"lora_target_modules", "adapter", "target_modules"},
     {"target_modules", "adapter", "target_modules"},
+    {"oft_block_size", "adapter", "block_size"},
+    {"oft_target", "adapter", "target_modules"},
     {"rslora", "adapter", "use_rslora"},
     {"freeze", "adapter", "no_train"},
     {"frozen", "adapter", "no_train"},

@@ -126,7 +126,41 @@ Test(adapter_folder, of_peft_is_read_by_its_adapter_config)
     expect(LATHE " generate peft " TEXT " 2>&1", 2,
            "peft/adapter_config.json: layers_to_transform is not supported");
     cr_assert_eq(run("sed -i 's/LORA/IA3/' peft/adapter_config.json"), 0);
-    expect(LATHE " generate peft " TEXT " 2>&1", 2, "peft_type is \"IA3\"; expected \"LORA\"");
+    expect(LATHE " generate peft " TEXT " 2>&1", 2,
+           "peft_type is \"IA3\"; expected \"LORA\" or \"OFT\"");
+}
+
+static const char oft_file[] = "[model]\npath = \"../base\"\n"
+                               "[adapter]\nname = \"oft\"\nblock_size = 8\n"
+                               "target_modules = [\"q_proj\", \"down_proj\"]\n"
+                               "[data]\ndatasets = [{ path = \"../other.txt\" }]\nseq_len = 16\n"
+                               "[optimizer]\nlr = 0.05\n"
+                               "[train]\nprecision = \"fp32\"\nmax_steps = 8\nthreads = 1\n"
+                               "[log]\nprogress = \"off\"\n[checkpoint]\ndir = \"../out\"\n";
+
+Test(adapter_folder, of_oft_is_read_by_its_adapter_config_and_merged)
+{
+    char of_run[4096], of_base[4096];
+    put("runs/oft.toml", oft_file);
+    expect(LATHE " train runs/oft.toml 2>&1", 0, "step-00000008");
+    take(LATHE " generate runs/oft.toml " TEXT " 2>/dev/null", of_run);
+    take(LATHE " generate base " TEXT " --train.precision fp32 2>/dev/null", of_base);
+    cr_assert_str_neq(of_run, of_base);
+    cr_assert_eq(run("mkdir peft && cp out/step-00000008/adapter_* peft"), 0);
+    expect_text(LATHE " generate peft " TEXT " --train.precision fp32 2>/dev/null", of_run);
+    cr_assert_eq(run(LATHE " merge base peft -o merged 2>&1"), 0, "%s", output);
+    expect_text(LATHE " generate merged " TEXT " --train.precision fp32 2>/dev/null", of_run);
+    cr_assert_eq(run("sed -i 's/\"coft\": false/\"coft\": true/' peft/adapter_config.json"), 0);
+    expect(LATHE " generate peft " TEXT " 2>&1", 2, "adapter_config.json: coft is not supported");
+    cr_assert_eq(
+        run("sed -i 's/\"coft\": true/\"coft\": false/; s/neumann\": true/neumann\": false/' "
+            "peft/adapter_config.json"),
+        0);
+    expect(LATHE " generate peft " TEXT " 2>&1", 2, "use_cayley_neumann is false");
+    cr_assert_eq(run("sed -i 's/neumann\": false/neumann\": true/; s/peft_version/version/' "
+                     "peft/adapter_config.json"),
+                 0);
+    expect(LATHE " generate peft " TEXT " 2>&1", 2, "no peft_version");
 }
 
 Test(adapter_folder, without_its_base_asks_for_it)

@@ -149,7 +149,7 @@ static lathe_status dora_wrap(void *self, const lathe_graph_api *api, lathe_grap
     lathe_desc desc;
     if (!enabled)
         return api->linear(g, x, site->weight, site->bias, site->module, out_y);
-    LATHE_TRY(lora_remember(l, site));
+    LATHE_TRY(targets_remember(&l->targets, site));
     LATHE_TRY(lora_declare_pair(l, api, g, site, &a, &b));
     LATHE_TRY(lora_drop(l, api, g, x, &h));
     LATHE_TRY(lora_product(l, api, g, site, h, a, b, &update));
@@ -192,7 +192,7 @@ static lathe_status dora_merge(void *self, const lathe_site *site, const lathe_s
                                int32_t n_params, float *w)
 {
     const lora *l = self;
-    const lathe_site_param *m = lora_find_param(params, n_params, MAGNITUDE ".weight");
+    const lathe_site_param *m = targets_find_param(params, n_params, MAGNITUDE ".weight");
     if (m == NULL)
         return lathe_fail(l->host, LATHE_E_NOT_FOUND, "dora: %s has no " MAGNITUDE " to merge",
                           site->module);
@@ -212,7 +212,7 @@ static int64_t dora_file_key(void *self, const char *param_name, char *out, int6
     static const char end[] = "." MAGNITUDE ".weight", written[] = "." MAGNITUDE;
     const size_t n = strlen(param_name), tail = sizeof end - 1;
     if (n < tail || strcmp(param_name + n - tail, end) != 0)
-        return lora_file_key(self, param_name, out, capacity);
+        return adapter_file_key(self, param_name, out, capacity);
     return snprintf(out, capacity > 0 ? (size_t)capacity : 0, "base_model.model.%.*s%s",
                     (int)(n - tail), param_name, written);
 }
@@ -220,10 +220,10 @@ static int64_t dora_file_key(void *self, const char *param_name, char *out, int6
 static const lathe_adapter_v1 table = {
     .size = sizeof table,
     .revision = LATHE_ADAPTER_REVISION,
-    .select = lora_select,
+    .select = adapter_select_own,
     .targets = lora_targets,
     .wrap = dora_wrap,
-    .base_is_frozen = lora_base_is_frozen,
+    .base_is_frozen = adapter_base_is_frozen,
     .merge = dora_merge,
     .file_key = dora_file_key,
     .config_json = lora_config_json,

@@ -19,12 +19,12 @@ static lathe_status create(const lathe_host *host, const lathe_value *values, in
 static const lathe_adapter_v1 table = {
     .size = sizeof table,
     .revision = LATHE_ADAPTER_REVISION,
-    .select = lora_select,
+    .select = adapter_select_own,
     .targets = lora_targets,
     .wrap = lora_wrap,
-    .base_is_frozen = lora_base_is_frozen,
+    .base_is_frozen = adapter_base_is_frozen,
     .merge = lora_merge,
-    .file_key = lora_file_key,
+    .file_key = adapter_file_key,
     .config_json = lora_config_json,
     .check = lora_check,
 };

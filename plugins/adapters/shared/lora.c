@@ -25,27 +25,6 @@ void lora_destroy(void *self)
     l->host->free(l);
 }
 
-static lathe_status read_targets(lora *l, const lathe_value *list)
-{
-    l->targets = list->strs;
-    l->n_targets = list->n;
-    if (list->n == 0)
-        return lathe_fail(l->host, LATHE_E_CONFIG,
-                          "%s: target_modules is empty: nothing would train", l->method);
-    for (int64_t i = 0; i < list->n; i++) {
-        if (list->strs[i][0] == '\0')
-            return lathe_fail(l->host, LATHE_E_CONFIG, "%s: target_modules[%lld] is empty",
-                              l->method, (long long)i);
-        l->all_linear |= strcmp(list->strs[i], "all-linear") == 0;
-    }
-    if (l->all_linear && list->n > 1)
-        return lathe_fail(l->host, LATHE_E_CONFIG,
-                          "%s: target_modules has \"all-linear\" and %lld more; \"all-linear\" "
-                          "must be the only entry",
-                          l->method, (long long)(list->n - 1));
-    return LATHE_OK;
-}
-
 lathe_status lora_open(const lathe_host *host, const char *method, const lathe_value *values,
                        lora **out)
 {
@@ -62,7 +41,7 @@ lathe_status lora_open(const lathe_host *host, const char *method, const lathe_v
         l->rank_json = values[LORA_RANK_PATTERN].s;
     if (values[LORA_ALPHA_PATTERN].is_set)
         l->alpha_json = values[LORA_ALPHA_PATTERN].s;
-    lathe_status status = read_targets(l, &values[LORA_TARGET_MODULES]);
+    lathe_status status = targets_read(&l->targets, host, method, &values[LORA_TARGET_MODULES]);
     if (status == LATHE_OK)
         status = lora_patterns_create(host, method, "rank_pattern", l->rank_json, 1, &l->ranks);
     if (status == LATHE_OK)
@@ -86,48 +65,10 @@ double lora_scale(const lora *self, const char *module)
     return lora_patterns_find(self->alphas, module, self->alpha) / (self->use_rslora ? sqrt(r) : r);
 }
 
-lathe_status lora_select(void *self, const lathe_param_info *param, int32_t *out_trainable,
-                         int32_t *out_group)
-{
-    (void)self;
-    *out_trainable = param->role == LATHE_ROLE_ADAPTER;
-    *out_group = 0;
-    return LATHE_OK;
-}
-
-/* Whether `name` is `suffix` or ends in ".suffix". */
-static int ends_in(const char *name, const char *suffix)
-{
-    const size_t n = strlen(name), m = strlen(suffix);
-    return n >= m && strcmp(name + n - m, suffix) == 0 && (n == m || name[n - m - 1] == '.');
-}
-
 int32_t lora_targets(void *self, const lathe_site *site)
 {
     const lora *l = self;
-    if (l->all_linear)
-        return site->layer >= 0; /* the head is outside the layers */
-    for (int64_t i = 0; i < l->n_targets; i++)
-        if (ends_in(site->module, l->targets[i]))
-            return 1;
-    return 0;
-}
-
-/* Remembers the last part of an adapted module's name. */
-lathe_status lora_remember(lora *l, const lathe_site *site)
-{
-    const char *dot = strrchr(site->module, '.');
-    const char *name = dot ? dot + 1 : site->module;
-    l->saw_conv1d |= site->transposed_on_file;
-    for (int i = 0; i < l->n_seen; i++)
-        if (strcmp(l->seen[i], name) == 0)
-            return LATHE_OK;
-    if (l->n_seen == LORA_MAX_NAMES || strlen(name) >= sizeof l->seen[0])
-        return lathe_fail(l->host, LATHE_E_UNSUPPORTED,
-                          "%s: all-linear meets more than %d kinds of module at %s", l->method,
-                          LORA_MAX_NAMES, site->module);
-    memcpy(l->seen[l->n_seen++], name, strlen(name) + 1);
-    return LATHE_OK;
+    return targets_include(&l->targets, site);
 }
 
 static lathe_status declare(const lora *l, const lathe_graph_api *api, lathe_graph *g,
@@ -189,17 +130,11 @@ lathe_status lora_wrap(void *self, const lathe_graph_api *api, lathe_graph *g,
     *out_y = in[0];
     if (!enabled)
         return LATHE_OK;
-    LATHE_TRY(lora_remember(l, site));
+    LATHE_TRY(targets_remember(&l->targets, site));
     LATHE_TRY(lora_declare_pair(l, api, g, site, &a, &b));
     LATHE_TRY(lora_drop(l, api, g, x, &h));
     LATHE_TRY(lora_product(l, api, g, site, h, a, b, &in[1]));
     return api->node(g, LATHE_OP_ADD, NULL, in, 2, out_y, 1, 0, "lora.add");
-}
-
-int32_t lora_base_is_frozen(void *self)
-{
-    (void)self;
-    return 1;
 }
 
 /* ---- merging ---- */
@@ -223,21 +158,12 @@ static void merge_rows(void *arg, int64_t begin, int64_t end, int32_t worker)
         }
 }
 
-const lathe_site_param *lora_find_param(const lathe_site_param *params, int32_t n_params,
-                                        const char *end)
-{
-    for (int32_t i = 0; i < n_params; i++)
-        if (ends_in(params[i].name, end))
-            return &params[i];
-    return NULL;
-}
-
 lathe_status lora_merge(void *self, const lathe_site *site, const lathe_site_param *params,
                         int32_t n_params, float *w)
 {
     const lora *l = self;
-    const lathe_site_param *a = lora_find_param(params, n_params, "lora_A.weight");
-    const lathe_site_param *b = lora_find_param(params, n_params, "lora_B.weight");
+    const lathe_site_param *a = targets_find_param(params, n_params, "lora_A.weight");
+    const lathe_site_param *b = targets_find_param(params, n_params, "lora_B.weight");
     if (a == NULL || b == NULL)
         return lathe_fail(l->host, LATHE_E_NOT_FOUND, "%s: %s has no lora_A and lora_B to merge",
                           l->method, site->module);
@@ -256,12 +182,6 @@ lathe_status lora_merge(void *self, const lathe_site *site, const lathe_site_par
     return LATHE_OK;
 }
 
-int64_t lora_file_key(void *self, const char *param_name, char *out, int64_t capacity)
-{
-    (void)self;
-    return snprintf(out, capacity > 0 ? (size_t)capacity : 0, "base_model.model.%s", param_name);
-}
-
 /* A misspelt pattern would silently leave its modules untrained, or with the wrong rank. */
 lathe_status lora_check(void *self, const char *const *modules, int32_t n_modules,
                         const char *const *params, int32_t n_params)
@@ -269,15 +189,7 @@ lathe_status lora_check(void *self, const char *const *modules, int32_t n_module
     const lora *l = self;
     (void)params;
     (void)n_params;
-    for (int64_t i = 0; i < l->n_targets && !l->all_linear; i++) {
-        int32_t m = 0;
-        while (m < n_modules && !ends_in(modules[m], l->targets[i]))
-            m++;
-        if (m == n_modules)
-            return lathe_fail(l->host, LATHE_E_CONFIG,
-                              "%s: target_modules[%lld] = \"%s\" matches no module", l->method,
-                              (long long)i, l->targets[i]);
-    }
+    LATHE_TRY(targets_check(&l->targets, modules, n_modules));
     const char *idle = lora_patterns_idle(l->ranks, modules, n_modules);
     if (idle != NULL)
         return lathe_fail(l->host, LATHE_E_CONFIG, "%s: rank_pattern \"%s\" matches no module",

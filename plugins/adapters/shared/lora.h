@@ -7,8 +7,7 @@
 #include "lathe/adapter.h"
 #include "lathe/schema.h"
 #include "shared/lora_pattern.h"
-
-#define LORA_MAX_NAMES 64
+#include "shared/targets.h"
 
 enum {
     LORA_R,
@@ -28,14 +27,7 @@ enum {
         {"dropout", LATHE_T_FLOAT, LATHE_FIELD_MAX_EXCLUSIVE,                                      \
          "0.0",     0.0,           1.0,                                                            \
          NULL,      "1",           "probability that an element of LoRA's input is dropped"},      \
-        {"target_modules",                                                                         \
-         LATHE_T_STRING_LIST,                                                                      \
-         0,                                                                                        \
-         "[\"all-linear\"]",                                                                       \
-         LATHE_NO_RANGE,                                                                           \
-         NULL,                                                                                     \
-         NULL,                                                                                     \
-         "ends of the names of the modules to adapt, or [\"all-linear\"]: all but the head"},      \
+        TARGETS_FIELD,                                                                             \
         LATHE_FIELD_BOOL("use_rslora", "false",                                                    \
                          "scale the update by alpha/sqrt(r) instead of alpha/r"),                  \
         {"rank_pattern",                                                                           \
@@ -58,16 +50,10 @@ typedef struct lora {
     int64_t r;
     double alpha, dropout;
     int use_rslora;
-    int use_dora;               /* the method is dora */
-    int all_linear;             /* target_modules is ["all-linear"] */
-    const char *const *targets; /* suffixes, borrowed */
-    int64_t n_targets;
+    int use_dora;                       /* the method is dora */
     const char *rank_json, *alpha_json; /* the tables as given, borrowed */
     lora_patterns *ranks, *alphas;
-    /* last parts of the module names adapted under all-linear, for adapter_config.json */
-    char seen[LORA_MAX_NAMES][64];
-    int n_seen;
-    int saw_conv1d; /* some adapted weight is [in, out] on file */
+    targets targets;
 } lora;
 
 /** Makes an instance from the values of LORA_FIELDS. LATHE_E_CONFIG: settings that contradict each
@@ -76,21 +62,15 @@ lathe_status lora_open(const lathe_host *host, const char *method, const lathe_v
                        lora **out);
 void lora_destroy(void *self);
 
-/* Functions of lathe_adapter_v1. */
-lathe_status lora_select(void *self, const lathe_param_info *param, int32_t *out_trainable,
-                         int32_t *out_group);
+/* Functions of lathe_adapter_v1; the others are in targets.h. */
 int32_t lora_targets(void *self, const lathe_site *site);
 lathe_status lora_wrap(void *self, const lathe_graph_api *api, lathe_graph *g,
                        const lathe_site *site, lathe_val x, int32_t enabled, lathe_val *out_y);
-int32_t lora_base_is_frozen(void *self);
 lathe_status lora_merge(void *self, const lathe_site *site, const lathe_site_param *params,
                         int32_t n_params, float *w);
-int64_t lora_file_key(void *self, const char *param_name, char *out, int64_t capacity);
 lathe_status lora_check(void *self, const char *const *modules, int32_t n_modules,
                         const char *const *params, int32_t n_params);
 
-/** Remembers the last part of an adapted module's name, for adapter_config.json. */
-lathe_status lora_remember(lora *self, const lathe_site *site);
 /** Declares A [r, in] and B [out, r] of a site. */
 lathe_status lora_declare_pair(const lora *self, const lathe_graph_api *api, lathe_graph *g,
                                const lathe_site *site, lathe_val *out_a, lathe_val *out_b);
@@ -101,9 +81,6 @@ lathe_status lora_drop(const lora *self, const lathe_graph_api *api, lathe_graph
 lathe_status lora_product(const lora *self, const lathe_graph_api *api, lathe_graph *g,
                           const lathe_site *site, lathe_val h, lathe_val a, lathe_val b,
                           lathe_val *out);
-/** The parameter of a site whose name is `end` or ends in ".end"; NULL: there is none. */
-const lathe_site_param *lora_find_param(const lathe_site_param *params, int32_t n_params,
-                                        const char *end);
 
 /** Rank and scaling factor (alpha/r, or alpha/sqrt(r) with rsLoRA) at a module. */
 int64_t lora_rank(const lora *self, const char *module);

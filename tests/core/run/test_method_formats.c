@@ -43,6 +43,8 @@ static void configure(settings *s, const char *dir, const char *method, const ch
     set(s, "quant.name=%s", format);
     if (is(method, "freeze"))
         set(s, "adapter.layers=1");
+    else if (is(method, "oft"))
+        set(s, "adapter.block_size=8");
     else if (!is(method, "full"))
         set(s, "adapter.dropout=0.1");
 }

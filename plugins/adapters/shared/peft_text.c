@@ -1,0 +1,61 @@
+/* Writes adapter_config.json. */
+#include "shared/peft_text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+void peft_put(peft_text *t, const char *format, ...)
+{
+    const int64_t room = t->n < t->capacity ? t->capacity - t->n : 0;
+    va_list args;
+    va_start(args, format);
+    const int n = vsnprintf(room > 0 ? t->out + t->n : NULL, (size_t)room, format, args);
+    va_end(args);
+    t->n += n;
+}
+
+static void put_string(peft_text *t, const char *s)
+{
+    peft_put(t, "\"");
+    for (; *s != '\0'; s++) {
+        if (*s == '"' || *s == '\\')
+            peft_put(t, "\\%c", *s);
+        else if ((unsigned char)*s < 0x20)
+            peft_put(t, "\\u%04x", (unsigned)*s);
+        else
+            peft_put(t, "%c", *s);
+    }
+    peft_put(t, "\"");
+}
+
+static void put_targets(peft_text *t, const targets *modules)
+{
+    if (modules->all_linear && modules->n_seen == 0) {
+        put_string(t, "all-linear");
+        return;
+    }
+    const int64_t n = modules->all_linear ? modules->n_seen : modules->n;
+    peft_put(t, "[");
+    for (int64_t i = 0; i < n; i++) {
+        peft_put(t, i ? ", " : "");
+        put_string(t, modules->all_linear ? modules->seen[i] : modules->names[i]);
+    }
+    peft_put(t, "]");
+}
+
+void peft_begin(peft_text *t, const char *type, const char *base, const targets *modules)
+{
+    peft_put(t, "{\n  \"peft_type\": \"%s\",\n  \"task_type\": \"CAUSAL_LM\",\n", type);
+    peft_put(t, "  \"base_model_name_or_path\": ");
+    put_string(t, base ? base : "");
+    peft_put(t, ",\n  \"target_modules\": ");
+    put_targets(t, modules);
+    peft_put(t, ",\n");
+}
+
+void peft_end(peft_text *t, const targets *modules)
+{
+    peft_put(t, "  \"fan_in_fan_out\": %s,\n", modules->saw_conv1d ? "true" : "false");
+    peft_put(t, "  \"bias\": \"none\",\n");
+    peft_put(t, "  \"modules_to_save\": null,\n  \"inference_mode\": true\n}\n");
+}
