@@ -38,7 +38,8 @@ static int run_command(const lathe_args *args)
     lathe_run *run = NULL;
     int code = LATHE_EXIT_OK;
     lathe_train_result result = {.loss = NAN};
-    (void)setvbuf(stdout, NULL, _IOLBF, 0);                   /* a log file has each line at once */
+    /* A log file has each line at once. */
+    (void)setvbuf(stdout, NULL, _IOLBF, 0);
     stop.steps = lathe_args_value(args, "--dry-run") != NULL; /* a dry run must remove its data at
                                                                * its end */
     lathe_train_options train_options = {.out = stdout, .stop = &stop.seen, .steps = &stop.steps};

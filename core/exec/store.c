@@ -68,11 +68,12 @@ lathe_status lathe_store_init(lathe_store *store, lathe_params *params,
         if (lathe_params_has_shadow(params, i))
             row->shadow = take(&store->shadow_bytes,
                                n * lathe_dtype_bytes(lathe_params_value_dtype(params, i)));
-        if (p->other)
+        if (p->other && !p->format)
             row->other = take(&store->other_bytes,
                               n * lathe_dtype_bytes(lathe_params_value_dtype(params, i)));
         for (int32_t k = 0; p->format && k < p->n_planes; k++)
-            row->plane[k] = take(&store->plane_bytes, lathe_desc_bytes(&p->planes[k].desc));
+            row->plane[k] = take(p->other ? &store->other_bytes : &store->plane_bytes,
+                                 lathe_desc_bytes(&p->planes[k].desc));
         if (p->trainable && optimizer)
             LATHE_TRY(layout_slots(store, i, optimizer));
     }
@@ -177,7 +178,9 @@ float *lathe_store_average(const lathe_store *store, int32_t param)
 void *lathe_store_plane(const lathe_store *store, int32_t param, int32_t plane)
 {
     const int64_t at = store->rows[param].plane[plane];
-    return at < 0 ? NULL : store->planes + at;
+    if (at < 0)
+        return NULL;
+    return (store->params->rows[param]->other ? store->others : store->planes) + at;
 }
 
 void *lathe_store_slot(const lathe_store *store, int32_t param, int32_t slot)

@@ -11,8 +11,9 @@
  *                                             the update: those of step(), then MATRIX
  *   averages   | p0 f32 | p1 f32 | ...        trainable, when their average is kept
  *   slots      | p0.exp_avg | p0.exp_avg_sq | p1.exp_avg | ...
- *   others     | p8 c   | p9 f32 | ...        values of other, frozen models (teacher, reward
- * model) planes     | p5.weight | p5.absmax | ...
+ *   others     | p8 c   | p9 f32 | ...        values or planes of other, frozen models (teacher,
+ *                                             draft, reward model)
+ *   planes     | p5.weight | p5.absmax | ...
  */
 #ifndef LATHE_EXEC_STORE_H
 #define LATHE_EXEC_STORE_H

@@ -5,12 +5,14 @@
 
 #include "base/error.h"
 #include "exec/weight_fill.h"
+#include "model/stored_formats.h"
 #include "model/weights.h"
 
 struct lathe_draft {
     lathe_draft_config config;
     lathe_model_config model;
     lathe_params params;
+    lathe_quant_source *source; /* owns the formats of its folder; NULL: it is not quantized */
     lathe_store store;
     int32_t is_placed;
 };
@@ -37,6 +39,8 @@ static lathe_status make_params(lathe_draft *d)
     lathe_params_init(&d->params, d->config.compute_dtype);
     LATHE_TRY(lathe_model_params(&d->model, &d->params));
     d->params.n_model = d->params.n;
+    LATHE_TRY(lathe_stored_formats_take(d->config.source.registry, d->config.path, &d->model,
+                                        &d->params, &d->source));
     for (int32_t i = 0; i < d->params.n; i++) {
         d->params.rows[i]->other = LATHE_OTHER_DRAFT;
         d->params.rows[i]->dtype = d->config.compute_dtype;
@@ -52,8 +56,6 @@ lathe_status lathe_draft_create(const lathe_draft_config *config, lathe_draft **
         return lathe_error(LATHE_E_NOMEM, "no memory for a draft model");
     d->config = *config;
     lathe_status status = lathe_model_config_load(&config->source, config->path, &d->model);
-    if (status == LATHE_OK)
-        status = lathe_model_config_refuse_quantized(&d->model, config->path, "a draft model");
     if (status == LATHE_OK)
         status = check_model(d);
     if (status == LATHE_OK)
@@ -72,6 +74,7 @@ void lathe_draft_destroy(lathe_draft *d)
         return;
     lathe_store_fini(&d->store, d->is_placed ? d->config.machine : NULL);
     lathe_params_fini(&d->params);
+    lathe_quant_source_destroy(d->source);
     lathe_model_config_fini(&d->model);
     free(d);
 }

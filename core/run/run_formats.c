@@ -1,14 +1,12 @@
 /* Chooses the format of each parameter. */
 #include "run/run_formats.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/module_pattern.h"
 #include "io/safetensors.h"
-#include "model/quant_source.h"
-#include "model/weight_planes.h"
+#include "model/stored_formats.h"
 #include "plug/answers.h"
 #include "run/run_check.h"
 
@@ -35,55 +33,23 @@ static int is_listed(const lathe_value *list, const char *name)
     return 0;
 }
 
-/* Sets the format and its planes. */
-static lathe_status give(lathe_param *p, const lathe_instance *format)
-{
-    const lathe_quant_v1 *table = format->table;
-    const int64_t rows = p->desc.dims[0], cols = p->desc.dims[1];
-    LATHE_TRY(table->accepts(format->self, rows, cols));
-    LATHE_TRY(lathe_answer_planes(format, rows, cols, p->planes, &p->n_planes));
-    p->format = format;
-    return LATHE_OK;
-}
-
-/* The module of a linear layer's weight. */
-static void module_of(const char *name, char *out, size_t bytes)
-{
-    const char *dot = strrchr(name, '.');
-    (void)snprintf(out, bytes, "%.*s", dot != NULL ? (int)(dot - name) : (int)strlen(name), name);
-}
-
 /* Takes the format of the folder, if it stores the row quantized. */
 static lathe_status take_stored(chooser *c, lathe_param *p, int32_t trained)
 {
     const lathe_run *run = c->run;
-    char module[512];
-    if (run->quant_source == NULL ||
-        (c->set != NULL && lathe_weight_is_plain(c->set, &run->model, p)))
-        return LATHE_OK;
-    module_of(p->name, module, sizeof module);
-    const lathe_instance *format = lathe_quant_source_format(run->quant_source, module);
+    const lathe_stored_model stored = {run->set.model_path, &run->model, run->quant_source, c->set};
+    const lathe_instance *format = NULL;
+    LATHE_TRY(lathe_stored_format(&stored, p, &format));
     if (format == NULL)
-        return LATHE_OK; /* the folder lacks the weight: reading it says so */
-    const char *name = format->component->plugin->name;
-    if (p->transposed)
-        return lathe_error(LATHE_E_CONFIG,
-                           "%s: %s is a Conv1D weight in format %s; quantized Conv1D weights are "
-                           "not read",
-                           run->set.model_path, p->name, name);
+        return LATHE_OK;
     if (trained)
         return lathe__run_refuse(run, "adapter", "name",
                                  "adapter \"%s\" trains %s, which %s stores in format %s; only "
                                  "plain numbers can be trained: choose an adapter that freezes the "
                                  "model, such as lora",
-                                 run->parts.adapter.component->plugin->name, p->name,
-                                 run->set.model_path, name);
-    const lathe_status status = give(p, format);
-    if (status == LATHE_E_SHAPE)
-        return lathe_error(LATHE_E_SHAPE, "%s: %s: %s", run->set.model_path, p->name,
-                           lathe_error_message());
-    LATHE_TRY(status);
-    p->planes_on_file = 1;
+                                 run->parts.adapter.component->plugin->name, p->name, stored.path,
+                                 format->component->plugin->name);
+    LATHE_TRY(lathe_param_take_stored(&stored, p, format));
     c->n_on_file++;
     return LATHE_OK;
 }
@@ -103,7 +69,7 @@ static lathe_status take_chosen(chooser *c, lathe_param *p)
             "a folder with lathe quantize DIR --quant.name %s --calibration "
             "TEXTS -o OUT, and set model.path to it",
             run->parts.quant.component->plugin->name, run->parts.quant.component->plugin->name);
-    const lathe_status status = give(p, &run->parts.quant);
+    const lathe_status status = lathe_param_set_format(p, &run->parts.quant);
     if (status == LATHE_E_SHAPE)
         return lathe__run_refuse(run, "quant", "name",
                                  "%s: %s; leave it as it is with quant.exclude_modules", p->name,
@@ -173,19 +139,6 @@ static lathe_status check_effect(const chooser *c)
         name, run->parts.adapter.component ? run->parts.adapter.component->plugin->name : "none");
 }
 
-/* The weights of the model's folder; *out NULL: it has none, as a folder for planning. */
-static lathe_status open_weights(const lathe_run *run, lathe_safetensors **out)
-{
-    *out = NULL;
-    if (!run->model.is_quantized)
-        return LATHE_OK;
-    const lathe_status status = lathe_safetensors_open(run->set.model_path, out);
-    if (status != LATHE_E_NOT_FOUND)
-        return status;
-    lathe_error_clear();
-    return LATHE_OK;
-}
-
 static lathe_status open_source(lathe_run *run)
 {
     if (!run->model.is_quantized || run->quant_source != NULL)
@@ -216,7 +169,8 @@ lathe_status lathe__run_formats(lathe_run *run)
 {
     lathe_safetensors *set = NULL;
     LATHE_TRY(open_source(run));
-    lathe_status status = open_weights(run, &set);
+    lathe_status status =
+        run->model.is_quantized ? lathe_stored_weights_open(run->set.model_path, &set) : LATHE_OK;
     chooser c = {.run = run, .set = set};
     if (run->parts.quant.component) {
         c.include = lathe_config_get(run->config, "quant", "include_modules");

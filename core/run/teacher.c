@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "exec/precision.h"
 #include "exec/weight_fill.h"
+#include "model/stored_formats.h"
 #include "plug/answers.h"
 #include "run/same_vocabulary.h"
 
@@ -91,8 +92,6 @@ lathe_status lathe__teacher_params(lathe_run *run)
     if (!run->teacher)
         return lathe_error(LATHE_E_NOMEM, "no memory for the teacher");
     lathe_status status = lathe_model_config_load(&source, path, &run->teacher->model);
-    if (status == LATHE_OK)
-        status = lathe_model_config_refuse_quantized(&run->teacher->model, path, "a teacher");
     if (status == LATHE_E_CONFIG || status == LATHE_E_IO || status == LATHE_E_NOT_FOUND)
         return lathe__run_refuse(run, "teacher", "path", "teacher.path: %s", lathe_error_message());
     LATHE_TRY(status);
@@ -100,6 +99,11 @@ lathe_status lathe__teacher_params(lathe_run *run)
     lathe_params_init(&run->teacher->params, run->set.compute_dtype);
     LATHE_TRY(lathe_model_params(&run->teacher->model, &run->teacher->params));
     run->teacher->params.n_model = run->teacher->params.n;
+    status = lathe_stored_formats_take(run->registry, path, &run->teacher->model,
+                                       &run->teacher->params, &run->teacher->source);
+    if (status == LATHE_E_CONFIG)
+        return lathe__run_refuse(run, "teacher", "path", "teacher.path: %s", lathe_error_message());
+    LATHE_TRY(status);
     return add_rows(run);
 }
 
@@ -119,6 +123,23 @@ static lathe_status place(void *arg, int32_t index, const lathe_param *row, void
     const int32_t at = s->first + index;
     (void)row;
     return s->inner.place(s->inner.arg, at, s->params->rows[at], out_data, out_dtype);
+}
+
+static lathe_status place_planes(void *arg, int32_t index, const lathe_param *row, void **planes)
+{
+    const shifted *s = arg;
+    const int32_t at = s->first + index;
+    (void)row;
+    return s->inner.place_planes(s->inner.arg, at, s->params->rows[at], planes);
+}
+
+static lathe_status planes_done(void *arg, int32_t index, const lathe_param *row,
+                                void *const *planes)
+{
+    const shifted *s = arg;
+    const int32_t at = s->first + index;
+    (void)row;
+    return s->inner.planes_done(s->inner.arg, at, s->params->rows[at], planes);
 }
 
 static lathe_status done(void *arg, int32_t index, const lathe_param *row, void *data)
@@ -149,7 +170,11 @@ lathe_status lathe__teacher_load(lathe_run *run)
         return LATHE_OK;
     lathe_weight_fill fill = {.store = &run->store, .params = &run->params};
     shifted s = {lathe_weight_fill_sink(&fill), &run->params, t->first};
-    const lathe_weight_sink sink = {.place = place, .done = done, .arg = &s};
+    const lathe_weight_sink sink = {.place = place,
+                                    .done = done,
+                                    .place_planes = place_planes,
+                                    .planes_done = planes_done,
+                                    .arg = &s};
     LATHE_TRY(lathe_safetensors_open(run->set.teacher_path, &set));
     const lathe_status status = lathe_weights_load(set, &t->model, &t->params, &sink);
     lathe_weight_fill_fini(&fill);
@@ -167,6 +192,7 @@ void lathe__teacher_destroy(lathe_run *run)
     if (!run->teacher)
         return;
     lathe_params_fini(&run->teacher->params);
+    lathe_quant_source_destroy(run->teacher->source);
     lathe_model_config_fini(&run->teacher->model);
     free(run->teacher);
     run->teacher = NULL;

@@ -7,11 +7,13 @@
 #ifndef LATHE_RUN_TEACHER_H
 #define LATHE_RUN_TEACHER_H
 
+#include "model/quant_source.h"
 #include "run/run_state.h"
 
 typedef struct lathe_teacher {
     lathe_model_config model;
-    lathe_params params; /* its own names; row i is row first + i of the run's table */
+    lathe_params params;        /* its own names; row i is row first + i of the run's table */
+    lathe_quant_source *source; /* owns the formats of its folder; NULL: it is not quantized */
     int32_t first;
 } lathe_teacher;
 

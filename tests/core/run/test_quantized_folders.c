@@ -4,6 +4,7 @@
 
 #include "base/fs.h"
 #include "base/log.h"
+#include "generate/generator.h"
 #include "run_case.h"
 
 #define QUANTIZED LATHE_TEST_DATA "/golden/data/quantized/"
@@ -114,6 +115,82 @@ Test(quantized_folders, modules_choose_what_quant_stores)
     cr_expect_eq(all, 0);
     cr_expect_eq(named, 5, "gate and up of two layers, down of one: %d", named);
     lathe_run_close(run);
+}
+
+/* ---- as another model of a run ---- */
+
+/* The divergence of a student from a teacher, per token. */
+static double divergence(const char *student, const char *teacher)
+{
+    char path[600];
+    const char *more[] = {"adapter.name=lora",
+                          "stage.name=distill",
+                          "stage.alpha=0.0",
+                          "teacher.precision=fp32",
+                          path,
+                          NULL};
+    int32_t tokens[16], targets[16];
+    lathe_run *run = NULL;
+    lathe_forward_result f = {.size = (uint32_t)sizeof f};
+    snprintf(path, sizeof path, "teacher.path=%s", teacher);
+    OK(open_folder(student, LATHE_OPEN_BATCHES, more, &run));
+    for (int32_t i = 0; i < 16; i++) {
+        tokens[i] = (i * i + 7 * i) % 60;
+        targets[i] = ((i + 1) * (i + 1) + 7 * (i + 1)) % 60;
+    }
+    const lathe_run_batch batch = {.size = (uint32_t)sizeof batch,
+                                   .n_rows = 1,
+                                   .row_tokens = 16,
+                                   .tokens = tokens,
+                                   .targets = targets};
+    OK(lathe_forward(run, &batch, LATHE_FORWARD_TRAIN, &f));
+    for (int32_t k = 0; k < LATHE_N_MEM; k++)
+        cr_expect_eq(run->machine.peak.by[k], run->planned.by[k], "%s: %s", teacher,
+                     lathe_mem_name(k));
+    lathe_run_close(run);
+    return f.loss_sum / f.count;
+}
+
+Test(quantized_folders, serve_as_teachers)
+{
+    glob_t found;
+    cr_assert_eq(glob(QUANTIZED "*/golden.safetensors", 0, NULL, &found), 0);
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        *strrchr(found.gl_pathv[i], '/') = '\0';
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        const char *folder = found.gl_pathv[i], *next = found.gl_pathv[(i + 1) % found.gl_pathc];
+        const double same = divergence(folder, folder), other = divergence(next, folder);
+        cr_expect_lt(fabs(same), 1e-7, "%s: diverges from itself by %g", folder, same);
+        cr_expect_gt(other, 1e-6, "%s is not read: %s diverges from it by %g", folder, next, other);
+    }
+    globfree(&found);
+}
+
+/* A draft model with the same weights proposes what the model itself would choose. */
+Test(quantized_folders, serve_as_draft_models)
+{
+    static const int32_t ids[] = {7, 18, 33, 50, 11};
+    static const char *const drafts[] = {"bnb_nf4", "gptq_4bit", "mixed_ct"};
+    const lathe_sampling greedy = {
+        .size = (uint32_t)sizeof greedy, .max_new_tokens = 10, .top_p = 1.0};
+    const lathe_prompt prompt = {
+        .size = (uint32_t)sizeof prompt, .n_tokens = 5, .tokens = ids, .seed = 1};
+    for (size_t i = 0; i < sizeof drafts / sizeof drafts[0]; i++) {
+        char path[600], draft[700];
+        const char *more[] = {"adapter.name=lora", draft, NULL};
+        int64_t proposed = 0, accepted = 0;
+        lathe_run *run = NULL;
+        lathe_generation got = {.size = (uint32_t)sizeof got};
+        snprintf(path, sizeof path, QUANTIZED "%s", drafts[i]);
+        snprintf(draft, sizeof draft, "generate.draft=%s", path);
+        OK(open_folder(path, LATHE_OPEN_BATCHES, more, &run));
+        OK(lathe_generate_many(run, &prompt, 1, &greedy, &got));
+        lathe_generator_drafts(run->generator, &proposed, &accepted);
+        cr_expect_gt(proposed, 3, "%s", drafts[i]);
+        cr_expect_eq(accepted, proposed, "%s: %lld of %lld", drafts[i], (long long)accepted,
+                     (long long)proposed);
+        lathe_run_close(run);
+    }
 }
 
 /* ---- refusals ---- */

@@ -1,0 +1,105 @@
+/* Gives the rows of a table the formats of the folder that stores them. */
+#include "model/stored_formats.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "model/weight_planes.h"
+#include "plug/answers.h"
+
+/* The module of a linear layer's weight. */
+static void module_of(const char *name, char *out, size_t bytes)
+{
+    const char *dot = strrchr(name, '.');
+    (void)snprintf(out, bytes, "%.*s", dot != NULL ? (int)(dot - name) : (int)strlen(name), name);
+}
+
+lathe_status lathe_stored_format(const lathe_stored_model *stored, const lathe_param *row,
+                                 const lathe_instance **out)
+{
+    char module[512];
+    *out = NULL;
+    if (stored->source == NULL ||
+        (stored->set != NULL && lathe_weight_is_plain(stored->set, stored->model, row)))
+        return LATHE_OK;
+    module_of(row->name, module, sizeof module);
+    const lathe_instance *format = lathe_quant_source_format(stored->source, module);
+    if (format != NULL && row->transposed)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: %s is a Conv1D weight in format %s; quantized Conv1D weights are "
+                           "not read",
+                           stored->path, row->name, format->component->plugin->name);
+    *out = format; /* NULL: the folder lacks the weight, and reading it says so */
+    return LATHE_OK;
+}
+
+lathe_status lathe_param_set_format(lathe_param *row, const lathe_instance *format)
+{
+    const lathe_quant_v1 *table = format->table;
+    const int64_t rows = row->desc.dims[0], cols = row->desc.dims[1];
+    LATHE_TRY(table->accepts(format->self, rows, cols));
+    LATHE_TRY(lathe_answer_planes(format, rows, cols, row->planes, &row->n_planes));
+    row->format = format;
+    return LATHE_OK;
+}
+
+lathe_status lathe_param_take_stored(const lathe_stored_model *stored, lathe_param *row,
+                                     const lathe_instance *format)
+{
+    const lathe_status status = lathe_param_set_format(row, format);
+    if (status == LATHE_E_SHAPE)
+        return lathe_error(LATHE_E_SHAPE, "%s: %s: %s", stored->path, row->name,
+                           lathe_error_message());
+    LATHE_TRY(status);
+    row->planes_on_file = 1;
+    return LATHE_OK;
+}
+
+lathe_status lathe_stored_weights_open(const char *path, lathe_safetensors **out)
+{
+    *out = NULL;
+    const lathe_status status = lathe_safetensors_open(path, out);
+    if (status != LATHE_E_NOT_FOUND)
+        return status;
+    lathe_error_clear();
+    return LATHE_OK;
+}
+
+static lathe_status take_all(const lathe_stored_model *stored, lathe_params *params)
+{
+    for (int32_t i = 0; i < params->n; i++) {
+        lathe_param *row = params->rows[i];
+        const lathe_instance *format = NULL;
+        if (row->role != LATHE_ROLE_MATRIX || row->desc.rank != 2 || row->stage_head)
+            continue;
+        LATHE_TRY(lathe_stored_format(stored, row, &format));
+        if (format != NULL)
+            LATHE_TRY(lathe_param_take_stored(stored, row, format));
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe_stored_formats_take(lathe_registry *registry, const char *path,
+                                       const lathe_model_config *model, lathe_params *params,
+                                       lathe_quant_source **out_source)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_safetensors *set = NULL;
+    *out_source = NULL;
+    if (!model->is_quantized)
+        return LATHE_OK;
+    const char *place = lathe_path_join(&arena, path, "config.json");
+    lathe_status status = place != NULL
+                              ? lathe_quant_source_create(registry, place, model->json, out_source)
+                              : LATHE_E_NOMEM;
+    if (status == LATHE_OK)
+        status = lathe_stored_weights_open(path, &set);
+    const lathe_stored_model stored = {path, model, *out_source, set};
+    if (status == LATHE_OK)
+        status = take_all(&stored, params);
+    lathe_safetensors_close(set);
+    lathe_arena_fini(&arena);
+    return status;
+}

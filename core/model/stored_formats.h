@@ -1,0 +1,40 @@
+/* The formats in which a model's folder stores its weights, as formats of the rows of a table. */
+#ifndef LATHE_MODEL_STORED_FORMATS_H
+#define LATHE_MODEL_STORED_FORMATS_H
+
+#include "io/safetensors.h"
+#include "model/hf_config.h"
+#include "model/quant_source.h"
+
+/** A model's folder. All members are borrowed. */
+typedef struct lathe_stored_model {
+    const char *path;
+    const lathe_model_config *model;
+    const lathe_quant_source *source; /* of its quantization_config; NULL: it has none */
+    const lathe_safetensors *set;     /* NULL: a folder without weights, made for planning */
+} lathe_stored_model;
+
+/** Opens the weights of a model's folder. *out NULL: the folder has none. */
+lathe_status lathe_stored_weights_open(const char *path, lathe_safetensors **out);
+
+/** Finds the format in which the folder stores a matrix. *out NULL: it stores plain numbers, or
+ *  lacks the weight. LATHE_E_CONFIG: a quantized Conv1D weight. */
+lathe_status lathe_stored_format(const lathe_stored_model *stored, const lathe_param *row,
+                                 const lathe_instance **out);
+
+/** Sets the format of a matrix and its planes. LATHE_E_SHAPE: the format cannot hold it. */
+lathe_status lathe_param_set_format(lathe_param *row, const lathe_instance *format);
+
+/** Sets a format that lathe_stored_format found: the planes will be read from the folder. */
+lathe_status lathe_param_take_stored(const lathe_stored_model *stored, lathe_param *row,
+                                     const lathe_instance *format);
+
+/** Gives each matrix of a frozen model the format in which its folder stores it. *out_source owns
+ *  the formats, and must outlive the table; NULL: the folder is not quantized.
+ *
+ *  Errors  those of lathe_quant_source_create, lathe_stored_format and lathe_param_set_format */
+lathe_status lathe_stored_formats_take(lathe_registry *registry, const char *path,
+                                       const lathe_model_config *model, lathe_params *params,
+                                       lathe_quant_source **out_source);
+
+#endif
