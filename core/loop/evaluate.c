@@ -8,6 +8,7 @@
 #include "loop/run_trace.h"
 #include "loop/train.h"
 #include "metrics/stage_metrics.h"
+#include "primitives/agree.h"
 #include "update/nonfinite.h"
 
 /* Perplexity, accuracy and bits per byte exist only for a loss per token, not for a loss per
@@ -52,11 +53,55 @@ const char *lathe_count_unit_name(int32_t count_unit)
                                                 : "targets";
 }
 
+/* What an evaluation adds up: of this rank, then of all. Only doubles. */
+typedef struct eval_sums {
+    double loss, count, metrics[LATHE_MAX_STAGE_METRICS];
+    lathe_calibration calibration;
+} eval_sums;
+
+/* Evaluates one micro-batch of the validation data, number i from 0. */
+static lathe_status add_batch(lathe_run *run, int64_t i, eval_sums *sums)
+{
+    const int32_t is_alone = run->open.mode == LATHE_OPEN_EVALUATE;
+    lathe_forward_result r = {.size = (uint32_t)sizeof r};
+    if (is_alone) /* within a training, the steps are what counts */
+        lathe_run_trace_step(run, i + 1);
+    LATHE_TRY(lathe_forward(run, NULL, 0, &r));
+    if (is_alone && !isfinite(r.loss_sum))
+        return lathe_nonfinite_refuse(&run->machine, &run->store, run->set.compute_dtype,
+                                      "the losses of micro-batch", i + 1);
+    sums->loss += r.loss_sum;
+    sums->count += r.count;
+    const lathe_program *p = run->programs.evaluated;
+    for (int32_t k = 0; k < p->stage.n_metrics; k++) {
+        const void *value = NULL;
+        LATHE_TRY(lathe_exec_fetch(p->exec, p->stage.metrics[k].sum, &value));
+        sums->metrics[k] += (double)*(const float *)value;
+    }
+    return observe_tops(run, &sums->calibration);
+}
+
+static lathe_status fill_figures(const lathe_run *run, const eval_sums *sums, lathe_evaluation *out)
+{
+    out->count = sums->count;
+    if (out->count <= 0.0)
+        return lathe_error(LATHE_E_STATE, "the evaluation data holds no targets");
+    out->loss = sums->loss / out->count;
+    out->perplexity = counts_tokens(&run->programs.eval) ? exp(out->loss) : (double)NAN;
+    out->token_accuracy = lathe_calibration_accuracy(&sums->calibration);
+    out->ece = lathe_calibration_error(&sums->calibration);
+    out->bits_per_byte = bits_per_byte(run, out->loss);
+    out->count_unit = run->programs.eval.stage.count_unit;
+    out->n_metrics = lathe_stage_metrics(&run->programs.eval.stage, sums->metrics, out->count,
+                                         out->metric_names, out->metrics);
+    return LATHE_OK;
+}
+
+/* Each rank evaluates its rows of a batch of all ranks. */
 lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, const volatile sig_atomic_t *stop,
                             lathe_evaluation *out)
 {
-    double sum = 0.0, metrics[LATHE_MAX_STAGE_METRICS] = {0.0};
-    lathe_calibration calibration = {0};
+    eval_sums sums = {0};
     int64_t n_batches;
     memset(out, 0, sizeof *out);
     if (!run->data.validation)
@@ -75,33 +120,8 @@ lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, const volatile 
             out->is_stopped = 1;
             return LATHE_OK;
         }
-        if (run->open.mode ==
-            LATHE_OPEN_EVALUATE) /* within a training, the steps are what counts */
-            lathe_run_trace_step(run, i + 1);
-        lathe_forward_result r = {.size = (uint32_t)sizeof r};
-        LATHE_TRY(lathe_forward(run, NULL, 0, &r));
-        if (run->open.mode == LATHE_OPEN_EVALUATE && !isfinite(r.loss_sum))
-            return lathe_nonfinite_refuse(&run->machine, &run->store, run->set.compute_dtype,
-                                          "the losses of micro-batch", i + 1);
-        sum += r.loss_sum;
-        out->count += r.count;
-        const lathe_program *p = run->programs.evaluated;
-        for (int32_t k = 0; k < p->stage.n_metrics; k++) {
-            const void *value = NULL;
-            LATHE_TRY(lathe_exec_fetch(p->exec, p->stage.metrics[k].sum, &value));
-            metrics[k] += (double)*(const float *)value;
-        }
-        LATHE_TRY(observe_tops(run, &calibration));
+        LATHE_TRY(add_batch(run, i, &sums));
     }
-    if (out->count <= 0.0)
-        return lathe_error(LATHE_E_STATE, "the evaluation data holds no targets");
-    out->loss = sum / out->count;
-    out->perplexity = counts_tokens(&run->programs.eval) ? exp(out->loss) : (double)NAN;
-    out->token_accuracy = lathe_calibration_accuracy(&calibration);
-    out->ece = lathe_calibration_error(&calibration);
-    out->bits_per_byte = bits_per_byte(run, out->loss);
-    out->count_unit = run->programs.eval.stage.count_unit;
-    out->n_metrics = lathe_stage_metrics(&run->programs.eval.stage, metrics, out->count,
-                                         out->metric_names, out->metrics);
-    return LATHE_OK;
+    LATHE_TRY(lathe__run_add_ranks(run, (double *)&sums, (int32_t)(sizeof sums / sizeof(double))));
+    return fill_figures(run, &sums, out);
 }

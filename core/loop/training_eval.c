@@ -78,23 +78,6 @@ int32_t lathe__training_has_enough(lathe_training *t)
     return t->result->stopped_early;
 }
 
-/* All ranks evaluate all of the data; they go on with the figures of rank 0. */
-static lathe_status take_first(lathe_run *run, lathe_evaluation *e)
-{
-    double x[6 + LATHE_MAX_STAGE_METRICS] = {e->loss,           e->perplexity, e->count,
-                                             e->token_accuracy, e->ece,        e->bits_per_byte};
-    memcpy(x + 6, e->metrics, sizeof e->metrics);
-    LATHE_TRY(lathe__run_take_first(run, x, 6 + LATHE_MAX_STAGE_METRICS));
-    e->loss = x[0];
-    e->perplexity = x[1];
-    e->count = x[2];
-    e->token_accuracy = x[3];
-    e->ece = x[4];
-    e->bits_per_byte = x[5];
-    memcpy(e->metrics, x + 6, sizeof e->metrics);
-    return LATHE_OK;
-}
-
 /* Evaluates with the averaged weights if they differ from the trained ones. */
 static lathe_status evaluate(const lathe_training *t, lathe_evaluation *out)
 {
@@ -103,9 +86,7 @@ static lathe_status evaluate(const lathe_training *t, lathe_evaluation *out)
     LATHE_TRY(lathe_average_fill(&average));
     const int32_t apart = lathe_average_is_apart(&average);
     LATHE_TRY(apart ? lathe_average_swap(&average) : LATHE_OK);
-    lathe_status status = lathe_evaluate(run, run->set.eval_batches, t->stop, out);
-    if (status == LATHE_OK)
-        status = take_first(run, out);
+    const lathe_status status = lathe_evaluate(run, run->set.eval_batches, t->stop, out);
     const lathe_status back = apart ? lathe_average_swap(&average) : LATHE_OK;
     return status != LATHE_OK ? status : back;
 }

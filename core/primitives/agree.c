@@ -65,12 +65,17 @@ lathe_status lathe__run_reduce(lathe_run *run)
     return LATHE_OK;
 }
 
-lathe_status lathe__run_take_first(lathe_run *run, double *numbers, int32_t n)
+lathe_status lathe__run_add_ranks(lathe_run *run, double *numbers, int32_t n)
 {
-    const double *all = NULL;
-    if (!run->ranks)
-        return LATHE_OK;
-    LATHE_TRY(lathe_ranks_gather(run->ranks, numbers, n, 0, &all));
-    memcpy(numbers, all, (size_t)n * sizeof *numbers);
+    for (int32_t at = 0; run->ranks && at < n; at += LATHE_RANK_NUMBERS) {
+        const int32_t m = n - at < LATHE_RANK_NUMBERS ? n - at : LATHE_RANK_NUMBERS;
+        const double *all = NULL;
+        LATHE_TRY(lathe_ranks_gather(run->ranks, numbers + at, m, 1, &all));
+        for (int32_t i = 0; i < m; i++) {
+            numbers[at + i] = 0.0;
+            for (int32_t q = 0; q < lathe_ranks_count(run->ranks); q++)
+                numbers[at + i] += all[(int64_t)q * LATHE_RANK_NUMBERS + i];
+        }
+    }
     return LATHE_OK;
 }

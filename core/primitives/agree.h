@@ -20,7 +20,8 @@ lathe_status lathe__run_agree(lathe_run *run, lathe_agreement *agreement);
 /** Adds the gradients of all ranks; nothing on one rank. */
 lathe_status lathe__run_reduce(lathe_run *run);
 
-/** Gives every rank the n numbers of rank 0. */
-lathe_status lathe__run_take_first(lathe_run *run, double *numbers, int32_t n);
+/** Replaces each of n numbers by its sum over all ranks, in the order of ranks; nothing on one
+ *  rank. The other ranks may take any time to arrive. */
+lathe_status lathe__run_add_ranks(lathe_run *run, double *numbers, int32_t n);
 
 #endif

@@ -114,11 +114,13 @@ static int figures(const char *dir, const char *key, double out[STEPS + 1])
 /* The losses, norms and tokens of two trainings; `most`: relative difference. */
 static void expect_same(const char *a, const char *b, double most)
 {
-    static const char *const keys[] = {"loss", "grad_norm", "tokens", "eval_loss"};
-    for (int k = 0; k < 4; k++) {
+    static const char *const keys[] = {"loss",       "grad_norm",           "tokens",  "eval_loss",
+                                       "eval_count", "eval_token_accuracy", "eval_ece"};
+    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
         double x[STEPS + 1], y[STEPS + 1];
         const int n = figures(a, keys[k], x);
         cr_assert_eq(n, STEPS);
+        cr_expect(k < 3 || !isnan(x[STEPS - 1]), "%s is not in %s", keys[k], a);
         cr_assert_eq(figures(b, keys[k], y), n);
         for (int i = 0; i < n; i++)
             cr_expect((isnan(x[i]) && isnan(y[i])) || fabs(x[i] - y[i]) <= most * fabs(x[i]),
