@@ -47,6 +47,10 @@ typedef struct lathe_step_record {
     lathe_loss_verdict spike;
     int32_t bad_rank; /* whose micro-batch has a loss that is not finite */
     int32_t is_empty; /* 1: none of its tokens was a target: skipped */
+    /* On several ranks: the longest and the shortest time that one of them took for its
+     * micro-batches, and whose the longest is. */
+    double slowest_seconds, fastest_seconds;
+    int32_t slowest_rank;
     /* 1: no step was taken, because options.stop was seen between two micro-batches; run->sum
      * holds the sums of the micro-batches before that */
     int32_t is_stopped;

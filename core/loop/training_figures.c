@@ -5,6 +5,7 @@
 #include "base/trace.h"
 #include "loop/training.h"
 #include "metrics/stage_metrics.h"
+#include "ranks/grad_buckets.h"
 #include "run/iteration.h"
 
 lathe_status lathe__training_figures_open(lathe_training *t)
@@ -80,6 +81,14 @@ static void add_stage_figures(lathe_figures *f, const lathe_stage_v1 *stage,
             lathe__figures_add(f, stage->figures[i].name, step->stage_figures[i]);
 }
 
+static void add_rank_figures(lathe_figures *f, const lathe_run *run, const lathe_step_record *step)
+{
+    lathe__figures_add(f, "ranks_bytes_sent", (double)lathe_grad_buckets_sent(run->buckets));
+    lathe__figures_add(f, "ranks_slowest", (double)step->slowest_rank);
+    lathe__figures_add(f, "ranks_slowest_seconds", step->slowest_seconds);
+    lathe__figures_add(f, "ranks_fastest_seconds", step->fastest_seconds);
+}
+
 /* Sets the headline of the stage, if this step has it. */
 static void set_headline(lathe_progress_step *line, const lathe_figures *f,
                          const lathe_stage_v1 *stage)
@@ -138,6 +147,8 @@ void lathe__training_record(lathe_training *t, const lathe_step_record *step)
                            phase[LATHE_PHASE_BACKWARD] + phase[LATHE_PHASE_RECOMPUTE]);
         lathe__figures_add(f, "optimizer_seconds", step->optimizer_seconds);
     }
+    if (run->ranks)
+        add_rank_figures(f, run, step);
     const int64_t state = lathe_update_take_moved(run->opt.update);
     const int64_t values = lathe_exec_take_moved(run->programs.train.exec);
     if (state >= 0 || values >= 0)

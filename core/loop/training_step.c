@@ -252,14 +252,16 @@ static lathe_status treat(lathe_training *t, const lathe_step_record *step,
 }
 
 /* Makes the sums and the bad micro-batch those of all ranks. A rank with a bad loss has not read
- * the rest of its batches yet. *out_n_done: micro-batches that were read. */
-static lathe_status agree(lathe_training *t, int32_t *bad, double *loss, int32_t *out_rank,
-                          int32_t *out_n_done)
+ * the rest of its batches yet. since: when this rank began. *out_n_done: micro-batches that were
+ * read. */
+static lathe_status agree(lathe_training *t, double since, int32_t *bad, double *loss,
+                          lathe_step_record *out, int32_t *out_n_done)
 {
     lathe_run *run = t->run;
     const int32_t n = run->set.gradient_accumulation_steps;
-    lathe_agreement agreement = {.bad = *bad, .loss = *loss};
-    *out_rank = 0;
+    lathe_agreement agreement = {
+        .bad = *bad, .loss = *loss, .seconds = lathe_now() - since - run->sum.data_seconds};
+    out->bad_rank = 0;
     *out_n_done = run->sum.backwards + run->sum.pending;
     if (!run->ranks)
         return LATHE_OK;
@@ -269,7 +271,10 @@ static lathe_status agree(lathe_training *t, int32_t *bad, double *loss, int32_t
     LATHE_TRY(lathe__run_agree(run, &agreement));
     *bad = agreement.bad;
     *loss = agreement.loss;
-    *out_rank = agreement.rank;
+    out->bad_rank = agreement.rank;
+    out->slowest_rank = agreement.slowest;
+    out->slowest_seconds = agreement.seconds;
+    out->fastest_seconds = agreement.least_seconds;
     t->agreed_stop = agreement.stops;
     return LATHE_OK;
 }
@@ -280,7 +285,7 @@ static lathe_status attempt(lathe_training *t, lathe_step_record *out, int *out_
     lathe_run *run = t->run;
     const double since = lathe_now();
     const lathe_position begin = {run->at.cursor, run->at.micro, run->sum.backwards};
-    int32_t bad = 0, rank = 0, n_done = 0;
+    int32_t bad = 0, n_done = 0;
     int spikes = 0;
     double loss = 0.0;
     *out_again = 0;
@@ -290,8 +295,7 @@ static lathe_status attempt(lathe_training *t, lathe_step_record *out, int *out_
     LATHE_TRY(accumulate(t, out, &bad, &loss));
     if (out->is_stopped)
         return LATHE_OK;
-    LATHE_TRY(agree(t, &bad, &loss, &rank, &n_done));
-    out->bad_rank = rank;
+    LATHE_TRY(agree(t, since, &bad, &loss, out, &n_done));
     out->sum = run->sum;
     const double before = lathe_now();
     LATHE_TRY(bad ? leave_out(t, n_done, loss, out) : update(t, out, &spikes));
@@ -299,7 +303,7 @@ static lathe_status attempt(lathe_training *t, lathe_step_record *out, int *out_
     out->optimizer_seconds = lathe_now() - before;
     t->result->loss = out->result.loss;
     /* the rank with the bad micro-batch searches it */
-    const int searches = !lathe__run_iterates(run) && (!bad || rank == run->programs.rank);
+    const int searches = !lathe__run_iterates(run) && (!bad || out->bad_rank == run->programs.rank);
     return out->result.skipped ? treat(t, out, searches ? &begin : NULL, bad, spikes, out_again)
                                : LATHE_OK;
 }

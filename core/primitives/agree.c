@@ -9,7 +9,7 @@
 #include "ranks/ranks.h"
 
 /* The numbers of a rank. */
-enum { LOSS, COUNT, TOKENS, FLOPS, DATA_SECONDS, BAD, BAD_LOSS, STOPS, METRICS };
+enum { LOSS, COUNT, TOKENS, FLOPS, DATA_SECONDS, BAD, BAD_LOSS, STOPS, SECONDS, METRICS };
 #define N_NUMBERS (METRICS + LATHE_MAX_STAGE_METRICS)
 LATHE_STATIC_ASSERT(N_NUMBERS <= (int)LATHE_RANK_NUMBERS, "a step's numbers are one message");
 
@@ -23,6 +23,12 @@ static void add_rank(const double *x, int32_t rank, lathe_accumulated *sum, lath
     for (int32_t i = 0; i < LATHE_MAX_STAGE_METRICS; i++)
         sum->metric_sums[i] += x[METRICS + i];
     a->stops |= x[STOPS] != 0.0;
+    if (rank == 0 || x[SECONDS] > a->seconds) {
+        a->seconds = x[SECONDS];
+        a->slowest = rank;
+    }
+    if (rank == 0 || x[SECONDS] < a->least_seconds)
+        a->least_seconds = x[SECONDS];
     if (x[BAD] != 0.0 && (a->bad == 0 || (int32_t)x[BAD] < a->bad)) {
         a->bad = (int32_t)x[BAD];
         a->loss = x[BAD_LOSS];
@@ -37,7 +43,8 @@ lathe_status lathe__run_agree(lathe_run *run, lathe_agreement *agreement)
     double own[N_NUMBERS] = {sum->loss_sum,       sum->count,
                              (double)sum->tokens, sum->flops,
                              sum->data_seconds,   (double)agreement->bad,
-                             agreement->loss,     (double)agreement->stops};
+                             agreement->loss,     (double)agreement->stops,
+                             agreement->seconds};
     if (!run->ranks || sum->is_agreed)
         return LATHE_OK;
     memcpy(own + METRICS, sum->metric_sums, sizeof sum->metric_sums);

@@ -4,13 +4,18 @@
 
 #include "run/run_state.h"
 
-/** A micro-batch whose loss is not finite. */
+/** What ranks tell each other besides their sums. */
 typedef struct lathe_agreement {
-    int32_t bad;   /* micro-batch, from 1; 0: none. in: of this rank; out: the first of all */
+    /* A micro-batch whose loss is not finite, from 1; 0: none. in: of this rank; out: the first of
+     * all */
+    int32_t bad;
     int32_t rank;  /* out: whose it is */
     double loss;   /* in, out: its loss */
     int32_t stops; /* in: this rank was asked to stop; out: one of them was */
-    int32_t reserved;
+    /* The time that a rank took for its micro-batches. in: `seconds` of this rank; out: the longest
+     * and the shortest of all, and whose the longest is. */
+    int32_t slowest;
+    double seconds, least_seconds;
 } lathe_agreement;
 
 /** Replaces run->sum by the sums of all ranks, in the order of ranks, and counts their tokens in

@@ -128,6 +128,23 @@ static void expect_same(const char *a, const char *b, double most)
     }
 }
 
+/* Each rank sends what adding up the gradients takes at least: 2 (R-1)/R of their bytes. */
+static void expect_bytes(const char *run, int n_ranks)
+{
+    const int n_params = 2 * 257 * 32 + 2 * (4 * 32 * 32 + 3 * 32 * 64 + 2 * 32) + 32;
+    const double least = 2.0 * (n_ranks - 1) / n_ranks * 4.0 * n_params;
+    double sent[STEPS + 1], rank[STEPS + 1], slow[STEPS + 1], fast[STEPS + 1];
+    cr_assert_eq(figures(run, "ranks_bytes_sent", sent), STEPS);
+    cr_assert_eq(figures(run, "ranks_slowest", rank), STEPS);
+    cr_assert_eq(figures(run, "ranks_slowest_seconds", slow), STEPS);
+    cr_assert_eq(figures(run, "ranks_fastest_seconds", fast), STEPS);
+    for (int i = 0; i < STEPS; i++) {
+        cr_expect_float_eq(sent[i], least, 0.005 * least, "%s: %.0f bytes, %.0f are needed", run,
+                           sent[i], least);
+        cr_expect(rank[i] >= 0 && rank[i] < n_ranks && slow[i] >= fast[i] && fast[i] > 0.0);
+    }
+}
+
 static void copy_folder(const char *from, const char *to)
 {
     char line[600];
@@ -145,6 +162,8 @@ Test(train_ranks, two_and_four_ranks_train_as_one_and_go_on)
     cr_assert_eq(train(4, "four", "--train.micro_batch_size 2"), 0, "%s", output);
     expect_same("one", "two", 1e-5);
     expect_same("one", "four", 1e-5);
+    expect_bytes("two", 2);
+    expect_bytes("four", 4);
     cr_assert_eq(train(2, "parts", "--train.micro_batch_size 4 --train.stop_after 6"), 0, "%s",
                  output);
     copy_folder("parts", "other");
