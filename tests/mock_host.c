@@ -1,4 +1,5 @@
 /* The host table for plugins under test: libc and one thread. */
+#include <regex.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +38,47 @@ static void *host_alloc(int64_t bytes)
     return memory == NULL ? NULL : memset(memory, 0, size);
 }
 
+/* POSIX extended expressions, and groups (?:..) as groups. */
+static lathe_status host_pattern_create(const char *pattern, void **out)
+{
+    char text[1024];
+    size_t n = 0;
+    for (const char *s = pattern; *s != '\0' && n + 1 < sizeof text; s++) {
+        text[n++] = *s;
+        if (strncmp(s, "(?:", 3) == 0)
+            s += 2;
+    }
+    text[n] = '\0';
+    regex_t *regex = malloc(sizeof *regex);
+    if (regex == NULL || regcomp(regex, text, REG_EXTENDED) != 0) {
+        free(regex);
+        return host_fail(LATHE_E_CONFIG, "no regular expression");
+    }
+    *out = regex;
+    return LATHE_OK;
+}
+
+static int32_t host_pattern_find(const void *pattern, const char *text, int64_t bytes, int64_t from,
+                                 int64_t *spans, int32_t n_spans)
+{
+    regmatch_t match;
+    (void)bytes;
+    if (regexec(pattern, text + from, 1, &match, 0) != 0)
+        return 0;
+    if (n_spans > 0) {
+        spans[0] = from + match.rm_so;
+        spans[1] = from + match.rm_eo;
+    }
+    return 1;
+}
+
+static void host_pattern_free(void *pattern)
+{
+    if (pattern != NULL)
+        regfree(pattern);
+    free(pattern);
+}
+
 const lathe_host *mock_host(void)
 {
     static const lathe_host host = {.size = sizeof host,
@@ -45,7 +87,10 @@ const lathe_host *mock_host(void)
                                     .parallel_for = host_parallel_for,
                                     .n_threads = host_n_threads,
                                     .alloc = host_alloc,
-                                    .free = free};
+                                    .free = free,
+                                    .pattern_create = host_pattern_create,
+                                    .pattern_find = host_pattern_find,
+                                    .pattern_free = host_pattern_free};
     return &host;
 }
 

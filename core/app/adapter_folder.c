@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/error.h"
 #include "base/fs.h"
@@ -92,10 +93,9 @@ static int has_type(const json_t *peft, const char *type)
 /* Refuses settings with which the model would differ from Lathe's methods. */
 static lathe_status check_peft(const char *dir, const json_t *peft)
 {
-    static const char *const others[] = {"modules_to_save",   "layers_to_transform",
-                                         "exclude_modules",   "layer_replication",
-                                         "target_parameters", "coft",
-                                         "block_share"};
+    static const char *const others[] = {
+        "modules_to_save", "layers_to_transform", "layer_replication", "target_parameters", "coft",
+        "block_share"};
     const char *type = json_string_value(json_object_get(peft, "peft_type"));
     const char *bias = json_string_value(json_object_get(peft, "bias"));
     if (!has_type(peft, "LORA") && !has_type(peft, "OFT"))
@@ -136,16 +136,38 @@ static lathe_status check_oft(const char *dir, const json_t *peft)
     return LATHE_OK;
 }
 
+/* Refuses an adapter whose initial values PEFT subtracts from the base's weights, on each load. */
+static lathe_status check_lora(const char *dir, const json_t *peft)
+{
+    static const char *const changing[] = {"pissa", "corda", "olora", "loftq", "lora_ga"};
+    const char *init = json_string_value(json_object_get(peft, "init_lora_weights"));
+    for (size_t i = 0; init && i < sizeof changing / sizeof changing[0]; i++)
+        if (strncasecmp(init, changing[i], strlen(changing[i])) == 0)
+            return lathe_error(
+                LATHE_E_CONFIG,
+                "%s/adapter_config.json: init_lora_weights is \"%s\", with which the "
+                "adapter belongs to another base than its model; convert it with "
+                "PEFT's path_initial_model_for_weight_conversion",
+                dir, init);
+    return LATHE_OK;
+}
+
 static lathe_status add_targets(lathe_adapter_folder *f, lathe_arena *arena, const char *dir,
                                 const json_t *peft)
 {
     json_t *targets = json_object_get(peft, "target_modules");
+    json_t *excluded = json_object_get(peft, "exclude_modules");
     const char *text = json_string_value(targets);
+    if (json_is_string(excluded))
+        return lathe_error(
+            LATHE_E_CONFIG,
+            "%s/adapter_config.json: exclude_modules is the pattern \"%s\"; expected "
+            "a list of names",
+            dir, json_string_value(excluded));
+    if (!is_empty(excluded))
+        LATHE_TRY(lathe_settings_add(&f->settings, arena, "adapter", "exclude_modules", excluded));
     if (text && strcmp(text, "all-linear") != 0)
-        return lathe_error(LATHE_E_CONFIG,
-                           "%s/adapter_config.json: target_modules is the pattern \"%s\"; expected "
-                           "a list of names, or \"all-linear\"",
-                           dir, text);
+        return lathe_settings_add(&f->settings, arena, "adapter", "target_pattern", targets);
     json_t *list = text ? json_pack("[s]", text) : json_incref(targets);
     const lathe_status status =
         lathe_settings_add(&f->settings, arena, "adapter", "target_modules", list);
@@ -159,8 +181,7 @@ static lathe_status add_peft(lathe_adapter_folder *f, lathe_arena *arena, const 
     const int oft = has_type(peft, "OFT");
     const char *method = json_is_true(json_object_get(peft, "use_dora")) ? "dora" : "lora";
     LATHE_TRY(check_peft(dir, peft));
-    if (oft)
-        LATHE_TRY(check_oft(dir, peft));
+    LATHE_TRY(oft ? check_oft(dir, peft) : check_lora(dir, peft));
     json_t *name = json_string(oft ? "oft" : method);
     lathe_status status = lathe_settings_add(&f->settings, arena, "adapter", "name", name);
     json_decref(name);

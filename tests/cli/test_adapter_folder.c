@@ -130,6 +130,25 @@ Test(adapter_folder, of_peft_is_read_by_its_adapter_config)
            "peft_type is \"IA3\"; expected \"LORA\" or \"OFT\"");
 }
 
+Test(adapter_folder, of_peft_may_choose_modules_by_a_pattern_but_not_change_its_base)
+{
+    char of_run[4096];
+    cr_assert_eq(run("sed -i 's/^target_modules.*/target_pattern = "
+                     "\".*[01].(?:mlp|self_attn).(down|q)_proj\"\\n"
+                     "exclude_modules = [\"layers.0.mlp.down_proj\"]\\ninit = \"gaussian\"/' "
+                     "runs/lora.toml"),
+                 0);
+    train_adapter("");
+    take(LATHE " generate runs/lora.toml " TEXT " 2>/dev/null", of_run);
+    cr_assert_eq(run("mkdir peft && cp out/step-00000008/adapter_* peft"), 0);
+    cr_assert_eq(run("grep -q 'self_attn).(down|q)_proj\"' peft/adapter_config.json"), 0);
+    expect_text(LATHE " generate peft " TEXT " --train.precision fp32 2>/dev/null", of_run);
+    cr_assert_eq(run("sed -i 's/\"gaussian\"/\"pissa_niter_4\"/' peft/adapter_config.json"), 0);
+    expect(
+        LATHE " generate peft " TEXT " 2>&1", 2,
+        "init_lora_weights is \"pissa_niter_4\", with which the adapter belongs to another base");
+}
+
 static const char oft_file[] = "[model]\npath = \"../base\"\n"
                                "[adapter]\nname = \"oft\"\nblock_size = 8\n"
                                "target_modules = [\"q_proj\", \"down_proj\"]\n"

@@ -1,4 +1,4 @@
-"""Compares 20 steps of an adapter (LoRA, DoRA) on a model folder in Lathe with PEFT's: the same rows of real text, in fp32.
+"""Compares 20 steps of an adapter (LoRA, DoRA, OFT) on a model folder in Lathe with PEFT's: the same rows of real text, in fp32.
 
     python tests/golden/real_lora.py MODEL LATHE [--adapter lora] [--set KEY=VALUE]... [--steps 20] [--rows 2] [--tokens 64]
 
@@ -10,7 +10,7 @@ LATHE  the command, as built or installed: its library is taken from ../lib besi
 Lathe makes the adapter and saves it; PEFT loads that folder, so both start from the same A (B is zero) and PEFT
 reads what Lathe writes. Then both take the same steps of AdamW on rows cut from this repository's documentation.
 Printed, one line each:
-  losses   of every step: |got - want| <= 1e-5 * want
+  losses   of every step: |got - want| <= 1e-5 * want; 1e-4 in more than 20 steps, over which rounding errors grow
   adapter  all final weights together: |got - want| <= 1 % of |want - start|, by the Euclidean norm. A step of Adam is
            about lr * sign(g) where a gradient is near zero, so single weights may differ by steps, which the norm
            shows and the largest element would not.
@@ -25,7 +25,7 @@ import tempfile
 
 from real_generate import Batch, Forward, Lathe
 
-LOSS_TOLERANCE, WEIGHT_TOLERANCE = 1e-5, 1e-2
+LOSS_TOLERANCE, LONG_LOSS_TOLERANCE, WEIGHT_TOLERANCE = 1e-5, 1e-4, 1e-2
 RANK, ALPHA, LR = 8, 16, 1e-4
 TRAIN = 1  # LATHE_FORWARD_TRAIN
 
@@ -103,9 +103,10 @@ def compare(args, data, work):
     want, want_end = peft_losses(args, work / "start", data)
     start, end = (load_file(work / name / "adapter_model.safetensors") for name in ("start", "end"))
     worst = max(abs(g - w) / w for g, w in zip(got, want))
-    good = worst <= LOSS_TOLERANCE
+    allowed = LOSS_TOLERANCE if len(got) <= 20 else LONG_LOSS_TOLERANCE
+    good = worst <= allowed
     print(f"losses   {'equal' if good else 'DIFFER'}: {len(got)} steps of {args.adapter}, {want[0]:.6f} to {want[-1]:.6f}, largest "
-          f"difference {worst:.2g} of the loss, {LOSS_TOLERANCE:g} allowed", flush=True)
+          f"difference {worst:.2g} of the loss, {allowed:g} allowed", flush=True)
     if set(end) != set(want_end):
         print(f"adapter  DIFFERS: {len(end)} tensors in Lathe's file, {len(want_end)} in PEFT's, not of the same names")
         return False

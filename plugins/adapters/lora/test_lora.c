@@ -247,6 +247,61 @@ Test(lora, all_linear_takes_every_layer_but_the_head)
     plugin->destroy(self);
 }
 
+/* PEFT: re.fullmatch for a pattern; exclude_modules are looked at first. */
+Test(lora, a_pattern_covers_whole_names_and_excluded_modules_are_left_out)
+{
+    static const char *const excluded[] = {"layers.1.self_attn.q_proj"};
+    const struct {
+        const char *module;
+        int32_t want;
+    } cases[] = {{"model.layers.0.self_attn.q_proj", 1},
+                 {"model.layers.1.self_attn.q_proj", 0},
+                 {"model.layers.1.self_attn.v_proj", 1},
+                 {"model.layers.2.self_attn.v_proj", 0},
+                 {"model.layers.0.self_attn.q_proj.x", 0}};
+    mock_value(plugin, values, "target_pattern")->s = ".*layers\\.(?:0|1)\\..*(q|v)_proj";
+    mock_value(plugin, values, "target_pattern")->is_set = 1;
+    mock_value(plugin, values, "exclude_modules")->strs = excluded;
+    mock_value(plugin, values, "exclude_modules")->n = 1;
+    mock_value(plugin, values, "exclude_modules")->is_set = 1;
+    void *self = instance(8, 16, 0, 0);
+    char text[2048];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const lathe_site site = site_of(cases[i].module, 4, 4, 0);
+        cr_expect_eq(adapter->targets(self, &site), cases[i].want, "%s", cases[i].module);
+    }
+    cr_assert_gt(adapter->config_json(self, "base", text, sizeof text), 0);
+    json_t *json = json_loads(text, 0, NULL);
+    cr_assert_not_null(json);
+    cr_expect_str_eq(json_string_value(json_object_get(json, "target_modules")),
+                     ".*layers\\.(?:0|1)\\..*(q|v)_proj");
+    cr_expect_str_eq(json_string_value(json_array_get(json_object_get(json, "exclude_modules"), 0)),
+                     excluded[0]);
+    json_decref(json);
+    plugin->destroy(self);
+}
+
+Test(lora, gaussian_values_have_the_deviation_of_peft)
+{
+    mock_value(plugin, values, "init")->s = "gaussian";
+    void *self = instance(4, 16, 0, 0);
+    lathe_graph *g = mock_create(LATHE_F32);
+    lathe_site site = site_of(MODULE, 4, 4, 0);
+    site.weight = mock_input(g, "w", lathe_desc_2d(LATHE_F32, 4, 4), NULL);
+    const lathe_val x = mock_input(g, "x", lathe_desc_2d(LATHE_F32, 1, 4), NULL);
+    lathe_val y;
+    char text[2048];
+    cr_assert_eq(adapter->wrap(self, mock_api(), g, &site, x, 1, &y), LATHE_OK);
+    const lathe_param_decl *a = mock_param_decl(g, MODULE ".lora_A.weight");
+    cr_expect_eq(a->init, LATHE_INIT_NORMAL);
+    cr_expect_eq(a->init_scale, 0.25); /* 1/r */
+    cr_expect_eq(mock_param_decl(g, MODULE ".lora_B.weight")->init, LATHE_INIT_ZERO);
+    cr_assert_gt(adapter->config_json(self, "base", text, sizeof text), 0);
+    cr_expect_not_null(strstr(text, "\"init_lora_weights\": \"gaussian\""));
+    mock_destroy(g);
+    plugin->destroy(self);
+}
+
 Test(lora, only_adapter_parameters_train)
 {
     void *self = instance(8, 16, 0, 0);

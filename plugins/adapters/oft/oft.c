@@ -23,7 +23,7 @@
 #define ROTATION "oft_R.weight"
 #define MOST_BLOCK 1024
 
-enum { BLOCK_SIZE, TERMS, TARGET_MODULES, N_FIELDS };
+enum { BLOCK_SIZE, TERMS, TARGETS, N_FIELDS = TARGETS + TARGETS_N_FIELDS };
 
 static const lathe_field fields[N_FIELDS] = {
     LATHE_FIELD_INT("block_size", "32", 2.0, MOST_BLOCK, "1",
@@ -31,7 +31,7 @@ static const lathe_field fields[N_FIELDS] = {
                     "nearest size that does"),
     LATHE_FIELD_INT("num_cayley_neumann_terms", "5", 2.0, 32.0, "1",
                     "terms of the series for the rotation, the 1 included; 3 is computed as 4"),
-    TARGETS_FIELD,
+    TARGETS_FIELDS,
 };
 
 typedef struct oft {
@@ -44,8 +44,10 @@ typedef struct oft {
 static void oft_destroy(void *self)
 {
     oft *o = self;
-    if (o != NULL)
-        o->host->free(o);
+    if (o == NULL)
+        return;
+    targets_fini(&o->targets);
+    o->host->free(o);
 }
 
 static lathe_status oft_create(const lathe_host *host, const lathe_value *values, int32_t n_values,
@@ -59,7 +61,7 @@ static lathe_status oft_create(const lathe_host *host, const lathe_value *values
     o->host = host;
     o->block_size = values[BLOCK_SIZE].i;
     o->terms = values[TERMS].i;
-    const lathe_status status = targets_read(&o->targets, host, "oft", &values[TARGET_MODULES]);
+    const lathe_status status = targets_read(&o->targets, host, "oft", &values[TARGETS]);
     if (status != LATHE_OK) {
         oft_destroy(o);
         return status;

@@ -4,7 +4,8 @@
  *   y = x W^T + b + s (dropout(x) A^T) B^T
  *   A [r, in], B [out, r], s = alpha/r (rsLoRA: alpha/sqrt r)
  *
- * A starts like the weight of torch.nn.Linear (kaiming uniform, a = sqrt 5), B starts at zero. The
+ * A starts like the weight of torch.nn.Linear (kaiming uniform, a = sqrt 5), or normal with the
+ * standard deviation 1/r; B starts at zero. The
  * factor s is applied to the [N, r] product, where it costs least. W may be quantized: only the
  * core reads it.
  *
@@ -22,6 +23,7 @@ void lora_destroy(void *self)
         return;
     lora_patterns_destroy(l->ranks);
     lora_patterns_destroy(l->alphas);
+    targets_fini(&l->targets);
     l->host->free(l);
 }
 
@@ -37,11 +39,12 @@ lathe_status lora_open(const lathe_host *host, const char *method, const lathe_v
     l->alpha = values[LORA_ALPHA].f;
     l->dropout = values[LORA_DROPOUT].f;
     l->use_rslora = values[LORA_USE_RSLORA].i != 0;
+    l->gaussian = strcmp(values[LORA_INIT].s, "gaussian") == 0;
     if (values[LORA_RANK_PATTERN].is_set)
         l->rank_json = values[LORA_RANK_PATTERN].s;
     if (values[LORA_ALPHA_PATTERN].is_set)
         l->alpha_json = values[LORA_ALPHA_PATTERN].s;
-    lathe_status status = targets_read(&l->targets, host, method, &values[LORA_TARGET_MODULES]);
+    lathe_status status = targets_read(&l->targets, host, method, &values[LORA_TARGETS]);
     if (status == LATHE_OK)
         status = lora_patterns_create(host, method, "rank_pattern", l->rank_json, 1, &l->ranks);
     if (status == LATHE_OK)
@@ -72,8 +75,8 @@ int32_t lora_targets(void *self, const lathe_site *site)
 }
 
 static lathe_status declare(const lora *l, const lathe_graph_api *api, lathe_graph *g,
-                            const lathe_site *site, const char *which, int32_t init, int64_t rows,
-                            int64_t cols, lathe_val *out)
+                            const lathe_site *site, const char *which, int32_t init, double scale,
+                            int64_t rows, int64_t cols, lathe_val *out)
 {
     char name[512];
     const int n = snprintf(name, sizeof name, "%s.%s.weight", site->module, which);
@@ -84,6 +87,7 @@ static lathe_status declare(const lora *l, const lathe_graph_api *api, lathe_gra
                                    .init = init,
                                    .name = name,
                                    .desc = lathe_desc_2d(LATHE_F32, rows, cols),
+                                   .init_scale = scale,
                                    .trainable = 1};
     return api->param(g, &decl, out);
 }
@@ -92,9 +96,10 @@ lathe_status lora_declare_pair(const lora *l, const lathe_graph_api *api, lathe_
                                const lathe_site *site, lathe_val *out_a, lathe_val *out_b)
 {
     const int64_t r = lora_rank(l, site->module);
-    LATHE_TRY(declare(l, api, g, site, "lora_A", LATHE_INIT_KAIMING_UNIFORM, r, site->in_features,
-                      out_a));
-    return declare(l, api, g, site, "lora_B", LATHE_INIT_ZERO, site->out_features, r, out_b);
+    const int32_t init = l->gaussian ? LATHE_INIT_NORMAL : LATHE_INIT_KAIMING_UNIFORM;
+    LATHE_TRY(declare(l, api, g, site, "lora_A", init, l->gaussian ? 1.0 / (double)r : 0.0, r,
+                      site->in_features, out_a));
+    return declare(l, api, g, site, "lora_B", LATHE_INIT_ZERO, 0.0, site->out_features, r, out_b);
 }
 
 lathe_status lora_drop(const lora *l, const lathe_graph_api *api, lathe_graph *g, lathe_val x,

@@ -13,7 +13,8 @@ enum {
     LORA_R,
     LORA_ALPHA,
     LORA_DROPOUT,
-    LORA_TARGET_MODULES,
+    LORA_TARGETS, /* and the others of TARGETS_FIELDS */
+    LORA_INIT = LORA_TARGETS + TARGETS_N_FIELDS,
     LORA_USE_RSLORA,
     LORA_RANK_PATTERN,
     LORA_ALPHA_PATTERN,
@@ -27,7 +28,10 @@ enum {
         {"dropout", LATHE_T_FLOAT, LATHE_FIELD_MAX_EXCLUSIVE,                                      \
          "0.0",     0.0,           1.0,                                                            \
          NULL,      "1",           "probability that an element of LoRA's input is dropped"},      \
-        TARGETS_FIELD,                                                                             \
+        TARGETS_FIELDS,                                                                            \
+        LATHE_FIELD_STRING(                                                                        \
+            "init", "\"kaiming\"", "kaiming|gaussian",                                             \
+            "initial A: uniform as in torch.nn.Linear, or normal with deviation 1/r"),             \
         LATHE_FIELD_BOOL("use_rslora", "false",                                                    \
                          "scale the update by alpha/sqrt(r) instead of alpha/r"),                  \
         {"rank_pattern",                                                                           \
@@ -50,6 +54,7 @@ typedef struct lora {
     int64_t r;
     double alpha, dropout;
     int use_rslora;
+    int gaussian;                       /* A begins normal, with the standard deviation 1/r */
     int use_dora;                       /* the method is dora */
     const char *rank_json, *alpha_json; /* the tables as given, borrowed */
     lora_patterns *ranks, *alphas;

@@ -28,19 +28,29 @@ static void put_string(peft_text *t, const char *s)
     peft_put(t, "\"");
 }
 
-static void put_targets(peft_text *t, const targets *modules)
+static void put_list(peft_text *t, const char *const *list, int64_t n)
 {
-    if (modules->all_linear && modules->n_seen == 0) {
-        put_string(t, "all-linear");
-        return;
-    }
-    const int64_t n = modules->all_linear ? modules->n_seen : modules->n;
     peft_put(t, "[");
     for (int64_t i = 0; i < n; i++) {
         peft_put(t, i ? ", " : "");
-        put_string(t, modules->all_linear ? modules->seen[i] : modules->names[i]);
+        put_string(t, list[i]);
     }
     peft_put(t, "]");
+}
+
+static void put_targets(peft_text *t, const targets *modules)
+{
+    const char *seen[TARGETS_MOST_NAMES];
+    for (int i = 0; i < modules->n_seen; i++)
+        seen[i] = modules->seen[i];
+    if (modules->pattern)
+        put_string(t, modules->pattern);
+    else if (!modules->all_linear)
+        put_list(t, modules->names, modules->n);
+    else if (modules->n_seen == 0)
+        put_string(t, "all-linear");
+    else
+        put_list(t, seen, modules->n_seen);
 }
 
 void peft_begin(peft_text *t, const char *type, const char *base, const targets *modules)
@@ -50,6 +60,11 @@ void peft_begin(peft_text *t, const char *type, const char *base, const targets 
     put_string(t, base ? base : "");
     peft_put(t, ",\n  \"target_modules\": ");
     put_targets(t, modules);
+    peft_put(t, ",\n  \"exclude_modules\": ");
+    if (modules->n_excluded > 0)
+        put_list(t, modules->excluded, modules->n_excluded);
+    else
+        peft_put(t, "null");
     peft_put(t, ",\n");
 }
 

@@ -4,13 +4,37 @@
 #include <stdio.h>
 #include <string.h>
 
-lathe_status targets_read(targets *t, const lathe_host *host, const char *method,
-                          const lathe_value *list)
+static lathe_status read_pattern(targets *t)
 {
+    char text[1024];
+    if (!t->all_linear)
+        return lathe_fail(t->host, LATHE_E_CONFIG,
+                          "%s: target_pattern and target_modules both choose modules; set one",
+                          t->method);
+    t->all_linear = 0;
+    const int n = snprintf(text, sizeof text, "^(?:%s)$", t->pattern);
+    if (t->pattern[0] == '\0' || n < 0 || (size_t)n >= sizeof text)
+        return lathe_fail(t->host, LATHE_E_CONFIG,
+                          "%s: target_pattern has %d characters; expected 1 to %d", t->method,
+                          n - 6, (int)sizeof text - 7);
+    if (t->host->pattern_create(text, &t->compiled) != LATHE_OK)
+        return lathe_fail(t->host, LATHE_E_CONFIG,
+                          "%s: target_pattern \"%s\" is no regular expression", t->method,
+                          t->pattern);
+    return LATHE_OK;
+}
+
+lathe_status targets_read(targets *t, const lathe_host *host, const char *method,
+                          const lathe_value values[TARGETS_N_FIELDS])
+{
+    const lathe_value *list = &values[TARGETS_MODULES], *excluded = &values[TARGETS_EXCLUDE];
     t->host = host;
     t->method = method;
     t->names = list->strs;
     t->n = list->n;
+    t->pattern = values[TARGETS_PATTERN].is_set ? values[TARGETS_PATTERN].s : NULL;
+    t->excluded = excluded->strs;
+    t->n_excluded = excluded->is_set ? excluded->n : 0;
     if (list->n == 0)
         return lathe_fail(host, LATHE_E_CONFIG, "%s: target_modules is empty: nothing would train",
                           method);
@@ -20,12 +44,23 @@ lathe_status targets_read(targets *t, const lathe_host *host, const char *method
                               (long long)i);
         t->all_linear |= strcmp(list->strs[i], "all-linear") == 0;
     }
+    for (int64_t i = 0; i < t->n_excluded; i++)
+        if (t->excluded[i][0] == '\0')
+            return lathe_fail(host, LATHE_E_CONFIG, "%s: exclude_modules[%lld] is empty", method,
+                              (long long)i);
     if (t->all_linear && list->n > 1)
         return lathe_fail(host, LATHE_E_CONFIG,
                           "%s: target_modules has \"all-linear\" and %lld more; \"all-linear\" "
                           "must be the only entry",
                           method, (long long)(list->n - 1));
-    return LATHE_OK;
+    return t->pattern ? read_pattern(t) : LATHE_OK;
+}
+
+void targets_fini(targets *t)
+{
+    if (t->compiled)
+        t->host->pattern_free(t->compiled);
+    t->compiled = NULL;
 }
 
 /* Whether `name` is `suffix` or ends in ".suffix". */
@@ -35,14 +70,30 @@ static int ends_in(const char *name, const char *suffix)
     return n >= m && strcmp(name + n - m, suffix) == 0 && (n == m || name[n - m - 1] == '.');
 }
 
-int32_t targets_include(const targets *t, const lathe_site *site)
+static int ends_in_one(const char *name, const char *const *ends, int64_t n)
 {
-    if (t->all_linear)
-        return site->layer >= 0; /* the head is outside the layers */
-    for (int64_t i = 0; i < t->n; i++)
-        if (ends_in(site->module, t->names[i]))
+    for (int64_t i = 0; i < n; i++)
+        if (ends_in(name, ends[i]))
             return 1;
     return 0;
+}
+
+/* Whether a module of that name is one of them, where all linear ones but the head may be. */
+static int includes(const targets *t, const char *module)
+{
+    int64_t span[2];
+    if (ends_in_one(module, t->excluded, t->n_excluded))
+        return 0;
+    if (t->compiled)
+        return t->host->pattern_find(t->compiled, module, (int64_t)strlen(module), 0, span, 1) > 0;
+    return t->all_linear || ends_in_one(module, t->names, t->n);
+}
+
+int32_t targets_include(const targets *t, const lathe_site *site)
+{
+    if (t->all_linear && site->layer < 0) /* the head is outside the layers */
+        return 0;
+    return includes(t, site->module);
 }
 
 lathe_status targets_remember(targets *t, const lathe_site *site)
@@ -61,18 +112,43 @@ lathe_status targets_remember(targets *t, const lathe_site *site)
     return LATHE_OK;
 }
 
-lathe_status targets_check(const targets *t, const char *const *modules, int32_t n_modules)
+/* The first of the ends that no module has; -1: none. */
+static int64_t idle_one(const char *const *ends, int64_t n, const char *const *modules,
+                        int32_t n_modules)
 {
-    for (int64_t i = 0; i < t->n && !t->all_linear; i++) {
+    for (int64_t i = 0; i < n; i++) {
         int32_t m = 0;
-        while (m < n_modules && !ends_in(modules[m], t->names[i]))
+        while (m < n_modules && !ends_in(modules[m], ends[i]))
             m++;
         if (m == n_modules)
-            return lathe_fail(t->host, LATHE_E_CONFIG,
-                              "%s: target_modules[%lld] = \"%s\" matches no module", t->method,
-                              (long long)i, t->names[i]);
+            return i;
     }
-    return LATHE_OK;
+    return -1;
+}
+
+lathe_status targets_check(const targets *t, const char *const *modules, int32_t n_modules)
+{
+    int64_t idle = t->all_linear || t->compiled ? -1 : idle_one(t->names, t->n, modules, n_modules);
+    if (idle >= 0)
+        return lathe_fail(t->host, LATHE_E_CONFIG,
+                          "%s: target_modules[%lld] = \"%s\" matches no module", t->method,
+                          (long long)idle, t->names[idle]);
+    idle = idle_one(t->excluded, t->n_excluded, modules, n_modules);
+    if (idle >= 0)
+        return lathe_fail(t->host, LATHE_E_CONFIG,
+                          "%s: exclude_modules[%lld] = \"%s\" matches no module", t->method,
+                          (long long)idle, t->excluded[idle]);
+    for (int32_t m = 0; m < n_modules; m++)
+        if (includes(t, modules[m]))
+            return LATHE_OK;
+    if (t->compiled)
+        return lathe_fail(
+            t->host, LATHE_E_CONFIG,
+            "%s: target_pattern \"%s\" matches no module that is not excluded, and it "
+            "covers whole names (\".*q_proj\")",
+            t->method, t->pattern);
+    return lathe_fail(t->host, LATHE_E_CONFIG, "%s: exclude_modules leaves nothing to train",
+                      t->method);
 }
 
 const lathe_site_param *targets_find_param(const lathe_site_param *params, int32_t n_params,
