@@ -18,10 +18,10 @@ static const lathe_option options[] = {
     {"--batches", "N", "evaluate at most N micro-batches (default 0: all)"},
     {"--json", NULL, "print one JSON object"},
     LATHE_WEIGHTS_OPTION,
-    LATHE_TRACE_OPTIONS("operations and data", "batches"),
+    LATHE_TRACE_OPTIONS("operations and data", "micro-batches"),
 };
 
-/* Figures that have no meaning for the stage (NAN) are not printed. */
+/* Leaves out figures that are undefined for the stage (NAN). */
 static void print_text(const lathe_evaluation *e)
 {
     const char *const names[] = {"token accuracy", "bits per byte", "calibration error"};
@@ -30,11 +30,11 @@ static void print_text(const lathe_evaluation *e)
     if (!isnan(e->perplexity))
         (void)printf("  perplexity %.3f", e->perplexity);
     (void)printf("  over %.0f %s", e->count, lathe_count_unit_name(e->count_unit));
-    for (int i = 0; i < 3; i++)
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
         if (!isnan(values[i]))
             (void)printf("  %s %.4f", names[i], values[i]);
     for (int32_t k = 0; k < e->n_metrics; k++)
-        if (!isnan(e->metrics[k])) /* no example counts for it */
+        if (!isnan(e->metrics[k])) /* NAN: no example has it */
             (void)printf("  %s %.4f", e->metric_names[k], e->metrics[k]);
     (void)printf("\n");
 }
@@ -53,7 +53,7 @@ static lathe_status print_json(const lathe_evaluation *e)
     const char *const keys[] = {"loss", "perplexity", "token_accuracy", "bits_per_byte", "ece"};
     const double values[] = {e->loss, e->perplexity, e->token_accuracy, e->bits_per_byte, e->ece};
     lathe_buffer b = LATHE_BUFFER_INIT;
-    for (int i = 0; i < 5; i++) {
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         lathe_buffer_printf(&b, "%s\"%s\": ", i ? ", " : "{", keys[i]);
         put_number(&b, values[i]);
     }
@@ -83,11 +83,12 @@ static int run_command(const lathe_args *args)
     lathe_status status = lathe_args_int(args, "--batches", 0, INT64_MAX, 0, &batches);
     if (status == LATHE_OK && lathe_args_override(args, "train.eval_batches"))
         status =
-            lathe_error(LATHE_E_ARG, "train.eval_batches is for the evaluations of a training; "
+            lathe_error(LATHE_E_ARG, "train.eval_batches applies to evaluations during a training; "
                                      "use --batches N");
     if (status == LATHE_OK && !data && lathe_path_is_dir(args->words[0]) &&
         !lathe_args_override(args, "data.validation"))
-        status = lathe_error(LATHE_E_ARG, "--data PATH is missing: what to evaluate on");
+        status = lathe_error(LATHE_E_ARG,
+                             "--data PATH is missing; give a file or folder to evaluate on");
     if (status == LATHE_OK && data)
         status = lathe_eval_data(args, data, &datasets);
     if (status == LATHE_OK) {
@@ -112,14 +113,14 @@ const lathe_command lathe_cmd_eval = {
     .name = "eval",
     .arguments = "DIR|RUN.toml [--data PATH]",
     .summary = "compute loss, accuracy and calibration of a model on data",
-    .details =
-        "DIR is a Hugging Face folder, a checkpoint, or the folder of a run; it needs\n"
-        "--data. A checkpoint is evaluated as its run evaluates: with the stage, its\n"
-        "settings, columns, length of rows and micro-batch in its manifest.json, unless\n"
-        "they are overridden. A run file means its latest checkpoint, evaluated on its validation\n"
-        "data unless --data is given, whose records are read with the columns and the\n"
-        "format of its data.datasets. To name others: --data.validation\n"
-        "'[{path = \"v.jsonl\", columns = {completion = \"answer\"}}]'.\n",
+    .details = "DIR is a Hugging Face folder, a checkpoint, or the folder of a run. With a DIR,\n"
+               "give --data PATH or --data.validation. For a checkpoint, the stage, its settings,\n"
+               "the columns, the sequence length and the micro-batch come from its\n"
+               "manifest.json; options on the command line replace them.\n"
+               "For RUN.toml, the latest checkpoint of the run is evaluated on the run's\n"
+               "validation data, or on PATH. Records of PATH are read with the columns and the\n"
+               "format of the run's data.datasets; for other columns write, for example,\n"
+               "--data.validation '[{path = \"v.jsonl\", columns = {completion = \"answer\"}}]'.\n",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,

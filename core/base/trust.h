@@ -1,5 +1,6 @@
-/* Checks who may change a file before it is loaded as code, because such code has all rights of
- * the user. */
+/* Refuses files that others can change before they are loaded as code, because such code has all
+ * rights of the user. lathe_trust_path checks a path before plugins are looked for in it;
+ * lathe_trust_file checks the opened file just before it is loaded. */
 #ifndef LATHE_BASE_TRUST_H
 #define LATHE_BASE_TRUST_H
 
@@ -7,18 +8,22 @@
 
 #include "lathe/status.h"
 
-/** Refuses an open file that its group or other users may write, or whose folder other users may
- *  write unless it is sticky. LATHE_E_PLUGIN; the message begins with the path. */
+/** Refuses a file that its group or others can write to, or whose folder others can write to; a
+ *  sticky folder is accepted. The owner is not checked. info: fstat() of the opened file.
+ *  Errors  LATHE_E_PLUGIN: the message gives the path, the reason and the command that corrects it;
+ *          LATHE_E_NOMEM */
 lathe_status lathe_trust_file(const char *path, const struct stat *info);
 
 /** Refuses a file or folder unless it and every folder above it belong to the user or to root and
- *  nobody else may write them. `path` is absolute and resolved (realpath).
+ *  nobody else can write to them. `path` is absolute and resolved (realpath).
  *
- *  The rule is that of sshd's StrictModes with one exception: a folder that others may write is
- *  accepted if it is sticky, as /tmp is: in a sticky folder nobody can rename or replace the
- *  entries of another user, and the owner of the entry itself is checked. As in Debian's sshd, a
- *  folder that its group may write is accepted if the user is the only member of the group.
- *  Errors  LATHE_E_PLUGIN: names the folder, the reason, and the command that corrects it. */
+ *  The rule is that of sshd's StrictModes with two exceptions:
+ *    1. a sticky folder, such as /tmp, in which nobody can rename or replace the entries of another
+ *       user; the owner of the entry itself is checked;
+ *    2. as in Debian's sshd, a file or folder that the user's private group can write to: the
+ * user's primary group, of the user's name, for which no other member is listed. Errors
+ * LATHE_E_PLUGIN: the message gives the path, the reason and, for wrong permissions, the chmod
+ * command; LATHE_E_NOMEM */
 lathe_status lathe_trust_path(const char *path);
 
 #endif

@@ -1,4 +1,5 @@
-/* The counter of random numbers of a run's programs. */
+/* Fills the input that ops with random numbers read: the seed, the step, and which part of the
+ * batch of all ranks this rank has. */
 #include "exec/programs.h"
 
 #include "lathe/rng.h"
@@ -11,5 +12,7 @@ void lathe_programs_counter(const lathe_programs *programs, const lathe_program 
     counter[LATHE_RNG_STEP] = step;
     counter[LATHE_RNG_RANK] = programs->rank;
     counter[LATHE_RNG_RANKS] = programs->n_ranks > 0 ? programs->n_ranks : 1;
-    counter[LATHE_RNG_PARTS] = programs->train.pair_mask != LATHE_NONE ? 2 : 1;
+    /* a batch of pairs has its chosen rows first, then its rejected rows */
+    counter[LATHE_RNG_PARTS] =
+        programs->train.exec && programs->train.pair_mask != LATHE_NONE ? 2 : 1;
 }

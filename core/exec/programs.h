@@ -30,7 +30,8 @@ typedef struct lathe_programs {
     float *losses; /* staging for losses that are read later: [1 + metrics] sums per forward */
 } lathe_programs;
 
-/** Fills an RNG counter among the inputs of program p (lathe/rng.h), with this rank's place. */
+/** Fills the RNG counter `input` of program p (lathe/rng.h) with seed, step and this rank's place.
+ */
 void lathe_programs_counter(const lathe_programs *programs, const lathe_program *p, lathe_val input,
                             uint64_t seed, int64_t step);
 

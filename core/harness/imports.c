@@ -71,6 +71,43 @@ static char *counted_strdup(const char *text)
     return strdup(text);
 }
 
+static char *counted_strndup(const char *text, size_t n)
+{
+    atomic_fetch_add(&taken, 1);
+    return strndup(text, n);
+}
+
+static void *counted_reallocarray(void *memory, size_t n, size_t bytes)
+{
+    atomic_fetch_add(&taken, 1);
+    return reallocarray(memory, n, bytes);
+}
+
+static int counted_vasprintf(char **out, const char *text, va_list args)
+{
+    atomic_fetch_add(&taken, 1);
+    return vasprintf(out, text, args);
+}
+
+static int counted_asprintf(char **out, const char *text, ...)
+{
+    va_list args;
+    va_start(args, text);
+    const int n = counted_vasprintf(out, text, args);
+    va_end(args);
+    return n;
+}
+
+static int counted_asprintf_chk(char **out, int flag, const char *text, ...)
+{
+    va_list args;
+    va_start(args, text);
+    (void)flag;
+    const int n = counted_vasprintf(out, text, args);
+    va_end(args);
+    return n;
+}
+
 static void *counted_mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset)
 {
     atomic_fetch_add(&taken, 1);
@@ -145,6 +182,18 @@ static int counted_fprintf_chk(FILE *stream, int flag, const char *text, ...)
     return n;
 }
 
+static int counted_vfprintf(FILE *stream, const char *text, va_list args)
+{
+    atomic_fetch_add(&printed, is_terminal(stream));
+    return is_terminal(stream) ? 0 : vfprintf(stream, text, args);
+}
+
+static int counted_vfprintf_chk(FILE *stream, int flag, const char *text, va_list args)
+{
+    (void)flag;
+    return counted_vfprintf(stream, text, args);
+}
+
 static int counted_fputs(const char *text, FILE *stream)
 {
     atomic_fetch_add(&printed, is_terminal(stream));
@@ -172,7 +221,7 @@ static ssize_t counted_write(int fd, const void *from, size_t bytes)
 
 typedef struct counted {
     const char *name;
-    void (*in_place_of)(void);
+    void (*replacement)(void);
 } counted;
 
 #define OURS(name, function)                                                                       \
@@ -187,6 +236,11 @@ static const counted functions[] = {
     OURS("memalign", counted_aligned_alloc),
     OURS("posix_memalign", counted_posix_memalign),
     OURS("strdup", counted_strdup),
+    OURS("strndup", counted_strndup),
+    OURS("reallocarray", counted_reallocarray),
+    OURS("asprintf", counted_asprintf),
+    OURS("__asprintf_chk", counted_asprintf_chk),
+    OURS("vasprintf", counted_vasprintf),
     OURS("mmap", counted_mmap),
     OURS("fopen", counted_fopen),
     OURS("pthread_create", counted_pthread_create),
@@ -198,6 +252,8 @@ static const counted functions[] = {
     OURS("putchar", counted_putchar),
     OURS("fprintf", counted_fprintf),
     OURS("__fprintf_chk", counted_fprintf_chk),
+    OURS("vfprintf", counted_vfprintf),
+    OURS("__vfprintf_chk", counted_vfprintf_chk),
     OURS("fputs", counted_fputs),
     OURS("fputc", counted_fputc),
     OURS("putc", counted_fputc),
@@ -270,6 +326,6 @@ void lathe__imports_watch(const lathe_plugin *plugin)
                 continue;
             for (size_t f = 0; f < sizeof functions / sizeof functions[0]; f++)
                 if (strcmp(t.names + symbol->st_name, functions[f].name) == 0)
-                    exchange((char *)object->l_addr + r->r_offset, functions[f].in_place_of);
+                    exchange((char *)object->l_addr + r->r_offset, functions[f].replacement);
         }
 }

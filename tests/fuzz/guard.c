@@ -1,7 +1,9 @@
-/* Wraps every fuzz target: one input may use at most 2 x its size + 64 MiB of heap.
+/* Wraps every fuzz target, and aborts if one input makes it use more than 2 x the input's size + 64
+ * MiB of heap.
  *
- * The targets are compiled with LLVMFuzzerTestOneInput renamed to fuzz_one_input. Under libFuzzer
- * the sanitizer's hooks count the memory; in the replay programs tests/support/inject.c does.
+ * CMakeLists.txt compiles the targets with LLVMFuzzerTestOneInput renamed to fuzz_one_input. Under
+ * libFuzzer the sanitizer's hooks count the memory; in the replay programs
+ * tests/support/inject_libc.c does.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -35,7 +37,7 @@ static void on_free(const volatile void *block)
         atomic_fetch_sub(&live, (int_fast64_t)__sanitizer_get_allocated_size(block));
 }
 
-static int64_t begin(void)
+static int64_t start_peak(void)
 {
     static int installed;
     if (!installed && __sanitizer_install_malloc_and_free_hooks(on_malloc, on_free) == 0)
@@ -45,19 +47,19 @@ static int64_t begin(void)
     return (int64_t)atomic_load(&live);
 }
 
-static int64_t end(void)
+static int64_t read_peak(void)
 {
     return (int64_t)atomic_load(&peak);
 }
 #else
 #include "support/inject.h"
 
-static int64_t begin(void)
+static int64_t start_peak(void)
 {
     return inject_peak_begin();
 }
 
-static int64_t end(void)
+static int64_t read_peak(void)
 {
     return inject_peak_bytes();
 }
@@ -65,13 +67,13 @@ static int64_t end(void)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const int64_t before = begin();
+    const int64_t before = start_peak();
     const int code = fuzz_one_input(data, size);
-    const int64_t taken = end() - before, allowed = 2 * (int64_t)size + ((int64_t)64 << 20);
-    if (taken > allowed) {
+    const int64_t growth = read_peak() - before, allowed = 2 * (int64_t)size + ((int64_t)64 << 20);
+    if (growth > allowed) {
         (void)fprintf(
             stderr, "ERROR: %zu bytes of input took %lld bytes of heap, at most %lld are allowed\n",
-            size, (long long)taken, (long long)allowed);
+            size, (long long)growth, (long long)allowed);
         abort();
     }
     return code;

@@ -1,8 +1,9 @@
-/* Cosine decay that starts again n_cycles times, after a warm-up:
+/* After a warm-up, num_cycles cosine decays, each of which begins at the base rate:
  *
- *     curve(p) = (1 + cos(pi ((n_cycles p) mod 1)))/2, 0 at p = 1
+ *     curve(p) = (1 + cos(pi ((num_cycles p) mod 1)))/2 for p < 1;  curve(1) = 0
  *
- * in the frame of lathe/kit/schedule.h.
+ * p in [0, 1]: completed share of the decay. lathe/kit/schedule.h adds the warm-up and the minimum
+ * rate.
  *
  * Source: transformers get_cosine_with_hard_restarts_schedule_with_warmup; arXiv:1608.03983.
  */
@@ -10,7 +11,7 @@
 
 typedef struct cosine_with_restarts {
     lathe_schedule common;
-    int64_t n_cycles;
+    int64_t num_cycles;
 } cosine_with_restarts;
 
 static const lathe_field fields[] = {
@@ -22,13 +23,13 @@ static const lathe_field fields[] = {
 static lathe_status read_values(const lathe_host *host, cosine_with_restarts *s,
                                 const lathe_value *values)
 {
-    s->n_cycles = values[LATHE_SCHEDULE_N_FIELDS].i;
+    s->num_cycles = values[LATHE_SCHEDULE_N_FIELDS].i;
     return lathe_schedule_read(host, values, &s->common);
 }
 
 static double curve(const lathe_schedule *s, double p)
 {
-    const double n = (double)((const cosine_with_restarts *)s)->n_cycles;
+    const double n = (double)((const cosine_with_restarts *)s)->num_cycles;
     return p < 1.0 ? 0.5 * (1.0 + cos(LATHE_PI * fmod(n * p, 1.0))) : 0.0;
 }
 
@@ -40,6 +41,6 @@ static double cosine_with_restarts_at(void *self, int64_t step, int64_t total, d
 }
 
 LATHE_SCHEDULER(cosine_with_restarts, read_values, lathe_schedule_check, .version = "1.0.0",
-                .summary = "warm-up, then a cosine that starts again num_cycles times",
+                .summary = "warm-up, then num_cycles cosine decays, each from the base rate",
                 .source = "arXiv:1608.03983; transformers "
                           "get_cosine_with_hard_restarts_schedule_with_warmup");

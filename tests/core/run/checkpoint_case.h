@@ -1,4 +1,5 @@
-/* Small trainings for tests of checkpoints: a tiny model that saves often. */
+/* Helpers for tests of checkpoints: train a tiny model, and look at the checkpoints that it wrote.
+ */
 #ifndef LATHE_TEST_CHECKPOINT_CASE_H
 #define LATHE_TEST_CHECKPOINT_CASE_H
 
@@ -20,7 +21,7 @@ static void keep_log(void *arg, int32_t level, const char *message)
     strncat(logged, "\n", sizeof logged - strlen(logged) - 1);
 }
 
-/* Six steps of a model of some thousand parameters, evaluated at each, single-threaded. */
+/* Sets up six steps of a tiny Llama on one thread, with an evaluation after each step. */
 __attribute__((unused)) static void configure(settings *s, const char *dir)
 {
     set_llama(s, 1, 16, 2, 1, 24);
@@ -38,8 +39,9 @@ __attribute__((unused)) static void configure(settings *s, const char *dir)
     set(s, "optimizer.lr=0.01");
 }
 
-/* Trains. Returns the status of lathe_train, with its output in *out_text (static) and warnings in
- * `logged`. */
+/* Opens a run with these settings, trains and closes it. Returns the status of lathe_train; its
+ * warnings are in `logged`. *out_text, what it printed, and out_result->checkpoint are valid until
+ * the next call. */
 __attribute__((unused)) static lathe_status
 train_once(const settings *s, lathe_train_result *out_result, const char **out_text)
 {
@@ -89,7 +91,8 @@ __attribute__((unused)) static const char *steps_in(const char *dir)
     return text;
 }
 
-/* The step that a pointer file of dir/out names; -1 if there is none. */
+/* The step of the checkpoint that a pointer file of dir/out, such as "best", names; -1: there is no
+ * such file. */
 __attribute__((unused)) static int64_t pointed(const char *dir, const char *pointer)
 {
     char path[256];
@@ -104,7 +107,7 @@ __attribute__((unused)) static int64_t pointed(const char *dir, const char *poin
     return step;
 }
 
-/* A path below the folder; up to four at a time. */
+/* dir/<formatted path>, valid until the fourth call after this one. */
 __attribute__((format(printf, 2, 3), unused)) static const char *in(const char *dir,
                                                                     const char *format, ...)
 {
@@ -124,6 +127,7 @@ __attribute__((unused)) static void expect_message(const char *text)
     cr_assert(strstr(lathe_error_message(), text), "no '%s' in: %s", text, lathe_error_message());
 }
 
+/* Changes one bit of the byte at this place of a file. */
 __attribute__((unused)) static void flip(const char *path, long at)
 {
     FILE *f = fopen(path, "r+");
