@@ -135,6 +135,16 @@ static double generate_batch(lathe_run *run)
     return lathe_now() - begun;
 }
 
+/* Rows of the weight of a product, or of all weights of joined products. */
+static int64_t weight_rows(const lathe_graph *g, const lathe_ir_node *node)
+{
+    int64_t rows = 0;
+    for (int32_t k = 1; k < node->n_in; k += 2)
+        if (node->in[k] != LATHE_NONE)
+            rows += g->values[node->in[k]].desc.dims[0];
+    return rows;
+}
+
 /* Prints the products by the shapes of their weights, with the rates at which these are read. */
 static void print_products(const lathe_graph *g, const double *seconds, int runs)
 {
@@ -146,17 +156,18 @@ static void print_products(const lathe_graph *g, const double *seconds, int runs
     } shapes[MOST_SHAPES];
     int n_shapes = 0;
     for (int32_t i = 0; i < g->n_nodes; i++) {
-        if (g->nodes[i].op != LATHE_OP_LINEAR)
+        const lathe_ir_node *node = &g->nodes[i];
+        if (node->op != LATHE_OP_LINEAR && node->op != LATHE_OP_LINEARS)
             continue;
-        const lathe_desc *w = &g->values[g->nodes[i].in[1]].desc;
+        const int64_t columns = g->values[node->in[1]].desc.dims[1], rows = weight_rows(g, node);
         int s = 0;
-        while (s < n_shapes && (shapes[s].rows != w->dims[0] || shapes[s].columns != w->dims[1]))
+        while (s < n_shapes && (shapes[s].rows != rows || shapes[s].columns != columns))
             s++;
         if (s == MOST_SHAPES)
             continue;
         if (s == n_shapes) {
-            shapes[n_shapes].rows = w->dims[0];
-            shapes[n_shapes].columns = w->dims[1];
+            shapes[n_shapes].rows = rows;
+            shapes[n_shapes].columns = columns;
             shapes[n_shapes].n = 0;
             shapes[n_shapes++].seconds = 0.0;
         }
