@@ -341,12 +341,13 @@ void lathe_loader_facts_get(const lathe_loader *loader, lathe_loader_facts *out)
                                 .n_tokens = x->n_tokens,
                                 .text_bytes = x->text_bytes,
                                 .n_rows = x->n_rows,
+                                .n_spare = x->n_spare,
                                 .n_places = x->n_places,
                                 .n_left_out = x->n_left_out,
                                 .n_cut = x->n_cut,
                                 .index_bytes = x->bytes,
                                 .is_cut = x->cut,
-                                .fill = (double)x->n_tokens /
+                                .fill = (double)(x->n_tokens - x->n_spare) /
                                         ((double)x->n_rows * (double)loader->config.row_tokens)};
     memcpy(out->left_out, x->useless, sizeof out->left_out);
     memcpy(out->overlong, x->too_long, sizeof out->overlong);

@@ -142,8 +142,9 @@ typedef struct lathe_loader_facts {
     int64_t left_out[LATHE_ROW_EXAMPLES]; /* the first records that n_left_out counts */
     int64_t overlong[LATHE_ROW_EXAMPLES]; /* the first records that n_overlong counts */
     int64_t index_bytes;                  /* memory of the row index */
-    int64_t is_cut; /* 1: the only document is divided; its last tokens are for validation */
-    double fill;    /* packed: n_tokens / (n_rows * T) */
+    int64_t is_cut;  /* 1: the only document is divided; its last tokens are for validation */
+    int64_t n_spare; /* packed: tokens in no row, because a row of one token has no target */
+    double fill;     /* packed: (n_tokens - n_spare) / (n_rows * T) */
 } lathe_loader_facts;
 
 void lathe_loader_facts_get(const lathe_loader *loader, lathe_loader_facts *out);

@@ -202,6 +202,13 @@ static int64_t text_bytes_of(const lathe_row_index *x, int64_t begin, int64_t en
                      0.5);
 }
 
+/* Rows that n tokens fill. A last row of one token is not made: it would have no target, and the
+ * token is already the target of the one before it. */
+static int64_t rows_of(int64_t n, int64_t T)
+{
+    return n > T && n % T == 1 ? n / T : (n + T - 1) / T;
+}
+
 /* Counts the documents, tokens and rows that a dataset gives to the split; for multipack also
  * pieces. */
 static void count_set(lathe_row_index *x, lathe_row_set *set)
@@ -222,7 +229,8 @@ static void count_set(lathe_row_index *x, lathe_row_set *set)
         if (!is_kept(x, s / step))
             continue;
         const int64_t length = row_tokens_of(x, s / step);
-        x->n_pieces += x->kind->is_masked ? 1 : (length + T - 1) / T; /* only multipack uses it */
+        x->n_pieces += x->kind->is_masked ? 1 : rows_of(length, T); /* only multipack uses it */
+        x->n_spare += multipack && !x->kind->is_masked && length > T && length % T == 1;
         x->n_cut += (x->kind->is_masked || x->is_alone) && length > T;
         if (x->kind->is_masked && length > T)
             n_tokens -= length - T;
@@ -235,7 +243,8 @@ static void count_set(lathe_row_index *x, lathe_row_set *set)
     }
     x->n_tokens += n_tokens;
     if (!x->is_alone)
-        set->n_rows = (n_tokens + T - 1) / T;
+        set->n_rows = rows_of(n_tokens, T);
+    x->n_spare += !x->is_alone && !multipack && n_tokens > T && n_tokens % T == 1;
 }
 
 static void list_records(lathe_row_index *x, const lathe_row_set *set)
@@ -257,6 +266,8 @@ static void list_starts(lathe_row_index *x, const lathe_row_set *set)
         const int64_t n = length_of(x, s), begin = offset_of(x, s);
         for (int64_t at = 0; at < n;) {
             if (filled == T) {
+                if (row == set->first_row + set->n_rows)
+                    return; /* one token is left */
                 x->starts[row++] = (lathe_row_start){s, begin + at};
                 filled = 0;
             }
@@ -275,7 +286,8 @@ static lathe_status pack_set(lathe_row_index *x, lathe_row_set *set, int64_t at)
         if (!is_kept(x, s))
             continue;
         const int64_t first = offset_of(x, s), n = length_of(x, s);
-        for (int64_t k = 0; k < n && (k == 0 || !x->kind->is_masked); k += T)
+        const int64_t end = x->kind->is_masked ? 1 : rows_of(n, T) * T;
+        for (int64_t k = 0; k < n && k < end; k += T)
             x->pieces[at++] = (lathe_row_piece){first + k, (int32_t)(n - k < T ? n - k : T),
                                                 n - k > T && !x->kind->is_masked};
     }

@@ -49,6 +49,7 @@ typedef struct lathe_row_index {
     int64_t n_left_out;
     int64_t n_overlong; /* other pairs and examples of more than T tokens, in both splits */
     int64_t n_cut;      /* those of them in this split of which the first T tokens are used */
+    int64_t n_spare;    /* tokens in no row, because a row of one token has no target */
     int64_t useless[LATHE_ROW_EXAMPLES], too_long[LATHE_ROW_EXAMPLES]; /* the first of both kinds */
     int64_t low, high;     /* range of tokens that the split may use */
     int32_t cut, reserved; /* cut: the only document is divided between the splits */

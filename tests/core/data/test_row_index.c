@@ -2,6 +2,43 @@
 #include "data/row_index.h"
 #include "data_sets.h"
 
+/* Documents of 2 to 17 tokens, of which one, in the middle, has `middle`. */
+static lathe_shards *make_documents(int64_t middle, int32_t ids[200], int64_t *out_n)
+{
+    static const int64_t lengths[5] = {17, 2, 0, 9, 3};
+    int64_t offsets[6] = {0};
+    lathe_shards *shards;
+    for (int k = 0; k < 5; k++)
+        offsets[k + 1] = offsets[k] + (k == 2 ? middle : lengths[k]);
+    for (int32_t i = 0; i < offsets[5]; i++)
+        ids[i] = i + 1;
+    *out_n = offsets[5];
+    cr_assert_eq(lathe_shards_from_ids(LATHE_ROWS_PACKED, ids, offsets, 5, 0, 1000, &shards),
+                 LATHE_OK);
+    return shards;
+}
+
+/* Counts how often each token is a target in an epoch; every row must have one. */
+static void count_targets(const lathe_loader_config *config, int counts[201])
+{
+    lathe_loader *loader = make_loader(config);
+    lathe_loader_facts facts;
+    lathe_batch b;
+    int64_t n = 0;
+    lathe_loader_facts_get(loader, &facts);
+    while (lathe_loader_next(loader, &b) == LATHE_OK && !b.ended) {
+        cr_expect(b.n_target > 0, "row %lld of %d tokens has no target", (long long)n,
+                  config->row_tokens);
+        for (int i = 0; i < config->row_tokens; i++)
+            if (b.targets[i] >= 0)
+                counts[b.targets[i]]++;
+        n++;
+    }
+    cr_expect_eq(n, facts.n_rows);
+    cr_expect(facts.fill > 0.0 && facts.fill <= 1.0, "fill %g", facts.fill);
+    lathe_loader_destroy(loader);
+}
+
 static const double ones[3] = {1.0, 1.0, 1.0};
 
 /* Marks the documents of the split, found from the tokens of all its rows. */
@@ -97,6 +134,38 @@ Test(row_index, a_single_document_is_divided_at_its_end)
     cr_expect(strstr(lathe_error_message(), "whole documents, 1 of 1"), "%s",
               lathe_error_message());
     lathe_shards_destroy(shards);
+}
+
+/* 33 to 72 tokens: some fill whole rows and one token more, all together or one document alone. */
+Test(row_index, every_row_has_a_target_and_none_is_lost)
+{
+    for (int mode = 0; mode < 4; mode++)
+        for (int64_t middle = 2; middle <= 41; middle++) {
+            int32_t ids[200];
+            int64_t n;
+            int counts[201] = {0}, n_none = 0;
+            lathe_shards *shards = make_documents(middle, ids, &n);
+            lathe_loader_config config = {.shards = shards,
+                                          .n_rows = 1,
+                                          .row_tokens = 8,
+                                          .n_epochs = 1,
+                                          .seed = 3,
+                                          .packing = mode & 1,
+                                          .validation_count = mode >> 1};
+            count_targets(&config, counts);
+            config.split = LATHE_SPLIT_VALIDATION;
+            if (mode >> 1)
+                count_targets(&config, counts);
+            for (int i = 1; i <= n; i++) {
+                n_none += counts[i] == 0;
+                cr_expect(counts[i] <= 1);
+            }
+            cr_expect_eq(n_none, 5,
+                         "mode %d, middle %lld: %d tokens are no target, expected the "
+                         "first of each document",
+                         mode, (long long)middle, n_none);
+            lathe_shards_destroy(shards);
+        }
 }
 
 /* Documents 1 2 3 | 4 .. 14 (11 tokens) | 15 16 | 17 18 19 20 in rows of 8: the long one is cut
