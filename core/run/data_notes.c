@@ -30,6 +30,30 @@ static void warn_repeated_rows(const lathe_run *run, int64_t n_places)
                         (long long)step, (long long)n_places);
 }
 
+/* Warns of an input, true or false, that has the same value in every record: a stage such as kto
+ * then learns from one side only. A dry run has read too few records to say so. */
+static void warn_one_sided(const lathe_run *run, int64_t n_rows)
+{
+    const lathe_row_kind *kind = lathe_row_kind_get(lathe_shards_rows(run->data.shards));
+    if (!kind->is_padded || run->open.mode != LATHE_OPEN_TRAIN || run->open.is_dry || n_rows < 2)
+        return;
+    for (int32_t i = 0; i < run->data.n_inputs; i++) {
+        const lathe_stage_input *input = &run->data.inputs[i];
+        int64_t n_true = 0;
+        if (!input->is_boolean)
+            continue;
+        for (int64_t r = 0; r < n_rows; r++)
+            n_true += lathe_shards_input(run->data.shards, lathe_loader_record(run->data.loader, r),
+                                         i) != 0.0;
+        if (n_true == 0 || n_true == n_rows)
+            lathe__run_warn(run, "data", "datasets",
+                            "the column \"%s\" (%s) is %s in all %lld %s to train on: stage \"%s\" "
+                            "learns from one side only",
+                            input->name, input->doc, n_true ? "true" : "false", (long long)n_rows,
+                            kind->records, run->parts.stage.component->plugin->name);
+    }
+}
+
 void lathe__data_notes(const lathe_run *run)
 {
     lathe_loader_facts facts;
@@ -37,6 +61,7 @@ void lathe__data_notes(const lathe_run *run)
     warn_repeated_rows(run, facts.n_places);
     if (!is_first_start(run))
         return;
+    warn_one_sided(run, facts.n_rows);
     if (facts.is_cut)
         lathe_log(LATHE_LOG_INFO, "the data is one document: validation takes its last tokens");
     if (run->open.mode != LATHE_OPEN_TRAIN) /* lathe data prints them */

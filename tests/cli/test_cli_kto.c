@@ -56,6 +56,7 @@ Test(cli_kto, training_lowers_the_loss_and_eval_prints_examples_and_rewards)
 {
     double loss = 1.0;
     expect(LATHE " train run.toml --train.max_steps 12 2>&1", 0, "rewards/margins");
+    cr_expect_null(strstr(output, "one side only"), "%s", output);
     expect(LATHE " eval run.toml 2>&1", 0, "over 5 examples");
     cr_expect_not_null(strstr(output, "  kl "), "%s", output);
     cr_expect_null(strstr(output, "perplexity"), "%s", output);
@@ -76,6 +77,27 @@ Test(cli_kto, a_resumed_training_has_the_same_bits)
     cr_expect_eq(run("cmp whole/step-00000004/model.safetensors out/step-00000004/"
                      "model.safetensors"),
                  0, "%s", output);
+}
+
+Test(cli_kto, data_with_one_label_alone_give_a_warning)
+{
+    static const char warning[] = "run.toml:11:12: warning: the column \"label\" (whether the "
+                                  "completion is desirable) is %s in all 12 examples to train on: "
+                                  "stage \"kto\" learns from one side only";
+    for (int value = 0; value < 2; value++) {
+        char text[256];
+        FILE *f = fopen("rows.jsonl", "w");
+        cr_assert_not_null(f);
+        for (int i = 0; i < 17; i++)
+            (void)fprintf(f, "{\"prompt\": \"%d: \", \"completion\": \"no\", \"label\": %s}\n", i,
+                          value ? "true" : "false");
+        cr_assert_eq(fclose(f), 0);
+        (void)snprintf(text, sizeof text, warning, value ? "true" : "false");
+        expect(LATHE " train run.toml --train.max_steps 1 --train.eval_every 0 "
+                     "--checkpoint.resume never 2>&1",
+               0, text);
+        cr_assert_eq(run("rm -r out"), 0);
+    }
 }
 
 Test(cli_kto, bad_rows_and_settings_are_refused_with_their_place)
