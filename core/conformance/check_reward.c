@@ -210,6 +210,57 @@ static lathe_status leaves_the_items_alone(lathe__subject *s)
     return status;
 }
 
+/* Asks whether the plugin can use the record, and scores a completion of it if it can. */
+static lathe_status check_one(batch *b, const char *record, int32_t *out_accepts)
+{
+    double score_of_it;
+    lathe_reward_item item = b->items[0];
+    item.record = record;
+    item.record_bytes = (int64_t)strlen(record);
+    lathe_error_clear();
+    const lathe_status status = b->table->check_record(b->instance.self, record, item.record_bytes);
+    *out_accepts = status == LATHE_OK;
+    if (status != LATHE_OK && lathe_error_message()[0] == '\0')
+        return lathe_error(LATHE_E_PLUGIN, "check_record() returns %d and records no message",
+                           status);
+    if (status != LATHE_OK)
+        return LATHE_OK;
+    b->items[0] = item;
+    if (score(b, b->items, 1, &score_of_it) == LATHE_OK)
+        return LATHE_OK;
+    return lathe_error_context(LATHE_E_PLUGIN,
+                               "check_record() accepts the record %s, and score() fails", record);
+}
+
+/* Records without columns, with a null, and with values of other types. */
+static lathe_status records_that_pass_can_be_scored(lathe__subject *s)
+{
+    static const char *const records[] = {"{}",
+                                          "{\"answer\": null}",
+                                          "{\"answer\": [1, 2]}",
+                                          "{\"answer\": {\"a\": 1}}",
+                                          "{\"answer\": \"\"}",
+                                          "{\"other\": \"\\u00e9\"}"};
+    batch b;
+    int32_t accepts = 1, n = 0;
+    if (!LATHE_HAS((const lathe_reward_v1 *)s->table, check_record)) {
+        lathe__note(s, "it has no check_record(): every record can be scored");
+        return LATHE_OK;
+    }
+    LATHE_TRY(start(s, N_KINDS, &b));
+    lathe_status status = check_one(&b, RECORD, &accepts);
+    if (status == LATHE_OK && !accepts)
+        status = lathe_error(LATHE_E_PLUGIN, "check_record() refuses the record that score() uses");
+    for (size_t i = 0; i < sizeof records / sizeof *records && status == LATHE_OK; i++) {
+        status = check_one(&b, records[i], &accepts);
+        n += accepts;
+    }
+    lathe__note(s, "%d of %zu records without the usual columns pass", n,
+                sizeof records / sizeof *records);
+    lathe_instance_fini(&b.instance);
+    return status;
+}
+
 static lathe_status instances_are_apart(lathe__subject *s)
 {
     batch a, b;
@@ -238,6 +289,7 @@ const lathe__check *lathe__checks_reward(void)
         {"batches_do_not_matter", batches_do_not_matter, 0},
         {"takes_many_items", takes_many_items, 0},
         {"leaves_the_items_alone", leaves_the_items_alone, 0},
+        {"records_that_pass_can_be_scored", records_that_pass_can_be_scored, 0},
         {"instances_are_apart", instances_are_apart, 0},
         {NULL, NULL, 0},
     };

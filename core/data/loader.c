@@ -353,6 +353,11 @@ void lathe_loader_facts_get(const lathe_loader *loader, lathe_loader_facts *out)
     memcpy(out->overlong, x->too_long, sizeof out->overlong);
 }
 
+int64_t lathe_loader_record(const lathe_loader *loader, int64_t i)
+{
+    return lathe__row_index_record(&loader->index, i);
+}
+
 int64_t lathe_loader_text_bytes(const lathe_loader *loader)
 {
     return loader->index.text_bytes;

@@ -155,6 +155,9 @@ int64_t lathe_loader_text_bytes(const lathe_loader *loader);
 /** Tokens of the split's documents (of pairs: prompt, chosen and rejected), without padding. */
 int64_t lathe_loader_tokens(const lathe_loader *loader);
 
+/** The record of row i of the split, 0 <= i < facts.n_rows, for rows of one record. */
+int64_t lathe_loader_record(const lathe_loader *loader, int64_t i);
+
 /** Rows (pairs) per epoch of the split, with weights. */
 int64_t lathe_loader_rows(const lathe_loader *loader);
 /** Micro-batches that each rank needs for n_epochs epochs; the last one is padded. */

@@ -47,7 +47,7 @@ static void place_warning(void *arg, const char *message)
         lathe_log(LATHE_LOG_WARN, "%s:%d:%d: %s", place.file, place.line, place.column, message);
 }
 
-static lathe_status refuse(const lathe_config *config, int32_t index, lathe_diags *collected)
+lathe_status lathe_reward_refuse(const lathe_config *config, int32_t index, lathe_diags *collected)
 {
     lathe_diags own = {0}, *const diags = collected != NULL ? collected : &own;
     const lathe_place place = place_of(config, index, lathe_error_message());
@@ -80,7 +80,7 @@ lathe_status lathe_reward_instances(const lathe_config *config, lathe_diags *col
             lathe_instance_init(&(*out)[i], list[i].part.component, list[i].part.values);
         lathe_log_catch_warnings(NULL, NULL);
         if (status == LATHE_E_CONFIG)
-            status = refuse(config, i, collected);
+            status = lathe_reward_refuse(config, i, collected);
         if (status != LATHE_OK && collected == NULL)
             return status;
         first = first != LATHE_OK ? first : status;

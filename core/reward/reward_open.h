@@ -12,6 +12,10 @@
 lathe_status lathe_reward_instances(const lathe_config *config, lathe_diags *collected,
                                     lathe_arena *arena, lathe_instance **out, int32_t *out_n);
 
+/** Reports the thread's message as an error at the place of reward `index`, or of its key with
+ * which the message begins; in `collected` if it is not NULL. Returns LATHE_E_CONFIG. */
+lathe_status lathe_reward_refuse(const lathe_config *config, int32_t index, lathe_diags *collected);
+
 /** Makes the rewards of these instances, which must outlive them. A reward model scores nothing
  *  until lathe_rewards_set_model. */
 lathe_status lathe_rewards_open(const lathe_config *config, lathe_instance *instances,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/json_record.h"
 #include "reward/score_thread.h"
 
 typedef struct reward {
@@ -153,6 +154,30 @@ static lathe_status check(const reward *x, const lathe_reward_item *items, int32
                            : scores[i] > 0.0 ? "inf"
                                              : "-inf",
                            where);
+    }
+    return LATHE_OK;
+}
+
+/* ---- records ---- */
+
+lathe_status lathe_rewards_check_record(const lathe_rewards *r, const char *record, int64_t bytes,
+                                        int32_t *out_index)
+{
+    char columns[256];
+    for (int32_t i = 0; i < r->n; i++) {
+        const lathe_instance *instance = r->list[i].part.instance;
+        const lathe_reward_v1 *table = instance != NULL ? instance->table : NULL;
+        *out_index = i;
+        if (table == NULL || !LATHE_HAS(table, check_record))
+            continue;
+        lathe_error_clear();
+        const lathe_status status = table->check_record(instance->self, record, bytes);
+        if (status == LATHE_OK)
+            continue;
+        const char *why = lathe_error_message();
+        lathe_json_record_keys(record, bytes, columns, (int64_t)sizeof columns);
+        return lathe_error(status, "reward \"%s\": %s; the record has: %s", r->list[i].part.label,
+                           why[0] != '\0' ? why : lathe_status_text(status), columns);
     }
     return LATHE_OK;
 }

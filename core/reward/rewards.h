@@ -46,6 +46,12 @@ void lathe_rewards_set_model(lathe_rewards *rewards, int32_t index,
 lathe_status lathe_rewards_score(lathe_rewards *rewards, const lathe_reward_item *items, int32_t n,
                                  double *out);
 
+/** Asks the rewards whether they can use a record of the data, JSON. *out_index: the reward that
+ *  cannot. The message is the plugin's, with the reward before it and the record's columns after
+ *  it: 'reward "match": the record has no column "answer"; the record has: prompt, solution'. */
+lathe_status lathe_rewards_check_record(const lathe_rewards *rewards, const char *record,
+                                        int64_t bytes, int32_t *out_index);
+
 /** The scores of one reward in the last call, without its weight: [n], until the next call. */
 const double *lathe_rewards_scores(const lathe_rewards *rewards, int32_t index);
 

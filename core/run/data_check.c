@@ -5,7 +5,9 @@
 
 #include "base/error.h"
 #include "records/reader.h"
+#include "records/record_json.h"
 #include "records/row_kind.h"
+#include "run/reward_records.h"
 #include "run/run_check.h"
 #include "run/run_state.h"
 
@@ -61,6 +63,22 @@ static lathe_status check_columns(const place *p, const lathe_dataset *set, int3
                                 lathe_error_message());
 }
 
+/* Asks the rewards of the run whether they can use the record. */
+static lathe_status check_rewards(const place *p, const lathe_reader *reader,
+                                  const lathe_record *record, int32_t rows)
+{
+    const lathe_run *run = p->run;
+    lathe_buffer json = LATHE_BUFFER_INIT;
+    if (run->rewards == NULL || !lathe_row_kind_get(rows)->has_records)
+        return LATHE_OK;
+    lathe_status status = lathe_record_json(reader, record, &json);
+    if (status == LATHE_OK)
+        status = lathe__reward_check_record(run, &reader->sources->list[record->file], record->line,
+                                            json.data, json.len);
+    lathe_buffer_fini(&json);
+    return status;
+}
+
 /* Reads the first record. If it lacks a column, the message names the file and the columns that it
  * has. */
 static lathe_status check_record(const place *p, const lathe_dataset *set,
@@ -71,14 +89,19 @@ static lathe_status check_record(const place *p, const lathe_dataset *set,
     lathe_fields fields;
     memset(&fields, 0, sizeof fields);
     lathe_status status = lathe_reader_init(&reader, set, sources, rows, &begin);
+    lathe_status rewarded = LATHE_OK;
     reader.cut_text = 1;
     if (status == LATHE_OK)
         status = lathe_reader_batch(&reader, 1);
     if (status == LATHE_OK && reader.n > 0)
         status = lathe_fields_read(&fields, &reader, &reader.list[0]);
+    if (status == LATHE_OK && reader.n > 0)
+        rewarded = check_rewards(p, &reader, &reader.list[0], rows);
     lathe_fields_fini(&fields);
     lathe_reader_fini(&reader);
-    if (status == LATHE_OK || status == LATHE_E_NOMEM)
+    if (status == LATHE_OK)
+        return rewarded;
+    if (status == LATHE_E_NOMEM)
         return status;
     return lathe__run_refuse_in(p->run, p->key, p->index, "path", "%s", lathe_error_message());
 }

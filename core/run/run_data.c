@@ -10,6 +10,7 @@
 #include "metrics/data_progress.h"
 #include "run/data_notes.h"
 #include "run/renderer_choice.h"
+#include "run/reward_records.h"
 #include "run/run_ranks.h"
 #include "run/run_state.h"
 #include "template/chat_template.h"
@@ -337,6 +338,7 @@ static lathe_status open_data(lathe_run *run)
         lathe__data_notes(run);
         LATHE_TRY(check_length(run));
         LATHE_TRY(lathe__data_check_overlong(run, run->data.loader, run->data.shards));
+        LATHE_TRY(lathe__reward_check_data(run, run->data.loader, run->data.shards));
         lathe_loader_cursor(run->data.loader, &run->at.cursor);
     }
     return open_validation(run);

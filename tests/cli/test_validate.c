@@ -371,6 +371,31 @@ Test(validate, data_to_evaluate_on_without_a_target_is_refused)
            "--data.validation_split: error: the data to evaluate on has 1 token, and so no target");
 }
 
+Test(validate, records_that_a_reward_cannot_use_are_refused)
+{
+    static const char ppo[] =
+        " run.toml --tokenizer.path bytes --data.seq_len 32 --stage.name ppo "
+        "--stage.max_new_tokens 8 --reward.name match --reward.pattern '[0-9]+' "
+        "--data.datasets '[{path = \"p.jsonl\"}]' --train.max_steps 1 ";
+    char command[1024];
+    put("p.jsonl", "{\"prompt\": \"1+1=\", \"solution\": 2}\n");
+    (void)snprintf(command, sizeof command, LATHE " validate%s 2>&1", ppo);
+    expect(command, 2,
+           "--reward.name: error: p.jsonl:1: reward \"match\": the record has no column "
+           "\"answer\"; set "
+           "reward.column to the column of the right answer; the record has: prompt, solution");
+    (void)snprintf(command, sizeof command, LATHE " validate%s --reward.column solution 2>&1", ppo);
+    expect(command, 0, "valid");
+    put("p.jsonl", "{\"prompt\": \"1+1=\", \"answer\": 2}\n{\"prompt\": \"1+2=\", \"answer\": 3}\n"
+                   "{\"prompt\": \"1+3=\", \"answer\": null}\n");
+    for (int trains = 0; trains < 2; trains++) {
+        (void)snprintf(command, sizeof command, LATHE " %s%s 2>&1", trains ? "train" : "validate",
+                       ppo);
+        expect(command, 2, "p.jsonl:3: reward \"match\": column \"answer\" is null");
+        cr_expect_null(strstr(output, "step 1"), "%s", output);
+    }
+}
+
 Test(validate, samples_that_cannot_be_made_are_refused)
 {
     expect(LATHE " validate run.toml --generate.every 2 --generate.stop '[\"a\", \"\"]' 2>&1", 2,

@@ -78,11 +78,17 @@ static inline double reward_of(const char *completion, const char *record)
     return out;
 }
 
-/* The message of a completion that cannot be scored. */
+/* The message of a completion that cannot be scored, and of a record that is why. */
 static inline void reward_fails(const char *completion, const char *record, const char *message)
 {
     const lathe_reward_item item = reward_item(completion, record);
+    const lathe_reward_v1 *table = reward_instance.table;
     double out;
+    if (LATHE_HAS(table, check_record)) {
+        cr_assert_eq(table->check_record(reward_instance.self, record, item.record_bytes),
+                     LATHE_E_CONFIG);
+        cr_expect_str_eq(lathe_error_message(), message);
+    }
     cr_assert_neq(reward_try(&item, 1, &out), LATHE_OK);
     cr_expect_str_eq(lathe_error_message(), message);
 }

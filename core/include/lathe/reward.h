@@ -41,7 +41,15 @@ typedef struct lathe_reward_v1 {
      *  seconds. Called from the rank's thread during score(). No call of score() follows. NULL: the
      *  core waits no longer, and never frees the instance. */
     void (*cancel)(void *self);
+    /** [any] Whether score() can use a record of the data: record[0, bytes), as in an item. The
+     *  core asks for the records that it reads to validate a run, and for all of them before the
+     *  first completion is generated, so that a missing column is no error in the middle of a
+     *  run. A record that it accepts must never be the reason for an error of score(). Called from
+     *  the rank's thread, never during score(). NULL: score() can use every record.
+     *  Errors: LATHE_E_CONFIG and a message that says what the record lacks, to which the core adds
+     *  its place and its columns; any other code. */
+    lathe_status (*check_record)(void *self, const char *record, int64_t bytes);
 } lathe_reward_v1;
-LATHE_ABI_SIZE(lathe_reward_v1, 24);
+LATHE_ABI_SIZE(lathe_reward_v1, 32);
 
 #endif

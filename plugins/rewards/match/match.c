@@ -209,10 +209,10 @@ static int are_equal(const match *x, span a, span b)
 
 /* ---- scoring ---- */
 
-/* The right answer, in *buffer, which the caller frees. */
-static lathe_status wanted(const match *x, const lathe_reward_item *item, char **buffer, span *out)
+/* The right answer of a record, in *buffer, which the caller frees. */
+static lathe_status wanted(const match *x, span record, char **buffer, span *out)
 {
-    const lathe_record_value value = lathe_record_find(item->record, item->record_bytes, x->column);
+    const lathe_record_value value = lathe_record_find(record.text, record.n, x->column);
     double ignored;
     if (value.json == NULL)
         return lathe_fail(x->host, LATHE_E_CONFIG,
@@ -249,7 +249,8 @@ static lathe_status score_one(const match *x, const lathe_reward_item *item, dou
     char *buffer = NULL;
     span right = {NULL, 0}, found = {NULL, 0};
     const span whole = {item->completion, item->completion_bytes};
-    lathe_status status = wanted(x, item, &buffer, &right);
+    const span record = {item->record, item->record_bytes};
+    lathe_status status = wanted(x, record, &buffer, &right);
     if (status == LATHE_OK)
         status = extract(x, x->pattern, whole, &found);
     if (status == LATHE_OK)
@@ -265,10 +266,20 @@ static lathe_status match_score(void *self, const lathe_reward_item *items, int3
     return LATHE_OK;
 }
 
+static lathe_status match_check_record(void *self, const char *record, int64_t bytes)
+{
+    char *buffer = NULL;
+    span right;
+    const lathe_status status = wanted(self, (span){record, bytes}, &buffer, &right);
+    free(buffer);
+    return status;
+}
+
 static const lathe_reward_v1 match_table = {
     .size = (uint32_t)sizeof match_table,
     .revision = LATHE_REWARD_REVISION,
     .score = match_score,
+    .check_record = match_check_record,
 };
 
 LATHE_EXPORT extern const lathe_plugin LATHE_PLUGIN_ENTRY;

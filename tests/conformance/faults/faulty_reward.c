@@ -49,6 +49,8 @@ static lathe_status score(void *self, const lathe_reward_item *items, int32_t n,
             continue;
         if (IS(refuses_empty_completions) && items[i].completion_bytes == 0)
             return lathe_fail(x->host, LATHE_E_ARG, "an empty completion");
+        if (IS(accepts_every_record) && items[i].record_bytes < 8)
+            return lathe_fail(x->host, LATHE_E_CONFIG, "a record without columns");
         if (IS(reads_tokens_of_none))
             out[i] = items[i].tokens[0];
         if (IS(refuses_other_scripts) && items[i].completion_bytes > 0 &&
@@ -61,10 +63,22 @@ static lathe_status score(void *self, const lathe_reward_item *items, int32_t n,
     return LATHE_OK;
 }
 
+static lathe_status check_record(void *self, const char *record, int64_t bytes)
+{
+    instance *x = self;
+    (void)record;
+    if (IS(refuses_records_in_silence) && bytes < 8)
+        return LATHE_E_CONFIG;
+    if (IS(refuses_good_records))
+        return lathe_fail(x->host, LATHE_E_CONFIG, "a record");
+    return LATHE_OK;
+}
+
 static const lathe_reward_v1 table = {
     .size = IS(table_too_short) ? 8 : sizeof table,
     .revision = LATHE_REWARD_REVISION,
     .score = IS(null_score) ? NULL : score,
+    .check_record = check_record,
 };
 
 FAULTY_PLUGIN(LATHE_KIND_REWARD, LATHE_REWARD_REVISION, &table);

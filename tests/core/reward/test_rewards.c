@@ -57,10 +57,12 @@ static void cancel(void *self)
     atomic_store(&((tester *)self)->stop, 1);
 }
 
-static const lathe_reward_v1 with_cancel = {sizeof with_cancel, LATHE_REWARD_REVISION, score,
-                                            cancel};
-static const lathe_reward_v1 without_cancel = {sizeof without_cancel, LATHE_REWARD_REVISION, score,
-                                               NULL};
+static const lathe_reward_v1 with_cancel = {.size = sizeof with_cancel,
+                                            .revision = LATHE_REWARD_REVISION,
+                                            .score = score,
+                                            .cancel = cancel};
+static const lathe_reward_v1 without_cancel = {
+    .size = sizeof without_cancel, .revision = LATHE_REWARD_REVISION, .score = score};
 
 static lathe_reward_item item(const char *completion, const char *record)
 {
