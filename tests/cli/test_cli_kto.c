@@ -81,7 +81,7 @@ Test(cli_kto, a_resumed_training_has_the_same_bits)
 
 Test(cli_kto, data_with_one_label_alone_give_a_warning)
 {
-    static const char warning[] = "run.toml:11:12: warning: the column \"label\" (whether the "
+    static const char warning[] = "run.toml:12:12: warning: the column \"label\" (whether the "
                                   "completion is desirable) is %s in all 12 examples to train on: "
                                   "stage \"kto\" learns from one side only";
     for (int value = 0; value < 2; value++) {
