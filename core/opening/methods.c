@@ -12,7 +12,11 @@
 #include "opening/opening.h"
 #include "opening/resume_check.h"
 
-enum { MAX_USER = 256, MAX_OWN = LATHE_MAX_METHOD_SETTINGS - 1 };
+enum {
+    MAX_USER = 256,
+    MAX_OWN = LATHE_MAX_METHOD_SETTINGS - 1,
+    MAX_SPLIT = 1000000 /* micro-batches */
+};
 
 /* A value that depends on the model: half of its layers, rounded up. */
 #define HALF "half"
@@ -34,6 +38,8 @@ enum { N_METHODS = sizeof all_methods / sizeof all_methods[0] };
 _Static_assert((int)N_METHODS <= (int)LATHE_MAX_METHODS, "lathe_methods holds every method");
 
 static const lathe_override recomputation = {"train.recompute", "layer"};
+static const char micro_key[] = "train.micro_batch_size";
+static const char accumulation_key[] = "train.gradient_accumulation_steps";
 
 /* Whether the run itself chose a value for the key, in place of adapter.name = "auto". */
 static int is_chosen(const lathe_opening *open, const char *key)
@@ -77,11 +83,61 @@ static int make_row(const lathe_run *run, int32_t index, int64_t n_layers, lathe
     return 1;
 }
 
+/* ---- smaller micro-batches ---- */
+
+/* train.micro_batch_size and gradient_accumulation_steps of the file. */
+typedef struct file_batch {
+    int32_t rows, n;
+} file_batch;
+
+/* Whether n micro-batches of one row are the same training as one of n rows: not for a stage that
+ * makes its own batches or takes mismatched examples from them, nor where the caller brings them.
+ */
+static int may_split(const lathe_run *run, const file_batch *batch)
+{
+    const lathe_component *stage = lathe_config_part(run->config, LATHE_KIND_STAGE)->component;
+    const lathe_stage_v1 *table = stage ? stage->plugin->table : NULL;
+    return batch->rows > 1 && (int64_t)batch->rows * batch->n <= MAX_SPLIT &&
+           !run->open.data_is_optional &&
+           (!table || (table->rows != LATHE_ROWS_UNPAIRED && !LATHE_HAS(table, iterate)));
+}
+
+/* Gives the row micro-batches of n rows, a divisor of the file's, and accumulates more of them. */
+static void split(const file_batch *batch, int32_t n, lathe_method_row *row)
+{
+    row->micro_batch = n;
+    row->accumulation = batch->n * (batch->rows / n);
+}
+
+/* The largest divisor of n below `below`, at least 1. */
+static int32_t next_divisor(int32_t n, int32_t below)
+{
+    int32_t d = below - 1;
+    while (d > 1 && n % d != 0)
+        d--;
+    return d;
+}
+
+/* ---- planning ---- */
+
+/* Adds the row's micro-batches to a list of settings; texts: room for the values. */
+static int32_t put_split(const lathe_method_row *row, char texts[2][16], lathe_override *out)
+{
+    if (row->micro_batch == 0)
+        return 0;
+    (void)snprintf(texts[0], sizeof texts[0], "%d", row->micro_batch);
+    (void)snprintf(texts[1], sizeof texts[1], "%d", row->accumulation);
+    out[0] = (lathe_override){micro_key, texts[0]};
+    out[1] = (lathe_override){accumulation_key, texts[1]};
+    return 2;
+}
+
 /* Plans the run with the row's settings after the user's, and recomputation if asked for. */
 static lathe_status plan(const lathe_run *run, const lathe_method_row *row, int recompute,
                          lathe_run **out)
 {
-    lathe_override list[MAX_USER + LATHE_MAX_METHOD_SETTINGS + 2];
+    lathe_override list[MAX_USER + LATHE_MAX_METHOD_SETTINGS + 4];
+    char texts[2][16];
     int32_t n = run->open.n_overrides - run->open.n_chosen;
     if (n > MAX_USER)
         return lathe_error(LATHE_E_ARG, "more than %d settings on the command line", MAX_USER);
@@ -91,6 +147,7 @@ static lathe_status plan(const lathe_run *run, const lathe_method_row *row, int 
         list[n++] = (lathe_override){row->set[i].key, row->set[i].value};
     if (recompute)
         list[n++] = recomputation;
+    n += put_split(row, texts, list + n);
     list[n++] = (lathe_override){"log.level", "error"};
     const lathe_status status =
         lathe__run_open_planned(run->open.path, list, n, LATHE_OPEN_PLAN, 1, out);
@@ -127,8 +184,32 @@ static int plan_row(const lathe_run *run, int recompute, lathe_methods *all, lat
     return 1;
 }
 
-/* Plans a method, and again with layers recomputed; chooses it if it is the first that fits. */
-static void plan_method(const lathe_run *run, int32_t everything, lathe_methods *all)
+/* Looks for the largest micro-batches with which a method fits, after it has asked whether one row
+ * fits. Tries each size without recomputation first. */
+static int plan_split(const lathe_run *run, const file_batch *batch, lathe_methods *all,
+                      lathe_method_row *row)
+{
+    const int32_t n = batch->rows, layers = !sets_recomputation(run);
+    lathe_method_row found = *row;
+    split(batch, 1, &found);
+    if (!plan_row(run, layers, all, &found, &found.peak_split) || found.peak_split > all->have)
+        return 0;
+    for (int32_t d = next_divisor(n, n); d >= 1; d = next_divisor(n, d)) {
+        split(batch, d, &found);
+        for (found.recomputes = 0; found.recomputes <= layers; found.recomputes++)
+            if (plan_row(run, found.recomputes, all, &found, &found.peak_split) &&
+                found.peak_split <= all->have) {
+                *row = found;
+                return 1;
+            }
+    }
+    return 0;
+}
+
+/* Plans a method, then with layers recomputed, then with smaller micro-batches; chooses it if it is
+ * the first that fits. */
+static void plan_method(const lathe_run *run, const file_batch *batch, int32_t everything,
+                        lathe_methods *all)
 {
     lathe_method_row *row = &all->rows[all->n];
     row->is_refused = !plan_row(run, 0, all, row, &row->peak);
@@ -136,139 +217,48 @@ static void plan_method(const lathe_run *run, int32_t everything, lathe_methods 
     if (!row->is_refused && (everything || !fits) && !sets_recomputation(run) &&
         plan_row(run, 1, all, row, &row->peak_layers) && !fits)
         fits = row->recomputes = row->peak_layers <= all->have;
+    if (!row->is_refused && !fits && may_split(run, batch))
+        fits = plan_split(run, batch, all, row);
     if (fits && all->chosen < 0)
         all->chosen = all->n;
     all->n++;
 }
 
-/* Number of layers of the run's model, from the first method that can be planned; 0: none can. */
-static int64_t count_layers(const lathe_run *run)
+/* Reads what the file says of a run's model and batches, from the first method that can be planned.
+ * The run's own settings may be those of a chosen method. Returns 0 if none can be planned. */
+static int read_file(const lathe_run *run, int64_t *out_layers, file_batch *out)
 {
     for (int32_t i = 0; i < N_METHODS; i++) {
         lathe_method_row row;
         lathe_run *planned = NULL;
         if (!make_row(run, i, 1, &row) || plan(run, &row, 0, &planned) != LATHE_OK)
             continue;
-        const int64_t n = planned->model.n_layers;
+        *out_layers = planned->model.n_layers;
+        *out =
+            (file_batch){planned->set.micro_batch_size, planned->set.gradient_accumulation_steps};
         lathe_run_close(planned);
-        return n;
+        return 1;
     }
     return 0;
 }
 
 lathe_status lathe_methods_plan(const lathe_run *run, int32_t all, lathe_methods *out)
 {
-    const int64_t n_layers = count_layers(run);
+    int64_t n_layers = 0;
+    file_batch batch = {1, 1};
+    const int is_known = read_file(run, &n_layers, &batch);
     memset(out, 0, sizeof *out);
     out->chosen = -1;
     out->have = INT64_MAX;
-    if (n_layers == 0) /* the thread's message is that of the last method */
+    if (!is_known) /* the thread's message is that of the last method */
         return LATHE_E_CONFIG;
     for (int32_t i = 0; i < N_METHODS && (all || out->chosen < 0); i++) {
         if (make_row(run, i, n_layers, &out->rows[out->n]))
-            plan_method(run, all, out);
+            plan_method(run, &batch, all, out);
     }
+    out->is_split = may_split(run, &batch);
+    out->micro_batch = batch.rows;
     return LATHE_OK;
-}
-
-/* ---- text ---- */
-
-static void put_peak(int64_t bytes, lathe_buffer *out)
-{
-    const double mib = (double)bytes / (1024.0 * 1024.0);
-    if (bytes == 0)
-        lathe_buffer_printf(out, " %11s", "-");
-    else if (mib >= 10240.0)
-        lathe_buffer_printf(out, " %7.1f GiB", mib / 1024.0);
-    else
-        lathe_buffer_printf(out, " %7.1f MiB", mib);
-}
-
-/* Writes "--adapter.name lora --adapter.r 32". */
-static void put_settings(const lathe_method_row *row, lathe_buffer *out)
-{
-    for (int32_t i = 0; i < row->n_set; i++)
-        lathe_buffer_printf(out, "%s--%s %s", i > 0 ? " " : "", row->set[i].key, row->set[i].value);
-    if (row->recomputes)
-        lathe_buffer_printf(out, " --%s %s", recomputation.key, recomputation.value);
-}
-
-/* Writes "lora r=32 alpha=32 nf4". */
-static void put_short_settings(const lathe_method_row *row, lathe_buffer *out)
-{
-    for (int32_t i = 0; i < row->n_set; i++) {
-        const char *key = strchr(row->set[i].key, '.') + 1;
-        if (strcmp(key, "name") == 0)
-            lathe_buffer_printf(out, " %s", row->set[i].value);
-        else
-            lathe_buffer_printf(out, " %s=%s", key, row->set[i].value);
-    }
-    if (row->recomputes)
-        lathe_buffer_puts(out, " recompute=layer");
-}
-
-void lathe_methods_text(const lathe_methods *methods, lathe_buffer *out)
-{
-    lathe_buffer_puts(out, "methods     trained, M        peak  recomputed\n");
-    for (int32_t i = 0; i < methods->n; i++) {
-        const lathe_method_row *row = &methods->rows[i];
-        const int fits = row->peak <= methods->have || row->recomputes;
-        lathe_buffer_printf(out, "  %-9s",
-                            row->is_refused        ? "refused"
-                            : i == methods->chosen ? "chosen"
-                            : fits                 ? "fits"
-                                                   : "too large");
-        if (row->is_refused) {
-            put_short_settings(row, out);
-            lathe_buffer_printf(out, "\n    %s\n", row->refusal);
-            continue;
-        }
-        lathe_buffer_printf(out, "%11.1f", (double)row->n_trained / 1e6);
-        put_peak(row->peak, out);
-        put_peak(row->peak_layers, out);
-        lathe_buffer_puts(out, " ");
-        put_short_settings(row, out);
-        lathe_buffer_puts(out, "\n");
-    }
-    if (methods->have == INT64_MAX)
-        lathe_buffer_puts(out, "  the memory of this machine is not known\n");
-    else {
-        lathe_buffer_puts(out, "  available ");
-        put_peak(methods->have, out);
-        lathe_buffer_printf(out, " (%s)\n", methods->source);
-    }
-}
-
-static void put_number(const char *name, int64_t value, lathe_buffer *out)
-{
-    if (value == 0)
-        lathe_buffer_printf(out, ", \"%s\": null", name);
-    else
-        lathe_buffer_printf(out, ", \"%s\": %lld", name, (long long)value);
-}
-
-void lathe_methods_json(const lathe_methods *methods, lathe_buffer *out)
-{
-    lathe_buffer_puts(out, "[");
-    for (int32_t i = 0; i < methods->n; i++) {
-        const lathe_method_row *row = &methods->rows[i];
-        lathe_buffer settings = LATHE_BUFFER_INIT;
-        put_settings(row, &settings);
-        lathe_buffer_puts(out, i > 0 ? ",\n    {\"settings\": " : "\n    {\"settings\": ");
-        lathe_buffer_json_string(out, settings.data ? settings.data : "");
-        lathe_buffer_fini(&settings);
-        put_number("trained", row->n_trained, out);
-        put_number("peak", row->peak, out);
-        put_number("peak_recomputed", row->peak_layers, out);
-        lathe_buffer_printf(
-            out, ", \"chosen\": %s, \"refusal\": ", i == methods->chosen ? "true" : "false");
-        if (row->is_refused)
-            lathe_buffer_json_string(out, row->refusal);
-        else
-            lathe_buffer_puts(out, "null");
-        lathe_buffer_puts(out, "}");
-    }
-    lathe_buffer_puts(out, "]");
 }
 
 /* ---- the choice ---- */
@@ -276,17 +266,23 @@ void lathe_methods_json(const lathe_methods *methods, lathe_buffer *out)
 /* Adds the settings of a method to the run's overrides. */
 static lathe_status apply(lathe_run *run, const lathe_method_row *row)
 {
-    const int32_t n = run->open.n_overrides, more = row->n_set + row->recomputes;
+    const int32_t n = run->open.n_overrides;
+    lathe_override own[LATHE_MAX_METHOD_SETTINGS + 3];
+    char texts[2][16];
+    int32_t more = 0;
+    for (; more < row->n_set; more++)
+        own[more] = (lathe_override){row->set[more].key, row->set[more].value};
+    if (row->recomputes)
+        own[more++] = recomputation;
+    more += put_split(row, texts, own + more);
     lathe_override *list = lathe_arena_alloc(&run->arena, (n + more) * (int64_t)sizeof *list);
     if (!list)
         return lathe_error(LATHE_E_NOMEM, "no memory for the settings of a method");
     for (int32_t i = 0; i < n; i++)
         list[i] = run->open.overrides[i];
     for (int32_t i = 0; i < more; i++) {
-        const int is_own = i < row->n_set;
-        list[n + i].key = is_own ? row->set[i].key : recomputation.key;
-        list[n + i].value =
-            lathe_arena_strdup(&run->arena, is_own ? row->set[i].value : recomputation.value);
+        list[n + i].key = own[i].key;
+        list[n + i].value = lathe_arena_strdup(&run->arena, own[i].value);
         if (!list[n + i].value)
             return lathe_error(LATHE_E_NOMEM, "no memory for the settings of a method");
     }
@@ -323,6 +319,20 @@ static int is_method_of(const lathe_run *run, const json_t *config, const lathe_
     return names_format || has_value(config, "quant.name", quant->name);
 }
 
+/* Takes the micro-batches of a checkpoint, if the batch of a step is that of the file. */
+static void take_split(const lathe_run *run, const file_batch *batch, const json_t *config,
+                       lathe_method_row *row)
+{
+    const json_t *train = json_object_get(config, "train");
+    const json_int_t rows = json_integer_value(json_object_get(train, "micro_batch_size"));
+    const json_int_t n = json_integer_value(json_object_get(train, "gradient_accumulation_steps"));
+    if (!may_split(run, batch) || rows < 1 || rows >= batch->rows || batch->rows % rows != 0)
+        return;
+    split(batch, (int32_t)rows, row);
+    if (row->accumulation != n)
+        row->micro_batch = row->accumulation = 0;
+}
+
 /* Applies the method of the checkpoint to resume from, if there is one. *out_done 0: there is no
  * checkpoint, or it has another method; then resuming says what is wrong. */
 static lathe_status choose_recorded(lathe_run *run, int32_t *out_done)
@@ -336,7 +346,9 @@ static lathe_status choose_recorded(lathe_run *run, int32_t *out_done)
         return LATHE_OK;
     }
     const json_t *config = json_object_get(meta, "config");
-    const int64_t n_layers = count_layers(run);
+    int64_t n_layers = 0;
+    file_batch batch = {1, 1};
+    (void)read_file(run, &n_layers, &batch);
     lathe_status status = LATHE_OK;
     for (int32_t i = 0; i < N_METHODS && status == LATHE_OK && !*out_done; i++) {
         lathe_method_row row;
@@ -344,6 +356,7 @@ static lathe_status choose_recorded(lathe_run *run, int32_t *out_done)
             continue;
         row.recomputes =
             !sets_recomputation(run) && has_value(config, recomputation.key, recomputation.value);
+        take_split(run, &batch, config, &row);
         status = apply(run, &row);
         *out_done = 1;
         lathe_log(LATHE_LOG_INFO, "adapter.name = \"auto\": \"%s\", as in %s", row.set[0].value,
@@ -355,15 +368,18 @@ static lathe_status choose_recorded(lathe_run *run, int32_t *out_done)
 
 static lathe_status refuse(const lathe_run *run, const lathe_methods *methods)
 {
+    const char *what = methods->is_split
+                           ? ", even with train.micro_batch_size = 1; lower data.seq_len"
+                       : methods->micro_batch > 1 ? "; lower train.micro_batch_size or data.seq_len"
+                                                  : "; lower data.seq_len";
     lathe_buffer text = LATHE_BUFFER_INIT;
     lathe_methods_text(methods, &text);
     lathe_status status = text.status;
     if (status == LATHE_OK)
         status = lathe__run_refuse(run, "adapter", "name",
-                                   "adapter.name = \"auto\": no method fits the memory; lower "
-                                   "train.micro_batch_size or data.seq_len, or raise "
+                                   "adapter.name = \"auto\": no method fits the memory%s, or raise "
                                    "train.memory_limit\n%s",
-                                   text.data);
+                                   what, text.data);
     lathe_buffer_fini(&text);
     return status;
 }

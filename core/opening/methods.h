@@ -24,7 +24,11 @@ typedef struct lathe_method_row {
     int64_t peak;        /* bytes, with train.recompute as the file sets it; 0: not planned */
     int64_t peak_layers; /* bytes, with train.recompute = "layer"; 0: not planned */
     int32_t recomputes;  /* 1: it fits only with train.recompute = "layer" */
-    int32_t is_refused;  /* 1: the run cannot use it; `refusal` says why */
+    /* train.micro_batch_size and gradient_accumulation_steps with which it fits, where it does not
+     * with those of the file; their product is the file's. 0: as the file sets them */
+    int32_t micro_batch, accumulation;
+    int64_t peak_split; /* bytes with these; 0: not planned */
+    int32_t is_refused; /* 1: the run cannot use it; `refusal` says why */
     char refusal[256];
 } lathe_method_row;
 
@@ -33,12 +37,16 @@ typedef struct lathe_methods {
     char source[320]; /* where `have` comes from */
     lathe_method_row rows[LATHE_MAX_METHODS];
     int32_t n;
-    int32_t chosen; /* row of the first method that fits; -1: none fits */
+    int32_t micro_batch; /* train.micro_batch_size of the file */
+    int32_t is_split;    /* 1: smaller ones were tried where a method did not fit */
+    int32_t chosen;      /* row of the first method that fits; -1: none fits */
 } lathe_methods;
 
 /** Plans the methods for the run's file. all = 0: stops at the first that fits. Methods are planned
  * also with train.recompute = "layer", unless the file sets this key; if all = 0, only where they
- * do not fit without. Returns the error of the last plan if no method can be planned. */
+ * do not fit without. A method that does not fit either way is planned with smaller micro-batches
+ * and as many more of them, down to one row. Returns the error of the last plan if no method can be
+ * planned. */
 lathe_status lathe_methods_plan(const lathe_run *run, int32_t all, lathe_methods *out);
 
 /** Appends the table: one line per method, the first that fits marked as chosen. "recomputed" is

@@ -24,7 +24,7 @@ static void base(settings *s, const char *adapter)
     set_data(s, dir);
     set_llama(s, 2, 128, 2, 2, 256);
     set(s, "data.seq_len=32");
-    set(s, "train.micro_batch_size=2");
+    set(s, "train.micro_batch_size=1");
     set(s, "train.precision=fp32");
     set(s, "train.max_steps=1");
     set(s, "log.level=warn");
@@ -138,6 +138,97 @@ Test(methods, a_run_that_resumes_keeps_the_method_of_its_checkpoint)
     cr_expect_eq(result.step, 2);
     fclose(sink);
     lathe_run_close(run);
+}
+
+/* The peak of the first method with micro-batches of n rows. */
+static int64_t peak_with(int n, const char *recompute)
+{
+    settings s;
+    lathe_methods table;
+    base(&s, "auto");
+    set(&s, "train.micro_batch_size=%d", n);
+    if (recompute)
+        set(&s, "train.recompute=%s", recompute);
+    lathe_run *run = open_run(LATHE_OPEN_PLAN, s.list);
+    OK(lathe_methods_plan(run, 0, &table));
+    lathe_run_close(run);
+    cr_assert_eq(table.chosen, 0);
+    return table.rows[0].peak;
+}
+
+static lathe_run *open_split(int64_t bytes, int steps)
+{
+    settings s;
+    base(&s, "auto");
+    set(&s, "train.micro_batch_size=4");
+    set(&s, "train.gradient_accumulation_steps=2");
+    set(&s, "train.max_steps=%d", steps);
+    if (bytes > 0)
+        limit(&s, bytes);
+    return open_run(LATHE_OPEN_TRAIN, s.list);
+}
+
+/* Rows of a micro-batch and their number, whatever the memory, are 8 rows in a step. */
+Test(methods, smaller_micro_batches_are_tried_before_a_method_is_given_up)
+{
+    const int64_t whole = peak_with(4, "layer"), half = peak_with(2, NULL),
+                  least = peak_with(1, "layer");
+    cr_assert(whole > half && half > least, "%lld %lld %lld", (long long)whole, (long long)half,
+              (long long)least);
+    const struct {
+        int64_t bytes;
+        int rows, recomputes;
+    } cases[] = {{whole, 4, 1}, {whole - 1, 2, 0}, {half, 2, 0}, {least, 1, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lathe_run *run = open_split(cases[i].bytes, 1);
+        cr_expect_str_eq(run->parts.adapter.component->plugin->name, "full");
+        cr_expect_eq(run->set.micro_batch_size, cases[i].rows, "case %zu: %d rows", i,
+                     run->set.micro_batch_size);
+        cr_expect_eq(run->set.gradient_accumulation_steps, 8 / cases[i].rows);
+        cr_expect_eq(strcmp(value_of(run, "train", "recompute"), "layer") == 0,
+                     cases[i].recomputes);
+        lathe_methods again; /* the table of the opened run is that of its file */
+        OK(lathe_methods_plan(run, 0, &again));
+        cr_expect_eq(again.chosen, 0);
+        cr_expect_eq(again.rows[0].micro_batch, cases[i].rows == 4 ? 0 : cases[i].rows);
+        train(run);
+        cr_expect(lathe_mem_total(&run->machine.peak) <= cases[i].bytes);
+        lathe_run_close(run);
+        remove_checkpoints();
+    }
+    lathe_run *run = open_split(least - 1, 1);
+    cr_expect_str_neq(run->parts.adapter.component->plugin->name, "full");
+    lathe_run_close(run);
+}
+
+Test(methods, a_run_that_resumes_keeps_the_micro_batches_of_its_checkpoint)
+{
+    lathe_run *run = open_split(peak_with(1, "layer"), 1);
+    train(run);
+    lathe_run_close(run);
+    run = open_split(0, 2); /* now there is memory for all rows at once */
+    cr_expect_eq(run->set.micro_batch_size, 1);
+    cr_expect_eq(run->set.gradient_accumulation_steps, 8);
+    lathe_run_close(run);
+}
+
+/* Mismatched examples come from the same micro-batch: kto of two rows is not kto of one. */
+Test(methods, micro_batches_that_matter_to_the_stage_are_kept)
+{
+    settings s;
+    lathe_run *run = NULL;
+    base(&s, "auto");
+    set(&s, "stage.name=kto");
+    set(&s, "train.micro_batch_size=4");
+    set(&s, "train.memory_limit=0.0001");
+    cr_assert_eq(open_run_status(LATHE_OPEN_PLAN, s.list, &run), LATHE_E_CONFIG);
+    expect_parts((const char *const[]){
+        "no method fits the memory; lower train.micro_batch_size or data.seq_len, or", NULL});
+    set(&s, "stage.name=pretrain");
+    cr_assert_eq(open_run_status(LATHE_OPEN_PLAN, s.list, &run), LATHE_E_CONFIG);
+    expect_parts((const char *const[]){"no method fits the memory, even with "
+                                       "train.micro_batch_size = 1; lower data.seq_len, or",
+                                       NULL});
 }
 
 Test(methods, what_the_user_sets_is_kept)

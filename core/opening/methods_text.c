@@ -1,0 +1,112 @@
+/* Prints what the fine-tuning methods of a run need, as a table and as JSON. */
+#include <string.h>
+
+#include "opening/methods.h"
+
+static void put_peak(int64_t bytes, lathe_buffer *out)
+{
+    const double mib = (double)bytes / (1024.0 * 1024.0);
+    if (bytes == 0)
+        lathe_buffer_printf(out, " %11s", "-");
+    else if (mib >= 10240.0)
+        lathe_buffer_printf(out, " %7.1f GiB", mib / 1024.0);
+    else
+        lathe_buffer_printf(out, " %7.1f MiB", mib);
+}
+
+/* Writes "--adapter.name lora --adapter.r 32". */
+static void put_settings(const lathe_method_row *row, lathe_buffer *out)
+{
+    for (int32_t i = 0; i < row->n_set; i++)
+        lathe_buffer_printf(out, "%s--%s %s", i > 0 ? " " : "", row->set[i].key, row->set[i].value);
+    if (row->recomputes)
+        lathe_buffer_puts(out, " --train.recompute layer");
+    if (row->micro_batch)
+        lathe_buffer_printf(out,
+                            " --train.micro_batch_size %d --train.gradient_accumulation_steps %d",
+                            row->micro_batch, row->accumulation);
+}
+
+/* Writes "lora r=32 alpha=32 nf4". */
+static void put_short_settings(const lathe_method_row *row, lathe_buffer *out)
+{
+    for (int32_t i = 0; i < row->n_set; i++) {
+        const char *key = strchr(row->set[i].key, '.') + 1;
+        if (strcmp(key, "name") == 0)
+            lathe_buffer_printf(out, " %s", row->set[i].value);
+        else
+            lathe_buffer_printf(out, " %s=%s", key, row->set[i].value);
+    }
+    if (row->recomputes)
+        lathe_buffer_puts(out, " recompute=layer");
+    if (row->micro_batch)
+        lathe_buffer_printf(out, " micro_batch_size=%d gradient_accumulation_steps=%d:",
+                            row->micro_batch, row->accumulation);
+}
+
+void lathe_methods_text(const lathe_methods *methods, lathe_buffer *out)
+{
+    lathe_buffer_puts(out, "methods     trained, M        peak  recomputed\n");
+    for (int32_t i = 0; i < methods->n; i++) {
+        const lathe_method_row *row = &methods->rows[i];
+        const int fits = row->peak <= methods->have || row->recomputes || row->micro_batch;
+        lathe_buffer_printf(out, "  %-9s",
+                            row->is_refused        ? "refused"
+                            : i == methods->chosen ? "chosen"
+                            : fits                 ? "fits"
+                                                   : "too large");
+        if (row->is_refused) {
+            put_short_settings(row, out);
+            lathe_buffer_printf(out, "\n    %s\n", row->refusal);
+            continue;
+        }
+        lathe_buffer_printf(out, "%11.1f", (double)row->n_trained / 1e6);
+        put_peak(row->peak, out);
+        put_peak(row->peak_layers, out);
+        lathe_buffer_puts(out, " ");
+        put_short_settings(row, out);
+        if (row->micro_batch)
+            put_peak(row->peak_split, out);
+        lathe_buffer_puts(out, "\n");
+    }
+    if (methods->have == INT64_MAX)
+        lathe_buffer_puts(out, "  the memory of this machine is not known\n");
+    else {
+        lathe_buffer_puts(out, "  available ");
+        put_peak(methods->have, out);
+        lathe_buffer_printf(out, " (%s)\n", methods->source);
+    }
+}
+
+static void put_number(const char *name, int64_t value, lathe_buffer *out)
+{
+    if (value == 0)
+        lathe_buffer_printf(out, ", \"%s\": null", name);
+    else
+        lathe_buffer_printf(out, ", \"%s\": %lld", name, (long long)value);
+}
+
+void lathe_methods_json(const lathe_methods *methods, lathe_buffer *out)
+{
+    lathe_buffer_puts(out, "[");
+    for (int32_t i = 0; i < methods->n; i++) {
+        const lathe_method_row *row = &methods->rows[i];
+        lathe_buffer settings = LATHE_BUFFER_INIT;
+        put_settings(row, &settings);
+        lathe_buffer_puts(out, i > 0 ? ",\n    {\"settings\": " : "\n    {\"settings\": ");
+        lathe_buffer_json_string(out, settings.data ? settings.data : "");
+        lathe_buffer_fini(&settings);
+        put_number("trained", row->n_trained, out);
+        put_number("peak", row->peak, out);
+        put_number("peak_recomputed", row->peak_layers, out);
+        put_number("peak_split", row->peak_split, out);
+        lathe_buffer_printf(
+            out, ", \"chosen\": %s, \"refusal\": ", i == methods->chosen ? "true" : "false");
+        if (row->is_refused)
+            lathe_buffer_json_string(out, row->refusal);
+        else
+            lathe_buffer_puts(out, "null");
+        lathe_buffer_puts(out, "}");
+    }
+    lathe_buffer_puts(out, "]");
+}
