@@ -139,7 +139,7 @@ static lathe_status check_oft(const char *dir, const json_t *peft)
 /* Refuses an adapter whose initial values PEFT subtracts from the base's weights, on each load. */
 static lathe_status check_lora(const char *dir, const json_t *peft)
 {
-    static const char *const changing[] = {"pissa", "corda", "olora", "loftq", "lora_ga"};
+    static const char *const changing[] = {"pissa_niter", "corda", "olora", "loftq", "lora_ga"};
     const char *init = json_string_value(json_object_get(peft, "init_lora_weights"));
     for (size_t i = 0; init && i < sizeof changing / sizeof changing[0]; i++)
         if (strncasecmp(init, changing[i], strlen(changing[i])) == 0)
@@ -150,6 +150,16 @@ static lathe_status check_lora(const char *dir, const json_t *peft)
                 "PEFT's path_initial_model_for_weight_conversion",
                 dir, init);
     return LATHE_OK;
+}
+
+/* The residual of PiSSA follows from the base alone, so it is computed again; A and B are read. */
+static lathe_status add_init(lathe_adapter_folder *f, lathe_arena *arena, const json_t *peft)
+{
+    json_t *init = json_object_get(peft, "init_lora_weights");
+    const char *text = json_string_value(init);
+    if (!text || strcmp(text, "pissa") != 0)
+        return LATHE_OK;
+    return lathe_settings_add(&f->settings, arena, "adapter", "init", init);
 }
 
 static lathe_status add_targets(lathe_adapter_folder *f, lathe_arena *arena, const char *dir,
@@ -182,6 +192,8 @@ static lathe_status add_peft(lathe_adapter_folder *f, lathe_arena *arena, const 
     const char *method = json_is_true(json_object_get(peft, "use_dora")) ? "dora" : "lora";
     LATHE_TRY(check_peft(dir, peft));
     LATHE_TRY(oft ? check_oft(dir, peft) : check_lora(dir, peft));
+    if (!oft)
+        LATHE_TRY(add_init(f, arena, peft));
     json_t *name = json_string(oft ? "oft" : method);
     lathe_status status = lathe_settings_add(&f->settings, arena, "adapter", "name", name);
     json_decref(name);

@@ -14,6 +14,7 @@
 #include "checkpoint/state_slots.h"
 #include "checkpoint/train_state.h"
 #include "exec/row_norms.h"
+#include "exec/singular_rows.h"
 #include "exec/weight_fill.h"
 #include "io/convert.h"
 #include "io/manifest.h"
@@ -158,8 +159,10 @@ static lathe_status fill(const lathe_saved_state *saved, const char *dir, const 
         LATHE_TRY(lathe__train_state_read(saved, dir, has_slots));
     if (files->set)
         LATHE_TRY(fill_weights(saved, files));
-    if (files->set)
+    if (files->set) {
         LATHE_TRY(lathe_row_norms_fill_derived(saved->store));
+        LATHE_TRY(lathe_singular_rows_fill(saved->store, 1));
+    }
     if (saved->params->n > saved->params->n_model)
         LATHE_TRY(lathe__adapter_file_read(saved, dir));
     if (saved->at->averaged != 0)

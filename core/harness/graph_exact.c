@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/singular.h"
 #include "ir/op_info.h"
 #include "ir/ops/op_values.h"
 #include "lathe/rng.h"
@@ -106,19 +107,43 @@ void lathe__exact_noise(const lathe__exact *e, lathe_val v, uint64_t seed, doubl
     }
 }
 
-/* The row norms of the weight `from`, whose values are set before. */
-static void row_norms(const lathe__exact *e, lathe_val v, int32_t from)
+/* The value of the weight `from`, whose elements are set before. */
+static lathe_val weight_value(const lathe__exact *e, int32_t from)
 {
     lathe_val w = 0;
     while (e->g->values[w].kind != LATHE_VALUE_PARAM || e->g->values[w].param != from)
         w++;
-    const int64_t rows = lathe__exact_count(e, v), cols = lathe__exact_count(e, w) / rows;
+    return w;
+}
+
+static void row_norms(const lathe__exact *e, lathe_val v, int32_t from)
+{
+    const double *w = e->data[weight_value(e, from)];
+    const int64_t rows = lathe__exact_count(e, v);
+    const int64_t cols = lathe__exact_count(e, weight_value(e, from)) / rows;
     for (int64_t o = 0; o < rows; o++) {
         double sum = 0.0;
         for (int64_t i = 0; i < cols; i++)
-            sum += e->data[w][o * cols + i] * e->data[w][o * cols + i];
+            sum += w[o * cols + i] * w[o * cols + i];
         e->data[v][o] = sqrt(sum);
     }
+}
+
+/* The singular vectors of a weight of at most 64 x 64; zeros if they do not converge. */
+static void singular_vectors(const lathe__exact *e, lathe_val v, const lathe_param *p)
+{
+    float w[64 * 64] = {0}, a[64 * 64] = {0}, b[64 * 64] = {0};
+    const lathe_desc *d = &e->g->params->rows[p->init_from]->desc;
+    const double *from = e->data[weight_value(e, p->init_from)];
+    const int is_a = p->init == LATHE_INIT_SINGULAR_A;
+    if (d->dims[0] > 64 || d->dims[1] > 64)
+        return;
+    for (int64_t i = 0; i < d->dims[0] * d->dims[1]; i++)
+        w[i] = (float)from[i];
+    if (lathe_singular_factors(w, d->dims[0], d->dims[1], p->desc.dims[!is_a], p->init_scale, a,
+                               b) == LATHE_OK)
+        for (int64_t i = 0; i < lathe__exact_count(e, v); i++)
+            e->data[v][i] = (double)(is_a ? a : b)[i];
 }
 
 void lathe__exact_initial(const lathe__exact *e, lathe_val v, uint64_t seed)
@@ -126,6 +151,10 @@ void lathe__exact_initial(const lathe__exact *e, lathe_val v, uint64_t seed)
     const lathe_param *p = e->g->params->rows[e->g->values[v].param];
     if (p->init == LATHE_INIT_ROW_NORMS) {
         row_norms(e, v, p->init_from);
+        return;
+    }
+    if (p->init == LATHE_INIT_SINGULAR_A || p->init == LATHE_INIT_SINGULAR_B) {
+        singular_vectors(e, v, p);
         return;
     }
     if (p->init == LATHE_INIT_ZERO || p->init == LATHE_INIT_ONE)

@@ -322,7 +322,7 @@ static lathe_status check_decl(const lathe_param_decl *decl)
                                decl->name, (long long)d->dims[i]);
         n *= d->dims[i];
     }
-    if (decl->init < LATHE_INIT_ZERO || decl->init > LATHE_INIT_ROW_NORMS ||
+    if (decl->init < LATHE_INIT_ZERO || decl->init > LATHE_INIT_SINGULAR_B ||
         !isfinite(decl->init_scale))
         return lathe_error(LATHE_E_ARG, "parameter '%s' is declared with init %d of scale %g",
                            decl->name, decl->init, decl->init_scale);
@@ -332,31 +332,57 @@ static lathe_status check_decl(const lathe_param_decl *decl)
     return LATHE_OK;
 }
 
-/* Finds the weight whose row norms a declared parameter begins with. */
-static lathe_status find_source(const lathe_graph *g, const lathe_param_decl *decl, int32_t *out)
+static int is_from_weight(int32_t init)
 {
-    const size_t known = offsetof(lathe_param_decl, init_from) + sizeof decl->init_from;
-    *out = 0;
-    if (decl->init != LATHE_INIT_ROW_NORMS)
-        return LATHE_OK;
-    const lathe_val v = decl->size >= known ? decl->init_from : LATHE_NONE;
-    if (v < 0 || v >= g->n_values || g->values[v].kind != LATHE_VALUE_PARAM)
-        return lathe_error(LATHE_E_ARG,
-                           "parameter '%s' is declared with the row norms of value %d, which is "
-                           "no weight",
-                           decl->name, v);
-    const lathe_param *w = g->params->rows[g->values[v].param];
-    if (w->desc.rank != 2 || decl->desc.rank != 1 || decl->desc.dims[0] != w->desc.dims[0])
+    return init == LATHE_INIT_ROW_NORMS || init == LATHE_INIT_SINGULAR_A ||
+           init == LATHE_INIT_SINGULAR_B;
+}
+
+/* Checks the shape of a parameter that begins with row norms or singular vectors of w. */
+static lathe_status check_source(const lathe_param_decl *decl, const lathe_param *w)
+{
+    const lathe_desc *d = &decl->desc;
+    const int32_t side = decl->init == LATHE_INIT_SINGULAR_A;
+    if (decl->init == LATHE_INIT_ROW_NORMS) {
+        if (w->desc.rank == 2 && d->rank == 1 && d->dims[0] == w->desc.dims[0])
+            return LATHE_OK;
         return lathe_error(
             LATHE_E_SHAPE,
             "parameter '%s' is declared with the row norms of '%s', and is no vector "
             "with an element for each of its rows",
             decl->name, w->name);
+    }
+    const int64_t r = d->dims[!side];
+    if (w->desc.rank == 2 && d->rank == 2 && d->dims[side] == w->desc.dims[side] &&
+        r <= w->desc.dims[0] && r <= w->desc.dims[1] && decl->init_scale > 0.0)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_SHAPE,
+                       "parameter '%s' is declared with %lld singular vectors of '%s', and does "
+                       "not have their length, or there are fewer, or its scale is not above 0",
+                       decl->name, (long long)r, w->name);
+}
+
+/* Finds the weight that a declared parameter begins with. */
+static lathe_status find_source(const lathe_graph *g, const lathe_param_decl *decl, int32_t *out)
+{
+    const size_t known = offsetof(lathe_param_decl, init_from) + sizeof decl->init_from;
+    *out = 0;
+    if (!is_from_weight(decl->init))
+        return LATHE_OK;
+    const lathe_val v = decl->size >= known ? decl->init_from : LATHE_NONE;
+    if (v < 0 || v >= g->n_values || g->values[v].kind != LATHE_VALUE_PARAM)
+        return lathe_error(
+            LATHE_E_ARG, "parameter '%s' is declared with the %s of value %d, which is no weight",
+            decl->name, decl->init == LATHE_INIT_ROW_NORMS ? "row norms" : "singular vectors", v);
+    const lathe_param *w = g->params->rows[g->values[v].param];
+    LATHE_TRY(check_source(decl, w));
     if (w->trainable)
         return lathe_error(LATHE_E_ARG,
-                           "parameter '%s' is declared with the row norms of '%s', which trains; "
+                           "parameter '%s' is declared with the %s of '%s', which trains; "
                            "expected a frozen weight",
-                           decl->name, w->name);
+                           decl->name,
+                           decl->init == LATHE_INIT_ROW_NORMS ? "row norms" : "singular vectors",
+                           w->name);
     *out = g->values[v].param;
     return LATHE_OK;
 }
@@ -372,8 +398,7 @@ static lathe_status api_param(lathe_graph *g, const lathe_param_decl *decl, lath
                                  .desc = decl->desc,
                                  .init = decl->init,
                                  .init_from = from,
-                                 .is_derived =
-                                     decl->init == LATHE_INIT_ROW_NORMS && !decl->trainable,
+                                 .is_derived = is_from_weight(decl->init) && !decl->trainable,
                                  .init_scale = decl->init_scale,
                                  .role = LATHE_ROLE_ADAPTER,
                                  .layer = g->layer,

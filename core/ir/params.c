@@ -99,7 +99,7 @@ int32_t lathe_params_has_master(const lathe_params *params, int32_t index)
 {
     const lathe_param *p = params->rows[index];
     return !p->format && !p->other &&
-           (p->trainable || lathe_params_value_dtype(params, index) == LATHE_F32);
+           (p->trainable || p->is_derived || lathe_params_value_dtype(params, index) == LATHE_F32);
 }
 
 int32_t lathe_params_has_shadow(const lathe_params *params, int32_t index)

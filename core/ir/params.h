@@ -41,7 +41,7 @@ typedef struct lathe_param {
     int32_t dtype;      /* of a matrix of another model in computation; else that of the table */
     int32_t head_rows;  /* rows of one head in a query or key projection, else 0 */
     int32_t stage_head; /* LATHE_HEAD_*; a head always trains and is read in f32 */
-    int32_t init_from;  /* LATHE_INIT_ROW_NORMS: the row of the weight */
+    int32_t init_from;  /* LATHE_INIT_ROW_NORMS, SINGULAR_*: the row of the weight */
     int32_t is_derived; /* computed from init_from at each load, and in no file */
     double init_scale;
     /* The quantization format (an instance of a plugin) in whose planes alone the row is stored;

@@ -11,6 +11,7 @@
 #include "checkpoint/model_file.h"
 #include "checkpoint/state_rows.h"
 #include "exec/row_norms.h"
+#include "exec/singular_rows.h"
 #include "exec/weight_fill.h"
 #include "generate/generator.h"
 #include "io/convert.h"
@@ -75,6 +76,8 @@ static lathe_status random_row(lathe_weight_fill *fill, int32_t index, uint64_t 
     const lathe_param *row = fill->params->rows[index];
     if (row->init == LATHE_INIT_ROW_NORMS)
         return lathe_row_norms_fill(fill->store, index);
+    if (row->init == LATHE_INIT_SINGULAR_A || row->init == LATHE_INIT_SINGULAR_B)
+        return LATHE_OK; /* lathe_singular_rows_fill sets them, many at a time */
     const int64_t n = lathe_desc_count(&row->desc);
     void *data = NULL;
     int32_t dtype = LATHE_F32;
@@ -168,6 +171,8 @@ lathe_status lathe__run_weights(lathe_run *run)
     for (int32_t i = 0; i < run->params.n && status == LATHE_OK; i++)
         if (begins_random(run, &fill, i))
             status = random_row(&fill, i, run->set.model_seed);
+    if (status == LATHE_OK)
+        status = lathe_singular_rows_fill(&run->store, 0);
     if (status == LATHE_OK)
         status = fill_reference(&run->store);
     if (status == LATHE_OK)

@@ -143,10 +143,32 @@ Test(adapter_folder, of_peft_may_choose_modules_by_a_pattern_but_not_change_its_
     cr_assert_eq(run("mkdir peft && cp out/step-00000008/adapter_* peft"), 0);
     cr_assert_eq(run("grep -q 'self_attn).(down|q)_proj\"' peft/adapter_config.json"), 0);
     expect_text(LATHE " generate peft " TEXT " --train.precision fp32 2>/dev/null", of_run);
-    cr_assert_eq(run("sed -i 's/\"gaussian\"/\"pissa_niter_4\"/' peft/adapter_config.json"), 0);
-    expect(
-        LATHE " generate peft " TEXT " 2>&1", 2,
-        "init_lora_weights is \"pissa_niter_4\", with which the adapter belongs to another base");
+    cr_assert_eq(run("sed -i 's/\"gaussian\"/\"olora\"/' peft/adapter_config.json"), 0);
+    expect(LATHE " generate peft " TEXT " 2>&1", 2,
+           "init_lora_weights is \"olora\", with which the adapter belongs to another base");
+}
+
+/* The residual of the base is computed at each load, and is in no file. */
+Test(adapter_folder, of_pissa_keeps_its_base_and_is_merged)
+{
+    char of_run[4096], of_base[4096], first[4096];
+    cr_assert_eq(run("sed -i 's/^r = 4/r = 4\\ninit = \"pissa\"/' runs/lora.toml"), 0);
+    take(LATHE " eval base --data other.txt --data.seq_len 16 --train.precision fp32 2>/dev/null "
+               "| grep -m1 loss",
+         of_base);
+    train_adapter("--optimizer.lr 0");
+    take(LATHE " eval out --data other.txt --data.seq_len 16 2>/dev/null | grep -m1 loss", first);
+    cr_expect_str_eq(first, of_base, "it begins as the base model");
+    cr_assert_eq(run("rm -r out"), 0);
+    train_adapter("");
+    take(LATHE " generate runs/lora.toml " TEXT " 2>/dev/null", of_run);
+    expect_text(LATHE " generate out " TEXT " 2>/dev/null", of_run);
+    cr_assert_eq(run("mkdir peft && cp out/step-00000008/adapter_* peft"), 0);
+    cr_expect_neq(run("grep -q start peft/adapter_model.safetensors"), 0);
+    cr_expect_eq(run("grep -q '\"init_lora_weights\": \"pissa\"' peft/adapter_config.json"), 0);
+    expect_text(LATHE " generate peft " TEXT " --train.precision fp32 2>/dev/null", of_run);
+    cr_assert_eq(run(LATHE " merge base peft -o merged 2>&1"), 0, "%s", output);
+    expect_text(LATHE " generate merged " TEXT " --train.precision fp32 2>/dev/null", of_run);
 }
 
 static const char oft_file[] = "[model]\npath = \"../base\"\n"

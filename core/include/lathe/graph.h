@@ -27,6 +27,10 @@ enum {
         5, /* element o = |row o of init_from|_2, summed in f64; of the decoded weight if it is
               quantized. With trainable = 0 it is no weight of its own: the core computes it at
               each load, and neither writes nor expects it in files. */
+    LATHE_INIT_SINGULAR_A = 6,
+    LATHE_INIT_SINGULAR_B = 7, /* singular values s_1 >= s_2 >= .. and vectors u, v of init_from,
+              as computation reads it: row k of A [r,I] is sqrt(init_scale*s_k) v_k, column k of
+              B [O,r] is sqrt(init_scale*s_k) u_k. With trainable = 0 as INIT_ROW_NORMS. */
 };
 
 /** A new parameter. The core owns its memory; the name is its key in checkpoints. */
@@ -38,7 +42,8 @@ typedef struct lathe_param_decl {
     double init_scale;
     int32_t trainable;
     int32_t group;       /* optimizer parameter group, 0 default */
-    lathe_val init_from; /* INIT_ROW_NORMS: a frozen weight [O,I] of the model, for desc f32[O] */
+    lathe_val init_from; /* INIT_ROW_NORMS, for desc f32[O], and INIT_SINGULAR_*: a frozen weight
+                            [O,I] of the model */
     int32_t reserved;    /* 0 */
 } lathe_param_decl;
 LATHE_ABI_SIZE(lathe_param_decl, 80);

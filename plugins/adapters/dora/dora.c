@@ -22,7 +22,7 @@
 #define MAGNITUDE "lora_magnitude_vector"
 #define SMALLEST 1e-30 /* of n^2: the scale of a row of zeros is 0 */
 
-static const lathe_field fields[LORA_N_FIELDS] = {LORA_FIELDS};
+static const lathe_field fields[LORA_N_FIELDS] = {LORA_FIELDS(LORA_RANDOM_INITS)};
 
 static lathe_status dora_create(const lathe_host *host, const lathe_value *values, int32_t n_values,
                                 void **out_self)

@@ -2,7 +2,7 @@
 #include "shared/lora.h"
 #include "lathe/plugin.h"
 
-static const lathe_field fields[LORA_N_FIELDS] = {LORA_FIELDS};
+static const lathe_field fields[LORA_N_FIELDS] = {LORA_FIELDS(LORA_ALL_INITS)};
 
 static lathe_status create(const lathe_host *host, const lathe_value *values, int32_t n_values,
                            void **out_self)

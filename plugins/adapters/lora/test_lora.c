@@ -67,25 +67,54 @@ static void read_line(FILE *file, const char *name, double *out, int64_t n)
         cr_assert_eq(fscanf(file, "%lf", &out[i]), 1);
 }
 
-/* f32 merge: at most 4 products and a sum of size < 16, each rounded: 8 half-ulps of 16. */
-static void check_merge(void *self, const lathe_site *site, int64_t r, const double *w,
-                        const double *a, const double *b, const double *merged)
+/* The matrices of a case in the form that merge takes: A, B, and what they began with. */
+typedef struct pairs {
+    float a[2][64], b[2][64];
+    lathe_site_param list[4];
+} pairs;
+
+static void make_pairs(pairs *p, const lathe_site *site, int64_t r, const double *const a[2],
+                       const double *const b[2])
 {
-    float wf[64], af[64], bf[64];
+    static const char *const names[4] = {MODULE ".lora_B.weight", MODULE ".lora_A.weight",
+                                         MODULE ".lora_B_start.weight",
+                                         MODULE ".lora_A_start.weight"};
+    for (int k = 0; k < 2; k++) {
+        for (int64_t i = 0; i < r * site->in_features; i++)
+            p->a[k][i] = (float)a[k][i];
+        for (int64_t i = 0; i < r * site->out_features; i++)
+            p->b[k][i] = (float)b[k][i];
+        p->list[2 * k] = (lathe_site_param){names[2 * k], p->b[k],
+                                            lathe_desc_2d(LATHE_F32, site->out_features, r)};
+        p->list[2 * k + 1] = (lathe_site_param){names[2 * k + 1], p->a[k],
+                                                lathe_desc_2d(LATHE_F32, r, site->in_features)};
+    }
+}
+
+/* f32 merge: at most 8 products and a sum of size < 16, each rounded: 16 half-ulps of 16. */
+static void check_merge(void *self, const lathe_site *site, int64_t r, const double *w,
+                        const double *const a[2], const double *const b[2], int n_pairs,
+                        const double *merged)
+{
+    static pairs p;
+    float wf[64];
     const int64_t n = site->out_features * site->in_features;
     for (int64_t i = 0; i < n; i++)
         wf[i] = (float)w[i];
-    for (int64_t i = 0; i < r * site->in_features; i++)
-        af[i] = (float)a[i];
-    for (int64_t i = 0; i < r * site->out_features; i++)
-        bf[i] = (float)b[i];
-    const lathe_site_param params[2] = {
-        {MODULE ".lora_B.weight", bf, lathe_desc_2d(LATHE_F32, site->out_features, r)},
-        {MODULE ".lora_A.weight", af, lathe_desc_2d(LATHE_F32, r, site->in_features)}};
-    cr_assert_eq(adapter->merge(self, site, params, 2, wf), LATHE_OK, "%s", mock_host_error());
+    make_pairs(&p, site, r, a, b);
+    cr_assert_eq(adapter->merge(self, site, p.list, 2 * n_pairs, wf), LATHE_OK, "%s",
+                 mock_host_error());
     for (int64_t i = 0; i < n; i++)
-        cr_expect_float_eq((double)wf[i], merged[i], 8 * 16 * 0x1p-24, "merged[%d]", (int)i);
-    cr_expect_eq(adapter->merge(self, site, params, 1, wf), LATHE_E_NOT_FOUND);
+        cr_expect_float_eq((double)wf[i], merged[i], n_pairs * 8 * 16 * 0x1p-24, "merged[%d]",
+                           (int)i);
+    cr_expect_eq(adapter->merge(self, site, p.list, 2 * n_pairs - 1, wf), LATHE_E_NOT_FOUND);
+}
+
+static void set_param(lathe_graph *g, const char *name, const double *data)
+{
+    const lathe_val v = mock_param(g, name);
+    cr_assert_neq(v, LATHE_NONE, "%s", name);
+    memcpy(mock_data(g, v), data, (size_t)mock_elements(g, v) * sizeof *data);
 }
 
 static void expect_gradient(lathe_graph *g, lathe_val loss, lathe_val at, const double *want,
@@ -97,12 +126,12 @@ static void expect_gradient(lathe_graph *g, lathe_val loss, lathe_val at, const 
                            (int)i);
 }
 
-static void check_case(FILE *file)
+static void check_case(FILE *file, int pissa)
 {
     char kind[32];
     int64_t r, n, in, out;
-    double alpha, w[64], bias[64], a[64], b[64], x[64], t[64], y[64], ga[64], gb[64], gx[64],
-        merged[64];
+    double alpha, w[64], bias[64], a[64], b[64], a0[64] = {0}, b0[64] = {0}, x[64], t[64], y[64],
+                                                 ga[64], gb[64], gx[64], merged[64];
     int rslora;
     cr_assert_eq(
         fscanf(file, "%31s %ld %lf %d %ld %ld %ld", kind, &r, &alpha, &rslora, &n, &in, &out), 7);
@@ -117,6 +146,12 @@ static void check_case(FILE *file)
     read_line(file, "grad_b", gb, out * r);
     read_line(file, "grad_x", gx, n * in);
     read_line(file, "merged", merged, out * in);
+    if (pissa) {
+        read_line(file, "a0", a0, r * in);
+        read_line(file, "b0", b0, out * r);
+        mock_value(plugin, values, "init")->s = "pissa";
+    }
+    const double *const as[2] = {a, a0}, *const bs[2] = {b, b0};
 
     void *self = instance(r, alpha, 0, rslora);
     lathe_graph *g = mock_create(LATHE_F32);
@@ -129,9 +164,13 @@ static void check_case(FILE *file)
     cr_assert_eq(adapter->wrap(self, api, g, &site, vx, 1, &vy), LATHE_OK, "%s", mock_error(g));
     const lathe_val va = mock_param(g, MODULE ".lora_A.weight"),
                     vb = mock_param(g, MODULE ".lora_B.weight");
-    cr_assert(va != LATHE_NONE && vb != LATHE_NONE);
-    memcpy(mock_data(g, va), a, (size_t)(r * in) * sizeof *a);
-    memcpy(mock_data(g, vb), b, (size_t)(out * r) * sizeof *b);
+    set_param(g, MODULE ".lora_A.weight", a);
+    set_param(g, MODULE ".lora_B.weight", b);
+    if (pissa) {
+        set_param(g, MODULE ".lora_A_start.weight", a0);
+        set_param(g, MODULE ".lora_B_start.weight", b0);
+        cr_expect_eq(mock_param_decl(g, MODULE ".lora_A_start.weight")->trainable, 0);
+    }
     product[0] = vy;
     product[1] = mock_input(g, "t", lathe_desc_2d(LATHE_F32, n, out), t);
     cr_assert_eq(api->node(g, LATHE_OP_MUL, NULL, product, 2, &loss, 1, -1, ""), LATHE_OK);
@@ -142,24 +181,52 @@ static void check_case(FILE *file)
     expect_gradient(g, loss, va, ga, "a");
     expect_gradient(g, loss, vb, gb, "b");
     expect_gradient(g, loss, vx, gx, "x");
-    check_merge(self, &site, r, w, a, b, merged);
+    check_merge(self, &site, r, w, as, bs, pissa ? 2 : 1, merged);
     mock_destroy(g);
     plugin->destroy(self);
 }
 
-Test(lora, forward_gradients_and_merge_agree_with_peft)
+static void check_file(const char *path, int pissa)
 {
-    FILE *file = fopen(LATHE_TEST_DATA "/golden/data/lora.txt", "r");
+    FILE *file = fopen(path, "r");
     cr_assert_not_null(file);
     char word[32];
     int cases = 0;
     cr_assert_eq(fscanf(file, "#%*[^\n]"), 0);
     for (; fscanf(file, "%31s", word) == 1; cases++) {
         cr_assert_str_eq(word, "case");
-        check_case(file);
+        check_case(file, pissa);
     }
     cr_expect_eq(cases, 3);
     (void)fclose(file);
+}
+
+Test(lora, forward_gradients_and_merge_agree_with_peft)
+{
+    check_file(LATHE_TEST_DATA "/golden/data/lora.txt", 0);
+}
+
+Test(lora, pissa_agrees_with_peft_over_the_base_as_it_is)
+{
+    check_file(LATHE_TEST_DATA "/golden/data/pissa.txt", 1);
+}
+
+Test(lora, pissa_needs_a_plain_base_with_enough_singular_values)
+{
+    mock_value(plugin, values, "init")->s = "pissa";
+    void *self = instance(5, 16, 0, 0);
+    lathe_graph *g = mock_create(LATHE_F32);
+    lathe_site site = site_of(MODULE, 4, 8, 0);
+    site.weight = mock_input(g, "w", lathe_desc_2d(LATHE_F32, 8, 4), NULL);
+    const lathe_val x = mock_input(g, "x", lathe_desc_2d(LATHE_F32, 1, 4), NULL);
+    lathe_val y;
+    cr_expect_eq(adapter->wrap(self, mock_api(), g, &site, x, 1, &y), LATHE_E_CONFIG);
+    cr_expect_not_null(strstr(mock_host_error(), "the rank is 5, and " MODULE " [8, 4] has fewer"));
+    site.weight_quantized = 1;
+    cr_expect_eq(adapter->wrap(self, mock_api(), g, &site, x, 1, &y), LATHE_E_CONFIG);
+    cr_expect_not_null(strstr(mock_host_error(), MODULE " is quantized"));
+    mock_destroy(g);
+    plugin->destroy(self);
 }
 
 Test(lora, starts_as_the_base_model_and_adds_nothing_when_off)

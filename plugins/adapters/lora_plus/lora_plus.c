@@ -10,7 +10,7 @@
 enum { FIELD_LR_RATIO = LORA_N_FIELDS, N_FIELDS };
 
 static const lathe_field fields[N_FIELDS] = {
-    LORA_FIELDS,
+    LORA_FIELDS(LORA_ALL_INITS),
     {"lr_ratio", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "16.0", 0.0, 1e6, NULL, "1",
      "learning rate of B over that of A, which is the optimizer's"},
 };

@@ -6,7 +6,7 @@
 #include "lathe/plugin.h"
 #include "shared/lora.h"
 
-static const lathe_field fields[LORA_N_FIELDS] = {LORA_FIELDS};
+static const lathe_field fields[LORA_N_FIELDS] = {LORA_FIELDS(LORA_RANDOM_INITS)};
 
 static lathe_status qlora_create(const lathe_host *host, const lathe_value *values,
                                  int32_t n_values, void **out_self)

@@ -5,11 +5,17 @@
  *   A [r, in], B [out, r], s = alpha/r (rsLoRA: alpha/sqrt r)
  *
  * A starts like the weight of torch.nn.Linear (kaiming uniform, a = sqrt 5), or normal with the
- * standard deviation 1/r; B starts at zero. The
+ * standard deviation 1/r; B starts at zero. With init = "pissa" both start as the leading singular
+ * vectors of W, B0 A0, and the base is the residual W - s B0 A0:
+ *
+ *   y = x W^T + b + s ((h A^T) B^T - (x A0^T) B0^T)
+ *
+ * so W stays as it is, and the model without the adapter is the base model. The
  * factor s is applied to the [N, r] product, where it costs least. W may be quantized: only the
  * core reads it.
  *
- * Source: arXiv:2106.09685; rsLoRA: arXiv:2312.03732; PEFT for names and defaults.
+ * Source: arXiv:2106.09685; rsLoRA: arXiv:2312.03732; PiSSA: arXiv:2404.02948; PEFT for names and
+ * defaults.
  */
 #include "shared/lora.h"
 
@@ -40,6 +46,7 @@ lathe_status lora_open(const lathe_host *host, const char *method, const lathe_v
     l->dropout = values[LORA_DROPOUT].f;
     l->use_rslora = values[LORA_USE_RSLORA].i != 0;
     l->gaussian = strcmp(values[LORA_INIT].s, "gaussian") == 0;
+    l->pissa = strcmp(values[LORA_INIT].s, "pissa") == 0;
     if (values[LORA_RANK_PATTERN].is_set)
         l->rank_json = values[LORA_RANK_PATTERN].s;
     if (values[LORA_ALPHA_PATTERN].is_set)
@@ -74,32 +81,64 @@ int32_t lora_targets(void *self, const lathe_site *site)
     return targets_include(&l->targets, site);
 }
 
+/* Declares a matrix of a site; `how` has its initial values. */
 static lathe_status declare(const lora *l, const lathe_graph_api *api, lathe_graph *g,
-                            const lathe_site *site, const char *which, int32_t init, double scale,
-                            int64_t rows, int64_t cols, lathe_val *out)
+                            const lathe_site *site, const char *which, lathe_param_decl how,
+                            lathe_val *out)
 {
     char name[512];
     const int n = snprintf(name, sizeof name, "%s.%s.weight", site->module, which);
     if (n < 0 || (size_t)n >= sizeof name)
         return lathe_fail(l->host, LATHE_E_UNSUPPORTED, "%s: the name %s is too long", l->method,
                           site->module);
-    const lathe_param_decl decl = {.size = sizeof decl,
-                                   .init = init,
-                                   .name = name,
-                                   .desc = lathe_desc_2d(LATHE_F32, rows, cols),
-                                   .init_scale = scale,
-                                   .trainable = 1};
-    return api->param(g, &decl, out);
+    how.size = sizeof how;
+    how.name = name;
+    return api->param(g, &how, out);
+}
+
+/* B A = W's best approximation of rank r, divided by s. */
+static lathe_status declare_singular(const lora *l, const lathe_graph_api *api, lathe_graph *g,
+                                     const lathe_site *site, int32_t trainable, lathe_val *out_a,
+                                     lathe_val *out_b)
+{
+    const int64_t r = lora_rank(l, site->module), out = site->out_features, in = site->in_features;
+    lathe_param_decl how = {.init = LATHE_INIT_SINGULAR_A,
+                            .desc = lathe_desc_2d(LATHE_F32, r, in),
+                            .init_scale = 1.0 / lora_scale(l, site->module),
+                            .init_from = site->weight,
+                            .trainable = trainable};
+    if (site->weight_quantized)
+        return lathe_fail(l->host, LATHE_E_CONFIG,
+                          "%s: init = \"pissa\" begins with the singular vectors of a weight, and "
+                          "%s is quantized; expected a base in full precision, or another init",
+                          l->method, site->module);
+    if (r > out || r > in)
+        return lathe_fail(l->host, LATHE_E_CONFIG,
+                          "%s: init = \"pissa\": the rank is %lld, and %s [%lld, %lld] has fewer "
+                          "singular vectors",
+                          l->method, (long long)r, site->module, (long long)out, (long long)in);
+    LATHE_TRY(declare(l, api, g, site, trainable ? "lora_A" : "lora_A_start", how, out_a));
+    how.init = LATHE_INIT_SINGULAR_B;
+    how.desc = lathe_desc_2d(LATHE_F32, out, r);
+    return declare(l, api, g, site, trainable ? "lora_B" : "lora_B_start", how, out_b);
 }
 
 lathe_status lora_declare_pair(const lora *l, const lathe_graph_api *api, lathe_graph *g,
                                const lathe_site *site, lathe_val *out_a, lathe_val *out_b)
 {
     const int64_t r = lora_rank(l, site->module);
-    const int32_t init = l->gaussian ? LATHE_INIT_NORMAL : LATHE_INIT_KAIMING_UNIFORM;
-    LATHE_TRY(declare(l, api, g, site, "lora_A", init, l->gaussian ? 1.0 / (double)r : 0.0, r,
-                      site->in_features, out_a));
-    return declare(l, api, g, site, "lora_B", LATHE_INIT_ZERO, 0.0, site->out_features, r, out_b);
+    const lathe_param_decl a = {.init =
+                                    l->gaussian ? LATHE_INIT_NORMAL : LATHE_INIT_KAIMING_UNIFORM,
+                                .init_scale = l->gaussian ? 1.0 / (double)r : 0.0,
+                                .desc = lathe_desc_2d(LATHE_F32, r, site->in_features),
+                                .trainable = 1};
+    const lathe_param_decl b = {.init = LATHE_INIT_ZERO,
+                                .desc = lathe_desc_2d(LATHE_F32, site->out_features, r),
+                                .trainable = 1};
+    if (l->pissa)
+        return declare_singular(l, api, g, site, 1, out_a, out_b);
+    LATHE_TRY(declare(l, api, g, site, "lora_A", a, out_a));
+    return declare(l, api, g, site, "lora_B", b, out_b);
 }
 
 lathe_status lora_drop(const lora *l, const lathe_graph_api *api, lathe_graph *g, lathe_val x,
@@ -126,6 +165,17 @@ lathe_status lora_product(const lora *l, const lathe_graph_api *api, lathe_graph
     return api->linear(g, h, b, LATHE_NONE, "lora_B", out);
 }
 
+lathe_status lora_subtract_start(const lora *l, const lathe_graph_api *api, lathe_graph *g,
+                                 const lathe_site *site, lathe_val x, lathe_val *io_update)
+{
+    lathe_val a, b, in[2] = {*io_update, LATHE_NONE};
+    if (!l->pissa)
+        return LATHE_OK;
+    LATHE_TRY(declare_singular(l, api, g, site, 0, &a, &b));
+    LATHE_TRY(lora_product(l, api, g, site, x, a, b, &in[1]));
+    return api->node(g, LATHE_OP_SUB, NULL, in, 2, io_update, 1, 0, "lora.start");
+}
+
 lathe_status lora_wrap(void *self, const lathe_graph_api *api, lathe_graph *g,
                        const lathe_site *site, lathe_val x, int32_t enabled, lathe_val *out_y)
 {
@@ -139,6 +189,7 @@ lathe_status lora_wrap(void *self, const lathe_graph_api *api, lathe_graph *g,
     LATHE_TRY(lora_declare_pair(l, api, g, site, &a, &b));
     LATHE_TRY(lora_drop(l, api, g, x, &h));
     LATHE_TRY(lora_product(l, api, g, site, h, a, b, &in[1]));
+    LATHE_TRY(lora_subtract_start(l, api, g, site, x, &in[1]));
     return api->node(g, LATHE_OP_ADD, NULL, in, 2, out_y, 1, 0, "lora.add");
 }
 
@@ -163,15 +214,16 @@ static void merge_rows(void *arg, int64_t begin, int64_t end, int32_t worker)
         }
 }
 
-lathe_status lora_merge(void *self, const lathe_site *site, const lathe_site_param *params,
-                        int32_t n_params, float *w)
+/* Adds sign * s B A, of the parameters of these names, to w. */
+static lathe_status merge_pair(const lora *l, const lathe_site *site,
+                               const lathe_site_param *params, int32_t n_params, const char *name_a,
+                               const char *name_b, float sign, float *w)
 {
-    const lora *l = self;
-    const lathe_site_param *a = targets_find_param(params, n_params, "lora_A.weight");
-    const lathe_site_param *b = targets_find_param(params, n_params, "lora_B.weight");
+    const lathe_site_param *a = targets_find_param(params, n_params, name_a);
+    const lathe_site_param *b = targets_find_param(params, n_params, name_b);
     if (a == NULL || b == NULL)
-        return lathe_fail(l->host, LATHE_E_NOT_FOUND, "%s: %s has no lora_A and lora_B to merge",
-                          l->method, site->module);
+        return lathe_fail(l->host, LATHE_E_NOT_FOUND, "%s: %s has no %s and %s to merge", l->method,
+                          site->module, name_a, name_b);
     const int64_t r = a->desc.dims[0];
     if (r != lora_rank(l, site->module) || a->desc.dims[1] != site->in_features ||
         b->desc.dims[0] != site->out_features || b->desc.dims[1] != r)
@@ -182,9 +234,21 @@ lathe_status lora_merge(void *self, const lathe_site *site, const lathe_site_par
                           (long long)b->desc.dims[0], (long long)b->desc.dims[1],
                           (long long)lora_rank(l, site->module), (long long)site->in_features,
                           (long long)site->out_features, (long long)lora_rank(l, site->module));
-    merge_job job = {a->data, b->data, w, r, site->in_features, (float)lora_scale(l, site->module)};
+    merge_job job = {a->data, b->data,           w,
+                     r,       site->in_features, sign * (float)lora_scale(l, site->module)};
     l->host->parallel_for(site->out_features, 16, merge_rows, &job);
     return LATHE_OK;
+}
+
+lathe_status lora_merge(void *self, const lathe_site *site, const lathe_site_param *params,
+                        int32_t n_params, float *w)
+{
+    const lora *l = self;
+    LATHE_TRY(merge_pair(l, site, params, n_params, "lora_A.weight", "lora_B.weight", 1.0f, w));
+    if (!l->pissa)
+        return LATHE_OK;
+    return merge_pair(l, site, params, n_params, "lora_A_start.weight", "lora_B_start.weight",
+                      -1.0f, w);
 }
 
 /* A misspelt pattern would silently leave its modules untrained, or with the wrong rank. */

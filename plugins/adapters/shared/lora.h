@@ -21,17 +21,22 @@ enum {
     LORA_N_FIELDS
 };
 
-#define LORA_FIELDS                                                                                \
+/* Choices of `init` and what they mean, for LORA_FIELDS. */
+#define LORA_RANDOM_INITS                                                                          \
+    "kaiming|gaussian", "initial A: uniform as in torch.nn.Linear, or normal with deviation 1/r"
+#define LORA_ALL_INITS                                                                             \
+    "kaiming|gaussian|pissa",                                                                      \
+        "initial A: uniform as in torch.nn.Linear, or normal with deviation 1/r; pissa: A and B "  \
+        "from the weight's largest singular values"
+
+#define LORA_FIELDS(...)                                                                           \
     LATHE_FIELD_INT("r", "32", 1.0, LORA_PATTERN_MAX_WHOLE, "1", "rank of A and B"),               \
         {"alpha", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE,        "32.0", 0.0, 1e6,               \
          NULL,    "1",           "the update is scaled by alpha/r"},                               \
         {"dropout", LATHE_T_FLOAT, LATHE_FIELD_MAX_EXCLUSIVE,                                      \
          "0.0",     0.0,           1.0,                                                            \
          NULL,      "1",           "probability that an element of LoRA's input is dropped"},      \
-        TARGETS_FIELDS,                                                                            \
-        LATHE_FIELD_STRING(                                                                        \
-            "init", "\"kaiming\"", "kaiming|gaussian",                                             \
-            "initial A: uniform as in torch.nn.Linear, or normal with deviation 1/r"),             \
+        TARGETS_FIELDS, LATHE_FIELD_STRING("init", "\"kaiming\"", __VA_ARGS__),                    \
         LATHE_FIELD_BOOL("use_rslora", "false",                                                    \
                          "scale the update by alpha/sqrt(r) instead of alpha/r"),                  \
         {"rank_pattern",                                                                           \
@@ -54,8 +59,9 @@ typedef struct lora {
     int64_t r;
     double alpha, dropout;
     int use_rslora;
-    int gaussian;                       /* A begins normal, with the standard deviation 1/r */
-    int use_dora;                       /* the method is dora */
+    int gaussian; /* A begins normal, with the standard deviation 1/r */
+    int pissa;    /* A and B begin with singular vectors of W, and the base is the residual */
+    int use_dora; /* the method is dora */
     const char *rank_json, *alpha_json; /* the tables as given, borrowed */
     lora_patterns *ranks, *alphas;
     targets targets;
@@ -86,6 +92,11 @@ lathe_status lora_drop(const lora *self, const lathe_graph_api *api, lathe_graph
 lathe_status lora_product(const lora *self, const lathe_graph_api *api, lathe_graph *g,
                           const lathe_site *site, lathe_val h, lathe_val a, lathe_val b,
                           lathe_val *out);
+
+/** With init = "pissa", subtracts the initial update s (x A0^T) B0^T from *io_update: A0 and B0 are
+ *  what A and B begin with, and the core computes them at each load. Else does nothing. */
+lathe_status lora_subtract_start(const lora *self, const lathe_graph_api *api, lathe_graph *g,
+                                 const lathe_site *site, lathe_val x, lathe_val *io_update);
 
 /** Rank and scaling factor (alpha/r, or alpha/sqrt(r) with rsLoRA) at a module. */
 int64_t lora_rank(const lora *self, const char *module);

@@ -1,9 +1,6 @@
 /* Eigenvectors: they reconstruct the matrix and are orthonormal; degenerate and empty cases. */
-#include "eigen.h"
+#include "lathe/kit/eigen.h"
 #include "support/optimizer_case.h"
-
-/* The test compiles eigen.c itself, because the plugin does not export its functions. */
-#include "eigen.c"
 
 static void serial(int64_t n, int64_t grain, lathe_range_fn fn, void *arg)
 {
@@ -25,14 +22,14 @@ static void check(int64_t n, int64_t m)
 {
     double *const a = calloc((size_t)(n * n), sizeof *a), *const kept = calloc((size_t)(n * n), 8);
     float *const v = calloc((size_t)(n * n), sizeof *v);
-    void *const scratch = malloc((size_t)galore_eigen_scratch(n));
+    void *const scratch = malloc((size_t)lathe_eigen_scratch(n));
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < n; j++)
             for (int64_t l = 0; l < m; l++)
                 a[i * n + j] += (double)case_uniform(1, (uint64_t)i, l) *
                                 (double)case_uniform(1, (uint64_t)j, l);
     memcpy(kept, a, (size_t)(n * n) * sizeof *a);
-    cr_assert_eq(galore_eigen(&host, a, n, n, v, scratch), LATHE_OK);
+    cr_assert_eq(lathe_eigenvectors(&host, a, n, n, v, scratch), LATHE_OK);
     double last = HUGE_VAL, trace = 0.0;
     for (int64_t i = 0; i < n; i++)
         trace += kept[i * n + i];
@@ -77,7 +74,7 @@ Test(eigen, takes_rank_deficient_and_zero_matrices)
     double a[9] = {0};
     float v[9];
     double scratch[21];
-    cr_assert_eq(galore_eigen(&host, a, 3, 3, v, scratch), LATHE_OK);
+    cr_assert_eq(lathe_eigenvectors(&host, a, 3, 3, v, scratch), LATHE_OK);
     for (int k = 0; k < 9; k++)
         cr_assert(isfinite(v[k]));
 }
@@ -87,5 +84,5 @@ Test(eigen, refuses_a_matrix_that_is_not_finite)
     double a[9] = {1, 2, 3, 2, (double)NAN, 1, 3, 1, 2};
     float v[9];
     double scratch[21];
-    cr_assert_eq(galore_eigen(&host, a, 3, 3, v, scratch), LATHE_E_NUMERIC);
+    cr_assert_eq(lathe_eigenvectors(&host, a, 3, 3, v, scratch), LATHE_E_NUMERIC);
 }

@@ -1,5 +1,5 @@
 /* GaLore: against galore-torch, its singular vectors, its state, and refusals. */
-#include "eigen.h"
+#include "lathe/kit/eigen.h"
 #include "support/optimizer_golden.h"
 
 Test(galore, follows_galore_torch_for_300_steps)

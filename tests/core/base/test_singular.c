@@ -1,0 +1,107 @@
+/* The factors of a matrix: their product is PEFT's for PiSSA, and that of a known matrix; odd ones.
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/singular.h"
+
+enum { MOST = 64 };
+
+/* The largest difference between scale * b a and `want` [rows, cols]. */
+static double off(const float *a, const float *b, int64_t rows, int64_t cols, int64_t r,
+                  double scale, const double *want)
+{
+    double worst = 0.0;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j++) {
+            double sum = 0.0;
+            for (int64_t k = 0; k < r; k++)
+                sum += scale * (double)b[i * r + k] * (double)a[k * cols + j];
+            worst = fmax(worst, fabs(sum - want[i * cols + j]));
+        }
+    return worst;
+}
+
+static void read_line(FILE *file, const char *name, double *out, int64_t n)
+{
+    char word[32];
+    cr_assert_eq(fscanf(file, "%31s", word), 1);
+    cr_assert_str_eq(word, name);
+    for (int64_t i = 0; i < n; i++)
+        cr_assert_eq(fscanf(file, "%lf", &out[i]), 1);
+}
+
+static void check_case(FILE *file)
+{
+    double w[MOST], a0[MOST], b0[MOST], want[MOST] = {0}, alpha, skipped[MOST];
+    float narrow[MOST], a[MOST], b[MOST];
+    int64_t r, n, in, out;
+    int rslora;
+    cr_assert_eq(fscanf(file, "%*s %ld %lf %d %ld %ld %ld", &r, &alpha, &rslora, &n, &in, &out), 6);
+    const struct {
+        const char *name;
+        int64_t n;
+    } others[] = {{"bias", out},      {"a", r * in},       {"b", out * r},     {"x", n * in},
+                  {"t", n * out},     {"y", n * out},      {"grad_a", r * in}, {"grad_b", out * r},
+                  {"grad_x", n * in}, {"merged", out * in}};
+    read_line(file, "w", w, out * in);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        read_line(file, others[i].name, skipped, others[i].n);
+    read_line(file, "a0", a0, r * in);
+    read_line(file, "b0", b0, out * r);
+    const double scale = alpha / (rslora ? sqrt((double)r) : (double)r);
+    for (int64_t i = 0; i < out * in; i++) {
+        narrow[i] = (float)w[i];
+        for (int64_t k = 0; k < r; k++)
+            want[i] += scale * b0[i / in * r + k] * a0[k * in + i % in];
+    }
+    cr_assert_eq(lathe_singular_factors(narrow, out, in, r, 1.0 / scale, a, b), LATHE_OK);
+    cr_expect_lt(off(a, b, out, in, r, scale, want), 2e-6, "PEFT's factors are f32");
+    for (int64_t k = 0; k < r; k++) { /* the factors are alike but for signs */
+        double dot = 0.0, square = 0.0;
+        for (int64_t j = 0; j < in; j++) {
+            dot += (double)a[k * in + j] * a0[k * in + j];
+            square += a0[k * in + j] * a0[k * in + j];
+        }
+        cr_expect_float_eq(fabs(dot), square, 1e-5);
+    }
+}
+
+Test(singular, factors_are_those_of_peft)
+{
+    FILE *file = fopen(LATHE_TEST_DATA "/golden/data/pissa.txt", "r");
+    char word[32];
+    int cases = 0;
+    cr_assert_not_null(file);
+    cr_assert_eq(fscanf(file, "#%*[^\n]"), 0);
+    for (; fscanf(file, "%31s", word) == 1; cases++)
+        check_case(file);
+    cr_expect_eq(cases, 3);
+    (void)fclose(file);
+}
+
+/* w = 3 u v^T: one singular value, 3, and zeros, whose factors are zero. */
+Test(singular, of_rank_one_have_one_product_and_zeros)
+{
+    float w[6], a[4], b[6];
+    double want[6];
+    const double u[3] = {2.0 / 3, -1.0 / 3, 2.0 / 3}, v[2] = {0.6, 0.8};
+    for (int i = 0; i < 6; i++)
+        w[i] = (float)(want[i] = 3.0 * u[i / 2] * v[i % 2]);
+    cr_assert_eq(lathe_singular_factors(w, 3, 2, 2, 1.0, a, b), LATHE_OK);
+    cr_expect_lt(off(a, b, 3, 2, 2, 1.0, want), 1e-6);
+    cr_expect_float_eq((double)a[0], sqrt(3.0) * 0.6, 1e-6);
+    cr_expect_float_eq((double)b[0], sqrt(3.0) * 2.0 / 3, 1e-6);
+    memset(w, 0, sizeof w);
+    cr_assert_eq(lathe_singular_factors(w, 2, 3, 1, 1.0, a, b), LATHE_OK);
+    for (int i = 0; i < 3; i++)
+        cr_expect_eq(a[i], 0.0f);
+}
+
+Test(singular, of_a_matrix_with_nan_are_refused)
+{
+    float w[6] = {1, 2, NAN, 3, 4, 5}, a[3], b[2];
+    cr_expect_eq(lathe_singular_factors(w, 2, 3, 1, 1.0, a, b), LATHE_E_NUMERIC);
+}
