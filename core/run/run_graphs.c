@@ -268,6 +268,20 @@ lathe_program_config lathe__run_program_config(lathe_run *run)
     return config;
 }
 
+/* Builds a program; what the adapter refuses at a layer is placed at its key. */
+static lathe_status build(const lathe_run *run, const lathe_program_config *config, int32_t kind,
+                          lathe_program *out)
+{
+    const lathe_status status = lathe_program_build(config, kind, out);
+    const lathe_instance *adapter = config->adapter;
+    const char *name = adapter ? adapter->component->plugin->name : "";
+    const size_t n = strlen(name);
+    if (status == LATHE_E_CONFIG && n > 0 && strncmp(lathe_error_message(), name, n) == 0 &&
+        lathe_error_message()[n] == ':')
+        return lathe__adapter_refuse(run);
+    return status;
+}
+
 /* Adds the memory that a program needs to the shared arena and to the planned sums. */
 static void reserve(lathe_programs *programs, lathe_mem_bytes *planned, int64_t arena_bytes,
                     int64_t activation_bytes, int64_t input_bytes)
@@ -323,11 +337,11 @@ static lathe_status build_programs(lathe_run *run)
         return LATHE_OK;
     }
     if (run->open.mode != LATHE_OPEN_EVALUATE)
-        LATHE_TRY(lathe_program_build(&config, LATHE_PROGRAM_TRAIN, &run->programs.train));
+        LATHE_TRY(build(run, &config, LATHE_PROGRAM_TRAIN, &run->programs.train));
     if (lathe__curvature_every(run) > 0)
         LATHE_TRY(lathe__curvature_build(run));
     if (evaluates(run))
-        LATHE_TRY(lathe_program_build(&config, LATHE_PROGRAM_EVAL, &run->programs.eval));
+        LATHE_TRY(build(run, &config, LATHE_PROGRAM_EVAL, &run->programs.eval));
     return lathe__short_rows_build(run, evaluates(run));
 }
 
