@@ -38,8 +38,6 @@ static int run_command(const lathe_args *args)
     lathe_run *run = NULL;
     int code = LATHE_EXIT_OK;
     lathe_train_result result = {.loss = NAN};
-    /* A log file has each line at once. */
-    (void)setvbuf(stdout, NULL, _IOLBF, 0);
     stop.steps = lathe_args_value(args, "--dry-run") != NULL; /* a dry run must remove its data at
                                                                * its end */
     lathe_train_options train_options = {.out = stdout, .stop = &stop.seen, .steps = &stop.steps};
@@ -59,6 +57,7 @@ static int run_command(const lathe_args *args)
     if (status == LATHE_OK) {
         if (run->programs.rank == 0)
             lathe_train_print_start(run);
+        (void)fflush(stdout);
         status = lathe_train(run, &train_options, &result);
     }
     if (status == LATHE_OK && run->open.is_dry)

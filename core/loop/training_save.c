@@ -108,6 +108,7 @@ static lathe_status resume(lathe_training *t)
     }
     (void)fprintf(t->options->out, "resumed from %s at step %lld\n", path,
                   (long long)t->run->at.step);
+    (void)fflush(t->options->out); /* the next line may come many seconds later */
     return LATHE_OK;
 }
 
