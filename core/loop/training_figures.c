@@ -83,7 +83,7 @@ static void add_stage_figures(lathe_figures *f, const lathe_stage_v1 *stage,
 
 static void add_rank_figures(lathe_figures *f, const lathe_run *run, const lathe_step_record *step)
 {
-    lathe__figures_add(f, "ranks_bytes_sent", (double)lathe_grad_buckets_sent(run->buckets));
+    lathe__figures_add(f, "ranks_bytes_sent", (double)lathe_grad_buckets_take_sent(run->buckets));
     lathe__figures_add(f, "ranks_slowest", (double)step->slowest_rank);
     lathe__figures_add(f, "ranks_slowest_seconds", step->slowest_seconds);
     lathe__figures_add(f, "ranks_fastest_seconds", step->fastest_seconds);

@@ -55,7 +55,6 @@ static lathe_status add(lathe_grad_buckets *b, const range *of, int64_t at, int6
     b->n++;
     b->scratch_bytes =
         info.scratch_bytes > b->scratch_bytes ? info.scratch_bytes : b->scratch_bytes;
-    b->sent_bytes += info.sent_bytes;
     return LATHE_OK;
 }
 
@@ -105,9 +104,12 @@ int64_t lathe_grad_buckets_bytes(const lathe_grad_buckets *b)
     return b ? (b->scratch_bytes + 63) / 64 * 64 : 0;
 }
 
-int64_t lathe_grad_buckets_sent(const lathe_grad_buckets *b)
+int64_t lathe_grad_buckets_take_sent(lathe_grad_buckets *b)
 {
-    return b ? b->sent_bytes : 0;
+    const int64_t sent = b ? b->sent_bytes : 0;
+    if (b)
+        b->sent_bytes = 0;
+    return sent;
 }
 
 int32_t lathe_grad_buckets_count(const lathe_grad_buckets *b)
@@ -118,10 +120,14 @@ int32_t lathe_grad_buckets_count(const lathe_grad_buckets *b)
 lathe_status lathe_grad_buckets_reduce(lathe_grad_buckets *b, const lathe_store *store,
                                        void *scratch)
 {
+    int64_t before = 0, after = 0, received = 0;
+    LATHE_TRY(b->ranks->table->traffic(b->ranks->group, &before, &received));
     for (int32_t i = 0; i < b->n; i++) {
         char *at = store->grads + b->list[i].at;
         const lathe_exchange_args args = {.in = at, .out = at, .scratch = scratch};
         LATHE_TRY(lathe_ranks_run(b->ranks, b->list[i].exchange, &args, 0));
     }
+    LATHE_TRY(b->ranks->table->traffic(b->ranks->group, &after, &received));
+    b->sent_bytes += after - before;
     return LATHE_OK;
 }

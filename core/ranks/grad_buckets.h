@@ -20,8 +20,9 @@ void lathe_grad_buckets_destroy(lathe_grad_buckets *b);
 
 /** Bytes of LATHE_MEM_STAGING that the exchanges need; 0 for NULL. */
 int64_t lathe_grad_buckets_bytes(const lathe_grad_buckets *b);
-/** Bytes that this rank sends for one step. */
-int64_t lathe_grad_buckets_sent(const lathe_grad_buckets *b);
+/** Bytes that this rank has sent in lathe_grad_buckets_reduce since the last call, as the engine
+ *  counted them; 0 for NULL. */
+int64_t lathe_grad_buckets_take_sent(lathe_grad_buckets *b);
 int32_t lathe_grad_buckets_count(const lathe_grad_buckets *b);
 
 /** Adds the gradients of all ranks, in place. scratch: lathe_grad_buckets_bytes, 64-byte

@@ -11,6 +11,7 @@ differs by more than 1e-5 of itself.
 import json
 import os
 import random
+import socket
 import subprocess
 import sys
 import tempfile
@@ -71,8 +72,8 @@ dir = "out"
         return [json.loads(line)["loss"] for line in f]
 
 
-def rank_main(rank, n_ranks, folder, steps):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29517")
+def rank_main(rank, n_ranks, folder, steps, port):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=rank, world_size=n_ranks)
     model = LlamaForCausalLM.from_pretrained(f"{folder}/model", torch_dtype=torch.float32)
@@ -106,7 +107,10 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         make_folder(folder, (steps * n_ranks * ROWS + 1) * T + 1)
         ours = lathe_losses(lathe, folder, n_ranks, steps)
-        mp.spawn(rank_main, (n_ranks, folder, steps), nprocs=n_ranks)
+        with socket.socket() as free:  # a port that nobody uses
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        mp.spawn(rank_main, (n_ranks, folder, steps, port), nprocs=n_ranks)
         with open(f"{folder}/torch.json") as f:
             theirs = json.load(f)
     worst = max(abs(a - b) / b for a, b in zip(ours, theirs, strict=True))
