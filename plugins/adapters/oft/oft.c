@@ -168,8 +168,8 @@ static lathe_status oft_wrap(void *self, const lathe_graph_api *api, lathe_graph
                              const lathe_site *site, lathe_val x, int32_t enabled, lathe_val *out_y)
 {
     oft *o = self;
-    int64_t k;
-    lathe_val v, in[2] = {x, LATHE_NONE};
+    int64_t k = 0;
+    lathe_val v = LATHE_NONE, in[2] = {x, LATHE_NONE};
     if (!enabled)
         return api->linear(g, x, site->weight, site->bias, site->module, out_y);
     LATHE_TRY(choose_block(o, site, &k));

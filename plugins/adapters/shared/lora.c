@@ -168,7 +168,7 @@ lathe_status lora_product(const lora *l, const lathe_graph_api *api, lathe_graph
 lathe_status lora_subtract_start(const lora *l, const lathe_graph_api *api, lathe_graph *g,
                                  const lathe_site *site, lathe_val x, lathe_val *io_update)
 {
-    lathe_val a, b, in[2] = {*io_update, LATHE_NONE};
+    lathe_val a = LATHE_NONE, b = LATHE_NONE, in[2] = {*io_update, LATHE_NONE};
     if (!l->pissa)
         return LATHE_OK;
     LATHE_TRY(declare_singular(l, api, g, site, 0, &a, &b));
