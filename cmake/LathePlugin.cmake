@@ -12,7 +12,7 @@ include(${CMAKE_CURRENT_LIST_DIR}/LatheCuda.cmake)
 function(lathe_add_plugin kind name)
   cmake_parse_arguments(A "" "CUDA;GOLDEN" "SOURCES;LIBS;OPTIONS" ${ARGN})
   set(target lathe_${kind}_${name})
-  if(LATHE_SANITIZE) # sanitized loops take seven times as long to compile with -O3 as with the build's own -O1
+  if(LATHE_SANITIZE) # loops take three to seven times as long to compile with -O3 as with the build's own -O1
     list(REMOVE_ITEM A_OPTIONS -O3)
   endif()
   add_library(${target} MODULE ${A_SOURCES})

@@ -17,13 +17,13 @@ lathe_status lathe_trust_file(const char *path, const struct stat *info);
 /** Refuses a file or folder unless it and every folder above it belong to the user or to root and
  *  nobody else can write to them. `path` is absolute and resolved (realpath).
  *
- *  The rule is that of sshd's StrictModes with two exceptions:
- *    1. a sticky folder, such as /tmp, in which nobody can rename or replace the entries of another
- *       user; the owner of the entry itself is checked;
- *    2. as in Debian's sshd, a file or folder that the user's private group can write to: the
- * user's primary group, of the user's name, for which no other member is listed. Errors
- * LATHE_E_PLUGIN: the message gives the path, the reason and, for wrong permissions, the chmod
- * command; LATHE_E_NOMEM */
+ *  The rule is that of sshd's StrictModes with two exceptions. A sticky folder, such as /tmp, is
+ *  accepted, because nobody can rename or replace the entries of another user in it; the owner of
+ *  the entry itself is checked. As in Debian's sshd, a file or folder that the user's private group
+ *  can write to is accepted: the user's primary group, of the user's name, without other members.
+ *
+ *  LATHE_E_PLUGIN: the message gives the path, the reason and, for wrong permissions, the chmod
+ *  command. LATHE_E_NOMEM. */
 lathe_status lathe_trust_path(const char *path);
 
 #endif
