@@ -78,7 +78,7 @@ static int run_command(const lathe_args *args)
     if (status == LATHE_OK)
         status = open_both(args, model, adapter, &run);
     if (status == LATHE_OK)
-        status = lathe__merged_model_write(lathe__run_saved(run), output, &n);
+        status = lathe__merged_model_write(lathe__run_saved(run), adapter, output, &n);
     if (status == LATHE_OK)
         (void)printf("merged %s into %d weights of %s: %s\n", adapter, n, model, output);
     const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);

@@ -159,21 +159,6 @@ static void put_figures(lathe_buffer *b, const lathe_figures *f)
     lathe_buffer_puts(b, "}");
 }
 
-/* The folder's absolute path, from which a reader finds parents that moved together with it. */
-static void put_place(const char *path, lathe_arena *arena, lathe_buffer *b)
-{
-    const char *slash = strrchr(path, '/');
-    const char *parent = slash ? lathe_arena_strndup(arena, path, slash - path) : ".";
-    char *real = parent ? realpath(parent[0] ? parent : "/", NULL) : NULL;
-    const char *whole =
-        real ? lathe_arena_printf(arena, "%s/%s", real, slash ? slash + 1 : path) : NULL;
-    if (whole) {
-        lathe_buffer_puts(b, ", \"folder\": ");
-        lathe_buffer_json_string(b, whole);
-    }
-    free(real);
-}
-
 /* `path`: the folder's name when it is complete. */
 static lathe_status write_manifest(const lathe_saved_state *saved, const lathe_figures *figures,
                                    int32_t gate, const char *dir, const char *path)
@@ -186,7 +171,7 @@ static lathe_status write_manifest(const lathe_saved_state *saved, const lathe_f
     lathe_buffer_puts(&meta, ", \"precision\": ");
     lathe_precision_json(saved->precision, saved->compute_dtype, saved->fp8, &meta);
     put_figures(&meta, figures);
-    put_place(path, saved->arena, &meta);
+    lathe__parents_put_place(path, saved->arena, &meta);
     lathe_status status = put_plugins(&meta, saved);
     if (status == LATHE_OK)
         status = lathe__checkpoint_put_parents(saved, &meta);

@@ -209,7 +209,7 @@ static void put_resumed(const json_t *meta, json_t *node)
 
 static lathe_status read_checkpoint(walk *w, const char *path, const char *covered, json_t *node)
 {
-    static const char *const copied[] = {"step", "time", "lathe", "figures"};
+    static const char *const copied[] = {"step", "time", "lathe", "made_by", "figures"};
     static const char *const parts[] = {"stage", "adapter", "quant"};
     json_t *meta = NULL, *damage = json_object_get(node, "damage");
     const lathe_status damaged =

@@ -4,9 +4,11 @@
  * The result is a tree of nodes, JSON objects:
  *
  *   path      the folder
- *   kind      "checkpoint": has a manifest; "adapter" or "model": a folder without one
+ *   kind      "checkpoint": a folder with a manifest, also a model that a command made;
+ *             "adapter" or "model": a folder without one
  *   state     "whole", "damaged", or "unverified"
  *   damage    a message for each damaged file; []: none
+ *   made_by   the command that made the model (made_folder.h); absent: a run did
  *   step, time, lathe, figures, seed, stage, adapter, quant, data, validation, resumed
  *             as in the manifest; data and validation also have "state" and "damage"
  *   parents   [{"roles", "path": as recorded, "state", "found": a folder or null, "damage",

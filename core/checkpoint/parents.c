@@ -59,7 +59,7 @@ static const char *absolute(const char *path, lathe_arena *arena)
 
 /* ---- one folder ---- */
 
-static lathe_status put_folder(const char *path, const char *roles, lathe_arena *arena,
+lathe_status lathe__parent_put(const char *path, const char *roles, lathe_arena *arena,
                                lathe_buffer *out)
 {
     char hex[65];
@@ -80,6 +80,20 @@ static lathe_status put_folder(const char *path, const char *roles, lathe_arena 
     LATHE_TRY(lathe_files_list(where, lathe__is_weight_file, out));
     lathe_buffer_puts(out, "}");
     return out->status;
+}
+
+void lathe__parents_put_place(const char *path, lathe_arena *arena, lathe_buffer *b)
+{
+    const char *slash = strrchr(path, '/');
+    const char *parent = slash ? lathe_arena_strndup(arena, path, slash - path) : ".";
+    char *real = parent ? realpath(parent[0] ? parent : "/", NULL) : NULL;
+    const char *whole =
+        real ? lathe_arena_printf(arena, "%s/%s", real, slash ? slash + 1 : path) : NULL;
+    if (whole) {
+        lathe_buffer_puts(b, ", \"folder\": ");
+        lathe_buffer_json_string(b, whole);
+    }
+    free(real);
 }
 
 /* Other models that a run reads, by the keys that name their folders. */
@@ -112,7 +126,7 @@ static lathe_status put_others(const lathe_saved_state *saved, lathe_arena *aren
         if (!path)
             continue;
         lathe_buffer_puts(out, (*n)++ ? ", " : "");
-        status = role ? put_folder(path, role, arena, out) : LATHE_E_NOMEM;
+        status = role ? lathe__parent_put(path, role, arena, out) : LATHE_E_NOMEM;
     }
     json_decref(config);
     return status;
@@ -130,9 +144,9 @@ static lathe_status put_own(const lathe_saved_state *saved, lathe_arena *arena, 
     lathe_buffer_puts(out, "\"parents\": [");
     if (saved->model_path) {
         n++;
-        LATHE_TRY(put_folder(saved->model_path,
-                             has_reference(saved) ? "\"model\", \"reference\"" : "\"model\"", arena,
-                             out));
+        LATHE_TRY(lathe__parent_put(saved->model_path,
+                                    has_reference(saved) ? "\"model\", \"reference\"" : "\"model\"",
+                                    arena, out));
     }
     LATHE_TRY(put_others(saved, arena, &n, out));
     lathe_buffer_puts(out, "]");

@@ -26,6 +26,15 @@ lathe_status lathe__checkpoint_know_parents(const lathe_saved_state *saved, cons
 /** Appends the members above, without braces; "" if there are none. */
 lathe_status lathe__checkpoint_put_parents(const lathe_saved_state *saved, lathe_buffer *out);
 
+/** Appends one folder as a member of "parents", with the hashes of its files. roles: JSON strings,
+ * separated by commas. */
+lathe_status lathe__parent_put(const char *path, const char *roles, lathe_arena *arena,
+                               lathe_buffer *out);
+
+/** Appends the member "folder": the absolute path of a folder that is being written and will have
+ * the name `path`. With it a reader finds parents that moved together with the folder. */
+void lathe__parents_put_place(const char *path, lathe_arena *arena, lathe_buffer *out);
+
 /** Whether a file name is that of weights or of their configuration. */
 int32_t lathe__is_weight_file(const char *name);
 

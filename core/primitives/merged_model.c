@@ -10,6 +10,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint_finite.h"
+#include "checkpoint/made_folder.h"
 #include "exec/store_io.h"
 #include "io/convert.h"
 #include "model/weight_file.h"
@@ -19,6 +20,7 @@ enum { MAX_SITE_PARAMS = 16 };
 
 typedef struct merger {
     const lathe_saved_state *saved;
+    const char *adapter;               /* the folder of the adapter */
     const lathe_weight_origin *origin; /* the base's files */
     float *w;                          /* the weight under way */
     void *read;                        /* its bytes in the file */
@@ -186,15 +188,18 @@ static lathe_status write_weights(merger *m, const char *dir)
     return status;
 }
 
-static lathe_status fill_folder(merger *m, const char *dir)
+/* `path`: the folder's name when it is complete. */
+static lathe_status fill_folder(merger *m, const char *dir, const char *path)
 {
     const lathe_saved_state *saved = m->saved;
+    const lathe_made_from from[] = {{"model", saved->model_path}, {"adapter", m->adapter}};
     LATHE_TRY(lathe_dir_create(dir));
     LATHE_TRY(write_weights(m, dir));
     LATHE_TRY(lathe_tokenizer_files_copy(saved->model_path, dir));
     if (saved->data->tokenizer_dir)
         LATHE_TRY(lathe_tokenizer_files_copy(saved->data->tokenizer_dir, dir));
     LATHE_TRY(lathe_checkpoint_finite(dir, NULL, NULL));
+    LATHE_TRY(lathe__made_folder_describe(dir, path, "merge", from, 2));
     return lathe_dir_sync(dir);
 }
 
@@ -204,7 +209,7 @@ static lathe_status write_folder(merger *m, const char *path)
     const char *beside = lathe_arena_printf(m->saved->arena, "%s.tmp.%ld", path, (long)getpid());
     if (!beside)
         return LATHE_E_NOMEM;
-    lathe_status status = fill_folder(m, beside);
+    lathe_status status = fill_folder(m, beside, path);
     if (status == LATHE_OK && rename(beside, path) != 0)
         status = lathe_error(LATHE_E_IO, "cannot rename %s to %s", beside, path);
     if (status != LATHE_OK) {
@@ -216,12 +221,12 @@ static lathe_status write_folder(merger *m, const char *path)
     return lathe_file_sync_parent(path);
 }
 
-lathe_status lathe__merged_model_write(const lathe_saved_state *saved, const char *path,
-                                       int32_t *out_n)
+lathe_status lathe__merged_model_write(const lathe_saved_state *saved, const char *adapter,
+                                       const char *path, int32_t *out_n)
 {
     lathe_safetensors *set = NULL;
     lathe_weight_origin *origin = NULL;
-    merger m = {.saved = saved};
+    merger m = {.saved = saved, .adapter = adapter};
     if (lathe_path_exists(path))
         return lathe_error(LATHE_E_CONFIG, "%s exists already: give another folder, or remove it",
                            path);

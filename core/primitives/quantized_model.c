@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "checkpoint/made_folder.h"
 #include "io/convert.h"
 #include "io/st_writer.h"
 #include "model/quant_source.h"
@@ -352,9 +353,11 @@ static lathe_status write_config(const lathe_run *run, const char *dir)
 
 /* ---- the folder ---- */
 
-static lathe_status fill_folder(quantizer *q, const char *dir)
+/* `path`: the folder's name when it is complete. */
+static lathe_status fill_folder(quantizer *q, const char *dir, const char *path)
 {
     const lathe_run *run = q->run;
+    const lathe_made_from from = {"model", run->set.model_path};
     LATHE_TRY(lathe_dir_create(dir));
     LATHE_TRY(write_config(run, dir));
     LATHE_TRY(lathe_st_writer_create(dir, "model", run->set.checkpoint.shard_bytes, &q->writer));
@@ -362,6 +365,7 @@ static lathe_status fill_folder(quantizer *q, const char *dir)
     LATHE_TRY(write_rows(q));
     LATHE_TRY(lathe_st_writer_finish(q->writer));
     LATHE_TRY(lathe_tokenizer_files_copy(run->set.model_path, dir));
+    LATHE_TRY(lathe__made_folder_describe(dir, path, "quantize", &from, 1));
     return lathe_dir_sync(dir);
 }
 
@@ -370,7 +374,7 @@ static lathe_status write_folder(quantizer *q, const char *path)
     const char *beside = lathe_arena_printf(&q->run->arena, "%s.tmp.%ld", path, (long)getpid());
     if (beside == NULL)
         return LATHE_E_NOMEM;
-    lathe_status status = fill_folder(q, beside);
+    lathe_status status = fill_folder(q, beside, path);
     lathe_st_writer_destroy(q->writer);
     if (status == LATHE_OK && rename(beside, path) != 0)
         status = lathe_error(LATHE_E_IO, "cannot rename %s to %s", beside, path);

@@ -140,6 +140,10 @@ static void print_checkpoint(int depth, const json_t *node)
                      (long long)json_integer_value(json_object_get(node, "step")),
                      text_of(node, "lathe"));
     }
+    if (text_of(node, "made_by")[0]) {
+        begin_line(depth, "made");
+        (void)printf("by lathe %s, Lathe %s\n", text_of(node, "made_by"), text_of(node, "lathe"));
+    }
     print_part(depth, "stage", json_object_get(node, "stage"));
     print_part(depth, "adapter", json_object_get(node, "adapter"));
     print_part(depth, "quant", json_object_get(node, "quant"));

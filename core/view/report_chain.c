@@ -86,6 +86,8 @@ static void put_node(const json_t *node, lathe_buffer *out)
     put_state(node, out);
     if (json_is_object(json_object_get(node, "stage")))
         put_made_by(node, out);
+    if (text_of(node, "made_by")[0])
+        lathe_html_printf(out, "<div>made by lathe %s</div>", text_of(node, "made_by"));
     lathe_buffer_puts(out, "<div class=\"quiet\"><code>");
     lathe_html_text(out, path);
     lathe_buffer_puts(out, "</code></div>");

@@ -287,6 +287,13 @@ Test(adapter_folder, merged_into_its_base_gives_the_same_text_and_loss)
     snprintf(command, sizeof command, LATHE " eval merged %s", data);
     expect_text(command, loss);
     cr_expect_eq(run("cmp base/tokenizer.json merged/tokenizer.json"), 0);
+    /* its chain: the base, and the adapter with the run that trained it */
+    expect(LATHE " lineage merged", 0, "made      by lathe merge, Lathe ");
+    expect(LATHE " lineage merged", 0, "<- adapter: ");
+    expect(LATHE " lineage merged", 0, "adapter   lora: r 4");
+    expect(LATHE " lineage merged", 0, "<- model: ");
+    expect(LATHE " checkpoint verify merged", 0, "merged");
+    expect("echo >> merged/config.json; " LATHE " lineage merged", 1, "merged/config.json: ");
     expect(LATHE " merge base out -o merged 2>&1", 2,
            "merged exists already: give another folder, or remove it");
 }

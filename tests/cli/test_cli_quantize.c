@@ -65,6 +65,8 @@ Test(cli_quantize, the_report_names_each_weight_and_the_sum)
     expect(QUANTIZE
            "model -o q2 --quant.name int8 --quant.exclude_modules '[\"q_proj\"]' | tail -n 2",
            0, "12 weights quantized to 8.4");
+    expect(LATHE "lineage q", 0, "made      by lathe quantize, Lathe ");
+    expect(LATHE "lineage q", 0, "<- model: ");
     expect("grep -A3 llm_int8_skip_modules q/config.json | tr -d ' \\n'", 0,
            "\"llm_int8_skip_modules\":[\"lm_head\",\"model.layers.0.self_attn.q_proj\",");
     expect("cmp q/model.safetensors q2/model.safetensors && echo same", 0, "same");

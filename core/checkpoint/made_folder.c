@@ -1,0 +1,43 @@
+/* Writes the manifest of a model that a command made from others. */
+#include "checkpoint/made_folder.h"
+
+#include <time.h>
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/error.h"
+#include "checkpoint/parents.h"
+#include "io/manifest.h"
+#include "lathe/lathe.h"
+
+static lathe_status put_parents(const lathe_made_from *from, int32_t n, lathe_arena *arena,
+                                lathe_buffer *out)
+{
+    lathe_buffer_puts(out, ", \"parents\": [");
+    for (int32_t i = 0; i < n; i++) {
+        const char *role = lathe_arena_printf(arena, "\"%s\"", from[i].role);
+        if (!role)
+            return LATHE_E_NOMEM;
+        lathe_buffer_puts(out, i ? ", " : "");
+        LATHE_TRY(lathe__parent_put(from[i].path, role, arena, out));
+    }
+    lathe_buffer_puts(out, "]}");
+    return out->status;
+}
+
+lathe_status lathe__made_folder_describe(const char *dir, const char *path, const char *by,
+                                         const lathe_made_from *from, int32_t n)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_buffer meta = LATHE_BUFFER_INIT;
+    lathe_buffer_printf(&meta, "{\"lathe\": \"%s\", \"time\": %lld, \"made_by\": ", lathe_version(),
+                        (long long)time(NULL));
+    lathe_buffer_json_string(&meta, by);
+    lathe__parents_put_place(path, &arena, &meta);
+    lathe_status status = put_parents(from, n, &arena, &meta);
+    if (status == LATHE_OK)
+        status = lathe_manifest_write(dir, meta.data);
+    lathe_buffer_fini(&meta);
+    lathe_arena_fini(&arena);
+    return status;
+}

@@ -1,0 +1,28 @@
+/* The manifest of a model that a command made from others: `lathe merge`, `lathe quantize`.
+ *
+ *   "meta": {"lathe": "0.1.0", "time": ..., "made_by": "merge", "folder": "/...",
+ *            "parents": [...]}
+ *
+ * "parents" as in parents.h; an adapter has the role "adapter". lineage.h reads it back.
+ */
+#ifndef LATHE_CHECKPOINT_MADE_FOLDER_H
+#define LATHE_CHECKPOINT_MADE_FOLDER_H
+
+#include "lathe/status.h"
+
+typedef struct lathe_made_from {
+    const char *role; /* "model", "adapter" */
+    const char *path; /* the folder that was read */
+} lathe_made_from;
+
+/** Writes dir/manifest.json with the hashes of all files of `dir` and of those that it was made
+ * from. To be called when all other files are written.
+ *
+ *   dir    the folder under its temporary name
+ *   path   the name that it gets
+ *   by     the command
+ *   from   [n] what the command read */
+lathe_status lathe__made_folder_describe(const char *dir, const char *path, const char *by,
+                                         const lathe_made_from *from, int32_t n);
+
+#endif
