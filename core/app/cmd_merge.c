@@ -3,12 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/adapter_folder.h"
 #include "app/commands.h"
 #include "app/model_dir.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "checkpoint/checkpoint_folder.h"
+#include "opening/adapter_folder.h"
 #include "primitives/merged_model.h"
 #include "run/run_saved.h"
 

@@ -6,7 +6,6 @@
 
 #include "app/commands.h"
 #include "app/eval_data.h"
-#include "app/folder_settings.h"
 #include "app/model_dir.h"
 #include "base/buffer.h"
 #include "base/error.h"
@@ -14,6 +13,7 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "exec/precision.h"
 #include "loop/train.h"
+#include "opening/folder_settings.h"
 #include "opening/opening.h"
 #include "primitives/quantized_model.h"
 

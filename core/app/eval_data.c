@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/folder_settings.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "config/config.h"
 #include "io/manifest.h"
+#include "opening/folder_settings.h"
 #include "records/dataset.h"
 
 static int same_text(const char *a, const char *b)

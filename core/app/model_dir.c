@@ -3,13 +3,13 @@
 
 #include <string.h>
 
-#include "app/adapter_folder.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "checkpoint/adapter_file.h"
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
+#include "opening/adapter_folder.h"
 #include "opening/opening.h"
 #include "opening/read_check.h"
 #include "primitives/save_load.h"

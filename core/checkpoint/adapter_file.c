@@ -143,7 +143,7 @@ static lathe_status compare(void *arg, int64_t offset, const void *data, int64_t
 }
 
 /* What use_tensor does with a tensor of the file after it checked the tensor's shape. */
-enum { CHECK, FILL, COMPARE };
+enum { CHECK, FILL, COMPARE, CHECK_BEGIN, BEGIN };
 
 /* Converts the tensor to f32: other programs also write bf16 or fp16. */
 static lathe_status fill_tensor(const lathe_saved_state *saved, int32_t i, const lathe_st_tensor *t)
@@ -162,10 +162,17 @@ static lathe_status fill_tensor(const lathe_saved_state *saved, int32_t i, const
     return status;
 }
 
-/* Whether the dtype is allowed: a resumed training run needs the f32 values that Lathe wrote. */
-static int takes(const lathe_saved_state *saved, int32_t dtype)
+/* Whether the values are the first ones of a run, and not those of a run that goes on. */
+static int is_beginning(int32_t what)
 {
-    return dtype == LATHE_F32 || (!saved->trains && lathe_convert_takes(dtype));
+    return what == CHECK_BEGIN || what == BEGIN;
+}
+
+/* Whether the dtype is allowed: a resumed training run needs the f32 values that Lathe wrote. */
+static int takes(const lathe_saved_state *saved, int32_t dtype, int32_t what)
+{
+    return dtype == LATHE_F32 ||
+           ((!saved->trains || is_beginning(what)) && lathe_convert_takes(dtype));
 }
 
 static lathe_status use_tensor(const lathe_saved_state *saved, int32_t i, const lathe_st_tensor *t,
@@ -173,7 +180,7 @@ static lathe_status use_tensor(const lathe_saved_state *saved, int32_t i, const 
 {
     const int64_t bytes = lathe_desc_bytes(&saved->params->rows[i]->desc);
     comparison c = {t->data, 0};
-    if (what == FILL)
+    if (what == FILL || what == BEGIN)
         return fill_tensor(saved, i, t);
     if (what == COMPARE)
         LATHE_TRY(lathe_store_read(saved->store, lathe_store_master(saved->store, i), bytes,
@@ -196,13 +203,39 @@ static lathe_status read_tensors(const lathe_saved_state *saved, const lathe_saf
         LATHE_TRY(file_key(saved, i, key, (int64_t)sizeof key));
         const lathe_desc *want = &saved->params->rows[i]->desc;
         const lathe_st_tensor *t = lathe_safetensors_find(set, key);
+        if (!t && saved->params->rows[i]->stage_head && is_beginning(what))
+            continue; /* begins with random values */
         if (!t)
             return lathe_error(LATHE_E_NOT_FOUND, "the adapter's file lacks '%s'", key);
-        if (!takes(saved, t->desc.dtype) || lathe_desc_count(&t->desc) != lathe_desc_count(want))
+        if (!takes(saved, t->desc.dtype, what) ||
+            lathe_desc_count(&t->desc) != lathe_desc_count(want))
             return lathe_error(LATHE_E_SHAPE, "%s: '%s' is %s, expected %s", t->file, key,
                                lathe_desc_text(&t->desc, seen, sizeof seen),
                                lathe_desc_text(want, expected, sizeof expected));
         LATHE_TRY(use_tensor(saved, i, t, what));
+    }
+    return LATHE_OK;
+}
+
+/* Refuses a file with a tensor that no parameter takes. */
+static lathe_status check_all_taken(const lathe_saved_state *saved, const lathe_safetensors *set)
+{
+    char key[512];
+    for (int64_t k = 0; k < lathe_safetensors_count(set); k++) {
+        const char *name = lathe_safetensors_at(set, k)->name;
+        int taken = 0;
+        for (int32_t i = 0; i < saved->params->n && !taken; i++) {
+            if (!is_adapter_row(saved, i))
+                continue;
+            LATHE_TRY(file_key(saved, i, key, (int64_t)sizeof key));
+            taken = strcmp(key, name) == 0;
+        }
+        if (!taken)
+            return lathe_error(LATHE_E_CONFIG,
+                               "%s: '%s' belongs to no parameter of adapter \"%s\" with its "
+                               "settings",
+                               lathe_safetensors_at(set, k)->file, name,
+                               saved->parts->adapter.component->plugin->name);
     }
     return LATHE_OK;
 }
@@ -214,12 +247,20 @@ static lathe_status use_file(const lathe_saved_state *saved, const char *dir, in
     int any = 0;
     for (int32_t i = 0; i < saved->params->n; i++)
         any |= is_adapter_row(saved, i);
+    if (!any && is_beginning(what))
+        return lathe_error(
+            LATHE_E_CONFIG, "%s holds an adapter, but adapter \"%s\" has no parameters of its own",
+            dir,
+            saved->parts->adapter.component ? saved->parts->adapter.component->plugin->name
+                                            : "none");
     if (!any)
         return LATHE_OK;
     const char *path = lathe_path_join(&arena, dir, "adapter_model.safetensors");
     lathe_status status = path ? lathe_safetensors_open(path, &set) : LATHE_E_NOMEM;
     if (status == LATHE_OK)
-        status = read_tensors(saved, set, CHECK);
+        status = read_tensors(saved, set, is_beginning(what) ? CHECK_BEGIN : CHECK);
+    if (status == LATHE_OK && is_beginning(what))
+        status = check_all_taken(saved, set);
     if (status == LATHE_OK)
         status = read_tensors(saved, set, what);
     if (status == LATHE_OK)
@@ -242,4 +283,13 @@ lathe_status lathe__adapter_file_read(const lathe_saved_state *saved, const char
 lathe_status lathe__adapter_file_compare(const lathe_saved_state *saved, const char *dir)
 {
     return use_file(saved, dir, COMPARE);
+}
+
+lathe_status lathe__adapter_file_begin(const lathe_saved_state *saved, const char *dir,
+                                       int32_t fill)
+{
+    const lathe_status status = use_file(saved, dir, fill ? BEGIN : CHECK_BEGIN);
+    return status == LATHE_E_NOT_FOUND || status == LATHE_E_SHAPE
+               ? lathe_error_context(LATHE_E_CONFIG, "the adapter in %s does not fit", dir)
+               : status;
 }

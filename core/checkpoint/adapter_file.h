@@ -11,6 +11,12 @@ lathe_status lathe__adapter_file_write(const lathe_saved_state *saved, const cha
 /** Reads the parameters; every tensor is checked before the first is changed. */
 lathe_status lathe__adapter_file_read(const lathe_saved_state *saved, const char *dir);
 
+/** Reads the parameters that a run begins with, from a file of Lathe or of PEFT: in any dtype that
+ * converts to f32, and with no tensor that the adapter has no parameter for. Heads of the stage may
+ * be missing. fill 0: only checks. LATHE_E_CONFIG says what does not fit. */
+lathe_status lathe__adapter_file_begin(const lathe_saved_state *saved, const char *dir,
+                                       int32_t fill);
+
 /** Checks that the file has every tensor in the shape that the run expects: LATHE_E_NOT_FOUND,
  * LATHE_E_SHAPE. */
 lathe_status lathe__adapter_file_check(const lathe_saved_state *saved, const char *dir);

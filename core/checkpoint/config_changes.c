@@ -55,6 +55,7 @@ int32_t lathe_change_effect(const char *name)
         int32_t effect;
     } rows[] = {
         {"model.path", LATHE_CHANGE_DATA}, /* the run may use the tokenizer of this folder */
+        {"model.adapter", 0},              /* its hashes are compared (parents.h) */
         {"model.seed", LATHE_CHANGE_QUIET},
         {"model.max_position_embeddings", 0},
         {"model.*", LATHE_CHANGE_FIXED},

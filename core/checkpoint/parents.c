@@ -99,7 +99,8 @@ void lathe__parents_put_place(const char *path, lathe_arena *arena, lathe_buffer
 /* Other models that a run reads, by the keys that name their folders. */
 static const struct {
     const char *role, *section, *key;
-} others[] = {{"teacher", "teacher", "path"},
+} others[] = {{"adapter", "model", "adapter"},
+              {"teacher", "teacher", "path"},
               {"reference", "reference", "path"},
               {"reward", "reward", "path"},
               {"reward", "reward", "model"}};
@@ -114,6 +115,18 @@ static const char *other_path(const json_t *config, size_t i)
     return path && lathe_path_is_dir(path) ? path : NULL;
 }
 
+/* Whether the stage compares the model with the one before training. */
+static int has_reference(const lathe_saved_state *saved)
+{
+    return (lathe_answer_needs(&saved->parts->stage) & LATHE_NEEDS_REFERENCE) != 0;
+}
+
+/* Whether it is an adapter that is part of the reference. */
+static int is_reference(const lathe_saved_state *saved, size_t i)
+{
+    return strcmp(others[i].role, "adapter") == 0 && has_reference(saved);
+}
+
 static lathe_status put_others(const lathe_saved_state *saved, lathe_arena *arena, int32_t *n,
                                lathe_buffer *out)
 {
@@ -122,7 +135,9 @@ static lathe_status put_others(const lathe_saved_state *saved, lathe_arena *aren
     lathe_status status = LATHE_OK;
     for (size_t i = 0; i < N_OTHERS && status == LATHE_OK; i++) {
         const char *path = other_path(config, i);
-        const char *role = lathe_arena_printf(arena, "\"%s\"", others[i].role);
+        const char *role = is_reference(saved, i)
+                               ? "\"adapter\", \"reference\""
+                               : lathe_arena_printf(arena, "\"%s\"", others[i].role);
         if (!path)
             continue;
         lathe_buffer_puts(out, (*n)++ ? ", " : "");
@@ -130,12 +145,6 @@ static lathe_status put_others(const lathe_saved_state *saved, lathe_arena *aren
     }
     json_decref(config);
     return status;
-}
-
-/* Whether the stage compares the model with the one before training. */
-static int has_reference(const lathe_saved_state *saved)
-{
-    return (lathe_answer_needs(&saved->parts->stage) & LATHE_NEEDS_REFERENCE) != 0;
 }
 
 static lathe_status put_own(const lathe_saved_state *saved, lathe_arena *arena, lathe_buffer *out)

@@ -8,9 +8,9 @@
  *                  "files": [{"path": "/...", "bytes": 9, "sha256": "..."}], "n_files": 1}
  *   "validation": the same of the data for evaluation, if there are any
  *
- * "files" of a parent are its weights and config.json; "manifest" is the hash in the last line of
- * its manifest.json, if it is a checkpoint. Data files are hashed if all of them together have at
- * most 1 GiB; at most 256 are listed.
+ * Other roles are "adapter", "teacher" and "reward". "files" of a parent are its weights and
+ * config.json; "manifest" is the hash in the last line of its manifest.json, if it is a checkpoint.
+ * Data files are hashed if all of them together have at most 1 GiB; at most 256 are listed.
  */
 #ifndef LATHE_CHECKPOINT_PARENTS_H
 #define LATHE_CHECKPOINT_PARENTS_H

@@ -76,6 +76,12 @@ double lathe_config_float(const lathe_config *config, const char *section, const
 const char *lathe_config_string(const lathe_config *config, const char *section, const char *key);
 int lathe_config_is_set(const lathe_config *config, const char *section, const char *key);
 
+/** Whether the file or an override has the key; a default does not count. */
+int lathe_config_is_explicit(const lathe_config *config, const char *section, const char *key);
+
+/** Whether the file or an override names the plugin of a kind. */
+int lathe_config_names(const lathe_config *config, int32_t kind);
+
 /** The seed of a section: its own, or else train.seed. */
 uint64_t lathe_config_seed(const lathe_config *config, const char *section);
 

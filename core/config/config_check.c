@@ -176,6 +176,7 @@ void lathe_config_check_train(const lathe_config *config, lathe_diags *diags)
         lathe_config_add(config, diags, LATHE_DIAG_ERROR, "data", "datasets",
                          "data.datasets is required to train: datasets = [{ path = \"...\" }]");
     if (!lathe_config_is_set(config, "model", "path") &&
+        !lathe_config_is_set(config, "model", "adapter") &&
         !lathe_config_is_set(config, "model", "model_type") &&
         !is_refused(config, "model", "path") && !is_refused(config, "model", "model_type"))
         lathe_config_add(config, diags, LATHE_DIAG_ERROR, "model", "path",
@@ -184,6 +185,10 @@ void lathe_config_check_train(const lathe_config *config, lathe_diags *diags)
         lathe_config_is_set(config, "model", "model_type"))
         lathe_config_add(config, diags, LATHE_DIAG_ERROR, "model", "model_type",
                          "model.path and model.model_type exclude each other");
+    if (lathe_config_is_set(config, "model", "adapter") &&
+        lathe_config_is_set(config, "model", "model_type"))
+        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "model", "model_type",
+                         "model.adapter and model.model_type exclude each other");
     if (lathe_config_is_set(config, "tokenizer", "path") &&
         lathe_config_is_set(config, "tokenizer", "train"))
         lathe_config_add(config, diags, LATHE_DIAG_ERROR, "tokenizer", "train",

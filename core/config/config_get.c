@@ -56,6 +56,19 @@ const char *lathe_config_string(const lathe_config *config, const char *section,
     return value != NULL && value->is_set ? value->s : NULL;
 }
 
+int lathe_config_is_explicit(const lathe_config *config, const char *section, const char *key)
+{
+    const lathe_value *value = lathe_config_get(config, section, key);
+    return value != NULL && value->is_explicit;
+}
+
+int lathe_config_names(const lathe_config *config, int32_t kind)
+{
+    const lathe_toml_node *table = lathe_toml_find(config->root, lathe_kind_name(kind));
+    return table != NULL && table->kind == LATHE_TOML_TABLE &&
+           lathe_toml_find(table, "name") != NULL;
+}
+
 int lathe_config_is_set(const lathe_config *config, const char *section, const char *key)
 {
     const lathe_value *value = lathe_config_get(config, section, key);

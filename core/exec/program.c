@@ -49,9 +49,19 @@ static lathe_status linear_site(void *arg, const lathe_site *site, lathe_val x, 
     const lathe_graph_api *api = lathe_graph_api_get();
     const lathe_adapter_v1 *table = b->config->adapter ? b->config->adapter->table : NULL;
     if (LATHE_HAS(table, wrap) && LATHE_HAS(table, targets) &&
-        table->targets(b->config->adapter->self, site))
-        return table->wrap(b->config->adapter->self, api, b->build.graph, site, x,
-                           b->model != LATHE_MODEL_REFERENCE, out);
+        table->targets(b->config->adapter->self, site)) {
+        const int is_reference = b->model == LATHE_MODEL_REFERENCE;
+        const int with_copies = is_reference && b->config->reference_has_adapter;
+        lathe_graph *const g = b->build.graph;
+        const int32_t drop_nothing = g->drop_nothing;
+        g->copy_prefix = with_copies ? LATHE_REFERENCE_PREFIX : NULL;
+        g->drop_nothing = drop_nothing || is_reference;
+        const lathe_status status = table->wrap(b->config->adapter->self, api, b->build.graph, site,
+                                                x, !is_reference || with_copies, out);
+        g->copy_prefix = NULL;
+        g->drop_nothing = drop_nothing;
+        return status;
+    }
     return api->linear(b->build.graph, x, site->weight, site->bias, site->module, out);
 }
 

@@ -30,11 +30,13 @@ typedef struct lathe_program_config {
     const lathe_model_config *teacher; /* NULL: none */
     const lathe_instance *adapter;     /* NULL: none */
     const lathe_instance *stage;       /* TRAIN and EVAL */
-    int32_t n_rows;                    /* B */
-    int64_t row_tokens;                /* T; DECODE: tokens per call and row */
-    int64_t cache_rows;                /* DECODE: P, positions that a row of the KV caches holds */
-    int64_t cache_blocks;              /* DECODE: blocks of the KV caches; 0: row b has cache[b] */
-    int64_t block_tokens;              /* DECODE: tokens of a block */
+    int32_t reference_has_adapter; /* the reference is the model with the adapter before training,
+                                      of which it has frozen copies; 0: the model without it */
+    int32_t n_rows;                /* B */
+    int64_t row_tokens;            /* T; DECODE: tokens per call and row */
+    int64_t cache_rows;            /* DECODE: P, positions that a row of the KV caches holds */
+    int64_t cache_blocks;          /* DECODE: blocks of the KV caches; 0: row b has cache[b] */
+    int64_t block_tokens;          /* DECODE: tokens of a block */
     int32_t invariant; /* the bits of a token do not depend on the other tokens of the batch */
     int32_t recompute; /* LATHE_RECOMPUTE_* */
     int32_t fp8;       /* LATHE_FP8_*: for TRAIN, EVAL and SAMPLE; not used to generate text */

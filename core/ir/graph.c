@@ -392,9 +392,14 @@ static lathe_status api_param(lathe_graph *g, const lathe_param_decl *decl, lath
     int32_t from = 0;
     LATHE_TRY(check_decl(decl));
     LATHE_TRY(find_source(g, decl, &from));
-    int32_t index = lathe_params_find(g->params, decl->name);
+    const int copies = g->copy_prefix && decl->trainable;
+    const char *name =
+        copies ? lathe_arena_printf(&g->arena, "%s%s", g->copy_prefix, decl->name) : decl->name;
+    int32_t index = name ? lathe_params_find(g->params, name) : -1;
+    if (!name)
+        return LATHE_E_NOMEM;
     if (index < 0) {
-        const lathe_param row = {.name = decl->name,
+        const lathe_param row = {.name = name,
                                  .desc = decl->desc,
                                  .init = decl->init,
                                  .init_from = from,
@@ -403,7 +408,8 @@ static lathe_status api_param(lathe_graph *g, const lathe_param_decl *decl, lath
                                  .role = LATHE_ROLE_ADAPTER,
                                  .layer = g->layer,
                                  .group = decl->group,
-                                 .trainable = decl->trainable};
+                                 .trainable = copies ? 0 : decl->trainable,
+                                 .reference = copies};
         LATHE_TRY(lathe_params_add(g->params, &row, &index));
     }
     const lathe_desc *have = &g->params->rows[index]->desc;

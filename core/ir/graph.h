@@ -72,6 +72,9 @@ struct lathe_graph {
     uint64_t next_rng_stream;
     lathe_val rng;        /* the RNG input, once it was requested */
     int32_t drop_nothing; /* outside training: DROPOUT returns its input */
+    /* While a frozen copy of the adapter is built: declared parameters that train become copies
+     * under this prefix. NULL otherwise. */
+    const char *copy_prefix;
 };
 
 /** An empty graph over a parameter table, which must outlive it. */

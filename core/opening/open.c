@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint_image.h"
 #include "generate/draft_model.h"
 #include "generate/generator.h"
+#include "opening/begin_adapter.h"
 #include "opening/dry_run.h"
 #include "opening/fit.h"
 #include "opening/methods.h"
@@ -61,6 +62,15 @@ static lathe_status split_overrides(lathe_arena *arena, int32_t n, const char *c
 }
 
 /* Reads the configuration, and the settings from it. */
+static lathe_status read_config(lathe_run *run, uint32_t wanted, lathe_diags *diags)
+{
+    LATHE_TRY(lathe_config_load(run->open.path, run->open.overrides, run->open.n_overrides, wanted,
+                                run->registry, diags, &run->config));
+    lathe_settings_read(run->config, &run->set);
+    lathe_log_set_level(run->set.log_level);
+    return LATHE_OK;
+}
+
 static lathe_status load_config(lathe_run *run, lathe_diags *diags)
 {
     uint32_t wanted = kinds_of(run->open.mode);
@@ -70,11 +80,52 @@ static lathe_status load_config(lathe_run *run, lathe_diags *diags)
                   ? LATHE_CONFIG_TRAIN
                   : 0;
     wanted |= run->open.is_other_method ? LATHE_CONFIG_OTHER_METHOD : 0;
-    LATHE_TRY(lathe_config_load(run->open.path, run->open.overrides, run->open.n_overrides, wanted,
-                                run->registry, diags, &run->config));
-    lathe_settings_read(run->config, &run->set);
-    lathe_log_set_level(run->set.log_level);
-    return LATHE_OK;
+    return read_config(run, wanted, diags);
+}
+
+/* Reads the configuration again, with the settings that were appended to those of the command
+ * line. */
+static lathe_status reload_config(lathe_run *run, lathe_diags *diags)
+{
+    run->config = NULL;
+    lathe_diags_fini(diags); /* the same warnings follow */
+    *diags = (lathe_diags){0};
+    return load_config(run, diags);
+}
+
+/* Finds the adapter that the run begins with. Without the name of its method its settings in the
+ * file are not known yet, so the configuration is read without checking them. */
+static lathe_status find_adapter(lathe_run *run, lathe_begin_adapter *begin)
+{
+    lathe_diags unsaid = {0};
+    lathe_status status = read_config(run, LATHE_CONFIG_OTHER_METHOD, &unsaid);
+    *begin = (lathe_begin_adapter){.dir = NULL};
+    if (status == LATHE_OK)
+        status = lathe__begin_adapter_find(run, begin);
+    else if (status != LATHE_E_NOMEM)
+        status = LATHE_OK; /* it is said when the configuration is read again */
+    lathe_config_destroy(run->config);
+    run->config = NULL;
+    lathe_diags_fini(&unsaid);
+    return status;
+}
+
+/* Reads the configuration, with the settings of the adapter that the run begins with. */
+static lathe_status load_with_adapter(lathe_run *run, lathe_diags *diags)
+{
+    lathe_begin_adapter begin;
+    LATHE_TRY(find_adapter(run, &begin));
+    LATHE_TRY(load_config(run, diags));
+    if (!begin.dir)
+        return LATHE_OK;
+    lathe_config *const first = run->config;
+    lathe_status status = lathe__begin_adapter_take(run, &begin);
+    if (status == LATHE_OK)
+        status = reload_config(run, diags);
+    if (status == LATHE_OK)
+        status = lathe__begin_adapter_check(run, first, &begin);
+    lathe_config_destroy(first);
+    return status;
 }
 
 /* Replaces adapter.name = "auto" by a method, and reads the configuration again. */
@@ -84,10 +135,7 @@ static lathe_status settle_method(lathe_run *run, lathe_diags *diags)
         return LATHE_OK;
     LATHE_TRY(lathe__methods_choose(run));
     lathe_config_destroy(run->config);
-    run->config = NULL;
-    lathe_diags_fini(diags); /* the same warnings follow */
-    *diags = (lathe_diags){0};
-    return load_config(run, diags);
+    return reload_config(run, diags);
 }
 
 lathe_status lathe__run_configure(lathe_run *run)
@@ -95,7 +143,7 @@ lathe_status lathe__run_configure(lathe_run *run)
     lathe_diags own = {0}, *const diags = run->open.diags ? run->open.diags : &own;
     LATHE_TRY(lathe__fit_floor(1));
     LATHE_TRY(lathe_registry_create(&run->registry));
-    lathe_status status = load_config(run, diags);
+    lathe_status status = load_with_adapter(run, diags);
     if (status == LATHE_OK)
         status = settle_method(run, diags);
     if (status == LATHE_OK)

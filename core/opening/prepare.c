@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "checkpoint/adapter_file.h"
 #include "checkpoint/checkpoint.h"
 #include "generate/generator.h"
 #include "opening/fit.h"
@@ -178,6 +179,10 @@ static lathe_status prepare_plan(lathe_run *run)
     if (!run->set.model_path)
         return LATHE_OK;
     LATHE_TRY(so_far(run));
+    if (run->set.model_adapter)
+        LATHE_TRY(note(run,
+                       lathe__adapter_file_begin(lathe__run_saved(run), run->set.model_adapter, 0),
+                       before, "model", "adapter"));
     return note(run, lathe__weights_check(run), before, "model", "path");
 }
 

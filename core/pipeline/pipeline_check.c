@@ -90,13 +90,15 @@ static lathe_status check_keys(const lathe_pipeline_step *step, lathe_diags *dia
     return status;
 }
 
-/* Refuses steps that begin with the model of a step that will save an adapter alone. */
+/* Refuses an adapter alone where a whole model is needed. As model.path it will do: the step begins
+ * with it over its base. */
 static void check_saved(const lathe_pipeline *p, const int32_t *saves_model, int32_t i,
                         lathe_diags *diags)
 {
     const lathe_pipeline_step *step = &p->steps[i];
     for (int32_t k = 0; k < step->n_uses; k++)
-        if (!saves_model[step->uses[k].step])
+        if (!saves_model[step->uses[k].step] &&
+            strcmp(step->overrides[step->uses[k].at].key, "model.path") != 0)
             lathe_diags_add(
                 diags, LATHE_DIAG_ERROR, &step->place, NULL,
                 "step \"%s\": %s = \"%s\", but the checkpoints of step \"%s\" will hold "

@@ -50,7 +50,9 @@ lathe_status lathe_pipeline_resolve(lathe_pipeline *pipeline, int32_t i, lathe_a
                 "(train.weight_average of step \"%s\")",
                 step->place.file, step->place.line, step->place.column, step->name,
                 step->overrides[use->at].key, use->written, state->checkpoint, from->name);
-        if (!has(path, "config.json", arena))
+        const int is_model = strcmp(step->overrides[use->at].key, "model.path") == 0;
+        if (!has(path, "config.json", arena) &&
+            !(is_model && has(path, "adapter_model.safetensors", arena)))
             return lathe_error(LATHE_E_CONFIG,
                                "%s:%d:%d: step \"%s\": %s = \"%s\", but %s holds an adapter and no "
                                "model: train step \"%s\" with adapter.name = \"full\"",

@@ -257,6 +257,7 @@ lathe_program_config lathe__run_program_config(lathe_run *run)
         .params = &run->params,
         .adapter = run->parts.adapter.component ? &run->parts.adapter : NULL,
         .stage = run->parts.stage.component ? &run->parts.stage : NULL,
+        .reference_has_adapter = run->set.model_adapter != NULL,
         .n_rows = batch_rows(run->set.micro_batch_size, &run->parts.stage),
         .row_tokens = run->set.seq_len,
         .recompute = run->set.recompute,

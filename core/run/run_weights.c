@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/parallel.h"
+#include "checkpoint/adapter_file.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_image.h"
 #include "checkpoint/model_file.h"
@@ -172,7 +173,9 @@ lathe_status lathe__run_weights(lathe_run *run)
         if (begins_random(run, &fill, i))
             status = random_row(&fill, i, run->set.model_seed);
     if (status == LATHE_OK)
-        status = lathe_singular_rows_fill(&run->store, 0);
+        status = lathe_singular_rows_fill(&run->store, run->set.model_adapter != NULL);
+    if (status == LATHE_OK && run->set.model_adapter)
+        status = lathe__adapter_file_begin(lathe__run_saved(run), run->set.model_adapter, 1);
     if (status == LATHE_OK)
         status = fill_reference(&run->store);
     if (status == LATHE_OK)

@@ -5,7 +5,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "checkpoint/lineage.h"
+#include "lineage/lineage.h"
 #include "savedcmd/saved_commands.h"
 
 enum { INDENT = 4, MOST_SETTINGS = 160 };

@@ -147,18 +147,37 @@ Test(pipeline, errors_of_every_step_are_told_before_the_first_starts)
     cr_expect(!says("sft"), "%s", output);
 }
 
-Test(pipeline, a_step_after_an_adapter_is_refused)
+static const char adapter_steps[] =
+    "[[step]]\nname = \"sft\"\nrun = \"sft.toml\"\n"
+    "overrides = { \"model.path\" = \"out/base/step-00000002\", "
+    "\"checkpoint.dir\" = \"out/sft\", \"adapter.name\" = \"lora\", \"adapter.r\" = 2 }\n"
+    "[[step]]\nname = \"dpo\"\nrun = \"dpo.toml\"\n";
+
+/* The reference of dpo is the base with the adapter of sft, and not the base alone. */
+Test(pipeline, a_step_begins_with_the_adapter_of_an_earlier_one)
 {
+    char text[1024];
     expect(LATHE " train p/base.toml 2>&1", 0, "checkpoint");
-    put("p/short.toml", "[[step]]\nname = \"sft\"\nrun = \"sft.toml\"\n"
-                        "overrides = { \"model.path\" = \"out/base/step-00000002\", "
-                        "\"checkpoint.dir\" = \"out/sft\", \"adapter.name\" = \"lora\" }\n"
-                        "[[step]]\nname = \"dpo\"\nrun = \"dpo.toml\"\n"
-                        "overrides = { \"model.path\" = \"@sft\" }\n");
-    expect(
-        LATHE " pipeline p/short.toml 2>&1", 2,
-        "p/short.toml:5:1: error: step \"dpo\": model.path = \"@sft\", but the checkpoints of step "
-        "\"sft\" will hold an adapter and no model: train that step with adapter.name = \"full\"");
+    (void)snprintf(text, sizeof text, "%soverrides = { \"model.path\" = \"@sft\" }\n",
+                   adapter_steps);
+    put("p/short.toml", text);
+    expect(LATHE " pipeline p/short.toml 2>&1", 0, "begins with the adapter in ");
+    expect(LATHE " lineage p/out/dpo", 0, "<- adapter, reference: ");
+    expect(LATHE " pipeline p/short.toml 2>&1", 0, "");
+    cr_expect(!says("begins with"), "a finished step is not trained again: %s", output);
+}
+
+Test(pipeline, an_adapter_is_refused_where_a_whole_model_is_needed)
+{
+    char text[1024];
+    expect(LATHE " train p/base.toml 2>&1", 0, "checkpoint");
+    (void)snprintf(text, sizeof text, "%soverrides = { \"teacher.path\" = \"@sft\" }\n",
+                   adapter_steps);
+    put("p/short.toml", text);
+    expect(LATHE " pipeline p/short.toml 2>&1", 2,
+           "p/short.toml:5:1: error: step \"dpo\": teacher.path = \"@sft\", but the checkpoints of "
+           "step \"sft\" will hold an adapter and no model: train that step with adapter.name = "
+           "\"full\"");
 }
 
 Test(pipeline, bad_files_are_refused_with_their_places)

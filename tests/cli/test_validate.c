@@ -429,7 +429,7 @@ Test(validate, a_folder_that_is_no_model_s_is_told_apart)
            "echo '{}' >a/adapter_config.json && " LATHE " validate r.toml 2>&1",
            2, "r is the folder of a run; name one of its checkpoints, such as r/step-00000004");
     expect(LATHE " validate r.toml --model.path a 2>&1", 2,
-           "a holds an adapter and no model; expected a folder with config.json");
+           "a holds an adapter of the model (not named), which does not exist");
 }
 
 Test(validate, warns_of_a_step_with_more_rows_than_the_data)

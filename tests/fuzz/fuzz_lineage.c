@@ -3,7 +3,7 @@
 #include <jansson.h>
 
 #include "base/fs.h"
-#include "checkpoint/lineage.h"
+#include "lineage/lineage.h"
 #include "fuzz/fuzz_file.h"
 #include "io/manifest.h"
 

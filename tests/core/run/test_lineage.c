@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/fs.h"
-#include "checkpoint/lineage.h"
+#include "lineage/lineage.h"
 #include "io/manifest.h"
 
 static char folder[64];

@@ -1,5 +1,5 @@
 /* Reads the settings of the run that wrote a checkpoint. */
-#include "app/folder_settings.h"
+#include "opening/folder_settings.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +9,7 @@
 #include "base/fs.h"
 #include "checkpoint/checkpoint_info.h"
 #include "io/manifest.h"
+#include "lathe/stage.h"
 #include "plug/registry.h"
 
 enum { MAX_SETTINGS = 256 };
@@ -177,6 +178,22 @@ static lathe_status drop_defaults(lathe_setting_list *list, const char *stage)
     return LATHE_OK;
 }
 
+/* Whether a stage compares the model with the one before training. */
+static int compares(const char *stage)
+{
+    lathe_registry *registry = NULL;
+    const lathe_component *found = NULL;
+    int is_compared = 0;
+    if (lathe_registry_create(&registry) == LATHE_OK &&
+        lathe_registry_find(registry, LATHE_KIND_STAGE, stage, &found) == LATHE_OK) {
+        const lathe_stage_v1 *table = found->plugin->table;
+        is_compared = (table->needs & LATHE_NEEDS_REFERENCE) != 0;
+    }
+    lathe_error_clear();
+    lathe_registry_destroy(registry);
+    return is_compared;
+}
+
 lathe_status lathe_settings_add_evaluation(lathe_setting_list *list, lathe_arena *arena,
                                            const json_t *config, int32_t skip_stage)
 {
@@ -189,6 +206,9 @@ lathe_status lathe_settings_add_evaluation(lathe_setting_list *list, lathe_arena
         json_string_value(json_object_get(json_object_get(config, "stage"), "name"));
     if (stage && !skip_stage)
         LATHE_TRY(drop_defaults(list, stage));
+    if (stage && compares(stage)) /* the adapter that the run began with is of the reference */
+        LATHE_TRY(lathe_settings_add(list, arena, "model", "adapter",
+                                     json_object_get(json_object_get(config, "model"), "adapter")));
     for (size_t i = 0; i < sizeof of_data / sizeof of_data[0]; i++)
         LATHE_TRY(
             lathe_settings_add(list, arena, "data", of_data[i], json_object_get(data, of_data[i])));

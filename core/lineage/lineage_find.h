@@ -1,7 +1,7 @@
 /* Finds the folder of a recorded parent: at its path, where it moved together with its child, or by
  * its hashes beside the child. */
-#ifndef LATHE_CHECKPOINT_LINEAGE_FIND_H
-#define LATHE_CHECKPOINT_LINEAGE_FIND_H
+#ifndef LATHE_LINEAGE_LINEAGE_FIND_H
+#define LATHE_LINEAGE_LINEAGE_FIND_H
 
 #include <jansson.h>
 

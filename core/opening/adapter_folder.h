@@ -1,8 +1,8 @@
 /* Reads an adapter's folder: a checkpoint of a run with an adapter, or a folder that PEFT wrote. */
-#ifndef LATHE_APP_ADAPTER_FOLDER_H
-#define LATHE_APP_ADAPTER_FOLDER_H
+#ifndef LATHE_OPENING_ADAPTER_FOLDER_H
+#define LATHE_OPENING_ADAPTER_FOLDER_H
 
-#include "app/folder_settings.h"
+#include "opening/folder_settings.h"
 
 typedef struct lathe_adapter_folder {
     const char *base; /* the model's folder; the adapter's folder if it contains the whole model */

@@ -1,5 +1,5 @@
 /* Finds the folder of a recorded parent. */
-#include "checkpoint/lineage_find.h"
+#include "lineage/lineage_find.h"
 
 #include <stdlib.h>
 #include <string.h>

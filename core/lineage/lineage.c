@@ -1,5 +1,5 @@
 /* Reads the chain from a model back to the first weights. */
-#include "checkpoint/lineage.h"
+#include "lineage/lineage.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,9 +9,9 @@
 #include "base/json.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_info.h"
-#include "checkpoint/lineage_find.h"
 #include "checkpoint/parents.h"
 #include "io/manifest.h"
+#include "lineage/lineage_find.h"
 
 enum { MOST_DEPTH = 32 };
 

@@ -1,5 +1,5 @@
 /* Reads the settings of an adapter's folder. */
-#include "app/adapter_folder.h"
+#include "opening/adapter_folder.h"
 
 #include <stdio.h>
 #include <stdlib.h>

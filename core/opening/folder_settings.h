@@ -1,6 +1,6 @@
 /* Settings of the run that wrote a checkpoint, from its manifest, as keys of a run file. */
-#ifndef LATHE_APP_FOLDER_SETTINGS_H
-#define LATHE_APP_FOLDER_SETTINGS_H
+#ifndef LATHE_OPENING_FOLDER_SETTINGS_H
+#define LATHE_OPENING_FOLDER_SETTINGS_H
 
 #include <jansson.h>
 

@@ -20,8 +20,8 @@
  * path, at the place that it has if it moved together with the child, and by its hashes beside the
  * child.
  */
-#ifndef LATHE_CHECKPOINT_LINEAGE_H
-#define LATHE_CHECKPOINT_LINEAGE_H
+#ifndef LATHE_LINEAGE_LINEAGE_H
+#define LATHE_LINEAGE_LINEAGE_H
 
 #include <jansson.h>
 

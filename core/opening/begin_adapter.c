@@ -1,0 +1,204 @@
+/* Reads the settings of the adapter that a run begins with. */
+#include "opening/begin_adapter.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint_folder.h"
+#include "opening/adapter_folder.h"
+#include "plug/schema_value.h"
+
+static const char of_adapter[] = "adapter.", of_quant[] = "quant.";
+
+static int begins_with(const char *text, const char *start)
+{
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
+/* Keys that change how the adapter is trained, but not what it computes. */
+static int is_free(const char *key)
+{
+    static const char *const free_keys[] = {"adapter.dropout", "adapter.lr_ratio"};
+    for (size_t i = 0; i < sizeof free_keys / sizeof free_keys[0]; i++)
+        if (strcmp(key, free_keys[i]) == 0)
+            return 1;
+    return 0;
+}
+
+/* ---- the folder ---- */
+
+/* The folder itself, or the latest checkpoint in it; NULL: it has no adapter. */
+static const char *adapter_in(lathe_run *run, const char *path)
+{
+    const char *found = NULL;
+    if (!lathe_path_is_dir(path))
+        return NULL;
+    if (lathe_adapter_folder_is(path))
+        return path;
+    if (lathe_folder_has(path, "config.json"))
+        return NULL;
+    if (lathe_checkpoint_resolve(&run->arena, path, &found) != LATHE_OK)
+        lathe_error_clear(); /* it is a model's folder, or the model's reader will say what it is */
+    return found && lathe_adapter_folder_is(found) ? found : NULL;
+}
+
+/* A folder on the command line is opened by the command, which reads its adapter itself. */
+static int is_of_run_file(const lathe_run *run)
+{
+    return run->open.path || run->open.mode == LATHE_OPEN_TRAIN;
+}
+
+static lathe_status find_folder(lathe_run *run, lathe_begin_adapter *out)
+{
+    const char *named = run->set.model_adapter, *path = run->set.model_path;
+    *out = (lathe_begin_adapter){.key = named ? "adapter" : "path"};
+    if (named && !lathe_path_is_dir(named))
+        return lathe__run_refuse(run, "model", "adapter",
+                                 lathe_path_exists(named)
+                                     ? "model.adapter: a file, expected a folder: %s"
+                                     : "model.adapter: no such folder: %s",
+                                 named);
+    if (named)
+        out->dir = adapter_in(run, named);
+    else if (path && is_of_run_file(run))
+        out->dir = adapter_in(run, path);
+    if (named && !out->dir)
+        return lathe__run_refuse(run, "model", "adapter",
+                                 "model.adapter = \"%s\": the folder has no "
+                                 "adapter_model.safetensors, so it is not an adapter's",
+                                 named);
+    return LATHE_OK;
+}
+
+/* ---- its settings ---- */
+
+static const char adapter_name[] = "adapter.name";
+
+/* Room for n more settings after those of the command line; the last of a key counts. */
+static lathe_override *more_settings(lathe_run *run, int32_t n)
+{
+    lathe_override *list =
+        lathe_arena_alloc(&run->arena, (run->open.n_overrides + n) * (int64_t)sizeof *list);
+    for (int32_t i = 0; list && i < run->open.n_overrides; i++)
+        list[i] = run->open.overrides[i];
+    if (list)
+        run->open.overrides = list;
+    else
+        (void)lathe_error(LATHE_E_NOMEM, "no memory for the settings of an adapter");
+    return list;
+}
+
+/* Appends the model and the adapter, the adapter's tokenizer, and what the run does not name: the
+ * method, and the format of the frozen weights. */
+static lathe_status append_names(lathe_run *run, const char *base, const lathe_begin_adapter *begin)
+{
+    const int has_method = lathe_config_names(run->config, LATHE_KIND_ADAPTER);
+    const int has_format = lathe_config_names(run->config, LATHE_KIND_QUANT);
+    lathe_override *list = more_settings(run, begin->settings.n + 3);
+    int32_t n = run->open.n_overrides;
+    if (!list)
+        return LATHE_E_NOMEM;
+    list[n++] = (lathe_override){"model.path", base};
+    list[n++] = (lathe_override){"model.adapter", begin->dir};
+    if (!run->set.tokenizer_path && !run->set.tokenizer_train &&
+        lathe_folder_has(begin->dir, "tokenizer.json"))
+        list[n++] = (lathe_override){"tokenizer.path", begin->dir};
+    for (int32_t i = 0; i < begin->settings.n; i++) {
+        const lathe_override *one = &begin->settings.list[i];
+        if ((!has_method && strcmp(one->key, adapter_name) == 0) ||
+            (!has_format && begins_with(one->key, of_quant)))
+            list[n++] = *one;
+    }
+    run->open.n_overrides = n;
+    return LATHE_OK;
+}
+
+/* Whether the run's method has the key; another one than the folder's may lack it. */
+static int has_key(const lathe_run *run, const char *key)
+{
+    return lathe_config_get(run->config, "adapter", key) != NULL;
+}
+
+lathe_status lathe__begin_adapter_take(lathe_run *run, const lathe_begin_adapter *begin)
+{
+    lathe_override *list = more_settings(run, begin->settings.n);
+    int32_t n = run->open.n_overrides;
+    if (!list)
+        return LATHE_E_NOMEM;
+    for (int32_t i = 0; i < begin->settings.n; i++) {
+        const lathe_override *one = &begin->settings.list[i];
+        const char *key = one->key + strlen(of_adapter);
+        if (begins_with(one->key, of_adapter) && strcmp(one->key, adapter_name) != 0 &&
+            has_key(run, key) &&
+            !(is_free(one->key) && lathe_config_is_explicit(run->config, "adapter", key)))
+            list[n++] = *one;
+    }
+    run->open.n_overrides = n;
+    return LATHE_OK;
+}
+
+lathe_status lathe__begin_adapter_find(lathe_run *run, lathe_begin_adapter *out)
+{
+    lathe_adapter_folder folder;
+    LATHE_TRY(find_folder(run, out));
+    if (!out->dir)
+        return LATHE_OK;
+    if (lathe_config_part(run->config, LATHE_KIND_ADAPTER)->is_auto)
+        return lathe__run_refuse(run, "adapter", "name",
+                                 "adapter.name = \"auto\" chooses a method, but model.%s names an "
+                                 "adapter, which has one: leave the key out",
+                                 out->key);
+    const char *base = run->set.model_adapter ? run->set.model_path : NULL;
+    const lathe_status status = lathe_adapter_folder_read(out->dir, base, &run->arena, &folder);
+    if (status == LATHE_E_CONFIG) {
+        const char *why = lathe_arena_strdup(&run->arena, lathe_error_message());
+        return lathe__run_refuse(run, "model", out->key,
+                                 "%s (in a run file: model.path = the model, model.adapter = the "
+                                 "adapter)",
+                                 why ? why : "no memory");
+    }
+    LATHE_TRY(status);
+    out->settings = folder.settings;
+    LATHE_TRY(append_names(run, folder.base, out));
+    lathe_log(LATHE_LOG_INFO, "begins with the adapter in %s, over the model in %s", out->dir,
+              folder.base);
+    return LATHE_OK;
+}
+
+/* ---- what the run file says ---- */
+
+static lathe_status refuse_change(lathe_run *run, lathe_config *first, const char *key,
+                                  const lathe_begin_adapter *begin)
+{
+    lathe_buffer own = LATHE_BUFFER_INIT, was = LATHE_BUFFER_INIT;
+    lathe_config *const now = run->config;
+    lathe_value_json(lathe_config_get(first, "adapter", key), &own);
+    lathe_value_json(lathe_config_get(now, "adapter", key), &was);
+    lathe_status status = own.status == LATHE_OK ? was.status : own.status;
+    if (status == LATHE_OK && strcmp(own.data, was.data) != 0) {
+        run->config = first; /* it has the place of the key in the file */
+        status = lathe__run_refuse(run, "adapter", key,
+                                   "adapter.%s is %s, but the adapter in %s was trained with %s, "
+                                   "without which it computes "
+                                   "something else: leave the key out",
+                                   key, own.data, begin->dir, was.data);
+        run->config = now;
+    }
+    lathe_buffer_fini(&own);
+    lathe_buffer_fini(&was);
+    return status;
+}
+
+lathe_status lathe__begin_adapter_check(lathe_run *run, lathe_config *first,
+                                        const lathe_begin_adapter *begin)
+{
+    for (int32_t i = 0; i < begin->settings.n; i++) {
+        const char *key = begin->settings.list[i].key;
+        if (begins_with(key, of_adapter) &&
+            lathe_config_is_explicit(first, "adapter", key + strlen(of_adapter)))
+            LATHE_TRY(refuse_change(run, first, key + strlen(of_adapter), begin));
+    }
+    return LATHE_OK;
+}
