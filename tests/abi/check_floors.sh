@@ -11,7 +11,7 @@ fail() {
 
 # The rooms of liblathe, then those above it (docs/design/000-floors.md).
 floors="base plug config reward ir passes io jinja template unicode text tokenjson tokentrain records data model gguf exec ranks update
-    generate metrics checkpoint run opening primitives rollout loop"
+    generate metrics checkpoint lineage run opening primitives rollout loop"
 tools="view harness devicecheck conformance cli plugcmd savedcmd textcmd pipeline chat"
 low="base plug config ir passes io text records data model exec"
 all=$(tr '\n' ' ' <<<"$floors" | tr -s ' ')
@@ -21,7 +21,7 @@ declare -A sees=([base]="" [plug]="base" [config]="base plug" [reward]="base plu
     [data]="base plug jinja template unicode text tokenjson tokentrain records"
     [model]="base plug ir io" [gguf]="base plug ir io unicode text tokenjson model" [exec]="base plug ir passes io model" [ranks]="base plug ir passes io model exec" [update]="$low"
     [generate]="base plug ir passes io text records data model exec update" [metrics]="$low update"
-    [checkpoint]="$low update metrics" [run]="$low ranks reward update generate metrics checkpoint jinja template tokenjson tokentrain"
+    [checkpoint]="$low update metrics" [lineage]="$low update metrics checkpoint" [run]="$low ranks reward update generate metrics checkpoint jinja template tokenjson tokentrain"
     [opening]="$low ranks reward update generate metrics checkpoint jinja template tokenjson tokentrain run"
     [primitives]="$low ranks update generate metrics checkpoint run opening"
     [rollout]="$low ranks reward update metrics checkpoint run opening primitives"
