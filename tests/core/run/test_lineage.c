@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/fs.h"
-#include "lineage/lineage.h"
 #include "io/manifest.h"
+#include "lineage/lineage.h"
 
 static char folder[64];
 
