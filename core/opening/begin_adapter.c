@@ -50,9 +50,21 @@ static int is_of_run_file(const lathe_run *run)
     return run->open.path || run->open.mode == LATHE_OPEN_TRAIN;
 }
 
-static lathe_status find_folder(lathe_run *run, lathe_begin_adapter *out)
+/* Copies a text of the configuration, which is read again. *io_text may be NULL. */
+static lathe_status keep(lathe_run *run, const char **io_text)
+{
+    if (!*io_text)
+        return LATHE_OK;
+    *io_text = lathe_arena_strdup(&run->arena, *io_text);
+    return *io_text ? LATHE_OK : LATHE_E_NOMEM;
+}
+
+static lathe_status find_folder(lathe_run *run, lathe_begin_adapter *out, const char **out_base)
 {
     const char *named = run->set.model_adapter, *path = run->set.model_path;
+    LATHE_TRY(keep(run, &named));
+    LATHE_TRY(keep(run, &path));
+    *out_base = named ? path : NULL;
     *out = (lathe_begin_adapter){.key = named ? "adapter" : "path"};
     if (named && !lathe_path_is_dir(named))
         return lathe__run_refuse(run, "model", "adapter",
@@ -142,7 +154,8 @@ lathe_status lathe__begin_adapter_take(lathe_run *run, const lathe_begin_adapter
 lathe_status lathe__begin_adapter_find(lathe_run *run, lathe_begin_adapter *out)
 {
     lathe_adapter_folder folder;
-    LATHE_TRY(find_folder(run, out));
+    const char *base;
+    LATHE_TRY(find_folder(run, out, &base));
     if (!out->dir)
         return LATHE_OK;
     if (lathe_config_part(run->config, LATHE_KIND_ADAPTER)->is_auto)
@@ -150,7 +163,6 @@ lathe_status lathe__begin_adapter_find(lathe_run *run, lathe_begin_adapter *out)
                                  "adapter.name = \"auto\" chooses a method, but model.%s names an "
                                  "adapter, which has one: leave the key out",
                                  out->key);
-    const char *base = run->set.model_adapter ? run->set.model_path : NULL;
     const lathe_status status = lathe_adapter_folder_read(out->dir, base, &run->arena, &folder);
     if (status == LATHE_E_CONFIG) {
         const char *why = lathe_arena_strdup(&run->arena, lathe_error_message());

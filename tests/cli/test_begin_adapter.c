@@ -79,6 +79,9 @@ Test(begin_adapter, of_peft_is_taken_over_a_model_that_is_named)
     cr_assert_eq(run("mkdir peft && cp out/step-00000008/adapter_* peft && mv base moved"), 0);
     expect(LATHE " validate runs/next.toml --model.path peft 2>&1", 2,
            "base, which does not exist: name the model's folder");
+    expect(LATHE " validate runs/next.toml --model.path moved --model.adapter peft "
+                 "--adapter.r 3 2>&1",
+           2, "adapter.r is 3, but the adapter in peft was trained with 4");
     expect(LATHE " train runs/next.toml --model.path moved --model.adapter peft 2>&1", 0,
            "begins with the adapter in peft, over the model in moved");
     cr_expect_eq(run("cmp peft/adapter_model.safetensors "
