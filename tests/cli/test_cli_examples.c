@@ -230,11 +230,33 @@ Test(examples, pipeline_trains_both_steps_and_its_lineage_has_them)
     expect(LATHE " lineage pipeline/out/dpo 2>&1", 0, "stage     sft");
 }
 
+/* From LoRA to a file for llama.cpp, with a tiny model. */
+Test(examples, lora_is_trained_in_two_steps_merged_and_converted)
+{
+    cr_assert_eq(run("cp -r " EXAMPLES "/lora ."), 0);
+    put("tiny.toml", "[model]\nmodel_type = \"llama\"\nhidden_size = 32\nintermediate_size = 64\n"
+                     "num_hidden_layers = 1\nnum_attention_heads = 2\n"
+                     "max_position_embeddings = 256\n[tokenizer]\ntrain = { vocab_size = 280 }\n"
+                     "[data]\ndatasets = [{ path = \"text.txt\" }]\nseq_len = 16\n"
+                     "[train]\nmax_steps = 1\n[checkpoint]\ndir = \"tiny\"\n");
+    put_times("text.txt", "Question: how many? Answer: 3 + 4 = 7\n", 50);
+    put_times("lora/questions.jsonl", "{\"question\": \"3 and 4?\", \"answer\": \"3 + 4 = 7\"}\n",
+              40);
+    put_times("lora/pairs.jsonl",
+              "{\"question\": \"3 and 4?\", \"right\": \"7\", \"wrong\": \"8\"}\n", 40);
+    expect(LATHE " train tiny.toml 2>&1 && mv tiny/step-00000001 lora/model", 0, "checkpoint");
+    expect("PATH=" LATHE_TEST_BUILD "/bin:$PATH lora/run.sh --train.max_steps 2 2>&1", 0,
+           "<- adapter, reference: ");
+    cr_expect_not_null(strstr(output, "made      by lathe merge"), "%s", output);
+    expect(LATHE " convert lora/out/model.gguf -o back 2>&1 && ls back", 0, "tokenizer.json");
+}
+
 /* A file added to examples/ needs a test above. That of ppo is for a program of its own, which
  * tests/package/check.sh runs. */
 Test(examples, every_run_file_of_examples_is_tested)
 {
     cr_assert_eq(run("cd " EXAMPLES " && find . -name '*.toml' | sort"), 0);
-    cr_expect_str_eq(output, "./optimizers/run.toml\n./pipeline/dpo.toml\n./pipeline/pipe.toml\n./"
+    cr_expect_str_eq(output, "./lora/dpo.toml\n./lora/pipe.toml\n./lora/sft.toml\n"
+                             "./optimizers/run.toml\n./pipeline/dpo.toml\n./pipeline/pipe.toml\n./"
                              "pipeline/sft.toml\n./policy/run.toml\n./quickstart/run.toml\n");
 }
