@@ -192,9 +192,15 @@ lathe_status lathe_eval_data(const lathe_args *args, const char *path, lathe_buf
     /* reported here once: it becomes the data to train on and to evaluate on */
     if (!lathe_path_exists(path) && !strpbrk(path, "*?["))
         return lathe_error(LATHE_E_CONFIG, "--data %s: no such file or folder", path);
+    const char *other = lathe_args_override(args, "data.validation");
+    if (other && !strstr(other, path))
+        return lathe_error(LATHE_E_ARG,
+                           "--data %s and --data.validation %s name different data; expected only "
+                           "one of them",
+                           path, other);
     lathe_buffer_puts(out, "[{path = ");
     lathe_buffer_json_string(out, path);
-    if (lathe_path_exists(args->words[0]) && !lathe_args_override(args, "data.validation"))
+    if (lathe_path_exists(args->words[0]) && !other)
         LATHE_TRY(lathe_path_is_dir(args->words[0]) ? put_of_folder(args, path, out)
                                                     : put_of_run(args, path, out));
     lathe_buffer_puts(out, "}]");

@@ -101,6 +101,10 @@ Test(eval_data, without_the_columns_of_the_stage_is_refused_at_its_key)
         2,
         "--data.validation: error: v.jsonl:1: no column \"completion\"; the columns are q, a, n; "
         "name it in columns.completion");
+    expect(
+        LATHE " eval run.toml --data v.jsonl --data.validation '{path = \"w.jsonl\"}' 2>&1", 2,
+        "--data v.jsonl and --data.validation {path = \"w.jsonl\"} name different data; expected "
+        "only one of them");
     expect(LATHE " eval run.toml --data v.jsonl --data.validation '{path = \"v.jsonl\", format = "
                  "{completion = \"{a\"}}' 2>&1",
            2, "--data.validation: error: data.validation.format.completion = \"{a\": the { at");
