@@ -133,10 +133,44 @@ static int has_key(const lathe_run *run, const char *key)
     return lathe_config_get(run->config, "adapter", key) != NULL;
 }
 
-lathe_status lathe__begin_adapter_take(lathe_run *run, const lathe_begin_adapter *begin)
+static int is_in_folder(const lathe_begin_adapter *begin, const char *key)
 {
-    lathe_override *list = more_settings(run, begin->settings.n);
-    int32_t n = run->open.n_overrides;
+    for (int32_t i = 0; i < begin->settings.n; i++)
+        if (strcmp(begin->settings.list[i].key, key) == 0)
+            return 1;
+    return 0;
+}
+
+/* Appends the defaults of keys that the file has and the folder has not, so that the check finds
+ * other values. A key without a default cannot be unset: it is refused here. */
+static lathe_status append_defaults(lathe_run *run, const lathe_begin_adapter *begin,
+                                    lathe_override *list)
+{
+    int32_t n = 0;
+    const lathe_field *fields = lathe_config_fields(run->config, "adapter", &n);
+    for (int32_t i = 0; i < n; i++) {
+        const char *key = lathe_arena_printf(&run->arena, "%s%s", of_adapter, fields[i].key);
+        if (!key)
+            return LATHE_E_NOMEM;
+        if (strcmp(key, adapter_name) == 0 || is_free(key) || is_in_folder(begin, key) ||
+            !lathe_config_is_explicit(run->config, "adapter", fields[i].key))
+            continue;
+        if (!fields[i].default_value)
+            return lathe__run_refuse(run, "adapter", fields[i].key,
+                                     "adapter.%s is set, but the adapter in %s was trained without "
+                                     "it: leave the key out",
+                                     fields[i].key, begin->dir);
+        list[run->open.n_overrides++] = (lathe_override){key, fields[i].default_value};
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe__begin_adapter_take(lathe_run *run, lathe_begin_adapter *begin)
+{
+    int32_t n_fields = 0;
+    (void)lathe_config_fields(run->config, "adapter", &n_fields);
+    lathe_override *list = more_settings(run, begin->settings.n + n_fields);
+    begin->first = run->open.n_overrides;
     if (!list)
         return LATHE_E_NOMEM;
     for (int32_t i = 0; i < begin->settings.n; i++) {
@@ -145,10 +179,9 @@ lathe_status lathe__begin_adapter_take(lathe_run *run, const lathe_begin_adapter
         if (begins_with(one->key, of_adapter) && strcmp(one->key, adapter_name) != 0 &&
             has_key(run, key) &&
             !(is_free(one->key) && lathe_config_is_explicit(run->config, "adapter", key)))
-            list[n++] = *one;
+            list[run->open.n_overrides++] = *one;
     }
-    run->open.n_overrides = n;
-    return LATHE_OK;
+    return append_defaults(run, begin, list);
 }
 
 lathe_status lathe__begin_adapter_find(lathe_run *run, lathe_begin_adapter *out)
@@ -193,8 +226,7 @@ static lathe_status refuse_change(lathe_run *run, lathe_config *first, const cha
         run->config = first; /* it has the place of the key in the file */
         status = lathe__run_refuse(run, "adapter", key,
                                    "adapter.%s is %s, but the adapter in %s was trained with %s, "
-                                   "without which it computes "
-                                   "something else: leave the key out",
+                                   "without which it computes something else: leave the key out",
                                    key, own.data, begin->dir, was.data);
         run->config = now;
     }
@@ -206,11 +238,10 @@ static lathe_status refuse_change(lathe_run *run, lathe_config *first, const cha
 lathe_status lathe__begin_adapter_check(lathe_run *run, lathe_config *first,
                                         const lathe_begin_adapter *begin)
 {
-    for (int32_t i = 0; i < begin->settings.n; i++) {
-        const char *key = begin->settings.list[i].key;
-        if (begins_with(key, of_adapter) &&
-            lathe_config_is_explicit(first, "adapter", key + strlen(of_adapter)))
-            LATHE_TRY(refuse_change(run, first, key + strlen(of_adapter), begin));
+    for (int32_t i = begin->first; i < run->open.n_overrides; i++) {
+        const char *key = run->open.overrides[i].key + strlen(of_adapter);
+        if (lathe_config_is_explicit(first, "adapter", key))
+            LATHE_TRY(refuse_change(run, first, key, begin));
     }
     return LATHE_OK;
 }

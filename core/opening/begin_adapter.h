@@ -14,6 +14,8 @@ typedef struct lathe_begin_adapter {
     const char *dir;             /* NULL: the run does not begin with an adapter */
     const char *key;             /* the key of [model] that names it: "adapter" or "path" */
     lathe_setting_list settings; /* of the folder, as keys of a run file */
+    int32_t
+        first; /* of run->open.overrides: the first setting that lathe__begin_adapter_take added */
 } lathe_begin_adapter;
 
 /** Finds the adapter that the configuration names, and appends to run->open.overrides the model,
@@ -24,8 +26,9 @@ typedef struct lathe_begin_adapter {
  */
 lathe_status lathe__begin_adapter_find(lathe_run *run, lathe_begin_adapter *out);
 
-/** Appends the settings of the adapter that the method of run->config has. */
-lathe_status lathe__begin_adapter_take(lathe_run *run, const lathe_begin_adapter *begin);
+/** Appends the settings of the adapter that the method of run->config has; for keys that the run
+ * sets and the folder does not, their defaults. LATHE_E_CONFIG: such a key has no default. */
+lathe_status lathe__begin_adapter_take(lathe_run *run, lathe_begin_adapter *begin);
 
 /** Checks that the run file does not change what the adapter computes. `first`: the configuration
  * before lathe__begin_adapter_take. LATHE_E_CONFIG names the key. */

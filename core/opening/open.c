@@ -119,9 +119,8 @@ static lathe_status load_with_adapter(lathe_run *run, lathe_diags *diags)
     if (!begin.dir)
         return LATHE_OK;
     lathe_config *const first = run->config;
-    lathe_status status = lathe__begin_adapter_take(run, &begin);
-    if (status == LATHE_OK)
-        status = reload_config(run, diags);
+    LATHE_TRY(lathe__begin_adapter_take(run, &begin));
+    lathe_status status = reload_config(run, diags);
     if (status == LATHE_OK)
         status = lathe__begin_adapter_check(run, first, &begin);
     lathe_config_destroy(first);

@@ -99,6 +99,16 @@ Test(begin_adapter, settings_that_change_it_are_refused)
     expect(LATHE " validate runs/next.toml --adapter.name auto 2>&1", 2,
            "adapter.name = \"auto\" chooses a method, but model.path names an adapter");
     expect(LATHE " validate runs/next.toml --adapter.alpha 16 --adapter.r 4 2>&1", 0, "valid");
+    /* keys that the folder of PEFT does not have */
+    cr_assert_eq(run("mkdir peft && cp out/step-00000008/adapter_* peft"), 0);
+    expect(LATHE " validate runs/next.toml --model.path peft --adapter.use_rslora true 2>&1", 2,
+           "adapter.use_rslora is true, but the adapter in peft was trained with false");
+    expect(LATHE " validate runs/next.toml --model.path peft "
+                 "--adapter.alpha_pattern '{q_proj = 4}' 2>&1",
+           2, "--adapter.alpha_pattern: error: adapter.alpha_pattern is ");
+    expect(LATHE " validate runs/next.toml --model.path peft "
+                 "--adapter.target_pattern '.*q_proj' 2>&1",
+           2, "target_pattern is set, but the adapter in peft was trained without it");
 }
 
 Test(begin_adapter, another_method_is_refused_unless_its_tensors_fit)
