@@ -94,16 +94,20 @@ static lathe_status reload_config(lathe_run *run, lathe_diags *diags)
 }
 
 /* Finds the adapter that the run begins with. Without the name of its method its settings in the
- * file are not known yet, so the configuration is read without checking them. */
-static lathe_status find_adapter(lathe_run *run, lathe_begin_adapter *begin)
+ * file are not known yet, so the configuration is read without checking them. *out_why: what was
+ * wrong elsewhere; reading the configuration again says it at its place. */
+static lathe_status find_adapter(lathe_run *run, lathe_begin_adapter *begin, const char **out_why)
 {
     lathe_diags unsaid = {0};
     lathe_status status = read_config(run, LATHE_CONFIG_OTHER_METHOD, &unsaid);
     *begin = (lathe_begin_adapter){.dir = NULL};
-    if (status == LATHE_OK)
+    *out_why = NULL;
+    if (status == LATHE_OK) {
         status = lathe__begin_adapter_find(run, begin);
-    else if (status != LATHE_E_NOMEM)
-        status = LATHE_OK; /* it is said when the configuration is read again */
+    } else if (status == LATHE_E_CONFIG) {
+        *out_why = lathe_arena_strdup(&run->arena, lathe_error_message());
+        status = *out_why ? LATHE_OK : LATHE_E_NOMEM;
+    }
     lathe_config_destroy(run->config);
     run->config = NULL;
     lathe_diags_fini(&unsaid);
@@ -114,8 +118,11 @@ static lathe_status find_adapter(lathe_run *run, lathe_begin_adapter *begin)
 static lathe_status load_with_adapter(lathe_run *run, lathe_diags *diags)
 {
     lathe_begin_adapter begin;
-    LATHE_TRY(find_adapter(run, &begin));
+    const char *why = NULL;
+    LATHE_TRY(find_adapter(run, &begin, &why));
     LATHE_TRY(load_config(run, diags));
+    if (why) /* it passed in between: a file that could not be read */
+        return lathe_error(LATHE_E_CONFIG, "%s", why);
     if (!begin.dir)
         return LATHE_OK;
     lathe_config *const first = run->config;
