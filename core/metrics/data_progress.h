@@ -1,7 +1,7 @@
 /* Shows the progress of data preparation: one rewritten line on a terminal, otherwise a log line
  * every ten seconds. */
-#ifndef LATHE_RECORD_DATA_PROGRESS_H
-#define LATHE_RECORD_DATA_PROGRESS_H
+#ifndef LATHE_METRICS_DATA_PROGRESS_H
+#define LATHE_METRICS_DATA_PROGRESS_H
 
 #include <stdint.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Lists the names of the figures in metrics.jsonl, which checkpoint.best_metric may name. */
-#ifndef LATHE_RECORD_FIGURE_NAMES_H
-#define LATHE_RECORD_FIGURE_NAMES_H
+#ifndef LATHE_METRICS_FIGURE_NAMES_H
+#define LATHE_METRICS_FIGURE_NAMES_H
 
 #include "lathe/stage.h"
 #include "update/param_groups.h"

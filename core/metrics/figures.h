@@ -1,7 +1,7 @@
 /* The figures of a training step: named numbers that go into its line of metrics.jsonl and into
  * the manifest of its checkpoint. */
-#ifndef LATHE_RECORD_FIGURES_H
-#define LATHE_RECORD_FIGURES_H
+#ifndef LATHE_METRICS_FIGURES_H
+#define LATHE_METRICS_FIGURES_H
 
 #include "lathe/stage.h"
 

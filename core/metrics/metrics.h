@@ -1,6 +1,6 @@
 /* Writes metrics.jsonl: one JSON object per step, appended and flushed. */
-#ifndef LATHE_RECORD_METRICS_H
-#define LATHE_RECORD_METRICS_H
+#ifndef LATHE_METRICS_METRICS_H
+#define LATHE_METRICS_METRICS_H
 
 #include <stdio.h>
 

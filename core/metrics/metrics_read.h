@@ -5,8 +5,8 @@
  * is a figure that was not finite (NAN here); strings and booleans are ignored. Any other line is
  * skipped and counted. A last line without its newline is not read until it is complete.
  */
-#ifndef LATHE_RECORD_METRICS_READ_H
-#define LATHE_RECORD_METRICS_READ_H
+#ifndef LATHE_METRICS_METRICS_READ_H
+#define LATHE_METRICS_METRICS_READ_H
 
 #include "lathe/status.h"
 

@@ -8,8 +8,8 @@
  * If the output is closed or its disk is full, the run continues without progress lines and logs
  * this once.
  */
-#ifndef LATHE_RECORD_PROGRESS_H
-#define LATHE_RECORD_PROGRESS_H
+#ifndef LATHE_METRICS_PROGRESS_H
+#define LATHE_METRICS_PROGRESS_H
 
 #include <stdio.h>
 

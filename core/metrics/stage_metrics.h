@@ -1,6 +1,6 @@
 /* The metrics of a stage as they are shown. */
-#ifndef LATHE_RECORD_STAGE_METRICS_H
-#define LATHE_RECORD_STAGE_METRICS_H
+#ifndef LATHE_METRICS_STAGE_METRICS_H
+#define LATHE_METRICS_STAGE_METRICS_H
 
 #include "lathe/stage.h"
 

@@ -1,6 +1,6 @@
 /* A status line of figures: figures of low rank are left out until the line fits the terminal. */
-#ifndef LATHE_RECORD_STATUS_LINE_H
-#define LATHE_RECORD_STATUS_LINE_H
+#ifndef LATHE_METRICS_STATUS_LINE_H
+#define LATHE_METRICS_STATUS_LINE_H
 
 #include <stdint.h>
 #include <stdio.h>

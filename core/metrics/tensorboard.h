@@ -12,8 +12,8 @@
  * from that step on. Source: tensorflow/core/util/event.proto, summary.proto,
  * lib/io/record_writer.cc.
  */
-#ifndef LATHE_RECORD_TENSORBOARD_H
-#define LATHE_RECORD_TENSORBOARD_H
+#ifndef LATHE_METRICS_TENSORBOARD_H
+#define LATHE_METRICS_TENSORBOARD_H
 
 #include <stdio.h>
 
