@@ -4,13 +4,7 @@
 #include "lathe/kit/collective_kit.h"
 #include "shared/peer.h"
 
-enum {
-    MIB = 1 << 20,
-    REDUCE_BYTES = 8 * MIB,
-    MOST_PIECE = 4194304,
-    LEAST_PIECE = 65536,
-    DIRECT_BYTES = 8 * MIB
-};
+enum { MIB = 1 << 20, DIRECT_BYTES = 8 * MIB };
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -36,10 +30,8 @@ static int64_t begin_of(const lathe_exchange_problem *p, int32_t q, int32_t n_ra
 static void reduce_phase(lathe_exchange *x, const lathe_exchange_problem *p, peer_phase *phase)
 {
     const int32_t n_ranks = x->group->info.n_ranks, rank = x->group->info.rank;
-    const int64_t share =
-        REDUCE_BYTES / (n_ranks > 1 ? n_ranks - 1 : 1) / LEAST_PIECE * LEAST_PIECE;
     phase->reduces = phase->from_in = 1;
-    phase->piece = share < LEAST_PIECE ? LEAST_PIECE : least(share, MOST_PIECE);
+    phase->piece = lathe_exchange_piece(n_ranks);
     phase->own_at = begin_of(p, rank, n_ranks);
     phase->own_bytes = begin_of(p, rank + 1, n_ranks) - phase->own_at;
     phase->reduced_at = p->op == LATHE_ALL_REDUCE ? phase->own_at : 0;
@@ -176,7 +168,7 @@ static void finish_phases(lathe_exchange *x)
         }
         if (phase->reduces) {
             x->slot_bytes = (least(phase->own_bytes, phase->piece) + 63) / 64 * 64;
-            x->info.scratch_bytes = 2 * (g->n_ranks - 1) * x->slot_bytes;
+            x->info.scratch_bytes = lathe_exchange_scratch(phase->own_bytes, g->n_ranks);
         }
     }
 }

@@ -82,6 +82,23 @@ static inline int64_t lathe_exchange_out(const lathe_exchange_problem *p, int32_
     }
 }
 
+/** Bytes of scratch that an engine of shared/peer.h (mpi) needs to reduce an extent of own_bytes
+ *  from n_ranks ranks: two rounds of pieces from the n_ranks - 1 others, of which one is received
+ *  while the other is added. Pieces: lathe_exchange_piece. */
+static inline int64_t lathe_exchange_piece(int32_t n_ranks)
+{
+    const int64_t least = 65536, most = 4194304, all = 8388608;
+    const int64_t share = all / (n_ranks > 1 ? n_ranks - 1 : 1) / least * least;
+    return share < least ? least : share < most ? share : most;
+}
+
+static inline int64_t lathe_exchange_scratch(int64_t own_bytes, int32_t n_ranks)
+{
+    const int64_t piece = lathe_exchange_piece(n_ranks);
+    const int64_t slot = ((own_bytes < piece ? own_bytes : piece) + 63) / 64 * 64;
+    return 2 * (n_ranks - 1) * slot;
+}
+
 static inline lathe_status lathe_exchange_check_extents(const lathe_host *host,
                                                         const lathe_exchange_problem *p,
                                                         int32_t n_ranks)
