@@ -39,19 +39,51 @@ lathe_status lathe__collective_info(const lathe_collective_v1 *table, const lath
     return LATHE_OK;
 }
 
-/* Opens the group. LATHE__SKIP: the engine needs another one, or is not available here. */
+static void free_all(lathe__joined *j)
+{
+    lathe_instance_fini(&j->instance);
+    lathe_instance_fini(&j->base);
+    lathe_registry_destroy(j->registry);
+    j->registry = NULL;
+}
+
+/* Opens a group of the best installed engine in host memory, for one that needs it. */
+static lathe_status open_base(lathe__joined *j, lathe_collective_setup *setup)
+{
+    const lathe_collective_probe probe = {(uint32_t)sizeof probe, 1, "cpu"};
+    const lathe_component *component = NULL;
+    const lathe_value *values = NULL;
+    LATHE_TRY(lathe_registry_create(&j->registry));
+    const lathe_status status =
+        lathe_select_collective(j->registry, "auto", &probe, &j->s->arena, &component, NULL);
+    if (status == LATHE_E_UNSUPPORTED || status == LATHE_E_NOT_FOUND)
+        return lathe__skip(j->s, "it needs another engine: %.200s", lathe_error_message());
+    LATHE_TRY(status);
+    LATHE_TRY(lathe__values_of(component->plugin, NULL, NULL, &j->s->arena, &values));
+    LATHE_TRY(lathe_instance_init(&j->base, component, values));
+    setup->base = j->base.table;
+    LATHE_TRY(setup->base->open(j->base.self, setup, &j->base_group));
+    setup->base_group = j->base_group;
+    return LATHE_OK;
+}
+
+/* Opens the group. LATHE__SKIP: the engine, or one that it needs, is not available here. */
 lathe_status lathe__collective_join(lathe__subject *s, lathe__joined *out)
 {
-    const lathe_collective_setup setup = {.size = (uint32_t)sizeof setup,
-                                          .deadline_seconds = deadline};
+    lathe_collective_setup setup = {.size = (uint32_t)sizeof setup, .deadline_seconds = deadline};
     *out = (lathe__joined){.s = s, .table = s->table};
-    if (out->table->flags & LATHE_COLLECTIVE_NEEDS_BASE)
-        return lathe__skip(s, "it needs a group of another engine");
     LATHE_TRY(lathe__instance(s, &out->instance));
+    lathe_status status = LATHE_OK;
+    if (out->table->flags & LATHE_COLLECTIVE_NEEDS_BASE)
+        status = open_base(out, &setup);
+    if (status != LATHE_OK) {
+        free_all(out);
+        return status;
+    }
     lathe_error_clear();
-    lathe_status status = out->table->open(out->instance.self, &setup, &out->group);
+    status = out->table->open(out->instance.self, &setup, &out->group);
     if (status == LATHE_E_NOT_FOUND && lathe_error_message()[0] != '\0') {
-        lathe_instance_fini(&out->instance);
+        free_all(out);
         return lathe__skip(s, "%.200s", lathe_error_message());
     }
     if (status != LATHE_OK)
@@ -64,7 +96,7 @@ lathe_status lathe__collective_join(lathe__subject *s, lathe__joined *out)
         status = lathe_error(LATHE_E_ARG, "%d ranks; these checks run with at most %d",
                              out->info.n_ranks, LATHE__MOST_RANKS);
     if (status != LATHE_OK)
-        lathe_instance_fini(&out->instance);
+        free_all(out);
     return status;
 }
 
@@ -78,7 +110,9 @@ lathe_status lathe__collective_leave(lathe__joined *j, lathe_status status)
         else if (j->table->close(NULL) != LATHE_OK)
             status = lathe_error(LATHE_E_PLUGIN, "close(NULL) is not LATHE_OK");
     }
-    lathe_instance_fini(&j->instance);
+    if (status == LATHE_OK && j->base_group != NULL)
+        status = ((const lathe_collective_v1 *)j->base.table)->close(j->base_group);
+    free_all(j);
     return status;
 }
 

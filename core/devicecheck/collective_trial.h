@@ -11,6 +11,9 @@ enum { LATHE__MOST_RANKS = 64 };
 /** A group that is open. */
 typedef struct lathe__joined {
     lathe__subject *s;
+    lathe_registry *registry; /* of the engine under one that needs another */
+    lathe_instance base;
+    lathe_group *base_group;
     lathe_instance instance;
     const lathe_collective_v1 *table;
     lathe_group *group;
@@ -37,7 +40,8 @@ lathe_status lathe__collective_failed(const char *what, lathe_status status);
 lathe_status lathe__collective_info(const lathe_collective_v1 *table, const lathe_group *group,
                                     lathe_group_info *out);
 
-/** Opens the group. LATHE__SKIP: the engine needs another one, or is not available here. */
+/** Opens the group, for an engine that needs another one that of the best installed engine.
+ *  LATHE__SKIP: the engine, or the other one, is not available here. */
 lathe_status lathe__collective_join(lathe__subject *s, lathe__joined *out);
 /** Closes the group if `status`, which it returns otherwise, is LATHE_OK. */
 lathe_status lathe__collective_leave(lathe__joined *j, lathe_status status);

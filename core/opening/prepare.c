@@ -217,6 +217,8 @@ lathe_status lathe__run_prepare(lathe_run *run)
         LATHE_TRY(so_far(run));
         LATHE_TRY(note(run, lathe__run_join(run), n_errors(run), "collective", "name"));
         LATHE_TRY(so_far(run));
+    } else {
+        LATHE_TRY(note(run, lathe__run_check_engine(run), n_errors(run), "collective", "name"));
     }
     const int64_t in_parts = n_errors(run);
     if (run->set.datasets && run->parts.stage.component && !run->open.is_offline)

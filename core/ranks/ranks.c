@@ -49,27 +49,43 @@ static lathe_status prepare_gather(lathe_ranks *r)
                              r->info.n_ranks);
 }
 
-lathe_status lathe_ranks_open(lathe_instance *engine, double deadline_seconds,
+/* Joins the group, of the base first. */
+static lathe_status join(lathe_ranks *r, int32_t (*stops)(void *arg), void *stops_arg)
+{
+    const lathe_collective_v1 *base = r->base.component ? r->base.table : NULL;
+    lathe_collective_setup setup = {.size = (uint32_t)sizeof setup,
+                                    .deadline_seconds = r->deadline_seconds,
+                                    .stops = stops,
+                                    .stops_arg = stops_arg};
+    if (base)
+        LATHE_TRY(base->open(r->base.self, &setup, &r->base_group));
+    setup.base = base;
+    setup.base_group = r->base_group;
+    LATHE_TRY(r->table->open(r->engine.self, &setup, &r->group));
+    return r->table->info(r->group, &r->info);
+}
+
+lathe_status lathe_ranks_open(lathe_instance *engine, lathe_instance *base, double deadline_seconds,
                               int32_t (*stops)(void *arg), void *stops_arg, lathe_ranks **out)
 {
-    const lathe_collective_setup setup = {.size = (uint32_t)sizeof setup,
-                                          .deadline_seconds = deadline_seconds,
-                                          .stops = stops,
-                                          .stops_arg = stops_arg};
     lathe_ranks *r = calloc(1, sizeof *r);
     *out = NULL;
     if (!r) {
         lathe_instance_fini(engine);
+        if (base)
+            lathe_instance_fini(base);
         return lathe_error(LATHE_E_NOMEM, "no memory for the group of ranks");
     }
     r->engine = *engine;
     *engine = (lathe_instance){.component = NULL};
+    if (base) {
+        r->base = *base;
+        *base = (lathe_instance){.component = NULL};
+    }
     r->table = r->engine.table;
     r->deadline_seconds = deadline_seconds;
     r->info.size = (uint32_t)sizeof r->info;
-    lathe_status status = r->table->open(r->engine.self, &setup, &r->group);
-    if (status == LATHE_OK)
-        status = r->table->info(r->group, &r->info);
+    lathe_status status = join(r, stops, stops_arg);
     if (status == LATHE_OK && r->info.n_ranks > 1)
         status = prepare_gather(r);
     if (status != LATHE_OK || r->info.n_ranks < 2) {
@@ -86,9 +102,11 @@ void lathe_ranks_close(lathe_ranks *r)
         return;
     if (r->gather)
         r->table->exchange_destroy(r->gather);
-    if (r->group)
-        (void)r->table->close(r->group);
+    const int is_closed = !r->group || r->table->close(r->group) == LATHE_OK;
     lathe_instance_fini(&r->engine);
+    if (r->base_group && is_closed)
+        (void)((const lathe_collective_v1 *)r->base.table)->close(r->base_group);
+    lathe_instance_fini(&r->base);
     free(r->own);
     free(r->others);
     free(r->scratch);

@@ -15,6 +15,8 @@
 enum { LATHE_RANK_NUMBERS = 32 };
 
 typedef struct lathe_ranks {
+    lathe_instance base; /* of an engine with LATHE_COLLECTIVE_NEEDS_BASE */
+    lathe_group *base_group;
     lathe_instance engine;
     const lathe_collective_v1 *table;
     lathe_group *group;
@@ -28,11 +30,13 @@ typedef struct lathe_ranks {
 /** Joins the ranks that were started together. *out NULL: there is one rank.
  *
  *  engine            an instance of a collective plugin; taken, also after an error
+ *  base              one of the engine under it, if it has LATHE_COLLECTIVE_NEEDS_BASE; taken too.
+ *                    NULL: none
  *  deadline_seconds  above 0: the longest wait for another rank
  *  stops, stops_arg  lathe_collective_setup.stops
  *
  *  Errors  those of open() */
-lathe_status lathe_ranks_open(lathe_instance *engine, double deadline_seconds,
+lathe_status lathe_ranks_open(lathe_instance *engine, lathe_instance *base, double deadline_seconds,
                               int32_t (*stops)(void *arg), void *stops_arg, lathe_ranks **out);
 /** Leaves the group, which all ranks do; NULL is fine. */
 void lathe_ranks_close(lathe_ranks *ranks);

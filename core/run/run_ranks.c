@@ -1,51 +1,56 @@
 /* The ranks of a run. */
 #include "run/run_ranks.h"
 
+#include <stdio.h>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "config/config.h"
 #include "plug/answers.h"
+#include "plug/schema.h"
 #include "ranks/grad_buckets.h"
 #include "records/row_kind.h"
 #include "run/curvature_check.h"
 #include "run/iteration.h"
 
 /* Refuses what needs more of the other ranks than sums over rows. */
-static lathe_status check(const lathe_run *run)
+lathe_status lathe__run_check_ranks(const lathe_run *run)
 {
-    const lathe_stage_v1 *stage = run->parts.stage.table;
+    const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
     const char *name = run->parts.stage.component ? run->parts.stage.component->plugin->name : "";
-    const int32_t n = lathe_ranks_count(run->ranks);
-    if (!lathe_machine_shares(&run->machine))
+    char who[32] = "several ranks";
+    if (run->ranks)
+        (void)snprintf(who, sizeof who, "%d ranks", lathe_ranks_count(run->ranks));
+    if (run->machine.dev && !lathe_machine_shares(&run->machine))
         return lathe__run_refuse(run, "device", "name",
-                                 "device \"%s\" has memory of its own; a run on %d ranks needs a "
+                                 "device \"%s\" has memory of its own; a run on %s needs a "
                                  "device in host memory in this version",
-                                 run->parts.device.component->plugin->name, n);
+                                 run->parts.device.component->plugin->name, who);
     if (lathe__run_iterates(run))
         return lathe__run_refuse(run, "stage", "name",
-                                 "stage \"%s\" makes its own batches, which %d ranks cannot do in "
+                                 "stage \"%s\" makes its own batches, which %s cannot do in "
                                  "this version: start one rank",
-                                 name, n);
+                                 name, who);
     if (stage && stage->rows == LATHE_ROWS_UNPAIRED)
         return lathe__run_refuse(run, "stage", "name",
                                  "the loss of stage \"%s\" is not a sum over the rows of its "
-                                 "batch, which %d ranks need in this version: start one rank",
-                                 name, n);
+                                 "batch, which %s need in this version: start one rank",
+                                 name, who);
     if (lathe__curvature_every(run) > 0)
         return lathe__run_refuse(run, "optimizer", "name",
-                                 "optimizer \"%s\" estimates curvature, which %d ranks cannot do "
+                                 "optimizer \"%s\" estimates curvature, which %s cannot do "
                                  "in this version: start one rank, or choose another optimizer",
-                                 run->parts.optimizer.component->plugin->name, n);
+                                 run->parts.optimizer.component->plugin->name, who);
     if (run->set.on_nonfinite == LATHE_POLICY_REWIND)
         return lathe__run_refuse(run, "train", "on_nonfinite",
-                                 "train.on_nonfinite = \"rewind\" is not possible on %d ranks in "
+                                 "train.on_nonfinite = \"rewind\" is not possible on %s in "
                                  "this version; choose \"stop\" or \"skip\"",
-                                 n);
+                                 who);
     if (run->set.on_spike == LATHE_POLICY_REWIND)
         return lathe__run_refuse(run, "train", "on_spike",
-                                 "train.on_spike = \"rewind\" is not possible on %d ranks in this "
+                                 "train.on_spike = \"rewind\" is not possible on %s in this "
                                  "version; choose \"stop\", \"skip\" or \"ignore\"",
-                                 n);
+                                 who);
     return LATHE_OK;
 }
 
@@ -59,19 +64,30 @@ static void be_quiet(lathe_run *run)
     run->set.sample_every = 0;
 }
 
-lathe_status lathe__run_join(lathe_run *run)
+/* All exchanges are in host memory; lathe__run_check_ranks refuses devices without it on several
+ * ranks. */
+static lathe_collective_probe probe_of(const lathe_run *run)
+{
+    return (lathe_collective_probe){.size = (uint32_t)sizeof(lathe_collective_probe),
+                                    .host_memory = 1,
+                                    .device = run->parts.device.component->plugin->name};
+}
+
+static lathe_status make(lathe_run *run, const lathe_component *component,
+                         const lathe_value *values, lathe_instance *out)
+{
+    const lathe_status status = lathe_instance_init(out, component, values);
+    return status == LATHE_E_CONFIG ? lathe__run_refuse_part(run, LATHE_KIND_COLLECTIVE) : status;
+}
+
+/* Makes the engine of [collective]. */
+static lathe_status make_engine(lathe_run *run, lathe_instance *out)
 {
     const lathe_part *part = lathe_config_part(run->config, LATHE_KIND_COLLECTIVE);
-    /* all exchanges are in host memory; check() refuses devices without it on several ranks */
-    const lathe_collective_probe probe = {.size = (uint32_t)sizeof probe,
-                                          .host_memory = 1,
-                                          .device = run->parts.device.component->plugin->name};
+    const lathe_collective_probe probe = probe_of(run);
     const lathe_component *component = part->component;
     const lathe_value *values = part->values;
-    lathe_instance engine = {.component = NULL};
     lathe_diags own = {0};
-    if (part->is_none)
-        return LATHE_OK;
     if (!component)
         LATHE_TRY(lathe_select_collective(run->registry, part->name, &probe, &run->arena,
                                           &component, NULL));
@@ -82,15 +98,81 @@ lathe_status lathe__run_join(lathe_run *run)
         lathe_diags_fini(&own);
         LATHE_TRY(bound);
     }
-    LATHE_TRY(lathe_instance_init(&engine, component, values));
-    LATHE_TRY(lathe_ranks_open(&engine, run->set.deadline_seconds, NULL, NULL, &run->ranks));
-    if (!run->ranks)
+    return make(run, component, values, out);
+}
+
+/* Makes the engine under one that needs another: the one that "auto" means, with its defaults. */
+static lathe_status make_base(lathe_run *run, const lathe_instance *engine, lathe_instance *out)
+{
+    const lathe_collective_probe probe = probe_of(run);
+    const lathe_schema_scope scope = {.section = "collective"};
+    const lathe_component *component = NULL;
+    lathe_value *values = NULL;
+    lathe_diags diags = {0};
+    LATHE_TRY(
+        lathe_select_collective(run->registry, "auto", &probe, &run->arena, &component, NULL));
+    if (((const lathe_collective_v1 *)component->plugin->table)->flags &
+        LATHE_COLLECTIVE_NEEDS_BASE)
+        return lathe__run_refuse(run, "collective", "name",
+                                 "collective \"%s\" needs another engine, and the best one here, "
+                                 "\"%s\", needs another one itself",
+                                 engine->component->plugin->name, component->plugin->name);
+    lathe_status status =
+        lathe_schema_check(&scope, NULL, component->plugin->fields, component->plugin->n_fields,
+                           &run->arena, &diags, &values);
+    if (status == LATHE_OK && diags.n_errors > 0)
+        status = lathe_diags_status(&diags);
+    lathe_diags_fini(&diags);
+    LATHE_TRY(status);
+    return make(run, component, values, out);
+}
+
+static int needs_base(const lathe_instance *engine)
+{
+    return (((const lathe_collective_v1 *)engine->table)->flags & LATHE_COLLECTIVE_NEEDS_BASE) != 0;
+}
+
+lathe_status lathe__run_check_engine(lathe_run *run)
+{
+    const lathe_part *part = lathe_config_part(run->config, LATHE_KIND_COLLECTIVE);
+    lathe_instance engine = {.component = NULL};
+    if (part->is_none || !part->component) /* "auto" depends on the launcher */
         return LATHE_OK;
+    LATHE_TRY(make_engine(run, &engine));
+    lathe_instance_fini(&engine);
+    return LATHE_OK;
+}
+
+lathe_status lathe__run_join(lathe_run *run)
+{
+    lathe_instance engine = {.component = NULL}, base = {.component = NULL};
+    if (lathe_config_part(run->config, LATHE_KIND_COLLECTIVE)->is_none)
+        return LATHE_OK;
+    LATHE_TRY(make_engine(run, &engine));
+    const char *const name = engine.component->plugin->name;
+    const int has_base = needs_base(&engine);
+    if (has_base) {
+        const lathe_status status = make_base(run, &engine, &base);
+        if (status != LATHE_OK) {
+            lathe_instance_fini(&engine);
+            return status;
+        }
+    }
+    LATHE_TRY(lathe_ranks_open(&engine, has_base ? &base : NULL, run->set.deadline_seconds, NULL,
+                               NULL, &run->ranks));
+    if (!run->ranks) {
+        if (has_base)
+            lathe__run_warn(run, "collective", "name",
+                            "collective \"%s\" has no effect: one rank exchanges nothing; start "
+                            "several with lathe launch -n N",
+                            name);
+        return LATHE_OK;
+    }
     run->programs.rank = lathe_ranks_rank(run->ranks);
     run->programs.n_ranks = lathe_ranks_count(run->ranks);
     if (run->programs.rank > 0)
         be_quiet(run);
-    return check(run);
+    return lathe__run_check_ranks(run);
 }
 
 lathe_status lathe__run_plan_buckets(lathe_run *run)

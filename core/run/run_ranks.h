@@ -9,6 +9,13 @@
  *  LATHE_E_CONFIG: the run asks for what several ranks cannot do. */
 lathe_status lathe__run_join(lathe_run *run);
 
+/** Whether the engine that [collective] names takes its settings, without joining anything.
+ *  LATHE_E_CONFIG. */
+lathe_status lathe__run_check_engine(lathe_run *run);
+
+/** What several ranks cannot do: LATHE_E_CONFIG. */
+lathe_status lathe__run_check_ranks(const lathe_run *run);
+
 /** Prepares the sums of the gradients, after the store is laid out, and adds their memory to the
  *  plan; allocates it; frees it. */
 lathe_status lathe__run_plan_buckets(lathe_run *run);
