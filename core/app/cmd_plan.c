@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "app/commands.h"
+#include "app/plan_ranks.h"
 #include "base/buffer.h"
 #include "base/fs.h"
 #include "checkpoint/disk_fit.h"
@@ -20,6 +21,7 @@ static const lathe_option options[] = {
     {"--json", NULL, "print one JSON object"},
     {"--all-methods", NULL, "also show what each fine-tuning method needs, and which ones fit"},
     {"--graph", "FILE", "also write the training graph to FILE: .dot for Graphviz, otherwise text"},
+    LATHE_PLAN_RANKS_OPTIONS,
 };
 
 /* Number of points of the schedule that are shown. */
@@ -175,7 +177,7 @@ static void put_groups(const lathe_run *run, int is_json, lathe_buffer *b)
 }
 
 static void put_json(lathe_run *run, const lathe_fit *fit, const savings *s,
-                     const lathe_methods *methods, lathe_buffer *b)
+                     const lathe_methods *methods, const lathe_plan_ranks *ranks, lathe_buffer *b)
 {
     lathe_buffer_puts(b, "{\n  \"memory\": {");
     for (int32_t i = 0; i < LATHE_N_MEM; i++)
@@ -208,6 +210,8 @@ static void put_json(lathe_run *run, const lathe_fit *fit, const savings *s,
         lathe_methods_json(methods, b);
         lathe_buffer_puts(b, ",\n");
     }
+    if (ranks->seconds > 0.0)
+        lathe_plan_ranks_json(run, ranks, b);
     lathe_buffer_printf(b, "  \"max_steps\": %lld,\n  \"schedule\": [",
                         (long long)run->set.max_steps);
     int64_t steps[N_POINTS];
@@ -247,7 +251,7 @@ static void put_row_lengths(const lathe_programs *programs, lathe_buffer *b)
 }
 
 static void put_text(lathe_run *run, const lathe_fit *fit, const savings *s,
-                     const lathe_methods *methods, lathe_buffer *b)
+                     const lathe_methods *methods, const lathe_plan_ranks *ranks, lathe_buffer *b)
 {
     const double mib = 1024.0 * 1024.0, flops = step_flops(run);
     const int is_large = flops >= 1e11;
@@ -280,6 +284,8 @@ static void put_text(lathe_run *run, const lathe_fit *fit, const savings *s,
     put_groups(run, 0, b);
     if (methods->n > 0)
         lathe_methods_text(methods, b);
+    if (ranks->seconds > 0.0)
+        lathe_plan_ranks_text(run, ranks, b);
     if (run->set.max_steps <= 0)
         return;
     lathe_buffer_printf(b, "schedule\n  %s over %lld steps\n",
@@ -311,23 +317,28 @@ static int run_command(const lathe_args *args)
     lathe_run *run = NULL;
     lathe_buffer text = LATHE_BUFFER_INIT;
     const char *graph = lathe_args_value(args, "--graph");
-    lathe_status status = lathe_run_open_mode(args->words[0], args->overrides, args->n_overrides,
-                                              LATHE_OPEN_PLAN, &run);
+    lathe_plan_ranks ranks;
+    lathe_status status = lathe_plan_ranks_read(args, &ranks);
+    if (status == LATHE_OK)
+        status = lathe_run_open_mode(args->words[0], args->overrides, args->n_overrides,
+                                     LATHE_OPEN_PLAN, &run);
     if (status == LATHE_OK && graph)
         status = write_graph(run, graph);
     if (status == LATHE_OK) {
         lathe_fit fit;
         lathe_fit_check(run, &fit);
-        if (fit.need > fit.have)
-            lathe_fit_search(run, &fit);
+        if (fit.need > fit.have && ranks.setup.network.n_ranks == 0)
+            lathe_fit_search(run, &fit); /* with ranks, this machine is not the one in question */
         const savings saved = find_savings(run);
         lathe_methods methods = {.n = 0};
         if (lathe_args_value(args, "--all-methods"))
             status = lathe_methods_plan(run, 1, &methods);
+        if (status == LATHE_OK && ranks.setup.network.n_ranks > 0)
+            status = lathe_plan_ranks_make(run, step_flops(run), &ranks);
         if (lathe_args_value(args, "--json"))
-            put_json(run, &fit, &saved, &methods, &text);
+            put_json(run, &fit, &saved, &methods, &ranks, &text);
         else
-            put_text(run, &fit, &saved, &methods, &text);
+            put_text(run, &fit, &saved, &methods, &ranks, &text);
         status = status == LATHE_OK ? text.status : status;
     }
     if (status == LATHE_OK)

@@ -328,6 +328,7 @@ void lathe_fit_search(const lathe_run *run, lathe_fit *fit)
 {
     search s = {run, fit, 0};
     const changes none = {.n = 0};
+    fit->is_searched = 1;
     if (run->open.mode <= LATHE_OPEN_TRAIN)
         search_training(&s);
     else if (run->open.mode == LATHE_OPEN_EVALUATE)
@@ -390,6 +391,8 @@ void lathe_fit_text(const lathe_fit *fit, lathe_buffer *out)
     lathe_buffer_puts(out, ", ");
     put_bytes(out, fit->need - fit->have);
     lathe_buffer_puts(out, " too much");
+    if (fit->n_options == 0 && !fit->is_searched)
+        return;
     if (fit->n_options == 0)
         lathe_buffer_puts(out, "; nor would smaller batches, recomputation, lora or shorter rows");
     else

@@ -18,6 +18,7 @@ typedef struct lathe_fit {
     char source[320]; /* where `have` comes from */
     lathe_fit_option options[LATHE_FIT_OPTIONS];
     int32_t n_options;
+    int32_t is_searched; /* 1: options were looked for */
 } lathe_fit;
 
 /** Returns LATHE_E_CONFIG if the process's own limits (ulimit -v, -d) are lower than what any run

@@ -1,0 +1,210 @@
+/* Reads the options of lathe plan --ranks, and takes from a planned run what the forecast needs. */
+#include "app/plan_ranks.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "exec/exec.h"
+#include "ir/flops.h"
+#include "loop/train.h"
+#include "run/run_ranks.h"
+
+enum { MOST_RANKS = 1 << 20, MOST_STEPS = 1000000000, USUAL_SHARD = 8 };
+
+/* ---- options ---- */
+
+/* Reads "10Gbit,0.2ms". */
+static lathe_status read_link(const lathe_args *args, const char *name, lathe_link *out)
+{
+    const char *text = lathe_args_value(args, name), *comma = strchr(text, ',');
+    if (!comma)
+        return lathe_error(LATHE_E_ARG,
+                           "%s is \"%s\", expected bandwidth and latency, such as 10Gbit,0.2ms",
+                           name, text);
+    const char *wrong = lathe_link_read_bandwidth(text, (size_t)(comma - text), &out->bandwidth);
+    if (!wrong)
+        wrong = lathe_link_read_time(comma + 1, strlen(comma + 1), &out->latency);
+    return wrong ? lathe_error(LATHE_E_ARG, "%s is \"%s\": %s", name, text, wrong) : LATHE_OK;
+}
+
+static lathe_status read_islands(const lathe_args *args, lathe_network *net)
+{
+    int64_t n = 0;
+    LATHE_TRY(lathe_args_int(args, "--islands", 2, net->n_ranks, 1, &n));
+    net->n_islands = (int32_t)n;
+    if ((n > 1) != (lathe_args_value(args, "--island-link") != NULL))
+        return lathe_error(LATHE_E_ARG, n > 1
+                                            ? "--islands needs --island-link, such as 100Mbit,50ms"
+                                            : "--island-link has no effect without --islands");
+    if (n == 1)
+        return LATHE_OK;
+    if (net->n_ranks % n != 0)
+        return lathe_error(LATHE_E_ARG, "%lld islands do not divide the %d ranks", (long long)n,
+                           net->n_ranks);
+    return read_link(args, "--island-link", &net->island_link);
+}
+
+/* Ranks of a copy of the weights: given, or an island, or a divisor. */
+static lathe_status read_shard(const lathe_args *args, lathe_forecast_setup *setup)
+{
+    const int32_t inside = lathe_network_inside(&setup->network);
+    int64_t n = 0;
+    LATHE_TRY(lathe_args_int(args, "--shard-ranks", 2, MOST_RANKS, 0, &n));
+    if (n > 0 && (inside % n != 0 || n == setup->network.n_ranks))
+        return lathe_error(LATHE_E_ARG,
+                           "--shard-ranks is %lld, expected a divisor of the %d ranks%s, and "
+                           "fewer than all ranks",
+                           (long long)n, inside,
+                           setup->network.n_islands > 1 ? " of an island" : "");
+    if (n == 0 && setup->network.n_islands > 1)
+        n = inside;
+    for (int32_t d = 2; n == 0 && setup->network.n_islands == 1 && d <= USUAL_SHARD; d++)
+        if (inside % d == 0 && d < inside)
+            setup->shard_ranks = d;
+    if (n > 1)
+        setup->shard_ranks = (int32_t)n;
+    return LATHE_OK;
+}
+
+/* The time of computing: one of --step-time, --rate and --share. */
+static lathe_status read_speed(const lathe_args *args, lathe_plan_ranks *out)
+{
+    static const lathe_link_unit units[] = {
+        {"FLOP", 1.0}, {"MFLOP", 1e6}, {"GFLOP", 1e9}, {"TFLOP", 1e12}, {"PFLOP", 1e15}};
+    const char *time = lathe_args_value(args, "--step-time");
+    const char *rate = lathe_args_value(args, "--rate");
+    if ((time != NULL) + (rate != NULL) + (lathe_args_value(args, "--share") != NULL) > 1)
+        return lathe_error(LATHE_E_ARG, "give one of --step-time, --rate and --share");
+    LATHE_TRY(lathe_args_float(args, "--share", 1e-6, 1.0, 0.5, &out->share));
+    if (time) {
+        const char *wrong = lathe_link_read_time(time, strlen(time), &out->seconds);
+        if (wrong || out->seconds <= 0.0)
+            return lathe_error(LATHE_E_ARG, "--step-time is \"%s\": %s", time,
+                               wrong ? wrong : "expected a time above 0");
+    }
+    if (rate &&
+        (!lathe_link_number(rate, strlen(rate), units, sizeof units / sizeof *units, &out->rate) ||
+         out->rate <= 0.0))
+        return lathe_error(LATHE_E_ARG,
+                           "--rate is \"%s\": expected a number above 0 with FLOP, MFLOP, GFLOP, "
+                           "TFLOP or PFLOP (per second), such as 180TFLOP",
+                           rate);
+    return LATHE_OK;
+}
+
+lathe_status lathe_plan_ranks_read(const lathe_args *args, lathe_plan_ranks *out)
+{
+    static const char *const needs[] = {"--link",        "--islands",     "--island-link",
+                                        "--shard-ranks", "--inner-steps", "--step-time",
+                                        "--rate",        "--share"};
+    int64_t n = 0;
+    memset(out, 0, sizeof *out);
+    LATHE_TRY(lathe_args_int(args, "--ranks", 2, MOST_RANKS, 0, &n));
+    for (size_t i = 0; n == 0 && i < sizeof needs / sizeof *needs; i++)
+        if (lathe_args_value(args, needs[i]))
+            return lathe_error(LATHE_E_ARG, "%s has no effect without --ranks", needs[i]);
+    if (n == 0)
+        return LATHE_OK;
+    lathe_network *net = &out->setup.network;
+    net->n_ranks = (int32_t)n;
+    if (!lathe_args_value(args, "--link"))
+        return lathe_error(LATHE_E_ARG, "--ranks needs --link, such as --link 10Gbit,0.2ms");
+    LATHE_TRY(read_link(args, "--link", &net->link));
+    LATHE_TRY(read_islands(args, net));
+    LATHE_TRY(read_shard(args, &out->setup));
+    LATHE_TRY(lathe_args_int(args, "--inner-steps", 1, MOST_STEPS, 100, &n));
+    out->setup.inner_steps = (int32_t)n;
+    return read_speed(args, out);
+}
+
+/* ---- the run ---- */
+
+/* Counts the weights as kernels read them, those that train, and their masters beside a copy. */
+static void count_weights(const lathe_store *store, lathe_forecast_run *out)
+{
+    const int64_t width = lathe_dtype_bytes(store->params->compute_dtype);
+    out->read_bytes = store->plane_bytes;
+    for (int32_t i = 0; i < store->n_rows; i++) {
+        const lathe_store_row *row = &store->rows[i];
+        const lathe_param *p = store->params->rows[i];
+        const int64_t n = lathe_desc_count(&p->desc);
+        const int has_copy = row->shadow >= 0, has_master = row->master >= 0;
+        const int64_t read = has_copy ? n * width : has_master ? n * (int64_t)sizeof(float) : 0;
+        out->read_bytes += read;
+        out->n_trained += p->trainable ? n : 0;
+        out->trained_bytes += p->trainable ? read : 0;
+        out->copied_bytes += has_copy && has_master ? n * (int64_t)sizeof(float) : 0;
+    }
+}
+
+static int64_t narrow_width(const lathe_store *store)
+{
+    for (int32_t i = 0; i < store->n_rows; i++)
+        if (store->rows[i].grad >= store->wide_grad_bytes)
+            return lathe_dtype_bytes(lathe_params_grad_dtype(store->params, i));
+    return (int64_t)sizeof(float);
+}
+
+/* Share of a micro-batch's work that is backward and recomputation. */
+static double backward_share(const lathe_graph *g)
+{
+    const double all = lathe_graph_flops(g, 1);
+    double forward = 0.0;
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].phase == LATHE_PHASE_FORWARD)
+            forward += lathe_node_flops(g, i);
+    return all > 0.0 ? 1.0 - forward / all : 0.0;
+}
+
+static lathe_status settle_seconds(lathe_run *run, double step_flops, lathe_plan_ranks *x)
+{
+    double peak = 0.0;
+    if (x->seconds > 0.0) {
+        (void)snprintf(x->from, sizeof x->from, "given");
+        return LATHE_OK;
+    }
+    if (x->rate > 0.0) {
+        (void)snprintf(x->from, sizeof x->from, "%.4g TFLOP at %.4g TFLOP/s, as given",
+                       step_flops / 1e12, x->rate / 1e12);
+        x->seconds = step_flops / x->rate;
+        return LATHE_OK;
+    }
+    LATHE_TRY(lathe_peak_flops(run, &peak));
+    if (peak <= 0.0)
+        return lathe_error(LATHE_E_ARG,
+                           "the peak of device \"%s\" cannot be measured; give --step-time or "
+                           "--rate",
+                           run->parts.device.component->plugin->name);
+    x->seconds = step_flops / (x->share * peak);
+    (void)snprintf(x->from, sizeof x->from, "%.3g of the %.3g GFLOP/s that this device reaches",
+                   x->share, peak / 1e9);
+    return LATHE_OK;
+}
+
+lathe_status lathe_plan_ranks_make(lathe_run *run, double step_flops, lathe_plan_ranks *x)
+{
+    const lathe_store *store = &run->store;
+    LATHE_TRY(settle_seconds(run, step_flops, x));
+    if (lathe__run_check_ranks(run) != LATHE_OK)
+        (void)snprintf(x->refusal, sizeof x->refusal, "%s", lathe_error_message());
+    lathe_error_clear();
+    x->run = (lathe_forecast_run){
+        .planned = run->planned,
+        .weight_bytes = store->master_bytes + store->shadow_bytes,
+        .average_bytes = store->average_bytes,
+        .plane_bytes = store->plane_bytes,
+        .grad_bytes = store->grad_bytes,
+        .wide_grad_bytes = store->wide_grad_bytes,
+        .slot_bytes = store->slot_bytes,
+        .slot_category = store->slots_on_host ? LATHE_MEM_OFFLOAD : LATHE_MEM_OPTIMIZER,
+        .narrow_width = (int32_t)narrow_width(store),
+        .bucket_bytes = run->set.bucket_bytes,
+        .n_blocks = run->model.n_layers > 0 ? (int32_t)run->model.n_layers : 1,
+        .n_micro = run->set.gradient_accumulation_steps,
+        .seconds = x->seconds,
+        .backward = backward_share(lathe_exec_graph(run->programs.train.exec))};
+    count_weights(store, &x->run);
+    lathe_forecast_make(&x->run, &x->setup, x->rows);
+    return LATHE_OK;
+}
