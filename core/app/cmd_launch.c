@@ -5,16 +5,18 @@
 
 #include "app/commands.h"
 #include "app/launch_job.h"
+#include "app/trace_option.h"
 #include "base/error.h"
 #include "base/toml.h"
 
-enum { MOST_RANKS = 1024, MOST_RESTARTS = 1000, FIXED = 8 };
+enum { MOST_RANKS = 1024, MOST_RESTARTS = 1000, FIXED = 12 };
 
 static const lathe_option options[] = {
     {"-n, --ranks", "N", "number of processes"},
     {"--restarts", "R",
      "after a failure, start again from the last checkpoint, at most R times (default 0)"},
     {"--min-ranks", "M", "each restart has one process fewer, but at least M (default: N)"},
+    LATHE_TRACE_OPTIONS("all ranks", "steps"),
 };
 
 /* Whether the command line or the run file sets a key of a section. */
@@ -45,6 +47,7 @@ static int processors(void)
 static lathe_status train_arguments(const lathe_args *args, int32_t n_ranks, lathe_arena *arena,
                                     char ***out)
 {
+    static const char *const passed[] = {"--trace", "--trace-steps"};
     int32_t n = 0;
     char **list = lathe_arena_alloc(arena, (args->n_overrides + FIXED) * (int64_t)sizeof *list);
     if (list == NULL)
@@ -60,6 +63,11 @@ static lathe_status train_arguments(const lathe_args *args, int32_t n_ranks, lat
         const int threads = processors() / n_ranks;
         list[n++] = lathe_arena_printf(arena, "--train.threads=%d", threads > 1 ? threads : 1);
     }
+    for (int i = 0; i < 2; i++)
+        if (lathe_args_value(args, passed[i]) != NULL) {
+            list[n++] = lathe_arena_strdup(arena, passed[i]);
+            list[n++] = lathe_arena_strdup(arena, lathe_args_value(args, passed[i]));
+        }
     for (int32_t i = 0; i < n; i++)
         if (list[i] == NULL)
             return LATHE_E_NOMEM;

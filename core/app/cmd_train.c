@@ -65,6 +65,8 @@ static int run_command(const lathe_args *args)
                (long long)run->set.max_steps);
     if (status != LATHE_OK)
         lathe_ranks_forsake(run->ranks);
+    else if (run->ranks && lathe_args_value(args, "--trace"))
+        lathe_run_trace_join(run, lathe_args_value(args, "--trace"));
     if (train_options.out != stdout && train_options.out != stderr)
         (void)fclose(train_options.out);
     lathe_run_close(run);

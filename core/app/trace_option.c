@@ -12,5 +12,5 @@ lathe_status lathe_app_begin_trace(const lathe_args *args, lathe_run *run)
             LATHE_E_ARG, "--trace-steps selects the steps of a trace, but --trace FILE is missing");
     if (steps)
         LATHE_TRY(lathe_run_trace_steps(&run->trace, steps));
-    return path ? lathe_trace_begin(path) : LATHE_OK;
+    return path ? lathe_run_trace_open(run, path) : LATHE_OK;
 }

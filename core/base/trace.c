@@ -13,12 +13,13 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/trace_text.h"
 
 #define BUFFER_BYTES (256 * 1024)
 #define EVENT_BYTES 2048 /* largest event; longer ones are dropped */
 #define FLUSH_SECONDS 1.0
 
-static const char closing[] = "\n]}\n";
+static const char closing[] = LATHE__TRACE_CLOSING;
 
 typedef struct trace {
     int fd;
@@ -26,6 +27,7 @@ typedef struct trace {
     int64_t used, at; /* bytes in the buffer; their offset in the file */
     int64_t n_events, n_left_out;
     double origin, flushed;
+    long pid; /* of the events */
     int32_t n_threads;
 } trace;
 
@@ -131,7 +133,7 @@ static int32_t number_of_thread(void)
             snprintf(text, sizeof text,
                      "{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": %ld, \"tid\": %d, "
                      "\"args\": {\"name\": \"%s\"}}",
-                     (long)getpid(), thread_number, name);
+                     current.pid, thread_number, name);
         append(text, n);
     }
     return thread_number;
@@ -157,7 +159,7 @@ void lathe_trace_span(const char *category, const char *name, double begin, doub
             text, sizeof text,
             "{\"ph\": \"X\", \"cat\": \"%s\", \"name\": \"%s\", \"pid\": %ld, \"tid\": %d, "
             "\"ts\": %.3f, \"dur\": %.3f%s%s}",
-            category, quoted, (long)getpid(), tid, 1e6 * (begin - current.origin),
+            category, quoted, current.pid, tid, 1e6 * (begin - current.origin),
             1e6 * (end > begin ? end - begin : 0.0), args ? ", \"args\": " : "", args ? args : "");
         if (n > 0 && n < (int)sizeof text)
             append(text, n);
@@ -186,10 +188,10 @@ static void release(void)
 
 static lathe_status begin(const char *path)
 {
-    static const char opening[] = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n";
+    static const char opening[] = LATHE__TRACE_OPENING;
     char whole[sizeof opening + sizeof closing];
     const int64_t n = (int64_t)sizeof opening - 1;
-    current = (trace){.fd = -1, .at = n, .origin = lathe_trace_now()};
+    current = (trace){.fd = -1, .at = n, .origin = lathe_trace_now(), .pid = (long)getpid()};
     current.flushed = current.origin;
     current.buffer = malloc(BUFFER_BYTES);
     current.path = strdup(path);
@@ -202,13 +204,34 @@ static lathe_status begin(const char *path)
     return LATHE_OK;
 }
 
-lathe_status lathe_trace_begin(const char *path)
+/* Gives the events the process's number, and writes its name. */
+static void name_process(const lathe_trace_process *process)
+{
+    char text[512], name[256];
+    current.pid = process->number;
+    current.origin = process->origin;
+    escape(process->name, name, sizeof name);
+    int n = snprintf(text, sizeof text,
+                     "{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": %ld, \"args\": "
+                     "{\"name\": \"%s\"}}",
+                     current.pid, name);
+    append(text, n);
+    n = snprintf(text, sizeof text,
+                 "{\"ph\": \"M\", \"name\": \"process_sort_index\", \"pid\": %ld, \"args\": "
+                 "{\"sort_index\": %ld}}",
+                 current.pid, current.pid);
+    append(text, n);
+}
+
+lathe_status lathe_trace_begin_as(const char *path, const lathe_trace_process *process)
 {
     if (lathe_trace_on())
         return lathe_error(LATHE_E_STATE, "%s: a trace is being written already", path);
     (void)pthread_mutex_lock(&mutex);
     lathe_status status = begin(path);
     if (status == LATHE_OK) {
+        if (process)
+            name_process(process);
         atomic_fetch_add(&generation, 1);
         atomic_store(&is_on, 1);
     } else {
@@ -216,6 +239,11 @@ lathe_status lathe_trace_begin(const char *path)
     }
     (void)pthread_mutex_unlock(&mutex);
     return status;
+}
+
+lathe_status lathe_trace_begin(const char *path)
+{
+    return lathe_trace_begin_as(path, NULL);
 }
 
 void lathe_trace_end(void)

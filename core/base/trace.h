@@ -19,6 +19,21 @@
 
 /** Begins a trace in a new file. LATHE_E_IO names it; LATHE_E_STATE: there is one already. */
 lathe_status lathe_trace_begin(const char *path);
+
+/** A process among several whose traces are joined. */
+typedef struct lathe_trace_process {
+    int32_t number;   /* above 0: the "pid" of its events, and its place in the order */
+    const char *name; /* "rank 1 of 4" */
+    double origin;    /* the time 0 of its events, on the clock of lathe_trace_now */
+} lathe_trace_process;
+
+/** As lathe_trace_begin, with events of that process. */
+lathe_status lathe_trace_begin_as(const char *path, const lathe_trace_process *process);
+
+/** Moves the events of the file `part` into the file `path`, both of traces that have ended, and
+ *  removes `part`. LATHE_E_IO, LATHE_E_CORRUPT (not a trace): `path` is as before. */
+lathe_status lathe_trace_join(const char *path, const char *part);
+
 /** Writes the rest of the buffer and closes the file. Does nothing without a trace. */
 void lathe_trace_end(void);
 

@@ -3,6 +3,10 @@
  * In this range the trace has a span for the step, its update, its waits for data and every node,
  * with op, phase, dtype, layer and floating-point operations as arguments. Evaluations and
  * checkpoints are traced in the whole run.
+ *
+ * Ranks write a file each, `path` and `path`.rank-1, ...; at the end of a run that succeeds rank 0
+ * joins them in `path`, with one process per rank. Their clock is that of rank 0: ranks of one host
+ * share it, and a rank of another host takes the moment at which a message of all ranks arrives.
  */
 #ifndef LATHE_LOOP_RUN_TRACE_H
 #define LATHE_LOOP_RUN_TRACE_H
@@ -26,5 +30,12 @@ void lathe_run_trace_begin(lathe_trace_range *trace, int64_t done);
 /** Call it before step `step`: turns the tracing of all programs' nodes on if the step is in the
  * range, and off otherwise. Does nothing without a trace. */
 void lathe_run_trace_step(lathe_run *run, int64_t step);
+
+/** Begins the trace of this rank. All ranks call it; errors of lathe_trace_begin. */
+lathe_status lathe_run_trace_open(lathe_run *run, const char *path);
+
+/** Ends the trace of this rank, and on rank 0 joins those of all. All ranks call it, before the run
+ *  is closed. Warns of a rank whose file is not found, as on a host without the folder. */
+void lathe_run_trace_join(lathe_run *run, const char *path);
 
 #endif
