@@ -158,6 +158,21 @@ static void put_loss_tiles(const lathe_run_view *v, lathe_buffer *out)
     }
 }
 
+/* How long the fastest rank waits for the slowest, as a share of its micro-batches. */
+static void put_spread(const lathe_run_view *v, lathe_buffer *out)
+{
+    const lathe_series *slow = lathe_run_view_series(v, "ranks_slowest_seconds");
+    const lathe_series *fast = lathe_run_view_series(v, "ranks_fastest_seconds");
+    char text[32], more[64];
+    if (!slow || !fast)
+        return;
+    const double longest = lathe_series_mean(slow, 200);
+    lathe_axis_text(longest, 0.0, LATHE_UNIT_SECONDS, text, sizeof text);
+    (void)snprintf(more, sizeof more, "of %s of the slowest", text);
+    put_tile(out, "Spread of ranks", 1.0 - lathe_series_mean(fast, 200) / longest, LATHE_UNIT_SHARE,
+             more);
+}
+
 static void put_tiles(const lathe_run_view *v, lathe_buffer *out)
 {
     const double max_steps = lathe_run_view_number(v, "max_steps");
@@ -187,6 +202,7 @@ static void put_tiles(const lathe_run_view *v, lathe_buffer *out)
                         sizeof text);
         lathe_buffer_printf(out, "%s a step</span></div>\n", text);
     }
+    put_spread(v, out);
     put_tile(out, "Planned memory", lathe_run_view_number(v, "plan.memory_bytes"), LATHE_UNIT_BYTES,
              lathe_run_view_text(v, "machine.device"));
     lathe_buffer_puts(out, "</section>\n");

@@ -34,6 +34,14 @@ static const row rows[] = {
      LATHE_UNIT_BYTES,
      1,
      0},
+    {"Micro-batches of a step, by rank",
+     {"ranks_slowest_seconds", "ranks_fastest_seconds"},
+     {"slowest", "fastest"},
+     1,
+     LATHE_UNIT_SECONDS,
+     1,
+     0},
+    {"Bytes that rank 0 sends", {"ranks_bytes_sent"}, {NULL}, 3, LATHE_UNIT_BYTES, 1, 0},
     {"Stall of checkpoints", {"checkpoint_stall_seconds"}, {NULL}, 1, LATHE_UNIT_SECONDS, 1, 0},
 };
 

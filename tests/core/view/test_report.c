@@ -166,6 +166,30 @@ Test(report, data_of_the_run_are_shown)
 /* Texts that look like markup, in every place that can have text. */
 /* Sixty starts: ten are shown, fifty are folded. Each cell names its column for pages that are too
  * narrow for a table, and wide plots also have a narrow form. */
+/* The micro-batches of the slowest rank take 0.5 s, those of the fastest 0.4 s; on one rank the
+ * page says nothing of ranks. */
+Test(report, ranks_are_shown)
+{
+    put("metrics.jsonl",
+        "{\"step\": 1, \"loss\": 5.0, \"ranks_bytes_sent\": 3000000, \"ranks_slowest\": 1, "
+        "\"ranks_slowest_seconds\": 0.5, \"ranks_fastest_seconds\": 0.4}\n"
+        "{\"step\": 2, \"loss\": 4.0, \"ranks_bytes_sent\": 3000000, \"ranks_slowest\": 0, "
+        "\"ranks_slowest_seconds\": 0.5, \"ranks_fastest_seconds\": 0.4}\n");
+    expect_well_formed(make_page());
+    static const char *const texts[] = {">Spread of ranks<",
+                                        ">20%<",
+                                        "of 500 ms of the slowest",
+                                        ">Micro-batches of a step, by rank<",
+                                        "fastest",
+                                        ">Bytes that rank 0 sends<"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        cr_expect_not_null(strstr(page.data, texts[i]), "no '%s'", texts[i]);
+    put("metrics.jsonl", "{\"step\": 1, \"loss\": 5.0}\n");
+    make_page();
+    cr_expect_null(strstr(page.data, "anks<"), "%s", page.data);
+    cr_expect_null(strstr(page.data, "by rank"), "%s", page.data);
+}
+
 Test(report, many_starts_are_folded_and_narrow_pages_are_served)
 {
     lathe_buffer record = LATHE_BUFFER_INIT;
