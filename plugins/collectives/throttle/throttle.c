@@ -97,7 +97,9 @@ static lathe_status throttle_open(void *self, const lathe_collective_setup *setu
     if (setup->base == NULL || setup->base_group == NULL)
         return lathe_fail(x->host, LATHE_E_CONFIG,
                           "collective/throttle slows the group of another engine, and got none");
-    LATHE_TRY(make(x, setup->base, setup->base_group, &g));
+    const lathe_status status = make(x, setup->base, setup->base_group, &g);
+    if (g == NULL)
+        return status;
     g->own = (world){
         .self = x, .base = setup->base, .stops = setup->stops, .stops_arg = setup->stops_arg};
     g->world = &g->own;
@@ -123,7 +125,7 @@ static lathe_status throttle_split(lathe_group *group, int32_t color, int32_t ke
     if (part == NULL)
         return LATHE_OK;
     const lathe_status status = make(w->self, w->base, part, &g);
-    if (status != LATHE_OK) {
+    if (g == NULL) {
         (void)w->base->close(part);
         return status;
     }
