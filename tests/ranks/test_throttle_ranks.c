@@ -209,10 +209,13 @@ Test(throttle_ranks, a_link_that_is_too_slow_ends_all_ranks)
 
 Test(throttle_ranks, wrong_settings_are_refused_by_validate)
 {
-    cr_expect_eq(lathe(0, "validate run.toml --collective.name throttle --collective.bandwidth "
-                          "10Gb"),
-                 2);
-    cr_expect_not_null(strstr(output, "collective.bandwidth is \"10Gb\"; expected a number with"),
+    char text[2048];
+    (void)snprintf(text, sizeof text, "[collective]\nname = \"throttle\"\nbandwidth = \"10Gb\"\n%s",
+                   settings);
+    put("bad.toml", text);
+    cr_expect_eq(lathe(0, "validate bad.toml"), 2);
+    cr_expect_not_null(strstr(output, "bad.toml:3:13: error: collective throttle: bandwidth is "
+                                      "\"10Gb\"; expected a number with"),
                        "%s", output);
     cr_expect_eq(lathe(0, "validate run.toml --collective.name throttle --collective.bandwith "
                           "10Gbit"),

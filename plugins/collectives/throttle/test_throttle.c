@@ -349,11 +349,11 @@ Test(throttle, wrong_links_are_refused)
     static const struct {
         const char *settings, *message;
     } rows[] = {
-        {"bandwidth=0Mbit", "collective.bandwidth is \"0Mbit\"; expected a bandwidth above 0"},
-        {"bandwidth=10Gb", "collective.bandwidth is \"10Gb\"; expected a number with bit, Kbit"},
-        {"bandwidth=fast", "collective.bandwidth is \"fast\"; expected a number with bit"},
-        {"latency=1h", "collective.latency is \"1h\"; expected a number with ns, us, ms or s"},
-        {"latency=-1ms", "collective.latency is \"-1ms\"; expected a number with ns"},
+        {"bandwidth=0Mbit", "bandwidth is \"0Mbit\"; expected a bandwidth above 0"},
+        {"bandwidth=10Gb", "bandwidth is \"10Gb\"; expected a number with bit, Kbit"},
+        {"bandwidth=fast", "bandwidth is \"fast\"; expected a number with bit"},
+        {"latency=1h", "latency is \"1h\"; expected a number with ns, us, ms or s"},
+        {"latency=-1ms", "latency is \"-1ms\"; expected a number with ns"},
     };
     const lathe_plugin *plugin = lathe_test_open(LATHE_TEST_PLUGIN);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
