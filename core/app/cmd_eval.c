@@ -10,6 +10,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/model_path.h"
 #include "loop/train.h"
 
 static const lathe_option options[] = {
@@ -85,7 +86,7 @@ static int run_command(const lathe_args *args)
         status =
             lathe_error(LATHE_E_ARG, "train.eval_batches applies to evaluations during a training; "
                                      "use --batches N");
-    if (status == LATHE_OK && !data && lathe_path_is_dir(args->words[0]) &&
+    if (status == LATHE_OK && !data && lathe_path_is_model(args->words[0]) &&
         !lathe_args_override(args, "data.validation"))
         status = lathe_error(LATHE_E_ARG,
                              "--data PATH is missing; give a file or folder to evaluate on");

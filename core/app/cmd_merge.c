@@ -2,14 +2,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "app/commands.h"
 #include "app/model_dir.h"
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/model_path.h"
 #include "checkpoint/checkpoint_folder.h"
+#include "gguf/model_files.h"
 #include "opening/adapter_folder.h"
+#include "opening/opening.h"
 #include "primitives/merged_model.h"
+#include "primitives/quantized_model.h"
 #include "run/run_saved.h"
 
 static const lathe_option options[] = {
@@ -31,11 +36,16 @@ static lathe_status find_folders(const lathe_args *args, lathe_arena *arena, con
         return lathe_error(LATHE_E_ARG,
                            "--model.path and the folder %s are given; expected only one of them",
                            args->words[0]);
-    for (int i = 0; i < 2; i++)
-        if (!lathe_path_is_dir(args->words[i]))
-            return lathe_error(LATHE_E_CONFIG, "%s: no such folder; expected the folder of %s",
-                               args->words[i], i ? "an adapter" : "a model");
-    LATHE_TRY(lathe_checkpoint_resolve(arena, args->words[0], out_model));
+    if (!lathe_path_is_model(args->words[0]))
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: no such folder; expected the folder of a model, or a GGUF file",
+                           args->words[0]);
+    if (!lathe_path_is_dir(args->words[1]))
+        return lathe_error(LATHE_E_CONFIG, "%s: no such folder; expected the folder of an adapter",
+                           args->words[1]);
+    *out_model = args->words[0];
+    if (lathe_path_is_dir(*out_model))
+        LATHE_TRY(lathe_checkpoint_resolve(arena, args->words[0], out_model));
     LATHE_TRY(lathe_checkpoint_resolve(arena, args->words[1], out_adapter));
     if (!lathe_folder_has(*out_model, "config.json"))
         return lathe_error(
@@ -48,24 +58,112 @@ static lathe_status find_folders(const lathe_args *args, lathe_arena *arena, con
     return LATHE_OK;
 }
 
-/* Opens the adapter with the model as its base. */
+/* The format of --quant.name in which the merged model is written; NULL: none. */
+static const char *wanted_format(const lathe_args *args)
+{
+    const char *name = lathe_args_override(args, "quant.name");
+    return name && strcmp(name, "none") != 0 ? name : NULL;
+}
+
+static int is_of_quant(const lathe_override *o)
+{
+    return strncmp(o->key, "quant.", 6) == 0;
+}
+
+/* Whether the folder's weights are quantized already, so that [quant] would have no effect on it. */
+static lathe_status is_quantized(const char *model, int *out)
+{
+    json_t *config = NULL;
+    LATHE_TRY(lathe_model_json(model, "config.json", &config));
+    *out = json_is_object(json_object_get(config, "quantization_config"));
+    json_decref(config);
+    return LATHE_OK;
+}
+
+/* Opens the adapter with the model as its base. A plain base gets the settings of [quant], so that
+ * they are checked before anything is written. */
 static lathe_status open_both(const lathe_args *args, const char *model, const char *adapter,
                               lathe_run **out)
 {
+    int stored = 0;
+    LATHE_TRY(is_quantized(model, &stored));
     lathe_args of_adapter = *args;
     of_adapter.words = &adapter;
     of_adapter.n_words = 1;
     of_adapter.overrides = calloc((size_t)args->n_overrides + 1, sizeof *of_adapter.overrides);
     if (!of_adapter.overrides)
         return lathe_error(LATHE_E_NOMEM, "no memory for the settings");
+    of_adapter.n_overrides = 0;
     for (int32_t i = 0; i < args->n_overrides; i++)
-        of_adapter.overrides[i] = args->overrides[i];
+        if (!stored || !is_of_quant(&args->overrides[i]))
+            of_adapter.overrides[of_adapter.n_overrides++] = args->overrides[i];
     of_adapter.overrides[of_adapter.n_overrides++] = (lathe_override){"model.path", model};
     const lathe_status status = lathe_app_open_model(&of_adapter, LATHE_OPEN_INFER, NULL, out);
     free(of_adapter.overrides);
     if (status == LATHE_E_SHAPE || status == LATHE_E_NOT_FOUND)
         return lathe_error_context(LATHE_E_CONFIG, "the adapter does not fit the model %s", model);
     return status;
+}
+
+/* Settings that the second step, which quantizes, needs too. */
+static int is_of_plugins(const char *key)
+{
+    return strncmp(key, "plugins.", 8) == 0 || strcmp(key, "model.name") == 0 ||
+           strcmp(key, "checkpoint.shard_size") == 0;
+}
+
+/* Quantizes the merged model in `from`, and writes it to `to`. */
+static lathe_status quantize(const lathe_args *args, const char *from,
+                             const lathe_made_from parents[2], const char *to)
+{
+    lathe_run *run = NULL;
+    lathe_quantized_model made;
+    /* an adapter of its own, because weights that train are not quantized */
+    lathe_override *list = calloc((size_t)args->n_overrides + 3, sizeof *list);
+    int32_t n = 0;
+    if (!list)
+        return lathe_error(LATHE_E_NOMEM, "no memory for the settings");
+    list[n++] = (lathe_override){"model.path", from};
+    list[n++] = (lathe_override){"adapter.name", "lora"};
+    list[n++] = (lathe_override){"data.seq_len", "2"};
+    for (int32_t i = 0; i < args->n_overrides; i++)
+        if (is_of_quant(&args->overrides[i]) || is_of_plugins(args->overrides[i].key))
+            list[n++] = args->overrides[i];
+    lathe_status status = lathe_run_open_to_quantize(list, n, &run);
+    if (status == LATHE_OK &&
+        LATHE_HAS((const lathe_quant_v1 *)run->parts.quant.table, encode_calibrated))
+        status = lathe_error(LATHE_E_CONFIG,
+                             "format \"%s\" is calibrated on texts: merge without --quant.name, "
+                             "and then use lathe quantize --calibration",
+                             run->parts.quant.component->plugin->name);
+    if (status == LATHE_OK)
+        status = lathe__quantized_model_write(run, NULL, parents, to, NULL, NULL, &made);
+    if (status == LATHE_OK)
+        (void)printf("%d weights quantized to %.2f bits, relative error %.4f\n", made.n,
+                     8.0 * (double)made.bytes / (double)made.n_numbers, made.relative_error);
+    lathe_run_close(run);
+    free(list);
+    return status;
+}
+
+/* Merges, and quantizes the result if --quant.name asks for it: by way of a plain folder beside the
+ * output, which is removed. */
+static lathe_status write_merged(const lathe_args *args, lathe_run *run, const char *adapter,
+                          const char *output, lathe_arena *arena, int32_t *out_n)
+{
+    const lathe_saved_state *saved = lathe__run_saved(run);
+    if (!wanted_format(args))
+        return lathe__merged_model_write(saved, adapter, output, out_n);
+    const char *plain = lathe_arena_printf(arena, "%s.merged.%ld", output, (long)getpid());
+    const lathe_made_from parents[2] = {{"model", saved->model_path}, {"adapter", adapter}};
+    if (!plain)
+        return LATHE_E_NOMEM;
+    LATHE_TRY(lathe__merged_model_write(saved, adapter, plain, out_n));
+    const lathe_status status = quantize(args, plain, parents, output);
+    char why[1024];
+    (void)snprintf(why, sizeof why, "%s", status == LATHE_OK ? "" : lathe_error_message());
+    (void)lathe_dir_remove(plain);
+    return status == LATHE_OK ? LATHE_OK : lathe_error(status, "%s", why);
 }
 
 static int run_command(const lathe_args *args)
@@ -78,7 +176,7 @@ static int run_command(const lathe_args *args)
     if (status == LATHE_OK)
         status = open_both(args, model, adapter, &run);
     if (status == LATHE_OK)
-        status = lathe__merged_model_write(lathe__run_saved(run), adapter, output, &n);
+        status = write_merged(args, run, adapter, output, &arena, &n);
     if (status == LATHE_OK)
         (void)printf("merged %s into %d weights of %s: %s\n", adapter, n, model, output);
     const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
@@ -89,14 +187,18 @@ static int run_command(const lathe_args *args)
 
 const lathe_command lathe_cmd_merge = {
     .name = "merge",
-    .arguments = "DIR ADAPTER -o OUT",
+    .arguments = "DIR|FILE.gguf ADAPTER -o OUT",
     .summary = "merge an adapter into the weights of its model",
-    .details = "DIR is the model: a Hugging Face folder, a checkpoint, or the folder of a run.\n"
+    .details = "DIR is the model: a Hugging Face folder, a checkpoint, the folder of a run, or a GGUF\n"
+               "file.\n"
                "ADAPTER is a checkpoint of a run with an adapter, the folder of such a run, or a\n"
                "folder that PEFT wrote. OUT is a new Hugging Face folder: every tensor keeps its\n"
                "dtype, those that the adapter does not change keep their bytes, and the\n"
                "tokenizer's files are the adapter's, or else the model's. An adapter that was\n"
-               "trained over a quantized base is merged into the weights of DIR as they are.\n",
+               "trained over a quantized base is merged into the weights of DIR as they are. Weights\n"
+               "that DIR stores quantized are decoded and get the dtype that config.json names;\n"
+               "--checkpoint.save_dtype chooses one for all. --quant.name NAME quantizes the result\n"
+               "as lathe quantize does.\n",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 2,

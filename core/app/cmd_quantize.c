@@ -10,6 +10,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/model_path.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "exec/precision.h"
 #include "loop/train.h"
@@ -105,7 +106,9 @@ static lathe_status check_arguments(const lathe_args *args, lathe_arena *arena, 
     if (!format || strcmp(format, "none") == 0)
         return lathe_error(LATHE_E_ARG, "--quant.name NAME is missing: lathe ls quant lists the "
                                         "formats");
-    LATHE_TRY(lathe_checkpoint_resolve(arena, args->words[0], out));
+    *out = args->words[0];
+    if (!lathe_path_is_gguf(*out))
+        LATHE_TRY(lathe_checkpoint_resolve(arena, args->words[0], out));
     if (!lathe_folder_has(*out, "config.json"))
         return lathe_error(LATHE_E_CONFIG,
                            "%s: has no config.json, so it is not a model folder; merge an adapter "
@@ -364,7 +367,7 @@ static int run_command(const lathe_args *args)
         status = open_calibration(args, model, run, &data);
     if (status == LATHE_OK)
         status =
-            lathe__quantized_model_write(run, data.run ? &data : NULL, output, report, &r, &made);
+            lathe__quantized_model_write(run, data.run ? &data : NULL, NULL, output, report, &r, &made);
     if (status == LATHE_OK)
         status = perplexity(args, output, &shape, &perplexities[1]);
     if (status == LATHE_OK)

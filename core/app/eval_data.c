@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/model_path.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "config/config.h"
 #include "io/manifest.h"
@@ -201,7 +202,7 @@ lathe_status lathe_eval_data(const lathe_args *args, const char *path, lathe_buf
     lathe_buffer_puts(out, "[{path = ");
     lathe_buffer_json_string(out, path);
     if (lathe_path_exists(args->words[0]) && !other)
-        LATHE_TRY(lathe_path_is_dir(args->words[0]) ? put_of_folder(args, path, out)
+        LATHE_TRY(lathe_path_is_model(args->words[0]) ? put_of_folder(args, path, out)
                                                     : put_of_run(args, path, out));
     lathe_buffer_puts(out, "}]");
     return out->status;

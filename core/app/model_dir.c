@@ -6,9 +6,11 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/model_path.h"
 #include "checkpoint/adapter_file.h"
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
+#include "gguf/model_files.h"
 #include "opening/adapter_folder.h"
 #include "opening/opening.h"
 #include "opening/read_check.h"
@@ -93,12 +95,9 @@ static lathe_override *overrides(const lathe_args *args, const char *const *sett
     return list;
 }
 
-static lathe_status check_folder(const char *path, lathe_arena *arena)
+static lathe_status check_folder(const char *path)
 {
-    const char *config = lathe_path_join(arena, path, "config.json");
-    if (!config)
-        return LATHE_E_NOMEM;
-    if (!lathe_path_exists(config))
+    if (!lathe_model_has(path, "config.json"))
         return lathe_error(LATHE_E_CONFIG, "%s: has no config.json, so it is not a model folder",
                            path);
     return LATHE_OK;
@@ -272,7 +271,7 @@ static lathe_status reopen_with_reference(const lathe_args *args, int32_t mode,
         status = lathe_settings_add_evaluation(&more, arena, config, is_set(args, "stage.name"));
     json_decref(config);
     LATHE_TRY(status);
-    if (more.n == 0 || (named && !lathe_path_is_dir(base)))
+    if (more.n == 0 || (named && !lathe_path_is_model(base)))
         return refuse_reference(args, *out);
     lathe_run_close(*out);
     *out = NULL;
@@ -293,7 +292,10 @@ static lathe_status open_folder(const lathe_args *args, int32_t mode, const char
     const char *path = NULL;
     int32_t n = 0, weights;
     lathe_setting_list own;
-    LATHE_TRY(lathe_checkpoint_resolve(arena, args->words[0], &path));
+    if (lathe_path_is_dir(args->words[0]))
+        LATHE_TRY(lathe_checkpoint_resolve(arena, args->words[0], &path));
+    else
+        path = args->words[0]; /* a GGUF file */
     if (lathe_adapter_folder_is(path))
         return open_adapter(args, mode, settings, path, arena, out);
     if (is_set(args, "model.path"))
@@ -301,7 +303,7 @@ static lathe_status open_folder(const lathe_args *args, int32_t mode, const char
                            "--model.path and the folder %s are given; expected only one of them",
                            args->words[0]);
     LATHE_TRY(wanted_weights(args, &weights));
-    LATHE_TRY(check_folder(path, arena));
+    LATHE_TRY(check_folder(path));
     const char *average = lathe_path_join(arena, path, "average"), *model = path;
     if (!average)
         return LATHE_E_NOMEM;
@@ -379,7 +381,7 @@ static lathe_status open_run_file(const lathe_args *args, int32_t mode, const ch
 /* Whether the name is that of a file of weights, which must not be read as TOML. */
 static int is_weights(const char *path)
 {
-    static const char *const ends[] = {".safetensors", ".gguf", ".bin", ".pt", ".pth", ".onnx"};
+    static const char *const ends[] = {".safetensors", ".bin", ".pt", ".pth", ".onnx"};
     const size_t n = strlen(path);
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
         const size_t n_end = strlen(ends[i]);
@@ -393,10 +395,10 @@ static int is_weights(const char *path)
 static lathe_status check_word(const char *word)
 {
     static const char expected[] = "expected the folder of a model (with config.json and "
-                                   "*.safetensors), a checkpoint, the folder of a run, or a run "
-                                   "file (TOML)";
+                                   "*.safetensors), a GGUF file, a checkpoint, the folder of a run, "
+                                   "or a run file (TOML)";
     if (!lathe_path_exists(word))
-        return lathe_error(LATHE_E_CONFIG, "%s: no such folder or run file; %s", word, expected);
+        return lathe_error(LATHE_E_CONFIG, "%s: no such file or folder; %s", word, expected);
     if (is_weights(word))
         return lathe_error(LATHE_E_CONFIG, "%s: a file of weights; %s: name the folder it is in",
                            word, expected);
@@ -409,7 +411,7 @@ lathe_status lathe_app_open_model(const lathe_args *args, int32_t mode, const ch
     lathe_arena arena = LATHE_ARENA_INIT;
     const char *word = args->words[0];
     lathe_status status = LATHE_OK;
-    if (lathe_path_is_dir(word))
+    if (lathe_path_is_model(word))
         status = open_folder(args, mode, settings, &arena, out);
     else if ((status = check_word(word)) == LATHE_OK)
         status = open_run_file(args, mode, settings, &arena, out);

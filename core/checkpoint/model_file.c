@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "gguf/model_files.h"
 #include "model/param_init.h"
 #include "model/weight_file.h"
 #include "model/weights.h"
@@ -41,7 +42,7 @@ lathe_status lathe__model_file_plan(const lathe_saved_state *saved)
         return LATHE_OK;
     saved->checkpoints->file.is_guessed =
         1; /* a plan needs no weights; an error is reported when they are read */
-    if (lathe_safetensors_open(saved->model_path, &set) == LATHE_OK)
+    if (lathe_model_weights(saved->model_path, &set) == LATHE_OK)
         take_dtypes(saved, set);
     lathe_safetensors_close(set);
     return LATHE_OK;

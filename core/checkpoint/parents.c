@@ -9,6 +9,7 @@
 #include "base/fs.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/model_path.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_info.h"
 #include "checkpoint/config_changes.h"
@@ -112,7 +113,7 @@ static const char *other_path(const json_t *config, size_t i)
 {
     const json_t *section = json_object_get(config, others[i].section);
     const char *path = json_string_value(json_object_get(section, others[i].key));
-    return path && lathe_path_is_dir(path) ? path : NULL;
+    return path && lathe_path_is_model(path) ? path : NULL;
 }
 
 /* Whether the stage compares the model with the one before training. */

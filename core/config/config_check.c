@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/fs.h"
+#include "base/model_path.h"
 #include "config/config_state.h"
 #include "plug/schema.h"
 
@@ -77,22 +78,28 @@ static void check_folder(const lathe_config *config, const char *section, const 
                          part, strerror(errno));
 }
 
+static void check_model(const lathe_config *config, const char *section, const char *path,
+                        lathe_diags *diags)
+{
+    if (lathe_path_is_model(path))
+        return;
+    lathe_config_add(config, diags, LATHE_DIAG_ERROR, section, "path",
+                     lathe_path_exists(path)
+                         ? "%s.path: a file, expected a folder or a GGUF file: %s"
+                         : "%s.path: no such folder or GGUF file: %s",
+                     section, path);
+}
+
 void lathe_config_check_files(const lathe_config *config, lathe_diags *diags)
 {
     const char *model = lathe_config_string(config, "model", "path");
     const char *tokenizer = lathe_config_string(config, "tokenizer", "path");
     const char *teacher = lathe_config_string(config, "teacher", "path");
     const char *resume = lathe_config_string(config, "checkpoint", "resume");
-    if (model != NULL && !lathe_path_is_dir(model))
-        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "model", "path",
-                         lathe_path_exists(model) ? "model.path: a file, expected a folder: %s"
-                                                  : "model.path: no such folder: %s",
-                         model);
-    if (teacher != NULL && !lathe_path_is_dir(teacher))
-        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "teacher", "path",
-                         lathe_path_exists(teacher) ? "teacher.path: a file, expected a folder: %s"
-                                                    : "teacher.path: no such folder: %s",
-                         teacher);
+    if (model != NULL)
+        check_model(config, "model", model, diags);
+    if (teacher != NULL)
+        check_model(config, "teacher", teacher, diags);
     if (tokenizer != NULL && strcmp(tokenizer, "bytes") != 0 && !lathe_path_exists(tokenizer))
         lathe_config_add(config, diags, LATHE_DIAG_ERROR, "tokenizer", "path",
                          "tokenizer.path: no such file or folder: %s", tokenizer);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "exec/batch_load.h"
 #include "exec/weight_fill.h"
+#include "gguf/model_files.h"
 #include "model/weights.h"
 
 struct lathe_scorer {
@@ -140,7 +141,7 @@ lathe_status lathe_scorer_load(lathe_scorer *s)
     lathe_safetensors *set = NULL;
     lathe_weight_fill fill = {.store = &s->store, .params = &s->params};
     const lathe_weight_sink sink = lathe_weight_fill_sink(&fill);
-    LATHE_TRY(lathe_safetensors_open(s->config.path, &set));
+    LATHE_TRY(lathe_model_weights(s->config.path, &set));
     const lathe_status status = lathe_weights_load(set, &s->model, &s->params, &sink);
     lathe_weight_fill_fini(&fill);
     lathe_safetensors_close(set);

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "exec/weight_fill.h"
+#include "gguf/model_files.h"
 #include "model/stored_formats.h"
 #include "model/weights.h"
 
@@ -98,7 +99,7 @@ lathe_status lathe_draft_load(lathe_draft *d)
         return LATHE_OK;
     d->is_placed = 1;
     LATHE_TRY(lathe_store_place(&d->store, d->config.machine));
-    LATHE_TRY(lathe_safetensors_open(d->config.path, &set));
+    LATHE_TRY(lathe_model_weights(d->config.path, &set));
     const lathe_status status = lathe_weights_load(set, &d->model, &d->params, &sink);
     lathe_weight_fill_fini(&fill);
     lathe_safetensors_close(set);

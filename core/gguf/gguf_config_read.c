@@ -1,9 +1,17 @@
 /* Makes a config.json from the keys of a GGUF file. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "gguf/gguf_config.h"
+
+const char *lathe__gguf_key(const lathe_gguf_family *family, const char *name, char *buffer,
+                            size_t n)
+{
+    (void)snprintf(buffer, n, "%s.%s", family->arch, name);
+    return buffer;
+}
 
 typedef struct reader {
     const lathe_gguf_family *family;

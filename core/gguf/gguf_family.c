@@ -74,43 +74,100 @@ const char *lathe_gguf_families(void)
     return "llama, qwen2, qwen3, gemma2, gemma3, phi3 and olmo2";
 }
 
+/* All families name the modules of the decoder and the head so. */
+#define PREFIX "model."
+#define HEAD "lm_head.weight"
+
+static const char post_attention[] = "post_attention_layernorm";
+
+static int is(const char *text, const char *part, size_t n)
+{
+    return strlen(text) == n && memcmp(text, part, n) == 0;
+}
+
 static const char *module_name(const lathe_gguf_family *family, const char *module, size_t n)
 {
-    static const char post[] = "post_attention_layernorm";
-    if (n == sizeof post - 1 && memcmp(module, post, n) == 0)
+    if (is(post_attention, module, n))
         return family->post_norms ? "post_attention_norm" : "ffn_norm";
     for (size_t i = 0; i < sizeof modules / sizeof modules[0]; i++)
-        if (strlen(modules[i].folder) == n && memcmp(modules[i].folder, module, n) == 0)
+        if (is(modules[i].folder, module, n))
             return modules[i].gguf;
     return NULL;
 }
 
-lathe_status lathe_gguf_name(const lathe_model_config *config, const char *name, lathe_arena *arena,
+/* The module of the folder for one of GGUF. */
+static const char *folder_module(const lathe_gguf_family *family, const char *module, size_t n)
+{
+    const int fused = strcmp(family->arch, "phi3") == 0;
+    if (is(family->post_norms ? "post_attention_norm" : "ffn_norm", module, n))
+        return post_attention;
+    if (is("ffn_up", module, n))
+        return fused ? "mlp.gate_up_proj" : "mlp.up_proj";
+    for (size_t i = 0; i < sizeof modules / sizeof modules[0]; i++)
+        if (is(modules[i].gguf, module, n))
+            return modules[i].folder;
+    return NULL;
+}
+
+/* Reads "NUMBER." at *at, which follows "layers." or "blk."; -1: it is none. */
+static long take_layer(const char **at)
+{
+    char *end;
+    const long layer = (*at)[0] >= '0' && (*at)[0] <= '9' ? strtol(*at, &end, 10) : -1;
+    if (layer < 0 || *end != '.')
+        return -1;
+    *at = end + 1;
+    return layer;
+}
+
+lathe_status lathe_gguf_name(const lathe_gguf_family *family, const char *name, lathe_arena *arena,
                              const char **out)
 {
-    const lathe_gguf_family *family = lathe_gguf_family_of_type(config->model_type);
-    const size_t n_prefix = strlen(config->prefix);
-    const char *at = strncmp(name, config->prefix, n_prefix) == 0 ? name + n_prefix : name;
-    const char *suffix = strrchr(at, '.');
-    const char *module = NULL;
+    const size_t n_prefix = sizeof PREFIX - 1;
+    const char *at = strncmp(name, PREFIX, n_prefix) == 0 ? name + n_prefix : name;
+    const char *suffix = strrchr(at, '.'), *module = NULL;
     long layer = -1;
     *out = NULL;
-    if (strcmp(name, config->head) == 0) {
+    if (strcmp(name, HEAD) == 0) {
         *out = "output.weight";
         return LATHE_OK;
     }
     if (strncmp(at, "layers.", 7) == 0) {
-        char *end;
-        layer = strtol(at + 7, &end, 10);
-        at = *end == '.' ? end + 1 : end;
+        at += 7;
+        layer = take_layer(&at);
     }
-    if (family != NULL && suffix != NULL && suffix > at)
+    if (suffix != NULL && suffix > at)
         module = module_name(family, at, (size_t)(suffix - at));
     if (module == NULL)
         return lathe_error(LATHE_E_UNSUPPORTED, "GGUF has no name for the tensor %s of a %s model",
-                           name, config->model_type);
+                           name, family->arch);
     *out = layer >= 0 ? lathe_arena_printf(arena, "blk.%ld.%s%s", layer, module, suffix)
                       : lathe_arena_printf(arena, "%s%s", module, suffix);
+    return *out != NULL ? LATHE_OK : LATHE_E_NOMEM;
+}
+
+lathe_status lathe_gguf_folder_name(const lathe_gguf_family *family, const char *name,
+                                    lathe_arena *arena, const char **out)
+{
+    const char *at = name, *module = NULL;
+    const int in_layer = strncmp(name, "blk.", 4) == 0;
+    long layer = -1;
+    *out = NULL;
+    if (strcmp(name, "output.weight") == 0) {
+        *out = HEAD;
+        return LATHE_OK;
+    }
+    if (in_layer) {
+        at += 4;
+        layer = take_layer(&at);
+    }
+    const char *suffix = strrchr(at, '.');
+    if (in_layer == (layer >= 0) && suffix != NULL)
+        module = folder_module(family, at, (size_t)(suffix - at));
+    if (module == NULL || in_layer == (strncmp(module, "embed", 5) == 0 || strcmp(module, "norm") == 0))
+        return LATHE_OK;
+    *out = in_layer ? lathe_arena_printf(arena, PREFIX "layers.%ld.%s%s", layer, module, suffix)
+                    : lathe_arena_printf(arena, PREFIX "%s%s", module, suffix);
     return *out != NULL ? LATHE_OK : LATHE_E_NOMEM;
 }
 

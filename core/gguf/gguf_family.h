@@ -8,8 +8,8 @@
 #define LATHE_GGUF_GGUF_FAMILY_H
 
 #include "gguf/gguf_type.h"
-#include "ir/params.h"
-#include "model/hf_config.h"
+#include "base/arena.h"
+#include "lathe/status.h"
 
 typedef struct lathe_gguf_family {
     const char *arch;         /* general.architecture: "llama" */
@@ -31,8 +31,12 @@ const lathe_gguf_family *lathe_gguf_family_of_type(const char *model_type);
 const char *lathe_gguf_families(void);
 
 /** Name in GGUF of a parameter of the model, in the arena. LATHE_E_UNSUPPORTED: GGUF has none. */
-lathe_status lathe_gguf_name(const lathe_model_config *config, const char *name, lathe_arena *arena,
+lathe_status lathe_gguf_name(const lathe_gguf_family *family, const char *name, lathe_arena *arena,
                              const char **out);
+/** Name in the folder of a tensor of a GGUF file, in the arena; *out NULL: the family has no such
+ *  tensor. */
+lathe_status lathe_gguf_folder_name(const lathe_gguf_family *family, const char *name,
+                                    lathe_arena *arena, const char **out);
 
 /* How a tensor differs from the one of the folder. */
 enum { LATHE_GGUF_SAME, LATHE_GGUF_ROTATED, LATHE_GGUF_PLUS_ONE };

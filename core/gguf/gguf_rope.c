@@ -1,15 +1,14 @@
-/* Rotary frequencies: keys and tensors of GGUF, and rope_theta and rope_scaling of a config.json.
- */
+/* Reads rotary frequencies: rope_theta and rope_scaling from keys and tensors of GGUF. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "gguf/gguf_codec.h"
 #include "gguf/gguf_config.h"
 
+#define MAX_ROPE_DIMS 1024 /* as in model/rope_config.h */
 #define PI 3.14159265358979323846
 
 double lathe__gguf_short_float(double x)
@@ -23,86 +22,7 @@ double lathe__gguf_short_float(double x)
     return x;
 }
 
-/* ---- writing ---- */
-
-/* The table of the layers without a window; Gemma 3 has another one for those with. */
-static const lathe_rope_config *main_rope(const lathe_model_config *c)
-{
-    return &c->ropes[c->n_ropes - 1];
-}
-
-static void put_text(lathe_gguf_writer *w, const char *key, const char *text)
-{
-    lathe_gguf_put_text(w, key, text, (int64_t)strlen(text));
-}
-
-static void put_yarn(const lathe_gguf_family *family, const lathe_rope_config *rope,
-                     lathe_gguf_writer *w)
-{
-    char key[96];
-    const double usual = rope->factor > 1.0 ? 0.1 * log(rope->factor) + 1.0 : 1.0;
-    lathe_gguf_put_u32(
-        w, lathe__gguf_key(family, "rope.scaling.original_context_length", key, sizeof key),
-        rope->original_max_positions);
-    lathe_gguf_put_float(w, lathe__gguf_key(family, "rope.scaling.yarn_beta_fast", key, sizeof key),
-                         rope->beta_fast);
-    lathe_gguf_put_float(w, lathe__gguf_key(family, "rope.scaling.yarn_beta_slow", key, sizeof key),
-                         rope->beta_slow);
-    if (fabs(rope->attention_factor - usual) > 1e-6)
-        lathe_gguf_put_float(
-            w, lathe__gguf_key(family, "rope.scaling.yarn_attn_factor", key, sizeof key),
-            rope->attention_factor);
-}
-
-static void put_scaling(const lathe_gguf_family *family, const lathe_rope_config *rope,
-                        lathe_gguf_writer *w)
-{
-    char key[96];
-    const char *type = rope->type == LATHE_ROPE_LINEAR     ? "linear"
-                       : rope->type == LATHE_ROPE_YARN     ? "yarn"
-                       : rope->type == LATHE_ROPE_LONGROPE ? "longrope"
-                                                           : NULL;
-    if (type == NULL)
-        return;
-    put_text(w, lathe__gguf_key(family, "rope.scaling.type", key, sizeof key), type);
-    if (rope->type == LATHE_ROPE_LINEAR || rope->type == LATHE_ROPE_YARN)
-        lathe_gguf_put_float(w, lathe__gguf_key(family, "rope.scaling.factor", key, sizeof key),
-                             rope->factor);
-    if (rope->type == LATHE_ROPE_YARN)
-        put_yarn(family, rope, w);
-    if (rope->type == LATHE_ROPE_LONGROPE) {
-        lathe_gguf_put_u32(
-            w, lathe__gguf_key(family, "rope.scaling.original_context_length", key, sizeof key),
-            rope->original_max_positions);
-        lathe_gguf_put_float(w,
-                             lathe__gguf_key(family, "rope.scaling.attn_factor", key, sizeof key),
-                             rope->attention_factor);
-    }
-}
-
-lathe_status lathe__gguf_rope_write(const lathe_gguf_family *family,
-                                    const lathe_model_config *config, lathe_gguf_writer *w)
-{
-    char key[96];
-    if (config->n_ropes == 0)
-        return LATHE_OK;
-    const lathe_rope_config *rope = main_rope(config);
-    lathe_gguf_put_u32(w, lathe__gguf_key(family, "rope.dimension_count", key, sizeof key),
-                       rope->dims);
-    lathe_gguf_put_float(w, lathe__gguf_key(family, "rope.freq_base", key, sizeof key),
-                         rope->theta);
-    if (config->n_ropes > 1)
-        lathe_gguf_put_float(w, lathe__gguf_key(family, "rope.freq_base_swa", key, sizeof key),
-                             config->ropes[0].theta);
-    if (rope->type == LATHE_ROPE_DYNAMIC)
-        lathe_log(LATHE_LOG_WARN, "rope_type dynamic has no key in GGUF: the file is right for "
-                                  "contexts of up to max_position_embeddings tokens");
-    put_scaling(family, rope, w);
-    return LATHE_OK;
-}
-
-/* Frequencies are divided by these factors. */
-static void llama3_factors(double theta, int64_t dims, double factor, double low, double high,
+void lathe__gguf_llama3_factors(double theta, int64_t dims, double factor, double low, double high,
                            double original, float *out)
 {
     for (int64_t i = 0; i < dims / 2; i++) {
@@ -117,39 +37,6 @@ static void llama3_factors(double theta, int64_t dims, double factor, double low
         }
     }
 }
-
-lathe_status lathe_gguf_factors_make(const lathe_gguf_family *family,
-                                     const lathe_model_config *config, lathe_arena *arena,
-                                     lathe_gguf_factors out[2], int32_t *out_n)
-{
-    *out_n = 0;
-    if (config->n_ropes == 0)
-        return LATHE_OK;
-    const lathe_rope_config *rope = main_rope(config);
-    if (rope->type == LATHE_ROPE_LONGROPE) {
-        out[0] =
-            (lathe_gguf_factors){"rope_factors_long.weight", rope->long_factor, rope->dims / 2};
-        out[1] =
-            (lathe_gguf_factors){"rope_factors_short.weight", rope->short_factor, rope->dims / 2};
-        *out_n = 2;
-    }
-    if (rope->type != LATHE_ROPE_LLAMA3)
-        return LATHE_OK;
-    if (!family->permutes)
-        return lathe_error(LATHE_E_UNSUPPORTED,
-                           "rope_type llama3 cannot be written as GGUF for a model of type %s",
-                           config->model_type);
-    float *values = lathe_arena_alloc(arena, rope->dims / 2 * (int64_t)sizeof *values);
-    if (values == NULL)
-        return LATHE_E_NOMEM;
-    llama3_factors(rope->theta, rope->dims, rope->factor, rope->low_freq_factor,
-                   rope->high_freq_factor, (double)rope->original_max_positions, values);
-    out[0] = (lathe_gguf_factors){"rope_freqs.weight", values, rope->dims / 2};
-    *out_n = 1;
-    return LATHE_OK;
-}
-
-/* ---- reading ---- */
 
 static float *read_factors(const lathe_gguf_tensor *t)
 {
@@ -181,7 +68,7 @@ static int is_close(const float *a, const float *b, int64_t n)
 static json_t *find_llama3(const float *seen, int64_t n, double theta)
 {
     static const double lows[] = {1, 2, 4, 0.5}, highs[] = {4, 8, 2, 16, 32};
-    float made[LATHE_MAX_ROPE_DIMS];
+    float made[MAX_ROPE_DIMS];
     double factor = 0.0;
     for (int64_t i = 0; i < n; i++)
         factor = (double)seen[i] > factor ? (double)seen[i] : factor;
@@ -190,7 +77,7 @@ static json_t *find_llama3(const float *seen, int64_t n, double theta)
             for (size_t h = 0; h < sizeof highs / sizeof highs[0]; h++) {
                 if (highs[h] <= lows[l])
                     continue;
-                llama3_factors(theta, 2 * n, factor, lows[l], highs[h], original, made);
+                lathe__gguf_llama3_factors(theta, 2 * n, factor, lows[l], highs[h], original, made);
                 if (is_close(made, seen, n))
                     return json_pack("{s:s, s:f, s:f, s:f, s:i}", "rope_type", "llama3", "factor",
                                      lathe__gguf_short_float(factor), "low_freq_factor", lows[l],
@@ -203,7 +90,7 @@ static json_t *find_llama3(const float *seen, int64_t n, double theta)
 static lathe_status add_llama3(const lathe_gguf *file, const lathe_gguf_tensor *t, double theta,
                                json_t *config)
 {
-    float *seen = t->cols <= LATHE_MAX_ROPE_DIMS / 2 && t->rows == 1 ? read_factors(t) : NULL;
+    float *seen = t->cols <= MAX_ROPE_DIMS / 2 && t->rows == 1 ? read_factors(t) : NULL;
     json_t *scaling = seen != NULL ? find_llama3(seen, t->cols, theta) : NULL;
     free(seen);
     if (scaling == NULL)

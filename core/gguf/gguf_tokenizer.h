@@ -1,26 +1,27 @@
-/* Tokenizers in GGUF files: byte-level BPE, which GGUF calls "gpt2", from and to tokenizer.json. */
+/* Tokenizers in GGUF files as the text of a tokenizer.json.
+ *
+ * GGUF has two kinds that Lathe converts: "gpt2", byte-level BPE with merges, and "llama", the BPE of
+ * SentencePiece, whose tokens have scores instead.
+ */
 #ifndef LATHE_GGUF_GGUF_TOKENIZER_H
 #define LATHE_GGUF_GGUF_TOKENIZER_H
 
 #include <jansson.h>
 
 #include "base/buffer.h"
-#include "gguf/gguf_writer.h"
-#include "model/hf_config.h"
+#include "gguf/gguf_vocab.h"
 
-/** Writes the keys of the tokenizer and the chat template of a folder. The vocabulary is filled up
- *  to that of the model with tokens that are not used.
- *
- *   Errors  LATHE_E_NOT_FOUND: the folder has no tokenizer.json. LATHE_E_UNSUPPORTED: a tokenizer
- *           that llama.cpp does not have; the message names what it is. */
-lathe_status lathe_gguf_tokenizer_write(const char *folder, const lathe_model_config *config,
-                                        lathe_gguf_writer *w);
+/** Appends the text of tokenizer.json. LATHE_E_UNSUPPORTED and LATHE_E_CONFIG name the key. */
+lathe_status lathe_gguf_tokenizer_json(const lathe_gguf_vocab *v, lathe_buffer *out);
 
-/** Writes tokenizer.json, tokenizer_config.json, chat_template.jinja (if the file has a template)
- *  and generation_config.json to a folder, and sets the ids of special tokens in a config.json.
- *  folder NULL: only checks, and sets the ids. LATHE_E_UNSUPPORTED names a tokenizer that is not
- *  converted. */
-lathe_status lathe_gguf_tokenizer_read(const lathe_gguf *file, const char *folder, json_t *config);
+/** Appends the text of tokenizer_config.json: the special tokens. */
+lathe_status lathe_gguf_tokenizer_config(const lathe_gguf_vocab *v, lathe_buffer *out);
+
+/* ---- between the files of this part ---- */
+
+/** Appends "merges" of a SentencePiece tokenizer: every way to put a token together from two others,
+ *  by falling score of the token. */
+lathe_status lathe__gguf_spm_merges(const lathe_gguf_vocab *v, lathe_buffer *out);
 
 /* ---- the ways in which text is split before BPE ---- */
 

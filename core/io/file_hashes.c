@@ -171,11 +171,24 @@ lathe_status lathe__files_check(const lathe_hashed_file *files, int64_t n, int32
 
 /* ---- a list of its own ---- */
 
+/* The list of one file: `path` names it instead of a folder. */
+static lathe_status list_file(const char *path, lathe_buffer *out)
+{
+    const char *slash = strrchr(path, '/');
+    lathe_hashed_file file = {.name = slash != NULL ? slash + 1 : path, .path = path};
+    LATHE_TRY(lathe__files_hash_all(&file, 1));
+    lathe__files_put(out, &file, 1, " ");
+    lathe_buffer_puts(out, "}");
+    return out->status;
+}
+
 lathe_status lathe_files_list(const char *dir, int32_t (*take)(const char *name), lathe_buffer *out)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
     char **names = NULL;
     int64_t n_names = 0, n = 0;
+    if (lathe_path_exists(dir) && !lathe_path_is_dir(dir))
+        return list_file(dir, out);
     lathe_status status = lathe_dir_list(dir, &arena, &names, &n_names);
     lathe_hashed_file *files = lathe_arena_alloc(&arena, (n_names + 1) * (int64_t)sizeof *files);
     if (!files)
@@ -212,6 +225,8 @@ lathe_status lathe_files_compare(const char *dir, const json_t *list, int32_t ha
             : lathe_error(LATHE_E_CORRUPT, "%s: the recorded list of files is damaged", dir);
     if (status == LATHE_OK)
         status = lathe__files_of_json(dir, (json_t *)(uintptr_t)list, &arena, &files, &n);
+    if (status == LATHE_OK && n == 1 && lathe_path_exists(dir) && !lathe_path_is_dir(dir))
+        files[0].path = dir; /* one file, whatever its name is by now */
     if (status == LATHE_OK) {
         lathe__files_hash(files, n, !hashes);
         status = lathe__files_check(files, n, hashes, report, arg);

@@ -13,11 +13,13 @@
 typedef void (*lathe_damage_fn)(void *arg, const char *message);
 
 /** Appends {"NAME": {"bytes", "sha256"}, ...} of the regular files in `dir`, not in folders below
- * it, whose name `take` accepts. Files are hashed in parallel. LATHE_E_IO: one cannot be read. */
+ * it, whose name `take` accepts; if `dir` is a file, of that file. Files are hashed in parallel.
+ * LATHE_E_IO: one cannot be read. */
 lathe_status lathe_files_list(const char *dir, int32_t (*take)(const char *name),
                               lathe_buffer *out);
 
-/** Compares files of `dir` with a list of that form: their hashes, or with hashes 0 their sizes.
+/** Compares files of `dir` with a list of that form: their hashes, or with hashes 0 their sizes. If
+ *  `dir` is a file, it is compared with the only entry, whatever name that has.
  *  Reports every file that is missing or changed; returns the status of the first. LATHE_E_CORRUPT
  *  also for a list of another form. */
 lathe_status lathe_files_compare(const char *dir, const json_t *list, int32_t hashes,

@@ -14,7 +14,9 @@ struct lathe_safetensors {
     lathe_st_table table; /* sorted by name once open */
     lathe_map *maps;
     int64_t n_maps;
-    const char *path; /* path as opened, or the name of a parsed image */
+    const char *path;     /* path as opened, or the name of a parsed image */
+    lathe_st_owner owner; /* of the tensors of another format */
+    int32_t n_holders;
 };
 
 static int name_order(const void *a, const void *b)
@@ -39,6 +41,7 @@ static lathe_status set_create(const char *path, int64_t n_maps, lathe_safetenso
     lathe_safetensors *set = calloc(1, sizeof *set);
     if (set != NULL) {
         set->path = lathe_arena_strdup(&set->table.arena, path);
+        set->n_holders = 1;
         set->table.metadata = json_object();
         set->maps = calloc((size_t)(n_maps > 0 ? n_maps : 1), sizeof *set->maps);
     }
@@ -217,8 +220,42 @@ lathe_status lathe_safetensors_parse(const char *name, const void *data, int64_t
     return status;
 }
 
+lathe_status lathe_safetensors_make(const char *path, const lathe_st_tensor *tensors, int64_t n,
+                                    const lathe_st_owner *owner, lathe_safetensors **out)
+{
+    *out = NULL;
+    lathe_safetensors *set = NULL;
+    LATHE_TRY(set_create(path, 0, &set));
+    lathe_status status = LATHE_OK;
+    set->table.tensors = malloc((size_t)(n > 0 ? n : 1) * sizeof *tensors);
+    if (set->table.tensors == NULL) {
+        status = lathe_error(LATHE_E_NOMEM, "%s: no memory to open it", path);
+    } else {
+        if (n > 0)
+            memcpy(set->table.tensors, tensors, (size_t)n * sizeof *tensors);
+        set->table.n = set->table.capacity = n;
+        status = set_sort(set);
+    }
+    if (status == LATHE_OK) {
+        set->owner = *owner;
+        *out = set;
+    } else {
+        lathe_safetensors_close(set);
+    }
+    return status;
+}
+
+lathe_safetensors *lathe_safetensors_hold(const lathe_safetensors *set)
+{
+    lathe_safetensors *held = (lathe_safetensors *)(uintptr_t)set;
+    held->n_holders++;
+    return held;
+}
+
 lathe_status lathe_safetensors_check(const lathe_safetensors *set)
 {
+    if (set->owner.check != NULL)
+        LATHE_TRY(set->owner.check(set->owner.arg));
     for (int64_t i = 0; i < set->n_maps; i++)
         LATHE_TRY(lathe_map_check(&set->maps[i]));
     return LATHE_OK;
@@ -226,8 +263,10 @@ lathe_status lathe_safetensors_check(const lathe_safetensors *set)
 
 void lathe_safetensors_close(lathe_safetensors *set)
 {
-    if (set == NULL)
+    if (set == NULL || --set->n_holders > 0)
         return;
+    if (set->owner.close != NULL)
+        set->owner.close(set->owner.arg);
     for (int64_t i = 0; i < set->n_maps; i++)
         lathe_map_close(&set->maps[i]);
     free(set->maps);

@@ -26,11 +26,27 @@ lathe_status lathe_safetensors_open(const char *path, lathe_safetensors **out);
 lathe_status lathe_safetensors_parse(const char *name, const void *data, int64_t bytes,
                                      lathe_safetensors **out);
 
+/** What another format needs beside its tensors. */
+typedef struct lathe_st_owner {
+    void *arg;
+    lathe_status (*check)(const void *arg); /* as lathe_safetensors_check */
+    void (*close)(void *arg);               /* called once, with the last holder */
+} lathe_st_owner;
+
+/** Makes a set of the tensors of another format. Copies the list; names, files and data belong to
+ *  the owner. On failure the owner is not closed. LATHE_E_CORRUPT: two tensors have one name. */
+lathe_status lathe_safetensors_make(const char *path, const lathe_st_tensor *tensors, int64_t n,
+                                    const lathe_st_owner *owner, lathe_safetensors **out);
+
+/** Keeps the set open until another lathe_safetensors_close; returns it. Not for several threads
+ *  at once. */
+lathe_safetensors *lathe_safetensors_hold(const lathe_safetensors *set);
+
 /** Call it after the last read of tensors. LATHE_E_IO: a file became shorter or unreadable since it
  *  was opened, so the data that were read must not be used. */
 lathe_status lathe_safetensors_check(const lathe_safetensors *set);
 
-/** Unmaps everything; NULL is fine. */
+/** Unmaps everything when the last holder closes it; NULL is fine. */
 void lathe_safetensors_close(lathe_safetensors *set);
 
 /** The path that was opened, or the name of a parsed image: for messages. */

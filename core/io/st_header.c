@@ -142,6 +142,7 @@ static lathe_status add_member(lathe_st_table *table, const char *file, const ch
     if (strcmp(name, "__metadata__") == 0)
         return read_metadata(table, file, value);
     lathe_st_tensor *t = &table->tensors[table->n];
+    *t = (lathe_st_tensor){.name = NULL};
     span *s = &spans[*n_spans];
     t->file = file;
     t->name = name;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/model_path.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_info.h"
 #include "checkpoint/parents.h"
@@ -147,7 +148,7 @@ static lathe_status put_parent(walk *w, const json_t *parent, const char *record
         LATHE_TRY(lathe__lineage_find(parent, recorded, child, w->verify, w->arena, damage, &found,
                                       &same));
     else
-        found = lathe_path_is_dir(path) ? path : NULL;
+        found = lathe_path_is_model(path) ? path : NULL;
     const char *state = !found                         ? "missing"
                         : json_object_size(files) == 0 ? "not recorded"
                         : same                         ? "same"
@@ -328,9 +329,13 @@ lathe_status lathe_lineage_read(const char *path, int32_t verify, json_t **out,
     const char *found = NULL;
     char *real = NULL;
     *out = NULL;
-    lathe_status status = lathe_path_is_dir(path)
-                              ? lathe_checkpoint_resolve(&arena, path, &found)
-                              : lathe_error(LATHE_E_NOT_FOUND, "%s: no such folder", path);
+    lathe_status status = LATHE_OK;
+    if (lathe_path_is_dir(path))
+        status = lathe_checkpoint_resolve(&arena, path, &found);
+    else if (lathe_path_is_gguf(path))
+        found = path;
+    else
+        status = lathe_error(LATHE_E_NOT_FOUND, "%s: no such folder or GGUF file", path);
     if (status == LATHE_OK) {
         real = realpath(found, NULL);
         status = read_node(&w, real ? real : found, out);

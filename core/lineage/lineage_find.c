@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/model_path.h"
 #include "checkpoint/parents.h"
 #include "io/manifest.h"
 
@@ -78,13 +79,13 @@ static const char *look_in(const json_t *parent, const char *dir, int deep, int3
         n = 0;
     for (int64_t i = 0; i < n && !found && (*n_left)-- > 0; i++) {
         const char *path = lathe_path_join(arena, dir, names[i]);
-        if (!path || !lathe_path_is_dir(path))
+        if (!path || !lathe_path_is_model(path))
             continue;
         /* sizes first: hashing takes time */
         if (is_same(parent, path, 0, arena, NULL) &&
             (!verify || is_same(parent, path, 1, arena, NULL)))
             found = path;
-        else if (deep > 0)
+        else if (deep > 0 && lathe_path_is_dir(path))
             found = look_in(parent, path, deep - 1, verify, arena, n_left);
     }
     return found;
@@ -103,7 +104,7 @@ lathe_status lathe__lineage_find(const json_t *parent, const char *recorded, con
     int n_left = MOST_LOOKED_AT;
     *out_same = 1;
     for (size_t i = 0; i < 2; i++) {
-        if (!hints[i] || !lathe_path_is_dir(hints[i]))
+        if (!hints[i] || !lathe_path_is_model(hints[i]))
             continue;
         *out_found = hints[i];
         if (is_same(parent, hints[i], verify, arena, NULL))

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "gguf/model_files.h"
 #include "base/log.h"
 #include "model/config_reader.h"
 
@@ -120,11 +121,11 @@ lathe_status lathe_generation_config_load(const char *folder, lathe_generation_c
     lathe_arena arena = LATHE_ARENA_INIT;
     json_t *object = NULL;
     memset(out, 0, sizeof *out);
-    const char *path = lathe_path_join(&arena, folder, "generation_config.json");
+    const char *path = lathe_model_place(&arena, folder, "generation_config.json");
     lathe_status status = path != NULL ? LATHE_OK : LATHE_E_NOMEM;
-    if (status == LATHE_OK && lathe_path_exists(path)) {
+    if (status == LATHE_OK && lathe_model_has(folder, "generation_config.json")) {
         out->is_present = 1;
-        status = lathe_json_load_file(path, &object);
+        status = lathe_model_json(folder, "generation_config.json", &object);
         if (status == LATHE_OK && !json_is_object(object))
             status = lathe_error(LATHE_E_CONFIG, "%s: not a JSON object", path);
         lathe_config_reader r = {.name = path, .object = object, .status = status};

@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/model_path.h"
+#include "gguf/model_files.h"
 #include "base/json_record.h"
 #include "model/classifier.h"
 #include "model/model_values.h"
@@ -267,12 +269,14 @@ lathe_status lathe_model_config_load(const lathe_model_source *source, const cha
 {
     memset(out, 0, sizeof *out);
     lathe_arena arena = LATHE_ARENA_INIT;
-    const char *path = lathe_path_join(&arena, folder, "config.json");
+    const char *path = lathe_model_place(&arena, folder, "config.json");
     char *text = NULL;
     int64_t bytes = 0;
-    lathe_status status = path != NULL ? refuse_other(&arena, folder, path) : LATHE_E_NOMEM;
+    lathe_status status = path != NULL ? LATHE_OK : LATHE_E_NOMEM;
+    if (status == LATHE_OK && !lathe_path_is_gguf(folder))
+        status = refuse_other(&arena, folder, path);
     if (status == LATHE_OK)
-        status = lathe_file_read(path, MAX_TEXT, &text, &bytes);
+        status = lathe_model_read(folder, "config.json", MAX_TEXT, &text, &bytes);
     if (status == LATHE_OK)
         status = lathe_model_config_parse(source, path, text, bytes, 0, out);
     free(text);

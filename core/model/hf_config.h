@@ -49,7 +49,7 @@ typedef struct lathe_model_source {
         *family; /* use this plugin, even if others serve the model_type; NULL: by model_type */
 } lathe_model_source;
 
-/** Reads folder/config.json. LATHE_E_CONFIG names file, key, what was seen and what is
+/** Reads config.json of a folder or of a GGUF file. LATHE_E_CONFIG names file, key, what was seen and what is
  *  supported. */
 lathe_status lathe_model_config_load(const lathe_model_source *source, const char *folder,
                                      lathe_model_config *out);

@@ -375,3 +375,14 @@ lathe_status lathe_quant_source_create(lathe_registry *registry, const char *pla
         *out = s;
     return status;
 }
+
+lathe_status lathe_quant_source_forget(const char *config_json, char **out)
+{
+    json_t *root = NULL;
+    *out = NULL;
+    LATHE_TRY(lathe_json_load("config.json", config_json, (int64_t)strlen(config_json), &root));
+    (void)json_object_del(root, "quantization_config");
+    *out = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    json_decref(root);
+    return *out != NULL ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory for config.json");
+}

@@ -42,6 +42,10 @@ int32_t lathe_quant_used(const lathe_params *params, const lathe_component **out
  * NULL: it has none. */
 const char *lathe_quant_skip_key(const json_t *config);
 
+/** The text of a config.json without quantization_config, malloc'ed: of a folder whose weights were
+ *  decoded. */
+lathe_status lathe_quant_source_forget(const char *config_json, char **out);
+
 /** Its quant_method. */
 const char *lathe_quant_source_method(const lathe_quant_source *source);
 

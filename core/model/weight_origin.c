@@ -24,6 +24,7 @@ typedef struct origin_row {
     int32_t file; /* -1: not recorded */
     int32_t dtype;
     int64_t offset, bytes;
+    const lathe_st_tensor *coded; /* of `set`: it is decoded when it is read; NULL: plain bytes */
 } origin_row;
 
 struct lathe_weight_origin {
@@ -31,6 +32,7 @@ struct lathe_weight_origin {
     int32_t n_files, capacity;
     origin_row *rows; /* [n_rows] */
     int32_t n_rows;
+    lathe_safetensors *set; /* held, if a row is coded */
 };
 
 void lathe_weight_origin_destroy(lathe_weight_origin *o)
@@ -41,6 +43,7 @@ void lathe_weight_origin_destroy(lathe_weight_origin *o)
         (void)close(o->files[i].fd);
         free(o->files[i].path);
     }
+    lathe_safetensors_close(o->set);
     free(o->files);
     free(o->rows);
     free(o);
@@ -52,6 +55,16 @@ int32_t lathe_weight_origin_dtype(const lathe_weight_origin *o, int32_t param)
     return held ? o->rows[param].dtype : -1;
 }
 
+/* Decodes elements in the dtype of the tensor. The set's map, like an open file, keeps the content
+ * while the name may go. */
+static lathe_status read_coded(const lathe_weight_origin *o, const origin_row *row, int64_t offset,
+                               void *to, int64_t bytes)
+{
+    const int64_t size = lathe_dtype_bytes(row->dtype);
+    LATHE_TRY(lathe_st_read(row->coded, offset / size, bytes / size, to, row->dtype));
+    return lathe_safetensors_check(o->set);
+}
+
 lathe_status lathe_weight_origin_read(const lathe_weight_origin *o, int32_t param, int64_t offset,
                                       void *to, int64_t bytes)
 {
@@ -61,6 +74,8 @@ lathe_status lathe_weight_origin_read(const lathe_weight_origin *o, int32_t para
     if (offset < 0 || bytes < 0 || bytes > row->bytes - offset)
         return lathe_error(LATHE_E_ARG, "%s: bytes %lld..%lld of a tensor of %lld", file->path,
                            (long long)offset, (long long)(offset + bytes), (long long)row->bytes);
+    if (row->coded != NULL)
+        return read_coded(o, row, offset, to, bytes);
     for (offset += row->offset; bytes > 0;) {
         const ssize_t n = pread(file->fd, at, (size_t)bytes, (off_t)offset);
         if (n < 0 && errno == EINTR)
@@ -181,14 +196,17 @@ static lathe_status add_row(lathe_weight_origin *o, int32_t param, const lathe_s
     origin_row *row = &o->rows[param];
     int32_t file;
     int same = 0;
-    if (earlier != NULL)
+    if (earlier != NULL && t->decode == NULL)
         LATHE_TRY(gives(earlier, param, t, part, &same));
     if (same) {
         LATHE_TRY(share_file(o, &earlier->files[earlier->rows[param].file], &file));
         *row = earlier->rows[param];
+        if (row->coded != NULL && o->set == NULL)
+            o->set = lathe_safetensors_hold(earlier->set);
     } else {
         LATHE_TRY(take_file(o, t->file, &file));
-        *row = (origin_row){0, t->desc.dtype, t->offset, lathe_desc_bytes(&t->desc)};
+        *row = (origin_row){0, t->desc.dtype, t->offset, lathe_desc_bytes(&t->desc),
+                            t->decode != NULL ? t : NULL};
     }
     row->file = file;
     return LATHE_OK;
@@ -209,6 +227,8 @@ static lathe_status add_rows(lathe_weight_origin *o, const lathe_safetensors *se
         const lathe_st_tensor *t = lathe_weights_find(set, config, row->name);
         if (t != NULL)
             status = add_row(o, i, t, earlier, part);
+        if (t != NULL && t->decode != NULL && o->set == NULL)
+            o->set = lathe_safetensors_hold(set);
     }
     free(part);
     return status;

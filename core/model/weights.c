@@ -4,12 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/buffer.h"
 #include "base/error.h"
-#include "base/fs.h"
 #include "base/log.h"
-#include "base/map.h"
+#include "gguf/model_files.h"
 #include "io/convert.h"
 #include "ir/desc_text.h"
 #include "model/weight_planes.h"
@@ -51,11 +49,14 @@ static lathe_status load_row(const lathe_st_tensor *t, const lathe_param *row, i
     LATHE_TRY(sink->place(sink->arg, index, row, &data, &dtype));
     if (data == NULL)
         return LATHE_OK;
-    if (row->transposed)
+    if (row->transposed && t->decode == NULL)
         LATHE_TRY(lathe_convert_transposed(data, dtype, t->data, t->desc.dtype, t->desc.dims[0],
                                            t->desc.dims[1]));
+    else if (row->transposed)
+        return lathe_error(LATHE_E_UNSUPPORTED, "%s: tensor %s: Conv1D weights have no form here",
+                           t->file, t->name);
     else
-        LATHE_TRY(lathe_convert(data, dtype, t->data, t->desc.dtype, lathe_desc_count(&t->desc)));
+        LATHE_TRY(lathe_st_read(t, 0, lathe_desc_count(&t->desc), data, dtype));
     return sink->done != NULL ? sink->done(sink->arg, index, row, data) : LATHE_OK;
 }
 
@@ -84,7 +85,7 @@ static lathe_status check_tied(const lathe_safetensors *set, const lathe_model_c
             LATHE_E_CONFIG,
             "%s: no tensor %s, and tie_word_embeddings is false: set it, or supply the tensor",
             lathe_safetensors_path(set), config->head);
-    if (config->tied && head != NULL && embedding != NULL &&
+    if (config->tied && head != NULL && embedding != NULL && head->decode == NULL &&
         (memcmp(&head->desc, &embedding->desc, sizeof head->desc) != 0 ||
          memcmp(head->data, embedding->data, (size_t)lathe_desc_bytes(&head->desc)) != 0))
         return lathe_error(LATHE_E_CONFIG,
@@ -204,17 +205,6 @@ lathe_status lathe_weights_check(const lathe_safetensors *set, const lathe_model
 
 /* ---- the tokenizer ---- */
 
-static lathe_status copy_file(const char *from, const char *to)
-{
-    lathe_map map;
-    LATHE_TRY(lathe_map_open(from, &map));
-    lathe_status status = lathe_file_write_atomic(to, map.data, map.bytes);
-    if (status == LATHE_OK)
-        status = lathe_map_check(&map);
-    lathe_map_close(&map);
-    return status;
-}
-
 lathe_status lathe_tokenizer_files_copy(const char *from, const char *to)
 {
     static const char *const names[] = {
@@ -228,16 +218,7 @@ lathe_status lathe_tokenizer_files_copy(const char *from, const char *to)
         "chat_template.jinja",
         "generation_config.json",
     };
-    lathe_arena arena = LATHE_ARENA_INIT;
-    lathe_status status = LATHE_OK;
-    for (size_t i = 0; i < sizeof names / sizeof names[0] && status == LATHE_OK; i++) {
-        const char *source = lathe_path_join(&arena, from, names[i]);
-        const char *target = lathe_path_join(&arena, to, names[i]);
-        if (source == NULL || target == NULL)
-            status = LATHE_E_NOMEM;
-        else if (lathe_path_exists(source))
-            status = copy_file(source, target);
-    }
-    lathe_arena_fini(&arena);
-    return status;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        LATHE_TRY(lathe_model_copy(from, names[i], to));
+    return LATHE_OK;
 }

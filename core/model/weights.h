@@ -46,8 +46,8 @@ lathe_status lathe_weights_load(const lathe_safetensors *set, const lathe_model_
 lathe_status lathe_weights_check(const lathe_safetensors *set, const lathe_model_config *config,
                                  const lathe_params *params);
 
-/** Copies the tokenizer's files and generation_config.json, if they exist, from folder to
- *  folder. */
+/** Copies the tokenizer's files and generation_config.json, if they exist, from a folder or a GGUF
+ *  file to a folder. */
 lathe_status lathe_tokenizer_files_copy(const char *from, const char *to);
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/model_path.h"
 
 int32_t lathe_adapter_folder_is(const char *dir)
 {
@@ -222,12 +223,12 @@ static lathe_status find_base(lathe_adapter_folder *f, lathe_arena *arena, const
         f->base = given ? given : dir;
         return LATHE_OK;
     }
-    if (named && !lathe_path_is_dir(named) && of_run && lathe_path_is_dir(of_run))
+    if (named && !lathe_path_is_model(named) && of_run && lathe_path_is_model(of_run))
         named = of_run;
-    if (!named || !lathe_path_is_dir(named))
+    if (!named || !lathe_path_is_model(named))
         return lathe_error(LATHE_E_CONFIG,
                            "%s holds an adapter of the model %s, which does not exist: name the "
-                           "model's folder with --model.path",
+                           "model's folder or GGUF file with --model.path",
                            dir, named ? named : "(not named)");
     f->base = lathe_arena_strdup(arena, named);
     return f->base ? LATHE_OK : LATHE_E_NOMEM;

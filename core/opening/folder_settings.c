@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "checkpoint/checkpoint_info.h"
+#include "gguf/model_files.h"
 #include "io/manifest.h"
 #include "lathe/stage.h"
 #include "plug/registry.h"
@@ -16,11 +17,7 @@ enum { MAX_SETTINGS = 256 };
 
 int32_t lathe_folder_has(const char *dir, const char *name)
 {
-    lathe_arena arena = LATHE_ARENA_INIT;
-    const char *path = lathe_path_join(&arena, dir, name);
-    const int found = path && lathe_path_exists(path);
-    lathe_arena_fini(&arena);
-    return found;
+    return lathe_model_has(dir, name);
 }
 
 lathe_status lathe_folder_config(const char *dir, lathe_arena *arena, json_t **out_config,

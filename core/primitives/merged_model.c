@@ -12,7 +12,10 @@
 #include "checkpoint/checkpoint_finite.h"
 #include "checkpoint/made_folder.h"
 #include "exec/store_io.h"
+#include "gguf/model_files.h"
 #include "io/convert.h"
+#include "model/decoded_weights.h"
+#include "model/quant_source.h"
 #include "model/weight_file.h"
 #include "model/weights.h"
 
@@ -163,6 +166,17 @@ static void say_wide(void *arg, const char *name)
               name);
 }
 
+/* checkpoint.save_dtype, or that of the base's tensor; of planes, the dtype that config.json names. */
+static int32_t dtype_of(const merger *m, int32_t index)
+{
+    const lathe_saved_state *saved = m->saved;
+    if (saved->set->save_dtype != LATHE_SAVE_AUTO)
+        return saved->set->save_dtype;
+    return saved->params->rows[index]->planes_on_file
+               ? saved->model->file_dtype
+               : lathe_weight_origin_dtype(m->origin, index);
+}
+
 static lathe_status write_weights(merger *m, const char *dir)
 {
     const lathe_saved_state *saved = m->saved;
@@ -172,18 +186,23 @@ static lathe_status write_weights(merger *m, const char *dir)
     job.tensors = calloc((size_t)n_model + 1, sizeof *job.tensors);
     if (!job.tensors)
         return lathe_error(LATHE_E_NOMEM, "no memory for %d tensors", n_model);
-    for (int32_t i = 0; i < n_model; i++) {
-        const int32_t dtype = lathe_weight_origin_dtype(m->origin, i);
-        if (dtype >= 0)
+    for (int32_t i = 0; i < n_model; i++)
+        if (lathe_weight_origin_dtype(m->origin, i) >= 0)
             job.tensors[job.n++] =
-                (lathe_weight_tensor){i, dtype, m->has[i] ? NULL : m->origin, NULL};
-    }
+                (lathe_weight_tensor){i, dtype_of(m, i), m->has[i] ? NULL : m->origin, NULL};
     lathe_status status = lathe_weight_file_widen(&job, say_wide, NULL);
-    config.file_dtype = lathe_weight_file_dtype(&job, config.file_dtype);
+    config.file_dtype = lathe_weight_file_dtype(
+        &job, saved->set->save_dtype != LATHE_SAVE_AUTO ? saved->set->save_dtype
+                                                        : config.file_dtype);
+    char *plain = NULL;
+    if (status == LATHE_OK && config.is_quantized)
+        status = lathe_quant_source_forget(config.json, &plain);
+    config.json = plain != NULL ? plain : config.json;
     if (status == LATHE_OK)
         status = lathe_model_config_save(&config, dir);
     if (status == LATHE_OK)
         status = lathe_weight_file_write(&job, dir, saved->set->shard_bytes);
+    free(plain);
     free(job.tensors);
     return status;
 }
@@ -224,25 +243,28 @@ static lathe_status write_folder(merger *m, const char *path)
 lathe_status lathe__merged_model_write(const lathe_saved_state *saved, const char *adapter,
                                        const char *path, int32_t *out_n)
 {
-    lathe_safetensors *set = NULL;
+    lathe_safetensors *set = NULL, *decoded = NULL;
     lathe_weight_origin *origin = NULL;
     merger m = {.saved = saved, .adapter = adapter};
     if (lathe_path_exists(path))
         return lathe_error(LATHE_E_CONFIG, "%s exists already: give another folder, or remove it",
                            path);
-    LATHE_TRY(lathe_model_config_refuse_quantized(saved->model, saved->model_path, "merging"));
     m.has = calloc((size_t)saved->params->n_model + 1, sizeof *m.has);
     lathe_status status = m.has ? find_weights(&m) : lathe_error(LATHE_E_NOMEM, "no memory");
     if (status == LATHE_OK)
-        status = lathe_safetensors_open(saved->model_path, &set);
+        status = lathe_model_weights(saved->model_path, &set);
+    if (status == LATHE_OK && saved->model->is_quantized)
+        status = lathe_decoded_weights_open(set, saved->model, saved->params, &decoded);
     if (status == LATHE_OK)
-        status = lathe_weight_origin_create(set, saved->model, saved->params, NULL, &origin);
+        status = lathe_weight_origin_create(decoded != NULL ? decoded : set, saved->model,
+                                            saved->params, NULL, &origin);
     m.origin = origin;
     if (status == LATHE_OK)
         status = write_folder(&m, path);
     *out_n = m.n;
-    lathe_safetensors_close(set);
     lathe_weight_origin_destroy(origin);
+    lathe_safetensors_close(decoded);
+    lathe_safetensors_close(set);
     free(m.w);
     free(m.read);
     free(m.has);

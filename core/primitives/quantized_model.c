@@ -12,6 +12,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "checkpoint/made_folder.h"
+#include "gguf/model_files.h"
 #include "io/convert.h"
 #include "io/st_writer.h"
 #include "model/quant_source.h"
@@ -22,6 +23,7 @@
 typedef struct quantizer {
     lathe_run *run;
     const lathe_calibration_data *data; /* NULL: the format needs none */
+    const lathe_made_from *parents;     /* two; NULL: the folder of model.path */
     const lathe_safetensors *set;       /* of the source */
     lathe_st_writer *writer;
     int64_t *first;     /* [n_model] number of a row's first tensor in the file; -1: none */
@@ -207,7 +209,7 @@ static lathe_status quantize(quantizer *q, int32_t index, const lathe_quant_inpu
         LATHE_TRY(lathe_convert_transposed(q->w, LATHE_F32, t->data, t->desc.dtype, t->desc.dims[0],
                                            t->desc.dims[1]));
     else
-        LATHE_TRY(lathe_convert(q->w, LATHE_F32, t->data, t->desc.dtype, rows * cols));
+        LATHE_TRY(lathe_st_read(t, 0, rows * cols, q->w, LATHE_F32));
     const lathe_status status =
         inputs != NULL
             ? table_of(row)->encode_calibrated(row->format->self, rows, cols, q->w, inputs, planes)
@@ -267,6 +269,18 @@ static lathe_status calibrate(quantizer *q)
     return LATHE_OK;
 }
 
+/* A tensor that keeps its numbers. */
+static lathe_status write_plain(quantizer *q, const lathe_param *row, const lathe_st_tensor *t,
+                                int64_t tensor)
+{
+    const int64_t bytes = lathe_desc_bytes(&t->desc), n = lathe_desc_count(&t->desc);
+    if (t->decode == NULL)
+        return lathe_st_writer_write(q->writer, tensor, 0, t->data, bytes);
+    LATHE_TRY(make_room(q, row));
+    LATHE_TRY(lathe_st_read(t, 0, n, q->w, t->desc.dtype)); /* f32 or narrower */
+    return lathe_st_writer_write(q->writer, tensor, 0, q->w, bytes);
+}
+
 static lathe_status write_rows(quantizer *q)
 {
     for (int32_t i = 0; i < q->run->params.n_model; i++) {
@@ -278,8 +292,7 @@ static lathe_status write_rows(quantizer *q)
             continue;
         }
         const lathe_st_tensor *t = source_of(q, row);
-        LATHE_TRY(
-            lathe_st_writer_write(q->writer, q->first[i], 0, t->data, lathe_desc_bytes(&t->desc)));
+        LATHE_TRY(write_plain(q, row, t, q->first[i]));
     }
     if (q->data != NULL)
         LATHE_TRY(calibrate(q));
@@ -365,7 +378,9 @@ static lathe_status fill_folder(quantizer *q, const char *dir, const char *path)
     LATHE_TRY(write_rows(q));
     LATHE_TRY(lathe_st_writer_finish(q->writer));
     LATHE_TRY(lathe_tokenizer_files_copy(run->set.model_path, dir));
-    LATHE_TRY(lathe__made_folder_describe(dir, path, "quantize", &from, 1));
+    LATHE_TRY(q->parents != NULL
+                  ? lathe__made_folder_describe(dir, path, "merge", q->parents, 2)
+                  : lathe__made_folder_describe(dir, path, "quantize", &from, 1));
     return lathe_dir_sync(dir);
 }
 
@@ -388,18 +403,18 @@ static lathe_status write_folder(quantizer *q, const char *path)
 }
 
 lathe_status lathe__quantized_model_write(lathe_run *run, const lathe_calibration_data *data,
-                                          const char *path, lathe_quantized_report_fn report,
-                                          void *arg, lathe_quantized_model *out)
+                                          const lathe_made_from *parents, const char *path,
+                                          lathe_quantized_report_fn report, void *arg, lathe_quantized_model *out)
 {
     lathe_safetensors *set = NULL;
-    quantizer q = {.run = run, .data = data, .report = report, .arg = arg, .out = out};
+    quantizer q = {.run = run, .data = data, .parents = parents, .report = report, .arg = arg, .out = out};
     *out = (lathe_quantized_model){0};
     if (lathe_path_exists(path))
         return lathe_error(LATHE_E_CONFIG, "%s exists already: give another folder, or remove it",
                            path);
     LATHE_TRY(lathe_model_config_refuse_quantized(&run->model, run->set.model_path, "quantizing"));
     q.first = calloc((size_t)run->params.n_model + 1, sizeof *q.first);
-    lathe_status status = q.first != NULL ? lathe_safetensors_open(run->set.model_path, &set)
+    lathe_status status = q.first != NULL ? lathe_model_weights(run->set.model_path, &set)
                                           : lathe_error(LATHE_E_NOMEM, "no memory");
     q.set = set;
     if (status == LATHE_OK)

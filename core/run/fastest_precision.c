@@ -7,6 +7,7 @@
 #include "base/host_memory.h"
 #include "base/log.h"
 #include "exec/product_time.h"
+#include "gguf/model_files.h"
 #include "io/convert.h"
 #include "io/safetensors.h"
 
@@ -33,7 +34,7 @@ static lathe_status look_at_folder(const char *folder, weights *out)
 {
     lathe_safetensors *set = NULL;
     *out = (weights){0};
-    LATHE_TRY(lathe_safetensors_open(folder, &set));
+    LATHE_TRY(lathe_model_weights(folder, &set));
     for (int64_t i = 0; i < lathe_safetensors_count(set); i++) {
         const lathe_st_tensor *t = lathe_safetensors_at(set, i);
         const lathe_desc *d = &t->desc;

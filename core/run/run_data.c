@@ -5,8 +5,10 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/model_path.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "data/learned_tokenizer.h"
+#include "gguf/model_files.h"
 #include "metrics/data_progress.h"
 #include "run/data_notes.h"
 #include "run/renderer_choice.h"
@@ -77,10 +79,7 @@ static lathe_status open_tokenizer(lathe_run *run)
     if (path && strcmp(path, "bytes") == 0)
         return lathe_tokenizer_bytes(&run->data.tokenizer);
     if (!path && run->set.model_path) {
-        const char *json = lathe_path_join(&run->arena, run->set.model_path, "tokenizer.json");
-        if (!json)
-            return LATHE_E_NOMEM;
-        if (lathe_path_exists(json))
+        if (lathe_model_has(run->set.model_path, "tokenizer.json"))
             path = run->set.model_path;
     }
     if (!path)
@@ -147,7 +146,7 @@ static lathe_status find_chat_template(lathe_run *run)
     const char *const folders[] = {run->data.tokenizer_dir, run->set.model_path};
     const char *asked = NULL;
     for (int i = 0; i < 2; i++) {
-        if (!folders[i] || !lathe_path_is_dir(folders[i]))
+        if (!folders[i] || !lathe_path_is_model(folders[i]))
             continue;
         asked = folders[i];
         const lathe_status status = load_template_of(run, asked);

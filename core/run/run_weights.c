@@ -15,6 +15,7 @@
 #include "exec/singular_rows.h"
 #include "exec/weight_fill.h"
 #include "generate/generator.h"
+#include "gguf/model_files.h"
 #include "io/convert.h"
 #include "model/param_init.h"
 #include "model/weights.h"
@@ -132,7 +133,7 @@ static lathe_status say_rounded(lathe_run *run)
 static lathe_status load_folder(lathe_run *run, lathe_weight_fill *fill)
 {
     lathe_safetensors *set = NULL;
-    LATHE_TRY(lathe_safetensors_open(run->set.model_path, &set));
+    LATHE_TRY(lathe_model_weights(run->set.model_path, &set));
     const lathe_weight_sink sink = lathe_weight_fill_sink(fill);
     lathe_status status = lathe_weights_load(set, &run->model, &run->params, &sink);
     if (status == LATHE_OK)
@@ -146,7 +147,7 @@ static lathe_status load_folder(lathe_run *run, lathe_weight_fill *fill)
 lathe_status lathe__weights_check(lathe_run *run)
 {
     lathe_safetensors *set = NULL;
-    lathe_status status = lathe_safetensors_open(run->set.model_path, &set);
+    lathe_status status = lathe_model_weights(run->set.model_path, &set);
     if (status == LATHE_E_NOT_FOUND && lathe__checkpoint_brings_all(lathe__run_saved(run)))
         return LATHE_OK;
     LATHE_TRY(status);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "exec/precision.h"
 #include "exec/weight_fill.h"
+#include "gguf/model_files.h"
 #include "model/stored_formats.h"
 #include "plug/answers.h"
 #include "run/same_vocabulary.h"
@@ -156,7 +157,7 @@ lathe_status lathe__teacher_check(const lathe_run *run)
     lathe_safetensors *set = NULL;
     if (!t)
         return LATHE_OK;
-    LATHE_TRY(lathe_safetensors_open(run->set.teacher_path, &set));
+    LATHE_TRY(lathe_model_weights(run->set.teacher_path, &set));
     const lathe_status status = lathe_weights_check(set, &t->model, &t->params);
     lathe_safetensors_close(set);
     return status;
@@ -175,7 +176,7 @@ lathe_status lathe__teacher_load(lathe_run *run)
                                     .place_planes = place_planes,
                                     .planes_done = planes_done,
                                     .arg = &s};
-    LATHE_TRY(lathe_safetensors_open(run->set.teacher_path, &set));
+    LATHE_TRY(lathe_model_weights(run->set.teacher_path, &set));
     const lathe_status status = lathe_weights_load(set, &t->model, &t->params, &sink);
     lathe_weight_fill_fini(&fill);
     lathe_safetensors_close(set);

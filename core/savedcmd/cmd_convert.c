@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "gguf/gguf_convert.h"
+#include "convert/gguf_convert.h"
 #include "savedcmd/saved_commands.h"
 
 static const struct {

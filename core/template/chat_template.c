@@ -10,6 +10,8 @@
 #include "base/fs.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/model_path.h"
+#include "gguf/model_files.h"
 
 enum { MAX_FILE = 64 << 20 };
 
@@ -125,6 +127,21 @@ static lathe_status add_file(lathe_chat_template *chat, lathe_sha256 *hash, cons
     return status;
 }
 
+/* Adds the template in a file of a model. */
+static lathe_status add_model_file(lathe_chat_template *chat, lathe_sha256 *hash, lathe_arena *arena,
+                                   const char *model, const char *name, lathe_template **out)
+{
+    char *text = NULL;
+    int64_t n = 0;
+    const char *place = lathe_model_place(arena, model, name);
+    if (!place)
+        return LATHE_E_NOMEM;
+    LATHE_TRY(lathe_model_read(model, name, MAX_FILE, &text, &n));
+    const lathe_status status = add_template(chat, hash, place, text, n, out);
+    free(text);
+    return status;
+}
+
 /* The chat_template of tokenizer_config.json: a text, or a list of named ones. */
 static lathe_status add_config(lathe_sha256 *hash, lathe_arena *arena, const char *path,
                                json_t *config, lathe_chat_template *chat)
@@ -163,27 +180,24 @@ static lathe_status load_object(lathe_arena *arena, const char *dir, const char 
                                 const char **out_path, json_t **out)
 {
     *out = NULL;
-    *out_path = lathe_path_join(arena, dir, name);
+    *out_path = lathe_model_place(arena, dir, name);
     if (!*out_path)
         return LATHE_E_NOMEM;
-    if (!lathe_path_exists(*out_path))
-        return LATHE_OK;
-    return lathe_json_load_file(*out_path, out);
+    return lathe_model_has(dir, name) ? lathe_model_json(dir, name, out) : LATHE_OK;
 }
 
 static lathe_status load_folder(lathe_chat_template *chat, lathe_sha256 *hash, lathe_arena *arena,
                                 const char *dir, int may_lack)
 {
-    const char *path, *jinja = lathe_path_join(arena, dir, "chat_template.jinja");
-    const char *tools = lathe_path_join(arena, dir, "additional_chat_templates/tool_use.jinja");
+    static const char jinja[] = "chat_template.jinja",
+                      tools[] = "additional_chat_templates/tool_use.jinja";
+    const char *path;
     json_t *object;
-    if (!jinja || !tools)
-        return LATHE_E_NOMEM;
-    const int has_file = lathe_path_exists(jinja);
+    const int has_file = lathe_model_has(dir, jinja);
     if (has_file)
-        LATHE_TRY(add_file(chat, hash, jinja, &chat->plain));
-    if (has_file && lathe_path_exists(tools))
-        LATHE_TRY(add_file(chat, hash, tools, &chat->tools));
+        LATHE_TRY(add_model_file(chat, hash, arena, dir, jinja, &chat->plain));
+    if (has_file && lathe_model_has(dir, tools))
+        LATHE_TRY(add_model_file(chat, hash, arena, dir, tools, &chat->tools));
     LATHE_TRY(load_object(arena, dir, "tokenizer_config.json", &path, &object));
     lathe_status status = take_tokens(chat, object);
     if (status == LATHE_OK && !has_file)
@@ -232,7 +246,7 @@ static lathe_status load(const char *path, int may_lack, lathe_chat_template **o
     *out = NULL;
     lathe_status status = begin(&chat, &hash);
     if (status == LATHE_OK)
-        status = lathe_path_is_dir(path) ? load_folder(chat, hash, &arena, path, may_lack)
+        status = lathe_path_is_model(path) ? load_folder(chat, hash, &arena, path, may_lack)
                                          : add_file(chat, hash, path, &chat->plain);
     if (status == LATHE_OK)
         status = finish(chat, hash);

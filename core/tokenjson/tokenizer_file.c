@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/model_path.h"
+#include "gguf/model_files.h"
 #include "text/tokenizer_model.h"
 #include "tokenjson/tokenizer_json.h"
 
@@ -29,12 +31,12 @@ static lathe_status named_token(const lathe_tokenizer *tok, const char *file, co
     return LATHE_OK;
 }
 
-static lathe_status read_tokenizer_config(lathe_tokenizer *tok, const char *file)
+static lathe_status read_tokenizer_config(lathe_tokenizer *tok, const char *model, const char *file)
 {
     json_t *config;
     char *json;
     int64_t bytes;
-    LATHE_TRY(lathe_file_read(file, 0, &json, &bytes));
+    LATHE_TRY(lathe_model_read(model, "tokenizer_config.json", 0, &json, &bytes));
     lathe_status status = lathe_json_load_with_nul(file, json, bytes, &config);
     free(json);
     LATHE_TRY(status);
@@ -49,10 +51,10 @@ static lathe_status read_tokenizer_config(lathe_tokenizer *tok, const char *file
 
 /* Reads the missing ids from config.json: a number, or a list whose first element counts. Ignores
  * ids outside the tokenizer, because a model's table may be larger. */
-static lathe_status read_model_config(lathe_tokenizer *tok, const char *file)
+static lathe_status read_model_config(lathe_tokenizer *tok, const char *model)
 {
     json_t *config;
-    LATHE_TRY(lathe_json_load_file(file, &config));
+    LATHE_TRY(lathe_model_json(model, "config.json", &config));
     static const char *const keys[3] = {"bos_token_id", "eos_token_id", "pad_token_id"};
     int32_t *const ids[3] = {&tok->bos, &tok->eos, &tok->pad};
     for (int i = 0; i < 3; i++) {
@@ -70,16 +72,13 @@ static lathe_status read_model_config(lathe_tokenizer *tok, const char *file)
 static lathe_status find_specials(lathe_tokenizer *tok, const char *folder, lathe_arena *arena)
 {
     static const char fallback[] = "<|endoftext|>";
-    const char *file = lathe_path_join(arena, folder, "tokenizer_config.json");
+    const char *file = lathe_model_place(arena, folder, "tokenizer_config.json");
     if (!file)
         return LATHE_E_NOMEM;
-    if (lathe_path_exists(file))
-        LATHE_TRY(read_tokenizer_config(tok, file));
-    file = lathe_path_join(arena, folder, "config.json");
-    if (!file)
-        return LATHE_E_NOMEM;
-    if (lathe_path_exists(file))
-        LATHE_TRY(read_model_config(tok, file));
+    if (lathe_model_has(folder, "tokenizer_config.json"))
+        LATHE_TRY(read_tokenizer_config(tok, folder, file));
+    if (lathe_model_has(folder, "config.json"))
+        LATHE_TRY(read_model_config(tok, folder));
     const int32_t id = lathe_tokenizer_id(tok, fallback, sizeof fallback - 1);
     if (tok->eos < 0 && lathe__added_of(tok, id))
         tok->eos = id;
@@ -89,8 +88,9 @@ static lathe_status find_specials(lathe_tokenizer *tok, const char *folder, lath
 static lathe_status load(const char *path, lathe_arena *arena, lathe_tokenizer **out)
 {
     const char *file = path, *folder = path;
-    if (lathe_path_is_dir(path)) {
-        file = lathe_path_join(arena, path, "tokenizer.json");
+    const int is_model = lathe_path_is_model(path);
+    if (is_model) {
+        file = lathe_model_place(arena, path, "tokenizer.json");
     } else {
         const char *slash = strrchr(path, '/');
         folder = slash ? lathe_arena_strndup(arena, path, slash - path + 1) : ".";
@@ -99,7 +99,8 @@ static lathe_status load(const char *path, lathe_arena *arena, lathe_tokenizer *
         return LATHE_E_NOMEM;
     char *json;
     int64_t json_bytes;
-    LATHE_TRY(lathe_file_read(file, 1LL << 30, &json, &json_bytes));
+    LATHE_TRY(is_model ? lathe_model_read(path, "tokenizer.json", 1LL << 30, &json, &json_bytes)
+                       : lathe_file_read(file, 1LL << 30, &json, &json_bytes));
     lathe_tokenizer *tok;
     lathe_status status = lathe__tokenizer_parse(file, json, json_bytes, &tok);
     if (status != LATHE_OK) {

@@ -4,7 +4,7 @@
 
 #include "text/tokenizer.h"
 
-/** Reads tokenizer.json: `path` is the file, or the folder that contains it. Of the files beside
+/** Reads tokenizer.json: `path` is the file, the folder that contains it, or a GGUF file. Of the files beside
  *  it, tokenizer_config.json gives bos, eos and pad; config.json gives those that are still
  *  missing; without an eos, an added token "<|endoftext|>" is eos.
  *

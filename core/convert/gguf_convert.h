@@ -1,6 +1,6 @@
 /* Converts models between Hugging Face folders and GGUF files. */
-#ifndef LATHE_GGUF_GGUF_CONVERT_H
-#define LATHE_GGUF_GGUF_CONVERT_H
+#ifndef LATHE_CONVERT_GGUF_CONVERT_H
+#define LATHE_CONVERT_GGUF_CONVERT_H
 
 #include "gguf/gguf_type.h"
 #include "model/hf_config.h"

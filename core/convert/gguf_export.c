@@ -4,12 +4,15 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "convert/gguf_config_write.h"
+#include "convert/gguf_convert.h"
+#include "convert/gguf_tokenizer_write.h"
 #include "gguf/gguf_codec.h"
-#include "gguf/gguf_config.h"
-#include "gguf/gguf_convert.h"
-#include "gguf/gguf_tokenizer.h"
-#include "io/convert.h"
+#include "gguf/gguf_family.h"
+#include "gguf/model_files.h"
+#include "model/decoded_weights.h"
 #include "model/model_build.h"
+#include "model/stored_formats.h"
 #include "model/weights.h"
 
 #define CHUNK (1 << 22) /* elements that are converted at a time */
@@ -21,6 +24,7 @@ typedef struct export
     lathe_model_config config;
     lathe_params params;
     lathe_safetensors *set;
+    lathe_quant_source *formats; /* NULL: the folder is not quantized */
     lathe_gguf_writer *w;
     lathe_arena arena;
     lathe_gguf_factors factors[2];
@@ -62,7 +66,7 @@ static lathe_status declare(export *e)
         if (row->transposed)
             return lathe_error(LATHE_E_UNSUPPORTED, "the layout of %s has no form in GGUF",
                                row->name);
-        LATHE_TRY(lathe_gguf_name(&e->config, row->name, &e->arena, &name));
+        LATHE_TRY(lathe_gguf_name(e->family, row->name, &e->arena, &name));
         const int64_t cols = desc->dims[desc->rank - 1];
         e->capacity = cols > e->capacity ? cols : e->capacity;
         LATHE_TRY(lathe_gguf_writer_add(e->w, name, type_of(e, name, desc),
@@ -89,16 +93,12 @@ static lathe_status put_keys(export *e)
 static lathe_status read_rows(export *e, const lathe_st_tensor *t, int32_t change, int64_t cols,
                               int64_t begin, int64_t n)
 {
-    const int64_t bytes = cols * lathe_dtype_bytes(t->desc.dtype);
-    const char *from = t->data;
     if (change != LATHE_GGUF_ROTATED)
-        LATHE_TRY(
-            lathe_convert(e->values, LATHE_F32, from + begin * bytes, t->desc.dtype, n * cols));
+        LATHE_TRY(lathe_st_read(t, begin * cols, n * cols, e->values, LATHE_F32));
     for (int64_t i = 0; i < n && change == LATHE_GGUF_ROTATED; i++)
-        LATHE_TRY(
-            lathe_convert(e->values + i * cols, LATHE_F32,
-                          from + lathe_gguf_rotated_row(begin + i, e->config.head_dim) * bytes,
-                          t->desc.dtype, cols));
+        LATHE_TRY(lathe_st_read(t,
+                                lathe_gguf_rotated_row(begin + i, e->config.head_dim) * cols, cols,
+                                e->values + i * cols, LATHE_F32));
     for (int64_t i = 0; i < n * cols && change == LATHE_GGUF_PLUS_ONE; i++)
         e->values[i] += 1.0f;
     return LATHE_OK;
@@ -109,7 +109,7 @@ static lathe_status write_tensor(export *e, const lathe_param *row)
     const lathe_st_tensor *t = lathe_weights_find(e->set, &e->config, row->name);
     const int32_t change = lathe_gguf_change(e->family, row->name);
     const char *name;
-    LATHE_TRY(lathe_gguf_name(&e->config, row->name, &e->arena, &name));
+    LATHE_TRY(lathe_gguf_name(e->family, row->name, &e->arena, &name));
     const lathe_gguf_type *type = type_of(e, name, &row->desc);
     const int flat = change == LATHE_GGUF_ROTATED && row->desc.rank == 1; /* a bias */
     const int64_t cols = flat ? 1 : row->desc.dims[row->desc.rank - 1];
@@ -141,10 +141,19 @@ static lathe_status write_tensors(export *e)
     return lathe_gguf_writer_finish(e->w);
 }
 
+/* Replaces the folder's tensors by decoded ones. */
+static lathe_status open_decoded(export *e)
+{
+    lathe_safetensors *decoded = NULL;
+    LATHE_TRY(lathe_decoded_weights_open(e->set, &e->config, &e->params, &decoded));
+    lathe_safetensors_close(e->set); /* the other one holds it */
+    e->set = decoded;
+    return LATHE_OK;
+}
+
 static lathe_status open_folder(export *e, const lathe_model_source *source)
 {
     LATHE_TRY(lathe_model_config_load(source, e->folder, &e->config));
-    LATHE_TRY(lathe_model_config_refuse_quantized(&e->config, e->folder, "a GGUF file"));
     e->family = lathe_gguf_family_of_type(e->config.model_type);
     if (e->family == NULL)
         return lathe_error(LATHE_E_UNSUPPORTED,
@@ -154,8 +163,12 @@ static lathe_status open_folder(export *e, const lathe_model_source *source)
         return lathe_error(LATHE_E_UNSUPPORTED, "%s: a sequence classifier has no form in GGUF",
                            e->folder);
     LATHE_TRY(lathe_model_params(&e->config, &e->params));
-    LATHE_TRY(lathe_safetensors_open(e->folder, &e->set));
+    LATHE_TRY(lathe_model_weights(e->folder, &e->set));
+    LATHE_TRY(lathe_stored_formats_take(source->registry, e->folder, &e->config, &e->params,
+                                        &e->formats));
     LATHE_TRY(lathe_weights_check(e->set, &e->config, &e->params));
+    if (e->formats != NULL)
+        LATHE_TRY(open_decoded(e));
     return lathe_gguf_factors_make(e->family, &e->config, &e->arena, e->factors, &e->n_factors);
 }
 
@@ -179,6 +192,7 @@ lathe_status lathe_gguf_export(const lathe_model_source *source, const char *fol
     free(e.blocks);
     lathe_gguf_writer_destroy(e.w);
     lathe_safetensors_close(e.set);
+    lathe_quant_source_destroy(e.formats);
     lathe_params_fini(&e.params);
     lathe_model_config_fini(&e.config);
     lathe_arena_fini(&e.arena);

@@ -1,19 +1,12 @@
 /* Writes a model's configuration as keys of a GGUF file. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "convert/gguf_config_write.h"
 #include "gguf/gguf_config.h"
 #include "model/model_values.h"
-
-const char *lathe__gguf_key(const lathe_gguf_family *family, const char *name, char *buffer,
-                            size_t n)
-{
-    (void)snprintf(buffer, n, "%s.%s", family->arch, name);
-    return buffer;
-}
 
 typedef struct keys {
     const lathe_gguf_family *family;

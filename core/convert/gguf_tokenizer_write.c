@@ -7,14 +7,12 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "convert/gguf_tokenizer_write.h"
 #include "gguf/gguf_tokenizer.h"
 #include "model/generation_config.h"
 #include "text/tokenizer_model.h"
 #include "tokenjson/token_tables.h"
 #include "tokenjson/tokenizer_file.h"
-
-/* Types of tokens in GGUF. */
-enum { NORMAL = 1, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5 };
 
 static void put_text(lathe_gguf_writer *w, const char *key, const char *text)
 {
@@ -28,9 +26,23 @@ static int looks_special(const lathe_added_token *t)
            memcmp(t->content + t->bytes - 2, "|>", 2) == 0;
 }
 
-/* The text and type of every id below n; `texts` may be NULL for unused ids. */
+/* The type of an added token. llama.cpp prints the text of one that the user defined as it is, so a
+ * run of U+2581 must be a normal one. */
+static int32_t added_type(const lathe_added_token *t, int32_t id, int32_t unk, int is_spm)
+{
+    if (is_spm && id == unk)
+        return LATHE_GGUF_UNKNOWN;
+    if (t->special || looks_special(t))
+        return LATHE_GGUF_CONTROL;
+    return is_spm && t->bytes >= 3 && memmem(t->content, (size_t)t->bytes, "\342\226\201", 3) != NULL
+               ? LATHE_GGUF_NORMAL
+               : LATHE_GGUF_USER_DEFINED;
+}
+
+/* The text and type of every id below n. unk: the token for what SentencePiece does not know; -1:
+ * none. */
 static lathe_status put_tokens(const lathe_tokenizer *tok, const lathe_token_tables *t, int64_t n,
-                               lathe_gguf_writer *w)
+                               int is_spm, int32_t unk, lathe_gguf_writer *w)
 {
     const lathe_table_token **of = calloc((size_t)n + 1, sizeof *of);
     lathe_buffer texts = LATHE_BUFFER_INIT, types = LATHE_BUFFER_INIT;
@@ -41,15 +53,18 @@ static lathe_status put_tokens(const lathe_tokenizer *tok, const lathe_token_tab
             of[t->tokens[i].id] = &t->tokens[i];
     for (int32_t id = 0; id < n; id++) {
         const lathe_added_token *added = lathe__added_of(tok, id);
-        int32_t type = NORMAL;
+        int32_t type = LATHE_GGUF_NORMAL;
         char pad[32];
         if (added != NULL) {
-            type = added->special || looks_special(added) ? CONTROL : USER_DEFINED;
+            type = added_type(added, id, unk, is_spm);
             lathe_gguf_append_text(&texts, added->content, added->bytes);
         } else if (of[id] != NULL) {
+            type = !is_spm     ? type
+                   : id == unk ? LATHE_GGUF_UNKNOWN
+                               : lathe__gguf_spm_type(of[id]->text, of[id]->n);
             lathe_gguf_append_text(&texts, of[id]->text, of[id]->n);
         } else {
-            type = UNUSED;
+            type = LATHE_GGUF_UNUSED;
             (void)snprintf(pad, sizeof pad, "[PAD%d]", (int)id);
             lathe_gguf_append_text(&texts, pad, (int64_t)strlen(pad));
         }
@@ -92,11 +107,6 @@ static lathe_status check(const char *folder, const json_t *rest, const lathe_gg
                            "%s/tokenizer.json: model.type is \"%s\"; only BPE can be written as "
                            "GGUF",
                            folder, type);
-    if (json_is_true(json_object_get(model, "byte_fallback")))
-        return lathe_error(LATHE_E_UNSUPPORTED,
-                           "%s/tokenizer.json: BPE with byte_fallback (SentencePiece, GGUF's "
-                           "\"llama\") cannot be written as GGUF; only byte-level BPE can",
-                           folder);
     if (normalizer != NULL && !json_is_null(normalizer) &&
         (normal == NULL || strcmp(normal, "NFC") != 0))
         return lathe_error(LATHE_E_UNSUPPORTED,
@@ -190,29 +200,66 @@ static lathe_status put_template(const char *folder, lathe_arena *arena, lathe_g
     return LATHE_OK;
 }
 
+/* The keys of a SentencePiece tokenizer, GGUF's "llama". */
+static lathe_status put_spm(const char *folder, const json_t *rest, const lathe_tokenizer *tok,
+                            const lathe_token_tables *t, int64_t n, lathe_gguf_writer *w)
+{
+    const char *name =
+        json_string_value(json_object_get(json_object_get(rest, "model"), "unk_token"));
+    const int32_t unk =
+        name != NULL ? lathe_tokenizer_id(tok, name, (int64_t)strlen(name)) : -1;
+    lathe_buffer list = LATHE_BUFFER_INIT;
+    int32_t space_prefix = 0;
+    float *scores = malloc((size_t)(n + 1) * sizeof *scores);
+    lathe_status status = scores != NULL ? lathe__gguf_spm_scores(folder, rest, t, tok, n, scores,
+                                                                  &space_prefix)
+                                         : lathe_error(LATHE_E_NOMEM, "no memory for scores");
+    if (status == LATHE_OK) {
+        lathe_buffer_append(&list, scores, n * (int64_t)sizeof *scores);
+        put_text(w, "tokenizer.ggml.model", "llama");
+        put_text(w, "tokenizer.ggml.pre", "default");
+        lathe_gguf_put_array(w, "tokenizer.ggml.scores", LATHE_GGUF_FLOAT, n, &list);
+        put_id(w, "tokenizer.ggml.unknown_token_id", unk);
+        lathe_gguf_put_bool(w, "tokenizer.ggml.add_space_prefix", space_prefix);
+        status = put_tokens(tok, t, n, 1, unk, w);
+    }
+    lathe_buffer_fini(&list);
+    free(scores);
+    return status;
+}
+
+static lathe_status put_bpe(const char *folder, const json_t *rest, const lathe_tokenizer *tok,
+                            const lathe_token_tables *t, int64_t n, lathe_gguf_writer *w)
+{
+    const lathe_gguf_pre *pre = NULL;
+    LATHE_TRY(check(folder, rest, &pre));
+    put_text(w, "tokenizer.ggml.model", "gpt2");
+    put_text(w, "tokenizer.ggml.pre", pre->name);
+    LATHE_TRY(put_tokens(tok, t, n, 0, -1, w));
+    put_merges(t, w);
+    return LATHE_OK;
+}
+
 static lathe_status write_all(const char *folder, const lathe_model_config *c,
                               const lathe_tokenizer *tok, lathe_token_tables *t, lathe_arena *arena,
                               lathe_gguf_writer *w)
 {
-    const lathe_gguf_pre *pre = NULL;
     json_t *rest = NULL;
     if (tok->json == NULL || !lathe__token_tables_read(tok->json, tok->json_bytes, t))
         return lathe_error(LATHE_E_UNSUPPORTED,
                            "%s/tokenizer.json: has no usual tables of BPE (model.vocab and "
                            "model.merges), so it cannot be written as GGUF",
                            folder);
-    LATHE_TRY(lathe_json_load(folder, t->rest, t->rest_bytes, &rest));
-    const lathe_status status = check(folder, rest, &pre);
-    json_decref(rest);
-    LATHE_TRY(status);
     if (tok->vocab.n > c->vocab)
         return lathe_error(LATHE_E_CONFIG,
                            "%s: vocab_size is %lld, but the tokenizer has ids up to %lld", folder,
                            (long long)c->vocab, (long long)(tok->vocab.n - 1));
-    put_text(w, "tokenizer.ggml.model", "gpt2");
-    put_text(w, "tokenizer.ggml.pre", pre->name);
-    LATHE_TRY(put_tokens(tok, t, c->vocab, w));
-    put_merges(t, w);
+    LATHE_TRY(lathe_json_load(folder, t->rest, t->rest_bytes, &rest));
+    const lathe_status status = lathe__gguf_is_spm(rest)
+                                    ? put_spm(folder, rest, tok, t, c->vocab, w)
+                                    : put_bpe(folder, rest, tok, t, c->vocab, w);
+    json_decref(rest);
+    LATHE_TRY(status);
     LATHE_TRY(put_specials(folder, tok, c, w));
     return put_template(folder, arena, w);
 }

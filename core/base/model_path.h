@@ -1,0 +1,13 @@
+/* Paths that can name a model: a folder, or a GGUF file. */
+#ifndef LATHE_BASE_MODEL_PATH_H
+#define LATHE_BASE_MODEL_PATH_H
+
+#include <stdint.h>
+
+/** 1: the path is a regular file that begins with "GGUF" or whose name ends in ".gguf". */
+int32_t lathe_path_is_gguf(const char *path);
+
+/** 1: the path is a folder or a GGUF file. */
+int32_t lathe_path_is_model(const char *path);
+
+#endif

@@ -1,0 +1,144 @@
+/* Reads the files of a folder, or those that the folder of a GGUF file would have. */
+#include "gguf/model_files.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/map.h"
+#include "base/model_path.h"
+#include "gguf/gguf_folder.h"
+
+int32_t lathe_model_has(const char *model, const char *name)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_gguf *file = NULL;
+    int32_t has = 0;
+    if (!lathe_path_is_gguf(model)) {
+        const char *path = lathe_path_join(&arena, model, name);
+        has = path != NULL && lathe_path_exists(path);
+    } else if (lathe_gguf_open(model, &file) == LATHE_OK) {
+        has = lathe_gguf_folder_has(file, name);
+    } else {
+        lathe_error_clear();
+        for (int i = 0; lathe_gguf_folder_files[i] != NULL; i++)
+            has |= strcmp(lathe_gguf_folder_files[i], name) == 0;
+    }
+    lathe_gguf_close(file);
+    lathe_arena_fini(&arena);
+    return has;
+}
+
+const char *lathe_model_place(lathe_arena *arena, const char *model, const char *name)
+{
+    return lathe_path_is_gguf(model) ? lathe_arena_printf(arena, "%s (%s)", model, name)
+                                     : lathe_path_join(arena, model, name);
+}
+
+static lathe_status read_gguf(const char *model, const char *name, int64_t limit, char **out,
+                              int64_t *out_bytes)
+{
+    lathe_gguf *file = NULL;
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    LATHE_TRY(lathe_gguf_open(model, &file));
+    lathe_status status = lathe_gguf_folder_text(file, name, &text);
+    if (status == LATHE_OK)
+        status = lathe_gguf_check(file);
+    if (status == LATHE_OK && limit > 0 && text.len > limit)
+        status = lathe_error(LATHE_E_CONFIG, "%s (%s): %lld bytes; expected at most %lld", model,
+                             name, (long long)text.len, (long long)limit);
+    if (status == LATHE_OK) {
+        *out = malloc((size_t)text.len + 1);
+        *out_bytes = text.len;
+        if (*out == NULL)
+            status = lathe_error(LATHE_E_NOMEM, "%s: no memory for %s", model, name);
+        else if (text.len > 0)
+            memcpy(*out, text.data, (size_t)text.len);
+        if (*out != NULL)
+            (*out)[text.len] = '\0';
+    }
+    lathe_buffer_fini(&text);
+    lathe_gguf_close(file);
+    return status;
+}
+
+lathe_status lathe_model_read(const char *model, const char *name, int64_t limit, char **out,
+                              int64_t *out_bytes)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    *out = NULL;
+    *out_bytes = 0;
+    if (lathe_path_is_gguf(model))
+        return read_gguf(model, name, limit, out, out_bytes);
+    const char *path = lathe_path_join(&arena, model, name);
+    const lathe_status status =
+        path != NULL ? lathe_file_read(path, limit, out, out_bytes) : LATHE_E_NOMEM;
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+lathe_status lathe_model_json(const char *model, const char *name, json_t **out)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    char *text = NULL;
+    int64_t n = 0;
+    *out = NULL;
+    const char *place = lathe_model_place(&arena, model, name);
+    lathe_status status = LATHE_E_NOMEM;
+    if (place != NULL && !lathe_path_is_gguf(model))
+        status = lathe_json_load_file(place, out);
+    else if (place != NULL && (status = read_gguf(model, name, 0, &text, &n)) == LATHE_OK)
+        status = lathe_json_load(place, text, n, out);
+    free(text);
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+static lathe_status copy_file(const char *from, const char *to)
+{
+    lathe_map map;
+    LATHE_TRY(lathe_map_open(from, &map));
+    lathe_status status = lathe_file_write_atomic(to, map.data, map.bytes);
+    if (status == LATHE_OK)
+        status = lathe_map_check(&map);
+    lathe_map_close(&map);
+    return status;
+}
+
+static lathe_status copy_made(const char *model, const char *name, const char *to)
+{
+    char *text = NULL;
+    int64_t n = 0;
+    LATHE_TRY(read_gguf(model, name, 0, &text, &n));
+    const lathe_status status = lathe_file_write_atomic(to, text, n);
+    free(text);
+    return status;
+}
+
+lathe_status lathe_model_copy(const char *model, const char *name, const char *to)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_status status = LATHE_OK;
+    const char *source = lathe_path_join(&arena, model, name);
+    const char *target = lathe_path_join(&arena, to, name);
+    if (source == NULL || target == NULL)
+        status = LATHE_E_NOMEM;
+    else if (lathe_model_has(model, name))
+        status = lathe_path_is_gguf(model) ? copy_made(model, name, target)
+                                           : copy_file(source, target);
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+lathe_status lathe_model_weights(const char *model, lathe_safetensors **out)
+{
+    lathe_gguf *file = NULL;
+    *out = NULL;
+    if (!lathe_path_is_gguf(model))
+        return lathe_safetensors_open(model, out);
+    LATHE_TRY(lathe_gguf_open(model, &file));
+    return lathe_gguf_tensors(file, out);
+}

@@ -1,0 +1,38 @@
+/* The files of a model, which is named by the path of a folder or of a GGUF file.
+ *
+ * Everything above this room reads configuration, tokenizer, chat template and weights of a model
+ * with these functions, so that a GGUF file is read wherever a folder is. A GGUF file is mapped, and
+ * the text is made in memory.
+ */
+#ifndef LATHE_GGUF_MODEL_FILES_H
+#define LATHE_GGUF_MODEL_FILES_H
+
+#include <jansson.h>
+
+#include "base/arena.h"
+#include "io/safetensors.h"
+#include "lathe/status.h"
+
+/** 1: the model has the text file `name` ("tokenizer.json"). Also 1 for a GGUF file that is damaged:
+ *  reading it reports the damage. */
+int32_t lathe_model_has(const char *model, const char *name);
+
+/** Name of a model's file for messages, in the arena: "DIR/config.json", "FILE.gguf (config.json)".
+ *  NULL: no memory. */
+const char *lathe_model_place(lathe_arena *arena, const char *model, const char *name);
+
+/** Reads a text file into malloc'ed memory and adds a NUL. limit: most bytes (0: any number). */
+lathe_status lathe_model_read(const char *model, const char *name, int64_t limit, char **out,
+                              int64_t *out_bytes);
+
+/** Reads a text file as JSON. */
+lathe_status lathe_model_json(const char *model, const char *name, json_t **out);
+
+/** Copies a text file into the folder `to`; nothing is done if the model does not have it. */
+lathe_status lathe_model_copy(const char *model, const char *name, const char *to);
+
+/** Opens the weights: of a folder as lathe_safetensors_open does, of a GGUF file as
+ *  lathe_gguf_tensors does. */
+lathe_status lathe_model_weights(const char *model, lathe_safetensors **out);
+
+#endif

@@ -1,0 +1,167 @@
+/* Decodes the planes of a quantized folder when their weights are read. */
+#include "model/decoded_weights.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "lathe/quant.h"
+#include "model/weight_planes.h"
+#include "model/weights.h"
+
+typedef struct decoded decoded;
+
+/* One row with planes: what its tensor's decode() gets. */
+typedef struct coded_row {
+    decoded *of;
+    const lathe_param *row;
+} coded_row;
+
+struct decoded {
+    lathe_safetensors *set; /* held */
+    const lathe_model_config *config;
+    lathe_st_tensor *list;
+    coded_row *rows;
+    uint8_t *used; /* marks that nobody reads */
+    int64_t n;
+    pthread_mutex_t lock; /* of the members below */
+    const lathe_param *last;
+    float *values; /* of `last` */
+    int64_t capacity;
+};
+
+static lathe_status make_room(decoded *d, const lathe_param *row)
+{
+    const int64_t n = lathe_desc_count(&row->desc);
+    d->last = NULL;
+    if (n <= d->capacity)
+        return LATHE_OK;
+    free(d->values);
+    d->values = malloc((size_t)n * sizeof *d->values);
+    d->capacity = d->values != NULL ? n : 0;
+    return d->capacity > 0 ? LATHE_OK
+                           : lathe_error(LATHE_E_NOMEM, "no memory to decode '%s'", row->name);
+}
+
+static int64_t padded(int64_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+/* Reads the planes into `memory`, and decodes them into d->values. */
+static lathe_status decode_planes(decoded *d, const lathe_param *row, char *memory, char *scratch)
+{
+    const lathe_quant_v1 *table = row->format->table;
+    void *planes[LATHE_MAX_PLANES] = {NULL};
+    for (int32_t k = 0; k < row->n_planes; k++) {
+        planes[k] = memory;
+        memory += padded(lathe_desc_bytes(&row->planes[k].desc));
+    }
+    LATHE_TRY(lathe_weight_planes_read(d->set, d->config, row, planes, d->used));
+    return table->decode(row->format->self, row->desc.dims[0], row->desc.dims[1],
+                         (const void *const *)planes, d->values, LATHE_F32, scratch, NULL);
+}
+
+static lathe_status decode_row(decoded *d, const lathe_param *row)
+{
+    const lathe_quant_v1 *table = row->format->table;
+    const int64_t scratch = LATHE_HAS(table, decode_scratch)
+                                ? table->decode_scratch(row->format->self, row->desc.dims[0],
+                                                        row->desc.dims[1])
+                                : 0;
+    int64_t bytes = 64;
+    LATHE_TRY(make_room(d, row));
+    for (int32_t k = 0; k < row->n_planes; k++)
+        bytes += padded(lathe_desc_bytes(&row->planes[k].desc));
+    char *memory = aligned_alloc(64, (size_t)(bytes + padded(scratch)));
+    if (memory == NULL)
+        return lathe_error(LATHE_E_NOMEM, "no memory to decode '%s'", row->name);
+    memset(memory, 0, (size_t)(bytes + padded(scratch)));
+    const lathe_status status =
+        decode_planes(d, row, memory, scratch > 0 ? memory + bytes : NULL);
+    free(memory);
+    if (status == LATHE_OK)
+        d->last = row;
+    return status;
+}
+
+/* lathe_st_decode_fn */
+static lathe_status decode(const lathe_st_tensor *t, int64_t begin, int64_t n, float *out)
+{
+    const coded_row *c = t->coding;
+    decoded *d = c->of;
+    const int64_t cols = c->row->desc.dims[1];
+    (void)pthread_mutex_lock(&d->lock);
+    const lathe_status status = d->last == c->row ? LATHE_OK : decode_row(d, c->row);
+    if (status == LATHE_OK)
+        memcpy(out, d->values + begin * cols, (size_t)(n * cols) * sizeof *out);
+    (void)pthread_mutex_unlock(&d->lock);
+    return status;
+}
+
+static void add_rows(decoded *d, const lathe_params *params)
+{
+    const lathe_st_tensor *t;
+    for (int32_t i = 0; i < params->n_model; i++) {
+        const lathe_param *row = params->rows[i];
+        if (row->planes_on_file) {
+            d->rows[d->n] = (coded_row){d, row};
+            d->list[d->n] = (lathe_st_tensor){.name = row->name,
+                                              .file = lathe_safetensors_at(d->set, 0)->file,
+                                              .desc = lathe_weights_file_desc(row),
+                                              .decode = decode,
+                                              .coding = &d->rows[d->n]};
+            d->list[d->n++].desc.dtype = LATHE_F32;
+        } else if ((t = lathe_weights_find(d->set, d->config, row->name)) != NULL) {
+            d->list[d->n++] = *t;
+        }
+    }
+}
+
+/* ---- lathe_st_owner ---- */
+
+static lathe_status check(const void *arg)
+{
+    return lathe_safetensors_check(((const decoded *)arg)->set);
+}
+
+static void close_all(void *arg)
+{
+    decoded *d = arg;
+    lathe_safetensors_close(d->set);
+    (void)pthread_mutex_destroy(&d->lock);
+    free(d->values);
+    free(d->list);
+    free(d->rows);
+    free(d->used);
+    free(d);
+}
+
+lathe_status lathe_decoded_weights_open(const lathe_safetensors *set,
+                                        const lathe_model_config *config,
+                                        const lathe_params *params, lathe_safetensors **out)
+{
+    const size_t n = (size_t)params->n_model + 1;
+    decoded *d = calloc(1, sizeof *d);
+    *out = NULL;
+    if (d == NULL)
+        return lathe_error(LATHE_E_NOMEM, "no memory to decode weights");
+    (void)pthread_mutex_init(&d->lock, NULL);
+    d->set = lathe_safetensors_hold(set);
+    d->config = config;
+    d->list = calloc(n, sizeof *d->list);
+    d->rows = calloc(n, sizeof *d->rows);
+    d->used = calloc((size_t)lathe_safetensors_count(set) + 1, 1);
+    lathe_status status = LATHE_OK;
+    if (d->list == NULL || d->rows == NULL || d->used == NULL) {
+        status = lathe_error(LATHE_E_NOMEM, "no memory to decode weights");
+    } else {
+        const lathe_st_owner owner = {d, check, close_all};
+        add_rows(d, params);
+        status = lathe_safetensors_make(lathe_safetensors_path(set), d->list, d->n, &owner, out);
+    }
+    if (status != LATHE_OK)
+        close_all(d);
+    return status;
+}
