@@ -150,14 +150,17 @@ int32_t lathe_gguf_folder_has(const lathe_gguf *file, const char *name)
         return lathe_gguf_value(file, "tokenizer.ggml.model") != NULL;
     if (strcmp(name, "chat_template.jinja") == 0)
         return lathe_gguf_value(file, "tokenizer.chat_template") != NULL;
-    return strcmp(name, "config.json") == 0 || strcmp(name, "generation_config.json") == 0;
+    if (strcmp(name, "config.json") == 0) /* a file of a tokenizer alone has no tensors */
+        return lathe_gguf_count(file) > 0;
+    return strcmp(name, "generation_config.json") == 0;
 }
 
 lathe_status lathe_gguf_folder_text(const lathe_gguf *file, const char *name, lathe_buffer *out)
 {
     if (!lathe_gguf_folder_has(file, name))
-        return lathe_error(LATHE_E_NOT_FOUND, "%s: a GGUF file without what %s would hold",
-                           lathe_gguf_path(file), name);
+        return lathe_error(LATHE_E_NOT_FOUND, "%s: the file has %s, so it stands for no %s",
+                           lathe_gguf_path(file),
+                           strcmp(name, "config.json") == 0 ? "no tensors" : "no keys for it", name);
     if (strcmp(name, "config.json") == 0)
         return put_config(file, out);
     if (strcmp(name, "tokenizer.json") == 0)

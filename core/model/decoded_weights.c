@@ -103,8 +103,10 @@ static lathe_status decode(const lathe_st_tensor *t, int64_t begin, int64_t n, f
 static void add_rows(decoded *d, const lathe_params *params)
 {
     const lathe_st_tensor *t;
-    for (int32_t i = 0; i < params->n_model; i++) {
+    for (int32_t i = 0; i < params->n; i++) {
         const lathe_param *row = params->rows[i];
+        if (!lathe_weights_is_model_row(row))
+            continue;
         if (row->planes_on_file) {
             d->rows[d->n] = (coded_row){d, row};
             d->list[d->n] = (lathe_st_tensor){.name = row->name,
@@ -142,7 +144,7 @@ lathe_status lathe_decoded_weights_open(const lathe_safetensors *set,
                                         const lathe_model_config *config,
                                         const lathe_params *params, lathe_safetensors **out)
 {
-    const size_t n = (size_t)params->n_model + 1;
+    const size_t n = (size_t)params->n + 1;
     decoded *d = calloc(1, sizeof *d);
     *out = NULL;
     if (d == NULL)

@@ -6,10 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "base/log.h"
+#include "base/model_path.h"
 #include "base/parallel.h"
 #include "opening/opening.h"
 #include "passes/passes.h"
@@ -58,12 +60,16 @@ static int64_t stack_bytes(int32_t n_threads)
 }
 
 /* Bytes of the model's files, which are mapped while they are read. */
-static int64_t mapped_bytes(const lathe_params *params, int32_t file_dtype)
+static int64_t mapped_bytes(const lathe_run *run)
 {
+    const lathe_params *params = &run->params;
+    struct stat st;
     int64_t n = 0;
+    if (lathe_path_is_gguf(run->set.model_path) && stat(run->set.model_path, &st) == 0)
+        return (int64_t)st.st_size;
     for (int32_t i = 0; i < params->n_model; i++)
         n += lathe_desc_count(&params->rows[i]->desc);
-    return n * lathe_dtype_bytes(file_dtype);
+    return n * lathe_dtype_bytes(run->model.file_dtype);
 }
 
 /* Memory that the process needs in addition to the plan. */
@@ -79,7 +85,7 @@ static int64_t of_the_host(const lathe_run *run, const char *what, char *source,
     lathe_host_memory_read("", &memory);
     int64_t reserve = reserve_of(&memory, lathe_parallel_threads());
     if (memory.is_address_space)
-        reserve += !run->set.model_path ? 0 : mapped_bytes(&run->params, run->model.file_dtype);
+        reserve += run->set.model_path ? mapped_bytes(run) : 0;
     (void)snprintf(source, bytes, "%s%s, less %lld MiB for the process itself%s", what,
                    memory.source, (long long)(reserve >> 20),
                    memory.is_address_space ? " and the files that it maps" : "");

@@ -7,8 +7,9 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "base/json.h"
+#include "base/model_path.h"
 #include "base/utf8.h"
+#include "gguf/model_files.h"
 #include "textcmd/text_commands.h"
 #include "textcmd/tokenizer_open.h"
 #include "tokenjson/tokenizer_report.h"
@@ -89,10 +90,11 @@ static void report_missing(json_t *report, const lathe_tokenizer *tok)
 }
 
 /* Checks that a model's table has a row for every id. */
-static lathe_status report_model(json_t *report, const lathe_tokenizer *tok, const char *config)
+static lathe_status report_model(json_t *report, const lathe_tokenizer *tok, const char *model,
+                                 const char *config)
 {
     json_t *root;
-    LATHE_TRY(lathe_json_load_file(config, &root));
+    LATHE_TRY(lathe_model_json(model, "config.json", &root));
     const json_t *size = json_object_get(root, "vocab_size");
     if (!size)
         size = json_object_get(json_object_get(root, "text_config"), "vocab_size");
@@ -188,15 +190,28 @@ static lathe_status try_files(json_t *report, const lathe_tokenizer *tok, const 
     return LATHE_OK;
 }
 
+/* Reports the parts of a tokenizer.json: of a model, or a file of its own. */
+static lathe_status report_file(json_t *report, const char *path, const char *file, int is_model)
+{
+    char *text = NULL;
+    int64_t n = 0;
+    LATHE_TRY(is_model ? lathe_model_read(path, "tokenizer.json", 0, &text, &n)
+                       : lathe_file_read(file, 0, &text, &n));
+    const lathe_status status = lathe_tokenizer_report_file(report, file, text, n);
+    free(text);
+    return status;
+}
+
 /* Fills in the report as far as possible; a part that does not load is a
  * problem with its reason. */
 static lathe_status examine(const lathe_args *args, lathe_arena *arena, json_t *report,
                             lathe_tokenizer **tok)
 {
-    const char *path = args->words[0], *file = path, *config = NULL;
-    if (strcmp(path, "bytes") != 0 && lathe_path_is_dir(path)) {
-        file = lathe_path_join(arena, path, "tokenizer.json");
-        config = lathe_path_join(arena, path, "config.json");
+    const char *path = args->words[0], *file = path;
+    const int is_model = strcmp(path, "bytes") != 0 && lathe_path_is_model(path);
+    const char *config = is_model ? lathe_model_place(arena, path, "config.json") : NULL;
+    if (is_model) {
+        file = lathe_model_place(arena, path, "tokenizer.json");
         if (!file || !config)
             return LATHE_E_NOMEM;
     }
@@ -205,8 +220,8 @@ static lathe_status examine(const lathe_args *args, lathe_arena *arena, json_t *
     json_object_set_new(report, "warnings", json_array());
     if (strcmp(path, "bytes") == 0)
         json_object_set_new(report, "kind", json_string("bytes"));
-    else if (lathe_path_exists(file))
-        LATHE_TRY(lathe_tokenizer_report_file(report, file));
+    else if (is_model ? lathe_model_has(path, "tokenizer.json") : lathe_path_exists(file))
+        LATHE_TRY(report_file(report, path, file, is_model));
     const lathe_status status = lathe_app_tokenizer(path, tok);
     if (status == LATHE_E_NOT_FOUND || status == LATHE_E_IO)
         return status;
@@ -216,8 +231,8 @@ static lathe_status examine(const lathe_args *args, lathe_arena *arena, json_t *
     }
     report_tokens(report, *tok);
     report_missing(report, *tok);
-    if (config && lathe_path_exists(config))
-        LATHE_TRY(report_model(report, *tok, config));
+    if (is_model && lathe_model_has(path, "config.json"))
+        LATHE_TRY(report_model(report, *tok, path, config));
     return try_files(report, *tok, args);
 }
 

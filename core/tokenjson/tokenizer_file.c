@@ -77,7 +77,8 @@ static lathe_status find_specials(lathe_tokenizer *tok, const char *folder, lath
         return LATHE_E_NOMEM;
     if (lathe_model_has(folder, "tokenizer_config.json"))
         LATHE_TRY(read_tokenizer_config(tok, folder, file));
-    if (lathe_model_has(folder, "config.json"))
+    /* what a GGUF file says of the ids is in its tokenizer_config.json */
+    if (!lathe_path_is_gguf(folder) && lathe_model_has(folder, "config.json"))
         LATHE_TRY(read_model_config(tok, folder));
     const int32_t id = lathe_tokenizer_id(tok, fallback, sizeof fallback - 1);
     if (tok->eos < 0 && lathe__added_of(tok, id))

@@ -88,19 +88,17 @@ static lathe_status put_described(json_t *report, const char *key, const json_t 
     return status;
 }
 
-lathe_status lathe_tokenizer_report_file(json_t *report, const char *file)
+lathe_status lathe_tokenizer_report_file(json_t *report, const char *file, const char *json,
+                                         int64_t bytes)
 {
     static const char *const sections[] = {"normalizer", "pre_tokenizer", "post_processor",
                                            "decoder"};
     static const char *const unused[] = {"truncation", "padding"};
     json_t *root, *ignored = json_array();
     json_object_set_new(report, "ignored", ignored);
-    char *json;
-    int64_t bytes, n_merges = 0;
-    LATHE_TRY(lathe_file_read(file, 0, &json, &bytes));
-    lathe_status status = lathe__tokenizer_tree(file, json, bytes, &root, &n_merges);
-    free(json);
-    LATHE_TRY(status);
+    int64_t n_merges = 0;
+    lathe_status status = LATHE_OK;
+    LATHE_TRY(lathe__tokenizer_tree(file, json, bytes, &root, &n_merges));
     const json_t *model = json_object_get(root, "model");
     json_object_set_new(report, "kind", json_string(type_of(model)));
     json_object_set_new(report, "merges", json_integer((json_int_t)n_merges));
