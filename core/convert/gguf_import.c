@@ -108,14 +108,15 @@ static lathe_status write_folder(import *m, const char *folder)
 /* Reads everything but the values, so that nothing is written for a file that cannot be converted. */
 static lathe_status open_file(import *m, const lathe_model_source *source)
 {
+    LATHE_TRY(lathe_model_config_load(source, m->path, &m->config));
+    LATHE_TRY(lathe_model_params(&m->config, &m->params));
+    LATHE_TRY(lathe_model_weights(m->path, &m->set));
+    LATHE_TRY(lathe_weights_check(m->set, &m->config, &m->params));
     if (!lathe_model_has(m->path, "tokenizer.json"))
         return lathe_error(LATHE_E_NOT_FOUND,
                            "%s: the key tokenizer.ggml.model is missing: the file has no tokenizer",
                            m->path);
-    LATHE_TRY(lathe_model_config_load(source, m->path, &m->config));
-    LATHE_TRY(lathe_model_params(&m->config, &m->params));
-    LATHE_TRY(lathe_model_weights(m->path, &m->set));
-    return lathe_weights_check(m->set, &m->config, &m->params);
+    return LATHE_OK;
 }
 
 lathe_status lathe_gguf_import(const lathe_model_source *source, const char *path,

@@ -200,6 +200,15 @@ static lathe_status put_template(const char *folder, lathe_arena *arena, lathe_g
     return LATHE_OK;
 }
 
+static lathe_status check_vocab(const char *folder, const lathe_tokenizer *tok, int64_t n)
+{
+    if (tok->vocab.n <= n)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_CONFIG,
+                       "%s: vocab_size is %lld, but the tokenizer has ids up to %lld", folder,
+                       (long long)n, (long long)(tok->vocab.n - 1));
+}
+
 /* The keys of a SentencePiece tokenizer, GGUF's "llama". */
 static lathe_status put_spm(const char *folder, const json_t *rest, const lathe_tokenizer *tok,
                             const lathe_token_tables *t, int64_t n, lathe_gguf_writer *w)
@@ -210,6 +219,7 @@ static lathe_status put_spm(const char *folder, const json_t *rest, const lathe_
         name != NULL ? lathe_tokenizer_id(tok, name, (int64_t)strlen(name)) : -1;
     lathe_buffer list = LATHE_BUFFER_INIT;
     int32_t space_prefix = 0;
+    LATHE_TRY(check_vocab(folder, tok, n));
     float *scores = malloc((size_t)(n + 1) * sizeof *scores);
     lathe_status status = scores != NULL ? lathe__gguf_spm_scores(folder, rest, t, tok, n, scores,
                                                                   &space_prefix)
@@ -233,6 +243,7 @@ static lathe_status put_bpe(const char *folder, const json_t *rest, const lathe_
 {
     const lathe_gguf_pre *pre = NULL;
     LATHE_TRY(check(folder, rest, &pre));
+    LATHE_TRY(check_vocab(folder, tok, n));
     put_text(w, "tokenizer.ggml.model", "gpt2");
     put_text(w, "tokenizer.ggml.pre", pre->name);
     LATHE_TRY(put_tokens(tok, t, n, 0, -1, w));
@@ -250,10 +261,6 @@ static lathe_status write_all(const char *folder, const lathe_model_config *c,
                            "%s/tokenizer.json: has no usual tables of BPE (model.vocab and "
                            "model.merges), so it cannot be written as GGUF",
                            folder);
-    if (tok->vocab.n > c->vocab)
-        return lathe_error(LATHE_E_CONFIG,
-                           "%s: vocab_size is %lld, but the tokenizer has ids up to %lld", folder,
-                           (long long)c->vocab, (long long)(tok->vocab.n - 1));
     LATHE_TRY(lathe_json_load(folder, t->rest, t->rest_bytes, &rest));
     const lathe_status status = lathe__gguf_is_spm(rest)
                                     ? put_spm(folder, rest, tok, t, c->vocab, w)

@@ -62,7 +62,7 @@ Test(places, of_a_model_are_folders_and_run_files_alone)
     expect(LATHE " generate model.safetensors 2>&1", 2,
            "model.safetensors: a file of weights; expected the folder of a model");
     expect(LATHE " eval nothing --data text.txt 2>&1", 2,
-           "nothing: no such folder or run file; expected the folder of a model");
+           "nothing: no such file or folder; expected the folder of a model");
 }
 
 /* ---- a valid file would start ---- */

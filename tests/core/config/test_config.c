@@ -312,7 +312,7 @@ Test(config, missing_files_are_named_where_they_stand)
           "\"lately\"\n"
           "[tokenizer]\npath = \"bytes\"\n");
     lathe_config_check_files(config, &diags);
-    printed("run.toml:2:8: error: model.path: no such folder: no/model\n"
+    printed("run.toml:2:8: error: model.path: no such folder or GGUF file: no/model\n"
             "run.toml:5:22: error: data.datasets: no such file or folder: no/data\n"
             "run.toml:5:44: error: data.datasets: no file matches the pattern no/*.csv\n"
             "run.toml:7:10: error: checkpoint.resume: no such folder: lately; expected auto, "
@@ -326,7 +326,7 @@ Test(config, a_missing_file_stands_once_beside_a_wrong_key)
         load("[train]\nseedd = 1\n[model]\npath = \"no/model\"\n", NULL, 0, LATHE_CONFIG_FILES),
         LATHE_E_CONFIG);
     printed("run.toml:2:1: error: unknown key 'seedd' in [train] (did you mean 'seed'?)\n"
-            "run.toml:4:8: error: model.path: no such folder: no/model\n");
+            "run.toml:4:8: error: model.path: no such folder or GGUF file: no/model\n");
 }
 
 Test(config, training_needs_data_and_one_model)
