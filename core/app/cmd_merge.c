@@ -70,7 +70,8 @@ static int is_of_quant(const lathe_override *o)
     return strncmp(o->key, "quant.", 6) == 0;
 }
 
-/* Whether the folder's weights are quantized already, so that [quant] would have no effect on it. */
+/* Whether the folder's weights are quantized already, so that [quant] would have no effect on it.
+ */
 static lathe_status is_quantized(const char *model, int *out)
 {
     json_t *config = NULL;
@@ -149,7 +150,7 @@ static lathe_status quantize(const lathe_args *args, const char *from,
 /* Merges, and quantizes the result if --quant.name asks for it: by way of a plain folder beside the
  * output, which is removed. */
 static lathe_status write_merged(const lathe_args *args, lathe_run *run, const char *adapter,
-                          const char *output, lathe_arena *arena, int32_t *out_n)
+                                 const char *output, lathe_arena *arena, int32_t *out_n)
 {
     const lathe_saved_state *saved = lathe__run_saved(run);
     if (!wanted_format(args))
@@ -189,16 +190,17 @@ const lathe_command lathe_cmd_merge = {
     .name = "merge",
     .arguments = "DIR|FILE.gguf ADAPTER -o OUT",
     .summary = "merge an adapter into the weights of its model",
-    .details = "DIR is the model: a Hugging Face folder, a checkpoint, the folder of a run, or a GGUF\n"
-               "file.\n"
-               "ADAPTER is a checkpoint of a run with an adapter, the folder of such a run, or a\n"
-               "folder that PEFT wrote. OUT is a new Hugging Face folder: every tensor keeps its\n"
-               "dtype, those that the adapter does not change keep their bytes, and the\n"
-               "tokenizer's files are the adapter's, or else the model's. An adapter that was\n"
-               "trained over a quantized base is merged into the weights of DIR as they are. Weights\n"
-               "that DIR stores quantized are decoded and get the dtype that config.json names;\n"
-               "--checkpoint.save_dtype chooses one for all. --quant.name NAME quantizes the result\n"
-               "as lathe quantize does.\n",
+    .details =
+        "DIR is the model: a Hugging Face folder, a checkpoint, the folder of a run, or a GGUF\n"
+        "file.\n"
+        "ADAPTER is a checkpoint of a run with an adapter, the folder of such a run, or a\n"
+        "folder that PEFT wrote. OUT is a new Hugging Face folder: every tensor keeps its\n"
+        "dtype, those that the adapter does not change keep their bytes, and the\n"
+        "tokenizer's files are the adapter's, or else the model's. An adapter that was\n"
+        "trained over a quantized base is merged into the weights of DIR as they are. Weights\n"
+        "that DIR stores quantized are decoded and get the dtype that config.json names;\n"
+        "--checkpoint.save_dtype chooses one for all. --quant.name NAME quantizes the result\n"
+        "as lathe quantize does.\n",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 2,

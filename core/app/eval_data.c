@@ -203,7 +203,7 @@ lathe_status lathe_eval_data(const lathe_args *args, const char *path, lathe_buf
     lathe_buffer_json_string(out, path);
     if (lathe_path_exists(args->words[0]) && !other)
         LATHE_TRY(lathe_path_is_model(args->words[0]) ? put_of_folder(args, path, out)
-                                                    : put_of_run(args, path, out));
+                                                      : put_of_run(args, path, out));
     lathe_buffer_puts(out, "}]");
     return out->status;
 }

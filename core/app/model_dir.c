@@ -394,9 +394,10 @@ static int is_weights(const char *path)
 /* Checks that the word is a folder or a run file that can name a model. */
 static lathe_status check_word(const char *word)
 {
-    static const char expected[] = "expected the folder of a model (with config.json and "
-                                   "*.safetensors), a GGUF file, a checkpoint, the folder of a run, "
-                                   "or a run file (TOML)";
+    static const char expected[] =
+        "expected the folder of a model (with config.json and "
+        "*.safetensors), a GGUF file, a checkpoint, the folder of a run, "
+        "or a run file (TOML)";
     if (!lathe_path_exists(word))
         return lathe_error(LATHE_E_CONFIG, "%s: no such file or folder; %s", word, expected);
     if (is_weights(word))

@@ -96,9 +96,8 @@ static lathe_status read_rows(export *e, const lathe_st_tensor *t, int32_t chang
     if (change != LATHE_GGUF_ROTATED)
         LATHE_TRY(lathe_st_read(t, begin * cols, n * cols, e->values, LATHE_F32));
     for (int64_t i = 0; i < n && change == LATHE_GGUF_ROTATED; i++)
-        LATHE_TRY(lathe_st_read(t,
-                                lathe_gguf_rotated_row(begin + i, e->config.head_dim) * cols, cols,
-                                e->values + i * cols, LATHE_F32));
+        LATHE_TRY(lathe_st_read(t, lathe_gguf_rotated_row(begin + i, e->config.head_dim) * cols,
+                                cols, e->values + i * cols, LATHE_F32));
     for (int64_t i = 0; i < n * cols && change == LATHE_GGUF_PLUS_ONE; i++)
         e->values[i] += 1.0f;
     return LATHE_OK;

@@ -22,8 +22,8 @@ typedef struct import {
     lathe_safetensors *set;
     lathe_model_config config;
     lathe_params params;
-    int32_t dtype;   /* of all tensors; -1: the set's */
-    float *values;   /* [PART] */
+    int32_t dtype;    /* of all tensors; -1: the set's */
+    float *values;    /* [PART] */
     uint16_t *narrow; /* [PART] */
 } import;
 
@@ -105,7 +105,8 @@ static lathe_status write_folder(import *m, const char *folder)
     return lathe_model_config_save(&m->config, folder);
 }
 
-/* Reads everything but the values, so that nothing is written for a file that cannot be converted. */
+/* Reads everything but the values, so that nothing is written for a file that cannot be converted.
+ */
 static lathe_status open_file(import *m, const lathe_model_source *source)
 {
     LATHE_TRY(lathe_model_config_load(source, m->path, &m->config));
@@ -122,7 +123,7 @@ static lathe_status open_file(import *m, const lathe_model_source *source)
 lathe_status lathe_gguf_import(const lathe_model_source *source, const char *path,
                                const char *folder, int32_t dtype)
 {
-    import m = {.path = path, .dtype = dtype};
+import m = {.path = path, .dtype = dtype };
     lathe_arena arena = LATHE_ARENA_INIT;
     const char *config = lathe_path_join(&arena, folder, "config.json");
     lathe_status status = config != NULL ? LATHE_OK : LATHE_E_NOMEM;

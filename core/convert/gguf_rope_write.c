@@ -108,7 +108,8 @@ lathe_status lathe_gguf_factors_make(const lathe_gguf_family *family,
     if (values == NULL)
         return LATHE_E_NOMEM;
     lathe__gguf_llama3_factors(rope->theta, rope->dims, rope->factor, rope->low_freq_factor,
-                   rope->high_freq_factor, (double)rope->original_max_positions, values);
+                               rope->high_freq_factor, (double)rope->original_max_positions,
+                               values);
     out[0] = (lathe_gguf_factors){"rope_freqs.weight", values, rope->dims / 2};
     *out_n = 1;
     return LATHE_OK;

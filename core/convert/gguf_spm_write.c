@@ -1,7 +1,7 @@
 /* Scores for the tokens of a SentencePiece tokenizer, from the merges of its tokenizer.json.
  *
- * llama.cpp joins the two neighbours whose token has the highest score. That is what the merges do if
- * every way to put a token together is among them, and those of one token follow each other: the
+ * llama.cpp joins the two neighbours whose token has the highest score. That is what the merges do
+ * if every way to put a token together is among them, and those of one token follow each other: the
  * token's score is then minus its place among the results.
  */
 #include <stdlib.h>
@@ -90,7 +90,9 @@ static lathe_status read_steps(const char *folder, const json_t *rest, int32_t *
     const int no_pre = pre == NULL || json_is_null(pre) ||
                        (is_type(pre, "Split") && /* finds no space after the normalizer */
                         is_text(json_object_get(pre, "pattern"), "String", " "));
-    const int prefix = no_normalizer ? metaspace_prefix(pre) : no_pre ? normalizer_prefix(normalizer) : -1;
+    const int prefix = no_normalizer ? metaspace_prefix(pre)
+                       : no_pre      ? normalizer_prefix(normalizer)
+                                     : -1;
     if (prefix < 0)
         return lathe_error(LATHE_E_UNSUPPORTED,
                            "%s/tokenizer.json: llama.cpp has no form for this normalizer and "
@@ -181,11 +183,12 @@ static lathe_status check_ways(const scorer *s)
     }
     if (n == s->n_ways)
         return LATHE_OK;
-    return lathe_error(LATHE_E_UNSUPPORTED,
-                       "%s/tokenizer.json: %lld merges for %lld ways to put tokens together: it was "
-                       "not made from a SentencePiece model, so llama.cpp would split text in "
-                       "another way",
-                       s->folder, (long long)s->n_ways, (long long)n);
+    return lathe_error(
+        LATHE_E_UNSUPPORTED,
+        "%s/tokenizer.json: %lld merges for %lld ways to put tokens together: it was "
+        "not made from a SentencePiece model, so llama.cpp would split text in "
+        "another way",
+        s->folder, (long long)s->n_ways, (long long)n);
 }
 
 /* Characters and other tokens without merges come last; special and byte tokens get 0, as in a

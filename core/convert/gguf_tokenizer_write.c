@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "convert/gguf_tokenizer_write.h"
-#include "gguf/gguf_tokenizer.h"
+#include "gguf/gguf_vocab.h"
 #include "model/generation_config.h"
 #include "text/tokenizer_model.h"
 #include "tokenjson/token_tables.h"
@@ -34,7 +34,8 @@ static int32_t added_type(const lathe_added_token *t, int32_t id, int32_t unk, i
         return LATHE_GGUF_UNKNOWN;
     if (t->special || looks_special(t))
         return LATHE_GGUF_CONTROL;
-    return is_spm && t->bytes >= 3 && memmem(t->content, (size_t)t->bytes, "\342\226\201", 3) != NULL
+    return is_spm && t->bytes >= 3 &&
+                   memmem(t->content, (size_t)t->bytes, "\342\226\201", 3) != NULL
                ? LATHE_GGUF_NORMAL
                : LATHE_GGUF_USER_DEFINED;
 }
@@ -215,15 +216,14 @@ static lathe_status put_spm(const char *folder, const json_t *rest, const lathe_
 {
     const char *name =
         json_string_value(json_object_get(json_object_get(rest, "model"), "unk_token"));
-    const int32_t unk =
-        name != NULL ? lathe_tokenizer_id(tok, name, (int64_t)strlen(name)) : -1;
+    const int32_t unk = name != NULL ? lathe_tokenizer_id(tok, name, (int64_t)strlen(name)) : -1;
     lathe_buffer list = LATHE_BUFFER_INIT;
     int32_t space_prefix = 0;
     LATHE_TRY(check_vocab(folder, tok, n));
     float *scores = malloc((size_t)(n + 1) * sizeof *scores);
-    lathe_status status = scores != NULL ? lathe__gguf_spm_scores(folder, rest, t, tok, n, scores,
-                                                                  &space_prefix)
-                                         : lathe_error(LATHE_E_NOMEM, "no memory for scores");
+    lathe_status status =
+        scores != NULL ? lathe__gguf_spm_scores(folder, rest, t, tok, n, scores, &space_prefix)
+                       : lathe_error(LATHE_E_NOMEM, "no memory for scores");
     if (status == LATHE_OK) {
         lathe_buffer_append(&list, scores, n * (int64_t)sizeof *scores);
         put_text(w, "tokenizer.ggml.model", "llama");

@@ -164,7 +164,8 @@ lathe_status lathe_gguf_folder_name(const lathe_gguf_family *family, const char 
     const char *suffix = strrchr(at, '.');
     if (in_layer == (layer >= 0) && suffix != NULL)
         module = folder_module(family, at, (size_t)(suffix - at));
-    if (module == NULL || in_layer == (strncmp(module, "embed", 5) == 0 || strcmp(module, "norm") == 0))
+    if (module == NULL ||
+        in_layer == (strncmp(module, "embed", 5) == 0 || strcmp(module, "norm") == 0))
         return LATHE_OK;
     *out = in_layer ? lathe_arena_printf(arena, PREFIX "layers.%ld.%s%s", layer, module, suffix)
                     : lathe_arena_printf(arena, PREFIX "%s%s", module, suffix);

@@ -7,8 +7,8 @@
 #ifndef LATHE_GGUF_GGUF_FAMILY_H
 #define LATHE_GGUF_GGUF_FAMILY_H
 
-#include "gguf/gguf_type.h"
 #include "base/arena.h"
+#include "gguf/gguf_type.h"
 #include "lathe/status.h"
 
 typedef struct lathe_gguf_family {

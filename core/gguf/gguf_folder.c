@@ -9,9 +9,9 @@
 #include "gguf/gguf_config.h"
 #include "gguf/gguf_tokenizer.h"
 
-const char *const lathe_gguf_folder_files[] = {"config.json", "tokenizer.json",
-                                               "tokenizer_config.json", "chat_template.jinja",
-                                               "generation_config.json", NULL};
+const char *const lathe_gguf_folder_files[] = {
+    "config.json",         "tokenizer.json",         "tokenizer_config.json",
+    "chat_template.jinja", "generation_config.json", NULL};
 
 lathe_status lathe_gguf_family_read(const lathe_gguf *file, const lathe_gguf_family **out)
 {
@@ -100,8 +100,8 @@ static lathe_status put_generation(const lathe_gguf *file, lathe_buffer *out)
                 {"general.sampling.penalty_repeat", "repetition_penalty"}};
     lathe_gguf_vocab ids = {.file = file};
     json_t *object = json_object();
-    lathe_status status = object != NULL ? lathe_gguf_vocab_ids(file, &ids)
-                                         : lathe_error(LATHE_E_NOMEM, "no memory");
+    lathe_status status =
+        object != NULL ? lathe_gguf_vocab_ids(file, &ids) : lathe_error(LATHE_E_NOMEM, "no memory");
     if (status == LATHE_OK)
         set_ids(&ids, object);
     for (int i = 0; i < 3 && status == LATHE_OK; i++) {
@@ -158,9 +158,9 @@ int32_t lathe_gguf_folder_has(const lathe_gguf *file, const char *name)
 lathe_status lathe_gguf_folder_text(const lathe_gguf *file, const char *name, lathe_buffer *out)
 {
     if (!lathe_gguf_folder_has(file, name))
-        return lathe_error(LATHE_E_NOT_FOUND, "%s: the file has %s, so it stands for no %s",
-                           lathe_gguf_path(file),
-                           strcmp(name, "config.json") == 0 ? "no tensors" : "no keys for it", name);
+        return lathe_error(
+            LATHE_E_NOT_FOUND, "%s: the file has %s, so it stands for no %s", lathe_gguf_path(file),
+            strcmp(name, "config.json") == 0 ? "no tensors" : "no keys for it", name);
     if (strcmp(name, "config.json") == 0)
         return put_config(file, out);
     if (strcmp(name, "tokenizer.json") == 0)

@@ -25,11 +25,12 @@ lathe_status lathe_gguf_family_read(const lathe_gguf *file, const lathe_gguf_fam
 int32_t lathe_gguf_dtype(const lathe_gguf *file);
 
 /** The tensors by their names in the folder, decoded when they are read: rows of q and k in the
- *  folder's order, norms without the 1 that GGUF adds. dtypes are those of the folder: the one of the
- *  matrices, and F32 for a vector that it would round. Takes the file: it is closed with the set, or
- *  on failure.
+ *  folder's order, norms without the 1 that GGUF adds. dtypes are those of the folder: the one of
+ * the matrices, and F32 for a vector that it would round. Takes the file: it is closed with the
+ * set, or on failure.
  *
- *   Errors  LATHE_E_UNSUPPORTED: the family is not converted, or has no such tensor; both are named. */
+ *   Errors  LATHE_E_UNSUPPORTED: the family is not converted, or has no such tensor; both are
+ * named. */
 lathe_status lathe_gguf_tensors(lathe_gguf *file, lathe_safetensors **out);
 
 #endif

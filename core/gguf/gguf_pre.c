@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "gguf/gguf_tokenizer.h"
+#include "gguf/gguf_pre.h"
 
 #define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define TAIL "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"

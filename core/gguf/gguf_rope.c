@@ -23,7 +23,7 @@ double lathe__gguf_short_float(double x)
 }
 
 void lathe__gguf_llama3_factors(double theta, int64_t dims, double factor, double low, double high,
-                           double original, float *out)
+                                double original, float *out)
 {
     for (int64_t i = 0; i < dims / 2; i++) {
         const double wave = 2.0 * PI * pow(theta, (double)(2 * i) / (double)dims);

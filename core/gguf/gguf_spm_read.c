@@ -36,7 +36,8 @@ static int32_t find(const lathe_gguf_vocab *v, const piece_index *x, const char 
 {
     for (uint64_t at = hash_of(text, n);; at++) {
         const int32_t id = x->slots[at & x->mask];
-        if (id < 0 || (v->tokens[id].bytes == n && memcmp(v->tokens[id].text, text, (size_t)n) == 0))
+        if (id < 0 ||
+            (v->tokens[id].bytes == n && memcmp(v->tokens[id].text, text, (size_t)n) == 0))
             return id;
     }
 }
@@ -45,7 +46,8 @@ static int32_t find(const lathe_gguf_vocab *v, const piece_index *x, const char 
 static int is_piece(const lathe_gguf_vocab *v, int64_t id)
 {
     const int32_t type = lathe_gguf_token_type(v, id);
-    return (type == LATHE_GGUF_NORMAL || type == LATHE_GGUF_USER_DEFINED) && v->tokens[id].bytes > 0;
+    return (type == LATHE_GGUF_NORMAL || type == LATHE_GGUF_USER_DEFINED) &&
+           v->tokens[id].bytes > 0;
 }
 
 /* Of tokens with one text, the first counts. */
@@ -89,7 +91,8 @@ static int merge_order(const void *a, const void *b)
 }
 
 /* Appends the ways to put token `id` together; `list` has room for one per byte. */
-static int64_t split(const lathe_gguf_vocab *v, const piece_index *x, int32_t id, int64_t n, merge *list)
+static int64_t split(const lathe_gguf_vocab *v, const piece_index *x, int32_t id, int64_t n,
+                     merge *list)
 {
     const lathe_gguf_token *t = &v->tokens[id];
     for (int64_t k = 1; k < t->bytes; k++) {
@@ -111,7 +114,8 @@ static int64_t split(const lathe_gguf_vocab *v, const piece_index *x, int32_t id
 }
 
 /* All merges, unsorted; malloc'ed. */
-static lathe_status collect(const lathe_gguf_vocab *v, const piece_index *x, merge **out, int64_t *out_n)
+static lathe_status collect(const lathe_gguf_vocab *v, const piece_index *x, merge **out,
+                            int64_t *out_n)
 {
     merge *list = NULL;
     int64_t n = 0, capacity = 0;

@@ -122,8 +122,9 @@ static lathe_status add(tensors *m, const lathe_gguf_tensor *t, int32_t dtype)
     for (int32_t i = 0; i < LATHE_MAX_RANK; i++)
         made->desc.dims[i] = t->dims[i];
     if (c->change == LATHE_GGUF_ROTATED && t->dims[0] % m->head_dim != 0)
-        return lathe_error(LATHE_E_SHAPE, "%s: tensor %s has %lld rows, no multiple of heads of "
-                                          "%lld",
+        return lathe_error(LATHE_E_SHAPE,
+                           "%s: tensor %s has %lld rows, no multiple of heads of "
+                           "%lld",
                            lathe_gguf_path(m->file), t->name, (long long)t->dims[0],
                            (long long)m->head_dim);
     if (t->rank == 1)

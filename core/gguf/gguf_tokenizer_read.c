@@ -78,8 +78,9 @@ static void put_spm_steps(const lathe_gguf_vocab *v, lathe_buffer *out)
 static void put_decoder(const lathe_gguf_vocab *v, lathe_buffer *out)
 {
     if (!v->is_spm) {
-        lathe_buffer_puts(out, "  \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, "
-                               "\"trim_offsets\": true, \"use_regex\": true},\n");
+        lathe_buffer_puts(out,
+                          "  \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, "
+                          "\"trim_offsets\": true, \"use_regex\": true},\n");
         return;
     }
     lathe_buffer_puts(out, "  \"decoder\": {\"type\": \"Sequence\", \"decoders\": [{\"type\": "

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "gguf/gguf_tokenizer.h"
 
 enum { MAX_PIECE = 1024 }; /* bytes of a token of SentencePiece: finding its merges is quadratic */
 
@@ -95,8 +94,9 @@ static lathe_status read_lists(lathe_gguf_vocab *v)
                                lathe_gguf_path(v->file), (long long)i,
                                (long long)v->tokens[i].bytes, MAX_PIECE);
         if (!isfinite(lathe_gguf_float_at(v->scores, i)))
-            return lathe_error(LATHE_E_CONFIG, "%s: tokenizer.ggml.scores: element %lld is not "
-                                               "finite",
+            return lathe_error(LATHE_E_CONFIG,
+                               "%s: tokenizer.ggml.scores: element %lld is not "
+                               "finite",
                                lathe_gguf_path(v->file), (long long)i);
     }
     return LATHE_OK;

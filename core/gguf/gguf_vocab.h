@@ -3,6 +3,7 @@
 #define LATHE_GGUF_GGUF_VOCAB_H
 
 #include "gguf/gguf_file.h"
+#include "gguf/gguf_pre.h"
 
 /* Types of tokens. */
 enum {
@@ -14,8 +15,6 @@ enum {
     LATHE_GGUF_BYTE = 6
 };
 
-typedef struct lathe_gguf_pre lathe_gguf_pre;
-
 /** A token's text, borrowed from the file. */
 typedef struct lathe_gguf_token {
     const char *text;
@@ -24,14 +23,14 @@ typedef struct lathe_gguf_token {
 
 typedef struct lathe_gguf_vocab {
     const lathe_gguf *file;
-    int32_t is_spm;               /* 1: SentencePiece ("llama"); 0: byte-level BPE ("gpt2") */
-    int64_t n;                    /* number of tokens */
-    lathe_gguf_token *tokens;     /* [n] */
-    const lathe_gguf_entry *types;  /* i32[n]; NULL: all are normal */
-    const lathe_gguf_entry *scores; /* f32[n], SentencePiece */
-    const lathe_gguf_entry *merges; /* texts, byte-level BPE */
-    const lathe_gguf_pre *pre;      /* byte-level BPE */
-    int64_t bos, eos, pad, unk, eot;     /* -1: none */
+    int32_t is_spm;                  /* 1: SentencePiece ("llama"); 0: byte-level BPE ("gpt2") */
+    int64_t n;                       /* number of tokens */
+    lathe_gguf_token *tokens;        /* [n] */
+    const lathe_gguf_entry *types;   /* i32[n]; NULL: all are normal */
+    const lathe_gguf_entry *scores;  /* f32[n], SentencePiece */
+    const lathe_gguf_entry *merges;  /* texts, byte-level BPE */
+    const lathe_gguf_pre *pre;       /* byte-level BPE */
+    int64_t bos, eos, pad, unk, eot; /* -1: none */
     int32_t adds_bos, adds_eos, adds_space; /* around a text; before it */
 } lathe_gguf_vocab;
 

@@ -127,8 +127,8 @@ lathe_status lathe_model_copy(const char *model, const char *name, const char *t
     if (source == NULL || target == NULL)
         status = LATHE_E_NOMEM;
     else if (lathe_model_has(model, name))
-        status = lathe_path_is_gguf(model) ? copy_made(model, name, target)
-                                           : copy_file(source, target);
+        status =
+            lathe_path_is_gguf(model) ? copy_made(model, name, target) : copy_file(source, target);
     lathe_arena_fini(&arena);
     return status;
 }

@@ -1,8 +1,8 @@
 /* The files of a model, which is named by the path of a folder or of a GGUF file.
  *
  * Everything above this room reads configuration, tokenizer, chat template and weights of a model
- * with these functions, so that a GGUF file is read wherever a folder is. A GGUF file is mapped, and
- * the text is made in memory.
+ * with these functions, so that a GGUF file is read wherever a folder is. A GGUF file is mapped,
+ * and the text is made in memory.
  */
 #ifndef LATHE_GGUF_MODEL_FILES_H
 #define LATHE_GGUF_MODEL_FILES_H
@@ -13,8 +13,8 @@
 #include "io/safetensors.h"
 #include "lathe/status.h"
 
-/** 1: the model has the text file `name` ("tokenizer.json"). Also 1 for a GGUF file that is damaged:
- *  reading it reports the damage. */
+/** 1: the model has the text file `name` ("tokenizer.json"). Also 1 for a GGUF file that is
+ * damaged: reading it reports the damage. */
 int32_t lathe_model_has(const char *model, const char *name);
 
 /** Name of a model's file for messages, in the arena: "DIR/config.json", "FILE.gguf (config.json)".

@@ -66,10 +66,10 @@ static lathe_status decode_planes(decoded *d, const lathe_param *row, char *memo
 static lathe_status decode_row(decoded *d, const lathe_param *row)
 {
     const lathe_quant_v1 *table = row->format->table;
-    const int64_t scratch = LATHE_HAS(table, decode_scratch)
-                                ? table->decode_scratch(row->format->self, row->desc.dims[0],
-                                                        row->desc.dims[1])
-                                : 0;
+    const int64_t scratch =
+        LATHE_HAS(table, decode_scratch)
+            ? table->decode_scratch(row->format->self, row->desc.dims[0], row->desc.dims[1])
+            : 0;
     int64_t bytes = 64;
     LATHE_TRY(make_room(d, row));
     for (int32_t k = 0; k < row->n_planes; k++)
@@ -78,8 +78,7 @@ static lathe_status decode_row(decoded *d, const lathe_param *row)
     if (memory == NULL)
         return lathe_error(LATHE_E_NOMEM, "no memory to decode '%s'", row->name);
     memset(memory, 0, (size_t)(bytes + padded(scratch)));
-    const lathe_status status =
-        decode_planes(d, row, memory, scratch > 0 ? memory + bytes : NULL);
+    const lathe_status status = decode_planes(d, row, memory, scratch > 0 ? memory + bytes : NULL);
     free(memory);
     if (status == LATHE_OK)
         d->last = row;

@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
-#include "gguf/model_files.h"
 #include "base/log.h"
+#include "gguf/model_files.h"
 #include "model/config_reader.h"
 
 /* Keys that change what transformers generates, which Lathe does not apply, with the number that

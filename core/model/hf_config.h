@@ -49,8 +49,8 @@ typedef struct lathe_model_source {
         *family; /* use this plugin, even if others serve the model_type; NULL: by model_type */
 } lathe_model_source;
 
-/** Reads config.json of a folder or of a GGUF file. LATHE_E_CONFIG names file, key, what was seen and what is
- *  supported. */
+/** Reads config.json of a folder or of a GGUF file. LATHE_E_CONFIG names file, key, what was seen
+ * and what is supported. */
 lathe_status lathe_model_config_load(const lathe_model_source *source, const char *folder,
                                      lathe_model_config *out);
 

@@ -166,15 +166,15 @@ static void say_wide(void *arg, const char *name)
               name);
 }
 
-/* checkpoint.save_dtype, or that of the base's tensor; of planes, the dtype that config.json names. */
+/* checkpoint.save_dtype, or that of the base's tensor; of planes, the dtype that config.json names.
+ */
 static int32_t dtype_of(const merger *m, int32_t index)
 {
     const lathe_saved_state *saved = m->saved;
     if (saved->set->save_dtype != LATHE_SAVE_AUTO)
         return saved->set->save_dtype;
-    return saved->params->rows[index]->planes_on_file
-               ? saved->model->file_dtype
-               : lathe_weight_origin_dtype(m->origin, index);
+    return saved->params->rows[index]->planes_on_file ? saved->model->file_dtype
+                                                      : lathe_weight_origin_dtype(m->origin, index);
 }
 
 static lathe_status write_weights(merger *m, const char *dir)
@@ -191,9 +191,9 @@ static lathe_status write_weights(merger *m, const char *dir)
             job.tensors[job.n++] =
                 (lathe_weight_tensor){i, dtype_of(m, i), m->has[i] ? NULL : m->origin, NULL};
     lathe_status status = lathe_weight_file_widen(&job, say_wide, NULL);
-    config.file_dtype = lathe_weight_file_dtype(
-        &job, saved->set->save_dtype != LATHE_SAVE_AUTO ? saved->set->save_dtype
-                                                        : config.file_dtype);
+    config.file_dtype = lathe_weight_file_dtype(&job, saved->set->save_dtype != LATHE_SAVE_AUTO
+                                                          ? saved->set->save_dtype
+                                                          : config.file_dtype);
     char *plain = NULL;
     if (status == LATHE_OK && config.is_quantized)
         status = lathe_quant_source_forget(config.json, &plain);

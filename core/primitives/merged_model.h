@@ -7,11 +7,11 @@
 /** Writes config.json, the weights and the tokenizer's files into the new folder `path`: the model
  *  in saved->model_path, with the contribution of the adapter, whose parameters are in memory,
  * added to the weight of each site. Reads the model's weights from its files, so that a base that
- * is quantized in memory is merged in the precision of the files. Every tensor keeps its dtype, unless
- *  checkpoint.save_dtype names another;
- * those without an adapter are copied byte for byte. Weights that the
- *  folder stores quantized are decoded, and get the dtype of config.json. manifest.json names both folders with their
- * hashes. The folder appears under its name when it is complete.
+ * is quantized in memory is merged in the precision of the files. Every tensor keeps its dtype,
+ * unless checkpoint.save_dtype names another; those without an adapter are copied byte for byte.
+ * Weights that the folder stores quantized are decoded, and get the dtype of config.json.
+ * manifest.json names both folders with their hashes. The folder appears under its name when it is
+ * complete.
  *
  *   adapter the folder that the parameters of the adapter were read from
  *   out_n   number of weights that were changed

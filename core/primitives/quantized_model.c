@@ -378,9 +378,8 @@ static lathe_status fill_folder(quantizer *q, const char *dir, const char *path)
     LATHE_TRY(write_rows(q));
     LATHE_TRY(lathe_st_writer_finish(q->writer));
     LATHE_TRY(lathe_tokenizer_files_copy(run->set.model_path, dir));
-    LATHE_TRY(q->parents != NULL
-                  ? lathe__made_folder_describe(dir, path, "merge", q->parents, 2)
-                  : lathe__made_folder_describe(dir, path, "quantize", &from, 1));
+    LATHE_TRY(q->parents != NULL ? lathe__made_folder_describe(dir, path, "merge", q->parents, 2)
+                                 : lathe__made_folder_describe(dir, path, "quantize", &from, 1));
     return lathe_dir_sync(dir);
 }
 
@@ -404,10 +403,12 @@ static lathe_status write_folder(quantizer *q, const char *path)
 
 lathe_status lathe__quantized_model_write(lathe_run *run, const lathe_calibration_data *data,
                                           const lathe_made_from *parents, const char *path,
-                                          lathe_quantized_report_fn report, void *arg, lathe_quantized_model *out)
+                                          lathe_quantized_report_fn report, void *arg,
+                                          lathe_quantized_model *out)
 {
     lathe_safetensors *set = NULL;
-    quantizer q = {.run = run, .data = data, .parents = parents, .report = report, .arg = arg, .out = out};
+    quantizer q = {
+        .run = run, .data = data, .parents = parents, .report = report, .arg = arg, .out = out};
     *out = (lathe_quantized_model){0};
     if (lathe_path_exists(path))
         return lathe_error(LATHE_E_CONFIG, "%s exists already: give another folder, or remove it",

@@ -128,8 +128,9 @@ static lathe_status add_file(lathe_chat_template *chat, lathe_sha256 *hash, cons
 }
 
 /* Adds the template in a file of a model. */
-static lathe_status add_model_file(lathe_chat_template *chat, lathe_sha256 *hash, lathe_arena *arena,
-                                   const char *model, const char *name, lathe_template **out)
+static lathe_status add_model_file(lathe_chat_template *chat, lathe_sha256 *hash,
+                                   lathe_arena *arena, const char *model, const char *name,
+                                   lathe_template **out)
 {
     char *text = NULL;
     int64_t n = 0;
@@ -247,7 +248,7 @@ static lathe_status load(const char *path, int may_lack, lathe_chat_template **o
     lathe_status status = begin(&chat, &hash);
     if (status == LATHE_OK)
         status = lathe_path_is_model(path) ? load_folder(chat, hash, &arena, path, may_lack)
-                                         : add_file(chat, hash, path, &chat->plain);
+                                           : add_file(chat, hash, path, &chat->plain);
     if (status == LATHE_OK)
         status = finish(chat, hash);
     if (hash)

@@ -118,9 +118,9 @@ static void put_spm_model(const char *name)
                    name);
     put("t.toml", text);
     put_times("t.txt", "the quick brown fox jumps over a lazy dog\n", 40);
-    cr_assert_eq(run("rm -rf spm; " LATHE_TEST_BUILD
-                     "/bin/lathe train t.toml --checkpoint.dir spm 2>&1"),
-                 0, "%s", output);
+    cr_assert_eq(
+        run("rm -rf spm; " LATHE_TEST_BUILD "/bin/lathe train t.toml --checkpoint.dir spm 2>&1"), 0,
+        "%s", output);
 }
 
 Test(cli_convert, sentencepiece_tokenizers_go_to_gguf_and_back)
@@ -155,14 +155,15 @@ Test(cli_convert, quantized_folders_are_decoded)
     static const char *const formats[] = {"bnb_nf4", "gptq_4bit", "awq", "hqq", "mixed_ct"};
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
         char command[2048];
-        (void)snprintf(command, sizeof command,
-                       "rm -rf q m.gguf && cp -r " DATA "quantized/%s q && chmod -R u+w q && V=$(grep "
-                       "-o '\"vocab_size\": *[0-9]*' q/config.json | grep -o '[0-9]*$') && cp " DATA
-                       "tokenizer/tiny_$V.json q/tokenizer.json && echo hello hello hello >t.txt && " LATHE
-                       "q -o m.gguf --type f32 2>&1 && for x in q m.gguf; do " LATHE_TEST_BUILD
-                       "/bin/lathe eval $x --data t.txt --train.precision fp32 --json 2>/dev/null "
-                       ">$x.out; done; test -s q.out && cmp q.out m.gguf.out",
-                       formats[i]);
+        (void)snprintf(
+            command, sizeof command,
+            "rm -rf q m.gguf && cp -r " DATA "quantized/%s q && chmod -R u+w q && V=$(grep "
+            "-o '\"vocab_size\": *[0-9]*' q/config.json | grep -o '[0-9]*$') && cp " DATA
+            "tokenizer/tiny_$V.json q/tokenizer.json && echo hello hello hello >t.txt && " LATHE
+            "q -o m.gguf --type f32 2>&1 && for x in q m.gguf; do " LATHE_TEST_BUILD
+            "/bin/lathe eval $x --data t.txt --train.precision fp32 --json 2>/dev/null "
+            ">$x.out; done; test -s q.out && cmp q.out m.gguf.out",
+            formats[i]);
         cr_expect_eq(run(command), 0, "%s: %s", formats[i], output);
     }
 }

@@ -1,5 +1,5 @@
-/* Training, evaluation, text, merging and quantization from a GGUF file: each as from the folder that lathe
- * convert makes of the file, bit for bit; and files that cannot be a model. */
+/* Training, evaluation, text, merging and quantization from a GGUF file: each as from the folder
+ * that lathe convert makes of the file, bit for bit; and files that cannot be a model. */
 #include "cli/cli_case.h"
 
 #define LATHE LATHE_TEST_BUILD "/bin/lathe "
@@ -29,7 +29,8 @@ static void put_both(const char *name, const char *vocab, const char *type)
 {
     char command[1024];
     (void)snprintf(command, sizeof command,
-                   "rm -rf m.gguf back %s && cp -r " DATA "models/%s . && chmod -R u+w %s && cp " DATA
+                   "rm -rf m.gguf back %s && cp -r " DATA
+                   "models/%s . && chmod -R u+w %s && cp " DATA
                    "tokenizer/tiny_%s.json %s/tokenizer.json && echo '{{ messages[0].content }}' "
                    ">%s/chat_template.jinja && " LATHE "convert %s -o m.gguf --type %s && " LATHE
                    "convert m.gguf -o back",
@@ -37,8 +38,8 @@ static void put_both(const char *name, const char *vocab, const char *type)
     cr_assert_eq(run(command), 0, "%s", output);
 }
 
-/* Runs a command with MODEL as the file and as the folder, with outputs a and b, and compares what it
- * printed and the files that `files` lists. */
+/* Runs a command with MODEL as the file and as the folder, with outputs a and b, and compares what
+ * it printed and the files that `files` lists. */
 static void expect_same(const char *command, const char *files)
 {
     char both[4096];
@@ -100,8 +101,8 @@ Test(cli_gguf, an_adapter_names_the_file_and_is_used_with_it)
     /* the record has the hash of the file */
     expect("grep -o \"$(sha256sum m.gguf | cut -c1-64)\" a/step-00000002/manifest.json", 0, "");
     /* the file under another name is found by its content; another one is refused */
-    cr_assert_eq(run("cp m.gguf n.gguf; head -c -1 m.gguf >cut; cat cut >o.gguf; printf z >>o.gguf"),
-                 0);
+    cr_assert_eq(
+        run("cp m.gguf n.gguf; head -c -1 m.gguf >cut; cat cut >o.gguf; printf z >>o.gguf"), 0);
     expect("MODEL=n.gguf; OUT=a; " TRAIN "--adapter.name lora --train.max_steps 3 2>&1", 0,
            "step-00000003");
     expect("MODEL=o.gguf; OUT=a; " TRAIN "--adapter.name lora --train.max_steps 4 2>&1", 2,
@@ -115,7 +116,8 @@ Test(cli_gguf, an_adapter_is_merged_into_the_file)
     expect_same(LATHE "merge $MODEL run -o $OUT", "model.safetensors config.json tokenizer.json");
     expect_same(LATHE "merge $MODEL run -o $OUT --checkpoint.save_dtype bf16", "model.safetensors");
     expect("grep dtype a/config.json", 0, "bfloat16");
-    expect_same(LATHE "merge $MODEL run --quant.name int8 -o $OUT", "model.safetensors config.json");
+    expect_same(LATHE "merge $MODEL run --quant.name int8 -o $OUT",
+                "model.safetensors config.json");
     expect_same(LATHE "quantize $MODEL --quant.name int8 -o $OUT", "model.safetensors");
     expect(LATHE "merge m.gguf run --quant.name gptq -o c 2>&1", 2, "calibrated");
     cr_expect_neq(run("ls -d c c.*"), 0, "%s", output);
@@ -135,13 +137,15 @@ Test(cli_gguf, commands_read_the_file_as_the_folder)
     expect_same("printf 'the wheel' | " LATHE "tokenizer encode $MODEL", "");
     cr_expect_eq(run("test -s a.txt && cmp a.txt b.txt"), 0);
     expect_same(LATHE "validate run.toml --model.path $MODEL", "");
-    expect_same("echo '{\"messages\": [{\"role\": \"user\", \"content\": \"the wheel\"}]}' >c.jsonl; "
-                LATHE "generate $MODEL --prompts c.jsonl --output $OUT.jsonl --temperature 0 --max-new-tokens 2",
-                "");
+    expect_same(
+        "echo '{\"messages\": [{\"role\": \"user\", \"content\": \"the wheel\"}]}' >c.jsonl; " LATHE
+        "generate $MODEL --prompts c.jsonl --output $OUT.jsonl --temperature 0 --max-new-tokens 2",
+        "");
     expect(LATHE "tokenizer check m.gguf", 0, "m.gguf (tokenizer.json)");
     expect(LATHE "chat-template m.gguf 2>&1", 0, "chat template of m.gguf");
     /* without the name's end, as Ollama stores files */
-    expect("cp m.gguf blob && " LATHE "generate blob --prompt the --max-new-tokens 1 2>&1", 0, "the");
+    expect("cp m.gguf blob && " LATHE "generate blob --prompt the --max-new-tokens 1 2>&1", 0,
+           "the");
 }
 
 Test(cli_gguf, a_teacher_may_be_a_file)
@@ -159,7 +163,8 @@ static void expect_refused(const char *make, const char *text)
 {
     char command[1024];
     (void)snprintf(command, sizeof command,
-                   "rm -f bad.gguf; %s; " LATHE "validate run.toml --model.path bad.gguf 2>&1", make);
+                   "rm -f bad.gguf; %s; " LATHE "validate run.toml --model.path bad.gguf 2>&1",
+                   make);
     const int code = run(command);
     cr_expect(code == 1 || code == 2, "%s: exit %d: %s", make, code, output);
     cr_expect_not_null(strstr(output, text), "%s: no '%s' in %s", make, text, output);
@@ -182,9 +187,10 @@ Test(cli_gguf, files_that_are_no_model_are_refused_before_the_run)
     expect_refused("LC_ALL=C sed 's/\\(llama.embedding_length....\\)..../\\1\\x40\\x00\\x00\\x00/' "
                    "m.gguf >bad.gguf",
                    "the configuration expects");
-    expect_refused("LC_ALL=C sed 's/tokenizer.ggml.model\\(.\\{12\\}\\)gpt2/tokenizer.ggml.model\\1bert/' "
-                   "m.gguf >bad.gguf",
-                   "tokenizer.ggml.model is \"bert\"");
+    expect_refused(
+        "LC_ALL=C sed 's/tokenizer.ggml.model\\(.\\{12\\}\\)gpt2/tokenizer.ggml.model\\1bert/' "
+        "m.gguf >bad.gguf",
+        "tokenizer.ggml.model is \"bert\"");
     expect_refused("LC_ALL=C sed 's/tokenizer.ggml.merges/tokenizer.ggml.m_rges/' m.gguf >bad.gguf",
                    "the key tokenizer.ggml.merges is missing");
     /* without a tokenizer the vocabulary cannot be that of the model */

@@ -1,10 +1,13 @@
 /* libFuzzer target: any bytes as a GGUF file: as they are, and after the magic number and version.
- * Tensors and values of an accepted file must be inside its input; their rows are decoded. */
+ * Tensors and values of an accepted file must be inside its input; their rows are decoded. The file
+ * is also read as a model's folder: its texts, and its tensors by their names in the folder. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "gguf/gguf_codec.h"
 #include "gguf/gguf_file.h"
+#include "gguf/gguf_folder.h"
+#include "io/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -37,6 +40,34 @@ static void check_tensors(const lathe_gguf *file, const uint8_t *data, size_t si
     }
 }
 
+static void read_texts(const lathe_gguf *file)
+{
+    for (int i = 0; lathe_gguf_folder_files[i] != NULL; i++) {
+        lathe_buffer text = LATHE_BUFFER_INIT;
+        if (lathe_gguf_folder_text(file, lathe_gguf_folder_files[i], &text) == LATHE_OK &&
+            text.len > 0 && memchr(text.data, 0, (size_t)text.len) != NULL)
+            abort();
+        lathe_buffer_fini(&text);
+    }
+}
+
+/* Takes the file. */
+static void read_tensors(lathe_gguf *file)
+{
+    lathe_safetensors *set = NULL;
+    if (lathe_gguf_tensors(file, &set) != LATHE_OK)
+        return;
+    for (int64_t i = 0; i < lathe_safetensors_count(set); i++) {
+        const lathe_st_tensor *t = lathe_safetensors_at(set, i);
+        const int64_t n = lathe_desc_count(&t->desc), part = n < 300 ? n : 300;
+        uint16_t values[300];
+        if (lathe_st_read(t, 0, part, values, LATHE_BF16) != LATHE_OK ||
+            lathe_st_read(t, n - part, part, values, LATHE_BF16) != LATHE_OK)
+            abort();
+    }
+    lathe_safetensors_close(set);
+}
+
 static void open_image(const uint8_t *data, size_t size)
 {
     lathe_gguf *file = NULL;
@@ -44,7 +75,8 @@ static void open_image(const uint8_t *data, size_t size)
         return;
     check_values(file, data, size);
     check_tensors(file, data, size);
-    lathe_gguf_close(file);
+    read_texts(file);
+    read_tensors(file);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

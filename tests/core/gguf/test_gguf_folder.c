@@ -123,10 +123,14 @@ Test(gguf_family, names_go_to_the_folder_and_back)
 
 Test(gguf_family, tensors_that_no_model_has_get_no_name)
 {
-    static const char *const names[] = {"blk.0.ffn_gate_exps.weight", "blk.x.attn_q.weight",
-                                        "blk.0.token_embd.weight",    "attn_q.weight",
-                                        "blk.-1.attn_q.weight",       "token_embd",
-                                        "blk.0",                      ""};
+    static const char *const names[] = {"blk.0.ffn_gate_exps.weight",
+                                        "blk.x.attn_q.weight",
+                                        "blk.0.token_embd.weight",
+                                        "attn_q.weight",
+                                        "blk.-1.attn_q.weight",
+                                        "token_embd",
+                                        "blk.0",
+                                        ""};
     const lathe_gguf_family *family = lathe_gguf_family_of_arch("llama", 5);
     lathe_arena arena = LATHE_ARENA_INIT;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
