@@ -228,7 +228,7 @@ static lathe_status find_base(lathe_adapter_folder *f, lathe_arena *arena, const
     if (!named || !lathe_path_is_model(named))
         return lathe_error(LATHE_E_CONFIG,
                            "%s holds an adapter of the model %s, which does not exist: name the "
-                           "model's folder or GGUF file with --model.path",
+                           "model's folder with --model.path",
                            dir, named ? named : "(not named)");
     f->base = lathe_arena_strdup(arena, named);
     return f->base ? LATHE_OK : LATHE_E_NOMEM;

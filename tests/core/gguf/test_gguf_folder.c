@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "convert/gguf_tokenizer_write.h"
 #include "gguf/gguf_family.h"
 #include "gguf/gguf_folder.h"
 #include "gguf/model_files.h"
@@ -158,4 +160,42 @@ Test(model_files, a_gguf_file_has_the_texts_that_its_keys_give)
     cr_expect_eq(lathe_model_read(model, "tokenizer.json", 100, &text, &n), LATHE_E_CONFIG);
     cr_expect_not_null(strstr(lathe_error_message(), "(tokenizer.json): "));
     cr_expect_eq(lathe_model_read(model, "config.json", 0, &text, &n), LATHE_E_NOT_FOUND);
+}
+
+/* The scores of a SentencePiece model follow from the merges that transformers' converter makes of it. */
+Test(gguf_spm, scores_from_merges_are_those_of_the_model)
+{
+    static const char *const names[] = {"spm_llama", "spm_gemma"};
+    for (int i = 0; i < 2; i++) {
+        const lathe_model_config config = {.vocab = 560};
+        char path[512], made[] = "/tmp/lathe_spm_XXXXXX.gguf";
+        lathe_gguf_writer *w = NULL;
+        lathe_gguf *was = NULL, *is = NULL;
+        const lathe_gguf_entry *want = NULL, *got = NULL;
+        const int fd = mkstemps(made, 5);
+        cr_assert(fd >= 0 && close(fd) == 0 && unlink(made) == 0);
+        (void)snprintf(path, sizeof path, DATA "%s", names[i]);
+        cr_assert_eq(lathe_gguf_writer_create(made, &w), LATHE_OK);
+        cr_assert_eq(lathe_gguf_tokenizer_write(path, &config, w), LATHE_OK, "%s",
+                     lathe_error_message());
+        cr_assert_eq(lathe_gguf_writer_begin(w), LATHE_OK);
+        cr_assert_eq(lathe_gguf_writer_finish(w), LATHE_OK);
+        lathe_gguf_writer_destroy(w);
+        (void)snprintf(path, sizeof path, DATA "%s.gguf", names[i]);
+        cr_assert_eq(lathe_gguf_open(path, &was), LATHE_OK);
+        cr_assert_eq(lathe_gguf_open(made, &is), LATHE_OK, "%s", lathe_error_message());
+        static const char *const keys[] = {"tokenizer.ggml.scores", "tokenizer.ggml.token_type",
+                                           "tokenizer.ggml.tokens"};
+        for (int k = 0; k < 3; k++) {
+            want = lathe_gguf_value(was, keys[k]);
+            got = lathe_gguf_value(is, keys[k]);
+            cr_assert(want != NULL && got != NULL && want->n == 560 && got->n == 560);
+            cr_expect(want->end - want->data == got->end - got->data &&
+                          memcmp(want->data, got->data, (size_t)(want->end - want->data)) == 0,
+                      "%s: %s", names[i], keys[k]);
+        }
+        lathe_gguf_close(was);
+        lathe_gguf_close(is);
+        (void)unlink(made);
+    }
 }
