@@ -87,9 +87,9 @@ static lathe_status eetq_encode(void *self, int64_t rows, int64_t cols, const fl
 /* ---- decoding ---- */
 
 CODEC_BODY void decode_span(const codec_job *job, int64_t row, int64_t col, int64_t n, float *out,
-                            int wide)
+                            int build)
 {
-    (void)wide; /* the compiler's code is as good */
+    (void)build; /* the compiler's code is as good */
     const uint8_t *const bytes = job->planes[EETQ_WEIGHT];
     const float scale = lathe_f16_to_f32(((const uint16_t *)job->planes[EETQ_SCALE])[row]);
     for (int64_t tile = 0; tile < n; tile += EETQ_TILE) {

@@ -170,7 +170,7 @@ static lathe_status fp8_encode(void *self, int64_t rows, int64_t cols, const flo
 /* ---- decoding ---- */
 
 CODEC_BODY void decode_span(const codec_job *job, int64_t row, int64_t col, int64_t n, float *out,
-                            int wide)
+                            int build)
 {
     const fp8 *const q = (const fp8 *)(const void *)job->self;
     const uint8_t *const codes = (const uint8_t *)job->planes[FP8_WEIGHT] + row * job->cols + col;
@@ -178,9 +178,9 @@ CODEC_BODY void decode_span(const codec_job *job, int64_t row, int64_t col, int6
     for (int64_t begin = 0; begin < n; begin += FP8_BLOCK_SIZE) {
         const int64_t end = begin + FP8_BLOCK_SIZE < n ? begin + FP8_BLOCK_SIZE : n;
         const float scale = scales[fp8_scale_index(q->scaling, row, col + begin, job->cols)];
-        if (wide)
+        if (build == CODEC_AVX512)
             wide_e4m3(codes + begin, end - begin, scale, out + begin);
-        for (int64_t i = begin; i < end && !wide; i++)
+        for (int64_t i = begin; i < end && build != CODEC_AVX512; i++)
             out[i] = small_e4m3(codes[i]) * scale;
     }
 }

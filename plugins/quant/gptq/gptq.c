@@ -81,38 +81,104 @@ static int32_t gptq_planes(void *self, int64_t rows, int64_t cols, lathe_plane *
 
 /* ---- decoding ---- */
 
-CODEC_BODY void decode_span(const codec_job *job, int64_t row, int64_t col, int64_t n, float *out,
-                            int wide)
+enum { WORDS = CODEC_SPAN / 4 }; /* of CODEC_SPAN codes of 8 bits */
+
+/* The codes of n inputs of the output that column `k` of `lines` holds. per: codes in a word; 0
+ * where a code may lie in two words (3 bits). */
+CODEC_BODY void unpack(const uint32_t (*lines)[PACKED_LINE], int64_t k, int64_t n, int64_t bits,
+                       int64_t per, int32_t *out)
+{
+    const uint32_t mask = (1u << bits) - 1u;
+    int64_t i = 0;
+    for (; per > 0 && i + per <= n; i += per) {
+        const uint32_t word = lines[i / per][k];
+        for (int64_t c = 0; c < per; c++)
+            out[i + c] = (int32_t)(word >> (c * bits) & mask);
+    }
+    for (; i < n; i++)
+        out[i] = (int32_t)packed_bits(&lines[0][k], PACKED_LINE, i * bits, bits);
+}
+
+CODEC_BODY void unpack_codes(const uint32_t (*lines)[PACKED_LINE], int64_t k, int64_t n,
+                             int64_t bits, int32_t *out)
+{
+    switch (bits) { /* so that the compiler knows the lengths of the loops */
+    case 2:
+        unpack(lines, k, n, 2, 16, out);
+        break;
+    case 4:
+        unpack(lines, k, n, 4, 8, out);
+        break;
+    case 8:
+        unpack(lines, k, n, 8, 4, out);
+        break;
+    default:
+        unpack(lines, k, n, 3, 0, out);
+    }
+}
+
+/* The values of n codes of an output, from input `col` on. */
+CODEC_BODY void decode_codes(const codec_job *job, const int32_t *codes, int64_t row, int64_t col,
+                             int64_t n, float *out)
 {
     const gptq *const q = (const gptq *)(const void *)job->self;
     const int64_t bits = q->bits, n_out = job->rows;
-    const uint32_t *const codes = (const uint32_t *)job->planes[PACKED_CODES] + row;
     const uint32_t *const zeros = job->planes[PACKED_ZEROS];
     const uint16_t *const scales = (const uint16_t *)job->planes[PACKED_SCALES] + row;
-    const int32_t *const groups = job->planes[PACKED_GROUPS];
-    int32_t group = -1;
-    float scale = 0.0f;
-    int32_t zero = 0;
-    (void)wide;
-    for (int64_t i = 0; i < n; i++) {
-        if (groups[col + i] != group) {
-            group = groups[col + i];
-            scale = lathe_f16_to_f32(scales[group * n_out]);
-            zero = (int32_t)packed_bits(zeros + group * (n_out * bits / 32), 1, row * bits, bits) +
-                   q->zero_offset;
-        }
-        const uint32_t code = packed_bits(codes, n_out, (col + i) * bits, bits);
-        out[i] = (float)((int32_t)code - zero) * scale;
+    const int32_t *const groups = (const int32_t *)job->planes[PACKED_GROUPS] + col;
+    for (int64_t i = 0; i < n;) {
+        const int32_t group = groups[i];
+        const float scale = lathe_f16_to_f32(scales[group * n_out]);
+        const int32_t zero =
+            (int32_t)packed_bits(zeros + group * (n_out * bits / 32), 1, row * bits, bits) +
+            q->zero_offset;
+        int64_t end = i + 1;
+        while (end < n && groups[end] == group)
+            end++;
+        for (; i < end; i++)
+            out[i] = (float)(codes[i] - zero) * scale;
     }
 }
-CODEC_DECODER(decode_rows, decode_span)
+
+/* A row of the loop is PACKED_LINE outputs. */
+CODEC_BODY void decode_body(void *arg, int64_t begin, int64_t end, int build)
+{
+    const codec_job *const job = arg;
+    const int64_t bits = ((const gptq *)(const void *)job->self)->bits;
+    const int64_t width = lathe_dtype_bytes(job->dtype);
+    uint32_t lines[WORDS][PACKED_LINE];
+    int32_t codes[CODEC_SPAN];
+    float room[CODEC_SPAN];
+    for (int64_t first = begin * PACKED_LINE; first < end * PACKED_LINE; first += PACKED_LINE)
+        for (int64_t col = 0; col < job->cols; col += CODEC_SPAN) {
+            const int64_t n = job->cols - col < CODEC_SPAN ? job->cols - col : CODEC_SPAN;
+            const int64_t left = job->rows - first, rows = left < PACKED_LINE ? left : PACKED_LINE;
+            packed_copy((const uint32_t *)job->planes[PACKED_CODES] + col * bits / 32 * job->rows +
+                            first,
+                        job->rows, n * bits / 32, rows, lines);
+            for (int64_t k = 0; k < rows; k++) {
+                char *const out = (char *)job->out + ((first + k) * job->cols + col) * width;
+                float *const values = job->dtype == LATHE_F32 ? (float *)(void *)out : room;
+                unpack_codes((const uint32_t(*)[PACKED_LINE])lines, k, n, bits, codes);
+                decode_codes(job, codes, first + k, col, n, values);
+                if (job->dtype != LATHE_F32)
+                    codec_round(values, n, out, job->dtype, build);
+            }
+        }
+}
+CODEC_BUILDS(decode_lines, decode_body)
 
 static lathe_status gptq_decode(void *self, int64_t rows, int64_t cols, const void *const *planes,
                                 void *w, int32_t dtype, void *scratch, void *stream)
 {
     (void)scratch;
     (void)stream;
-    return codec_decode(self, "gptq", rows, cols, planes, w, dtype, decode_rows);
+    const gptq *q = self;
+    LATHE_TRY(codec_check_dtype(&q->head, "gptq", dtype));
+    codec_job job = {
+        .self = &q->head, .rows = rows, .cols = cols, .planes = planes, .out = w, .dtype = dtype};
+    codec_rows(&job, decode_lines, (rows + PACKED_LINE - 1) / PACKED_LINE, cols * PACKED_LINE);
+    return LATHE_OK;
 }
 
 static lathe_status gptq_check_planes(void *self, int64_t rows, int64_t cols,

@@ -76,11 +76,13 @@ static lathe_status hqq_encode(void *self, int64_t rows, int64_t cols, const flo
 /* ---- decoding ---- */
 
 /* Rounds n values to f16 or bf16 and back. */
-CODEC_BODY void round_to(float *x, int64_t n, int32_t dtype)
+CODEC_BODY void round_to(float *x, int64_t n, int32_t dtype, int build)
 {
     if (dtype == LATHE_F32)
         return;
-    if (dtype == LATHE_BF16)
+    if (build == CODEC_AVX2 && dtype == LATHE_F16)
+        eight_round_f16(x, n);
+    else if (dtype == LATHE_BF16)
         for (int64_t i = 0; i < n; i++)
             x[i] = lathe_bf16_to_f32(lathe_f32_to_bf16(x[i]));
     else
@@ -90,7 +92,7 @@ CODEC_BODY void round_to(float *x, int64_t n, int32_t dtype)
 
 /* Decodes n values of one group, from place `col` in it on. */
 CODEC_BODY void decode_group(const codec_job *job, int64_t group, int64_t word_rows, int64_t col,
-                             int64_t n, float *out, int wide)
+                             int64_t n, float *out, int build)
 {
     const hqq *const q = (const hqq *)(const void *)job->self;
     const int64_t run = group / word_rows, at = (group - run * word_rows) * q->group + col;
@@ -100,8 +102,19 @@ CODEC_BODY void decode_group(const codec_job *job, int64_t group, int64_t word_r
     const float scale = hqq_parameter(job->planes[HQQ_SCALE], group, q->dtype);
     const uint8_t *const bytes = (const uint8_t *)job->planes[HQQ_CODES] + at;
     const uint32_t *const words = bits == 3 ? (const uint32_t *)job->planes[HQQ_CODES] + at : NULL;
-    if (wide) {
+    if (build == CODEC_AVX512) {
         wide_group(bytes, words, n, bits, shift, zero, scale, out, q->dtype);
+        return;
+    }
+    if (build == CODEC_AVX2 && bits <= 4) { /* the values of all codes are computed once */
+        float table[16];
+        for (int i = 0; i < 16; i++)
+            table[i] = (float)i - zero;
+        round_to(table, 16, q->dtype, build);
+        for (int i = 0; i < 16; i++)
+            table[i] *= scale;
+        round_to(table, 16, q->dtype, build);
+        eight_look_up(table, bytes, words, n, bits, shift, out);
         return;
     }
     if (words != NULL)
@@ -110,24 +123,24 @@ CODEC_BODY void decode_group(const codec_job *job, int64_t group, int64_t word_r
     else
         for (int64_t i = 0; i < n; i++)
             out[i] = (float)(int32_t)((uint32_t)bytes[i] >> shift & mask) - zero;
-    round_to(out, n, q->dtype);
+    round_to(out, n, q->dtype, build);
     for (int64_t i = 0; i < n; i++)
         out[i] *= scale;
-    round_to(out, n, q->dtype);
+    round_to(out, n, q->dtype, build);
 }
 
 /* A row of the loop is one group, or several that fit in a span. */
 CODEC_BODY void decode_span(const codec_job *job, int64_t row, int64_t col, int64_t n, float *out,
-                            int wide)
+                            int build)
 {
     const hqq *const q = (const hqq *)(const void *)job->self;
     const int64_t size = q->group, first = row * job->cols / size;
     const int64_t word_rows = hqq_word_rows(job->rows * job->cols / size, q->bits);
     if (job->cols == size)
-        decode_group(job, first, word_rows, col, n, out, wide);
+        decode_group(job, first, word_rows, col, n, out, build);
     else
         for (int64_t i = 0; i < n; i += size)
-            decode_group(job, first + i / size, word_rows, 0, size, out + i, wide);
+            decode_group(job, first + i / size, word_rows, 0, size, out + i, build);
 }
 CODEC_DECODER(decode_groups, decode_span)
 

@@ -86,7 +86,7 @@ static lathe_status mxfp4_encode(void *self, int64_t rows, int64_t cols, const f
 }
 
 CODEC_BODY void decode_span(const codec_job *job, int64_t row, int64_t col, int64_t n, float *out,
-                            int wide)
+                            int build)
 {
     const int64_t at = row * job->cols + col;
     const uint8_t *const exponents = (const uint8_t *)job->planes[MXFP4_SCALE] + at / MXFP4_GROUP;
@@ -94,7 +94,7 @@ CODEC_BODY void decode_span(const codec_job *job, int64_t row, int64_t col, int6
     for (int64_t i = 0; i < n / MXFP4_GROUP; i++)
         scales[i] = small_e8m0(exponents[i]);
     e2m1_decode((const uint8_t *)job->planes[MXFP4_WEIGHT] + at / 2, n, MXFP4_GROUP, scales, -0.0f,
-                out, wide);
+                out, build);
 }
 CODEC_DECODER(decode_rows, decode_span)
 

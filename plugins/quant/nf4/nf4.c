@@ -15,21 +15,23 @@ static const lathe_field fields[] = {
     LATHE_FIELD_BOOL("double_quant", "true", "store the scales of the blocks as 8-bit codes"),
 };
 
-static int has_avx512(void)
+static int best_build(void)
 {
 #if defined(__x86_64__)
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl");
-#else
-    return 0;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl"))
+        return NF4_AVX512;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
+        return NF4_AVX2;
 #endif
+    return NF4_PORTABLE;
 }
 
 static lathe_status read_values(const lathe_host *host, nf4 *q, const lathe_value *values)
 {
     (void)host;
     q->nested = values[NF4_FIELD_DOUBLE_QUANT].i != 0;
-    q->avx512 = has_avx512();
+    q->build = best_build();
     lathe_dynamic_map(q->nested_map, 1);
     return LATHE_OK;
 }
@@ -140,9 +142,12 @@ static lathe_status nf4_encode(void *self, int64_t rows, int64_t cols, const flo
     if (scales == NULL)
         return lathe_fail(q->host, LATHE_E_NOMEM, "nf4: no memory for %lld scales",
                           (long long)blocks);
-    encode_job job = {
-        w, n, planes[NF4_WEIGHT], scales, q->avx512 ? nf4_encode_block_avx512 : nf4_encode_block,
-        0};
+    encode_job job = {w,
+                      n,
+                      planes[NF4_WEIGHT],
+                      scales,
+                      q->build == NF4_AVX512 ? nf4_encode_block_avx512 : nf4_encode_block,
+                      0};
     q->host->parallel_for(blocks, 256, encode_blocks, &job);
     memcpy(planes[NF4_MAP], nf4_map, sizeof nf4_map);
     if (q->nested && !job.bad)
@@ -199,6 +204,8 @@ static lathe_status nf4_decode(void *self, int64_t rows, int64_t cols, const voi
     if (dtype != LATHE_F32 && dtype != LATHE_BF16 && dtype != LATHE_F16)
         return lathe_fail(q->host, LATHE_E_DTYPE, "nf4: decodes to f32, bf16 or f16, not to %s",
                           lathe_dtype_name(dtype));
+    static const nf4_decode_fn decoders[NF4_N_BUILDS] = {nf4_decode_block, nf4_decode_block_avx2,
+                                                         nf4_decode_block_avx512};
     decode_job job = {.bytes = planes[NF4_WEIGHT],
                       .map = planes[NF4_MAP],
                       .planes = planes,
@@ -206,7 +213,7 @@ static lathe_status nf4_decode(void *self, int64_t rows, int64_t cols, const voi
                       .n = rows * cols,
                       .out = w,
                       .dtype = dtype,
-                      .decode = q->avx512 ? nf4_decode_block_avx512 : nf4_decode_block};
+                      .decode = decoders[q->build]};
     q->host->parallel_for(nf4_blocks(job.n), 1024, decode_blocks, &job);
     return LATHE_OK;
 }

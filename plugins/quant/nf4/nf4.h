@@ -10,10 +10,12 @@
 #include "lathe/kit/dynamic_map.h"
 #include "nf4_kernel.h"
 
+enum { NF4_PORTABLE, NF4_AVX2, NF4_AVX512, NF4_N_BUILDS };
+
 typedef struct nf4 {
     const lathe_host *host;
     int nested;
-    int avx512;            /* the machine has AVX-512 F, BW and VL */
+    int build;             /* of the codecs: NF4_PORTABLE, ... */
     float nested_map[256]; /* bitsandbytes' signed dynamic map, ascending */
 } nf4;
 
@@ -30,11 +32,13 @@ typedef float (*nf4_encode_fn)(const float *w, int64_t count, int last, uint8_t 
 float nf4_encode_block(const float *w, int64_t count, int last, uint8_t *codes);
 float nf4_encode_block_avx512(const float *w, int64_t count, int last, uint8_t *codes);
 
-/** Decodes 64 values from 32 bytes; dtype F32 or BF16. */
+/** Decodes 64 values from 32 bytes; dtype F32, BF16 or F16. */
 typedef void (*nf4_decode_fn)(const uint8_t *bytes, const float *map, float scale, void *out,
                               int32_t dtype);
 void nf4_decode_block(const uint8_t *bytes, const float *map, float scale, void *out,
                       int32_t dtype);
+void nf4_decode_block_avx2(const uint8_t *bytes, const float *map, float scale, void *out,
+                           int32_t dtype);
 void nf4_decode_block_avx512(const uint8_t *bytes, const float *map, float scale, void *out,
                              int32_t dtype);
 

@@ -1,4 +1,5 @@
-/* Encodes and decodes blocks of 64 floats as 4-bit codes: a portable version and one for AVX-512.
+/* Encodes and decodes blocks of 64 floats as 4-bit codes: a portable version, and others for AVX2
+ * (decoding) and AVX-512.
  *
  * A code is the number of midpoints between neighbouring map values that are below x/absmax, so a
  * value on a midpoint gets the lower code. As in bitsandbytes' reference, a whole block is
@@ -78,11 +79,61 @@ void nf4_decode_block(const uint8_t *bytes, const float *map, float scale, void 
 #if defined(__x86_64__)
 #include <immintrin.h>
 
+#define AVX2 __attribute__((target("avx2,f16c")))
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,prefer-vector-width=512")))
 
 AVX512 float nf4_encode_block_avx512(const float *w, int64_t count, int last, uint8_t *codes)
 {
     return encode_body(w, count, last, codes);
+}
+
+/* The 16 possible products of a block as f16 or bf16, their lower and upper bytes apart. */
+AVX2 static inline void tables_of(const float *map, float scale, int32_t dtype, __m128i out[2])
+{
+    const __m256 by = _mm256_set1_ps(scale);
+    __m128i eight[2];
+    for (int i = 0; i < 2; i++) {
+        const __m256 value = _mm256_mul_ps(_mm256_loadu_ps(map + 8 * i), by);
+        if (dtype == LATHE_F16) {
+            eight[i] = _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT);
+            continue;
+        } /* bf16 is computed on the bits, as lathe_f32_to_bf16; values are finite */
+        const __m256i raw = _mm256_castps_si256(value);
+        const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(raw, 16), _mm256_set1_epi32(1));
+        const __m256i sum = _mm256_srli_epi32(
+            _mm256_add_epi32(raw, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+        eight[i] = _mm_packus_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
+    }
+    const __m128i byte = _mm_set1_epi16(255);
+    out[0] = _mm_packus_epi16(_mm_and_si128(eight[0], byte), _mm_and_si128(eight[1], byte));
+    out[1] = _mm_packus_epi16(_mm_srli_epi16(eight[0], 8), _mm_srli_epi16(eight[1], 8));
+}
+
+/* As the version below; a shuffle selects the bytes. f32 would need four of them, and is bound by
+ * its writes. */
+AVX2 void nf4_decode_block_avx2(const uint8_t *bytes, const float *map, float scale, void *out,
+                                int32_t dtype)
+{
+    __m128i table[2];
+    if (dtype == LATHE_F32) {
+        nf4_decode_block(bytes, map, scale, out, dtype);
+        return;
+    }
+    tables_of(map, scale, dtype, table);
+    uint16_t *y = out;
+    for (int i = 0; i < NF4_BLOCK / 2; i += 16) {
+        const __m128i packed = _mm_loadu_si128((const __m128i *)(const void *)(bytes + i));
+        const __m128i low = _mm_and_si128(packed, _mm_set1_epi8(15));
+        const __m128i high = _mm_and_si128(_mm_srli_epi16(packed, 4), _mm_set1_epi8(15));
+        const __m128i codes[2] = {_mm_unpacklo_epi8(high, low), _mm_unpackhi_epi8(high, low)};
+        for (int k = 0; k < 2; k++) {
+            const __m128i a = _mm_shuffle_epi8(table[0], codes[k]);
+            const __m128i b = _mm_shuffle_epi8(table[1], codes[k]);
+            __m128i *const to = (__m128i *)(void *)(y + 2 * i + 16 * k);
+            _mm_storeu_si128(to, _mm_unpacklo_epi8(a, b));
+            _mm_storeu_si128(to + 1, _mm_unpackhi_epi8(a, b));
+        }
+    }
 }
 
 /* Computes the 16 possible products of a block once; a permute then selects one per code. */
@@ -124,6 +175,12 @@ AVX512 void nf4_decode_block_avx512(const uint8_t *bytes, const float *map, floa
 float nf4_encode_block_avx512(const float *w, int64_t count, int last, uint8_t *codes)
 {
     return nf4_encode_block(w, count, last, codes);
+}
+
+void nf4_decode_block_avx2(const uint8_t *bytes, const float *map, float scale, void *out,
+                           int32_t dtype)
+{
+    nf4_decode_block(bytes, map, scale, out, dtype);
 }
 
 void nf4_decode_block_avx512(const uint8_t *bytes, const float *map, float scale, void *out,

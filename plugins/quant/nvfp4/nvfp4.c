@@ -133,7 +133,7 @@ static lathe_status nvfp4_encode(void *self, int64_t rows, int64_t cols, const f
 /* ---- decoding ---- */
 
 CODEC_BODY void decode_span(const codec_job *job, int64_t row, int64_t col, int64_t n, float *out,
-                            int wide)
+                            int build)
 {
     const nvfp4 *const q = (const nvfp4 *)(const void *)job->self;
     const int64_t at = row * job->cols + col;
@@ -143,7 +143,7 @@ CODEC_BODY void decode_span(const codec_job *job, int64_t row, int64_t col, int6
     for (int64_t i = 0; i < n / NVFP4_GROUP; i++)
         scales[i] = nvfp4_scale(codes[i], global, q->layout);
     e2m1_decode((const uint8_t *)job->planes[NVFP4_WEIGHT] + at / 2, n, NVFP4_GROUP, scales,
-                nvfp4_zero(q->layout), out, wide);
+                nvfp4_zero(q->layout), out, build);
 }
 CODEC_DECODER(decode_rows, decode_span)
 

@@ -8,10 +8,10 @@
 /** The values of n <= CODEC_SPAN codes times the scale of their group, plus zero: -0 keeps the
  *  values as they are, 0 makes -0 a 0. n is a multiple of the group, which is one of 16. */
 CODEC_BODY void e2m1_decode(const uint8_t *bytes, int64_t n, int64_t group, const float *scales,
-                            float zero, float *out, int wide)
+                            float zero, float *out, int build)
 {
     uint8_t codes[CODEC_SPAN];
-    if (wide) {
+    if (build == CODEC_AVX512) {
         wide_e2m1(bytes, n, group, scales, zero, out);
         return;
     }

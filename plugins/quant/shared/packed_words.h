@@ -27,6 +27,19 @@ LATHE_HD static inline uint32_t packed_bits(const uint32_t *words, int64_t strid
     return code & ((1u << bits) - 1u);
 }
 
+/* Words that lie in one cache line are decoded together, because the lines of a column are far
+ * apart.
+ */
+enum { PACKED_LINE = 16 };
+
+/** Copies n <= PACKED_LINE words of each of `rows` rows that are `stride` words apart. */
+static inline void packed_copy(const uint32_t *words, int64_t stride, int64_t rows, int64_t n,
+                               uint32_t (*out)[PACKED_LINE])
+{
+    for (int64_t i = 0; i < rows; i++)
+        memcpy(out[i], words + i * stride, (size_t)n * sizeof *words);
+}
+
 /** Place of output o in the word of AWQ that holds it. */
 LATHE_HD static inline int64_t awq_shift(int64_t o)
 {

@@ -12,6 +12,7 @@
 
 #include "lathe/plugin.h"
 #include "lathe/quant.h"
+#include "shared/codec_avx2.h"
 #include "shared/codec_avx512.h"
 
 enum { CODEC_PORTABLE, CODEC_AVX2, CODEC_AVX512, CODEC_N_BUILDS };
@@ -42,7 +43,7 @@ static inline int32_t codec_best_build(void)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl"))
         return CODEC_AVX512;
-    if (__builtin_cpu_supports("avx2"))
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
         return CODEC_AVX2;
 #endif
     return CODEC_PORTABLE;
@@ -64,32 +65,41 @@ typedef struct codec_job {
 /* ---- loops ---- */
 
 /* name: an array of the body's three builds, for codec_rows. body: void (void *job, int64_t
- * begin, int64_t end). */
-#define CODEC_LOOP(name, body)                                                                     \
+ * begin, int64_t end, int build). build: a constant, CODEC_PORTABLE, ..., by which the body may
+ * call codec_avx2.h or codec_avx512.h. */
+#define CODEC_BUILDS(name, body)                                                                   \
     static void name##_portable(void *job, int64_t begin, int64_t end, int32_t worker)             \
     {                                                                                              \
         (void)worker;                                                                              \
-        body(job, begin, end);                                                                     \
+        body(job, begin, end, CODEC_PORTABLE);                                                     \
     }                                                                                              \
     CODEC_FOR_AVX2 static void name##_avx2(void *job, int64_t begin, int64_t end, int32_t worker)  \
     {                                                                                              \
         (void)worker;                                                                              \
-        body(job, begin, end);                                                                     \
+        body(job, begin, end, CODEC_AVX2);                                                         \
     }                                                                                              \
     CODEC_FOR_AVX512 static void name##_avx512(void *job, int64_t begin, int64_t end,              \
                                                int32_t worker)                                     \
     {                                                                                              \
         (void)worker;                                                                              \
-        body(job, begin, end);                                                                     \
+        body(job, begin, end, CODEC_AVX512);                                                       \
     }                                                                                              \
     static const lathe_range_fn name[CODEC_N_BUILDS] = {name##_portable, name##_avx2,              \
                                                         name##_avx512};
 
+/* The same for a body without the build: void (void *job, int64_t begin, int64_t end). */
+#define CODEC_LOOP(name, body)                                                                     \
+    CODEC_BODY void name##_any(void *job, int64_t begin, int64_t end, int build)                   \
+    {                                                                                              \
+        (void)build;                                                                               \
+        body(job, begin, end);                                                                     \
+    }                                                                                              \
+    CODEC_BUILDS(name, name##_any)
+
 /* name: an array of three builds of a loop that decodes rows with span(const codec_job *, int64_t
- * row, int64_t col, int64_t n, float *out, int wide). wide: a constant, 1 in the build for
- * AVX-512, where codec_avx512.h may be called. */
+ * row, int64_t col, int64_t n, float *out, int build). */
 #define CODEC_DECODER(name, span)                                                                  \
-    CODEC_BODY void name##_rows(const codec_job *job, int64_t begin, int64_t end, int wide)        \
+    CODEC_BODY void name##_rows(const codec_job *job, int64_t begin, int64_t end, int build)       \
     {                                                                                              \
         const int64_t width = lathe_dtype_bytes(job->dtype);                                       \
         for (int64_t row = begin; row < end; row++)                                                \
@@ -98,40 +108,27 @@ typedef struct codec_job {
                 char *const out = (char *)job->out + (row * job->cols + col) * width;              \
                 float values[CODEC_SPAN];                                                          \
                 if (job->dtype == LATHE_F32) {                                                     \
-                    span(job, row, col, n, (float *)(void *)out, wide);                            \
+                    span(job, row, col, n, (float *)(void *)out, build);                           \
                     continue;                                                                      \
                 }                                                                                  \
-                span(job, row, col, n, values, wide);                                              \
-                codec_round(values, n, out, job->dtype, wide);                                     \
+                span(job, row, col, n, values, build);                                             \
+                codec_round(values, n, out, job->dtype, build);                                    \
             }                                                                                      \
     }                                                                                              \
-    static void name##_portable(void *job, int64_t begin, int64_t end, int32_t worker)             \
-    {                                                                                              \
-        (void)worker;                                                                              \
-        name##_rows(job, begin, end, 0);                                                           \
-    }                                                                                              \
-    CODEC_FOR_AVX2 static void name##_avx2(void *job, int64_t begin, int64_t end, int32_t worker)  \
-    {                                                                                              \
-        (void)worker;                                                                              \
-        name##_rows(job, begin, end, 0);                                                           \
-    }                                                                                              \
-    CODEC_FOR_AVX512 static void name##_avx512(void *job, int64_t begin, int64_t end,              \
-                                               int32_t worker)                                     \
-    {                                                                                              \
-        (void)worker;                                                                              \
-        name##_rows(job, begin, end, 1);                                                           \
-    }                                                                                              \
-    static const lathe_range_fn name[CODEC_N_BUILDS] = {name##_portable, name##_avx2,              \
-                                                        name##_avx512};
+    CODEC_BUILDS(name, name##_rows)
 
 /** Stores n values as bf16 or f16, as lathe_quant_store does. */
-CODEC_BODY void codec_round(const float *x, int64_t n, void *out, int32_t dtype, int wide)
+CODEC_BODY void codec_round(const float *x, int64_t n, void *out, int32_t dtype, int build)
 {
     uint16_t *const y = out;
-    if (wide && dtype == LATHE_BF16)
+    if (build == CODEC_AVX512 && dtype == LATHE_BF16)
         wide_to_bf16(x, n, y);
-    else if (wide)
+    else if (build == CODEC_AVX512)
         wide_to_f16(x, n, y);
+    else if (build == CODEC_AVX2 && dtype == LATHE_BF16)
+        eight_to_bf16(x, n, y);
+    else if (build == CODEC_AVX2)
+        eight_to_f16(x, n, y);
     else if (dtype == LATHE_BF16)
         for (int64_t i = 0; i < n; i++)
             y[i] = lathe_f32_to_bf16(x[i]);
