@@ -91,7 +91,7 @@ static int run_command(const lathe_args *args)
         status = lathe_error(LATHE_E_ARG,
                              "--data PATH is missing; give a file or folder to evaluate on");
     if (status == LATHE_OK && data)
-        status = lathe_eval_data(args, data, &datasets);
+        status = lathe_eval_data(args, "--data", data, &datasets);
     if (status == LATHE_OK) {
         const char *const settings[] = {data ? "data.datasets" : NULL, datasets.data,
                                         "data.validation", datasets.data, NULL};

@@ -150,9 +150,9 @@ static lathe_status check_signals(void)
 
 /* ---- perplexity ---- */
 
-/* Opens a folder to evaluate on texts, in rows of `length` tokens and in a precision; "" and NULL:
- * as lathe eval does. */
-static lathe_status open_texts(const lathe_args *args, const char *folder, const char *text,
+/* Opens a folder to evaluate on the texts that an option names, in rows of `length` tokens and in a
+ * precision; "" and NULL: as lathe eval does. */
+static lathe_status open_texts(const lathe_args *args, const char *folder, const char *option,
                                const char *length, const char *precision, lathe_run **out)
 {
     lathe_override rest[MAX_OVERRIDES];
@@ -166,7 +166,7 @@ static lathe_status open_texts(const lathe_args *args, const char *folder, const
         rest[of_eval.n_overrides++] = (lathe_override){"data.seq_len", length};
     if (precision && !lathe_args_override(args, "train.precision"))
         rest[of_eval.n_overrides++] = (lathe_override){"train.precision", precision};
-    lathe_status status = lathe_eval_data(&of_eval, text, &data);
+    lathe_status status = lathe_eval_data(&of_eval, option, lathe_args_value(args, option), &data);
     if (status == LATHE_OK) {
         const char *const settings[] = {
             "data.datasets", data.data, "data.validation", data.data, "stage.name",
@@ -187,14 +187,13 @@ typedef struct eval_shape {
 static lathe_status perplexity(const lathe_args *args, const char *folder, eval_shape *io_shape,
                                double *out)
 {
-    const char *text = lathe_args_value(args, "--text");
     lathe_run *run = NULL;
     lathe_evaluation e;
-    if (!text)
+    if (!lathe_args_value(args, "--text"))
         return LATHE_OK;
     hold_signals(SIG_UNBLOCK);
     lathe_status status =
-        open_texts(args, folder, text, io_shape->length, io_shape->precision, &run);
+        open_texts(args, folder, "--text", io_shape->length, io_shape->precision, &run);
     if (status == LATHE_OK) {
         (void)snprintf(io_shape->length, LENGTH_BYTES, "%d", (int)run->set.seq_len);
         io_shape->precision = lathe_precision_name(run->set.compute_dtype);
@@ -273,7 +272,7 @@ static lathe_status open_calibration(const lathe_args *args, const char *model,
     (void)snprintf(length, sizeof length, "%d",
                    plan->model.max_positions < ROW_TOKENS ? (int)plan->model.max_positions
                                                           : ROW_TOKENS);
-    LATHE_TRY(open_texts(args, model, text, length, NULL, &out->run));
+    LATHE_TRY(open_texts(args, model, "--calibration", length, NULL, &out->run));
     return count_batches(args, plan, out);
 }
 
@@ -321,6 +320,8 @@ static lathe_status print_result(const lathe_args *args, reporter *r,
                      "\"bits\": %.6g, \"relative_error\": %.9g",
                      r->json.data ? r->json.data : "", m->n_plain, (long long)m->bytes_before,
                      (long long)m->bytes, bits, m->relative_error);
+        if (m->n_scaled > 0)
+            (void)printf(", \"scaled\": %d", m->n_scaled);
         if (has_text)
             (void)printf(", \"perplexity_before\": %.9g, \"perplexity\": %.9g", before_and_after[0],
                          before_and_after[1]);
@@ -331,6 +332,11 @@ static lathe_status print_result(const lathe_args *args, reporter *r,
                  "MB, relative error %.4f\n",
                  m->n, bits, m->n_plain, (double)m->bytes / 1e6, (double)m->bytes_before / 1e6,
                  m->relative_error);
+    if (m->n_scaled > 0)
+        (void)printf(
+            "the scales of %d inputs of layers are folded into the norms and layers before "
+            "them\n",
+            m->n_scaled);
     if (has_text)
         (void)printf("perplexity %.3f, before %.3f\n", before_and_after[1], before_and_after[0]);
     (void)printf("wrote %s\n", output);

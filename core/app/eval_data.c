@@ -188,17 +188,18 @@ static lathe_status put_of_folder(const lathe_args *args, const char *path, lath
     return status;
 }
 
-lathe_status lathe_eval_data(const lathe_args *args, const char *path, lathe_buffer *out)
+lathe_status lathe_eval_data(const lathe_args *args, const char *option, const char *path,
+                             lathe_buffer *out)
 {
     /* reported here once: it becomes the data to train on and to evaluate on */
     if (!lathe_path_exists(path) && !strpbrk(path, "*?["))
-        return lathe_error(LATHE_E_CONFIG, "--data %s: no such file or folder", path);
+        return lathe_error(LATHE_E_CONFIG, "%s %s: no such file or folder", option, path);
     const char *other = lathe_args_override(args, "data.validation");
     if (other && !strstr(other, path))
         return lathe_error(LATHE_E_ARG,
-                           "--data %s and --data.validation %s name different data; expected only "
+                           "%s %s and --data.validation %s name different data; expected only "
                            "one of them",
-                           path, other);
+                           option, path, other);
     lathe_buffer_puts(out, "[{path = ");
     lathe_buffer_json_string(out, path);
     if (lathe_path_exists(args->words[0]) && !other)

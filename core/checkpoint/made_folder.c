@@ -21,12 +21,21 @@ static lathe_status put_parents(const lathe_made_from *from, int32_t n, lathe_ar
         lathe_buffer_puts(out, i ? ", " : "");
         LATHE_TRY(lathe__parent_put(from[i].path, role, arena, out));
     }
-    lathe_buffer_puts(out, "]}");
+    lathe_buffer_puts(out, "]");
     return out->status;
 }
 
+static lathe_status put_calibration(const lathe_made_on *on, lathe_arena *arena, lathe_buffer *out)
+{
+    const char *rows = lathe_arena_printf(arena, ", \"rows\": %lld, \"row_tokens\": %lld",
+                                          (long long)on->rows, (long long)on->row_tokens);
+    return rows ? lathe__parents_put_data("calibration", on->shards, rows, arena, out)
+                : LATHE_E_NOMEM;
+}
+
 lathe_status lathe__made_folder_describe(const char *dir, const char *path, const char *by,
-                                         const lathe_made_from *from, int32_t n)
+                                         const lathe_made_from *from, int32_t n,
+                                         const lathe_made_on *on)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
     lathe_buffer meta = LATHE_BUFFER_INIT;
@@ -35,6 +44,11 @@ lathe_status lathe__made_folder_describe(const char *dir, const char *path, cons
     lathe_buffer_json_string(&meta, by);
     lathe__parents_put_place(path, &arena, &meta);
     lathe_status status = put_parents(from, n, &arena, &meta);
+    if (status == LATHE_OK && on)
+        status = put_calibration(on, &arena, &meta);
+    lathe_buffer_puts(&meta, "}");
+    if (status == LATHE_OK)
+        status = meta.status;
     if (status == LATHE_OK)
         status = lathe_manifest_write(dir, meta.data);
     lathe_buffer_fini(&meta);

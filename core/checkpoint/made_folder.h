@@ -1,14 +1,24 @@
 /* The manifest of a model that a command made from others: `lathe merge`, `lathe quantize`.
  *
  *   "meta": {"lathe": "0.1.0", "time": ..., "made_by": "merge", "folder": "/...",
- *            "parents": [...]}
+ *            "parents": [...],
+ *            "calibration": {"content", "tokens", "files", "n_files", "rows": 128,
+ *                            "row_tokens": 512}}
  *
- * "parents" as in parents.h; an adapter has the role "adapter". lineage.h reads it back.
+ * "parents" as in parents.h; an adapter has the role "adapter". "calibration", of a folder that
+ * was calibrated on texts, is as "data" there; its first rows were used. lineage.h reads it back.
  */
 #ifndef LATHE_CHECKPOINT_MADE_FOLDER_H
 #define LATHE_CHECKPOINT_MADE_FOLDER_H
 
+#include "data/shards.h"
 #include "lathe/status.h"
+
+/** Data that a command calibrated on: the first `rows` rows of `row_tokens` tokens. */
+typedef struct lathe_made_on {
+    const lathe_shards *shards; /* NULL: none */
+    int64_t rows, row_tokens;
+} lathe_made_on;
 
 typedef struct lathe_made_from {
     const char *role; /* "model", "adapter" */
@@ -21,8 +31,10 @@ typedef struct lathe_made_from {
  *   dir    the folder under its temporary name
  *   path   the name that it gets
  *   by     the command
- *   from   [n] what the command read */
+ *   from   [n] models that the command read
+ *   on     texts that it read; NULL: none */
 lathe_status lathe__made_folder_describe(const char *dir, const char *path, const char *by,
-                                         const lathe_made_from *from, int32_t n);
+                                         const lathe_made_from *from, int32_t n,
+                                         const lathe_made_on *on);
 
 #endif

@@ -226,8 +226,8 @@ static lathe_status put_resumed(const char *path, const json_t *meta, lathe_aren
 
 /* ---- data ---- */
 
-static lathe_status put_data(const char *name, const lathe_shards *shards, lathe_arena *arena,
-                             lathe_buffer *out)
+lathe_status lathe__parents_put_data(const char *name, const lathe_shards *shards, const char *more,
+                                     lathe_arena *arena, lathe_buffer *out)
 {
     int64_t n = 0, bytes = 0;
     char hex[65];
@@ -251,7 +251,7 @@ static lathe_status put_data(const char *name, const lathe_shards *shards, lathe
         lathe_error_clear();
         lathe_buffer_puts(out, "}");
     }
-    lathe_buffer_printf(out, "], \"n_files\": %lld}", (long long)n);
+    lathe_buffer_printf(out, "], \"n_files\": %lld%s}", (long long)n, more);
     return out->status;
 }
 
@@ -270,9 +270,10 @@ static lathe_status put_all(const lathe_saved_state *saved, const char *resumed,
         status = put_resumed(resumed, meta, arena, out);
     json_decref(meta);
     if (status == LATHE_OK)
-        status = put_data("data", saved->data->shards, arena, out);
+        status = lathe__parents_put_data("data", saved->data->shards, "", arena, out);
     if (status == LATHE_OK && saved->data->validation_shards != saved->data->shards)
-        status = put_data("validation", saved->data->validation_shards, arena, out);
+        status =
+            lathe__parents_put_data("validation", saved->data->validation_shards, "", arena, out);
     return status;
 }
 

@@ -18,6 +18,7 @@
 #include <jansson.h>
 
 #include "checkpoint/saved_state.h"
+#include "data/shards.h"
 
 /** Hashes the parents and the data once, for the manifests of all checkpoints of the run. resumed:
  * the checkpoint that the run went on from; its parents are those of the run; NULL: none. */
@@ -34,6 +35,11 @@ lathe_status lathe__parent_put(const char *path, const char *roles, lathe_arena 
 /** Appends the member "folder": the absolute path of a folder that is being written and will have
  * the name `path`. With it a reader finds parents that moved together with the folder. */
 void lathe__parents_put_place(const char *path, lathe_arena *arena, lathe_buffer *out);
+
+/** Appends the member `name` with data as above; nothing without shards. more: further members of
+ * the object, each with a comma before it. */
+lathe_status lathe__parents_put_data(const char *name, const lathe_shards *shards, const char *more,
+                                     lathe_arena *arena, lathe_buffer *out);
 
 /** Whether a file name is that of weights or of their configuration. */
 int32_t lathe__is_weight_file(const char *name);

@@ -239,6 +239,7 @@ static lathe_status read_checkpoint(walk *w, const char *path, const char *cover
         json_object_set(node, "seed", seed);
     put_data(w, meta, "data", node);
     put_data(w, meta, "validation", node);
+    put_data(w, meta, "calibration", node);
     put_resumed(meta, node);
     status = put_parents(w, meta, path, json_object_get(node, "parents"));
     json_decref(meta);
@@ -294,10 +295,11 @@ static lathe_status read_node(walk *w, const char *path, json_t **out)
 
 static int64_t count_damage(const json_t *node)
 {
+    static const char *const data[] = {"data", "validation", "calibration"};
     const json_t *parents = json_object_get(node, "parents");
     int64_t n = (int64_t)json_array_size(json_object_get(node, "damage"));
-    n += (int64_t)json_array_size(json_object_get(json_object_get(node, "data"), "damage"));
-    n += (int64_t)json_array_size(json_object_get(json_object_get(node, "validation"), "damage"));
+    for (size_t i = 0; i < sizeof data / sizeof data[0]; i++)
+        n += (int64_t)json_array_size(json_object_get(json_object_get(node, data[i]), "damage"));
     for (size_t i = 0; i < json_array_size(parents); i++) {
         const json_t *parent = json_array_get(parents, i);
         n += (int64_t)json_array_size(json_object_get(parent, "damage"));

@@ -9,8 +9,9 @@
  *   state     "whole", "damaged", or "unverified"
  *   damage    a message for each damaged file; []: none
  *   made_by   the command that made the model (made_folder.h); absent: a run did
- *   step, time, lathe, figures, seed, stage, adapter, quant, data, validation, resumed
- *             as in the manifest; data and validation also have "state" and "damage"
+ *   step, time, lathe, figures, seed, stage, adapter, quant, data, validation,
+ *             calibration, resumed
+ *             as in the manifest; the data also have "state" and "damage"
  *   parents   [{"roles", "path": as recorded, "state", "found": a folder or null, "damage",
  *             "node": what was found, or null}]
  *

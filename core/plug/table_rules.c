@@ -59,6 +59,8 @@ static const struct rule quant[] = {
     MEMBER(lathe_quant_v1, meta_suffix, TOGETHER),
     MEMBER(lathe_quant_v1, methods, TOGETHER + 1),
     MEMBER(lathe_quant_v1, read_config, TOGETHER + 1),
+    MEMBER(lathe_quant_v1, scale_inputs, NEEDS),
+    MEMBER(lathe_quant_v1, encode_calibrated, NEEDS),
     END,
 };
 static const struct rule adapter[] = {

@@ -1,6 +1,7 @@
 /* Calibration data, layer by layer. */
 #include "primitives/calibration_pass.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,14 +10,17 @@
 #include "exec/weight_fill.h"
 #include "io/convert.h"
 #include "plug/answers.h"
+#include "primitives/channel_source.h"
 
 enum { MAX_INPUTS = 64 };
 
 /* The inputs of linear layers that one value of the graph is, in the range that runs. */
 typedef struct gathered {
     lathe_val x;
-    int64_t n, cols; /* rows so far */
-    float *products; /* [cols, cols] sum of x x^T */
+    int64_t n, cols;   /* rows so far */
+    float *products;   /* [cols, cols] sum of x x^T */
+    double *sums;      /* [cols] sum of |x|; NULL: nobody asks for it */
+    float *magnitudes; /* [cols] its mean */
     lathe_kernel *kernel;
     void *scratch;
 } gathered;
@@ -120,6 +124,8 @@ static void forget_inputs(calibrator *c)
         if (x->kernel != NULL)
             c->run->machine.dev->kernel_destroy(c->run->machine.device->self, x->kernel);
         free(x->products);
+        free(x->sums);
+        free(x->magnitudes);
         free(x->scratch);
     }
     c->n_inputs = 0;
@@ -166,6 +172,13 @@ static lathe_status new_input(calibrator *c, lathe_val v, gathered **out)
         return lathe_error(LATHE_E_NOMEM, "no memory for the products of %lld inputs",
                            (long long)x->cols);
     memset(x->products, 0, (size_t)(x->cols * x->cols) * 4);
+    if (c->pass->scale != NULL) {
+        x->sums = calloc((size_t)x->cols, sizeof *x->sums);
+        x->magnitudes = calloc((size_t)x->cols, sizeof *x->magnitudes);
+        if (x->sums == NULL || x->magnitudes == NULL)
+            return lathe_error(LATHE_E_NOMEM, "no memory for the magnitudes of %lld inputs",
+                               (long long)x->cols);
+    }
     *out = x;
     return make_kernel(c, x, desc);
 }
@@ -176,6 +189,19 @@ static gathered *find_input(calibrator *c, lathe_val v)
         if (c->inputs[i].x == v)
             return &c->inputs[i];
     return NULL;
+}
+
+/* sums += |x| over the rows, in their order. */
+static lathe_status add_magnitudes(gathered *x, const lathe_desc *desc, const void *data)
+{
+    const int64_t row_bytes = x->cols * lathe_dtype_bytes(desc->dtype);
+    for (int64_t r = 0; r < desc->dims[0]; r++) {
+        LATHE_TRY(lathe_convert(x->magnitudes, LATHE_F32, (const char *)data + r * row_bytes,
+                                desc->dtype, x->cols));
+        for (int64_t i = 0; i < x->cols; i++)
+            x->sums[i] += (double)fabsf(x->magnitudes[i]);
+    }
+    return LATHE_OK;
 }
 
 /* Adds the inputs of node i for this micro-batch. first: the range's first node that reads them. */
@@ -200,7 +226,7 @@ static lathe_status gather(calibrator *c, int32_t i, int64_t batch, int64_t *see
                                     .stream = m->stream};
     LATHE_TRY(m->dev->kernel_run(m->device->self, x->kernel, &args));
     x->n += c->g->values[v].desc.dims[0];
-    return LATHE_OK;
+    return x->sums != NULL ? add_magnitudes(x, &c->g->values[v].desc, data) : LATHE_OK;
 }
 
 /* ---- one range ---- */
@@ -264,27 +290,136 @@ static lathe_status put_weight(calibrator *c, int32_t param, const float *values
     return sink.done(sink.arg, param, row, data);
 }
 
-static lathe_status replace_weights(calibrator *c, int32_t begin, int32_t end)
+/* Sums become means. */
+static void take_means(calibrator *c)
 {
     for (int32_t k = 0; k < c->n_inputs; k++) {
         gathered *x = &c->inputs[k];
         const float scale = 1.0f / (float)x->n;
         for (int64_t i = 0; i < x->cols * x->cols; i++)
             x->products[i] *= scale;
+        for (int64_t i = 0; x->sums != NULL && i < x->cols; i++)
+            x->magnitudes[i] = (float)(x->sums[i] / (double)x->n);
     }
+}
+
+static lathe_quant_inputs inputs_of(const gathered *x)
+{
+    return (lathe_quant_inputs){.size = (uint32_t)sizeof(lathe_quant_inputs),
+                                .n = x->n,
+                                .products = x->products,
+                                .magnitudes = x->magnitudes};
+}
+
+static lathe_status replace_weights(calibrator *c, int32_t begin, int32_t end)
+{
     for (int32_t i = begin; i < end; i++) {
         const lathe_param *p = site_of(c, i);
         const float *values = NULL;
         if (p == NULL)
             continue;
         const gathered *x = find_input(c, c->g->nodes[i].in[0]);
-        const lathe_quant_inputs inputs = {
-            .size = (uint32_t)sizeof inputs, .n = x->n, .products = x->products};
+        const lathe_quant_inputs inputs = inputs_of(x);
         LATHE_TRY(c->pass->replace(c->pass->arg, p->name, &inputs, &values));
         if (values != NULL)
             LATHE_TRY(put_weight(c, c->g->values[c->g->nodes[i].in[1]].param, values));
     }
     return LATHE_OK;
+}
+
+/* ---- scales of inputs ---- */
+
+/* The weights of the linear layers that read x; 0: one of them is not replaced. */
+static int32_t layers_of(const calibrator *c, const gathered *x, const char **names)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < c->g->n_nodes; i++) {
+        const lathe_ir_node *node = &c->g->nodes[i];
+        if ((node->op != LATHE_OP_LINEAR && node->op != LATHE_OP_LINEAR_GELU) ||
+            node->in[0] != x->x)
+            continue;
+        const lathe_param *p = site_of(c, i);
+        if (p == NULL || n == MAX_INPUTS)
+            return 0;
+        names[n++] = p->name;
+    }
+    return n;
+}
+
+/* The inputs after a division: products [i,k] / (s_i s_k), magnitudes / s. */
+static void divide_inputs(gathered *x, const int32_t *from, const float *scales)
+{
+    for (int64_t i = 0; i < x->cols; i++) {
+        x->magnitudes[i] /= scales[from[i]];
+        for (int64_t k = 0; k < x->cols; k++)
+            x->products[i * x->cols + k] /= scales[from[i]] * scales[from[k]];
+    }
+}
+
+static lathe_status put_vector(calibrator *c, int32_t param)
+{
+    const float *values =
+        param >= 0 ? c->pass->vector(c->pass->arg, c->g->params->rows[param]->name) : NULL;
+    return values != NULL ? put_weight(c, param, values) : LATHE_OK;
+}
+
+/* Lets the pass choose scales for the layers that read x, and takes what they change. */
+static lathe_status scale_from(calibrator *c, gathered *x, const lathe_channel_source *source)
+{
+    const char *names[MAX_INPUTS];
+    const lathe_param *const *rows = (const lathe_param *const *)c->g->params->rows;
+    const lathe_quant_inputs inputs = inputs_of(x);
+    const lathe_calibrated_layers layers = {.weights = names,
+                                            .n = layers_of(c, x, names),
+                                            .cols = x->cols,
+                                            .inputs = &inputs,
+                                            .source = rows[source->weight]->name,
+                                            .bias =
+                                                source->bias >= 0 ? rows[source->bias]->name : NULL,
+                                            .is_norm = source->is_norm,
+                                            .offset_one = source->offset_one,
+                                            .n_places = source->n,
+                                            .from = source->from};
+    if (layers.n == 0)
+        return LATHE_OK;
+    float *scales = malloc((size_t)source->n * sizeof *scales);
+    if (scales == NULL)
+        return lathe_error(LATHE_E_NOMEM, "no memory for the scales of %d inputs", source->n);
+    for (int32_t i = 0; i < source->n; i++)
+        scales[i] = 1.0f;
+    lathe_status status = c->pass->scale(c->pass->arg, &layers, scales);
+    if (status == LATHE_OK)
+        divide_inputs(x, source->from, scales);
+    if (status == LATHE_OK && source->is_norm)
+        status = put_vector(c, source->weight);
+    if (status == LATHE_OK)
+        status = put_vector(c, source->bias);
+    free(scales);
+    return status;
+}
+
+/* Whether the source is computed in the range, by a norm or by a layer that is replaced. */
+static int is_in_range(const calibrator *c, const lathe_channel_source *source, int32_t begin)
+{
+    return source->node >= begin && (source->is_norm || site_of(c, source->node) != NULL);
+}
+
+static lathe_status scale_inputs(calibrator *c, int32_t begin)
+{
+    lathe_status status = LATHE_OK;
+    for (int32_t k = 0; c->pass->scale != NULL && k < c->n_inputs && status == LATHE_OK; k++) {
+        gathered *x = &c->inputs[k];
+        lathe_channel_source source;
+        int32_t *from = malloc((size_t)x->cols * sizeof *from);
+        if (from == NULL)
+            return lathe_error(LATHE_E_NOMEM, "no memory for the scales of %lld inputs",
+                               (long long)x->cols);
+        lathe__channel_source_find(c->g, x->x, from, &source);
+        if (is_in_range(c, &source, begin))
+            status = scale_from(c, x, &source);
+        free(from);
+    }
+    return status;
 }
 
 static lathe_status calibrate_range(calibrator *c, int32_t begin, int32_t end)
@@ -294,6 +429,9 @@ static lathe_status calibrate_range(calibrator *c, int32_t begin, int32_t end)
     if (next.crossing == NULL)
         return lathe_error(LATHE_E_NOMEM, "no memory for the values of a layer");
     lathe_status status = run_range(c, begin, end, 1, NULL);
+    take_means(c);
+    if (status == LATHE_OK)
+        status = scale_inputs(c, begin);
     if (status == LATHE_OK)
         status = replace_weights(c, begin, end);
     forget_inputs(c);

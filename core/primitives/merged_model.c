@@ -218,7 +218,7 @@ static lathe_status fill_folder(merger *m, const char *dir, const char *path)
     if (saved->data->tokenizer_dir)
         LATHE_TRY(lathe_tokenizer_files_copy(saved->data->tokenizer_dir, dir));
     LATHE_TRY(lathe_checkpoint_finite(dir, NULL, NULL));
-    LATHE_TRY(lathe__made_folder_describe(dir, path, "merge", from, 2));
+    LATHE_TRY(lathe__made_folder_describe(dir, path, "merge", from, 2, NULL));
     return lathe_dir_sync(dir);
 }
 

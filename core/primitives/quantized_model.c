@@ -19,12 +19,15 @@
 #include "model/weight_planes.h"
 #include "model/weights.h"
 #include "primitives/calibration_pass.h"
+#include "primitives/input_scales.h"
+#include "primitives/scaled_weights.h"
 
 typedef struct quantizer {
     lathe_run *run;
     const lathe_calibration_data *data; /* NULL: the format needs none */
     const lathe_made_from *parents;     /* two; NULL: the folder of model.path */
     const lathe_safetensors *set;       /* of the source */
+    lathe_scaled_weights weights;       /* of the source, with what was folded into them */
     lathe_st_writer *writer;
     int64_t *first;     /* [n_model] number of a row's first tensor in the file; -1: none */
     float *w, *decoded; /* one weight */
@@ -40,11 +43,6 @@ typedef struct quantizer {
 static const lathe_quant_v1 *table_of(const lathe_param *row)
 {
     return row->format->table;
-}
-
-static const lathe_st_tensor *source_of(const quantizer *q, const lathe_param *row)
-{
-    return lathe_weights_find(q->set, &q->run->model, row->name);
 }
 
 /* Bytes of the metadata tensor; 0: there is none. */
@@ -87,7 +85,7 @@ static lathe_status declare(quantizer *q)
     int64_t n = 0;
     for (int32_t i = 0; i < q->run->params.n_model; i++) {
         const lathe_param *row = q->run->params.rows[i];
-        const lathe_st_tensor *t = source_of(q, row);
+        const lathe_st_tensor *t = lathe__scaled_weights_find(&q->weights, i);
         q->first[i] = -1;
         if (row->stage_head && t == NULL)
             continue;
@@ -191,7 +189,7 @@ static lathe_status write_planes(quantizer *q, const lathe_param *row, int64_t t
 static lathe_status quantize(quantizer *q, int32_t index, const lathe_quant_inputs *inputs)
 {
     const lathe_param *row = q->run->params.rows[index];
-    const lathe_st_tensor *t = source_of(q, row);
+    const lathe_st_tensor *t = lathe__scaled_weights_find(&q->weights, index);
     const int64_t rows = row->desc.dims[0], cols = row->desc.dims[1];
     lathe_quantized_weight made = {.name = row->name,
                                    .format = row->format->component->plugin->name,
@@ -205,11 +203,7 @@ static lathe_status quantize(quantizer *q, int32_t index, const lathe_quant_inpu
         planes[k] = at;
         at += (lathe_desc_bytes(&row->planes[k].desc) + 63) / 64 * 64;
     }
-    if (row->transposed)
-        LATHE_TRY(lathe_convert_transposed(q->w, LATHE_F32, t->data, t->desc.dtype, t->desc.dims[0],
-                                           t->desc.dims[1]));
-    else
-        LATHE_TRY(lathe_st_read(t, 0, rows * cols, q->w, LATHE_F32));
+    LATHE_TRY(lathe__scaled_weights_load(&q->weights, index, q->w));
     const lathe_status status =
         inputs != NULL
             ? table_of(row)->encode_calibrated(row->format->self, rows, cols, q->w, inputs, planes)
@@ -250,13 +244,35 @@ static lathe_status replace(void *arg, const char *weight, const lathe_quant_inp
     return LATHE_OK;
 }
 
+/* lathe_calibration_pass.scale */
+static lathe_status scale(void *arg, const lathe_calibrated_layers *layers, float *scales)
+{
+    quantizer *q = arg;
+    int32_t changed = 0;
+    LATHE_TRY(lathe__input_scales_fold(&q->weights, layers, scales, &changed));
+    q->out->n_scaled += changed;
+    return LATHE_OK;
+}
+
+/* lathe_calibration_pass.vector */
+static const float *vector(void *arg, const char *name)
+{
+    const quantizer *q = arg;
+    const int32_t i = lathe_params_find(&q->run->params, name);
+    return i >= 0 ? q->weights.vectors[i] : NULL;
+}
+
 static lathe_status calibrate(quantizer *q)
 {
-    const lathe_calibration_pass pass = {.run = q->data->run,
-                                         .n_batches = q->data->n_batches,
-                                         .wants = wants,
-                                         .replace = replace,
-                                         .arg = q};
+    lathe_calibration_pass pass = {.run = q->data->run,
+                                   .n_batches = q->data->n_batches,
+                                   .wants = wants,
+                                   .replace = replace,
+                                   .arg = q};
+    if (LATHE_HAS((const lathe_quant_v1 *)q->run->parts.quant.table, scale_inputs)) {
+        pass.scale = scale;
+        pass.vector = vector;
+    }
     int32_t n = 0;
     for (int32_t i = 0; i < q->run->params.n_model; i++)
         n += q->run->params.rows[i]->format != NULL;
@@ -269,33 +285,41 @@ static lathe_status calibrate(quantizer *q)
     return LATHE_OK;
 }
 
-/* A tensor that keeps its numbers. */
-static lathe_status write_plain(quantizer *q, const lathe_param *row, const lathe_st_tensor *t,
-                                int64_t tensor)
+/* A tensor that is not quantized: the numbers of the folder, or those that a scale changed. */
+static lathe_status write_plain(quantizer *q, int32_t index)
 {
+    const lathe_st_tensor *t = lathe__scaled_weights_find(&q->weights, index);
     const int64_t bytes = lathe_desc_bytes(&t->desc), n = lathe_desc_count(&t->desc);
-    if (t->decode == NULL)
-        return lathe_st_writer_write(q->writer, tensor, 0, t->data, bytes);
-    LATHE_TRY(make_room(q, row));
-    LATHE_TRY(lathe_st_read(t, 0, n, q->w, t->desc.dtype)); /* f32 or narrower */
-    return lathe_st_writer_write(q->writer, tensor, 0, q->w, bytes);
+    const float *values = q->weights.vectors[index];
+    if (values == NULL && t->decode == NULL)
+        return lathe_st_writer_write(q->writer, q->first[index], 0, t->data, bytes);
+    if (values == NULL) {
+        LATHE_TRY(make_room(q, q->run->params.rows[index]));
+        LATHE_TRY(lathe_st_read(t, 0, n, q->w, t->desc.dtype)); /* f32 or narrower */
+        return lathe_st_writer_write(q->writer, q->first[index], 0, q->w, bytes);
+    }
+    void *stored = malloc((size_t)bytes + 1);
+    if (stored == NULL)
+        return lathe_error(LATHE_E_NOMEM, "no memory to write '%s'", t->name);
+    lathe_status status = lathe_convert(stored, t->desc.dtype, values, LATHE_F32, n);
+    if (status == LATHE_OK)
+        status = lathe_st_writer_write(q->writer, q->first[index], 0, stored, bytes);
+    free(stored);
+    return status;
 }
 
 static lathe_status write_rows(quantizer *q)
 {
-    for (int32_t i = 0; i < q->run->params.n_model; i++) {
-        const lathe_param *row = q->run->params.rows[i];
-        if (q->first[i] < 0)
-            continue;
-        if (row->format != NULL) {
-            LATHE_TRY(q->data != NULL ? LATHE_OK : quantize(q, i, NULL));
-            continue;
-        }
-        const lathe_st_tensor *t = source_of(q, row);
-        LATHE_TRY(write_plain(q, row, t, q->first[i]));
-    }
     if (q->data != NULL)
         LATHE_TRY(calibrate(q));
+    for (int32_t i = 0; i < q->run->params.n_model; i++) {
+        if (q->first[i] < 0)
+            continue;
+        if (q->run->params.rows[i]->format == NULL)
+            LATHE_TRY(write_plain(q, i));
+        else if (q->data == NULL)
+            LATHE_TRY(quantize(q, i, NULL));
+    }
     q->out->relative_error = q->norm > 0.0 ? sqrt(q->error / q->norm) : 0.0;
     return lathe_safetensors_check(q->set);
 }
@@ -371,6 +395,11 @@ static lathe_status fill_folder(quantizer *q, const char *dir, const char *path)
 {
     const lathe_run *run = q->run;
     const lathe_made_from from = {"model", run->set.model_path};
+    lathe_made_on on = {.shards = NULL};
+    if (q->data != NULL)
+        on = (lathe_made_on){q->data->run->data.validation_shards,
+                             q->data->n_batches * q->data->run->set.micro_batch_size,
+                             q->data->run->set.seq_len};
     LATHE_TRY(lathe_dir_create(dir));
     LATHE_TRY(write_config(run, dir));
     LATHE_TRY(lathe_st_writer_create(dir, "model", run->set.checkpoint.shard_bytes, &q->writer));
@@ -378,8 +407,10 @@ static lathe_status fill_folder(quantizer *q, const char *dir, const char *path)
     LATHE_TRY(write_rows(q));
     LATHE_TRY(lathe_st_writer_finish(q->writer));
     LATHE_TRY(lathe_tokenizer_files_copy(run->set.model_path, dir));
-    LATHE_TRY(q->parents != NULL ? lathe__made_folder_describe(dir, path, "merge", q->parents, 2)
-                                 : lathe__made_folder_describe(dir, path, "quantize", &from, 1));
+    const lathe_made_on *texts = q->data != NULL ? &on : NULL;
+    LATHE_TRY(q->parents != NULL
+                  ? lathe__made_folder_describe(dir, path, "merge", q->parents, 2, texts)
+                  : lathe__made_folder_describe(dir, path, "quantize", &from, 1, texts));
     return lathe_dir_sync(dir);
 }
 
@@ -419,7 +450,10 @@ lathe_status lathe__quantized_model_write(lathe_run *run, const lathe_calibratio
                                           : lathe_error(LATHE_E_NOMEM, "no memory");
     q.set = set;
     if (status == LATHE_OK)
+        status = lathe__scaled_weights_init(&q.weights, run, set);
+    if (status == LATHE_OK)
         status = write_folder(&q, path);
+    lathe__scaled_weights_fini(&q.weights);
     lathe_safetensors_close(set);
     free(q.first);
     free(q.w);

@@ -26,6 +26,7 @@ typedef struct lathe_quantized_model {
     int64_t n_numbers;     /* elements of the quantized weights */
     int64_t bytes;         /* of their planes and metadata */
     int64_t bytes_before;  /* of the same weights in the source */
+    int32_t n_scaled;      /* inputs of layers whose scales moved to the op before */
     double relative_error; /* over all quantized weights */
 } lathe_quantized_model;
 

@@ -79,6 +79,18 @@ static void print_data(int depth, const char *name, const json_t *data)
     print_damage(depth, json_object_get(data, "damage"));
 }
 
+/* The texts that a quantized model was calibrated on. */
+static void print_calibration(int depth, const json_t *data)
+{
+    if (!json_is_object(data))
+        return;
+    print_data(depth, "texts", data);
+    begin_line(depth, "");
+    (void)printf("calibrated on their first %lld rows of %lld tokens\n",
+                 (long long)json_integer_value(json_object_get(data, "rows")),
+                 (long long)json_integer_value(json_object_get(data, "row_tokens")));
+}
+
 /* The weights of a folder with their recorded hashes. */
 static void print_files(int depth, const json_t *files, const char *state)
 {
@@ -149,6 +161,7 @@ static void print_checkpoint(int depth, const json_t *node)
     print_part(depth, "quant", json_object_get(node, "quant"));
     print_data(depth, "data", json_object_get(node, "data"));
     print_data(depth, "evaluated", json_object_get(node, "validation"));
+    print_calibration(depth, json_object_get(node, "calibration"));
     if (resumed) {
         begin_line(depth, "resumed");
         (void)printf("from %s%s\n", text_of(resumed, "path"),

@@ -1,6 +1,8 @@
 /* lathe quantize: folders in every format, and what is refused. */
 #include "cli/cli_case.h"
 
+#include <unistd.h>
+
 #define LATHE LATHE_TEST_BUILD "/bin/lathe "
 #define QUANTIZE LATHE "quantize "
 
@@ -110,6 +112,11 @@ Test(cli_quantize, calibration_data_are_needed_and_enough)
            "14 weights quantized to 5.");
     expect(QUANTIZE "model -o a --quant.name awq --quant.group_size 32 --calibration text.txt", 0,
            "14 weights quantized to 4.6");
+    expect(LATHE "lineage a", 0, "calibrated on their first 35 rows of 64 tokens");
+    expect(LATHE "lineage a --json | tr -d ' \\n'", 0, "\"row_tokens\":64");
+    expect("echo more >>text.txt; " LATHE "lineage a", 1, "the files changed since");
+    expect("sed -i '$d' text.txt; " LATHE "lineage a", 0,
+           "content 683c9886d432; the files are those that were read");
     expect(LATHE "generate q --prompt a --max-new-tokens 2 2>/dev/null && " LATHE
                  "generate a --prompt a --max-new-tokens 2 2>/dev/null",
            0, "a");
@@ -117,6 +124,34 @@ Test(cli_quantize, calibration_data_are_needed_and_enough)
     expect(QUANTIZE "model -o q2 --quant.name gptq --quant.group_size 32 --calibration text.txt "
                     ">/dev/null && cmp q/model.safetensors q2/model.safetensors && echo same",
            0, "same");
+}
+
+#define CALIBRATE QUANTIZE "model -o q --quant.name awq --quant.group_size 32 --calibration "
+
+Test(cli_quantize, calibration_data_that_cannot_be_read_are_refused_by_name)
+{
+    put("empty.txt", "");
+    put("latin.txt", "caf\xe9\n");
+    expect(CALIBRATE "none.txt 2>&1", 2, "--calibration none.txt: no such file or folder");
+    expect(CALIBRATE "empty.txt 2>&1", 2, "empty.txt: no documents in it; the file is empty");
+    expect(CALIBRATE "latin.txt 2>&1", 2, "1 file is not UTF-8 text: latin.txt");
+    expect("mkdir folder; " CALIBRATE "folder 2>&1", 2, "folder: the folder holds no files");
+    expect(CALIBRATE "text.txt --text none.txt 2>&1", 2, "--text none.txt: no such file or folder");
+    if (geteuid() != 0) /* root reads everything */
+        expect("chmod 0 text.txt; " CALIBRATE "text.txt 2>&1", 2, "text.txt: ");
+    expect("ls -d q q.tmp* 2>/dev/null | wc -l", 0, "0");
+}
+
+Test(cli_quantize, scales_of_inputs_are_counted_and_can_be_left_out)
+{
+    expect(CALIBRATE "text.txt", 0, "the scales of 8 inputs of layers are folded into the norms");
+    expect(QUANTIZE "model -o p --quant.name awq --quant.group_size 32 --quant.scale_inputs false "
+                    "--calibration text.txt | grep -c folded",
+           1, "0");
+    /* one layer of the inputs stays plain: its inputs are not scaled */
+    expect(QUANTIZE "model -o r --quant.name awq --quant.group_size 32 --calibration text.txt "
+                    "--quant.exclude_modules '[\"k_proj\"]'",
+           0, "the scales of 6 inputs of layers are folded");
 }
 
 Test(cli_quantize, a_reader_that_ends_and_ctrl_c_leave_nothing_half_written)

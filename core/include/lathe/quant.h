@@ -84,11 +84,29 @@ LATHE_ABI_SIZE(lathe_quant_config, 32);
  * layer with the layers before it already quantized (lathe quantize --calibration). Host memory. */
 typedef struct lathe_quant_inputs {
     uint32_t size;
-    uint32_t reserved;     /* 0 */
-    int64_t n;             /* rows of x, >= 1 */
-    const float *products; /* [I,I] sum of x x^T over the rows, divided by n; symmetric */
+    uint32_t reserved;       /* 0 */
+    int64_t n;               /* rows of x, >= 1 */
+    const float *products;   /* [I,I] sum of x x^T over the rows, divided by n; symmetric */
+    const float *magnitudes; /* [I] sum of |x| over the rows, divided by n; NULL for a format
+                                without scale_inputs */
 } lathe_quant_inputs;
-LATHE_ABI_SIZE(lathe_quant_inputs, 24);
+LATHE_ABI_SIZE(lathe_quant_inputs, 32);
+
+/** Linear layers that read the same inputs, and what makes these: `n_places` elements of a norm's
+ *  weight, or rows of a linear layer's. A place that is divided by s divides its inputs by s. Host
+ *  memory. */
+typedef struct lathe_quant_layers {
+    uint32_t size;
+    int32_t n;                   /* layers */
+    int64_t cols;                /* I */
+    const int64_t *rows;         /* [n] */
+    const float *const *weights; /* [n] W f32 [rows[k], I] */
+    const lathe_quant_inputs *inputs;
+    const int32_t *from; /* [I] place that makes an input; inputs may share one, and places that
+                            make none are not divided */
+    int64_t n_places;
+} lathe_quant_layers;
+LATHE_ABI_SIZE(lathe_quant_layers, 56);
 
 typedef struct lathe_quant_v1 {
     uint32_t size;
@@ -155,7 +173,13 @@ typedef struct lathe_quant_v1 {
      *  without data, with which tests compare. NULL: the format needs no data. */
     lathe_status (*encode_calibrated)(void *self, int64_t rows, int64_t cols, const float *w,
                                       const lathe_quant_inputs *inputs, void *const *planes);
+    /** [open] Chooses the scales s f32 [n_places], positive and finite, with which the layers lose
+     *  least when they are encoded. The core multiplies column i of each W with s[from[i]], divides
+     *  the places by s, so that the model computes the same, and calls encode_calibrated with the
+     *  weights and inputs that result. 1: as it is. NULL: the format has no such scales. Comes with
+     *  encode_calibrated. */
+    lathe_status (*scale_inputs)(void *self, const lathe_quant_layers *layers, float *scales);
 } lathe_quant_v1;
-LATHE_ABI_SIZE(lathe_quant_v1, 128);
+LATHE_ABI_SIZE(lathe_quant_v1, 136);
 
 #endif

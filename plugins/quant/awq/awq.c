@@ -1,54 +1,42 @@
-/* awq: 4-bit weights in groups of inputs, in the layout of AutoAWQ (version gemm), clipped by
- * calibration data.
+/* awq: 4-bit weights in groups of inputs, in the layout of AutoAWQ (version gemm), with scales of
+ * inputs and ranges searched on calibration data.
  *
  *   W' = (q - zero) * scale, with f16 scales
  *
- * Sources: arXiv:2306.00978 (the method); AutoAWQ 0.2 for the layout and the search for clipping.
- * Folders made elsewhere also carry AWQ's scales of inputs: they are folded into the layers before,
- * so that reading needs nothing more. Here only the range of each group is searched.
+ * Sources: arXiv:2306.00978 (the method); AutoAWQ 0.2 for the layout. The scales of inputs are
+ * folded into the ops before, so that reading needs nothing more.
  */
-#include <math.h>
+#include "awq.h"
+
 #include <stdlib.h>
 
-#include "awq_kernel.h"
 #include "lathe/kit/instance.h"
-#include "shared/quant_codec.h"
 #include "shared/quant_source.h"
-#include "shared/range_quantizer.h"
 
-enum { AWQ_BITS = 4, AWQ_N_PLANES = 3, AWQ_WORD = 8 };
-
-typedef struct awq {
-    codec_head head;
-    int64_t group; /* 0: the whole row of inputs */
-} awq;
-
-enum { FIELD_GROUP_SIZE };
+enum { FIELD_GROUP_SIZE, FIELD_SCALE_INPUTS };
 
 static const lathe_field fields[] = {
     LATHE_FIELD_INT("group_size", "128", -1, 65536, NULL,
                     "inputs that share a scale and a zero point; -1: all inputs of an output"),
+    LATHE_FIELD_BOOL("scale_inputs", "true",
+                     "search scales of the inputs and fold them into the norm or the layer before"),
 };
 
 static lathe_status read_values(const lathe_host *host, awq *q, const lathe_value *values)
 {
     q->head.build = codec_best_build();
     q->group = values[FIELD_GROUP_SIZE].i > 0 ? values[FIELD_GROUP_SIZE].i : 0;
+    q->scales_inputs = values[FIELD_SCALE_INPUTS].i != 0;
     if (values[FIELD_GROUP_SIZE].i == 0)
         return lathe_fail(host, LATHE_E_CONFIG,
                           "awq: group_size = 0; expected -1 or a number of inputs");
     return LATHE_OK;
 }
 
-static int64_t group_of(const awq *q, int64_t cols)
-{
-    return q->group > 0 ? q->group : cols;
-}
-
-static lathe_status awq_accepts(void *self, int64_t rows, int64_t cols)
+lathe_status awq_accepts(void *self, int64_t rows, int64_t cols)
 {
     const awq *q = self;
-    LATHE_TRY(codec_check_groups(&q->head, "awq", rows, cols, group_of(q, cols)));
+    LATHE_TRY(codec_check_groups(&q->head, "awq", rows, cols, awq_group(q, cols)));
     if (rows % AWQ_WORD != 0)
         return lathe_fail(q->head.host, LATHE_E_SHAPE,
                           "awq: a weight of [%lld, %lld]; the rows must be a multiple of 8",
@@ -58,7 +46,7 @@ static lathe_status awq_accepts(void *self, int64_t rows, int64_t cols)
 
 static int32_t awq_planes(void *self, int64_t rows, int64_t cols, lathe_plane *out)
 {
-    const int64_t groups = cols / group_of(self, cols);
+    const int64_t groups = cols / awq_group(self, cols);
     out[PACKED_CODES] =
         (lathe_plane){"qweight", "../qweight", lathe_desc_2d(LATHE_I32, cols, rows / AWQ_WORD)};
     out[PACKED_ZEROS] =
@@ -70,158 +58,67 @@ static int32_t awq_planes(void *self, int64_t rows, int64_t cols, lathe_plane *o
 
 /* ---- decoding ---- */
 
-CODEC_BODY void decode_span(const codec_job *job, int64_t row, int64_t col, int64_t n, float *out,
-                            int wide)
+enum { SPAN = CODEC_SPAN / 2 }; /* inputs at a time */
+
+/* Decodes the eight outputs of the words packed[n], from input `col` on. */
+CODEC_BODY void decode_eight(const codec_job *job, const uint32_t *packed, int64_t row, int64_t col,
+                             int64_t n, int build)
 {
     const awq *const q = (const awq *)(const void *)job->self;
-    const int64_t words = job->rows / AWQ_WORD, size = group_of(q, job->cols);
-    const int shift = (int)awq_shift(row);
-    const uint32_t *const codes = (const uint32_t *)job->planes[PACKED_CODES] + row / AWQ_WORD;
+    const int64_t words = job->rows / AWQ_WORD, size = awq_group(q, job->cols);
+    const int64_t width = lathe_dtype_bytes(job->dtype);
     const uint32_t *const zeros = (const uint32_t *)job->planes[PACKED_ZEROS] + row / AWQ_WORD;
-    const uint16_t *const scales = (const uint16_t *)job->planes[PACKED_SCALES] + row;
-    (void)wide;
-    for (int64_t i = 0; i < n;) {
-        const int64_t group = (col + i) / size, left = (group + 1) * size - col;
-        const int64_t end = left < n ? left : n;
-        const int32_t zero = (int32_t)(zeros[group * words] >> shift & 15u);
-        const float scale = lathe_f16_to_f32(scales[group * job->rows]);
-        for (; i < end; i++)
-            out[i] = (float)((int32_t)(codes[(col + i) * words] >> shift & 15u) - zero) * scale;
+    for (int64_t r = row; r < row + AWQ_WORD; r++) {
+        const int shift = (int)awq_shift(r);
+        const uint16_t *const scales = (const uint16_t *)job->planes[PACKED_SCALES] + r;
+        char *const out = (char *)job->out + (r * job->cols + col) * width;
+        float room[SPAN], *const values = job->dtype == LATHE_F32 ? (float *)(void *)out : room;
+        for (int64_t i = 0; i < n;) {
+            const int64_t group = (col + i) / size, left = (group + 1) * size - col;
+            const int64_t end = left < n ? left : n;
+            const int32_t zero = (int32_t)(zeros[group * words] >> shift & 15u);
+            const float scale = lathe_f16_to_f32(scales[group * job->rows]);
+            for (; i < end; i++)
+                values[i] = (float)((int32_t)(packed[i] >> shift & 15u) - zero) * scale;
+        }
+        if (job->dtype != LATHE_F32)
+            codec_round(values, n, out, job->dtype, build);
     }
 }
-CODEC_DECODER(decode_rows, decode_span)
+
+/* A row of the loop is the outputs of one line of words. */
+CODEC_BODY void decode_body(void *arg, int64_t begin, int64_t end, int build)
+{
+    const codec_job *const job = arg;
+    const int64_t words = job->rows / AWQ_WORD;
+    uint32_t lines[SPAN][PACKED_LINE], packed[SPAN];
+    for (int64_t first = begin * PACKED_LINE; first < end * PACKED_LINE; first += PACKED_LINE)
+        for (int64_t col = 0; col < job->cols; col += SPAN) {
+            const int64_t n = job->cols - col < SPAN ? job->cols - col : SPAN;
+            const int64_t n_words = words - first < PACKED_LINE ? words - first : PACKED_LINE;
+            packed_copy((const uint32_t *)job->planes[PACKED_CODES] + col * words + first, words, n,
+                        n_words, lines);
+            for (int64_t k = 0; k < n_words; k++) {
+                for (int64_t i = 0; i < n; i++)
+                    packed[i] = lines[i][k];
+                decode_eight(job, packed, (first + k) * AWQ_WORD, col, n, build);
+            }
+        }
+}
+CODEC_BUILDS(decode_lines, decode_body)
 
 static lathe_status awq_decode(void *self, int64_t rows, int64_t cols, const void *const *planes,
                                void *w, int32_t dtype, void *scratch, void *stream)
 {
     (void)scratch;
     (void)stream;
-    return codec_decode(self, "awq", rows, cols, planes, w, dtype, decode_rows);
-}
-
-/* ---- encoding ---- */
-
-typedef struct encoder {
-    const awq *q;
-    int64_t rows, cols, group;
-    const float *w;
-    const lathe_quant_inputs *inputs; /* NULL: ranges are not clipped */
-    void *const *planes;
-    int32_t bad; /* 1: a value is not finite, 2: a scale is not finite in f16 */
-} encoder;
-
-/* The error that a group's rounding adds to the output, d^T H d for the difference d of its weights
- * and the block H of the inputs' products. */
-static double output_error(const encoder *e, const float *w, int64_t first, const range_params *r)
-{
-    float d[512];
-    double sum = 0.0;
-    for (int64_t at = 0; at < e->group; at += 512) {
-        const int64_t n = e->group - at < 512 ? e->group - at : 512;
-        for (int64_t i = 0; i < n; i++)
-            d[i] = w[at + i] - range_value(r, range_code(r, w[at + i], AWQ_BITS));
-        for (int64_t i = 0; i < n; i++) {
-            const float *const h = e->inputs->products + (first + at + i) * e->cols + first + at;
-            float dot = 0.0f;
-            for (int64_t k = 0; k < n; k++)
-                dot += h[k] * d[k];
-            sum += (double)d[i] * (double)dot;
-        }
-    }
-    return sum;
-}
-
-/* AutoAWQ's search: the range is cut by 0 to 45 % in steps of 5 %; the least error wins. */
-static range_params clipped(const encoder *e, const float *w, int64_t first, float *cut)
-{
-    range_params best = range_of(w, e->group, AWQ_BITS, 0, 0);
-    double least = output_error(e, w, first, &best);
-    float top = 0.0f;
-    for (int64_t i = 0; i < e->group; i++)
-        top = fabsf(w[i]) > top ? fabsf(w[i]) : top;
-    for (int step = 1; step < 10; step++) {
-        const float limit = top * (1.0f - 0.05f * (float)step);
-        for (int64_t i = 0; i < e->group; i++)
-            cut[i] = w[i] > limit ? limit : w[i] < -limit ? -limit : w[i];
-        const range_params r = range_of(cut, e->group, AWQ_BITS, 0, 0);
-        const double error = output_error(e, w, first, &r);
-        if (error < least) {
-            least = error;
-            best = r;
-        }
-    }
-    return best;
-}
-
-static void put(uint32_t *words, int64_t row, uint32_t code)
-{
-    words[row / AWQ_WORD] |= code << awq_shift(row);
-}
-
-static void encode_group(encoder *e, int64_t row, int64_t group, float *cut)
-{
-    const int64_t words = e->rows / AWQ_WORD, first = group * e->group;
-    const float *const w = e->w + row * e->cols + first;
-    const range_params r =
-        e->inputs != NULL ? clipped(e, w, first, cut) : range_of(w, e->group, AWQ_BITS, 0, 0);
-    if (!isfinite(r.scale))
-        __atomic_store_n(&e->bad, 2, __ATOMIC_RELAXED);
-    put((uint32_t *)e->planes[PACKED_ZEROS] + group * words, row, (uint32_t)r.zero);
-    ((uint16_t *)e->planes[PACKED_SCALES])[group * e->rows + row] = r.bits16;
-    for (int64_t i = 0; i < e->group; i++)
-        put((uint32_t *)e->planes[PACKED_CODES] + (first + i) * words, row,
-            range_code(&r, w[i], AWQ_BITS));
-}
-
-/* Eight outputs share words, so a thread takes whole eights. */
-static void encode_rows(void *arg, int64_t begin, int64_t end, int32_t worker)
-{
-    encoder *e = arg;
-    float *cut = malloc((size_t)e->group * sizeof *cut);
-    (void)worker;
-    for (int64_t row = begin * AWQ_WORD; cut != NULL && row < end * AWQ_WORD; row++) {
-        if (codec_largest(e->w + row * e->cols, e->cols) < 0) {
-            __atomic_store_n(&e->bad, 1, __ATOMIC_RELAXED);
-            break;
-        }
-        for (int64_t group = 0; group < e->cols / e->group; group++)
-            encode_group(e, row, group, cut);
-    }
-    if (cut == NULL)
-        __atomic_store_n(&e->bad, 3, __ATOMIC_RELAXED);
-    free(cut);
-}
-
-static lathe_status awq_encode_calibrated(void *self, int64_t rows, int64_t cols, const float *w,
-                                          const lathe_quant_inputs *inputs, void *const *planes)
-{
     const awq *q = self;
-    encoder e = {.q = q,
-                 .rows = rows,
-                 .cols = cols,
-                 .group = group_of(q, cols),
-                 .w = w,
-                 .inputs = inputs,
-                 .planes = planes};
-    LATHE_TRY(awq_accepts(self, rows, cols));
-    memset(planes[PACKED_CODES], 0, (size_t)(cols * rows / AWQ_WORD) * sizeof(uint32_t));
-    memset(planes[PACKED_ZEROS], 0, (size_t)(cols / e.group * rows / AWQ_WORD) * sizeof(uint32_t));
-    q->head.host->parallel_for(rows / AWQ_WORD, 1, encode_rows, &e);
-    if (e.bad == 3)
-        return lathe_fail(q->head.host, LATHE_E_NOMEM, "awq: no memory to encode a weight");
-    if (e.bad == 2)
-        return lathe_fail(q->head.host, LATHE_E_NUMERIC,
-                          "awq: the weight [%lld, %lld] needs a scale above 65504, which f16 does "
-                          "not have",
-                          (long long)rows, (long long)cols);
-    const codec_job job = {.self = &q->head, .rows = rows, .cols = cols, .bad = e.bad};
-    return codec_encoded(&job, "awq");
-}
-
-static lathe_status awq_encode(void *self, int64_t rows, int64_t cols, const float *w,
-                               void *const *planes)
-{
-    return awq_encode_calibrated(self, rows, cols, w, NULL, planes);
+    LATHE_TRY(codec_check_dtype(&q->head, "awq", dtype));
+    codec_job job = {
+        .self = &q->head, .rows = rows, .cols = cols, .planes = planes, .out = w, .dtype = dtype};
+    const int64_t line = PACKED_LINE * AWQ_WORD;
+    codec_rows(&job, decode_lines, (rows + line - 1) / line, cols * line);
+    return LATHE_OK;
 }
 
 /* ---- files ---- */
@@ -272,6 +169,7 @@ static const lathe_quant_v1 awq_table = {
     .methods = methods,
     .read_config = awq_read_config,
     .encode_calibrated = awq_encode_calibrated,
+    .scale_inputs = awq_scale_inputs,
 };
 
 LATHE_INSTANCE(awq, read_values)
@@ -280,8 +178,8 @@ const lathe_plugin LATHE_PLUGIN_ENTRY = {
     LATHE_PLUGIN_LIFE(awq),
     .kind = LATHE_KIND_QUANT,
     .revision = LATHE_QUANT_REVISION,
-    .version = "1.0.0",
-    .summary = "4-bit weights in AutoAWQ's layout, clipped by calibration data",
+    .version = "1.1.0",
+    .summary = "4-bit weights in AutoAWQ's layout, scaled and clipped by calibration data",
     .source = "arXiv:2306.00978",
     .license = "Apache-2.0",
 };
