@@ -18,8 +18,7 @@ int64_t lathe_schedule_step(int64_t total, int64_t n, int64_t k)
 
 double lathe_schedule_curve_at(const lathe_schedule_curve *c, int64_t step)
 {
-    const lathe_scheduler_v1 *table = c->scheduler.table;
-    return table->at(c->scheduler.self, step, c->total, c->base_lr, c->state);
+    return lathe_rewarm_rate(&c->rewarm, &c->scheduler, step, step, c->total, c->base_lr, c->state);
 }
 
 static lathe_status make(lathe_schedule_curve *c, int32_t kind, lathe_instance *out)
@@ -110,6 +109,8 @@ lathe_status lathe_schedule_curve_init(lathe_schedule_curve *c, const char *path
     LATHE_TRY(lathe_run_check_schedule(&c->scheduler, c->total, &cut_short));
     if (cut_short)
         lathe_log(LATHE_LOG_WARN, "%s: the run ends before the schedule is complete", cut_short);
+    c->rewarm = (lathe_rewarm){lathe_config_int(c->config, "adapter", "merge_every"),
+                               lathe_config_int(c->config, "adapter", "merge_warmup_steps")};
     if (LATHE_HAS(scheduler, init))
         scheduler->init(c->scheduler.self, c->base_lr, c->state);
     return look(c);

@@ -5,6 +5,7 @@
 #include "cli/args.h"
 #include "lathe/scheduler.h"
 #include "plug/select.h"
+#include "update/rewarm.h"
 
 /* Limit of the steps that are computed for the figures. Of a longer run, this many evenly spaced
  * steps are computed, and as many at the beginning for the warm-up. */
@@ -15,6 +16,7 @@ typedef struct lathe_schedule_curve {
     lathe_registry *registry;
     lathe_config *config;
     lathe_instance scheduler, optimizer;
+    lathe_rewarm rewarm;                              /* of a run that merges its adapter */
     double base_lr, state[LATHE_MAX_SCHEDULER_STATE]; /* the state before step 0 */
     int64_t total;                                    /* steps of the run */
     int64_t seen;                                     /* steps computed */

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "checkpoint/parents.h"
 #include "exec/store_io.h"
 #include "io/convert.h"
 #include "io/safetensors.h"
@@ -69,13 +70,15 @@ static lathe_status add_heads(const lathe_saved_state *saved, char **io_text)
 }
 
 /* The base is written as an absolute path: the folder may be used from anywhere. */
-static lathe_status write_config(const lathe_saved_state *saved, const char *dir)
+static lathe_status write_config(const lathe_saved_state *saved, const char *dir, const char *place)
 {
     const lathe_adapter_v1 *table = saved->parts->adapter.table;
     if (!LATHE_HAS(table, config_json))
         return LATHE_OK;
     char *absolute = saved->model_path ? realpath(saved->model_path, NULL) : NULL;
     const char *base = absolute ? absolute : saved->model_path ? saved->model_path : "";
+    const char *merged = saved->merges ? lathe__parents_place(place, saved->arena) : NULL;
+    base = merged ? merged : base;
     const int64_t bytes = table->config_json(saved->parts->adapter.self, base, NULL, 0);
     char *text = malloc((size_t)bytes + 1);
     lathe_status status =
@@ -114,7 +117,8 @@ static lathe_status write_tensors(const lathe_saved_state *saved, lathe_st_write
     return lathe_st_writer_finish(w);
 }
 
-lathe_status lathe__adapter_file_write(const lathe_saved_state *saved, const char *dir)
+lathe_status lathe__adapter_file_write(const lathe_saved_state *saved, const char *dir,
+                                       const char *place)
 {
     lathe_st_writer *w = NULL;
     int any = 0;
@@ -126,7 +130,7 @@ lathe_status lathe__adapter_file_write(const lathe_saved_state *saved, const cha
     const lathe_status status = write_tensors(saved, w);
     lathe_st_writer_destroy(w);
     LATHE_TRY(status);
-    return write_config(saved, dir);
+    return write_config(saved, dir, place);
 }
 
 typedef struct comparison {

@@ -5,8 +5,11 @@
 
 #include "checkpoint/saved_state.h"
 
-/** Writes the parameters that the adapter added, in f32, under the adapter's key names. */
-lathe_status lathe__adapter_file_write(const lathe_saved_state *saved, const char *dir);
+/** Writes the parameters that the adapter added, in f32, under the adapter's key names. `place`:
+ * the name that the folder will have. adapter_config.json names it as the base if the folder holds
+ * the base, into which the adapter was merged; else model.path. */
+lathe_status lathe__adapter_file_write(const lathe_saved_state *saved, const char *dir,
+                                       const char *place);
 
 /** Reads the parameters; every tensor is checked before the first is changed. */
 lathe_status lathe__adapter_file_read(const lathe_saved_state *saved, const char *dir);

@@ -128,7 +128,7 @@ static lathe_status check_masters(const lathe_saved_state *saved, const char *di
                   lathe_desc_count(&t->desc) != lathe_desc_count(&row->desc)))
             return lathe_error(LATHE_E_SHAPE, "%s: '%s' has another shape or dtype than the run's",
                                t->file, row->name);
-        if (!t && row->trainable && lathe_dtype_bytes(file->desc.dtype) < 4)
+        if (!t && lathe_param_changes(row) && lathe_dtype_bytes(file->desc.dtype) < 4)
             return lathe_error(LATHE_E_CORRUPT,
                                "%s: '%s' was saved in %s, and its fp32 master is not in "
                                "state/masters.safetensors",

@@ -43,27 +43,29 @@ static int32_t is_quantized(const lathe_saved_state *saved)
     return 0;
 }
 
-/* A frozen base model is not written: it can be read from its folder, or, if quantized random
- * numbers, made from its seed. */
+/* A frozen base model is not written, unless the adapter is merged into it: it can be read from its
+ * folder, or, if quantized random numbers, made from its seed. */
 int32_t lathe__checkpoint_has_model(const lathe_saved_state *saved)
 {
-    return trains_model(saved) || (!saved->model_path && !is_quantized(saved));
+    return trains_model(saved) || saved->merges || (!saved->model_path && !is_quantized(saved));
 }
 
-/* Writes the model for transformers, except a frozen base model that was read from a folder. */
-static lathe_status write_model(const lathe_saved_state *saved, const char *dir)
+/* Writes the model for transformers, except a frozen base model that was read from a folder.
+ * `place`: the name that `dir` will have. */
+static lathe_status write_model(const lathe_saved_state *saved, const char *dir, const char *place)
 {
     if (lathe__checkpoint_has_model(saved))
         LATHE_TRY(lathe__model_file_write(saved, dir));
     if (saved->params->n > saved->params->n_model)
-        LATHE_TRY(lathe__adapter_file_write(saved, dir));
+        LATHE_TRY(lathe__adapter_file_write(saved, dir, place));
     if (saved->data->tokenizer_dir)
         return lathe_tokenizer_files_copy(saved->data->tokenizer_dir, dir);
     return LATHE_OK;
 }
 
 /* Writes the averaged weights in the same way, into a separate folder. */
-static lathe_status write_average(const lathe_saved_state *saved, const char *dir)
+static lathe_status write_average(const lathe_saved_state *saved, const char *dir,
+                                  const char *place)
 {
     lathe_saved_state view = *saved;
     lathe_store store;
@@ -75,7 +77,7 @@ static lathe_status write_average(const lathe_saved_state *saved, const char *di
     if (!path)
         return LATHE_E_NOMEM;
     LATHE_TRY(lathe_dir_create(path));
-    return write_model(&view, path);
+    return write_model(&view, path, place);
 }
 
 /* ---- the manifest's "meta" ---- */
@@ -208,8 +210,8 @@ static lathe_status fill_folder(const lathe_saved_state *saved, const lathe_figu
 {
     const double begin = lathe_trace_now();
     LATHE_TRY(lathe_dir_create(dir));
-    LATHE_TRY(write_model(saved, dir));
-    LATHE_TRY(write_average(saved, dir));
+    LATHE_TRY(write_model(saved, dir, path));
+    LATHE_TRY(write_average(saved, dir, path));
     lathe_trace_since("checkpoint", "write model", begin);
     const double written = lathe_trace_now();
     if (saved->trains)

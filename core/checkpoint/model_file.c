@@ -56,7 +56,7 @@ static int32_t saved_dtype(const lathe_saved_state *saved, int32_t param)
 int32_t lathe__model_file_rounds(const lathe_saved_state *saved, int32_t param)
 {
     const int32_t dtype = param < saved->params->n_model ? saved_dtype(saved, param) : LATHE_F32;
-    return saved->params->rows[param]->trainable && lathe_dtype_bytes(dtype) < 4;
+    return lathe_param_changes(saved->params->rows[param]) && lathe_dtype_bytes(dtype) < 4;
 }
 
 int32_t lathe__model_file_rounds_any(const lathe_saved_state *saved)
@@ -72,7 +72,7 @@ int32_t lathe__model_file_rounds_any(const lathe_saved_state *saved)
 static int32_t has_frozen_rows(const lathe_saved_state *saved)
 {
     for (int32_t i = 0; i < saved->params->n_model; i++)
-        if (!saved->params->rows[i]->trainable)
+        if (!lathe_param_changes(saved->params->rows[i]))
             return 1;
     return 0;
 }
@@ -105,7 +105,7 @@ static lathe_status make_values(void *arg, int32_t param, const float **out)
     const lathe_saved_state *saved = m->saved;
     const lathe_param *row = saved->params->rows[param];
     const int64_t n = lathe_desc_count(&row->desc);
-    if (row->trainable) {
+    if (lathe_param_changes(row)) {
         const void *values = NULL;
         LATHE_TRY(lathe_download_whole(saved->store->m, lathe_store_master(saved->store, param),
                                        4 * n, &values));
@@ -128,7 +128,7 @@ static lathe_status add_tensor(const lathe_saved_state *saved, int32_t param,
 {
     const lathe_param *row = saved->params->rows[param];
     *out = (lathe_weight_tensor){.param = param, .dtype = saved_dtype(saved, param)};
-    if (row->trainable) {
+    if (lathe_param_changes(row)) {
         out->values = saved->store->is_host ? lathe_store_master(saved->store, param) : NULL;
         return LATHE_OK;
     }

@@ -83,18 +83,24 @@ lathe_status lathe__parent_put(const char *path, const char *roles, lathe_arena 
     return out->status;
 }
 
-void lathe__parents_put_place(const char *path, lathe_arena *arena, lathe_buffer *b)
+const char *lathe__parents_place(const char *path, lathe_arena *arena)
 {
     const char *slash = strrchr(path, '/');
     const char *parent = slash ? lathe_arena_strndup(arena, path, slash - path) : ".";
     char *real = parent ? realpath(parent[0] ? parent : "/", NULL) : NULL;
     const char *whole =
         real ? lathe_arena_printf(arena, "%s/%s", real, slash ? slash + 1 : path) : NULL;
-    if (whole) {
-        lathe_buffer_puts(b, ", \"folder\": ");
-        lathe_buffer_json_string(b, whole);
-    }
     free(real);
+    return whole;
+}
+
+void lathe__parents_put_place(const char *path, lathe_arena *arena, lathe_buffer *b)
+{
+    const char *whole = lathe__parents_place(path, arena);
+    if (!whole)
+        return;
+    lathe_buffer_puts(b, ", \"folder\": ");
+    lathe_buffer_json_string(b, whole);
 }
 
 /* Other models that a run reads, by the keys that name their folders. */

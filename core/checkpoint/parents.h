@@ -32,6 +32,10 @@ lathe_status lathe__checkpoint_put_parents(const lathe_saved_state *saved, lathe
 lathe_status lathe__parent_put(const char *path, const char *roles, lathe_arena *arena,
                                lathe_buffer *out);
 
+/** The absolute path that a folder will have under the name `path`, in the arena; NULL: unknown.
+ * The folder itself need not exist. */
+const char *lathe__parents_place(const char *path, lathe_arena *arena);
+
 /** Appends the member "folder": the absolute path of a folder that is being written and will have
  * the name `path`. With it a reader finds parents that moved together with the folder. */
 void lathe__parents_put_place(const char *path, lathe_arena *arena, lathe_buffer *out);

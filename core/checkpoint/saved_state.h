@@ -31,7 +31,8 @@ typedef struct lathe_saved_state {
     int32_t average; /* LATHE_AVERAGE_* */
     /* 1: the run is open for training and has state besides its weights */
     int32_t trains;
-    int32_t plans; /* 1: the run trains, or plans a training */
+    int32_t merges; /* 1: its adapter is merged into the model's weights during the run */
+    int32_t plans;  /* 1: the run trains, or plans a training */
     /* 1: the caller may pass in batches, so that no loop writes checkpoints */
     int32_t data_is_optional;
     /* parts */

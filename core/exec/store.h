@@ -4,7 +4,7 @@
  * There is one allocation per family. The layout depends on the parameter table alone, so the plan
  * knows its size before anything is allocated.
  *
- *   masters    | p0 f32 | p1 f32 | ...        trainable, or read in f32
+ *   masters    | p0 f32 | p1 f32 | ...        trainable, merged into, or read in f32
  *   shadows    | p0 c   | p3 c   | ...        copies in the compute dtype (bf16, f16)
  *   gradients  | p0 f32 | p1 f32 | ... | p3 bf16 | p5 bf16 | ...
  *                                             trainable; the bf16 or f16 ones are in the order of

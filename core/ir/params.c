@@ -1,6 +1,7 @@
 /* The table of parameters. */
 #include "ir/params.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,11 +96,31 @@ int32_t lathe_params_grad_dtype(const lathe_params *params, int32_t index)
     return p->desc.rank < 2 || p->layer < 0 ? LATHE_F32 : params->grad_dtype;
 }
 
+int32_t lathe_param_changes(const lathe_param *row)
+{
+    return row->trainable || row->is_merged;
+}
+
+int32_t lathe_params_weight_of(const lathe_params *params, const char *name)
+{
+    char weight[512];
+    for (size_t n = strlen(name); n > 0; n--) {
+        if (name[n] != '.' || n + sizeof ".weight" > sizeof weight)
+            continue;
+        (void)snprintf(weight, sizeof weight, "%.*s.weight", (int)n, name);
+        const int32_t row = lathe_params_find(params, weight);
+        if (row >= 0 && row < params->n_model)
+            return row;
+    }
+    return -1;
+}
+
 int32_t lathe_params_has_master(const lathe_params *params, int32_t index)
 {
     const lathe_param *p = params->rows[index];
     return !p->format && !p->other &&
-           (p->trainable || p->is_derived || lathe_params_value_dtype(params, index) == LATHE_F32);
+           (lathe_param_changes(p) || p->is_derived ||
+            lathe_params_value_dtype(params, index) == LATHE_F32);
 }
 
 int32_t lathe_params_has_shadow(const lathe_params *params, int32_t index)

@@ -43,6 +43,7 @@ typedef struct lathe_param {
     int32_t stage_head; /* LATHE_HEAD_*; a head always trains and is read in f32 */
     int32_t init_from;  /* LATHE_INIT_ROW_NORMS, SINGULAR_*: the row of the weight */
     int32_t is_derived; /* computed from init_from at each load, and in no file */
+    int32_t is_merged;  /* the run merges its adapter into this frozen weight (merge_every) */
     double init_scale;
     /* The quantization format (an instance of a plugin) in whose planes alone the row is stored;
      * NULL: it is not quantized. The instance outlives the table. */
@@ -83,7 +84,15 @@ int32_t lathe_params_value_dtype(const lathe_params *params, int32_t index);
  *  grad_dtype is another. */
 int32_t lathe_params_grad_dtype(const lathe_params *params, int32_t index);
 
-/** Whether it has an f32 master copy: if it is trainable or read in f32, and not quantized. */
+/** Whether its values change during a run: if it is trained, or the adapter is merged into it. */
+int32_t lathe_param_changes(const lathe_param *row);
+
+/** The model's weight to which a parameter of an adapter belongs:
+ *  "model.layers.0.mlp.up_proj.weight" for "model.layers.0.mlp.up_proj.lora_A.weight". -1: none. */
+int32_t lathe_params_weight_of(const lathe_params *params, const char *name);
+
+/** Whether it has an f32 master copy: if its values change or it is read in f32, and it is not
+ *  quantized. */
 int32_t lathe_params_has_master(const lathe_params *params, int32_t index);
 
 /** Whether it has a copy in the compute dtype, besides the master or instead of it. Rows of other

@@ -7,6 +7,7 @@
 #include "metrics/stage_metrics.h"
 #include "ranks/grad_buckets.h"
 #include "run/iteration.h"
+#include "run/rollout_noise.h"
 
 lathe_status lathe__training_figures_open(lathe_training *t)
 {
@@ -126,6 +127,8 @@ void lathe__training_record(lathe_training *t, const lathe_step_record *step)
     lathe__figures_add(f, "lr", r->lr);
     if (run->set.compute_dtype == LATHE_F16)
         lathe__figures_add(f, "loss_scale", r->loss_scale);
+    if (run->set.quant_noise > 0.0)
+        lathe__figures_add(f, "quant_noise", lathe__noise_at(run, run->at.step - 1));
     lathe__figures_add(f, "skipped_steps", (double)run->at.skipped);
     if (!isnan(step->spike.zscore))
         lathe__figures_add(f, "loss_zscore", step->spike.zscore);

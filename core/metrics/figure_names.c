@@ -15,6 +15,7 @@ static const char *const names[] = {
     "update_ratio",
     "lr",
     "loss_scale",
+    "quant_noise",
     "skipped_steps",
     "loss_zscore",
     "spikes",

@@ -222,7 +222,7 @@ static lathe_status add_rows(lathe_weight_origin *o, const lathe_safetensors *se
         return lathe_error(LATHE_E_NOMEM, "no memory to compare weights that do not train");
     for (int32_t i = 0; i < params->n && status == LATHE_OK; i++) {
         const lathe_param *row = params->rows[i];
-        if (row->trainable || !lathe_weights_is_model_row(row))
+        if (lathe_param_changes(row) || !lathe_weights_is_model_row(row))
             continue;
         const lathe_st_tensor *t = lathe_weights_find(set, config, row->name);
         if (t != NULL)

@@ -21,6 +21,8 @@ static int begins_with(const char *text, const char *start)
 static int is_free(const char *key)
 {
     static const char *const free_keys[] = {"adapter.dropout", "adapter.lr_ratio"};
+    if (begins_with(key, "adapter.merge_"))
+        return 1;
     for (size_t i = 0; i < sizeof free_keys / sizeof free_keys[0]; i++)
         if (strcmp(key, free_keys[i]) == 0)
             return 1;

@@ -107,11 +107,19 @@ lathe_status lathe_settings_add(lathe_setting_list *list, lathe_arena *arena, co
     return one->key && one->value ? LATHE_OK : LATHE_E_NOMEM;
 }
 
+/* Keys that say how a run trains its adapter, and nothing of what the adapter computes. */
+static int is_of_training(const char *section, const char *key)
+{
+    return (strcmp(section, "adapter") == 0 && strncmp(key, "merge_", 6) == 0) ||
+           (strcmp(section, "quant") == 0 && strncmp(key, "noise", 5) == 0);
+}
+
 /* Whether a key is a setting: not one that identifies the plugin, and not the path of the model,
  * which is found separately. */
 static int is_setting(const char *section, const char *key)
 {
-    return strcmp(key, "plugin") != 0 && strcmp(key, "version") != 0 &&
+    return !is_of_training(section, key) && strcmp(key, "plugin") != 0 &&
+           strcmp(key, "version") != 0 &&
            (strcmp(section, "model") != 0 || strcmp(key, "path") != 0);
 }
 

@@ -18,6 +18,7 @@
 #include "ranks/grad_buckets.h"
 #include "run/iteration.h"
 #include "run/reward_model.h"
+#include "run/rollout_noise.h"
 #include "run/run_check.h"
 #include "run/run_ranks.h"
 #include "run/run_saved.h"
@@ -429,6 +430,7 @@ void lathe_run_close(lathe_run *run)
     if (run->machine.dev) {
         lathe_machine_free(&run->machine, LATHE_MEM_STAGING, lathe__losses_bytes(run),
                            run->programs.losses);
+        lathe__noise_close(run);
         lathe__iteration_close(run);
         lathe__run_close_buckets(run);
         lathe_staging_fini(&run->machine);

@@ -84,6 +84,11 @@ static const lathe_field optimizer_fields[] = {
                     "group that matches it"),
 };
 
+/* Keys that the core adds to the table of every adapter. */
+static const lathe_field adapter_fields[] = {
+#include "plug/keys_adapter.inc"
+};
+
 /* Keys that the core adds to the table of every quantization format. */
 static const lathe_field quant_fields[] = {
     {"include_modules", LATHE_T_STRING_LIST, 0, "[]", LATHE_NO_RANGE, NULL, NULL,
@@ -91,6 +96,7 @@ static const lathe_field quant_fields[] = {
      "path (\"model.layers.0.*\"); unset: all that do not train"},
     {"exclude_modules", LATHE_T_STRING_LIST, 0, "[]", LATHE_NO_RANGE, NULL, NULL,
      "linear layers to leave as they are, by the same patterns (\"lm_head\")"},
+#include "plug/keys_quant.inc"
 };
 
 /* Keys that the core adds to every table of a reward. */
@@ -185,6 +191,10 @@ const lathe_field *lathe_core_kind_fields(int32_t kind, int32_t *out_n)
     if (kind == LATHE_KIND_REWARD) {
         *out_n = (int32_t)(sizeof reward_fields / sizeof reward_fields[0]);
         return reward_fields;
+    }
+    if (kind == LATHE_KIND_ADAPTER) {
+        *out_n = (int32_t)(sizeof adapter_fields / sizeof adapter_fields[0]);
+        return adapter_fields;
     }
     if (kind == LATHE_KIND_QUANT) {
         *out_n = (int32_t)(sizeof quant_fields / sizeof quant_fields[0]);

@@ -11,15 +11,13 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint_finite.h"
 #include "checkpoint/made_folder.h"
-#include "exec/store_io.h"
 #include "gguf/model_files.h"
 #include "io/convert.h"
 #include "model/decoded_weights.h"
 #include "model/quant_source.h"
 #include "model/weight_file.h"
 #include "model/weights.h"
-
-enum { MAX_SITE_PARAMS = 16 };
+#include "primitives/merge_site.h"
 
 typedef struct merger {
     const lathe_saved_state *saved;
@@ -37,22 +35,6 @@ static const lathe_adapter_v1 *table_of(const lathe_saved_state *saved)
     return saved->parts->adapter.component ? saved->parts->adapter.table : NULL;
 }
 
-/* The weight of the model to which a parameter of the adapter belongs:
- * "model.layers.0.mlp.up_proj.weight" for "model.layers.0.mlp.up_proj.lora_A.weight". -1: none. */
-static int32_t weight_of(const lathe_saved_state *saved, const char *name)
-{
-    char weight[512];
-    for (size_t n = strlen(name); n > 0; n--) {
-        if (name[n] != '.' || n + sizeof ".weight" > sizeof weight)
-            continue;
-        (void)snprintf(weight, sizeof weight, "%.*s.weight", (int)n, name);
-        const int32_t row = lathe_params_find(saved->params, weight);
-        if (row >= 0 && row < saved->params->n_model)
-            return row;
-    }
-    return -1;
-}
-
 /* Finds the weights that the adapter changes. */
 static lathe_status find_weights(merger *m)
 {
@@ -66,7 +48,8 @@ static lathe_status find_weights(merger *m)
         const lathe_param *row = saved->params->rows[i];
         if (row->reference)
             continue;
-        const int32_t weight = row->stage_head ? -1 : weight_of(saved, row->name);
+        const int32_t weight =
+            row->stage_head ? -1 : lathe_params_weight_of(saved->params, row->name);
         if (row->stage_head)
             return lathe_error(LATHE_E_CONFIG,
                                "the adapter holds '%s', a head of its stage, which the model has "
@@ -108,54 +91,13 @@ static lathe_status read_weight(merger *m, int32_t index)
     return lathe_convert(m->w, LATHE_F32, m->read, dtype, n);
 }
 
-/* Copies the parameters of the adapter at one weight into host memory. */
-static lathe_status site_params(const merger *m, int32_t index, lathe_site_param *list,
-                                int32_t *out_n)
-{
-    const lathe_saved_state *saved = m->saved;
-    for (int32_t i = saved->params->n_model; i < saved->params->n; i++) {
-        const lathe_param *row = saved->params->rows[i];
-        if (row->reference || weight_of(saved, row->name) != index)
-            continue;
-        if (*out_n == MAX_SITE_PARAMS)
-            return lathe_error(LATHE_E_PLUGIN, "the adapter has more than %d parameters at '%s'",
-                               MAX_SITE_PARAMS, saved->params->rows[index]->name);
-        const int64_t bytes = lathe_desc_bytes(&row->desc);
-        float *data = malloc((size_t)bytes);
-        if (!data)
-            return lathe_error(LATHE_E_NOMEM, "no memory for '%s'", row->name);
-        list[(*out_n)++] = (lathe_site_param){row->name, data, row->desc};
-        LATHE_TRY(lathe_store_get(saved->store, data, lathe_store_master(saved->store, i), bytes));
-    }
-    return LATHE_OK;
-}
-
 /* lathe_weight_job.make */
 static lathe_status make_merged(void *arg, int32_t index, const float **out)
 {
     merger *m = arg;
-    const lathe_param *row = m->saved->params->rows[index];
-    lathe_site_param list[MAX_SITE_PARAMS];
-    char module[512];
-    int32_t n = 0;
-    (void)snprintf(module, sizeof module, "%.*s", (int)(strlen(row->name) - strlen(".weight")),
-                   row->name);
-    const lathe_site site = {.size = (uint32_t)sizeof site,
-                             .layer = row->layer,
-                             .module = module,
-                             .in_features = row->desc.dims[1],
-                             .out_features = row->desc.dims[0],
-                             .weight = LATHE_NONE,
-                             .bias = LATHE_NONE,
-                             .transposed_on_file = row->transposed};
     LATHE_TRY(read_weight(m, index));
-    lathe_status status = site_params(m, index, list, &n);
-    if (status == LATHE_OK)
-        status = table_of(m->saved)->merge(m->saved->parts->adapter.self, &site, list, n, m->w);
-    for (int32_t i = 0; i < n; i++)
-        free((void *)(uintptr_t)list[i].data);
     *out = m->w;
-    return status;
+    return lathe__merge_site(m->saved->store, &m->saved->parts->adapter, index, m->w);
 }
 
 static void say_wide(void *arg, const char *name)

@@ -10,9 +10,11 @@
 #include "exec/batch_load.h"
 #include "primitives/agree.h"
 #include "primitives/api_sizes.h"
+#include "primitives/merge_step.h"
 #include "run/run_saved.h"
 #include "run/short_rows.h"
 #include "update/curvature.h"
+#include "update/rewarm.h"
 #include "update/weight_average.h"
 
 /* Flags of forward() in addition to LATHE_FORWARD_*. MODEL_ONLY: only the model's outputs are used,
@@ -268,42 +270,46 @@ static void count_step(lathe_run *run, int32_t skipped)
         lathe_scaler_update(&run->at.scaler, skipped, run->set.loss_scale_growth_interval);
 }
 
+/* The scheduler's rate of the next update, lower after a merge. */
+static double next_rate(const lathe_run *run)
+{
+    const lathe_rewarm rewarm = {run->set.merge_every, run->set.merge_warmup_steps};
+    return lathe_rewarm_rate(&rewarm, &run->parts.scheduler, run->at.step,
+                             run->at.step - run->at.skipped, run->set.max_steps, run->opt.base_lr,
+                             run->at.scheduler_state);
+}
+
 lathe_status lathe__run_left_out(lathe_run *run, lathe_step_result *out)
 {
-    const lathe_scheduler_v1 *scheduler = run->parts.scheduler.table;
     double param_norm = 0.0;
     LATHE_TRY(lathe_update_param_norm(run->opt.update, &param_norm));
-    *out = (lathe_step_result){
-        .size = (uint32_t)sizeof *out,
-        .skipped = 1,
-        .step = run->at.step + 1,
-        .loss = NAN,
-        .grad_norm = NAN,
-        .param_norm = param_norm,
-        .lr = scheduler->at(run->parts.scheduler.self, run->at.step - run->at.skipped,
-                            run->set.max_steps, run->opt.base_lr, run->at.scheduler_state),
-        .loss_scale = (double)run->at.scaler.scale};
+    *out = (lathe_step_result){.size = (uint32_t)sizeof *out,
+                               .skipped = 1,
+                               .step = run->at.step + 1,
+                               .loss = NAN,
+                               .grad_norm = NAN,
+                               .param_norm = param_norm,
+                               .lr = next_rate(run),
+                               .loss_scale = (double)run->at.scaler.scale};
     run->at.step++;
     run->at.skipped++;
     run->at.skipped_in_row++;
     for (int32_t g = 0; g < LATHE_MAX_GROUPS; g++)
         run->opt.group_norms[g] = NAN;
-    return LATHE_OK;
+    return lathe__merge_after_step(run);
 }
 
-/* Reads the learning rate of the next update from the scheduler; `total`: steps of the run. */
-static lathe_status read_rate(const lathe_instance *scheduler, const lathe_counters *at,
-                              int64_t total, double base_lr, double *out)
+/* Reads the learning rate of the next update from the scheduler. */
+static lathe_status read_rate(const lathe_run *run, double *out)
 {
-    const lathe_scheduler_v1 *table = scheduler->table;
-    *out = table->at(scheduler->self, at->step - at->skipped, total, base_lr, at->scheduler_state);
+    *out = next_rate(run);
     if (isfinite(*out) && *out >= 0.0)
         return LATHE_OK;
     return lathe_error(LATHE_E_NUMERIC,
                        "step %lld: scheduler \"%s\" gives the learning rate %g; expected a finite "
                        "number of at least 0; nothing was updated: mend its settings, or choose "
                        "another scheduler",
-                       (long long)at->step + 1, scheduler->component->plugin->name,
+                       (long long)run->at.step + 1, run->parts.scheduler.component->plugin->name,
                        isnan(*out) ? (double)NAN : *out);
 }
 
@@ -329,8 +335,7 @@ lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
                               .base_lr = run->opt.base_lr,
                               .step = n_updates + 1,
                               .seed = run->set.seed};
-    LATHE_TRY(
-        read_rate(&run->parts.scheduler, &run->at, run->set.max_steps, run->opt.base_lr, &args.lr));
+    LATHE_TRY(read_rate(run, &args.lr));
     LATHE_TRY(lathe__run_reduce(run));
     LATHE_TRY(lathe_update_run(run->opt.update, &args));
     LATHE_TRY(lathe_curvature_estimate(&run->programs, &run->parts.optimizer, run->opt.update,
@@ -352,7 +357,8 @@ lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
                                           .loss_scale = loss_scale};
         lathe_struct_write(out, &result, (int64_t)sizeof result);
     }
-    return lathe_zero_grad(run);
+    LATHE_TRY(lathe_zero_grad(run));
+    return lathe__merge_after_step(run);
 }
 
 /* Copies a value per token of the program that was evaluated last to the rows of its batch. */

@@ -12,6 +12,7 @@
 #include "primitives/primitives.h"
 #include "reward/rewards.h"
 #include "run/reward_model.h"
+#include "run/rollout_noise.h"
 
 /* Streams of the counter RNG count from small numbers; this is "STAGE". */
 #define STAGE_STREAM UINT64_C(0x5354414745)
@@ -66,7 +67,12 @@ static lathe_status generate(void *arg, const lathe_prompt *list, int32_t n,
                              const lathe_sampling *sampling, lathe_generation *out)
 {
     const lathe__stop_check stop = {stops, arg};
-    return lathe__generate_many(((const context *)arg)->run, list, n, sampling, stop, out);
+    lathe_run *run = ((const context *)arg)->run;
+    lathe_status status = lathe__noise_add(run);
+    if (status == LATHE_OK)
+        status = lathe__generate_many(run, list, n, sampling, stop, out);
+    const lathe_status removed = lathe__noise_remove(run);
+    return status != LATHE_OK ? status : removed;
 }
 
 /* Decodes tokens to a text in the arena. A model may have more tokens than its tokenizer; those

@@ -6,8 +6,17 @@
 #include "checkpoint/stage_state.h"
 #include "data/loader.h"
 
+/* Norms that have noise while the stage generates (rollout_noise.h). */
+typedef struct lathe_noise {
+    int32_t *rows; /* [n] their weights in the table of parameters */
+    int32_t n, n_added;
+    int64_t total, most; /* elements of all of them, and of the largest */
+    float *memory;       /* [total] values without noise, [most] with noise */
+} lathe_noise;
+
 typedef struct lathe_iteration {
     lathe_stage_state state;
+    lathe_noise noise;
     lathe_prompt_row *prompts; /* [prompts_max] what prompts() returned last */
     int32_t prompts_max;
     int32_t reward_model; /* index among the rewards of the one that is run->reward */

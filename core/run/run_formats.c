@@ -112,11 +112,26 @@ static lathe_status check_patterns(const chooser *c, const char *key, const lath
     return LATHE_OK;
 }
 
-/* A [quant] that stores nothing has no effect. */
+/* Whether [quant] names a format in which the folder stores weights. */
+static int names_stored(const chooser *c)
+{
+    const lathe_run *run = c->run;
+    for (int32_t i = 0; i < run->params.n_model; i++)
+        if (run->params.rows[i]->format &&
+            run->params.rows[i]->format->component == run->parts.quant.component)
+            return 1;
+    return 0;
+}
+
+/* A [quant] that stores nothing has no effect, unless it names the folder's own format because of
+ * quant.noise: in a training, or in a later use of an adapter that was trained so. */
 static lathe_status check_effect(const chooser *c)
 {
     const lathe_run *run = c->run;
-    if (!run->parts.quant.component || c->n_quantized > 0)
+    if (!run->parts.quant.component || c->n_quantized > 0 ||
+        ((run->set.quant_noise > 0.0 || run->set.model_adapter ||
+          run->open.mode > LATHE_OPEN_TRAIN) &&
+         names_stored(c)))
         return LATHE_OK;
     const char *name = run->parts.quant.component->plugin->name;
     if (c->n_linear > 0)

@@ -20,7 +20,9 @@
 #include "run/curvature_check.h"
 #include "run/device_check.h"
 #include "run/iteration.h"
+#include "run/merge_check.h"
 #include "run/offload_check.h"
+#include "run/rollout_noise.h"
 #include "run/run_formats.h"
 #include "run/run_heads.h"
 #include "run/run_ranks.h"
@@ -369,10 +371,12 @@ lathe_status lathe__run_plan(lathe_run *run)
         LATHE_TRY(lathe__offload_plan_activations(run));
     LATHE_TRY(lathe__model_file_plan(lathe__run_saved(run)));
     LATHE_TRY(build_programs(run));
+    LATHE_TRY(lathe__merge_plan(run));
     lathe__offload_warn_idle(run);
     check_fp8(run);
     LATHE_TRY(
         lathe_store_init(&run->store, &run->params, trains ? &run->parts.optimizer : NULL, trains));
+    LATHE_TRY(lathe__merge_check_reset(run));
     if (trains)
         LATHE_TRY(lathe__average_plan(run));
     if (run->programs.train.graph)
@@ -400,6 +404,8 @@ lathe_status lathe__run_plan(lathe_run *run)
     }
     if (trains)
         LATHE_TRY(lathe__iteration_plan(run));
+    if (trains)
+        LATHE_TRY(lathe__noise_plan(run));
     const int drafts = run->open.mode == LATHE_OPEN_INFER && run->set.draft_path;
     if (drafts || (trains && (run->set.sample_every > 0 || lathe__run_iterates(run)))) {
         const int32_t batch = lathe__run_iterates(run) ? run->set.generate_batch : 1;

@@ -19,6 +19,7 @@ const lathe_saved_state *lathe__run_saved(lathe_run *run)
         .spike_window = s->spike_window,
         .average = s->weight_average,
         .trains = run->open.mode == LATHE_OPEN_TRAIN,
+        .merges = s->merge_every > 0 && run->open.mode <= LATHE_OPEN_TRAIN,
         .plans = run->open.mode <= LATHE_OPEN_TRAIN,
         .data_is_optional = run->open.data_is_optional,
         .parts = &run->parts,

@@ -149,6 +149,9 @@ lathe_status lathe__run_generator(lathe_run *run, int32_t batch);
 /** Allocate the memory and fill the weights (run_weights.c). */
 lathe_status lathe__run_place(lathe_run *run);
 lathe_status lathe__run_weights(lathe_run *run);
+/** Gives a row its initial values: random numbers by seed, or row norms. Rows of singular vectors
+ *  are left to lathe_singular_rows_fill. */
+lathe_status lathe__run_begin_row(lathe_run *run, int32_t index, uint64_t seed);
 
 /** Open the tokenizer, the shards and the loaders (run_data.c). */
 lathe_status lathe__run_tokenizer(lathe_run *run);

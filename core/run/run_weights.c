@@ -20,6 +20,7 @@
 #include "model/param_init.h"
 #include "model/weights.h"
 #include "run/iteration.h"
+#include "run/rollout_noise.h"
 #include "run/run_check.h"
 #include "run/run_ranks.h"
 #include "run/run_saved.h"
@@ -66,6 +67,7 @@ lathe_status lathe__run_place(lathe_run *run)
         lathe_machine_alloc(&run->machine, LATHE_MEM_STAGING, lathe__losses_bytes(run), &memory));
     run->programs.losses = memory;
     LATHE_TRY(lathe__iteration_place(run));
+    LATHE_TRY(lathe__noise_place(run));
     LATHE_TRY(lathe__run_place_buckets(run));
     run->open.placed = 1;
     return LATHE_OK;
@@ -97,6 +99,14 @@ static lathe_status random_row(lathe_weight_fill *fill, int32_t index, uint64_t 
         LATHE_TRY(status);
     }
     return sink.done(fill, index, row, data);
+}
+
+lathe_status lathe__run_begin_row(lathe_run *run, int32_t index, uint64_t seed)
+{
+    lathe_weight_fill fill = {.store = &run->store, .params = &run->params};
+    const lathe_status status = random_row(&fill, index, seed);
+    lathe_weight_fill_fini(&fill);
+    return status;
 }
 
 /* Fills the frozen copies with the current weights. */

@@ -22,6 +22,9 @@ static void teacher_dtype(const lathe_config *config, const lathe_value *value, 
 #define KEY(key, c_type, member, form, convert, ...)                                               \
     LATHE_KEY_OF(lathe_settings, key, member, form, convert)
 #define KEY_ALONE(...)
+static const lathe_key adapter_keys[] = {
+#include "plug/keys_adapter.inc"
+};
 static const lathe_key data_keys[] = {
 #include "plug/keys_data.inc"
 };
@@ -36,6 +39,9 @@ static const lathe_key model_keys[] = {
 };
 static const lathe_key parallel_keys[] = {
 #include "plug/keys_parallel.inc"
+};
+static const lathe_key quant_keys[] = {
+#include "plug/keys_quant.inc"
 };
 static const lathe_key teacher_keys[] = {
 #include "plug/keys_teacher.inc"
@@ -52,11 +58,13 @@ static const struct {
     const char *name;
     const lathe_key *keys;
     int32_t n;
-} sections[] = {{"data", data_keys, N_KEYS(data_keys)},
+} sections[] = {{"adapter", adapter_keys, N_KEYS(adapter_keys)},
+                {"data", data_keys, N_KEYS(data_keys)},
                 {"generate", generate_keys, N_KEYS(generate_keys)},
                 {"log", log_keys, N_KEYS(log_keys)},
                 {"model", model_keys, N_KEYS(model_keys)},
                 {"parallel", parallel_keys, N_KEYS(parallel_keys)},
+                {"quant", quant_keys, N_KEYS(quant_keys)},
                 {"teacher", teacher_keys, N_KEYS(teacher_keys)},
                 {"tokenizer", tokenizer_keys, N_KEYS(tokenizer_keys)},
                 {"train", train_keys, N_KEYS(train_keys)}};

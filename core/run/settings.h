@@ -26,11 +26,13 @@ enum { LATHE_TEACHER_AUTO = -1 };
 typedef struct lathe_settings {
 #define KEY(key, c_type, member, ...) LATHE_KEY_MEMBER(c_type, member)
 #define KEY_ALONE(...)
+#include "plug/keys_adapter.inc"
 #include "plug/keys_data.inc"
 #include "plug/keys_generate.inc"
 #include "plug/keys_log.inc"
 #include "plug/keys_model.inc"
 #include "plug/keys_parallel.inc"
+#include "plug/keys_quant.inc"
 #include "plug/keys_teacher.inc"
 #include "plug/keys_tokenizer.inc"
 #include "plug/keys_train.inc"

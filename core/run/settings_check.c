@@ -9,6 +9,8 @@
 #include "run/average_check.h"
 #include "run/curvature_check.h"
 #include "run/iteration.h"
+#include "run/merge_check.h"
+#include "run/rollout_noise.h"
 #include "run/run_check.h"
 #include "run/run_state.h"
 
@@ -260,6 +262,8 @@ lathe_status lathe__settings_check(lathe_run *run)
         lathe__curvature_check_stage,
         lathe__average_check_optimizer,
         lathe__average_check_start,
+        lathe__merge_check,
+        lathe__noise_check,
     };
     lathe_status first = LATHE_OK;
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {

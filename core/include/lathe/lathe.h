@@ -99,8 +99,8 @@ typedef struct lathe_step_result {
 LATHE_ABI_SIZE(lathe_step_result, 64);
 
 /** Divides the gradients once by the step's count, clips them, updates the parameters and
- *  advances the schedule. The next backward overwrites the gradients. LATHE_E_STATE: no
- *  gradients were accumulated. */
+ *  advances the schedule. The next backward overwrites the gradients. If adapter.merge_every is
+ * due, merges the adapter. LATHE_E_STATE: no gradients were accumulated. */
 LATHE_EXPORT lathe_status lathe_step(lathe_run *run, lathe_step_result *out);
 
 /** Discards the accumulated gradients: the next backward overwrites them. Writes no memory. */

@@ -1,0 +1,64 @@
+/* Calls an adapter's merge() with the parameters of one weight. */
+#include "primitives/merge_site.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "exec/store_io.h"
+#include "lathe/adapter.h"
+
+enum { MAX_SITE_PARAMS = 16 };
+
+/* Lists the parameters of the adapter at a weight: the store's own memory, or copies of it. */
+static lathe_status list_params(const lathe_store *store, int32_t index, lathe_site_param *list,
+                                int32_t *out_n)
+{
+    const lathe_params *params = store->params;
+    for (int32_t i = params->n_model; i < params->n; i++) {
+        const lathe_param *row = params->rows[i];
+        if (row->reference || lathe_params_weight_of(params, row->name) != index)
+            continue;
+        if (*out_n == MAX_SITE_PARAMS)
+            return lathe_error(LATHE_E_PLUGIN, "the adapter has more than %d parameters at '%s'",
+                               MAX_SITE_PARAMS, params->rows[index]->name);
+        const int64_t bytes = lathe_desc_bytes(&row->desc);
+        float *data = lathe_store_master(store, i);
+        if (!store->is_host) {
+            data = malloc((size_t)bytes);
+            if (!data)
+                return lathe_error(LATHE_E_NOMEM, "no memory for '%s'", row->name);
+        }
+        list[(*out_n)++] = (lathe_site_param){row->name, data, row->desc};
+        if (!store->is_host)
+            LATHE_TRY(lathe_store_get(store, data, lathe_store_master(store, i), bytes));
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe__merge_site(const lathe_store *store, const lathe_instance *adapter,
+                               int32_t index, float *w)
+{
+    const lathe_adapter_v1 *table = adapter->table;
+    const lathe_param *row = store->params->rows[index];
+    lathe_site_param list[MAX_SITE_PARAMS];
+    char module[512];
+    int32_t n = 0;
+    (void)snprintf(module, sizeof module, "%.*s", (int)(strlen(row->name) - strlen(".weight")),
+                   row->name);
+    const lathe_site site = {.size = (uint32_t)sizeof site,
+                             .layer = row->layer,
+                             .module = module,
+                             .in_features = row->desc.dims[1],
+                             .out_features = row->desc.dims[0],
+                             .weight = LATHE_NONE,
+                             .bias = LATHE_NONE,
+                             .transposed_on_file = row->transposed};
+    lathe_status status = list_params(store, index, list, &n);
+    if (status == LATHE_OK)
+        status = table->merge(adapter->self, &site, list, n, w);
+    for (int32_t i = 0; i < n && !store->is_host; i++)
+        free((void *)(uintptr_t)list[i].data);
+    return status;
+}
