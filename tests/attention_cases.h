@@ -123,6 +123,7 @@ static inline lathe_attention_args attention_args(attention_memory *m, uint32_t 
                                   .k = m->k,
                                   .v = m->v,
                                   .doc_start = m->doc_start,
+                                  .key_end = m->key_end,
                                   .kv_len = m->kv_len,
                                   .o = m->o,
                                   .lse = m->lse,
@@ -173,10 +174,11 @@ static inline void attention_compare(const char *what, const attention_case *c, 
             relative * (bound ? bound[i] : bound1) + rounding * fabs(w) + least;
         cr_assert(fabs(g - w) <= tolerance,
                   "%s[%lld,%lld] is %.9g, expected %.9g within %.3g (dtype %d B %lld Tq %lld Tk "
-                  "%lld H %d/%d D %d causal %d window %d packed %d cached %d cap %g)",
+                  "%lld H %d/%d D %d causal %d window %d packed %d cached %d bounded %d cap %g)",
                   what, (long long)(i / width), (long long)(i % width), g, w, tolerance, c->dtype,
                   (long long)c->batch, (long long)c->t_q, (long long)c->t_k, c->heads, c->kv_heads,
-                  c->dim, c->causal, c->window, c->packed, c->cached, (double)c->softcap);
+                  c->dim, c->causal, c->window, c->packed, c->cached, c->bounded,
+                  (double)c->softcap);
     }
 }
 

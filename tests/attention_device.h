@@ -143,6 +143,7 @@ static inline lathe_status attention_compute(void *self, const lathe_attention_p
         {{(void *)(uintptr_t)a->k, NULL, rk, wk, p->k_stride * e}, &on.k, -1},
         {{(void *)(uintptr_t)a->v, NULL, rk, wk, p->v_stride * e}, &on.v, -1},
         {{(void *)(uintptr_t)a->doc_start, NULL, 1, rq * 4, 0}, &on.doc_start, -1},
+        {{(void *)(uintptr_t)a->key_end, NULL, 1, rq * 4, 0}, &on.key_end, -1},
         {{(void *)(uintptr_t)a->kv_len, NULL, 1, p->batch * 4, 0}, &on.kv_len, -1},
         {{(void *)(uintptr_t)a->d_o, NULL, rq, wq, p->o_stride * e}, &on.d_o, -1},
         {{a->o, NULL, rq, wq, p->o_stride * e}, &on.o, 0},

@@ -24,7 +24,10 @@ typedef struct attention_case {
     int32_t fused; /* q, k, v and their gradients are columns of one tensor; t_q == t_k */
     uint32_t accumulate;
     int32_t forward_only;
+    int32_t bounded; /* ATTENTION_TWO_WAY, _PREFIX or _IRREGULAR; 0: no key_end */
 } attention_case;
+
+enum { ATTENTION_TWO_WAY = 1, ATTENTION_PREFIX, ATTENTION_IRREGULAR };
 
 /* Memory of one case. Stored tensors have the case's dtype; x_* are their values, dense, in
  * double. */
@@ -33,7 +36,7 @@ typedef struct attention_memory {
     void *q, *k, *v, *o, *d_o, *dq, *dk, *dv; /* pointers into store */
     void *store[8];
     float *lse;
-    int32_t *doc_start, *kv_len;
+    int32_t *doc_start, *key_end, *kv_len;
     double *x_q, *x_k, *x_v, *x_do; /* inputs */
     double *x_o, *x_lse;            /* exact results */
     double *x_dq, *x_dk, *x_dv;     /* exact gradients */
@@ -113,7 +116,8 @@ static inline void attention_range(const attention_memory *m, int64_t b, int64_t
     const int64_t len = m->kv_len ? m->kv_len[b] : p->t_k, at = i + len - p->t_q;
     for (int64_t j = 0; j < len; j++) {
         if ((p->causal && j > at) || (p->window > 0 && j <= at - p->window) ||
-            (m->doc_start && j < m->doc_start[b * p->t_q + i]))
+            (m->doc_start && j < m->doc_start[b * p->t_q + i]) ||
+            (m->key_end && j >= m->key_end[b * p->t_q + i]))
             continue;
         *lo = j < *lo ? j : *lo;
         *hi = j + 1;
@@ -232,6 +236,25 @@ static inline void attention_layout(attention_memory *m, const attention_case *c
     m->d_o = m->store[7] = attention_zeroed(rq * p->o_stride * e);
 }
 
+/* The last keys of one row's queries, for the documents of doc_start (NULL: one document). A prefix
+ * is a third of its document; irregular bounds are also before key 0 and after the last key. */
+static inline void attention_bounds(const attention_case *c, const int32_t *doc_start,
+                                    int32_t *key_end)
+{
+    for (int64_t i = 0, end; i < c->t_q; i = end) {
+        for (end = i + 1; end < c->t_q && (!doc_start || doc_start[end] == doc_start[i]); end++) {
+        }
+        const int64_t prefix = i + (end - i) / 3;
+        for (int64_t t = i; t < end; t++) {
+            const int64_t until = c->bounded == ATTENTION_TWO_WAY ? (end == c->t_q ? c->t_k : end)
+                                  : t < prefix                    ? prefix
+                                                                  : t + 1;
+            key_end[t] =
+                (int32_t)(c->bounded == ATTENTION_IRREGULAR ? t * 37 % (c->t_k + 4) - 2 : until);
+        }
+    }
+}
+
 static inline void attention_memory_init(attention_memory *m, const attention_case *c)
 {
     memset(m, 0, sizeof *m);
@@ -248,6 +271,7 @@ static inline void attention_memory_init(attention_memory *m, const attention_ca
                                    .window = c->window,
                                    .packed = c->packed,
                                    .cached = c->cached,
+                                   .bounded = c->bounded != 0,
                                    .n_threads = 2,
                                    .scale = 1.0f / sqrtf((float)c->dim),
                                    .softcap = c->softcap,
@@ -286,6 +310,12 @@ static inline void attention_memory_init(attention_memory *m, const attention_ca
                 m->doc_start[b * c->t_q + i] = (int32_t)start;
             }
     }
+    if (c->bounded) {
+        m->key_end = attention_zeroed(rq * 4);
+        for (int64_t b = 0; b < c->batch; b++)
+            attention_bounds(c, m->doc_start ? m->doc_start + b * c->t_q : NULL,
+                             m->key_end + b * c->t_q);
+    }
     if (c->cached) {
         m->kv_len = attention_zeroed(c->batch * 4);
         for (int64_t b = 0; b < c->batch; b++)
@@ -297,9 +327,9 @@ static inline void attention_memory_fini(attention_memory *m)
 {
     for (int i = 0; i < 8; i++)
         free(m->store[i]);
-    void *const rest[] = {m->lse,  m->doc_start, m->kv_len, m->x_q,    m->x_k,    m->x_v,
-                          m->x_do, m->x_o,       m->x_lse,  m->x_dq,   m->x_dk,   m->x_dv,
-                          m->a_dq, m->a_dk,      m->a_dv,   m->old_dq, m->old_dk, m->old_dv};
+    void *const rest[] = {m->lse,  m->doc_start, m->key_end, m->kv_len, m->x_q,   m->x_k,  m->x_v,
+                          m->x_do, m->x_o,       m->x_lse,   m->x_dq,   m->x_dk,  m->x_dv, m->a_dq,
+                          m->a_dk, m->a_dv,      m->old_dq,  m->old_dk, m->old_dv};
     for (size_t i = 0; i < sizeof rest / sizeof rest[0]; i++)
         free(rest[i]);
 }

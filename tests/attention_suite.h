@@ -95,10 +95,8 @@ Test(attention, two_keys_by_hand)
 /* Checks the double reference itself: its gradients against central differences of its loss
  * sum(o*do). h = 1e-4 on values of order 1: truncation about h^2 = 1e-8, cancellation 1e-16/h =
  * 1e-12. */
-Test(attention, reference_gradients_match_finite_differences)
+static inline void attention_check_reference(attention_case c)
 {
-    attention_case c = {ATTENTION_CASE(2, 9, 9, 4, 2, 5), .causal = 1, .window = 6, .packed = 1,
-                        .softcap = 2.0f};
     attention_memory m;
     attention_memory_init(&m, &c);
     const int64_t nq = 2 * 9 * 4 * 5, nk = 2 * 9 * 2 * 5;
@@ -124,6 +122,71 @@ Test(attention, reference_gradients_match_finite_differences)
     }
     free(grads);
     attention_memory_fini(&m);
+}
+
+Test(attention, reference_gradients_match_finite_differences)
+{
+    for (int32_t bounded = 0; bounded <= ATTENTION_IRREGULAR; bounded++)
+        attention_check_reference((attention_case){ATTENTION_CASE(2, 9, 9, 4, 2, 5),
+                                                   .causal = bounded == 0, .window = 6, .packed = 1,
+                                                   .softcap = 2.0f, .bounded = bounded});
+}
+
+/* Bounds with and without documents, windows and causality; tiles without any visible key between
+ * tiles with some. */
+Test(attention, last_keys_are_exact)
+{
+    for (int32_t bounded = ATTENTION_TWO_WAY; bounded <= ATTENTION_IRREGULAR; bounded++)
+        for (int mix = 0; mix < 8; mix++)
+            attention_try_everywhere(
+                (attention_case){ATTENTION_CASE(2, 150, 150, 2, 1, 16), .bounded = bounded,
+                                 .packed = mix & 1, .window = mix & 2 ? 37 : 0, .causal = mix == 7,
+                                 .softcap = mix & 4 ? 1.5f : 0.0f, .accumulate = mix & 1 ? 5 : 0});
+}
+
+Test(attention, last_keys_with_other_lengths_are_exact)
+{
+    const int64_t lengths[][2] = {{1, 1}, {1, 90}, {5, 130}, {70, 200}, {130, 33}, {300, 300}};
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
+        for (int32_t bounded = ATTENTION_TWO_WAY; bounded <= ATTENTION_IRREGULAR; bounded++)
+            attention_try_everywhere((attention_case){
+                ATTENTION_CASE(2, lengths[i][0], lengths[i][1], 2, 2, 32), .bounded = bounded});
+}
+
+/* A bound that causality implies changes no bit. */
+Test(attention, a_bound_that_says_causal_gives_the_bits_of_causal)
+{
+    for (size_t i = 0; i < ATTENTION_N_ISAS; i++) {
+        void *self = attention_instance(attention_host(2), attention_isas[i]);
+        attention_case c = {ATTENTION_CASE(2, 90, 90, 2, 1, 32), .dtype = ATTENTION_FIRST_DTYPE,
+                            .causal = 1, .packed = 1};
+        attention_memory m[2];
+        int ran = self != NULL;
+        for (int k = 0; k < 2 && ran; k++) {
+            attention_memory_init(&m[k], &c);
+            for (int64_t t = 0; k == 1 && t < 180; t++)
+                m[k].key_end[t] = (int32_t)(t % 90 + 1);
+            ran = attention_run(self, &m[k], &c);
+            if (!ran) {
+                for (int n = 0; n <= k; n++)
+                    attention_memory_fini(&m[n]);
+            }
+            c.causal = 0;
+            c.bounded = ATTENTION_IRREGULAR;
+        }
+        for (int k = 0; ran && k < 8; k++)
+            if (k == 1 || (k >= 4 && k <= 6)) /* dq; dk dv o */
+                cr_assert(memcmp(m[0].store[k], m[1].store[k],
+                                 (size_t)(180 *
+                                          (k == 1   ? m[0].p.q_stride
+                                           : k == 6 ? m[0].p.o_stride
+                                                    : m[0].p.k_stride) *
+                                          lathe_dtype_bytes(c.dtype))) == 0,
+                          "tensor %d", k);
+        for (int k = 0; ran && k < 2; k++)
+            attention_memory_fini(&m[k]);
+        attention_plugin()->destroy(self);
+    }
 }
 
 Test(attention, every_mix_of_masks_is_exact)

@@ -51,13 +51,16 @@ static double *doubles(lathe__subject *s, const lathe_desc *d)
 /* Computes o and lse of the forward, which the backward of attention reads. */
 static lathe_status fill_saved(lathe__subject *s, trial *t)
 {
-    lathe_op_problem f = {.op = LATHE_OP_ATTENTION, .attrs = t->p.attrs, .n_in = 5, .n_out = 2};
-    double *const in[5] = {t->in[1], t->in[2], t->in[3], t->in[6], NULL};
+    lathe_op_problem f = {.op = LATHE_OP_ATTENTION, .attrs = t->p.attrs, .n_in = 6, .n_out = 2};
+    double *const in[6] = {t->in[1], t->in[2], t->in[3], t->in[6], NULL, t->in[7]};
     double *const out[2] = {t->in[4], t->in[5]};
     for (int i = 0; i < 3; i++)
         f.in[i] = t->p.in[i + 1];
     f.in[3] = t->p.in[6];
     f.in[4].dtype = LATHE_ABSENT;
+    f.in[5] = t->p.in[7];
+    if (t->p.n_in < 8)
+        f.in[5].dtype = LATHE_ABSENT;
     f.out[0] = t->p.in[4];
     f.out[1] = t->p.in[5];
     memset(out[0], 0, (size_t)(8 * lathe_desc_count(&f.out[0])));

@@ -29,6 +29,7 @@ void lathe__attention_problem(const lathe_graph *g, const lathe_ir_node *n, cons
                                    .need_backward = n->op == LATHE_OP_ATTENTION_BWD,
                                    .device = &m->info};
     p->packed = n->in[n->op == LATHE_OP_ATTENTION ? 3 : 6] != LATHE_NONE;
+    p->bounded = n->in[n->op == LATHE_OP_ATTENTION ? 5 : 7] != LATHE_NONE;
     p->t_k = p->t_q;
     if (!a->fused_qkv)
         p->t_k = lathe_desc_count(&g->values[n->in[first + 1]].desc) / kv_width / a->batch;
@@ -70,6 +71,7 @@ lathe_status lathe__attention_run(const lathe_ir_node *n, const lathe_instance *
     if (!backward) {
         args.doc_start = in[3];
         args.kv_len = in[4];
+        args.key_end = in[5];
         args.o = out[0];
         args.lse = out[1];
         return table->forward(backend->self, p, &args);
@@ -78,6 +80,7 @@ lathe_status lathe__attention_run(const lathe_ir_node *n, const lathe_instance *
     args.o = (void *)(uintptr_t)in[4];
     args.lse = (float *)(uintptr_t)in[5];
     args.doc_start = in[6];
+    args.key_end = in[7];
     args.dq = out[0];
     args.dk = fused ? advanced(out[0], width, p->dtype) : out[1];
     args.dv = fused ? advanced(out[0], width + kv_width, p->dtype) : out[2];

@@ -40,6 +40,18 @@ static void fill(lathe__subject *s, lathe__attention_trial *t)
     }
 }
 
+enum { DOCUMENT = 23, PREFIX = 9 }; /* tokens */
+
+/* The end of the keys that query i sees: of its document, or of the document's prefix. */
+static int32_t last_key(const lathe__attention_shape *x, int64_t i)
+{
+    const int64_t begin = x->packed ? i / DOCUMENT * DOCUMENT : 0;
+    const int64_t end = x->packed && begin + DOCUMENT < x->tk ? begin + DOCUMENT : x->tk;
+    if (x->bounded == LATHE__TWO_WAY)
+        return (int32_t)end;
+    return (int32_t)(i < begin + PREFIX ? begin + PREFIX : i + 1);
+}
+
 void lathe__attention_trial_init(lathe__subject *s, const lathe__attention_shape *x, int32_t dtype,
                                  lathe__attention_trial *t)
 {
@@ -65,6 +77,7 @@ void lathe__attention_trial_init(lathe__subject *s, const lathe__attention_shape
                                      .window = x->window,
                                      .packed = x->packed,
                                      .cached = x->cached,
+                                     .bounded = x->bounded != 0,
                                      .n_threads = lathe_parallel_threads(),
                                      .scale = 1.0f / sqrtf((float)x->d),
                                      .softcap = x->softcap,
@@ -86,8 +99,13 @@ void lathe__attention_trial_init(lathe__subject *s, const lathe__attention_shape
     t->exact_lse = lathe__memory(s, x->b * x->h * x->tq * 8);
     if (x->packed) {
         t->doc_start = lathe__memory(s, x->b * x->tq * 4);
-        for (int64_t i = 0; i < x->b * x->tq; i++) /* documents of 23 tokens */
-            t->doc_start[i] = (int32_t)(i % x->tq / 23 * 23);
+        for (int64_t i = 0; i < x->b * x->tq; i++)
+            t->doc_start[i] = (int32_t)(i % x->tq / DOCUMENT * DOCUMENT);
+    }
+    if (x->bounded) {
+        t->key_end = lathe__memory(s, x->b * x->tq * 4);
+        for (int64_t i = 0; i < x->b * x->tq; i++)
+            t->key_end[i] = last_key(x, i % x->tq);
     }
     if (x->cached) {
         t->kv_len = lathe__memory(s, x->b * 4);
@@ -132,6 +150,7 @@ lathe_status lathe__attention_trial_run(lathe__subject *s, void *self, lathe__at
                                  .k = at(s, t->data[LATHE__K]),
                                  .v = at(s, t->data[LATHE__V]),
                                  .doc_start = at(s, t->doc_start),
+                                 .key_end = at(s, t->key_end),
                                  .kv_len = at(s, t->kv_len),
                                  .o = at(s, t->data[LATHE__O]),
                                  .lse = at(s, t->lse),
@@ -160,6 +179,7 @@ void lathe__attention_trial_exact(lathe__subject *s, lathe__attention_trial *t)
                                           .v = t->exact[LATHE__V],
                                           .d_o = t->exact[LATHE__DO],
                                           .doc_start = t->doc_start,
+                                          .key_end = t->key_end,
                                           .kv_len = t->kv_len,
                                           .o = t->exact[LATHE__O],
                                           .lse = t->exact_lse,

@@ -12,7 +12,10 @@ typedef struct lathe__attention_shape {
     int64_t b, tq, tk;
     int32_t h, hkv, d, causal, window, packed, cached;
     float softcap;
+    int32_t bounded; /* LATHE__TWO_WAY or LATHE__PREFIX; 0: no key_end */
 } lathe__attention_shape;
+
+enum { LATHE__TWO_WAY = 1, LATHE__PREFIX };
 
 enum {
     LATHE__Q,
@@ -34,7 +37,7 @@ typedef struct lathe__attention_trial {
     void *data[LATHE__N_ATTENTION_TENSORS];
     double *exact[LATHE__N_ATTENTION_TENSORS], *exact_lse;
     float *lse;
-    int32_t *doc_start, *kv_len;
+    int32_t *doc_start, *key_end, *kv_len;
     void *scratch[2];
     uint32_t accumulate; /* for the backward */
     int64_t taken;       /* heap blocks that the last run took */

@@ -6,7 +6,7 @@
 
 /** Number of pairs of a query and a key that attention computes in a sequence of t tokens: t*t, or,
  *  if causal, the sum over i of min(i+1, window). window 0: all keys. Ignores boundaries between
- *  packed documents. */
+ *  packed documents, and the last keys of prefixes (a prefix objective counts t*t). */
 double lathe_attention_pairs(int64_t t, int64_t window, int32_t causal);
 
 /** Floating-point operations of one run of the graph: products and attention

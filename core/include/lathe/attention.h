@@ -5,7 +5,10 @@
  * consecutive batch rows are Tq (or Tk) tokens apart. Query head h uses key head h / (H / Hkv).
  * Query i of row b has the key index i + (len_b - Tq), len_b = kv_len ? kv_len[b] : Tk.
  * It sees key j iff  j < len_b,  causal: j <= its index,  window w > 0: j > its index - w,
- * and packed: j >= doc_start[b*Tq + i] (index within the row at which its document begins).
+ * packed: j >= doc_start[b*Tq + i] (index within the row at which its document begins),
+ * and bounded: j < key_end[b*Tq + i]. A document that sees itself in both directions has key_end =
+ * its end and causal = 0; a prefix that does, followed by causal tokens, has key_end = the end of
+ * the prefix in the prefix and the token's index + 1 after it. Bounds beyond len_b count as len_b.
  *
  * Saved for the backward, exactly: o, and lse [B,H,Tq] f32, the natural log of the sum of
  * exp(masked, soft-capped, scaled scores). A query that sees no key: o = 0, lse = -inf.
@@ -25,6 +28,8 @@ typedef struct lathe_attention_problem {
     int32_t n_heads, n_kv_heads, head_dim;
     int32_t causal, window; /* window: 0 all */
     int32_t packed, cached; /* doc_start given; kv_len given (forward only) */
+    int32_t bounded;        /* key_end given */
+    int32_t reserved;       /* 0 */
     int32_t n_threads;
     float scale, softcap;                           /* softcap: 0 none */
     int64_t q_stride, k_stride, v_stride, o_stride; /* elements between consecutive tokens */
@@ -37,13 +42,14 @@ typedef struct lathe_attention_problem {
      * + j] the number of the block with its keys j*block_tokens and on. 0: rows are contiguous. */
     int64_t block_tokens, kv_stride;
 } lathe_attention_problem;
-LATHE_ABI_SIZE(lathe_attention_problem, 160);
+LATHE_ABI_SIZE(lathe_attention_problem, 168);
 
 typedef struct lathe_attention_args {
     uint32_t size;
     uint32_t accumulate; /* backward: bit 0 dq, 1 dk, 2 dv are added to */
     const void *q, *k, *v;
     const int32_t *doc_start; /* [B*Tq] or NULL */
+    const int32_t *key_end;   /* [B*Tq] or NULL */
     const int32_t *kv_len;    /* [B], with blocks [B*kv_stride], or NULL */
     void *o;                  /* forward out, backward in */
     float *lse;               /* forward out, backward in */
@@ -52,7 +58,7 @@ typedef struct lathe_attention_args {
     void *scratch;            /* bytes from *_scratch, 64-byte aligned */
     lathe_stream *stream;
 } lathe_attention_args;
-LATHE_ABI_SIZE(lathe_attention_args, 112);
+LATHE_ABI_SIZE(lathe_attention_args, 120);
 
 typedef struct lathe_attention_v1 {
     uint32_t size;

@@ -33,8 +33,8 @@
  *                table[p] = a row of cosines, a row of sines; x1, x2 = halves of a head's first
  *                R elements: y1 = x1 cos - x2 sin, y2 = x2 cos + x1 sin; the other D-R elements
  *                stay; head_dim; inverse: -sin; i/o 0
- *  ATTENTION     q c[N,H*D], k c[M,Hkv*D], v c[M,Hkv*D], doc_start? i32[N], kv_len? i32[B]
- *                -> o c[N,H*D], lse f32[B,H,Tq]                 semantics in attention.h;
+ *  ATTENTION     q c[N,H*D], k c[M,Hkv*D], v c[M,Hkv*D], doc_start? i32[N], kv_len? i32[B],
+ *                key_end? i32[N] -> o c[N,H*D], lse f32[B,H,Tq] semantics in attention.h;
  *                fused_qkv: q is c[N,(H+2Hkv)*D], k and v are absent
  *  SWIGLU        gate c[N,F], up c[N,F] -> y c[N,F]             y = gate*sigmoid(gate)*up
  *  GELU_TANH     x c[..] -> y c[..]                             the tanh form ("gelu_new")
@@ -73,7 +73,7 @@
  *                rounded once
  *  RMSNORM_BWD   dy, x, w, rstd -> dx, dw? f32[D]
  *  LAYERNORM_BWD dy, x, w, mean, rstd -> dx, dw? f32[C], db? f32[C]
- *  ATTENTION_BWD do, q, k, v, o, lse, doc_start? -> dq, dk, dv  fused_qkv: dqkv, absent, absent
+ *  ATTENTION_BWD do, q, k, v, o, lse, doc_start?, key_end? -> dq, dk, dv  fused_qkv: dqkv alone
  *  SWIGLU_BWD    dy, gate, up -> dgate, dup
  *  GELU_TANH_BWD dy, x -> dx
  *  DROPOUT_BWD   dy, rng -> dx                                  the same mask
@@ -114,7 +114,7 @@
     X(RMSNORM, "rmsnorm", 2, 2)                                                                    \
     X(LAYERNORM, "layernorm", 3, 3)                                                                \
     X(ROPE, "rope", 3, 1)                                                                          \
-    X(ATTENTION, "attention", 5, 2)                                                                \
+    X(ATTENTION, "attention", 6, 2)                                                                \
     X(SWIGLU, "swiglu", 2, 1)                                                                      \
     X(GELU_TANH, "gelu_tanh", 1, 1)                                                                \
     X(ADD, "add", 2, 1)                                                                            \
@@ -143,7 +143,7 @@
     X(LINEAR_DW, "linear_dw", 2, 2)                                                                \
     X(RMSNORM_BWD, "rmsnorm_bwd", 4, 2)                                                            \
     X(LAYERNORM_BWD, "layernorm_bwd", 5, 3)                                                        \
-    X(ATTENTION_BWD, "attention_bwd", 7, 3)                                                        \
+    X(ATTENTION_BWD, "attention_bwd", 8, 3)                                                        \
     X(SWIGLU_BWD, "swiglu_bwd", 3, 2)                                                              \
     X(GELU_TANH_BWD, "gelu_tanh_bwd", 2, 1)                                                        \
     X(DROPOUT_BWD, "dropout_bwd", 2, 1)                                                            \

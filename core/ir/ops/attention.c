@@ -54,8 +54,9 @@ static void derive(lathe_tape *t, const lathe_ir_node *n, lathe_val dy)
                                 "attention '%s' reads a KV cache: it has no derivative", n->label);
         return;
     }
-    const lathe_val in[7] = {dy, n->in[0], n->in[1], n->in[2], n->out[0], n->out[1], n->in[3]};
-    lathe__emit(t, LATHE_OP_ATTENTION_BWD, &n->attrs, in, 7, n->in, 7, 3, n->label);
+    const lathe_val in[8] = {dy,        n->in[0],  n->in[1], n->in[2],
+                             n->out[0], n->out[1], n->in[3], n->in[5]};
+    lathe__emit(t, LATHE_OP_ATTENTION_BWD, &n->attrs, in, 8, n->in, 7, 3, n->label);
 }
 
 double lathe_attention_pairs(int64_t t, int64_t window, int32_t causal)
@@ -76,7 +77,7 @@ static double flops(const lathe_op_problem *p)
 }
 
 typedef struct attention_memory {
-    int32_t *doc_start, *kv_len;
+    int32_t *doc_start, *kv_len, *key_end;
     double *q, *k, *v, *dq, *dk, *dv, *o, *lse, *row;
 } attention_memory;
 
@@ -152,6 +153,7 @@ static void exact(const lathe_op_problem *p, double *const *in, double *const *o
         memcpy(x.v, in[first + 2], (size_t)(m * kw) * sizeof *x.v);
     }
     x.doc_start = whole_numbers(in[back ? 6 : 3], n);
+    x.key_end = whole_numbers(in[back ? 7 : 5], n);
     x.kv_len = back ? NULL : whole_numbers(in[4], t.batch * t.kv_stride);
     const lathe__dense_attention dense = {.q = x.q,
                                           .k = x.k,
@@ -159,6 +161,7 @@ static void exact(const lathe_op_problem *p, double *const *in, double *const *o
                                           .d_o = back ? in[0] : NULL,
                                           .doc_start = x.doc_start,
                                           .kv_len = x.kv_len,
+                                          .key_end = x.key_end,
                                           .o = x.o,
                                           .lse = x.lse,
                                           .dq = back ? x.dq : NULL,
@@ -180,6 +183,7 @@ static void exact(const lathe_op_problem *p, double *const *in, double *const *o
     }
     free(x.doc_start);
     free(x.kv_len);
+    free(x.key_end);
     free(memory);
 }
 
@@ -190,12 +194,16 @@ static const lathe_op_case forward_cases[] = {
                     .causal = 1),
     LATHE_CASE_WITH("c[14,48] - - - -", "c[14,24] f32[2,4,7]", 40, 8, HEADS, .causal = 1,
                     .fused_qkv = 1, .window = 3, .softcap = 2.0f),
+    LATHE_CASE_WITH("c[14,24] c[14,12] c[14,12] - - i32[14]:k", "c[14,24] f32[2,4,7]", 40, 8,
+                    HEADS),
     LATHE_LAST_CASE,
 };
 
 static const lathe_op_case backward_cases[] = {
     LATHE_CASE_WITH("c[14,24] c[14,24] c[14,12] c[14,12] c[14,24] f32[2,4,7] -",
                     "c[14,24] c[14,12] c[14,12]", 60, 16, HEADS, .causal = 1),
+    LATHE_CASE_WITH("c[14,24] c[14,24] c[14,12] c[14,12] c[14,24] f32[2,4,7] i32[14]:t1 i32[14]:k",
+                    "c[14,24] c[14,12] c[14,12]", 60, 16, HEADS),
     LATHE_LAST_CASE,
 };
 

@@ -12,6 +12,8 @@ static void keys_of(const lathe_attention_problem *p, const lathe__dense_attenti
     const int64_t length = lathe_attention_length(p, a->kv_len, b);
     const int64_t at = i + length - p->t_q;
     *last = p->causal && at + 1 < length ? at + 1 : length;
+    if (a->key_end && a->key_end[b * p->t_q + i] < *last)
+        *last = a->key_end[b * p->t_q + i];
     *first = p->window > 0 && at - p->window + 1 > 0 ? at - p->window + 1 : 0;
     if (a->doc_start && a->doc_start[b * p->t_q + i] > *first)
         *first = a->doc_start[b * p->t_q + i];

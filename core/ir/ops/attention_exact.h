@@ -7,7 +7,7 @@
 /* Dense tensors in double: q o dO dq [B,Tq,H,D], k v dk dv [B,Tk,Hkv,D], lse [B,H,Tq]. */
 typedef struct lathe__dense_attention {
     const double *q, *k, *v, *d_o;
-    const int32_t *doc_start, *kv_len;
+    const int32_t *doc_start, *key_end, *kv_len;
     double *o, *lse;
     double *dq, *dk, *dv; /* zero on entry; NULL: forward only */
     double *row;          /* [2*Tk] of scratch */

@@ -235,6 +235,8 @@ static lathe_status check(const lathe_host *host, const lathe_attention_problem 
         (backward ? lathe_attention_check_backward : lathe_attention_check)(host, p, a, scratch));
     if (p->cached)
         return lathe_fail(host, LATHE_E_ARG, "attention cudnn: a cache is not served");
+    if (p->bounded)
+        return lathe_fail(host, LATHE_E_ARG, "attention cudnn: a last key per query is not served");
     for (int i = 0; i < (backward ? 8 : 4); i++)
         if ((uintptr_t)all[i] % 16 != 0)
             return lathe_fail(host, LATHE_E_ARG,

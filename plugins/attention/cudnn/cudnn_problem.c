@@ -57,6 +57,8 @@ const char *cudnn_problem_refusal(const lathe_attention_problem *p)
         return "fused attention begins at compute capability 8.0";
     if (p->cached)
         return "keys of a cache, with lengths of their own, are not served";
+    if (p->bounded)
+        return "a last key per query, of two-way or prefix attention, is not served";
     if (p->softcap > 0.0f)
         return "soft-cap is not served";
     const char *no = refused_dims(p);

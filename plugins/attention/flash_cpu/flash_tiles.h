@@ -74,6 +74,8 @@ INLINE span range_of(const flash_call *c, int64_t b, int64_t i)
     int64_t lo = 0, hi = len;
     if (p->causal && at + 1 < hi)
         hi = at + 1;
+    if (c->a->key_end && c->a->key_end[b * p->t_q + i] < hi)
+        hi = c->a->key_end[b * p->t_q + i];
     if (p->window > 0 && at - p->window + 1 > lo)
         lo = at - p->window + 1;
     if (c->a->doc_start && c->a->doc_start[b * p->t_q + i] > lo)

@@ -114,6 +114,8 @@ static void visible(const call *c, int64_t b, int64_t i, int64_t *lo, int64_t *h
     *hi = len;
     if (p->causal && at + 1 < *hi)
         *hi = at + 1;
+    if (c->a->key_end && c->a->key_end[b * p->t_q + i] < *hi)
+        *hi = c->a->key_end[b * p->t_q + i];
     if (p->window > 0 && at - p->window + 1 > *lo)
         *lo = at - p->window + 1;
     if (c->a->doc_start && c->a->doc_start[b * p->t_q + i] > *lo)

@@ -108,6 +108,8 @@ static __device__ void look(const lathe_attention_problem &p, const lathe_attent
             lo = at - p.window + 1;
         if (a.doc_start != nullptr && i < p.t_q && a.doc_start[b * p.t_q + i] > lo)
             lo = a.doc_start[b * p.t_q + i];
+        if (a.key_end != nullptr && i < p.t_q && a.key_end[b * p.t_q + i] < hi)
+            hi = a.key_end[b * p.t_q + i];
         if (i >= p.t_q || hi <= lo)
             lo = hi = 0;
         seen->lo[threadIdx.x] = (int32_t)lo;

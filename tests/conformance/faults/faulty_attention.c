@@ -41,6 +41,8 @@ static void keys_of(const lathe_attention_problem *p, const lathe_attention_args
     const int64_t at = IS(ignores_the_offset) ? i : i + length - p->t_q;
     *first = 0;
     *last = p->causal && !IS(ignores_causal) && at + 1 < length ? at + 1 : length;
+    if (a->key_end != NULL && !IS(ignores_last_keys) && a->key_end[b * p->t_q + i] < *last)
+        *last = a->key_end[b * p->t_q + i];
     if (IS(sees_one_key_less) && *last > 1)
         *last -= 1;
     if (p->window > 0 && !IS(ignores_window) && at - p->window + 1 > 0)

@@ -92,6 +92,9 @@ static inline lathe_status lathe_attention_check(const lathe_host *host,
     if ((p->packed != 0) != (a->doc_start != NULL))
         return lathe_fail(host, LATHE_E_ARG, "attention: packed is %d, doc_start is %s", p->packed,
                           a->doc_start != NULL ? "given" : "missing");
+    if ((p->bounded != 0) != (a->key_end != NULL))
+        return lathe_fail(host, LATHE_E_ARG, "attention: bounded is %d, key_end is %s", p->bounded,
+                          a->key_end != NULL ? "given" : "missing");
     if ((p->cached != 0) != (a->kv_len != NULL))
         return lathe_fail(host, LATHE_E_ARG, "attention: cached is %d, kv_len is %s", p->cached,
                           a->kv_len != NULL ? "given" : "missing");
