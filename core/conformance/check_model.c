@@ -84,6 +84,7 @@ static lathe_status forward(model *m, int64_t batch, int64_t tokens, int64_t cac
                                    .max_positions = cache_rows > 0 ? cache_rows : tokens,
                                    .doc_start = LATHE_NONE,
                                    .kv_len = LATHE_NONE,
+                                   .key_end = LATHE_NONE,
                                    .cache_k = m->k,
                                    .cache_v = m->v};
     LATHE_TRY(lathe_graph_input(m->g, "tokens", ids, &m->build.tokens));

@@ -74,6 +74,42 @@ static void fill_positions(const lathe_model_config *model, const lathe_program 
         positions[i] += (int32_t)offset;
 }
 
+/* The end of the keys that each token sees: of the batch; else, and in padding, those of a document
+ * that sees itself, or of no prefix. */
+static void fill_key_end(const lathe_program *p, const lathe_run_batch *b, const int32_t *doc_start,
+                         int32_t *key_end)
+{
+    const int64_t tokens = p->row_tokens, n = copied_tokens(p, b);
+    for (int64_t r = 0; r < p->n_rows; r++) {
+        const int64_t row = lathe__batch_row(p, b, r), at = r * tokens;
+        for (int64_t t = tokens; t-- > 0;) {
+            const int ends = t + 1 == tokens || doc_start[at + t + 1] != doc_start[at + t];
+            key_end[at + t] = ends || p->objective == LATHE_OBJECTIVE_PREFIX ? (int32_t)(t + 1)
+                                                                             : key_end[at + t + 1];
+        }
+        if (row >= 0 && b->key_end)
+            memcpy(key_end + at, b->key_end + row * b->row_tokens, (size_t)n * sizeof *key_end);
+    }
+}
+
+static lathe_status check_key_end(const lathe_program *p, const lathe_run_batch *b)
+{
+    if (!b->key_end)
+        return LATHE_OK;
+    if (p->key_end == LATHE_NONE)
+        return lathe_error(LATHE_E_ARG,
+                           "a batch with key_end, and the run's objective is causal: set "
+                           "stage.objective to prefix or masked");
+    for (int64_t i = 0; i < (int64_t)b->n_rows * b->row_tokens; i++)
+        if (b->key_end[i] <= i % b->row_tokens || b->key_end[i] > b->row_tokens)
+            return lathe_error(LATHE_E_ARG,
+                               "key_end %d at row %lld, column %lld; expected more than the column "
+                               "and at most %d",
+                               b->key_end[i], (long long)(i / b->row_tokens),
+                               (long long)(i % b->row_tokens), b->row_tokens);
+    return LATHE_OK;
+}
+
 static lathe_status check_ids(const lathe_run_batch *b, int64_t vocab, int64_t most_tokens)
 {
     const int64_t n = (int64_t)b->n_rows * b->row_tokens;
@@ -227,6 +263,7 @@ lathe_status lathe__batch_check(const lathe_program *p, const lathe_run_batch *b
                            "a batch of %d rows; expected an even number: the chosen rows of the "
                            "pairs, then their rejected rows (or examples, then mismatched ones)",
                            b->n_rows);
+    LATHE_TRY(check_key_end(p, b));
     return check_ids(b, vocab, p->row_tokens);
 }
 
@@ -242,6 +279,8 @@ lathe_status lathe__batch_load(lathe_program *p, const lathe_model_config *model
     int32_t *doc_start = lathe_exec_input(p->exec, p->doc_start);
     fill_input(p, b, b->tokens, 0, tokens);
     fill_positions(model, p, b, lathe_exec_input(p->exec, p->positions), doc_start);
+    if (p->key_end != LATHE_NONE)
+        fill_key_end(p, b, doc_start, lathe_exec_input(p->exec, p->key_end));
     float *mask = on_pairs ? lathe_exec_input(p->exec, p->pair_mask) : NULL;
     for (int64_t i = 0; mask && i < p->n_rows / 2; i++)
         mask[i] = i < n_pairs ? 1.0f : 0.0f;

@@ -80,6 +80,11 @@ lathe_status lathe__build_batch_inputs(lathe__builder *b)
     b->teacher.tokens = p->tokens;
     b->teacher.positions = p->positions;
     b->teacher.doc_start = p->doc_start;
+    p->objective = b->config->objective;
+    if (p->objective == LATHE_OBJECTIVE_CAUSAL)
+        return LATHE_OK;
+    LATHE_TRY(lathe_graph_input(g, "key_end", tokens, &p->key_end));
+    b->build.key_end = b->teacher.key_end = p->key_end;
     return LATHE_OK;
 }
 
@@ -373,6 +378,7 @@ lathe_status lathe_program_build(const lathe_program_config *config, int32_t kin
 {
     *out = (lathe_program){.n_rows = config->n_rows, .row_tokens = config->row_tokens};
     out->tokens = out->targets = out->positions = out->doc_start = out->seed = LATHE_NONE;
+    out->key_end = LATHE_NONE;
     out->kv_len = out->rng = out->loss = out->logprobs = out->logits = LATHE_NONE;
     out->top_logprobs = out->top = out->draw = out->sampled = out->pair_mask = LATHE_NONE;
     out->target_mask = out->last_mask = out->scores = out->log_sums = LATHE_NONE;
@@ -388,6 +394,7 @@ lathe_status lathe_program_build(const lathe_program_config *config, int32_t kin
                   .max_positions = config->row_tokens,
                   .doc_start = LATHE_NONE,
                   .kv_len = LATHE_NONE,
+                  .key_end = LATHE_NONE,
                   .param = param_value,
                   .linear = linear_site},
     };

@@ -30,6 +30,7 @@ typedef struct lathe_program_config {
     const lathe_model_config *teacher; /* NULL: none */
     const lathe_instance *adapter;     /* NULL: none */
     const lathe_instance *stage;       /* TRAIN and EVAL */
+    int32_t objective;                 /* LATHE_OBJECTIVE_* of the batches; DECODE is causal */
     int32_t reference_has_adapter; /* the reference is the model with the adapter before training,
                                       of which it has frozen copies; 0: the model without it */
     int32_t n_rows;                /* B */
@@ -51,6 +52,8 @@ typedef struct lathe_program {
     int32_t n_rows;
     int64_t row_tokens;
     lathe_val tokens, targets, positions, doc_start, seed, kv_len, rng;
+    lathe_val key_end;     /* i32[B*T]: end of the keys that each token sees; LATHE_NONE: causal */
+    int32_t objective;     /* LATHE_OBJECTIVE_* */
     lathe_val pair_mask;   /* f32[P] in stages on pairs: 0 for padding; LATHE_NONE: packed rows */
     lathe_val target_mask; /* f32[B*T], 1 at targets; LATHE_NONE: not asked for by the stage */
     lathe_val last_mask;   /* f32[B*T], 1 at the last token of each row; LATHE_NONE: likewise */

@@ -184,6 +184,22 @@ static lathe_status check_noise(const lathe_model_build *b)
                        family_name(b));
 }
 
+/* Refuses attention of the nodes from `first` on that does not follow key_end. */
+static lathe_status check_attention(const lathe_model_build *b, int32_t first)
+{
+    for (int32_t i = first; b->key_end != LATHE_NONE && i < b->graph->n_nodes; i++) {
+        const lathe_ir_node *n = &b->graph->nodes[i];
+        if (n->op == LATHE_OP_ATTENTION && (n->in[5] != b->key_end || n->attrs.causal))
+            return lathe_error(
+                LATHE_E_CONFIG,
+                "the stage's objective is not causal, and model family %s builds causal attention "
+                "only (its ATTENTION does not take the builder's key_end): use another model, or "
+                "the causal objective",
+                family_name(b));
+    }
+    return LATHE_OK;
+}
+
 int64_t lathe_model_position_offset(const lathe_model_config *config, int64_t max_positions,
                                     int64_t longest)
 {
@@ -259,6 +275,7 @@ lathe_status lathe_model_hidden(lathe_model_build *b, lathe_val *out)
                                          .positions = b->positions,
                                          .doc_start = b->doc_start,
                                          .kv_len = b->kv_len,
+                                         .key_end = b->key_end,
                                          .ctx = b,
                                          .tensor = tensor,
                                          .linear = linear,
@@ -274,10 +291,12 @@ lathe_status lathe_model_hidden(lathe_model_build *b, lathe_val *out)
     lathe_graph_set_layer(b->graph, -1, LATHE_BLOCK_NONE);
     for (int32_t i = 0; i < b->config->n_ropes; i++)
         LATHE_TRY(rope_constant(b, i, &b->ropes[i]));
+    const int32_t first = b->graph->n_nodes;
     const lathe_status status = table->build(b->config->family.self, &builder, out);
     lathe_graph_set_layer(b->graph, -1, LATHE_BLOCK_NONE);
     LATHE_TRY(status);
     LATHE_TRY(check_noise(b));
+    LATHE_TRY(check_attention(b, first));
     return check_hidden(b, *out);
 }
 

@@ -24,7 +24,8 @@ typedef struct lathe_model_build {
     lathe_val tokens;      /* i32[N] */
     lathe_val positions;   /* i32[N]: position within the document */
     lathe_val
-        doc_start; /* i32[N]: index in the row at which the token's document begins, or NONE */
+        doc_start;     /* i32[N]: index in the row at which the token's document begins, or NONE */
+    lathe_val key_end; /* i32[N]: end of the keys that the token sees, or NONE: causal */
 
     /* Generation: caches c[B,P,Hkv*D] per layer, of which kv_len i32[B] rows are valid once the
      * tokens of this run are in. kv_len NONE: no cache. */

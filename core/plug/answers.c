@@ -211,6 +211,39 @@ uint32_t lathe_answer_heads(const lathe_instance *stage)
     return LATHE_HAS(table, heads_of) ? all & table->heads_of(stage->self) : all;
 }
 
+static int is_share(double x)
+{
+    return x >= 0.0 && x <= 1.0;
+}
+
+lathe_status lathe_answer_objective(const lathe_instance *stage, lathe_objective *out)
+{
+    const lathe_stage_v1 *table = stage->component ? stage->table : NULL;
+    *out = (lathe_objective){.size = (uint32_t)sizeof *out};
+    if (!LATHE_HAS(table, objective))
+        return LATHE_OK;
+    table->objective(stage->self, out);
+    if (out->kind < 0 || out->kind >= LATHE_N_OBJECTIVES)
+        return refuse(stage, "objective() gives kind %d, expected 0 to %d", out->kind,
+                      LATHE_N_OBJECTIVES - 1);
+    if (out->kind != LATHE_OBJECTIVE_CAUSAL && table->rows != LATHE_ROWS_PACKED)
+        return refuse(stage, "objective() gives kind %d, which is for packed documents only",
+                      out->kind);
+    if (out->kind == LATHE_OBJECTIVE_PREFIX &&
+        !(out->prefix_fraction >= 0.0 && out->prefix_fraction < 1.0))
+        return refuse(stage, "objective() gives prefixes of %g of a document, expected [0, 1)",
+                      out->prefix_fraction);
+    if (out->kind == LATHE_OBJECTIVE_MASKED &&
+        !(is_share(out->mask_probability) && out->mask_probability > 0.0 &&
+          is_share(out->mask_share) && is_share(out->random_share) &&
+          out->mask_share + out->random_share <= 1.0 + 1e-9))
+        return refuse(stage,
+                      "objective() chooses %g of the tokens, masks %g and changes %g of these; "
+                      "expected a probability above 0, and shares of at most 1 together",
+                      out->mask_probability, out->mask_share, out->random_share);
+    return LATHE_OK;
+}
+
 /* Checks the values per token that iterate() is to read. */
 static lathe_status check_outputs(const lathe_instance *stage, const lathe_stage_build *build,
                                   const lathe_stage_loss *loss)

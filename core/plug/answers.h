@@ -43,6 +43,10 @@ uint32_t lathe_answer_needs(const lathe_instance *stage);
  *  component. */
 uint32_t lathe_answer_heads(const lathe_instance *stage);
 
+/** What the stage learns of a document: CAUSAL if it has no objective(). LATHE_E_PLUGIN: settings
+ *  out of range, or rows that are not packed. */
+lathe_status lathe_answer_objective(const lathe_instance *stage, lathe_objective *out);
+
 /** The loss of a stage, and its metrics with names and a known unit. After the call, values have
  *  the numbers 0 to n_values - 1. */
 lathe_status lathe_answer_loss(const lathe_instance *stage, const lathe_stage_build *build,

@@ -247,6 +247,7 @@ static lathe_status load_batch(calibrator *c)
                                    .targets = b.targets,
                                    .positions = b.positions,
                                    .doc_start = b.doc_start,
+                                   .key_end = b.key_end,
                                    .inputs = inputs,
                                    .n_inputs = run->data.n_inputs};
     for (int32_t i = 0; i < run->data.n_inputs; i++)

@@ -48,6 +48,7 @@ static lathe_status next_batch(const lathe_run_data *data, lathe_loader *loader,
                              .targets = batch.targets,
                              .positions = batch.positions,
                              .doc_start = batch.doc_start,
+                             .key_end = batch.key_end,
                              .inputs = inputs,
                              .n_inputs = data->n_inputs};
     for (int32_t i = 0; i < data->n_inputs; i++)

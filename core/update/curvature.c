@@ -35,6 +35,8 @@ static lathe_status draw(lathe_programs *programs, uint64_t seed, int64_t step, 
     copy_input(programs, s->positions, t->positions);
     copy_input(programs, s->doc_start, t->doc_start);
     copy_input(programs, s->targets, t->targets);
+    if (t->key_end != LATHE_NONE)
+        copy_input(programs, s->key_end, t->key_end);
     if (s->rng != LATHE_NONE && t->rng != LATHE_NONE)
         memcpy(lathe_exec_input(s->exec, s->rng), lathe_exec_input(t->exec, t->rng),
                LATHE_RNG_COUNTER * sizeof(int64_t));

@@ -49,8 +49,12 @@ typedef struct lathe_run_batch {
     const lathe_batch_input *inputs;
     int32_t n_inputs;
     int32_t reserved2; /* 0 */
+    /* For a stage whose objective is not causal (lathe/stage.h): the end of the keys that each
+     * token sees, above its index in the row and at most row_tokens. NULL: of a masked objective,
+     * the end of the token's document; of a prefix objective, the token itself (no prefix). */
+    const int32_t *key_end;
 } lathe_run_batch;
-LATHE_ABI_SIZE(lathe_run_batch, 64);
+LATHE_ABI_SIZE(lathe_run_batch, 72);
 
 enum {
     LATHE_FORWARD_TRAIN = 1,  /* backward will follow; needs targets */

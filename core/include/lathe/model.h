@@ -127,7 +127,11 @@ typedef struct lathe_model_builder {
                               factors */
     lathe_val doc_start;   /* i32[N] or LATHE_NONE: input 3 of ATTENTION */
     lathe_val kv_len;      /* i32[B] or LATHE_NONE: input 4 of ATTENTION */
-    void *ctx;             /* first argument of the functions below */
+    /* i32[N]: input 5 of ATTENTION, whose attrs.causal is then 0, for objectives that are not
+     * causal; LATHE_NONE: causal. Every ATTENTION node must follow it. */
+    lathe_val key_end;
+    int32_t reserved; /* 0 */
+    void *ctx;        /* first argument of the functions below */
     /** [build] Value of a tensor that tensors() declared: a matrix c[rows, cols] or a vector
      *  f32[rows]. */
     lathe_status (*tensor)(void *ctx, const char *name, lathe_val *out);
@@ -157,7 +161,7 @@ typedef struct lathe_model_builder {
      *  Call it once. */
     lathe_status (*embedded)(void *ctx, lathe_val *x);
 } lathe_model_builder;
-LATHE_ABI_SIZE(lathe_model_builder, 128);
+LATHE_ABI_SIZE(lathe_model_builder, 136);
 
 typedef struct lathe_model_v1 {
     uint32_t size;

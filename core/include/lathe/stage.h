@@ -89,6 +89,33 @@ typedef struct lathe_stage_head {
 } lathe_stage_head;
 LATHE_ABI_SIZE(lathe_stage_head, 24);
 
+/* What a stage on LATHE_ROWS_PACKED learns of a document (its tokens in one row). */
+enum {
+    /* a token sees itself and those before it; its target is the next token */
+    LATHE_OBJECTIVE_CAUSAL = 0,
+    /* the first tokens, the prefix, see each other, and the others as in CAUSAL; targets are the
+     * tokens after the prefix */
+    LATHE_OBJECTIVE_PREFIX = 1,
+    /* all tokens see each other; some are chosen at random, and most of these replaced; the target
+     * of a chosen token is the token that was in its place, and the others have none */
+    LATHE_OBJECTIVE_MASKED = 2,
+    LATHE_N_OBJECTIVES
+};
+
+/** The objective with its settings. Random choices depend on data.seed and the row's place. */
+typedef struct lathe_objective {
+    uint32_t size;
+    int32_t kind;            /* LATHE_OBJECTIVE_* */
+    double prefix_fraction;  /* PREFIX: share of a document, below 1; 0: the length is drawn for
+                                each document, uniform from 1 to its tokens - 1 */
+    double mask_probability; /* MASKED: of each token to be chosen, in (0, 1]; special tokens never
+                                are */
+    double mask_share;       /* of the chosen tokens: becomes the mask token */
+    double random_share;     /* of the chosen tokens: becomes a random token; the rest stays */
+    const char *mask_token;  /* MASKED: its text; NULL: the tokenizer's mask_token */
+} lathe_objective;
+LATHE_ABI_SIZE(lathe_objective, 48);
+
 #define LATHE_MAX_STAGE_INPUTS 8
 #define LATHE_MAX_STAGE_HEADS 4
 
@@ -139,7 +166,10 @@ typedef struct lathe_stage_v1 {
     /** [pure] Bit i: with its settings this instance has head i of `heads`; the core neither
      *  declares nor saves the others. NULL: it has all. */
     uint32_t (*heads_of)(void *self);
+    /** [pure] The objective of this instance, on LATHE_ROWS_PACKED. The core masks the rows and
+     *  bounds the attention. NULL: LATHE_OBJECTIVE_CAUSAL. */
+    void (*objective)(void *self, lathe_objective *out);
 } lathe_stage_v1;
-LATHE_ABI_SIZE(lathe_stage_v1, 120);
+LATHE_ABI_SIZE(lathe_stage_v1, 128);
 
 #endif

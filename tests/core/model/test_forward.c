@@ -29,6 +29,7 @@ static void forward_open(forward *f, golden *model, int64_t batch, int64_t token
                                    .max_positions = 64,
                                    .doc_start = LATHE_NONE,
                                    .kv_len = LATHE_NONE,
+                                   .key_end = LATHE_NONE,
                                    .cache_k = f->k,
                                    .cache_v = f->v};
     const lathe_desc ids = lathe_desc_1d(LATHE_I32, batch * tokens);

@@ -131,7 +131,8 @@ static inline lathe_status lathe_decoder_rotate(const lathe_decoder_at *at, cons
     return lathe_decoder_node(at, LATHE_OP_ROPE, &attrs, in, 3, label, out);
 }
 
-/** Causal attention with the layer's window, scale and soft-cap. fused: q also holds k and v. */
+/** Attention with the layer's window, scale and soft-cap, causal unless the builder has key_end.
+ *  fused: q also holds k and v. */
 static inline lathe_status lathe_decoder_attend(const lathe_decoder_at *at, int32_t fused,
                                                 lathe_val q, lathe_val k, lathe_val v,
                                                 lathe_val *out)
@@ -150,12 +151,16 @@ static inline lathe_status lathe_decoder_attend(const lathe_decoder_at *at, int3
                                   .n_kv_heads = s->n_kv_heads,
                                   .head_dim = s->head_dim,
                                   .window = s->window,
-                                  .causal = 1,
+                                  .causal = at->b->key_end == LATHE_NONE,
                                   .fused_qkv = fused,
                                   .batch = at->b->batch};
-    const lathe_val in[5] = {q, fused ? LATHE_NONE : k, fused ? LATHE_NONE : v, at->b->doc_start,
-                             at->b->kv_len};
-    return lathe_decoder_node(at, LATHE_OP_ATTENTION, &attrs, in, 5, label, out);
+    const lathe_val in[6] = {q,
+                             fused ? LATHE_NONE : k,
+                             fused ? LATHE_NONE : v,
+                             at->b->doc_start,
+                             at->b->kv_len,
+                             at->b->key_end};
+    return lathe_decoder_node(at, LATHE_OP_ATTENTION, &attrs, in, 6, label, out);
 }
 
 #endif
