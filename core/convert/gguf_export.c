@@ -153,6 +153,7 @@ static lathe_status open_decoded(export *e)
 static lathe_status open_folder(export *e, const lathe_model_source *source)
 {
     LATHE_TRY(lathe_model_config_load(source, e->folder, &e->config));
+    LATHE_TRY(lathe_model_config_refuse_two_way(&e->config, e->folder, "a GGUF file"));
     e->family = lathe_gguf_family_of_type(e->config.model_type);
     if (e->family == NULL)
         return lathe_error(LATHE_E_UNSUPPORTED,

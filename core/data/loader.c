@@ -172,7 +172,8 @@ static lathe_status count_rows(lathe_loader *l)
     return LATHE_OK;
 }
 
-/* Computes the identity that a cursor must match: a hash of data, row settings and weights. */
+/* Computes the identity that a cursor must match: a hash of data, row settings and weights, and of
+ * the mask token, which the tokenizer's files may name. */
 static lathe_status identify(lathe_loader *l)
 {
     lathe_buffer b = LATHE_BUFFER_INIT;
@@ -182,6 +183,8 @@ static lathe_status identify(lathe_loader *l)
     for (int32_t d = 0; d < l->index.n_sets; d++)
         lathe_buffer_printf(&b, " %lld %lld", (long long)l->index.sets[d].n_rows,
                             (long long)l->index.sets[d].per_epoch);
+    if (l->config.objective && l->config.objective->mask_token >= 0)
+        lathe_buffer_printf(&b, " mask %d", l->config.objective->mask_token);
     if (b.status == LATHE_OK)
         l->identity = (int64_t)(lathe_hash64(b.data, b.len) >> 1);
     const lathe_status status = b.status;
@@ -216,7 +219,7 @@ static lathe_status create_slots(lathe_loader *l)
         return lathe_error(LATHE_E_NOMEM, "%d batches", l->n_slots);
     for (int32_t i = 0; i < l->n_slots; i++) {
         lathe_loader_slot *s = &l->slots[i];
-        s->memory = malloc((size_t)plane * 4 * sizeof *s->memory);
+        s->memory = malloc((size_t)plane * 5 * sizeof *s->memory);
         if (!s->memory)
             return lathe_error(LATHE_E_NOMEM, "%d batches of %lld tokens", l->n_slots,
                                (long long)plane);
@@ -226,6 +229,7 @@ static lathe_status create_slots(lathe_loader *l)
         s->batch.targets = s->memory + plane;
         s->batch.positions = s->memory + 2 * plane;
         s->batch.doc_start = s->memory + 3 * plane;
+        s->batch.key_end = l->config.objective ? s->memory + 4 * plane : NULL;
         LATHE_TRY(create_inputs(l, s));
     }
     return LATHE_OK;

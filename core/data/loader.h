@@ -14,6 +14,7 @@
 #define LATHE_DATA_LOADER_H
 
 #include "data/multipack.h"
+#include "data/row_objective.h"
 #include "data/shards.h"
 #include "records/row_kind.h"
 
@@ -44,7 +45,8 @@ typedef struct lathe_loader_config {
     int32_t packing;  /* LATHE_PACK_*; pairs are not packed, examples always use multipack */
     int32_t overlong; /* LATHE_OVERLONG_* (row_kind.h); 0: they are cut */
     int32_t n_inputs; /* inputs of the stage that the shards have (lathe_dataset.inputs) */
-    const lathe_stage_input *inputs; /* [n_inputs] borrowed for the loader's life */
+    const lathe_stage_input *inputs;      /* [n_inputs] borrowed for the loader's life */
+    const lathe_row_objective *objective; /* borrowed likewise; NULL: causal */
 } lathe_loader_config;
 
 /** One micro-batch. All arrays are i32[n_rows * row_tokens], borrowed until the next call.
@@ -54,6 +56,10 @@ typedef struct lathe_loader_config {
  *  else -1; the first token of a document is never a target. If the row ends inside a document, the
  *  last token still has its target. The rest of the row is filled with eos, target -1, as a
  *  document of its own.
+ *
+ *  Packed, with a prefix objective: the tokens of the prefix are no targets. With a masked
+ *  objective: the target of a chosen token is the token that was there, and the others have none
+ *  (row_objective.h).
  *
  *  Completions: whole examples, packed; the target is also -1 if the next token belongs to the
  *  prompt. An example longer than T is cut after T tokens (or skipped: overlong), and skipped if
@@ -75,6 +81,7 @@ typedef struct lathe_batch {
     const int32_t *targets;   /* -1: not a target */
     const int32_t *positions; /* within the document */
     const int32_t *doc_start; /* index in the row where the token's document begins */
+    const int32_t *key_end;   /* end of the keys that the token sees; NULL: causal */
     int64_t n_target;         /* number of targets >= 0 */
     int64_t n_pairs; /* pairs (unpaired examples) that are not padding; 0 for packed rows */
     /* [n_inputs] the stage's inputs: f32[n_rows], or f32[n_rows * row_tokens] per token; 0 in

@@ -33,6 +33,7 @@ static lathe_row row_of(const lathe_loader *l, const lathe_loader_slot *s, int64
                      .targets = base + plane,
                      .positions = base + 2 * plane,
                      .doc_start = base + 3 * plane,
+                     .key_end = l->config.objective ? base + 4 * plane : NULL,
                      .n_tokens = T,
                      .n_inputs = l->config.n_inputs};
     for (int32_t i = 0; i < l->config.n_inputs; i++)
@@ -100,8 +101,12 @@ static lathe_status fill_place(const lathe_loader *l, const place_range *all, in
 {
     if (!l->index.is_alone) {
         const lathe_row row = row_of(l, s, i);
-        return lathe__row_index_pack(&l->index, lathe__loader_row_at(l, at), &row,
-                                     &s->batch.n_target);
+        int64_t n_target = 0;
+        LATHE_TRY(lathe__row_index_pack(&l->index, lathe__loader_row_at(l, at), &row, &n_target));
+        if (l->config.objective)
+            n_target = lathe__row_objective_apply(l->config.objective, l->config.seed, at, &row);
+        s->batch.n_target += n_target;
+        return LATHE_OK;
     }
     return fill_record(l, i, record_at(l, at), record_at(l, place_before(all, at)), s);
 }

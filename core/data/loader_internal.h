@@ -10,7 +10,7 @@
 /* A prepared batch, or the error that occurred while preparing it. */
 typedef struct lathe_loader_slot {
     lathe_batch batch;
-    int32_t *memory;                       /* tokens, targets, positions, doc_start */
+    int32_t *memory;                       /* tokens, targets, positions, doc_start, key_end */
     float *inputs[LATHE_MAX_STAGE_INPUTS]; /* [n_inputs]; the first one owns the memory */
     int64_t after;                         /* place of the next batch */
     lathe_status status;

@@ -13,6 +13,8 @@ void lathe__row_fill(const lathe_row *row, int64_t from, int32_t eos)
         row->targets[i] = -1;
         row->positions[i] = (int32_t)(i - from);
         row->doc_start[i] = (int32_t)from;
+        if (row->key_end)
+            row->key_end[i] = (int32_t)(i + 1);
     }
     for (int32_t i = 0; i < row->n_inputs; i++)
         if (row->inputs[i])

@@ -7,6 +7,7 @@
 /** One row of T tokens; lathe_batch describes the arrays. */
 typedef struct lathe_row {
     int32_t *tokens, *targets, *positions, *doc_start;
+    int32_t *key_end;                      /* NULL: the objective is causal */
     int64_t n_tokens;                      /* T */
     int32_t n_inputs;                      /* inputs of the stage that come from columns */
     float *inputs[LATHE_MAX_STAGE_INPUTS]; /* f32[T] of an input per token; NULL: it is per row */

@@ -15,6 +15,7 @@ typedef struct lathe_run_data {
     /* [n_inputs] inputs of the stage that come from columns of the data */
     lathe_stage_input inputs[LATHE_MAX_STAGE_INPUTS];
     int32_t n_inputs;
+    lathe_row_objective objective; /* of the stage; kind CAUSAL: rows are as they are packed */
     lathe_shards *shards, *validation_shards;
     lathe_loader *loader, *validation; /* NULL: the split does not exist */
     lathe_cursor validation_start;     /* start of the validation split */

@@ -87,6 +87,8 @@ lathe_status lathe_scorer_create(const lathe_scorer_config *config, lathe_scorer
     if (status == LATHE_OK)
         status = lathe_model_config_refuse_quantized(&s->model, config->path, "a reward model");
     if (status == LATHE_OK)
+        status = lathe_model_config_refuse_two_way(&s->model, config->path, "a reward model");
+    if (status == LATHE_OK)
         status = check_model(s);
     if (status == LATHE_OK)
         status = make_params(s);

@@ -58,6 +58,8 @@ lathe_status lathe_draft_create(const lathe_draft_config *config, lathe_draft **
     d->config = *config;
     lathe_status status = lathe_model_config_load(&config->source, config->path, &d->model);
     if (status == LATHE_OK)
+        status = lathe_model_config_refuse_two_way(&d->model, config->path, "generation");
+    if (status == LATHE_OK)
         status = check_model(d);
     if (status == LATHE_OK)
         status = make_params(d);

@@ -41,6 +41,7 @@ static double bits_per_byte(const lathe_run *run, double loss)
     const double tokens = (double)lathe_loader_tokens(run->data.validation);
     const double bytes = (double)lathe_loader_text_bytes(run->data.validation);
     if (!counts_tokens(&run->programs.eval) || bytes <= 0.0 ||
+        run->programs.eval.objective != LATHE_OBJECTIVE_CAUSAL ||
         stage->rows != LATHE_ROWS_PACKED) /* targets are not all of the text */
         return (double)NAN;
     return loss / log(2.0) * tokens / bytes;

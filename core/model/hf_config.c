@@ -65,6 +65,7 @@ static void read_common(lathe_config_reader *r, lathe_model_config *out)
     read_file_dtype(r, out);
     out->n_labels = lathe__classifier_labels(r->object);
     out->is_classifier = out->n_labels > 0;
+    out->is_two_way = json_is_false(json_object_get(r->object, "is_causal"));
     out->is_quantized = json_is_object(json_object_get(r->object, "quantization_config"));
 }
 
@@ -377,16 +378,22 @@ static lathe_status new_text(const lathe_model_config *config, char **out_text)
     return status;
 }
 
-/* Replaces the text by one with the keys of a sequence classifier. */
-static lathe_status make_classifier(const lathe_model_config *config, char **io_text)
+/* Replaces the text by one with the keys of a sequence classifier, and of a model that is not
+ * causal: transformers then gives the whole document to every token (masking_utils.py,
+ * create_causal_mask).
+ */
+static lathe_status change_kind(const lathe_model_config *config, char **io_text)
 {
     json_t *object = NULL;
     char *text = NULL;
     lathe_status status =
         lathe_json_load("config.json", *io_text, (int64_t)strlen(*io_text), &object);
-    if (status == LATHE_OK)
+    if (status == LATHE_OK && config->n_labels > 0)
         status =
             lathe__classifier_write(config->architecture, config->n_labels, config->pad, object);
+    if (status == LATHE_OK && config->is_two_way &&
+        json_object_set_new(object, "is_causal", json_false()) != 0)
+        status = lathe_error(LATHE_E_NOMEM, "no memory for the text of config.json");
     if (status == LATHE_OK)
         status = dump(object, 0, &text);
     json_decref(object);
@@ -402,7 +409,8 @@ lathe_status lathe_model_config_text(const lathe_model_config *config, char **ou
     *out_text = NULL;
     LATHE_TRY(config->json != NULL ? text_with_dtype(config, out_text)
                                    : new_text(config, out_text));
-    const lathe_status status = config->n_labels > 0 ? make_classifier(config, out_text) : LATHE_OK;
+    const int changes = config->n_labels > 0 || config->is_two_way;
+    const lathe_status status = changes ? change_kind(config, out_text) : LATHE_OK;
     if (status == LATHE_OK)
         return LATHE_OK;
     free(*out_text);
@@ -430,6 +438,17 @@ lathe_status lathe_model_config_save(const lathe_model_config *config, const cha
     lathe_arena_fini(&arena);
     free(text);
     return status;
+}
+
+lathe_status lathe_model_config_refuse_two_way(const lathe_model_config *config, const char *folder,
+                                               const char *what)
+{
+    if (!config->is_two_way)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_CONFIG,
+                       "%s/config.json: is_causal is false: the model reads texts in both "
+                       "directions, and %s is causal; choose a causal model",
+                       folder, what);
 }
 
 lathe_status lathe_model_config_refuse_quantized(const lathe_model_config *config,

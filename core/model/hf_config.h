@@ -32,6 +32,7 @@ typedef struct lathe_model_config {
     int32_t eos[LATHE_MAX_EOS];
     int32_t n_eos;
     int32_t file_dtype;   /* of the weights: F32, BF16, F16 or F64; F32 if the file names none */
+    int32_t is_two_way;   /* "is_causal": false: every token of a document sees all of it */
     int32_t is_quantized; /* the file has a quantization_config: quant_source.h reads it */
     int32_t warns_of_dropout;  /* 1: training without the dropout is a warning; 0: an error */
     double dropout;            /* the largest dropout in the configuration; none is ever applied */
@@ -70,6 +71,10 @@ double lathe_model_initializer_range(const lathe_model_config *config);
 
 /** Writes folder/config.json, durably. */
 lathe_status lathe_model_config_save(const lathe_model_config *config, const char *folder);
+
+/** LATHE_E_CONFIG if the model is not causal. `what`: as below. */
+lathe_status lathe_model_config_refuse_two_way(const lathe_model_config *config, const char *folder,
+                                               const char *what);
 
 /** LATHE_E_CONFIG if the folder's weights are quantized: for readers that need plain numbers.
  * `what` says what they are read for ("the teacher"). */

@@ -11,6 +11,7 @@
 #include "gguf/model_files.h"
 #include "metrics/data_progress.h"
 #include "run/data_notes.h"
+#include "run/objective_check.h"
 #include "run/renderer_choice.h"
 #include "run/reward_records.h"
 #include "run/run_ranks.h"
@@ -112,6 +113,7 @@ static lathe_status read_stop_tokens(lathe_run *run)
 lathe_status lathe__run_tokenizer(lathe_run *run)
 {
     LATHE_TRY(open_tokenizer(run));
+    LATHE_TRY(lathe__objective_tokens(run));
     return read_stop_tokens(run);
 }
 
@@ -249,6 +251,7 @@ static lathe_status open_loader(lathe_run *run, const lathe_shards *shards, int3
 {
     const lathe_program_config program = lathe__run_program_config(run);
     const int divides = shards == run->data.shards && !run->set.validation;
+    const int is_causal = run->data.objective.stage.kind == LATHE_OBJECTIVE_CAUSAL;
     const lathe_loader_config config = {.shards = shards,
                                         .n_rows = program.n_rows,
                                         .row_tokens = run->set.seq_len,
@@ -265,7 +268,8 @@ static lathe_status open_loader(lathe_run *run, const lathe_shards *shards, int3
                                         .packing = run->set.packing,
                                         .overlong = run->set.overlong,
                                         .n_inputs = run->data.n_inputs,
-                                        .inputs = run->data.inputs};
+                                        .inputs = run->data.inputs,
+                                        .objective = is_causal ? NULL : &run->data.objective};
     return lathe_loader_create(&config, out);
 }
 

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "generate/draft_model.h"
 #include "generate/generator.h"
+#include "run/objective_check.h"
 #include "run/run_state.h"
 #include "run/same_vocabulary.h"
 
@@ -31,6 +32,7 @@ static lathe_status plan_draft(lathe_run *run)
 
 lathe_status lathe__run_plan_generator(lathe_run *run, int32_t batch)
 {
+    LATHE_TRY(lathe__objective_check_generation(run));
     LATHE_TRY(plan_draft(run));
     const lathe_generator_parts parts = {.machine = &run->machine,
                                          .store = &run->store,

@@ -21,6 +21,7 @@
 #include "run/device_check.h"
 #include "run/iteration.h"
 #include "run/merge_check.h"
+#include "run/objective_check.h"
 #include "run/offload_check.h"
 #include "run/rollout_noise.h"
 #include "run/run_formats.h"
@@ -225,6 +226,7 @@ lathe_status lathe__run_params(lathe_run *run)
     LATHE_TRY(lathe__run_make_classifier(run));
     LATHE_TRY(check_dropout(run));
     LATHE_TRY(check_positions(run));
+    LATHE_TRY(lathe__objective_check_model(run));
     LATHE_TRY(lathe__token_check(run));
     lathe_params_init(&run->params, run->set.compute_dtype);
     run->params.grad_dtype = run->set.grad_dtype;
@@ -259,6 +261,7 @@ lathe_program_config lathe__run_program_config(lathe_run *run)
         .params = &run->params,
         .adapter = run->parts.adapter.component ? &run->parts.adapter : NULL,
         .stage = run->parts.stage.component ? &run->parts.stage : NULL,
+        .objective = lathe__run_objective(run),
         .reference_has_adapter = run->set.model_adapter != NULL,
         .n_rows = batch_rows(run->set.micro_batch_size, &run->parts.stage),
         .row_tokens = run->set.seq_len,

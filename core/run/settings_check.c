@@ -10,6 +10,7 @@
 #include "run/curvature_check.h"
 #include "run/iteration.h"
 #include "run/merge_check.h"
+#include "run/objective_check.h"
 #include "run/rollout_noise.h"
 #include "run/run_check.h"
 #include "run/run_state.h"
@@ -258,6 +259,7 @@ lathe_status lathe__settings_check(lathe_run *run)
         check_samples,
         check_stage_inputs,
         lathe__iteration_check,
+        lathe__objective_check,
         check_allowed,
         lathe__curvature_check_stage,
         lathe__average_check_optimizer,

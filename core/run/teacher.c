@@ -1,5 +1,6 @@
 /* The teacher of a run. */
 #include "run/teacher.h"
+#include "run/objective_check.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,6 +94,8 @@ lathe_status lathe__teacher_params(lathe_run *run)
     if (!run->teacher)
         return lathe_error(LATHE_E_NOMEM, "no memory for the teacher");
     lathe_status status = lathe_model_config_load(&source, path, &run->teacher->model);
+    if (status == LATHE_OK && lathe__run_objective(run) != LATHE_OBJECTIVE_MASKED)
+        status = lathe_model_config_refuse_two_way(&run->teacher->model, path, "the stage");
     if (status == LATHE_E_CONFIG || status == LATHE_E_IO || status == LATHE_E_NOT_FOUND)
         return lathe__run_refuse(run, "teacher", "path", "teacher.path: %s", lathe_error_message());
     LATHE_TRY(status);

@@ -18,7 +18,7 @@ lathe_status lathe_tokenizer_bytes(lathe_tokenizer **out)
     if (!tok)
         return lathe_error(LATHE_E_NOMEM, "tokenizer");
     tok->kind = LATHE_TOKENIZER_BYTES;
-    tok->bos = -1;
+    tok->bos = tok->mask = -1;
     tok->eos = tok->pad = 256;
     lathe_status status = LATHE_OK;
     for (int32_t i = 0; i < 256 && status == LATHE_OK; i++) {
@@ -142,6 +142,11 @@ int32_t lathe_tokenizer_eos(const lathe_tokenizer *tok)
 int32_t lathe_tokenizer_pad(const lathe_tokenizer *tok)
 {
     return tok->pad;
+}
+
+int32_t lathe_tokenizer_mask(const lathe_tokenizer *tok)
+{
+    return tok->mask;
 }
 
 int32_t lathe_tokenizer_id(const lathe_tokenizer *tok, const char *text, int64_t n_bytes)

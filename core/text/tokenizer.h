@@ -66,6 +66,8 @@ int64_t lathe_tokenizer_vocab_size(const lathe_tokenizer *tok);
 int32_t lathe_tokenizer_bos(const lathe_tokenizer *tok);
 int32_t lathe_tokenizer_eos(const lathe_tokenizer *tok);
 int32_t lathe_tokenizer_pad(const lathe_tokenizer *tok);
+/** The mask_token of masked language models, which tokenizer_config.json names. */
+int32_t lathe_tokenizer_mask(const lathe_tokenizer *tok);
 /** The id of the token with exactly these bytes (added tokens: their content), -1 for none. */
 int32_t lathe_tokenizer_id(const lathe_tokenizer *tok, const char *text, int64_t n_bytes);
 /** The bytes of one token, borrowed; NULL if the id is not a token. Byte-level BPE: the bytes that

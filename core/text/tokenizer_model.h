@@ -40,7 +40,8 @@ struct lathe_tokenizer {
     int32_t prefix[LATHE_MAX_TEMPLATE], suffix[LATHE_MAX_TEMPLATE];
     int32_t n_prefix, n_suffix;
     int32_t bos, eos, pad;
-    char *json; /* the text of the file, for saving */
+    int32_t mask; /* of masked language models; -1: none */
+    char *json;   /* the text of the file, for saving */
     int64_t json_bytes;
     char hash[65];
 };

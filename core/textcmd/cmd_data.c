@@ -248,7 +248,8 @@ static lathe_status put_run(const lathe_args *args, lathe_run *run, lathe_buffer
 {
     const char *split = lathe_args_value(args, "--split");
     const int validates = split && strcmp(split, "validation") == 0;
-    lathe_sample_style style = {.colour = isatty(STDOUT_FILENO)};
+    const int is_masked = run->data.objective.stage.kind == LATHE_OBJECTIVE_MASKED;
+    lathe_sample_style style = {.colour = isatty(STDOUT_FILENO), .is_masked = is_masked};
     int64_t n, seed;
     LATHE_TRY(lathe_args_int(args, "--n", 0, 1000000, 2, &n));
     LATHE_TRY(lathe_args_int(args, "--seed", 0, INT64_MAX, -1, &seed));
@@ -262,8 +263,9 @@ static lathe_status put_run(const lathe_args *args, lathe_run *run, lathe_buffer
                            lathe_config_path(run->config));
     LATHE_TRY(put_summary(run, b));
     if (n > 0)
-        lathe_buffer_puts(b, style.colour ? "\nText without loss is dimmed.\n"
-                                          : "\nText without loss stands in [- -].\n");
+        lathe_buffer_puts(b, is_masked      ? "\nTargets stand in {shown=target}.\n"
+                             : style.colour ? "\nText without loss is dimmed.\n"
+                                            : "\nText without loss stands in [- -].\n");
     return put_rows(run, validates ? run->data.validation : run->data.loader, n, seed, &style, b);
 }
 
@@ -302,8 +304,9 @@ const lathe_command lathe_cmd_data = {
     .details = "Prepares the data of RUN.toml as training does, prints the number of\n"
                "documents, tokens, rows and steps of an epoch, and shows rows with their\n"
                "documents, positions and loss mask. Tokens without loss are dimmed on a\n"
-               "terminal and stand in [- -] elsewhere. If DIR is a folder of tokenised shards\n"
-               "(data.cache_dir), each shard is listed and checked against its SHA-256.\n",
+               "terminal and stand in [- -] elsewhere; masked tokens stand in {shown=target}.\n"
+               "If DIR is a folder of tokenised shards (data.cache_dir), each shard is listed\n"
+               "and checked against its SHA-256.\n",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,

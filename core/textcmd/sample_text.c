@@ -36,6 +36,26 @@ static lathe_status put_run(const lathe_tokenizer *tok, const int32_t *tokens, i
     return LATHE_OK;
 }
 
+/* Appends tokens [from, to) of a masked row: text, and the targets between. */
+static lathe_status put_masked(const lathe_tokenizer *tok, const int32_t *tokens,
+                               const int32_t *targets, int64_t from, int64_t to, int64_t *room,
+                               lathe_buffer *out)
+{
+    static const lathe_sample_style plain = {.colour = 0};
+    for (int64_t at = from, end; *room > 0 && at < to; at = end) {
+        const int is_target = targets[at] >= 0;
+        for (end = at + 1; end < to && !is_target && targets[end] < 0; end++) {
+        }
+        lathe_buffer_puts(out, is_target ? "{" : "");
+        LATHE_TRY(put_run(tok, tokens, at, end, 1, &plain, room, out));
+        lathe_buffer_puts(out, is_target ? "=" : "");
+        if (is_target)
+            LATHE_TRY(put_run(tok, targets, at, end, 1, &plain, room, out));
+        lathe_buffer_puts(out, is_target ? "}" : "");
+    }
+    return LATHE_OK;
+}
+
 static lathe_status put_document(const lathe_tokenizer *tok, const lathe_batch *batch, int64_t r,
                                  int64_t from, int64_t to, const lathe_sample_style *style,
                                  int64_t *room, lathe_buffer *out)
@@ -46,11 +66,13 @@ static lathe_status put_document(const lathe_tokenizer *tok, const lathe_batch *
     int64_t n_learnt = 0;
     for (int64_t i = from; i < to; i++)
         n_learnt += targets[i] >= 0;
-    lathe_buffer_printf(out, "-- tokens %lld to %lld, positions %d to %d, %lld learnt%s\n",
-                        (long long)from, (long long)(to - 1), positions[from], positions[to - 1],
-                        (long long)n_learnt,
-                        targets[to - 1] >= 0 ? ", continues after this row" : "");
-    for (int64_t at = from; at<to && * room> 0;) {
+    lathe_buffer_printf(
+        out, "-- tokens %lld to %lld, positions %d to %d, %lld learnt%s\n", (long long)from,
+        (long long)(to - 1), positions[from], positions[to - 1], (long long)n_learnt,
+        !style->is_masked && targets[to - 1] >= 0 ? ", continues after this row" : "");
+    if (style->is_masked)
+        LATHE_TRY(put_masked(tok, tokens, targets, from, to, room, out));
+    for (int64_t at = from; !style->is_masked && *room > 0 && at < to;) {
         const int learnt = at > from && targets[at - 1] >= 0;
         int64_t end = at + 1;
         while (end < to && (targets[end - 1] >= 0) == learnt)

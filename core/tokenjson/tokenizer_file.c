@@ -31,6 +31,18 @@ static lathe_status named_token(const lathe_tokenizer *tok, const char *file, co
     return LATHE_OK;
 }
 
+/* Only masked language models need the mask token; a name that is not in tokenizer.json counts as
+ * none. */
+static void find_mask(lathe_tokenizer *tok, const json_t *config)
+{
+    const json_t *value = json_object_get(config, "mask_token");
+    if (json_is_object(value))
+        value = json_object_get(value, "content");
+    if (json_is_string(value))
+        tok->mask =
+            lathe_tokenizer_id(tok, json_string_value(value), (int64_t)json_string_length(value));
+}
+
 static lathe_status read_tokenizer_config(lathe_tokenizer *tok, const char *model, const char *file)
 {
     json_t *config;
@@ -45,6 +57,8 @@ static lathe_status read_tokenizer_config(lathe_tokenizer *tok, const char *mode
         status = named_token(tok, file, config, "eos_token", &tok->eos);
     if (status == LATHE_OK)
         status = named_token(tok, file, config, "pad_token", &tok->pad);
+    if (status == LATHE_OK)
+        find_mask(tok, config);
     json_decref(config);
     return status;
 }
@@ -151,6 +165,7 @@ static lathe_status save_folder(const lathe_tokenizer *tok, const char *path, la
     put_token(&text, tok, "bos_token", tok->bos);
     put_token(&text, tok, "eos_token", tok->eos);
     put_token(&text, tok, "pad_token", tok->pad);
+    put_token(&text, tok, "mask_token", tok->mask);
     lathe_buffer_puts(&text, "  \"clean_up_tokenization_spaces\": false,\n"
                              "  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n");
     lathe_status status = text.status;

@@ -224,7 +224,7 @@ static lathe_status build(const char *name, json_t *root, const lathe_token_tabl
     lathe_tokenizer *tok = calloc(1, sizeof *tok);
     lathe_status status = tok ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "tokenizer");
     if (status == LATHE_OK) {
-        tok->bos = tok->eos = tok->pad = -1;
+        tok->bos = tok->eos = tok->pad = tok->mask = -1;
         status = read_root(tok, name, root, tables);
     }
     json_decref(root);

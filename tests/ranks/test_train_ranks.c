@@ -183,6 +183,22 @@ Test(train_ranks, dropout_is_that_of_one_rank)
     expect_same("one", "two", 1e-5);
 }
 
+/* Masks and prefixes are keyed by the global row; evaluations have the same ones too. */
+Test(train_ranks, masks_and_prefixes_are_those_of_one_rank)
+{
+    static const char *const words[] = {"--stage.objective prefix",
+                                        "--stage.objective masked --stage.mask_token '~'"};
+    for (int i = 0; i < 2; i++) {
+        char one[16], two[16], line[160];
+        (void)snprintf(one, sizeof one, "one%d", i);
+        (void)snprintf(two, sizeof two, "two%d", i);
+        (void)snprintf(line, sizeof line, "%s --train.micro_batch_size 4", words[i]);
+        cr_assert_eq(train(1, one, words[i]), 0, "%s", output);
+        cr_assert_eq(train(2, two, line), 0, "%s", output);
+        expect_same(one, two, 1e-5);
+    }
+}
+
 Test(train_ranks, what_several_ranks_cannot_do_is_refused)
 {
     cr_expect_neq(train(2, "out", "--optimizer.name sophia"), 0);
