@@ -46,16 +46,16 @@ Test(cli_data, shows_documents_and_rows_with_their_mask)
 /* 11 tokens: a prefix of round(5.5) = 6, or all masked but end-of-text, which is special. */
 Test(cli_data, prefixes_and_masks_are_shown)
 {
-    put("a.jsonl", "{\"text\": \"The wheel.\"}\n{\"text\": \"So.\"}\n");
+    put("a.jsonl", "{\"text\": \"The wheel.\"}\n{\"text\": \"So it is made.\"}\n");
     put_run("{ path = \"a.jsonl\" }", "packing = \"multipack\"\nshuffle = false\n[stage]\n"
                                       "objective = \"prefix\"\nprefix_fraction = 0.5\n");
-    expect(LATHE " data run.toml --n 1 2>&1", 0,
+    expect(LATHE " data run.toml --n 2 2>&1", 0,
            "-- tokens 0 to 10, positions 0 to 10, 5 learnt\n");
     cr_expect_not_null(strstr(output, "[-The wh-]eel.<|endoftext|>\n"), "%s", output);
     put_run("{ path = \"a.jsonl\" }",
             "packing = \"multipack\"\nshuffle = false\n[stage]\nobjective = \"masked\"\n"
             "mask_token = \"~\"\nmask_probability = 1.0\nmask_share = 1.0\nrandom_share = 0.0\n");
-    expect(LATHE " data run.toml --n 1 2>&1", 0, "Targets stand in {shown=target}.\n");
+    expect(LATHE " data run.toml --n 2 2>&1", 0, "Targets stand in {shown=target}.\n");
     cr_expect_not_null(strstr(output, "-- tokens 0 to 10, positions 0 to 10, 10 learnt\n"
                                       "{~=T}{~=h}{~=e}{~= }{~=w}{~=h}{~=e}{~=e}{~=l}{~=.}"
                                       "<|endoftext|>\n"),

@@ -324,7 +324,8 @@ Test(tokenizer, folder_with_config_names_the_special_tokens)
     free(text);
     snprintf(path, sizeof path, "%s/tokenizer_config.json", root);
     static const char config[] =
-        "{\"eos_token\": {\"content\": \"<|begin_of_text|>\"}, \"pad_token\": \"!\"}";
+        "{\"eos_token\": {\"content\": \"<|begin_of_text|>\"}, \"pad_token\": \"!\", "
+        "\"mask_token\": {\"content\": \"?\"}}";
     cr_assert_eq(lathe_file_write_atomic(path, config, sizeof config - 1), LATHE_OK);
     snprintf(path, sizeof path, "%s/config.json", root);
     static const char model[] = "{\"eos_token_id\": [5], \"bos_token_id\": 1}";
@@ -338,6 +339,9 @@ Test(tokenizer, folder_with_config_names_the_special_tokens)
     cr_assert_eq(lathe_tokenizer_save(tok, path), LATHE_OK, "%s", lathe_error_message());
     cr_assert_eq(lathe_tokenizer_load(path, &again), LATHE_OK, "%s", lathe_error_message());
     cr_expect_str_eq(lathe_tokenizer_hash(tok), lathe_tokenizer_hash(again));
+    cr_expect_geq(lathe_tokenizer_mask(tok), 0);
+    cr_expect_eq(lathe_tokenizer_mask(tok), lathe_tokenizer_id(tok, "?", 1));
+    cr_expect_eq(lathe_tokenizer_mask(tok), lathe_tokenizer_mask(again));
     lathe_tokenizer_destroy(tok);
     lathe_tokenizer_destroy(again);
     cr_expect_eq(lathe_dir_remove(root), LATHE_OK);
