@@ -162,7 +162,8 @@ Test(model_files, a_gguf_file_has_the_texts_that_its_keys_give)
     cr_expect_eq(lathe_model_read(model, "config.json", 0, &text, &n), LATHE_E_NOT_FOUND);
 }
 
-/* The scores of a SentencePiece model follow from the merges that transformers' converter makes of it. */
+/* The scores of a SentencePiece model follow from the merges that transformers' converter makes of
+ * it. */
 Test(gguf_spm, scores_from_merges_are_those_of_the_model)
 {
     static const char *const names[] = {"spm_llama", "spm_gemma"};
