@@ -7,19 +7,39 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "base/json.h"
-#include "checkpoint/parents.h"
+#include "checkpoint/adapter_config.h"
 #include "exec/store_io.h"
 #include "io/convert.h"
 #include "io/safetensors.h"
 #include "io/st_writer.h"
 #include "ir/desc_text.h"
 
-static lathe_status file_key(const lathe_saved_state *saved, int32_t param, char *out,
+/* A tensor of the file. */
+typedef struct entry {
+    int32_t row;
+    const char *name; /* that of the row; the head's for the second tensor of a tied embedding */
+    lathe_desc desc;  /* in the file */
+    char key[512];
+} entry;
+
+int32_t lathe__adapter_file_has(const lathe_saved_state *saved, int32_t i)
+{
+    const lathe_param *row = saved->params->rows[i];
+    return i < saved->params->n_model ? row->in_adapter : !row->reference && !row->is_derived;
+}
+
+int32_t lathe__adapter_file_is_needed(const lathe_saved_state *saved)
+{
+    for (int32_t i = 0; i < saved->params->n; i++)
+        if (lathe__adapter_file_has(saved, i))
+            return 1;
+    return 0;
+}
+
+static lathe_status file_key(const lathe_saved_state *saved, const char *name, char *out,
                              int64_t capacity)
 {
     const lathe_adapter_v1 *table = saved->parts->adapter.table;
-    const char *name = saved->params->rows[param]->name;
     int64_t bytes = 0;
     if (LATHE_HAS(table, file_key))
         bytes = table->file_key(saved->parts->adapter.self, name, out, capacity);
@@ -28,92 +48,94 @@ static lathe_status file_key(const lathe_saved_state *saved, int32_t param, char
     if (bytes <= 0 || bytes >= capacity)
         return lathe_error(LATHE_E_PLUGIN, "adapter %s has no usable file key for '%s'",
                            saved->parts->adapter.component->plugin->name, name);
+    out[bytes] = '\0';
     return LATHE_OK;
 }
 
-static int is_adapter_row(const lathe_saved_state *saved, int32_t i)
+/* The next tensor of the file after *e; sets *out_more to 0 after the last. Begin with row -1. PEFT
+ * keeps an embedding that is the head too under both names. */
+static lathe_status next_entry(const lathe_saved_state *saved, entry *e, int *out_more)
 {
-    return i >= saved->params->n_model && !saved->params->rows[i]->reference &&
-           !saved->params->rows[i]->is_derived;
+    const lathe_params *params = saved->params;
+    const int is_second = e->row >= 0 && params->rows[e->row]->in_adapter &&
+                          params->rows[e->row]->is_tied && e->name == params->rows[e->row]->name;
+    *out_more = 1;
+    if (is_second) {
+        e->name = saved->model->head;
+        return file_key(saved, e->name, e->key, (int64_t)sizeof e->key);
+    }
+    do
+        e->row++;
+    while (e->row < params->n && !lathe__adapter_file_has(saved, e->row));
+    *out_more = e->row < params->n;
+    if (!*out_more)
+        return LATHE_OK;
+    const lathe_param *row = params->rows[e->row];
+    e->name = row->name;
+    e->desc = row->desc;
+    if (row->transposed)
+        e->desc = lathe_desc_2d(LATHE_F32, row->desc.dims[1], row->desc.dims[0]);
+    return file_key(saved, e->name, e->key, (int64_t)sizeof e->key);
 }
 
-/* Adds the heads of the stage to the text of an adapter_config.json, as PEFT keeps modules that it
- * saves whole. A head "score" makes it the adapter of a sequence classifier. */
-static lathe_status add_heads(const lathe_saved_state *saved, char **io_text)
+/* ---- writing ---- */
+
+/* Gives the values of a row as the file has them, if they are not so in memory: Conv1D weights. */
+static lathe_status transposed_values(const lathe_saved_state *saved, const entry *e, float **out)
 {
-    json_t *names = json_array(), *config = NULL;
-    lathe_status status = names ? LATHE_OK : LATHE_E_NOMEM;
-    int is_classifier = 0;
-    for (int32_t i = saved->params->n_model; i < saved->params->n; i++) {
-        const lathe_param *row = saved->params->rows[i];
-        const char *dot = strrchr(row->name, '.');
-        if (!row->stage_head || !dot)
-            continue;
-        is_classifier |= strncmp(row->name, "score.", 6) == 0;
-        (void)json_array_append_new(names, json_stringn(row->name, (size_t)(dot - row->name)));
-    }
-    if (status == LATHE_OK && json_array_size(names) > 0)
+    const lathe_param *row = saved->params->rows[e->row];
+    const int64_t n = lathe_desc_count(&row->desc);
+    float *values = row->transposed ? malloc((size_t)n * sizeof *values + 1) : NULL;
+    float *turned = row->transposed ? malloc((size_t)n * sizeof *turned + 1) : NULL;
+    lathe_status status = LATHE_OK;
+    *out = NULL;
+    if (row->transposed && (!values || !turned))
+        status = lathe_error(LATHE_E_NOMEM, "no memory to write '%s'", row->name);
+    else if (row->transposed)
         status =
-            lathe_json_load("adapter_config.json", *io_text, (int64_t)strlen(*io_text), &config);
-    if (config && is_classifier)
-        (void)json_object_set_new(config, "task_type", json_string("SEQ_CLS"));
-    if (config) {
-        (void)json_object_set(config, "modules_to_save", names);
-        free(*io_text);
-        *io_text = json_dumps(config, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-        if (!*io_text)
-            status = lathe_error(LATHE_E_NOMEM, "no memory for adapter_config.json");
-    }
-    json_decref(config);
-    json_decref(names);
+            lathe_store_get(saved->store, values, lathe_store_master(saved->store, e->row), 4 * n);
+    if (status == LATHE_OK && row->transposed)
+        status = lathe_convert_transposed(turned, LATHE_F32, values, LATHE_F32, row->desc.dims[0],
+                                          row->desc.dims[1]);
+    free(values);
+    if (status == LATHE_OK)
+        *out = turned;
+    else
+        free(turned);
     return status;
 }
 
-/* The base is written as an absolute path: the folder may be used from anywhere. */
-static lathe_status write_config(const lathe_saved_state *saved, const char *dir, const char *place)
+static lathe_status write_entry(const lathe_saved_state *saved, lathe_st_writer *w, int64_t index,
+                                const entry *e)
 {
-    const lathe_adapter_v1 *table = saved->parts->adapter.table;
-    if (!LATHE_HAS(table, config_json))
-        return LATHE_OK;
-    char *absolute = saved->model_path ? realpath(saved->model_path, NULL) : NULL;
-    const char *base = absolute ? absolute : saved->model_path ? saved->model_path : "";
-    const char *merged = saved->merges ? lathe__parents_place(place, saved->arena) : NULL;
-    base = merged ? merged : base;
-    const int64_t bytes = table->config_json(saved->parts->adapter.self, base, NULL, 0);
-    char *text = malloc((size_t)bytes + 1);
-    lathe_status status =
-        text ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory for adapter_config.json");
-    if (status == LATHE_OK) {
-        const int64_t written =
-            table->config_json(saved->parts->adapter.self, base, text, bytes + 1);
-        text[written < bytes ? written : bytes] = '\0';
-        status = add_heads(saved, &text);
-    }
-    if (status == LATHE_OK) {
-        const char *path = lathe_path_join(saved->arena, dir, "adapter_config.json");
-        status = path ? lathe_file_write_atomic(path, text, (int64_t)strlen(text)) : LATHE_E_NOMEM;
-    }
-    free(text);
-    free(absolute);
+    const int64_t bytes = lathe_desc_bytes(&e->desc);
+    float *turned;
+    LATHE_TRY(transposed_values(saved, e, &turned));
+    const lathe_status status =
+        turned ? lathe_st_writer_write(w, index, 0, turned, bytes)
+               : lathe_store_write(saved->store, w, index,
+                                   lathe_store_master(saved->store, e->row), bytes);
+    free(turned);
     return status;
 }
 
 static lathe_status write_tensors(const lathe_saved_state *saved, lathe_st_writer *w)
 {
-    char key[512];
     int64_t index = 0;
-    for (int32_t i = 0; i < saved->params->n; i++) {
-        if (!is_adapter_row(saved, i))
-            continue;
-        LATHE_TRY(file_key(saved, i, key, (int64_t)sizeof key));
-        LATHE_TRY(lathe_st_writer_add(w, key, &saved->params->rows[i]->desc));
+    int more;
+    entry e = {.row = -1};
+    LATHE_TRY(next_entry(saved, &e, &more));
+    while (more) {
+        LATHE_TRY(lathe_st_writer_add(w, e.key, &e.desc));
+        LATHE_TRY(next_entry(saved, &e, &more));
     }
     LATHE_TRY(lathe_st_writer_begin(w));
-    for (int32_t i = 0; i < saved->params->n; i++)
-        if (is_adapter_row(saved, i))
-            LATHE_TRY(lathe_store_write(saved->store, w, index++,
-                                        lathe_store_master(saved->store, i),
-                                        lathe_desc_bytes(&saved->params->rows[i]->desc)));
+    e.row = -1;
+    LATHE_TRY(next_entry(saved, &e, &more));
+    while (more) {
+        LATHE_TRY(write_entry(saved, w, index++, &e));
+        LATHE_TRY(next_entry(saved, &e, &more));
+    }
     return lathe_st_writer_finish(w);
 }
 
@@ -121,17 +143,16 @@ lathe_status lathe__adapter_file_write(const lathe_saved_state *saved, const cha
                                        const char *place)
 {
     lathe_st_writer *w = NULL;
-    int any = 0;
-    for (int32_t i = 0; i < saved->params->n; i++)
-        any |= is_adapter_row(saved, i);
-    if (!any)
+    if (!lathe__adapter_file_is_needed(saved))
         return LATHE_OK;
     LATHE_TRY(lathe_st_writer_create(dir, "adapter_model", 0, &w));
     const lathe_status status = write_tensors(saved, w);
     lathe_st_writer_destroy(w);
     LATHE_TRY(status);
-    return write_config(saved, dir, place);
+    return lathe__adapter_config_write(saved, dir, place);
 }
+
+/* ---- reading and comparing ---- */
 
 typedef struct comparison {
     const void *want;
@@ -149,17 +170,27 @@ static lathe_status compare(void *arg, int64_t offset, const void *data, int64_t
 /* What use_tensor does with a tensor of the file after it checked the tensor's shape. */
 enum { CHECK, FILL, COMPARE, CHECK_BEGIN, BEGIN };
 
-/* Converts the tensor to f32: other programs also write bf16 or fp16. */
+/* Converts a tensor of the file to f32 in the layout of its row. */
+static lathe_status to_row(const lathe_param *row, const lathe_st_tensor *t, float *out)
+{
+    return row->transposed ? lathe_convert_transposed(out, LATHE_F32, t->data, t->desc.dtype,
+                                                      row->desc.dims[1], row->desc.dims[0])
+                           : lathe_convert(out, LATHE_F32, t->data, t->desc.dtype,
+                                           lathe_desc_count(&row->desc));
+}
+
+/* Sets a row from a tensor: other programs also write bf16 or fp16. */
 static lathe_status fill_tensor(const lathe_saved_state *saved, int32_t i, const lathe_st_tensor *t)
 {
     const int64_t n = lathe_desc_count(&t->desc);
-    if (t->desc.dtype == LATHE_F32)
+    const lathe_param *row = saved->params->rows[i];
+    if (t->desc.dtype == LATHE_F32 && !row->transposed)
         return lathe_store_set(saved->store, i, t->data);
     float *wide = malloc((size_t)n * sizeof *wide + 1);
     lathe_status status =
         wide ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory to read '%s'", t->name);
     if (status == LATHE_OK)
-        status = lathe_convert(wide, LATHE_F32, t->data, t->desc.dtype, n);
+        status = to_row(row, t, wide);
     if (status == LATHE_OK)
         status = lathe_store_set(saved->store, i, wide);
     free(wide);
@@ -179,16 +210,20 @@ static int takes(const lathe_saved_state *saved, int32_t dtype, int32_t what)
            ((!saved->trains || is_beginning(what)) && lathe_convert_takes(dtype));
 }
 
-static lathe_status use_tensor(const lathe_saved_state *saved, int32_t i, const lathe_st_tensor *t,
-                               int32_t what)
+/* Compares a tensor of the file with the run's memory. */
+static lathe_status compare_tensor(const lathe_saved_state *saved, const entry *e,
+                                   const lathe_st_tensor *t)
 {
-    const int64_t bytes = lathe_desc_bytes(&saved->params->rows[i]->desc);
+    const int64_t bytes = lathe_desc_bytes(&e->desc);
     comparison c = {t->data, 0};
-    if (what == FILL || what == BEGIN)
-        return fill_tensor(saved, i, t);
-    if (what == COMPARE)
-        LATHE_TRY(lathe_store_read(saved->store, lathe_store_master(saved->store, i), bytes,
-                                   compare, &c));
+    float *turned;
+    LATHE_TRY(transposed_values(saved, e, &turned));
+    const lathe_status status =
+        turned ? compare(&c, 0, turned, bytes)
+               : lathe_store_read(saved->store, lathe_store_master(saved->store, e->row), bytes,
+                                  compare, &c);
+    free(turned);
+    LATHE_TRY(status);
     if (c.differs)
         return lathe_error(
             LATHE_E_CORRUPT,
@@ -197,26 +232,84 @@ static lathe_status use_tensor(const lathe_saved_state *saved, int32_t i, const 
     return LATHE_OK;
 }
 
+/* The second tensor of a tied embedding must be the first. */
+static lathe_status check_tied(const lathe_safetensors *set, const lathe_saved_state *saved,
+                               const entry *e, const lathe_st_tensor *t)
+{
+    char key[512];
+    LATHE_TRY(file_key(saved, saved->params->rows[e->row]->name, key, (int64_t)sizeof key));
+    const lathe_st_tensor *first = lathe_safetensors_find(set, key);
+    if (first && first->desc.dtype == t->desc.dtype &&
+        lathe_desc_bytes(&first->desc) == lathe_desc_bytes(&t->desc) &&
+        memcmp(first->data, t->data, (size_t)lathe_desc_bytes(&t->desc)) == 0)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_CONFIG,
+                       "%s: '%s' differs from '%s', but the model ties its head to its embedding: "
+                       "such an adapter belongs to a model without tie_word_embeddings",
+                       t->file, t->name, key);
+}
+
+static lathe_status use_tensor(const lathe_saved_state *saved, const lathe_safetensors *set,
+                               const entry *e, const lathe_st_tensor *t, int32_t what)
+{
+    if (e->name != saved->params->rows[e->row]->name)
+        return check_tied(set, saved, e, t);
+    if (what == FILL || what == BEGIN)
+        return fill_tensor(saved, e->row, t);
+    return what == COMPARE ? compare_tensor(saved, e, t) : LATHE_OK;
+}
+
+/* Of the model's own tensors the dims must agree, not only the number of elements. */
+static int has_shape(const lathe_saved_state *saved, const entry *e, const lathe_desc *seen)
+{
+    int same = lathe_desc_count(seen) == lathe_desc_count(&e->desc);
+    if (e->row >= saved->params->n_model)
+        return same;
+    same &= seen->rank == e->desc.rank;
+    for (int32_t k = 0; same && k < seen->rank; k++)
+        same = seen->dims[k] == e->desc.dims[k];
+    return same;
+}
+
+static lathe_status read_entry(const lathe_saved_state *saved, const lathe_safetensors *set,
+                               const entry *e, int32_t what)
+{
+    char seen[96], expected[96];
+    const lathe_st_tensor *t = lathe_safetensors_find(set, e->key);
+    if (!t && saved->params->rows[e->row]->stage_head && is_beginning(what))
+        return LATHE_OK; /* begins with random values */
+    if (!t)
+        return lathe_error(LATHE_E_NOT_FOUND, "the adapter's file lacks '%s'", e->key);
+    if (!takes(saved, t->desc.dtype, what) || !has_shape(saved, e, &t->desc))
+        return lathe_error(LATHE_E_SHAPE, "%s: '%s' is %s, expected %s", t->file, e->key,
+                           lathe_desc_text(&t->desc, seen, sizeof seen),
+                           lathe_desc_text(&e->desc, expected, sizeof expected));
+    return use_tensor(saved, set, e, t, what);
+}
+
 static lathe_status read_tensors(const lathe_saved_state *saved, const lathe_safetensors *set,
                                  int32_t what)
 {
-    char key[512], seen[96], expected[96];
-    for (int32_t i = 0; i < saved->params->n; i++) {
-        if (!is_adapter_row(saved, i))
-            continue;
-        LATHE_TRY(file_key(saved, i, key, (int64_t)sizeof key));
-        const lathe_desc *want = &saved->params->rows[i]->desc;
-        const lathe_st_tensor *t = lathe_safetensors_find(set, key);
-        if (!t && saved->params->rows[i]->stage_head && is_beginning(what))
-            continue; /* begins with random values */
-        if (!t)
-            return lathe_error(LATHE_E_NOT_FOUND, "the adapter's file lacks '%s'", key);
-        if (!takes(saved, t->desc.dtype, what) ||
-            lathe_desc_count(&t->desc) != lathe_desc_count(want))
-            return lathe_error(LATHE_E_SHAPE, "%s: '%s' is %s, expected %s", t->file, key,
-                               lathe_desc_text(&t->desc, seen, sizeof seen),
-                               lathe_desc_text(want, expected, sizeof expected));
-        LATHE_TRY(use_tensor(saved, i, t, what));
+    int more;
+    entry e = {.row = -1};
+    LATHE_TRY(next_entry(saved, &e, &more));
+    while (more) {
+        LATHE_TRY(read_entry(saved, set, &e, what));
+        LATHE_TRY(next_entry(saved, &e, &more));
+    }
+    return LATHE_OK;
+}
+
+/* Whether a parameter takes the tensor of this name. */
+static lathe_status is_taken(const lathe_saved_state *saved, const char *name, int *out)
+{
+    int more;
+    entry e = {.row = -1};
+    *out = 0;
+    LATHE_TRY(next_entry(saved, &e, &more));
+    while (more && !*out) {
+        *out = strcmp(e.key, name) == 0;
+        LATHE_TRY(next_entry(saved, &e, &more));
     }
     return LATHE_OK;
 }
@@ -224,16 +317,10 @@ static lathe_status read_tensors(const lathe_saved_state *saved, const lathe_saf
 /* Refuses a file with a tensor that no parameter takes. */
 static lathe_status check_all_taken(const lathe_saved_state *saved, const lathe_safetensors *set)
 {
-    char key[512];
     for (int64_t k = 0; k < lathe_safetensors_count(set); k++) {
         const char *name = lathe_safetensors_at(set, k)->name;
-        int taken = 0;
-        for (int32_t i = 0; i < saved->params->n && !taken; i++) {
-            if (!is_adapter_row(saved, i))
-                continue;
-            LATHE_TRY(file_key(saved, i, key, (int64_t)sizeof key));
-            taken = strcmp(key, name) == 0;
-        }
+        int taken;
+        LATHE_TRY(is_taken(saved, name, &taken));
         if (!taken)
             return lathe_error(LATHE_E_CONFIG,
                                "%s: '%s' belongs to no parameter of adapter \"%s\" with its "
@@ -248,9 +335,7 @@ static lathe_status use_file(const lathe_saved_state *saved, const char *dir, in
 {
     lathe_safetensors *set = NULL;
     lathe_arena arena = LATHE_ARENA_INIT;
-    int any = 0;
-    for (int32_t i = 0; i < saved->params->n; i++)
-        any |= is_adapter_row(saved, i);
+    const int32_t any = lathe__adapter_file_is_needed(saved);
     if (!any && is_beginning(what))
         return lathe_error(
             LATHE_E_CONFIG, "%s holds an adapter, but adapter \"%s\" has no parameters of its own",
@@ -281,7 +366,29 @@ lathe_status lathe__adapter_file_check(const lathe_saved_state *saved, const cha
 
 lathe_status lathe__adapter_file_read(const lathe_saved_state *saved, const char *dir)
 {
-    return use_file(saved, dir, FILL);
+    LATHE_TRY(use_file(saved, dir, FILL));
+    saved->checkpoints->adapter_dir = lathe_arena_strdup(saved->arena, dir);
+    return saved->checkpoints->adapter_dir ? LATHE_OK : LATHE_E_NOMEM;
+}
+
+lathe_status lathe__adapter_file_values(const lathe_saved_state *saved, int32_t param, float *out)
+{
+    const char *dir = saved->checkpoints->adapter_dir;
+    const char *path =
+        dir ? lathe_path_join(saved->arena, dir, "adapter_model.safetensors") : NULL;
+    const lathe_param *row = saved->params->rows[param];
+    lathe_safetensors *set = NULL;
+    char key[512];
+    if (!path)
+        return lathe_error(LATHE_E_STATE, "no adapter was read, so '%s' has no values", row->name);
+    LATHE_TRY(file_key(saved, row->name, key, (int64_t)sizeof key));
+    LATHE_TRY(lathe_safetensors_open(path, &set));
+    const lathe_st_tensor *t = lathe_safetensors_find(set, key);
+    const lathe_status status =
+        t ? to_row(row, t, out)
+          : lathe_error(LATHE_E_NOT_FOUND, "the adapter's file lacks '%s'", key);
+    lathe_safetensors_close(set);
+    return status;
 }
 
 lathe_status lathe__adapter_file_compare(const lathe_saved_state *saved, const char *dir)

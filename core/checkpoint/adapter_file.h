@@ -5,14 +5,25 @@
 
 #include "checkpoint/saved_state.h"
 
-/** Writes the parameters that the adapter added, in f32, under the adapter's key names. `place`:
- * the name that the folder will have. adapter_config.json names it as the base if the folder holds
- * the base, into which the adapter was merged; else model.path. */
+/** Whether the file holds a parameter: the adapter's own, heads of the stage, and those of the model
+ *  that are trained beside it. */
+int32_t lathe__adapter_file_has(const lathe_saved_state *saved, int32_t param);
+
+/** Whether there is any such parameter. Without one the functions below do nothing. */
+int32_t lathe__adapter_file_is_needed(const lathe_saved_state *saved);
+
+/** Writes the parameters, in f32, under the adapter's key names. `place`: the name that the folder
+ * will have. adapter_config.json names it as the base if the folder holds the base, into which the
+ * adapter was merged; else model.path. */
 lathe_status lathe__adapter_file_write(const lathe_saved_state *saved, const char *dir,
                                        const char *place);
 
 /** Reads the parameters; every tensor is checked before the first is changed. */
 lathe_status lathe__adapter_file_read(const lathe_saved_state *saved, const char *dir);
+
+/** Gives the f32 values of a parameter of the model from the file that was read last, also where the
+ *  run keeps them in another dtype. out: as many elements as the parameter has. */
+lathe_status lathe__adapter_file_values(const lathe_saved_state *saved, int32_t param, float *out);
 
 /** Reads the parameters that a run begins with, from a file of Lathe or of PEFT: in any dtype that
  * converts to f32, and with no tensor that the adapter has no parameter for. Heads of the stage may

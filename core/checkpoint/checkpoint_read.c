@@ -109,6 +109,8 @@ static lathe_status fill_weights(const lathe_saved_state *saved, const model_fil
     lathe_status status = lathe_weights_load(files->set, saved->model, saved->params, &sink);
     if (status == LATHE_OK)
         status = fill_masters(saved, files, &s.inner);
+    if (status == LATHE_OK)
+        status = lathe_weight_fill_finish(&weights);
     lathe_weight_fill_fini(&weights);
     LATHE_TRY(status);
     saved->checkpoints->weights_wait = 0;
@@ -128,7 +130,8 @@ static lathe_status check_masters(const lathe_saved_state *saved, const char *di
                   lathe_desc_count(&t->desc) != lathe_desc_count(&row->desc)))
             return lathe_error(LATHE_E_SHAPE, "%s: '%s' has another shape or dtype than the run's",
                                t->file, row->name);
-        if (!t && lathe_param_changes(row) && lathe_dtype_bytes(file->desc.dtype) < 4)
+        if (!t && lathe_param_changes(row) && !row->in_adapter &&
+            lathe_dtype_bytes(file->desc.dtype) < 4)
             return lathe_error(LATHE_E_CORRUPT,
                                "%s: '%s' was saved in %s, and its fp32 master is not in "
                                "state/masters.safetensors",
@@ -163,8 +166,7 @@ static lathe_status fill(const lathe_saved_state *saved, const char *dir, const 
         LATHE_TRY(lathe_row_norms_fill_derived(saved->store));
         LATHE_TRY(lathe_singular_rows_fill(saved->store, 1));
     }
-    if (saved->params->n > saved->params->n_model)
-        LATHE_TRY(lathe__adapter_file_read(saved, dir));
+    LATHE_TRY(lathe__adapter_file_read(saved, dir));
     if (saved->at->averaged != 0)
         return LATHE_OK;
     return lathe_average_copy(saved->store, saved->machine, saved->params);
@@ -353,7 +355,7 @@ int32_t lathe__checkpoint_brings_all(const lathe_saved_state *saved)
 {
     const char *resume = saved->set->resume, *path = NULL;
     if (!saved->trains || saved->data_is_optional || !resume || strcmp(resume, "never") == 0 ||
-        saved->params->n > saved->params->n_model)
+        lathe__adapter_file_is_needed(saved))
         return 0;
     for (int32_t i = 0; i < saved->params->n; i++)
         if (!saved->params->rows[i]->trainable && has_source(saved))

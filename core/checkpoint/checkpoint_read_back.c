@@ -34,8 +34,7 @@ static lathe_status compare_weights(const lathe_saved_state *saved, const char *
 {
     if (lathe__checkpoint_has_model(saved))
         LATHE_TRY(lathe__model_file_compare(saved, dir));
-    return saved->params->n > saved->params->n_model ? lathe__adapter_file_compare(saved, dir)
-                                                     : LATHE_OK;
+    return lathe__adapter_file_compare(saved, dir);
 }
 
 static lathe_status compare_average(const lathe_saved_state *saved, const char *dir)

@@ -27,10 +27,11 @@
 #include "model/weights.h"
 #include "plug/kind.h"
 
+/* Whether parameters of the model are trained that no adapter's file holds. */
 static int32_t trains_model(const lathe_saved_state *saved)
 {
     for (int32_t i = 0; i < saved->params->n_model; i++)
-        if (saved->params->rows[i]->trainable)
+        if (saved->params->rows[i]->trainable && !saved->params->rows[i]->in_adapter)
             return 1;
     return 0;
 }
@@ -56,8 +57,7 @@ static lathe_status write_model(const lathe_saved_state *saved, const char *dir,
 {
     if (lathe__checkpoint_has_model(saved))
         LATHE_TRY(lathe__model_file_write(saved, dir));
-    if (saved->params->n > saved->params->n_model)
-        LATHE_TRY(lathe__adapter_file_write(saved, dir, place));
+    LATHE_TRY(lathe__adapter_file_write(saved, dir, place));
     if (saved->data->tokenizer_dir)
         return lathe_tokenizer_files_copy(saved->data->tokenizer_dir, dir);
     return LATHE_OK;

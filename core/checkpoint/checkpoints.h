@@ -26,6 +26,7 @@ typedef struct lathe_checkpoints {
     lathe_branch branch;
     const char *plugins_json;   /* names, versions and hashes; NULL until they are computed */
     const char *parents_json;   /* parents and data (parents.h); NULL until they are computed */
+    const char *adapter_dir;    /* folder whose adapter was read last; NULL: none */
     const char *resume_checked; /* checkpoint that lathe__resume_check has checked; NULL: none */
     /* 1: the weights are not filled yet, because the checkpoint to resume from holds them all */
     int32_t weights_wait;

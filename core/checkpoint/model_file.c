@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "checkpoint/adapter_file.h"
 #include "checkpoint/checkpoint.h"
 #include "gguf/model_files.h"
 #include "model/param_init.h"
@@ -56,7 +57,8 @@ static int32_t saved_dtype(const lathe_saved_state *saved, int32_t param)
 int32_t lathe__model_file_rounds(const lathe_saved_state *saved, int32_t param)
 {
     const int32_t dtype = param < saved->params->n_model ? saved_dtype(saved, param) : LATHE_F32;
-    return lathe_param_changes(saved->params->rows[param]) && lathe_dtype_bytes(dtype) < 4;
+    const lathe_param *row = saved->params->rows[param];
+    return lathe_param_changes(row) && !row->in_adapter && lathe_dtype_bytes(dtype) < 4;
 }
 
 int32_t lathe__model_file_rounds_any(const lathe_saved_state *saved)
@@ -221,8 +223,8 @@ int64_t lathe__checkpoint_disk_bytes(const lathe_saved_state *saved)
         const int64_t n = lathe_desc_count(&row->desc);
         if (i < saved->params->n_model && lathe__checkpoint_has_model(saved))
             model += n * lathe_dtype_bytes(saved_dtype(saved, i));
-        else if (i >= saved->params->n_model && !row->reference && !row->is_derived)
-            adapter += 4 * n;
+        if (lathe__adapter_file_has(saved, i))
+            adapter += 4 * n * (row->is_tied ? 2 : 1);
         masters += lathe__model_file_rounds(saved, i) ? 4 * n : 0;
         average += row->trainable ? 4 * n : 0;
         for (int32_t k = 0; k < saved->store->rows[i].n_slots; k++)

@@ -89,6 +89,8 @@ static lathe_status encode_row(lathe_weight_fill *fill, int32_t index, const lat
 static lathe_status row_done(void *arg, int32_t index, const lathe_param *row, void *data)
 {
     lathe_weight_fill *fill = arg;
+    if (row->format && row->loftq_steps > 0)
+        return lathe_loftq_add(&fill->loftq, fill->store, index, fill->factors_follow, data);
     if (row->format)
         return encode_row(fill, index, row, data);
     if (lathe_store_master(fill->store, index))
@@ -129,8 +131,15 @@ lathe_weight_sink lathe_weight_fill_sink(lathe_weight_fill *fill)
     return sink;
 }
 
+lathe_status lathe_weight_fill_finish(lathe_weight_fill *fill)
+{
+    return lathe_loftq_finish(fill->loftq);
+}
+
 void lathe_weight_fill_fini(lathe_weight_fill *fill)
 {
+    lathe_loftq_destroy(fill->loftq);
+    fill->loftq = NULL;
     free(fill->buffer);
     free(fill->planes);
     fill->planes = NULL;

@@ -27,27 +27,40 @@ static lathe_status get_planes(const lathe_store *store, int32_t param, void *co
     return LATHE_OK;
 }
 
-static lathe_status decode(const lathe_store *store, int32_t param, void *out, int32_t dtype)
+lathe_status lathe_planes_decode(const lathe_param *row, void *const *planes, void *out,
+                                 int32_t dtype)
 {
-    const lathe_param *row = store->params->rows[param];
     const lathe_quant_v1 *table = row->format->table;
     const int64_t rows = row->desc.dims[0], cols = row->desc.dims[1];
-    void *self = row->format->self, *planes[LATHE_MAX_PLANES] = {NULL};
-    for (int32_t k = 0; k < row->n_planes; k++)
-        planes[k] = room(lathe_desc_bytes(&row->planes[k].desc));
+    void *self = row->format->self;
     const int64_t bytes =
         LATHE_HAS(table, decode_scratch) ? table->decode_scratch(self, rows, cols) : 0;
     void *scratch = bytes > 0 ? room(bytes) : NULL;
-    lathe_status status = get_planes(store, param, planes);
-    if (status == LATHE_OK && bytes > 0 && !scratch)
-        status = lathe_error(LATHE_E_NOMEM, "no memory to decode '%s'", row->name);
-    if (status == LATHE_OK)
-        status =
-            table->decode(self, rows, cols, (const void *const *)planes, out, dtype, scratch, NULL);
-    for (int32_t k = 0; k < row->n_planes; k++)
-        free(planes[k]);
+    if (bytes > 0 && !scratch)
+        return lathe_error(LATHE_E_NOMEM, "no memory to decode '%s'", row->name);
+    const lathe_status status =
+        table->decode(self, rows, cols, (const void *const *)planes, out, dtype, scratch, NULL);
     free(scratch);
     return status;
+}
+
+static lathe_status decode(const lathe_store *store, int32_t param, void *out, int32_t dtype)
+{
+    const lathe_param *row = store->params->rows[param];
+    void *planes[LATHE_MAX_PLANES] = {NULL};
+    for (int32_t k = 0; k < row->n_planes; k++)
+        planes[k] = room(lathe_desc_bytes(&row->planes[k].desc));
+    lathe_status status = get_planes(store, param, planes);
+    if (status == LATHE_OK)
+        status = lathe_planes_decode(row, planes, out, dtype);
+    for (int32_t k = 0; k < row->n_planes; k++)
+        free(planes[k]);
+    return status;
+}
+
+lathe_status lathe_weight_decode(const lathe_store *store, int32_t param, float *out)
+{
+    return decode(store, param, out, LATHE_F32);
 }
 
 static lathe_status get_values(const lathe_store *store, int32_t param, void *out, int32_t dtype)

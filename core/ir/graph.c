@@ -322,7 +322,7 @@ static lathe_status check_decl(const lathe_param_decl *decl)
                                decl->name, (long long)d->dims[i]);
         n *= d->dims[i];
     }
-    if (decl->init < LATHE_INIT_ZERO || decl->init > LATHE_INIT_SINGULAR_B ||
+    if (decl->init < LATHE_INIT_ZERO || decl->init > LATHE_INIT_LOFTQ_B ||
         !isfinite(decl->init_scale))
         return lathe_error(LATHE_E_ARG, "parameter '%s' is declared with init %d of scale %g",
                            decl->name, decl->init, decl->init_scale);
@@ -332,17 +332,22 @@ static lathe_status check_decl(const lathe_param_decl *decl)
     return LATHE_OK;
 }
 
+static int is_loftq(int32_t init)
+{
+    return init == LATHE_INIT_LOFTQ_A || init == LATHE_INIT_LOFTQ_B;
+}
+
 static int is_from_weight(int32_t init)
 {
     return init == LATHE_INIT_ROW_NORMS || init == LATHE_INIT_SINGULAR_A ||
-           init == LATHE_INIT_SINGULAR_B;
+           init == LATHE_INIT_SINGULAR_B || is_loftq(init);
 }
 
 /* Checks the shape of a parameter that begins with row norms or singular vectors of w. */
 static lathe_status check_source(const lathe_param_decl *decl, const lathe_param *w)
 {
     const lathe_desc *d = &decl->desc;
-    const int32_t side = decl->init == LATHE_INIT_SINGULAR_A;
+    const int32_t side = decl->init == LATHE_INIT_SINGULAR_A || decl->init == LATHE_INIT_LOFTQ_A;
     if (decl->init == LATHE_INIT_ROW_NORMS) {
         if (w->desc.rank == 2 && d->rank == 1 && d->dims[0] == w->desc.dims[0])
             return LATHE_OK;
@@ -362,6 +367,25 @@ static lathe_status check_source(const lathe_param_decl *decl, const lathe_param
                        decl->name, (long long)r, w->name);
 }
 
+/* Notes that the weight is encoded for a parameter with INIT_LOFTQ_*. */
+static lathe_status note_loftq(const lathe_param_decl *decl, lathe_param *w)
+{
+    const size_t known = offsetof(lathe_param_decl, init_steps) + sizeof decl->init_steps;
+    const int32_t steps = decl->size >= known ? decl->init_steps : 0;
+    if (!w->format || w->planes_on_file || !decl->trainable)
+        return lathe_error(LATHE_E_ARG,
+                           "parameter '%s' is declared with what the quantization of '%s' loses; "
+                           "expected a trained parameter and a weight that [quant] encodes",
+                           decl->name, w->name);
+    if (steps < 1 || (w->loftq_steps != 0 && w->loftq_steps != steps))
+        return lathe_error(LATHE_E_ARG,
+                           "parameter '%s' is declared with %d steps of LoftQ; expected at least 1, "
+                           "the same for all of '%s'",
+                           decl->name, steps, w->name);
+    w->loftq_steps = steps;
+    return LATHE_OK;
+}
+
 /* Finds the weight that a declared parameter begins with. */
 static lathe_status find_source(const lathe_graph *g, const lathe_param_decl *decl, int32_t *out)
 {
@@ -374,7 +398,7 @@ static lathe_status find_source(const lathe_graph *g, const lathe_param_decl *de
         return lathe_error(
             LATHE_E_ARG, "parameter '%s' is declared with the %s of value %d, which is no weight",
             decl->name, decl->init == LATHE_INIT_ROW_NORMS ? "row norms" : "singular vectors", v);
-    const lathe_param *w = g->params->rows[g->values[v].param];
+    lathe_param *w = g->params->rows[g->values[v].param];
     LATHE_TRY(check_source(decl, w));
     if (w->trainable)
         return lathe_error(LATHE_E_ARG,
@@ -384,7 +408,7 @@ static lathe_status find_source(const lathe_graph *g, const lathe_param_decl *de
                            decl->init == LATHE_INIT_ROW_NORMS ? "row norms" : "singular vectors",
                            w->name);
     *out = g->values[v].param;
-    return LATHE_OK;
+    return is_loftq(decl->init) ? note_loftq(decl, w) : LATHE_OK;
 }
 
 static lathe_status api_param(lathe_graph *g, const lathe_param_decl *decl, lathe_val *out)

@@ -129,6 +129,19 @@ int32_t lathe_params_has_shadow(const lathe_params *params, int32_t index)
     return !p->format && !p->other && lathe_params_value_dtype(params, index) != LATHE_F32;
 }
 
+/* Whether the parameter is the weight or the bias of a linear layer. */
+static int32_t is_of_site(const lathe_params *params, const lathe_param *p)
+{
+    static const char bias[] = ".bias";
+    const size_t n = strlen(p->name), end = sizeof bias - 1;
+    char weight[512];
+    if (p->role != LATHE_ROLE_BIAS || n <= end || strcmp(p->name + n - end, bias) != 0)
+        return p->role == LATHE_ROLE_MATRIX;
+    const int written = snprintf(weight, sizeof weight, "%.*s.weight", (int)(n - end), p->name);
+    const int32_t row = written < (int)sizeof weight ? lathe_params_find(params, weight) : -1;
+    return row >= 0 && params->rows[row]->role == LATHE_ROLE_MATRIX;
+}
+
 lathe_param_info lathe_params_info(const lathe_params *params, int32_t index)
 {
     const lathe_param *p = params->rows[index];
@@ -141,6 +154,8 @@ lathe_param_info lathe_params_info(const lathe_params *params, int32_t index)
                                    .layer = p->layer,
                                    .group = p->group,
                                    .head_rows = p->head_rows,
-                                   .n_layers = params->n_layers};
+                                   .n_layers = params->n_layers,
+                                   .is_tied = p->is_tied,
+                                   .of_site = is_of_site(params, p)};
     return info;
 }

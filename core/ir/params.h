@@ -40,8 +40,11 @@ typedef struct lathe_param {
     int32_t other;      /* LATHE_OTHER_*: belongs to another, frozen model */
     int32_t dtype;      /* of a matrix of another model in computation; else that of the table */
     int32_t head_rows;  /* rows of one head in a query or key projection, else 0 */
+    int32_t is_tied;    /* an embedding that is the output head too */
+    int32_t in_adapter; /* the model's own, trained beside an adapter and kept in its file */
     int32_t stage_head; /* LATHE_HEAD_*; a head always trains and is read in f32 */
-    int32_t init_from;  /* LATHE_INIT_ROW_NORMS, SINGULAR_*: the row of the weight */
+    int32_t init_from;  /* LATHE_INIT_ROW_NORMS, SINGULAR_*, LOFTQ_*: row of the weight */
+    int32_t loftq_steps; /* of a quantized row: > 0 if LATHE_INIT_LOFTQ_* rows begin with it */
     int32_t is_derived; /* computed from init_from at each load, and in no file */
     int32_t is_merged;  /* the run merges its adapter into this frozen weight (merge_every) */
     double init_scale;

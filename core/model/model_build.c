@@ -75,7 +75,8 @@ static lathe_status linear(void *ctx, int32_t layer, const char *module, int32_t
     site.in_features = w.dims[1];
     const int32_t row = b->graph->values[site.weight].param;
     if (row >= 0) {
-        site.weight_quantized = b->graph->params->rows[row]->format != NULL;
+        const lathe_param *weight = b->graph->params->rows[row];
+        site.weight_quantized = weight->format == NULL ? 0 : weight->planes_on_file ? 2 : 1;
         site.transposed_on_file = b->graph->params->rows[row]->transposed;
     }
     if (b->linear != NULL)

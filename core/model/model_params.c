@@ -39,6 +39,8 @@ static lathe_status add(void *ctx, const lathe_model_tensor *t)
                              .init_scale = t->init_scale,
                              .role = t->role,
                              .layer = t->layer,
+                             .is_tied = a->config->tied && a->config->n_labels == 0 &&
+                                        strcmp(t->name, a->config->embedding) == 0,
                              .head_rows = t->head_rows,
                              .transposed = t->layout == LATHE_LAYOUT_TRANSPOSED};
     return lathe_params_add(a->params, &row, &index);

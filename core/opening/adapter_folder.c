@@ -48,14 +48,45 @@ static int is_empty(const json_t *value)
            (json_is_object(value) && json_object_size(value) == 0);
 }
 
-/* Whether it is the adapter of a reward model: the only whole module is its score. */
-static int is_reward(const json_t *peft)
+static int is_classifier(const json_t *peft)
 {
     const char *task = json_string_value(json_object_get(peft, "task_type"));
+    return task && strcmp(task, "SEQ_CLS") == 0;
+}
+
+/* Whether it is the adapter of a reward model: its score is among the whole modules. */
+static int is_reward(const json_t *peft)
+{
     const json_t *saved = json_object_get(peft, "modules_to_save");
-    const char *name = json_string_value(json_array_get(saved, 0));
-    return task && strcmp(task, "SEQ_CLS") == 0 && json_array_size(saved) == 1 && name &&
-           strcmp(name, "score") == 0;
+    for (size_t i = 0; is_classifier(peft) && i < json_array_size(saved); i++) {
+        const char *name = json_string_value(json_array_get(saved, i));
+        if (name && strcmp(name, "score") == 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* Adds the modules that are trained whole, except the heads of a classifier, which belong to the
+ * stage: PEFT lists both names that they may have. */
+static lathe_status add_saved(lathe_adapter_folder *f, lathe_arena *arena, const json_t *peft)
+{
+    const json_t *saved = json_object_get(peft, "modules_to_save");
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < json_array_size(saved); i++) {
+        json_t *one = json_array_get(saved, i);
+        const char *name = json_string_value(one);
+        const int is_head = name && is_classifier(peft) &&
+                            (strcmp(name, "score") == 0 || strcmp(name, "classifier") == 0);
+        if (!is_head)
+            (void)json_array_append(list, one);
+    }
+    const lathe_status status =
+        !list                         ? lathe_error(LATHE_E_NOMEM, "no memory for modules_to_save")
+        : json_array_size(list) == 0 ? LATHE_OK
+                                     : lathe_settings_add(&f->settings, arena, "adapter",
+                                                          "modules_to_save", list);
+    json_decref(list);
+    return status;
 }
 
 /* The stage that reads the score of a reward model: the run's, or rm. */
@@ -80,9 +111,12 @@ static const peft_key lora_keys[] = {{"r", "r", 8},
                                      {"use_rslora", "use_rslora", 0},
                                      {"rank_pattern", "rank_pattern", 0},
                                      {"alpha_pattern", "alpha_pattern", 0},
+                                     {"bias", "bias", 0},
+                                     {"ensure_weight_tying", "ensure_weight_tying", 0},
                                      {NULL, NULL, 0}};
 static const peft_key oft_keys[] = {{"oft_block_size", "block_size", 0},
                                     {"num_cayley_neumann_terms", "num_cayley_neumann_terms", 0},
+                                    {"bias", "bias", 0},
                                     {NULL, NULL, 0}};
 
 static int has_type(const json_t *peft, const char *type)
@@ -94,23 +128,16 @@ static int has_type(const json_t *peft, const char *type)
 /* Refuses settings with which the model would differ from Lathe's methods. */
 static lathe_status check_peft(const char *dir, const json_t *peft)
 {
-    static const char *const others[] = {
-        "modules_to_save", "layers_to_transform", "layer_replication", "target_parameters", "coft",
-        "block_share"};
+    static const char *const others[] = {"layers_to_transform", "layer_replication",
+                                         "target_parameters", "coft", "block_share"};
     const char *type = json_string_value(json_object_get(peft, "peft_type"));
-    const char *bias = json_string_value(json_object_get(peft, "bias"));
     if (!has_type(peft, "LORA") && !has_type(peft, "OFT"))
         return lathe_error(
             LATHE_E_CONFIG,
             "%s/adapter_config.json: peft_type is \"%s\"; expected \"LORA\" or \"OFT\"", dir,
             type ? type : "");
-    if (bias && strcmp(bias, "none") != 0)
-        return lathe_error(LATHE_E_CONFIG,
-                           "%s/adapter_config.json: bias is \"%s\"; only \"none\" is supported",
-                           dir, bias);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (!is_empty(json_object_get(peft, others[i])) &&
-            (strcmp(others[i], "modules_to_save") != 0 || !is_reward(peft)))
+        if (!is_empty(json_object_get(peft, others[i])))
             return lathe_error(LATHE_E_CONFIG, "%s/adapter_config.json: %s is not supported", dir,
                                others[i]);
     return LATHE_OK;
@@ -205,6 +232,8 @@ static lathe_status add_peft(lathe_adapter_folder *f, lathe_arena *arena, const 
                                     is_empty(value) ? otherwise : value);
         json_decref(otherwise);
     }
+    if (status == LATHE_OK)
+        status = add_saved(f, arena, peft);
     return status == LATHE_OK ? add_targets(f, arena, dir, peft) : status;
 }
 

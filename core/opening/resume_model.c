@@ -92,7 +92,5 @@ lathe_status lathe__resume_model_check(const lathe_model_config *model, const la
 
 lathe_status lathe__resume_adapter_check(lathe_run *run, const char *dir)
 {
-    return run->params.n > run->params.n_model
-               ? lathe__adapter_file_check(lathe__run_saved(run), dir)
-               : LATHE_OK;
+    return lathe__adapter_file_check(lathe__run_saved(run), dir);
 }

@@ -9,8 +9,10 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "checkpoint/adapter_file.h"
 #include "checkpoint/checkpoint_finite.h"
 #include "checkpoint/made_folder.h"
+#include "exec/weight_read.h"
 #include "gguf/model_files.h"
 #include "io/convert.h"
 #include "model/decoded_weights.h"
@@ -35,7 +37,7 @@ static const lathe_adapter_v1 *table_of(const lathe_saved_state *saved)
     return saved->parts->adapter.component ? saved->parts->adapter.table : NULL;
 }
 
-/* Finds the weights that the adapter changes. */
+/* Finds the weights that the adapter changes or replaces. */
 static lathe_status find_weights(merger *m)
 {
     const lathe_saved_state *saved = m->saved;
@@ -62,6 +64,10 @@ static lathe_status find_weights(merger *m)
         m->n += !m->has[weight];
         m->has[weight] = 1;
     }
+    for (int32_t i = 0; i < saved->params->n_model; i++) {
+        m->n += saved->params->rows[i]->in_adapter && !m->has[i];
+        m->has[i] |= saved->params->rows[i]->in_adapter;
+    }
     return LATHE_OK;
 }
 
@@ -77,13 +83,15 @@ static lathe_status make_room(merger *m, int64_t n)
     return m->capacity ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory to merge a weight");
 }
 
-/* Reads the base's weight from its file, as f32 [out, in]. */
+/* Reads the base's weight from its file, as f32 [out, in], or decodes it if LoftQ changed it. */
 static lathe_status read_weight(merger *m, int32_t index)
 {
     const lathe_param *row = m->saved->params->rows[index];
     const int64_t n = lathe_desc_count(&row->desc);
     const int32_t dtype = lathe_weight_origin_dtype(m->origin, index);
     LATHE_TRY(make_room(m, n));
+    if (row->loftq_steps > 0) /* the adapter belongs to the quantized weight */
+        return lathe_weight_decode(m->saved->store, index, m->w);
     LATHE_TRY(lathe_weight_origin_read(m->origin, index, 0, m->read, n * lathe_dtype_bytes(dtype)));
     if (row->transposed)
         return lathe_convert_transposed(m->w, LATHE_F32, m->read, dtype, row->desc.dims[1],
@@ -95,6 +103,12 @@ static lathe_status read_weight(merger *m, int32_t index)
 static lathe_status make_merged(void *arg, int32_t index, const float **out)
 {
     merger *m = arg;
+    const lathe_param *row = m->saved->params->rows[index];
+    if (row->in_adapter) { /* it replaces the model's */
+        LATHE_TRY(make_room(m, lathe_desc_count(&row->desc)));
+        *out = m->w;
+        return lathe__adapter_file_values(m->saved, index, m->w);
+    }
     LATHE_TRY(read_weight(m, index));
     *out = m->w;
     return lathe__merge_site(m->saved->store, &m->saved->parts->adapter, index, m->w);

@@ -37,6 +37,21 @@ static const char *last_part(const char *module)
     return dot ? dot + 1 : module;
 }
 
+/* "model.norm" of "model.norm.weight", for all parameters of the model. */
+static lathe_status all_modules(const lathe_params *params, lathe_arena *arena,
+                                const char ***out_names)
+{
+    const char **names = lathe_arena_alloc(arena, (params->n_model + 1) * (int64_t)sizeof *names);
+    *out_names = names;
+    for (int32_t i = 0; names && i < params->n_model; i++) {
+        const char *name = params->rows[i]->name, *dot = strrchr(name, '.');
+        names[i] = dot ? lathe_arena_strndup(arena, name, dot - name) : name;
+        if (!names[i])
+            return LATHE_E_NOMEM;
+    }
+    return names ? LATHE_OK : LATHE_E_NOMEM;
+}
+
 /* Lists each last part of the module names once, in the model's order; the layers repeat them. */
 static void put_kinds(const char *const *modules, int32_t n, lathe_buffer *out)
 {
@@ -119,6 +134,12 @@ lathe_status lathe__adapter_check_base(const lathe_run *run)
     for (int32_t i = 0; i < run->params.n_model; i++)
         if (run->params.rows[i]->format)
             return LATHE_OK;
+    const lathe_value *init = lathe_config_get(run->config, "adapter", "init");
+    if (init && init->is_explicit && strcmp(init->s, "loftq") == 0)
+        return lathe__run_refuse(run, "adapter", "init",
+                                 "adapter.init = \"loftq\" begins with what quantization loses, and "
+                                 "the base is in full precision: set quant.name (\"nf4\"), or "
+                                 "another init");
     return lathe__run_refuse(
         run, "adapter", "name",
         "adapter \"%s\" trains beside a quantized base, and the base is in full "
@@ -126,25 +147,40 @@ lathe_status lathe__adapter_check_base(const lathe_run *run)
         run->parts.adapter.component->plugin->name);
 }
 
+/* Adds the names that a pattern could have matched to the adapter's message, and its place. */
+static lathe_status refuse_pattern(lathe_run *run, const char *const *sites, int32_t n_sites)
+{
+    const char **modules = NULL;
+    char key[64];
+    lathe_buffer kinds = LATHE_BUFFER_INIT;
+    const char *why = lathe_arena_strdup(&run->arena, lathe_error_message());
+    if (!why)
+        return LATHE_E_NOMEM;
+    const char *place = key_of(run->config, why, key, sizeof key);
+    if (!strstr(why, " matches no "))
+        return lathe__run_refuse(run, "adapter", place, "%s", why);
+    if (strcmp(key, "modules_to_save") == 0) {
+        LATHE_TRY(all_modules(&run->params, &run->arena, &modules));
+        put_kinds(modules, run->params.n_model, &kinds);
+    } else {
+        put_kinds(sites, n_sites, &kinds);
+    }
+    const lathe_status status = lathe__run_refuse(run, "adapter", place, "%s; the model has %s",
+                                                  why, kinds.data ? kinds.data : "none");
+    lathe_buffer_fini(&kinds);
+    return status;
+}
+
 lathe_status lathe__adapter_check(lathe_run *run)
 {
     const lathe_adapter_v1 *table = run->parts.adapter.component ? run->parts.adapter.table : NULL;
     const char **modules = NULL, **params = NULL;
     int32_t n = 0;
-    char key[64];
     if (!LATHE_HAS(table, check))
         return LATHE_OK;
     LATHE_TRY(module_names(&run->params, &run->arena, &modules, &n));
     LATHE_TRY(param_names(&run->params, &run->arena, &params));
-    lathe_status status =
+    const lathe_status status =
         table->check(run->parts.adapter.self, modules, n, params, run->params.n_model);
-    if (status != LATHE_E_CONFIG)
-        return status;
-    lathe_buffer kinds = LATHE_BUFFER_INIT;
-    put_kinds(modules, n, &kinds);
-    status = lathe__run_refuse(
-        run, "adapter", key_of(run->config, lathe_error_message(), key, sizeof key),
-        "%s; the model has %s", lathe_error_message(), kinds.data ? kinds.data : "none");
-    lathe_buffer_fini(&kinds);
-    return status;
+    return status == LATHE_E_CONFIG ? refuse_pattern(run, modules, n) : status;
 }

@@ -169,7 +169,7 @@ static lathe_status check_saved(const chooser *c)
 {
     const lathe_run *run = c->run;
     for (int32_t i = 0; c->n_on_file > 0 && i < run->params.n_model; i++)
-        if (run->params.rows[i]->trainable)
+        if (run->params.rows[i]->trainable && !run->params.rows[i]->in_adapter)
             return lathe__run_refuse(
                 run, "adapter", "name",
                 "adapter \"%s\" trains %s of the model itself, and %s stores its "

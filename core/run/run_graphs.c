@@ -116,20 +116,33 @@ static lathe_status ask_trainable(const lathe_instance *adapter, const lathe_par
                : LATHE_OK;
 }
 
-/* Marks what trains. A run that only evaluates or generates trains nothing. */
+/* Whether the adapter's file holds the parameters of the model that it trains. */
+static int32_t keeps_what_it_trains(const lathe_instance *adapter)
+{
+    const lathe_adapter_v1 *table = adapter->component ? adapter->table : NULL;
+    return LATHE_HAS(table, file_key) && LATHE_HAS(table, base_is_frozen) &&
+           table->base_is_frozen(adapter->self);
+}
+
+/* Marks what trains. A run that only evaluates or generates trains nothing, but the adapter's file
+ * holds the same rows. */
 static lathe_status select_trainable(lathe_run *run)
 {
+    const int32_t trains = run->open.mode <= LATHE_OPEN_TRAIN;
+    const int32_t keeps = keeps_what_it_trains(&run->parts.adapter);
     for (int32_t i = 0; i < run->params.n_model; i++) {
         lathe_param *p = run->params.rows[i];
-        int32_t trainable = 0;
+        int32_t trainable = 0, group = 0;
         lathe_status status = LATHE_OK;
         if (p->stage_head)
             continue;
-        if (run->open.mode <= LATHE_OPEN_TRAIN)
-            status = ask_trainable(&run->parts.adapter, &run->params, i, &trainable, &p->group);
+        if (trains || keeps)
+            status = ask_trainable(&run->parts.adapter, &run->params, i, &trainable, &group);
         if (status != LATHE_OK)
             return status == LATHE_E_CONFIG ? lathe__adapter_refuse(run) : status;
-        p->trainable = trainable;
+        p->trainable = trains && trainable;
+        p->group = p->trainable ? group : p->group;
+        p->in_adapter = keeps && trainable;
     }
     return LATHE_OK;
 }
@@ -158,10 +171,11 @@ static lathe_status add_reference(lathe_run *run)
 {
     const lathe_adapter_v1 *adapter =
         run->parts.adapter.component ? run->parts.adapter.table : NULL;
+    int32_t n_copies = 0;
     if (!(lathe_answer_needs(&run->parts.stage) & LATHE_NEEDS_REFERENCE))
         return LATHE_OK;
-    if (LATHE_HAS(adapter, base_is_frozen) && adapter->base_is_frozen(run->parts.adapter.self))
-        return LATHE_OK;
+    const int32_t is_frozen =
+        LATHE_HAS(adapter, base_is_frozen) && adapter->base_is_frozen(run->parts.adapter.self);
     for (int32_t i = 0; i < run->params.n_model; i++) {
         lathe_param copy = *run->params.rows[i];
         char name[512];
@@ -176,9 +190,11 @@ static lathe_status add_reference(lathe_run *run)
         copy.name = name;
         copy.trainable = 0;
         copy.reference = 1;
+        copy.in_adapter = 0;
+        n_copies++;
         LATHE_TRY(lathe_params_add(&run->params, &copy, &index));
     }
-    run->params.has_reference = 1;
+    run->params.has_reference = !is_frozen || n_copies > 0;
     return LATHE_OK;
 }
 
@@ -254,6 +270,13 @@ static int32_t batch_rows(int32_t micro_batch_size, const lathe_instance *stage_
     return micro_batch_size * (stage ? lathe_row_kind_get(stage->rows)->n_rows : 1);
 }
 
+/* Whether the model before training is the base with the adapter's first values. */
+static int32_t starts_elsewhere(const lathe_instance *adapter)
+{
+    const lathe_adapter_v1 *table = adapter->component ? adapter->table : NULL;
+    return LATHE_HAS(table, starts_elsewhere) && table->starts_elsewhere(adapter->self);
+}
+
 lathe_program_config lathe__run_program_config(lathe_run *run)
 {
     const lathe_program_config config = {
@@ -262,7 +285,8 @@ lathe_program_config lathe__run_program_config(lathe_run *run)
         .adapter = run->parts.adapter.component ? &run->parts.adapter : NULL,
         .stage = run->parts.stage.component ? &run->parts.stage : NULL,
         .objective = lathe__run_objective(run),
-        .reference_has_adapter = run->set.model_adapter != NULL,
+        .reference_has_adapter =
+            run->set.model_adapter != NULL || starts_elsewhere(&run->parts.adapter),
         .n_rows = batch_rows(run->set.micro_batch_size, &run->parts.stage),
         .row_tokens = run->set.seq_len,
         .recompute = run->set.recompute,

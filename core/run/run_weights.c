@@ -80,8 +80,8 @@ static lathe_status random_row(lathe_weight_fill *fill, int32_t index, uint64_t 
     const lathe_param *row = fill->params->rows[index];
     if (row->init == LATHE_INIT_ROW_NORMS)
         return lathe_row_norms_fill(fill->store, index);
-    if (row->init == LATHE_INIT_SINGULAR_A || row->init == LATHE_INIT_SINGULAR_B)
-        return LATHE_OK; /* lathe_singular_rows_fill sets them, many at a time */
+    if (row->init >= LATHE_INIT_SINGULAR_A && row->init <= LATHE_INIT_LOFTQ_B)
+        return LATHE_OK; /* lathe_singular_rows_fill and lathe_loftq_finish set them */
     const int64_t n = lathe_desc_count(&row->desc);
     void *data = NULL;
     int32_t dtype = LATHE_F32;
@@ -178,11 +178,16 @@ static int begins_random(const lathe_run *run, const lathe_weight_fill *fill, in
 lathe_status lathe__run_weights(lathe_run *run)
 {
     run->checkpoints.weights_wait = 0;
-    lathe_weight_fill fill = {.store = &run->store, .params = &run->params};
+    lathe_weight_fill fill = {.store = &run->store,
+                              .params = &run->params,
+                              .factors_follow = run->set.model_adapter != NULL ||
+                                                run->open.mode == LATHE_OPEN_INFER};
     lathe_status status = run->set.model_path ? load_folder(run, &fill) : LATHE_OK;
     for (int32_t i = 0; i < run->params.n && status == LATHE_OK; i++)
         if (begins_random(run, &fill, i))
             status = random_row(&fill, i, run->set.model_seed);
+    if (status == LATHE_OK)
+        status = lathe_weight_fill_finish(&fill);
     if (status == LATHE_OK)
         status = lathe_singular_rows_fill(&run->store, run->set.model_adapter != NULL);
     if (status == LATHE_OK && run->set.model_adapter)

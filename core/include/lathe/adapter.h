@@ -19,7 +19,7 @@ typedef struct lathe_site {
     const char *module; /* "model.layers.0.self_attn.q_proj" */
     int64_t in_features, out_features;
     lathe_val weight, bias; /* bias: LATHE_NONE if there is none */
-    int32_t weight_quantized;
+    int32_t weight_quantized;   /* 0: no; 1: by [quant]; 2: its planes are in the model's folder */
     int32_t transposed_on_file; /* 1: Conv1D, the file holds [in, out] */
 } lathe_site;
 LATHE_ABI_SIZE(lathe_site, 48);
@@ -36,7 +36,8 @@ typedef struct lathe_adapter_v1 {
     uint32_t size;
     uint32_t revision;
     /** [pure] Decides whether a parameter of the model is trained, and its optimizer group
-     *  (default 0). */
+     *  (default 0). Beside a frozen base (base_is_frozen), the adapter's file holds those that are
+     *  trained, so file_key must name them. */
     lathe_status (*select)(void *self, const lathe_param_info *param, int32_t *out_trainable,
                            int32_t *out_group);
     /** [pure] Nonzero if wrap is to be called for this site. NULL: for none. */
@@ -47,15 +48,17 @@ typedef struct lathe_adapter_v1 {
      *  parameters. NULL: the plain linear layer. */
     lathe_status (*wrap)(void *self, const lathe_graph_api *api, lathe_graph *g,
                          const lathe_site *site, lathe_val x, int32_t enabled, lathe_val *out_y);
-    /** [pure] 1: the frozen base serves as the reference model; 0: a reference needs its own
-     *  copy. NULL: 0. */
+    /** [pure] 1: the base is frozen, except what select() chooses: it serves as the reference
+     *  model, with copies of the chosen parameters, and is not written to checkpoints. 0: the model
+     *  trains; checkpoints hold all of it, and a reference needs its own copy. NULL: 0. */
     int32_t (*base_is_frozen)(void *self);
     /** [between] Merges the adapter: adds its contribution at this site to w [out,in] f32, host
      *  memory. NULL: nothing to merge. */
     lathe_status (*merge)(void *self, const lathe_site *site, const lathe_site_param *params,
                           int32_t n_params, float *w);
-    /** [pure] Writes the key of a parameter in the adapter's own file (PEFT); returns the bytes
-     *  needed. NULL: none. */
+    /** [pure] Writes the key of a parameter in the adapter's own file (PEFT), also of one of the
+     *  model that is trained beside a frozen base; returns the bytes needed. Called after wrap.
+     *  NULL: none. */
     int64_t (*file_key)(void *self, const char *param_name, char *out, int64_t capacity);
     /** [pure] Writes the JSON text of adapter_config.json; base: the model's name or path. NULL:
      *  none. */
@@ -72,7 +75,10 @@ typedef struct lathe_adapter_v1 {
     /** [pure] 1: it trains only beside a base of which at least one weight is quantized; the core
      *  refuses to train over another. NULL: 0. */
     int32_t (*needs_quantized_base)(void *self);
+    /** [pure] 1: training begins with another model than the base, namely the base with the
+     *  adapter's first values (INIT_LOFTQ_*): a reference model keeps copies of these. NULL: 0. */
+    int32_t (*starts_elsewhere)(void *self);
 } lathe_adapter_v1;
-LATHE_ABI_SIZE(lathe_adapter_v1, 88);
+LATHE_ABI_SIZE(lathe_adapter_v1, 96);
 
 #endif

@@ -31,6 +31,10 @@ enum {
     LATHE_INIT_SINGULAR_B = 7, /* singular values s_1 >= s_2 >= .. and vectors u, v of init_from,
               as computation reads it: row k of A [r,I] is sqrt(init_scale*s_k) v_k, column k of
               B [O,r] is sqrt(init_scale*s_k) u_k. With trainable = 0 as INIT_ROW_NORMS. */
+    LATHE_INIT_LOFTQ_A = 8,
+    LATHE_INIT_LOFTQ_B = 9, /* the same of W - Q, where Q is the weight init_from as its format
+              decodes it, and W what the model's folder holds. With init_steps = T > 1 the format
+              encodes W - B A/init_scale instead of W, T - 1 times (LoftQ, arXiv:2310.08659) */
 };
 
 /** A new parameter. The core owns its memory; the name is its key in checkpoints. */
@@ -42,9 +46,9 @@ typedef struct lathe_param_decl {
     double init_scale;
     int32_t trainable;
     int32_t group;       /* optimizer parameter group, 0 default */
-    lathe_val init_from; /* INIT_ROW_NORMS, for desc f32[O], and INIT_SINGULAR_*: a frozen weight
-                            [O,I] of the model */
-    int32_t reserved;    /* 0 */
+    lathe_val init_from; /* INIT_ROW_NORMS, for desc f32[O], INIT_SINGULAR_*, INIT_LOFTQ_*: a frozen
+                            weight [O,I] of the model; LOFTQ: one that [quant] encodes */
+    int32_t init_steps;  /* INIT_LOFTQ_*: T >= 1, the same for both and in every graph; else 0 */
 } lathe_param_decl;
 LATHE_ABI_SIZE(lathe_param_decl, 80);
 
@@ -60,8 +64,10 @@ typedef struct lathe_param_info {
     int32_t group;
     int32_t head_rows; /* rows of one head in a query or key projection (fused ones too), else 0 */
     int32_t n_layers;  /* of the model; 0: not known */
+    int32_t is_tied;   /* 1: an embedding that is the output head too */
+    int32_t of_site;   /* 1: the weight or the bias of a linear site */
 } lathe_param_info;
-LATHE_ABI_SIZE(lathe_param_info, 80);
+LATHE_ABI_SIZE(lathe_param_info, 88);
 
 enum {
     LATHE_ROLE_MATRIX = 0,    /* weight of a linear site */

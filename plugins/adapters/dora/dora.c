@@ -212,7 +212,7 @@ static int64_t dora_file_key(void *self, const char *param_name, char *out, int6
     static const char end[] = "." MAGNITUDE ".weight", written[] = "." MAGNITUDE;
     const size_t n = strlen(param_name), tail = sizeof end - 1;
     if (n < tail || strcmp(param_name + n - tail, end) != 0)
-        return adapter_file_key(self, param_name, out, capacity);
+        return lora_file_key(self, param_name, out, capacity);
     return snprintf(out, capacity > 0 ? (size_t)capacity : 0, "base_model.model.%.*s%s",
                     (int)(n - tail), param_name, written);
 }
@@ -220,7 +220,7 @@ static int64_t dora_file_key(void *self, const char *param_name, char *out, int6
 static const lathe_adapter_v1 table = {
     .size = sizeof table,
     .revision = LATHE_ADAPTER_REVISION,
-    .select = adapter_select_own,
+    .select = lora_select,
     .targets = lora_targets,
     .wrap = dora_wrap,
     .base_is_frozen = adapter_base_is_frozen,

@@ -19,14 +19,16 @@ static lathe_status create(const lathe_host *host, const lathe_value *values, in
 static const lathe_adapter_v1 table = {
     .size = sizeof table,
     .revision = LATHE_ADAPTER_REVISION,
-    .select = adapter_select_own,
+    .select = lora_select,
     .targets = lora_targets,
     .wrap = lora_wrap,
     .base_is_frozen = adapter_base_is_frozen,
     .merge = lora_merge,
-    .file_key = adapter_file_key,
+    .file_key = lora_file_key,
     .config_json = lora_config_json,
     .check = lora_check,
+    .needs_quantized_base = lora_uses_loftq,
+    .starts_elsewhere = lora_uses_loftq,
 };
 
 LATHE_EXPORT extern const lathe_plugin LATHE_PLUGIN_ENTRY;

@@ -36,14 +36,16 @@ static double lora_plus_rate(void *self, const char *param_name)
 static const lathe_adapter_v1 table = {
     .size = sizeof table,
     .revision = LATHE_ADAPTER_REVISION,
-    .select = adapter_select_own,
+    .select = lora_select,
     .targets = lora_targets,
     .wrap = lora_wrap,
     .base_is_frozen = adapter_base_is_frozen,
     .merge = lora_merge,
-    .file_key = adapter_file_key,
+    .file_key = lora_file_key,
     .config_json = lora_config_json,
     .check = lora_check,
+    .needs_quantized_base = lora_uses_loftq,
+    .starts_elsewhere = lora_uses_loftq,
     .rate = lora_plus_rate,
 };
 

@@ -31,7 +31,7 @@ static const lathe_field fields[N_FIELDS] = {
                     "nearest size that does"),
     LATHE_FIELD_INT("num_cayley_neumann_terms", "5", 2.0, 32.0, "1",
                     "terms of the series for the rotation, the 1 included; 3 is computed as 4"),
-    TARGETS_FIELDS,
+    TARGETS_FIELDS("oft_only"),
 };
 
 typedef struct oft {
@@ -61,7 +61,7 @@ static lathe_status oft_create(const lathe_host *host, const lathe_value *values
     o->host = host;
     o->block_size = values[BLOCK_SIZE].i;
     o->terms = values[TERMS].i;
-    const lathe_status status = targets_read(&o->targets, host, "oft", &values[TARGETS]);
+    const lathe_status status = targets_read(&o->targets, host, "oft", &values[TARGETS], NULL);
     if (status != LATHE_OK) {
         oft_destroy(o);
         return status;
@@ -275,6 +275,20 @@ static lathe_status oft_merge(void *self, const lathe_site *site, const lathe_si
 
 /* ---- files ---- */
 
+static lathe_status oft_select(void *self, const lathe_param_info *param, int32_t *out_trainable,
+                               int32_t *out_group)
+{
+    const oft *o = self;
+    *out_group = 0;
+    return targets_select(&o->targets, param, out_trainable);
+}
+
+static int64_t oft_file_key(void *self, const char *param_name, char *out, int64_t capacity)
+{
+    const oft *o = self;
+    return targets_file_key(&o->targets, param_name, out, capacity);
+}
+
 static int64_t oft_config_json(void *self, const char *base, char *out, int64_t capacity)
 {
     const oft *o = self;
@@ -295,20 +309,18 @@ static lathe_status oft_check(void *self, const char *const *modules, int32_t n_
                               const char *const *params, int32_t n_params)
 {
     const oft *o = self;
-    (void)params;
-    (void)n_params;
-    return targets_check(&o->targets, modules, n_modules);
+    return targets_check(&o->targets, modules, n_modules, params, n_params);
 }
 
 static const lathe_adapter_v1 table = {
     .size = sizeof table,
     .revision = LATHE_ADAPTER_REVISION,
-    .select = adapter_select_own,
+    .select = oft_select,
     .targets = oft_targets,
     .wrap = oft_wrap,
     .base_is_frozen = adapter_base_is_frozen,
     .merge = oft_merge,
-    .file_key = adapter_file_key,
+    .file_key = oft_file_key,
     .config_json = oft_config_json,
     .check = oft_check,
 };

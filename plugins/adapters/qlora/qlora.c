@@ -6,7 +6,7 @@
 #include "lathe/plugin.h"
 #include "shared/lora.h"
 
-static const lathe_field fields[LORA_N_FIELDS] = {LORA_FIELDS(LORA_RANDOM_INITS)};
+static const lathe_field fields[LORA_N_FIELDS] = {LORA_FIELDS(LORA_QUANTIZED_INITS)};
 
 static lathe_status qlora_create(const lathe_host *host, const lathe_value *values,
                                  int32_t n_values, void **out_self)
@@ -29,15 +29,16 @@ static int32_t qlora_needs_quantized_base(void *self)
 static const lathe_adapter_v1 table = {
     .size = sizeof table,
     .revision = LATHE_ADAPTER_REVISION,
-    .select = adapter_select_own,
+    .select = lora_select,
     .targets = lora_targets,
     .wrap = lora_wrap,
     .base_is_frozen = adapter_base_is_frozen,
     .merge = lora_merge,
-    .file_key = adapter_file_key,
+    .file_key = lora_file_key,
     .config_json = lora_config_json,
     .check = lora_check,
     .needs_quantized_base = qlora_needs_quantized_base,
+    .starts_elsewhere = lora_uses_loftq,
 };
 
 LATHE_EXPORT extern const lathe_plugin LATHE_PLUGIN_ENTRY;

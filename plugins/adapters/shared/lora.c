@@ -10,11 +10,13 @@
  *
  *   y = x W^T + b + s ((h A^T) B^T - (x A0^T) B0^T)
  *
- * so W stays as it is, and the model without the adapter is the base model. The
+ * so W stays as it is, and the model without the adapter is the base model. With init = "loftq" the
+ * frozen weight is a quantized Q, and s B0 A0 is the best approximation of W - Q. The
  * factor s is applied to the [N, r] product, where it costs least. W may be quantized: only the
  * core reads it.
  *
- * Source: arXiv:2106.09685; rsLoRA: arXiv:2312.03732; PiSSA: arXiv:2404.02948; PEFT for names and
+ * Source: arXiv:2106.09685; rsLoRA: arXiv:2312.03732; PiSSA: arXiv:2404.02948;
+ * LoftQ: arXiv:2310.08659; PEFT for names and
  * defaults.
  */
 #include "shared/lora.h"
@@ -47,11 +49,21 @@ lathe_status lora_open(const lathe_host *host, const char *method, const lathe_v
     l->use_rslora = values[LORA_USE_RSLORA].i != 0;
     l->gaussian = strcmp(values[LORA_INIT].s, "gaussian") == 0;
     l->pissa = strcmp(values[LORA_INIT].s, "pissa") == 0;
+    if (strcmp(values[LORA_INIT].s, "loftq") == 0)
+        l->loftq_iter = values[LORA_LOFTQ_ITER].is_set ? values[LORA_LOFTQ_ITER].i : 1;
     if (values[LORA_RANK_PATTERN].is_set)
         l->rank_json = values[LORA_RANK_PATTERN].s;
     if (values[LORA_ALPHA_PATTERN].is_set)
         l->alpha_json = values[LORA_ALPHA_PATTERN].s;
-    lathe_status status = targets_read(&l->targets, host, method, &values[LORA_TARGETS]);
+    lathe_status status =
+        values[LORA_LOFTQ_ITER].is_set && l->loftq_iter == 0
+            ? lathe_fail(host, LATHE_E_CONFIG,
+                         "%s: loftq_iter belongs to init = \"loftq\", and init is \"%s\"", method,
+                         values[LORA_INIT].s)
+            : LATHE_OK;
+    if (status == LATHE_OK)
+        status = targets_read(&l->targets, host, method, &values[LORA_TARGETS],
+                                       &values[LORA_TIES]);
     if (status == LATHE_OK)
         status = lora_patterns_create(host, method, "rank_pattern", l->rank_json, 1, &l->ranks);
     if (status == LATHE_OK)
@@ -75,6 +87,25 @@ double lora_scale(const lora *self, const char *module)
     return lora_patterns_find(self->alphas, module, self->alpha) / (self->use_rslora ? sqrt(r) : r);
 }
 
+lathe_status lora_select(void *self, const lathe_param_info *param, int32_t *out_trainable,
+                         int32_t *out_group)
+{
+    const lora *l = self;
+    *out_group = 0;
+    return targets_select(&l->targets, param, out_trainable);
+}
+
+int64_t lora_file_key(void *self, const char *param_name, char *out, int64_t capacity)
+{
+    const lora *l = self;
+    return targets_file_key(&l->targets, param_name, out, capacity);
+}
+
+int32_t lora_uses_loftq(void *self)
+{
+    return ((const lora *)self)->loftq_iter > 0;
+}
+
 int32_t lora_targets(void *self, const lathe_site *site)
 {
     const lora *l = self;
@@ -96,6 +127,43 @@ static lathe_status declare(const lora *l, const lathe_graph_api *api, lathe_gra
     return api->param(g, &how, out);
 }
 
+/* Refuses a rank above the number of singular vectors. */
+static lathe_status check_rank(const lora *l, const lathe_site *site, const char *init)
+{
+    const int64_t r = lora_rank(l, site->module);
+    if (r <= site->out_features && r <= site->in_features)
+        return LATHE_OK;
+    return lathe_fail(l->host, LATHE_E_CONFIG,
+                      "%s: init = \"%s\": the rank is %lld, and %s [%lld, %lld] has fewer singular "
+                      "vectors",
+                      l->method, init, (long long)r, site->module, (long long)site->out_features,
+                      (long long)site->in_features);
+}
+
+/* B A = the best approximation of rank r of what quantization loses of W, divided by s. */
+static lathe_status declare_loftq(const lora *l, const lathe_graph_api *api, lathe_graph *g,
+                                  const lathe_site *site, lathe_val *out_a, lathe_val *out_b)
+{
+    const int64_t r = lora_rank(l, site->module);
+    lathe_param_decl how = {.init = LATHE_INIT_LOFTQ_A,
+                            .desc = lathe_desc_2d(LATHE_F32, r, site->in_features),
+                            .init_scale = 1.0 / lora_scale(l, site->module),
+                            .init_from = site->weight,
+                            .init_steps = (int32_t)l->loftq_iter,
+                            .trainable = 1};
+    if (site->weight_quantized > 1)
+        return lathe_fail(l->host, LATHE_E_CONFIG,
+                          "%s: init = \"loftq\" begins with what quantization loses of a weight, "
+                          "and the model's folder has only the quantized %s; expected a folder in "
+                          "full precision with [quant], or another init",
+                          l->method, site->module);
+    LATHE_TRY(check_rank(l, site, "loftq"));
+    LATHE_TRY(declare(l, api, g, site, "lora_A", how, out_a));
+    how.init = LATHE_INIT_LOFTQ_B;
+    how.desc = lathe_desc_2d(LATHE_F32, site->out_features, r);
+    return declare(l, api, g, site, "lora_B", how, out_b);
+}
+
 /* B A = W's best approximation of rank r, divided by s. */
 static lathe_status declare_singular(const lora *l, const lathe_graph_api *api, lathe_graph *g,
                                      const lathe_site *site, int32_t trainable, lathe_val *out_a,
@@ -112,11 +180,7 @@ static lathe_status declare_singular(const lora *l, const lathe_graph_api *api, 
                           "%s: init = \"pissa\" begins with the singular vectors of a weight, and "
                           "%s is quantized; expected a base in full precision, or another init",
                           l->method, site->module);
-    if (r > out || r > in)
-        return lathe_fail(l->host, LATHE_E_CONFIG,
-                          "%s: init = \"pissa\": the rank is %lld, and %s [%lld, %lld] has fewer "
-                          "singular vectors",
-                          l->method, (long long)r, site->module, (long long)out, (long long)in);
+    LATHE_TRY(check_rank(l, site, "pissa"));
     LATHE_TRY(declare(l, api, g, site, trainable ? "lora_A" : "lora_A_start", how, out_a));
     how.init = LATHE_INIT_SINGULAR_B;
     how.desc = lathe_desc_2d(LATHE_F32, out, r);
@@ -137,6 +201,8 @@ lathe_status lora_declare_pair(const lora *l, const lathe_graph_api *api, lathe_
                                 .trainable = 1};
     if (l->pissa)
         return declare_singular(l, api, g, site, 1, out_a, out_b);
+    if (l->loftq_iter > 0 && site->weight_quantized)
+        return declare_loftq(l, api, g, site, out_a, out_b);
     LATHE_TRY(declare(l, api, g, site, "lora_A", a, out_a));
     return declare(l, api, g, site, "lora_B", b, out_b);
 }
@@ -256,9 +322,7 @@ lathe_status lora_check(void *self, const char *const *modules, int32_t n_module
                         const char *const *params, int32_t n_params)
 {
     const lora *l = self;
-    (void)params;
-    (void)n_params;
-    LATHE_TRY(targets_check(&l->targets, modules, n_modules));
+    LATHE_TRY(targets_check(&l->targets, modules, n_modules, params, n_params));
     const char *idle = lora_patterns_idle(l->ranks, modules, n_modules);
     if (idle != NULL)
         return lathe_fail(l->host, LATHE_E_CONFIG, "%s: rank_pattern \"%s\" matches no module",

@@ -14,7 +14,9 @@ enum {
     LORA_ALPHA,
     LORA_DROPOUT,
     LORA_TARGETS, /* and the others of TARGETS_FIELDS */
-    LORA_INIT = LORA_TARGETS + TARGETS_N_FIELDS,
+    LORA_TIES = LORA_TARGETS + TARGETS_N_FIELDS,
+    LORA_INIT,
+    LORA_LOFTQ_ITER,
     LORA_USE_RSLORA,
     LORA_RANK_PATTERN,
     LORA_ALPHA_PATTERN,
@@ -24,10 +26,14 @@ enum {
 /* Choices of `init` and what they mean, for LORA_FIELDS. */
 #define LORA_RANDOM_INITS                                                                          \
     "kaiming|gaussian", "initial A: uniform as in torch.nn.Linear, or normal with deviation 1/r"
+#define LORA_QUANTIZED_INITS                                                                       \
+    "kaiming|gaussian|loftq",                                                                      \
+        "initial A: uniform as in torch.nn.Linear, or normal with deviation 1/r; loftq: A and B "  \
+        "from the largest singular values of what quantization loses"
 #define LORA_ALL_INITS                                                                             \
-    "kaiming|gaussian|pissa",                                                                      \
+    "kaiming|gaussian|pissa|loftq",                                                                \
         "initial A: uniform as in torch.nn.Linear, or normal with deviation 1/r; pissa: A and B "  \
-        "from the weight's largest singular values"
+        "from the weight's largest singular values; loftq: from those of what quantization loses"
 
 #define LORA_FIELDS(...)                                                                           \
     LATHE_FIELD_INT("r", "32", 1.0, LORA_PATTERN_MAX_WHOLE, "1", "rank of A and B"),               \
@@ -36,7 +42,14 @@ enum {
         {"dropout", LATHE_T_FLOAT, LATHE_FIELD_MAX_EXCLUSIVE,                                      \
          "0.0",     0.0,           1.0,                                                            \
          NULL,      "1",           "probability that an element of LoRA's input is dropped"},      \
-        TARGETS_FIELDS, LATHE_FIELD_STRING("init", "\"kaiming\"", __VA_ARGS__),                    \
+        TARGETS_FIELDS("lora_only"),                                                               \
+        LATHE_FIELD_BOOL("ensure_weight_tying", "false",                                           \
+                         "an embedding in modules_to_save that is the output head too is trained " \
+                         "as both"),                                                               \
+        LATHE_FIELD_STRING("init", "\"kaiming\"", __VA_ARGS__),                    \
+        LATHE_FIELD_INT("loftq_iter", NULL, 1.0, 100.0, "steps",                                   \
+                        "with init = \"loftq\": times that the weight is quantized and "           \
+                        "decomposed, in turns; unset: 1"),                                         \
         LATHE_FIELD_BOOL("use_rslora", "false",                                                    \
                          "scale the update by alpha/sqrt(r) instead of alpha/r"),                  \
         {"rank_pattern",                                                                           \
@@ -61,6 +74,7 @@ typedef struct lora {
     int use_rslora;
     int gaussian; /* A begins normal, with the standard deviation 1/r */
     int pissa;    /* A and B begin with singular vectors of W, and the base is the residual */
+    int64_t loftq_iter; /* > 0: A and B begin with what quantization loses of W; else 0 */
     int use_dora; /* the method is dora */
     const char *rank_json, *alpha_json; /* the tables as given, borrowed */
     lora_patterns *ranks, *alphas;
@@ -74,7 +88,11 @@ lathe_status lora_open(const lathe_host *host, const char *method, const lathe_v
 void lora_destroy(void *self);
 
 /* Functions of lathe_adapter_v1; the others are in targets.h. */
+lathe_status lora_select(void *self, const lathe_param_info *param, int32_t *out_trainable,
+                         int32_t *out_group);
+int64_t lora_file_key(void *self, const char *param_name, char *out, int64_t capacity);
 int32_t lora_targets(void *self, const lathe_site *site);
+int32_t lora_uses_loftq(void *self); /* needs_quantized_base, starts_elsewhere */
 lathe_status lora_wrap(void *self, const lathe_graph_api *api, lathe_graph *g,
                        const lathe_site *site, lathe_val x, int32_t enabled, lathe_val *out_y);
 lathe_status lora_merge(void *self, const lathe_site *site, const lathe_site_param *params,

@@ -14,9 +14,13 @@ int64_t lora_config_json(void *self, const char *base, char *out, int64_t capaci
     peft_put(&t, "  \"alpha_pattern\": %s,\n", l->alpha_json ? l->alpha_json : "{}");
     peft_put(&t, "  \"use_dora\": %s,\n", l->use_dora ? "true" : "false");
     peft_put(&t, "  \"init_lora_weights\": %s,\n",
-             l->pissa      ? "\"pissa\""
-             : l->gaussian ? "\"gaussian\""
-                           : "true");
+             l->pissa            ? "\"pissa\""
+             : l->loftq_iter > 0 ? "\"loftq\""
+             : l->gaussian       ? "\"gaussian\""
+                                 : "true");
+    if (l->loftq_iter > 0) /* PEFT quantizes the base in the same steps when it loads the adapter */
+        peft_put(&t, "  \"loftq_config\": {\"loftq_bits\": 4, \"loftq_iter\": %lld},\n",
+                 (long long)l->loftq_iter);
     peft_end(&t, &l->targets);
     return t.n;
 }

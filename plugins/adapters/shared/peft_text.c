@@ -71,6 +71,13 @@ void peft_begin(peft_text *t, const char *type, const char *base, const targets 
 void peft_end(peft_text *t, const targets *modules)
 {
     peft_put(t, "  \"fan_in_fan_out\": %s,\n", modules->saw_conv1d ? "true" : "false");
-    peft_put(t, "  \"bias\": \"none\",\n");
-    peft_put(t, "  \"modules_to_save\": null,\n  \"inference_mode\": true\n}\n");
+    peft_put(t, "  \"bias\": \"%s\",\n", modules->saved.bias_text);
+    if (modules->saved.ties)
+        peft_put(t, "  \"ensure_weight_tying\": true,\n");
+    peft_put(t, "  \"modules_to_save\": ");
+    if (modules->saved.n > 0)
+        put_list(t, modules->saved.names, modules->saved.n);
+    else
+        peft_put(t, "null");
+    peft_put(t, ",\n  \"inference_mode\": true\n}\n");
 }

@@ -25,7 +25,7 @@ static lathe_status read_pattern(targets *t)
 }
 
 lathe_status targets_read(targets *t, const lathe_host *host, const char *method,
-                          const lathe_value values[TARGETS_N_FIELDS])
+                          const lathe_value values[TARGETS_N_FIELDS], const lathe_value *ties)
 {
     const lathe_value *list = &values[TARGETS_MODULES], *excluded = &values[TARGETS_EXCLUDE];
     t->host = host;
@@ -53,6 +53,8 @@ lathe_status targets_read(targets *t, const lathe_host *host, const char *method
                           "%s: target_modules has \"all-linear\" and %lld more; \"all-linear\" "
                           "must be the only entry",
                           method, (long long)(list->n - 1));
+    LATHE_TRY(saved_modules_read(&t->saved, host, method, &values[TARGETS_SAVED],
+                                 &values[TARGETS_BIAS], ties));
     return t->pattern ? read_pattern(t) : LATHE_OK;
 }
 
@@ -82,7 +84,7 @@ static int ends_in_one(const char *name, const char *const *ends, int64_t n)
 static int includes(const targets *t, const char *module)
 {
     int64_t span[2];
-    if (ends_in_one(module, t->excluded, t->n_excluded))
+    if (ends_in_one(module, t->excluded, t->n_excluded) || saved_modules_exclude(&t->saved, module))
         return 0;
     if (t->compiled)
         return t->host->pattern_find(t->compiled, module, (int64_t)strlen(module), 0, span, 1) > 0;
@@ -126,7 +128,13 @@ static int64_t idle_one(const char *const *ends, int64_t n, const char *const *m
     return -1;
 }
 
-lathe_status targets_check(const targets *t, const char *const *modules, int32_t n_modules)
+static int includes_module(const void *of_targets, const char *module)
+{
+    return includes(of_targets, module);
+}
+
+/* Checks the modules that are wrapped. */
+static lathe_status check_wrapped(const targets *t, const char *const *modules, int32_t n_modules)
 {
     int64_t idle = t->all_linear || t->compiled ? -1 : idle_one(t->names, t->n, modules, n_modules);
     if (idle >= 0)
@@ -147,8 +155,60 @@ lathe_status targets_check(const targets *t, const char *const *modules, int32_t
             "%s: target_pattern \"%s\" matches no module that is not excluded, and it "
             "covers whole names (\".*q_proj\")",
             t->method, t->pattern);
-    return lathe_fail(t->host, LATHE_E_CONFIG, "%s: exclude_modules leaves nothing to train",
-                      t->method);
+    return lathe_fail(t->host, LATHE_E_CONFIG, "%s: %s leaves nothing to train", t->method,
+                      t->n_excluded > 0 ? "exclude_modules" : "modules_to_save");
+}
+
+lathe_status targets_check(const targets *t, const char *const *modules, int32_t n_modules,
+                           const char *const *params, int32_t n_params)
+{
+    LATHE_TRY(check_wrapped(t, modules, n_modules));
+    return saved_modules_check(&t->saved, modules, n_modules, params, n_params, includes_module, t);
+}
+
+/* Whether the parameter is the bias of a linear layer that is wrapped. */
+static int is_bias_of_target(const targets *t, const lathe_param_info *param)
+{
+    char module[512];
+    if (!LATHE_HAS(param, of_site) || !param->of_site ||
+        !saved_modules_bias_of(param->name, module, (int64_t)sizeof module))
+        return 0;
+    return includes(t, module) && !(t->all_linear && param->layer < 0);
+}
+
+lathe_status targets_select(const targets *t, const lathe_param_info *param, int32_t *out_trainable)
+{
+    char module[512];
+    const saved_modules *s = &t->saved;
+    const int is_bias = saved_modules_bias_of(param->name, module, (int64_t)sizeof module);
+    *out_trainable = param->role == LATHE_ROLE_ADAPTER;
+    if (saved_modules_have(s, param->name)) {
+        *out_trainable = 1;
+        return saved_modules_check_tied(s, param);
+    }
+    if ((s->bias == BIAS_ALL && is_bias) ||
+        (s->bias == BIAS_OF_TARGETS && is_bias_of_target(t, param)))
+        *out_trainable = 1;
+    return LATHE_OK;
+}
+
+/* Whether wrap has seen modules with this last part of the name. */
+static int was_wrapped(const targets *t, const char *module)
+{
+    const char *dot = strrchr(module, '.');
+    for (int i = 0; i < t->n_seen; i++)
+        if (strcmp(t->seen[i], dot != NULL ? dot + 1 : module) == 0)
+            return includes(t, module);
+    return 0;
+}
+
+int64_t targets_file_key(const targets *t, const char *param_name, char *out, int64_t capacity)
+{
+    char module[512];
+    const size_t room = capacity > 0 ? (size_t)capacity : 0;
+    if (saved_modules_bias_of(param_name, module, (int64_t)sizeof module) && was_wrapped(t, module))
+        return snprintf(out, room, "base_model.model.%s.base_layer.bias", module);
+    return snprintf(out, room, "base_model.model.%s", param_name);
 }
 
 const lathe_site_param *targets_find_param(const lathe_site_param *params, int32_t n_params,
@@ -160,23 +220,8 @@ const lathe_site_param *targets_find_param(const lathe_site_param *params, int32
     return NULL;
 }
 
-lathe_status adapter_select_own(void *self, const lathe_param_info *param, int32_t *out_trainable,
-                                int32_t *out_group)
-{
-    (void)self;
-    *out_trainable = param->role == LATHE_ROLE_ADAPTER;
-    *out_group = 0;
-    return LATHE_OK;
-}
-
 int32_t adapter_base_is_frozen(void *self)
 {
     (void)self;
     return 1;
-}
-
-int64_t adapter_file_key(void *self, const char *param_name, char *out, int64_t capacity)
-{
-    (void)self;
-    return snprintf(out, capacity > 0 ? (size_t)capacity : 0, "base_model.model.%s", param_name);
 }

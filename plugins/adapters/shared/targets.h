@@ -4,13 +4,22 @@
 
 #include "lathe/adapter.h"
 #include "lathe/schema.h"
+#include "shared/saved_modules.h"
 
 #define TARGETS_MOST_NAMES 64
 
 /* The values of TARGETS_FIELDS, from the first one on. */
-enum { TARGETS_MODULES, TARGETS_PATTERN, TARGETS_EXCLUDE, TARGETS_N_FIELDS };
+enum {
+    TARGETS_MODULES,
+    TARGETS_PATTERN,
+    TARGETS_EXCLUDE,
+    TARGETS_SAVED,
+    TARGETS_BIAS,
+    TARGETS_N_FIELDS
+};
 
-#define TARGETS_FIELDS                                                                             \
+/* only: the choice of `bias` for the biases of adapted modules, "lora_only". */
+#define TARGETS_FIELDS(only)                                                                             \
     {"target_modules",                                                                             \
      LATHE_T_STRING_LIST,                                                                          \
      0,                                                                                            \
@@ -21,10 +30,26 @@ enum { TARGETS_MODULES, TARGETS_PATTERN, TARGETS_EXCLUDE, TARGETS_N_FIELDS };
      "ends of the names of the modules to adapt, or [\"all-linear\"]: all but the head"},          \
         LATHE_FIELD_STRING("target_pattern", NULL, NULL,                                           \
                            "instead of target_modules: a regular expression for whole names"),     \
-    {                                                                                              \
-        "exclude_modules", LATHE_T_STRING_LIST, 0, "[]", LATHE_NO_RANGE, NULL, NULL,               \
-            "ends of the names of modules that are not adapted"                                    \
-    }
+        {"exclude_modules",                                                                        \
+         LATHE_T_STRING_LIST,                                                                      \
+         0,                                                                                        \
+         "[]",                                                                                     \
+         LATHE_NO_RANGE,                                                                           \
+         NULL,                                                                                     \
+         NULL,                                                                                     \
+         "ends of the names of modules that are not adapted"},                                     \
+        {"modules_to_save",                                                                        \
+         LATHE_T_STRING_LIST,                                                                      \
+         0,                                                                                        \
+         "[]",                                                                                     \
+         LATHE_NO_RANGE,                                                                           \
+         NULL,                                                                                     \
+         NULL,                                                                                     \
+         "ends of the names of modules that are trained whole and saved beside the adapter: "      \
+         "[\"embed_tokens\", \"lm_head\"]"},                                                       \
+        LATHE_FIELD_STRING("bias", "\"none\"", "none|all|" only,                                   \
+                           "biases that are trained: all of the model's, or those of the adapted " \
+                           "modules")
 
 typedef struct targets {
     const lathe_host *host;
@@ -39,32 +64,36 @@ typedef struct targets {
     /* last parts of the module names adapted under all-linear, for adapter_config.json */
     char seen[TARGETS_MOST_NAMES][64];
     int n_seen;
+    saved_modules saved; /* parameters of the model that are trained beside the adapter */
     int saw_conv1d; /* some adapted weight is [in, out] on file */
 } targets;
 
-/** Reads the values of TARGETS_FIELDS. LATHE_E_CONFIG: they are empty or contradict themselves, or
+/** Reads the values of TARGETS_FIELDS; ties: of ensure_weight_tying, NULL: the method has no such
+ *  key. LATHE_E_CONFIG: they are empty or contradict themselves, or
  *  the pattern is no regular expression. targets_fini is due in every case. */
 lathe_status targets_read(targets *t, const lathe_host *host, const char *method,
-                          const lathe_value values[TARGETS_N_FIELDS]);
+                          const lathe_value values[TARGETS_N_FIELDS], const lathe_value *ties);
 void targets_fini(targets *t);
 /** Whether the site is one of them. */
 int32_t targets_include(const targets *t, const lathe_site *site);
 /** Remembers the last part of an adapted module's name. LATHE_E_UNSUPPORTED: too many kinds. */
 lathe_status targets_remember(targets *t, const lathe_site *site);
 /** LATHE_E_CONFIG: an entry matches none of the modules, so it is probably misspelt, or all of them
- *  are excluded. */
-lathe_status targets_check(const targets *t, const char *const *modules, int32_t n_modules);
+ *  are excluded, or a parameter of the model that is to be trained does not exist. */
+lathe_status targets_check(const targets *t, const char *const *modules, int32_t n_modules,
+                           const char *const *params, int32_t n_params);
+/** lathe_adapter_v1.select: the adapter's own parameters, and those of modules_to_save and bias. */
+lathe_status targets_select(const targets *t, const lathe_param_info *param,
+                            int32_t *out_trainable);
+/** lathe_adapter_v1.file_key: "base_model.model." and the name; PEFT has the bias of an adapted module
+ *  under "base_layer". */
+int64_t targets_file_key(const targets *t, const char *param_name, char *out, int64_t capacity);
 
 /** The parameter of a site whose name is `end` or ends in ".end"; NULL: there is none. */
 const lathe_site_param *targets_find_param(const lathe_site_param *params, int32_t n_params,
                                            const char *end);
 
-/* ---- functions of lathe_adapter_v1 for adapters whose own parameters alone are trained ---- */
-
-lathe_status adapter_select_own(void *self, const lathe_param_info *param, int32_t *out_trainable,
-                                int32_t *out_group);
+/** lathe_adapter_v1.base_is_frozen of all that use this file: 1. */
 int32_t adapter_base_is_frozen(void *self);
-/** PEFT's key: "base_model.model." and the name. */
-int64_t adapter_file_key(void *self, const char *param_name, char *out, int64_t capacity);
 
 #endif

@@ -1,0 +1,176 @@
+/* The parameters of the model that are trained beside an adapter. */
+#include "shared/saved_modules.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The modules that PEFT ties (EMBEDDING_LAYER_NAMES), as far as a tied model has them. */
+#define TIED_MODULE "embed_tokens"
+
+lathe_status saved_modules_read(saved_modules *s, const lathe_host *host, const char *method,
+                                const lathe_value *modules, const lathe_value *bias,
+                                const lathe_value *ties)
+{
+    s->host = host;
+    s->method = method;
+    s->names = modules->strs;
+    s->n = modules->is_set ? modules->n : 0;
+    s->bias_text = bias->s;
+    s->bias = strcmp(bias->s, "none") == 0  ? BIAS_NONE
+              : strcmp(bias->s, "all") == 0 ? BIAS_ALL
+                                            : BIAS_OF_TARGETS;
+    s->can_tie = ties != NULL;
+    s->ties = ties != NULL && ties->i != 0;
+    for (int64_t i = 0; i < s->n; i++)
+        if (s->names[i][0] == '\0')
+            return lathe_fail(host, LATHE_E_CONFIG, "%s: modules_to_save[%lld] is empty", method,
+                              (long long)i);
+    return LATHE_OK;
+}
+
+static int ends_with(const char *text, size_t n, const char *end)
+{
+    const size_t m = strlen(end);
+    return n >= m && memcmp(text + n - m, end, m) == 0;
+}
+
+int saved_modules_exclude(const saved_modules *s, const char *module)
+{
+    for (int64_t i = 0; i < s->n; i++) {
+        const size_t n = strlen(s->names[i]);
+        for (const char *at = module; at != NULL; at = strchr(at, '.'), at += at != NULL)
+            if (strncmp(at, s->names[i], n) == 0 && (at[n] == '\0' || at[n] == '.'))
+                return 1;
+    }
+    return 0;
+}
+
+/* Whether the entry is the end of the parameter's module or of one around it. */
+static int is_end_of(const char *entry, const char *param)
+{
+    for (const char *dot = strchr(param, '.'); dot != NULL; dot = strchr(dot + 1, '.'))
+        if (ends_with(param, (size_t)(dot - param), entry))
+            return 1;
+    return 0;
+}
+
+int saved_modules_have(const saved_modules *s, const char *param)
+{
+    for (int64_t i = 0; i < s->n; i++)
+        if (is_end_of(s->names[i], param))
+            return 1;
+    return 0;
+}
+
+int saved_modules_bias_of(const char *param, char *out_module, int64_t capacity)
+{
+    static const char bias[] = ".bias";
+    const size_t n = strlen(param), end = sizeof bias - 1;
+    if (!ends_with(param, n, bias) || (int64_t)n >= capacity)
+        return 0;
+    memcpy(out_module, param, n - end);
+    out_module[n - end] = '\0';
+    return 1;
+}
+
+/* Whether the parameter belongs to a module of the name that PEFT ties. */
+static int is_tied_module(const char *param)
+{
+    const char *dot = strrchr(param, '.');
+    const size_t n = dot != NULL ? (size_t)(dot - param) : 0, m = sizeof TIED_MODULE - 1;
+    return ends_with(param, n, TIED_MODULE) && (n == m || param[n - m - 1] == '.');
+}
+
+lathe_status saved_modules_check_tied(const saved_modules *s, const lathe_param_info *param)
+{
+    const int is_tied = LATHE_HAS(param, is_tied) && param->is_tied;
+    if (is_tied && !s->ties)
+        return lathe_fail(
+            s->host, LATHE_E_CONFIG,
+            "%s: modules_to_save has %s, which is the model's output head too (tie_word_embeddings): "
+            "PEFT trains a copy for the input alone there, and leaves the head as it is, which Lathe "
+            "does not offer; %s",
+            s->method, param->name,
+            s->can_tie ? "set ensure_weight_tying = true to train both as one"
+                       : "leave it out, or train it with the method lora");
+    if (is_tied && !is_tied_module(param->name))
+        return lathe_fail(s->host, LATHE_E_CONFIG,
+                          "%s: modules_to_save has %s, which is the model's output head too, and "
+                          "PEFT ties only modules called " TIED_MODULE
+                          ": train the whole model "
+                          "(adapter \"full\" or \"freeze\"), or leave the embedding out",
+                          s->method, param->name);
+    if (!is_tied && s->ties && is_tied_module(param->name))
+        return lathe_fail(s->host, LATHE_E_CONFIG,
+                          "%s: ensure_weight_tying is true, but the model's output head is not "
+                          "tied to %s: leave the key out",
+                          s->method, param->name);
+    return LATHE_OK;
+}
+
+/* The first entry that matches no parameter; -1: none. */
+static int64_t idle_entry(const saved_modules *s, const char *const *params, int32_t n_params)
+{
+    for (int64_t i = 0; i < s->n; i++) {
+        int32_t p = 0;
+        while (p < n_params && !is_end_of(s->names[i], params[p]))
+            p++;
+        if (p == n_params)
+            return i;
+    }
+    return -1;
+}
+
+/* Whether the setting finds a bias to train. */
+static int has_bias(const saved_modules *s, const char *const *modules, int32_t n_modules,
+                    const char *const *params, int32_t n_params,
+                    int (*targeted)(const void *of_self, const char *module), const void *of_self)
+{
+    char module[512];
+    for (int32_t p = 0; p < n_params; p++) {
+        if (!saved_modules_bias_of(params[p], module, (int64_t)sizeof module))
+            continue;
+        if (s->bias == BIAS_ALL)
+            return 1;
+        for (int32_t m = 0; m < n_modules; m++)
+            if (strcmp(modules[m], module) == 0 && targeted(of_self, module))
+                return 1;
+    }
+    return 0;
+}
+
+lathe_status saved_modules_check(const saved_modules *s, const char *const *modules,
+                                 int32_t n_modules, const char *const *params, int32_t n_params,
+                                 int (*targeted)(const void *of_self, const char *module),
+                                 const void *of_self)
+{
+    const int64_t idle = idle_entry(s, params, n_params);
+    int ties = 0;
+    if (idle >= 0)
+        return lathe_fail(s->host, LATHE_E_CONFIG,
+                          "%s: modules_to_save[%lld] = \"%s\" matches no module", s->method,
+                          (long long)idle, s->names[idle]);
+    for (int32_t m = 0; m < n_modules; m++) {
+        char weight[512];
+        (void)snprintf(weight, sizeof weight, "%s.weight", modules[m]);
+        if (targeted(of_self, modules[m]) && saved_modules_have(s, weight))
+            return lathe_fail(s->host, LATHE_E_CONFIG,
+                              "%s: modules_to_save trains %s whole, and the adapter wraps it: name "
+                              "it in one of the two",
+                              s->method, modules[m]);
+    }
+    for (int32_t p = 0; p < n_params; p++)
+        ties |= saved_modules_have(s, params[p]) && is_tied_module(params[p]);
+    if (s->ties && !ties)
+        return lathe_fail(s->host, LATHE_E_CONFIG,
+                          "%s: ensure_weight_tying is true, but modules_to_save has no " TIED_MODULE
+                          ", so there is nothing to tie",
+                          s->method);
+    if (s->bias != BIAS_NONE &&
+        !has_bias(s, modules, n_modules, params, n_params, targeted, of_self))
+        return lathe_fail(s->host, LATHE_E_CONFIG,
+                          "%s: bias is \"%s\", but %s: leave the key out", s->method, s->bias_text,
+                          s->bias == BIAS_ALL ? "the model has no biases"
+                                              : "no module that is adapted has a bias");
+    return LATHE_OK;
+}

@@ -1,0 +1,229 @@
+/* Adapters beside which modules and biases of the model are trained: outputs, gradients, the losses
+ * of 100 steps and the files of PEFT. From tests/golden/adapters.py. */
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "base/json.h"
+#include "run_case.h"
+
+#define ADAPTERS LATHE_TEST_DATA "/golden/data/adapters/"
+
+enum { STEPS = 100 };
+
+typedef struct peft_case {
+    const char *name, *model;
+    int32_t n_trained;
+    char dir[256];
+    lathe_safetensors *golden;
+    lathe_run_batch batch;
+} peft_case;
+
+static const lathe_st_tensor *tensor(const lathe_safetensors *set, const char *name)
+{
+    const lathe_st_tensor *t = lathe_safetensors_find(set, name);
+    cr_assert(t, "the file lacks %s", name);
+    return t;
+}
+
+static void case_open(peft_case *c)
+{
+    char path[320];
+    snprintf(c->dir, sizeof c->dir, ADAPTERS "%s", c->name);
+    snprintf(path, sizeof path, "%s/golden.safetensors", c->dir);
+    OK(lathe_safetensors_open(path, &c->golden));
+    const lathe_st_tensor *tokens = tensor(c->golden, "tokens");
+    c->batch = (lathe_run_batch){.size = (uint32_t)sizeof c->batch,
+                                 .n_rows = (int32_t)tokens->desc.dims[0],
+                                 .row_tokens = (int32_t)tokens->desc.dims[1],
+                                 .tokens = tokens->data,
+                                 .targets = tensor(c->golden, "targets")->data};
+}
+
+/* Opens a run that begins with the adapter in `dir`. */
+static lathe_run *begin(const peft_case *c, const char *dir)
+{
+    char model[320], adapter[320], seq_len[64], rows[64];
+    snprintf(model, sizeof model, "model.path=" MODELS "%s", c->model);
+    snprintf(adapter, sizeof adapter, "model.adapter=%s", dir);
+    snprintf(seq_len, sizeof seq_len, "data.seq_len=%d", c->batch.row_tokens);
+    snprintf(rows, sizeof rows, "train.micro_batch_size=%d", c->batch.n_rows);
+    const char *settings[] = {model,
+                              adapter,
+                              seq_len,
+                              rows,
+                              "train.precision=fp32",
+                              "train.max_steps=1000000",
+                              "train.max_grad_norm=0",
+                              "optimizer.name=adamw",
+                              "optimizer.lr=1e-3",
+                              "optimizer.beta2=0.999",
+                              "optimizer.weight_decay=0",
+                              "scheduler.name=constant",
+                              NULL};
+    return open_run(LATHE_OPEN_BATCHES, settings);
+}
+
+static void check_gradients(const lathe_run *run, const peft_case *c, double count)
+{
+    const lathe_adapter_v1 *adapter = run->parts.adapter.table;
+    int32_t n = 0;
+    for (int32_t i = 0; i < run->params.n; i++) {
+        const lathe_param *row = run->params.rows[i];
+        const float *got = lathe_store_grad(&run->store, i);
+        char key[512];
+        if (!got)
+            continue;
+        const int at = snprintf(key, sizeof key, "grad.");
+        adapter->file_key(run->parts.adapter.self, row->name, key + at,
+                          (int64_t)sizeof key - at);
+        const int64_t count_of = lathe_desc_count(&row->desc), cols = row->desc.dims[1];
+        const lathe_st_tensor *want = tensor(c->golden, key);
+        float *mean = malloc((size_t)count_of * sizeof *mean);
+        for (int64_t k = 0; k < count_of; k++) /* Conv1D weights are [in, out] in the file */
+            mean[row->transposed ? k % cols * (count_of / cols) + k / cols : k] =
+                got[k] / (float)count;
+        cr_assert_eq(lathe_desc_count(&want->desc), count_of);
+        compare(key, mean, want->data, count_of, 2e-4);
+        free(mean);
+        n++;
+    }
+    cr_assert_eq(n, c->n_trained, "%d gradients, PEFT trains %d tensors", n, c->n_trained);
+}
+
+/* Takes STEPS steps; the first one is checked before it changes the weights. */
+static void check_steps(lathe_run *run, const peft_case *c)
+{
+    const double *want = tensor(c->golden, "loss")->data;
+    lathe_forward_result f = {.size = (uint32_t)sizeof f};
+    OK(lathe_forward(run, &c->batch, LATHE_FORWARD_LOGITS, &f));
+    compare("logits", f.logits, tensor(c->golden, "logits")->data,
+            lathe_desc_count(&tensor(c->golden, "logits")->desc), 5e-5);
+    for (int step = 0; step < STEPS; step++) {
+        OK(lathe_forward(run, &c->batch, LATHE_FORWARD_TRAIN, &f));
+        const double loss = f.loss_sum / f.count;
+        cr_assert_float_eq(loss, want[step], 1e-4 * want[step], "step %d: %.8g, PEFT's %.8g", step,
+                           loss, want[step]);
+        OK(lathe_backward(run, NULL));
+        if (step == 0)
+            check_gradients(run, c, f.count);
+        OK(lathe_step(run, NULL));
+    }
+}
+
+static lathe_safetensors *adapter_file(const char *dir)
+{
+    char path[400];
+    lathe_safetensors *set;
+    snprintf(path, sizeof path, "%s/adapter_model.safetensors", dir);
+    OK(lathe_safetensors_open(path, &set));
+    return set;
+}
+
+/* The saved file has PEFT's tensors: the run began with them. */
+static void check_file(const peft_case *c, const char *saved)
+{
+    lathe_safetensors *ours = adapter_file(saved), *peft = adapter_file(c->dir);
+    cr_assert_eq(lathe_safetensors_count(ours), lathe_safetensors_count(peft));
+    for (int64_t i = 0; i < lathe_safetensors_count(peft); i++) {
+        const lathe_st_tensor *want = lathe_safetensors_at(peft, i);
+        const lathe_st_tensor *got = tensor(ours, want->name);
+        cr_assert_eq(memcmp(&got->desc, &want->desc, sizeof got->desc), 0, "%s", want->name);
+        cr_assert_eq(memcmp(got->data, want->data, (size_t)lathe_desc_bytes(&want->desc)), 0, "%s",
+                     want->name);
+    }
+    lathe_safetensors_close(ours);
+    lathe_safetensors_close(peft);
+}
+
+/* A list as a set, because PEFT writes some in an order of chance. */
+static int same_set(const json_t *a, const json_t *b)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < json_array_size(a); i++)
+        for (size_t k = 0; k < json_array_size(b); k++)
+            found += (size_t)json_equal(json_array_get(a, i), json_array_get(b, k));
+    return json_array_size(a) == json_array_size(b) && found == json_array_size(a);
+}
+
+static void check_config(const peft_case *c, const char *saved)
+{
+    static const char *const keys[] = {"peft_type",       "r",    "lora_alpha", "use_dora",
+                                       "oft_block_size",  "bias", "target_modules",
+                                       "modules_to_save", "ensure_weight_tying"};
+    char path[400];
+    json_t *ours, *peft;
+    snprintf(path, sizeof path, "%s/adapter_config.json", saved);
+    OK(lathe_json_load_file(path, &ours));
+    snprintf(path, sizeof path, "%s/adapter_config.json", c->dir);
+    OK(lathe_json_load_file(path, &peft));
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const json_t *got = json_object_get(ours, keys[i]), *want = json_object_get(peft, keys[i]);
+        const int both = json_is_array(got) && json_is_array(want);
+        const double a = json_number_value(got), b = json_number_value(want);
+        const int same = both ? same_set(got, want)
+                         : json_is_number(got) && json_is_number(want)
+                             ? a <= b && a >= b
+                             : json_equal(got, want) || (!got && !json_is_true(want));
+        cr_expect(same, "%s of %s differs from PEFT's", keys[i], c->name);
+    }
+    json_decref(ours);
+    json_decref(peft);
+}
+
+static double first_loss(lathe_run *run, const peft_case *c)
+{
+    lathe_forward_result f = {.size = (uint32_t)sizeof f};
+    OK(lathe_forward(run, &c->batch, LATHE_FORWARD_TRAIN, &f));
+    return f.loss_sum / f.count;
+}
+
+static void check_case(const char *name, const char *model, int32_t n_trained)
+{
+    peft_case c = {.name = name, .model = model, .n_trained = n_trained};
+    char dir[] = "/tmp/lathe-peft-XXXXXX", saved[64];
+    cr_assert(mkdtemp(dir));
+    snprintf(saved, sizeof saved, "%s/adapter", dir);
+    case_open(&c);
+    lathe_run *run = begin(&c, c.dir);
+    OK(lathe_save(run, saved));
+    check_file(&c, saved);
+    check_config(&c, saved);
+    check_steps(run, &c);
+    lathe_run_close(run);
+    run = begin(&c, saved);
+    const double want = ((const double *)tensor(c.golden, "loss")->data)[0];
+    cr_expect_float_eq(first_loss(run, &c), want, 1e-5 * want, "from the folder that Lathe wrote");
+    lathe_run_close(run);
+    lathe_safetensors_close(c.golden);
+    OK(lathe_dir_remove(dir));
+}
+
+Test(oracle_adapters, embedding_head_and_norms_train_beside_lora)
+{
+    check_case("saved_untied", "llama_untied", 15);
+}
+
+Test(oracle_adapters, a_tied_embedding_trains_as_both)
+{
+    check_case("saved_tied", "llama_tied", 29);
+}
+
+Test(oracle_adapters, whole_conv1d_modules_and_biases_of_adapted_ones)
+{
+    check_case("saved_conv1d", "gpt2", 14);
+}
+
+Test(oracle_adapters, all_biases)
+{
+    check_case("bias_all", "qwen2", 14);
+}
+
+Test(oracle_adapters, biases_under_dora)
+{
+    check_case("bias_dora", "qwen2", 48);
+}
+
+Test(oracle_adapters, biases_and_the_head_beside_oft)
+{
+    check_case("bias_oft", "qwen2", 7);
+}

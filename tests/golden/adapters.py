@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Adapters beside which parts of the model are trained, as PEFT trains them: tests/core/run/test_oracle_adapters.c.
+
+From the tiny models of models.py, written to data/adapters/CASE/:
+
+  adapter_model.safetensors, adapter_config.json   the adapter that training begins with, as save_pretrained writes it.
+                                                   Every trained tensor is moved by noise, so that nothing is what the base has.
+  golden.safetensors   tokens, targets  i32 [B,T], the batch of every step
+                       logits           f32 [B,T,V] of the adapter above
+                       loss             f64 [100] of 100 steps of AdamW
+                       grad.KEY         f32, of the first step, under the names of adapter_model.safetensors
+
+The keys of an adapter that ties its embedding to the head have both names; the gradient is under the embedding's.
+
+Everything is fp32 with eager attention on the CPU. Made with torch 2.15.0, transformers 5.23.0, peft 0.21.2:
+python tests/golden/adapters.py [CASE...]
+"""
+import pathlib
+import shutil
+import sys
+
+import torch
+from peft import LoraConfig, OFTConfig, get_peft_model, get_peft_model_state_dict
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+DATA = pathlib.Path(__file__).parent / "data"
+STEPS, LR = 100, 1e-3
+
+LORA = dict(r=4, lora_alpha=6, task_type="CAUSAL_LM")
+CASES = {
+    "saved_untied": ("llama_untied", lambda: LoraConfig(**LORA, target_modules=["q_proj", "v_proj"],
+                                                        modules_to_save=["embed_tokens", "lm_head", "norm"])),
+    "saved_tied": ("llama_tied", lambda: LoraConfig(**LORA, target_modules="all-linear", ensure_weight_tying=True,
+                                                    modules_to_save=["embed_tokens"])),
+    "saved_conv1d": ("gpt2", lambda: LoraConfig(**LORA, target_modules=["c_attn"], fan_in_fan_out=True,
+                                                modules_to_save=["mlp"], bias="lora_only")),
+    "bias_all": ("qwen2", lambda: LoraConfig(**LORA, target_modules=["q_proj", "o_proj"], bias="all")),
+    "bias_dora": ("qwen2", lambda: LoraConfig(**LORA, target_modules="all-linear", bias="lora_only", use_dora=True)),
+    "bias_oft": ("qwen2", lambda: OFTConfig(r=0, oft_block_size=8, target_modules=["q_proj", "up_proj"], bias="oft_only",
+                                            modules_to_save=["lm_head"], use_cayley_neumann=True, task_type="CAUSAL_LM")),
+}
+
+
+def key_of(model, parameter):
+    """The parameter's name in the file."""
+    state = model.state_dict(keep_vars=True)
+    kept = get_peft_model_state_dict(model, state_dict=state)
+    return next((k for k, v in kept.items() if v is parameter), None)
+
+
+def make(case):
+    name, config = CASES[case]
+    torch.manual_seed(5)
+    out = DATA / "adapters" / case
+    shutil.rmtree(out, ignore_errors=True)
+    base = AutoModelForCausalLM.from_pretrained(DATA / "models" / name, dtype=torch.float32, attn_implementation="eager")
+    model = get_peft_model(base, config())
+    trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+    with torch.no_grad():
+        for _, p in trained:
+            p += 0.05 * torch.randn_like(p)
+    model.save_pretrained(out)
+    (out / "README.md").unlink(missing_ok=True)
+    batch = load_file(DATA / "models" / name / "golden.safetensors")["input_ids"].long()
+    targets = torch.full_like(batch, -1)
+    targets[:, :-1] = batch[:, 1:]
+    golden = {"tokens": batch.int(), "targets": targets.int()}
+    optimizer = torch.optim.AdamW([p for _, p in trained], lr=LR, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
+    losses = []
+    for step in range(STEPS):
+        logits = model(input_ids=batch, use_cache=False).logits
+        logp = torch.log_softmax(logits, -1)
+        picked = logp.gather(-1, targets.clamp(min=0)[..., None])[..., 0]
+        loss = -picked[targets >= 0].mean()
+        optimizer.zero_grad()
+        loss.backward()
+        if step == 0:
+            golden["logits"] = logits.detach()
+            for n, p in trained:
+                key = key_of(model, p)
+                assert key and p.grad is not None, n
+                golden["grad." + key] = p.grad.clone()
+        losses.append(loss.item())
+        optimizer.step()
+    golden["loss"] = torch.tensor(losses, dtype=torch.float64)
+    save_file({k: v.contiguous() for k, v in golden.items()}, out / "golden.safetensors")
+    for path in out.iterdir():
+        path.chmod(0o644)
+    print(case, len(trained), "trained tensors, loss", losses[0], "to", losses[-1],
+          sum(p.stat().st_size for p in out.iterdir()), "bytes")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    for case in sys.argv[1:] or CASES:
+        make(case)
