@@ -1,4 +1,5 @@
 /* lathe merge: writes a model with an adapter merged into its weights. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +20,41 @@
 
 static const lathe_option options[] = {
     {"-o, --output", "DIR", "the new folder for the merged model"},
+    {"--adapter-weights", "X,Y,...", "a factor for what each adapter changes; without it 1"},
     LATHE_WEIGHTS_OPTION,
 };
 
-/* Finds the folders of the model and of the adapter; each may be the folder of a run. */
+/* The factors of --adapter-weights, one for each adapter. */
+static lathe_status read_factors(const lathe_args *args, double *out)
+{
+    const int32_t n = args->n_words - 1;
+    const char *at = lathe_args_value(args, "--adapter-weights"), *const text = at;
+    int32_t seen = 0;
+    for (int32_t i = 0; i < n; i++)
+        out[i] = 1.0;
+    while (at) {
+        char *end;
+        const double value = strtod(at, &end);
+        if (end == at || (*end != ',' && *end != '\0') || !isfinite(value) || value == 0.0)
+            return lathe_error(LATHE_E_ARG,
+                               "--adapter-weights: expected numbers other than 0, such as 0.5,0.5, "
+                               "seen \"%s\"",
+                               text);
+        if (seen < n)
+            out[seen] = value;
+        seen++;
+        at = *end == ',' ? end + 1 : NULL;
+    }
+    if (text && seen != n)
+        return lathe_error(LATHE_E_ARG,
+                           "--adapter-weights has %d number%s, and there are %d adapters", seen,
+                           seen == 1 ? "" : "s", n);
+    return LATHE_OK;
+}
+
+/* Finds the folders of the model and of the adapters; each may be the folder of a run. */
 static lathe_status find_folders(const lathe_args *args, lathe_arena *arena, const char **out_model,
-                                 const char **out_adapter)
+                                 const char **out_adapters)
 {
     const char *output = lathe_args_value(args, "--output");
     if (!output)
@@ -40,21 +70,26 @@ static lathe_status find_folders(const lathe_args *args, lathe_arena *arena, con
         return lathe_error(LATHE_E_CONFIG,
                            "%s: no such folder; expected the folder of a model, or a GGUF file",
                            args->words[0]);
-    if (!lathe_path_is_dir(args->words[1]))
-        return lathe_error(LATHE_E_CONFIG, "%s: no such folder; expected the folder of an adapter",
-                           args->words[1]);
     *out_model = args->words[0];
     if (lathe_path_is_dir(*out_model))
         LATHE_TRY(lathe_checkpoint_resolve(arena, args->words[0], out_model));
-    LATHE_TRY(lathe_checkpoint_resolve(arena, args->words[1], out_adapter));
+    for (int i = 1; i < args->n_words; i++) {
+        if (!lathe_path_is_dir(args->words[i]))
+            return lathe_error(LATHE_E_CONFIG,
+                               "%s: no such folder; expected the folder of an adapter",
+                               args->words[i]);
+        LATHE_TRY(lathe_checkpoint_resolve(arena, args->words[i], &out_adapters[i - 1]));
+    }
     if (!lathe_folder_has(*out_model, "config.json"))
         return lathe_error(
             LATHE_E_CONFIG, "%s: has no config.json, so it is not a model folder%s", *out_model,
             lathe_adapter_folder_is(*out_model) ? ": the model comes first, then the adapter" : "");
-    if (!lathe_adapter_folder_is(*out_adapter))
-        return lathe_error(LATHE_E_CONFIG,
-                           "%s: has no adapter_model.safetensors, so it is not an adapter folder",
-                           *out_adapter);
+    for (int i = 0; i + 1 < args->n_words; i++)
+        if (!lathe_adapter_folder_is(out_adapters[i]))
+            return lathe_error(
+                LATHE_E_CONFIG,
+                "%s: has no adapter_model.safetensors, so it is not an adapter folder",
+                out_adapters[i]);
     return LATHE_OK;
 }
 
@@ -115,7 +150,7 @@ static int is_of_plugins(const char *key)
 
 /* Quantizes the merged model in `from`, and writes it to `to`. */
 static lathe_status quantize(const lathe_args *args, const char *from,
-                             const lathe_made_from parents[2], const char *to)
+                             const lathe_made_from *parents, int32_t n_parents, const char *to)
 {
     lathe_run *run = NULL;
     lathe_quantized_model made;
@@ -138,7 +173,7 @@ static lathe_status quantize(const lathe_args *args, const char *from,
                              "and then use lathe quantize --calibration",
                              run->parts.quant.component->plugin->name);
     if (status == LATHE_OK)
-        status = lathe__quantized_model_write(run, NULL, parents, to, NULL, NULL, &made);
+        status = lathe__quantized_model_write(run, NULL, parents, n_parents, to, NULL, NULL, &made);
     if (status == LATHE_OK)
         (void)printf("%d weights quantized to %.2f bits, relative error %.4f\n", made.n,
                      8.0 * (double)made.bytes / (double)made.n_numbers, made.relative_error);
@@ -149,47 +184,70 @@ static lathe_status quantize(const lathe_args *args, const char *from,
 
 /* Merges, and quantizes the result if --quant.name asks for it: by way of a plain folder beside the
  * output, which is removed. */
-static lathe_status write_merged(const lathe_args *args, lathe_run *run, const char *adapter,
-                                 const char *output, lathe_arena *arena, int32_t *out_n)
+static lathe_status write_merged(const lathe_args *args, const lathe_merge_part *parts, int32_t n,
+                                 lathe_arena *arena, int32_t *out_n)
 {
-    const lathe_saved_state *saved = lathe__run_saved(run);
+    const char *output = lathe_args_value(args, "--output");
+    lathe_made_from parents[1 + LATHE_MOST_MERGED] = {{"model", parts[0].saved->model_path}};
     if (!wanted_format(args))
-        return lathe__merged_model_write(saved, adapter, output, out_n);
+        return lathe__merged_model_write(parts, n, output, out_n);
     const char *plain = lathe_arena_printf(arena, "%s.merged.%ld", output, (long)getpid());
-    const lathe_made_from parents[2] = {{"model", saved->model_path}, {"adapter", adapter}};
     if (!plain)
         return LATHE_E_NOMEM;
-    LATHE_TRY(lathe__merged_model_write(saved, adapter, plain, out_n));
-    const lathe_status status = quantize(args, plain, parents, output);
+    for (int32_t k = 0; k < n; k++)
+        parents[1 + k] = (lathe_made_from){"adapter", parts[k].adapter};
+    LATHE_TRY(lathe__merged_model_write(parts, n, plain, out_n));
+    const lathe_status status = quantize(args, plain, parents, 1 + n, output);
     char why[1024];
     (void)snprintf(why, sizeof why, "%s", status == LATHE_OK ? "" : lathe_error_message());
     (void)lathe_dir_remove(plain);
     return status == LATHE_OK ? LATHE_OK : lathe_error(status, "%s", why);
 }
 
+/* Opens the adapters and merges them. */
+static lathe_status merge(const lathe_args *args, const char *model, const char *const *adapters,
+                          lathe_arena *arena, int32_t *out_n)
+{
+    const int32_t n = args->n_words - 1;
+    lathe_run *runs[LATHE_MOST_MERGED] = {NULL};
+    lathe_merge_part parts[LATHE_MOST_MERGED];
+    double factors[LATHE_MOST_MERGED];
+    lathe_status status = read_factors(args, factors);
+    for (int32_t i = 0; i < n && status == LATHE_OK; i++) {
+        status = open_both(args, model, adapters[i], &runs[i]);
+        if (status == LATHE_OK)
+            parts[i] = (lathe_merge_part){lathe__run_saved(runs[i]), adapters[i], factors[i]};
+    }
+    if (status == LATHE_OK)
+        status = write_merged(args, parts, n, arena, out_n);
+    for (int32_t i = 0; i < n; i++)
+        lathe_run_close(runs[i]);
+    return status;
+}
+
 static int run_command(const lathe_args *args)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
-    lathe_run *run = NULL;
-    const char *model = NULL, *adapter = NULL, *output = lathe_args_value(args, "--output");
+    const char *model = NULL, *adapters[LATHE_MOST_MERGED] = {NULL};
     int32_t n = 0;
-    lathe_status status = find_folders(args, &arena, &model, &adapter);
+    lathe_status status = find_folders(args, &arena, &model, adapters);
     if (status == LATHE_OK)
-        status = open_both(args, model, adapter, &run);
-    if (status == LATHE_OK)
-        status = write_merged(args, run, adapter, output, &arena, &n);
-    if (status == LATHE_OK)
-        (void)printf("merged %s into %d weights of %s: %s\n", adapter, n, model, output);
+        status = merge(args, model, adapters, &arena, &n);
+    if (status == LATHE_OK && args->n_words == 2)
+        (void)printf("merged %s into %d weights of %s: %s\n", adapters[0], n, model,
+                     lathe_args_value(args, "--output"));
+    else if (status == LATHE_OK)
+        (void)printf("merged %d adapters into %d weights of %s: %s\n", args->n_words - 1, n, model,
+                     lathe_args_value(args, "--output"));
     const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
-    lathe_run_close(run);
     lathe_arena_fini(&arena);
     return code;
 }
 
 const lathe_command lathe_cmd_merge = {
     .name = "merge",
-    .arguments = "DIR|FILE.gguf ADAPTER -o OUT",
-    .summary = "merge an adapter into the weights of its model",
+    .arguments = "DIR|FILE.gguf ADAPTER... -o OUT",
+    .summary = "merge adapters into the weights of their model",
     .details =
         "DIR is the model: a Hugging Face folder, a checkpoint, the folder of a run, or a GGUF\n"
         "file.\n"
@@ -197,14 +255,16 @@ const lathe_command lathe_cmd_merge = {
         "folder that PEFT wrote. OUT is a new Hugging Face folder: every tensor keeps its\n"
         "dtype, those that the adapter does not change keep their bytes, and the\n"
         "tokenizer's files are the adapter's, or else the model's. An adapter that was\n"
-        "trained over a quantized base is merged into the weights of DIR as they are. Weights\n"
+        "trained over a quantized base is merged into the weights of DIR as they are; one\n"
+        "that begins with LoftQ into the quantized weights that it belongs to. Weights\n"
         "that DIR stores quantized are decoded and get the dtype that config.json names;\n"
         "--checkpoint.save_dtype chooses one for all. --quant.name NAME quantizes the result\n"
-        "as lathe quantize does.\n",
+        "as lathe quantize does. Several adapters of one model are added: each changes the\n"
+        "weights as it does alone, times its factor of --adapter-weights.\n",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 2,
-    .max_words = 2,
+    .max_words = 1 + LATHE_MOST_MERGED,
     .computes = 1,
     .takes_overrides = 1,
     .run = run_command,

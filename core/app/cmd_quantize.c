@@ -372,7 +372,7 @@ static int run_command(const lathe_args *args)
     if (status == LATHE_OK)
         status = open_calibration(args, model, run, &data);
     if (status == LATHE_OK)
-        status = lathe__quantized_model_write(run, data.run ? &data : NULL, NULL, output, report,
+        status = lathe__quantized_model_write(run, data.run ? &data : NULL, NULL, 0, output, report,
                                               &r, &made);
     if (status == LATHE_OK)
         status = perplexity(args, output, &shape, &perplexities[1]);

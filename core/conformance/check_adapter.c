@@ -253,8 +253,13 @@ static lathe_status frozen_base_is_frozen(lathe__subject *s)
     if (frozen != 0 && frozen != 1)
         status = lathe_error(LATHE_E_PLUGIN, "base_is_frozen() is %d, expected 0 or 1", frozen);
     for (int32_t i = 0; i < LATHE__N_ROWS && status == LATHE_OK; i++)
-        if (frozen && b.params.rows[i]->trainable)
-            status = lathe_error(LATHE_E_PLUGIN, "base_is_frozen() is 1, and %s is trained",
+        if (frozen && b.params.rows[i]->trainable && i == LATHE__ROW_WEIGHT && b.targeted)
+            status = lathe_error(LATHE_E_PLUGIN, "base_is_frozen() is 1, and %s is wrapped and trained",
+                                 b.params.rows[i]->name);
+        else if (frozen && b.params.rows[i]->trainable && !LATHE_HAS(b.table, file_key))
+            status = lathe_error(LATHE_E_PLUGIN,
+                                 "base_is_frozen() is 1, and %s is trained, but without file_key() "
+                                 "no file holds it",
                                  b.params.rows[i]->name);
     lathe__adapter_bench_fini(&b);
     return status;
@@ -330,14 +335,17 @@ static int64_t write_config(void *arg, char *out, int64_t capacity)
     return w->table->config_json(w->self, "base/model", out, capacity);
 }
 
-/* Checks the keys of the adapter's file: each parameter has one, no key comes twice, and file_key
+/* Checks the keys of the adapter's file: each parameter that it adds or trains has one, no key comes twice, and file_key
  * does not write more than its capacity. */
 static lathe_status check_keys(const lathe__adapter_bench *b)
 {
-    char keys[16][256];
-    for (int32_t i = LATHE__N_ROWS; i < b->params.n && i < LATHE__N_ROWS + 16; i++) {
+    char keys[16 + LATHE__N_ROWS][256];
+    int32_t n_keys = 0;
+    for (int32_t i = 0; i < b->params.n && n_keys < 16 + LATHE__N_ROWS; i++) {
         const char *name = b->params.rows[i]->name;
-        char few[8] = "abcdefg", *key = keys[i - LATHE__N_ROWS];
+        char few[8] = "abcdefg", *key = keys[n_keys];
+        if (i < LATHE__N_ROWS && !b->params.rows[i]->trainable)
+            continue; /* the model's file holds it */
         const int64_t n = b->table->file_key(b->instance.self, name, key, (int64_t)sizeof keys[0]);
         if (n <= 0 || n >= (int64_t)sizeof keys[0])
             return lathe_error(LATHE_E_PLUGIN, "no file key for its parameter %s", name);
@@ -345,9 +353,10 @@ static lathe_status check_keys(const lathe__adapter_bench *b)
         (void)b->table->file_key(b->instance.self, name, few, 4);
         if (few[4] != 'e')
             return lathe_error(LATHE_E_CORRUPT, "file_key writes more than its capacity of 4");
-        for (int32_t k = 0; k < i - LATHE__N_ROWS; k++)
+        for (int32_t k = 0; k < n_keys; k++)
             if (strcmp(keys[k], key) == 0)
                 return lathe_error(LATHE_E_PLUGIN, "two parameters have the file key %s", key);
+        n_keys++;
     }
     return LATHE_OK;
 }

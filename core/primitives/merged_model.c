@@ -1,4 +1,4 @@
-/* Merges an adapter into the weights of its base, one tensor at a time. */
+/* Merges adapters into the weights of their base, one tensor at a time. */
 #include "primitives/merged_model.h"
 
 #include <stdio.h>
@@ -22,14 +22,16 @@
 #include "primitives/merge_site.h"
 
 typedef struct merger {
-    const lathe_saved_state *saved;
-    const char *adapter;               /* the folder of the adapter */
+    const lathe_saved_state *saved;    /* of the first adapter: the model, the folder */
+    const lathe_merge_part *parts;     /* [n_parts] the adapters */
+    int32_t n_parts;
     const lathe_weight_origin *origin; /* the base's files */
     float *w;                          /* the weight under way */
+    float *sum, *base;                 /* of several adapters: the result, the base's weight */
     void *read;                        /* its bytes in the file */
-    int64_t capacity;                  /* elements of both */
-    int32_t n;                         /* weights with parameters of the adapter */
-    int32_t *has;                      /* [n_model] 1: the adapter changes this weight */
+    int64_t capacity;                  /* elements of each */
+    int32_t n;                         /* weights that an adapter changes */
+    int32_t *has;                      /* [n_model] bit k: adapter k changes this weight */
 } merger;
 
 static const lathe_adapter_v1 *table_of(const lathe_saved_state *saved)
@@ -37,10 +39,11 @@ static const lathe_adapter_v1 *table_of(const lathe_saved_state *saved)
     return saved->parts->adapter.component ? saved->parts->adapter.table : NULL;
 }
 
-/* Finds the weights that the adapter changes or replaces. */
-static lathe_status find_weights(merger *m)
+/* Finds the weights that adapter k changes or replaces. */
+static lathe_status find_weights(merger *m, int32_t k)
 {
-    const lathe_saved_state *saved = m->saved;
+    const lathe_saved_state *saved = m->parts[k].saved;
+    const int32_t bit = 1 << k;
     const char *adapter = saved->parts->adapter.component->plugin->name;
     if (!LATHE_HAS(table_of(saved), merge))
         return lathe_error(LATHE_E_CONFIG,
@@ -62,11 +65,11 @@ static lathe_status find_weights(merger *m)
                                "adapter \"%s\": '%s' belongs to no weight of the model", adapter,
                                row->name);
         m->n += !m->has[weight];
-        m->has[weight] = 1;
+        m->has[weight] |= bit;
     }
     for (int32_t i = 0; i < saved->params->n_model; i++) {
         m->n += saved->params->rows[i]->in_adapter && !m->has[i];
-        m->has[i] |= saved->params->rows[i]->in_adapter;
+        m->has[i] |= saved->params->rows[i]->in_adapter ? bit : 0;
     }
     return LATHE_OK;
 }
@@ -76,22 +79,24 @@ static lathe_status make_room(merger *m, int64_t n)
     if (n <= m->capacity)
         return LATHE_OK;
     free(m->w);
+    free(m->sum);
+    free(m->base);
     free(m->read);
     m->w = malloc((size_t)n * sizeof *m->w);
+    m->sum = malloc((size_t)n * sizeof *m->sum);
+    m->base = malloc((size_t)n * sizeof *m->base);
     m->read = malloc((size_t)n * 8); /* the widest dtype of a file */
-    m->capacity = m->w && m->read ? n : 0;
+    m->capacity = m->w && m->sum && m->base && m->read ? n : 0;
     return m->capacity ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory to merge a weight");
 }
 
-/* Reads the base's weight from its file, as f32 [out, in], or decodes it if LoftQ changed it. */
+/* Reads the base's weight from its file, as f32 [out, in]. */
 static lathe_status read_weight(merger *m, int32_t index)
 {
     const lathe_param *row = m->saved->params->rows[index];
     const int64_t n = lathe_desc_count(&row->desc);
     const int32_t dtype = lathe_weight_origin_dtype(m->origin, index);
     LATHE_TRY(make_room(m, n));
-    if (row->loftq_steps > 0) /* the adapter belongs to the quantized weight */
-        return lathe_weight_decode(m->saved->store, index, m->w);
     LATHE_TRY(lathe_weight_origin_read(m->origin, index, 0, m->read, n * lathe_dtype_bytes(dtype)));
     if (row->transposed)
         return lathe_convert_transposed(m->w, LATHE_F32, m->read, dtype, row->desc.dims[1],
@@ -99,19 +104,43 @@ static lathe_status read_weight(merger *m, int32_t index)
     return lathe_convert(m->w, LATHE_F32, m->read, dtype, n);
 }
 
+/* Merges one adapter into m->w, which is the base's weight. */
+static lathe_status merge_one(merger *m, const lathe_saved_state *saved, int32_t index)
+{
+    const lathe_param *row = saved->params->rows[index];
+    if (row->in_adapter) /* it replaces the model's */
+        return lathe__adapter_file_values(saved, index, m->w);
+    if (row->loftq_steps > 0) /* the adapter belongs to the quantized weight */
+        LATHE_TRY(lathe_weight_decode(saved->store, index, m->w));
+    return lathe__merge_site(saved->store, &saved->parts->adapter, index, m->w);
+}
+
+/* sum = W + the sum of weight_k (W_k - W), where W_k is W with adapter k. */
+static lathe_status merge_several(merger *m, int32_t index)
+{
+    const int64_t n = lathe_desc_count(&m->saved->params->rows[index]->desc);
+    memcpy(m->base, m->w, (size_t)n * sizeof *m->w);
+    memcpy(m->sum, m->w, (size_t)n * sizeof *m->w);
+    for (int32_t k = 0; k < m->n_parts; k++) {
+        const double by = m->parts[k].weight;
+        if (!(m->has[index] >> k & 1))
+            continue;
+        memcpy(m->w, m->base, (size_t)n * sizeof *m->w);
+        LATHE_TRY(merge_one(m, m->parts[k].saved, index));
+        for (int64_t i = 0; i < n; i++)
+            m->sum[i] = (float)((double)m->sum[i] + by * ((double)m->w[i] - (double)m->base[i]));
+    }
+    return LATHE_OK;
+}
+
 /* lathe_weight_job.make */
 static lathe_status make_merged(void *arg, int32_t index, const float **out)
 {
     merger *m = arg;
-    const lathe_param *row = m->saved->params->rows[index];
-    if (row->in_adapter) { /* it replaces the model's */
-        LATHE_TRY(make_room(m, lathe_desc_count(&row->desc)));
-        *out = m->w;
-        return lathe__adapter_file_values(m->saved, index, m->w);
-    }
+    const int is_plain = m->n_parts == 1 && m->parts[0].weight == 1.0;
     LATHE_TRY(read_weight(m, index));
-    *out = m->w;
-    return lathe__merge_site(m->saved->store, &m->saved->parts->adapter, index, m->w);
+    *out = is_plain ? m->w : m->sum;
+    return is_plain ? merge_one(m, m->saved, index) : merge_several(m, index);
 }
 
 static void say_wide(void *arg, const char *name)
@@ -167,14 +196,16 @@ static lathe_status write_weights(merger *m, const char *dir)
 static lathe_status fill_folder(merger *m, const char *dir, const char *path)
 {
     const lathe_saved_state *saved = m->saved;
-    const lathe_made_from from[] = {{"model", saved->model_path}, {"adapter", m->adapter}};
+    lathe_made_from from[1 + LATHE_MOST_MERGED] = {{"model", saved->model_path}};
+    for (int32_t k = 0; k < m->n_parts; k++)
+        from[1 + k] = (lathe_made_from){"adapter", m->parts[k].adapter};
     LATHE_TRY(lathe_dir_create(dir));
     LATHE_TRY(write_weights(m, dir));
     LATHE_TRY(lathe_tokenizer_files_copy(saved->model_path, dir));
     if (saved->data->tokenizer_dir)
         LATHE_TRY(lathe_tokenizer_files_copy(saved->data->tokenizer_dir, dir));
     LATHE_TRY(lathe_checkpoint_finite(dir, NULL, NULL));
-    LATHE_TRY(lathe__made_folder_describe(dir, path, "merge", from, 2, NULL));
+    LATHE_TRY(lathe__made_folder_describe(dir, path, "merge", from, 1 + m->n_parts, NULL));
     return lathe_dir_sync(dir);
 }
 
@@ -196,17 +227,20 @@ static lathe_status write_folder(merger *m, const char *path)
     return lathe_file_sync_parent(path);
 }
 
-lathe_status lathe__merged_model_write(const lathe_saved_state *saved, const char *adapter,
+lathe_status lathe__merged_model_write(const lathe_merge_part *parts, int32_t n_parts,
                                        const char *path, int32_t *out_n)
 {
+    const lathe_saved_state *saved = parts[0].saved;
     lathe_safetensors *set = NULL, *decoded = NULL;
     lathe_weight_origin *origin = NULL;
-    merger m = {.saved = saved, .adapter = adapter};
+    merger m = {.saved = saved, .parts = parts, .n_parts = n_parts};
     if (lathe_path_exists(path))
         return lathe_error(LATHE_E_CONFIG, "%s exists already: give another folder, or remove it",
                            path);
     m.has = calloc((size_t)saved->params->n_model + 1, sizeof *m.has);
-    lathe_status status = m.has ? find_weights(&m) : lathe_error(LATHE_E_NOMEM, "no memory");
+    lathe_status status = m.has ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory");
+    for (int32_t k = 0; k < n_parts && status == LATHE_OK; k++)
+        status = find_weights(&m, k);
     if (status == LATHE_OK)
         status = lathe_model_weights(saved->model_path, &set);
     if (status == LATHE_OK && saved->model->is_quantized)
@@ -222,6 +256,8 @@ lathe_status lathe__merged_model_write(const lathe_saved_state *saved, const cha
     lathe_safetensors_close(decoded);
     lathe_safetensors_close(set);
     free(m.w);
+    free(m.sum);
+    free(m.base);
     free(m.read);
     free(m.has);
     return status;

@@ -1,25 +1,34 @@
-/* Writes a model with its adapter merged into the weights. */
+/* Writes a model with adapters merged into its weights. */
 #ifndef LATHE_PRIMITIVES_MERGED_MODEL_H
 #define LATHE_PRIMITIVES_MERGED_MODEL_H
 
 #include "checkpoint/saved_state.h"
 
+enum { LATHE_MOST_MERGED = 8 };
+
+/** An adapter to merge. */
+typedef struct lathe_merge_part {
+    const lathe_saved_state *saved; /* of a run over the model, with the adapter's parameters */
+    const char *adapter;            /* the folder that they were read from */
+    double weight;                  /* of its change */
+} lathe_merge_part;
+
 /** Writes config.json, the weights and the tokenizer's files into the new folder `path`: the model
- *  in saved->model_path, with the contribution of the adapter, whose parameters are in memory,
- * added to the weight of each site. Reads the model's weights from its files, so that a base that
- * is quantized in memory is merged in the precision of the files. Every tensor keeps its dtype,
- * unless checkpoint.save_dtype names another; those without an adapter are copied byte for byte.
- * Weights that the folder stores quantized are decoded, and get the dtype of config.json.
- * manifest.json names both folders with their hashes. The folder appears under its name when it is
- * complete.
+ *  in parts[0].saved->model_path, which all adapters have as their base, with what they change:
+ *  W + the sum of weight_k (W_k - W), where W_k is the weight with adapter k. For LoRA that is the
+ *  sum of weight_k s_k B_k A_k ("cat" in PEFT). Reads the model's weights from its files, so that a
+ *  base that is quantized in memory is merged in the precision of the files. Every tensor keeps its
+ *  dtype, unless checkpoint.save_dtype names another; those without an adapter are copied byte for
+ *  byte. Weights that the folder stores quantized are decoded, and get the dtype of config.json.
+ *  manifest.json names the folders with their hashes. The folder appears under its name when it is
+ *  complete. n_parts: 1 to LATHE_MOST_MERGED.
  *
- *   adapter the folder that the parameters of the adapter were read from
  *   out_n   number of weights that were changed
  *
- *   Errors  LATHE_E_CONFIG: the path exists, the adapter has no merge(), or it holds a head of a
+ *   Errors  LATHE_E_CONFIG: the path exists, an adapter has no merge(), or it holds a head of a
  *           stage. LATHE_E_NUMERIC: a merged weight is not finite.
  */
-lathe_status lathe__merged_model_write(const lathe_saved_state *saved, const char *adapter,
+lathe_status lathe__merged_model_write(const lathe_merge_part *parts, int32_t n_parts,
                                        const char *path, int32_t *out_n);
 
 #endif

@@ -25,7 +25,8 @@
 typedef struct quantizer {
     lathe_run *run;
     const lathe_calibration_data *data; /* NULL: the format needs none */
-    const lathe_made_from *parents;     /* two; NULL: the folder of model.path */
+    const lathe_made_from *parents;     /* [n_parents]; NULL: the folder of model.path */
+    int32_t n_parents;
     const lathe_safetensors *set;       /* of the source */
     lathe_scaled_weights weights;       /* of the source, with what was folded into them */
     lathe_st_writer *writer;
@@ -409,7 +410,7 @@ static lathe_status fill_folder(quantizer *q, const char *dir, const char *path)
     LATHE_TRY(lathe_tokenizer_files_copy(run->set.model_path, dir));
     const lathe_made_on *texts = q->data != NULL ? &on : NULL;
     LATHE_TRY(q->parents != NULL
-                  ? lathe__made_folder_describe(dir, path, "merge", q->parents, 2, texts)
+                  ? lathe__made_folder_describe(dir, path, "merge", q->parents, q->n_parents, texts)
                   : lathe__made_folder_describe(dir, path, "quantize", &from, 1, texts));
     return lathe_dir_sync(dir);
 }
@@ -433,13 +434,18 @@ static lathe_status write_folder(quantizer *q, const char *path)
 }
 
 lathe_status lathe__quantized_model_write(lathe_run *run, const lathe_calibration_data *data,
-                                          const lathe_made_from *parents, const char *path,
-                                          lathe_quantized_report_fn report, void *arg,
-                                          lathe_quantized_model *out)
+                                          const lathe_made_from *parents, int32_t n_parents,
+                                          const char *path, lathe_quantized_report_fn report,
+                                          void *arg, lathe_quantized_model *out)
 {
     lathe_safetensors *set = NULL;
-    quantizer q = {
-        .run = run, .data = data, .parents = parents, .report = report, .arg = arg, .out = out};
+    quantizer q = {.run = run,
+                   .data = data,
+                   .parents = parents,
+                   .n_parents = n_parents,
+                   .report = report,
+                   .arg = arg,
+                   .out = out};
     *out = (lathe_quantized_model){0};
     if (lathe_path_exists(path))
         return lathe_error(LATHE_E_CONFIG, "%s exists already: give another folder, or remove it",

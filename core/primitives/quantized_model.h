@@ -37,18 +37,20 @@ typedef lathe_status (*lathe_quantized_report_fn)(void *arg, const lathe_quantiz
  * config.json with quantization_config, and the tokenizer's files. Memory: one weight in f32, its
  * planes, and the decoded weight.
  *
- *   run     opened with model.path and quant.name; its weights need not be loaded
- *   data    for a format that is calibrated (lathe_quant_v1.encode_calibrated); else NULL
- *   parents NULL, or two that the manifest names instead of model.path: a model and the adapter
- * that was merged into it path    the new folder; it appears when it is complete report  called for
- * each weight, in order; an error of it ends the work, and nothing is left of the new folder. NULL:
- * not called
+ *   run        opened with model.path and quant.name; its weights need not be loaded
+ *   data       for a format that is calibrated (lathe_quant_v1.encode_calibrated); else NULL
+ *   parents    [n_parents] folders that the manifest names instead of model.path: a model and the
+ *              adapters that were merged into it. NULL: model.path
+ *   path       the new folder; it appears when it is complete
+ *   report     called for each weight, in order; an error of it ends the work, and nothing is left
+ *              of the new folder. NULL: not called
  *
  *   Errors  LATHE_E_CONFIG: the path exists, the model has no folder, or the format has no layout
  * in files. LATHE_E_NUMERIC: a weight is not finite. LATHE_E_IO, LATHE_E_NOMEM. */
 lathe_status lathe__quantized_model_write(lathe_run *run, const lathe_calibration_data *data,
-                                          const lathe_made_from *parents, const char *path,
-                                          lathe_quantized_report_fn report, void *arg,
+                                          const lathe_made_from *parents, int32_t n_parents,
+                                          const char *path, lathe_quantized_report_fn report,
+                                          void *arg,
                                           lathe_quantized_model *out);
 
 #endif

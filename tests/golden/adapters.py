@@ -12,6 +12,9 @@ From the tiny models of models.py, written to data/adapters/CASE/:
 
 The keys of an adapter that ties its embedding to the head have both names; the gradient is under the embedding's.
 
+merge_a, merge_b and merge.safetensors: two adapters of llama_untied, and the logits f32 [B,T,V] of the model into which
+add_weighted_adapter merges them with the weights 0.7 and -0.4 and combination_type "cat".
+
 Everything is fp32 with eager attention on the CPU. Made with torch 2.15.0, transformers 5.23.0, peft 0.21.2:
 python tests/golden/adapters.py [CASE...]
 """
@@ -91,7 +94,28 @@ def make(case):
           sum(p.stat().st_size for p in out.iterdir()), "bytes")
 
 
+def merge():
+    torch.manual_seed(6)
+    base = AutoModelForCausalLM.from_pretrained(DATA / "models/llama_untied", dtype=torch.float32, attn_implementation="eager")
+    model = get_peft_model(base, LoraConfig(**LORA, target_modules=["q_proj", "down_proj"]), adapter_name="merge_a")
+    model.add_adapter("merge_b", LoraConfig(r=2, lora_alpha=7, use_rslora=True, target_modules=["q_proj", "o_proj"], task_type="CAUSAL_LM"))
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if "lora_" in name:
+                p += 0.1 * torch.randn_like(p)
+    model.save_pretrained(DATA / "adapters", selected_adapters=["merge_a", "merge_b"])
+    (DATA / "adapters/README.md").unlink(missing_ok=True)
+    model.add_weighted_adapter(["merge_a", "merge_b"], [0.7, -0.4], "both", combination_type="cat")
+    model.set_adapter("both")
+    batch = load_file(DATA / "models/llama_untied/golden.safetensors")["input_ids"].long()
+    with torch.no_grad():
+        logits = model.merge_and_unload(adapter_names=["both"])(input_ids=batch, use_cache=False).logits
+    save_file({"logits": logits.contiguous()}, DATA / "adapters/merge.safetensors")
+    for path in (DATA / "adapters").rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for case in sys.argv[1:] or CASES:
-        make(case)
+    for case in sys.argv[1:] or [*CASES, "merge"]:
+        merge() if case == "merge" else make(case)

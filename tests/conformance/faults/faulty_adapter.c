@@ -14,6 +14,8 @@ static lathe_status select_param(void *self, const lathe_param_info *param, int3
     if (IS(unknown_role_crashes) && param->role > LATHE_ROLE_ADAPTER)
         crash();
     *out_trainable = IS(trainable_unknown) ? 2 : IS(trains_the_base) ? 1 : 0;
+    if (IS(saves_without_a_key) || IS(saves_under_a_taken_key))
+        *out_trainable = param->role == LATHE_ROLE_NORM;
     *out_group = IS(group_negative) ? -7 : 0;
     return LATHE_OK;
 }
@@ -149,8 +151,10 @@ static int64_t write_text(const char *text, char *out, int64_t capacity)
 static int64_t file_key(void *self, const char *name, char *out, int64_t capacity)
 {
     (void)self;
-    if (IS(no_file_key))
+    if (IS(no_file_key) || (IS(saves_without_a_key) && strstr(name, "norm")))
         return 0;
+    if (IS(saves_under_a_taken_key) && strstr(name, "norm"))
+        name = "model.layers.0.self_attn.q_proj.A";
     return write_text(IS(same_file_key) ? "base_model.weight" : name, out, capacity);
 }
 

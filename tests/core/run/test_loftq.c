@@ -186,7 +186,8 @@ Test(loftq, a_checkpoint_is_read_over_the_same_base_bit_for_bit)
     OK(lathe_load(run, saved));
     float *got = logits(run, &c, &n);
     cr_expect_eq(memcmp(got, want, (size_t)n * sizeof *got), 0, "the loaded run computes otherwise");
-    OK(lathe__merged_model_write(lathe__run_saved(run), saved, merged, &n_merged));
+    const lathe_merge_part part = {lathe__run_saved(run), saved, 1.0};
+    OK(lathe__merged_model_write(&part, 1, merged, &n_merged));
     lathe_run_close(run);
     free(got);
 

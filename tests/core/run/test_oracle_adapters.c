@@ -4,6 +4,8 @@
 
 #include "base/fs.h"
 #include "base/json.h"
+#include "primitives/merged_model.h"
+#include "run/run_saved.h"
 #include "run_case.h"
 
 #define ADAPTERS LATHE_TEST_DATA "/golden/data/adapters/"
@@ -227,4 +229,40 @@ Test(oracle_adapters, biases_under_dora)
 Test(oracle_adapters, biases_and_the_head_beside_oft)
 {
     check_case("bias_oft", "qwen2", 7);
+}
+
+/* ---- merging several ---- */
+
+Test(oracle_adapters, two_adapters_merge_as_peft_concatenates_them)
+{
+    peft_case c = {.name = "saved_untied", .model = "llama_untied"};
+    char dir[] = "/tmp/lathe-merge-XXXXXX", merged[64], path[96];
+    lathe_merge_part parts[2];
+    lathe_run *runs[3];
+    lathe_safetensors *golden;
+    lathe_forward_result f = {.size = (uint32_t)sizeof f};
+    int32_t n = 0;
+    cr_assert(mkdtemp(dir));
+    snprintf(merged, sizeof merged, "%s/merged", dir);
+    snprintf(path, sizeof path, "model.path=%s", merged);
+    case_open(&c); /* its tokens are those of the model's golden */
+    OK(lathe_safetensors_open(ADAPTERS "merge.safetensors", &golden));
+    for (int i = 0; i < 2; i++) {
+        runs[i] = begin(&c, i ? ADAPTERS "merge_b" : ADAPTERS "merge_a");
+        parts[i] = (lathe_merge_part){lathe__run_saved(runs[i]),
+                                      i ? ADAPTERS "merge_b" : ADAPTERS "merge_a", i ? -0.4 : 0.7};
+    }
+    OK(lathe__merged_model_write(parts, 2, merged, &n));
+    cr_expect_eq(n, 6); /* q, o and down of two layers */
+    const char *settings[] = {path, "data.seq_len=23", "train.micro_batch_size=2",
+                              "train.precision=fp32", "train.max_steps=1", NULL};
+    runs[2] = open_run(LATHE_OPEN_BATCHES, settings);
+    OK(lathe_forward(runs[2], &c.batch, LATHE_FORWARD_LOGITS, &f));
+    const lathe_st_tensor *want = tensor(golden, "logits");
+    compare("logits", f.logits, want->data, lathe_desc_count(&want->desc), 2e-5);
+    for (int i = 0; i < 3; i++)
+        lathe_run_close(runs[i]);
+    lathe_safetensors_close(golden);
+    lathe_safetensors_close(c.golden);
+    OK(lathe_dir_remove(dir));
 }
