@@ -113,8 +113,8 @@ static lathe_status write_entry(const lathe_saved_state *saved, lathe_st_writer 
     LATHE_TRY(transposed_values(saved, e, &turned));
     const lathe_status status =
         turned ? lathe_st_writer_write(w, index, 0, turned, bytes)
-               : lathe_store_write(saved->store, w, index,
-                                   lathe_store_master(saved->store, e->row), bytes);
+               : lathe_store_write(saved->store, w, index, lathe_store_master(saved->store, e->row),
+                                   bytes);
     free(turned);
     return status;
 }
@@ -374,8 +374,7 @@ lathe_status lathe__adapter_file_read(const lathe_saved_state *saved, const char
 lathe_status lathe__adapter_file_values(const lathe_saved_state *saved, int32_t param, float *out)
 {
     const char *dir = saved->checkpoints->adapter_dir;
-    const char *path =
-        dir ? lathe_path_join(saved->arena, dir, "adapter_model.safetensors") : NULL;
+    const char *path = dir ? lathe_path_join(saved->arena, dir, "adapter_model.safetensors") : NULL;
     const lathe_param *row = saved->params->rows[param];
     lathe_safetensors *set = NULL;
     char key[512];

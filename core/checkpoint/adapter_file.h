@@ -5,8 +5,8 @@
 
 #include "checkpoint/saved_state.h"
 
-/** Whether the file holds a parameter: the adapter's own, heads of the stage, and those of the model
- *  that are trained beside it. */
+/** Whether the file holds a parameter: the adapter's own, heads of the stage, and those of the
+ * model that are trained beside it. */
 int32_t lathe__adapter_file_has(const lathe_saved_state *saved, int32_t param);
 
 /** Whether there is any such parameter. Without one the functions below do nothing. */
@@ -21,8 +21,8 @@ lathe_status lathe__adapter_file_write(const lathe_saved_state *saved, const cha
 /** Reads the parameters; every tensor is checked before the first is changed. */
 lathe_status lathe__adapter_file_read(const lathe_saved_state *saved, const char *dir);
 
-/** Gives the f32 values of a parameter of the model from the file that was read last, also where the
- *  run keeps them in another dtype. out: as many elements as the parameter has. */
+/** Gives the f32 values of a parameter of the model from the file that was read last, also where
+ * the run keeps them in another dtype. out: as many elements as the parameter has. */
 lathe_status lathe__adapter_file_values(const lathe_saved_state *saved, int32_t param, float *out);
 
 /** Reads the parameters that a run begins with, from a file of Lathe or of PEFT: in any dtype that

@@ -254,8 +254,9 @@ static lathe_status frozen_base_is_frozen(lathe__subject *s)
         status = lathe_error(LATHE_E_PLUGIN, "base_is_frozen() is %d, expected 0 or 1", frozen);
     for (int32_t i = 0; i < LATHE__N_ROWS && status == LATHE_OK; i++)
         if (frozen && b.params.rows[i]->trainable && i == LATHE__ROW_WEIGHT && b.targeted)
-            status = lathe_error(LATHE_E_PLUGIN, "base_is_frozen() is 1, and %s is wrapped and trained",
-                                 b.params.rows[i]->name);
+            status =
+                lathe_error(LATHE_E_PLUGIN, "base_is_frozen() is 1, and %s is wrapped and trained",
+                            b.params.rows[i]->name);
         else if (frozen && b.params.rows[i]->trainable && !LATHE_HAS(b.table, file_key))
             status = lathe_error(LATHE_E_PLUGIN,
                                  "base_is_frozen() is 1, and %s is trained, but without file_key() "
@@ -335,8 +336,8 @@ static int64_t write_config(void *arg, char *out, int64_t capacity)
     return w->table->config_json(w->self, "base/model", out, capacity);
 }
 
-/* Checks the keys of the adapter's file: each parameter that it adds or trains has one, no key comes twice, and file_key
- * does not write more than its capacity. */
+/* Checks the keys of the adapter's file: each parameter that it adds or trains has one, no key
+ * comes twice, and file_key does not write more than its capacity. */
 static lathe_status check_keys(const lathe__adapter_bench *b)
 {
     char keys[16 + LATHE__N_ROWS][256];

@@ -127,8 +127,7 @@ static void decompose(void *arg, int64_t begin, int64_t end, int32_t worker)
         weight *f = &list[i];
         if (!f->decomposes)
             continue;
-        f->status =
-            lathe_singular_factors(f->rest, f->rows, f->cols, f->r, f->scale, f->a, f->b);
+        f->status = lathe_singular_factors(f->rest, f->rows, f->cols, f->r, f->scale, f->a, f->b);
         if (f->status == LATHE_OK && f->goes_on)
             subtract_factors(f);
     }

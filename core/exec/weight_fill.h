@@ -17,8 +17,9 @@ typedef struct lathe_weight_fill {
     char *planes; /* of a row, on the way to a device with its own memory */
     int32_t new_heads[LATHE_MAX_STAGE_HEADS]; /* [n_new] heads that the folder lacks */
     int32_t n_new;
-    lathe_loftq *loftq;      /* rows that wait for lathe_weight_fill_finish; NULL: none */
-    int32_t factors_follow; /* 1: the parameters with LATHE_INIT_LOFTQ_* are set later from a file */
+    lathe_loftq *loftq; /* rows that wait for lathe_weight_fill_finish; NULL: none */
+    int32_t
+        factors_follow; /* 1: the parameters with LATHE_INIT_LOFTQ_* are set later from a file */
 } lathe_weight_fill;
 
 /** The sink that lathe_weights_load writes to. */

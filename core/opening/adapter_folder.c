@@ -81,10 +81,10 @@ static lathe_status add_saved(lathe_adapter_folder *f, lathe_arena *arena, const
             (void)json_array_append(list, one);
     }
     const lathe_status status =
-        !list                         ? lathe_error(LATHE_E_NOMEM, "no memory for modules_to_save")
-        : json_array_size(list) == 0 ? LATHE_OK
-                                     : lathe_settings_add(&f->settings, arena, "adapter",
-                                                          "modules_to_save", list);
+        !list ? lathe_error(LATHE_E_NOMEM, "no memory for modules_to_save")
+        : json_array_size(list) == 0
+            ? LATHE_OK
+            : lathe_settings_add(&f->settings, arena, "adapter", "modules_to_save", list);
     json_decref(list);
     return status;
 }

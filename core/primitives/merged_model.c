@@ -22,8 +22,8 @@
 #include "primitives/merge_site.h"
 
 typedef struct merger {
-    const lathe_saved_state *saved;    /* of the first adapter: the model, the folder */
-    const lathe_merge_part *parts;     /* [n_parts] the adapters */
+    const lathe_saved_state *saved; /* of the first adapter: the model, the folder */
+    const lathe_merge_part *parts;  /* [n_parts] the adapters */
     int32_t n_parts;
     const lathe_weight_origin *origin; /* the base's files */
     float *w;                          /* the weight under way */

@@ -234,6 +234,13 @@ static lathe_status check_dropout(const lathe_run *run)
     return LATHE_OK;
 }
 
+/* Whether the model before training is the base with the adapter's first values. */
+static int32_t starts_elsewhere(const lathe_instance *adapter)
+{
+    const lathe_adapter_v1 *table = adapter->component ? adapter->table : NULL;
+    return LATHE_HAS(table, starts_elsewhere) && table->starts_elsewhere(adapter->self);
+}
+
 /* Makes the model's description and its table of parameters, with the choice of what is trained
  * and what is quantized. */
 lathe_status lathe__run_params(lathe_run *run)
@@ -254,7 +261,10 @@ lathe_status lathe__run_params(lathe_run *run)
     if (run->open.mode <= LATHE_OPEN_TRAIN)
         LATHE_TRY(lathe__adapter_check_trains(run));
     LATHE_TRY(lathe__run_formats(run));
-    return run->open.mode <= LATHE_OPEN_TRAIN ? lathe__adapter_check_base(run) : LATHE_OK;
+    /* an adapter that begins elsewhere belongs to a quantized base, also when it is only read */
+    return run->open.mode <= LATHE_OPEN_TRAIN || starts_elsewhere(&run->parts.adapter)
+               ? lathe__adapter_check_base(run)
+               : LATHE_OK;
 }
 
 lathe_status lathe__run_model(lathe_run *run)
@@ -268,13 +278,6 @@ static int32_t batch_rows(int32_t micro_batch_size, const lathe_instance *stage_
 {
     const lathe_stage_v1 *stage = stage_part->component ? stage_part->table : NULL;
     return micro_batch_size * (stage ? lathe_row_kind_get(stage->rows)->n_rows : 1);
-}
-
-/* Whether the model before training is the base with the adapter's first values. */
-static int32_t starts_elsewhere(const lathe_instance *adapter)
-{
-    const lathe_adapter_v1 *table = adapter->component ? adapter->table : NULL;
-    return LATHE_HAS(table, starts_elsewhere) && table->starts_elsewhere(adapter->self);
 }
 
 lathe_program_config lathe__run_program_config(lathe_run *run)

@@ -18,7 +18,7 @@ typedef struct lathe_site {
     int32_t layer;      /* -1 outside the layers */
     const char *module; /* "model.layers.0.self_attn.q_proj" */
     int64_t in_features, out_features;
-    lathe_val weight, bias; /* bias: LATHE_NONE if there is none */
+    lathe_val weight, bias;     /* bias: LATHE_NONE if there is none */
     int32_t weight_quantized;   /* 0: no; 1: by [quant]; 2: its planes are in the model's folder */
     int32_t transposed_on_file; /* 1: Conv1D, the file holds [in, out] */
 } lathe_site;

@@ -62,8 +62,7 @@ lathe_status lora_open(const lathe_host *host, const char *method, const lathe_v
                          values[LORA_INIT].s)
             : LATHE_OK;
     if (status == LATHE_OK)
-        status = targets_read(&l->targets, host, method, &values[LORA_TARGETS],
-                                       &values[LORA_TIES]);
+        status = targets_read(&l->targets, host, method, &values[LORA_TARGETS], &values[LORA_TIES]);
     if (status == LATHE_OK)
         status = lora_patterns_create(host, method, "rank_pattern", l->rank_json, 1, &l->ranks);
     if (status == LATHE_OK)

@@ -46,7 +46,7 @@ enum {
         LATHE_FIELD_BOOL("ensure_weight_tying", "false",                                           \
                          "an embedding in modules_to_save that is the output head too is trained " \
                          "as both"),                                                               \
-        LATHE_FIELD_STRING("init", "\"kaiming\"", __VA_ARGS__),                    \
+        LATHE_FIELD_STRING("init", "\"kaiming\"", __VA_ARGS__),                                    \
         LATHE_FIELD_INT("loftq_iter", NULL, 1.0, 100.0, "steps",                                   \
                         "with init = \"loftq\": times that the weight is quantized and "           \
                         "decomposed, in turns; unset: 1"),                                         \
@@ -72,10 +72,10 @@ typedef struct lora {
     int64_t r;
     double alpha, dropout;
     int use_rslora;
-    int gaussian; /* A begins normal, with the standard deviation 1/r */
-    int pissa;    /* A and B begin with singular vectors of W, and the base is the residual */
+    int gaussian;       /* A begins normal, with the standard deviation 1/r */
+    int pissa;          /* A and B begin with singular vectors of W, and the base is the residual */
     int64_t loftq_iter; /* > 0: A and B begin with what quantization loses of W; else 0 */
-    int use_dora; /* the method is dora */
+    int use_dora;       /* the method is dora */
     const char *rank_json, *alpha_json; /* the tables as given, borrowed */
     lora_patterns *ranks, *alphas;
     targets targets;

@@ -85,19 +85,19 @@ lathe_status saved_modules_check_tied(const saved_modules *s, const lathe_param_
 {
     const int is_tied = LATHE_HAS(param, is_tied) && param->is_tied;
     if (is_tied && !s->ties)
-        return lathe_fail(
-            s->host, LATHE_E_CONFIG,
-            "%s: modules_to_save has %s, which is the model's output head too (tie_word_embeddings): "
-            "PEFT trains a copy for the input alone there, and leaves the head as it is, which Lathe "
-            "does not offer; %s",
-            s->method, param->name,
-            s->can_tie ? "set ensure_weight_tying = true to train both as one"
-                       : "leave it out, or train it with the method lora");
+        return lathe_fail(s->host, LATHE_E_CONFIG,
+                          "%s: modules_to_save has %s, which is the model's output head too "
+                          "(tie_word_embeddings): "
+                          "PEFT trains a copy for the input alone there, and leaves the head as it "
+                          "is, which Lathe "
+                          "does not offer; %s",
+                          s->method, param->name,
+                          s->can_tie ? "set ensure_weight_tying = true to train both as one"
+                                     : "leave it out, or train it with the method lora");
     if (is_tied && !is_tied_module(param->name))
         return lathe_fail(s->host, LATHE_E_CONFIG,
                           "%s: modules_to_save has %s, which is the model's output head too, and "
-                          "PEFT ties only modules called " TIED_MODULE
-                          ": train the whole model "
+                          "PEFT ties only modules called " TIED_MODULE ": train the whole model "
                           "(adapter \"full\" or \"freeze\"), or leave the embedding out",
                           s->method, param->name);
     if (!is_tied && s->ties && is_tied_module(param->name))
@@ -168,8 +168,8 @@ lathe_status saved_modules_check(const saved_modules *s, const char *const *modu
                           s->method);
     if (s->bias != BIAS_NONE &&
         !has_bias(s, modules, n_modules, params, n_params, targeted, of_self))
-        return lathe_fail(s->host, LATHE_E_CONFIG,
-                          "%s: bias is \"%s\", but %s: leave the key out", s->method, s->bias_text,
+        return lathe_fail(s->host, LATHE_E_CONFIG, "%s: bias is \"%s\", but %s: leave the key out",
+                          s->method, s->bias_text,
                           s->bias == BIAS_ALL ? "the model has no biases"
                                               : "no module that is adapted has a bias");
     return LATHE_OK;

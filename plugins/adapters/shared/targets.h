@@ -19,7 +19,7 @@ enum {
 };
 
 /* only: the choice of `bias` for the biases of adapted modules, "lora_only". */
-#define TARGETS_FIELDS(only)                                                                             \
+#define TARGETS_FIELDS(only)                                                                       \
     {"target_modules",                                                                             \
      LATHE_T_STRING_LIST,                                                                          \
      0,                                                                                            \
@@ -65,7 +65,7 @@ typedef struct targets {
     char seen[TARGETS_MOST_NAMES][64];
     int n_seen;
     saved_modules saved; /* parameters of the model that are trained beside the adapter */
-    int saw_conv1d; /* some adapted weight is [in, out] on file */
+    int saw_conv1d;      /* some adapted weight is [in, out] on file */
 } targets;
 
 /** Reads the values of TARGETS_FIELDS; ties: of ensure_weight_tying, NULL: the method has no such
@@ -85,8 +85,8 @@ lathe_status targets_check(const targets *t, const char *const *modules, int32_t
 /** lathe_adapter_v1.select: the adapter's own parameters, and those of modules_to_save and bias. */
 lathe_status targets_select(const targets *t, const lathe_param_info *param,
                             int32_t *out_trainable);
-/** lathe_adapter_v1.file_key: "base_model.model." and the name; PEFT has the bias of an adapted module
- *  under "base_layer". */
+/** lathe_adapter_v1.file_key: "base_model.model." and the name; PEFT has the bias of an adapted
+ * module under "base_layer". */
 int64_t targets_file_key(const targets *t, const char *param_name, char *out, int64_t capacity);
 
 /** The parameter of a site whose name is `end` or ends in ".end"; NULL: there is none. */

@@ -144,11 +144,16 @@ static double distance(const float *a, const float *b, int64_t n)
 
 Test(loftq, begins_nearer_to_the_model_than_qlora)
 {
-    static const char *const plain[] = {
-        "model.path=" BASE,        "adapter.name=lora",       "adapter.r=4",
-        "quant.name=nf4",          "quant.double_quant=false", "data.seq_len=23",
-        "train.micro_batch_size=2", "train.precision=fp32",    "train.max_steps=20",
-        NULL};
+    static const char *const plain[] = {"model.path=" BASE,
+                                        "adapter.name=lora",
+                                        "adapter.r=4",
+                                        "quant.name=nf4",
+                                        "quant.double_quant=false",
+                                        "data.seq_len=23",
+                                        "train.micro_batch_size=2",
+                                        "train.precision=fp32",
+                                        "train.max_steps=20",
+                                        NULL};
     batch_of_model c;
     int64_t n;
     batch_open(&c);
@@ -185,7 +190,8 @@ Test(loftq, a_checkpoint_is_read_over_the_same_base_bit_for_bit)
     run = open_with("adapter.loftq_iter=2");
     OK(lathe_load(run, saved));
     float *got = logits(run, &c, &n);
-    cr_expect_eq(memcmp(got, want, (size_t)n * sizeof *got), 0, "the loaded run computes otherwise");
+    cr_expect_eq(memcmp(got, want, (size_t)n * sizeof *got), 0,
+                 "the loaded run computes otherwise");
     const lathe_merge_part part = {lathe__run_saved(run), saved, 1.0};
     OK(lathe__merged_model_write(&part, 1, merged, &n_merged));
     lathe_run_close(run);
@@ -193,8 +199,12 @@ Test(loftq, a_checkpoint_is_read_over_the_same_base_bit_for_bit)
 
     char path[96];
     snprintf(path, sizeof path, "model.path=%s", merged);
-    const char *settings[] = {path, "data.seq_len=23", "train.micro_batch_size=2",
-                              "train.precision=fp32", "train.max_steps=1", NULL};
+    const char *settings[] = {path,
+                              "data.seq_len=23",
+                              "train.micro_batch_size=2",
+                              "train.precision=fp32",
+                              "train.max_steps=1",
+                              NULL};
     run = open_run(LATHE_OPEN_BATCHES, settings);
     got = logits(run, &c, &n);
     compare("the merged model", got, want, n, 2e-5);
@@ -207,7 +217,8 @@ Test(loftq, a_checkpoint_is_read_over_the_same_base_bit_for_bit)
 
 Test(loftq, the_reference_is_the_model_that_training_begins_with)
 {
-    static const char *const settings[] = {SETTINGS, "adapter.loftq_iter=3", "stage.name=dpo", NULL};
+    static const char *const settings[] = {SETTINGS, "adapter.loftq_iter=3", "stage.name=dpo",
+                                           NULL};
     lathe_run *run = open_run(LATHE_OPEN_BATCHES, settings);
     int n = 0;
     for (int32_t i = 0; i < run->params.n; i++) {
@@ -227,9 +238,9 @@ Test(loftq, the_reference_is_the_model_that_training_begins_with)
 
 Test(loftq, is_refused_without_quantization_and_over_quantized_files)
 {
-    static const char *const plain[] = {"model.path=" BASE, "adapter.name=lora",
+    static const char *const plain[] = {"model.path=" BASE,   "adapter.name=lora",
                                         "adapter.init=loftq", "data.seq_len=8",
-                                        "train.max_steps=1", NULL};
+                                        "train.max_steps=1",  NULL};
     lathe_run *run = NULL;
     cr_expect_eq(open_run_status(LATHE_OPEN_BATCHES, plain, &run), LATHE_E_CONFIG);
     cr_expect(strstr(lathe_error_message(), "set quant.name"), "%s", lathe_error_message());

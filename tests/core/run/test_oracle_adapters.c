@@ -76,8 +76,7 @@ static void check_gradients(const lathe_run *run, const peft_case *c, double cou
         if (!got)
             continue;
         const int at = snprintf(key, sizeof key, "grad.");
-        adapter->file_key(run->parts.adapter.self, row->name, key + at,
-                          (int64_t)sizeof key - at);
+        adapter->file_key(run->parts.adapter.self, row->name, key + at, (int64_t)sizeof key - at);
         const int64_t count_of = lathe_desc_count(&row->desc), cols = row->desc.dims[1];
         const lathe_st_tensor *want = tensor(c->golden, key);
         float *mean = malloc((size_t)count_of * sizeof *mean);
@@ -149,9 +148,10 @@ static int same_set(const json_t *a, const json_t *b)
 
 static void check_config(const peft_case *c, const char *saved)
 {
-    static const char *const keys[] = {"peft_type",       "r",    "lora_alpha", "use_dora",
-                                       "oft_block_size",  "bias", "target_modules",
-                                       "modules_to_save", "ensure_weight_tying"};
+    static const char *const keys[] = {
+        "peft_type",          "r",    "lora_alpha",     "use_dora",
+        "oft_block_size",     "bias", "target_modules", "modules_to_save",
+        "ensure_weight_tying"};
     char path[400];
     json_t *ours, *peft;
     snprintf(path, sizeof path, "%s/adapter_config.json", saved);
@@ -254,8 +254,12 @@ Test(oracle_adapters, two_adapters_merge_as_peft_concatenates_them)
     }
     OK(lathe__merged_model_write(parts, 2, merged, &n));
     cr_expect_eq(n, 6); /* q, o and down of two layers */
-    const char *settings[] = {path, "data.seq_len=23", "train.micro_batch_size=2",
-                              "train.precision=fp32", "train.max_steps=1", NULL};
+    const char *settings[] = {path,
+                              "data.seq_len=23",
+                              "train.micro_batch_size=2",
+                              "train.precision=fp32",
+                              "train.max_steps=1",
+                              NULL};
     runs[2] = open_run(LATHE_OPEN_BATCHES, settings);
     OK(lathe_forward(runs[2], &c.batch, LATHE_FORWARD_LOGITS, &f));
     const lathe_st_tensor *want = tensor(golden, "logits");
