@@ -1,7 +1,9 @@
-/* Merges the forward and backward of the head. HEAD_LOGPROB_BWD also computes the
- * log-probabilities, so if its dlogp does not depend on them (plain cross-entropy: dlogp is a
- * constant), the forward node is not needed, and the logits are computed once instead of twice. */
+/* Merges the forward and backward of the head. HEAD_LOGPROB_BWD and HEAD_PICK_BWD also compute the
+ * log-probabilities, so if the gradient of these does not depend on them (plain cross-entropy, the
+ * forward divergence from a stored teacher: it is a constant), the forward node is not needed, and
+ * the logits are computed once instead of twice. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "passes/passes.h"
@@ -27,12 +29,21 @@ static int depends(const lathe_graph *g, lathe_val v, lathe_val on, char *seen)
     return 0;
 }
 
+/* The forward op whose results `op` repeats as its output 0; -1: none. */
+static int32_t forward_of(int32_t op)
+{
+    return op == LATHE_OP_HEAD_LOGPROB_BWD ? LATHE_OP_HEAD_LOGPROB
+           : op == LATHE_OP_HEAD_PICK_BWD  ? LATHE_OP_HEAD_PICK
+                                           : -1;
+}
+
 static int32_t find_forward(const lathe_graph *g, const lathe_ir_node *bwd)
 {
-    for (int32_t i = 0; i < g->n_nodes; i++) {
+    const int32_t op = forward_of(bwd->op);
+    for (int32_t i = 0; op >= 0 && i < g->n_nodes; i++) {
         const lathe_ir_node *n = &g->nodes[i];
-        if (n->op == LATHE_OP_HEAD_LOGPROB && n->in[0] == bwd->in[0] && n->in[1] == bwd->in[1] &&
-            n->in[2] == bwd->in[2])
+        if (n->op == op && n->in[0] == bwd->in[0] && n->in[1] == bwd->in[1] &&
+            n->in[2] == bwd->in[2] && memcmp(&n->attrs, &bwd->attrs, sizeof n->attrs) == 0)
             return i;
     }
     return -1;
@@ -43,7 +54,7 @@ lathe_status lathe_pass_merge_head(lathe_graph *g)
     int32_t merged = 0;
     for (int32_t i = 0; i < g->n_nodes; i++) {
         const lathe_ir_node *bwd = &g->nodes[i];
-        const int32_t f = bwd->op == LATHE_OP_HEAD_LOGPROB_BWD ? find_forward(g, bwd) : -1;
+        const int32_t f = find_forward(g, bwd);
         if (f < 0)
             continue;
         const lathe_val logp = g->nodes[f].out[0], by_product = bwd->out[0];

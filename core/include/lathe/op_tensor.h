@@ -48,6 +48,12 @@
  *                alpha: temperature; beta 0: KL(q || p), 1: KL(p || q), else beta KL(q || m) +
  *                (1-beta) KL(p || m), m = beta q + (1-beta) p; chunk_rows and targets as in
  *                HEAD_ENTROPY; y and U get no gradient
+ *  HEAD_PICK     x c[N,C], W c[V,C], ids i32[N,K] -> y f32[N,K+1] or f32[N,K]
+ *                p = softmax(softcap(x W^T)/alpha), chunk_rows rows at a time; alpha: temperature.
+ *                beta 0: y[n,j] = log p[ids[n,j]], y[n,K] = log of the probability of all tokens
+ *                that row n does not pick, at least log(FLT_MIN), where it has no gradient; beta
+ *                1: no column K, and p is normalised over the tokens that the row picks. An id -1
+ *                gives 0 and no gradient, also to column K if a row has no other
  *  BLOCK_MATMUL  a, b -> y                                 MATMUL of each of `count` blocks of
  *                columns: y[g] = alpha*op(a[g])*op(b[g]), x[g] = columns g*w .. of x, w = its
  *                columns / count
@@ -59,6 +65,7 @@
  *  HEAD_ENTROPY_BWD  x, W, targets, dh f32[N] -> h f32[N], dx c[N,C], dW? f32[V,C]
  *                one pass over the chunks also gives the entropies
  *  HEAD_DIVERGENCE_BWD  x, W, y, U, targets, dk f32[N] -> k f32[N], dx c[N,C], dW? f32[V,C]
+ *  HEAD_PICK_BWD x, W, ids, dy -> y, dx c[N,C], dW? f32[V,C]
  *  GELU_BWD      dy, x -> dx                               dy * (P(x) + x P'(x))
  *  ABS_BWD       dy, x -> dx                               dy * sign(x), 0 where x is 0
  *  TANH_BWD      dy, y -> dx                               dy * (1 - y^2); y = tanh(x)
@@ -112,6 +119,8 @@
     X(HEAD_SCORES, "head_scores", 1, 2)                                                            \
     X(UNIFORM_NOISE, "uniform_noise", 2, 1)                                                        \
     X(BLOCK_MATMUL, "block_matmul", 2, 1)                                                          \
-    X(SKEW, "skew", 1, 1)
+    X(SKEW, "skew", 1, 1)                                                                          \
+    X(HEAD_PICK, "head_pick", 3, 1)                                                                \
+    X(HEAD_PICK_BWD, "head_pick_bwd", 4, 3)
 
 #endif
