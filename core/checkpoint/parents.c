@@ -106,11 +106,9 @@ void lathe__parents_put_place(const char *path, lathe_arena *arena, lathe_buffer
 /* Other models that a run reads, by the keys that name their folders. */
 static const struct {
     const char *role, *section, *key;
-} others[] = {{"adapter", "model", "adapter"},
-              {"teacher", "teacher", "path"},
-              {"reference", "reference", "path"},
-              {"reward", "reward", "path"},
-              {"reward", "reward", "model"}};
+} others[] = {{"adapter", "model", "adapter"},  {"teacher", "teacher", "path"},
+              {"teacher", "teacher", "stored"}, {"reference", "reference", "path"},
+              {"reward", "reward", "path"},     {"reward", "reward", "model"}};
 
 #define N_OTHERS (sizeof others / sizeof others[0])
 
@@ -312,12 +310,28 @@ lathe_status lathe__checkpoint_put_parents(const lathe_saved_state *saved, lathe
 
 /* ---- the base of a run that resumes ---- */
 
+/* Compares the manifest of a folder without weights, such as a stored teacher, with the recorded
+ * one. */
+static lathe_status check_manifest(const json_t *parent, const char *path)
+{
+    const char *was = json_string_value(json_object_get(parent, "manifest"));
+    char hex[65];
+    if (!was)
+        return LATHE_OK;
+    LATHE_TRY(lathe_manifest_self(path, hex));
+    return strcmp(was, hex) == 0
+               ? LATHE_OK
+               : lathe_error(LATHE_E_CONFIG, "%s: its content changed since the run began", path);
+}
+
 /* Compares a folder with the recorded parent of a role, if there is one. */
 static lathe_status check_role(const json_t *parents, const char *role, const char *path)
 {
     const json_t *parent = parent_of(parents, role);
     if (!parent || !path)
         return LATHE_OK;
+    if (json_object_size(json_object_get(parent, "files")) == 0)
+        return check_manifest(parent, path);
     const lathe_status status =
         lathe_files_compare(path, json_object_get(parent, "files"), 1, NULL, NULL);
     return status == LATHE_E_CORRUPT ? lathe_error(LATHE_E_CONFIG, "%s", lathe_error_message())

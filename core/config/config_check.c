@@ -95,11 +95,18 @@ void lathe_config_check_files(const lathe_config *config, lathe_diags *diags)
     const char *model = lathe_config_string(config, "model", "path");
     const char *tokenizer = lathe_config_string(config, "tokenizer", "path");
     const char *teacher = lathe_config_string(config, "teacher", "path");
+    const char *stored = lathe_config_string(config, "teacher", "stored");
     const char *resume = lathe_config_string(config, "checkpoint", "resume");
     if (model != NULL)
         check_model(config, "model", model, diags);
     if (teacher != NULL)
         check_model(config, "teacher", teacher, diags);
+    if (stored != NULL && stored[0] != '\0' && !lathe_path_is_dir(stored))
+        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "teacher", "stored",
+                         lathe_path_exists(stored)
+                             ? "teacher.stored: a file, expected a folder: %s"
+                             : "teacher.stored: no such folder: %s; lathe logprobs makes it",
+                         stored);
     if (tokenizer != NULL && strcmp(tokenizer, "bytes") != 0 && !lathe_path_exists(tokenizer))
         lathe_config_add(config, diags, LATHE_DIAG_ERROR, "tokenizer", "path",
                          "tokenizer.path: no such file or folder: %s", tokenizer);

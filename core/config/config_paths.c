@@ -14,10 +14,15 @@
 static const struct {
     const char *section, *key, *words[2];
 } keys[] = {
-    {"model", "path", {NULL, NULL}},        {"model", "adapter", {NULL, NULL}},
-    {"tokenizer", "path", {"bytes", NULL}}, {"teacher", "path", {NULL, NULL}},
-    {"data", "cache_dir", {NULL, NULL}},    {"data", "chat_template", {NULL, NULL}},
-    {"checkpoint", "dir", {NULL, NULL}},    {"checkpoint", "resume", {"auto", "never"}},
+    {"model", "path", {NULL, NULL}},
+    {"model", "adapter", {NULL, NULL}},
+    {"tokenizer", "path", {"bytes", NULL}},
+    {"teacher", "path", {NULL, NULL}},
+    {"teacher", "stored", {NULL, NULL}},
+    {"data", "cache_dir", {NULL, NULL}},
+    {"data", "chat_template", {NULL, NULL}},
+    {"checkpoint", "dir", {NULL, NULL}},
+    {"checkpoint", "resume", {"auto", "never"}},
     {"plugins", "paths", {NULL, NULL}},
 };
 

@@ -9,8 +9,9 @@
 #include "harness/tiny_graph.h"
 #include "lathe/rng.h"
 #include "lathe/stage.h"
+#include "plug/stage_inputs.h"
 
-enum { C = LATHE__STAGE_C, T = LATHE__STAGE_T };
+enum { C = LATHE__STAGE_C, T = LATHE__STAGE_T, N_STORED = 3 };
 
 typedef lathe__stage_model model;
 
@@ -30,18 +31,21 @@ static lathe_status check_headline(const lathe_stage_v1 *t, const lathe_stage_lo
                        t->headline);
 }
 
-/* Makes loss, derivative and plan of n_rows rows. */
-static lathe_status build(lathe__subject *s, int32_t n_rows, int32_t *out_metrics,
+/* Makes loss, derivative and plan of n_rows rows. n_stored: tokens per target of a stored teacher;
+ * 0: none. */
+static lathe_status build(lathe__subject *s, int32_t n_rows, int32_t n_stored, int32_t *out_metrics,
                           lathe_buffer *text)
 {
     lathe_instance instance;
     LATHE_TRY(lathe__instance(s, &instance));
-    model m = {.table = s->table, .n_rows = n_rows};
+    model m = {.table = s->table, .n_rows = n_rows, .n_stored = n_stored};
     lathe_stage_loss *loss = lathe__memory(s, (int64_t)sizeof *loss);
     lathe_params_init(&m.params, LATHE_BF16);
     lathe_status status = lathe_graph_create(&m.params, &m.g);
     if (status == LATHE_OK)
         status = lathe__stage_model_ask(&m, instance.self, loss);
+    if (status == LATHE_OK && n_stored > 0 && (m.asked & LATHE_NEEDS_TEACHER))
+        status = lathe_error(LATHE_E_PLUGIN, "it reads the teacher's model besides the stored one");
     if (status == LATHE_OK)
         status = check_headline(s->table, loss);
     for (int32_t i = 0; status == LATHE_OK && i < loss->n_metrics; i++)
@@ -138,8 +142,7 @@ static lathe_status value_at(numbers *x, double shift, int32_t repeat, double *o
     for (int which = 0; which <= LATHE_MODEL_TEACHER; which++)
         fill(x, x->m.divergence[which], (int64_t)n_rows * T, 0.3);
     for (int32_t i = 0; i < x->m.n_inputs; i++)
-        fill(x, x->m.inputs[i],
-             x->m.table->inputs[i].per == LATHE_PER_ROW ? n_rows : (int64_t)n_rows * T, 1.0);
+        fill(x, x->m.inputs[i], lathe__stage_model_input_size(&x->m, i), 1.0);
     LATHE_TRY(lathe__exact_run(&x->exact));
     *out = lathe__exact_data(&x->exact, x->loss->sum)[0];
     for (int32_t i = 0; i < x->loss->n_metrics; i++)
@@ -339,7 +342,7 @@ static lathe_status loss_trains(lathe__subject *s)
     /* unpaired examples need another one in the batch */
     for (int i = t->rows == LATHE_ROWS_UNPAIRED; i < 3; i++) {
         lathe_buffer text = LATHE_BUFFER_INIT;
-        const lathe_status status = build(s, rows[i], &metrics, &text);
+        const lathe_status status = build(s, rows[i], 0, &metrics, &text);
         lathe_buffer_fini(&text);
         LATHE_TRY(status);
     }
@@ -347,13 +350,33 @@ static lathe_status loss_trains(lathe__subject *s)
     return LATHE_OK;
 }
 
+/* A stage that takes a stored teacher has a loss without the teacher's model, which trains, and the
+ * same metrics. */
+static lathe_status learns_from_a_stored_teacher(lathe__subject *s)
+{
+    const lathe_stage_v1 *t = s->table;
+    int32_t metrics = 0, stored = 0;
+    if (!lathe_stage_takes_stored(t))
+        return lathe__skip(s, "it takes no stored teacher");
+    lathe_buffer text[2] = {LATHE_BUFFER_INIT, LATHE_BUFFER_INIT};
+    lathe_status status = build(s, 4, 0, &metrics, &text[0]);
+    if (status == LATHE_OK)
+        status = build(s, 4, N_STORED, &stored, &text[1]);
+    if (status == LATHE_OK && stored != metrics)
+        status = lathe_error(LATHE_E_PLUGIN, "%d metrics, and %d with a stored teacher", metrics,
+                             stored);
+    lathe_buffer_fini(&text[0]);
+    lathe_buffer_fini(&text[1]);
+    return status;
+}
+
 static lathe_status builds_the_same_again(lathe__subject *s)
 {
     lathe_buffer text[2] = {LATHE_BUFFER_INIT, LATHE_BUFFER_INIT};
     int32_t metrics;
-    lathe_status status = build(s, 4, &metrics, &text[0]);
+    lathe_status status = build(s, 4, 0, &metrics, &text[0]);
     if (status == LATHE_OK)
-        status = build(s, 4, &metrics, &text[1]);
+        status = build(s, 4, 0, &metrics, &text[1]);
     if (status == LATHE_OK && strcmp(text[0].data, text[1].data) != 0)
         status = lathe_error(LATHE_E_PLUGIN, "it builds another graph the second time");
     lathe_buffer_fini(&text[0]);
@@ -366,6 +389,7 @@ const lathe__check *lathe__checks_stage(void)
     static const lathe__check checks[] = {
         {"declares_its_data", declares_its_data, 0},
         {"loss_trains", loss_trains, 0},
+        {"learns_from_a_stored_teacher", learns_from_a_stored_teacher, 0},
         {"builds_the_same_again", builds_the_same_again, 0},
         {"falls_as_targets_grow_likelier", falls_as_targets_grow_likelier, 0},
         {"is_a_sum_over_rows", is_a_sum_over_rows, 0},

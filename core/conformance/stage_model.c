@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "plug/stage_inputs.h"
 
 enum { C = LATHE__STAGE_C, V = LATHE__STAGE_V, T = LATHE__STAGE_T };
 
@@ -149,6 +150,24 @@ static lathe_status divergence(void *ctx, int32_t which, double beta, double tem
                             "divergence");
 }
 
+static lathe_status picked(void *ctx, int32_t which, lathe_val ids, double temperature,
+                           int32_t only_picked, lathe_val *out)
+{
+    model *m = ctx;
+    const lathe_op_attrs attrs = {.alpha = temperature, .beta = only_picked ? 1.0 : 0.0};
+    lathe_desc d;
+    if (!is_model(which))
+        return lathe_error(LATHE_E_ARG, "log-probabilities of model %d at given tokens", which);
+    note(m, which);
+    LATHE_TRY(lathe_graph_api_get()->desc(m->g, ids, &d));
+    if (m->plain)
+        return lathe_graph_input(
+            m->g, "picked", lathe_desc_2d(LATHE_F32, d.dims[0], d.dims[1] + !only_picked), out);
+    LATHE_TRY(head_inputs(m, which));
+    const lathe_val in[3] = {m->head[which][0], m->head[which][1], ids};
+    return lathe_graph_node(m->g, LATHE_OP_HEAD_PICK, &attrs, in, 3, out, 1, -1, "picked");
+}
+
 /* The model of these checks has no embeddings: they are without noise, as an evaluation is. */
 static lathe_status embedding_noise(void *ctx, double magnitude)
 {
@@ -216,14 +235,29 @@ lathe_val lathe__stage_model_reading(const model *m)
     return out;
 }
 
+int64_t lathe__stage_model_input_size(const model *m, int32_t i)
+{
+    const lathe_stage_input *input = &m->table->inputs[i];
+    return m->n_rows * (input->per == LATHE_PER_ROW ? 1 : T) *
+           lathe_stage_input_count(m->table, i, m->n_stored);
+}
+
 /* Adds the inputs that the stage's table names. */
 static lathe_status stage_inputs(model *m)
 {
     m->n_inputs = LATHE_HAS(m->table, inputs) ? m->table->n_inputs : 0;
     for (int32_t i = 0; i < m->n_inputs; i++) {
-        const int64_t per = m->table->inputs[i].per == LATHE_PER_ROW ? 1 : T;
-        LATHE_TRY(lathe_graph_input(m->g, m->table->inputs[i].name,
-                                    lathe_desc_1d(LATHE_F32, m->n_rows * per), &m->inputs[i]));
+        const lathe_stage_input *input = &m->table->inputs[i];
+        const int64_t n = lathe__stage_model_input_size(m, i);
+        const int64_t count = lathe_stage_input_count(m->table, i, m->n_stored);
+        const int32_t dtype = lathe_stage_shape(m->table, i).dtype;
+        const int is_matrix = count > 1 || input->source == LATHE_INPUT_STORED;
+        m->inputs[i] = LATHE_NONE;
+        if (count > 0)
+            LATHE_TRY(lathe_graph_input(m->g, input->name,
+                                        is_matrix ? lathe_desc_2d(dtype, n / count, count)
+                                                  : lathe_desc_1d(dtype, n),
+                                        &m->inputs[i]));
     }
     return LATHE_OK;
 }
@@ -326,7 +360,10 @@ lathe_status lathe__stage_model_ask(model *m, void *self, lathe_stage_loss *loss
                                      .hidden = hidden,
                                      .divergence = divergence,
                                      .width = C,
-                                     .embedding_noise = embedding_noise};
+                                     .embedding_noise = embedding_noise,
+                                     .picked = picked,
+                                     .n_stored = m->n_stored,
+                                     .stored_temperature = m->n_stored > 0 ? 1.0 : 0.0};
     *loss = (lathe_stage_loss){.size = sizeof *loss, .sum = LATHE_NONE};
     LATHE_TRY(m->table->loss(self, &given, loss));
     return check_loss(m, loss);

@@ -24,14 +24,18 @@ typedef struct lathe__stage_model {
     lathe_val heads[LATHE_MAX_STAGE_HEADS]; /* outputs of the stage's own heads */
     lathe_val inputs[LATHE_MAX_STAGE_INPUTS];
     int32_t n_inputs;
+    int32_t n_stored; /* tokens per target of a stored teacher; 0: the teacher is a model */
 } lathe__stage_model;
 
 /** Gets the loss of m->n_rows rows from the stage and checks it. m->g, m->params, m->table, n_rows
- *  and plain are set. */
+ *  plain and n_stored are set. */
 lathe_status lathe__stage_model_ask(lathe__stage_model *m, void *self, lathe_stage_loss *loss);
 
 /** Number of heads that the stage has. */
 int32_t lathe__stage_model_heads(const lathe__stage_model *m);
+
+/** Numbers of input i of the stage in all rows of m. */
+int64_t lathe__stage_model_input_size(const lathe__stage_model *m, int32_t i);
 
 /** What the loss reads of the policy at every token: log-probabilities, or else a head of its own.
  *  LATHE_NONE: neither. */

@@ -204,7 +204,7 @@ static lathe_status create_inputs(const lathe_loader *l, lathe_loader_slot *s)
         return lathe_error(LATHE_E_NOMEM, "a batch of %lld inputs", (long long)n);
     for (int32_t i = 0; i < l->config.n_inputs; i++) {
         if (i > 0)
-            s->inputs[i] = s->inputs[i - 1] + lathe__loader_input_size(l, i - 1);
+            s->inputs[i] = (float *)s->inputs[i - 1] + lathe__loader_input_size(l, i - 1);
         s->batch.inputs[i] = s->inputs[i];
     }
     return LATHE_OK;

@@ -13,6 +13,7 @@
 #ifndef LATHE_DATA_LOADER_H
 #define LATHE_DATA_LOADER_H
 
+#include "data/logprob_set.h"
 #include "data/multipack.h"
 #include "data/row_objective.h"
 #include "data/shards.h"
@@ -44,8 +45,13 @@ typedef struct lathe_loader_config {
     int32_t n_prefetch;       /* batches that a thread prepares in advance; 0: no thread */
     int32_t packing;  /* LATHE_PACK_*; pairs are not packed, examples always use multipack */
     int32_t overlong; /* LATHE_OVERLONG_* (row_kind.h); 0: they are cut */
-    int32_t n_inputs; /* inputs of the stage that the shards have (lathe_dataset.inputs) */
-    const lathe_stage_input *inputs;      /* [n_inputs] borrowed for the loader's life */
+    /* Inputs of the stage: first those that the shards have (lathe_dataset.inputs), in their order,
+     * then those of source STORED, with the counts in `shapes`. */
+    int32_t n_inputs;
+    const lathe_stage_input *inputs; /* [n_inputs] borrowed for the loader's life */
+    const lathe_input_shape *shapes; /* [n_inputs] likewise; NULL: all are columns */
+    /* Of the records of the shards, borrowed; NULL: inputs of source STORED have no target. */
+    const lathe_logprob_set *stored;
     const lathe_row_objective *objective; /* borrowed likewise; NULL: causal */
 } lathe_loader_config;
 
@@ -84,9 +90,9 @@ typedef struct lathe_batch {
     const int32_t *key_end;   /* end of the keys that the token sees; NULL: causal */
     int64_t n_target;         /* number of targets >= 0 */
     int64_t n_pairs; /* pairs (unpaired examples) that are not padding; 0 for packed rows */
-    /* [n_inputs] the stage's inputs: f32[n_rows], or f32[n_rows * row_tokens] per token; 0 in
-     * padding */
-    const float *inputs[LATHE_MAX_STAGE_INPUTS];
+    /* [n_inputs] the stage's inputs, of their dtype: [n_rows, count], or [n_rows * row_tokens,
+     * count] per token; 0 in padding. Stored tokens are -1 where there is no target. */
+    const void *inputs[LATHE_MAX_STAGE_INPUTS];
     /* Tokens of the longest sequence in the batch of all ranks, without padding, if a row has one
      * sequence; else row_tokens. 0: only padding. */
     int64_t n_longest;

@@ -20,9 +20,16 @@ static int is_per_row(const lathe_loader *l, int32_t i)
     return l->config.inputs[i].per == LATHE_PER_ROW;
 }
 
+/* Numbers of input i per token or row. */
+static int64_t count_of(const lathe_loader *l, int32_t i)
+{
+    return l->config.shapes && l->config.shapes[i].count > 1 ? l->config.shapes[i].count : 1;
+}
+
 int64_t lathe__loader_input_size(const lathe_loader *l, int32_t i)
 {
-    return (int64_t)l->config.n_rows * (is_per_row(l, i) ? 1 : l->config.row_tokens);
+    return (int64_t)l->config.n_rows * (is_per_row(l, i) ? 1 : l->config.row_tokens) *
+           count_of(l, i);
 }
 
 static lathe_row row_of(const lathe_loader *l, const lathe_loader_slot *s, int64_t r)
@@ -35,9 +42,19 @@ static lathe_row row_of(const lathe_loader *l, const lathe_loader_slot *s, int64
                      .doc_start = base + 3 * plane,
                      .key_end = l->config.objective ? base + 4 * plane : NULL,
                      .n_tokens = T,
-                     .n_inputs = l->config.n_inputs};
-    for (int32_t i = 0; i < l->config.n_inputs; i++)
-        row.inputs[i] = is_per_row(l, i) ? NULL : s->inputs[i] + r * T;
+                     .n_inputs = l->config.n_inputs,
+                     .stored = l->config.stored};
+    for (int32_t i = 0; i < l->config.n_inputs; i++) {
+        const int is_stored = l->config.inputs[i].source == LATHE_INPUT_STORED;
+        const int are_tokens = is_stored && l->config.shapes[i].dtype == LATHE_I32;
+        if (are_tokens)
+            row.stored_ids = (int32_t *)s->inputs[i] + r * T * count_of(l, i);
+        else if (is_stored)
+            row.stored_values = (float *)s->inputs[i] + r * T * count_of(l, i);
+        else if (!is_per_row(l, i))
+            row.inputs[i] = (float *)s->inputs[i] + r * T;
+        row.top_k = are_tokens ? l->config.shapes[i].count : row.top_k;
+    }
     return row;
 }
 
@@ -51,7 +68,7 @@ static void put_inputs(const lathe_loader *l, const lathe_loader_slot *s, int64_
     lathe__row_inputs(l->config.shards, k, 0, n, &row);
     for (int32_t i = 0; i < l->config.n_inputs; i++)
         if (is_per_row(l, i))
-            s->inputs[i][r] = (float)lathe_shards_input(l->config.shards, k, i);
+            ((float *)s->inputs[i])[r] = (float)lathe_shards_input(l->config.shards, k, i);
 }
 
 /* Fills the rows of record k, the i-th of the batch; `before` is the record whose completion is put

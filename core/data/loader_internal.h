@@ -10,9 +10,9 @@
 /* A prepared batch, or the error that occurred while preparing it. */
 typedef struct lathe_loader_slot {
     lathe_batch batch;
-    int32_t *memory;                       /* tokens, targets, positions, doc_start, key_end */
-    float *inputs[LATHE_MAX_STAGE_INPUTS]; /* [n_inputs]; the first one owns the memory */
-    int64_t after;                         /* place of the next batch */
+    int32_t *memory;                      /* tokens, targets, positions, doc_start, key_end */
+    void *inputs[LATHE_MAX_STAGE_INPUTS]; /* [n_inputs]; the first one owns the memory */
+    int64_t after;                        /* place of the next batch */
     lathe_status status;
     char message[384];
 } lathe_loader_slot;
@@ -43,7 +43,7 @@ struct lathe_loader {
 /** The row of the split at a place in the endless order of epochs. */
 int64_t lathe__loader_row_at(const lathe_loader *loader, int64_t place);
 
-/** Values of input i in a batch. */
+/** Values of input i in a batch, each of four bytes. */
 int64_t lathe__loader_input_size(const lathe_loader *loader, int32_t i);
 
 /** Fills the batch of a slot with the rows from `place` on, and sets slot->after. */

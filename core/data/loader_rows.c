@@ -6,6 +6,16 @@
 #include "base/error.h"
 #include "records/row_kind.h"
 
+/* Moves stored entry `of` to token i; of -1: the token has none. */
+static void put_entry(const lathe_row *row, int64_t i, int64_t of)
+{
+    const int64_t k = row->top_k;
+    for (int64_t j = 0; row->stored_ids && j < k; j++)
+        row->stored_ids[i * k + j] = of < 0 ? -1 : row->stored_ids[of * k + j];
+    for (int64_t j = 0; row->stored_values && j <= k; j++)
+        row->stored_values[i * (k + 1) + j] = of < 0 ? 0.0f : row->stored_values[of * (k + 1) + j];
+}
+
 void lathe__row_fill(const lathe_row *row, int64_t from, int32_t eos)
 {
     for (int64_t i = from; i < row->n_tokens; i++) {
@@ -19,6 +29,23 @@ void lathe__row_fill(const lathe_row *row, int64_t from, int32_t eos)
     for (int32_t i = 0; i < row->n_inputs; i++)
         if (row->inputs[i])
             memset(row->inputs[i] + from, 0, (size_t)(row->n_tokens - from) * sizeof(float));
+    for (int64_t i = from; i < row->n_tokens; i++)
+        put_entry(row, i, -1);
+}
+
+/* Writes the teacher's entries of record r to its targets among tokens [at, end): reads them to the
+ * front of that range, and moves them to their places from the last one on. */
+static lathe_status put_stored(const lathe_row *row, int64_t r, int64_t at, int64_t end)
+{
+    int64_t n = 0;
+    for (int64_t i = at; i < end; i++)
+        n += row->targets[i] >= 0;
+    if (row->stored)
+        LATHE_TRY(lathe_logprob_set_read(row->stored, r, n, row->stored_ids + at * row->top_k,
+                                         row->stored_values + at * (row->top_k + 1)));
+    for (int64_t i = end; i-- > at;)
+        put_entry(row, i, row->targets[i] >= 0 && row->stored ? at + --n : -1);
+    return LATHE_OK;
 }
 
 void lathe__row_inputs(const lathe_shards *shards, int64_t k, int64_t from, int64_t to,
@@ -58,7 +85,9 @@ lathe_status lathe__row_piece(const lathe_shards *shards, int64_t begin, int64_t
     lathe_shards_mask(shards, begin + 1, begin + n + (more != 0), row->targets + at);
     for (int64_t i = at; i < at + n; i++)
         *n_target += row->targets[i] >= 0;
-    return LATHE_OK;
+    return row->stored_ids && row->stored_values && n > 0
+               ? put_stored(row, lathe_shards_find(shards, begin), at, at + n)
+               : LATHE_OK;
 }
 
 lathe_status lathe__row_completion(const lathe_shards *shards, int64_t k, int64_t which,

@@ -2,6 +2,7 @@
 #ifndef LATHE_DATA_LOADER_ROWS_H
 #define LATHE_DATA_LOADER_ROWS_H
 
+#include "data/logprob_set.h"
 #include "data/shards.h"
 
 /** One row of T tokens; lathe_batch describes the arrays. */
@@ -10,7 +11,11 @@ typedef struct lathe_row {
     int32_t *key_end;                      /* NULL: the objective is causal */
     int64_t n_tokens;                      /* T */
     int32_t n_inputs;                      /* inputs of the stage that come from columns */
-    float *inputs[LATHE_MAX_STAGE_INPUTS]; /* f32[T] of an input per token; NULL: it is per row */
+    float *inputs[LATHE_MAX_STAGE_INPUTS]; /* f32[T] of a column per token; NULL: another input */
+    const lathe_logprob_set *stored;       /* a teacher's log-probabilities; NULL: none */
+    int32_t top_k;
+    int32_t *stored_ids;  /* i32[T, top_k]; NULL: not wanted */
+    float *stored_values; /* f32[T, top_k + 1]; NULL: not wanted */
 } lathe_row;
 
 /** Writes tokens [begin, begin + n) of the stream, which belong to one document, to the row from

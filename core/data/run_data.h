@@ -12,9 +12,11 @@ typedef struct lathe_run_data {
     int32_t stop_tokens[LATHE_MAX_STOP_TOKENS], n_stop_tokens; /* of generate.stop_tokens */
     struct lathe_chat_template *chat; /* of that folder; NULL: none, and no_chat says why */
     const char *no_chat;
-    /* [n_inputs] inputs of the stage that come from columns of the data */
+    /* [n_inputs] inputs of the stage that the data have: the first n_columns come from columns, the
+     * others from the stored teacher */
     lathe_stage_input inputs[LATHE_MAX_STAGE_INPUTS];
-    int32_t n_inputs;
+    lathe_input_shape shapes[LATHE_MAX_STAGE_INPUTS]; /* zeros: of a column */
+    int32_t n_inputs, n_columns;
     lathe_row_objective objective; /* of the stage; kind CAUSAL: rows are as they are packed */
     lathe_shards *shards, *validation_shards;
     lathe_loader *loader, *validation; /* NULL: the split does not exist */

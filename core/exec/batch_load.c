@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "plug/stage_inputs.h"
 
 int64_t lathe__batch_row(const lathe_program *p, const lathe_run_batch *b, int64_t r)
 {
@@ -133,7 +134,7 @@ static lathe_status check_ids(const lathe_run_batch *b, int64_t vocab, int64_t m
 }
 
 /* The batch's values of the stage's input called `name`; NULL: it has none. */
-static const float *find_input(const lathe_run_batch *b, const char *name)
+static const void *find_input(const lathe_run_batch *b, const char *name)
 {
     for (int32_t i = 0; i < b->n_inputs; i++)
         if (b->inputs[i].name && strcmp(b->inputs[i].name, name) == 0)
@@ -143,7 +144,7 @@ static const float *find_input(const lathe_run_batch *b, const char *name)
 
 /* Refuses an input that the stage does not have: its values would be ignored. */
 static lathe_status check_inputs(const lathe_stage_v1 *stage, const char *stage_name,
-                                 const lathe_run_batch *b)
+                                 const lathe_program *p, const lathe_run_batch *b)
 {
     if (b->n_inputs > 0 && !b->inputs)
         return lathe_error(LATHE_E_ARG, "a batch of %d inputs without them", b->n_inputs);
@@ -155,38 +156,59 @@ static lathe_status check_inputs(const lathe_stage_v1 *stage, const char *stage_
             k++;
         if (k == n)
             return lathe_error(LATHE_E_ARG, "stage \"%s\" has no input \"%s\"", stage_name, name);
+        if (k < p->n_inputs && p->inputs[k] == LATHE_NONE)
+            return lathe_error(LATHE_E_ARG,
+                               "stage \"%s\" has no input \"%s\": the teacher is a model of the "
+                               "run, and not stored (teacher.stored)",
+                               stage_name, name);
     }
     return LATHE_OK;
 }
 
-/* Copies the batch's values of each input of the stage; 0 in padding. */
+/* Copies the batch's values `from` of input i. NULL: the input's fallback. Padding gets 0, and -1
+ * for stored tokens. */
+static void fill_stage_input(const lathe_stage_v1 *stage, int32_t i, const lathe_program *p,
+                             const lathe_run_batch *b, const void *from, void *to)
+{
+    const lathe_stage_input *input = &stage->inputs[i];
+    const int per_row = input->per == LATHE_PER_ROW;
+    const int64_t count = lathe_stage_input_count(stage, i, p->n_stored);
+    const int64_t n = count * (per_row ? 1 : p->row_tokens);
+    const int64_t n_given = count * (per_row ? 1 : b->row_tokens);
+    const int64_t n_copied = n < n_given ? n : n_given;
+    const int has_fallback = input->source == LATHE_INPUT_COLUMN && !input->required;
+    const int are_tokens =
+        input->source == LATHE_INPUT_STORED && lathe_stage_shape(stage, i).dtype == LATHE_I32;
+    memset(to, are_tokens ? 0xff : 0, (size_t)(p->n_rows * n) * 4);
+    for (int64_t r = 0; r < p->n_rows; r++) {
+        const int64_t row = lathe__batch_row(p, b, r);
+        if (row >= 0 && from)
+            memcpy((char *)to + r * n * 4, (const char *)from + row * n_given * 4,
+                   (size_t)n_copied * 4);
+        for (int64_t k = 0; row >= 0 && !from && has_fallback && k < n_copied; k++)
+            ((float *)to)[r * n + k] = (float)input->fallback;
+    }
+}
+
+/* Copies the batch's values of each input of the stage. */
 static lathe_status fill_stage_inputs(const lathe_instance *from_stage, const lathe_program *p,
                                       const lathe_run_batch *b, int32_t are_needed)
 {
     const lathe_stage_v1 *stage = from_stage->component ? from_stage->table : NULL;
     const char *stage_name = stage ? from_stage->component->plugin->name : "";
-    LATHE_TRY(check_inputs(stage, stage_name, b));
+    LATHE_TRY(check_inputs(stage, stage_name, p, b));
     for (int32_t i = 0; stage && i < p->n_inputs; i++) {
-        const int per_row = stage->inputs[i].per == LATHE_PER_ROW;
-        const int64_t n = per_row ? 1 : p->row_tokens, n_given = per_row ? 1 : b->row_tokens;
-        const int64_t n_copied = n < n_given ? n : n_given;
         const lathe_stage_input *input = &stage->inputs[i];
         const int has_fallback = input->source == LATHE_INPUT_COLUMN && !input->required;
-        const float *from = find_input(b, input->name);
-        float *to = lathe_exec_input(p->exec, p->inputs[i]);
+        const void *from = find_input(b, input->name);
+        if (p->inputs[i] == LATHE_NONE)
+            continue;
         if (!from && are_needed && !has_fallback)
             return lathe_error(LATHE_E_STATE,
                                "stage \"%s\" needs its input \"%s\" with each batch "
                                "(lathe_run_batch.inputs); the run's own data have none",
                                stage_name, input->name);
-        memset(to, 0, (size_t)(p->n_rows * n) * sizeof *to);
-        for (int64_t r = 0; r < p->n_rows; r++) {
-            const int64_t row = lathe__batch_row(p, b, r);
-            if (row >= 0 && from)
-                memcpy(to + r * n, from + row * n_given, (size_t)n_copied * sizeof *to);
-            for (int64_t k = 0; row >= 0 && !from && has_fallback && k < n_copied; k++)
-                to[r * n + k] = (float)input->fallback;
-        }
+        fill_stage_input(stage, i, p, b, from, lathe_exec_input(p->exec, p->inputs[i]));
     }
     return LATHE_OK;
 }

@@ -26,6 +26,15 @@ typedef struct lathe__builder {
 /** Adds the inputs of a batch: tokens, positions, doc_start, targets. */
 lathe_status lathe__build_batch_inputs(lathe__builder *b);
 
+/** Adds the log-probabilities of a model at the tokens that ids i32[N,K] names
+ *  (lathe_stage_build.picked). */
+lathe_status lathe__build_picked(lathe__builder *b, int32_t model, lathe_val ids,
+                                 double temperature, int32_t only_picked, lathe_val *out);
+
+/** Builds a model up to its last hidden states b->hidden[model], and finds the weight of its head
+ *  over the vocabulary, b->vocabulary[model]. */
+lathe_status lathe__build_head_inputs(lathe__builder *b, int32_t model);
+
 /** Adds the output of a head at every token: x [N,C] W [n_outputs,C]^T in f32; f32[N] if it has one
  *  output. */
 lathe_status lathe__build_head_output(lathe_graph *g, const lathe_stage_head *head, lathe_val x,

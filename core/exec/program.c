@@ -267,6 +267,64 @@ static lathe_status build_score(lathe__builder *b)
     return LATHE_OK;
 }
 
+/* Logits at a time in which the most likely tokens are sought. */
+#define TOP_LOGITS_BYTES ((int64_t)64 << 20)
+
+static int64_t top_rows(const lathe__builder *b, int64_t n)
+{
+    const lathe_program_config *c = b->config;
+    const int64_t each = c->teacher->vocab * lathe_dtype_bytes(LATHE_F32);
+    const int64_t fit = c->head_chunk_rows > 0 ? c->head_chunk_rows : TOP_LOGITS_BYTES / each;
+    return fit < 1 ? 1 : fit < n ? fit : n;
+}
+
+/* The teacher's most likely tokens of rows first .. of x [N,C], and their log-probabilities. A
+ * soft-cap keeps the order of logits, so the tokens are sought without it. */
+static lathe_status build_top_chunk(lathe__builder *b, int64_t first, int64_t n, int32_t chunk)
+{
+    lathe_program *p = b->program;
+    lathe_graph *g = b->build.graph;
+    const lathe_model_config *model = b->config->teacher;
+    const lathe_op_attrs rows = {.start = first, .count = n};
+    const lathe_op_attrs top = {.count = b->config->n_stored};
+    const lathe_op_attrs pick = {.alpha = b->config->stored_temperature,
+                                 .softcap = (float)model->head_softcap};
+    lathe_val x = b->hidden[LATHE_MODEL_TEACHER], logits, both[2], in[3];
+    const lathe_val w = b->vocabulary[LATHE_MODEL_TEACHER];
+    LATHE_TRY(lathe_graph_node(g, LATHE_OP_SLICE, &rows, &x, 1, &x, 1, -1, "chunk"));
+    LATHE_TRY(lathe_graph_api_get()->linear(g, x, w, LATHE_NONE, "head", &logits));
+    LATHE_TRY(lathe_graph_node(g, LATHE_OP_TOPK, &top, &logits, 1, both, 2, -1, "top"));
+    in[0] = x;
+    in[1] = w;
+    in[2] = both[1];
+    LATHE_TRY(lathe_graph_node(g, LATHE_OP_HEAD_PICK, &pick, in, 3, &p->top_values[chunk], 1, -1,
+                               "picked"));
+    p->top_ids[chunk] = both[1];
+    lathe_graph_output(g, p->top_ids[chunk]);
+    lathe_graph_output(g, p->top_values[chunk]);
+    return LATHE_OK;
+}
+
+static lathe_status build_top(lathe__builder *b)
+{
+    lathe_program *p = b->program;
+    const int64_t n = p->n_rows * p->row_tokens;
+    p->top_rows = top_rows(b, n);
+    p->n_top = (int32_t)((n + p->top_rows - 1) / p->top_rows);
+    p->top_ids = calloc((size_t)p->n_top, sizeof *p->top_ids);
+    p->top_values = calloc((size_t)p->n_top, sizeof *p->top_values);
+    if (!p->top_ids || !p->top_values)
+        return lathe_error(LATHE_E_NOMEM, "no memory for %d parts of a batch", p->n_top);
+    LATHE_TRY(lathe__build_batch_inputs(b));
+    LATHE_TRY(lathe__build_head_inputs(b, LATHE_MODEL_TEACHER));
+    lathe_graph_set_layer(b->build.graph, -1, LATHE_BLOCK_NONE);
+    for (int32_t i = 0; i < p->n_top; i++) {
+        const int64_t first = i * p->top_rows, left = n - first;
+        LATHE_TRY(build_top_chunk(b, first, left < p->top_rows ? left : p->top_rows, i));
+    }
+    return LATHE_OK;
+}
+
 static lathe_status build_decode(lathe__builder *b)
 {
     lathe_program *p = b->program;
@@ -358,6 +416,9 @@ static lathe_status build(lathe__builder *b, int32_t kind)
     case LATHE_PROGRAM_SCORE:
         LATHE_TRY(build_score(b));
         break;
+    case LATHE_PROGRAM_TOP:
+        LATHE_TRY(build_top(b));
+        break;
     default:
         LATHE_TRY(build_decode(b));
     }
@@ -430,5 +491,7 @@ void lathe_program_fini(lathe_program *p)
         lathe_graph_destroy(p->graph);
     free(p->cache_k);
     free(p->cache_v);
+    free(p->top_ids);
+    free(p->top_values);
     memset(p, 0, sizeof *p);
 }

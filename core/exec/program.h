@@ -6,6 +6,8 @@
  *   LOGITS    inputs -> logits f32 [B*T, V]
  *   SAMPLE    inputs -> a token sampled from the policy at each position that has a target
  *   SCORE     inputs -> f32 [B], the score of each row's sequence by a sequence classifier
+ *   TOP       inputs -> the teacher's n_stored most likely tokens at each position that has a
+ *             target, their log-probabilities, and that of all other tokens together
  *   DECODE    tokens, positions, kv_len, caches -> logits f32 [B, V] of each row's last token
  */
 #ifndef LATHE_EXEC_PROGRAM_H

@@ -14,7 +14,8 @@ enum {
     LATHE_PROGRAM_LOGITS = 2,
     LATHE_PROGRAM_DECODE = 3,
     LATHE_PROGRAM_SAMPLE = 4,
-    LATHE_PROGRAM_SCORE = 5
+    LATHE_PROGRAM_SCORE = 5,
+    LATHE_PROGRAM_TOP = 6
 };
 
 /* Prefix of the parameter names of the frozen reference model, for stages that need a separate
@@ -28,6 +29,8 @@ typedef struct lathe_program_config {
     const lathe_model_config *model;
     lathe_params *params;
     const lathe_model_config *teacher; /* NULL: none */
+    int32_t n_stored;                  /* tokens per target of the stored teacher; 0: none */
+    double stored_temperature;         /* of the stored teacher; TOP: of the log-probabilities */
     const lathe_instance *adapter;     /* NULL: none */
     const lathe_instance *stage;       /* TRAIN and EVAL */
     int32_t objective;                 /* LATHE_OBJECTIVE_* of the batches; DECODE is causal */
@@ -57,13 +60,20 @@ typedef struct lathe_program {
     lathe_val pair_mask;   /* f32[P] in stages on pairs: 0 for padding; LATHE_NONE: packed rows */
     lathe_val target_mask; /* f32[B*T], 1 at targets; LATHE_NONE: not asked for by the stage */
     lathe_val last_mask;   /* f32[B*T], 1 at the last token of each row; LATHE_NONE: likewise */
-    lathe_val inputs[LATHE_MAX_STAGE_INPUTS]; /* [n_inputs] of the stage */
+    /* [n_inputs] of the stage; LATHE_NONE: a stored teacher's, and there is none */
+    lathe_val inputs[LATHE_MAX_STAGE_INPUTS];
     int32_t n_inputs;
+    int32_t n_stored; /* tokens per target of the stored teacher; 0: none */
     lathe_val loss, logprobs, logits;
-    lathe_val scores;        /* SCORE */
-    lathe_val log_sums;      /* DECODE: f64, log of the sum of exp(logits) per row; LATHE_NONE: the
-                                device does not compute it */
-    lathe_val draw, sampled; /* SAMPLE: rng state i64[2], sampled tokens i32[B*T] */
+    lathe_val scores;   /* SCORE */
+    lathe_val log_sums; /* DECODE: f64, log of the sum of exp(logits) per row; LATHE_NONE: the
+                           device does not compute it */
+    /* TOP: [n_top] parts of top_rows tokens, the last one smaller: i32[rows, k], f32[rows, k + 1]
+     * of the teacher's k most likely tokens */
+    lathe_val *top_ids, *top_values;
+    int64_t top_rows;
+    int32_t n_top;
+    lathe_val draw, sampled;      /* SAMPLE: rng state i64[2], sampled tokens i32[B*T] */
     lathe_val top_logprobs, top;  /* EVAL: from HEAD_EVAL; LATHE_NONE: not requested by the stage */
     lathe_val *cache_k, *cache_v; /* [n_layers], DECODE */
     lathe_stage_loss stage;       /* metrics by name */

@@ -22,6 +22,7 @@ typedef struct lathe_programs {
     /* The programs of the last training forward and of the last evaluation; NULL: none yet. */
     lathe_program *trained, *evaluated;
     lathe_program scoring;  /* eval for lathe_logprobs, with the bits of generation; f32 only */
+    lathe_program top;      /* of lathe logprobs; no exec: not needed */
     lathe_program sampling; /* for curvature estimates; no exec: not needed */
     int32_t has_batch;      /* the inputs of train hold the last micro-batch */
     int32_t offloads;       /* train.offload_activations, where it moves something */

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "exec/builder.h"
 #include "plug/answers.h"
+#include "plug/stage_inputs.h"
 
 void lathe_stage_head_param(const lathe_stage_head *head, char *out, size_t bytes)
 {
@@ -49,6 +50,26 @@ static lathe_status build_vocabulary(lathe__builder *b, int32_t model)
     LATHE_TRY(lathe_model_head(build_of(b, model), &b->vocabulary[model]));
     b->model = LATHE_MODEL_POLICY;
     return LATHE_OK;
+}
+
+lathe_status lathe__build_head_inputs(lathe__builder *b, int32_t model)
+{
+    LATHE_TRY(build_model(b, model));
+    return build_vocabulary(b, model);
+}
+
+lathe_status lathe__build_picked(lathe__builder *b, int32_t model, lathe_val ids,
+                                 double temperature, int32_t only_picked, lathe_val *out)
+{
+    LATHE_TRY(lathe__build_head_inputs(b, model));
+    const lathe_op_attrs attrs = {.alpha = temperature,
+                                  .beta = only_picked ? 1.0 : 0.0,
+                                  .chunk_rows = b->config->head_chunk_rows,
+                                  .softcap = (float)build_of(b, model)->config->head_softcap};
+    const lathe_val in[3] = {b->hidden[model], b->vocabulary[model], ids};
+    lathe_graph_set_layer(b->build.graph, -1, LATHE_BLOCK_NONE);
+    return lathe_graph_node(b->build.graph, LATHE_OP_HEAD_PICK, &attrs, in, 3, out, 1, -1,
+                            "picked");
 }
 
 /* Adds one of the ops of the head over the vocabulary: HEAD_LOGPROB, HEAD_ENTROPY, HEAD_EVAL. */
@@ -120,10 +141,8 @@ static lathe_status stage_divergence(void *ctx, int32_t model, double beta, doub
     lathe__builder *b = ctx;
     if (!is_model(b, model) || model == LATHE_MODEL_POLICY)
         return no_model(model);
-    LATHE_TRY(build_model(b, LATHE_MODEL_POLICY));
-    LATHE_TRY(build_vocabulary(b, LATHE_MODEL_POLICY));
-    LATHE_TRY(build_model(b, model));
-    LATHE_TRY(build_vocabulary(b, model));
+    LATHE_TRY(lathe__build_head_inputs(b, LATHE_MODEL_POLICY));
+    LATHE_TRY(lathe__build_head_inputs(b, model));
     lathe_graph_set_layer(b->build.graph, -1, LATHE_BLOCK_NONE);
     const lathe_op_attrs attrs = {.alpha = temperature,
                                   .beta = beta,
@@ -134,6 +153,16 @@ static lathe_status stage_divergence(void *ctx, int32_t model, double beta, doub
                              b->hidden[model], b->vocabulary[model], b->program->targets};
     return lathe_graph_node(b->build.graph, LATHE_OP_HEAD_DIVERGENCE, &attrs, in, 5, out, 1, -1,
                             "divergence");
+}
+
+/* lathe_stage_build.picked */
+static lathe_status stage_picked(void *ctx, int32_t model, lathe_val ids, double temperature,
+                                 int32_t only_picked, lathe_val *out)
+{
+    lathe__builder *b = ctx;
+    if (!is_model(b, model))
+        return no_model(model);
+    return lathe__build_picked(b, model, ids, temperature, only_picked, out);
 }
 
 /* lathe_stage_build.hidden */
@@ -245,10 +274,20 @@ static lathe_status stage_inputs(lathe__builder *b)
     lathe_program *p = b->program;
     const lathe_stage_v1 *stage = b->config->stage->table;
     const int32_t n = LATHE_HAS(stage, inputs) ? stage->n_inputs : 0;
+    p->n_stored = b->config->n_stored;
     for (int32_t i = 0; i < n; i++) {
-        const int64_t per = stage->inputs[i].per == LATHE_PER_ROW ? 1 : p->row_tokens;
-        LATHE_TRY(lathe_graph_input(b->build.graph, stage->inputs[i].name,
-                                    lathe_desc_1d(LATHE_F32, p->n_rows * per), &p->inputs[i]));
+        const lathe_stage_input *input = &stage->inputs[i];
+        const int64_t per = p->n_rows * (input->per == LATHE_PER_ROW ? 1 : p->row_tokens);
+        const int64_t count = lathe_stage_input_count(stage, i, p->n_stored);
+        const int32_t dtype = lathe_stage_shape(stage, i).dtype;
+        const int is_matrix = count > 1 || input->source == LATHE_INPUT_STORED;
+        p->inputs[i] = LATHE_NONE;
+        if (count == 0)
+            continue;
+        LATHE_TRY(lathe_graph_input(b->build.graph, input->name,
+                                    is_matrix ? lathe_desc_2d(dtype, per, count)
+                                              : lathe_desc_1d(dtype, per),
+                                    &p->inputs[i]));
     }
     p->n_inputs = n;
     return LATHE_OK;
@@ -305,7 +344,10 @@ lathe_status lathe__build_stage_loss(lathe__builder *b, int32_t train)
                                      .hidden = stage_hidden,
                                      .divergence = stage_divergence,
                                      .width = b->config->model->width,
-                                     .embedding_noise = stage_embedding_noise};
+                                     .embedding_noise = stage_embedding_noise,
+                                     .picked = stage_picked,
+                                     .n_stored = b->config->n_stored,
+                                     .stored_temperature = b->config->stored_temperature};
     LATHE_TRY(lathe_answer_loss(b->config->stage, &build, &p->stage));
     return add_reports(b, train);
 }

@@ -22,6 +22,7 @@
 #include "run/run_check.h"
 #include "run/run_ranks.h"
 #include "run/run_saved.h"
+#include "run/stored_teacher.h"
 #include "run/teacher.h"
 #include "template/chat_template.h"
 
@@ -255,6 +256,8 @@ static lathe_status all_stages(lathe_run *run)
         return LATHE_OK;
     run->open.diags = NULL; /* later failures are the machine's */
     LATHE_TRY(lathe__run_place(run));
+    if (run->open.top_k > 0)
+        return lathe__teacher_load(run);
     run->checkpoints.weights_wait = lathe__checkpoint_brings_all(lathe__run_saved(run));
     return run->checkpoints.weights_wait ? LATHE_OK : lathe__run_weights(run);
 }
@@ -354,6 +357,17 @@ lathe_status lathe_run_open_to_quantize(const lathe_override *overrides, int32_t
     return opened(run, open_stages(run), out);
 }
 
+lathe_status lathe_run_open_logprobs(const char *config_path, const lathe_override *overrides,
+                                     int32_t n_overrides, int32_t top_k, double temperature,
+                                     lathe_run **out)
+{
+    lathe_run *run = NULL;
+    LATHE_TRY(create(config_path, overrides, n_overrides, LATHE_OPEN_EVALUATE, &run));
+    run->open.top_k = top_k;
+    run->open.top_temperature = temperature;
+    return opened(run, open_stages(run), out);
+}
+
 lathe_status lathe_run_check(const char *config_path, const lathe_override *overrides,
                              int32_t n_overrides, int32_t is_offline, lathe_diags *diags,
                              int32_t *out_saves_model)
@@ -409,6 +423,7 @@ void lathe_run_close(lathe_run *run)
     lathe_draft_destroy(run->draft);
     lathe__reward_destroy(run);
     lathe__teacher_destroy(run);
+    close_program(&run->machine, &run->programs.top);
     close_program(&run->machine, &run->programs.train);
     close_program(&run->machine, &run->programs.eval);
     close_program(&run->machine, &run->programs.logits);
@@ -442,6 +457,7 @@ void lathe_run_close(lathe_run *run)
     lathe_store_fini(&run->store, run->machine.dev ? &run->machine : NULL);
     lathe_loader_destroy(run->data.loader);
     lathe_loader_destroy(run->data.validation);
+    lathe__stored_close(run);
     lathe_shards_destroy(run->data.shards);
     lathe_shards_destroy(run->data.validation_shards);
     lathe_tokenizer_destroy(run->data.tokenizer);

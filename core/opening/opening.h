@@ -15,6 +15,14 @@ lathe_status lathe_run_open_mode(const char *config_path, const lathe_override *
 lathe_status lathe_run_open_to_quantize(const lathe_override *overrides, int32_t n_overrides,
                                         lathe_run **out);
 
+/** Opens a run whose data and teacher (teacher.path) lathe logprobs reads: the program `top` for
+ *  top_k tokens per target, the teacher's weights, the shards of data.datasets and, if it is set,
+ *  data.validation. The model that would learn is read as a description alone.
+ *  LATHE_E_CONFIG: the stage learns from no stored teacher, or top_k is above the vocabulary. */
+lathe_status lathe_run_open_logprobs(const char *config_path, const lathe_override *overrides,
+                                     int32_t n_overrides, int32_t top_k, double temperature,
+                                     lathe_run **out);
+
 /** Opens a run for training as lathe_run_open_mode does, but adds its errors and warnings to diags
  * instead of logging them. is_dry: reads only the first part of the data, keeps none of it, and
  * loads no checkpoint. */

@@ -16,15 +16,11 @@ static const char *const model_keys[] = {"model.path", "teacher.path", "referenc
 /* Keys of overrides that are paths, with a word that is none. */
 static const struct {
     const char *key, *words[2];
-} path_keys[] = {{"model.path", {NULL, NULL}},
-                 {"teacher.path", {NULL, NULL}},
-                 {"reference.path", {NULL, NULL}},
-                 {"reward.path", {NULL, NULL}},
-                 {"reward.model", {NULL, NULL}},
-                 {"tokenizer.path", {"bytes", NULL}},
-                 {"data.cache_dir", {NULL, NULL}},
-                 {"checkpoint.dir", {NULL, NULL}},
-                 {"checkpoint.resume", {"auto", "never"}}};
+} path_keys[] = {{"model.path", {NULL, NULL}},        {"teacher.path", {NULL, NULL}},
+                 {"teacher.stored", {NULL, NULL}},    {"reference.path", {NULL, NULL}},
+                 {"reward.path", {NULL, NULL}},       {"reward.model", {NULL, NULL}},
+                 {"tokenizer.path", {"bytes", NULL}}, {"data.cache_dir", {NULL, NULL}},
+                 {"checkpoint.dir", {NULL, NULL}},    {"checkpoint.resume", {"auto", "never"}}};
 
 typedef struct reading {
     lathe_arena *arena;

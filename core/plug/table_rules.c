@@ -17,6 +17,7 @@
 #include "lathe/scheduler.h"
 #include "lathe/stage.h"
 #include "plug/kind.h"
+#include "plug/stage_inputs.h"
 
 /* A pointer in a table and its group; members of a group follow each other in the list.
  *
@@ -193,7 +194,50 @@ static lathe_status check_pair(const lathe_plugin *plugin, const struct rule *ru
     return LATHE_OK;
 }
 
-enum { MAX_COLUMNS = 64 };
+enum { MAX_COLUMNS = 64, MAX_COUNT = 65536 };
+
+/* Checks dtype and count of an input. */
+static lathe_status check_input_shape(const lathe_stage_v1 *table, int32_t i)
+{
+    const lathe_stage_input *input = &table->inputs[i];
+    const int is_column = input->source == LATHE_INPUT_COLUMN;
+    const int is_stored = input->source == LATHE_INPUT_STORED;
+    const lathe_input_shape shape = lathe_stage_shape(table, i);
+    if (shape.dtype != LATHE_F32 && (is_column || shape.dtype != LATHE_I32))
+        return lathe_error(LATHE_E_PLUGIN, "stage.input_shapes[%d].dtype is %s, expected f32%s", i,
+                           lathe_dtype_name(shape.dtype), is_column ? " for a column" : " or i32");
+    if (shape.count < 0 || shape.count > (is_stored ? 0 : is_column ? 1 : MAX_COUNT))
+        return lathe_error(LATHE_E_PLUGIN, "stage.input_shapes[%d].count is %d, expected %s", i,
+                           shape.count,
+                           is_stored   ? "0: the stored file has it"
+                           : is_column ? "0 or 1 for a column"
+                                       : "0 to 65536");
+    if (is_stored && (input->per != LATHE_PER_TOKEN || table->rows != LATHE_ROWS_COMPLETIONS ||
+                      !(table->needs & LATHE_NEEDS_TEACHER)))
+        return lathe_error(
+            LATHE_E_PLUGIN,
+            "stage.inputs[%d] is a stored teacher's, which is per token, for rows of "
+            "completions and a stage that needs a teacher",
+            i);
+    return LATHE_OK;
+}
+
+/* A stored teacher has tokens and their log-probabilities, and the stage needs both, once. */
+static lathe_status check_stored_inputs(const lathe_stage_v1 *table)
+{
+    int32_t n_tokens = 0, n_values = 0;
+    for (int32_t i = 0; i < table->n_inputs; i++)
+        if (table->inputs[i].source == LATHE_INPUT_STORED) {
+            n_tokens += lathe_stage_shape(table, i).dtype == LATHE_I32;
+            n_values += lathe_stage_shape(table, i).dtype != LATHE_I32;
+        }
+    if (n_tokens == n_values && n_tokens <= 1)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_PLUGIN,
+                       "stage.inputs has %d inputs of a stored teacher's tokens and %d of their "
+                       "log-probabilities, expected one each, or none",
+                       n_tokens, n_values);
+}
 
 static lathe_status check_stage_inputs(const lathe_stage_v1 *table)
 {
@@ -207,9 +251,10 @@ static lathe_status check_stage_inputs(const lathe_stage_v1 *table)
         if (input->per != LATHE_PER_TOKEN && input->per != LATHE_PER_ROW)
             return lathe_error(LATHE_E_PLUGIN, "stage.inputs[%d].per is %d, expected %d or %d", i,
                                input->per, LATHE_PER_TOKEN, LATHE_PER_ROW);
-        if (input->source != LATHE_INPUT_CALLER && input->source != LATHE_INPUT_COLUMN)
-            return lathe_error(LATHE_E_PLUGIN, "stage.inputs[%d].source is %d, expected %d or %d",
-                               i, input->source, LATHE_INPUT_CALLER, LATHE_INPUT_COLUMN);
+        if (input->source < LATHE_INPUT_CALLER || input->source > LATHE_INPUT_STORED)
+            return lathe_error(LATHE_E_PLUGIN, "stage.inputs[%d].source is %d, expected %d to %d",
+                               i, input->source, LATHE_INPUT_CALLER, LATHE_INPUT_STORED);
+        LATHE_TRY(check_input_shape(table, i));
         if (input->source == LATHE_INPUT_COLUMN && input->per == LATHE_PER_ROW &&
             (table->rows == LATHE_ROWS_PACKED || table->rows == LATHE_ROWS_COMPLETIONS))
             return lathe_error(LATHE_E_PLUGIN,
@@ -221,7 +266,7 @@ static lathe_status check_stage_inputs(const lathe_stage_v1 *table)
                 return lathe_error(LATHE_E_PLUGIN, "two inputs of the stage are called %s",
                                    input->name);
     }
-    return LATHE_OK;
+    return check_stored_inputs(table);
 }
 
 /* A head's name is part of a tensor's name in files. */

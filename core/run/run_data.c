@@ -16,6 +16,7 @@
 #include "run/reward_records.h"
 #include "run/run_ranks.h"
 #include "run/run_state.h"
+#include "run/stored_teacher.h"
 #include "template/chat_template.h"
 #include "tokenjson/tokenizer_file.h"
 
@@ -218,7 +219,9 @@ static lathe_status open_shards(lathe_run *run, const char *key, lathe_shards **
                                  "data, such as \".lathe/cache\"");
     LATHE_TRY(lathe_datasets_read(run->config, key, &run->arena, &datasets, &n));
     LATHE_TRY(lathe__run_chat_template(run));
-    run->data.n_inputs = lathe_stage_columns(stage, run->data.inputs);
+    run->data.n_inputs = run->data.n_columns = lathe_stage_columns(stage, run->data.inputs);
+    run->data.n_inputs += lathe__stored_inputs(run, run->data.inputs + run->data.n_columns,
+                                               run->data.shapes + run->data.n_columns);
     const char **own = lathe_arena_alloc(&run->arena, 3 * (int64_t)sizeof *own);
     if (!own)
         return LATHE_E_NOMEM;
@@ -227,7 +230,7 @@ static lathe_status open_shards(lathe_run *run, const char *key, lathe_shards **
         datasets[i].chat = run->data.chat;
         datasets[i].no_chat = run->data.no_chat;
         datasets[i].inputs = run->data.inputs;
-        datasets[i].n_inputs = run->data.n_inputs;
+        datasets[i].n_inputs = run->data.n_columns;
         datasets[i].own = own;
         datasets[i].n_own = n_own;
     }
@@ -252,6 +255,8 @@ static lathe_status open_loader(lathe_run *run, const lathe_shards *shards, int3
     const lathe_program_config program = lathe__run_program_config(run);
     const int divides = shards == run->data.shards && !run->set.validation;
     const int is_causal = run->data.objective.stage.kind == LATHE_OBJECTIVE_CAUSAL;
+    const lathe_logprob_set *stored = NULL;
+    LATHE_TRY(lathe__stored_of(run, shards, &stored));
     const lathe_loader_config config = {.shards = shards,
                                         .n_rows = program.n_rows,
                                         .row_tokens = run->set.seq_len,
@@ -269,7 +274,9 @@ static lathe_status open_loader(lathe_run *run, const lathe_shards *shards, int3
                                         .overlong = run->set.overlong,
                                         .n_inputs = run->data.n_inputs,
                                         .inputs = run->data.inputs,
-                                        .objective = is_causal ? NULL : &run->data.objective};
+                                         .shapes = run->data.shapes,
+                                         .stored = stored,
+                                         .objective = is_causal ? NULL : &run->data.objective};
     return lathe_loader_create(&config, out);
 }
 
@@ -325,17 +332,21 @@ static lathe_status open_validation(lathe_run *run)
 
 static lathe_status open_data(lathe_run *run)
 {
-    if (run->open.mode == LATHE_OPEN_EVALUATE && run->set.validation)
+    if (run->open.mode == LATHE_OPEN_EVALUATE && run->set.validation && run->open.top_k == 0)
         return open_validation(run); /* the data to train on is not needed */
     if (!run->set.datasets)
         return lathe_error(LATHE_E_CONFIG, "%s: data.datasets names no data",
                            lathe_config_path(run->config));
-    if (run->open.mode == LATHE_OPEN_EVALUATE && !lathe_settings_has_validation(&run->set))
+    if (run->open.mode == LATHE_OPEN_EVALUATE && run->open.top_k == 0 &&
+        !lathe_settings_has_validation(&run->set))
         return lathe__run_refuse(run, "data", "validation",
                                  "there is no data to evaluate on: set data.validation, "
                                  "data.validation_split or data.validation_count, or give --data "
                                  "PATH");
     LATHE_TRY(open_shards(run, "datasets", &run->data.shards));
+    if (run->open.top_k > 0)
+        return run->set.validation ? open_shards(run, "validation", &run->data.validation_shards)
+                                   : LATHE_OK;
     if (run->open.mode == LATHE_OPEN_TRAIN || run->open.mode == LATHE_OPEN_DATA) {
         LATHE_TRY(open_loader(run, run->data.shards, 0, LATHE_SPLIT_TRAIN, &run->data.loader));
         lathe__data_notes(run);

@@ -30,6 +30,7 @@
 #include "run/run_saved.h"
 #include "run/run_state.h"
 #include "run/short_rows.h"
+#include "run/stored_teacher.h"
 #include "run/teacher.h"
 #include "run/token_check.h"
 
@@ -296,12 +297,29 @@ lathe_program_config lathe__run_program_config(lathe_run *run)
         .fp8 = run->set.fp8,
         .head_chunk_rows = run->set.head_chunk_rows,
         .teacher = lathe__teacher_model(run),
+        .n_stored = run->open.top_k > 0 ? run->open.top_k : lathe__stored_k(run),
+        .stored_temperature =
+            run->open.top_k > 0 ? run->open.top_temperature : lathe__stored_temperature(run),
         .offloads = run->programs.offloads,
         .machine = &run->machine};
     return config;
 }
 
-/* Builds a program; what the adapter refuses at a layer is placed at its key. */
+/* Whether the thread's message begins with a key of the part, and a space after it. */
+static int begins_with_key(const lathe_instance *part)
+{
+    const lathe_plugin *plugin = part ? part->component->plugin : NULL;
+    const char *text = lathe_error_message();
+    for (int32_t i = 0; plugin && i < plugin->n_fields; i++) {
+        const size_t n = strlen(plugin->fields[i].key);
+        if (strncmp(text, plugin->fields[i].key, n) == 0 && text[n] == ' ')
+            return 1;
+    }
+    return 0;
+}
+
+/* Builds a program; what the adapter refuses at a layer is placed at its key, and so is what the
+ * stage refuses. */
 static lathe_status build(const lathe_run *run, const lathe_program_config *config, int32_t kind,
                           lathe_program *out)
 {
@@ -312,6 +330,8 @@ static lathe_status build(const lathe_run *run, const lathe_program_config *conf
     if (status == LATHE_E_CONFIG && n > 0 && strncmp(lathe_error_message(), name, n) == 0 &&
         lathe_error_message()[n] == ':')
         return lathe__adapter_refuse(run);
+    if (status == LATHE_E_CONFIG && begins_with_key(config->stage))
+        return lathe__run_refuse_part(run, LATHE_KIND_STAGE);
     return status;
 }
 
@@ -369,6 +389,8 @@ static lathe_status build_programs(lathe_run *run)
         lathe_program_fini(&p);
         return LATHE_OK;
     }
+    if (run->open.top_k > 0)
+        return build(run, &config, LATHE_PROGRAM_TOP, &run->programs.top);
     if (run->open.mode != LATHE_OPEN_EVALUATE)
         LATHE_TRY(build(run, &config, LATHE_PROGRAM_TRAIN, &run->programs.train));
     if (lathe__curvature_every(run) > 0)
@@ -413,6 +435,8 @@ lathe_status lathe__run_plan(lathe_run *run)
         LATHE_TRY(prepare(&run->machine, &run->programs, &run->planned, &run->programs.train));
     if (run->programs.eval.graph)
         LATHE_TRY(prepare(&run->machine, &run->programs, &run->planned, &run->programs.eval));
+    if (run->programs.top.graph)
+        LATHE_TRY(prepare(&run->machine, &run->programs, &run->planned, &run->programs.top));
     LATHE_TRY(prepare_short(run));
     if (run->programs.sampling.graph)
         LATHE_TRY(lathe__curvature_prepared(

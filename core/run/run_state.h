@@ -30,8 +30,12 @@ typedef struct lathe_opening {
     int32_t is_other_method; /* 1: the overrides replace the fine-tuning method of the file */
     int32_t mode;            /* LATHE_OPEN_*; BATCHES is stored as TRAIN */
     int32_t data_is_optional;
-    int32_t is_offline;  /* 1: checked without the machine and the data */
-    int32_t calibrates;  /* 1: opened by lathe quantize, which brings calibration data */
+    int32_t is_offline; /* 1: checked without the machine and the data */
+    int32_t calibrates; /* 1: opened by lathe quantize, which brings calibration data */
+    /* Opened by lathe logprobs: number of tokens to store per target, and the temperature of their
+     * log-probabilities; 0: not opened by it. */
+    int32_t top_k;
+    double top_temperature;
     int32_t is_dry;      /* a dry run (core/opening) */
     const char *dry_dir; /* folder of its prepared data; NULL: none */
     lathe_diags *diags;  /* collects errors and warnings; NULL: the thread's message and the log */
@@ -76,6 +80,7 @@ struct lathe_run {
     struct lathe_quant_source *quant_source; /* model/quant_source.h; NULL: the model's folder is
                                               * not quantized */
     struct lathe_teacher *teacher;           /* teacher.h; NULL: none */
+    struct lathe_stored_teacher *stored;     /* stored_teacher.h; NULL: none */
     struct lathe_ranks *ranks;               /* ranks/ranks.h; NULL: one rank */
     struct lathe_grad_buckets *buckets;      /* ranks/grad_buckets.h; NULL: one rank */
     void *bucket_scratch;

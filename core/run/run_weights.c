@@ -49,6 +49,8 @@ lathe_status lathe__run_place(lathe_run *run)
         LATHE_TRY(lathe_exec_place(run->programs.train.exec, &run->store, run->programs.arena));
     if (run->programs.eval.exec)
         LATHE_TRY(lathe_exec_place(run->programs.eval.exec, &run->store, run->programs.arena));
+    if (run->programs.top.exec)
+        LATHE_TRY(lathe_exec_place(run->programs.top.exec, &run->store, run->programs.arena));
     for (int32_t i = 0; i < run->programs.shorter.n; i++) {
         const lathe_short_programs *shorter = &run->programs.shorter;
         if (shorter->train[i].exec)

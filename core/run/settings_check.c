@@ -141,11 +141,13 @@ static void warn_others(const lathe_run *run)
 {
     static const char *const best[] = {"best_metric", "best_mode", NULL};
     static const char *const draws[] = {"top_k", "top_p", NULL};
-    static const char *const teacher[] = {"path", "precision", NULL};
+    static const char *const teacher[] = {"path", "stored", "precision", NULL};
     const lathe_settings *s = &run->set;
     const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
     if (stage && !(lathe_answer_needs(&run->parts.stage) & LATHE_NEEDS_TEACHER))
         warn_idle_all(run, "teacher", teacher, "the stage learns from no teacher");
+    else if (s->teacher_stored && s->teacher_stored[0])
+        warn_idle(run, "teacher", "precision", "teacher.stored has the numbers of the teacher");
     if (s->checkpoint.keep_best == 0)
         warn_idle(run, "checkpoint", "gate", "checkpoint.keep_best is 0");
     if (s->checkpoint.keep_best == 0 && s->early_stopping_patience == 0)

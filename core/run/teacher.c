@@ -12,7 +12,9 @@
 #include "gguf/model_files.h"
 #include "model/stored_formats.h"
 #include "plug/answers.h"
+#include "plug/stage_inputs.h"
 #include "run/same_vocabulary.h"
+#include "run/stored_teacher.h"
 
 static int is_needed(const lathe_run *run)
 {
@@ -51,6 +53,46 @@ static lathe_status check_model(const lathe_run *run, const lathe_model_config *
     return lathe__run_check_vocabulary(run, "teacher", "path", path, "the teacher", teacher, 1);
 }
 
+/* What lathe logprobs needs besides the teacher. */
+static lathe_status check_top_k(const lathe_run *run)
+{
+    const int64_t vocab = run->teacher->model.vocab;
+    if (run->open.top_k > vocab)
+        return lathe__run_refuse(
+            run, "teacher", "path",
+            "--top-k is %d, and the vocabulary of the teacher has %lld tokens; "
+            "expected at most that many",
+            run->open.top_k, (long long)vocab);
+    return LATHE_OK;
+}
+
+/* Decides whether the teacher is a model of the run (*out 1) or its stored log-probabilities. */
+static lathe_status choose(const lathe_run *run, int *out)
+{
+    const char *path = run->set.teacher_path, *stored = run->set.teacher_stored;
+    const char *stage = run->parts.stage.component->plugin->name;
+    const int has_stored = stored && stored[0] && run->open.top_k == 0;
+    *out = !has_stored;
+    if (path && has_stored)
+        return lathe__run_refuse(run, "teacher", "stored",
+                                 "teacher.path and teacher.stored are both set; expected one of "
+                                 "them: the teacher's folder, or what lathe logprobs stored of it");
+    if (!path && !has_stored)
+        return lathe__run_refuse(run, "stage", "name",
+                                 "stage \"%s\" learns from a teacher: set teacher.path to the "
+                                 "folder of a language model%s",
+                                 stage,
+                                 lathe_stage_takes_stored(run->parts.stage.table)
+                                     ? ", or teacher.stored to what lathe logprobs made of one"
+                                     : "");
+    if (run->open.top_k > 0 && !lathe_stage_takes_stored(run->parts.stage.table))
+        return lathe__run_refuse(run, "stage", "name",
+                                 "stage \"%s\" does not learn from stored log-probabilities; "
+                                 "expected one that does, such as \"distill\"",
+                                 stage);
+    return LATHE_OK;
+}
+
 /* Its own dtype, or that of the run if the device does not compute in it. */
 static int32_t dtype_of(const lathe_run *run)
 {
@@ -83,13 +125,12 @@ lathe_status lathe__teacher_params(lathe_run *run)
 {
     const lathe_model_source source = {.registry = run->registry};
     const char *path = run->set.teacher_path;
-    if (!is_needed(run))
+    int is_model = 0;
+    if (!is_needed(run) && run->open.top_k == 0)
         return LATHE_OK;
-    if (!path)
-        return lathe__run_refuse(run, "stage", "name",
-                                 "stage \"%s\" learns from a teacher: set teacher.path to the "
-                                 "folder of a language model",
-                                 run->parts.stage.component->plugin->name);
+    LATHE_TRY(choose(run, &is_model));
+    if (!is_model)
+        return lathe__stored_open(run);
     run->teacher = calloc(1, sizeof *run->teacher);
     if (!run->teacher)
         return lathe_error(LATHE_E_NOMEM, "no memory for the teacher");
@@ -100,6 +141,11 @@ lathe_status lathe__teacher_params(lathe_run *run)
         return lathe__run_refuse(run, "teacher", "path", "teacher.path: %s", lathe_error_message());
     LATHE_TRY(status);
     LATHE_TRY(check_model(run, &run->teacher->model));
+    if (run->open.top_k > 0) {
+        LATHE_TRY(check_top_k(run));
+        lathe_params_fini(&run->params); /* the teacher is run alone, without the model's rows */
+        lathe_params_init(&run->params, run->set.compute_dtype);
+    }
     lathe_params_init(&run->teacher->params, run->set.compute_dtype);
     LATHE_TRY(lathe_model_params(&run->teacher->model, &run->teacher->params));
     run->teacher->params.n_model = run->teacher->params.n;

@@ -205,10 +205,10 @@ static lathe_status put_summary(lathe_run *run, lathe_buffer *b)
 /* Prints the stage's inputs of the batch's first row: "label 1". */
 static void put_inputs(const lathe_run *run, const lathe_batch *batch, lathe_buffer *b)
 {
-    for (int32_t i = 0; i < run->data.n_inputs; i++)
+    for (int32_t i = 0; i < run->data.n_columns; i++)
         if (run->data.inputs[i].per == LATHE_PER_ROW)
             lathe_buffer_printf(b, "%s %g\n", run->data.inputs[i].name,
-                                (double)batch->inputs[i][0]);
+                                (double)((const float *)batch->inputs[i])[0]);
 }
 
 /* Prints rows from the loader, each as the first row of a batch. */

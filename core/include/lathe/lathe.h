@@ -30,7 +30,9 @@ LATHE_EXPORT void lathe_run_close(lathe_run *run);
 /** Values of one input of the stage (lathe_stage_input), such as advantages. */
 typedef struct lathe_batch_input {
     const char *name;
-    const float *values; /* [n_rows * row_tokens], or [n_rows] for an input per row */
+    /* f32, or i32 if its dtype is that: [n_rows * row_tokens, count], or [n_rows, count] for an
+     * input per row */
+    const void *values;
 } lathe_batch_input;
 LATHE_ABI_SIZE(lathe_batch_input, 16);
 

@@ -47,8 +47,8 @@ typedef struct lathe_column {
 } lathe_column;
 LATHE_ABI_SIZE(lathe_column, 24);
 
-/* A stage's input has one number per token or per row. */
-enum { LATHE_PER_TOKEN = 0 /* f32[B*T] */, LATHE_PER_ROW = 1 /* f32[B] */ };
+/* A stage's input has numbers per token or per row. */
+enum { LATHE_PER_TOKEN = 0 /* [B*T] */, LATHE_PER_ROW = 1 /* [B] */ };
 
 /* Where the values of an input come from. */
 enum {
@@ -58,7 +58,14 @@ enum {
     /* from the records of the data: the column with the input's name, a number or true (1) or
      * false (0). Both rows of a pair, and all tokens of a record, have the record's value. A packed
      * row has several records, so the input is then per token. Batches of a caller give it too. */
-    LATHE_INPUT_COLUMN = 1
+    LATHE_INPUT_COLUMN = 1,
+    /* from the folder teacher.stored, which `lathe logprobs` made: a teacher's most likely tokens
+     * at each target, for a stage that LATHE_NEEDS_TEACHER and LATHE_ROWS_COMPLETIONS. Per token;
+     * lathe_stage_build.n_stored is their number k. dtype I32: the tokens, [B*T, k], -1 where a
+     * token is not a target; F32: their log-probabilities and, last, that of all other tokens
+     * together, [B*T, k+1], 0 where a token is not a target. LATHE_NONE in lathe_stage_build.inputs
+     * if the teacher is a model of the run. A stage without such inputs needs the model. */
+    LATHE_INPUT_STORED = 2
 };
 
 /** An extra input of the loss, such as the advantages of a rollout. Plain data. */
@@ -72,6 +79,14 @@ typedef struct lathe_stage_input {
     int32_t is_boolean; /* 1: of a column, only true, false, 1 and 0 are accepted */
 } lathe_stage_input;
 LATHE_ABI_SIZE(lathe_stage_input, 40);
+
+/** What an input consists of, where that is not one f32. Plain data. */
+typedef struct lathe_input_shape {
+    int32_t dtype; /* LATHE_F32, or LATHE_I32 if it is not a column */
+    int32_t count; /* numbers per token or row: [B*T, count]; 0 or 1: one, [B*T]; of a column 0 or
+                    * 1; of STORED 0 */
+} lathe_input_shape;
+LATHE_ABI_SIZE(lathe_input_shape, 8);
 
 /** A linear head over the policy's last hidden states, without a bias: the matrix "<name>.weight"
  *  f32[n_outputs, hidden]. The core declares it, trains it (also where an adapter freezes the
@@ -169,7 +184,8 @@ typedef struct lathe_stage_v1 {
     /** [pure] The objective of this instance, on LATHE_ROWS_PACKED. The core masks the rows and
      *  bounds the attention. NULL: LATHE_OBJECTIVE_CAUSAL. */
     void (*objective)(void *self, lathe_objective *out);
+    const lathe_input_shape *input_shapes; /* [n_inputs]; NULL: each input is one f32 */
 } lathe_stage_v1;
-LATHE_ABI_SIZE(lathe_stage_v1, 128);
+LATHE_ABI_SIZE(lathe_stage_v1, 136);
 
 #endif

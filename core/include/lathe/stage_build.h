@@ -67,8 +67,19 @@ typedef struct lathe_stage_build {
      *  micro-batch and the element's place in it. Call it before all functions that build the
      *  policy. LATHE_E_ARG: it is built already, or magnitude is negative or not finite. */
     lathe_status (*embedding_noise)(void *ctx, double magnitude);
+    /** [build] A model's log-probabilities, of logits divided by `temperature`, at the tokens that
+     *  ids i32[B*T, K] names. only_picked 0: f32[B*T, K+1]; column K has that of all other tokens
+     *  together, at least log(FLT_MIN), where it has no gradient. 1: f32[B*T, K] of the
+     *  distribution over the named tokens alone. 0 where an id is -1, and in a row of only -1.
+     *  Computed in chunks. LATHE_E_ARG: no such model. */
+    lathe_status (*picked)(void *ctx, int32_t model, lathe_val ids, double temperature,
+                           int32_t only_picked, lathe_val *out);
+    /* k of the run's stored teacher (LATHE_INPUT_STORED), and the temperature that its logits were
+     * divided by; 0: the teacher is a model of the run. */
+    int32_t n_stored, reserved; /* reserved: 0 */
+    double stored_temperature;
 } lathe_stage_build;
-LATHE_ABI_SIZE(lathe_stage_build, 128);
+LATHE_ABI_SIZE(lathe_stage_build, 152);
 
 /** Result of loss(). The loss is a SUM; the core divides it once by the step's total count. */
 typedef struct lathe_stage_loss {

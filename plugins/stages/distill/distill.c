@@ -10,7 +10,14 @@
  *   D  forward  KL(q || p)                                              arXiv:1503.02531
  *      reverse  KL(p || q)                                              arXiv:2306.08543
  *      jsd      b KL(q || m) + (1-b) KL(p || m), m = b q + (1-b) p       arXiv:2306.13649, eq. 1
+ *
+ * A stored teacher (teacher.stored) has only its k most likely tokens S at a target. p and q are
+ * then distributions over k + 1 events, the tokens of S and "any other token" (add_tail), or over
+ * the k tokens of S alone, both normalised over them. These are the two conventions of TRL's
+ * ServerDistillationTrainer (loss_add_tail true and false, TRL 1.16); the extra event is the "ghost
+ * token" of arXiv:2503.16870. With k = V both are the divergence above.
  */
+#include <math.h>
 #include <string.h>
 
 #include "lathe/plugin.h"
@@ -20,9 +27,11 @@ typedef struct distill {
     const lathe_host *host;
     double alpha, temperature;
     double beta; /* of lathe_stage_build.divergence */
+    int add_tail, says_add_tail;
 } distill;
 
-enum { FIELD_ALPHA, FIELD_TEMPERATURE, FIELD_DIVERGENCE, FIELD_BETA, N_FIELDS };
+enum { FIELD_ALPHA, FIELD_TEMPERATURE, FIELD_DIVERGENCE, FIELD_BETA, FIELD_ADD_TAIL, N_FIELDS };
+enum { INPUT_TOKENS, INPUT_VALUES, N_INPUTS };
 
 static const lathe_field fields[N_FIELDS] = {
     {"alpha", LATHE_T_FLOAT, LATHE_FIELD_MAX_EXCLUSIVE, "0.5", 0.0, 1.0, NULL, "1",
@@ -34,6 +43,24 @@ static const lathe_field fields[N_FIELDS] = {
                        "generalized Jensen-Shannon divergence"),
     {"beta", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE | LATHE_FIELD_MAX_EXCLUSIVE, "0.5", 0.0, 1.0,
      NULL, "1", "jsd: share of the teacher in the mixture"},
+    LATHE_FIELD_BOOL("add_tail", "true",
+                     "teacher.stored: all tokens that are not stored count as one more (true), or "
+                     "both distributions are normalised over the stored tokens (false)"),
+};
+
+static const lathe_stage_input inputs[N_INPUTS] = {
+    [INPUT_TOKENS] = {.name = "teacher_tokens",
+                      .per = LATHE_PER_TOKEN,
+                      .source = LATHE_INPUT_STORED,
+                      .doc = "the stored teacher's most likely tokens"},
+    [INPUT_VALUES] = {.name = "teacher_logprobs",
+                      .per = LATHE_PER_TOKEN,
+                      .source = LATHE_INPUT_STORED,
+                      .doc = "their log-probabilities, and that of all other tokens together"},
+};
+static const lathe_input_shape shapes[N_INPUTS] = {
+    [INPUT_TOKENS] = {.dtype = LATHE_I32},
+    [INPUT_VALUES] = {.dtype = LATHE_F32},
 };
 
 static const lathe_column columns[] = {
@@ -61,6 +88,8 @@ static lathe_status distill_create(const lathe_host *host, const lathe_value *va
     *self = (distill){.host = host,
                       .alpha = values[FIELD_ALPHA].f,
                       .temperature = values[FIELD_TEMPERATURE].f,
+                      .add_tail = values[FIELD_ADD_TAIL].i != 0,
+                      .says_add_tail = values[FIELD_ADD_TAIL].is_explicit,
                       .beta = is_forward   ? 0.0
                               : is_reverse ? 1.0
                                            : values[FIELD_BETA].f};
@@ -84,6 +113,123 @@ static lathe_status scaled_sum(const lathe_stage_build *build, double alpha, lat
     return api->node(build->graph, LATHE_OP_SCALE, &attrs, &x, 1, out, 1, -1, label);
 }
 
+/* ---- a stored teacher ---- */
+
+/* One node with attributes alpha and beta; y LATHE_NONE: of one input. */
+static lathe_status node(const lathe_stage_build *build, int32_t op, const lathe_op_attrs *attrs,
+                         lathe_val x, lathe_val y, lathe_val *out)
+{
+    const lathe_val in[2] = {x, y};
+    return build->api->node(build->graph, op, attrs, in, y == LATHE_NONE ? 1 : 2, out, 1, -1,
+                            "distill.stored");
+}
+
+/* log of the sum of exp(x) over the rows of x f32[k,N], whose largest is row 0, as f32[k,N]. */
+static lathe_status log_sum_rows(const lathe_stage_build *build, int64_t k, lathe_val x,
+                                 lathe_val *out)
+{
+    const lathe_op_attrs first = {.start = 0, .count = 1}, rows = {.count = k};
+    lathe_val top, all;
+    LATHE_TRY(node(build, LATHE_OP_SLICE, &first, x, LATHE_NONE, &top));
+    LATHE_TRY(node(build, LATHE_OP_SUM_ROWS, NULL, top, LATHE_NONE, &top));
+    LATHE_TRY(node(build, LATHE_OP_BROADCAST_ROW, &rows, top, LATHE_NONE, &top));
+    LATHE_TRY(node(build, LATHE_OP_SUB, NULL, x, top, &all));
+    LATHE_TRY(node(build, LATHE_OP_EXP, NULL, all, LATHE_NONE, &all));
+    LATHE_TRY(node(build, LATHE_OP_SUM_ROWS, NULL, all, LATHE_NONE, &all));
+    LATHE_TRY(node(build, LATHE_OP_LOG, NULL, all, LATHE_NONE, &all));
+    LATHE_TRY(node(build, LATHE_OP_BROADCAST_ROW, &rows, all, LATHE_NONE, &all));
+    return node(build, LATHE_OP_ADD, NULL, all, top, out);
+}
+
+/* The teacher's log-probabilities over the stored tokens alone, f32[N,k], of logits divided by T.
+ * The stored ones are of logits divided by T'; times T'/T and normalised they are of T. */
+static lathe_status normalised(const distill *d, const lathe_stage_build *build, lathe_val *out)
+{
+    const int64_t k = build->n_stored;
+    const lathe_op_attrs stored = {.start = 0, .count = k};
+    const lathe_op_attrs scale = {.alpha = build->stored_temperature / d->temperature};
+    lathe_val x, all;
+    LATHE_TRY(node(build, LATHE_OP_TRANSPOSE, NULL, build->inputs[INPUT_VALUES], LATHE_NONE, &x));
+    LATHE_TRY(node(build, LATHE_OP_SLICE, &stored, x, LATHE_NONE, &x));
+    LATHE_TRY(node(build, LATHE_OP_SCALE, &scale, x, LATHE_NONE, &x));
+    LATHE_TRY(log_sum_rows(build, k, x, &all));
+    LATHE_TRY(node(build, LATHE_OP_SUB, NULL, x, all, &x));
+    return node(build, LATHE_OP_TRANSPOSE, NULL, x, LATHE_NONE, out);
+}
+
+/* KL(a || b) f32[N] of rows of log-probabilities. */
+static lathe_status kl(const lathe_stage_build *build, lathe_val a, lathe_val b, lathe_val *out)
+{
+    lathe_val p, x;
+    LATHE_TRY(node(build, LATHE_OP_EXP, NULL, a, LATHE_NONE, &p));
+    LATHE_TRY(node(build, LATHE_OP_SUB, NULL, a, b, &x));
+    LATHE_TRY(node(build, LATHE_OP_MUL, NULL, p, x, &x));
+    return node(build, LATHE_OP_SUM_COLUMNS, NULL, x, LATHE_NONE, out);
+}
+
+/* b KL(q || m) + (1-b) KL(p || m); log m = u - log sigmoid(u - v), u = log p + log(1-b), v = log q
+ * + log b. */
+static lathe_status jensen_shannon(const distill *d, const lathe_stage_build *build, lathe_val p,
+                                   lathe_val q, lathe_val *out)
+{
+    const lathe_op_attrs of_p = {.alpha = 1.0, .beta = log1p(-d->beta)};
+    const lathe_op_attrs of_q = {.alpha = 1.0, .beta = log(d->beta)};
+    const lathe_op_attrs mix = {.alpha = 1.0 - d->beta, .beta = d->beta};
+    lathe_val u, v, m, kl_p, kl_q;
+    LATHE_TRY(node(build, LATHE_OP_SCALE, &of_p, p, LATHE_NONE, &u));
+    LATHE_TRY(node(build, LATHE_OP_SCALE, &of_q, q, LATHE_NONE, &v));
+    LATHE_TRY(node(build, LATHE_OP_SUB, NULL, u, v, &m));
+    LATHE_TRY(node(build, LATHE_OP_LOGSIGMOID, NULL, m, LATHE_NONE, &m));
+    LATHE_TRY(node(build, LATHE_OP_SUB, NULL, u, m, &m));
+    LATHE_TRY(kl(build, p, m, &kl_p));
+    LATHE_TRY(kl(build, q, m, &kl_q));
+    return node(build, LATHE_OP_LINCOMB, &mix, kl_p, kl_q, out);
+}
+
+static lathe_status check_stored(const distill *d, const lathe_stage_build *build)
+{
+    const double stored = build->stored_temperature;
+    if (d->add_tail && (d->temperature < stored || d->temperature > stored))
+        return lathe_fail(d->host, LATHE_E_CONFIG,
+                          "temperature is %g, and teacher.stored was made with temperature %g; "
+                          "expected the same, because the probability of all other tokens is not "
+                          "known for another: run lathe logprobs with --temperature %g, or set "
+                          "stage.add_tail = false",
+                          d->temperature, stored, d->temperature);
+    return LATHE_OK;
+}
+
+/* The divergence f32[N] from the stored teacher, 0 where a token is not a target. */
+static lathe_status stored_divergence(const distill *d, const lathe_stage_build *build,
+                                      lathe_val *out)
+{
+    lathe_val p, q = build->inputs[INPUT_VALUES], mask;
+    LATHE_TRY(check_stored(d, build));
+    LATHE_TRY(build->picked(build->ctx, LATHE_MODEL_POLICY, build->inputs[INPUT_TOKENS],
+                            d->temperature, !d->add_tail, &p));
+    if (!d->add_tail)
+        LATHE_TRY(normalised(d, build, &q));
+    LATHE_TRY(d->beta <= 0.0   ? kl(build, q, p, out)
+              : d->beta >= 1.0 ? kl(build, p, q, out)
+                               : jensen_shannon(d, build, p, q, out));
+    LATHE_TRY(build->target_mask(build->ctx, &mask));
+    return node(build, LATHE_OP_MUL, NULL, *out, mask, out);
+}
+
+/* ---- the loss ---- */
+
+static lathe_status divergence_from_teacher(const distill *d, const lathe_stage_build *build,
+                                            lathe_val *out)
+{
+    if (build->n_stored > 0)
+        return stored_divergence(d, build, out);
+    if (d->says_add_tail)
+        return lathe_fail(d->host, LATHE_E_CONFIG,
+                          "add_tail has no meaning for a teacher that is a model (teacher.path): "
+                          "leave it out, or set teacher.stored instead");
+    return build->divergence(build->ctx, LATHE_MODEL_TEACHER, d->beta, d->temperature, out);
+}
+
 static lathe_status distill_loss(void *self, const lathe_stage_build *build, lathe_stage_loss *out)
 {
     const distill *d = self;
@@ -91,8 +237,7 @@ static lathe_status distill_loss(void *self, const lathe_stage_build *build, lat
     const lathe_op_attrs weights = {.alpha = d->alpha, .beta = share};
     lathe_val logp, divergence, in[2];
     LATHE_TRY(build->logprobs(build->ctx, LATHE_MODEL_POLICY, &logp));
-    LATHE_TRY(
-        build->divergence(build->ctx, LATHE_MODEL_TEACHER, d->beta, d->temperature, &divergence));
+    LATHE_TRY(divergence_from_teacher(d, build, &divergence));
     LATHE_TRY(scaled_sum(build, -1.0, logp, "distill.cross_entropy", &in[0]));
     LATHE_TRY(scaled_sum(build, 1.0, divergence, "distill.divergence", &in[1]));
     LATHE_TRY(build->api->node(build->graph, LATHE_OP_LINCOMB, &weights, in, 2, &out->sum, 1, -1,
@@ -112,6 +257,9 @@ static const lathe_stage_v1 table = {
     .rows = LATHE_ROWS_COMPLETIONS,
     .needs = LATHE_NEEDS_TEACHER,
     .loss = distill_loss,
+    .inputs = inputs,
+    .n_inputs = N_INPUTS,
+    .input_shapes = shapes,
 };
 
 LATHE_EXPORT extern const lathe_plugin LATHE_PLUGIN_ENTRY;
@@ -123,7 +271,7 @@ const lathe_plugin LATHE_PLUGIN_ENTRY = {
     .name = "distill",
     .version = "1.0.0",
     .summary = "distillation: learns completions and a teacher's distribution over their tokens",
-    .source = "arXiv:1503.02531, arXiv:2306.13649",
+    .source = "arXiv:1503.02531, arXiv:2306.13649, arXiv:2503.16870",
     .license = "Apache-2.0",
     .fields = fields,
     .table = &table,

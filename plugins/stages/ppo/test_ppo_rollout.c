@@ -111,9 +111,10 @@ static lathe_status accumulate(void *run, const lathe_run_batch *b)
             seen.learnt[i] += b->targets[at] >= 0;
             for (int32_t x = 0; x < b->n_inputs; x++)
                 if (b->targets[at] >= 0)
-                    seen.got[x][i * c.tokens + k] = b->inputs[x].values[at];
+                    seen.got[x][i * c.tokens + k] = ((const float *)b->inputs[x].values)[at];
                 else
-                    cr_assert_eq(b->inputs[x].values[at], 0.0f, "%s", b->inputs[x].name);
+                    cr_assert_eq(((const float *)b->inputs[x].values)[at], 0.0f, "%s",
+                                 b->inputs[x].name);
         }
     }
     return LATHE_OK;

@@ -35,8 +35,10 @@ static const lathe_column columns[] = {
 enum { INPUT_MARGIN, N_INPUTS };
 
 static const lathe_stage_input inputs[N_INPUTS] = {
-    {"margin", LATHE_PER_ROW, LATHE_INPUT_COLUMN,
-     "by how much the reward of the chosen completion should be higher; unset: 0", 0.0, 0, 0},
+    {.name = "margin",
+     .per = LATHE_PER_ROW,
+     .source = LATHE_INPUT_COLUMN,
+     .doc = "by how much the reward of the chosen completion should be higher; unset: 0"},
 };
 
 static const lathe_stage_head heads[] = {{"score", 1, 0, "reward of the sequence"}};

@@ -72,6 +72,8 @@ static lathe_status loss(void *self, const lathe_stage_build *b, lathe_stage_los
         LATHE_TRY(b->logprobs(b->ctx, LATHE_MODEL_REFERENCE, &logp));
     if (IS(asks_for_the_teacher))
         LATHE_TRY(b->divergence(b->ctx, LATHE_MODEL_TEACHER, 0.0, 1.0, &logp));
+    if (IS(stored_asks_for_the_teacher) && b->n_stored > 0)
+        LATHE_TRY(b->divergence(b->ctx, LATHE_MODEL_TEACHER, 0.0, 1.0, &total));
     if (IS(asks_for_a_head_it_lacks) || IS(asks_for_a_head_of_other_settings))
         LATHE_TRY(b->head(b->ctx, 0, &logp));
     if (IS(is_no_scalar)) {
@@ -110,16 +112,41 @@ static const lathe_column columns[] = {
 #define HAS_INPUTS                                                                                 \
     (IS(too_many_inputs) || IS(input_without_name) || IS(input_per_unknown) ||                     \
      IS(input_source_unknown) || IS(input_row_of_packed) || IS(same_input_twice) ||                \
-     IS(null_inputs))
+     IS(input_of_i8) || IS(column_of_three) || IS(null_inputs))
 static const lathe_stage_input inputs[] = {
     {.name = IS(input_without_name) ? NULL : "advantages",
      .per = IS(input_per_unknown) ? 7 : LATHE_PER_TOKEN,
-     .source = IS(input_source_unknown) ? 7 : LATHE_INPUT_CALLER,
+     .source = IS(input_source_unknown) ? 7
+               : IS(column_of_three)    ? LATHE_INPUT_COLUMN
+                                        : LATHE_INPUT_CALLER,
      .doc = "advantage of each target"},
     {.name = IS(same_input_twice) ? "advantages" : "rewards",
      .per = LATHE_PER_ROW,
      .source = IS(input_row_of_packed) ? LATHE_INPUT_COLUMN : LATHE_INPUT_CALLER,
      .doc = "reward of each row"},
+};
+
+#define HAS_STORED                                                                                 \
+    (IS(stored_in_packed_rows) || IS(stored_without_values) || IS(stored_of_four) ||               \
+     IS(stored_asks_for_the_teacher))
+static const lathe_stage_input stored[] = {
+    {.name = "tokens",
+     .per = LATHE_PER_TOKEN,
+     .source = LATHE_INPUT_STORED,
+     .doc = "tokens of the teacher"},
+    {.name = "values",
+     .per = LATHE_PER_TOKEN,
+     .source = LATHE_INPUT_STORED,
+     .doc = "their log-probabilities"},
+};
+static const lathe_input_shape shapes[] = {
+    {.dtype = HAS_STORED        ? LATHE_I32
+              : IS(input_of_i8) ? LATHE_I8
+                                : LATHE_F32,
+     .count = IS(stored_of_four)    ? 4
+              : IS(column_of_three) ? 3
+                                    : 0},
+    {.dtype = IS(stored_without_values) ? LATHE_I32 : LATHE_F32, .count = 0},
 };
 
 #define HAS_HEADS                                                                                  \
@@ -165,13 +192,20 @@ static const lathe_stage_v1 table = {
     .revision = LATHE_STAGE_REVISION,
     .columns = IS(null_columns) ? NULL : columns,
     .n_columns = IS(no_columns) ? 0 : 2,
-    .rows = IS(rows_unknown) ? 9 : LATHE_ROWS_PACKED,
-    .needs = IS(needs_unknown) ? 0x80 : 0,
+    .rows = IS(rows_unknown)                           ? 9
+            : HAS_STORED && !IS(stored_in_packed_rows) ? LATHE_ROWS_COMPLETIONS
+                                                       : LATHE_ROWS_PACKED,
+    .needs = IS(needs_unknown) ? 0x80
+             : HAS_STORED      ? LATHE_NEEDS_TEACHER
+                               : 0,
     .loss = IS(null_loss) ? NULL : loss,
-    .inputs = HAS_INPUTS && !IS(null_inputs) ? inputs : NULL,
-    .n_inputs = IS(too_many_inputs) ? LATHE_MAX_STAGE_INPUTS + 1
-                : HAS_INPUTS        ? 2
-                                    : 0,
+    .inputs = HAS_STORED                       ? stored
+              : HAS_INPUTS && !IS(null_inputs) ? inputs
+                                               : NULL,
+    .n_inputs = IS(too_many_inputs)        ? LATHE_MAX_STAGE_INPUTS + 1
+                : HAS_INPUTS || HAS_STORED ? 2
+                                           : 0,
+    .input_shapes = HAS_STORED || IS(input_of_i8) || IS(column_of_three) ? shapes : NULL,
     .heads = HAS_HEADS && !IS(null_heads) ? heads : NULL,
     .n_heads = IS(too_many_heads) ? LATHE_MAX_STAGE_HEADS + 1
                : HAS_HEADS        ? 2

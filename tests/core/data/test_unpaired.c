@@ -105,17 +105,17 @@ Test(unpaired, rows_have_a_mismatched_row_with_the_completion_before)
     check_row(&b, 1, "deF|||||", "_F|_____");
     check_row(&b, 2, "aF||||||", "F|______");
     check_row(&b, 3, "deBC||||", "_BC|____");
-    cr_expect_eq(b.inputs[0][0], 1.0f);
-    cr_expect_eq(b.inputs[0][1], 0.0f);
-    cr_expect_eq(b.inputs[0][2], 1.0f);
+    cr_expect_eq(((const float *)b.inputs[0])[0], 1.0f);
+    cr_expect_eq(((const float *)b.inputs[0])[1], 0.0f);
+    cr_expect_eq(((const float *)b.inputs[0])[2], 1.0f);
     cr_assert_eq(lathe_loader_next(loader, &b), LATHE_OK); /* one example, then padding */
     cr_expect_eq(b.n_pairs, 1);
     check_row(&b, 0, "gH||||||", "H|______");
     check_row(&b, 1, "||||||||", "________");
     check_row(&b, 2, "gH||||||", "H|______");
     check_row(&b, 3, "||||||||", "________");
-    cr_expect_eq(b.inputs[0][0], 1.0f);
-    cr_expect_eq(b.inputs[0][1], 0.0f);
+    cr_expect_eq(((const float *)b.inputs[0])[0], 1.0f);
+    cr_expect_eq(((const float *)b.inputs[0])[1], 0.0f);
 }
 
 Test(unpaired, inputs_per_token_follow_their_records_in_packed_rows)
@@ -131,9 +131,10 @@ Test(unpaired, inputs_per_token_follow_their_records_in_packed_rows)
         const int32_t id = b.tokens[t];
         const float want = t == 7 ? 0.0f : strchr("aB", id) ? 2.0f : 0.5f;
         if (id != EOS)
-            cr_expect_eq(b.inputs[0][t], want, "token %d: %g", t, (double)b.inputs[0][t]);
+            cr_expect_eq(((const float *)b.inputs[0])[t], want, "token %d: %g", t,
+                         (double)((const float *)b.inputs[0])[t]);
     }
-    cr_expect_eq(b.inputs[0][7], 0.0f, "filling");
+    cr_expect_eq(((const float *)b.inputs[0])[7], 0.0f, "filling");
 }
 
 Test(unpaired, labels_of_csv_are_true_false_1_or_0)
@@ -144,8 +145,8 @@ Test(unpaired, labels_of_csv_are_true_false_1_or_0)
         LATHE_OK, "%s", lathe_error_message());
     open_loader(4, &label);
     cr_assert_eq(lathe_loader_next(loader, &b), LATHE_OK);
-    cr_expect_eq(b.inputs[0][0], 1.0f);
-    cr_expect_eq(b.inputs[0][1], 0.0f);
+    cr_expect_eq(((const float *)b.inputs[0])[0], 1.0f);
+    cr_expect_eq(((const float *)b.inputs[0])[1], 0.0f);
 }
 
 static void refuse(const char *name, const char *text, const lathe_stage_input *input,
@@ -216,8 +217,8 @@ Test(unpaired, llama_factory_records_have_instruction_output_and_kto_tag)
     cr_assert_eq(lathe_loader_next(loader, &b), LATHE_OK, "%s", lathe_error_message());
     check_row(&b, 0, "aBC|||||", "BC|_____");
     check_row(&b, 1, "d\neF||||", "__F|____");
-    cr_expect_eq(b.inputs[0][0], 1.0f);
-    cr_expect_eq(b.inputs[0][1], 0.0f);
+    cr_expect_eq(((const float *)b.inputs[0])[0], 1.0f);
+    cr_expect_eq(((const float *)b.inputs[0])[1], 0.0f);
     cr_expect_neq(prepare("m.jsonl", "{\"prompt\": \"a\", \"completion\": \"b\", \"kto_tag\": 3}\n",
                           LATHE_ROWS_UNPAIRED, &label),
                   LATHE_OK);
