@@ -19,6 +19,7 @@
     X(data)                                                                                        \
     X(validate)                                                                                    \
     X(pipeline)                                                                                    \
+    X(logprobs)                                                                                    \
     X(quantize)                                                                                    \
     X(merge)                                                                                       \
     X(ls)                                                                                          \

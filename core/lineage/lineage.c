@@ -129,6 +129,9 @@ static lathe_status put_parent(walk *w, const json_t *parent, const char *record
 {
     const char *path = json_string_value(json_object_get(parent, "path")), *found = NULL;
     const json_t *files = json_object_get(parent, "files");
+    /* a folder without weights, such as a stored teacher, is known by its manifest */
+    const int is_recorded =
+        json_object_size(files) > 0 || json_is_string(json_object_get(parent, "manifest"));
     int32_t same = 0;
     json_t *entry = json_object(), *damage = json_array();
     json_array_append_new(list, entry);
@@ -144,15 +147,15 @@ static lathe_status put_parent(walk *w, const json_t *parent, const char *record
         json_object_set_new(entry, "state", json_string("changed"));
         return LATHE_OK;
     }
-    if (json_object_size(files) > 0)
+    if (is_recorded)
         LATHE_TRY(lathe__lineage_find(parent, recorded, child, w->verify, w->arena, damage, &found,
                                       &same));
     else
         found = lathe_path_is_model(path) ? path : NULL;
-    const char *state = !found                         ? "missing"
-                        : json_object_size(files) == 0 ? "not recorded"
-                        : same                         ? "same"
-                                                       : "changed";
+    const char *state = !found         ? "missing"
+                        : !is_recorded ? "not recorded"
+                        : same         ? "same"
+                                       : "changed";
     json_object_set_new(entry, "state", json_string(state));
     if (!found)
         return LATHE_OK;

@@ -87,8 +87,27 @@ model_settings() { # llama|qwen3|gpt2
     echo "model.model_type=$1"
 }
 
+# The settings of a list as options, without those of some sections.
+options_without() { # SECTIONS(a|b) SETTINGS...
+    local setting
+    for setting in "${@:2}"; do
+        [[ $setting =~ ^($1)[.] ]] || printf '%s\n' "--${setting%%=*}" "${setting#*=}"
+    done
+}
+
+# Trains a teacher for a step, and stores its numbers in the folder "stored".
+make_stored() { # TREE DEVICE SETTINGS...
+    local plain stored
+    mapfile -t plain < <(options_without 'stage|teacher' "${@:3}")
+    mapfile -t stored < <(options_without teacher "${@:3}")
+    lathe "$1" teacher.out train ../../run.toml --device.name "$2" --data.cache_dir cache "${plain[@]}" --stage.name sft \
+        --train.max_steps 1 --model.seed 11 --checkpoint.dir teacher || return 1
+    lathe "$1" stored.out logprobs ../../run.toml --device.name "$2" --data.cache_dir cache "${stored[@]}" --top-k 5 \
+        --teacher.path teacher/step-00000001 --output stored
+}
+
 # Makes the run in the current folder. WHAT: + between words. resume: stops after half of the steps and goes on; text:
-# generates, greedily and sampled; eval: evaluates.
+# generates, greedily and sampled; eval: evaluates; store: stores a teacher's numbers first.
 make_run() { # TREE DEVICE MODEL WHAT SETTINGS...
     local tree=$1 device=$2 what=+$4+ folder setting settings=()
     # shellcheck disable=SC2046 # words
@@ -103,6 +122,9 @@ make_run() { # TREE DEVICE MODEL WHAT SETTINGS...
         far*) train+=(--attention.name far_reference) ;;
         cuda) train+=(--attention.name reference_cuda) ;;
     esac
+    if [[ $what == *+store+* ]]; then
+        make_stored "$tree" "$device" "$@" || return 1
+    fi
     if [[ $what == *+resume+* ]]; then
         lathe "$tree" train.first "${train[@]}" --train.stop_after 2 || return 1
     fi

@@ -193,6 +193,32 @@ Test(lineage, of_a_distilled_model_names_its_teacher_and_keeps_to_it)
            "distill.toml:4:8: error: out/sft/step-00000001/model.safetensors: its content changed");
 }
 
+/* The same through the folder of a stored teacher. */
+Test(lineage, of_a_stored_teacher_goes_on_to_the_teacher)
+{
+    put("distill.toml", "[model]\npath = \"out/base/step-00000002\"\n"
+                        "[teacher]\nstored = \"top4\"\n"
+                        "[data]\ndatasets = [{ path = \"answers.jsonl\" }]\nseq_len = 32\n"
+                        "[stage]\nname = \"distill\"\n"
+                        "[train]\nmax_steps = 2\nstop_after = 1\nthreads = 1\n"
+                        "[log]\nprogress = \"off\"\n[checkpoint]\ndir = \"out/small\"\n");
+    static const char store[] = LATHE " logprobs distill.toml --teacher.path out/sft/step-00000001 "
+                                      "--top-k 4 -o top4 2>&1";
+    expect(store, 0, "top4: the 4 most likely tokens at 12 targets of 4 examples");
+    expect(LATHE " train distill.toml 2>&1", 0, "checkpoint out/small/step-00000001");
+    expect(LATHE " lineage out/small 2>&1", 0, "<- model: ");
+    cr_expect(says("<- teacher: ") && says("/top4\n"), "%s", output);
+    cr_expect(says("/out/sft/step-00000001\n"), "%s", output);
+    cr_expect(!says("damaged"), "%s", output);
+    /* another teacher's numbers in the same folder */
+    cr_assert_eq(run("rm -r top4"), 0);
+    expect(LATHE " logprobs distill.toml --teacher.path out/base/step-00000002 --top-k 4 -o top4 "
+                 "2>&1",
+           0, "top4: ");
+    expect(LATHE " train distill.toml 2>&1", 2,
+           "distill.toml:4:10: error: top4: its content changed since the run began");
+}
+
 Test(lineage, of_a_folder_without_a_manifest_is_its_weights)
 {
     cr_assert_eq(run("cp -r out/base/step-00000002 plain && rm plain/manifest.json"), 0);

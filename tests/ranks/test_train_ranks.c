@@ -199,6 +199,36 @@ Test(train_ranks, masks_and_prefixes_are_those_of_one_rank)
     }
 }
 
+/* Each rank reads the stored numbers of its own rows. */
+Test(train_ranks, a_stored_teacher_is_that_of_one_rank)
+{
+    static const char of_data[] = "--data.datasets '[{ path = \"answers.jsonl\" }]' ";
+    char text[20000], words[512];
+    size_t n = 0;
+    for (int i = 0; i < 300; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n,
+                              "{\"prompt\": \"%d:\", \"completion\": \"%.*s\"}\n", i, 1 + i % 20,
+                              "it turns a piece of wood");
+    write_file("answers.jsonl", text);
+    (void)snprintf(words, sizeof words, "%s--stage.name sft --train.max_steps 1", of_data);
+    cr_assert_eq(train(1, "teacher", words), 0, "%s", output);
+    (void)snprintf(
+        words, sizeof words,
+        "cd %s && %s/bin/lathe logprobs run.toml %s--stage.name distill --data.cache_dir "
+        "cache --teacher.path teacher/step-00000001 --top-k 8 -o top8 2>&1",
+        root, LATHE_TEST_BUILD, of_data);
+    cr_assert_eq(system(words),
+                 0); /* NOLINT(cert-env33-c,concurrency-mt-unsafe): the test's line */
+    (void)snprintf(words, sizeof words,
+                   "%s--stage.name distill --stage.alpha 0.2 --teacher.stored top8 --model.seed 5",
+                   of_data);
+    cr_assert_eq(train(1, "one", words), 0, "%s", output);
+    (void)snprintf(words + strlen(words), sizeof words - strlen(words),
+                   " --train.micro_batch_size 4");
+    cr_assert_eq(train(2, "two", words), 0, "%s", output);
+    expect_same("one", "two", 1e-5);
+}
+
 Test(train_ranks, what_several_ranks_cannot_do_is_refused)
 {
     cr_expect_neq(train(2, "out", "--optimizer.name sophia"), 0);
