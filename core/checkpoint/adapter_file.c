@@ -80,6 +80,13 @@ static lathe_status next_entry(const lathe_saved_state *saved, entry *e, int *ou
 
 /* ---- writing ---- */
 
+/* lathe_piece_fn: copies a piece to its place. */
+static lathe_status copy_piece(void *arg, int64_t offset, const void *data, int64_t bytes)
+{
+    memcpy((char *)arg + offset, data, (size_t)bytes);
+    return LATHE_OK;
+}
+
 /* Gives the values of a row as the file has them, if they are not so in memory: Conv1D weights. */
 static lathe_status transposed_values(const lathe_saved_state *saved, const entry *e, float **out)
 {
@@ -92,8 +99,8 @@ static lathe_status transposed_values(const lathe_saved_state *saved, const entr
     if (row->transposed && (!values || !turned))
         status = lathe_error(LATHE_E_NOMEM, "no memory to write '%s'", row->name);
     else if (row->transposed)
-        status =
-            lathe_store_get(saved->store, values, lathe_store_master(saved->store, e->row), 4 * n);
+        status = lathe_store_stream(saved->store, LATHE_FAMILY_MASTERS, e->row, 0, copy_piece,
+                                    values);
     if (status == LATHE_OK && row->transposed)
         status = lathe_convert_transposed(turned, LATHE_F32, values, LATHE_F32, row->desc.dims[0],
                                           row->desc.dims[1]);
@@ -113,8 +120,7 @@ static lathe_status write_entry(const lathe_saved_state *saved, lathe_st_writer 
     LATHE_TRY(transposed_values(saved, e, &turned));
     const lathe_status status =
         turned ? lathe_st_writer_write(w, index, 0, turned, bytes)
-               : lathe_store_write(saved->store, w, index, lathe_store_master(saved->store, e->row),
-                                   bytes);
+               : lathe_store_write_master(saved->store, w, index, e->row);
     free(turned);
     return status;
 }
@@ -214,14 +220,12 @@ static int takes(const lathe_saved_state *saved, int32_t dtype, int32_t what)
 static lathe_status compare_tensor(const lathe_saved_state *saved, const entry *e,
                                    const lathe_st_tensor *t)
 {
-    const int64_t bytes = lathe_desc_bytes(&e->desc);
     comparison c = {t->data, 0};
     float *turned;
     LATHE_TRY(transposed_values(saved, e, &turned));
-    const lathe_status status =
-        turned ? compare(&c, 0, turned, bytes)
-               : lathe_store_read(saved->store, lathe_store_master(saved->store, e->row), bytes,
-                                  compare, &c);
+    const lathe_status status = turned ? compare(&c, 0, turned, lathe_desc_bytes(&e->desc))
+                                       : lathe_store_stream(saved->store, LATHE_FAMILY_MASTERS,
+                                                            e->row, 0, compare, &c);
     free(turned);
     LATHE_TRY(status);
     if (c.differs)

@@ -15,7 +15,8 @@
 
 typedef struct lathe_image lathe_image;
 
-/** Bytes of the copy; 0 if the settings do not ask for asynchronous checkpoints. */
+/** Bytes of the copy; 0 if the settings do not ask for asynchronous checkpoints, or if ranks divide
+ * the state. */
 int64_t lathe_image_bytes(const lathe_saved_state *saved);
 
 /** place allocates checkpoints->image if the copy has any bytes; destroy frees it. */

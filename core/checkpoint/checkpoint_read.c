@@ -169,7 +169,7 @@ static lathe_status fill(const lathe_saved_state *saved, const char *dir, const 
     LATHE_TRY(lathe__adapter_file_read(saved, dir));
     if (saved->at->averaged != 0)
         return LATHE_OK;
-    return lathe_average_copy(saved->store, saved->machine, saved->params);
+    return lathe_average_copy(saved->store, saved->machine);
 }
 
 /* Loads a verified folder. Opens the model's file and checks each of its tensors first. */

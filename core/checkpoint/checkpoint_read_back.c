@@ -42,7 +42,7 @@ static lathe_status compare_average(const lathe_saved_state *saved, const char *
     lathe_saved_state view = *saved;
     lathe_store store;
     lathe_arena arena = LATHE_ARENA_INIT;
-    if (saved->store->average_bytes == 0)
+    if (!saved->store->has_averages)
         return LATHE_OK;
     lathe_status status = lathe_average_view(saved->store, &arena, &store);
     view.store = &store;

@@ -69,7 +69,7 @@ static lathe_status write_average(const lathe_saved_state *saved, const char *di
 {
     lathe_saved_state view = *saved;
     lathe_store store;
-    if (saved->store->average_bytes == 0)
+    if (!saved->store->has_averages)
         return LATHE_OK;
     LATHE_TRY(lathe_average_view(saved->store, saved->arena, &store));
     view.store = &store;

@@ -2,11 +2,13 @@
 #include "checkpoint/model_file.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/adapter_file.h"
 #include "checkpoint/checkpoint.h"
+#include "exec/store_io.h"
 #include "gguf/model_files.h"
 #include "model/param_init.h"
 #include "model/weight_file.h"
@@ -93,13 +95,20 @@ lathe_status lathe__model_file_origin(const lathe_saved_state *saved, const lath
     return LATHE_OK;
 }
 
-/* Produces tensors that have no file: masters in device memory, and untrained weights from the
- * seed. */
+/* Produces tensors that have no file: masters in device memory or divided among ranks, and
+ * untrained weights from the seed. */
 typedef struct maker {
     const lathe_saved_state *saved;
     float *buffer;
     int64_t capacity; /* floats */
 } maker;
+
+/* lathe_piece_fn */
+static lathe_status copy_piece(void *arg, int64_t offset, const void *data, int64_t bytes)
+{
+    memcpy((char *)arg + offset, data, (size_t)bytes);
+    return LATHE_OK;
+}
 
 static lathe_status make_values(void *arg, int32_t param, const float **out)
 {
@@ -107,7 +116,8 @@ static lathe_status make_values(void *arg, int32_t param, const float **out)
     const lathe_saved_state *saved = m->saved;
     const lathe_param *row = saved->params->rows[param];
     const int64_t n = lathe_desc_count(&row->desc);
-    if (lathe_param_changes(row)) {
+    if (lathe_param_changes(row) &&
+        lathe_store_is_whole(saved->store, param, LATHE_OF_PARAMETER)) {
         const void *values = NULL;
         LATHE_TRY(lathe_download_whole(saved->store->m, lathe_store_master(saved->store, param),
                                        4 * n, &values));
@@ -122,7 +132,9 @@ static lathe_status make_values(void *arg, int32_t param, const float **out)
             return lathe_error(LATHE_E_NOMEM, "no memory to make '%s'", row->name);
     }
     *out = m->buffer;
-    return lathe_param_init(row, saved->model_seed, m->buffer);
+    return lathe_param_changes(row) ? lathe_store_stream(saved->store, LATHE_FAMILY_MASTERS, param, 0,
+                                               copy_piece, m->buffer)
+                          : lathe_param_init(row, saved->model_seed, m->buffer);
 }
 
 static lathe_status add_tensor(const lathe_saved_state *saved, int32_t param,
@@ -131,7 +143,10 @@ static lathe_status add_tensor(const lathe_saved_state *saved, int32_t param,
     const lathe_param *row = saved->params->rows[param];
     *out = (lathe_weight_tensor){.param = param, .dtype = saved_dtype(saved, param)};
     if (lathe_param_changes(row)) {
-        out->values = saved->store->is_host ? lathe_store_master(saved->store, param) : NULL;
+        out->values =
+            saved->store->is_host && lathe_store_is_whole(saved->store, param, LATHE_OF_PARAMETER)
+                ? lathe_store_master(saved->store, param)
+                : NULL;
         return LATHE_OK;
     }
     if (lathe_weight_origin_dtype(saved->checkpoints->file.origin, param) >= 0)
@@ -216,7 +231,7 @@ lathe_status lathe__model_file_compare(const lathe_saved_state *saved, const cha
 
 int64_t lathe__checkpoint_disk_bytes(const lathe_saved_state *saved)
 {
-    const int32_t averages = saved->store->average_bytes > 0;
+    const int32_t averages = saved->store->has_averages;
     int64_t model = 0, adapter = 0, average = 0, masters = 0, slots = 0;
     for (int32_t i = 0; i < saved->params->n; i++) {
         const lathe_param *row = saved->params->rows[i];

@@ -26,6 +26,13 @@ static void *row_data(const lathe_saved_state *saved, lathe_state_rows what, int
                                        : lathe_store_master(saved->store, i);
 }
 
+static int32_t row_family(lathe_state_rows what)
+{
+    return what == LATHE_ROWS_GRADIENTS  ? -1
+           : what == LATHE_ROWS_AVERAGES ? LATHE_FAMILY_AVERAGES
+                                         : LATHE_FAMILY_MASTERS;
+}
+
 static lathe_desc row_desc(const lathe_saved_state *saved, lathe_state_rows what, int32_t i)
 {
     lathe_desc desc = saved->params->rows[i]->desc;
@@ -56,7 +63,11 @@ static lathe_status write_rows(const lathe_saved_state *saved, lathe_st_writer *
             continue;
         const lathe_desc desc = row_desc(saved, what, i);
         LATHE_TRY(lathe_st_writer_add(w, saved->params->rows[i]->name, &desc));
-        parts[n] = (lathe_store_part){n, row_data(saved, what, i), lathe_desc_bytes(&desc)};
+        parts[n] = (lathe_store_part){.tensor = n,
+                                      .from = row_data(saved, what, i),
+                                      .bytes = lathe_desc_bytes(&desc),
+                                      .family = row_family(what),
+                                      .param = i};
         n++;
     }
     if (what == LATHE_ROWS_GRADIENTS)
@@ -123,11 +134,13 @@ lathe_status lathe__state_rows_read(const lathe_saved_state *saved, const lathe_
 {
     for (int32_t i = 0; set && i < saved->store->n_rows; i++) {
         const lathe_desc desc = row_desc(saved, what, i);
-        if (has_row(saved, what, i))
-            LATHE_TRY(
-                lathe_store_put(saved->store, row_data(saved, what, i),
-                                lathe_safetensors_find(set, saved->params->rows[i]->name)->data,
-                                lathe_desc_bytes(&desc)));
+        if (!has_row(saved, what, i))
+            continue;
+        const void *data = lathe_safetensors_find(set, saved->params->rows[i]->name)->data;
+        LATHE_TRY(what == LATHE_ROWS_GRADIENTS
+                      ? lathe_store_put(saved->store, row_data(saved, what, i), data,
+                                        lathe_desc_bytes(&desc))
+                      : lathe_store_put_held(saved->store, row_family(what), i, 0, data));
     }
     return LATHE_OK;
 }

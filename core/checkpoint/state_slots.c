@@ -40,8 +40,12 @@ static lathe_status declare_slot(const lathe_saved_state *saved, void *arg, int3
     slot_writer *s = arg;
     const lathe_desc *desc = &saved->store->rows[param].slots[slot].desc;
     if (s->parts)
-        s->parts[s->n] = (lathe_store_part){s->n, lathe_store_slot(saved->store, param, slot),
-                                            lathe_desc_bytes(desc)};
+        s->parts[s->n] = (lathe_store_part){.tensor = s->n,
+                                            .from = lathe_store_slot(saved->store, param, slot),
+                                            .bytes = lathe_desc_bytes(desc),
+                                            .family = LATHE_FAMILY_SLOTS,
+                                            .param = param,
+                                            .slot = slot};
     s->n++;
     return s->parts ? lathe_st_writer_add(s->w, name, desc) : LATHE_OK;
 }
@@ -109,8 +113,7 @@ static lathe_status read_slot(const lathe_saved_state *saved, void *arg, int32_t
                               int32_t slot, const char *name)
 {
     const lathe_st_tensor *t = lathe_safetensors_find(arg, name);
-    return lathe_store_put(saved->store, lathe_store_slot(saved->store, param, slot), t->data,
-                           lathe_desc_bytes(&t->desc));
+    return lathe_store_put_held(saved->store, LATHE_FAMILY_SLOTS, param, slot, t->data);
 }
 
 lathe_status lathe__state_slots_read(const lathe_saved_state *saved, lathe_safetensors *set)
@@ -139,9 +142,12 @@ static lathe_status add_slot(const lathe_saved_state *saved, void *arg, int32_t 
 {
     slot_parts *p = arg;
     const lathe_st_tensor *t = lathe_safetensors_find(p->set, name);
-    p->list[p->n++] = (lathe_manifest_part){
-        t->file,
-        {t->offset, lathe_desc_bytes(&t->desc), lathe_store_slot(saved->store, param, slot)}};
+    const int64_t bytes = lathe_store_slot_held(saved->store, param, slot);
+    if (bytes > 0)
+        p->list[p->n++] =
+            (lathe_manifest_part){t->file,
+                                  {t->offset + lathe_store_slot_skipped(saved->store, param, slot),
+                                   bytes, lathe_store_slot(saved->store, param, slot)}};
     return LATHE_OK;
 }
 

@@ -73,7 +73,7 @@ static int32_t writes_masters(const lathe_saved_state *saved)
 static int32_t writes_average(const lathe_saved_state *saved)
 {
     return lathe_average_is_state(saved->store, &saved->parts->optimizer) ||
-           (saved->store->average_bytes > 0 && writes_masters(saved));
+           (saved->store->has_averages && writes_masters(saved));
 }
 
 lathe_status lathe__train_state_write(const lathe_saved_state *saved, const char *dir)

@@ -28,9 +28,8 @@ static lathe_status make(const lathe_machine *m, int32_t op, const lathe_op_attr
 }
 
 static lathe_status make_narrow(const lathe_machine *m, const lathe_store *store, int32_t i,
-                                lathe_kernel **to, int64_t *io_scratch)
+                                int64_t n, lathe_kernel **to, int64_t *io_scratch)
 {
-    const int64_t n = lathe_desc_count(&store->params->rows[i]->desc);
     const int32_t dtype = lathe_params_value_dtype(store->params, i);
     const lathe_op_attrs narrow = {.dtype = dtype};
     const lathe_desc wide = lathe_desc_1d(LATHE_F32, n);
@@ -41,14 +40,14 @@ static lathe_status make_narrow(const lathe_machine *m, const lathe_store *store
 
 static lathe_status make_row(lathe_row_kernels *k, const lathe_store *store, int32_t i)
 {
-    const int64_t n = lathe_desc_count(&store->params->rows[i]->desc);
+    const int64_t n = store->rows[i].held[LATHE_OF_STATE].n;
     /* a - share*(a - w): the same bits as a + share*(w - a) */
     const lathe_op_attrs towards = {.alpha = -1.0, .beta = 1.0};
     const lathe_desc wide = lathe_desc_1d(LATHE_F32, n);
     const lathe_desc in[3] = {wide, wide, lathe_desc_1d(LATHE_F32, 1)};
     LATHE_TRY(make(k->m, LATHE_OP_APPLY_UPDATE, &towards, in, 3, wide, &k->towards[i],
                    &k->scratch_bytes));
-    return make_narrow(k->m, store, i, &k->narrow[i], &k->scratch_bytes);
+    return make_narrow(k->m, store, i, n, &k->narrow[i], &k->scratch_bytes);
 }
 
 lathe_status lathe_row_kernels_init(lathe_row_kernels *k, lathe_machine *m,
@@ -89,30 +88,47 @@ static lathe_status run(const lathe_machine *m, lathe_kernel *kernel, const void
     return m->dev->kernel_run(m->device->self, kernel, &args);
 }
 
+/* The elements of a master, and of a compute copy, that this rank updates. */
+static float *own_master(const lathe_store *store, int32_t row)
+{
+    const lathe_extent *held = store->rows[row].held;
+    return lathe_store_master(store, row) +
+           (held[LATHE_OF_STATE].begin - held[LATHE_OF_PARAMETER].begin);
+}
+
+static void *own_shadow(const lathe_store *store, int32_t row)
+{
+    return (char *)lathe_store_shadow(store, row) +
+           store->rows[row].held[LATHE_OF_STATE].begin *
+               lathe_dtype_bytes(lathe_params_value_dtype(store->params, row));
+}
+
 lathe_status lathe_row_towards(const lathe_row_kernels *k, const lathe_store *store, int32_t row,
                                void *scratch)
 {
     float *average = lathe_store_average(store, row);
-    const void *const in[3] = {average, lathe_store_master(store, row), &store->step->share};
+    const void *const in[3] = {average, own_master(store, row), &store->step->share};
     return run(k->m, k->towards[row], in, average, scratch);
 }
 
 lathe_status lathe_row_narrow(const lathe_row_kernels *k, const lathe_store *store, int32_t row,
                               void *scratch)
 {
-    const void *const in[1] = {lathe_store_master(store, row)};
-    return k->narrow[row] ? run(k->m, k->narrow[row], in, lathe_store_shadow(store, row), scratch)
-                          : LATHE_OK;
+    if (!k->narrow[row])
+        return LATHE_OK;
+    const void *const in[1] = {own_master(store, row)};
+    return run(k->m, k->narrow[row], in, own_shadow(store, row), scratch);
 }
 
-lathe_status lathe_row_refresh(const lathe_store *store, int32_t row)
+lathe_status lathe_row_refresh_from(const lathe_store *store, int32_t row, const float *values)
 {
     lathe_machine *m = store->m;
     lathe_kernel *kernel = NULL;
     void *scratch = NULL;
     int64_t bytes = 0;
-    const void *const in[1] = {lathe_store_master(store, row)};
-    LATHE_TRY(make_narrow(m, store, row, &kernel, &bytes));
+    const void *const in[1] = {values};
+    LATHE_TRY(make_narrow(m, store, row, lathe_desc_count(&store->params->rows[row]->desc), &kernel,
+                          &bytes));
     if (!kernel)
         return LATHE_OK;
     lathe_status status =
@@ -124,4 +140,9 @@ lathe_status lathe_row_refresh(const lathe_store *store, int32_t row)
     lathe_machine_free(m, LATHE_MEM_SCRATCH, bytes, scratch);
     m->dev->kernel_destroy(m->device->self, kernel);
     return status;
+}
+
+lathe_status lathe_row_refresh(const lathe_store *store, int32_t row)
+{
+    return lathe_row_refresh_from(store, row, lathe_store_master(store, row));
 }

@@ -18,14 +18,16 @@ lathe_status lathe_row_kernels_init(lathe_row_kernels *k, lathe_machine *m,
                                     const lathe_store *store);
 void lathe_row_kernels_fini(lathe_row_kernels *k);
 
-/** Queues average += share * (master - average), share from step memory. scratch: scratch_bytes. */
+/** Queues average += share * (master - average), share from step memory, for the elements that this
+ * rank updates. scratch: scratch_bytes. */
 lathe_status lathe_row_towards(const lathe_row_kernels *k, const lathe_store *store, int32_t row,
                                void *scratch);
-/** Queues shadow <- master if the row has a shadow. */
+/** Queues shadow <- master, of the same elements, if the row has a shadow. */
 lathe_status lathe_row_narrow(const lathe_row_kernels *k, const lathe_store *store, int32_t row,
                               void *scratch);
-/** Converts the master of a row to its shadow, with a kernel made for this call; does nothing if
- * the row has no shadow. For loading: it waits, and allocates. */
+/** Converts the whole of a row's f32 values, or its master, to its shadow, with a kernel made for
+ * this call; does nothing if the row has no shadow. For loading: it waits, and allocates. */
+lathe_status lathe_row_refresh_from(const lathe_store *store, int32_t row, const float *values);
 lathe_status lathe_row_refresh(const lathe_store *store, int32_t row);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "exec/cut_unit.h"
 #include "exec/tensor_cut.h"
 #include "lathe/kit/tensor_chunks.h"
 
@@ -117,11 +118,7 @@ void lathe_offload_destroy(lathe_offload *o)
 static int64_t slot_bytes(const lathe_store_row *row, int32_t k, int64_t whole, int64_t n,
                           int64_t unit)
 {
-    const lathe_desc *slot = &row->slots[k].desc;
-    if (n == whole)
-        return lathe_desc_bytes(slot);
-    return (lathe_desc_count(slot) == whole ? n : (n + unit - 1) / unit) *
-           lathe_dtype_bytes(slot->dtype);
+    return lathe_slot_bytes(&row->slots[k], whole, n, unit);
 }
 
 static int64_t bytes_of(const lathe_store_row *row, int64_t whole, int64_t n, int64_t unit)

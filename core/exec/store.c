@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "exec/cut_unit.h"
 #include "plug/answers.h"
 
 static int64_t take(int64_t *total, int64_t bytes)
@@ -14,13 +15,14 @@ static int64_t take(int64_t *total, int64_t bytes)
     return at;
 }
 
-static lathe_status layout_slots(lathe_store *store, int32_t i, const lathe_instance *optimizer)
+/* ---- layout ---- */
+
+static lathe_status ask_slots(lathe_store *store, int32_t i, const lathe_instance *optimizer)
 {
     lathe_store_row *row = &store->rows[i];
     const lathe_param_info info = lathe_params_info(store->params, i);
     LATHE_TRY(lathe_answer_slots(optimizer, &info, row->slots, &row->n_slots, &row->partition));
-    for (int32_t k = 0; k < row->n_slots; k++)
-        row->slot[k] = take(&store->slot_bytes, lathe_desc_bytes(&row->slots[k].desc));
+    row->unit = lathe_cut_unit(optimizer, &info, row->partition, row->slots, row->n_slots);
     return LATHE_OK;
 }
 
@@ -47,8 +49,52 @@ static void layout_grads(lathe_store *store)
     layout_grads_of(store, 0, 1);
 }
 
-lathe_status lathe_store_init(lathe_store *store, lathe_params *params,
-                              const lathe_instance *optimizer, int32_t with_grads)
+/* Bucket by bucket: families of f32 gradients come first. */
+static void layout_divided_grads(lathe_store *store)
+{
+    const lathe_division *d = store->division;
+    for (int32_t k = 0; k < d->n_rows; k++) {
+        const int32_t dtype = lathe_params_grad_dtype(store->params, d->rows[k]);
+        store->rows[d->rows[k]].grad =
+            take(&store->grad_bytes, lathe_dtype_bytes(dtype) * d->n[d->rows[k]]);
+        if (dtype == LATHE_F32)
+            store->wide_grad_bytes = store->grad_bytes;
+    }
+}
+
+static void layout_slots(lathe_store *store, int32_t i)
+{
+    lathe_store_row *row = &store->rows[i];
+    for (int32_t k = 0; k < row->n_slots; k++) {
+        const int64_t bytes = lathe_store_slot_held(store, i, k);
+        if (row->held[LATHE_OF_STATE].n > 0 || !store->division)
+            row->slot[k] = take(&store->slot_bytes, bytes);
+    }
+}
+
+/* Lays out the values of a row. */
+static void layout_values(lathe_store *store, int32_t i)
+{
+    lathe_store_row *row = &store->rows[i];
+    const lathe_params *params = store->params;
+    const lathe_param *p = params->rows[i];
+    const int64_t n = lathe_desc_count(&p->desc), n_held = row->held[LATHE_OF_PARAMETER].n;
+    if (lathe_params_has_master(params, i) && (n_held > 0 || n == 0))
+        row->master = take(&store->master_bytes, 4 * n_held);
+    if (lathe_params_has_shadow(params, i))
+        row->shadow =
+            take(&store->shadow_bytes, n * lathe_dtype_bytes(lathe_params_value_dtype(params, i)));
+    if (p->other && !p->format)
+        row->other =
+            take(&store->other_bytes, n * lathe_dtype_bytes(lathe_params_value_dtype(params, i)));
+    for (int32_t k = 0; p->format && k < p->n_planes; k++)
+        row->plane[k] = take(p->other ? &store->other_bytes : &store->plane_bytes,
+                             lathe_desc_bytes(&p->planes[k].desc));
+}
+
+/* Makes the rows, which hold everything, with the optimizer's answers. */
+static lathe_status init_rows(lathe_store *store, lathe_params *params,
+                              const lathe_instance *optimizer)
 {
     memset(store, 0, sizeof *store);
     store->params = params;
@@ -58,41 +104,120 @@ lathe_status lathe_store_init(lathe_store *store, lathe_params *params,
         return lathe_error(LATHE_E_NOMEM, "no memory for the layout of %d parameters", params->n);
     for (int32_t i = 0; i < params->n; i++) {
         lathe_store_row *row = &store->rows[i];
-        const lathe_param *p = params->rows[i];
         memset(row, 0xff, sizeof *row); /* every offset -1 */
         row->n_slots = 0;
         row->partition = LATHE_PARTITION_ELEMENT;
-        const int64_t n = lathe_desc_count(&p->desc);
-        if (lathe_params_has_master(params, i))
-            row->master = take(&store->master_bytes, 4 * n);
-        if (lathe_params_has_shadow(params, i))
-            row->shadow = take(&store->shadow_bytes,
-                               n * lathe_dtype_bytes(lathe_params_value_dtype(params, i)));
-        if (p->other && !p->format)
-            row->other = take(&store->other_bytes,
-                              n * lathe_dtype_bytes(lathe_params_value_dtype(params, i)));
-        for (int32_t k = 0; p->format && k < p->n_planes; k++)
-            row->plane[k] = take(p->other ? &store->other_bytes : &store->plane_bytes,
-                                 lathe_desc_bytes(&p->planes[k].desc));
-        if (p->trainable && optimizer)
-            LATHE_TRY(layout_slots(store, i, optimizer));
+        row->unit = 1;
+        for (int32_t k = 0; k < LATHE_N_EXTENTS; k++)
+            row->held[k] = (lathe_extent){0, lathe_desc_count(&params->rows[i]->desc)};
+        if (params->rows[i]->trainable && optimizer)
+            LATHE_TRY(ask_slots(store, i, optimizer));
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe_store_init(lathe_store *store, lathe_params *params,
+                              const lathe_instance *optimizer, int32_t with_grads)
+{
+    LATHE_TRY(init_rows(store, params, optimizer));
+    for (int32_t i = 0; i < store->n_rows; i++) {
+        layout_values(store, i);
+        layout_slots(store, i);
     }
     if (with_grads)
         layout_grads(store);
     return LATHE_OK;
 }
 
+/* ---- division ---- */
+
+/* Rows of one family have one dtype of gradients, one of values, and one way of being cut. Families
+ * of f32 gradients come before the others, those of step() before MATRIX. */
+static int32_t family_of(const lathe_store *store, int32_t i)
+{
+    const lathe_store_row *row = &store->rows[i];
+    const int32_t is_narrow = lathe_params_grad_dtype(store->params, i) != LATHE_F32;
+    const int32_t how = row->partition == LATHE_PARTITION_MATRIX ? 2 : row->unit == 0;
+    return 6 * is_narrow + 2 * how + lathe_params_has_shadow(store->params, i);
+}
+
+static lathe_division_row describe(const lathe_store *store, int32_t i)
+{
+    const lathe_store_row *row = &store->rows[i];
+    const int64_t n = lathe_desc_count(&store->params->rows[i]->desc);
+    const int64_t grad = lathe_dtype_bytes(lathe_params_grad_dtype(store->params, i));
+    int64_t bytes = n * (grad + (lathe_params_has_shadow(store->params, i) ? 4 : 0));
+    for (int32_t k = 0; k < row->n_slots; k++)
+        bytes += lathe_desc_bytes(&row->slots[k].desc);
+    return (lathe_division_row){.row = i,
+                                .family = family_of(store, i),
+                                .n = n,
+                                .unit = row->unit,
+                                .cost = (double)bytes / (double)n,
+                                .bytes = n * grad};
+}
+
+static lathe_status divide(lathe_store *store, const lathe_division_ask *ask)
+{
+    int32_t n = 0;
+    lathe_division_row *rows = calloc((size_t)store->n_rows + 1, sizeof *rows);
+    if (!rows)
+        return lathe_error(LATHE_E_NOMEM, "no memory to divide %d parameters", store->n_rows);
+    for (int32_t i = 0; i < store->n_rows; i++)
+        if (store->params->rows[i]->trainable &&
+            lathe_desc_count(&store->params->rows[i]->desc) > 0)
+            rows[n++] = describe(store, i);
+    const lathe_status status = lathe_division_make(ask, rows, n, store->n_rows, &store->division);
+    for (int32_t k = 0; k < n && status == LATHE_OK; k++) {
+        lathe_store_row *row = &store->rows[rows[k].row];
+        const lathe_extent own = lathe_division_of(store->division, rows[k].row, ask->rank);
+        row->held[LATHE_OF_STATE] = own;
+        if (lathe_params_has_shadow(store->params, rows[k].row))
+            row->held[LATHE_OF_PARAMETER] = own;
+    }
+    free(rows);
+    return status;
+}
+
+lathe_status lathe_store_init_divided(lathe_store *store, lathe_params *params,
+                                      const lathe_instance *optimizer,
+                                      const lathe_division_ask *ask)
+{
+    if (ask->shard == LATHE_SHARD_NONE || ask->n_ranks < 2)
+        return lathe_store_init(store, params, optimizer, 1);
+    LATHE_TRY(init_rows(store, params, optimizer));
+    LATHE_TRY(divide(store, ask));
+    const lathe_division *d = store->division;
+    for (int32_t k = 0; k < d->n_rows; k++)
+        layout_values(store, d->rows[k]);
+    for (int32_t i = 0; i < store->n_rows; i++) {
+        if (d->n[i] == 0)
+            layout_values(store, i);
+        layout_slots(store, i);
+    }
+    layout_divided_grads(store);
+    return LATHE_OK;
+}
+
+static void layout_average(lathe_store *store, lathe_store_row *row)
+{
+    if (row->held[LATHE_OF_STATE].n > 0 || !store->division)
+        row->average = take(&store->average_bytes, 4 * row->held[LATHE_OF_STATE].n);
+}
+
 void lathe_store_add_averages(lathe_store *store)
 {
+    store->has_averages = 1;
     for (int32_t i = 0; i < store->n_rows; i++)
         if (store->params->rows[i]->trainable)
-            store->rows[i].average =
-                take(&store->average_bytes, 4 * lathe_desc_count(&store->params->rows[i]->desc));
+            layout_average(store, &store->rows[i]);
 }
 
 static int64_t step_bytes(const lathe_store *store)
 {
-    return store->slot_bytes || store->grad_bytes ? (int64_t)sizeof(lathe_step_memory) : 0;
+    return store->slot_bytes || store->grad_bytes || store->division
+               ? (int64_t)sizeof(lathe_step_memory)
+               : 0;
 }
 
 static int32_t slot_memory(const lathe_store *store)
@@ -147,8 +272,36 @@ void lathe_store_fini(lathe_store *store, lathe_machine *m)
         lathe_machine_free(m, LATHE_MEM_AVERAGE, store->average_bytes, store->averages);
         lathe_machine_free(m, LATHE_MEM_MODELS, store->other_bytes, store->others);
     }
+    lathe_division_destroy(store->division);
     free(store->rows);
     memset(store, 0, sizeof *store);
+}
+
+int lathe_store_is_whole(const lathe_store *store, int32_t param, int32_t what)
+{
+    return store->rows[param].held[what].n == lathe_desc_count(&store->params->rows[param]->desc);
+}
+
+int64_t lathe_store_slot_skipped(const lathe_store *store, int32_t param, int32_t slot)
+{
+    const lathe_store_row *row = &store->rows[param];
+    const int64_t n = lathe_desc_count(&store->params->rows[param]->desc);
+    const lathe_extent *own = &row->held[LATHE_OF_STATE];
+    return own->begin > 0 ? lathe_slot_bytes(&row->slots[slot], n, own->begin, row->unit) : 0;
+}
+
+int64_t lathe_store_slot_held(const lathe_store *store, int32_t param, int32_t slot)
+{
+    const lathe_store_row *row = &store->rows[param];
+    const int64_t n = lathe_desc_count(&store->params->rows[param]->desc);
+    const lathe_extent *own = &row->held[LATHE_OF_STATE];
+    const int64_t end = own->begin + own->n;
+    if (own->n == n)
+        return lathe_desc_bytes(&row->slots[slot].desc);
+    if (own->n == 0)
+        return 0;
+    return lathe_slot_bytes(&row->slots[slot], n, end, row->unit) -
+           lathe_store_slot_skipped(store, param, slot);
 }
 
 float *lathe_store_master(const lathe_store *store, int32_t param)

@@ -14,15 +14,28 @@
  *   others     | p8 c   | p9 f32 | ...        values or planes of other, frozen models (teacher,
  *                                             draft, reward model)
  *   planes     | p5.weight | p5.absmax | ...
+ *
+ * If ranks divide the parameters (division.h), trained rows come first in each family, bucket by
+ * bucket, and of some families a rank holds its extents only (lathe_store_row.held).
  */
 #ifndef LATHE_EXEC_STORE_H
 #define LATHE_EXEC_STORE_H
 
+#include "exec/division.h"
 #include "exec/transfer.h"
 #include "ir/params.h"
 #include "lathe/optimizer.h"
 
-/* Offsets of one parameter in each family; -1: the family does not hold it. */
+/* What a rank holds an extent of. */
+enum {
+    LATHE_OF_PARAMETER = 0, /* the master; compute copies are always whole */
+    LATHE_OF_GRADIENT = 1,
+    LATHE_OF_STATE = 2, /* slots and average; the rank updates these elements */
+    LATHE_N_EXTENTS = 3
+};
+
+/* Offsets of one parameter in each family; -1: the family does not hold it. An offset is that of
+ * the first element which this rank holds. */
 typedef struct lathe_store_row {
     int64_t master, shadow, grad, average, other;
     int64_t plane[LATHE_MAX_PLANES];
@@ -30,6 +43,8 @@ typedef struct lathe_store_row {
     lathe_slot slots[LATHE_MAX_SLOTS];
     int32_t n_slots;
     int32_t partition; /* LATHE_PARTITION_* */
+    int64_t unit;      /* elements of the smallest piece that can be updated alone; 0: the whole */
+    lathe_extent held[LATHE_N_EXTENTS]; /* by LATHE_OF_*; everything, unless ranks divide it */
 } lathe_store_row;
 
 /* Arguments of a step, in device memory, at the same address for every step. */
@@ -56,12 +71,23 @@ typedef struct lathe_store {
     int64_t offload_buffer;
     int32_t slots_on_host;         /* 1: the slots are in pinned host memory */
     struct lathe_offload *offload; /* moves them (state_offload.h); NULL: nothing does */
+    lathe_division *division;      /* owned; NULL: this rank holds everything */
+    const struct lathe_peers
+        *peers;           /* the other ranks (peers.h), borrowed; NULL: none are needed */
+    int32_t has_averages; /* 1: averages are laid out, of which this rank may hold none */
+    int32_t is_average;   /* 1: a view whose masters are the averages */
 } lathe_store;
 
 /** Lays out every parameter. optimizer NULL: no slots (evaluation, generation). with_grads 0:
  *  none. */
 lathe_status lathe_store_init(lathe_store *store, lathe_params *params,
                               const lathe_instance *optimizer, int32_t with_grads);
+
+/** The same for one of several ranks that divide the training's state. ask->shard NONE, or one
+ *  rank: nothing is divided. */
+lathe_status lathe_store_init_divided(lathe_store *store, lathe_params *params,
+                                      const lathe_instance *optimizer,
+                                      const lathe_division_ask *ask);
 
 /** Lays out a second f32 copy of every trainable parameter. Before bytes and place. */
 void lathe_store_add_averages(lathe_store *store);
@@ -72,7 +98,15 @@ void lathe_store_bytes(const lathe_store *store, lathe_mem_bytes *bytes);
 lathe_status lathe_store_place(lathe_store *store, lathe_machine *m);
 void lathe_store_fini(lathe_store *store, lathe_machine *m);
 
-/** Pointers into memory that place allocated; NULL if the row does not have this value. */
+/** Elements that this rank holds, by LATHE_OF_*: whether these are all of them. */
+int lathe_store_is_whole(const lathe_store *store, int32_t param, int32_t what);
+
+/** Bytes of a slot before the first element that this rank holds, and bytes that it holds. */
+int64_t lathe_store_slot_skipped(const lathe_store *store, int32_t param, int32_t slot);
+int64_t lathe_store_slot_held(const lathe_store *store, int32_t param, int32_t slot);
+
+/** Pointers into memory that place allocated, to the first element that this rank holds; NULL if
+ *  the row does not have this value, or this rank holds none of it. */
 float *lathe_store_master(const lathe_store *store, int32_t param);
 void *lathe_store_shadow(const lathe_store *store, int32_t param);
 void *lathe_store_grad(const lathe_store *store, int32_t param);

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "exec/cut_unit.h"
 #include "exec/row_kernels.h"
 #include "exec/state_offload.h"
 #include "io/convert.h"
@@ -84,10 +85,91 @@ static lathe_status write_part(void *arg, const lathe_tensor_piece *p)
                                        (const char *)part->from + p->offset, p->bytes);
 }
 
+/* ---- families that ranks divide ---- */
+
+void *lathe_store_family(const lathe_store *store, int32_t family, int32_t param, int32_t slot)
+{
+    if (family == LATHE_FAMILY_SLOTS)
+        return lathe_store_slot(store, param, slot);
+    return family == LATHE_FAMILY_AVERAGES ? lathe_store_average(store, param)
+                                           : lathe_store_master(store, param);
+}
+
+lathe_extent lathe_store_family_bytes(const lathe_store *store, int32_t family, int32_t param,
+                                      int32_t slot, int32_t rank)
+{
+    const lathe_store_row *row = &store->rows[param];
+    const int64_t n = lathe_desc_count(&store->params->rows[param]->desc);
+    const int is_whole = family == LATHE_FAMILY_MASTERS && !store->is_average &&
+                         !lathe_params_has_shadow(store->params, param);
+    lathe_extent own = {0, n};
+    if (store->division && store->division->n[param] > 0 && !is_whole)
+        own = lathe_division_of(store->division, param, rank);
+    if (family != LATHE_FAMILY_SLOTS)
+        return (lathe_extent){4 * own.begin, 4 * own.n};
+    const int64_t begin =
+        own.begin > 0 ? lathe_slot_bytes(&row->slots[slot], n, own.begin, row->unit) : 0;
+    const int64_t end =
+        own.n > 0 ? lathe_slot_bytes(&row->slots[slot], n, own.begin + own.n, row->unit) : begin;
+    return (lathe_extent){begin, end - begin};
+}
+
+lathe_status lathe_store_stream(const lathe_store *store, int32_t family, int32_t param,
+                                int32_t slot, lathe_piece_fn fn, void *arg)
+{
+    const int32_t rank = store->division ? store->division->rank : 0;
+    const lathe_extent held = lathe_store_family_bytes(store, family, param, slot, rank);
+    const int64_t whole = family == LATHE_FAMILY_SLOTS
+                              ? lathe_desc_bytes(&store->rows[param].slots[slot].desc)
+                              : 4 * lathe_desc_count(&store->params->rows[param]->desc);
+    if (held.n == whole)
+        return lathe_store_read(store, lathe_store_family(store, family, param, slot), whole, fn,
+                                arg);
+    if (!store->peers)
+        return lathe_error(LATHE_E_STATE, "'%s' is divided among ranks",
+                           store->params->rows[param]->name);
+    return store->peers->collect(store->peers->arg,
+                                 store->is_average ? LATHE_FAMILY_AVERAGES : family, param, slot,
+                                 fn, arg);
+}
+
+lathe_status lathe_store_put_held(const lathe_store *store, int32_t family, int32_t param,
+                                  int32_t slot, const void *whole)
+{
+    const int32_t rank = store->division ? store->division->rank : 0;
+    const lathe_extent held = lathe_store_family_bytes(store, family, param, slot, rank);
+    return held.n == 0 ? LATHE_OK
+                       : lathe_store_put(store, lathe_store_family(store, family, param, slot),
+                                         (const char *)whole + held.begin, held.n);
+}
+
+lathe_status lathe_store_write_master(const lathe_store *store, lathe_st_writer *w, int64_t tensor,
+                                      int32_t param)
+{
+    tensor_of_file t = {w, tensor};
+    return lathe_store_stream(store, LATHE_FAMILY_MASTERS, param, 0, write_piece, &t);
+}
+
+/* Like lathe_store_write_all for tensors that ranks divide, one after the other. */
+static lathe_status write_divided(const lathe_store *store, lathe_st_writer *w,
+                                  const lathe_store_part *parts, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        tensor_of_file t = {w, parts[i].tensor};
+        if (parts[i].family < 0)
+            return lathe_error(LATHE_E_STATE, "gradients that ranks divide are not saved");
+        LATHE_TRY(lathe_store_stream(store, parts[i].family, parts[i].param, parts[i].slot,
+                                     write_piece, &t));
+    }
+    return LATHE_OK;
+}
+
 lathe_status lathe_store_write_all(const lathe_store *store, lathe_st_writer *w,
                                    const lathe_store_part *parts, int64_t n)
 {
     parts_of_file f = {w, parts};
+    if (store->division)
+        return write_divided(store, w, parts, n);
     int all_on_host = 1;
     for (int64_t i = 0; i < n && all_on_host; i++)
         LATHE_TRY(on_host(store, parts[i].from, &all_on_host));
@@ -125,6 +207,10 @@ static lathe_status set_shadow(const lathe_store *store, int32_t param, const fl
 lathe_status lathe_store_set(const lathe_store *store, int32_t param, const float *values)
 {
     float *master = lathe_store_master(store, param);
+    if (!lathe_store_is_whole(store, param, LATHE_OF_PARAMETER)) {
+        LATHE_TRY(lathe_store_put_held(store, LATHE_FAMILY_MASTERS, param, 0, values));
+        return lathe_row_refresh_from(store, param, values);
+    }
     if (!master)
         return set_shadow(store, param, values);
     if (master != values)

@@ -1,6 +1,7 @@
 /* Positions at which a tensor that an optimizer updates may be cut. */
 #include "exec/tensor_cut.h"
 
+#include "exec/cut_unit.h"
 #include "lathe/kit/elementwise.h"
 
 #define CHUNK LATHE_ELEMENTWISE_CHUNK
@@ -13,27 +14,9 @@ static int64_t whole_of(const lathe_store *store, const lathe_optimizer_tensor *
 int64_t lathe__cut_unit(const lathe_store *store, const lathe_instance *optimizer,
                         const lathe_optimizer_tensor *t)
 {
-    const lathe_optimizer_v1 *table = optimizer->table;
     const lathe_store_row *row = &store->rows[t->tensor];
-    int64_t unit = 1;
-    if (row->partition == LATHE_PARTITION_TENSOR)
-        return 0;
-    const int64_t whole = whole_of(store, t);
-    if (row->partition == LATHE_PARTITION_ROW)
-        unit = t->cols;
-    if (row->partition == LATHE_PARTITION_BLOCK && LATHE_HAS(table, block)) {
-        const lathe_param_info info = lathe_params_info(store->params, t->tensor);
-        unit = table->block(optimizer->self, &info);
-    }
-    if (unit < 1 || whole < 1)
-        return 0;
-    const int64_t n_units = (whole + unit - 1) / unit;
-    for (int32_t k = 0; k < row->n_slots; k++) {
-        const int64_t n = lathe_desc_count(&row->slots[k].desc);
-        if (n != whole && n != n_units)
-            return 0;
-    }
-    return unit;
+    const lathe_param_info info = lathe_params_info(store->params, t->tensor);
+    return lathe_cut_unit(optimizer, &info, row->partition, row->slots, row->n_slots);
 }
 
 static int64_t common_divisor(int64_t a, int64_t b)

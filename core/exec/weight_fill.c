@@ -27,9 +27,10 @@ static lathe_status place_row(void *arg, int32_t index, const lathe_param *row, 
     lathe_weight_fill *fill = arg;
     const lathe_store *store = fill->store;
     const int64_t n = lathe_desc_count(&row->desc);
-    void *memory = lathe_store_master(store, index);
+    const int is_divided = !lathe_store_is_whole(store, index, LATHE_OF_PARAMETER);
+    void *memory = is_divided ? NULL : lathe_store_master(store, index);
     *out_dtype = LATHE_F32;
-    if (!memory && !row->format) {
+    if (!memory && !is_divided && !row->format) {
         memory = lathe_store_value(store, index);
         *out_dtype = lathe_params_value_dtype(fill->params, index);
     }
@@ -93,7 +94,8 @@ static lathe_status row_done(void *arg, int32_t index, const lathe_param *row, v
         return lathe_loftq_add(&fill->loftq, fill->store, index, fill->factors_follow, data);
     if (row->format)
         return encode_row(fill, index, row, data);
-    if (lathe_store_master(fill->store, index))
+    if (lathe_store_master(fill->store, index) ||
+        !lathe_store_is_whole(fill->store, index, LATHE_OF_PARAMETER))
         return lathe_store_set(fill->store, index, data);
     if (fill->store->is_host) /* place_row gave the loader this address */
         return LATHE_OK;

@@ -36,6 +36,21 @@ static json_t *plugins_of(const lathe_run *run)
     return out;
 }
 
+/* Bytes of what ranks may divide, of all ranks together. */
+static void add_whole_bytes(json_t *out, const lathe_store *store)
+{
+    int64_t gradients = 0, slots = 0;
+    for (int32_t i = 0; i < store->n_rows; i++) {
+        if (store->params->rows[i]->trainable)
+            gradients += lathe_desc_count(&store->params->rows[i]->desc) *
+                         lathe_dtype_bytes(lathe_params_grad_dtype(store->params, i));
+        for (int32_t k = 0; k < store->rows[i].n_slots; k++)
+            slots += lathe_desc_bytes(&store->rows[i].slots[k].desc);
+    }
+    json_object_set_new(out, "gradient_bytes", json_integer((json_int_t)gradients));
+    json_object_set_new(out, "optimizer_bytes", json_integer((json_int_t)slots));
+}
+
 /* The first row of the data and their identity, the plan of the gradients, the length. */
 static json_t *run_of(const lathe_run *run)
 {
@@ -47,8 +62,7 @@ static json_t *run_of(const lathe_run *run)
     json_object_set_new(out, "rows_per_epoch", json_integer((json_int_t)cursor.rows_per_epoch));
     json_object_set_new(out, "steps", json_integer((json_int_t)run->set.max_steps));
     json_object_set_new(out, "threads", json_integer(run->machine.n_threads));
-    json_object_set_new(out, "gradient_bytes", json_integer((json_int_t)run->store.grad_bytes));
-    json_object_set_new(out, "optimizer_bytes", json_integer((json_int_t)run->store.slot_bytes));
+    add_whole_bytes(out, &run->store);
     json_object_set_new(out, "compute_dtype", json_integer(run->set.compute_dtype));
     return out;
 }

@@ -5,6 +5,7 @@
 #include "base/trace.h"
 #include "loop/training.h"
 #include "metrics/stage_metrics.h"
+#include "ranks/extents.h"
 #include "ranks/grad_buckets.h"
 #include "run/iteration.h"
 #include "run/rollout_noise.h"
@@ -84,7 +85,9 @@ static void add_stage_figures(lathe_figures *f, const lathe_stage_v1 *stage,
 
 static void add_rank_figures(lathe_figures *f, const lathe_run *run, const lathe_step_record *step)
 {
-    lathe__figures_add(f, "ranks_bytes_sent", (double)lathe_grad_buckets_take_sent(run->buckets));
+    lathe__figures_add(f, "ranks_bytes_sent",
+                       (double)(lathe_grad_buckets_take_sent(run->buckets) +
+                                lathe_extents_take_sent(run->extents)));
     lathe__figures_add(f, "ranks_slowest", (double)step->slowest_rank);
     lathe__figures_add(f, "ranks_slowest_seconds", step->slowest_seconds);
     lathe__figures_add(f, "ranks_fastest_seconds", step->fastest_seconds);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/crc32c.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
@@ -144,19 +145,36 @@ static lathe_status begin_alone(lathe_training *t)
     return LATHE_OK;
 }
 
+/* A checksum of what kernels read of the trained parameters, which every rank holds. */
+static double checksum(const lathe_store *store)
+{
+    uint32_t sum = 0;
+    for (int32_t i = 0; i < store->n_rows; i++)
+        if (store->params->rows[i]->trainable)
+            sum = sum * 31 +
+                  lathe_crc32c(lathe_store_value(store, i),
+                               lathe_desc_count(&store->params->rows[i]->desc) *
+                                   lathe_dtype_bytes(lathe_params_value_dtype(store->params, i)));
+    return (double)sum;
+}
+
 /* Refuses ranks whose weights differ, such as those of another copy of model.path. */
 static lathe_status compare_weights(lathe_run *run)
 {
     const double *all = NULL;
     double norm = 0.0;
-    LATHE_TRY(lathe_update_param_norm(run->opt.update, &norm));
+    if (run->extents) /* a norm would be that of all ranks */
+        norm = checksum(&run->store);
+    else
+        LATHE_TRY(lathe_update_param_norm(run->opt.update, &norm));
     LATHE_TRY(lathe_ranks_gather(run->ranks, &norm, 1, 1, &all));
     for (int32_t q = 1; q < lathe_ranks_count(run->ranks); q++)
         if (all[q * LATHE_RANK_NUMBERS] != all[0])
             return lathe_error(LATHE_E_RANK,
-                               "rank %d begins with other weights than rank 0: their norm is %.9g, "
+                               "rank %d begins with other weights than rank 0: their %s is %.9g, "
                                "not %.9g; give all ranks the same model.path and checkpoints",
-                               q, all[q * LATHE_RANK_NUMBERS], all[0]);
+                               q, run->extents ? "checksum" : "norm", all[q * LATHE_RANK_NUMBERS],
+                               all[0]);
     return LATHE_OK;
 }
 
@@ -309,8 +327,7 @@ static lathe_status write_checkpoint(lathe_training *t, int32_t gate, int32_t en
     lathe_saver *s = t->saver;
     const double begin = lathe_now();
     LATHE_TRY(settle(t));
-    const lathe_averaging average = lathe__run_averaging(t->run);
-    LATHE_TRY(lathe_average_fill(&average));
+    LATHE_TRY(lathe__run_fill_averages(t->run));
     if (s->writer && !ends && t->run->sum.backwards == 0) {
         LATHE_TRY(lathe_image_take(t->run->checkpoints.image, lathe__run_saved(t->run)));
         lathe_writer_post(s->writer, &t->figures, gate);
@@ -355,16 +372,25 @@ static lathe_status save_due(lathe_training *t, int32_t ends)
     return LATHE_OK;
 }
 
+/* Whether this rank only sends what rank 0 asks for. */
+static int32_t serves(const lathe_training *t)
+{
+    return t->run->saves && lathe__run_serves(t->run);
+}
+
 lathe_status lathe__training_save_partial(lathe_training *t)
 {
-    const lathe_run *run = t->run;
+    lathe_run *run = t->run;
     lathe_saver *s = t->saver;
+    if (serves(t))
+        return lathe__run_serve(run);
     if (!s)
         return LATHE_OK;
     /* one of the best stays one */
     if (run->sum.backwards > 0 || run->at.evaluation_due || s->saved_step != run->at.step)
         LATHE_TRY(write_checkpoint(t, s->keep.best > 0 && s->keep.read_back, 1));
     LATHE_TRY(settle(t));
+    LATHE_TRY(lathe__run_release(run));
     if (run->sum.backwards > 0)
         lathe_progress_note(&t->progress, 1,
                             "checkpoint %s, in the middle of step %lld: %d of %d micro-batches",
@@ -384,9 +410,13 @@ lathe_status lathe__training_save(lathe_training *t, int32_t ends, int32_t *out_
 {
     char text[2048];
     *out_rewound = 0;
+    if (serves(t))
+        return lathe__run_serve(t->run);
     if (!t->saver)
         return LATHE_OK;
     const lathe_status status = save_due(t, ends);
+    if (status == LATHE_OK)
+        return lathe__run_release(t->run);
     if (status != LATHE_E_NUMERIC || t->run->set.on_nonfinite != LATHE_POLICY_REWIND)
         return status;
     *out_rewound = 1;

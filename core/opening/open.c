@@ -15,6 +15,7 @@
 #include "opening/fit.h"
 #include "opening/methods.h"
 #include "opening/opening.h"
+#include "ranks/extents.h"
 #include "ranks/grad_buckets.h"
 #include "run/iteration.h"
 #include "run/reward_model.h"
@@ -452,6 +453,7 @@ void lathe_run_close(lathe_run *run)
     }
     if (!lathe_ranks_are_forsaken()) {
         lathe_grad_buckets_destroy(run->buckets);
+        lathe_extents_destroy(run->extents);
         lathe_ranks_close(run->ranks);
     }
     lathe_store_fini(&run->store, run->machine.dev ? &run->machine : NULL);

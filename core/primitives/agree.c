@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/trace.h"
+#include "ranks/extents.h"
 #include "ranks/grad_buckets.h"
 #include "ranks/ranks.h"
 
@@ -67,7 +68,9 @@ lathe_status lathe__run_reduce(lathe_run *run)
         return LATHE_OK;
     const double begin = lathe_now();
     lathe_update_forget_norm(run->opt.update);
-    LATHE_TRY(lathe_grad_buckets_reduce(run->buckets, &run->store, run->bucket_scratch));
+    LATHE_TRY(run->extents
+                  ? lathe_extents_reduce(run->extents)
+                  : lathe_grad_buckets_reduce(run->buckets, &run->store, run->bucket_scratch));
     lathe_trace_since("ranks", "sum of gradients", begin);
     return LATHE_OK;
 }

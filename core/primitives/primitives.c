@@ -236,6 +236,10 @@ lathe_status lathe_backward(lathe_run *run, lathe_backward_result *out)
                            "backward needs a forward with LATHE_FORWARD_TRAIN before it");
     if (out)
         LATHE_TRY(lathe_struct_check(out, "lathe_backward_result", LATHE_LEAST_BACKWARD));
+    if (out && run->extents)
+        return lathe_error(LATHE_E_UNSUPPORTED,
+                           "with parallel.shard no rank knows the norm of a backward's gradients: "
+                           "pass NULL, and read the norm from lathe_step");
     run->sum.pending = 0;
     lathe_update_forget_norm(run->opt.update);
     const lathe_program *p = run->programs.trained;

@@ -5,6 +5,7 @@
 #include "base/fs.h"
 #include "checkpoint/checkpoint.h"
 #include "opening/resume_check.h"
+#include "ranks/extents.h"
 #include "run/run_saved.h"
 
 static lathe_status accept(void *run, const char *dir)
@@ -18,16 +19,49 @@ lathe_status lathe__run_resume(lathe_run *run, const char **out_path)
     return run->checkpoints.weights_wait ? lathe__run_weights(run) : LATHE_OK;
 }
 
+/* Fills this rank's part of the average. */
+static lathe_status fill(void *arg)
+{
+    const lathe_averaging average = lathe__run_averaging(arg);
+    return lathe_average_fill(&average);
+}
+
+lathe_status lathe__run_fill_averages(lathe_run *run)
+{
+    const lathe_peers *peers = run->store.peers;
+    LATHE_TRY(fill(run));
+    return peers && lathe_optimizer_averages(&run->parts.optimizer)
+               ? peers->fill_averages(peers->arg)
+               : LATHE_OK;
+}
+
+int32_t lathe__run_serves(const lathe_run *run)
+{
+    return run->extents && run->programs.rank > 0;
+}
+
+lathe_status lathe__run_serve(lathe_run *run)
+{
+    return lathe_extents_serve(run->extents, fill, run);
+}
+
+lathe_status lathe__run_release(lathe_run *run)
+{
+    return run->extents ? lathe_extents_release(run->extents) : LATHE_OK;
+}
+
 lathe_status lathe_save(lathe_run *run, const char *dir)
 {
     if (!run->open.placed)
         return lathe_error(LATHE_E_STATE, "the run has no weights to save");
+    if (lathe__run_serves(run))
+        return lathe__run_serve(run);
     if (lathe_path_exists(dir))
         return lathe_error(LATHE_E_IO, "%s: exists already", dir);
     LATHE_TRY(lathe__checkpoint_know_plugins(lathe__run_saved(run)));
-    const lathe_averaging average = lathe__run_averaging(run);
-    LATHE_TRY(lathe_average_fill(&average));
-    return lathe_checkpoint_save(lathe__run_saved(run), NULL, 0, dir);
+    LATHE_TRY(lathe__run_fill_averages(run));
+    LATHE_TRY(lathe_checkpoint_save(lathe__run_saved(run), NULL, 0, dir));
+    return lathe__run_release(run);
 }
 
 lathe_status lathe_load(lathe_run *run, const char *dir)

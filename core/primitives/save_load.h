@@ -9,4 +9,14 @@
  * checkpoint provided them. */
 lathe_status lathe__run_resume(lathe_run *run, const char **out_path);
 
+/** Fills the optimizer's own average for a checkpoint, if it keeps one; on rank 0 of ranks that
+ *  divide the state, also that of the others. */
+lathe_status lathe__run_fill_averages(lathe_run *run);
+
+/** Whether this rank has a part of the state that rank 0 saves. It then calls serve() where rank 0
+ *  saves, and rank 0 calls release() afterwards, also if it saved nothing. */
+int32_t lathe__run_serves(const lathe_run *run);
+lathe_status lathe__run_serve(lathe_run *run);
+lathe_status lathe__run_release(lathe_run *run);
+
 #endif

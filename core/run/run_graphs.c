@@ -426,8 +426,8 @@ lathe_status lathe__run_plan(lathe_run *run)
     LATHE_TRY(lathe__merge_plan(run));
     lathe__offload_warn_idle(run);
     check_fp8(run);
-    LATHE_TRY(
-        lathe_store_init(&run->store, &run->params, trains ? &run->parts.optimizer : NULL, trains));
+    LATHE_TRY(trains ? lathe__run_lay_out(run)
+                     : lathe_store_init(&run->store, &run->params, NULL, 0));
     LATHE_TRY(lathe__merge_check_reset(run));
     if (trains)
         LATHE_TRY(lathe__average_plan(run));

@@ -8,6 +8,7 @@
 #include "config/config.h"
 #include "plug/answers.h"
 #include "plug/schema.h"
+#include "ranks/extents.h"
 #include "ranks/grad_buckets.h"
 #include "records/row_kind.h"
 #include "run/curvature_check.h"
@@ -52,6 +53,22 @@ lathe_status lathe__run_check_ranks(const lathe_run *run)
                                  "version; choose \"stop\", \"skip\" or \"ignore\"",
                                  who);
     return LATHE_OK;
+}
+
+/* On one rank, too: parallel.shard says that there will be several. */
+lathe_status lathe__run_check_shard(const lathe_run *run)
+{
+    const lathe_value *async = lathe_config_get(run->config, "checkpoint", "async");
+    if (run->set.shard == LATHE_SHARD_NONE)
+        return LATHE_OK;
+    if (!run->ranks)
+        LATHE_TRY(lathe__run_check_ranks(run));
+    if (!async || !async->is_explicit || !run->set.checkpoint.async)
+        return LATHE_OK;
+    return lathe__run_refuse(run, "checkpoint", "async",
+                             "checkpoint.async = true needs a copy of all state, which no rank has "
+                             "with parallel.shard: remove the line, or set it to false; the "
+                             "checkpoint is then written from the memory of all ranks");
 }
 
 /* Rank 0 alone has the run's folder and its output. */
@@ -170,31 +187,51 @@ lathe_status lathe__run_join(lathe_run *run)
     }
     run->programs.rank = lathe_ranks_rank(run->ranks);
     run->programs.n_ranks = lathe_ranks_count(run->ranks);
+    run->saves = run->set.checkpoint.dir != NULL;
     if (run->programs.rank > 0)
         be_quiet(run);
     return lathe__run_check_ranks(run);
+}
+
+lathe_status lathe__run_lay_out(lathe_run *run)
+{
+    const lathe_division_ask ask = {.shard = run->set.shard,
+                                    .rank = lathe_ranks_rank(run->ranks),
+                                    .n_ranks = lathe_ranks_count(run->ranks),
+                                    .bucket_bytes = run->set.bucket_bytes};
+    return lathe_store_init_divided(&run->store, &run->params, &run->parts.optimizer, &ask);
+}
+
+static int64_t exchange_bytes(const lathe_run *run)
+{
+    return lathe_grad_buckets_bytes(run->buckets) + lathe_extents_bytes(run->extents);
 }
 
 lathe_status lathe__run_plan_buckets(lathe_run *run)
 {
     if (!run->ranks)
         return LATHE_OK;
-    LATHE_TRY(
-        lathe_grad_buckets_create(run->ranks, &run->store, run->set.bucket_bytes, &run->buckets));
-    run->planned.by[LATHE_MEM_STAGING] += lathe_grad_buckets_bytes(run->buckets);
+    LATHE_TRY(run->store.division
+                  ? lathe_extents_create(run->ranks, &run->store, &run->extents)
+                  : lathe_grad_buckets_create(run->ranks, &run->store, run->set.bucket_bytes,
+                                              &run->buckets));
+    run->planned.by[LATHE_MEM_STAGING] += exchange_bytes(run);
     return LATHE_OK;
 }
 
 lathe_status lathe__run_place_buckets(lathe_run *run)
 {
-    return lathe_machine_alloc(&run->machine, LATHE_MEM_STAGING,
-                               lathe_grad_buckets_bytes(run->buckets), &run->bucket_scratch);
+    LATHE_TRY(lathe_machine_alloc(&run->machine, LATHE_MEM_STAGING, exchange_bytes(run),
+                                  &run->bucket_scratch));
+    if (run->extents)
+        lathe_extents_place(run->extents, run->bucket_scratch);
+    return LATHE_OK;
 }
 
 void lathe__run_close_buckets(lathe_run *run)
 {
     if (run->bucket_scratch)
-        lathe_machine_free(&run->machine, LATHE_MEM_STAGING, lathe_grad_buckets_bytes(run->buckets),
+        lathe_machine_free(&run->machine, LATHE_MEM_STAGING, exchange_bytes(run),
                            run->bucket_scratch);
     run->bucket_scratch = NULL;
 }

@@ -13,8 +13,15 @@ lathe_status lathe__run_join(lathe_run *run);
  *  LATHE_E_CONFIG. */
 lathe_status lathe__run_check_engine(lathe_run *run);
 
-/** What several ranks cannot do: LATHE_E_CONFIG. */
+/** Lays out the store of a training, of which several ranks may hold a part each
+ *  (parallel.shard). */
+lathe_status lathe__run_lay_out(lathe_run *run);
+
+/** Refuses what several ranks cannot do. */
 lathe_status lathe__run_check_ranks(const lathe_run *run);
+/** The same for a run with parallel.shard that is one rank or only checked, and what
+ *  parallel.shard does not combine with. */
+lathe_status lathe__run_check_shard(const lathe_run *run);
 
 /** Prepares the sums of the gradients, after the store is laid out, and adds their memory to the
  *  plan; allocates it; frees it. */

@@ -83,8 +83,10 @@ struct lathe_run {
     struct lathe_stored_teacher *stored;     /* stored_teacher.h; NULL: none */
     struct lathe_ranks *ranks;               /* ranks/ranks.h; NULL: one rank */
     struct lathe_grad_buckets *buckets;      /* ranks/grad_buckets.h; NULL: one rank */
-    void *bucket_scratch;
-    struct lathe_scorer *reward; /* reward_model.h; NULL: none */
+    struct lathe_extents *extents;           /* ranks/extents.h; NULL: ranks divide nothing */
+    void *bucket_scratch;                    /* of buckets or extents */
+    int32_t saves;                           /* 1: rank 0 writes checkpoints */
+    struct lathe_scorer *reward;             /* reward_model.h; NULL: none */
 };
 
 /* ---- shared with core/opening and above ---- */

@@ -13,6 +13,7 @@
 #include "run/objective_check.h"
 #include "run/rollout_noise.h"
 #include "run/run_check.h"
+#include "run/run_ranks.h"
 #include "run/run_state.h"
 
 /* Whether the file or the command line sets the key. */
@@ -268,6 +269,7 @@ lathe_status lathe__settings_check(lathe_run *run)
         lathe__average_check_start,
         lathe__merge_check,
         lathe__noise_check,
+        lathe__run_check_shard,
     };
     lathe_status first = LATHE_OK;
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {

@@ -13,25 +13,33 @@ int32_t lathe_optimizer_averages(const lathe_instance *optimizer)
 
 int32_t lathe_average_is_state(const lathe_store *store, const lathe_instance *optimizer)
 {
-    return store->average_bytes > 0 && !lathe_optimizer_averages(optimizer);
+    return store->has_averages && !lathe_optimizer_averages(optimizer);
 }
 
 const char *lathe_average_name(const lathe_store *store, const lathe_instance *optimizer,
                                int32_t kind)
 {
     static const char *const names[] = {"none", "ema", "swa"}; /* LATHE_AVERAGE_* */
-    if (store->average_bytes == 0)
+    if (!store->has_averages)
         return names[LATHE_AVERAGE_NONE];
     return lathe_optimizer_averages(optimizer) ? "optimizer" : names[kind];
 }
 
-lathe_status lathe_average_copy(const lathe_store *store, lathe_machine *m,
-                                const lathe_params *params)
+lathe_status lathe_average_copy_row(const lathe_store *store, lathe_machine *m, int32_t row)
+{
+    const lathe_extent *held = store->rows[row].held;
+    if (!lathe_store_average(store, row))
+        return LATHE_OK;
+    return lathe_move(m, lathe_store_average(store, row),
+                      lathe_store_master(store, row) +
+                          (held[LATHE_OF_STATE].begin - held[LATHE_OF_PARAMETER].begin),
+                      4 * held[LATHE_OF_STATE].n);
+}
+
+lathe_status lathe_average_copy(const lathe_store *store, lathe_machine *m)
 {
     for (int32_t i = 0; i < store->n_rows; i++)
-        if (lathe_store_average(store, i))
-            LATHE_TRY(lathe_move(m, lathe_store_average(store, i), lathe_store_master(store, i),
-                                 lathe_desc_bytes(&params->rows[i]->desc)));
+        LATHE_TRY(lathe_average_copy_row(store, m, i));
     return LATHE_OK;
 }
 
@@ -44,8 +52,10 @@ lathe_status lathe_average_view(const lathe_store *store, lathe_arena *arena, la
     memcpy(out->rows, store->rows, (size_t)store->n_rows * sizeof *out->rows);
     out->masters = out->averages;
     out->shadows = NULL;
+    out->is_average = 1;
     for (int32_t i = 0; i < store->n_rows; i++) {
         out->rows[i].master = out->rows[i].average;
+        out->rows[i].held[LATHE_OF_PARAMETER] = out->rows[i].held[LATHE_OF_STATE];
         out->rows[i].shadow = -1;
     }
     return LATHE_OK;

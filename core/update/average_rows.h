@@ -18,9 +18,10 @@ int32_t lathe_average_is_state(const lathe_store *store, const lathe_instance *o
 const char *lathe_average_name(const lathe_store *store, const lathe_instance *optimizer,
                                int32_t kind);
 
-/** Copies the weights of every row into its average. */
-lathe_status lathe_average_copy(const lathe_store *store, lathe_machine *m,
-                                const lathe_params *params);
+/** Copies the weights into their averages, as far as this rank holds these. */
+lathe_status lathe_average_copy(const lathe_store *store, lathe_machine *m);
+/** The same for one row, if it has an average. */
+lathe_status lathe_average_copy_row(const lathe_store *store, lathe_machine *m, int32_t row);
 
 /** Makes a view of `store` whose weights are the averages, to write a checkpoint from. Its rows are
  * in the arena. */

@@ -153,8 +153,10 @@ static lathe_status place_averages(device_update *u, void *memory)
     if (!to)
         return lathe_error(LATHE_E_NOMEM, "no memory for the tables of %d tensors", u->n_tensors);
     for (int32_t i = 0; i < u->n_tensors; i++) {
-        float *whole = lathe_store_average(u->store, u->tensors[i].tensor);
-        to[i] = whole ? whole + u->tensors[i].first : NULL; /* part of a tensor */
+        const lathe_store_row *row = &u->store->rows[u->tensors[i].tensor];
+        float *held = lathe_store_average(u->store, u->tensors[i].tensor);
+        /* part of a tensor */
+        to[i] = held ? held + (u->tensors[i].first - row->held[LATHE_OF_STATE].begin) : NULL;
     }
     u->averages = memory;
     const lathe_status status = lathe_upload(u->m, memory, to, u->n_tensors * (int64_t)sizeof *to);

@@ -97,8 +97,9 @@ static lathe_status place(lathe_updater *base)
     u->ranges.before = u->own;
     for (int32_t i = 0; i < u->ranges.n_tensors; i++) {
         const lathe_optimizer_tensor *t = &u->ranges.tensors[i];
-        float *whole = lathe_store_average(u->ranges.store, t->tensor);
-        u->averages[i] = whole ? whole + t->first : NULL;
+        const lathe_store_row *row = &u->ranges.store->rows[t->tensor];
+        float *held = lathe_store_average(u->ranges.store, t->tensor);
+        u->averages[i] = held ? held + (t->first - row->held[LATHE_OF_STATE].begin) : NULL;
     }
     return LATHE_OK;
 }

@@ -70,7 +70,9 @@ static lathe_status find_parameter(lathe_machine *m, const lathe_store *store, i
     const lathe_params *params = store->params;
     *out_row = -1;
     for (int32_t i = 0; i < params->n && *out_row < 0; i++) {
-        const float *master = lathe_store_master(store, i);
+        const float *master = lathe_store_is_whole(store, i, LATHE_OF_PARAMETER)
+                                  ? lathe_store_master(store, i)
+                                  : NULL; /* of a divided one the compute copy is whole */
         lathe_desc d = params->rows[i]->desc;
         d.dtype = master ? LATHE_F32 : lathe_params_value_dtype(params, i);
         LATHE_TRY(look(m, master ? (const void *)master : lathe_store_shadow(store, i), &d, out));

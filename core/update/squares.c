@@ -46,19 +46,23 @@ static int64_t first_of(const lathe_store *store, int32_t row, int32_t which)
     return at >= f.begin && at < f.begin + f.bytes ? (at - f.begin) / f.size : -1;
 }
 
-/* Counts the segments, and writes them if an output is given. */
+/* Counts the segments of what this rank updates, and writes them if an output is given. */
 static int64_t cut(const lathe_store *store, int32_t which, int64_t *segments, int32_t *rows)
 {
     int64_t n = 0;
     for (int32_t i = 0; i < store->n_rows; i++) {
         const int64_t first = first_of(store, i, which);
-        const int64_t count = lathe_desc_count(&store->params->rows[i]->desc);
+        const lathe_extent *held = store->rows[i].held;
+        const int64_t count = held[LATHE_OF_STATE].n;
+        const int64_t skipped =
+            held[LATHE_OF_STATE].begin -
+            held[is_of_masters(which) ? LATHE_OF_PARAMETER : LATHE_OF_GRADIENT].begin;
         if (!store->params->rows[i]->trainable || first < 0)
             continue;
         for (int64_t from = 0; from < count; from += SEGMENT, n++) {
             if (!segments)
                 continue;
-            segments[2 * n] = first + from;
+            segments[2 * n] = first + skipped + from;
             segments[2 * n + 1] = count - from < SEGMENT ? count - from : SEGMENT;
             rows[n] = i;
         }

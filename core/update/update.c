@@ -7,10 +7,12 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "exec/peers.h"
 #include "exec/state_offload.h"
 #include "exec/transfer.h"
 #include "ir/flops.h"
 #include "lathe/kit/optimizer_queue.h"
+#include "update/average_rows.h"
 #include "update/step_norms.h"
 #include "update/update_matrices.h"
 #include "update/update_tensors.h"
@@ -245,12 +247,20 @@ lathe_status lathe_update_place(lathe_update *u, void *arena)
 
 /* ---- norms ---- */
 
+/* Makes sums over the elements that this rank updates those of all ranks. */
+static lathe_status add_peers(const lathe_update *u, double *sums, int32_t n)
+{
+    const lathe_peers *peers = u->store->peers;
+    return peers ? peers->add(peers->arg, sums, n) : LATHE_OK;
+}
+
 static lathe_status norm_of(lathe_update *u, int32_t family, double *out)
 {
     double sum = 0.0;
     LATHE_TRY(lathe_step_norms_rows(&u->norms, family, u->rows));
     for (int32_t i = 0; i < u->store->n_rows; i++)
         sum += u->rows[i];
+    LATHE_TRY(add_peers(u, &sum, 1));
     *out = sqrt(sum);
     return LATHE_OK;
 }
@@ -279,15 +289,18 @@ lathe_status lathe_update_param_norm(lathe_update *u, double *out)
  * there are groups. */
 static lathe_status gradient_norm(lathe_update *u, double average, double *groups, double *out)
 {
-    LATHE_TRY(norm_of(u, LATHE_SQUARES_GRADIENTS, out));
-    *out *= average;
-    for (int32_t g = 0; groups && g < u->groups->n; g++)
-        groups[g] = 0.0;
-    for (int32_t i = 0; groups && i < u->store->n_rows; i++)
-        if (u->store->params->rows[i]->trainable)
-            groups[u->groups->group[i]] += u->rows[i];
-    for (int32_t g = 0; groups && g < u->groups->n; g++)
-        groups[g] = sqrt(groups[g]) * average;
+    double sums[1 + LATHE_MAX_GROUPS] = {0.0};
+    const int32_t n_groups = groups ? u->groups->n : 0;
+    LATHE_TRY(lathe_step_norms_rows(&u->norms, LATHE_SQUARES_GRADIENTS, u->rows));
+    for (int32_t i = 0; i < u->store->n_rows; i++) {
+        sums[0] += u->rows[i];
+        if (groups && u->store->params->rows[i]->trainable)
+            sums[1 + u->groups->group[i]] += u->rows[i];
+    }
+    LATHE_TRY(add_peers(u, sums, 1 + n_groups));
+    *out = sqrt(sums[0]) * average;
+    for (int32_t g = 0; g < n_groups; g++)
+        groups[g] = sqrt(sums[1 + g]) * average;
     return LATHE_OK;
 }
 
@@ -401,6 +414,20 @@ static lathe_status figures(lathe_update *u, double *out_update2, double *out_pa
     return LATHE_OK;
 }
 
+/* The figures of all ranks, after each has updated its elements and got those of the others. */
+static lathe_status finish_step(lathe_update *u, lathe_update_args *args)
+{
+    const lathe_peers *peers = u->store->peers;
+    double sums[2] = {0.0, 0.0};
+    LATHE_TRY(figures(u, &sums[0], &sums[1]));
+    if (peers)
+        LATHE_TRY(peers->spread(peers->arg));
+    LATHE_TRY(add_peers(u, sums, 2));
+    args->update_norm = sqrt(sums[0]);
+    args->param_norm = sqrt(sums[1]);
+    return LATHE_OK;
+}
+
 lathe_status lathe_update_run(lathe_update *u, lathe_update_args *args)
 {
     const double average = 1.0 / (args->count * args->loss_scale);
@@ -418,12 +445,9 @@ lathe_status lathe_update_run(lathe_update *u, lathe_update_args *args)
         clip = args->max_grad_norm / (norm + 1e-6); /* torch.nn.utils.clip_grad_norm_ */
     fill_scalars(u, args, average * clip);
     const lathe_optimizer_step step = plugin_step(u, args->step, args->seed);
-    double update2 = 0.0, param2 = 0.0;
     LATHE_TRY(send_step(u));
     LATHE_TRY(run_parts(u, LATHE_QUEUE_STEP, &step));
-    LATHE_TRY(figures(u, &update2, &param2));
-    args->update_norm = sqrt(update2);
-    args->param_norm = sqrt(param2);
+    LATHE_TRY(finish_step(u, args));
     return u->offload ? lathe_offload_count_waits(u->offload) : LATHE_OK;
 }
 
@@ -454,11 +478,8 @@ lathe_status lathe_update_average(lathe_update *u, int64_t step, uint64_t seed)
 {
     const lathe_optimizer_step all = plugin_step(u, step, seed);
     for (int32_t i = 0; i < u->store->n_rows; i++)
-        if (u->store->rows[i].partition == LATHE_PARTITION_MATRIX &&
-            lathe_store_average(u->store, i))
-            LATHE_TRY(lathe_move(u->m, lathe_store_average(u->store, i),
-                                 lathe_store_master(u->store, i),
-                                 lathe_desc_bytes(&u->store->params->rows[i]->desc)));
+        if (u->store->rows[i].partition == LATHE_PARTITION_MATRIX)
+            LATHE_TRY(lathe_average_copy_row(u->store, u->m, i));
     fill_user_scalars(u, step);
     if (u->tensors.n_of_step == 0)
         return LATHE_OK;

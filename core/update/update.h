@@ -13,7 +13,8 @@
 
 typedef struct lathe_update lathe_update;
 
-/** Inputs and outputs of a step. */
+/** Inputs and outputs of a step. If ranks divide the parameters (store->peers), all ranks run it;
+ * each updates its elements, and every output is that of all. */
 typedef struct lathe_update_args {
     double count;          /* divisor of the summed loss: tokens or pairs of the whole step */
     double loss_scale;     /* factor in the gradients; 1 without a scaler */

@@ -13,8 +13,9 @@ typedef struct lathe_update_tensors {
     int32_t n_matrices;
 } lathe_update_tensors;
 
-/** Fills everything except the pointers, for a store whose layout is known. After an error, call
- * fini. */
+/** Fills everything except the pointers, for a store whose layout is known. If ranks divide the
+ * parameters, `of_step` has the extents of this rank, and `matrices` those that it owns. After an
+ * error, call fini. */
 lathe_status lathe_update_tensors_init(lathe_update_tensors *t, const lathe_store *store,
                                        const lathe_instance *optimizer,
                                        const lathe_param_groups *groups);

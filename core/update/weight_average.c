@@ -1,10 +1,12 @@
 /* Updates the average of the weights. */
 #include "update/weight_average.h"
 
+#include "exec/peers.h"
+
 /* Makes every average a copy of its weights. */
 static lathe_status copy_rows(const lathe_averaging *a)
 {
-    return lathe_average_copy(a->store, a->machine, a->store->params);
+    return lathe_average_copy(a->store, a->machine);
 }
 
 static int32_t is_state(const lathe_averaging *a)
@@ -49,7 +51,7 @@ static int64_t n_updates(const lathe_averaging *a)
 
 lathe_status lathe_average_fill(const lathe_averaging *a)
 {
-    if (a->store->average_bytes == 0 || is_state(a))
+    if (!a->store->has_averages || is_state(a))
         return LATHE_OK;
     if (n_updates(a) > 0)
         return lathe_update_average(a->opt->update, n_updates(a), a->seed);
@@ -58,7 +60,7 @@ lathe_status lathe_average_fill(const lathe_averaging *a)
 
 int32_t lathe_average_is_apart(const lathe_averaging *a)
 {
-    return is_state(a) ? a->at->averaged > 0 : a->store->average_bytes > 0 && n_updates(a) > 0;
+    return is_state(a) ? a->at->averaged > 0 : a->store->has_averages && n_updates(a) > 0;
 }
 
 /* Uses the arena as a buffer; it holds nothing between two runs of a graph. */
@@ -66,13 +68,16 @@ lathe_status lathe_average_swap(const lathe_averaging *a)
 {
     lathe_store *store = a->store;
     for (int32_t i = 0; i < store->n_rows; i++) {
+        const lathe_extent *held = store->rows[i].held;
         if (!lathe_store_average(store, i))
             continue;
-        LATHE_TRY(lathe_transfer_swap(a->machine, lathe_store_master(store, i),
-                                      lathe_store_average(store, i),
-                                      lathe_desc_bytes(&store->params->rows[i]->desc),
-                                      a->programs->arena, a->programs->arena_bytes));
+        LATHE_TRY(
+            lathe_transfer_swap(a->machine,
+                                lathe_store_master(store, i) +
+                                    (held[LATHE_OF_STATE].begin - held[LATHE_OF_PARAMETER].begin),
+                                lathe_store_average(store, i), 4 * held[LATHE_OF_STATE].n,
+                                a->programs->arena, a->programs->arena_bytes));
         LATHE_TRY(lathe_row_narrow(&a->opt->row_kernels, store, i, a->programs->arena));
     }
-    return LATHE_OK;
+    return store->peers ? store->peers->spread(store->peers->arg) : LATHE_OK;
 }

@@ -25,6 +25,9 @@ struct lathe_widen {
     char *memory;          /* |buffer|scratch| */
 };
 
+/* Padding between the gradients of two rows, in elements, is less than this. */
+#define PADDING 32
+
 static int is_narrow(const lathe_store *store, int32_t param)
 {
     return lathe_params_grad_dtype(store->params, param) != LATHE_F32;
@@ -50,19 +53,29 @@ static int64_t fitting(int64_t step, int64_t left, int64_t room, int64_t most)
     return n < left ? n : left;
 }
 
-/* Counts the pieces and parts, and writes them if the outputs are allocated. */
+/* Index of an element's gradient among the bf16 gradients. */
+static int64_t first_at(const lathe_store *store, int32_t param, int64_t element)
+{
+    const lathe_store_row *row = &store->rows[param];
+    return (row->grad - store->wide_grad_bytes) / 2 + element - row->held[LATHE_OF_GRADIENT].begin;
+}
+
+/* Counts the pieces and parts, and writes them if the outputs are allocated. A part has no gap,
+ * such as the extents of other ranks. */
 static void cut(const lathe_widen *w, const lathe_optimizer_tensor *tensors, int32_t n_tensors,
                 int64_t most, int32_t *out_pieces, int32_t *out_parts)
 {
-    int64_t room = most;
+    int64_t room = most, at = -1;
     int32_t n_pieces = 0, n_parts = 0;
     for (int32_t i = 0; i < n_tensors; i++) {
         const lathe_optimizer_tensor *t = &tensors[i];
         const int narrow = is_narrow(w->store, t->tensor);
         const int64_t step = lathe__cut_step(w->store, w->optimizer, t);
+        if (narrow && at >= 0 && first_at(w->store, t->tensor, t->first) - at >= PADDING)
+            room = 0;
         for (int64_t begin = 0; begin < t->n;) {
             const int64_t left = t->n - begin;
-            const int64_t n = narrow ? fitting(step, left, room, most) : left;
+            const int64_t n = !narrow ? left : room > 0 ? fitting(step, left, room, most) : 0;
             if (n == 0 || n_parts == 0) {
                 room = most;
                 n_parts++;
@@ -71,13 +84,15 @@ static void cut(const lathe_widen *w, const lathe_optimizer_tensor *tensors, int
                 continue;
             if (w->pieces) {
                 w->pieces[n_pieces] = *t;
-                w->pieces[n_pieces].first = begin;
+                w->pieces[n_pieces].first = t->first + begin;
                 w->pieces[n_pieces].n = n;
                 w->ends[n_parts - 1] = n_pieces + 1;
             }
             n_pieces++;
             begin += n;
             room -= narrow ? (n < room ? n : room) : 0;
+            if (narrow)
+                at = first_at(w->store, t->tensor, t->first + begin);
         }
     }
     *out_pieces = n_pieces;
@@ -87,7 +102,7 @@ static void cut(const lathe_widen *w, const lathe_optimizer_tensor *tensors, int
 /* Index of a piece's gradient among the bf16 gradients. */
 static int64_t first_of(const lathe_store *store, const lathe_optimizer_tensor *piece)
 {
-    return (store->rows[piece->tensor].grad - store->wide_grad_bytes) / 2 + piece->first;
+    return first_at(store, piece->tensor, piece->first);
 }
 
 static int32_t begin_of(const lathe_widen *w, int32_t k)
@@ -237,8 +252,8 @@ lathe_status lathe_widen_place(lathe_widen *w, const lathe_optimizer_tensor *ten
                 t++;
             if (w->optimizer)
                 lathe__cut_piece(w->store, &tensors[t],
-                                 lathe__cut_unit(w->store, w->optimizer, &tensors[t]), piece->first,
-                                 piece->n, piece);
+                                 lathe__cut_unit(w->store, w->optimizer, &tensors[t]),
+                                 piece->first - tensors[t].first, piece->n, piece);
             if (is_narrow(w->store, piece->tensor))
                 piece->grad = (const float *)(const void *)w->memory +
                               (first_of(w->store, piece) - w->parts[k].first);

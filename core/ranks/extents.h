@@ -1,0 +1,45 @@
+/* Exchanges of what ranks divide (exec/division.h): sums of the gradients for the rank that updates
+ * them, updated elements for all, and whole tensors for rank 0, which writes checkpoints.
+ *
+ *   step         each rank: gradients of all elements
+ *     reduce     each rank: sums of its extents       reduce_scatter, bucket by bucket
+ *     update     each rank: its extents
+ *     spread     each rank: all elements              all_gather, bucket by bucket
+ *
+ * While rank 0 writes a checkpoint, the other ranks serve it: they send what it asks for, until it
+ * releases them. It gets one tensor at a time, in pieces; no rank holds the state of another.
+ */
+#ifndef LATHE_RANKS_EXTENTS_H
+#define LATHE_RANKS_EXTENTS_H
+
+#include "exec/peers.h"
+#include "exec/store.h"
+#include "ranks/ranks.h"
+
+typedef struct lathe_extents lathe_extents;
+
+/** Prepares the exchanges of a store that is divided and laid out, and sets store->peers, which
+ *  lives as long as *out. ranks and store must outlive it. */
+lathe_status lathe_extents_create(lathe_ranks *ranks, lathe_store *store, lathe_extents **out);
+/** NULL is fine. */
+void lathe_extents_destroy(lathe_extents *x);
+
+/** Bytes of LATHE_MEM_STAGING that the exchanges need; 0 for NULL. place() gives them. */
+int64_t lathe_extents_bytes(const lathe_extents *x);
+void lathe_extents_place(lathe_extents *x, void *scratch);
+
+/** Adds the gradients of all ranks: afterwards each rank has the sums of its extents, and other
+ *  elements are undefined. */
+lathe_status lathe_extents_reduce(lathe_extents *x);
+
+/** Bytes that this rank has sent in reduce and spread since the last call; 0 for NULL. */
+int64_t lathe_extents_take_sent(lathe_extents *x);
+
+/** Serves rank 0 until it releases the others; the other ranks call it. fill(arg) fills this rank's
+ *  part of the optimizer's own average. */
+lathe_status lathe_extents_serve(const lathe_extents *x, lathe_status (*fill)(void *arg),
+                                 void *arg);
+/** Rank 0 calls it when it asks for nothing more. */
+lathe_status lathe_extents_release(const lathe_extents *x);
+
+#endif

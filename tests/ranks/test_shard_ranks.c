@@ -1,0 +1,192 @@
+/* parallel.shard: ranks that divide the state of a training compute what ranks that hold all of it
+ * compute, bit by bit, and save the same files. */
+#include "rank_training.h"
+
+#define REPEATED(shard) "--parallel.shard " shard " --train.micro_batch_size 4 "
+
+/* Without clipping by norm: a norm is a sum over ranks, whose order depends on parallel.shard. */
+#define FREE "--train.max_grad_norm 0 --train.max_steps 6 --train.eval_every 3 "
+
+TestSuite(shard_ranks, .init = setup, .fini = teardown);
+
+/* Returns the exit code of a shell command in the folder of the test; output: what it prints. */
+static int shell(const char *line)
+{
+    char all[4096];
+    (void)snprintf(all, sizeof all, "cd %s && { %s; } 2>&1", root, line);
+    FILE *pipe = popen(all, "r"); /* NOLINT(cert-env33-c): the test makes the line */
+    cr_assert_not_null(pipe);
+    const size_t got = fread(output, 1, sizeof output - 1, pipe);
+    output[got] = '\0';
+    const int status = pclose(pipe);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* Whether the weights and the state of two checkpoints have the same bytes. */
+static void expect_same_files(const char *a, const char *b, const char *what)
+{
+    char line[1024];
+    (void)snprintf(line, sizeof line,
+                   "diff -r -q -x manifest.json -x run.json -x config.json %s %s && "
+                   "ls %s/state/optimizer.safetensors",
+                   a, b, a);
+    cr_expect_eq(shell(line), 0, "%s: %s", what, output);
+}
+
+/* Words for a training with each optimizer that several ranks can run. */
+static const char *const optimizers[] = {
+    "--optimizer.name adamw",
+    "--optimizer.name adamw --train.precision bf16 --train.grad_dtype bf16",
+    "--optimizer.name adamw --optimizer.state_dtype bf16 --train.precision bf16",
+    "--optimizer.name adamw_8bit --optimizer.min_8bit_size 0",
+    "--optimizer.name adamw_anyprecision --train.precision bf16",
+    "--optimizer.name adam_mini",
+    "--optimizer.name adafactor --optimizer.beta1 0.9",
+    "--optimizer.name apollo --optimizer.rank 4 --optimizer.update_proj_gap 2",
+    "--optimizer.name galore --optimizer.rank 4 --optimizer.update_proj_gap 2",
+    "--optimizer.name lion",
+    "--optimizer.name muon",
+    "--optimizer.name muon --train.precision bf16 --train.grad_dtype bf16",
+    "--optimizer.name schedule_free_adamw --scheduler.name constant",
+    "--optimizer.name schedule_free_adamw --scheduler.name constant --train.precision bf16",
+    "--optimizer.name sgd --optimizer.momentum 0.9",
+    "--optimizer.name signsgd",
+    "--train.weight_average ema --train.weight_average_decay 0.9 --train.precision bf16",
+    "--train.weight_average swa --train.weight_average_start 2",
+    "--train.max_grad_value 1e-3 --optimizer.groups "
+    "'[{ name = \"attention\", params = [\"*self_attn*\"], lr = 1e-3 }]'",
+    "--adapter.name lora --adapter.dropout 0.3",
+    "--adapter.name qlora --quant.name nf4 --train.precision bf16",
+};
+
+/* Ranks that divide the state have the bits of ranks that do not, also after going on. */
+Test(shard_ranks, every_optimizer_has_the_bits_of_ranks_that_hold_everything)
+{
+    for (size_t i = 0; i < sizeof optimizers / sizeof optimizers[0]; i++) {
+        char words[1024];
+        cr_assert_eq(shell("rm -rf none all parts"), 0);
+        (void)snprintf(words, sizeof words, REPEATED("none") FREE "%s", optimizers[i]);
+        cr_assert_eq(train(2, "none", words), 0, "%s", output);
+        (void)snprintf(words, sizeof words, REPEATED("optimizer") FREE "%s", optimizers[i]);
+        cr_assert_eq(train(2, "all", words), 0, "%s: %s", words, output);
+        expect_same("none", "all", 0.0);
+        expect_same_files("none/step-00000006", "all/step-00000006", optimizers[i]);
+        (void)snprintf(words, sizeof words, REPEATED("optimizer") FREE "--train.stop_after 3 %s",
+                       optimizers[i]);
+        cr_assert_eq(train(2, "parts", words), 0, "%s: %s", words, output);
+        (void)snprintf(words, sizeof words, REPEATED("optimizer") FREE "%s", optimizers[i]);
+        cr_assert_eq(train(2, "parts", words), 0, "%s: %s", words, output);
+        expect_same("all", "parts", 0.0);
+        expect_same_files("all/step-00000006", "parts/step-00000006", optimizers[i]);
+    }
+}
+
+#ifdef __SANITIZE_ADDRESS__
+#define LONG "20"
+#else
+#define LONG "200"
+#endif
+
+/* The losses of one, two and four ranks, with clipping. */
+Test(shard_ranks, two_and_four_ranks_train_as_one)
+{
+    static const char often[] = "--train.max_steps " LONG " --train.eval_every " LONG
+                                " --parallel.bucket_mb 0.02 --parallel.shard optimizer ";
+    char words[512];
+    cr_assert_eq(train(1, "one", "--train.max_steps " LONG " --train.eval_every " LONG), 0, "%s",
+                 output);
+    (void)snprintf(words, sizeof words, "%s --train.micro_batch_size 4", often);
+    cr_assert_eq(train(2, "two", words), 0, "%s", output);
+    cr_assert_eq(train(2, "again", words), 0, "%s", output);
+    (void)snprintf(words, sizeof words, "%s --train.micro_batch_size 2", often);
+    cr_assert_eq(train(4, "four", words), 0, "%s", output);
+    expect_same("one", "two", 1e-5);
+    expect_same("one", "four", 1e-5);
+    expect_same("two", "again", 0.0);
+}
+
+/* A rank sends (R-1)/R of the gradients in one direction, and of the weights in the other. */
+Test(shard_ranks, a_step_sends_the_lower_bound)
+{
+    const double n = 2 * 257 * 32 + 2 * (4 * 32 * 32 + 3 * 32 * 64 + 2 * 32) + 32;
+    const double vectors = 5 * 32;
+    double sent[MOST_STEPS + 1];
+    cr_assert_eq(train(4, "f32", REPEATED("optimizer") FREE), 0, "%s", output);
+    cr_assert_eq(figures("f32", "ranks_bytes_sent", sent), 6);
+    const double wide = 0.75 * 8.0 * n;
+    for (int i = 0; i < 6; i++)
+        cr_expect_float_eq(sent[i], wide, 0.01 * wide, "%.0f bytes, %.0f are needed", sent[i],
+                           wide);
+    cr_assert_eq(train(4, "b16", REPEATED("optimizer") FREE "--train.precision bf16"), 0, "%s",
+                 output);
+    cr_assert_eq(figures("b16", "ranks_bytes_sent", sent), 6);
+    const double narrow = 0.75 * (6.0 * n + 2.0 * vectors);
+    for (int i = 0; i < 6; i++)
+        cr_expect_float_eq(sent[i], narrow, 0.01 * narrow, "%.0f bytes, %.0f are needed", sent[i],
+                           narrow);
+}
+
+/* Loads `from` on n ranks and saves `to`. */
+static int reshard(int n, const char *shard, const char *from, const char *to, const char *words)
+{
+    char line[2048];
+    (void)snprintf(line, sizeof line,
+                   "timeout 120 %s --oversubscribe --mca btl self,vader,tcp -n %d "
+                   "%s/tests/reshard_program run.toml %s %s parallel.shard=%s "
+                   "data.cache_dir=cache checkpoint.resume=never %s",
+                   LATHE_TEST_MPIRUN, n, LATHE_TEST_BUILD, from, to, shard, words);
+    return shell(line);
+}
+
+/* A state that four ranks have saved is loaded and saved by other numbers of ranks, bit by bit. */
+Test(shard_ranks, any_number_of_ranks_loads_what_others_saved)
+{
+    static const struct {
+        const char *train, *set;
+    } cases[] = {
+        {"--train.precision bf16 --train.weight_average ema",
+         "train.precision=bf16 train.weight_average=ema"},
+        {"--optimizer.name adamw_8bit --optimizer.min_8bit_size 0",
+         "optimizer.name=adamw_8bit optimizer.min_8bit_size=0"},
+        {"--optimizer.name muon", "optimizer.name=muon"},
+    };
+    static const struct {
+        int n;
+        const char *shard;
+    } to[] = {{1, "optimizer"}, {2, "optimizer"}, {3, "optimizer"},
+              {8, "optimizer"}, {3, "none"},      {4, "optimizer"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char words[512], from[64] = "four/step-00000006", next[64];
+        cr_assert_eq(shell("rm -rf four to_*"), 0);
+        (void)snprintf(words, sizeof words, REPEATED("optimizer") FREE "%s", cases[i].train);
+        cr_assert_eq(train(4, "four", words), 0, "%s", output);
+        for (size_t k = 0; k < sizeof to / sizeof to[0]; k++) {
+            (void)snprintf(next, sizeof next, "to_%zu", k);
+            cr_assert_eq(reshard(to[k].n, to[k].shard, from, next, cases[i].set), 0, "%s", output);
+            expect_same_files("four/step-00000006", next, cases[i].train);
+            (void)snprintf(from, sizeof from, "%s", next);
+        }
+    }
+}
+
+/* What does not go together is refused before anything starts, on one rank, too. */
+Test(shard_ranks, what_shard_does_not_combine_with_is_refused)
+{
+    static const struct {
+        const char *words, *message;
+    } cases[] = {
+        {"--checkpoint.async true", "checkpoint.async = true needs a copy of all state"},
+        {"--train.on_spike rewind --checkpoint.every 2",
+         "train.on_spike = \"rewind\" is not possible on several ranks"},
+        {"--optimizer.name sophia",
+         "optimizer \"sophia\" estimates curvature, which several ranks"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char line[1024];
+        (void)snprintf(line, sizeof line,
+                       "%s/bin/lathe validate run.toml --parallel.shard optimizer %s",
+                       LATHE_TEST_BUILD, cases[i].words);
+        cr_expect_neq(shell(line), 0);
+        cr_expect_not_null(strstr(output, cases[i].message), "%s", output);
+    }
+}
