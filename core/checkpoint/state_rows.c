@@ -120,6 +120,11 @@ lathe_status lathe__state_rows_open(const lathe_saved_state *saved, const char *
                                     lathe_state_rows what, lathe_safetensors **out)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
+    if (what == LATHE_ROWS_GRADIENTS && saved->store->division)
+        return lathe_error(LATHE_E_STATE,
+                           "%s is in the middle of a step: go on with one rank to the end of the "
+                           "step, or resume from a checkpoint before it",
+                           dir);
     const char *file = lathe_arena_printf(&arena, "%s/state/%s.safetensors", dir, names[what]);
     lathe_status status = file ? lathe_safetensors_open(file, out) : LATHE_E_NOMEM;
     for (int32_t i = 0; i < saved->store->n_rows && status == LATHE_OK; i++)

@@ -258,16 +258,23 @@ static int64_t begin_of(const lathe_division *d, const lathe_bucket *b, int32_t 
     return at;
 }
 
+lathe_extent lathe_bucket_extent(const lathe_division *d, int32_t bucket, int64_t width,
+                                 int32_t rank)
+{
+    const lathe_bucket *b = &d->buckets[bucket];
+    const int64_t begin = rank > 0 ? begin_of(d, b, rank, width) : 0;
+    const int64_t end = rank + 1 < d->n_ranks ? begin_of(d, b, rank + 1, width)
+                                              : lathe_bucket_counts(d, bucket, width, NULL);
+    return (lathe_extent){begin, end - begin};
+}
+
 int64_t lathe_bucket_counts(const lathe_division *d, int32_t bucket, int64_t width, int64_t *counts)
 {
     const lathe_bucket *b = &d->buckets[bucket];
     int64_t total = 0;
     for (int32_t k = b->first; k < b->first + b->n; k++)
         total += lathe_padded(d->n[d->rows[k]], width) / width;
-    for (int32_t q = 0; counts && q < d->n_ranks; q++) {
-        const int64_t begin = q > 0 ? begin_of(d, b, q, width) : 0;
-        const int64_t end = q + 1 < d->n_ranks ? begin_of(d, b, q + 1, width) : total;
-        counts[q] = end - begin;
-    }
+    for (int32_t q = 0; counts && q < d->n_ranks; q++)
+        counts[q] = lathe_bucket_extent(d, bucket, width, q).n;
     return total;
 }

@@ -78,5 +78,8 @@ int64_t lathe_padded(int64_t n, int64_t width);
  *  padding. counts: [n_ranks] out, or NULL. Returns their sum. */
 int64_t lathe_bucket_counts(const lathe_division *d, int32_t bucket, int64_t width,
                             int64_t *counts);
+/** The extent of one rank, from the begin of the bucket. */
+lathe_extent lathe_bucket_extent(const lathe_division *d, int32_t bucket, int64_t width,
+                                 int32_t rank);
 
 #endif

@@ -246,7 +246,7 @@ static void *persistent_address(const lathe_exec *x, const lathe_store *store,
     case LATHE_VALUE_MASTER:
         return lathe_store_master(store, v->param);
     case LATHE_VALUE_GRAD:
-        return lathe_store_grad(store, v->param);
+        return lathe_store_fresh(store, v->param);
     case LATHE_VALUE_PLANE:
         return lathe_store_plane(store, v->param, v->plane);
     default:

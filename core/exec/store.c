@@ -49,15 +49,34 @@ static void layout_grads(lathe_store *store)
     layout_grads_of(store, 0, 1);
 }
 
-/* Bucket by bucket: families of f32 gradients come first. */
+/* Bucket by bucket: families of f32 gradients come first. A rank that holds only its extents has
+ * them in the order of the bucket, with its padding. */
+static void layout_bucket_grads(lathe_store *store, int32_t b)
+{
+    const lathe_division *d = store->division;
+    const int64_t width = lathe_store_bucket_width(store, b);
+    const lathe_extent in_bucket = lathe_bucket_extent(d, b, width, d->rank);
+    const int is_divided = d->shard >= LATHE_SHARD_GRADIENTS;
+    const int64_t n = is_divided ? in_bucket.n : lathe_bucket_counts(d, b, width, NULL);
+    const int64_t base = take(&store->grad_bytes, n * width);
+    int64_t at = is_divided ? -in_bucket.begin : 0;
+    for (int32_t k = d->buckets[b].first; k < d->buckets[b].first + d->buckets[b].n; k++) {
+        lathe_store_row *row = &store->rows[d->rows[k]];
+        if (is_divided)
+            row->held[LATHE_OF_GRADIENT] = row->held[LATHE_OF_STATE];
+        if (row->held[LATHE_OF_GRADIENT].n > 0)
+            row->grad = base + (at + row->held[LATHE_OF_GRADIENT].begin) * width;
+        at += lathe_padded(d->n[d->rows[k]], width) / width;
+    }
+}
+
 static void layout_divided_grads(lathe_store *store)
 {
     const lathe_division *d = store->division;
-    for (int32_t k = 0; k < d->n_rows; k++) {
-        const int32_t dtype = lathe_params_grad_dtype(store->params, d->rows[k]);
-        store->rows[d->rows[k]].grad =
-            take(&store->grad_bytes, lathe_dtype_bytes(dtype) * d->n[d->rows[k]]);
-        if (dtype == LATHE_F32)
+    for (int32_t b = 0; b < d->n_buckets; b++) {
+        const int32_t row = d->rows[d->buckets[b].first];
+        layout_bucket_grads(store, b);
+        if (lathe_params_grad_dtype(store->params, row) == LATHE_F32)
             store->wide_grad_bytes = store->grad_bytes;
     }
 }
@@ -157,7 +176,8 @@ static lathe_division_row describe(const lathe_store *store, int32_t i)
                                 .bytes = n * grad};
 }
 
-static lathe_status divide(lathe_store *store, const lathe_division_ask *ask)
+lathe_status lathe_store_division(const lathe_store *store, const lathe_division_ask *ask,
+                                  lathe_division **out)
 {
     int32_t n = 0;
     lathe_division_row *rows = calloc((size_t)store->n_rows + 1, sizeof *rows);
@@ -167,16 +187,21 @@ static lathe_status divide(lathe_store *store, const lathe_division_ask *ask)
         if (store->params->rows[i]->trainable &&
             lathe_desc_count(&store->params->rows[i]->desc) > 0)
             rows[n++] = describe(store, i);
-    const lathe_status status = lathe_division_make(ask, rows, n, store->n_rows, &store->division);
-    for (int32_t k = 0; k < n && status == LATHE_OK; k++) {
-        lathe_store_row *row = &store->rows[rows[k].row];
-        const lathe_extent own = lathe_division_of(store->division, rows[k].row, ask->rank);
-        row->held[LATHE_OF_STATE] = own;
-        if (lathe_params_has_shadow(store->params, rows[k].row))
-            row->held[LATHE_OF_PARAMETER] = own;
-    }
+    const lathe_status status = lathe_division_make(ask, rows, n, store->n_rows, out);
     free(rows);
     return status;
+}
+
+/* Notes in each row what this rank holds of it. */
+static void take_extents(lathe_store *store)
+{
+    const lathe_division *d = store->division;
+    for (int32_t k = 0; k < d->n_rows; k++) {
+        lathe_store_row *row = &store->rows[d->rows[k]];
+        row->held[LATHE_OF_STATE] = lathe_division_of(d, d->rows[k], d->rank);
+        if (lathe_params_has_shadow(store->params, d->rows[k]))
+            row->held[LATHE_OF_PARAMETER] = row->held[LATHE_OF_STATE];
+    }
 }
 
 lathe_status lathe_store_init_divided(lathe_store *store, lathe_params *params,
@@ -186,7 +211,8 @@ lathe_status lathe_store_init_divided(lathe_store *store, lathe_params *params,
     if (ask->shard == LATHE_SHARD_NONE || ask->n_ranks < 2)
         return lathe_store_init(store, params, optimizer, 1);
     LATHE_TRY(init_rows(store, params, optimizer));
-    LATHE_TRY(divide(store, ask));
+    LATHE_TRY(lathe_store_division(store, ask, &store->division));
+    take_extents(store);
     const lathe_division *d = store->division;
     for (int32_t k = 0; k < d->n_rows; k++)
         layout_values(store, d->rows[k]);
@@ -228,7 +254,7 @@ static int32_t slot_memory(const lathe_store *store)
 void lathe_store_bytes(const lathe_store *store, lathe_mem_bytes *bytes)
 {
     bytes->by[LATHE_MEM_PARAMETERS] += store->master_bytes + store->shadow_bytes;
-    bytes->by[LATHE_MEM_GRADIENTS] += store->grad_bytes;
+    bytes->by[LATHE_MEM_GRADIENTS] += store->grad_bytes + store->fresh_bytes;
     bytes->by[slot_memory(store)] += store->slot_bytes;
     bytes->by[LATHE_MEM_OPTIMIZER] += step_bytes(store);
     bytes->by[LATHE_MEM_QUANTIZED] += store->plane_bytes;
@@ -247,6 +273,8 @@ lathe_status lathe_store_place(lathe_store *store, lathe_machine *m)
     store->shadows = p;
     LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_GRADIENTS, store->grad_bytes, &p));
     store->grads = p;
+    LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_GRADIENTS, store->fresh_bytes, &p));
+    store->fresh = p;
     LATHE_TRY(lathe_machine_alloc(m, slot_memory(store), store->slot_bytes, &p));
     store->slots = p;
     LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_OPTIMIZER, step_bytes(store), &p));
@@ -266,6 +294,7 @@ void lathe_store_fini(lathe_store *store, lathe_machine *m)
         lathe_machine_free(m, LATHE_MEM_PARAMETERS, store->master_bytes, store->masters);
         lathe_machine_free(m, LATHE_MEM_PARAMETERS, store->shadow_bytes, store->shadows);
         lathe_machine_free(m, LATHE_MEM_GRADIENTS, store->grad_bytes, store->grads);
+        lathe_machine_free(m, LATHE_MEM_GRADIENTS, store->fresh_bytes, store->fresh);
         lathe_machine_free(m, slot_memory(store), store->slot_bytes, store->slots);
         lathe_machine_free(m, LATHE_MEM_OPTIMIZER, step_bytes(store), store->step);
         lathe_machine_free(m, LATHE_MEM_QUANTIZED, store->plane_bytes, store->planes);
@@ -280,6 +309,21 @@ void lathe_store_fini(lathe_store *store, lathe_machine *m)
 int lathe_store_is_whole(const lathe_store *store, int32_t param, int32_t what)
 {
     return store->rows[param].held[what].n == lathe_desc_count(&store->params->rows[param]->desc);
+}
+
+int64_t lathe_store_bucket_width(const lathe_store *store, int32_t bucket)
+{
+    const int32_t row = store->division->rows[store->division->buckets[bucket].first];
+    return lathe_dtype_bytes(lathe_params_grad_dtype(store->params, row));
+}
+
+void *lathe_store_bucket_sums(const lathe_store *store, int32_t bucket)
+{
+    const lathe_bucket *b = &store->division->buckets[bucket];
+    for (int32_t k = b->first; k < b->first + b->n; k++)
+        if (lathe_store_grad(store, store->division->rows[k]))
+            return lathe_store_grad(store, store->division->rows[k]);
+    return NULL;
 }
 
 int64_t lathe_store_slot_skipped(const lathe_store *store, int32_t param, int32_t slot)
@@ -320,6 +364,11 @@ void *lathe_store_grad(const lathe_store *store, int32_t param)
 {
     const int64_t at = store->rows[param].grad;
     return at < 0 ? NULL : store->grads + at;
+}
+
+void *lathe_store_fresh(const lathe_store *store, int32_t param)
+{
+    return store->fresh ? store->fresh + store->rows[param].fresh : lathe_store_grad(store, param);
 }
 
 float *lathe_store_average(const lathe_store *store, int32_t param)

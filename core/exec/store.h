@@ -38,6 +38,7 @@ enum {
  * the first element which this rank holds. */
 typedef struct lathe_store_row {
     int64_t master, shadow, grad, average, other;
+    int64_t fresh; /* in fresh gradients (fresh_grads.h); -1: the backward writes grad itself */
     int64_t plane[LATHE_MAX_PLANES];
     int64_t slot[LATHE_MAX_SLOTS];
     lathe_slot slots[LATHE_MAX_SLOTS];
@@ -69,7 +70,9 @@ typedef struct lathe_store {
     int32_t is_host;         /* 1: the host may read and write the families */
     /* target bytes per part of offloaded slots; 0: the slots are not offloaded */
     int64_t offload_buffer;
-    int32_t slots_on_host;         /* 1: the slots are in pinned host memory */
+    int32_t slots_on_host; /* 1: the slots are in pinned host memory */
+    int64_t fresh_bytes;   /* gradients of one micro-batch; 0: the backward adds to the sums */
+    char *fresh;
     struct lathe_offload *offload; /* moves them (state_offload.h); NULL: nothing does */
     lathe_division *division;      /* owned; NULL: this rank holds everything */
     const struct lathe_peers
@@ -89,6 +92,11 @@ lathe_status lathe_store_init_divided(lathe_store *store, lathe_params *params,
                                       const lathe_instance *optimizer,
                                       const lathe_division_ask *ask);
 
+/** Divides the trained parameters of a store that is laid out with an optimizer, for any rank of
+ *  any number of ranks. The caller destroys *out. */
+lathe_status lathe_store_division(const lathe_store *store, const lathe_division_ask *ask,
+                                  lathe_division **out);
+
 /** Lays out a second f32 copy of every trainable parameter. Before bytes and place. */
 void lathe_store_add_averages(lathe_store *store);
 
@@ -105,11 +113,18 @@ int lathe_store_is_whole(const lathe_store *store, int32_t param, int32_t what);
 int64_t lathe_store_slot_skipped(const lathe_store *store, int32_t param, int32_t slot);
 int64_t lathe_store_slot_held(const lathe_store *store, int32_t param, int32_t slot);
 
+/** Bytes of an element of the gradients of a bucket. */
+int64_t lathe_store_bucket_width(const lathe_store *store, int32_t bucket);
+/** This rank's extents of a bucket's gradients, one after the other; NULL: it has none. */
+void *lathe_store_bucket_sums(const lathe_store *store, int32_t bucket);
+
 /** Pointers into memory that place allocated, to the first element that this rank holds; NULL if
  *  the row does not have this value, or this rank holds none of it. */
 float *lathe_store_master(const lathe_store *store, int32_t param);
 void *lathe_store_shadow(const lathe_store *store, int32_t param);
 void *lathe_store_grad(const lathe_store *store, int32_t param);
+/** Where the backward writes the gradient: fresh gradients if there are any, else the sums. */
+void *lathe_store_fresh(const lathe_store *store, int32_t param);
 float *lathe_store_average(const lathe_store *store, int32_t param);
 void *lathe_store_plane(const lathe_store *store, int32_t param, int32_t plane);
 void *lathe_store_slot(const lathe_store *store, int32_t param, int32_t slot);

@@ -157,7 +157,9 @@ static lathe_status write_divided(const lathe_store *store, lathe_st_writer *w,
     for (int64_t i = 0; i < n; i++) {
         tensor_of_file t = {w, parts[i].tensor};
         if (parts[i].family < 0)
-            return lathe_error(LATHE_E_STATE, "gradients that ranks divide are not saved");
+            return lathe_error(LATHE_E_STATE,
+                               "ranks that divide a training save no gradients: end the step with "
+                               "lathe_step, or leave it with lathe_zero_grad");
         LATHE_TRY(lathe_store_stream(store, parts[i].family, parts[i].param, parts[i].slot,
                                      write_piece, &t));
     }

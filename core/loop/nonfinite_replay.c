@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "primitives/primitives.h"
 #include "update/nonfinite.h"
 
 /* done: number of micro-batches of the step that were computed before the search. */
@@ -17,7 +18,7 @@ static lathe_status replay(lathe_run *run, int32_t done, lathe_nonfinite *search
         const int32_t end = lathe_exec_graph(p->exec)->n_nodes;
         search->program = p;
         run->sum.pending = 0;
-        const int32_t accumulates = run->sum.backwards > 0;
+        const int32_t accumulates = lathe__run_accumulates(run);
         LATHE_TRY(lathe_nonfinite_in_nodes(search, 0, p->forward_end, accumulates, m));
         LATHE_TRY(lathe_nonfinite_in_nodes(search, p->forward_end, end, accumulates, m));
         run->sum.backwards++;

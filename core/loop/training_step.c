@@ -46,11 +46,13 @@ static lathe_status accumulate_one_by_one(lathe_training *t, int32_t *out_bad, d
     while (goes_on(t)) {
         lathe_forward_result f = {.size = (uint32_t)sizeof f};
         LATHE_TRY(lathe_forward(run, NULL, LATHE_FORWARD_TRAIN, &f));
-        if (!isfinite(f.loss_sum)) {
+        if (!isfinite(f.loss_sum) && *out_bad == 0) {
             *out_bad = run->sum.backwards + 1;
             *out_loss = f.loss_sum;
-            return LATHE_OK;
         }
+        if (*out_bad && run->store.fresh_bytes == 0)
+            return LATHE_OK;
+        /* where ranks add their gradients in it, the others wait for this rank */
         LATHE_TRY(lathe_backward(run, NULL));
     }
     return LATHE_OK;

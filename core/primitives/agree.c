@@ -64,7 +64,7 @@ lathe_status lathe__run_agree(lathe_run *run, lathe_agreement *agreement)
 
 lathe_status lathe__run_reduce(lathe_run *run)
 {
-    if (!run->ranks)
+    if (!run->ranks || run->store.fresh_bytes > 0) /* they were added during each backward */
         return LATHE_OK;
     const double begin = lathe_now();
     lathe_update_forget_norm(run->opt.update);

@@ -11,6 +11,7 @@
 #include "primitives/agree.h"
 #include "primitives/api_sizes.h"
 #include "primitives/merge_step.h"
+#include "ranks/extents.h"
 #include "run/run_saved.h"
 #include "run/short_rows.h"
 #include "update/curvature.h"
@@ -135,6 +136,11 @@ lathe_status lathe__losses_settle(lathe_run *run, int32_t *out_bad, double *out_
     return LATHE_OK;
 }
 
+int32_t lathe__run_accumulates(const lathe_run *run)
+{
+    return run->sum.backwards > 0 && run->store.fresh_bytes == 0;
+}
+
 /* Runs a forward on the batch in the inputs of the training program p. */
 static lathe_status train_forward(lathe_run *run, lathe_program *p, const lathe_run_batch *batch,
                                   int32_t own)
@@ -143,7 +149,7 @@ static lathe_status train_forward(lathe_run *run, lathe_program *p, const lathe_
     float *seed = lathe_exec_input(p->exec, p->seed);
     *seed = run->at.scaler.scale;
     LATHE_TRY(lathe_exec_send(p->exec));
-    LATHE_TRY(lathe_exec_run_range(p->exec, 0, p->forward_end, run->sum.backwards > 0));
+    LATHE_TRY(lathe_exec_run_range(p->exec, 0, p->forward_end, lathe__run_accumulates(run)));
     run->at.micro++;
     run->at.tokens += n_tokens;
     run->sum.tokens += n_tokens;
@@ -243,8 +249,11 @@ lathe_status lathe_backward(lathe_run *run, lathe_backward_result *out)
     run->sum.pending = 0;
     lathe_update_forget_norm(run->opt.update);
     const lathe_program *p = run->programs.trained;
-    LATHE_TRY(lathe_exec_run_range(p->exec, p->forward_end, lathe_exec_graph(p->exec)->n_nodes,
-                                   run->sum.backwards > 0));
+    LATHE_TRY(
+        run->store.fresh_bytes > 0
+            ? lathe_extents_backward(run->extents, p->exec, p->forward_end, run->sum.backwards == 0)
+            : lathe_exec_run_range(p->exec, p->forward_end, lathe_exec_graph(p->exec)->n_nodes,
+                                   lathe__run_accumulates(run)));
     run->sum.backwards++;
     if (out) {
         double norm = 0.0;

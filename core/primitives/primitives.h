@@ -22,4 +22,7 @@ lathe_status lathe__evaluated_outputs(lathe_run *run, const lathe_run_batch *bat
  * known. */
 lathe_status lathe__run_left_out(lathe_run *run, lathe_step_result *out);
 
+/** Whether the next backward adds to the gradients of the last, instead of replacing them. */
+int32_t lathe__run_accumulates(const lathe_run *run);
+
 #endif

@@ -5,7 +5,10 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/parallel.h"
+#include "exec/fresh_grads.h"
 #include "exec/store_io.h"
+#include "lathe/dtype.h"
 
 #define MOST_PIECE ((int64_t)4 << 20) /* bytes of one message to rank 0 */
 
@@ -21,12 +24,20 @@ typedef struct bucket {
     int64_t own_grad, own_value;
 } bucket;
 
+/* When the buckets are complete in a program: order [n_buckets], with the last node of each. */
+typedef struct schedule {
+    const lathe_graph *graph;
+    int32_t *order, *last;
+} schedule;
+
 struct lathe_extents {
     lathe_ranks *ranks;
     lathe_store *store;
     lathe_peers peers;
     bucket *list; /* [division->n_buckets] */
     int64_t *counts;
+    schedule *programs; /* [n_programs] of which the gradients are added during the backward */
+    int32_t n_programs, reserved;
     int64_t scratch_bytes, sent_bytes;
     void *scratch;
 };
@@ -111,6 +122,9 @@ void lathe_extents_destroy(lathe_extents *x)
         if (x->list[k].spread)
             x->ranks->table->exchange_destroy(x->list[k].spread);
     }
+    for (int32_t g = 0; g < x->n_programs; g++)
+        free(x->programs[g].order);
+    free(x->programs);
     x->store->peers = NULL;
     free(x->list);
     free(x->counts);
@@ -156,6 +170,112 @@ lathe_status lathe_extents_reduce(lathe_extents *x)
             .in = at, .out = at + b->own_grad * b->grad_width, .scratch = x->scratch};
         LATHE_TRY(lathe_ranks_run(x->ranks, b->reduce, &args, 0));
     }
+    return count_sent(x, 1);
+}
+
+/* ---- in a backward ---- */
+
+static lathe_status make_schedule(schedule *s, const lathe_bucket_life *lives, int32_t n)
+{
+    s->order = calloc(2 * (size_t)n + 1, sizeof *s->order);
+    if (!s->order)
+        return lathe_error(LATHE_E_NOMEM, "no memory for the order of %d buckets", n);
+    s->last = s->order + n;
+    for (int32_t b = 0; b < n; b++) {
+        int32_t k = b;
+        for (; k > 0 && lives[s->order[k - 1]].last > lives[b].last; k--)
+            s->order[k] = s->order[k - 1];
+        s->order[k] = b;
+    }
+    for (int32_t k = 0; k < n; k++)
+        s->last[k] = lives[s->order[k]].last;
+    return LATHE_OK;
+}
+
+lathe_status lathe_extents_plan(lathe_extents *x, const lathe_graph *const *graphs, int32_t n)
+{
+    const int32_t n_buckets = x->store->division->n_buckets;
+    lathe_bucket_life *lives = calloc((size_t)n * (size_t)n_buckets + 1, sizeof *lives);
+    x->programs = calloc((size_t)n + 1, sizeof *x->programs);
+    lathe_status status = lives && x->programs
+                              ? LATHE_OK
+                              : lathe_error(LATHE_E_NOMEM, "no memory for the order of buckets");
+    for (int32_t g = 0; g < n && status == LATHE_OK; g++) {
+        lathe_bucket_life *of = lives + (int64_t)g * n_buckets;
+        x->programs[x->n_programs++].graph = graphs[g];
+        status = lathe_bucket_lives(x->store, graphs[g], of);
+        if (status == LATHE_OK)
+            status = make_schedule(&x->programs[g], of, n_buckets);
+    }
+    if (status == LATHE_OK)
+        status = lathe_fresh_grads_place(x->store, lives, n);
+    free(lives);
+    return status;
+}
+
+/* n elements of sums += fresh ones. */
+typedef struct addition {
+    void *sums;
+    const void *fresh;
+    int32_t dtype;
+} addition;
+
+static void add_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const addition *a = arg;
+    (void)worker;
+    if (a->dtype == LATHE_F32) {
+        float *to = a->sums;
+        for (int64_t i = begin; i < end; i++)
+            to[i] += ((const float *)a->fresh)[i];
+        return;
+    }
+    uint16_t *to = a->sums;
+    const uint16_t *from = a->fresh;
+    const int is_bf16 = a->dtype == LATHE_BF16;
+    for (int64_t i = begin; i < end; i++)
+        to[i] = is_bf16 ? lathe_f32_to_bf16(lathe_bf16_to_f32(to[i]) + lathe_bf16_to_f32(from[i]))
+                        : lathe_f32_to_f16(lathe_f16_to_f32(to[i]) + lathe_f16_to_f32(from[i]));
+}
+
+/* Adds the gradients of a bucket over all ranks, and this rank's extent to its sums. */
+static lathe_status reduce_fresh(lathe_extents *x, int32_t k, int32_t is_first)
+{
+    const lathe_division *d = x->store->division;
+    const bucket *b = &x->list[k];
+    const int32_t row = d->rows[d->buckets[k].first];
+    char *at = lathe_store_fresh(x->store, row), *own = at + b->own_grad * b->grad_width;
+    const lathe_exchange_args args = {.in = at, .out = own, .scratch = x->scratch};
+    const int64_t n = lathe_bucket_extent(d, k, b->grad_width, d->rank).n;
+    addition a = {lathe_store_bucket_sums(x->store, k), own,
+                  lathe_params_grad_dtype(x->store->params, row)};
+    LATHE_TRY(lathe_ranks_run(x->ranks, b->reduce, &args, 0));
+    if (is_first && n > 0)
+        lathe_parallel_copy(a.sums, own, n * b->grad_width);
+    else if (n > 0)
+        lathe_parallel_for(n, 4096, add_range, &a);
+    return LATHE_OK;
+}
+
+lathe_status lathe_extents_backward(lathe_extents *x, lathe_exec *exec, int32_t begin,
+                                    int32_t is_first)
+{
+    const lathe_graph *g = lathe_exec_graph(exec);
+    const schedule *s = x->programs;
+    while (s < x->programs + x->n_programs && s->graph != g)
+        s++;
+    if (s == x->programs + x->n_programs)
+        return lathe_error(LATHE_E_STATE, "a backward that was not planned");
+    LATHE_TRY(count_sent(x, -1));
+    for (int32_t k = 0; k < x->store->division->n_buckets; k++) {
+        const int32_t end = s->last[k] + 1;
+        if (end > begin) {
+            LATHE_TRY(lathe_exec_run_range(exec, begin, end, 0));
+            begin = end;
+        }
+        LATHE_TRY(reduce_fresh(x, s->order[k], is_first));
+    }
+    LATHE_TRY(lathe_exec_run_range(exec, begin, g->n_nodes, 0));
     return count_sent(x, 1);
 }
 

@@ -6,14 +6,17 @@
  *     update     each rank: its extents
  *     spread     each rank: all elements              all_gather, bucket by bucket
  *
+ * If the sums of the gradients are divided too, reduce happens during each backward, bucket by
+ * bucket as their gradients are complete (exec/fresh_grads.h).
+ *
  * While rank 0 writes a checkpoint, the other ranks serve it: they send what it asks for, until it
  * releases them. It gets one tensor at a time, in pieces; no rank holds the state of another.
  */
 #ifndef LATHE_RANKS_EXTENTS_H
 #define LATHE_RANKS_EXTENTS_H
 
+#include "exec/exec.h"
 #include "exec/peers.h"
-#include "exec/store.h"
 #include "ranks/ranks.h"
 
 typedef struct lathe_extents lathe_extents;
@@ -28,8 +31,18 @@ void lathe_extents_destroy(lathe_extents *x);
 int64_t lathe_extents_bytes(const lathe_extents *x);
 void lathe_extents_place(lathe_extents *x, void *scratch);
 
-/** Adds the gradients of all ranks: afterwards each rank has the sums of its extents, and other
- *  elements are undefined. */
+/** With LATHE_SHARD_GRADIENTS: finds when the buckets are complete in the backward of each of n
+ *  programs, and places the fresh gradients. The programs outlive it. */
+lathe_status lathe_extents_plan(lathe_extents *x, const lathe_graph *const *graphs, int32_t n);
+
+/** Runs the backward of a planned program, its nodes from `begin` on, and adds the gradients of all
+ *  ranks to the sums of their extents. is_first: of the step; replaces the sums. All ranks call it.
+ */
+lathe_status lathe_extents_backward(lathe_extents *x, lathe_exec *exec, int32_t begin,
+                                    int32_t is_first);
+
+/** Adds the gradients of all ranks, in place: afterwards each rank has the sums of its extents, and
+ * other elements are undefined. */
 lathe_status lathe_extents_reduce(lathe_extents *x);
 
 /** Bytes that this rank has sent in reduce and spread since the last call; 0 for NULL. */

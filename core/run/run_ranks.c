@@ -207,6 +207,22 @@ static int64_t exchange_bytes(const lathe_run *run)
     return lathe_grad_buckets_bytes(run->buckets) + lathe_extents_bytes(run->extents);
 }
 
+/* The graphs whose gradients are added during the backward. */
+static lathe_status plan_backwards(lathe_run *run)
+{
+    const lathe_short_programs *shorter = &run->programs.shorter;
+    const lathe_graph **graphs =
+        lathe_arena_alloc(&run->arena, (shorter->n + 1) * (int64_t)sizeof(const lathe_graph *));
+    int32_t n = 0;
+    if (!graphs)
+        return LATHE_E_NOMEM;
+    graphs[n++] = lathe_exec_graph(run->programs.train.exec);
+    for (int32_t i = 0; i < shorter->n; i++)
+        if (shorter->train[i].exec)
+            graphs[n++] = lathe_exec_graph(shorter->train[i].exec);
+    return lathe_extents_plan(run->extents, graphs, n);
+}
+
 lathe_status lathe__run_plan_buckets(lathe_run *run)
 {
     if (!run->ranks)
@@ -216,7 +232,7 @@ lathe_status lathe__run_plan_buckets(lathe_run *run)
                   : lathe_grad_buckets_create(run->ranks, &run->store, run->set.bucket_bytes,
                                               &run->buckets));
     run->planned.by[LATHE_MEM_STAGING] += exchange_bytes(run);
-    return LATHE_OK;
+    return run->extents && run->set.shard >= LATHE_SHARD_GRADIENTS ? plan_backwards(run) : LATHE_OK;
 }
 
 lathe_status lathe__run_place_buckets(lathe_run *run)

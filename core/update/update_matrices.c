@@ -271,9 +271,11 @@ int64_t lathe_matrices_staging_bytes(const lathe_matrices *x)
 
 lathe_status lathe_matrices_place(lathe_matrices *x, void *arena, void *own, void *staging)
 {
+    lathe_store view = *x->store; /* this graph reads the sums, not what the backward wrote */
+    view.fresh = NULL;
     x->sums = own;
     x->host_sums = lathe_view_at(x->m, own, staging);
-    LATHE_TRY(lathe_exec_place(x->exec, x->store, arena));
+    LATHE_TRY(lathe_exec_place(x->exec, &view, arena));
     lathe_exec_bind(x->exec, x->scalars, x->store->step->scalars);
     double *sums = x->sums;
     for (int32_t i = 0; i < x->n_sum_vals; i++) {

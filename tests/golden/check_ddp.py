@@ -4,7 +4,7 @@ ranks, and compares the losses of all steps.
 
 usage: check_ddp.py LATHE [RANKS [STEPS]]     needs torch, transformers and Open MPI
 
-Lathe's losses are those of `LATHE launch -n RANKS`. Both start from the same folder, read the same text in its order
+Lathe's losses are those of `LATHE launch -n RANKS`, with each value of parallel.shard. Both start from the same folder, read the same text in its order
 (one token per byte), and use AdamW without weight decay at a constant rate. The script ends with status 1 if a loss
 differs by more than 1e-5 of itself.
 """
@@ -21,6 +21,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from transformers import LlamaConfig, LlamaForCausalLM
 
+SHARDS = ("none", "optimizer", "gradients")
 ROWS, T, LR, BOUND = 2, 64, 1e-3, 1e-5  # rows of a micro-batch on one rank, tokens of a row
 
 
@@ -39,7 +40,7 @@ def make_folder(folder, n_bytes):
         f.write(text[:n_bytes])
 
 
-def lathe_losses(lathe, folder, n_ranks, steps):
+def lathe_losses(lathe, folder, n_ranks, steps, shard):
     with open(f"{folder}/run.toml", "w") as f:
         f.write(f"""[model]
 path = "model"
@@ -62,13 +63,15 @@ max_steps = {steps}
 max_grad_norm = 0.0
 threads = 1
 [checkpoint]
-dir = "out"
+dir = "{shard}"
+[parallel]
+shard = "{shard}"
 """)
     command = [lathe, "launch", "-n", str(n_ranks), "run.toml"] if n_ranks > 1 else [lathe, "train", "run.toml"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(done.stdout + done.stderr)
-    with open(f"{folder}/out/metrics.jsonl") as f:
+    with open(f"{folder}/{shard}/metrics.jsonl") as f:
         return [json.loads(line)["loss"] for line in f]
 
 
@@ -106,17 +109,20 @@ def main():
     steps = int(sys.argv[3]) if len(sys.argv) > 3 else 200
     with tempfile.TemporaryDirectory() as folder:
         make_folder(folder, (steps * n_ranks * ROWS + 1) * T + 1)
-        ours = lathe_losses(lathe, folder, n_ranks, steps)
+        ours = {shard: lathe_losses(lathe, folder, n_ranks, steps, shard) for shard in SHARDS}
         with socket.socket() as free:  # a port that nobody uses
             free.bind(("127.0.0.1", 0))
             port = str(free.getsockname()[1])
         mp.spawn(rank_main, (n_ranks, folder, steps, port), nprocs=n_ranks)
         with open(f"{folder}/torch.json") as f:
             theirs = json.load(f)
-    worst = max(abs(a - b) / b for a, b in zip(ours, theirs, strict=True))
-    print(f"{'equal' if worst <= BOUND else 'different'}: {steps} steps on {n_ranks} ranks, loss {ours[0]:.4f} to "
-          f"{ours[-1]:.4f}; largest difference {worst:.2g} of the loss, {BOUND:g} allowed")
-    sys.exit(worst > BOUND)
+    failed = 0
+    for shard, losses in ours.items():
+        worst = max(abs(a - b) / b for a, b in zip(losses, theirs, strict=True))
+        failed += not worst <= BOUND
+        print(f"{'equal' if worst <= BOUND else 'different'}: {steps} steps on {n_ranks} ranks, shard {shard}, loss "
+              f"{losses[0]:.4f} to {losses[-1]:.4f}; largest difference {worst:.2g} of the loss, {BOUND:g} allowed")
+    sys.exit(failed > 0)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,17 @@
  * compute, bit by bit, and save the same files. */
 #include "rank_training.h"
 
-#define REPEATED(shard) "--parallel.shard " shard " --train.micro_batch_size 4 "
+#define SHARD(shard) "--parallel.shard " shard " --train.micro_batch_size 4 "
 
 /* Without clipping by norm: a norm is a sum over ranks, whose order depends on parallel.shard. */
 #define FREE "--train.max_grad_norm 0 --train.max_steps 6 --train.eval_every 3 "
+
+/* One micro-batch: "gradients" adds over ranks first and then over micro-batches, the others in the
+ * other order. */
+#define ONE_BATCH "--train.gradient_accumulation_steps 1 --parallel.bucket_mb 0.02 "
+
+static const char *const shards[] = {"optimizer", "gradients"};
+enum { N_SHARDS = sizeof shards / sizeof shards[0] };
 
 TestSuite(shard_ranks, .init = setup, .fini = teardown);
 
@@ -55,29 +62,42 @@ static const char *const optimizers[] = {
     "--train.weight_average swa --train.weight_average_start 2",
     "--train.max_grad_value 1e-3 --optimizer.groups "
     "'[{ name = \"attention\", params = [\"*self_attn*\"], lr = 1e-3 }]'",
+    "--train.precision fp16 --train.loss_scale_init 262144 --train.on_nonfinite skip",
+    "--train.on_spike skip --train.spike_window 2 --train.spike_threshold 0.1",
     "--adapter.name lora --adapter.dropout 0.3",
     "--adapter.name qlora --quant.name nf4 --train.precision bf16",
 };
 
+/* Trains in the folder `dir` with settings that all trainings of the next test have. */
+static void train_free(const char *dir, const char *shard, const char *more, const char *words)
+{
+    char line[1024];
+    (void)snprintf(line, sizeof line, SHARD("%s") FREE ONE_BATCH "%s %s", shard, more, words);
+    cr_assert_eq(train(2, dir, line), 0, "%s: %s", line, output);
+}
+
+#ifdef __SANITIZE_ADDRESS__
+enum { EACH = 5 };
+#else
+enum { EACH = 1 };
+#endif
+
 /* Ranks that divide the state have the bits of ranks that do not, also after going on. */
 Test(shard_ranks, every_optimizer_has_the_bits_of_ranks_that_hold_everything)
 {
-    for (size_t i = 0; i < sizeof optimizers / sizeof optimizers[0]; i++) {
-        char words[1024];
-        cr_assert_eq(shell("rm -rf none all parts"), 0);
-        (void)snprintf(words, sizeof words, REPEATED("none") FREE "%s", optimizers[i]);
-        cr_assert_eq(train(2, "none", words), 0, "%s", output);
-        (void)snprintf(words, sizeof words, REPEATED("optimizer") FREE "%s", optimizers[i]);
-        cr_assert_eq(train(2, "all", words), 0, "%s: %s", words, output);
-        expect_same("none", "all", 0.0);
-        expect_same_files("none/step-00000006", "all/step-00000006", optimizers[i]);
-        (void)snprintf(words, sizeof words, REPEATED("optimizer") FREE "--train.stop_after 3 %s",
-                       optimizers[i]);
-        cr_assert_eq(train(2, "parts", words), 0, "%s: %s", words, output);
-        (void)snprintf(words, sizeof words, REPEATED("optimizer") FREE "%s", optimizers[i]);
-        cr_assert_eq(train(2, "parts", words), 0, "%s: %s", words, output);
-        expect_same("all", "parts", 0.0);
-        expect_same_files("all/step-00000006", "parts/step-00000006", optimizers[i]);
+    for (size_t i = 0; i < sizeof optimizers / sizeof optimizers[0]; i += EACH) {
+        cr_assert_eq(shell("rm -rf none"), 0);
+        train_free("none", "none", "", optimizers[i]);
+        for (int s = 0; s < N_SHARDS; s++) {
+            cr_assert_eq(shell("rm -rf all parts"), 0);
+            train_free("all", shards[s], "", optimizers[i]);
+            expect_same("none", "all", 0.0);
+            expect_same_files("none/step-00000006", "all/step-00000006", optimizers[i]);
+            train_free("parts", shards[s], "--train.stop_after 3", optimizers[i]);
+            train_free("parts", shards[s], "", optimizers[i]);
+            expect_same("all", "parts", 0.0);
+            expect_same_files("all/step-00000006", "parts/step-00000006", optimizers[i]);
+        }
     }
 }
 
@@ -87,43 +107,111 @@ Test(shard_ranks, every_optimizer_has_the_bits_of_ranks_that_hold_everything)
 #define LONG "200"
 #endif
 
-/* The losses of one, two and four ranks, with clipping. */
+/* The losses of one, two and four ranks, with clipping and two micro-batches. */
 Test(shard_ranks, two_and_four_ranks_train_as_one)
 {
     static const char often[] = "--train.max_steps " LONG " --train.eval_every " LONG
-                                " --parallel.bucket_mb 0.02 --parallel.shard optimizer ";
+                                " --parallel.bucket_mb 0.02 --parallel.shard";
     char words[512];
     cr_assert_eq(train(1, "one", "--train.max_steps " LONG " --train.eval_every " LONG), 0, "%s",
                  output);
-    (void)snprintf(words, sizeof words, "%s --train.micro_batch_size 4", often);
-    cr_assert_eq(train(2, "two", words), 0, "%s", output);
-    cr_assert_eq(train(2, "again", words), 0, "%s", output);
-    (void)snprintf(words, sizeof words, "%s --train.micro_batch_size 2", often);
-    cr_assert_eq(train(4, "four", words), 0, "%s", output);
-    expect_same("one", "two", 1e-5);
-    expect_same("one", "four", 1e-5);
-    expect_same("two", "again", 0.0);
+    for (int s = 0; s < N_SHARDS; s++) {
+        cr_assert_eq(shell("rm -rf two again four"), 0);
+        (void)snprintf(words, sizeof words, "%s %s --train.micro_batch_size 4", often, shards[s]);
+        cr_assert_eq(train(2, "two", words), 0, "%s", output);
+        cr_assert_eq(train(2, "again", words), 0, "%s", output);
+        (void)snprintf(words, sizeof words, "%s %s --train.micro_batch_size 2", often, shards[s]);
+        cr_assert_eq(train(4, "four", words), 0, "%s", output);
+        expect_same("one", "two", 1e-5);
+        expect_same("one", "four", 1e-5);
+        expect_same("two", "again", 0.0);
+    }
 }
 
-/* A rank sends (R-1)/R of the gradients in one direction, and of the weights in the other. */
+static void expect_sent(const char *dir, double bytes)
+{
+    double sent[MOST_STEPS + 1];
+    cr_assert_eq(figures(dir, "ranks_bytes_sent", sent), 6);
+    for (int i = 0; i < 6; i++)
+        cr_expect_float_eq(sent[i], bytes, 0.01 * bytes, "%s: %.0f bytes, %.0f are needed", dir,
+                           sent[i], bytes);
+}
+
+/* A rank sends (R-1)/R of the gradients, once for each step or each of two micro-batches, and
+ * (R-1)/R of the weights that are computed with. */
 Test(shard_ranks, a_step_sends_the_lower_bound)
 {
     const double n = 2 * 257 * 32 + 2 * (4 * 32 * 32 + 3 * 32 * 64 + 2 * 32) + 32;
     const double vectors = 5 * 32;
-    double sent[MOST_STEPS + 1];
-    cr_assert_eq(train(4, "f32", REPEATED("optimizer") FREE), 0, "%s", output);
-    cr_assert_eq(figures("f32", "ranks_bytes_sent", sent), 6);
-    const double wide = 0.75 * 8.0 * n;
-    for (int i = 0; i < 6; i++)
-        cr_expect_float_eq(sent[i], wide, 0.01 * wide, "%.0f bytes, %.0f are needed", sent[i],
-                           wide);
-    cr_assert_eq(train(4, "b16", REPEATED("optimizer") FREE "--train.precision bf16"), 0, "%s",
+    cr_assert_eq(train(4, "f32", SHARD("optimizer") FREE), 0, "%s", output);
+    expect_sent("f32", 0.75 * 8.0 * n);
+    cr_assert_eq(train(4, "b16", SHARD("optimizer") FREE "--train.precision bf16"), 0, "%s",
                  output);
-    cr_assert_eq(figures("b16", "ranks_bytes_sent", sent), 6);
-    const double narrow = 0.75 * (6.0 * n + 2.0 * vectors);
-    for (int i = 0; i < 6; i++)
-        cr_expect_float_eq(sent[i], narrow, 0.01 * narrow, "%.0f bytes, %.0f are needed", sent[i],
-                           narrow);
+    expect_sent("b16", 0.75 * (6.0 * n + 2.0 * vectors));
+    cr_assert_eq(train(4, "two", SHARD("gradients") FREE "--train.precision bf16"), 0, "%s",
+                 output);
+    expect_sent("two", 0.75 * (10.0 * n + 2.0 * vectors));
+}
+
+/* Planned bytes of a category on rank 0, as run.json has them. */
+static double planned(const char *dir, const char *category)
+{
+    char path[256], text[16384], pattern[64];
+    (void)snprintf(path, sizeof path, "%s/%s/run.json", root, dir);
+    FILE *f = fopen(path, "r");
+    cr_assert_not_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    cr_assert_eq(fclose(f), 0);
+    const char *at = strstr(text, "\"memory\": {");
+    (void)snprintf(pattern, sizeof pattern, "\"%s\":", category);
+    at = at ? strstr(at, pattern) : NULL;
+    cr_assert_not_null(at, "no %s in %s: %s", category, path, text);
+    return strtod(at + strlen(pattern), NULL);
+}
+
+/* The plan is what is held: 1/R of the state, and of the sums of the gradients. */
+Test(shard_ranks, a_rank_plans_and_holds_its_share)
+{
+    static const char wide[] = "--model.hidden_size 64 --model.intermediate_size 128 "
+                               "--model.num_hidden_layers 6 --train.precision bf16 "
+                               "--train.weight_average ema --parallel.bucket_mb 0.1 ";
+    char words[1024];
+    (void)snprintf(words, sizeof words, SHARD("none") FREE "%s", wide);
+    cr_assert_eq(train(2, "none", words), 0, "%s", output);
+    const double masters = planned("none", "average"); /* both are f32 of all weights */
+    for (int s = 0; s < N_SHARDS; s++)
+        for (int n = 2; n <= 4; n += 2) {
+            double used[MOST_STEPS + 1];
+            char dir[64];
+            (void)snprintf(dir, sizeof dir, "%s_%d", shards[s], n);
+            (void)snprintf(words, sizeof words, SHARD("%s") FREE "%s", shards[s], wide);
+            cr_assert_eq(train(n, dir, words), 0, "%s", output);
+            cr_expect_leq(planned(dir, "optimizer"),
+                          (1.0 / n + 0.01) * planned("none", "optimizer"));
+            cr_expect_leq(planned(dir, "average"), (1.0 / n + 0.01) * planned("none", "average"));
+            cr_expect_leq(planned(dir, "parameters"),
+                          planned("none", "parameters") - (1.0 - 1.0 / n - 0.01) * masters);
+            if (s == 1) /* the rest are the gradients of one micro-batch, bucket by bucket */
+                cr_expect_leq(planned(dir, "gradients"),
+                              (1.0 / n + 0.45) * planned("none", "gradients"));
+            cr_assert_eq(figures(dir, "memory_bytes", used), 6);
+            cr_expect_eq(used[5], planned(dir, "memory_bytes"));
+        }
+}
+
+/* A loss that is not finite ends all ranks with the step's name, wherever they are in it. */
+Test(shard_ranks, a_bad_loss_ends_all_ranks)
+{
+    for (int s = 0; s < N_SHARDS; s++) {
+        char words[512];
+        (void)snprintf(words, sizeof words,
+                       "--parallel.shard %s --train.micro_batch_size 4 --optimizer.name sgd "
+                       "--optimizer.lr 1000 --train.max_grad_norm 0",
+                       shards[s]);
+        cr_expect_neq(train(2, "bad", words), 0);
+        cr_expect_not_null(strstr(output, "nothing was updated"), "%s", output);
+        cr_assert_eq(shell("rm -rf bad"), 0);
+    }
 }
 
 /* Loads `from` on n ranks and saves `to`. */
@@ -153,12 +241,12 @@ Test(shard_ranks, any_number_of_ranks_loads_what_others_saved)
     static const struct {
         int n;
         const char *shard;
-    } to[] = {{1, "optimizer"}, {2, "optimizer"}, {3, "optimizer"},
-              {8, "optimizer"}, {3, "none"},      {4, "optimizer"}};
+    } to[] = {{1, "optimizer"}, {2, "optimizer"}, {3, "gradients"},
+              {8, "optimizer"}, {3, "none"},      {4, "gradients"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char words[512], from[64] = "four/step-00000006", next[64];
         cr_assert_eq(shell("rm -rf four to_*"), 0);
-        (void)snprintf(words, sizeof words, REPEATED("optimizer") FREE "%s", cases[i].train);
+        (void)snprintf(words, sizeof words, SHARD("optimizer") FREE "%s", cases[i].train);
         cr_assert_eq(train(4, "four", words), 0, "%s", output);
         for (size_t k = 0; k < sizeof to / sizeof to[0]; k++) {
             (void)snprintf(next, sizeof next, "to_%zu", k);

@@ -88,7 +88,8 @@ LATHE_ABI_SIZE(lathe_backward_result, 16);
 
 /** Computes the gradients of the last forward, which must have used LATHE_FORWARD_TRAIN, and
  *  adds them to the accumulated gradients. out may be NULL, which saves the pass over the
- *  gradients that the norm needs. LATHE_E_STATE: there is no such forward. */
+ *  gradients that the norm needs. LATHE_E_STATE: there is no such forward. With parallel.shard all
+ *  ranks call it, and out is NULL (LATHE_E_UNSUPPORTED). */
 LATHE_EXPORT lathe_status lathe_backward(lathe_run *run, lathe_backward_result *out);
 
 typedef struct lathe_step_result {
@@ -185,7 +186,8 @@ LATHE_EXPORT lathe_status lathe_logprobs(lathe_run *run, const lathe_run_batch *
 
 /** Writes the whole state as a checkpoint folder, which transformers can load directly. If
  *  gradients are accumulated, the checkpoint includes them. LATHE_E_STATE: a training forward
- *  has not had its backward yet. */
+ *  has not had its backward yet. With parallel.shard all ranks call it; rank 0 writes, and
+ *  accumulated gradients are LATHE_E_STATE. */
 LATHE_EXPORT lathe_status lathe_save(lathe_run *run, const char *dir);
 
 /** Restores the whole state of a checkpoint; the run's configuration must fit it.

@@ -1,0 +1,52 @@
+/* Computes what ranks send to each other in a step. */
+#include "ranks/step_bytes.h"
+
+/* Buckets of gradients that every rank holds (grad_buckets.c): each rank adds an equal part. */
+static void add_undivided(const lathe_store *store, const lathe_division_ask *ask,
+                          lathe_step_bytes *out)
+{
+    const int64_t size = (ask->bucket_bytes + 63) / 64 * 64, wide = store->wide_grad_bytes;
+    const int64_t ends[2] = {wide, store->grad_bytes};
+    int64_t at = 0;
+    for (int k = 0; k < 2; k++)
+        for (; at < ends[k]; out->n_reduce++) {
+            const int64_t bytes = ends[k] - at < size ? ends[k] - at : size;
+            const int64_t width = k == 0 ? 4 : 2, n = bytes / width;
+            const int64_t own =
+                n / ask->n_ranks + (ask->rank < (int32_t)(n % ask->n_ranks) ? 1 : 0);
+            out->reduced += (n - own + (ask->n_ranks - 1) * own) * width;
+            at += bytes;
+        }
+}
+
+static void add_bucket(const lathe_store *store, const lathe_division *d, int32_t b,
+                       int32_t n_micro, lathe_step_bytes *out)
+{
+    const int32_t row = d->rows[d->buckets[b].first];
+    const int64_t grad = lathe_dtype_bytes(lathe_params_grad_dtype(store->params, row));
+    const int64_t value = lathe_dtype_bytes(lathe_params_value_dtype(store->params, row));
+    const int64_t all = lathe_bucket_counts(d, b, grad, NULL);
+    const int32_t n = d->shard >= LATHE_SHARD_GRADIENTS ? n_micro : 1;
+    out->reduced += n * (all - lathe_bucket_extent(d, b, grad, d->rank).n) * grad;
+    out->spread += (d->n_ranks - 1) * lathe_bucket_extent(d, b, value, d->rank).n * value;
+    out->n_reduce += n;
+    out->n_spread++;
+}
+
+lathe_status lathe_step_bytes_of(const lathe_store *store, const lathe_division_ask *ask,
+                                 int32_t n_micro, lathe_step_bytes *out)
+{
+    lathe_division *d = NULL;
+    *out = (lathe_step_bytes){0};
+    if (ask->n_ranks < 2)
+        return LATHE_OK;
+    if (ask->shard == LATHE_SHARD_NONE) {
+        add_undivided(store, ask, out);
+        return LATHE_OK;
+    }
+    LATHE_TRY(lathe_store_division(store, ask, &d));
+    for (int32_t b = 0; b < d->n_buckets; b++)
+        add_bucket(store, d, b, n_micro, out);
+    lathe_division_destroy(d);
+    return LATHE_OK;
+}

@@ -1,0 +1,26 @@
+/* What ranks send to each other in a step, computed from the plan without the other ranks.
+ */
+#ifndef LATHE_RANKS_STEP_BYTES_H
+#define LATHE_RANKS_STEP_BYTES_H
+
+#include "exec/store.h"
+
+/** Bytes and exchanges of one rank in one step. */
+typedef struct lathe_step_bytes {
+    int64_t reduced;  /* bytes that it sends so that gradients are added */
+    int64_t spread;   /* bytes that it sends so that all have the new weights */
+    int32_t n_reduce; /* exchanges of gradients, */
+    int32_t n_spread; /* and of weights */
+} lathe_step_bytes;
+
+/** Computes what rank ask->rank of ask->n_ranks sends with an engine that sends the least: one that
+ *  sends each extent once to the rank that adds it, and each result once to every other rank.
+ *
+ *  store    of a training, laid out for one rank
+ *  n_micro  micro-batches of a step
+ *
+ *  With LATHE_SHARD_NONE gradients are added and spread; all of it is in `reduced`. */
+lathe_status lathe_step_bytes_of(const lathe_store *store, const lathe_division_ask *ask,
+                                 int32_t n_micro, lathe_step_bytes *out);
+
+#endif
