@@ -42,6 +42,12 @@ static int trains(const lathe_plan_ranks *x, int32_t i)
     return lathe_forecast_is_built(i) && !x->refusal[0];
 }
 
+/* Whether the memory is that of the plan; of what ranks divide it is a prediction. */
+static int is_exact(const lathe_plan_ranks *x, int32_t i)
+{
+    return i == LATHE_FORECAST_DDP && trains(x, i);
+}
+
 /* "hybrid 8", "diloco int8". */
 static const char *name_of(const lathe_plan_ranks *x, int32_t i, char *out, size_t size)
 {
@@ -116,7 +122,7 @@ static void put_memory(const lathe_run *run, const lathe_plan_ranks *x, lathe_bu
         lathe_buffer_printf(
             b, "  %-12s %-9s %11.1f %10.1f %10.1f %10.1f %10.1f %11.1f\n",
             is_diloco ? "diloco" : name_of(x, i, name, sizeof name),
-            trains(x, i) ? "exact" : "predicted", (double)m->by[LATHE_MEM_PARAMETERS] / mib,
+            is_exact(x, i) ? "exact" : "predicted", (double)m->by[LATHE_MEM_PARAMETERS] / mib,
             (double)m->by[LATHE_MEM_GRADIENTS] / mib, (double)m->by[LATHE_MEM_OPTIMIZER] / mib,
             (double)m->by[LATHE_MEM_STAGING] / mib,
             ((double)(lathe_mem_total(m) + outer) - shown) / mib, peak / mib);
@@ -162,7 +168,7 @@ static void put_row(const lathe_run *run, const lathe_plan_ranks *x, int32_t i, 
     if (i == LATHE_FORECAST_HYBRID)
         lathe_buffer_printf(b, "\"shard_ranks\": %d, ", x->setup.shard_ranks);
     lathe_buffer_printf(b, "\"memory_is_exact\": %s, \"memory\": {",
-                        trains(x, i) ? "true" : "false");
+                        is_exact(x, i) ? "true" : "false");
     for (int32_t k = 0; k < LATHE_N_MEM; k++)
         lathe_buffer_printf(b, "\"%s\": %lld, ", lathe_mem_name(k), (long long)r->memory.by[k]);
     lathe_buffer_printf(
