@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "exec/exec.h"
-#include "exec/transfer.h"
+#include "store/transfer.h"
 
 enum { FIRST_N = 32, LAST_N = 8192, MOST_RUNS = 1000 };
 #define N_VALUES ((int64_t)1 << 20)

@@ -8,11 +8,11 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "checkpoint/adapter_config.h"
-#include "exec/store_io.h"
 #include "io/convert.h"
 #include "io/safetensors.h"
 #include "io/st_writer.h"
 #include "ir/desc_text.h"
+#include "store/store_io.h"
 
 /* A tensor of the file. */
 typedef struct entry {
@@ -99,8 +99,8 @@ static lathe_status transposed_values(const lathe_saved_state *saved, const entr
     if (row->transposed && (!values || !turned))
         status = lathe_error(LATHE_E_NOMEM, "no memory to write '%s'", row->name);
     else if (row->transposed)
-        status = lathe_store_stream(saved->store, LATHE_FAMILY_MASTERS, e->row, 0, copy_piece,
-                                    values);
+        status =
+            lathe_store_stream(saved->store, LATHE_FAMILY_MASTERS, e->row, 0, copy_piece, values);
     if (status == LATHE_OK && row->transposed)
         status = lathe_convert_transposed(turned, LATHE_F32, values, LATHE_F32, row->desc.dims[0],
                                           row->desc.dims[1]);
@@ -118,9 +118,8 @@ static lathe_status write_entry(const lathe_saved_state *saved, lathe_st_writer 
     const int64_t bytes = lathe_desc_bytes(&e->desc);
     float *turned;
     LATHE_TRY(transposed_values(saved, e, &turned));
-    const lathe_status status =
-        turned ? lathe_st_writer_write(w, index, 0, turned, bytes)
-               : lathe_store_write_master(saved->store, w, index, e->row);
+    const lathe_status status = turned ? lathe_st_writer_write(w, index, 0, turned, bytes)
+                                       : lathe_store_write_master(saved->store, w, index, e->row);
     free(turned);
     return status;
 }
@@ -223,9 +222,9 @@ static lathe_status compare_tensor(const lathe_saved_state *saved, const entry *
     comparison c = {t->data, 0};
     float *turned;
     LATHE_TRY(transposed_values(saved, e, &turned));
-    const lathe_status status = turned ? compare(&c, 0, turned, lathe_desc_bytes(&e->desc))
-                                       : lathe_store_stream(saved->store, LATHE_FAMILY_MASTERS,
-                                                            e->row, 0, compare, &c);
+    const lathe_status status =
+        turned ? compare(&c, 0, turned, lathe_desc_bytes(&e->desc))
+               : lathe_store_stream(saved->store, LATHE_FAMILY_MASTERS, e->row, 0, compare, &c);
     free(turned);
     LATHE_TRY(status);
     if (c.differs)

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
-#include "exec/store_io.h"
-#include "exec/transfer.h"
+#include "store/store_io.h"
+#include "store/transfer.h"
 
 struct lathe_image {
     lathe_saved_state

@@ -13,12 +13,12 @@
 #include "checkpoint/state_rows.h"
 #include "checkpoint/state_slots.h"
 #include "checkpoint/train_state.h"
-#include "exec/row_norms.h"
-#include "exec/singular_rows.h"
-#include "exec/weight_fill.h"
 #include "io/convert.h"
 #include "io/manifest.h"
 #include "model/weights.h"
+#include "store/row_norms.h"
+#include "store/singular_rows.h"
+#include "store/weight_fill.h"
 
 /* 1: the folder holds the model's weights, not only an adapter's. */
 static int holds_model(lathe_arena *arena, const char *dir)

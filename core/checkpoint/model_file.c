@@ -8,11 +8,11 @@
 #include "base/log.h"
 #include "checkpoint/adapter_file.h"
 #include "checkpoint/checkpoint.h"
-#include "exec/store_io.h"
 #include "gguf/model_files.h"
 #include "model/param_init.h"
 #include "model/weight_file.h"
 #include "model/weights.h"
+#include "store/store_io.h"
 
 /* ---- dtypes ---- */
 
@@ -116,8 +116,7 @@ static lathe_status make_values(void *arg, int32_t param, const float **out)
     const lathe_saved_state *saved = m->saved;
     const lathe_param *row = saved->params->rows[param];
     const int64_t n = lathe_desc_count(&row->desc);
-    if (lathe_param_changes(row) &&
-        lathe_store_is_whole(saved->store, param, LATHE_OF_PARAMETER)) {
+    if (lathe_param_changes(row) && lathe_store_is_whole(saved->store, param, LATHE_OF_PARAMETER)) {
         const void *values = NULL;
         LATHE_TRY(lathe_download_whole(saved->store->m, lathe_store_master(saved->store, param),
                                        4 * n, &values));
@@ -132,9 +131,9 @@ static lathe_status make_values(void *arg, int32_t param, const float **out)
             return lathe_error(LATHE_E_NOMEM, "no memory to make '%s'", row->name);
     }
     *out = m->buffer;
-    return lathe_param_changes(row) ? lathe_store_stream(saved->store, LATHE_FAMILY_MASTERS, param, 0,
-                                               copy_piece, m->buffer)
-                          : lathe_param_init(row, saved->model_seed, m->buffer);
+    if (!lathe_param_changes(row))
+        return lathe_param_init(row, saved->model_seed, m->buffer);
+    return lathe_store_stream(saved->store, LATHE_FAMILY_MASTERS, param, 0, copy_piece, m->buffer);
 }
 
 static lathe_status add_tensor(const lathe_saved_state *saved, int32_t param,

@@ -7,8 +7,8 @@
 #include "base/fs.h"
 #include "checkpoint/batch_rows.h"
 #include "checkpoint/model_file.h"
-#include "exec/store_io.h"
 #include "io/st_writer.h"
+#include "store/store_io.h"
 
 static const char *const names[] = {"gradients", "average", "masters"}; /* lathe_state_rows */
 

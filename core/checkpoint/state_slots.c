@@ -8,9 +8,9 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "checkpoint/state_rows.h"
-#include "exec/store_io.h"
 #include "io/manifest.h"
 #include "ir/desc_text.h"
+#include "store/store_io.h"
 
 /* Calls visit for every slot of every trainable parameter, in table order. */
 typedef lathe_status (*slot_fn)(const lathe_saved_state *saved, void *arg, int32_t param,

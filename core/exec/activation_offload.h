@@ -13,8 +13,8 @@
 #ifndef LATHE_EXEC_ACTIVATION_OFFLOAD_H
 #define LATHE_EXEC_ACTIVATION_OFFLOAD_H
 
-#include "exec/machine.h"
 #include "ir/graph.h"
+#include "store/machine.h"
 
 typedef struct lathe_value_offload {
     lathe_machine *m;

@@ -3,8 +3,8 @@
 #ifndef LATHE_EXEC_ATTENTION_NODE_H
 #define LATHE_EXEC_ATTENTION_NODE_H
 
-#include "exec/machine.h"
 #include "ir/graph.h"
+#include "store/machine.h"
 
 /** Fills the problem of an ATTENTION or ATTENTION_BWD node. */
 void lathe__attention_problem(const lathe_graph *g, const lathe_ir_node *n, const lathe_machine *m,

@@ -10,9 +10,9 @@
 #include "exec/attention_node.h"
 #include "exec/quant_node.h"
 #include "exec/replay.h"
-#include "exec/transfer.h"
 #include "ir/op_info.h"
 #include "plug/answers.h"
+#include "store/transfer.h"
 
 /* Number of input sets that can be in flight at a time, if the device has its own memory. */
 #define INPUT_SETS 4

@@ -3,10 +3,10 @@
 #ifndef LATHE_EXEC_EXEC_H
 #define LATHE_EXEC_EXEC_H
 
-#include "exec/machine.h"
-#include "exec/store.h"
 #include "ir/graph.h"
 #include "passes/plan.h"
+#include "store/machine.h"
+#include "store/store.h"
 
 typedef struct lathe_exec lathe_exec;
 

@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "exec/exec.h"
-#include "exec/transfer.h"
 #include "plug/answers.h"
+#include "store/transfer.h"
 
 enum { MOST_RUNS = 12 };
 #define TIME_LIMIT 0.1 /* s for one product, after the first two runs */

@@ -2,7 +2,7 @@
 #ifndef LATHE_EXEC_PRODUCT_TIME_H
 #define LATHE_EXEC_PRODUCT_TIME_H
 
-#include "exec/machine.h"
+#include "store/machine.h"
 
 /** y [m,n] = x [m,k] w [n,k]' */
 typedef struct lathe_product_shape {

@@ -3,8 +3,8 @@
 #ifndef LATHE_EXEC_QUANT_NODE_H
 #define LATHE_EXEC_QUANT_NODE_H
 
-#include "exec/machine.h"
 #include "ir/graph.h"
+#include "store/machine.h"
 
 /** Checks that the format of the parameter can decode on the machine, and returns the scratch size
  *  of one decoding. w: the decoded weight. */

@@ -8,7 +8,7 @@
 #ifndef LATHE_EXEC_REPLAY_H
 #define LATHE_EXEC_REPLAY_H
 
-#include "exec/machine.h"
+#include "store/machine.h"
 
 enum { LATHE_MAX_REPLAYS = 8 };
 

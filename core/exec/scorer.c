@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "exec/batch_load.h"
-#include "exec/weight_fill.h"
 #include "gguf/model_files.h"
 #include "model/weights.h"
+#include "store/weight_fill.h"
 
 struct lathe_scorer {
     lathe_scorer_config config;

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "exec/weight_fill.h"
 #include "gguf/model_files.h"
 #include "model/stored_formats.h"
 #include "model/weights.h"
+#include "store/weight_fill.h"
 
 struct lathe_draft {
     lathe_draft_config config;

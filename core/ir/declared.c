@@ -1,11 +1,10 @@
 /* Declares the parameters of adapters and other plugins. */
-#include "ir/declared.h"
-
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "ir/graph.h"
 
 /* Checks a plugin's declaration; an impossible shape or setting is an error here. */
 static lathe_status check_decl(const lathe_param_decl *decl)

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "ir/declared.h"
 #include "ir/op_info.h"
 #include "lathe/rng.h"
 

@@ -116,6 +116,10 @@ int32_t lathe_graph_is_persistent(const lathe_graph *g, lathe_val v);
 /* shared inside the floor */
 lathe_val lathe__graph_value(lathe_graph *g, const lathe_ir_value *init);
 lathe_ir_node *lathe__graph_append(lathe_graph *g);
+/** Checks the declaration of a parameter by a plugin (lathe_graph_api.param), and adds its row to
+ * the table of parameters, or finds it there if another graph declared it. *out is its value in the
+ * graph. LATHE_E_ARG, LATHE_E_SHAPE. declared.c. */
+lathe_status lathe__graph_declare(lathe_graph *g, const lathe_param_decl *decl, lathe_val *out);
 /** Describes a node as a problem of its op. */
 void lathe__graph_problem(const lathe_graph *g, const lathe_ir_node *n, lathe_op_problem *out);
 

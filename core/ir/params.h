@@ -45,8 +45,8 @@ typedef struct lathe_param {
     int32_t stage_head; /* LATHE_HEAD_*; a head always trains and is read in f32 */
     int32_t init_from;  /* LATHE_INIT_ROW_NORMS, SINGULAR_*, LOFTQ_*: row of the weight */
     int32_t loftq_steps; /* of a quantized row: > 0 if LATHE_INIT_LOFTQ_* rows begin with it */
-    int32_t is_derived; /* computed from init_from at each load, and in no file */
-    int32_t is_merged;  /* the run merges its adapter into this frozen weight (merge_every) */
+    int32_t is_derived;  /* computed from init_from at each load, and in no file */
+    int32_t is_merged;   /* the run merges its adapter into this frozen weight (merge_every) */
     double init_scale;
     /* The quantization format (an instance of a plugin) in whose planes alone the row is stored;
      * NULL: it is not quantized. The instance outlives the table. */

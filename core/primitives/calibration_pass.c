@@ -7,10 +7,10 @@
 
 #include "base/error.h"
 #include "exec/batch_load.h"
-#include "exec/weight_fill.h"
 #include "io/convert.h"
 #include "plug/answers.h"
 #include "primitives/channel_source.h"
+#include "store/weight_fill.h"
 
 enum { MAX_INPUTS = 64 };
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "exec/store_io.h"
 #include "lathe/adapter.h"
+#include "store/store_io.h"
 
 enum { MAX_SITE_PARAMS = 16 };
 

@@ -2,8 +2,8 @@
 #ifndef LATHE_PRIMITIVES_MERGE_SITE_H
 #define LATHE_PRIMITIVES_MERGE_SITE_H
 
-#include "exec/store.h"
 #include "plug/instance.h"
+#include "store/store.h"
 
 /** Adds the contribution of the adapter's parameters in the store to w, f32 [out, in] in host
  *  memory: a weight rows[index] of the model. LATHE_E_PLUGIN: the adapter has more parameters there

@@ -5,12 +5,12 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "exec/moments_reset.h"
-#include "exec/row_norms.h"
-#include "exec/singular_rows.h"
-#include "exec/store_io.h"
 #include "lathe/rng.h"
 #include "primitives/merge_site.h"
+#include "store/moments_reset.h"
+#include "store/row_norms.h"
+#include "store/singular_rows.h"
+#include "store/store_io.h"
 
 /* Merges into one weight: in the store's memory, or through host memory. */
 static lathe_status merge_weight(const lathe_run *run, int32_t index)

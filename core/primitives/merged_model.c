@@ -12,7 +12,6 @@
 #include "checkpoint/adapter_file.h"
 #include "checkpoint/checkpoint_finite.h"
 #include "checkpoint/made_folder.h"
-#include "exec/weight_read.h"
 #include "gguf/model_files.h"
 #include "io/convert.h"
 #include "model/decoded_weights.h"
@@ -20,6 +19,7 @@
 #include "model/weight_file.h"
 #include "model/weights.h"
 #include "primitives/merge_site.h"
+#include "store/weight_read.h"
 
 typedef struct merger {
     const lathe_saved_state *saved; /* of the first adapter: the model, the folder */

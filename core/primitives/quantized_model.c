@@ -27,8 +27,8 @@ typedef struct quantizer {
     const lathe_calibration_data *data; /* NULL: the format needs none */
     const lathe_made_from *parents;     /* [n_parents]; NULL: the folder of model.path */
     int32_t n_parents;
-    const lathe_safetensors *set;       /* of the source */
-    lathe_scaled_weights weights;       /* of the source, with what was folded into them */
+    const lathe_safetensors *set; /* of the source */
+    lathe_scaled_weights weights; /* of the source, with what was folded into them */
     lathe_st_writer *writer;
     int64_t *first;     /* [n_model] number of a row's first tensor in the file; -1: none */
     float *w, *decoded; /* one weight */

@@ -50,7 +50,6 @@ typedef lathe_status (*lathe_quantized_report_fn)(void *arg, const lathe_quantiz
 lathe_status lathe__quantized_model_write(lathe_run *run, const lathe_calibration_data *data,
                                           const lathe_made_from *parents, int32_t n_parents,
                                           const char *path, lathe_quantized_report_fn report,
-                                          void *arg,
-                                          lathe_quantized_model *out);
+                                          void *arg, lathe_quantized_model *out);
 
 #endif

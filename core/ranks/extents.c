@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
-#include "exec/fresh_grads.h"
-#include "exec/store_io.h"
 #include "lathe/dtype.h"
+#include "store/fresh_grads.h"
+#include "store/store_io.h"
 
 #define MOST_PIECE ((int64_t)4 << 20) /* bytes of one message to rank 0 */
 

@@ -1,5 +1,5 @@
-/* Exchanges of what ranks divide (exec/division.h): sums of the gradients for the rank that updates
- * them, updated elements for all, and whole tensors for rank 0, which writes checkpoints.
+/* Exchanges of what ranks divide (store/division.h): sums of the gradients for the rank that
+ * updates them, updated elements for all, and whole tensors for rank 0, which writes checkpoints.
  *
  *   step         each rank: gradients of all elements
  *     reduce     each rank: sums of its extents       reduce_scatter, bucket by bucket
@@ -7,7 +7,7 @@
  *     spread     each rank: all elements              all_gather, bucket by bucket
  *
  * If the sums of the gradients are divided too, reduce happens during each backward, bucket by
- * bucket as their gradients are complete (exec/fresh_grads.h).
+ * bucket as their gradients are complete (store/fresh_grads.h).
  *
  * While rank 0 writes a checkpoint, the other ranks serve it: they send what it asks for, until it
  * releases them. It gets one tensor at a time, in pieces; no rank holds the state of another.
@@ -16,8 +16,8 @@
 #define LATHE_RANKS_EXTENTS_H
 
 #include "exec/exec.h"
-#include "exec/peers.h"
 #include "ranks/ranks.h"
+#include "store/peers.h"
 
 typedef struct lathe_extents lathe_extents;
 

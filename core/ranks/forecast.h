@@ -24,8 +24,8 @@
 #ifndef LATHE_RANKS_FORECAST_H
 #define LATHE_RANKS_FORECAST_H
 
-#include "exec/machine.h"
 #include "ranks/network.h"
+#include "store/machine.h"
 
 enum {
     LATHE_FORECAST_DDP = 0,

@@ -1,13 +1,13 @@
 /* Sums of the gradients over all ranks, bucket by bucket.
  *
- * The gradients of a store lie one after the other, the f32 ones first (exec/store.h). A bucket is
+ * The gradients of a store lie one after the other, the f32 ones first (store/store.h). A bucket is
  * a range of elements of one dtype, and its sum replaces it: no gradient is copied.
  */
 #ifndef LATHE_RANKS_GRAD_BUCKETS_H
 #define LATHE_RANKS_GRAD_BUCKETS_H
 
-#include "exec/store.h"
 #include "ranks/ranks.h"
+#include "store/store.h"
 
 typedef struct lathe_grad_buckets lathe_grad_buckets;
 

@@ -3,7 +3,7 @@
 #ifndef LATHE_RANKS_STEP_BYTES_H
 #define LATHE_RANKS_STEP_BYTES_H
 
-#include "exec/store.h"
+#include "store/store.h"
 
 /** Bytes and exchanges of one rank in one step. */
 typedef struct lathe_step_bytes {

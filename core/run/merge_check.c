@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "exec/moments_reset.h"
 #include "plug/answers.h"
+#include "store/moments_reset.h"
 
 static int merges(const lathe_run *run)
 {

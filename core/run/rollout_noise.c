@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "exec/store_io.h"
 #include "lathe/rng.h"
 #include "model/param_init.h"
 #include "run/iteration.h"
+#include "store/store_io.h"
 
 double lathe_noise_sigma(double start, double end, int32_t stages, int64_t step, int64_t total)
 {

@@ -274,9 +274,9 @@ static lathe_status open_loader(lathe_run *run, const lathe_shards *shards, int3
                                         .overlong = run->set.overlong,
                                         .n_inputs = run->data.n_inputs,
                                         .inputs = run->data.inputs,
-                                         .shapes = run->data.shapes,
-                                         .stored = stored,
-                                         .objective = is_causal ? NULL : &run->data.objective};
+                                        .shapes = run->data.shapes,
+                                        .stored = stored,
+                                        .objective = is_causal ? NULL : &run->data.objective};
     return lathe_loader_create(&config, out);
 }
 

@@ -431,12 +431,10 @@ lathe_status lathe__run_plan(lathe_run *run)
     LATHE_TRY(lathe__merge_check_reset(run));
     if (trains)
         LATHE_TRY(lathe__average_plan(run));
-    if (run->programs.train.graph)
-        LATHE_TRY(prepare(&run->machine, &run->programs, &run->planned, &run->programs.train));
-    if (run->programs.eval.graph)
-        LATHE_TRY(prepare(&run->machine, &run->programs, &run->planned, &run->programs.eval));
-    if (run->programs.top.graph)
-        LATHE_TRY(prepare(&run->machine, &run->programs, &run->planned, &run->programs.top));
+    lathe_program *const own[] = {&run->programs.train, &run->programs.eval, &run->programs.top};
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        if (own[i]->graph)
+            LATHE_TRY(prepare(&run->machine, &run->programs, &run->planned, own[i]));
     LATHE_TRY(prepare_short(run));
     if (run->programs.sampling.graph)
         LATHE_TRY(lathe__curvature_prepared(
@@ -492,8 +490,7 @@ lathe_status lathe__run_program(lathe_run *run, int32_t kind, lathe_program *out
     LATHE_TRY(lathe_program_prepare(out, &run->machine));
     const lathe_plan *plan = lathe_exec_plan(out->exec);
     void *arena = run->programs.arena;
-    if (plan->arena_bytes > shared) { /* a program that the plan of training does not include,
-                                         requested by the caller */
+    if (plan->arena_bytes > shared) { /* a caller's program, which is not in the plan */
         LATHE_TRY(
             lathe_machine_alloc(&run->machine, LATHE_MEM_ACTIVATIONS, plan->arena_bytes, &arena));
         out->own_arena = arena;

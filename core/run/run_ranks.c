@@ -63,6 +63,10 @@ lathe_status lathe__run_check_shard(const lathe_run *run)
         return LATHE_OK;
     if (!run->ranks)
         LATHE_TRY(lathe__run_check_ranks(run));
+    if (run->set.merge_every > 0)
+        return lathe__run_refuse(run, "adapter", "merge_every",
+                                 "adapter.merge_every needs whole weights, and parallel.shard "
+                                 "divides them among ranks: use parallel.shard = \"none\"");
     if (!async || !async->is_explicit || !run->set.checkpoint.async)
         return LATHE_OK;
     return lathe__run_refuse(run, "checkpoint", "async",

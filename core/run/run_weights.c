@@ -11,9 +11,6 @@
 #include "checkpoint/checkpoint_image.h"
 #include "checkpoint/model_file.h"
 #include "checkpoint/state_rows.h"
-#include "exec/row_norms.h"
-#include "exec/singular_rows.h"
-#include "exec/weight_fill.h"
 #include "generate/generator.h"
 #include "gguf/model_files.h"
 #include "io/convert.h"
@@ -26,6 +23,9 @@
 #include "run/run_saved.h"
 #include "run/run_state.h"
 #include "run/teacher.h"
+#include "store/row_norms.h"
+#include "store/singular_rows.h"
+#include "store/weight_fill.h"
 
 int64_t lathe__losses_bytes(const lathe_run *run)
 {

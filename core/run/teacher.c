@@ -8,13 +8,13 @@
 
 #include "base/error.h"
 #include "exec/precision.h"
-#include "exec/weight_fill.h"
 #include "gguf/model_files.h"
 #include "model/stored_formats.h"
 #include "plug/answers.h"
 #include "plug/stage_inputs.h"
 #include "run/same_vocabulary.h"
 #include "run/stored_teacher.h"
+#include "store/weight_fill.h"
 
 static int is_needed(const lathe_run *run)
 {

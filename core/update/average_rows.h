@@ -3,8 +3,8 @@
 #ifndef LATHE_UPDATE_AVERAGE_ROWS_H
 #define LATHE_UPDATE_AVERAGE_ROWS_H
 
-#include "exec/store.h"
 #include "plug/select.h"
+#include "store/store.h"
 
 enum { LATHE_AVERAGE_NONE = 0, LATHE_AVERAGE_EMA = 1, LATHE_AVERAGE_SWA = 2 };
 

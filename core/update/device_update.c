@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "exec/transfer.h"
 #include "lathe/kit/optimizer_queue.h"
+#include "store/transfer.h"
 #include "update/updater.h"
 
 /* A range of tensors that one launch updates. */

@@ -3,7 +3,7 @@
 #define LATHE_UPDATE_NONFINITE_H
 
 #include "exec/program.h"
-#include "exec/store.h"
+#include "store/store.h"
 
 /** Inputs and result of a search. The result is a line of text, cut at line_bytes. */
 typedef struct lathe_nonfinite {

@@ -3,7 +3,7 @@
 #ifndef LATHE_UPDATE_OPTIMIZATION_H
 #define LATHE_UPDATE_OPTIMIZATION_H
 
-#include "exec/row_kernels.h"
+#include "store/row_kernels.h"
 #include "update/update.h"
 
 typedef struct lathe_optimization {

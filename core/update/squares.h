@@ -6,7 +6,7 @@
 #ifndef LATHE_UPDATE_SQUARES_H
 #define LATHE_UPDATE_SQUARES_H
 
-#include "exec/store.h"
+#include "store/store.h"
 
 enum {
     LATHE_SQUARES_GRADIENTS = 0, /* in f32 */

@@ -7,11 +7,11 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "exec/peers.h"
-#include "exec/state_offload.h"
-#include "exec/transfer.h"
 #include "ir/flops.h"
 #include "lathe/kit/optimizer_queue.h"
+#include "store/peers.h"
+#include "store/state_offload.h"
+#include "store/transfer.h"
 #include "update/average_rows.h"
 #include "update/step_norms.h"
 #include "update/update_matrices.h"

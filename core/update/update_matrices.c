@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "exec/transfer.h"
 #include "passes/passes.h"
+#include "store/transfer.h"
 
 #define PIECE 16384 /* elements of a sum of UPDATE_SQUARES */
 

@@ -12,7 +12,7 @@
 #define LATHE_UPDATE_UPDATE_MATRICES_H
 
 #include "exec/exec.h"
-#include "exec/state_offload.h"
+#include "store/state_offload.h"
 #include "update/param_groups.h"
 
 typedef struct lathe_matrices lathe_matrices;

@@ -14,7 +14,7 @@
 #ifndef LATHE_UPDATE_UPDATE_RANGES_H
 #define LATHE_UPDATE_UPDATE_RANGES_H
 
-#include "exec/tensor_cut.h"
+#include "store/tensor_cut.h"
 
 #define LATHE_RANGES_CHUNKS 4096 /* largest number of chunks of one call */
 

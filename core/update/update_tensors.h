@@ -3,7 +3,7 @@
 #ifndef LATHE_UPDATE_UPDATE_TENSORS_H
 #define LATHE_UPDATE_UPDATE_TENSORS_H
 
-#include "exec/store.h"
+#include "store/store.h"
 #include "update/param_groups.h"
 
 typedef struct lathe_update_tensors {

@@ -8,7 +8,7 @@
 #ifndef LATHE_UPDATE_UPDATER_H
 #define LATHE_UPDATE_UPDATER_H
 
-#include "exec/store.h"
+#include "store/store.h"
 
 /** Pieces of tensors, by part: part k has the pieces ends[k-1] to ends[k]-1. */
 typedef struct lathe_update_table {

@@ -3,7 +3,7 @@
 #ifndef LATHE_UPDATE_VALUE_CLIP_H
 #define LATHE_UPDATE_VALUE_CLIP_H
 
-#include "exec/store.h"
+#include "store/store.h"
 
 typedef struct lathe_value_clip {
     lathe_machine *m;

@@ -1,7 +1,7 @@
 /* Updates the average of the weights. */
 #include "update/weight_average.h"
 
-#include "exec/peers.h"
+#include "store/peers.h"
 
 /* Makes every average a copy of its weights. */
 static lathe_status copy_rows(const lathe_averaging *a)

@@ -108,7 +108,7 @@ static int32_t code_at(const golden *g, const planes *p, int32_t row, int32_t co
 #define SETTINGS "bits=4 group_size=32 symmetric=false checkpoint_format=gptq_v2 damping=0.05"
 
 /* Sums in another order move a weight that lies between two codes; the errors of the inputs after
- * it follow, and a range may take another f16 scale. Measured: all 6,144 codes are equal. */
+ * it follow, and a range may take another f16 scale. */
 Test(calibrated_golden, gptq_chooses_the_codes_of_torch)
 {
     golden g = read_golden();

@@ -19,10 +19,10 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "exec/exec.h"
-#include "exec/transfer.h"
 #include "lathe/rng.h"
 #include "passes/passes.h"
 #include "passes/plan.h"
+#include "store/transfer.h"
 #include "support/build_folder.h"
 #include "support/plugin_override.h"
 

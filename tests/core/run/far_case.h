@@ -5,9 +5,9 @@
 
 #include <jansson.h>
 
-#include "exec/store_io.h"
-#include "exec/transfer.h"
 #include "small_run.h"
+#include "store/store_io.h"
+#include "store/transfer.h"
 #include "support/plugin_override.h"
 
 #define FAR_PLUGINS LATHE_TEST_BUILD "/tests/far"

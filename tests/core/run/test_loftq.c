@@ -3,11 +3,11 @@
 #include <unistd.h>
 
 #include "base/fs.h"
-#include "exec/weight_read.h"
 #include "model/weights.h"
 #include "primitives/merged_model.h"
 #include "run/run_saved.h"
 #include "run_case.h"
+#include "store/weight_read.h"
 
 #define BASE MODELS "llama_untied"
 #define SETTINGS                                                                                   \

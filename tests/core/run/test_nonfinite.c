@@ -2,8 +2,8 @@
  *
  * The model is a GPT-2 whose embedding of 'Q' and of position 5 are near the largest float in one
  * column: their sum is infinite only if column 5 of a row is a Q. */
-#include "exec/row_kernels.h"
 #include "small_run.h"
+#include "store/row_kernels.h"
 
 #include "loop/training.h"
 

@@ -1,7 +1,7 @@
 /* Sets a row of the store, its master and its compute copy, on the CPU and on a device whose memory
  * the host cannot access. */
-#include "exec/row_kernels.h"
 #include "far_case.h"
+#include "store/row_kernels.h"
 
 static lathe_run *open_bf16(int where, int mode, char *dir)
 {

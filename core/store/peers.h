@@ -1,0 +1,31 @@
+/* What the rooms below core/ranks need of the other ranks of a run whose state is divided. The room
+ * of ranks fills it in (ranks/shards.h).
+ */
+#ifndef LATHE_STORE_PEERS_H
+#define LATHE_STORE_PEERS_H
+
+#include "store/transfer.h"
+
+/* Memory that ranks may hold extents of. */
+enum { LATHE_FAMILY_MASTERS = 0, LATHE_FAMILY_AVERAGES = 1, LATHE_FAMILY_SLOTS = 2 };
+
+enum { LATHE_PEERS_NUMBERS = 30 }; /* most numbers of add() */
+
+typedef struct lathe_peers {
+    void *arg;
+    /** Replaces n numbers by their sums over all ranks, in the order of ranks. All ranks call it.
+     */
+    lathe_status (*add)(void *arg, double *numbers, int32_t n);
+    /** Gives every rank the updated elements of all others: those that kernels read. All ranks call
+     *  it. Allocates nothing. */
+    lathe_status (*spread)(void *arg);
+    /** Passes a whole tensor to `fn`, piece by piece in its order. Rank 0 alone calls it, while the
+     *  others serve it (ranks/shards.h). slot: of LATHE_FAMILY_SLOTS, else 0. */
+    lathe_status (*collect)(void *arg, int32_t family, int32_t row, int32_t slot, lathe_piece_fn fn,
+                            void *fn_arg);
+    /** Lets all other ranks fill their part of the optimizer's own average, as rank 0 does. Rank 0
+     *  alone calls it, while the others serve it. */
+    lathe_status (*fill_averages)(void *arg);
+} lathe_peers;
+
+#endif

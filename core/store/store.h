@@ -1,0 +1,136 @@
+/* Memory of the parameters: master copies, compute copies, gradients, optimizer slots, quantized
+ * planes.
+ *
+ * There is one allocation per family. The layout depends on the parameter table alone, so the plan
+ * knows its size before anything is allocated.
+ *
+ *   masters    | p0 f32 | p1 f32 | ...        trainable, merged into, or read in f32
+ *   shadows    | p0 c   | p3 c   | ...        copies in the compute dtype (bf16, f16)
+ *   gradients  | p0 f32 | p1 f32 | ... | p3 bf16 | p5 bf16 | ...
+ *                                             trainable; the bf16 or f16 ones are in the order of
+ *                                             the update: those of step(), then MATRIX
+ *   averages   | p0 f32 | p1 f32 | ...        trainable, when their average is kept
+ *   slots      | p0.exp_avg | p0.exp_avg_sq | p1.exp_avg | ...
+ *   others     | p8 c   | p9 f32 | ...        values or planes of other, frozen models (teacher,
+ *                                             draft, reward model)
+ *   planes     | p5.weight | p5.absmax | ...
+ *
+ * If ranks divide the parameters (division.h), trained rows come first in each family, bucket by
+ * bucket, and of some families a rank holds its extents only (lathe_store_row.held).
+ */
+#ifndef LATHE_STORE_STORE_H
+#define LATHE_STORE_STORE_H
+
+#include "ir/params.h"
+#include "lathe/optimizer.h"
+#include "store/division.h"
+#include "store/transfer.h"
+
+/* What a rank holds an extent of. */
+enum {
+    LATHE_OF_PARAMETER = 0, /* the master; compute copies are always whole */
+    LATHE_OF_GRADIENT = 1,
+    LATHE_OF_STATE = 2, /* slots and average; the rank updates these elements */
+    LATHE_N_EXTENTS = 3
+};
+
+/* Offsets of one parameter in each family; -1: the family does not hold it. An offset is that of
+ * the first element which this rank holds. */
+typedef struct lathe_store_row {
+    int64_t master, shadow, grad, average, other;
+    int64_t fresh; /* in fresh gradients (fresh_grads.h); -1: the backward writes grad itself */
+    int64_t plane[LATHE_MAX_PLANES];
+    int64_t slot[LATHE_MAX_SLOTS];
+    lathe_slot slots[LATHE_MAX_SLOTS];
+    int32_t n_slots;
+    int32_t partition; /* LATHE_PARTITION_* */
+    int64_t unit;      /* elements of the smallest piece that can be updated alone; 0: the whole */
+    lathe_extent held[LATHE_N_EXTENTS]; /* by LATHE_OF_*; everything, unless ranks divide it */
+} lathe_store_row;
+
+/* Arguments of a step, in device memory, at the same address for every step. */
+typedef struct lathe_step_memory {
+    float scalars[LATHE_N_SCALARS]; /* of the optimizer */
+    uint64_t counter[2];            /* seed, step: lathe_elementwise_args */
+    float limit;                    /* gradient elements are clipped to [-limit, limit] */
+    float share;                    /* average += share * (weights - average) */
+    float reserved[2];
+} lathe_step_memory;
+
+typedef struct lathe_store {
+    lathe_params *params;
+    lathe_store_row *rows;
+    int32_t n_rows;
+    int64_t master_bytes, shadow_bytes, grad_bytes, slot_bytes, plane_bytes, average_bytes;
+    int64_t other_bytes;
+    int64_t wide_grad_bytes; /* bytes of the f32 gradients in grad_bytes */
+    char *masters, *shadows, *grads, *slots, *planes, *averages, *others; /* NULL before place */
+    lathe_step_memory *step; /* device; NULL before place */
+    lathe_machine *m;        /* the memory is allocated from it */
+    int32_t is_host;         /* 1: the host may read and write the families */
+    /* target bytes per part of offloaded slots; 0: the slots are not offloaded */
+    int64_t offload_buffer;
+    int32_t slots_on_host; /* 1: the slots are in pinned host memory */
+    int64_t fresh_bytes;   /* gradients of one micro-batch; 0: the backward adds to the sums */
+    char *fresh;
+    struct lathe_offload *offload; /* moves them (state_offload.h); NULL: nothing does */
+    lathe_division *division;      /* owned; NULL: this rank holds everything */
+    const struct lathe_peers
+        *peers;           /* the other ranks (peers.h), borrowed; NULL: none are needed */
+    int32_t has_averages; /* 1: averages are laid out, of which this rank may hold none */
+    int32_t is_average;   /* 1: a view whose masters are the averages */
+} lathe_store;
+
+/** Lays out every parameter. optimizer NULL: no slots (evaluation, generation). with_grads 0:
+ *  none. */
+lathe_status lathe_store_init(lathe_store *store, lathe_params *params,
+                              const lathe_instance *optimizer, int32_t with_grads);
+
+/** The same for one of several ranks that divide the training's state. ask->shard NONE, or one
+ *  rank: nothing is divided. */
+lathe_status lathe_store_init_divided(lathe_store *store, lathe_params *params,
+                                      const lathe_instance *optimizer,
+                                      const lathe_division_ask *ask);
+
+/** Divides the trained parameters of a store that is laid out with an optimizer, for any rank of
+ *  any number of ranks. The caller destroys *out. */
+lathe_status lathe_store_division(const lathe_store *store, const lathe_division_ask *ask,
+                                  lathe_division **out);
+
+/** Lays out a second f32 copy of every trainable parameter. Before bytes and place. */
+void lathe_store_add_averages(lathe_store *store);
+
+/** Adds what the layout needs to `bytes`. */
+void lathe_store_bytes(const lathe_store *store, lathe_mem_bytes *bytes);
+
+lathe_status lathe_store_place(lathe_store *store, lathe_machine *m);
+void lathe_store_fini(lathe_store *store, lathe_machine *m);
+
+/** Elements that this rank holds, by LATHE_OF_*: whether these are all of them. */
+int lathe_store_is_whole(const lathe_store *store, int32_t param, int32_t what);
+
+/** Bytes of a slot before the first element that this rank holds, and bytes that it holds. */
+int64_t lathe_store_slot_skipped(const lathe_store *store, int32_t param, int32_t slot);
+int64_t lathe_store_slot_held(const lathe_store *store, int32_t param, int32_t slot);
+
+/** Bytes of an element of the gradients of a bucket. */
+int64_t lathe_store_bucket_width(const lathe_store *store, int32_t bucket);
+/** This rank's extents of a bucket's gradients, one after the other; NULL: it has none. */
+void *lathe_store_bucket_sums(const lathe_store *store, int32_t bucket);
+
+/** Pointers into memory that place allocated, to the first element that this rank holds; NULL if
+ *  the row does not have this value, or this rank holds none of it. */
+float *lathe_store_master(const lathe_store *store, int32_t param);
+void *lathe_store_shadow(const lathe_store *store, int32_t param);
+void *lathe_store_grad(const lathe_store *store, int32_t param);
+/** Where the backward writes the gradient: fresh gradients if there are any, else the sums. */
+void *lathe_store_fresh(const lathe_store *store, int32_t param);
+float *lathe_store_average(const lathe_store *store, int32_t param);
+void *lathe_store_plane(const lathe_store *store, int32_t param, int32_t plane);
+void *lathe_store_slot(const lathe_store *store, int32_t param, int32_t slot);
+
+/** The values that kernels read: the shadow if the row has one, else the master; for a row of
+ *  another model its only values. */
+void *lathe_store_value(const lathe_store *store, int32_t param);
+
+#endif

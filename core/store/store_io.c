@@ -1,0 +1,222 @@
+/* Reads and writes the memory of the parameters, on the host or on the device. */
+#include "store/store_io.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "io/convert.h"
+#include "io/tensor_pieces.h"
+#include "store/cut_unit.h"
+#include "store/row_kernels.h"
+#include "store/state_offload.h"
+
+/* Whether the host can access p. Waits for slots in flight. */
+static lathe_status on_host(const lathe_store *store, const void *p, int *out)
+{
+    const char *at = p;
+    *out = store->is_host;
+    if (store->is_host || !store->slots_on_host || at < store->slots ||
+        at >= store->slots + store->slot_bytes)
+        return LATHE_OK;
+    *out = 1;
+    return lathe_offload_settle(store->offload);
+}
+
+lathe_status lathe_store_read(const lathe_store *store, const void *from, int64_t bytes,
+                              lathe_piece_fn fn, void *arg)
+{
+    int is_host;
+    LATHE_TRY(on_host(store, from, &is_host));
+    return is_host ? fn(arg, 0, from, bytes)
+                   : lathe_download_pieces(store->m, from, bytes, fn, arg);
+}
+
+lathe_status lathe_store_get(const lathe_store *store, void *to, const void *from, int64_t bytes)
+{
+    int is_host;
+    LATHE_TRY(on_host(store, from, &is_host));
+    if (!is_host)
+        return lathe_download(store->m, to, from, bytes);
+    lathe_parallel_copy(to, from, bytes);
+    return LATHE_OK;
+}
+
+lathe_status lathe_store_put(const lathe_store *store, void *to, const void *from, int64_t bytes)
+{
+    int is_host;
+    LATHE_TRY(on_host(store, to, &is_host));
+    if (!is_host)
+        return lathe_upload(store->m, to, from, bytes);
+    lathe_parallel_copy(to, from, bytes);
+    return LATHE_OK;
+}
+
+typedef struct tensor_of_file {
+    lathe_st_writer *w;
+    int64_t index;
+} tensor_of_file;
+
+/* lathe_piece_fn */
+static lathe_status write_piece(void *arg, int64_t offset, const void *data, int64_t bytes)
+{
+    const tensor_of_file *t = arg;
+    return lathe_st_writer_write(t->w, t->index, offset, data, bytes);
+}
+
+lathe_status lathe_store_write(const lathe_store *store, lathe_st_writer *w, int64_t tensor,
+                               const void *from, int64_t bytes)
+{
+    tensor_of_file t = {w, tensor};
+    return lathe_store_read(store, from, bytes, write_piece, &t);
+}
+
+typedef struct parts_of_file {
+    lathe_st_writer *w;
+    const lathe_store_part *parts;
+} parts_of_file;
+
+/* lathe_tensor_piece_fn */
+static lathe_status write_part(void *arg, const lathe_tensor_piece *p)
+{
+    const parts_of_file *f = arg;
+    const lathe_store_part *part = &f->parts[p->tensor];
+    return lathe_st_writer_write_piece(f->w, part->tensor, p->offset,
+                                       (const char *)part->from + p->offset, p->bytes);
+}
+
+/* ---- families that ranks divide ---- */
+
+void *lathe_store_family(const lathe_store *store, int32_t family, int32_t param, int32_t slot)
+{
+    if (family == LATHE_FAMILY_SLOTS)
+        return lathe_store_slot(store, param, slot);
+    return family == LATHE_FAMILY_AVERAGES ? lathe_store_average(store, param)
+                                           : lathe_store_master(store, param);
+}
+
+lathe_extent lathe_store_family_bytes(const lathe_store *store, int32_t family, int32_t param,
+                                      int32_t slot, int32_t rank)
+{
+    const lathe_store_row *row = &store->rows[param];
+    const int64_t n = lathe_desc_count(&store->params->rows[param]->desc);
+    const int is_whole = family == LATHE_FAMILY_MASTERS && !store->is_average &&
+                         !lathe_params_has_shadow(store->params, param);
+    lathe_extent own = {0, n};
+    if (store->division && store->division->n[param] > 0 && !is_whole)
+        own = lathe_division_of(store->division, param, rank);
+    if (family != LATHE_FAMILY_SLOTS)
+        return (lathe_extent){4 * own.begin, 4 * own.n};
+    const int64_t begin =
+        own.begin > 0 ? lathe_slot_bytes(&row->slots[slot], n, own.begin, row->unit) : 0;
+    const int64_t end =
+        own.n > 0 ? lathe_slot_bytes(&row->slots[slot], n, own.begin + own.n, row->unit) : begin;
+    return (lathe_extent){begin, end - begin};
+}
+
+lathe_status lathe_store_stream(const lathe_store *store, int32_t family, int32_t param,
+                                int32_t slot, lathe_piece_fn fn, void *arg)
+{
+    const int32_t rank = store->division ? store->division->rank : 0;
+    const lathe_extent held = lathe_store_family_bytes(store, family, param, slot, rank);
+    const int64_t whole = family == LATHE_FAMILY_SLOTS
+                              ? lathe_desc_bytes(&store->rows[param].slots[slot].desc)
+                              : 4 * lathe_desc_count(&store->params->rows[param]->desc);
+    if (held.n == whole)
+        return lathe_store_read(store, lathe_store_family(store, family, param, slot), whole, fn,
+                                arg);
+    if (!store->peers)
+        return lathe_error(LATHE_E_STATE, "'%s' is divided among ranks",
+                           store->params->rows[param]->name);
+    return store->peers->collect(store->peers->arg,
+                                 store->is_average ? LATHE_FAMILY_AVERAGES : family, param, slot,
+                                 fn, arg);
+}
+
+lathe_status lathe_store_put_held(const lathe_store *store, int32_t family, int32_t param,
+                                  int32_t slot, const void *whole)
+{
+    const int32_t rank = store->division ? store->division->rank : 0;
+    const lathe_extent held = lathe_store_family_bytes(store, family, param, slot, rank);
+    return held.n == 0 ? LATHE_OK
+                       : lathe_store_put(store, lathe_store_family(store, family, param, slot),
+                                         (const char *)whole + held.begin, held.n);
+}
+
+lathe_status lathe_store_write_master(const lathe_store *store, lathe_st_writer *w, int64_t tensor,
+                                      int32_t param)
+{
+    tensor_of_file t = {w, tensor};
+    return lathe_store_stream(store, LATHE_FAMILY_MASTERS, param, 0, write_piece, &t);
+}
+
+/* Like lathe_store_write_all for tensors that ranks divide, one after the other. */
+static lathe_status write_divided(const lathe_store *store, lathe_st_writer *w,
+                                  const lathe_store_part *parts, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        tensor_of_file t = {w, parts[i].tensor};
+        if (parts[i].family < 0)
+            return lathe_error(LATHE_E_STATE,
+                               "ranks that divide a training save no gradients: end the step with "
+                               "lathe_step, or leave it with lathe_zero_grad");
+        LATHE_TRY(lathe_store_stream(store, parts[i].family, parts[i].param, parts[i].slot,
+                                     write_piece, &t));
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe_store_write_all(const lathe_store *store, lathe_st_writer *w,
+                                   const lathe_store_part *parts, int64_t n)
+{
+    parts_of_file f = {w, parts};
+    if (store->division)
+        return write_divided(store, w, parts, n);
+    int all_on_host = 1;
+    for (int64_t i = 0; i < n && all_on_host; i++)
+        LATHE_TRY(on_host(store, parts[i].from, &all_on_host));
+    for (int64_t i = 0; i < n && !all_on_host; i++)
+        LATHE_TRY(lathe_store_write(store, w, parts[i].tensor, parts[i].from, parts[i].bytes));
+    if (!all_on_host)
+        return LATHE_OK;
+    int64_t *bytes = calloc((size_t)n + 1, sizeof *bytes);
+    if (!bytes)
+        return lathe_error(LATHE_E_NOMEM, "no memory to write %lld tensors", (long long)n);
+    for (int64_t i = 0; i < n; i++)
+        bytes[i] = parts[i].bytes;
+    const lathe_status status = lathe_tensor_pieces_each(bytes, n, write_part, &f);
+    free(bytes);
+    return status;
+}
+
+/* A frozen row has no master: its values are converted as those of a file are. */
+static lathe_status set_shadow(const lathe_store *store, int32_t param, const float *values)
+{
+    const int64_t n = lathe_desc_count(&store->params->rows[param]->desc);
+    const int32_t dtype = lathe_params_value_dtype(store->params, param);
+    void *narrow = malloc((size_t)(n * lathe_dtype_bytes(dtype)) + 1);
+    if (!narrow)
+        return lathe_error(LATHE_E_NOMEM, "no memory to round '%s'",
+                           store->params->rows[param]->name);
+    lathe_status status = lathe_convert(narrow, dtype, values, LATHE_F32, n);
+    if (status == LATHE_OK)
+        status = lathe_store_put(store, lathe_store_shadow(store, param), narrow,
+                                 n * lathe_dtype_bytes(dtype));
+    free(narrow);
+    return status;
+}
+
+lathe_status lathe_store_set(const lathe_store *store, int32_t param, const float *values)
+{
+    float *master = lathe_store_master(store, param);
+    if (!lathe_store_is_whole(store, param, LATHE_OF_PARAMETER)) {
+        LATHE_TRY(lathe_store_put_held(store, LATHE_FAMILY_MASTERS, param, 0, values));
+        return lathe_row_refresh_from(store, param, values);
+    }
+    if (!master)
+        return set_shadow(store, param, values);
+    if (master != values)
+        LATHE_TRY(lathe_store_put(store, master, values,
+                                  4 * lathe_desc_count(&store->params->rows[param]->desc)));
+    return lathe_row_refresh(store, param);
+}
