@@ -171,9 +171,19 @@ static int adds_parameters(const lathe_plugin *method)
     return LATHE_HAS((const lathe_adapter_v1 *)method->table, wrap);
 }
 
-static int needs_quantized(const lathe_plugin *method)
+/* Asks the method with its default settings; it is opened over a base that has what it may need. */
+static int needs_quantized(const pair *p)
 {
-    return LATHE_HAS((const lathe_adapter_v1 *)method->table, needs_quantized_base);
+    const lathe_adapter_v1 *table = p->method->table;
+    settings s = {.n = 0};
+    if (!LATHE_HAS(table, needs_quantized_base))
+        return 0;
+    configure(&s, &(pair){.method = p->method, .dir = p->dir});
+    set(&s, "quant.name=nf4");
+    lathe_run *run = open_run(LATHE_OPEN_PLAN, s.list);
+    const int needs = table->needs_quantized_base(run->parts.adapter.self);
+    lathe_run_close(run);
+    return needs;
 }
 
 static int is_calibrated(const lathe_plugin *format)
@@ -202,7 +212,7 @@ static const char *senseless(const pair *p)
     if (p->folder)
         return adds_parameters(p->method) ? NULL : "can be trained";
     if (!p->format)
-        return needs_quantized(p->method)
+        return needs_quantized(p)
                    ? "trains beside a quantized base, and the base is in full precision"
                    : NULL;
     if (!adds_parameters(p->method) && trains_every_matrix(p))
