@@ -102,7 +102,8 @@ static subject open_format(const char *name, const char *settings, const float *
     subject s = {.out = out};
     (void)snprintf(path, sizeof path, "%s/lib/lathe/plugins/quant/%s.so", LATHE_BUILD, name);
     const lathe_plugin *plugin = lathe_test_open(path);
-    if (plugin == NULL || lathe_test_create(plugin, settings, &s.self) != LATHE_OK)
+    if (plugin == NULL || lathe_test_create(plugin, settings, &s.self) != LATHE_OK ||
+        s.self == NULL)
         fail(lathe_test_message);
     /* the head of every instance begins with its host (plugins/quant/shared/quant_codec.h), whose
      * threads decode */

@@ -212,7 +212,8 @@ static lathe_status merge(const lathe_args *args, const char *model, const char 
     lathe_run *runs[LATHE_MOST_MERGED] = {NULL};
     lathe_merge_part parts[LATHE_MOST_MERGED];
     double factors[LATHE_MOST_MERGED];
-    lathe_status status = read_factors(args, factors);
+    lathe_status status = n > 0 ? read_factors(args, factors)
+                                : lathe_error(LATHE_E_ARG, "the folder of an adapter is missing");
     for (int32_t i = 0; i < n && status == LATHE_OK; i++) {
         status = open_both(args, model, adapters[i], &runs[i]);
         if (status == LATHE_OK)

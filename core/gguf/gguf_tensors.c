@@ -93,7 +93,7 @@ static lathe_status vector_dtype(lathe_st_tensor *t)
     const int64_t n = t->desc.dims[0];
     if (t->desc.dtype == LATHE_F32)
         return LATHE_OK;
-    float *values = malloc((size_t)n * sizeof *values);
+    float *values = calloc((size_t)n, sizeof *values);
     if (values == NULL)
         return lathe_error(LATHE_E_NOMEM, "%s: no memory to decode %s", t->file, t->name);
     const lathe_status status = decode(t, 0, 1, values);

@@ -61,6 +61,8 @@ static lathe_status read_coded(const lathe_weight_origin *o, const origin_row *r
                                void *to, int64_t bytes)
 {
     const int64_t size = lathe_dtype_bytes(row->dtype);
+    if (size <= 0)
+        return lathe_error(LATHE_E_CORRUPT, "a tensor has elements without a size");
     LATHE_TRY(lathe_st_read(row->coded, offset / size, bytes / size, to, row->dtype));
     return lathe_safetensors_check(o->set);
 }

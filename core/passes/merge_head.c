@@ -37,13 +37,20 @@ static int32_t forward_of(int32_t op)
                                            : -1;
 }
 
+/* Whether two nodes of the head compute the same log-probabilities of the same inputs. */
+static int same_attrs(const lathe_op_attrs *a, const lathe_op_attrs *b)
+{
+    return a->alpha == b->alpha && a->beta == b->beta && a->softcap == b->softcap &&
+           a->count == b->count && a->chunk_rows == b->chunk_rows && a->invariant == b->invariant;
+}
+
 static int32_t find_forward(const lathe_graph *g, const lathe_ir_node *bwd)
 {
     const int32_t op = forward_of(bwd->op);
     for (int32_t i = 0; op >= 0 && i < g->n_nodes; i++) {
         const lathe_ir_node *n = &g->nodes[i];
         if (n->op == op && n->in[0] == bwd->in[0] && n->in[1] == bwd->in[1] &&
-            n->in[2] == bwd->in[2] && memcmp(&n->attrs, &bwd->attrs, sizeof n->attrs) == 0)
+            n->in[2] == bwd->in[2] && same_attrs(&n->attrs, &bwd->attrs))
             return i;
     }
     return -1;

@@ -43,7 +43,7 @@ lathe_status lathe_bucket_lives(const lathe_store *store, const lathe_graph *g,
                                 lathe_bucket_life *out)
 {
     const lathe_division *d = store->division;
-    lathe_bucket_life *rows = malloc(((size_t)d->n_table + 1) * sizeof *rows);
+    lathe_bucket_life *rows = calloc((size_t)d->n_table + 1, sizeof *rows);
     if (!rows)
         return no_memory();
     find_rows(g, d->n_table, rows);

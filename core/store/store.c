@@ -59,14 +59,14 @@ static void layout_bucket_grads(lathe_store *store, int32_t b)
     const int is_divided = d->shard >= LATHE_SHARD_GRADIENTS;
     const int64_t n = is_divided ? in_bucket.n : lathe_bucket_counts(d, b, width, NULL);
     const int64_t base = take(&store->grad_bytes, n * width);
-    int64_t at = is_divided ? -in_bucket.begin : 0;
+    int64_t at = is_divided ? -in_bucket.begin * width : 0; /* bytes */
     for (int32_t k = d->buckets[b].first; k < d->buckets[b].first + d->buckets[b].n; k++) {
         lathe_store_row *row = &store->rows[d->rows[k]];
         if (is_divided)
             row->held[LATHE_OF_GRADIENT] = row->held[LATHE_OF_STATE];
         if (row->held[LATHE_OF_GRADIENT].n > 0)
-            row->grad = base + (at + row->held[LATHE_OF_GRADIENT].begin) * width;
-        at += lathe_padded(d->n[d->rows[k]], width) / width;
+            row->grad = base + at + row->held[LATHE_OF_GRADIENT].begin * width;
+        at += lathe_padded(d->n[d->rows[k]], width);
     }
 }
 

@@ -146,7 +146,7 @@ CODEC_BODY void decode_body(void *arg, int64_t begin, int64_t end, int build)
     const codec_job *const job = arg;
     const int64_t bits = ((const gptq *)(const void *)job->self)->bits;
     const int64_t width = lathe_dtype_bytes(job->dtype);
-    uint32_t lines[WORDS][PACKED_LINE];
+    uint32_t lines[WORDS][PACKED_LINE] = {{0}};
     int32_t codes[CODEC_SPAN];
     float room[CODEC_SPAN];
     for (int64_t first = begin * PACKED_LINE; first < end * PACKED_LINE; first += PACKED_LINE)

@@ -21,7 +21,8 @@ static int best_build(void)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl"))
         return NF4_AVX512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
+    /* every processor with both has F16C, whose name clang 14 does not know here */
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         return NF4_AVX2;
 #endif
     return NF4_PORTABLE;

@@ -43,7 +43,8 @@ static inline int32_t codec_best_build(void)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl"))
         return CODEC_AVX512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
+    /* every processor with both has F16C, whose name clang 14 does not know here */
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         return CODEC_AVX2;
 #endif
     return CODEC_PORTABLE;

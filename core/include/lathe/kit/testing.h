@@ -115,16 +115,19 @@ static inline void lathe_test_value(lathe_value *v, const lathe_field *f, const 
     }
 }
 
+/* The values of the last instance; instances borrow them, so they are never freed. */
+static lathe_value *lathe_test_values;
+
 /** Calls create() with the defaults, changed by `settings` ("key=value key=value"). Returns its
  *  status; its message is in lathe_test_message. LATHE_OK with *out_self NULL if the plugin has
  *  no create. */
 static inline lathe_status lathe_test_create(const lathe_plugin *plugin, const char *settings,
                                              void **out_self)
 {
-    lathe_value *const values =
-        (lathe_value *)calloc(LATHE_TEST_MAX_FIELDS, sizeof *values); /* instances borrow them */
+    lathe_value *const values = (lathe_value *)calloc(LATHE_TEST_MAX_FIELDS, sizeof *values);
     char text[512];
     *out_self = NULL;
+    lathe_test_values = values;
     for (int32_t k = 0; k < plugin->n_fields; k++) {
         values[k].type = plugin->fields[k].type;
         if (plugin->fields[k].default_value != NULL)
