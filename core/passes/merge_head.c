@@ -3,7 +3,6 @@
  * forward divergence from a stored teacher: it is a constant), the forward node is not needed, and
  * the logits are computed once instead of twice. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "passes/passes.h"

@@ -235,7 +235,7 @@ static lathe_status distill_loss(void *self, const lathe_stage_build *build, lat
     const distill *d = self;
     const double share = (1.0 - d->alpha) * d->temperature * d->temperature;
     const lathe_op_attrs weights = {.alpha = d->alpha, .beta = share};
-    lathe_val logp, divergence, in[2] = {LATHE_NONE, LATHE_NONE};
+    lathe_val logp = LATHE_NONE, divergence = LATHE_NONE, in[2] = {LATHE_NONE, LATHE_NONE};
     LATHE_TRY(build->logprobs(build->ctx, LATHE_MODEL_POLICY, &logp));
     LATHE_TRY(divergence_from_teacher(d, build, &divergence));
     LATHE_TRY(scaled_sum(build, -1.0, logp, "distill.cross_entropy", &in[0]));
