@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -40,7 +41,7 @@ typedef struct file {
     const char *path;
     int fd;
     struct stat info;
-    char *data; /* the whole content */
+    const uint8_t *data; /* the whole content, mapped; NULL: not read, or empty */
     lathe_elf_facts facts;
 } file;
 
@@ -58,28 +59,25 @@ static lathe_status file_open(const char *path, file *f)
 
 static void file_close(file *f)
 {
-    free(f->data);
+    if (f->data != NULL)
+        (void)munmap((void *)(uintptr_t)f->data, (size_t)f->info.st_size);
     if (f->fd >= 0)
         (void)close(f->fd);
 }
 
-static lathe_status file_read(file *f)
+/* Maps the file: the checks touch few pages, and a plugin that brings code for GPUs is large. */
+static lathe_status file_map(file *f)
 {
     const int64_t bytes = f->info.st_size;
     if (bytes > MAX_FILE_BYTES)
         return lathe_error(LATHE_E_PLUGIN, "%s: %lld bytes, expected at most %d", f->path,
                            (long long)bytes, MAX_FILE_BYTES);
-    f->data = malloc((size_t)bytes + 1);
-    if (f->data == NULL)
-        return lathe_error(LATHE_E_NOMEM, "%s: out of memory", f->path);
-    int64_t done = 0;
-    while (done < bytes) {
-        const ssize_t n = pread(f->fd, f->data + done, (size_t)(bytes - done), done);
-        if (n == 0 || (n < 0 && errno != EINTR))
-            return lathe_error(LATHE_E_PLUGIN, "%s: cannot read: %s", f->path,
-                               n == 0 ? "it ends early" : strerror(errno));
-        done += n > 0 ? n : 0;
-    }
+    if (bytes == 0)
+        return LATHE_OK;
+    void *data = mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, f->fd, 0);
+    if (data == MAP_FAILED)
+        return lathe_error(LATHE_E_PLUGIN, "%s: cannot read: %s", f->path, strerror(errno));
+    f->data = data;
     return LATHE_OK;
 }
 
@@ -118,11 +116,12 @@ static int descriptor_name(const file *f, char *out, size_t out_bytes)
     return n_names++ >> BITS == 0 && stat(out, &info) == 0 && is_same_file(&info, &f->info);
 }
 
-/* Libraries that this process has loaded. A library that is requested again is not passed to the
- * dynamic loader, which would keep each new path of it. */
+/* Libraries that this process has loaded, with what their headers said. A library that is requested
+ * again is not read again, and not passed to the dynamic loader, which would keep each new path. */
 typedef struct loaded {
     struct loaded *next;
     struct stat info;
+    lathe_elf_facts facts;
     void *handle;
     char *old_name; /* see restore_name */
 } loaded;
@@ -175,17 +174,22 @@ static lathe_status load_new(const file *f, loaded *library)
     return LATHE_OK;
 }
 
-static lathe_status load(const file *f, void **out)
+/* The library of this very file, if the process has loaded it; else NULL. */
+static const loaded *find_loaded(const file *f)
 {
-    for (const loaded *known = all_loaded; known != NULL; known = known->next)
-        if (is_same_file(&known->info, &f->info)) {
-            *out = known->handle;
-            return LATHE_OK;
-        }
+    const loaded *known = all_loaded;
+    while (known != NULL && !is_same_file(&known->info, &f->info))
+        known = known->next;
+    return known;
+}
+
+static lathe_status load(const file *f, const loaded **out)
+{
     loaded *library = calloc(1, sizeof *library);
     if (library == NULL)
         return lathe_error(LATHE_E_NOMEM, "out of memory: plugins");
     library->info = f->info;
+    library->facts = f->facts;
     const lathe_status status = load_new(f, library);
     if (status != LATHE_OK) {
         free(library);
@@ -193,7 +197,7 @@ static lathe_status load(const file *f, void **out)
     }
     library->next = all_loaded;
     all_loaded = library;
-    *out = library->handle;
+    *out = library;
     return LATHE_OK;
 }
 
@@ -247,23 +251,26 @@ lathe_status lathe_plugin_check(const lathe_plugin *plugin, int32_t kind, const 
 static lathe_status open_checked(file *f, int32_t kind, const char *name, const char *pin,
                                  const lathe_plugin **out)
 {
-    void *handle = NULL;
-    LATHE_TRY(file_read(f));
+    const loaded *library = find_loaded(f);
+    lathe_status status = LATHE_OK;
+    if (library == NULL || pin != NULL)
+        LATHE_TRY(file_map(f));
     if (pin != NULL)
         LATHE_TRY(check_pin(f, pin));
-    /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): lathe_so_open frees f->data with file_close */
-    lathe_status status = lathe_elf_check((const uint8_t *)f->data, f->info.st_size, &f->facts);
-    if (status != LATHE_OK)
-        return lathe_error_context(status, "%s", f->path);
-    LATHE_TRY(load(f, &handle));
-    const lathe_plugin *plugin = dlsym(handle, LATHE_PLUGIN_ENTRY_NAME);
+    if (library == NULL) {
+        status = lathe_elf_check(f->data, f->info.st_size, &f->facts);
+        if (status != LATHE_OK)
+            return lathe_error_context(status, "%s", f->path);
+        LATHE_TRY(load(f, &library));
+    }
+    const lathe_plugin *plugin = dlsym(library->handle, LATHE_PLUGIN_ENTRY_NAME);
     if (plugin == NULL)
         return lathe_error(LATHE_E_PLUGIN, "%s: exports no %s: not a Lathe plugin of ABI major %d",
                            f->path, LATHE_PLUGIN_ENTRY_NAME, LATHE_ABI_MAJOR);
-    if (plugin->abi_major == LATHE_ABI_MAJOR && plugin->size > f->facts.entry_bytes)
+    if (plugin->abi_major == LATHE_ABI_MAJOR && plugin->size > library->facts.entry_bytes)
         return lathe_error(LATHE_E_PLUGIN,
                            "%s: lathe_plugin.size is %u bytes, but the exported constant has %lld",
-                           f->path, plugin->size, (long long)f->facts.entry_bytes);
+                           f->path, plugin->size, (long long)library->facts.entry_bytes);
     status = lathe_plugin_check(plugin, kind != 0 ? kind : plugin->kind, name);
     if (status != LATHE_OK)
         return lathe_error_context(status, "%s", f->path);
