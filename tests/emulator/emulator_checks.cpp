@@ -32,6 +32,7 @@ namespace
 
 constexpr uintptr_t PAGE = 4096, GRANULE = 2;
 constexpr int MOST_LOOKS = 2;
+constexpr uintptr_t RECENT = 4096; /* pages found without a search */
 #ifdef EMULATOR_CHECKS
 constexpr bool HAS_HOOKS = true;
 #else
@@ -59,7 +60,7 @@ std::unordered_map<uintptr_t, page *> pages;
 struct {
     uintptr_t number;
     page *is;
-} recent[64];
+} recent[RECENT];
 
 struct {
     const char *kernel;
@@ -122,17 +123,20 @@ page *make_page(uintptr_t number)
     return pages[number] = out;
 }
 
-page *page_of(uintptr_t at)
+page *find_page(uintptr_t number)
 {
-    const uintptr_t number = at / PAGE;
-    auto &slot = recent[number % 64];
-    if (slot.is != nullptr && slot.number == number)
-        return slot.is;
     const auto found = pages.find(number);
     page *const out = found != pages.end() ? found->second : make_page(number);
     if (out != nullptr)
-        slot = {number, out};
+        recent[number % RECENT] = {number, out};
     return out;
+}
+
+inline page *page_of(uintptr_t at)
+{
+    const uintptr_t number = at / PAGE;
+    const auto &slot = recent[number % RECENT];
+    return slot.is != nullptr && slot.number == number ? slot.is : find_page(number);
 }
 
 /* Whether the access `before` and this thread's current access are unordered. */
@@ -154,6 +158,12 @@ bool races(mark before, unsigned bytes, bool is_atomic)
 mark mark_of(unsigned flags)
 {
     return clock_now << 20 | (uint64_t)now.thread << 10 | flags;
+}
+
+/* Whether several warps have read all of the bytes since the barrier: a further read changes nothing. */
+inline bool is_read_by_warps(mark before, unsigned bytes)
+{
+    return before & MANY_WARPS && before >> 20 >= barrier_at && (before & bytes) == bytes;
 }
 
 /* The reads since the last write, including this one. */
@@ -184,7 +194,10 @@ mark with_reader(mark before, unsigned bytes)
                     t < block_at || before & MANY_BLOCKS ? "another block" : "the block", did);
 }
 
-void look_at_cell(page *p, uintptr_t at, unsigned bytes, access what)
+#define INLINED inline __attribute__((always_inline))
+
+/* The checks of one cell; `mark_now` is the mark of this access without flags of earlier ones. */
+INLINED void look_at_cell(page *p, uintptr_t at, unsigned bytes, access what, mark mark_now)
 {
     cell *const c = &p->cells[at % PAGE / GRANULE];
     const bool is_atomic = what == ATOMIC_UPDATE;
@@ -194,35 +207,62 @@ void look_at_cell(page *p, uintptr_t at, unsigned bytes, access what)
                             (unsigned long)at);
         *c = {};
     }
-    if (races(c->writer, bytes, is_atomic))
+    if (c->writer >> 20 >= launch_at && races(c->writer, bytes, is_atomic))
         refuse_race(what, c->writer, "wrote", at);
-    if (what != READ && races(c->reader, bytes, is_atomic))
-        refuse_race(what, c->reader, "read", at);
-    if (what == READ)
+    if (what != READ) {
+        if (c->reader >> 20 >= launch_at && races(c->reader, bytes, is_atomic))
+            refuse_race(what, c->reader, "read", at);
+        c->writer = mark_now;
+    } else if (c->reader >> 20 < launch_at) { /* the first read of this launch */
+        c->reader = mark_now;
+    } else if (c->reader != mark_now && !is_read_by_warps(c->reader, bytes)) {
         c->reader = with_reader(c->reader, bytes);
-    else
-        c->writer = mark_of(bytes | (is_atomic ? (unsigned)ATOMIC : 0u));
+    }
 }
 
-void look(const void *address, size_t bytes, access what)
+[[noreturn]] void refuse_place(const page *p, const void *address, size_t bytes, access what)
 {
+    emulator_refuse("%s %zu bytes at %p: %s", name_of(what), bytes, address,
+                    p == nullptr        ? "no memory of the GPU"
+                    : p->kind == GLOBAL ? "the allocation ends within them"
+                                        : "not one variable");
+}
+
+/* Compiled once for each kind of access and each number of bytes (0: `n_bytes`, known at run time). */
+template <access what, size_t fixed>
+__attribute__((noinline)) void look_closely(const void *address, size_t n_bytes)
+{
+    const size_t bytes = fixed > 0 ? fixed : n_bytes;
     const uintptr_t first = (uintptr_t)address, end = first + bytes;
-    if (!now.is_looking || first - now.stack < now.stack_bytes ||
-        (what == READ && first - now.args < now.args_bytes))
-        return;
-    for (uintptr_t at = first; at < end; at = at / GRANULE * GRANULE + GRANULE) {
+    const unsigned atomic = what == ATOMIC_UPDATE ? (unsigned)ATOMIC : 0u;
+    uintptr_t at = first;
+    while (at < end) { /* page by page */
         page *const p = page_of(at);
         if (p == nullptr || first < p->first || end > p->end)
-            emulator_refuse("%s %zu bytes at %p: %s", name_of(what), bytes, address,
-                            p == nullptr        ? "no memory of the GPU"
-                            : p->kind == GLOBAL ? "the allocation ends within them"
-                                                : "not one variable");
+            refuse_place(p, address, bytes, what);
         if (p->kind == CONSTANT && what == READ)
             return;
-        const unsigned mask =
-            (at % GRANULE == 0 ? 1u : 0u) | (at % GRANULE == 1 || at + 1 < end ? 2u : 0u);
-        look_at_cell(p, at, mask, what);
+        const uintptr_t page_end = (at / PAGE + 1) * PAGE, stop = end < page_end ? end : page_end;
+        if (at % GRANULE != 0) {
+            look_at_cell(p, at, 2u, what, mark_of(2u | atomic));
+            at++;
+        }
+        for (const mark whole = mark_of(BYTES | atomic); at + GRANULE <= stop; at += GRANULE)
+            look_at_cell(p, at, BYTES, what, whole);
+        if (at < stop) {
+            look_at_cell(p, at, 1u, what, mark_of(1u | atomic));
+            at++;
+        }
     }
+}
+
+/* Most accesses of a kernel are to its own stack, or are not looked at. */
+template <access what, size_t fixed> INLINED void look(const void *address, size_t bytes)
+{
+    const uintptr_t first = (uintptr_t)address;
+    if (now.is_looking && first - now.stack >= now.stack_bytes &&
+        (what != READ || first - now.args >= now.args_bytes))
+        look_closely<what, fixed>(address, bytes);
 }
 
 } // namespace
@@ -289,8 +329,8 @@ void emulator_checks_forget(const void *memory, size_t bytes)
         const auto found = pages.find(number);
         if (found == pages.end())
             continue;
-        if (recent[number % 64].is == found->second)
-            recent[number % 64].is = nullptr;
+        if (recent[number % RECENT].is == found->second)
+            recent[number % RECENT].is = nullptr;
         free(found->second);
         pages.erase(found);
     }
@@ -298,7 +338,7 @@ void emulator_checks_forget(const void *memory, size_t bytes)
 
 void emulator::emulator_atomic(const void *at, size_t bytes)
 {
-    look(at, bytes, ATOMIC_UPDATE);
+    look<ATOMIC_UPDATE, 0>(at, bytes);
 }
 
 /* ---- called by compiled kernels; in a build with a sanitizer, its functions are called instead
@@ -310,19 +350,19 @@ extern "C" {
 #define ACCESSES(n)                                                                                \
     void __tsan_read##n(void *p)                                                                   \
     {                                                                                              \
-        look(p, n, READ);                                                                          \
+        look<READ, n>(p, n);                                                                          \
     }                                                                                              \
     void __tsan_write##n(void *p)                                                                  \
     {                                                                                              \
-        look(p, n, WRITE);                                                                         \
+        look<WRITE, n>(p, n);                                                                         \
     }                                                                                              \
     void __tsan_unaligned_read##n(void *p)                                                         \
     {                                                                                              \
-        look(p, n, READ);                                                                          \
+        look<READ, n>(p, n);                                                                          \
     }                                                                                              \
     void __tsan_unaligned_write##n(void *p)                                                        \
     {                                                                                              \
-        look(p, n, WRITE);                                                                         \
+        look<WRITE, n>(p, n);                                                                         \
     }
 
 ACCESSES(1)
@@ -334,12 +374,12 @@ ACCESSES(16)
 
 void __tsan_read_range(void *p, unsigned long bytes)
 {
-    look(p, bytes, READ);
+    look<READ, 0>(p, bytes);
 }
 
 void __tsan_write_range(void *p, unsigned long bytes)
 {
-    look(p, bytes, WRITE);
+    look<WRITE, 0>(p, bytes);
 }
 
 void __tsan_init(void)
