@@ -433,6 +433,20 @@ static lathe_status write_folder(quantizer *q, const char *path)
     return lathe_file_sync_parent(path);
 }
 
+/* Quantized Conv1D weights cannot be read, so none are written. */
+static lathe_status refuse_conv1d(const lathe_run *run)
+{
+    for (int32_t i = 0; i < run->params.n_model; i++) {
+        const lathe_param *row = run->params.rows[i];
+        if (row->format != NULL && row->transposed)
+            return lathe_error(LATHE_E_CONFIG,
+                               "%s: %s is a Conv1D weight, and folders with quantized Conv1D "
+                               "weights are not written: set quant.name in the run instead",
+                               run->set.model_path, row->name);
+    }
+    return LATHE_OK;
+}
+
 lathe_status lathe__quantized_model_write(lathe_run *run, const lathe_calibration_data *data,
                                           const lathe_made_from *parents, int32_t n_parents,
                                           const char *path, lathe_quantized_report_fn report,
@@ -451,6 +465,7 @@ lathe_status lathe__quantized_model_write(lathe_run *run, const lathe_calibratio
         return lathe_error(LATHE_E_CONFIG, "%s exists already: give another folder, or remove it",
                            path);
     LATHE_TRY(lathe_model_config_refuse_quantized(&run->model, run->set.model_path, "quantizing"));
+    LATHE_TRY(refuse_conv1d(run));
     q.first = calloc((size_t)run->params.n_model + 1, sizeof *q.first);
     lathe_status status = q.first != NULL ? lathe_model_weights(run->set.model_path, &set)
                                           : lathe_error(LATHE_E_NOMEM, "no memory");

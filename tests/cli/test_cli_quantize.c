@@ -95,6 +95,8 @@ Test(cli_quantize, what_cannot_be_quantized_is_refused)
     expect(QUANTIZE "model -o q --quant.name nf4 >/dev/null && " QUANTIZE
                     "q -o q2 --quant.name int8 2>&1",
            2, "the weights of q are already quantized (bitsandbytes)");
+    expect(QUANTIZE LATHE_TEST_DATA "/golden/data/models/gpt2 -o q2 --quant.name nf4 2>&1", 2,
+           "transformer.h.0.attn.c_attn.weight is a Conv1D weight");
     expect("ls -d q2* run.tmp* q.tmp* 2>/dev/null | wc -l", 0, "0");
 }
 
