@@ -45,8 +45,9 @@ typedef lathe_status (*lathe_quantized_report_fn)(void *arg, const lathe_quantiz
  *   report     called for each weight, in order; an error of it ends the work, and nothing is left
  *              of the new folder. NULL: not called
  *
- *   Errors  LATHE_E_CONFIG: the path exists, the model has no folder, a weight is a Conv1D's, or the
- * format has no layout in files. LATHE_E_NUMERIC: a weight is not finite. LATHE_E_IO, LATHE_E_NOMEM. */
+ *   Errors  LATHE_E_CONFIG: the path exists, the model has no folder, a weight is a Conv1D's, or
+ * the format has no layout in files. LATHE_E_NUMERIC: a weight is not finite. LATHE_E_IO,
+ * LATHE_E_NOMEM. */
 lathe_status lathe__quantized_model_write(lathe_run *run, const lathe_calibration_data *data,
                                           const lathe_made_from *parents, int32_t n_parents,
                                           const char *path, lathe_quantized_report_fn report,

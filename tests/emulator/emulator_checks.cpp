@@ -160,7 +160,8 @@ mark mark_of(unsigned flags)
     return clock_now << 20 | (uint64_t)now.thread << 10 | flags;
 }
 
-/* Whether several warps have read all of the bytes since the barrier: a further read changes nothing. */
+/* Whether several warps have read all of the bytes since the barrier: a further read changes
+ * nothing. */
 inline bool is_read_by_warps(mark before, unsigned bytes)
 {
     return before & MANY_WARPS && before >> 20 >= barrier_at && (before & bytes) == bytes;
@@ -228,7 +229,8 @@ INLINED void look_at_cell(page *p, uintptr_t at, unsigned bytes, access what, ma
                                         : "not one variable");
 }
 
-/* Compiled once for each kind of access and each number of bytes (0: `n_bytes`, known at run time). */
+/* Compiled once for each kind of access and each number of bytes (0: `n_bytes`, known at run time).
+ */
 template <access what, size_t fixed>
 __attribute__((noinline)) void look_closely(const void *address, size_t n_bytes)
 {
@@ -350,19 +352,19 @@ extern "C" {
 #define ACCESSES(n)                                                                                \
     void __tsan_read##n(void *p)                                                                   \
     {                                                                                              \
-        look<READ, n>(p, n);                                                                          \
+        look<READ, n>(p, n);                                                                       \
     }                                                                                              \
     void __tsan_write##n(void *p)                                                                  \
     {                                                                                              \
-        look<WRITE, n>(p, n);                                                                         \
+        look<WRITE, n>(p, n);                                                                      \
     }                                                                                              \
     void __tsan_unaligned_read##n(void *p)                                                         \
     {                                                                                              \
-        look<READ, n>(p, n);                                                                          \
+        look<READ, n>(p, n);                                                                       \
     }                                                                                              \
     void __tsan_unaligned_write##n(void *p)                                                        \
     {                                                                                              \
-        look<WRITE, n>(p, n);                                                                         \
+        look<WRITE, n>(p, n);                                                                      \
     }
 
 ACCESSES(1)
