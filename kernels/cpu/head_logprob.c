@@ -1,35 +1,38 @@
-/* HEAD_LOGPROB, its derivative and HEAD_EVAL: log softmax(softcap(x W^T))[target]; HEAD_ENTROPY and
- * its derivative; HEAD_SAMPLE, which draws a token from that softmax. The logits of all rows are
- * never in memory at once.
+/* HEAD_LOGPROB, its derivative and HEAD_EVAL: log softmax(softcap(x W^T + u v^T))[target];
+ * HEAD_ENTROPY and its derivative; HEAD_SAMPLE, which draws a token from that softmax. The logits
+ * of all rows are never in memory at once.
  *
  * Rows with a target are processed in chunks of `rows` (the last chunk is padded with zero rows);
  * rows without a target cost nothing. The vocabulary is processed in blocks, so every product reads
  * and writes dense matrices, and a block is still in the cache when the softmax reads it. The
  * forward keeps one block of logits; the backward and the draw keep all blocks of a chunk, because
- * they need the sums over the whole vocabulary first.
+ * they need the sums over the whole vocabulary first. The terms x W^T and u v^T are pairs of
+ * operands that are treated alike; without u and v there is one pair.
  *
- *   scratch: | product | logits | x rows | dx rows f32 | row list | per row: state, lse, dlogp,
- *            target, uniform, token, parts |
+ *   scratch: | product | logits | per pair: x rows, dx rows f32 | row list | per row: state, lse,
+ *            dlogp, target, uniform, token, parts |
  */
 #include <math.h>
 
 #include "element.h"
+#include "head_pair.h"
 #include "head_softmax.h"
 #include "lathe/rng.h"
-#include "product.h"
 
 #define LOGITS_BYTES ((int64_t)128 << 20) /* of logits kept by the backward, about */
 #define MOST_ROWS 512                     /* of a chunk; more gains nothing at GPT-2's shapes */
 #define LEAST_ROWS 128
 
+enum { MOST_PAIRS = 2 };
+
 typedef struct head {
-    int64_t n, c, v;
+    int64_t n, v;
     int64_t rows;            /* of a chunk */
     int64_t width, n_blocks; /* of the blocks of the vocabulary; the last may be narrower */
-    int32_t dtype, backward, evaluates, samples, entropy;
-    cpu_product *logits[2], *dx[2], *dw[2]; /* [1]: for the last block, if it is narrower */
+    int32_t dtype, backward, evaluates, samples, entropy, n_pairs;
+    head_pair pairs[MOST_PAIRS];
     /* offsets in scratch */
-    int64_t logits_at, x_at, dx_at, list_at, state_at, lse_at, dlogp_at, target_at;
+    int64_t logits_at, list_at, state_at, lse_at, dlogp_at, target_at;
     int64_t u_at, token_at, parts_at; /* for a draw */
     int64_t entropy_at, spread_at;    /* for HEAD_ENTROPY */
 } head;
@@ -38,8 +41,8 @@ typedef struct head {
 typedef struct head_run {
     lathe_kernel *k;
     head *s;
+    const lathe_kernel_args *args;
     char *scratch;
-    const void *x, *w;
     const int32_t *targets;
     const float *dlogp; /* NULL: forward */
     float *logp;
@@ -47,8 +50,7 @@ typedef struct head_run {
     int32_t *top;
     const int64_t *rng; /* of a draw, which writes `sampled` and no logp */
     int32_t *sampled;
-    void *dx;  /* may be NULL */
-    float *dw; /* may be NULL */
+    const void *x[MOST_PAIRS]; /* the chunk's rows of each pair */
     uint32_t accumulate;
     int32_t *list; /* rows that have a target, in order */
     int64_t n_listed;
@@ -57,11 +59,8 @@ typedef struct head_run {
 static void release(lathe_kernel *k)
 {
     head *s = k->state;
-    for (int i = 0; i < 2; i++) {
-        cpu_product_destroy(k->device, s->logits[i]);
-        cpu_product_destroy(k->device, s->dx[i]);
-        cpu_product_destroy(k->device, s->dw[i]);
-    }
+    for (int p = 0; p < MOST_PAIRS; p++)
+        cpu_head_pair_fini(k->device, &s->pairs[p]);
     k->host->free(s);
 }
 
@@ -86,51 +85,6 @@ static void choose_sizes(const lathe_kernel *k, head *s)
     s->rows = (s->n + chunks - 1) / chunks; /* chunks of equal size need little padding */
 }
 
-/* Prepares the three products for one block width. */
-static lathe_status make_products(lathe_kernel *k, head *s, int i, int64_t width,
-                                  int64_t *io_scratch)
-{
-    int64_t bytes[3] = {0, 0, 0};
-    const matmul_spec logits = {.m = s->rows,
-                                .n = width,
-                                .k = s->c,
-                                .a_dtype = s->dtype,
-                                .b_dtype = s->dtype,
-                                .c_dtype = s->dtype,
-                                .trans_b = 1,
-                                .may_overwrite = 1,
-                                .invariant = k->attrs.invariant,
-                                .alpha = 1.0};
-    LATHE_TRY(cpu_product_create(k->device, &logits, &s->logits[i], &bytes[0]));
-    const matmul_spec dx = {.m = s->rows,
-                            .n = s->c,
-                            .k = width,
-                            .a_dtype = s->dtype,
-                            .b_dtype = s->dtype,
-                            .c_dtype = LATHE_F32,
-                            .may_overwrite = 1,
-                            .may_accumulate = 1,
-                            .alpha = 1.0};
-    if (s->backward && kernel_has_out(k, 1))
-        LATHE_TRY(cpu_product_create(k->device, &dx, &s->dx[i], &bytes[1]));
-    const matmul_spec dw = {.m = width,
-                            .n = s->c,
-                            .k = s->rows,
-                            .a_dtype = s->dtype,
-                            .b_dtype = s->dtype,
-                            .c_dtype = LATHE_F32,
-                            .trans_a = 1,
-                            .may_overwrite = 1,
-                            .may_accumulate = 1,
-                            .alpha = 1.0};
-    if (s->backward && kernel_has_out(k, 2))
-        LATHE_TRY(cpu_product_create(k->device, &dw, &s->dw[i], &bytes[2]));
-    for (int j = 0; j < 3; j++)
-        if (bytes[j] > *io_scratch)
-            *io_scratch = bytes[j];
-    return LATHE_OK;
-}
-
 static int64_t carve(int64_t *io_at, int64_t bytes)
 {
     const int64_t at_byte = cpu_round_up(*io_at, 64);
@@ -144,8 +98,11 @@ static void lay_out_scratch(head *s, int64_t product_bytes, int64_t *out_scratch
     int64_t end = product_bytes;
     const int64_t kept = s->backward || s->samples ? s->v : s->width;
     s->logits_at = carve(&end, s->rows * kept * element);
-    s->x_at = carve(&end, s->rows * s->c * element);
-    s->dx_at = carve(&end, s->backward ? s->rows * s->c * 4 : 0);
+    for (int p = 0; p < s->n_pairs; p++) {
+        head_pair *pair = &s->pairs[p];
+        pair->x_at = carve(&end, s->rows * pair->c * element);
+        pair->dx_at = carve(&end, s->backward ? s->rows * pair->c * 4 : 0);
+    }
     s->list_at = carve(&end, s->n * 4);
     s->state_at = carve(&end, s->rows * (int64_t)sizeof(head_row));
     s->lse_at = carve(&end, s->rows * 4);
@@ -163,6 +120,29 @@ static void lay_out_scratch(head *s, int64_t product_bytes, int64_t *out_scratch
     *out_scratch = end;
 }
 
+/* Finds the terms of the logits, and where their gradients go. */
+static void find_pairs(const lathe_kernel *k, head *s)
+{
+    const int32_t u = s->backward || s->samples ? 4 : 3;
+    const int has_more = kernel_has_in(k, u);
+    const int32_t dx = s->backward && kernel_has_out(k, 1) ? 1 : -1;
+    const int32_t dw = s->backward && kernel_has_out(k, 2) ? 2 : -1;
+    const int32_t du = has_more && s->backward && kernel_has_out(k, 3) ? 3 : -1;
+    s->n_pairs = has_more ? 2 : 1;
+    s->pairs[0] = (head_pair){.c = k->in[1].dims[1],
+                              .in_x = 0,
+                              .in_w = 1,
+                              .out_dx = dx,
+                              .out_dw = has_more ? -1 : dw};
+    if (has_more)
+        s->pairs[1] = (head_pair){.c = k->in[u + 1].dims[1],
+                                  .adds = 1,
+                                  .in_x = u,
+                                  .in_w = u + 1,
+                                  .out_dx = du,
+                                  .out_dw = dw};
+}
+
 static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
 {
     head *s = k->host->alloc((int64_t)sizeof *s);
@@ -171,27 +151,53 @@ static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
     k->state = s;
     s->n = lathe_desc_count(&k->in[2]);
     s->v = k->in[1].dims[0];
-    s->c = k->in[1].dims[1];
     s->dtype = k->in[0].dtype;
     s->entropy = k->op_id == LATHE_OP_HEAD_ENTROPY || k->op_id == LATHE_OP_HEAD_ENTROPY_BWD;
     s->backward = k->op_id == LATHE_OP_HEAD_LOGPROB_BWD || k->op_id == LATHE_OP_HEAD_ENTROPY_BWD;
     s->evaluates = k->op_id == LATHE_OP_HEAD_EVAL;
     s->samples = k->op_id == LATHE_OP_HEAD_SAMPLE;
     choose_sizes(k, s);
+    find_pairs(k, s);
     int64_t product_bytes = 0;
-    LATHE_TRY(make_products(k, s, 0, s->width < s->v ? s->width : s->v, &product_bytes));
+    const int64_t first = s->width < s->v ? s->width : s->v;
     const int64_t last = block_width(s, s->n_blocks - 1);
-    if (s->n_blocks > 1 && last != s->width)
-        LATHE_TRY(make_products(k, s, 1, last, &product_bytes));
+    for (int p = 0; p < s->n_pairs; p++) {
+        LATHE_TRY(cpu_head_pair_products(k, &s->pairs[p], 0, s->rows, first, &product_bytes));
+        if (s->n_blocks > 1 && last != s->width)
+            LATHE_TRY(cpu_head_pair_products(k, &s->pairs[p], 1, s->rows, last, &product_bytes));
+    }
     lay_out_scratch(s, product_bytes, out_scratch);
     return LATHE_OK;
+}
+
+/* Output k of the op; NULL: not wanted. */
+static void *output(const head_run *r, int32_t k)
+{
+    return k < 0 ? NULL : r->args->out[k];
+}
+
+static int adds(const head_run *r, int32_t k)
+{
+    return k >= 0 && (r->accumulate >> k & 1u) != 0;
+}
+
+/* The gradients of a row of x and of u become 0, unless they are added to. */
+static void clear_row(const head_run *r, int64_t i)
+{
+    const head *s = r->s;
+    for (int p = 0; p < s->n_pairs; p++) {
+        const head_pair *pair = &s->pairs[p];
+        void *dx = output(r, pair->out_dx);
+        if (dx != NULL && !adds(r, pair->out_dx))
+            memset(at_mut(dx, i * pair->c, s->dtype), 0,
+                   (size_t)(pair->c * lathe_dtype_bytes(s->dtype)));
+    }
 }
 
 /* Lists the rows with a target. The others get logp 0 and, unless dx is added to, dx 0. */
 static lathe_status list_rows(head_run *r)
 {
     const head *s = r->s;
-    const size_t row_bytes = (size_t)(s->c * lathe_dtype_bytes(s->dtype));
     r->n_listed = 0;
     for (int64_t i = 0; i < s->n; i++) {
         if (r->targets[i] < -1 || r->targets[i] >= s->v)
@@ -211,24 +217,23 @@ static lathe_status list_rows(head_run *r)
             r->top_logp[i] = 0.0f;
             r->top[i] = -1;
         }
-        if (r->dx != NULL && !(r->accumulate & 2u))
-            memset(at_mut(r->dx, i * s->c, s->dtype), 0, row_bytes);
+        clear_row(r, i);
     }
     return LATHE_OK;
 }
 
-/* The chunk's rows of x: x itself if they are consecutive, else gathered into scratch and
+/* The chunk's rows of a pair's x: x itself if they are consecutive, else gathered into scratch and
  * padded. */
-static const void *chunk_x(const head_run *r, int64_t from, int64_t n)
+static const void *chunk_x(const head_run *r, const head_pair *pair, int64_t from, int64_t n)
 {
     const head *s = r->s;
-    const int64_t row_bytes = s->c * lathe_dtype_bytes(s->dtype);
+    const int64_t row_bytes = pair->c * lathe_dtype_bytes(s->dtype);
+    const char *all = r->args->in[pair->in_x];
     if (n == s->rows && r->list[from + n - 1] - r->list[from] == n - 1)
-        return (const char *)r->x + r->list[from] * row_bytes;
-    char *x = r->scratch + s->x_at;
+        return all + r->list[from] * row_bytes;
+    char *x = r->scratch + pair->x_at;
     for (int64_t i = 0; i < n; i++)
-        memcpy(x + i * row_bytes, (const char *)r->x + r->list[from + i] * row_bytes,
-               (size_t)row_bytes);
+        memcpy(x + i * row_bytes, all + r->list[from + i] * row_bytes, (size_t)row_bytes);
     memset(x + n * row_bytes, 0, (size_t)((s->rows - n) * row_bytes));
     return x;
 }
@@ -278,8 +283,20 @@ static int narrow(const head *s, int64_t b)
     return s->n_blocks > 1 && block_width(s, b) != s->width;
 }
 
-static lathe_status chunk_forward(const head_run *r, head_block *block, const void *x, int64_t from,
-                                  int64_t n)
+/* The logits of block b of the vocabulary. */
+static lathe_status run_logits(const head_run *r, int64_t b, void *logits)
+{
+    const head *s = r->s;
+    for (int p = 0; p < s->n_pairs; p++) {
+        const head_pair *pair = &s->pairs[p];
+        const void *w = at(r->args->in[pair->in_w], b * s->width * pair->c, s->dtype);
+        LATHE_TRY(cpu_product_run(r->k->device, pair->logits[narrow(s, b)], r->x[p], w, NULL,
+                                  logits, r->scratch, p > 0));
+    }
+    return LATHE_OK;
+}
+
+static lathe_status chunk_forward(const head_run *r, head_block *block, int64_t from, int64_t n)
 {
     const head *s = r->s;
     cpu_device *device = r->k->device;
@@ -287,9 +304,7 @@ static lathe_status chunk_forward(const head_run *r, head_block *block, const vo
     float *entropies = (float *)(void *)(r->scratch + s->entropy_at);
     for (int64_t b = 0; b < s->n_blocks; b++) {
         aim(r, block, b);
-        const void *w = at(r->w, block->first * s->c, s->dtype);
-        LATHE_TRY(cpu_product_run(device, s->logits[narrow(s, b)], x, w, NULL, block->logits,
-                                  r->scratch, 0));
+        LATHE_TRY(run_logits(r, b, block->logits));
         cpu_head_observe(device->host, block);
     }
     for (int64_t i = 0; i < n; i++) {
@@ -310,33 +325,53 @@ static lathe_status chunk_forward(const head_run *r, head_block *block, const vo
     return LATHE_OK;
 }
 
-static lathe_status chunk_backward(const head_run *r, head_block *block, const void *x,
-                                   int64_t from, int64_t n)
+static float *rows_of_dx(const head_run *r, const head_pair *pair)
+{
+    return (float *)(void *)(r->scratch + pair->dx_at);
+}
+
+/* Adds what a block of gradients of logits gives to dx and dW of a pair. */
+static lathe_status pair_backward(const head_run *r, int p, const head_block *block, int64_t b,
+                                  int64_t from)
 {
     const head *s = r->s;
-    cpu_device *device = r->k->device;
-    float *dx = (float *)(void *)(r->scratch + s->dx_at);
+    const head_pair *pair = &s->pairs[p];
+    const void *w = at(r->args->in[pair->in_w], block->first * pair->c, s->dtype);
+    float *dw = output(r, pair->out_dw);
+    if (pair->out_dx >= 0)
+        LATHE_TRY(cpu_product_run(r->k->device, pair->dx[narrow(s, b)], block->logits, w, NULL,
+                                  rows_of_dx(r, pair), r->scratch, b > 0));
+    if (dw == NULL)
+        return LATHE_OK;
+    return cpu_product_run(r->k->device, pair->dw[narrow(s, b)], block->logits, r->x[p], NULL,
+                           dw + block->first * pair->c, r->scratch,
+                           from > 0 || adds(r, pair->out_dw));
+}
+
+static lathe_status chunk_backward(const head_run *r, head_block *block, int64_t from, int64_t n)
+{
+    const head *s = r->s;
+    const lathe_host *host = r->k->device->host;
     for (int64_t b = 0; b < s->n_blocks; b++) {
         aim(r, block, b);
-        cpu_head_gradient(device->host, block);
-        const void *w = at(r->w, block->first * s->c, s->dtype);
-        if (r->dx != NULL)
-            LATHE_TRY(cpu_product_run(device, s->dx[narrow(s, b)], block->logits, w, NULL, dx,
-                                      r->scratch, b > 0));
-        if (r->dw != NULL)
-            LATHE_TRY(cpu_product_run(device, s->dw[narrow(s, b)], block->logits, x, NULL,
-                                      r->dw + block->first * s->c, r->scratch,
-                                      from > 0 || (r->accumulate & 4u) != 0));
+        cpu_head_gradient(host, block);
+        for (int p = 0; p < s->n_pairs; p++)
+            LATHE_TRY(pair_backward(r, p, block, b, from));
     }
-    for (int64_t i = 0; r->dx != NULL && i < n; i++)
-        cpu_convert(device->host, at_mut(r->dx, r->list[from + i] * s->c, s->dtype), s->dtype,
-                    dx + i * s->c, LATHE_F32, s->c, (r->accumulate & 2u) != 0);
+    for (int p = 0; p < s->n_pairs; p++) {
+        const head_pair *pair = &s->pairs[p];
+        for (int64_t i = 0; pair->out_dx >= 0 && i < n; i++)
+            cpu_convert(host,
+                        at_mut(output(r, pair->out_dx), r->list[from + i] * pair->c, s->dtype),
+                        s->dtype, rows_of_dx(r, pair) + i * pair->c, LATHE_F32, pair->c,
+                        adds(r, pair->out_dx));
+    }
     return LATHE_OK;
 }
 
 /* Computes the chunk's logits, then draws a token for each row. */
-static lathe_status chunk_sample(const head_run *r, const head_block *block, const void *x,
-                                 int64_t from, int64_t n)
+static lathe_status chunk_sample(const head_run *r, const head_block *block, int64_t from,
+                                 int64_t n)
 {
     const head *s = r->s;
     cpu_device *device = r->k->device;
@@ -364,9 +399,7 @@ static lathe_status chunk_sample(const head_run *r, const head_block *block, con
     for (int64_t b = 0; b < s->n_blocks; b++) {
         int64_t width;
         void *logits = cpu_head_kept(&draw, b, &width);
-        LATHE_TRY(cpu_product_run(device, s->logits[narrow(s, b)], x,
-                                  at(r->w, b * s->width * s->c, s->dtype), NULL, logits, r->scratch,
-                                  0));
+        LATHE_TRY(run_logits(r, b, logits));
         cpu_head_weigh(device->host, &draw, b);
     }
     cpu_head_draw(device->host, &draw);
@@ -382,17 +415,21 @@ static lathe_status run_chunks(head_run *r)
     LATHE_TRY(list_rows(r));
     for (int64_t from = 0; from < r->n_listed; from += s->rows) {
         const int64_t n = r->n_listed - from < s->rows ? r->n_listed - from : s->rows;
-        const void *x = chunk_x(r, from, n);
+        for (int p = 0; p < s->n_pairs; p++)
+            r->x[p] = chunk_x(r, &s->pairs[p], from, n);
         head_block block = chunk_block(r, from, n);
         if (s->samples)
-            LATHE_TRY(chunk_sample(r, &block, x, from, n));
+            LATHE_TRY(chunk_sample(r, &block, from, n));
         else
-            LATHE_TRY(chunk_forward(r, &block, x, from, n));
+            LATHE_TRY(chunk_forward(r, &block, from, n));
         if (s->backward)
-            LATHE_TRY(chunk_backward(r, &block, x, from, n));
+            LATHE_TRY(chunk_backward(r, &block, from, n));
     }
-    if (r->n_listed == 0 && r->dw != NULL && !(r->accumulate & 4u))
-        memset(r->dw, 0, (size_t)(s->v * s->c) * sizeof(float));
+    for (int p = 0; p < s->n_pairs && r->n_listed == 0; p++) {
+        const head_pair *pair = &s->pairs[p];
+        if (pair->out_dw >= 0 && !adds(r, pair->out_dw))
+            memset(output(r, pair->out_dw), 0, (size_t)(s->v * pair->c) * sizeof(float));
+    }
     return LATHE_OK;
 }
 
@@ -400,17 +437,13 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
 {
     head_run r = {.k = k,
                   .s = k->state,
+                  .args = a,
                   .scratch = a->scratch,
-                  .x = a->in[0],
-                  .w = a->in[1],
                   .targets = a->in[2],
                   .logp = a->out[0],
                   .accumulate = a->accumulate};
-    if (r.s->backward) {
+    if (r.s->backward)
         r.dlogp = a->in[3];
-        r.dx = kernel_has_out(k, 1) ? a->out[1] : NULL;
-        r.dw = kernel_has_out(k, 2) ? a->out[2] : NULL;
-    }
     if (r.s->evaluates) {
         r.top_logp = a->out[1];
         r.top = a->out[2];
@@ -426,6 +459,6 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
 const kernel_op CPU_OP(HEAD_LOGPROB) = {prepare, run, release, 0};
 const kernel_op CPU_OP(HEAD_EVAL) = {prepare, run, release, 0};
 const kernel_op CPU_OP(HEAD_SAMPLE) = {prepare, run, release, 0};
-const kernel_op CPU_OP(HEAD_LOGPROB_BWD) = {prepare, run, release, 7};
+const kernel_op CPU_OP(HEAD_LOGPROB_BWD) = {prepare, run, release, 15};
 const kernel_op CPU_OP(HEAD_ENTROPY) = {prepare, run, release, 0};
-const kernel_op CPU_OP(HEAD_ENTROPY_BWD) = {prepare, run, release, 7};
+const kernel_op CPU_OP(HEAD_ENTROPY_BWD) = {prepare, run, release, 15};

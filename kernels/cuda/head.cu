@@ -1,4 +1,5 @@
-/* HEAD_LOGPROB, its derivative, HEAD_EVAL and HEAD_SAMPLE: log softmax(softcap(x W^T))[target];
+/* HEAD_LOGPROB, its derivative, HEAD_EVAL and HEAD_SAMPLE: log softmax(softcap(x W^T + u
+ * v^T))[target];
  * HEAD_ENTROPY, the entropy of that softmax, and its derivative. The logits of all rows are never
  * in memory at once.
  *
@@ -6,7 +7,8 @@
  * (head_softmax.cuh) computes the log-probabilities and, in place, the gradient of the logits. From
  * it two products compute dx and dW, which is summed over the chunks. Logits have the compute
  * dtype, as on the CPU. Their rows are padded to 64 elements, so that products and kernels can use
- * wide loads even if the vocabulary is odd.
+ * wide loads even if the vocabulary is odd. The terms x W^T and u v^T are pairs of operands that are
+ * treated alike; without u and v there is one pair.
  *
  *   scratch: | product | logits [rows, stride] |
  *
@@ -31,21 +33,31 @@ static int is_backward(const lathe_kernel *k)
 
 enum { WHOLE, LAST, N_SIZES }; /* sizes of chunks; the last may be smaller */
 
-struct head {
-    int64_t n, c, v, stride;
-    int64_t rows; /* of a chunk */
-    int32_t dtype;
+enum { MOST_PAIRS = 2 };
+
+/* A term x W^T of the logits: x [N,c], W [V,c]. */
+struct head_pair {
+    int64_t c;
+    int32_t in_x, in_w, out_dx, out_dw; /* numbers of inputs and outputs; -1: not wanted */
     cuda_product *logits[N_SIZES], *dx[N_SIZES], *dw[N_SIZES]; /* NULL: not wanted */
-    int64_t logits_at;                                         /* offset in scratch */
+};
+
+struct head {
+    int64_t n, v, stride;
+    int64_t rows; /* of a chunk */
+    int32_t dtype, n_pairs;
+    head_pair pairs[MOST_PAIRS];
+    int64_t logits_at; /* offset in scratch */
 };
 
 static void release(lathe_kernel *k)
 {
     head *s = (head *)k->state;
-    for (int i = 0; i < N_SIZES; i++) {
-        cuda_product_destroy(cuda_of(k), s->logits[i]);
-        cuda_product_destroy(cuda_of(k), s->dx[i]);
-        cuda_product_destroy(cuda_of(k), s->dw[i]);
+    for (int i = 0; i < N_SIZES * MOST_PAIRS; i++) {
+        const head_pair *pair = &s->pairs[i / N_SIZES];
+        cuda_product_destroy(cuda_of(k), pair->logits[i % N_SIZES]);
+        cuda_product_destroy(cuda_of(k), pair->dx[i % N_SIZES]);
+        cuda_product_destroy(cuda_of(k), pair->dw[i % N_SIZES]);
     }
     k->host->free(s);
 }
@@ -63,9 +75,9 @@ static int64_t choose_rows(const lathe_kernel *k, const head *s)
     return rows < s->n ? rows : s->n;
 }
 
-/* Prepares the products of chunks of `rows` rows; raises *io_scratch to the largest need. */
-static lathe_status make_products(lathe_kernel *k, head *s, int i, int64_t rows,
-                                  int64_t *io_scratch)
+/* Prepares a pair's products of chunks of `rows` rows; raises *io_scratch to the largest need. */
+static lathe_status make_products(lathe_kernel *k, const head *s, head_pair *pair, int i,
+                                  int64_t rows, int64_t *io_scratch)
 {
     int64_t bytes[3] = {0, 0, 0};
     matmul_spec spec = {};
@@ -73,26 +85,48 @@ static lathe_status make_products(lathe_kernel *k, head *s, int i, int64_t rows,
     spec.alpha = 1.0;
     spec.m = rows;
     spec.n = s->v;
-    spec.k = s->c;
+    spec.k = pair->c;
     spec.trans_b = 1;
     spec.c_stride = s->stride;
-    LATHE_TRY(cuda_product_create(cuda_of(k), &spec, &s->logits[i], &bytes[0]));
-    spec.n = s->c;
+    LATHE_TRY(cuda_product_create(cuda_of(k), &spec, &pair->logits[i], &bytes[0]));
+    spec.n = pair->c;
     spec.k = s->v;
     spec.trans_b = 0;
     spec.c_stride = 0;
     spec.a_stride = s->stride;
-    if (is_backward(k) && kernel_has_out(k, 1))
-        LATHE_TRY(cuda_product_create(cuda_of(k), &spec, &s->dx[i], &bytes[1]));
+    if (pair->out_dx >= 0)
+        LATHE_TRY(cuda_product_create(cuda_of(k), &spec, &pair->dx[i], &bytes[1]));
     spec.m = s->v;
     spec.k = rows;
     spec.trans_a = 1;
     spec.c_dtype = LATHE_F32;
-    if (is_backward(k) && kernel_has_out(k, 2))
-        LATHE_TRY(cuda_product_create(cuda_of(k), &spec, &s->dw[i], &bytes[2]));
+    if (pair->out_dw >= 0)
+        LATHE_TRY(cuda_product_create(cuda_of(k), &spec, &pair->dw[i], &bytes[2]));
     for (int j = 0; j < 3; j++)
         *io_scratch = bytes[j] > *io_scratch ? bytes[j] : *io_scratch;
     return LATHE_OK;
+}
+
+/* Finds the terms of the logits, and where their gradients go. */
+static void find_pairs(const lathe_kernel *k, head *s)
+{
+    const int32_t u = is_backward(k) || k->op_id == LATHE_OP_HEAD_SAMPLE ? 4 : 3;
+    const int has_more = kernel_has_in(k, u);
+    const int32_t dw = is_backward(k) && kernel_has_out(k, 2) ? 2 : -1;
+    head_pair *first = &s->pairs[0], *more = &s->pairs[1];
+    s->n_pairs = has_more ? 2 : 1;
+    first->c = k->in[1].dims[1];
+    first->in_x = 0;
+    first->in_w = 1;
+    first->out_dx = is_backward(k) && kernel_has_out(k, 1) ? 1 : -1;
+    first->out_dw = has_more ? -1 : dw;
+    if (!has_more)
+        return;
+    more->c = k->in[u + 1].dims[1];
+    more->in_x = u;
+    more->in_w = u + 1;
+    more->out_dx = is_backward(k) && kernel_has_out(k, 3) ? 3 : -1;
+    more->out_dw = dw;
 }
 
 static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
@@ -103,14 +137,16 @@ static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
     k->state = s;
     s->n = lathe_desc_count(&k->in[2]);
     s->v = k->in[1].dims[0];
-    s->c = k->in[1].dims[1];
     s->dtype = k->in[0].dtype;
     s->stride = cuda_round_up(s->v, 64);
     s->rows = choose_rows(k, s);
+    find_pairs(k, s);
     int64_t product_bytes = 0;
-    LATHE_TRY(make_products(k, s, WHOLE, s->rows, &product_bytes));
-    if (s->n % s->rows != 0)
-        LATHE_TRY(make_products(k, s, LAST, s->n % s->rows, &product_bytes));
+    for (int p = 0; p < s->n_pairs; p++) {
+        LATHE_TRY(make_products(k, s, &s->pairs[p], WHOLE, s->rows, &product_bytes));
+        if (s->n % s->rows != 0)
+            LATHE_TRY(make_products(k, s, &s->pairs[p], LAST, s->n % s->rows, &product_bytes));
+    }
     s->logits_at = cuda_round_up(product_bytes, 64);
     *out_scratch = s->logits_at + s->rows * s->stride * lathe_dtype_bytes(s->dtype);
     return LATHE_OK;
@@ -157,24 +193,44 @@ static lathe_status run_rows(const lathe_kernel *k, const lathe_kernel_args *a, 
     return cuda_run(k, a, n, CUDA_THREADS, head_logprob<T, 0>, logits, rows);
 }
 
+static const char *rows_of_x(const head *s, const head_pair *pair, const lathe_kernel_args *a,
+                             int64_t first)
+{
+    return (const char *)a->in[pair->in_x] + first * pair->c * lathe_dtype_bytes(s->dtype);
+}
+
+/* Computes dx of the chunk's rows and adds to dW of a pair, from the gradients of the logits. */
+static lathe_status pair_backward(lathe_kernel *k, const lathe_kernel_args *a,
+                                  const head_pair *pair, int i, int64_t first, const char *logits)
+{
+    const head *s = (const head *)k->state;
+    if (pair->dx[i] != nullptr)
+        LATHE_TRY(cuda_product_run(cuda_of(k), pair->dx[i], logits, a->in[pair->in_w], nullptr,
+                                   (char *)a->out[pair->out_dx] +
+                                       first * pair->c * lathe_dtype_bytes(s->dtype),
+                                   a->scratch, (a->accumulate >> pair->out_dx & 1u) != 0,
+                                   a->stream));
+    if (pair->dw[i] != nullptr)
+        LATHE_TRY(cuda_product_run(
+            cuda_of(k), pair->dw[i], logits, rows_of_x(s, pair, a, first), nullptr,
+            a->out[pair->out_dw], a->scratch,
+            first > 0 || (a->accumulate >> pair->out_dw & 1u) != 0, a->stream));
+    return LATHE_OK;
+}
+
 static lathe_status run_chunk(lathe_kernel *k, const lathe_kernel_args *a, int64_t first, int64_t n)
 {
     const head *s = (const head *)k->state;
     const int i = n < s->rows ? LAST : WHOLE;
-    const int64_t row_bytes = s->c * lathe_dtype_bytes(s->dtype);
-    const char *x = (const char *)a->in[0] + first * row_bytes;
     char *logits = (char *)a->scratch + s->logits_at;
-    LATHE_TRY(cuda_product_run(cuda_of(k), s->logits[i], x, a->in[1], nullptr, logits, a->scratch,
-                               0, a->stream));
+    for (int p = 0; p < s->n_pairs; p++)
+        LATHE_TRY(cuda_product_run(cuda_of(k), s->pairs[p].logits[i],
+                                   rows_of_x(s, &s->pairs[p], a, first), a->in[s->pairs[p].in_w],
+                                   nullptr, logits, a->scratch, p > 0, a->stream));
     CUDA_BY_DTYPE(s->dtype, T,
                   { LATHE_TRY(run_rows(k, a, (T *)(void *)logits, rows_at(k, a, first), n)); });
-    if (s->dx[i] != nullptr)
-        LATHE_TRY(cuda_product_run(cuda_of(k), s->dx[i], logits, a->in[1], nullptr,
-                                   (char *)a->out[1] + first * row_bytes, a->scratch,
-                                   (a->accumulate & 2u) != 0, a->stream));
-    if (s->dw[i] != nullptr)
-        LATHE_TRY(cuda_product_run(cuda_of(k), s->dw[i], logits, x, nullptr, a->out[2], a->scratch,
-                                   first > 0 || (a->accumulate & 4u) != 0, a->stream));
+    for (int p = 0; p < s->n_pairs; p++)
+        LATHE_TRY(pair_backward(k, a, &s->pairs[p], i, first, logits));
     return LATHE_OK;
 }
 
@@ -189,6 +245,6 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
 const kernel_op CUDA_OP(HEAD_LOGPROB) = {prepare, run, release, 0};
 const kernel_op CUDA_OP(HEAD_EVAL) = {prepare, run, release, 0};
 const kernel_op CUDA_OP(HEAD_SAMPLE) = {prepare, run, release, 0};
-const kernel_op CUDA_OP(HEAD_LOGPROB_BWD) = {prepare, run, release, 7};
+const kernel_op CUDA_OP(HEAD_LOGPROB_BWD) = {prepare, run, release, 15};
 const kernel_op CUDA_OP(HEAD_ENTROPY) = {prepare, run, release, 0};
-const kernel_op CUDA_OP(HEAD_ENTROPY_BWD) = {prepare, run, release, 7};
+const kernel_op CUDA_OP(HEAD_ENTROPY_BWD) = {prepare, run, release, 15};

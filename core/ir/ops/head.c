@@ -1,14 +1,42 @@
 /* The head over the vocabulary: HEAD_LOGPROB, HEAD_ENTROPY, their derivatives, HEAD_EVAL,
- * HEAD_SAMPLE. */
+ * HEAD_SAMPLE. Each may have two more inputs, u [N,R] and v [V,R], which add u v^T to the logits. */
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/error.h"
 #include "ir/ops/rules.h"
 #include "lathe/rng.h"
 
 static int32_t is_backward(const lathe_op_problem *p)
 {
     return p->op == LATHE_OP_HEAD_LOGPROB_BWD || p->op == LATHE_OP_HEAD_ENTROPY_BWD;
+}
+
+/* The input u; v is the next one. */
+static int32_t input_u(int32_t op)
+{
+    return op == LATHE_OP_HEAD_LOGPROB_BWD || op == LATHE_OP_HEAD_ENTROPY_BWD ||
+                   op == LATHE_OP_HEAD_SAMPLE
+               ? 4
+               : 3;
+}
+
+/* Checks u and v, if they are there, and the shapes of their gradients. */
+static lathe_status infer_more(lathe_op_problem *p)
+{
+    const int32_t k = input_u(p->op);
+    const lathe_desc *x = lathe__in(p, 0), *u = lathe__in(p, k), *v = lathe__in(p, k + 1);
+    if (!u && !v)
+        return LATHE_OK;
+    if (!u || !v || u->rank != 2 || v->rank != 2 || u->dims[1] != v->dims[1] ||
+        u->dtype != x->dtype || v->dtype != x->dtype || u->dims[0] != x->dims[0] ||
+        v->dims[0] != p->in[1].dims[0])
+        return lathe__bad_inputs(p, "u c[N,R] and v c[V,R] beside x, W and targets");
+    if (is_backward(p)) {
+        p->out[2] = lathe__with_dtype(*v, LATHE_F32);
+        p->out[3] = *u;
+    }
+    return LATHE_OK;
 }
 
 static lathe_status infer(lathe_op_problem *p)
@@ -34,31 +62,59 @@ static lathe_status infer(lathe_op_problem *p)
             return lathe__bad_inputs(p, "rng i64[5] beside x, W and targets");
         p->out[0] = lathe__with_dtype(p->out[0], LATHE_I32);
     }
-    return LATHE_OK;
+    return infer_more(p);
 }
 
 static void derive(lathe_tape *t, const lathe_ir_node *n, lathe_val dy)
 {
-    const lathe_val in[4] = {n->in[0], n->in[1], n->in[2], dy};
-    const lathe_val targets[3] = {n->out[0], n->in[0], n->in[1]};
+    const lathe_val u = n->in[3], v = n->in[4];
+    const lathe_val in[6] = {n->in[0], n->in[1], n->in[2], dy, u, v};
+    const lathe_val targets[4] = {n->out[0], n->in[0], u == LATHE_NONE ? n->in[1] : v, u};
     const int32_t op =
         n->op == LATHE_OP_HEAD_LOGPROB ? LATHE_OP_HEAD_LOGPROB_BWD : LATHE_OP_HEAD_ENTROPY_BWD;
+    if (u != LATHE_NONE && lathe__needs(t, n->in[1]) && t->status == LATHE_OK)
+        t->status = lathe_error(LATHE_E_UNSUPPORTED,
+                                "the head's weight trains, and an adapter adds to the head too: "
+                                "train one of the two");
     /* output 0 repeats the forward's result; it is not a gradient */
     t->g->values[n->out[0]].needs_grad = 0;
-    lathe__emit(t, op, &n->attrs, in, 4, targets, 3, 3, n->label);
+    lathe__emit(t, op, &n->attrs, in, 6, targets, 3, 4, n->label);
     t->g->values[n->out[0]].needs_grad = 1;
+}
+
+/* Of u v^T. */
+static double flops_more(const lathe_op_problem *p)
+{
+    const lathe_desc *u = lathe__in(p, input_u(p->op));
+    return u ? 2.0 * (double)lathe_desc_count(u) * (double)p->in[1].dims[0] : 0.0;
 }
 
 static double flops(const lathe_op_problem *p)
 {
-    return 2.0 * (double)lathe_desc_count(&p->in[0]) * (double)p->in[1].dims[0];
+    return 2.0 * (double)lathe_desc_count(&p->in[0]) * (double)p->in[1].dims[0] + flops_more(p);
 }
 
-/* Computes the logits again, dx, and dW if wanted. */
+/* Computes the logits again, dx, and dW if wanted; with u and v, their gradients instead of dW. */
 static double flops_bwd(const lathe_op_problem *p)
 {
-    return (lathe__out(p, 2) ? 6.0 : 4.0) * (double)lathe_desc_count(&p->in[0]) *
-           (double)p->in[1].dims[0];
+    const double more = flops_more(p), products = more > 0.0 || !lathe__out(p, 2) ? 2.0 : 3.0;
+    return products * 2.0 * (double)lathe_desc_count(&p->in[0]) * (double)p->in[1].dims[0] +
+           more * (1.0 + (lathe__out(p, 2) ? 1.0 : 0.0) + (lathe__out(p, 3) ? 1.0 : 0.0));
+}
+
+/* Checks u and v; *out_r: their columns, 0 if they are not there. */
+static lathe_status check_more(const lathe_op_problem *p, int64_t *out_r)
+{
+    const int32_t k = input_u(p->op);
+    *out_r = 0;
+    if (!lathe__in(p, k) && !lathe__in(p, k + 1))
+        return LATHE_OK;
+    if (!lathe__in(p, k) || !lathe__in(p, k + 1) || p->in[k + 1].rank != 2 ||
+        p->in[k + 1].dims[1] < 1 || p->in[k + 1].dims[0] != p->in[1].dims[0])
+        return lathe__refuse_shape(p, "u must be [N, R] and v [V, R]");
+    *out_r = p->in[k + 1].dims[1];
+    LATHE_TRY(lathe__check_in(p, k, p->in[0].dtype, lathe_desc_count(&p->in[2]) * *out_r));
+    return lathe__check_in(p, k + 1, p->in[0].dtype, p->in[1].dims[0] * *out_r);
 }
 
 static lathe_status check(const lathe_op_problem *p)
@@ -67,8 +123,10 @@ static lathe_status check(const lathe_op_problem *p)
         return lathe__refuse_shape(p, "W must be [V, C], both at least 1");
     const int64_t n = lathe_desc_count(&p->in[2]), v = p->in[1].dims[0], c = p->in[1].dims[1];
     const int32_t dtype = p->in[0].dtype;
+    int64_t r = 0;
     if (n < 1)
         return lathe__refuse_shape(p, "there must be at least one row");
+    LATHE_TRY(check_more(p, &r));
     LATHE_TRY(lathe__check_in(p, 0, LATHE__COMPUTE, n * c));
     LATHE_TRY(lathe__check_in(p, 1, dtype, v * c));
     LATHE_TRY(lathe__check_in(p, 2, LATHE_I32, n));
@@ -86,7 +144,11 @@ static lathe_status check(const lathe_op_problem *p)
     LATHE_TRY(lathe__check_in(p, 3, LATHE_F32, n));
     if (lathe__out(p, 1))
         LATHE_TRY(lathe__check_out(p, 1, dtype, n * c));
-    return lathe__out(p, 2) ? lathe__check_out(p, 2, LATHE_F32, v * c) : LATHE_OK;
+    if (lathe__out(p, 3) && r == 0)
+        return lathe__refuse_shape(p, "there is a gradient of u, and no u");
+    if (lathe__out(p, 3))
+        LATHE_TRY(lathe__check_out(p, 3, dtype, n * r));
+    return lathe__out(p, 2) ? lathe__check_out(p, 2, LATHE_F32, v * (r > 0 ? r : c)) : LATHE_OK;
 }
 
 /* Computes row r's logits, [V], and returns log(sum(exp)). */
@@ -94,11 +156,15 @@ static double logits_of(const lathe_op_problem *p, double *const *in, int64_t r,
 {
     const int64_t width = p->in[1].dims[1], vocabulary = p->in[1].dims[0];
     const double cap = (double)p->attrs.softcap;
+    const int32_t u = input_u(p->op);
+    const int64_t rank = lathe__in(p, u) ? p->in[u].dims[1] : 0;
     double top = -HUGE_VAL, sum = 0.0;
     for (int64_t v = 0; v < vocabulary; v++) {
         double x = 0.0;
         for (int64_t i = 0; i < width; i++)
             x += in[0][r * width + i] * in[1][v * width + i];
+        for (int64_t i = 0; i < rank; i++)
+            x += in[u][r * rank + i] * in[u + 1][v * rank + i];
         logits[v] = cap > 0.0 ? cap * tanh(x / cap) : x;
         top = fmax(top, logits[v]);
     }
@@ -107,20 +173,34 @@ static double logits_of(const lathe_op_problem *p, double *const *in, int64_t r,
     return top + log(sum);
 }
 
+/* Adds the gradient g of row r's logit v to the outputs. */
+static void add_gradient(const lathe_op_problem *p, double *const *in, double *const *out,
+                         int64_t r, int64_t v, double g)
+{
+    const int32_t u = input_u(p->op);
+    const int64_t width = p->in[1].dims[1], rank = lathe__in(p, u) ? p->in[u].dims[1] : 0;
+    for (int64_t i = 0; i < width; i++) {
+        out[1][r * width + i] += g * in[1][v * width + i];
+        if (out[2] != NULL && rank == 0)
+            out[2][v * width + i] += g * in[0][r * width + i];
+    }
+    for (int64_t i = 0; i < rank; i++) {
+        if (out[2] != NULL)
+            out[2][v * rank + i] += g * in[u][r * rank + i];
+        if (out[3] != NULL)
+            out[3][r * rank + i] += g * in[u + 1][v * rank + i];
+    }
+}
+
 static void head_backward_row(const lathe_op_problem *p, double *const *in, double *const *out,
                               int64_t r, const double *logits, double lse)
 {
-    const int64_t width = p->in[1].dims[1], vocabulary = p->in[1].dims[0];
+    const int64_t vocabulary = p->in[1].dims[0];
     const double cap = (double)p->attrs.softcap;
     for (int64_t v = 0; v < vocabulary; v++) {
         const double slope = cap > 0.0 ? 1.0 - (logits[v] / cap) * (logits[v] / cap) : 1.0;
         const double hit = v == (int64_t)in[2][r] ? 1.0 : 0.0;
-        const double g = in[3][r] * (hit - exp(logits[v] - lse)) * slope;
-        for (int64_t i = 0; i < width; i++) {
-            out[1][r * width + i] += g * in[1][v * width + i];
-            if (out[2] != NULL)
-                out[2][v * width + i] += g * in[0][r * width + i];
-        }
+        add_gradient(p, in, out, r, v, in[3][r] * (hit - exp(logits[v] - lse)) * slope);
     }
 }
 
@@ -128,7 +208,7 @@ static void head_backward_row(const lathe_op_problem *p, double *const *in, doub
 static void entropy_row(const lathe_op_problem *p, double *const *in, double *const *out, int64_t r,
                         const double *logits, double lse)
 {
-    const int64_t width = p->in[1].dims[1], vocabulary = p->in[1].dims[0];
+    const int64_t vocabulary = p->in[1].dims[0];
     const double cap = (double)p->attrs.softcap;
     double entropy = 0.0;
     for (int64_t v = 0; v < vocabulary; v++)
@@ -136,12 +216,8 @@ static void entropy_row(const lathe_op_problem *p, double *const *in, double *co
     out[0][r] = entropy;
     for (int64_t v = 0; is_backward(p) && v < vocabulary; v++) {
         const double slope = cap > 0.0 ? 1.0 - (logits[v] / cap) * (logits[v] / cap) : 1.0;
-        const double logp = logits[v] - lse, g = -in[3][r] * exp(logp) * (logp + entropy) * slope;
-        for (int64_t i = 0; i < width; i++) {
-            out[1][r * width + i] += g * in[1][v * width + i];
-            if (out[2] != NULL)
-                out[2][v * width + i] += g * in[0][r * width + i];
-        }
+        const double logp = logits[v] - lse;
+        add_gradient(p, in, out, r, v, -in[3][r] * exp(logp) * (logp + entropy) * slope);
     }
 }
 
@@ -204,6 +280,8 @@ static void exact(const lathe_op_problem *p, double *const *in, double *const *o
 static const lathe_op_case logprob_cases[] = {
     LATHE_CASE_WITH("c[13,9] c[37,9] i32[13]:T37", "f32[13]", 40, 4, .chunk_rows = 4),
     LATHE_CASE_WITH("c[3,8] c[130,8] i32[3]:t130", "f32[3]", 130, 4, .softcap = 2.0f),
+    LATHE_CASE_WITH("c[13,9] c[37,9] i32[13]:T37 c[13,3] c[37,3]", "f32[13]", 48, 4,
+                    .chunk_rows = 4),
     LATHE_LAST_CASE,
 };
 
@@ -211,18 +289,26 @@ static const lathe_op_case logprob_bwd_cases[] = {
     LATHE_CASE_WITH("c[13,9] c[37,9] i32[13]:T37 f32[13]", "f32[13] c[13,9] f32[37,9]", 64, 4,
                     .chunk_rows = 4),
     LATHE_CASE_WITH("c[3,8] c[40,8] i32[3]:t40 f32[3]", "f32[3] c[3,8] -", 64, 4, .softcap = 2.0f),
+    LATHE_CASE_WITH("c[13,9] c[37,9] i32[13]:T37 f32[13] c[13,3] c[37,3]",
+                    "f32[13] c[13,9] f32[37,3] c[13,3]", 64, 4, .chunk_rows = 4),
+    LATHE_CASE_WITH("c[3,8] c[40,8] i32[3]:t40 f32[3] c[3,5] c[40,5]", "f32[3] c[3,8] - c[3,5]", 64,
+                    4, .softcap = 2.0f),
     LATHE_LAST_CASE,
 };
 
 static const lathe_op_case eval_cases[] = {
     LATHE_CASE_WITH("c[13,5]:w c[101,5]:w i32[13]:T101", "f32[13] f32[13] i32[13]", 110, 0,
                     .chunk_rows = 8),
+    LATHE_CASE_WITH("c[13,5]:w c[101,5]:w i32[13]:T101 c[13,2]:w c[101,2]:w",
+                    "f32[13] f32[13] i32[13]", 120, 0, .chunk_rows = 8),
     LATHE_LAST_CASE,
 };
 
 static const lathe_op_case sample_cases[] = {
     LATHE_CASE_WITH("c[37,5]:w c[101,5]:w i32[37]:T101 i64[5]:r", "i32[37]", 0, 0, .rng_stream = 9),
     LATHE_CASE_WITH("c[38,5]:w c[101,5]:w i32[38]:T101 i64[5]:R", "i32[38]", 0, 0, .rng_stream = 9),
+    LATHE_CASE_WITH("c[37,5]:w c[101,5]:w i32[37]:T101 i64[5]:r c[37,2]:w c[101,2]:w", "i32[37]", 0,
+                    0, .rng_stream = 9),
     LATHE_LAST_CASE,
 };
 
