@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "checkpoint/adapter_base.h"
 #include "checkpoint/adapter_config.h"
 #include "io/convert.h"
 #include "io/safetensors.h"
@@ -17,14 +18,33 @@
 /* A tensor of the file. */
 typedef struct entry {
     int32_t row;
-    const char *name; /* that of the row; the head's for the second tensor of a tied embedding */
-    lathe_desc desc;  /* in the file */
+    const char *name; /* that of the row, or of its second tensor: the head's if they are tied */
+    int32_t transposed; /* the file has the row's matrix transposed */
+    lathe_desc desc;    /* in the file */
     char key[512];
 } entry;
+
+/* The name of a row without the prefix of the reference. */
+static const char *plain_name(const char *name)
+{
+    const size_t n = strlen(LATHE_REFERENCE_PREFIX);
+    return strncmp(name, LATHE_REFERENCE_PREFIX, n) == 0 ? name + n : name;
+}
+
+/* Of the frozen copies, those that the reference's adapter declares, and those of the model that it
+ * replaces. */
+static int32_t is_of_reference_adapter(const lathe_saved_state *saved, const lathe_param *row)
+{
+    const int32_t copied = lathe_params_find(saved->params, plain_name(row->name));
+    return row->reference && !row->other &&
+           (row->in_adapter || copied < 0 || copied >= saved->params->n_model);
+}
 
 int32_t lathe__adapter_file_has(const lathe_saved_state *saved, int32_t i)
 {
     const lathe_param *row = saved->params->rows[i];
+    if (saved->of_reference)
+        return is_of_reference_adapter(saved, row);
     return i < saved->params->n_model ? row->in_adapter : !row->reference && !row->is_derived;
 }
 
@@ -36,11 +56,12 @@ int32_t lathe__adapter_file_is_needed(const lathe_saved_state *saved)
     return 0;
 }
 
-static lathe_status file_key(const lathe_saved_state *saved, const char *name, char *out,
-                             int64_t capacity)
+lathe_status lathe__adapter_file_key(const lathe_saved_state *saved, const char *name, char *out,
+                                     int64_t capacity)
 {
     const lathe_adapter_v1 *table = saved->parts->adapter.table;
     int64_t bytes = 0;
+    name = plain_name(name);
     if (LATHE_HAS(table, file_key))
         bytes = table->file_key(saved->parts->adapter.self, name, out, capacity);
     else
@@ -52,30 +73,36 @@ static lathe_status file_key(const lathe_saved_state *saved, const char *name, c
     return LATHE_OK;
 }
 
-/* The next tensor of the file after *e; sets *out_more to 0 after the last. Begin with row -1. PEFT
- * keeps an embedding that is the head too under both names. */
+/* The name of a row's second tensor; NULL: it has none. PEFT keeps what the embedding and the head of
+ * a tied model share under both names. */
+static const char *second_name(const lathe_saved_state *saved, const lathe_param *row)
+{
+    return row->second ? row->second : row->in_adapter && row->is_tied ? saved->model->head : NULL;
+}
+
+/* The next tensor of the file after *e; sets *out_more to 0 after the last. Begin with row -1. */
 static lathe_status next_entry(const lathe_saved_state *saved, entry *e, int *out_more)
 {
     const lathe_params *params = saved->params;
-    const int is_second = e->row >= 0 && params->rows[e->row]->in_adapter &&
-                          params->rows[e->row]->is_tied && e->name == params->rows[e->row]->name;
+    const lathe_param *row = e->row >= 0 ? params->rows[e->row] : NULL;
     *out_more = 1;
-    if (is_second) {
-        e->name = saved->model->head;
-        return file_key(saved, e->name, e->key, (int64_t)sizeof e->key);
+    if (row && e->name == row->name && second_name(saved, row)) {
+        e->name = second_name(saved, row);
+        e->transposed = row->second ? !row->transposed : row->transposed;
+    } else {
+        do
+            e->row++;
+        while (e->row < params->n && !lathe__adapter_file_has(saved, e->row));
+        *out_more = e->row < params->n;
+        if (!*out_more)
+            return LATHE_OK;
+        row = params->rows[e->row];
+        e->name = row->name;
+        e->transposed = row->transposed;
     }
-    do
-        e->row++;
-    while (e->row < params->n && !lathe__adapter_file_has(saved, e->row));
-    *out_more = e->row < params->n;
-    if (!*out_more)
-        return LATHE_OK;
-    const lathe_param *row = params->rows[e->row];
-    e->name = row->name;
-    e->desc = row->desc;
-    if (row->transposed)
-        e->desc = lathe_desc_2d(LATHE_F32, row->desc.dims[1], row->desc.dims[0]);
-    return file_key(saved, e->name, e->key, (int64_t)sizeof e->key);
+    e->desc = e->transposed ? lathe_desc_2d(LATHE_F32, row->desc.dims[1], row->desc.dims[0])
+                            : row->desc;
+    return lathe__adapter_file_key(saved, e->name, e->key, (int64_t)sizeof e->key);
 }
 
 /* ---- writing ---- */
@@ -87,21 +114,21 @@ static lathe_status copy_piece(void *arg, int64_t offset, const void *data, int6
     return LATHE_OK;
 }
 
-/* Gives the values of a row as the file has them, if they are not so in memory: Conv1D weights. */
+/* Gives the values of a row as the file has them, if they are not so in memory. */
 static lathe_status transposed_values(const lathe_saved_state *saved, const entry *e, float **out)
 {
     const lathe_param *row = saved->params->rows[e->row];
     const int64_t n = lathe_desc_count(&row->desc);
-    float *values = row->transposed ? malloc((size_t)n * sizeof *values + 1) : NULL;
-    float *turned = row->transposed ? malloc((size_t)n * sizeof *turned + 1) : NULL;
+    float *values = e->transposed ? malloc((size_t)n * sizeof *values + 1) : NULL;
+    float *turned = e->transposed ? malloc((size_t)n * sizeof *turned + 1) : NULL;
     lathe_status status = LATHE_OK;
     *out = NULL;
-    if (row->transposed && (!values || !turned))
+    if (e->transposed && (!values || !turned))
         status = lathe_error(LATHE_E_NOMEM, "no memory to write '%s'", row->name);
-    else if (row->transposed)
+    else if (e->transposed)
         status =
             lathe_store_stream(saved->store, LATHE_FAMILY_MASTERS, e->row, 0, copy_piece, values);
-    if (status == LATHE_OK && row->transposed)
+    if (status == LATHE_OK && e->transposed)
         status = lathe_convert_transposed(turned, LATHE_F32, values, LATHE_F32, row->desc.dims[0],
                                           row->desc.dims[1]);
     free(values);
@@ -176,9 +203,10 @@ static lathe_status compare(void *arg, int64_t offset, const void *data, int64_t
 enum { CHECK, FILL, COMPARE, CHECK_BEGIN, BEGIN };
 
 /* Converts a tensor of the file to f32 in the layout of its row. */
-static lathe_status to_row(const lathe_param *row, const lathe_st_tensor *t, float *out)
+static lathe_status to_row(const lathe_param *row, int32_t transposed, const lathe_st_tensor *t,
+                           float *out)
 {
-    return row->transposed ? lathe_convert_transposed(out, LATHE_F32, t->data, t->desc.dtype,
+    return transposed ? lathe_convert_transposed(out, LATHE_F32, t->data, t->desc.dtype,
                                                       row->desc.dims[1], row->desc.dims[0])
                            : lathe_convert(out, LATHE_F32, t->data, t->desc.dtype,
                                            lathe_desc_count(&row->desc));
@@ -195,7 +223,7 @@ static lathe_status fill_tensor(const lathe_saved_state *saved, int32_t i, const
     lathe_status status =
         wide ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory to read '%s'", t->name);
     if (status == LATHE_OK)
-        status = to_row(row, t, wide);
+        status = to_row(row, row->transposed, t, wide);
     if (status == LATHE_OK)
         status = lathe_store_set(saved->store, i, wide);
     free(wide);
@@ -235,16 +263,37 @@ static lathe_status compare_tensor(const lathe_saved_state *saved, const entry *
     return LATHE_OK;
 }
 
-/* The second tensor of a tied embedding must be the first. */
+/* Whether two tensors of the file are the same matrix of a row. */
+static lathe_status is_same(const lathe_param *row, const lathe_st_tensor *first,
+                            const lathe_st_tensor *second, int32_t second_transposed, int *out)
+{
+    const int64_t n = lathe_desc_count(&row->desc);
+    float *a = malloc((size_t)n * sizeof *a + 1), *b = malloc((size_t)n * sizeof *b + 1);
+    lathe_status status =
+        a && b ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory to read '%s'", first->name);
+    if (status == LATHE_OK)
+        status = to_row(row, row->transposed, first, a);
+    if (status == LATHE_OK)
+        status = to_row(row, second_transposed, second, b);
+    *out = status == LATHE_OK && memcmp(a, b, (size_t)n * sizeof *a) == 0;
+    free(a);
+    free(b);
+    return status;
+}
+
+/* The second tensor of what embedding and head share must be the first. */
 static lathe_status check_tied(const lathe_safetensors *set, const lathe_saved_state *saved,
                                const entry *e, const lathe_st_tensor *t)
 {
     char key[512];
-    LATHE_TRY(file_key(saved, saved->params->rows[e->row]->name, key, (int64_t)sizeof key));
+    const lathe_param *row = saved->params->rows[e->row];
+    int same = 0;
+    LATHE_TRY(lathe__adapter_file_key(saved, row->name, key, (int64_t)sizeof key));
     const lathe_st_tensor *first = lathe_safetensors_find(set, key);
     if (first && first->desc.dtype == t->desc.dtype &&
-        lathe_desc_bytes(&first->desc) == lathe_desc_bytes(&t->desc) &&
-        memcmp(first->data, t->data, (size_t)lathe_desc_bytes(&t->desc)) == 0)
+        lathe_desc_bytes(&first->desc) == lathe_desc_bytes(&t->desc))
+        LATHE_TRY(is_same(row, first, t, e->transposed, &same));
+    if (same)
         return LATHE_OK;
     return lathe_error(LATHE_E_CONFIG,
                        "%s: '%s' differs from '%s', but the model ties its head to its embedding: "
@@ -262,11 +311,13 @@ static lathe_status use_tensor(const lathe_saved_state *saved, const lathe_safet
     return what == COMPARE ? compare_tensor(saved, e, t) : LATHE_OK;
 }
 
-/* Of the model's own tensors the dims must agree, not only the number of elements. */
+/* Of the model's own tensors, and of transposed ones, the dims must agree, not only the number of
+ * elements. */
 static int has_shape(const lathe_saved_state *saved, const entry *e, const lathe_desc *seen)
 {
+    const lathe_param *row = saved->params->rows[e->row];
     int same = lathe_desc_count(seen) == lathe_desc_count(&e->desc);
-    if (e->row >= saved->params->n_model)
+    if (e->row >= saved->params->n_model && !row->transposed && !row->second)
         return same;
     same &= seen->rank == e->desc.rank;
     for (int32_t k = 0; same && k < seen->rank; k++)
@@ -281,6 +332,8 @@ static lathe_status read_entry(const lathe_saved_state *saved, const lathe_safet
     const lathe_st_tensor *t = lathe_safetensors_find(set, e->key);
     if (!t && saved->params->rows[e->row]->stage_head && is_beginning(what))
         return LATHE_OK; /* begins with random values */
+    if (!t && saved->params->rows[e->row]->second && e->name != saved->params->rows[e->row]->name)
+        return LATHE_OK; /* the first one says it */
     if (!t)
         return lathe_error(LATHE_E_NOT_FOUND, "the adapter's file lacks '%s'", e->key);
     if (!takes(saved, t->desc.dtype, what) || !has_shape(saved, e, &t->desc))
@@ -325,11 +378,24 @@ static lathe_status check_all_taken(const lathe_saved_state *saved, const lathe_
         int taken;
         LATHE_TRY(is_taken(saved, name, &taken));
         if (!taken)
+            LATHE_TRY(lathe__adapter_base_check(saved, lathe_safetensors_at(set, k), &taken));
+        if (!taken)
             return lathe_error(LATHE_E_CONFIG,
                                "%s: '%s' belongs to no parameter of adapter \"%s\" with its "
                                "settings",
                                lathe_safetensors_at(set, k)->file, name,
                                saved->parts->adapter.component->plugin->name);
+    }
+    return LATHE_OK;
+}
+
+/* Refuses the embedding or head of another base; readers of a run's own files do not look for other
+ * tensors. */
+static lathe_status check_base(const lathe_saved_state *saved, const lathe_safetensors *set)
+{
+    for (int64_t k = 0; k < lathe_safetensors_count(set); k++) {
+        int is_base;
+        LATHE_TRY(lathe__adapter_base_check(saved, lathe_safetensors_at(set, k), &is_base));
     }
     return LATHE_OK;
 }
@@ -351,8 +417,8 @@ static lathe_status use_file(const lathe_saved_state *saved, const char *dir, in
     lathe_status status = path ? lathe_safetensors_open(path, &set) : LATHE_E_NOMEM;
     if (status == LATHE_OK)
         status = read_tensors(saved, set, is_beginning(what) ? CHECK_BEGIN : CHECK);
-    if (status == LATHE_OK && is_beginning(what))
-        status = check_all_taken(saved, set);
+    if (status == LATHE_OK && what != COMPARE)
+        status = is_beginning(what) ? check_all_taken(saved, set) : check_base(saved, set);
     if (status == LATHE_OK)
         status = read_tensors(saved, set, what);
     if (status == LATHE_OK)
@@ -383,11 +449,11 @@ lathe_status lathe__adapter_file_values(const lathe_saved_state *saved, int32_t 
     char key[512];
     if (!path)
         return lathe_error(LATHE_E_STATE, "no adapter was read, so '%s' has no values", row->name);
-    LATHE_TRY(file_key(saved, row->name, key, (int64_t)sizeof key));
+    LATHE_TRY(lathe__adapter_file_key(saved, row->name, key, (int64_t)sizeof key));
     LATHE_TRY(lathe_safetensors_open(path, &set));
     const lathe_st_tensor *t = lathe_safetensors_find(set, key);
     const lathe_status status =
-        t ? to_row(row, t, out)
+        t ? to_row(row, row->transposed, t, out)
           : lathe_error(LATHE_E_NOT_FOUND, "the adapter's file lacks '%s'", key);
     lathe_safetensors_close(set);
     return status;
@@ -396,6 +462,17 @@ lathe_status lathe__adapter_file_values(const lathe_saved_state *saved, int32_t 
 lathe_status lathe__adapter_file_compare(const lathe_saved_state *saved, const char *dir)
 {
     return use_file(saved, dir, COMPARE);
+}
+
+lathe_status lathe__adapter_file_reference(const lathe_saved_state *saved, const char *dir,
+                                           int32_t fill)
+{
+    lathe_components parts = *saved->parts;
+    lathe_saved_state reference = *saved;
+    parts.adapter = parts.reference_adapter;
+    reference.parts = &parts;
+    reference.of_reference = 1;
+    return lathe__adapter_file_begin(&reference, dir, fill);
 }
 
 lathe_status lathe__adapter_file_begin(const lathe_saved_state *saved, const char *dir,

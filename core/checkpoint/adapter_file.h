@@ -12,6 +12,10 @@ int32_t lathe__adapter_file_has(const lathe_saved_state *saved, int32_t param);
 /** Whether there is any such parameter. Without one the functions below do nothing. */
 int32_t lathe__adapter_file_is_needed(const lathe_saved_state *saved);
 
+/** Writes the key of a parameter. LATHE_E_PLUGIN: the adapter has none. */
+lathe_status lathe__adapter_file_key(const lathe_saved_state *saved, const char *name, char *out,
+                                     int64_t capacity);
+
 /** Writes the parameters, in f32, under the adapter's key names. `place`: the name that the folder
  * will have. adapter_config.json names it as the base if the folder holds the base, into which the
  * adapter was merged; else model.path. */
@@ -30,6 +34,10 @@ lathe_status lathe__adapter_file_values(const lathe_saved_state *saved, int32_t 
  * be missing. fill 0: only checks. LATHE_E_CONFIG says what does not fit. */
 lathe_status lathe__adapter_file_begin(const lathe_saved_state *saved, const char *dir,
                                        int32_t fill);
+
+/** The same for the frozen parameters of the reference's adapter, parts->reference_adapter. */
+lathe_status lathe__adapter_file_reference(const lathe_saved_state *saved, const char *dir,
+                                           int32_t fill);
 
 /** Checks that the file has every tensor in the shape that the run expects: LATHE_E_NOT_FOUND,
  * LATHE_E_SHAPE. */

@@ -106,7 +106,8 @@ void lathe__parents_put_place(const char *path, lathe_arena *arena, lathe_buffer
 /* Other models that a run reads, by the keys that name their folders. */
 static const struct {
     const char *role, *section, *key;
-} others[] = {{"adapter", "model", "adapter"},  {"teacher", "teacher", "path"},
+} others[] = {{"adapter", "model", "adapter"},  {"reference_adapter", "model", "reference_adapter"},
+              {"teacher", "teacher", "path"},
               {"teacher", "teacher", "stored"}, {"reference", "reference", "path"},
               {"reward", "reward", "path"},     {"reward", "reward", "model"}};
 
@@ -126,10 +127,11 @@ static int has_reference(const lathe_saved_state *saved)
     return (lathe_answer_needs(&saved->parts->stage) & LATHE_NEEDS_REFERENCE) != 0;
 }
 
-/* Whether it is an adapter that is part of the reference. */
+/* Whether it is an adapter that is part of the reference, which has no adapter of its own. */
 static int is_reference(const lathe_saved_state *saved, size_t i)
 {
-    return strcmp(others[i].role, "adapter") == 0 && has_reference(saved);
+    return strcmp(others[i].role, "adapter") == 0 && has_reference(saved) &&
+           !saved->parts->reference_adapter.component;
 }
 
 static lathe_status put_others(const lathe_saved_state *saved, lathe_arena *arena, int32_t *n,
@@ -338,6 +340,20 @@ static lathe_status check_role(const json_t *parents, const char *role, const ch
                                      : status;
 }
 
+/* A reference adapter that is left out, or new, makes another loss. */
+static lathe_status check_same_reference(const json_t *parents, const char *path)
+{
+    const json_t *parent = parent_of(parents, "reference_adapter");
+    if (!json_is_array(parents) || !parent == !path)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_CONFIG,
+                       parent ? "the run began with the reference adapter %s, and the "
+                                "configuration has no model.reference_adapter"
+                              : "the run began without a reference adapter, and the configuration "
+                                "has model.reference_adapter = \"%s\"",
+                       parent ? json_string_value(json_object_get(parent, "path")) : path);
+}
+
 lathe_status lathe__checkpoint_check_base(const lathe_saved_state *saved, const json_t *meta,
                                           const char **out_section, const char **out_key)
 {
@@ -354,6 +370,8 @@ lathe_status lathe__checkpoint_check_base(const lathe_saved_state *saved, const 
         *out_section = others[i].section;
         *out_key = others[i].key;
         status = check_role(parents, others[i].role, other_path(config, i));
+        if (status == LATHE_OK && strcmp(others[i].role, "reference_adapter") == 0)
+            status = check_same_reference(parents, other_path(config, i));
     }
     json_decref(config);
     return status;

@@ -16,6 +16,7 @@ static const struct {
 } keys[] = {
     {"model", "path", {NULL, NULL}},
     {"model", "adapter", {NULL, NULL}},
+    {"model", "reference_adapter", {NULL, NULL}},
     {"tokenizer", "path", {"bytes", NULL}},
     {"teacher", "path", {NULL, NULL}},
     {"teacher", "stored", {NULL, NULL}},

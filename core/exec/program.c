@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "exec/adapter_sites.h"
 #include "exec/builder.h"
 #include "ir/flops.h"
 #include "lathe/rng.h"
@@ -41,28 +42,6 @@ static lathe_status teacher_value(void *arg, const char *name, lathe_val *out)
     if (index < 0)
         return lathe_error(LATHE_E_NOT_FOUND, "the teacher has no parameter '%s'", name);
     return lathe_graph_param(g, index, out);
-}
-
-static lathe_status linear_site(void *arg, const lathe_site *site, lathe_val x, lathe_val *out)
-{
-    const lathe__builder *b = arg;
-    const lathe_graph_api *api = lathe_graph_api_get();
-    const lathe_adapter_v1 *table = b->config->adapter ? b->config->adapter->table : NULL;
-    if (LATHE_HAS(table, wrap) && LATHE_HAS(table, targets) &&
-        table->targets(b->config->adapter->self, site)) {
-        const int is_reference = b->model == LATHE_MODEL_REFERENCE;
-        const int with_copies = is_reference && b->config->reference_has_adapter;
-        lathe_graph *const g = b->build.graph;
-        const int32_t drop_nothing = g->drop_nothing;
-        g->copy_prefix = with_copies ? LATHE_REFERENCE_PREFIX : NULL;
-        g->drop_nothing = drop_nothing || is_reference;
-        const lathe_status status = table->wrap(b->config->adapter->self, api, b->build.graph, site,
-                                                x, !is_reference || with_copies, out);
-        g->copy_prefix = NULL;
-        g->drop_nothing = drop_nothing;
-        return status;
-    }
-    return api->linear(b->build.graph, x, site->weight, site->bias, site->module, out);
 }
 
 lathe_status lathe__build_batch_inputs(lathe__builder *b)
@@ -200,7 +179,7 @@ static lathe_status build_logits(lathe__builder *b, int32_t last_row_only)
 {
     lathe_program *p = b->program;
     lathe_graph *g = b->build.graph;
-    lathe_val hidden, head, logits;
+    lathe_val hidden, head, logits, u, v;
     LATHE_TRY(lathe_model_hidden(&b->build, &hidden));
     LATHE_TRY(lathe_model_head(&b->build, &head));
     lathe_graph_set_layer(g, -1, LATHE_BLOCK_NONE);
@@ -208,7 +187,8 @@ static lathe_status build_logits(lathe__builder *b, int32_t last_row_only)
         const lathe_op_attrs last = {.start = p->row_tokens - 1, .count = 1};
         LATHE_TRY(lathe_graph_node(g, LATHE_OP_SLICE, &last, &hidden, 1, &hidden, 1, -1, "last"));
     }
-    LATHE_TRY(lathe_graph_api_get()->linear(g, hidden, head, LATHE_NONE, "head", &logits));
+    LATHE_TRY(lathe__site_head(b, hidden, &u, &v));
+    LATHE_TRY(lathe__site_logits(g, hidden, head, u, v, &logits));
     if (last_row_only)
         LATHE_TRY(score_logits(b, &logits, &p->log_sums));
     if (p->log_sums != LATHE_NONE) {
@@ -233,7 +213,7 @@ static lathe_status build_sample(lathe__builder *b)
     const lathe_op_attrs attrs = {.chunk_rows = b->config->head_chunk_rows,
                                   .softcap = (float)b->config->model->head_softcap,
                                   .rng_stream = DRAW_STREAM};
-    lathe_val in[4];
+    lathe_val in[6];
     LATHE_TRY(lathe__build_batch_inputs(b));
     LATHE_TRY(lathe_graph_input(g, "draw", lathe_desc_1d(LATHE_I64, LATHE_RNG_COUNTER), &p->draw));
     LATHE_TRY(lathe_model_hidden(&b->build, &in[0]));
@@ -241,7 +221,8 @@ static lathe_status build_sample(lathe__builder *b)
     lathe_graph_set_layer(g, -1, LATHE_BLOCK_NONE);
     in[2] = p->targets;
     in[3] = p->draw;
-    LATHE_TRY(lathe_graph_node(g, LATHE_OP_HEAD_SAMPLE, &attrs, in, 4, &p->sampled, 1, -1, "head"));
+    LATHE_TRY(lathe__site_head(b, in[0], &in[4], &in[5]));
+    LATHE_TRY(lathe_graph_node(g, LATHE_OP_HEAD_SAMPLE, &attrs, in, 6, &p->sampled, 1, -1, "head"));
     lathe_graph_output(g, p->sampled);
     lathe_pass_fp8(g, b->config->fp8);
     return LATHE_OK;
@@ -457,10 +438,13 @@ lathe_status lathe_program_build(const lathe_program_config *config, int32_t kin
                   .kv_len = LATHE_NONE,
                   .key_end = LATHE_NONE,
                   .param = param_value,
-                  .linear = linear_site},
+                  .linear = lathe__site_linear,
+                  .embed = lathe__site_embed,
+                  .embeds = lathe__site_embeds},
     };
     for (int32_t i = 0; i < LATHE_N_MODELS; i++)
-        b.hidden[i] = b.vocabulary[i] = b.logprobs[i] = b.entropy[i] = LATHE_NONE;
+        b.hidden[i] = b.vocabulary[i] = b.logprobs[i] = b.entropy[i] = b.head_u[i] = b.head_v[i] =
+            LATHE_NONE;
     for (int32_t i = 0; i < LATHE_MAX_STAGE_HEADS; i++)
         b.heads[i] = LATHE_NONE;
     b.build.arg = &b;
@@ -468,6 +452,8 @@ lathe_status lathe_program_build(const lathe_program_config *config, int32_t kin
     b.teacher.config = config->teacher;
     b.teacher.param = teacher_value;
     b.teacher.linear = NULL;
+    b.teacher.embed = NULL;
+    b.teacher.embeds = NULL;
     const lathe_status status = build(&b, kind);
     if (status != LATHE_OK)
         lathe_program_fini(out);

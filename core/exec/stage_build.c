@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "exec/adapter_sites.h"
 #include "exec/builder.h"
 #include "plug/answers.h"
 #include "plug/stage_inputs.h"
@@ -34,7 +35,8 @@ static lathe_status build_model(lathe__builder *b, int32_t model)
     return LATHE_OK;
 }
 
-/* Finds the weight of a model's head over the vocabulary, once. */
+/* Finds the weight of a model's head over the vocabulary, and what the adapter adds to the logits of
+ * its hidden states, once. */
 static lathe_status build_vocabulary(lathe__builder *b, int32_t model)
 {
     if (b->vocabulary[model] != LATHE_NONE)
@@ -48,6 +50,8 @@ static lathe_status build_vocabulary(lathe__builder *b, int32_t model)
             b->config->stage->component->plugin->name);
     b->model = model;
     LATHE_TRY(lathe_model_head(build_of(b, model), &b->vocabulary[model]));
+    lathe_graph_set_layer(b->build.graph, -1, LATHE_BLOCK_NONE);
+    LATHE_TRY(lathe__site_head(b, b->hidden[model], &b->head_u[model], &b->head_v[model]));
     b->model = LATHE_MODEL_POLICY;
     return LATHE_OK;
 }
@@ -67,6 +71,7 @@ lathe_status lathe__build_picked(lathe__builder *b, int32_t model, lathe_val ids
                                   .chunk_rows = b->config->head_chunk_rows,
                                   .softcap = (float)build_of(b, model)->config->head_softcap};
     const lathe_val in[3] = {b->hidden[model], b->vocabulary[model], ids};
+    LATHE_TRY(lathe__site_plain_head(b, model));
     lathe_graph_set_layer(b->build.graph, -1, LATHE_BLOCK_NONE);
     return lathe_graph_node(b->build.graph, LATHE_OP_HEAD_PICK, &attrs, in, 3, out, 1, -1,
                             "picked");
@@ -80,9 +85,10 @@ static lathe_status build_head(lathe__builder *b, int32_t op, int32_t model, lat
     LATHE_TRY(build_vocabulary(b, model));
     const lathe_op_attrs attrs = {.chunk_rows = b->config->head_chunk_rows,
                                   .softcap = (float)build_of(b, model)->config->head_softcap};
-    const lathe_val in[3] = {b->hidden[model], b->vocabulary[model], b->program->targets};
+    const lathe_val in[5] = {b->hidden[model], b->vocabulary[model], b->program->targets,
+                             b->head_u[model], b->head_v[model]};
     lathe_graph_set_layer(b->build.graph, -1, LATHE_BLOCK_NONE);
-    return lathe_graph_node(b->build.graph, op, &attrs, in, 3, out, n_out, -1, "head");
+    return lathe_graph_node(b->build.graph, op, &attrs, in, 5, out, n_out, -1, "head");
 }
 
 static lathe_status build_logprobs(lathe__builder *b, int32_t model, lathe_val *out)
@@ -143,6 +149,8 @@ static lathe_status stage_divergence(void *ctx, int32_t model, double beta, doub
         return no_model(model);
     LATHE_TRY(lathe__build_head_inputs(b, LATHE_MODEL_POLICY));
     LATHE_TRY(lathe__build_head_inputs(b, model));
+    LATHE_TRY(lathe__site_plain_head(b, LATHE_MODEL_POLICY));
+    LATHE_TRY(lathe__site_plain_head(b, model));
     lathe_graph_set_layer(b->build.graph, -1, LATHE_BLOCK_NONE);
     const lathe_op_attrs attrs = {.alpha = temperature,
                                   .beta = beta,

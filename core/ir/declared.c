@@ -6,6 +6,19 @@
 #include "base/error.h"
 #include "ir/graph.h"
 
+/* Fields of a later revision than the declaration's are 0. */
+static int32_t transposed_of(const lathe_param_decl *decl)
+{
+    const size_t known = offsetof(lathe_param_decl, transposed) + sizeof decl->transposed;
+    return decl->size >= known && decl->transposed != 0;
+}
+
+static const char *second_of(const lathe_param_decl *decl)
+{
+    const size_t known = offsetof(lathe_param_decl, second) + sizeof decl->second;
+    return decl->size >= known && decl->desc.rank == 2 ? decl->second : NULL;
+}
+
 /* Checks a plugin's declaration; an impossible shape or setting is an error here. */
 static lathe_status check_decl(const lathe_param_decl *decl)
 {
@@ -25,10 +38,15 @@ static lathe_status check_decl(const lathe_param_decl *decl)
                                decl->name, (long long)d->dims[i]);
         n *= d->dims[i];
     }
-    if (decl->init < LATHE_INIT_ZERO || decl->init > LATHE_INIT_LOFTQ_B ||
+    if (decl->init < LATHE_INIT_ZERO || decl->init > LATHE_INIT_COLUMN_NORMS ||
         !isfinite(decl->init_scale))
         return lathe_error(LATHE_E_ARG, "parameter '%s' is declared with init %d of scale %g",
                            decl->name, decl->init, decl->init_scale);
+    if (transposed_of(decl) && d->rank != 2)
+        return lathe_error(LATHE_E_ARG,
+                           "parameter '%s' is declared as transposed in files, with rank %d; "
+                           "expected a matrix",
+                           decl->name, d->rank);
     if ((decl->trainable != 0 && decl->trainable != 1) || decl->group < 0)
         return lathe_error(LATHE_E_ARG, "parameter '%s' is declared with trainable %d, group %d",
                            decl->name, decl->trainable, decl->group);
@@ -40,9 +58,14 @@ static int is_loftq(int32_t init)
     return init == LATHE_INIT_LOFTQ_A || init == LATHE_INIT_LOFTQ_B;
 }
 
+static int is_norms(int32_t init)
+{
+    return init == LATHE_INIT_ROW_NORMS || init == LATHE_INIT_COLUMN_NORMS;
+}
+
 static int is_from_weight(int32_t init)
 {
-    return init == LATHE_INIT_ROW_NORMS || init == LATHE_INIT_SINGULAR_A ||
+    return is_norms(init) || init == LATHE_INIT_SINGULAR_A ||
            init == LATHE_INIT_SINGULAR_B || is_loftq(init);
 }
 
@@ -51,14 +74,15 @@ static lathe_status check_source(const lathe_param_decl *decl, const lathe_param
 {
     const lathe_desc *d = &decl->desc;
     const int32_t side = decl->init == LATHE_INIT_SINGULAR_A || decl->init == LATHE_INIT_LOFTQ_A;
-    if (decl->init == LATHE_INIT_ROW_NORMS) {
-        if (w->desc.rank == 2 && d->rank == 1 && d->dims[0] == w->desc.dims[0])
+    if (is_norms(decl->init)) {
+        const int of_rows = decl->init == LATHE_INIT_ROW_NORMS;
+        if (w->desc.rank == 2 && d->rank == 1 && d->dims[0] == w->desc.dims[!of_rows])
             return LATHE_OK;
         return lathe_error(
             LATHE_E_SHAPE,
-            "parameter '%s' is declared with the row norms of '%s', and is no vector "
-            "with an element for each of its rows",
-            decl->name, w->name);
+            "parameter '%s' is declared with the %s norms of '%s', and is no vector "
+            "with an element for each of its %ss",
+            decl->name, of_rows ? "row" : "column", w->name, of_rows ? "row" : "column");
     }
     const int64_t r = d->dims[!side];
     if (w->desc.rank == 2 && d->rank == 2 && d->dims[side] == w->desc.dims[side] &&
@@ -101,7 +125,7 @@ static lathe_status find_source(const lathe_graph *g, const lathe_param_decl *de
     if (v < 0 || v >= g->n_values || g->values[v].kind != LATHE_VALUE_PARAM)
         return lathe_error(
             LATHE_E_ARG, "parameter '%s' is declared with the %s of value %d, which is no weight",
-            decl->name, decl->init == LATHE_INIT_ROW_NORMS ? "row norms" : "singular vectors", v);
+            decl->name, is_norms(decl->init) ? "norms" : "singular vectors", v);
     lathe_param *w = g->params->rows[g->values[v].param];
     LATHE_TRY(check_source(decl, w));
     if (w->trainable)
@@ -109,7 +133,7 @@ static lathe_status find_source(const lathe_graph *g, const lathe_param_decl *de
                            "parameter '%s' is declared with the %s of '%s', which trains; "
                            "expected a frozen weight",
                            decl->name,
-                           decl->init == LATHE_INIT_ROW_NORMS ? "row norms" : "singular vectors",
+                           is_norms(decl->init) ? "norms" : "singular vectors",
                            w->name);
     *out = g->values[v].param;
     return is_loftq(decl->init) ? note_loftq(decl, w) : LATHE_OK;
@@ -133,6 +157,8 @@ lathe_status lathe__graph_declare(lathe_graph *g, const lathe_param_decl *decl, 
                                  .init_from = from,
                                  .is_derived = is_from_weight(decl->init) && !decl->trainable,
                                  .init_scale = decl->init_scale,
+                                 .transposed = transposed_of(decl),
+                                 .second = second_of(decl),
                                  .role = LATHE_ROLE_ADAPTER,
                                  .layer = g->layer,
                                  .group = decl->group,

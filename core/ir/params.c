@@ -68,7 +68,8 @@ lathe_status lathe_params_add(lathe_params *params, const lathe_param *row, int3
         return LATHE_E_NOMEM;
     *copy = *row;
     copy->name = lathe_arena_strdup(&params->arena, row->name);
-    if (!copy->name)
+    copy->second = row->second ? lathe_arena_strdup(&params->arena, row->second) : NULL;
+    if (!copy->name || (row->second && !copy->second))
         return LATHE_E_NOMEM;
     LATHE_TRY(grow_names(params));
     *slot_of(params, copy->name) = params->n + 1;

@@ -84,6 +84,79 @@ static lathe_status linear(void *ctx, int32_t layer, const char *module, int32_t
     return api->linear(b->graph, x, site.weight, site.bias, label_of(b, module), out);
 }
 
+/* The module of a tensor "module.weight", in the graph's arena. */
+static const char *module_of(const lathe_model_build *b, const char *tensor)
+{
+    const char *dot = strrchr(tensor, '.');
+    return dot != NULL ? lathe_arena_strndup(&b->graph->arena, tensor, dot - tensor) : tensor;
+}
+
+/* A site outside the layers, with the weight [V,C] of this name. `other`: the name of the tensor
+ * that a tied model does not have, or would have for its second use. */
+static lathe_status outer_site(lathe_model_build *b, int32_t kind, const char *name,
+                               const char *weight, const char *other, lathe_site *out)
+{
+    const int is_tied = b->config->tied && b->config->n_labels == 0;
+    lathe_desc w;
+    *out = (lathe_site){.size = (uint32_t)sizeof *out,
+                        .layer = -1,
+                        .module = module_of(b, name),
+                        .bias = LATHE_NONE,
+                        .kind = kind,
+                        .tied = is_tied ? module_of(b, other) : NULL};
+    if (out->module == NULL || (is_tied && out->tied == NULL))
+        return LATHE_E_NOMEM;
+    LATHE_TRY(tensor(b, weight, &out->weight));
+    LATHE_TRY(lathe_graph_api_get()->desc(b->graph, out->weight, &w));
+    out->in_features = w.dims[kind == LATHE_SITE_EMBEDDING ? 0 : 1];
+    out->out_features = w.dims[kind == LATHE_SITE_EMBEDDING ? 1 : 0];
+    return LATHE_OK;
+}
+
+lathe_status lathe_model_embedding_site(lathe_model_build *b, lathe_site *out)
+{
+    const lathe_model_config *c = b->config;
+    return outer_site(b, LATHE_SITE_EMBEDDING, c->embedding, c->embedding, c->head, out);
+}
+
+lathe_status lathe_model_head_site(lathe_model_build *b, lathe_site *out)
+{
+    const lathe_model_config *c = b->config;
+    return outer_site(b, LATHE_SITE_HEAD, c->head, lathe_model_head_name(c), c->embedding, out);
+}
+
+/* lathe_model_builder.embedding */
+static lathe_status embedding(void *ctx, lathe_val *out)
+{
+    lathe_model_build *b = ctx;
+    lathe_site site;
+    if (b->is_embedded)
+        return lathe_error(LATHE_E_PLUGIN, "%s: build() calls embedding() twice", family_name(b));
+    LATHE_TRY(lathe_model_embedding_site(b, &site));
+    b->is_embedded = 1;
+    if (b->embed != NULL)
+        return b->embed(b->arg, &site, b->tokens, out);
+    const lathe_val in[2] = {b->tokens, site.weight};
+    return lathe_graph_node(b->graph, LATHE_OP_EMBED, NULL, in, 2, out, 1, -1,
+                            label_of(b, site.module));
+}
+
+/* An adapter's setting must not be ignored. */
+static lathe_status check_embedding(lathe_model_build *b)
+{
+    lathe_site site;
+    if (b->is_embedded || b->embeds == NULL)
+        return LATHE_OK;
+    LATHE_TRY(lathe_model_embedding_site(b, &site));
+    if (!b->embeds(b->arg, &site))
+        return LATHE_OK;
+    return lathe_error(LATHE_E_CONFIG,
+                       "the adapter changes the token embedding %s, and model family %s does not "
+                       "offer it (its build() does not call embedding()): take it out of the "
+                       "adapter's targets, or use another model",
+                       site.module, family_name(b));
+}
+
 /* lathe_model_builder.cache */
 static lathe_status cache(void *ctx, int32_t layer, lathe_val *k, lathe_val *v)
 {
@@ -285,9 +358,10 @@ lathe_status lathe_model_hidden(lathe_model_build *b, lathe_val *out)
                                          .constant = constant,
                                          .part = part,
                                          .report = report,
-                                         .embedded = embedded};
+                                         .embedded = embedded,
+                                         .embedding = embedding};
     b->n_reports = 0;
-    b->is_noise_added = 0;
+    b->is_noise_added = b->is_embedded = 0;
     LATHE_TRY(check_inputs(b));
     lathe_graph_set_layer(b->graph, -1, LATHE_BLOCK_NONE);
     for (int32_t i = 0; i < b->config->n_ropes; i++)
@@ -297,6 +371,7 @@ lathe_status lathe_model_hidden(lathe_model_build *b, lathe_val *out)
     lathe_graph_set_layer(b->graph, -1, LATHE_BLOCK_NONE);
     LATHE_TRY(status);
     LATHE_TRY(check_noise(b));
+    LATHE_TRY(check_embedding(b));
     LATHE_TRY(check_attention(b, first));
     return check_hidden(b, *out);
 }

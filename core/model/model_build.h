@@ -36,12 +36,16 @@ typedef struct lathe_model_build {
     lathe_status (*param)(void *arg, const char *name, lathe_val *out);
     /** Builds y of a linear site; adapters are added here. NULL: lathe_graph_api.linear. */
     lathe_status (*linear)(void *arg, const lathe_site *site, lathe_val x, lathe_val *out_y);
+    /** Builds the embeddings of the tokens; adapters are added here. NULL: rows of the weight. */
+    lathe_status (*embed)(void *arg, const lathe_site *site, lathe_val tokens, lathe_val *out_y);
+    /** Whether an adapter changes the embeddings. NULL: no. */
+    int32_t (*embeds)(void *arg, const lathe_site *site);
     void *arg;
 
     double embedding_noise; /* largest noise that is added to token embeddings; 0: none */
 
     /* Set by lathe_model_hidden. */
-    int32_t is_noise_added;
+    int32_t is_noise_added, is_embedded;
     lathe_val ropes[LATHE_MAX_ROPES];
     lathe_model_report reports[LATHE_MAX_REPORTS];
     int32_t n_reports;
@@ -59,6 +63,11 @@ int64_t lathe_model_position_offset(const lathe_model_config *config, int64_t ma
 
 /** Weight c[V,C] of the head: its own, or the token embedding when tied. */
 lathe_status lathe_model_head(const lathe_model_build *build, lathe_val *out);
+
+/** The token embedding and the head over the vocabulary as sites of an adapter. Their names are in
+ *  the graph's arena. */
+lathe_status lathe_model_embedding_site(lathe_model_build *build, lathe_site *out);
+lathe_status lathe_model_head_site(lathe_model_build *build, lathe_site *out);
 
 /** Name of the head's parameter. */
 const char *lathe_model_head_name(const lathe_model_config *config);

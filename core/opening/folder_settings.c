@@ -111,7 +111,8 @@ lathe_status lathe_settings_add(lathe_setting_list *list, lathe_arena *arena, co
 static int is_of_training(const char *section, const char *key)
 {
     return (strcmp(section, "adapter") == 0 && strncmp(key, "merge_", 6) == 0) ||
-           (strcmp(section, "quant") == 0 && strncmp(key, "noise", 5) == 0);
+           (strcmp(section, "quant") == 0 && strncmp(key, "noise", 5) == 0) ||
+           (strcmp(section, "model") == 0 && strcmp(key, "reference_adapter") == 0);
 }
 
 /* Whether a key is a setting: not one that identifies the plugin, and not the path of the model,
@@ -211,9 +212,11 @@ lathe_status lathe_settings_add_evaluation(lathe_setting_list *list, lathe_arena
         json_string_value(json_object_get(json_object_get(config, "stage"), "name"));
     if (stage && !skip_stage)
         LATHE_TRY(drop_defaults(list, stage));
-    if (stage && compares(stage)) /* the adapter that the run began with is of the reference */
-        LATHE_TRY(lathe_settings_add(list, arena, "model", "adapter",
-                                     json_object_get(json_object_get(config, "model"), "adapter")));
+    static const char *const of_reference[] = {"adapter", "reference_adapter"};
+    for (size_t i = 0; stage && compares(stage) && i < 2; i++)
+        LATHE_TRY(lathe_settings_add(
+            list, arena, "model", of_reference[i],
+            json_object_get(json_object_get(config, "model"), of_reference[i])));
     for (size_t i = 0; i < sizeof of_data / sizeof of_data[0]; i++)
         LATHE_TRY(
             lathe_settings_add(list, arena, "data", of_data[i], json_object_get(data, of_data[i])));

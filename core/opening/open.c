@@ -15,6 +15,7 @@
 #include "opening/fit.h"
 #include "opening/methods.h"
 #include "opening/opening.h"
+#include "opening/reference_adapter.h"
 #include "ranks/extents.h"
 #include "ranks/grad_buckets.h"
 #include "run/iteration.h"
@@ -194,6 +195,7 @@ static lathe_status plan_stages(lathe_run *run)
 {
     LATHE_TRY(lathe__run_configure(run));
     LATHE_TRY(lathe__run_components(run));
+    LATHE_TRY(lathe__reference_adapter_open(run));
     if (run->open.mode == LATHE_OPEN_EVALUATE)
         LATHE_TRY(lathe__iteration_check(run));
     if (needs_tokenizer(run))
@@ -469,6 +471,7 @@ void lathe_run_close(lathe_run *run)
     lathe_model_config_fini(&run->model);
     lathe__run_components_fini(run);
     lathe_config_destroy(run->config);
+    lathe_config_destroy(run->reference_config);
     lathe_registry_destroy(run->registry);
     lathe__dry_run_end(run);
     lathe_arena_fini(&run->arena);

@@ -16,6 +16,7 @@
 #include "opening/fit.h"
 #include "opening/folder_check.h"
 #include "opening/opening.h"
+#include "opening/reference_adapter.h"
 #include "opening/resume_check.h"
 #include "plug/select.h"
 #include "run/run_check.h"
@@ -75,6 +76,9 @@ static lathe_status prepare_parts(lathe_run *run)
     if (run->open.is_offline && status == LATHE_OK)
         status = lathe__run_check_precision(run);
     LATHE_TRY(note(run, status, before, "device", "name"));
+    if (status == LATHE_OK && !run->open.is_offline)
+        LATHE_TRY(note(run, lathe__reference_adapter_open(run), before, "model",
+                       "reference_adapter"));
     const int64_t then = n_errors(run);
     return note(run, lathe__settings_check(run), then, "train", "precision");
 }
@@ -183,6 +187,11 @@ static lathe_status prepare_plan(lathe_run *run)
         LATHE_TRY(note(run,
                        lathe__adapter_file_begin(lathe__run_saved(run), run->set.model_adapter, 0),
                        before, "model", "adapter"));
+    if (run->parts.reference_adapter.component)
+        LATHE_TRY(note(run,
+                       lathe__adapter_file_reference(lathe__run_saved(run),
+                                                     run->set.model_reference_adapter, 0),
+                       before, "model", "reference_adapter"));
     return note(run, lathe__weights_check(run), before, "model", "path");
 }
 

@@ -38,7 +38,7 @@ static lathe_status list_params(const lathe_store *store, int32_t index, lathe_s
 }
 
 lathe_status lathe__merge_site(const lathe_store *store, const lathe_instance *adapter,
-                               int32_t index, float *w)
+                               const lathe_model_config *model, int32_t index, float *w)
 {
     const lathe_adapter_v1 *table = adapter->table;
     const lathe_param *row = store->params->rows[index];
@@ -47,11 +47,19 @@ lathe_status lathe__merge_site(const lathe_store *store, const lathe_instance *a
     int32_t n = 0;
     (void)snprintf(module, sizeof module, "%.*s", (int)(strlen(row->name) - strlen(".weight")),
                    row->name);
+    char head[512];
+    (void)snprintf(head, sizeof head, "%.*s", (int)(strlen(model->head) - strlen(".weight")),
+                   model->head);
+    const int is_embedding = strcmp(row->name, model->embedding) == 0;
     const lathe_site site = {.size = (uint32_t)sizeof site,
                              .layer = row->layer,
                              .module = module,
-                             .in_features = row->desc.dims[1],
-                             .out_features = row->desc.dims[0],
+                             .in_features = row->desc.dims[!is_embedding],
+                             .out_features = row->desc.dims[is_embedding],
+                             .kind = is_embedding                       ? LATHE_SITE_EMBEDDING
+                                     : row->role == LATHE_ROLE_HEAD ? LATHE_SITE_HEAD
+                                                                        : LATHE_SITE_LINEAR,
+                             .tied = is_embedding && row->is_tied ? head : NULL,
                              .weight = LATHE_NONE,
                              .bias = LATHE_NONE,
                              .transposed_on_file = row->transposed};

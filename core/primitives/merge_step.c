@@ -19,7 +19,7 @@ static lathe_status merge_weight(const lathe_run *run, int32_t index)
     const int64_t bytes = 4 * lathe_desc_count(&run->params.rows[index]->desc);
     float *w = lathe_store_master(store, index);
     if (store->is_host) {
-        LATHE_TRY(lathe__merge_site(store, &run->parts.adapter, index, w));
+        LATHE_TRY(lathe__merge_site(store, &run->parts.adapter, &run->model, index, w));
         return lathe_store_set(store, index, w);
     }
     w = malloc((size_t)bytes);
@@ -28,7 +28,7 @@ static lathe_status merge_weight(const lathe_run *run, int32_t index)
                            run->params.rows[index]->name);
     lathe_status status = lathe_store_get(store, w, lathe_store_master(store, index), bytes);
     if (status == LATHE_OK)
-        status = lathe__merge_site(store, &run->parts.adapter, index, w);
+        status = lathe__merge_site(store, &run->parts.adapter, &run->model, index, w);
     if (status == LATHE_OK)
         status = lathe_store_set(store, index, w);
     free(w);

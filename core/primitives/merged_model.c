@@ -60,6 +60,12 @@ static lathe_status find_weights(merger *m, int32_t k)
                                "the adapter holds '%s', a head of its stage, which the model has "
                                "no place for: only adapters of a language model are merged",
                                row->name);
+        if (weight < 0 && saved->model->tied)
+            return lathe_error(LATHE_E_CONFIG,
+                               "adapter \"%s\": '%s' changes the head alone, which is the "
+                               "embedding's matrix in this model (tie_word_embeddings): it cannot "
+                               "be merged; use the adapter without merging",
+                               adapter, row->name);
         if (weight < 0)
             return lathe_error(LATHE_E_CONFIG,
                                "adapter \"%s\": '%s' belongs to no weight of the model", adapter,
@@ -112,7 +118,7 @@ static lathe_status merge_one(merger *m, const lathe_saved_state *saved, int32_t
         return lathe__adapter_file_values(saved, index, m->w);
     if (row->loftq_steps > 0) /* the adapter belongs to the quantized weight */
         LATHE_TRY(lathe_weight_decode(saved->store, index, m->w));
-    return lathe__merge_site(saved->store, &saved->parts->adapter, index, m->w);
+    return lathe__merge_site(saved->store, &saved->parts->adapter, saved->model, index, m->w);
 }
 
 /* sum = W + the sum of weight_k (W_k - W), where W_k is W with adapter k. */

@@ -6,13 +6,34 @@
 
 #include "base/error.h"
 
-/* "model.layers.0.mlp.up_proj" of "model.layers.0.mlp.up_proj.weight". */
-static lathe_status module_names(const lathe_params *params, lathe_arena *arena,
-                                 const char ***out_names, int32_t *out_n)
+/* Adds the modules of the embedding and of the head, as far as the adapter can change them. */
+static lathe_status add_outer(const lathe_run *run, lathe_arena *arena, const char **names)
+{
+    const lathe_adapter_v1 *table = run->parts.adapter.table;
+    const lathe_model_config *m = &run->model;
+    const char *const tensors[2] = {LATHE_HAS(table, embed) ? m->embedding : NULL,
+                                    LATHE_HAS(table, head) && m->n_labels == 0 ? m->head : NULL};
+    for (int i = 0; i < 2; i++) {
+        const char *dot = tensors[i] ? strrchr(tensors[i], '.') : NULL;
+        if (dot == NULL)
+            continue;
+        *names = lathe_arena_strndup(arena, tensors[i], dot - tensors[i]);
+        if (!*names++)
+            return LATHE_E_NOMEM;
+    }
+    *names = NULL;
+    return LATHE_OK;
+}
+
+/* "model.layers.0.mlp.up_proj" of "model.layers.0.mlp.up_proj.weight", for the linear sites; after
+ * them the embedding and the head, and NULL. */
+static lathe_status module_names(const lathe_run *run, lathe_arena *arena, const char ***out_names,
+                                 int32_t *out_n)
 {
     static const char weight[] = ".weight";
     const size_t end = sizeof weight - 1;
-    const char **names = lathe_arena_alloc(arena, (params->n_model + 1) * (int64_t)sizeof *names);
+    const lathe_params *params = &run->params;
+    const char **names = lathe_arena_alloc(arena, (params->n_model + 3) * (int64_t)sizeof *names);
     int32_t n = 0;
     if (!names)
         return LATHE_E_NOMEM;
@@ -28,7 +49,7 @@ static lathe_status module_names(const lathe_params *params, lathe_arena *arena,
     }
     *out_names = names;
     *out_n = n;
-    return LATHE_OK;
+    return add_outer(run, arena, names + n);
 }
 
 static const char *last_part(const char *module)
@@ -164,6 +185,8 @@ static lathe_status refuse_pattern(lathe_run *run, const char *const *sites, int
         LATHE_TRY(all_modules(&run->params, &run->arena, &modules));
         put_kinds(modules, run->params.n_model, &kinds);
     } else {
+        while (sites[n_sites])
+            n_sites++;
         put_kinds(sites, n_sites, &kinds);
     }
     const lathe_status status = lathe__run_refuse(run, "adapter", place, "%s; the model has %s",
@@ -179,7 +202,7 @@ lathe_status lathe__adapter_check(lathe_run *run)
     int32_t n = 0;
     if (!LATHE_HAS(table, check))
         return LATHE_OK;
-    LATHE_TRY(module_names(&run->params, &run->arena, &modules, &n));
+    LATHE_TRY(module_names(run, &run->arena, &modules, &n));
     LATHE_TRY(param_names(&run->params, &run->arena, &params));
     const lathe_status status =
         table->check(run->parts.adapter.self, modules, n, params, run->params.n_model);

@@ -113,6 +113,13 @@ static int is_of_adapter(const lathe_run *run, int32_t i)
     return i >= run->params.n_model && !row->reference && !row->stage_head;
 }
 
+/* Whether the adapter changes the embedding and the head of a tied model alike. */
+static int ties(const lathe_run *run)
+{
+    const lathe_value *value = lathe_config_get(run->config, "adapter", "ensure_weight_tying");
+    return value && value->i != 0;
+}
+
 static lathe_status mark(const lathe_run *run, const lathe_param *of)
 {
     const int32_t weight = lathe_params_weight_of(&run->params, of->name);
@@ -122,6 +129,13 @@ static lathe_status mark(const lathe_run *run, const lathe_param *of)
                                  "adapter.merge_every: '%s' belongs to a layer without a weight of "
                                  "its own (a head that is the embedding), so it cannot be merged: "
                                  "take the layer out of the adapter's targets",
+                                 of->name);
+    if (row->is_tied && !ties(run))
+        return lathe__run_refuse(run, "adapter", "merge_every",
+                                 "adapter.merge_every: '%s' changes the embedding alone, which is "
+                                 "the head, too, in this model (tie_word_embeddings), so it cannot "
+                                 "be merged: set adapter.ensure_weight_tying = true, or take the "
+                                 "embedding out of the adapter's targets",
                                  of->name);
     if (row->format)
         return lathe__run_refuse(run, "adapter", "merge_every",

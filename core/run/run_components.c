@@ -279,6 +279,7 @@ void lathe__run_components_fini(lathe_run *run)
     lathe_instance_fini(&run->parts.optimizer);
     lathe_instance_fini(&run->parts.stage);
     lathe_instance_fini(&run->parts.adapter);
+    lathe_instance_fini(&run->parts.reference_adapter);
     lathe_instance_fini(&run->parts.quant);
     lathe__run_formats_fini(run);
     for (int64_t i = 0; i < run->parts.n_attention; i++)

@@ -180,18 +180,21 @@ static lathe_status add_reference(lathe_run *run)
     for (int32_t i = 0; i < run->params.n_model; i++) {
         lathe_param copy = *run->params.rows[i];
         char name[512];
-        int32_t index, differs = copy.trainable;
+        int32_t index, group = 0, differs = copy.trainable, replaced = 0;
         if (copy.stage_head)
             continue; /* the reference is a model without heads of the stage */
         if (run->open.mode > LATHE_OPEN_TRAIN)
             LATHE_TRY(was_trained(&run->parts.adapter, &run->params, i, &differs));
-        if (!differs)
+        if (run->parts.reference_adapter.component)
+            LATHE_TRY(ask_trainable(&run->parts.reference_adapter, &run->params, i, &replaced,
+                                    &group));
+        if (!differs && !replaced)
             continue; /* not copied: the reference uses the same weights */
         (void)snprintf(name, sizeof name, LATHE_REFERENCE_PREFIX "%s", copy.name);
         copy.name = name;
         copy.trainable = 0;
         copy.reference = 1;
-        copy.in_adapter = 0;
+        copy.in_adapter = replaced; /* in the file of the reference's adapter */
         n_copies++;
         LATHE_TRY(lathe_params_add(&run->params, &copy, &index));
     }
@@ -287,6 +290,8 @@ lathe_program_config lathe__run_program_config(lathe_run *run)
         .model = &run->model,
         .params = &run->params,
         .adapter = run->parts.adapter.component ? &run->parts.adapter : NULL,
+        .reference_adapter =
+            run->parts.reference_adapter.component ? &run->parts.reference_adapter : NULL,
         .stage = run->parts.stage.component ? &run->parts.stage : NULL,
         .objective = lathe__run_objective(run),
         .reference_has_adapter =

@@ -87,6 +87,7 @@ struct lathe_run {
     void *bucket_scratch;                    /* of buckets or extents */
     int32_t saves;                           /* 1: rank 0 writes checkpoints */
     struct lathe_scorer *reward;             /* reward_model.h; NULL: none */
+    struct lathe_config *reference_config;   /* settings of parts.reference_adapter; NULL: none */
 };
 
 /* ---- shared with core/opening and above ---- */

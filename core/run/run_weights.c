@@ -80,7 +80,7 @@ static lathe_status random_row(lathe_weight_fill *fill, int32_t index, uint64_t 
 {
     const lathe_weight_sink sink = lathe_weight_fill_sink(fill);
     const lathe_param *row = fill->params->rows[index];
-    if (row->init == LATHE_INIT_ROW_NORMS)
+    if (row->init == LATHE_INIT_ROW_NORMS || row->init == LATHE_INIT_COLUMN_NORMS)
         return lathe_row_norms_fill(fill->store, index);
     if (row->init >= LATHE_INIT_SINGULAR_A && row->init <= LATHE_INIT_LOFTQ_B)
         return LATHE_OK; /* lathe_singular_rows_fill and lathe_loftq_finish set them */
@@ -111,8 +111,8 @@ lathe_status lathe__run_begin_row(lathe_run *run, int32_t index, uint64_t seed)
     return status;
 }
 
-/* Fills the frozen copies with the current weights. */
-static lathe_status fill_reference(const lathe_store *store)
+/* Fills the frozen copies with the current weights. only_model: those of the model's own rows. */
+static lathe_status fill_reference(const lathe_store *store, int only_model)
 {
     const lathe_params *params = store->params;
     for (int32_t i = 0; i < params->n; i++) {
@@ -120,11 +120,22 @@ static lathe_status fill_reference(const lathe_store *store)
         if (!row->reference || row->other)
             continue;
         const int32_t from = lathe_params_find(params, row->name + strlen(LATHE_REFERENCE_PREFIX));
+        if (only_model && (from < 0 || from >= params->n_model))
+            continue;
         LATHE_TRY(lathe_move(store->m, lathe_store_value(store, i), lathe_store_value(store, from),
                              lathe_desc_count(&row->desc) *
                                  lathe_dtype_bytes(lathe_params_value_dtype(params, i))));
     }
     return LATHE_OK;
+}
+
+/* Fills a reference that is the model's folder with an adapter of its own, while the rows of the
+ * model are those of the folder. */
+static lathe_status fill_other_reference(lathe_run *run)
+{
+    LATHE_TRY(fill_reference(&run->store, 1));
+    return lathe__adapter_file_reference(lathe__run_saved(run), run->set.model_reference_adapter,
+                                         1);
 }
 
 /* Logs a note if model.path is a checkpoint that stores the f32 masters in a separate file. */
@@ -192,10 +203,12 @@ lathe_status lathe__run_weights(lathe_run *run)
         status = lathe_weight_fill_finish(&fill);
     if (status == LATHE_OK)
         status = lathe_singular_rows_fill(&run->store, run->set.model_adapter != NULL);
+    if (status == LATHE_OK && run->parts.reference_adapter.component)
+        status = fill_other_reference(run);
     if (status == LATHE_OK && run->set.model_adapter)
         status = lathe__adapter_file_begin(lathe__run_saved(run), run->set.model_adapter, 1);
-    if (status == LATHE_OK)
-        status = fill_reference(&run->store);
+    if (status == LATHE_OK && !run->parts.reference_adapter.component)
+        status = fill_reference(&run->store, 0);
     if (status == LATHE_OK)
         status = lathe__teacher_load(run);
     const lathe_averaging average = lathe__run_averaging(run);

@@ -351,7 +351,8 @@ static lathe_status pair_backward(const head_run *r, int p, const head_block *bl
 static lathe_status chunk_backward(const head_run *r, head_block *block, int64_t from, int64_t n)
 {
     const head *s = r->s;
-    const lathe_host *host = r->k->device->host;
+    const cpu_device *device = r->k->device;
+    const lathe_host *host = device->host;
     for (int64_t b = 0; b < s->n_blocks; b++) {
         aim(r, block, b);
         cpu_head_gradient(host, block);

@@ -12,6 +12,11 @@ From the tiny models of models.py, written to data/adapters/CASE/:
 
 The keys of an adapter that ties its embedding to the head have both names; the gradient is under the embedding's.
 
+outer_*: LoRA of the embedding and of the head. The file of outer_untied has the base's embedding and head, too
+(save_embedding_layers). With ensure_weight_tying (outer_shared) PEFT makes two parameters of one storage, whose
+gradients are not added; AdamW then takes two steps on it. The golden gradient is their sum, and the losses are those of
+SGD, with which two steps on one storage are one step along the sum.
+
 merge_a, merge_b and merge.safetensors: two adapters of llama_untied, and the logits f32 [B,T,V] of the model into which
 add_weighted_adapter merges them with the weights 0.7 and -0.4 and combination_type "cat".
 
@@ -31,6 +36,7 @@ DATA = pathlib.Path(__file__).parent / "data"
 STEPS, LR = 100, 1e-3
 
 LORA = dict(r=4, lora_alpha=6, task_type="CAUSAL_LM")
+SGD_LR = 0.05
 CASES = {
     "saved_untied": ("llama_untied", lambda: LoraConfig(**LORA, target_modules=["q_proj", "v_proj"],
                                                         modules_to_save=["embed_tokens", "lm_head", "norm"])),
@@ -42,6 +48,14 @@ CASES = {
     "bias_dora": ("qwen2", lambda: LoraConfig(**LORA, target_modules="all-linear", bias="lora_only", use_dora=True)),
     "bias_oft": ("qwen2", lambda: OFTConfig(r=0, oft_block_size=8, target_modules=["q_proj", "up_proj"], bias="oft_only",
                                             modules_to_save=["lm_head"], use_cayley_neumann=True, task_type="CAUSAL_LM")),
+    "outer_untied": ("llama_untied", lambda: LoraConfig(**LORA, target_modules=["embed_tokens", "lm_head", "q_proj"],
+                                                        use_rslora=True, rank_pattern={"lm_head": 3}, alpha_pattern={"embed_tokens": 5})),
+    "outer_apart": ("llama_tied", lambda: LoraConfig(**LORA, target_modules=["embed_tokens", "lm_head"])),
+    "outer_shared": ("llama_tied", lambda: LoraConfig(**LORA, target_modules=["embed_tokens", "v_proj"], ensure_weight_tying=True)),
+    "outer_softcap": ("gemma2", lambda: LoraConfig(**LORA, target_modules=["embed_tokens", "lm_head"])),
+    "outer_scaled": ("gemma3", lambda: LoraConfig(**LORA, target_modules=["embed_tokens", "down_proj"])),
+    "outer_conv1d": ("gpt2", lambda: LoraConfig(**LORA, target_modules=["wte", "c_attn"], fan_in_fan_out=True)),
+    "outer_dora": ("llama_untied", lambda: LoraConfig(**LORA, target_modules=["embed_tokens", "q_proj"], use_dora=True)),
 }
 
 
@@ -52,24 +66,39 @@ def key_of(model, parameter):
     return next((k for k, v in kept.items() if v is parameter), None)
 
 
+def gradients(model, trained):
+    """By key; what the head shares with the embedding is added to the gradient of the embedding's."""
+    keyed = {key_of(model, p): p for _, p in trained}
+    assert None not in keyed and len(keyed) == len(trained)
+    out = {key: p.grad.clone() for key, p in keyed.items()}
+    for key, p in keyed.items():
+        for other, q in keyed.items():
+            if other != key and q.data_ptr() == p.data_ptr() and "lora_embedding" in key:
+                out[key] += out.pop(other).T
+    return out
+
+
 def make(case):
     name, config = CASES[case]
     torch.manual_seed(5)
     out = DATA / "adapters" / case
     shutil.rmtree(out, ignore_errors=True)
     base = AutoModelForCausalLM.from_pretrained(DATA / "models" / name, dtype=torch.float32, attn_implementation="eager")
+    torch.manual_seed(5)
     model = get_peft_model(base, config())
     trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
     with torch.no_grad():
         for _, p in trained:
             p += 0.05 * torch.randn_like(p)
-    model.save_pretrained(out)
+    model.save_pretrained(out, save_embedding_layers=case == "outer_untied")
     (out / "README.md").unlink(missing_ok=True)
     batch = load_file(DATA / "models" / name / "golden.safetensors")["input_ids"].long()
     targets = torch.full_like(batch, -1)
     targets[:, :-1] = batch[:, 1:]
     golden = {"tokens": batch.int(), "targets": targets.int()}
     optimizer = torch.optim.AdamW([p for _, p in trained], lr=LR, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
+    if case == "outer_shared":
+        optimizer = torch.optim.SGD([p for _, p in trained], lr=SGD_LR)
     losses = []
     for step in range(STEPS):
         logits = model(input_ids=batch, use_cache=False).logits
@@ -80,10 +109,7 @@ def make(case):
         loss.backward()
         if step == 0:
             golden["logits"] = logits.detach()
-            for n, p in trained:
-                key = key_of(model, p)
-                assert key and p.grad is not None, n
-                golden["grad." + key] = p.grad.clone()
+            golden |= {"grad." + key: g for key, g in gradients(model, trained).items()}
         losses.append(loss.item())
         optimizer.step()
     golden["loss"] = torch.tensor(losses, dtype=torch.float64)

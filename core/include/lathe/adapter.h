@@ -12,7 +12,15 @@
 
 #define LATHE_ADAPTER_REVISION 1
 
-/** A site: one linear layer of the model. */
+/* Kinds of sites. */
+enum {
+    LATHE_SITE_LINEAR = 0,
+    LATHE_SITE_EMBEDDING = 1, /* the token embedding: weight [V,C], in_features V, out_features C */
+    LATHE_SITE_HEAD = 2,      /* the head over the vocabulary: weight [V,C], in_features C,
+                                 out_features V */
+};
+
+/** A site: one linear layer of the model, its token embedding or its head. */
 typedef struct lathe_site {
     uint32_t size;
     int32_t layer;      /* -1 outside the layers */
@@ -21,8 +29,12 @@ typedef struct lathe_site {
     lathe_val weight, bias;     /* bias: LATHE_NONE if there is none */
     int32_t weight_quantized;   /* 0: no; 1: by [quant]; 2: its planes are in the model's folder */
     int32_t transposed_on_file; /* 1: Conv1D, the file holds [in, out] */
+    int32_t kind;               /* LATHE_SITE_* */
+    int32_t reserved;           /* 0 */
+    const char *tied; /* EMBEDDING, HEAD: the module of the other one, if both have one weight
+                         (tie_word_embeddings); else NULL */
 } lathe_site;
-LATHE_ABI_SIZE(lathe_site, 48);
+LATHE_ABI_SIZE(lathe_site, 64);
 
 /** The adapter's parameters of one site, for merging: host memory, f32. */
 typedef struct lathe_site_param {
@@ -40,7 +52,8 @@ typedef struct lathe_adapter_v1 {
      *  trained, so file_key must name them. */
     lathe_status (*select)(void *self, const lathe_param_info *param, int32_t *out_trainable,
                            int32_t *out_group);
-    /** [pure] Nonzero if wrap is to be called for this site. NULL: for none. */
+    /** [pure] Nonzero if wrap (embed, head) is to be called for this site. NULL: for none. Asked
+     *  about the embedding and the head only if there are embed and head. */
     int32_t (*targets)(void *self, const lathe_site *site);
     /** [build] Builds the site's output y for input x. enabled = 0: the model without the
      *  adapter (a reference model that shares the frozen weights). Called once per site and
@@ -65,6 +78,8 @@ typedef struct lathe_adapter_v1 {
     int64_t (*config_json)(void *self, const char *base, char *out, int64_t capacity);
     /** [open] Checks that every pattern of the configuration matches a name. modules: all linear
      *  sites ("model.layers.0.self_attn.q_proj"); params: all parameters ("model.norm.weight").
+     *  With embed and head, modules[n_modules] and what follows up to NULL are the modules of the
+     *  embedding and of the head.
      *  LATHE_E_CONFIG: a pattern matches nothing; the message begins with the key and names the
      *  pattern, and the core adds the file, the line and the names. NULL: there are no patterns. */
     lathe_status (*check)(void *self, const char *const *modules, int32_t n_modules,
@@ -78,7 +93,17 @@ typedef struct lathe_adapter_v1 {
     /** [pure] 1: training begins with another model than the base, namely the base with the
      *  adapter's first values (INIT_LOFTQ_*): a reference model keeps copies of these. NULL: 0. */
     int32_t (*starts_elsewhere)(void *self);
+    /** [build] Builds y c[N,C], the embeddings of the tokens i32[N]: rows of the site's weight and
+     *  what the adapter adds to them. enabled and the calls as in wrap. NULL: embeddings stay. */
+    lathe_status (*embed)(void *self, const lathe_graph_api *api, lathe_graph *g,
+                          const lathe_site *site, lathe_val tokens, int32_t enabled,
+                          lathe_val *out_y);
+    /** [build] Builds what the adapter adds to the head: u c[N,R] and v c[V,R], with which the
+     *  logits of x c[N,C] are x W^T + u v^T. Not called where the adapter is not enabled. NULL:
+     *  the head stays. */
+    lathe_status (*head)(void *self, const lathe_graph_api *api, lathe_graph *g,
+                         const lathe_site *site, lathe_val x, lathe_val *out_u, lathe_val *out_v);
 } lathe_adapter_v1;
-LATHE_ABI_SIZE(lathe_adapter_v1, 96);
+LATHE_ABI_SIZE(lathe_adapter_v1, 112);
 
 #endif

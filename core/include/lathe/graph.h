@@ -35,6 +35,7 @@ enum {
     LATHE_INIT_LOFTQ_B = 9, /* the same of W - Q, where Q is the weight init_from as its format
               decodes it, and W what the model's folder holds. With init_steps = T > 1 the format
               encodes W - B A/init_scale instead of W, T - 1 times (LoftQ, arXiv:2310.08659) */
+    LATHE_INIT_COLUMN_NORMS = 10, /* as INIT_ROW_NORMS, of the columns of init_from */
 };
 
 /** A new parameter. The core owns its memory; the name is its key in checkpoints. */
@@ -46,11 +47,16 @@ typedef struct lathe_param_decl {
     double init_scale;
     int32_t trainable;
     int32_t group;       /* optimizer parameter group, 0 default */
-    lathe_val init_from; /* INIT_ROW_NORMS, for desc f32[O], INIT_SINGULAR_*, INIT_LOFTQ_*: a frozen
-                            weight [O,I] of the model; LOFTQ: one that [quant] encodes */
+    lathe_val init_from; /* INIT_ROW_NORMS, for desc f32[O], INIT_COLUMN_NORMS, for f32[I],
+                            INIT_SINGULAR_*, INIT_LOFTQ_*: a frozen weight [O,I] of the model;
+                            LOFTQ: one that [quant] encodes */
     int32_t init_steps;  /* INIT_LOFTQ_*: T >= 1, the same for both and in every graph; else 0 */
+    int32_t transposed;  /* 1: the adapter's file holds the matrix transposed */
+    int32_t reserved;    /* 0 */
+    const char *second;  /* another name: the adapter's file holds the matrix under this name, too,
+                            there transposed the other way round. NULL: none */
 } lathe_param_decl;
-LATHE_ABI_SIZE(lathe_param_decl, 80);
+LATHE_ABI_SIZE(lathe_param_decl, 96);
 
 /** Description of a parameter, for functions such as select, slots and partition. */
 typedef struct lathe_param_info {

@@ -160,8 +160,11 @@ typedef struct lathe_model_builder {
      *  returns in *x what the model continues with: in training the stage may add noise to them.
      *  Call it once. */
     lathe_status (*embedded)(void *ctx, lathe_val *x);
+    /** [build] Embeddings x c[N,C] of the tokens, before they are scaled: rows of describe()'s
+     *  embedding. Adapters may add to them. Call it once. */
+    lathe_status (*embedding)(void *ctx, lathe_val *out);
 } lathe_model_builder;
-LATHE_ABI_SIZE(lathe_model_builder, 136);
+LATHE_ABI_SIZE(lathe_model_builder, 144);
 
 typedef struct lathe_model_v1 {
     uint32_t size;

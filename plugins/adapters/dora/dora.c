@@ -10,6 +10,9 @@
  * V is never computed:  n^2 = |W|^2 + 2 s <W A^T, B> + s^2 <B (A A^T), B>, row by row. |W| is a
  * parameter that the core derives from the weight at each load. W may be quantized.
  *
+ * At the token embedding [V, C] the rows of V are its columns: m has an element for each of the C
+ * channels, y = (m / n) (W[t] + s B A[:,t]).
+ *
  * Source: arXiv:2402.09353, eq. (5), and section 4.3 for the constant; PEFT for names and defaults.
  */
 #include <math.h>
@@ -53,6 +56,13 @@ static lathe_val node(builder *t, int32_t op, const lathe_op_attrs *attrs, lathe
     return out;
 }
 
+/* a^T b */
+static lathe_val matmul(builder *t, lathe_val a, lathe_val b)
+{
+    const lathe_op_attrs attrs = {.alpha = 1.0, .trans_a = 1};
+    return node(t, LATHE_OP_MATMUL, &attrs, a, b);
+}
+
 static lathe_val linear(builder *t, lathe_val x, lathe_val w)
 {
     lathe_val out = LATHE_NONE;
@@ -69,7 +79,12 @@ static lathe_val detach(builder *t, lathe_val x)
     return out;
 }
 
-/* Declares a vector that begins with the row norms of the weight. */
+static int is_embedding(const lathe_site *site)
+{
+    return LATHE_HAS(site, kind) && site->kind == LATHE_SITE_EMBEDDING;
+}
+
+/* Declares a vector that begins with the norms of the weight's rows; of an embedding, its columns. */
 static lathe_val norms(builder *t, const lora *l, const lathe_site *site, const char *which,
                        int32_t trainable)
 {
@@ -77,7 +92,8 @@ static lathe_val norms(builder *t, const lora *l, const lathe_site *site, const 
     lathe_val out = LATHE_NONE;
     const int n = snprintf(name, sizeof name, "%s.%s", site->module, which);
     const lathe_param_decl decl = {.size = sizeof decl,
-                                   .init = LATHE_INIT_ROW_NORMS,
+                                   .init = is_embedding(site) ? LATHE_INIT_COLUMN_NORMS
+                                                              : LATHE_INIT_ROW_NORMS,
                                    .name = name,
                                    .desc = lathe_desc_1d(LATHE_F32, site->out_features),
                                    .trainable = trainable,
@@ -90,7 +106,7 @@ static lathe_val norms(builder *t, const lora *l, const lathe_site *site, const 
     return out;
 }
 
-/* n^2 f32[out], without a derivative. */
+/* n^2 f32[out], without a derivative. A is [r, in], that of an embedding [in, r]. */
 static lathe_val squares(builder *t, const lora *l, const lathe_site *site, lathe_val a,
                          lathe_val b)
 {
@@ -100,9 +116,11 @@ static lathe_val squares(builder *t, const lora *l, const lathe_site *site, lath
     const lathe_val base = norms(t, l, site, "lora_base_norm", 0);
     a = detach(t, a);
     b = detach(t, b);
-    lathe_val wa = linear(t, a, site->weight); /* A W^T [r, out] */
+    lathe_val wa = is_embedding(site) ? matmul(t, a, site->weight)
+                                      : linear(t, a, site->weight); /* A W^T [r, out] */
     wa = node(t, LATHE_OP_MUL, NULL, wa, node(t, LATHE_OP_TRANSPOSE, NULL, b, LATHE_NONE));
-    lathe_val bb = linear(t, b, linear(t, a, a)); /* B (A A^T) [out, r] */
+    const lathe_val aa = is_embedding(site) ? matmul(t, a, a) : linear(t, a, a);
+    lathe_val bb = linear(t, b, aa); /* B (A A^T) [out, r] */
     bb = node(t, LATHE_OP_MUL, NULL, bb, b);
     lathe_val sum = node(t, LATHE_OP_MUL, NULL, base, base);
     sum = node(t, LATHE_OP_LINCOMB, &cross, sum, node(t, LATHE_OP_SUM_ROWS, NULL, wa, LATHE_NONE));
@@ -165,6 +183,32 @@ static lathe_status dora_wrap(void *self, const lathe_graph_api *api, lathe_grap
     return t.status;
 }
 
+static lathe_status dora_embed(void *self, const lathe_graph_api *api, lathe_graph *g,
+                               const lathe_site *site, lathe_val tokens, int32_t enabled,
+                               lathe_val *out_y)
+{
+    lora *l = self;
+    builder t = {api, g, LATHE_OK};
+    const lathe_val in[2] = {tokens, site->weight};
+    lathe_val a = LATHE_NONE, b = LATHE_NONE, update = LATHE_NONE;
+    lathe_desc desc;
+    LATHE_TRY(api->node(g, LATHE_OP_EMBED, NULL, in, 2, out_y, 1, -1, "dora.embed"));
+    if (!enabled)
+        return LATHE_OK;
+    if (l->targets.saved.ties)
+        return lathe_fail(l->host, LATHE_E_CONFIG,
+                          "dora: ensure_weight_tying with %s in target_modules would adapt the "
+                          "head, too, which dora does not offer: use lora, or leave one of them "
+                          "out",
+                          site->module);
+    LATHE_TRY(lora_embed_update(l, api, g, site, tokens, &a, &b, &update));
+    LATHE_TRY(api->desc(g, update, &desc));
+    const lathe_val y = node(&t, LATHE_OP_ADD, NULL, *out_y, update);
+    const lathe_val more = node(&t, LATHE_OP_MUL, NULL, y, surplus(&t, l, site, a, b, &desc));
+    *out_y = node(&t, LATHE_OP_ADD, NULL, y, more);
+    return t.status;
+}
+
 /* ---- merging ---- */
 
 typedef struct scale_job {
@@ -188,6 +232,20 @@ static void scale_rows(void *arg, int64_t begin, int64_t end, int32_t worker)
     }
 }
 
+/* The same of the columns of an embedding v [in, out]. */
+static void scale_columns(const lathe_site *site, const float *m, float *v)
+{
+    const int64_t width = site->out_features;
+    for (int64_t c = 0; c < width; c++) {
+        double square = 0.0;
+        for (int64_t t = 0; t < site->in_features; t++)
+            square += (double)v[t * width + c] * (double)v[t * width + c];
+        const double scale = (double)m[c] / sqrt(square > SMALLEST ? square : SMALLEST);
+        for (int64_t t = 0; t < site->in_features; t++)
+            v[t * width + c] = (float)(scale * (double)v[t * width + c]);
+    }
+}
+
 static lathe_status dora_merge(void *self, const lathe_site *site, const lathe_site_param *params,
                                int32_t n_params, float *w)
 {
@@ -201,6 +259,10 @@ static lathe_status dora_merge(void *self, const lathe_site *site, const lathe_s
                           "dora: %s: " MAGNITUDE " has %lld elements; expected %lld", site->module,
                           (long long)m->desc.dims[0], (long long)site->out_features);
     LATHE_TRY(lora_merge(self, site, params, n_params, w));
+    if (is_embedding(site)) {
+        scale_columns(site, m->data, w);
+        return LATHE_OK;
+    }
     scale_job job = {m->data, w, site->in_features};
     l->host->parallel_for(site->out_features, 16, scale_rows, &job);
     return LATHE_OK;
@@ -228,6 +290,7 @@ static const lathe_adapter_v1 table = {
     .file_key = dora_file_key,
     .config_json = lora_config_json,
     .check = lora_check,
+    .embed = dora_embed,
 };
 
 LATHE_EXPORT extern const lathe_plugin LATHE_PLUGIN_ENTRY;

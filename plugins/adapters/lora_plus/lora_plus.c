@@ -46,6 +46,8 @@ static const lathe_adapter_v1 table = {
     .check = lora_check,
     .needs_quantized_base = lora_uses_loftq,
     .starts_elsewhere = lora_uses_loftq,
+    .embed = lora_embed,
+    .head = lora_head,
     .rate = lora_plus_rate,
 };
 

@@ -61,6 +61,7 @@ lathe_status lora_open(const lathe_host *host, const char *method, const lathe_v
                          "%s: loftq_iter belongs to init = \"loftq\", and init is \"%s\"", method,
                          values[LORA_INIT].s)
             : LATHE_OK;
+    l->targets.takes_outer = 1;
     if (status == LATHE_OK)
         status = targets_read(&l->targets, host, method, &values[LORA_TARGETS], &values[LORA_TIES]);
     if (status == LATHE_OK)
@@ -108,6 +109,8 @@ int32_t lora_uses_loftq(void *self)
 int32_t lora_targets(void *self, const lathe_site *site)
 {
     const lora *l = self;
+    if (LATHE_HAS(site, kind) && site->kind == LATHE_SITE_HEAD)
+        return lora_targets_head(l, site);
     return targets_include(&l->targets, site);
 }
 
@@ -309,6 +312,8 @@ lathe_status lora_merge(void *self, const lathe_site *site, const lathe_site_par
                         int32_t n_params, float *w)
 {
     const lora *l = self;
+    if (LATHE_HAS(site, kind) && site->kind == LATHE_SITE_EMBEDDING)
+        return lora_merge_embedding(l, site, params, n_params, w);
     LATHE_TRY(merge_pair(l, site, params, n_params, "lora_A.weight", "lora_B.weight", 1.0f, w));
     if (!l->pissa)
         return LATHE_OK;
@@ -322,6 +327,7 @@ lathe_status lora_check(void *self, const char *const *modules, int32_t n_module
 {
     const lora *l = self;
     LATHE_TRY(targets_check(&l->targets, modules, n_modules, params, n_params));
+    n_modules += targets_n_outer(&l->targets, modules, n_modules);
     const char *idle = lora_patterns_idle(l->ranks, modules, n_modules);
     if (idle != NULL)
         return lathe_fail(l->host, LATHE_E_CONFIG, "%s: rank_pattern \"%s\" matches no module",

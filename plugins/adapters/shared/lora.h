@@ -76,6 +76,7 @@ typedef struct lora {
     int pissa;          /* A and B begin with singular vectors of W, and the base is the residual */
     int64_t loftq_iter; /* > 0: A and B begin with what quantization loses of W; else 0 */
     int use_dora;       /* the method is dora */
+    int warned_of_tied; /* a warning was given: the uses of a tied matrix are adapted apart */
     const char *rank_json, *alpha_json; /* the tables as given, borrowed */
     lora_patterns *ranks, *alphas;
     targets targets;
@@ -99,6 +100,22 @@ lathe_status lora_merge(void *self, const lathe_site *site, const lathe_site_par
                         int32_t n_params, float *w);
 lathe_status lora_check(void *self, const char *const *modules, int32_t n_modules,
                         const char *const *params, int32_t n_params);
+
+lathe_status lora_embed(void *self, const lathe_graph_api *api, lathe_graph *g,
+                        const lathe_site *site, lathe_val tokens, int32_t enabled,
+                        lathe_val *out_y);
+lathe_status lora_head(void *self, const lathe_graph_api *api, lathe_graph *g,
+                       const lathe_site *site, lathe_val x, lathe_val *out_u, lathe_val *out_v);
+
+/** Builds s B A[:,t] c[N,C] of an embedding, and gives A [V, r] and B [C, r]. */
+lathe_status lora_embed_update(lora *self, const lathe_graph_api *api, lathe_graph *g,
+                               const lathe_site *site, lathe_val tokens, lathe_val *out_a,
+                               lathe_val *out_b, lathe_val *out_update);
+/** lathe_adapter_v1.targets of a head: with ensure_weight_tying, that of its embedding. */
+int32_t lora_targets_head(const lora *self, const lathe_site *site);
+/** lathe_adapter_v1.merge of an embedding. LATHE_E_CONFIG: the head is the same matrix. */
+lathe_status lora_merge_embedding(const lora *self, const lathe_site *site,
+                                  const lathe_site_param *params, int32_t n_params, float *w);
 
 /** Declares A [r, in] and B [out, r] of a site. */
 lathe_status lora_declare_pair(const lora *self, const lathe_graph_api *api, lathe_graph *g,

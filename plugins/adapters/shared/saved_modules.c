@@ -161,10 +161,13 @@ lathe_status saved_modules_check(const saved_modules *s, const char *const *modu
     }
     for (int32_t p = 0; p < n_params; p++)
         ties |= saved_modules_have(s, params[p]) && is_tied_module(params[p]);
+    for (int32_t m = 0; m < n_modules; m++)
+        ties |= ends_with(modules[m], strlen(modules[m]), TIED_MODULE) &&
+                targeted(of_self, modules[m]);
     if (s->ties && !ties)
         return lathe_fail(s->host, LATHE_E_CONFIG,
-                          "%s: ensure_weight_tying is true, but modules_to_save has no " TIED_MODULE
-                          ", so there is nothing to tie",
+                          "%s: ensure_weight_tying is true, but neither target_modules nor "
+                          "modules_to_save has " TIED_MODULE ", so there is nothing to tie",
                           s->method);
     if (s->bias != BIAS_NONE &&
         !has_bias(s, modules, n_modules, params, n_params, targeted, of_self))

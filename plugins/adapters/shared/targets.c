@@ -159,9 +159,18 @@ static lathe_status check_wrapped(const targets *t, const char *const *modules, 
                       t->n_excluded > 0 ? "exclude_modules" : "modules_to_save");
 }
 
+int32_t targets_n_outer(const targets *t, const char *const *modules, int32_t n_modules)
+{
+    int32_t n = 0;
+    while (t->takes_outer && !t->all_linear && modules[n_modules + n] != NULL)
+        n++;
+    return n;
+}
+
 lathe_status targets_check(const targets *t, const char *const *modules, int32_t n_modules,
                            const char *const *params, int32_t n_params)
 {
+    n_modules += targets_n_outer(t, modules, n_modules);
     LATHE_TRY(check_wrapped(t, modules, n_modules));
     return saved_modules_check(&t->saved, modules, n_modules, params, n_params, includes_module, t);
 }

@@ -1,5 +1,6 @@
-/* Adapters beside which modules and biases of the model are trained: outputs, gradients, the losses
- * of 100 steps and the files of PEFT. From tests/golden/adapters.py. */
+/* Adapters beside which modules and biases of the model are trained, and those of the embedding and
+ * the head: outputs, gradients, the losses of 100 steps and the files of PEFT. From
+ * tests/golden/adapters.py. */
 #include <unistd.h>
 
 #include "base/fs.h"
@@ -14,6 +15,7 @@ enum { STEPS = 100 };
 
 typedef struct peft_case {
     const char *name, *model;
+    int with_sgd; /* instead of AdamW */
     int32_t n_trained;
     char dir[256];
     lathe_safetensors *golden;
@@ -56,11 +58,11 @@ static lathe_run *begin(const peft_case *c, const char *dir)
                               "train.precision=fp32",
                               "train.max_steps=1000000",
                               "train.max_grad_norm=0",
-                              "optimizer.name=adamw",
-                              "optimizer.lr=1e-3",
-                              "optimizer.beta2=0.999",
-                              "optimizer.weight_decay=0",
                               "scheduler.name=constant",
+                              c->with_sgd ? "optimizer.name=sgd" : "optimizer.name=adamw",
+                              c->with_sgd ? "optimizer.lr=0.05" : "optimizer.lr=1e-3",
+                              "optimizer.weight_decay=0",
+                              c->with_sgd ? "optimizer.momentum=0" : "optimizer.beta2=0.999",
                               NULL};
     return open_run(LATHE_OPEN_BATCHES, settings);
 }
@@ -124,14 +126,19 @@ static lathe_safetensors *adapter_file(const char *dir)
 static void check_file(const peft_case *c, const char *saved)
 {
     lathe_safetensors *ours = adapter_file(saved), *peft = adapter_file(c->dir);
-    cr_assert_eq(lathe_safetensors_count(ours), lathe_safetensors_count(peft));
+    int64_t n_of_base = 0;
     for (int64_t i = 0; i < lathe_safetensors_count(peft); i++) {
         const lathe_st_tensor *want = lathe_safetensors_at(peft, i);
+        if (strstr(want->name, ".base_layer.weight")) { /* the base's, which Lathe does not repeat */
+            n_of_base++;
+            continue;
+        }
         const lathe_st_tensor *got = tensor(ours, want->name);
         cr_assert_eq(memcmp(&got->desc, &want->desc, sizeof got->desc), 0, "%s", want->name);
         cr_assert_eq(memcmp(got->data, want->data, (size_t)lathe_desc_bytes(&want->desc)), 0, "%s",
                      want->name);
     }
+    cr_assert_eq(lathe_safetensors_count(ours) + n_of_base, lathe_safetensors_count(peft));
     lathe_safetensors_close(ours);
     lathe_safetensors_close(peft);
 }
@@ -179,9 +186,8 @@ static double first_loss(lathe_run *run, const peft_case *c)
     return f.loss_sum / f.count;
 }
 
-static void check_case(const char *name, const char *model, int32_t n_trained)
+static void check_peft_case(peft_case c)
 {
-    peft_case c = {.name = name, .model = model, .n_trained = n_trained};
     char dir[] = "/tmp/lathe-peft-XXXXXX", saved[64];
     cr_assert(mkdtemp(dir));
     snprintf(saved, sizeof saved, "%s/adapter", dir);
@@ -199,6 +205,11 @@ static void check_case(const char *name, const char *model, int32_t n_trained)
     lathe_run_close(run);
     lathe_safetensors_close(c.golden);
     OK(lathe_dir_remove(dir));
+}
+
+static void check_case(const char *name, const char *model, int32_t n_trained)
+{
+    check_peft_case((peft_case){.name = name, .model = model, .n_trained = n_trained});
 }
 
 Test(oracle_adapters, embedding_head_and_norms_train_beside_lora)
@@ -229,6 +240,44 @@ Test(oracle_adapters, biases_under_dora)
 Test(oracle_adapters, biases_and_the_head_beside_oft)
 {
     check_case("bias_oft", "qwen2", 7);
+}
+
+/* ---- the embedding and the head ---- */
+
+Test(oracle_adapters, embedding_and_head_have_lora_and_the_file_repeats_the_base)
+{
+    check_case("outer_untied", "llama_untied", 8);
+}
+
+Test(oracle_adapters, embedding_and_head_of_a_tied_model_are_adapted_apart)
+{
+    check_case("outer_apart", "llama_tied", 4);
+}
+
+Test(oracle_adapters, embedding_and_head_of_a_tied_model_share_one_pair)
+{
+    check_peft_case((peft_case){
+        .name = "outer_shared", .model = "llama_tied", .n_trained = 6, .with_sgd = 1});
+}
+
+Test(oracle_adapters, lora_of_the_head_is_below_its_softcap)
+{
+    check_case("outer_softcap", "gemma2", 4);
+}
+
+Test(oracle_adapters, lora_of_the_embedding_is_scaled_as_the_embedding)
+{
+    check_case("outer_scaled", "gemma3", 8);
+}
+
+Test(oracle_adapters, gpt2_has_lora_on_its_embedding)
+{
+    check_case("outer_conv1d", "gpt2", 6);
+}
+
+Test(oracle_adapters, the_embedding_under_dora)
+{
+    check_case("outer_dora", "llama_untied", 9);
 }
 
 /* ---- merging several ---- */

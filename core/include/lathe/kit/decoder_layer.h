@@ -119,16 +119,13 @@ static inline lathe_status lathe_decoder_embedding(const lathe_decoder_at *at, l
 {
     const lathe_decoder *d = at->d;
     const lathe_model_builder *b = at->b;
-    lathe_val w[2] = {LATHE_NONE, LATHE_NONE}, x[2] = {LATHE_NONE, LATHE_NONE};
+    lathe_val w = LATHE_NONE, x[2] = {LATHE_NONE, LATHE_NONE};
     if (d->positions != NULL && b->max_positions > d->info.max_positions)
         return lathe_fail(d->host, LATHE_E_CONFIG,
                           "the sequence has %lld positions, but the model has learned only %lld",
                           (long long)b->max_positions, (long long)d->info.max_positions);
     LATHE_TRY(b->part(b->ctx, -1, LATHE_PART_NONE));
-    LATHE_TRY(b->tensor(b->ctx, d->info.embedding, &w[0]));
-    if (d->positions != NULL)
-        LATHE_TRY(b->tensor(b->ctx, d->positions, &w[1]));
-    LATHE_TRY(lathe_decoder_embed(at, d->info.embedding, b->tokens, w[0], &x[0]));
+    LATHE_TRY(b->embedding(b->ctx, &x[0]));
     if (d->embed_scale > 0.0) {
         const lathe_op_attrs attrs = {.alpha = d->embed_scale};
         LATHE_TRY(lathe_decoder_node(at, LATHE_OP_SCALE, &attrs, x, 1, "embedding scale", &x[0]));
@@ -137,7 +134,8 @@ static inline lathe_status lathe_decoder_embedding(const lathe_decoder_at *at, l
     *out = x[0];
     if (d->positions == NULL)
         return LATHE_OK;
-    LATHE_TRY(lathe_decoder_embed(at, d->positions, b->positions, w[1], &x[1]));
+    LATHE_TRY(b->tensor(b->ctx, d->positions, &w));
+    LATHE_TRY(lathe_decoder_embed(at, d->positions, b->positions, w, &x[1]));
     return lathe_decoder_node(at, LATHE_OP_ADD, NULL, x, 2, "embeddings", out);
 }
 

@@ -1,0 +1,129 @@
+/* Lets the adapter change the model at its sites. */
+#include "exec/adapter_sites.h"
+
+#include <string.h>
+
+#include "base/error.h"
+
+/* The adapter of the model that is being built; NULL: none. */
+static const lathe_instance *adapter_of(const lathe__builder *b)
+{
+    const lathe_program_config *c = b->config;
+    return b->model == LATHE_MODEL_REFERENCE && c->reference_adapter ? c->reference_adapter
+                                                                     : c->adapter;
+}
+
+/* The adapter's table, if it changes this site; else NULL. */
+static const lathe_adapter_v1 *table_at(const lathe__builder *b, const lathe_site *site)
+{
+    const lathe_instance *adapter = adapter_of(b);
+    const lathe_adapter_v1 *table = adapter ? adapter->table : NULL;
+    const int has = site->kind == LATHE_SITE_EMBEDDING ? LATHE_HAS(table, embed)
+                    : site->kind == LATHE_SITE_HEAD    ? LATHE_HAS(table, head)
+                                                       : LATHE_HAS(table, wrap);
+    return has && LATHE_HAS(table, targets) && table->targets(adapter->self, site) ? table : NULL;
+}
+
+/* The state of a graph while the adapter builds a site. */
+typedef struct site_state {
+    int32_t drop_nothing;
+    int32_t enabled; /* argument of wrap and embed */
+} site_state;
+
+/* The reference is without dropout; with copies, the adapter's parameters are frozen ones. */
+static site_state begin(const lathe__builder *b)
+{
+    lathe_graph *g = b->build.graph;
+    const int is_reference = b->model == LATHE_MODEL_REFERENCE;
+    const int with_copies =
+        is_reference && (b->config->reference_has_adapter || b->config->reference_adapter);
+    const site_state before = {g->drop_nothing, !is_reference || with_copies};
+    g->copy_prefix = with_copies ? LATHE_REFERENCE_PREFIX : NULL;
+    g->drop_nothing = before.drop_nothing || is_reference;
+    return before;
+}
+
+static void end(const lathe__builder *b, site_state before)
+{
+    b->build.graph->copy_prefix = NULL;
+    b->build.graph->drop_nothing = before.drop_nothing;
+}
+
+lathe_status lathe__site_linear(void *arg, const lathe_site *site, lathe_val x, lathe_val *out)
+{
+    const lathe__builder *b = arg;
+    const lathe_graph_api *api = lathe_graph_api_get();
+    const lathe_adapter_v1 *table = table_at(b, site);
+    if (!table)
+        return api->linear(b->build.graph, x, site->weight, site->bias, site->module, out);
+    const site_state s = begin(b);
+    const lathe_status status =
+        table->wrap(adapter_of(b)->self, api, b->build.graph, site, x, s.enabled, out);
+    end(b, s);
+    return status;
+}
+
+lathe_status lathe__site_embed(void *arg, const lathe_site *site, lathe_val tokens, lathe_val *out)
+{
+    const lathe__builder *b = arg;
+    const lathe_adapter_v1 *table = table_at(b, site);
+    const lathe_val in[2] = {tokens, site->weight};
+    const char *dot = strrchr(site->module, '.');
+    if (!table)
+        return lathe_graph_node(b->build.graph, LATHE_OP_EMBED, NULL, in, 2, out, 1, -1,
+                                dot ? dot + 1 : site->module);
+    const site_state s = begin(b);
+    const lathe_status status = table->embed(adapter_of(b)->self, lathe_graph_api_get(),
+                                             b->build.graph, site, tokens, s.enabled, out);
+    end(b, s);
+    return status;
+}
+
+int32_t lathe__site_embeds(void *arg, const lathe_site *site)
+{
+    return table_at(arg, site) != NULL;
+}
+
+lathe_status lathe__site_head(lathe__builder *b, lathe_val x, lathe_val *out_u, lathe_val *out_v)
+{
+    lathe_site site;
+    *out_u = *out_v = LATHE_NONE;
+    if (b->model == LATHE_MODEL_TEACHER)
+        return LATHE_OK;
+    LATHE_TRY(lathe_model_head_site(&b->build, &site));
+    const lathe_adapter_v1 *table = table_at(b, &site);
+    if (!table)
+        return LATHE_OK;
+    const site_state s = begin(b);
+    const lathe_status status =
+        !s.enabled ? LATHE_OK
+                   : table->head(adapter_of(b)->self, lathe_graph_api_get(), b->build.graph,
+                                 &site, x, out_u, out_v);
+    end(b, s);
+    return status;
+}
+
+lathe_status lathe__site_logits(lathe_graph *g, lathe_val x, lathe_val w, lathe_val u, lathe_val v,
+                                lathe_val *out)
+{
+    const lathe_graph_api *api = lathe_graph_api_get();
+    lathe_val in[2] = {LATHE_NONE, LATHE_NONE};
+    LATHE_TRY(api->linear(g, x, w, LATHE_NONE, "head", &in[0]));
+    *out = in[0];
+    if (u == LATHE_NONE)
+        return LATHE_OK;
+    LATHE_TRY(api->linear(g, u, v, LATHE_NONE, "head.adapter", &in[1]));
+    return lathe_graph_node(g, LATHE_OP_ADD, NULL, in, 2, out, 1, 0, "head.add");
+}
+
+lathe_status lathe__site_plain_head(const lathe__builder *b, int32_t model)
+{
+    if (b->head_u[model] == LATHE_NONE)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_CONFIG,
+                       "%s: target_modules has the head over the vocabulary, and stage \"%s\" "
+                       "compares distributions over it, which is not offered with an adapted head: "
+                       "take the head out of target_modules",
+                       b->config->adapter->component->plugin->name,
+                       b->config->stage->component->plugin->name);
+}

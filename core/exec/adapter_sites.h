@@ -1,0 +1,24 @@
+/* The places of a model where an adapter changes it: linear layers, the token embedding, the head
+ * over the vocabulary. */
+#ifndef LATHE_EXEC_ADAPTER_SITES_H
+#define LATHE_EXEC_ADAPTER_SITES_H
+
+#include "exec/builder.h"
+
+/** lathe_model_build.linear, embed and embeds; arg: a lathe__builder. */
+lathe_status lathe__site_linear(void *arg, const lathe_site *site, lathe_val x, lathe_val *out);
+lathe_status lathe__site_embed(void *arg, const lathe_site *site, lathe_val tokens, lathe_val *out);
+int32_t lathe__site_embeds(void *arg, const lathe_site *site);
+
+/** Builds what the adapter adds to the head of the model b->model: logits of x c[N,C] are x W^T +
+ *  u v^T. LATHE_NONE: nothing. */
+lathe_status lathe__site_head(lathe__builder *b, lathe_val x, lathe_val *out_u, lathe_val *out_v);
+
+/** Builds the logits x W^T + u v^T; u LATHE_NONE: without the second term. */
+lathe_status lathe__site_logits(lathe_graph *g, lathe_val x, lathe_val w, lathe_val u, lathe_val v,
+                                lathe_val *out);
+
+/** Refuses an adapted head for an op that does not take u and v. LATHE_E_CONFIG. */
+lathe_status lathe__site_plain_head(const lathe__builder *b, int32_t model);
+
+#endif
