@@ -84,12 +84,12 @@ def make(case):
     out = DATA / "adapters" / case
     shutil.rmtree(out, ignore_errors=True)
     base = AutoModelForCausalLM.from_pretrained(DATA / "models" / name, dtype=torch.float32, attn_implementation="eager")
-    torch.manual_seed(5)
     model = get_peft_model(base, config())
     trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
     with torch.no_grad():
         for _, p in trained:
             p += 0.05 * torch.randn_like(p)
+    model.peft_config["default"].base_model_name_or_path = name
     model.save_pretrained(out, save_embedding_layers=case == "outer_untied")
     (out / "README.md").unlink(missing_ok=True)
     batch = load_file(DATA / "models" / name / "golden.safetensors")["input_ids"].long()
