@@ -44,8 +44,8 @@ enum {
          NULL,      "1",           "probability that an element of LoRA's input is dropped"},      \
         TARGETS_FIELDS("lora_only"),                                                               \
         LATHE_FIELD_BOOL("ensure_weight_tying", "false",                                           \
-                         "an embedding in modules_to_save that is the output head too is trained " \
-                         "as both"),                                                               \
+                         "an embedding in modules_to_save or target_modules that is the output "   \
+                         "head too is trained as both"),                                           \
         LATHE_FIELD_STRING("init", "\"kaiming\"", __VA_ARGS__),                                    \
         LATHE_FIELD_INT("loftq_iter", NULL, 1.0, 100.0, "steps",                                   \
                         "with init = \"loftq\": times that the weight is quantized and "           \
