@@ -7,18 +7,18 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "checkpoint/adapter_base.h"
 #include "checkpoint/adapter_config.h"
 #include "io/convert.h"
 #include "io/safetensors.h"
 #include "io/st_writer.h"
 #include "ir/desc_text.h"
+#include "model/base_tensor.h"
 #include "store/store_io.h"
 
 /* A tensor of the file. */
 typedef struct entry {
     int32_t row;
-    const char *name; /* that of the row, or of its second tensor: the head's if they are tied */
+    const char *name;   /* that of the row, or of its second tensor: the head's if they are tied */
     int32_t transposed; /* the file has the row's matrix transposed */
     lathe_desc desc;    /* in the file */
     char key[512];
@@ -73,8 +73,8 @@ lathe_status lathe__adapter_file_key(const lathe_saved_state *saved, const char 
     return LATHE_OK;
 }
 
-/* The name of a row's second tensor; NULL: it has none. PEFT keeps what the embedding and the head of
- * a tied model share under both names. */
+/* The name of a row's second tensor; NULL: it has none. PEFT keeps what the embedding and the head
+ * of a tied model share under both names. */
 static const char *second_name(const lathe_saved_state *saved, const lathe_param *row)
 {
     return row->second ? row->second : row->in_adapter && row->is_tied ? saved->model->head : NULL;
@@ -100,8 +100,8 @@ static lathe_status next_entry(const lathe_saved_state *saved, entry *e, int *ou
         e->name = row->name;
         e->transposed = row->transposed;
     }
-    e->desc = e->transposed ? lathe_desc_2d(LATHE_F32, row->desc.dims[1], row->desc.dims[0])
-                            : row->desc;
+    e->desc =
+        e->transposed ? lathe_desc_2d(LATHE_F32, row->desc.dims[1], row->desc.dims[0]) : row->desc;
     return lathe__adapter_file_key(saved, e->name, e->key, (int64_t)sizeof e->key);
 }
 
@@ -207,9 +207,9 @@ static lathe_status to_row(const lathe_param *row, int32_t transposed, const lat
                            float *out)
 {
     return transposed ? lathe_convert_transposed(out, LATHE_F32, t->data, t->desc.dtype,
-                                                      row->desc.dims[1], row->desc.dims[0])
-                           : lathe_convert(out, LATHE_F32, t->data, t->desc.dtype,
-                                           lathe_desc_count(&row->desc));
+                                                 row->desc.dims[1], row->desc.dims[0])
+                      : lathe_convert(out, LATHE_F32, t->data, t->desc.dtype,
+                                      lathe_desc_count(&row->desc));
 }
 
 /* Sets a row from a tensor: other programs also write bf16 or fp16. */
@@ -378,7 +378,8 @@ static lathe_status check_all_taken(const lathe_saved_state *saved, const lathe_
         int taken;
         LATHE_TRY(is_taken(saved, name, &taken));
         if (!taken)
-            LATHE_TRY(lathe__adapter_base_check(saved, lathe_safetensors_at(set, k), &taken));
+            LATHE_TRY(lathe_base_tensor_check(saved->model, saved->params, saved->model_path,
+                                              lathe_safetensors_at(set, k), &taken));
         if (!taken)
             return lathe_error(LATHE_E_CONFIG,
                                "%s: '%s' belongs to no parameter of adapter \"%s\" with its "
@@ -395,7 +396,8 @@ static lathe_status check_base(const lathe_saved_state *saved, const lathe_safet
 {
     for (int64_t k = 0; k < lathe_safetensors_count(set); k++) {
         int is_base;
-        LATHE_TRY(lathe__adapter_base_check(saved, lathe_safetensors_at(set, k), &is_base));
+        LATHE_TRY(lathe_base_tensor_check(saved->model, saved->params, saved->model_path,
+                                          lathe_safetensors_at(set, k), &is_base));
     }
     return LATHE_OK;
 }

@@ -106,10 +106,11 @@ void lathe__parents_put_place(const char *path, lathe_arena *arena, lathe_buffer
 /* Other models that a run reads, by the keys that name their folders. */
 static const struct {
     const char *role, *section, *key;
-} others[] = {{"adapter", "model", "adapter"},  {"reference_adapter", "model", "reference_adapter"},
-              {"teacher", "teacher", "path"},
-              {"teacher", "teacher", "stored"}, {"reference", "reference", "path"},
-              {"reward", "reward", "path"},     {"reward", "reward", "model"}};
+} others[] = {
+    {"adapter", "model", "adapter"},    {"reference_adapter", "model", "reference_adapter"},
+    {"teacher", "teacher", "path"},     {"teacher", "teacher", "stored"},
+    {"reference", "reference", "path"}, {"reward", "reward", "path"},
+    {"reward", "reward", "model"}};
 
 #define N_OTHERS (sizeof others / sizeof others[0])
 

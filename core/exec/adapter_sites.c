@@ -95,10 +95,9 @@ lathe_status lathe__site_head(lathe__builder *b, lathe_val x, lathe_val *out_u, 
     if (!table)
         return LATHE_OK;
     const site_state s = begin(b);
-    const lathe_status status =
-        !s.enabled ? LATHE_OK
-                   : table->head(adapter_of(b)->self, lathe_graph_api_get(), b->build.graph,
-                                 &site, x, out_u, out_v);
+    const lathe_status status = !s.enabled ? LATHE_OK
+                                           : table->head(adapter_of(b)->self, lathe_graph_api_get(),
+                                                         b->build.graph, &site, x, out_u, out_v);
     end(b, s);
     return status;
 }

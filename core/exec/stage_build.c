@@ -35,8 +35,8 @@ static lathe_status build_model(lathe__builder *b, int32_t model)
     return LATHE_OK;
 }
 
-/* Finds the weight of a model's head over the vocabulary, and what the adapter adds to the logits of
- * its hidden states, once. */
+/* Finds the weight of a model's head over the vocabulary, and what the adapter adds to the logits
+ * of its hidden states, once. */
 static lathe_status build_vocabulary(lathe__builder *b, int32_t model)
 {
     if (b->vocabulary[model] != LATHE_NONE)

@@ -105,8 +105,8 @@ static lathe_status check_declared(const lathe__adapter_bench *b)
                                    (long long)p->desc.dims[k], LATHE__SITE_OUT, LATHE__SITE_IN);
             n *= p->desc.dims[k];
         }
-        if (p->init < LATHE_INIT_ZERO || p->init > LATHE_INIT_COLUMN_NORMS || !isfinite(p->init_scale) ||
-            (p->trainable != 0 && p->trainable != 1) || p->group < 0)
+        if (p->init < LATHE_INIT_ZERO || p->init > LATHE_INIT_COLUMN_NORMS ||
+            !isfinite(p->init_scale) || (p->trainable != 0 && p->trainable != 1) || p->group < 0)
             return lathe_error(LATHE_E_PLUGIN,
                                "parameter %s has init %d, scale %g, trainable %d, group %d",
                                p->name, p->init, p->init_scale, p->trainable, p->group);

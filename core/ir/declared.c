@@ -65,8 +65,8 @@ static int is_norms(int32_t init)
 
 static int is_from_weight(int32_t init)
 {
-    return is_norms(init) || init == LATHE_INIT_SINGULAR_A ||
-           init == LATHE_INIT_SINGULAR_B || is_loftq(init);
+    return is_norms(init) || init == LATHE_INIT_SINGULAR_A || init == LATHE_INIT_SINGULAR_B ||
+           is_loftq(init);
 }
 
 /* Checks the shape of a parameter that begins with row norms or singular vectors of w. */
@@ -78,11 +78,11 @@ static lathe_status check_source(const lathe_param_decl *decl, const lathe_param
         const int of_rows = decl->init == LATHE_INIT_ROW_NORMS;
         if (w->desc.rank == 2 && d->rank == 1 && d->dims[0] == w->desc.dims[!of_rows])
             return LATHE_OK;
-        return lathe_error(
-            LATHE_E_SHAPE,
-            "parameter '%s' is declared with the %s norms of '%s', and is no vector "
-            "with an element for each of its %ss",
-            decl->name, of_rows ? "row" : "column", w->name, of_rows ? "row" : "column");
+        return lathe_error(LATHE_E_SHAPE,
+                           "parameter '%s' is declared with the %s norms of '%s', and is no vector "
+                           "with an element for each of its %ss",
+                           decl->name, of_rows ? "row" : "column", w->name,
+                           of_rows ? "row" : "column");
     }
     const int64_t r = d->dims[!side];
     if (w->desc.rank == 2 && d->rank == 2 && d->dims[side] == w->desc.dims[side] &&
@@ -123,17 +123,16 @@ static lathe_status find_source(const lathe_graph *g, const lathe_param_decl *de
         return LATHE_OK;
     const lathe_val v = decl->size >= known ? decl->init_from : LATHE_NONE;
     if (v < 0 || v >= g->n_values || g->values[v].kind != LATHE_VALUE_PARAM)
-        return lathe_error(
-            LATHE_E_ARG, "parameter '%s' is declared with the %s of value %d, which is no weight",
-            decl->name, is_norms(decl->init) ? "norms" : "singular vectors", v);
+        return lathe_error(LATHE_E_ARG,
+                           "parameter '%s' is declared with the %s of value %d, which is no weight",
+                           decl->name, is_norms(decl->init) ? "norms" : "singular vectors", v);
     lathe_param *w = g->params->rows[g->values[v].param];
     LATHE_TRY(check_source(decl, w));
     if (w->trainable)
         return lathe_error(LATHE_E_ARG,
                            "parameter '%s' is declared with the %s of '%s', which trains; "
                            "expected a frozen weight",
-                           decl->name,
-                           is_norms(decl->init) ? "norms" : "singular vectors",
+                           decl->name, is_norms(decl->init) ? "norms" : "singular vectors",
                            w->name);
     *out = g->values[v].param;
     return is_loftq(decl->init) ? note_loftq(decl, w) : LATHE_OK;

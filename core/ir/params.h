@@ -28,27 +28,29 @@ enum {
 struct lathe_instance;
 
 typedef struct lathe_param {
-    const char *name;   /* unique */
-    lathe_desc desc;    /* F32: shape of the master copy */
-    int32_t init;       /* LATHE_INIT_* */
-    int32_t role;       /* LATHE_ROLE_* */
-    int32_t layer;      /* -1: outside the layers */
-    int32_t group;      /* optimizer group */
-    int32_t trainable;  /* has a gradient and optimizer state */
-    int32_t transposed; /* Conv1D, and matrices that an adapter declares so: files store [in, out] */
-    int32_t reference;  /* belongs to a frozen model: the reference copy of the model, or `other` */
-    int32_t other;      /* LATHE_OTHER_*: belongs to another, frozen model */
-    int32_t dtype;      /* of a matrix of another model in computation; else that of the table */
-    int32_t head_rows;  /* rows of one head in a query or key projection, else 0 */
-    int32_t is_tied;    /* an embedding that is the output head too */
-    int32_t in_adapter; /* the model's own, trained beside an adapter and kept in its file */
-    int32_t stage_head; /* LATHE_HEAD_*; a head always trains and is read in f32 */
-    int32_t init_from;  /* LATHE_INIT_*_NORMS, SINGULAR_*, LOFTQ_*: row of the weight */
+    const char *name;  /* unique */
+    lathe_desc desc;   /* F32: shape of the master copy */
+    int32_t init;      /* LATHE_INIT_* */
+    int32_t role;      /* LATHE_ROLE_* */
+    int32_t layer;     /* -1: outside the layers */
+    int32_t group;     /* optimizer group */
+    int32_t trainable; /* has a gradient and optimizer state */
+    int32_t
+        transposed;    /* Conv1D, and matrices that an adapter declares so: files store [in, out] */
+    int32_t reference; /* belongs to a frozen model: the reference copy of the model, or `other` */
+    int32_t other;     /* LATHE_OTHER_*: belongs to another, frozen model */
+    int32_t dtype;     /* of a matrix of another model in computation; else that of the table */
+    int32_t head_rows; /* rows of one head in a query or key projection, else 0 */
+    int32_t is_tied;   /* an embedding that is the output head too */
+    int32_t in_adapter;  /* the model's own, trained beside an adapter and kept in its file */
+    int32_t stage_head;  /* LATHE_HEAD_*; a head always trains and is read in f32 */
+    int32_t init_from;   /* LATHE_INIT_*_NORMS, SINGULAR_*, LOFTQ_*: row of the weight */
     int32_t loftq_steps; /* of a quantized row: > 0 if LATHE_INIT_LOFTQ_* rows begin with it */
     int32_t is_derived;  /* computed from init_from at each load, and in no file */
     int32_t is_merged;   /* the run merges its adapter into this frozen weight (merge_every) */
     double init_scale;
-    const char *second; /* another name in the adapter's file, there transposed the other way round */
+    const char
+        *second; /* another name in the adapter's file, there transposed the other way round */
     /* The quantization format (an instance of a plugin) in whose planes alone the row is stored;
      * NULL: it is not quantized. The instance outlives the table. */
     const struct lathe_instance *format;

@@ -214,9 +214,9 @@ lathe_status lathe_settings_add_evaluation(lathe_setting_list *list, lathe_arena
         LATHE_TRY(drop_defaults(list, stage));
     static const char *const of_reference[] = {"adapter", "reference_adapter"};
     for (size_t i = 0; stage && compares(stage) && i < 2; i++)
-        LATHE_TRY(lathe_settings_add(
-            list, arena, "model", of_reference[i],
-            json_object_get(json_object_get(config, "model"), of_reference[i])));
+        LATHE_TRY(
+            lathe_settings_add(list, arena, "model", of_reference[i],
+                               json_object_get(json_object_get(config, "model"), of_reference[i])));
     for (size_t i = 0; i < sizeof of_data / sizeof of_data[0]; i++)
         LATHE_TRY(
             lathe_settings_add(list, arena, "data", of_data[i], json_object_get(data, of_data[i])));

@@ -77,8 +77,8 @@ static lathe_status prepare_parts(lathe_run *run)
         status = lathe__run_check_precision(run);
     LATHE_TRY(note(run, status, before, "device", "name"));
     if (status == LATHE_OK && !run->open.is_offline)
-        LATHE_TRY(note(run, lathe__reference_adapter_open(run), before, "model",
-                       "reference_adapter"));
+        LATHE_TRY(
+            note(run, lathe__reference_adapter_open(run), before, "model", "reference_adapter"));
     const int64_t then = n_errors(run);
     return note(run, lathe__settings_check(run), then, "train", "precision");
 }

@@ -12,6 +12,7 @@
 #include "lathe/adapter.h"
 #include "opening/adapter_folder.h"
 #include "plug/answers.h"
+#include "run/adapter_check.h"
 
 #define KEY "model", "reference_adapter"
 
@@ -41,8 +42,6 @@ static lathe_status find_folder(lathe_run *run, const char **out)
 static lathe_status check_settings(const lathe_run *run)
 {
     const lathe_component *stage = run->parts.stage.component;
-    const lathe_adapter_v1 *adapter =
-        run->parts.adapter.component ? run->parts.adapter.table : NULL;
     if (!run->set.model_path)
         return lathe__run_refuse(run, KEY,
                                  "model.reference_adapter belongs to a model's folder, and "
@@ -52,7 +51,7 @@ static lathe_status check_settings(const lathe_run *run)
                                  "model.reference_adapter has no effect: stage \"%s\" with its "
                                  "settings compares with no reference; take the key out",
                                  stage ? stage->plugin->name : "none");
-    if (LATHE_HAS(adapter, starts_elsewhere) && adapter->starts_elsewhere(run->parts.adapter.self))
+    if (lathe__adapter_starts_elsewhere(&run->parts.adapter))
         return lathe__run_refuse(run, KEY,
                                  "model.reference_adapter with adapter.init = \"loftq\": the "
                                  "weights under the trained adapter are then not those that the "
@@ -90,8 +89,8 @@ static lathe_status is_same_model(const char *a, const char *b, int *out)
     return status;
 }
 
-/* Refuses an adapter that names another model than the run's. A name that is no folder here, such as
- * one of a hub, says nothing; the shapes are checked when the file is read. */
+/* Refuses an adapter that names another model than the run's. A name that is no folder here, such
+ * as one of a hub, says nothing; the shapes are checked when the file is read. */
 static lathe_status check_base(lathe_run *run, const char *dir)
 {
     lathe_adapter_folder own;
@@ -107,11 +106,12 @@ static lathe_status check_base(lathe_run *run, const char *dir)
     LATHE_TRY(is_same_model(own.base, run->set.model_path, &same));
     if (same)
         return LATHE_OK;
-    return lathe__run_refuse(run, KEY,
-                             "model.reference_adapter = \"%s\" is an adapter of the model %s, and "
-                             "the run's is %s, with other weights: both adapters must belong to one "
-                             "model",
-                             dir, own.base, run->set.model_path);
+    return lathe__run_refuse(
+        run, KEY,
+        "model.reference_adapter = \"%s\" is an adapter of the model %s, and "
+        "the run's is %s, with other weights: both adapters must belong to one "
+        "model",
+        dir, own.base, run->set.model_path);
 }
 
 static const char *setting(const lathe_setting_list *list, const char *key)
@@ -126,9 +126,8 @@ static const char *setting(const lathe_setting_list *list, const char *key)
 static int is_name(const char *literal, const char *name)
 {
     const size_t n = strlen(name);
-    return strcmp(literal, name) == 0 ||
-           (literal[0] == '"' && strncmp(literal + 1, name, n) == 0 &&
-            strcmp(literal + 1 + n, "\"") == 0);
+    return strcmp(literal, name) == 0 || (literal[0] == '"' && strncmp(literal + 1, name, n) == 0 &&
+                                          strcmp(literal + 1 + n, "\"") == 0);
 }
 
 /* An adapter that was trained over quantized weights belongs to them. */
@@ -165,9 +164,9 @@ static lathe_status make_instance(lathe_run *run, const char *dir,
     const lathe_part *part =
         status == LATHE_OK ? lathe_config_part(run->reference_config, LATHE_KIND_ADAPTER) : NULL;
     const char *init = part ? lathe_config_string(run->reference_config, "adapter", "init") : NULL;
-    if (status == LATHE_OK && (!part->component || !LATHE_HAS((const lathe_adapter_v1 *)
-                                                                  part->component->plugin->table,
-                                                              wrap)))
+    if (status == LATHE_OK &&
+        (!part->component ||
+         !LATHE_HAS((const lathe_adapter_v1 *)part->component->plugin->table, wrap)))
         status = lathe_error(LATHE_E_CONFIG, "its method has no parameters of its own");
     if (status == LATHE_OK && init && (strcmp(init, "pissa") == 0 || strcmp(init, "loftq") == 0))
         status = lathe_error(LATHE_E_CONFIG,

@@ -56,9 +56,9 @@ lathe_status lathe__merge_site(const lathe_store *store, const lathe_instance *a
                              .module = module,
                              .in_features = row->desc.dims[!is_embedding],
                              .out_features = row->desc.dims[is_embedding],
-                             .kind = is_embedding                       ? LATHE_SITE_EMBEDDING
+                             .kind = is_embedding                   ? LATHE_SITE_EMBEDDING
                                      : row->role == LATHE_ROLE_HEAD ? LATHE_SITE_HEAD
-                                                                        : LATHE_SITE_LINEAR,
+                                                                    : LATHE_SITE_LINEAR,
                              .tied = is_embedding && row->is_tied ? head : NULL,
                              .weight = LATHE_NONE,
                              .bias = LATHE_NONE,

@@ -208,3 +208,9 @@ lathe_status lathe__adapter_check(lathe_run *run)
         table->check(run->parts.adapter.self, modules, n, params, run->params.n_model);
     return status == LATHE_E_CONFIG ? refuse_pattern(run, modules, n) : status;
 }
+
+int32_t lathe__adapter_starts_elsewhere(const lathe_instance *adapter)
+{
+    const lathe_adapter_v1 *table = adapter->component ? adapter->table : NULL;
+    return LATHE_HAS(table, starts_elsewhere) && table->starts_elsewhere(adapter->self);
+}

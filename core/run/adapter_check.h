@@ -21,4 +21,7 @@ lathe_status lathe__adapter_check_base(const lathe_run *run);
  * trained parameters are chosen. */
 lathe_status lathe__adapter_check_trains(const lathe_run *run);
 
+/** Whether the model before training is the base with the adapter's first values. */
+int32_t lathe__adapter_starts_elsewhere(const lathe_instance *adapter);
+
 #endif

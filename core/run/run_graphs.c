@@ -186,8 +186,8 @@ static lathe_status add_reference(lathe_run *run)
         if (run->open.mode > LATHE_OPEN_TRAIN)
             LATHE_TRY(was_trained(&run->parts.adapter, &run->params, i, &differs));
         if (run->parts.reference_adapter.component)
-            LATHE_TRY(ask_trainable(&run->parts.reference_adapter, &run->params, i, &replaced,
-                                    &group));
+            LATHE_TRY(
+                ask_trainable(&run->parts.reference_adapter, &run->params, i, &replaced, &group));
         if (!differs && !replaced)
             continue; /* not copied: the reference uses the same weights */
         (void)snprintf(name, sizeof name, LATHE_REFERENCE_PREFIX "%s", copy.name);
@@ -238,13 +238,6 @@ static lathe_status check_dropout(const lathe_run *run)
     return LATHE_OK;
 }
 
-/* Whether the model before training is the base with the adapter's first values. */
-static int32_t starts_elsewhere(const lathe_instance *adapter)
-{
-    const lathe_adapter_v1 *table = adapter->component ? adapter->table : NULL;
-    return LATHE_HAS(table, starts_elsewhere) && table->starts_elsewhere(adapter->self);
-}
-
 /* Makes the model's description and its table of parameters, with the choice of what is trained
  * and what is quantized. */
 lathe_status lathe__run_params(lathe_run *run)
@@ -266,7 +259,8 @@ lathe_status lathe__run_params(lathe_run *run)
         LATHE_TRY(lathe__adapter_check_trains(run));
     LATHE_TRY(lathe__run_formats(run));
     /* an adapter that begins elsewhere belongs to a quantized base, also when it is only read */
-    return run->open.mode <= LATHE_OPEN_TRAIN || starts_elsewhere(&run->parts.adapter)
+    return run->open.mode <= LATHE_OPEN_TRAIN ||
+                   lathe__adapter_starts_elsewhere(&run->parts.adapter)
                ? lathe__adapter_check_base(run)
                : LATHE_OK;
 }
@@ -295,7 +289,7 @@ lathe_program_config lathe__run_program_config(lathe_run *run)
         .stage = run->parts.stage.component ? &run->parts.stage : NULL,
         .objective = lathe__run_objective(run),
         .reference_has_adapter =
-            run->set.model_adapter != NULL || starts_elsewhere(&run->parts.adapter),
+            run->set.model_adapter != NULL || lathe__adapter_starts_elsewhere(&run->parts.adapter),
         .n_rows = batch_rows(run->set.micro_batch_size, &run->parts.stage),
         .row_tokens = run->set.seq_len,
         .recompute = run->set.recompute,

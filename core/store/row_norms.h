@@ -5,9 +5,9 @@
 
 #include "store/store.h"
 
-/** Sets a row: element o is the Euclidean norm of row (or column) o of the weight rows[init_from], which must
- *  be in the store, as computation reads it: in the compute dtype, decoded if it is quantized.
- *  Allocates host memory for that weight while it works. Bitwise repeatable. */
+/** Sets a row: element o is the Euclidean norm of row (or column) o of the weight rows[init_from],
+ * which must be in the store, as computation reads it: in the compute dtype, decoded if it is
+ * quantized. Allocates host memory for that weight while it works. Bitwise repeatable. */
 lathe_status lathe_row_norms_fill(const lathe_store *store, int32_t param);
 
 /** Sets every row that is computed at each load (is_derived). */

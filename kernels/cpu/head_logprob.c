@@ -129,11 +129,8 @@ static void find_pairs(const lathe_kernel *k, head *s)
     const int32_t dw = s->backward && kernel_has_out(k, 2) ? 2 : -1;
     const int32_t du = has_more && s->backward && kernel_has_out(k, 3) ? 3 : -1;
     s->n_pairs = has_more ? 2 : 1;
-    s->pairs[0] = (head_pair){.c = k->in[1].dims[1],
-                              .in_x = 0,
-                              .in_w = 1,
-                              .out_dx = dx,
-                              .out_dw = has_more ? -1 : dw};
+    s->pairs[0] = (head_pair){
+        .c = k->in[1].dims[1], .in_x = 0, .in_w = 1, .out_dx = dx, .out_dw = has_more ? -1 : dw};
     if (has_more)
         s->pairs[1] = (head_pair){.c = k->in[u + 1].dims[1],
                                   .adds = 1,

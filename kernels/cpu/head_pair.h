@@ -1,5 +1,5 @@
-/* A term x W^T of the logits of the vocabulary head, with the products for one chunk of rows and one
- * block of the vocabulary: the logits, the gradient of x and that of W. */
+/* A term x W^T of the logits of the vocabulary head, with the products for one chunk of rows and
+ * one block of the vocabulary: the logits, the gradient of x and that of W. */
 #ifndef LATHE_CPU_HEAD_PAIR_H
 #define LATHE_CPU_HEAD_PAIR_H
 

@@ -7,8 +7,8 @@
  * (head_softmax.cuh) computes the log-probabilities and, in place, the gradient of the logits. From
  * it two products compute dx and dW, which is summed over the chunks. Logits have the compute
  * dtype, as on the CPU. Their rows are padded to 64 elements, so that products and kernels can use
- * wide loads even if the vocabulary is odd. The terms x W^T and u v^T are pairs of operands that are
- * treated alike; without u and v there is one pair.
+ * wide loads even if the vocabulary is odd. The terms x W^T and u v^T are pairs of operands that
+ * are treated alike; without u and v there is one pair.
  *
  *   scratch: | product | logits [rows, stride] |
  *
@@ -205,16 +205,15 @@ static lathe_status pair_backward(lathe_kernel *k, const lathe_kernel_args *a,
 {
     const head *s = (const head *)k->state;
     if (pair->dx[i] != nullptr)
-        LATHE_TRY(cuda_product_run(cuda_of(k), pair->dx[i], logits, a->in[pair->in_w], nullptr,
-                                   (char *)a->out[pair->out_dx] +
-                                       first * pair->c * lathe_dtype_bytes(s->dtype),
-                                   a->scratch, (a->accumulate >> pair->out_dx & 1u) != 0,
-                                   a->stream));
-    if (pair->dw[i] != nullptr)
         LATHE_TRY(cuda_product_run(
-            cuda_of(k), pair->dw[i], logits, rows_of_x(s, pair, a, first), nullptr,
-            a->out[pair->out_dw], a->scratch,
-            first > 0 || (a->accumulate >> pair->out_dw & 1u) != 0, a->stream));
+            cuda_of(k), pair->dx[i], logits, a->in[pair->in_w], nullptr,
+            (char *)a->out[pair->out_dx] + first * pair->c * lathe_dtype_bytes(s->dtype),
+            a->scratch, (a->accumulate >> pair->out_dx & 1u) != 0, a->stream));
+    if (pair->dw[i] != nullptr)
+        LATHE_TRY(cuda_product_run(cuda_of(k), pair->dw[i], logits, rows_of_x(s, pair, a, first),
+                                   nullptr, a->out[pair->out_dw], a->scratch,
+                                   first > 0 || (a->accumulate >> pair->out_dw & 1u) != 0,
+                                   a->stream));
     return LATHE_OK;
 }
 

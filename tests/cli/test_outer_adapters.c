@@ -96,8 +96,9 @@ Test(outer_adapters, of_a_tied_model_merge_only_if_both_are_adapted_as_one)
                  "--checkpoint.dir head 2>&1",
            0, "step-00000004");
     expect(LATHE " merge tied head -o no 2>&1", 2, "changes the head alone");
-    expect(LATHE " train lora.toml --model.path tied --adapter.target_modules "
-                 "'[\"embed_tokens\"]' --adapter.ensure_weight_tying true --checkpoint.dir both 2>&1",
+    expect(LATHE
+           " train lora.toml --model.path tied --adapter.target_modules "
+           "'[\"embed_tokens\"]' --adapter.ensure_weight_tying true --checkpoint.dir both 2>&1",
            0, "step-00000004");
     const double adapted = loss_of(LATHE " eval both --data text.txt --train.precision fp32");
     expect(LATHE " merge tied both -o merged", 0, "into 1 weights");

@@ -47,8 +47,7 @@
  *                1/(1-p); u of element i, e = lathe_rng_index(rng, n, i): word e%4 of
  *                lathe_rng_block(rng[0], rng[1], rng_stream, e/4), uniform; kept iff u >= p
  *  HEAD_LOGPROB  x c[N,C], W c[V,C], targets i32[N], u? c[N,R], v? c[V,R] -> logp f32[N]
- *                log softmax(softcap(x W^T + u v^T))[target]; chunk_rows rows of logits at a time.
- *                u and v: what an adapter adds to the head; W then gets no gradient
+ *                log softmax(softcap(x W^T + u v^T))[target], by chunk_rows rows; with u no dW
  *  DEQUANT       up to 6 planes -> W c[O,I]                     decoded by the quant plugin
  *  CAST COPY     x -> y
  *  SUM           x f32[..] -> y f32[]                           summed in f64, in a fixed order
@@ -78,22 +77,20 @@
  *  SWIGLU_BWD    dy, gate, up -> dgate, dup
  *  GELU_TANH_BWD dy, x -> dx
  *  DROPOUT_BWD   dy, rng -> dx                                  the same mask
- *  HEAD_LOGPROB_BWD  x, W, targets, dlogp f32[N], u?, v? -> logp f32[N], dx c[N,C], dW? f32[V,C]
- *                one pass over the chunks also gives the log-probabilities. With u and v, the third
- *                output is dv? f32[V,R], and a fourth du? c[N,R]
+ *  HEAD_LOGPROB_BWD  x, W, targets, dlogp f32[N], u?, v? -> logp f32[N], dx c[N,C], dW? f32[V,C],
+ *                du? c[N,R]; with u and v the third is dv? f32[V,R]; logp costs no further pass
  *  BROADCAST     x f32[] or f32[R] -> y f32[..]                 backward of SUM and ROW_SUM:
  *                y[i] = x[i / count], count = elements of y per element of x
  *  SLICE_BWD     dy [count,..] -> dx [R,..]                     zero outside start .. start+count-1
  *
  *  Evaluation (no derivative)
- *  HEAD_EVAL     x c[N,C], W c[V,C], targets i32[N], u?, v? -> logp f32[N], top_logp f32[N],
- *                top i32[N]
+ *  HEAD_EVAL     as HEAD_LOGPROB -> logp f32[N], top_logp f32[N], top i32[N]
  *                logp as HEAD_LOGPROB, bit for bit; top: the most likely token (ties: the
  *                smallest id), top_logp: its log-probability; 0, 0, -1 where the target is -1
  *  HEAD_SAMPLE   x c[N,C], W c[V,C], targets i32[N], rng i64[5], u?, v? -> sampled i32[N]
- *                smallest t with p[0] + .. + p[t] > z, p = softmax(softcap(x W^T + u v^T)), summed
- *                in f64; z of row i: words 0 and 1 of lathe_rng_block(rng[0], rng[1], rng_stream,
- *                e) as lathe_uniform_f64, e = lathe_rng_index(rng, N, i); -1: no target, or p is NaN
+ *                smallest t with p[0] + .. + p[t] > z, p = softmax(softcap(x W^T + u v^T)), in f64;
+ *                z of row i: words 0 and 1 of lathe_rng_block(rng[0], rng[1], rng_stream, e) as
+ *                lathe_uniform_f64, e = lathe_rng_index(rng, N, i); -1: no target, or p is NaN
  *
  *  Optimizer step (no derivative); each device adds in its own fixed order
  *  SUM_SQUARES   x f32 or c[..], segments i64[S,2] -> y f64[S]

@@ -1,5 +1,6 @@
 /* The head over the vocabulary: HEAD_LOGPROB, HEAD_ENTROPY, their derivatives, HEAD_EVAL,
- * HEAD_SAMPLE. Each may have two more inputs, u [N,R] and v [V,R], which add u v^T to the logits. */
+ * HEAD_SAMPLE. Each may have two more inputs, u [N,R] and v [V,R], which add u v^T to the logits.
+ */
 #include <math.h>
 #include <stdlib.h>
 

@@ -84,7 +84,8 @@ static int is_embedding(const lathe_site *site)
     return LATHE_HAS(site, kind) && site->kind == LATHE_SITE_EMBEDDING;
 }
 
-/* Declares a vector that begins with the norms of the weight's rows; of an embedding, its columns. */
+/* Declares a vector that begins with the norms of the weight's rows; of an embedding, its columns.
+ */
 static lathe_val norms(builder *t, const lora *l, const lathe_site *site, const char *which,
                        int32_t trainable)
 {

@@ -8,7 +8,8 @@
  * of it are looked up. With ensure_weight_tying the head of a tied model has the same A and B, with
  * their places exchanged: its lora_A is B^T, and its lora_B is A^T.
  *
- * Source: arXiv:2106.09685, and PEFT's lora.Embedding, for the tied head LoraModel._add_targets_to_tie.
+ * Source: arXiv:2106.09685, and PEFT's lora.Embedding, for the tied head
+ * LoraModel._add_targets_to_tie.
  */
 #include <math.h>
 #include <stdio.h>
@@ -74,10 +75,11 @@ static lathe_status check_embedding(lora *l, const lathe_site *site)
                           "tied to %s: leave the key out",
                           l->method, site->module);
     if (shares(l, site) && strcmp(last_part(site->module), TIED_MODULE) != 0)
-        return lathe_fail(l->host, LATHE_E_CONFIG,
-                          "%s: ensure_weight_tying is true, and PEFT ties only modules called "
-                          TIED_MODULE ": leave the key out, or %s out of target_modules",
-                          l->method, site->module);
+        return lathe_fail(
+            l->host, LATHE_E_CONFIG,
+            "%s: ensure_weight_tying is true, and PEFT ties only modules called " TIED_MODULE
+            ": leave the key out, or %s out of target_modules",
+            l->method, site->module);
     if (shares(l, site))
         LATHE_TRY(check_shared(l, site));
     warn_of_one_use(l, site);

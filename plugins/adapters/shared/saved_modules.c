@@ -162,8 +162,8 @@ lathe_status saved_modules_check(const saved_modules *s, const char *const *modu
     for (int32_t p = 0; p < n_params; p++)
         ties |= saved_modules_have(s, params[p]) && is_tied_module(params[p]);
     for (int32_t m = 0; m < n_modules; m++)
-        ties |= ends_with(modules[m], strlen(modules[m]), TIED_MODULE) &&
-                targeted(of_self, modules[m]);
+        ties |=
+            ends_with(modules[m], strlen(modules[m]), TIED_MODULE) && targeted(of_self, modules[m]);
     if (s->ties && !ties)
         return lathe_fail(s->host, LATHE_E_CONFIG,
                           "%s: ensure_weight_tying is true, but neither target_modules nor "

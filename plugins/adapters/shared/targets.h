@@ -79,8 +79,8 @@ void targets_fini(targets *t);
 int32_t targets_include(const targets *t, const lathe_site *site);
 /** Remembers the last part of an adapted module's name. LATHE_E_UNSUPPORTED: too many kinds. */
 lathe_status targets_remember(targets *t, const lathe_site *site);
-/** Number of the modules after the linear sites, the embedding and the head, among which targets may
- *  be; 0 for a method or for "all-linear", which does not take them. */
+/** Number of the modules after the linear sites, the embedding and the head, among which targets
+ * may be; 0 for a method or for "all-linear", which does not take them. */
 int32_t targets_n_outer(const targets *t, const char *const *modules, int32_t n_modules);
 /** LATHE_E_CONFIG: an entry matches none of the modules, so it is probably misspelt, or all of them
  *  are excluded, or a parameter of the model that is to be trained does not exist. */

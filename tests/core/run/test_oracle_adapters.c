@@ -129,7 +129,8 @@ static void check_file(const peft_case *c, const char *saved)
     int64_t n_of_base = 0;
     for (int64_t i = 0; i < lathe_safetensors_count(peft); i++) {
         const lathe_st_tensor *want = lathe_safetensors_at(peft, i);
-        if (strstr(want->name, ".base_layer.weight")) { /* the base's, which Lathe does not repeat */
+        if (strstr(want->name,
+                   ".base_layer.weight")) { /* the base's, which Lathe does not repeat */
             n_of_base++;
             continue;
         }
@@ -256,8 +257,8 @@ Test(oracle_adapters, embedding_and_head_of_a_tied_model_are_adapted_apart)
 
 Test(oracle_adapters, embedding_and_head_of_a_tied_model_share_one_pair)
 {
-    check_peft_case((peft_case){
-        .name = "outer_shared", .model = "llama_tied", .n_trained = 6, .with_sgd = 1});
+    check_peft_case(
+        (peft_case){.name = "outer_shared", .model = "llama_tied", .n_trained = 6, .with_sgd = 1});
 }
 
 Test(oracle_adapters, lora_of_the_head_is_below_its_softcap)

@@ -85,7 +85,8 @@ static void check_case(const char *name, const char *policy, const char *referen
     /* the base is in memory once: what is added are the frozen matrices of the adapter */
     int64_t n_added = 0;
     for (int32_t i = 0; i < run->params.n; i++)
-        n_added += run->params.rows[i]->reference ? lathe_desc_count(&run->params.rows[i]->desc) : 0;
+        n_added +=
+            run->params.rows[i]->reference ? lathe_desc_count(&run->params.rows[i]->desc) : 0;
     cr_expect_lt(n_added, lathe_desc_count(&run->params.rows[0]->desc) * 4);
     cr_expect_gt(n_added, 0);
     lathe_run_close(run);

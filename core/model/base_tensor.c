@@ -1,5 +1,5 @@
 /* Compares the base's embedding and head in the file of an adapter with the model's. */
-#include "checkpoint/adapter_base.h"
+#include "model/base_tensor.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,10 +31,10 @@ static int is_weight_of(const char *weight, const char *module, size_t n)
 }
 
 /* Compares the tensor with the weight of a row, both as f32. */
-static lathe_status compare(const lathe_saved_state *saved, const lathe_weight_origin *origin,
+static lathe_status compare(const lathe_params *params, const lathe_weight_origin *origin,
                             int32_t row, const lathe_st_tensor *t, int *out_same)
 {
-    const int64_t n = lathe_desc_count(&saved->params->rows[row]->desc);
+    const int64_t n = lathe_desc_count(&params->rows[row]->desc);
     const int32_t dtype = lathe_weight_origin_dtype(origin, row);
     float *a = malloc((size_t)n * sizeof *a + 1), *b = malloc((size_t)n * sizeof *b + 1);
     void *read = malloc((size_t)n * 8 + 1); /* the widest dtype of a file */
@@ -55,27 +55,27 @@ static lathe_status compare(const lathe_saved_state *saved, const lathe_weight_o
     return status;
 }
 
-lathe_status lathe__adapter_base_check(const lathe_saved_state *saved, const lathe_st_tensor *t,
-                                       int *out_is_base)
+lathe_status lathe_base_tensor_check(const lathe_model_config *model, const lathe_params *params,
+                                     const char *model_path, const lathe_st_tensor *t,
+                                     int *out_is_base)
 {
     size_t n = 0;
     const char *module = module_of(t->name, &n);
-    const lathe_model_config *model = saved->model;
     lathe_safetensors *set = NULL;
     lathe_weight_origin *origin = NULL;
     int same = 0;
     *out_is_base = module && (is_weight_of(model->embedding, module, n) ||
                               (model->n_labels == 0 && is_weight_of(model->head, module, n)));
-    if (!*out_is_base || !saved->model_path)
+    if (!*out_is_base || !model_path)
         return LATHE_OK;
     const char *weight =
         is_weight_of(model->head, module, n) ? lathe_model_head_name(model) : model->embedding;
-    const int32_t row = lathe_params_find(saved->params, weight);
-    lathe_status status = lathe_model_weights(saved->model_path, &set);
+    const int32_t row = lathe_params_find(params, weight);
+    lathe_status status = lathe_model_weights(model_path, &set);
     if (status == LATHE_OK)
-        status = lathe_weight_origin_create(set, model, saved->params, NULL, &origin);
+        status = lathe_weight_origin_create(set, model, params, NULL, &origin);
     if (status == LATHE_OK && row >= 0)
-        status = compare(saved, origin, row, t, &same);
+        status = compare(params, origin, row, t, &same);
     lathe_weight_origin_destroy(origin);
     lathe_safetensors_close(set);
     if (status == LATHE_OK && !same)
@@ -83,6 +83,6 @@ lathe_status lathe__adapter_base_check(const lathe_saved_state *saved, const lat
                            "%s: '%s' is not the '%s' of the model %s: the adapter belongs to a "
                            "base whose embeddings were changed (new tokens, or training); save "
                            "that base, and give its folder as model.path",
-                           t->file, t->name, weight, saved->model_path);
+                           t->file, t->name, weight, model_path);
     return status;
 }
