@@ -138,6 +138,17 @@ static lathe_status load_with_adapter(lathe_run *run, lathe_diags *diags)
     return status;
 }
 
+/* Replaces the folder of a run as the reference's adapter by a checkpoint in it. */
+static lathe_status settle_reference(lathe_run *run, lathe_diags *diags)
+{
+    int changed;
+    LATHE_TRY(lathe__reference_adapter_resolve(run, &changed));
+    if (!changed)
+        return LATHE_OK;
+    lathe_config_destroy(run->config);
+    return reload_config(run, diags);
+}
+
 /* Replaces adapter.name = "auto" by a method, and reads the configuration again. */
 static lathe_status settle_method(lathe_run *run, lathe_diags *diags)
 {
@@ -154,6 +165,8 @@ lathe_status lathe__run_configure(lathe_run *run)
     LATHE_TRY(lathe__fit_floor(1));
     LATHE_TRY(lathe_registry_create(&run->registry));
     lathe_status status = load_with_adapter(run, diags);
+    if (status == LATHE_OK)
+        status = settle_reference(run, diags);
     if (status == LATHE_OK)
         status = settle_method(run, diags);
     if (status == LATHE_OK)

@@ -16,8 +16,31 @@
 
 #define KEY "model", "reference_adapter"
 
-/* The folder itself, or the latest checkpoint in it. */
-static lathe_status find_folder(lathe_run *run, const char **out)
+lathe_status lathe__reference_adapter_resolve(lathe_run *run, int *out_changed)
+{
+    const char *named = run->set.model_reference_adapter, *found = NULL;
+    const int32_t n = run->open.n_overrides;
+    *out_changed = 0;
+    if (!named || !lathe_path_is_dir(named) || lathe_adapter_folder_is(named))
+        return LATHE_OK;
+    if (lathe_checkpoint_resolve(&run->arena, named, &found) != LATHE_OK)
+        lathe_error_clear(); /* said where the folder is opened */
+    if (!found || strcmp(found, named) == 0)
+        return LATHE_OK;
+    lathe_override *list = lathe_arena_alloc(&run->arena, (n + 1) * (int64_t)sizeof *list);
+    if (!list)
+        return LATHE_E_NOMEM;
+    for (int32_t i = 0; i < n; i++)
+        list[i] = run->open.overrides[i];
+    list[n] = (lathe_override){"model.reference_adapter", found};
+    run->open.overrides = list;
+    run->open.n_overrides = n + 1;
+    *out_changed = 1;
+    return LATHE_OK;
+}
+
+/* Refuses what is no adapter's folder. */
+static lathe_status check_folder(const lathe_run *run)
 {
     const char *named = run->set.model_reference_adapter;
     if (!lathe_path_is_dir(named))
@@ -26,11 +49,7 @@ static lathe_status find_folder(lathe_run *run, const char **out)
                                      ? "model.reference_adapter: a file, expected a folder: %s"
                                      : "model.reference_adapter: no such folder: %s",
                                  named);
-    *out = named;
-    if (!lathe_adapter_folder_is(named) &&
-        lathe_checkpoint_resolve(&run->arena, named, out) != LATHE_OK)
-        lathe_error_clear(); /* said below */
-    if (*out && lathe_adapter_folder_is(*out))
+    if (lathe_adapter_folder_is(named))
         return LATHE_OK;
     return lathe__run_refuse(run, KEY,
                              "model.reference_adapter = \"%s\": the folder has no "
@@ -183,11 +202,11 @@ static lathe_status make_instance(lathe_run *run, const char *dir,
 lathe_status lathe__reference_adapter_open(lathe_run *run)
 {
     lathe_adapter_folder folder;
-    const char *dir = NULL;
-    if (!run->set.model_reference_adapter || run->open.mode == LATHE_OPEN_INFER)
+    const char *const dir = run->set.model_reference_adapter;
+    if (!dir || run->open.mode == LATHE_OPEN_INFER)
         return LATHE_OK;
     LATHE_TRY(check_settings(run));
-    LATHE_TRY(find_folder(run, &dir));
+    LATHE_TRY(check_folder(run));
     const lathe_status status =
         lathe_adapter_folder_read(dir, run->set.model_path, &run->arena, &folder);
     if (status == LATHE_E_CONFIG) {
@@ -198,7 +217,6 @@ lathe_status lathe__reference_adapter_open(lathe_run *run)
     LATHE_TRY(check_base(run, dir));
     LATHE_TRY(check_format(run, dir, &folder.settings));
     LATHE_TRY(make_instance(run, dir, &folder.settings));
-    run->set.model_reference_adapter = dir;
     lathe_log(LATHE_LOG_INFO, "the reference is the model with the adapter in %s", dir);
     return LATHE_OK;
 }

@@ -4,6 +4,10 @@
 
 #include "run/run_state.h"
 
+/** Puts the latest checkpoint in the place of a run's folder that model.reference_adapter names, as
+ *  one more setting. *out_changed: whether it did; then the configuration has to be read again. */
+lathe_status lathe__reference_adapter_resolve(lathe_run *run, int *out_changed);
+
 /** Makes run->parts.reference_adapter from the settings in the folder, if model.reference_adapter
  *  names one; else does nothing. Call it after the components. LATHE_E_CONFIG, at the key: there is
  *  no such adapter, it belongs to another model or format, or the stage has no reference. */
