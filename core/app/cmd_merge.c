@@ -21,6 +21,8 @@
 static const lathe_option options[] = {
     {"-o, --output", "DIR", "the new folder for the merged model"},
     {"--adapter-weights", "X,Y,...", "a factor for what each adapter changes; without it 1"},
+    {"--combination", "cat|linear",
+     "cat: add what each adapter changes; linear: add the matrices of LoRA, as PEFT"},
     LATHE_WEIGHTS_OPTION,
 };
 
@@ -49,6 +51,15 @@ static lathe_status read_factors(const lathe_args *args, double *out)
         return lathe_error(LATHE_E_ARG,
                            "--adapter-weights has %d number%s, and there are %d adapters", seen,
                            seen == 1 ? "" : "s", n);
+    return LATHE_OK;
+}
+
+static lathe_status read_combination(const lathe_args *args, int32_t *out)
+{
+    const char *name = lathe_args_value(args, "--combination");
+    *out = name && strcmp(name, "linear") == 0 ? LATHE_COMBINE_LINEAR : LATHE_COMBINE_CAT;
+    if (name && *out == LATHE_COMBINE_CAT && strcmp(name, "cat") != 0)
+        return lathe_error(LATHE_E_ARG, "--combination: expected cat or linear, seen \"%s\"", name);
     return LATHE_OK;
 }
 
@@ -189,14 +200,16 @@ static lathe_status write_merged(const lathe_args *args, const lathe_merge_part 
 {
     const char *output = lathe_args_value(args, "--output");
     lathe_made_from parents[1 + LATHE_MOST_MERGED] = {{"model", parts[0].saved->model_path}};
+    int32_t combine;
+    LATHE_TRY(read_combination(args, &combine));
     if (!wanted_format(args))
-        return lathe__merged_model_write(parts, n, output, out_n);
+        return lathe__merged_model_write(parts, n, combine, output, out_n);
     const char *plain = lathe_arena_printf(arena, "%s.merged.%ld", output, (long)getpid());
     if (!plain)
         return LATHE_E_NOMEM;
     for (int32_t k = 0; k < n; k++)
         parents[1 + k] = (lathe_made_from){"adapter", parts[k].adapter};
-    LATHE_TRY(lathe__merged_model_write(parts, n, plain, out_n));
+    LATHE_TRY(lathe__merged_model_write(parts, n, combine, plain, out_n));
     const lathe_status status = quantize(args, plain, parents, 1 + n, output);
     char why[1024];
     (void)snprintf(why, sizeof why, "%s", status == LATHE_OK ? "" : lathe_error_message());
@@ -261,7 +274,9 @@ const lathe_command lathe_cmd_merge = {
         "that DIR stores quantized are decoded and get the dtype that config.json names;\n"
         "--checkpoint.save_dtype chooses one for all. --quant.name NAME quantizes the result\n"
         "as lathe quantize does. Several adapters of one model are added: each changes the\n"
-        "weights as it does alone, times its factor of --adapter-weights.\n",
+        "weights as it does alone, times its factor of --adapter-weights. --combination\n"
+        "linear is PEFT's: the A of LoRA adapters of one rank are added, and the B; their\n"
+        "product has terms that no training made.\n",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 2,

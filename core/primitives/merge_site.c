@@ -9,20 +9,17 @@
 #include "lathe/adapter.h"
 #include "store/store_io.h"
 
-enum { MAX_SITE_PARAMS = 16 };
-
-/* Lists the parameters of the adapter at a weight: the store's own memory, or copies of it. */
-static lathe_status list_params(const lathe_store *store, int32_t index, lathe_site_param *list,
-                                int32_t *out_n)
+lathe_status lathe__site_params(const lathe_store *store, int32_t index,
+                                lathe_site_param list[LATHE_MAX_SITE_PARAMS], int32_t *out_n)
 {
     const lathe_params *params = store->params;
     for (int32_t i = params->n_model; i < params->n; i++) {
         const lathe_param *row = params->rows[i];
         if (row->reference || lathe_params_weight_of(params, row->name) != index)
             continue;
-        if (*out_n == MAX_SITE_PARAMS)
+        if (*out_n == LATHE_MAX_SITE_PARAMS)
             return lathe_error(LATHE_E_PLUGIN, "the adapter has more than %d parameters at '%s'",
-                               MAX_SITE_PARAMS, params->rows[index]->name);
+                               LATHE_MAX_SITE_PARAMS, params->rows[index]->name);
         const int64_t bytes = lathe_desc_bytes(&row->desc);
         float *data = lathe_store_master(store, i);
         if (!store->is_host) {
@@ -37,25 +34,28 @@ static lathe_status list_params(const lathe_store *store, int32_t index, lathe_s
     return LATHE_OK;
 }
 
-lathe_status lathe__merge_site(const lathe_store *store, const lathe_instance *adapter,
-                               const lathe_model_config *model, int32_t index, float *w)
+void lathe__site_params_free(const lathe_store *store, const lathe_site_param *list, int32_t n)
+{
+    for (int32_t i = 0; i < n && !store->is_host; i++)
+        free((void *)(uintptr_t)list[i].data);
+}
+
+lathe_status lathe__merge_params(const lathe_instance *adapter, const lathe_model_config *model,
+                                 const lathe_param *row, const lathe_desc *shape,
+                                 const lathe_site_param *list, int32_t n, float *w)
 {
     const lathe_adapter_v1 *table = adapter->table;
-    const lathe_param *row = store->params->rows[index];
-    lathe_site_param list[MAX_SITE_PARAMS];
-    char module[512];
-    int32_t n = 0;
+    char module[512], head[512];
     (void)snprintf(module, sizeof module, "%.*s", (int)(strlen(row->name) - strlen(".weight")),
                    row->name);
-    char head[512];
     (void)snprintf(head, sizeof head, "%.*s", (int)(strlen(model->head) - strlen(".weight")),
                    model->head);
     const int is_embedding = strcmp(row->name, model->embedding) == 0;
     const lathe_site site = {.size = (uint32_t)sizeof site,
                              .layer = row->layer,
                              .module = module,
-                             .in_features = row->desc.dims[!is_embedding],
-                             .out_features = row->desc.dims[is_embedding],
+                             .in_features = shape->dims[!is_embedding],
+                             .out_features = shape->dims[is_embedding],
                              .kind = is_embedding                   ? LATHE_SITE_EMBEDDING
                                      : row->role == LATHE_ROLE_HEAD ? LATHE_SITE_HEAD
                                                                     : LATHE_SITE_LINEAR,
@@ -63,10 +63,18 @@ lathe_status lathe__merge_site(const lathe_store *store, const lathe_instance *a
                              .weight = LATHE_NONE,
                              .bias = LATHE_NONE,
                              .transposed_on_file = row->transposed};
-    lathe_status status = list_params(store, index, list, &n);
+    return table->merge(adapter->self, &site, list, n, w);
+}
+
+lathe_status lathe__merge_site(const lathe_store *store, const lathe_instance *adapter,
+                               const lathe_model_config *model, int32_t index, float *w)
+{
+    const lathe_param *row = store->params->rows[index];
+    lathe_site_param list[LATHE_MAX_SITE_PARAMS];
+    int32_t n = 0;
+    lathe_status status = lathe__site_params(store, index, list, &n);
     if (status == LATHE_OK)
-        status = table->merge(adapter->self, &site, list, n, w);
-    for (int32_t i = 0; i < n && !store->is_host; i++)
-        free((void *)(uintptr_t)list[i].data);
+        status = lathe__merge_params(adapter, model, row, &row->desc, list, n, w);
+    lathe__site_params_free(store, list, n);
     return status;
 }

@@ -18,13 +18,14 @@
 #include "model/quant_source.h"
 #include "model/weight_file.h"
 #include "model/weights.h"
+#include "primitives/merge_linear.h"
 #include "primitives/merge_site.h"
 #include "store/weight_read.h"
 
 typedef struct merger {
     const lathe_saved_state *saved; /* of the first adapter: the model, the folder */
     const lathe_merge_part *parts;  /* [n_parts] the adapters */
-    int32_t n_parts;
+    int32_t n_parts, combine;
     const lathe_weight_origin *origin; /* the base's files */
     float *w;                          /* the weight under way */
     float *sum, *base;                 /* of several adapters: the result, the base's weight */
@@ -145,7 +146,9 @@ static lathe_status make_merged(void *arg, int32_t index, const float **out)
     merger *m = arg;
     const int is_plain = m->n_parts == 1 && m->parts[0].weight == 1.0;
     LATHE_TRY(read_weight(m, index));
-    *out = is_plain ? m->w : m->sum;
+    *out = is_plain || m->combine == LATHE_COMBINE_LINEAR ? m->w : m->sum;
+    if (m->combine == LATHE_COMBINE_LINEAR)
+        return lathe__merge_linear(m->parts, m->n_parts, m->has[index], index, m->w);
     return is_plain ? merge_one(m, m->saved, index) : merge_several(m, index);
 }
 
@@ -234,12 +237,12 @@ static lathe_status write_folder(merger *m, const char *path)
 }
 
 lathe_status lathe__merged_model_write(const lathe_merge_part *parts, int32_t n_parts,
-                                       const char *path, int32_t *out_n)
+                                       int32_t combine, const char *path, int32_t *out_n)
 {
     const lathe_saved_state *saved = parts[0].saved;
     lathe_safetensors *set = NULL, *decoded = NULL;
     lathe_weight_origin *origin = NULL;
-    merger m = {.saved = saved, .parts = parts, .n_parts = n_parts};
+    merger m = {.saved = saved, .parts = parts, .n_parts = n_parts, .combine = combine};
     if (lathe_path_exists(path))
         return lathe_error(LATHE_E_CONFIG, "%s exists already: give another folder, or remove it",
                            path);

@@ -6,6 +6,9 @@
 
 enum { LATHE_MOST_MERGED = 8 };
 
+/* How several adapters are combined. */
+enum { LATHE_COMBINE_CAT = 0, LATHE_COMBINE_LINEAR = 1 };
+
 /** An adapter to merge. */
 typedef struct lathe_merge_part {
     const lathe_saved_state *saved; /* of a run over the model, with the adapter's parameters */
@@ -21,7 +24,8 @@ typedef struct lathe_merge_part {
  *  dtype, unless checkpoint.save_dtype names another; those without an adapter are copied byte for
  *  byte. Weights that the folder stores quantized are decoded, and get the dtype of config.json.
  *  manifest.json names the folders with their hashes. The folder appears under its name when it is
- *  complete. n_parts: 1 to LATHE_MOST_MERGED.
+ *  complete. n_parts: 1 to LATHE_MOST_MERGED. combine LATHE_COMBINE_LINEAR: W + (sum of b_k B_k)
+ * (sum of a_k A_k) instead (merge_linear.h).
  *
  *   out_n   number of weights that were changed
  *
@@ -29,6 +33,6 @@ typedef struct lathe_merge_part {
  *           stage. LATHE_E_NUMERIC: a merged weight is not finite.
  */
 lathe_status lathe__merged_model_write(const lathe_merge_part *parts, int32_t n_parts,
-                                       const char *path, int32_t *out_n);
+                                       int32_t combine, const char *path, int32_t *out_n);
 
 #endif

@@ -18,7 +18,8 @@ gradients are not added; AdamW then takes two steps on it. The golden gradient i
 SGD, with which two steps on one storage are one step along the sum.
 
 merge_a, merge_b and merge.safetensors: two adapters of llama_untied, and the logits f32 [B,T,V] of the model into which
-add_weighted_adapter merges them with the weights 0.7 and -0.4 and combination_type "cat".
+add_weighted_adapter merges them with the weights 0.7 and -0.4 and combination_type "cat". merge_c and linear.safetensors:
+the same of merge_a and merge_c, which have one rank, with "linear".
 
 Everything is fp32 with eager attention on the CPU. Made with torch 2.15.0, transformers 5.23.0, peft 0.21.2:
 python tests/golden/adapters.py [CASE...]
@@ -28,7 +29,7 @@ import shutil
 import sys
 
 import torch
-from peft import LoraConfig, OFTConfig, get_peft_model, get_peft_model_state_dict
+from peft import LoraConfig, OFTConfig, PeftModel, get_peft_model, get_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
@@ -141,7 +142,29 @@ def merge():
         path.chmod(0o755 if path.is_dir() else 0o644)
 
 
+def linear():
+    torch.manual_seed(8)
+    base = AutoModelForCausalLM.from_pretrained(DATA / "models/llama_untied", dtype=torch.float32, attn_implementation="eager")
+    model = PeftModel.from_pretrained(base, DATA / "adapters/merge_a", adapter_name="merge_a")
+    model.add_adapter("merge_c", LoraConfig(r=4, lora_alpha=9, target_modules=["q_proj", "o_proj"], task_type="CAUSAL_LM"))
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if "lora_" in name and "merge_c" in name:
+                p += 0.1 * torch.randn_like(p)
+    model.peft_config["merge_c"].base_model_name_or_path = "llama_untied"
+    model.save_pretrained(DATA / "adapters", selected_adapters=["merge_c"])
+    (DATA / "adapters/README.md").unlink(missing_ok=True)
+    model.add_weighted_adapter(["merge_a", "merge_c"], [0.7, -0.4], "both", combination_type="linear")
+    model.set_adapter("both")
+    batch = load_file(DATA / "models/llama_untied/golden.safetensors")["input_ids"].long()
+    with torch.no_grad():
+        logits = model.merge_and_unload(adapter_names=["both"])(input_ids=batch, use_cache=False).logits
+    save_file({"logits": logits.contiguous()}, DATA / "adapters/linear.safetensors")
+    for path in (DATA / "adapters").rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for case in sys.argv[1:] or [*CASES, "merge"]:
-        merge() if case == "merge" else make(case)
+    for case in sys.argv[1:] or [*CASES, "merge", "linear"]:
+        {"merge": merge, "linear": linear}.get(case, lambda: make(case))()

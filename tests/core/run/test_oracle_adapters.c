@@ -283,7 +283,8 @@ Test(oracle_adapters, the_embedding_under_dora)
 
 /* ---- merging several ---- */
 
-Test(oracle_adapters, two_adapters_merge_as_peft_concatenates_them)
+/* Merges merge_a and `other` with the weights 0.7 and -0.4, and compares the logits. */
+static void check_merge(const char *other, int32_t combine, const char *logits)
 {
     peft_case c = {.name = "saved_untied", .model = "llama_untied"};
     char dir[] = "/tmp/lathe-merge-XXXXXX", merged[64], path[96];
@@ -296,13 +297,13 @@ Test(oracle_adapters, two_adapters_merge_as_peft_concatenates_them)
     snprintf(merged, sizeof merged, "%s/merged", dir);
     snprintf(path, sizeof path, "model.path=%s", merged);
     case_open(&c); /* its tokens are those of the model's golden */
-    OK(lathe_safetensors_open(ADAPTERS "merge.safetensors", &golden));
+    OK(lathe_safetensors_open(logits, &golden));
     for (int i = 0; i < 2; i++) {
-        runs[i] = begin(&c, i ? ADAPTERS "merge_b" : ADAPTERS "merge_a");
-        parts[i] = (lathe_merge_part){lathe__run_saved(runs[i]),
-                                      i ? ADAPTERS "merge_b" : ADAPTERS "merge_a", i ? -0.4 : 0.7};
+        runs[i] = begin(&c, i ? other : ADAPTERS "merge_a");
+        parts[i] = (lathe_merge_part){lathe__run_saved(runs[i]), i ? other : ADAPTERS "merge_a",
+                                      i ? -0.4 : 0.7};
     }
-    OK(lathe__merged_model_write(parts, 2, merged, &n));
+    OK(lathe__merged_model_write(parts, 2, combine, merged, &n));
     cr_expect_eq(n, 6); /* q, o and down of two layers */
     const char *settings[] = {path,
                               "data.seq_len=23",
@@ -319,4 +320,14 @@ Test(oracle_adapters, two_adapters_merge_as_peft_concatenates_them)
     lathe_safetensors_close(golden);
     lathe_safetensors_close(c.golden);
     OK(lathe_dir_remove(dir));
+}
+
+Test(oracle_adapters, two_adapters_merge_as_peft_concatenates_them)
+{
+    check_merge(ADAPTERS "merge_b", LATHE_COMBINE_CAT, ADAPTERS "merge.safetensors");
+}
+
+Test(oracle_adapters, two_adapters_merge_as_peft_adds_their_matrices)
+{
+    check_merge(ADAPTERS "merge_c", LATHE_COMBINE_LINEAR, ADAPTERS "linear.safetensors");
 }

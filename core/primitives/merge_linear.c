@@ -1,0 +1,152 @@
+/* Merges several LoRA adapters by adding their matrices. */
+#include "primitives/merge_linear.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "primitives/merge_site.h"
+
+/* The matrices of one adapter at a weight. */
+typedef struct pair {
+    const lathe_store *store;
+    lathe_site_param list[LATHE_MAX_SITE_PARAMS];
+    int32_t n, a, b; /* a, b: indices in the list */
+} pair;
+
+static int ends_in(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* Finds A and B by the names of PEFT; DoRA and others have more. */
+static lathe_status read_pair(const lathe_merge_part *part, int32_t index, pair *out)
+{
+    const lathe_saved_state *saved = part->saved;
+    out->store = saved->store;
+    out->n = 0;
+    out->a = out->b = -1;
+    if (!saved->params->rows[index]->in_adapter)
+        LATHE_TRY(lathe__site_params(out->store, index, out->list, &out->n));
+    for (int32_t i = 0; i < out->n; i++) {
+        const char *name = out->list[i].name;
+        if (ends_in(name, ".lora_A.weight") || ends_in(name, ".lora_embedding_A"))
+            out->a = i;
+        if (ends_in(name, ".lora_B.weight") || ends_in(name, ".lora_embedding_B"))
+            out->b = i;
+    }
+    if (out->n == 2 && out->a >= 0 && out->b >= 0)
+        return LATHE_OK;
+    return lathe_error(
+        LATHE_E_CONFIG,
+        "the combination \"linear\" adds the matrices A and B of plain LoRA, and the "
+        "adapter in %s has something else at '%s': use \"cat\"",
+        part->adapter, saved->params->rows[index]->name);
+}
+
+/* The factor s of the adapter at this weight: what merge() makes of matrices of a single 1. */
+static lathe_status factor(const lathe_merge_part *part, const pair *p, int32_t index, double *out)
+{
+    const lathe_saved_state *saved = part->saved;
+    const lathe_param *row = saved->params->rows[index];
+    const lathe_desc one = lathe_desc_2d(LATHE_F32, 1, 1);
+    const int is_embedding = strcmp(row->name, saved->model->embedding) == 0; /* A is [V, r] */
+    const int64_t r = p->list[p->b].desc.dims[1];
+    float *unit = calloc((size_t)r, sizeof *unit), w = 0.0f;
+    if (!unit)
+        return lathe_error(LATHE_E_NOMEM, "no memory to merge '%s'", row->name);
+    unit[0] = 1.0f;
+    lathe_site_param list[2] = {p->list[p->a], p->list[p->b]};
+    list[0].data = list[1].data = unit;
+    list[0].desc = is_embedding ? lathe_desc_2d(LATHE_F32, 1, r) : lathe_desc_2d(LATHE_F32, r, 1);
+    list[1].desc = lathe_desc_2d(LATHE_F32, 1, r);
+    const lathe_status status =
+        lathe__merge_params(&saved->parts->adapter, saved->model, row, &one, list, 2, &w);
+    *out = (double)w;
+    free(unit);
+    return status;
+}
+
+static int same_dims(const lathe_desc *a, const lathe_desc *b)
+{
+    return a->dims[0] == b->dims[0] && a->dims[1] == b->dims[1];
+}
+
+/* Adds by * from to sum. */
+static void add(float *sum, const lathe_site_param *from, double by)
+{
+    const int64_t n = lathe_desc_count(&from->desc);
+    for (int64_t i = 0; i < n; i++)
+        sum[i] = (float)((double)sum[i] + by * (double)from->data[i]);
+}
+
+/* The sums of the A and of the B, of which the first adapter's merge() makes the product. */
+typedef struct sums {
+    float *a, *b;
+    lathe_site_param list[2];
+    int32_t first; /* number of the first adapter; -1: none yet */
+} sums;
+
+static lathe_status begin(sums *s, const pair *p, int32_t k)
+{
+    s->list[0] = p->list[p->a];
+    s->list[1] = p->list[p->b];
+    s->a = calloc((size_t)lathe_desc_count(&s->list[0].desc), sizeof *s->a);
+    s->b = calloc((size_t)lathe_desc_count(&s->list[1].desc), sizeof *s->b);
+    s->list[0].data = s->a;
+    s->list[1].data = s->b;
+    s->first = k;
+    return s->a && s->b ? LATHE_OK
+                        : lathe_error(LATHE_E_NOMEM, "no memory to merge '%s'", s->list[0].name);
+}
+
+/* Adds the matrices of adapter k, of which merge() makes s_first times their product. */
+static lathe_status add_adapter(const lathe_merge_part *parts, int32_t k, int32_t index, sums *s,
+                                double *io_first)
+{
+    pair p;
+    double scale = 0.0;
+    lathe_status status = read_pair(&parts[k], index, &p);
+    if (status == LATHE_OK)
+        status = factor(&parts[k], &p, index, &scale);
+    if (status == LATHE_OK && s->first < 0) {
+        *io_first = scale;
+        status = begin(s, &p, k);
+    }
+    if (status == LATHE_OK && (!same_dims(&s->list[0].desc, &p.list[p.a].desc) ||
+                               !same_dims(&s->list[1].desc, &p.list[p.b].desc)))
+        status = lathe_error(
+            LATHE_E_CONFIG,
+            "the combination \"linear\" needs adapters of one rank, and those of %s "
+            "and %s differ at '%s': use \"cat\"",
+            parts[s->first].adapter, parts[k].adapter, parts[k].saved->params->rows[index]->name);
+    if (status == LATHE_OK) {
+        const double f = parts[k].weight * scale, root = sqrt(fabs(f));
+        add(s->a, &p.list[p.a], (f < 0.0 ? -root : root) / *io_first);
+        add(s->b, &p.list[p.b], root);
+    }
+    lathe__site_params_free(p.store, p.list, p.n);
+    return status;
+}
+
+lathe_status lathe__merge_linear(const lathe_merge_part *parts, int32_t n_parts, int32_t has,
+                                 int32_t index, float *w)
+{
+    sums s = {.first = -1};
+    double scale = 1.0;
+    lathe_status status = LATHE_OK;
+    for (int32_t k = 0; k < n_parts && status == LATHE_OK; k++)
+        if (has >> k & 1)
+            status = add_adapter(parts, k, index, &s, &scale);
+    if (status == LATHE_OK && s.first >= 0) {
+        const lathe_saved_state *saved = parts[s.first].saved;
+        const lathe_param *row = saved->params->rows[index];
+        status = lathe__merge_params(&saved->parts->adapter, saved->model, row, &row->desc, s.list,
+                                     2, w);
+    }
+    free(s.a);
+    free(s.b);
+    return status;
+}
