@@ -162,6 +162,24 @@ Test(outer_adapters, the_embedding_of_another_base_in_the_file_is_refused)
            "is not the 'model.embed_tokens.weight' of the model model");
 }
 
+Test(outer_adapters, a_linear_combination_needs_lora_of_one_rank)
+{
+    expect(LATHE " train lora.toml 2>&1", 0, "step-00000004");
+    expect(LATHE " train lora.toml --adapter.r 2 --checkpoint.dir small 2>&1", 0, "step-00000004");
+    expect(LATHE " train lora.toml --adapter.name dora --adapter.target_modules '[\"q_proj\"]' "
+                 "--checkpoint.dir dora 2>&1",
+           0, "step-00000004");
+    expect(LATHE " merge base out small --combination linear -o no 2>&1", 2,
+           "needs adapters of one rank");
+    expect(LATHE " merge base dora out --combination linear -o no 2>&1", 2,
+           "has something else at");
+    expect(LATHE " merge base out out --combination svd -o no 2>&1", 2,
+           "--combination: expected cat or linear, seen \"svd\"");
+    cr_expect_eq(access("no", F_OK), -1);
+    expect(LATHE " merge base out out --combination linear --adapter-weights 0.5,0.5 -o yes", 0,
+           "merged 2 adapters into 4 weights");
+}
+
 /* ---- another adapter as the reference ---- */
 
 Test(outer_adapters, the_reference_is_the_other_adapter_and_resuming_keeps_it)
