@@ -3,7 +3,7 @@
 #ifndef LATHE_PRIMITIVES_MERGE_LINEAR_H
 #define LATHE_PRIMITIVES_MERGE_LINEAR_H
 
-#include "primitives/merged_model.h"
+#include "primitives/merge_part.h"
 
 /** Adds (sum of b_k B_k) (sum of a_k A_k) to w [out, in], or [V, C] of an embedding, over the
  * adapters whose bit of `has` is 1; a_k = sign(f_k) sqrt(|f_k|), b_k = sqrt(|f_k|), f_k = weight_k

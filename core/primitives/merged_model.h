@@ -2,19 +2,7 @@
 #ifndef LATHE_PRIMITIVES_MERGED_MODEL_H
 #define LATHE_PRIMITIVES_MERGED_MODEL_H
 
-#include "checkpoint/saved_state.h"
-
-enum { LATHE_MOST_MERGED = 8 };
-
-/* How several adapters are combined. */
-enum { LATHE_COMBINE_CAT = 0, LATHE_COMBINE_LINEAR = 1 };
-
-/** An adapter to merge. */
-typedef struct lathe_merge_part {
-    const lathe_saved_state *saved; /* of a run over the model, with the adapter's parameters */
-    const char *adapter;            /* the folder that they were read from */
-    double weight;                  /* of its change */
-} lathe_merge_part;
+#include "primitives/merge_part.h"
 
 /** Writes config.json, the weights and the tokenizer's files into the new folder `path`: the model
  *  in parts[0].saved->model_path, which all adapters have as their base, with what they change:
