@@ -8,8 +8,11 @@
 #include "base/error.h"
 #include "exec/activation_offload.h"
 #include "exec/attention_node.h"
+#include "exec/gather_uses.h"
+#include "exec/node_kernel.h"
 #include "exec/quant_node.h"
 #include "exec/replay.h"
+#include "exec/value_address.h"
 #include "ir/op_info.h"
 #include "plug/answers.h"
 #include "store/transfer.h"
@@ -42,6 +45,9 @@ struct lathe_exec {
     int64_t sent_at[INPUT_SETS]; /* m->n_syncs when the set was sent; -1: never */
     lathe_replays replays;
     lathe_value_offload offload;
+    const lathe_store *store;  /* of the parameters; NULL before place */
+    lathe_gather_uses gathers; /* of its divided values */
+    char *own_window;          /* NULL: the store's window is large enough */
     int64_t *scratch_bytes;
     double seconds[3]; /* by phase */
     double *profile;   /* [n_nodes] seconds; NULL: no profile */
@@ -53,40 +59,6 @@ double lathe_now(void)
     struct timespec t;
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static uint32_t mask_of(const lathe_ir_node *n, int32_t write)
-{
-    uint32_t mask = 0;
-    for (int32_t k = 0; k < n->n_out; k++)
-        if (n->out[k] != LATHE_NONE && n->write[k] == write)
-            mask |= 1u << k;
-    return mask;
-}
-
-lathe_status lathe_node_kernel(const lathe_machine *m, const lathe_graph *g, const lathe_ir_node *n,
-                               lathe_kernel **out, int64_t *out_scratch_bytes)
-{
-    lathe_desc in[LATHE_OP_MAX_IN], out_of[LATHE_OP_MAX_OUT];
-    const lathe_desc absent = {LATHE_ABSENT, 0, {1, 1, 1, 1}};
-    for (int32_t k = 0; k < n->n_in; k++)
-        in[k] = n->in[k] == LATHE_NONE ? absent : g->values[n->in[k]].desc;
-    for (int32_t k = 0; k < n->n_out; k++)
-        out_of[k] = n->out[k] == LATHE_NONE ? absent : g->values[n->out[k]].desc;
-    const uint32_t set = mask_of(n, LATHE_WRITE_SET), add = mask_of(n, LATHE_WRITE_ADD);
-    const uint32_t both = mask_of(n, LATHE_WRITE_RUNTIME);
-    const lathe_kernel_problem problem = {.size = (uint32_t)sizeof problem,
-                                          .op = n->op,
-                                          .attrs = &n->attrs,
-                                          .in = in,
-                                          .out = out_of,
-                                          .n_in = n->n_in,
-                                          .n_out = n->n_out,
-                                          .may_accumulate = add | both,
-                                          .may_overwrite = set | both,
-                                          .flags = m->flags,
-                                          .n_threads = m->n_threads};
-    return lathe_answer_kernel(m->device, &problem, out, out_scratch_bytes);
 }
 
 static lathe_status prepare_device(lathe_exec *x, int32_t i)
@@ -209,6 +181,8 @@ void lathe_exec_destroy(lathe_exec *x)
     if (!x)
         return;
     lathe_value_offload_fini(&x->offload);
+    lathe_machine_free(x->m, LATHE_MEM_PARAMETERS, x->gathers.bytes, x->own_window);
+    lathe_gather_uses_fini(&x->gathers);
     lathe_replays_fini(&x->replays);
     for (int32_t i = 0; x->nodes && i < x->g->n_nodes; i++) {
         if (x->nodes[i].kernel)
@@ -237,22 +211,27 @@ const lathe_plan *lathe_exec_plan(const lathe_exec *x)
     return x->plan;
 }
 
-static void *persistent_address(const lathe_exec *x, const lathe_store *store,
-                                const lathe_ir_value *v)
+lathe_status lathe_exec_divide(lathe_exec *x, const lathe_store *store, int32_t border)
 {
-    switch (v->kind) {
-    case LATHE_VALUE_PARAM:
-        return lathe_store_value(store, v->param);
-    case LATHE_VALUE_MASTER:
-        return lathe_store_master(store, v->param);
-    case LATHE_VALUE_GRAD:
-        return lathe_store_fresh(store, v->param);
-    case LATHE_VALUE_PLANE:
-        return lathe_store_plane(store, v->param, v->plane);
-    default:
-        (void)x;
-        return NULL;
-    }
+    return lathe_gather_uses_init(&x->gathers, store, x->g, border);
+}
+
+int64_t lathe_exec_window_bytes(const lathe_exec *x)
+{
+    return x->gathers.bytes;
+}
+
+/* The window of divided values: the store's, or one for a program that is not in the plan. */
+static lathe_status place_window(lathe_exec *x, const lathe_store *store)
+{
+    void *memory = NULL;
+    x->store = store;
+    x->gathers.window = store->gathered;
+    if (x->gathers.bytes <= store->gathered_bytes)
+        return LATHE_OK;
+    LATHE_TRY(lathe_machine_alloc(x->m, LATHE_MEM_PARAMETERS, x->gathers.bytes, &memory));
+    x->gathers.window = x->own_window = memory;
+    return LATHE_OK;
 }
 
 /* Address of a planned value; all values that share memory with `root` have the same. */
@@ -283,6 +262,7 @@ lathe_status lathe_exec_place(lathe_exec *x, const lathe_store *store, void *are
     LATHE_TRY(lathe_machine_alloc(x->m, LATHE_MEM_STAGING, x->staging_bytes, &memory));
     x->staging = memory;
     LATHE_TRY(lathe_value_offload_place(&x->offload, x->m, x->g, x->plan->host_bytes));
+    LATHE_TRY(place_window(x, store));
     int64_t at = x->sent_bytes;
     for (lathe_val v = 0; v < x->g->n_values; v++) {
         const lathe_ir_value *value = &x->g->values[v];
@@ -294,7 +274,7 @@ lathe_status lathe_exec_place(lathe_exec *x, const lathe_store *store, void *are
             LATHE_TRY(
                 lathe_upload(x->m, x->address[v], value->data, lathe_desc_bytes(&value->desc)));
         } else if (value->kind != LATHE_VALUE_TEMP && value->kind != LATHE_VALUE_STATE) {
-            x->address[v] = persistent_address(x, store, value);
+            LATHE_TRY(lathe__value_address(&x->gathers, store, value, &x->address[v]));
         }
     }
     for (lathe_val v = 0; v < x->g->n_values; v++) {
@@ -383,9 +363,9 @@ static lathe_status run_node(lathe_exec *x, int32_t i, int32_t accumulate)
 {
     const lathe_ir_node *n = &x->g->nodes[i];
     ready *r = &x->nodes[i];
-    uint32_t add = mask_of(n, LATHE_WRITE_ADD);
+    uint32_t add = lathe__write_mask(n, LATHE_WRITE_ADD);
     if (accumulate)
-        add |= mask_of(n, LATHE_WRITE_RUNTIME);
+        add |= lathe__write_mask(n, LATHE_WRITE_RUNTIME);
     switch (lathe_op_info_get(n->op)->runs_on) {
     case LATHE_RUNS_ATTENTION:
         return lathe__attention_run(n, r->component, r->problem, r->in, r->out, r->scratch, add,
@@ -419,6 +399,7 @@ static lathe_status run_nodes(void *arg, int32_t begin, int32_t end, int32_t acc
     double since = lathe_now();
     int32_t phase = LATHE_PHASE_FORWARD;
     const int looks = x->profile || x->watch;
+    int32_t next = lathe_gather_uses_first(&x->gathers, begin);
     for (int32_t i = begin; i < end; i++) {
         if (x->g->nodes[i].phase != phase) {
             const double now = lathe_now();
@@ -427,6 +408,8 @@ static lathe_status run_nodes(void *arg, int32_t begin, int32_t end, int32_t acc
             phase = x->g->nodes[i].phase;
         }
         const double begun = looks ? lathe_now() : 0.0;
+        if (x->gathers.n_events > 0)
+            LATHE_TRY(at_node(x, i, lathe_gather_uses_before(&x->gathers, x->store, i, &next)));
         LATHE_TRY(at_node(x, i, run_node(x, i, accumulate)));
         if (looks && !lathe_machine_shares(x->m)) /* measure the node's run, not its queueing */
             LATHE_TRY(at_node(x, i, lathe_machine_sync(x->m)));
@@ -443,7 +426,7 @@ lathe_status lathe_exec_run_range(lathe_exec *x, int32_t begin, int32_t end, int
 {
     const int cannot = x->offload.host_bytes > 0 && !x->m->info.capture_events;
     lathe_value_offload_count(&x->offload, begin, end);
-    if (x->profile || x->watch || cannot)
+    if (x->profile || x->watch || cannot || x->gathers.n_events > 0)
         return run_nodes(x, begin, end, accumulate);
     return lathe_replays_run(&x->replays, begin, end, accumulate, run_nodes, x);
 }

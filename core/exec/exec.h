@@ -26,6 +26,13 @@ const lathe_plan *lathe_exec_plan(const lathe_exec *exec);
  * device's memory. */
 int64_t lathe_exec_staging_bytes(const lathe_exec *exec);
 
+/** Plans when and where divided values of parameters are gathered (gather_uses.h). border: number of
+ *  nodes of the forward, which a run of the others may follow later. Without it, a program that
+ *  reads divided values is refused when it is placed. */
+lathe_status lathe_exec_divide(lathe_exec *exec, const lathe_store *store, int32_t border);
+/** Bytes of the store's window that it needs. */
+int64_t lathe_exec_window_bytes(const lathe_exec *exec);
+
 /** Gives the executable its memory: parameters from the store, and the shared arena (at least
  *  plan->arena_bytes). Allocates its own inputs and constants, counted as activations,
  *  lathe_exec_staging_bytes() of staging memory, and plan->host_bytes for the values kept in host

@@ -23,6 +23,9 @@ lathe_status lathe_program_build(const lathe_program_config *config, int32_t kin
 /** Creates p->exec from the graph, which it takes ownership of. */
 lathe_status lathe_program_prepare(lathe_program *p, lathe_machine *m);
 
+/** Plans the gathers of divided values of p->exec (lathe_exec_divide). */
+lathe_status lathe_program_divide(lathe_program *p, const lathe_store *store);
+
 void lathe_program_fini(lathe_program *p);
 
 #endif

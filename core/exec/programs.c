@@ -1,4 +1,4 @@
-/* Fills the input that ops with random numbers read: the seed, the step, and which part of the
+/* Plans gathers, and fills the input that ops with random numbers read: the seed, the step, and which part of the
  * batch of all ranks this rank has. */
 #include "exec/programs.h"
 
@@ -15,4 +15,10 @@ void lathe_programs_counter(const lathe_programs *programs, const lathe_program 
     /* a batch of pairs has its chosen rows first, then its rejected rows */
     counter[LATHE_RNG_PARTS] =
         programs->train.exec && programs->train.pair_mask != LATHE_NONE ? 2 : 1;
+}
+
+lathe_status lathe_program_divide(lathe_program *p, const lathe_store *store)
+{
+    const int32_t n_nodes = lathe_exec_graph(p->exec)->n_nodes;
+    return lathe_exec_divide(p->exec, store, p->seed == LATHE_NONE ? n_nodes : p->forward_end);
 }

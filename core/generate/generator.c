@@ -58,7 +58,8 @@ static lathe_status add_pass(lathe_generator *g, int64_t rows, int64_t tokens)
     *pass = (lathe__pass){.rows = rows, .tokens = tokens};
     g->n_passes++;
     LATHE_TRY(lathe_program_build(&config, LATHE_PROGRAM_DECODE, &pass->program));
-    return lathe_program_prepare(&pass->program, g->parts.machine);
+    LATHE_TRY(lathe_program_prepare(&pass->program, g->parts.machine));
+    return lathe_program_divide(&pass->program, g->parts.store);
 }
 
 static lathe_status add_passes(lathe_generator *g)
@@ -213,6 +214,8 @@ lathe_generator_memory lathe_generator_needs(const lathe_generator *g)
         const lathe_plan *p = lathe_exec_plan(exec);
         needs.input_bytes += p->input_bytes;
         needs.staging_bytes += lathe_exec_staging_bytes(exec);
+        if (lathe_exec_window_bytes(exec) > needs.window_bytes)
+            needs.window_bytes = lathe_exec_window_bytes(exec);
         if (p->arena_bytes > needs.arena_bytes)
             needs.arena_bytes = p->arena_bytes;
         if (p->activation_bytes > needs.activation_bytes)

@@ -15,6 +15,7 @@ typedef struct lathe_generator_memory {
     int64_t input_bytes;                   /* of its programs' inputs */
     int64_t staging_bytes;                 /* host buffers for their inputs and outputs */
     int64_t arena_bytes, activation_bytes; /* of the shared arena */
+    int64_t window_bytes;                  /* of the window of gathered values */
 } lathe_generator_memory;
 
 /** Makes a generator without device memory, so that its needs can be planned. Where the device's

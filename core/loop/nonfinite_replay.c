@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "primitives/agree.h"
 #include "primitives/primitives.h"
 #include "update/nonfinite.h"
 
@@ -10,7 +11,8 @@
 static lathe_status replay(lathe_run *run, int32_t done, lathe_nonfinite *search)
 {
     const int32_t n = run->set.gradient_accumulation_steps;
-    for (int32_t m = done + 1; m <= n && !search->is_found; m++) {
+    const int stays = run->store.gathers != NULL; /* other ranks need this one at each gather */
+    for (int32_t m = done + 1; m <= n && (!search->is_found || stays); m++) {
         lathe_forward_result f = {.size = (uint32_t)sizeof f};
         LATHE_TRY(
             lathe_forward(run, NULL, LATHE_FORWARD_TRAIN, &f)); /* the batch is in place now */
@@ -42,7 +44,13 @@ lathe_status lathe__nonfinite_find(lathe_run *run, const lathe_position *begin, 
                               .line_bytes = bytes};
     LATHE_TRY(lathe_nonfinite_in_parameters(&search));
     LATHE_TRY(lathe_zero_grad(run));
-    if (search.is_found)
+    double n_found = search.is_found;
+    if (run->store.gathers) /* no rank knows all elements of a parameter */
+        LATHE_TRY(lathe__run_add_ranks(run, &n_found, 1));
+    if (n_found > 0.0 && !search.is_found)
+        (void)snprintf(out, (size_t)bytes,
+                       "another rank holds a parameter that was not finite before the step");
+    if (n_found > 0.0)
         return LATHE_OK;
     LATHE_TRY(lathe_loader_seek(run->data.loader, &begin->cursor));
     run->at.micro = begin->micro;

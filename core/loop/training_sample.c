@@ -11,6 +11,8 @@
 #include "loop/training.h"
 #include "primitives/generate.h"
 #include "primitives/sampling_settings.h"
+#include "primitives/save_load.h"
+#include "ranks/extents.h"
 
 static const char *prompt_of(const lathe_run *run)
 {
@@ -45,15 +47,25 @@ void lathe__training_samples_close(lathe_training *t)
     t->samples = NULL;
 }
 
+/* Where ranks divide the parameters, the others serve this one while it generates. */
 static lathe_status make(lathe_run *run, lathe_generation *out)
 {
     lathe_sampling sampling = {.size = (uint32_t)sizeof sampling};
     LATHE_TRY(lathe_default_sampling(run, &sampling));
     const double begin = lathe_now();
     *out = (lathe_generation){.size = (uint32_t)sizeof *out};
+    if (run->store.gathers)
+        lathe_extents_lead(run->extents);
     LATHE_TRY(lathe_generate(run, prompt_of(run), &sampling, out));
     lathe_trace_since("sample", "sample", begin);
     return LATHE_OK;
+}
+
+/* Whether this rank serves rank 0 while it generates. */
+static int serves(const lathe_run *run)
+{
+    return run->programs.rank > 0 && run->store.gathers && run->samples_every > 0 &&
+           run->at.step % run->samples_every == 0;
 }
 
 /* A NUL within the text would end it: it becomes what stands for bytes that are no text. */
@@ -76,9 +88,13 @@ lathe_status lathe__training_sample(lathe_training *t)
     lathe_run *run = t->run;
     lathe_generation made = {.size = (uint32_t)sizeof made};
     lathe_buffer b = LATHE_BUFFER_INIT;
+    if (serves(run))
+        return lathe__run_serve(run);
     if (!t->samples || run->at.step % run->set.sample_every != 0)
         return LATHE_OK;
     const lathe_status sampled = make(run, &made);
+    if (run->store.gathers && (sampled == LATHE_OK || sampled == LATHE_E_NUMERIC))
+        LATHE_TRY(lathe__run_release(run));
     if (sampled == LATHE_E_NUMERIC) { /* train.on_nonfinite decides, at the next loss */
         lathe_log(LATHE_LOG_WARN, "no sample after step %lld: %s", (long long)run->at.step,
                   lathe_error_message());

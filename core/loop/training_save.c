@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/crc32c.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
@@ -23,6 +22,7 @@
 #include "primitives/save_load.h"
 #include "ranks/ranks.h"
 #include "run/run_saved.h"
+#include "store/gathered.h"
 
 typedef struct lathe_saver {
     lathe_lock lock;
@@ -145,26 +145,13 @@ static lathe_status begin_alone(lathe_training *t)
     return LATHE_OK;
 }
 
-/* A checksum of what kernels read of the trained parameters, which every rank holds. */
-static double checksum(const lathe_store *store)
-{
-    uint32_t sum = 0;
-    for (int32_t i = 0; i < store->n_rows; i++)
-        if (store->params->rows[i]->trainable)
-            sum = sum * 31 +
-                  lathe_crc32c(lathe_store_value(store, i),
-                               lathe_desc_count(&store->params->rows[i]->desc) *
-                                   lathe_dtype_bytes(lathe_params_value_dtype(store->params, i)));
-    return (double)sum;
-}
-
 /* Refuses ranks whose weights differ, such as those of another copy of model.path. */
 static lathe_status compare_weights(lathe_run *run)
 {
     const double *all = NULL;
     double norm = 0.0;
     if (run->extents) /* a norm would be that of all ranks */
-        norm = checksum(&run->store);
+        norm = lathe_store_checksum(&run->store);
     else
         LATHE_TRY(lathe_update_param_norm(run->opt.update, &norm));
     LATHE_TRY(lathe_ranks_gather(run->ranks, &norm, 1, 1, &all));

@@ -7,40 +7,8 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "lathe/dtype.h"
+#include "ranks/extents_internal.h"
 #include "store/fresh_grads.h"
-#include "store/store_io.h"
-
-#define MOST_PIECE ((int64_t)4 << 20) /* bytes of one message to rank 0 */
-
-/* What rank 0 asks for, in the first of its numbers. */
-enum { RELEASE = 0, COLLECT = 1, FILL_AVERAGES = 2 };
-
-enum { TAG = 1 }; /* of messages to rank 0 */
-
-/* The exchanges of one bucket. own: first element of this rank's extent in the bucket. */
-typedef struct bucket {
-    lathe_exchange *reduce, *spread;
-    int32_t grad_width, value_width;
-    int64_t own_grad, own_value;
-} bucket;
-
-/* When the buckets are complete in a program: order [n_buckets], with the last node of each. */
-typedef struct schedule {
-    const lathe_graph *graph;
-    int32_t *order, *last;
-} schedule;
-
-struct lathe_extents {
-    lathe_ranks *ranks;
-    lathe_store *store;
-    lathe_peers peers;
-    bucket *list; /* [division->n_buckets] */
-    int64_t *counts;
-    schedule *programs; /* [n_programs] of which the gradients are added during the backward */
-    int32_t n_programs, reserved;
-    int64_t scratch_bytes, sent_bytes;
-    void *scratch;
-};
 
 /* ---- preparing ---- */
 
@@ -75,18 +43,17 @@ static lathe_status prepare_bucket(lathe_extents *x, int32_t k)
     const int32_t row = store->division->rows[store->division->buckets[k].first];
     const int32_t grad = lathe_params_grad_dtype(store->params, row);
     const int32_t value = lathe_params_value_dtype(store->params, row);
-    bucket *b = &x->list[k];
+    lathe__bucket *b = &x->list[k];
     b->grad_width = (int32_t)lathe_dtype_bytes(grad);
     b->value_width = (int32_t)lathe_dtype_bytes(value);
     LATHE_TRY(prepare(x, LATHE_REDUCE_SCATTER, k, grad, &b->reduce, &b->own_grad));
+    if (store->rows[row].gathered[0].gather >= 0)
+        return LATHE_OK; /* read as it is gathered */
     return prepare(x, LATHE_ALL_GATHER, k, value, &b->spread, &b->own_value);
 }
 
 static lathe_status add(void *arg, double *numbers, int32_t n);
 static lathe_status spread(void *arg);
-static lathe_status collect(void *arg, int32_t family, int32_t row, int32_t slot, lathe_piece_fn fn,
-                            void *fn_arg);
-static lathe_status fill_averages(void *arg);
 
 lathe_status lathe_extents_create(lathe_ranks *ranks, lathe_store *store, lathe_extents **out)
 {
@@ -96,13 +63,22 @@ lathe_status lathe_extents_create(lathe_ranks *ranks, lathe_store *store, lathe_
         x->counts = calloc((size_t)store->division->n_ranks, sizeof *x->counts);
         x->ranks = ranks;
         x->store = store;
-        x->peers = (lathe_peers){x, add, spread, collect, fill_averages};
+        x->peers = (lathe_peers){.arg = x,
+                                .add = add,
+                                .spread = spread,
+                                .gather_start = lathe__gather_start,
+                                .gather_poll = lathe__gather_poll,
+                                .gather_wait = lathe__gather_wait,
+                                .collect = lathe__extents_collect,
+                                .fill_averages = lathe__extents_fill_averages};
     }
     lathe_status status = x && x->list && x->counts
                               ? LATHE_OK
                               : lathe_error(LATHE_E_NOMEM, "no memory for the exchanges of ranks");
     for (int32_t k = 0; status == LATHE_OK && k < store->division->n_buckets; k++)
         status = prepare_bucket(x, k);
+    if (status == LATHE_OK && store->gathers)
+        status = lathe__gathers_prepare(x);
     if (status != LATHE_OK) {
         lathe_extents_destroy(x);
         return status;
@@ -125,6 +101,7 @@ void lathe_extents_destroy(lathe_extents *x)
     for (int32_t g = 0; g < x->n_programs; g++)
         free(x->programs[g].order);
     free(x->programs);
+    lathe__gathers_destroy(x);
     x->store->peers = NULL;
     free(x->list);
     free(x->counts);
@@ -151,9 +128,11 @@ int64_t lathe_extents_take_sent(lathe_extents *x)
 
 /* ---- in a step ---- */
 
-static lathe_status count_sent(lathe_extents *x, int64_t sign)
+lathe_status lathe__extents_count_sent(lathe_extents *x, int64_t sign)
 {
     int64_t sent = 0, received = 0;
+    if (sign < 0 ? x->counting++ > 0 : --x->counting > 0)
+        return LATHE_OK;
     LATHE_TRY(x->ranks->table->traffic(x->ranks->group, &sent, &received));
     x->sent_bytes += sign * sent;
     return LATHE_OK;
@@ -162,20 +141,20 @@ static lathe_status count_sent(lathe_extents *x, int64_t sign)
 lathe_status lathe_extents_reduce(lathe_extents *x)
 {
     const lathe_division *d = x->store->division;
-    LATHE_TRY(count_sent(x, -1));
+    LATHE_TRY(lathe__extents_count_sent(x, -1));
     for (int32_t k = 0; k < d->n_buckets; k++) {
-        const bucket *b = &x->list[k];
+        const lathe__bucket *b = &x->list[k];
         char *at = lathe_store_grad(x->store, d->rows[d->buckets[k].first]);
         const lathe_exchange_args args = {
             .in = at, .out = at + b->own_grad * b->grad_width, .scratch = x->scratch};
         LATHE_TRY(lathe_ranks_run(x->ranks, b->reduce, &args, 0));
     }
-    return count_sent(x, 1);
+    return lathe__extents_count_sent(x, 1);
 }
 
 /* ---- in a backward ---- */
 
-static lathe_status make_schedule(schedule *s, const lathe_bucket_life *lives, int32_t n)
+static lathe_status make_schedule(lathe__schedule *s, const lathe_bucket_life *lives, int32_t n)
 {
     s->order = calloc(2 * (size_t)n + 1, sizeof *s->order);
     if (!s->order)
@@ -200,15 +179,12 @@ lathe_status lathe_extents_plan(lathe_extents *x, const lathe_graph *const *grap
     lathe_status status = lives && x->programs
                               ? LATHE_OK
                               : lathe_error(LATHE_E_NOMEM, "no memory for the order of buckets");
-    for (int32_t g = 0; g < n && status == LATHE_OK; g++) {
-        lathe_bucket_life *of = lives + (int64_t)g * n_buckets;
-        x->programs[x->n_programs++].graph = graphs[g];
-        status = lathe_bucket_lives(x->store, graphs[g], of);
-        if (status == LATHE_OK)
-            status = make_schedule(&x->programs[g], of, n_buckets);
-    }
     if (status == LATHE_OK)
-        status = lathe_fresh_grads_place(x->store, lives, n);
+        status = lathe_fresh_grads_plan(x->store, graphs, n, lives);
+    for (int32_t g = 0; g < n && status == LATHE_OK; g++) {
+        x->programs[x->n_programs++].graph = graphs[g];
+        status = make_schedule(&x->programs[g], lives + (int64_t)g * n_buckets, n_buckets);
+    }
     free(lives);
     return status;
 }
@@ -242,7 +218,7 @@ static void add_range(void *arg, int64_t begin, int64_t end, int32_t worker)
 static lathe_status reduce_fresh(lathe_extents *x, int32_t k, int32_t is_first)
 {
     const lathe_division *d = x->store->division;
-    const bucket *b = &x->list[k];
+    const lathe__bucket *b = &x->list[k];
     const int32_t row = d->rows[d->buckets[k].first];
     char *at = lathe_store_fresh(x->store, row), *own = at + b->own_grad * b->grad_width;
     const lathe_exchange_args args = {.in = at, .out = own, .scratch = x->scratch};
@@ -261,12 +237,12 @@ lathe_status lathe_extents_backward(lathe_extents *x, lathe_exec *exec, int32_t 
                                     int32_t is_first)
 {
     const lathe_graph *g = lathe_exec_graph(exec);
-    const schedule *s = x->programs;
+    const lathe__schedule *s = x->programs;
     while (s < x->programs + x->n_programs && s->graph != g)
         s++;
     if (s == x->programs + x->n_programs)
         return lathe_error(LATHE_E_STATE, "a backward that was not planned");
-    LATHE_TRY(count_sent(x, -1));
+    LATHE_TRY(lathe__extents_count_sent(x, -1));
     for (int32_t k = 0; k < x->store->division->n_buckets; k++) {
         const int32_t end = s->last[k] + 1;
         if (end > begin) {
@@ -276,22 +252,24 @@ lathe_status lathe_extents_backward(lathe_extents *x, lathe_exec *exec, int32_t 
         LATHE_TRY(reduce_fresh(x, s->order[k], is_first));
     }
     LATHE_TRY(lathe_exec_run_range(exec, begin, g->n_nodes, 0));
-    return count_sent(x, 1);
+    return lathe__extents_count_sent(x, 1);
 }
 
 static lathe_status spread(void *arg)
 {
     lathe_extents *x = arg;
     const lathe_division *d = x->store->division;
-    LATHE_TRY(count_sent(x, -1));
+    LATHE_TRY(lathe__extents_count_sent(x, -1));
     for (int32_t k = 0; k < d->n_buckets; k++) {
-        const bucket *b = &x->list[k];
+        const lathe__bucket *b = &x->list[k];
+        if (!b->spread)
+            continue;
         char *at = lathe_store_value(x->store, d->rows[d->buckets[k].first]);
         const lathe_exchange_args args = {
             .in = at + b->own_value * b->value_width, .out = at, .scratch = x->scratch};
         LATHE_TRY(lathe_ranks_run(x->ranks, b->spread, &args, 0));
     }
-    return count_sent(x, 1);
+    return lathe__extents_count_sent(x, 1);
 }
 
 static lathe_status add(void *arg, double *numbers, int32_t n)
@@ -305,127 +283,4 @@ static lathe_status add(void *arg, double *numbers, int32_t n)
             numbers[i] += all[(int64_t)q * LATHE_RANK_NUMBERS + i];
     }
     return LATHE_OK;
-}
-
-/* ---- for rank 0 ---- */
-
-/* A range of bytes that one rank passes to another, outside of steps. */
-static lathe_status pass(const lathe_extents *x, int32_t op, int32_t peer, void *data, int64_t n)
-{
-    lathe_exchange *exchange = NULL;
-    lathe_exchange_info info = {.size = (uint32_t)sizeof info};
-    const lathe_exchange_problem problem = {.size = (uint32_t)sizeof problem,
-                                            .op = op,
-                                            .dtype = LATHE_U8,
-                                            .peer = peer,
-                                            .tag = TAG,
-                                            .n = n,
-                                            .label = "state for a checkpoint"};
-    LATHE_TRY(x->ranks->table->prepare(x->ranks->group, &problem, &exchange, &info));
-    void *scratch = aligned_alloc(64, ((size_t)info.scratch_bytes + 127) / 64 * 64);
-    const lathe_exchange_args args = {.in = op == LATHE_SEND ? data : NULL,
-                                      .out = op == LATHE_SEND ? NULL : data,
-                                      .scratch = scratch};
-    const lathe_status status = scratch ? lathe_ranks_run(x->ranks, exchange, &args, 1)
-                                        : lathe_error(LATHE_E_NOMEM, "no memory to pass a piece");
-    if (status == LATHE_OK)
-        x->ranks->table->exchange_destroy(exchange);
-    free(scratch);
-    return status;
-}
-
-/* Passes pieces on with the place that they have in the whole tensor. */
-typedef struct shifted {
-    lathe_piece_fn fn;
-    void *arg;
-    int64_t by;
-} shifted;
-
-/* lathe_piece_fn */
-static lathe_status shift(void *arg, int64_t offset, const void *data, int64_t bytes)
-{
-    const shifted *s = arg;
-    return s->fn(s->arg, offset + s->by, data, bytes);
-}
-
-/* Receives a range of a tensor, piece by piece. */
-static lathe_status receive(const lathe_extents *x, int32_t peer, lathe_extent range, char *buffer,
-                            lathe_piece_fn fn, void *arg)
-{
-    for (int64_t at = 0; at < range.n; at += MOST_PIECE) {
-        const int64_t n = range.n - at < MOST_PIECE ? range.n - at : MOST_PIECE;
-        LATHE_TRY(pass(x, LATHE_RECEIVE, peer, buffer, n));
-        LATHE_TRY(fn(arg, range.begin + at, buffer, n));
-    }
-    return LATHE_OK;
-}
-
-/* An error of `fn` ends the run: the others wait in vain for the next request, and are ended. */
-static lathe_status collect(void *arg, int32_t family, int32_t row, int32_t slot, lathe_piece_fn fn,
-                            void *fn_arg)
-{
-    const lathe_extents *x = arg;
-    const double ask[4] = {COLLECT, family, row, slot};
-    char *buffer = malloc((size_t)MOST_PIECE);
-    if (!buffer)
-        return lathe_error(LATHE_E_NOMEM, "no memory to receive the state of other ranks");
-    lathe_status status = lathe_ranks_gather(x->ranks, ask, 4, 1, NULL);
-    for (int32_t q = 0; status == LATHE_OK && q < lathe_ranks_count(x->ranks); q++) {
-        const lathe_extent range = lathe_store_family_bytes(x->store, family, row, slot, q);
-        shifted own = {fn, fn_arg, range.begin};
-        if (range.n == 0)
-            continue;
-        status = q > 0 ? receive(x, q, range, buffer, fn, fn_arg)
-                       : lathe_store_read(x->store, lathe_store_family(x->store, family, row, slot),
-                                          range.n, shift, &own);
-    }
-    free(buffer);
-    return status;
-}
-
-static lathe_status fill_averages(void *arg)
-{
-    const lathe_extents *x = arg;
-    const double ask = FILL_AVERAGES;
-    return lathe_ranks_gather(x->ranks, &ask, 1, 1, NULL);
-}
-
-lathe_status lathe_extents_release(const lathe_extents *x)
-{
-    const double ask = RELEASE;
-    return lathe_ranks_gather(x->ranks, &ask, 1, 1, NULL);
-}
-
-/* Sends a piece to rank 0. A lathe_piece_fn. */
-static lathe_status send_piece(void *arg, int64_t offset, const void *data, int64_t bytes)
-{
-    (void)offset;
-    for (int64_t at = 0; at < bytes; at += MOST_PIECE) {
-        const int64_t n = bytes - at < MOST_PIECE ? bytes - at : MOST_PIECE;
-        LATHE_TRY(pass(arg, LATHE_SEND, 0, (char *)(uintptr_t)data + at, n));
-    }
-    return LATHE_OK;
-}
-
-static lathe_status send_held(const lathe_extents *x, int32_t family, int32_t row, int32_t slot)
-{
-    const lathe_extent range =
-        lathe_store_family_bytes(x->store, family, row, slot, lathe_ranks_rank(x->ranks));
-    return range.n == 0 ? LATHE_OK
-                        : send_piece((void *)(uintptr_t)x, 0,
-                                     lathe_store_family(x->store, family, row, slot), range.n);
-}
-
-lathe_status lathe_extents_serve(const lathe_extents *x, lathe_status (*fill)(void *arg), void *arg)
-{
-    const double here = RELEASE, *all = NULL;
-    for (;;) {
-        LATHE_TRY(lathe_ranks_gather(x->ranks, &here, 1, 1, &all));
-        const int32_t what = (int32_t)all[0];
-        if (what == RELEASE)
-            return LATHE_OK;
-        LATHE_TRY(what == FILL_AVERAGES
-                      ? fill(arg)
-                      : send_held(x, (int32_t)all[1], (int32_t)all[2], (int32_t)all[3]));
-    }
 }

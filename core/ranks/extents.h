@@ -6,6 +6,9 @@
  *     update     each rank: its extents
  *     spread     each rank: all elements              all_gather, bucket by bucket
  *
+ * If values are divided too, most are not spread, but gathered where programs read them
+ * (store/gathered.h).
+ *
  * If the sums of the gradients are divided too, reduce happens during each backward, bucket by
  * bucket as their gradients are complete (store/fresh_grads.h).
  *
@@ -52,7 +55,9 @@ int64_t lathe_extents_take_sent(lathe_extents *x);
  *  part of the optimizer's own average. */
 lathe_status lathe_extents_serve(const lathe_extents *x, lathe_status (*fill)(void *arg),
                                  void *arg);
+/** Rank 0 calls it before it runs programs alone, while the others serve it. */
+void lathe_extents_lead(lathe_extents *x);
 /** Rank 0 calls it when it asks for nothing more. */
-lathe_status lathe_extents_release(const lathe_extents *x);
+lathe_status lathe_extents_release(lathe_extents *x);
 
 #endif

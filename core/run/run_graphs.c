@@ -345,12 +345,21 @@ static void reserve(lathe_programs *programs, lathe_mem_bytes *planned, int64_t 
     planned->by[LATHE_MEM_ACTIVATIONS] += input_bytes;
 }
 
-static lathe_status prepare(lathe_machine *m, lathe_programs *programs, lathe_mem_bytes *planned,
-                            lathe_program *p)
+/* Makes the window of gathered values large enough for a program. */
+static void reserve_window(lathe_run *run, int64_t bytes)
 {
-    LATHE_TRY(lathe_program_prepare(p, m));
+    if (bytes > run->store.gathered_bytes)
+        run->store.gathered_bytes = bytes;
+}
+
+static lathe_status prepare(lathe_run *run, lathe_program *p)
+{
+    lathe_mem_bytes *planned = &run->planned;
+    LATHE_TRY(lathe_program_prepare(p, &run->machine));
+    LATHE_TRY(lathe_program_divide(p, &run->store));
     const lathe_plan *plan = lathe_exec_plan(p->exec);
-    reserve(programs, planned, plan->arena_bytes, plan->activation_bytes, plan->input_bytes);
+    reserve(&run->programs, planned, plan->arena_bytes, plan->activation_bytes, plan->input_bytes);
+    reserve_window(run, lathe_exec_window_bytes(p->exec));
     planned->by[LATHE_MEM_OFFLOAD] += plan->host_bytes;
     planned->by[LATHE_MEM_STAGING] += lathe_exec_staging_bytes(p->exec);
     return LATHE_OK;
@@ -361,9 +370,9 @@ static lathe_status prepare_short(lathe_run *run)
     lathe_short_programs *shorter = &run->programs.shorter;
     for (int32_t i = 0; i < shorter->n; i++) {
         if (shorter->train[i].graph)
-            LATHE_TRY(prepare(&run->machine, &run->programs, &run->planned, &shorter->train[i]));
+            LATHE_TRY(prepare(run, &shorter->train[i]));
         if (shorter->eval[i].graph)
-            LATHE_TRY(prepare(&run->machine, &run->programs, &run->planned, &shorter->eval[i]));
+            LATHE_TRY(prepare(run, &shorter->eval[i]));
     }
     return LATHE_OK;
 }
@@ -433,11 +442,10 @@ lathe_status lathe__run_plan(lathe_run *run)
     lathe_program *const own[] = {&run->programs.train, &run->programs.eval, &run->programs.top};
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
         if (own[i]->graph)
-            LATHE_TRY(prepare(&run->machine, &run->programs, &run->planned, own[i]));
+            LATHE_TRY(prepare(run, own[i]));
     LATHE_TRY(prepare_short(run));
     if (run->programs.sampling.graph)
-        LATHE_TRY(lathe__curvature_prepared(
-            run, prepare(&run->machine, &run->programs, &run->planned, &run->programs.sampling)));
+        LATHE_TRY(lathe__curvature_prepared(run, prepare(run, &run->programs.sampling)));
     if (trains) {
         LATHE_TRY(lathe__device_check(run));
         LATHE_TRY(lathe__offload_plan_state(run));
@@ -464,6 +472,7 @@ lathe_status lathe__run_plan(lathe_run *run)
         const lathe_generator_memory needs = lathe_generator_needs(run->generator);
         reserve(&run->programs, &run->planned, needs.arena_bytes, needs.activation_bytes,
                 needs.input_bytes);
+        reserve_window(run, needs.window_bytes);
         run->planned.by[LATHE_MEM_CACHE] += needs.cache_bytes;
         run->planned.by[LATHE_MEM_STAGING] += needs.staging_bytes;
         run->planned.by[LATHE_MEM_MODELS] += run->draft ? lathe_draft_bytes(run->draft) : 0;
@@ -478,22 +487,4 @@ lathe_status lathe__run_plan(lathe_run *run)
     run->planned.by[LATHE_MEM_STAGING] +=
         lathe_staging_bytes(&run->machine) + lathe__losses_bytes(run);
     return LATHE_OK;
-}
-
-lathe_status lathe__run_program(lathe_run *run, int32_t kind, lathe_program *out)
-{
-    lathe_program_config config = lathe__run_program_config(run);
-    const int64_t shared = run->programs.arena_bytes;
-    config.invariant = out == &run->programs.scoring;
-    LATHE_TRY(lathe_program_build(&config, kind, out));
-    LATHE_TRY(lathe_program_prepare(out, &run->machine));
-    const lathe_plan *plan = lathe_exec_plan(out->exec);
-    void *arena = run->programs.arena;
-    if (plan->arena_bytes > shared) { /* a caller's program, which is not in the plan */
-        LATHE_TRY(
-            lathe_machine_alloc(&run->machine, LATHE_MEM_ACTIVATIONS, plan->arena_bytes, &arena));
-        out->own_arena = arena;
-        out->own_bytes = plan->arena_bytes;
-    }
-    return lathe_exec_place(out->exec, &run->store, arena);
 }

@@ -192,6 +192,7 @@ lathe_status lathe__run_join(lathe_run *run)
     run->programs.rank = lathe_ranks_rank(run->ranks);
     run->programs.n_ranks = lathe_ranks_count(run->ranks);
     run->saves = run->set.checkpoint.dir != NULL;
+    run->samples_every = run->set.sample_every;
     if (run->programs.rank > 0)
         be_quiet(run);
     return lathe__run_check_ranks(run);

@@ -86,6 +86,7 @@ struct lathe_run {
     struct lathe_extents *extents;           /* ranks/extents.h; NULL: ranks divide nothing */
     void *bucket_scratch;                    /* of buckets or extents */
     int32_t saves;                           /* 1: rank 0 writes checkpoints */
+    int64_t samples_every;                   /* generate.every of rank 0 */
     struct lathe_scorer *reward;             /* reward_model.h; NULL: none */
     struct lathe_config *reference_config;   /* settings of parts.reference_adapter; NULL: none */
 };
@@ -140,7 +141,8 @@ lathe_status lathe__run_model(lathe_run *run);
 lathe_status lathe__run_plan(lathe_run *run);
 /** Configuration that all programs of the run share; the caller sets the shape. */
 lathe_program_config lathe__run_program_config(lathe_run *run);
-/** Prepares another program and allocates its memory, after the run's memory was allocated. */
+/** Prepares another program and allocates its memory, after the run's memory was allocated
+ * (run_program.c). */
 lathe_status lathe__run_program(lathe_run *run, int32_t kind, lathe_program *out);
 
 /** Bytes of run->programs.losses. */

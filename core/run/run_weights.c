@@ -23,6 +23,7 @@
 #include "run/run_saved.h"
 #include "run/run_state.h"
 #include "run/teacher.h"
+#include "store/gathered.h"
 #include "store/row_norms.h"
 #include "store/singular_rows.h"
 #include "store/weight_fill.h"
@@ -122,6 +123,12 @@ static lathe_status fill_reference(const lathe_store *store, int only_model)
         const int32_t from = lathe_params_find(params, row->name + strlen(LATHE_REFERENCE_PREFIX));
         if (only_model && (from < 0 || from >= params->n_model))
             continue;
+        if (store->gathers) { /* their extents may differ */
+            const void *whole = NULL;
+            LATHE_TRY(lathe_store_whole(store, from, -1, &whole));
+            LATHE_TRY(lathe_store_put_value(store, i, whole));
+            continue;
+        }
         LATHE_TRY(lathe_move(store->m, lathe_store_value(store, i), lathe_store_value(store, from),
                              lathe_desc_count(&row->desc) *
                                  lathe_dtype_bytes(lathe_params_value_dtype(params, i))));

@@ -22,8 +22,14 @@
 
 /* What a rank holds only its extents of (parallel.shard). NONE: nothing, every rank holds all.
  * OPTIMIZER: optimizer state, averages, and masters of parameters with a compute copy. GRADIENTS:
- * the sums of the gradients, too. */
-enum { LATHE_SHARD_NONE = 0, LATHE_SHARD_OPTIMIZER = 1, LATHE_SHARD_GRADIENTS = 2 };
+ * the sums of the gradients, too. PARAMETERS: all values but those of vectors, too (gathered.h). */
+enum {
+    LATHE_SHARD_NONE = 0,
+    LATHE_SHARD_OPTIMIZER = 1,
+    LATHE_SHARD_GRADIENTS = 2,
+    LATHE_SHARD_PARAMETERS = 3,
+    LATHE_N_SHARDS = 4
+};
 
 /** Elements [begin, begin + n) of a parameter. */
 typedef struct lathe_extent {

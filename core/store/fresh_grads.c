@@ -39,8 +39,9 @@ static void find_rows(const lathe_graph *g, int32_t n_table, lathe_bucket_life *
     }
 }
 
-lathe_status lathe_bucket_lives(const lathe_store *store, const lathe_graph *g,
-                                lathe_bucket_life *out)
+/* Lives of the buckets of a store in a finished graph. out: [division->n_buckets] */
+static lathe_status find_lives(const lathe_store *store, const lathe_graph *g,
+                               lathe_bucket_life *out)
 {
     const lathe_division *d = store->division;
     lathe_bucket_life *rows = calloc((size_t)d->n_table + 1, sizeof *rows);
@@ -113,11 +114,13 @@ static int64_t place_all(placing *p)
     return end;
 }
 
-lathe_status lathe_fresh_grads_place(lathe_store *store, const lathe_bucket_life *lives,
-                                     int32_t n_graphs)
+lathe_status lathe_fresh_grads_plan(lathe_store *store, const lathe_graph *const *graphs,
+                                    int32_t n_graphs, lathe_bucket_life *lives)
 {
     const lathe_division *d = store->division;
     placing p = {.lives = lives, .n_graphs = n_graphs, .n = d->n_buckets};
+    for (int32_t g = 0; g < n_graphs; g++)
+        LATHE_TRY(find_lives(store, graphs[g], lives + (int64_t)g * d->n_buckets));
     p.bytes = calloc(2 * (size_t)p.n + 1, sizeof *p.bytes);
     if (!p.bytes)
         return no_memory();

@@ -16,19 +16,15 @@
 #include "ir/graph.h"
 #include "store/store.h"
 
-/** Nodes [first, last] in which a bucket lives. */
+/** Nodes [first, last] in which a bucket lives. A bucket of which a gradient is written by no node
+ *  lives always: that gradient stays zero. */
 typedef struct lathe_bucket_life {
     int32_t first, last;
 } lathe_bucket_life;
 
-/** Lives of the buckets of a store in a finished graph. A bucket of which a gradient is written by
- *  no node lives always: that gradient stays zero. out: [division->n_buckets] */
-lathe_status lathe_bucket_lives(const lathe_store *store, const lathe_graph *g,
-                                lathe_bucket_life *out);
-
 /** Places the fresh gradients of a store that is laid out: two buckets share memory if they do not
- *  live together in any of the graphs. lives: [n_graphs, n_buckets]. Sets store->fresh_bytes. */
-lathe_status lathe_fresh_grads_place(lathe_store *store, const lathe_bucket_life *lives,
-                                     int32_t n_graphs);
+ *  live together in any of the graphs. Sets store->fresh_bytes. lives: [n_graphs, n_buckets] out */
+lathe_status lathe_fresh_grads_plan(lathe_store *store, const lathe_graph *const *graphs,
+                                    int32_t n_graphs, lathe_bucket_life *lives);
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/parallel.h"
 #include "base/singular.h"
 #include "plug/instance.h"
+#include "store/gathered.h"
 #include "store/store_io.h"
 #include "store/weight_read.h"
 
@@ -161,8 +162,7 @@ static lathe_status store_weight(const lathe_loftq *l, const weight *f)
     const lathe_params *params = l->store->params;
     const lathe_param *row = params->rows[f->param];
     for (int32_t k = 0; k < row->n_planes; k++)
-        LATHE_TRY(lathe_store_put(l->store, lathe_store_plane(l->store, f->param, k), f->planes[k],
-                                  lathe_desc_bytes(&row->planes[k].desc)));
+        LATHE_TRY(lathe_store_put_plane(l->store, f->param, k, f->planes[k]));
     for (int32_t i = 0; i < params->n && !l->planes_only; i++) {
         const int32_t init = params->rows[i]->init;
         if ((init == LATHE_INIT_LOFTQ_A || init == LATHE_INIT_LOFTQ_B) &&

@@ -16,9 +16,14 @@ typedef struct lathe_peers {
     /** Replaces n numbers by their sums over all ranks, in the order of ranks. All ranks call it.
      */
     lathe_status (*add)(void *arg, double *numbers, int32_t n);
-    /** Gives every rank the updated elements of all others: those that kernels read. All ranks call
-     *  it. Allocates nothing. */
+    /** Gives every rank the updated elements of all others: those that kernels read, except values
+     *  that are gathered. All ranks call it. Allocates nothing. */
     lathe_status (*spread)(void *arg);
+    /** Starts a gather (gathered.h) into memory `to`, goes on with those that are under way, and
+     *  waits for one. All ranks call start and wait in the same order; nothing is allocated. */
+    lathe_status (*gather_start)(void *arg, int32_t gather, void *to);
+    lathe_status (*gather_poll)(void *arg);
+    lathe_status (*gather_wait)(void *arg, int32_t gather);
     /** Passes a whole tensor to `fn`, piece by piece in its order. Rank 0 alone calls it, while the
      *  others serve it (ranks/shards.h). slot: of LATHE_FAMILY_SLOTS, else 0. */
     lathe_status (*collect)(void *arg, int32_t family, int32_t row, int32_t slot, lathe_piece_fn fn,

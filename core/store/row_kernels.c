@@ -88,7 +88,7 @@ static lathe_status run(const lathe_machine *m, lathe_kernel *kernel, const void
     return m->dev->kernel_run(m->device->self, kernel, &args);
 }
 
-/* The elements of a master, and of a compute copy, that this rank updates. */
+/* The elements of a master, and of a compute copy, that this rank updates: it holds them. */
 static float *own_master(const lathe_store *store, int32_t row)
 {
     const lathe_extent *held = store->rows[row].held;
@@ -99,7 +99,8 @@ static float *own_master(const lathe_store *store, int32_t row)
 static void *own_shadow(const lathe_store *store, int32_t row)
 {
     return (char *)lathe_store_shadow(store, row) +
-           store->rows[row].held[LATHE_OF_STATE].begin *
+           (store->rows[row].held[LATHE_OF_STATE].begin -
+            store->rows[row].held[LATHE_OF_VALUE].begin) *
                lathe_dtype_bytes(lathe_params_value_dtype(store->params, row));
 }
 
@@ -126,9 +127,11 @@ lathe_status lathe_row_refresh_from(const lathe_store *store, int32_t row, const
     lathe_kernel *kernel = NULL;
     void *scratch = NULL;
     int64_t bytes = 0;
-    const void *const in[1] = {values};
-    LATHE_TRY(make_narrow(m, store, row, lathe_desc_count(&store->params->rows[row]->desc), &kernel,
-                          &bytes));
+    const lathe_extent *held = &store->rows[row].held[LATHE_OF_VALUE];
+    const void *const in[1] = {values + held->begin};
+    if (held->n == 0)
+        return LATHE_OK;
+    LATHE_TRY(make_narrow(m, store, row, held->n, &kernel, &bytes));
     if (!kernel)
         return LATHE_OK;
     lathe_status status =

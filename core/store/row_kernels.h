@@ -25,8 +25,9 @@ lathe_status lathe_row_towards(const lathe_row_kernels *k, const lathe_store *st
 /** Queues shadow <- master, of the same elements, if the row has a shadow. */
 lathe_status lathe_row_narrow(const lathe_row_kernels *k, const lathe_store *store, int32_t row,
                               void *scratch);
-/** Converts the whole of a row's f32 values, or its master, to its shadow, with a kernel made for
- * this call; does nothing if the row has no shadow. For loading: it waits, and allocates. */
+/** Converts the whole of a row's f32 values, or its master, which is whole, to what this rank holds
+ * of its shadow, with a kernel made for this call; does nothing if the row has no shadow. For
+ * loading: it waits, and allocates. */
 lathe_status lathe_row_refresh_from(const lathe_store *store, int32_t row, const float *values);
 lathe_status lathe_row_refresh(const lathe_store *store, int32_t row);
 

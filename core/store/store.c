@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "plug/answers.h"
 #include "store/cut_unit.h"
+#include "store/gathered.h"
 
 static int64_t take(int64_t *total, int64_t bytes)
 {
@@ -91,24 +92,27 @@ static void layout_slots(lathe_store *store, int32_t i)
     }
 }
 
-/* Lays out the values of a row. */
+/* Lays out the values of a row, except those that are in a gather (gathered.h). */
 static void layout_values(lathe_store *store, int32_t i)
 {
     lathe_store_row *row = &store->rows[i];
     const lathe_params *params = store->params;
     const lathe_param *p = params->rows[i];
     const int64_t n = lathe_desc_count(&p->desc), n_held = row->held[LATHE_OF_PARAMETER].n;
-    if (lathe_params_has_master(params, i) && (n_held > 0 || n == 0))
+    const int64_t width = lathe_dtype_bytes(lathe_params_value_dtype(params, i));
+    const int has_shadow = lathe_params_has_shadow(params, i);
+    const int is_gathered = row->gathered[0].gather >= 0;
+    if (lathe_params_has_master(params, i) && (n_held > 0 || n == 0) &&
+        (has_shadow || !is_gathered))
         row->master = take(&store->master_bytes, 4 * n_held);
-    if (lathe_params_has_shadow(params, i))
-        row->shadow =
-            take(&store->shadow_bytes, n * lathe_dtype_bytes(lathe_params_value_dtype(params, i)));
-    if (p->other && !p->format)
-        row->other =
-            take(&store->other_bytes, n * lathe_dtype_bytes(lathe_params_value_dtype(params, i)));
+    if (has_shadow && !is_gathered)
+        row->shadow = take(&store->shadow_bytes, n * width);
+    if (p->other && !p->format && !is_gathered)
+        row->other = take(&store->other_bytes, n * width);
     for (int32_t k = 0; p->format && k < p->n_planes; k++)
-        row->plane[k] = take(p->other ? &store->other_bytes : &store->plane_bytes,
-                             lathe_desc_bytes(&p->planes[k].desc));
+        if (row->gathered[1 + k].gather < 0)
+            row->plane[k] = take(p->other ? &store->other_bytes : &store->plane_bytes,
+                                 lathe_desc_bytes(&p->planes[k].desc));
 }
 
 /* Makes the rows, which hold everything, with the optimizer's answers. */
@@ -129,6 +133,11 @@ static lathe_status init_rows(lathe_store *store, lathe_params *params,
         row->unit = 1;
         for (int32_t k = 0; k < LATHE_N_EXTENTS; k++)
             row->held[k] = (lathe_extent){0, lathe_desc_count(&params->rows[i]->desc)};
+        for (int32_t k = 0; k < LATHE_MAX_PLANES; k++)
+            row->held_plane[k] = (lathe_extent){
+                0, k < params->rows[i]->n_planes
+                       ? lathe_desc_bytes(&params->rows[i]->planes[k].desc)
+                       : 0};
         if (params->rows[i]->trainable && optimizer)
             LATHE_TRY(ask_slots(store, i, optimizer));
     }
@@ -150,26 +159,31 @@ lathe_status lathe_store_init(lathe_store *store, lathe_params *params,
 
 /* ---- division ---- */
 
-/* Rows of one family have one dtype of gradients, one of values, and one way of being cut. Families
- * of f32 gradients come before the others, those of step() before MATRIX. */
-static int32_t family_of(const lathe_store *store, int32_t i)
+/* Rows of one family have one dtype of gradients, one of values, one way of being cut, and values
+ * that are whole or divided. Families of f32 gradients come before the others, those of step()
+ * before MATRIX. */
+static int32_t family_of(const lathe_store *store, int32_t shard, int32_t i)
 {
     const lathe_store_row *row = &store->rows[i];
     const int32_t is_narrow = lathe_params_grad_dtype(store->params, i) != LATHE_F32;
     const int32_t how = row->partition == LATHE_PARTITION_MATRIX ? 2 : row->unit == 0;
-    return 6 * is_narrow + 2 * how + lathe_params_has_shadow(store->params, i);
+    const int32_t of_values = 2 * lathe_is_divided_value(store->params, shard, i) +
+                              lathe_params_has_shadow(store->params, i);
+    return 12 * is_narrow + 4 * how + of_values;
 }
 
-static lathe_division_row describe(const lathe_store *store, int32_t i)
+static lathe_division_row describe(const lathe_store *store, int32_t shard, int32_t i)
 {
     const lathe_store_row *row = &store->rows[i];
     const int64_t n = lathe_desc_count(&store->params->rows[i]->desc);
     const int64_t grad = lathe_dtype_bytes(lathe_params_grad_dtype(store->params, i));
     int64_t bytes = n * (grad + (lathe_params_has_shadow(store->params, i) ? 4 : 0));
+    if (lathe_is_divided_value(store->params, shard, i))
+        bytes += n * lathe_dtype_bytes(lathe_params_value_dtype(store->params, i));
     for (int32_t k = 0; k < row->n_slots; k++)
         bytes += lathe_desc_bytes(&row->slots[k].desc);
     return (lathe_division_row){.row = i,
-                                .family = family_of(store, i),
+                                .family = family_of(store, shard, i),
                                 .n = n,
                                 .unit = row->unit,
                                 .cost = (double)bytes / (double)n,
@@ -186,7 +200,7 @@ lathe_status lathe_store_division(const lathe_store *store, const lathe_division
     for (int32_t i = 0; i < store->n_rows; i++)
         if (store->params->rows[i]->trainable &&
             lathe_desc_count(&store->params->rows[i]->desc) > 0)
-            rows[n++] = describe(store, i);
+            rows[n++] = describe(store, ask->shard, i);
     const lathe_status status = lathe_division_make(ask, rows, n, store->n_rows, out);
     free(rows);
     return status;
@@ -213,6 +227,8 @@ lathe_status lathe_store_init_divided(lathe_store *store, lathe_params *params,
     LATHE_TRY(init_rows(store, params, optimizer));
     LATHE_TRY(lathe_store_division(store, ask, &store->division));
     take_extents(store);
+    if (ask->shard >= LATHE_SHARD_PARAMETERS)
+        LATHE_TRY(lathe_gathers_create(store, ask));
     const lathe_division *d = store->division;
     for (int32_t k = 0; k < d->n_rows; k++)
         layout_values(store, d->rows[k]);
@@ -222,6 +238,8 @@ lathe_status lathe_store_init_divided(lathe_store *store, lathe_params *params,
         layout_slots(store, i);
     }
     layout_divided_grads(store);
+    if (store->gathers)
+        lathe_gathers_layout(store);
     return LATHE_OK;
 }
 
@@ -253,7 +271,8 @@ static int32_t slot_memory(const lathe_store *store)
 
 void lathe_store_bytes(const lathe_store *store, lathe_mem_bytes *bytes)
 {
-    bytes->by[LATHE_MEM_PARAMETERS] += store->master_bytes + store->shadow_bytes;
+    bytes->by[LATHE_MEM_PARAMETERS] +=
+        store->master_bytes + store->shadow_bytes + store->gathered_bytes;
     bytes->by[LATHE_MEM_GRADIENTS] += store->grad_bytes + store->fresh_bytes;
     bytes->by[slot_memory(store)] += store->slot_bytes;
     bytes->by[LATHE_MEM_OPTIMIZER] += step_bytes(store);
@@ -271,6 +290,8 @@ lathe_status lathe_store_place(lathe_store *store, lathe_machine *m)
     store->masters = p;
     LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_PARAMETERS, store->shadow_bytes, &p));
     store->shadows = p;
+    LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_PARAMETERS, store->gathered_bytes, &p));
+    store->gathered = p;
     LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_GRADIENTS, store->grad_bytes, &p));
     store->grads = p;
     LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_GRADIENTS, store->fresh_bytes, &p));
@@ -285,6 +306,7 @@ lathe_status lathe_store_place(lathe_store *store, lathe_machine *m)
     store->averages = p;
     LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_MODELS, store->other_bytes, &p));
     store->others = p;
+    lathe_gathers_place(store);
     return LATHE_OK;
 }
 
@@ -293,6 +315,7 @@ void lathe_store_fini(lathe_store *store, lathe_machine *m)
     if (m && store->rows) {
         lathe_machine_free(m, LATHE_MEM_PARAMETERS, store->master_bytes, store->masters);
         lathe_machine_free(m, LATHE_MEM_PARAMETERS, store->shadow_bytes, store->shadows);
+        lathe_machine_free(m, LATHE_MEM_PARAMETERS, store->gathered_bytes, store->gathered);
         lathe_machine_free(m, LATHE_MEM_GRADIENTS, store->grad_bytes, store->grads);
         lathe_machine_free(m, LATHE_MEM_GRADIENTS, store->fresh_bytes, store->fresh);
         lathe_machine_free(m, slot_memory(store), store->slot_bytes, store->slots);
@@ -301,6 +324,7 @@ void lathe_store_fini(lathe_store *store, lathe_machine *m)
         lathe_machine_free(m, LATHE_MEM_AVERAGE, store->average_bytes, store->averages);
         lathe_machine_free(m, LATHE_MEM_MODELS, store->other_bytes, store->others);
     }
+    lathe_gathers_destroy(store->gathers);
     lathe_division_destroy(store->division);
     free(store->rows);
     memset(store, 0, sizeof *store);

@@ -16,7 +16,8 @@
  *   planes     | p5.weight | p5.absmax | ...
  *
  * If ranks divide the parameters (division.h), trained rows come first in each family, bucket by
- * bucket, and of some families a rank holds its extents only (lathe_store_row.held).
+ * bucket, and of some families a rank holds its extents only (lathe_store_row.held). Whole values
+ * are then in a window while they are computed with (gathered.h).
  */
 #ifndef LATHE_STORE_STORE_H
 #define LATHE_STORE_STORE_H
@@ -28,11 +29,19 @@
 
 /* What a rank holds an extent of. */
 enum {
-    LATHE_OF_PARAMETER = 0, /* the master; compute copies are always whole */
+    LATHE_OF_PARAMETER = 0, /* the master */
     LATHE_OF_GRADIENT = 1,
     LATHE_OF_STATE = 2, /* slots and average; the rank updates these elements */
-    LATHE_N_EXTENTS = 3
+    LATHE_OF_VALUE = 3, /* what kernels read (lathe_store_value) */
+    LATHE_N_EXTENTS = 4
 };
+
+/* A tensor among those that are gathered together: number of the gather, or -1: this rank holds the
+ * whole tensor; its first byte there. */
+typedef struct lathe_gathered {
+    int32_t gather, reserved;
+    int64_t at;
+} lathe_gathered;
 
 /* Offsets of one parameter in each family; -1: the family does not hold it. An offset is that of
  * the first element which this rank holds. */
@@ -46,6 +55,8 @@ typedef struct lathe_store_row {
     int32_t partition; /* LATHE_PARTITION_* */
     int64_t unit;      /* elements of the smallest piece that can be updated alone; 0: the whole */
     lathe_extent held[LATHE_N_EXTENTS]; /* by LATHE_OF_*; everything, unless ranks divide it */
+    lathe_extent held_plane[LATHE_MAX_PLANES]; /* bytes of each plane; likewise */
+    lathe_gathered gathered[1 + LATHE_MAX_PLANES]; /* of the values; of each plane */
 } lathe_store_row;
 
 /* Arguments of a step, in device memory, at the same address for every step. */
@@ -77,7 +88,10 @@ typedef struct lathe_store {
     lathe_division *division;      /* owned; NULL: this rank holds everything */
     const struct lathe_peers
         *peers;           /* the other ranks (peers.h), borrowed; NULL: none are needed */
-    int32_t has_averages; /* 1: averages are laid out, of which this rank may hold none */
+    struct lathe_gathers *gathers; /* owned (gathered.h); NULL: values and planes are whole */
+    int64_t gathered_bytes; /* of the window; the layout needs the largest gather, programs more */
+    char *gathered;         /* NULL before place */
+    int32_t has_averages;   /* 1: averages are laid out, of which this rank may hold none */
     int32_t is_average;   /* 1: a view whose masters are the averages */
 } lathe_store;
 

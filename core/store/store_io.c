@@ -8,6 +8,7 @@
 #include "io/convert.h"
 #include "io/tensor_pieces.h"
 #include "store/cut_unit.h"
+#include "store/gathered.h"
 #include "store/row_kernels.h"
 #include "store/state_offload.h"
 
@@ -101,7 +102,8 @@ lathe_extent lathe_store_family_bytes(const lathe_store *store, int32_t family, 
     const lathe_store_row *row = &store->rows[param];
     const int64_t n = lathe_desc_count(&store->params->rows[param]->desc);
     const int is_whole = family == LATHE_FAMILY_MASTERS && !store->is_average &&
-                         !lathe_params_has_shadow(store->params, param);
+                         !lathe_params_has_shadow(store->params, param) &&
+                         !lathe_store_is_gathered(store, param);
     lathe_extent own = {0, n};
     if (store->division && store->division->n[param] > 0 && !is_whole)
         own = lathe_division_of(store->division, param, rank);
@@ -189,8 +191,8 @@ lathe_status lathe_store_write_all(const lathe_store *store, lathe_st_writer *w,
     return status;
 }
 
-/* A frozen row has no master: its values are converted as those of a file are. */
-static lathe_status set_shadow(const lathe_store *store, int32_t param, const float *values)
+/* The values of a frozen row are converted as those of a file are. */
+static lathe_status set_value(const lathe_store *store, int32_t param, const float *values)
 {
     const int64_t n = lathe_desc_count(&store->params->rows[param]->desc);
     const int32_t dtype = lathe_params_value_dtype(store->params, param);
@@ -200,8 +202,7 @@ static lathe_status set_shadow(const lathe_store *store, int32_t param, const fl
                            store->params->rows[param]->name);
     lathe_status status = lathe_convert(narrow, dtype, values, LATHE_F32, n);
     if (status == LATHE_OK)
-        status = lathe_store_put(store, lathe_store_shadow(store, param), narrow,
-                                 n * lathe_dtype_bytes(dtype));
+        status = lathe_store_put_value(store, param, narrow);
     free(narrow);
     return status;
 }
@@ -209,12 +210,17 @@ static lathe_status set_shadow(const lathe_store *store, int32_t param, const fl
 lathe_status lathe_store_set(const lathe_store *store, int32_t param, const float *values)
 {
     float *master = lathe_store_master(store, param);
-    if (!lathe_store_is_whole(store, param, LATHE_OF_PARAMETER)) {
+    const int is_gathered = lathe_store_is_gathered(store, param);
+    if (!store->params->rows[param]->trainable && is_gathered)
+        return set_value(store, param, values);
+    if (is_gathered || !lathe_store_is_whole(store, param, LATHE_OF_PARAMETER)) {
+        lathe_store_note(store, param, -1, values,
+                         4 * lathe_desc_count(&store->params->rows[param]->desc));
         LATHE_TRY(lathe_store_put_held(store, LATHE_FAMILY_MASTERS, param, 0, values));
         return lathe_row_refresh_from(store, param, values);
     }
     if (!master)
-        return set_shadow(store, param, values);
+        return set_value(store, param, values);
     if (master != values)
         LATHE_TRY(lathe_store_put(store, master, values,
                                   4 * lathe_desc_count(&store->params->rows[param]->desc)));

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "lathe/quant.h"
+#include "store/gathered.h"
 #include "store/store_io.h"
 
 /* Host memory of at least `bytes` for one row at a time. */
@@ -27,9 +28,11 @@ static lathe_status place_row(void *arg, int32_t index, const lathe_param *row, 
     lathe_weight_fill *fill = arg;
     const lathe_store *store = fill->store;
     const int64_t n = lathe_desc_count(&row->desc);
-    const int is_divided = !lathe_store_is_whole(store, index, LATHE_OF_PARAMETER);
+    const int is_divided = !lathe_store_is_whole(store, index, LATHE_OF_PARAMETER) ||
+                           lathe_store_is_gathered(store, index);
     void *memory = is_divided ? NULL : lathe_store_master(store, index);
-    *out_dtype = LATHE_F32;
+    *out_dtype = is_divided && !row->trainable ? lathe_params_value_dtype(fill->params, index)
+                                               : LATHE_F32;
     if (!memory && !is_divided && !row->format) {
         memory = lathe_store_value(store, index);
         *out_dtype = lathe_params_value_dtype(fill->params, index);
@@ -43,8 +46,14 @@ static lathe_status place_row(void *arg, int32_t index, const lathe_param *row, 
     return LATHE_OK;
 }
 
+/* Whether the host may write the planes of a row where they are. */
+static int writes_planes(const lathe_store *store, int32_t index)
+{
+    return store->is_host && store->rows[index].gathered[1].gather < 0;
+}
+
 /* The host memory of a row's planes: the store's own, or fill->planes, which planes_done copies to
- * the device. */
+ * the device, or of which it copies this rank's extents. */
 static lathe_status place_planes(void *arg, int32_t index, const lathe_param *row, void **planes)
 {
     lathe_weight_fill *fill = arg;
@@ -53,7 +62,7 @@ static lathe_status place_planes(void *arg, int32_t index, const lathe_param *ro
         at[k + 1] = at[k] + (lathe_desc_bytes(&row->planes[k].desc) + 63) / 64 * 64;
         planes[k] = lathe_store_plane(fill->store, index, k);
     }
-    if (fill->store->is_host)
+    if (writes_planes(fill->store, index))
         return LATHE_OK;
     free(fill->planes);
     fill->planes = aligned_alloc(64, (size_t)at[row->n_planes] + 64);
@@ -69,9 +78,8 @@ static lathe_status planes_done(void *arg, int32_t index, const lathe_param *row
                                 void *const *planes)
 {
     const lathe_weight_fill *fill = arg;
-    for (int32_t k = 0; !fill->store->is_host && k < row->n_planes; k++)
-        LATHE_TRY(lathe_store_put(fill->store, lathe_store_plane(fill->store, index, k), planes[k],
-                                  lathe_desc_bytes(&row->planes[k].desc)));
+    for (int32_t k = 0; !writes_planes(fill->store, index) && k < row->n_planes; k++)
+        LATHE_TRY(lathe_store_put_plane(fill->store, index, k, planes[k]));
     return LATHE_OK;
 }
 
@@ -94,14 +102,14 @@ static lathe_status row_done(void *arg, int32_t index, const lathe_param *row, v
         return lathe_loftq_add(&fill->loftq, fill->store, index, fill->factors_follow, data);
     if (row->format)
         return encode_row(fill, index, row, data);
+    if (!row->trainable && lathe_store_is_gathered(fill->store, index))
+        return lathe_store_put_value(fill->store, index, data);
     if (lathe_store_master(fill->store, index) ||
         !lathe_store_is_whole(fill->store, index, LATHE_OF_PARAMETER))
         return lathe_store_set(fill->store, index, data);
     if (fill->store->is_host) /* place_row gave the loader this address */
         return LATHE_OK;
-    return lathe_store_put(fill->store, lathe_store_value(fill->store, index), data,
-                           lathe_desc_count(&row->desc) *
-                               lathe_dtype_bytes(lathe_params_value_dtype(fill->params, index)));
+    return lathe_store_put_value(fill->store, index, data);
 }
 
 static lathe_status note_head(void *arg, int32_t index)

@@ -7,6 +7,7 @@
 #include "io/convert.h"
 #include "lathe/quant.h"
 #include "plug/instance.h"
+#include "store/gathered.h"
 #include "store/store_io.h"
 
 static void *room(int64_t bytes)
@@ -19,10 +20,11 @@ static lathe_status get_planes(const lathe_store *store, int32_t param, void *co
 {
     const lathe_param *row = store->params->rows[param];
     for (int32_t k = 0; k < row->n_planes; k++) {
+        const void *whole = NULL;
         if (!planes[k])
             return lathe_error(LATHE_E_NOMEM, "no memory to decode '%s'", row->name);
-        LATHE_TRY(lathe_store_get(store, planes[k], lathe_store_plane(store, param, k),
-                                  lathe_desc_bytes(&row->planes[k].desc)));
+        LATHE_TRY(lathe_store_whole(store, param, k, &whole));
+        LATHE_TRY(lathe_store_get(store, planes[k], whole, lathe_desc_bytes(&row->planes[k].desc)));
     }
     return LATHE_OK;
 }
@@ -66,9 +68,11 @@ lathe_status lathe_weight_decode(const lathe_store *store, int32_t param, float 
 static lathe_status get_values(const lathe_store *store, int32_t param, void *out, int32_t dtype)
 {
     const lathe_param *row = store->params->rows[param];
+    const void *whole = NULL;
     if (row->format)
         return decode(store, param, out, dtype);
-    return lathe_store_get(store, out, lathe_store_value(store, param),
+    LATHE_TRY(lathe_store_whole(store, param, -1, &whole));
+    return lathe_store_get(store, out, whole,
                            lathe_desc_count(&row->desc) * lathe_dtype_bytes(dtype));
 }
 

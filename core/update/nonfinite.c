@@ -70,12 +70,17 @@ static lathe_status find_parameter(lathe_machine *m, const lathe_store *store, i
     const lathe_params *params = store->params;
     *out_row = -1;
     for (int32_t i = 0; i < params->n && *out_row < 0; i++) {
-        const float *master = lathe_store_is_whole(store, i, LATHE_OF_PARAMETER)
+        const int is_whole = lathe_store_is_whole(store, i, LATHE_OF_VALUE);
+        const float *master = lathe_store_is_whole(store, i, LATHE_OF_PARAMETER) || !is_whole
                                   ? lathe_store_master(store, i)
-                                  : NULL; /* of a divided one the compute copy is whole */
-        lathe_desc d = params->rows[i]->desc;
-        d.dtype = master ? LATHE_F32 : lathe_params_value_dtype(params, i);
+                                  : NULL; /* the compute copy is whole */
+        const int32_t of = master ? LATHE_OF_PARAMETER : LATHE_OF_VALUE;
+        const lathe_desc d =
+            lathe_desc_1d(master ? LATHE_F32 : lathe_params_value_dtype(params, i),
+                          store->rows[i].held[of].n); /* all that this rank holds */
         LATHE_TRY(look(m, master ? (const void *)master : lathe_store_shadow(store, i), &d, out));
+        if (out->first >= 0)
+            out->first += store->rows[i].held[of].begin;
         if (out->first >= 0)
             *out_row = i;
     }
@@ -149,7 +154,8 @@ lathe_status lathe_nonfinite_in_nodes(lathe_nonfinite *s, int32_t begin, int32_t
 {
     lathe_exec *x = s->program->exec;
     const lathe_graph *g = lathe_exec_graph(x);
-    for (int32_t i = begin; i < end && !s->is_found; i++) {
+    const int stays = s->store->gathers != NULL; /* other ranks need this one at each gather */
+    for (int32_t i = begin; i < end && (!s->is_found || stays); i++) {
         LATHE_TRY(lathe_exec_run_range(x, i, i + 1, accumulates));
         const int computes = lathe_op_info_get(g->nodes[i].op)->runs_on != LATHE_RUNS_BESIDE;
         for (int32_t k = 0; k < g->nodes[i].n_out && computes && !s->is_found; k++) {

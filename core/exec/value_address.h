@@ -1,0 +1,12 @@
+/* Addresses of values that outlive a run: parameters, masters, gradients and planes. */
+#ifndef LATHE_EXEC_VALUE_ADDRESS_H
+#define LATHE_EXEC_VALUE_ADDRESS_H
+
+#include "exec/gather_uses.h"
+
+/** Sets *out to the address of a value, in the window if it is gathered; NULL: it has no memory in
+ *  the store. LATHE_E_STATE: ranks divide it, and the program does not gather it. */
+lathe_status lathe__value_address(const lathe_gather_uses *gathers, const lathe_store *store,
+                                  const lathe_ir_value *v, void **out);
+
+#endif

@@ -1,0 +1,59 @@
+/* Shared by the files of this room that exchange what ranks divide. */
+#ifndef LATHE_RANKS_EXTENTS_INTERNAL_H
+#define LATHE_RANKS_EXTENTS_INTERNAL_H
+
+#include "ranks/extents.h"
+#include "store/gathered.h"
+
+/* The exchanges of one bucket. own: first element of this rank's extent in the bucket. */
+typedef struct lathe__bucket {
+    lathe_exchange *reduce, *spread;
+    int32_t grad_width, value_width;
+    int64_t own_grad, own_value;
+} lathe__bucket;
+
+/* When the buckets are complete in a program: order [n_buckets], with the last node of each. */
+typedef struct lathe__schedule {
+    const lathe_graph *graph;
+    int32_t *order, *last;
+} lathe__schedule;
+
+struct lathe_extents {
+    lathe_ranks *ranks;
+    lathe_store *store;
+    lathe_peers peers;
+    lathe__bucket *list; /* [division->n_buckets] */
+    int64_t *counts;
+    lathe__schedule *programs; /* [n_programs] of which the gradients are added during the backward */
+    int32_t n_programs, reserved;
+    int64_t scratch_bytes, sent_bytes;
+    int32_t counting; /* depth of lathe__extents_count_sent */
+    int32_t reserved2;
+    void *scratch;
+    lathe_exchange **gathers; /* [store->gathers->n] */
+    void **waiting;           /* [store->gathers->n] memory of gathers that wait() runs; NULL */
+    int32_t under_way;        /* the gather started last that is not waited for; -1: none */
+    int32_t overlaps;         /* 1: gathers need no scratch, so that several may be under way */
+    int32_t is_alone;         /* 1: this rank is 0 and asks the others for each gather */
+    int32_t reserved3;
+};
+
+/** Prepares the gathers of the store; frees them. */
+lathe_status lathe__gathers_prepare(lathe_extents *x);
+void lathe__gathers_destroy(lathe_extents *x);
+/** Of lathe_peers. */
+lathe_status lathe__gather_start(void *arg, int32_t gather, void *to);
+lathe_status lathe__gather_poll(void *arg);
+lathe_status lathe__gather_wait(void *arg, int32_t gather);
+lathe_status lathe__extents_collect(void *arg, int32_t family, int32_t row, int32_t slot,
+                                    lathe_piece_fn fn, void *fn_arg);
+lathe_status lathe__extents_fill_averages(void *arg);
+/** Asks the others, which serve, to take part in a gather. */
+lathe_status lathe__extents_ask_gather(lathe_extents *x, int32_t gather);
+/** Takes part in a gather that rank 0 asked for. */
+lathe_status lathe__gather_serve(const lathe_extents *x, int32_t gather);
+/** sign -1 before exchanges and 1 after them: adds what they send to x->sent_bytes, once if calls
+ *  are nested. */
+lathe_status lathe__extents_count_sent(lathe_extents *x, int64_t sign);
+
+#endif
