@@ -8,6 +8,7 @@
 #include "exec/exec.h"
 #include "ir/flops.h"
 #include "loop/train.h"
+#include "opening/opening.h"
 #include "run/run_ranks.h"
 
 enum { MOST_RANKS = 1 << 20, MOST_STEPS = 1000000000, USUAL_SHARD = 8 };
@@ -182,6 +183,26 @@ static lathe_status settle_seconds(lathe_run *run, double step_flops, lathe_plan
     return LATHE_OK;
 }
 
+/* Replaces the prediction of a row's memory by the plan of its rank 0. */
+static lathe_status plan_row(const lathe_run *run, int32_t strategy, lathe_plan_ranks *x)
+{
+    static const char *const shards[] = {"none", "optimizer", "gradients", "parameters"};
+    lathe_run *planned = NULL;
+    const lathe_status status =
+        lathe_run_open_as_rank(run, x->setup.network.n_ranks, shards[strategy], &planned);
+    if (status == LATHE_E_NOMEM)
+        return status;
+    x->is_planned[strategy] = status == LATHE_OK;
+    if (status == LATHE_OK)
+        x->rows[strategy].memory = planned->planned;
+    else
+        (void)snprintf(x->why[strategy], sizeof x->why[strategy], "%.*s",
+                       (int)strcspn(lathe_error_message(), "\n"), lathe_error_message());
+    lathe_run_close(planned);
+    lathe_error_clear();
+    return LATHE_OK;
+}
+
 lathe_status lathe_plan_ranks_make(lathe_run *run, double step_flops, lathe_plan_ranks *x)
 {
     const lathe_store *store = &run->store;
@@ -206,5 +227,8 @@ lathe_status lathe_plan_ranks_make(lathe_run *run, double step_flops, lathe_plan
         .backward = backward_share(lathe_exec_graph(run->programs.train.exec))};
     count_weights(store, &x->run);
     lathe_forecast_make(&x->run, &x->setup, x->rows);
+    for (int32_t i = 0; i < LATHE_N_FORECASTS && !x->refusal[0]; i++)
+        if (lathe_forecast_is_built(i))
+            LATHE_TRY(plan_row(run, i, x));
     return LATHE_OK;
 }

@@ -39,13 +39,13 @@ static int is_shown(const lathe_plan_ranks *x, int32_t i)
 
 static int trains(const lathe_plan_ranks *x, int32_t i)
 {
-    return lathe_forecast_is_built(i) && !x->refusal[0];
+    return lathe_forecast_is_built(i) && !x->refusal[0] && !x->why[i][0];
 }
 
-/* Whether the memory is that of the plan; of what ranks divide it is a prediction. */
+/* Whether the memory is that of a rank's own plan, and not a prediction. */
 static int is_exact(const lathe_plan_ranks *x, int32_t i)
 {
-    return i == LATHE_FORECAST_DDP && trains(x, i);
+    return x->is_planned[i];
 }
 
 /* "hybrid 8", "diloco int8". */
@@ -135,6 +135,10 @@ void lathe_plan_ranks_text(const lathe_run *run, const lathe_plan_ranks *x, lath
     if (x->refusal[0])
         lathe_buffer_printf(out, "  this run does not train on several ranks: %s\n", x->refusal);
     put_times(x, out);
+    for (int32_t i = 0; i < LATHE_N_FORECASTS; i++)
+        if (x->why[i][0])
+            lathe_buffer_printf(out, "  %s does not train this run: %s\n", lathe_forecast_name(i),
+                                x->why[i]);
     put_memory(run, x, out);
 }
 

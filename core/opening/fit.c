@@ -190,7 +190,7 @@ static int fits(search *s, const changes *c)
         list[n++] = c->list[i];
     list[n++] = (lathe_override){"log.level", "error"};
     const int32_t mode = open->mode <= LATHE_OPEN_TRAIN ? LATHE_OPEN_PLAN : open->mode;
-    if (lathe__run_open_planned(open->path, list, n, mode, 0, &run) != LATHE_OK)
+    if (lathe__run_open_planned(open->path, list, n, mode, 0, 0, &run) != LATHE_OK)
         return 0;
     lathe_fit_check(run, &fit);
     lathe_run_close(run);
@@ -361,7 +361,7 @@ int64_t lathe_fit_saved(const lathe_run *run, const char *key)
     list[n_overrides] = (lathe_override){key, "false"};
     list[n_overrides + 1] = (lathe_override){"log.level", "error"};
     int64_t peak = 0;
-    if (lathe__run_open_planned(run->open.path, list, n_overrides + 2, run->open.mode, 0,
+    if (lathe__run_open_planned(run->open.path, list, n_overrides + 2, run->open.mode, 0, 0,
                                 &without) == LATHE_OK)
         peak = lathe_machine_total(&without->machine, &without->planned) -
                lathe_machine_total(&run->machine, &run->planned);

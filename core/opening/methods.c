@@ -150,7 +150,7 @@ static lathe_status plan(const lathe_run *run, const lathe_method_row *row, int 
     n += put_split(row, texts, list + n);
     list[n++] = (lathe_override){"log.level", "error"};
     const lathe_status status =
-        lathe__run_open_planned(run->open.path, list, n, LATHE_OPEN_PLAN, 1, out);
+        lathe__run_open_planned(run->open.path, list, n, LATHE_OPEN_PLAN, 1, 0, out);
     lathe_log_set_level(run->set.log_level);
     return status;
 }

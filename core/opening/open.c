@@ -402,11 +402,12 @@ lathe_status lathe_run_check(const char *config_path, const lathe_override *over
 
 lathe_status lathe__run_open_planned(const char *config_path, const lathe_override *overrides,
                                      int32_t n_overrides, int32_t mode, int32_t is_other_method,
-                                     lathe_run **out)
+                                     int32_t as_ranks, lathe_run **out)
 {
     lathe_run *run = NULL;
     LATHE_TRY(create(config_path, overrides, n_overrides, mode, &run));
     run->open.is_other_method = is_other_method;
+    run->open.as_ranks = as_ranks;
     return opened(run, plan_stages(run), out);
 }
 

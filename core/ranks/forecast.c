@@ -20,8 +20,7 @@ const char *lathe_forecast_name(int32_t strategy)
 
 int32_t lathe_forecast_is_built(int32_t strategy)
 {
-    return strategy == LATHE_FORECAST_DDP || strategy == LATHE_FORECAST_ZERO1 ||
-           strategy == LATHE_FORECAST_ZERO2;
+    return strategy >= LATHE_FORECAST_DDP && strategy <= LATHE_FORECAST_ZERO3;
 }
 
 /* A group that exchanges: ranks of each island, and islands. */

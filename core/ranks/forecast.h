@@ -78,7 +78,7 @@ typedef struct lathe_forecast {
 /** "ddp", ..., "diloco int8". */
 const char *lathe_forecast_name(int32_t strategy);
 /** Whether this version trains with the strategy; then `in_order` is exact as far as the time of
- *  computing is. `memory` is exact for DDP alone. */
+ *  computing is. `memory` is a prediction; the plan of a rank is exact. */
 int32_t lathe_forecast_is_built(int32_t strategy);
 
 /** Fills in out[LATHE_N_FORECASTS]; the row of hybrid stays zero without shard_ranks. */

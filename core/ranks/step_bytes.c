@@ -1,13 +1,17 @@
 /* Computes what ranks send to each other in a step. */
 #include "ranks/step_bytes.h"
 
-/* Buckets of gradients that every rank holds (grad_buckets.c): each rank adds an equal part. */
-static void add_undivided(const lathe_store *store, const lathe_division_ask *ask,
-                          lathe_step_bytes *out)
+#include "lathe/kit/collective_kit.h"
+#include "store/gathered.h"
+
+/* Buckets of gradients that every rank holds (grad_buckets.c): each rank adds an equal part. Returns
+ * the bytes of the largest one that this rank adds. */
+static int64_t add_undivided(const lathe_store *store, const lathe_division_ask *ask,
+                             lathe_step_bytes *out)
 {
     const int64_t size = (ask->bucket_bytes + 63) / 64 * 64, wide = store->wide_grad_bytes;
     const int64_t ends[2] = {wide, store->grad_bytes};
-    int64_t at = 0;
+    int64_t at = 0, most = 0;
     for (int k = 0; k < 2; k++)
         for (; at < ends[k]; out->n_reduce++) {
             const int64_t bytes = ends[k] - at < size ? ends[k] - at : size;
@@ -15,10 +19,13 @@ static void add_undivided(const lathe_store *store, const lathe_division_ask *as
             const int64_t own =
                 n / ask->n_ranks + (ask->rank < (int32_t)(n % ask->n_ranks) ? 1 : 0);
             out->reduced += (n - own + (ask->n_ranks - 1) * own) * width;
+            most = own * width > most ? own * width : most;
             at += bytes;
         }
+    return most;
 }
 
+/* Values that are gathered travel in every forward and every backward, others after the update. */
 static void add_bucket(const lathe_store *store, const lathe_division *d, int32_t b,
                        int32_t n_micro, lathe_step_bytes *out)
 {
@@ -28,9 +35,11 @@ static void add_bucket(const lathe_store *store, const lathe_division *d, int32_
     const int64_t all = lathe_bucket_counts(d, b, grad, NULL);
     const int32_t n = d->shard >= LATHE_SHARD_GRADIENTS ? n_micro : 1;
     out->reduced += n * (all - lathe_bucket_extent(d, b, grad, d->rank).n) * grad;
-    out->spread += (d->n_ranks - 1) * lathe_bucket_extent(d, b, value, d->rank).n * value;
+    const int32_t times =
+        lathe_is_divided_value(store->params, d->shard, row) ? 2 * n_micro : 1;
+    out->spread += times * (d->n_ranks - 1) * lathe_bucket_extent(d, b, value, d->rank).n * value;
     out->n_reduce += n;
-    out->n_spread++;
+    out->n_spread += times;
 }
 
 lathe_status lathe_step_bytes_of(const lathe_store *store, const lathe_division_ask *ask,
@@ -41,7 +50,7 @@ lathe_status lathe_step_bytes_of(const lathe_store *store, const lathe_division_
     if (ask->n_ranks < 2)
         return LATHE_OK;
     if (ask->shard == LATHE_SHARD_NONE) {
-        add_undivided(store, ask, out);
+        (void)add_undivided(store, ask, out);
         return LATHE_OK;
     }
     LATHE_TRY(lathe_store_division(store, ask, &d));
@@ -49,4 +58,17 @@ lathe_status lathe_step_bytes_of(const lathe_store *store, const lathe_division_
         add_bucket(store, d, b, n_micro, out);
     lathe_division_destroy(d);
     return LATHE_OK;
+}
+
+int64_t lathe_step_scratch_of(const lathe_store *store, const lathe_division_ask *ask)
+{
+    const lathe_division *d = store->division;
+    lathe_step_bytes bytes = {0};
+    int64_t most = d ? 0 : add_undivided(store, ask, &bytes);
+    for (int32_t b = 0; d && b < d->n_buckets; b++) {
+        const int64_t width = lathe_store_bucket_width(store, b);
+        const int64_t own = lathe_bucket_extent(d, b, width, d->rank).n * width;
+        most = own > most ? own : most;
+    }
+    return (lathe_exchange_scratch(most, ask->n_ranks) + 63) / 64 * 64;
 }

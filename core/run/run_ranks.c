@@ -2,6 +2,7 @@
 #include "run/run_ranks.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -10,9 +11,11 @@
 #include "plug/schema.h"
 #include "ranks/extents.h"
 #include "ranks/grad_buckets.h"
+#include "ranks/step_bytes.h"
 #include "records/row_kind.h"
 #include "run/curvature_check.h"
 #include "run/iteration.h"
+#include "store/fresh_grads.h"
 
 /* Refuses what needs more of the other ranks than sums over rows. */
 lathe_status lathe__run_check_ranks(const lathe_run *run)
@@ -198,12 +201,19 @@ lathe_status lathe__run_join(lathe_run *run)
     return lathe__run_check_ranks(run);
 }
 
+/* How the ranks divide the run: those that are there, or those that a plan is made for. */
+static lathe_division_ask ask_of(const lathe_run *run)
+{
+    const int32_t planned_for = run->open.as_ranks > 1 ? run->open.as_ranks : 1;
+    return (lathe_division_ask){.shard = run->set.shard,
+                                .rank = lathe_ranks_rank(run->ranks),
+                                .n_ranks = run->ranks ? lathe_ranks_count(run->ranks) : planned_for,
+                                .bucket_bytes = run->set.bucket_bytes};
+}
+
 lathe_status lathe__run_lay_out(lathe_run *run)
 {
-    const lathe_division_ask ask = {.shard = run->set.shard,
-                                    .rank = lathe_ranks_rank(run->ranks),
-                                    .n_ranks = lathe_ranks_count(run->ranks),
-                                    .bucket_bytes = run->set.bucket_bytes};
+    const lathe_division_ask ask = ask_of(run);
     return lathe_store_init_divided(&run->store, &run->params, &run->parts.optimizer, &ask);
 }
 
@@ -215,6 +225,7 @@ static int64_t exchange_bytes(const lathe_run *run)
 /* The graphs whose gradients are added during the backward. */
 static lathe_status plan_backwards(lathe_run *run)
 {
+    lathe_bucket_life *lives;
     const lathe_short_programs *shorter = &run->programs.shorter;
     const lathe_graph **graphs =
         lathe_arena_alloc(&run->arena, (shorter->n + 1) * (int64_t)sizeof(const lathe_graph *));
@@ -225,19 +236,31 @@ static lathe_status plan_backwards(lathe_run *run)
     for (int32_t i = 0; i < shorter->n; i++)
         if (shorter->train[i].exec)
             graphs[n++] = lathe_exec_graph(shorter->train[i].exec);
-    return lathe_extents_plan(run->extents, graphs, n);
+    if (run->extents)
+        return lathe_extents_plan(run->extents, graphs, n);
+    lives = calloc((size_t)n * (size_t)run->store.division->n_buckets + 1, sizeof *lives);
+    if (!lives)
+        return lathe_error(LATHE_E_NOMEM, "no memory for the order of buckets");
+    const lathe_status status = lathe_fresh_grads_plan(&run->store, graphs, n, lives);
+    free(lives);
+    return status;
 }
 
 lathe_status lathe__run_plan_buckets(lathe_run *run)
 {
-    if (!run->ranks)
+    const lathe_division_ask ask = ask_of(run);
+    if (ask.n_ranks < 2)
         return LATHE_OK;
-    LATHE_TRY(run->store.division
-                  ? lathe_extents_create(run->ranks, &run->store, &run->extents)
-                  : lathe_grad_buckets_create(run->ranks, &run->store, run->set.bucket_bytes,
-                                              &run->buckets));
+    if (!run->ranks)
+        run->planned.by[LATHE_MEM_STAGING] += lathe_step_scratch_of(&run->store, &ask);
+    else
+        LATHE_TRY(run->store.division
+                      ? lathe_extents_create(run->ranks, &run->store, &run->extents)
+                      : lathe_grad_buckets_create(run->ranks, &run->store, run->set.bucket_bytes,
+                                                  &run->buckets));
     run->planned.by[LATHE_MEM_STAGING] += exchange_bytes(run);
-    return run->extents && run->set.shard >= LATHE_SHARD_GRADIENTS ? plan_backwards(run) : LATHE_OK;
+    return run->store.division && run->set.shard >= LATHE_SHARD_GRADIENTS ? plan_backwards(run)
+                                                                          : LATHE_OK;
 }
 
 lathe_status lathe__run_place_buckets(lathe_run *run)
