@@ -10,6 +10,7 @@
 #include "loop/train.h"
 #include "opening/opening.h"
 #include "run/run_ranks.h"
+#include "store/gather_layout.h"
 
 enum { MOST_RANKS = 1 << 20, MOST_STEPS = 1000000000, USUAL_SHARD = 8 };
 
@@ -186,16 +187,17 @@ static lathe_status settle_seconds(lathe_run *run, double step_flops, lathe_plan
 /* Replaces the prediction of a row's memory by the plan of its rank 0. */
 static lathe_status plan_row(const lathe_run *run, int32_t strategy, lathe_plan_ranks *x)
 {
-    static const char *const shards[] = {"none", "optimizer", "gradients", "parameters"};
     lathe_run *planned = NULL;
     const lathe_status status =
-        lathe_run_open_as_rank(run, x->setup.network.n_ranks, shards[strategy], &planned);
+        lathe_run_open_as_rank(run, x->setup.network.n_ranks, lathe_shard_name(strategy), &planned);
     if (status == LATHE_E_NOMEM)
         return status;
     x->is_planned[strategy] = status == LATHE_OK;
     if (status == LATHE_OK)
         x->rows[strategy].memory = planned->planned;
-    else
+    if (status == LATHE_OK && planned->store.gathers)
+        x->whole_bytes = planned->store.gathers->whole_bytes;
+    if (status != LATHE_OK)
         (void)snprintf(x->why[strategy], sizeof x->why[strategy], "%.*s",
                        (int)strcspn(lathe_error_message(), "\n"), lathe_error_message());
     lathe_run_close(planned);

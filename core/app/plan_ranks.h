@@ -33,6 +33,7 @@ typedef struct lathe_plan_ranks {
     char refusal[320]; /* why the run does not train on several ranks; "": it does */
     lathe_forecast_run run;
     lathe_forecast rows[LATHE_N_FORECASTS];
+    int64_t whole_bytes;                   /* of weights that zero3 does not divide */
     int32_t is_planned[LATHE_N_FORECASTS]; /* memory of the row is that of rank 0's own plan */
     char why[LATHE_N_FORECASTS][320];      /* of a strategy that trains: why this run cannot */
 } lathe_plan_ranks;

@@ -140,6 +140,11 @@ void lathe_plan_ranks_text(const lathe_run *run, const lathe_plan_ranks *x, lath
             lathe_buffer_printf(out, "  %s does not train this run: %s\n", lathe_forecast_name(i),
                                 x->why[i]);
     put_memory(run, x, out);
+    if (x->is_planned[LATHE_FORECAST_ZERO3])
+        lathe_buffer_printf(out,
+                            "  zero3 holds %lld bytes of weights whole on every rank: vectors, "
+                            "which every layer reads\n",
+                            (long long)x->whole_bytes);
 }
 
 static void put_link(const char *key, const lathe_link *link, lathe_buffer *b)
@@ -171,6 +176,8 @@ static void put_row(const lathe_run *run, const lathe_plan_ranks *x, int32_t i, 
                             x->setup.inner_steps, r->outer_seconds, (long long)r->outer_bytes);
     if (i == LATHE_FORECAST_HYBRID)
         lathe_buffer_printf(b, "\"shard_ranks\": %d, ", x->setup.shard_ranks);
+    if (i == LATHE_FORECAST_ZERO3 && is_exact(x, i))
+        lathe_buffer_printf(b, "\"whole_bytes\": %lld, ", (long long)x->whole_bytes);
     lathe_buffer_printf(b, "\"memory_is_exact\": %s, \"memory\": {",
                         is_exact(x, i) ? "true" : "false");
     for (int32_t k = 0; k < LATHE_N_MEM; k++)

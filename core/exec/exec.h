@@ -15,10 +15,6 @@ typedef struct lathe_exec lathe_exec;
 lathe_status lathe_exec_create(lathe_machine *m, lathe_graph *g, lathe_exec **out);
 void lathe_exec_destroy(lathe_exec *exec);
 
-/** Prepares the kernel of a node whose op runs on the device. */
-lathe_status lathe_node_kernel(const lathe_machine *m, const lathe_graph *g, const lathe_ir_node *n,
-                               lathe_kernel **out, int64_t *out_scratch_bytes);
-
 const lathe_graph *lathe_exec_graph(const lathe_exec *exec);
 const lathe_plan *lathe_exec_plan(const lathe_exec *exec);
 
@@ -26,8 +22,8 @@ const lathe_plan *lathe_exec_plan(const lathe_exec *exec);
  * device's memory. */
 int64_t lathe_exec_staging_bytes(const lathe_exec *exec);
 
-/** Plans when and where divided values of parameters are gathered (gather_uses.h). border: number of
- *  nodes of the forward, which a run of the others may follow later. Without it, a program that
+/** Plans when and where divided values of parameters are gathered (gather_uses.h). border: number
+ * of nodes of the forward, which a run of the others may follow later. Without it, a program that
  *  reads divided values is refused when it is placed. */
 lathe_status lathe_exec_divide(lathe_exec *exec, const lathe_store *store, int32_t border);
 /** Bytes of the store's window that it needs. */

@@ -18,7 +18,7 @@ typedef struct finding {
     const lathe_store *store;
     const lathe_graph *g;
     int32_t border; /* nodes of the forward */
-    use *list; /* by `first` */
+    use *list;      /* by `first` */
     int32_t n, capacity;
     int32_t *newest; /* [n gathers] the last use so far; -1: none */
 } finding;
@@ -196,7 +196,8 @@ static lathe_status make_events(const finding *f, lathe_gather_uses *u)
         const use *x = &f->list[k];
         const int32_t is_ahead = x->start < x->first;
         if (is_ahead)
-            u->events[u->n_events++] = (lathe_gather_event){x->start, x->gather, LATHE_GATHER_START};
+            u->events[u->n_events++] =
+                (lathe_gather_event){x->start, x->gather, LATHE_GATHER_START};
         u->events[u->n_events++] = (lathe_gather_event){
             x->first, x->gather, is_ahead ? LATHE_GATHER_WAIT : LATHE_GATHER_AT_ONCE};
     }

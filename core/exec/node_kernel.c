@@ -21,7 +21,8 @@ lathe_status lathe_node_kernel(const lathe_machine *m, const lathe_graph *g, con
         in[k] = n->in[k] == LATHE_NONE ? absent : g->values[n->in[k]].desc;
     for (int32_t k = 0; k < n->n_out; k++)
         out_of[k] = n->out[k] == LATHE_NONE ? absent : g->values[n->out[k]].desc;
-    const uint32_t set = lathe__write_mask(n, LATHE_WRITE_SET), add = lathe__write_mask(n, LATHE_WRITE_ADD);
+    const uint32_t set = lathe__write_mask(n, LATHE_WRITE_SET),
+                   add = lathe__write_mask(n, LATHE_WRITE_ADD);
     const uint32_t both = lathe__write_mask(n, LATHE_WRITE_RUNTIME);
     const lathe_kernel_problem problem = {.size = (uint32_t)sizeof problem,
                                           .op = n->op,

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "exec/adapter_sites.h"
 #include "exec/builder.h"
+#include "exec/node_kernel.h"
 #include "ir/flops.h"
 #include "lathe/rng.h"
 #include "passes/passes.h"

@@ -1,5 +1,5 @@
-/* Plans gathers, and fills the input that ops with random numbers read: the seed, the step, and which part of the
- * batch of all ranks this rank has. */
+/* Plans gathers, and fills the input that ops with random numbers read: the seed, the step, and
+ * which part of the batch of all ranks this rank has. */
 #include "exec/programs.h"
 
 #include "lathe/rng.h"

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "exec/node_kernel.h"
 #include "ir/op_info.h"
 
 lathe_status lathe__device_side_open(lathe__device_side *d, const lathe_component *component)

@@ -54,6 +54,8 @@ static json_t *describe_plan(const lathe_run *run, double peak_flops)
             json_object_set_new(memory, lathe_mem_name(i), json_integer(run->planned.by[i]));
     json_object_set_new(out, "memory", memory);
     json_object_set_new(out, "memory_bytes", json_integer(lathe_mem_total(&run->planned)));
+    if (run->ranks)
+        json_object_set_new(out, "shard", json_string(lathe_shard_name(run->set.shard)));
     json_object_set_new(out, "flops_per_step",
                         json_real(lathe_graph_flops(g, 1) * micro +
                                   lathe_update_flops(run->opt.update) +

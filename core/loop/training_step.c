@@ -25,6 +25,7 @@
 #include "loop/training.h"
 #include "primitives/agree.h"
 #include "primitives/primitives.h"
+#include "ranks/extents.h"
 #include "rollout/rollout.h"
 #include "run/iteration.h"
 
@@ -291,6 +292,7 @@ static lathe_status attempt(lathe_training *t, lathe_step_record *out, int *out_
     int spikes = 0;
     double loss = 0.0;
     *out_again = 0;
+    (void)lathe_extents_take_sent(run->extents); /* of an evaluation, a sample, or loading */
     out->result = (lathe_step_result){.size = (uint32_t)sizeof out->result};
     out->spike = (lathe_loss_verdict){.mean = NAN, .std = NAN, .zscore = NAN};
     out->is_empty = 0;

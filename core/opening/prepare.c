@@ -18,6 +18,7 @@
 #include "opening/opening.h"
 #include "opening/reference_adapter.h"
 #include "opening/resume_check.h"
+#include "opening/shard_choice.h"
 #include "plug/select.h"
 #include "run/run_check.h"
 #include "run/run_ranks.h"
@@ -237,6 +238,8 @@ lathe_status lathe__run_prepare(lathe_run *run)
     const int64_t before = n_errors(run);
     if (!run->set.tokenizer_train || !run->open.is_offline)
         LATHE_TRY(prepare_tokenizer(run));
+    if (in_parts == 0 && n_errors(run) == before && !run->open.is_offline)
+        LATHE_TRY(note(run, lathe__choose_shard(run), before, "parallel", "shard"));
     if (in_parts == 0 && n_errors(run) == before)
         LATHE_TRY(prepare_model(run));
     if (run->set.max_steps > 0 || run->open.is_offline)

@@ -16,8 +16,8 @@ lathe_status lathe_run_open_as_rank(const lathe_run *run, int32_t n_ranks, const
             list[i] = run->open.overrides[i];
         list[n] = (lathe_override){"parallel.shard", shard};
         list[n + 1] = (lathe_override){"log.level", "error"};
-        status = lathe__run_open_planned(run->open.path, list, n + 2, LATHE_OPEN_PLAN, 0, n_ranks,
-                                         out);
+        status =
+            lathe__run_open_planned(run->open.path, list, n + 2, LATHE_OPEN_PLAN, 0, n_ranks, out);
         lathe_log_set_level(run->set.log_level);
     }
     lathe_arena_fini(&arena);

@@ -64,13 +64,13 @@ lathe_status lathe_extents_create(lathe_ranks *ranks, lathe_store *store, lathe_
         x->ranks = ranks;
         x->store = store;
         x->peers = (lathe_peers){.arg = x,
-                                .add = add,
-                                .spread = spread,
-                                .gather_start = lathe__gather_start,
-                                .gather_poll = lathe__gather_poll,
-                                .gather_wait = lathe__gather_wait,
-                                .collect = lathe__extents_collect,
-                                .fill_averages = lathe__extents_fill_averages};
+                                 .add = add,
+                                 .spread = spread,
+                                 .gather_start = lathe__gather_start,
+                                 .gather_poll = lathe__gather_poll,
+                                 .gather_wait = lathe__gather_wait,
+                                 .collect = lathe__extents_collect,
+                                 .fill_averages = lathe__extents_fill_averages};
     }
     lathe_status status = x && x->list && x->counts
                               ? LATHE_OK

@@ -24,7 +24,8 @@ struct lathe_extents {
     lathe_peers peers;
     lathe__bucket *list; /* [division->n_buckets] */
     int64_t *counts;
-    lathe__schedule *programs; /* [n_programs] of which the gradients are added during the backward */
+    lathe__schedule
+        *programs; /* [n_programs] of which the gradients are added during the backward */
     int32_t n_programs, reserved;
     int64_t scratch_bytes, sent_bytes;
     int32_t counting; /* depth of lathe__extents_count_sent */

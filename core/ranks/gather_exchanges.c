@@ -57,7 +57,7 @@ void lathe__gathers_destroy(lathe_extents *x)
 static lathe_exchange_args args_of(const lathe_extents *x, int32_t gather, void *to)
 {
     return (lathe_exchange_args){.size = (uint32_t)sizeof(lathe_exchange_args),
-                                 .in = x->store->gathers->list[gather].own,
+                                 .in = lathe_gather_own(x->store, gather),
                                  .out = to,
                                  .scratch = x->scratch};
 }

@@ -4,8 +4,8 @@
 #include "lathe/kit/collective_kit.h"
 #include "store/gathered.h"
 
-/* Buckets of gradients that every rank holds (grad_buckets.c): each rank adds an equal part. Returns
- * the bytes of the largest one that this rank adds. */
+/* Buckets of gradients that every rank holds (grad_buckets.c): each rank adds an equal part.
+ * Returns the bytes of the largest one that this rank adds. */
 static int64_t add_undivided(const lathe_store *store, const lathe_division_ask *ask,
                              lathe_step_bytes *out)
 {
@@ -35,8 +35,7 @@ static void add_bucket(const lathe_store *store, const lathe_division *d, int32_
     const int64_t all = lathe_bucket_counts(d, b, grad, NULL);
     const int32_t n = d->shard >= LATHE_SHARD_GRADIENTS ? n_micro : 1;
     out->reduced += n * (all - lathe_bucket_extent(d, b, grad, d->rank).n) * grad;
-    const int32_t times =
-        lathe_is_divided_value(store->params, d->shard, row) ? 2 * n_micro : 1;
+    const int32_t times = lathe_is_divided_value(store->params, d->shard, row) ? 2 * n_micro : 1;
     out->spread += times * (d->n_ranks - 1) * lathe_bucket_extent(d, b, value, d->rank).n * value;
     out->n_reduce += n;
     out->n_spread += times;

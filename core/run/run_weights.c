@@ -26,6 +26,7 @@
 #include "store/gathered.h"
 #include "store/row_norms.h"
 #include "store/singular_rows.h"
+#include "store/store_io.h"
 #include "store/weight_fill.h"
 
 int64_t lathe__losses_bytes(const lathe_run *run)

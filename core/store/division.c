@@ -18,6 +18,13 @@ typedef struct making {
     double *held; /* [n_ranks] bytes that each rank owns so far */
 } making;
 
+const char *lathe_shard_name(int32_t shard)
+{
+    static const char *const names[LATHE_N_SHARDS] = {"none", "optimizer", "gradients",
+                                                      "parameters"};
+    return shard >= 0 && shard < LATHE_N_SHARDS ? names[shard] : "auto";
+}
+
 static lathe_status no_memory(void)
 {
     return lathe_error(LATHE_E_NOMEM, "no memory to divide the parameters among ranks");

@@ -28,8 +28,11 @@ enum {
     LATHE_SHARD_OPTIMIZER = 1,
     LATHE_SHARD_GRADIENTS = 2,
     LATHE_SHARD_PARAMETERS = 3,
-    LATHE_N_SHARDS = 4
+    LATHE_N_SHARDS = 4,
+    LATHE_SHARD_AUTO = 4 /* of a setting: not chosen yet */
 };
+/** "none", "optimizer", ... */
+const char *lathe_shard_name(int32_t shard);
 
 /** Elements [begin, begin + n) of a parameter. */
 typedef struct lathe_extent {

@@ -15,40 +15,14 @@
 #ifndef LATHE_STORE_GATHERED_H
 #define LATHE_STORE_GATHERED_H
 
+#include "store/gather_layout.h"
 #include "store/store.h"
-
-/** One exchange. */
-typedef struct lathe_gather {
-    int32_t bucket, is_frozen; /* of store->gathers->frozen, or of store->division */
-    int32_t dtype, width;      /* of its elements; frozen: bytes, U8 */
-    int64_t bytes;             /* of the whole bucket, a multiple of 64 */
-    const void *own;           /* this rank's extents; NULL: it has none, or before placing */
-} lathe_gather;
-
-typedef struct lathe_gathers {
-    lathe_division *frozen; /* rows: param * (1 + LATHE_MAX_PLANES), + 1 + number of the plane */
-    lathe_gather *list;
-    int32_t n, reserved;
-    int64_t most_bytes;  /* of the largest */
-    int64_t whole_bytes; /* values that are not divided */
-    uint32_t *checks;    /* [store->n_rows] of the whole values and planes last set */
-} lathe_gathers;
-
-/** Whether ranks divide the values of a row of the table. */
-int lathe_is_divided_value(const lathe_params *params, int32_t shard, int32_t param);
-
-/** Divides the frozen rows of a store, and notes in all rows what this rank holds of their values
- *  and where they are in gathers. Before their layout; trained rows have their extents of state. */
-lathe_status lathe_gathers_create(lathe_store *store, const lathe_division_ask *ask);
-void lathe_gathers_destroy(lathe_gathers *x);
-/** Lays out the values and planes that are in gathers. */
-void lathe_gathers_layout(lathe_store *store);
-/** Fills in the addresses of this rank's extents. */
-void lathe_gathers_place(lathe_store *store);
 
 /** Whether the values of a row are in a gather. */
 int lathe_store_is_gathered(const lathe_store *store, int32_t param);
 
+/** This rank's extents of a bucket, one after the other; NULL: it has none, or before placing. */
+const void *lathe_gather_own(const lathe_store *store, int32_t gather);
 /** Gathers a bucket into memory, `to` [bytes of the gather]; all ranks call it. */
 lathe_status lathe_gather_run(const lathe_store *store, int32_t gather, void *to);
 /** The whole values of a row (plane -1), or a whole plane of it, in the memory of the device. Of
@@ -56,11 +30,6 @@ lathe_status lathe_gather_run(const lathe_store *store, int32_t gather, void *to
 lathe_status lathe_store_whole(const lathe_store *store, int32_t param, int32_t plane,
                                const void **out);
 
-/** Copies what this rank holds of the values that kernels read, or of a plane, from the whole in
- *  host memory. */
-lathe_status lathe_store_put_value(const lathe_store *store, int32_t param, const void *whole);
-lathe_status lathe_store_put_plane(const lathe_store *store, int32_t param, int32_t plane,
-                                   const void *whole);
 /** Notes the whole of a row for lathe_store_checksum. plane -1: its values. */
 void lathe_store_note(const lathe_store *store, int32_t param, int32_t plane, const void *whole,
                       int64_t bytes);

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "plug/answers.h"
 #include "store/cut_unit.h"
-#include "store/gathered.h"
+#include "store/gather_layout.h"
 
 static int64_t take(int64_t *total, int64_t bytes)
 {
@@ -134,10 +134,10 @@ static lathe_status init_rows(lathe_store *store, lathe_params *params,
         for (int32_t k = 0; k < LATHE_N_EXTENTS; k++)
             row->held[k] = (lathe_extent){0, lathe_desc_count(&params->rows[i]->desc)};
         for (int32_t k = 0; k < LATHE_MAX_PLANES; k++)
-            row->held_plane[k] = (lathe_extent){
-                0, k < params->rows[i]->n_planes
-                       ? lathe_desc_bytes(&params->rows[i]->planes[k].desc)
-                       : 0};
+            row->held_plane[k] =
+                (lathe_extent){0, k < params->rows[i]->n_planes
+                                      ? lathe_desc_bytes(&params->rows[i]->planes[k].desc)
+                                      : 0};
         if (params->rows[i]->trainable && optimizer)
             LATHE_TRY(ask_slots(store, i, optimizer));
     }
@@ -306,7 +306,6 @@ lathe_status lathe_store_place(lathe_store *store, lathe_machine *m)
     store->averages = p;
     LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_MODELS, store->other_bytes, &p));
     store->others = p;
-    lathe_gathers_place(store);
     return LATHE_OK;
 }
 

@@ -191,6 +191,28 @@ lathe_status lathe_store_write_all(const lathe_store *store, lathe_st_writer *w,
     return status;
 }
 
+lathe_status lathe_store_put_value(const lathe_store *store, int32_t param, const void *whole)
+{
+    const lathe_extent *own = &store->rows[param].held[LATHE_OF_VALUE];
+    const int64_t width = lathe_dtype_bytes(lathe_params_value_dtype(store->params, param));
+    lathe_store_note(store, param, -1, whole,
+                     width * lathe_desc_count(&store->params->rows[param]->desc));
+    return own->n == 0 ? LATHE_OK
+                       : lathe_store_put(store, lathe_store_value(store, param),
+                                         (const char *)whole + own->begin * width, own->n * width);
+}
+
+lathe_status lathe_store_put_plane(const lathe_store *store, int32_t param, int32_t plane,
+                                   const void *whole)
+{
+    const lathe_extent *own = &store->rows[param].held_plane[plane];
+    lathe_store_note(store, param, plane, whole,
+                     lathe_desc_bytes(&store->params->rows[param]->planes[plane].desc));
+    return own->n == 0 ? LATHE_OK
+                       : lathe_store_put(store, lathe_store_plane(store, param, plane),
+                                         (const char *)whole + own->begin, own->n);
+}
+
 /* The values of a frozen row are converted as those of a file are. */
 static lathe_status set_value(const lathe_store *store, int32_t param, const float *values)
 {

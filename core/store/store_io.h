@@ -50,6 +50,11 @@ lathe_status lathe_store_write_master(const lathe_store *store, lathe_st_writer 
 lathe_status lathe_store_put_held(const lathe_store *store, int32_t family, int32_t param,
                                   int32_t slot, const void *whole);
 
+/** Copies what this rank holds of the values that kernels read, or of a plane, from the whole in
+ *  host memory. */
+lathe_status lathe_store_put_value(const lathe_store *store, int32_t param, const void *whole);
+lathe_status lathe_store_put_plane(const lathe_store *store, int32_t param, int32_t plane,
+                                   const void *whole);
 /** Sets the master and the compute copy of a row from f32 values in host memory. */
 lathe_status lathe_store_set(const lathe_store *store, int32_t param, const float *values);
 

@@ -31,8 +31,8 @@ static lathe_status place_row(void *arg, int32_t index, const lathe_param *row, 
     const int is_divided = !lathe_store_is_whole(store, index, LATHE_OF_PARAMETER) ||
                            lathe_store_is_gathered(store, index);
     void *memory = is_divided ? NULL : lathe_store_master(store, index);
-    *out_dtype = is_divided && !row->trainable ? lathe_params_value_dtype(fill->params, index)
-                                               : LATHE_F32;
+    *out_dtype =
+        is_divided && !row->trainable ? lathe_params_value_dtype(fill->params, index) : LATHE_F32;
     if (!memory && !is_divided && !row->format) {
         memory = lathe_store_value(store, index);
         *out_dtype = lathe_params_value_dtype(fill->params, index);

@@ -66,9 +66,9 @@ void lathe_update_tensors_fill(lathe_update_tensors *tensors, const lathe_store 
         t->grad = is_narrow ? NULL
                             : (const float *)lathe_store_grad(store, t->tensor) +
                                   (begin - held[LATHE_OF_GRADIENT].begin);
-        t->shadow = shadow ? (uint16_t *)(void *)(shadow +
-                                                  (begin - held[LATHE_OF_VALUE].begin) * width)
-                           : NULL;
+        t->shadow =
+            shadow ? (uint16_t *)(void *)(shadow + (begin - held[LATHE_OF_VALUE].begin) * width)
+                   : NULL;
         t->shadow_dtype = lathe_params_value_dtype(store->params, t->tensor);
         for (int32_t k = 0; k < row->n_slots; k++) {
             t->slots[k] = lathe_store_slot(store, t->tensor, k);

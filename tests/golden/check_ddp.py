@@ -21,7 +21,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from transformers import LlamaConfig, LlamaForCausalLM
 
-SHARDS = ("none", "optimizer", "gradients")
+SHARDS = ("none", "optimizer", "gradients", "parameters")
 ROWS, T, LR, BOUND = 2, 64, 1e-3, 1e-5  # rows of a micro-batch on one rank, tokens of a row
 
 

@@ -2,6 +2,7 @@
 #ifndef LATHE_TEST_FUSE_CASE_H
 #define LATHE_TEST_FUSE_CASE_H
 
+#include "exec/node_kernel.h"
 #include "graph_fixture.h"
 
 __attribute__((unused)) static int count_op(const lathe_graph *g, int32_t op)

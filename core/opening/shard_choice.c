@@ -1,0 +1,63 @@
+/* Chooses what ranks divide. */
+#include "opening/shard_choice.h"
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "opening/fit.h"
+#include "opening/opening.h"
+#include "ranks/ranks.h"
+
+/* Plans the run with a division on this rank. Adds what it needs to the text. */
+static lathe_status try(const lathe_run *run, int32_t shard, lathe_buffer *text, int *out_fits)
+{
+    lathe_run *planned = NULL;
+    lathe_fit fit;
+    LATHE_TRY(lathe_run_open_as_rank(run, lathe_ranks_count(run->ranks), lathe_shard_name(shard),
+                                     &planned));
+    lathe_fit_check(planned, &fit);
+    lathe_run_close(planned);
+    *out_fits = fit.need <= fit.have;
+    lathe_buffer_printf(text, "%s \"%s\" needs %.1f MiB", shard > 0 ? "," : "",
+                        lathe_shard_name(shard), (double)fit.need / 1048576.0);
+    if (shard == 0 && fit.have < INT64_MAX)
+        lathe_buffer_printf(text, " of %.1f MiB (%s)", (double)fit.have / 1048576.0, fit.source);
+    return text->status;
+}
+
+/* Whether all ranks say so. */
+static lathe_status agree(const lathe_run *run, int fits, int *out)
+{
+    const double own = fits, *all = NULL;
+    LATHE_TRY(lathe_ranks_gather(run->ranks, &own, 1, 1, &all));
+    *out = 1;
+    for (int32_t q = 0; q < lathe_ranks_count(run->ranks); q++)
+        *out &= all[(int64_t)q * LATHE_RANK_NUMBERS] != 0.0;
+    return LATHE_OK;
+}
+
+lathe_status lathe__choose_shard(lathe_run *run)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    int32_t shard = LATHE_SHARD_NONE;
+    lathe_status status = LATHE_OK;
+    if (run->set.shard != LATHE_SHARD_AUTO)
+        return LATHE_OK;
+    run->set.shard = LATHE_SHARD_NONE;
+    if (!run->ranks)
+        return LATHE_OK;
+    for (; status == LATHE_OK && shard < LATHE_N_SHARDS; shard++) {
+        int fits = 0;
+        status = try(run, shard, &text, &fits);
+        if (status == LATHE_OK)
+            status = agree(run, fits, &fits);
+        if (fits || shard + 1 == LATHE_N_SHARDS)
+            break;
+    }
+    run->set.shard = shard;
+    if (status == LATHE_OK && run->programs.rank == 0)
+        lathe_log(LATHE_LOG_INFO, "parallel.shard = \"auto\" chooses \"%s\":%s",
+                  lathe_shard_name(shard), text.data);
+    lathe_buffer_fini(&text);
+    return status;
+}
