@@ -45,7 +45,7 @@ struct lathe_exec {
     int64_t sent_at[INPUT_SETS]; /* m->n_syncs when the set was sent; -1: never */
     lathe_replays replays;
     lathe_value_offload offload;
-    const lathe_store *store;  /* of the parameters; NULL before place */
+    const lathe_store *store;  /* of gathered parameters; NULL: none are */
     lathe_gather_uses gathers; /* of its divided values */
     char *own_window;          /* NULL: the store's window is large enough */
     int64_t *scratch_bytes;
@@ -225,6 +225,8 @@ int64_t lathe_exec_window_bytes(const lathe_exec *x)
 static lathe_status place_window(lathe_exec *x, const lathe_store *store)
 {
     void *memory = NULL;
+    if (x->gathers.n_events == 0)
+        return LATHE_OK;
     x->store = store;
     x->gathers.window = store->gathered;
     if (x->gathers.bytes <= store->gathered_bytes)
