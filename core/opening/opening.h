@@ -47,7 +47,8 @@ lathe_status lathe_run_check(const char *config_path, const lathe_override *over
                              int32_t *out_saves_model);
 
 /** Plans a run again as rank 0 of n_ranks that divide what `shard` (parallel.shard) says, without
- * the other ranks: no memory, no weights, no data (rank_plan.c). */
+ * the other ranks: no memory, no weights, no data (rank_plan.c). LATHE_E_CONFIG:
+ * they cannot. */
 lathe_status lathe_run_open_as_rank(const lathe_run *run, int32_t n_ranks, const char *shard,
                                     lathe_run **out);
 

@@ -2,6 +2,7 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "opening/opening.h"
+#include "run/run_ranks.h"
 #include "run/run_state.h"
 
 lathe_status lathe_run_open_as_rank(const lathe_run *run, int32_t n_ranks, const char *shard,
@@ -19,6 +20,11 @@ lathe_status lathe_run_open_as_rank(const lathe_run *run, int32_t n_ranks, const
         status =
             lathe__run_open_planned(run->open.path, list, n + 2, LATHE_OPEN_PLAN, 0, n_ranks, out);
         lathe_log_set_level(run->set.log_level);
+    }
+    if (status == LATHE_OK && lathe__run_check_shard(*out) != LATHE_OK) {
+        lathe_run_close(*out);
+        *out = NULL;
+        status = LATHE_E_CONFIG;
     }
     lathe_arena_fini(&arena);
     return status;

@@ -75,8 +75,7 @@ LATHE_ABI_SIZE(lathe_forward_result, 40);
 
 /** Runs the model on a batch. batch NULL: takes the next batch of the run's own data. With TRAIN
  *  this is training data, and the data cursor advances; otherwise it is validation data.
- *  LATHE_E_SHAPE: the batch does not fit the run's shape. With parallel.shard = "parameters" all
- *  ranks call it, lathe_generate and lathe_logprobs, with batches of one shape and equal prompts. */
+ *  LATHE_E_SHAPE: the batch does not fit the run's shape. */
 LATHE_EXPORT lathe_status lathe_forward(lathe_run *run, const lathe_run_batch *batch,
                                         uint32_t flags, lathe_forward_result *out);
 
