@@ -167,11 +167,18 @@ static void put_long_steps(int micro_batches)
     cr_assert_eq(system(command), 0);
 }
 
-/* Stops a step of 800 micro-batches between two of them and resumes it with the remaining ones. */
+/* Micro-batches of a step that takes long enough to be stopped within it. */
+#ifdef __SANITIZE_ADDRESS__
+enum { LONG_STEP = 200 };
+#else
+enum { LONG_STEP = 800 };
+#endif
+
+/* Stops a long step between two of its micro-batches and resumes it with the remaining ones. */
 Test(interrupt, within_a_step_stops_between_micro_batches_and_gives_the_same_bits, .timeout = 120)
 {
     int n_within = 0;
-    put_long_steps(800);
+    put_long_steps(LONG_STEP);
     cr_assert_eq(finish(start_file("long.toml", "whole")), 0);
     for (int i = 0, code = 143; code == 143 && i < 40; i++) {
         (void)unlink("log");
