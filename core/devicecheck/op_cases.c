@@ -86,6 +86,49 @@ static const double counters[2][LATHE_RNG_COUNTER] = {{1234567, 17, 0, 1, 1},
                                                       {1234567, 17, 2, 3, 2}};
 static const double segments[8] = {0, 100, 37, 200, 300, 0, 0, 301};
 
+/* Column i%8 of request i/8 of SAMPLE, of n rows of logits. Drafted: every other request has a token
+ * that was drafted. */
+static double request(int64_t i, int64_t n, int is_drafted)
+{
+    const int64_t r = i / LATHE_SAMPLE_COLUMNS;
+    switch (i % LATHE_SAMPLE_COLUMNS) {
+    case LATHE_SAMPLE_ROW:
+        return r % 7 == 6 ? -1.0 : (double)((1 + 5 * r) % n);
+    case LATHE_SAMPLE_DRAFT_ROW:
+        return is_drafted ? (double)(r % n) : 0.0;
+    case LATHE_SAMPLE_DRAFTED:
+        return is_drafted && r % 2 ? (double)(3 * r % 31) : -1.0;
+    case LATHE_SAMPLE_POSITION:
+        return (double)(10 + r);
+    case LATHE_SAMPLE_SEED:
+        return (double)(1234 + r / 3);
+    case LATHE_SAMPLE_STREAM:
+        return 77.0;
+    case LATHE_SAMPLE_TOP_K:
+        return (double)(r % 5 == 1 ? 4 : r % 5 == 3 ? 600 : 0);
+    default:
+        return 0.0;
+    }
+}
+
+/* Column i%4 of the settings of request i/4 of SAMPLE. */
+static double setting(int64_t i)
+{
+    static const double temperatures[4] = {1.0, 0.7, 0.0, 2.0}, top_ps[3] = {1.0, 0.9, 0.4},
+                        min_ps[3] = {0.0, 0.0, 0.2}, penalties[3] = {1.0, 0.0, 1.3};
+    const int64_t r = i / LATHE_SAMPLE_SETTINGS;
+    switch (i % LATHE_SAMPLE_SETTINGS) {
+    case LATHE_SAMPLE_TEMPERATURE:
+        return temperatures[r % 4];
+    case LATHE_SAMPLE_TOP_P:
+        return top_ps[r / 2 % 3];
+    case LATHE_SAMPLE_MIN_P:
+        return min_ps[r / 3 % 3];
+    default:
+        return penalties[r % 3];
+    }
+}
+
 static double filled(const char *fill, double x, int64_t i)
 {
     const int has_number = fill[0] != '\0' && isdigit((unsigned char)fill[1]);
@@ -108,6 +151,13 @@ static double filled(const char *fill, double x, int64_t i)
         return segments[i];
     case 'k':
         return (double)(5 + 2 * (i % 3)); /* 5, 7, 9 */
+    case 'd':
+    case 'D':
+        return request(i, n, fill[0] == 'D');
+    case 'h':
+        return setting(i);
+    case 'b':
+        return (double)(int32_t)((uint32_t)(i + 1) * 0x5a0f1249u);
     default:
         return x;
     }

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "generate/generator_internal.h"
 #include "model/model_size.h"
+#include "store/transfer.h"
 
 static int64_t blocks_for(int64_t tokens)
 {
@@ -33,8 +34,9 @@ lathe_status lathe__cache_init(lathe_generator *g)
         lathe__kept_prompt *k = &g->kept[i];
         k->ids = calloc(capacity, sizeof *k->ids);
         k->blocks = calloc(row_blocks, sizeof *k->blocks);
-        k->logits = calloc((size_t)g->parts.model->vocab, sizeof *k->logits);
-        ok &= k->ids && k->blocks && k->logits;
+        if (!g->sampling)
+            k->logits = calloc((size_t)g->parts.model->vocab, sizeof *k->logits);
+        ok &= k->ids && k->blocks && (k->logits || g->sampling);
     }
     if (!ok || !g->slots || !g->free_blocks || !g->refs)
         return lathe_error(LATHE_E_NOMEM, "no memory to generate");
@@ -177,11 +179,23 @@ int lathe__cache_admit(lathe_generator *g, lathe__sequence *s, int32_t shares,
     return 1;
 }
 
-void lathe__cache_keep(lathe_generator *g, const lathe__sequence *s, const float *logits,
-                       double log_sum)
+/* Copies row `row` of the logits to those of a kept prompt. */
+static lathe_status keep_logits(const lathe_generator *g, lathe__kept_prompt *k,
+                                const lathe__logits *l, int64_t row)
+{
+    const int64_t vocab = g->parts.model->vocab;
+    if (!l->rows)
+        return lathe__keep_logits(g, k, l->first + row);
+    k->log_sum = l->sums ? l->sums[row] : 0.0;
+    memcpy(k->logits, l->rows + row * vocab, (size_t)vocab * sizeof *k->logits);
+    return LATHE_OK;
+}
+
+lathe_status lathe__cache_keep(lathe_generator *g, const lathe__sequence *s,
+                               const lathe__logits *l, int64_t row)
 {
     if (!may_share(g, 1) || find(g, s))
-        return;
+        return LATHE_OK;
     lathe__kept_prompt *k = oldest(g, NULL);
     for (int32_t i = 0; i < LATHE__KEPT_PROMPTS; i++)
         if (g->kept[i].n == 0)
@@ -190,13 +204,12 @@ void lathe__cache_keep(lathe_generator *g, const lathe__sequence *s, const float
         forget(g, k);
     k->n = s->n_prompt;
     k->used = ++g->clock;
-    k->log_sum = log_sum;
     memcpy(k->ids, s->ids, (size_t)k->n * sizeof *k->ids);
-    memcpy(k->logits, logits, (size_t)g->parts.model->vocab * sizeof *logits);
     for (int64_t i = 0; i < blocks_for(k->n); i++) {
         k->blocks[i] = s->blocks[i];
         g->refs[k->blocks[i]]++;
     }
+    return keep_logits(g, k, l, row);
 }
 
 static int32_t take(lathe_generator *g, lathe__sequence *s)
@@ -208,8 +221,8 @@ static int32_t take(lathe_generator *g, lathe__sequence *s)
     return block;
 }
 
-/* Copies the keys and values of a block, in all layers. */
-static void copy_block(lathe_generator *g, int32_t from, int32_t to)
+/* Copies the keys and values of a block, in all layers, in order with the queued work. */
+static lathe_status copy_block(const lathe_generator *g, int32_t from, int32_t to)
 {
     const lathe_model_config *model = g->parts.model;
     for (int32_t i = 0; i < model->n_layers; i++) {
@@ -218,25 +231,28 @@ static void copy_block(lathe_generator *g, int32_t from, int32_t to)
             LATHE__BLOCK_TOKENS * width * lathe_dtype_bytes(g->parts.params->compute_dtype);
         for (int32_t v = 0; v < 2; v++) {
             char *cache = g->caches + (2 * i + v) * g->cache_bytes;
-            memcpy(cache + to * bytes, cache + from * bytes, (size_t)bytes);
+            LATHE_TRY(
+                lathe_move(g->parts.machine, cache + to * bytes, cache + from * bytes, bytes));
         }
     }
+    return LATHE_OK;
 }
 
-void lathe__cache_hold(lathe_generator *g, lathe__sequence *s, int64_t begin, int64_t end)
+lathe_status lathe__cache_hold(lathe_generator *g, lathe__sequence *s, int64_t begin, int64_t end)
 {
     if (!g->in_blocks)
-        return;
+        return LATHE_OK;
     for (int64_t i = begin / LATHE__BLOCK_TOKENS; i < blocks_for(end); i++) {
         if (i >= s->n_blocks) {
             s->blocks[s->n_blocks++] = take(g, s);
         } else if (g->refs[s->blocks[i]] > 1) {
             const int32_t own = take(g, s);
-            copy_block(g, s->blocks[i], own);
+            LATHE_TRY(copy_block(g, s->blocks[i], own));
             drop(g, s->blocks[i]);
             s->blocks[i] = own;
         }
     }
+    return LATHE_OK;
 }
 
 void lathe__cache_restart(lathe_generator *g, lathe__sequence *s, int64_t offset)

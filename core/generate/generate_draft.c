@@ -87,18 +87,32 @@ static void follow(const lathe_generator *g, const lathe__sequence *s, lathe__se
         lathe__cache_restart(d, own, offset);
 }
 
+/* Keeps the logits that a drafted token was drawn from, to decide on it. */
+static lathe_status keep_logits(lathe_generator *g, int64_t slot, int64_t k, const lathe__logits *l,
+                                int64_t row)
+{
+    const int64_t vocab = g->parts.model->vocab;
+    if (!l->rows)
+        return lathe__keep_draft_logits(g, slot * g->config.draft_tokens + k, l->first + row);
+    memcpy(logits_at(g, slot, k), l->rows + row * vocab, (size_t)vocab * sizeof *l->rows);
+    return LATHE_OK;
+}
+
 /* Draws a token of the draft model, after the keys of all its tokens were computed. */
-static lathe_status draw(lathe_generator *g, int64_t slot, const float *x, int64_t vocab)
+static lathe_status draw(lathe_generator *g, int64_t slot, const lathe__logits *l, int64_t row)
 {
     lathe_generator *d = g->draft;
     lathe__sequence *own = &d->slots[slot], *s = &g->slots[slot];
-    const int32_t token = lathe_sampler_pick_draft(d->sampler, x, &s->how, own->ids, own->n);
+    const int32_t token =
+        l->tokens ? l->tokens[row]
+                  : lathe_sampler_pick_draft(d->sampler, l->rows + row * g->parts.model->vocab,
+                                             &s->how, own->ids, own->n);
     if (token < 0)
         return lathe_nonfinite_refuse(d->parts.machine, d->parts.store,
                                       d->parts.params->compute_dtype,
                                       "the draft model's logits of token", own->n);
     if (s->how.temperature > 0.0)
-        memcpy(logits_at(g, slot, own->n - s->n), x, (size_t)vocab * sizeof *x);
+        LATHE_TRY(keep_logits(g, slot, own->n - s->n, l, row));
     s->ids[own->n] = own->ids[own->n] = token;
     own->n++;
     own->is_done = own->n - s->n == s->n_drafted;
@@ -110,14 +124,12 @@ static lathe_status draw_if_computed(lathe_generator *g, int64_t slot, const lat
 {
     lathe_generator *d = g->draft;
     lathe__sequence *own = &d->slots[slot];
-    const int64_t vocab = g->parts.model->vocab;
-    const float *x = l->rows + row * vocab;
     if (own->computed != own->n)
         return LATHE_OK;
     if (!own->is_kept)
-        lathe__cache_keep(d, own, x, 0.0);
+        LATHE_TRY(lathe__cache_keep(d, own, l, row));
     own->is_kept = 1;
-    return draw(g, slot, x, vocab);
+    return draw(g, slot, l, row);
 }
 
 static lathe_status run_rows(lathe_generator *g)

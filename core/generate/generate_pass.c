@@ -28,17 +28,21 @@ static void put_keys(const lathe_generator *g, const lathe__pass *p, const lathe
         memcpy(len + 1, s->blocks, (size_t)s->n_blocks * sizeof *len);
 }
 
-/* Runs a program whose inputs are set. */
-static lathe_status run_pass(const lathe__pass *p, lathe__logits *out)
+/* Runs a program whose inputs are set. The logits get to the host only if it draws from them. */
+static lathe_status run_pass(const lathe_generator *g, const lathe__pass *p, lathe__logits *out)
 {
     const lathe_program *program = &p->program;
     const void *rows = NULL, *sums = NULL;
     LATHE_TRY(lathe_exec_send(program->exec));
     LATHE_TRY(lathe_exec_run(program->exec, 0));
+    *out = (lathe__logits){.first = 0};
+    if (g->sampling)
+        return LATHE_OK;
     LATHE_TRY(lathe_exec_fetch(program->exec, program->logits, &rows));
     if (program->log_sums != LATHE_NONE)
         LATHE_TRY(lathe_exec_fetch(program->exec, program->log_sums, &sums));
-    *out = (lathe__logits){rows, sums};
+    out->rows = rows;
+    out->sums = sums;
     return LATHE_OK;
 }
 
@@ -47,11 +51,11 @@ lathe_status lathe__chunk_run(lathe_generator *g, lathe__sequence *s, const lath
 {
     const int64_t begin = s->computed, end = begin + p->tokens;
     LATHE_TRY(lathe_exec_next_inputs(p->program.exec));
-    lathe__cache_hold(g, s, begin, end);
+    LATHE_TRY(lathe__cache_hold(g, s, begin, end));
     for (int64_t i = 0; i < p->tokens; i++)
         put_token(p, s, begin + i, i);
     put_keys(g, p, s, end, 0);
-    LATHE_TRY(run_pass(p, out));
+    LATHE_TRY(run_pass(g, p, out));
     s->computed = end;
     return LATHE_OK;
 }
@@ -92,12 +96,13 @@ lathe_status lathe__rows_run(lathe_generator *g, int64_t *out_n, lathe__logits *
         lathe__sequence *s = r < n ? &g->slots[g->row_slots[r]] : NULL;
         const int64_t at = s ? s->computed : 0;
         if (s)
-            lathe__cache_hold(g, s, at, at + 1);
+            LATHE_TRY(lathe__cache_hold(g, s, at, at + 1));
         put_token(p, s, at, r);
         put_keys(g, p, s, at + 1, r);
         if (s)
             s->computed++;
     }
     *out_n = n;
-    return run_pass(p, out);
+    LATHE_TRY(run_pass(g, p, out));
+    return g->sampling ? lathe__sample_rows(g, n, out) : LATHE_OK;
 }

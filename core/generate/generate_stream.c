@@ -27,24 +27,35 @@ typedef struct engine {
     lathe_status status;
 } engine;
 
-/* Draws the next token of a sequence from row `row`. drafted: the draft model's token; -1: none. */
-static lathe_status draw(engine *e, lathe__sequence *s, const lathe__logits *l, int64_t row,
-                         int32_t drafted)
+/* The next token of a sequence, from row `row`, drawn by the host. */
+static int32_t pick(const engine *e, const lathe__sequence *s, const lathe__logits *l, int64_t row,
+                    int32_t drafted, float *out_logprob)
 {
     const float *x = l->rows + row * e->g->parts.model->vocab;
-    float logprob = 0.0f, *wants_logprob = l->sums ? NULL : &logprob;
-    int32_t ends = 0;
+    float *wants_logprob = l->sums ? NULL : out_logprob;
     const int32_t token =
         drafted < 0 ? lathe_sampler_pick(e->g->sampler, x, &s->how, s->ids, s->n, wants_logprob)
                     : lathe_sampler_verify(e->g->sampler, x, lathe__draft_logits(e->g, s), drafted,
                                            &s->how, s->ids, s->n, wants_logprob);
+    if (token >= 0 && l->sums) /* as the device's HEAD_LOGPROB rounds it */
+        *out_logprob = (float)((double)x[token] - l->sums[row]);
+    return token;
+}
+
+/* Draws the next token of a sequence from row `row`. drafted: the draft model's token; -1: none. */
+static lathe_status draw(engine *e, lathe__sequence *s, const lathe__logits *l, int64_t row,
+                         int32_t drafted)
+{
+    float logprob = 0.0f;
+    int32_t ends = 0;
+    if (l->tokens)
+        logprob = l->logprobs[row];
+    const int32_t token = l->tokens ? l->tokens[row] : pick(e, s, l, row, drafted, &logprob);
     e->failed = s->index;
     if (token < 0)
         return lathe_nonfinite_refuse(e->g->parts.machine, e->g->parts.store,
                                       e->g->parts.params->compute_dtype, "the logits of token",
                                       s->n);
-    if (l->sums) /* as the device's HEAD_LOGPROB rounds it */
-        logprob = (float)((double)x[token] - l->sums[row]);
     s->logprobs[s->n - s->n_prompt] = logprob;
     s->ids[s->n++] = token;
     LATHE_TRY(lathe__sequence_ends(e->g, s, &ends));
@@ -63,8 +74,7 @@ static lathe_status advance(engine *e, lathe__sequence *s, const lathe__logits *
                             int32_t drafted)
 {
     if (s->n == s->n_prompt && e->stream->shares) {
-        lathe__cache_keep(e->g, s, l->rows + row * e->g->parts.model->vocab,
-                          l->sums ? l->sums[row] : 0.0);
+        LATHE_TRY(lathe__cache_keep(e->g, s, l, row));
         e->has_kept = 1;
     }
     LATHE_TRY(draw(e, s, l, row, drafted));
@@ -103,7 +113,11 @@ static lathe_status run_chunk(engine *e, lathe__sequence *s, const lathe__pass *
 {
     lathe__logits l;
     LATHE_TRY(lathe__chunk_run(e->g, s, p, &l));
-    return s->computed == s->n ? advance(e, s, &l, 0, -1) : LATHE_OK;
+    if (s->computed < s->n)
+        return LATHE_OK;
+    if (e->g->sampling)
+        LATHE_TRY(lathe__sample_one(e->g, s, &l));
+    return advance(e, s, &l, 0, -1);
 }
 
 /* Computes whole chunks of what the sequence still has to compute, longest first. */
@@ -196,6 +210,17 @@ static lathe_status take_prompt(engine *e)
     return LATHE_OK;
 }
 
+/* Draws the first token of a sequence whose prompt is kept. */
+static lathe_status draw_kept(engine *e, lathe__sequence *s, const lathe__kept_prompt *kept)
+{
+    lathe__logits l = {.rows = kept->logits, .sums = &kept->log_sum};
+    if (e->g->sampling) {
+        l = (lathe__logits){.first = lathe__kept_row(e->g, kept)};
+        LATHE_TRY(lathe__sample_one(e->g, s, &l));
+    }
+    return draw(e, s, &l, 0, -1);
+}
+
 /* Starts the pending prompt in a free slot. *out_waits: there is no room for it yet. */
 static lathe_status start(engine *e, lathe__sequence *s, int32_t *out_waits)
 {
@@ -233,11 +258,7 @@ static lathe_status start(engine *e, lathe__sequence *s, int32_t *out_waits)
         return lathe_error(LATHE_E_STATE, "the KV cache has no room for one sequence");
     }
     e->n_active++;
-    if (kept) {
-        const lathe__logits l = {kept->logits, &kept->log_sum};
-        return draw(e, s, &l, 0, -1);
-    }
-    return run_chunks(e, s);
+    return kept ? draw_kept(e, s, kept) : run_chunks(e, s);
 }
 
 static lathe_status fill_slots(engine *e)

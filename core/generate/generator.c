@@ -25,6 +25,7 @@ void lathe_generator_destroy(lathe_generator *g)
     lathe_generator_destroy(g->draft);
     free(g->draft_logits);
     lathe_sampler_destroy(g->sampler);
+    lathe__sampling_destroy(g);
     lathe_machine_free(g->parts.machine, LATHE_MEM_CACHE, g->caches_bytes, g->caches);
     lathe_machine_free(g->parts.machine, LATHE_MEM_ACTIVATIONS, g->arena_bytes, g->arena);
     lathe__cache_fini(g);
@@ -110,7 +111,7 @@ static lathe_status plan(lathe_generator *g, int32_t in_blocks);
 
 static int64_t draft_logits_bytes(const lathe_generator *g)
 {
-    return g->draft ? (int64_t)g->batch * g->config.draft_tokens * g->parts.model->vocab *
+    return g->draft && !g->sampling ? (int64_t)g->batch * g->config.draft_tokens * g->parts.model->vocab *
                           (int64_t)sizeof *g->draft_logits
                     : 0;
 }
@@ -123,11 +124,26 @@ static lathe_status add_draft(lathe_generator *g)
     if (!d)
         return lathe_error(LATHE_E_NOMEM, "no memory to generate");
     lathe_draft_parts(g->parts.draft, &g->parts, &g->config, &d->parts, &d->config);
+    d->drafts = 1;
     LATHE_TRY(plan(d, 1));
     g->uses_team &= d->uses_team;
+    if (g->sampling)
+        return LATHE_OK;
     g->draft_logits = calloc((size_t)draft_logits_bytes(g), 1);
     return g->draft_logits ? lathe_sampler_room_to_verify(g->sampler)
                            : lathe_error(LATHE_E_NOMEM, "no memory for drafted tokens");
+}
+
+/* The host draws where it shares the memory of the logits, or the device cannot. */
+static lathe_status add_sampler(lathe_generator *g)
+{
+    lathe_status status = LATHE_E_UNSUPPORTED;
+    if (!lathe_machine_shares(g->parts.machine))
+        status = lathe__sampling_create(g);
+    if (status != LATHE_E_UNSUPPORTED)
+        return status;
+    lathe_error_clear();
+    return lathe_sampler_create(g->parts.model->vocab, &g->sampler);
 }
 
 static lathe_status plan(lathe_generator *g, int32_t in_blocks)
@@ -149,7 +165,7 @@ static lathe_status plan(lathe_generator *g, int32_t in_blocks)
                           lathe_dtype_bytes(g->parts.params->compute_dtype) +
                       63) /
                      64 * 64;
-    LATHE_TRY(lathe_sampler_create(model->vocab, &g->sampler));
+    LATHE_TRY(add_sampler(g));
     LATHE_TRY(lathe__cache_init(g));
     return g->parts.draft ? add_draft(g) : LATHE_OK;
 }
@@ -174,13 +190,10 @@ static lathe_status try_plan(const lathe_generator_parts *parts,
 lathe_status lathe_generator_create(const lathe_generator_parts *parts,
                                     const lathe_generator_config *config, lathe_generator **out)
 {
-    lathe_status status = LATHE_E_UNSUPPORTED;
-    if (lathe_machine_shares(parts->machine))
-        status = try_plan(parts, config, 1, out);
+    lathe_status status = try_plan(parts, config, 1, out);
     if (status == LATHE_E_UNSUPPORTED && parts->draft)
-        return lathe_error(LATHE_E_UNSUPPORTED,
-                           "a draft model needs a device that shares the host's memory and an "
-                           "attention plugin that reads keys in blocks");
+        return lathe_error_context(status, "a draft model needs a device and an attention plugin "
+                                           "that read and write keys in blocks");
     if (status == LATHE_E_UNSUPPORTED) { /* the device or the attention backend has no blocks */
         lathe_error_clear();
         status = try_plan(parts, config, 0, out);
@@ -221,6 +234,7 @@ lathe_generator_memory lathe_generator_needs(const lathe_generator *g)
         if (p->activation_bytes > needs.activation_bytes)
             needs.activation_bytes = p->activation_bytes;
     }
+    lathe__sampling_needs(g, &needs);
     if (g->draft)
         add_needs(&needs, lathe_generator_needs(g->draft), draft_logits_bytes(g));
     return needs;
@@ -247,6 +261,7 @@ lathe_status lathe_generator_place(lathe_generator *g)
         LATHE_TRY(lathe_exec_place(p->exec, g->parts.store, arena));
         bind_caches(g, p, n_layers, g->cache_bytes);
     }
+    LATHE_TRY(lathe__sampling_place(g, arena));
     return g->draft ? lathe_generator_place(g->draft) : LATHE_OK;
 }
 

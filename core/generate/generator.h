@@ -12,15 +12,15 @@ typedef struct lathe_generator lathe_generator;
 /** Memory that a generator needs. */
 typedef struct lathe_generator_memory {
     int64_t cache_bytes;                   /* of the KV caches */
-    int64_t input_bytes;                   /* of its programs' inputs */
+    int64_t input_bytes;                   /* of its programs' inputs, and of kept logits */
     int64_t staging_bytes;                 /* host buffers for their inputs and outputs */
     int64_t arena_bytes, activation_bytes; /* of the shared arena */
     int64_t window_bytes;                  /* of the window of gathered values */
 } lathe_generator_memory;
 
-/** Makes a generator without device memory, so that its needs can be planned. Where the device's
- * memory is not the host's, or the attention backend cannot read a KV cache in blocks, it continues
- * one sequence at a time; with a draft model this is LATHE_E_UNSUPPORTED. */
+/** Makes a generator without device memory, so that its needs can be planned. If the device or the
+ * attention backend has no KV cache in blocks, it continues one sequence at a time; with a draft
+ * model this is LATHE_E_UNSUPPORTED. */
 lathe_status lathe_generator_create(const lathe_generator_parts *parts,
                                     const lathe_generator_config *config, lathe_generator **out);
 lathe_generator_memory lathe_generator_needs(const lathe_generator *g);

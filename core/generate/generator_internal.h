@@ -1,9 +1,9 @@
 /* Shared by the files of this room: the programs of a generator, the KV cache in
- * blocks, and the sequences that are generated at the same time.
+ * blocks, how tokens are drawn, and the sequences that are generated at the same time.
  *
- * On a device whose memory the host shares, the KV cache is cut into blocks, and a program decodes
- * one token of each of up to `batch` sequences. On other devices there is one sequence at a time,
- * with a cache of its own. */
+ * The KV cache is cut into blocks, and a program decodes one token of each of up to `batch`
+ * sequences. With an attention backend that cannot read keys in blocks there is one sequence at a
+ * time, with a cache of its own. */
 #ifndef LATHE_GENERATE_GENERATOR_INTERNAL_H
 #define LATHE_GENERATE_GENERATOR_INTERNAL_H
 
@@ -40,19 +40,25 @@ typedef struct lathe__sequence {
     int32_t is_kept;            /* of the draft model: its prompt was given to the kept ones */
 } lathe__sequence;
 
-/** Logits of a program that has run; borrowed until the next program runs. */
+/** Logits of a program that has run, in host memory or on the device; borrowed until the next
+ *  program runs. */
 typedef struct lathe__logits {
-    const float *rows;  /* [rows, V] */
-    const double *sums; /* [rows]; NULL: the device does not compute them */
+    const float *rows;     /* [rows, V]; NULL: on the device */
+    const double *sums;    /* [rows]; NULL: on the device, or it does not compute them */
+    int64_t first;         /* on the device: the row of the first ones */
+    const int32_t *tokens; /* [rows] drawn on the device; -1: not finite. NULL: nothing was drawn */
+    const float *logprobs; /* [rows] of tokens */
 } lathe__logits;
 
 /** A prompt whose keys and logits are kept, so that equal prompts are computed once. */
 typedef struct lathe__kept_prompt {
     int32_t *ids, *blocks; /* [capacity], [row_blocks] */
-    float *logits;         /* [V] after the last token */
+    float *logits;         /* [V] after the last token; NULL: on the device */
     double log_sum;
     int64_t n, used; /* used: when it was last used; n 0: empty */
 } lathe__kept_prompt;
+
+typedef struct lathe__device_sampling lathe__device_sampling; /* generate_sample.c */
 
 struct lathe_generator {
     lathe_generator_parts parts;
@@ -68,7 +74,9 @@ struct lathe_generator {
     int64_t row_blocks;  /* blocks of a sequence of `capacity` tokens; 0: not in blocks */
     int64_t n_blocks, n_free, least_free; /* least_free: since the last reset */
     int32_t *free_blocks, *refs; /* [n_blocks] a stack, and the number of users of each block */
-    lathe_sampler *sampler;
+    lathe_sampler *sampler;           /* draws on the host; NULL: the device draws */
+    lathe__device_sampling *sampling; /* NULL: the host draws */
+    int32_t drafts;                   /* 1: it generates for the draft model of another one */
     char *caches;                      /* all layers' k and v */
     char *arena;                       /* NULL: the run's shared arena is large enough */
     int64_t caches_bytes, arena_bytes; /* allocated for caches and arena */
@@ -84,7 +92,8 @@ struct lathe_generator {
     int32_t has_told_loss;   /* the warning about bytes of the prompt without a token was given */
     /* Generates with the draft model; slot i drafts for slot i of this one. NULL: none. */
     lathe_generator *draft;
-    float *draft_logits;           /* [batch, draft_tokens, V] the drafted tokens were drawn from */
+    float *draft_logits; /* [batch, draft_tokens, V] the drafted tokens were drawn from; NULL: on
+                            the device */
     int64_t n_drafted, n_accepted; /* tokens, since the generator was made */
 };
 
@@ -96,6 +105,26 @@ lathe_status lathe__chunk_run(lathe_generator *g, lathe__sequence *s, const lath
 /** Computes one step: the next tokens of the sequences that are active and not done, in *out_n
  * rows. g->row_slots has the sequence of each row. */
 lathe_status lathe__rows_run(lathe_generator *g, int64_t *out_n, lathe__logits *out);
+
+/* ---- generate_sample.c: draws on the device ---- */
+
+/** Sets g->sampling. LATHE_E_UNSUPPORTED: the device has no op for it. */
+lathe_status lathe__sampling_create(lathe_generator *g);
+void lathe__sampling_destroy(lathe_generator *g);
+void lathe__sampling_needs(const lathe_generator *g, lathe_generator_memory *io_needs);
+/** Allocates its memory, after the programs of the generator were placed. */
+lathe_status lathe__sampling_place(lathe_generator *g, void *arena);
+/** Draws a token from each of the n rows of a step after which no token is known, and decides on
+ *  the drafted tokens. */
+lathe_status lathe__sample_rows(lathe_generator *g, int64_t n, lathe__logits *io);
+/** Draws the next token of a sequence from row io->first. */
+lathe_status lathe__sample_one(lathe_generator *g, const lathe__sequence *s, lathe__logits *io);
+/** The row of a kept prompt's logits. */
+int64_t lathe__kept_row(const lathe_generator *g, const lathe__kept_prompt *k);
+/** Queues copies of row `row` of the logits: to those of a kept prompt. */
+lathe_status lathe__keep_logits(const lathe_generator *g, const lathe__kept_prompt *k, int64_t row);
+/** The same for row `row` of the draft model's, to those from which drafted tokens were drawn. */
+lathe_status lathe__keep_draft_logits(const lathe_generator *g, int64_t draft_row, int64_t row);
 
 /* ---- generate_draft.c: speculative decoding ---- */
 
@@ -129,12 +158,12 @@ enum {
  *  shares: LATHE__SHARE_*. */
 int lathe__cache_admit(lathe_generator *g, lathe__sequence *s, int32_t shares,
                        const lathe__kept_prompt **out_kept);
-/** Keeps the prompt of a sequence, whose keys are all computed, with its logits. */
-void lathe__cache_keep(lathe_generator *g, const lathe__sequence *s, const float *logits,
-                       double log_sum);
+/** Keeps the prompt of a sequence, whose keys are all computed, with its logits: row `row`. */
+lathe_status lathe__cache_keep(lathe_generator *g, const lathe__sequence *s,
+                               const lathe__logits *l, int64_t row);
 /** Makes positions [begin, end) of the sequence writable: takes blocks, copies those that others
  *  use too. */
-void lathe__cache_hold(lathe_generator *g, lathe__sequence *s, int64_t begin, int64_t end);
+lathe_status lathe__cache_hold(lathe_generator *g, lathe__sequence *s, int64_t begin, int64_t end);
 /** Forgets the keys of an active sequence, to compute them again with other positions. */
 void lathe__cache_restart(lathe_generator *g, lathe__sequence *s, int64_t offset);
 /** Returns the sequence's blocks. */

@@ -53,7 +53,8 @@ typedef struct lathe_op_problem {
  *   :w   small whole numbers         :TN  targets, every third -1
  *   :2   noise in [-2, 2)            :k   lengths of cached rows
  *   :r   an RNG counter, one rank    :R   an RNG counter, rank 2 of 3, pairs
- *   :s   segments of the first input */
+ *   :s   segments of the first input :dN, :DN requests of SAMPLE for N rows, D: drafted tokens
+ *   :h   settings of SAMPLE          :b   bits */
 typedef struct lathe_op_case {
     const char *in, *out; /* NULL: the end of a list */
     lathe_op_attrs attrs;

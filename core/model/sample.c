@@ -35,12 +35,6 @@ struct lathe_sampler {
     double *p, *q;    /* [n] of lathe_sampler_verify; NULL: no room was made for it */
 };
 
-/* Streams of the counter RNG: of tokens that are drawn, of tokens that a draft model draws, and of
- * the decision whether such a token stays. */
-#define SAMPLE_STREAM 0x53414d504c45ull
-#define DRAFT_STREAM 0x4452414654ull
-#define ACCEPT_STREAM 0x414343455054ull
-
 lathe_status lathe_sampler_create(int64_t vocab_size, lathe_sampler **out)
 {
     lathe_sampler *s = calloc(1, sizeof *s);
@@ -341,7 +335,7 @@ static int32_t pick(lathe_sampler *s, const float *logits, const lathe_sampling 
 int32_t lathe_sampler_pick(lathe_sampler *s, const float *logits, const lathe_sampling *how,
                            const int32_t *ids, int64_t n_ids, float *out_logprob)
 {
-    return pick(s, logits, how, ids, n_ids, SAMPLE_STREAM, out_logprob);
+    return pick(s, logits, how, ids, n_ids, LATHE__STREAM_SAMPLE, out_logprob);
 }
 
 /* ---- speculative decoding ---- */
@@ -349,7 +343,7 @@ int32_t lathe_sampler_pick(lathe_sampler *s, const float *logits, const lathe_sa
 int32_t lathe_sampler_pick_draft(lathe_sampler *s, const float *logits, const lathe_sampling *how,
                                  const int32_t *ids, int64_t n_ids)
 {
-    return pick(s, logits, how, ids, n_ids, DRAFT_STREAM, NULL);
+    return pick(s, logits, how, ids, n_ids, LATHE__STREAM_DRAFT, NULL);
 }
 
 int64_t lathe_sampler_distribution(lathe_sampler *s, const float *logits, const lathe_sampling *how,
@@ -402,13 +396,13 @@ int32_t lathe_sampler_verify(lathe_sampler *s, const float *logits, const float 
                              int64_t n_ids, float *out_logprob)
 {
     if (!(how->temperature > 0.0))
-        return pick(s, logits, how, ids, n_ids, SAMPLE_STREAM, out_logprob);
+        return pick(s, logits, how, ids, n_ids, LATHE__STREAM_SAMPLE, out_logprob);
     if (lathe_sampler_distribution(s, logits, how, ids, n_ids, s->p) < 0 ||
         lathe_sampler_distribution(s, draft_logits, how, ids, n_ids, s->q) < 0)
         return -1;
     int32_t token = drafted;
-    if (!(uniform(how, n_ids, ACCEPT_STREAM) * s->q[drafted] < s->p[drafted]))
-        token = draw_rest(s, uniform(how, n_ids, SAMPLE_STREAM), drafted);
+    if (!(uniform(how, n_ids, LATHE__STREAM_ACCEPT) * s->q[drafted] < s->p[drafted]))
+        token = draw_rest(s, uniform(how, n_ids, LATHE__STREAM_SAMPLE), drafted);
     if (out_logprob)
         *out_logprob = logprob_of(s, logits, largest(s, logits), token);
     return token;

@@ -2,9 +2,17 @@
 #ifndef LATHE_MODEL_SAMPLE_H
 #define LATHE_MODEL_SAMPLE_H
 
+#include <stdint.h>
+
 #include "lathe/lathe.h"
 
 typedef struct lathe_sampler lathe_sampler;
+
+/* Streams of the counter RNG: of tokens that are drawn, of tokens that a draft model draws, and of
+ * the decision whether such a token stays. */
+#define LATHE__STREAM_SAMPLE UINT64_C(0x53414d504c45)
+#define LATHE__STREAM_DRAFT UINT64_C(0x4452414654)
+#define LATHE__STREAM_ACCEPT UINT64_C(0x414343455054)
 
 lathe_status lathe_sampler_create(int64_t vocab_size, lathe_sampler **out);
 void lathe_sampler_destroy(lathe_sampler *s);

@@ -1,17 +1,19 @@
 /* EMBED and KV_APPEND: copy rows from and to positions given by indices.
  *
  *   EMBED      y[n] = W[tokens[n]]                     tokens i32[N], W c[V,C], y c[N,C]
- *   KV_APPEND  copies x c[B*Tq,W] to rows kv_len[b]-Tq .. kv_len[b]-1 of cache[b], cache c[B,P,W]
+ *   KV_APPEND  copies x c[B*Tq,W] to rows kv_len[b]-Tq .. kv_len[b]-1 of cache[b], cache c[B,P,W],
+ *              or, with kv_len i32[B,1+n], of the row's blocks of P rows
  *
- * A token outside the vocabulary gives a row of NaN. If kv_len[b] is outside Tq .. P, the first Tq
- * rows of cache[b] become NaN.
+ * A token outside the vocabulary gives a row of NaN. If kv_len[b] is outside Tq .. P (n P in
+ * blocks), the first Tq rows of the sequence become NaN. A row whose block is not in the cache is
+ * not written.
  *
  * Bound by memory: each element is read and written once, in packs of 16 bytes if the rows are
  * aligned.
  */
 #include "launch.cuh"
 
-/* Source and destination of a row, in rows; from < 0: the row becomes NaN. */
+/* Source and destination of a row, in rows; from < 0: the row becomes NaN; to < 0: it is left out. */
 struct embed_rows {
     const int32_t *tokens;
     int64_t vocabulary;
@@ -27,13 +29,19 @@ struct embed_rows {
 struct append_rows {
     const int32_t *kv_len;
     int64_t tq, p;
+    int64_t stride, blocks; /* elements from one length to the next; blocks: 0: not in blocks */
 
     __device__ __forceinline__ void locate(int64_t row, int64_t *from, int64_t *to) const
     {
-        const int64_t b = row / tq, t = row - b * tq, len = kv_len[b];
-        const int fits = len >= tq && len <= p;
+        const int64_t b = row / tq, t = row - b * tq, len = kv_len[b * stride];
+        const int fits = len >= tq && len <= (blocks > 0 ? (stride - 1) * p : p);
+        const int64_t at = (fits ? len - tq : 0) + t;
         *from = fits ? row : -1;
-        *to = b * p + (fits ? len - tq : 0) + t;
+        *to = b * p + at;
+        if (blocks > 0) {
+            const int64_t block = kv_len[b * stride + 1 + at / p];
+            *to = block >= 0 && block < blocks ? block * p + at % p : -1;
+        }
     }
 };
 
@@ -48,6 +56,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
         const int64_t row = u / per_row, i = (u - row * per_row) * N;
         int64_t from, to;
         places.locate(row, &from, &to);
+        if (to < 0)
+            continue;
         cuda_pack<T, N> v;
         if (from >= 0)
             v = cuda_load<N>(x + from * c + i);
@@ -82,22 +92,14 @@ static lathe_status run_embed(lathe_kernel *k, const lathe_kernel_args *a)
     return copy(k, a, places, a->in[1], lathe_desc_count(&k->in[0]), k->in[1].dims[1]);
 }
 
-/* A cache in blocks is offered by devices that share the host's memory only. */
-static lathe_status prepare_append(lathe_kernel *k, int64_t *out_scratch)
-{
-    (void)out_scratch;
-    if (k->in[2].rank == 2)
-        return lathe_fail(k->host, LATHE_E_UNSUPPORTED,
-                          "kv_append: this device has no cache in blocks");
-    return LATHE_OK;
-}
-
 static lathe_status run_append(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const lathe_desc *cache = &k->in[0];
-    const int64_t b = cache->dims[0], p = cache->dims[1], w = cache->dims[2];
+    const int in_blocks = k->in[2].rank == 2;
+    const int64_t b = in_blocks ? k->in[2].dims[0] : cache->dims[0], w = cache->dims[2];
     const int64_t tq = lathe_desc_count(&k->in[1]) / (b * w);
-    const append_rows places = {(const int32_t *)a->in[2], tq, p};
+    const append_rows places = {(const int32_t *)a->in[2], tq, cache->dims[1],
+                                in_blocks ? k->in[2].dims[1] : 1, in_blocks ? cache->dims[0] : 0};
     if (a->out[0] != a->in[0])
         LATHE_TRY(cuda_memory_copy(k->device, a->stream, a->out[0], a->in[0],
                                    lathe_desc_bytes(cache), LATHE_COPY_ON_DEVICE));
@@ -105,4 +107,4 @@ static lathe_status run_append(lathe_kernel *k, const lathe_kernel_args *a)
 }
 
 const kernel_op CUDA_OP(EMBED) = {nullptr, run_embed, nullptr, 0};
-const kernel_op CUDA_OP(KV_APPEND) = {prepare_append, run_append, nullptr, 0};
+const kernel_op CUDA_OP(KV_APPEND) = {nullptr, run_append, nullptr, 0};

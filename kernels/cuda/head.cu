@@ -16,6 +16,7 @@
  * logp 0 and no gradient. A target outside the vocabulary gives logp NaN and no gradient.
  */
 #include "blas.h"
+#include "fixed_product.h"
 #include "head_entropy.cuh"
 
 #define LOGITS_BYTES ((int64_t)256 << 20) /* maximum, except for vocabularies beyond a million */
@@ -40,6 +41,7 @@ struct head_pair {
     int64_t c;
     int32_t in_x, in_w, out_dx, out_dw; /* numbers of inputs and outputs; -1: not wanted */
     cuda_product *logits[N_SIZES], *dx[N_SIZES], *dw[N_SIZES]; /* NULL: not wanted */
+    cuda_fixed_product *fixed; /* of the logits, with attrs.invariant: instead of `logits` */
 };
 
 struct head {
@@ -59,6 +61,8 @@ static void release(lathe_kernel *k)
         cuda_product_destroy(cuda_of(k), pair->dx[i % N_SIZES]);
         cuda_product_destroy(cuda_of(k), pair->dw[i % N_SIZES]);
     }
+    for (head_pair &pair : s->pairs)
+        cuda_fixed_product_destroy(k, pair.fixed);
     k->host->free(s);
 }
 
@@ -88,7 +92,12 @@ static lathe_status make_products(lathe_kernel *k, const head *s, head_pair *pai
     spec.k = pair->c;
     spec.trans_b = 1;
     spec.c_stride = s->stride;
-    LATHE_TRY(cuda_product_create(cuda_of(k), &spec, &pair->logits[i], &bytes[0]));
+    spec.may_accumulate = pair != s->pairs; /* added to the first pair's logits */
+    if (!k->attrs.invariant)
+        LATHE_TRY(cuda_product_create(cuda_of(k), &spec, &pair->logits[i], &bytes[0]));
+    else if (pair->fixed == nullptr)
+        LATHE_TRY(cuda_fixed_product_create(k, &spec, &pair->fixed, &bytes[0]));
+    spec.may_accumulate = 0;
     spec.n = pair->c;
     spec.k = s->v;
     spec.trans_b = 0;
@@ -222,10 +231,16 @@ static lathe_status run_chunk(lathe_kernel *k, const lathe_kernel_args *a, int64
     const head *s = (const head *)k->state;
     const int i = n < s->rows ? LAST : WHOLE;
     char *logits = (char *)a->scratch + s->logits_at;
-    for (int p = 0; p < s->n_pairs; p++)
-        LATHE_TRY(cuda_product_run(cuda_of(k), s->pairs[p].logits[i],
-                                   rows_of_x(s, &s->pairs[p], a, first), a->in[s->pairs[p].in_w],
-                                   nullptr, logits, a->scratch, p > 0, a->stream));
+    for (int p = 0; p < s->n_pairs; p++) {
+        const head_pair *pair = &s->pairs[p];
+        const char *x = rows_of_x(s, pair, a, first);
+        if (pair->fixed != nullptr)
+            LATHE_TRY(cuda_fixed_product_run(k, a, pair->fixed, x, n, a->in[pair->in_w], nullptr,
+                                             logits, s->stride));
+        else
+            LATHE_TRY(cuda_product_run(cuda_of(k), pair->logits[i], x, a->in[pair->in_w], nullptr,
+                                       logits, a->scratch, p > 0, a->stream));
+    }
     CUDA_BY_DTYPE(s->dtype, T,
                   { LATHE_TRY(run_rows(k, a, (T *)(void *)logits, rows_at(k, a, first), n)); });
     for (int p = 0; p < s->n_pairs; p++)

@@ -37,6 +37,20 @@ template <typename T> static __device__ __forceinline__ float head_logit(T x, fl
     return cap > 0.0f ? cap * tanhf(l / cap) : l;
 }
 
+/* The pack of columns from i on; columns beyond the row are not read unless they are PADDED. */
+template <typename T, int PADDED>
+static __device__ __forceinline__ cuda_pack<T, cuda_lanes<T>> head_pack(const T *row, int64_t i,
+                                                                        int64_t v)
+{
+    constexpr int lanes = cuda_lanes<T>;
+    if (PADDED)
+        return cuda_load<lanes>(row + i);
+    cuda_pack<T, lanes> pack;
+    for (int j = 0; j < lanes; j++)
+        pack.v[j] = i + j < v ? row[i + j] : cuda_as<T>::from(0.0f);
+    return pack;
+}
+
 /* State of a thread after reading its part of a row. */
 struct head_seen {
     float max, sum; /* largest s; sum of exp(s - max) */
@@ -44,13 +58,13 @@ struct head_seen {
     int32_t top_id;
 };
 
-template <typename T, int FIND_TOP>
+template <typename T, int FIND_TOP, int PADDED = 1>
 static __device__ __forceinline__ head_seen head_observe(const T *row, int64_t v, float cap)
 {
     constexpr int lanes = cuda_lanes<T>;
     head_seen seen = {-INFINITY, 0.0f, -INFINITY, -1};
     for (int64_t i = (int64_t)threadIdx.x * lanes; i < v; i += (int64_t)blockDim.x * lanes) {
-        const auto pack = *(const cuda_pack<T, lanes> *)(row + i);
+        const auto pack = head_pack<T, PADDED>(row, i, v);
         float s[lanes], max = seen.max;
         for (int j = 0; j < lanes; j++) {
             s[j] = i + j < v ? head_logit(pack.v[j], cap) : -INFINITY;

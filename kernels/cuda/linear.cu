@@ -5,10 +5,11 @@
  * A bias is f32 and is added before y is rounded. If the library cannot do this (y of 16 bits),
  * rows are processed in blocks: first the f32 product of a block, then the bias, while the block is
  * still in the cache. The two kernels of this file are bound by memory. Products in fp8 are in
- * fp8_product.cu.
+ * fp8_product.cu, those of LINEAR with attrs.invariant in fixed_product.cu.
  */
 #include "blas.h"
 #include "columns.cuh"
+#include "fixed_product.h"
 #include "fp8_product.h"
 #include "launch.cuh"
 #include "row_product.cuh"
@@ -18,6 +19,7 @@ struct linear {
     cuda_row_product blocks; /* used instead of `product`: f32 blocks, then the bias is added */
     int64_t block_at;        /* offset of the block in scratch, after the product's own */
     cuda_fp8_product *fp8;   /* used instead of both */
+    cuda_fixed_product *fixed; /* used instead of all of them */
     int64_t rows, cols;      /* of y, or of dy for db */
 };
 
@@ -27,6 +29,7 @@ static void release(lathe_kernel *k)
     cuda_product_destroy(cuda_of(k), s->product);
     cuda_row_product_destroy(cuda_of(k), &s->blocks);
     cuda_fp8_product_destroy(k, s->fp8);
+    cuda_fixed_product_destroy(k, s->fixed);
     k->host->free(s);
 }
 
@@ -40,6 +43,8 @@ static lathe_status make(lathe_kernel *k, const matmul_spec *spec, int64_t *out_
     s->cols = spec->n;
     if (spec->fp8 != 0)
         return cuda_fp8_product_create(k, spec, &s->fp8, out_scratch);
+    if (spec->invariant)
+        return cuda_fixed_product_create(k, spec, &s->fixed, out_scratch);
     return cuda_product_create(cuda_of(k), spec, &s->product, out_scratch);
 }
 
@@ -63,7 +68,8 @@ static lathe_status prepare_linear(lathe_kernel *k, int64_t *out_scratch)
     matmul_spec spec;
     kernel_product_linear(k, &spec);
     LATHE_TRY(make(k, &spec, out_scratch));
-    if (spec.fp8 == 0 && spec.bias && !cuda_product_adds_bias(((linear *)k->state)->product))
+    if (spec.fp8 == 0 && !spec.invariant && spec.bias &&
+        !cuda_product_adds_bias(((linear *)k->state)->product))
         return make_blocks(k, spec, out_scratch);
     return LATHE_OK;
 }
@@ -144,6 +150,10 @@ static lathe_status run_linear(lathe_kernel *k, const lathe_kernel_args *a)
     if (s->fp8 != nullptr)
         return cuda_fp8_product_run(k, a, s->fp8,
                                     kernel_has_in(k, 2) ? (const float *)a->in[2] : nullptr);
+    if (s->fixed != nullptr)
+        return cuda_fixed_product_run(k, a, s->fixed, a->in[0], s->rows, a->in[1],
+                                      kernel_has_in(k, 2) ? (const float *)a->in[2] : nullptr,
+                                      a->out[0], s->cols);
     if (s->blocks.product != nullptr)
         return run_blocks(k, a);
     return cuda_product_run(cuda_of(k), s->product, a->in[0], a->in[1],

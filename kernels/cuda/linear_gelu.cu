@@ -41,6 +41,10 @@ static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
 {
     matmul_spec spec;
     kernel_product_linear(k, &spec);
+    if (spec.invariant) /* LINEAR has it, and GELU follows as an op of its own */
+        return lathe_fail(k->host, LATHE_E_UNSUPPORTED,
+                          "%s: no product whose rows do not depend on their number",
+                          kernel_op_name(k));
     LATHE_TRY(make(k, &spec, out_scratch));
     linear_gelu *s = (linear_gelu *)k->state;
     if (!spec.bias || cuda_product_adds_bias(s->blocks.product))

@@ -5,7 +5,10 @@
  *   l' = l e^(m - m') + sum_j e^(s_j - m')
  *   o' = o e^(m - m') + sum_j e^(s_j - m') v_j
  *
- * A block computes 64 queries of one head. Bound by f32 arithmetic outside the tensor cores.
+ * A block computes 64 queries of one head. Tiles of keys begin at multiples of 64, so the sums of a
+ * query have one order, whatever the other queries of its block see and whether its keys are in
+ * blocks: a token has the same bits in a prompt and alone. Bound by f32 arithmetic outside the
+ * tensor cores.
  */
 #include "tiles.cuh"
 
@@ -53,6 +56,7 @@ static __global__ void __launch_bounds__(THREADS)
     __shared__ weights w;
     __shared__ sight seen;
     __shared__ running run;
+    __shared__ int64_t key_at[TILE];
     const int x = threadIdx.x % SIDE, y = threadIdx.x / SIDE, dim = p.head_dim;
     const int64_t tiles = reference_tiles(p.t_q), head = blockIdx.x / tiles;
     const int64_t b = head / p.n_heads, h = head % p.n_heads, q0 = blockIdx.x % tiles * TILE;
@@ -65,9 +69,10 @@ static __global__ void __launch_bounds__(THREADS)
         run.sum[threadIdx.x] = 0.0f;
     }
     look(p, a, b, q0, &seen, &first, &last);
-    for (int64_t k0 = first; k0 < last; k0 += TILE) {
+    for (int64_t k0 = first / TILE * TILE; k0 < last; k0 += TILE) {
         float s[OWN][OWN];
-        dot_tiles(s, q, rows_at(p, a.k, p.k_stride, p.t_k, b, k0, hk), dim, left, right);
+        find_keys(p, a, b, k0, last, key_at);
+        dot_tiles(s, q, keys_at(p, a.k, p.k_stride, b, k0, last, hk, key_at), dim, left, right);
         UNROLL for (int i = 0; i < OWN; i++) UNROLL for (int j = 0; j < OWN; j++)
         {
             const int r = y + SIDE * i, c = x + SIDE * j;
@@ -79,7 +84,7 @@ static __global__ void __launch_bounds__(THREADS)
         __syncthreads();
         UNROLL for (int c = 0; c < CHUNKS; c++) UNROLL for (int i = 0; i < OWN; i++)
             UNROLL for (int j = 0; j < OWN_DIMS; j++) o[c][i][j] *= run.shrink[y + SIDE * i];
-        add_product<0>(o, w, rows_at(p, a.v, p.v_stride, p.t_k, b, k0, hk), dim, right);
+        add_product<0>(o, w, keys_at(p, a.v, p.v_stride, b, k0, last, hk, key_at), dim, right);
     }
     UNROLL for (int c = 0; c < CHUNKS; c++) UNROLL for (int i = 0; i < OWN; i++)
         UNROLL for (int j = 0; j < OWN_DIMS; j++)

@@ -38,7 +38,7 @@ static const char *refusal(const lathe_attention_problem *p)
     if (!fits(heads, INT32_MAX) || !fits(heads * reference_tiles(p->t_q), INT32_MAX) ||
         !fits(heads * reference_tiles(p->t_k), INT32_MAX))
         return "more than 2^31 tiles of 64 tokens";
-    return lathe_attention_refusal(p);
+    return lathe_attention_refusal_in_blocks(p);
 }
 
 static int32_t reference_cuda_score(void *self, const lathe_attention_problem *p, char *why,

@@ -90,6 +90,12 @@ struct sight {
     int32_t lo[TILE], hi[TILE];
 };
 
+/* Elements of kv_len from one row's length to the next one's. */
+static __device__ __forceinline__ int64_t lengths_apart(const lathe_attention_problem &p)
+{
+    return p.block_tokens > 0 ? p.kv_stride : 1;
+}
+
 /* Fills `seen` for the queries from q0 on, and *out_first, *out_last with the range of keys that
  * any of them sees. Lengths of cached rows outside 0 .. t_k are clamped. Every thread must call
  * it. */
@@ -100,7 +106,7 @@ static __device__ void look(const lathe_attention_problem &p, const lathe_attent
     __syncthreads(); /* all threads have read the last tile */
     if (threadIdx.x < TILE) {
         const int64_t i = q0 + threadIdx.x;
-        int64_t len = a.kv_len != nullptr ? a.kv_len[b] : p.t_k, lo = 0;
+        int64_t len = a.kv_len != nullptr ? a.kv_len[b * lengths_apart(p)] : p.t_k, lo = 0;
         len = len < 0 ? 0 : len > p.t_k ? p.t_k : len;
         const int64_t at = i + len - p.t_q;
         int64_t hi = p.causal && at + 1 < len ? at + 1 : len;
@@ -134,11 +140,14 @@ static __device__ __forceinline__ float score_of(const lathe_attention_problem &
 
 /* ---- products of tiles ---- */
 
-/* Rows of one head, [n_rows, dim]: from element `first` of the tensor, `stride` elements apart. */
+/* Rows of one head, [n_rows, dim]: from element `first` of the tensor, `stride` elements apart. at:
+ * the rows are those of numbers at[0] and on instead, e.g. keys in blocks; NULL: one after another.
+ */
 struct rows {
     const void *base;
     int64_t first, stride, n_rows;
     int32_t dtype;
+    const int64_t *at;
 };
 
 /* The rows of head h from row `first` of batch row b on, at most a tile of them. */
@@ -146,7 +155,39 @@ static __device__ rows rows_at(const lathe_attention_problem &p, const void *ten
                                int64_t t, int64_t b, int64_t first, int64_t h)
 {
     const int64_t n = t - first < TILE ? t - first : TILE;
-    return {tensor, (b * t + first) * stride + h * p.head_dim, stride, n, p.dtype};
+    return {tensor, (b * t + first) * stride + h * p.head_dim, stride, n, p.dtype, nullptr};
+}
+
+/* Fills key_at with the numbers of the keys from k0 to `last` of batch row b, among all tokens of k
+ * and v, if they are in blocks. Every thread must call it. */
+static __device__ void find_keys(const lathe_attention_problem &p, const lathe_attention_args &a,
+                                 int64_t b, int64_t k0, int64_t last, int64_t *key_at)
+{
+    if (p.block_tokens < 1)
+        return;
+    __syncthreads(); /* all threads have read the last tile */
+    const int64_t key = k0 + threadIdx.x;
+    if (threadIdx.x < TILE && key < last)
+        key_at[threadIdx.x] =
+            a.kv_len[b * p.kv_stride + 1 + key / p.block_tokens] * p.block_tokens +
+            key % p.block_tokens;
+    __syncthreads();
+}
+
+/* The keys or values of head h that a tile from key k0 on sees: those before key `last`. key_at:
+ * from find_keys. */
+static __device__ rows keys_at(const lathe_attention_problem &p, const void *tensor, int64_t stride,
+                               int64_t b, int64_t k0, int64_t last, int64_t h,
+                               const int64_t *key_at)
+{
+    rows keys = rows_at(p, tensor, stride, p.t_k, b, k0, h);
+    if (last - k0 < keys.n_rows)
+        keys.n_rows = last - k0;
+    if (p.block_tokens > 0) {
+        keys.first = h * p.head_dim;
+        keys.at = key_at;
+    }
+    return keys;
 }
 
 /* 64 rows of 32 dims; the 33rd column avoids bank conflicts. */
@@ -159,9 +200,11 @@ static __device__ void load(chunk to, const rows &from, int c, int dim)
     UNROLL_2 for (int i = threadIdx.x; i < TILE * CHUNK; i += THREADS)
     {
         const int r = i / CHUNK, d = c * CHUNK + i % CHUNK;
-        to[r][i % CHUNK] = r < from.n_rows && d < dim
-                               ? get(from.base, from.first + r * from.stride + d, from.dtype)
-                               : 0.0f;
+        to[r][i % CHUNK] = 0.0f;
+        if (r < from.n_rows && d < dim) {
+            const int64_t row = from.at != nullptr ? from.at[r] : r;
+            to[r][i % CHUNK] = get(from.base, from.first + row * from.stride + d, from.dtype);
+        }
     }
 }
 
