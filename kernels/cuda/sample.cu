@@ -5,6 +5,8 @@
  * (sample_row.cuh), and min-p once. The rest of two distributions, for a drafted token that is not
  * accepted, is read twice. Only tokens and their log-probabilities leave the device.
  */
+#include <cfloat>
+
 #include "head_softmax.cuh"
 #include "lathe/op.h"
 #include "sample_row.cuh"
@@ -52,7 +54,7 @@ static __device__ int measure(sample_scores *s)
         const float score = sample_score(*s, i);
         most = score > most ? score : most;
         minus_least = -score > minus_least ? -score : minus_least;
-        bad |= !isfinite(s->x[i]);
+        bad |= !(fabsf(s->x[i]) <= FLT_MAX);
     }
     s->most = cuda_block_max(most);
     s->least = -cuda_block_max(minus_least);

@@ -113,22 +113,3 @@ Test(far_inference, opens_for_generation_and_for_evaluation_alone)
     cr_assert_eq(loss[0], loss[1]);
     OK(lathe_dir_remove(dir));
 }
-
-/* Drafted tokens are checked in several rows of a step, which needs the KV cache in blocks. */
-Test(far_inference, refuses_a_draft_model)
-{
-    char dir[] = "/tmp/lathe_far_XXXXXX";
-    settings s = {.n = 0};
-    lathe_run *run = NULL;
-    make_folder(dir, 2000);
-    set_where(&s, ON_FAR);
-    set(&s, "model.path=%sllama_untied", MODELS);
-    set(&s, "tokenizer.path=bytes");
-    set(&s, "data.seq_len=64");
-    set(&s, "generate.draft=%sllama_tied", MODELS);
-    cr_expect_eq(open_run_status(LATHE_OPEN_INFER, s.list, &run), LATHE_E_CONFIG);
-    cr_expect(strstr(lathe_error_message(),
-                     "generate.draft: a draft model needs a device that shares the host's memory"),
-              "%s", lathe_error_message());
-    OK(lathe_dir_remove(dir));
-}
