@@ -1,0 +1,82 @@
+/* Generation of many sequences at a time on a device with memory of its own, which computes with
+ * the CPU's kernels: the KV cache in blocks, shared prompts and drafted tokens give the bits of the
+ * CPU. The device has no op that draws, so the host draws from logits that are copied to it. */
+#include "far_case.h"
+#include "generate_case.h"
+
+enum { N = MOST_PROMPTS };
+
+static const lathe_sampling sampled = {.size = (uint32_t)sizeof sampled,
+                                       .max_new_tokens = 10,
+                                       .temperature = 0.9,
+                                       .top_k = 20,
+                                       .top_p = 0.95,
+                                       .min_p = 0.01,
+                                       .repetition_penalty = 1.1};
+
+static void check(const char *model, const char *draft, const char *precision)
+{
+    static const int batches[][2] = {{1, 0}, {5, 160}, {16, 0}};
+    lathe_generation want[N], got[N];
+    lathe_run *cpu = open_with((opening){model, draft, precision, ON_CPU, 1, 0, 0});
+    generate(cpu, &sampled, N, want);
+    for (int where = ON_FAR; where < N_WHERE; where++)
+        for (size_t b = 0; b < sizeof batches / sizeof batches[0]; b++) {
+            char what[128];
+            lathe_run *run = open_with(
+                (opening){model, draft, precision, where, batches[b][0], batches[b][1], 0});
+            (void)snprintf(what, sizeof what, "%s, %s in %s, batch %d", where_names[where], model,
+                           precision, batches[b][0]);
+            generate(run, &sampled, N, got);
+            expect_same(got, want, N, what);
+            generate(run, &sampled, N, got); /* the cache has blocks of the first call */
+            expect_same(got, want, N, what);
+            for (int32_t k = 0; draft && b == 0 && k < LATHE_N_MEM; k++)
+                cr_expect_eq(run->machine.used.by[k], run->planned.by[k], "%s", lathe_mem_name(k));
+            lathe_run_close(run);
+        }
+    lathe_run_close(cpu);
+}
+
+Test(far_generate, many_sequences_have_the_bits_of_the_cpu)
+{
+    check("llama_untied", NULL, "fp32");
+    check("gemma2", NULL, "fp32");
+    check("qwen2_window", NULL, "bf16");
+}
+
+Test(far_generate, drafted_tokens_have_the_bits_of_the_cpu)
+{
+    check("llama_untied", "llama_tied", "fp32");
+    check("llama_untied", "llama_tied", "bf16");
+}
+
+/* One prompt of 91 tokens in 12 sequences: 3 blocks, and one or two for each continuation. */
+Test(far_generate, equal_prompts_share_blocks)
+{
+    enum { SAMPLES = 12 };
+    lathe_prompt prompts[SAMPLES];
+    lathe_generation made[SAMPLES];
+    int32_t ids[91];
+    settings s = {.n = 0};
+    set_where(&s, ON_FAR);
+    set(&s, "model.path=%sllama_untied", MODELS);
+    set(&s, "tokenizer.path=bytes");
+    set(&s, "data.seq_len=128");
+    set(&s, "generate.batch=%d", SAMPLES);
+    set(&s, "generate.cache_tokens=2000");
+    lathe_run *run = open_run(LATHE_OPEN_BATCHES, s.list);
+    for (int i = 0; i < 91; i++)
+        ids[i] = i * 5 % 60;
+    for (int i = 0; i < SAMPLES; i++) {
+        prompts[i] = (lathe_prompt){.size = (uint32_t)sizeof *prompts,
+                                    .n_tokens = 91,
+                                    .tokens = ids,
+                                    .seed = (uint64_t)i};
+        made[i] = (lathe_generation){.size = (uint32_t)sizeof *made};
+    }
+    OK(lathe_generate_many(run, prompts, SAMPLES, &sampled, made));
+    const int32_t most = lathe_generator_most_blocks(run->generator);
+    cr_expect(most >= 3 + SAMPLES && most <= 3 + 2 * SAMPLES, "%d blocks", most);
+    lathe_run_close(run);
+}
