@@ -64,7 +64,7 @@ void lathe__cache_fini(lathe_generator *g)
 void lathe__cache_reset(lathe_generator *g)
 {
     g->n_free = 0;
-    for (int64_t i = g->n_blocks - 1; i > 0; i--) { /* block 0 takes the keys of padding rows */
+    for (int64_t i = g->n_blocks - 1; i >= g->n_padding; i--) {
         g->free_blocks[g->n_free++] = (int32_t)i;
         g->refs[i] = 0;
     }

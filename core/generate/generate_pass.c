@@ -15,17 +15,21 @@ static void put_token(const lathe__pass *p, const lathe__sequence *s, int64_t at
     positions[i] = s ? (int32_t)(at + s->offset) : 0;
 }
 
-/* Sets the keys that row `row` sees: tokens [0, end) of the sequence. */
+/* Sets the keys that row `row` sees: tokens [0, end) of the sequence. A padding row writes its keys
+ * to a place of its own, because rows may run at the same time. */
 static void put_keys(const lathe_generator *g, const lathe__pass *p, const lathe__sequence *s,
                      int64_t end, int64_t row)
 {
     int32_t *len =
         (int32_t *)lathe_exec_input(p->program.exec, p->program.kv_len) + row * (1 + g->row_blocks);
-    len[0] = s ? (int32_t)end : 1;
-    if (g->in_blocks)
-        memset(len + 1, 0, (size_t)g->row_blocks * sizeof *len);
-    if (g->in_blocks && s)
+    len[0] = s ? (int32_t)end : g->in_blocks ? 1 + (int32_t)(row % LATHE__BLOCK_TOKENS) : 1;
+    if (!g->in_blocks)
+        return;
+    memset(len + 1, 0, (size_t)g->row_blocks * sizeof *len);
+    if (s)
         memcpy(len + 1, s->blocks, (size_t)s->n_blocks * sizeof *len);
+    else
+        len[1] = (int32_t)(row / LATHE__BLOCK_TOKENS);
 }
 
 /* Runs a program whose inputs are set. The logits get to the host only if it draws from them. */

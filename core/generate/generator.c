@@ -63,12 +63,18 @@ static lathe_status add_pass(lathe_generator *g, int64_t rows, int64_t tokens)
     return lathe_program_divide(&pass->program, g->parts.store);
 }
 
+/* Rows of the largest program. */
+static int64_t most_rows(const lathe_generator *g)
+{
+    const int64_t most = (int64_t)g->batch * g->tokens_each;
+    return !g->in_blocks ? 1 : most > LEAST_ROWS ? most : LEAST_ROWS;
+}
+
 static lathe_status add_passes(lathe_generator *g)
 {
     const int64_t *chunks = g->in_blocks ? chunks_in_blocks : chunks_alone;
     const int32_t n = g->in_blocks ? 2 : 3;
-    const int64_t most = (int64_t)g->batch * g->tokens_each;
-    int64_t rows = !g->in_blocks ? 1 : most > LEAST_ROWS ? most : LEAST_ROWS;
+    int64_t rows = most_rows(g);
     for (int32_t i = 0; i < n; i++)
         if (g->capacity >= chunks[i])
             LATHE_TRY(add_pass(g, 1, chunks[i]));
@@ -97,13 +103,13 @@ static int wants_team(const lathe_machine *m, const lathe_program *p)
 }
 
 /* Blocks of the KV cache: at least for one sequence, a copy of its prompt's last block, and the
- * block of padding rows. */
+ * blocks of padding rows. */
 static int64_t count_blocks(const lathe_generator *g)
 {
     const int64_t row = g->capacity < ROW_TOKENS ? g->capacity : ROW_TOKENS;
-    const int64_t least = g->row_blocks + 2;
+    const int64_t least = g->row_blocks + 1 + g->n_padding;
     const int64_t tokens = g->config.cache_tokens > 0 ? g->config.cache_tokens : g->batch * row;
-    const int64_t n = (tokens + LATHE__BLOCK_TOKENS - 1) / LATHE__BLOCK_TOKENS + g->batch + 1;
+    const int64_t n = (tokens + LATHE__BLOCK_TOKENS - 1) / LATHE__BLOCK_TOKENS + g->batch + g->n_padding;
     return n > least && g->batch > 1 ? n : least;
 }
 
@@ -156,6 +162,7 @@ static lathe_status plan(lathe_generator *g, int32_t in_blocks)
         g->config.seq_len < model->max_positions ? g->config.seq_len : model->max_positions;
     if (in_blocks) {
         g->row_blocks = (g->capacity + LATHE__BLOCK_TOKENS - 1) / LATHE__BLOCK_TOKENS;
+        g->n_padding = (most_rows(g) + LATHE__BLOCK_TOKENS - 1) / LATHE__BLOCK_TOKENS;
         g->n_blocks = count_blocks(g);
     }
     LATHE_TRY(add_passes(g));
@@ -283,7 +290,7 @@ lathe_status lathe_generator_check(lathe_generator *g, const lathe_prompt *promp
 
 int32_t lathe_generator_most_blocks(const lathe_generator *g)
 {
-    return g && g->in_blocks ? (int32_t)(g->n_blocks - 1 - g->least_free) : 0;
+    return g && g->in_blocks ? (int32_t)(g->n_blocks - g->n_padding - g->least_free) : 0;
 }
 
 lathe_arena *lathe_generator_results(lathe_generator *g)

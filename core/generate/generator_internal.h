@@ -73,6 +73,7 @@ struct lathe_generator {
     int64_t capacity;    /* tokens of a sequence */
     int64_t row_blocks;  /* blocks of a sequence of `capacity` tokens; 0: not in blocks */
     int64_t n_blocks, n_free, least_free; /* least_free: since the last reset */
+    int64_t n_padding; /* the first blocks, for the keys of padding rows: a place for each row */
     int32_t *free_blocks, *refs; /* [n_blocks] a stack, and the number of users of each block */
     lathe_sampler *sampler;           /* draws on the host; NULL: the device draws */
     lathe__device_sampling *sampling; /* NULL: the host draws */

@@ -5,7 +5,10 @@
  * that the heuristic was told. fp8 follows NVIDIA's documentation (cublasLtMatmul, "narrow
  * precision"): GPUs from 8.9 on; A transposed and B not, except on 10.x; every dim and address a
  * multiple of 16; not E5M2 by E5M2; a bias only in 16 bits; scales in device memory, per row only
- * on 9.0. */
+ * on 9.0.
+ *
+ * With LATHE_EMULATOR_SPLITS=1 in the environment the order of a sum depends on the shape of the
+ * product, as the algorithms that the library chooses do: sums have from 1 to 5 parts in f32. */
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -156,6 +159,15 @@ std::vector<double> unpacked(const layout &m, const void *p, bool is_transposed)
     return out;
 }
 
+/* Parts of each sum of a product. */
+uint64_t parts_of(const layout &mc, uint64_t n_inner)
+{
+    const char *splits = getenv("LATHE_EMULATOR_SPLITS");
+    return splits == nullptr || *splits != '1'
+               ? 1
+               : 1 + (7 * mc.rows + 11 * mc.cols + 13 * (uint64_t)mc.ld + n_inner) % 5;
+}
+
 void multiply(const matmul_desc &d, const layout &ma, const void *a, const layout &mb,
               const void *b, const layout &mc, void *c, double alpha, double beta)
 {
@@ -163,10 +175,16 @@ void multiply(const matmul_desc &d, const layout &ma, const void *a, const layou
     const std::vector<double> left = unpacked(ma, a, d.a != CUBLAS_OP_N),
                               right = unpacked(mb, b, d.b != CUBLAS_OP_N);
     const int64_t step = d.scale_mode[0] == 0 ? 0 : 1;
-    std::vector<double> sums(n_rows);
+    std::vector<double> sums(n_rows), earlier(n_rows); /* earlier: of the parts before */
+    const uint64_t n_parts = parts_of(mc, n_inner), n_part = (n_inner + n_parts - 1) / n_parts;
     for (uint64_t col = 0; col < mc.cols; col++) {
         std::fill(sums.begin(), sums.end(), 0.0);
+        std::fill(earlier.begin(), earlier.end(), 0.0);
         for (uint64_t i = 0; i < n_inner; i++) {
+            for (uint64_t row = 0; n_parts > 1 && i > 0 && i % n_part == 0 && row < n_rows; row++) {
+                earlier[row] = (double)(float)(earlier[row] + (double)(float)sums[row]);
+                sums[row] = 0.0;
+            }
             const double *const x = left.data() + i * n_rows, y = right[col * n_inner + i];
             double *const sum = sums.data();
             for (uint64_t row = 0; row < n_rows; row++)
@@ -178,7 +196,7 @@ void multiply(const matmul_desc &d, const layout &ma, const void *a, const layou
             const double a_scale = d.scale[0] == nullptr ? 1.0 : d.scale[0][(int64_t)row * step];
             const double b_scale = d.scale[1] == nullptr ? 1.0 : d.scale[1][(int64_t)col * step];
             store(mc, c, row, col,
-                  alpha * a_scale * b_scale * sums[row] + bias +
+                  alpha * a_scale * b_scale * (earlier[row] + sums[row]) + bias +
                       (beta == 0.0 ? 0.0 : beta * load(mc, c, row, col)));
         }
     }
