@@ -11,6 +11,10 @@
 #include "lathe/op.h"
 #include "sample_row.cuh"
 
+/* A small vocabulary waits for fewer threads. */
+#define FEW_TOKENS 2048
+#define FEW_THREADS 64
+
 struct sample_job {
     const float *logits, *draft;
     const double *sums;
@@ -258,7 +262,9 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
     while (((int64_t)1 << bits) < job.v)
         bits++;
     job.unit = (float)((int64_t)1 << (62 - bits < 45 ? 62 - bits : 45)); /* sums fit 63 bits */
-    return cuda_run(k, a, k->in[3].dims[0], SAMPLE_THREADS, sample, job);
+    /* the sums have no rounding errors, so the number of threads changes no draw */
+    const int threads = job.v > FEW_TOKENS ? SAMPLE_THREADS : FEW_THREADS;
+    return cuda_run(k, a, k->in[3].dims[0], threads, sample, job);
 }
 
 const kernel_op CUDA_OP(SAMPLE) = {nullptr, run, nullptr, 0};

@@ -17,7 +17,7 @@ static void set_cuda(settings *s, int where)
 #define set_where set_cuda
 #include "core/run/generate_case.h"
 
-enum { N = 9, N_NEW = 5 };
+enum { N = 6, N_NEW = 4 };
 
 static const lathe_sampling sampled = {
     .size = (uint32_t)sizeof sampled, .max_new_tokens = N_NEW, .temperature = 1.0, .top_p = 0.9};
@@ -34,7 +34,7 @@ static const lathe_sampling penalized = {.size = (uint32_t)sizeof penalized,
 /* One after the other, together with room for few, and all together. */
 static void check_batches(const char *model, const char *precision, const lathe_sampling *how)
 {
-    static const int batches[][2] = {{4, 128}, {8, 0}};
+    static const int batches[][2] = {{2, 100}, {5, 0}};
     lathe_generation want[N], got[N];
     lathe_run *alone = open_with((opening){model, NULL, precision, 0, 1, 0, 0});
     generate(alone, how, N, want);
