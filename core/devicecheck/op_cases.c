@@ -86,8 +86,8 @@ static const double counters[2][LATHE_RNG_COUNTER] = {{1234567, 17, 0, 1, 1},
                                                       {1234567, 17, 2, 3, 2}};
 static const double segments[8] = {0, 100, 37, 200, 300, 0, 0, 301};
 
-/* Column i%8 of request i/8 of SAMPLE, of n rows of logits. Drafted: every other request has a token
- * that was drafted. */
+/* Column i%8 of request i/8 of SAMPLE, of n rows of logits. Drafted: every other request has a
+ * token that was drafted. */
 static double request(int64_t i, int64_t n, int is_drafted)
 {
     const int64_t r = i / LATHE_SAMPLE_COLUMNS;

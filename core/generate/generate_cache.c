@@ -191,8 +191,8 @@ static lathe_status keep_logits(const lathe_generator *g, lathe__kept_prompt *k,
     return LATHE_OK;
 }
 
-lathe_status lathe__cache_keep(lathe_generator *g, const lathe__sequence *s,
-                               const lathe__logits *l, int64_t row)
+lathe_status lathe__cache_keep(lathe_generator *g, const lathe__sequence *s, const lathe__logits *l,
+                               int64_t row)
 {
     if (!may_share(g, 1) || find(g, s))
         return LATHE_OK;

@@ -48,8 +48,8 @@ static lathe_status build(const lathe__device_sampling *d, lathe_graph *g, int w
     const lathe_op_attrs attrs = {.rng_stream = LATHE__STREAM_ACCEPT};
     const int64_t n = d->n_rows, v = d->vocab;
     lathe_val made[2];
-    LATHE_TRY(lathe_graph_state(g, "logits", lathe_desc_2d(LATHE_F32, d->n_logits, v),
-                                &out->logits));
+    LATHE_TRY(
+        lathe_graph_state(g, "logits", lathe_desc_2d(LATHE_F32, d->n_logits, v), &out->logits));
     if (d->n_draft > 0)
         LATHE_TRY(
             lathe_graph_state(g, "draft", lathe_desc_2d(LATHE_F32, d->n_draft, v), &out->draft));
@@ -57,11 +57,11 @@ static lathe_status build(const lathe__device_sampling *d, lathe_graph *g, int w
         LATHE_TRY(lathe_graph_state(g, "sums", lathe_desc_1d(LATHE_F64, d->n_logits), &out->sums));
     LATHE_TRY(lathe_graph_input(g, "rows", lathe_desc_2d(LATHE_I64, n, LATHE_SAMPLE_COLUMNS),
                                 &out->rows));
-    LATHE_TRY(lathe_graph_input(g, "how", lathe_desc_2d(LATHE_F64, n, LATHE_SAMPLE_SETTINGS),
-                                &out->how));
+    LATHE_TRY(
+        lathe_graph_input(g, "how", lathe_desc_2d(LATHE_F64, n, LATHE_SAMPLE_SETTINGS), &out->how));
     if (with_penalty)
-        LATHE_TRY(lathe_graph_input(g, "seen", lathe_desc_2d(LATHE_I32, n, (v + 31) / 32),
-                                    &out->seen));
+        LATHE_TRY(
+            lathe_graph_input(g, "seen", lathe_desc_2d(LATHE_I32, n, (v + 31) / 32), &out->seen));
     const lathe_val in[6] = {out->logits, out->draft, out->sums, out->rows, out->how, out->seen};
     LATHE_TRY(lathe_graph_node(g, LATHE_OP_SAMPLE, &attrs, in, 6, made, 2, -1, "sample"));
     out->token = made[0];
@@ -258,8 +258,7 @@ lathe_status lathe__sample_rows(lathe_generator *g, int64_t n, lathe__logits *io
         if (k < 0) /* a token of the prompt follows */
             continue;
         if (k < s->n_drafted)
-            put(g, r, s, r, position, s->ids[position],
-                (int64_t)slot * g->config.draft_tokens + k);
+            put(g, r, s, r, position, s->ids[position], (int64_t)slot * g->config.draft_tokens + k);
         else
             put(g, r, s, r, position, NONE, 0);
         n_draws++;

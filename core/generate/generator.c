@@ -109,7 +109,8 @@ static int64_t count_blocks(const lathe_generator *g)
     const int64_t row = g->capacity < ROW_TOKENS ? g->capacity : ROW_TOKENS;
     const int64_t least = g->row_blocks + 1 + g->n_padding;
     const int64_t tokens = g->config.cache_tokens > 0 ? g->config.cache_tokens : g->batch * row;
-    const int64_t n = (tokens + LATHE__BLOCK_TOKENS - 1) / LATHE__BLOCK_TOKENS + g->batch + g->n_padding;
+    const int64_t n =
+        (tokens + LATHE__BLOCK_TOKENS - 1) / LATHE__BLOCK_TOKENS + g->batch + g->n_padding;
     return n > least && g->batch > 1 ? n : least;
 }
 
@@ -117,9 +118,9 @@ static lathe_status plan(lathe_generator *g, int32_t in_blocks);
 
 static int64_t draft_logits_bytes(const lathe_generator *g)
 {
-    return g->draft && !g->sampling ? (int64_t)g->batch * g->config.draft_tokens * g->parts.model->vocab *
-                          (int64_t)sizeof *g->draft_logits
-                    : 0;
+    return g->draft && !g->sampling ? (int64_t)g->batch * g->config.draft_tokens *
+                                          g->parts.model->vocab * (int64_t)sizeof *g->draft_logits
+                                    : 0;
 }
 
 /* Makes the draft model's generator, with slots for the same sequences. */

@@ -75,9 +75,9 @@ struct lathe_generator {
     int64_t n_blocks, n_free, least_free; /* least_free: since the last reset */
     int64_t n_padding; /* the first blocks, for the keys of padding rows: a place for each row */
     int32_t *free_blocks, *refs; /* [n_blocks] a stack, and the number of users of each block */
-    lathe_sampler *sampler;           /* draws on the host; NULL: the device draws */
-    lathe__device_sampling *sampling; /* NULL: the host draws */
-    int32_t drafts;                   /* 1: it generates for the draft model of another one */
+    lathe_sampler *sampler;      /* draws on the host; NULL: the device draws */
+    lathe__device_sampling *sampling;  /* NULL: the host draws */
+    int32_t drafts;                    /* 1: it generates for the draft model of another one */
     char *caches;                      /* all layers' k and v */
     char *arena;                       /* NULL: the run's shared arena is large enough */
     int64_t caches_bytes, arena_bytes; /* allocated for caches and arena */
@@ -160,8 +160,8 @@ enum {
 int lathe__cache_admit(lathe_generator *g, lathe__sequence *s, int32_t shares,
                        const lathe__kept_prompt **out_kept);
 /** Keeps the prompt of a sequence, whose keys are all computed, with its logits: row `row`. */
-lathe_status lathe__cache_keep(lathe_generator *g, const lathe__sequence *s,
-                               const lathe__logits *l, int64_t row);
+lathe_status lathe__cache_keep(lathe_generator *g, const lathe__sequence *s, const lathe__logits *l,
+                               int64_t row);
 /** Makes positions [begin, end) of the sequence writable: takes blocks, copies those that others
  *  use too. */
 lathe_status lathe__cache_hold(lathe_generator *g, lathe__sequence *s, int64_t begin, int64_t end);

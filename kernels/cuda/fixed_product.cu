@@ -89,8 +89,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     const int64_t row = blockIdx.x;
     for (int64_t j = threadIdx.x; j < n; j += blockDim.x) {
         const float x = cuda_float(block[row * stride + j]);
-        const float more = bias != nullptr ? bias[j] : adds ? cuda_float(y[row * y_stride + j]) : 0;
-        y[row * y_stride + j] = cuda_as<T>::from(x + more);
+        T *to = &y[row * y_stride + j];
+        *to = cuda_as<T>::from(bias != nullptr ? x + bias[j] : adds ? cuda_float(*to) + x : x);
     }
 }
 
@@ -113,8 +113,7 @@ static lathe_status run_rows(lathe_kernel *k, const lathe_kernel_args *a,
 {
     char *scratch = (char *)a->scratch;
     const int64_t all = p->rows * p->k;
-    const int direct =
-        m == p->rows && y_stride == p->stride && !p->bias && (uintptr_t)y % 16 == 0;
+    const int direct = m == p->rows && y_stride == p->stride && !p->bias && (uintptr_t)y % 16 == 0;
     if (m < p->rows || (uintptr_t)x % 16 != 0) {
         CUDA_BY_DTYPE(p->dtype, T, {
             LATHE_TRY(cuda_run(k, a, cuda_blocks(cuda_of(k), all), CUDA_THREADS, fill_up<T>,

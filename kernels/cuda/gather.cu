@@ -13,7 +13,8 @@
  */
 #include "launch.cuh"
 
-/* Source and destination of a row, in rows; from < 0: the row becomes NaN; to < 0: it is left out. */
+/* Source and destination of a row, in rows; from < 0: the row becomes NaN; to < 0: it is left out.
+ */
 struct embed_rows {
     const int32_t *tokens;
     int64_t vocabulary;

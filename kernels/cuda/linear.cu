@@ -16,11 +16,11 @@
 
 struct linear {
     cuda_product *product;
-    cuda_row_product blocks; /* used instead of `product`: f32 blocks, then the bias is added */
-    int64_t block_at;        /* offset of the block in scratch, after the product's own */
-    cuda_fp8_product *fp8;   /* used instead of both */
+    cuda_row_product blocks;   /* used instead of `product`: f32 blocks, then the bias is added */
+    int64_t block_at;          /* offset of the block in scratch, after the product's own */
+    cuda_fp8_product *fp8;     /* used instead of both */
     cuda_fixed_product *fixed; /* used instead of all of them */
-    int64_t rows, cols;      /* of y, or of dy for db */
+    int64_t rows, cols;        /* of y, or of dy for db */
 };
 
 static void release(lathe_kernel *k)

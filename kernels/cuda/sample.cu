@@ -5,7 +5,7 @@
  * (sample_row.cuh), and min-p once. The rest of two distributions, for a drafted token that is not
  * accepted, is read twice. Only tokens and their log-probabilities leave the device.
  */
-#include <cfloat>
+#include <float.h>
 
 #include "head_softmax.cuh"
 #include "lathe/op.h"
@@ -97,10 +97,10 @@ static __device__ sample_kept cut(const sample_scores &s, const int64_t *row, co
     }
     if (top_p < 1.0) {
         const double enough = ceil(top_p * (double)kept.mass);
-        const sample_mass level =
-            enough >= 1.0 && enough < (double)kept.mass ? (sample_mass)enough - 1
-            : enough < 1.0                              ? 0
-                                                        : kept.mass - 1;
+        const sample_mass level = enough >= 1.0 && enough < (double)kept.mass
+                                      ? (sample_mass)enough - 1
+                                  : enough < 1.0 ? 0
+                                                 : kept.mass - 1;
         kept.last = sample_find(s, 0, level, room);
         kept.mass = kept.last.mass + sample_weight(s, kept.last.score);
     }
@@ -181,8 +181,8 @@ static __device__ void verify(const sample_job &job, const sample_scores &s, con
     const double stays = uniform(row, job.stays);
     if (stays * share_of(t, q, *io_token) < share_of(s, p, *io_token))
         return;
-    *io_token = draw_rest(s, p, t, q, uniform(row, (uint64_t)row[LATHE_SAMPLE_STREAM]), *io_token,
-                          room);
+    *io_token =
+        draw_rest(s, p, t, q, uniform(row, (uint64_t)row[LATHE_SAMPLE_STREAM]), *io_token, room);
 }
 
 static __device__ int32_t token_of(const sample_job &job, sample_scores *s, const int64_t *row,
@@ -234,9 +234,9 @@ static __global__ void __launch_bounds__(SAMPLE_THREADS) sample(sample_job job)
         }
         if (measure(&s))
             token = token_of(job, &s, row, how, &room);
-        logp = token < 0 ? cuda_nan()
-                         : logprob_of(s.x, s.v, job.sums != nullptr ? job.sums + at : nullptr,
-                                      token);
+        logp = token < 0
+                   ? cuda_nan()
+                   : logprob_of(s.x, s.v, job.sums != nullptr ? job.sums + at : nullptr, token);
     }
     if (threadIdx.x == 0) {
         job.token[n] = token;

@@ -27,10 +27,10 @@ struct sample_scores {
     const int32_t *seen; /* bits of the tokens that are penalized; NULL: none */
     int64_t v;
     float penalty;
-    float most, least;     /* of the scores */
-    float inverse;         /* 1 / temperature */
-    float unit;            /* weight of the likeliest token, a power of two */
-    sample_mass all_mass;  /* of all tokens, once the bins were filled */
+    float most, least;    /* of the scores */
+    float inverse;        /* 1 / temperature */
+    float unit;           /* weight of the likeliest token, a power of two */
+    sample_mass all_mass; /* of all tokens, once the bins were filled */
 };
 
 struct sample_bins {

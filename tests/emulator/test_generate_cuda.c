@@ -71,8 +71,8 @@ static void check_draft(const char *precision, const lathe_sampling *how, int co
 {
     lathe_generation want[N], got[N];
     int64_t proposed, accepted;
-    lathe_run *one = open_with((opening){
-        "llama_untied", compares_plain ? NULL : "llama_tied", precision, 0, 1, 0, 3});
+    lathe_run *one = open_with(
+        (opening){"llama_untied", compares_plain ? NULL : "llama_tied", precision, 0, 1, 0, 3});
     generate(one, how, N, want);
     for (int batch = 1; batch <= 4; batch += 3) {
         lathe_run *run =
@@ -193,8 +193,7 @@ static void check_rollouts(const char *const *more)
     for (int i = 0; i < 2; i++)
         for (int k = 0; k < LATHE_MAX_STAGE_FIGURES; k++)
             cr_expect(got[i][k] == want[i][k] || (isnan(got[i][k]) && isnan(want[i][k])),
-                      "step %d, figure %d: %.9g, one by one %.9g", i + 1, k, got[i][k],
-                      want[i][k]);
+                      "step %d, figure %d: %.9g, one by one %.9g", i + 1, k, got[i][k], want[i][k]);
 }
 
 Test(generate_cuda, rollouts_of_groups_do_not_depend_on_the_batch)

@@ -31,7 +31,8 @@ static lathe_run *open_with(opening o)
     return open_run(o.draft ? LATHE_OPEN_INFER : LATHE_OPEN_BATCHES, s.list);
 }
 
-/* Prompts of 1 to `longest` tokens; three after one another have the same tokens and other seeds. */
+/* Prompts of 1 to `longest` tokens; three after one another have the same tokens and other seeds.
+ */
 static void make_prompts(lathe_prompt *out, int n, int longest)
 {
     static int32_t ids[LONGEST + 2];

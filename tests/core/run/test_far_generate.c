@@ -69,14 +69,29 @@ Test(far_generate, equal_prompts_share_blocks)
     for (int i = 0; i < 91; i++)
         ids[i] = i * 5 % 60;
     for (int i = 0; i < SAMPLES; i++) {
-        prompts[i] = (lathe_prompt){.size = (uint32_t)sizeof *prompts,
-                                    .n_tokens = 91,
-                                    .tokens = ids,
-                                    .seed = (uint64_t)i};
+        prompts[i] = (lathe_prompt){
+            .size = (uint32_t)sizeof *prompts, .n_tokens = 91, .tokens = ids, .seed = (uint64_t)i};
         made[i] = (lathe_generation){.size = (uint32_t)sizeof *made};
     }
     OK(lathe_generate_many(run, prompts, SAMPLES, &sampled, made));
     const int32_t most = lathe_generator_most_blocks(run->generator);
     cr_expect(most >= 3 + SAMPLES && most <= 3 + 2 * SAMPLES, "%d blocks", most);
     lathe_run_close(run);
+}
+
+/* A step of several rows needs the cache in blocks, which attention on this device must read. */
+Test(far_generate, a_draft_model_without_attention_in_blocks_is_refused)
+{
+    settings s = {.n = 0};
+    lathe_run *run = NULL;
+    set_where(&s, ON_FAR);
+    set(&s, "attention.name=reference"); /* runs on the CPU only */
+    set(&s, "model.path=%sllama_untied", MODELS);
+    set(&s, "tokenizer.path=bytes");
+    set(&s, "data.seq_len=64");
+    set(&s, "generate.draft=%sllama_tied", MODELS);
+    cr_expect_eq(open_run_status(LATHE_OPEN_INFER, s.list, &run), LATHE_E_CONFIG);
+    cr_expect(strstr(lathe_error_message(), "generate.draft: a draft model needs a device and an "
+                                            "attention plugin that read and write keys in blocks"),
+              "%s", lathe_error_message());
 }

@@ -59,7 +59,8 @@ typedef struct request {
     int64_t v;
 } request;
 
-/* The tokens of a row of logits, the likeliest first, with the probabilities that the cuts leave. */
+/* The tokens of a row of logits, the likeliest first, with the probabilities that the cuts leave.
+ */
 static void distribution(const request *q, const double *x, candidate *out)
 {
     const double temperature = q->how[LATHE_SAMPLE_TEMPERATURE];
@@ -97,9 +98,8 @@ static void distribution(const request *q, const double *x, candidate *out)
 
 static double uniform(const request *q, uint64_t stream)
 {
-    const lathe_u32x4 w =
-        lathe_rng_block((uint64_t)(int64_t)q->row[LATHE_SAMPLE_SEED],
-                        (uint64_t)q->row[LATHE_SAMPLE_POSITION], stream, 0);
+    const lathe_u32x4 w = lathe_rng_block((uint64_t)(int64_t)q->row[LATHE_SAMPLE_SEED],
+                                          (uint64_t)q->row[LATHE_SAMPLE_POSITION], stream, 0);
     return lathe_uniform_f64(w.v[0], w.v[1]);
 }
 
@@ -162,8 +162,8 @@ static void exact(const lathe_op_problem *p, double *const *in, double *const *o
     candidate *room = malloc(2 * (size_t)v * sizeof *room);
     for (int64_t r = 0; room != NULL && r < p->in[3].dims[0]; r++) {
         const double *row = in[3] + r * LATHE_SAMPLE_COLUMNS;
-        const request q = {row, in[4] + r * LATHE_SAMPLE_SETTINGS,
-                           in[5] ? in[5] + r * words : NULL, v};
+        const request q = {row, in[4] + r * LATHE_SAMPLE_SETTINGS, in[5] ? in[5] + r * words : NULL,
+                           v};
         const int64_t at = (int64_t)row[LATHE_SAMPLE_ROW];
         out[0][r] = -1.0;
         if (at < 0)
