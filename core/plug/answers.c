@@ -350,9 +350,12 @@ lathe_status lathe_answer_kernel(const lathe_instance *device, const lathe_kerne
     const lathe_device_v1 *table = device->table;
     *out = NULL;
     *out_scratch_bytes = 0;
-    LATHE_TRY(table->kernel_create(device->self, problem, out, out_scratch_bytes));
-    const lathe_status status =
-        check_bytes(device, "the scratch of kernel_create()", *out_scratch_bytes);
+    lathe_status status = table->kernel_create(device->self, problem, out, out_scratch_bytes);
+    if (status != LATHE_OK) {
+        *out = NULL; /* whatever a plugin that failed has left there */
+        return status;
+    }
+    status = check_bytes(device, "the scratch of kernel_create()", *out_scratch_bytes);
     if (status != LATHE_OK) {
         table->kernel_destroy(device->self, *out);
         *out = NULL;

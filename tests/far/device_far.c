@@ -497,9 +497,10 @@ static lathe_status kernel_create(void *self, const lathe_kernel_problem *proble
         d->cpu->kernel_create(d->cpu_self, problem, &k->real, out_scratch_bytes);
     k->n_in = problem->n_in;
     k->n_out = problem->n_out;
-    *out = k;
     if (status != LATHE_OK)
         free(k);
+    else
+        *out = k;
     return status;
 }
 

@@ -83,20 +83,21 @@
  *  Generation (no derivative; inserted if the device has it)
  *  HEAD_SCORES   x c[N,V] -> y f32[N,V], lse f64[N]        y = softcap(x), lse = log of the sum of
  *                exp(y); with x = h W^T, y[t] - lse has the bits of HEAD_LOGPROB of h, W and t
- *  SAMPLE        logits f32[L,V], draft? f32[M,V], sums? f64[L], rows i64[N,8], how f64[N,4], seen?
- *                i32[N,(V+31)/32] -> token i32[N], logp f32[N]
+ *  SAMPLE        logits f32[L,V], draft? f32[M,V], sums? f64[L], rows i64[N,8], how f64[N,4],
+ *                seen? i32[N,(V+31)/32] -> token i32[N], logp f32[N]
  *                draws a token from row rows[n,ROW] of the logits (-1: none, token -1); columns:
- *                LATHE_SAMPLE_*. The logits of tokens whose bit is set in seen[n] (token i: bit
- * i%32 of word i/32) are divided by the penalty, or multiplied if negative. Temperature 0: the
- * largest, the first of equal ones. Else p = softmax(logits / temperature), cut to the TOP_K
- * likeliest (0: all), then to the fewest likeliest whose sum reaches TOP_P of that, then to those
- * of at least MIN_P times the largest. In the order of likelihood (ties: lowest first), the first
- * token with p[0] + .. + p[token] > u is drawn; u: words 0 and 1 of lathe_rng_block(SEED, POSITION,
- * STREAM, 0) as lathe_uniform_f64. With DRAFTED not -1 and a temperature: q is the same of row
- *                DRAFT_ROW of draft; DRAFTED stays if u' q < p of it, u' with the stream
- * rng_stream; else the token is drawn with u from max(0, p - q), in the order of tokens. logp = log
- * softmax(logits)[token], or logits[token] - sums[ROW], without penalty, temperature and cuts.
- * Token -1 and logp NaN where a logit is not finite
+ *                LATHE_SAMPLE_*. The logits of tokens whose bit is set in seen[n] (bit i%32 of word
+ *                i/32) are divided by the penalty, or multiplied if negative. Temperature 0: the
+ *                largest, the first of equal ones. Else p = softmax(logits / temperature), cut to
+ *                the TOP_K likeliest (0: all), then to the fewest likeliest whose sum reaches TOP_P
+ *                of that, then to those of at least MIN_P times the largest. From the likeliest on
+ *                (ties: lowest first), the first token with p[0] + .. + p[token] > u is drawn; u:
+ *                words 0 and 1 of lathe_rng_block(SEED, POSITION, STREAM, 0) as lathe_uniform_f64.
+ *                With DRAFTED not -1 and a temperature: q is the same of row DRAFT_ROW of draft;
+ *                DRAFTED stays if u' q < p of it, u' with the stream rng_stream; else the token is
+ *                drawn with u from max(0, p - q), in the order of tokens. logp: log-softmax of the
+ *                token, or logits[token] - sums[ROW], without penalty, temperature and cuts. Token
+ *                -1 and logp NaN where a logit is not finite
  */
 #define LATHE_TENSOR_OP_TABLE(X)                                                                   \
     X(EXP, "exp", 1, 1)                                                                            \

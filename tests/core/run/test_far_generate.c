@@ -63,6 +63,7 @@ Test(far_generate, equal_prompts_share_blocks)
     set(&s, "model.path=%sllama_untied", MODELS);
     set(&s, "tokenizer.path=bytes");
     set(&s, "data.seq_len=128");
+    set(&s, "train.max_steps=1");
     set(&s, "generate.batch=%d", SAMPLES);
     set(&s, "generate.cache_tokens=2000");
     lathe_run *run = open_run(LATHE_OPEN_BATCHES, s.list);
