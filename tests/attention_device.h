@@ -133,6 +133,7 @@ static inline lathe_status attention_compute(void *self, const lathe_attention_p
     const int64_t e = lathe_dtype_bytes(p->dtype), rq = p->batch * p->t_q, rk = p->batch * p->t_k;
     const int64_t wq = p->n_heads * e * p->head_dim, wk = p->n_kv_heads * e * p->head_dim;
     const int64_t scratch = pass ? t->backward_scratch(self, p) : t->forward_scratch(self, p);
+    const int64_t lengths = p->batch * 4 * (p->block_tokens > 0 ? p->kv_stride : 1);
     lathe_attention_args on = *a;
     const struct {
         attention_block block;
@@ -144,7 +145,7 @@ static inline lathe_status attention_compute(void *self, const lathe_attention_p
         {{(void *)(uintptr_t)a->v, NULL, rk, wk, p->v_stride * e}, &on.v, -1},
         {{(void *)(uintptr_t)a->doc_start, NULL, 1, rq * 4, 0}, &on.doc_start, -1},
         {{(void *)(uintptr_t)a->key_end, NULL, 1, rq * 4, 0}, &on.key_end, -1},
-        {{(void *)(uintptr_t)a->kv_len, NULL, 1, p->batch * 4, 0}, &on.kv_len, -1},
+        {{(void *)(uintptr_t)a->kv_len, NULL, 1, lengths, 0}, &on.kv_len, -1},
         {{(void *)(uintptr_t)a->d_o, NULL, rq, wq, p->o_stride * e}, &on.d_o, -1},
         {{a->o, NULL, rq, wq, p->o_stride * e}, &on.o, 0},
         {{a->lse, NULL, 1, rq * p->n_heads * 4, 0}, &on.lse, 0},

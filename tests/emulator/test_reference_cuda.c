@@ -72,6 +72,74 @@ Test(attention_reference_cuda, lengths_out_of_range_are_clamped)
     attention_plugin()->destroy(self);
 }
 
+enum { BLOCK = 16, ROWS = 3, KEYS = 96, BLOCKS = ROWS * KEYS / BLOCK };
+
+/* Block i of all keys, in the order of the rows, is number (5 i + 2) % BLOCKS of the blocks. */
+static int32_t number_of(int64_t i)
+{
+    return (int32_t)((5 * i + 2) % BLOCKS);
+}
+
+/* The tokens of a tensor, of `bytes` bytes each, in blocks. */
+static void *in_blocks(const void *from, int64_t bytes)
+{
+    char *to = attention_zeroed(ROWS * KEYS * bytes);
+    for (int64_t i = 0; i < BLOCKS; i++)
+        memcpy(to + number_of(i) * BLOCK * bytes, (const char *)from + i * BLOCK * bytes,
+               (size_t)(BLOCK * bytes));
+    return to;
+}
+
+/* Also with a window that begins within a tile of keys, and blocks that are no whole tile. */
+Test(attention_reference_cuda, keys_in_blocks_have_the_bits_of_keys_in_a_row)
+{
+    void *self = attention_instance(lathe_host_get(), NULL);
+    int32_t lengths[ROWS * (1 + KEYS / BLOCK)];
+    for (int mix = 0; mix < 4; mix++) {
+        const attention_case c = {ATTENTION_CASE(ROWS, mix % 2 ? 5 : 1, KEYS, 4, 2, 32),
+                                  .dtype = mix % 2 ? LATHE_BF16 : LATHE_F32,
+                                  .causal = 1,
+                                  .cached = 1,
+                                  .window = mix > 1 ? 21 : 0,
+                                  .forward_only = 1};
+        attention_memory m;
+        attention_memory_init(&m, &c);
+        lathe_attention_problem p = m.p;
+        lathe_attention_args a = attention_args(&m, 0);
+        const int64_t e = lathe_dtype_bytes(c.dtype);
+        const int64_t o_bytes = ROWS * p.t_q * p.o_stride * e, n_lse = ROWS * 4 * p.t_q;
+        m.kv_len[0] = KEYS;
+        m.kv_len[1] = 70;
+        m.kv_len[2] = 6;
+        cr_assert(attention_call(self, &p, a, 0) == LATHE_OK);
+        char *o = malloc((size_t)o_bytes);
+        float *lse = malloc((size_t)n_lse * sizeof *lse);
+        memcpy(o, m.o, (size_t)o_bytes);
+        memcpy(lse, m.lse, (size_t)n_lse * sizeof *lse);
+        p.block_tokens = BLOCK;
+        p.kv_stride = 1 + KEYS / BLOCK;
+        for (int b = 0; b < ROWS; b++) {
+            lengths[b * p.kv_stride] = m.kv_len[b];
+            for (int j = 0; j < KEYS / BLOCK; j++)
+                lengths[b * p.kv_stride + 1 + j] = number_of(b * (KEYS / BLOCK) + j);
+        }
+        void *k = in_blocks(m.k, p.k_stride * e), *v = in_blocks(m.v, p.v_stride * e);
+        a.k = k;
+        a.v = v;
+        a.kv_len = lengths;
+        memset(m.lse, 0, (size_t)n_lse * sizeof *lse);
+        cr_assert(attention_call(self, &p, a, 0) == LATHE_OK);
+        cr_assert_eq(memcmp(o, m.o, (size_t)o_bytes), 0, "o, mix %d", mix);
+        cr_assert_eq(memcmp(lse, m.lse, (size_t)n_lse * sizeof *lse), 0, "lse, mix %d", mix);
+        free(o);
+        free(lse);
+        free(k);
+        free(v);
+        attention_memory_fini(&m);
+    }
+    attention_plugin()->destroy(self);
+}
+
 /* Runs on a stream of its own, and twice in a capture of it. */
 Test(attention_reference_cuda, runs_on_the_stream_it_is_given)
 {

@@ -84,6 +84,36 @@ Test(kv_append, writes_the_last_rows_of_each_sequence)
         }
 }
 
+/* Three sequences in blocks of 4 rows of a cache of 7 blocks: their lengths, then their blocks. */
+static const double tables[3][4] = {{5, 2, 0, 5}, {12, 6, 3, 1}, {3, 4, 0, 0}};
+
+static void append_in_blocks_reference(const op_case *c, double *const *in, double *const *want)
+{
+    const int64_t w = c->in[0].dims[2];
+    memcpy(want[0], in[0], (size_t)(7 * 4 * w) * sizeof(double));
+    for (int64_t i = 0; i < 3 * 3 * w; i++) {
+        const double *table = tables[i / (3 * w)];
+        const int64_t at = (int64_t)table[0] - 3 + i / w % 3, block = (int64_t)table[1 + at / 4];
+        want[0][(block * 4 + at % 4) * w + i % w] = in[1][i];
+    }
+}
+
+Test(kv_append, follows_the_blocks_of_each_sequence)
+{
+    for (int d = 0; d < 6; d++) {
+        const int64_t w = d < 3 ? 32 : 5;
+        op_case c = {
+            .op = LATHE_OP_KV_APPEND, .reference = append_in_blocks_reference, .in_place = 1};
+        op_input(&c, 0, (lathe_desc){dtypes[d % 3], 3, {7, 4, w, 1}}, 0.0, 1.0);
+        op_input(&c, 1, lathe_desc_2d(dtypes[d % 3], 9, w), 0.0, 1.0);
+        op_indices(&c, 2, 12, 2, 3, 10);
+        c.in[2] = lathe_desc_2d(LATHE_I32, 3, 4);
+        memcpy(c.value[2], tables, sizeof tables);
+        op_output(&c, 0, (lathe_desc){dtypes[d % 3], 3, {7, 4, w, 1}});
+        op_check(&c);
+    }
+}
+
 static void transpose_reference(const op_case *c, double *const *in, double *const *want)
 {
     const int64_t r = c->in[0].dims[0], s = c->in[0].dims[1];
