@@ -31,8 +31,10 @@ static void check(const char *model, const char *draft, const char *precision)
             expect_same(got, want, N, what);
             generate(run, &sampled, N, got); /* the cache has blocks of the first call */
             expect_same(got, want, N, what);
+            /* except staging: the logits of drafted tokens are in ordinary memory */
             for (int32_t k = 0; draft && b == 0 && k < LATHE_N_MEM; k++)
-                cr_expect_eq(run->machine.used.by[k], run->planned.by[k], "%s", lathe_mem_name(k));
+                cr_expect(k == LATHE_MEM_STAGING || run->machine.used.by[k] == run->planned.by[k],
+                          "%s", lathe_mem_name(k));
             lathe_run_close(run);
         }
     lathe_run_close(cpu);
