@@ -43,11 +43,12 @@ static __device__ __forceinline__ cuda_pack<T, cuda_lanes<T>> head_pack(const T 
                                                                         int64_t v)
 {
     constexpr int lanes = cuda_lanes<T>;
-    if (PADDED)
-        return cuda_load<lanes>(row + i);
     cuda_pack<T, lanes> pack;
-    for (int j = 0; j < lanes; j++)
-        pack.v[j] = i + j < v ? row[i + j] : cuda_as<T>::from(0.0f);
+    if constexpr (PADDED)
+        pack = cuda_load<lanes>(row + i);
+    else
+        for (int j = 0; j < lanes; j++)
+            pack.v[j] = i + j < v ? row[i + j] : cuda_as<T>::from(0.0f);
     return pack;
 }
 

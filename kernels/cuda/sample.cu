@@ -213,7 +213,7 @@ static __device__ float logprob_of(const float *x, int64_t v, const double *sum,
     return (float)((double)x[token] - lse);
 }
 
-static __global__ void __launch_bounds__(SAMPLE_THREADS) sample(sample_job job)
+static __global__ void __launch_bounds__(SAMPLE_THREADS, 1) sample(sample_job job)
 {
     __shared__ sample_room room;
     const int64_t n = blockIdx.x, words = (job.v + 31) / 32;

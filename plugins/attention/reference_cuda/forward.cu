@@ -49,7 +49,7 @@ static __device__ void soften(weights w, running *run)
 }
 
 template <int CHUNKS>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 1)
     forward(const lathe_attention_problem p, const lathe_attention_args a)
 {
     __shared__ chunk left, right;
