@@ -1,5 +1,6 @@
-/* y = x W^T + b, or y += x W^T, by products of a fixed number of rows, so that a row of y has the same bits alone
- * and among others: decoding, the rest of a prompt and scoring give one token the same logits.
+/* y = x W^T + b, or y += x W^T, by products of a fixed number of rows, so that a row of y has the
+ * same bits alone and among others: decoding, the rest of a prompt and scoring give one token the
+ * same logits.
  *
  * cuBLASLt chooses its algorithm, and with it the order of the sums, by the shape of a product.
  * Here the shape is always the same: rows are multiplied FIXED_ROWS at a time, and a smaller rest

@@ -11,7 +11,8 @@ extern "C" {
 typedef struct cuda_fixed_product cuda_fixed_product;
 
 /** Prepares y [m,n] = a [m,k] b [n,k]^T, plus a bias if spec->bias is set, or plus what y is if
- *  spec->may_accumulate is: not both. The algorithm depends on n, k and the dtypes alone. A run needs *out_scratch bytes. */
+ *  spec->may_accumulate is: not both. The algorithm depends on n, k and the dtypes alone. A run
+ * needs *out_scratch bytes. */
 lathe_status cuda_fixed_product_create(lathe_kernel *k, const matmul_spec *spec,
                                        cuda_fixed_product **out, int64_t *out_scratch);
 /** NULL is fine. */

@@ -308,8 +308,8 @@ Test(bad_input, an_adapter_pattern_without_a_module_is_refused_with_the_modules)
     } rows[] = {
         {"{name = \"lora\", target_modules = [\"q_proj\", \"q_porj\"]}",
          "lora: target_modules[1] = \"q_porj\" matches no module", 44},
-        {"{name = \"lora\", target_modules = [\"lm_head\"]}",
-         "lora: target_modules[0] = \"lm_head\" matches no module", 44},
+        {"{name = \"lora\", target_modules = [\"embed_out\"]}",
+         "lora: target_modules[0] = \"embed_out\" matches no module", 44},
         {"{name = \"lora\", rank_pattern = {\"layers.2.*\" = 4}}",
          "lora: rank_pattern \"layers.2.*\" matches no module", 42},
         {"{name = \"lora\", alpha_pattern = {\"fc1\" = 4}}",
@@ -325,7 +325,7 @@ Test(bad_input, an_adapter_pattern_without_a_module_is_refused_with_the_modules)
                      LATHE_E_CONFIG);
         snprintf(want, sizeof want,
                  "%s/run.toml:1:%d: error: %s; the model has q_proj, k_proj, v_proj, o_proj, "
-                 "gate_proj, up_proj, down_proj",
+                 "gate_proj, up_proj, down_proj, embed_tokens, lm_head",
                  folder, rows[i].column, rows[i].message);
         cr_expect_str_eq(lathe_error_message(), want, "\n got %s\nwant %s", lathe_error_message(),
                          want);
