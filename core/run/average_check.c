@@ -1,5 +1,5 @@
 /* Checks the average of the weights against the optimizer, the schedule and the run's length. */
-#include "run/average_check.h"
+#include "run/run_check.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Decides which weights a run merges its adapter into, and refuses what merging contradicts. */
-#include "run/merge_check.h"
+#include "run/run_check.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Decides what train.offload_optimizer and train.offload_activations move to host memory. */
-#include "run/offload_check.h"
+#include "run/run_check.h"
 
 #include "run/run_state.h"
 

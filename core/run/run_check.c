@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "metrics/figure_names.h"
 #include "plug/suggest.h"
-#include "run/average_check.h"
 
 /* Longer than any run: what a schedule refuses at this length is not about the length. */
 #define LONG_ENOUGH ((int64_t)1 << 60)

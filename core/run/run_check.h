@@ -32,4 +32,46 @@ lathe_status lathe__data_check(lathe_run *run);
  * all weights. */
 lathe_status lathe__weights_check(lathe_run *run);
 
+/* ---- merge_check.c: adapter.merge_every, and the weights into which the run merges ---- */
+
+/** Refuses merging with a method, stage, average or setting that it contradicts, by the keys alone.
+ *  Does nothing for a run that does not train or does not merge. */
+lathe_status lathe__merge_check(const lathe_run *run);
+
+/** Sets is_merged of every weight that the adapter changes, after the graphs declared the adapter's
+ *  parameters and before the store is laid out. Makes the checks above too. LATHE_E_CONFIG: such a
+ *  weight is quantized, or is none of the model's. */
+lathe_status lathe__merge_plan(lathe_run *run);
+
+/** Checks, once the store is laid out, that adapter.merge_reset can treat the optimizer's state. */
+lathe_status lathe__merge_check_reset(const lathe_run *run);
+
+/* ---- average_check.c: the average of the weights ---- */
+
+/** Plans the memory of the average with the store, if the run keeps an average. LATHE_E_CONFIG:
+ * train.weight_average is set although the optimizer averages by itself, or it starts at a step
+ * that the run does not reach. */
+lathe_status lathe__average_plan(lathe_run *run);
+
+/** Makes only the first of these two checks. */
+lathe_status lathe__average_check_optimizer(const lathe_run *run);
+
+/** Repeats the second of these checks, for a length that was not known when the plan was made. */
+lathe_status lathe__average_check_start(const lathe_run *run);
+
+/** Checks an optimizer whose average replaces a schedule, for a run of `total` steps (0: unknown).
+ * LATHE_E_CONFIG: the scheduler lowers the rate. A scheduler that raises the rate gives a
+ * warning. */
+lathe_status lathe__average_check_schedule(const lathe_run *run, int64_t total);
+
+/* ---- offload_check.c: what [train] moves to host memory ---- */
+
+/** Sets run->programs.offloads. Call it before the programs are built, because the training graph
+ *  contains the copies. LATHE_E_CONFIG: the device cannot copy during the computation. */
+lathe_status lathe__offload_plan_activations(lathe_run *run);
+/** Warns if offloading was requested but no activation would be in host memory for long enough. */
+void lathe__offload_warn_idle(const lathe_run *run);
+/** Sets run->store.offload_buffer. LATHE_E_CONFIG: as above. */
+lathe_status lathe__offload_plan_state(lathe_run *run);
+
 #endif
