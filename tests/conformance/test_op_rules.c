@@ -38,14 +38,23 @@ static int is_float(int32_t dtype)
     return dtype == LATHE_F32 || dtype == LATHE_BF16 || dtype == LATHE_F16;
 }
 
-static void add_input(built *b, const lathe_op_info *info, int32_t i)
+/* Whether an input may not be varied: an adapter of the head trains while its weight does not. */
+static int is_fixed(const built *b, int32_t op, int32_t i)
+{
+    if (i == 1 && (op == LATHE_OP_HEAD_LOGPROB || op == LATHE_OP_HEAD_ENTROPY) &&
+        b->p.in[3].dtype != LATHE_ABSENT)
+        return 1;
+    return !is_float(b->p.in[i].dtype) || (lathe_op_info_get(op)->fixed_inputs & (1u << i)) != 0;
+}
+
+static void add_input(built *b, int32_t op, int32_t i)
 {
     char name[16];
     (void)snprintf(name, sizeof name, "in%d", i);
     b->in[i] = LATHE_NONE;
     if (b->p.in[i].dtype == LATHE_ABSENT)
         return;
-    if (!is_float(b->p.in[i].dtype) || info->fixed_inputs & (1u << i)) {
+    if (is_fixed(b, op, i)) {
         OK(lathe_graph_input(b->g, name, b->p.in[i], &b->in[i]));
         return;
     }
@@ -66,7 +75,7 @@ static void build(built *b, int32_t op, const lathe_op_case *c)
     lathe_params_init(&b->params, LATHE_F32);
     OK(lathe_graph_create(&b->params, &b->g));
     for (int32_t i = 0; i < b->p.n_in; i++)
-        add_input(b, info, i);
+        add_input(b, op, i);
     OK(lathe_graph_node(b->g, op, &b->p.attrs, b->in, b->p.n_in, out, info->n_out, -1, c->in));
     lathe_desc like = b->g->values[out[0]].desc;
     OK(lathe_graph_input(b->g, "weights", like, &b->weights));
