@@ -123,6 +123,8 @@ static lathe_status find(finding *f)
 
 static int overlap(const finding *f, int32_t a, int32_t b)
 {
+    if (!f->list) /* no use was noted */
+        return 0;
     for (int32_t i = f->newest[a]; i >= 0; i = f->list[i].before)
         for (int32_t k = f->newest[b]; k >= 0; k = f->list[k].before)
             if (f->list[i].start <= f->list[k].last && f->list[k].start <= f->list[i].last)

@@ -184,7 +184,7 @@ static lathe_status make_instance(lathe_run *run, const char *dir,
         status == LATHE_OK ? lathe_config_part(run->reference_config, LATHE_KIND_ADAPTER) : NULL;
     const char *init = part ? lathe_config_string(run->reference_config, "adapter", "init") : NULL;
     if (status == LATHE_OK &&
-        (!part->component ||
+        (!part || !part->component ||
          !LATHE_HAS((const lathe_adapter_v1 *)part->component->plugin->table, wrap)))
         status = lathe_error(LATHE_E_CONFIG, "its method has no parameters of its own");
     if (status == LATHE_OK && init && (strcmp(init, "pissa") == 0 || strcmp(init, "loftq") == 0))
