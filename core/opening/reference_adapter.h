@@ -4,8 +4,9 @@
 
 #include "run/run_state.h"
 
-/** Puts the latest checkpoint in the place of a run's folder that model.reference_adapter names, as
- *  one more setting. *out_changed: whether it did; then the configuration has to be read again. */
+/** Handles a model.reference_adapter that names the folder of a run: the reference is then the
+ *  latest checkpoint in it. Its path is added to the settings, which overrides the key.
+ *  *out_changed: 1 if a setting was added; then the configuration has to be read again. */
 lathe_status lathe__reference_adapter_resolve(lathe_run *run, int *out_changed);
 
 /** Makes run->parts.reference_adapter from the settings in the folder, if model.reference_adapter

@@ -158,38 +158,6 @@ static __device__ rows rows_at(const lathe_attention_problem &p, const void *ten
     return {tensor, (b * t + first) * stride + h * p.head_dim, stride, n, p.dtype, nullptr};
 }
 
-/* Fills key_at with the numbers of the keys from k0 to `last` of batch row b, among all tokens of k
- * and v, if they are in blocks. Every thread must call it. */
-static __device__ void find_keys(const lathe_attention_problem &p, const lathe_attention_args &a,
-                                 int64_t b, int64_t k0, int64_t last, int64_t *key_at)
-{
-    if (p.block_tokens < 1)
-        return;
-    __syncthreads(); /* all threads have read the last tile */
-    const int64_t key = k0 + threadIdx.x;
-    if (threadIdx.x < TILE && key < last)
-        key_at[threadIdx.x] =
-            a.kv_len[b * p.kv_stride + 1 + key / p.block_tokens] * p.block_tokens +
-            key % p.block_tokens;
-    __syncthreads();
-}
-
-/* The keys or values of head h that a tile from key k0 on sees: those before key `last`. key_at:
- * from find_keys. */
-static __device__ rows keys_at(const lathe_attention_problem &p, const void *tensor, int64_t stride,
-                               int64_t b, int64_t k0, int64_t last, int64_t h,
-                               const int64_t *key_at)
-{
-    rows keys = rows_at(p, tensor, stride, p.t_k, b, k0, h);
-    if (last - k0 < keys.n_rows)
-        keys.n_rows = last - k0;
-    if (p.block_tokens > 0) {
-        keys.first = h * p.head_dim;
-        keys.at = key_at;
-    }
-    return keys;
-}
-
 /* 64 rows of 32 dims; the 33rd column avoids bank conflicts. */
 typedef float chunk[TILE][CHUNK + 1];
 typedef float weights[TILE][WEIGHTS_WIDTH];
