@@ -143,7 +143,7 @@ void lathe_plan_ranks_text(const lathe_run *run, const lathe_plan_ranks *x, lath
     if (x->is_planned[LATHE_FORECAST_ZERO3])
         lathe_buffer_printf(out,
                             "  zero3 holds %lld bytes of weights whole on every rank: vectors, "
-                            "which every layer reads\n",
+                            "which every layer reads, and what an adapter derives from weights\n",
                             (long long)x->whole_bytes);
 }
 

@@ -112,7 +112,8 @@ Test(shard_ranks, whole_weights_are_gathered_wherever_they_are_read)
         "--adapter.name qlora --adapter.init loftq --quant.name nf4 --train.precision bf16",
         "--adapter.name freeze --adapter.layers 1 --train.precision bf16",
     };
-    for (size_t i = 0; i<sizeof words / sizeof words[0]; i += EACH> 1 ? 2 : 1) {
+    const size_t step = EACH > 1 ? 2 : 1; /* under a sanitizer, every other one */
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i += step) {
         cr_assert_eq(shell("rm -rf none parts"), 0);
         train_free("none", "none", "", words[i]);
         train_free("parts", "parameters", "", words[i]);
@@ -127,7 +128,7 @@ Test(shard_ranks, whole_weights_are_gathered_wherever_they_are_read)
 #ifdef __SANITIZE_ADDRESS__
 #define LONG "20"
 #else
-#define LONG "100"
+#define LONG "200"
 #endif
 
 /* The losses of one, two and four ranks, with clipping and two micro-batches. */
@@ -142,14 +143,13 @@ Test(shard_ranks, two_and_four_ranks_train_as_one)
         cr_assert_eq(shell("rm -rf two again four"), 0);
         (void)snprintf(words, sizeof words, "%s %s --train.micro_batch_size 4", often, shards[s]);
         cr_assert_eq(train(2, "two", words), 0, "%s", output);
-        if (s == 2)
-            cr_assert_eq(train(2, "again", words), 0, "%s", output);
+        cr_assert_eq(train(2, "again", words), 0, "%s", output);
         (void)snprintf(words, sizeof words, "%s %s --train.micro_batch_size 2", often, shards[s]);
         cr_assert_eq(train(4, "four", words), 0, "%s", output);
         expect_same("one", "two", 1e-5);
         expect_same("one", "four", 1e-5);
+        expect_same("two", "again", 0.0);
     }
-    expect_same("two", "again", 0.0);
 }
 
 static void expect_sent(const char *dir, double bytes)
