@@ -207,6 +207,40 @@ Test(outer_adapters, the_reference_is_the_other_adapter_and_resuming_keeps_it)
            "adapter_config.json: ");
 }
 
+/* A policy that begins with the adapter of the reference does not differ from it: kto's loss is the
+ * sigmoid of 0, and ppo's divergence is 0. */
+Test(outer_adapters, the_reference_of_kto_and_ppo_is_the_adapter_too)
+{
+    static const char more[] = " --train.micro_batch_size 4 --train.max_steps 1 ";
+    static const char same[] =
+        "--model.adapter out/step-00000004 --adapter.r 4 "
+        "--adapter.target_modules '[\"embed_tokens\",\"lm_head\",\"q_proj\"]' ";
+    char line[1024];
+    expect(LATHE " train lora.toml 2>&1", 0, "step-00000004");
+    put("unpaired.jsonl", "{\"prompt\": \"a \", \"completion\": \"good cat\", \"label\": true}\n"
+                          "{\"prompt\": \"a \", \"completion\": \"no\", \"label\": false}\n"
+                          "{\"prompt\": \"a \", \"completion\": \"fine\", \"label\": true}\n"
+                          "{\"prompt\": \"a \", \"completion\": \"not\", \"label\": false}\n");
+    put_times("prompts.jsonl", "{\"prompt\": \"the cat \"}\n", 4);
+    cr_assert_eq(
+        run("sed -e 's/pairs.jsonl/unpaired.jsonl/' -e 's/name = \"dpo\"/name = \"kto\"/' "
+            "dpo.toml >kto.toml; "
+            "sed -e 's/pairs.jsonl/prompts.jsonl/' -e 's/name = \"dpo\"/name = \"ppo\"\\n"
+            "max_new_tokens = 8\\nkl_coef = 0.1\\n[reward]\\nname = \"length\"\\ntokens = 4/' "
+            "dpo.toml >ppo.toml"),
+        0);
+    for (int i = 0; i < 4; i++) {
+        const int is_same = i % 2, is_kto = i < 2;
+        const char *const figure = is_kto ? "\"loss\": 0.5[,}]" : "\"kl\": 0[,}]";
+        (void)snprintf(line, sizeof line,
+                       LATHE " train %s --checkpoint.dir r%d --model.reference_adapter out%s%s2>&1",
+                       is_kto ? "kto.toml" : "ppo.toml", i, more, is_same ? same : "");
+        expect(line, 0, "the reference is the model with the adapter in out/step-00000004");
+        (void)snprintf(line, sizeof line, "grep -Ec '%s' r%d/metrics.jsonl", figure, i);
+        expect(line, !is_same, is_same ? "1" : "0");
+    }
+}
+
 Test(outer_adapters, a_reference_of_another_base_is_refused)
 {
     expect(LATHE " train lora.toml 2>&1", 0, "step-00000004");

@@ -31,50 +31,59 @@ static const lathe_sampling penalized = {.size = (uint32_t)sizeof penalized,
                                          .min_p = 0.02,
                                          .repetition_penalty = 1.3};
 
-/* One after the other, together with room for few, and all together. */
-static void check_batches(const char *model, const char *precision, const lathe_sampling *how)
+/* One after the other, and four at a time in a cache of 100 tokens. */
+static void check_batches(opening o, const lathe_sampling *how)
 {
-    static const int batches[][2] = {{4, 100}};
     lathe_generation want[N], got[N];
-    lathe_run *alone = open_with((opening){model, NULL, precision, 0, 1, 0, 0});
+    o.batch = 1;
+    lathe_run *alone = open_with(o);
     generate(alone, how, N, want);
-    for (int i = 0; i < N && strcmp(precision, "fp32") == 0; i += 4)
-        expect_logprobs(alone, &want[i], model);
-    for (size_t b = 0; b < sizeof batches / sizeof batches[0]; b++) {
-        lathe_run *run =
-            open_with((opening){model, NULL, precision, 0, batches[b][0], batches[b][1], 0});
-        generate(run, how, N, got);
-        expect_same(got, want, N, model);
-        lathe_run_close(run);
-    }
+    for (int i = 0; i < N && strcmp(o.precision, "fp32") == 0; i += 4)
+        expect_logprobs(alone, &want[i], o.model);
+    o.batch = 4;
+    o.cache_tokens = 100;
+    lathe_run *run = open_with(o);
+    generate(run, how, N, got);
+    expect_same(got, want, N, o.model);
+    lathe_run_close(run);
     lathe_run_close(alone);
 }
 
 Test(generate_cuda, gives_the_same_bits_whatever_the_batch_and_those_of_logprobs)
 {
-    check_batches("llama_untied", "fp32", &sampled);
-    check_batches("gpt2", "fp32", &penalized);
+    check_batches((opening){.model = "llama_untied", .precision = "fp32"}, &sampled);
+    check_batches((opening){.model = "gpt2", .precision = "fp32"}, &penalized);
 }
 
 Test(generate_cuda, gives_the_same_bits_with_windows_and_soft_caps)
 {
-    check_batches("gemma2", "fp32", &sampled);
-    check_batches("qwen2_window", "fp32", &greedy);
+    check_batches((opening){.model = "gemma2", .precision = "fp32"}, &sampled);
+    check_batches((opening){.model = "qwen2_window", .precision = "fp32"}, &greedy);
 }
 
 Test(generate_cuda, gives_the_same_text_in_bf16_whatever_the_batch)
 {
-    check_batches("llama_untied", "bf16", &penalized);
+    check_batches((opening){.model = "llama_untied", .precision = "bf16"}, &penalized);
+}
+
+/* The logits of an adapted head are the sum of two products. */
+Test(generate_cuda, gives_the_same_bits_with_an_adapter_of_the_head)
+{
+    opening o = {.model = "llama_untied", .precision = "fp32", .adapter = "outer_untied"};
+    check_batches(o, &sampled);
+    o.precision = "bf16";
+    check_batches(o, &sampled);
 }
 
 static void check_draft(const char *precision, const lathe_sampling *how, int compares_plain)
 {
     lathe_generation want[N], got[N];
     int64_t proposed, accepted;
-    lathe_run *one = open_with(
-        (opening){"llama_untied", compares_plain ? NULL : "llama_tied", precision, 0, 1, 0, 3});
+    lathe_run *one = open_with((opening){"llama_untied", compares_plain ? NULL : "llama_tied",
+                                         precision, 0, 1, 0, 3, NULL});
     generate(one, how, N, want);
-    lathe_run *run = open_with((opening){"llama_untied", "llama_tied", precision, 0, 4, 0, 3});
+    lathe_run *run =
+        open_with((opening){"llama_untied", "llama_tied", precision, 0, 4, 0, 3, NULL});
     generate(run, how, N, got);
     expect_same(got, want, N, compares_plain ? "without a draft" : "other batch");
     lathe_generator_drafts(run->generator, &proposed, &accepted);
@@ -98,7 +107,7 @@ Test(generate_cuda, accepts_every_token_of_the_model_itself)
 {
     lathe_generation made[N];
     int64_t proposed, accepted;
-    lathe_run *run = open_with((opening){"llama_untied", "llama_untied", "fp32", 0, 1, 0, 3});
+    lathe_run *run = open_with((opening){"llama_untied", "llama_untied", "fp32", 0, 1, 0, 3, NULL});
     generate(run, &sampled, N, made);
     lathe_generator_drafts(run->generator, &proposed, &accepted);
     cr_expect(proposed > 0 && accepted == proposed, "%lld of %lld", (long long)accepted,
@@ -114,7 +123,7 @@ Test(generate_cuda, accepts_every_token_of_the_model_itself)
 Test(generate_cuda, draws_as_the_cpu_does)
 {
     lathe_generation got[N], want[N];
-    lathe_run *cuda = open_with((opening){"llama_untied", NULL, "fp32", 0, 4, 0, 0});
+    lathe_run *cuda = open_with((opening){"llama_untied", NULL, "fp32", 0, 4, 0, 0, NULL});
     generate(cuda, &penalized, N, got);
     settings s = {.n = 0};
     set(&s, "model.path=%sllama_untied", MODELS);

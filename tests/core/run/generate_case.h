@@ -7,10 +7,11 @@
 
 enum { LONGEST = 100, MOST_PROMPTS = 24 };
 
-/* How a run is opened; draft NULL: none. */
+/* How a run is opened; draft, adapter NULL: none. */
 typedef struct opening {
     const char *model, *draft, *precision;
     int where, batch, cache_tokens, draft_tokens;
+    const char *adapter; /* a folder of tests/golden/data/adapters */
 } opening;
 
 static lathe_run *open_with(opening o)
@@ -18,6 +19,8 @@ static lathe_run *open_with(opening o)
     settings s = {.n = 0};
     set_where(&s, o.where);
     set(&s, "model.path=%s%s", MODELS, o.model);
+    if (o.adapter)
+        set(&s, "model.adapter=" LATHE_TEST_DATA "/golden/data/adapters/%s", o.adapter);
     set(&s, "tokenizer.path=bytes");
     set(&s, "data.seq_len=64");
     set(&s, "train.precision=%s", o.precision);

@@ -18,13 +18,13 @@ static void check(const char *model, const char *draft, const char *precision)
 {
     static const int batches[][2] = {{1, 0}, {5, 160}, {16, 0}};
     lathe_generation want[N], got[N];
-    lathe_run *cpu = open_with((opening){model, draft, precision, ON_CPU, 1, 0, 0});
+    lathe_run *cpu = open_with((opening){model, draft, precision, ON_CPU, 1, 0, 0, NULL});
     generate(cpu, &sampled, N, want);
     for (int where = ON_FAR; where < N_WHERE; where++)
         for (size_t b = 0; b < sizeof batches / sizeof batches[0]; b++) {
             char what[128];
             lathe_run *run = open_with(
-                (opening){model, draft, precision, where, batches[b][0], batches[b][1], 0});
+                (opening){model, draft, precision, where, batches[b][0], batches[b][1], 0, NULL});
             (void)snprintf(what, sizeof what, "%s, %s in %s, batch %d", where_names[where], model,
                            precision, batches[b][0]);
             generate(run, &sampled, N, got);
