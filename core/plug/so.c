@@ -65,7 +65,8 @@ static void file_close(file *f)
         (void)close(f->fd);
 }
 
-/* Maps the file: the checks touch few pages, and a plugin that brings code for GPUs is large. */
+/* Maps the file: the checks touch few pages, and a plugin that brings code for GPUs is large. Like
+ * the dynamic loader's own mapping, it does not survive a file that is cut short meanwhile. */
 static lathe_status file_map(file *f)
 {
     const int64_t bytes = f->info.st_size;
