@@ -333,7 +333,7 @@ static lathe_status read_entry(const lathe_saved_state *saved, const lathe_safet
     if (!t && saved->params->rows[e->row]->stage_head && is_beginning(what))
         return LATHE_OK; /* begins with random values */
     if (!t && saved->params->rows[e->row]->second && e->name != saved->params->rows[e->row]->name)
-        return LATHE_OK; /* the first one says it */
+        return LATHE_OK; /* the row's first tensor has the same values */
     if (!t)
         return lathe_error(LATHE_E_NOT_FOUND, "the adapter's file lacks '%s'", e->key);
     if (!takes(saved, t->desc.dtype, what) || !has_shape(saved, e, &t->desc))

@@ -45,8 +45,8 @@ void lathe_gather_uses_fini(lathe_gather_uses *u);
 void *lathe_gather_uses_address(const lathe_gather_uses *u, const lathe_store *store, int32_t param,
                                 int32_t plane);
 
-/** Starts and waits for what has to be before a node runs. *io_next: the first event that is not
- *  done; begin a range with lathe_gather_uses_first. */
+/** Makes the events that come before a node: starts gathers, and waits for those that it reads.
+ * *io_next: the first event that is not done; begin a range with lathe_gather_uses_first. */
 int32_t lathe_gather_uses_first(const lathe_gather_uses *u, int32_t node);
 lathe_status lathe_gather_uses_before(lathe_gather_uses *u, const lathe_store *store, int32_t node,
                                       int32_t *io_next);

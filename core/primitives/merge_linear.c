@@ -74,7 +74,7 @@ static int same_dims(const lathe_desc *a, const lathe_desc *b)
     return a->dims[0] == b->dims[0] && a->dims[1] == b->dims[1];
 }
 
-/* Adds by * from to sum. */
+/* sum += by from, element by element. */
 static void add(float *sum, const lathe_site_param *from, double by)
 {
     const int64_t n = lathe_desc_count(&from->desc);

@@ -114,8 +114,8 @@ static lathe_status run_rows(lathe_kernel *k, const lathe_kernel_args *a,
 {
     char *scratch = (char *)a->scratch;
     const int64_t all = p->rows * p->k;
-    const int direct = m == p->rows && y_stride == p->stride && !p->bias && !p->adds &&
-                       (uintptr_t)y % 16 == 0;
+    const int direct =
+        m == p->rows && y_stride == p->stride && !p->bias && !p->adds && (uintptr_t)y % 16 == 0;
     if (m < p->rows || (uintptr_t)x % 16 != 0) {
         CUDA_BY_DTYPE(p->dtype, T, {
             LATHE_TRY(cuda_run(k, a, cuda_blocks(cuda_of(k), all), CUDA_THREADS, fill_up<T>,
