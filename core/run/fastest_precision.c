@@ -82,8 +82,8 @@ static lathe_status choose_by_time(lathe_run *run, const char *why)
               "computes in %s: %s, and %s is %s here (the product of %d x %d weights with %lld "
               "token%s takes %.2f ms in bf16 and %.2f ms in fp32; --train.precision sets another)",
               lathe_precision_name(run->set.precision), why, is_narrow ? "bf16" : "fp32",
-              is_narrow ? "faster than fp32" : "no slower", MEASURED_ROWS, MEASURED_COLS,
-              (long long)tokens, tokens == 1 ? "" : "s", narrow * 1e3, wide * 1e3);
+              is_narrow && narrow >= wide ? "about as fast" : "faster", MEASURED_ROWS,
+              MEASURED_COLS, (long long)tokens, tokens == 1 ? "" : "s", narrow * 1e3, wide * 1e3);
     return LATHE_OK;
 }
 
