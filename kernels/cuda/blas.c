@@ -223,14 +223,15 @@ static cublasStatus_t describe(const cuda_blas *blas, cuda_product *p)
 
 /* The library's bias per row is our bias per column. The address tells the heuristic its
  * alignment. */
-static cublasStatus_t set_epilogue(const functions *f, cuda_product *p, cublasLtEpilogue_t epilogue)
+static cublasStatus_t add_bias(const functions *f, cuda_product *p)
 {
+    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
     const int32_t type = (int32_t)CUDA_R_32F;
     const uintptr_t address = ALIGNED;
     cublasStatus_t status = set(f, p, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
-    if (status == CUBLAS_STATUS_SUCCESS && epilogue == CUBLASLT_EPILOGUE_BIAS)
+    if (status == CUBLAS_STATUS_SUCCESS)
         status = set(f, p, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
-    if (status == CUBLAS_STATUS_SUCCESS && epilogue == CUBLASLT_EPILOGUE_BIAS)
+    if (status == CUBLAS_STATUS_SUCCESS)
         status = set(f, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &address, sizeof address);
     return status;
 }
@@ -283,19 +284,16 @@ static cublasStatus_t choose(const cuda_blas *blas, cuda_product *p, int is_alig
     return status;
 }
 
-/* Chooses algorithms with the bias if the library supports it, else without; also one for operands
- * that are not aligned, if there is one. */
+/* Chooses algorithms, also one for operands that are not aligned, if there is one. A bias is f32,
+ * and the library adds only biases of the result's dtype. (It refuses a product whose description
+ * has a bias of another dtype even if no epilogue reads it.) */
 static cublasStatus_t choose_all(const cuda_blas *blas, cuda_product *p)
 {
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-    if (p->spec.bias) {
-        status = set_epilogue(&blas->f, p, CUBLASLT_EPILOGUE_BIAS);
-        p->adds_bias =
-            status == CUBLAS_STATUS_SUCCESS && choose(blas, p, 1) == CUBLAS_STATUS_SUCCESS;
-        if (!p->adds_bias)
-            status = set_epilogue(&blas->f, p, CUBLASLT_EPILOGUE_DEFAULT);
-    }
-    if (status == CUBLAS_STATUS_SUCCESS && !p->adds_bias)
+    p->adds_bias = p->spec.bias && p->spec.c_dtype == LATHE_F32 && !is_fp8(&p->spec);
+    if (p->adds_bias)
+        status = add_bias(&blas->f, p);
+    if (status == CUBLAS_STATUS_SUCCESS)
         status = choose(blas, p, 1);
     if (status == CUBLAS_STATUS_SUCCESS && !is_fp8(&p->spec)) /* fp8 operands must be aligned */
         (void)choose(blas, p, 0);

@@ -132,13 +132,20 @@ bool fits(const matmul_desc &d, const layout &a, const layout &b, const layout &
            a.ld >= (int64_t)a.rows && b.ld >= (int64_t)b.rows && c.ld >= (int64_t)c.rows;
 }
 
-/* The library's table of types allows only a bias of D's type; besides fp8 and f32, of bf16. */
-bool fits_epilogue(const matmul_desc &d, const layout &a, const layout &out)
+/* The library's table of types allows only a bias of D's type; besides fp8 and f32, of bf16. The
+ * type must be so even where no epilogue reads a bias (seen with cuBLASLt 13 on an H200). */
+bool fits_bias_type(const matmul_desc &d, const layout &a, const layout &out)
 {
     const cudaDataType_t type = is_fp8(a) && out.type == CUDA_R_32F ? CUDA_R_16BF : out.type;
-    return d.epilogue == CUBLASLT_EPILOGUE_DEFAULT ||
-           (d.epilogue == CUBLASLT_EPILOGUE_BIAS && is_aligned(d.bias, 16) &&
-            (d.bias_type < 0 ? type == out.type : d.bias_type == (int32_t)type));
+    return d.bias_type < 0 || d.bias_type == (int32_t)type;
+}
+
+bool fits_epilogue(const matmul_desc &d, const layout &a, const layout &out)
+{
+    if (d.epilogue == CUBLASLT_EPILOGUE_DEFAULT)
+        return fits_bias_type(d, a, out);
+    return d.epilogue == CUBLASLT_EPILOGUE_BIAS && is_aligned(d.bias, 16) &&
+           fits_bias_type(d, a, out) && (d.bias_type >= 0 || !is_fp8(a) || out.type != CUDA_R_32F);
 }
 
 bool fits_scales(const matmul_desc &d, const layout &a)
@@ -330,6 +337,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     *out_n = 0;
     if (wanted < 1 || c != d || ((preference *)p)->workspace < WORKSPACE ||
         ((preference *)p)->reductions & CUBLASLT_REDUCTION_SCHEME_INPLACE)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (!fits_bias_type(*(matmul_desc *)desc, *(layout *)a, *(layout *)c))
         return CUBLAS_STATUS_INVALID_VALUE;
     if (!fits(*(matmul_desc *)desc, *(layout *)a, *(layout *)b, *(layout *)c) ||
         !fits_epilogue(*(matmul_desc *)desc, *(layout *)a, *(layout *)c))

@@ -13,8 +13,7 @@ static void train_on(const char *backend, const char *packing, figures *out)
     char dir[] = "/tmp/lathe_cudnn_XXXXXX";
     settings s = {.n = 0};
     make_folder(dir, 4000);
-    setenv("LATHE_PLUGIN_PATH", LATHE_TEST_BUILD "/tests/emulated", 1);
-    override_all_of(LATHE_TEST_BUILD "/tests/emulated");
+    use_emulated_gpu(LATHE_TEST_BUILD);
     set_llama(&s, 2, 64, 4, 2, 96);
     set_data(&s, dir);
     set(&s, "device.name=cuda");

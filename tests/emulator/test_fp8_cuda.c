@@ -8,8 +8,7 @@
 /* A llama whose dims all allow fp8: width 32, heads of 16; 64 tokens in a micro-batch. */
 static void set_case(settings *s, const char *dir, const char *precision, const char *recipe)
 {
-    setenv("LATHE_PLUGIN_PATH", LATHE_TEST_BUILD "/tests/emulated", 1);
-    override_all_of(LATHE_TEST_BUILD "/tests/emulated");
+    use_emulated_gpu(LATHE_TEST_BUILD);
     set_llama(s, 2, 32, 2, 1, 64);
     set_data(s, dir);
     set(s, "device.name=cuda");

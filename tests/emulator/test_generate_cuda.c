@@ -8,8 +8,7 @@ static void set_cuda(settings *s, int where)
 {
     (void)where;
     setenv("LATHE_EMULATOR_SPLITS", "1", 1); /* the order of sums depends on the number of rows */
-    setenv("LATHE_PLUGIN_PATH", LATHE_TEST_BUILD "/tests/emulated", 1);
-    override_all_of(LATHE_TEST_BUILD "/tests/emulated");
+    use_emulated_gpu(LATHE_TEST_BUILD);
     set(s, "device.name=cuda");
     set(s, "attention.name=reference_cuda");
 }

@@ -11,8 +11,7 @@ typedef struct offload_case {
 
 static void set_case(settings *s, const char *dir, const offload_case *c, int offloads)
 {
-    setenv("LATHE_PLUGIN_PATH", LATHE_TEST_BUILD "/tests/emulated", 1);
-    override_all_of(LATHE_TEST_BUILD "/tests/emulated");
+    use_emulated_gpu(LATHE_TEST_BUILD);
     set_llama(s, 1, 64, 2, 1, 96);
     set_data(s, dir);
     set(s, "device.name=cuda");

@@ -26,4 +26,19 @@ static inline void override_all_of(const char *folder)
     (void)setenv("LATHE_PLUGIN_OVERRIDE", list, 1);
 }
 
+/**
+ * CUDA plugins of registries created from now on: those for the emulated GPU of a build folder. If
+ * LATHE_TEST_GPU is "real", those for a real one.
+ */
+static inline void use_emulated_gpu(const char *build)
+{
+    const char *gpu = getenv("LATHE_TEST_GPU");
+    char folder[1024];
+    if (gpu && strcmp(gpu, "real") == 0)
+        return;
+    (void)snprintf(folder, sizeof folder, "%s/tests/emulated", build);
+    (void)setenv("LATHE_PLUGIN_PATH", folder, 1);
+    override_all_of(folder);
+}
+
 #endif
