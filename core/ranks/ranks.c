@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "ranks/join_watch.h"
 
 /* Waits for work of unknown length on another rank, such as preparing data. The engine still
  * notices that a rank has ended. */
@@ -85,7 +86,10 @@ lathe_status lathe_ranks_open(lathe_instance *engine, lathe_instance *base, doub
     r->table = r->engine.table;
     r->deadline_seconds = deadline_seconds;
     r->info.size = (uint32_t)sizeof r->info;
+    lathe_join_watch *const watch =
+        lathe_join_watch_begin(r->engine.component->plugin->name, deadline_seconds);
     lathe_status status = join(r, stops, stops_arg);
+    lathe_join_watch_end(watch);
     if (status == LATHE_OK && r->info.n_ranks > 1)
         status = prepare_gather(r);
     if (status != LATHE_OK || r->info.n_ranks < 2) {

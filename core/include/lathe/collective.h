@@ -183,9 +183,9 @@ typedef struct lathe_collective_v1 {
      *  or device of their own make progress in test() and wait() only. */
     lathe_status (*test)(lathe_exchange *exchange, int32_t *out_done);
     /** [step] Waits until the exchange is done, at most for deadline_seconds since this call.
-     *  LATHE_E_RANK: a rank did not take part in time, or it has ended. */
+     *  LATHE_E_RANK: a rank did not take part in time, has ended, or, on the same host at least,
+     *  has been stopped by a signal for the deadline of the setup. */
     lathe_status (*wait)(lathe_exchange *exchange, double deadline_seconds);
-
     /** [any] Bytes that this rank has sent and received in runs of exchanges since open(), counted
      *  where they are given to the transport. */
     lathe_status (*traffic)(const lathe_group *group, int64_t *out_sent, int64_t *out_received);

@@ -132,6 +132,9 @@ int64_t lathe__peer_born(int64_t pid, char *out_state);
 /** LATHE_E_RANK if a rank of the exchange on this host has ended. */
 lathe_status lathe__peer_watch(const lathe_exchange *exchange);
 
+/** 1 if a rank of the exchange on this host is stopped by a signal. */
+int32_t lathe__peer_stopped(const lathe_exchange *exchange);
+
 /** LATHE_E_RANK: the exchange took longer than `seconds`; names the ranks that did not arrive. */
 lathe_status lathe__peer_late(const lathe_exchange *exchange, double seconds);
 

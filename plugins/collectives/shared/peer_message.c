@@ -91,6 +91,14 @@ lathe_status lathe__peer_watch(const lathe_exchange *x)
     return LATHE_OK;
 }
 
+int32_t lathe__peer_stopped(const lathe_exchange *x)
+{
+    for (int32_t q = 0; q < x->group->info.n_ranks; q++)
+        if (takes_part(x, q) && state_of(x->group, q) == 'T')
+            return 1;
+    return 0;
+}
+
 /* 1: rank q has started this exchange; 0: it has not; -1: not known. */
 static int has_arrived(const lathe_exchange *x, int32_t q)
 {

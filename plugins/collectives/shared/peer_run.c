@@ -220,11 +220,14 @@ static void rest(double idle)
     (void)nanosleep(&pause, NULL);
 }
 
+#define SUSPENDED 1.0 /* seconds without a watch, after which this process was stopped itself */
+
 lathe_status lathe__peer_wait(lathe_exchange *x, double deadline_seconds)
 {
     peer_world *const world = x->group->world;
     const double begin = now();
     double watched = begin, moved_at = begin;
+    double ran_at = begin; /* when no other rank of this host was stopped */
     int64_t moved = -1;
     while (x->is_running) {
         LATHE_TRY(advance_all(world));
@@ -235,14 +238,18 @@ lathe_status lathe__peer_wait(lathe_exchange *x, double deadline_seconds)
             moved_at = t;
         moved = world->sent + world->received;
         if (t - watched >= watch_seconds) {
-            watched = t;
             lathe_status status = lathe__peer_watch(x);
+            /* t - watched is long if this process was stopped too */
+            if (!lathe__peer_stopped(x) || t - watched > SUSPENDED)
+                ran_at = t;
+            watched = t;
             if (status == LATHE_OK && world->stops != NULL && world->stops(world->stops_arg)) {
                 char name[256];
                 (void)lathe__peer_name(x, name, sizeof name);
                 status = lathe_fail(world->host, LATHE_E_INTERRUPTED, "%s: interrupted", name);
             }
-            if (status == LATHE_OK && t - begin >= deadline_seconds)
+            if (status == LATHE_OK &&
+                (t - begin >= deadline_seconds || t - ran_at >= world->deadline_seconds))
                 status = lathe__peer_late(x, t - begin);
             if (status != LATHE_OK)
                 return world->failed = status;
