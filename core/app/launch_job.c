@@ -20,7 +20,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
-enum { FIXED_ARGUMENTS = 16, LINE_BYTES = 1 << 16, KILL_SECONDS = 5 };
+enum { FIXED_ARGUMENTS = 16, LINE_BYTES = 1 << 16, KILL_SECONDS = 5, START_SECONDS = 5 };
 
 /* One of mpirun's outputs, cut into lines. */
 typedef struct stream {
@@ -32,8 +32,13 @@ typedef struct stream {
 
 typedef struct job {
     pid_t mpirun;
-    stream streams[2]; /* standard output and error */
-    int signals;       /* signalfd */
+    int32_t n_ranks;
+    int32_t all_started; /* all ranks have been seen as children of mpirun */
+    int pending;         /* a signal for the ranks until all have started; 0: none */
+    double pending_since;
+    char exe[PATH_MAX]; /* the program of the ranks */
+    stream streams[2];  /* standard output and error */
+    int signals;        /* signalfd */
     int n_signals;
     double kill_at; /* 0: not */
     lathe_launch_end *end;
@@ -104,23 +109,22 @@ static void become(char *const *argv, const int *outputs, pid_t parent)
 }
 
 /* mpirun -n N ... lathe train ... */
-static lathe_status arguments(const char *mpirun, int32_t n_ranks, char *const *train,
-                              lathe_arena *arena, char ***out)
+static lathe_status arguments(job *j, const char *mpirun, char *const *train, lathe_arena *arena,
+                              char ***out)
 {
     static const char *const fixed[] = {"-n",        NULL,   "--oversubscribe",
                                         "--bind-to", "none", "--tag-output"};
-    char exe[PATH_MAX];
-    const ssize_t bytes = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    const ssize_t bytes = readlink("/proc/self/exe", j->exe, sizeof j->exe - 1);
     int64_t n = 0, at = 0;
     if (bytes <= 0)
         return lathe_error(LATHE_E_IO, "cannot tell where this program is: /proc/self/exe");
-    exe[bytes] = '\0';
+    j->exe[bytes] = '\0';
     while (train[n] != NULL)
         n++;
     char **argv = lathe_arena_alloc(arena, (n + FIXED_ARGUMENTS) * (int64_t)sizeof *argv);
-    char *const count = lathe_arena_printf(arena, "%d", n_ranks);
-    char *const self = lathe_arena_strdup(arena, exe), *const first =
-                                                           lathe_arena_strdup(arena, mpirun);
+    char *const count = lathe_arena_printf(arena, "%d", j->n_ranks);
+    char *const self = lathe_arena_strdup(arena, j->exe), *const first =
+                                                              lathe_arena_strdup(arena, mpirun);
     if (argv == NULL || count == NULL || self == NULL || first == NULL)
         return LATHE_E_NOMEM;
     argv[at++] = first;
@@ -208,38 +212,67 @@ static void read_stream(stream *s)
 
 /* ---- signals ---- */
 
-/* Sends a signal to every child of mpirun. */
-static void signal_ranks(pid_t mpirun, int number)
+/* Whether the process is a child of mpirun that has become our program: before, it has mpirun's
+ * handlers. */
+static int is_rank(const job *j, long pid)
+{
+    char path[64], text[512], exe[PATH_MAX];
+    int parent = 0;
+    (void)snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+    FILE *const file = fopen(path, "re");
+    if (file == NULL)
+        return 0;
+    const char *const got = fgets(text, sizeof text, file), *const end = strrchr(text, ')');
+    const int is_child = got != NULL && end != NULL && sscanf(end + 1, " %*c %d", &parent) == 1 &&
+                         parent == j->mpirun;
+    (void)fclose(file);
+    if (!is_child)
+        return 0;
+    (void)snprintf(path, sizeof path, "/proc/%ld/exe", pid);
+    const ssize_t n = readlink(path, exe, sizeof exe - 1);
+    return n > 0 && strncmp(exe, j->exe, (size_t)n) == 0 && j->exe[n] == '\0';
+}
+
+/* Sends a signal to every rank of this machine (0: none) and returns their number. */
+static int32_t signal_ranks(const job *j, int number)
 {
     DIR *const dir = opendir("/proc");
     const struct dirent *e;
+    int32_t n = 0;
     while (dir != NULL && (e = readdir(dir)) != NULL) {
-        char path[300], text[512];
-        int parent = 0;
         const long pid = strtol(e->d_name, NULL, 10);
-        (void)snprintf(path, sizeof path, "/proc/%s/stat", e->d_name);
-        FILE *const file = pid > 0 ? fopen(path, "re") : NULL;
-        if (file == NULL)
+        if (pid <= 0 || !is_rank(j, pid))
             continue;
-        const char *const got = fgets(text, sizeof text, file), *const close = strrchr(text, ')');
-        if (got != NULL && close != NULL && sscanf(close + 1, " %*c %d", &parent) == 1 &&
-            parent == mpirun)
+        n++;
+        if (number != 0)
             (void)kill((pid_t)pid, number);
-        (void)fclose(file);
     }
     if (dir != NULL)
         (void)closedir(dir);
+    return n;
 }
 
+/* A signal waits until all ranks have started: those that start later would not get it. */
 static void forward(job *j)
 {
     struct signalfd_siginfo info;
+    if (!j->all_started)
+        j->all_started = signal_ranks(j, 0) >= j->n_ranks;
     while (read(j->signals, &info, sizeof info) == (ssize_t)sizeof info) {
         if (j->end->stopped == 0)
             j->end->stopped = (int)info.ssi_signo;
         if (++j->n_signals > 1 && j->kill_at <= 0.0)
             j->kill_at = now() + KILL_SECONDS;
-        signal_ranks(j->mpirun, (int)info.ssi_signo);
+        if (j->all_started)
+            (void)signal_ranks(j, (int)info.ssi_signo);
+        else {
+            j->pending = (int)info.ssi_signo;
+            j->pending_since = now();
+        }
+    }
+    if (j->pending != 0 && (j->all_started || now() - j->pending_since > START_SECONDS)) {
+        (void)signal_ranks(j, j->pending);
+        j->pending = 0;
     }
 }
 
@@ -251,7 +284,7 @@ static int wait_for(job *j)
     while (j->streams[0].fd >= 0 || j->streams[1].fd >= 0) {
         struct pollfd fds[3] = {
             {j->streams[0].fd, POLLIN, 0}, {j->streams[1].fd, POLLIN, 0}, {j->signals, POLLIN, 0}};
-        (void)poll(fds, 3, 500);
+        (void)poll(fds, 3, j->pending != 0 ? 20 : 500);
         for (int i = 0; i < 2; i++)
             if (fds[i].revents != 0 && j->streams[i].fd >= 0)
                 read_stream(&j->streams[i]);
@@ -276,7 +309,8 @@ lathe_status lathe_launch_run(const char *mpirun, int32_t n_ranks, char *const *
     if (j == NULL)
         return LATHE_E_NOMEM;
     j->end = out;
-    lathe_status status = arguments(mpirun, n_ranks, train, &arena, &argv);
+    j->n_ranks = n_ranks;
+    lathe_status status = arguments(j, mpirun, train, &arena, &argv);
     if (status == LATHE_OK)
         status = begin(j, argv, taken);
     if (status == LATHE_OK) {

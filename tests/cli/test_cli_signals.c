@@ -87,6 +87,7 @@ Test(cli_signals, the_first_signal_finishes_the_step_and_writes_a_checkpoint, .t
 /* A lost connection: the terminal and the shell each send SIGHUP. */
 Test(cli_signals, a_hangup_ends_the_run_with_a_checkpoint_as_a_signal_to_stop_does, .timeout = 120)
 {
+    (void)signal(SIGHUP, SIG_DFL); /* also if these tests run under nohup */
     check_signal(SIGHUP, 129, "true");
     const pid_t child = start("log", (const char *const[]){NULL});
     wait_for("out/latest");

@@ -18,7 +18,8 @@ work=$(mktemp -d)
 small=$work/small launch=''
 finish() {
     [ -z "$launch" ] || kill -KILL -- "-$launch" 2>/dev/null || true
-    umount "$small" 2>/dev/null || true
+    pkill -KILL -f "train $work/run.toml" 2>/dev/null || true
+    umount -l "$small" 2>/dev/null || true
     rm -rf "$work"
 }
 trap finish EXIT
@@ -60,7 +61,7 @@ deadline_seconds = $deadline
 progress = "off"
 TOML
 
-fail() { echo "kills.sh: failure $i ($kind): $1" >&2; tail -n 20 "$work/log" >&2; exit 1; }
+fail() { echo "kills.sh: failure $i ($kind): $1" >&2; tail -n 20 "$work/log" >&2; [ ! -e "$work/stacks" ] || grep -E '^(process|Thread|#)' "$work/stacks" >&2; exit 1; }
 
 begin() { # SETTINGS...: of a training in the background, in a process group of its own
     set -m
@@ -76,11 +77,21 @@ await() {
     launch=
 }
 
-ranks() { # the processes of the ranks; mpirun and launch name the same file
-    local pid
+ranks() { # the processes of the ranks, without those that a rank starts; mpirun and launch name the same file
+    local pid parent
     for pid in $(pgrep -f "train $work/run.toml"); do
-        [ "$(cat "/proc/$pid/comm" 2>/dev/null)" != lathe ] || ! grep -qz '^OMPI_COMM_WORLD_RANK=' "/proc/$pid/environ" 2>/dev/null || echo "$pid"
+        parent=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)
+        [ "$(cat "/proc/$pid/comm" "/proc/${parent:-0}/comm" 2>/dev/null | paste -sd' ')" != "lathe mpirun" ] || echo "$pid"
     done
+}
+
+# Where ranks that do not end are.
+stacks() {
+    local pid
+    for pid in $(ranks); do
+        echo "process $pid"
+        gdb -p "$pid" -batch -ex "thread apply all bt 16"
+    done >"$work/stacks" 2>&1
 }
 
 now() { date +%s%3N; }
@@ -108,7 +119,7 @@ for ((i = 1; i <= n; i++)); do
         begun=$(now)
         kill -TERM "$launch"
     fi
-    ( sleep $((deadline + grace + 20)); kill -KILL -- "-$launch" ) >/dev/null 2>&1 &
+    ( sleep $((deadline + grace + 20)); stacks; kill -KILL -- "-$launch" ) >/dev/null 2>&1 &
     guard=$!
     await
     took=$(($(now) - begun))

@@ -112,6 +112,19 @@ Test(launch, a_signal_reaches_the_ranks_and_the_run_ends_with_a_checkpoint, .tim
     expect(LATHE " checkpoint verify out", 0, "whole");
 }
 
+/* Before mpirun has started all ranks, and while it does. */
+Test(launch, a_signal_at_the_start_ends_the_ranks, .timeout = 120)
+{
+    need_mpi();
+    for (long ms = 10; ms < 400; ms += ms / 2 + 20) {
+        const pid_t child = start((const char *const[]){"-n", "2", NULL});
+        const struct timespec some = {.tv_nsec = 1000000 * ms};
+        (void)nanosleep(&some, NULL);
+        cr_assert_eq(kill(child, SIGTERM), 0);
+        cr_expect_eq(exit_code(child), 143, "after %ld ms", ms);
+    }
+}
+
 Test(launch, a_killed_rank_is_started_again_from_its_checkpoint, .timeout = 120)
 {
     need_mpi();
