@@ -20,7 +20,13 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
-enum { FIXED_ARGUMENTS = 16, LINE_BYTES = 1 << 16, KILL_SECONDS = 5, START_SECONDS = 5 };
+enum {
+    FIXED_ARGUMENTS = 16,
+    LINE_BYTES = 1 << 16,
+    KILL_SECONDS = 5,
+    START_SECONDS = 5,
+    END_SECONDS = 60
+};
 
 /* One of mpirun's outputs, cut into lines. */
 typedef struct stream {
@@ -40,7 +46,9 @@ typedef struct job {
     stream streams[2];  /* standard output and error */
     int signals;        /* signalfd */
     int n_signals;
-    double kill_at; /* 0: not */
+    double kill_at;    /* 0: not */
+    double gone_since; /* all ranks have started, and none is left; 0: some are */
+    double look_at;    /* when to see next whether some are */
     lathe_launch_end *end;
 } job;
 
@@ -278,6 +286,21 @@ static void forward(job *j)
 
 /* ---- the job ---- */
 
+/* mpirun (4.1) sometimes does not end after ranks that ended while they met. */
+static void end_after_ranks(job *j)
+{
+    const double t = now();
+    if (t < j->look_at)
+        return;
+    j->look_at = t + 0.5;
+    if (!j->all_started || signal_ranks(j, 0) > 0)
+        j->gone_since = 0.0;
+    else if (j->gone_since <= 0.0)
+        j->gone_since = t;
+    else if (t - j->gone_since > (j->end->stopped != 0 ? KILL_SECONDS : END_SECONDS))
+        (void)kill(-j->mpirun, SIGKILL);
+}
+
 static int wait_for(job *j)
 {
     int status = 0;
@@ -293,6 +316,7 @@ static int wait_for(job *j)
             (void)kill(-j->mpirun, SIGTERM);
             j->kill_at = now() + KILL_SECONDS;
         }
+        end_after_ranks(j);
     }
     while (waitpid(j->mpirun, &status, 0) < 0 && errno == EINTR)
         ;
