@@ -13,7 +13,7 @@ template <typename F>
 static __device__ __forceinline__ double cuda_range_sum(int64_t first, int64_t last, const F &f)
 {
     double sum = 0.0;
-    CUDA_UNROLL(4)
+    CUDA_UNROLL(8)
     for (int64_t i = first + threadIdx.x; i < last; i += blockDim.x)
         sum += f(i);
     return cuda_block_sum(sum);
