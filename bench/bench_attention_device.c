@@ -1,13 +1,13 @@
 /* Measures causal attention in bf16 on any device, forward and backward: GFLOP/s of the backend
  * that a training run on that device selects.
  *
- * Usage: bench_attention_device HEADSxKV_HEADSxSIZE TOKENS T[,T...] section.key=value ...
+ * Usage: bench_attention_device HEADSxKV_HEADSxSIZE TOKENS T[p][,T[p]...] section.key=value ...
  *
- * Each T is measured with TOKENS tokens in rows of T tokens. The operation count includes only the
- * pairs that the causal mask keeps: 4 SIZE per pair and query head in the forward, 10 SIZE in the
- * backward. "packed" adds the document starts of each row, as in a training run.
- * Each line of the output is "T forward|backward[_packed] GFLOP/s ms backend". A problem that no
- * backend supports is skipped, with a line on stderr.
+ * A p after T measures packed documents only. Each T is measured with TOKENS tokens in rows of T
+ * tokens. The operation count includes only the pairs that the causal mask keeps: 4 SIZE per pair
+ * and query head in the forward, 10 SIZE in the backward. "packed" adds the document starts of each
+ * row, as in a training run. Each line of the output is "T forward|backward[_packed] GFLOP/s ms
+ * backend". A problem that no backend supports is skipped, with a line on stderr.
  */
 #include <math.h>
 #include <stdio.h>
@@ -171,8 +171,9 @@ int main(int argc, char **argv)
     device_rates rates;
     double product;
     if (argc < 4 || sscanf(argv[1], "%dx%dx%d", &heads[0], &heads[1], &heads[2]) != 3) {
-        (void)fprintf(stderr, "usage: bench_attention_device HEADSxKV_HEADSxSIZE TOKENS T[,T...] "
-                              "section.key=value ...\n");
+        (void)fprintf(stderr,
+                      "usage: bench_attention_device HEADSxKV_HEADSxSIZE TOKENS T[p][,T...] "
+                      "section.key=value ...\n");
         return 2;
     }
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
@@ -182,8 +183,9 @@ int main(int argc, char **argv)
     if (device_rates_open(&run->machine, LATHE_BF16, memory, bytes, &rates) != LATHE_OK)
         bench_die("rates");
     for (char *t = argv[3]; t && *t; t = strchr(t, ',') ? strchr(t, ',') + 1 : NULL) {
-        const int64_t row = atoll(t);
-        for (int packed = 0; packed < 2 && row > 0; packed++)
+        char *end;
+        const int64_t row = strtoll(t, &end, 10);
+        for (int packed = *end == 'p'; packed < 2 && row > 0; packed++)
             bench(run, &rates, heads, tokens > row ? tokens / row : 1, row, packed);
     }
     if (device_rates_product(&rates, BURST, &product) != LATHE_OK)

@@ -86,18 +86,34 @@ static inline const lathe_host *attention_host(int32_t workers)
     return &host;
 }
 
+/* The default value of a field: a whole number, true, false, or a string in quotes, which is copied
+ * to `text`. */
+static inline lathe_value attention_default(const lathe_field *field, char text[32])
+{
+    const char *word = field->default_value;
+    lathe_value v = {.type = field->type, .is_set = 1};
+    if (field->type == LATHE_T_STRING) {
+        cr_assert(sscanf(word, "\"%31[^\"]\"", text) == 1, "%s", word);
+        v.s = text;
+    } else if (field->type == LATHE_T_BOOL) {
+        v.i = strcmp(word, "true") == 0;
+    } else {
+        v.i = strtoll(word, NULL, 10);
+    }
+    return v;
+}
+
 /* Makes an instance. `isa` sets the plugin's first field if it has any; NULL: its default. The
- * other fields have their defaults, which are whole numbers. */
+ * other fields have their defaults. */
 static inline void *attention_instance(const lathe_host *host, const char *isa)
 {
     const lathe_plugin *plugin = attention_plugin();
     static lathe_value values[4];
+    static char text[4][32];
     cr_assert(plugin->n_fields <= 4);
     values[0] = (lathe_value){.type = LATHE_T_STRING, .is_set = 1, .s = isa ? isa : "auto"};
     for (int32_t i = 1; i < plugin->n_fields; i++)
-        values[i] = (lathe_value){.type = LATHE_T_INT,
-                                  .is_set = 1,
-                                  .i = strtoll(plugin->fields[i].default_value, NULL, 10)};
+        values[i] = attention_default(&plugin->fields[i], text[i]);
     void *self = NULL;
     const lathe_status status = plugin->create(host, values, plugin->n_fields, &self);
     return status == LATHE_OK ? self : NULL;

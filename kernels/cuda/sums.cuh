@@ -8,13 +8,26 @@
 
 #define CUDA_SUM_PIECE 16384 /* elements of a long sum that one block adds */
 
-/** Sum of f(i), first <= i < last, on every thread of the block; all must call it. */
+/** Sum of f(i), first <= i < last, on every thread of the block; all must call it. f reads memory
+ *  and writes none: a thread evaluates eight of its elements before it adds the first, so that
+ *  their reads are in flight together. */
 template <typename F>
 static __device__ __forceinline__ double cuda_range_sum(int64_t first, int64_t last, const F &f)
 {
+    constexpr int AHEAD = 8;
+    const int64_t stride = blockDim.x;
     double sum = 0.0;
-    CUDA_UNROLL(4)
-    for (int64_t i = first + threadIdx.x; i < last; i += blockDim.x)
+    int64_t i = first + threadIdx.x;
+    for (; i + (AHEAD - 1) * stride < last; i += AHEAD * stride) {
+        double x[AHEAD];
+        CUDA_UNROLLED
+        for (int j = 0; j < AHEAD; j++)
+            x[j] = f(i + j * stride);
+        CUDA_UNROLLED
+        for (int j = 0; j < AHEAD; j++)
+            sum += x[j];
+    }
+    for (; i < last; i += stride)
         sum += f(i);
     return cuda_block_sum(sum);
 }

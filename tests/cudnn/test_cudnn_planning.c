@@ -77,7 +77,27 @@ static lathe_attention_problem problem(int32_t dtype, int64_t t, int32_t kv_head
                                      .need_backward = 1};
 }
 
-static void must_plan(const gpu *x, lathe_attention_problem p, cudnn_part part)
+static char refusal[192]; /* of the last problem that was not planned */
+
+/* Plans a direction in a form; returns the bytes of its workspace, -1 if no engine takes it. */
+static int64_t planned(const gpu *x, const lathe_attention_problem *p, cudnn_part part,
+                       int32_t backward, cudnn_form form, const cudnn_engine *only)
+{
+    static cudnn_graph g;
+    int64_t bytes = -1;
+    cudnn_graph_init(&g, library());
+    cudnn_descriptor target = described(&g, x);
+    (backward ? cudnn_sdpa_backward : cudnn_sdpa_forward)(&g, p, part, form);
+    cr_assert(g.status == CUDNN_STATUS_SUCCESS, "%s: %s", x->isa, g.error);
+    if (!cudnn_engine_plan(&g, NULL, target, only, form.any_order, &bytes)) {
+        (void)snprintf(refusal, sizeof refusal, "%s", g.error);
+        bytes = -1;
+    }
+    cudnn_graph_fini(&g);
+    return bytes;
+}
+
+static void must_plan_as(const gpu *x, lathe_attention_problem p, cudnn_part part, cudnn_form form)
 {
     const cudnn_library *lib = library();
     lathe_device_info device = {.size = sizeof device};
@@ -85,28 +105,31 @@ static void must_plan(const gpu *x, lathe_attention_problem p, cudnn_part part)
     p.device = &device;
     cr_assert(cudnn_problem_refusal(&p) == NULL, "%s", cudnn_problem_refusal(&p));
     for (int32_t backward = 0; backward < 2; backward++) {
-        static cudnn_graph g;
         const cudnn_engine *only = NULL;
         char why[192];
-        int64_t bytes = -1;
-        if (backward && !cudnn_engine_for_backward(cudnn_problem_arch(&device), lib->version, &only,
-                                                   why, sizeof why))
+        if (backward && !form.any_order &&
+            !cudnn_engine_for_backward(cudnn_problem_arch(&device), lib->version, &only, why,
+                                       sizeof why))
             continue; /* this cuDNN is too old, and its message says so */
-        cudnn_graph_init(&g, lib);
-        cudnn_descriptor target = described(&g, x);
-        (backward ? cudnn_sdpa_backward : cudnn_sdpa_forward)(&g, &p, part);
-        cr_assert(g.status == CUDNN_STATUS_SUCCESS, "%s: %s", x->isa, g.error);
-        cr_assert(cudnn_engine_plan(&g, NULL, target, only, &bytes), "%s %s T %lld D %d: %s",
-                  x->isa, backward ? "backward" : "forward", (long long)p.t_q, p.head_dim, g.error);
-        /* The workspace that README.md states: dS in 16 bits, and dk and dv of every query head. */
+        const int64_t bytes = planned(x, &p, part, backward, form, only);
+        /* The workspace that README.md states: dS in 16 bits unless dq is gathered, and dk and dv
+         * of every query head. */
         const int64_t heads = part.batch * part.n_kv_heads * (p.n_heads / p.n_kv_heads);
         const int64_t t = (p.t_k + 127) / 128 * 128;
-        const int64_t ds = backward && !only ? 2 * heads * t * t : 0;
+        const int64_t ds = backward && !only && !form.any_order ? 2 * heads * t * t : 0;
         const int64_t sums = backward ? 8 * heads * t * p.head_dim : 0;
-        cr_assert(bytes >= 0 && bytes <= ds + sums + 4096, "%s: workspace %lld", x->isa,
-                  (long long)bytes);
-        cudnn_graph_fini(&g);
+        cr_assert(bytes >= 0 && bytes <= ds + sums + 4096,
+                  "%s %s T %lld D %d documents %d any order %d: workspace %lld, %s", x->isa,
+                  backward ? "backward" : "forward", (long long)p.t_q, p.head_dim,
+                  (int)form.documents, form.any_order, (long long)bytes, refusal);
     }
+}
+
+/* In a fixed order, documents as a bias. */
+static void must_plan(const gpu *x, lathe_attention_problem p, cudnn_part part)
+{
+    const cudnn_form form = {p.packed ? CUDNN_DOCUMENTS_BIAS : CUDNN_DOCUMENTS_NONE, 0};
+    must_plan_as(x, p, part, form);
 }
 
 #define WHOLE(p) ((cudnn_part){(p).batch, (p).n_kv_heads})
@@ -157,12 +180,54 @@ Test(cudnn_planning, hopper)
     must_plan_documents(&h100);
 }
 
-/* Its backward does not support documents: cuDNN 9.19 cannot compile the bias in it. */
+/* Its backward of fixed order does not support documents: cuDNN 9.19 cannot compile them in it. */
 Test(cudnn_planning, blackwell)
 {
     const lathe_attention_problem p = odd_window();
     must_plan_groups(&b200);
     must_plan(&b200, p, WHOLE(p));
+}
+
+/* What `auto` takes on sm_90, for the head sizes of real models. */
+Test(cudnn_planning, hopper_compares_with_starts)
+{
+    for (int32_t d = 40; d <= 256; d += 72) {
+        lathe_attention_problem p = problem(LATHE_BF16, 1024, 4, d);
+        p.packed = 1;
+        must_plan_as(&h100, p, WHOLE(p), (cudnn_form){CUDNN_DOCUMENTS_STARTS, 0});
+    }
+    lathe_attention_problem p = odd_window();
+    p.packed = 1;
+    must_plan_as(&h100, p, WHOLE(p), (cudnn_form){CUDNN_DOCUMENTS_STARTS, 0});
+    p.causal = p.window = 0;
+    must_plan_as(&h100, p, WHOLE(p), (cudnn_form){CUDNN_DOCUMENTS_STARTS, 0});
+}
+
+/* Elsewhere no engine of the backward takes starts, but ends. */
+Test(cudnn_planning, ends_are_taken_everywhere)
+{
+    const gpu *const gpus[] = {&a100, &l40s, &h100};
+    lathe_attention_problem p = odd_window();
+    p.packed = 1;
+    for (int i = 0; i < 3; i++)
+        must_plan_as(gpus[i], p, WHOLE(p), (cudnn_form){CUDNN_DOCUMENTS_ENDS, 0});
+    for (int i = 0; i < 2 && library()->version < 92000; i++)
+        cr_assert_eq(
+            planned(gpus[i], &p, WHOLE(p), 1, (cudnn_form){CUDNN_DOCUMENTS_STARTS, 0}, NULL), -1);
+}
+
+/* deterministic = false: dq is gathered, and no workspace holds dS. */
+Test(cudnn_planning, any_order_needs_no_ds)
+{
+    const gpu *const gpus[] = {&a100, &l40s, &h100, &b200};
+    for (int i = 0; i < 4; i++) {
+        lathe_attention_problem p = problem(LATHE_BF16, 1024, 4, 128);
+        must_plan_as(gpus[i], p, WHOLE(p), (cudnn_form){CUDNN_DOCUMENTS_NONE, 1});
+        p = odd_window();
+        p.packed = 1;
+        must_plan_as(gpus[i], p, WHOLE(p),
+                     (cudnn_form){i == 2 ? CUDNN_DOCUMENTS_STARTS : CUDNN_DOCUMENTS_BIAS, 1});
+    }
 }
 
 Test(cudnn_planning, the_first_failure_is_kept_and_reported)

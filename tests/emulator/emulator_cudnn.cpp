@@ -3,9 +3,10 @@
  *
  * It enforces the documentation: attributes of the right type and number, finalized before use;
  * 16-byte alignment of tensors that promise it; a workspace that belongs to one run. Its first
- * proposal for a graph adds in no fixed order and cannot run; the next one can. Like NVIDIA's, it
- * has no backward for head sizes above 128 except on sm_90, and on sm_10x only engine 5 with its
- * knobs. LATHE_EMULATOR may contain "cudnn=91900", the version.
+ * proposal for a graph adds in no fixed order and only runs a backward that gathers dq in memory,
+ * which needs no dS; the next one runs any. Like NVIDIA's, it has no backward for head sizes above
+ * 128 or with documents' starts except on sm_90, and in a fixed order on sm_10x only engine 5 with
+ * its knobs. LATHE_EMULATOR may contain "cudnn=91900", the version.
  */
 #include "emulator_cudnn.h"
 
@@ -219,19 +220,36 @@ bool is_backward(const graph &g)
     return false;
 }
 
+/* Recognises a backward that gathers dq in f32 and then copies it. */
+bool is_gathered(const graph &g)
+{
+    return g.ops.back().what == kind::pointwise && g.ops.back().mode == CUDNN_POINTWISE_IDENTITY;
+}
+
+/* Whether a bound per query is compared with: an int32 column in memory. */
+bool has_starts(const graph &g)
+{
+    for (const auto &entry : g.tensors)
+        if (!entry.second.is_virtual && entry.second.type == CUDNN_DATA_INT32 &&
+            entry.second.dims[3] == 1)
+            return true;
+    return false;
+}
+
 int64_t head_size(const graph &g)
 {
     return g.tensors.at(g.ops.back().y).dims[3];
 }
 
-/* Like the real library: a backward stores dS, which has the size of the scores. */
+/* Like the real library: a backward stores dS, which has the size of the scores, unless it gathers
+ * dq. */
 int64_t workspace_of(const graph &g)
 {
     int64_t scores = 0;
     for (const auto &entry : g.tensors)
         if (entry.second.is_virtual && entry.second.count() > scores)
             scores = entry.second.count();
-    return WORKSPACE + (is_backward(g) ? 2 * scores : 0);
+    return WORKSPACE + (is_backward(g) && !is_gathered(g) ? 2 * scores : 0);
 }
 
 int arch()
@@ -275,6 +293,8 @@ cudnnStatus_t finish_plan(descriptor *d)
     d->engine = engine->engine;
     if (is_backward(*d->ops) && head_size(*d->ops) > 128 && arch() != 90)
         return fail(CUDNN_STATUS_NOT_SUPPORTED, "a backward for heads above 128 is for sm_90");
+    if (is_backward(*d->ops) && has_starts(*d->ops) && arch() != 90)
+        return fail(CUDNN_STATUS_NOT_SUPPORTED, "a backward with starts is for sm_90");
     if (d->engine == BLACKWELL && (arch() / 10 != 10 || !has_knobs(config)))
         return fail(CUDNN_STATUS_NOT_SUPPORTED, "engine 5 is for sm_10x, with its knobs");
     if (d->engine == ORDERED && is_backward(*d->ops) && arch() / 10 == 10)
@@ -435,7 +455,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     const auto *d = (const descriptor *)plan, *p = (const descriptor *)pack;
     void *workspace = get<void *>(p, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
     const int64_t n = count(p, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS), bytes = workspace_of(*d->ops);
-    if (d->engine == UNORDERED || !p->is_final ||
+    if ((d->engine == UNORDERED && !is_gathered(*d->ops)) || !p->is_final ||
         n != count(p, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS))
         return fail(CUDNN_STATUS_BAD_PARAM, "this plan or pack does not run");
     if (workspace == nullptr || (uintptr_t)workspace % WORKSPACE != 0)

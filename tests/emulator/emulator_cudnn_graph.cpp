@@ -132,6 +132,10 @@ double combine(int32_t mode, double x, double b, double t)
         return exp(x);
     case CUDNN_POINTWISE_LOG:
         return log(x);
+    case CUDNN_POINTWISE_IDENTITY:
+        return x;
+    case CUDNN_POINTWISE_CMP_LT:
+        return x < b;
     case CUDNN_POINTWISE_CMP_GT:
         return x > b;
     case CUDNN_POINTWISE_CMP_GE:

@@ -28,14 +28,23 @@ static int refuses(const lathe_attention_problem *p)
            (p->packed && p->need_backward && strncmp(p->device->isa, "sm_10", 5) == 0);
 }
 
+/* An instance with these settings: the library, MiB of workspace, `deterministic`, `documents`. */
+static void *instance_with(const char *library, int64_t mib, int32_t deterministic,
+                           const char *documents)
+{
+    const lathe_value values[4] = {{.type = LATHE_T_STRING, .is_set = 1, .s = library},
+                                   {.type = LATHE_T_INT, .is_set = 1, .i = mib},
+                                   {.type = LATHE_T_BOOL, .is_set = 1, .i = deterministic},
+                                   {.type = LATHE_T_STRING, .is_set = 1, .s = documents}};
+    void *self = NULL;
+    cr_assert(attention_plugin()->create(lathe_host_get(), values, 4, &self) == LATHE_OK);
+    return self;
+}
+
 /* An instance that runs problems of more than `mib` MiB of workspace in parts. */
 static void *instance_of(const char *library, int64_t mib)
 {
-    const lathe_value values[2] = {{.type = LATHE_T_STRING, .is_set = 1, .s = library},
-                                   {.type = LATHE_T_INT, .is_set = 1, .i = mib}};
-    void *self = NULL;
-    cr_assert(attention_plugin()->create(lathe_host_get(), values, 2, &self) == LATHE_OK);
-    return self;
+    return instance_with(library, mib, 1, "auto");
 }
 
 static lathe_attention_problem problem_on(const lathe_device_info *device)
@@ -166,6 +175,100 @@ Test(attention_cudnn, documents_hide_large_scores)
     }
 }
 
+/* Every form of documents, in a fixed order and in any. Engines that refuse a form say so. */
+Test(attention_cudnn, every_form_of_documents_is_the_same_mask)
+{
+    static const char *const forms[] = {"bias", "starts", "ends"};
+    for (int i = 0; i < 6; i++) {
+        void *self = instance_with("auto", 1024, i % 2, forms[i / 2]);
+        attention_case c = {ATTENTION_CASE(2, 75, 75, 4, 2, 16),
+                            .dtype = i % 2 ? LATHE_F16 : LATHE_BF16, .packed = 1, .fused = i > 2};
+        for (int masks = 0; masks < 3; masks++) {
+            c.causal = masks > 0;
+            c.window = masks > 1 ? 9 : 0;
+            c.accumulate = masks == 1 ? 5 : 0;
+            attention_memory m;
+            attention_memory_init(&m, &c);
+            m.p.flags = i % 2 ? LATHE_FLAG_DETERMINISTIC : 0;
+            char why[192] = "";
+            const lathe_attention_v1 *t = attention_plugin()->table;
+            const int32_t runs = t->score(self, &m.p, why, sizeof why) != LATHE_SCORE_NO;
+            cr_assert(runs || (strcmp(m.p.device->isa, "sm_90") != 0 && strstr(why, "backward")),
+                      "%s: %s", forms[i / 2], why);
+            for (int pass = 0; pass < 2 && runs; pass++)
+                cr_assert(attention_call(self, &m.p, attention_args(&m, c.accumulate), pass) ==
+                          LATHE_OK);
+            if (runs)
+                attention_check(&c, &m);
+            attention_memory_fini(&m);
+        }
+        attention_plugin()->destroy(self);
+    }
+}
+
+/* What `documents = "auto"` takes, seen by its size: 64 x 64 bias of 2 bytes, or 64 starts of 4, in
+ * 2 batch rows. */
+Test(attention_cudnn, starts_replace_the_bias_where_they_have_run)
+{
+    static const struct {
+        const char *machine;
+        int has_bias;
+    } rows[] = {{"arch=90 cudnn=91900", 0},
+                {"arch=90 cudnn=91801", 1},
+                {"arch=80 cudnn=91900", 1},
+                {"arch=89 cudnn=92600", 1}};
+    if (!attention_is_emulated())
+        return; /* the machine cannot be changed */
+    const lathe_attention_v1 *t = attention_plugin()->table;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        lathe_device_info device = *attention_device();
+        char why[192] = "";
+        (void)setenv("LATHE_EMULATOR", rows[i].machine, 1);
+        (void)snprintf(device.isa, sizeof device.isa, "sm_%d", atoi(rows[i].machine + 5));
+        void *self = attention_instance(lathe_host_get(), NULL);
+        lathe_attention_problem p = problem_on(&device);
+        int64_t bytes[2];
+        for (p.packed = 0; p.packed < 2; p.packed++) {
+            cr_assert(t->score(self, &p, why, sizeof why) > 0, "%zu: %s", i, why);
+            bytes[p.packed] = t->backward_scratch(self, &p);
+        }
+        cr_assert_eq(bytes[1] - bytes[0], rows[i].has_bias ? 2 * 64 * 64 * 2 : 2 * 64 * 4, "%zu",
+                     i);
+        attention_plugin()->destroy(self);
+    }
+}
+
+/* Without dS, of 2 * 2 * 4 * 256 * 256 bytes, and with an f32 sum of dq. */
+Test(attention_cudnn, any_order_is_for_runs_that_need_not_repeat)
+{
+    const lathe_attention_v1 *t = attention_plugin()->table;
+    void *fixed = instance_with("auto", 1024, 1, "auto"),
+         *any = instance_with("auto", 1024, 0, "auto");
+    lathe_attention_problem p = problem_on(attention_device());
+    char why[192] = "";
+    p.t_q = p.t_k = 256;
+    p.flags = LATHE_FLAG_DETERMINISTIC;
+    cr_assert(t->score(any, &p, why, sizeof why) == LATHE_SCORE_NO);
+    cr_assert(strstr(why, "attention.deterministic = false needs train.deterministic = false"),
+              "%s", why);
+    cr_assert(t->backward_scratch(any, &p) == 0);
+    p.need_backward = 0;
+    cr_assert(t->score(any, &p, why, sizeof why) > 0, "%s", why);
+    p.need_backward = 1;
+    for (p.flags = 0; p.flags < 2; p.flags++) {
+        cr_assert(t->score(fixed, &p, why, sizeof why) > 0, "%s", why);
+        cr_assert(strstr(why, "fixed order"), "%s", why);
+    }
+    p.flags = 0;
+    cr_assert(t->score(any, &p, why, sizeof why) > 0, "%s", why);
+    cr_assert(strstr(why, "any order"), "%s", why);
+    if (attention_is_emulated())
+        cr_assert_eq(t->backward_scratch(fixed, &p) - t->backward_scratch(any, &p),
+                     2 * 2 * 4 * 256 * 256 - 4 * 2 * 4 * 256 * 64);
+    attention_plugin()->destroy(fixed);
+    attention_plugin()->destroy(any);
+}
+
 /* One instance and problems that differ in one property each: none uses another's plan. */
 Test(attention_cudnn, plans_are_kept_apart)
 {
@@ -186,6 +289,28 @@ Test(attention_cudnn, plans_are_kept_apart)
         attention_try(self, &c);
     }
     attention_plugin()->destroy(self);
+}
+
+/* A sum of dq of 2 * 4 * 520 rows of 64 needs 1.02 MiB: runs in parts of one key head. */
+Test(attention_cudnn, parts_of_any_order_give_the_whole)
+{
+    attention_case c = {ATTENTION_CASE(2, 520, 520, 4, 2, 64), .dtype = LATHE_BF16, .causal = 1,
+                        .packed = 1, .accumulate = 1};
+    const lathe_attention_v1 *t = attention_plugin()->table;
+    int64_t scratch[2];
+    for (int i = 0; i < 2; i++) {
+        void *self = instance_with("auto", i == 0 ? 1024 : 1, 0, "auto");
+        attention_memory m;
+        attention_memory_init(&m, &c);
+        m.p.flags = 0;
+        cr_assert(attention_run(self, &m, &c));
+        attention_check(&c, &m);
+        scratch[i] = t->backward_scratch(self, &m.p);
+        attention_memory_fini(&m);
+        attention_plugin()->destroy(self);
+    }
+    cr_assert(!attention_is_emulated() || scratch[0] > scratch[1] + (1 << 19), "%lld, %lld",
+              (long long)scratch[0], (long long)scratch[1]);
 }
 
 /* dS of 2 * 4 * 520 * 520 scores needs 4.1 MiB: runs in parts of a batch row or of a key head, with
@@ -282,6 +407,24 @@ Test(attention_cudnn, starts_out_of_range_are_clamped)
     m.doc_start[7] = 7;
     m.doc_start[9] = 0;
     attention_check(&c, &m);
+    attention_memory_fini(&m);
+    attention_plugin()->destroy(self);
+}
+
+/* Ends are found by bisection in starts that do not fall. Others give another mask, in which every
+ * query still sees itself. */
+Test(attention_cudnn, ends_of_nonsense_are_within_the_row)
+{
+    attention_case c = {ATTENTION_CASE(2, 40, 40, 2, 1, 16), .dtype = LATHE_BF16, .causal = 1,
+                        .packed = 1, .forward_only = 1};
+    void *self = instance_with("auto", 1024, 1, "ends");
+    attention_memory m;
+    attention_memory_init(&m, &c);
+    for (int64_t i = 0; i < 80; i++)
+        m.doc_start[i] = (int32_t)(i * 7919 % 101 - 30) * (i % 5 == 0 ? 1000000 : 1);
+    cr_assert(attention_run(self, &m, &c));
+    for (int64_t i = 0; i < 80 * 32; i++)
+        cr_assert(fabs(attention_load(m.o, i / 32 * m.p.o_stride + i % 32, c.dtype)) < 1e6);
     attention_memory_fini(&m);
     attention_plugin()->destroy(self);
 }

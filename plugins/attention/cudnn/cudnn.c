@@ -15,7 +15,7 @@
 
 #define ALIGNED 256 /* of cuDNN's workspace, and of what follows it */
 
-enum { FIELD_LIBRARY, FIELD_WORKSPACE };
+enum { FIELD_LIBRARY, FIELD_WORKSPACE, FIELD_DETERMINISTIC, FIELD_DOCUMENTS };
 
 static const lathe_field fields[] = {
     LATHE_FIELD_STRING("library", "\"auto\"", NULL,
@@ -23,6 +23,13 @@ static const lathe_field fields[] = {
     LATHE_FIELD_INT(
         "workspace_mib", "1024", 1, 1 << 20, "MiB",
         "a call that needs a larger workspace runs in parts, if heads or rows can be split"),
+    LATHE_FIELD_BOOL("deterministic", "true",
+                     "each run gives the same bits; false: the backward adds to dq in any order, "
+                     "which is faster and needs train.deterministic = false"),
+    LATHE_FIELD_STRING(
+        "documents", "\"auto\"", "auto|bias|starts|ends",
+        "what hides other documents: a bias, or comparisons with the starts of the "
+        "queries' or the ends of the keys' documents; auto: what has run on the GPU"),
 };
 
 typedef struct cudnn {
@@ -32,7 +39,7 @@ typedef struct cudnn {
 
 /* Offsets in the scratch, in bytes from its first multiple of ALIGNED. */
 typedef struct layout {
-    int64_t workspace, bias, delta;
+    int64_t workspace, documents, delta, sum;
     int64_t grads[3]; /* copies of dq dk dv */
     int64_t total;    /* including the bytes for the alignment */
 } layout;
@@ -68,9 +75,10 @@ static layout lay_out(const lathe_attention_problem *p, const cudnn_plan *plan)
     int64_t at = 0;
     const int64_t heads = plan->part.n_kv_heads * (int64_t)(p->n_heads / p->n_kv_heads);
     l.workspace = take(&at, plan->workspace);
-    l.bias = take(&at, cudnn_plan_bias_bytes(p, plan->part));
+    l.documents = take(&at, cudnn_plan_documents_bytes(p, plan->part, plan->form));
     if (plan->key.backward) {
         l.delta = take(&at, plan->part.batch * heads * p->t_q * 4);
+        l.sum = take(&at, cudnn_plan_sum_bytes(p, plan->part, plan->form));
         lay_out_gradients(p, &l, &at);
     }
     l.total = at > 0 ? at + ALIGNED : 0;
@@ -83,6 +91,9 @@ static const cudnn_plan *planned(cudnn *s, const lathe_attention_problem *p, int
                                  char *why, int64_t why_bytes)
 {
     const char *no = cudnn_problem_refusal(p);
+    if (no == NULL && s->plans.settings.any_order && p->need_backward &&
+        (p->flags & LATHE_FLAG_DETERMINISTIC))
+        no = "attention.deterministic = false needs train.deterministic = false";
     if (no == NULL)
         return cudnn_plans_make(&s->plans, p, backward, why, why_bytes);
     (void)snprintf(why, (size_t)why_bytes, "%s", no);
@@ -99,8 +110,11 @@ static int32_t cudnn_score(void *self, const lathe_attention_problem *p, char *w
         ok = planned(s, p, 1, text, (int64_t)sizeof text) != NULL;
     const size_t v = s->plans.lib.version;
     if (ok)
-        (void)snprintf(text, sizeof text, "cuDNN %zu.%zu.%zu, fused, fixed order of sums",
-                       v / 10000, v / 100 % 100, v % 100);
+        (void)snprintf(text, sizeof text, "cuDNN %zu.%zu.%zu, fused, %s", v / 10000, v / 100 % 100,
+                       v % 100,
+                       s->plans.settings.any_order && p->need_backward
+                           ? "dq summed in any order: no run repeats bit for bit"
+                           : "fixed order of sums");
     return lathe_attention_scored(ok ? NULL : text, text, LATHE_SCORE_VENDOR, why, why_bytes);
 }
 
@@ -168,7 +182,7 @@ static void bind(const run *r, int64_t b, int64_t h, void *to[SDPA_N])
     to[SDPA_V] = advanced(a->v, k * p->v_stride + at_kv);
     to[SDPA_O] = advanced(a->o, q * p->o_stride + at);
     to[SDPA_LSE] = a->lse + (b * p->n_heads + head) * p->t_q;
-    to[SDPA_BIAS] = r->scratch + r->l.bias;
+    to[SDPA_DOCUMENTS] = r->scratch + r->l.documents;
     to[SDPA_SCALE] = (void *)(uintptr_t)&r->scale;
     to[SDPA_LOWEST] = (void *)(uintptr_t)&lowest;
     to[SDPA_WINDOW] = (void *)(uintptr_t)&r->window;
@@ -179,6 +193,7 @@ static void bind(const run *r, int64_t b, int64_t h, void *to[SDPA_N])
     to[SDPA_DK] = advanced(r->grads[1], k * p->dk_stride + at_kv);
     to[SDPA_DV] = advanced(r->grads[2], k * p->dv_stride + at_kv);
     to[SDPA_DELTA] = r->scratch + r->l.delta;
+    to[SDPA_SUM] = r->scratch + r->l.sum;
     to[SDPA_ONE] = (void *)(uintptr_t)&one;
 }
 
@@ -191,7 +206,7 @@ static lathe_status execute(const run *r, int64_t b, int64_t h)
     void *all[SDPA_N] = {NULL}, *pointers[SDPA_N], *workspace = r->scratch + r->l.workspace;
     cudnn_graph pack; /* of one descriptor */
     bind(r, b, h, all);
-    const int64_t n = cudnn_sdpa_ids(r->p, r->plan->key.backward, ids);
+    const int64_t n = cudnn_sdpa_ids(r->p, r->plan->key.backward, r->plan->form, ids);
     for (int64_t i = 0; i < n; i++)
         pointers[i] = all[ids[i]];
     const cudnn_attribute attributes[] = {
@@ -211,15 +226,34 @@ static lathe_status execute(const run *r, int64_t b, int64_t h)
     return failed;
 }
 
+/* Queues what makes the documents of the part that begins at batch row b. */
+static lathe_status make_documents(const run *r, int64_t b)
+{
+    const lathe_attention_problem *p = r->p;
+    const lathe_host *host = r->s->host;
+    const int64_t rows = r->plan->part.batch * p->t_q;
+    void *to = r->scratch + r->l.documents;
+    const int32_t *from = p->packed ? r->a->doc_start + b * p->t_q : NULL;
+    switch (r->plan->form.documents) {
+    case CUDNN_DOCUMENTS_BIAS:
+        return cudnn_rows_bias(host, p->dtype, from, to, rows, p->t_q, cudnn_sdpa_bias_stride(p),
+                               r->a->stream);
+    case CUDNN_DOCUMENTS_STARTS:
+        return cudnn_rows_starts(host, from, to, rows, p->t_q, r->a->stream);
+    case CUDNN_DOCUMENTS_ENDS:
+        return cudnn_rows_ends(host, from, to, rows, p->t_q, r->a->stream);
+    case CUDNN_DOCUMENTS_NONE:
+        break;
+    }
+    return LATHE_OK;
+}
+
 static lathe_status run_parts(const run *r)
 {
     const lathe_attention_problem *p = r->p;
     const cudnn_part part = r->plan->part;
     for (int64_t b = 0; b < p->batch; b += part.batch) {
-        if (p->packed)
-            LATHE_TRY(cudnn_rows_bias(r->s->host, p->dtype, r->a->doc_start + b * p->t_q,
-                                      r->scratch + r->l.bias, part.batch * p->t_q, p->t_q,
-                                      cudnn_sdpa_bias_stride(p), r->a->stream));
+        LATHE_TRY(make_documents(r, b));
         for (int64_t h = 0; h < p->n_kv_heads; h += part.n_kv_heads)
             LATHE_TRY(execute(r, b, h));
     }
@@ -298,11 +332,22 @@ static lathe_status cudnn_backward(void *self, const lathe_attention_problem *p,
 
 /* ---- the plugin ---- */
 
+static cudnn_documents documents_named(const char *name)
+{
+    return strcmp(name, "bias") == 0     ? CUDNN_DOCUMENTS_BIAS
+           : strcmp(name, "starts") == 0 ? CUDNN_DOCUMENTS_STARTS
+           : strcmp(name, "ends") == 0   ? CUDNN_DOCUMENTS_ENDS
+                                         : CUDNN_DOCUMENTS_NONE;
+}
+
 static lathe_status read_values(const lathe_host *host, cudnn *s, const lathe_value *values)
 {
     const char *file = values[FIELD_LIBRARY].s;
-    cudnn_plans_init(&s->plans, host, strcmp(file, "auto") == 0 ? CUDNN_LIBRARY_FILE : file,
-                     values[FIELD_WORKSPACE].i << 20);
+    const cudnn_settings settings = {.file = strcmp(file, "auto") == 0 ? CUDNN_LIBRARY_FILE : file,
+                                     .workspace_most = values[FIELD_WORKSPACE].i << 20,
+                                     .any_order = values[FIELD_DETERMINISTIC].i == 0,
+                                     .documents = documents_named(values[FIELD_DOCUMENTS].s)};
+    cudnn_plans_init(&s->plans, host, settings);
     return LATHE_OK;
 }
 

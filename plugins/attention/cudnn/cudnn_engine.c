@@ -140,7 +140,8 @@ static cudnn_descriptor finish(cudnn_graph *g, cudnnHandle_t handle, cudnn_descr
 }
 
 cudnn_descriptor cudnn_engine_plan(cudnn_graph *g, cudnnHandle_t handle, cudnn_descriptor target,
-                                   const cudnn_engine *only, int64_t *out_workspace)
+                                   const cudnn_engine *only, int32_t any_order,
+                                   int64_t *out_workspace)
 {
     cudnn_descriptor configs[MOST_CONFIGS] = {NULL};
     cudnn_attribute graph[3] = {
@@ -153,7 +154,7 @@ cudnn_descriptor cudnn_engine_plan(cudnn_graph *g, cudnnHandle_t handle, cudnn_d
         only != NULL ? configure(g, ops, target, only, configs) : propose(g, ops, target, configs);
     int32_t n_unordered = 0;
     for (int64_t i = 0; i < n; i++) {
-        if (is_unordered(g, configs[i])) {
+        if (!any_order && is_unordered(g, configs[i])) {
             n_unordered++;
             continue;
         }

@@ -22,10 +22,11 @@ int32_t cudnn_engine_for_backward(int64_t arch, size_t version, const cudnn_engi
 
 /** Makes an execution plan for the graph with the engine `only`, or, if that is NULL, with the
  * first of cuDNN's proposals that works. Skips engines whose notes say that they add up in no fixed
- *  order. The GPU is that of `handle`, or without a handle the one that the descriptor `target`
- *  describes. The graph owns the plan; *out_workspace is the workspace in bytes.
- *  Returns NULL on failure, with the reason in g->error. */
+ *  order, unless any_order is set. The GPU is that of `handle`, or without a handle the one that
+ * the descriptor `target` describes. The graph owns the plan; *out_workspace is the workspace in
+ * bytes. Returns NULL on failure, with the reason in g->error. */
 cudnn_descriptor cudnn_engine_plan(cudnn_graph *g, cudnnHandle_t handle, cudnn_descriptor target,
-                                   const cudnn_engine *only, int64_t *out_workspace);
+                                   const cudnn_engine *only, int32_t any_order,
+                                   int64_t *out_workspace);
 
 #endif

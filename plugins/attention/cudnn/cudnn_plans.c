@@ -11,13 +11,11 @@
 
 LATHE_ABI_SIZE(cudnn_plan_key, 112); /* the sum of its members: no padding */
 
-void cudnn_plans_init(cudnn_plans *plans, const lathe_host *host, const char *file,
-                      int64_t workspace_most)
+void cudnn_plans_init(cudnn_plans *plans, const lathe_host *host, cudnn_settings settings)
 {
     memset(plans, 0, sizeof *plans);
     plans->host = host;
-    plans->file = file;
-    plans->workspace_most = workspace_most;
+    plans->settings = settings;
 }
 
 void cudnn_plans_fini(cudnn_plans *plans)
@@ -86,7 +84,7 @@ static int32_t open_on(cudnn_plans *plans, int32_t device, char *why, int64_t wh
     }
     if (plans->handle != NULL)
         return 1;
-    if (!cudnn_library_open(&plans->lib, plans->file, why, why_bytes))
+    if (!cudnn_library_open(&plans->lib, plans->settings.file, why, why_bytes))
         return 0;
     const cudnnStatus_t status = plans->lib.cudnnCreate(&plans->handle);
     if (status != CUDNN_STATUS_SUCCESS) {
@@ -99,9 +97,43 @@ static int32_t open_on(cudnn_plans *plans, int32_t device, char *why, int64_t wh
     return 1;
 }
 
-int64_t cudnn_plan_bias_bytes(const lathe_attention_problem *p, cudnn_part part)
+int64_t cudnn_plan_documents_bytes(const lathe_attention_problem *p, cudnn_part part,
+                                   cudnn_form form)
 {
-    return p->packed ? part.batch * p->t_q * cudnn_sdpa_bias_stride(p) * 2 : 0;
+    return form.documents == CUDNN_DOCUMENTS_NONE ? 0
+           : form.documents == CUDNN_DOCUMENTS_BIAS
+               ? part.batch * p->t_q * cudnn_sdpa_bias_stride(p) * 2
+               : part.batch * p->t_q * 4;
+}
+
+int64_t cudnn_plan_sum_bytes(const lathe_attention_problem *p, cudnn_part part, cudnn_form form)
+{
+    const int64_t heads = (int64_t)part.n_kv_heads * (p->n_heads / p->n_kv_heads);
+    return form.any_order ? part.batch * heads * p->t_q * p->head_dim * 4 : 0;
+}
+
+/* What a part takes besides cuDNN's workspace. */
+static int64_t own_bytes(const lathe_attention_problem *p, cudnn_part part, cudnn_form form)
+{
+    return cudnn_plan_documents_bytes(p, part, form) + cudnn_plan_sum_bytes(p, part, form);
+}
+
+/* The forms in which documents are tried, best first; returns their number. Comparisons with their
+ * starts are taken where they have run: on sm_90, with cuDNN from 9.19 on. */
+static int32_t forms_of(const cudnn_plans *plans, const lathe_attention_problem *p,
+                        cudnn_documents list[2])
+{
+    int32_t n = 0;
+    if (!p->packed)
+        list[n++] = CUDNN_DOCUMENTS_NONE;
+    else if (plans->settings.documents != CUDNN_DOCUMENTS_NONE)
+        list[n++] = plans->settings.documents;
+    else {
+        if (cudnn_problem_arch(p->device) == 90 && plans->lib.version >= 91900)
+            list[n++] = CUDNN_DOCUMENTS_STARTS;
+        list[n++] = CUDNN_DOCUMENTS_BIAS;
+    }
+    return n;
 }
 
 /* Makes the execution plan for `part`; returns 1 on success. */
@@ -113,32 +145,32 @@ static int32_t plan_part(cudnn_plans *plans, const lathe_attention_problem *p, c
     cudnn_graph_init(&plan->graph, &plans->lib);
     plan->execution = NULL;
     plan->part = part;
-    if (plan->key.backward &&
+    if (plan->key.backward && !plan->form.any_order &&
         !cudnn_engine_for_backward(cudnn_problem_arch(p->device), plans->lib.version, &only,
                                    plan->why, (int64_t)sizeof plan->why))
         return 0;
-    if (plan->key.backward)
-        cudnn_sdpa_backward(&plan->graph, p, part);
-    else
-        cudnn_sdpa_forward(&plan->graph, p, part);
-    plan->execution = cudnn_engine_plan(&plan->graph, plans->handle, NULL, only, &plan->workspace);
+    (plan->key.backward ? cudnn_sdpa_backward : cudnn_sdpa_forward)(&plan->graph, p, part,
+                                                                    plan->form);
+    plan->execution = cudnn_engine_plan(&plan->graph, plans->handle, NULL, only,
+                                        plan->form.any_order, &plan->workspace);
     if (plan->execution == NULL)
         (void)snprintf(plan->why, sizeof plan->why, "%s: %s",
                        plan->key.backward ? "backward" : "forward", plan->graph.error);
     return plan->execution != NULL;
 }
 
-/* The largest part whose workspace and bias are within the bounds, assuming that the workspace is
- * proportional to the heads; if none is, the smallest part. Among parts of equal size it takes the
- * one with more heads, because heads share the bias. */
-static cudnn_part part_within(const lathe_attention_problem *p, int64_t workspace, int64_t most)
+/* The largest part whose workspace and own bytes are within the bounds, assuming that the workspace
+ * is proportional to the heads; if none is, the smallest part. Among parts of equal size it takes
+ * the one with more heads, because heads share the documents. */
+static cudnn_part part_within(const lathe_attention_problem *p, cudnn_form form, int64_t workspace,
+                              int64_t most)
 {
     cudnn_part best = {1, 1};
     const int64_t each = workspace / (p->batch * p->n_kv_heads);
     for (int64_t b = p->batch; b >= 1; b--)
         for (int32_t h = p->n_kv_heads; h >= 1 && p->batch % b == 0; h--) {
             const cudnn_part part = {b, h};
-            if (p->n_kv_heads % h == 0 && each * b * h + cudnn_plan_bias_bytes(p, part) <= most &&
+            if (p->n_kv_heads % h == 0 && each * b * h + own_bytes(p, part, form) <= most &&
                 (b * h > best.batch * best.n_kv_heads ||
                  (b * h == best.batch * best.n_kv_heads && h > best.n_kv_heads)))
                 best = part;
@@ -146,19 +178,21 @@ static cudnn_part part_within(const lathe_attention_problem *p, int64_t workspac
     return best;
 }
 
-/* Plans the whole problem, or smaller parts if the whole takes too much memory. */
-static int32_t plan_problem(cudnn_plans *plans, const lathe_attention_problem *p, cudnn_plan *plan)
+/* Plans the whole problem in the plan's form, or smaller parts if the whole takes too much
+ * memory. */
+static int32_t plan_form(cudnn_plans *plans, const lathe_attention_problem *p, cudnn_plan *plan)
 {
     const cudnn_part whole = {p->batch, p->n_kv_heads};
+    const int64_t most = plans->settings.workspace_most;
     if (!plan_part(plans, p, plan, whole))
         return 0;
-    if (plan->workspace + cudnn_plan_bias_bytes(p, whole) > plans->workspace_most) {
-        const cudnn_part part = part_within(p, plan->workspace, plans->workspace_most);
+    if (plan->workspace + own_bytes(p, whole, plan->form) > most) {
+        const cudnn_part part = part_within(p, plan->form, plan->workspace, most);
         if ((part.batch < whole.batch || part.n_kv_heads < whole.n_kv_heads) &&
             !plan_part(plans, p, plan, part))
             return 0;
     }
-    const int64_t bytes = plan->workspace + cudnn_plan_bias_bytes(p, plan->part);
+    const int64_t bytes = plan->workspace + own_bytes(p, plan->part, plan->form);
     if (p->device->memory_bytes > 0 && bytes > p->device->memory_bytes / 4) {
         (void)snprintf(plan->why, sizeof plan->why,
                        "%s: a workspace of %lld MiB is more than a quarter of the GPU's memory",
@@ -167,6 +201,18 @@ static int32_t plan_problem(cudnn_plans *plans, const lathe_attention_problem *p
         return 0;
     }
     return 1;
+}
+
+/* Plans the problem in the first form of documents that cuDNN has an engine for. */
+static void plan_problem(cudnn_plans *plans, const lathe_attention_problem *p, cudnn_plan *plan)
+{
+    cudnn_documents list[2];
+    const int32_t n = forms_of(plans, p, list);
+    for (int32_t i = 0; i < n; i++) {
+        plan->form = (cudnn_form){list[i], plan->key.backward && plans->settings.any_order};
+        if (plan_form(plans, p, plan))
+            return;
+    }
 }
 
 const cudnn_plan *cudnn_plans_make(cudnn_plans *plans, const lathe_attention_problem *p,
@@ -185,7 +231,7 @@ const cudnn_plan *cudnn_plans_make(cudnn_plans *plans, const lathe_attention_pro
         plan->key = key;
         plan->next = plans->first;
         plans->first = plan;
-        (void)plan_problem(plans, p, plan);
+        plan_problem(plans, p, plan);
     }
     if (plan->execution == NULL)
         (void)snprintf(why, (size_t)why_bytes, "%s", plan->why);

@@ -19,24 +19,31 @@ typedef struct cudnn_plan {
     struct cudnn_plan *next;
     cudnn_plan_key key;
     cudnn_part part;
+    cudnn_form form;
     cudnn_graph graph;
     cudnn_descriptor execution; /* owned by graph; NULL: the problem was refused */
     int64_t workspace;          /* bytes of one part */
     char why[224];              /* reason of the refusal */
 } cudnn_plan;
 
+/** The settings of an instance. */
+typedef struct cudnn_settings {
+    const char *file;          /* path or name of the library */
+    int64_t workspace_most;    /* limit in bytes for what a part takes, unless no part fits */
+    int32_t any_order;         /* dq may be summed in any order */
+    cudnn_documents documents; /* the form of packed documents; NONE: chosen for the GPU */
+} cudnn_settings;
+
 typedef struct cudnn_plans {
     const lathe_host *host;
-    const char *file;       /* path or name of the library */
-    int64_t workspace_most; /* limit in bytes for workspace and bias, unless no part fits */
+    cudnn_settings settings;
     cudnn_library lib;
     cudnnHandle_t handle; /* NULL: not opened yet */
     int32_t device;       /* device of the handle */
     cudnn_plan *first;
 } cudnn_plans;
 
-void cudnn_plans_init(cudnn_plans *plans, const lathe_host *host, const char *file,
-                      int64_t workspace_most);
+void cudnn_plans_init(cudnn_plans *plans, const lathe_host *host, cudnn_settings settings);
 void cudnn_plans_fini(cudnn_plans *plans);
 
 /** Returns the plan of a problem that cudnn_problem_refusal accepts; the first call makes it.
@@ -48,7 +55,10 @@ const cudnn_plan *cudnn_plans_make(cudnn_plans *plans, const lathe_attention_pro
 const cudnn_plan *cudnn_plans_find(const cudnn_plans *plans, const lathe_attention_problem *p,
                                    int32_t backward);
 
-/** Size in bytes of the bias of a part; 0 without documents. */
-int64_t cudnn_plan_bias_bytes(const lathe_attention_problem *p, cudnn_part part);
+/** Bytes of a part's documents in the form of the graph; 0 without documents. */
+int64_t cudnn_plan_documents_bytes(const lathe_attention_problem *p, cudnn_part part,
+                                   cudnn_form form);
+/** Bytes of the f32 sum in which a part gathers dq; 0 for a fixed order. */
+int64_t cudnn_plan_sum_bytes(const lathe_attention_problem *p, cudnn_part part, cudnn_form form);
 
 #endif

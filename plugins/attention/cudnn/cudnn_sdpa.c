@@ -11,6 +11,7 @@
 typedef struct sdpa {
     cudnn_graph *g;
     const lathe_attention_problem *p;
+    cudnn_form form;
     int64_t batch, heads, kv_heads; /* of the part */
     cudnnDataType_t type;
     cudnn_shape scores, rows; /* [B,H,Tq,Tk] and [B,H,Tq,1], dense */
@@ -37,11 +38,13 @@ static cudnn_shape turned(cudnn_shape s)
     return t;
 }
 
-static sdpa begin(cudnn_graph *g, const lathe_attention_problem *p, cudnn_part part)
+static sdpa begin(cudnn_graph *g, const lathe_attention_problem *p, cudnn_part part,
+                  cudnn_form form)
 {
     const int64_t heads = (int64_t)part.n_kv_heads * (p->n_heads / p->n_kv_heads);
     sdpa s = {.g = g,
               .p = p,
+              .form = form,
               .batch = part.batch,
               .heads = heads,
               .kv_heads = part.n_kv_heads,
@@ -97,19 +100,45 @@ static cudnn_descriptor scores_of(const sdpa *s, cudnn_descriptor q, cudnn_descr
 {
     cudnn_descriptor scores = product(s, q, k, &s->scores);
     scores = apply(s, CUDNN_POINTWISE_MUL, scores, scale, &s->scores);
-    if (!s->p->packed)
+    if (s->form.documents != CUDNN_DOCUMENTS_BIAS)
         return scores;
     const int64_t stride = cudnn_sdpa_bias_stride(s->p), rows = s->p->t_q;
     const cudnn_shape shape = {{s->batch, 1, rows, s->p->t_k},
                                {rows * stride, rows * stride, stride, 1}};
-    cudnn_descriptor bias = cudnn_graph_tensor(s->g, SDPA_BIAS, s->type, &shape);
+    cudnn_descriptor bias = cudnn_graph_tensor(s->g, SDPA_DOCUMENTS, s->type, &shape);
     return apply(s, CUDNN_POINTWISE_ADD, scores, bias, &s->scores);
+}
+
+static int32_t compares_documents(cudnn_form form)
+{
+    return form.documents == CUDNN_DOCUMENTS_STARTS || form.documents == CUDNN_DOCUMENTS_ENDS;
+}
+
+static int32_t has_comparisons(const lathe_attention_problem *p, cudnn_form form)
+{
+    return p->causal || p->window > 0 || compares_documents(form);
+}
+
+/* Starts: key >= start[query]. Ends: query < end[key], for which cuDNN 9.19 also has engines in the
+ * backward of GPUs other than sm_90. */
+static cudnn_descriptor keep_documents(const sdpa *s, cudnn_descriptor scores,
+                                       cudnn_descriptor lowest)
+{
+    const int64_t t = s->p->t_q;
+    const cudnn_shape starts = {{s->batch, 1, t, 1}, {t, t, 1, 1}},
+                      ends = {{s->batch, 1, 1, t}, {t, t, t, 1}};
+    const int32_t by_starts = s->form.documents == CUDNN_DOCUMENTS_STARTS;
+    cudnn_descriptor bounds =
+        cudnn_graph_tensor(s->g, SDPA_DOCUMENTS, CUDNN_DATA_INT32, by_starts ? &starts : &ends);
+    cudnn_descriptor index = index_along(s, scores, by_starts ? 3 : 2);
+    return keep(s, scores, by_starts ? CUDNN_POINTWISE_CMP_GE : CUDNN_POINTWISE_CMP_LT, index,
+                bounds, lowest);
 }
 
 /* Causal: query >= key. Window: key + window > query. */
 static cudnn_descriptor masked(const sdpa *s, cudnn_descriptor scores)
 {
-    if (!s->p->causal && s->p->window <= 0)
+    if (!has_comparisons(s->p, s->form))
         return scores;
     cudnn_descriptor lowest = cudnn_graph_number(s->g, SDPA_LOWEST, CUDNN_DATA_FLOAT);
     if (s->p->causal) {
@@ -122,12 +151,15 @@ static cudnn_descriptor masked(const sdpa *s, cudnn_descriptor scores)
         cudnn_descriptor end = apply(s, CUDNN_POINTWISE_ADD, key, window, &s->scores);
         scores = keep(s, scores, CUDNN_POINTWISE_CMP_GT, end, query, lowest);
     }
+    if (compares_documents(s->form))
+        scores = keep_documents(s, scores, lowest);
     return scores;
 }
 
-void cudnn_sdpa_forward(cudnn_graph *g, const lathe_attention_problem *p, cudnn_part part)
+void cudnn_sdpa_forward(cudnn_graph *g, const lathe_attention_problem *p, cudnn_part part,
+                        cudnn_form form)
 {
-    const sdpa s = begin(g, p, part);
+    const sdpa s = begin(g, p, part, form);
     const cudnn_shape q_shape = tokens(&s, s.heads, p->t_q, p->q_stride);
     const cudnn_shape k_shape = turned(tokens(&s, s.kv_heads, p->t_k, p->k_stride));
     const cudnn_shape v_shape = tokens(&s, s.kv_heads, p->t_k, p->v_stride);
@@ -182,9 +214,25 @@ static cudnn_descriptor delta_of(const sdpa *s, cudnn_descriptor d_o, cudnn_desc
     return delta;
 }
 
-void cudnn_sdpa_backward(cudnn_graph *g, const lathe_attention_problem *p, cudnn_part part)
+/* dq = dS k. Writing to a tensor of f32 in memory selects engines that add each tile of keys to it
+ * in any order; cuDNN clears it first. Writing dq selects those that keep dS in memory. */
+static void gather_queries(const sdpa *s, cudnn_descriptor ds, cudnn_descriptor k,
+                           cudnn_descriptor dq)
 {
-    const sdpa s = begin(g, p, part);
+    if (!s->form.any_order) {
+        cudnn_graph_matmul(s->g, ds, k, dq);
+        return;
+    }
+    const cudnn_shape all = dense(s->batch, s->heads, s->p->t_q, s->p->head_dim);
+    cudnn_descriptor sum = cudnn_graph_tensor(s->g, SDPA_SUM, CUDNN_DATA_FLOAT, &all);
+    cudnn_graph_matmul(s->g, ds, k, sum);
+    cudnn_graph_pointwise(s->g, CUDNN_POINTWISE_IDENTITY, CUDNN_DATA_FLOAT, 0, sum, NULL, NULL, dq);
+}
+
+void cudnn_sdpa_backward(cudnn_graph *g, const lathe_attention_problem *p, cudnn_part part,
+                         cudnn_form form)
+{
+    const sdpa s = begin(g, p, part, form);
     const cudnn_shape q_shape = tokens(&s, s.heads, p->t_q, p->q_stride);
     const cudnn_shape k_shape = tokens(&s, s.kv_heads, p->t_k, p->k_stride);
     const cudnn_shape o_shape = tokens(&s, s.heads, p->t_q, p->o_stride);
@@ -216,20 +264,21 @@ void cudnn_sdpa_backward(cudnn_graph *g, const lathe_attention_problem *p, cudnn
     ds = apply(&s, CUDNN_POINTWISE_MUL, ds, prob, &s.scores);
     ds = apply(&s, CUDNN_POINTWISE_MUL, ds, scale, &s.scores);
     gather_keys(&s, ds, q, dk);
-    /* dq = dS k */
     cudnn_descriptor k_back = cudnn_graph_inner(g, s.type, &k_shape);
     cudnn_graph_reshape(g, k, k_back);
-    cudnn_graph_matmul(g, ds, k_back, dq);
+    gather_queries(&s, ds, k_back, dq);
 }
 
-int32_t cudnn_sdpa_ids(const lathe_attention_problem *p, int32_t backward, int64_t ids[SDPA_N])
+int32_t cudnn_sdpa_ids(const lathe_attention_problem *p, int32_t backward, cudnn_form form,
+                       int64_t ids[SDPA_N])
 {
     int32_t n = 0;
     for (int64_t id = SDPA_Q; id < SDPA_N; id++) {
         if (!backward && id >= SDPA_DO && id <= SDPA_ONE)
             continue;
-        if ((id == SDPA_BIAS && !p->packed) || (id == SDPA_WINDOW && p->window <= 0) ||
-            (id == SDPA_LOWEST && !p->causal && p->window <= 0))
+        if ((id == SDPA_DOCUMENTS && form.documents == CUDNN_DOCUMENTS_NONE) ||
+            (id == SDPA_SUM && !form.any_order) || (id == SDPA_WINDOW && p->window <= 0) ||
+            (id == SDPA_LOWEST && !has_comparisons(p, form)))
             continue;
         ids[n++] = id;
     }

@@ -134,7 +134,7 @@ LATHE_HD static inline uint16_t lathe_f32_to_bf16_exact(float x)
     return (uint16_t)(bits >> 16);
 }
 
-/* The update of one element, common to the CPU and CUDA loops, whose local variables it uses. */
+/* The update of one element in the CPU loop, whose local variables it uses. */
 #define LATHE_ELEMENTWISE_BODY(name, n_slots, LOAD, STORE)                                         \
     const lathe_element at = {first + i, seed, step, tensor};                                      \
     float s[4] = {(n_slots) > 0 ? LOAD(0) : 0.0f, (n_slots) > 1 ? LOAD(1) : 0.0f,                  \

@@ -97,38 +97,88 @@ static __device__ inline void lathe_elementwise_sums(const lathe_elementwise_arg
 }
 #endif
 
-#define LATHE__LOAD_ANY(k) lathe_elementwise_load(x->slots[k], i, half >> k & 1u)
-#define LATHE__STORE_ANY(k)                                                                        \
-    lathe_elementwise_store(x->slots[k], i, half >> k & 1u, s[k], &at, k, is_exact)
+/* Elements whose memory a thread reads before it computes the first, so that reads of all of them
+ * are in flight together. Without this the memory of an H200 delivers three quarters of its rate.
+ */
+#define LATHE_ELEMENTWISE_AHEAD 4
 
+#ifdef __NVCC__
+#define LATHE__UNROLL _Pragma("unroll")
+#else
+#define LATHE__UNROLL
+#endif
+
+/* name##_elements(): the elements of [begin, end) that are this thread's, every blockDim.x-th in
+ * ascending order. is_plain, a constant in each of its two copies: every slot is f32 and there. For
+ * an element beyond the end a thread reads its own first one again, which no other thread writes.
+ */
 #define LATHE__ELEMENTWISE(name, n_slots, exact)                                                   \
+    static __device__ inline void name##_elements(                                                 \
+        const lathe_elementwise_args *a, const name##_uniform *uniform,                            \
+        const lathe_elementwise_chunk *c, const int is_plain, double *io_change, double *io_size)  \
+    {                                                                                              \
+        enum { AHEAD = LATHE_ELEMENTWISE_AHEAD, N = (n_slots) > 0 ? (n_slots) : 1 };               \
+        const name##_uniform u = *uniform;                                                         \
+        const lathe_optimizer_tensor *const x = c->x;                                              \
+        const uint64_t seed = a->counter[0], step = a->counter[1], tensor = (uint64_t)x->tensor;   \
+        const float grad_scale = a->scalars[LATHE_SCALAR_GRAD_SCALE];                              \
+        float *__restrict__ const p = x->param;                                                    \
+        const float *__restrict__ const g = x->grad;                                               \
+        uint16_t *__restrict__ const shadow = x->shadow;                                           \
+        void *const slots[4] = {x->slots[0], x->slots[1], x->slots[2], x->slots[3]};               \
+        const uint32_t half = x->half_slots;                                                       \
+        const int f16 = x->shadow_dtype == LATHE_F16;                                              \
+        const int64_t first = x->first, end = c->end, stride = blockDim.x;                         \
+        for (int64_t from = c->begin + threadIdx.x; from < end; from += AHEAD * stride) {          \
+            float was[AHEAD], grad[AHEAD], s[AHEAD][N];                                            \
+            LATHE__UNROLL for (int j = 0; j < AHEAD; j++)                                          \
+            {                                                                                      \
+                const int64_t i = from + j * stride < end ? from + j * stride : from;              \
+                was[j] = p[i];                                                                     \
+                grad[j] = g[i];                                                                    \
+                LATHE__UNROLL for (int k = 0; k < (n_slots); k++) s[j][k] =                        \
+                    is_plain ? ((const float *)slots[k])[i]                                        \
+                             : lathe_elementwise_load(slots[k], i, half >> k & 1u);                \
+            }                                                                                      \
+            LATHE__UNROLL for (int j = 0; j < AHEAD; j++)                                          \
+            {                                                                                      \
+                const int64_t i = from + j * stride;                                               \
+                const lathe_element at = {first + i, seed, step, tensor};                          \
+                if (i >= end)                                                                      \
+                    break;                                                                         \
+                const float now = name##_element(&u, was[j], grad[j] * grad_scale, s[j], &at);     \
+                const double d = (double)now - (double)was[j];                                     \
+                p[i] = now;                                                                        \
+                LATHE__UNROLL for (int k = 0; k < (n_slots); k++)                                  \
+                {                                                                                  \
+                    if (is_plain)                                                                  \
+                        ((float *)slots[k])[i] = s[j][k];                                          \
+                    else                                                                           \
+                        lathe_elementwise_store(slots[k], i, half >> k & 1u, s[j][k], &at, k,      \
+                                                exact);                                            \
+                }                                                                                  \
+                if (shadow != NULL)                                                                \
+                    shadow[i] = f16 ? lathe_f32_to_f16(now) : lathe_f32_to_bf16(now);              \
+                *io_change += d * d;                                                               \
+                *io_size += (double)now * (double)now;                                             \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
     LATHE_CUDA_KERNEL(lathe_elementwise_step, LATHE_ELEMENTWISE_THREADS, lathe_elementwise_args)   \
     {                                                                                              \
-        const uint64_t seed = a.counter[0], step = a.counter[1];                                   \
-        const float grad_scale = a.scalars[LATHE_SCALAR_GRAD_SCALE];                               \
         for (int64_t chunk = blockIdx.x; chunk < a.n_chunks; chunk += gridDim.x) {                 \
             const lathe_elementwise_chunk c = lathe_elementwise_chunk_of(&a, chunk);               \
             const lathe_optimizer_tensor *const x = c.x;                                           \
             const name##_uniform u =                                                               \
                 name##_prepare(a.scalars, (float)x->lr_mult, (float)x->weight_decay_mult);         \
-            float *__restrict__ const p = x->param;                                                \
-            const float *__restrict__ const g = x->grad;                                           \
-            uint16_t *__restrict__ const shadow = x->shadow;                                       \
-            const uint32_t half = x->half_slots;                                                   \
-            const int f16 = x->shadow_dtype == LATHE_F16;                                          \
-            const int64_t first = x->first;                                                        \
-            const int is_exact = exact;                                                            \
-            (void)half, (void)is_exact;                                                            \
-            const uint64_t tensor = (uint64_t)x->tensor;                                           \
+            int is_plain = x->half_slots == 0;                                                     \
             double change = 0.0, size = 0.0;                                                       \
-            for (int64_t i = c.begin + threadIdx.x; i < c.end; i += blockDim.x) {                  \
-                const double was = (double)p[i];                                                   \
-                LATHE_ELEMENTWISE_BODY(name, n_slots, LATHE__LOAD_ANY, LATHE__STORE_ANY)           \
-                if (shadow != NULL)                                                                \
-                    shadow[i] = f16 ? lathe_f32_to_f16(updated) : lathe_f32_to_bf16(updated);      \
-                change += ((double)updated - was) * ((double)updated - was);                       \
-                size += (double)updated * (double)updated;                                         \
-            }                                                                                      \
+            for (int k = 0; k < (n_slots); k++)                                                    \
+                is_plain = is_plain && x->slots[k] != NULL;                                        \
+            if (is_plain)                                                                          \
+                name##_elements(&a, &u, &c, 1, &change, &size);                                    \
+            else                                                                                   \
+                name##_elements(&a, &u, &c, 0, &change, &size);                                    \
             lathe_elementwise_sums(&a, chunk, change, size);                                       \
         }                                                                                          \
     }
