@@ -1,5 +1,6 @@
 /* The cudnn attention backend in the tests of all backends: on a GPU with cuDNN, else on the
- * emulated GPU with an emulated libcudnn.so.9 (emulator_cudnn.cpp), which evaluates the graphs. */
+ * emulated GPU with an emulated libcudnn.so.9 (emulator_cudnn.cpp), which evaluates the graphs.
+ * Above 500 lines because the suite of all backends and this one's settings share one device. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,7 +209,7 @@ Test(attention_cudnn, every_form_of_documents_is_the_same_mask)
 
 /* What `documents = "auto"` takes, seen by its size: 64 x 64 bias of 2 bytes, or 64 starts of 4, in
  * 2 batch rows. */
-Test(attention_cudnn, starts_replace_the_bias_where_they_have_run)
+Test(attention_cudnn, starts_replace_the_bias_on_sm_90)
 {
     static const struct {
         const char *machine;
@@ -362,6 +363,26 @@ Test(attention_cudnn, a_workspace_beyond_the_memory_is_refused)
     cr_assert(t->score(self, &p, why, sizeof why) == LATHE_SCORE_NO);
     cr_assert(strstr(why, "backward: a workspace of 1024 MiB is more than a quarter"), "%s", why);
     attention_plugin()->destroy(self);
+}
+
+/* dS of 2 * 4 * 520 * 520 scores needs 4.1 MiB, and a quarter of the memory is 3 MiB. */
+Test(attention_cudnn, a_workspace_is_within_a_quarter_of_the_memory)
+{
+    lathe_device_info small = *attention_device();
+    const lathe_attention_v1 *t = attention_plugin()->table;
+    char why[192] = "";
+    int64_t scratch[2];
+    lathe_attention_problem p = problem_on(&small);
+    p.t_q = p.t_k = 520;
+    for (int i = 0; i < 2; i++) {
+        small.memory_bytes = i == 0 ? (int64_t)1 << 30 : (int64_t)12 << 20;
+        void *self = attention_instance(lathe_host_get(), NULL);
+        cr_assert(t->score(self, &p, why, sizeof why) > 0, "%s", why);
+        scratch[i] = t->backward_scratch(self, &p);
+        attention_plugin()->destroy(self);
+    }
+    cr_assert(!attention_is_emulated() || scratch[0] > scratch[1] + (2 << 20), "%lld, %lld",
+              (long long)scratch[0], (long long)scratch[1]);
 }
 
 Test(attention_cudnn, arguments_that_do_not_fit_are_errors)
