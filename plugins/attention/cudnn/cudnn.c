@@ -26,10 +26,9 @@ static const lathe_field fields[] = {
     LATHE_FIELD_BOOL("deterministic", "true",
                      "each run gives the same bits; false: the backward adds to dq in any order, "
                      "which is faster and needs train.deterministic = false"),
-    LATHE_FIELD_STRING(
-        "documents", "\"auto\"", "auto|bias|starts|ends",
-        "what hides other documents: a bias, or comparisons with the starts of the "
-        "queries' or the ends of the keys' documents; auto: what has run on the GPU"),
+    LATHE_FIELD_STRING("documents", "\"auto\"", "auto|bias|starts|ends",
+                       "what hides other documents: a bias, or comparisons with the starts of the "
+                       "queries' or the ends of the keys' documents; auto: by the GPU"),
 };
 
 typedef struct cudnn {

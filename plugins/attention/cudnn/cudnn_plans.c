@@ -119,7 +119,7 @@ static int64_t own_bytes(const lathe_attention_problem *p, cudnn_part part, cudn
 }
 
 /* The forms in which documents are tried, best first; returns their number. Comparisons with their
- * starts are taken where they have run: on sm_90, with cuDNN from 9.19 on. */
+ * starts are for sm_90, with cuDNN from 9.19 on: elsewhere no engine of the backward takes them. */
 static int32_t forms_of(const cudnn_plans *plans, const lathe_attention_problem *p,
                         cudnn_documents list[2])
 {
@@ -183,7 +183,10 @@ static cudnn_part part_within(const lathe_attention_problem *p, cudnn_form form,
 static int32_t plan_form(cudnn_plans *plans, const lathe_attention_problem *p, cudnn_plan *plan)
 {
     const cudnn_part whole = {p->batch, p->n_kv_heads};
-    const int64_t most = plans->settings.workspace_most;
+    const int64_t quarter = p->device->memory_bytes / 4; /* 0: not known */
+    int64_t most = plans->settings.workspace_most;
+    if (quarter > 0 && quarter < most)
+        most = quarter;
     if (!plan_part(plans, p, plan, whole))
         return 0;
     if (plan->workspace + own_bytes(p, whole, plan->form) > most) {
@@ -193,7 +196,7 @@ static int32_t plan_form(cudnn_plans *plans, const lathe_attention_problem *p, c
             return 0;
     }
     const int64_t bytes = plan->workspace + own_bytes(p, plan->part, plan->form);
-    if (p->device->memory_bytes > 0 && bytes > p->device->memory_bytes / 4) {
+    if (quarter > 0 && bytes > quarter) {
         (void)snprintf(plan->why, sizeof plan->why,
                        "%s: a workspace of %lld MiB is more than a quarter of the GPU's memory",
                        plan->key.backward ? "backward" : "forward", (long long)(bytes >> 20));
