@@ -56,7 +56,7 @@ def run_lathe(lathe, model, data, stage, precision, steps, work):
     open(f"{work}/run.toml", "w").close()
     args = [lathe, "train", f"{work}/run.toml", "--model.path", model, "--data.datasets", f'[{{path = "{data}"}}]', "--data.seq_len", str(LENGTH),
             "--data.cache_dir", f"{work}/cache", "--stage.name", "ppo" if stage == "grpo" else stage, "--optimizer.lr", str(RATE), "--train.precision", precision,
-            "--train.micro_batch_size", str(GROUP_ROWS if stage == "grpo" else ROWS), "--train.max_steps", str(steps), "--train.threads", os.environ["OMP_NUM_THREADS"],
+            "--train.micro_batch_size", str(GROUP_ROWS if stage == "grpo" else ROWS), "--train.max_steps", str(steps), "--train.threads", os.environ["OMP_NUM_THREADS"], "--device.name", "cpu",
             "--checkpoint.dir", f"{work}/out", "--log.progress", "off"]
     if stage == "grpo":
         args += ["--stage.prompts", str(PROMPTS), "--stage.group", str(GROUP), "--stage.max_new_tokens", str(NEW_TOKENS), "--reward.name", "match",

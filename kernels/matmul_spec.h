@@ -19,7 +19,6 @@ typedef struct matmul_spec {
     int32_t bias; /* 1: f32[n] is added to each row */
     int32_t may_overwrite, may_accumulate;
     int32_t prefer_gemm; /* oneDNN: use its gemm if it offers one */
-    int32_t avoid_amx;   /* oneDNN: do not use its product with AMX tiles */
     int32_t invariant;   /* the bits of a row of c do not depend on m */
     double alpha;
     int64_t a_stride, c_stride; /* elements from one row to the next, 0: dense; cuBLASLt only */

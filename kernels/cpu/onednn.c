@@ -22,21 +22,13 @@ struct cpu_matmul {
 
 #define GEMM "gemm:jit"
 
-#define AMX "amx"
-
-/* Whether the implementation that oneDNN chose in pd has this name, or a part of it. */
+/* Whether the implementation that oneDNN chose in pd has this name. */
 static int is_called(const_dnnl_primitive_desc_t pd, const char *name)
 {
     const char *impl = "";
     return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&impl) ==
                dnnl_success &&
            strstr(impl, name) != NULL;
-}
-
-/* Whether the implementation in pd is what the product asks for. */
-static int suits(const_dnnl_primitive_desc_t pd, const matmul_spec *s)
-{
-    return (!s->prefer_gemm || is_called(pd, GEMM)) && (!s->avoid_amx || !is_called(pd, AMX));
 }
 
 /* ---- differences between the two versions ---- */
@@ -76,19 +68,18 @@ static dnnl_status_t append_sum(dnnl_post_ops_t ops)
     return dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef);
 }
 
-/* Selects the first implementation that suits, or the first one. */
+/* Selects the implementation called `name`, or the first one. */
 static dnnl_status_t matmul_desc(dnnl_primitive_desc_t *out, dnnl_engine_t engine,
                                  const md_owned *a, const md_owned *b, const md_owned *bias,
-                                 const md_owned *c, dnnl_primitive_attr_t attr,
-                                 const matmul_spec *s)
+                                 const md_owned *c, dnnl_primitive_attr_t attr, const char *name)
 {
     const dnnl_memory_desc_t bias_md = bias == NULL ? NULL : *bias;
     dnnl_status_t status =
         dnnl_matmul_primitive_desc_create(out, engine, *a, *b, bias_md, *c, attr);
-    if (status != dnnl_success || suits(*out, s))
+    if (name == NULL || status != dnnl_success || is_called(*out, name))
         return status;
     while (dnnl_primitive_desc_next_impl(*out) == dnnl_success)
-        if (suits(*out, s))
+        if (is_called(*out, name))
             return dnnl_success;
     (void)dnnl_primitive_desc_destroy(*out);
     return dnnl_matmul_primitive_desc_create(out, engine, *a, *b, bias_md, *c, attr);
@@ -128,25 +119,24 @@ static dnnl_status_t append_sum(dnnl_post_ops_t ops)
     return dnnl_post_ops_append_sum(ops, 1.0f);
 }
 
-/* Selects the first implementation that suits, or the first one. */
+/* Selects the implementation called `name`, or the first one. */
 static dnnl_status_t matmul_desc(dnnl_primitive_desc_t *out, dnnl_engine_t engine,
                                  const md_owned *a, const md_owned *b, const md_owned *bias,
-                                 const md_owned *c, dnnl_primitive_attr_t attr,
-                                 const matmul_spec *s)
+                                 const md_owned *c, dnnl_primitive_attr_t attr, const char *name)
 {
     dnnl_matmul_desc_t desc;
     dnnl_status_t status = dnnl_matmul_desc_init(&desc, a, b, bias, c);
     if (status != dnnl_success)
         return status;
     status = dnnl_primitive_desc_create(out, &desc, attr, engine, NULL);
-    if (status != dnnl_success || suits(*out, s))
+    if (name == NULL || status != dnnl_success || is_called(*out, name))
         return status;
     dnnl_primitive_desc_iterator_t it = NULL;
     if (dnnl_primitive_desc_iterator_create(&it, &desc, attr, engine, NULL) != dnnl_success)
         return dnnl_success; /* keep the first one */
     do {
         dnnl_primitive_desc_t other = dnnl_primitive_desc_iterator_fetch(it);
-        const int found = other != NULL && suits(other, s);
+        const int found = other != NULL && is_called(other, name);
         dnnl_primitive_desc_t drop = found ? *out : other;
         if (found)
             *out = other;
@@ -253,7 +243,7 @@ static dnnl_status_t make_variant(cpu_onednn *o, const matmul_spec *s, const ope
     dnnl_status_t status = make_attr(s, accumulate, &attr);
     if (status == dnnl_success)
         status = matmul_desc(&pd, o->engine, &ops->a, &ops->b, s->bias ? &ops->bias : NULL, &ops->c,
-                             attr, s);
+                             attr, s->prefer_gemm ? GEMM : NULL);
     if (status == dnnl_success && s->a_dtype == LATHE_BF16 && is_called(pd, "ref"))
         status = dnnl_unimplemented;
     if (status == dnnl_success)

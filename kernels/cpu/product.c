@@ -7,11 +7,14 @@
  *  - trans_a with a small result: blocks of `a` are transposed into scratch, for oneDNN's plain
  *    product. When the result is small, oneDNN's own transposed products split a long sum over the
  *    workers, so the bits would depend on the number of workers; its plain product does not
- *    (measured with 1, 2, 7 and 32 workers, oneDNN 2.6), but for that with AMX tiles, which is not
- *    used here (seen with 1 and 2 workers on Sapphire Rapids, 9000 terms of a sum). Large results
- * use oneDNN's transposed gemm, which is fastest and does not split a sum when both sides of the
- * result are at least GEMM_SIDE (same measurement);
+ *    (measured with 1, 2, 7 and 32 workers, oneDNN 2.6). Large results use oneDNN's transposed
+ *    gemm, which is fastest and does not split a sum when both sides of the result are at least
+ *    GEMM_SIDE (same measurement);
  *  - everything else: oneDNN's product as it is.
+ *
+ * With AMX tiles (bf16 on Sapphire Rapids) oneDNN divides sums by the number of workers. Its
+ * products without the tiles take two to eight times as long (16 cores), so they are used
+ * nevertheless, and the bits depend on the number of workers there.
  *
  *   scratch: | oneDNN | a block |     or that of rows.c or packed.c
  */
@@ -73,7 +76,6 @@ static matmul_spec block_spec(const cpu_product *p, int64_t rows)
     matmul_spec f = p->spec;
     f.m = rows;
     f.trans_a = f.prefer_gemm = 0;
-    f.avoid_amx = 1;
     return f;
 }
 

@@ -203,19 +203,6 @@ Test(cudnn_planning, hopper_compares_with_starts)
     must_plan_as(&h100, p, WHOLE(p), (cudnn_form){CUDNN_DOCUMENTS_STARTS, 0});
 }
 
-/* Elsewhere no engine of the backward takes starts, but ends. */
-Test(cudnn_planning, ends_are_taken_everywhere)
-{
-    const gpu *const gpus[] = {&a100, &l40s, &h100};
-    lathe_attention_problem p = odd_window();
-    p.packed = 1;
-    for (int i = 0; i < 3; i++)
-        must_plan_as(gpus[i], p, WHOLE(p), (cudnn_form){CUDNN_DOCUMENTS_ENDS, 0});
-    for (int i = 0; i < 2 && library()->version < 92000; i++)
-        cr_assert_eq(
-            planned(gpus[i], &p, WHOLE(p), 1, (cudnn_form){CUDNN_DOCUMENTS_STARTS, 0}, NULL), -1);
-}
-
 /* deterministic = false: dq is gathered, and no workspace holds dS. */
 Test(cudnn_planning, any_order_needs_no_ds)
 {

@@ -21,14 +21,15 @@ static const lathe_field fields[] = {
     LATHE_FIELD_STRING("library", "\"auto\"", NULL,
                        "path of cuDNN; auto: the libcudnn.so.9 that the system finds"),
     LATHE_FIELD_INT(
-        "workspace_mib", "1024", 1, 1 << 20, "MiB",
-        "a call that needs a larger workspace runs in parts, if heads or rows can be split"),
+        "workspace_mib", "0", 0, 1 << 20, "MiB",
+        "a call that needs a larger workspace runs in parts, if heads or rows can be split; 0: a "
+        "sixteenth of the GPU's memory"),
     LATHE_FIELD_BOOL("deterministic", "true",
                      "each run gives the same bits; false: the backward adds to dq in any order, "
                      "which is faster and needs train.deterministic = false"),
-    LATHE_FIELD_STRING("documents", "\"auto\"", "auto|bias|starts|ends",
+    LATHE_FIELD_STRING("documents", "\"auto\"", "auto|bias|starts",
                        "what hides other documents: a bias, or comparisons with the starts of the "
-                       "queries' or the ends of the keys' documents; auto: by the GPU"),
+                       "queries' documents; auto: by the GPU"),
 };
 
 typedef struct cudnn {
@@ -239,8 +240,6 @@ static lathe_status make_documents(const run *r, int64_t b)
                                r->a->stream);
     case CUDNN_DOCUMENTS_STARTS:
         return cudnn_rows_starts(host, from, to, rows, p->t_q, r->a->stream);
-    case CUDNN_DOCUMENTS_ENDS:
-        return cudnn_rows_ends(host, from, to, rows, p->t_q, r->a->stream);
     case CUDNN_DOCUMENTS_NONE:
         break;
     }
@@ -335,7 +334,6 @@ static cudnn_documents documents_named(const char *name)
 {
     return strcmp(name, "bias") == 0     ? CUDNN_DOCUMENTS_BIAS
            : strcmp(name, "starts") == 0 ? CUDNN_DOCUMENTS_STARTS
-           : strcmp(name, "ends") == 0   ? CUDNN_DOCUMENTS_ENDS
                                          : CUDNN_DOCUMENTS_NONE;
 }
 

@@ -9,6 +9,8 @@
 #include "cudnn_problem.h"
 #include "cudnn_rows.h"
 
+#define MOST_IF_UNKNOWN ((int64_t)1 << 30) /* bytes of a part, if the memory is not known */
+
 LATHE_ABI_SIZE(cudnn_plan_key, 112); /* the sum of its members: no padding */
 
 void cudnn_plans_init(cudnn_plans *plans, const lathe_host *host, cudnn_settings settings)
@@ -185,6 +187,8 @@ static int32_t plan_form(cudnn_plans *plans, const lathe_attention_problem *p, c
     const cudnn_part whole = {p->batch, p->n_kv_heads};
     const int64_t quarter = p->device->memory_bytes / 4; /* 0: not known */
     int64_t most = plans->settings.workspace_most;
+    if (most == 0)
+        most = quarter > 0 ? quarter / 4 : MOST_IF_UNKNOWN;
     if (quarter > 0 && quarter < most)
         most = quarter;
     if (!plan_part(plans, p, plan, whole))

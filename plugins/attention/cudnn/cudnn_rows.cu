@@ -71,24 +71,6 @@ static __global__ void starts_kernel(const int32_t *doc_start, int32_t *starts, 
     starts[row] = doc_start[row] < query ? doc_start[row] : (int32_t)query;
 }
 
-static __global__ void ends_kernel(const int32_t *doc_start, int32_t *ends, int64_t n, int64_t t)
-{
-    const int64_t row = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (row >= n)
-        return;
-    const int64_t key = row % t;
-    const int32_t *of_query = doc_start + (row - key);
-    int64_t low = key + 1, high = t; /* the end is in low .. high */
-    while (low < high) {
-        const int64_t middle = (low + high) / 2;
-        if (of_query[middle] > key)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    ends[row] = (int32_t)low;
-}
-
 static __device__ __forceinline__ float get(uint16_t bits, int32_t dtype)
 {
     return dtype == LATHE_BF16 ? lathe_bf16_to_f32(bits) : lathe_f16_to_f32(bits);
@@ -138,12 +120,6 @@ lathe_status cudnn_rows_starts(const lathe_host *host, const int32_t *doc_start,
                                int64_t n_rows, int64_t t, lathe_stream *stream)
 {
     return launch(host, stream, "starts", n_rows, starts_kernel, doc_start, starts, n_rows, t);
-}
-
-lathe_status cudnn_rows_ends(const lathe_host *host, const int32_t *doc_start, int32_t *ends,
-                             int64_t n_rows, int64_t t, lathe_stream *stream)
-{
-    return launch(host, stream, "ends", n_rows, ends_kernel, doc_start, ends, n_rows, t);
 }
 
 lathe_status cudnn_rows_add(const lathe_host *host, int32_t dtype, const void *from, void *to,

@@ -31,12 +31,6 @@ lathe_status cudnn_rows_bias(const lathe_host *host, int32_t dtype, const int32_
 lathe_status cudnn_rows_starts(const lathe_host *host, const int32_t *doc_start, int32_t *starts,
                                int64_t n_rows, int64_t t, lathe_stream *stream);
 
-/** ends[b,j] = the first query after j whose document begins after j, or t, by bisection: within a
- *  row doc_start must not fall. Other values of doc_start give some end in j + 1 .. t. int32, both
- *  in device memory. Queued. */
-lathe_status cudnn_rows_ends(const lathe_host *host, const int32_t *doc_start, int32_t *ends,
-                             int64_t n_rows, int64_t t, lathe_stream *stream);
-
 /** to += from, for rows of `width` elements, `stride` elements apart in both. bf16 or f16, added in
  *  f32; width and stride are multiples of 8, both pointers 16-byte aligned. Queued. */
 lathe_status cudnn_rows_add(const lathe_host *host, int32_t dtype, const void *from, void *to,

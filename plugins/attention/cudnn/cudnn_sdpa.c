@@ -111,7 +111,7 @@ static cudnn_descriptor scores_of(const sdpa *s, cudnn_descriptor q, cudnn_descr
 
 static int32_t compares_documents(cudnn_form form)
 {
-    return form.documents == CUDNN_DOCUMENTS_STARTS || form.documents == CUDNN_DOCUMENTS_ENDS;
+    return form.documents == CUDNN_DOCUMENTS_STARTS;
 }
 
 static int32_t has_comparisons(const lathe_attention_problem *p, cudnn_form form)
@@ -119,20 +119,15 @@ static int32_t has_comparisons(const lathe_attention_problem *p, cudnn_form form
     return p->causal || p->window > 0 || compares_documents(form);
 }
 
-/* Starts: key >= start[query]. Ends: query < end[key], for which cuDNN 9.19 also has engines in the
- * backward of GPUs other than sm_90. */
+/* key >= start[query]. (The backward of cuDNN 9.19 also takes query < end[key], on more GPUs, but
+ * gives wrong dq on an H200 if the attention is not causal.) */
 static cudnn_descriptor keep_documents(const sdpa *s, cudnn_descriptor scores,
                                        cudnn_descriptor lowest)
 {
     const int64_t t = s->p->t_q;
-    const cudnn_shape starts = {{s->batch, 1, t, 1}, {t, t, 1, 1}},
-                      ends = {{s->batch, 1, 1, t}, {t, t, t, 1}};
-    const int32_t by_starts = s->form.documents == CUDNN_DOCUMENTS_STARTS;
-    cudnn_descriptor bounds =
-        cudnn_graph_tensor(s->g, SDPA_DOCUMENTS, CUDNN_DATA_INT32, by_starts ? &starts : &ends);
-    cudnn_descriptor index = index_along(s, scores, by_starts ? 3 : 2);
-    return keep(s, scores, by_starts ? CUDNN_POINTWISE_CMP_GE : CUDNN_POINTWISE_CMP_LT, index,
-                bounds, lowest);
+    const cudnn_shape shape = {{s->batch, 1, t, 1}, {t, t, 1, 1}};
+    cudnn_descriptor starts = cudnn_graph_tensor(s->g, SDPA_DOCUMENTS, CUDNN_DATA_INT32, &shape);
+    return keep(s, scores, CUDNN_POINTWISE_CMP_GE, index_along(s, scores, 3), starts, lowest);
 }
 
 /* Causal: query >= key. Window: key + window > query. */

@@ -30,10 +30,9 @@ enum {
 
 /** The form in which a graph hides the keys of other documents. Each is dense for the part. */
 typedef enum cudnn_documents {
-    CUDNN_DOCUMENTS_NONE,   /* the problem is not packed */
-    CUDNN_DOCUMENTS_BIAS,   /* [B,1,Tq,Tk], type of the tensors: 0 if visible, else -65504 */
-    CUDNN_DOCUMENTS_STARTS, /* [B,1,Tq,1] int32: key >= start of the query's document */
-    CUDNN_DOCUMENTS_ENDS    /* [B,1,1,Tk] int32: query < end of the key's document */
+    CUDNN_DOCUMENTS_NONE,  /* the problem is not packed */
+    CUDNN_DOCUMENTS_BIAS,  /* [B,1,Tq,Tk], type of the tensors: 0 if visible, else -65504 */
+    CUDNN_DOCUMENTS_STARTS /* [B,1,Tq,1] int32: key >= start of the query's document */
 } cudnn_documents;
 
 /** What a graph does besides the problem. */
