@@ -22,77 +22,86 @@ LATHE_HD static inline int32_t larger(int32_t most, float x)
 
 #ifdef __CUDACC__
 
-/* The values of a map and the midpoints between them. */
-typedef struct map {
-    float value[BLOCK], edge[BLOCK];
-} map;
+#define WARP 32
+#define EACH (BLOCK / WARP) /* elements of a block that one thread of a warp has */
 
 /* Fills the map; all threads of the block must call it. */
-static __device__ inline void map_fill(map *to, int is_signed)
+static __device__ inline void map_fill(lathe_dynamic_book *to, int is_signed)
 {
     const int k = (int)threadIdx.x;
     to->value[k] = lathe_dynamic_value(k, is_signed);
     __syncthreads();
     to->edge[k] = k < 255 ? (to->value[k] + to->value[k + 1]) / 2.0f : FLT_MAX;
     __syncthreads();
-}
-
-/* The code of the value nearest to y, the lower one of two equally near; for NaN, the code of 0. */
-static __device__ inline uint8_t map_code(const map *m, float y, int zero)
-{
-    int low = 0, high = 255; /* the answer is in [low, high] */
-    if (y != y)
-        return (uint8_t)zero;
-    while (low < high) {
-        const int middle = (low + high) / 2;
-        if (y > m->edge[middle])
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return (uint8_t)low;
-}
-
-/* The largest m and v of the block, as bits, on all threads; all must call it. */
-static __device__ inline void block_largest(int32_t *io_m, int32_t *io_v)
-{
-    __shared__ int32_t m[BLOCK], v[BLOCK];
-    const unsigned i = threadIdx.x;
-    m[i] = *io_m;
-    v[i] = *io_v;
-    for (unsigned half = BLOCK / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (i < half) {
-            m[i] = m[i + half] > m[i] ? m[i + half] : m[i];
-            v[i] = v[i + half] > v[i] ? v[i + half] : v[i];
-        }
-    }
-    __syncthreads();
-    *io_m = m[0];
-    *io_v = v[0];
+    if (k == 0)
+        lathe_dynamic_lines_init(&to->lines, is_signed, to->edge[is_signed ? 127 : 0]);
     __syncthreads();
 }
 
-/* Stores the scale and the code of thread i's element, for a moment whose largest magnitude has
- * these bits. */
-static __device__ inline void moment_store(const map *b, int zero, float x, int is_there,
-                                           int32_t most_bits, uint8_t *codes, float *absmax,
-                                           int64_t i)
+/* The largest of a warp; all its threads must call it. */
+static __device__ inline int32_t warp_largest(int32_t most)
 {
+    for (int lanes = WARP / 2; lanes > 0; lanes /= 2) {
+        const int32_t other = __shfl_xor_sync(0xffffffffu, most, lanes);
+        most = other > most ? other : most;
+    }
+    return most;
+}
+
+/* A moment of the elements of a block: lane k of the warp has the elements k, k + WARP, ... */
+static __device__ inline void moment_load(const lathe_dynamic_book *b, const void *codes,
+                                          const float *absmax, int64_t at, int64_t end, int lane,
+                                          float *out)
+{
+    const float most = absmax == NULL ? 0.0f : absmax[at / BLOCK];
+    LATHE__UNROLL for (int j = 0; j < EACH; j++)
+    {
+        const int64_t i = at + lane + WARP * j;
+        out[j] = i >= end         ? 0.0f
+                 : absmax == NULL ? ((const float *)codes)[i]
+                                  : b->value[((const uint8_t *)codes)[i]] * most;
+    }
+}
+
+/* Stores a moment that moment_load() loaded: for a moment in 8 bits the scale, from the largest
+ * magnitude, and the codes. All threads of the warp must call it, after all have loaded. */
+static __device__ inline void moment_store(const lathe_dynamic_book *b, void *codes, float *absmax,
+                                           int64_t at, int64_t end, int lane, const float *x)
+{
+    int32_t most_bits = 0;
     float most;
+    if (absmax == NULL) {
+        LATHE__UNROLL for (int j = 0; j < EACH; j++) if (at + lane + WARP * j < end)(
+            (float *)codes)[at + lane + WARP * j] = x[j];
+        return;
+    }
+    LATHE__UNROLL for (int j = 0; j < EACH; j++) if (at + lane + WARP * j < end) most_bits =
+        larger(most_bits, x[j]);
+    most_bits = warp_largest(most_bits);
+    __syncwarp(); /* all have read the old scale */
     memcpy(&most, &most_bits, sizeof most);
-    if (threadIdx.x == 0)
-        absmax[i / BLOCK] = most; /* thread 0 has the block's first element */
-    if (is_there)
-        codes[i] = map_code(b, x / (most > 0.0f ? most : 1.0f), zero);
+    if (lane == 0)
+        absmax[at / BLOCK] = most;
+    const float divisor = most > 0.0f ? most : 1.0f;
+    const int is_plain = most >= 0x1p-64f && most <= FLT_MAX; /* its inverse is exact enough */
+    const float factor = 1.0f / divisor;
+    LATHE__UNROLL for (int j = 0; j < EACH; j++)
+    {
+        const float y = is_plain ? x[j] * factor : x[j] / divisor;
+        int32_t doubt, k = lathe_dynamic_near(&b->lines, y, &doubt) & 0xff;
+        if (doubt)
+            k = lathe_dynamic_settle(b, x[j] / divisor, k);
+        if (at + lane + WARP * j < end)
+            ((uint8_t *)codes)[at + lane + WARP * j] = (uint8_t)k;
+    }
 }
 
-/* As the elementwise kernel, but a block of threads processes one block of 256 elements at a
- * time. */
+/* As the elementwise kernel, but a warp processes one block of 256 elements at a time. */
 LATHE_CUDA_KERNEL(lathe_elementwise_step, LATHE_ELEMENTWISE_THREADS, lathe_elementwise_args)
 {
-    __shared__ map first, second;
+    __shared__ lathe_dynamic_book first, second;
     const float grad_scale = a.scalars[LATHE_SCALAR_GRAD_SCALE];
+    const int lane = (int)(threadIdx.x % WARP), warp = (int)(threadIdx.x / WARP);
     map_fill(&first, 1);
     map_fill(&second, 0);
     for (int64_t chunk = blockIdx.x; chunk < a.n_chunks; chunk += gridDim.x) {
@@ -100,39 +109,31 @@ LATHE_CUDA_KERNEL(lathe_elementwise_step, LATHE_ELEMENTWISE_THREADS, lathe_eleme
         const lathe_optimizer_tensor *const x = c.x;
         const lathe_adamw_numbers u = lathe_adamw_numbers_of(
             a.scalars, a.scalars[LATHE_SCALAR_LR] * (float)x->lr_mult, (float)x->weight_decay_mult);
-        const int is_small = x->slots[SLOT_M_ABSMAX] == NULL;
         float *const m_absmax = (float *)x->slots[SLOT_M_ABSMAX];
         float *const v_absmax = (float *)x->slots[SLOT_V_ABSMAX];
         double change = 0.0, size = 0.0;
-        for (int64_t at = c.begin; at < c.end; at += BLOCK) {
-            const int64_t i = at + threadIdx.x;
-            const int is_there = i < c.end;
-            float m = 0.0f, v = 0.0f;
-            if (is_there && is_small) {
-                m = ((const float *)x->slots[SLOT_M])[i];
-                v = ((const float *)x->slots[SLOT_V])[i];
-            } else if (is_there) {
-                m = first.value[((const uint8_t *)x->slots[SLOT_M])[i]] * m_absmax[i / BLOCK];
-                v = second.value[((const uint8_t *)x->slots[SLOT_V])[i]] * v_absmax[i / BLOCK];
+        for (int64_t at = c.begin + BLOCK * warp; at < c.end;
+             at += LATHE_ELEMENTWISE_THREADS * EACH) {
+            float was[EACH], grad[EACH], m[EACH], v[EACH];
+            LATHE__UNROLL for (int j = 0; j < EACH; j++)
+            {
+                const int64_t i = at + lane + WARP * j;
+                was[j] = i < c.end ? x->param[i] : 0.0f;
+                grad[j] = i < c.end ? x->grad[i] : 0.0f;
             }
-            if (is_there) {
-                const float was = x->param[i];
-                const float now = lathe_adamw_move(&u, was, x->grad[i] * grad_scale, &m, &v);
+            moment_load(&first, x->slots[SLOT_M], m_absmax, at, c.end, lane, m);
+            moment_load(&second, x->slots[SLOT_V], v_absmax, at, c.end, lane, v);
+            LATHE__UNROLL for (int j = 0; j < EACH; j++)
+            {
+                const int64_t i = at + lane + WARP * j;
+                if (i >= c.end)
+                    continue;
+                const float now = lathe_adamw_move(&u, was[j], grad[j] * grad_scale, m + j, v + j);
                 x->param[i] = now;
-                lathe_elementwise_done(x, i, was, now, &change, &size);
+                lathe_elementwise_done(x, i, was[j], now, &change, &size);
             }
-            if (!is_small) {
-                int32_t m_most = is_there ? larger(0, m) : 0, v_most = is_there ? larger(0, v) : 0;
-                /* after this call all threads have read the old scales */
-                block_largest(&m_most, &v_most);
-                moment_store(&first, 127, m, is_there, m_most, (uint8_t *)x->slots[SLOT_M],
-                             m_absmax, i);
-                moment_store(&second, 0, v, is_there, v_most, (uint8_t *)x->slots[SLOT_V], v_absmax,
-                             i);
-            } else if (is_there) {
-                ((float *)x->slots[SLOT_M])[i] = m;
-                ((float *)x->slots[SLOT_V])[i] = v;
-            }
+            moment_store(&first, x->slots[SLOT_M], m_absmax, at, c.end, lane, m);
+            moment_store(&second, x->slots[SLOT_V], v_absmax, at, c.end, lane, v);
         }
         lathe_elementwise_sums(&a, chunk, change, size);
     }

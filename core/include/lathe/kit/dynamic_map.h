@@ -28,7 +28,6 @@ LATHE_HD static inline float lathe_dynamic_point(int k, int n)
  *  negative of code c. */
 LATHE_HD static inline float lathe_dynamic_value(int code, int is_signed)
 {
-    const float powers[LATHE_DYNAMIC_DECADES] = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1.0f};
     const int from_zero = is_signed ? code - 127 : code + 1; /* decade e begins at `count` */
     const int place = from_zero < 0 ? -from_zero : from_zero;
     if (code == 255)
@@ -39,8 +38,16 @@ LATHE_HD static inline float lathe_dynamic_value(int code, int is_signed)
     for (; 2 * count <= place; count *= 2)
         e++;
     const int k = place - count;
+    /* no table, which a GPU would keep in memory */
+    const float power = e == 0   ? 1e-6f
+                        : e == 1 ? 1e-5f
+                        : e == 2 ? 1e-4f
+                        : e == 3 ? 1e-3f
+                        : e == 4 ? 1e-2f
+                        : e == 5 ? 1e-1f
+                                 : 1.0f;
     const float value =
-        powers[e] *
+        power *
         ((lathe_dynamic_point(k, count + 1) + lathe_dynamic_point(k + 1, count + 1)) / 2.0f);
     return from_zero < 0 ? -value : value;
 }
@@ -80,13 +87,10 @@ typedef struct lathe_dynamic_book {
 } lathe_dynamic_book;
 LATHE_ABI_SIZE(lathe_dynamic_book, 2120);
 
-static inline void lathe_dynamic_book_init(lathe_dynamic_book *b, int is_signed)
+/** Makes the constants of a map; zero_edge: the midpoint of the value 0 and the next one. */
+LATHE_HD static inline void lathe_dynamic_lines_init(lathe_dynamic_lines *to, int is_signed,
+                                                     float zero_edge)
 {
-    lathe_dynamic_map(b->value, is_signed);
-    for (int k = 0; k < 255; k++)
-        b->edge[k] = (b->value[k] + b->value[k + 1]) / 2.0f;
-    b->edge[255] = FLT_MAX;
-    lathe_dynamic_lines *const to = &b->lines;
     to->zero = is_signed ? 127 : 0;
     to->origin = is_signed ? 0.0f : 1.0f;
     to->n_up = 255 - to->zero;
@@ -99,9 +103,18 @@ static inline void lathe_dynamic_book_init(lathe_dynamic_book *b, int is_signed)
     /* through the edge of zero, at count + 0.2, and the end of the first place, at count + 1 */
     count = 1.0 + (double)to->origin;
     const double end = 1e-6 * (0.1 + 0.9 / count);
-    const double slope = 0.8 / (end - (double)b->edge[to->zero]);
+    const double slope = 0.8 / (end - (double)zero_edge);
     to->slope[0] = (float)slope;
     to->offset[0] = (float)(count + 1.0 - slope * end);
+}
+
+static inline void lathe_dynamic_book_init(lathe_dynamic_book *b, int is_signed)
+{
+    lathe_dynamic_map(b->value, is_signed);
+    for (int k = 0; k < 255; k++)
+        b->edge[k] = (b->value[k] + b->value[k + 1]) / 2.0f;
+    b->edge[255] = FLT_MAX;
+    lathe_dynamic_lines_init(&b->lines, is_signed, b->edge[is_signed ? 127 : 0]);
 }
 
 /* Distance from an edge, in places, within which rounding errors may give the wrong code. The
