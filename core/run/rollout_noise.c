@@ -85,7 +85,8 @@ static int multiplies(const lathe_graph *g, const lathe_ir_node *n, lathe_val v)
         const lathe_val in = n->in[k];
         const int32_t by = in == LATHE_NONE ? -1 : g->values[in].node;
         reads |= in == v;
-        decodes |= by >= 0 && g->nodes[by].op == LATHE_OP_DEQUANT;
+        decodes |= by >= 0 ? g->nodes[by].op == LATHE_OP_DEQUANT
+                           : in != LATHE_NONE && g->values[in].kind == LATHE_VALUE_PLANES;
     }
     return reads && decodes;
 }
