@@ -33,6 +33,10 @@ static lathe_status check_problem(const lathe_host *host, const char *device_nam
     if (p->n_in < 0 || p->n_in > LATHE_OP_MAX_IN || p->n_out < 1 || p->n_out > LATHE_OP_MAX_OUT)
         return lathe_fail(host, LATHE_E_ARG, "%s: %d inputs and %d outputs", name, (int)p->n_in,
                           (int)p->n_out);
+    for (int32_t i = 0; i < p->n_in; i++)
+        if (p->in[i].dtype == LATHE_PLANES && !(ops[p->op]->accumulates & KERNEL_TAKES_PLANES))
+            return lathe_fail(host, LATHE_E_UNSUPPORTED, "%s has no %s of packed weights",
+                              device_name, name);
     const uint32_t refused = p->may_accumulate & ~ops[p->op]->accumulates;
     if (refused != 0)
         return lathe_fail(host, LATHE_E_UNSUPPORTED, "%s: output bits 0x%x cannot be added to",
@@ -65,6 +69,9 @@ lathe_status kernel_create(const lathe_host *host, void *device, const char *dev
         k->in[i] = i < k->n_in ? problem->in[i] : (lathe_desc){LATHE_ABSENT, 0, {1, 1, 1, 1}};
     for (int32_t i = 0; i < LATHE_OP_MAX_OUT; i++)
         k->out[i] = i < k->n_out ? problem->out[i] : (lathe_desc){LATHE_ABSENT, 0, {1, 1, 1, 1}};
+    for (int32_t i = 0; i < k->n_in; i++)
+        if (k->in[i].dtype == LATHE_PLANES) /* check_kernel has seen its format */
+            k->weights[i] = problem->weights[i];
     int64_t scratch = 0;
     const lathe_status status = k->op->prepare == NULL ? LATHE_OK : k->op->prepare(k, &scratch);
     if (status != LATHE_OK) {

@@ -12,6 +12,8 @@
 extern "C" {
 #endif
 
+#define KERNEL_TAKES_PLANES 0x80000000u
+
 /** One row of a device's dispatch table. */
 typedef struct kernel_op {
     /** Builds the op's state for a problem that host->check_kernel has accepted; *out_scratch is 0
@@ -20,7 +22,9 @@ typedef struct kernel_op {
     lathe_status (*prepare)(lathe_kernel *k, int64_t *out_scratch);
     lathe_status (*run)(lathe_kernel *k, const lathe_kernel_args *a);
     void (*release)(lathe_kernel *k); /* NULL: no state */
-    uint32_t accumulates;             /* bit i: the kernel can add to output i */
+    /* bit i: the kernel can add to output i; and KERNEL_TAKES_PLANES: weights may be of dtype
+     * LATHE_PLANES */
+    uint32_t accumulates;
 } kernel_op;
 
 struct lathe_kernel {
@@ -33,7 +37,8 @@ struct lathe_kernel {
     lathe_op_attrs attrs;
     lathe_desc in[LATHE_OP_MAX_IN];
     lathe_desc out[LATHE_OP_MAX_OUT];
-    void *state; /* the op's own, from host->alloc */
+    lathe_packed_weight weights[LATHE_OP_MAX_IN]; /* of inputs of dtype LATHE_PLANES */
+    void *state;                                  /* the op's own, from host->alloc */
 };
 
 /** Finds the op's entry in `ops` [LATHE_N_OPS] (NULL: the device does not have that op) and

@@ -11,6 +11,12 @@
 
 #include "lathe/fp8.h"
 
+/* The dtype in which W is multiplied. */
+static int32_t weight_dtype(const lathe_kernel *k)
+{
+    return k->in[k->in[1].dtype == LATHE_PLANES ? 0 : 1].dtype;
+}
+
 static void add_or_overwrite(const lathe_kernel *k, matmul_spec *out)
 {
     out->may_accumulate = (k->may_accumulate & 1u) != 0;
@@ -34,7 +40,7 @@ void kernel_product_linear(const lathe_kernel *k, matmul_spec *out)
                          .n = o,
                          .k = i,
                          .a_dtype = k->in[0].dtype,
-                         .b_dtype = k->in[1].dtype,
+                         .b_dtype = weight_dtype(k),
                          .c_dtype = k->out[0].dtype,
                          .trans_b = 1,
                          .bias = kernel_has_in(k, 2),
@@ -51,7 +57,7 @@ void kernel_product_dx(const lathe_kernel *k, matmul_spec *out)
                          .n = i,
                          .k = o,
                          .a_dtype = k->in[0].dtype,
-                         .b_dtype = k->in[1].dtype,
+                         .b_dtype = weight_dtype(k),
                          .c_dtype = k->out[0].dtype,
                          .alpha = 1.0};
     add_or_overwrite(k, out);

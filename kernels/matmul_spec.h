@@ -21,10 +21,18 @@ typedef struct matmul_spec {
     int32_t prefer_gemm; /* oneDNN: use its gemm if it offers one */
     int32_t invariant;   /* the bits of a row of c do not depend on m */
     double alpha;
-    int64_t a_stride, c_stride; /* elements from one row to the next, 0: dense; cuBLASLt only */
-    int32_t fp8;                /* LATHE_FP8_*: first cast a and b, which are bf16, to these: */
-    int32_t a_fp8, b_fp8;       /* LATHE_F8_* */
+    /* elements from one row to the next, 0: dense. a: cuBLASLt only; c: cuBLASLt, oneDNN, packed.c
+     */
+    int64_t a_stride, c_stride;
+    int32_t fp8;          /* LATHE_FP8_*: first cast a and b, which are bf16, to these: */
+    int32_t a_fp8, b_fp8; /* LATHE_F8_* */
 } matmul_spec;
+
+/** Elements from one row of c to the next. */
+static inline int64_t matmul_c_stride(const matmul_spec *s)
+{
+    return s->c_stride > 0 ? s->c_stride : s->n;
+}
 
 /** The product of a problem that was checked. LINEAR_DX_GELU and LINEAR_GELU use `dx` and
  *  `linear`. */

@@ -176,6 +176,28 @@ static void put_groups(const lathe_run *run, int is_json, lathe_buffer *b)
     lathe_arena_fini(&arena);
 }
 
+/* Products of a step that read a quantized weight from its planes, and DEQUANT nodes, which decode
+ * one whole. */
+static void count_packed(const lathe_run *run, int32_t *out_packed, int32_t *out_whole)
+{
+    const lathe_graph *g = lathe_exec_graph(run->programs.train.exec);
+    *out_packed = *out_whole = 0;
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        *out_whole += g->nodes[i].op == LATHE_OP_DEQUANT;
+        for (int32_t k = 0; k < g->nodes[i].n_in; k++)
+            *out_packed += g->nodes[i].in[k] != LATHE_NONE &&
+                           g->values[g->nodes[i].in[k]].kind == LATHE_VALUE_PLANES;
+    }
+}
+
+static void put_json_packed(const lathe_run *run, lathe_buffer *b)
+{
+    int32_t n_packed, n_whole;
+    count_packed(run, &n_packed, &n_whole);
+    lathe_buffer_printf(b, "  \"packed_products\": %d,\n  \"decoded_weights\": %d,\n", n_packed,
+                        n_whole);
+}
+
 static void put_json(lathe_run *run, const lathe_fit *fit, const savings *s,
                      const lathe_methods *methods, const lathe_plan_ranks *ranks, lathe_buffer *b)
 {
@@ -199,6 +221,7 @@ static void put_json(lathe_run *run, const lathe_fit *fit, const savings *s,
     lathe_buffer_puts(b, "  \"precision\": ");
     lathe_precision_json(run->set.precision, run->set.compute_dtype, run->set.fp8, b);
     lathe_buffer_printf(b, ",\n  \"fp8_flops_per_step\": %.0f,\n", fp8_flops(run));
+    put_json_packed(run, b);
     lathe_buffer_printf(b, "  \"device\": \"%s\",\n  \"attention\": \"%s\",\n  \"nodes\": %d,\n",
                         run->parts.device.component->plugin->name,
                         lathe_exec_attention(run->programs.train.exec),
@@ -235,6 +258,22 @@ static void put_precision(const lathe_run *run, lathe_buffer *b)
     if (strcmp(lathe_precision_name(s->precision), used) != 0)
         lathe_buffer_printf(b, " for %s", lathe_precision_name(s->precision));
     lathe_buffer_puts(b, "\n");
+}
+
+static void put_packed(const lathe_run *run, lathe_buffer *b)
+{
+    int32_t n_packed, n_whole;
+    count_packed(run, &n_packed, &n_whole);
+    if (n_packed > 0)
+        lathe_buffer_printf(b,
+                            "  quantized weights: %d products decode them part by part, at most "
+                            "one part for each thread at a time\n",
+                            n_packed);
+    if (n_whole > 0)
+        lathe_buffer_printf(b,
+                            "  quantized weights: %d times one is decoded whole before it is "
+                            "used: the device, the format or the op needs it so\n",
+                            n_whole);
 }
 
 /* Prints the row lengths that batches of padded rows are computed with. */
@@ -281,6 +320,7 @@ static void put_text(lathe_run *run, const lathe_fit *fit, const savings *s,
         run->parts.device.component->plugin->name, lathe_exec_attention(run->programs.train.exec));
     put_row_lengths(&run->programs, b);
     put_precision(run, b);
+    put_packed(run, b);
     put_groups(run, 0, b);
     if (methods->n > 0)
         lathe_methods_text(methods, b);

@@ -1,4 +1,5 @@
-/* The lists of checks of each kind, each ended by a NULL name. devicecheck has those of devices. */
+/* The lists of checks of each kind, each ended by a NULL name. devicecheck has those of devices,
+ * collective engines and quantization formats. */
 #ifndef LATHE_CONFORMANCE_CHECKS_H
 #define LATHE_CONFORMANCE_CHECKS_H
 
@@ -9,7 +10,6 @@ const lathe__check *lathe__checks_common(void);
 
 const lathe__check *lathe__checks_optimizer(void);
 const lathe__check *lathe__checks_scheduler(void);
-const lathe__check *lathe__checks_quant(void);
 const lathe__check *lathe__checks_adapter(void);
 const lathe__check *lathe__checks_stage(void);
 const lathe__check *lathe__checks_attention(void);
@@ -20,6 +20,5 @@ const lathe__check *lathe__checks_reward(void);
 
 /** The checks of kinds whose plugins carry code for devices with memory of their own. */
 const lathe__check *lathe__checks_optimizer_device(void);
-const lathe__check *lathe__checks_quant_device(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* The checks of device and collective plugins. */
+/* The checks of device, collective and quantization plugins. */
 #ifndef LATHE_DEVICECHECK_DEVICE_CHECKS_H
 #define LATHE_DEVICECHECK_DEVICE_CHECKS_H
 
@@ -9,6 +9,9 @@ const lathe__check *lathe__checks_device(void);
 const lathe__check *lathe__checks_kernels(void);
 /** Of a collective engine. */
 const lathe__check *lathe__checks_collective(void);
+/** Of a quantization format; of its code for devices with memory of their own. */
+const lathe__check *lathe__checks_quant(void);
+const lathe__check *lathe__checks_quant_device(void);
 
 /* The checks of the first list that are in other files. */
 lathe_status lathe__streams_in_order(lathe__subject *s);

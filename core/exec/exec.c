@@ -256,6 +256,17 @@ static void wire(lathe_exec *x, char *arena)
     }
 }
 
+/* A product reads the addresses of the planes from an array, whose address is that of the value. */
+static lathe_status place_planes(lathe_exec *x, const lathe_store *store, lathe_val v)
+{
+    const void **planes =
+        lathe_arena_alloc(&x->g->arena, LATHE_MAX_PLANES * (int64_t)sizeof *planes);
+    if (!planes)
+        return LATHE_E_NOMEM;
+    x->address[v] = planes;
+    return lathe__planes_address(&x->gathers, store, &x->g->values[v], planes);
+}
+
 lathe_status lathe_exec_place(lathe_exec *x, const lathe_store *store, void *arena)
 {
     void *memory = NULL;
@@ -275,6 +286,8 @@ lathe_status lathe_exec_place(lathe_exec *x, const lathe_store *store, void *are
             at += room(value);
             LATHE_TRY(
                 lathe_upload(x->m, x->address[v], value->data, lathe_desc_bytes(&value->desc)));
+        } else if (value->kind == LATHE_VALUE_PLANES) {
+            LATHE_TRY(place_planes(x, store, v));
         } else if (value->kind != LATHE_VALUE_TEMP && value->kind != LATHE_VALUE_STATE) {
             LATHE_TRY(lathe__value_address(&x->gathers, store, value, &x->address[v]));
         }

@@ -30,17 +30,24 @@ static lathe_status no_memory(void)
 
 /* ---- uses ---- */
 
-/* The gather that a value is in; -1: none. */
-static int32_t gather_of(const lathe_store *store, const lathe_graph *g, lathe_val v)
+/* The gathers that a value is in; returns their number. */
+static int32_t gathers_of(const lathe_store *store, const lathe_graph *g, lathe_val v,
+                          int32_t out[LATHE_MAX_PLANES])
 {
+    int32_t n = 0, first = 0, last = -1; /* tensors of the row: its values, then its planes */
     if (v == LATHE_NONE)
-        return -1;
+        return 0;
     const lathe_ir_value *root = &g->values[lathe_graph_root(g, v)];
     if (root->kind == LATHE_VALUE_PARAM)
-        return store->rows[root->param].gathered[0].gather;
-    return root->kind == LATHE_VALUE_PLANE
-               ? store->rows[root->param].gathered[1 + root->plane].gather
-               : -1;
+        last = 0;
+    else if (root->kind == LATHE_VALUE_PLANE)
+        first = last = 1 + root->plane;
+    else if (root->kind == LATHE_VALUE_PLANES)
+        first = 1, last = g->params->rows[root->param]->n_planes;
+    for (int32_t k = first; k <= last; k++)
+        if (store->rows[root->param].gathered[k].gather >= 0)
+            out[n++] = store->rows[root->param].gathered[k].gather;
+    return n;
 }
 
 static int32_t is_forward(const finding *f, int32_t node)
@@ -51,8 +58,9 @@ static int32_t is_forward(const finding *f, int32_t node)
 static int32_t reads_any(const finding *f, int32_t node)
 {
     const lathe_ir_node *n = &f->g->nodes[node];
+    int32_t gathers[LATHE_MAX_PLANES];
     for (int32_t k = 0; k < n->n_in; k++)
-        if (gather_of(f->store, f->g, n->in[k]) >= 0)
+        if (gathers_of(f->store, f->g, n->in[k], gathers) > 0)
             return 1;
     return 0;
 }
@@ -109,11 +117,12 @@ static void find_starts(const finding *f)
 
 static lathe_status find(finding *f)
 {
+    int32_t gathers[LATHE_MAX_PLANES];
     for (int32_t i = 0; i < f->g->n_nodes; i++)
         for (int32_t k = 0; k < f->g->nodes[i].n_in; k++) {
-            const int32_t gather = gather_of(f->store, f->g, f->g->nodes[i].in[k]);
-            if (gather >= 0)
-                LATHE_TRY(note(f, gather, i));
+            const int32_t n = gathers_of(f->store, f->g, f->g->nodes[i].in[k], gathers);
+            for (int32_t j = 0; j < n; j++)
+                LATHE_TRY(note(f, gathers[j], i));
         }
     find_starts(f);
     return LATHE_OK;

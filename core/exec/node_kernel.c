@@ -1,6 +1,7 @@
 /* Prepares the kernel of a node. */
 #include "exec/node_kernel.h"
 
+#include "lathe/quant.h"
 #include "plug/answers.h"
 
 uint32_t lathe__write_mask(const lathe_ir_node *n, int32_t write)
@@ -16,9 +17,16 @@ lathe_status lathe_node_kernel(const lathe_machine *m, const lathe_graph *g, con
                                lathe_kernel **out, int64_t *out_scratch_bytes)
 {
     lathe_desc in[LATHE_OP_MAX_IN], out_of[LATHE_OP_MAX_OUT];
+    lathe_packed_weight weights[LATHE_OP_MAX_IN] = {{NULL, NULL}};
     const lathe_desc absent = {LATHE_ABSENT, 0, {1, 1, 1, 1}};
-    for (int32_t k = 0; k < n->n_in; k++)
-        in[k] = n->in[k] == LATHE_NONE ? absent : g->values[n->in[k]].desc;
+    for (int32_t k = 0; k < n->n_in; k++) {
+        const lathe_ir_value *v = n->in[k] == LATHE_NONE ? NULL : &g->values[n->in[k]];
+        in[k] = v ? v->desc : absent;
+        if (v && v->kind == LATHE_VALUE_PLANES) {
+            const lathe_instance *format = g->params->rows[v->param]->format;
+            weights[k] = (lathe_packed_weight){format->table, format->self};
+        }
+    }
     for (int32_t k = 0; k < n->n_out; k++)
         out_of[k] = n->out[k] == LATHE_NONE ? absent : g->values[n->out[k]].desc;
     const uint32_t set = lathe__write_mask(n, LATHE_WRITE_SET),
@@ -34,6 +42,7 @@ lathe_status lathe_node_kernel(const lathe_machine *m, const lathe_graph *g, con
                                           .may_accumulate = add | both,
                                           .may_overwrite = set | both,
                                           .flags = m->flags,
-                                          .n_threads = m->n_threads};
+                                          .n_threads = m->n_threads,
+                                          .weights = weights};
     return lathe_answer_kernel(m->device, &problem, out, out_scratch_bytes);
 }

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "exec/adapter_sites.h"
 #include "exec/builder.h"
-#include "exec/node_kernel.h"
+#include "exec/offers.h"
 #include "ir/flops.h"
 #include "lathe/rng.h"
 #include "passes/passes.h"
@@ -93,47 +93,6 @@ static lathe_status build_loss(lathe__builder *b, int32_t train)
     return lathe_pass_recompute(g, b->config->recompute);
 }
 
-/* The last answer about an op. Layers are alike, so the same question is asked often. */
-typedef struct offer {
-    const lathe_machine *machine;
-    lathe_desc tensors[LATHE_OP_MAX_IN + LATHE_OP_MAX_OUT];
-    int32_t op, is_made; /* op -1: nothing asked yet */
-} offer;
-
-/* lathe_offers_fn: whether the kernel can be created. `arg`: offer[2], indexed by whether it is of
- * the backward. */
-static lathe_status machine_offers(void *arg, const lathe_graph *g, const lathe_ir_node *n,
-                                   int32_t *out_is_offered)
-{
-    offer *const offers = arg;
-    offer *o = n->op == LATHE_OP_LINEAR_DX_GELU ? &offers[1] : &offers[0];
-    lathe_desc tensors[LATHE_OP_MAX_IN + LATHE_OP_MAX_OUT];
-    lathe_kernel *kernel = NULL;
-    int64_t scratch = 0;
-    memset(tensors, 0, sizeof tensors);
-    for (int32_t k = 0; k < n->n_in; k++)
-        if (n->in[k] != LATHE_NONE)
-            tensors[k] = g->values[n->in[k]].desc;
-    for (int32_t k = 0; k < n->n_out; k++)
-        if (n->out[k] != LATHE_NONE)
-            tensors[LATHE_OP_MAX_IN + k] = g->values[n->out[k]].desc;
-    *out_is_offered = o->is_made;
-    if (o->op == n->op && memcmp(o->tensors, tensors, sizeof tensors) == 0)
-        return LATHE_OK;
-    const lathe_status status = lathe_node_kernel(o->machine, g, n, &kernel, &scratch);
-    *out_is_offered = status == LATHE_OK;
-    if (status == LATHE_E_NOMEM)
-        return status; /* says nothing about the op: with memory, another program would result */
-    if (status == LATHE_OK)
-        o->machine->dev->kernel_destroy(o->machine->device->self, kernel);
-    else
-        lathe_error_clear(); /* no kernel is not an error */
-    memcpy(o->tensors, tensors, sizeof tensors);
-    o->op = n->op;
-    o->is_made = *out_is_offered;
-    return LATHE_OK;
-}
-
 static lathe_status to_f32(lathe_graph *g, lathe_val x, lathe_val *out)
 {
     lathe_desc desc;
@@ -161,14 +120,13 @@ static lathe_status score_logits(const lathe__builder *b, lathe_val *logits, lat
 {
     lathe_graph *g = b->build.graph;
     const lathe_op_attrs attrs = {.softcap = (float)b->config->model->head_softcap};
-    offer asked[2] = {{.machine = b->config->machine, .op = -1},
-                      {.machine = b->config->machine, .op = -1}};
+    lathe_offers asked = {.machine = b->config->machine};
     lathe_val out[2];
     int32_t is_offered = 0;
     if (!b->config->machine)
         return LATHE_OK;
     LATHE_TRY(lathe_graph_node(g, LATHE_OP_HEAD_SCORES, &attrs, logits, 1, out, 2, -1, "scores"));
-    LATHE_TRY(machine_offers(asked, g, &g->nodes[g->n_nodes - 1], &is_offered));
+    LATHE_TRY(lathe_machine_offers(&asked, g, &g->nodes[g->n_nodes - 1], &is_offered));
     if (!is_offered)
         return LATHE_OK; /* lathe_pass_dead removes the node */
     *logits = out[0];
@@ -346,14 +304,17 @@ static lathe_status build_decode(lathe__builder *b)
 
 static lathe_status join_ops(const lathe__builder *b, int32_t kind)
 {
-    offer offers[2] = {{.machine = b->config->machine, .op = -1},
-                       {.machine = b->config->machine, .op = -1}};
-    if (!b->config->machine)
+    lathe_offers asked = {.machine = b->config->machine};
+    const lathe_machine *m = b->config->machine;
+    if (!m)
         return LATHE_OK;
-    LATHE_TRY(lathe_pass_gelu(b->build.graph, machine_offers, offers));
+    if (m->info.packed_weights && lathe_machine_shares(m))
+        LATHE_TRY(
+            lathe_pass_packed(b->build.graph, lathe_machine_offers, &asked, &b->program->n_packed));
+    LATHE_TRY(lathe_pass_gelu(b->build.graph, lathe_machine_offers, &asked));
     if (kind == LATHE_PROGRAM_DECODE) /* elsewhere, the start of a product costs next to nothing */
-        LATHE_TRY(lathe_pass_linears(b->build.graph, machine_offers, offers));
-    return lathe_pass_add_norm(b->build.graph, machine_offers, offers);
+        LATHE_TRY(lathe_pass_linears(b->build.graph, lathe_machine_offers, &asked));
+    return lathe_pass_add_norm(b->build.graph, lathe_machine_offers, &asked);
 }
 
 /* The node after which the loss has been computed. */

@@ -81,6 +81,7 @@ typedef struct lathe_program {
     lathe_stage_loss stage;       /* metrics by name */
     double flops;                 /* of a forward and, in TRAIN, its backward (lathe_graph_flops) */
     int32_t forward_end;          /* number of nodes of the forward; the loss is known after them */
+    int32_t n_packed;             /* products that read quantized weights from their planes */
     int32_t n_offloaded; /* activations copied to the host in the forward, back in the backward */
     void *own_arena;     /* NULL: the run's shared arena is large enough */
     int64_t own_bytes;

@@ -37,3 +37,18 @@ lathe_status lathe__value_address(const lathe_gather_uses *gathers, const lathe_
                    : lathe_error(LATHE_E_STATE, "'%s' is divided among ranks, and is not gathered",
                                  store->params->rows[v->param]->name);
 }
+
+lathe_status lathe__planes_address(const lathe_gather_uses *gathers, const lathe_store *store,
+                                   const lathe_ir_value *v, const void **out)
+{
+    lathe_ir_value plane = *v;
+    plane.kind = LATHE_VALUE_PLANE;
+    for (int32_t k = 0; k < LATHE_MAX_PLANES; k++)
+        out[k] = NULL;
+    for (plane.plane = 0; plane.plane < store->params->rows[v->param]->n_planes; plane.plane++) {
+        void *at = NULL;
+        LATHE_TRY(lathe__value_address(gathers, store, &plane, &at));
+        out[plane.plane] = at;
+    }
+    return LATHE_OK;
+}

@@ -8,5 +8,9 @@
  *  the store. LATHE_E_STATE: ranks divide it, and the program does not gather it. */
 lathe_status lathe__value_address(const lathe_gather_uses *gathers, const lathe_store *store,
                                   const lathe_ir_value *v, void **out);
+/** Sets out [LATHE_MAX_PLANES] to the addresses of the planes of a value of kind PLANES; NULL
+ *  beyond the last. Errors as above. */
+lathe_status lathe__planes_address(const lathe_gather_uses *gathers, const lathe_store *store,
+                                   const lathe_ir_value *v, const void **out);
 
 #endif

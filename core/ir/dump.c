@@ -5,7 +5,7 @@
 #include "ir/op_info.h"
 
 static const char kind_letters[] =
-    "tickmgqs"; /* temp input const param(k) master grad plane state */
+    "tickmgqsp"; /* temp input const param(k) master grad plane(q) state planes */
 
 /* Writes a label on one line; for Graphviz, escapes quotes and backslashes. */
 static void put_label(const char *label, int escape, lathe_buffer *out)

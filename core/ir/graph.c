@@ -115,12 +115,13 @@ lathe_status lathe_graph_state(lathe_graph *g, const char *name, lathe_desc desc
     return named_value(g, LATHE_VALUE_STATE, name, desc, -1, 0, NULL, out);
 }
 
-/* Entry for the value of (kind, parameter, plane): 3 kinds and the planes for each parameter. NULL:
- * out of memory. */
+/* Entry for the value of (kind, parameter, plane): 3 kinds, the planes and all of them together for
+ * each parameter. NULL: out of memory. */
 static int32_t *param_slot(lathe_graph *g, int32_t kind, int32_t param, int32_t plane)
 {
-    enum { EACH = LATHE_VALUE_PLANE - LATHE_VALUE_PARAM + LATHE_MAX_PLANES };
-    const int64_t at = (int64_t)param * EACH + (kind - LATHE_VALUE_PARAM) + plane;
+    enum { EACH = LATHE_VALUE_PLANE - LATHE_VALUE_PARAM + LATHE_MAX_PLANES + 1 };
+    const int64_t at = (int64_t)param * EACH +
+                       (kind == LATHE_VALUE_PLANES ? EACH - 1 : (kind - LATHE_VALUE_PARAM) + plane);
     if (at >= g->cap_param_values) {
         const int64_t capacity = 2 * at + 256;
         int32_t *values = capacity <= INT32_MAX
@@ -177,6 +178,13 @@ lathe_status lathe_graph_plane(lathe_graph *g, int32_t param, int32_t plane, lat
 {
     return param_value(g, LATHE_VALUE_PLANE, param, plane,
                        g->params->rows[param]->planes[plane].desc, out);
+}
+
+lathe_status lathe_graph_planes(lathe_graph *g, int32_t param, lathe_val *out)
+{
+    lathe_desc desc = g->params->rows[param]->desc;
+    desc.dtype = LATHE_PLANES;
+    return param_value(g, LATHE_VALUE_PLANES, param, 0, desc, out);
 }
 
 void lathe_graph_output(lathe_graph *g, lathe_val v)

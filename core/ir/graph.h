@@ -19,7 +19,8 @@ enum {
     LATHE_VALUE_MASTER = 4, /* the f32 master copy of a parameter */
     LATHE_VALUE_GRAD = 5,   /* gradient of a parameter; f32 or the table's grad_dtype */
     LATHE_VALUE_PLANE = 6,  /* a packed plane of a quantized parameter */
-    LATHE_VALUE_STATE = 7   /* named memory kept between runs: optimizer slots, KV caches */
+    LATHE_VALUE_STATE = 7,  /* named memory kept between runs: optimizer slots, KV caches */
+    LATHE_VALUE_PLANES = 8  /* a quantized parameter by all its planes, read by a product */
 };
 
 enum { LATHE_BLOCK_NONE = 0, LATHE_BLOCK_ATTENTION = 1, LATHE_BLOCK_MLP = 2 };
@@ -36,7 +37,7 @@ typedef struct lathe_ir_value {
     lathe_desc desc;
     int32_t kind;       /* LATHE_VALUE_* */
     int32_t node;       /* node that computes it; -1: none (or a persistent kind) */
-    int32_t param;      /* PARAM, MASTER, GRAD, PLANE: row of the table; else -1 */
+    int32_t param;      /* PARAM, MASTER, GRAD, PLANE, PLANES: row of the table; else -1 */
     int32_t plane;      /* PLANE: its number */
     lathe_val share;    /* value whose memory this one reuses, or LATHE_NONE */
     int32_t is_output;  /* kept until the end of the run */
@@ -93,11 +94,13 @@ lathe_status lathe_graph_const(lathe_graph *g, const char *name, lathe_desc desc
                                lathe_val *out);
 lathe_status lathe_graph_state(lathe_graph *g, const char *name, lathe_desc desc, lathe_val *out);
 
-/** The value of a parameter row as computation reads it; its master; its gradient; a plane. */
+/** The value of a parameter row as computation reads it; its master; its gradient; a plane; all of
+ *  its planes, as a W of dtype LATHE_PLANES (lathe/packed.h). */
 lathe_status lathe_graph_param(lathe_graph *g, int32_t param, lathe_val *out);
 lathe_status lathe_graph_master(lathe_graph *g, int32_t param, lathe_val *out);
 lathe_status lathe_graph_grad(lathe_graph *g, int32_t param, lathe_val *out);
 lathe_status lathe_graph_plane(lathe_graph *g, int32_t param, int32_t plane, lathe_val *out);
+lathe_status lathe_graph_planes(lathe_graph *g, int32_t param, lathe_val *out);
 
 /** Marks a value as a result, which is readable after the run. */
 void lathe_graph_output(lathe_graph *g, lathe_val v);

@@ -40,6 +40,11 @@ lathe_status lathe_pass_recompute(lathe_graph *g, int32_t mode);
 typedef lathe_status (*lathe_offers_fn)(void *arg, const lathe_graph *g, const lathe_ir_node *n,
                                         int32_t *out_is_offered);
 
+/** Lets a product read a quantized weight from its planes, without a DEQUANT before it, if the
+ *  device offers it. Runs after the recomputation pass and before the fusions, which keep such
+ *  weights. *out_n: number of these products. */
+lathe_status lathe_pass_packed(lathe_graph *g, lathe_offers_fn offers, void *arg, int32_t *out_n);
+
 /** Fuses a matrix product and the GELU_TANH after it into one node, if the device offers it;
  *  likewise the derivative of a GELU_TANH and the product after it, whose result is then never
  *  stored. Runs after the recomputation pass. Values do not change, and less memory is live at

@@ -82,10 +82,10 @@ static int multiplies(const lathe_graph *g, const lathe_ir_node *n, lathe_val v)
 {
     int reads = 0, decodes = 0;
     for (int32_t k = 0; k < n->n_in; k++) {
-        const lathe_val in = n->in[k];
-        const int32_t by = in == LATHE_NONE ? -1 : g->values[in].node;
-        reads |= in == v;
-        decodes |= by >= 0 && g->nodes[by].op == LATHE_OP_DEQUANT;
+        const lathe_ir_value *in = n->in[k] == LATHE_NONE ? NULL : &g->values[n->in[k]];
+        reads |= n->in[k] == v;
+        decodes |= in && (in->kind == LATHE_VALUE_PLANES ||
+                          (in->node >= 0 && g->nodes[in->node].op == LATHE_OP_DEQUANT));
     }
     return reads && decodes;
 }

@@ -6,11 +6,13 @@
  */
 #include "fp8.h"
 #include "gelu.h"
+#include "planes.h"
 #include "product.h"
 
 typedef struct linear {
     cpu_product *product;
     cpu_fp8_product *fp8; /* used instead of `product` */
+    cpu_planes *planes;   /* likewise */
     int64_t rows, cols;   /* of dy, for db */
 } linear;
 
@@ -19,6 +21,7 @@ static void release(lathe_kernel *k)
     linear *s = k->state;
     cpu_product_destroy(k->device, s->product);
     cpu_fp8_product_destroy(k->device, s->fp8);
+    cpu_planes_destroy(k->device, s->planes);
     k->host->free(s);
 }
 
@@ -28,6 +31,8 @@ static lathe_status make(lathe_kernel *k, const matmul_spec *spec, int64_t *out_
     if (s == NULL)
         return lathe_fail(k->host, LATHE_E_NOMEM, "%s: no memory for its state", kernel_op_name(k));
     k->state = s;
+    if (k->in[1].dtype == LATHE_PLANES)
+        return cpu_planes_create(k->device, spec, &k->weights[1], &s->planes, out_scratch);
     if (spec->fp8 != 0)
         return cpu_fp8_product_create(k->device, spec, &s->fp8, out_scratch);
     return cpu_product_create(k->device, spec, &s->product, out_scratch);
@@ -73,21 +78,35 @@ static lathe_status prepare_dw(lathe_kernel *k, int64_t *out_scratch)
     return LATHE_OK;
 }
 
-static lathe_status run_linear_gelu(lathe_kernel *k, const lathe_kernel_args *a)
+/* y = in[0] by in[1], in the way that was prepared. */
+static lathe_status multiply(lathe_kernel *k, const lathe_kernel_args *a, const void *bias, void *y,
+                             int adds)
 {
     const linear *s = k->state;
+    if (s->planes != NULL)
+        return cpu_planes_run(k->device, s->planes, a->in[0], a->in[1], bias, y, a->scratch, adds);
+    if (s->fp8 != NULL)
+        return cpu_fp8_product_run(k->device, s->fp8, a->in[0], a->in[1], bias, y, a->scratch,
+                                   adds);
+    return cpu_product_run(k->device, s->product, a->in[0], a->in[1], bias, y, a->scratch, adds);
+}
+
+static const void *bias_of(const lathe_kernel *k, const lathe_kernel_args *a)
+{
+    return kernel_has_in(k, 2) ? a->in[2] : NULL;
+}
+
+static lathe_status run_linear_gelu(lathe_kernel *k, const lathe_kernel_args *a)
+{
     void *z = kernel_has_out(k, 1) ? a->out[1] : a->out[0];
-    LATHE_TRY(cpu_product_run(k->device, s->product, a->in[0], a->in[1],
-                              kernel_has_in(k, 2) ? a->in[2] : NULL, z, a->scratch, 0));
+    LATHE_TRY(multiply(k, a, bias_of(k, a), z, 0));
     cpu_gelu(k->host, z, a->out[0], k->out[0].dtype, lathe_desc_count(&k->out[0]));
     return LATHE_OK;
 }
 
 static lathe_status run_dx_gelu(lathe_kernel *k, const lathe_kernel_args *a)
 {
-    const linear *s = k->state;
-    LATHE_TRY(
-        cpu_product_run(k->device, s->product, a->in[0], a->in[1], NULL, a->out[0], a->scratch, 0));
+    LATHE_TRY(multiply(k, a, NULL, a->out[0], 0));
     cpu_gelu_bwd(k->host, a->out[0], a->in[2], a->out[0], k->out[0].dtype,
                  lathe_desc_count(&k->out[0]), 0);
     return LATHE_OK;
@@ -95,24 +114,12 @@ static lathe_status run_dx_gelu(lathe_kernel *k, const lathe_kernel_args *a)
 
 static lathe_status run_linear(lathe_kernel *k, const lathe_kernel_args *a)
 {
-    const linear *s = k->state;
-    const void *bias = kernel_has_in(k, 2) ? a->in[2] : NULL;
-    if (s->fp8 != NULL)
-        return cpu_fp8_product_run(k->device, s->fp8, a->in[0], a->in[1], bias, a->out[0],
-                                   a->scratch, 0);
-    return cpu_product_run(k->device, s->product, a->in[0], a->in[1], bias, a->out[0], a->scratch,
-                           0);
+    return multiply(k, a, bias_of(k, a), a->out[0], 0);
 }
 
 static lathe_status run_two(lathe_kernel *k, const lathe_kernel_args *a)
 {
-    const linear *s = k->state;
-    const int adds = (a->accumulate & 1u) != 0;
-    if (s->fp8 != NULL)
-        return cpu_fp8_product_run(k->device, s->fp8, a->in[0], a->in[1], NULL, a->out[0],
-                                   a->scratch, adds);
-    return cpu_product_run(k->device, s->product, a->in[0], a->in[1], NULL, a->out[0], a->scratch,
-                           adds);
+    return multiply(k, a, NULL, a->out[0], (a->accumulate & 1u) != 0);
 }
 
 static lathe_status run_dw(lathe_kernel *k, const lathe_kernel_args *a)
@@ -124,9 +131,10 @@ static lathe_status run_dw(lathe_kernel *k, const lathe_kernel_args *a)
     return run_two(k, a);
 }
 
-const kernel_op CPU_OP(LINEAR) = {prepare_linear, run_linear, release, 0};
-const kernel_op CPU_OP(LINEAR_DX) = {prepare_dx, run_two, release, 1};
+const kernel_op CPU_OP(LINEAR) = {prepare_linear, run_linear, release, KERNEL_TAKES_PLANES};
+const kernel_op CPU_OP(LINEAR_DX) = {prepare_dx, run_two, release, 1 | KERNEL_TAKES_PLANES};
 const kernel_op CPU_OP(LINEAR_DW) = {prepare_dw, run_dw, release, 3};
 const kernel_op CPU_OP(MATMUL) = {prepare_matmul, run_two, release, 1};
-const kernel_op CPU_OP(LINEAR_GELU) = {prepare_linear, run_linear_gelu, release, 0};
-const kernel_op CPU_OP(LINEAR_DX_GELU) = {prepare_dx, run_dx_gelu, release, 0};
+const kernel_op CPU_OP(LINEAR_GELU) = {prepare_linear, run_linear_gelu, release,
+                                       KERNEL_TAKES_PLANES};
+const kernel_op CPU_OP(LINEAR_DX_GELU) = {prepare_dx, run_dx_gelu, release, KERNEL_TAKES_PLANES};

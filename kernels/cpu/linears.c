@@ -1,19 +1,33 @@
-/* LINEARS: several products of one input. Products of a few rows run in one parallel loop (rows.c).
- * Products of more rows, for which the start of a loop costs next to nothing, run one by one. */
+/* LINEARS: several products of one input. Products of a few rows run in one parallel loop (rows.c;
+ * planes_rows.c for those with a packed weight). Products of more rows, for which the start of a
+ * loop costs next to nothing, run one by one. */
+#include "planes.h"
+#include "planes_rows.h"
 #include "product.h"
 #include "rows.h"
 
+/* One of the products. Of the three pointers at most one is set: with few rows, those of packed
+ * weights have `rows`, and others none. */
+typedef struct one_product {
+    matmul_spec spec;
+    int32_t is_packed;
+    cpu_product *whole;
+    cpu_planes *planes;
+    cpu_planes_rows rows;
+} one_product;
+
 typedef struct linears {
-    matmul_spec specs[CPU_ROWS_JOINED];
-    cpu_product *products[CPU_ROWS_JOINED]; /* NULL: by rows.c */
+    one_product products[CPU_ROWS_JOINED];
     int32_t n, by_rows;
 } linears;
 
 static void release(lathe_kernel *k)
 {
     linears *s = k->state;
-    for (int32_t i = 0; i < s->n; i++)
-        cpu_product_destroy(k->device, s->products[i]);
+    for (int32_t i = 0; i < s->n; i++) {
+        cpu_product_destroy(k->device, s->products[i].whole);
+        cpu_planes_destroy(k->device, s->products[i].planes);
+    }
     k->host->free(s);
 }
 
@@ -34,6 +48,22 @@ static matmul_spec spec_of(const lathe_kernel *k, int32_t w)
                          .alpha = 1.0};
 }
 
+static lathe_status prepare_one(lathe_kernel *k, int32_t i, int64_t *out_scratch)
+{
+    linears *s = k->state;
+    one_product *p = &s->products[i];
+    const lathe_packed_weight *w = &k->weights[1 + 2 * i];
+    if (s->by_rows && p->is_packed)
+        cpu_planes_rows_init(&p->spec, w, k->host->n_threads(), &p->rows, out_scratch);
+    else if (s->by_rows)
+        *out_scratch = cpu_rows_scratch(&p->spec);
+    else if (p->is_packed)
+        return cpu_planes_create(k->device, &p->spec, w, &p->planes, out_scratch);
+    else
+        return cpu_product_create(k->device, &p->spec, &p->whole, out_scratch);
+    return LATHE_OK;
+}
+
 static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
 {
     linears *s = k->host->alloc((int64_t)sizeof *s);
@@ -41,17 +71,19 @@ static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
         return lathe_fail(k->host, LATHE_E_NOMEM, "%s: no memory for its state", kernel_op_name(k));
     k->state = s;
     while (s->n < CPU_ROWS_JOINED && kernel_has_in(k, 1 + 2 * s->n)) {
-        s->specs[s->n] = spec_of(k, 1 + 2 * s->n);
+        one_product *p = &s->products[s->n];
+        p->spec = spec_of(k, 1 + 2 * s->n);
+        p->is_packed = k->in[1 + 2 * s->n].dtype == LATHE_PLANES;
+        if (p->is_packed && !LATHE_HAS(k->weights[1 + 2 * s->n].table, decode_part))
+            return lathe_fail(k->host, LATHE_E_UNSUPPORTED,
+                              "%s: the format of weight %d decodes no parts", kernel_op_name(k),
+                              (int)s->n);
         s->n++;
     }
-    s->by_rows = cpu_rows_serves(&s->specs[0]);
-    if (s->by_rows) {
-        *out_scratch = cpu_rows_scratch(&s->specs[0]);
-        return LATHE_OK;
-    }
+    s->by_rows = cpu_rows_serves(&s->products[0].spec);
     for (int32_t i = 0; i < s->n; i++) {
         int64_t bytes = 0;
-        LATHE_TRY(cpu_product_create(k->device, &s->specs[i], &s->products[i], &bytes));
+        LATHE_TRY(prepare_one(k, i, &bytes));
         *out_scratch = bytes > *out_scratch ? bytes : *out_scratch;
     }
     return LATHE_OK;
@@ -62,20 +94,44 @@ static const float *bias_of(const lathe_kernel *k, const lathe_kernel_args *a, i
     return kernel_has_in(k, 2 + 2 * i) ? a->in[2 + 2 * i] : NULL;
 }
 
+static lathe_status run_by_rows(lathe_kernel *k, const lathe_kernel_args *a)
+{
+    const linears *s = k->state;
+    cpu_rows_product plain[CPU_ROWS_JOINED];
+    cpu_planes_use packed[CPU_ROWS_JOINED];
+    int32_t n_plain = 0, n_packed = 0;
+    for (int32_t i = 0; i < s->n; i++) {
+        const one_product *p = &s->products[i];
+        const void *const w = a->in[1 + 2 * i];
+        const float *const bias = bias_of(k, a, i);
+        if (p->is_packed)
+            packed[n_packed++] = (cpu_planes_use){&p->rows, w, bias, a->out[i]};
+        else
+            plain[n_plain++] = (cpu_rows_product){&p->spec, w, bias, a->out[i]};
+    }
+    if (n_plain > 0)
+        cpu_rows_run_joined(k->host, plain, n_plain, a->in[0], a->scratch);
+    return n_packed > 0 ? cpu_planes_rows_run(k->host, packed, n_packed, a->in[0], a->scratch, 0)
+                        : LATHE_OK;
+}
+
 static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const linears *s = k->state;
-    cpu_rows_product products[CPU_ROWS_JOINED];
-    for (int32_t i = 0; i < s->n; i++) {
-        const void *const w = a->in[1 + 2 * i];
-        products[i] = (cpu_rows_product){&s->specs[i], w, bias_of(k, a, i), a->out[i]};
-        if (!s->by_rows)
-            LATHE_TRY(cpu_product_run(k->device, s->products[i], a->in[0], w, products[i].bias,
-                                      a->out[i], a->scratch, 0));
-    }
     if (s->by_rows)
-        cpu_rows_run_joined(k->host, products, s->n, a->in[0], a->scratch);
+        return run_by_rows(k, a);
+    for (int32_t i = 0; i < s->n; i++) {
+        const one_product *p = &s->products[i];
+        const void *const w = a->in[1 + 2 * i];
+        const float *const bias = bias_of(k, a, i);
+        if (p->is_packed)
+            LATHE_TRY(
+                cpu_planes_run(k->device, p->planes, a->in[0], w, bias, a->out[i], a->scratch, 0));
+        else
+            LATHE_TRY(
+                cpu_product_run(k->device, p->whole, a->in[0], w, bias, a->out[i], a->scratch, 0));
+    }
     return LATHE_OK;
 }
 
-const kernel_op CPU_OP(LINEARS) = {prepare, run, release, 0};
+const kernel_op CPU_OP(LINEARS) = {prepare, run, release, KERNEL_TAKES_PLANES};

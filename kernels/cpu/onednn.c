@@ -187,11 +187,19 @@ static dnnl_data_type_t type_of(int32_t dtype)
     return dtype == LATHE_F32 ? dnnl_f32 : dnnl_bf16;
 }
 
-static dnnl_status_t matrix(md_owned *out, int64_t rows, int64_t cols, int32_t dtype, int trans)
+static dnnl_status_t strided(md_owned *out, int64_t rows, int64_t cols, int32_t dtype,
+                             int64_t stride)
 {
     const dnnl_dim_t dims[DNNL_MAX_NDIMS] = {rows, cols};
-    const dnnl_dim_t strides[DNNL_MAX_NDIMS] = {trans ? 1 : cols, trans ? rows : 1};
+    const dnnl_dim_t strides[DNNL_MAX_NDIMS] = {stride, 1};
     return md_strided(out, 2, dims, type_of(dtype), strides);
+}
+
+static dnnl_status_t matrix(md_owned *out, int64_t rows, int64_t cols, int32_t dtype, int trans)
+{
+    const dnnl_dim_t dims[DNNL_MAX_NDIMS] = {rows, cols}, turned[DNNL_MAX_NDIMS] = {1, rows};
+    return trans ? md_strided(out, 2, dims, type_of(dtype), turned)
+                 : strided(out, rows, cols, dtype, cols);
 }
 
 static dnnl_status_t make_operands(const matmul_spec *s, operands *o)
@@ -200,7 +208,7 @@ static dnnl_status_t make_operands(const matmul_spec *s, operands *o)
     if (status == dnnl_success)
         status = matrix(&o->b, s->k, s->n, s->b_dtype, s->trans_b);
     if (status == dnnl_success)
-        status = matrix(&o->c, s->m, s->n, s->c_dtype, 0);
+        status = strided(&o->c, s->m, s->n, s->c_dtype, matmul_c_stride(s));
     if (status == dnnl_success && s->bias)
         status = matrix(&o->bias, 1, s->n, LATHE_F32, 0);
     return status;

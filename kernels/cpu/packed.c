@@ -253,7 +253,7 @@ CPU_INLINE void store_row(const packed_job *job, const tile_place *at_c, int64_t
 {
     const matmul_spec *s = &job->p->spec;
     const vf alpha = v_set((float)s->alpha);
-    void *const to = at_mut(job->c, (at_c->row + i) * s->n + at_c->column, dtype);
+    void *const to = at_mut(job->c, (at_c->row + i) * matmul_c_stride(s) + at_c->column, dtype);
     float line[TILE_COLUMNS];
 #pragma GCC unroll 2
     for (int h = 0; h < 2; h++) {

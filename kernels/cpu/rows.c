@@ -14,9 +14,8 @@
  */
 #include "rows.h"
 
-#include "simd.h"
+#include "row_steps.h"
 
-#define STEP (2 * VL)           /* elements of a weight row that are processed at a time */
 #define CHUNK_BYTES (16 * 1024) /* of weights that a worker takes at a time, about */
 #define MOST_COLUMNS 48         /* of c that a worker computes at a time */
 #define BLOCK_ROWS 64           /* of a that a worker takes at a time, if there are more */
@@ -32,9 +31,6 @@
 
 #define AHEAD                                                                                      \
     4 /* tiles between the one that is computed and the one that is fetched to the L2 cache */
-
-/* Whether bf16 elements are multiplied as they are. */
-#define MULTIPLIES_BF16 (LATHE_CPU_ISA == 3)
 
 typedef struct rows_job {
     const matmul_spec *spec;
@@ -52,17 +48,6 @@ int cpu_rows_serves(const matmul_spec *s)
            s->a_dtype == s->b_dtype;
 }
 
-CPU_INLINE int64_t bytes_of(int32_t dtype)
-{
-    return dtype == LATHE_F32 ? 4 : 2;
-}
-
-/* Bytes of an element of a row of `a`, as the kernels read it. */
-CPU_INLINE int64_t a_bytes_of(int32_t dtype)
-{
-    return MULTIPLIES_BF16 && dtype == LATHE_BF16 ? 2 : 4;
-}
-
 /* Whether the kernels can read the rows of `a` where they are. */
 static int reads_in_place(const matmul_spec *s)
 {
@@ -72,19 +57,6 @@ static int reads_in_place(const matmul_spec *s)
 int64_t cpu_rows_scratch(const matmul_spec *s)
 {
     return reads_in_place(s) ? 0 : s->m * cpu_round_up(s->k, STEP) * a_bytes_of(s->a_dtype);
-}
-
-CPU_INLINE void load_step(const void *p, vf *x, vf *y, int32_t dtype)
-{
-    if (dtype == LATHE_BF16) {
-        v_widen_pairs(p, x, y);
-    } else if (dtype == LATHE_F16) {
-        *x = v_widen(p, LATHE_F16);
-        *y = v_widen((const uint16_t *)p + VL, LATHE_F16);
-    } else {
-        *x = v_load(p);
-        *y = v_load((const float *)p + VL);
-    }
 }
 
 /* ---- copies of the rows of a ---- */
@@ -137,9 +109,8 @@ static void copy_range(void *arg, int64_t begin, int64_t end, int32_t worker)
                      job->from + r * s->k * bytes_of(s->a_dtype), s->k);
 }
 
-/* The rows of `a` as the kernels read them, a copy in scratch if need be. */
-static const char *ready_rows(const lathe_host *host, const matmul_spec *spec, const void *a,
-                              void *scratch, int64_t *out_bytes)
+const char *cpu_rows_ready(const lathe_host *host, const matmul_spec *spec, const void *a,
+                           void *scratch, int64_t *out_bytes)
 {
     copy_job job = {spec, a, scratch};
     *out_bytes = cpu_round_up(spec->k, STEP) * a_bytes_of(spec->a_dtype);
@@ -167,20 +138,6 @@ CPU_INLINE void store_value(const rows_job *job, int64_t row, int64_t column, fl
         st(job->c, i, LATHE_BF16, job->accumulate, y);
     else
         st(job->c, i, LATHE_F16, job->accumulate, y);
-}
-
-/* Returns sum + the products of one step's elements of a row of the weight and a row of a. */
-CPU_INLINE vf add_step(vf sum, const char *b, const char *a, int32_t dtype)
-{
-#if MULTIPLIES_BF16
-    if (dtype == LATHE_BF16)
-        return _mm512_dpbf16_ps(sum, (__m512bh)_mm512_loadu_si512(b),
-                                (__m512bh)_mm512_loadu_si512(a));
-#endif
-    vf x, y;
-    const float *const f = (const float *)(const void *)a;
-    load_step(b, &x, &y, dtype);
-    return v_fma(y, v_load(f + VL), v_fma(x, v_load(f), sum));
 }
 
 /* Multiplies one row of the weight with `n_a` rows of a from `row` on. */
@@ -408,7 +365,7 @@ static void run_joined(const lathe_host *host, const cpu_rows_product *products,
     const matmul_spec *spec = products[0].spec;
     joined_job job = {.first = {0}};
     int64_t a_bytes = 0;
-    const char *const rows = ready_rows(host, spec, a, scratch, &a_bytes);
+    const char *const rows = cpu_rows_ready(host, spec, a, scratch, &a_bytes);
     for (int32_t i = 0; i < n; i++) {
         job.products[i] = (rows_job){.spec = products[i].spec,
                                      .a = rows,

@@ -20,6 +20,12 @@ int64_t cpu_rows_scratch(const matmul_spec *spec);
 void cpu_rows_run(const lathe_host *host, const matmul_spec *spec, const void *a, const void *b,
                   const float *bias, void *c, void *scratch, int accumulate);
 
+/** The m rows of `a` as the kernels read them, *out_bytes apart: widened to f32 in the order in
+ * which widening in registers yields the weight's elements, and padded with zeros to whole steps; a
+ * copy in scratch [cpu_rows_scratch] if need be. */
+const char *cpu_rows_ready(const lathe_host *host, const matmul_spec *spec, const void *a,
+                           void *scratch, int64_t *out_bytes);
+
 #define CPU_ROWS_JOINED 3 /* maximum products at a time */
 
 /** One of several products of one `a`, which differ only in n, b, bias and c. */

@@ -17,6 +17,7 @@
 #define LATHE_DEVICE_H
 
 #include "op.h"
+#include "packed.h"
 #include "status.h"
 
 #define LATHE_DEVICE_REVISION 1
@@ -49,7 +50,7 @@ typedef struct lathe_device_info {
     int32_t fp8_recipe;     /* LATHE_FP8_*: the recipe that suits the device best; 0: the first */
     char driver[48];        /* "CUDA 12.8, driver 570.86.15"; "": none */
     int32_t capture_events; /* 1: events may be recorded within a capture; see event_record */
-    int32_t reserved3;      /* 0 */
+    int32_t packed_weights; /* 1: W of products may be of dtype LATHE_PLANES; see packed.h */
 } lathe_device_info;
 LATHE_ABI_SIZE(lathe_device_info, 200);
 
@@ -65,8 +66,10 @@ typedef struct lathe_kernel_problem {
     uint32_t may_overwrite;  /* bit i: a run may leave it clear; both bits may be set */
     uint32_t flags;          /* LATHE_FLAG_* */
     int32_t n_threads;
+    /* [n_in] how inputs of dtype LATHE_PLANES are decoded; NULL: there are none. Copied. */
+    const lathe_packed_weight *weights;
 } lathe_kernel_problem;
-LATHE_ABI_SIZE(lathe_kernel_problem, 56);
+LATHE_ABI_SIZE(lathe_kernel_problem, 64);
 
 /** Memory of one kernel run: device pointers, borrowed until the stream has finished the run. */
 typedef struct lathe_kernel_args {

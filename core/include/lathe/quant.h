@@ -11,6 +11,7 @@
 #define LATHE_QUANT_H
 
 #include "host.h"
+#include "packed.h"
 #include "schema.h"
 #include "tensor.h"
 
@@ -179,7 +180,21 @@ typedef struct lathe_quant_v1 {
      *  weights and inputs that result. 1: as it is. NULL: the format has no such scales. Comes with
      *  encode_calibrated. */
     lathe_status (*scale_inputs)(void *self, const lathe_quant_layers *layers, float *scales);
+    /** [pure] How rows lie in memory (packed.h). NULL: 1, 1, 0. */
+    void (*part_rows)(void *self, int64_t rows, int64_t cols, lathe_part_rows *out);
+    /** [step] On any thread, and on several at a time: computes a part of W as F32, BF16 or F16,
+     * into out [runs * rows, cols], whose rows are part->stride elements apart, with the bits of
+     *  decode(). Neither queues work nor calls parallel_for. NULL: products decode the weight
+     * whole. */
+    void (*decode_part)(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                        const lathe_weight_part *part, void *out, int32_t dtype);
+    /** [pure] The columns that share values (lathe_part_codes in packed.h). NULL: 0, no codes. */
+    int64_t (*code_group)(void *self, int64_t rows, int64_t cols);
+    /** [step] On any thread, as decode_part: the codes of a part (packed.h). With code_group. */
+    int32_t (*part_codes)(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                          const lathe_weight_part *part, int32_t dtype, float *values, void *room,
+                          lathe_part_codes *out);
 } lathe_quant_v1;
-LATHE_ABI_SIZE(lathe_quant_v1, 136);
+LATHE_ABI_SIZE(lathe_quant_v1, 168);
 
 #endif

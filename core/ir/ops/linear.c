@@ -96,7 +96,7 @@ static lathe_status check_linear(const lathe_op_problem *p)
     if (n < 1 || o < 1)
         return lathe__refuse_shape(p, "x must be [N, I] for W [O, I], all at least 1");
     LATHE_TRY(lathe__check_in(p, 0, LATHE__COMPUTE, n * i));
-    LATHE_TRY(lathe__check_in(p, 1, p->in[0].dtype, o * i));
+    LATHE_TRY(lathe__check_weight(p, 1));
     LATHE_TRY(lathe__check_out(p, 0, LATHE__COMPUTE, n * o));
     if (lathe__in(p, 2))
         LATHE_TRY(lathe__check_in(p, 2, LATHE_F32, o));
@@ -113,7 +113,7 @@ static lathe_status check_dx(const lathe_op_problem *p)
     if (n < 1 || i < 1)
         return lathe__refuse_shape(p, "dy must be [N, O] for W [O, I], all at least 1");
     LATHE_TRY(lathe__check_in(p, 0, LATHE__COMPUTE, n * o));
-    LATHE_TRY(lathe__check_in(p, 1, p->in[0].dtype, o * i));
+    LATHE_TRY(lathe__check_weight(p, 1));
     LATHE_TRY(lathe__check_out(p, 0, LATHE__COMPUTE, n * i));
     return check_fp8(p, n, i, o);
 }

@@ -47,7 +47,7 @@ static lathe_status check(const lathe_op_problem *p)
         const lathe_desc *w = &p->in[weight_of(i)];
         if (!lathe__in(p, weight_of(i)) || w->rank != 2 || w->dims[1] != k || w->dims[0] < 1)
             return lathe__refuse_shape(p, "each W must be [O, I] for x [N, I], all at least 1");
-        LATHE_TRY(lathe__check_in(p, weight_of(i), p->in[0].dtype, w->dims[0] * k));
+        LATHE_TRY(lathe__check_weight(p, weight_of(i)));
         if (lathe__in(p, weight_of(i) + 1))
             LATHE_TRY(lathe__check_in(p, weight_of(i) + 1, LATHE_F32, w->dims[0]));
         LATHE_TRY(lathe__check_out(p, i, p->in[0].dtype, n * w->dims[0]));

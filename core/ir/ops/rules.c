@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "ir/desc_text.h"
+#include "lathe/packed.h"
 #include "lathe/rng.h"
 
 int32_t lathe__same_shape(const lathe_desc *a, const lathe_desc *b)
@@ -92,6 +93,16 @@ lathe_status lathe__check_in(const lathe_op_problem *p, int32_t i, int32_t dtype
 lathe_status lathe__check_out(const lathe_op_problem *p, int32_t i, int32_t dtype, int64_t count)
 {
     return check(p, &p->out[i], "output", i, dtype, count);
+}
+
+lathe_status lathe__check_weight(const lathe_op_problem *p, int32_t i)
+{
+    if (p->in[i].dtype != LATHE_PLANES)
+        return lathe__check_in(p, i, p->in[0].dtype, lathe_desc_count(&p->in[i]));
+    if (p->attrs.fp8 != 0)
+        return lathe_error(LATHE_E_UNSUPPORTED, "%s: a packed weight is not multiplied in fp8",
+                           lathe__op_name(p));
+    return LATHE_OK;
 }
 
 lathe_status lathe__refuse_shape(const lathe_op_problem *p, const char *text)

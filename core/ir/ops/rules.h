@@ -91,6 +91,9 @@ lathe_status lathe__infer_pair(lathe_op_problem *p);
  *  f16). */
 lathe_status lathe__check_in(const lathe_op_problem *p, int32_t i, int32_t dtype, int64_t count);
 lathe_status lathe__check_out(const lathe_op_problem *p, int32_t i, int32_t dtype, int64_t count);
+/** Checks that input i, a matrix [O,I], is of the first input's dtype, or stays in its planes
+ *  (lathe/packed.h), which products in fp8 do not read. */
+lathe_status lathe__check_weight(const lathe_op_problem *p, int32_t i);
 /** LATHE_E_SHAPE "<op>: <text>". */
 lathe_status lathe__refuse_shape(const lathe_op_problem *p, const char *text);
 /** Checks that x and y have the same count and compute dtype. */

@@ -39,6 +39,11 @@ lathe_status lathe__host_check_kernel(const struct lathe_kernel_problem *problem
                           .n_in = problem->n_in,
                           .n_out = problem->n_out,
                           .may_accumulate = problem->may_accumulate};
+    for (int32_t i = 0; i < problem->n_in; i++)
+        if (problem->in[i].dtype == LATHE_PLANES &&
+            !(LATHE_HAS(problem, weights) && problem->weights[i].table != NULL))
+            return lathe_error(LATHE_E_ARG, "%s: input %d is in planes of no format", info->name,
+                               (int)i);
     if (problem->attrs != NULL)
         p.attrs = *problem->attrs;
     for (int32_t i = 0; i < LATHE_OP_MAX_IN; i++)

@@ -2,9 +2,10 @@
  *
  *     scale = max|W| / 127;  q = round(W / scale) in -127 .. 127;  W' = q*scale
  *
- * The core allocates the planes, calls encode once when the model is loaded, and decode before each
- * use of the weight. Real formats have a scale per row or block; for that, change planes(),
- * encode() and decode().
+ * The core allocates the planes, and calls encode once when the model is loaded. Products decode
+ * the weight part by part with decode_part where the device has such products; else decode gives
+ * all of it before each use. Real formats have a scale per row or block; for that, change planes(),
+ * encode(), decode() and decode_part().
  */
 #include <lathe/plugin.h>
 #include <lathe/quant.h>
@@ -109,6 +110,20 @@ static lathe_status decode(void *self, int64_t rows, int64_t cols, const void *c
     return LATHE_OK;
 }
 
+/* Inside a product, on several threads at a time: calls no parallel_for, allocates nothing. */
+static void decode_part(void *self, int64_t rows, int64_t cols, const void *const *plane,
+                        const lathe_weight_part *part, void *out, int32_t dtype)
+{
+    (void)self, (void)rows;
+    for (int64_t i = 0; i < part->runs * part->rows; i++) {
+        const int64_t row = part->row + i / part->rows * part->distance + i % part->rows;
+        job x = {(const int8_t *)plane[CODES] + row * cols + part->col,
+                 *(const float *)plane[SCALE],
+                 (char *)out + i * part->stride * lathe_dtype_bytes(dtype), dtype};
+        decode_range(&x, 0, part->cols, 0);
+    }
+}
+
 static const lathe_quant_v1 table = {
     .size = (uint32_t)sizeof table,
     .revision = LATHE_QUANT_REVISION,
@@ -116,6 +131,7 @@ static const lathe_quant_v1 table = {
     .planes = planes,
     .encode = encode,
     .decode = decode,
+    .decode_part = decode_part,
 };
 
 const lathe_plugin LATHE_PLUGIN_ENTRY = {

@@ -31,6 +31,10 @@ int main(int argc, char **argv)
     LATHE_CHECK(table->decode(self, 2, 3, packed, half, LATHE_F16, NULL, NULL) == LATHE_OK);
     for (int i = 0; i < 6; i++)
         LATHE_CHECK(half[i] == lathe_f32_to_f16(back[i]));
+    const lathe_weight_part part = {1, 1, 1, 0, 0, 3, 3};
+    table->decode_part(self, 2, 3, packed, &part, half, LATHE_F16);
+    for (int i = 0; i < 3; i++)
+        LATHE_CHECK(half[i] == lathe_f32_to_f16(back[3 + i]));
     const float zeros[2] = {0}, bad[2] = {1.0f, NAN};
     LATHE_CHECK(table->encode(self, 1, 2, zeros, planes) == LATHE_OK && codes[1] == 0);
     LATHE_CHECK(table->encode(self, 1, 2, bad, planes) == LATHE_E_NUMERIC);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "lathe/kit/instance.h"
+#include "shared/codec_tables.h"
 #include "shared/quant_source.h"
 
 enum { FIELD_GROUP_SIZE, FIELD_SCALE_INPUTS };
@@ -60,30 +61,74 @@ static int32_t awq_planes(void *self, int64_t rows, int64_t cols, lathe_plane *o
 
 enum { SPAN = CODEC_SPAN / 2 }; /* inputs at a time */
 
-/* Decodes the eight outputs of the words packed[n], from input `col` on. */
-CODEC_BODY void decode_eight(const codec_job *job, const uint32_t *packed, int64_t row, int64_t col,
-                             int64_t n, int build)
+#if defined(__x86_64__)
+/* The values of a group are computed once, and then looked up. */
+CODEC_WIDE static void wide_codes4(const uint32_t *words, int64_t n, int shift, int32_t zero,
+                                   float scale, void *out, int32_t dtype)
+{
+    const __m512i code = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512 moved = _mm512_cvtepi32_ps(_mm512_sub_epi32(code, _mm512_set1_epi32(zero)));
+    const wide_table t = wide_table_of(_mm512_mul_ps(moved, _mm512_set1_ps(scale)), dtype);
+    if (dtype == LATHE_F32)
+        wide_picks(&t, NULL, words, n, shift, out, LATHE_F32);
+    else
+        wide_picks(&t, NULL, words, n, shift, out, dtype);
+}
+#else /* the build for AVX-512 is never chosen */
+static inline void wide_transpose16(const uint32_t *words, int64_t stride, uint32_t *out,
+                                    int64_t out_stride)
+{
+    for (int64_t i = 0; i < 16; i++)
+        for (int64_t k = 0; k < 16; k++)
+            out[k * out_stride + i] = words[i * stride + k];
+}
+
+static inline void wide_codes4(const uint32_t *words, int64_t n, int shift, int32_t zero,
+                               float scale, void *out, int32_t dtype)
+{
+    for (int64_t i = 0; i < n; i++)
+        lathe_quant_store(out, dtype, i,
+                          (float)((int32_t)(words[i] >> shift & 15u) - zero) * scale);
+}
+#endif
+
+/* Decodes n inputs of output `row` from the words packed[n], from input `col` on. */
+CODEC_BODY void decode_output(const codec_job *job, const uint32_t *packed, int64_t row,
+                              int64_t col, int64_t n, int build)
 {
     const awq *const q = (const awq *)(const void *)job->self;
     const int64_t words = job->rows / AWQ_WORD, size = awq_group(q, job->cols);
-    const int64_t width = lathe_dtype_bytes(job->dtype);
     const uint32_t *const zeros = (const uint32_t *)job->planes[PACKED_ZEROS] + row / AWQ_WORD;
-    for (int64_t r = row; r < row + AWQ_WORD; r++) {
-        const int shift = (int)awq_shift(r);
-        const uint16_t *const scales = (const uint16_t *)job->planes[PACKED_SCALES] + r;
-        char *const out = (char *)job->out + (r * job->cols + col) * width;
-        float room[SPAN], *const values = job->dtype == LATHE_F32 ? (float *)(void *)out : room;
-        for (int64_t i = 0; i < n;) {
-            const int64_t group = (col + i) / size, left = (group + 1) * size - col;
-            const int64_t end = left < n ? left : n;
-            const int32_t zero = (int32_t)(zeros[group * words] >> shift & 15u);
-            const float scale = lathe_f16_to_f32(scales[group * job->rows]);
-            for (; i < end; i++)
-                values[i] = (float)((int32_t)(packed[i] >> shift & 15u) - zero) * scale;
-        }
-        if (job->dtype != LATHE_F32)
-            codec_round(values, n, out, job->dtype, build);
+    const uint16_t *const scales = (const uint16_t *)job->planes[PACKED_SCALES] + row;
+    const int shift = (int)awq_shift(row);
+    char *const out = codec_place(job, row, col);
+    float room[SPAN], *const values = job->dtype == LATHE_F32 ? (float *)(void *)out : room;
+    for (int64_t i = 0, end = 0; i < n; i = end) {
+        const int64_t group = (col + i) / size, left = (group + 1) * size - col;
+        const int32_t zero = (int32_t)(zeros[group * words] >> shift & 15u);
+        const float scale = lathe_f16_to_f32(scales[group * job->rows]);
+        end = left < n ? left : n;
+        if (build == CODEC_AVX512)
+            wide_codes4(packed + i, end - i, shift, zero, scale,
+                        out + i * (job->dtype == LATHE_F32 ? 4 : 2), job->dtype);
+        for (int64_t k = i; k < end && build != CODEC_AVX512; k++)
+            values[k] = (float)((int32_t)(packed[k] >> shift & 15u) - zero) * scale;
     }
+    if (job->dtype != LATHE_F32 && build != CODEC_AVX512)
+        codec_round(values, n, out, job->dtype, build);
+}
+
+/* Copies n inputs of up to PACKED_LINE words, and turns them: to out[word][input]. */
+CODEC_BODY void turn_words(const uint32_t *words, int64_t stride, int64_t n, int64_t n_words,
+                           uint32_t (*out)[SPAN], int build)
+{
+    int64_t i = 0;
+    for (; build == CODEC_AVX512 && n_words == PACKED_LINE && i + PACKED_LINE <= n;
+         i += PACKED_LINE)
+        wide_transpose16(words + i * stride, stride, &out[0][i], SPAN);
+    for (; i < n; i++)
+        for (int64_t k = 0; k < n_words; k++)
+            out[k][i] = words[i * stride + k];
 }
 
 /* A row of the loop is the outputs of one line of words. */
@@ -91,18 +136,18 @@ CODEC_BODY void decode_body(void *arg, int64_t begin, int64_t end, int build)
 {
     const codec_job *const job = arg;
     const int64_t words = job->rows / AWQ_WORD;
-    uint32_t lines[SPAN][PACKED_LINE], packed[SPAN];
-    for (int64_t first = begin * PACKED_LINE; first < end * PACKED_LINE; first += PACKED_LINE)
-        for (int64_t col = 0; col < job->cols; col += SPAN) {
-            const int64_t n = job->cols - col < SPAN ? job->cols - col : SPAN;
-            const int64_t n_words = words - first < PACKED_LINE ? words - first : PACKED_LINE;
-            packed_copy((const uint32_t *)job->planes[PACKED_CODES] + col * words + first, words, n,
-                        n_words, lines);
-            for (int64_t k = 0; k < n_words; k++) {
-                for (int64_t i = 0; i < n; i++)
-                    packed[i] = lines[i][k];
-                decode_eight(job, packed, (first + k) * AWQ_WORD, col, n, build);
-            }
+    uint32_t turned[PACKED_LINE][SPAN];
+    const int64_t from = job->first / AWQ_WORD, to = (job->last + AWQ_WORD - 1) / AWQ_WORD;
+    const int64_t stop = from + end * PACKED_LINE < to ? from + end * PACKED_LINE : to;
+    for (int64_t first = from + begin * PACKED_LINE; first < stop; first += PACKED_LINE)
+        for (int64_t col = job->col; col < job->end; col += SPAN) {
+            const int64_t n = job->end - col < SPAN ? job->end - col : SPAN;
+            const int64_t n_words = to - first < PACKED_LINE ? to - first : PACKED_LINE;
+            turn_words((const uint32_t *)job->planes[PACKED_CODES] + col * words + first, words, n,
+                       n_words, turned, build);
+            for (int64_t row = first * AWQ_WORD; row < (first + n_words) * AWQ_WORD; row++)
+                if (row >= job->first && row < job->last)
+                    decode_output(job, turned[row / AWQ_WORD - first], row, col, n, build);
         }
 }
 CODEC_BUILDS(decode_lines, decode_body)
@@ -114,11 +159,26 @@ static lathe_status awq_decode(void *self, int64_t rows, int64_t cols, const voi
     (void)stream;
     const awq *q = self;
     LATHE_TRY(codec_check_dtype(&q->head, "awq", dtype));
-    codec_job job = {
-        .self = &q->head, .rows = rows, .cols = cols, .planes = planes, .out = w, .dtype = dtype};
+    codec_job job = codec_whole(&q->head, rows, cols, planes, w, dtype);
     const int64_t line = PACKED_LINE * AWQ_WORD;
     codec_rows(&job, decode_lines, (rows + line - 1) / line, cols * line);
     return LATHE_OK;
+}
+
+static void awq_decode_part(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                            const lathe_weight_part *part, void *out, int32_t dtype)
+{
+    /* rows may begin anywhere in a word: the loop ends with the last word, not after their number
+     */
+    codec_part(self, rows, cols, planes, part, out, dtype, decode_lines, 1);
+}
+
+static void awq_part_rows(void *self, int64_t rows, int64_t cols, lathe_part_rows *out)
+{
+    (void)self;
+    (void)rows;
+    (void)cols;
+    *out = (lathe_part_rows){PACKED_LINE * AWQ_WORD, 1, 0}; /* of a line of words */
 }
 
 /* ---- files ---- */
@@ -163,6 +223,8 @@ static const lathe_quant_v1 awq_table = {
     .planes = awq_planes,
     .encode = awq_encode,
     .decode = awq_decode,
+    .part_rows = awq_part_rows,
+    .decode_part = awq_decode_part,
     .config_json = awq_config_json,
     .cuda_image = LATHE_CUDA_IMAGE,
     .image_settings = awq_image_settings,

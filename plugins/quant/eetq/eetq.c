@@ -114,6 +114,12 @@ static lathe_status eetq_decode(void *self, int64_t rows, int64_t cols, const vo
     return codec_decode(self, "eetq", rows, cols, planes, w, dtype, decode_rows);
 }
 
+static void eetq_decode_part(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                             const lathe_weight_part *part, void *out, int32_t dtype)
+{
+    codec_part(self, rows, cols, planes, part, out, dtype, decode_rows, 1);
+}
+
 /* ---- the table ---- */
 
 static int64_t eetq_config_json(void *self, char *out, int64_t capacity)
@@ -156,6 +162,7 @@ static const lathe_quant_v1 eetq_table = {
     .planes = eetq_planes,
     .encode = eetq_encode,
     .decode = eetq_decode,
+    .decode_part = eetq_decode_part,
     .config_json = eetq_config_json,
     .cuda_image = LATHE_CUDA_IMAGE,
     .methods = methods,

@@ -180,7 +180,9 @@ CODEC_BODY void decode_span(const codec_job *job, int64_t row, int64_t col, int6
         const float scale = scales[fp8_scale_index(q->scaling, row, col + begin, job->cols)];
         if (build == CODEC_AVX512)
             wide_e4m3(codes + begin, end - begin, scale, out + begin);
-        for (int64_t i = begin; i < end && build != CODEC_AVX512; i++)
+        else if (build == CODEC_AVX2)
+            eight_e4m3(codes + begin, end - begin, scale, out + begin);
+        for (int64_t i = begin; i < end && build == CODEC_PORTABLE; i++)
             out[i] = small_e4m3(codes[i]) * scale;
     }
 }
@@ -192,6 +194,12 @@ static lathe_status fp8_decode(void *self, int64_t rows, int64_t cols, const voi
     (void)scratch;
     (void)stream;
     return codec_decode(self, "fp8", rows, cols, planes, w, dtype, decode_rows);
+}
+
+static void fp8_decode_part(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                            const lathe_weight_part *part, void *out, int32_t dtype)
+{
+    codec_part(self, rows, cols, planes, part, out, dtype, decode_rows, 1);
 }
 
 /* ---- the table ---- */
@@ -259,6 +267,7 @@ static const lathe_quant_v1 fp8_table = {
     .planes = fp8_planes,
     .encode = fp8_encode,
     .decode = fp8_decode,
+    .decode_part = fp8_decode_part,
     .config_json = fp8_config_json,
     .cuda_image = LATHE_CUDA_IMAGE,
     .image_settings = fp8_image_settings,

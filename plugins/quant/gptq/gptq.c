@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "lathe/kit/instance.h"
+#include "shared/codec_tables.h"
 #include "shared/quant_source.h"
 
 enum {
@@ -81,92 +82,250 @@ static int32_t gptq_planes(void *self, int64_t rows, int64_t cols, lathe_plane *
 
 /* ---- decoding ---- */
 
-enum { WORDS = CODEC_SPAN / 4 }; /* of CODEC_SPAN codes of 8 bits */
+/* WORDS: of CODEC_SPAN codes of 8 bits; PAD: words that wide_bits may read beyond. */
+enum { WORDS = CODEC_SPAN / 4, PAD = 1 };
 
-/* The codes of n inputs of the output that column `k` of `lines` holds. per: codes in a word; 0
- * where a code may lie in two words (3 bits). */
-CODEC_BODY void unpack(const uint32_t (*lines)[PACKED_LINE], int64_t k, int64_t n, int64_t bits,
-                       int64_t per, int32_t *out)
+/* The codes of n inputs of an output. per: codes in a word; 0 where a code may lie in two words
+ * (3 bits). */
+CODEC_BODY void unpack(const uint32_t *words, int64_t n, int64_t bits, int64_t per, int32_t *out)
 {
     const uint32_t mask = (1u << bits) - 1u;
     int64_t i = 0;
     for (; per > 0 && i + per <= n; i += per) {
-        const uint32_t word = lines[i / per][k];
+        const uint32_t word = words[i / per];
         for (int64_t c = 0; c < per; c++)
             out[i + c] = (int32_t)(word >> (c * bits) & mask);
     }
     for (; i < n; i++)
-        out[i] = (int32_t)packed_bits(&lines[0][k], PACKED_LINE, i * bits, bits);
+        out[i] = (int32_t)packed_bits(words, 1, i * bits, bits);
 }
 
-CODEC_BODY void unpack_codes(const uint32_t (*lines)[PACKED_LINE], int64_t k, int64_t n,
-                             int64_t bits, int32_t *out)
+CODEC_BODY void unpack_codes(const uint32_t *words, int64_t n, int64_t bits, int32_t *out)
 {
     switch (bits) { /* so that the compiler knows the lengths of the loops */
     case 2:
-        unpack(lines, k, n, 2, 16, out);
+        unpack(words, n, 2, 16, out);
         break;
     case 4:
-        unpack(lines, k, n, 4, 8, out);
+        unpack(words, n, 4, 8, out);
         break;
     case 8:
-        unpack(lines, k, n, 8, 4, out);
+        unpack(words, n, 8, 4, out);
         break;
     default:
-        unpack(lines, k, n, 3, 0, out);
+        unpack(words, n, 3, 0, out);
     }
 }
 
-/* The values of n codes of an output, from input `col` on. */
-CODEC_BODY void decode_codes(const codec_job *job, const int32_t *codes, int64_t row, int64_t col,
-                             int64_t n, float *out)
+/* Scale and zero point of an output's group. */
+CODEC_BODY float group_of(const codec_job *job, int64_t row, int32_t group, int32_t *out_zero)
 {
     const gptq *const q = (const gptq *)(const void *)job->self;
     const int64_t bits = q->bits, n_out = job->rows;
-    const uint32_t *const zeros = job->planes[PACKED_ZEROS];
-    const uint16_t *const scales = (const uint16_t *)job->planes[PACKED_SCALES] + row;
-    const int32_t *const groups = (const int32_t *)job->planes[PACKED_GROUPS] + col;
-    for (int64_t i = 0; i < n;) {
-        const int32_t group = groups[i];
-        const float scale = lathe_f16_to_f32(scales[group * n_out]);
-        const int32_t zero =
-            (int32_t)packed_bits(zeros + group * (n_out * bits / 32), 1, row * bits, bits) +
-            q->zero_offset;
-        int64_t end = i + 1;
-        while (end < n && groups[end] == group)
-            end++;
-        for (; i < end; i++)
+    const uint32_t *const zeros =
+        (const uint32_t *)job->planes[PACKED_ZEROS] + group * (n_out * bits / 32);
+    *out_zero = (int32_t)packed_bits(zeros, 1, row * bits, bits) + q->zero_offset;
+    return lathe_f16_to_f32(((const uint16_t *)job->planes[PACKED_SCALES])[group * n_out + row]);
+}
+
+/* Inputs of a span that follow each other and are of one group. */
+typedef struct group_run {
+    int32_t group;
+    int32_t end; /* one past its last input, counted from the span's first */
+} group_run;
+
+/* The runs of n inputs; returns their number. */
+CODEC_BODY int64_t find_runs(const int32_t *groups, int64_t n, group_run *out)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (i == 0 || groups[i] != groups[i - 1])
+            out[count++].group = groups[i];
+        out[count - 1].end = (int32_t)(i + 1);
+    }
+    return count;
+}
+
+/* The values of the codes in the words of an output. */
+CODEC_BODY void decode_values(const codec_job *job, const uint32_t *words, int64_t row,
+                              const group_run *runs, int64_t n_runs, float *out, int build)
+{
+    const int64_t bits = ((const gptq *)(const void *)job->self)->bits;
+    const int looks_up = build == CODEC_AVX2 && bits == 4;
+    int32_t codes[CODEC_SPAN];
+    if (!looks_up)
+        unpack_codes(words, runs[n_runs - 1].end, bits, codes);
+    for (int64_t k = 0, i = 0; k < n_runs; k++) {
+        int32_t zero;
+        const float scale = group_of(job, row, runs[k].group, &zero);
+        if (looks_up && i % 8 == 0 && runs[k].end % 8 == 0) {
+            float values[16];
+            for (int32_t c = 0; c < 16; c++)
+                values[c] = (float)(c - zero) * scale;
+            eight_nibbles(values, 1.0f, (const uint8_t *)words + i / 2, runs[k].end - i, 0,
+                          out + i);
+            i = runs[k].end;
+            continue;
+        }
+        for (; looks_up && i < runs[k].end; i++)
+            out[i] = (float)((int32_t)packed_bits(words, 1, i * bits, bits) - zero) * scale;
+        for (; i < runs[k].end; i++)
             out[i] = (float)(codes[i] - zero) * scale;
     }
 }
 
-/* A row of the loop is PACKED_LINE outputs. */
+#if defined(__x86_64__)
+/* Values of 2 to 4 bits are looked up: those of a group are computed once. */
+CODEC_WIDE_BODY void wide_output_as(const codec_job *job, const uint32_t *words, int64_t row,
+                                    const group_run *runs, int64_t n_runs, char *out, int bits,
+                                    int32_t dtype)
+{
+    const int64_t width = dtype == LATHE_F32 ? 4 : 2;
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i code = _mm512_and_si512(lane, _mm512_set1_epi32((1 << bits) - 1));
+    for (int64_t k = 0, i = 0; k < n_runs; i = runs[k++].end) {
+        int32_t zero;
+        const int64_t n = runs[k].end - i;
+        const float scale = group_of(job, row, runs[k].group, &zero);
+        if (i % 8 != 0 || n < 8) { /* groups of single inputs, as act_order makes them */
+            for (int64_t e = i; e < runs[k].end; e++) {
+                const int32_t one = (int32_t)packed_bits(words, 1, e * bits, bits);
+                lathe_quant_store(out, dtype, e, (float)(one - zero) * scale);
+            }
+            continue;
+        }
+        const __m512 moved = _mm512_cvtepi32_ps(_mm512_sub_epi32(code, _mm512_set1_epi32(zero)));
+        const wide_table t = wide_table_of(_mm512_mul_ps(moved, _mm512_set1_ps(scale)), dtype);
+        wide_bits(&t, (const uint8_t *)words + i * bits / 8, n, bits, 0, out + i * width, dtype);
+    }
+}
+
+CODEC_WIDE_BODY void wide_bytes(const codec_job *job, const uint32_t *words, int64_t row,
+                                const group_run *runs, int64_t n_runs, char *out, int32_t dtype)
+{
+    for (int64_t k = 0, i = 0; k < n_runs; i = runs[k++].end) {
+        int32_t zero;
+        const float scale = group_of(job, row, runs[k].group, &zero);
+        wide_moved((const uint8_t *)words + i, runs[k].end - i, zero, scale,
+                   out + i * (dtype == LATHE_F32 ? 4 : 2), dtype);
+    }
+}
+
+CODEC_WIDE static void wide_output(const codec_job *job, const uint32_t *words, int64_t row,
+                                   const group_run *runs, int64_t n_runs, void *out)
+{
+    const int64_t bits = ((const gptq *)(const void *)job->self)->bits;
+    if (bits == 4 && job->dtype == LATHE_F32)
+        wide_output_as(job, words, row, runs, n_runs, out, 4, LATHE_F32);
+    else if (bits == 4)
+        wide_output_as(job, words, row, runs, n_runs, out, 4, job->dtype);
+    else if (bits == 3)
+        wide_output_as(job, words, row, runs, n_runs, out, 3, job->dtype);
+    else if (bits == 2)
+        wide_output_as(job, words, row, runs, n_runs, out, 2, job->dtype);
+    else if (job->dtype == LATHE_BF16)
+        wide_bytes(job, words, row, runs, n_runs, out, LATHE_BF16);
+    else
+        wide_bytes(job, words, row, runs, n_runs, out, job->dtype);
+}
+CODEC_WIDE static void wide_group_values(int32_t zero, float scale, int32_t dtype, float *values)
+{
+    const __m512i code = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512 moved = _mm512_cvtepi32_ps(_mm512_sub_epi32(code, _mm512_set1_epi32(zero)));
+    _mm512_storeu_ps(values, wide_rounded_to(_mm512_mul_ps(moved, _mm512_set1_ps(scale)), dtype));
+}
+#else /* the build for AVX-512 is never chosen */
+static inline void wide_group_values(int32_t zero, float scale, int32_t dtype, float *values)
+{
+    for (int32_t i = 0; i < LATHE_CODE_VALUES; i++)
+        values[i] = codec_rounded((float)(i - zero) * scale, dtype);
+}
+
+static inline void wide_transpose16(const uint32_t *words, int64_t stride, uint32_t *out,
+                                    int64_t out_stride)
+{
+    for (int64_t i = 0; i < 16; i++)
+        for (int64_t k = 0; k < 16; k++)
+            out[k * out_stride + i] = words[i * stride + k];
+}
+
+static inline void wide_output(const codec_job *job, const uint32_t *words, int64_t row,
+                               const group_run *runs, int64_t n_runs, void *out)
+{
+    float values[CODEC_SPAN];
+    decode_values(job, words, row, runs, n_runs, values, CODEC_PORTABLE);
+    for (int64_t i = 0; i < runs[n_runs - 1].end; i++)
+        lathe_quant_store(out, job->dtype, i, values[i]);
+}
+#endif
+
+/* Copies n <= WORDS rows of words of up to PACKED_LINE outputs, and turns them: to
+ * out[output][row]. */
+CODEC_BODY void turn_words(const uint32_t *words, int64_t stride, int64_t n, int64_t outputs,
+                           uint32_t (*out)[WORDS + PAD], int build)
+{
+    int64_t i = 0;
+    for (; build == CODEC_AVX512 && outputs == PACKED_LINE && i + PACKED_LINE <= n;
+         i += PACKED_LINE)
+        wide_transpose16(words + i * stride, stride, &out[0][i], WORDS + PAD);
+    for (; i < n; i++)
+        for (int64_t k = 0; k < outputs; k++)
+            out[k][i] = words[i * stride + k];
+}
+
+/* A row of the loop is PACKED_LINE outputs of those that are decoded. */
 CODEC_BODY void decode_body(void *arg, int64_t begin, int64_t end, int build)
 {
     const codec_job *const job = arg;
     const int64_t bits = ((const gptq *)(const void *)job->self)->bits;
-    const int64_t width = lathe_dtype_bytes(job->dtype);
-    uint32_t lines[WORDS][PACKED_LINE] = {{0}};
-    int32_t codes[CODEC_SPAN];
+    uint32_t words[PACKED_LINE][WORDS + PAD] = {{0}};
+    group_run runs[CODEC_SPAN];
     float room[CODEC_SPAN];
-    for (int64_t first = begin * PACKED_LINE; first < end * PACKED_LINE; first += PACKED_LINE)
-        for (int64_t col = 0; col < job->cols; col += CODEC_SPAN) {
-            const int64_t n = job->cols - col < CODEC_SPAN ? job->cols - col : CODEC_SPAN;
-            const int64_t left = job->rows - first, rows = left < PACKED_LINE ? left : PACKED_LINE;
-            packed_copy((const uint32_t *)job->planes[PACKED_CODES] + col * bits / 32 * job->rows +
-                            first,
-                        job->rows, n * bits / 32, rows, lines);
+    const int64_t stop = job->first + end * PACKED_LINE;
+    for (int64_t col = job->col; col < job->end; col += CODEC_SPAN) {
+        const int64_t n = job->end - col < CODEC_SPAN ? job->end - col : CODEC_SPAN;
+        const int64_t n_runs =
+            find_runs((const int32_t *)job->planes[PACKED_GROUPS] + col, n, runs);
+        for (int64_t first = job->first + begin * PACKED_LINE; first < stop; first += PACKED_LINE) {
+            const int64_t left = job->last - first, rows = left < PACKED_LINE ? left : PACKED_LINE;
+            turn_words((const uint32_t *)job->planes[PACKED_CODES] + col * bits / 32 * job->rows +
+                           first,
+                       job->rows, n * bits / 32, rows, words, build);
             for (int64_t k = 0; k < rows; k++) {
-                char *const out = (char *)job->out + ((first + k) * job->cols + col) * width;
-                float *const values = job->dtype == LATHE_F32 ? (float *)(void *)out : room;
-                unpack_codes((const uint32_t(*)[PACKED_LINE])lines, k, n, bits, codes);
-                decode_codes(job, codes, first + k, col, n, values);
+                void *const out = codec_place(job, first + k, col);
+                if (build == CODEC_AVX512) {
+                    wide_output(job, words[k], first + k, runs, n_runs, out);
+                    continue;
+                }
+                decode_values(job, words[k], first + k, runs, n_runs,
+                              job->dtype == LATHE_F32 ? out : room, build);
                 if (job->dtype != LATHE_F32)
-                    codec_round(values, n, out, job->dtype, build);
+                    codec_round(room, n, out, job->dtype, build);
             }
         }
+    }
 }
 CODEC_BUILDS(decode_lines, decode_body)
+
+/* Turns the words of PACKED_LINE outputs of four bits: to out[output][columns / 2] bytes. */
+CODEC_BODY void turn_body(void *arg, int64_t begin, int64_t end, int build)
+{
+    const codec_job *const job = arg;
+    const int64_t row_bytes = (job->end - job->col) / 2, stop = job->first + end * PACKED_LINE;
+    uint32_t words[PACKED_LINE][WORDS + PAD];
+    for (int64_t first = job->first + begin * PACKED_LINE; first < stop; first += PACKED_LINE)
+        for (int64_t col = job->col; col < job->end; col += CODEC_SPAN) {
+            const int64_t n = job->end - col < CODEC_SPAN ? job->end - col : CODEC_SPAN;
+            const int64_t left = job->last - first, rows = left < PACKED_LINE ? left : PACKED_LINE;
+            turn_words((const uint32_t *)job->planes[PACKED_CODES] + col / 8 * job->rows + first,
+                       job->rows, n / 8, rows, words, build);
+            for (int64_t k = 0; k < rows; k++)
+                memcpy((char *)job->out + (first - job->first + k) * row_bytes +
+                           (col - job->col) / 2,
+                       words[k], (size_t)(n / 2));
+        }
+}
+CODEC_BUILDS(turn_lines, turn_body)
 
 static lathe_status gptq_decode(void *self, int64_t rows, int64_t cols, const void *const *planes,
                                 void *w, int32_t dtype, void *scratch, void *stream)
@@ -175,10 +334,74 @@ static lathe_status gptq_decode(void *self, int64_t rows, int64_t cols, const vo
     (void)stream;
     const gptq *q = self;
     LATHE_TRY(codec_check_dtype(&q->head, "gptq", dtype));
-    codec_job job = {
-        .self = &q->head, .rows = rows, .cols = cols, .planes = planes, .out = w, .dtype = dtype};
+    codec_job job = codec_whole(&q->head, rows, cols, planes, w, dtype);
     codec_rows(&job, decode_lines, (rows + PACKED_LINE - 1) / PACKED_LINE, cols * PACKED_LINE);
     return LATHE_OK;
+}
+
+static void gptq_decode_part(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                             const lathe_weight_part *part, void *out, int32_t dtype)
+{
+    codec_part(self, rows, cols, planes, part, out, dtype, decode_lines, PACKED_LINE);
+}
+
+static int64_t gptq_code_group(void *self, int64_t rows, int64_t cols)
+{
+    const gptq *q = self;
+    (void)rows;
+    return q->bits == 4 && !q->act_order ? codec_code_group(gptq_group(q, cols), cols) : 0;
+}
+
+/* The values of the 16 codes of an output's group. */
+static void group_values(const codec_job *job, int64_t row, int32_t group, int32_t dtype,
+                         float *values)
+{
+    int32_t zero;
+    const float scale = group_of(job, row, group, &zero);
+    if (job->self->build == CODEC_AVX512) {
+        wide_group_values(zero, scale, dtype, values);
+        return;
+    }
+    for (int32_t i = 0; i < LATHE_CODE_VALUES; i++)
+        values[i] = codec_rounded((float)(i - zero) * scale, dtype);
+}
+
+/* Whether each `size` of n inputs are of one group. */
+static int are_grouped(const int32_t *groups, int64_t n, int64_t size)
+{
+    int32_t differ = 0;
+    for (int64_t i = 0; i < n; i += size)
+        for (int64_t k = i; k < i + size; k++)
+            differ |= groups[k] ^ groups[i];
+    return differ == 0;
+}
+
+/* The words are turned, so that the codes of an output lie one after another. */
+static int32_t gptq_part_codes(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                               const lathe_weight_part *part, int32_t dtype, float *values,
+                               void *room, lathe_part_codes *out)
+{
+    const gptq *q = self;
+    const int64_t size = gptq_code_group(self, rows, cols), row_bytes = part->cols / 2;
+    const int32_t *const groups = (const int32_t *)planes[PACKED_GROUPS] + part->col;
+    const codec_job job = codec_whole(&q->head, rows, cols, planes, NULL, dtype);
+    if (part->runs != 1 || !are_grouped(groups, part->cols, size))
+        return 0;
+    codec_part(&q->head, rows, cols, planes, part, room, dtype, turn_lines, PACKED_LINE);
+    for (int64_t i = 0; i < part->rows; i++)
+        for (int64_t k = 0; k < part->cols; k += size, values += LATHE_CODE_VALUES)
+            group_values(&job, part->row + i, groups[k], dtype, values);
+    *out =
+        (lathe_part_codes){.codes = room, .row_bytes = row_bytes, .layout = LATHE_CODES_LOW_FIRST};
+    return 1;
+}
+
+static void gptq_part_rows(void *self, int64_t rows, int64_t cols, lathe_part_rows *out)
+{
+    (void)self;
+    (void)rows;
+    (void)cols;
+    *out = (lathe_part_rows){PACKED_LINE, 1, 0};
 }
 
 static lathe_status gptq_check_planes(void *self, int64_t rows, int64_t cols,
@@ -248,6 +471,10 @@ static const lathe_quant_v1 gptq_table = {
     .planes = gptq_planes,
     .encode = gptq_encode,
     .decode = gptq_decode,
+    .part_rows = gptq_part_rows,
+    .decode_part = gptq_decode_part,
+    .code_group = gptq_code_group,
+    .part_codes = gptq_part_codes,
     .config_json = gptq_config_json,
     .cuda_image = LATHE_CUDA_IMAGE,
     .image_settings = gptq_image_settings,

@@ -90,60 +90,209 @@ CODEC_BODY void round_to(float *x, int64_t n, int32_t dtype, int build)
             x[i] = lathe_f16_to_f32(lathe_f32_to_f16(x[i]));
 }
 
-/* Decodes n values of one group, from place `col` in it on. */
-CODEC_BODY void decode_group(const codec_job *job, int64_t group, int64_t word_rows, int64_t col,
-                             int64_t n, float *out, int build)
+/* Codes of one group: in bytes, or in words if there are any. */
+typedef struct codes_at {
+    const uint8_t *bytes;
+    const uint32_t *words;
+    int bits, shift;
+    float zero, scale;
+} codes_at;
+
+/* Decodes n codes to f32. */
+CODEC_BODY void decode_codes(const codes_at *c, int64_t n, float *out, int32_t dtype, int build)
 {
-    const hqq *const q = (const hqq *)(const void *)job->self;
-    const int64_t run = group / word_rows, at = (group - run * word_rows) * q->group + col;
-    const int bits = (int)q->bits, shift = bits * (int)(hqq_per_word(bits) - 1 - run);
-    const uint32_t mask = (1u << bits) - 1u;
-    const float zero = hqq_parameter(job->planes[HQQ_ZERO], group, q->dtype);
-    const float scale = hqq_parameter(job->planes[HQQ_SCALE], group, q->dtype);
-    const uint8_t *const bytes = (const uint8_t *)job->planes[HQQ_CODES] + at;
-    const uint32_t *const words = bits == 3 ? (const uint32_t *)job->planes[HQQ_CODES] + at : NULL;
-    if (build == CODEC_AVX512) {
-        wide_group(bytes, words, n, bits, shift, zero, scale, out, q->dtype);
-        return;
-    }
-    if (build == CODEC_AVX2 && bits <= 4) { /* the values of all codes are computed once */
+    const uint32_t mask = (1u << c->bits) - 1u;
+    if (build == CODEC_AVX2 && c->bits <= 4) { /* the values of all codes are computed once */
         float table[16];
         for (int i = 0; i < 16; i++)
-            table[i] = (float)i - zero;
-        round_to(table, 16, q->dtype, build);
+            table[i] = (float)i - c->zero;
+        round_to(table, 16, dtype, build);
         for (int i = 0; i < 16; i++)
-            table[i] *= scale;
-        round_to(table, 16, q->dtype, build);
-        eight_look_up(table, bytes, words, n, bits, shift, out);
+            table[i] *= c->scale;
+        round_to(table, 16, dtype, build);
+        eight_look_up(table, c->bytes, c->words, n, c->bits, c->shift, out);
         return;
     }
-    if (words != NULL)
+    if (c->words != NULL)
         for (int64_t i = 0; i < n; i++)
-            out[i] = (float)(int32_t)(words[i] >> shift & mask) - zero;
+            out[i] = (float)(int32_t)(c->words[i] >> c->shift & mask) - c->zero;
     else
         for (int64_t i = 0; i < n; i++)
-            out[i] = (float)(int32_t)((uint32_t)bytes[i] >> shift & mask) - zero;
-    round_to(out, n, q->dtype, build);
+            out[i] = (float)(int32_t)((uint32_t)c->bytes[i] >> c->shift & mask) - c->zero;
+    round_to(out, n, dtype, build);
     for (int64_t i = 0; i < n; i++)
-        out[i] *= scale;
-    round_to(out, n, q->dtype, build);
+        out[i] *= c->scale;
+    round_to(out, n, dtype, build);
 }
 
-/* A row of the loop is one group, or several that fit in a span. */
-CODEC_BODY void decode_span(const codec_job *job, int64_t row, int64_t col, int64_t n, float *out,
-                            int build)
+/* Where the decoding of elements [at, ..) of the flat weight has got to. */
+typedef struct place_at {
+    int64_t size, word_rows; /* elements of a group; words for each place in a group */
+    int64_t group, in, run;  /* the group, the place in it, and the group's run */
+} place_at;
+
+/* a / b of numbers that are not negative: most processors divide 32 bits several times as fast. */
+CODEC_BODY int64_t divided(int64_t a, int64_t b)
+{
+    return a <= INT32_MAX && b <= INT32_MAX ? (int64_t)((uint32_t)a / (uint32_t)b) : a / b;
+}
+
+CODEC_BODY place_at begin_at(const codec_job *job, int64_t at, int bits)
+{
+    place_at p = {.size = ((const hqq *)(const void *)job->self)->group};
+    const int64_t per_word = hqq_per_word(bits);
+    p.word_rows = divided(divided(job->rows * job->cols, p.size) + per_word - 1, per_word);
+    p.group = divided(at, p.size);
+    p.in = at - p.group * p.size;
+    p.run = divided(p.group, p.word_rows);
+    return p;
+}
+
+/* The codes from there on, of one group; returns how many of n it has, at most a span. */
+CODEC_BODY int64_t codes_of(const codec_job *job, const place_at *p, int64_t n, int bits,
+                            codes_at *c)
+{
+    const int64_t left = p->size - p->in, most = left < n ? left : n;
+    const int64_t word = (p->group - p->run * p->word_rows) * p->size + p->in;
+    c->bits = bits;
+    c->bytes = (const uint8_t *)job->planes[HQQ_CODES] + word;
+    c->words = bits == 3 ? (const uint32_t *)job->planes[HQQ_CODES] + word : NULL;
+    c->shift = bits * (int)(hqq_per_word(bits) - 1 - p->run);
+    return most < CODEC_SPAN ? most : CODEC_SPAN;
+}
+
+CODEC_BODY void advance(place_at *p, int64_t n)
+{
+    p->in += n;
+    if (p->in < p->size)
+        return;
+    p->in = 0;
+    p->group++;
+    p->run += p->group == (p->run + 1) * p->word_rows;
+}
+
+#if defined(__x86_64__)
+/* hqq_parameter of f16, whose NaN may become quiet. */
+CODEC_WIDE_BODY float wide_f16(const void *plane, int64_t group)
+{
+    const int half = ((const uint16_t *)plane)[group];
+    return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(half)));
+}
+
+CODEC_WIDE_BODY void wide_run_as(const codec_job *job, int64_t at, int64_t n, char *out, int bits,
+                                 int32_t compute_dtype, int32_t dtype)
+{
+    place_at p = begin_at(job, at, bits);
+    codes_at c;
+    for (int64_t each; n > 0; n -= each, out += each * (dtype == LATHE_F32 ? 4 : 2)) {
+        each = codes_of(job, &p, n, bits, &c);
+        if (compute_dtype == LATHE_F16) {
+            c.zero = wide_f16(job->planes[HQQ_ZERO], p.group);
+            c.scale = wide_f16(job->planes[HQQ_SCALE], p.group);
+        } else {
+            c.zero = hqq_parameter(job->planes[HQQ_ZERO], p.group, compute_dtype);
+            c.scale = hqq_parameter(job->planes[HQQ_SCALE], p.group, compute_dtype);
+        }
+        if (bits == 8)
+            wide_group_bytes(c.bytes, each, c.zero, c.scale, compute_dtype, out, dtype);
+        else
+            wide_group_table(c.bytes, c.words, each, bits, c.shift, c.zero, c.scale, compute_dtype,
+                             out, dtype);
+        advance(&p, each);
+    }
+}
+
+/* Decodes elements [at, at + n) of the weight. */
+CODEC_WIDE static void wide_run(const codec_job *job, int64_t at, int64_t n, void *out)
 {
     const hqq *const q = (const hqq *)(const void *)job->self;
-    const int64_t size = q->group, first = row * job->cols / size;
-    const int64_t word_rows = hqq_word_rows(job->rows * job->cols / size, q->bits);
-    if (job->cols == size)
-        decode_group(job, first, word_rows, col, n, out, build);
+    if (q->bits == 4 && q->dtype == LATHE_F16 && job->dtype == LATHE_BF16)
+        wide_run_as(job, at, n, out, 4, LATHE_F16, LATHE_BF16);
+    else if (q->bits == 4 && q->dtype == LATHE_F16 && job->dtype == LATHE_F32)
+        wide_run_as(job, at, n, out, 4, LATHE_F16, LATHE_F32);
+    else if (q->bits == 4 && q->dtype == LATHE_BF16 && job->dtype == LATHE_BF16)
+        wide_run_as(job, at, n, out, 4, LATHE_BF16, LATHE_BF16);
+    else if (q->bits == 8 && q->dtype == LATHE_F16 && job->dtype == LATHE_F16)
+        wide_run_as(job, at, n, out, 8, LATHE_F16, LATHE_F16);
+    else if (q->bits == 8 && q->dtype == LATHE_F16 && job->dtype == LATHE_BF16)
+        wide_run_as(job, at, n, out, 8, LATHE_F16, LATHE_BF16);
+    else if (q->bits == 8)
+        wide_run_as(job, at, n, out, 8, q->dtype, job->dtype);
+    else if (q->bits == 3)
+        wide_run_as(job, at, n, out, 3, q->dtype, job->dtype);
     else
-        for (int64_t i = 0; i < n; i += size)
-            decode_group(job, first + i / size, word_rows, 0, size, out + i, build);
+        wide_run_as(job, at, n, out, (int)q->bits, q->dtype, job->dtype);
 }
-CODEC_DECODER(decode_groups, decode_span)
+CODEC_WIDE static void wide_code_values(const hqq *q, const void *const *planes, int64_t group,
+                                        float *values, int32_t dtype)
+{
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i code = _mm512_and_si512(lane, _mm512_set1_epi32((1 << q->bits) - 1));
+    __m512 made;
+    if (q->dtype == LATHE_F16)
+        made = wide_values(code, wide_f16(planes[HQQ_ZERO], group),
+                           wide_f16(planes[HQQ_SCALE], group), LATHE_F16);
+    else
+        made = wide_values(code, hqq_parameter(planes[HQQ_ZERO], group, q->dtype),
+                           hqq_parameter(planes[HQQ_SCALE], group, q->dtype), q->dtype);
+    _mm512_storeu_ps(values, wide_rounded_to(made, dtype));
+}
+#else /* the build for AVX-512 is never chosen */
+static inline void wide_code_values(const hqq *q, const void *const *planes, int64_t group,
+                                    float *values, int32_t dtype)
+{
+    for (int32_t i = 0; i < LATHE_CODE_VALUES; i++) {
+        const float code = (float)(i & ((1 << q->bits) - 1));
+        const float moved =
+            hqq_rounded(code - hqq_parameter(planes[HQQ_ZERO], group, q->dtype), q->dtype);
+        const float scale = hqq_parameter(planes[HQQ_SCALE], group, q->dtype);
+        values[i] = codec_rounded(hqq_rounded(moved * scale, q->dtype), dtype);
+    }
+}
 
+static inline void wide_run(const codec_job *job, int64_t at, int64_t n, void *out)
+{
+    (void)job;
+    (void)at;
+    (void)n;
+    (void)out;
+}
+#endif
+
+/* The same without AVX-512. */
+CODEC_BODY void decode_run(const codec_job *job, int64_t at, int64_t n, char *out, int build)
+{
+    const hqq *const q = (const hqq *)(const void *)job->self;
+    place_at p = begin_at(job, at, (int)q->bits);
+    float room[CODEC_SPAN];
+    codes_at c;
+    for (int64_t each; n > 0; n -= each, out += each * (job->dtype == LATHE_F32 ? 4 : 2)) {
+        each = codes_of(job, &p, n, (int)q->bits, &c);
+        c.zero = hqq_parameter(job->planes[HQQ_ZERO], p.group, q->dtype);
+        c.scale = hqq_parameter(job->planes[HQQ_SCALE], p.group, q->dtype);
+        decode_codes(&c, each, job->dtype == LATHE_F32 ? (float *)(void *)out : room, q->dtype,
+                     build);
+        if (job->dtype != LATHE_F32)
+            codec_round(room, each, out, job->dtype, build);
+        advance(&p, each);
+    }
+}
+
+CODEC_BODY void decode_body(void *arg, int64_t begin, int64_t end, int build)
+{
+    const codec_job *const job = arg;
+    for (int64_t row = job->first + begin; row < job->first + end; row++) {
+        const int64_t at = row * job->cols + job->col, n = job->end - job->col;
+        if (build == CODEC_AVX512)
+            wide_run(job, at, n, codec_place(job, row, job->col));
+        else
+            decode_run(job, at, n, codec_place(job, row, job->col), build);
+    }
+}
+CODEC_BUILDS(decode_rows, decode_body)
+
+/* The weight is flat, so its rows may be cut anew: a row of the loop is one group, or several that
+ * fit in a span. */
 static lathe_status hqq_decode(void *self, int64_t rows, int64_t cols, const void *const *planes,
                                void *w, int32_t dtype, void *scratch, void *stream)
 {
@@ -155,7 +304,79 @@ static lathe_status hqq_decode(void *self, int64_t rows, int64_t cols, const voi
     while (groups % (2 * together) == 0 && 2 * together * q->group <= CODEC_SPAN)
         together *= 2;
     return codec_decode(&q->head, "hqq", groups / together, together * q->group, planes, w, dtype,
-                        decode_groups);
+                        decode_rows);
+}
+
+static void hqq_decode_part(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                            const lathe_weight_part *part, void *out, int32_t dtype)
+{
+    codec_part(self, rows, cols, planes, part, out, dtype, decode_rows, 1);
+}
+
+/* If the runs begin with rows, the same rows of all runs share their bytes. */
+static void hqq_part_rows(void *self, int64_t rows, int64_t cols, lathe_part_rows *out)
+{
+    const hqq *q = self;
+    const int64_t runs = hqq_per_word(q->bits), groups = rows * cols / q->group;
+    *out = (lathe_part_rows){1, 1, 0};
+    if (runs > 1 && rows % runs == 0 && groups % runs == 0 && cols % q->group == 0)
+        *out = (lathe_part_rows){1, runs, rows / runs};
+}
+
+/* The values of the codes of a group, repeated where these have fewer than four bits. */
+static void group_values(const hqq *q, const void *const *planes, int64_t group, int32_t dtype,
+                         float *values)
+{
+    if (q->head.build == CODEC_AVX512) {
+        wide_code_values(q, planes, group, values, dtype);
+        return;
+    }
+    const float zero = hqq_parameter(planes[HQQ_ZERO], group, q->dtype);
+    const float scale = hqq_parameter(planes[HQQ_SCALE], group, q->dtype);
+    for (int32_t i = 0; i < LATHE_CODE_VALUES; i++) {
+        const float code = (float)(i & ((1 << q->bits) - 1));
+        const float moved = hqq_rounded(code - zero, q->dtype);
+        values[i] = codec_rounded(hqq_rounded(moved * scale, q->dtype), dtype);
+    }
+}
+
+/* Codes of up to four bits lie one to a byte, and those of the same rows of all runs in one. */
+static int64_t hqq_code_group(void *self, int64_t rows, int64_t cols)
+{
+    const hqq *q = self;
+    lathe_part_rows by;
+    hqq_part_rows(self, rows, cols, &by);
+    return by.runs > 1 && q->bits != 3 ? codec_code_group(q->group, cols) : 0;
+}
+
+static int32_t hqq_part_codes(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                              const lathe_weight_part *part, int32_t dtype, float *values,
+                              void *room, lathe_part_codes *out)
+{
+    const hqq *q = self;
+    const int64_t size = hqq_code_group(self, rows, cols), run = rows / hqq_per_word(q->bits);
+    const int64_t first = part->row / run; /* the run of the first row */
+    (void)room;
+    if ((part->row + part->rows - 1) / run != first || (part->runs > 1 && part->distance != run))
+        return 0; /* rows of a run that is cut have other bits of their bytes */
+    for (int64_t i = 0; i < part->runs * part->rows; i++) {
+        const int64_t at = codec_part_row(part, i) * cols + part->col;
+        int64_t group = divided(at, q->group), end = (group + 1) * q->group - at;
+        for (int64_t k = 0; k < part->cols; k += size, values += LATHE_CODE_VALUES) {
+            if (k == end) {
+                group++;
+                end += q->group;
+            }
+            group_values(q, planes, group, dtype, values);
+        }
+    }
+    *out = (lathe_part_codes){.codes = (const uint8_t *)planes[HQQ_CODES] +
+                                       (part->row - first * run) * cols + part->col,
+                              .row_bytes = cols,
+                              .layout = LATHE_CODES_BYTES,
+                              .shift = (int32_t)(q->bits * (hqq_per_word(q->bits) - 1 - first)),
+                              .run_shift = -(int32_t)q->bits};
+    return 1;
 }
 
 /* ---- the table ---- */
@@ -219,6 +440,10 @@ static const lathe_quant_v1 hqq_table = {
     .planes = hqq_planes,
     .encode = hqq_encode,
     .decode = hqq_decode,
+    .part_rows = hqq_part_rows,
+    .decode_part = hqq_decode_part,
+    .code_group = hqq_code_group,
+    .part_codes = hqq_part_codes,
     .config_json = hqq_config_json,
     .cuda_image = LATHE_CUDA_IMAGE,
     .image_settings = hqq_image_settings,

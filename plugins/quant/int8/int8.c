@@ -65,11 +65,10 @@ CODEC_BODY void decode_row(const int8_t *q, int64_t n, float scale, void *out, i
 CODEC_BODY void decode_body(void *arg, int64_t begin, int64_t end)
 {
     const codec_job *const job = arg;
-    const int64_t row_bytes = job->cols * lathe_dtype_bytes(job->dtype);
-    for (int64_t row = begin; row < end; row++)
-        decode_row((const int8_t *)job->planes[INT8_WEIGHT] + row * job->cols, job->cols,
-                   ((const float *)job->planes[INT8_SCB])[row], (char *)job->out + row * row_bytes,
-                   job->dtype);
+    for (int64_t row = job->first + begin; row < job->first + end; row++)
+        decode_row((const int8_t *)job->planes[INT8_WEIGHT] + row * job->cols + job->col,
+                   job->end - job->col, ((const float *)job->planes[INT8_SCB])[row],
+                   codec_place(job, row, job->col), job->dtype);
 }
 CODEC_LOOP(decode_rows, decode_body)
 
@@ -116,6 +115,13 @@ static lathe_status int8_decode(void *self, int64_t rows, int64_t cols, const vo
     (void)stream;
     return codec_decode(self, "int8", rows, cols, planes, w, dtype,
                         dtype == LATHE_F16 ? decode_halves : decode_rows);
+}
+
+static void int8_decode_part(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                             const lathe_weight_part *part, void *out, int32_t dtype)
+{
+    codec_part(self, rows, cols, planes, part, out, dtype,
+               dtype == LATHE_F16 ? decode_halves : decode_rows, 1);
 }
 
 static int64_t int8_config_json(void *self, char *out, int64_t capacity)
@@ -192,6 +198,7 @@ static const lathe_quant_v1 int8_table = {
     .planes = int8_planes,
     .encode = int8_encode,
     .decode = int8_decode,
+    .decode_part = int8_decode_part,
     .config_json = int8_config_json,
     .weight_meta = int8_weight_meta,
     .read_meta = int8_read_meta,

@@ -106,6 +106,46 @@ static lathe_status mxfp4_decode(void *self, int64_t rows, int64_t cols, const v
     return codec_decode(self, "mxfp4", rows, cols, planes, w, dtype, decode_rows);
 }
 
+static void mxfp4_decode_part(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                              const lathe_weight_part *part, void *out, int32_t dtype)
+{
+    codec_part(self, rows, cols, planes, part, out, dtype, decode_rows, 1);
+}
+
+static int64_t mxfp4_code_group(void *self, int64_t rows, int64_t cols)
+{
+    (void)self;
+    (void)rows;
+    return cols % MXFP4_GROUP == 0 ? MXFP4_GROUP : 0;
+}
+
+static int32_t mxfp4_part_codes(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                                const lathe_weight_part *part, int32_t dtype, float *values,
+                                void *room, lathe_part_codes *out)
+{
+    const codec_head *head = self;
+    float scales[64];
+    (void)rows;
+    (void)room;
+    for (int64_t i = 0; i < part->runs * part->rows; i++) {
+        const int64_t at = codec_part_row(part, i) * cols + part->col;
+        const uint8_t *const exponents = (const uint8_t *)planes[MXFP4_SCALE] + at / MXFP4_GROUP;
+        for (int64_t k = 0; k < part->cols / MXFP4_GROUP;) {
+            int64_t n = 0;
+            for (; n < 64 && k < part->cols / MXFP4_GROUP; n++, k++)
+                scales[n] = small_e8m0(exponents[k]);
+            e2m1_values(scales, n, values, dtype, head->build);
+            values += n * LATHE_CODE_VALUES;
+        }
+    }
+    *out = (lathe_part_codes){.codes = (const uint8_t *)planes[MXFP4_WEIGHT] +
+                                       (part->row * cols + part->col) / 2,
+                              .row_bytes = cols / 2,
+                              .run_bytes = part->distance * cols / 2,
+                              .layout = LATHE_CODES_LOW_FIRST};
+    return 1;
+}
+
 static int64_t mxfp4_config_json(void *self, char *out, int64_t capacity)
 {
     (void)self;
@@ -139,6 +179,9 @@ static const lathe_quant_v1 mxfp4_table = {
     .planes = mxfp4_planes,
     .encode = mxfp4_encode,
     .decode = mxfp4_decode,
+    .decode_part = mxfp4_decode_part,
+    .code_group = mxfp4_code_group,
+    .part_codes = mxfp4_part_codes,
     .config_json = mxfp4_config_json,
     .cuda_image = LATHE_CUDA_IMAGE,
     .methods = methods,

@@ -164,36 +164,58 @@ static lathe_status nf4_encode(void *self, int64_t rows, int64_t cols, const flo
 
 /* ---- decoding ---- */
 
+static const nf4_decode_fn decoders[NF4_N_BUILDS] = {nf4_decode_blocks, nf4_decode_blocks_avx2,
+                                                     nf4_decode_blocks_avx512};
+
 typedef struct decode_job {
-    const uint8_t *bytes;
-    const float *map;
     const void *const *planes;
-    int nested;
-    int64_t n;
+    const nf4 *q;
+    int64_t n; /* elements of the weight */
     char *out;
     int32_t dtype;
-    nf4_decode_fn decode;
 } decode_job;
+
+/* Decodes elements [at, at + n) of one block, the last of which may be short. */
+static void decode_slice(const decode_job *job, int64_t at, int64_t n, void *out)
+{
+    const int64_t block = at / NF4_BLOCK, width = lathe_dtype_bytes(job->dtype);
+    const int64_t left = job->n - block * NF4_BLOCK, held = left < NF4_BLOCK ? left : NF4_BLOCK;
+    const float scale = nf4_scale(job->planes, job->q->nested, block);
+    uint8_t bytes[NF4_BLOCK / 2] = {0};
+    float values[NF4_BLOCK];
+    memcpy(bytes, (const uint8_t *)job->planes[NF4_WEIGHT] + block * (NF4_BLOCK / 2),
+           (size_t)(held + 1) / 2);
+    const void *const one[NF4_N_PLANES] = {bytes, &scale, job->planes[NF4_MAP], NULL, NULL, NULL};
+    decoders[job->q->build](one, 0, 0, 1, values, job->dtype);
+    memcpy(out, (const char *)values + at % NF4_BLOCK * width, (size_t)(n * width));
+}
+
+/* Decodes elements [at, at + n) of the weight. */
+static void decode_run(const decode_job *job, int64_t at, int64_t n, char *out)
+{
+    const int64_t width = lathe_dtype_bytes(job->dtype), end = at + n;
+    while (at < end) {
+        const int64_t in = at % NF4_BLOCK, whole = (end - at) / NF4_BLOCK;
+        int64_t done = whole * NF4_BLOCK;
+        if (in == 0 && whole > 0) {
+            decoders[job->q->build](job->planes, job->q->nested, at / NF4_BLOCK, whole, out,
+                                    job->dtype);
+        } else {
+            done = end - at < NF4_BLOCK - in ? end - at : NF4_BLOCK - in;
+            decode_slice(job, at, done, out);
+        }
+        at += done;
+        out += done * width;
+    }
+}
 
 static void decode_blocks(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
     const decode_job *job = arg;
-    const int64_t width = lathe_dtype_bytes(job->dtype);
+    const int64_t from = begin * NF4_BLOCK, last = end * NF4_BLOCK;
     (void)worker;
-    for (int64_t block = begin; block < end; block++) {
-        const int64_t first = block * NF4_BLOCK, left = job->n - first;
-        const float scale = nf4_scale(job->planes, job->nested, block);
-        if (left >= NF4_BLOCK) {
-            job->decode(job->bytes + first / 2, job->map, scale, job->out + first * width,
-                        job->dtype);
-        } else {
-            uint8_t bytes[NF4_BLOCK / 2] = {0};
-            float values[NF4_BLOCK];
-            memcpy(bytes, job->bytes + first / 2, (size_t)(left + 1) / 2);
-            job->decode(bytes, job->map, scale, values, job->dtype);
-            memcpy(job->out + first * width, values, (size_t)(left * width));
-        }
-    }
+    decode_run(job, from, (last < job->n ? last : job->n) - from,
+               job->out + from * lathe_dtype_bytes(job->dtype));
 }
 
 static lathe_status nf4_decode(void *self, int64_t rows, int64_t cols, const void *const *planes,
@@ -205,18 +227,49 @@ static lathe_status nf4_decode(void *self, int64_t rows, int64_t cols, const voi
     if (dtype != LATHE_F32 && dtype != LATHE_BF16 && dtype != LATHE_F16)
         return lathe_fail(q->host, LATHE_E_DTYPE, "nf4: decodes to f32, bf16 or f16, not to %s",
                           lathe_dtype_name(dtype));
-    static const nf4_decode_fn decoders[NF4_N_BUILDS] = {nf4_decode_block, nf4_decode_block_avx2,
-                                                         nf4_decode_block_avx512};
-    decode_job job = {.bytes = planes[NF4_WEIGHT],
-                      .map = planes[NF4_MAP],
-                      .planes = planes,
-                      .nested = q->nested,
-                      .n = rows * cols,
-                      .out = w,
-                      .dtype = dtype,
-                      .decode = decoders[q->build]};
+    decode_job job = {planes, q, rows * cols, w, dtype};
     q->host->parallel_for(nf4_blocks(job.n), 1024, decode_blocks, &job);
     return LATHE_OK;
+}
+
+static void nf4_decode_part(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                            const lathe_weight_part *part, void *out, int32_t dtype)
+{
+    const decode_job job = {planes, self, rows * cols, out, dtype};
+    const int64_t row_bytes = part->stride * lathe_dtype_bytes(dtype);
+    for (int64_t i = 0; i < part->runs * part->rows; i++) {
+        const int64_t row = part->row + i / part->rows * part->distance + i % part->rows;
+        decode_run(&job, row * cols + part->col, part->cols, job.out + i * row_bytes);
+    }
+}
+
+/* Groups are the blocks, where rows begin with one. */
+static int64_t nf4_code_group(void *self, int64_t rows, int64_t cols)
+{
+    (void)self;
+    (void)rows;
+    return cols % NF4_BLOCK == 0 ? NF4_BLOCK : 0;
+}
+
+static int32_t nf4_part_codes(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                              const lathe_weight_part *part, int32_t dtype, float *values,
+                              void *room, lathe_part_codes *out)
+{
+    const nf4 *q = self;
+    (void)rows;
+    (void)room;
+    for (int64_t i = 0; i < part->runs * part->rows; i++) {
+        const int64_t row = part->row + i / part->rows * part->distance + i % part->rows;
+        const int64_t first = (row * cols + part->col) / NF4_BLOCK, n = part->cols / NF4_BLOCK;
+        nf4_code_values(q->build, planes, q->nested, first, n, values, dtype);
+        values += n * LATHE_CODE_VALUES;
+    }
+    *out = (lathe_part_codes){.codes = (const uint8_t *)planes[NF4_WEIGHT] +
+                                       (part->row * cols + part->col) / 2,
+                              .row_bytes = cols / 2,
+                              .run_bytes = part->distance * cols / 2,
+                              .layout = LATHE_CODES_HIGH_FIRST};
+    return 1;
 }
 
 static const lathe_quant_v1 nf4_table = {
@@ -226,6 +279,9 @@ static const lathe_quant_v1 nf4_table = {
     .planes = nf4_planes,
     .encode = nf4_encode,
     .decode = nf4_decode,
+    .decode_part = nf4_decode_part,
+    .code_group = nf4_code_group,
+    .part_codes = nf4_part_codes,
     .config_json = nf4_config_json,
     .weight_meta = nf4_weight_meta,
     .read_meta = nf4_read_meta,

@@ -32,15 +32,20 @@ typedef float (*nf4_encode_fn)(const float *w, int64_t count, int last, uint8_t 
 float nf4_encode_block(const float *w, int64_t count, int last, uint8_t *codes);
 float nf4_encode_block_avx512(const float *w, int64_t count, int last, uint8_t *codes);
 
-/** Decodes 64 values from 32 bytes; dtype F32, BF16 or F16. */
-typedef void (*nf4_decode_fn)(const uint8_t *bytes, const float *map, float scale, void *out,
-                              int32_t dtype);
-void nf4_decode_block(const uint8_t *bytes, const float *map, float scale, void *out,
-                      int32_t dtype);
-void nf4_decode_block_avx2(const uint8_t *bytes, const float *map, float scale, void *out,
-                           int32_t dtype);
-void nf4_decode_block_avx512(const uint8_t *bytes, const float *map, float scale, void *out,
-                             int32_t dtype);
+/** Decodes n whole blocks, from block `first` of the planes on; dtype F32, BF16 or F16. nested: as
+ * for nf4_scale. */
+typedef void (*nf4_decode_fn)(const void *const *planes, int nested, int64_t first, int64_t n,
+                              void *out, int32_t dtype);
+void nf4_decode_blocks(const void *const *planes, int nested, int64_t first, int64_t n, void *out,
+                       int32_t dtype);
+void nf4_decode_blocks_avx2(const void *const *planes, int nested, int64_t first, int64_t n,
+                            void *out, int32_t dtype);
+void nf4_decode_blocks_avx512(const void *const *planes, int nested, int64_t first, int64_t n,
+                              void *out, int32_t dtype);
+
+/** values [n][16]: those of the codes of n blocks from `first` on, rounded to dtype. */
+void nf4_code_values(int build, const void *const *planes, int nested, int64_t first, int64_t n,
+                     float *values, int32_t dtype);
 
 /** lathe_quant_v1.config_json, weight_meta, read_meta, methods, read_config. */
 int64_t nf4_config_json(void *self, char *out, int64_t capacity);

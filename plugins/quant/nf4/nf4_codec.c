@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "nf4.h"
+#include "shared/codec_avx2.h"
+#include "shared/codec_tables.h"
 
 #define FLOOR 1e-38f
 
@@ -53,7 +55,8 @@ float nf4_encode_block(const float *w, int64_t count, int last, uint8_t *codes)
     return encode_body(w, count, last, codes);
 }
 
-void nf4_decode_block(const uint8_t *bytes, const float *map, float scale, void *out, int32_t dtype)
+static void decode_block(const uint8_t *bytes, const float *map, float scale, void *out,
+                         int32_t dtype)
 {
     float values[16];
     for (int i = 0; i < 16; i++)
@@ -73,6 +76,28 @@ void nf4_decode_block(const uint8_t *bytes, const float *map, float scale, void 
     for (int i = 0; i < NF4_BLOCK / 2; i++) {
         y[2 * i] = halves[bytes[i] >> 4];
         y[2 * i + 1] = halves[bytes[i] & 15];
+    }
+}
+
+void nf4_decode_blocks(const void *const *planes, int nested, int64_t first, int64_t n, void *out,
+                       int32_t dtype)
+{
+    const uint8_t *const bytes = planes[NF4_WEIGHT];
+    const int64_t block_bytes = NF4_BLOCK * lathe_dtype_bytes(dtype);
+    for (int64_t i = 0; i < n; i++)
+        decode_block(bytes + (first + i) * (NF4_BLOCK / 2), planes[NF4_MAP],
+                     nf4_scale(planes, nested, first + i), (char *)out + i * block_bytes, dtype);
+}
+
+static void code_values(const void *const *planes, int nested, int64_t first, int64_t n,
+                        float *values, int32_t dtype)
+{
+    const float *const map = planes[NF4_MAP];
+    for (int64_t i = 0; i < n * 16; i++) {
+        const float x = map[i % 16] * nf4_scale(planes, nested, first + i / 16);
+        values[i] = dtype == LATHE_F32    ? x
+                    : dtype == LATHE_BF16 ? lathe_bf16_to_f32(lathe_f32_to_bf16(x))
+                                          : lathe_f16_to_f32(lathe_f32_to_f16(x));
     }
 }
 
@@ -109,18 +134,12 @@ AVX2 static inline void tables_of(const float *map, float scale, int32_t dtype, 
     out[1] = _mm_packus_epi16(_mm_srli_epi16(eight[0], 8), _mm_srli_epi16(eight[1], 8));
 }
 
-/* As the version below; a shuffle selects the bytes. f32 would need four of them, and is bound by
- * its writes. */
-AVX2 void nf4_decode_block_avx2(const uint8_t *bytes, const float *map, float scale, void *out,
-                                int32_t dtype)
+/* A shuffle selects the bytes of the 16 possible products. */
+AVX2 static inline void halves_avx2(const uint8_t *bytes, const float *map, float scale,
+                                    uint16_t *y, int32_t dtype)
 {
     __m128i table[2];
-    if (dtype == LATHE_F32) {
-        nf4_decode_block(bytes, map, scale, out, dtype);
-        return;
-    }
     tables_of(map, scale, dtype, table);
-    uint16_t *y = out;
     for (int i = 0; i < NF4_BLOCK / 2; i += 16) {
         const __m128i packed = _mm_loadu_si128((const __m128i *)(const void *)(bytes + i));
         const __m128i low = _mm_and_si128(packed, _mm_set1_epi8(15));
@@ -136,56 +155,85 @@ AVX2 void nf4_decode_block_avx2(const uint8_t *bytes, const float *map, float sc
     }
 }
 
-/* Computes the 16 possible products of a block once; a permute then selects one per code. */
-AVX512 void nf4_decode_block_avx512(const uint8_t *bytes, const float *map, float scale, void *out,
-                                    int32_t dtype)
+AVX2 void nf4_decode_blocks_avx2(const void *const *planes, int nested, int64_t first, int64_t n,
+                                 void *out, int32_t dtype)
 {
-    const __m512 values = _mm512_mul_ps(_mm512_loadu_ps(map), _mm512_set1_ps(scale));
-    const __m256i packed = _mm256_loadu_si256((const __m256i *)(const void *)bytes);
-    const __m256i low = _mm256_and_si256(packed, _mm256_set1_epi8(15));
-    const __m256i high = _mm256_and_si256(_mm256_srli_epi16(packed, 4), _mm256_set1_epi8(15));
-    /* within each 128-bit half: codes 0-15 and 16-31, 32-47 and 48-63 */
-    const __m256i a = _mm256_unpacklo_epi8(high, low), b = _mm256_unpackhi_epi8(high, low);
-    const __m128i quarter[4] = {_mm256_castsi256_si128(a), _mm256_castsi256_si128(b),
-                                _mm256_extracti128_si256(a, 1), _mm256_extracti128_si256(b, 1)};
-    if (dtype == LATHE_F32) {
-        float *y = out;
-        for (int i = 0; i < 4; i++)
-            _mm512_storeu_ps(y + 16 * i,
-                             _mm512_permutexvar_ps(_mm512_cvtepu8_epi32(quarter[i]), values));
-        return;
-    }
-    __m512i table;
-    if (dtype == LATHE_F16) {
-        table = _mm512_castsi256_si512(_mm512_cvtps_ph(values, _MM_FROUND_TO_NEAREST_INT));
-    } else { /* computed on the bits, as lathe_f32_to_bf16; values are finite */
-        const __m512i raw = _mm512_castps_si512(values);
-        const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(raw, 16), _mm512_set1_epi32(1));
-        const __m512i sum = _mm512_add_epi32(raw, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-        table = _mm512_castsi256_si512(_mm512_cvtepi32_epi16(_mm512_srli_epi32(sum, 16)));
-    }
-    uint16_t *y = out;
-    for (int i = 0; i < 4; i += 2) {
-        const __m256i pair = _mm256_set_m128i(quarter[i + 1], quarter[i]);
-        _mm512_storeu_si512(y + 16 * i,
-                            _mm512_permutexvar_epi16(_mm512_cvtepu8_epi16(pair), table));
+    const uint8_t *const bytes = planes[NF4_WEIGHT];
+    const float *const map = planes[NF4_MAP];
+    for (int64_t i = 0; i < n; i++) {
+        const uint8_t *const from = bytes + (first + i) * (NF4_BLOCK / 2);
+        const float scale = nf4_scale(planes, nested, first + i);
+        if (dtype == LATHE_F32)
+            eight_nibbles(map, scale, from, NF4_BLOCK, 1, (float *)out + i * NF4_BLOCK);
+        else
+            halves_avx2(from, map, scale, (uint16_t *)out + i * NF4_BLOCK, dtype);
     }
 }
+
+CODEC_WIDE_BODY void wide_blocks(const void *const *planes, int nested, int64_t first, int64_t n,
+                                 void *out, int32_t dtype)
+{
+    const uint8_t *const bytes = (const uint8_t *)planes[NF4_WEIGHT] + first * (NF4_BLOCK / 2);
+    const __m512 map = _mm512_loadu_ps((const float *)planes[NF4_MAP]);
+    const int64_t width = dtype == LATHE_F32 ? 4 : 2;
+    for (int64_t i = 0; i < n; i++) {
+        const __m512 scale = _mm512_set1_ps(nf4_scale(planes, nested, first + i));
+        const wide_table t = wide_table_of(_mm512_mul_ps(map, scale), dtype);
+        wide_bits(&t, bytes + i * (NF4_BLOCK / 2), NF4_BLOCK, 4, 1,
+                  (char *)out + i * NF4_BLOCK * width, dtype);
+    }
+}
+
+CODEC_WIDE void nf4_decode_blocks_avx512(const void *const *planes, int nested, int64_t first,
+                                         int64_t n, void *out, int32_t dtype)
+{
+    if (dtype == LATHE_F32)
+        wide_blocks(planes, nested, first, n, out, LATHE_F32);
+    else if (dtype == LATHE_BF16)
+        wide_blocks(planes, nested, first, n, out, LATHE_BF16);
+    else
+        wide_blocks(planes, nested, first, n, out, LATHE_F16);
+}
+CODEC_WIDE static void wide_code_values(const void *const *planes, int nested, int64_t first,
+                                        int64_t n, float *values, int32_t dtype)
+{
+    const __m512 map = _mm512_loadu_ps((const float *)planes[NF4_MAP]);
+    for (int64_t i = 0; i < n; i++) {
+        const __m512 scale = _mm512_set1_ps(nf4_scale(planes, nested, first + i));
+        _mm512_storeu_ps(values + 16 * i, wide_rounded_to(_mm512_mul_ps(map, scale), dtype));
+    }
+}
+
+void nf4_code_values(int build, const void *const *planes, int nested, int64_t first, int64_t n,
+                     float *values, int32_t dtype)
+{
+    if (build == NF4_AVX512)
+        wide_code_values(planes, nested, first, n, values, dtype);
+    else
+        code_values(planes, nested, first, n, values, dtype);
+}
 #else
+void nf4_code_values(int build, const void *const *planes, int nested, int64_t first, int64_t n,
+                     float *values, int32_t dtype)
+{
+    (void)build;
+    code_values(planes, nested, first, n, values, dtype);
+}
+
 float nf4_encode_block_avx512(const float *w, int64_t count, int last, uint8_t *codes)
 {
     return nf4_encode_block(w, count, last, codes);
 }
 
-void nf4_decode_block_avx2(const uint8_t *bytes, const float *map, float scale, void *out,
-                           int32_t dtype)
+void nf4_decode_blocks_avx2(const void *const *planes, int nested, int64_t first, int64_t n,
+                            void *out, int32_t dtype)
 {
-    nf4_decode_block(bytes, map, scale, out, dtype);
+    nf4_decode_blocks(planes, nested, first, n, out, dtype);
 }
 
-void nf4_decode_block_avx512(const uint8_t *bytes, const float *map, float scale, void *out,
-                             int32_t dtype)
+void nf4_decode_blocks_avx512(const void *const *planes, int nested, int64_t first, int64_t n,
+                              void *out, int32_t dtype)
 {
-    nf4_decode_block(bytes, map, scale, out, dtype);
+    nf4_decode_blocks(planes, nested, first, n, out, dtype);
 }
 #endif

@@ -155,6 +155,12 @@ static lathe_status nvfp4_decode(void *self, int64_t rows, int64_t cols, const v
     return codec_decode(self, "nvfp4", rows, cols, planes, w, dtype, decode_rows);
 }
 
+static void nvfp4_decode_part(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                              const lathe_weight_part *part, void *out, int32_t dtype)
+{
+    codec_part(self, rows, cols, planes, part, out, dtype, decode_rows, 1);
+}
+
 /* ---- the table ---- */
 
 static int64_t nvfp4_config_json(void *self, char *out, int64_t capacity)
@@ -209,6 +215,7 @@ static const lathe_quant_v1 nvfp4_table = {
     .planes = nvfp4_planes,
     .encode = nvfp4_encode,
     .decode = nvfp4_decode,
+    .decode_part = nvfp4_decode_part,
     .config_json = nvfp4_config_json,
     .cuda_image = LATHE_CUDA_IMAGE,
     .image_settings = nvfp4_image_settings,

@@ -2,6 +2,7 @@
 #ifndef LATHE_E2M1_CODEC_H
 #define LATHE_E2M1_CODEC_H
 
+#include "shared/codec_tables.h"
 #include "shared/quant_codec.h"
 #include "shared/small_float.h"
 
@@ -15,6 +16,10 @@ CODEC_BODY void e2m1_decode(const uint8_t *bytes, int64_t n, int64_t group, cons
         wide_e2m1(bytes, n, group, scales, zero, out);
         return;
     }
+    if (build == CODEC_AVX2) {
+        eight_e2m1(bytes, n, group, scales, zero, out);
+        return;
+    }
     for (int64_t i = 0; i < n / 2; i++) {
         codes[2 * i] = bytes[i] & 15u;
         codes[2 * i + 1] = bytes[i] >> 4;
@@ -22,6 +27,36 @@ CODEC_BODY void e2m1_decode(const uint8_t *bytes, int64_t n, int64_t group, cons
     for (int64_t k = 0; k < n / group; k++)
         for (int64_t i = k * group; i < (k + 1) * group; i++)
             out[i] = small_e2m1(codes[i]) * scales[k] + zero;
+}
+
+#if defined(__x86_64__)
+CODEC_WIDE static void e2m1_wide_values(const float *scales, int64_t n, float *values,
+                                        int32_t dtype)
+{
+    const __m512 map = _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f,
+                                      -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);
+    for (int64_t i = 0; i < n; i++)
+        _mm512_storeu_ps(values + 16 * i,
+                         wide_rounded_to(_mm512_mul_ps(map, _mm512_set1_ps(scales[i])), dtype));
+}
+#else /* the build for AVX-512 is never chosen */
+static inline void e2m1_wide_values(const float *scales, int64_t n, float *values, int32_t dtype)
+{
+    for (int64_t i = 0; i < 16 * n; i++)
+        values[i] = codec_rounded(small_e2m1((uint32_t)(i % 16)) * scales[i / 16], dtype);
+}
+#endif
+
+/** values [n][16]: those of the 16 codes times each of n scales, rounded to dtype. */
+static inline void e2m1_values(const float *scales, int64_t n, float *values, int32_t dtype,
+                               int32_t build)
+{
+    if (build == CODEC_AVX512) {
+        e2m1_wide_values(scales, n, values, dtype);
+        return;
+    }
+    for (int64_t i = 0; i < 16 * n; i++)
+        values[i] = codec_rounded(small_e2m1((uint32_t)(i % 16)) * scales[i / 16], dtype);
 }
 
 /** Divides n values by the scale and packs their codes; n is even, the scale above 0. */

@@ -50,12 +50,15 @@ static inline int32_t codec_best_build(void)
     return CODEC_PORTABLE;
 }
 
-/** One weight that is encoded or decoded. */
+/** One weight that is encoded, or of which a part is decoded. */
 typedef struct codec_job {
     const codec_head *self;
     int64_t rows, cols;
     const void *const *planes; /* decode */
-    void *out;
+    void *out;                 /* [last - first, end - col], `stride` elements from row to row */
+    int64_t first, last;       /* rows that are decoded */
+    int64_t col, end;          /* columns, from a multiple of LATHE_PART_COLS on */
+    int64_t stride;
     int32_t dtype;
     const float *w; /* encode */
     void *const *made;
@@ -97,19 +100,25 @@ typedef struct codec_job {
     }                                                                                              \
     CODEC_BUILDS(name, name##_any)
 
+/** Where column `col` of row `row` is decoded to. */
+CODEC_BODY void *codec_place(const codec_job *job, int64_t row, int64_t col)
+{
+    const int64_t i = (row - job->first) * job->stride + col - job->col;
+    return (char *)job->out + i * (job->dtype == LATHE_F32 ? 4 : 2);
+}
+
 /* name: an array of three builds of a loop that decodes rows with span(const codec_job *, int64_t
- * row, int64_t col, int64_t n, float *out, int build). */
+ * row, int64_t col, int64_t n, float *out, int build). Row i of the loop is row first + i. */
 #define CODEC_DECODER(name, span)                                                                  \
     CODEC_BODY void name##_rows(const codec_job *job, int64_t begin, int64_t end, int build)       \
     {                                                                                              \
-        const int64_t width = lathe_dtype_bytes(job->dtype);                                       \
-        for (int64_t row = begin; row < end; row++)                                                \
-            for (int64_t col = 0; col < job->cols; col += CODEC_SPAN) {                            \
-                const int64_t left = job->cols - col, n = left < CODEC_SPAN ? left : CODEC_SPAN;   \
-                char *const out = (char *)job->out + (row * job->cols + col) * width;              \
+        for (int64_t row = job->first + begin; row < job->first + end; row++)                      \
+            for (int64_t col = job->col; col < job->end; col += CODEC_SPAN) {                      \
+                const int64_t left = job->end - col, n = left < CODEC_SPAN ? left : CODEC_SPAN;    \
+                void *const out = codec_place(job, row, col);                                      \
                 float values[CODEC_SPAN];                                                          \
                 if (job->dtype == LATHE_F32) {                                                     \
-                    span(job, row, col, n, (float *)(void *)out, build);                           \
+                    span(job, row, col, n, out, build);                                            \
                     continue;                                                                      \
                 }                                                                                  \
                 span(job, row, col, n, values, build);                                             \
@@ -210,16 +219,74 @@ CODEC_BODY void codec_set_bad(codec_job *job)
     __atomic_store_n(&job->bad, 1, __ATOMIC_RELAXED);
 }
 
+/** lathe_quant_v1.code_group of a format with groups of `group` columns, which rows hold whole: the
+ *  largest number that divides them and the row, and that LATHE_PART_COLS is a multiple of. */
+static inline int64_t codec_code_group(int64_t group, int64_t cols)
+{
+    for (int64_t n = LATHE_PART_COLS; n >= 32; n /= 2)
+        if (group % n == 0 && cols % n == 0)
+            return n;
+    return 0;
+}
+
+/** A value of part_codes, rounded to a dtype. */
+CODEC_BODY float codec_rounded(float x, int32_t dtype)
+{
+    if (dtype == LATHE_F32)
+        return x;
+    return dtype == LATHE_BF16 ? lathe_bf16_to_f32(lathe_f32_to_bf16(x))
+                               : lathe_f16_to_f32(lathe_f32_to_f16(x));
+}
+
+/** Row i of a part. */
+static inline int64_t codec_part_row(const lathe_weight_part *part, int64_t i)
+{
+    return part->row + i / part->rows * part->distance + i % part->rows;
+}
+
+/** The job of decoding all of a weight. */
+static inline codec_job codec_whole(const codec_head *self, int64_t rows, int64_t cols,
+                                    const void *const *planes, void *w, int32_t dtype)
+{
+    const codec_job job = {.self = self,
+                           .rows = rows,
+                           .cols = cols,
+                           .planes = planes,
+                           .out = w,
+                           .last = rows,
+                           .end = cols,
+                           .stride = cols,
+                           .dtype = dtype};
+    return job;
+}
+
 /** The decode function of a table: checks the dtype and runs the loop over all rows. */
 static inline lathe_status codec_decode(const codec_head *self, const char *name, int64_t rows,
                                         int64_t cols, const void *const *planes, void *w,
                                         int32_t dtype, const lathe_range_fn *loop)
 {
     LATHE_TRY(codec_check_dtype(self, name, dtype));
-    codec_job job = {
-        .self = self, .rows = rows, .cols = cols, .planes = planes, .out = w, .dtype = dtype};
+    codec_job job = codec_whole(self, rows, cols, planes, w, dtype);
     codec_rows(&job, loop, rows, cols);
     return LATHE_OK;
+}
+
+/** The decode_part function of a table, on the calling thread. unit: rows of the weight in a row of
+ *  the loop. */
+static inline void codec_part(const codec_head *self, int64_t rows, int64_t cols,
+                              const void *const *planes, const lathe_weight_part *part, void *out,
+                              int32_t dtype, const lathe_range_fn *loop, int64_t unit)
+{
+    codec_job job = codec_whole(self, rows, cols, planes, out, dtype);
+    job.col = part->col;
+    job.end = part->col + part->cols;
+    job.stride = part->stride;
+    for (int64_t k = 0; k < part->runs; k++) {
+        job.first = part->row + k * part->distance;
+        job.last = job.first + part->rows;
+        job.out = (char *)out + k * part->rows * part->stride * lathe_dtype_bytes(dtype);
+        loop[self->build](&job, 0, (part->rows + unit - 1) / unit, 0);
+    }
 }
 
 #endif

@@ -124,6 +124,55 @@ static lathe_status decode(void *self, int64_t rows, int64_t cols, const void *c
     return LATHE_OK;
 }
 
+static void decode_part(void *self, int64_t rows, int64_t cols, const void *const *in,
+                        const lathe_weight_part *p, void *out, int32_t dtype)
+{
+    const int64_t stride = IS(part_ignores_its_stride) ? p->cols : p->stride;
+    const int64_t first = IS(part_ignores_its_column) ? 0 : p->col;
+    (void)self;
+    for (int64_t i = 0; i < p->runs * p->rows; i++)
+        for (int64_t c = 0; c < (IS(part_writes_beside) ? p->stride : p->cols); c++) {
+            const int64_t row = p->row + i / p->rows * p->distance + i % p->rows;
+            const int64_t at = row * cols + (c < p->cols ? first + c : 0);
+            lathe_quant_store(out, dtype, i * stride + c, decoded(in, rows, cols, at, ""));
+        }
+}
+
+static void part_rows(void *self, int64_t rows, int64_t cols, lathe_part_rows *out)
+{
+    (void)self;
+    (void)cols;
+    *out = (lathe_part_rows){1, IS(runs_do_not_fill_the_rows) ? 2 : 1,
+                             IS(runs_do_not_fill_the_rows) ? rows : 0};
+}
+
+static int64_t code_group(void *self, int64_t rows, int64_t cols)
+{
+    (void)self;
+    (void)rows;
+    (void)cols;
+    return IS(codes_in_odd_groups) ? 48 : cols % 64 == 0 ? 64 : 0;
+}
+
+/* Codes of zeros, whose values are zeros. */
+static int32_t part_codes(void *self, int64_t rows, int64_t cols, const void *const *in,
+                          const lathe_weight_part *p, int32_t dtype, float *values, void *room,
+                          lathe_part_codes *out)
+{
+    const int64_t n = p->runs * p->rows;
+    (void)self;
+    (void)rows;
+    (void)cols;
+    (void)in;
+    (void)dtype;
+    memset(values, 0, (size_t)(n * (p->cols / 64) * LATHE_CODE_VALUES) * sizeof *values);
+    memset(room, 0, (size_t)(n * p->cols / 2));
+    *out = (lathe_part_codes){.codes = room, .row_bytes = p->cols / 2};
+    return 1;
+}
+
+#define HAS_CODES (IS(codes_in_odd_groups) || IS(codes_have_other_values))
+
 static int64_t config_json(void *self, char *out, int64_t capacity)
 {
     const char *text = IS(config_is_no_json) ? "{bits: 8" : "{\"bits\": 8}";
@@ -143,6 +192,10 @@ static const lathe_quant_v1 table = {
     .encode = IS(null_encode) ? NULL : encode,
     .decode = IS(null_decode) ? NULL : decode,
     .config_json = config_json,
+    .part_rows = part_rows,
+    .decode_part = decode_part,
+    .code_group = HAS_CODES ? code_group : NULL,
+    .part_codes = HAS_CODES ? part_codes : NULL,
 };
 
 FAULTY_PLUGIN(LATHE_KIND_QUANT, LATHE_QUANT_REVISION, &table);

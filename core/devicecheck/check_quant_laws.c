@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "conformance/quant_weight.h"
+#include "devicecheck/quant_weight.h"
 
 /* The best factor for w' is 1 if errors are centred. It differs from 1 by about the squared
  * relative error if they are rounding errors, which are independent of w. The mean error is much

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "conformance/checks.h"
-#include "conformance/quant_weight.h"
+#include "devicecheck/device_checks.h"
+#include "devicecheck/quant_weight.h"
 #include "harness/device_side.h"
 
 enum { N_SHAPES = 9 };
@@ -333,6 +333,8 @@ const lathe__check *lathe__checks_quant(void)
         {"decodes_a_thousand_times", lathe__codec_decodes_a_thousand_times, 0},
         {"instances_are_apart", lathe__codec_instances_are_apart, 0},
         {"refuses_unknown_dtypes", lathe__codec_refuses_unknown_dtypes, 0},
+        {"parts_have_the_bits_of_the_whole", lathe__codec_parts_have_the_bits_of_the_whole, 0},
+        {"codes_have_the_bits_of_the_whole", lathe__codec_codes_have_the_bits_of_the_whole, 0},
         {NULL, NULL, 0},
     };
     return checks;

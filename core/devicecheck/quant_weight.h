@@ -1,6 +1,6 @@
 /* A test weight: its values, its encoded planes, and the results of decoding them. */
-#ifndef LATHE_CONFORMANCE_QUANT_WEIGHT_H
-#define LATHE_CONFORMANCE_QUANT_WEIGHT_H
+#ifndef LATHE_DEVICECHECK_QUANT_WEIGHT_H
+#define LATHE_DEVICECHECK_QUANT_WEIGHT_H
 
 #include "harness/subject.h"
 #include "lathe/quant.h"
@@ -36,5 +36,7 @@ lathe_status lathe__codec_weights_of_any_size(lathe__subject *s);
 lathe_status lathe__codec_decodes_a_thousand_times(lathe__subject *s);
 lathe_status lathe__codec_instances_are_apart(lathe__subject *s);
 lathe_status lathe__codec_refuses_unknown_dtypes(lathe__subject *s);
+lathe_status lathe__codec_parts_have_the_bits_of_the_whole(lathe__subject *s);
+lathe_status lathe__codec_codes_have_the_bits_of_the_whole(lathe__subject *s);
 
 #endif
