@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "cli/held_signals.h"
 #include "convert/gguf_convert.h"
 #include "savedcmd/saved_commands.h"
 
@@ -50,19 +51,24 @@ static lathe_status convert(const lathe_args *args, const lathe_model_source *so
         return lathe_error(LATHE_E_ARG, "--type %s: expected f32, f16%s", text,
                            is_folder ? ", bf16, q8_0, q4_0, q4_k or q6_k" : " or bf16");
     if (is_folder)
-        return lathe_gguf_export(source, from, to, type >= 0 ? types[type].type : LATHE_GGUF_BF16);
-    return lathe_gguf_import(source, from, to, type >= 0 ? types[type].dtype : -1);
+        return lathe_gguf_export(source, from, to, type >= 0 ? types[type].type : LATHE_GGUF_BF16,
+                                 lathe_cli_check_signals);
+    return lathe_gguf_import(source, from, to, type >= 0 ? types[type].dtype : -1,
+                             lathe_cli_check_signals);
 }
 
 static int run(const lathe_args *args)
 {
     lathe_model_source source = {NULL, NULL};
+    lathe_cli_hold_signals();
     lathe_status status = lathe_registry_create(&source.registry);
     if (status == LATHE_OK)
         status = convert(args, &source);
     lathe_registry_destroy(source.registry);
-    if (status != LATHE_OK)
-        return lathe_args_fail(args, status);
+    const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
+    lathe_cli_release_signals(); /* a pending one ends the process here */
+    if (code != LATHE_EXIT_OK)
+        return code;
     (void)printf("%s\n", lathe_args_value(args, "--output"));
     return LATHE_EXIT_OK;
 }
