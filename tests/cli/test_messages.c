@@ -36,6 +36,14 @@ Test(messages, of_convert_name_what_was_given)
     lacks("generation_config.json");
 }
 
+Test(messages, of_a_draft_model_take_the_folder_of_a_run)
+{
+    expect(LATHE " train run.toml 2>&1", 0, "checkpoint out/step-00000002");
+    expect(LATHE " generate out --temperature 0 --max-new-tokens 8 --ignore-eos --generate.draft "
+                 "out 2>&1",
+           0, "tokens of the draft model were accepted");
+}
+
 Test(messages, of_a_configuration_say_what_was_expected)
 {
     expect(LATHE " validate run.toml --data.datasets text.txt 2>&1", 2,
