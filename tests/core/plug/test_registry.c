@@ -278,6 +278,8 @@ Test(registry, a_family_stands_for_its_members_and_the_score_decides)
     cr_assert_str_eq(best->plugin->name, "mill_low");
     cr_assert_str_eq(why, "score 100");
     cr_assert_eq(lathe_select_device(registry, "tpu", &arena, &best, &why), LATHE_E_UNSUPPORTED);
+    cr_assert_not_null(
+        strstr(lathe_error_message(), "device \"tpu\" cannot run on this machine ("));
     cr_assert_not_null(strstr(lathe_error_message(), "tpu: score 0"), "%s", lathe_error_message());
     cr_assert_eq(lathe_select_device(registry, "qpu", &arena, &best, &why), LATHE_E_NOT_FOUND);
 }
