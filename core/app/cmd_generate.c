@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "app/chat_prompt.h"
 #include "app/commands.h"
@@ -10,7 +11,10 @@
 #include "app/prompt_file.h"
 #include "app/sampling_options.h"
 #include "base/error.h"
+#include "chat/stream.h"
+#include "generate/generator.h"
 #include "primitives/sampling_settings.h"
+#include "run/run_state.h"
 
 static const lathe_option options[] = {
     {"--prompt", "TEXT", "the text to continue; without it a new document begins"},
@@ -79,7 +83,29 @@ static lathe_status answer(const lathe_args *args, lathe_run *run, json_t *row,
     return status;
 }
 
-/* Continues one prompt, or the conversation `row`, and prints the text. */
+/* A prompt and its continuation on their way to standard output. */
+typedef struct one_text {
+    lathe_chat_stream stream;
+    const char *prompt; /* not written yet; NULL: written */
+} one_text;
+
+static void write_prompt(one_text *text)
+{
+    if (text->prompt)
+        (void)fputs(text->prompt, stdout);
+    text->prompt = NULL;
+}
+
+/* Writes a token when it is drawn; a result other than 0 ends the generation. */
+static int on_token(void *arg, int32_t token)
+{
+    one_text *text = arg;
+    write_prompt(text);
+    lathe_chat_stream_put(&text->stream, token);
+    return text->stream.status != LATHE_OK || ferror(stdout);
+}
+
+/* Continues one prompt, or the conversation `row`, and writes the text while it is generated. */
 static lathe_status generate_one(const lathe_args *args, lathe_run *run, json_t *row,
                                  const lathe_sampling *sampling)
 {
@@ -87,13 +113,28 @@ static lathe_status generate_one(const lathe_args *args, lathe_run *run, json_t 
     const char *prompt = lathe_args_value(args, "--prompt");
     if (!prompt)
         prompt = !row && run->set.prompt ? run->set.prompt : "";
-    LATHE_TRY(row ? answer(args, run, row, sampling, &made)
-                  : lathe_generate(run, prompt, sampling, &made));
-    (void)fputs(prompt, stdout);
-    (void)fwrite(made.text, 1, (size_t)made.text_bytes, stdout);
-    (void)fputc('\n', stdout);
-    lathe__drafts_say(run);
-    return LATHE_OK;
+    one_text text = {.stream = {.tokenizer = run->data.tokenizer,
+                                .how = sampling,
+                                .on_terminal = isatty(STDOUT_FILENO)},
+                     .prompt = prompt};
+    const lathe_token_watch watch = {on_token, &text}, none = {NULL, NULL};
+    LATHE_TRY(lathe__run_generator(run, 1));
+    lathe_generator_watch(run->generator, watch);
+    lathe_status status = row ? answer(args, run, row, sampling, &made)
+                              : lathe_generate(run, prompt, sampling, &made);
+    lathe_generator_watch(run->generator, none);
+    if (status == LATHE_OK)
+        status = text.stream.status;
+    if (status == LATHE_OK) {
+        write_prompt(&text);
+        lathe_chat_stream_end(&text.stream, made.text, made.text_bytes);
+    }
+    if (!text.prompt) /* also where the generation failed after some tokens */
+        (void)fputc('\n', stdout);
+    if (status == LATHE_OK)
+        lathe__drafts_say(run);
+    lathe_chat_stream_fini(&text.stream);
+    return status;
 }
 
 static int run_command(const lathe_args *args)
@@ -131,7 +172,7 @@ const lathe_command lathe_cmd_generate = {
                "means its latest checkpoint. Options that are not given come from the table\n"
                "[generate] of the run file (--generate.temperature 0.7 works too), then from\n"
                "the model's generation_config.json, with the meaning that they have in\n"
-               "transformers.\n",
+               "transformers. The text is written while it is generated; Ctrl-C ends it.\n",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,

@@ -8,6 +8,8 @@
 #include "app/trace_option.h"
 #include "base/error.h"
 #include "base/toml.h"
+#include "cli/refusal.h"
+#include "opening/opening.h"
 
 enum { MOST_RANKS = 1024, MOST_RESTARTS = 1000, FIXED = 12 };
 
@@ -76,6 +78,21 @@ static lathe_status train_arguments(const lathe_args *args, int32_t n_ranks, lat
     return LATHE_OK;
 }
 
+/* Checks the run file once, without the device and the data: otherwise every rank reports its
+ * errors.
+ */
+static int refuses(const lathe_args *args, int *out_code)
+{
+    lathe_diags diags = {0};
+    const lathe_status status =
+        lathe_run_check(args->words[0], args->overrides, args->n_overrides, 1, &diags, NULL);
+    if (status != LATHE_OK)
+        *out_code = lathe_cli_tell_refusal(args, &diags, status);
+    lathe_error_clear();
+    lathe_diags_fini(&diags);
+    return status != LATHE_OK;
+}
+
 /* Starts jobs until one ends well, the user stops it, or no restart is left. */
 static lathe_status launch(const lathe_args *args, int64_t n, int64_t restarts, int64_t least,
                            int *out_code)
@@ -130,6 +147,8 @@ static int run_command(const lathe_args *args)
     if (status == LATHE_OK && least < n && restarts == 0)
         status = lathe_error(LATHE_E_ARG,
                              "--min-ranks has no effect without --restarts: give both, or neither");
+    if (status == LATHE_OK && refuses(args, &code))
+        return code;
     if (status == LATHE_OK)
         status = launch(args, n, restarts, least, &code);
     return status == LATHE_OK ? code : lathe_args_fail(args, status);

@@ -11,6 +11,7 @@
 #include "base/fs.h"
 #include "base/model_path.h"
 #include "checkpoint/checkpoint_folder.h"
+#include "cli/held_signals.h"
 #include "gguf/model_files.h"
 #include "opening/adapter_folder.h"
 #include "opening/opening.h"
@@ -159,6 +160,13 @@ static int is_of_plugins(const char *key)
            strcmp(key, "checkpoint.shard_size") == 0;
 }
 
+/* lathe_quantized_report_fn */
+static lathe_status check_weight(void *arg, const lathe_quantized_weight *w)
+{
+    (void)arg, (void)w;
+    return lathe_cli_check_signals();
+}
+
 /* Quantizes the merged model in `from`, and writes it to `to`. */
 static lathe_status quantize(const lathe_args *args, const char *from,
                              const lathe_made_from *parents, int32_t n_parents, const char *to)
@@ -184,7 +192,8 @@ static lathe_status quantize(const lathe_args *args, const char *from,
                              "and then use lathe quantize --calibration",
                              run->parts.quant.component->plugin->name);
     if (status == LATHE_OK)
-        status = lathe__quantized_model_write(run, NULL, parents, n_parents, to, NULL, NULL, &made);
+        status = lathe__quantized_model_write(run, NULL, parents, n_parents, to, check_weight, NULL,
+                                              &made);
     if (status == LATHE_OK)
         (void)printf("%d weights quantized to %.2f bits, relative error %.4f\n", made.n,
                      8.0 * (double)made.bytes / (double)made.n_numbers, made.relative_error);
@@ -203,13 +212,13 @@ static lathe_status write_merged(const lathe_args *args, const lathe_merge_part 
     int32_t combine;
     LATHE_TRY(read_combination(args, &combine));
     if (!wanted_format(args))
-        return lathe__merged_model_write(parts, n, combine, output, out_n);
+        return lathe__merged_model_write(parts, n, combine, output, lathe_cli_check_signals, out_n);
     const char *plain = lathe_arena_printf(arena, "%s.merged.%ld", output, (long)getpid());
     if (!plain)
         return LATHE_E_NOMEM;
     for (int32_t k = 0; k < n; k++)
         parents[1 + k] = (lathe_made_from){"adapter", parts[k].adapter};
-    LATHE_TRY(lathe__merged_model_write(parts, n, combine, plain, out_n));
+    LATHE_TRY(lathe__merged_model_write(parts, n, combine, plain, lathe_cli_check_signals, out_n));
     const lathe_status status = quantize(args, plain, parents, 1 + n, output);
     char why[1024];
     (void)snprintf(why, sizeof why, "%s", status == LATHE_OK ? "" : lathe_error_message());
@@ -244,6 +253,7 @@ static int run_command(const lathe_args *args)
     lathe_arena arena = LATHE_ARENA_INIT;
     const char *model = NULL, *adapters[LATHE_MOST_MERGED] = {NULL};
     int32_t n = 0;
+    lathe_cli_hold_signals();
     lathe_status status = find_folders(args, &arena, &model, adapters);
     if (status == LATHE_OK)
         status = merge(args, model, adapters, &arena, &n);
@@ -254,6 +264,7 @@ static int run_command(const lathe_args *args)
         (void)printf("merged %d adapters into %d weights of %s: %s\n", args->n_words - 1, n, model,
                      lathe_args_value(args, "--output"));
     const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
+    lathe_cli_release_signals(); /* a pending one ends the process here */
     lathe_arena_fini(&arena);
     return code;
 }

@@ -66,7 +66,7 @@ with_plot(const lathe_schedule_curve *c, const request *r, int64_t max, lathe_bu
         return lathe_error(LATHE_E_NOMEM, "no memory for %lld points", (long long)n);
     double *y = x + n;
     for (int64_t k = 0; k < n; k++) {
-        const int64_t step = lathe_schedule_step(c->total, n, k);
+        const int64_t step = lathe_schedule_spaced_step(c->total, n, k);
         x[k] = (double)step + 1.0;
         y[k] = lathe_schedule_curve_at(c, step);
     }
@@ -149,15 +149,16 @@ static lathe_status put_figures(const lathe_schedule_curve *c, lathe_buffer *b)
     lathe_buffer_printf(b, "last rate           %.6g at step %lld\n", c->last, (long long)c->total);
     lathe_buffer_printf(b, "least rate          %.6g at step %lld\n", c->least,
                         (long long)c->least_step + 1);
-    if (c->climb > 0)
+    if (c->warm_up_end > 0)
         lathe_buffer_printf(b, "warm-up seen        %lld step%s: the rate rises up to step %lld\n",
-                            (long long)c->climb, c->climb == 1 ? "" : "s", (long long)c->climb + 1);
+                            (long long)c->warm_up_end, c->warm_up_end == 1 ? "" : "s",
+                            (long long)c->warm_up_end + 1);
     else
         lathe_buffer_puts(b, "warm-up seen        none\n");
-    if (c->seen < c->total)
+    if (c->n_computed < c->total)
         lathe_buffer_printf(b, "Peak and least are those of %lld evenly spaced steps.\n",
-                            (long long)c->seen);
-    if (c->observes)
+                            (long long)c->n_computed);
+    if (c->reads_metrics)
         lathe_buffer_printf(b,
                             "%s looks at a metric while the run trains; the curve is the one "
                             "without its changes.\n",
@@ -186,7 +187,7 @@ static lathe_status put_json(const lathe_schedule_curve *c, lathe_buffer *b)
 {
     const int64_t n = c->total < JSON_POINTS ? c->total : JSON_POINTS;
     for (int64_t k = 0; k < n; k++) {
-        const int64_t step = lathe_schedule_step(c->total, n, k);
+        const int64_t step = lathe_schedule_spaced_step(c->total, n, k);
         lathe_buffer_printf(b, "%s{\"step\": %lld, \"lr\": ", k ? ",\n " : "[",
                             (long long)step + 1);
         lathe_buffer_json_double(b, lathe_schedule_curve_at(c, step));

@@ -1,5 +1,4 @@
 /* lathe quantize: writes a model with quantized weights. */
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "base/fs.h"
 #include "base/model_path.h"
 #include "checkpoint/checkpoint_folder.h"
+#include "cli/held_signals.h"
 #include "exec/precision.h"
 #include "loop/train.h"
 #include "opening/folder_settings.h"
@@ -117,37 +117,6 @@ static lathe_status check_arguments(const lathe_args *args, lathe_arena *arena, 
     return LATHE_OK;
 }
 
-/* ---- signals ---- */
-
-/* Ctrl-C, SIGTERM and SIGHUP stay pending while the folder is written, so that what is begun can be
- * removed; everything that was made before or afterwards may end at once. */
-static sigset_t stop_signals(void)
-{
-    sigset_t set;
-    (void)sigemptyset(&set);
-    (void)sigaddset(&set, SIGINT);
-    (void)sigaddset(&set, SIGTERM);
-    (void)sigaddset(&set, SIGHUP);
-    return set;
-}
-
-static void hold_signals(int how)
-{
-    const sigset_t set = stop_signals();
-    (void)pthread_sigmask(how, &set, NULL);
-}
-
-static lathe_status check_signals(void)
-{
-    sigset_t pending;
-    (void)sigemptyset(&pending);
-    if (sigpending(&pending) == 0 &&
-        (sigismember(&pending, SIGINT) || sigismember(&pending, SIGTERM) ||
-         sigismember(&pending, SIGHUP)))
-        return lathe_error(LATHE_E_STATE, "stopped; nothing was written");
-    return LATHE_OK;
-}
-
 /* ---- perplexity ---- */
 
 /* Opens a folder to evaluate on the texts that an option names, in rows of `length` tokens and in a
@@ -191,7 +160,7 @@ static lathe_status perplexity(const lathe_args *args, const char *folder, eval_
     lathe_evaluation e;
     if (!lathe_args_value(args, "--text"))
         return LATHE_OK;
-    hold_signals(SIG_UNBLOCK);
+    lathe_cli_release_signals();
     lathe_status status =
         open_texts(args, folder, "--text", io_shape->length, io_shape->precision, &run);
     if (status == LATHE_OK) {
@@ -202,7 +171,7 @@ static lathe_status perplexity(const lathe_args *args, const char *folder, eval_
     if (status == LATHE_OK)
         *out = e.perplexity;
     lathe_run_close(run);
-    hold_signals(SIG_BLOCK);
+    lathe_cli_hold_signals();
     return status;
 }
 
@@ -296,7 +265,7 @@ static lathe_status report(void *arg, const lathe_quantized_weight *w)
         (void)printf("%-48s %6lld x %4lld %8s %6.2f  %.4f\n", w->name, (long long)w->rows,
                      (long long)w->cols, w->format, bits, w->relative_error);
         (void)fflush(stdout);
-        return check_signals();
+        return lathe_cli_check_signals();
     }
     lathe_buffer_puts(&r->json, r->n++ ? ", {\"weight\": " : "{\"weight\": ");
     lathe_buffer_json_string(&r->json, w->name);
@@ -305,7 +274,7 @@ static lathe_status report(void *arg, const lathe_quantized_weight *w)
                         "\"relative_error\": %.9g}",
                         (long long)w->rows, (long long)w->cols, w->format, (long long)w->bytes,
                         w->relative_error);
-    return check_signals();
+    return lathe_cli_check_signals();
 }
 
 static lathe_status print_result(const lathe_args *args, reporter *r,
@@ -362,7 +331,7 @@ static int run_command(const lathe_args *args)
     lathe_calibration_data data = {0};
     double perplexities[2] = {0.0, 0.0};
     eval_shape shape = {.length = ""};
-    hold_signals(SIG_BLOCK); /* before any thread is made: they inherit it */
+    lathe_cli_hold_signals();
     (void)signal(SIGPIPE, SIG_IGN);
     lathe_status status = check_arguments(args, &arena, &model);
     if (status == LATHE_OK)
@@ -379,7 +348,7 @@ static int run_command(const lathe_args *args)
     if (status == LATHE_OK)
         status = print_result(args, &r, &made, perplexities);
     const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
-    hold_signals(SIG_UNBLOCK); /* a pending one ends the process here */
+    lathe_cli_release_signals(); /* a pending one ends the process here */
     lathe_run_close(data.run);
     lathe_run_close(run);
     lathe_buffer_fini(&r.json);

@@ -1,6 +1,7 @@
 /* lathe: finds the command, reads its arguments, runs it.
  *
- * Exit codes: 0 done, 1 failed at run time, 2 wrong usage or configuration.
+ * Exit codes: 0 done, 1 failed at run time, 2 wrong usage or configuration; 129, 130 and 143: a
+ * training was ended by SIGHUP, SIGINT or SIGTERM, and wrote a checkpoint if it had begun.
  */
 #include <errno.h>
 #include <signal.h>
@@ -43,6 +44,7 @@ static int run(const lathe_command *command, int argc, char **argv)
         code = command->run(&args);
     }
     lathe_args_fini(&args);
+    /* a mapped file that became shorter while it was read: the result is not to be trusted */
     if (code == LATHE_EXIT_OK && lathe_maps_check() != LATHE_OK) {
         (void)fprintf(stderr, "lathe %s: %s\n", command->name, lathe_error_message());
         code = LATHE_EXIT_FAILED;
@@ -75,16 +77,16 @@ static int dispatch(int argc, char **argv)
         lathe_command_match(&lathe_app_commands, argc - 1, argv + 1, &n_words);
     if (command == NULL)
         return lathe_command_unknown(&lathe_app_commands, argc - 1, argv + 1);
-    if (command->computes)
+    if (command->computes) /* threads that wait then leave the processor to others */
         lathe_cli_wait_patiently(argv);
     return run(command, argc - 1 - n_words, argv + 1 + n_words);
 }
 
 int main(int argc, char **argv)
 {
-    /* A file beyond the limit of ulimit -f is then an error of the write that exceeds it. */
+    /* Beyond the file size of `ulimit -f`, a write then fails instead of ending the process. */
     (void)signal(SIGXFSZ, SIG_IGN);
-    lathe_cli_guard_exit();
+    lathe_cli_guard_exit(); /* a plugin that calls exit() is reported */
     const int code = dispatch(argc, argv);
     lathe_cli_unguard_exit();
     return code;

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "app/idle_overrides.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
@@ -412,6 +413,7 @@ lathe_status lathe_app_open_model(const lathe_args *args, int32_t mode, const ch
     lathe_arena arena = LATHE_ARENA_INIT;
     const char *word = args->words[0];
     lathe_status status = LATHE_OK;
+    lathe_app_warn_idle_overrides(args);
     if (lathe_path_is_model(word))
         status = open_folder(args, mode, settings, &arena, out);
     else if ((status = check_word(word)) == LATHE_OK)

@@ -8,12 +8,13 @@
 #include "lathe/optimizer.h"
 #include "run/run_check.h"
 
-int64_t lathe_schedule_step(int64_t total, int64_t n, int64_t k)
+int64_t lathe_schedule_spaced_step(int64_t total, int64_t n, int64_t k)
 {
     if (n < 2)
         return 0;
+    /* k*(total - 1)/(n - 1), whose product may not fit in 64 bits */
     const int64_t whole = (total - 1) / (n - 1), rest = (total - 1) % (n - 1);
-    return k * whole + k * rest / (n - 1); /* k*(total - 1)/(n - 1), without its overflow */
+    return k * whole + k * rest / (n - 1);
 }
 
 double lathe_schedule_curve_at(const lathe_schedule_curve *c, int64_t step)
@@ -32,17 +33,18 @@ static lathe_status settle_length(lathe_schedule_curve *c, const char *path, int
     c->total = steps > 0 ? steps : lathe_config_int(c->config, "train", "max_steps");
     if (c->total < 1)
         return lathe_error(LATHE_E_CONFIG,
-                           "%s: train.max_steps is unset, and how many steps train.epochs makes is "
-                           "known only with the data, which is not read: give --steps N",
+                           "%s: train.max_steps is unset, and the number of steps in train.epochs "
+                           "depends on the data, which this command does not read: give --steps "
+                           "N",
                            path);
     return LATHE_OK;
 }
 
-/* The last step up to which the rate rises at every step from step 0 on. Reads every step, because
- * evenly spaced steps would miss a short warm-up. */
-static int64_t climb_of(const lathe_schedule_curve *c)
+/* Finds the last step of the warm-up. Computes every step, because evenly spaced steps would miss a
+ * short warm-up. */
+static int64_t warm_up_end(const lathe_schedule_curve *c)
 {
-    const int64_t end = c->seen; /* as many steps as for the other figures */
+    const int64_t end = c->n_computed;
     double before = lathe_schedule_curve_at(c, 0);
     for (int64_t step = 1; step < end; step++) {
         const double lr = lathe_schedule_curve_at(c, step);
@@ -54,12 +56,12 @@ static int64_t climb_of(const lathe_schedule_curve *c)
 }
 
 /* Computes the figures that are printed below the curve. */
-static lathe_status look(lathe_schedule_curve *c)
+static lathe_status compute_figures(lathe_schedule_curve *c)
 {
-    c->seen = c->total < LATHE_SCHEDULE_SEEN ? c->total : LATHE_SCHEDULE_SEEN;
-    c->climb = climb_of(c);
-    for (int64_t k = 0; k < c->seen; k++) {
-        const int64_t step = lathe_schedule_step(c->total, c->seen, k);
+    c->n_computed = c->total < LATHE_SCHEDULE_COMPUTED ? c->total : LATHE_SCHEDULE_COMPUTED;
+    c->warm_up_end = warm_up_end(c);
+    for (int64_t k = 0; k < c->n_computed; k++) {
+        const int64_t step = lathe_schedule_spaced_step(c->total, c->n_computed, k);
         const double lr = lathe_schedule_curve_at(c, step);
         if (!isfinite(lr))
             return lathe_error(LATHE_E_PLUGIN, "%s gives %g at step %lld of %lld, expected a rate",
@@ -77,11 +79,11 @@ static lathe_status look(lathe_schedule_curve *c)
         }
         c->last = lr;
     }
-    const double top = lathe_schedule_curve_at(c, c->climb); /* it may not be one of the evenly
-                                                              * spaced steps */
-    if (top > c->peak || (top >= c->peak && c->climb < c->peak_step)) {
+    const double top = lathe_schedule_curve_at(c, c->warm_up_end); /* it may not be one of the
+                                                                    * evenly spaced steps */
+    if (top > c->peak || (top >= c->peak && c->warm_up_end < c->peak_step)) {
         c->peak = top;
-        c->peak_step = c->climb;
+        c->peak_step = c->warm_up_end;
     }
     return LATHE_OK;
 }
@@ -104,7 +106,7 @@ lathe_status lathe_schedule_curve_init(lathe_schedule_curve *c, const char *path
     const lathe_optimizer_v1 *optimizer = c->optimizer.table;
     const lathe_scheduler_v1 *scheduler = c->scheduler.table;
     c->base_lr = optimizer->base_lr(c->optimizer.self);
-    c->observes = LATHE_HAS(scheduler, observe) ? 1 : 0;
+    c->reads_metrics = LATHE_HAS(scheduler, observe) ? 1 : 0;
     const char *cut_short = NULL;
     LATHE_TRY(lathe_run_check_schedule(&c->scheduler, c->total, &cut_short));
     if (cut_short)
@@ -113,7 +115,7 @@ lathe_status lathe_schedule_curve_init(lathe_schedule_curve *c, const char *path
                                lathe_config_int(c->config, "adapter", "merge_warmup_steps")};
     if (LATHE_HAS(scheduler, init))
         scheduler->init(c->scheduler.self, c->base_lr, c->state);
-    return look(c);
+    return compute_figures(c);
 }
 
 void lathe_schedule_curve_fini(lathe_schedule_curve *c)

@@ -9,22 +9,23 @@
 
 /* Limit of the steps that are computed for the figures. Of a longer run, this many evenly spaced
  * steps are computed, and as many at the beginning for the warm-up. */
-#define LATHE_SCHEDULE_SEEN 10000000
+#define LATHE_SCHEDULE_COMPUTED 10000000
 
 /** An open schedule and the figures of its curve. All zeros: nothing is open. */
 typedef struct lathe_schedule_curve {
     lathe_registry *registry;
     lathe_config *config;
     lathe_instance scheduler, optimizer;
-    lathe_rewarm rewarm;                              /* of a run that merges its adapter */
+    lathe_rewarm rewarm; /* further warm-ups, after each merge of the adapter */
     double base_lr, state[LATHE_MAX_SCHEDULER_STATE]; /* the state before step 0 */
     int64_t total;                                    /* steps of the run */
-    int64_t seen;                                     /* steps computed */
+    int64_t n_computed;                               /* steps whose rate is computed */
     double first, last, peak, least;
     int64_t peak_step, least_step; /* the first step with that rate */
-    int64_t climb;    /* the last step up to which the rate rises at every step from step 0 on; at
-                       * most seen - 1 */
-    int32_t observes; /* 1: the rate depends on metrics */
+    /* Last step of the warm-up: from step 0 to this one, the rate rises at every step. At most
+     * n_computed - 1. */
+    int64_t warm_up_end;
+    int32_t reads_metrics; /* 1: the rate depends on metrics, such as the validation loss */
 } lathe_schedule_curve;
 
 /** Opens scheduler and optimizer of a run file; no data, no weights. steps: length of the run, 0:
@@ -42,6 +43,6 @@ double lathe_schedule_curve_at(const lathe_schedule_curve *c, int64_t step);
 
 /** The k-th of n evenly spaced steps of `total`, 0 and total - 1 included. 0 <= k < n <= total,
  *  n below 2^31. */
-int64_t lathe_schedule_step(int64_t total, int64_t n, int64_t k);
+int64_t lathe_schedule_spaced_step(int64_t total, int64_t n, int64_t k);
 
 #endif

@@ -5,7 +5,8 @@
 
 #include "base/error.h"
 
-static uint32_t size_of(const void *any)
+/* The first member of a struct of the C API, which is its size in the caller's header. */
+static uint32_t caller_size(const void *any)
 {
     uint32_t size;
     memcpy(&size, any, sizeof size);
@@ -14,11 +15,11 @@ static uint32_t size_of(const void *any)
 
 lathe_status lathe_struct_check(const void *out, const char *name, int64_t least)
 {
-    if ((int64_t)size_of(out) >= least)
+    if ((int64_t)caller_size(out) >= least)
         return LATHE_OK;
     return lathe_error(LATHE_E_ARG,
                        "%s.size is %u; expected sizeof(%s), at least %lld: set it before the call",
-                       name, size_of(out), name, (long long)least);
+                       name, caller_size(out), name, (long long)least);
 }
 
 lathe_status lathe_struct_read(const void *in, const char *name, int64_t least, void *out,
@@ -27,14 +28,14 @@ lathe_status lathe_struct_read(const void *in, const char *name, int64_t least, 
     const uint32_t whole = (uint32_t)bytes;
     LATHE_TRY(lathe_struct_check(in, name, least));
     memset(out, 0, (size_t)bytes);
-    memcpy(out, in, size_of(in) < whole ? size_of(in) : whole);
+    memcpy(out, in, caller_size(in) < whole ? caller_size(in) : whole);
     memcpy(out, &whole, sizeof whole);
     return LATHE_OK;
 }
 
 void lathe_struct_write(void *out, const void *result, int64_t bytes)
 {
-    const int64_t known = size_of(out), n = known < bytes ? known : bytes;
+    const int64_t theirs = caller_size(out), n = theirs < bytes ? theirs : bytes;
     const int64_t skip = (int64_t)sizeof(uint32_t);
     if (n > skip)
         memcpy((char *)out + skip, (const char *)result + skip, (size_t)(n - skip));

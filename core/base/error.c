@@ -1,5 +1,6 @@
 /* Keeps the calling thread's last error. */
 #include "base/error.h"
+/* Under the static analyzer it is also a macro, which would replace the name in the definition. */
 #undef lathe_error
 
 #include <stdarg.h>

@@ -205,6 +205,7 @@ lathe_status lathe_talk_begin(lathe_talk *talk)
     lathe_run *run = talk->run;
     talk->messages = json_array();
     talk->stream.tokenizer = run->data.tokenizer;
+    talk->stream.how = &talk->sampling;
     if (!talk->messages)
         return lathe_error(LATHE_E_NOMEM, "a conversation");
     LATHE_TRY(lathe_encoder_create(run->data.tokenizer, &talk->encoder));

@@ -1,8 +1,9 @@
-/* Shows an answer while it is generated. */
+/* Shows a text while it is generated. */
 #include "chat/stream.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "view/printable.h"
 
@@ -29,6 +30,19 @@ static int64_t whole_characters(const char *text, int64_t n)
     const uint8_t first = (uint8_t)text[begin];
     const int64_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 1;
     return length > n - begin ? begin : n;
+}
+
+/* Bytes of text[0, n) before the first stop string, or before the end of the text that a stop
+ * string may begin with. */
+static int64_t before_stop(const lathe_sampling *how, const char *text, int64_t n)
+{
+    for (int64_t at = 0; at < n; at++)
+        for (int32_t i = 0; i < how->n_stop; i++) {
+            const int64_t length = (int64_t)strlen(how->stop[i]), rest = n - at;
+            if (memcmp(text + at, how->stop[i], (size_t)(length < rest ? length : rest)) == 0)
+                return at;
+        }
+    return n;
 }
 
 static void show(lathe_chat_stream *stream, const char *text, int64_t n)
@@ -58,6 +72,8 @@ void lathe_chat_stream_put(lathe_chat_stream *stream, int32_t token)
     if (stream->status == LATHE_OK)
         stream->status = lathe_tokenizer_decode(stream->tokenizer, stream->ids.data, stream->ids.n,
                                                 LATHE_DECODE_SKIP_SPECIAL, &text, &n);
+    if (stream->status == LATHE_OK && stream->how)
+        n = before_stop(stream->how, text, n);
     if (stream->status == LATHE_OK)
         show(stream, text, whole_characters(text, n));
     free(text);

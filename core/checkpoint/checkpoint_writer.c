@@ -16,7 +16,13 @@
 #include "base/trace.h"
 #include "checkpoint/checkpoint.h"
 
-enum { TOUCH, WRITE, IDLE, STOP };
+/* What the thread has to do. */
+enum {
+    TOUCH, /* write to every page of the image once, so that the first copy has no page faults */
+    WRITE, /* write a checkpoint */
+    IDLE,  /* wait */
+    STOP   /* end */
+};
 
 /* Niceness of the thread: training steps have priority, but the thread still gets a share of a busy
  * machine. */
@@ -29,7 +35,7 @@ struct lathe_writer {
     pthread_cond_t changed;
     int32_t todo; /* guarded by the mutex, like all fields below */
     lathe_figures figures;
-    int32_t gate;
+    int32_t gate; /* of lathe_checkpoint_write: read the files back before the rename */
     lathe_status status;
     char message[1024];
     char path[PATH_MAX]; /* path of the newest complete checkpoint; "": none */
@@ -62,7 +68,7 @@ static void done(lathe_writer *w, int32_t todo, lathe_status status)
 static void *main_of_writer(void *arg)
 {
     lathe_writer *w = arg;
-    lathe_parallel_stay_alone();
+    lathe_parallel_stay_alone(); /* its loops do not use the threads of the training */
     lathe_trace_thread("checkpoint writer");
     (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE); /* of this thread only */
     (void)pthread_mutex_lock(&w->mutex);

@@ -32,7 +32,14 @@ static int32_t option_index(const lathe_command *command, const char *text, size
 
 static int repeats(const lathe_option *option)
 {
-    return option->value && strstr(option->value, "...") != NULL;
+    const size_t n = option->value ? strlen(option->value) : 0;
+    return n > 3 && strcmp(option->value + n - 3, "...") == 0 && option->value[n - 4] != ',';
+}
+
+int32_t lathe_option_value_length(const lathe_option *option)
+{
+    const int32_t n = option->value ? (int32_t)strlen(option->value) : 0;
+    return repeats(option) ? n - 3 : n;
 }
 
 static lathe_status unknown_option(const lathe_command *command, const char *text, size_t n)
@@ -231,8 +238,8 @@ void lathe_args_help(const lathe_command *command)
     for (int32_t i = 0; i < command->n_options; i++) {
         const lathe_option *o = &command->options[i];
         char left[64];
-        (void)snprintf(left, sizeof left, "%s%s%s", o->name, o->value ? " " : "",
-                       o->value ? o->value : "");
+        (void)snprintf(left, sizeof left, "%s%s%.*s", o->name, o->value ? " " : "",
+                       lathe_option_value_length(o), o->value ? o->value : "");
         printf("  %-24s %s\n", left, o->doc);
     }
     if (command->takes_overrides)

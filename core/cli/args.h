@@ -15,6 +15,10 @@ typedef struct lathe_option {
     const char *doc;
 } lathe_option;
 
+/** Length of option->value in the help: without the dots of an option that may be repeated, which
+ *  would mean that several values follow one option. */
+int32_t lathe_option_value_length(const lathe_option *option);
+
 typedef struct lathe_args lathe_args;
 
 typedef struct lathe_command {

@@ -78,11 +78,13 @@ static void put_options(const lathe_command *command, lathe_buffer *out)
     lathe_buffer_puts(out, ".SH OPTIONS\n");
     for (int32_t i = 0; i < command->n_options; i++) {
         const lathe_option *o = &command->options[i];
+        char value[64];
         lathe_buffer_puts(out, ".TP\n");
         put_bold(out, o->name);
         if (o->value) {
             lathe_buffer_puts(out, " \\fI");
-            put_text(out, o->value);
+            (void)snprintf(value, sizeof value, "%.*s", lathe_option_value_length(o), o->value);
+            put_text(out, value);
             lathe_buffer_puts(out, "\\fR");
         }
         lathe_buffer_puts(out, "\n");

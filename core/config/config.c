@@ -44,6 +44,13 @@ static const char *suggest_root(const lathe_registry *registry, const lathe_toml
     return lathe_suggest(node->key, words, n);
 }
 
+/* Whether it is a [[step]] of a pipeline's file, which this is not. */
+static int is_step(const lathe_toml_node *node)
+{
+    return strcmp(node->key, "step") == 0 && node->kind == LATHE_TOML_ARRAY &&
+           node->n_children > 0 && node->children[0]->kind == LATHE_TOML_TABLE;
+}
+
 static void check_root(const lathe_config *config, const lathe_registry *registry,
                        lathe_diags *diags)
 {
@@ -74,7 +81,9 @@ static void check_root(const lathe_config *config, const lathe_registry *registr
             lathe_diags_add(diags, LATHE_DIAG_ERROR, &place,
                             suggest_root(registry, node, words, n, text, sizeof text),
                             node->kind == LATHE_TOML_TABLE ? "unknown section [%s]"
-                                                           : "key '%s' is outside all sections",
+                            : is_step(node)
+                                ? "[[%s]] is a step of a pipeline: lathe pipeline reads this file"
+                                : "key '%s' is outside all sections",
                             node->key);
     }
 }

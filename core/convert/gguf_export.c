@@ -29,6 +29,7 @@ typedef struct export
     lathe_arena arena;
     lathe_gguf_factors factors[2];
     int32_t n_factors, type;
+    lathe_gguf_check_fn check;
     float *values;   /* [capacity] */
     uint8_t *blocks; /* [4 * capacity] */
     int64_t capacity;
@@ -115,6 +116,8 @@ static lathe_status write_tensor(export *e, const lathe_param *row)
     const int64_t rows = lathe_desc_count(&row->desc) / cols, each = e->capacity / cols;
     for (int64_t at = 0; at < rows; at += each) {
         const int64_t n = rows - at < each ? rows - at : each;
+        if (e->check != NULL)
+            LATHE_TRY(e->check());
         LATHE_TRY(read_rows(e, t, change, cols, at, n));
         const lathe_status status = lathe_gguf_encode(type, e->values, n * cols, e->blocks);
         if (status != LATHE_OK)
@@ -173,9 +176,9 @@ static lathe_status open_folder(export *e, const lathe_model_source *source)
 }
 
 lathe_status lathe_gguf_export(const lathe_model_source *source, const char *folder,
-                               const char *path, int32_t type)
+                               const char *path, int32_t type, lathe_gguf_check_fn check)
 {
-    export e = {.folder = folder, .type = type};
+    export e = {.folder = folder, .type = type, .check = check};
     if (lathe_path_exists(path))
         return lathe_error(LATHE_E_CONFIG, "%s exists; remove it, or choose another name", path);
     lathe_params_init(&e.params, LATHE_F32);

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/new_folder.h"
 #include "convert/gguf_convert.h"
 #include "gguf/gguf_folder.h"
 #include "gguf/model_files.h"
@@ -22,7 +23,8 @@ typedef struct import {
     lathe_safetensors *set;
     lathe_model_config config;
     lathe_params params;
-    int32_t dtype;    /* of all tensors; -1: the set's */
+    int32_t dtype; /* of all tensors; -1: the set's */
+    lathe_gguf_check_fn check;
     float *values;    /* [PART] */
     uint16_t *narrow; /* [PART] */
 } import;
@@ -56,6 +58,8 @@ static lathe_status write_tensor(const import *m, int32_t i, lathe_st_writer *w)
     for (int64_t at = 0; at < n; at += most) {
         const int64_t part = n - at < most ? n - at : most;
         const void *data = m->values;
+        if (m->check != NULL)
+            LATHE_TRY(m->check());
         LATHE_TRY(lathe_st_read(t, at, part, m->values, LATHE_F32));
         if (dtype == LATHE_F16)
             LATHE_TRY(check_range(t, m->values, part));
@@ -91,8 +95,7 @@ static lathe_status write_weights(const import *m, const char *folder)
     return status;
 }
 
-/* config.json is written last: a folder without it is no model. */
-static lathe_status write_folder(import *m, const char *folder)
+static lathe_status fill_folder(import *m, const char *folder)
 {
     m->values = malloc(PART * sizeof *m->values);
     m->narrow = malloc(PART * sizeof *m->narrow);
@@ -102,7 +105,30 @@ static lathe_status write_folder(import *m, const char *folder)
     LATHE_TRY(lathe_tokenizer_files_copy(m->path, folder));
     LATHE_TRY(write_weights(m, folder));
     m->config.file_dtype = m->dtype >= 0 ? m->dtype : m->config.file_dtype;
-    return lathe_model_config_save(&m->config, folder);
+    LATHE_TRY(lathe_model_config_save(&m->config, folder));
+    return lathe_dir_sync(folder);
+}
+
+static lathe_status write_folder(import *m, const char *folder, lathe_arena *arena)
+{
+    const char *beside = lathe_new_folder_beside(arena, folder);
+    return beside != NULL ? lathe_new_folder_end(fill_folder(m, beside), beside, folder)
+                          : LATHE_E_NOMEM;
+}
+
+/* Nothing, or an empty folder, may be at the path. */
+static lathe_status refuse_existing(const char *folder, lathe_arena *arena)
+{
+    char **names;
+    int64_t n = 0;
+    if (!lathe_path_exists(folder))
+        return LATHE_OK;
+    if (lathe_path_is_dir(folder))
+        LATHE_TRY(lathe_dir_list(folder, arena, &names, &n));
+    return lathe_path_is_dir(folder) && n == 0
+               ? LATHE_OK
+               : lathe_error(LATHE_E_CONFIG, "%s exists already: give another folder, or remove it",
+                             folder);
 }
 
 /* Reads everything but the values, so that nothing is written for a file that cannot be converted.
@@ -121,20 +147,16 @@ static lathe_status open_file(import *m, const lathe_model_source *source)
 }
 
 lathe_status lathe_gguf_import(const lathe_model_source *source, const char *path,
-                               const char *folder, int32_t dtype)
+                               const char *folder, int32_t dtype, lathe_gguf_check_fn check)
 {
-import m = {.path = path, .dtype = dtype };
+import m = {.path = path, .dtype = dtype, .check = check };
     lathe_arena arena = LATHE_ARENA_INIT;
-    const char *config = lathe_path_join(&arena, folder, "config.json");
-    lathe_status status = config != NULL ? LATHE_OK : LATHE_E_NOMEM;
     lathe_params_init(&m.params, LATHE_F32);
-    if (status == LATHE_OK && lathe_path_exists(config))
-        status =
-            lathe_error(LATHE_E_CONFIG, "%s exists; remove it, or choose another folder", config);
+    lathe_status status = refuse_existing(folder, &arena);
     if (status == LATHE_OK)
         status = open_file(&m, source);
     if (status == LATHE_OK)
-        status = write_folder(&m, folder);
+        status = write_folder(&m, folder, &arena);
     free(m.values);
     free(m.narrow);
     lathe_safetensors_close(m.set);

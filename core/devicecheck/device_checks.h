@@ -4,16 +4,19 @@
 
 #include "harness/subject.h"
 
-/** Lists of checks, each ended by a NULL name: of the device itself, and one for each op. */
+/** Checks of a device: of its memory, streams and events; and of its kernels, one check for each
+ *  op. A check without a name ends a list. */
 const lathe__check *lathe__checks_device(void);
 const lathe__check *lathe__checks_kernels(void);
-/** Of a collective engine. */
+/** Checks of a collective engine; a check without a name ends the list. */
 const lathe__check *lathe__checks_collective(void);
 /** Of a quantization format; of its code for devices with memory of their own. */
 const lathe__check *lathe__checks_quant(void);
 const lathe__check *lathe__checks_quant_device(void);
 
-/* The checks of the first list that are in other files. */
+/* Checks in the list of lathe__checks_device that are functions of other files than that list. A
+ * name says what a device that passes does; kernels_are_apart: two kernels that were made for the
+ * same op keep no state in common. Functions with two underscores are for this room alone. */
 lathe_status lathe__streams_in_order(lathe__subject *s);
 lathe_status lathe__events_tell_time(lathe__subject *s);
 lathe_status lathe__kernels_are_apart(lathe__subject *s);

@@ -115,7 +115,7 @@ lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, const volatile 
     if (max_batches > 0 && max_batches < n_batches)
         n_batches = max_batches;
     if (run->open.mode == LATHE_OPEN_EVALUATE)
-        lathe_run_trace_begin(&run->trace, 0);
+        lathe_run_trace_begin(run, 0, n_batches);
     for (int64_t i = 0; i < n_batches; i++) {
         if (stop && *stop) {
             out->is_stopped = 1;

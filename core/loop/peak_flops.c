@@ -13,6 +13,9 @@
 enum { FIRST_N = 128, LAST_N = 8192, MOST_SHAPES = 3 };
 #define LONG_ENOUGH 3e-3 /* s */
 
+/* Of lathe_rate_measure. */
+enum { FEWEST_MEASUREMENTS = 3, MOST_MEASUREMENTS = 8 };
+
 typedef lathe_product_shape shape;
 
 static double shape_flops(const shape *s)
@@ -74,6 +77,22 @@ lathe_status lathe_peak_flops(lathe_run *run, double *out)
         LATHE_TRY(measure(run, &own[i], room, &best));
         if (best > 0.0)
             *out = fmax(*out, shape_flops(&own[i]) / best);
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe_rate_measure(lathe_status (*once)(void *arg, double *out), void *arg,
+                                lathe_rate_range *out)
+{
+    int32_t n_since = 0; /* measurements since the last one that was clearly higher, with it */
+    *out = (lathe_rate_range){0};
+    while (out->n < MOST_MEASUREMENTS && n_since < FEWEST_MEASUREMENTS) {
+        double rate = 0.0;
+        LATHE_TRY(once(arg, &rate));
+        n_since = rate > 1.05 * out->highest ? 1 : n_since + 1;
+        out->lowest = out->n == 0 ? rate : fmin(out->lowest, rate);
+        out->highest = fmax(out->highest, rate);
+        out->n++;
     }
     return LATHE_OK;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "ir/flops.h"
 #include "ir/op_info.h"
 
@@ -26,13 +27,23 @@ lathe_status lathe_run_trace_steps(lathe_trace_range *trace, const char *text)
     return LATHE_OK;
 }
 
-void lathe_run_trace_begin(lathe_trace_range *trace, int64_t done)
+void lathe_run_trace_begin(lathe_run *run, int64_t done, int64_t last)
 {
+    lathe_trace_range *trace = &run->trace;
+    const char *unit = run->open.mode == LATHE_OPEN_EVALUATE ? "batches" : "steps";
     lathe_trace_thread("training");
-    if (trace->first > 0)
-        return;
-    trace->first = done + LATHE_TRACE_SKIPPED + 1;
-    trace->last = done + LATHE_TRACE_SKIPPED + LATHE_TRACE_STEPS;
+    if (trace->first == 0) {
+        trace->first = done + LATHE_TRACE_SKIPPED + 1;
+        trace->last = done + LATHE_TRACE_SKIPPED + LATHE_TRACE_STEPS;
+    }
+    if (lathe_trace_on() && run->programs.rank == 0 && done < last &&
+        (trace->first > last || trace->last <= done))
+        lathe_log(
+            LATHE_LOG_WARN,
+            "--trace: no operation is traced: %s %lld to %lld are to be, and %lld to %lld are "
+            "computed; choose others with --trace-steps",
+            unit, (long long)trace->first, (long long)trace->last, (long long)done + 1,
+            (long long)last);
 }
 
 static void on_node(const lathe_graph *g, int32_t i, double begin, double end)

@@ -23,9 +23,10 @@
  * what was expected. */
 lathe_status lathe_run_trace_steps(lathe_trace_range *trace, const char *text);
 
-/** Sets the default range; call it before the first step. `done`: number of steps that the run took
- * before this start. */
-void lathe_run_trace_begin(lathe_trace_range *trace, int64_t done);
+/** Sets the default range, and warns if no step of this start is in the range; call it before the
+ * first step. `done`: number of steps that the run took before this start; `last`: number of the
+ * last step. */
+void lathe_run_trace_begin(lathe_run *run, int64_t done, int64_t last);
 
 /** Call it before step `step`: turns the tracing of all programs' nodes on if the step is in the
  * range, and off otherwise. Does nothing without a trace. */

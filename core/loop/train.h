@@ -71,4 +71,16 @@ lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, const volatile 
  * of peak" figures refer to it. 0: the plan leaves no memory for the measurement. */
 lathe_status lathe_peak_flops(lathe_run *run, double *out);
 
+/** Result of several measurements of one rate. */
+typedef struct lathe_rate_range {
+    double lowest, highest; /* 0: it cannot be measured */
+    int32_t n;              /* measurements */
+} lathe_rate_range;
+
+/** Measures a rate 3 to 8 times: until two further measurements have not exceeded the highest one
+ *  by more than 5 %, because other processes make a measurement lower and never higher. Returns the
+ *  status of `once`. */
+lathe_status lathe_rate_measure(lathe_status (*once)(void *arg, double *out), void *arg,
+                                lathe_rate_range *out);
+
 #endif

@@ -69,9 +69,10 @@ int32_t lathe__training_has_enough(lathe_training *t)
     t->result->stopped_early = patience > 0 && run->at.early.n_since >= patience;
     if (t->result->stopped_early)
         lathe_progress_note(&t->progress, 1,
-                            "stopped early at step %lld: %lld evaluations without an improvement "
+                            "stopped early at step %lld: %lld evaluation%s without an improvement "
                             "on %s %.6g",
                             (long long)run->at.step, (long long)run->at.early.n_since,
+                            run->at.early.n_since == 1 ? "" : "s",
                             run->set.checkpoint.best_metric ? run->set.checkpoint.best_metric
                                                             : "eval_loss",
                             run->at.early.best);

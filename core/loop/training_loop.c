@@ -75,7 +75,9 @@ static lathe_status loop(lathe_training *t)
 {
     lathe_run *run = t->run;
     int32_t ends = 0;
-    lathe_run_trace_begin(&run->trace, run->at.step);
+    const int64_t stop_after = run->set.stop_after, most = run->set.max_steps;
+    lathe_run_trace_begin(run, run->at.step,
+                          stop_after > 0 && stop_after < most ? stop_after : most);
     if (run->at.evaluation_due) {
         LATHE_TRY(after_step(t, &ends));
     } else {

@@ -12,20 +12,20 @@
 #include "base/fs.h"
 #include "base/map.h"
 
-/* Number of bytes before the first line of a step after `step`, or before an incomplete last
- * line. */
+/* Bytes of the complete lines at the beginning of the text, up to the first line whose step is
+ * above `step`. */
 static int64_t earlier_bytes(const char *text, int64_t bytes, int64_t step)
 {
     int64_t at = 0;
     while (at < bytes) {
         const char *end = memchr(text + at, '\n', (size_t)(bytes - at));
         char begin[40] = "";
-        long long of = 0;
+        long long line_step = 0;
         if (!end)
             break;
         const int64_t n = end + 1 - (text + at);
         memcpy(begin, text + at, (size_t)(n < 39 ? n : 39));
-        if (sscanf(begin, "{\"step\": %lld", &of) == 1 && of > step)
+        if (sscanf(begin, "{\"step\": %lld", &line_step) == 1 && line_step > step)
             break;
         at += n;
     }
@@ -42,7 +42,7 @@ lathe_status lathe_lines_cut(const char *path, int64_t step)
     LATHE_TRY(lathe_map_open(path, &map));
     const int64_t kept = earlier_bytes((const char *)map.data, map.bytes, step);
     lathe_status status = LATHE_OK;
-    if (kept != map.bytes)
+    if (kept != map.bytes) /* the file may have become shorter since it was mapped */
         status = lathe_map_check(&map);
     if (kept != map.bytes && status == LATHE_OK)
         status = lathe_file_write_atomic(path, map.data, kept);
@@ -88,7 +88,7 @@ lathe_status lathe_metrics_open(lathe_metrics *m, const char *dir, int64_t step)
     return status;
 }
 
-/* Writes the name of a figure as JSON. Plain names, which most are, need no allocation. */
+/* Writes the name of a metric as JSON. Plain names, which most are, need no allocation. */
 static lathe_status put_key(FILE *file, const char *key)
 {
     lathe_buffer text = LATHE_BUFFER_INIT;

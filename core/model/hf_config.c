@@ -1,4 +1,4 @@
-/* A model's configuration: parsing, generation, saving. */
+/* A model's configuration: reads and writes config.json. */
 #include "model/hf_config.h"
 
 #include <jansson.h>
@@ -65,6 +65,7 @@ static void read_common(lathe_config_reader *r, lathe_model_config *out)
     read_file_dtype(r, out);
     out->n_labels = lathe__classifier_labels(r->object);
     out->is_classifier = out->n_labels > 0;
+    /* not causal: each token sees the tokens after it, too */
     out->is_two_way = json_is_false(json_object_get(r->object, "is_causal"));
     out->is_quantized = json_is_object(json_object_get(r->object, "quantization_config"));
 }
@@ -117,6 +118,9 @@ static lathe_status find_family(const lathe_model_source *source, const char *na
     return LATHE_OK;
 }
 
+#define TEXT_OF(x) #x
+#define NUMBER_TEXT(x) TEXT_OF(x) /* the digits of a macro */
+
 /* Checks that the rest of the core can use the plugin's description. */
 static lathe_status check_info(const lathe_plugin *plugin, const lathe_model_info *info)
 {
@@ -128,7 +132,7 @@ static lathe_status check_info(const lathe_plugin *plugin, const lathe_model_inf
     else if (info->prefix == NULL || info->embedding == NULL || info->head == NULL)
         wrong = "does not name prefix, embedding and head";
     else if (info->n_ropes < 0 || info->n_ropes > LATHE_MAX_ROPES)
-        wrong = "has more than 4 tables of rotary frequencies";
+        wrong = "has more than " NUMBER_TEXT(LATHE_MAX_ROPES) " tables of rotary frequencies";
     else if (info->dropout_key == NULL && info->dropout > 0.0)
         wrong = "has a dropout without a key";
     for (int32_t i = 0; i < info->n_layers && wrong == NULL; i++) {
@@ -147,7 +151,9 @@ static lathe_status check_info(const lathe_plugin *plugin, const lathe_model_inf
                                        plugin->name, wrong);
 }
 
-/* A batch is long for all tables with longrope, or for none (lathe_model_position_offset). */
+/* longrope has two lists of factors: one for texts up to the original number of positions, one for
+ * longer texts. All tables of a model must change at the same length, because one choice is made
+ * for a batch (lathe_model_position_offset). */
 static void check_longropes(lathe_config_reader *r, const lathe_model_config *c)
 {
     const lathe_rope_config *first = NULL;
@@ -203,8 +209,9 @@ static lathe_status read_object(const lathe_model_source *source, const char *na
     LATHE_TRY(
         find_family(source, name, json_string_value(json_object_get(object, "model_type")), out));
     const lathe_component *family = out->family.component;
-    out->family.component = NULL; /* nothing to free yet */
-    if (family == NULL)           /* find_family has found one or failed */
+    /* until the instance is made below, lathe_instance_fini has nothing to free */
+    out->family.component = NULL;
+    if (family == NULL) /* does not happen: find_family found one, or returned an error */
         return lathe_error(LATHE_E_NOT_FOUND, "%s: no plugin serves its model_type", name);
     if (strict)
         lathe_model_values_refuse_unknown(&r, family->plugin, out->model_type, common_keys);
@@ -256,7 +263,7 @@ static lathe_status refuse_other(lathe_arena *arena, const char *folder, const c
                            "%s holds an adapter and no model; expected a folder with config.json",
                            folder);
     if (!lathe_path_exists(latest))
-        return LATHE_OK; /* reading it says what is wrong */
+        return LATHE_OK; /* config.json is missing; the read that follows reports it */
     LATHE_TRY(lathe_file_read(latest, 256, &name, &n));
     const lathe_status status = lathe_error(
         LATHE_E_CONFIG, "%s is the folder of a run; name one of its checkpoints, such as %s/%.*s",
@@ -311,12 +318,13 @@ static void write_common(const lathe_model_config *c, json_t *object)
     json_object_set_new(object, "use_cache", json_true());
 }
 
-/* Whether the value of a member is not the name of `dtype`. */
-static int says_another(const char *value, int64_t n, int32_t dtype)
+/* Whether a value of n bytes, as it stands in JSON, is another than the name of `dtype` in quotes.
+ */
+static int names_another_dtype(const char *value, int64_t n, int32_t dtype)
 {
     const char *want = dtype_text(dtype);
-    const size_t length = strlen(want);
-    return (size_t)n != length + 2 || memcmp(value + 1, want, length) != 0;
+    const size_t length = strlen(want), quotes = 2;
+    return (size_t)n != length + quotes || memcmp(value + 1, want, length) != 0;
 }
 
 /* The text that was read, with config->file_dtype as the value of its "dtype" and "torch_dtype";
@@ -327,18 +335,18 @@ static void put_with_dtype(const lathe_model_config *config, lathe_buffer *out)
     const char *text = config->json, *end = text + strlen(text), *copied = text, *value;
     lathe_json_string key;
     int64_t n;
-    int n_said = 0;
+    int n_dtype_keys = 0;
     for (const char *at = text; lathe_json_record_next(&at, end, &key, &value, &n);) {
         const int is_dtype = (key.n_raw == 5 && memcmp(key.text, "dtype", 5) == 0) ||
                              (key.n_raw == 11 && memcmp(key.text, "torch_dtype", 11) == 0);
-        n_said += is_dtype;
-        if (!is_dtype || !says_another(value, n, config->file_dtype))
+        n_dtype_keys += is_dtype;
+        if (!is_dtype || !names_another_dtype(value, n, config->file_dtype))
             continue;
         lathe_buffer_append(out, copied, value - copied);
         lathe_buffer_printf(out, "\"%s\"", dtype_text(config->file_dtype));
         copied = value + n;
     }
-    if (n_said == 0 && config->file_dtype != LATHE_F32) {
+    if (n_dtype_keys == 0 && config->file_dtype != LATHE_F32) {
         const char *inside = strchr(text, '{') + 1;
         const int64_t space = (int64_t)strspn(inside, " \t\r\n");
         lathe_buffer_append(out, text, inside + space - text);
@@ -378,11 +386,10 @@ static lathe_status new_text(const lathe_model_config *config, char **out_text)
     return status;
 }
 
-/* Replaces the text by one with the keys of a sequence classifier, and of a model that is not
- * causal: transformers then gives the whole document to every token (masking_utils.py,
- * create_causal_mask).
- */
-static lathe_status change_kind(const lathe_model_config *config, char **io_text)
+/* Adds the keys of a sequence classifier or of a model that is not causal to the text. With
+ * is_causal = false, every token attends to the whole document in transformers (masking_utils.py,
+ * create_causal_mask). */
+static lathe_status add_kind_keys(const lathe_model_config *config, char **io_text)
 {
     json_t *object = NULL;
     char *text = NULL;
@@ -410,7 +417,7 @@ lathe_status lathe_model_config_text(const lathe_model_config *config, char **ou
     LATHE_TRY(config->json != NULL ? text_with_dtype(config, out_text)
                                    : new_text(config, out_text));
     const int changes = config->n_labels > 0 || config->is_two_way;
-    const lathe_status status = changes ? change_kind(config, out_text) : LATHE_OK;
+    const lathe_status status = changes ? add_kind_keys(config, out_text) : LATHE_OK;
     if (status == LATHE_OK)
         return LATHE_OK;
     free(*out_text);

@@ -7,6 +7,7 @@
 #include "base/map.h"
 #include "base/parallel.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_image.h"
 #include "generate/draft_model.h"
 #include "generate/generator.h"
@@ -72,7 +73,8 @@ static lathe_status read_config(lathe_run *run, uint32_t wanted, lathe_diags *di
                                 run->registry, diags, &run->config));
     lathe_settings_read(run->config, &run->set);
     lathe_log_set_level(run->set.log_level);
-    return LATHE_OK;
+    const char **draft = &run->set.draft_path; /* a run's folder means its latest checkpoint */
+    return *draft ? lathe_checkpoint_resolve(&run->arena, *draft, draft) : LATHE_OK;
 }
 
 static lathe_status load_config(lathe_run *run, lathe_diags *diags)

@@ -15,6 +15,7 @@
 #include "generate/generator.h"
 #include "opening/fit.h"
 #include "opening/folder_check.h"
+#include "opening/idle_keys.h"
 #include "opening/opening.h"
 #include "opening/reference_adapter.h"
 #include "opening/resume_check.h"
@@ -219,6 +220,12 @@ static lathe_status check_length_offline(lathe_run *run)
                      : LATHE_OK;
 }
 
+static lathe_status check_datasets(lathe_run *run)
+{
+    LATHE_TRY(lathe__data_check(run));
+    return lathe__idle_keys_warn(run);
+}
+
 lathe_status lathe__run_prepare(lathe_run *run)
 {
     LATHE_TRY(lathe__run_configure(run));
@@ -232,7 +239,7 @@ lathe_status lathe__run_prepare(lathe_run *run)
     }
     const int64_t in_parts = n_errors(run);
     if (run->set.datasets && run->parts.stage.component && !run->open.is_offline)
-        LATHE_TRY(note(run, lathe__data_check(run), in_parts, "data", "datasets"));
+        LATHE_TRY(note(run, check_datasets(run), in_parts, "data", "datasets"));
     if (run->set.tokenizer_train && !run->open.is_offline)
         LATHE_TRY(so_far(run)); /* training a tokenizer takes long */
     const int64_t before = n_errors(run);

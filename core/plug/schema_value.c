@@ -118,8 +118,11 @@ static lathe_status wrong_type(const struct check *check, const lathe_toml_node 
     if (check->field->type == LATHE_T_STRING && node->origin == NULL)
         return misfit(check, "is %s, expected a string: put it in quotes",
                       lathe_toml_kind_text(node->kind));
+    if (type == LATHE_T_TABLE && check->field->doc != NULL)
+        return misfit(check, "is %s, expected a table: %s", lathe_toml_kind_text(node->kind),
+                      check->field->doc);
     return misfit(check, "is %s, expected %s", lathe_toml_kind_text(node->kind),
-                  lathe_type_text(check->field->type));
+                  lathe_type_text(type));
 }
 
 /* Reads an array of strings; on the command line also "a,b". */

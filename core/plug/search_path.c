@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "base/log.h"
+#include "base/log_once.h"
 #include "base/trust.h"
 #include "plug/registry_state.h"
 
@@ -74,7 +74,7 @@ static lathe_status leave_out(lathe_registry *registry, const char *what, const 
     const char *text = lathe_arena_printf(&registry->arena, "%s: %s", what, reason);
     if (text == NULL)
         return LATHE_E_NOMEM;
-    lathe_log(LATHE_LOG_WARN, "%s", text);
+    lathe_log_once(LATHE_LOG_WARN, text);
     return lathe__registry_refuse(registry, 0, 0, folder, text);
 }
 
@@ -88,6 +88,10 @@ static lathe_status add_environment_folder(lathe_registry *registry, const char 
                        "'%s' is skipped, expected an absolute folder, such as %s/%s", folder,
                        here != NULL ? here : "", folder);
         free(here);
+        return leave_out(registry, "LATHE_PLUGIN_PATH", folder, reason);
+    }
+    if (!lathe_path_is_dir(folder)) {
+        (void)snprintf(reason, sizeof reason, "'%s' is skipped, no such folder", folder);
         return leave_out(registry, "LATHE_PLUGIN_PATH", folder, reason);
     }
     const lathe_status status = insert_trusted(registry, registry->n_paths, folder, &placed);

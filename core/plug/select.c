@@ -1,6 +1,7 @@
 /* Chooses among candidates by score. */
 #include "plug/select.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/buffer.h"
@@ -60,7 +61,11 @@ lathe_status lathe_select_device(lathe_registry *registry, const char *name, lat
             LATHE_HAS(table, score) ? table->score(why, WHY_BYTES) : LATHE_SCORE_PORTABLE;
         cast(&vote, i, candidates[i]->plugin->name, score, why);
     }
-    LATHE_TRY(result(&vote, "no device can run on this machine", &best, out_why));
+    char refusal[160] = "no device can run on this machine";
+    if (strcmp(name, "auto") != 0)
+        (void)snprintf(refusal, sizeof refusal, "device \"%.100s\" cannot run on this machine",
+                       name);
+    LATHE_TRY(result(&vote, refusal, &best, out_why));
     *out = candidates[best];
     return LATHE_OK;
 }

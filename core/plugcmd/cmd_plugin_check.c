@@ -9,6 +9,7 @@
 #include "base/toml.h"
 #include "plug/kind.h"
 #include "plug/schema.h"
+#include "plug/schema_value.h"
 #include "plug/select.h"
 #include "plug/so.h"
 #include "plugcmd/check_child.h"
@@ -48,12 +49,24 @@ static lathe_status find_device(const lathe_args *args, lathe_registry **registr
 
 /* ---- values of keys ---- */
 
-static lathe_status unknown_key(const lathe_plugin *plugin, const lathe_toml_node *node)
+/* Checks that the plugin has the key, and that the value fits it. */
+static lathe_status check_key(const lathe_plugin *plugin, const lathe_toml_node *node,
+                              lathe_arena *arena)
 {
-    if (lathe_schema_index(plugin->fields, plugin->n_fields, node->key) >= 0)
-        return LATHE_OK;
-    return lathe_error(LATHE_E_CONFIG, "%s has no key '%s'; lathe show %s/%s lists its keys",
-                       plugin->name, node->key, lathe_kind_name(plugin->kind), plugin->name);
+    const int32_t i = lathe_schema_index(plugin->fields, plugin->n_fields, node->key);
+    const char *suggestion = NULL;
+    char why[512];
+    lathe_value value;
+    if (i < 0)
+        return lathe_error(LATHE_E_CONFIG, "%s has no key '%s'; lathe show %s/%s lists its keys",
+                           plugin->name, node->key, lathe_kind_name(plugin->kind), plugin->name);
+    const lathe_status status = lathe_value_from_toml(&plugin->fields[i], node, arena, &value, why,
+                                                      sizeof why, &suggestion);
+    return status == LATHE_E_CONFIG
+               ? lathe_error(LATHE_E_CONFIG, "%s %s%s%s%s", node->key, why,
+                             suggestion ? " (did you mean '" : "", suggestion ? suggestion : "",
+                             suggestion ? "'?)" : "")
+               : status;
 }
 
 /* Reads --config: a file with only the plugin's keys, or a run file with a table of the plugin's
@@ -69,7 +82,7 @@ static lathe_status read_config(const char *path, const lathe_plugin *plugin, la
     for (int64_t i = 0; i < table->n_children; i++) {
         if (strcmp(table->children[i]->key, "name") == 0)
             continue;
-        lathe_status status = unknown_key(plugin, table->children[i]);
+        lathe_status status = check_key(plugin, table->children[i], arena);
         if (status != LATHE_OK)
             return lathe_error_context(status, "%s:%d:%d", path, table->children[i]->key_line,
                                        table->children[i]->key_column);
@@ -98,7 +111,9 @@ static lathe_status read_set(const char *text, const lathe_plugin *plugin, lathe
     node->origin = "--set";
     if (node->key == NULL)
         return lathe_error(LATHE_E_NOMEM, "no memory for --set");
-    LATHE_TRY(unknown_key(plugin, node));
+    const lathe_status status = check_key(plugin, node, arena);
+    if (status != LATHE_OK)
+        return lathe_error_context(status, "--set %s", text);
     return lathe_toml_set(settings, node, arena);
 }
 

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "plug/kind.h"
+#include "plug/registry.h"
 #include "plugcmd/plug_commands.h"
 #include "plugcmd/plugins.h"
 
@@ -122,7 +123,23 @@ static lathe_status copy_template(const char *template, const char *folder, cons
     return LATHE_OK;
 }
 
-static void print_next(const char *folder, const char *kind, const char *name, const char *prefix)
+/* Whether a plugin of this kind and name is installed. */
+static lathe_status is_installed(int32_t kind, const char *name, lathe_arena *arena, int *out)
+{
+    lathe_registry *registry = NULL;
+    const char **names = NULL;
+    int64_t n = 0;
+    *out = 0;
+    LATHE_TRY(lathe_registry_create(&registry));
+    const lathe_status status = lathe_registry_names(registry, kind, arena, &names, &n);
+    for (int64_t i = 0; status == LATHE_OK && i < n; i++)
+        *out |= strcmp(names[i], name) == 0;
+    lathe_registry_destroy(registry);
+    return status;
+}
+
+static void print_next(const char *folder, const char *kind, const char *name, const char *prefix,
+                       int is_taken)
 {
     printf("\nbuild:  cmake -S %s -B %s/build%s%s && cmake --build %s/build\n", folder, folder,
            prefix ? " -DCMAKE_PREFIX_PATH=" : "", prefix ? prefix : "", folder);
@@ -130,7 +147,10 @@ static void print_next(const char *folder, const char *kind, const char *name, c
         printf("        (against an installed Lathe: cmake --install first, and "
                "-DCMAKE_PREFIX_PATH)\n");
     printf("check:  lathe plugin check %s/build/plugins/%s/%s.so\n", folder, kind, name);
-    printf("use:    LATHE_PLUGIN_PATH=%s%s/build/plugins lathe train run.toml ",
+    printf("use:    ");
+    if (is_taken) /* a built-in plugin may only be replaced by permission */
+        printf("LATHE_PLUGIN_OVERRIDE=%s/%s ", kind, name);
+    printf("LATHE_PLUGIN_PATH=%s%s/build/plugins lathe train run.toml ",
            folder[0] == '/' ? "" : "$PWD/", folder);
     if (strcmp(kind, "reader") == 0) /* a file's name decides which reader reads it */
         printf("--data.datasets '[{path = \"FILE.%s\"}]'\n", name);
@@ -149,6 +169,8 @@ static lathe_status make(const lathe_args *args, lathe_arena *arena)
     int32_t id;
     LATHE_TRY(lathe_plugcmd_kind(kind, &id));
     LATHE_TRY(check_name(name));
+    int is_taken = 0;
+    LATHE_TRY(is_installed(id, name, arena, &is_taken));
     LATHE_TRY(find_templates(kind, arena, &template, &prefix));
     const char *folder = into ? lathe_path_join(arena, into, name) : name;
     if (folder == NULL)
@@ -157,7 +179,7 @@ static lathe_status make(const lathe_args *args, lathe_arena *arena)
         return lathe_error(LATHE_E_ARG, "%s exists already", folder);
     printf("a plugin of kind %s:\n", kind);
     LATHE_TRY(copy_template(template, folder, name, arena));
-    print_next(folder, kind, name, prefix);
+    print_next(folder, kind, name, prefix, is_taken);
     return LATHE_OK;
 }
 

@@ -1,7 +1,6 @@
 /* Merges adapters into the weights of their base, one tensor at a time. */
 #include "primitives/merged_model.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,6 +8,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/new_folder.h"
 #include "checkpoint/adapter_file.h"
 #include "checkpoint/checkpoint_finite.h"
 #include "checkpoint/made_folder.h"
@@ -33,6 +33,7 @@ typedef struct merger {
     int64_t capacity;                  /* elements of each */
     int32_t n;                         /* weights that an adapter changes */
     int32_t *has;                      /* [n_model] bit k: adapter k changes this weight */
+    lathe_merge_check_fn check;
 } merger;
 
 static const lathe_adapter_v1 *table_of(const lathe_saved_state *saved)
@@ -144,6 +145,8 @@ static lathe_status merge_several(merger *m, int32_t index)
 static lathe_status make_merged(void *arg, int32_t index, const float **out)
 {
     merger *m = arg;
+    if (m->check)
+        LATHE_TRY(m->check());
     const int is_plain = m->n_parts == 1 && m->parts[0].weight == 1.0;
     LATHE_TRY(read_weight(m, index));
     *out = is_plain || m->combine == LATHE_COMBINE_LINEAR ? m->w : m->sum;
@@ -221,28 +224,20 @@ static lathe_status fill_folder(merger *m, const char *dir, const char *path)
 /* Writes the folder beside its place, and gives it its name when it is complete. */
 static lathe_status write_folder(merger *m, const char *path)
 {
-    const char *beside = lathe_arena_printf(m->saved->arena, "%s.tmp.%ld", path, (long)getpid());
-    if (!beside)
-        return LATHE_E_NOMEM;
-    lathe_status status = fill_folder(m, beside, path);
-    if (status == LATHE_OK && rename(beside, path) != 0)
-        status = lathe_error(LATHE_E_IO, "cannot rename %s to %s", beside, path);
-    if (status != LATHE_OK) {
-        char why[1024];
-        (void)snprintf(why, sizeof why, "%s", lathe_error_message());
-        (void)lathe_dir_remove(beside);
-        return lathe_error(status, "%s", why);
-    }
-    return lathe_file_sync_parent(path);
+    const char *beside = lathe_new_folder_beside(m->saved->arena, path);
+    return beside ? lathe_new_folder_end(fill_folder(m, beside, path), beside, path)
+                  : LATHE_E_NOMEM;
 }
 
 lathe_status lathe__merged_model_write(const lathe_merge_part *parts, int32_t n_parts,
-                                       int32_t combine, const char *path, int32_t *out_n)
+                                       int32_t combine, const char *path,
+                                       lathe_merge_check_fn check, int32_t *out_n)
 {
     const lathe_saved_state *saved = parts[0].saved;
     lathe_safetensors *set = NULL, *decoded = NULL;
     lathe_weight_origin *origin = NULL;
-    merger m = {.saved = saved, .parts = parts, .n_parts = n_parts, .combine = combine};
+    merger m = {
+        .saved = saved, .parts = parts, .n_parts = n_parts, .combine = combine, .check = check};
     if (lathe_path_exists(path))
         return lathe_error(LATHE_E_CONFIG, "%s exists already: give another folder, or remove it",
                            path);

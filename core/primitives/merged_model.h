@@ -4,6 +4,9 @@
 
 #include "primitives/merge_part.h"
 
+/** Called before each weight that is merged; a status other than LATHE_OK ends the writing. */
+typedef lathe_status (*lathe_merge_check_fn)(void);
+
 /** Writes config.json, the weights and the tokenizer's files into the new folder `path`: the model
  *  in parts[0].saved->model_path, which all adapters have as their base, with what they change:
  *  W + the sum of weight_k (W_k - W), where W_k is the weight with adapter k. For LoRA that is the
@@ -15,12 +18,14 @@
  *  complete. n_parts: 1 to LATHE_MOST_MERGED. combine LATHE_COMBINE_LINEAR: W + (sum of b_k B_k)
  * (sum of a_k A_k) instead (merge_linear.h).
  *
+ *   check   NULL: none
  *   out_n   number of weights that were changed
  *
  *   Errors  LATHE_E_CONFIG: the path exists, an adapter has no merge(), or it holds a head of a
- *           stage. LATHE_E_NUMERIC: a merged weight is not finite.
+ *           stage. LATHE_E_NUMERIC: a merged weight is not finite. That of `check`.
  */
 lathe_status lathe__merged_model_write(const lathe_merge_part *parts, int32_t n_parts,
-                                       int32_t combine, const char *path, int32_t *out_n);
+                                       int32_t combine, const char *path,
+                                       lathe_merge_check_fn check, int32_t *out_n);
 
 #endif

@@ -3,7 +3,6 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/new_folder.h"
 #include "checkpoint/made_folder.h"
 #include "gguf/model_files.h"
 #include "io/convert.h"
@@ -417,20 +417,12 @@ static lathe_status fill_folder(quantizer *q, const char *dir, const char *path)
 
 static lathe_status write_folder(quantizer *q, const char *path)
 {
-    const char *beside = lathe_arena_printf(&q->run->arena, "%s.tmp.%ld", path, (long)getpid());
+    const char *beside = lathe_new_folder_beside(&q->run->arena, path);
     if (beside == NULL)
         return LATHE_E_NOMEM;
-    lathe_status status = fill_folder(q, beside, path);
+    const lathe_status status = fill_folder(q, beside, path);
     lathe_st_writer_destroy(q->writer);
-    if (status == LATHE_OK && rename(beside, path) != 0)
-        status = lathe_error(LATHE_E_IO, "cannot rename %s to %s", beside, path);
-    if (status != LATHE_OK) {
-        char why[1024];
-        (void)snprintf(why, sizeof why, "%s", lathe_error_message());
-        (void)lathe_dir_remove(beside);
-        return lathe_error(status, "%s", why);
-    }
-    return lathe_file_sync_parent(path);
+    return lathe_new_folder_end(status, beside, path);
 }
 
 /* Quantized Conv1D weights cannot be read, so none are written. */

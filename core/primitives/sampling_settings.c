@@ -6,6 +6,7 @@
 #include "base/api_struct.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/model_path.h"
 #include "generate/generator.h"
 #include "primitives/api_sizes.h"
 
@@ -124,7 +125,8 @@ void lathe__sampling_say(const lathe_run *run)
     for (int32_t i = 0; i < c->n_eos; i++)
         lathe_buffer_printf(&b, i ? " or %d" : ", stops at token %d", c->eos[i]);
     if (b.status == LATHE_OK && b.len > 2)
-        lathe_log(LATHE_LOG_INFO, "from %s/generation_config.json: %s", run->set.model_path,
+        lathe_log(LATHE_LOG_INFO, "from %s%s: %s", run->set.model_path,
+                  lathe_path_is_gguf(run->set.model_path) ? "" : "/generation_config.json",
                   b.data + 2);
     lathe_buffer_fini(&b);
 }

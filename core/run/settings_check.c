@@ -157,7 +157,7 @@ static void warn_others(const lathe_run *run)
                       "generate.temperature is 0, which takes the likeliest token each time");
     if (!s->checkpoint.dir && s->tensorboard)
         warn_idle(run, "log", "tensorboard", "checkpoint.dir is empty, and the files go there");
-    if (stage && lathe_row_kind_get(stage->rows)->is_padded && s->packing == LATHE_PACK_MULTIPACK)
+    if (stage && lathe_row_kind_get(stage->rows)->is_padded && s->packing != LATHE_PACK_AUTO)
         warn_idle(run, "data", "packing",
                   stage->rows == LATHE_ROWS_PAIRS
                       ? "the stage's rows are pairs, which are not packed"

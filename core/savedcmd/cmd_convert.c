@@ -4,6 +4,9 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/model_path.h"
+#include "checkpoint/checkpoint_folder.h"
+#include "cli/held_signals.h"
 #include "convert/gguf_convert.h"
 #include "savedcmd/saved_commands.h"
 
@@ -29,7 +32,8 @@ static int ends_in_gguf(const char *path)
     return n > 5 && strcmp(path + n - 5, ".gguf") == 0;
 }
 
-static lathe_status convert(const lathe_args *args, const lathe_model_source *source)
+static lathe_status convert(const lathe_args *args, const lathe_model_source *source,
+                            lathe_arena *arena)
 {
     const char *from = args->words[0], *to = lathe_args_value(args, "--output");
     const char *text = lathe_args_value(args, "--type");
@@ -40,6 +44,10 @@ static lathe_status convert(const lathe_args *args, const lathe_model_source *so
     if (!lathe_path_exists(from))
         return lathe_error(LATHE_E_CONFIG, "%s: no such file or folder", from);
     const int is_folder = lathe_path_is_dir(from);
+    if (!lathe_path_is_model(from))
+        return lathe_error(LATHE_E_CONFIG, "%s: neither a folder nor a GGUF file", from);
+    if (is_folder)
+        LATHE_TRY(lathe_checkpoint_resolve(arena, from, &from));
     if (is_folder && !ends_in_gguf(to))
         return lathe_error(LATHE_E_ARG, "-o %s: a folder is converted to a file *.gguf", to);
     if (!is_folder && ends_in_gguf(to))
@@ -50,19 +58,26 @@ static lathe_status convert(const lathe_args *args, const lathe_model_source *so
         return lathe_error(LATHE_E_ARG, "--type %s: expected f32, f16%s", text,
                            is_folder ? ", bf16, q8_0, q4_0, q4_k or q6_k" : " or bf16");
     if (is_folder)
-        return lathe_gguf_export(source, from, to, type >= 0 ? types[type].type : LATHE_GGUF_BF16);
-    return lathe_gguf_import(source, from, to, type >= 0 ? types[type].dtype : -1);
+        return lathe_gguf_export(source, from, to, type >= 0 ? types[type].type : LATHE_GGUF_BF16,
+                                 lathe_cli_check_signals);
+    return lathe_gguf_import(source, from, to, type >= 0 ? types[type].dtype : -1,
+                             lathe_cli_check_signals);
 }
 
 static int run(const lathe_args *args)
 {
+    lathe_arena arena = LATHE_ARENA_INIT;
     lathe_model_source source = {NULL, NULL};
+    lathe_cli_hold_signals();
     lathe_status status = lathe_registry_create(&source.registry);
     if (status == LATHE_OK)
-        status = convert(args, &source);
+        status = convert(args, &source, &arena);
     lathe_registry_destroy(source.registry);
-    if (status != LATHE_OK)
-        return lathe_args_fail(args, status);
+    lathe_arena_fini(&arena);
+    const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
+    lathe_cli_release_signals(); /* a pending one ends the process here */
+    if (code != LATHE_EXIT_OK)
+        return code;
     (void)printf("%s\n", lathe_args_value(args, "--output"));
     return LATHE_EXIT_OK;
 }
@@ -78,7 +93,8 @@ const lathe_command lathe_cmd_convert = {
     .name = "convert",
     .arguments = "DIR|FILE.gguf",
     .summary = "convert a model's folder to a GGUF file, or back",
-    .details = "A GGUF file runs in llama.cpp and Ollama; it holds the weights, the tokenizer and\n"
+    .details = "DIR is a model's folder, a checkpoint with a whole model, or the folder of a run.\n"
+               "A GGUF file runs in llama.cpp and Ollama; it holds the weights, the tokenizer and\n"
                "the chat template. Models: llama, mistral, qwen2, qwen3, gemma2, gemma3, phi3,\n"
                "olmo2, with a byte-level BPE tokenizer.\n",
     .options = options,

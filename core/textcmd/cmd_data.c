@@ -155,10 +155,11 @@ static void put_split(const lathe_run *run, const lathe_loader *loader, const la
     lathe_loader_facts f;
     lathe_loader_facts_get(loader, &f);
     lathe_buffer_printf(b, "  %lld %s, %lld tokens", (long long)f.n_documents,
-                        lathe_row_kind_get(stage->rows)->records, (long long)f.n_tokens);
+                        f.n_documents == 1 ? kind->record : kind->records, (long long)f.n_tokens);
     if (f.text_bytes > 0 && f.n_overlong == 0) /* tokens that are cut off are not counted */
         lathe_buffer_printf(b, ", %.3f bytes per token", (double)f.text_bytes / (double)f.n_tokens);
-    lathe_buffer_printf(b, "\n  %lld rows of %d tokens", (long long)f.n_rows, run->set.seq_len);
+    lathe_buffer_printf(b, "\n  %lld row%s of %d tokens", (long long)f.n_rows,
+                        f.n_rows == 1 ? "" : "s", run->set.seq_len);
     if (!kind->is_padded)
         lathe_buffer_printf(b, ", %s, %.2f %% filled",
                             lathe_packing(run->set.packing, stage->rows) == LATHE_PACK_MULTIPACK
@@ -171,19 +172,20 @@ static void put_split(const lathe_run *run, const lathe_loader *loader, const la
     if (!trains)
         return;
     if (lathe__run_iterates(run)) { /* the stage decides what a step takes */
-        lathe_buffer_printf(b, "  an epoch: %lld prompts\n", (long long)f.n_places);
+        lathe_buffer_printf(b, "  an epoch: %lld prompt%s\n", (long long)f.n_places,
+                            f.n_places == 1 ? "" : "s");
         return;
     }
     const int64_t accumulated = run->set.gradient_accumulation_steps;
-    const int64_t batches = lathe_loader_batches(loader, 1);
-    lathe_buffer_printf(b,
-                        "  an epoch: %lld rows, %lld steps; a step: %d micro-batch%s of %d row%s\n"
-                        "  the index of the rows takes %lld bytes of memory\n",
-                        (long long)f.n_places,
-                        (long long)((batches + accumulated - 1) / accumulated),
-                        run->set.gradient_accumulation_steps, accumulated == 1 ? "" : "es",
-                        run->set.micro_batch_size, run->set.micro_batch_size == 1 ? "" : "s",
-                        (long long)f.index_bytes);
+    const int64_t n_steps = (lathe_loader_batches(loader, 1) + accumulated - 1) / accumulated;
+    lathe_buffer_printf(
+        b,
+        "  an epoch: %lld row%s, %lld step%s; a step: %d micro-batch%s of %d row%s\n"
+        "  the index of the rows takes %lld bytes of memory\n",
+        (long long)f.n_places, f.n_places == 1 ? "" : "s", (long long)n_steps,
+        n_steps == 1 ? "" : "s", run->set.gradient_accumulation_steps, accumulated == 1 ? "" : "es",
+        run->set.micro_batch_size, run->set.micro_batch_size == 1 ? "" : "s",
+        (long long)f.index_bytes);
 }
 
 static lathe_status put_summary(lathe_run *run, lathe_buffer *b)

@@ -129,7 +129,8 @@ static const lathe_option options[] = {
      "no token of N bytes or more, except those of two bytes (no limit)"},
     {"--pattern", "P", "how text is split before merging: gpt2, llama3, qwen2, or a regex (gpt2)"},
     {"--special", "TOKEN...",
-     "a special token; special tokens get the ids 0, 1, ... in order, and the first one ends a "
+     "a special token, once for each; they get the ids 0, 1, ... in order, and the first one ends "
+     "a "
      "text (<|endoftext|>); with metaspace, unk, bos and eos come first"},
     {"--kind", "KIND",
      "bpe: merges bytes; metaspace: merges characters, as SentencePiece does (bpe)"},

@@ -76,6 +76,9 @@ int32_t lathe_run_pulse(const lathe_run_view *v)
             return ends[i].pulse;
     if (!start && v->step < 0)
         return LATHE_PULSE_EMPTY;
+    if (!v->record &&
+        v->record_stamp != 0) /* run.json is damaged, which no process that runs does */
+        return LATHE_PULSE_STOPPED;
     const double begun = lathe_time_of_text(json_string_value(json_object_get(start, "time")));
     const double last_sign = isfinite(begun) ? fmax(begun, v->metrics_written) : v->metrics_written;
     const lathe_series *seconds = lathe_run_view_series(v, "step_seconds");

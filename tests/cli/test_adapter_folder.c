@@ -3,6 +3,8 @@
 
 #include <sys/stat.h>
 
+#include "cli/pending_signal.h"
+
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
 
 static const char base_file[] = "[model]\nmodel_type = \"llama\"\nhidden_size = 32\n"
@@ -296,6 +298,18 @@ Test(adapter_folder, merged_into_its_base_gives_the_same_text_and_loss)
     expect("echo >> merged/config.json; " LATHE " lineage merged", 1, "merged/config.json: ");
     expect(LATHE " merge base out -o merged 2>&1", 2,
            "merged exists already: give another folder, or remove it");
+}
+
+Test(adapter_folder, ctrl_c_leaves_no_part_of_a_merged_model)
+{
+    train_adapter("");
+    run_with_pending(SIGTERM, LATHE " merge base out -o merged 2>&1");
+    cr_expect_not_null(strstr(output, "lathe merge: stopped; nothing was written"), "%s", output);
+    run_with_pending(SIGINT, LATHE " merge base out -o merged --quant.name nf4 2>&1");
+    cr_expect_not_null(strstr(output, "lathe merge: stopped; nothing was written"), "%s", output);
+    expect("ls -d merged* 2>/dev/null | wc -l", 0, "0");
+    expect(LATHE " merge base out -o merged/ 2>&1", 0, "into 4 weights of base: merged/");
+    expect("ls -d merged*", 0, "merged");
 }
 
 Test(adapter_folder, of_another_model_is_not_merged)

@@ -1,6 +1,10 @@
 /* lathe convert: GGUF files from folders, folders from GGUF files, and what is refused. */
 #include "cli/cli_case.h"
 
+#include <signal.h>
+
+#include "cli/pending_signal.h"
+
 #define LATHE LATHE_TEST_BUILD "/bin/lathe convert "
 #define DATA LATHE_TEST_DATA "/golden/data/"
 
@@ -100,9 +104,23 @@ Test(cli_convert, wrong_words_are_refused_with_what_to_do)
     expect(LATHE "none -o m.gguf 2>&1", 2, "none: no such file or folder");
     expect(LATHE "llama_tied -o m.gguf && " LATHE "llama_tied -o m.gguf 2>&1", 2,
            "m.gguf exists; remove it, or choose another name");
-    expect(LATHE "m.gguf -o llama_tied 2>&1", 2, "llama_tied/config.json exists");
+    expect(LATHE "m.gguf -o llama_tied 2>&1", 2,
+           "llama_tied exists already: give another folder, or remove it");
+    expect("mkdir empty; " LATHE "m.gguf -o empty/ 2>&1", 0, "empty");
     expect(LATHE "m.gguf -o back --type q4_0 2>&1", 2, "--type q4_0: expected f32, f16 or bf16");
     expect("head -c 2000 m.gguf >cut.gguf; " LATHE "cut.gguf -o back 2>&1", 1, "was cut short");
+}
+
+Test(cli_convert, ctrl_c_leaves_nothing_half_written)
+{
+    put_model("llama_tied", "128");
+    expect(LATHE "llama_tied -o m.gguf", 0, "m.gguf");
+    run_with_pending(SIGTERM, LATHE "llama_tied -o other.gguf 2>&1");
+    cr_expect_not_null(strstr(output, "lathe convert: stopped; nothing was written"), "%s", output);
+    run_with_pending(SIGINT, LATHE "m.gguf -o back 2>&1");
+    cr_expect_not_null(strstr(output, "lathe convert: stopped; nothing was written"), "%s", output);
+    expect("ls | sort | tr '\\n' ' '", 0, "llama_tied m.gguf ");
+    cr_expect_str_eq(output, "llama_tied m.gguf ");
 }
 
 /* A model whose vocabulary is that of a SentencePiece tokenizer. */

@@ -268,6 +268,9 @@ Test(plugin_path, a_relative_folder_is_refused_aloud)
            "LATHE_PLUGIN_PATH: 'p' is skipped, expected an absolute folder");
     expect("LATHE_PLUGIN_PATH=p " LATHE " train run.toml 2>&1", 2,
            "not searched: LATHE_PLUGIN_PATH");
+    expect("LATHE_PLUGIN_PATH=/no/such/folder " LATHE " ls 2>&1 | grep -c such/folder", 0, "1\n");
+    expect("LATHE_PLUGIN_PATH=/no/such/folder " LATHE " ls 2>&1", 0,
+           "lathe: warning: LATHE_PLUGIN_PATH: '/no/such/folder' is skipped, no such folder");
     remove_folder();
 }
 

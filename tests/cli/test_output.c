@@ -147,6 +147,26 @@ Test(output, a_trace_holds_the_operations_of_the_steps_asked_for)
     cr_expect_leq(traced("op"), ops);
 }
 
+Test(output, a_trace_of_steps_that_do_not_come_is_a_warning)
+{
+    cr_expect_eq(bash(LATHE " train run.toml --trace t.json --trace-steps 100:200 2>&1"), 0);
+    cr_expect_not_null(strstr(output, "warning: --trace: no operation is traced: steps 100 to 200 "
+                                      "are to be, and 1 to 30 are computed; choose others with "
+                                      "--trace-steps"),
+                       "%s", output);
+    cr_expect_eq(bash(LATHE " train run.toml --train.max_steps 40 --trace t.json --trace-steps 30 "
+                            "2>&1"),
+                 0);
+    cr_expect_not_null(strstr(output, "steps 30 to 30 are to be, and 31 to 40 are computed"), "%s",
+                       output);
+    cr_expect_eq(bash(LATHE " eval run.toml --trace t.json --trace-steps 100000 2>&1"), 0);
+    cr_expect_not_null(strstr(output, "no operation is traced: batches 100000 to 100000"), "%s",
+                       output);
+    cr_expect_eq(
+        bash("rm -r out; " LATHE " train run.toml --trace t.json --trace-steps 30:99 2>&1"), 0);
+    cr_expect_null(strstr(output, "no operation is traced"), "%s", output);
+}
+
 Test(output, a_trace_of_nothing_that_can_be_is_refused)
 {
     cr_expect_eq(bash(LATHE " train run.toml --trace t.json --trace-steps 5:2 2>&1"), 2);

@@ -155,6 +155,31 @@ Test(validate, warns_of_keys_that_have_no_effect)
     }
 }
 
+/* What depends on the stage and on the data, which --offline does not read. */
+Test(validate, warns_of_keys_that_the_data_leave_without_effect)
+{
+    put("pairs.jsonl", "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}\n");
+    static const char *const packings[] = {"sequential", "multipack"};
+    for (int i = 0; i < 2; i++) {
+        char command[512];
+        snprintf(command, sizeof command,
+                 LATHE " validate run.toml --stage.name dpo --data.datasets '[{path = "
+                       "\"pairs.jsonl\"}]' --data.packing %s 2>&1",
+                 packings[i]);
+        (void)run(command);
+        expect_also("data.packing has no effect: the stage's rows are pairs, which are not packed");
+    }
+    expect(LATHE " validate run.toml --data.chat_template_kwargs '{a = 1}' 2>&1", 0,
+           "data.chat_template_kwargs has no effect on this training: its data are plain text, "
+           "which has no conversations");
+    expect(LATHE " validate run.toml --renderer.name chatml 2>&1", 0,
+           "renderer.name has no effect on this training: its data are plain text");
+    put("talk.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n");
+    (void)run(LATHE " validate run.toml --data.chat_template_kwargs '{a = 1}' --data.datasets "
+                    "'[{path = \"talk.jsonl\"}]' 2>&1");
+    cr_expect_null(strstr(output, "has no effect"), "%s", output);
+}
+
 Test(validate, warns_of_values_that_cannot_be_meant)
 {
     static const struct {

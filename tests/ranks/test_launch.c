@@ -64,6 +64,15 @@ static int exit_code(pid_t child)
     return WEXITSTATUS(status);
 }
 
+/* Each rank would say it, and mpirun adds a box for each. */
+Test(launch, a_wrong_run_file_is_refused_once)
+{
+    expect(LATHE " launch -n 2 run.toml --train.max_stepz 3 2>&1", 2,
+           "unknown key 'max_stepz' in [train] (did you mean 'max_steps'?)");
+    cr_expect_null(strstr(output, "mpirun"), "%s", output);
+    expect(LATHE " launch -n 2 run.toml --train.max_stepz 3 2>&1 | grep -c max_stepz", 0, "1\n");
+}
+
 Test(launch, command_lines_that_are_wrong)
 {
     static const struct {

@@ -227,8 +227,10 @@ Test(registry, searches_added_then_environment_then_its_own_folder)
     cr_assert_str_eq(paths[0], FIXTURES "/other");
     cr_assert_str_eq(paths[1], FIXTURES "/good");
     const lathe_refusal *refusals = lathe_registry_refusals(other, &n);
-    cr_assert_eq(n, 1, "a relative folder is refused");
+    cr_assert_eq(n, 2, "a relative folder is refused, and one that is not there");
     cr_assert_str_eq(refusals[0].path, "relative");
+    cr_assert_str_eq(refusals[1].path, "/no");
+    cr_assert_str_eq(refusals[1].reason, "LATHE_PLUGIN_PATH: '/no' is skipped, no such folder");
     cr_assert_eq(lathe_registry_add_path(other, FIXTURES "/bad"), LATHE_OK);
     cr_assert_eq(lathe_registry_add_path(other, FIXTURES "/good"), LATHE_OK);
     cr_assert_eq(lathe_registry_add_path(other, FIXTURES "/bad"), LATHE_OK);
@@ -276,6 +278,8 @@ Test(registry, a_family_stands_for_its_members_and_the_score_decides)
     cr_assert_str_eq(best->plugin->name, "mill_low");
     cr_assert_str_eq(why, "score 100");
     cr_assert_eq(lathe_select_device(registry, "tpu", &arena, &best, &why), LATHE_E_UNSUPPORTED);
+    cr_assert_not_null(
+        strstr(lathe_error_message(), "device \"tpu\" cannot run on this machine ("));
     cr_assert_not_null(strstr(lathe_error_message(), "tpu: score 0"), "%s", lathe_error_message());
     cr_assert_eq(lathe_select_device(registry, "qpu", &arena, &best, &why), LATHE_E_NOT_FOUND);
 }

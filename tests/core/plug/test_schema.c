@@ -90,7 +90,7 @@ Test(schema, all_errors_come_at_once_with_their_places)
             "(did you mean 'fast'?)\n"
             "run.toml:7:11: error: optimizer.targets holds an integer, expected strings only\n"
             "run.toml:8:9: error: optimizer.betas is 1.5, expected at least 0 and at most 1\n"
-            "run.toml:9:9: error: optimizer.extra is an integer, expected a table\n"
+            "run.toml:9:9: error: optimizer.extra is an integer, expected a table: anything\n"
             "run.toml:10:1: error: unknown key 'zzz' in [optimizer]\n");
     cr_assert_eq(diags.n_errors, 11);
     cr_assert_not(values[LR].is_set);

@@ -193,7 +193,7 @@ Test(loftq, a_checkpoint_is_read_over_the_same_base_bit_for_bit)
     cr_expect_eq(memcmp(got, want, (size_t)n * sizeof *got), 0,
                  "the loaded run computes otherwise");
     const lathe_merge_part part = {lathe__run_saved(run), saved, 1.0};
-    OK(lathe__merged_model_write(&part, 1, LATHE_COMBINE_CAT, merged, &n_merged));
+    OK(lathe__merged_model_write(&part, 1, LATHE_COMBINE_CAT, merged, NULL, &n_merged));
     lathe_run_close(run);
     free(got);
 

@@ -303,7 +303,7 @@ static void check_merge(const char *other, int32_t combine, const char *logits)
         parts[i] = (lathe_merge_part){lathe__run_saved(runs[i]), i ? other : ADAPTERS "merge_a",
                                       i ? -0.4 : 0.7};
     }
-    OK(lathe__merged_model_write(parts, 2, combine, merged, &n));
+    OK(lathe__merged_model_write(parts, 2, combine, merged, NULL, &n));
     cr_expect_eq(n, 6); /* q, o and down of two layers */
     const char *settings[] = {path,
                               "data.seq_len=23",

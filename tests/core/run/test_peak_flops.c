@@ -30,6 +30,36 @@ Test(peak_flops, are_measured_in_what_the_plan_leaves)
     OK(lathe_dir_remove(dir));
 }
 
+/* Rates that a list gives one after the other. */
+typedef struct rate_list {
+    double rates[16];
+    int32_t n;
+} rate_list;
+
+static lathe_status next_rate(void *arg, double *out)
+{
+    rate_list *list = arg;
+    *out = list->rates[list->n++];
+    return LATHE_OK;
+}
+
+Test(peak_flops, of_several_measurements_the_highest_is_taken)
+{
+    rate_list free_device = {.rates = {130, 133, 131, 999}};
+    rate_list busy_first = {.rates = {0.5, 20, 134, 100, 133, 999}};
+    rate_list busy = {.rates = {1, 2, 3, 4, 5, 6, 7, 8, 999}};
+    rate_list none = {.rates = {0}};
+    lathe_rate_range range;
+    OK(lathe_rate_measure(next_rate, &free_device, &range));
+    cr_expect(range.n == 3 && range.lowest == 130 && range.highest == 133);
+    OK(lathe_rate_measure(next_rate, &busy_first, &range));
+    cr_expect(range.n == 5 && range.lowest == 0.5 && range.highest == 134);
+    OK(lathe_rate_measure(next_rate, &busy, &range));
+    cr_expect(range.n == 8 && range.lowest == 1 && range.highest == 8);
+    OK(lathe_rate_measure(next_rate, &none, &range));
+    cr_expect(range.highest == 0);
+}
+
 Test(peak_flops, causal_and_windowed_attention_count_the_keys_that_are_computed)
 {
     static const int64_t lengths[] = {1, 2, 7, 33}, windows[] = {0, 1, 3, 7, 40};

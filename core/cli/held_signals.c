@@ -1,0 +1,40 @@
+/* Holds signals back while a command writes a model. */
+#include "cli/held_signals.h"
+
+#include <signal.h>
+
+#include "base/error.h"
+
+static const int held[] = {SIGINT, SIGTERM, SIGHUP};
+enum { N_HELD = sizeof held / sizeof held[0] };
+
+static void set_mask(int how)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    for (int i = 0; i < N_HELD; i++)
+        (void)sigaddset(&set, held[i]);
+    (void)pthread_sigmask(how, &set, NULL);
+}
+
+void lathe_cli_hold_signals(void)
+{
+    set_mask(SIG_BLOCK);
+}
+
+void lathe_cli_release_signals(void)
+{
+    set_mask(SIG_UNBLOCK);
+}
+
+lathe_status lathe_cli_check_signals(void)
+{
+    sigset_t pending;
+    (void)sigemptyset(&pending);
+    if (sigpending(&pending) != 0)
+        return LATHE_OK;
+    for (int i = 0; i < N_HELD; i++)
+        if (sigismember(&pending, held[i]))
+            return lathe_error(LATHE_E_STATE, "stopped; nothing was written");
+    return LATHE_OK;
+}

@@ -1,0 +1,18 @@
+/* Holds Ctrl-C, SIGTERM and SIGHUP back while a command writes a model, so that it can remove what
+ * is incomplete before it ends. */
+#ifndef LATHE_CLI_HELD_SIGNALS_H
+#define LATHE_CLI_HELD_SIGNALS_H
+
+#include "lathe/status.h"
+
+/** From now on the signals stay pending. Call it before any thread is made: later threads inherit
+ *  it. */
+void lathe_cli_hold_signals(void);
+
+/** Lets the signals end the process again; a pending one ends it in this call. */
+void lathe_cli_release_signals(void);
+
+/** Returns LATHE_E_STATE, "stopped; nothing was written", if a signal is pending. */
+lathe_status lathe_cli_check_signals(void);
+
+#endif
