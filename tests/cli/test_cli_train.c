@@ -109,3 +109,22 @@ Test(cli_train, a_disk_that_the_checkpoints_will_fill_is_reported_before_the_fir
            "3 checkpoints at a time (checkpoint.keep_last = 2, plus the one being written) take ");
     cr_expect_null(strstr(output, "not enough"), "%s", output);
 }
+
+/* run.json says what trained the run, not what a start without a step was given. */
+Test(cli_train, a_start_without_a_step_leaves_the_record_of_the_run, .timeout = 60)
+{
+    expect(LATHE " train run.toml 2>&1", 0, "checkpoint out/step-00000006");
+    cr_assert_eq(run("cp out/run.json before.json"), 0);
+    expect(LATHE " train run.toml --optimizer.lr 0.9 --train.max_steps 5 2>&1", 0,
+           "nothing to do: step 6 of 5");
+    expect("cmp out/run.json before.json && echo same", 0, "same");
+    /* after a kill between the last checkpoint and the end, the run is finished all the same */
+    cr_assert_eq(run("sed -i '/\"end\": /d' out/run.json"), 0);
+    expect(LATHE " train run.toml --optimizer.lr 0.9 2>&1", 0, "nothing to do: step 6 of 6");
+    expect("grep -c '\"end\": \"finished\"' out/run.json", 0, "1");
+    cr_expect_neq(run("grep '\"lr\": 0.9' out/run.json"), 0, "%s", output);
+    /* going back is recorded: it moves checkpoints */
+    expect(LATHE " train run.toml --checkpoint.resume out/step-00000004 --train.max_steps 4 2>&1",
+           0, "nothing to do: step 4 of 4");
+    expect("cat out/run.json", 0, "\"abandoned\"");
+}
