@@ -16,6 +16,7 @@
 #include "opening/fit.h"
 #include "opening/folder_check.h"
 #include "opening/opening.h"
+#include "opening/other_tokenizer.h"
 #include "opening/reference_adapter.h"
 #include "opening/resume_check.h"
 #include "opening/shard_choice.h"
@@ -96,7 +97,10 @@ static lathe_status prepare_tokenizer(lathe_run *run)
 {
     const int64_t before = n_errors(run);
     const char *section, *key = tokenizer_key(&run->set, &section);
-    return note(run, lathe__run_first_alone(run, lathe__run_tokenizer), before, section, key);
+    lathe_status status = lathe__run_first_alone(run, lathe__run_tokenizer);
+    if (status == LATHE_OK)
+        status = lathe__other_tokenizer_warn(run);
+    return note(run, status, before, section, key);
 }
 
 /* Returns the key of [model] that the message names first and the file sets; otherwise
