@@ -19,6 +19,7 @@
 #include "opening/other_tokenizer.h"
 #include "opening/reference_adapter.h"
 #include "opening/resume_check.h"
+#include "opening/rollout_keys.h"
 #include "opening/shard_choice.h"
 #include "plug/select.h"
 #include "run/run_check.h"
@@ -82,6 +83,7 @@ static lathe_status prepare_parts(lathe_run *run)
         LATHE_TRY(
             note(run, lathe__reference_adapter_open(run), before, "model", "reference_adapter"));
     const int64_t then = n_errors(run);
+    lathe__rollout_keys_warn(run);
     return note(run, lathe__settings_check(run), then, "train", "precision");
 }
 
