@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "opening/adapter_folder.h"
+#include "opening/folder_check.h"
 #include "plug/schema_value.h"
 
 static const char of_adapter[] = "adapter.", of_quant[] = "quant.";
@@ -68,6 +69,11 @@ static lathe_status find_folder(lathe_run *run, lathe_begin_adapter *out, const 
     LATHE_TRY(keep(run, &path));
     *out_base = named ? path : NULL;
     *out = (lathe_begin_adapter){.key = named ? "adapter" : "path"};
+    if (lathe__is_elsewhere(run, named ? named : path)) {
+        /* it may name the method, so keys of [adapter] without one are not judged */
+        run->open.is_other_method |= !lathe_config_names(run->config, LATHE_KIND_ADAPTER);
+        return LATHE_OK;
+    }
     if (named && !lathe_path_is_dir(named))
         return lathe__run_refuse(run, "model", "adapter",
                                  lathe_path_exists(named)

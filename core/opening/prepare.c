@@ -95,6 +95,25 @@ static const char *tokenizer_key(const lathe_settings *set, const char **out_sec
     return set->tokenizer_train ? "train" : "path";
 }
 
+/* ---- what another machine has ---- */
+
+static int tokenizer_is_elsewhere(const lathe_run *run)
+{
+    const lathe_settings *s = &run->set;
+    if (s->tokenizer_path)
+        return strcmp(s->tokenizer_path, "bytes") != 0 &&
+               lathe__is_elsewhere(run, s->tokenizer_path);
+    return !s->tokenizer_train && lathe__is_elsewhere(run, s->model_path);
+}
+
+/* A new model may get the size of its vocabulary from the tokenizer. */
+static int model_is_elsewhere(const lathe_run *run)
+{
+    return lathe__is_elsewhere(run, run->set.model_path) ||
+           (!run->set.model_path && tokenizer_is_elsewhere(run) &&
+            !lathe_config_is_set(run->config, "model", "vocab_size"));
+}
+
 static lathe_status prepare_tokenizer(lathe_run *run)
 {
     const int64_t before = n_errors(run);
@@ -242,11 +261,11 @@ lathe_status lathe__run_prepare(lathe_run *run)
     if (run->set.tokenizer_train && !run->open.is_offline)
         LATHE_TRY(so_far(run)); /* training a tokenizer takes long */
     const int64_t before = n_errors(run);
-    if (!run->set.tokenizer_train || !run->open.is_offline)
+    if ((!run->set.tokenizer_train || !run->open.is_offline) && !tokenizer_is_elsewhere(run))
         LATHE_TRY(prepare_tokenizer(run));
     if (in_parts == 0 && n_errors(run) == before && !run->open.is_offline)
         LATHE_TRY(note(run, lathe__choose_shard(run), before, "parallel", "shard"));
-    if (in_parts == 0 && n_errors(run) == before)
+    if (in_parts == 0 && n_errors(run) == before && !model_is_elsewhere(run))
         LATHE_TRY(prepare_model(run));
     if (run->set.max_steps > 0 || run->open.is_offline)
         LATHE_TRY(in_parts == 0 ? check_length_offline(run) : LATHE_OK);

@@ -335,6 +335,17 @@ Test(run_folder, that_cannot_be_written_is_refused_at_its_key)
     cr_expect_neq(access("fresh", F_OK), 0, "validate made the folder");
 }
 
+Test(run_folder, that_is_a_link_to_nowhere_is_refused_at_its_key)
+{
+    cr_assert_eq(symlink("missing", "link"), 0);
+    expect_refused("--checkpoint.dir link",
+                   "--checkpoint.dir: error: checkpoint.dir = \"link\": link is a link to missing, "
+                   "which does not exist: create that folder, or remove the link");
+    expect_refused("--checkpoint.dir link/out", "link is a link to missing, which does not exist");
+    cr_assert_eq(mkdir("missing", 0777), 0);
+    expect(LATHE " validate run.toml --checkpoint.dir link 2>&1", 0, "valid");
+}
+
 /* Reading a run needs no write permission for its folder. */
 Test(run_folder, that_cannot_be_written_is_still_read)
 {
