@@ -13,6 +13,7 @@
 #include "checkpoint/adapter_file.h"
 #include "checkpoint/checkpoint.h"
 #include "generate/generator.h"
+#include "opening/disk_warning.h"
 #include "opening/fit.h"
 #include "opening/folder_check.h"
 #include "opening/opening.h"
@@ -281,5 +282,6 @@ lathe_status lathe__run_prepare(lathe_run *run)
     LATHE_TRY(prepare_plan(run));
     LATHE_TRY(so_far(run));
     LATHE_TRY(prepare_data(run));
-    return so_far(run);
+    LATHE_TRY(so_far(run));
+    return run->open.data_is_optional || run->open.is_dry ? LATHE_OK : lathe__disk_warn(run);
 }
