@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint_branch.h"
 #include "checkpoint/checkpoint_info.h"
-#include "checkpoint/config_changes.h"
+#include "config/config_changes.h"
 #include "loop/run_describe.h"
 
 static void utc_now(char out[32])

@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_info.h"
-#include "checkpoint/config_changes.h"
+#include "config/config_changes.h"
 #include "io/manifest.h"
 
 static int has(const char *dir, const char *name, lathe_arena *arena)
