@@ -190,58 +190,6 @@ Test(resume_refusal, of_another_objective_is_lifted_by_its_permission_alone)
            "checkpoint out/step-00000006");
 }
 
-/* A run whose stage has its completions scored. */
-static void make_scored_run(const char *rewards)
-{
-    char text[1024];
-    (void)snprintf(text, sizeof text,
-                   "[model]\nmodel_type = \"llama\"\nhidden_size = 16\nintermediate_size = 32\n"
-                   "num_hidden_layers = 1\nnum_attention_heads = 2\nvocab_size = 260\n"
-                   "[tokenizer]\npath = \"bytes\"\n"
-                   "[data]\ndatasets = [{ path = \"sums.jsonl\" }]\nseq_len = 16\n"
-                   "[stage]\nname = \"ppo\"\nprompts = 2\ngroup = 2\nmax_new_tokens = 4\n%s"
-                   "[train]\nmax_steps = 4\nstop_after = 1\nthreads = 1\n"
-                   "[log]\nprogress = \"off\"\n[checkpoint]\ndir = \"scored\"\n",
-                   rewards);
-    put("run.toml", text);
-    put_times("sums.jsonl", "{\"prompt\": \"1+1=\", \"answer\": 2}\n", 8);
-}
-
-#define MATCH(pattern) "name = \"match\"\npattern = '" pattern "'\n"
-#define LENGTH "[[reward]]\nname = \"length\"\ntokens = 3\nrule = \"overlong\"\n"
-
-/* The permission has the name that the key has in [reward] and in [[reward]]. */
-Test(resume_refusal, of_a_reward_names_its_key)
-{
-    make_scored_run("[reward]\n" MATCH("[0-9]"));
-    expect(LATHE " train run.toml 2>&1", 0, "checkpoint scored/step-00000001");
-    expect_refused("--reward.pattern '[0-5]'",
-                   "--reward.pattern: error: reward.pattern is \"[0-5]\", but "
-                   "scored/step-00000001, from which the run would resume, was written with "
-                   "\"[0-9]\": set it back, set checkpoint.allow_changed = [\"reward.pattern\"] ");
-    expect_refused("--reward.pattern '[0-5]' --checkpoint.allow_changed '[\"reward.weight\"]'",
-                   "--reward.pattern: error: reward.pattern is ");
-    expect(LATHE " validate run.toml --reward.pattern '[0-5]' --checkpoint.allow_changed "
-                 "'[\"reward.pattern\"]' 2>&1",
-           0, "with other settings than it was written with: reward.pattern \"[0-9]\" -> ");
-    expect(LATHE " validate run.toml --reward.timeout_seconds 9 2>&1", 0, "valid");
-    cr_expect_null(strstr(output, "warning"), "%s", output);
-    /* the same reward in an array of tables, another pattern, another reward beside it */
-    make_scored_run("[[reward]]\n" MATCH("[0-9]"));
-    expect(LATHE " validate run.toml 2>&1", 0, "valid");
-    cr_expect_null(strstr(output, "warning"), "%s", output);
-    make_scored_run("[[reward]]\n" MATCH("[0-5]"));
-    expect_refused("", "error: reward.pattern is \"[0-5]\", but ");
-    make_scored_run("[[reward]]\n" MATCH("[0-5]") LENGTH);
-    expect_refused("", "error: reward.name is [\"match\", \"length\"], but ");
-    expect(LATHE " train run.toml --train.stop_after 2 --checkpoint.allow_changed "
-                 "'[\"reward.name\"]' 2>&1",
-           0, "reward.name \"match\" -> [\"match\", \"length\"]");
-    make_scored_run("[[reward]]\n" MATCH("[0-9]") LENGTH);
-    expect_refused("", "error: reward.pattern is [\"[0-9]\", null], but scored/step-00000002, from "
-                       "which the run would resume, was written with [\"[0-5]\", null]: ");
-}
-
 /* The manifest is written again without a key, as a Lathe would have done that did not know it. */
 Test(resume_warning, a_new_key_with_its_default_is_no_change)
 {

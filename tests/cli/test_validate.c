@@ -423,51 +423,6 @@ Test(validate, records_that_a_reward_cannot_use_are_refused)
     }
 }
 
-/* A regular expression that is none has the place of its key, in the file and on the command line.
- */
-Test(validate, an_error_of_a_reward_stands_at_its_key)
-{
-    put("p.jsonl", "{\"prompt\": \"1+1=\", \"answer\": 2}\n");
-    put("ppo.toml", "[model]\nmodel_type = \"llama\"\nhidden_size = 32\n"
-                    "intermediate_size = 64\nnum_hidden_layers = 1\nnum_attention_heads = 2\n"
-                    "vocab_size = 260\n[tokenizer]\npath = \"bytes\"\n"
-                    "[data]\ndatasets = [{ path = \"p.jsonl\" }]\nseq_len = 32\n"
-                    "[stage]\nname = \"ppo\"\nmax_new_tokens = 8\n"
-                    "[reward]\nname = \"match\"\npattern = '('\n[train]\nmax_steps = 1\n");
-    expect(LATHE " validate ppo.toml 2>&1", 2,
-           "ppo.toml:18:11: error: reward match: the regular expression '(' is wrong at byte 1");
-    expect(LATHE " validate ppo.toml --reward.pattern '[0-9' 2>&1", 2,
-           "--reward.pattern: error: reward match: the regular expression '[0-9' is wrong at");
-    expect(LATHE " validate ppo.toml --reward.pattern '[0-9]' --reward.column_pattern '(' 2>&1", 2,
-           "--reward.column_pattern: error: reward match: the regular expression '(' is wrong at");
-}
-
-/* Keys of [generate] that a stage which samples by itself does not read. */
-Test(validate, warns_of_sampling_that_a_stage_decides_itself)
-{
-    static const char *const keys[] = {
-        "max_new_tokens 3", "temperature 5",          "top_k 3",       "top_p 0.5",
-        "min_p 0.1",        "repetition_penalty 1.5", "stop '[\"a\"]'"};
-    static const char ppo[] =
-        " validate run.toml --tokenizer.path bytes --data.seq_len 32 --stage.name ppo "
-        "--stage.max_new_tokens 8 --reward.name length --reward.tokens 4 --reward.rule overlong "
-        "--data.datasets '[{path = \"p.jsonl\"}]' --train.max_steps 1 --generate.";
-    char command[1024], want[128];
-    put("p.jsonl", "{\"prompt\": \"1+1=\"}\n");
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        const int n = (int)strcspn(keys[i], " ");
-        snprintf(command, sizeof command, LATHE "%s%s 2>&1", ppo, keys[i]);
-        snprintf(want, sizeof want,
-                 "--generate.%.*s: warning: generate.%.*s has no effect on this training: stage "
-                 "\"ppo\" decides",
-                 n, keys[i], n, keys[i]);
-        expect(command, 0, want);
-        snprintf(command, sizeof command, LATHE "%s%s --generate.every 1 2>&1", ppo, keys[i]);
-        expect(command, 0, "run.toml: valid");
-        cr_expect_null(strstr(output, "has no effect on this training"), "%s", output);
-    }
-}
-
 Test(validate, samples_that_cannot_be_made_are_refused)
 {
     expect(LATHE " validate run.toml --generate.every 2 --generate.stop '[\"a\", \"\"]' 2>&1", 2,
