@@ -36,7 +36,7 @@ const lathe_command lathe_cmd_validate = {
                "model's files, opens the device, makes the plan, and tokenises the data into\n"
                "data.cache_dir, where training uses them. With --offline it reads neither data\n"
                "nor weights and opens no device; use this for a file that will run on another\n"
-               "machine.",
+               "machine: files that are not here are warnings, and checked there.",
     .min_words = 1,
     .max_words = 1,
     .computes = 1,

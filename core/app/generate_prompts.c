@@ -45,6 +45,16 @@ static uint64_t seed_of(const job *j)
     return lathe_hash64(key, sizeof key);
 }
 
+/* The prompt of the line that was read. */
+static lathe_prompt prompt_of(const job *j)
+{
+    return (lathe_prompt){.size = (uint32_t)sizeof(lathe_prompt),
+                          .text = j->prompts.prompt,
+                          .tokens = j->prompts.prompt ? NULL : j->prompts.ids.data,
+                          .n_tokens = (int32_t)j->prompts.ids.n,
+                          .seed = seed_of(j)};
+}
+
 static lathe_status next(void *arg, lathe_prompt *out, int32_t *out_given)
 {
     job *j = arg;
@@ -62,11 +72,7 @@ static lathe_status next(void *arg, lathe_prompt *out, int32_t *out_given)
         return LATHE_OK;
     result *r = &j->window[j->n_given % WINDOW];
     *r = (result){.prompt = j->prompts.line, .sample = j->sample, .id = json_incref(j->prompts.id)};
-    *out = (lathe_prompt){.size = (uint32_t)sizeof *out,
-                          .text = j->prompts.prompt,
-                          .tokens = j->prompts.prompt ? NULL : j->prompts.ids.data,
-                          .n_tokens = (int32_t)j->prompts.ids.n,
-                          .seed = seed_of(j)};
+    *out = prompt_of(j);
     j->sample++;
     j->n_given++;
     *out_given = LATHE_PROMPT_GIVEN;
@@ -160,6 +166,22 @@ static json_t *settings_of(const lathe_run *run, const lathe_sampling *s, const 
     return settings;
 }
 
+/* Reads every line, so that a wrong one does not end the job after hours. */
+static lathe_status check_prompts(lathe_run *run, job *j)
+{
+    int32_t more = 1;
+    while (more) {
+        LATHE_TRY(lathe_prompt_file_next(&j->prompts, &more));
+        const lathe_prompt prompt = prompt_of(j);
+        const lathe_status status =
+            more ? lathe_generator_check(run->generator, &prompt) : LATHE_OK;
+        if (status != LATHE_OK)
+            return lathe_error_context(status, "%s:%lld", j->prompts.path,
+                                       (long long)j->prompts.line);
+    }
+    return lathe_prompt_file_rewind(&j->prompts);
+}
+
 static lathe_status open_files(const lathe_args *args, lathe_run *run, const lathe_sampling *how,
                                job *j)
 {
@@ -167,12 +189,13 @@ static lathe_status open_files(const lathe_args *args, lathe_run *run, const lat
     char hash[65];
     LATHE_TRY(lathe__run_chat_template(run));
     LATHE_TRY(lathe_prompt_file_open(path, run, &j->prompts));
+    LATHE_TRY(check_prompts(run, j));
     LATHE_TRY(lathe_sha256_file(path, hash));
     json_t *settings = settings_of(run, how, j, hash);
     if (!settings)
         return lathe_error(LATHE_E_NOMEM, "no memory for the settings");
     const lathe_status status =
-        lathe_result_file_open(lathe_args_value(args, "--output"), settings, &j->results);
+        lathe_result_file_open(lathe_args_value(args, "--output"), path, settings, &j->results);
     json_decref(settings);
     LATHE_TRY(status);
     const int64_t have = j->results.n_lines;
@@ -187,14 +210,12 @@ static lathe_status open_files(const lathe_args *args, lathe_run *run, const lat
     return LATHE_OK;
 }
 
-static lathe_status run_job(lathe_run *run, const lathe_sampling *how, job *j)
+static lathe_status run_job(lathe_run *run, const lathe_sampling *sampling, job *j)
 {
     const lathe_prompt_stream stream = {j, next, done, 1};
-    lathe_sampling sampling;
     int64_t failed = -1;
     const double begun = lathe_now();
-    LATHE_TRY(lathe__generate_begin(run, how, run->set.generate_batch, &sampling));
-    const lathe_status status = lathe_generator_stream(run->generator, &sampling, &stream, &failed);
+    const lathe_status status = lathe_generator_stream(run->generator, sampling, &stream, &failed);
     if (status != LATHE_OK && failed >= j->n_written && failed < j->n_given)
         return lathe_error_context(status, "%s:%lld", j->prompts.path,
                                    (long long)j->window[failed % WINDOW].prompt);
@@ -219,9 +240,12 @@ lathe_status lathe_app_generate_prompts(const lathe_args *args, lathe_run *run,
     j->n_samples = (int32_t)samples;
     j->seed = how->seed;
     j->wants_logprobs = lathe_args_value(args, "--logprobs") != NULL;
-    lathe_status status = open_files(args, run, how, j);
+    lathe_sampling sampling;
+    lathe_status status = lathe__generate_begin(run, how, run->set.generate_batch, &sampling);
     if (status == LATHE_OK)
-        status = run_job(run, how, j);
+        status = open_files(args, run, how, j);
+    if (status == LATHE_OK)
+        status = run_job(run, &sampling, j);
     for (int32_t i = 0; i < WINDOW; i++)
         forget(&j->window[i]);
     lathe_prompt_file_close(&j->prompts);

@@ -180,19 +180,21 @@ static lathe_status append_of_model(const lathe_args *args, const lathe_setting_
     return LATHE_OK;
 }
 
-/* Appends the folder's own tokenizer, if it has one. */
-static lathe_status append_tokenizer(const lathe_args *args, const char *path, lathe_override *list,
-                                     int32_t *n)
+/* Appends the tokenizer with which the folder was trained, if it says which. */
+static lathe_status append_tokenizer(const lathe_args *args, const char *path, lathe_arena *arena,
+                                     lathe_override *list, int32_t *n)
 {
-    if (!is_set(args, "tokenizer.path") && lathe_folder_has(path, "tokenizer.json"))
-        list[(*n)++] = (lathe_override){"tokenizer.path", path};
+    const char *tokenizer = NULL;
+    if (!is_set(args, "tokenizer.path"))
+        LATHE_TRY(lathe_folder_tokenizer(path, arena, &tokenizer));
+    if (tokenizer)
+        list[(*n)++] = (lathe_override){"tokenizer.path", tokenizer};
     return LATHE_OK;
 }
 
 /* ---- an adapter's folder ---- */
 
-/* Makes the overrides: settings of the command and of the adapter, the base, and the tokenizer,
- * which the folder has if the run had one. */
+/* Makes the overrides: settings of the command and of the adapter, the base, and the tokenizer. */
 static lathe_status adapter_overrides(const lathe_args *args, const char *const *settings,
                                       const char *path, const lathe_adapter_folder *folder,
                                       lathe_arena *arena, lathe_override **out, int32_t *out_n)
@@ -205,7 +207,7 @@ static lathe_status adapter_overrides(const lathe_args *args, const char *const 
     if (!is_set(args, "model.path"))
         list[(*out_n)++] = (lathe_override){"model.path", folder->base};
     *out = list;
-    return append_tokenizer(args, path, list, out_n);
+    return append_tokenizer(args, path, arena, list, out_n);
 }
 
 /* Loads the weights of a checkpoint: verifies it, and takes the average instead of the training
@@ -282,7 +284,7 @@ static lathe_status reopen_with_reference(const lathe_args *args, int32_t mode,
     append(args, &more, list, &n);
     if (base)
         list[n++] = (lathe_override){"model.path", base};
-    LATHE_TRY(append_tokenizer(args, path, list, &n));
+    LATHE_TRY(append_tokenizer(args, path, arena, list, &n));
     LATHE_TRY(lathe_run_open_mode(NULL, list, n, mode, out));
     return load_weights(args, path, 1, weights, *out);
 }
@@ -323,6 +325,7 @@ static lathe_status open_folder(const lathe_args *args, int32_t mode, const char
     append(args, &own, list, &n);
     LATHE_TRY(append_of_model(args, &own, model, arena, list, &n));
     list[n++] = (lathe_override){"model.path", model};
+    LATHE_TRY(append_tokenizer(args, path, arena, list, &n));
     LATHE_TRY(lathe_run_open_mode(NULL, list, n, mode, out));
     LATHE_TRY(refuse_new_score(args, *out));
     return (*out)->params.has_reference

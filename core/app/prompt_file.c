@@ -65,6 +65,15 @@ void lathe_prompt_file_close(lathe_prompt_file *f)
     memset(f, 0, sizeof *f);
 }
 
+lathe_status lathe_prompt_file_rewind(lathe_prompt_file *f)
+{
+    forget(f);
+    f->line = 0;
+    return fseeko(f->file, 0, SEEK_SET) == 0
+               ? LATHE_OK
+               : lathe_error(LATHE_E_IO, "%s: cannot read: %s", f->path, strerror(errno));
+}
+
 /* Reads the next line that is not empty. *out_bytes -1: the file has ended. */
 static lathe_status next_line(lathe_prompt_file *f, int64_t *out_bytes)
 {

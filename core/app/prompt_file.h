@@ -25,6 +25,8 @@ typedef struct lathe_prompt_file {
 /** On an error nothing is open. LATHE_E_IO: the file cannot be read; LATHE_E_CONFIG: it is not a
  *  regular file, or it is a binary one. */
 lathe_status lathe_prompt_file_open(const char *path, lathe_run *run, lathe_prompt_file *out);
+/** Goes back to the first prompt. */
+lathe_status lathe_prompt_file_rewind(lathe_prompt_file *f);
 /** Skips n prompts without looking into them. */
 lathe_status lathe_prompt_file_skip(lathe_prompt_file *f, int64_t n);
 /** Reads the next prompt, past empty lines. *out_more 0: the file has ended. Errors begin with

@@ -41,7 +41,7 @@ static lathe_status count_lines(int fd, const char *path, int64_t *out_lines, in
     return n < 0 ? failed(path, "read") : LATHE_OK;
 }
 
-static lathe_status compare(const char *path, const json_t *begun, json_t *now)
+static lathe_status compare(const char *path, const char *prompts, const json_t *begun, json_t *now)
 {
     const char *key;
     json_t *value;
@@ -50,6 +50,11 @@ static lathe_status compare(const char *path, const json_t *begun, json_t *now)
         const json_t *old = json_object_get(begun, key);
         if (old && json_equal(old, value))
             continue;
+        if (strcmp(key, "prompts") == 0)
+            return lathe_error(LATHE_E_CONFIG,
+                               "%s was begun with other prompts than those that %s holds now: "
+                               "restore the file of prompts to go on, or choose another --output",
+                               path, prompts);
         char *was = old ? json_dumps(old, JSON_ENCODE_ANY) : NULL;
         char *is = json_dumps(value, JSON_ENCODE_ANY);
         const lathe_status status = lathe_error(
@@ -64,8 +69,8 @@ static lathe_status compare(const char *path, const json_t *begun, json_t *now)
     return LATHE_OK;
 }
 
-static lathe_status check_settings(const char *path, const char *stored, int64_t bytes,
-                                   json_t *settings)
+static lathe_status check_settings(const char *path, const char *prompts, const char *stored,
+                                   int64_t bytes, json_t *settings)
 {
     json_t *begun = NULL;
     if (bytes > 0 && !lathe_path_exists(stored))
@@ -76,7 +81,7 @@ static lathe_status check_settings(const char *path, const char *stored, int64_t
             path, stored);
     if (bytes > 0) {
         LATHE_TRY(lathe_json_load_file(stored, &begun));
-        const lathe_status status = compare(path, begun, settings);
+        const lathe_status status = compare(path, prompts, begun, settings);
         json_decref(begun);
         return status;
     }
@@ -88,7 +93,7 @@ static lathe_status check_settings(const char *path, const char *stored, int64_t
     return status;
 }
 
-static lathe_status open_file(lathe_result_file *f, json_t *settings)
+static lathe_status open_file(lathe_result_file *f, const char *prompts, json_t *settings)
 {
     char stored[4096];
     struct stat st;
@@ -102,17 +107,18 @@ static lathe_status open_file(lathe_result_file *f, json_t *settings)
         return lathe_error(LATHE_E_STATE, "%s: another process writes it now", f->path);
     if (snprintf(stored, sizeof stored, "%s.settings.json", f->path) >= (int)sizeof stored)
         return lathe_error(LATHE_E_ARG, "%s: the name is too long", f->path);
-    LATHE_TRY(check_settings(f->path, stored, st.st_size, settings));
+    LATHE_TRY(check_settings(f->path, prompts, stored, st.st_size, settings));
     LATHE_TRY(count_lines(f->fd, f->path, &f->n_lines, &end));
     if (ftruncate(f->fd, end) != 0 || lseek(f->fd, 0, SEEK_END) < 0)
         return failed(f->path, "write");
     return LATHE_OK;
 }
 
-lathe_status lathe_result_file_open(const char *path, json_t *settings, lathe_result_file *out)
+lathe_status lathe_result_file_open(const char *path, const char *prompts, json_t *settings,
+                                    lathe_result_file *out)
 {
     *out = (lathe_result_file){.path = path, .fd = -1};
-    const lathe_status status = open_file(out, settings);
+    const lathe_status status = open_file(out, prompts, settings);
     if (status != LATHE_OK)
         lathe_result_file_close(out);
     return status;

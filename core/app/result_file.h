@@ -16,11 +16,13 @@ typedef struct lathe_result_file {
 } lathe_result_file;
 
 /** Opens or continues the file. `settings` (an object) is what the results depend on; it is stored
- *  in PATH.settings.json when the file is begun. A partial last line is cut off.
+ *  in PATH.settings.json when the file is begun. Its "prompts" is the hash of the file `prompts`.
+ *  A partial last line is cut off.
  *
  *  LATHE_E_CONFIG: a setting differs from those that the file was begun with (the message names
  * it), or the file was not begun by this command. LATHE_E_STATE: another process writes it. */
-lathe_status lathe_result_file_open(const char *path, json_t *settings, lathe_result_file *out);
+lathe_status lathe_result_file_open(const char *path, const char *prompts, json_t *settings,
+                                    lathe_result_file *out);
 
 /** Appends one line, which ends with a newline. */
 lathe_status lathe_result_file_put(lathe_result_file *f, const char *line, int64_t bytes);

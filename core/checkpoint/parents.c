@@ -12,7 +12,7 @@
 #include "base/model_path.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_info.h"
-#include "checkpoint/config_changes.h"
+#include "config/config_changes.h"
 #include "io/manifest.h"
 #include "plug/answers.h"
 

@@ -209,9 +209,9 @@ static lathe_status check_all(lathe_config *config, uint32_t kinds, lathe_regist
     for (int32_t kind = 1; kind < LATHE_N_KINDS; kind++)
         LATHE_TRY(lathe__config_part(config, kind, (kinds >> kind) & 1, registry, diags));
     if (kinds & LATHE_CONFIG_FILES)
-        lathe_config_check_files(config, diags);
+        lathe_config_check_files(config, kinds, diags);
     if (kinds & LATHE_CONFIG_TRAIN)
-        lathe_config_check_train(config, diags);
+        lathe_config_check_train(config, kinds, diags);
     lathe_diags_sort(diags);
     return lathe_diags_status(diags);
 }

@@ -45,9 +45,13 @@ typedef struct lathe_config_reward {
 /* One more bit for `kinds` of lathe_config_load: an override replaces the method of the file, so
  * keys of [adapter] that the other method does not have are ignored. */
 #define LATHE_CONFIG_OTHER_METHOD (1u << 29)
-/* Further bits: also run the checks below, so that a wrong key does not hide a missing file. */
+/* Further bits: also run the checks below, so that a wrong key does not hide a missing file. DATA:
+ * with FILES, also those that only training and evaluation read. ELSEWHERE: the file will run on
+ * another machine, so a file that is missing here is a warning. */
 #define LATHE_CONFIG_FILES (1u << 30)
 #define LATHE_CONFIG_TRAIN (1u << 31)
+#define LATHE_CONFIG_DATA (1u << 28)
+#define LATHE_CONFIG_ELSEWHERE (1u << 27)
 
 /** Reads the file (path NULL: none), applies the overrides, checks everything, and opens the
  *  plugins that are named. kinds: bits (1 << LATHE_KIND_*) of the kinds that the caller needs even
@@ -118,11 +122,13 @@ __attribute__((format(printf, 6, 7))) void lathe_config_add(const lathe_config *
                                                             const char *format, ...);
 
 /** Adds errors for files that the configuration names but that do not exist: model.path,
- *  tokenizer.path, datasets, a checkpoint to resume. */
-void lathe_config_check_files(const lathe_config *config, lathe_diags *diags);
+ *  tokenizer.path, a checkpoint to resume; with LATHE_CONFIG_DATA in `kinds` datasets, a teacher
+ * and folders that are written. LATHE_CONFIG_ELSEWHERE: warnings instead. */
+void lathe_config_check_files(const lathe_config *config, uint32_t kinds, lathe_diags *diags);
 
-/** Adds errors that would stop training: no data, no model, contradicting keys. */
-void lathe_config_check_train(const lathe_config *config, lathe_diags *diags);
+/** Adds errors that would stop training: no data, no model, contradicting keys. With
+ *  LATHE_CONFIG_ELSEWHERE in `kinds`, folders are not checked. */
+void lathe_config_check_train(const lathe_config *config, uint32_t kinds, lathe_diags *diags);
 
 /** Appends all effective values as one JSON object of sections, for manifests. Equal values give
  *  equal text. */

@@ -25,8 +25,21 @@ static int is_found(const char *path)
     return n > 0;
 }
 
+/* What a missing file is: an error, or a warning for a run on another machine, which may have it.
+ */
+static int32_t missing(uint32_t kinds)
+{
+    return kinds & LATHE_CONFIG_ELSEWHERE ? LATHE_DIAG_WARNING : LATHE_DIAG_ERROR;
+}
+
+static const char *not_here(uint32_t kinds)
+{
+    return kinds & LATHE_CONFIG_ELSEWHERE ? "; it is checked where the run starts" : "";
+}
+
 /* Checks every dataset's path; errors have its place in the file. */
-static void check_datasets(const lathe_config *config, const char *key, lathe_diags *diags)
+static void check_datasets(const lathe_config *config, const char *key, uint32_t kinds,
+                           lathe_diags *diags)
 {
     const lathe_toml_node *sets = lathe_toml_find(lathe_toml_find(config->root, "data"), key);
     if (sets == NULL || (sets->kind != LATHE_TOML_ARRAY && sets->kind != LATHE_TOML_TABLE))
@@ -46,10 +59,10 @@ static void check_datasets(const lathe_config *config, const char *key, lathe_di
                             key, path->s, lathe_mode_text(info.st_mode));
         if (is_found(path->s))
             continue;
-        lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL,
-                        strpbrk(path->s, "*?[") ? "data.%s: no file matches the pattern %s"
-                                                : "data.%s: no such file or folder: %s",
-                        key, path->s);
+        lathe_diags_add(diags, missing(kinds), &place, NULL,
+                        strpbrk(path->s, "*?[") ? "data.%s: no file matches the pattern %s%s"
+                                                : "data.%s: no such file or folder: %s%s",
+                        key, path->s, not_here(kinds));
     }
 }
 
@@ -59,15 +72,24 @@ static void check_folder(const lathe_config *config, const char *section, const 
                          lathe_diags *diags)
 {
     const char *path = lathe_config_string(config, section, key);
-    char part[PATH_MAX];
+    char part[PATH_MAX], target[PATH_MAX];
     if (path == NULL || path[0] == '\0' || strlen(path) >= sizeof part)
         return;
     (void)snprintf(part, sizeof part, "%s", path);
-    for (char *slash; !lathe_path_exists(part); *slash = '\0')
+    for (char *slash; !lathe_path_exists(part); *slash = '\0') {
+        const ssize_t n = readlink(part, target, sizeof target - 1);
+        if (n >= 0) {
+            lathe_config_add(config, diags, LATHE_DIAG_ERROR, section, key,
+                             "%s.%s = \"%s\": %s is a link to %.*s, which does not exist: create "
+                             "that folder, or remove the link",
+                             section, key, path, part, (int)n, target);
+            return;
+        }
         if ((slash = strrchr(part, '/')) == NULL || slash == part) {
             (void)snprintf(part, sizeof part, slash == part ? "/" : ".");
             break;
         }
+    }
     if (!lathe_path_is_dir(part))
         lathe_config_add(config, diags, LATHE_DIAG_ERROR, section, key,
                          "%s.%s = \"%s\": %s is a file, expected a folder", section, key, path,
@@ -79,51 +101,70 @@ static void check_folder(const lathe_config *config, const char *section, const 
 }
 
 static void check_model(const lathe_config *config, const char *section, const char *path,
-                        lathe_diags *diags)
+                        uint32_t kinds, lathe_diags *diags)
 {
     if (lathe_path_is_model(path))
         return;
-    lathe_config_add(config, diags, LATHE_DIAG_ERROR, section, "path",
-                     lathe_path_exists(path)
-                         ? "%s.path: a file, expected a folder or a GGUF file: %s"
-                         : "%s.path: no such folder or GGUF file: %s",
-                     section, path);
+    if (lathe_path_exists(path))
+        lathe_config_add(config, diags, LATHE_DIAG_ERROR, section, "path",
+                         "%s.path: a file, expected a folder or a GGUF file: %s", section, path);
+    else
+        lathe_config_add(config, diags, missing(kinds), section, "path",
+                         "%s.path: no such folder or GGUF file: %s%s", section, path,
+                         not_here(kinds));
 }
 
-void lathe_config_check_files(const lathe_config *config, lathe_diags *diags)
+static void check_stored(const lathe_config *config, uint32_t kinds, lathe_diags *diags)
+{
+    const char *stored = lathe_config_string(config, "teacher", "stored");
+    if (stored == NULL || stored[0] == '\0' || lathe_path_is_dir(stored))
+        return;
+    if (lathe_path_exists(stored))
+        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "teacher", "stored",
+                         "teacher.stored: a file, expected a folder: %s", stored);
+    else
+        lathe_config_add(config, diags, missing(kinds), "teacher", "stored",
+                         "teacher.stored: no such folder: %s; lathe logprobs makes it%s", stored,
+                         not_here(kinds));
+}
+
+/* Checks what training and evaluation read beside the model. */
+static void check_data(const lathe_config *config, uint32_t kinds, lathe_diags *diags)
+{
+    const char *teacher = lathe_config_string(config, "teacher", "path");
+    if (teacher != NULL)
+        check_model(config, "teacher", teacher, kinds, diags);
+    check_stored(config, kinds, diags);
+    check_datasets(config, "datasets", kinds, diags);
+    check_datasets(config, "validation", kinds, diags);
+    if (!(kinds & LATHE_CONFIG_ELSEWHERE))
+        check_folder(config, "data", "cache_dir", diags);
+}
+
+void lathe_config_check_files(const lathe_config *config, uint32_t kinds, lathe_diags *diags)
 {
     const char *model = lathe_config_string(config, "model", "path");
     const char *tokenizer = lathe_config_string(config, "tokenizer", "path");
-    const char *teacher = lathe_config_string(config, "teacher", "path");
-    const char *stored = lathe_config_string(config, "teacher", "stored");
     const char *resume = lathe_config_string(config, "checkpoint", "resume");
+    const char *chat = lathe_config_string(config, "data", "chat_template");
     if (model != NULL)
-        check_model(config, "model", model, diags);
-    if (teacher != NULL)
-        check_model(config, "teacher", teacher, diags);
-    if (stored != NULL && stored[0] != '\0' && !lathe_path_is_dir(stored))
-        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "teacher", "stored",
-                         lathe_path_exists(stored)
-                             ? "teacher.stored: a file, expected a folder: %s"
-                             : "teacher.stored: no such folder: %s; lathe logprobs makes it",
-                         stored);
+        check_model(config, "model", model, kinds, diags);
     if (tokenizer != NULL && strcmp(tokenizer, "bytes") != 0 && !lathe_path_exists(tokenizer))
-        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "tokenizer", "path",
-                         "tokenizer.path: no such file or folder: %s", tokenizer);
+        lathe_config_add(config, diags, missing(kinds), "tokenizer", "path",
+                         "tokenizer.path: no such file or folder: %s%s", tokenizer,
+                         not_here(kinds));
     if (resume != NULL && strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0 &&
         !lathe_path_is_dir(resume))
         lathe_config_add(
-            config, diags, LATHE_DIAG_ERROR, "checkpoint", "resume",
+            config, diags, missing(kinds), "checkpoint", "resume",
             "checkpoint.resume: no such folder: %s; expected auto, never, the folder of a "
-            "checkpoint, or one of checkpoints",
-            resume);
-    const char *chat = lathe_config_string(config, "data", "chat_template");
+            "checkpoint, or one of checkpoints%s",
+            resume, not_here(kinds));
     if (chat != NULL && !lathe_path_exists(chat))
-        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "data", "chat_template",
-                         "data.chat_template: no such file or folder: %s", chat);
-    check_datasets(config, "datasets", diags);
-    check_datasets(config, "validation", diags);
-    check_folder(config, "data", "cache_dir", diags);
+        lathe_config_add(config, diags, missing(kinds), "data", "chat_template",
+                         "data.chat_template: no such file or folder: %s%s", chat, not_here(kinds));
+    if (kinds & LATHE_CONFIG_DATA)
+        check_data(config, kinds, diags);
 }
 
 /* Going back to a checkpoint needs checkpoints during the run, not only at the end. */
@@ -179,7 +220,7 @@ static int is_refused(const lathe_config *config, const char *section, const cha
     return node != NULL && !lathe_config_is_set(config, section, key);
 }
 
-void lathe_config_check_train(const lathe_config *config, lathe_diags *diags)
+void lathe_config_check_train(const lathe_config *config, uint32_t kinds, lathe_diags *diags)
 {
     const char *datasets = lathe_config_string(config, "data", "datasets");
     const int has_split = lathe_config_float(config, "data", "validation_split") > 0.0;
@@ -219,7 +260,8 @@ void lathe_config_check_train(const lathe_config *config, lathe_diags *diags)
         lathe_config_add(config, diags, LATHE_DIAG_WARNING, "train", "eval_every",
                          "train.eval_every has nothing to evaluate: data.validation_split, "
                          "data.validation_count and data.validation are unset");
-    check_folder(config, "checkpoint", "dir", diags);
+    if (!(kinds & LATHE_CONFIG_ELSEWHERE))
+        check_folder(config, "checkpoint", "dir", diags);
     check_checkpoints(config, has_split || has_count || has_sets, diags);
     check_rewind(config, "on_spike", diags);
     check_rewind(config, "on_nonfinite", diags);

@@ -154,6 +154,7 @@ static lathe_status count_rows(lathe_loader *l)
                                            .seed = c->seed};
     LATHE_TRY(lathe__row_index_init(&l->index, &config));
     l->n_epoch = l->index.n_places;
+    const int64_t n_longer = c->overlong == LATHE_OVERLONG_LEAVE_OUT ? l->index.n_overlong : 0;
     if (l->n_epoch < 1)
         return lathe_error(LATHE_E_CONFIG,
                            "the data has no rows for %s: %lld %s of %lld, %lld left out "
@@ -161,9 +162,8 @@ static lathe_status count_rows(lathe_loader *l)
                            "longer, %lld for validation only",
                            c->split == LATHE_SPLIT_TRAIN ? "training" : "validation",
                            (long long)l->index.n_kept, l->index.kind->records,
-                           (long long)l->index.n_all, (long long)l->index.n_left_out, c->row_tokens,
-                           c->overlong == LATHE_OVERLONG_LEAVE_OUT ? (long long)l->index.n_overlong
-                                                                   : 0,
+                           (long long)(l->index.n_all + l->index.n_left_out + n_longer),
+                           (long long)l->index.n_left_out, c->row_tokens, (long long)n_longer,
                            (long long)l->index.n_validation);
     if (c->n_epochs > (INT64_MAX >> 8) / l->n_epoch)
         return lathe_error(LATHE_E_ARG, "%lld epochs of %lld rows", (long long)c->n_epochs,

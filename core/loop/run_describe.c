@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "checkpoint/config_changes.h"
+#include "config/config_changes.h"
 #include "data/shards.h"
 #include "ir/flops.h"
 #include "model/model_size.h"

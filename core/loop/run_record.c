@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint_branch.h"
 #include "checkpoint/checkpoint_info.h"
-#include "checkpoint/config_changes.h"
+#include "config/config_changes.h"
 #include "loop/run_describe.h"
 
 static void utc_now(char out[32])
@@ -263,19 +263,25 @@ static json_t *own_entry(const json_t *root, const lathe_run_record *record)
     return NULL;
 }
 
+/* Sets the end of a start, which is now. */
+static void set_end(json_t *entry, const lathe_run *run, const char *how)
+{
+    char now[32];
+    utc_now(now);
+    json_object_set_new(entry, "end", json_string(how));
+    json_object_set_new(entry, "end_time", json_string(now));
+    json_object_set_new(entry, "end_step", json_integer(run->at.step));
+}
+
 static lathe_status end(const lathe_run_record *record, const char *how, const char *message)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
     json_t *root = NULL;
-    char now[32];
-    utc_now(now);
     const char *path = lathe_path_join(&arena, record->run->set.checkpoint.dir, "run.json");
     lathe_status status = path ? lathe_json_load_file(path, &root) : LATHE_E_NOMEM;
     json_t *entry = status == LATHE_OK ? own_entry(root, record) : NULL;
     if (entry) {
-        json_object_set_new(entry, "end", json_string(how));
-        json_object_set_new(entry, "end_time", json_string(now));
-        json_object_set_new(entry, "end_step", json_integer(record->run->at.step));
+        set_end(entry, record->run, how);
         add_rewinds(&record->run->set.checkpoint, entry);
         if (message)
             json_object_set_new(entry, "message", lathe__json_text(message));
@@ -308,4 +314,35 @@ void lathe_run_record_end(lathe_run_record *record, lathe_status status,
         (void)lathe_error(status, "%s", message);
     free(message);
     record->run = NULL;
+}
+
+/* Whether the start came to the end of the run. */
+static int is_complete(const json_t *entry)
+{
+    const char *end = json_string_value(json_object_get(entry, "end"));
+    return end && (strcmp(end, "finished") == 0 || strcmp(end, "stopped early") == 0);
+}
+
+void lathe_run_record_complete(const lathe_run *run, const lathe_train_result *result)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    json_t *root = NULL;
+    const char *dir = run->set.checkpoint.dir;
+    const char *path = dir ? lathe_path_join(&arena, dir, "run.json") : NULL;
+    lathe_status status = LATHE_OK;
+    if (path && lathe_path_exists(path))
+        status = lathe_json_load_file(path, &root);
+    const json_t *lineage = json_object_get(root, "lineage");
+    const size_t n = json_array_size(lineage);
+    json_t *last = n ? json_array_get(lineage, n - 1) : NULL;
+    if (last && !is_complete(last)) {
+        set_end(last, run, result->stopped_early ? "stopped early" : "finished");
+        json_object_del(last, "message");
+        status = write_json(path, root);
+    }
+    if (status != LATHE_OK)
+        lathe_log(LATHE_LOG_WARN, "the run's record was not written: %s", lathe_error_message());
+    lathe_error_clear();
+    json_decref(root);
+    lathe_arena_fini(&arena);
 }

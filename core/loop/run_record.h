@@ -35,4 +35,9 @@ void lathe_run_record_begin(lathe_run_record *record, lathe_run *run, const char
 void lathe_run_record_end(lathe_run_record *record, lathe_status status,
                           const lathe_train_result *result);
 
+/** For a start that found nothing to do, in place of the two above: leaves the record as it is,
+ * except that the last start is "finished" or "stopped early" now if it did not say so, as after a
+ * kill just before its end. */
+void lathe_run_record_complete(const lathe_run *run, const lathe_train_result *result);
+
 #endif

@@ -25,6 +25,7 @@ typedef struct lathe_train_result {
     int32_t interrupted;    /* options.stop was seen */
     int32_t paused;         /* train.stop_after was reached */
     int32_t stopped_early;  /* train.early_stopping_patience ran out */
+    int32_t was_complete;   /* no step and no evaluation was left to do; nothing was written */
     const char *checkpoint; /* the last one written; NULL without one */
 } lathe_train_result;
 

@@ -44,6 +44,8 @@ typedef struct lathe_step_record {
     lathe_step_result result;
     lathe_accumulated sum; /* of its micro-batches */
     double seconds, optimizer_seconds;
+    /* Computed in those seconds: less than sum.tokens in a step that was resumed in its middle. */
+    int64_t tokens;
     lathe_loss_verdict spike;
     int32_t bad_rank; /* whose micro-batch has a loss that is not finite */
     int32_t is_empty; /* 1: none of its tokens was a target: skipped */

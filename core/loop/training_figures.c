@@ -59,7 +59,7 @@ static void trace_step(const lathe_step_record *step)
     char args[96];
     const double now = lathe_now();
     (void)snprintf(args, sizeof args, "{\"step\": %lld, \"tokens\": %lld}",
-                   (long long)step->result.step, (long long)step->sum.tokens);
+                   (long long)step->result.step, (long long)step->tokens);
     lathe_trace_span("step", "step", now - step->seconds, now, args);
     lathe_trace_span("step", "optimizer", now - step->optimizer_seconds, now, NULL);
 }
@@ -112,7 +112,7 @@ void lathe__training_record(lathe_training *t, const lathe_step_record *step)
     lathe_figures *f = &t->figures;
     f->n = 0;
     double phase[3];
-    const double tokens_per_second = (double)sum->tokens / step->seconds;
+    const double tokens_per_second = (double)step->tokens / step->seconds;
     const double flops = sum->flops / step->seconds;
     if (t->peak_flops > 0.0 &&
         flops > t->peak_flops) /* the device is faster than the measured products */

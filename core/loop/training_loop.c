@@ -100,7 +100,17 @@ static lathe_status loop(lathe_training *t)
     return LATHE_OK;
 }
 
-/* Trains while the run's folder is locked. */
+/* Whether this start takes no step and no evaluation, and leaves the folder as it is. */
+static int has_nothing_to_do(const lathe_run *run)
+{
+    const int64_t patience = run->set.early_stopping_patience;
+    return !run->at.evaluation_due && !run->checkpoints.branch.began &&
+           (run->at.step >= run->set.max_steps ||
+            (patience > 0 && run->at.early.n_since >= patience));
+}
+
+/* Trains while the run's folder is locked. The record of the run describes what trained it, so a
+ * start that does nothing is not recorded: its settings may be others. */
 static lathe_status train(lathe_training *t)
 {
     lathe_run *run = t->run;
@@ -108,9 +118,14 @@ static lathe_status train(lathe_training *t)
                         run->programs.rank > 0 ? LATHE_PROGRESS_OFF : run->set.progress,
                         run->set.log_every);
     LATHE_TRY(lathe__training_figures_open(t));
-    lathe_run_record_begin(&t->record, run, t->result->checkpoint, t->peak_flops);
+    t->result->was_complete = has_nothing_to_do(run);
+    if (!t->result->was_complete)
+        lathe_run_record_begin(&t->record, run, t->result->checkpoint, t->peak_flops);
     const lathe_status status = lathe__training_settle(t, loop(t));
-    lathe_run_record_end(&t->record, status, t->result);
+    if (!t->result->was_complete)
+        lathe_run_record_end(&t->record, status, t->result);
+    else if (status == LATHE_OK)
+        lathe_run_record_complete(run, t->result);
     lathe_progress_break(&t->progress);
     lathe__training_figures_close(t);
     return status;

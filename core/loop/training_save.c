@@ -14,7 +14,6 @@
 #include "checkpoint/checkpoint_branch.h"
 #include "checkpoint/checkpoint_info.h"
 #include "checkpoint/checkpoint_writer.h"
-#include "checkpoint/disk_fit.h"
 #include "checkpoint/parents.h"
 #include "loop/rank_compare.h"
 #include "loop/training.h"
@@ -113,19 +112,6 @@ static lathe_status resume(lathe_training *t)
     return LATHE_OK;
 }
 
-/* Warns before the first step if the checkpoints will not fit on the disk. */
-static void warn_of_disk(lathe_run *run)
-{
-    lathe_buffer text = LATHE_BUFFER_INIT;
-    lathe_disk_fit fit;
-    if (lathe_disk_fit_check(lathe__run_saved(run), &fit) == LATHE_OK && !fit.fits) {
-        lathe_disk_fit_text(lathe__run_saved(run), &fit, &text);
-        if (text.status == LATHE_OK)
-            lathe_log(LATHE_LOG_WARN, "the disk will be full: %s", text.data);
-    }
-    lathe_buffer_fini(&text);
-}
-
 static lathe_status begin_alone(lathe_training *t)
 {
     lathe_run *run = t->run;
@@ -139,7 +125,6 @@ static lathe_status begin_alone(lathe_training *t)
     LATHE_TRY(know_best(t->saver, run->set.checkpoint.dir, &run->arena));
     if (run->checkpoints.image)
         LATHE_TRY(lathe_writer_create(run->checkpoints.image, &t->saver->writer));
-    warn_of_disk(run);
     t->saver->saved_at = lathe_now();
     t->saver->saved_epoch = run->at.cursor.epoch;
     return LATHE_OK;

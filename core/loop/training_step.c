@@ -288,6 +288,7 @@ static lathe_status attempt(lathe_training *t, lathe_step_record *out, int *out_
     lathe_run *run = t->run;
     const double since = lathe_now();
     const lathe_position begin = {run->at.cursor, run->at.micro, run->sum.backwards};
+    const int64_t tokens = run->sum.tokens; /* of micro-batches before a resumption */
     int32_t bad = 0, n_done = 0;
     int spikes = 0;
     double loss = 0.0;
@@ -301,6 +302,7 @@ static lathe_status attempt(lathe_training *t, lathe_step_record *out, int *out_
         return LATHE_OK;
     LATHE_TRY(agree(t, since, &bad, &loss, out, &n_done));
     out->sum = run->sum;
+    out->tokens = run->sum.tokens - tokens;
     const double before = lathe_now();
     LATHE_TRY(bad ? leave_out(t, n_done, loss, out) : update(t, out, &spikes));
     out->seconds = lathe_now() - since;

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "opening/adapter_folder.h"
+#include "opening/folder_check.h"
 #include "plug/schema_value.h"
 
 static const char of_adapter[] = "adapter.", of_quant[] = "quant.";
@@ -68,6 +69,11 @@ static lathe_status find_folder(lathe_run *run, lathe_begin_adapter *out, const 
     LATHE_TRY(keep(run, &path));
     *out_base = named ? path : NULL;
     *out = (lathe_begin_adapter){.key = named ? "adapter" : "path"};
+    if (lathe__is_elsewhere(run, named ? named : path)) {
+        /* it may name the method, so keys of [adapter] without one are not judged */
+        run->open.is_other_method |= !lathe_config_names(run->config, LATHE_KIND_ADAPTER);
+        return LATHE_OK;
+    }
     if (named && !lathe_path_is_dir(named))
         return lathe__run_refuse(run, "model", "adapter",
                                  lathe_path_exists(named)
@@ -111,14 +117,16 @@ static lathe_status append_names(lathe_run *run, const char *base, const lathe_b
     const int has_method = lathe_config_names(run->config, LATHE_KIND_ADAPTER);
     const int has_format = lathe_config_names(run->config, LATHE_KIND_QUANT);
     lathe_override *list = more_settings(run, begin->settings.n + 3);
+    const char *tokenizer = NULL;
     int32_t n = run->open.n_overrides;
     if (!list)
         return LATHE_E_NOMEM;
+    if (!run->set.tokenizer_path && !run->set.tokenizer_train)
+        LATHE_TRY(lathe_folder_tokenizer(begin->dir, &run->arena, &tokenizer));
     list[n++] = (lathe_override){"model.path", base};
     list[n++] = (lathe_override){"model.adapter", begin->dir};
-    if (!run->set.tokenizer_path && !run->set.tokenizer_train &&
-        lathe_folder_has(begin->dir, "tokenizer.json"))
-        list[n++] = (lathe_override){"tokenizer.path", begin->dir};
+    if (tokenizer)
+        list[n++] = (lathe_override){"tokenizer.path", tokenizer};
     for (int32_t i = 0; i < begin->settings.n; i++) {
         const lathe_override *one = &begin->settings.list[i];
         if ((!has_method && strcmp(one->key, adapter_name) == 0) ||

@@ -74,3 +74,8 @@ lathe_status lathe__folder_lock(lathe_run *run, lathe_lock *out)
     const lathe_status status = lathe_lock_take(path, out);
     return status == LATHE_E_STATE ? refuse_shared(run) : status;
 }
+
+int32_t lathe__is_elsewhere(const lathe_run *run, const char *path)
+{
+    return run->open.is_offline && path && !lathe_path_exists(path);
+}

@@ -12,4 +12,8 @@ lathe_status lathe__folder_check(const lathe_run *run);
 /** Locks the folder, which must exist. LATHE_E_CONFIG: another run holds the lock. */
 lathe_status lathe__folder_lock(lathe_run *run, lathe_lock *out);
 
+/** Whether a file or folder that the run file names is not on this machine, while the run is
+ * checked for another one (lathe validate --offline). path: NULL is nowhere. */
+int32_t lathe__is_elsewhere(const lathe_run *run, const char *path);
+
 #endif

@@ -41,6 +41,22 @@ lathe_status lathe_folder_config(const char *dir, lathe_arena *arena, json_t **o
     return LATHE_OK;
 }
 
+lathe_status lathe_folder_tokenizer(const char *dir, lathe_arena *arena, const char **out)
+{
+    json_t *config = NULL;
+    int32_t has_manifest;
+    *out = lathe_folder_has(dir, "tokenizer.json") ? dir : NULL;
+    if (*out)
+        return LATHE_OK;
+    LATHE_TRY(lathe_folder_config(dir, arena, &config, &has_manifest));
+    const char *path =
+        json_string_value(json_object_get(json_object_get(config, "tokenizer"), "path"));
+    if (path && strcmp(path, "bytes") == 0)
+        *out = "bytes";
+    json_decref(config);
+    return LATHE_OK;
+}
+
 lathe_status lathe_settings_init(lathe_setting_list *list, lathe_arena *arena)
 {
     list->n = 0;

@@ -21,6 +21,10 @@ int32_t lathe_folder_has(const char *dir, const char *name);
 lathe_status lathe_folder_config(const char *dir, lathe_arena *arena, json_t **out_config,
                                  int32_t *out_has_manifest);
 
+/** The tokenizer.path with which the checkpoint or model `dir` reads text: `dir` if it has a
+ * tokenizer.json, "bytes" if its manifest says that the run read raw bytes, else NULL. */
+lathe_status lathe_folder_tokenizer(const char *dir, lathe_arena *arena, const char **out);
+
 /** An empty list. */
 lathe_status lathe_settings_init(lathe_setting_list *list, lathe_arena *arena);
 

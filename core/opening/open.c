@@ -81,6 +81,8 @@ static lathe_status load_config(lathe_run *run, lathe_diags *diags)
 {
     uint32_t wanted = kinds_of(run->open.mode);
     wanted |= run->open.mode != LATHE_OPEN_PLAN ? LATHE_CONFIG_FILES : 0;
+    wanted |= run->open.mode != LATHE_OPEN_INFER ? LATHE_CONFIG_DATA : 0;
+    wanted |= run->open.is_offline ? LATHE_CONFIG_ELSEWHERE : 0;
     wanted |= run->open.mode == LATHE_OPEN_DATA ||
                       (run->open.mode == LATHE_OPEN_TRAIN && !run->open.data_is_optional)
                   ? LATHE_CONFIG_TRAIN

@@ -13,12 +13,15 @@
 #include "checkpoint/adapter_file.h"
 #include "checkpoint/checkpoint.h"
 #include "generate/generator.h"
+#include "opening/disk_warning.h"
 #include "opening/fit.h"
 #include "opening/folder_check.h"
 #include "opening/idle_keys.h"
 #include "opening/opening.h"
+#include "opening/other_tokenizer.h"
 #include "opening/reference_adapter.h"
 #include "opening/resume_check.h"
+#include "opening/rollout_keys.h"
 #include "opening/shard_choice.h"
 #include "plug/select.h"
 #include "run/run_check.h"
@@ -82,6 +85,7 @@ static lathe_status prepare_parts(lathe_run *run)
         LATHE_TRY(
             note(run, lathe__reference_adapter_open(run), before, "model", "reference_adapter"));
     const int64_t then = n_errors(run);
+    lathe__rollout_keys_warn(run);
     return note(run, lathe__settings_check(run), then, "train", "precision");
 }
 
@@ -93,11 +97,33 @@ static const char *tokenizer_key(const lathe_settings *set, const char **out_sec
     return set->tokenizer_train ? "train" : "path";
 }
 
+/* ---- what another machine has ---- */
+
+static int tokenizer_is_elsewhere(const lathe_run *run)
+{
+    const lathe_settings *s = &run->set;
+    if (s->tokenizer_path)
+        return strcmp(s->tokenizer_path, "bytes") != 0 &&
+               lathe__is_elsewhere(run, s->tokenizer_path);
+    return !s->tokenizer_train && lathe__is_elsewhere(run, s->model_path);
+}
+
+/* A new model may get the size of its vocabulary from the tokenizer. */
+static int model_is_elsewhere(const lathe_run *run)
+{
+    return lathe__is_elsewhere(run, run->set.model_path) ||
+           (!run->set.model_path && tokenizer_is_elsewhere(run) &&
+            !lathe_config_is_set(run->config, "model", "vocab_size"));
+}
+
 static lathe_status prepare_tokenizer(lathe_run *run)
 {
     const int64_t before = n_errors(run);
     const char *section, *key = tokenizer_key(&run->set, &section);
-    return note(run, lathe__run_first_alone(run, lathe__run_tokenizer), before, section, key);
+    lathe_status status = lathe__run_first_alone(run, lathe__run_tokenizer);
+    if (status == LATHE_OK)
+        status = lathe__other_tokenizer_warn(run);
+    return note(run, status, before, section, key);
 }
 
 /* Returns the key of [model] that the message names first and the file sets; otherwise
@@ -243,11 +269,11 @@ lathe_status lathe__run_prepare(lathe_run *run)
     if (run->set.tokenizer_train && !run->open.is_offline)
         LATHE_TRY(so_far(run)); /* training a tokenizer takes long */
     const int64_t before = n_errors(run);
-    if (!run->set.tokenizer_train || !run->open.is_offline)
+    if ((!run->set.tokenizer_train || !run->open.is_offline) && !tokenizer_is_elsewhere(run))
         LATHE_TRY(prepare_tokenizer(run));
     if (in_parts == 0 && n_errors(run) == before && !run->open.is_offline)
         LATHE_TRY(note(run, lathe__choose_shard(run), before, "parallel", "shard"));
-    if (in_parts == 0 && n_errors(run) == before)
+    if (in_parts == 0 && n_errors(run) == before && !model_is_elsewhere(run))
         LATHE_TRY(prepare_model(run));
     if (run->set.max_steps > 0 || run->open.is_offline)
         LATHE_TRY(in_parts == 0 ? check_length_offline(run) : LATHE_OK);
@@ -263,5 +289,6 @@ lathe_status lathe__run_prepare(lathe_run *run)
     LATHE_TRY(prepare_plan(run));
     LATHE_TRY(so_far(run));
     LATHE_TRY(prepare_data(run));
-    return so_far(run);
+    LATHE_TRY(so_far(run));
+    return run->open.data_is_optional || run->open.is_dry ? LATHE_OK : lathe__disk_warn(run);
 }

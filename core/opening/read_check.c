@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "checkpoint/checkpoint_info.h"
-#include "checkpoint/config_changes.h"
+#include "config/config_changes.h"
 #include "opening/resume_check.h"
 #include "opening/resume_refusal.h"
 

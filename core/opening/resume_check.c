@@ -16,9 +16,9 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_info.h"
-#include "checkpoint/config_changes.h"
 #include "checkpoint/parents.h"
 #include "checkpoint/train_state.h"
+#include "config/config_changes.h"
 #include "opening/resume_model.h"
 #include "opening/resume_refusal.h"
 #include "run/run_saved.h"
@@ -340,6 +340,28 @@ static lathe_status warn_of_changes(lathe_resuming *r)
     return status;
 }
 
+/* Warns if the step in whose middle the checkpoint was written has more micro-batches than a step
+ * has now: no further one is added to it. */
+static lathe_status warn_of_open_step(lathe_resuming *r)
+{
+    const int32_t n = r->run->set.gradient_accumulation_steps;
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const char *path = lathe_path_join(&arena, r->dir, "state/run.json");
+    json_t *state = NULL;
+    const lathe_status status = path ? lathe_json_load_file(path, &state) : LATHE_E_NOMEM;
+    const json_int_t done =
+        json_integer_value(json_object_get(json_object_get(state, "accumulated"), "backwards"));
+    if (status == LATHE_OK && done > n)
+        lathe__run_warn(r->run, "train", "gradient_accumulation_steps",
+                        "%s is in the middle of a step, with %lld micro-batches, and "
+                        "train.gradient_accumulation_steps is %d now: that step ends with the "
+                        "%lld, and the steps after it have %d",
+                        r->dir, (long long)done, n, (long long)done, n);
+    json_decref(state);
+    lathe_arena_fini(&arena);
+    return status;
+}
+
 /* ---- one checkpoint ---- */
 
 static lathe_status read_configurations(lathe_resuming *r)
@@ -356,8 +378,8 @@ static lathe_status read_configurations(lathe_resuming *r)
 static lathe_status check_all(lathe_resuming *r)
 {
     lathe_status (*const checks[])(lathe_resuming *) = {
-        check_plugins,   check_model, check_adapter,  check_base,
-        check_objective, check_state, warn_of_changes};
+        check_plugins,   check_model, check_adapter,   check_base,
+        check_objective, check_state, warn_of_changes, warn_of_open_step};
     LATHE_TRY(read_configurations(r));
     for (size_t i = 0; i < sizeof checks / sizeof checks[0] && r->n_refused == 0; i++)
         LATHE_TRY(checks[i](r));

@@ -8,7 +8,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "checkpoint/adapter_file.h"
-#include "checkpoint/config_changes.h"
+#include "config/config_changes.h"
 #include "io/safetensors.h"
 #include "model/weights.h"
 #include "run/run_saved.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "checkpoint/config_changes.h"
+#include "config/config_changes.h"
 #include "run/run_check.h"
 
 const char *lathe__resume_way_out(const lathe_checkpoint_settings *set)

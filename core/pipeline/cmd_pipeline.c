@@ -120,7 +120,15 @@ static int run_step(work *w, int32_t i, int *out_ends)
             w->pipeline.n, step->name);
         return result.interrupted ? 128 + (int)stop.seen : LATHE_EXIT_OK;
     }
-    status = lathe_step_state_write(step);
+    if (result.was_complete && w->states[i].n_changed > 0)
+        status = lathe_error(LATHE_E_CONFIG,
+                             "%s:%d:%d: step \"%s\" has taken all its steps with other settings, "
+                             "and nothing is trained with the new ones, %s: set them back, or move "
+                             "%s away to train the step again",
+                             step->place.file, step->place.line, step->place.column, step->name,
+                             w->states[i].why, step->dir);
+    else
+        status = lathe_step_state_write(step);
     if (status == LATHE_OK)
         status = lathe_step_state_read(&w->pipeline, i, &w->arena, w->states);
     if (status == LATHE_OK && w->states[i].kind != LATHE_STEP_DONE)

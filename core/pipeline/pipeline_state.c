@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_info.h"
-#include "checkpoint/config_changes.h"
+#include "config/config_changes.h"
 #include "io/manifest.h"
 
 static int has(const char *dir, const char *name, lathe_arena *arena)
@@ -162,15 +162,16 @@ static int counts(const lathe_config *config, const char *name, const json_t *ch
     return !json_is_null(json_object_get(change, "from")) || (value && value->is_explicit);
 }
 
-/* Lists the settings that differ from those that the step finished with; "": none. */
-static const char *list_changes(const lathe_pipeline_step *step, lathe_arena *arena)
+/* Lists the settings that differ from those that the step finished with; "": none. *out_n: their
+ * number; 0 also if something else keeps the step from being finished. */
+static const char *list_changes(const lathe_pipeline_step *step, lathe_arena *arena, int32_t *out_n)
 {
     const char *path = lathe_path_join(arena, step->dir, LATHE_PIPELINE_RECORD), *name;
     lathe_registry *registry;
     lathe_config *config;
     json_t *was = NULL, *now, *change;
     lathe_buffer list = LATHE_BUFFER_INIT;
-    int n = 0;
+    int32_t n = 0;
     settings_of(step, &registry, &config, &now);
     if (!path || !lathe_path_exists(path) || lathe_json_load_file(path, &was) != LATHE_OK)
         lathe_buffer_puts(&list, "lathe pipeline did not train it to its end");
@@ -187,6 +188,7 @@ static const char *list_changes(const lathe_pipeline_step *step, lathe_arena *ar
     }
     lathe_error_clear();
     const char *out = lathe_arena_strdup(arena, list.data ? list.data : "");
+    *out_n = n;
     lathe_buffer_fini(&list);
     json_decref(changes);
     json_decref(now);
@@ -244,7 +246,8 @@ lathe_status lathe_step_state_read(lathe_pipeline *pipeline, int32_t i, lathe_ar
     states[i].at = (int64_t)json_integer_value(json_object_get(meta, "step"));
     const lathe_status checked = check_origin(pipeline, step, states, meta);
     if (checked == LATHE_OK) {
-        states[i].why = has_ended(step->dir, arena) ? list_changes(step, arena) : "";
+        states[i].why =
+            has_ended(step->dir, arena) ? list_changes(step, arena, &states[i].n_changed) : "";
         states[i].kind =
             has_ended(step->dir, arena) && !states[i].why[0] ? LATHE_STEP_DONE : LATHE_STEP_BEGUN;
     }

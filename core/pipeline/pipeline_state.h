@@ -14,9 +14,10 @@ enum {
 };
 
 typedef struct lathe_step_state {
-    int32_t kind;    /* LATHE_STEP_* */
-    int64_t at;      /* step of the latest checkpoint; 0: none */
-    const char *why; /* of a run that ended, but is not finished: what changed; or NULL, "" */
+    int32_t kind;      /* LATHE_STEP_* */
+    int64_t at;        /* step of the latest checkpoint; 0: none */
+    const char *why;   /* of a run that ended, but is not finished: what changed; or NULL, "" */
+    int32_t n_changed; /* settings that `why` lists */
     const char *checkpoint; /* absolute path of the latest one; NULL: none */
 } lathe_step_state;
 

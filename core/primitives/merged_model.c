@@ -204,6 +204,14 @@ static lathe_status write_weights(merger *m, const char *dir)
     return status;
 }
 
+/* Whether the adapter reads raw bytes over a model with a tokenizer, which is not that of the
+ * result.
+ */
+static int reads_bytes(const lathe_saved_state *saved)
+{
+    return !saved->data->tokenizer_dir && lathe_model_has(saved->model_path, "tokenizer.json");
+}
+
 /* `path`: the folder's name when it is complete. */
 static lathe_status fill_folder(merger *m, const char *dir, const char *path)
 {
@@ -213,7 +221,8 @@ static lathe_status fill_folder(merger *m, const char *dir, const char *path)
         from[1 + k] = (lathe_made_from){"adapter", m->parts[k].adapter};
     LATHE_TRY(lathe_dir_create(dir));
     LATHE_TRY(write_weights(m, dir));
-    LATHE_TRY(lathe_tokenizer_files_copy(saved->model_path, dir));
+    if (!reads_bytes(saved))
+        LATHE_TRY(lathe_tokenizer_files_copy(saved->model_path, dir));
     if (saved->data->tokenizer_dir)
         LATHE_TRY(lathe_tokenizer_files_copy(saved->data->tokenizer_dir, dir));
     LATHE_TRY(lathe_checkpoint_finite(dir, NULL, NULL));

@@ -15,6 +15,7 @@
 #include "data/logprob_file.h"
 #include "exec/batch_load.h"
 #include "io/manifest.h"
+#include "records/row_kind.h"
 #include "run/stored_teacher.h"
 #include "run/teacher.h"
 
@@ -97,6 +98,30 @@ static int64_t record_tokens(const storing *s, int64_t r)
     return n < s->run->set.seq_len ? n : s->run->set.seq_len;
 }
 
+/* Whether a token of the record is a target, within the row that it is cut to. */
+static int has_target(const storing *s, int64_t r)
+{
+    const int64_t begin = lathe_shards_offset(s->shards, r), n = record_tokens(s, r);
+    return lathe_shards_first_target(s->shards, begin + (n > 0), begin + n) != begin + n;
+}
+
+/* Refuses data to learn from without a target, as training does. */
+static lathe_status check_targets(storing *s)
+{
+    const lathe_run *run = s->run;
+    const lathe_row_kind *kind = lathe_row_kind_get(lathe_shards_rows(run->data.shards));
+    const int64_t n = lathe_shards_segments(run->data.shards);
+    s->shards = run->data.shards;
+    for (int64_t r = 0; r < n; r++)
+        if (has_target(s, r))
+            return LATHE_OK;
+    return lathe__run_refuse(
+        run, "data", "datasets",
+        "the data has no rows for training: 0 %s of %lld, %lld left out because their prompt alone "
+        "fills %d tokens; set data.seq_len higher",
+        kind->records, (long long)n, (long long)n, run->set.seq_len);
+}
+
 /* Fills row `i` of the batch with whole records from *io_record on; those without a target take no
  * place. */
 static lathe_status fill_row(storing *s, int64_t i, int64_t *io_record)
@@ -112,10 +137,7 @@ static lathe_status fill_row(storing *s, int64_t i, int64_t *io_record)
     int64_t at = 0;
     while (*io_record < n && s->n_placed < plane) {
         const int64_t r = *io_record, begin = lathe_shards_offset(s->shards, r);
-        int64_t length = record_tokens(s, r), n_target = 0;
-        if (lathe_shards_first_target(s->shards, begin + (length > 0), begin + length) ==
-            begin + length)
-            length = 0;
+        int64_t length = has_target(s, r) ? record_tokens(s, r) : 0, n_target = 0;
         if (at + length > T)
             break;
         if (length > 0)
@@ -376,6 +398,7 @@ static lathe_status allocate(storing *s)
 static lathe_status store_all(storing *s)
 {
     const lathe_run_data *data = &s->run->data;
+    LATHE_TRY(check_targets(s));
     LATHE_TRY(lathe_dir_create(s->how->dir));
     LATHE_TRY(clear(s->how->dir));
     LATHE_TRY(allocate(s));

@@ -9,8 +9,29 @@
 #include "base/error.h"
 #include "base/log.h"
 
-/* The place of the key with which a plugin's message begins, if the file sets it; otherwise of
- * "name". */
+/* The key whose text the message quotes, as in "the regular expression '(' is wrong at byte 1";
+ * NULL: none. Such messages come from the core, which does not know the key. */
+static const char *quoted_key(const lathe_config *config, int32_t index, const char *text)
+{
+    int32_t n = 0;
+    const lathe_part *part = &lathe_config_rewards(config, &n)[index].part;
+    const lathe_plugin *plugin = part->component ? part->component->plugin : NULL;
+    for (int32_t i = 0; plugin && part->values && i < plugin->n_fields; i++) {
+        const lathe_value *value = &part->values[i];
+        const char *at = text;
+        if (value->type != LATHE_T_STRING || !value->is_explicit || value->s[0] == '\0')
+            continue;
+        while ((at = strstr(at, value->s)) != NULL) {
+            if (at > text && at[-1] == '\'' && at[strlen(value->s)] == '\'')
+                return plugin->fields[i].key;
+            at++;
+        }
+    }
+    return NULL;
+}
+
+/* The place of the key with which a plugin's message begins, if the file sets it; otherwise of the
+ * key whose text it quotes, or of "name". */
 static lathe_place place_of(const lathe_config *config, int32_t index, const char *text)
 {
     const char *colon = strstr(text, ": ");
@@ -25,8 +46,10 @@ static lathe_place place_of(const lathe_config *config, int32_t index, const cha
     lathe_place place = lathe_config_where_reward(config, index, key);
     const lathe_place table = lathe_config_where_reward(config, index, NULL);
     if (place.line == table.line && place.column == table.column &&
-        strcmp(place.file, table.file) == 0)
-        place = lathe_config_where_reward(config, index, "name");
+        strcmp(place.file, table.file) == 0) {
+        const char *quoted = quoted_key(config, index, text);
+        place = lathe_config_where_reward(config, index, quoted != NULL ? quoted : "name");
+    }
     return place;
 }
 

@@ -3,7 +3,7 @@
 #include <sched.h>
 
 #include "base/error.h"
-#include "checkpoint/config_changes.h"
+#include "config/config_changes.h"
 #include "plug/answers.h"
 #include "records/row_kind.h"
 #include "run/curvature_check.h"

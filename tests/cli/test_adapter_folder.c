@@ -312,6 +312,48 @@ Test(adapter_folder, ctrl_c_leaves_no_part_of_a_merged_model)
     expect("ls -d merged*", 0, "merged");
 }
 
+/* An adapter that was trained on raw bytes reads raw bytes, whatever tokenizer its base has. */
+Test(adapter_folder, keeps_the_tokenizer_of_raw_bytes)
+{
+    char of_run[4096];
+    train_adapter("--tokenizer.path bytes");
+    cr_expect_not_null(strstr(output,
+                              "--tokenizer.path: warning: tokenizer.path = \"bytes\" is not "
+                              "the tokenizer of the model runs/../base: 286 of the model's "
+                              "286 tokens have another text in it or none"),
+                       "%s", output);
+    take(LATHE
+         " eval runs/lora.toml --tokenizer.path bytes --data other.txt --train.precision fp32 "
+         "2>/dev/null",
+         of_run);
+    expect_text(LATHE " eval out --data other.txt --train.precision fp32 2>/dev/null", of_run);
+    take(LATHE " generate out " TEXT " 2>/dev/null", of_run);
+    expect_text(LATHE " generate runs/lora.toml --tokenizer.path bytes " TEXT " 2>/dev/null",
+                of_run);
+    /* the merged folder has no tokenizer either */
+    expect(LATHE " merge base out -o merged 2>&1", 0, "into 4 weights of base: merged");
+    cr_expect_eq(run("ls merged | grep -c tokenizer"), 1, "%s", output);
+    expect_text(LATHE " generate merged " TEXT " --train.precision fp32 2>/dev/null", of_run);
+    /* a run that begins with it */
+    expect(LATHE " train runs/lora.toml --model.path out --checkpoint.dir next 2>&1", 0,
+           "step-00000008");
+    cr_expect_neq(run("test -e next/step-00000008/tokenizer.json"), 0);
+}
+
+Test(adapter_folder, gives_no_warning_of_a_tokenizer_that_only_adds_tokens)
+{
+    cr_assert_eq(run("mkdir more && cp base/tokenizer.json more && "
+                     "sed -i 's/\"added_tokens\": \\[/&{\"id\": 286, \"content\": \"<x>\", "
+                     "\"special\": true, \"single_word\": false, \"lstrip\": false, "
+                     "\"rstrip\": false, \"normalized\": false}, /' more/tokenizer.json && "
+                     "grep -c '<x>' more/tokenizer.json"),
+                 0, "%s", output);
+    expect(LATHE " validate runs/lora.toml --tokenizer.path more 2>&1", 0, "valid");
+    cr_expect_null(strstr(output, "is not the tokenizer of"), "%s", output);
+    expect(LATHE " validate runs/lora.toml --tokenizer.path base 2>&1", 0, "valid");
+    cr_expect_null(strstr(output, "warning"), "%s", output);
+}
+
 Test(adapter_folder, of_another_model_is_not_merged)
 {
     train_adapter("");

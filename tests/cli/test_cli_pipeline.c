@@ -117,6 +117,18 @@ Test(pipeline, a_changed_step_is_trained_on_and_what_follows_it_is_refused)
            "pipeline finished: ");
 }
 
+/* A step that has taken all its steps does not finish with settings that trained nothing. */
+Test(pipeline, a_changed_step_with_no_step_left_is_refused)
+{
+    put("p/first.toml", "[[step]]\nname = \"base\"\nrun = \"base.toml\"\n");
+    expect(LATHE " pipeline p/first.toml 2>&1", 0, "pipeline finished: ");
+    expect(
+        LATHE " pipeline p/first.toml --optimizer.lr 0.9 2>&1", 2,
+        "p/first.toml:1:1: step \"base\" has taken all its steps with other settings, and nothing "
+        "is trained with the new ones, optimizer.lr ");
+    expect(LATHE " pipeline p/first.toml 2>&1", 0, "; finished: ");
+}
+
 Test(pipeline, a_failing_step_keeps_what_is_there)
 {
     /* its error appears only when the data are read with the model of the first step */

@@ -103,9 +103,44 @@ Test(cli_train, a_disk_that_the_checkpoints_will_fill_is_reported_before_the_fir
     (void)snprintf(command, sizeof command, LATHE " plan%s --json 2>&1", many);
     expect(command, 0, "\"at_a_time\": 1000000000000, \"bytes_free\": ");
     cr_expect_not_null(strstr(output, "\"fit\": false"), "%s", output);
+    static const char says[] = "warning: the disk will be full: 1000000000000 checkpoints";
+    (void)snprintf(command, sizeof command, LATHE " validate%s 2>&1", many);
+    expect(command, 0, says);
     (void)snprintf(command, sizeof command, LATHE " train%s --train.stop_after 1 2>&1", many);
-    expect(command, 0, "warning: the disk will be full: 1000000000000 checkpoints");
+    expect(command, 0, says);
+    /* the checkpoint that the run has by now is not counted twice */
+    (void)snprintf(command, sizeof command, LATHE " validate%s 2>&1", many);
+    expect(command, 0, says);
     expect(LATHE " plan run.toml --checkpoint.keep_last 2 2>&1", 0,
            "3 checkpoints at a time (checkpoint.keep_last = 2, plus the one being written) take ");
     cr_expect_null(strstr(output, "not enough"), "%s", output);
+}
+
+/* run.json says what trained the run, not what a start without a step was given. */
+Test(cli_train, a_start_without_a_step_leaves_the_record_of_the_run, .timeout = 60)
+{
+    expect(LATHE " train run.toml 2>&1", 0, "checkpoint out/step-00000006");
+    cr_assert_eq(run("cp out/run.json before.json"), 0);
+    expect(LATHE " train run.toml --optimizer.lr 0.9 --train.max_steps 5 2>&1", 0,
+           "nothing to do: step 6 of 5");
+    expect("cmp out/run.json before.json && echo same", 0, "same");
+    /* after a kill between the last checkpoint and the end, the run is finished all the same */
+    cr_assert_eq(run("sed -i '/\"end\": /d' out/run.json"), 0);
+    expect(LATHE " train run.toml --optimizer.lr 0.9 2>&1", 0, "nothing to do: step 6 of 6");
+    expect("grep -c '\"end\": \"finished\"' out/run.json", 0, "1");
+    cr_expect_neq(run("grep '\"lr\": 0.9' out/run.json"), 0, "%s", output);
+    /* going back is recorded: it moves checkpoints */
+    expect(LATHE " train run.toml --checkpoint.resume out/step-00000004 --train.max_steps 4 2>&1",
+           0, "nothing to do: step 4 of 4");
+    expect("cat out/run.json", 0, "\"abandoned\"");
+}
+
+/* A text needs the weights and the tokenizer of the checkpoint, not what they were trained on. */
+Test(cli_train, generating_from_a_run_file_needs_no_data, .timeout = 60)
+{
+    expect(LATHE " train run.toml 2>&1", 0, "checkpoint out/step-00000006");
+    cr_assert_eq(run("mv text.txt moved.txt"), 0);
+    expect(LATHE " generate run.toml --prompt the --max-new-tokens 2 2>/dev/null", 0, "the");
+    expect(LATHE " eval run.toml 2>&1", 2, "data.datasets: no such file or folder: text.txt");
+    expect(LATHE " train run.toml 2>&1", 2, "data.datasets: no such file or folder: text.txt");
 }

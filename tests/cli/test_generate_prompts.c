@@ -85,7 +85,9 @@ Test(generate_prompts, begun_with_other_settings_are_refused)
     expect(MANY " 2>&1", 0, "15 results");
     expect(MANY " --seed 9 2>&1", 2, "out.jsonl was begun with seed 42, and now it is 9");
     cr_assert_eq(run("echo '\"more\"' >> in.jsonl"), 0);
-    expect(MANY " 2>&1", 2, "out.jsonl was begun with prompts \"");
+    expect(MANY " 2>&1", 2,
+           "out.jsonl was begun with other prompts than those that in.jsonl holds now: restore "
+           "the file of prompts to go on, or choose another --output");
     cr_assert_eq(run("echo mine > other.jsonl"), 0);
     expect(LATHE " generate base --prompts in.jsonl -o other.jsonl 2>&1", 2,
            "other.jsonl exists and is no file that lathe generate --prompts has begun");
@@ -118,7 +120,11 @@ Test(generate_prompts, that_are_wrong_are_named_by_file_and_line)
         (void)run("rm -f out.jsonl*");
         cr_expect_neq(run(LATHE " generate base --prompts in.jsonl -o out.jsonl" HOW " 2>&1"), 0);
         cr_expect(strstr(output, bad[i].want), "%s: %s", bad[i].line, output);
+        cr_expect_neq(access("out.jsonl", F_OK), 0, "a line was answered before all were read");
     }
+    /* the repaired file is answered as if nothing had happened */
+    put("in.jsonl", "\"fine\"\n\"too\"\n");
+    expect(LATHE " generate base --prompts in.jsonl -o out.jsonl" HOW " 2>&1", 0, "2 results");
     expect(LATHE " generate base --prompts gone.jsonl -o out.jsonl 2>&1", 1,
            "gone.jsonl: cannot read");
     expect(LATHE " generate base --prompts in.jsonl 2>&1", 2, "--prompts needs --output");

@@ -335,6 +335,17 @@ Test(run_folder, that_cannot_be_written_is_refused_at_its_key)
     cr_expect_neq(access("fresh", F_OK), 0, "validate made the folder");
 }
 
+Test(run_folder, that_is_a_link_to_nowhere_is_refused_at_its_key)
+{
+    cr_assert_eq(symlink("missing", "link"), 0);
+    expect_refused("--checkpoint.dir link",
+                   "--checkpoint.dir: error: checkpoint.dir = \"link\": link is a link to missing, "
+                   "which does not exist: create that folder, or remove the link");
+    expect_refused("--checkpoint.dir link/out", "link is a link to missing, which does not exist");
+    cr_assert_eq(mkdir("missing", 0777), 0);
+    expect(LATHE " validate run.toml --checkpoint.dir link 2>&1", 0, "valid");
+}
+
 /* Reading a run needs no write permission for its folder. */
 Test(run_folder, that_cannot_be_written_is_still_read)
 {
@@ -369,7 +380,8 @@ Test(run_folder, without_a_run_is_refused_by_report_and_watch)
     expect(LATHE " report out 2>&1", 0, "out/report.html");
 }
 
-Test(run_folder, of_a_step_in_its_middle_keeps_its_precision, .timeout = 60)
+/* Leaves a checkpoint in the middle of step 5. */
+static void stop_in_the_middle(void)
 {
     const struct timespec ten_ms = {.tv_sec = 0, .tv_nsec = 10000000};
     int status = 0;
@@ -382,6 +394,11 @@ Test(run_folder, of_a_step_in_its_middle_keeps_its_precision, .timeout = 60)
     cr_assert_eq(waitpid(child, &status, 0), child);
     cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 143);
     expect("cat log", 0, "checkpoint out/step-00000004, in the middle of step 5");
+}
+
+Test(run_folder, of_a_step_in_its_middle_keeps_its_precision, .timeout = 60)
+{
+    stop_in_the_middle();
     expect_refused("--train.precision bf16", "--train.precision: error: ");
     cr_expect_not_null(strstr(output, "in the middle of a step, the run computes in bf16: finish "
                                       "the step in fp32; changed since then: train.precision "
@@ -389,4 +406,45 @@ Test(run_folder, of_a_step_in_its_middle_keeps_its_precision, .timeout = 60)
                        "%s", output);
     expect(LATHE " validate run.toml 2>&1", 0, "valid");
     expect(LATHE " train run.toml --train.stop_after 5 2>&1", 0, "checkpoint out/step-00000005");
+}
+
+/* A step that is resumed counts the tokens that it computes in its seconds, not those before. */
+Test(run_folder, of_a_step_in_its_middle_gives_the_speed_of_its_rest, .timeout = 60)
+{
+    char command[256];
+    long long done = 0;
+    stop_in_the_middle();
+    cr_assert_eq(run("cat log"), 0);
+    const char *at = strstr(output, "in the middle of step 5: ");
+    cr_assert(at && sscanf(at, "in the middle of step 5: %lld of", &done) == 1 && done > 8, "%s",
+              output);
+    /* two further micro-batches of 16 tokens */
+    snprintf(command, sizeof command,
+             LATHE " train run.toml --train.stop_after 5 --train.gradient_accumulation_steps %lld "
+                   "2>&1",
+             done + 2);
+    expect(command, 0, "checkpoint out/step-00000005");
+    cr_expect_null(strstr(output, "is in the middle of a step"), "%s", output);
+    cr_assert_eq(run("tail -n 1 out/metrics.jsonl"), 0);
+    json_t *line = json_loads(output, 0, NULL);
+    cr_assert_eq(json_integer_value(json_object_get(line, "step")), 5, "%s", output);
+    const double tokens = json_number_value(json_object_get(line, "tokens_per_s")) *
+                          json_number_value(json_object_get(line, "step_seconds"));
+    cr_expect_float_eq(tokens, 32.0, 0.01, "%g tokens, %s", tokens, output);
+    json_decref(line);
+}
+
+Test(run_folder, of_a_step_with_more_micro_batches_than_now_says_that_it_ends, .timeout = 60)
+{
+    static const char says[] =
+        "--train.gradient_accumulation_steps: warning: out/step-00000004 is in the middle of a "
+        "step, with ";
+    stop_in_the_middle();
+    expect(LATHE " validate run.toml --train.gradient_accumulation_steps 3 2>&1", 0, says);
+    expect(LATHE " train run.toml --train.stop_after 5 --train.gradient_accumulation_steps 3 2>&1",
+           0, says);
+    cr_expect_not_null(strstr(output, "and train.gradient_accumulation_steps is 3 now: that step "
+                                      "ends with the "),
+                       "%s", output);
+    cr_expect_not_null(strstr(output, "checkpoint out/step-00000005"), "%s", output);
 }

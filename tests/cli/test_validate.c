@@ -106,6 +106,33 @@ Test(validate, offline_reads_no_data_and_writes_nothing)
     cr_expect_str_eq(output, ".\n./run.toml\n./text.txt\n");
 }
 
+/* A file that will run on another machine names what only that machine has. */
+Test(validate, offline_takes_files_that_are_elsewhere)
+{
+    put("far.toml", "[model]\npath = \"/far/model\"\n"
+                    "[data]\ndatasets = [{ path = \"/far/a.jsonl\" }]\n"
+                    "validation = [{ path = \"/far/*.jsonl\" }]\nseq_len = 32\n"
+                    "[stage]\nname = \"sft\"\n[adapter]\nname = \"lora\"\n"
+                    "[train]\nmax_steps = 3\n[checkpoint]\ndir = \"/far/out\"\n");
+    expect(LATHE " validate far.toml 2>&1", 2, "far.toml: 3 errors");
+    expect(LATHE " validate far.toml --offline 2>&1", 0, "far.toml: valid");
+    expect_also("far.toml:2:8: warning: model.path: no such folder or GGUF file: /far/model; it is "
+                "checked where the run starts");
+    expect_also("far.toml:4:22: warning: data.datasets: no such file or folder: /far/a.jsonl; ");
+    expect_also("far.toml:5:24: warning: data.validation: no file matches the pattern ");
+    /* what can be checked here is checked */
+    expect(LATHE " validate far.toml --offline --adapter.rr 4 2>&1", 2, "unknown key 'rr'");
+    expect(LATHE " validate far.toml --offline --scheduler.warmup_steps 9 2>&1", 0,
+           "warmup_steps is 9, the run has 3 steps");
+    put("file", "");
+    expect(LATHE " validate far.toml --offline --model.path file 2>&1", 2,
+           "model.path: a file, expected a folder or a GGUF file: file");
+    expect(LATHE " validate far.toml --offline --model.adapter /far/adapter 2>&1", 0, "valid");
+    expect(LATHE " validate far.toml --offline --stage.name distill --teacher.path /far/t 2>&1", 0,
+           "--teacher.path: warning: ");
+    expect(LATHE " validate run.toml --offline --tokenizer.path /far/t 2>&1", 0, "valid");
+}
+
 /* Each key alone is accepted with a warning that it has no effect; the run still starts. */
 Test(validate, warns_of_keys_that_have_no_effect)
 {

@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (!parsed || text.status != LATHE_OK)
             abort();
         lathe_buffer_fini(&text);
-        lathe_config_check_train(config, &diags);
+        lathe_config_check_train(config, 0, &diags);
     }
     lathe_config_destroy(config);
     lathe_diags_fini(&diags);

@@ -41,7 +41,9 @@ const lathe_field ppo_fields[N_FIELDS] = {
     LATHE_FIELD_INT("group", "8", 1, 65536, "completions",
                     "completions of each prompt; advantage \"group\" compares their rewards with "
                     "each other, and needs at least 2"),
-    LATHE_FIELD_INT("max_new_tokens", "256", 1, 1048576, "tokens", "longest completion"),
+    LATHE_FIELD_INT("max_new_tokens", "256", 1, 1048576, "tokens",
+                    "longest completion; its tokens are drawn at temperature 1 from all tokens, "
+                    "whatever [generate] says"),
     LATHE_FIELD_INT("epochs", "1", 1, 1000, "epochs", "how often a rollout is learnt"),
     LATHE_FIELD_INT("minibatches", "1", 1, 65536, "steps",
                     "optimizer steps of an epoch; each takes an equal part of the completions"),

@@ -311,7 +311,7 @@ Test(config, missing_files_are_named_where_they_stand)
           "            { path = \"no/data\" }, { path = \"no/*.csv\" }]\n[checkpoint]\nresume = "
           "\"lately\"\n"
           "[tokenizer]\npath = \"bytes\"\n");
-    lathe_config_check_files(config, &diags);
+    lathe_config_check_files(config, LATHE_CONFIG_DATA, &diags);
     printed("run.toml:2:8: error: model.path: no such folder or GGUF file: no/model\n"
             "run.toml:5:22: error: data.datasets: no such file or folder: no/data\n"
             "run.toml:5:44: error: data.datasets: no file matches the pattern no/*.csv\n"
@@ -332,7 +332,7 @@ Test(config, a_missing_file_stands_once_beside_a_wrong_key)
 Test(config, training_needs_data_and_one_model)
 {
     loads("[data]\nvalidation_split = 0.1\nvalidation = { path = \"x\" }\n");
-    lathe_config_check_train(config, &diags);
+    lathe_config_check_train(config, 0, &diags);
     printed("run.toml:1:2: error: data.datasets is required to train: datasets = [{ path = "
             "\"...\" }]\n"
             "run.toml:2:20: error: data.validation_split and data.validation exclude each other\n"
@@ -340,7 +340,7 @@ Test(config, training_needs_data_and_one_model)
     lathe_diags_fini(&diags);
     lathe_config_destroy(config);
     loads("[data]\ndatasets = [{ path = \"x\" }]\n[model]\nmodel_type = \"gpt2\"\n");
-    lathe_config_check_train(config, &diags);
+    lathe_config_check_train(config, 0, &diags);
     cr_assert_eq(diags.n, 0);
 }
 

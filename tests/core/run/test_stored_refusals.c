@@ -164,3 +164,26 @@ Test(stored_refusals, making_refuses_what_it_cannot_make)
     expect_not_stored(&v, "c", &five, changed);
     cr_expect(lathe_path_exists(in_folder("c/manifest.json")), "a refused call changes nothing");
 }
+
+/* Rows that the prompts alone fill leave nothing to learn, for making as for training. */
+Test(stored_refusals, data_without_a_target_are_refused_as_in_training)
+{
+    static const char *const none[] = {
+        "the data has no rows for training: 0 examples of 16, 16 left out because their prompt "
+        "alone fills 8 tokens",
+        "set data.seq_len higher", NULL};
+    settings s = {.n = 0}, t = {.n = 0};
+    const making four = {.k = 4};
+    lathe_run *run = NULL;
+    make_teacher();
+    set_student(&s, "unused");
+    set(&s, "data.seq_len=8");
+    expect_not_stored(&s, "none", &four, none);
+    cr_expect_not(lathe_path_exists(in_folder("none")));
+    set_run(&t, "sft", "unused");
+    set_llama(&t, 1, 32, 2, 2, 64);
+    set(&t, "train.max_steps=1");
+    set(&t, "data.seq_len=8");
+    cr_expect_eq(open_run_status(LATHE_OPEN_TRAIN, t.list, &run), LATHE_E_CONFIG);
+    expect_parts((const char *const[]){none[0], NULL});
+}

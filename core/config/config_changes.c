@@ -1,5 +1,5 @@
 /* Compares the configurations of two starts of a run, key by key. */
-#include "checkpoint/config_changes.h"
+#include "config/config_changes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,21 +25,88 @@ static int add(json_t *out, const char *section, const char *key, json_t *from, 
                                json_pack("{s:o, s:o}", "from", or_null(from), "to", or_null(to)));
 }
 
+static int add_section(json_t *out, const char *section, const json_t *old, const json_t *now)
+{
+    const char *key;
+    json_t *value;
+    int failed = 0;
+    json_object_foreach((json_t *)(uintptr_t)now, key, value) failed |=
+        add(out, section, key, json_object_get(old, key), value) != 0;
+    json_object_foreach((json_t *)(uintptr_t)old, key, value)
+    {
+        if (!json_object_get(now, key))
+            failed |= add(out, section, key, value, NULL) != 0;
+    }
+    return failed;
+}
+
+/* ---- rewards ---- */
+
+/* A key of all rewards, {"list": [{"name": ..., KEY: ...}, ...]}: the value of the only one, or the
+ * array of their values. A table without a list, {"name": "none"}, has its own value. */
+static json_t *reward_values(const json_t *rewards, const char *key)
+{
+    const json_t *list = json_object_get(rewards, "list");
+    const size_t n = json_array_size(list);
+    if (!list)
+        return or_null(json_object_get(rewards, key));
+    if (n == 1)
+        return or_null(json_object_get(json_array_get(list, 0), key));
+    json_t *values = json_array();
+    for (size_t i = 0; values && i < n; i++)
+        if (json_array_append_new(values, or_null(json_object_get(json_array_get(list, i), key))) !=
+            0)
+            return NULL;
+    return values;
+}
+
+/* Adds reward.KEY if its values differ. */
+static int add_reward_key(json_t *out, const json_t *old, const json_t *now, const char *key)
+{
+    json_t *from = reward_values(old, key), *to = reward_values(now, key);
+    const int failed = !from || !to || add(out, "reward", key, from, to) != 0;
+    json_decref(from);
+    json_decref(to);
+    return failed;
+}
+
+/* Adds the keys of each reward of a list. */
+static int add_reward_keys(json_t *out, const json_t *old, const json_t *now, const json_t *of)
+{
+    const json_t *list = json_object_get(of, "list");
+    const char *key;
+    json_t *value;
+    int failed = 0;
+    for (size_t i = 0; i < json_array_size(list); i++)
+        json_object_foreach(json_array_get(list, i), key, value) failed |=
+            add_reward_key(out, old, now, key);
+    return failed;
+}
+
+/* Adds the changed keys of the rewards, by the names that they have in [reward] and [[reward]]. If
+ * there are other rewards than before, their keys are not comparable, and reward.name is the
+ * change.
+ */
+static int add_rewards(json_t *out, const json_t *old, const json_t *now)
+{
+    const size_t before = json_object_size(out);
+    if (add_reward_key(out, old, now, "name") != 0)
+        return 1;
+    return json_object_size(out) > before
+               ? 0
+               : add_reward_keys(out, old, now, old) | add_reward_keys(out, old, now, now);
+}
+
 json_t *lathe_config_changes(const json_t *before, const json_t *now)
 {
-    json_t *out = json_object(), *table, *value;
-    const char *section, *key;
+    json_t *out = json_object(), *table;
+    const char *section;
     int failed = out == NULL;
     json_object_foreach((json_t *)(uintptr_t)now, section, table)
     {
         const json_t *old = json_object_get(before, section);
-        json_object_foreach(table, key, value) failed |=
-            add(out, section, key, json_object_get(old, key), value) != 0;
-        json_object_foreach((json_t *)(uintptr_t)old, key, value)
-        {
-            if (!json_object_get(table, key))
-                failed |= add(out, section, key, value, NULL) != 0;
-        }
+        failed |= strcmp(section, "reward") == 0 ? add_rewards(out, old, table)
+                                                 : add_section(out, section, old, table);
     }
     if (!failed)
         return out;
@@ -75,6 +142,8 @@ int32_t lathe_change_effect(const char *name)
         {"stage.*", LATHE_CHANGE_OBJECTIVE},
         {"adapter.*", LATHE_CHANGE_OBJECTIVE},
         {"quant.*", LATHE_CHANGE_OBJECTIVE},
+        {"reward.version", 0},
+        {"reward.timeout_seconds", LATHE_CHANGE_QUIET}, /* a slow reward is an error, not a score */
         {"reward.*", LATHE_CHANGE_OBJECTIVE},
         {"teacher.*", LATHE_CHANGE_OBJECTIVE},
         {"data.datasets", LATHE_CHANGE_DATA | LATHE_CHANGE_QUIET},

@@ -1,6 +1,6 @@
 /* Compares the configurations of two starts of a run. */
-#ifndef LATHE_CHECKPOINT_CONFIG_CHANGES_H
-#define LATHE_CHECKPOINT_CONFIG_CHANGES_H
+#ifndef LATHE_CONFIG_CONFIG_CHANGES_H
+#define LATHE_CONFIG_CONFIG_CHANGES_H
 
 #include <jansson.h>
 
