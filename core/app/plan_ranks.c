@@ -184,18 +184,38 @@ static lathe_status settle_seconds(lathe_run *run, double step_flops, lathe_plan
     return LATHE_OK;
 }
 
+enum { MOST_SETTINGS = 8 };
+
+/* The settings of [parallel] that make a run train with a strategy. text: their numbers. Returns
+ * how many there are. */
+static int32_t settings_of(const lathe_plan_ranks *x, int32_t strategy,
+                           char text[MOST_SETTINGS][32], lathe_override *out)
+{
+    const int is_hybrid = strategy == LATHE_FORECAST_HYBRID;
+    int32_t n = 0;
+    (void)snprintf(text[n], 32, "%d", is_hybrid ? x->setup.shard_ranks : 0);
+    out[n] = (lathe_override){"parallel.shard_ranks", text[n]};
+    n++;
+    out[n++] = (lathe_override){"parallel.shard",
+                                lathe_shard_name(is_hybrid ? LATHE_SHARD_PARAMETERS : strategy)};
+    return n;
+}
+
 /* Replaces the prediction of a row's memory by the plan of its rank 0. */
 static lathe_status plan_row(const lathe_run *run, int32_t strategy, lathe_plan_ranks *x)
 {
+    char text[MOST_SETTINGS][32];
+    lathe_override settings[MOST_SETTINGS];
     lathe_run *planned = NULL;
+    const int32_t n = settings_of(x, strategy, text, settings);
     const lathe_status status =
-        lathe_run_open_as_rank(run, x->setup.network.n_ranks, lathe_shard_name(strategy), &planned);
+        lathe_run_open_as_rank(run, x->setup.network.n_ranks, settings, n, &planned);
     if (status == LATHE_E_NOMEM)
         return status;
     x->is_planned[strategy] = status == LATHE_OK;
     if (status == LATHE_OK)
         x->rows[strategy].memory = planned->planned;
-    if (status == LATHE_OK && planned->store.gathers)
+    if (status == LATHE_OK && strategy == LATHE_FORECAST_ZERO3)
         x->whole_bytes = planned->store.gathers->whole_bytes;
     if (status != LATHE_OK)
         (void)snprintf(x->why[strategy], sizeof x->why[strategy], "%.*s",
@@ -230,7 +250,7 @@ lathe_status lathe_plan_ranks_make(lathe_run *run, double step_flops, lathe_plan
     count_weights(store, &x->run);
     lathe_forecast_make(&x->run, &x->setup, x->rows);
     for (int32_t i = 0; i < LATHE_N_FORECASTS && !x->refusal[0]; i++)
-        if (lathe_forecast_is_built(i))
+        if (lathe_forecast_is_built(i) && (i != LATHE_FORECAST_HYBRID || x->setup.shard_ranks > 0))
             LATHE_TRY(plan_row(run, i, x));
     return LATHE_OK;
 }

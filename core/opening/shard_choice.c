@@ -13,8 +13,10 @@ static lathe_status try(const lathe_run *run, int32_t shard, lathe_buffer *text,
 {
     lathe_run *planned = NULL;
     lathe_fit fit;
-    LATHE_TRY(lathe_run_open_as_rank(run, lathe_ranks_count(run->ranks), lathe_shard_name(shard),
-                                     &planned));
+    const lathe_override divided[] = {{"parallel.shard", lathe_shard_name(shard)},
+                                      {"parallel.shard_ranks", "0"}};
+    LATHE_TRY(lathe_run_open_as_rank(run, lathe_ranks_count(run->ranks), divided,
+                                     shard == LATHE_SHARD_NONE ? 2 : 1, &planned));
     lathe_fit_check(planned, &fit);
     lathe_run_close(planned);
     *out_fits = fit.need <= fit.have;

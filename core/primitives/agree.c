@@ -64,8 +64,10 @@ lathe_status lathe__run_agree(lathe_run *run, lathe_agreement *agreement)
 
 lathe_status lathe__run_reduce(lathe_run *run)
 {
-    if (!run->ranks || run->store.fresh_bytes > 0) /* they were added during each backward */
+    if (!run->buckets && !run->extents)
         return LATHE_OK;
+    if (run->store.fresh_bytes > 0 && !run->layout->copies)
+        return LATHE_OK; /* they were added during each backward */
     const double begin = lathe_now();
     lathe_update_forget_norm(run->opt.update);
     LATHE_TRY(run->extents

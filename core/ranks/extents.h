@@ -12,6 +12,10 @@
  * If the sums of the gradients are divided too, reduce happens during each backward, bucket by
  * bucket as their gradients are complete (store/fresh_grads.h).
  *
+ * If several groups of ranks each divide everything (rank_layout.h), the ranks of one group do this
+ * with each other; between reduce and update, ranks of all groups with the same extents add them
+ * (all_reduce): once for each step.
+ *
  * While rank 0 writes a checkpoint, the other ranks serve it: they send what it asks for, until it
  * releases them. It gets one tensor at a time, in pieces; no rank holds the state of another.
  */
@@ -19,14 +23,15 @@
 #define LATHE_RANKS_EXTENTS_H
 
 #include "exec/exec.h"
-#include "ranks/ranks.h"
+#include "ranks/rank_layout.h"
 #include "store/peers.h"
 
 typedef struct lathe_extents lathe_extents;
 
 /** Prepares the exchanges of a store that is divided and laid out, and sets store->peers, which
- *  lives as long as *out. ranks and store must outlive it. */
-lathe_status lathe_extents_create(lathe_ranks *ranks, lathe_store *store, lathe_extents **out);
+ *  lives as long as *out. layout and store must outlive it. */
+lathe_status lathe_extents_create(const lathe_rank_layout *layout, lathe_store *store,
+                                  lathe_extents **out);
 /** NULL is fine. */
 void lathe_extents_destroy(lathe_extents *x);
 
@@ -45,14 +50,15 @@ lathe_status lathe_extents_backward(lathe_extents *x, lathe_exec *exec, int32_t 
                                     int32_t is_first);
 
 /** Adds the gradients of all ranks, in place: afterwards each rank has the sums of its extents, and
- * other elements are undefined. */
+ * other elements are undefined. With LATHE_SHARD_GRADIENTS, where each backward has added those of
+ * the ranks that divide, only the sums of the copies are left to add. */
 lathe_status lathe_extents_reduce(lathe_extents *x);
 
 /** Bytes that this rank has sent in reduce and spread since the last call; 0 for NULL. */
 int64_t lathe_extents_take_sent(lathe_extents *x);
 
-/** Serves rank 0 until it releases the others; the other ranks call it. fill(arg) fills this rank's
- *  part of the optimizer's own average. */
+/** Serves rank 0 until it releases the others; all other ranks call it, and those of its group send
+ *  what it asks for. fill(arg) fills this rank's part of the optimizer's own average. */
 lathe_status lathe_extents_serve(const lathe_extents *x, lathe_status (*fill)(void *arg),
                                  void *arg);
 /** Rank 0 calls it before it runs programs alone, while the others serve it. */

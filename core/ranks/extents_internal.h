@@ -8,6 +8,8 @@
 /* The exchanges of one bucket. own: first element of this rank's extent in the bucket. */
 typedef struct lathe__bucket {
     lathe_exchange *reduce, *spread;
+    lathe_exchange
+        *across; /* sums of the copies of this rank's extent; NULL: no copies, or empty */
     int32_t grad_width, value_width;
     int64_t own_grad, own_value;
 } lathe__bucket;
@@ -19,7 +21,8 @@ typedef struct lathe__schedule {
 } lathe__schedule;
 
 struct lathe_extents {
-    lathe_ranks *ranks;
+    const lathe_rank_layout *layout;
+    lathe_ranks *ranks; /* layout->shard */
     lathe_store *store;
     lathe_peers peers;
     lathe__bucket *list; /* [division->n_buckets] */

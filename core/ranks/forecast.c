@@ -20,7 +20,7 @@ const char *lathe_forecast_name(int32_t strategy)
 
 int32_t lathe_forecast_is_built(int32_t strategy)
 {
-    return strategy >= LATHE_FORECAST_DDP && strategy <= LATHE_FORECAST_ZERO3;
+    return strategy >= LATHE_FORECAST_DDP && strategy <= LATHE_FORECAST_HYBRID;
 }
 
 /* A group that exchanges: ranks of each island, and islands. */

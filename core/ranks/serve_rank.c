@@ -25,15 +25,16 @@ static lathe_status pass(const lathe_extents *x, int32_t op, int32_t peer, void 
                                             .tag = TAG,
                                             .n = n,
                                             .label = "state for a checkpoint"};
-    LATHE_TRY(x->ranks->table->prepare(x->ranks->group, &problem, &exchange, &info));
+    lathe_ranks *all = x->layout->all;
+    LATHE_TRY(all->table->prepare(all->group, &problem, &exchange, &info));
     void *scratch = aligned_alloc(64, ((size_t)info.scratch_bytes + 127) / 64 * 64);
     const lathe_exchange_args args = {.in = op == LATHE_SEND ? data : NULL,
                                       .out = op == LATHE_SEND ? NULL : data,
                                       .scratch = scratch};
-    const lathe_status status = scratch ? lathe_ranks_run(x->ranks, exchange, &args, 1)
+    const lathe_status status = scratch ? lathe_ranks_run(all, exchange, &args, 1)
                                         : lathe_error(LATHE_E_NOMEM, "no memory to pass a piece");
     if (status == LATHE_OK)
-        x->ranks->table->exchange_destroy(exchange);
+        all->table->exchange_destroy(exchange);
     free(scratch);
     return status;
 }
@@ -73,15 +74,16 @@ lathe_status lathe__extents_collect(void *arg, int32_t family, int32_t row, int3
     char *buffer = malloc((size_t)MOST_PIECE);
     if (!buffer)
         return lathe_error(LATHE_E_NOMEM, "no memory to receive the state of other ranks");
-    lathe_status status = lathe_ranks_gather(x->ranks, ask, 4, 1, NULL);
+    lathe_status status = lathe_ranks_gather(x->layout->all, ask, 4, 1, NULL);
     for (int32_t q = 0; status == LATHE_OK && q < lathe_ranks_count(x->ranks); q++) {
         const lathe_extent range = lathe_store_family_bytes(x->store, family, row, slot, q);
         shifted own = {fn, fn_arg, range.begin};
         if (range.n == 0)
             continue;
-        status = q > 0 ? receive(x, q, range, buffer, fn, fn_arg)
-                       : lathe_store_read(x->store, lathe_store_family(x->store, family, row, slot),
-                                          range.n, shift, &own);
+        status = q > 0
+                     ? receive(x, lathe_layout_rank(x->layout, 0, 0, q), range, buffer, fn, fn_arg)
+                     : lathe_store_read(x->store, lathe_store_family(x->store, family, row, slot),
+                                        range.n, shift, &own);
     }
     free(buffer);
     return status;
@@ -91,13 +93,13 @@ lathe_status lathe__extents_fill_averages(void *arg)
 {
     const lathe_extents *x = arg;
     const double ask = FILL_AVERAGES;
-    return lathe_ranks_gather(x->ranks, &ask, 1, 1, NULL);
+    return lathe_ranks_gather(x->layout->all, &ask, 1, 1, NULL);
 }
 
 lathe_status lathe__extents_ask_gather(lathe_extents *x, int32_t gather)
 {
     const double ask[2] = {GATHER, gather};
-    return lathe_ranks_gather(x->ranks, ask, 2, 1, NULL);
+    return lathe_ranks_gather(x->layout->all, ask, 2, 1, NULL);
 }
 
 void lathe_extents_lead(lathe_extents *x)
@@ -109,7 +111,7 @@ lathe_status lathe_extents_release(lathe_extents *x)
 {
     x->is_alone = 0;
     const double ask = RELEASE;
-    return lathe_ranks_gather(x->ranks, &ask, 1, 1, NULL);
+    return lathe_ranks_gather(x->layout->all, &ask, 1, 1, NULL);
 }
 
 /* Sends a piece to rank 0. A lathe_piece_fn. */
@@ -121,6 +123,12 @@ static lathe_status send_piece(void *arg, int64_t offset, const void *data, int6
         LATHE_TRY(pass(arg, LATHE_SEND, 0, (char *)(uintptr_t)data + at, n));
     }
     return LATHE_OK;
+}
+
+/* Whether rank 0 gathers and collects with this rank: the others have what it has. */
+static int is_of_first(const lathe_extents *x)
+{
+    return x->layout->island_no == 0 && x->layout->copy_no == 0;
 }
 
 static lathe_status send_held(const lathe_extents *x, int32_t family, int32_t row, int32_t slot)
@@ -135,14 +143,17 @@ static lathe_status send_held(const lathe_extents *x, int32_t family, int32_t ro
 lathe_status lathe_extents_serve(const lathe_extents *x, lathe_status (*fill)(void *arg), void *arg)
 {
     const double here = RELEASE, *all = NULL;
-    for (;;) {
-        LATHE_TRY(lathe_ranks_gather(x->ranks, &here, 1, 1, &all));
+    for (;;) { /* every rank hears every request, and so does not miss the release */
+        LATHE_TRY(lathe_ranks_gather(x->layout->all, &here, 1, 1, &all));
         const int32_t what = (int32_t)all[0];
         if (what == RELEASE)
             return LATHE_OK;
+        if (what == FILL_AVERAGES)
+            LATHE_TRY(fill(arg));
+        if (!is_of_first(x))
+            continue;
         switch (what) {
         case FILL_AVERAGES:
-            LATHE_TRY(fill(arg));
             break;
         case GATHER:
             LATHE_TRY(lathe__gather_serve(x, (int32_t)all[1]));

@@ -167,6 +167,13 @@ lathe_status lathe__run_check_engine(lathe_run *run)
     return LATHE_OK;
 }
 
+lathe_layout_ask lathe__run_layout_ask(const lathe_settings *set)
+{
+    return (lathe_layout_ask){.n_islands = 1,
+                              .shard_ranks =
+                                  set->shard == LATHE_SHARD_NONE ? 1 : (int32_t)set->shard_ranks};
+}
+
 lathe_status lathe__run_join(lathe_run *run)
 {
     lathe_instance engine = {.component = NULL}, base = {.component = NULL};
@@ -201,18 +208,19 @@ lathe_status lathe__run_join(lathe_run *run)
     return lathe__run_check_ranks(run);
 }
 
-/* How the ranks divide the run: those that are there, or those that a plan is made for. */
 static lathe_division_ask ask_of(const lathe_run *run)
 {
-    const int32_t planned_for = run->open.as_ranks > 1 ? run->open.as_ranks : 1;
-    return (lathe_division_ask){.shard = run->set.shard,
-                                .rank = lathe_ranks_rank(run->ranks),
-                                .n_ranks = run->ranks ? lathe_ranks_count(run->ranks) : planned_for,
-                                .bucket_bytes = run->set.bucket_bytes};
+    return lathe_layout_division(run->layout, run->set.shard, run->set.bucket_bytes);
 }
 
+/* The ranks that are there, or those that a plan is made for. */
 lathe_status lathe__run_lay_out(lathe_run *run)
 {
+    const int32_t is_alone = !run->ranks && run->open.as_ranks < 2;
+    const lathe_layout_ask places =
+        is_alone ? (lathe_layout_ask){1, 1} : lathe__run_layout_ask(&run->set);
+    LATHE_TRY(lathe_rank_layout_create(run->ranks, is_alone ? 1 : run->open.as_ranks, &places,
+                                       &run->layout));
     const lathe_division_ask ask = ask_of(run);
     return lathe_store_init_divided(&run->store, &run->params, &run->parts.optimizer, &ask);
 }
@@ -255,9 +263,9 @@ lathe_status lathe__run_plan_buckets(lathe_run *run)
         run->planned.by[LATHE_MEM_STAGING] += lathe_step_scratch_of(&run->store, &ask);
     else
         LATHE_TRY(run->store.division
-                      ? lathe_extents_create(run->ranks, &run->store, &run->extents)
-                      : lathe_grad_buckets_create(run->ranks, &run->store, run->set.bucket_bytes,
-                                                  &run->buckets));
+                      ? lathe_extents_create(run->layout, &run->store, &run->extents)
+                      : lathe_grad_buckets_create(run->layout->copies, &run->store,
+                                                  run->set.bucket_bytes, &run->buckets));
     run->planned.by[LATHE_MEM_STAGING] += exchange_bytes(run);
     return run->store.division && run->set.shard >= LATHE_SHARD_GRADIENTS ? plan_backwards(run)
                                                                           : LATHE_OK;
