@@ -12,6 +12,7 @@
 #include "primitives/agree.h"
 #include "primitives/api_sizes.h"
 #include "primitives/merge_step.h"
+#include "primitives/outer_step.h"
 #include "ranks/extents.h"
 #include "run/run_saved.h"
 #include "update/curvature.h"
@@ -296,6 +297,7 @@ static double next_rate(const lathe_run *run)
 lathe_status lathe__run_left_out(lathe_run *run, lathe_step_result *out)
 {
     double param_norm = 0.0;
+    lathe__round_begin(run);
     LATHE_TRY(lathe_update_param_norm(run->opt.update, &param_norm));
     *out = (lathe_step_result){.size = (uint32_t)sizeof *out,
                                .skipped = 1,
@@ -310,6 +312,7 @@ lathe_status lathe__run_left_out(lathe_run *run, lathe_step_result *out)
     run->at.skipped_in_row++;
     for (int32_t g = 0; g < LATHE_MAX_GROUPS; g++)
         run->opt.group_norms[g] = NAN;
+    LATHE_TRY(lathe__round_after_step(run));
     return lathe__merge_after_step(run);
 }
 
@@ -350,6 +353,7 @@ lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
                               .step = n_updates + 1,
                               .seed = run->set.seed};
     LATHE_TRY(read_rate(run, &args.lr));
+    lathe__round_begin(run);
     LATHE_TRY(lathe__run_reduce(run));
     LATHE_TRY(lathe_update_run(run->opt.update, &args));
     LATHE_TRY(lathe_curvature_estimate(&run->programs, &run->parts.optimizer, run->opt.update,
@@ -372,6 +376,7 @@ lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
         lathe_struct_write(out, &result, (int64_t)sizeof result);
     }
     LATHE_TRY(lathe_zero_grad(run));
+    LATHE_TRY(lathe__round_after_step(run));
     return lathe__merge_after_step(run);
 }
 

@@ -79,6 +79,19 @@ static lathe_status prepare_bucket(lathe_extents *x, int32_t k)
 static lathe_status add(void *arg, double *numbers, int32_t n);
 static lathe_status spread(void *arg);
 
+/* Of this rank's island, which is the first: rank 0 calls it. */
+static lathe_status collect(void *arg, int32_t family, int32_t row, int32_t slot, lathe_piece_fn fn,
+                            void *fn_arg)
+{
+    const lathe_extents *x = arg;
+    return lathe_serving_collect(&x->serving, 0, family, row, slot, fn, fn_arg);
+}
+
+static lathe_status fill_averages(void *arg)
+{
+    return lathe_serving_fill_averages(&((const lathe_extents *)arg)->serving);
+}
+
 lathe_status lathe_extents_create(const lathe_rank_layout *layout, lathe_store *store,
                                   lathe_extents **out)
 {
@@ -95,8 +108,12 @@ lathe_status lathe_extents_create(const lathe_rank_layout *layout, lathe_store *
                                  .gather_start = lathe__gather_start,
                                  .gather_poll = lathe__gather_poll,
                                  .gather_wait = lathe__gather_wait,
-                                 .collect = lathe__extents_collect,
-                                 .fill_averages = lathe__extents_fill_averages};
+                                 .collect = collect,
+                                 .fill_averages = fill_averages};
+        x->serving = (lathe_serving){.layout = layout,
+                                     .store = store,
+                                     .gather = lathe__gather_serve,
+                                     .gather_arg = x};
     }
     lathe_status status = x && x->list && x->counts
                               ? LATHE_OK
@@ -144,6 +161,16 @@ int64_t lathe_extents_bytes(const lathe_extents *x)
 void lathe_extents_place(lathe_extents *x, void *scratch)
 {
     x->scratch = scratch;
+}
+
+const lathe_serving *lathe_extents_serving(const lathe_extents *x)
+{
+    return &x->serving;
+}
+
+void lathe_extents_lead(lathe_extents *x, int32_t is_alone)
+{
+    x->is_alone = is_alone;
 }
 
 int64_t lathe_extents_take_sent(lathe_extents *x)
@@ -231,6 +258,17 @@ lathe_status lathe_extents_plan(lathe_extents *x, const lathe_graph *const *grap
         x->programs[x->n_programs++].graph = graphs[g];
         status = make_schedule(&x->programs[g], lives + (int64_t)g * n_buckets, n_buckets);
     }
+    free(lives);
+    return status;
+}
+
+lathe_status lathe_extents_foresee(lathe_store *store, const lathe_graph *const *graphs, int32_t n)
+{
+    lathe_bucket_life *lives =
+        calloc((size_t)n * (size_t)store->division->n_buckets + 1, sizeof *lives);
+    if (!lives)
+        return lathe_error(LATHE_E_NOMEM, "no memory for the order of buckets");
+    const lathe_status status = lathe_fresh_grads_plan(store, graphs, n, lives);
     free(lives);
     return status;
 }

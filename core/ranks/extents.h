@@ -24,6 +24,7 @@
 
 #include "exec/exec.h"
 #include "ranks/rank_layout.h"
+#include "ranks/serving.h"
 #include "store/peers.h"
 
 typedef struct lathe_extents lathe_extents;
@@ -43,6 +44,9 @@ void lathe_extents_place(lathe_extents *x, void *scratch);
  *  programs, and places the fresh gradients. The programs outlive it. */
 lathe_status lathe_extents_plan(lathe_extents *x, const lathe_graph *const *graphs, int32_t n);
 
+/** The same for a plan without the other ranks: places the fresh gradients. */
+lathe_status lathe_extents_foresee(lathe_store *store, const lathe_graph *const *graphs, int32_t n);
+
 /** Runs the backward of a planned program, its nodes from `begin` on, and adds the gradients of all
  *  ranks to the sums of their extents. is_first: of the step; replaces the sums. All ranks call it.
  */
@@ -57,13 +61,9 @@ lathe_status lathe_extents_reduce(lathe_extents *x);
 /** Bytes that this rank has sent in reduce and spread since the last call; 0 for NULL. */
 int64_t lathe_extents_take_sent(lathe_extents *x);
 
-/** Serves rank 0 until it releases the others; all other ranks call it, and those of its group send
- *  what it asks for. fill(arg) fills this rank's part of the optimizer's own average. */
-lathe_status lathe_extents_serve(const lathe_extents *x, lathe_status (*fill)(void *arg),
-                                 void *arg);
-/** Rank 0 calls it before it runs programs alone, while the others serve it. */
-void lathe_extents_lead(lathe_extents *x);
-/** Rank 0 calls it when it asks for nothing more. */
-lathe_status lathe_extents_release(lathe_extents *x);
+/** How rank 0 asks for the extents of others, and how they serve it. */
+const lathe_serving *lathe_extents_serving(const lathe_extents *x);
+/** Rank 0 calls it before (1) and after (0) it runs programs alone, while the others serve it. */
+void lathe_extents_lead(lathe_extents *x, int32_t is_alone);
 
 #endif

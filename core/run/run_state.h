@@ -87,6 +87,7 @@ struct lathe_run {
     struct lathe_rank_layout *layout;        /* ranks/rank_layout.h; NULL: before the plan */
     struct lathe_grad_buckets *buckets;      /* ranks/grad_buckets.h; NULL: one rank */
     struct lathe_extents *extents;           /* ranks/extents.h; NULL: ranks divide nothing */
+    struct lathe_outer *outer;               /* islands/island_files.h; NULL: no islands */
     void *bucket_scratch;                    /* of buckets or extents */
     int32_t saves;                           /* 1: rank 0 writes checkpoints */
     int64_t samples_every;                   /* generate.every of rank 0 */
