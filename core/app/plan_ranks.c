@@ -191,13 +191,29 @@ enum { MOST_SETTINGS = 8 };
 static int32_t settings_of(const lathe_plan_ranks *x, int32_t strategy,
                            char text[MOST_SETTINGS][32], lathe_override *out)
 {
+    static const char *const dtypes[] = {"fp32", "bf16", "int8", "int4"}; /* of diloco's rows */
     const int is_hybrid = strategy == LATHE_FORECAST_HYBRID;
+    const int is_diloco = strategy >= LATHE_FORECAST_DILOCO;
+    const lathe_network *net = &x->setup.network;
+    const int32_t islands = net->n_islands > 1 ? net->n_islands : net->n_ranks;
     int32_t n = 0;
+    (void)snprintf(text[n], 32, "%d", is_diloco ? islands : 0);
+    out[n] = (lathe_override){"parallel.diloco_islands", text[n]};
+    n++;
     (void)snprintf(text[n], 32, "%d", is_hybrid ? x->setup.shard_ranks : 0);
     out[n] = (lathe_override){"parallel.shard_ranks", text[n]};
     n++;
-    out[n++] = (lathe_override){"parallel.shard",
-                                lathe_shard_name(is_hybrid ? LATHE_SHARD_PARAMETERS : strategy)};
+    const int32_t shard = is_hybrid   ? LATHE_SHARD_PARAMETERS
+                          : is_diloco ? LATHE_SHARD_NONE
+                                      : strategy;
+    out[n++] = (lathe_override){"parallel.shard", lathe_shard_name(shard)};
+    if (!is_diloco)
+        return n;
+    (void)snprintf(text[n], 32, "%d", x->setup.inner_steps);
+    out[n] = (lathe_override){"parallel.diloco_inner_steps", text[n]};
+    n++;
+    out[n++] = (lathe_override){"parallel.diloco_pseudo_gradient_dtype",
+                                dtypes[strategy - LATHE_FORECAST_DILOCO]};
     return n;
 }
 
@@ -213,8 +229,10 @@ static lathe_status plan_row(const lathe_run *run, int32_t strategy, lathe_plan_
     if (status == LATHE_E_NOMEM)
         return status;
     x->is_planned[strategy] = status == LATHE_OK;
-    if (status == LATHE_OK)
+    if (status == LATHE_OK) {
         x->rows[strategy].memory = planned->planned;
+        x->rows[strategy].outer_bytes = 0; /* it is among them */
+    }
     if (status == LATHE_OK && strategy == LATHE_FORECAST_ZERO3)
         x->whole_bytes = planned->store.gathers->whole_bytes;
     if (status != LATHE_OK)

@@ -45,9 +45,9 @@ lathe_extent lathe__islands_part(const lathe_islands *x, int32_t copy, int32_t p
 
 lathe_extent lathe__islands_shard(const lathe_islands *x, int64_t n, int32_t k)
 {
-    const int64_t blocks = (n + ALIGNED - 1) / ALIGNED, islands = x->layout->n_islands;
-    const int64_t begin = least(k * blocks / islands * ALIGNED, n);
-    const int64_t end = least((k + 1) * blocks / islands * ALIGNED, n);
+    const int64_t blocks = n / ALIGNED, islands = x->layout->n_islands;
+    const int64_t begin = k * blocks / islands * ALIGNED;
+    const int64_t end = k + 1 == islands ? n : (k + 1) * blocks / islands * ALIGNED;
     return (lathe_extent){begin, end - begin};
 }
 
@@ -138,8 +138,8 @@ static void size_pieces(lathe_islands *x)
     x->n_copied = copies > 1 ? (int32_t)((most + x->copied_each - 1) / x->copied_each) : 0;
     if (islands < 2)
         return;
-    const int64_t shard = lathe_delta_bytes(x->set.dtype, x->piece / islands);
-    x->decoded = x->piece / islands;
+    x->decoded = x->piece / islands + ALIGNED; /* the last shard has what the others leave */
+    const int64_t shard = lathe_delta_bytes(x->set.dtype, x->decoded);
     x->send_bytes = round_up(islands * shard, 64);
     x->receive_bytes = round_up(islands * shard, 64);
 }

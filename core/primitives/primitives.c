@@ -216,12 +216,26 @@ static lathe_status forward(lathe_run *run, const lathe_run_batch *batch, uint32
                  : read_loss(p, count, train ? &run->sum : NULL, out);
 }
 
+/* A program that trains step by step may end or skip a step on one rank, and the others would wait
+ * for its weights in the middle of theirs. */
+static lathe_status check_steps(const lathe_run *run)
+{
+    if (!run->open.data_is_optional || !run->store.gathers || run->layout->copies)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_UNSUPPORTED,
+                       "parallel.shard = \"parameters\" does not go with lathe_step and the other "
+                       "calls that train step by step: train with lathe train, choose \"optimizer\" "
+                       "or \"gradients\", or set parallel.shard_ranks");
+}
+
 lathe_status lathe_forward(lathe_run *run, const lathe_run_batch *batch, uint32_t flags,
                            lathe_forward_result *out)
 {
     lathe_forward_result result;
     lathe_run_batch given;
     LATHE_TRY(lathe_struct_check(out, "lathe_forward_result", LATHE_LEAST_FORWARD));
+    if (flags & LATHE_FORWARD_TRAIN)
+        LATHE_TRY(check_steps(run));
     if (batch)
         LATHE_TRY(lathe_struct_read(batch, "lathe_run_batch", LATHE_LEAST_BATCH, &given,
                                     (int64_t)sizeof given));
