@@ -91,8 +91,7 @@ static lathe_status train_arguments(const lathe_args *args, int32_t n_ranks, int
             list[n++] = lathe_arena_printf(arena, "--%s=%s", args->overrides[i].key,
                                            args->overrides[i].value);
     if (islands > 0)
-        list[n++] =
-            lathe_arena_printf(arena, "--parallel.diloco_islands=%lld", (long long)islands);
+        list[n++] = lathe_arena_printf(arena, "--parallel.diloco_islands=%lld", (long long)islands);
     if (!sets(args, "log", "progress"))
         list[n++] = lathe_arena_strdup(arena, "--log.progress=plain");
     if (!sets(args, "train", "threads")) {

@@ -133,8 +133,8 @@ static void narrow(void *arg, int64_t begin, int64_t end, int32_t worker)
     const coding *c = arg;
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
-        const uint16_t h = c->dtype == LATHE_DELTA_BF16 ? lathe_f32_to_bf16(c->x[i])
-                                                        : lathe_f32_to_f16(c->x[i]);
+        const uint16_t h =
+            c->dtype == LATHE_DELTA_BF16 ? lathe_f32_to_bf16(c->x[i]) : lathe_f32_to_f16(c->x[i]);
         memcpy(c->codes + 2 * i, &h, sizeof h);
     }
 }

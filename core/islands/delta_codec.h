@@ -2,8 +2,8 @@
  *
  *   fp32, bf16, fp16   n numbers, rounded to nearest even
  *   int8               blocks of 256: f32 scales s = max|x| / 127, then n bytes q = round(x / s)
- *   int4               blocks of 64: f32 scales s = max|x| / 7, then two numbers q + 8 per byte, the
- *                      first in the low half
+ *   int4               blocks of 64: f32 scales s = max|x| / 7, then two numbers q + 8 per byte,
+ * the first in the low half
  *
  * A number is read as q * s. Source: ours; absmax blocks as in arXiv:2110.02861.
  */

@@ -102,8 +102,8 @@ static lathe_status write_tensor(void *arg, const tensor *t)
                            : t->kind == AVERAGES ? LATHE_FAMILY_AVERAGES
                            : t->kind == MASTERS  ? LATHE_FAMILY_MASTERS
                                                  : LATHE_FAMILY_MORE + t->kind;
-    LATHE_TRY(lathe_serving_collect(&x->f->serving, x->island, family, t->row, t->slot, write_piece,
-                                    x));
+    LATHE_TRY(
+        lathe_serving_collect(&x->f->serving, x->island, family, t->row, t->slot, write_piece, x));
     x->n++;
     return LATHE_OK;
 }
@@ -149,7 +149,8 @@ static lathe_status write_json(const lathe_outer *f, const char *path)
     lathe_buffer_printf(&b,
                         "{\"format\": \"lathe-islands\", \"version\": %d, \"inner_steps\": %lld, "
                         "\"is_within_round\": %s, \"islands\": [\n",
-                        VERSION, (long long)set->inner_steps, is_within_round(f) ? "true" : "false");
+                        VERSION, (long long)set->inner_steps,
+                        is_within_round(f) ? "true" : "false");
     lathe_status status = b.status;
     for (int32_t i = 0; status == LATHE_OK && i < n; i++) {
         lathe_buffer_puts(&b, i ? ",\n" : "");
@@ -233,8 +234,7 @@ static lathe_status read_tensor(void *arg, const tensor *t)
 }
 
 /* Reads the numbers of the island whose state this one takes. */
-static lathe_status read_counters(const lathe_outer *f, const json_t *island,
-                                  const char *path)
+static lathe_status read_counters(const lathe_outer *f, const json_t *island, const char *path)
 {
     const lathe_saved_state *saved = f->saved;
     lathe_counters at = {0};
@@ -277,8 +277,8 @@ static int32_t has_errors(const lathe_outer *f, const lathe_safetensors *set)
 }
 
 /* Checks all of a file, then takes it. island -1: the outer state. */
-static lathe_status read_set(const lathe_outer *f, const lathe_safetensors *set,
-                             int32_t island, int32_t has_masters)
+static lathe_status read_set(const lathe_outer *f, const lathe_safetensors *set, int32_t island,
+                             int32_t has_masters)
 {
     reading x = {f, set, 1};
     const int32_t errors = island >= 0 && has_errors(f, set);
@@ -370,9 +370,8 @@ static const void *own(const void *arg, int32_t family, int32_t row)
 }
 
 lathe_status lathe_outer_create(const lathe_rank_layout *layout, lathe_store *store,
-                                const lathe_island_settings *settings,
-                                const lathe_serving *serving, const lathe_saved_state *saved,
-                                lathe_outer **out)
+                                const lathe_island_settings *settings, const lathe_serving *serving,
+                                const lathe_saved_state *saved, lathe_outer **out)
 {
     lathe_outer *f = calloc(1, sizeof *f);
     if (!f)
@@ -384,16 +383,20 @@ lathe_status lathe_outer_create(const lathe_rank_layout *layout, lathe_store *st
     f->serving.more = &f->served;
     const lathe_status status = lathe_islands_create(layout, store, settings, &f->islands);
     if (status != LATHE_OK) {
-        lathe_outer_destroy(f);
+        free(f);
         return status;
     }
     *out = f;
     return LATHE_OK;
 }
 
-void lathe_outer_destroy(lathe_outer *f)
+void lathe_outer_close(lathe_outer *f, lathe_machine *m, int32_t is_forsaken)
 {
-    if (f)
-        lathe_islands_destroy(f->islands);
+    if (!f)
+        return;
+    lathe_islands_unplace(f->islands, m);
+    if (is_forsaken)
+        return;
+    lathe_islands_destroy(f->islands);
     free(f);
 }

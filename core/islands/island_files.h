@@ -27,10 +27,10 @@ typedef struct lathe_outer {
 /** Prepares the islands of a run. layout, store and saved outlive *out.
  *  serving: of a store that ranks divide (ranks/extents.h); NULL: nothing is divided. */
 lathe_status lathe_outer_create(const lathe_rank_layout *layout, lathe_store *store,
-                                const lathe_island_settings *settings,
-                                const lathe_serving *serving, const lathe_saved_state *saved,
-                                lathe_outer **out);
-/** NULL is fine. */
-void lathe_outer_destroy(lathe_outer *outer);
+                                const lathe_island_settings *settings, const lathe_serving *serving,
+                                const lathe_saved_state *saved, lathe_outer **out);
+/** Frees all, with its memory of the machine. is_forsaken: the ranks have failed (ranks/ranks.h):
+ *  then their exchanges stay. NULL is fine. */
+void lathe_outer_close(lathe_outer *outer, lathe_machine *m, int32_t is_forsaken);
 
 #endif

@@ -168,8 +168,8 @@ static lathe_status prepare_piece(lathe_islands *x, int32_t k, int64_t *counts)
     p->n = least(x->piece, x->part.n - p->at);
     if (!x->layout->others)
         return LATHE_OK;
-    const int64_t own = lathe_delta_bytes(
-        x->set.dtype, lathe__islands_shard(x, p->n, x->layout->island_no).n);
+    const int64_t own =
+        lathe_delta_bytes(x->set.dtype, lathe__islands_shard(x, p->n, x->layout->island_no).n);
     for (int32_t i = 0; i < n; i++) {
         counts[i] = lathe_delta_bytes(x->set.dtype, lathe__islands_shard(x, p->n, i).n);
         counts[n + i] = own;
@@ -182,11 +182,8 @@ static lathe_status prepare_piece(lathe_islands *x, int32_t k, int64_t *counts)
                                       .from = counts + n,
                                       .label = label};
     LATHE_TRY(prepare(x->layout->others, &scatter, &p->scatter));
-    lathe_exchange_problem gather = {.op = LATHE_ALL_GATHER,
-                                     .dtype = LATHE_U8,
-                                     .n = all,
-                                     .counts = counts,
-                                     .label = label};
+    lathe_exchange_problem gather = {
+        .op = LATHE_ALL_GATHER, .dtype = LATHE_U8, .n = all, .counts = counts, .label = label};
     return prepare(x->layout->others, &gather, &p->gather);
 }
 
@@ -202,11 +199,8 @@ static lathe_status prepare_copied(lathe_islands *x, int32_t k, int64_t *counts)
         all += counts[c];
     }
     (void)snprintf(label, sizeof label, "weights %d of %d of an island", k + 1, x->n_copied);
-    lathe_exchange_problem gather = {.op = LATHE_ALL_GATHER,
-                                     .dtype = LATHE_F32,
-                                     .n = all,
-                                     .counts = counts,
-                                     .label = label};
+    lathe_exchange_problem gather = {
+        .op = LATHE_ALL_GATHER, .dtype = LATHE_F32, .n = all, .counts = counts, .label = label};
     return prepare(l->copies, &gather, &x->copied[k]);
 }
 

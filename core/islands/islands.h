@@ -1,15 +1,17 @@
 /* The outer optimization of DiLoCo, as one rank sees it.
  *
- * Islands of ranks train apart, each by the run's optimizer on its share of every batch. After every
- * `inner_steps` steps, with w0 the weights at the begin of the round and w those of an island now:
+ * Islands of ranks train apart, each by the run's optimizer on its share of every batch. After
+ * every `inner_steps` steps, with w0 the weights at the begin of the round and w those of an island
+ * now:
  *
  *   d = mean over islands of (w0 - w)       as delta_codec.h encodes it
  *   v = momentum * v + d
  *   w0 = w = w0 - lr * (d + momentum * v)   Nesterov; the same for all islands
  *
- * Sources: arXiv:2311.08105, algorithm 1; torch.optim.SGD(nesterov=True) for the step. With int8 and
- * int4 (ours) each island adds to its change what encoding has lost of it in the round before, and
- * the rank that averages a part adds what encoding its mean has lost, times the number of islands.
+ * Sources: arXiv:2311.08105, algorithm 1; torch.optim.SGD(nesterov=True) for the step. With int8
+ * and int4 (ours) each island adds to its change what encoding has lost of it in the round before,
+ * and the rank that averages a part adds what encoding its mean has lost, times the number of
+ * islands.
  *
  * The trained elements of an island are divided among its ranks: each keeps the outer state of its
  * part, and exchanges it with the ranks of other islands that have the same. Its elements are those

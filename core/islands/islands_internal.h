@@ -15,7 +15,7 @@ struct lathe_islands {
     lathe_island_settings set;
     const lathe_rank_layout *layout;
     lathe_store *store;
-    int64_t *row_at; /* [n_rows + 1] first element of each row among those of this rank's place */
+    int64_t *row_at;   /* [n_rows + 1] first element of each row among those of this rank's place */
     lathe_extent part; /* of this rank, among those */
     float *state[LATHE_N_OUTER]; /* [part.n] each; ERROR: NULL if the dtype has none */
     char *memory;                /* of the state */

@@ -135,9 +135,8 @@ static void encode(const lathe_islands *x, const work *w)
         lathe_delta_encode(x->set.dtype, w->d + shard.begin, shard.n, to);
         if (!w->s.error)
             continue;
-        stepping s = {.d = w->d + shard.begin,
-                      .error = w->s.error + shard.begin,
-                      .other = w->decoded};
+        stepping s = {
+            .d = w->d + shard.begin, .error = w->s.error + shard.begin, .other = w->decoded};
         lathe_delta_decode(x->set.dtype, to, shard.n, w->decoded);
         lathe_parallel_for(shard.n, GRAIN, keep_loss, &s);
     }
@@ -199,8 +198,8 @@ static lathe_status step_piece(lathe_islands *x, int32_t k)
     w.receive = w.send + x->send_bytes;
     w.s = (stepping){.start = x->state[LATHE_OUTER_START] + p->at,
                      .momentum = x->state[LATHE_OUTER_MOMENTUM] + p->at,
-                     .error = x->state[LATHE_OUTER_ERROR] ? x->state[LATHE_OUTER_ERROR] + p->at
-                                                          : NULL,
+                     .error =
+                         x->state[LATHE_OUTER_ERROR] ? x->state[LATHE_OUTER_ERROR] + p->at : NULL,
                      .d = w.d,
                      .lr = (float)x->set.lr,
                      .mu = (float)x->set.momentum};
@@ -209,12 +208,11 @@ static lathe_status step_piece(lathe_islands *x, int32_t k)
     if (x->layout->others)
         LATHE_TRY(exchange(x, &w));
     if (!all_finite(w.d, p->n))
-        return lathe_error(LATHE_E_NUMERIC,
-                           "the change of the weights in this round of DiLoCo is not finite%s",
-                           x->set.dtype == LATHE_DELTA_FP16
-                               ? "; fp16 holds numbers up to 65504: choose another "
-                                 "parallel.diloco_pseudo_gradient_dtype"
-                               : "");
+        return lathe_error(
+            LATHE_E_NUMERIC, "the change of the weights in this round of DiLoCo is not finite%s",
+            x->set.dtype == LATHE_DELTA_FP16 ? "; fp16 holds numbers up to 65504: choose another "
+                                               "parallel.diloco_pseudo_gradient_dtype"
+                                             : "");
     lathe_parallel_for(p->n, GRAIN, nesterov, &w.s);
     return LATHE_OK;
 }
@@ -256,10 +254,9 @@ static lathe_status refresh(const lathe_islands *x)
         const int32_t dtype = lathe_params_value_dtype(store->params, i);
         char *to = (char *)lathe_store_shadow(store, i) +
                    (own.begin - held[LATHE_OF_VALUE].begin) * lathe_dtype_bytes(dtype);
-        LATHE_TRY(lathe_convert(to, dtype,
-                                lathe_store_master(store, i) +
-                                    (own.begin - held[LATHE_OF_PARAMETER].begin),
-                                LATHE_F32, own.n));
+        LATHE_TRY(lathe_convert(
+            to, dtype, lathe_store_master(store, i) + (own.begin - held[LATHE_OF_PARAMETER].begin),
+            LATHE_F32, own.n));
     }
     return store->peers ? store->peers->spread(store->peers->arg) : LATHE_OK;
 }

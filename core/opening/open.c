@@ -10,7 +10,6 @@
 #include "checkpoint/checkpoint_image.h"
 #include "generate/draft_model.h"
 #include "generate/generator.h"
-#include "islands/island_files.h"
 #include "opening/begin_adapter.h"
 #include "opening/dry_run.h"
 #include "opening/fit.h"
@@ -198,8 +197,6 @@ lathe_status lathe__run_settle_length(lathe_run *run)
             (lathe_loader_batches(run->data.loader, run->set.epochs) + per_step - 1) / per_step;
         lathe__settings_check_pause(run);
     }
-    if (run->outer)
-        lathe_islands_set_length(run->outer->islands, run->set.max_steps);
     LATHE_TRY(lathe__run_check_length(run, run->set.max_steps));
     if (LATHE_HAS(scheduler, init))
         scheduler->init(run->parts.scheduler.self, run->opt.base_lr, run->at.scheduler_state);
@@ -473,7 +470,6 @@ void lathe_run_close(lathe_run *run)
     if (!lathe_ranks_are_forsaken()) {
         lathe_grad_buckets_destroy(run->buckets);
         lathe_extents_destroy(run->extents);
-        lathe_outer_destroy(run->outer);
         lathe_rank_layout_destroy(run->layout);
         lathe_ranks_close(run->ranks);
     }

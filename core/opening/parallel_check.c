@@ -51,11 +51,12 @@ static lathe_status check_islands(const lathe_run *run)
     if (!run->ranks)
         LATHE_TRY(lathe__run_check_ranks(run));
     if (run->set.shard == LATHE_SHARD_PARAMETERS && run->set.shard_ranks == 0)
-        return lathe__run_refuse(run, "parallel", "shard",
-                                 "parallel.shard = \"parameters\" divides the weights among all "
-                                 "ranks, and each island of DiLoCo needs them: choose \"optimizer\" "
-                                 "or \"gradients\", or set parallel.shard_ranks, which keeps them "
-                                 "inside an island");
+        return lathe__run_refuse(
+            run, "parallel", "shard",
+            "parallel.shard = \"parameters\" divides the weights among all "
+            "ranks, and each island of DiLoCo needs them: choose \"optimizer\" "
+            "or \"gradients\", or set parallel.shard_ranks, which keeps them "
+            "inside an island");
     if (run->set.merge_every > 0)
         return lathe__run_refuse(run, "adapter", "merge_every",
                                  "adapter.merge_every changes frozen weights, which islands of "

@@ -222,10 +222,11 @@ static lathe_status check_steps(const lathe_run *run)
 {
     if (!run->open.data_is_optional || !run->store.gathers || run->layout->copies)
         return LATHE_OK;
-    return lathe_error(LATHE_E_UNSUPPORTED,
-                       "parallel.shard = \"parameters\" does not go with lathe_step and the other "
-                       "calls that train step by step: train with lathe train, choose \"optimizer\" "
-                       "or \"gradients\", or set parallel.shard_ranks");
+    return lathe_error(
+        LATHE_E_UNSUPPORTED,
+        "parallel.shard = \"parameters\" does not go with lathe_step and the other "
+        "calls that train step by step: train with lathe train, choose \"optimizer\" "
+        "or \"gradients\", or set parallel.shard_ranks");
 }
 
 lathe_status lathe_forward(lathe_run *run, const lathe_run_batch *batch, uint32_t flags,

@@ -110,10 +110,8 @@ lathe_status lathe_extents_create(const lathe_rank_layout *layout, lathe_store *
                                  .gather_wait = lathe__gather_wait,
                                  .collect = collect,
                                  .fill_averages = fill_averages};
-        x->serving = (lathe_serving){.layout = layout,
-                                     .store = store,
-                                     .gather = lathe__gather_serve,
-                                     .gather_arg = x};
+        x->serving = (lathe_serving){
+            .layout = layout, .store = store, .gather = lathe__gather_serve, .gather_arg = x};
     }
     lathe_status status = x && x->list && x->counts
                               ? LATHE_OK

@@ -19,8 +19,7 @@ typedef struct lathe_served_more {
     void *arg;
     /** Bytes of a whole f32 row that a rank of an island has in a family: of a copy and a place
      *  (rank_layout.h). */
-    lathe_extent (*part)(const void *arg, int32_t family, int32_t row, int32_t copy,
-                         int32_t place);
+    lathe_extent (*part)(const void *arg, int32_t family, int32_t row, int32_t copy, int32_t place);
     /** Where this rank has them, in host memory. */
     const void *(*own)(const void *arg, int32_t family, int32_t row);
     /** Appends a text that the first rank of an island tells about it. */

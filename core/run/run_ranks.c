@@ -306,8 +306,8 @@ void lathe__run_close_buckets(lathe_run *run)
         lathe_machine_free(&run->machine, LATHE_MEM_STAGING, exchange_bytes(run),
                            run->bucket_scratch);
     run->bucket_scratch = NULL;
-    if (run->outer)
-        lathe_islands_unplace(run->outer->islands, &run->machine);
+    lathe_outer_close(run->outer, &run->machine, lathe_ranks_are_forsaken());
+    run->outer = NULL;
 }
 
 lathe_status lathe__run_first_alone(lathe_run *run, lathe_status (*work)(lathe_run *run))

@@ -25,11 +25,11 @@ Test(diloco_ranks, one_island_without_momentum_trains_as_no_island)
  * nothing divided, ZeRO-1 and 2, hybrid. They differ by the order of sums alone. */
 Test(diloco_ranks, islands_divide_what_ranks_divide)
 {
-    static const char *const inside[] = {
-        "--parallel.shard optimizer", "--parallel.shard gradients",
-        "--parallel.shard parameters --parallel.shard_ranks 2",
-        "--parallel.shard optimizer --parallel.shard_ranks 2"};
-    static const char same[] = ISLANDS(2, 4) "--train.micro_batch_size 2 --parallel.bucket_mb 0.02 ";
+    static const char *const inside[] = {"--parallel.shard optimizer", "--parallel.shard gradients",
+                                         "--parallel.shard parameters --parallel.shard_ranks 2",
+                                         "--parallel.shard optimizer --parallel.shard_ranks 2"};
+    static const char same[] =
+        ISLANDS(2, 4) "--train.micro_batch_size 2 --parallel.bucket_mb 0.02 ";
     char words[512];
     cr_assert_eq(train(4, "ddp", same), 0, "%s", output);
     cr_assert_eq(train(4, "again", same), 0, "%s", output);
@@ -105,12 +105,13 @@ Test(diloco_ranks, a_round_sends_what_one_step_sends_or_a_quarter)
     const double ddp = sum_of("ddp", "ranks_bytes_sent", 0);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         cr_assert_eq(shell("rm -rf islands"), 0);
-        (void)snprintf(words, sizeof words,
-                       "%s" ISLANDS(4, 4) DTYPE "%s --train.max_steps 8", wide, cases[i].dtype);
+        (void)snprintf(words, sizeof words, "%s" ISLANDS(4, 4) DTYPE "%s --train.max_steps 8", wide,
+                       cases[i].dtype);
         cr_assert_eq(train(4, "islands", words), 0, "%s", output);
         const double sent = sum_of("islands", "ranks_bytes_sent", 0) / 2.0; /* of two rounds */
-        cr_expect_leq(sent * cases[i].least, ddp, "%s: %.0f bytes in a round, %.0f in a step of DDP",
-                      cases[i].dtype, sent, ddp);
+        cr_expect_leq(sent * cases[i].least, ddp,
+                      "%s: %.0f bytes in a round, %.0f in a step of DDP", cases[i].dtype, sent,
+                      ddp);
         cr_expect_eq(sum_of("islands", "diloco_bytes_sent", 0), 2.0 * sent);
     }
 }
@@ -271,7 +272,8 @@ Test(diloco_ranks, the_table_of_what_goes_with_steps_of_a_program)
         {"parallel.shard=optimizer", NULL},
         {"parallel.shard=gradients", NULL},
         {"parallel.diloco_islands=2 parallel.diloco_inner_steps=2", NULL},
-        {"parallel.shard=parameters", "parallel.shard = \"parameters\" does not go with lathe_step"},
+        {"parallel.shard=parameters",
+         "parallel.shard = \"parameters\" does not go with lathe_step"},
     };
     if (LATHE_TEST_MPIRUN[0] == '\0')
         cr_skip_test("this build has no MPI: install libopenmpi-dev and openmpi-bin");

@@ -132,9 +132,9 @@ Test(launch, a_killed_rank_is_started_again_from_its_checkpoint, .timeout = 120)
 Test(launch, a_lost_island_is_left_out, .timeout = 120)
 {
     need_mpi();
-    const pid_t child = start((const char *const[]){
-        "-n", "2", "--restarts", "1", "--min-ranks", "1", "--parallel.diloco_islands", "2",
-        "--parallel.diloco_inner_steps", "3", NULL});
+    const pid_t child = start((const char *const[]){"-n", "2", "--restarts", "1", "--min-ranks",
+                                                    "1", "--parallel.diloco_islands", "2",
+                                                    "--parallel.diloco_inner_steps", "3", NULL});
     char command[256];
     wait_until("test -e out/latest");
     (void)snprintf(command, sizeof command, "kill -9 $(pgrep -P $(pgrep -P %d) | tail -1)",
