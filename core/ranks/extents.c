@@ -37,6 +37,29 @@ static lathe_status prepare(lathe_extents *x, int32_t op, int32_t k, int32_t dty
     return LATHE_OK;
 }
 
+/* The sum over the copies of this rank's extent of a bucket. */
+static lathe_status prepare_across(lathe_extents *x, int32_t k, int32_t dtype)
+{
+    const lathe_division *d = x->store->division;
+    lathe_ranks *copies = x->layout->copies;
+    char label[64];
+    lathe_exchange_info info = {.size = (uint32_t)sizeof info};
+    const int64_t n = lathe_bucket_extent(d, k, lathe_dtype_bytes(dtype), d->rank).n;
+    if (!copies || n == 0)
+        return LATHE_OK;
+    (void)snprintf(label, sizeof label, "gradients %d of %d among copies", k + 1, d->n_buckets);
+    const lathe_exchange_problem problem = {.size = (uint32_t)sizeof problem,
+                                            .op = LATHE_ALL_REDUCE,
+                                            .dtype = dtype,
+                                            .reduce = LATHE_REDUCE_SUM,
+                                            .n = n,
+                                            .label = label};
+    LATHE_TRY(copies->table->prepare(copies->group, &problem, &x->list[k].across, &info));
+    if (info.scratch_bytes > x->scratch_bytes)
+        x->scratch_bytes = info.scratch_bytes;
+    return LATHE_OK;
+}
+
 static lathe_status prepare_bucket(lathe_extents *x, int32_t k)
 {
     const lathe_store *store = x->store;
@@ -47,6 +70,7 @@ static lathe_status prepare_bucket(lathe_extents *x, int32_t k)
     b->grad_width = (int32_t)lathe_dtype_bytes(grad);
     b->value_width = (int32_t)lathe_dtype_bytes(value);
     LATHE_TRY(prepare(x, LATHE_REDUCE_SCATTER, k, grad, &b->reduce, &b->own_grad));
+    LATHE_TRY(prepare_across(x, k, grad));
     if (store->rows[row].gathered[0].gather >= 0)
         return LATHE_OK; /* read as it is gathered */
     return prepare(x, LATHE_ALL_GATHER, k, value, &b->spread, &b->own_value);
@@ -55,13 +79,28 @@ static lathe_status prepare_bucket(lathe_extents *x, int32_t k)
 static lathe_status add(void *arg, double *numbers, int32_t n);
 static lathe_status spread(void *arg);
 
-lathe_status lathe_extents_create(lathe_ranks *ranks, lathe_store *store, lathe_extents **out)
+/* Of this rank's island, which is the first: rank 0 calls it. */
+static lathe_status collect(void *arg, int32_t family, int32_t row, int32_t slot, lathe_piece_fn fn,
+                            void *fn_arg)
+{
+    const lathe_extents *x = arg;
+    return lathe_serving_collect(&x->serving, 0, family, row, slot, fn, fn_arg);
+}
+
+static lathe_status fill_averages(void *arg)
+{
+    return lathe_serving_fill_averages(&((const lathe_extents *)arg)->serving);
+}
+
+lathe_status lathe_extents_create(const lathe_rank_layout *layout, lathe_store *store,
+                                  lathe_extents **out)
 {
     lathe_extents *x = calloc(1, sizeof *x);
     if (x) {
         x->list = calloc((size_t)store->division->n_buckets + 1, sizeof *x->list);
         x->counts = calloc((size_t)store->division->n_ranks, sizeof *x->counts);
-        x->ranks = ranks;
+        x->layout = layout;
+        x->ranks = layout->shard;
         x->store = store;
         x->peers = (lathe_peers){.arg = x,
                                  .add = add,
@@ -69,8 +108,10 @@ lathe_status lathe_extents_create(lathe_ranks *ranks, lathe_store *store, lathe_
                                  .gather_start = lathe__gather_start,
                                  .gather_poll = lathe__gather_poll,
                                  .gather_wait = lathe__gather_wait,
-                                 .collect = lathe__extents_collect,
-                                 .fill_averages = lathe__extents_fill_averages};
+                                 .collect = collect,
+                                 .fill_averages = fill_averages};
+        x->serving = (lathe_serving){
+            .layout = layout, .store = store, .gather = lathe__gather_serve, .gather_arg = x};
     }
     lathe_status status = x && x->list && x->counts
                               ? LATHE_OK
@@ -97,6 +138,8 @@ void lathe_extents_destroy(lathe_extents *x)
             x->ranks->table->exchange_destroy(x->list[k].reduce);
         if (x->list[k].spread)
             x->ranks->table->exchange_destroy(x->list[k].spread);
+        if (x->list[k].across)
+            x->ranks->table->exchange_destroy(x->list[k].across);
     }
     for (int32_t g = 0; g < x->n_programs; g++)
         free(x->programs[g].order);
@@ -116,6 +159,16 @@ int64_t lathe_extents_bytes(const lathe_extents *x)
 void lathe_extents_place(lathe_extents *x, void *scratch)
 {
     x->scratch = scratch;
+}
+
+const lathe_serving *lathe_extents_serving(const lathe_extents *x)
+{
+    return &x->serving;
+}
+
+void lathe_extents_lead(lathe_extents *x, int32_t is_alone)
+{
+    x->is_alone = is_alone;
 }
 
 int64_t lathe_extents_take_sent(lathe_extents *x)
@@ -138,16 +191,34 @@ lathe_status lathe__extents_count_sent(lathe_extents *x, int64_t sign)
     return LATHE_OK;
 }
 
+/* Adds the sums of the copies to this rank's, bucket by bucket. */
+static lathe_status reduce_across(lathe_extents *x, int32_t k)
+{
+    const lathe__bucket *b = &x->list[k];
+    if (!b->across)
+        return LATHE_OK;
+    const lathe_division *d = x->store->division;
+    char *at = d->shard >= LATHE_SHARD_GRADIENTS
+                   ? lathe_store_bucket_sums(x->store, k)
+                   : (char *)lathe_store_grad(x->store, d->rows[d->buckets[k].first]) +
+                         b->own_grad * b->grad_width;
+    const lathe_exchange_args args = {.in = at, .out = at, .scratch = x->scratch};
+    return lathe_ranks_run(x->layout->copies, b->across, &args, 0);
+}
+
 lathe_status lathe_extents_reduce(lathe_extents *x)
 {
     const lathe_division *d = x->store->division;
     LATHE_TRY(lathe__extents_count_sent(x, -1));
     for (int32_t k = 0; k < d->n_buckets; k++) {
         const lathe__bucket *b = &x->list[k];
-        char *at = lathe_store_grad(x->store, d->rows[d->buckets[k].first]);
-        const lathe_exchange_args args = {
-            .in = at, .out = at + b->own_grad * b->grad_width, .scratch = x->scratch};
-        LATHE_TRY(lathe_ranks_run(x->ranks, b->reduce, &args, 0));
+        if (d->shard < LATHE_SHARD_GRADIENTS) {
+            char *at = lathe_store_grad(x->store, d->rows[d->buckets[k].first]);
+            const lathe_exchange_args args = {
+                .in = at, .out = at + b->own_grad * b->grad_width, .scratch = x->scratch};
+            LATHE_TRY(lathe_ranks_run(x->ranks, b->reduce, &args, 0));
+        }
+        LATHE_TRY(reduce_across(x, k));
     }
     return lathe__extents_count_sent(x, 1);
 }
@@ -185,6 +256,17 @@ lathe_status lathe_extents_plan(lathe_extents *x, const lathe_graph *const *grap
         x->programs[x->n_programs++].graph = graphs[g];
         status = make_schedule(&x->programs[g], lives + (int64_t)g * n_buckets, n_buckets);
     }
+    free(lives);
+    return status;
+}
+
+lathe_status lathe_extents_foresee(lathe_store *store, const lathe_graph *const *graphs, int32_t n)
+{
+    lathe_bucket_life *lives =
+        calloc((size_t)n * (size_t)store->division->n_buckets + 1, sizeof *lives);
+    if (!lives)
+        return lathe_error(LATHE_E_NOMEM, "no memory for the order of buckets");
+    const lathe_status status = lathe_fresh_grads_plan(store, graphs, n, lives);
     free(lives);
     return status;
 }

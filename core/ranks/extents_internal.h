@@ -3,11 +3,14 @@
 #define LATHE_RANKS_EXTENTS_INTERNAL_H
 
 #include "ranks/extents.h"
+#include "ranks/serving.h"
 #include "store/gathered.h"
 
 /* The exchanges of one bucket. own: first element of this rank's extent in the bucket. */
 typedef struct lathe__bucket {
     lathe_exchange *reduce, *spread;
+    lathe_exchange
+        *across; /* sums of the copies of this rank's extent; NULL: no copies, or empty */
     int32_t grad_width, value_width;
     int64_t own_grad, own_value;
 } lathe__bucket;
@@ -19,9 +22,11 @@ typedef struct lathe__schedule {
 } lathe__schedule;
 
 struct lathe_extents {
-    lathe_ranks *ranks;
+    const lathe_rank_layout *layout;
+    lathe_ranks *ranks; /* layout->shard */
     lathe_store *store;
     lathe_peers peers;
+    lathe_serving serving;
     lathe__bucket *list; /* [division->n_buckets] */
     int64_t *counts;
     lathe__schedule
@@ -46,13 +51,8 @@ void lathe__gathers_destroy(lathe_extents *x);
 lathe_status lathe__gather_start(void *arg, int32_t gather, void *to);
 lathe_status lathe__gather_poll(void *arg);
 lathe_status lathe__gather_wait(void *arg, int32_t gather);
-lathe_status lathe__extents_collect(void *arg, int32_t family, int32_t row, int32_t slot,
-                                    lathe_piece_fn fn, void *fn_arg);
-lathe_status lathe__extents_fill_averages(void *arg);
-/** Asks the others, which serve, to take part in a gather. */
-lathe_status lathe__extents_ask_gather(lathe_extents *x, int32_t gather);
-/** Takes part in a gather that rank 0 asked for. */
-lathe_status lathe__gather_serve(const lathe_extents *x, int32_t gather);
+/** Of lathe_serving: takes part in a gather that rank 0 asked for. */
+lathe_status lathe__gather_serve(void *arg, int32_t gather);
 /** sign -1 before exchanges and 1 after them: adds what they send to x->sent_bytes, once if calls
  *  are nested. */
 lathe_status lathe__extents_count_sent(lathe_extents *x, int64_t sign);

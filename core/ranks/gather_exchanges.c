@@ -100,14 +100,15 @@ lathe_status lathe__gather_wait(void *arg, int32_t gather)
     }
     x->waiting[gather] = NULL;
     if (x->is_alone)
-        LATHE_TRY(lathe__extents_ask_gather(x, gather));
+        LATHE_TRY(lathe_serving_gather(&x->serving, gather));
     const lathe_exchange_args args = args_of(x, gather, to);
     LATHE_TRY(lathe_ranks_run(x->ranks, x->gathers[gather], &args, 0));
     return lathe__extents_count_sent(x, 1);
 }
 
-lathe_status lathe__gather_serve(const lathe_extents *x, int32_t gather)
+lathe_status lathe__gather_serve(void *arg, int32_t gather)
 {
+    const lathe_extents *x = arg;
     const lathe_exchange_args args = args_of(x, gather, x->store->gathered);
     if (!x->gathers || gather < 0 || gather >= x->store->gathers->n)
         return lathe_error(LATHE_E_RANK, "rank 0 asks for gather %d, which there is not", gather);

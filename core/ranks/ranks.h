@@ -38,6 +38,9 @@ typedef struct lathe_ranks {
  *  Errors  those of open() */
 lathe_status lathe_ranks_open(lathe_instance *engine, lathe_instance *base, double deadline_seconds,
                               int32_t (*stops)(void *arg), void *stops_arg, lathe_ranks **out);
+/** Makes a group of the ranks with the same color, in the order of `key`; all ranks call it. It is
+ *  closed before `ranks`. */
+lathe_status lathe_ranks_split(lathe_ranks *ranks, int32_t color, int32_t key, lathe_ranks **out);
 /** Leaves the group, which all ranks do; NULL is fine. */
 void lathe_ranks_close(lathe_ranks *ranks);
 /** Frees what the host has, but stays in the group, because the run failed on this rank: the other
@@ -47,6 +50,12 @@ int32_t lathe_ranks_are_forsaken(void);
 /** Ends the other ranks of a group that was forsaken, because this process exits with exit_code;
  *  its message is printed. Does nothing if there is none. */
 void lathe_ranks_abort(int32_t exit_code);
+
+/** All ranks refuse the run for the same reason. Each tells it with `refuses` 1 or 0; if all do,
+ *  *out_all is 1, and lathe_ranks_is_silent on all but rank 0, which alone prints the message and
+ *  exits with its code. */
+lathe_status lathe_ranks_refuse(lathe_ranks *ranks, int32_t refuses, int32_t *out_all);
+int32_t lathe_ranks_is_silent(void);
 
 /** Number of this rank, and of ranks; NULL: 0 of 1. */
 int32_t lathe_ranks_rank(const lathe_ranks *ranks);

@@ -25,9 +25,19 @@ static int64_t add_undivided(const lathe_store *store, const lathe_division_ask 
     return most;
 }
 
+/* The sum over copies of an extent: about two times (C-1)/C of it, on the rank that adds most. */
+static void add_across(int64_t n, int64_t width, int32_t n_copies, lathe_step_bytes *out)
+{
+    if (n_copies < 2 || n == 0)
+        return;
+    const int64_t own = (n + n_copies - 1) / n_copies;
+    out->reduced += (n - own + (n_copies - 1) * own) * width;
+    out->n_reduce++;
+}
+
 /* Values that are gathered travel in every forward and every backward, others after the update. */
 static void add_bucket(const lathe_store *store, const lathe_division *d, int32_t b,
-                       int32_t n_micro, lathe_step_bytes *out)
+                       int32_t n_copies, int32_t n_micro, lathe_step_bytes *out)
 {
     const int32_t row = d->rows[d->buckets[b].first];
     const int64_t grad = lathe_dtype_bytes(lathe_params_grad_dtype(store->params, row));
@@ -35,6 +45,7 @@ static void add_bucket(const lathe_store *store, const lathe_division *d, int32_
     const int64_t all = lathe_bucket_counts(d, b, grad, NULL);
     const int32_t n = d->shard >= LATHE_SHARD_GRADIENTS ? n_micro : 1;
     out->reduced += n * (all - lathe_bucket_extent(d, b, grad, d->rank).n) * grad;
+    add_across(lathe_bucket_extent(d, b, grad, d->rank).n, grad, n_copies, out);
     const int32_t times = lathe_is_divided_value(store->params, d->shard, row) ? 2 * n_micro : 1;
     out->spread += times * (d->n_ranks - 1) * lathe_bucket_extent(d, b, value, d->rank).n * value;
     out->n_reduce += n;
@@ -54,7 +65,7 @@ lathe_status lathe_step_bytes_of(const lathe_store *store, const lathe_division_
     }
     LATHE_TRY(lathe_store_division(store, ask, &d));
     for (int32_t b = 0; b < d->n_buckets; b++)
-        add_bucket(store, d, b, n_micro, out);
+        add_bucket(store, d, b, ask->n_copies, n_micro, out);
     lathe_division_destroy(d);
     return LATHE_OK;
 }
@@ -63,11 +74,16 @@ int64_t lathe_step_scratch_of(const lathe_store *store, const lathe_division_ask
 {
     const lathe_division *d = store->division;
     lathe_step_bytes bytes = {0};
-    int64_t most = d ? 0 : add_undivided(store, ask, &bytes);
+    int64_t most = d ? 0 : add_undivided(store, ask, &bytes), across = 0;
     for (int32_t b = 0; d && b < d->n_buckets; b++) {
         const int64_t width = lathe_store_bucket_width(store, b);
-        const int64_t own = lathe_bucket_extent(d, b, width, d->rank).n * width;
-        most = own > most ? own : most;
+        const int64_t own = lathe_bucket_extent(d, b, width, d->rank).n;
+        const int64_t part = ask->n_copies > 1 ? (own + ask->n_copies - 1) / ask->n_copies : 0;
+        most = own * width > most ? own * width : most;
+        across = part * width > across ? part * width : across;
     }
-    return (lathe_exchange_scratch(most, ask->n_ranks) + 63) / 64 * 64;
+    const int64_t inside = lathe_exchange_scratch(most, ask->n_ranks);
+    if (across > 0)
+        across = lathe_exchange_scratch(across, ask->n_copies);
+    return ((inside > across ? inside : across) + 63) / 64 * 64;
 }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "config/config.h"
+#include "islands/island_files.h"
 #include "plug/answers.h"
 #include "plug/schema.h"
 #include "ranks/extents.h"
@@ -15,6 +16,7 @@
 #include "records/row_kind.h"
 #include "run/curvature_check.h"
 #include "run/iteration.h"
+#include "run/run_saved.h"
 #include "store/fresh_grads.h"
 
 /* Refuses what needs more of the other ranks than sums over rows. */
@@ -167,6 +169,13 @@ lathe_status lathe__run_check_engine(lathe_run *run)
     return LATHE_OK;
 }
 
+lathe_layout_ask lathe__run_layout_ask(const lathe_settings *set)
+{
+    return (lathe_layout_ask){.n_islands = set->diloco_islands > 0 ? set->diloco_islands : 1,
+                              .shard_ranks =
+                                  set->shard == LATHE_SHARD_NONE ? 1 : (int32_t)set->shard_ranks};
+}
+
 lathe_status lathe__run_join(lathe_run *run)
 {
     lathe_instance engine = {.component = NULL}, base = {.component = NULL};
@@ -201,18 +210,19 @@ lathe_status lathe__run_join(lathe_run *run)
     return lathe__run_check_ranks(run);
 }
 
-/* How the ranks divide the run: those that are there, or those that a plan is made for. */
 static lathe_division_ask ask_of(const lathe_run *run)
 {
-    const int32_t planned_for = run->open.as_ranks > 1 ? run->open.as_ranks : 1;
-    return (lathe_division_ask){.shard = run->set.shard,
-                                .rank = lathe_ranks_rank(run->ranks),
-                                .n_ranks = run->ranks ? lathe_ranks_count(run->ranks) : planned_for,
-                                .bucket_bytes = run->set.bucket_bytes};
+    return lathe_layout_division(run->layout, run->set.shard, run->set.bucket_bytes);
 }
 
+/* The ranks that are there, or those that a plan is made for. */
 lathe_status lathe__run_lay_out(lathe_run *run)
 {
+    const int32_t is_alone = !run->ranks && run->open.as_ranks < 2;
+    const lathe_layout_ask places =
+        is_alone ? (lathe_layout_ask){1, 1} : lathe__run_layout_ask(&run->set);
+    LATHE_TRY(lathe_rank_layout_create(run->ranks, is_alone ? 1 : run->open.as_ranks, &places,
+                                       &run->layout));
     const lathe_division_ask ask = ask_of(run);
     return lathe_store_init_divided(&run->store, &run->params, &run->parts.optimizer, &ask);
 }
@@ -225,7 +235,6 @@ static int64_t exchange_bytes(const lathe_run *run)
 /* The graphs whose gradients are added during the backward. */
 static lathe_status plan_backwards(lathe_run *run)
 {
-    lathe_bucket_life *lives;
     const lathe_short_programs *shorter = &run->programs.shorter;
     const lathe_graph **graphs =
         lathe_arena_alloc(&run->arena, (shorter->n + 1) * (int64_t)sizeof(const lathe_graph *));
@@ -236,17 +245,30 @@ static lathe_status plan_backwards(lathe_run *run)
     for (int32_t i = 0; i < shorter->n; i++)
         if (shorter->train[i].exec)
             graphs[n++] = lathe_exec_graph(shorter->train[i].exec);
-    if (run->extents)
-        return lathe_extents_plan(run->extents, graphs, n);
-    lives = calloc((size_t)n * (size_t)run->store.division->n_buckets + 1, sizeof *lives);
-    if (!lives)
-        return lathe_error(LATHE_E_NOMEM, "no memory for the order of buckets");
-    const lathe_status status = lathe_fresh_grads_plan(&run->store, graphs, n, lives);
-    free(lives);
-    return status;
+    return run->extents ? lathe_extents_plan(run->extents, graphs, n)
+                        : lathe_extents_foresee(&run->store, graphs, n);
 }
 
-lathe_status lathe__run_plan_buckets(lathe_run *run)
+/* The outer state of DiLoCo. On one rank alone the islands are yet to come, unless there is one. */
+static lathe_status plan_islands(lathe_run *run)
+{
+    const lathe_settings *s = &run->set;
+    const lathe_island_settings set = {.inner_steps = s->diloco_inner_steps,
+                                       .max_steps = s->max_steps,
+                                       .lr = s->diloco_outer_lr,
+                                       .momentum = s->diloco_outer_momentum,
+                                       .dtype = s->diloco_dtype,
+                                       .bucket_bytes = s->bucket_bytes};
+    if (s->diloco_islands != run->layout->n_islands)
+        return LATHE_OK;
+    LATHE_TRY(lathe_outer_create(run->layout, &run->store, &set,
+                                 run->extents ? lathe_extents_serving(run->extents) : NULL,
+                                 lathe__run_saved(run), &run->outer));
+    lathe_islands_bytes(run->outer->islands, &run->planned);
+    return LATHE_OK;
+}
+
+static lathe_status plan_exchanges(lathe_run *run)
 {
     const lathe_division_ask ask = ask_of(run);
     if (ask.n_ranks < 2)
@@ -255,12 +277,18 @@ lathe_status lathe__run_plan_buckets(lathe_run *run)
         run->planned.by[LATHE_MEM_STAGING] += lathe_step_scratch_of(&run->store, &ask);
     else
         LATHE_TRY(run->store.division
-                      ? lathe_extents_create(run->ranks, &run->store, &run->extents)
-                      : lathe_grad_buckets_create(run->ranks, &run->store, run->set.bucket_bytes,
-                                                  &run->buckets));
+                      ? lathe_extents_create(run->layout, &run->store, &run->extents)
+                      : lathe_grad_buckets_create(run->layout->copies, &run->store,
+                                                  run->set.bucket_bytes, &run->buckets));
     run->planned.by[LATHE_MEM_STAGING] += exchange_bytes(run);
     return run->store.division && run->set.shard >= LATHE_SHARD_GRADIENTS ? plan_backwards(run)
                                                                           : LATHE_OK;
+}
+
+lathe_status lathe__run_plan_buckets(lathe_run *run)
+{
+    LATHE_TRY(plan_exchanges(run));
+    return plan_islands(run);
 }
 
 lathe_status lathe__run_place_buckets(lathe_run *run)
@@ -269,7 +297,7 @@ lathe_status lathe__run_place_buckets(lathe_run *run)
                                   &run->bucket_scratch));
     if (run->extents)
         lathe_extents_place(run->extents, run->bucket_scratch);
-    return LATHE_OK;
+    return run->outer ? lathe_islands_place(run->outer->islands, &run->machine) : LATHE_OK;
 }
 
 void lathe__run_close_buckets(lathe_run *run)
@@ -278,6 +306,8 @@ void lathe__run_close_buckets(lathe_run *run)
         lathe_machine_free(&run->machine, LATHE_MEM_STAGING, exchange_bytes(run),
                            run->bucket_scratch);
     run->bucket_scratch = NULL;
+    lathe_outer_close(run->outer, &run->machine, lathe_ranks_are_forsaken());
+    run->outer = NULL;
 }
 
 lathe_status lathe__run_first_alone(lathe_run *run, lathe_status (*work)(lathe_run *run))

@@ -2,6 +2,7 @@
 #ifndef LATHE_RUN_RUN_RANKS_H
 #define LATHE_RUN_RUN_RANKS_H
 
+#include "ranks/rank_layout.h"
 #include "run/run_state.h"
 
 /** Joins the ranks that were started with this one, by the engine of [collective]; run->ranks stays
@@ -13,7 +14,10 @@ lathe_status lathe__run_join(lathe_run *run);
  *  LATHE_E_CONFIG. */
 lathe_status lathe__run_check_engine(lathe_run *run);
 
-/** Lays out the store of a training, of which several ranks may hold a part each
+/** How the settings lay out ranks. */
+lathe_layout_ask lathe__run_layout_ask(const lathe_settings *set);
+
+/** Lays out the ranks, and the store of a training, of which several ranks may hold a part each
  *  (parallel.shard). */
 lathe_status lathe__run_lay_out(lathe_run *run);
 
