@@ -25,14 +25,14 @@
 typedef struct lathe_extents lathe_extents;
 
 /** Prepares the exchanges of a store that is divided and laid out, and sets store->peers, which
- *  lives as long as *out. ranks and store must outlive it. */
-lathe_status lathe_extents_create(lathe_ranks *ranks, lathe_store *store, lathe_extents **out);
+ *  lives as long as *out. ranks, m and store must outlive it. */
+lathe_status lathe_extents_create(lathe_ranks *ranks, lathe_machine *m, lathe_store *store,
+                                  lathe_extents **out);
 /** NULL is fine. */
 void lathe_extents_destroy(lathe_extents *x);
 
-/** Bytes of LATHE_MEM_STAGING that the exchanges need; 0 for NULL. place() gives them. */
-int64_t lathe_extents_bytes(const lathe_extents *x);
-void lathe_extents_place(lathe_extents *x, void *scratch);
+/** Memory that the exchanges need, which is allocated before the first one; NULL for NULL. */
+lathe_exchange_room *lathe_extents_room(lathe_extents *x);
 
 /** With LATHE_SHARD_GRADIENTS: finds when the buckets are complete in the backward of each of n
  *  programs, and places the fresh gradients. The programs outlive it. */

@@ -86,6 +86,9 @@ lathe_status lathe_ranks_open(lathe_instance *engine, lathe_instance *base, doub
     r->deadline_seconds = deadline_seconds;
     r->info.size = (uint32_t)sizeof r->info;
     lathe_status status = join(r, stops, stops_arg);
+    r->data.table = r->table;
+    r->data.group = r->group;
+    r->data.info = r->info;
     if (status == LATHE_OK && r->info.n_ranks > 1)
         status = prepare_gather(r);
     if (status != LATHE_OK || r->info.n_ranks < 2) {
@@ -100,6 +103,9 @@ void lathe_ranks_close(lathe_ranks *r)
 {
     if (!r)
         return;
+    if (r->data.engine.component && r->data.group != r->group)
+        (void)r->data.table->close(r->data.group);
+    lathe_instance_fini(&r->data.engine);
     if (r->gather)
         r->table->exchange_destroy(r->gather);
     const int is_closed = !r->group || r->table->close(r->group) == LATHE_OK;
@@ -121,8 +127,8 @@ void lathe_ranks_forsake(lathe_ranks *r)
 {
     if (!r)
         return;
-    forsaken_table = r->table;
-    forsaken = r->group;
+    forsaken_table = r->data.table;
+    forsaken = r->data.group;
 }
 
 int32_t lathe_ranks_are_forsaken(void)

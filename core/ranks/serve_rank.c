@@ -127,9 +127,10 @@ static lathe_status send_held(const lathe_extents *x, int32_t family, int32_t ro
 {
     const lathe_extent range =
         lathe_store_family_bytes(x->store, family, row, slot, lathe_ranks_rank(x->ranks));
-    return range.n == 0 ? LATHE_OK
-                        : send_piece((void *)(uintptr_t)x, 0,
-                                     lathe_store_family(x->store, family, row, slot), range.n);
+    return range.n == 0
+               ? LATHE_OK
+               : lathe_store_read(x->store, lathe_store_family(x->store, family, row, slot),
+                                  range.n, send_piece, (void *)(uintptr_t)x);
 }
 
 lathe_status lathe_extents_serve(const lathe_extents *x, lathe_status (*fill)(void *arg), void *arg)

@@ -85,7 +85,6 @@ struct lathe_run {
     struct lathe_ranks *ranks;               /* ranks/ranks.h; NULL: one rank */
     struct lathe_grad_buckets *buckets;      /* ranks/grad_buckets.h; NULL: one rank */
     struct lathe_extents *extents;           /* ranks/extents.h; NULL: ranks divide nothing */
-    void *bucket_scratch;                    /* of buckets or extents */
     int32_t saves;                           /* 1: rank 0 writes checkpoints */
     int64_t samples_every;                   /* generate.every of rank 0 */
     struct lathe_scorer *reward;             /* reward_model.h; NULL: none */
