@@ -317,8 +317,7 @@ static lathe_status refuses_wrong_problems(lathe__subject *s)
         lathe_error_clear();
         const lathe_status got = j.table->prepare(j.group, &p, &x, &info);
         if (got == LATHE_OK || x != NULL)
-            status = lathe_error(LATHE_E_PLUGIN,
-                                 "prepare() takes the wrong problem %zu", i);
+            status = lathe_error(LATHE_E_PLUGIN, "prepare() takes the wrong problem %zu", i);
         else if (lathe_error_message()[0] == '\0')
             status = lathe__collective_failed("prepare()", got);
     }

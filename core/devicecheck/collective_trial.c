@@ -235,8 +235,8 @@ static void *memory(const lathe__joined *j, int64_t bytes)
 
 int lathe__collective_may_refuse(const lathe_exchange_problem *p)
 {
-    const int is_float = p->dtype == LATHE_F32 || p->dtype == LATHE_F64 ||
-                         p->dtype == LATHE_BF16 || p->dtype == LATHE_F16;
+    const int is_float = p->dtype == LATHE_F32 || p->dtype == LATHE_F64 || p->dtype == LATHE_BF16 ||
+                         p->dtype == LATHE_F16;
     return is_float && p->reduce != LATHE_REDUCE_SUM;
 }
 
@@ -292,17 +292,16 @@ static void *address(const lathe__joined *j, const void *at)
 
 lathe_status lathe__collective_start(const lathe__joined *j, lathe__trial *t, const void *in)
 {
-    const lathe_exchange_args args = {
-        .size = (uint32_t)sizeof args,
-        .in = t->n_in > 0 ? address(j, in) : NULL,
-        .out = t->n_out > 0 ? address(j, t->out) : NULL,
-        .scratch = address(j, t->scratch),
-        .stream = j->s->device == NULL ? NULL : j->s->device->machine.stream,
-        .pinned = t->pinned};
+    const lathe_exchange_args args = {.size = (uint32_t)sizeof args,
+                                      .in = t->n_in > 0 ? address(j, in) : NULL,
+                                      .out = t->n_out > 0 ? address(j, t->out) : NULL,
+                                      .scratch = address(j, t->scratch),
+                                      .stream = j->s->device == NULL ? NULL
+                                                                     : j->s->device->machine.stream,
+                                      .pinned = t->pinned};
     lathe_error_clear();
     const lathe_status status = j->table->start(t->exchange, &args);
-    return status == LATHE_OK ? LATHE_OK
-                              : lathe__collective_failed("start()", status);
+    return status == LATHE_OK ? LATHE_OK : lathe__collective_failed("start()", status);
 }
 
 lathe_status lathe__collective_finish(const lathe__joined *j, lathe__trial *t)

@@ -40,8 +40,9 @@ lathe_status lathe__collective_failed(const char *what, lathe_status status);
 lathe_status lathe__collective_info(const lathe_collective_v1 *table, const lathe_group *group,
                                     lathe_group_info *out);
 
-/** Opens the group, with the device of the checks for an engine for devices; for an engine that needs another one that of the best installed engine.
- *  LATHE__SKIP: the engine, or the other one, is not available here. */
+/** Opens the group, with the device of the checks for an engine for devices; for an engine that
+ * needs another one that of the best installed engine. LATHE__SKIP: the engine, or the other one,
+ * is not available here. */
 lathe_status lathe__collective_join(lathe__subject *s, lathe__joined *out);
 /** Closes the group if `status`, which it returns otherwise, is LATHE_OK. */
 lathe_status lathe__collective_leave(lathe__joined *j, lathe_status status);
@@ -55,8 +56,8 @@ int64_t lathe__collective_extent_begin(const lathe__joined *j, const lathe__tria
 
 /** Whether engines may refuse it: MAX and MIN of floats. */
 int lathe__collective_may_refuse(const lathe_exchange_problem *p);
-/** Prepares t->problem, with guarded memory and small integers as the input. LATHE__SKIP: the engine
- *  refuses it, and may. */
+/** Prepares t->problem, with guarded memory and small integers as the input. LATHE__SKIP: the
+ * engine refuses it, and may. */
 lathe_status lathe__collective_prepare(const lathe__joined *j, lathe__trial *t);
 /** Copies the memory of all trials to the device of the checks, before exchanges are started. */
 lathe_status lathe__collective_send(const lathe__joined *j);

@@ -1,7 +1,7 @@
 /* Chooses the engines of [collective], and joins the ranks.
  *
- * Numbers, texts and checkpoints travel in host memory. On a device with memory of its own, a second
- * engine over the first one exchanges that memory:
+ * Numbers, texts and checkpoints travel in host memory. On a device with memory of its own, a
+ * second engine over the first one exchanges that memory:
  *
  *   collective.name               host memory        memory of the device
  *   "auto"                        the best           the best
@@ -78,8 +78,8 @@ static lathe_status make_named(lathe_run *run, const lathe_component *component,
 /* The best engine in host memory. */
 static lathe_status find_host(lathe_run *run, const char *name, const lathe_component **out)
 {
-    const lathe_collective_probe probe = {
-        (uint32_t)sizeof probe, 1, run->parts.device.component->plugin->name};
+    const lathe_collective_probe probe = {(uint32_t)sizeof probe, 1,
+                                          run->parts.device.component->plugin->name};
     return lathe_select_collective(run->registry, name, &probe, &run->arena, out, NULL);
 }
 

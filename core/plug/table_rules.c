@@ -354,15 +354,16 @@ static lathe_status check_renderer(const lathe_renderer_v1 *table)
 
 static lathe_status check_collective(const lathe_collective_v1 *table)
 {
-    const uint32_t known = LATHE_COLLECTIVE_NEEDS_BASE | LATHE_COLLECTIVE_FOR_DEVICES |
-                           LATHE_COLLECTIVE_NEEDS_NO_ROOM;
+    const uint32_t known =
+        LATHE_COLLECTIVE_NEEDS_BASE | LATHE_COLLECTIVE_FOR_DEVICES | LATHE_COLLECTIVE_NEEDS_NO_ROOM;
     if (table->flags & ~known)
         return lathe_error(LATHE_E_PLUGIN, "collective.flags is %#x; this core knows %#x",
                            table->flags, known);
     if ((table->flags & LATHE_COLLECTIVE_FOR_DEVICES) &&
         !(table->flags & LATHE_COLLECTIVE_NEEDS_BASE))
-        return lathe_error(LATHE_E_PLUGIN, "collective.flags is %#x: an engine for devices needs a "
-                                           "base",
+        return lathe_error(LATHE_E_PLUGIN,
+                           "collective.flags is %#x: an engine for devices needs a "
+                           "base",
                            table->flags);
     return LATHE_OK;
 }

@@ -136,8 +136,8 @@ lathe_status lathe_extents_reduce(lathe_extents *x)
     for (int32_t k = 0; k < d->n_buckets; k++) {
         const lathe__bucket *b = &x->list[k];
         char *at = lathe_store_grad(x->store, d->rows[d->buckets[k].first]);
-        LATHE_TRY(lathe_data_run(x->ranks, b->reduce, &x->room, at,
-                                 at + b->own_grad * b->grad_width));
+        LATHE_TRY(
+            lathe_data_run(x->ranks, b->reduce, &x->room, at, at + b->own_grad * b->grad_width));
     }
     return lathe__extents_count_sent(x, 1);
 }
@@ -247,8 +247,8 @@ static lathe_status spread(void *arg)
         if (!b->spread)
             continue;
         char *at = lathe_store_value(x->store, d->rows[d->buckets[k].first]);
-        LATHE_TRY(lathe_data_run(x->ranks, b->spread, &x->room,
-                                 at + b->own_value * b->value_width, at));
+        LATHE_TRY(
+            lathe_data_run(x->ranks, b->spread, &x->room, at + b->own_value * b->value_width, at));
     }
     return lathe__extents_count_sent(x, 1);
 }

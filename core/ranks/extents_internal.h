@@ -41,8 +41,8 @@ struct lathe_extents {
     int32_t reserved3;
 };
 
-/** Adds this rank's extent of the fresh gradients of bucket k to its sums, or copies it if it is the
- *  first of the step (fresh_sums.c); prepares that on devices with memory of their own. */
+/** Adds this rank's extent of the fresh gradients of bucket k to its sums, or copies it if it is
+ * the first of the step (fresh_sums.c); prepares that on devices with memory of their own. */
 lathe_status lathe__fresh_sums_prepare(lathe_extents *x, int32_t k);
 lathe_status lathe__fresh_sums_add(const lathe_extents *x, int32_t k, int32_t is_first);
 

@@ -1,4 +1,5 @@
-/* Adds the gradients of a micro-batch, which ranks have added, to the sums of this rank's extents. */
+/* Adds the gradients of a micro-batch, which ranks have added, to the sums of this rank's extents.
+ */
 #include "base/error.h"
 #include "base/parallel.h"
 #include "plug/answers.h"
@@ -36,8 +37,7 @@ lathe_status lathe__fresh_sums_prepare(lathe_extents *x, int32_t k)
         return LATHE_OK;
     LATHE_TRY(lathe_answer_kernel(x->m->device, &problem, &x->list[k].add, &scratch_bytes));
     if (scratch_bytes > 0)
-        return lathe_error(LATHE_E_UNSUPPORTED,
-                           "device \"%s\" needs scratch to add two tensors",
+        return lathe_error(LATHE_E_UNSUPPORTED, "device \"%s\" needs scratch to add two tensors",
                            x->m->device->component->plugin->name);
     return LATHE_OK;
 }

@@ -8,8 +8,8 @@ lathe_status lathe_ranks_find_data(lathe_registry *registry, const lathe_compone
 {
     const lathe_collective_probe probe = {(uint32_t)sizeof probe, 0, device};
     *out = named;
-    if (named && ((const lathe_collective_v1 *)named->plugin->table)->flags &
-                     LATHE_COLLECTIVE_FOR_DEVICES)
+    if (named &&
+        ((const lathe_collective_v1 *)named->plugin->table)->flags & LATHE_COLLECTIVE_FOR_DEVICES)
         return LATHE_OK;
     return lathe_select_collective(registry, named ? "staged" : "auto", &probe, arena, out, NULL);
 }
@@ -25,6 +25,7 @@ lathe_status lathe_ranks_join_data(lathe_ranks *r, lathe_instance *engine,
                                           .base_group = r->group,
                                           .deadline_seconds = r->deadline_seconds};
     lathe_group *group = NULL;
+    d->group = NULL;
     d->engine = *engine;
     *engine = (lathe_instance){.component = NULL};
     const lathe_collective_v1 *table = d->engine.table;
@@ -34,6 +35,14 @@ lathe_status lathe_ranks_join_data(lathe_ranks *r, lathe_instance *engine,
     d->stream = machine->stream;
     d->info.size = (uint32_t)sizeof d->info;
     return table->info(group, &d->info);
+}
+
+void lathe__ranks_leave_data(lathe_ranks *r)
+{
+    if (r->data.engine.component && r->data.group)
+        (void)r->data.table->close(r->data.group);
+    lathe_instance_fini(&r->data.engine);
+    r->data.group = NULL;
 }
 
 /* ---- memory ---- */

@@ -103,9 +103,7 @@ void lathe_ranks_close(lathe_ranks *r)
 {
     if (!r)
         return;
-    if (r->data.engine.component && r->data.group != r->group)
-        (void)r->data.table->close(r->data.group);
-    lathe_instance_fini(&r->data.engine);
+    lathe__ranks_leave_data(r);
     if (r->gather)
         r->table->exchange_destroy(r->gather);
     const int is_closed = !r->group || r->table->close(r->group) == LATHE_OK;
@@ -127,8 +125,9 @@ void lathe_ranks_forsake(lathe_ranks *r)
 {
     if (!r)
         return;
-    forsaken_table = r->data.table;
-    forsaken = r->data.group;
+    lathe__ranks_leave_data(r);
+    forsaken_table = r->table;
+    forsaken = r->group;
 }
 
 int32_t lathe_ranks_are_forsaken(void)

@@ -16,7 +16,8 @@
 /* Numbers that a rank tells the others at a time. */
 enum { LATHE_RANK_NUMBERS = 32 };
 
-/** Where exchanges of the run's memory happen: a group whose buffers are the memory of the device. */
+/** Where exchanges of the run's memory happen: a group whose buffers are the memory of the device.
+ */
 typedef struct lathe_rank_data {
     lathe_instance engine; /* of a device with memory of its own; else empty */
     const lathe_collective_v1 *table;
@@ -93,10 +94,13 @@ lathe_status lathe_ranks_find_data(lathe_registry *registry, const lathe_compone
                                    const char *device, lathe_arena *arena,
                                    const lathe_component **out);
 
-/** Joins the ranks once more, by an engine with LATHE_COLLECTIVE_FOR_DEVICES, because the device has
- *  memory of its own. engine: taken, also after an error. machine: must outlive ranks. */
+/** Joins the ranks once more, by an engine with LATHE_COLLECTIVE_FOR_DEVICES, because the device
+ * has memory of its own. engine: taken, also after an error. machine: must outlive ranks. */
 lathe_status lathe_ranks_join_data(lathe_ranks *ranks, lathe_instance *engine,
                                    const lathe_machine *machine);
+
+/** Leaves that group, without waiting for other ranks. */
+void lathe__ranks_leave_data(lathe_ranks *ranks);
 
 /** Memory that several exchanges use in turn: the largest needs of all of them. */
 typedef struct lathe_exchange_room {
@@ -107,8 +111,8 @@ typedef struct lathe_exchange_room {
 
 /** Whether exchanges that share a room may be under way at the same time. */
 int32_t lathe_exchange_room_overlaps(const lathe_exchange_room *room);
-/** Adds the bytes of the room to a plan; allocates it; frees it. Bytes that a plan of ranks that are
- *  not there has found may be in it. */
+/** Adds the bytes of the room to a plan; allocates it; frees it. Bytes that a plan of ranks that
+ * are not there has found may be in it. */
 void lathe_exchange_room_plan(const lathe_exchange_room *room, const lathe_machine *m,
                               lathe_mem_bytes *planned);
 lathe_status lathe_exchange_room_place(lathe_exchange_room *room, lathe_machine *m);

@@ -28,7 +28,8 @@ lathe_status lathe_step_bytes_of(const lathe_store *store, const lathe_division_
 
 /** Bytes of LATHE_MEM_STAGING that the exchanges of rank ask->rank need with an engine that has the
  *  scratch of lathe/kit/collective_kit.h, as mpi does. store: laid out for that rank.
- *  is_staged: also the copy of the largest bucket in the host's memory, as collective/staged does. */
+ *  is_staged: also the copy of the largest bucket in the host's memory, as collective/staged does.
+ */
 int64_t lathe_step_room_of(const lathe_store *store, const lathe_division_ask *ask,
                            int32_t is_staged);
 

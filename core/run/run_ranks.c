@@ -110,8 +110,8 @@ static lathe_status plan_backwards(lathe_run *run)
     lives = calloc((size_t)n * (size_t)run->store.division->n_buckets + 1, sizeof *lives);
     if (!lives)
         return lathe_error(LATHE_E_NOMEM, "no memory for the order of buckets");
-    const lathe_status status = lathe_fresh_grads_plan(
-        &run->store, graphs, n, !lathe_machine_shares(&run->machine), lives);
+    const lathe_status status =
+        lathe_fresh_grads_plan(&run->store, graphs, n, !lathe_machine_shares(&run->machine), lives);
     free(lives);
     return status;
 }
@@ -123,9 +123,8 @@ static lathe_status plan_room(lathe_run *run, const lathe_division_ask *ask)
     const lathe_component *engine = NULL;
     const int has_own = !lathe_machine_shares(&run->machine);
     if (has_own)
-        LATHE_TRY(lathe_ranks_find_data(run->registry, named,
-                                        run->parts.device.component->plugin->name, &run->arena,
-                                        &engine));
+        LATHE_TRY(lathe_ranks_find_data(
+            run->registry, named, run->parts.device.component->plugin->name, &run->arena, &engine));
     if (has_own && ((const lathe_collective_v1 *)engine->plugin->table)->flags &
                        LATHE_COLLECTIVE_NEEDS_NO_ROOM)
         return LATHE_OK;

@@ -1,4 +1,5 @@
-/* Divides a run among its ranks, and checks what several of them can do (docs/design/035-ranks.md). */
+/* Divides a run among its ranks, and checks what several of them can do (docs/design/035-ranks.md).
+ */
 #ifndef LATHE_RUN_RUN_RANKS_H
 #define LATHE_RUN_RUN_RANKS_H
 

@@ -124,8 +124,8 @@ static lathe_status fill_reference(const lathe_store *store, int only_model)
         const int32_t from = lathe_params_find(params, row->name + strlen(LATHE_REFERENCE_PREFIX));
         if (only_model && (from < 0 || from >= params->n_model))
             continue;
-        const int64_t bytes = lathe_desc_count(&row->desc) *
-                              lathe_dtype_bytes(lathe_params_value_dtype(params, i));
+        const int64_t bytes =
+            lathe_desc_count(&row->desc) * lathe_dtype_bytes(lathe_params_value_dtype(params, i));
         if (store->gathers) { /* their extents may differ */
             const void *whole = NULL;
             LATHE_TRY(lathe_store_whole(store, from, -1, &whole));

@@ -121,8 +121,8 @@ static void lengthen(const lathe_bucket_life *lives, int32_t n, int32_t n_nodes,
     for (int32_t b = 0; b < n; b++) {
         out[b] = (lathe_bucket_life){lives[b].first, n_nodes - 1};
         for (int32_t k = 0; k < n; k++) {
-            const int is_later = lives[k].last > lives[b].last ||
-                                 (lives[k].last == lives[b].last && k > b);
+            const int is_later =
+                lives[k].last > lives[b].last || (lives[k].last == lives[b].last && k > b);
             if (is_later && lives[k].last < out[b].last)
                 out[b].last = lives[k].last;
         }
@@ -140,8 +140,7 @@ lathe_status lathe_fresh_grads_plan(lathe_store *store, const lathe_graph *const
     for (int32_t g = 0; g < n_graphs && status == LATHE_OK; g++) {
         status = find_lives(store, graphs[g], lives + (int64_t)g * p.n);
         if (status == LATHE_OK)
-            lengthen(lives + (int64_t)g * p.n, p.n, graphs[g]->n_nodes,
-                     longer + (int64_t)g * p.n);
+            lengthen(lives + (int64_t)g * p.n, p.n, graphs[g]->n_nodes, longer + (int64_t)g * p.n);
     }
     if (status != LATHE_OK) {
         free(p.bytes);

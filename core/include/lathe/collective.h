@@ -52,8 +52,8 @@ enum {
 };
 
 /* Of ALL_REDUCE and REDUCE_SCATTER. Integers wrap around. A NaN of any rank is a NaN in the result;
- * an engine may refuse MAX and MIN of floats. bf16 and f16 are added in f32 and rounded once, except
- * that engines without LATHE_GROUP_RANK_ORDER may round each partial sum. */
+ * an engine may refuse MAX and MIN of floats. bf16 and f16 are added in f32 and rounded once,
+ * except that engines without LATHE_GROUP_RANK_ORDER may round each partial sum. */
 enum { LATHE_REDUCE_SUM = 0, LATHE_REDUCE_MAX = 1, LATHE_REDUCE_MIN = 2, LATHE_N_REDUCES = 3 };
 
 /* Flags of a group. DETERMINISTIC: a reduction gives every rank the same bits, the same ones in
@@ -127,7 +127,7 @@ typedef struct lathe_exchange_info {
 } lathe_exchange_info;
 LATHE_ABI_SIZE(lathe_exchange_info, 40);
 
-/** Memory of one run, borrowed until the exchange is done. */
+/** Memory of a run, borrowed until it is done. */
 typedef struct lathe_exchange_args {
     uint32_t size;
     int32_t reserved;     /* 0 */
@@ -139,9 +139,9 @@ typedef struct lathe_exchange_args {
 } lathe_exchange_args;
 LATHE_ABI_SIZE(lathe_exchange_args, 48);
 
-/* Of an engine. NEEDS_BASE: see lathe_collective_setup.base. FOR_DEVICES: its buffers are in memory
- * of a device that has its own, and it needs a base; the buffers of others are in host memory.
- * NEEDS_NO_ROOM: its exchanges need neither scratch nor pinned memory; plans know it by this. */
+/* Of an engine. NEEDS_BASE: see lathe_collective_setup.base. FOR_DEVICES: for devices with memory
+ * of their own, over a base; its close() waits for no rank, also after errors. Others reach host
+ * memory. NEEDS_NO_ROOM: exchanges need no scratch and no pinned memory. */
 enum { LATHE_COLLECTIVE_NEEDS_BASE = 1, LATHE_COLLECTIVE_FOR_DEVICES = 2 };
 enum { LATHE_COLLECTIVE_NEEDS_NO_ROOM = 4 };
 

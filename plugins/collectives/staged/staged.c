@@ -93,6 +93,8 @@ static int has_events(const lathe_device_v1 *device)
 
 static void world_fini(const world *w)
 {
+    if (w->stream != NULL && LATHE_HAS(w->device, sync)) /* copies of exchanges that failed */
+        (void)w->device->sync(w->device_self, w->stream);
     if (w->event != NULL)
         w->device->event_destroy(w->device_self, w->event);
     if (w->stream != NULL)
@@ -159,13 +161,12 @@ static lathe_status staged_close(lathe_group *group)
     if (group == NULL)
         return LATHE_OK;
     world *const w = group->world;
-    if (w->failed != LATHE_OK)
-        return w->failed; /* an exchange of the other engine may be under way in this memory */
-    if (group->is_part)
+    const lathe_host *const host = w->host;
+    if (group->is_part && w->failed == LATHE_OK)
         LATHE_TRY(w->base->close(group->base));
-    else
+    if (!group->is_part)
         world_fini(w);
-    w->host->free(group);
+    host->free(group);
     return LATHE_OK;
 }
 
@@ -246,9 +247,9 @@ static void staged_exchange_destroy(lathe_exchange *x)
 
 static lathe_status check_world(const world *w)
 {
-    return w->failed == LATHE_OK
-               ? LATHE_OK
-               : lathe_fail(w->host, w->failed, "an exchange has failed before; this rank must end");
+    return w->failed == LATHE_OK ? LATHE_OK
+                                 : lathe_fail(w->host, w->failed,
+                                              "an exchange has failed before; this rank must end");
 }
 
 /* The stream on which an exchange copies. */
@@ -298,8 +299,8 @@ static lathe_status move(lathe_exchange *x)
     const lathe_exchange_args args = {.size = (uint32_t)sizeof args,
                                       .in = x->in_bytes > 0 ? pinned + x->in_at : NULL,
                                       .out = x->out_bytes > 0 ? pinned + x->out_at : NULL,
-                                      .scratch = x->scratch_bytes > 0 ? pinned + x->scratch_at
-                                                                      : NULL};
+                                      .scratch =
+                                          x->scratch_bytes > 0 ? pinned + x->scratch_at : NULL};
     LATHE_TRY(w->base->start(x->base, &args));
     x->state = MOVING;
     return LATHE_OK;
