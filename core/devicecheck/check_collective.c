@@ -235,7 +235,10 @@ static lathe_status ring(const lathe__joined *j)
                                      .peer = (rank + (i < 2 ? 1 : n_ranks - 1)) % n_ranks,
                                      .tag = i % 2 ? 32767 : 0,
                                      .n = i % 2 ? 10 : 100000};
-        LATHE_TRY(lathe__collective_prepare(j, &t[i]));
+        const lathe_status status = lathe__collective_prepare(j, &t[i]);
+        if (status == LATHE__SKIP)
+            return lathe__skip(j->s, "%.200s", lathe_error_message());
+        LATHE_TRY(status);
     }
     LATHE_TRY(lathe__collective_send(j));
     for (int i = 3; i >= 0; i--)
@@ -253,8 +256,12 @@ static lathe_status pairs_find_each_other(lathe__subject *s)
 {
     lathe__joined j;
     LATHE_TRY(lathe__collective_join(s, &j));
-    if (j.info.n_ranks > 1)
-        return lathe__collective_leave(&j, ring(&j));
+    if (j.info.n_ranks > 1) {
+        const lathe_status status = ring(&j);
+        const lathe_status left =
+            lathe__collective_leave(&j, status == LATHE__SKIP ? LATHE_OK : status);
+        return left == LATHE_OK ? status : left;
+    }
     LATHE_TRY(lathe__collective_leave(&j, LATHE_OK));
     return lathe__skip(s, "a group of one; start it under its launcher");
 }

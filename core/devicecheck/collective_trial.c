@@ -233,11 +233,13 @@ static void *memory(const lathe__joined *j, int64_t bytes)
     return out;
 }
 
-int lathe__collective_may_refuse(const lathe_exchange_problem *p)
+int lathe__collective_may_refuse(const lathe__joined *j, const lathe_exchange_problem *p)
 {
+    const int is_pair = p->op == LATHE_SEND || p->op == LATHE_RECEIVE;
     const int is_float = p->dtype == LATHE_F32 || p->dtype == LATHE_F64 || p->dtype == LATHE_BF16 ||
                          p->dtype == LATHE_F16;
-    return is_float && p->reduce != LATHE_REDUCE_SUM;
+    return (is_float && p->reduce != LATHE_REDUCE_SUM) ||
+           (is_pair && j->table->flags & LATHE_COLLECTIVE_FOR_DEVICES);
 }
 
 lathe_status lathe__collective_prepare(const lathe__joined *j, lathe__trial *t)
@@ -256,7 +258,7 @@ lathe_status lathe__collective_prepare(const lathe__joined *j, lathe__trial *t)
     t->info = (lathe_exchange_info){.size = (uint32_t)sizeof t->info, .scratch_bytes = -1};
     lathe_error_clear();
     const lathe_status status = j->table->prepare(j->group, &t->problem, &t->exchange, &t->info);
-    if (status == LATHE_E_UNSUPPORTED && lathe__collective_may_refuse(&t->problem))
+    if (status == LATHE_E_UNSUPPORTED && lathe__collective_may_refuse(j, &t->problem))
         return LATHE__SKIP;
     if (status != LATHE_OK)
         return lathe__collective_failed("prepare()", status);

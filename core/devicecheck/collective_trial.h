@@ -54,8 +54,9 @@ lathe_exchange_problem lathe__collective_problem(const lathe__joined *j, int32_t
 /** Begin of rank q's extent. */
 int64_t lathe__collective_extent_begin(const lathe__joined *j, const lathe__trial *t, int32_t q);
 
-/** Whether engines may refuse it: MAX and MIN of floats. */
-int lathe__collective_may_refuse(const lathe_exchange_problem *p);
+/** Whether the engine may refuse it: MAX and MIN of floats; SEND and RECEIVE, if it is for devices.
+ */
+int lathe__collective_may_refuse(const lathe__joined *j, const lathe_exchange_problem *p);
 /** Prepares t->problem, with guarded memory and small integers as the input. LATHE__SKIP: the
  * engine refuses it, and may. */
 lathe_status lathe__collective_prepare(const lathe__joined *j, lathe__trial *t);

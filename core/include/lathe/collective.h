@@ -33,8 +33,8 @@ typedef struct lathe_exchange lathe_exchange; /* a prepared exchange of a group 
  *   ALL_GATHER      in [counts[r]]       out [n] = x_0, x_1, ... one after the other
  *   BROADCAST       in [n] on rank peer  out [n] = x_peer; other ranks pass in = NULL
  *   ALL_TO_ALL      in [sum of counts]   out [sum of from]: extent q goes to and comes from rank q
- *   SEND, RECEIVE   in [n]; out [n]      to rank peer; from rank peer
- *   BARRIER         none                 done when every rank has started it
+ *   SEND, RECEIVE   in [n]; out [n]      to rank peer; from it (engines for devices may refuse
+ * them) BARRIER         none                 done when every rank has started it
  *
  * Extents lie one after the other in the order of ranks. Input and output are the same memory or
  * do not overlap, except that the input of ALL_GATHER may be extent r of its output, and the output
