@@ -126,15 +126,23 @@ lathe_status lathe__run_check_engine(lathe_run *run)
     return LATHE_OK;
 }
 
-/* Makes the engine in host memory, and the one under it. */
-static lathe_status make_host(lathe_run *run, lathe_instance *engine, lathe_instance *base)
+static int has_own_memory(const lathe_run *run)
+{
+    return run->machine.dev && !lathe_machine_shares(&run->machine);
+}
+
+/* Makes the engine in host memory, and the one under it. The keys of the file are those of the
+ * engine that it names, or of the one that exchanges the device's memory. */
+static lathe_status make_host(lathe_run *run, const lathe_component *named, lathe_instance *engine,
+                              lathe_instance *base)
 {
     const lathe_part *part = lathe_config_part(run->config, LATHE_KIND_COLLECTIVE);
-    const lathe_component *component = named_by(run);
-    const int is_named = !component || !(flags_of(component) & LATHE_COLLECTIVE_FOR_DEVICES);
-    if (!component || !is_named)
-        LATHE_TRY(find_host(run, is_named ? part->name : "auto", &component));
-    LATHE_TRY(is_named ? make_named(run, component, engine) : make_plain(run, component, engine));
+    const int is_it = named && !(flags_of(named) & LATHE_COLLECTIVE_FOR_DEVICES);
+    const lathe_component *component = named;
+    if (!is_it)
+        LATHE_TRY(find_host(run, named ? "auto" : part->name, &component));
+    LATHE_TRY(is_it || (!named && !has_own_memory(run)) ? make_named(run, component, engine)
+                                                        : make_plain(run, component, engine));
     if (!(flags_of(component) & LATHE_COLLECTIVE_NEEDS_BASE))
         return LATHE_OK;
     const lathe_status status = make_base(run, component, base);
@@ -152,19 +160,55 @@ static lathe_status compare_engines(lathe_run *run, const lathe_component *compo
     return lathe_ranks_compare(run->ranks, text);
 }
 
-/* Joins the ranks once more, for the device's own memory. */
-static lathe_status join_data(lathe_run *run)
+/* Makes the engine for the device's own memory. */
+static lathe_status make_data(lathe_run *run, const lathe_component *named, lathe_instance *out)
 {
-    const lathe_component *named = named_by(run), *component = NULL;
-    lathe_instance engine = {.component = NULL};
-    if (!run->machine.dev || lathe_machine_shares(&run->machine))
-        return LATHE_OK;
+    const lathe_component *component = NULL;
     LATHE_TRY(lathe_ranks_find_data(run->registry, named, run->parts.device.component->plugin->name,
                                     &run->arena, &component));
-    LATHE_TRY(compare_engines(run, component));
-    LATHE_TRY(component == named || !named ? make_named(run, component, &engine)
-                                           : make_plain(run, component, &engine));
+    if (run->ranks)
+        LATHE_TRY(compare_engines(run, component));
+    return component == named || !named ? make_named(run, component, out)
+                                        : make_plain(run, component, out);
+}
+
+/* Joins the ranks once more, for the device's own memory. */
+static lathe_status join_data(lathe_run *run, const lathe_component *named)
+{
+    lathe_instance engine = {.component = NULL};
+    if (!has_own_memory(run))
+        return LATHE_OK;
+    LATHE_TRY(make_data(run, named, &engine));
     return lathe_ranks_join_data(run->ranks, &engine, &run->machine);
+}
+
+/* One rank exchanges nothing, but its file has to be right. */
+static lathe_status stay_alone(lathe_run *run, const lathe_component *named)
+{
+    lathe_instance engine = {.component = NULL};
+    if (named && flags_of(named) & LATHE_COLLECTIVE_NEEDS_BASE)
+        lathe__run_warn(run, "collective", "name",
+                        "collective \"%s\" has no effect: one rank exchanges nothing; start "
+                        "several with lathe launch -n N",
+                        named->plugin->name);
+    if (named || !has_own_memory(run))
+        return LATHE_OK;
+    LATHE_TRY(make_data(run, NULL, &engine));
+    lathe_instance_fini(&engine);
+    return LATHE_OK;
+}
+
+/* Sums of the gradients are part of what train.deterministic promises. */
+static lathe_status check_sums(const lathe_run *run)
+{
+    if (!(run->machine.flags & LATHE_FLAG_DETERMINISTIC) ||
+        run->ranks->data.info.flags & LATHE_GROUP_DETERMINISTIC)
+        return LATHE_OK;
+    return lathe__run_refuse(run, "train", "deterministic",
+                             "train.deterministic is true, and the sums of %s on %d ranks may have "
+                             "other bits in another run: set it to false, or change [collective] "
+                             "(nccl: algorithm = \"ring\", and NCCL_ALGO not set)",
+                             run->ranks->data.info.engine, lathe_ranks_count(run->ranks));
 }
 
 lathe_status lathe__run_join(lathe_run *run)
@@ -174,17 +218,11 @@ lathe_status lathe__run_join(lathe_run *run)
     if (lathe_config_part(run->config, LATHE_KIND_COLLECTIVE)->is_none)
         return LATHE_OK;
     LATHE_TRY(check_memory(run, named));
-    LATHE_TRY(make_host(run, &engine, &base));
+    LATHE_TRY(make_host(run, named, &engine, &base));
     LATHE_TRY(lathe_ranks_open(&engine, base.component ? &base : NULL, run->set.deadline_seconds,
                                NULL, NULL, &run->ranks));
-    if (!run->ranks) {
-        if (named && flags_of(named) & LATHE_COLLECTIVE_NEEDS_BASE)
-            lathe__run_warn(run, "collective", "name",
-                            "collective \"%s\" has no effect: one rank exchanges nothing; start "
-                            "several with lathe launch -n N",
-                            named->plugin->name);
-        return LATHE_OK;
-    }
+    if (!run->ranks)
+        return stay_alone(run, named);
     run->programs.rank = lathe_ranks_rank(run->ranks);
     run->programs.n_ranks = lathe_ranks_count(run->ranks);
     run->saves = run->set.checkpoint.dir != NULL;
@@ -192,5 +230,6 @@ lathe_status lathe__run_join(lathe_run *run)
     if (run->programs.rank > 0)
         be_quiet(run);
     LATHE_TRY(lathe__run_check_ranks(run));
-    return join_data(run);
+    LATHE_TRY(join_data(run, named));
+    return check_sums(run);
 }
