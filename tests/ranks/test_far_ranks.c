@@ -1,0 +1,154 @@
+/* Ranks on the far device, whose memory the host cannot access: exchanges go through pinned memory
+ * (collective/staged), and a training has the bits of the same ranks on the CPU. */
+#include "rank_training.h"
+
+#include "support/plugin_override.h"
+
+#define FAR LATHE_TEST_BUILD "/tests/far"
+#define ON_CPU "--device.name cpu --attention.name reference "
+#define ON_FAR "--device.name far --attention.name far_reference --device.eager true "
+#define WORDS "--train.micro_batch_size 4 --train.max_steps 6 --parallel.bucket_mb 0.02 "
+
+static void setup_far(void)
+{
+    setup();
+    cr_assert_eq(setenv("LATHE_PLUGIN_PATH", FAR, 1), 0);
+    override_all_of(FAR);
+}
+
+TestSuite(far_ranks, .init = setup_far, .fini = teardown);
+
+/* Returns the exit code of a shell command in the folder of the test; output: what it prints. */
+static int shell(const char *line)
+{
+    char all[4096];
+    (void)snprintf(all, sizeof all, "cd %s && { %s; } 2>&1", root, line);
+    FILE *pipe = popen(all, "r"); /* NOLINT(cert-env33-c): the test makes the line */
+    cr_assert_not_null(pipe);
+    output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
+    const int status = pclose(pipe);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void train_with(int n, const char *dir, const char *where, const char *words)
+{
+    char line[1024];
+    (void)snprintf(line, sizeof line, "%s%s%s", where, WORDS, words);
+    cr_assert_eq(train(n, dir, line), 0, "%s: %s", line, output);
+}
+
+static void expect_same_files(const char *a, const char *b, const char *what)
+{
+    char line[512];
+    (void)snprintf(line, sizeof line,
+                   "diff -r -q -x manifest.json -x run.json -x config.json %s/step-00000006 "
+                   "%s/step-00000006",
+                   a, b);
+    cr_expect_eq(shell(line), 0, "%s: %s", what, output);
+}
+
+#ifdef __SANITIZE_ADDRESS__
+enum { EACH = 4 };
+#else
+enum { EACH = 1 };
+#endif
+
+/* Optimizers and formats of tests/far, every division, with captured steps. */
+Test(far_ranks, train_with_the_bits_of_the_cpu)
+{
+    static const char *const words[] = {
+        "--parallel.shard none",
+        "--parallel.shard optimizer",
+        "--parallel.shard gradients --train.capture on",
+        "--parallel.shard parameters",
+        "--parallel.shard gradients --train.precision bf16 --train.grad_dtype bf16",
+        "--parallel.shard parameters --train.precision bf16 --train.recompute layer",
+        "--parallel.shard optimizer --optimizer.name muon",
+        "--parallel.shard gradients --optimizer.name schedule_free_adamw --scheduler.name constant",
+        "--parallel.shard none --adapter.name lora --adapter.dropout 0.3",
+        "--parallel.shard parameters --adapter.name lora --adapter.init pissa",
+        "--parallel.shard parameters --adapter.name qlora --adapter.init loftq --quant.name nf4 "
+        "--train.precision bf16",
+        "--parallel.shard parameters --adapter.name dora --quant.name nf4 --train.precision bf16",
+        "--parallel.shard parameters --model.tie_word_embeddings true --generate.every 3 "
+        "--generate.prompt the --generate.max_new_tokens 8 --train.weight_average ema",
+    };
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i += EACH) {
+        cr_assert_eq(shell("rm -rf far cpu"), 0);
+        train_with(2, "far", ON_FAR, words[i]);
+        cr_expect_not_null(strstr(output, "2 ranks: staged over Open MPI"), "%s", output);
+        train_with(2, "cpu", ON_CPU, words[i]);
+        expect_same("cpu", "far", 0.0);
+        expect_same_files("cpu", "far", words[i]);
+    }
+}
+
+/* The state of each rank's share in pinned memory, in parts of 4 KiB, and activations there. */
+Test(far_ranks, state_and_activations_in_pinned_memory_change_nothing)
+{
+    static const char *const shards[] = {"optimizer", "gradients", "parameters"};
+    char words[256];
+    for (size_t i = 0; i < 3; i++) {
+        cr_assert_eq(shell("rm -rf plain moved"), 0);
+        (void)snprintf(words, sizeof words, "--parallel.shard %s", shards[i]);
+        train_with(2, "plain", ON_FAR, words);
+        (void)snprintf(words, sizeof words,
+                       "--parallel.shard %s --train.offload_optimizer true "
+                       "--train.offload_buffer 0.02 --train.offload_activations true",
+                       shards[i]);
+        train_with(2, "moved", ON_FAR, words);
+        expect_same("plain", "moved", 0.0);
+        expect_same_files("plain", "moved", shards[i]);
+    }
+}
+
+/* Stopped and gone on with on another number of ranks, and on another device. */
+Test(far_ranks, go_on_elsewhere)
+{
+    train_with(1, "one", ON_FAR, "--train.micro_batch_size 8");
+    train_with(4, "parts", ON_FAR,
+               "--train.micro_batch_size 2 --train.stop_after 2 "
+               "--parallel.shard parameters");
+    train_with(2, "parts", ON_CPU, "--train.stop_after 4 --parallel.shard gradients");
+    train_with(2, "parts", ON_FAR, "--parallel.shard optimizer");
+    expect_same("one", "parts", 1e-5);
+}
+
+/* A link that is slow makes the same bits. */
+Test(far_ranks, take_the_way_of_a_named_engine)
+{
+    train_with(2, "plain", ON_FAR, "--parallel.shard gradients");
+    train_with(2, "slow", ON_FAR,
+               "--parallel.shard gradients --collective.name throttle --collective.latency 1ms");
+    cr_expect_not_null(strstr(output, "2 ranks: staged over 10Gbit 1ms over Open MPI"), "%s",
+                       output);
+    expect_same("plain", "slow", 0.0);
+}
+
+/* Planned bytes of the staging of rank 0, in MiB as `lathe plan` prints them, against those that
+ * ranks have. */
+Test(far_ranks, the_plan_without_the_others_is_that_of_the_ranks)
+{
+    static const char *const rows[] = {"ddp", "zero1", "zero2", "zero3"};
+    static const char *const shards[] = {"none", "optimizer", "gradients", "parameters"};
+    char line[1024];
+    for (size_t i = 0; i < 4; i++) {
+        (void)snprintf(line, sizeof line, ON_FAR WORDS "--parallel.shard %s --train.max_steps 1",
+                       shards[i]);
+        cr_assert_eq(shell("rm -rf ranks"), 0);
+        cr_assert_eq(train(2, "ranks", line), 0, "%s", output);
+        const char *at = strstr(output, "planned peak ");
+        cr_assert_not_null(at, "%s", output);
+        const double of_ranks = strtod(at + strlen("planned peak "), NULL);
+        (void)snprintf(line, sizeof line,
+                       "%s/bin/lathe plan run.toml --ranks 2 --link 10Gbit,0.1ms --step-time 1s "
+                       "--checkpoint.dir ranks --data.cache_dir cache " ON_FAR WORDS
+                       "| grep '^%s .*exact'",
+                       LATHE_TEST_BUILD, rows[i]);
+        cr_assert_eq(shell(line), 0, "%s: %s", line, output);
+        const char *last = strrchr(output, ' ');
+        cr_assert_not_null(last);
+        cr_expect_float_eq(strtod(last, NULL), of_ranks, 0.051, "%s: %s, and %.1f on ranks",
+                           rows[i], output, of_ranks);
+    }
+}
