@@ -27,6 +27,5 @@ void lathe_train_print_start(const lathe_run *run)
                  run->machine.n_threads, lathe_exec_attention(run->programs.train.exec),
                  (double)lathe_mem_total(&run->planned) / (1024.0 * 1024.0));
     if (run->ranks)
-        (void)printf("%d ranks: %s\n", lathe_ranks_count(run->ranks),
-                     run->ranks->data.info.engine);
+        (void)printf("%d ranks: %s\n", lathe_ranks_count(run->ranks), run->ranks->data.info.engine);
 }
