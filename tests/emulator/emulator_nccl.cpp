@@ -1,7 +1,8 @@
 /* The functions of NCCL that Lathe calls, between processes that share memory. As NCCL's do, they
  * queue work on the caller's stream and return at once, with ncclInProgress at times; work that
  * other ranks take part in keeps its stream waiting until they do. Sums of more than two ranks
- * begin with rank 1, so that nobody counts on the order of ranks.
+ * begin with rank 1, so that nobody counts on the order of ranks. Above 500 lines because
+ * operations, groups and communicators share one private state.
  *
  * An operation of a communicator with n ranks has two parts, whose order counters in the shared
  * memory keep:

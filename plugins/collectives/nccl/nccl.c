@@ -50,7 +50,7 @@ void nccl_pause(double waited)
 static void last_error(const lathe_group *group, char *text, size_t bytes)
 {
     const nccl_library *const library = group->world->nccl;
-    const char *const said = group->comm != NULL ? library->ncclGetLastError(group->comm) : NULL;
+    const char *const said = library->ncclGetLastError(group->comm);
     (void)snprintf(text, bytes, "%s%.160s", said != NULL && said[0] != '\0' ? ": " : "",
                    said != NULL ? said : "");
     for (char *at = text; *at != '\0'; at++)
