@@ -152,7 +152,7 @@ static lathe_status compare_weights(lathe_run *run)
     const double *all = NULL;
     double norm = 0.0;
     if (run->extents) /* a norm would be that of all ranks */
-        norm = lathe_store_checksum(&run->store);
+        LATHE_TRY(lathe_store_checksum(&run->store, &norm));
     else
         LATHE_TRY(lathe_update_param_norm(run->opt.update, &norm));
     /* within a round each island has weights of its own */

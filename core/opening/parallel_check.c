@@ -48,6 +48,12 @@ static lathe_status check_islands(const lathe_run *run)
     const char *metric = run->set.checkpoint.best_metric;
     if (run->set.diloco_islands == 0)
         return check_idle(run);
+    if (run->machine.dev && !lathe_machine_shares(&run->machine))
+        return lathe__run_refuse(run, "parallel", "diloco_islands",
+                                 "device \"%s\" has memory of its own, and islands of DiLoCo "
+                                 "exchange weights in the host's memory in this version: remove "
+                                 "parallel.diloco_islands, or choose a device in host memory",
+                                 run->parts.device.component->plugin->name);
     if (!run->ranks)
         LATHE_TRY(lathe__run_check_ranks(run));
     if (run->set.shard == LATHE_SHARD_PARAMETERS && run->set.shard_ranks == 0)

@@ -15,6 +15,7 @@
 #include "generate/generator.h"
 #include "opening/fit.h"
 #include "opening/folder_check.h"
+#include "opening/join_ranks.h"
 #include "opening/opening.h"
 #include "opening/parallel_check.h"
 #include "opening/reference_adapter.h"

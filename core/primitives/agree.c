@@ -85,9 +85,8 @@ lathe_status lathe__run_reduce(lathe_run *run)
         return LATHE_OK; /* they were added during each backward */
     const double begin = lathe_now();
     lathe_update_forget_norm(run->opt.update);
-    LATHE_TRY(run->extents
-                  ? lathe_extents_reduce(run->extents)
-                  : lathe_grad_buckets_reduce(run->buckets, &run->store, run->bucket_scratch));
+    LATHE_TRY(run->extents ? lathe_extents_reduce(run->extents)
+                           : lathe_grad_buckets_reduce(run->buckets, &run->store));
     lathe_trace_since("ranks", "sum of gradients", begin);
     return LATHE_OK;
 }

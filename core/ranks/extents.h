@@ -30,22 +30,22 @@
 typedef struct lathe_extents lathe_extents;
 
 /** Prepares the exchanges of a store that is divided and laid out, and sets store->peers, which
- *  lives as long as *out. layout and store must outlive it. */
-lathe_status lathe_extents_create(const lathe_rank_layout *layout, lathe_store *store,
-                                  lathe_extents **out);
+ *  lives as long as *out. layout, m and store must outlive it. */
+lathe_status lathe_extents_create(const lathe_rank_layout *layout, lathe_machine *m,
+                                  lathe_store *store, lathe_extents **out);
 /** NULL is fine. */
 void lathe_extents_destroy(lathe_extents *x);
 
-/** Bytes of LATHE_MEM_STAGING that the exchanges need; 0 for NULL. place() gives them. */
-int64_t lathe_extents_bytes(const lathe_extents *x);
-void lathe_extents_place(lathe_extents *x, void *scratch);
+/** Memory that the exchanges need, which is allocated before the first one; NULL for NULL. */
+lathe_exchange_room *lathe_extents_room(lathe_extents *x);
 
 /** With LATHE_SHARD_GRADIENTS: finds when the buckets are complete in the backward of each of n
  *  programs, and places the fresh gradients. The programs outlive it. */
 lathe_status lathe_extents_plan(lathe_extents *x, const lathe_graph *const *graphs, int32_t n);
 
 /** The same for a plan without the other ranks: places the fresh gradients. */
-lathe_status lathe_extents_foresee(lathe_store *store, const lathe_graph *const *graphs, int32_t n);
+lathe_status lathe_extents_foresee(const lathe_machine *m, lathe_store *store,
+                                   const lathe_graph *const *graphs, int32_t n);
 
 /** Runs the backward of a planned program, its nodes from `begin` on, and adds the gradients of all
  *  ranks to the sums of their extents. is_first: of the step; replaces the sums. All ranks call it.

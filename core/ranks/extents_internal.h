@@ -10,7 +10,8 @@
 typedef struct lathe__bucket {
     lathe_exchange *reduce, *spread;
     lathe_exchange
-        *across; /* sums of the copies of this rank's extent; NULL: no copies, or empty */
+        *across;       /* sums of the copies of this rank's extent; NULL: no copies, or empty */
+    lathe_kernel *add; /* sums + fresh -> sums on a device with memory of its own; NULL: none */
     int32_t grad_width, value_width;
     int64_t own_grad, own_value;
 } lathe__bucket;
@@ -24,6 +25,7 @@ typedef struct lathe__schedule {
 struct lathe_extents {
     const lathe_rank_layout *layout;
     lathe_ranks *ranks; /* layout->shard */
+    lathe_machine *m;
     lathe_store *store;
     lathe_peers peers;
     lathe_serving serving;
@@ -32,17 +34,22 @@ struct lathe_extents {
     lathe__schedule
         *programs; /* [n_programs] of which the gradients are added during the backward */
     int32_t n_programs, reserved;
-    int64_t scratch_bytes, sent_bytes;
+    lathe_exchange_room room;
+    int64_t sent_bytes;
     int32_t counting; /* depth of lathe__extents_count_sent */
     int32_t reserved2;
-    void *scratch;
     lathe_exchange **gathers; /* [store->gathers->n] */
     void **waiting;           /* [store->gathers->n] memory of gathers that wait() runs; NULL */
     int32_t under_way;        /* the gather started last that is not waited for; -1: none */
-    int32_t overlaps;         /* 1: gathers need no scratch, so that several may be under way */
+    int32_t overlaps;         /* 1: gathers need no room, so that several may be under way */
     int32_t is_alone;         /* 1: this rank is 0 and asks the others for each gather */
     int32_t reserved3;
 };
+
+/** Adds this rank's extent of the fresh gradients of bucket k to its sums, or copies it if it is
+ * the first of the step (fresh_sums.c); prepares that on devices with memory of their own. */
+lathe_status lathe__fresh_sums_prepare(lathe_extents *x, int32_t k);
+lathe_status lathe__fresh_sums_add(const lathe_extents *x, int32_t k, int32_t is_first);
 
 /** Prepares the gathers of the store; frees them. */
 lathe_status lathe__gathers_prepare(lathe_extents *x);

@@ -90,6 +90,9 @@ lathe_status lathe_ranks_open(lathe_instance *engine, lathe_instance *base, doub
         lathe_join_watch_begin(r->engine.component->plugin->name, deadline_seconds);
     lathe_status status = join(r, stops, stops_arg);
     lathe_join_watch_end(watch);
+    r->data.table = r->table;
+    r->data.group = r->group;
+    r->data.info = r->info;
     if (status == LATHE_OK && r->info.n_ranks > 1)
         status = prepare_gather(r);
     if (status != LATHE_OK || r->info.n_ranks < 2) {
@@ -113,6 +116,8 @@ lathe_status lathe_ranks_split(lathe_ranks *ranks, int32_t color, int32_t key, l
     if (status == LATHE_OK)
         status = r->table->info(r->group, &r->info);
     if (status == LATHE_OK)
+        status = lathe__ranks_split_data(ranks, color, key, r);
+    if (status == LATHE_OK)
         status = prepare_gather(r);
     if (status != LATHE_OK) {
         lathe_ranks_close(r);
@@ -126,6 +131,7 @@ void lathe_ranks_close(lathe_ranks *r)
 {
     if (!r)
         return;
+    lathe__ranks_leave_data(r);
     if (r->gather)
         r->table->exchange_destroy(r->gather);
     const int is_closed = !r->group || r->table->close(r->group) == LATHE_OK;
@@ -147,6 +153,7 @@ void lathe_ranks_forsake(lathe_ranks *r)
 {
     if (!r)
         return;
+    lathe__ranks_leave_data(r);
     forsaken_table = r->table;
     forsaken = r->group;
 }

@@ -88,7 +88,6 @@ struct lathe_run {
     struct lathe_grad_buckets *buckets;      /* ranks/grad_buckets.h; NULL: one rank */
     struct lathe_extents *extents;           /* ranks/extents.h; NULL: ranks divide nothing */
     struct lathe_outer *outer;               /* islands/island_files.h; NULL: no islands */
-    void *bucket_scratch;                    /* of buckets or extents */
     int32_t saves;                           /* 1: rank 0 writes checkpoints */
     int64_t samples_every;                   /* generate.every of rank 0 */
     struct lathe_scorer *reward;             /* reward_model.h; NULL: none */
