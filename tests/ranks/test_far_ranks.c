@@ -223,9 +223,8 @@ Test(far_ranks, groups_train_with_the_bits_of_the_cpu)
 /* By lathe validate, and by one of the ranks that were started. */
 Test(far_ranks, islands_are_refused)
 {
-    static const char said[] =
-        "parallel.diloco_islands: device \"far\" has memory of its own, and islands of DiLoCo "
-        "exchange weights in the host's memory in this version";
+    static const char said[] = "device \"far\" has memory of its own, and islands of DiLoCo "
+                               "exchange weights in the host's memory in this version";
     char line[1024];
     (void)snprintf(line, sizeof line,
                    "%s/bin/lathe validate run.toml " ON_FAR "--parallel.diloco_islands 2",
