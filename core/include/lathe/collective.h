@@ -33,12 +33,12 @@ typedef struct lathe_exchange lathe_exchange; /* a prepared exchange of a group 
  *   ALL_GATHER      in [counts[r]]       out [n] = x_0, x_1, ... one after the other
  *   BROADCAST       in [n] on rank peer  out [n] = x_peer; other ranks pass in = NULL
  *   ALL_TO_ALL      in [sum of counts]   out [sum of from]: extent q goes to and comes from rank q
- *   SEND, RECEIVE   in [n]; out [n]      to rank peer; from it (engines for devices may refuse
- * them) BARRIER         none                 done when every rank has started it
+ *   SEND, RECEIVE   in [n]; out [n]      to rank peer; from it
+ *   BARRIER         none                 done when every rank has started it
  *
  * Extents lie one after the other in the order of ranks. Input and output are the same memory or
  * do not overlap, except that the input of ALL_GATHER may be extent r of its output, and the output
- * of REDUCE_SCATTER extent r of its input. ALL_TO_ALL: they do not overlap. */
+ * of REDUCE_SCATTER extent r of its input; not in ALL_TO_ALL. Devices may lack pairs. */
 enum {
     LATHE_ALL_REDUCE = 0,
     LATHE_REDUCE_SCATTER = 1,
@@ -140,8 +140,8 @@ typedef struct lathe_exchange_args {
 LATHE_ABI_SIZE(lathe_exchange_args, 48);
 
 /* Of an engine. NEEDS_BASE: see lathe_collective_setup.base. FOR_DEVICES: for devices with memory
- * of their own, over a base; its close() waits for no rank, also after errors. Others reach host
- * memory. NEEDS_NO_ROOM: exchanges need no scratch and no pinned memory. */
+ * of their own, not host memory, over a base; its close() of the group of open() waits for no rank,
+ * also after errors and with open parts. NEEDS_NO_ROOM: no scratch and no pinned memory. */
 enum { LATHE_COLLECTIVE_NEEDS_BASE = 1, LATHE_COLLECTIVE_FOR_DEVICES = 2 };
 enum { LATHE_COLLECTIVE_NEEDS_NO_ROOM = 4 };
 

@@ -384,6 +384,11 @@ static lathe_status nccl_close(lathe_group *group)
     lathe_group *const base = group->base;
     const int32_t is_part = group->is_part;
     leave(group);
+    for (lathe_group *g = w->groups; !is_part && g != NULL; g = g->next) { /* open parts */
+        if (g->comm != NULL)
+            (void)w->nccl->ncclCommAbort(g->comm);
+        g->comm = NULL;
+    }
     if (!is_part)
         world_fini(w);
     if (!is_part || w->failed != LATHE_OK) {
