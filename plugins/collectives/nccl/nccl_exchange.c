@@ -148,20 +148,20 @@ lathe_status nccl_prepare(lathe_group *group, const lathe_exchange_problem *prob
     LATHE_TRY(agree(group, problem));
     lathe_exchange *const x = w->host->alloc((int64_t)sizeof *x);
     int64_t *const counts = w->host->alloc(2 * n_ranks * (int64_t)sizeof *counts);
-    lathe_status status = x != NULL && counts != NULL
-                              ? LATHE_OK
-                              : lathe_fail(w->host, LATHE_E_NOMEM, "no memory for an exchange");
-    if (status == LATHE_OK) {
-        x->group = group;
-        x->problem = *problem;
-        x->info.size = (uint32_t)sizeof x->info;
-        x->counts = counts;
-        x->from = counts + n_ranks;
-        note_extents(x, problem);
-        count_bytes(x);
-        name(x, problem->label);
-        status = take_flag(x);
+    if (x == NULL || counts == NULL) {
+        w->host->free(counts);
+        w->host->free(x);
+        return lathe_fail(w->host, LATHE_E_NOMEM, "no memory for an exchange");
     }
+    x->group = group;
+    x->problem = *problem;
+    x->info.size = (uint32_t)sizeof x->info;
+    x->counts = counts;
+    x->from = counts + n_ranks;
+    note_extents(x, problem);
+    count_bytes(x);
+    name(x, problem->label);
+    const lathe_status status = take_flag(x);
     if (status != LATHE_OK) {
         w->host->free(counts);
         w->host->free(x);
