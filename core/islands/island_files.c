@@ -131,14 +131,10 @@ static lathe_status outer_tensors(const writing *x, tensor_fn fn)
     return each_of_kind(x->f, LATHE_OUTER_MOMENTUM, fn, arg);
 }
 
-static int32_t is_within_round(const lathe_outer *f)
-{
-    return !lathe_islands_ends_round(f->islands, f->saved->at->step);
-}
-
 static lathe_status island_tensors(const writing *x, tensor_fn fn)
 {
-    return each_of_island(x->f, x->island, is_within_round(x->f), 1, fn, (void *)(uintptr_t)x);
+    return each_of_island(x->f, x->island, lathe_islands_is_within(x->f->islands), 1, fn,
+                          (void *)(uintptr_t)x);
 }
 
 static lathe_status write_json(const lathe_outer *f, const char *path)
@@ -150,7 +146,7 @@ static lathe_status write_json(const lathe_outer *f, const char *path)
                         "{\"format\": \"lathe-islands\", \"version\": %d, \"inner_steps\": %lld, "
                         "\"is_within_round\": %s, \"islands\": [\n",
                         VERSION, (long long)set->inner_steps,
-                        is_within_round(f) ? "true" : "false");
+                        lathe_islands_is_within(f->islands) ? "true" : "false");
     lathe_status status = b.status;
     for (int32_t i = 0; status == LATHE_OK && i < n; i++) {
         lathe_buffer_puts(&b, i ? ",\n" : "");
@@ -171,7 +167,6 @@ static lathe_status write_state(void *arg, const char *state)
     const lathe_outer *f = arg;
     lathe_arena arena = LATHE_ARENA_INIT;
     char name[32];
-    lathe_islands_begin(f->islands); /* saved before the first step */
     const char *json = lathe_path_join(&arena, state, "outer.json");
     lathe_status status = json ? write_json(f, json) : LATHE_E_NOMEM;
     if (status == LATHE_OK)
@@ -234,7 +229,8 @@ static lathe_status read_tensor(void *arg, const tensor *t)
 }
 
 /* Reads the numbers of the island whose state this one takes. */
-static lathe_status read_counters(const lathe_outer *f, const json_t *island, const char *path)
+static lathe_status read_counters(const lathe_outer *f, const json_t *island, int32_t is_within,
+                                  const char *path)
 {
     const lathe_saved_state *saved = f->saved;
     lathe_counters at = {0};
@@ -252,7 +248,7 @@ static lathe_status read_counters(const lathe_outer *f, const json_t *island, co
         at.scaler = saved->at->scaler;
     at.averaged = averaged;
     *saved->at = at;
-    lathe_islands_resume(f->islands, tokens);
+    lathe_islands_resume(f->islands, tokens, is_within);
     return LATHE_OK;
 }
 
@@ -331,8 +327,9 @@ static lathe_status read_all(const lathe_outer *f, const char *dir, const char *
     if (status == LATHE_OK)
         status = read_island(f, &arena, dir, from, within);
     if (status == LATHE_OK)
-        status = read_counters(f, json_array_get(list, (size_t)from), path);
-    if (status == LATHE_OK && n != lathe_islands_count(f->islands))
+        status = read_counters(f, json_array_get(list, (size_t)from), within, path);
+    if (status == LATHE_OK && n != lathe_islands_count(f->islands) &&
+        lathe_ranks_rank(lathe_islands_layout(f->islands)->all) == 0)
         lathe_log(LATHE_LOG_INFO, "%s was written by %lld island%s, the run goes on with %d", dir,
                   (long long)n, n == 1 ? "" : "s", lathe_islands_count(f->islands));
     lathe_safetensors_close(outer);
@@ -366,7 +363,9 @@ static lathe_extent part(const void *arg, int32_t family, int32_t row, int32_t c
 
 static const void *own(const void *arg, int32_t family, int32_t row)
 {
-    return lathe_islands_own(((const lathe_outer *)arg)->islands, family, row);
+    lathe_islands *islands = ((const lathe_outer *)arg)->islands;
+    lathe_islands_begin(islands); /* saved before the first step */
+    return lathe_islands_own(islands, family, row);
 }
 
 lathe_status lathe_outer_create(const lathe_rank_layout *layout, lathe_store *store,

@@ -35,9 +35,7 @@ lathe_extent lathe__islands_row(const lathe_islands *x, int32_t row, int32_t pla
 
 lathe_extent lathe__islands_part(const lathe_islands *x, int32_t copy, int32_t place)
 {
-    int64_t n = 0;
-    for (int32_t i = 0; i < x->store->n_rows; i++)
-        n += lathe__islands_row(x, i, place).n;
+    const int64_t n = x->places[(int64_t)place * (x->store->n_rows + 1) + x->store->n_rows];
     const int64_t each = round_up((n + x->layout->n_copies - 1) / x->layout->n_copies, ALIGNED);
     const int64_t begin = least(copy * each, n);
     return (lathe_extent){begin, least(begin + each, n) - begin};
@@ -51,23 +49,12 @@ lathe_extent lathe__islands_shard(const lathe_islands *x, int64_t n, int32_t k)
     return (lathe_extent){begin, end - begin};
 }
 
-/* Where the elements of a row begin among those of a place. */
-static int64_t row_begins(const lathe_islands *x, int32_t row, int32_t place)
-{
-    int64_t at = 0;
-    if (place == x->layout->shard_no)
-        return x->row_at[row];
-    for (int32_t i = 0; i < row; i++)
-        at += lathe__islands_row(x, i, place).n;
-    return at;
-}
-
 /* Elements of a row that a copy of a place has, from the begin of the row. */
 static lathe_extent part_of_row(const lathe_islands *x, int32_t row, int32_t copy, int32_t place)
 {
     const lathe_extent part = lathe__islands_part(x, copy, place);
     const lathe_extent own = lathe__islands_row(x, row, place);
-    const int64_t at = row_begins(x, row, place);
+    const int64_t at = x->places[(int64_t)place * (x->store->n_rows + 1) + row];
     const int64_t begin = at > part.begin ? at : part.begin;
     const int64_t end = least(at + own.n, part.begin + part.n);
     return (lathe_extent){own.begin + begin - at, end > begin ? end - begin : 0};
@@ -111,12 +98,16 @@ void lathe_islands_put(lathe_islands *x, int32_t family, int32_t row, const floa
 
 static lathe_status find_part(lathe_islands *x)
 {
-    const int32_t n = x->store->n_rows;
-    x->row_at = calloc((size_t)n + 1, sizeof *x->row_at);
-    if (!x->row_at)
+    const int32_t n = x->store->n_rows, n_places = x->layout->n_shard;
+    x->places = calloc((size_t)n_places * ((size_t)n + 1), sizeof *x->places);
+    if (!x->places)
         return lathe_error(LATHE_E_NOMEM, "no memory for the parts of %d parameters", n);
-    for (int32_t i = 0; i < n; i++)
-        x->row_at[i + 1] = x->row_at[i] + lathe__islands_row(x, i, x->layout->shard_no).n;
+    for (int32_t p = 0; p < n_places; p++) {
+        int64_t *at = x->places + (int64_t)p * (n + 1);
+        for (int32_t i = 0; i < n; i++)
+            at[i + 1] = at[i] + lathe__islands_row(x, i, p).n;
+    }
+    x->row_at = x->places + (int64_t)x->layout->shard_no * (n + 1);
     x->part = lathe__islands_part(x, x->layout->copy_no, x->layout->shard_no);
     return LATHE_OK;
 }
@@ -259,14 +250,15 @@ void lathe_islands_destroy(lathe_islands *x)
             x->layout->copies->table->exchange_destroy(x->copied[k]);
     free(x->pieces);
     free((void *)x->copied);
-    free(x->row_at);
+    free(x->places);
     free(x);
 }
 
-void lathe_islands_set_length(lathe_islands *x, int64_t max_steps)
+void lathe_islands_enter(lathe_islands *x, int64_t max_steps)
 {
-    if (x)
-        x->set.max_steps = max_steps;
+    x->set.max_steps = max_steps;
+    lathe_islands_begin(x);
+    x->is_within = 1;
 }
 
 /* ---- memory ---- */
@@ -392,9 +384,15 @@ int32_t lathe_islands_has_error(const lathe_islands *x)
     return x->layout->n_islands > 1 && lathe_delta_has_error(x->set.dtype);
 }
 
-void lathe_islands_resume(lathe_islands *x, int64_t tokens)
+int32_t lathe_islands_is_within(const lathe_islands *x)
+{
+    return x->is_within;
+}
+
+void lathe_islands_resume(lathe_islands *x, int64_t tokens, int32_t is_within)
 {
     x->tokens = tokens;
+    x->is_within = is_within;
     x->has_begun = 1;
 }
 
@@ -402,5 +400,5 @@ void lathe_islands_restart(lathe_islands *x)
 {
     memset(x->memory, 0, (size_t)state_bytes(x));
     x->tokens = 0;
-    x->has_begun = 0;
+    x->has_begun = x->is_within = 0;
 }

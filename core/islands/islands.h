@@ -49,18 +49,17 @@ lathe_status lathe_islands_create(const lathe_rank_layout *layout, lathe_store *
                                   const lathe_island_settings *settings, lathe_islands **out);
 /** Frees what create made; NULL is fine. */
 void lathe_islands_destroy(lathe_islands *x);
-/** The run's length, once it is known. */
-void lathe_islands_set_length(lathe_islands *x, int64_t max_steps);
-
 /** Adds the outer state (LATHE_MEM_OPTIMIZER) and the buffers (LATHE_MEM_STAGING); nothing for
  *  NULL. */
 void lathe_islands_bytes(const lathe_islands *x, lathe_mem_bytes *bytes);
 lathe_status lathe_islands_place(lathe_islands *x, lathe_machine *m);
 void lathe_islands_unplace(lathe_islands *x, lathe_machine *m);
 
-/** Makes the weights those at the begin of the first round; does nothing later. Call it before the
- *  first update. */
+/** Makes the weights those at the begin of the first round; does nothing later. */
 void lathe_islands_begin(lathe_islands *x);
+/** Call it before each update: islands move apart. max_steps: the run's length, which is known by
+ *  then. */
+void lathe_islands_enter(lathe_islands *x, int64_t max_steps);
 
 /** Whether a round ends after a step. 0 for NULL. */
 int32_t lathe_islands_ends_round(const lathe_islands *x, int64_t step);
@@ -95,8 +94,10 @@ lathe_extent lathe_islands_part(const void *islands, int32_t family, int32_t row
 const void *lathe_islands_own(const void *islands, int32_t family, int32_t row);
 /** Sets what this rank holds of a row of a family from the whole row; NULL: zeros. */
 void lathe_islands_put(lathe_islands *x, int32_t family, int32_t row, const float *whole);
+/** Whether islands have weights of their own now. */
+int32_t lathe_islands_is_within(const lathe_islands *x);
 /** The state was read: begin() keeps it. tokens: of the round so far. */
-void lathe_islands_resume(lathe_islands *x, int64_t tokens);
+void lathe_islands_resume(lathe_islands *x, int64_t tokens, int32_t is_within);
 /** The state is that of weights without one: they begin a round. */
 void lathe_islands_restart(lathe_islands *x);
 

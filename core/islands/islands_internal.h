@@ -15,7 +15,8 @@ struct lathe_islands {
     lathe_island_settings set;
     const lathe_rank_layout *layout;
     lathe_store *store;
-    int64_t *row_at;   /* [n_rows + 1] first element of each row among those of this rank's place */
+    int64_t *places;   /* [n_shard, n_rows + 1] first element of each row among those of a place */
+    int64_t *row_at;   /* [n_rows + 1] those of this rank's place */
     lathe_extent part; /* of this rank, among those */
     float *state[LATHE_N_OUTER]; /* [part.n] each; ERROR: NULL if the dtype has none */
     char *memory;                /* of the state */
@@ -30,7 +31,8 @@ struct lathe_islands {
     int64_t copied_each;     /* elements of each copy at a time */
     int64_t sent_bytes, across_bytes;
     int64_t tokens; /* of this island in this round */
-    int32_t wants_stop, stop, has_begun, reserved;
+    int32_t wants_stop, stop, has_begun;
+    int32_t is_within; /* 1: the islands have taken steps since the last round ended */
 };
 
 /** Elements of a row that a place has, and of all rows. */

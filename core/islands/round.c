@@ -275,6 +275,7 @@ lathe_status lathe_islands_end_round(lathe_islands *x)
     if (all)
         LATHE_TRY(all->table->traffic(all->group, &after, &received));
     x->sent_bytes += after - before;
+    x->is_within = 0;
     lathe_trace_since("ranks", "end of a round", begin);
     return LATHE_OK;
 }

@@ -6,10 +6,8 @@
 
 void lathe__round_begin(lathe_run *run)
 {
-    if (!run->outer)
-        return;
-    lathe_islands_set_length(run->outer->islands, run->set.max_steps);
-    lathe_islands_begin(run->outer->islands);
+    if (run->outer)
+        lathe_islands_enter(run->outer->islands, run->set.max_steps);
 }
 
 lathe_status lathe__round_after_step(lathe_run *run)

@@ -4,7 +4,7 @@
 
 #include "run/run_state.h"
 
-/** Keeps the weights at the begin of the first round; before the first update. Does nothing without
+/** Before each update: keeps the weights at the begin of the first round. Does nothing without
  *  islands. */
 void lathe__round_begin(lathe_run *run);
 
