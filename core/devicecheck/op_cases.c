@@ -189,9 +189,9 @@ double lathe__op_case_bound(const lathe_op_case *c, int32_t compute_dtype, int32
                         : !is_f64 && out_dtype > LATHE_F16
                             ? 0.0
                             : 0x1p-24 * (8.0 + 4.0 * sqrt((double)c->terms));
-    /* a GPU keeps some 14 bits of the sums of fp8 products ("DeepSeek-V3 Technical Report", 3.3.2)
-     */
-    const double fp8 = c->attrs.fp8 != 0 ? 0x1p-10 : 0.0;
+    /* a GPU keeps 14 bits of a sum of fp8 products after every 32 of them, and cuts off the others
+     * ("DeepSeek-V3 Technical Report", 3.3.2) */
+    const double fp8 = c->attrs.fp8 != 0 ? 0x1p-13 * (1.0 + (double)c->terms / 32.0) : 0.0;
     return round_off * fabs(want) + (sums + fp8 + c->half_units * between) * largest +
            (out_dtype == LATHE_F16 ? 0x1p-25 : (double)FLT_MIN);
 }
