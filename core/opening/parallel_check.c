@@ -56,11 +56,6 @@ static lathe_status check_islands(const lathe_run *run)
                                  run->parts.device.component->plugin->name);
     if (!run->ranks)
         LATHE_TRY(lathe__run_check_ranks(run));
-    if (run->machine.dev && !lathe_machine_shares(&run->machine))
-        return lathe__run_refuse(run, "device", "name",
-                                 "device \"%s\" has memory of its own; islands of DiLoCo need a "
-                                 "device in host memory in this version",
-                                 run->parts.device.component->plugin->name);
     if (run->set.shard == LATHE_SHARD_PARAMETERS && run->set.shard_ranks == 0)
         return lathe__run_refuse(
             run, "parallel", "shard",
