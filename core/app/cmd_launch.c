@@ -1,6 +1,7 @@
 /* lathe launch: trains on several processes of this machine, and starts again after a failure. */
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "app/commands.h"
@@ -17,7 +18,8 @@ static const lathe_option options[] = {
     {"-n, --ranks", "N", "number of processes"},
     {"--restarts", "R",
      "after a failure, start again from the last checkpoint, at most R times (default 0)"},
-    {"--min-ranks", "M", "each restart has one process fewer, but at least M (default: N)"},
+    {"--min-ranks", "M",
+     "each restart has one process fewer, with DiLoCo one island, but at least M (default: N)"},
     LATHE_TRACE_OPTIONS("all ranks", "steps"),
 };
 
@@ -36,6 +38,36 @@ static int sets(const lathe_args *args, const char *section, const char *key)
     return found;
 }
 
+/* parallel.diloco_islands of the command line or the run file; 0: none. */
+static int64_t islands_of(const lathe_args *args)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_toml_node *root = NULL;
+    int64_t n = 0;
+    const char *given = lathe_args_override(args, "parallel.diloco_islands");
+    if (given) {
+        n = strtoll(given, NULL, 10);
+    } else if (lathe_toml_load_file(args->words[0], &arena, &root) == LATHE_OK) {
+        const lathe_toml_node *found =
+            lathe_toml_find(lathe_toml_find(root, "parallel"), "diloco_islands");
+        n = found && found->kind == LATHE_TOML_INT ? found->i : 0;
+    }
+    lathe_error_clear(); /* of the file: the ranks say what is wrong with it */
+    lathe_arena_fini(&arena);
+    return n;
+}
+
+/* Takes away what a failure has cost: a rank, or an island with all its ranks. Keeps both numbers
+ * if fewer than `least` ranks would be left. */
+static void lose_one(int64_t least, int64_t *n, int64_t *islands)
+{
+    const int64_t lost = *islands > 1 && *n % *islands == 0 ? *n / *islands : 1;
+    if (*n - lost < least)
+        return;
+    *n -= lost;
+    *islands -= *islands > 1;
+}
+
 /* Processors that this process may use. */
 static int processors(void)
 {
@@ -46,8 +78,8 @@ static int processors(void)
 
 /* The arguments of each rank. The processors are divided among them, and progress is in lines:
  * mpirun gives each rank a terminal of its own, whose output is cut into lines here. */
-static lathe_status train_arguments(const lathe_args *args, int32_t n_ranks, lathe_arena *arena,
-                                    char ***out)
+static lathe_status train_arguments(const lathe_args *args, int32_t n_ranks, int64_t islands,
+                                    lathe_arena *arena, char ***out)
 {
     static const char *const passed[] = {"--trace", "--trace-steps"};
     int32_t n = 0;
@@ -57,8 +89,11 @@ static lathe_status train_arguments(const lathe_args *args, int32_t n_ranks, lat
     list[n++] = lathe_arena_strdup(arena, "train");
     list[n++] = lathe_arena_strdup(arena, args->words[0]);
     for (int32_t i = 0; i < args->n_overrides; i++)
-        list[n++] =
-            lathe_arena_printf(arena, "--%s=%s", args->overrides[i].key, args->overrides[i].value);
+        if (islands == 0 || strcmp(args->overrides[i].key, "parallel.diloco_islands") != 0)
+            list[n++] = lathe_arena_printf(arena, "--%s=%s", args->overrides[i].key,
+                                           args->overrides[i].value);
+    if (islands > 0)
+        list[n++] = lathe_arena_printf(arena, "--parallel.diloco_islands=%lld", (long long)islands);
     if (!sets(args, "log", "progress"))
         list[n++] = lathe_arena_strdup(arena, "--log.progress=plain");
     if (!sets(args, "train", "threads")) {
@@ -99,13 +134,14 @@ static lathe_status launch(const lathe_args *args, int64_t n, int64_t restarts, 
 {
     lathe_arena arena = LATHE_ARENA_INIT;
     const char *mpirun = NULL;
+    int64_t islands = islands_of(args);
     sigset_t taken;
     lathe_status status = lathe_launch_find(&arena, &mpirun);
     lathe_launch_take_signals(&taken);
     for (int64_t start = 0; status == LATHE_OK; start++) {
         lathe_launch_end end;
         char **train = NULL;
-        status = train_arguments(args, (int32_t)n, &arena, &train);
+        status = train_arguments(args, (int32_t)n, islands, &arena, &train);
         if (status == LATHE_OK)
             status = lathe_launch_run(mpirun, (int32_t)n, train, &taken, &end);
         if (status != LATHE_OK)
@@ -119,12 +155,16 @@ static lathe_status launch(const lathe_args *args, int64_t n, int64_t restarts, 
                               end.code);
             break;
         }
-        n = n - 1 < least ? least : n - 1;
+        char in[48] = "";
+        lose_one(least, &n, &islands);
+        if (islands > 0)
+            (void)snprintf(in, sizeof in, " in %lld island%s", (long long)islands,
+                           islands == 1 ? "" : "s");
         (void)fprintf(stderr,
-                      "lathe launch: failed with %d; restart %lld of %lld with %lld rank%s, from "
+                      "lathe launch: failed with %d; restart %lld of %lld with %lld rank%s%s, from "
                       "the last checkpoint\n",
                       end.code, (long long)(start + 1), (long long)restarts, (long long)n,
-                      n == 1 ? "" : "s");
+                      n == 1 ? "" : "s", in);
     }
     lathe_arena_fini(&arena);
     return status;

@@ -28,7 +28,9 @@ static lathe_status open_run(const lathe_args *args, lathe_run **out, int *out_c
     const int is_dry = lathe_args_value(args, "--dry-run") != NULL;
     const lathe_status status = lathe_run_open_training(args->words[0], args->overrides,
                                                         args->n_overrides, is_dry, &diags, out);
-    *out_code = lathe_cli_tell_refusal(args, &diags, status);
+    /* a launcher ends all ranks when the first one fails: rank 0, when it has said why */
+    *out_code =
+        lathe_ranks_is_silent() ? LATHE_EXIT_OK : lathe_cli_tell_refusal(args, &diags, status);
     lathe_diags_fini(&diags);
     return status;
 }

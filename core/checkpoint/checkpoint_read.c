@@ -167,6 +167,8 @@ static lathe_status fill(const lathe_saved_state *saved, const char *dir, const 
         LATHE_TRY(lathe_singular_rows_fill(saved->store, 1));
     }
     LATHE_TRY(lathe__adapter_file_read(saved, dir));
+    if (saved->trains && saved->more)
+        LATHE_TRY(saved->more->read(saved->more->arg, dir));
     if (saved->at->averaged != 0)
         return LATHE_OK;
     return lathe_average_copy(saved->store, saved->machine);

@@ -17,6 +17,13 @@
 #include "update/counters.h"
 #include "update/optimization.h"
 
+/** State of a room above this one, in files of its own. */
+typedef struct lathe_more_state {
+    void *arg;
+    lathe_status (*write)(void *arg, const char *state); /* into the folder state/ */
+    lathe_status (*read)(void *arg, const char *dir);    /* of a checkpoint, after all else */
+} lathe_more_state;
+
 typedef struct lathe_saved_state {
     lathe_arena *arena;         /* for paths and strings that are valid as long as the run */
     const lathe_config *config; /* for the manifest */
@@ -50,6 +57,7 @@ typedef struct lathe_saved_state {
     lathe_accumulated *sum;
     lathe_stage_state *stage_state;
     lathe_checkpoints *checkpoints;
+    const lathe_more_state *more; /* NULL: none; then only are checkpoints written asynchronously */
 } lathe_saved_state;
 
 #endif

@@ -95,6 +95,8 @@ lathe_status lathe__train_state_write(const lathe_saved_state *saved, const char
         status = lathe__state_rows_write(saved, state, LATHE_ROWS_AVERAGES);
     if (status == LATHE_OK && writes_masters(saved))
         status = lathe__state_rows_write(saved, state, LATHE_ROWS_MASTERS);
+    if (status == LATHE_OK && saved->more)
+        status = saved->more->write(saved->more->arg, state);
     if (status == LATHE_OK)
         status = write_run_json(saved, json);
     lathe_arena_fini(&arena);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "harness/device_side.h"
 #include "lathe/kit/collective_kit.h"
 
 static const double deadline = 60.0;
@@ -72,10 +73,19 @@ lathe_status lathe__collective_join(lathe__subject *s, lathe__joined *out)
 {
     lathe_collective_setup setup = {.size = (uint32_t)sizeof setup, .deadline_seconds = deadline};
     *out = (lathe__joined){.s = s, .table = s->table};
+    const int32_t is_for_devices = (out->table->flags & LATHE_COLLECTIVE_FOR_DEVICES) != 0;
+    if (is_for_devices && s->device == NULL)
+        return lathe__skip(s, "it is for devices with memory of their own: add --device NAME");
+    if (!is_for_devices && s->device != NULL)
+        return lathe__skip(s, "its buffers are in the host's memory: leave out --device");
     LATHE_TRY(lathe__instance(s, &out->instance));
     lathe_status status = LATHE_OK;
     if (out->table->flags & LATHE_COLLECTIVE_NEEDS_BASE)
         status = open_base(out, &setup);
+    if (is_for_devices) { /* the base had none */
+        setup.device = s->device->machine.dev;
+        setup.device_self = s->device->machine.device->self;
+    }
     if (status != LATHE_OK) {
         free_all(out);
         return status;
@@ -214,14 +224,32 @@ lathe_exchange_problem lathe__collective_problem(const lathe__joined *j, int32_t
     return p;
 }
 
+/* Memory of a trial; on a device, its copy there is made too, because a run takes none. */
+static void *memory(const lathe__joined *j, int64_t bytes)
+{
+    void *const out = lathe__memory(j->s, bytes);
+    if (j->s->device != NULL && out != NULL)
+        (void)lathe__on_device(j->s, out);
+    return out;
+}
+
+int lathe__collective_may_refuse(const lathe__joined *j, const lathe_exchange_problem *p)
+{
+    const int is_pair = p->op == LATHE_SEND || p->op == LATHE_RECEIVE;
+    const int is_float = p->dtype == LATHE_F32 || p->dtype == LATHE_F64 || p->dtype == LATHE_BF16 ||
+                         p->dtype == LATHE_F16;
+    return (is_float && p->reduce != LATHE_REDUCE_SUM) ||
+           (is_pair && j->table->flags & LATHE_COLLECTIVE_FOR_DEVICES);
+}
+
 lathe_status lathe__collective_prepare(const lathe__joined *j, lathe__trial *t)
 {
     const int64_t width = lathe_dtype_bytes(t->problem.dtype);
     t->n_in = lathe_exchange_in(&t->problem, j->info.rank, j->info.n_ranks);
     t->n_out = lathe_exchange_out(&t->problem, j->info.rank, j->info.n_ranks);
-    t->in = lathe__memory(j->s, t->n_in * width + 1);
+    t->in = memory(j, t->n_in * width + 1);
     t->kept = lathe__memory(j->s, t->n_in * width + 1);
-    t->out = lathe__memory(j->s, t->n_out * width);
+    t->out = memory(j, t->n_out * width);
     if (t->in == NULL || t->kept == NULL || t->out == NULL)
         return LATHE_E_NOMEM;
     for (int64_t i = 0; i < t->n_in; i++)
@@ -230,26 +258,52 @@ lathe_status lathe__collective_prepare(const lathe__joined *j, lathe__trial *t)
     t->info = (lathe_exchange_info){.size = (uint32_t)sizeof t->info, .scratch_bytes = -1};
     lathe_error_clear();
     const lathe_status status = j->table->prepare(j->group, &t->problem, &t->exchange, &t->info);
+    if (status == LATHE_E_UNSUPPORTED && lathe__collective_may_refuse(j, &t->problem))
+        return LATHE__SKIP;
     if (status != LATHE_OK)
-        return lathe__collective_failed("lathe__collective_prepare()", status);
+        return lathe__collective_failed("prepare()", status);
     if (t->exchange == NULL || t->info.scratch_bytes < 0 || t->info.sent_bytes < 0 ||
-        t->info.received_bytes < 0)
-        return lathe_error(LATHE_E_PLUGIN,
-                           "lathe__collective_prepare() gives no exchange, or sizes below 0");
-    t->scratch = lathe__memory(j->s, t->info.scratch_bytes);
+        t->info.received_bytes < 0 || t->info.pinned_bytes < 0)
+        return lathe_error(LATHE_E_PLUGIN, "prepare() gives no exchange, or sizes below 0");
+    if (t->info.pinned_bytes > 0 && j->s->device == NULL)
+        return lathe_error(LATHE_E_PLUGIN, "prepare() wants pinned memory in the host's memory");
+    if (t->info.scratch_bytes + t->info.pinned_bytes > 0 &&
+        j->table->flags & LATHE_COLLECTIVE_NEEDS_NO_ROOM)
+        return lathe_error(LATHE_E_PLUGIN, "prepare() wants scratch or pinned memory, and the "
+                                           "engine says that it needs none");
+    t->scratch = memory(j, t->info.scratch_bytes);
+    t->pinned = t->info.pinned_bytes > 0 ? lathe__pinned(j->s, t->info.pinned_bytes) : NULL;
     return t->scratch != NULL ? LATHE_OK : LATHE_E_NOMEM;
+}
+
+lathe_status lathe__collective_send(const lathe__joined *j)
+{
+    return j->s->device == NULL ? LATHE_OK : lathe__send(j->s);
+}
+
+static lathe_status fetch(const lathe__joined *j)
+{
+    return j->s->device == NULL ? LATHE_OK : lathe__fetch(j->s);
+}
+
+/* The address that the engine gets. */
+static void *address(const lathe__joined *j, const void *at)
+{
+    return j->s->device == NULL ? (void *)(uintptr_t)at : lathe__on_device(j->s, at);
 }
 
 lathe_status lathe__collective_start(const lathe__joined *j, lathe__trial *t, const void *in)
 {
     const lathe_exchange_args args = {.size = (uint32_t)sizeof args,
-                                      .in = t->n_in > 0 ? in : NULL,
-                                      .out = t->n_out > 0 ? t->out : NULL,
-                                      .scratch = t->scratch};
+                                      .in = t->n_in > 0 ? address(j, in) : NULL,
+                                      .out = t->n_out > 0 ? address(j, t->out) : NULL,
+                                      .scratch = address(j, t->scratch),
+                                      .stream = j->s->device == NULL ? NULL
+                                                                     : j->s->device->machine.stream,
+                                      .pinned = t->pinned};
     lathe_error_clear();
     const lathe_status status = j->table->start(t->exchange, &args);
-    return status == LATHE_OK ? LATHE_OK
-                              : lathe__collective_failed("lathe__collective_start()", status);
+    return status == LATHE_OK ? LATHE_OK : lathe__collective_failed("start()", status);
 }
 
 lathe_status lathe__collective_finish(const lathe__joined *j, lathe__trial *t)
@@ -261,7 +315,7 @@ lathe_status lathe__collective_finish(const lathe__joined *j, lathe__trial *t)
     status = j->table->test(t->exchange, &done);
     if (status != LATHE_OK)
         return lathe__collective_failed("test()", status);
-    return done == 1 ? LATHE_OK
+    return done == 1 ? fetch(j)
                      : lathe_error(LATHE_E_PLUGIN, "test() after wait() says that it is not done");
 }
 
@@ -328,16 +382,32 @@ lathe_status lathe__collective_compare(const lathe__joined *j, const lathe__tria
     return LATHE_OK;
 }
 
+/* Frees what a trial on the device has taken, whose memory has few blocks. */
+static lathe_status release(const lathe__joined *j)
+{
+    if (j->s->device == NULL)
+        return LATHE_OK;
+    LATHE_TRY(lathe__guards(j->s));
+    lathe__device_side_release(j->s);
+    return LATHE_OK;
+}
+
 /* Runs a problem twice with the same memory, which is wiped in between. */
 lathe_status lathe__collective_try(const lathe__joined *j, lathe__trial *t)
 {
     const size_t bytes = (size_t)(lathe_exchange_out(&t->problem, j->info.rank, j->info.n_ranks) *
                                   lathe_dtype_bytes(t->problem.dtype));
-    LATHE_TRY(lathe__collective_prepare(j, t));
+    const lathe_status prepared = lathe__collective_prepare(j, t);
+    if (prepared == LATHE__SKIP)
+        return release(j);
+    LATHE_TRY(prepared);
     for (int run = 0; run < 2; run++) {
         int64_t sent[2], received[2];
         memset(t->out, 0xab, bytes);
         memset(t->scratch, 0xcd, (size_t)t->info.scratch_bytes);
+        if (t->pinned != NULL)
+            memset(t->pinned, 0xcd, (size_t)t->info.pinned_bytes);
+        LATHE_TRY(lathe__collective_send(j));
         LATHE_TRY(j->table->traffic(j->group, &sent[0], &received[0]));
         const int64_t heap = lathe__heap();
         LATHE_TRY(lathe__collective_start(j, t, t->in));
@@ -356,5 +426,5 @@ lathe_status lathe__collective_try(const lathe__joined *j, lathe__trial *t)
         LATHE_TRY(lathe__collective_compare(j, t));
     }
     j->table->exchange_destroy(t->exchange);
-    return LATHE_OK;
+    return release(j);
 }

@@ -30,7 +30,7 @@ typedef struct lathe__trial {
     void *in, *out, *kept; /* kept: a copy of in */
     lathe_exchange *exchange;
     lathe_exchange_info info;
-    void *scratch;
+    void *scratch, *pinned;
 } lathe__trial;
 
 /** An error of a function of the engine, which must have recorded a message. */
@@ -40,8 +40,9 @@ lathe_status lathe__collective_failed(const char *what, lathe_status status);
 lathe_status lathe__collective_info(const lathe_collective_v1 *table, const lathe_group *group,
                                     lathe_group_info *out);
 
-/** Opens the group, for an engine that needs another one that of the best installed engine.
- *  LATHE__SKIP: the engine, or the other one, is not available here. */
+/** Opens the group, with the device of the checks for an engine for devices; for an engine that
+ * needs another one that of the best installed engine. LATHE__SKIP: the engine, or the other one,
+ * is not available here. */
 lathe_status lathe__collective_join(lathe__subject *s, lathe__joined *out);
 /** Closes the group if `status`, which it returns otherwise, is LATHE_OK. */
 lathe_status lathe__collective_leave(lathe__joined *j, lathe_status status);
@@ -53,10 +54,17 @@ lathe_exchange_problem lathe__collective_problem(const lathe__joined *j, int32_t
 /** Begin of rank q's extent. */
 int64_t lathe__collective_extent_begin(const lathe__joined *j, const lathe__trial *t, int32_t q);
 
-/** Prepares t->problem, with guarded memory and small integers as the input. */
+/** Whether the engine may refuse it: MAX and MIN of floats; SEND and RECEIVE, if it is for devices.
+ */
+int lathe__collective_may_refuse(const lathe__joined *j, const lathe_exchange_problem *p);
+/** Prepares t->problem, with guarded memory and small integers as the input. LATHE__SKIP: the
+ * engine refuses it, and may. */
 lathe_status lathe__collective_prepare(const lathe__joined *j, lathe__trial *t);
+/** Copies the memory of all trials to the device of the checks, before exchanges are started. */
+lathe_status lathe__collective_send(const lathe__joined *j);
 /** Starts a run with this input. */
 lathe_status lathe__collective_start(const lathe__joined *j, lathe__trial *t, const void *in);
+/** Waits for it, and copies the memory of all trials back. */
 lathe_status lathe__collective_finish(const lathe__joined *j, lathe__trial *t);
 /** Compares the output, and the input with what it was. */
 lathe_status lathe__collective_compare(const lathe__joined *j, const lathe__trial *t);

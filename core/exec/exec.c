@@ -437,9 +437,20 @@ static lathe_status run_nodes(void *arg, int32_t begin, int32_t end, int32_t acc
     return LATHE_OK;
 }
 
+/* Whether the forward or the backward begins or ends before node i. */
+static int is_border(const lathe_exec *x, int32_t i)
+{
+    const lathe_ir_node *nodes = x->g->nodes;
+    return i == 0 || i == x->g->n_nodes ||
+           (nodes[i - 1].phase == LATHE_PHASE_FORWARD) != (nodes[i].phase == LATHE_PHASE_FORWARD);
+}
+
+/* Activations are moved on streams of their own, which a capture must wait for before it ends: the
+ * graph does that at the ends of forward and backward. */
 lathe_status lathe_exec_run_range(lathe_exec *x, int32_t begin, int32_t end, int32_t accumulate)
 {
-    const int cannot = x->offload.host_bytes > 0 && !x->m->info.capture_events;
+    const int cannot = x->offload.host_bytes > 0 &&
+                       (!x->m->info.capture_events || !is_border(x, begin) || !is_border(x, end));
     lathe_value_offload_count(&x->offload, begin, end);
     if (x->profile || x->watch || cannot || x->gathers.n_events > 0)
         return run_nodes(x, begin, end, accumulate);

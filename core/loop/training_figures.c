@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/trace.h"
+#include "islands/island_files.h"
 #include "loop/training.h"
 #include "metrics/stage_metrics.h"
 #include "ranks/extents.h"
@@ -85,9 +86,14 @@ static void add_stage_figures(lathe_figures *f, const lathe_stage_v1 *stage,
 
 static void add_rank_figures(lathe_figures *f, const lathe_run *run, const lathe_step_record *step)
 {
+    int64_t across = 0, sent = 0;
+    if (run->outer)
+        sent = lathe_islands_take_sent(run->outer->islands, &across);
     lathe__figures_add(f, "ranks_bytes_sent",
-                       (double)(lathe_grad_buckets_take_sent(run->buckets) +
+                       (double)(sent + lathe_grad_buckets_take_sent(run->buckets) +
                                 lathe_extents_take_sent(run->extents)));
+    if (run->outer)
+        lathe__figures_add(f, "diloco_bytes_sent", (double)across);
     lathe__figures_add(f, "ranks_slowest", (double)step->slowest_rank);
     lathe__figures_add(f, "ranks_slowest_seconds", step->slowest_seconds);
     lathe__figures_add(f, "ranks_fastest_seconds", step->fastest_seconds);

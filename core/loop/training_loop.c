@@ -31,7 +31,8 @@ static lathe_status save_unjudged(lathe_training *t, lathe_status status)
     char said[2048];
     (void)snprintf(said, sizeof said, "%s", lathe_error_message());
     t->run->at.evaluation_due = 1;
-    if (t->run->extents) /* other ranks may not have failed, and do not wait for a checkpoint */
+    if (t->run->extents ||
+        t->run->outer) /* other ranks may not have failed, and do not wait for a checkpoint */
         return lathe_error(status, "%s", said);
     const lathe_status saved = lathe__training_save_partial(t);
     if (saved != LATHE_OK)

@@ -55,7 +55,7 @@ static lathe_status make(lathe_run *run, lathe_generation *out)
     const double begin = lathe_now();
     *out = (lathe_generation){.size = (uint32_t)sizeof *out};
     if (run->store.gathers)
-        lathe_extents_lead(run->extents);
+        lathe_extents_lead(run->extents, 1);
     LATHE_TRY(lathe_generate(run, prompt_of(run), &sampling, out));
     lathe_trace_since("sample", "sample", begin);
     return LATHE_OK;

@@ -15,6 +15,7 @@
 #include "checkpoint/checkpoint_info.h"
 #include "checkpoint/checkpoint_writer.h"
 #include "checkpoint/parents.h"
+#include "islands/island_files.h"
 #include "loop/rank_compare.h"
 #include "loop/training.h"
 #include "opening/folder_check.h"
@@ -136,11 +137,15 @@ static lathe_status compare_weights(lathe_run *run)
     const double *all = NULL;
     double norm = 0.0;
     if (run->extents) /* a norm would be that of all ranks */
-        norm = lathe_store_checksum(&run->store);
+        LATHE_TRY(lathe_store_checksum(&run->store, &norm));
     else
         LATHE_TRY(lathe_update_param_norm(run->opt.update, &norm));
-    LATHE_TRY(lathe_ranks_gather(run->ranks, &norm, 1, 1, &all));
-    for (int32_t q = 1; q < lathe_ranks_count(run->ranks); q++)
+    /* within a round each island has weights of its own */
+    lathe_ranks *group = run->outer && run->at.step > 0 ? run->layout->island : run->ranks;
+    if (!group)
+        return LATHE_OK;
+    LATHE_TRY(lathe_ranks_gather(group, &norm, 1, 1, &all));
+    for (int32_t q = 1; q < lathe_ranks_count(group); q++)
         if (all[q * LATHE_RANK_NUMBERS] != all[0])
             return lathe_error(LATHE_E_RANK,
                                "rank %d begins with other weights than rank 0: their %s is %.9g, "
@@ -350,6 +355,17 @@ static int32_t serves(const lathe_training *t)
     return t->run->saves && lathe__run_serves(t->run);
 }
 
+/* Whether all ranks expect rank 0 to save after this step. Between rounds islands exchange nothing
+ * but what all of them foresee: what a clock, a signal or a good evaluation asks for waits for the
+ * end of the round. */
+static int32_t may_save(const lathe_training *t, int32_t ends)
+{
+    const lathe_run *run = t->run;
+    const int64_t every = run->set.checkpoint.every, step = run->at.step;
+    return !run->outer || ends || lathe_islands_ends_round(run->outer->islands, step) ||
+           (every > 0 && step % every == 0);
+}
+
 lathe_status lathe__training_save_partial(lathe_training *t)
 {
     lathe_run *run = t->run;
@@ -382,6 +398,8 @@ lathe_status lathe__training_save(lathe_training *t, int32_t ends, int32_t *out_
 {
     char text[2048];
     *out_rewound = 0;
+    if (!may_save(t, ends))
+        return LATHE_OK;
     if (serves(t))
         return lathe__run_serve(t->run);
     if (!t->saver)

@@ -21,6 +21,7 @@
 
 #include "base/error.h"
 #include "exec/batch_load.h"
+#include "islands/island_files.h"
 #include "loop/nonfinite_replay.h"
 #include "loop/training.h"
 #include "primitives/agree.h"
@@ -278,7 +279,7 @@ static lathe_status agree(lathe_training *t, double since, int32_t *bad, double 
     out->slowest_rank = agreement.slowest;
     out->slowest_seconds = agreement.seconds;
     out->fastest_seconds = agreement.least_seconds;
-    t->agreed_stop = agreement.stops;
+    t->agreed_stop = run->outer ? 0 : agreement.stops; /* islands agree when a round ends */
     return LATHE_OK;
 }
 
@@ -305,6 +306,8 @@ static lathe_status attempt(lathe_training *t, lathe_step_record *out, int *out_
     out->tokens = run->sum.tokens - tokens;
     const double before = lathe_now();
     LATHE_TRY(bad ? leave_out(t, n_done, loss, out) : update(t, out, &spikes));
+    if (run->outer)
+        t->agreed_stop = lathe_islands_stop(run->outer->islands);
     out->seconds = lathe_now() - since;
     out->optimizer_seconds = lathe_now() - before;
     t->result->loss = out->result.loss;

@@ -32,6 +32,7 @@ static const char *const names[] = {
     "backward_seconds",
     "optimizer_seconds",
     "ranks_bytes_sent",
+    "diloco_bytes_sent",
     "ranks_slowest",
     "ranks_slowest_seconds",
     "ranks_fastest_seconds",

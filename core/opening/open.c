@@ -332,7 +332,7 @@ static lathe_status opened(lathe_run *run, lathe_status status, lathe_run **out)
 {
     *out = status == LATHE_OK ? run : NULL;
     if (status != LATHE_OK) {
-        if (run && run->ranks)
+        if (run && run->ranks && !run->open.all_refuse)
             lathe_ranks_forsake(run->ranks);
         lathe_run_close(run);
     }
@@ -474,6 +474,7 @@ void lathe_run_close(lathe_run *run)
     if (!lathe_ranks_are_forsaken()) {
         lathe_grad_buckets_destroy(run->buckets);
         lathe_extents_destroy(run->extents);
+        lathe_rank_layout_destroy(run->layout);
         lathe_ranks_close(run->ranks);
     }
     lathe_store_fini(&run->store, run->machine.dev ? &run->machine : NULL);

@@ -46,11 +46,11 @@ lathe_status lathe_run_check(const char *config_path, const lathe_override *over
                              int32_t n_overrides, int32_t is_offline, lathe_diags *diags,
                              int32_t *out_saves_model);
 
-/** Plans a run again as rank 0 of n_ranks that divide what `shard` (parallel.shard) says, without
- * the other ranks: no memory, no weights, no data (rank_plan.c). LATHE_E_CONFIG:
- * they cannot. */
-lathe_status lathe_run_open_as_rank(const lathe_run *run, int32_t n_ranks, const char *shard,
-                                    lathe_run **out);
+/** Plans a run again as rank 0 of n_ranks with other settings, those of [parallel], without the
+ * other ranks: no memory, no weights, no data (rank_plan.c). LATHE_E_CONFIG: they cannot train so.
+ * After an error *out is NULL. */
+lathe_status lathe_run_open_as_rank(const lathe_run *run, int32_t n_ranks,
+                                    const lathe_override *more, int32_t n_more, lathe_run **out);
 
 /* ---- shared inside the room ---- */
 

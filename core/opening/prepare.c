@@ -17,8 +17,10 @@
 #include "opening/fit.h"
 #include "opening/folder_check.h"
 #include "opening/idle_keys.h"
+#include "opening/join_ranks.h"
 #include "opening/opening.h"
 #include "opening/other_tokenizer.h"
+#include "opening/parallel_check.h"
 #include "opening/reference_adapter.h"
 #include "opening/resume_check.h"
 #include "opening/rollout_keys.h"
@@ -252,6 +254,21 @@ static lathe_status check_datasets(lathe_run *run)
     return lathe__idle_keys_warn(run);
 }
 
+/* Ranks that are there learn from each other whether all refuse: then one of them says so. */
+static lathe_status check_parallel(lathe_run *run)
+{
+    char said[2048];
+    const int64_t before = n_errors(run);
+    const lathe_status status = lathe__parallel_check(run);
+    (void)snprintf(said, sizeof said, "%s", lathe_error_message());
+    if (run->ranks)
+        LATHE_TRY(lathe_ranks_refuse(run->ranks, status != LATHE_OK, &run->open.all_refuse));
+    if (status == LATHE_OK)
+        return LATHE_OK;
+    LATHE_TRY(note(run, lathe_error(status, "%s", said), before, "parallel", "shard"));
+    return run->ranks ? so_far(run) : LATHE_OK;
+}
+
 lathe_status lathe__run_prepare(lathe_run *run)
 {
     LATHE_TRY(lathe__run_configure(run));
@@ -263,6 +280,7 @@ lathe_status lathe__run_prepare(lathe_run *run)
     } else {
         LATHE_TRY(note(run, lathe__run_check_engine(run), n_errors(run), "collective", "name"));
     }
+    LATHE_TRY(check_parallel(run));
     const int64_t in_parts = n_errors(run);
     if (run->set.datasets && run->parts.stage.component && !run->open.is_offline)
         LATHE_TRY(note(run, check_datasets(run), in_parts, "data", "datasets"));

@@ -13,8 +13,10 @@ static lathe_status try(const lathe_run *run, int32_t shard, lathe_buffer *text,
 {
     lathe_run *planned = NULL;
     lathe_fit fit;
-    LATHE_TRY(lathe_run_open_as_rank(run, lathe_ranks_count(run->ranks), lathe_shard_name(shard),
-                                     &planned));
+    const lathe_override divided[] = {{"parallel.shard", lathe_shard_name(shard)},
+                                      {"parallel.shard_ranks", "0"}};
+    LATHE_TRY(lathe_run_open_as_rank(run, lathe_ranks_count(run->ranks), divided,
+                                     shard == LATHE_SHARD_NONE ? 2 : 1, &planned));
     lathe_fit_check(planned, &fit);
     lathe_run_close(planned);
     *out_fits = fit.need <= fit.have;
@@ -46,12 +48,16 @@ lathe_status lathe__choose_shard(lathe_run *run)
     run->set.shard = LATHE_SHARD_NONE;
     if (!run->ranks)
         return LATHE_OK;
-    for (; status == LATHE_OK && shard < LATHE_N_SHARDS; shard++) {
+    /* "parameters" of all ranks does not go with islands (parallel_check.c) */
+    const int32_t last = run->set.diloco_islands > 0 && run->set.shard_ranks == 0
+                             ? LATHE_SHARD_GRADIENTS
+                             : LATHE_SHARD_PARAMETERS;
+    for (; status == LATHE_OK && shard <= last; shard++) {
         int fits = 0;
         status = try(run, shard, &text, &fits);
         if (status == LATHE_OK)
             status = agree(run, fits, &fits);
-        if (fits || shard + 1 == LATHE_N_SHARDS)
+        if (fits || shard == last)
             break;
     }
     run->set.shard = shard;

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ranks/ranks.h"
+
 void lathe_train_print_start(const lathe_run *run)
 {
     int64_t n_params = 0, n_trainable = 0;
@@ -24,4 +26,6 @@ void lathe_train_print_start(const lathe_run *run)
                  run->parts.device.component->plugin->name, run->machine.info.model,
                  run->machine.n_threads, lathe_exec_attention(run->programs.train.exec),
                  (double)lathe_mem_total(&run->planned) / (1024.0 * 1024.0));
+    if (run->ranks)
+        (void)printf("%d ranks: %s\n", lathe_ranks_count(run->ranks), run->ranks->data.info.engine);
 }

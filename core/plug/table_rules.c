@@ -354,9 +354,17 @@ static lathe_status check_renderer(const lathe_renderer_v1 *table)
 
 static lathe_status check_collective(const lathe_collective_v1 *table)
 {
-    if (table->flags & ~(uint32_t)LATHE_COLLECTIVE_NEEDS_BASE)
+    const uint32_t known =
+        LATHE_COLLECTIVE_NEEDS_BASE | LATHE_COLLECTIVE_FOR_DEVICES | LATHE_COLLECTIVE_NEEDS_NO_ROOM;
+    if (table->flags & ~known)
         return lathe_error(LATHE_E_PLUGIN, "collective.flags is %#x; this core knows %#x",
-                           table->flags, LATHE_COLLECTIVE_NEEDS_BASE);
+                           table->flags, known);
+    if ((table->flags & LATHE_COLLECTIVE_FOR_DEVICES) &&
+        !(table->flags & LATHE_COLLECTIVE_NEEDS_BASE))
+        return lathe_error(LATHE_E_PLUGIN,
+                           "collective.flags is %#x: an engine for devices needs a "
+                           "base",
+                           table->flags);
     return LATHE_OK;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/trace.h"
+#include "islands/island_files.h"
 #include "ranks/extents.h"
 #include "ranks/grad_buckets.h"
 #include "ranks/ranks.h"
@@ -37,7 +38,8 @@ static void add_rank(const double *x, int32_t rank, lathe_accumulated *sum, lath
     }
 }
 
-lathe_status lathe__run_agree(lathe_run *run, lathe_agreement *agreement)
+/* Replaces the sums by those of the ranks that take the step together. */
+static lathe_status add_ranks(lathe_run *run, lathe_agreement *agreement)
 {
     lathe_accumulated *sum = &run->sum;
     const double *all = NULL;
@@ -46,31 +48,45 @@ lathe_status lathe__run_agree(lathe_run *run, lathe_agreement *agreement)
                              sum->data_seconds,   (double)agreement->bad,
                              agreement->loss,     (double)agreement->stops,
                              agreement->seconds};
-    if (!run->ranks || sum->is_agreed)
-        return LATHE_OK;
     memcpy(own + METRICS, sum->metric_sums, sizeof sum->metric_sums);
-    LATHE_TRY(lathe_ranks_gather(run->ranks, own, N_NUMBERS, 0, &all));
+    LATHE_TRY(lathe_ranks_gather(run->layout->island, own, N_NUMBERS, 0, &all));
     const int64_t tokens = sum->tokens;
     *agreement = (lathe_agreement){.bad = 0};
     sum->loss_sum = sum->count = sum->flops = sum->data_seconds = 0.0;
     sum->tokens = 0;
     memset(sum->metric_sums, 0, sizeof sum->metric_sums);
-    for (int32_t q = 0; q < lathe_ranks_count(run->ranks); q++)
+    for (int32_t q = 0; q < lathe_ranks_count(run->layout->island); q++)
         add_rank(all + (int64_t)q * LATHE_RANK_NUMBERS, q, sum, agreement);
+    agreement->rank = lathe_layout_member(run->layout, agreement->rank);
+    agreement->slowest = lathe_layout_member(run->layout, agreement->slowest);
     run->at.tokens += sum->tokens - tokens;
-    sum->is_agreed = 1;
+    return LATHE_OK;
+}
+
+lathe_status lathe__run_agree(lathe_run *run, lathe_agreement *agreement)
+{
+    if (run->sum.is_agreed || (!run->ranks && !run->outer))
+        return LATHE_OK;
+    agreement->rank = agreement->slowest = run->programs.rank;
+    agreement->least_seconds = agreement->seconds;
+    if (run->layout->island)
+        LATHE_TRY(add_ranks(run, agreement));
+    if (run->outer)
+        lathe_islands_note(run->outer->islands, run->sum.tokens, agreement->stops);
+    run->sum.is_agreed = 1;
     return LATHE_OK;
 }
 
 lathe_status lathe__run_reduce(lathe_run *run)
 {
-    if (!run->ranks || run->store.fresh_bytes > 0) /* they were added during each backward */
+    if (!run->buckets && !run->extents)
         return LATHE_OK;
+    if (run->store.fresh_bytes > 0 && !run->layout->copies)
+        return LATHE_OK; /* they were added during each backward */
     const double begin = lathe_now();
     lathe_update_forget_norm(run->opt.update);
-    LATHE_TRY(run->extents
-                  ? lathe_extents_reduce(run->extents)
-                  : lathe_grad_buckets_reduce(run->buckets, &run->store, run->bucket_scratch));
+    LATHE_TRY(run->extents ? lathe_extents_reduce(run->extents)
+                           : lathe_grad_buckets_reduce(run->buckets, &run->store));
     lathe_trace_since("ranks", "sum of gradients", begin);
     return LATHE_OK;
 }

@@ -19,7 +19,8 @@ typedef struct lathe_agreement {
 } lathe_agreement;
 
 /** Replaces run->sum by the sums of all ranks, in the order of ranks, and counts their tokens in
- *  run->at. Does nothing on one rank, or if it was called since the last step. */
+ *  run->at. Does nothing on one rank, or if it was called since the last step. With islands all are
+ *  the ranks of this one; islands tell each other when a round ends (outer_step.h). */
 lathe_status lathe__run_agree(lathe_run *run, lathe_agreement *agreement);
 
 /** Adds the gradients of all ranks; nothing on one rank. */

@@ -8,12 +8,13 @@
 #include "base/error.h"
 #include "base/trace.h"
 #include "exec/batch_load.h"
+#include "exec/short_programs.h"
 #include "primitives/agree.h"
 #include "primitives/api_sizes.h"
 #include "primitives/merge_step.h"
+#include "primitives/outer_step.h"
 #include "ranks/extents.h"
 #include "run/run_saved.h"
-#include "run/short_rows.h"
 #include "update/curvature.h"
 #include "update/rewarm.h"
 #include "update/weight_average.h"
@@ -215,12 +216,27 @@ static lathe_status forward(lathe_run *run, const lathe_run_batch *batch, uint32
                  : read_loss(p, count, train ? &run->sum : NULL, out);
 }
 
+/* A program that trains step by step may end or skip a step on one rank, and the others would wait
+ * for its weights in the middle of theirs. */
+static lathe_status check_steps(const lathe_run *run)
+{
+    if (!run->open.data_is_optional || !run->store.gathers || run->layout->copies)
+        return LATHE_OK;
+    return lathe_error(
+        LATHE_E_UNSUPPORTED,
+        "parallel.shard = \"parameters\" does not go with lathe_step and the other "
+        "calls that train step by step: train with lathe train, choose \"optimizer\" "
+        "or \"gradients\", or set parallel.shard_ranks");
+}
+
 lathe_status lathe_forward(lathe_run *run, const lathe_run_batch *batch, uint32_t flags,
                            lathe_forward_result *out)
 {
     lathe_forward_result result;
     lathe_run_batch given;
     LATHE_TRY(lathe_struct_check(out, "lathe_forward_result", LATHE_LEAST_FORWARD));
+    if (flags & LATHE_FORWARD_TRAIN)
+        LATHE_TRY(check_steps(run));
     if (batch)
         LATHE_TRY(lathe_struct_read(batch, "lathe_run_batch", LATHE_LEAST_BATCH, &given,
                                     (int64_t)sizeof given));
@@ -296,6 +312,7 @@ static double next_rate(const lathe_run *run)
 lathe_status lathe__run_left_out(lathe_run *run, lathe_step_result *out)
 {
     double param_norm = 0.0;
+    lathe__round_begin(run);
     LATHE_TRY(lathe_update_param_norm(run->opt.update, &param_norm));
     *out = (lathe_step_result){.size = (uint32_t)sizeof *out,
                                .skipped = 1,
@@ -310,6 +327,7 @@ lathe_status lathe__run_left_out(lathe_run *run, lathe_step_result *out)
     run->at.skipped_in_row++;
     for (int32_t g = 0; g < LATHE_MAX_GROUPS; g++)
         run->opt.group_norms[g] = NAN;
+    LATHE_TRY(lathe__round_after_step(run));
     return lathe__merge_after_step(run);
 }
 
@@ -350,6 +368,7 @@ lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
                               .step = n_updates + 1,
                               .seed = run->set.seed};
     LATHE_TRY(read_rate(run, &args.lr));
+    lathe__round_begin(run);
     LATHE_TRY(lathe__run_reduce(run));
     LATHE_TRY(lathe_update_run(run->opt.update, &args));
     LATHE_TRY(lathe_curvature_estimate(&run->programs, &run->parts.optimizer, run->opt.update,
@@ -372,6 +391,7 @@ lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
         lathe_struct_write(out, &result, (int64_t)sizeof result);
     }
     LATHE_TRY(lathe_zero_grad(run));
+    LATHE_TRY(lathe__round_after_step(run));
     return lathe__merge_after_step(run);
 }
 

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "checkpoint/checkpoint.h"
+#include "islands/island_files.h"
 #include "opening/resume_check.h"
 #include "ranks/extents.h"
 #include "run/run_saved.h"
@@ -35,19 +36,30 @@ lathe_status lathe__run_fill_averages(lathe_run *run)
                : LATHE_OK;
 }
 
+/* How ranks serve rank 0; NULL: it needs nothing of them. */
+static const lathe_serving *serving_of(const lathe_run *run)
+{
+    if (run->outer)
+        return &run->outer->serving;
+    return run->extents ? lathe_extents_serving(run->extents) : NULL;
+}
+
 int32_t lathe__run_serves(const lathe_run *run)
 {
-    return run->extents && run->programs.rank > 0;
+    return serving_of(run) && run->programs.rank > 0;
 }
 
 lathe_status lathe__run_serve(lathe_run *run)
 {
-    return lathe_extents_serve(run->extents, fill, run);
+    return lathe_serving_serve(serving_of(run), fill, run);
 }
 
 lathe_status lathe__run_release(lathe_run *run)
 {
-    return run->extents ? lathe_extents_release(run->extents) : LATHE_OK;
+    const lathe_serving *serving = serving_of(run);
+    if (run->extents)
+        lathe_extents_lead(run->extents, 0);
+    return serving ? lathe_serving_release(serving) : LATHE_OK;
 }
 
 lathe_status lathe_save(lathe_run *run, const char *dir)

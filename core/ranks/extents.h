@@ -12,6 +12,10 @@
  * If the sums of the gradients are divided too, reduce happens during each backward, bucket by
  * bucket as their gradients are complete (store/fresh_grads.h).
  *
+ * If several groups of ranks each divide everything (rank_layout.h), the ranks of one group do this
+ * with each other; between reduce and update, ranks of all groups with the same extents add them
+ * (all_reduce): once for each step.
+ *
  * While rank 0 writes a checkpoint, the other ranks serve it: they send what it asks for, until it
  * releases them. It gets one tensor at a time, in pieces; no rank holds the state of another.
  */
@@ -19,24 +23,29 @@
 #define LATHE_RANKS_EXTENTS_H
 
 #include "exec/exec.h"
-#include "ranks/ranks.h"
+#include "ranks/rank_layout.h"
+#include "ranks/serving.h"
 #include "store/peers.h"
 
 typedef struct lathe_extents lathe_extents;
 
 /** Prepares the exchanges of a store that is divided and laid out, and sets store->peers, which
- *  lives as long as *out. ranks and store must outlive it. */
-lathe_status lathe_extents_create(lathe_ranks *ranks, lathe_store *store, lathe_extents **out);
+ *  lives as long as *out. layout, m and store must outlive it. */
+lathe_status lathe_extents_create(const lathe_rank_layout *layout, lathe_machine *m,
+                                  lathe_store *store, lathe_extents **out);
 /** NULL is fine. */
 void lathe_extents_destroy(lathe_extents *x);
 
-/** Bytes of LATHE_MEM_STAGING that the exchanges need; 0 for NULL. place() gives them. */
-int64_t lathe_extents_bytes(const lathe_extents *x);
-void lathe_extents_place(lathe_extents *x, void *scratch);
+/** Memory that the exchanges need, which is allocated before the first one; NULL for NULL. */
+lathe_exchange_room *lathe_extents_room(lathe_extents *x);
 
 /** With LATHE_SHARD_GRADIENTS: finds when the buckets are complete in the backward of each of n
  *  programs, and places the fresh gradients. The programs outlive it. */
 lathe_status lathe_extents_plan(lathe_extents *x, const lathe_graph *const *graphs, int32_t n);
+
+/** The same for a plan without the other ranks: places the fresh gradients. */
+lathe_status lathe_extents_foresee(const lathe_machine *m, lathe_store *store,
+                                   const lathe_graph *const *graphs, int32_t n);
 
 /** Runs the backward of a planned program, its nodes from `begin` on, and adds the gradients of all
  *  ranks to the sums of their extents. is_first: of the step; replaces the sums. All ranks call it.
@@ -45,19 +54,16 @@ lathe_status lathe_extents_backward(lathe_extents *x, lathe_exec *exec, int32_t 
                                     int32_t is_first);
 
 /** Adds the gradients of all ranks, in place: afterwards each rank has the sums of its extents, and
- * other elements are undefined. */
+ * other elements are undefined. With LATHE_SHARD_GRADIENTS, where each backward has added those of
+ * the ranks that divide, only the sums of the copies are left to add. */
 lathe_status lathe_extents_reduce(lathe_extents *x);
 
 /** Bytes that this rank has sent in reduce and spread since the last call; 0 for NULL. */
 int64_t lathe_extents_take_sent(lathe_extents *x);
 
-/** Serves rank 0 until it releases the others; the other ranks call it. fill(arg) fills this rank's
- *  part of the optimizer's own average. */
-lathe_status lathe_extents_serve(const lathe_extents *x, lathe_status (*fill)(void *arg),
-                                 void *arg);
-/** Rank 0 calls it before it runs programs alone, while the others serve it. */
-void lathe_extents_lead(lathe_extents *x);
-/** Rank 0 calls it when it asks for nothing more. */
-lathe_status lathe_extents_release(lathe_extents *x);
+/** How rank 0 asks for the extents of others, and how they serve it. */
+const lathe_serving *lathe_extents_serving(const lathe_extents *x);
+/** Rank 0 calls it before (1) and after (0) it runs programs alone, while the others serve it. */
+void lathe_extents_lead(lathe_extents *x, int32_t is_alone);
 
 #endif

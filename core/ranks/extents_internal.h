@@ -3,11 +3,15 @@
 #define LATHE_RANKS_EXTENTS_INTERNAL_H
 
 #include "ranks/extents.h"
+#include "ranks/serving.h"
 #include "store/gathered.h"
 
 /* The exchanges of one bucket. own: first element of this rank's extent in the bucket. */
 typedef struct lathe__bucket {
     lathe_exchange *reduce, *spread;
+    lathe_exchange
+        *across;       /* sums of the copies of this rank's extent; NULL: no copies, or empty */
+    lathe_kernel *add; /* sums + fresh -> sums on a device with memory of its own; NULL: none */
     int32_t grad_width, value_width;
     int64_t own_grad, own_value;
 } lathe__bucket;
@@ -19,25 +23,33 @@ typedef struct lathe__schedule {
 } lathe__schedule;
 
 struct lathe_extents {
-    lathe_ranks *ranks;
+    const lathe_rank_layout *layout;
+    lathe_ranks *ranks; /* layout->shard */
+    lathe_machine *m;
     lathe_store *store;
     lathe_peers peers;
+    lathe_serving serving;
     lathe__bucket *list; /* [division->n_buckets] */
     int64_t *counts;
     lathe__schedule
         *programs; /* [n_programs] of which the gradients are added during the backward */
     int32_t n_programs, reserved;
-    int64_t scratch_bytes, sent_bytes;
+    lathe_exchange_room room;
+    int64_t sent_bytes;
     int32_t counting; /* depth of lathe__extents_count_sent */
     int32_t reserved2;
-    void *scratch;
     lathe_exchange **gathers; /* [store->gathers->n] */
     void **waiting;           /* [store->gathers->n] memory of gathers that wait() runs; NULL */
     int32_t under_way;        /* the gather started last that is not waited for; -1: none */
-    int32_t overlaps;         /* 1: gathers need no scratch, so that several may be under way */
+    int32_t overlaps;         /* 1: gathers need no room, so that several may be under way */
     int32_t is_alone;         /* 1: this rank is 0 and asks the others for each gather */
     int32_t reserved3;
 };
+
+/** Adds this rank's extent of the fresh gradients of bucket k to its sums, or copies it if it is
+ * the first of the step (fresh_sums.c); prepares that on devices with memory of their own. */
+lathe_status lathe__fresh_sums_prepare(lathe_extents *x, int32_t k);
+lathe_status lathe__fresh_sums_add(const lathe_extents *x, int32_t k, int32_t is_first);
 
 /** Prepares the gathers of the store; frees them. */
 lathe_status lathe__gathers_prepare(lathe_extents *x);
@@ -46,13 +58,8 @@ void lathe__gathers_destroy(lathe_extents *x);
 lathe_status lathe__gather_start(void *arg, int32_t gather, void *to);
 lathe_status lathe__gather_poll(void *arg);
 lathe_status lathe__gather_wait(void *arg, int32_t gather);
-lathe_status lathe__extents_collect(void *arg, int32_t family, int32_t row, int32_t slot,
-                                    lathe_piece_fn fn, void *fn_arg);
-lathe_status lathe__extents_fill_averages(void *arg);
-/** Asks the others, which serve, to take part in a gather. */
-lathe_status lathe__extents_ask_gather(lathe_extents *x, int32_t gather);
-/** Takes part in a gather that rank 0 asked for. */
-lathe_status lathe__gather_serve(const lathe_extents *x, int32_t gather);
+/** Of lathe_serving: takes part in a gather that rank 0 asked for. */
+lathe_status lathe__gather_serve(void *arg, int32_t gather);
 /** sign -1 before exchanges and 1 after them: adds what they send to x->sent_bytes, once if calls
  *  are nested. */
 lathe_status lathe__extents_count_sent(lathe_extents *x, int64_t sign);

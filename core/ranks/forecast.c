@@ -20,7 +20,7 @@ const char *lathe_forecast_name(int32_t strategy)
 
 int32_t lathe_forecast_is_built(int32_t strategy)
 {
-    return strategy >= LATHE_FORECAST_DDP && strategy <= LATHE_FORECAST_ZERO3;
+    return strategy >= LATHE_FORECAST_DDP && strategy < LATHE_N_FORECASTS;
 }
 
 /* A group that exchanges: ranks of each island, and islands. */
@@ -164,12 +164,17 @@ static void diloco(const lathe_forecast_run *run, const lathe_forecast_setup *se
     timeline t = {0}, outer = {0};
     const double end = data_parallel(run, &island, LATHE_ALL_REDUCE, 1, 0, &t);
     finish(run, &island, &t, end, out);
-    /* each rank of an island exchanges its share, and gathers those of the island's others */
-    exchange(&outer, &others, LATHE_ALL_REDUCE, has_islands ? bytes / inside : bytes, 0.0);
-    if (has_islands)
-        exchange(&outer, &island, LATHE_ALL_GATHER, bytes, 0.0);
+    /* each rank of an island exchanges its share, and gathers the weights of the island's others */
+    const int32_t ranks = has_islands ? inside : 1;
+    const double share = bytes / ranks;
+    const double piece = (double)bucket_of(run) * delta_bytes[index] / 4.0;
+    for (double left = share; left > 0.0; left -= piece)
+        exchange(&outer, &others, LATHE_ALL_REDUCE, fmin(left, piece), 0.0);
+    const int64_t weights[2] = {4 * run->n_trained, 0};
+    if (ranks > 1)
+        buckets(&outer, &island, LATHE_ALL_GATHER, weights, bucket_of(run), 0.0, 0.0);
     out->outer_seconds = outer.busy;
-    out->outer_bytes = 8 * run->n_trained;
+    out->outer_bytes = (index >= 2 ? 12 : 8) * run->n_trained / ranks;
     out->sent += outer.sent / h;
     out->across += outer.across / h;
     out->exchange += outer.busy / h;

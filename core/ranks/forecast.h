@@ -11,7 +11,8 @@
  *   zero3   k times: two all_gathers of W, one reduce_scatter of G; weights are divided too
  *   hybrid  zero3 among S ranks, and once an all_reduce of their share of G among the copies
  *   diloco  ddp inside each island (without islands each rank is one), and after every H steps an
- *           all_reduce of the change of the weights among the islands
+ *           all_reduce of the change of the weights among the islands, of which each rank of an
+ *           island has a share, and an all_gather of the new f32 weights inside the island
  *
  * Gradients and U travel in buckets of bucket_bytes, weights of zero3 and hybrid in blocks
  * (layers). Overlapped: a bucket is sent as soon as the backward of the last micro-batch (zero2: of
@@ -72,7 +73,9 @@ typedef struct lathe_forecast {
     double overlapped;    /* s of a step */
     double outer_seconds; /* diloco: of the exchange after every H steps */
     lathe_mem_bytes memory;
-    int64_t outer_bytes; /* diloco: weights of the last exchange and momentum; not in `memory` */
+    /* diloco: weights of the last exchange, momentum, and error feedback of int8 and int4; not in
+     * `memory` */
+    int64_t outer_bytes;
 } lathe_forecast;
 
 /** "ddp", ..., "diloco int8". */

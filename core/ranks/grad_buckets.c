@@ -16,7 +16,8 @@ struct lathe_grad_buckets {
     lathe_ranks *ranks;
     bucket *list;
     int32_t n, reserved;
-    int64_t scratch_bytes, sent_bytes;
+    int64_t sent_bytes;
+    lathe_exchange_room room;
 };
 
 /* Elements of one dtype, bytes [begin, end) of the gradients. */
@@ -39,7 +40,6 @@ static lathe_status add(lathe_grad_buckets *b, const range *of, int64_t at, int6
 {
     char label[64];
     const int64_t size = lathe_dtype_bytes(of->dtype);
-    lathe_exchange_info info = {.size = (uint32_t)sizeof info};
     bucket *to = &b->list[b->n];
     if (size < 1)
         return lathe_error(LATHE_E_DTYPE, "gradients of a dtype without a size");
@@ -51,10 +51,8 @@ static lathe_status add(lathe_grad_buckets *b, const range *of, int64_t at, int6
                                             .reduce = LATHE_REDUCE_SUM,
                                             .n = to->n,
                                             .label = label};
-    LATHE_TRY(b->ranks->table->prepare(b->ranks->group, &problem, &to->exchange, &info));
+    LATHE_TRY(lathe_data_prepare(b->ranks, &problem, &b->room, &to->exchange));
     b->n++;
-    b->scratch_bytes =
-        info.scratch_bytes > b->scratch_bytes ? info.scratch_bytes : b->scratch_bytes;
     return LATHE_OK;
 }
 
@@ -94,14 +92,14 @@ void lathe_grad_buckets_destroy(lathe_grad_buckets *b)
     if (!b)
         return;
     for (int32_t i = 0; i < b->n; i++)
-        b->ranks->table->exchange_destroy(b->list[i].exchange);
+        lathe_data_destroy(b->ranks, b->list[i].exchange);
     free(b->list);
     free(b);
 }
 
-int64_t lathe_grad_buckets_bytes(const lathe_grad_buckets *b)
+lathe_exchange_room *lathe_grad_buckets_room(lathe_grad_buckets *b)
 {
-    return b ? (b->scratch_bytes + 63) / 64 * 64 : 0;
+    return b ? &b->room : NULL;
 }
 
 int64_t lathe_grad_buckets_take_sent(lathe_grad_buckets *b)
@@ -117,17 +115,21 @@ int32_t lathe_grad_buckets_count(const lathe_grad_buckets *b)
     return b ? b->n : 0;
 }
 
-lathe_status lathe_grad_buckets_reduce(lathe_grad_buckets *b, const lathe_store *store,
-                                       void *scratch)
+/* All at once, if they share no memory; else one after the other. */
+lathe_status lathe_grad_buckets_reduce(lathe_grad_buckets *b, const lathe_store *store)
 {
-    int64_t before = 0, after = 0, received = 0;
-    LATHE_TRY(b->ranks->table->traffic(b->ranks->group, &before, &received));
+    const int32_t overlaps = lathe_exchange_room_overlaps(&b->room);
+    int64_t before = 0, after = 0;
+    LATHE_TRY(lathe_data_sent(b->ranks, &before));
     for (int32_t i = 0; i < b->n; i++) {
         char *at = store->grads + b->list[i].at;
-        const lathe_exchange_args args = {.in = at, .out = at, .scratch = scratch};
-        LATHE_TRY(lathe_ranks_run(b->ranks, b->list[i].exchange, &args, 0));
+        LATHE_TRY(lathe_data_start(b->ranks, b->list[i].exchange, &b->room, at, at));
+        if (!overlaps)
+            LATHE_TRY(lathe_data_wait(b->ranks, b->list[i].exchange));
     }
-    LATHE_TRY(b->ranks->table->traffic(b->ranks->group, &after, &received));
+    for (int32_t i = 0; overlaps && i < b->n; i++)
+        LATHE_TRY(lathe_data_wait(b->ranks, b->list[i].exchange));
+    LATHE_TRY(lathe_data_sent(b->ranks, &after));
     b->sent_bytes += after - before;
     return LATHE_OK;
 }

@@ -90,9 +90,36 @@ lathe_status lathe_ranks_open(lathe_instance *engine, lathe_instance *base, doub
         lathe_join_watch_begin(r->engine.component->plugin->name, deadline_seconds);
     lathe_status status = join(r, stops, stops_arg);
     lathe_join_watch_end(watch);
+    r->data.table = r->table;
+    r->data.group = r->group;
+    r->data.info = r->info;
     if (status == LATHE_OK && r->info.n_ranks > 1)
         status = prepare_gather(r);
     if (status != LATHE_OK || r->info.n_ranks < 2) {
+        lathe_ranks_close(r);
+        return status;
+    }
+    *out = r;
+    return LATHE_OK;
+}
+
+lathe_status lathe_ranks_split(lathe_ranks *ranks, int32_t color, int32_t key, lathe_ranks **out)
+{
+    lathe_ranks *r = calloc(1, sizeof *r);
+    *out = NULL;
+    if (!r)
+        return lathe_error(LATHE_E_NOMEM, "no memory for a group of ranks");
+    r->table = ranks->table;
+    r->deadline_seconds = ranks->deadline_seconds;
+    r->info.size = (uint32_t)sizeof r->info;
+    lathe_status status = r->table->split(ranks->group, color, key, &r->group);
+    if (status == LATHE_OK)
+        status = r->table->info(r->group, &r->info);
+    if (status == LATHE_OK)
+        status = lathe__ranks_split_data(ranks, color, key, r);
+    if (status == LATHE_OK)
+        status = prepare_gather(r);
+    if (status != LATHE_OK) {
         lathe_ranks_close(r);
         return status;
     }
@@ -104,6 +131,7 @@ void lathe_ranks_close(lathe_ranks *r)
 {
     if (!r)
         return;
+    lathe__ranks_leave_data(r);
     if (r->gather)
         r->table->exchange_destroy(r->gather);
     const int is_closed = !r->group || r->table->close(r->group) == LATHE_OK;
@@ -125,6 +153,7 @@ void lathe_ranks_forsake(lathe_ranks *r)
 {
     if (!r)
         return;
+    lathe__ranks_leave_data(r);
     forsaken_table = r->table;
     forsaken = r->group;
 }
@@ -151,6 +180,24 @@ lathe_status lathe_ranks_gather(lathe_ranks *r, const double *numbers, int32_t n
     if (out_all)
         *out_all = r->others;
     return LATHE_OK;
+}
+
+static int32_t is_silent;
+
+lathe_status lathe_ranks_refuse(lathe_ranks *r, int32_t refuses, int32_t *out_all)
+{
+    const double own = refuses, *all = NULL;
+    LATHE_TRY(lathe_ranks_gather(r, &own, 1, 1, &all));
+    *out_all = 1;
+    for (int32_t q = 0; q < r->info.n_ranks; q++)
+        *out_all &= all[(int64_t)q * LATHE_RANK_NUMBERS] != 0.0;
+    is_silent = *out_all && r->info.rank > 0;
+    return LATHE_OK;
+}
+
+int32_t lathe_ranks_is_silent(void)
+{
+    return is_silent;
 }
 
 /* Gives every rank the n bytes of rank `root`. */

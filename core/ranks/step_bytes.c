@@ -4,14 +4,19 @@
 #include "lathe/kit/collective_kit.h"
 #include "store/gathered.h"
 
-/* Buckets of gradients that every rank holds (grad_buckets.c): each rank adds an equal part.
- * Returns the bytes of the largest one that this rank adds. */
-static int64_t add_undivided(const lathe_store *store, const lathe_division_ask *ask,
+/* Bytes of the largest bucket, and those of it that this rank adds. */
+typedef struct largest {
+    int64_t bytes, own;
+} largest;
+
+/* Buckets of gradients that every rank holds (grad_buckets.c): each rank adds an equal part. */
+static largest add_undivided(const lathe_store *store, const lathe_division_ask *ask,
                              lathe_step_bytes *out)
 {
     const int64_t size = (ask->bucket_bytes + 63) / 64 * 64, wide = store->wide_grad_bytes;
     const int64_t ends[2] = {wide, store->grad_bytes};
-    int64_t at = 0, most = 0;
+    largest most = {0, 0};
+    int64_t at = 0;
     for (int k = 0; k < 2; k++)
         for (; at < ends[k]; out->n_reduce++) {
             const int64_t bytes = ends[k] - at < size ? ends[k] - at : size;
@@ -19,15 +24,26 @@ static int64_t add_undivided(const lathe_store *store, const lathe_division_ask 
             const int64_t own =
                 n / ask->n_ranks + (ask->rank < (int32_t)(n % ask->n_ranks) ? 1 : 0);
             out->reduced += (n - own + (ask->n_ranks - 1) * own) * width;
-            most = own * width > most ? own * width : most;
+            most.own = own * width > most.own ? own * width : most.own;
+            most.bytes = bytes > most.bytes ? bytes : most.bytes;
             at += bytes;
         }
     return most;
 }
 
+/* The sum over copies of an extent: about two times (C-1)/C of it, on the rank that adds most. */
+static void add_across(int64_t n, int64_t width, int32_t n_copies, lathe_step_bytes *out)
+{
+    if (n_copies < 2 || n == 0)
+        return;
+    const int64_t own = (n + n_copies - 1) / n_copies;
+    out->reduced += (n - own + (n_copies - 1) * own) * width;
+    out->n_reduce++;
+}
+
 /* Values that are gathered travel in every forward and every backward, others after the update. */
 static void add_bucket(const lathe_store *store, const lathe_division *d, int32_t b,
-                       int32_t n_micro, lathe_step_bytes *out)
+                       int32_t n_copies, int32_t n_micro, lathe_step_bytes *out)
 {
     const int32_t row = d->rows[d->buckets[b].first];
     const int64_t grad = lathe_dtype_bytes(lathe_params_grad_dtype(store->params, row));
@@ -35,6 +51,7 @@ static void add_bucket(const lathe_store *store, const lathe_division *d, int32_
     const int64_t all = lathe_bucket_counts(d, b, grad, NULL);
     const int32_t n = d->shard >= LATHE_SHARD_GRADIENTS ? n_micro : 1;
     out->reduced += n * (all - lathe_bucket_extent(d, b, grad, d->rank).n) * grad;
+    add_across(lathe_bucket_extent(d, b, grad, d->rank).n, grad, n_copies, out);
     const int32_t times = lathe_is_divided_value(store->params, d->shard, row) ? 2 * n_micro : 1;
     out->spread += times * (d->n_ranks - 1) * lathe_bucket_extent(d, b, value, d->rank).n * value;
     out->n_reduce += n;
@@ -54,20 +71,59 @@ lathe_status lathe_step_bytes_of(const lathe_store *store, const lathe_division_
     }
     LATHE_TRY(lathe_store_division(store, ask, &d));
     for (int32_t b = 0; b < d->n_buckets; b++)
-        add_bucket(store, d, b, n_micro, out);
+        add_bucket(store, d, b, ask->n_copies, n_micro, out);
     lathe_division_destroy(d);
     return LATHE_OK;
 }
 
-int64_t lathe_step_scratch_of(const lathe_store *store, const lathe_division_ask *ask)
+static int64_t round_up(int64_t bytes)
 {
-    const lathe_division *d = store->division;
-    lathe_step_bytes bytes = {0};
-    int64_t most = d ? 0 : add_undivided(store, ask, &bytes);
-    for (int32_t b = 0; d && b < d->n_buckets; b++) {
+    return (bytes + 63) / 64 * 64;
+}
+
+/* Memory of an exchange of `bytes`, of which this rank adds `own`. */
+static int64_t room_of(int64_t bytes, int64_t own, int32_t n_ranks, int32_t is_staged)
+{
+    return round_up(lathe_exchange_scratch(own, n_ranks)) + (is_staged ? round_up(bytes) : 0);
+}
+
+/* The same for the sum over copies of n elements; 0 if there is none. */
+static int64_t room_across(int64_t n, int64_t width, int32_t n_copies, int32_t is_staged)
+{
+    const int64_t own = n_copies > 1 ? (n + n_copies - 1) / n_copies : 0;
+    return own > 0 ? room_of(n * width, own * width, n_copies, is_staged) : 0;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The same for the buckets of a division, and what is gathered of it. */
+static int64_t divided_room(const lathe_store *store, const lathe_division *d, int32_t n_copies,
+                            int32_t is_staged)
+{
+    int64_t most = is_staged && store->gathers ? store->gathers->most_bytes : 0;
+    for (int32_t b = 0; b < d->n_buckets; b++) {
+        const int32_t row = d->rows[d->buckets[b].first];
         const int64_t width = lathe_store_bucket_width(store, b);
-        const int64_t own = lathe_bucket_extent(d, b, width, d->rank).n * width;
-        most = own > most ? own : most;
+        const int64_t value = lathe_dtype_bytes(lathe_params_value_dtype(store->params, row));
+        const int64_t own = lathe_bucket_extent(d, b, width, d->rank).n;
+        most = larger(most, room_of(lathe_bucket_counts(d, b, width, NULL) * width, own * width,
+                                    d->n_ranks, is_staged));
+        most = larger(most, room_across(own, width, n_copies, is_staged));
+        if (is_staged)
+            most = larger(most, round_up(lathe_bucket_counts(d, b, value, NULL) * value));
     }
-    return (lathe_exchange_scratch(most, ask->n_ranks) + 63) / 64 * 64;
+    return most;
+}
+
+int64_t lathe_step_room_of(const lathe_store *store, const lathe_division_ask *ask,
+                           int32_t is_staged)
+{
+    lathe_step_bytes bytes = {0};
+    if (store->division)
+        return divided_room(store, store->division, ask->n_copies, is_staged);
+    const largest most = add_undivided(store, ask, &bytes);
+    return room_of(most.bytes, most.own, ask->n_ranks, is_staged);
 }

@@ -27,7 +27,10 @@ lathe_status lathe_step_bytes_of(const lathe_store *store, const lathe_division_
                                  int32_t n_micro, lathe_step_bytes *out);
 
 /** Bytes of LATHE_MEM_STAGING that the exchanges of rank ask->rank need with an engine that has the
- *  scratch of lathe/kit/collective_kit.h, as mpi does. store: laid out for that rank. */
-int64_t lathe_step_scratch_of(const lathe_store *store, const lathe_division_ask *ask);
+ *  scratch of lathe/kit/collective_kit.h, as mpi does. store: laid out for that rank.
+ *  is_staged: also the copy of the largest bucket in the host's memory, as collective/staged does.
+ */
+int64_t lathe_step_room_of(const lathe_store *store, const lathe_division_ask *ask,
+                           int32_t is_staged);
 
 #endif

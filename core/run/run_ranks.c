@@ -5,16 +5,15 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "config/config.h"
-#include "plug/answers.h"
-#include "plug/schema.h"
+#include "islands/island_files.h"
 #include "ranks/extents.h"
 #include "ranks/grad_buckets.h"
 #include "ranks/step_bytes.h"
 #include "records/row_kind.h"
 #include "run/curvature_check.h"
 #include "run/iteration.h"
+#include "run/run_saved.h"
 #include "store/fresh_grads.h"
 
 /* Refuses what needs more of the other ranks than sums over rows. */
@@ -25,11 +24,6 @@ lathe_status lathe__run_check_ranks(const lathe_run *run)
     char who[32] = "several ranks";
     if (run->ranks)
         (void)snprintf(who, sizeof who, "%d ranks", lathe_ranks_count(run->ranks));
-    if (run->machine.dev && !lathe_machine_shares(&run->machine))
-        return lathe__run_refuse(run, "device", "name",
-                                 "device \"%s\" has memory of its own; a run on %s needs a "
-                                 "device in host memory in this version",
-                                 run->parts.device.component->plugin->name, who);
     if (lathe__run_iterates(run))
         return lathe__run_refuse(run, "stage", "name",
                                  "stage \"%s\" makes its own batches, which %s cannot do in "
@@ -78,154 +72,38 @@ lathe_status lathe__run_check_shard(const lathe_run *run)
                              "checkpoint is then written from the memory of all ranks");
 }
 
-/* Rank 0 alone has the run's folder and its output. */
-static void be_quiet(lathe_run *run)
+lathe_layout_ask lathe__run_layout_ask(const lathe_settings *set)
 {
-    lathe_log_set_rank(run->programs.rank);
-    run->set.checkpoint.dir = NULL;
-    run->set.checkpoint.keep_best = 0;
-    run->set.tensorboard = 0;
-    run->set.sample_every = 0;
+    return (lathe_layout_ask){.n_islands = set->diloco_islands > 0 ? set->diloco_islands : 1,
+                              .shard_ranks =
+                                  set->shard == LATHE_SHARD_NONE ? 1 : (int32_t)set->shard_ranks};
 }
 
-/* All exchanges are in host memory; lathe__run_check_ranks refuses devices without it on several
- * ranks. */
-static lathe_collective_probe probe_of(const lathe_run *run)
-{
-    return (lathe_collective_probe){.size = (uint32_t)sizeof(lathe_collective_probe),
-                                    .host_memory = 1,
-                                    .device = run->parts.device.component->plugin->name};
-}
-
-static lathe_status make(lathe_run *run, const lathe_component *component,
-                         const lathe_value *values, lathe_instance *out)
-{
-    const lathe_status status = lathe_instance_init(out, component, values);
-    return status == LATHE_E_CONFIG ? lathe__run_refuse_part(run, LATHE_KIND_COLLECTIVE) : status;
-}
-
-/* Makes the engine of [collective]. */
-static lathe_status make_engine(lathe_run *run, lathe_instance *out)
-{
-    const lathe_part *part = lathe_config_part(run->config, LATHE_KIND_COLLECTIVE);
-    const lathe_collective_probe probe = probe_of(run);
-    const lathe_component *component = part->component;
-    const lathe_value *values = part->values;
-    lathe_diags own = {0};
-    if (!component)
-        LATHE_TRY(lathe_select_collective(run->registry, part->name, &probe, &run->arena,
-                                          &component, NULL));
-    if (component != part->component || !values) {
-        const lathe_status bound =
-            lathe_config_bind(run->config, LATHE_KIND_COLLECTIVE, component,
-                              run->open.diags ? run->open.diags : &own, &values);
-        lathe_diags_fini(&own);
-        LATHE_TRY(bound);
-    }
-    return make(run, component, values, out);
-}
-
-/* Makes the engine under one that needs another: the one that "auto" means, with its defaults. */
-static lathe_status make_base(lathe_run *run, const lathe_instance *engine, lathe_instance *out)
-{
-    const lathe_collective_probe probe = probe_of(run);
-    const lathe_schema_scope scope = {.section = "collective"};
-    const lathe_component *component = NULL;
-    lathe_value *values = NULL;
-    lathe_diags diags = {0};
-    LATHE_TRY(
-        lathe_select_collective(run->registry, "auto", &probe, &run->arena, &component, NULL));
-    if (((const lathe_collective_v1 *)component->plugin->table)->flags &
-        LATHE_COLLECTIVE_NEEDS_BASE)
-        return lathe__run_refuse(run, "collective", "name",
-                                 "collective \"%s\" needs another engine, and the best one here, "
-                                 "\"%s\", needs another one itself",
-                                 engine->component->plugin->name, component->plugin->name);
-    lathe_status status =
-        lathe_schema_check(&scope, NULL, component->plugin->fields, component->plugin->n_fields,
-                           &run->arena, &diags, &values);
-    if (status == LATHE_OK && diags.n_errors > 0)
-        status = lathe_diags_status(&diags);
-    lathe_diags_fini(&diags);
-    LATHE_TRY(status);
-    return make(run, component, values, out);
-}
-
-static int needs_base(const lathe_instance *engine)
-{
-    return (((const lathe_collective_v1 *)engine->table)->flags & LATHE_COLLECTIVE_NEEDS_BASE) != 0;
-}
-
-lathe_status lathe__run_check_engine(lathe_run *run)
-{
-    const lathe_part *part = lathe_config_part(run->config, LATHE_KIND_COLLECTIVE);
-    lathe_instance engine = {.component = NULL};
-    if (part->is_none || !part->component) /* "auto" depends on the launcher */
-        return LATHE_OK;
-    LATHE_TRY(make_engine(run, &engine));
-    lathe_instance_fini(&engine);
-    return LATHE_OK;
-}
-
-lathe_status lathe__run_join(lathe_run *run)
-{
-    lathe_instance engine = {.component = NULL}, base = {.component = NULL};
-    if (lathe_config_part(run->config, LATHE_KIND_COLLECTIVE)->is_none)
-        return LATHE_OK;
-    LATHE_TRY(make_engine(run, &engine));
-    const char *const name = engine.component->plugin->name;
-    const int has_base = needs_base(&engine);
-    if (has_base) {
-        const lathe_status status = make_base(run, &engine, &base);
-        if (status != LATHE_OK) {
-            lathe_instance_fini(&engine);
-            return status;
-        }
-    }
-    LATHE_TRY(lathe_ranks_open(&engine, has_base ? &base : NULL, run->set.deadline_seconds, NULL,
-                               NULL, &run->ranks));
-    if (!run->ranks) {
-        if (has_base)
-            lathe__run_warn(run, "collective", "name",
-                            "collective \"%s\" has no effect: one rank exchanges nothing; start "
-                            "several with lathe launch -n N",
-                            name);
-        return LATHE_OK;
-    }
-    run->programs.rank = lathe_ranks_rank(run->ranks);
-    run->programs.n_ranks = lathe_ranks_count(run->ranks);
-    run->saves = run->set.checkpoint.dir != NULL;
-    run->samples_every = run->set.sample_every;
-    if (run->programs.rank > 0)
-        be_quiet(run);
-    return lathe__run_check_ranks(run);
-}
-
-/* How the ranks divide the run: those that are there, or those that a plan is made for. */
 static lathe_division_ask ask_of(const lathe_run *run)
 {
-    const int32_t planned_for = run->open.as_ranks > 1 ? run->open.as_ranks : 1;
-    return (lathe_division_ask){.shard = run->set.shard,
-                                .rank = lathe_ranks_rank(run->ranks),
-                                .n_ranks = run->ranks ? lathe_ranks_count(run->ranks) : planned_for,
-                                .bucket_bytes = run->set.bucket_bytes};
+    return lathe_layout_division(run->layout, run->set.shard, run->set.bucket_bytes);
 }
 
+/* The ranks that are there, or those that a plan is made for. */
 lathe_status lathe__run_lay_out(lathe_run *run)
 {
+    const int32_t is_alone = !run->ranks && run->open.as_ranks < 2;
+    const lathe_layout_ask places =
+        is_alone ? (lathe_layout_ask){1, 1} : lathe__run_layout_ask(&run->set);
+    LATHE_TRY(lathe_rank_layout_create(run->ranks, is_alone ? 1 : run->open.as_ranks, &places,
+                                       &run->layout));
     const lathe_division_ask ask = ask_of(run);
     return lathe_store_init_divided(&run->store, &run->params, &run->parts.optimizer, &ask);
 }
 
-static int64_t exchange_bytes(const lathe_run *run)
+static lathe_exchange_room *room_of(const lathe_run *run)
 {
-    return lathe_grad_buckets_bytes(run->buckets) + lathe_extents_bytes(run->extents);
+    return run->extents ? lathe_extents_room(run->extents) : lathe_grad_buckets_room(run->buckets);
 }
 
 /* The graphs whose gradients are added during the backward. */
 static lathe_status plan_backwards(lathe_run *run)
 {
-    lathe_bucket_life *lives;
     const lathe_short_programs *shorter = &run->programs.shorter;
     const lathe_graph **graphs =
         lathe_arena_alloc(&run->arena, (shorter->n + 1) * (int64_t)sizeof(const lathe_graph *));
@@ -236,48 +114,82 @@ static lathe_status plan_backwards(lathe_run *run)
     for (int32_t i = 0; i < shorter->n; i++)
         if (shorter->train[i].exec)
             graphs[n++] = lathe_exec_graph(shorter->train[i].exec);
-    if (run->extents)
-        return lathe_extents_plan(run->extents, graphs, n);
-    lives = calloc((size_t)n * (size_t)run->store.division->n_buckets + 1, sizeof *lives);
-    if (!lives)
-        return lathe_error(LATHE_E_NOMEM, "no memory for the order of buckets");
-    const lathe_status status = lathe_fresh_grads_plan(&run->store, graphs, n, lives);
-    free(lives);
-    return status;
+    return run->extents ? lathe_extents_plan(run->extents, graphs, n)
+                        : lathe_extents_foresee(&run->machine, &run->store, graphs, n);
 }
 
-lathe_status lathe__run_plan_buckets(lathe_run *run)
+/* The memory that exchanges of ranks will need that are not there yet. */
+static lathe_status plan_room(lathe_run *run, const lathe_division_ask *ask)
+{
+    const lathe_component *named = lathe_config_part(run->config, LATHE_KIND_COLLECTIVE)->component;
+    const lathe_component *engine = NULL;
+    const int has_own = !lathe_machine_shares(&run->machine);
+    if (has_own)
+        LATHE_TRY(lathe_ranks_find_data(
+            run->registry, named, run->parts.device.component->plugin->name, &run->arena, &engine));
+    if (has_own && ((const lathe_collective_v1 *)engine->plugin->table)->flags &
+                       LATHE_COLLECTIVE_NEEDS_NO_ROOM)
+        return LATHE_OK;
+    run->planned.by[LATHE_MEM_STAGING] += lathe_step_room_of(&run->store, ask, has_own);
+    return LATHE_OK;
+}
+
+/* The outer state of DiLoCo. On one rank alone the islands are yet to come, unless there is one. */
+static lathe_status plan_islands(lathe_run *run)
+{
+    const lathe_settings *s = &run->set;
+    const lathe_island_settings set = {.inner_steps = s->diloco_inner_steps,
+                                       .max_steps = s->max_steps,
+                                       .lr = s->diloco_outer_lr,
+                                       .momentum = s->diloco_outer_momentum,
+                                       .dtype = s->diloco_dtype,
+                                       .bucket_bytes = s->bucket_bytes};
+    if (s->diloco_islands != run->layout->n_islands)
+        return LATHE_OK;
+    LATHE_TRY(lathe_outer_create(run->layout, &run->store, &set,
+                                 run->extents ? lathe_extents_serving(run->extents) : NULL,
+                                 lathe__run_saved(run), &run->outer));
+    lathe_islands_bytes(run->outer->islands, &run->planned);
+    return LATHE_OK;
+}
+
+static lathe_status plan_exchanges(lathe_run *run)
 {
     const lathe_division_ask ask = ask_of(run);
     if (ask.n_ranks < 2)
         return LATHE_OK;
     if (!run->ranks)
-        run->planned.by[LATHE_MEM_STAGING] += lathe_step_scratch_of(&run->store, &ask);
+        LATHE_TRY(plan_room(run, &ask));
     else
         LATHE_TRY(run->store.division
-                      ? lathe_extents_create(run->ranks, &run->store, &run->extents)
-                      : lathe_grad_buckets_create(run->ranks, &run->store, run->set.bucket_bytes,
-                                                  &run->buckets));
-    run->planned.by[LATHE_MEM_STAGING] += exchange_bytes(run);
+                      ? lathe_extents_create(run->layout, &run->machine, &run->store, &run->extents)
+                      : lathe_grad_buckets_create(run->layout->copies, &run->store,
+                                                  run->set.bucket_bytes, &run->buckets));
+    if (room_of(run))
+        lathe_exchange_room_plan(room_of(run), &run->machine, &run->planned);
     return run->store.division && run->set.shard >= LATHE_SHARD_GRADIENTS ? plan_backwards(run)
                                                                           : LATHE_OK;
 }
 
+lathe_status lathe__run_plan_buckets(lathe_run *run)
+{
+    LATHE_TRY(plan_exchanges(run));
+    return plan_islands(run);
+}
+
 lathe_status lathe__run_place_buckets(lathe_run *run)
 {
-    LATHE_TRY(lathe_machine_alloc(&run->machine, LATHE_MEM_STAGING, exchange_bytes(run),
-                                  &run->bucket_scratch));
-    if (run->extents)
-        lathe_extents_place(run->extents, run->bucket_scratch);
-    return LATHE_OK;
+    if (room_of(run))
+        LATHE_TRY(lathe_exchange_room_place(room_of(run), &run->machine));
+    return run->outer ? lathe_islands_place(run->outer->islands, &run->machine) : LATHE_OK;
 }
 
 void lathe__run_close_buckets(lathe_run *run)
 {
-    if (run->bucket_scratch)
-        lathe_machine_free(&run->machine, LATHE_MEM_STAGING, exchange_bytes(run),
-                           run->bucket_scratch);
-    run->bucket_scratch = NULL;
+    if (room_of(run))
+        lathe_exchange_room_fini(room_of(run), &run->machine);
+    lathe_outer_close(run->outer, &run->machine, lathe_ranks_are_forsaken());
+    run->outer = NULL;
 }
 
 lathe_status lathe__run_first_alone(lathe_run *run, lathe_status (*work)(lathe_run *run))

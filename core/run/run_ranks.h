@@ -1,19 +1,15 @@
-/* Joins the ranks of a run, and checks what several of them can do (docs/design/035-ranks.md). */
+/* Divides a run among its ranks, and checks what several of them can do (docs/design/035-ranks.md).
+ */
 #ifndef LATHE_RUN_RUN_RANKS_H
 #define LATHE_RUN_RUN_RANKS_H
 
+#include "ranks/rank_layout.h"
 #include "run/run_state.h"
 
-/** Joins the ranks that were started with this one, by the engine of [collective]; run->ranks stays
- *  NULL if there is one. Ranks other than 0 get no checkpoint.dir, no samples and no progress.
- *  LATHE_E_CONFIG: the run asks for what several ranks cannot do. */
-lathe_status lathe__run_join(lathe_run *run);
+/** How the settings lay out ranks. */
+lathe_layout_ask lathe__run_layout_ask(const lathe_settings *set);
 
-/** Whether the engine that [collective] names takes its settings, without joining anything.
- *  LATHE_E_CONFIG. */
-lathe_status lathe__run_check_engine(lathe_run *run);
-
-/** Lays out the store of a training, of which several ranks may hold a part each
+/** Lays out the ranks, and the store of a training, of which several ranks may hold a part each
  *  (parallel.shard). */
 lathe_status lathe__run_lay_out(lathe_run *run);
 

@@ -1,6 +1,8 @@
 /* Provides the parts of a run that functions of lower rooms take together. */
 #include "run/run_saved.h"
 
+#include "islands/island_files.h"
+
 const lathe_saved_state *lathe__run_saved(lathe_run *run)
 {
     const lathe_settings *s = &run->set;
@@ -34,6 +36,7 @@ const lathe_saved_state *lathe__run_saved(lathe_run *run)
         .sum = &run->sum,
         .stage_state = &run->iteration.state,
         .checkpoints = &run->checkpoints,
+        .more = run->outer ? &run->outer->more : NULL,
     };
     return &run->saved;
 }

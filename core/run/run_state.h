@@ -41,6 +41,7 @@ typedef struct lathe_opening {
     lathe_diags *diags;  /* collects errors and warnings; NULL: the thread's message and the log */
     int32_t placed;      /* memory is allocated */
     int32_t joins;       /* 1: the run joins the ranks that were started with it */
+    int32_t all_refuse;  /* 1: all ranks refuse the run, so that none waits for another */
     int32_t as_ranks;    /* planned as rank 0 of so many ranks, which are not there; 0: alone */
 } lathe_opening;
 
@@ -83,9 +84,10 @@ struct lathe_run {
     struct lathe_teacher *teacher;           /* teacher.h; NULL: none */
     struct lathe_stored_teacher *stored;     /* stored_teacher.h; NULL: none */
     struct lathe_ranks *ranks;               /* ranks/ranks.h; NULL: one rank */
+    struct lathe_rank_layout *layout;        /* ranks/rank_layout.h; NULL: before the plan */
     struct lathe_grad_buckets *buckets;      /* ranks/grad_buckets.h; NULL: one rank */
     struct lathe_extents *extents;           /* ranks/extents.h; NULL: ranks divide nothing */
-    void *bucket_scratch;                    /* of buckets or extents */
+    struct lathe_outer *outer;               /* islands/island_files.h; NULL: no islands */
     int32_t saves;                           /* 1: rank 0 writes checkpoints */
     int64_t samples_every;                   /* generate.every of rank 0 */
     struct lathe_scorer *reward;             /* reward_model.h; NULL: none */

@@ -124,15 +124,18 @@ static lathe_status fill_reference(const lathe_store *store, int only_model)
         const int32_t from = lathe_params_find(params, row->name + strlen(LATHE_REFERENCE_PREFIX));
         if (only_model && (from < 0 || from >= params->n_model))
             continue;
+        const int64_t bytes =
+            lathe_desc_count(&row->desc) * lathe_dtype_bytes(lathe_params_value_dtype(params, i));
         if (store->gathers) { /* their extents may differ */
             const void *whole = NULL;
             LATHE_TRY(lathe_store_whole(store, from, -1, &whole));
+            if (!lathe_machine_shares(store->m))
+                LATHE_TRY(lathe_download_whole(store->m, whole, bytes, &whole));
             LATHE_TRY(lathe_store_put_value(store, i, whole));
             continue;
         }
         LATHE_TRY(lathe_move(store->m, lathe_store_value(store, i), lathe_store_value(store, from),
-                             lathe_desc_count(&row->desc) *
-                                 lathe_dtype_bytes(lathe_params_value_dtype(params, i))));
+                             bytes));
     }
     return LATHE_OK;
 }

@@ -52,7 +52,7 @@ typedef struct lathe_division_row {
 typedef struct lathe_division_ask {
     int32_t shard; /* LATHE_SHARD_* */
     int32_t rank, n_ranks;
-    int32_t reserved;
+    int32_t n_copies; /* groups of n_ranks that each hold everything; 0 counts as 1 */
     int64_t bucket_bytes;
 } lathe_division_ask;
 

@@ -114,16 +114,40 @@ static int64_t place_all(placing *p)
     return end;
 }
 
+/* Lets each bucket live until the next one is complete, the last one to the end of the graph. */
+static void lengthen(const lathe_bucket_life *lives, int32_t n, int32_t n_nodes,
+                     lathe_bucket_life *out)
+{
+    for (int32_t b = 0; b < n; b++) {
+        out[b] = (lathe_bucket_life){lives[b].first, n_nodes - 1};
+        for (int32_t k = 0; k < n; k++) {
+            const int is_later =
+                lives[k].last > lives[b].last || (lives[k].last == lives[b].last && k > b);
+            if (is_later && lives[k].last < out[b].last)
+                out[b].last = lives[k].last;
+        }
+    }
+}
+
 lathe_status lathe_fresh_grads_plan(lathe_store *store, const lathe_graph *const *graphs,
-                                    int32_t n_graphs, lathe_bucket_life *lives)
+                                    int32_t n_graphs, int32_t lags, lathe_bucket_life *lives)
 {
     const lathe_division *d = store->division;
     placing p = {.lives = lives, .n_graphs = n_graphs, .n = d->n_buckets};
-    for (int32_t g = 0; g < n_graphs; g++)
-        LATHE_TRY(find_lives(store, graphs[g], lives + (int64_t)g * d->n_buckets));
+    lathe_bucket_life *longer = calloc((size_t)n_graphs * (size_t)p.n + 1, sizeof *longer);
     p.bytes = calloc(2 * (size_t)p.n + 1, sizeof *p.bytes);
-    if (!p.bytes)
-        return no_memory();
+    lathe_status status = longer && p.bytes ? LATHE_OK : no_memory();
+    for (int32_t g = 0; g < n_graphs && status == LATHE_OK; g++) {
+        status = find_lives(store, graphs[g], lives + (int64_t)g * p.n);
+        if (status == LATHE_OK)
+            lengthen(lives + (int64_t)g * p.n, p.n, graphs[g]->n_nodes, longer + (int64_t)g * p.n);
+    }
+    if (status != LATHE_OK) {
+        free(p.bytes);
+        free(longer);
+        return status;
+    }
+    p.lives = lags ? longer : lives;
     p.at = p.bytes + p.n;
     for (int32_t b = 0; b < p.n; b++) {
         const int64_t width = lathe_store_bucket_width(store, b);
@@ -139,5 +163,6 @@ lathe_status lathe_fresh_grads_plan(lathe_store *store, const lathe_graph *const
         }
     }
     free(p.bytes);
+    free(longer);
     return LATHE_OK;
 }

@@ -23,8 +23,12 @@ typedef struct lathe_bucket_life {
 } lathe_bucket_life;
 
 /** Places the fresh gradients of a store that is laid out: two buckets share memory if they do not
- *  live together in any of the graphs. Sets store->fresh_bytes. lives: [n_graphs, n_buckets] out */
+ *  live together in any of the graphs. Sets store->fresh_bytes.
+ *
+ *  lags   1: ranks add a bucket while the backward goes on, so that it keeps its memory until the
+ *         bucket after it is complete (by last node, then by number)
+ *  lives  [n_graphs, n_buckets] out; without the lag */
 lathe_status lathe_fresh_grads_plan(lathe_store *store, const lathe_graph *const *graphs,
-                                    int32_t n_graphs, lathe_bucket_life *lives);
+                                    int32_t n_graphs, int32_t lags, lathe_bucket_life *lives);
 
 #endif

@@ -57,18 +57,32 @@ void lathe_store_note(const lathe_store *store, int32_t param, int32_t plane, co
     *check = (plane > 0 ? *check * 31 : 0) + lathe_crc32c(whole, bytes);
 }
 
-double lathe_store_checksum(const lathe_store *store)
+/* CRC-32C of a row's values in the host's memory. */
+static lathe_status check_row(const lathe_store *store, int32_t param, uint32_t *out)
+{
+    const void *values = lathe_store_value(store, param);
+    const int64_t bytes = lathe_desc_count(&store->params->rows[param]->desc) *
+                          lathe_dtype_bytes(lathe_params_value_dtype(store->params, param));
+    if (!lathe_machine_shares(store->m))
+        LATHE_TRY(lathe_download_whole(store->m, values, bytes, &values));
+    *out = lathe_crc32c(values, bytes);
+    return LATHE_OK;
+}
+
+lathe_status lathe_store_checksum(const lathe_store *store, double *out)
 {
     uint32_t sum = 0;
     for (int32_t i = 0; i < store->n_rows; i++) {
         const lathe_param *p = store->params->rows[i];
+        uint32_t check = 0;
         if (store->gathers && store->rows[i].gathered[p->format ? 1 : 0].gather >= 0)
-            sum = sum * 31 + store->gathers->checks[i];
+            check = store->gathers->checks[i];
         else if (p->trainable)
-            sum = sum * 31 +
-                  lathe_crc32c(lathe_store_value(store, i),
-                               lathe_desc_count(&p->desc) *
-                                   lathe_dtype_bytes(lathe_params_value_dtype(store->params, i)));
+            LATHE_TRY(check_row(store, i, &check));
+        else
+            continue;
+        sum = sum * 31 + check;
     }
-    return (double)sum;
+    *out = (double)sum;
+    return LATHE_OK;
 }

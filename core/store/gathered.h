@@ -34,6 +34,6 @@ lathe_status lathe_store_whole(const lathe_store *store, int32_t param, int32_t 
 void lathe_store_note(const lathe_store *store, int32_t param, int32_t plane, const void *whole,
                       int64_t bytes);
 /** A number of the whole values of all rows, equal on ranks that were given the same ones. */
-double lathe_store_checksum(const lathe_store *store);
+lathe_status lathe_store_checksum(const lathe_store *store, double *out);
 
 #endif

@@ -114,18 +114,36 @@ void lathe_offload_destroy(lathe_offload *o)
 
 /* ---- parts ---- */
 
-/* Bytes of slot k for n elements of a parameter, cut into units. */
-static int64_t slot_bytes(const lathe_store_row *row, int32_t k, int64_t whole, int64_t n,
-                          int64_t unit)
+/* Elements of a parameter, of which this rank holds the state of a part, in units of the optimizer.
+ */
+typedef struct elements {
+    int64_t whole; /* of the parameter */
+    int64_t held;  /* the first one whose state is held */
+    int64_t begin, n;
+    int64_t unit;
+} elements;
+
+/* Bytes of slot k for elements [begin, end) of a parameter. */
+static int64_t bytes_between(const lathe_store_row *row, int32_t k, const elements *e,
+                             int64_t begin, int64_t end)
 {
-    return lathe_slot_bytes(&row->slots[k], whole, n, unit);
+    const lathe_slot *slot = &row->slots[k];
+    const int64_t before = begin > 0 ? lathe_slot_bytes(slot, e->whole, begin, e->unit) : 0;
+    return end > begin ? lathe_slot_bytes(slot, e->whole, end, e->unit) - before : 0;
 }
 
-static int64_t bytes_of(const lathe_store_row *row, int64_t whole, int64_t n, int64_t unit)
+static int64_t slot_bytes(const lathe_store_row *row, int32_t k, const elements *e)
 {
+    return bytes_between(row, k, e, e->begin, e->begin + e->n);
+}
+
+static int64_t bytes_of(const lathe_store_row *row, const elements *e, int64_t n)
+{
+    elements some = *e;
     int64_t bytes = 0;
+    some.n = n;
     for (int32_t k = 0; k < row->n_slots; k++)
-        bytes += round_up(slot_bytes(row, k, whole, n, unit));
+        bytes += round_up(slot_bytes(row, k, &some));
     return bytes;
 }
 
@@ -170,19 +188,21 @@ static lathe_status add_slot(lathe_offload *o, int64_t at, int64_t bytes, int jo
     return LATHE_OK;
 }
 
-/* Appends elements [begin, begin + n) of a parameter to the last part. */
-static lathe_status add_piece(lathe_offload *o, int32_t param, int64_t whole, int64_t begin,
-                              int64_t n, int64_t unit)
+/* Appends elements of a parameter to the last part. n_held: all whose state is held. */
+static lathe_status add_piece(lathe_offload *o, int32_t param, const elements *e, int64_t n_held)
 {
     const lathe_store_row *row = &o->store->rows[param];
     const piece *before = o->n_pieces > 0 ? &o->pieces[o->n_pieces - 1] : NULL;
-    piece p = {.param = param, .part = o->n_parts - 1, .begin = begin, .n = n, .unit = unit};
-    p.is_whole = n == whole;
+    piece p = {.param = param,
+               .part = o->n_parts - 1,
+               .begin = e->begin - e->held,
+               .n = e->n,
+               .unit = e->unit};
+    p.is_whole = e->n == n_held;
     for (int32_t k = 0; k < row->n_slots; k++) {
-        const int64_t skipped = begin > 0 ? slot_bytes(row, k, whole, begin, unit) : 0;
+        const int64_t skipped = bytes_between(row, k, e, e->held, e->begin);
         const int joins = p.is_whole && (k > 0 || !before || before->is_whole);
-        LATHE_TRY(add_slot(o, row->slot[k] + skipped, slot_bytes(row, k, whole, n, unit), joins,
-                           &p.to[k]));
+        LATHE_TRY(add_slot(o, row->slot[k] + skipped, slot_bytes(row, k, e), joins, &p.to[k]));
     }
     APPEND(o->pieces, o->n_pieces, p);
     o->parts[o->n_parts - 1].end = o->n_pieces;
@@ -192,24 +212,28 @@ static lathe_status add_piece(lathe_offload *o, int32_t param, int64_t whole, in
 lathe_status lathe_offload_add_tensor(lathe_offload *o, const lathe_optimizer_tensor *tensor)
 {
     const lathe_store_row *row = &o->store->rows[tensor->tensor];
-    const int64_t whole = tensor->n, unit = lathe__cut_unit(o->store, o->optimizer, tensor);
     const int64_t step = lathe__cut_step(o->store, o->optimizer, tensor);
-    for (int64_t begin = 0; begin < whole;) {
-        const int64_t left = whole - begin;
-        int64_t n = left;
-        if (o->n_parts == 0 || bytes_of(row, whole, left, unit) > room(o, 0)) {
-            const int64_t of_step = bytes_of(row, whole, step < left ? step : left, unit);
+    const int64_t held = row->held[LATHE_OF_STATE].begin;
+    elements e = {.whole = lathe_desc_count(&o->store->params->rows[tensor->tensor]->desc),
+                  .held = held,
+                  .unit = lathe__cut_unit(o->store, o->optimizer, tensor)};
+    for (int64_t begin = 0; begin < tensor->n; begin += e.n) {
+        const int64_t left = tensor->n - begin;
+        e.begin = held + begin;
+        e.n = left;
+        if (o->n_parts == 0 || bytes_of(row, &e, left) > room(o, 0)) {
+            const int64_t of_step = bytes_of(row, &e, step < left ? step : left);
             if (o->n_parts == 0 || of_step > room(o, 0))
                 LATHE_TRY(open_part(o, 0));
             const int64_t n_steps = of_step > 0 ? room(o, 0) / of_step : left;
-            n = n_steps > left / step ? left : (n_steps > 0 ? n_steps : 1) * step;
+            e.n = n_steps > left / step ? left : (n_steps > 0 ? n_steps : 1) * step;
+            e.n = e.n < left ? e.n : left;
         }
         lathe_optimizer_tensor cut = *tensor;
-        cut.n = n < left ? n : left;
+        cut.n = e.n;
         cut.first = begin;
-        LATHE_TRY(add_piece(o, tensor->tensor, whole, begin, cut.n, unit));
+        LATHE_TRY(add_piece(o, tensor->tensor, &e, tensor->n));
         APPEND(o->tensors, o->n_tensors, cut);
-        begin += cut.n;
     }
     return LATHE_OK;
 }
@@ -217,9 +241,10 @@ lathe_status lathe_offload_add_tensor(lathe_offload *o, const lathe_optimizer_te
 lathe_status lathe_offload_add_matrix(lathe_offload *o, int32_t param)
 {
     const int64_t n = lathe_desc_count(&o->store->params->rows[param]->desc);
-    if (o->n_parts == o->n_tensor_parts || bytes_of(&o->store->rows[param], n, n, 0) > room(o, 1))
+    const elements e = {.whole = n, .n = n};
+    if (o->n_parts == o->n_tensor_parts || bytes_of(&o->store->rows[param], &e, n) > room(o, 1))
         LATHE_TRY(open_part(o, 1));
-    return add_piece(o, param, n, 0, n, 0);
+    return add_piece(o, param, &e, n);
 }
 
 int32_t lathe_offload_n_parts(const lathe_offload *o)

@@ -229,6 +229,28 @@ static lathe_status set_value(const lathe_store *store, int32_t param, const flo
     return status;
 }
 
+/* Rounds what this rank holds of the values that kernels read, on the host, if the device's kernels
+ * cannot read the whole. */
+static lathe_status set_held_value(const lathe_store *store, int32_t param, const float *values)
+{
+    const lathe_extent *own = &store->rows[param].held[LATHE_OF_VALUE];
+    const int32_t dtype = lathe_params_value_dtype(store->params, param);
+    const int64_t bytes = own->n * lathe_dtype_bytes(dtype);
+    if (lathe_machine_shares(store->m))
+        return lathe_row_refresh_from(store, param, values);
+    if (store->rows[param].shadow < 0 || own->n == 0)
+        return LATHE_OK;
+    void *narrow = malloc((size_t)bytes);
+    if (!narrow)
+        return lathe_error(LATHE_E_NOMEM, "no memory to round '%s'",
+                           store->params->rows[param]->name);
+    lathe_status status = lathe_convert(narrow, dtype, values + own->begin, LATHE_F32, own->n);
+    if (status == LATHE_OK)
+        status = lathe_store_put(store, lathe_store_shadow(store, param), narrow, bytes);
+    free(narrow);
+    return status;
+}
+
 lathe_status lathe_store_set(const lathe_store *store, int32_t param, const float *values)
 {
     float *master = lathe_store_master(store, param);
@@ -239,7 +261,7 @@ lathe_status lathe_store_set(const lathe_store *store, int32_t param, const floa
         lathe_store_note(store, param, -1, values,
                          4 * lathe_desc_count(&store->params->rows[param]->desc));
         LATHE_TRY(lathe_store_put_held(store, LATHE_FAMILY_MASTERS, param, 0, values));
-        return lathe_row_refresh_from(store, param, values);
+        return set_held_value(store, param, values);
     }
     if (!master)
         return set_value(store, param, values);

@@ -5,14 +5,17 @@
 #include "blas.h"
 #include "cuda.h"
 #include "lathe/fp8.h"
+#include "lathe/kit/launcher_kit.h"
 #include "lathe/plugin.h"
 #include "machine.h"
 
 enum { INDEX, TF32, MEMORY_LIMIT, N_FIELDS };
 
 static const lathe_field fields[N_FIELDS] = {
-    [INDEX] = LATHE_FIELD_INT("index", "0", 0, 1023, NULL,
-                              "which GPU, counted among those that CUDA_VISIBLE_DEVICES shows"),
+    [INDEX] = LATHE_FIELD_INT("index", "-1", -1, 1023, NULL,
+                              "which GPU, counted among those that CUDA_VISIBLE_DEVICES shows; -1: "
+                              "the one with the number that this process has among those that a "
+                              "launcher started on the machine, else the first"),
     [TF32] = LATHE_FIELD_BOOL("tf32", "false",
                               "f32 products in TF32: 10 bits of mantissa, several times as fast"),
     [MEMORY_LIMIT] = LATHE_FIELD_INT("memory_limit", "0", 0, 1e15, "bytes",
@@ -80,6 +83,24 @@ static lathe_status info(void *self, lathe_device_info *out)
     return LATHE_OK;
 }
 
+/* Ranks on one machine take one GPU after the other. A process that sees one GPU takes that: the
+ * launcher may have given it another one than the others. */
+static lathe_status choose_gpu(cuda_device *device, int n)
+{
+    const int32_t local = lathe_launcher_local_rank();
+    if (device->index >= 0)
+        return LATHE_OK;
+    device->index = local > 0 && n > 1 ? local : 0;
+    return device->index < n
+               ? LATHE_OK
+               : lathe_fail(
+                     device->host, LATHE_E_CONFIG,
+                     "this process is number %d of those that a launcher started on this "
+                     "machine, counted from 0, and it shows %d GPUs: start at most %d there, "
+                     "or set device.index",
+                     (int)local, n, n);
+}
+
 static lathe_status open_gpu(cuda_device *device)
 {
     const lathe_host *host = device->host;
@@ -87,6 +108,7 @@ static lathe_status open_gpu(cuda_device *device)
     char why[256];
     if (!cuda_machine_runs(&n, why, sizeof why))
         return lathe_fail(host, LATHE_E_UNSUPPORTED, "%s", why);
+    LATHE_TRY(choose_gpu(device, n));
     if (device->index >= n)
         return lathe_fail(host, LATHE_E_CONFIG,
                           "device.index is %d, and this machine shows %d GPU%s (0 to %d)",

@@ -68,16 +68,17 @@ Test(cli_plan_ranks, bytes_and_seconds_follow_from_the_gradients)
     cr_expect(json_is_true(json_object_get(ddp, "memory_is_exact")));
     cr_expect(json_is_true(json_object_get(zero3, "trains")));
     cr_expect(json_is_true(json_object_get(zero3, "memory_is_exact")));
-    cr_expect(json_is_false(json_object_get(strategy(p, "hybrid"), "trains")));
+    cr_expect(json_is_true(json_object_get(strategy(p, "hybrid"), "trains")));
     cr_expect_float_eq(number(zero3, "bytes_sent"), 3.0 * 63 / 64 * grads, 1e-3 * grads);
     cr_expect_eq(number(strategy(p, "diloco fp32"), "inner_steps"), 100);
     cr_expect_geq(number(strategy(p, "diloco fp32"), "saving"), 100 - 1e-6);
     cr_expect_geq(number(strategy(p, "diloco int8"), "saving"), 390);
     cr_expect_eq(number(strategy(p, "hybrid"), "shard_ranks"), 8);
     const json_t *hybrid = strategy(p, "hybrid");
-    cr_expect_float_eq(number(json_object_get(ddp, "memory"), "optimizer") -
-                           number(json_object_get(hybrid, "memory"), "optimizer"),
-                       7.0 / 8 * 8 * number(p, "parameters"), 0.02 * grads);
+    /* an eighth of two moments; sums over the elements of a rank are shorter, too */
+    cr_expect_geq(number(json_object_get(ddp, "memory"), "optimizer") -
+                      number(json_object_get(hybrid, "memory"), "optimizer"),
+                  7.0 / 8 * 8 * number(p, "parameters"));
     json_decref(p);
 }
 
@@ -116,7 +117,7 @@ Test(cli_plan_ranks, without_a_time_the_device_is_measured)
     expect(LATHE " plan run.toml --ranks 2 --link 1GB,0s 2>&1", 0, "(0.5 of the ");
 }
 
-Test(cli_plan_ranks, the_table_marks_what_does_not_train_yet)
+Test(cli_plan_ranks, the_table_has_a_row_for_every_strategy)
 {
     expect(LATHE " plan run.toml --ranks 64 --link 10Gbit,0.2ms --islands 8 --island-link "
                  "100Mbit,50ms --step-time 1.2s 2>&1",
@@ -126,12 +127,13 @@ Test(cli_plan_ranks, the_table_marks_what_does_not_train_yet)
                                         "diloco bf16", "diloco int8", "diloco int4"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char row[64];
-        (void)snprintf(row, sizeof row, "\n  %-12s %s", names[i], i < 4 ? "in order " : "not yet ");
+        (void)snprintf(row, sizeof row, "\n  %-12s in order ", names[i]);
         cr_expect_not_null(strstr(output, row), "no row of %s in\n%s", names[i], output);
     }
     cr_expect_not_null(strstr(output, "\n  ddp          exact "), "%s", output);
     cr_expect_not_null(strstr(output, "\n  zero3        exact "), "%s", output);
-    cr_expect_not_null(strstr(output, "\n  hybrid 8     predicted "), "%s", output);
+    cr_expect_not_null(strstr(output, "\n  hybrid 8     exact "), "%s", output);
+    cr_expect_not_null(strstr(output, "\n  diloco       exact "), "%s", output);
 }
 
 /* What one strategy refuses is said, and the others are planned. */

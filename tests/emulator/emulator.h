@@ -30,6 +30,19 @@ cudaError_t launch(const char *name, int64_t blocks, int threads, cudaStream_t s
 
 /** Queues host code on the stream, for work that a library does on the GPU. */
 cudaError_t queue(cudaStream_t stream, std::function<void()> work);
+/** The same for work that needs other processes: until ready() holds, the stream stands still. */
+cudaError_t queue_when(cudaStream_t stream, std::function<bool()> ready,
+                       std::function<void()> work);
+/** Runs the work of a stream up to the first that is not ready, as a GPU does by itself. */
+void run_ready(cudaStream_t stream);
+
+/** Whether cudaStreamCreate made it; whether a capture records it. */
+bool is_stream(cudaStream_t stream);
+bool is_captured(cudaStream_t stream);
+/** Whether all of it is in one allocation of device memory. */
+bool is_device_memory(const void *p, size_t bytes);
+/** The device of cudaSetDevice. */
+int device();
 
 } // namespace emulator
 

@@ -13,20 +13,19 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <sched.h>
+#include <set>
 #include <string>
 #include <sys/mman.h>
 #include <vector>
 
+#include "emulator.h"
 #include "emulator_checks.h"
 #include "emulator_image.h"
 #include "emulator_threads.h"
 
-namespace emulator
-{
-cudaError_t launch_with(const char *name, int64_t blocks, int threads, cudaStream_t stream,
-                        void (*thread)(const void *), const void *args, size_t args_bytes);
-cudaError_t queue(cudaStream_t stream, std::function<void()> work);
-} // namespace emulator
+/* Longest wait for work that is not ready: other processes do not do their part. */
+static const double longest_wait_ms = 120e3;
 
 namespace
 {
@@ -59,8 +58,14 @@ struct capture {
 
 using launchable = std::shared_ptr<const capture>;
 
+/* ready: whether the work may run; empty: always. */
+struct pending_work {
+    work w;
+    std::function<bool()> ready;
+};
+
 struct stream_queue {
-    std::deque<work> pending;
+    std::deque<pending_work> pending;
     uint64_t n_queued = 0, n_done = 0;
     capture *in = nullptr; /* capture in progress */
 };
@@ -73,6 +78,8 @@ struct block {
 stream_queue default_stream;
 std::map<char *, block> blocks;
 cudaError_t last_error = cudaSuccess;
+std::set<stream_queue *> streams; /* that were created */
+int current_device;
 int n_running;     /* nesting depth of work that runs "on the GPU" */
 capture *captured; /* capture in progress */
 
@@ -172,14 +179,35 @@ stream_queue *of(cudaStream_t stream)
                : (stream_queue *)stream;
 }
 
-void drain(stream_queue *s, uint64_t until)
+double now_ms()
+{
+    using namespace std::chrono;
+    return duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
+}
+
+/* Waits until the next work of a stream is ready. */
+void wait_ready(const stream_queue *s)
+{
+    const double begin = now_ms();
+    while (s->pending.front().ready && !s->pending.front().ready()) {
+        if (now_ms() - begin > longest_wait_ms)
+            emulator_refuse("a stream has waited for other processes for two minutes");
+        sched_yield();
+    }
+}
+
+/* waits: also for work that is not ready; otherwise it ends before that. */
+void drain(stream_queue *s, uint64_t until, bool waits = true)
 {
     if (s->n_done >= until || s->pending.empty())
         return;
     if (n_running++ == 0)
         protect(PROT_READ | PROT_WRITE);
     while (s->n_done < until && !s->pending.empty()) {
-        work next = std::move(s->pending.front());
+        if (!waits && s->pending.front().ready && !s->pending.front().ready())
+            break;
+        wait_ready(s);
+        work next = std::move(s->pending.front().w);
         s->pending.pop_front();
         next();
         s->n_done++;
@@ -223,7 +251,7 @@ void push(stream_queue *s, work w)
         s->in->items[place_in(s->in, s)].push_back({std::move(w), 0, 0});
         return;
     }
-    s->pending.push_back(std::move(w));
+    s->pending.push_back({std::move(w), nullptr});
     s->n_queued++;
 }
 
@@ -254,6 +282,44 @@ cudaError_t emulator::queue(cudaStream_t stream, std::function<void()> w)
 {
     push(of(stream), std::move(w));
     return cudaSuccess;
+}
+
+cudaError_t emulator::queue_when(cudaStream_t stream, std::function<bool()> ready,
+                                 std::function<void()> w)
+{
+    stream_queue *s = of(stream);
+    s->pending.push_back({std::move(w), std::move(ready)});
+    s->n_queued++;
+    return cudaSuccess;
+}
+
+void emulator::run_ready(cudaStream_t stream)
+{
+    drain(of(stream), of(stream)->n_queued, false);
+}
+
+bool emulator::is_stream(cudaStream_t stream)
+{
+    return streams.count((stream_queue *)stream) > 0;
+}
+
+bool emulator::is_captured(cudaStream_t stream)
+{
+    return of(stream)->in != nullptr;
+}
+
+int emulator::device()
+{
+    return current_device;
+}
+
+bool emulator::is_device_memory(const void *p, size_t bytes)
+{
+    const block *b = block_of(p);
+    const void *first = nullptr;
+    size_t n = 0;
+    return b != nullptr && b->is_device && emulator_allocation(p, &first, &n) != 0 &&
+           (const char *)p + bytes <= (const char *)first + n;
 }
 
 cudaError_t emulator::launch_with(const char *name, int64_t n_blocks, int threads,
@@ -291,7 +357,10 @@ cudaError_t cudaGetDeviceCount(int *out)
 
 cudaError_t cudaSetDevice(int device)
 {
-    return device < setting("gpus", 1) ? cudaSuccess : fail(cudaErrorInvalidDevice);
+    if (device >= setting("gpus", 1))
+        return fail(cudaErrorInvalidDevice);
+    current_device = device;
+    return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int device)
@@ -444,13 +513,16 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpy
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
 {
     (void)flags;
-    *out = (cudaStream_t) new stream_queue;
+    stream_queue *s = new stream_queue;
+    streams.insert(s);
+    *out = (cudaStream_t)s;
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
     drain(of(stream), of(stream)->n_queued);
+    streams.erase(of(stream));
     delete of(stream);
     return cudaSuccess;
 }
@@ -469,12 +541,6 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
     *out = (cudaEvent_t) new event_mark{&default_stream, 0, nullptr,
                                         times ? std::make_shared<double>(NAN) : nullptr};
     return cudaSuccess;
-}
-
-static double now_ms()
-{
-    using namespace std::chrono;
-    return duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)

@@ -511,9 +511,21 @@ static void kernel_destroy(void *self, lathe_kernel *kernel)
     free(kernel);
 }
 
+/* A real device cannot reach other memory of the host, although this one could. */
+static lathe_status check_reach(const far_device *d, const void *const *list, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (list[i] && !far_memory_find(&d->memory, list[i], 1))
+            return lathe_fail(d->host, LATHE_E_ARG,
+                              "far: a kernel gets memory that is not the device's");
+    return LATHE_OK;
+}
+
 static lathe_status kernel_run(void *self, lathe_kernel *kernel, const lathe_kernel_args *args)
 {
     far_device *d = self;
+    LATHE_TRY(check_reach(d, args->in, kernel->n_in));
+    LATHE_TRY(check_reach(d, (const void *const *)args->out, kernel->n_out));
     kernel_args a = {.device = d,
                      .real = kernel->real,
                      .accumulate = args->accumulate,

@@ -153,3 +153,22 @@ Test(launch, a_killed_rank_is_started_again_from_its_checkpoint, .timeout = 120)
     cr_expect_eq(exit_code(child), 130);
     expect(LATHE " checkpoint verify out", 0, "whole");
 }
+
+/* An island that dies with its rank: the islands that are left go on, here one of two. */
+Test(launch, a_lost_island_is_left_out, .timeout = 120)
+{
+    need_mpi();
+    const pid_t child = start((const char *const[]){"-n", "2", "--restarts", "1", "--min-ranks",
+                                                    "1", "--parallel.diloco_islands", "2",
+                                                    "--parallel.diloco_inner_steps", "3", NULL});
+    char command[256];
+    wait_until("test -e out/latest");
+    (void)snprintf(command, sizeof command, "kill -9 $(pgrep -P $(pgrep -P %d) | tail -1)",
+                   (int)child);
+    cr_assert_eq(run(command), 0, "%s", output);
+    wait_until("grep -q 'restart 1 of 1 with 1 rank in 1 island, from the last checkpoint' log");
+    wait_until("grep -q 'was written by 2 islands, the run goes on with 1' log");
+    cr_assert_eq(kill(child, SIGINT), 0);
+    cr_expect_eq(exit_code(child), 130);
+    expect(LATHE " checkpoint verify out", 0, "whole");
+}

@@ -4,7 +4,7 @@
  * group of all of them; split() makes smaller groups. An exchange is prepared once, for one problem
  * with all sizes known (prepare: may allocate and communicate), and then run many times (start,
  * then test or wait: they allocate nothing). The caller passes all memory that an exchange uses:
- * input, output and scratch.
+ * input, output, scratch and pinned memory.
  *
  * Agreement: the ranks of a group make the same calls of split(), prepare() and start() on it, in
  * the same order and with problems that fit together. SEND and RECEIVE concern two ranks, which
@@ -14,19 +14,15 @@
  * Errors: a rank that has ended, hangs or asks for something else is LATHE_E_RANK. The message
  * names this rank, its host, the exchange and, as far as the engine knows, the other rank. After
  * any error of test() or wait() the memory of that exchange stays in use, and the only further call
- * is abort().
- *
- * Threads: all functions except score() are called on the rank's thread.
+ * is abort(). Threads: all functions except score() are called on the rank's thread.
  */
 #ifndef LATHE_COLLECTIVE_H
 #define LATHE_COLLECTIVE_H
-
 #include "device.h"
 #include "dtype.h"
 #include "host.h"
 
 #define LATHE_COLLECTIVE_REVISION 1
-
 typedef struct lathe_group lathe_group;       /* ranks that exchange data */
 typedef struct lathe_exchange lathe_exchange; /* a prepared exchange of a group */
 
@@ -37,12 +33,12 @@ typedef struct lathe_exchange lathe_exchange; /* a prepared exchange of a group 
  *   ALL_GATHER      in [counts[r]]       out [n] = x_0, x_1, ... one after the other
  *   BROADCAST       in [n] on rank peer  out [n] = x_peer; other ranks pass in = NULL
  *   ALL_TO_ALL      in [sum of counts]   out [sum of from]: extent q goes to and comes from rank q
- *   SEND, RECEIVE   in [n]; out [n]      to rank peer; from rank peer
+ *   SEND, RECEIVE   in [n]; out [n]      to rank peer; from it
  *   BARRIER         none                 done when every rank has started it
  *
  * Extents lie one after the other in the order of ranks. Input and output are the same memory or
  * do not overlap, except that the input of ALL_GATHER may be extent r of its output, and the output
- * of REDUCE_SCATTER extent r of its input. ALL_TO_ALL: they do not overlap. */
+ * of REDUCE_SCATTER extent r of its input; not in ALL_TO_ALL. Devices may lack pairs. */
 enum {
     LATHE_ALL_REDUCE = 0,
     LATHE_REDUCE_SCATTER = 1,
@@ -55,8 +51,9 @@ enum {
     LATHE_N_EXCHANGES = 8
 };
 
-/* Of ALL_REDUCE and REDUCE_SCATTER. A sum of bf16 or f16 is added in f32 and rounded once; integers
- * wrap around. A NaN of any rank is a NaN in the sum; in MAX and MIN too. */
+/* Of ALL_REDUCE and REDUCE_SCATTER. Integers wrap around. A NaN of any rank is a NaN in the result;
+ * an engine may refuse MAX and MIN of floats. bf16 and f16 are added in f32 and rounded once,
+ * except that engines without LATHE_GROUP_RANK_ORDER may round each partial sum. */
 enum { LATHE_REDUCE_SUM = 0, LATHE_REDUCE_MAX = 1, LATHE_REDUCE_MIN = 2, LATHE_N_REDUCES = 3 };
 
 /* Flags of a group. DETERMINISTIC: a reduction gives every rank the same bits, the same ones in
@@ -64,7 +61,7 @@ enum { LATHE_REDUCE_SUM = 0, LATHE_REDUCE_MAX = 1, LATHE_REDUCE_MIN = 2, LATHE_N
  * ALL_REDUCE, REDUCE_SCATTER and any division into several exchanges agree bit for bit. */
 enum { LATHE_GROUP_DETERMINISTIC = 1, LATHE_GROUP_RANK_ORDER = 2 };
 
-/** Describes the buffers for which the core looks for an engine. Plain data. */
+/** The buffers for which the core looks for an engine. Plain data. */
 typedef struct lathe_collective_probe {
     uint32_t size;
     int32_t host_memory; /* 1: buffers are ordinary host memory (lathe_device_info.host_memory) */
@@ -78,8 +75,8 @@ typedef struct lathe_collective_setup {
     int32_t reserved;              /* 0 */
     const lathe_device_v1 *device; /* of the buffers; NULL: ordinary host memory */
     void *device_self;
-    /* An open group of another engine for host memory, with the same ranks, for engines with
-     * LATHE_COLLECTIVE_NEEDS_BASE; else NULL. The plugin does not close it. */
+    /* For LATHE_COLLECTIVE_NEEDS_BASE, else NULL: an open group of another engine for host memory,
+     * with the same ranks. The plugin does not close it. */
     const struct lathe_collective_v1 *base;
     lathe_group *base_group;
     double deadline_seconds; /* for open(), split(), prepare() and close(); above 0 */
@@ -126,23 +123,27 @@ typedef struct lathe_exchange_info {
     int64_t scratch_bytes;  /* of memory of the buffers' kind that each run needs */
     int64_t sent_bytes;     /* that this rank gives to the transport in each run */
     int64_t received_bytes; /* and gets from it */
+    int64_t pinned_bytes;   /* of LATHE_MEM_HOST_PINNED of the device that each run needs */
 } lathe_exchange_info;
-LATHE_ABI_SIZE(lathe_exchange_info, 32);
+LATHE_ABI_SIZE(lathe_exchange_info, 40);
 
-/** Memory of one run, borrowed until the exchange is done. */
+/** Memory of a run, borrowed until it is done. */
 typedef struct lathe_exchange_args {
     uint32_t size;
     int32_t reserved;     /* 0 */
     const void *in;       /* may be NULL if this rank has no input, or no elements */
     void *out;            /* may be NULL if this rank has no output, or no elements */
     void *scratch;        /* scratch_bytes, 64-byte aligned; content undefined */
-    lathe_stream *stream; /* the exchange runs after the work queued on it, and work queued on it
-                             later sees the output; NULL in host memory */
+    lathe_stream *stream; /* the exchange runs after the work queued on it so far; NULL: none */
+    void *pinned;         /* pinned_bytes, 64-byte aligned; content undefined */
 } lathe_exchange_args;
-LATHE_ABI_SIZE(lathe_exchange_args, 40);
+LATHE_ABI_SIZE(lathe_exchange_args, 48);
 
-/* Flags of an engine. NEEDS_BASE: see lathe_collective_setup.base. */
-enum { LATHE_COLLECTIVE_NEEDS_BASE = 1 };
+/* Of an engine. NEEDS_BASE: see lathe_collective_setup.base. FOR_DEVICES: for devices with memory
+ * of their own, not host memory, over a base; its close() of the group of open() waits for no rank,
+ * also after errors and with open parts. NEEDS_NO_ROOM: no scratch and no pinned memory. */
+enum { LATHE_COLLECTIVE_NEEDS_BASE = 1, LATHE_COLLECTIVE_FOR_DEVICES = 2 };
+enum { LATHE_COLLECTIVE_NEEDS_NO_ROOM = 4 };
 
 typedef struct lathe_collective_v1 {
     uint32_t size;
@@ -162,11 +163,11 @@ typedef struct lathe_collective_v1 {
     lathe_status (*open)(void *self, const lathe_collective_setup *setup, lathe_group **out);
     /** [any] Fills in the members within out->size. */
     lathe_status (*info)(const lathe_group *group, lathe_group_info *out);
-    /** [open] Makes a group of the ranks with the same color >= 0, in the order of key, then of
-     *  rank. Color -1: this rank is in none, and *out is NULL. All ranks of `group` call it. */
+    /** [open] Makes a group of the ranks with the same color >= 0, by key, then by rank. Color -1:
+     *  this rank is in none, and *out is NULL. All ranks of `group` call it. */
     lathe_status (*split)(lathe_group *group, int32_t color, int32_t key, lathe_group **out);
-    /** [open] Closes a group whose exchanges are destroyed; all its ranks call it. Groups of
-     *  split() are closed before the group of open(). NULL is allowed. */
+    /** [open] Closes a group whose exchanges are destroyed; all its ranks call it, for groups of
+     *  split() before the group of open(). NULL is allowed. */
     lathe_status (*close)(lathe_group *group);
 
     /** [open] Prepares an exchange; fills in the members within out_info->size. LATHE_E_ARG: the
@@ -182,12 +183,11 @@ typedef struct lathe_collective_v1 {
      *  *out_done: 1 if this one is done, also when it was never started. Engines without a thread
      *  or device of their own make progress in test() and wait() only. */
     lathe_status (*test)(lathe_exchange *exchange, int32_t *out_done);
-    /** [step] Waits until the exchange is done, at most for deadline_seconds since this call.
-     *  LATHE_E_RANK: a rank did not take part in time, has ended, or, on the same host at least,
-     *  has been stopped by a signal for the deadline of the setup. */
+    /** [step] Waits until the exchange is done, at most for deadline_seconds since this call. Work
+     *  queued later sees the output. LATHE_E_RANK: a rank did not take part in time, has ended, or,
+     *  on the same host at least, has been stopped by a signal for the deadline of the setup. */
     lathe_status (*wait)(lathe_exchange *exchange, double deadline_seconds);
-    /** [any] Bytes that this rank has sent and received in runs of exchanges since open(), counted
-     *  where they are given to the transport. */
+    /** [any] Bytes that this rank has given to and got from the transport in runs since open(). */
     lathe_status (*traffic)(const lathe_group *group, int64_t *out_sent, int64_t *out_received);
 
     /** [any] Ends all other ranks of the group of open(), as well as the engine can. This process

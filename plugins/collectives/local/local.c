@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "lathe/kit/instance.h"
-#include "shared/launcher.h"
+#include "lathe/kit/launcher_kit.h"
 #include "shared/peer.h"
 
 typedef struct local {
@@ -46,7 +46,7 @@ static lathe_status local_open(void *self, const lathe_collective_setup *setup, 
 {
     const local *const x = self;
     int32_t n_ranks;
-    const lathe__launcher *const launcher = lathe__launcher_find(&n_ranks);
+    const lathe_launcher *const launcher = lathe_launcher_find(&n_ranks);
     *out = NULL;
     if (launcher != NULL && n_ranks != 1)
         return lathe_fail(x->host, LATHE_E_CONFIG,

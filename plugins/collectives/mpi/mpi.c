@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "lathe/kit/instance.h"
+#include "lathe/kit/launcher_kit.h"
 #include "mpi_shim.h"
-#include "shared/launcher.h"
 
 #define SHIM_FILE_NAME "mpi-shim.so" /* beside the plugin */
 
@@ -59,7 +59,7 @@ static const mpi_shim *find_shim(const lathe_host *host)
 static int32_t mpi_score(const lathe_collective_probe *probe, char *why, int64_t why_bytes)
 {
     int32_t n_ranks;
-    const lathe__launcher *const launcher = lathe__launcher_find(&n_ranks);
+    const lathe_launcher *const launcher = lathe_launcher_find(&n_ranks);
     if (launcher == NULL)
         (void)snprintf(why, (size_t)why_bytes, "no launcher (mpirun, srun) started this process");
     else if (n_ranks == 1)
@@ -138,7 +138,7 @@ static lathe_status mpi_open(void *self, const lathe_collective_setup *setup, la
     mpi_place place;
     mpi_group *g = NULL;
     int32_t n_ranks;
-    const lathe__launcher *const launcher = lathe__launcher_find(&n_ranks);
+    const lathe_launcher *const launcher = lathe_launcher_find(&n_ranks);
     *out = NULL;
     if (shim == NULL)
         return LATHE_E_NOT_FOUND;

@@ -1,7 +1,7 @@
 /* Batches of short sequences run through programs of short rows: the bits do not depend on
  * data.seq_len, long sequences get long rows, and the memory is in the plan. */
+#include "exec/short_programs.h"
 #include "primitives/primitives.h"
-#include "run/short_rows.h"
 
 #include "base/hash.h"
 #include "loop/train.h"

@@ -1,0 +1,107 @@
+/* Checks [parallel]. */
+#include "opening/parallel_check.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "config/config.h"
+#include "run/run_ranks.h"
+
+static lathe_status check_groups(const lathe_run *run)
+{
+    const int32_t n = run->set.shard_ranks;
+    if (n == 0)
+        return LATHE_OK;
+    if (run->set.shard == LATHE_SHARD_NONE)
+        return lathe__run_refuse(
+            run, "parallel", "shard_ranks",
+            "parallel.shard_ranks is %d, and parallel.shard = \"none\" divides "
+            "nothing: say with parallel.shard what these ranks divide, or "
+            "remove the line",
+            n);
+    if (n == 1)
+        return lathe__run_refuse(
+            run, "parallel", "shard_ranks",
+            "parallel.shard_ranks is 1, and one rank divides nothing; expected "
+            "2 or more, or 0: all ranks");
+    return LATHE_OK;
+}
+
+/* Keys of DiLoCo that say nothing without islands. */
+static lathe_status check_idle(const lathe_run *run)
+{
+    static const char *const keys[] = {"diloco_inner_steps", "diloco_outer_lr",
+                                       "diloco_outer_momentum", "diloco_pseudo_gradient_dtype"};
+    for (size_t i = 0; run->open.as_ranks == 0 && i < sizeof keys / sizeof *keys; i++)
+        if (lathe_config_is_explicit(run->config, "parallel", keys[i]))
+            return lathe__run_refuse(run, "parallel", keys[i],
+                                     "parallel.%s has no effect without islands: set "
+                                     "parallel.diloco_islands, or remove the line",
+                                     keys[i]);
+    return LATHE_OK;
+}
+
+/* What islands do not combine with. */
+static lathe_status check_islands(const lathe_run *run)
+{
+    const lathe_value *async = lathe_config_get(run->config, "checkpoint", "async");
+    const char *metric = run->set.checkpoint.best_metric;
+    if (run->set.diloco_islands == 0)
+        return check_idle(run);
+    if (run->machine.dev && !lathe_machine_shares(&run->machine))
+        return lathe__run_refuse(run, "parallel", "diloco_islands",
+                                 "device \"%s\" has memory of its own, and islands of DiLoCo "
+                                 "exchange weights in the host's memory in this version: remove "
+                                 "parallel.diloco_islands, or choose a device in host memory",
+                                 run->parts.device.component->plugin->name);
+    if (!run->ranks)
+        LATHE_TRY(lathe__run_check_ranks(run));
+    if (run->set.shard == LATHE_SHARD_PARAMETERS && run->set.shard_ranks == 0)
+        return lathe__run_refuse(
+            run, "parallel", "shard",
+            "parallel.shard = \"parameters\" divides the weights among all "
+            "ranks, and each island of DiLoCo needs them: choose \"optimizer\" "
+            "or \"gradients\", or set parallel.shard_ranks, which keeps them "
+            "inside an island");
+    if (run->set.merge_every > 0)
+        return lathe__run_refuse(run, "adapter", "merge_every",
+                                 "adapter.merge_every changes frozen weights, which islands of "
+                                 "DiLoCo do not exchange: remove it, or parallel.diloco_islands");
+    if (run->set.early_stopping_patience > 0 && metric && strncmp(metric, "eval_", 5) != 0)
+        return lathe__run_refuse(run, "checkpoint", "best_metric",
+                                 "train.early_stopping_patience goes by checkpoint.best_metric = "
+                                 "\"%s\", which each island of DiLoCo has for itself: choose a "
+                                 "figure of evaluations, such as eval_loss",
+                                 metric);
+    if (async && async->is_explicit && run->set.checkpoint.async)
+        return lathe__run_refuse(run, "checkpoint", "async",
+                                 "checkpoint.async = true needs a copy of all state, which no rank "
+                                 "has with parallel.diloco_islands: remove the line, or set it to "
+                                 "false");
+    return LATHE_OK;
+}
+
+/* Whether the ranks that are there, or planned for, can be laid out. */
+static lathe_status check_number(const lathe_run *run)
+{
+    const lathe_layout_ask ask = lathe__run_layout_ask(&run->set);
+    const int32_t alone = run->open.joins ? 1 : run->open.as_ranks;
+    const int32_t n = run->ranks ? lathe_ranks_count(run->ranks) : alone;
+    if (n == 1 && run->set.diloco_islands > 1)
+        return lathe__run_refuse(run, "parallel", "diloco_islands",
+                                 "parallel.diloco_islands is %d, and there is one rank: start "
+                                 "several with lathe launch -n N, or remove the line",
+                                 run->set.diloco_islands);
+    if (n < 2 || lathe_layout_check(n, &ask) == LATHE_OK)
+        return LATHE_OK;
+    const char *said = lathe_error_message();
+    const char *key = strstr(said, "shard_ranks") ? "shard_ranks" : "diloco_islands";
+    return lathe__run_refuse(run, "parallel", key, "%s", said);
+}
+
+lathe_status lathe__parallel_check(const lathe_run *run)
+{
+    LATHE_TRY(check_groups(run));
+    LATHE_TRY(check_islands(run));
+    return check_number(run);
+}

@@ -1,0 +1,16 @@
+/* Rounds of DiLoCo in the steps of a run (islands/islands.h). */
+#ifndef LATHE_PRIMITIVES_OUTER_STEP_H
+#define LATHE_PRIMITIVES_OUTER_STEP_H
+
+#include "run/run_state.h"
+
+/** Before each update: keeps the weights at the begin of the first round. Does nothing without
+ *  islands. */
+void lathe__round_begin(lathe_run *run);
+
+/** Ends the round if it ends with the step that was just counted: then all islands have the same
+ *  weights, and know whether one was asked to stop. All ranks call it after each step, also after
+ *  one that updated nothing. */
+lathe_status lathe__round_after_step(lathe_run *run);
+
+#endif

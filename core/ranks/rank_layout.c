@@ -1,0 +1,166 @@
+/* Finds the place of each rank, and makes the groups. */
+#include "ranks/rank_layout.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+
+lathe_status lathe_layout_check(int32_t n_ranks, const lathe_layout_ask *ask)
+{
+    const int32_t islands = ask->n_islands, n = ask->shard_ranks;
+    if (n_ranks % islands != 0)
+        return lathe_error(LATHE_E_CONFIG,
+                           "parallel.diloco_islands is %d, and does not divide the %d ranks",
+                           islands, n_ranks);
+    const int32_t inside = n_ranks / islands;
+    if (n > 0 && inside % n != 0)
+        return lathe_error(LATHE_E_CONFIG,
+                           "parallel.shard_ranks is %d, and does not divide the %d ranks%s", n,
+                           inside, islands > 1 ? " of an island" : "");
+    return LATHE_OK;
+}
+
+void lathe_layout_count(const int32_t *hosts, const int32_t *locals, int32_t n,
+                        int32_t *out_counted)
+{
+    for (int32_t r = 0; r < n; r++) {
+        int32_t before = 0;
+        for (int32_t q = 0; q < n; q++)
+            before += hosts[q] < hosts[r] ||
+                      (hosts[q] == hosts[r] &&
+                       (locals[q] < locals[r] || (locals[q] == locals[r] && q < r)));
+        out_counted[before] = r;
+    }
+}
+
+int32_t lathe_layout_inside(const lathe_rank_layout *l)
+{
+    return l->n_copies * l->n_shard;
+}
+
+int32_t lathe_layout_rank(const lathe_rank_layout *l, int32_t island, int32_t copy, int32_t place)
+{
+    return l->world ? l->world[(island * l->n_copies + copy) * l->n_shard + place] : 0;
+}
+
+int32_t lathe_layout_member(const lathe_rank_layout *l, int32_t k)
+{
+    return l->world ? l->world[l->island_no * lathe_layout_inside(l) + k] : 0;
+}
+
+lathe_division_ask lathe_layout_division(const lathe_rank_layout *l, int32_t shard,
+                                         int64_t bucket_bytes)
+{
+    const int divides = shard != LATHE_SHARD_NONE;
+    return (lathe_division_ask){.shard = shard,
+                                .rank = divides ? l->shard_no : l->copy_no,
+                                .n_ranks = divides ? l->n_shard : l->n_copies,
+                                .n_copies = divides ? l->n_copies : 1,
+                                .bucket_bytes = bucket_bytes};
+}
+
+/* ---- making ---- */
+
+/* Whether all ranks are one group, so that nothing depends on where they are. */
+static int is_one_group(const lathe_rank_layout *l)
+{
+    const int32_t n = l->all->info.n_ranks;
+    return l->n_shard == n || l->n_copies == n;
+}
+
+/* Fills in l->world by host. */
+static lathe_status count_by_host(lathe_rank_layout *l)
+{
+    const lathe_group_info *info = &l->all->info;
+    const int32_t n = info->n_ranks;
+    const double own[2] = {info->host, info->local_rank}, *all = NULL;
+    int32_t *hosts = calloc(2 * (size_t)n, sizeof *hosts);
+    lathe_status status =
+        hosts ? lathe_ranks_gather(l->all, own, 2, 1, &all)
+              : lathe_error(LATHE_E_NOMEM, "no memory for the places of %d ranks", n);
+    for (int32_t q = 0; status == LATHE_OK && q < n; q++) {
+        hosts[q] = (int32_t)all[(int64_t)q * LATHE_RANK_NUMBERS];
+        hosts[n + q] = (int32_t)all[(int64_t)q * LATHE_RANK_NUMBERS + 1];
+    }
+    if (status == LATHE_OK)
+        lathe_layout_count(hosts, hosts + n, n, l->world);
+    free(hosts);
+    return status;
+}
+
+/* Fills in l->world, and the place of this rank. */
+static lathe_status find_places(lathe_rank_layout *l)
+{
+    const int32_t n = l->all->info.n_ranks;
+    l->world = calloc((size_t)n, sizeof *l->world);
+    if (!l->world)
+        return lathe_error(LATHE_E_NOMEM, "no memory for the places of %d ranks", n);
+    for (int32_t k = 0; k < n; k++)
+        l->world[k] = k;
+    if (!is_one_group(l))
+        LATHE_TRY(count_by_host(l));
+    for (int32_t k = 0; k < n; k++)
+        if (l->world[k] == l->all->info.rank) {
+            l->shard_no = k % l->n_shard;
+            l->copy_no = k / l->n_shard % l->n_copies;
+            l->island_no = k / l->n_shard / l->n_copies;
+        }
+    return LATHE_OK;
+}
+
+/* A group of n ranks. */
+static lathe_status split(const lathe_rank_layout *l, int32_t n, int32_t color, int32_t key,
+                          lathe_ranks **out)
+{
+    return n < 2 ? LATHE_OK : lathe_ranks_split(l->all, color, key, out);
+}
+
+static lathe_status make_groups(lathe_rank_layout *l)
+{
+    const int32_t inside = lathe_layout_inside(l), own = l->copy_no * l->n_shard + l->shard_no;
+    if (l->n_islands == 1)
+        l->island = l->all;
+    else
+        LATHE_TRY(split(l, inside, l->island_no, own, &l->island));
+    if (is_one_group(l)) {
+        *(l->n_shard > 1 ? &l->shard : &l->copies) = l->all;
+        return LATHE_OK;
+    }
+    LATHE_TRY(
+        split(l, l->n_shard, l->island_no * l->n_copies + l->copy_no, l->shard_no, &l->shard));
+    LATHE_TRY(
+        split(l, l->n_copies, l->island_no * l->n_shard + l->shard_no, l->copy_no, &l->copies));
+    return split(l, l->n_islands, own, l->island_no, &l->others);
+}
+
+lathe_status lathe_rank_layout_create(lathe_ranks *all, int32_t n_ranks,
+                                      const lathe_layout_ask *ask, lathe_rank_layout **out)
+{
+    const int32_t n = all ? all->info.n_ranks : n_ranks;
+    LATHE_TRY(lathe_layout_check(n, ask));
+    lathe_rank_layout *l = calloc(1, sizeof *l);
+    if (!l)
+        return lathe_error(LATHE_E_NOMEM, "no memory for the places of ranks");
+    const int32_t inside = n / ask->n_islands;
+    l->all = all;
+    l->n_islands = ask->n_islands;
+    l->n_shard = ask->shard_ranks > 0 ? ask->shard_ranks : inside;
+    l->n_copies = inside / l->n_shard;
+    *out = l;
+    if (!all)
+        return LATHE_OK;
+    LATHE_TRY(find_places(l));
+    return make_groups(l);
+}
+
+void lathe_rank_layout_destroy(lathe_rank_layout *l)
+{
+    if (!l)
+        return;
+    lathe_ranks *const groups[] = {l->others, l->copies, l->shard, l->island};
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+        if (groups[i] != l->all)
+            lathe_ranks_close(groups[i]);
+    free(l->world);
+    free(l);
+}
