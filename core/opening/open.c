@@ -1,4 +1,6 @@
-/* Opens and closes a run, stage by stage; each stage needs only the ones before it. */
+/* Opens and closes a run, stage by stage; each stage needs only the ones before it.
+ *
+ * Above 500 lines because the order of all stages, and of what closes them, is read here. */
 #include <stdlib.h>
 #include <string.h>
 
