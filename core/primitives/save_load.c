@@ -68,6 +68,8 @@ lathe_status lathe_save(lathe_run *run, const char *dir)
         return lathe_error(LATHE_E_STATE, "the run has no weights to save");
     if (lathe__run_serves(run))
         return lathe__run_serve(run);
+    if (run->programs.rank > 0)
+        return LATHE_OK; /* rank 0 has all of it, and writes it */
     if (lathe_path_exists(dir))
         return lathe_error(LATHE_E_IO, "%s: exists already", dir);
     LATHE_TRY(lathe__checkpoint_know_plugins(lathe__run_saved(run)));
