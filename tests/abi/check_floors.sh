@@ -11,7 +11,7 @@ fail() {
 
 # The rooms of liblathe, then those above it (docs/design/000-floors.md).
 floors="base plug config reward ir passes io gguf jinja template unicode text tokenjson tokentrain records data model convert store exec ranks update
-    generate metrics checkpoint lineage run opening primitives rollout loop"
+    generate metrics checkpoint lineage islands run opening primitives rollout loop"
 tools="view harness devicecheck conformance cli plugcmd savedcmd textcmd pipeline chat"
 low="base plug config ir passes io gguf text records data model store exec"
 all=$(tr '\n' ' ' <<<"$floors" | tr -s ' ')
@@ -22,11 +22,12 @@ declare -A sees=([base]="" [plug]="base" [config]="base plug" [reward]="base plu
     [model]="base plug ir io gguf" [convert]="base plug ir io gguf unicode text tokenjson model"
     [store]="base plug ir io gguf model" [exec]="base plug ir passes io gguf model store" [ranks]="base plug ir passes io gguf model store exec" [update]="$low"
     [generate]="base plug ir passes io gguf text records data model store exec update" [metrics]="$low update"
-    [checkpoint]="$low update metrics" [lineage]="$low update metrics checkpoint" [run]="$low ranks reward update generate metrics checkpoint jinja template tokenjson tokentrain"
-    [opening]="$low ranks reward update generate metrics checkpoint jinja template tokenjson tokentrain run"
-    [primitives]="$low ranks update generate metrics checkpoint run opening"
-    [rollout]="$low ranks reward update metrics checkpoint run opening primitives"
-    [loop]="$low ranks update metrics checkpoint run opening primitives rollout tokenjson tokentrain"
+    [checkpoint]="$low update metrics" [lineage]="$low update metrics checkpoint" [islands]="$low ranks update metrics checkpoint"
+    [run]="$low ranks reward update generate metrics checkpoint islands jinja template tokenjson tokentrain"
+    [opening]="$low ranks reward update generate metrics checkpoint islands jinja template tokenjson tokentrain run"
+    [primitives]="$low ranks update generate metrics checkpoint islands run opening"
+    [rollout]="$low ranks reward update metrics checkpoint islands run opening primitives"
+    [loop]="$low ranks update metrics checkpoint islands run opening primitives rollout tokenjson tokentrain"
     [view]="$all" [harness]="$all" [devicecheck]="$all harness" [conformance]="$all harness devicecheck" [cli]="$all"
     [plugcmd]="$all view harness conformance cli" [savedcmd]="$all view cli" [textcmd]="$all view cli" [pipeline]="$all cli"
     [chat]="$all view")
