@@ -314,10 +314,12 @@ static lathe_status nccl_open(void *self, const lathe_collective_setup *setup, l
         return lathe_fail(x->host, LATHE_E_NOT_FOUND, "%s", why);
     choose_algorithm(x, &w);
     LATHE_TRY(nccl_gpus_check(&w, setup->base_group));
-    LATHE_TRY(make(&w, setup->base_group, &g));
+    lathe_status status = make(&w, setup->base_group, &g);
+    if (status != LATHE_OK || g == NULL)
+        return status;
     g->own = w;
     g->world = &g->own;
-    lathe_status status = world_init(&g->own);
+    status = world_init(&g->own);
     if (status == LATHE_OK)
         status = join(g);
     if (status != LATHE_OK) {
@@ -349,7 +351,7 @@ static lathe_status nccl_split(lathe_group *group, int32_t color, int32_t key, l
     if (part == NULL)
         return LATHE_OK;
     lathe_status status = make(w, part, &g);
-    if (status != LATHE_OK) {
+    if (status != LATHE_OK || g == NULL) {
         (void)w->base->close(part);
         return status;
     }

@@ -169,8 +169,8 @@ CODEC_BODY void decode_values(const codec_job *job, const uint32_t *words, int64
         }
         for (; looks_up && i < runs[k].end; i++)
             out[i] = (float)((int32_t)packed_bits(words, 1, i * bits, bits) - zero) * scale;
-        for (; i < runs[k].end; i++)
-            out[i] = (float)(codes[i] - zero) * scale;
+        for (; i < runs[k].end; i++) /* unpack_codes() has filled all of the runs */
+            out[i] = (float)(codes[i] - zero) * scale; /* NOLINT(clang-analyzer-core.*) */
     }
 }
 
