@@ -112,7 +112,8 @@ static weight make_weight(const char *name, const char *settings, int64_t rows, 
     weight w = {.rows = rows, .cols = cols};
     (void)snprintf(path, sizeof path, "%s/lib/lathe/plugins/quant/%s.so", LATHE_BUILD, name);
     const lathe_plugin *plugin = lathe_test_open(path);
-    if (plugin == NULL || lathe_test_create(plugin, settings, &w.format.self) != LATHE_OK)
+    if (plugin == NULL || lathe_test_create(plugin, settings, &w.format.self) != LATHE_OK ||
+        w.format.self == NULL)
         fail(lathe_test_message);
     /* the head of every instance begins with its host (plugins/quant/shared/quant_codec.h), whose
      * threads decode */

@@ -168,8 +168,9 @@ static void diloco(const lathe_forecast_run *run, const lathe_forecast_setup *se
     const int32_t ranks = has_islands ? inside : 1;
     const double share = bytes / ranks;
     const double piece = (double)bucket_of(run) * delta_bytes[index] / 4.0;
-    for (double left = share; left > 0.0; left -= piece)
-        exchange(&outer, &others, LATHE_ALL_REDUCE, fmin(left, piece), 0.0);
+    const int64_t n_pieces = (int64_t)ceil(share / piece);
+    for (int64_t k = 0; k < n_pieces; k++)
+        exchange(&outer, &others, LATHE_ALL_REDUCE, fmin(share - (double)k * piece, piece), 0.0);
     const int64_t weights[2] = {4 * run->n_trained, 0};
     if (ranks > 1)
         buckets(&outer, &island, LATHE_ALL_GATHER, weights, bucket_of(run), 0.0, 0.0);
