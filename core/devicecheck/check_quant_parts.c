@@ -124,7 +124,10 @@ static lathe_status compare_codes(const whole *x, const lathe_weight_part *p, in
                     : lathe_f16_to_f32(((const uint16_t *)(const void *)x->decoded)[at]);
             const float got = values[(i * (p->cols / group) + c / group) * LATHE_CODE_VALUES +
                                      code_at(codes, i / p->rows, i % p->rows, c)];
-            if (memcmp(&want, &got, sizeof want) != 0)
+            uint32_t want_bits, got_bits;
+            memcpy(&want_bits, &want, sizeof want_bits);
+            memcpy(&got_bits, &got, sizeof got_bits);
+            if (want_bits != got_bits)
                 return lathe_error(
                     LATHE_E_NUMERIC, "part_codes: element %lld is %g in %s, decode gives %g",
                     (long long)at, (double)got, lathe_dtype_name(x->dtype), (double)want);

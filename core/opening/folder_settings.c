@@ -45,9 +45,11 @@ lathe_status lathe_folder_tokenizer(const char *dir, lathe_arena *arena, const c
 {
     json_t *config = NULL;
     int32_t has_manifest;
-    *out = lathe_folder_has(dir, "tokenizer.json") ? dir : NULL;
-    if (*out)
+    *out = NULL;
+    if (lathe_folder_has(dir, "tokenizer.json")) {
+        *out = dir;
         return LATHE_OK;
+    }
     LATHE_TRY(lathe_folder_config(dir, arena, &config, &has_manifest));
     const char *path =
         json_string_value(json_object_get(json_object_get(config, "tokenizer"), "path"));

@@ -51,7 +51,7 @@ static void choose_block(cpu_planes *p, int32_t n_workers)
     if (s->trans_b) {
         p->block = cpu_round_up(n_workers * PART_ROWS, by.rows);
     } else {
-        const int64_t column_bytes = s->k * lathe_dtype_bytes(s->b_dtype);
+        const int64_t column_bytes = at_least(s->k * lathe_dtype_bytes(s->b_dtype), 1);
         p->block =
             at_least(n_workers * PART_BYTES / column_bytes / LATHE_PART_COLS, 1) * LATHE_PART_COLS;
     }
