@@ -20,9 +20,12 @@ lathe_status lathe_node_kernel(const lathe_machine *m, const lathe_graph *g, con
     lathe_packed_weight weights[LATHE_OP_MAX_IN] = {{NULL, NULL}};
     const lathe_desc absent = {LATHE_ABSENT, 0, {1, 1, 1, 1}};
     for (int32_t k = 0; k < n->n_in; k++) {
-        const lathe_ir_value *v = n->in[k] == LATHE_NONE ? NULL : &g->values[n->in[k]];
-        in[k] = v ? v->desc : absent;
-        if (v && v->kind == LATHE_VALUE_PLANES) {
+        in[k] = absent;
+        if (n->in[k] == LATHE_NONE)
+            continue;
+        const lathe_ir_value *v = &g->values[n->in[k]];
+        in[k] = v->desc;
+        if (v->kind == LATHE_VALUE_PLANES) {
             const lathe_instance *format = g->params->rows[v->param]->format;
             weights[k] = (lathe_packed_weight){format->table, format->self};
         }
