@@ -9,7 +9,9 @@
 # Needs Open MPI and, to fill a disk, the right to mount a small one; without it that failure is left out.
 set -euo pipefail
 lathe=$(realpath "$1") n=${2:-100} seed=${3:-1}
-command -v mpirun >/dev/null || { echo "kills.sh: there is no mpirun"; exit 77; }
+for program in mpirun pgrep; do
+    command -v $program >/dev/null || { echo "kills.sh: there is no $program"; exit 77; }
+done
 RANDOM=$seed
 deadline=3
 grace=${KILLS_GRACE:-5} # seconds: the end of processes, on a busy machine
