@@ -4,7 +4,7 @@
 #include "lathe/kit/collective_kit.h"
 #include "store/gathered.h"
 
-/* Bytes of the largest bucket, and those of it that this rank adds. */
+/* bytes: of the largest bucket. own: of them, those whose sum this rank computes. */
 typedef struct largest {
     int64_t bytes, own;
 } largest;
