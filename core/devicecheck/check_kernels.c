@@ -207,8 +207,8 @@ static lathe_status check_output(lathe__session *d, const trial *t, mode m, cons
     for (int64_t k = 0; status == LATHE_OK && k < lathe_desc_count(&t->p.out[i]); k++) {
         const double old = m.accumulate >> i & 1u ? before(i, k, dtype) : 0.0;
         const double want = t->want[i][k] + old, value = lathe__op_load(got + FENCE, dtype, k);
-        const double bound =
-            lathe__op_case_bound(t->row, t->compute_dtype, dtype, want, t->largest[i]);
+        const double bound = lathe__op_case_bound(t->row, t->compute_dtype, dtype,
+                                                  !d->info.host_memory, want, t->largest[i]);
         if (!(fabs(value - want) <= bound) && !(isinf(want) && want == value))
             status = lathe_error(LATHE_E_NUMERIC,
                                  "output %d, element %lld is %.8g, expected %.8g within %.1e", i,

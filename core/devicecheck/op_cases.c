@@ -178,7 +178,7 @@ void lathe__op_case_fill(const lathe_op_case *c, const lathe_op_problem *p, int3
 
 /* Half a unit in the last place of the dtype, and f32 sums over at least 8 lanes. */
 double lathe__op_case_bound(const lathe_op_case *c, int32_t compute_dtype, int32_t out_dtype,
-                            double want, double largest)
+                            int32_t is_gpu, double want, double largest)
 {
     const double half[] = {[LATHE_F32] = 0x1p-22, [LATHE_BF16] = 0x1p-8, [LATHE_F16] = 0x1p-11};
     const double round_off = out_dtype <= LATHE_F16 ? half[out_dtype] : 0.0;
@@ -191,7 +191,8 @@ double lathe__op_case_bound(const lathe_op_case *c, int32_t compute_dtype, int32
                             : 0x1p-24 * (8.0 + 4.0 * sqrt((double)c->terms));
     /* a GPU keeps 14 bits of a sum of fp8 products after every 32 of them, and cuts off the others
      * ("DeepSeek-V3 Technical Report", 3.3.2) */
-    const double fp8 = c->attrs.fp8 != 0 ? 0x1p-13 * (1.0 + (double)c->terms / 32.0) : 0.0;
+    const double fp8 =
+        is_gpu && c->attrs.fp8 != 0 ? 0x1p-13 * (1.0 + (double)c->terms / 32.0) : 0.0;
     return round_off * fabs(want) + (sums + fp8 + c->half_units * between) * largest +
            (out_dtype == LATHE_F16 ? 0x1p-25 : (double)FLT_MIN);
 }

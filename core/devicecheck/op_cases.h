@@ -14,8 +14,9 @@ void lathe__op_case_fill(const lathe_op_case *c, const lathe_op_problem *p, int3
                          double *values);
 
 /** Allowed error of an output element whose exact value is `want`, if the largest element is
- *  `largest`. */
+ *  `largest`. is_gpu: the device has memory of its own; its sums of fp8 products keep fewer bits.
+ */
 double lathe__op_case_bound(const lathe_op_case *c, int32_t compute_dtype, int32_t out_dtype,
-                            double want, double largest);
+                            int32_t is_gpu, double want, double largest);
 
 #endif

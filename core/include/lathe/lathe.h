@@ -186,7 +186,7 @@ LATHE_EXPORT lathe_status lathe_logprobs(lathe_run *run, const lathe_run_batch *
 
 /** Writes the whole state as a checkpoint folder, which transformers can load directly. If
  *  gradients are accumulated, the checkpoint includes them. LATHE_E_STATE: a training forward
- *  has not had its backward yet. With parallel.shard all ranks call it; rank 0 writes, and
+ *  has not had its backward yet. All ranks call it, and rank 0 alone writes; with parallel.shard,
  *  accumulated gradients are LATHE_E_STATE. */
 LATHE_EXPORT lathe_status lathe_save(lathe_run *run, const char *dir);
 
