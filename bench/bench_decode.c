@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/error.h"
 #include "base/parallel.h"
@@ -24,6 +23,7 @@
 #include "ir/op_info.h"
 #include "model/model_size.h"
 #include "opening/opening.h"
+#include "read_rate.h"
 #include "run/run_state.h"
 
 enum {
@@ -37,33 +37,15 @@ enum {
     MOST_SETTINGS = 40
 };
 
-/* ---- bandwidth: reads all of the buffer, summed in eight lanes per worker ---- */
+/* ---- the bandwidth ---- */
 
 #define READ_BYTES ((int64_t)256 << 20)
-#define READ_GRAIN ((int64_t)1 << 20)
 
-typedef struct reading {
-    const uint64_t *data;
-    uint64_t sums[256];
-} reading;
-
-static void read_range(void *arg, int64_t begin, int64_t end, int32_t worker)
-{
-    reading *r = arg;
-    uint64_t lanes[16] = {0};
-    for (int64_t i = begin / 8; i < end / 8; i += 16)
-        for (int64_t j = 0; j < 16; j++)
-            lanes[j] += r->data[i + j];
-    for (int64_t j = 0; j < 16; j++)
-        r->sums[worker & 255] += lanes[j];
-}
-
-/* Bytes/s of reading a buffer that is larger than any cache. */
-static double bandwidth(reading *r)
+static double bandwidth(read_rate *r)
 {
     const double begun = lathe_now();
-    lathe_parallel_for(READ_BYTES, READ_GRAIN, read_range, r);
-    return (double)READ_BYTES / (lathe_now() - begun);
+    read_rate_pass(r);
+    return (double)r->bytes / (lathe_now() - begun);
 }
 
 /* ---- the run ---- */
@@ -228,13 +210,9 @@ int main(int argc, char **argv)
         return 2;
     }
     lathe_run *run = open_model(dir, argc > 3 ? argc - 3 : 0, argv + 3);
-    reading *r = calloc(1, sizeof *r);
-    uint64_t *const data = r ? aligned_alloc((size_t)2 << 20, (size_t)READ_BYTES) : NULL;
-    if (!data)
+    read_rate r;
+    if (!read_rate_init(&r, READ_BYTES))
         bench_die("no memory");
-    (void)madvise(data, (size_t)READ_BYTES, MADV_HUGEPAGE);
-    memset(data, 1, (size_t)READ_BYTES);
-    r->data = data;
     (void)generate_batch(run); /* makes the generator, for all that follows */
     (void)generate(run, PROMPT, 4);
     for (int i = 0; i < rounds; i++) {
@@ -245,7 +223,7 @@ int main(int argc, char **argv)
         longer[i] = LONG_PROMPT / generate(run, LONG_PROMPT, 1);
         decode[i] = TOKENS / d;
         for (int k = i * BURSTS; k < (i + 1) * BURSTS; k++) {
-            reads[k] = bandwidth(r);
+            reads[k] = bandwidth(&r);
             const double burst = generate(run, 1, BURST_TOKENS);
             shares[k] = weight_bytes(run) * BURST_TOKENS / burst / reads[k];
         }
@@ -270,7 +248,6 @@ int main(int argc, char **argv)
                  bench_median(gain, rounds));
     (void)printf("read_share %.3f\n", bench_median(shares, rounds * BURSTS));
     lathe_run_close(run);
-    free(data);
-    free(r);
+    read_rate_fini(&r);
     return 0;
 }

@@ -26,6 +26,7 @@
 #include "lathe/device.h"
 #include "lathe/kit/testing.h"
 #include "lathe/quant.h"
+#include "read_rate.h"
 
 enum { COPIES = 4, MOST_ROUNDS = 101, MOST_ROWS = 16, MANY_ROWS = 512 };
 
@@ -231,34 +232,18 @@ static double run(const device *d, const product *p, const void *w)
 
 #define READ_BYTES ((int64_t)128 << 20)
 
-typedef struct reading {
-    const uint64_t *data;
-    uint64_t sums[256];
-} reading;
-
-static void read_range(void *arg, int64_t begin, int64_t end, int32_t worker)
-{
-    reading *r = arg;
-    uint64_t lanes[16] = {0};
-    for (int64_t i = begin / 8; i < end / 8; i += 16)
-        for (int64_t j = 0; j < 16; j++)
-            lanes[j] += r->data[i + j];
-    for (int64_t j = 0; j < 16; j++)
-        r->sums[worker & 255] += lanes[j];
-}
-
 /* Bytes/s of a sum of memory. */
-static double bandwidth(reading *r)
+static double bandwidth(read_rate *r)
 {
     const double begun = now();
-    lathe_parallel_for(READ_BYTES, (int64_t)1 << 20, read_range, r);
-    return (double)READ_BYTES / (now() - begun);
+    read_rate_pass(r);
+    return (double)r->bytes / (now() - begun);
 }
 
 /* ---- the figures ---- */
 
 /* Returns the share of the bandwidth. */
-static double few_rows(const device *d, weight *w, int32_t dtype, reading *r, int rounds)
+static double few_rows(const device *d, weight *w, int32_t dtype, read_rate *r, int rounds)
 {
     double shares[MOST_ROUNDS], gains[MOST_ROUNDS], batches[MOST_ROUNDS], rates[MOST_ROUNDS];
     product one = make_product(d, w, LATHE_OP_LINEAR, dtype, 1, 1);
@@ -321,10 +306,9 @@ int main(int argc, char **argv)
         opened = open_device(best[i], &d);
     if (!opened)
         fail("the device cannot run here");
-    reading *r = calloc(1, sizeof *r);
-    if (r == NULL)
+    read_rate r;
+    if (!read_rate_init(&r, READ_BYTES))
         fail("no memory");
-    r->data = room(READ_BYTES);
     for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) {
         if (only != NULL && strcmp(only, formats[f].name) != 0)
             continue;
@@ -333,7 +317,7 @@ int main(int argc, char **argv)
         for (int i = 0; i < 2; i++) {
             (void)printf("%-5s %-8s %-4s", formats[f].name, formats[f].settings,
                          lathe_dtype_name(dtypes[i]));
-            const double share = few_rows(&d, &w, dtypes[i], r, rounds);
+            const double share = few_rows(&d, &w, dtypes[i], &r, rounds);
             least = share < least ? share : least;
             many_rows(&d, &small, dtypes[i], rounds);
             (void)printf("\n");
@@ -343,5 +327,6 @@ int main(int argc, char **argv)
         free_weight(&small);
     }
     (void)printf("least_share %.3f\n", least);
+    read_rate_fini(&r);
     return 0;
 }

@@ -14,12 +14,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include "base/parallel.h"
 #include "lathe/device.h"
 #include "lathe/plugin.h"
+#include "read_rate.h"
 
 enum { GPT2_TOKENS = 1024, PROMPT = 128, MOST_CASES = 64, GPT2 = 0, PREFILL = 1, ROW = 2 };
 
@@ -163,26 +163,10 @@ static int list_cases(product_case *c)
 
 #define READ_BYTES ((int64_t)256 << 20)
 
-typedef struct reading {
-    const uint64_t *data;
-    uint64_t sums[256];
-} reading;
-
-static void read_range(void *arg, int64_t begin, int64_t end, int32_t worker)
-{
-    reading *r = arg;
-    uint64_t lanes[16] = {0};
-    for (int64_t i = begin / 8; i < end / 8; i += 16)
-        for (int64_t j = 0; j < 16; j++)
-            lanes[j] += r->data[i + j];
-    for (int64_t j = 0; j < 16; j++)
-        r->sums[worker & 255] += lanes[j];
-}
-
-static double read_seconds(reading *r)
+static double read_seconds(read_rate *r)
 {
     const double begun = now();
-    lathe_parallel_for(READ_BYTES, (int64_t)1 << 20, read_range, r);
+    read_rate_pass(r);
     return now() - begun;
 }
 
@@ -233,13 +217,9 @@ int main(int argc, char **argv)
     if (!opened)
         fail("the device cannot run here");
     const int n = list_cases(narrow);
-    reading *r = calloc(1, sizeof *r);
-    void *const data = aligned_alloc((size_t)2 << 20, (size_t)READ_BYTES);
-    if (!r || !data)
+    read_rate r;
+    if (!read_rate_init(&r, READ_BYTES))
         fail("no memory");
-    (void)madvise(data, (size_t)READ_BYTES, MADV_HUGEPAGE); /* like the device's memory */
-    memset(data, 1, (size_t)READ_BYTES);
-    r->data = data;
     double read = 1e30;
     for (int i = 0; i < n; i++) {
         wide[i] = narrow[i];
@@ -253,9 +233,10 @@ int main(int argc, char **argv)
             run(&d, &narrow[i]);
             run(&d, &wide[i]);
         }
-        const double took = read_seconds(r);
+        const double took = read_seconds(&r);
         read = took < read ? took : read;
     }
     report(narrow, wide, n, read);
+    read_rate_fini(&r);
     return 0;
 }
