@@ -1,12 +1,6 @@
 /* lathe pipeline: order, what each step begins with, resuming, and what is refused before the
  * first step. */
-#include "cli_case.h"
-#include "support/child_program.h"
-
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <time.h>
+#include "started_program.h"
 
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
 
@@ -241,25 +235,14 @@ Test(pipeline, bad_files_are_refused_with_their_places)
 }
 
 /* SIGTERM within the first step: its checkpoint is written, and the pipeline goes on from it. */
-Test(pipeline, sigterm_ends_the_step_with_its_checkpoint)
+Test(pipeline, sigterm_ends_the_step_with_its_checkpoint, .timeout = 200)
 {
     cr_assert_eq(run("sed -i 's/max_steps = 2/max_steps = 1000000/' p/base.toml"), 0);
-    const pid_t child = fork();
-    if (child == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        const int fd = open("log", O_WRONLY | O_CREAT | O_TRUNC, 0666);
-        if (dup2(fd, 1) < 0 || dup2(fd, 2) < 0)
-            _exit(126);
-        execl(LATHE, LATHE, "pipeline", "p/pipe.toml", (char *)NULL);
-        _exit(127);
-    }
-    const struct timespec moment = {0, 20000000};
-    for (int i = 0; i < 2000 && run("test -s p/out/base/metrics.jsonl") != 0; i++)
-        (void)nanosleep(&moment, NULL);
+    const pid_t child =
+        start_program("log", (const char *const[]){LATHE, "pipeline", "p/pipe.toml", NULL});
+    wait_until(child, "test -s p/out/base/metrics.jsonl");
     cr_assert_eq(kill(child, SIGTERM), 0);
-    int status = 0;
-    cr_assert_eq(waitpid(child, &status, 0), child);
-    cr_expect_eq(WEXITSTATUS(status), 143);
+    cr_expect_eq(exit_code(child), 143);
     expect("cat log", 0, "the pipeline stops in step 1 of 3, base; the same command goes on");
     expect("cat p/out/base/latest", 0, "step-");
 }

@@ -1,11 +1,6 @@
 /* Signals and other events while lathe train runs: the run ends with a complete checkpoint and a
  * known exit code. */
-#include <fcntl.h>
-#include <signal.h>
-#include <stdint.h>
-#include <sys/prctl.h>
-#include <time.h>
-
+#include "started_program.h"
 #include "training_case.h"
 
 TestSuite(cli_signals, .init = setup, .fini = remove_folder);
@@ -20,52 +15,14 @@ static pid_t start(const char *file, const char *const *more)
     while (*more)
         argv[n++] = *more++;
     argv[n] = NULL;
-    const pid_t child = fork();
-    if (child == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that times out leaves nothing running */
-        const int fd = open(file, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-        if (dup2(fd, 1) < 0 || dup2(fd, 2) < 0)
-            _exit(126);
-        (void)execv(LATHE, (char *const *)(uintptr_t)argv);
-        _exit(127);
-    }
-    return child;
-}
-
-/* Waits until the path exists, at most 20 s. */
-static void wait_for(const char *path)
-{
-    const struct timespec ten_ms = {.tv_sec = 0, .tv_nsec = 10000000};
-    for (int i = 0; i < 2000 && access(path, F_OK) != 0; i++)
-        (void)nanosleep(&ten_ms, NULL);
-    cr_assert_eq(access(path, F_OK), 0, "%s did not come", path);
-}
-
-/* Waits until the file contains the text, at most 20 s. */
-static void wait_for_text(const char *path, const char *text)
-{
-    char command[256];
-    const struct timespec ten_ms = {.tv_sec = 0, .tv_nsec = 10000000};
-    (void)snprintf(command, sizeof command, "grep -qs '%s' %s", text, path);
-    int i = 0;
-    while (run(command) != 0 && i++ < 1000)
-        (void)nanosleep(&ten_ms, NULL);
-    cr_assert_lt(i, 1000, "no '%s' in %s", text, path);
-}
-
-static int exit_code(pid_t child)
-{
-    int status = 0;
-    cr_assert_eq(waitpid(child, &status, 0), child);
-    cr_assert(WIFEXITED(status), "ended by signal %d", WTERMSIG(status));
-    return WEXITSTATUS(status);
+    return start_program(file, argv);
 }
 
 static void check_signal(int number, int code, const char *async)
 {
     const char *const more[] = {"--checkpoint.async", async, "--checkpoint.keep_last", "2", NULL};
     const pid_t child = start("log", more);
-    wait_for("out/latest");
+    wait_until(child, "test -e out/latest");
     cr_assert_eq(kill(child, number), 0);
     cr_assert_eq(exit_code(child), code);
     expect("cat log", 0, "finishing the micro-batch and writing a checkpoint");
@@ -78,23 +35,22 @@ static void check_signal(int number, int code, const char *async)
     cr_assert_eq(run("rm -r out"), 0);
 }
 
-Test(cli_signals, the_first_signal_finishes_the_step_and_writes_a_checkpoint, .timeout = 120)
+Test(cli_signals, the_first_signal_finishes_the_step_and_writes_a_checkpoint, .timeout = 400)
 {
     check_signal(SIGINT, 130, "true");
     check_signal(SIGTERM, 143, "false");
 }
 
 /* A lost connection: the terminal and the shell each send SIGHUP. */
-Test(cli_signals, a_hangup_ends_the_run_with_a_checkpoint_as_a_signal_to_stop_does, .timeout = 120)
+Test(cli_signals, a_hangup_ends_the_run_with_a_checkpoint_as_a_signal_to_stop_does, .timeout = 400)
 {
     (void)signal(SIGHUP, SIG_DFL); /* also if these tests run under nohup */
     check_signal(SIGHUP, 129, "true");
     const pid_t child = start("log", (const char *const[]){NULL});
-    wait_for("out/latest");
+    wait_until(child, "test -e out/latest");
     for (int i = 0; i < 3; i++) {
-        const struct timespec some = {.tv_nsec = 2000000};
         (void)kill(child, SIGHUP);
-        (void)nanosleep(&some, NULL);
+        rest_ms(2);
     }
     cr_assert_eq(exit_code(child), 129);
     expect("tail -1 out/metrics.jsonl | sed 's/^{\"step\": \\([0-9]*\\),.*/\\1/' > step; "
@@ -102,24 +58,23 @@ Test(cli_signals, a_hangup_ends_the_run_with_a_checkpoint_as_a_signal_to_stop_do
            0, "same");
 }
 
-Test(cli_signals, under_nohup_a_hangup_does_not_end_the_run, .timeout = 120)
+Test(cli_signals, under_nohup_a_hangup_does_not_end_the_run, .timeout = 400)
 {
-    const struct timespec some = {.tv_nsec = 300000000};
     (void)signal(SIGHUP, SIG_IGN); /* as nohup does before it starts the program */
     const pid_t child = start("log", (const char *const[]){NULL});
-    wait_for("out/latest");
+    wait_until(child, "test -e out/latest");
     cr_assert_eq(kill(child, SIGHUP), 0);
-    (void)nanosleep(&some, NULL);
+    rest_ms(300);
     cr_assert_eq(kill(child, 0), 0);
     cr_assert_eq(kill(child, SIGTERM), 0);
     cr_assert_eq(exit_code(child), 143);
 }
 
 /* A cache on a disk that is cleaned up while the run reads it. */
-Test(cli_signals, a_shard_cut_during_a_run_is_one_error_that_names_it, .timeout = 120)
+Test(cli_signals, a_shard_cut_during_a_run_is_one_error_that_names_it, .timeout = 400)
 {
     const pid_t child = start("log", (const char *const[]){"--data.cache_dir", "cache", NULL});
-    wait_for("out/latest");
+    wait_until(child, "test -e out/latest");
     cr_assert_eq(run("truncate -s 600 cache/shard-*-00000.bin"), 0);
     cr_assert_eq(exit_code(child), 1);
     expect("grep -c 'became shorter' log", 0, "1\n");
@@ -133,7 +88,7 @@ Test(cli_signals, a_shard_cut_during_a_run_is_one_error_that_names_it, .timeout 
 
 /* The second signal comes while the step is completed or the checkpoint written. In both cases the
  * process ends at once with the signal's exit code, and a later run can continue in the folder. */
-Test(cli_signals, the_second_signal_ends_at_once, .timeout = 120)
+Test(cli_signals, the_second_signal_ends_at_once, .timeout = 400)
 {
     const char *const more[] = {"--model.hidden_size",
                                 "512",
@@ -143,13 +98,12 @@ Test(cli_signals, the_second_signal_ends_at_once, .timeout = 120)
                                 "6",
                                 NULL};
     for (int i = 0; i < 4; i++) {
-        const struct timespec some = {.tv_sec = 0, .tv_nsec = i * 30000000};
         (void)unlink("log");
         const pid_t child = start("log", more);
-        wait_for_text("log", "planned peak"); /* its handlers are installed now */
-        wait_for("out/latest");
+        wait_until(child, "grep -qs 'planned peak' log"); /* its handlers are installed now */
+        wait_until(child, "test -e out/latest");
         cr_assert_eq(kill(child, SIGINT), 0);
-        (void)nanosleep(&some, NULL);
+        rest_ms(i * 30);
         const int second = i % 2 ? SIGTERM : SIGINT;
         (void)kill(child, second);
         const int code = exit_code(child);
@@ -163,12 +117,12 @@ Test(cli_signals, the_second_signal_ends_at_once, .timeout = 120)
     cr_assert_eq(run("ls out | grep tmp"), 1, "%s", output);
 }
 
-Test(cli_signals, two_runs_in_one_folder, .timeout = 60)
+Test(cli_signals, two_runs_in_one_folder, .timeout = 200)
 {
     const char *const none[] = {NULL};
     char who[64];
     const pid_t child = start("log", none);
-    wait_for("out/latest");
+    wait_until(child, "test -e out/latest");
     (void)snprintf(who, sizeof who, "held by process %ld on ", (long)child);
     expect(
         LATHE " train run.toml 2>&1", 2,

@@ -1,13 +1,9 @@
 /* What lathe prints when a run is resumed with settings that differ from its checkpoint's, and what
  * it refuses: lathe validate and lathe train do the same. */
-#include "cli_case.h"
+#include "started_program.h"
 
-#include <fcntl.h>
 #include <jansson.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
 
@@ -33,9 +29,9 @@ static void setup(void)
     expect(LATHE " train run.toml 2>&1", 0, "checkpoint out/step-00000004");
 }
 
-TestSuite(resume_refusal, .init = setup, .fini = remove_folder, .timeout = 120);
-TestSuite(resume_warning, .init = setup, .fini = remove_folder, .timeout = 120);
-TestSuite(run_folder, .init = setup, .fini = remove_folder, .timeout = 120);
+TestSuite(resume_refusal, .init = setup, .fini = remove_folder, .timeout = 400);
+TestSuite(resume_warning, .init = setup, .fini = remove_folder, .timeout = 400);
+TestSuite(run_folder, .init = setup, .fini = remove_folder, .timeout = 400);
 
 /* Changes a line of the run file with `sed`. */
 static void edit(const char *script)
@@ -294,28 +290,19 @@ Test(resume_warning, of_an_earlier_checkpoint_in_another_folder_compares_with_th
  * step. */
 static pid_t start_long_run(const char *micro_batches)
 {
-    const pid_t child = fork();
-    if (child == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        const int fd = open("log", O_WRONLY | O_CREAT | O_TRUNC, 0666);
-        if (dup2(fd, 1) < 0 || dup2(fd, 2) < 0)
-            _exit(126);
-        (void)execl(LATHE, LATHE, "train", "run.toml", "--train.max_steps", "100000000",
-                    "--train.stop_after", "100000000", "--checkpoint.keep_last", "2",
-                    "--train.gradient_accumulation_steps", micro_batches, (char *)NULL);
-        _exit(127);
-    }
-    return child;
+    return start_program(
+        "log",
+        (const char *const[]){LATHE, "train", "run.toml", "--train.max_steps", "100000000",
+                              "--train.stop_after", "100000000", "--checkpoint.keep_last", "2",
+                              "--train.gradient_accumulation_steps", micro_batches, NULL});
 }
 
 Test(run_folder, of_a_run_that_goes_on_is_refused_at_its_key)
 {
-    const struct timespec ten_ms = {.tv_sec = 0, .tv_nsec = 10000000};
     char who[80];
     int status = 0;
     const pid_t child = start_long_run("1");
-    for (int i = 0; i < 2000 && access("out/step-00000006", F_OK) != 0; i++)
-        (void)nanosleep(&ten_ms, NULL);
+    wait_until(child, "test -e out/step-00000006");
     expect_refused("", "run.toml:27:7: error: checkpoint.dir = \"out\" is the folder of a run that "
                        "is training: out/lock is held by process ");
     snprintf(who, sizeof who, "held by process %ld on ", (long)child);
@@ -383,20 +370,15 @@ Test(run_folder, without_a_run_is_refused_by_report_and_watch)
 /* Leaves a checkpoint in the middle of step 5. */
 static void stop_in_the_middle(void)
 {
-    const struct timespec ten_ms = {.tv_sec = 0, .tv_nsec = 10000000};
-    int status = 0;
     const pid_t child = start_long_run("1000000");
-    for (int i = 0; i < 2000 && run("grep -aqs 'resumed from' log") != 0; i++)
-        (void)nanosleep(&ten_ms, NULL);
-    for (int i = 0; i < 30; i++)
-        (void)nanosleep(&ten_ms, NULL);
+    wait_until(child, "grep -aqs 'resumed from' log");
+    rest_ms(300);
     cr_assert_eq(kill(child, SIGTERM), 0);
-    cr_assert_eq(waitpid(child, &status, 0), child);
-    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 143);
+    cr_assert_eq(exit_code(child), 143);
     expect("cat log", 0, "checkpoint out/step-00000004, in the middle of step 5");
 }
 
-Test(run_folder, of_a_step_in_its_middle_keeps_its_precision, .timeout = 60)
+Test(run_folder, of_a_step_in_its_middle_keeps_its_precision, .timeout = 400)
 {
     stop_in_the_middle();
     expect_refused("--train.precision bf16", "--train.precision: error: ");
@@ -409,7 +391,7 @@ Test(run_folder, of_a_step_in_its_middle_keeps_its_precision, .timeout = 60)
 }
 
 /* A step that is resumed counts the tokens that it computes in its seconds, not those before. */
-Test(run_folder, of_a_step_in_its_middle_gives_the_speed_of_its_rest, .timeout = 60)
+Test(run_folder, of_a_step_in_its_middle_gives_the_speed_of_its_rest, .timeout = 400)
 {
     char command[256];
     long long done = 0;
@@ -434,7 +416,7 @@ Test(run_folder, of_a_step_in_its_middle_gives_the_speed_of_its_rest, .timeout =
     json_decref(line);
 }
 
-Test(run_folder, of_a_step_with_more_micro_batches_than_now_says_that_it_ends, .timeout = 60)
+Test(run_folder, of_a_step_with_more_micro_batches_than_now_says_that_it_ends, .timeout = 400)
 {
     static const char says[] =
         "--train.gradient_accumulation_steps: warning: out/step-00000004 is in the middle of a "

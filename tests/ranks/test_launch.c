@@ -1,10 +1,5 @@
 /* lathe launch: its command line, a job of one rank, signals, restarts, and two ranks. */
-#include <fcntl.h>
-#include <signal.h>
-#include <stdint.h>
-#include <sys/prctl.h>
-#include <time.h>
-
+#include "cli/started_program.h"
 #include "cli/training_case.h"
 
 #ifndef LATHE_TEST_MPIRUN
@@ -19,21 +14,6 @@ static void need_mpi(void)
         cr_skip_test("this build has no MPI: install libopenmpi-dev and openmpi-bin");
 }
 
-static void rest(void)
-{
-    const struct timespec some = {.tv_nsec = 50000000};
-    (void)nanosleep(&some, NULL);
-}
-
-/* Runs a command until it succeeds, for at most 30 s. */
-static void wait_until(const char *command)
-{
-    int i = 0;
-    while (run(command) != 0 && i++ < 600)
-        rest();
-    cr_assert_lt(i, 600, "%s", command);
-}
-
 /* Starts `lathe launch` of a long run, with its output in the file log. */
 static pid_t start(const char *const *more)
 {
@@ -44,24 +24,7 @@ static pid_t start(const char *const *more)
     while (*more)
         argv[n++] = *more++;
     argv[n] = NULL;
-    const pid_t child = fork();
-    if (child == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        const int fd = open("log", O_WRONLY | O_CREAT | O_TRUNC, 0666);
-        if (dup2(fd, 1) < 0 || dup2(fd, 2) < 0)
-            _exit(126);
-        (void)execv(LATHE, (char *const *)(uintptr_t)argv);
-        _exit(127);
-    }
-    return child;
-}
-
-static int exit_code(pid_t child)
-{
-    int status = 0;
-    cr_assert_eq(waitpid(child, &status, 0), child);
-    cr_assert(WIFEXITED(status), "ended by signal %d", WTERMSIG(status));
-    return WEXITSTATUS(status);
+    return start_program("log", argv);
 }
 
 /* Each rank would say it, and mpirun adds a box for each. */
@@ -110,11 +73,11 @@ Test(launch, two_ranks_train_one_model)
     cr_expect_eq(access("out/metrics.jsonl", F_OK), 0);
 }
 
-Test(launch, a_signal_reaches_the_ranks_and_the_run_ends_with_a_checkpoint, .timeout = 120)
+Test(launch, a_signal_reaches_the_ranks_and_the_run_ends_with_a_checkpoint, .timeout = 400)
 {
     need_mpi();
     const pid_t child = start((const char *const[]){"-n", "1", NULL});
-    wait_until("test -e out/latest");
+    wait_until(child, "test -e out/latest");
     cr_assert_eq(kill(child, SIGTERM), 0);
     cr_expect_eq(exit_code(child), 143);
     expect("cat log", 0, "finishing the micro-batch and writing a checkpoint");
@@ -122,52 +85,53 @@ Test(launch, a_signal_reaches_the_ranks_and_the_run_ends_with_a_checkpoint, .tim
 }
 
 /* Before mpirun has started all ranks, and while it does. */
-Test(launch, a_signal_at_the_start_ends_the_ranks, .timeout = 120)
+Test(launch, a_signal_at_the_start_ends_the_ranks, .timeout = 400)
 {
     need_mpi();
-    for (long ms = 10; ms < 400; ms += ms / 2 + 20) {
+    for (int ms = 10; ms < 400; ms += ms / 2 + 20) {
         const pid_t child = start((const char *const[]){"-n", "2", NULL});
-        const struct timespec some = {.tv_nsec = 1000000 * ms};
-        (void)nanosleep(&some, NULL);
+        rest_ms(ms);
         cr_assert_eq(kill(child, SIGTERM), 0);
         int status = 0;
         cr_assert_eq(waitpid(child, &status, 0), child);
         cr_expect((WIFEXITED(status) && WEXITSTATUS(status) == 143) ||
                       (WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM), /* before it takes it */
-                  "after %ld ms: %d", ms, status);
+                  "after %d ms: %d", ms, status);
     }
 }
 
-Test(launch, a_killed_rank_is_started_again_from_its_checkpoint, .timeout = 120)
+Test(launch, a_killed_rank_is_started_again_from_its_checkpoint, .timeout = 400)
 {
     need_mpi();
     const pid_t child = start((const char *const[]){"-n", "1", "--restarts", "1", NULL});
     char command[256];
-    wait_until("test -e out/latest");
+    wait_until(child, "test -e out/latest");
     (void)snprintf(command, sizeof command, "kill -9 $(pgrep -P $(pgrep -P %d))", (int)child);
     cr_assert_eq(run(command), 0, "%s", output);
-    wait_until("grep -q 'lathe launch: failed with 137; restart 1 of 1 with 1 rank, from the last "
+    wait_until(child,
+               "grep -q 'lathe launch: failed with 137; restart 1 of 1 with 1 rank, from the last "
                "checkpoint' log");
-    wait_until("grep -qi 'resum' log");
+    wait_until(child, "grep -qi 'resum' log");
     cr_assert_eq(kill(child, SIGINT), 0);
     cr_expect_eq(exit_code(child), 130);
     expect(LATHE " checkpoint verify out", 0, "whole");
 }
 
 /* An island that dies with its rank: the islands that are left go on, here one of two. */
-Test(launch, a_lost_island_is_left_out, .timeout = 120)
+Test(launch, a_lost_island_is_left_out, .timeout = 400)
 {
     need_mpi();
     const pid_t child = start((const char *const[]){"-n", "2", "--restarts", "1", "--min-ranks",
                                                     "1", "--parallel.diloco_islands", "2",
                                                     "--parallel.diloco_inner_steps", "3", NULL});
     char command[256];
-    wait_until("test -e out/latest");
+    wait_until(child, "test -e out/latest");
     (void)snprintf(command, sizeof command, "kill -9 $(pgrep -P $(pgrep -P %d) | tail -1)",
                    (int)child);
     cr_assert_eq(run(command), 0, "%s", output);
-    wait_until("grep -q 'restart 1 of 1 with 1 rank in 1 island, from the last checkpoint' log");
-    wait_until("grep -q 'was written by 2 islands, the run goes on with 1' log");
+    wait_until(child,
+               "grep -q 'restart 1 of 1 with 1 rank in 1 island, from the last checkpoint' log");
+    wait_until(child, "grep -q 'was written by 2 islands, the run goes on with 1' log");
     cr_assert_eq(kill(child, SIGINT), 0);
     cr_expect_eq(exit_code(child), 130);
     expect(LATHE " checkpoint verify out", 0, "whole");
