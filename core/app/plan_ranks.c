@@ -77,7 +77,8 @@ static lathe_status read_shard(const lathe_args *args, lathe_forecast_setup *set
 static lathe_status read_speed(const lathe_args *args, lathe_plan_ranks *out)
 {
     static const lathe_link_unit units[] = {
-        {"FLOP", 1.0}, {"MFLOP", 1e6}, {"GFLOP", 1e9}, {"TFLOP", 1e12}, {"PFLOP", 1e15}};
+        {"FLOP", 1.0},   {"MFLOP", 1e6},   {"GFLOP", 1e9},   {"TFLOP", 1e12},   {"PFLOP", 1e15},
+        {"FLOP/s", 1.0}, {"MFLOP/s", 1e6}, {"GFLOP/s", 1e9}, {"TFLOP/s", 1e12}, {"PFLOP/s", 1e15}};
     const char *time = lathe_args_value(args, "--step-time");
     const char *rate = lathe_args_value(args, "--rate");
     if ((time != NULL) + (rate != NULL) + (lathe_args_value(args, "--share") != NULL) > 1)
@@ -93,8 +94,8 @@ static lathe_status read_speed(const lathe_args *args, lathe_plan_ranks *out)
         (!lathe_link_number(rate, strlen(rate), units, sizeof units / sizeof *units, &out->rate) ||
          out->rate <= 0.0))
         return lathe_error(LATHE_E_ARG,
-                           "--rate is \"%s\": expected a number above 0 with FLOP, MFLOP, GFLOP, "
-                           "TFLOP or PFLOP (per second), such as 180TFLOP",
+                           "--rate is \"%s\": expected a number above 0 with FLOP/s, MFLOP/s, "
+                           "GFLOP/s, TFLOP/s or PFLOP/s, such as 180TFLOP/s",
                            rate);
     return LATHE_OK;
 }

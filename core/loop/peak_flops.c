@@ -12,6 +12,7 @@
  * n doubles until one takes LONG_ENOUGH: at n = 1024 on two cores, at 8192 on a large GPU. */
 enum { FIRST_N = 128, LAST_N = 8192, MOST_SHAPES = 3 };
 #define LONG_ENOUGH 3e-3 /* s */
+#define TOO_LONG 0.2     /* s: a product of the run that takes longer says nothing more */
 
 /* Of lathe_rate_measure. */
 enum { FEWEST_MEASUREMENTS = 3, MOST_MEASUREMENTS = 8 };
@@ -59,7 +60,7 @@ lathe_status lathe_peak_flops(lathe_run *run, double *out)
     shape own[MOST_SHAPES];
     lathe_fit fit;
     lathe_fit_check(run, &fit);
-    const int64_t room = fit.have - fit.need;
+    const int64_t room = run->open.mode == LATHE_OPEN_PLAN ? fit.have : fit.have - fit.need;
     *out = 0.0;
     for (int64_t n = FIRST_N; n <= LAST_N; n *= 2) {
         const shape square = {2 * n, n, n};
@@ -74,6 +75,8 @@ lathe_status lathe_peak_flops(lathe_run *run, double *out)
     const int32_t n_own = own_shapes(&run->programs.train, own);
     for (int32_t i = 0; i < n_own; i++) {
         double best = 0.0;
+        if (shape_flops(&own[i]) > *out * TOO_LONG)
+            continue;
         LATHE_TRY(measure(run, &own[i], room, &best));
         if (best > 0.0)
             *out = fmax(*out, shape_flops(&own[i]) / best);

@@ -69,7 +69,8 @@ lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, const volatile 
                             lathe_evaluation *out);
 
 /** Measures the highest rate of a matrix product in the compute dtype on this device, in FLOP/s; "%
- * of peak" figures refer to it. 0: the plan leaves no memory for the measurement. */
+ * of peak" figures refer to it. A planned run (LATHE_OPEN_PLAN) leaves all memory to the
+ * measurement, any other run what its plan does not need. 0: that memory is too small. */
 lathe_status lathe_peak_flops(lathe_run *run, double *out);
 
 /** Result of several measurements of one rate. */

@@ -4,14 +4,25 @@
 #include <dnnl.h>
 #include <string.h>
 
+/* A prepared primitive. The layers of a model have the same few products, and oneDNN takes 0.2 ms
+ * to choose an implementation for one, so all products of one spec share it. */
+typedef struct shared_primitive {
+    matmul_spec spec;
+    int accumulate;
+    int n_users;
+    dnnl_primitive_t primitive;
+    struct shared_primitive *next;
+} shared_primitive;
+
 struct cpu_onednn {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
+    shared_primitive *primitives;
 };
 
-/* One prepared primitive and the memory object of its scratchpad. */
+/* A primitive and the memory object of the scratchpad for one product. */
 typedef struct variant {
-    dnnl_primitive_t primitive;
+    shared_primitive *shared;
     dnnl_memory_t scratchpad;
 } variant;
 
@@ -242,9 +253,10 @@ static dnnl_status_t make_attr(const matmul_spec *s, int accumulate, dnnl_primit
     return status;
 }
 
-/* Returns dnnl_unimplemented also if oneDNN has only its scalar reference for bf16. */
-static dnnl_status_t make_variant(cpu_onednn *o, const matmul_spec *s, const operands *ops,
-                                  int accumulate, variant *v, int64_t *io_scratch)
+/* Creates a primitive. Returns dnnl_unimplemented also if oneDNN has only its scalar reference for
+ * bf16. */
+static dnnl_status_t make_primitive(cpu_onednn *o, const matmul_spec *s, const operands *ops,
+                                    int accumulate, dnnl_primitive_t *out)
 {
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t pd = NULL;
@@ -255,15 +267,7 @@ static dnnl_status_t make_variant(cpu_onednn *o, const matmul_spec *s, const ope
     if (status == dnnl_success && s->a_dtype == LATHE_BF16 && is_called(pd, "ref"))
         status = dnnl_unimplemented;
     if (status == dnnl_success)
-        status = dnnl_primitive_create(&v->primitive, pd);
-    if (status == dnnl_success) {
-        const md_view pad = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-        const int64_t bytes = pad == NULL ? 0 : (int64_t)dnnl_memory_desc_get_size(pad);
-        if (bytes > 0)
-            status = make_memory_view(&v->scratchpad, pad, o->engine);
-        if (bytes > *io_scratch)
-            *io_scratch = bytes;
-    }
+        status = dnnl_primitive_create(out, pd);
     if (pd != NULL)
         (void)dnnl_primitive_desc_destroy(pd);
     if (attr != NULL)
@@ -271,22 +275,88 @@ static dnnl_status_t make_variant(cpu_onednn *o, const matmul_spec *s, const ope
     return status;
 }
 
-static dnnl_status_t build(cpu_onednn *o, const matmul_spec *s, const operands *ops, cpu_matmul *mm,
-                           int64_t *io_scratch)
+/* Whether the descriptions that oneDNN gets for both are equal. */
+static int is_same_product(const matmul_spec *x, const matmul_spec *y)
 {
+    return x->m == y->m && x->n == y->n && x->k == y->k && x->a_dtype == y->a_dtype &&
+           x->b_dtype == y->b_dtype && x->c_dtype == y->c_dtype && x->trans_a == y->trans_a &&
+           x->trans_b == y->trans_b && x->bias == y->bias && x->prefer_gemm == y->prefer_gemm &&
+           memcmp(&x->alpha, &y->alpha, sizeof x->alpha) == 0 &&
+           matmul_c_stride(x) == matmul_c_stride(y);
+}
+
+/* Finds or makes the primitive of a spec, and counts a user. */
+static dnnl_status_t take_primitive(cpu_device *device, const matmul_spec *s, const operands *ops,
+                                    int accumulate, shared_primitive **out)
+{
+    cpu_onednn *o = device->onednn;
+    shared_primitive *p = o->primitives;
+    while (p != NULL && (p->accumulate != accumulate || !is_same_product(&p->spec, s)))
+        p = p->next;
+    if (p == NULL) {
+        p = device->host->alloc((int64_t)sizeof *p);
+        if (p == NULL)
+            return dnnl_out_of_memory;
+        *p = (shared_primitive){.spec = *s, .accumulate = accumulate, .next = o->primitives};
+        const dnnl_status_t status = make_primitive(o, s, ops, accumulate, &p->primitive);
+        if (status != dnnl_success) {
+            device->host->free(p);
+            return status;
+        }
+        o->primitives = p;
+    }
+    p->n_users++;
+    *out = p;
+    return dnnl_success;
+}
+
+static void drop_primitive(cpu_device *device, shared_primitive *p)
+{
+    if (p == NULL || --p->n_users > 0)
+        return;
+    shared_primitive **at = &device->onednn->primitives;
+    while (*at != p)
+        at = &(*at)->next;
+    *at = p->next;
+    (void)dnnl_primitive_destroy(p->primitive);
+    device->host->free(p);
+}
+
+static dnnl_status_t make_variant(cpu_device *device, const matmul_spec *s, const operands *ops,
+                                  int accumulate, variant *v, int64_t *io_scratch)
+{
+    const_dnnl_primitive_desc_t pd = NULL;
+    dnnl_status_t status = take_primitive(device, s, ops, accumulate, &v->shared);
+    if (status == dnnl_success)
+        status = dnnl_primitive_get_primitive_desc(v->shared->primitive, &pd);
+    if (status == dnnl_success) {
+        const md_view pad = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+        const int64_t bytes = pad == NULL ? 0 : (int64_t)dnnl_memory_desc_get_size(pad);
+        if (bytes > 0)
+            status = make_memory_view(&v->scratchpad, pad, device->onednn->engine);
+        if (bytes > *io_scratch)
+            *io_scratch = bytes;
+    }
+    return status;
+}
+
+static dnnl_status_t build(cpu_device *device, const matmul_spec *s, const operands *ops,
+                           cpu_matmul *mm, int64_t *io_scratch)
+{
+    const dnnl_engine_t engine = device->onednn->engine;
     dnnl_status_t status = dnnl_success;
     if (s->may_overwrite)
-        status = make_variant(o, s, ops, 0, &mm->variants[0], io_scratch);
+        status = make_variant(device, s, ops, 0, &mm->variants[0], io_scratch);
     if (status == dnnl_success && s->may_accumulate)
-        status = make_variant(o, s, ops, 1, &mm->variants[1], io_scratch);
+        status = make_variant(device, s, ops, 1, &mm->variants[1], io_scratch);
     if (status == dnnl_success)
-        status = make_memory(&mm->a, &ops->a, o->engine);
+        status = make_memory(&mm->a, &ops->a, engine);
     if (status == dnnl_success)
-        status = make_memory(&mm->b, &ops->b, o->engine);
+        status = make_memory(&mm->b, &ops->b, engine);
     if (status == dnnl_success)
-        status = make_memory(&mm->c, &ops->c, o->engine);
+        status = make_memory(&mm->c, &ops->c, engine);
     if (status == dnnl_success && s->bias)
-        status = make_memory(&mm->bias, &ops->bias, o->engine);
+        status = make_memory(&mm->bias, &ops->bias, engine);
     return status;
 }
 
@@ -305,7 +375,7 @@ lathe_status cpu_matmul_create(cpu_device *device, const matmul_spec *spec, cpu_
     memset(&ops, 0, sizeof ops);
     dnnl_status_t status = make_operands(spec, &ops);
     if (status == dnnl_success)
-        status = build(device->onednn, spec, &ops, mm, out_scratch);
+        status = build(device, spec, &ops, mm, out_scratch);
     release_operands(spec, &ops);
     if (status == dnnl_success) {
         *out = mm;
@@ -325,8 +395,7 @@ void cpu_matmul_destroy(cpu_device *device, cpu_matmul *mm)
     if (mm == NULL)
         return;
     for (int i = 0; i < 2; i++) {
-        if (mm->variants[i].primitive != NULL)
-            (void)dnnl_primitive_destroy(mm->variants[i].primitive);
+        drop_primitive(device, mm->variants[i].shared);
         if (mm->variants[i].scratchpad != NULL)
             (void)dnnl_memory_destroy(mm->variants[i].scratchpad);
     }
@@ -370,7 +439,7 @@ lathe_status cpu_matmul_run(cpu_device *device, cpu_matmul *mm, const void *a, c
         args[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, v->scratchpad};
     }
     if (status == dnnl_success)
-        status = dnnl_primitive_execute(v->primitive, device->onednn->stream, n, args);
+        status = dnnl_primitive_execute(v->shared->primitive, device->onednn->stream, n, args);
     if (status == dnnl_success)
         status = dnnl_stream_wait(device->onednn->stream);
     if (status != dnnl_success)

@@ -86,7 +86,7 @@ Test(cli_plan_ranks, bytes_and_seconds_follow_from_the_gradients)
 Test(cli_plan_ranks, the_time_of_computing_follows_from_a_rate)
 {
     json_t *p = plan("run.toml --ranks 2 --link 1GB,0s --rate 0.001TFLOP");
-    json_t *q = plan("run.toml --ranks 2 --link 1GB,0s --rate 1GFLOP "
+    json_t *q = plan("run.toml --ranks 2 --link 1GB,0s --rate 1GFLOP/s "
                      "--train.gradient_accumulation_steps 4");
     const double a = number(json_object_get(p, "ranks"), "compute_seconds");
     cr_expect_float_eq(a, number(p, "flops_per_step") / 1e9, 1e-6 * a);
@@ -194,8 +194,8 @@ Test(cli_plan_ranks, wrong_networks_are_refused)
         {"--ranks 64 --link 1GB,0s --inner-steps 0", "--inner-steps"},
         {"--ranks 64 --link 1GB,0s --step-time 0s", "expected a time above 0"},
         {"--ranks 64 --link 1GB,0s --step-time 1.2", "expected a number with ns, us"},
-        {"--ranks 64 --link 1GB,0s --rate 5", "expected a number above 0 with FLOP"},
-        {"--ranks 64 --link 1GB,0s --rate 0TFLOP", "expected a number above 0 with FLOP"},
+        {"--ranks 64 --link 1GB,0s --rate 5", "expected a number above 0 with FLOP/s"},
+        {"--ranks 64 --link 1GB,0s --rate 0TFLOP", "expected a number above 0 with FLOP/s"},
         {"--ranks 64 --link 1GB,0s --rate 1TFLOP --step-time 1s", "give one of --step-time"},
         {"--ranks 64 --link 1GB,0s --share 2", "--share"},
     };
@@ -229,6 +229,10 @@ Test(cli_plan_ranks, seventy_billion_parameters_are_planned_at_once)
     cr_expect_leq(number(json_object_get(strategy(p, "zero3"), "memory"), "peak"), 80e9);
     const double seconds = (double)(after.ru_utime.tv_sec - before.ru_utime.tv_sec) +
                            1e-6 * (double)(after.ru_utime.tv_usec - before.ru_utime.tv_usec);
+#ifdef __SANITIZE_ADDRESS__
     cr_expect_leq(seconds, 10.0, "%g s", seconds);
+#else
+    cr_expect_leq(seconds, 1.5, "%g s", seconds);
+#endif
     json_decref(p);
 }

@@ -27,6 +27,11 @@ Test(peak_flops, are_measured_in_what_the_plan_leaves)
     OK(lathe_peak_flops(run, &rate));
     cr_expect_eq(rate, 0.0);
     lathe_run_close(run);
+    run = open_run(LATHE_OPEN_PLAN, s.list); /* a plan has no memory yet, however much it needs */
+    run->set.memory_limit = fit.need;
+    OK(lathe_peak_flops(run, &rate));
+    cr_expect_gt(rate, 1e6);
+    lathe_run_close(run);
     OK(lathe_dir_remove(dir));
 }
 
