@@ -211,7 +211,7 @@ Test(examples, generate_takes_the_tokenizer_that_the_model_was_trained_with)
 }
 
 /* The example's own files, with a tiny model and a few records beside them. */
-Test(examples, pipeline_trains_both_steps_and_its_lineage_has_them)
+Test(examples, pipeline_trains_its_steps_and_its_lineage_has_them)
 {
     cr_assert_eq(run("cp -r " EXAMPLES "/pipeline ."), 0);
     put("tiny.toml", "[model]\nmodel_type = \"llama\"\nhidden_size = 16\nintermediate_size = 32\n"
@@ -224,10 +224,12 @@ Test(examples, pipeline_trains_both_steps_and_its_lineage_has_them)
               "{\"question\": \"3 and 4?\", \"answer\": \"3 + 4 = 7\"}\n", 80);
     put_times("pipeline/pairs.jsonl",
               "{\"question\": \"3 and 4?\", \"right\": \"7\", \"wrong\": \"8\"}\n", 80);
+    put_times("pipeline/sums.jsonl", "{\"question\": \"3 and 4?\", \"answer\": \"7\"}\n", 40);
     expect(LATHE " train tiny.toml 2>&1 && mv tiny/step-00000001 pipeline/model", 0, "checkpoint");
     expect(LATHE " pipeline pipeline/pipe.toml --train.max_steps 2 2>&1", 0, "pipeline finished: ");
     cr_expect_not_null(strstr(output, "validation loss"), "%s", output);
-    expect(LATHE " lineage pipeline/out/dpo 2>&1", 0, "stage     sft");
+    expect(LATHE " lineage pipeline/out/ppo 2>&1", 0, "stage     sft");
+    cr_expect_not_null(strstr(output, "stage     dpo"), "%s", output);
 }
 
 /* From LoRA to a file for llama.cpp, with a tiny model. */
@@ -256,7 +258,9 @@ Test(examples, lora_is_trained_in_two_steps_merged_and_converted)
 Test(examples, every_run_file_of_examples_is_tested)
 {
     cr_assert_eq(run("cd " EXAMPLES " && find . -name '*.toml' | sort"), 0);
-    cr_expect_str_eq(output, "./lora/dpo.toml\n./lora/pipe.toml\n./lora/sft.toml\n"
-                             "./optimizers/run.toml\n./pipeline/dpo.toml\n./pipeline/pipe.toml\n./"
-                             "pipeline/sft.toml\n./policy/run.toml\n./quickstart/run.toml\n");
+    cr_expect_str_eq(
+        output,
+        "./lora/dpo.toml\n./lora/pipe.toml\n./lora/sft.toml\n"
+        "./optimizers/run.toml\n./pipeline/dpo.toml\n./pipeline/pipe.toml\n./"
+        "pipeline/ppo.toml\n./pipeline/sft.toml\n./policy/run.toml\n./quickstart/run.toml\n");
 }
