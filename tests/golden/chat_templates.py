@@ -136,8 +136,9 @@ def reference(template, row, tokens=TOKENS):
         return e
 
 
-def lathe(command, folder, data):
-    out = subprocess.run([command, "chat-template", folder, "--show", data, "--json", "--renderer", "jinja", "--now",
+def lathe(command, folder, data, renderer):
+    """The conversations of `data` by the template of `folder` ("jinja") or by the renderer that Lathe chooses ("auto")."""
+    out = subprocess.run([command, "chat-template", folder, "--show", data, "--json", "--renderer", renderer, "--now",
                           str(NOW)],
                          capture_output=True, text=True, env=dict(os.environ, TZ="UTC"))
     lines = [line for line in out.stdout.split("\n") if line]
@@ -153,7 +154,7 @@ def compare(command, path, data, show):
             f.write(template)
         with open(folder + "/tokenizer_config.json", "w") as f:
             json.dump(TOKENS, f)
-        mine = lathe(command, folder, data)
+        mine = lathe(command, folder, data, "jinja")
     counts = {"equal": 0, "both refuse": 0, "different": 0}
     for i, (row, got) in enumerate(zip(rows(), mine)):
         want = reference(template, row)

@@ -38,7 +38,7 @@ def compare(command, path, data, show):
             f.write(template)
         with open(folder + "/tokenizer_config.json", "w") as f:
             json.dump(ct.TOKENS, f)
-        mine = ct.lathe(command, folder, data)
+        mine = ct.lathe(command, folder, data, "auto")
     names = {got["renderer"] for got in mine if not isinstance(got, str) and "renderer" in got} - {"jinja"}
     if not names:
         return None
