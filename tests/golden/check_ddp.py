@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Trains a small Llama with Lathe and with PyTorch's DistributedDataParallel (gloo), on the same batches and as many
-ranks, and compares the losses of all steps.
+"""Trains a small Llama with Lathe and with PyTorch's DistributedDataParallel and fully_shard (FSDP2), both over gloo, on the
+same batches and as many ranks, and compares the losses of all steps.
 
 usage: check_ddp.py LATHE [RANKS [STEPS]]     needs torch, transformers and Open MPI
 
@@ -19,8 +19,11 @@ import tempfile
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from transformers import LlamaConfig, LlamaForCausalLM
 
+ENGINES = ("ddp", "fsdp2")
 SHARDS = ("none", "optimizer", "gradients", "parameters")
 ROWS, T, LR, BOUND = 2, 64, 1e-3, 1e-5  # rows of a micro-batch on one rank, tokens of a row
 
@@ -75,13 +78,23 @@ shard = "{shard}"
         return [json.loads(line)["loss"] for line in f]
 
 
-def rank_main(rank, n_ranks, folder, steps, port):
+def wrap(model, engine):
+    """The model as it trains on several ranks, by "ddp" or "fsdp2", which divides it layer by layer."""
+    if engine == "ddp":
+        return torch.nn.parallel.DistributedDataParallel(model)
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    for layer in model.model.layers:
+        fully_shard(layer, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+def rank_main(rank, n_ranks, folder, steps, engine, port):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=rank, world_size=n_ranks)
     model = LlamaForCausalLM.from_pretrained(f"{folder}/model", torch_dtype=torch.float32)
-    ddp = torch.nn.parallel.DistributedDataParallel(model)
-    optimizer = torch.optim.AdamW(ddp.parameters(), lr=LR, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
+    trained = wrap(model, engine)
+    optimizer = torch.optim.AdamW(trained.parameters(), lr=LR, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
     with open(f"{folder}/text.txt", "rb") as f:
         ids = torch.tensor(list(f.read()))
     losses = []
@@ -89,7 +102,7 @@ def rank_main(rank, n_ranks, folder, steps, port):
         rows = [(step * n_ranks + rank) * ROWS + i for i in range(ROWS)]
         x = torch.stack([ids[r * T:(r + 1) * T] for r in rows])
         y = torch.stack([ids[r * T + 1:(r + 1) * T + 1] for r in rows])
-        logits = ddp(input_ids=x).logits
+        logits = trained(input_ids=x).logits
         loss = torch.nn.functional.cross_entropy(logits.reshape(-1, 257), y.reshape(-1))
         optimizer.zero_grad()
         loss.backward()
@@ -98,9 +111,18 @@ def rank_main(rank, n_ranks, folder, steps, port):
         dist.all_reduce(mean)
         losses.append(mean.item() / n_ranks)
     if rank == 0:
-        with open(f"{folder}/torch.json", "w") as f:
+        with open(f"{folder}/{engine}.json", "w") as f:
             json.dump(losses, f)
     dist.destroy_process_group()
+
+
+def torch_losses(engine, folder, n_ranks, steps):
+    with socket.socket() as free:  # a port that nobody uses
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    mp.spawn(rank_main, (n_ranks, folder, steps, engine, port), nprocs=n_ranks)
+    with open(f"{folder}/{engine}.json") as f:
+        return json.load(f)
 
 
 def main():
@@ -110,18 +132,14 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         make_folder(folder, (steps * n_ranks * ROWS + 1) * T + 1)
         ours = {shard: lathe_losses(lathe, folder, n_ranks, steps, shard) for shard in SHARDS}
-        with socket.socket() as free:  # a port that nobody uses
-            free.bind(("127.0.0.1", 0))
-            port = str(free.getsockname()[1])
-        mp.spawn(rank_main, (n_ranks, folder, steps, port), nprocs=n_ranks)
-        with open(f"{folder}/torch.json") as f:
-            theirs = json.load(f)
+        theirs = {engine: torch_losses(engine, folder, n_ranks, steps) for engine in ENGINES}
     failed = 0
-    for shard, losses in ours.items():
-        worst = max(abs(a - b) / b for a, b in zip(losses, theirs, strict=True))
-        failed += not worst <= BOUND
-        print(f"{'equal' if worst <= BOUND else 'different'}: {steps} steps on {n_ranks} ranks, shard {shard}, loss "
-              f"{losses[0]:.4f} to {losses[-1]:.4f}; largest difference {worst:.2g} of the loss, {BOUND:g} allowed")
+    for engine, reference in theirs.items():
+        for shard, losses in ours.items():
+            worst = max(abs(a - b) / b for a, b in zip(losses, reference, strict=True))
+            failed += not worst <= BOUND
+            print(f"{'equal' if worst <= BOUND else 'different'}: {steps} steps on {n_ranks} ranks, {engine} and shard {shard}, "
+                  f"loss {losses[0]:.4f} to {losses[-1]:.4f}; largest difference {worst:.2g} of the loss, {BOUND:g} allowed")
     sys.exit(failed > 0)
 
 
