@@ -85,6 +85,10 @@ static int32_t gptq_planes(void *self, int64_t rows, int64_t cols, lathe_plane *
 /* WORDS: of CODEC_SPAN codes of 8 bits; PAD: words that wide_bits may read beyond. */
 enum { WORDS = CODEC_SPAN / 4, PAD = 1 };
 
+enum {
+    PART_LINES = 4
+}; /* of a part: lines that follow each other, which the hardware prefetches */
+
 /* The codes of n inputs of an output. per: codes in a word; 0 where a code may lie in two words
  * (3 bits). */
 CODEC_BODY void unpack(const uint32_t *words, int64_t n, int64_t bits, int64_t per, int32_t *out)
@@ -228,17 +232,64 @@ CODEC_WIDE static void wide_output(const codec_job *job, const uint32_t *words, 
     else
         wide_bytes(job, words, row, runs, n_runs, out, job->dtype);
 }
-CODEC_WIDE static void wide_group_values(int32_t zero, float scale, int32_t dtype, float *values)
+
+/* Zero points and scales of PACKED_LINE outputs of four bits from `row` on, a multiple of 8, in a
+ * group. */
+CODEC_WIDE_BODY void wide_line_of(const codec_job *job, int64_t row, int32_t group, float *zeros,
+                                  float *scales)
 {
-    const __m512i code = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    const __m512 moved = _mm512_cvtepi32_ps(_mm512_sub_epi32(code, _mm512_set1_epi32(zero)));
-    _mm512_storeu_ps(values, wide_rounded_to(_mm512_mul_ps(moved, _mm512_set1_ps(scale)), dtype));
+    const gptq *const q = (const gptq *)(const void *)job->self;
+    const uint32_t *const words =
+        (const uint32_t *)job->planes[PACKED_ZEROS] + group * (job->rows / 8) + row / 8;
+    const uint16_t *const halves = (const uint16_t *)job->planes[PACKED_SCALES] + group * job->rows;
+    const __m512i codes = _mm512_and_si512(
+        wide_load16((const uint8_t *)words, 4, wide_shifts(4, 0)), _mm512_set1_epi32(15));
+    const __m512i moved = _mm512_add_epi32(codes, _mm512_set1_epi32(q->zero_offset));
+    _mm512_storeu_ps(zeros, _mm512_cvtepi32_ps(moved));
+    _mm512_storeu_ps(scales, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(halves + row))));
+}
+
+/* The values of the codes of PACKED_LINE outputs from `row` on in a group; those of an output
+ * follow `stride` after those of the one before. */
+CODEC_WIDE static void wide_line_values(const codec_job *job, int64_t row, int32_t group,
+                                        float *values, int64_t stride)
+{
+    const __m512 codes = _mm512_setr_ps(0.0f, 1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f, 7.0f, 8.0f, 9.0f,
+                                        10.0f, 11.0f, 12.0f, 13.0f, 14.0f, 15.0f);
+    float zeros[PACKED_LINE], scales[PACKED_LINE];
+    const wide_factors f = {codes, zeros, scales, 0};
+    wide_line_of(job, row, group, zeros, scales);
+    if (job->dtype == LATHE_BF16)
+        wide_products(&f, PACKED_LINE, values, stride, LATHE_BF16);
+    else
+        wide_products(&f, PACKED_LINE, values, stride, job->dtype);
+}
+
+/* Turns n rows of words, a multiple of 16, of `outputs` outputs, a multiple of PACKED_LINE, to
+ * out[output][row]. */
+CODEC_WIDE static void wide_turn(const uint32_t *words, int64_t stride, int64_t n, int64_t outputs,
+                                 uint32_t *out)
+{
+    for (int64_t i = 0; i < n; i += PACKED_LINE)
+        for (int64_t k = 0; k < outputs; k += PACKED_LINE) {
+            const uint32_t *const from = words + i * stride + k;
+            for (int64_t r = 0; r < PACKED_LINE;
+                 r++) /* too far apart for the hardware to predict */
+                _mm_prefetch((const char *)(from + (r + PACKED_LINE) * stride), _MM_HINT_T1);
+            wide_turn16(from, stride, out + k * n + i, n);
+        }
 }
 #else /* the build for AVX-512 is never chosen */
-static inline void wide_group_values(int32_t zero, float scale, int32_t dtype, float *values)
+static inline void wide_line_values(const codec_job *job, int64_t row, int32_t group, float *values,
+                                    int64_t stride)
 {
-    for (int32_t i = 0; i < LATHE_CODE_VALUES; i++)
-        values[i] = codec_rounded((float)(i - zero) * scale, dtype);
+    (void)job, (void)row, (void)group, (void)values, (void)stride;
+}
+
+static inline void wide_turn(const uint32_t *words, int64_t stride, int64_t n, int64_t outputs,
+                             uint32_t *out)
+{
+    (void)words, (void)stride, (void)n, (void)outputs, (void)out;
 }
 
 static inline void wide_transpose16(const uint32_t *words, int64_t stride, uint32_t *out,
@@ -307,26 +358,6 @@ CODEC_BODY void decode_body(void *arg, int64_t begin, int64_t end, int build)
 }
 CODEC_BUILDS(decode_lines, decode_body)
 
-/* Turns the words of PACKED_LINE outputs of four bits: to out[output][columns / 2] bytes. */
-CODEC_BODY void turn_body(void *arg, int64_t begin, int64_t end, int build)
-{
-    const codec_job *const job = arg;
-    const int64_t row_bytes = (job->end - job->col) / 2, stop = job->first + end * PACKED_LINE;
-    uint32_t words[PACKED_LINE][WORDS + PAD];
-    for (int64_t first = job->first + begin * PACKED_LINE; first < stop; first += PACKED_LINE)
-        for (int64_t col = job->col; col < job->end; col += CODEC_SPAN) {
-            const int64_t n = job->end - col < CODEC_SPAN ? job->end - col : CODEC_SPAN;
-            const int64_t left = job->last - first, rows = left < PACKED_LINE ? left : PACKED_LINE;
-            turn_words((const uint32_t *)job->planes[PACKED_CODES] + col / 8 * job->rows + first,
-                       job->rows, n / 8, rows, words, build);
-            for (int64_t k = 0; k < rows; k++)
-                memcpy((char *)job->out + (first - job->first + k) * row_bytes +
-                           (col - job->col) / 2,
-                       words[k], (size_t)(n / 2));
-        }
-}
-CODEC_BUILDS(turn_lines, turn_body)
-
 static lathe_status gptq_decode(void *self, int64_t rows, int64_t cols, const void *const *planes,
                                 void *w, int32_t dtype, void *scratch, void *stream)
 {
@@ -353,17 +384,44 @@ static int64_t gptq_code_group(void *self, int64_t rows, int64_t cols)
 }
 
 /* The values of the 16 codes of an output's group. */
-static void group_values(const codec_job *job, int64_t row, int32_t group, int32_t dtype,
-                         float *values)
+static void group_values(const codec_job *job, int64_t row, int32_t group, float *values)
 {
     int32_t zero;
     const float scale = group_of(job, row, group, &zero);
-    if (job->self->build == CODEC_AVX512) {
-        wide_group_values(zero, scale, dtype, values);
-        return;
-    }
     for (int32_t i = 0; i < LATHE_CODE_VALUES; i++)
-        values[i] = codec_rounded((float)(i - zero) * scale, dtype);
+        values[i] = codec_rounded((float)(i - zero) * scale, job->dtype);
+}
+
+/* Those of the groups of `rows` outputs; groups[i * size]: of n. */
+static void part_values(const codec_job *job, const lathe_weight_part *part, const int32_t *groups,
+                        int64_t size, float *values)
+{
+    const int64_t n = part->cols / size, stride = n * LATHE_CODE_VALUES;
+    int64_t i = 0;
+    for (; job->self->build == CODEC_AVX512 && part->row % 8 == 0 && i + PACKED_LINE <= part->rows;
+         i += PACKED_LINE)
+        for (int64_t k = 0; k < n; k++)
+            wide_line_values(job, part->row + i, groups[k * size],
+                             values + i * stride + k * LATHE_CODE_VALUES, stride);
+    for (; i < part->rows; i++)
+        for (int64_t k = 0; k < n; k++)
+            group_values(job, part->row + i, groups[k * size],
+                         values + i * stride + k * LATHE_CODE_VALUES);
+}
+
+/* Turns the words of a part of four bits: to out[output][columns / 2] bytes. */
+static void turn_part(const codec_job *job, const lathe_weight_part *part, void *out)
+{
+    const int64_t n = part->cols / 8, stride = job->rows;
+    const uint32_t *const words =
+        (const uint32_t *)job->planes[PACKED_CODES] + part->col / 8 * stride + part->row;
+    uint32_t *const to = out;
+    const int64_t lines = part->rows / PACKED_LINE * PACKED_LINE;
+    const int64_t wide = job->self->build == CODEC_AVX512 && n % PACKED_LINE == 0 ? lines : 0;
+    wide_turn(words, stride, wide > 0 ? n : 0, wide, to);
+    for (int64_t i = 0; wide < part->rows && i < n; i++)
+        for (int64_t k = wide; k < part->rows; k++)
+            to[k * n + i] = words[i * stride + k];
 }
 
 /* Whether each `size` of n inputs are of one group. */
@@ -387,10 +445,8 @@ static int32_t gptq_part_codes(void *self, int64_t rows, int64_t cols, const voi
     const codec_job job = codec_whole(&q->head, rows, cols, planes, NULL, dtype);
     if (part->runs != 1 || !are_grouped(groups, part->cols, size))
         return 0;
-    codec_part(&q->head, rows, cols, planes, part, room, dtype, turn_lines, PACKED_LINE);
-    for (int64_t i = 0; i < part->rows; i++)
-        for (int64_t k = 0; k < part->cols; k += size, values += LATHE_CODE_VALUES)
-            group_values(&job, part->row + i, groups[k], dtype, values);
+    turn_part(&job, part, room);
+    part_values(&job, part, groups, size, values);
     *out =
         (lathe_part_codes){.codes = room, .row_bytes = row_bytes, .layout = LATHE_CODES_LOW_FIRST};
     return 1;
@@ -401,7 +457,7 @@ static void gptq_part_rows(void *self, int64_t rows, int64_t cols, lathe_part_ro
     (void)self;
     (void)rows;
     (void)cols;
-    *out = (lathe_part_rows){PACKED_LINE, 1, 0};
+    *out = (lathe_part_rows){PART_LINES * PACKED_LINE, 1, 0};
 }
 
 static lathe_status gptq_check_planes(void *self, int64_t rows, int64_t cols,
