@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "lathe/kit/instance.h"
-#include "shared/codec_tables.h"
+#include "shared/packed_codes.h"
 #include "shared/quant_source.h"
 
 enum {
@@ -233,36 +233,16 @@ CODEC_WIDE static void wide_output(const codec_job *job, const uint32_t *words, 
         wide_bytes(job, words, row, runs, n_runs, out, job->dtype);
 }
 
-/* Zero points and scales of PACKED_LINE outputs of four bits from `row` on, a multiple of 8, in a
- * group. */
-CODEC_WIDE_BODY void wide_line_of(const codec_job *job, int64_t row, int32_t group, float *zeros,
-                                  float *scales)
+/* The values of the codes of PACKED_LINE outputs from `row` on, a multiple of 8, in a group; those
+ * of an output follow `stride` after those of the one before. */
+CODEC_WIDE static void wide_outputs(const codec_job *job, int64_t row, int32_t group, float *values,
+                                    int64_t stride)
 {
     const gptq *const q = (const gptq *)(const void *)job->self;
-    const uint32_t *const words =
-        (const uint32_t *)job->planes[PACKED_ZEROS] + group * (job->rows / 8) + row / 8;
-    const uint16_t *const halves = (const uint16_t *)job->planes[PACKED_SCALES] + group * job->rows;
-    const __m512i codes = _mm512_and_si512(
-        wide_load16((const uint8_t *)words, 4, wide_shifts(4, 0)), _mm512_set1_epi32(15));
-    const __m512i moved = _mm512_add_epi32(codes, _mm512_set1_epi32(q->zero_offset));
-    _mm512_storeu_ps(zeros, _mm512_cvtepi32_ps(moved));
-    _mm512_storeu_ps(scales, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(halves + row))));
-}
-
-/* The values of the codes of PACKED_LINE outputs from `row` on in a group; those of an output
- * follow `stride` after those of the one before. */
-CODEC_WIDE static void wide_line_values(const codec_job *job, int64_t row, int32_t group,
-                                        float *values, int64_t stride)
-{
-    const __m512 codes = _mm512_setr_ps(0.0f, 1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f, 7.0f, 8.0f, 9.0f,
-                                        10.0f, 11.0f, 12.0f, 13.0f, 14.0f, 15.0f);
-    float zeros[PACKED_LINE], scales[PACKED_LINE];
-    const wide_factors f = {codes, zeros, scales, 0};
-    wide_line_of(job, row, group, zeros, scales);
-    if (job->dtype == LATHE_BF16)
-        wide_products(&f, PACKED_LINE, values, stride, LATHE_BF16);
-    else
-        wide_products(&f, PACKED_LINE, values, stride, job->dtype);
+    const wide_line line = {
+        (const uint32_t *)job->planes[PACKED_ZEROS] + group * (job->rows / 8) + row / 8,
+        (const uint16_t *)job->planes[PACKED_SCALES] + group * job->rows + row, q->zero_offset, 0};
+    wide_line_values(&line, values, stride, job->dtype);
 }
 
 /* Turns n rows of words, a multiple of 16, of `outputs` outputs, a multiple of PACKED_LINE, to
@@ -280,8 +260,8 @@ CODEC_WIDE static void wide_turn(const uint32_t *words, int64_t stride, int64_t 
         }
 }
 #else /* the build for AVX-512 is never chosen */
-static inline void wide_line_values(const codec_job *job, int64_t row, int32_t group, float *values,
-                                    int64_t stride)
+static inline void wide_outputs(const codec_job *job, int64_t row, int32_t group, float *values,
+                                int64_t stride)
 {
     (void)job, (void)row, (void)group, (void)values, (void)stride;
 }
@@ -401,8 +381,8 @@ static void part_values(const codec_job *job, const lathe_weight_part *part, con
     for (; job->self->build == CODEC_AVX512 && part->row % 8 == 0 && i + PACKED_LINE <= part->rows;
          i += PACKED_LINE)
         for (int64_t k = 0; k < n; k++)
-            wide_line_values(job, part->row + i, groups[k * size],
-                             values + i * stride + k * LATHE_CODE_VALUES, stride);
+            wide_outputs(job, part->row + i, groups[k * size],
+                         values + i * stride + k * LATHE_CODE_VALUES, stride);
     for (; i < part->rows; i++)
         for (int64_t k = 0; k < n; k++)
             group_values(job, part->row + i, groups[k * size],

@@ -256,8 +256,8 @@ CODEC_WIDE_BODY void wide_moved(const uint8_t *codes, int64_t n, int32_t zero, f
 
 /** Turns 16 rows of 16 words, which are `stride` words apart, into out[column][.. + row], whose
  * rows are `out_stride` words apart. */
-CODEC_WIDE static inline void wide_turn16(const uint32_t *words, int64_t stride, uint32_t *out,
-                                          int64_t out_stride)
+CODEC_WIDE static __attribute__((noinline)) void wide_turn16(const uint32_t *words, int64_t stride,
+                                                             uint32_t *out, int64_t out_stride)
 {
     __m512i r[16], t[16];
     for (int i = 0; i < 16; i++)
