@@ -69,7 +69,6 @@ CODEC_WIDE_BODY __m512 wide_product(const wide_factors *f, int64_t i)
 CODEC_WIDE_BODY void wide_products(const wide_factors *f, int64_t n, float *values, int64_t stride,
                                    int32_t dtype)
 {
-    const __m512i last = _mm512_set1_epi32(0x10000), half = _mm512_set1_epi32(0x7fff);
     for (int64_t first = 0; first < n; first += 16) {
         const int64_t left = n - first, end = left < 16 ? n : first + 16;
         const __m512 some =
@@ -85,12 +84,9 @@ CODEC_WIDE_BODY void wide_products(const wide_factors *f, int64_t n, float *valu
             continue;
         }
         for (int64_t i = first; i < end; i++) { /* no product is NaN, which this would change */
-            const __m512i x = _mm512_castps_si512(wide_product(f, i));
-            const __mmask16 is_odd = _mm512_test_epi32_mask(x, last);
-            const __m512i sum = _mm512_add_epi32(x, half);
-            const __m512i near = _mm512_mask_add_epi32(sum, is_odd, sum, _mm512_set1_epi32(1));
-            _mm512_storeu_si512(values + i * stride,
-                                _mm512_and_si512(near, _mm512_set1_epi32(-65536)));
+            _mm512_storeu_si512(
+                values + i * stride,
+                _mm512_and_si512(wide_bf16_sum(wide_product(f, i)), _mm512_set1_epi32(-65536)));
         }
     }
 }
