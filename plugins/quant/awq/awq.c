@@ -262,12 +262,13 @@ static int32_t awq_part_codes(void *self, int64_t rows, int64_t cols, const void
     const awq *q = self;
     const int64_t line = PACKED_LINE * AWQ_WORD, words = rows / AWQ_WORD;
     const codec_job job = codec_whole(&q->head, rows, cols, planes, NULL, dtype);
-    if (part->runs != 1 || part->row % AWQ_WORD != 0 || part->rows % line != 0)
+    const int64_t size = awq_code_group(self, rows, cols);
+    if (size == 0 || part->runs != 1 || part->row % AWQ_WORD != 0 || part->rows % line != 0)
         return 0;
     wide_turn_codes((const uint32_t *)planes[PACKED_CODES] + part->col * words +
                         part->row / AWQ_WORD,
                     words, part->cols, part->rows / line, room);
-    wide_part_values(&job, part, awq_code_group(self, rows, cols), values);
+    wide_part_values(&job, part, size, values);
     *out = (lathe_part_codes){
         .codes = room, .row_bytes = part->cols / 2, .layout = LATHE_CODES_LOW_FIRST};
     return 1;

@@ -114,7 +114,7 @@ int32_t gptq_part_codes(void *self, int64_t rows, int64_t cols, const void *cons
     const int64_t size = gptq_code_group(self, rows, cols), row_bytes = part->cols / 2;
     const int32_t *const groups = (const int32_t *)planes[PACKED_GROUPS] + part->col;
     const codec_job job = codec_whole(&q->head, rows, cols, planes, NULL, dtype);
-    if (part->runs != 1 || !are_grouped(groups, part->cols, size))
+    if (size == 0 || part->runs != 1 || !are_grouped(groups, part->cols, size))
         return 0;
     turn_part(&job, part, room);
     part_values(&job, part, groups, size, values);
