@@ -146,7 +146,7 @@ static inline void wide_e8m0(const uint8_t *codes, int64_t n, float *out)
 static void group_values(const codec_head *head, const uint8_t *exponents, int64_t n, float *values,
                          int32_t dtype)
 {
-    float scales[64];
+    float scales[64] = {0};
     for (int64_t i = 0, each; i < n; i += each) {
         each = n - i < 64 ? n - i : 64;
         if (head->build == CODEC_AVX512)
