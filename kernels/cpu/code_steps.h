@@ -24,20 +24,48 @@ CPU_INLINE int64_t code_bytes(int layout)
     return layout == LATHE_CODES_BYTES ? STEP : STEP / 2;
 }
 
-/* Whether codes can be multiplied in this dtype: with instructions for bf16, weights are bf16. */
-CPU_INLINE int multiplies_codes(int32_t dtype)
+/* Whether codes can be multiplied. */
+CPU_INLINE int multiplies_codes(void)
 {
-    return VL == 16 && a_bytes_of(dtype) == 4;
+    return VL == 16;
+}
+
+/* VDPBF16PS, with which decoded bf16 weights are multiplied, adds the product of the odd elements
+ * and then that of the even ones, as two fused operations that take denormal numbers for zeros. Two
+ * FMAs with these two modes set give the same bits, and together are faster on processors of Intel
+ * than the instruction with the permute that would feed it. Returns the modes to go back to. */
+CPU_INLINE uint32_t begin_codes(int32_t dtype)
+{
+    const uint32_t mode = _mm_getcsr();
+    if (MULTIPLIES_BF16 && dtype == LATHE_BF16)
+        _mm_setcsr(mode | _MM_FLUSH_ZERO_ON | 0x40 /* denormal operands are zeros */);
+    return mode;
+}
+
+CPU_INLINE void end_codes(uint32_t mode)
+{
+    _mm_setcsr(mode);
 }
 
 #if VL == 16
-/* 16 codes of two in a byte. */
-CPU_INLINE __m512i codes_in_order(const uint8_t *p, __m512i shifts)
+/* ---- values ---- */
+
+CPU_INLINE vf pick(vf t, __m512i codes)
 {
-    int32_t low, high;
-    memcpy(&low, p, sizeof low);
-    memcpy(&high, p + 4, sizeof high);
-    return _mm512_srlv_epi32(_mm512_mask_set1_epi32(_mm512_set1_epi32(low), 0xff00, high), shifts);
+    return _mm512_permutexvar_ps(codes, t);
+}
+
+/* For each 32-bit lane k the two bytes that hold code k of the 32 from p on, and the two that hold
+ * code 16 + k. */
+CPU_INLINE __m512i spread_nibbles(const uint8_t *p)
+{
+    static const uint8_t to[64] = {0, 1, 8,  9,  0, 1, 8,  9,  0, 1, 8,  9,  0, 1, 8,  9,
+                                   2, 3, 10, 11, 2, 3, 10, 11, 2, 3, 10, 11, 2, 3, 10, 11,
+                                   4, 5, 12, 13, 4, 5, 12, 13, 4, 5, 12, 13, 4, 5, 12, 13,
+                                   6, 7, 14, 15, 6, 7, 14, 15, 6, 7, 14, 15, 6, 7, 14, 15};
+    const __m512i packed =
+        _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)p));
+    return _mm512_shuffle_epi8(packed, _mm512_loadu_si512(to));
 }
 
 /* The values of one step, as load_step gives elements of the dtype. */
@@ -62,25 +90,60 @@ CPU_INLINE void load_codes(const uint8_t *p, vf values, int32_t shift, int layou
         first = layout == LATHE_CODES_HIGH_FIRST ? high : pairs;
         second = layout == LATHE_CODES_HIGH_FIRST ? pairs : high;
     } else {
-        const int flip = layout == LATHE_CODES_HIGH_FIRST ? 4 : 0;
-        const __m512i shifts = _mm512_xor_si512(
-            _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28),
-            _mm512_set1_epi32(flip));
-        first = codes_in_order(p, shifts);
-        second = codes_in_order(p + 8, shifts);
+        const __m512i shifts =
+            _mm512_xor_si512(_mm512_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12),
+                             _mm512_set1_epi32(layout == LATHE_CODES_HIGH_FIRST ? 4 : 0));
+        first = _mm512_srlv_epi32(spread_nibbles(p), shifts);
+        second = _mm512_srli_epi32(first, 16);
     }
-    *x = _mm512_permutexvar_ps(first, values);
-    *y = _mm512_permutexvar_ps(second, values);
+    *x = pick(values, first);
+    *y = pick(values, second);
 }
+/* ---- sums ---- */
+
+/* Adds the products of one step of `rows` rows of a and `columns` columns; at: of the codes. */
+CPU_INLINE void add_code_step(const code_view *v, const uint8_t *const *codes, int64_t at,
+                              const vf *table, const char *a, vf (*acc)[4], int rows, int columns,
+                              int layout, int32_t dtype)
+{
+    vf x[2][4];
+#pragma GCC unroll 4
+    for (int c = 0; c < columns; c++)
+        load_codes(codes[c] + at, table[c], v->shift, layout, &x[0][c], &x[1][c], dtype);
+#if MULTIPLIES_BF16
+    if (dtype == LATHE_BF16) {
+#pragma GCC unroll 8
+        for (int i = 0; i < rows; i++) {
+            vf even, odd;
+            v_widen_pairs((const uint16_t *)(const void *)(a + i * v->a_bytes), &even, &odd);
+#pragma GCC unroll 4
+            for (int c = 0; c < columns; c++)
+                acc[i][c] = v_fma(x[1][c], odd, acc[i][c]);
+#pragma GCC unroll 4
+            for (int c = 0; c < columns; c++)
+                acc[i][c] = v_fma(x[0][c], even, acc[i][c]);
+        }
+        return;
+    }
 #endif
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; half++)
+#pragma GCC unroll 8
+        for (int i = 0; i < rows; i++) {
+            const vf y = v_load((const float *)(const void *)(a + i * v->a_bytes) + half * VL);
+#pragma GCC unroll 4
+            for (int c = 0; c < columns; c++)
+                acc[i][c] = v_fma(x[half][c], y, acc[i][c]);
+        }
+}
 
 /* Adds the products of rows [r, r + rows) of a and columns [j, j + columns). */
 CPU_INLINE void add_codes(const code_view *v, int64_t r, int64_t j, int rows, int columns,
                           int layout, int32_t dtype)
 {
-#if VL == 16
-    const uint8_t *codes = v->codes + j * v->row_bytes;
-    const float *values = v->values + j * v->groups * LATHE_CODE_VALUES;
+    const int64_t a_step = STEP * a_bytes_of(dtype), code_step = code_bytes(layout);
+    const uint8_t *codes[4];
+    const float *values[4];
     const char *a = v->a + r * v->a_bytes;
     float *const sums = v->sums + (r * v->sum_columns + j) * VL;
     vf acc[8][4];
@@ -89,39 +152,32 @@ CPU_INLINE void add_codes(const code_view *v, int64_t r, int64_t j, int rows, in
 #pragma GCC unroll 4
         for (int c = 0; c < columns; c++)
             acc[i][c] = v->is_first ? v_zero() : v_load(sums + (i * v->sum_columns + c) * VL);
-    for (int64_t g = 0; g < v->groups; g++, values += LATHE_CODE_VALUES) {
+#pragma GCC unroll 4
+    for (int c = 0; c < columns; c++) {
+        codes[c] = v->codes + (j + c) * v->row_bytes;
+        values[c] = v->values + (j + c) * v->groups * LATHE_CODE_VALUES;
+        /* else compilers keep a pointer for each use of these, and the registers do not suffice */
+        __asm__("" : "+r"(codes[c]), "+r"(values[c]));
+    }
+    for (int64_t g = 0, at = 0; g < v->groups * LATHE_CODE_VALUES; g += LATHE_CODE_VALUES) {
+        const int64_t end = at + v->group_steps * code_step;
         vf table[4];
 #pragma GCC unroll 4
         for (int c = 0; c < columns; c++)
-            table[c] = v_load(values + c * v->groups * LATHE_CODE_VALUES);
-        for (int64_t s = 0; s < v->group_steps; s++) {
-            vf x[2][4];
-#pragma GCC unroll 4
-            for (int c = 0; c < columns; c++)
-                load_codes(codes + c * v->row_bytes, table[c], v->shift, layout, &x[0][c], &x[1][c],
-                           dtype);
-#pragma GCC unroll 2
-            for (int half = 0; half < 2; half++)
-#pragma GCC unroll 8
-                for (int i = 0; i < rows; i++) {
-                    const vf y =
-                        v_load((const float *)(const void *)(a + i * v->a_bytes) + half * VL);
-#pragma GCC unroll 4
-                    for (int c = 0; c < columns; c++)
-                        acc[i][c] = v_fma(x[half][c], y, acc[i][c]);
-                }
-            codes += code_bytes(layout);
-            a += STEP * a_bytes_of(dtype);
+            table[c] = v_load(values[c] + g);
+        for (; at + 2 * code_step <= end; at += 2 * code_step, a += 2 * a_step) {
+            add_code_step(v, codes, at, table, a, acc, rows, columns, layout, dtype);
+            add_code_step(v, codes, at + code_step, table, a + a_step, acc, rows, columns, layout,
+                          dtype);
         }
+        for (; at < end; at += code_step, a += a_step)
+            add_code_step(v, codes, at, table, a, acc, rows, columns, layout, dtype);
     }
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
         for (int c = 0; c < columns; c++)
             v_store(sums + (i * v->sum_columns + c) * VL, acc[i][c]);
-#else
-    (void)v, (void)r, (void)j, (void)rows, (void)columns, (void)layout, (void)dtype;
-#endif
 }
 
 /* The same for rows [r, r + rows) and all of n columns. */
@@ -135,23 +191,57 @@ CPU_INLINE void add_code_rows(const code_view *v, int64_t r, int64_t n, int rows
         add_codes(v, r, j, rows, 1, layout, dtype);
 }
 
-/* The same for all `rows` rows of a. */
-CPU_INLINE void add_code_part(const code_view *v, int64_t rows, int64_t n, int layout,
-                              int32_t dtype)
+/* A function for each number of rows, layout and dtype: inlined into one, the loops of some find no
+ * registers for their pointers. */
+#define CODE_ROWS_OF(rows, columns, layout, dtype)                                                 \
+    static __attribute__((noinline)) void add_code_rows_##rows##_##layout##_##dtype(               \
+        const code_view *v, int64_t r, int64_t n)                                                  \
+    {                                                                                              \
+        add_code_rows(v, r, n, rows, columns, LATHE_CODES_##layout, LATHE_##dtype);                \
+    }
+#define CODE_PART_OF(layout, dtype)                                                                \
+    CODE_ROWS_OF(8, 2, layout, dtype)                                                              \
+    CODE_ROWS_OF(4, 2, layout, dtype)                                                              \
+    CODE_ROWS_OF(2, 4, layout, dtype)                                                              \
+    CODE_ROWS_OF(1, 4, layout, dtype)                                                              \
+    static void add_code_part_##layout##_##dtype(const code_view *v, int64_t rows, int64_t n)      \
+    {                                                                                              \
+        int64_t r = 0;                                                                             \
+        for (; rows - r >= 8; r += 8)                                                              \
+            add_code_rows_8_##layout##_##dtype(v, r, n);                                           \
+        if ((rows & 4) != 0)                                                                       \
+            add_code_rows_4_##layout##_##dtype(v, r, n);                                           \
+        r += rows & 4;                                                                             \
+        if ((rows & 2) != 0)                                                                       \
+            add_code_rows_2_##layout##_##dtype(v, r, n);                                           \
+        r += rows & 2;                                                                             \
+        if ((rows & 1) != 0)                                                                       \
+            add_code_rows_1_##layout##_##dtype(v, r, n);                                           \
+    }
+#define CODE_LAYOUT_OF(layout)                                                                     \
+    CODE_PART_OF(layout, F32)                                                                      \
+    CODE_PART_OF(layout, BF16)                                                                     \
+    CODE_PART_OF(layout, F16)
+CODE_LAYOUT_OF(LOW_FIRST)
+CODE_LAYOUT_OF(HIGH_FIRST)
+CODE_LAYOUT_OF(BYTES)
+
+/* Adds the products of all `rows` rows of a and n columns. */
+static void add_code_part(const code_view *v, int64_t rows, int64_t n, int layout, int32_t dtype)
 {
-    int64_t r = 0;
-    for (; rows - r >= 8; r += 8)
-        add_code_rows(v, r, n, 8, 2, layout, dtype);
-    if (rows - r >= 4) {
-        add_code_rows(v, r, n, 4, 2, layout, dtype);
-        r += 4;
-    }
-    if (rows - r >= 2) {
-        add_code_rows(v, r, n, 2, 4, layout, dtype);
-        r += 2;
-    }
-    if (r < rows)
-        add_code_rows(v, r, n, 1, 4, layout, dtype);
+    static void (*const parts[3][3])(const code_view *v, int64_t rows, int64_t n) = {
+        {add_code_part_LOW_FIRST_F32, add_code_part_LOW_FIRST_BF16, add_code_part_LOW_FIRST_F16},
+        {add_code_part_HIGH_FIRST_F32, add_code_part_HIGH_FIRST_BF16, add_code_part_HIGH_FIRST_F16},
+        {add_code_part_BYTES_F32, add_code_part_BYTES_BF16, add_code_part_BYTES_F16}};
+    parts[layout][dtype == LATHE_F32 ? 0 : dtype == LATHE_BF16 ? 1 : 2](v, rows, n);
 }
+
+#else
+static inline void add_code_part(const code_view *v, int64_t rows, int64_t n, int layout,
+                                 int32_t dtype)
+{
+    (void)v, (void)rows, (void)n, (void)layout, (void)dtype;
+}
+#endif
 
 #endif

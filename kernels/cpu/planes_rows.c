@@ -17,8 +17,9 @@
 #define LARGE_PART_BYTES (256 * 1024) /* for more rows, which take longer than decoding */
 #define WAITING_ROWS 16               /* of a that a worker multiplies a part with at a time */
 #define MOST_PART_ROWS 48
-#define CODE_COLUMNS (2 * LATHE_PART_COLS) /* of a part whose codes are multiplied */
-#define CHUNK_ELEMENTS (32 * 1024)         /* of the weight that a worker takes at a time, about */
+#define VALUES_BYTES (16 * 1024) /* of the values of a part whose codes are multiplied */
+#define VALUE_BYTES (LATHE_CODE_VALUES * (int64_t)sizeof(float)) /* of a group */
+#define CHUNK_ELEMENTS (32 * 1024) /* of the weight that a worker takes at a time, about */
 
 /* Sums that a kernel keeps in registers. */
 #if VL == 16
@@ -72,15 +73,17 @@ static void cut_weight(cpu_planes_rows *p)
         p->cols = at_most(s->k, cols < LATHE_PART_COLS ? LATHE_PART_COLS
                                                        : cols / LATHE_PART_COLS * LATHE_PART_COLS);
     }
-    if (p->group > 0)
-        p->cols = at_most(s->k, CODE_COLUMNS);
+    if (p->group > 0) {
+        const int64_t groups = VALUES_BYTES / (part_rows(p) * VALUE_BYTES);
+        p->cols = at_most(s->k, at_least(groups * p->group / LATHE_PART_COLS, 1) * LATHE_PART_COLS);
+    }
     p->n_parts = (run + p->rows - 1) / p->rows;
 }
 
 /* Bytes of the values of a part's groups. */
 static int64_t values_bytes(const cpu_planes_rows *p)
 {
-    return part_rows(p) * (p->cols / p->group) * LATHE_CODE_VALUES * (int64_t)sizeof(float);
+    return part_rows(p) * (p->cols / p->group) * VALUE_BYTES;
 }
 
 void cpu_planes_rows_init(const matmul_spec *spec, const lathe_packed_weight *weight,
@@ -90,8 +93,7 @@ void cpu_planes_rows_init(const matmul_spec *spec, const lathe_packed_weight *we
         .spec = *spec, .weight = *weight, .by = {1, 1, 0}, .n_workers = n_workers};
     if (LATHE_HAS(weight->table, part_rows))
         weight->table->part_rows(weight->self, spec->n, spec->k, &p->by);
-    if (spec->m <= WAITING_ROWS && multiplies_codes(spec->b_dtype) &&
-        LATHE_HAS(weight->table, code_group))
+    if (spec->m <= WAITING_ROWS && multiplies_codes() && LATHE_HAS(weight->table, code_group))
         p->group = weight->table->code_group(weight->self, spec->n, spec->k);
     cut_weight(p);
     const int64_t sums = at_most(spec->m, WAITING_ROWS) * part_rows(p);
@@ -239,18 +241,15 @@ static int add_coded(const cpu_planes_use *u, lathe_weight_part *part, int64_t c
     v->row_bytes = codes.row_bytes;
     v->groups = part->cols / p->group;
     v->group_steps = p->group / STEP;
+    const uint32_t mode = begin_codes(dtype);
     for (int64_t k = 0; k < part->runs; k++) {
         v->codes = codes.codes + k * codes.run_bytes;
         v->shift = codes.shift + (int32_t)k * codes.run_shift;
         v->values = values + k * part->rows * v->groups * LATHE_CODE_VALUES;
         v->sums = sums + k * part->rows * VL;
-        if (codes.layout == LATHE_CODES_LOW_FIRST)
-            CPU_BY_DTYPE(dtype, add_code_part, v, rows, part->rows, LATHE_CODES_LOW_FIRST);
-        else if (codes.layout == LATHE_CODES_HIGH_FIRST)
-            CPU_BY_DTYPE(dtype, add_code_part, v, rows, part->rows, LATHE_CODES_HIGH_FIRST);
-        else
-            CPU_BY_DTYPE(dtype, add_code_part, v, rows, part->rows, LATHE_CODES_BYTES);
+        add_code_part(v, rows, part->rows, codes.layout, dtype);
     }
+    end_codes(mode);
     v->sums = sums;
     return 1;
 }

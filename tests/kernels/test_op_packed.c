@@ -15,10 +15,10 @@ typedef struct format {
 
 /* Row by row, transposed, runs of rows that share bytes, and blocks of rows. */
 static const format formats[] = {
-    {"nf4", "", 331, 1091},  {"int8", "", 331, 64},
-    {"gptq", "", 344, 1088}, {"awq", "group_size=64", 344, 704},
-    {"hqq", "", 332, 1088},  {"hqq", "bits=2", 332, 2112},
-    {"fp8", "", 331, 1091},  {"nvfp4", "", 331, 1072},
+    {"nf4", "", 331, 1091},   {"nf4", "", 331, 1088},       {"mxfp4", "", 331, 1056},
+    {"int8", "", 331, 64},    {"gptq", "", 344, 1088},      {"awq", "group_size=64", 344, 704},
+    {"hqq", "", 332, 1088},   {"hqq", "bits=2", 332, 2112}, {"fp8", "", 331, 1091},
+    {"nvfp4", "", 331, 1072},
 };
 enum { N_FORMATS = sizeof formats / sizeof *formats };
 
@@ -73,6 +73,7 @@ typedef struct product {
     const weight *weights[MOST_WEIGHTS];
     int32_t is_packed[MOST_WEIGHTS];
     int32_t adds, has_bias, has_z;
+    int32_t is_tiny; /* x and its products are near the smallest normal numbers, and below */
 } product;
 
 static int64_t in_width(const product *p)
@@ -111,6 +112,8 @@ static void run(const op_build *b, const product *p, void **out)
         outs[i] = absent;
     in[0] = lathe_desc_2d(p->dtype, p->m, in_width(p));
     pointers[0] = memory[0] = noise(p->m * in_width(p), p->dtype, 1);
+    for (int64_t i = 0; p->is_tiny && i < p->m * in_width(p); i++)
+        op_store(memory[0], p->dtype, i, op_load(memory[0], p->dtype, i) * 0x1p-122);
     for (int32_t i = 0; i < p->n; i++) {
         const weight *w = p->weights[i];
         const int32_t k = 1 + 2 * i;
@@ -251,6 +254,9 @@ static void check_linear(const op_build *b, const weight *w, int32_t dtype, cons
         p.has_bias = i % 2;
         expect_product(b, &p, 1, what);
     }
+    for (p.is_tiny = 1, p.m = 1; p.m <= 8; p.m += 7)
+        expect_product(b, &p, 1, what);
+    p.is_tiny = 0;
     p.attrs.invariant = 1;
     for (int i = 0; i < 4; i++) {
         p.m = invariant[i];

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "lathe/kit/instance.h"
-#include "shared/codec_tables.h"
+#include "shared/packed_codes.h"
 #include "shared/quant_source.h"
 
 enum { FIELD_GROUP_SIZE, FIELD_SCALE_INPUTS };
@@ -74,6 +74,67 @@ CODEC_WIDE static void wide_codes4(const uint32_t *words, int64_t n, int shift, 
     else
         wide_picks(&t, NULL, words, n, shift, out, dtype);
 }
+
+/* The words of 16 inputs as eight rows of 16 codes: quarter b of the result has the codes of bits
+ * 8b to 8b+3 of the words, the first in the low bits, and then those of bits 8b+4 to 8b+7. */
+CODEC_WIDE_BODY __m512i wide_code_rows(__m512i words)
+{
+    const __m512i by_byte =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+    const __m512i by_quarter =
+        _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m512i apart =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
+    const __m512i low = _mm512_set1_epi16(15), byte = _mm512_set1_epi16(255);
+    /* quarter b: byte b of each word; the codes of two inputs in 16 bits */
+    const __m512i two = _mm512_permutexvar_epi32(by_quarter, _mm512_shuffle_epi8(words, by_byte));
+    const __m512i four = _mm512_srli_epi16(two, 4);
+    /* 0xca: bits of the second where the first has ones, else of the third */
+    const __m512i first = _mm512_ternarylogic_epi32(low, two, four, 0xca);
+    const __m512i second = _mm512_ternarylogic_epi32(low, four, _mm512_srli_epi16(two, 8), 0xca);
+    const __m512i both = _mm512_ternarylogic_epi32(byte, first, _mm512_slli_epi16(second, 8), 0xca);
+    return _mm512_shuffle_epi8(both, apart);
+}
+
+/* The codes of n inputs, a multiple of 16, of `n_lines` lines of words: to out[output][n / 2]. */
+CODEC_WIDE static void wide_turn_codes(const uint32_t *words, int64_t stride, int64_t n,
+                                       int64_t n_lines, uint8_t *out)
+{
+    uint32_t turned[PACKED_LINE * PACKED_LINE];
+    for (int64_t i = 0; i < n; i += PACKED_LINE)
+        for (int64_t line = 0; line < n_lines; line++) {
+            const uint32_t *const from = words + i * stride + line * PACKED_LINE;
+            uint8_t *to = out + line * PACKED_LINE * AWQ_WORD * (n / 2) + i / 2;
+            wide_fetch(from, stride);
+            wide_turn16(from, stride, turned, PACKED_LINE);
+            for (int64_t k = 0; k < PACKED_LINE; k++) {
+                uint64_t rows[AWQ_WORD];
+                _mm512_storeu_si512(rows,
+                                    wide_code_rows(_mm512_loadu_si512(turned + k * PACKED_LINE)));
+                for (int64_t o = 0; o < AWQ_WORD; o++, to += n / 2) {
+                    memcpy(to, &rows[awq_shift(o) / 4], sizeof *rows);
+                    __asm__("" : "+r"(to)); /* else there is a pointer for each of the outputs */
+                }
+            }
+        }
+}
+
+/* The values of the codes of a part, 16 outputs at a time. */
+CODEC_WIDE static void wide_part_values(const codec_job *job, const lathe_weight_part *part,
+                                        int64_t size, float *values)
+{
+    const int64_t group = awq_group((const awq *)(const void *)job->self, job->cols);
+    const int64_t n = part->cols / size, stride = n * LATHE_CODE_VALUES;
+    for (int64_t row = part->row; row < part->row + part->rows; row += PACKED_LINE)
+        for (int64_t k = 0; k < n; k++) {
+            const int64_t of = (part->col + k * size) / group;
+            const wide_line line = {
+                (const uint32_t *)job->planes[PACKED_ZEROS] + (of * job->rows + row) / AWQ_WORD,
+                (const uint16_t *)job->planes[PACKED_SCALES] + of * job->rows + row, 0, 1};
+            wide_line_values(&line, values + (row - part->row) * stride + k * LATHE_CODE_VALUES,
+                             stride, job->dtype);
+        }
+}
 #else /* the build for AVX-512 is never chosen */
 static inline void wide_transpose16(const uint32_t *words, int64_t stride, uint32_t *out,
                                     int64_t out_stride)
@@ -81,6 +142,18 @@ static inline void wide_transpose16(const uint32_t *words, int64_t stride, uint3
     for (int64_t i = 0; i < 16; i++)
         for (int64_t k = 0; k < 16; k++)
             out[k * out_stride + i] = words[i * stride + k];
+}
+
+static inline void wide_turn_codes(const uint32_t *words, int64_t stride, int64_t n,
+                                   int64_t n_lines, uint8_t *out)
+{
+    (void)words, (void)stride, (void)n, (void)n_lines, (void)out;
+}
+
+static inline void wide_part_values(const codec_job *job, const lathe_weight_part *part,
+                                    int64_t size, float *values)
+{
+    (void)job, (void)part, (void)size, (void)values;
 }
 
 static inline void wide_codes4(const uint32_t *words, int64_t n, int shift, int32_t zero,
@@ -173,6 +246,34 @@ static void awq_decode_part(void *self, int64_t rows, int64_t cols, const void *
     codec_part(self, rows, cols, planes, part, out, dtype, decode_lines, 1);
 }
 
+static int64_t awq_code_group(void *self, int64_t rows, int64_t cols)
+{
+    const awq *q = self;
+    (void)rows;
+    return q->head.build == CODEC_AVX512 ? codec_code_group(awq_group(q, cols), cols) : 0;
+}
+
+/* The codes of whole lines of words are turned, so that those of an output lie one after another.
+ */
+static int32_t awq_part_codes(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                              const lathe_weight_part *part, int32_t dtype, float *values,
+                              void *room, lathe_part_codes *out)
+{
+    const awq *q = self;
+    const int64_t line = PACKED_LINE * AWQ_WORD, words = rows / AWQ_WORD;
+    const codec_job job = codec_whole(&q->head, rows, cols, planes, NULL, dtype);
+    const int64_t size = awq_code_group(self, rows, cols);
+    if (size == 0 || part->runs != 1 || part->row % AWQ_WORD != 0 || part->rows % line != 0)
+        return 0;
+    wide_turn_codes((const uint32_t *)planes[PACKED_CODES] + part->col * words +
+                        part->row / AWQ_WORD,
+                    words, part->cols, part->rows / line, room);
+    wide_part_values(&job, part, size, values);
+    *out = (lathe_part_codes){
+        .codes = room, .row_bytes = part->cols / 2, .layout = LATHE_CODES_LOW_FIRST};
+    return 1;
+}
+
 static void awq_part_rows(void *self, int64_t rows, int64_t cols, lathe_part_rows *out)
 {
     (void)self;
@@ -225,6 +326,8 @@ static const lathe_quant_v1 awq_table = {
     .decode = awq_decode,
     .part_rows = awq_part_rows,
     .decode_part = awq_decode_part,
+    .code_group = awq_code_group,
+    .part_codes = awq_part_codes,
     .config_json = awq_config_json,
     .cuda_image = LATHE_CUDA_IMAGE,
     .image_settings = awq_image_settings,

@@ -85,6 +85,10 @@ static int32_t gptq_planes(void *self, int64_t rows, int64_t cols, lathe_plane *
 /* WORDS: of CODEC_SPAN codes of 8 bits; PAD: words that wide_bits may read beyond. */
 enum { WORDS = CODEC_SPAN / 4, PAD = 1 };
 
+enum {
+    PART_LINES = 4
+}; /* of a part: lines that follow each other, which the hardware prefetches */
+
 /* The codes of n inputs of an output. per: codes in a word; 0 where a code may lie in two words
  * (3 bits). */
 CODEC_BODY void unpack(const uint32_t *words, int64_t n, int64_t bits, int64_t per, int32_t *out)
@@ -228,19 +232,8 @@ CODEC_WIDE static void wide_output(const codec_job *job, const uint32_t *words, 
     else
         wide_bytes(job, words, row, runs, n_runs, out, job->dtype);
 }
-CODEC_WIDE static void wide_group_values(int32_t zero, float scale, int32_t dtype, float *values)
-{
-    const __m512i code = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    const __m512 moved = _mm512_cvtepi32_ps(_mm512_sub_epi32(code, _mm512_set1_epi32(zero)));
-    _mm512_storeu_ps(values, wide_rounded_to(_mm512_mul_ps(moved, _mm512_set1_ps(scale)), dtype));
-}
-#else /* the build for AVX-512 is never chosen */
-static inline void wide_group_values(int32_t zero, float scale, int32_t dtype, float *values)
-{
-    for (int32_t i = 0; i < LATHE_CODE_VALUES; i++)
-        values[i] = codec_rounded((float)(i - zero) * scale, dtype);
-}
 
+#else /* the build for AVX-512 is never chosen */
 static inline void wide_transpose16(const uint32_t *words, int64_t stride, uint32_t *out,
                                     int64_t out_stride)
 {
@@ -307,26 +300,6 @@ CODEC_BODY void decode_body(void *arg, int64_t begin, int64_t end, int build)
 }
 CODEC_BUILDS(decode_lines, decode_body)
 
-/* Turns the words of PACKED_LINE outputs of four bits: to out[output][columns / 2] bytes. */
-CODEC_BODY void turn_body(void *arg, int64_t begin, int64_t end, int build)
-{
-    const codec_job *const job = arg;
-    const int64_t row_bytes = (job->end - job->col) / 2, stop = job->first + end * PACKED_LINE;
-    uint32_t words[PACKED_LINE][WORDS + PAD];
-    for (int64_t first = job->first + begin * PACKED_LINE; first < stop; first += PACKED_LINE)
-        for (int64_t col = job->col; col < job->end; col += CODEC_SPAN) {
-            const int64_t n = job->end - col < CODEC_SPAN ? job->end - col : CODEC_SPAN;
-            const int64_t left = job->last - first, rows = left < PACKED_LINE ? left : PACKED_LINE;
-            turn_words((const uint32_t *)job->planes[PACKED_CODES] + col / 8 * job->rows + first,
-                       job->rows, n / 8, rows, words, build);
-            for (int64_t k = 0; k < rows; k++)
-                memcpy((char *)job->out + (first - job->first + k) * row_bytes +
-                           (col - job->col) / 2,
-                       words[k], (size_t)(n / 2));
-        }
-}
-CODEC_BUILDS(turn_lines, turn_body)
-
 static lathe_status gptq_decode(void *self, int64_t rows, int64_t cols, const void *const *planes,
                                 void *w, int32_t dtype, void *scratch, void *stream)
 {
@@ -345,63 +318,12 @@ static void gptq_decode_part(void *self, int64_t rows, int64_t cols, const void 
     codec_part(self, rows, cols, planes, part, out, dtype, decode_lines, PACKED_LINE);
 }
 
-static int64_t gptq_code_group(void *self, int64_t rows, int64_t cols)
-{
-    const gptq *q = self;
-    (void)rows;
-    return q->bits == 4 && !q->act_order ? codec_code_group(gptq_group(q, cols), cols) : 0;
-}
-
-/* The values of the 16 codes of an output's group. */
-static void group_values(const codec_job *job, int64_t row, int32_t group, int32_t dtype,
-                         float *values)
-{
-    int32_t zero;
-    const float scale = group_of(job, row, group, &zero);
-    if (job->self->build == CODEC_AVX512) {
-        wide_group_values(zero, scale, dtype, values);
-        return;
-    }
-    for (int32_t i = 0; i < LATHE_CODE_VALUES; i++)
-        values[i] = codec_rounded((float)(i - zero) * scale, dtype);
-}
-
-/* Whether each `size` of n inputs are of one group. */
-static int are_grouped(const int32_t *groups, int64_t n, int64_t size)
-{
-    int32_t differ = 0;
-    for (int64_t i = 0; i < n; i += size)
-        for (int64_t k = i; k < i + size; k++)
-            differ |= groups[k] ^ groups[i];
-    return differ == 0;
-}
-
-/* The words are turned, so that the codes of an output lie one after another. */
-static int32_t gptq_part_codes(void *self, int64_t rows, int64_t cols, const void *const *planes,
-                               const lathe_weight_part *part, int32_t dtype, float *values,
-                               void *room, lathe_part_codes *out)
-{
-    const gptq *q = self;
-    const int64_t size = gptq_code_group(self, rows, cols), row_bytes = part->cols / 2;
-    const int32_t *const groups = (const int32_t *)planes[PACKED_GROUPS] + part->col;
-    const codec_job job = codec_whole(&q->head, rows, cols, planes, NULL, dtype);
-    if (part->runs != 1 || !are_grouped(groups, part->cols, size))
-        return 0;
-    codec_part(&q->head, rows, cols, planes, part, room, dtype, turn_lines, PACKED_LINE);
-    for (int64_t i = 0; i < part->rows; i++)
-        for (int64_t k = 0; k < part->cols; k += size, values += LATHE_CODE_VALUES)
-            group_values(&job, part->row + i, groups[k], dtype, values);
-    *out =
-        (lathe_part_codes){.codes = room, .row_bytes = row_bytes, .layout = LATHE_CODES_LOW_FIRST};
-    return 1;
-}
-
 static void gptq_part_rows(void *self, int64_t rows, int64_t cols, lathe_part_rows *out)
 {
     (void)self;
     (void)rows;
     (void)cols;
-    *out = (lathe_part_rows){PACKED_LINE, 1, 0};
+    *out = (lathe_part_rows){PART_LINES * PACKED_LINE, 1, 0};
 }
 
 static lathe_status gptq_check_planes(void *self, int64_t rows, int64_t cols,

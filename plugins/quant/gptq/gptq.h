@@ -1,4 +1,4 @@
-/* gptq: the instance, and its encoders. */
+/* gptq: the instance, its encoders and its codes. */
 #ifndef LATHE_GPTQ_H
 #define LATHE_GPTQ_H
 
@@ -32,5 +32,11 @@ lathe_status gptq_encode(void *self, int64_t rows, int64_t cols, const float *w,
                          void *const *planes);
 lathe_status gptq_encode_calibrated(void *self, int64_t rows, int64_t cols, const float *w,
                                     const lathe_quant_inputs *inputs, void *const *planes);
+
+/** Functions of lathe_quant_v1. */
+int64_t gptq_code_group(void *self, int64_t rows, int64_t cols);
+int32_t gptq_part_codes(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                        const lathe_weight_part *part, int32_t dtype, float *values, void *room,
+                        lathe_part_codes *out);
 
 #endif

@@ -223,31 +223,24 @@ CODEC_WIDE static void wide_run(const codec_job *job, int64_t at, int64_t n, voi
     else
         wide_run_as(job, at, n, out, (int)q->bits, q->dtype, job->dtype);
 }
-CODEC_WIDE static void wide_code_values(const hqq *q, const void *const *planes, int64_t group,
-                                        float *values, int32_t dtype)
+
+CODEC_WIDE static void wide_code_values(const hqq *q, const void *const *planes, int64_t first,
+                                        int64_t n, float *values, int32_t dtype)
 {
-    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    const __m512i code = _mm512_and_si512(lane, _mm512_set1_epi32((1 << q->bits) - 1));
-    __m512 made;
-    if (q->dtype == LATHE_F16)
-        made = wide_values(code, wide_f16(planes[HQQ_ZERO], group),
-                           wide_f16(planes[HQQ_SCALE], group), LATHE_F16);
+    if (q->dtype == LATHE_F16 && dtype == LATHE_BF16)
+        wide_group_values(q, planes, first, n, values, LATHE_F16, LATHE_BF16);
+    else if (q->dtype == LATHE_F16)
+        wide_group_values(q, planes, first, n, values, LATHE_F16, dtype);
+    else if (q->dtype == LATHE_BF16)
+        wide_group_values(q, planes, first, n, values, LATHE_BF16, dtype);
     else
-        made = wide_values(code, hqq_parameter(planes[HQQ_ZERO], group, q->dtype),
-                           hqq_parameter(planes[HQQ_SCALE], group, q->dtype), q->dtype);
-    _mm512_storeu_ps(values, wide_rounded_to(made, dtype));
+        wide_group_values(q, planes, first, n, values, LATHE_F32, dtype);
 }
 #else /* the build for AVX-512 is never chosen */
-static inline void wide_code_values(const hqq *q, const void *const *planes, int64_t group,
-                                    float *values, int32_t dtype)
+static inline void wide_code_values(const hqq *q, const void *const *planes, int64_t first,
+                                    int64_t n, float *values, int32_t dtype)
 {
-    for (int32_t i = 0; i < LATHE_CODE_VALUES; i++) {
-        const float code = (float)(i & ((1 << q->bits) - 1));
-        const float moved =
-            hqq_rounded(code - hqq_parameter(planes[HQQ_ZERO], group, q->dtype), q->dtype);
-        const float scale = hqq_parameter(planes[HQQ_SCALE], group, q->dtype);
-        values[i] = codec_rounded(hqq_rounded(moved * scale, q->dtype), dtype);
-    }
+    (void)q, (void)planes, (void)first, (void)n, (void)values, (void)dtype;
 }
 
 static inline void wide_run(const codec_job *job, int64_t at, int64_t n, void *out)
@@ -328,7 +321,7 @@ static void group_values(const hqq *q, const void *const *planes, int64_t group,
                          float *values)
 {
     if (q->head.build == CODEC_AVX512) {
-        wide_code_values(q, planes, group, values, dtype);
+        wide_code_values(q, planes, group, 1, values, dtype);
         return;
     }
     const float zero = hqq_parameter(planes[HQQ_ZERO], group, q->dtype);
@@ -362,6 +355,11 @@ static int32_t hqq_part_codes(void *self, int64_t rows, int64_t cols, const void
     for (int64_t i = 0; i < part->runs * part->rows; i++) {
         const int64_t at = codec_part_row(part, i) * cols + part->col;
         int64_t group = divided(at, q->group), end = (group + 1) * q->group - at;
+        if (size == q->group && q->head.build == CODEC_AVX512) {
+            wide_code_values(q, planes, group, part->cols / size, values, dtype);
+            values += part->cols / size * LATHE_CODE_VALUES;
+            continue;
+        }
         for (int64_t k = 0; k < part->cols; k += size, values += LATHE_CODE_VALUES) {
             if (k == end) {
                 group++;

@@ -2,7 +2,7 @@
 #ifndef LATHE_HQQ_AVX512_H
 #define LATHE_HQQ_AVX512_H
 
-#include "hqq_kernel.h"
+#include "hqq.h"
 #include "shared/codec_tables.h"
 
 #if defined(__x86_64__)
@@ -55,6 +55,47 @@ CODEC_WIDE_BODY void wide_group_table(const uint8_t *bytes, const uint32_t *word
         wide_picks(&t, bytes, words, n, shift, out, LATHE_F32);
     else
         wide_picks(&t, bytes, words, n, shift, out, dtype);
+}
+
+/* Scales or zero points of up to 16 groups from `group` on. */
+CODEC_WIDE_BODY __m512 wide_parameters(const void *plane, int64_t group, __mmask16 lanes,
+                                       int32_t dtype)
+{
+    if (dtype == LATHE_F32)
+        return _mm512_maskz_loadu_ps(lanes, (const float *)plane + group);
+    const __m256i halves = _mm256_maskz_loadu_epi16(lanes, (const uint16_t *)plane + group);
+    if (dtype == LATHE_F16)
+        return _mm512_cvtph_ps(halves);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+}
+
+/** values [n][16]: those of the codes of n groups from `first` on, rounded to dtype. */
+CODEC_WIDE_BODY void wide_group_values(const hqq *q, const void *const *planes, int64_t first,
+                                       int64_t n, float *values, int32_t compute_dtype,
+                                       int32_t dtype)
+{
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i code = _mm512_and_si512(lane, _mm512_set1_epi32((1 << q->bits) - 1));
+    for (int64_t i = 0; i < n; i += 16) {
+        const int64_t each = n - i < 16 ? n - i : 16;
+        const __mmask16 lanes = each < 16 ? wide_lanes(each) : 0xffff;
+        const __m512 zero = wide_parameters(planes[HQQ_ZERO], first + i, lanes, compute_dtype);
+        const __m512 scale = wide_parameters(planes[HQQ_SCALE], first + i, lanes, compute_dtype);
+        /* a number less itself is NaN if it is not finite */
+        const __mmask16 odd = _mm512_cmp_ps_mask(_mm512_sub_ps(zero, zero),
+                                                 _mm512_sub_ps(scale, scale), _CMP_UNORD_Q);
+        float zeros[16], scales[16];
+        _mm512_storeu_ps(zeros, zero);
+        _mm512_storeu_ps(scales, scale);
+        for (int64_t k = 0; k < each; k++) {
+            const __m512 made = wide_values(code, zeros[k], scales[k], compute_dtype);
+            const __m512 rounded = dtype == LATHE_BF16 && odd == 0
+                                       ? _mm512_castsi512_ps(_mm512_and_si512(
+                                             wide_bf16_sum(made), _mm512_set1_epi32(-65536)))
+                                       : wide_rounded_to(made, dtype);
+            _mm512_storeu_ps(values + (i + k) * 16, rounded);
+        }
+    }
 }
 
 #endif

@@ -45,16 +45,53 @@ CODEC_BODY void encode_body(void *arg, int64_t begin, int64_t end)
 }
 CODEC_LOOP(encode_rows, encode_body)
 
-/* To f32 or bf16, without the detour of CODEC_DECODER: the compiler finds the best code for these
- * loops, and finite values need no check for NaN. */
-CODEC_BODY void decode_row(const int8_t *q, int64_t n, float scale, void *out, int32_t dtype)
+#if defined(__x86_64__)
+CODEC_WIDE static inline __attribute__((always_inline)) __m512 wide_values(__m128i codes,
+                                                                           float scale)
+{
+    const __m512 q = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(codes));
+    return _mm512_mul_ps(_mm512_mul_ps(q, _mm512_set1_ps(scale)), _mm512_set1_ps(INT8_STEP));
+}
+
+/* decode_row of the first n / 32 * 32 codes; returns their number. */
+CODEC_WIDE static int64_t wide_row(const int8_t *q, int64_t n, float scale, void *out,
+                                   int32_t dtype)
+{
+    const __m512i upper = wide_upper_lanes();
+    for (int64_t i = 0; i + 32 <= n; i += 32) {
+        const __m128i *const at = (const __m128i *)(const void *)(q + i);
+        const __m512 x = wide_values(_mm_loadu_si128(at), scale);
+        const __m512 y = wide_values(_mm_loadu_si128(at + 1), scale);
+        if (dtype == LATHE_F32) {
+            _mm512_storeu_ps((float *)out + i, x);
+            _mm512_storeu_ps((float *)out + i + 16, y);
+        } else {
+            _mm512_storeu_si512(
+                (uint16_t *)out + i,
+                _mm512_permutex2var_epi16(wide_bf16_sum(x), upper, wide_bf16_sum(y)));
+        }
+    }
+    return n / 32 * 32;
+}
+#else /* the build for AVX-512 is never chosen */
+static inline int64_t wide_row(const int8_t *q, int64_t n, float scale, void *out, int32_t dtype)
+{
+    (void)q, (void)n, (void)scale, (void)out, (void)dtype;
+    return 0;
+}
+#endif
+
+/* To f32 or bf16, without the detour of CODEC_DECODER: finite values need no check for NaN. */
+CODEC_BODY void decode_row(const int8_t *q, int64_t n, float scale, void *out, int32_t dtype,
+                           int build)
 {
     uint16_t *const y = out;
+    const int64_t done = build == CODEC_AVX512 ? wide_row(q, n, scale, out, dtype) : 0;
     if (dtype == LATHE_F32)
-        for (int64_t i = 0; i < n; i++)
+        for (int64_t i = done; i < n; i++)
             ((float *)out)[i] = int8_value(q[i], scale);
     else
-        for (int64_t i = 0; i < n; i++) { /* lathe_f32_to_bf16 without its NaN branch */
+        for (int64_t i = done; i < n; i++) { /* lathe_f32_to_bf16 without its NaN branch */
             const float value = int8_value(q[i], scale);
             uint32_t bits;
             memcpy(&bits, &value, sizeof bits);
@@ -62,15 +99,15 @@ CODEC_BODY void decode_row(const int8_t *q, int64_t n, float scale, void *out, i
         }
 }
 
-CODEC_BODY void decode_body(void *arg, int64_t begin, int64_t end)
+CODEC_BODY void decode_body(void *arg, int64_t begin, int64_t end, int build)
 {
     const codec_job *const job = arg;
     for (int64_t row = job->first + begin; row < job->first + end; row++)
         decode_row((const int8_t *)job->planes[INT8_WEIGHT] + row * job->cols + job->col,
                    job->end - job->col, ((const float *)job->planes[INT8_SCB])[row],
-                   codec_place(job, row, job->col), job->dtype);
+                   codec_place(job, row, job->col), job->dtype, build);
 }
-CODEC_LOOP(decode_rows, decode_body)
+CODEC_BUILDS(decode_rows, decode_body)
 
 /* f16 goes through f32, because compilers find no good code for its rounding. */
 CODEC_BODY void half_span(const codec_job *job, int64_t row, int64_t col, int64_t n, float *out,

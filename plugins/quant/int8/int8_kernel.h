@@ -7,11 +7,12 @@
 
 enum { INT8_WEIGHT, INT8_SCB, INT8_N_PLANES };
 
-/** The value of code q in a row with scale SCB, with bitsandbytes' order of operations and its
- *  1/127. */
+#define INT8_STEP 7.874015718698502e-3f /* bitsandbytes' 1/127 */
+
+/** The value of code q in a row with scale SCB, with bitsandbytes' order of operations. */
 LATHE_HD static inline float int8_value(int8_t q, float scale)
 {
-    return (float)q * scale * 7.874015718698502e-3f;
+    return (float)q * scale * INT8_STEP;
 }
 
 #ifdef __CUDACC__

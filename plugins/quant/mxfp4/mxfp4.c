@@ -119,24 +119,57 @@ static int64_t mxfp4_code_group(void *self, int64_t rows, int64_t cols)
     return cols % MXFP4_GROUP == 0 ? MXFP4_GROUP : 0;
 }
 
+#if defined(__x86_64__)
+/* small_e8m0 of n codes. */
+CODEC_WIDE static void wide_e8m0(const uint8_t *codes, int64_t n, float *out)
+{
+    for (int64_t i = 0; i < n; i += 16) {
+        const __mmask16 lanes = n - i < 16 ? wide_lanes(n - i) : 0xffff;
+        const __m512i code = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(lanes, codes + i));
+        __m512i bits = _mm512_slli_epi32(code, 23);
+        bits = _mm512_mask_set1_epi32(bits, _mm512_testn_epi32_mask(code, code), 0x00400000);
+        bits = _mm512_mask_set1_epi32(bits, _mm512_cmpeq_epi32_mask(code, _mm512_set1_epi32(255)),
+                                      0x7fc00000);
+        _mm512_mask_storeu_epi32(out + i, lanes, bits);
+    }
+}
+#else /* the build for AVX-512 is never chosen */
+static inline void wide_e8m0(const uint8_t *codes, int64_t n, float *out)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = small_e8m0(codes[i]);
+}
+#endif
+
+/* The values of n groups. They have three significant bits and the exponents of f32, so bf16 holds
+ * them. */
+static void group_values(const codec_head *head, const uint8_t *exponents, int64_t n, float *values,
+                         int32_t dtype)
+{
+    float scales[64] = {0};
+    for (int64_t i = 0, each; i < n; i += each) {
+        each = n - i < 64 ? n - i : 64;
+        if (head->build == CODEC_AVX512)
+            wide_e8m0(exponents + i, each, scales);
+        for (int64_t k = 0; head->build != CODEC_AVX512 && k < each; k++)
+            scales[k] = small_e8m0(exponents[i + k]);
+        e2m1_values(scales, each, dtype != LATHE_F16, values + i * LATHE_CODE_VALUES, dtype,
+                    head->build);
+    }
+}
+
 static int32_t mxfp4_part_codes(void *self, int64_t rows, int64_t cols, const void *const *planes,
                                 const lathe_weight_part *part, int32_t dtype, float *values,
                                 void *room, lathe_part_codes *out)
 {
-    const codec_head *head = self;
-    float scales[64];
+    const int64_t n = part->cols / MXFP4_GROUP;
     (void)rows;
     (void)room;
     for (int64_t i = 0; i < part->runs * part->rows; i++) {
         const int64_t at = codec_part_row(part, i) * cols + part->col;
         const uint8_t *const exponents = (const uint8_t *)planes[MXFP4_SCALE] + at / MXFP4_GROUP;
-        for (int64_t k = 0; k < part->cols / MXFP4_GROUP;) {
-            int64_t n = 0;
-            for (; n < 64 && k < part->cols / MXFP4_GROUP; n++, k++)
-                scales[n] = small_e8m0(exponents[k]);
-            e2m1_values(scales, n, values, dtype, head->build);
-            values += n * LATHE_CODE_VALUES;
-        }
+        group_values(self, exponents, n, values, dtype);
+        values += n * LATHE_CODE_VALUES;
     }
     *out = (lathe_part_codes){.codes = (const uint8_t *)planes[MXFP4_WEIGHT] +
                                        (part->row * cols + part->col) / 2,

@@ -194,13 +194,41 @@ CODEC_WIDE void nf4_decode_blocks_avx512(const void *const *planes, int nested, 
     else
         wide_blocks(planes, nested, first, n, out, LATHE_F16);
 }
+
+/* nf4_scale of n blocks from `first` on, with double quantization. */
+CODEC_WIDE_BODY void wide_scales(const void *const *planes, int64_t first, int64_t n, float *out)
+{
+    const uint8_t *const codes = (const uint8_t *)planes[NF4_ABSMAX];
+    const float *const tops = planes[NF4_NESTED_ABSMAX];
+    const __m512 offset = _mm512_set1_ps(*(const float *)planes[NF4_OFFSET]);
+    for (int64_t i = first, each; i < first + n; i += each) {
+        const int64_t left = first + n - i, held = NF4_NESTED_BLOCK - i % NF4_NESTED_BLOCK;
+        each = left < held ? left : held;
+        each = each < 16 ? each : 16;
+        const __mmask16 lanes = (__mmask16)((1u << each) - 1u);
+        const __m512i at = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(lanes, codes + i));
+        const __m512 map = _mm512_i32gather_ps(at, planes[NF4_NESTED_MAP], 4);
+        const __m512 top = _mm512_set1_ps(tops[i / NF4_NESTED_BLOCK]);
+        _mm512_mask_storeu_ps(out + i - first, lanes,
+                              _mm512_add_ps(_mm512_mul_ps(map, top), offset));
+    }
+}
+
 CODEC_WIDE static void wide_code_values(const void *const *planes, int nested, int64_t first,
                                         int64_t n, float *values, int32_t dtype)
 {
-    const __m512 map = _mm512_loadu_ps((const float *)planes[NF4_MAP]);
-    for (int64_t i = 0; i < n; i++) {
-        const __m512 scale = _mm512_set1_ps(nf4_scale(planes, nested, first + i));
-        _mm512_storeu_ps(values + 16 * i, wide_rounded_to(_mm512_mul_ps(map, scale), dtype));
+    float room[64] = {0};
+    wide_factors f = {_mm512_loadu_ps((const float *)planes[NF4_MAP]), NULL, room, 0};
+    for (int64_t i = 0, each; i < n; i += each) {
+        each = n - i < 64 ? n - i : 64;
+        if (nested)
+            wide_scales(planes, first + i, each, room);
+        else
+            f.scales = (const float *)planes[NF4_ABSMAX] + first + i;
+        if (dtype == LATHE_BF16)
+            wide_products(&f, each, values + 16 * i, 16, LATHE_BF16);
+        else
+            wide_products(&f, each, values + 16 * i, 16, dtype);
     }
 }
 

@@ -33,19 +33,25 @@ wide_to_bf16_16(const float *x, uint16_t *out, __mmask16 lanes)
 CODEC_WIDE static inline __m512i wide_bf16_sum(__m512 value)
 {
     const __m512i bits = _mm512_castps_si512(value);
-    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    return _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    const __mmask16 is_odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
+    const __m512i sum = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
+    return _mm512_mask_add_epi32(sum, is_odd, sum, _mm512_set1_epi32(1));
+}
+
+/* The odd 16-bit lanes of one register, then those of another. */
+CODEC_WIDE static inline __m512i wide_upper_lanes(void)
+{
+    uint16_t lanes[32];
+    for (int k = 0; k < 32; k++)
+        lanes[k] = (uint16_t)(2 * k + 1);
+    return _mm512_loadu_si512(lanes);
 }
 
 /** lathe_f32_to_bf16 of n values. */
 CODEC_WIDE static void wide_to_bf16(const float *x, int64_t n, uint16_t *out)
 {
     int64_t i = 0;
-    /* the odd 16-bit lanes of the first 16 values, then those of the second */
-    uint16_t lanes[32];
-    for (int k = 0; k < 32; k++)
-        lanes[k] = (uint16_t)(2 * k + 1);
-    const __m512i upper = _mm512_loadu_si512(lanes);
+    const __m512i upper = wide_upper_lanes();
     for (; i + 32 <= n; i += 32) {
         const __m512 a = _mm512_loadu_ps(x + i), b = _mm512_loadu_ps(x + i + 16);
         if (_mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q) != 0) {

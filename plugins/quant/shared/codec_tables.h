@@ -49,6 +49,48 @@ CODEC_WIDE_BODY __m512 wide_rounded_to(__m512 values, int32_t dtype)
         _mm512_and_si512(wide_upper_bf16(values), _mm512_set1_epi32(-65536)));
 }
 
+/** What wide_products multiplies, for each of n groups: map[16], less the group's zero if there are
+ *  any, times its scale. is_exact: all products are numbers of the dtype. */
+typedef struct wide_factors {
+    __m512 map;
+    const float *zeros, *scales; /* [n] */
+    int is_exact;
+} wide_factors;
+
+CODEC_WIDE_BODY __m512 wide_product(const wide_factors *f, int64_t i)
+{
+    const __m512 map =
+        f->zeros != NULL ? _mm512_sub_ps(f->map, _mm512_set1_ps(f->zeros[i])) : f->map;
+    return _mm512_mul_ps(map, _mm512_set1_ps(f->scales[i]));
+}
+
+/** The values of the codes of n groups, rounded to a dtype, as f32; those of group i at values +
+ *  i * stride. */
+CODEC_WIDE_BODY void wide_products(const wide_factors *f, int64_t n, float *values, int64_t stride,
+                                   int32_t dtype)
+{
+    for (int64_t first = 0; first < n; first += 16) {
+        const int64_t left = n - first, end = left < 16 ? n : first + 16;
+        const __m512 some =
+            _mm512_maskz_loadu_ps(left < 16 ? wide_lanes(left) : 0xffff, f->scales + first);
+        /* a number less itself is NaN if it is not finite */
+        const __mmask16 odd = _mm512_cmp_ps_mask(_mm512_sub_ps(some, some),
+                                                 _mm512_sub_ps(f->map, f->map), _CMP_UNORD_Q);
+        if (f->is_exact || dtype != LATHE_BF16 || odd != 0) {
+            for (int64_t i = first; i < end; i++) {
+                const __m512 x = wide_product(f, i);
+                _mm512_storeu_ps(values + i * stride, f->is_exact ? x : wide_rounded_to(x, dtype));
+            }
+            continue;
+        }
+        for (int64_t i = first; i < end; i++) { /* no product is NaN, which this would change */
+            _mm512_storeu_si512(
+                values + i * stride,
+                _mm512_and_si512(wide_bf16_sum(wide_product(f, i)), _mm512_set1_epi32(-65536)));
+        }
+    }
+}
+
 CODEC_WIDE_BODY wide_table wide_table_of(__m512 values, int32_t dtype)
 {
     const wide_table t = {values, dtype == LATHE_F32    ? _mm512_setzero_si512()
@@ -209,17 +251,13 @@ CODEC_WIDE_BODY void wide_moved(const uint8_t *codes, int64_t n, int32_t zero, f
 }
 
 /** Turns 16 rows of 16 words, which are `stride` words apart, into out[column][.. + row], whose
- * rows are `out_stride` words apart. Prefetches what the hardware does not predict: the rows after
- * the next 16, and the cache lines after these. */
-CODEC_WIDE static inline void wide_transpose16(const uint32_t *words, int64_t stride, uint32_t *out,
-                                               int64_t out_stride)
+ * rows are `out_stride` words apart. */
+CODEC_WIDE static __attribute__((noinline)) void wide_turn16(const uint32_t *words, int64_t stride,
+                                                             uint32_t *out, int64_t out_stride)
 {
     __m512i r[16], t[16];
-    for (int i = 0; i < 16; i++) {
-        _mm_prefetch((const char *)(words + (i + 32) * stride), _MM_HINT_T0);
-        _mm_prefetch((const char *)(words + i * stride + 16), _MM_HINT_T1);
+    for (int i = 0; i < 16; i++)
         r[i] = _mm512_loadu_si512(words + i * stride);
-    }
     for (int i = 0; i < 16; i += 2) {
         t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
         t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
@@ -240,6 +278,18 @@ CODEC_WIDE static inline void wide_transpose16(const uint32_t *words, int64_t st
         _mm512_storeu_si512(out + (c + 4) * out_stride, _mm512_shuffle_i32x4(d, e, 0x88));
         _mm512_storeu_si512(out + (c + 12) * out_stride, _mm512_shuffle_i32x4(d, e, 0xdd));
     }
+}
+
+/** The same, and prefetches what the hardware does not predict: the rows after the next 16, and the
+ *  cache lines after these. */
+CODEC_WIDE static inline void wide_transpose16(const uint32_t *words, int64_t stride, uint32_t *out,
+                                               int64_t out_stride)
+{
+    for (int i = 0; i < 16; i++) {
+        _mm_prefetch((const char *)(words + (i + 32) * stride), _MM_HINT_T0);
+        _mm_prefetch((const char *)(words + i * stride + 16), _MM_HINT_T1);
+    }
+    wide_turn16(words, stride, out, out_stride);
 }
 
 #endif

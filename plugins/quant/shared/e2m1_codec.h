@@ -30,29 +30,34 @@ CODEC_BODY void e2m1_decode(const uint8_t *bytes, int64_t n, int64_t group, cons
 }
 
 #if defined(__x86_64__)
-CODEC_WIDE static void e2m1_wide_values(const float *scales, int64_t n, float *values,
+CODEC_WIDE static void e2m1_wide_values(const float *scales, int64_t n, int is_exact, float *values,
                                         int32_t dtype)
 {
     const __m512 map = _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f,
                                       -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);
-    for (int64_t i = 0; i < n; i++)
-        _mm512_storeu_ps(values + 16 * i,
-                         wide_rounded_to(_mm512_mul_ps(map, _mm512_set1_ps(scales[i])), dtype));
+    const wide_factors f = {map, NULL, scales, is_exact};
+    if (dtype == LATHE_BF16)
+        wide_products(&f, n, values, 16, LATHE_BF16);
+    else
+        wide_products(&f, n, values, 16, dtype);
 }
 #else /* the build for AVX-512 is never chosen */
-static inline void e2m1_wide_values(const float *scales, int64_t n, float *values, int32_t dtype)
+static inline void e2m1_wide_values(const float *scales, int64_t n, int is_exact, float *values,
+                                    int32_t dtype)
 {
+    (void)is_exact;
     for (int64_t i = 0; i < 16 * n; i++)
         values[i] = codec_rounded(small_e2m1((uint32_t)(i % 16)) * scales[i / 16], dtype);
 }
 #endif
 
-/** values [n][16]: those of the 16 codes times each of n scales, rounded to dtype. */
-static inline void e2m1_values(const float *scales, int64_t n, float *values, int32_t dtype,
-                               int32_t build)
+/** values [n][16]: those of the 16 codes times each of n scales, rounded to dtype. is_exact: all
+ * are numbers of that dtype. */
+static inline void e2m1_values(const float *scales, int64_t n, int is_exact, float *values,
+                               int32_t dtype, int32_t build)
 {
     if (build == CODEC_AVX512) {
-        e2m1_wide_values(scales, n, values, dtype);
+        e2m1_wide_values(scales, n, is_exact, values, dtype);
         return;
     }
     for (int64_t i = 0; i < 16 * n; i++)
