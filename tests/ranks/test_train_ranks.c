@@ -73,6 +73,24 @@ Test(train_ranks, micro_batches_are_added_before_ranks_are)
     }
 }
 
+/* The head writes the gradient of a tied embedding at the begin of the backward, and the embedding
+ * adds to it at the end: only then may ranks add it. */
+Test(train_ranks, a_tied_embedding_is_added_when_it_is_complete)
+{
+    static const char tied[] = "--model.tie_word_embeddings true --train.max_steps 6";
+    static const char *const shards[] = {"none", "optimizer"};
+    cr_assert_eq(train(1, "one", tied), 0, "%s", output);
+    for (int i = 0; i < 2; i++) {
+        char words[256];
+        (void)snprintf(
+            words, sizeof words,
+            "%s --train.micro_batch_size 4 --parallel.bucket_mb 0.02 --parallel.shard %s", tied,
+            shards[i]);
+        cr_assert_eq(train(2, shards[i], words), 0, "%s", output);
+        expect_same("one", shards[i], 1e-5);
+    }
+}
+
 /* Makes the embedding of a byte NaN in the weights that a training has saved. */
 static void poison(const char *file, int byte)
 {
