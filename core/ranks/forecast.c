@@ -57,13 +57,15 @@ static int64_t bucket_of(const lathe_forecast_run *run)
     return (run->bucket_bytes + 63) / 64 * 64;
 }
 
-/* The share of a backward's time after which a share of the gradients is complete. */
-static double ready_at(const lathe_forecast_run *run, double share)
+/* The share of a backward's time after which a share of the gradients is complete. *io_at: 0 for
+ * the first of several shares, each of which is at least the one before. */
+static double ready_at(const lathe_forecast_run *run, double share, int32_t *io_at)
 {
-    for (int32_t i = 0; i < run->n_ready; i++)
-        if (run->ready[i].bytes >= share - 1e-9)
-            return run->ready[i].time;
-    return run->n_ready > 0 ? 1.0 : share;
+    if (run->n_ready == 0)
+        return share;
+    while (*io_at + 1 < run->n_ready && run->ready[*io_at].bytes < share - 1e-9)
+        ++*io_at;
+    return run->ready[*io_at].time;
 }
 
 /* Exchanges two ranges of bytes in buckets, which are ready in [begin, begin + length]. The last
@@ -74,12 +76,13 @@ static void buckets(const lathe_forecast_run *run, timeline *t, const ranks_grou
     const double total = (double)ranges[0] + (double)ranges[1];
     const int64_t bucket = bucket_of(run);
     double done = 0.0;
+    int32_t at = 0;
     for (int k = 0; k < 2; k++)
         for (int64_t left = ranges[k]; left > 0;) {
             const int64_t bytes = left % bucket > 0 ? left % bucket : bucket;
             left -= bytes;
             done += (double)bytes;
-            exchange(t, g, op, (double)bytes, begin + length * ready_at(run, done / total));
+            exchange(t, g, op, (double)bytes, begin + length * ready_at(run, done / total, &at));
         }
 }
 
