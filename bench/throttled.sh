@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # The forecast of `lathe plan --ranks` against trainings over collective/throttle: 2 and 4 ranks of this machine, three
 # links. Each round trains without the throttle, which measures the time of computing, plans with this time, and
-# trains with the throttle; the figure is the forecast's time of a step over the measured one. Prints a table, and
-# writes it to bench/results/<date>-<machine>-throttled.md.
+# trains with the throttle; the figure is the forecast's time of a step over the measured one. Then, on 2 ranks and a link
+# on which the exchange takes half of a backward, the time that a step of a larger model waits for the exchange: with
+# sums during the backward, and as a share of the exchange. Prints tables, and writes them to
+# bench/results/<date>-<machine>-throttled.md.
 #
 #   bench/throttled.sh [name of the machine]
 #
@@ -60,11 +62,14 @@ steps_of() {
     sed -n 's/.*"step_seconds": \([^,}]*\).*/\1/p' "$work/out/metrics.jsonl" | tail -n +4 | median
 }
 
-# forecast N LINK SECONDS: the time of a step of ddp, nothing overlapped, and the part that is exchange.
+# forecast N LINK SECONDS: the time of a step of ddp, as Lathe trains it, and the time of its exchange.
 forecast() {
     "$lathe" plan "$work/run.toml" --ranks "$1" --link "$2" --step-time "$3s" --json |
-        sed -n 's/.*"name": "ddp".*"exchange_seconds": \([^,]*\), "in_order_seconds": \([^,]*\),.*/\2 \1/p'
+        sed -n 's/.*"name": "ddp".*"exchange_seconds": \([^,]*\), .*"overlapped_seconds": \([^,]*\),.*/\2 \1/p'
 }
+
+# figure KEY: the median of a figure of the last training.
+figure() { sed -n 's/.*"'"$1"'": \([^,}]*\).*/\1/p' "$work/out/metrics.jsonl" | tail -n +4 | median; }
 
 {
     echo "| ranks | link | computing, s | exchange by the forecast, s | forecast, s | measured, s | forecast / measured | asked | |"
@@ -87,6 +92,29 @@ for n in 2 4; do
         printf '| %s | %s | %s | %s | %s | %s | %.3f (%s) | 0.9-1.1 | %s |\n' "$n" "$link" "$(column 2)" "$(column 3)" \
             "$(column 4)" "$(column 5)" "$ratio" "$range" "$met" | tee -a "$work/table"
     done
+done
+
+# One round of the second table: the exchange takes half of the backward that was measured without the throttle.
+larger=(--model.hidden_size 256 --model.num_hidden_layers 8 --model.intermediate_size 768)
+{
+    echo
+    echo "| shard | a step without the link, s | exchange of gradients, s | a step, s | exposed, s | exposed / step | asked | |"
+    echo "|---|---|---|---|---|---|---|---|"
+} | tee -a "$work/table"
+for shard in none optimizer; do
+    : >"$work/rows"
+    for _ in $(seq "$rounds"); do
+        free=$(steps_of 2 "${larger[@]}" --parallel.shard "$shard")
+        bits=$(awk -v b="$(figure ranks_bytes_sent)" -v s="$(figure backward_seconds)" 'BEGIN {printf "%.0f", 8 * b / (0.5 * s) / 1e6}')
+        exchange=$(awk -v b="$(figure ranks_bytes_sent)" -v r="$bits" 'BEGIN {print 8 * b / (r * 1e6)}')
+        step=$(steps_of 2 "${larger[@]}" --parallel.shard "$shard" --collective.name throttle --collective.bandwidth "${bits}Mbit" --collective.latency 0.1ms)
+        echo "$free $exchange $step $(figure ranks_exposed_seconds)" >>"$work/rows"
+    done
+    column() { cut -d' ' -f"$1" "$work/rows" | median | awk '{printf "%.4f", $1}'; }
+    share=$(awk '{print $4 / $3}' "$work/rows" | median)
+    met=$(awk -v r="$share" 'BEGIN {print (r <= 0.05) ? "met" : "missed"}')
+    printf '| %s | %s | %s | %s | %s | %.3f | 0.05 | %s |\n' "$shard" "$(column 1)" "$(column 2)" "$(column 3)" "$(column 4)" "$share" "$met" |
+        tee -a "$work/table"
 done
 
 {

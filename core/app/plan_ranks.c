@@ -2,6 +2,7 @@
 #include "app/plan_ranks.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -12,6 +13,7 @@
 #include "opening/opening.h"
 #include "run/run_ranks.h"
 #include "store/gather_layout.h"
+#include "store/grad_lives.h"
 
 enum { MOST_RANKS = 1 << 20, MOST_STEPS = 1000000000, USUAL_SHARD = 8 };
 
@@ -164,6 +166,72 @@ static double backward_share(const lathe_graph *g)
     return all > 0.0 ? 1.0 - forward / all : 0.0;
 }
 
+static double grad_bytes(const lathe_store *store, int32_t row)
+{
+    return (double)lathe_desc_count(&store->params->rows[row]->desc) *
+           (double)lathe_dtype_bytes(lathe_params_grad_dtype(store->params, row));
+}
+
+/* A gradient, and the last node that uses it. */
+typedef struct completion {
+    int32_t last, row;
+} completion;
+
+static int by_last_node(const void *a, const void *b)
+{
+    const completion *x = a, *y = b;
+    return x->last != y->last ? (x->last > y->last) - (x->last < y->last)
+                              : (x->row > y->row) - (x->row < y->row);
+}
+
+/* Puts the gradients in the order in which the backward completes them; returns their number.
+ * lives: room for all rows. */
+static int32_t order_gradients(const lathe_store *store, const lathe_graph *g,
+                               lathe_grad_life *lives, completion *out)
+{
+    int32_t n = 0;
+    lathe_grad_lives(g, store->n_rows, lives);
+    for (int32_t i = 0; i < store->n_rows; i++)
+        if (store->rows[i].grad >= 0)
+            out[n++] = (completion){lives[i].last, i};
+    qsort(out, (size_t)n, sizeof *out, by_last_node);
+    return n;
+}
+
+static double backward_flops(const lathe_graph *g, int32_t node)
+{
+    return g->nodes[node].phase == LATHE_PHASE_FORWARD ? 0.0 : lathe_node_flops(g, node);
+}
+
+/* Finds when the backward completes gradients. Its time is that of its operations. */
+static lathe_status find_ready(lathe_run *run, lathe_forecast_run *out)
+{
+    const lathe_store *store = &run->store;
+    const lathe_graph *g = lathe_exec_graph(run->programs.train.exec);
+    const int64_t room = store->n_rows + 1;
+    lathe_forecast_ready *ready = lathe_arena_alloc(&run->arena, room * (int64_t)sizeof *ready);
+    lathe_grad_life *lives = lathe_arena_alloc(&run->arena, room * (int64_t)sizeof *lives);
+    completion *order = lathe_arena_alloc(&run->arena, room * (int64_t)sizeof *order);
+    double all = 0.0, flops = 0.0, bytes = 0.0, total = 0.0;
+    int32_t node = 0;
+    if (!ready || !lives || !order)
+        return LATHE_E_NOMEM;
+    const int32_t n = order_gradients(store, g, lives, order);
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        all += backward_flops(g, i);
+    for (int32_t k = 0; k < n; k++)
+        total += grad_bytes(store, order[k].row);
+    for (int32_t k = 0; k < n; k++) {
+        for (; node <= order[k].last; node++)
+            flops += backward_flops(g, node);
+        bytes += grad_bytes(store, order[k].row);
+        ready[k] = (lathe_forecast_ready){all > 0.0 ? flops / all : 1.0, bytes / total};
+    }
+    out->ready = ready;
+    out->n_ready = n;
+    return LATHE_OK;
+}
+
 static lathe_status measure_peak(void *arg, double *out)
 {
     return lathe_peak_flops(arg, out);
@@ -291,6 +359,7 @@ lathe_status lathe_plan_ranks_make(lathe_run *run, double step_flops, lathe_plan
         .seconds = x->seconds,
         .backward = backward_share(lathe_exec_graph(run->programs.train.exec))};
     count_weights(store, &x->run);
+    LATHE_TRY(find_ready(run, &x->run));
     lathe_forecast_make(&x->run, &x->setup, x->rows);
     for (int32_t i = 0; i < LATHE_N_FORECASTS && !x->refusal[0]; i++)
         if (lathe_forecast_is_built(i) && (i != LATHE_FORECAST_HYBRID || x->setup.shard_ranks > 0))

@@ -42,6 +42,11 @@ static int trains(const lathe_plan_ranks *x, int32_t i)
     return lathe_forecast_is_built(i) && !x->refusal[0] && !x->why[i][0];
 }
 
+static const char *how_it_trains(const lathe_plan_ranks *x, int32_t i)
+{
+    return !trains(x, i) ? "not yet" : lathe_forecast_overlaps(i) ? "overlapped" : "in order";
+}
+
 /* Whether the memory is that of a rank's own plan, and not a prediction. */
 static int is_exact(const lathe_plan_ranks *x, int32_t i)
 {
@@ -78,16 +83,15 @@ static void put_times(const lathe_plan_ranks *x, lathe_buffer *b)
 {
     const int has_islands = x->setup.network.n_islands > 1;
     char t[6][32];
-    lathe_buffer_printf(b, "  %-12s %-9s %10s%s %9s %12s %12s %12s %12s\n", "of a step", "trains",
+    lathe_buffer_printf(b, "  %-12s %-10s %10s%s %9s %12s %12s %12s %12s\n", "of a step", "trains",
                         "sent", has_islands ? "    across" : "", "ddp/sent", "exchange", "in order",
                         "overlapped", "exposed");
     for (int32_t i = 0; i < LATHE_N_FORECASTS; i++) {
         const lathe_forecast *r = &x->rows[i];
         if (!is_shown(x, i))
             continue;
-        lathe_buffer_printf(b, "  %-12s %-9s %10s", name_of(x, i, t[0], sizeof t[0]),
-                            trains(x, i) ? "in order" : "not yet",
-                            bytes_text(r->sent, t[1], sizeof t[1]));
+        lathe_buffer_printf(b, "  %-12s %-10s %10s", name_of(x, i, t[0], sizeof t[0]),
+                            how_it_trains(x, i), bytes_text(r->sent, t[1], sizeof t[1]));
         if (has_islands)
             lathe_buffer_printf(b, " %9s", bytes_text(r->across, t[1], sizeof t[1]));
         lathe_buffer_printf(b, " %9.1f %12s %12s %12s %12s\n", saving(x, i),
@@ -108,7 +112,7 @@ static void put_memory(const lathe_run *run, const lathe_plan_ranks *x, lathe_bu
 {
     const double mib = 1024.0 * 1024.0;
     char name[32];
-    lathe_buffer_printf(b, "  %-12s %-9s %11s %10s %10s %10s %10s %11s\n", "memory, MiB", "",
+    lathe_buffer_printf(b, "  %-12s %-10s %11s %10s %10s %10s %10s %11s\n", "memory, MiB", "",
                         "parameters", "gradients", "optimizer", "staging", "others", "peak");
     for (int32_t i = 0; i < LATHE_N_FORECASTS; i++) {
         const lathe_mem_bytes *m = &x->rows[i].memory;
@@ -120,7 +124,7 @@ static void put_memory(const lathe_run *run, const lathe_plan_ranks *x, lathe_bu
                                       m->by[LATHE_MEM_OPTIMIZER] + m->by[LATHE_MEM_STAGING]);
         const int32_t is_diloco = i == LATHE_FORECAST_DILOCO;
         lathe_buffer_printf(
-            b, "  %-12s %-9s %11.1f %10.1f %10.1f %10.1f %10.1f %11.1f\n",
+            b, "  %-12s %-10s %11.1f %10.1f %10.1f %10.1f %10.1f %11.1f\n",
             is_diloco ? "diloco" : name_of(x, i, name, sizeof name),
             is_exact(x, i) ? "exact" : "predicted", (double)m->by[LATHE_MEM_PARAMETERS] / mib,
             (double)m->by[LATHE_MEM_GRADIENTS] / mib, (double)m->by[LATHE_MEM_OPTIMIZER] / mib,
@@ -157,11 +161,12 @@ static void put_row(const lathe_run *run, const lathe_plan_ranks *x, int32_t i, 
 {
     const lathe_forecast *r = &x->rows[i];
     const double saved = saving(x, i);
-    lathe_buffer_printf(b,
-                        "{\"name\": \"%s\", \"trains\": %s, \"bytes_sent\": %.0f, "
-                        "\"bytes_across\": %.0f, ",
-                        lathe_forecast_name(i), trains(x, i) ? "true" : "false", r->sent,
-                        r->across);
+    lathe_buffer_printf(
+        b,
+        "{\"name\": \"%s\", \"trains\": %s, \"overlaps\": %s, \"bytes_sent\": %.0f, "
+        "\"bytes_across\": %.0f, ",
+        lathe_forecast_name(i), trains(x, i) ? "true" : "false",
+        lathe_forecast_overlaps(i) ? "true" : "false", r->sent, r->across);
     if (saved > 0.0)
         lathe_buffer_printf(b, "\"saving\": %.9g, ", saved);
     else

@@ -10,7 +10,9 @@
 
 #include "store/machine.h"
 
-enum { LATHE_MAX_REPLAYS = 8 };
+/* Ranges with a capture; others run node by node. Where ranks add gradients during the backward,
+ * each bucket ends a range (core/ranks). */
+enum { LATHE_MAX_REPLAYS = 64 };
 
 typedef struct lathe_replay {
     int32_t begin, end, accumulate; /* of lathe_exec_run_range */

@@ -94,6 +94,8 @@ static void add_rank_figures(lathe_figures *f, const lathe_run *run, const lathe
                                 lathe_extents_take_sent(run->extents)));
     if (run->outer)
         lathe__figures_add(f, "diloco_bytes_sent", (double)across);
+    if (step->sum.is_reduced)
+        lathe__figures_add(f, "ranks_exposed_seconds", step->sum.wait_seconds);
     lathe__figures_add(f, "ranks_slowest", (double)step->slowest_rank);
     lathe__figures_add(f, "ranks_slowest_seconds", step->slowest_seconds);
     lathe__figures_add(f, "ranks_fastest_seconds", step->fastest_seconds);

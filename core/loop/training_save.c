@@ -146,7 +146,8 @@ static lathe_status compare_weights(lathe_run *run)
         return LATHE_OK;
     LATHE_TRY(lathe_ranks_gather(group, &norm, 1, 1, &all));
     for (int32_t q = 1; q < lathe_ranks_count(group); q++)
-        if (all[q * LATHE_RANK_NUMBERS] != all[0])
+        if (all[q * LATHE_RANK_NUMBERS] != all[0] &&
+            !(isnan(all[q * LATHE_RANK_NUMBERS]) && isnan(all[0])))
             return lathe_error(LATHE_E_RANK,
                                "rank %d begins with other weights than rank 0: their %s is %.9g, "
                                "not %.9g; give all ranks the same model.path and checkpoints",

@@ -52,10 +52,10 @@ static lathe_status accumulate_one_by_one(lathe_training *t, int32_t *out_bad, d
             *out_bad = run->sum.backwards + 1;
             *out_loss = f.loss_sum;
         }
-        if (*out_bad && run->store.fresh_bytes == 0)
+        if (*out_bad && !lathe__backwards_exchange(run))
             return LATHE_OK;
         /* where ranks add their gradients in it, the others wait for this rank */
-        LATHE_TRY(lathe_backward(run, NULL));
+        LATHE_TRY(lathe__backward_of_step(run));
     }
     return LATHE_OK;
 }
@@ -66,7 +66,7 @@ static lathe_status accumulate_at_once(lathe_training *t, int32_t *out_bad, doub
     lathe_run *run = t->run;
     while (goes_on(t)) {
         LATHE_TRY(lathe__forward_later(run));
-        LATHE_TRY(lathe_backward(run, NULL));
+        LATHE_TRY(lathe__backward_of_step(run));
     }
     return lathe__losses_settle(run, out_bad, out_loss);
 }
@@ -263,8 +263,10 @@ static lathe_status agree(lathe_training *t, double since, int32_t *bad, double 
 {
     lathe_run *run = t->run;
     const int32_t n = run->set.gradient_accumulation_steps;
-    lathe_agreement agreement = {
-        .bad = *bad, .loss = *loss, .seconds = lathe_now() - since - run->sum.data_seconds};
+    lathe_agreement agreement = {.bad = *bad,
+                                 .loss = *loss,
+                                 .seconds = lathe_now() - since - run->sum.data_seconds -
+                                            run->sum.wait_seconds};
     out->bad_rank = 0;
     *out_n_done = run->sum.backwards + run->sum.pending;
     if (!run->ranks)

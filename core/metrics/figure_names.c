@@ -33,6 +33,7 @@ static const char *const names[] = {
     "optimizer_seconds",
     "ranks_bytes_sent",
     "diloco_bytes_sent",
+    "ranks_exposed_seconds",
     "ranks_slowest",
     "ranks_slowest_seconds",
     "ranks_fastest_seconds",

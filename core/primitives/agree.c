@@ -79,14 +79,14 @@ lathe_status lathe__run_agree(lathe_run *run, lathe_agreement *agreement)
 
 lathe_status lathe__run_reduce(lathe_run *run)
 {
-    if (!run->buckets && !run->extents)
+    if ((!run->buckets && !run->extents) || run->sum.is_reduced)
         return LATHE_OK;
     if (run->store.fresh_bytes > 0 && !run->layout->copies)
         return LATHE_OK; /* they were added during each backward */
     const double begin = lathe_now();
     lathe_update_forget_norm(run->opt.update);
     LATHE_TRY(run->extents ? lathe_extents_reduce(run->extents)
-                           : lathe_grad_buckets_reduce(run->buckets, &run->store));
+                           : lathe_grad_buckets_reduce(run->buckets));
     lathe_trace_since("ranks", "sum of gradients", begin);
     return LATHE_OK;
 }

@@ -23,7 +23,7 @@ typedef struct lathe_agreement {
  *  the ranks of this one; islands tell each other when a round ends (outer_step.h). */
 lathe_status lathe__run_agree(lathe_run *run, lathe_agreement *agreement);
 
-/** Adds the gradients of all ranks; nothing on one rank. */
+/** Adds the gradients of all ranks; nothing on one rank, or if the last backward has done it. */
 lathe_status lathe__run_reduce(lathe_run *run);
 
 /** Replaces each of n numbers by its sum over all ranks, in the order of ranks; nothing on one

@@ -14,6 +14,7 @@
 #include "primitives/merge_step.h"
 #include "primitives/outer_step.h"
 #include "ranks/extents.h"
+#include "ranks/grad_buckets.h"
 #include "run/run_saved.h"
 #include "update/curvature.h"
 #include "update/rewarm.h"
@@ -251,7 +252,26 @@ lathe_status lathe__forward_later(lathe_run *run)
     return forward(run, NULL, LATHE_FORWARD_TRAIN, 1, &result);
 }
 
-lathe_status lathe_backward(lathe_run *run, lathe_backward_result *out)
+/* Runs a backward, and adds its gradients to those of other ranks where this happens in it. */
+static lathe_status run_backward(lathe_run *run, int32_t is_last)
+{
+    const lathe_program *p = run->programs.trained;
+    const int32_t begin = p->forward_end, accumulates = lathe__run_accumulates(run);
+    if (run->store.fresh_bytes > 0)
+        return lathe_extents_backward(run->extents, p->exec, begin, run->sum.backwards == 0);
+    if (!is_last || (!run->buckets && !run->extents))
+        return lathe_exec_run_range(p->exec, begin, lathe_exec_graph(p->exec)->n_nodes,
+                                    accumulates);
+    run->sum.is_reduced = 1;
+    LATHE_TRY(run->extents
+                  ? lathe_extents_backward(run->extents, p->exec, begin, !accumulates)
+                  : lathe_grad_buckets_backward(run->buckets, p->exec, begin, accumulates));
+    run->sum.wait_seconds += run->extents ? lathe_extents_take_wait(run->extents)
+                                          : lathe_grad_buckets_take_wait(run->buckets);
+    return LATHE_OK;
+}
+
+static lathe_status backward(lathe_run *run, int32_t is_last, lathe_backward_result *out)
 {
     if (!run->sum.pending)
         return lathe_error(LATHE_E_STATE,
@@ -264,12 +284,7 @@ lathe_status lathe_backward(lathe_run *run, lathe_backward_result *out)
                            "pass NULL, and read the norm from lathe_step");
     run->sum.pending = 0;
     lathe_update_forget_norm(run->opt.update);
-    const lathe_program *p = run->programs.trained;
-    LATHE_TRY(
-        run->store.fresh_bytes > 0
-            ? lathe_extents_backward(run->extents, p->exec, p->forward_end, run->sum.backwards == 0)
-            : lathe_exec_run_range(p->exec, p->forward_end, lathe_exec_graph(p->exec)->n_nodes,
-                                   lathe__run_accumulates(run)));
+    LATHE_TRY(run_backward(run, is_last));
     run->sum.backwards++;
     if (out) {
         double norm = 0.0;
@@ -279,6 +294,21 @@ lathe_status lathe_backward(lathe_run *run, lathe_backward_result *out)
         lathe_struct_write(out, &result, (int64_t)sizeof result);
     }
     return LATHE_OK;
+}
+
+lathe_status lathe_backward(lathe_run *run, lathe_backward_result *out)
+{
+    return backward(run, 0, out);
+}
+
+lathe_status lathe__backward_of_step(lathe_run *run)
+{
+    return backward(run, run->sum.backwards + 1 == run->set.gradient_accumulation_steps, NULL);
+}
+
+int32_t lathe__backwards_exchange(const lathe_run *run)
+{
+    return run->buckets != NULL || run->extents != NULL;
 }
 
 lathe_status lathe_zero_grad(lathe_run *run)

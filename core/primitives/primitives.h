@@ -11,6 +11,12 @@
  * For devices that do not share memory with the host. */
 lathe_status lathe__forward_later(lathe_run *run);
 lathe_status lathe__losses_settle(lathe_run *run, int32_t *out_bad, double *out_loss);
+/** lathe_backward of one of the micro-batches of a step, of which there are
+ *  train.gradient_accumulation_steps. The last one adds the gradients of all ranks, so all ranks
+ *  call it for each micro-batch. */
+lathe_status lathe__backward_of_step(lathe_run *run);
+/** Whether backwards of a step exchange gradients with other ranks. */
+int32_t lathe__backwards_exchange(const lathe_run *run);
 /** lathe_logprobs with the program of evaluations, which computes as training does, and which short
  *  rows make faster. */
 lathe_status lathe__evaluated_logprobs(lathe_run *run, const lathe_run_batch *batch, float *out);

@@ -66,6 +66,28 @@ static lathe_status prepare_bucket(lathe_extents *x, int32_t k)
     return prepare(x, LATHE_ALL_GATHER, k, value, &b->spread, &b->own_value);
 }
 
+/* The sums of gradients that every rank holds whole: in the group that divides, then among the
+ * copies. */
+static lathe_status make_sums(lathe_extents *x)
+{
+    const lathe_division *d = x->store->division;
+    LATHE_TRY(lathe_bucket_sums_init(&x->sums, x->m, x->store, &x->room, d->n_buckets));
+    for (int32_t k = 0; k < d->n_buckets; k++) {
+        const lathe__bucket *b = &x->list[k];
+        const int64_t at = x->store->rows[d->rows[d->buckets[k].first]].grad;
+        const int64_t own = at + b->own_grad * b->grad_width;
+        const int64_t bytes = lathe_bucket_counts(d, k, b->grad_width, NULL) * b->grad_width;
+        const lathe_bucket_sum made = {
+            .begin = at,
+            .end = at + bytes,
+            .parts = {
+                {.ranks = x->ranks, .exchange = b->reduce, .in_at = at, .out_at = own},
+                {.ranks = x->layout->copies, .exchange = b->across, .in_at = own, .out_at = own}}};
+        lathe_bucket_sums_put(&x->sums, k, &made);
+    }
+    return LATHE_OK;
+}
+
 static lathe_status add(void *arg, double *numbers, int32_t n);
 static lathe_status spread(void *arg);
 
@@ -109,6 +131,8 @@ lathe_status lathe_extents_create(const lathe_rank_layout *layout, lathe_machine
                               : lathe_error(LATHE_E_NOMEM, "no memory for the exchanges of ranks");
     for (int32_t k = 0; status == LATHE_OK && k < store->division->n_buckets; k++)
         status = prepare_bucket(x, k);
+    if (status == LATHE_OK && store->division->shard < LATHE_SHARD_GRADIENTS)
+        status = make_sums(x);
     if (status == LATHE_OK && store->gathers)
         status = lathe__gathers_prepare(x);
     if (status != LATHE_OK) {
@@ -131,9 +155,8 @@ void lathe_extents_destroy(lathe_extents *x)
         if (x->list[k].add)
             x->m->dev->kernel_destroy(x->m->device->self, x->list[k].add);
     }
-    for (int32_t g = 0; g < x->n_programs; g++)
-        free(x->programs[g].order);
-    free(x->programs);
+    lathe_bucket_orders_fini(&x->orders);
+    lathe_bucket_sums_fini(&x->sums);
     lathe__gathers_destroy(x);
     x->store->peers = NULL;
     free(x->list);
@@ -177,78 +200,68 @@ lathe_status lathe__extents_count_sent(lathe_extents *x, int64_t sign)
 }
 
 /* Adds the sums of the copies to this rank's, bucket by bucket. */
-static lathe_status reduce_across(lathe_extents *x, int32_t k)
+static lathe_status reduce_across(const lathe_extents *x)
 {
-    const lathe__bucket *b = &x->list[k];
-    if (!b->across)
-        return LATHE_OK;
-    const lathe_division *d = x->store->division;
-    char *at = d->shard >= LATHE_SHARD_GRADIENTS
-                   ? lathe_store_bucket_sums(x->store, k)
-                   : (char *)lathe_store_grad(x->store, d->rows[d->buckets[k].first]) +
-                         b->own_grad * b->grad_width;
-    return lathe_data_run(x->layout->copies, b->across, &x->room, at, at);
+    for (int32_t k = 0; k < x->store->division->n_buckets; k++) {
+        char *at = lathe_store_bucket_sums(x->store, k);
+        if (x->list[k].across)
+            LATHE_TRY(lathe_data_run(x->layout->copies, x->list[k].across, &x->room, at, at));
+    }
+    return LATHE_OK;
 }
 
 lathe_status lathe_extents_reduce(lathe_extents *x)
 {
-    const lathe_division *d = x->store->division;
     LATHE_TRY(lathe__extents_count_sent(x, -1));
-    for (int32_t k = 0; k < d->n_buckets; k++) {
-        const lathe__bucket *b = &x->list[k];
-        if (d->shard < LATHE_SHARD_GRADIENTS) {
-            char *at = lathe_store_grad(x->store, d->rows[d->buckets[k].first]);
-            LATHE_TRY(lathe_data_run(x->ranks, b->reduce, &x->room, at,
-                                     at + b->own_grad * b->grad_width));
-        }
-        LATHE_TRY(reduce_across(x, k));
-    }
+    LATHE_TRY(x->store->division->shard < LATHE_SHARD_GRADIENTS ? lathe_bucket_sums_run(&x->sums)
+                                                                : reduce_across(x));
     return lathe__extents_count_sent(x, 1);
+}
+
+double lathe_extents_take_wait(lathe_extents *x)
+{
+    return lathe_bucket_sums_take_wait(&x->sums);
 }
 
 /* ---- in a backward ---- */
 
-static lathe_status make_schedule(lathe__schedule *s, const lathe_bucket_life *lives, int32_t n)
+/* The orders in which programs complete fresh gradients. lives: [n, n_buckets] */
+static lathe_status plan_fresh(lathe_extents *x, const lathe_graph *const *graphs, int32_t n,
+                               lathe_grad_life *lives, int32_t *last)
 {
-    s->order = calloc(2 * (size_t)n + 1, sizeof *s->order);
-    if (!s->order)
-        return lathe_error(LATHE_E_NOMEM, "no memory for the order of %d buckets", n);
-    s->last = s->order + n;
-    for (int32_t b = 0; b < n; b++) {
-        int32_t k = b;
-        for (; k > 0 && lives[s->order[k - 1]].last > lives[b].last; k--)
-            s->order[k] = s->order[k - 1];
-        s->order[k] = b;
+    const int32_t n_buckets = x->store->division->n_buckets;
+    LATHE_TRY(lathe_fresh_grads_plan(x->store, graphs, n, !lathe_machine_shares(x->m), lives));
+    for (int32_t k = 0; k < n_buckets; k++)
+        LATHE_TRY(lathe__fresh_sums_prepare(x, k));
+    for (int32_t g = 0; g < n; g++) {
+        for (int32_t k = 0; k < n_buckets; k++)
+            last[k] = lives[(int64_t)g * n_buckets + k].last;
+        LATHE_TRY(lathe_bucket_orders_add(&x->orders, graphs[g], last, n_buckets));
     }
-    for (int32_t k = 0; k < n; k++)
-        s->last[k] = lives[s->order[k]].last;
     return LATHE_OK;
 }
 
 lathe_status lathe_extents_plan(lathe_extents *x, const lathe_graph *const *graphs, int32_t n)
 {
     const int32_t n_buckets = x->store->division->n_buckets;
-    lathe_bucket_life *lives = calloc((size_t)n * (size_t)n_buckets + 1, sizeof *lives);
-    x->programs = calloc((size_t)n + 1, sizeof *x->programs);
-    lathe_status status = lives && x->programs
-                              ? LATHE_OK
+    if (x->store->division->shard < LATHE_SHARD_GRADIENTS)
+        return lathe_bucket_sums_plan(&x->sums, graphs, n);
+    lathe_grad_life *lives = calloc((size_t)n * (size_t)n_buckets + 1, sizeof *lives);
+    int32_t *last = calloc((size_t)n_buckets + 1, sizeof *last);
+    lathe_status status = lives && last
+                              ? lathe_bucket_orders_init(&x->orders, n)
                               : lathe_error(LATHE_E_NOMEM, "no memory for the order of buckets");
     if (status == LATHE_OK)
-        status = lathe_fresh_grads_plan(x->store, graphs, n, !lathe_machine_shares(x->m), lives);
-    for (int32_t k = 0; k < n_buckets && status == LATHE_OK; k++)
-        status = lathe__fresh_sums_prepare(x, k);
-    for (int32_t g = 0; g < n && status == LATHE_OK; g++) {
-        x->programs[x->n_programs++].graph = graphs[g];
-        status = make_schedule(&x->programs[g], lives + (int64_t)g * n_buckets, n_buckets);
-    }
+        status = plan_fresh(x, graphs, n, lives, last);
     free(lives);
+    free(last);
     return status;
 }
 
 lathe_status lathe_extents_foresee(const lathe_machine *m, lathe_store *store,
                                    const lathe_graph *const *graphs, int32_t n)
 {
-    lathe_bucket_life *lives =
+    lathe_grad_life *lives =
         calloc((size_t)n * (size_t)store->division->n_buckets + 1, sizeof *lives);
     if (!lives)
         return lathe_error(LATHE_E_NOMEM, "no memory for the order of buckets");
@@ -274,11 +287,11 @@ static lathe_status finish_fresh(const lathe_extents *x, int32_t k, int32_t is_f
     return lathe__fresh_sums_add(x, k, is_first);
 }
 
-/* Runs the nodes from *io_begin to those that complete bucket k of the schedule. */
-static lathe_status run_up_to(lathe_exec *exec, const lathe__schedule *s, int32_t k,
+/* Runs the nodes from *io_begin to those that complete the bucket at place k of the order. */
+static lathe_status run_up_to(lathe_exec *exec, const lathe_bucket_order *o, int32_t k,
                               int32_t *io_begin)
 {
-    const int32_t begin = *io_begin, end = s->last[k] + 1;
+    const int32_t begin = *io_begin, end = o->last[k] + 1;
     if (end <= begin)
         return LATHE_OK;
     *io_begin = end;
@@ -287,30 +300,34 @@ static lathe_status run_up_to(lathe_exec *exec, const lathe__schedule *s, int32_
 
 /* On a device with memory of its own, a bucket is added while the nodes up to the next one run, if
  * the engine needs no memory for it. */
+static lathe_status fresh_backward(lathe_extents *x, lathe_exec *exec, int32_t begin,
+                                   int32_t is_first)
+{
+    const lathe_graph *g = lathe_exec_graph(exec);
+    const lathe_bucket_order *o = NULL;
+    const int lags = !lathe_machine_shares(x->m) && lathe_exchange_room_overlaps(&x->room);
+    int32_t pending = -1;
+    LATHE_TRY(lathe_bucket_orders_find(&x->orders, g, &o));
+    for (int32_t k = 0; k < x->store->division->n_buckets; k++) {
+        LATHE_TRY(run_up_to(exec, o, k, &begin));
+        if (pending >= 0)
+            LATHE_TRY(finish_fresh(x, pending, is_first));
+        LATHE_TRY(start_fresh(x, o->order[k]));
+        pending = lags ? o->order[k] : -1;
+        if (!lags)
+            LATHE_TRY(finish_fresh(x, o->order[k], is_first));
+    }
+    LATHE_TRY(lathe_exec_run_range(exec, begin, g->n_nodes, 0));
+    return pending >= 0 ? finish_fresh(x, pending, is_first) : LATHE_OK;
+}
+
 lathe_status lathe_extents_backward(lathe_extents *x, lathe_exec *exec, int32_t begin,
                                     int32_t is_first)
 {
-    const lathe_graph *g = lathe_exec_graph(exec);
-    const lathe__schedule *s = x->programs;
-    const int lags = !lathe_machine_shares(x->m) && lathe_exchange_room_overlaps(&x->room);
-    int32_t pending = -1;
-    while (s < x->programs + x->n_programs && s->graph != g)
-        s++;
-    if (s == x->programs + x->n_programs)
-        return lathe_error(LATHE_E_STATE, "a backward that was not planned");
     LATHE_TRY(lathe__extents_count_sent(x, -1));
-    for (int32_t k = 0; k < x->store->division->n_buckets; k++) {
-        LATHE_TRY(run_up_to(exec, s, k, &begin));
-        if (pending >= 0)
-            LATHE_TRY(finish_fresh(x, pending, is_first));
-        LATHE_TRY(start_fresh(x, s->order[k]));
-        pending = lags ? s->order[k] : -1;
-        if (!lags)
-            LATHE_TRY(finish_fresh(x, s->order[k], is_first));
-    }
-    LATHE_TRY(lathe_exec_run_range(exec, begin, g->n_nodes, 0));
-    if (pending >= 0)
-        LATHE_TRY(finish_fresh(x, pending, is_first));
+    LATHE_TRY(x->store->division->shard < LATHE_SHARD_GRADIENTS
+                  ? lathe_bucket_sums_backward(&x->sums, exec, begin, !is_first)
+                  : fresh_backward(x, exec, begin, is_first));
     return lathe__extents_count_sent(x, 1);
 }
 

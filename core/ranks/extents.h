@@ -48,8 +48,9 @@ lathe_status lathe_extents_foresee(const lathe_machine *m, lathe_store *store,
                                    const lathe_graph *const *graphs, int32_t n);
 
 /** Runs the backward of a planned program, its nodes from `begin` on, and adds the gradients of all
- *  ranks to the sums of their extents. is_first: of the step; replaces the sums. All ranks call it.
- */
+ *  ranks meanwhile. All ranks call it: with LATHE_SHARD_GRADIENTS in every micro-batch, where it
+ * adds to the sums of their extents; with LATHE_SHARD_OPTIMIZER in the last one of a step, in place
+ * of lathe_extents_reduce. is_first: of the step; replaces the sums. */
 lathe_status lathe_extents_backward(lathe_extents *x, lathe_exec *exec, int32_t begin,
                                     int32_t is_first);
 
@@ -57,6 +58,10 @@ lathe_status lathe_extents_backward(lathe_extents *x, lathe_exec *exec, int32_t 
  * other elements are undefined. With LATHE_SHARD_GRADIENTS, where each backward has added those of
  * the ranks that divide, only the sums of the copies are left to add. */
 lathe_status lathe_extents_reduce(lathe_extents *x);
+
+/** Seconds since the last call that backwards of LATHE_SHARD_OPTIMIZER waited after their last
+ *  node. */
+double lathe_extents_take_wait(lathe_extents *x);
 
 /** Bytes that this rank has sent in reduce and spread since the last call; 0 for NULL. */
 int64_t lathe_extents_take_sent(lathe_extents *x);

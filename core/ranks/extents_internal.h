@@ -2,6 +2,7 @@
 #ifndef LATHE_RANKS_EXTENTS_INTERNAL_H
 #define LATHE_RANKS_EXTENTS_INTERNAL_H
 
+#include "ranks/bucket_sums.h"
 #include "ranks/extents.h"
 #include "ranks/serving.h"
 #include "store/gathered.h"
@@ -16,12 +17,6 @@ typedef struct lathe__bucket {
     int64_t own_grad, own_value;
 } lathe__bucket;
 
-/* When the buckets are complete in a program: order [n_buckets], with the last node of each. */
-typedef struct lathe__schedule {
-    const lathe_graph *graph;
-    int32_t *order, *last;
-} lathe__schedule;
-
 struct lathe_extents {
     const lathe_rank_layout *layout;
     lathe_ranks *ranks; /* layout->shard */
@@ -31,9 +26,8 @@ struct lathe_extents {
     lathe_serving serving;
     lathe__bucket *list; /* [division->n_buckets] */
     int64_t *counts;
-    lathe__schedule
-        *programs; /* [n_programs] of which the gradients are added during the backward */
-    int32_t n_programs, reserved;
+    lathe_bucket_orders orders; /* of programs that write fresh gradients */
+    lathe_bucket_sums sums;     /* of gradients that are whole on each rank; n 0: none are */
     lathe_exchange_room room;
     int64_t sent_bytes;
     int32_t counting; /* depth of lathe__extents_count_sent */

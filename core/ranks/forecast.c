@@ -23,6 +23,12 @@ int32_t lathe_forecast_is_built(int32_t strategy)
     return strategy >= LATHE_FORECAST_DDP && strategy < LATHE_N_FORECASTS;
 }
 
+int32_t lathe_forecast_overlaps(int32_t strategy)
+{
+    return strategy == LATHE_FORECAST_DDP || strategy == LATHE_FORECAST_ZERO1 ||
+           (strategy >= LATHE_FORECAST_DILOCO && strategy < LATHE_N_FORECASTS);
+}
+
 /* A group that exchanges: ranks of each island, and islands. */
 typedef struct ranks_group {
     const lathe_network *network;
@@ -46,18 +52,37 @@ static void exchange(timeline *t, const ranks_group *g, int32_t op, double bytes
     t->across += cost.across;
 }
 
-/* Exchanges `bytes` in buckets, which are ready evenly over [begin, begin + length]. The last
- * bucket of each range may be shorter. */
-static void buckets(timeline *t, const ranks_group *g, int32_t op, const int64_t ranges[2],
-                    int64_t bucket, double begin, double length)
+static int64_t bucket_of(const lathe_forecast_run *run)
+{
+    return (run->bucket_bytes + 63) / 64 * 64;
+}
+
+/* The share of a backward's time after which a share of the gradients is complete. *io_at: 0 for
+ * the first of several shares, each of which is at least the one before. */
+static double ready_at(const lathe_forecast_run *run, double share, int32_t *io_at)
+{
+    if (run->n_ready == 0)
+        return share;
+    while (*io_at + 1 < run->n_ready && run->ready[*io_at].bytes < share - 1e-9)
+        ++*io_at;
+    return run->ready[*io_at].time;
+}
+
+/* Exchanges two ranges of bytes in buckets, which are ready in [begin, begin + length]. The last
+ * bucket in memory, which is ready first, may be shorter. */
+static void buckets(const lathe_forecast_run *run, timeline *t, const ranks_group *g, int32_t op,
+                    const int64_t ranges[2], double begin, double length)
 {
     const double total = (double)ranges[0] + (double)ranges[1];
+    const int64_t bucket = bucket_of(run);
     double done = 0.0;
+    int32_t at = 0;
     for (int k = 0; k < 2; k++)
-        for (int64_t left = ranges[k]; left > 0; left -= bucket) {
-            const double bytes = (double)(left < bucket ? left : bucket);
-            done += bytes;
-            exchange(t, g, op, bytes, begin + length * done / total);
+        for (int64_t left = ranges[k]; left > 0;) {
+            const int64_t bytes = left % bucket > 0 ? left % bucket : bucket;
+            left -= bytes;
+            done += (double)bytes;
+            exchange(t, g, op, (double)bytes, begin + length * ready_at(run, done / total, &at));
         }
 }
 
@@ -72,11 +97,6 @@ static micro micro_of(const lathe_forecast_run *run)
     return (micro){all, all * run->backward};
 }
 
-static int64_t bucket_of(const lathe_forecast_run *run)
-{
-    return (run->bucket_bytes + 63) / 64 * 64;
-}
-
 /* Sums of gradients, in the last of `times` or in every backward; then all_gathers of what was
  * updated. */
 static double data_parallel(const lathe_forecast_run *run, const ranks_group *g, int32_t op,
@@ -86,11 +106,11 @@ static double data_parallel(const lathe_forecast_run *run, const ranks_group *g,
     const int64_t updated[2] = {run->trained_bytes, 0};
     const micro m = micro_of(run);
     for (int32_t i = run->n_micro - times; i < run->n_micro; i++)
-        buckets(t, g, op, grads, bucket_of(run), (i + 1) * m.all - m.backward, m.backward);
+        buckets(run, t, g, op, grads, (i + 1) * m.all - m.backward, m.backward);
     const double end = fmax(run->seconds, t->link);
     if (!gathers)
         return end;
-    buckets(t, g, LATHE_ALL_GATHER, updated, bucket_of(run), end, 0.0);
+    buckets(run, t, g, LATHE_ALL_GATHER, updated, end, 0.0);
     return fmax(end, t->link);
 }
 
@@ -131,7 +151,7 @@ static double sharded(const lathe_forecast_run *run, const ranks_group *in,
         const int32_t s = in->inside * in->islands;
         const int64_t grads[2] = {run->wide_grad_bytes / s,
                                   (run->grad_bytes - run->wide_grad_bytes) / s};
-        buckets(t, across, LATHE_ALL_REDUCE, grads, bucket_of(run), end, 0.0);
+        buckets(run, t, across, LATHE_ALL_REDUCE, grads, end, 0.0);
     }
     return fmax(end, t->link);
 }
@@ -173,7 +193,7 @@ static void diloco(const lathe_forecast_run *run, const lathe_forecast_setup *se
         exchange(&outer, &others, LATHE_ALL_REDUCE, fmin(share - (double)k * piece, piece), 0.0);
     const int64_t weights[2] = {4 * run->n_trained, 0};
     if (ranks > 1)
-        buckets(&outer, &island, LATHE_ALL_GATHER, weights, bucket_of(run), 0.0, 0.0);
+        buckets(run, &outer, &island, LATHE_ALL_GATHER, weights, 0.0, 0.0);
     out->outer_seconds = outer.busy;
     out->outer_bytes = (index >= 2 ? 12 : 8) * run->n_trained / ranks;
     out->sent += outer.sent / h;

@@ -16,9 +16,9 @@
  *
  * Gradients and U travel in buckets of bucket_bytes, weights of zero3 and hybrid in blocks
  * (layers). Overlapped: a bucket is sent as soon as the backward of the last micro-batch (zero2: of
- * each) has computed its share, evenly over its time; a block is gathered while the one before it
- * is computed. all_gathers of U and DiLoCo's exchange overlap with nothing. One message in which
- * ranks agree (ranks.h) is in every step's time, and not in its bytes.
+ * each) has computed its share, at the time that `ready` gives; a block is gathered while the one
+ * before it is computed. all_gathers of U and DiLoCo's exchange overlap with nothing. One message
+ * in which ranks agree (ranks.h) is in every step's time, and not in its bytes.
  *
  * Source: arXiv:1910.02054 (ZeRO), arXiv:2304.11277 (hybrid), arXiv:2311.08105 (DiLoCo).
  */
@@ -37,6 +37,11 @@ enum {
     LATHE_FORECAST_DILOCO = 5, /* with f32, bf16, int8 and int4 */
     LATHE_N_FORECASTS = 9
 };
+
+/** After the share `time` of a backward, the share `bytes` of the gradients is complete. */
+typedef struct lathe_forecast_ready {
+    double time, bytes;
+} lathe_forecast_ready;
 
 /** A training as one rank plans it alone. */
 typedef struct lathe_forecast_run {
@@ -58,6 +63,9 @@ typedef struct lathe_forecast_run {
     int32_t n_micro;  /* k, 1 or more */
     double seconds;   /* of computing a step */
     double backward;  /* share of it in backwards */
+    /* [n_ready] borrowed; both members never fall, and the last bytes are 1. NULL: evenly */
+    const lathe_forecast_ready *ready;
+    int32_t n_ready;
 } lathe_forecast_run;
 
 typedef struct lathe_forecast_setup {
@@ -80,9 +88,12 @@ typedef struct lathe_forecast {
 
 /** "ddp", ..., "diloco int8". */
 const char *lathe_forecast_name(int32_t strategy);
-/** Whether this version trains with the strategy; then `in_order` is exact as far as the time of
- *  computing is. `memory` is a prediction; the plan of a rank is exact. */
+/** Whether this version trains with the strategy. `memory` is a prediction; the plan of a rank is
+ *  exact. */
 int32_t lathe_forecast_is_built(int32_t strategy);
+/** Whether this version adds gradients during the backward with the strategy: a step takes
+ *  `overlapped`. 0: `in_order`. */
+int32_t lathe_forecast_overlaps(int32_t strategy);
 
 /** Fills in out[LATHE_N_FORECASTS]; the row of hybrid stays zero without shard_ranks. */
 void lathe_forecast_make(const lathe_forecast_run *run, const lathe_forecast_setup *setup,

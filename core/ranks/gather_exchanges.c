@@ -72,10 +72,11 @@ lathe_status lathe__gather_start(void *arg, int32_t gather, void *to)
 lathe_status lathe__gather_poll(void *arg)
 {
     lathe_extents *x = arg;
+    int32_t is_done = 0;
     if (x->under_way < 0)
         return LATHE_OK;
     LATHE_TRY(lathe__extents_count_sent(x, -1));
-    LATHE_TRY(lathe_data_poll(x->ranks, x->gathers[x->under_way]));
+    LATHE_TRY(lathe_data_poll(x->ranks, x->gathers[x->under_way], &is_done));
     return lathe__extents_count_sent(x, 1);
 }
 

@@ -6,16 +6,9 @@
 
 #include "base/error.h"
 
-typedef struct bucket {
-    int64_t at, n; /* byte in the gradients; elements */
-    int32_t dtype, reserved;
-    lathe_exchange *exchange;
-} bucket;
-
 struct lathe_grad_buckets {
     lathe_ranks *ranks;
-    bucket *list;
-    int32_t n, reserved;
+    lathe_bucket_sums sums; /* their exchanges are owned here */
     int64_t sent_bytes;
     lathe_exchange_room room;
 };
@@ -35,49 +28,47 @@ static int32_t narrow_dtype(const lathe_store *store)
     return LATHE_F32;
 }
 
+/* Prepares the exchange of bucket k, bytes [at, at + bytes) of the gradients. */
 static lathe_status add(lathe_grad_buckets *b, const range *of, int64_t at, int64_t bytes,
-                        int32_t n_all)
+                        int32_t k)
 {
     char label[64];
     const int64_t size = lathe_dtype_bytes(of->dtype);
-    bucket *to = &b->list[b->n];
+    lathe_bucket_sum made = {
+        .begin = at, .end = at + bytes, .parts = {{.ranks = b->ranks, .in_at = at, .out_at = at}}};
     if (size < 1)
         return lathe_error(LATHE_E_DTYPE, "gradients of a dtype without a size");
-    *to = (bucket){.at = at, .n = bytes / size, .dtype = of->dtype, .exchange = NULL};
-    (void)snprintf(label, sizeof label, "gradients %d of %d", b->n + 1, n_all);
+    (void)snprintf(label, sizeof label, "gradients %d of %d", k + 1, b->sums.n);
     const lathe_exchange_problem problem = {.size = (uint32_t)sizeof problem,
                                             .op = LATHE_ALL_REDUCE,
                                             .dtype = of->dtype,
                                             .reduce = LATHE_REDUCE_SUM,
-                                            .n = to->n,
+                                            .n = bytes / size,
                                             .label = label};
-    LATHE_TRY(lathe_data_prepare(b->ranks, &problem, &b->room, &to->exchange));
-    b->n++;
+    LATHE_TRY(lathe_data_prepare(b->ranks, &problem, &b->room, &made.parts[0].exchange));
+    lathe_bucket_sums_put(&b->sums, k, &made);
     return LATHE_OK;
 }
 
-lathe_status lathe_grad_buckets_create(lathe_ranks *ranks, const lathe_store *store,
-                                       int64_t bucket_bytes, lathe_grad_buckets **out)
+lathe_status lathe_grad_buckets_create(lathe_ranks *ranks, lathe_machine *m,
+                                       const lathe_store *store, int64_t bucket_bytes,
+                                       lathe_grad_buckets **out)
 {
     const int64_t size = (bucket_bytes + 63) / 64 * 64;
     const range ranges[2] = {{0, store->wide_grad_bytes, LATHE_F32},
                              {store->wide_grad_bytes, store->grad_bytes, narrow_dtype(store)}};
-    int32_t n = 0;
-    for (int k = 0; k < 2; k++)
-        n += (int32_t)((ranges[k].end - ranges[k].begin + size - 1) / size);
+    int32_t n = 0, k = 0;
+    for (int i = 0; i < 2; i++)
+        n += (int32_t)((ranges[i].end - ranges[i].begin + size - 1) / size);
     lathe_grad_buckets *b = calloc(1, sizeof *b);
-    if (b)
-        b->list = calloc((size_t)n + 1, sizeof *b->list);
-    if (!b || !b->list) {
-        free(b);
+    if (!b)
         return lathe_error(LATHE_E_NOMEM, "no memory for %d buckets of gradients", n);
-    }
     b->ranks = ranks;
-    lathe_status status = LATHE_OK;
-    for (int k = 0; k < 2; k++)
-        for (int64_t at = ranges[k].begin; at < ranges[k].end && status == LATHE_OK; at += size) {
-            const int64_t left = ranges[k].end - at;
-            status = add(b, &ranges[k], at, left < size ? left : size, n);
+    lathe_status status = lathe_bucket_sums_init(&b->sums, m, store, &b->room, n);
+    for (int i = 0; i < 2; i++)
+        for (int64_t at = ranges[i].begin; at < ranges[i].end && status == LATHE_OK; at += size) {
+            const int64_t left = ranges[i].end - at;
+            status = add(b, &ranges[i], at, left < size ? left : size, k++);
         }
     if (status != LATHE_OK) {
         lathe_grad_buckets_destroy(b);
@@ -91,10 +82,21 @@ void lathe_grad_buckets_destroy(lathe_grad_buckets *b)
 {
     if (!b)
         return;
-    for (int32_t i = 0; i < b->n; i++)
-        lathe_data_destroy(b->ranks, b->list[i].exchange);
-    free(b->list);
+    for (int32_t k = 0; b->sums.list && k < b->sums.n; k++)
+        lathe_data_destroy(b->ranks, b->sums.list[k].parts[0].exchange);
+    lathe_bucket_sums_fini(&b->sums);
     free(b);
+}
+
+lathe_status lathe_grad_buckets_plan(lathe_grad_buckets *b, const lathe_graph *const *graphs,
+                                     int32_t n)
+{
+    return lathe_bucket_sums_plan(&b->sums, graphs, n);
+}
+
+double lathe_grad_buckets_take_wait(lathe_grad_buckets *b)
+{
+    return lathe_bucket_sums_take_wait(&b->sums);
 }
 
 lathe_exchange_room *lathe_grad_buckets_room(lathe_grad_buckets *b)
@@ -110,26 +112,26 @@ int64_t lathe_grad_buckets_take_sent(lathe_grad_buckets *b)
     return sent;
 }
 
-int32_t lathe_grad_buckets_count(const lathe_grad_buckets *b)
+/* sign -1 before exchanges and 1 after them: adds what they send. */
+static lathe_status count_sent(lathe_grad_buckets *b, int64_t sign)
 {
-    return b ? b->n : 0;
+    int64_t sent = 0;
+    LATHE_TRY(lathe_data_sent(b->ranks, &sent));
+    b->sent_bytes += sign * sent;
+    return LATHE_OK;
 }
 
-/* All at once, if they share no memory; else one after the other. */
-lathe_status lathe_grad_buckets_reduce(lathe_grad_buckets *b, const lathe_store *store)
+lathe_status lathe_grad_buckets_reduce(lathe_grad_buckets *b)
 {
-    const int32_t overlaps = lathe_exchange_room_overlaps(&b->room);
-    int64_t before = 0, after = 0;
-    LATHE_TRY(lathe_data_sent(b->ranks, &before));
-    for (int32_t i = 0; i < b->n; i++) {
-        char *at = store->grads + b->list[i].at;
-        LATHE_TRY(lathe_data_start(b->ranks, b->list[i].exchange, &b->room, at, at));
-        if (!overlaps)
-            LATHE_TRY(lathe_data_wait(b->ranks, b->list[i].exchange));
-    }
-    for (int32_t i = 0; overlaps && i < b->n; i++)
-        LATHE_TRY(lathe_data_wait(b->ranks, b->list[i].exchange));
-    LATHE_TRY(lathe_data_sent(b->ranks, &after));
-    b->sent_bytes += after - before;
-    return LATHE_OK;
+    LATHE_TRY(count_sent(b, -1));
+    LATHE_TRY(lathe_bucket_sums_run(&b->sums));
+    return count_sent(b, 1);
+}
+
+lathe_status lathe_grad_buckets_backward(lathe_grad_buckets *b, lathe_exec *exec, int32_t begin,
+                                         int32_t accumulate)
+{
+    LATHE_TRY(count_sent(b, -1));
+    LATHE_TRY(lathe_bucket_sums_backward(&b->sums, exec, begin, accumulate));
+    return count_sent(b, 1);
 }

@@ -135,10 +135,10 @@ lathe_status lathe_data_start(const lathe_ranks *r, lathe_exchange *exchange,
     return r->data.table->start(exchange, &args);
 }
 
-lathe_status lathe_data_poll(const lathe_ranks *r, lathe_exchange *exchange)
+lathe_status lathe_data_poll(const lathe_ranks *r, lathe_exchange *exchange, int32_t *out_done)
 {
-    int32_t is_done = 0;
-    return r->data.table->test(exchange, &is_done);
+    *out_done = 0;
+    return r->data.table->test(exchange, out_done);
 }
 
 lathe_status lathe_data_wait(const lathe_ranks *r, lathe_exchange *exchange)

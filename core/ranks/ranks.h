@@ -139,8 +139,8 @@ void lathe_data_destroy(const lathe_ranks *ranks, lathe_exchange *exchange);
 /** Starts one, after the work that is queued on the machine's stream. */
 lathe_status lathe_data_start(const lathe_ranks *ranks, lathe_exchange *exchange,
                               const lathe_exchange_room *room, const void *in, void *out);
-/** Goes on with those that are under way. */
-lathe_status lathe_data_poll(const lathe_ranks *ranks, lathe_exchange *exchange);
+/** Goes on with those that are under way. *out_done: 1 if this one is done. */
+lathe_status lathe_data_poll(const lathe_ranks *ranks, lathe_exchange *exchange, int32_t *out_done);
 /** Waits until one is done; the deadline holds. */
 lathe_status lathe_data_wait(const lathe_ranks *ranks, lathe_exchange *exchange);
 /** start, then wait. */

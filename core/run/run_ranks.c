@@ -101,7 +101,7 @@ static lathe_exchange_room *room_of(const lathe_run *run)
     return run->extents ? lathe_extents_room(run->extents) : lathe_grad_buckets_room(run->buckets);
 }
 
-/* The graphs whose gradients are added during the backward. */
+/* The graphs whose gradients are added during the backward, or fresh ones placed. */
 static lathe_status plan_backwards(lathe_run *run)
 {
     const lathe_short_programs *shorter = &run->programs.shorter;
@@ -114,6 +114,8 @@ static lathe_status plan_backwards(lathe_run *run)
     for (int32_t i = 0; i < shorter->n; i++)
         if (shorter->train[i].exec)
             graphs[n++] = lathe_exec_graph(shorter->train[i].exec);
+    if (run->buckets)
+        return lathe_grad_buckets_plan(run->buckets, graphs, n);
     return run->extents ? lathe_extents_plan(run->extents, graphs, n)
                         : lathe_extents_foresee(&run->machine, &run->store, graphs, n);
 }
@@ -163,12 +165,12 @@ static lathe_status plan_exchanges(lathe_run *run)
     else
         LATHE_TRY(run->store.division
                       ? lathe_extents_create(run->layout, &run->machine, &run->store, &run->extents)
-                      : lathe_grad_buckets_create(run->layout->copies, &run->store,
+                      : lathe_grad_buckets_create(run->layout->copies, &run->machine, &run->store,
                                                   run->set.bucket_bytes, &run->buckets));
     if (room_of(run))
         lathe_exchange_room_plan(room_of(run), &run->machine, &run->planned);
-    return run->store.division && run->set.shard >= LATHE_SHARD_GRADIENTS ? plan_backwards(run)
-                                                                          : LATHE_OK;
+    const int32_t is_placed = run->store.division && run->set.shard >= LATHE_SHARD_GRADIENTS;
+    return run->ranks || is_placed ? plan_backwards(run) : LATHE_OK;
 }
 
 lathe_status lathe__run_plan_buckets(lathe_run *run)

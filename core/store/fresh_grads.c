@@ -12,53 +12,25 @@ static lathe_status no_memory(void)
 
 /* ---- lives ---- */
 
-/* Node i uses value v; widens the life of its row if it is a gradient. */
-static void note(const lathe_graph *g, int32_t i, lathe_val v, lathe_bucket_life *rows)
-{
-    if (v == LATHE_NONE)
-        return;
-    const lathe_ir_value *root = &g->values[lathe_graph_root(g, v)];
-    if (root->kind != LATHE_VALUE_GRAD)
-        return;
-    lathe_bucket_life *row = &rows[root->param];
-    row->first = row->last < 0 ? i : row->first;
-    row->last = i;
-}
-
-/* rows: [n_table] out; last -1: no node uses the gradient */
-static void find_rows(const lathe_graph *g, int32_t n_table, lathe_bucket_life *rows)
-{
-    for (int32_t r = 0; r < n_table; r++)
-        rows[r] = (lathe_bucket_life){0, -1};
-    for (int32_t i = 0; i < g->n_nodes; i++) {
-        const lathe_ir_node *n = &g->nodes[i];
-        for (int32_t k = 0; k < n->n_in; k++)
-            note(g, i, n->in[k], rows);
-        for (int32_t k = 0; k < n->n_out; k++)
-            note(g, i, n->out[k], rows);
-    }
-}
-
 /* Lives of the buckets of a store in a finished graph. out: [division->n_buckets] */
-static lathe_status find_lives(const lathe_store *store, const lathe_graph *g,
-                               lathe_bucket_life *out)
+static lathe_status find_lives(const lathe_store *store, const lathe_graph *g, lathe_grad_life *out)
 {
     const lathe_division *d = store->division;
-    lathe_bucket_life *rows = calloc((size_t)d->n_table + 1, sizeof *rows);
+    lathe_grad_life *rows = calloc((size_t)d->n_table + 1, sizeof *rows);
     if (!rows)
         return no_memory();
-    find_rows(g, d->n_table, rows);
+    lathe_grad_lives(g, d->n_table, rows);
     for (int32_t b = 0; b < d->n_buckets; b++) {
         int is_complete = 1;
-        out[b] = (lathe_bucket_life){g->n_nodes, -1};
+        out[b] = (lathe_grad_life){g->n_nodes, -1};
         for (int32_t k = d->buckets[b].first; k < d->buckets[b].first + d->buckets[b].n; k++) {
-            const lathe_bucket_life *row = &rows[d->rows[k]];
+            const lathe_grad_life *row = &rows[d->rows[k]];
             is_complete &= row->last >= 0;
             out[b].first = row->first < out[b].first ? row->first : out[b].first;
             out[b].last = row->last > out[b].last ? row->last : out[b].last;
         }
         if (!is_complete)
-            out[b] = (lathe_bucket_life){0, g->n_nodes - 1};
+            out[b] = (lathe_grad_life){0, g->n_nodes - 1};
     }
     free(rows);
     return LATHE_OK;
@@ -67,7 +39,7 @@ static lathe_status find_lives(const lathe_store *store, const lathe_graph *g,
 /* ---- places ---- */
 
 typedef struct placing {
-    const lathe_bucket_life *lives; /* [n_graphs, n] */
+    const lathe_grad_life *lives; /* [n_graphs, n] */
     int32_t n_graphs, n;
     int64_t *bytes, *at; /* [n]; at -1: not placed yet */
 } placing;
@@ -75,8 +47,8 @@ typedef struct placing {
 static int live_together(const placing *p, int32_t a, int32_t b)
 {
     for (int32_t g = 0; g < p->n_graphs; g++) {
-        const lathe_bucket_life *x = &p->lives[(int64_t)g * p->n + a];
-        const lathe_bucket_life *y = &p->lives[(int64_t)g * p->n + b];
+        const lathe_grad_life *x = &p->lives[(int64_t)g * p->n + a];
+        const lathe_grad_life *y = &p->lives[(int64_t)g * p->n + b];
         if (x->first <= y->last && y->first <= x->last)
             return 1;
     }
@@ -115,11 +87,10 @@ static int64_t place_all(placing *p)
 }
 
 /* Lets each bucket live until the next one is complete, the last one to the end of the graph. */
-static void lengthen(const lathe_bucket_life *lives, int32_t n, int32_t n_nodes,
-                     lathe_bucket_life *out)
+static void lengthen(const lathe_grad_life *lives, int32_t n, int32_t n_nodes, lathe_grad_life *out)
 {
     for (int32_t b = 0; b < n; b++) {
-        out[b] = (lathe_bucket_life){lives[b].first, n_nodes - 1};
+        out[b] = (lathe_grad_life){lives[b].first, n_nodes - 1};
         for (int32_t k = 0; k < n; k++) {
             const int is_later =
                 lives[k].last > lives[b].last || (lives[k].last == lives[b].last && k > b);
@@ -130,11 +101,11 @@ static void lengthen(const lathe_bucket_life *lives, int32_t n, int32_t n_nodes,
 }
 
 lathe_status lathe_fresh_grads_plan(lathe_store *store, const lathe_graph *const *graphs,
-                                    int32_t n_graphs, int32_t lags, lathe_bucket_life *lives)
+                                    int32_t n_graphs, int32_t lags, lathe_grad_life *lives)
 {
     const lathe_division *d = store->division;
     placing p = {.lives = lives, .n_graphs = n_graphs, .n = d->n_buckets};
-    lathe_bucket_life *longer = calloc((size_t)n_graphs * (size_t)p.n + 1, sizeof *longer);
+    lathe_grad_life *longer = calloc((size_t)n_graphs * (size_t)p.n + 1, sizeof *longer);
     p.bytes = calloc(2 * (size_t)p.n + 1, sizeof *p.bytes);
     lathe_status status = longer && p.bytes ? LATHE_OK : no_memory();
     for (int32_t g = 0; g < n_graphs && status == LATHE_OK; g++) {

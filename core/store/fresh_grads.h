@@ -13,22 +13,16 @@
 #ifndef LATHE_STORE_FRESH_GRADS_H
 #define LATHE_STORE_FRESH_GRADS_H
 
-#include "ir/graph.h"
-#include "store/store.h"
-
-/** Nodes [first, last] in which a bucket lives. A bucket of which a gradient is written by no node
- *  lives always: that gradient stays zero. */
-typedef struct lathe_bucket_life {
-    int32_t first, last;
-} lathe_bucket_life;
+#include "store/grad_lives.h"
 
 /** Places the fresh gradients of a store that is laid out: two buckets share memory if they do not
  *  live together in any of the graphs. Sets store->fresh_bytes.
  *
  *  lags   1: ranks add a bucket while the backward goes on, so that it keeps its memory until the
  *         bucket after it is complete (by last node, then by number)
- *  lives  [n_graphs, n_buckets] out; without the lag */
+ *  lives  [n_graphs, n_buckets] out; without the lag. A bucket of which a gradient is used by no
+ *         node lives always: that gradient stays zero. */
 lathe_status lathe_fresh_grads_plan(lathe_store *store, const lathe_graph *const *graphs,
-                                    int32_t n_graphs, int32_t lags, lathe_bucket_life *lives);
+                                    int32_t n_graphs, int32_t lags, lathe_grad_life *lives);
 
 #endif

@@ -18,10 +18,13 @@ typedef struct lathe_accumulated {
     int64_t tokens;      /* all tokens seen, targets or not */
     double flops;        /* of the forwards and their backwards; not part of a checkpoint */
     double data_seconds; /* time spent waiting for batches */
+    double wait_seconds; /* after a backward, for sums of gradients over ranks */
     int32_t backwards;   /* since zero_grad; 0: the next one overwrites the gradients */
     int32_t n_losses;    /* sums in programs.losses since the last lathe__losses_settle */
     int32_t is_agreed;   /* 1: these are the sums of all ranks */
     int32_t pending;     /* a forward with LATHE_FORWARD_TRAIN waits for its backward */
+    int32_t is_reduced;  /* 1: the last backward has made the gradients those of all ranks */
+    int32_t reserved;
 } lathe_accumulated;
 
 /** Counters that run.json of a checkpoint holds. */

@@ -119,6 +119,65 @@ Test(trace_ranks, sums_of_gradients_overlap_on_one_clock)
     json_decref(file);
 }
 
+/* One step of a rank in a trace: when its first exchange begins and ends, its last one ends, and
+ * its last node ends; the number of exchanges. */
+typedef struct traced_step {
+    double first_begin, first_end, last_end, last_node;
+    int n;
+} traced_step;
+
+/* Reads the exchanges of the only step that was traced, of each rank. */
+static void read_step(traced_step out[RANKS + 1])
+{
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/t.json", root);
+    json_t *file = json_load_file(path, 0, NULL);
+    cr_assert_not_null(file, "%s", output);
+    const json_t *list = json_object_get(file, "traceEvents");
+    for (int q = 0; q <= RANKS; q++)
+        out[q] = (traced_step){INFINITY, INFINITY, 0.0, 0.0, 0};
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *event = json_array_get(list, i);
+        const char *category = json_string_value(json_object_get(event, "cat"));
+        traced_step *step = &out[json_integer_value(json_object_get(event, "pid"))];
+        const double begin = json_number_value(json_object_get(event, "ts"));
+        const double end = begin + json_number_value(json_object_get(event, "dur"));
+        if (category && strcmp(category, "op") == 0)
+            step->last_node = fmax(step->last_node, end);
+        if (!category || strcmp(category, "exchange") != 0)
+            continue;
+        step->first_begin = fmin(step->first_begin, begin);
+        step->first_end = fmin(step->first_end, end);
+        step->last_end = fmax(step->last_end, end);
+        step->n++;
+    }
+    json_decref(file);
+}
+
+/* Gradients of the last layers travel while the backward computes those of the first ones. */
+Test(trace_ranks, exchanges_of_gradients_begin_before_the_backward_ends)
+{
+    static const char *const shards[] = {"none", "optimizer"};
+    for (int i = 0; i < 2; i++) {
+        char words[256];
+        traced_step steps[RANKS + 1];
+        (void)snprintf(words, sizeof words,
+                       "--trace t.json --trace-steps 1:1 --train.max_steps 1 --checkpoint.dir %s "
+                       "--parallel.shard %s --parallel.bucket_mb 0.01 "
+                       "--train.gradient_accumulation_steps 2",
+                       shards[i], shards[i]);
+        cr_assert_eq(launch(words), 0, "%s", output);
+        read_step(steps);
+        for (int q = 1; q <= RANKS; q++) {
+            cr_expect_gt(steps[q].n, 4, "%s: %d exchanges", shards[i], steps[q].n);
+            cr_expect_eq(steps[q].n, steps[1].n);
+            cr_expect_lt(steps[q].first_begin, steps[q].last_node, "%s, rank %d", shards[i], q - 1);
+            /* no exchange may begin before all gradients of a bucket are there */
+            cr_expect_gt(steps[q].last_end, steps[q].last_node, "%s, rank %d", shards[i], q - 1);
+        }
+    }
+}
+
 Test(trace_ranks, a_trace_that_cannot_be_written_ends_all_ranks)
 {
     cr_expect_neq(launch("--trace none/t.json"), 0);

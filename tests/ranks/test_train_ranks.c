@@ -1,5 +1,7 @@
 /* lathe train under mpirun: R ranks with micro-batches of B rows train as one rank with R*B rows.
  */
+#include <stdint.h>
+
 #include "rank_training.h"
 
 enum { STEPS = 12 };
@@ -42,6 +44,121 @@ Test(train_ranks, two_and_four_ranks_train_as_one_and_go_on)
     expect_same("two", "parts", 0.0);
     cr_assert_eq(train(4, "other", "--train.micro_batch_size 2"), 0, "%s", output);
     expect_same("one", "other", 1e-5);
+}
+
+/* Only the last micro-batch of a step exchanges gradients. */
+Test(train_ranks, micro_batches_are_added_before_ranks_are)
+{
+    static const char *const shards[] = {"none", "optimizer"};
+    for (int i = 0; i < 2; i++) {
+        double one[MOST_STEPS + 1], four[MOST_STEPS + 1];
+        char words[256], dirs[2][32];
+        (void)snprintf(words, sizeof words,
+                       "--parallel.shard %s --parallel.bucket_mb 0.02 --train.micro_batch_size 1 "
+                       "--train.max_steps 3 --train.eval_every 3 "
+                       "--train.gradient_accumulation_steps ",
+                       shards[i]);
+        const size_t end = strlen(words);
+        (void)snprintf(words + end, sizeof words - end, "1");
+        (void)snprintf(dirs[0], sizeof dirs[0], "one_%s", shards[i]);
+        cr_assert_eq(train(2, dirs[0], words), 0, "%s", output);
+        (void)snprintf(words + end, sizeof words - end, "4");
+        (void)snprintf(dirs[1], sizeof dirs[1], "four_%s", shards[i]);
+        cr_assert_eq(train(2, dirs[1], words), 0, "%s", output);
+        cr_assert_eq(figures(dirs[0], "ranks_bytes_sent", one), 3);
+        cr_assert_eq(figures(dirs[1], "ranks_bytes_sent", four), 3);
+        for (int k = 0; k < 3; k++)
+            cr_expect(one[k] > 0.0 && four[k] == one[k], "%s, step %d: %.0f bytes, and %.0f",
+                      shards[i], k + 1, one[k], four[k]);
+    }
+}
+
+/* The head writes the gradient of a tied embedding at the begin of the backward, and the embedding
+ * adds to it at the end: only then may ranks add it. */
+Test(train_ranks, a_tied_embedding_is_added_when_it_is_complete)
+{
+    static const char tied[] = "--model.tie_word_embeddings true --train.max_steps 6";
+    static const char *const shards[] = {"none", "optimizer"};
+    cr_assert_eq(train(1, "one", tied), 0, "%s", output);
+    for (int i = 0; i < 2; i++) {
+        char words[256];
+        (void)snprintf(
+            words, sizeof words,
+            "%s --train.micro_batch_size 4 --parallel.bucket_mb 0.02 --parallel.shard %s", tied,
+            shards[i]);
+        cr_assert_eq(train(2, shards[i], words), 0, "%s", output);
+        expect_same("one", shards[i], 1e-5);
+    }
+}
+
+/* Makes the embedding of a byte NaN in the weights that a training has saved. */
+static void poison(const char *file, int byte)
+{
+    static char text[1 << 20];
+    const float not_a_number = NAN;
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/%s", root, file);
+    FILE *f = fopen(path, "r+");
+    cr_assert_not_null(f, "%s", path);
+    const size_t n = fread(text, 1, sizeof text - 1, f);
+    cr_assert(n > 8 && n < sizeof text - 1);
+    uint64_t header = 0;
+    memcpy(&header, text, sizeof header);
+    const char *at = strstr(text + 8, "\"model.embed_tokens.weight\"");
+    cr_assert_not_null(at);
+    at = strstr(at, "\"data_offsets\":");
+    cr_assert_not_null(at);
+    const long begin = strtol(at + strcspn(at, "[") + 1, NULL, 10);
+    for (int i = 0; i < 32; i++) {
+        cr_assert_eq(fseek(f, 8 + (long)header + begin + (byte * 32L + i) * 4L, SEEK_SET), 0);
+        cr_assert_eq(fwrite(&not_a_number, sizeof not_a_number, 1, f), 1);
+    }
+    cr_assert_eq(fclose(f), 0);
+}
+
+/* A rank whose loss is not finite takes part in the exchanges of its step. */
+Test(train_ranks, a_bad_micro_batch_of_one_rank_leaves_out_the_step_of_all)
+{
+    static const char *const shards[] = {"none", "optimizer"};
+    char text[40000];
+    size_t n = 0;
+    for (int line = 0; n + 100 < sizeof text; line++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "the lathe turns piece %d%s.\n", line,
+                              line % 25 == 7 ? " ~" : "");
+    write_file("text.txt", text);
+    static const char common[] = "--data.validation_split 0 --train.eval_every 0 ";
+    /* the last checkpoint cannot be written with such weights */
+    static const char after_all_steps[] = "a run cannot continue from the state after step 12";
+    char words[512];
+    cr_assert_eq(train(1, "first",
+                       "--data.validation_split 0 --train.eval_every 0 "
+                       "--train.max_steps 1"),
+                 0, "%s", output);
+    poison("first/step-00000001/model.safetensors", '~');
+    (void)snprintf(text, sizeof text, "[model]\npath = \"first/step-00000001\"\n%s",
+                   strstr(settings, "[data]"));
+    write_file("run.toml", text);
+    (void)snprintf(words, sizeof words, "%s--train.on_nonfinite skip ", common);
+    cr_assert_neq(train(1, "one", words), 0);
+    cr_assert_not_null(strstr(output, after_all_steps), "%s", output);
+    double one[MOST_STEPS + 1], two[MOST_STEPS + 1];
+    cr_assert_eq(figures("one", "loss", one), STEPS);
+    int n_bad = 0;
+    for (int i = 0; i < STEPS; i++)
+        n_bad += !(one[i] > 0.0); /* null */
+    cr_assert(n_bad > 0 && n_bad < STEPS, "%d bad steps", n_bad);
+    for (int k = 0; k < 2; k++) {
+        char line[700];
+        (void)snprintf(line, sizeof line,
+                       "%s--train.micro_batch_size 4 --parallel.bucket_mb 0.02 --parallel.shard %s",
+                       words, shards[k]);
+        cr_assert_neq(train(2, shards[k], line), 0);
+        cr_assert_not_null(strstr(output, after_all_steps), "%s", output);
+        cr_assert_eq(figures(shards[k], "loss", two), STEPS);
+        for (int i = 0; i < STEPS; i++)
+            cr_expect(fabs(one[i] - two[i]) <= 1e-5 * fabs(one[i]),
+                      "%s, step %d: %.9g, expected %.9g", shards[k], i + 1, two[i], one[i]);
+    }
 }
 
 /* LoRA's dropout draws by the global row. */

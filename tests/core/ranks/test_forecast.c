@@ -139,6 +139,28 @@ Test(forecast, ddp_in_order_adds_and_overlapped_hides)
     near(ddp->sent, 6e6, "once for all micro-batches");
 }
 
+/* Half of the gradients are an embedding, which the end of the backward completes. */
+Test(forecast, a_bucket_is_sent_when_the_backward_has_completed_it)
+{
+    static const lathe_forecast_ready ready[] = {{0.25, 0.25}, {0.75, 0.5}, {1.0, 1.0}};
+    lathe_forecast_run run = small();
+    const lathe_forecast_setup setup = flat();
+    run.bucket_bytes = 1000000;
+    run.ready = ready;
+    run.n_ready = 3;
+    make(&run, &setup);
+    /* ready at 0.55, 0.85, 1.0, 1.0; each takes 0.156 s, and the link waits for the second and the
+     * third */
+    near(ddp->overlapped, 0.85 + 3 * 0.156 + agree, "ddp");
+    run.bucket_bytes = 1500032; /* 999936 bytes, which are ready first, and two buckets */
+    make(&run, &setup);
+    near(ddp->overlapped, 1.0 + 2 * (6e-3 + 1.5 * 1500032 / 1e7) + agree, "a shorter one first");
+    for (int i = 0; i < LATHE_N_FORECASTS; i++)
+        cr_expect_eq(lathe_forecast_overlaps(i), i == LATHE_FORECAST_DDP ||
+                                                     i == LATHE_FORECAST_ZERO1 ||
+                                                     i >= LATHE_FORECAST_DILOCO);
+}
+
 Test(forecast, a_fast_link_leaves_only_the_last_bucket)
 {
     lathe_forecast_run run = small();
