@@ -92,6 +92,7 @@ struct lathe_run {
     int64_t samples_every;                   /* generate.every of rank 0 */
     struct lathe_scorer *reward;             /* reward_model.h; NULL: none */
     struct lathe_config *reference_config;   /* settings of parts.reference_adapter; NULL: none */
+    struct lathe_named_adapters *named;      /* named_adapters.h; NULL: none */
 };
 
 /* ---- shared with core/opening and above ---- */
