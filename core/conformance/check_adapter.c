@@ -288,14 +288,11 @@ static lathe_status merges(lathe__subject *s)
     lathe__exact e;
     LATHE_TRY(skip_untargeted(s));
     LATHE_TRY(lathe__adapter_bench_init_in(&b, s, own_module(s), LATHE_F32));
-    lathe_status status = LATHE_OK;
+    lathe_status status = has_dropout(&b) ? lathe__skip(s, "its dropout is on: --set its key to 0")
+                                          : fill(&b, &e, s, 1, 1);
     if (!LATHE_HAS(b.table, merge) || b.params.n == LATHE__N_ROWS)
         status = lathe__skip(s, "nothing to merge");
-    else if (has_dropout(&b))
-        status = lathe__skip(s, "its dropout is on: --set its key to 0");
-    if (status == LATHE_OK)
-        status = fill(&b, &e, s, 1, 1);
-    if (status == LATHE_OK)
+    else if (status == LATHE_OK)
         status = merge_and_compare(&b, s, &e);
     lathe__adapter_bench_fini(&b);
     return status;
