@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "app/adapter_options.h"
+#include "app/held_log.h"
 #include "app/idle_overrides.h"
 #include "base/error.h"
 #include "base/fs.h"
@@ -291,6 +292,27 @@ static lathe_status reopen_with_reference(const lathe_args *args, int32_t mode,
     return load_weights(args, path, 1, weights, *out);
 }
 
+/* Opens a model's folder, and opens it again if its stage compares it with the model before
+ * training. What the first opening says is then dropped, because the second says it too. */
+static lathe_status open_to_evaluate(const lathe_args *args, const char *const *settings,
+                                     const char *path, const lathe_override *list, int32_t n,
+                                     int32_t is_average, int32_t weights, lathe_arena *arena,
+                                     lathe_run **out)
+{
+    lathe_held_log said;
+    lathe_held_log_begin(&said);
+    if (is_average)
+        say_average(path);
+    lathe_status status = lathe_run_open_mode(NULL, list, n, LATHE_OPEN_EVALUATE, out);
+    const int reopens = status == LATHE_OK && (*out)->params.has_reference;
+    lathe_held_log_end(&said, !reopens);
+    LATHE_TRY(status);
+    LATHE_TRY(refuse_new_score(args, *out));
+    return reopens ? reopen_with_reference(args, LATHE_OPEN_EVALUATE, settings, path, weights,
+                                           arena, out)
+                   : LATHE_OK;
+}
+
 /* Makes the overrides of a model's folder: settings of the command and of the folder, the model in
  * it, and tokenizer.path (NULL: none). */
 static lathe_status model_overrides(const lathe_args *args, const char *const *settings,
@@ -360,8 +382,9 @@ static lathe_status open_folder(const lathe_args *args, int32_t mode, const char
     if (weights == WEIGHTS_AVERAGE && !lathe_path_is_dir(average))
         return no_average(path);
     if (weights != WEIGHTS_TRAINING && lathe_path_is_dir(average)) {
-        say_average(path);
         model = average;
+        if (mode != LATHE_OPEN_EVALUATE)
+            say_average(path);
     }
     LATHE_TRY(lathe_settings_init(&own, arena));
     if (mode == LATHE_OPEN_EVALUATE)
@@ -370,11 +393,11 @@ static lathe_status open_folder(const lathe_args *args, int32_t mode, const char
         return open_named(args, settings, path, model, &own, arena, out);
     LATHE_TRY(lathe_folder_tokenizer(path, arena, &tokenizer));
     LATHE_TRY(model_overrides(args, settings, tokenizer, model, &own, arena, &list, &n));
+    if (mode == LATHE_OPEN_EVALUATE)
+        return open_to_evaluate(args, settings, path, list, n, model == average, weights, arena,
+                                out);
     LATHE_TRY(lathe_run_open_mode(NULL, list, n, mode, out));
-    LATHE_TRY(refuse_new_score(args, *out));
-    return (*out)->params.has_reference
-               ? reopen_with_reference(args, mode, settings, path, weights, arena, out)
-               : LATHE_OK;
+    return refuse_new_score(args, *out);
 }
 
 /* With a run file, --model.path is the base of its adapter; it is an error for a whole model. */

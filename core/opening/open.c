@@ -321,8 +321,11 @@ static lathe_status create(const char *path, const lathe_override *list, int32_t
     *out = calloc(1, sizeof **out);
     if (!*out)
         return lathe_error(LATHE_E_NOMEM, "no memory for a run");
-    (*out)->open.mode = mode == LATHE_OPEN_BATCHES ? LATHE_OPEN_TRAIN : mode;
+    (*out)->open.mode = mode == LATHE_OPEN_BATCHES   ? LATHE_OPEN_TRAIN
+                        : mode == LATHE_OPEN_WEIGHTS ? LATHE_OPEN_INFER
+                                                     : mode;
     (*out)->open.data_is_optional = mode == LATHE_OPEN_BATCHES;
+    (*out)->open.computes_nothing = mode == LATHE_OPEN_WEIGHTS;
     const lathe_status status = keep_arguments(*out, path, list, n);
     if (status == LATHE_OK)
         return LATHE_OK;
