@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "app/adapter_options.h"
 #include "app/chat_prompt.h"
 #include "app/commands.h"
 #include "app/model_dir.h"
@@ -16,6 +17,7 @@ enum { EXIT_INTERRUPTED = 130 };
 static const lathe_option options[] = {
     {"--system", "TEXT", "the system message of the conversation"},
     LATHE_SAMPLING_OPTIONS,
+    LATHE_ADAPTER_OPTIONS,
     LATHE_WEIGHTS_OPTION,
 };
 
@@ -115,8 +117,8 @@ const lathe_command lathe_cmd_chat = {
     .details = "DIR and RUN.toml are those of lathe generate; the folder needs a chat template.\n"
                "A line is a message, and the answer is shown while it is generated. Ctrl-C\n"
                "stops an answer and keeps it; the end of the input ends the conversation.\n"
-               "Commands: /system TEXT, /clear, /undo, /save FILE, /quit, /help. Without a\n"
-               "terminal the answers alone are printed, and an error ends the command.\n",
+               "Commands: /system TEXT, /clear, /undo, /save FILE, /adapter NAME, /quit, /help.\n"
+               "Without a terminal the answers alone are printed, and an error ends the command.\n",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "app/adapter_options.h"
 #include "app/chat_prompt.h"
 #include "app/commands.h"
 #include "app/generate_prompts.h"
@@ -24,7 +25,7 @@ static const lathe_option options[] = {
      "or else of the model's folder; only the answer is printed"},
     {"--prompts", "FILE",
      "continue every prompt of a file of JSON lines: {\"prompt\": TEXT}, {\"messages\": [...]} or "
-     "{\"ids\": [...]} a line; needs --output"},
+     "{\"ids\": [...]} a line, with \"adapter\": NAME too; needs --output"},
     {"-o, --output", "FILE",
      "with --prompts: the file for the results, one JSON line each, in the order of the prompts. A "
      "call that was stopped goes on where it was when it is repeated"},
@@ -32,6 +33,7 @@ static const lathe_option options[] = {
     {"--logprobs", NULL, "with --prompts: write the ids and log-probabilities of the new tokens"},
     LATHE_SAMPLING_OPTIONS,
     {"--ignore-eos", NULL, "continue after the end of a text"},
+    LATHE_ADAPTER_OPTIONS,
     LATHE_WEIGHTS_OPTION,
 };
 
@@ -42,6 +44,8 @@ static lathe_status read_prompts(const lathe_args *args, json_t **out_row)
     static const char *const with_prompts[] = {"--output", "--samples", "--logprobs"};
     const char *messages = lathe_args_value(args, "--messages");
     const char *prompts = lathe_args_value(args, "--prompts");
+    int32_t has_adapters;
+    LATHE_TRY(lathe_app_has_adapters(args, &has_adapters));
     if ((messages != NULL) + (prompts != NULL) + (lathe_args_value(args, "--prompt") != NULL) > 1)
         return lathe_error(LATHE_E_ARG,
                            "--prompt, --messages and --prompts: one of them is the prompt");
@@ -172,7 +176,9 @@ const lathe_command lathe_cmd_generate = {
                "means its latest checkpoint. Options that are not given come from the table\n"
                "[generate] of the run file (--generate.temperature 0.7 works too), then from\n"
                "the model's generation_config.json, with the meaning that they have in\n"
-               "transformers. The text is written while it is generated; Ctrl-C ends it.\n",
+               "transformers. The text is written while it is generated; Ctrl-C ends it.\n"
+               "With --adapter, DIR is the model that several adapters share; a line of\n"
+               "--prompts chooses by \"adapter\": \"NAME\", other prompts by --use NAME.\n",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,

@@ -146,7 +146,7 @@ static lathe_status open_both(const lathe_args *args, const char *model, const c
         if (!stored || !is_of_quant(&args->overrides[i]))
             of_adapter.overrides[of_adapter.n_overrides++] = args->overrides[i];
     of_adapter.overrides[of_adapter.n_overrides++] = (lathe_override){"model.path", model};
-    const lathe_status status = lathe_app_open_model(&of_adapter, LATHE_OPEN_INFER, NULL, out);
+    const lathe_status status = lathe_app_open_model(&of_adapter, LATHE_OPEN_WEIGHTS, NULL, out);
     free(of_adapter.overrides);
     if (status == LATHE_E_SHAPE || status == LATHE_E_NOT_FOUND)
         return lathe_error_context(LATHE_E_CONFIG, "the adapter does not fit the model %s", model);

@@ -1,7 +1,11 @@
 /* Continues the prompts of a file. Results are written in the order of the prompts; those that are
- * ready before an earlier one wait in a window of WINDOW lines. */
+ * ready before an earlier one wait in a window of WINDOW lines.
+ *
+ * Where the lines name several adapters, the file is read window by window, and each window once
+ * for each adapter, so that prompts of one adapter are continued together. */
 #include "app/generate_prompts.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +19,7 @@
 #include "generate/generator.h"
 #include "primitives/generate.h"
 #include "primitives/sampling_settings.h"
+#include "run/named_adapters.h"
 
 #define WINDOW 1024 /* results that are given out and not yet written, at most */
 
@@ -23,17 +28,23 @@ typedef struct result {
     char *line; /* NULL: not ready */
     int64_t bytes;
     int64_t prompt; /* number of its line in the file */
-    int32_t sample;
+    int32_t sample, adapter;
     json_t *id;
 } result;
 
 typedef struct job {
     lathe_prompt_file prompts;
     lathe_result_file results;
-    result window[WINDOW];      /* by index modulo WINDOW */
-    int64_t n_given, n_written; /* in this call */
+    result window[WINDOW]; /* by number of the sample in this call, modulo WINDOW */
+    int64_t at, n_written; /* samples of this call: the next one, and those written */
+    int64_t given[WINDOW]; /* samples of the current stream, by index modulo WINDOW */
+    int64_t n_given;       /* of the current stream */
     int64_t n_tokens;
-    int32_t n_samples, sample; /* sample: the next one of the present prompt */
+    int32_t by_adapter, adapter; /* by_adapter: only samples of `adapter` are given, up to `end` */
+    int64_t end;
+    const lathe_named_adapters *named; /* of the run; NULL: none */
+    char *is_named; /* [n + 1] of adapter + 1: whether the file, or the window, names it */
+    int32_t n_samples, sample; /* sample: how many of the present prompt were taken */
     int32_t wants_logprobs, has_prompt;
     uint64_t seed;
 } job;
@@ -41,7 +52,7 @@ typedef struct job {
 /* The seed of a sample depends on its place in the file alone. */
 static uint64_t seed_of(const job *j)
 {
-    const uint64_t key[3] = {j->seed, (uint64_t)j->prompts.line, (uint64_t)j->sample};
+    const uint64_t key[3] = {j->seed, (uint64_t)j->prompts.line, (uint64_t)j->sample - 1};
     return lathe_hash64(key, sizeof key);
 }
 
@@ -55,26 +66,42 @@ static lathe_prompt prompt_of(const job *j)
                           .seed = seed_of(j)};
 }
 
+/* Goes to the next sample. *out_more 0: the file has ended. */
+static lathe_status go_on(job *j, int32_t *out_more)
+{
+    *out_more = 1;
+    if (!j->has_prompt || j->sample == j->n_samples) {
+        LATHE_TRY(lathe_prompt_file_next(&j->prompts, out_more));
+        j->has_prompt = *out_more;
+        j->sample = 0;
+    }
+    j->sample += *out_more;
+    j->at += *out_more;
+    return LATHE_OK;
+}
+
 static lathe_status next(void *arg, lathe_prompt *out, int32_t *out_given)
 {
     job *j = arg;
     int32_t more = 1;
     *out_given = LATHE_PROMPT_LATER;
-    if (j->n_given - j->n_written >= WINDOW)
+    if (!j->by_adapter && j->at - j->n_written >= WINDOW)
         return LATHE_OK;
     *out_given = LATHE_PROMPT_NONE;
-    if (!j->has_prompt || j->sample == j->n_samples) {
-        LATHE_TRY(lathe_prompt_file_next(&j->prompts, &more));
-        j->has_prompt = more;
-        j->sample = 0;
-    }
+    do {
+        if (j->by_adapter && j->at == j->end)
+            return LATHE_OK;
+        LATHE_TRY(go_on(j, &more));
+    } while (more && j->by_adapter && j->prompts.adapter != j->adapter);
     if (!more)
         return LATHE_OK;
-    result *r = &j->window[j->n_given % WINDOW];
-    *r = (result){.prompt = j->prompts.line, .sample = j->sample, .id = json_incref(j->prompts.id)};
+    const int64_t sample = j->at - 1;
+    j->given[j->n_given++ % WINDOW] = sample;
+    j->window[sample % WINDOW] = (result){.prompt = j->prompts.line,
+                                          .sample = j->sample - 1,
+                                          .adapter = j->prompts.adapter,
+                                          .id = json_incref(j->prompts.id)};
     *out = prompt_of(j);
-    j->sample++;
-    j->n_given++;
     *out_given = LATHE_PROMPT_GIVEN;
     return LATHE_OK;
 }
@@ -101,6 +128,9 @@ static lathe_status make_line(const job *j, result *r, const lathe_generation *m
     if (id)
         lathe_buffer_printf(&b, ", \"id\": %s", id);
     free(id);
+    if (j->named)
+        lathe_buffer_printf(&b, ", \"adapter\": \"%s\"",
+                            r->adapter < 0 ? LATHE_NAMED_BASE : j->named->list[r->adapter].name);
     lathe_buffer_puts(&b, ", \"text\": ");
     lathe_buffer_json_bytes(&b, made->text, made->text_bytes);
     lathe_buffer_printf(&b, ", \"tokens\": %d, \"finish\": \"%s\"", made->n_tokens,
@@ -127,14 +157,19 @@ static void forget(result *r)
 static lathe_status done(void *arg, int64_t index, const lathe_generation *made)
 {
     job *j = arg;
-    LATHE_TRY(make_line(j, &j->window[index % WINDOW], made));
+    LATHE_TRY(make_line(j, &j->window[j->given[index % WINDOW] % WINDOW], made));
     j->n_tokens += made->n_tokens;
-    for (; j->n_written < j->n_given && j->window[j->n_written % WINDOW].line; j->n_written++) {
+    for (; j->window[j->n_written % WINDOW].line; j->n_written++) {
         result *r = &j->window[j->n_written % WINDOW];
         LATHE_TRY(lathe_result_file_put(&j->results, r->line, r->bytes));
         forget(r);
     }
     return LATHE_OK;
+}
+
+static const char *used_name(const lathe_named_adapters *named)
+{
+    return named->used < 0 ? LATHE_NAMED_BASE : named->list[named->used].name;
 }
 
 /* What the results depend on. */
@@ -163,10 +198,17 @@ static json_t *settings_of(const lathe_run *run, const lathe_sampling *s, const 
         json_object_set_new(settings, "draft", json_string(run->set.draft_path));
         json_object_set_new(settings, "draft_tokens", json_integer(run->set.draft_tokens));
     }
+    for (int32_t i = 0; settings && j->named && i < j->named->n; i++) {
+        char key[80];
+        (void)snprintf(key, sizeof key, "adapter %s", j->named->list[i].name);
+        json_object_set_new(settings, key, json_string(j->named->list[i].dir));
+    }
+    if (settings && j->named)
+        json_object_set_new(settings, "use", json_string(used_name(j->named)));
     return settings;
 }
 
-/* Reads every line, so that a wrong one does not end the job after hours. */
+/* Reads every line, so that a wrong one does not end the job after hours. Sets is_named. */
 static lathe_status check_prompts(lathe_run *run, job *j)
 {
     int32_t more = 1;
@@ -178,6 +220,8 @@ static lathe_status check_prompts(lathe_run *run, job *j)
         if (status != LATHE_OK)
             return lathe_error_context(status, "%s:%lld", j->prompts.path,
                                        (long long)j->prompts.line);
+        if (more)
+            j->is_named[j->prompts.adapter + 1] = 1;
     }
     return lathe_prompt_file_rewind(&j->prompts);
 }
@@ -210,16 +254,103 @@ static lathe_status open_files(const lathe_args *args, lathe_run *run, const lat
     return LATHE_OK;
 }
 
-static lathe_status run_job(lathe_run *run, const lathe_sampling *sampling, job *j)
+/* Continues the samples that `next` gives. */
+static lathe_status run_stream(lathe_run *run, const lathe_sampling *sampling, job *j)
 {
     const lathe_prompt_stream stream = {j, next, done, 1};
     int64_t failed = -1;
-    const double begun = lathe_now();
+    j->n_given = 0;
     const lathe_status status = lathe_generator_stream(run->generator, sampling, &stream, &failed);
-    if (status != LATHE_OK && failed >= j->n_written && failed < j->n_given)
+    if (status != LATHE_OK && failed >= 0 && failed < j->n_given && j->n_given - failed <= WINDOW)
         return lathe_error_context(status, "%s:%lld", j->prompts.path,
-                                   (long long)j->window[failed % WINDOW].prompt);
-    LATHE_TRY(status);
+                                   (long long)j->window[j->given[failed % WINDOW] % WINDOW].prompt);
+    return status;
+}
+
+/* A place between two samples of the file. */
+typedef struct place {
+    int64_t start, line, at;
+    int32_t has_prompt, sample;
+} place;
+
+static place place_of(const job *j)
+{
+    const lathe_prompt_file *f = &j->prompts;
+    return (place){.start = j->has_prompt ? f->start : f->end,
+                   .line = j->has_prompt ? f->line : f->line + 1,
+                   .at = j->at,
+                   .has_prompt = j->has_prompt,
+                   .sample = j->sample};
+}
+
+static lathe_status go_back(job *j, const place *p)
+{
+    int32_t more;
+    LATHE_TRY(lathe_prompt_file_seek(&j->prompts, p->start, p->line));
+    if (p->has_prompt)
+        LATHE_TRY(lathe_prompt_file_next(&j->prompts, &more));
+    j->at = p->at;
+    j->has_prompt = p->has_prompt;
+    j->sample = p->sample;
+    return LATHE_OK;
+}
+
+/* Finds the end of the next window, and which adapters its lines name. */
+static lathe_status survey(job *j)
+{
+    int32_t more = 1;
+    memset(j->is_named, 0, (size_t)j->named->n + 1);
+    for (int64_t i = 0; i < WINDOW && more; i++) {
+        LATHE_TRY(go_on(j, &more));
+        if (more)
+            j->is_named[j->prompts.adapter + 1] = 1;
+    }
+    j->end = j->at;
+    return LATHE_OK;
+}
+
+/* Continues the samples of the next window, one adapter after the other. */
+static lathe_status run_window(lathe_run *run, const lathe_sampling *sampling, job *j)
+{
+    const place begin = place_of(j);
+    LATHE_TRY(survey(j));
+    const place end = place_of(j);
+    for (int32_t i = 0; i <= j->named->n; i++) {
+        j->adapter = i - 1;
+        if (!j->is_named[i])
+            continue;
+        LATHE_TRY(go_back(j, &begin));
+        lathe__named_adapters_use(run, j->adapter);
+        LATHE_TRY(lathe__run_generator(run, run->set.generate_batch));
+        LATHE_TRY(run_stream(run, sampling, j));
+    }
+    return go_back(j, &end);
+}
+
+static lathe_status run_all(lathe_run *run, const lathe_sampling *sampling, job *j)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; j->named && i <= j->named->n; i++) {
+        n += j->is_named[i];
+        j->adapter = j->is_named[i] ? i - 1 : j->adapter;
+    }
+    j->by_adapter = n > 1;
+    if (n == 1) {
+        lathe__named_adapters_use(run, j->adapter);
+        LATHE_TRY(lathe__run_generator(run, run->set.generate_batch));
+    }
+    if (n <= 1)
+        return run_stream(run, sampling, j);
+    do
+        LATHE_TRY(run_window(run, sampling, j));
+    while (j->has_prompt);
+    return LATHE_OK;
+}
+
+static lathe_status run_job(lathe_run *run, const lathe_sampling *sampling, job *j)
+{
+    const double begun = lathe_now();
+    LATHE_TRY(run_all(run, sampling, j));
     const double seconds = lathe_now() - begun;
     lathe_log(LATHE_LOG_INFO, "%lld results written to %s: %lld tokens in %.1f s (%.0f tokens/s)",
               (long long)j->n_written, j->results.path, (long long)j->n_tokens, seconds,
@@ -237,6 +368,12 @@ lathe_status lathe_app_generate_prompts(const lathe_args *args, lathe_run *run,
     if (!j)
         return lathe_error(LATHE_E_NOMEM, "no memory for the prompts");
     j->results.fd = -1;
+    j->named = run->named;
+    j->is_named = calloc(run->named ? (size_t)run->named->n + 1 : 1, 1);
+    if (!j->is_named) {
+        free(j);
+        return lathe_error(LATHE_E_NOMEM, "no memory for the prompts");
+    }
     j->n_samples = (int32_t)samples;
     j->seed = how->seed;
     j->wants_logprobs = lathe_args_value(args, "--logprobs") != NULL;
@@ -250,6 +387,7 @@ lathe_status lathe_app_generate_prompts(const lathe_args *args, lathe_run *run,
         forget(&j->window[i]);
     lathe_prompt_file_close(&j->prompts);
     lathe_result_file_close(&j->results);
+    free(j->is_named);
     free(j);
     return status;
 }

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "app/adapter_options.h"
+#include "app/held_log.h"
 #include "app/idle_overrides.h"
 #include "base/error.h"
 #include "base/fs.h"
@@ -13,6 +15,7 @@
 #include "config/config.h"
 #include "gguf/model_files.h"
 #include "opening/adapter_folder.h"
+#include "opening/named_open.h"
 #include "opening/opening.h"
 #include "opening/read_check.h"
 #include "primitives/save_load.h"
@@ -289,16 +292,82 @@ static lathe_status reopen_with_reference(const lathe_args *args, int32_t mode,
     return load_weights(args, path, 1, weights, *out);
 }
 
+/* Opens a model's folder, and opens it again if its stage compares it with the model before
+ * training. What the first opening says is then dropped, because the second says it too. */
+static lathe_status open_to_evaluate(const lathe_args *args, const char *const *settings,
+                                     const char *path, const lathe_override *list, int32_t n,
+                                     int32_t is_average, int32_t weights, lathe_arena *arena,
+                                     lathe_run **out)
+{
+    lathe_held_log said;
+    lathe_held_log_begin(&said);
+    if (is_average)
+        say_average(path);
+    lathe_status status = lathe_run_open_mode(NULL, list, n, LATHE_OPEN_EVALUATE, out);
+    const int reopens = status == LATHE_OK && (*out)->params.has_reference;
+    lathe_held_log_end(&said, !reopens);
+    LATHE_TRY(status);
+    LATHE_TRY(refuse_new_score(args, *out));
+    return reopens ? reopen_with_reference(args, LATHE_OPEN_EVALUATE, settings, path, weights,
+                                           arena, out)
+                   : LATHE_OK;
+}
+
+/* Makes the overrides of a model's folder: settings of the command and of the folder, the model in
+ * it, and tokenizer.path (NULL: none). */
+static lathe_status model_overrides(const lathe_args *args, const char *const *settings,
+                                    const char *tokenizer, const char *model,
+                                    const lathe_setting_list *own, lathe_arena *arena,
+                                    lathe_override **out, int32_t *out_n)
+{
+    lathe_override *list = overrides(args, settings, own->n + 1, arena, out_n);
+    if (!list)
+        return LATHE_E_NOMEM;
+    append(args, own, list, out_n);
+    LATHE_TRY(append_of_model(args, own, model, arena, list, out_n));
+    list[(*out_n)++] = (lathe_override){"model.path", model};
+    if (tokenizer && !is_set(args, "tokenizer.path"))
+        list[(*out_n)++] = (lathe_override){"tokenizer.path", tokenizer};
+    *out = list;
+    return LATHE_OK;
+}
+
+/* Opens a model's folder with the adapters of the command line. */
+static lathe_status open_named(const lathe_args *args, const char *const *settings,
+                               const char *path, const char *model, lathe_setting_list *own,
+                               lathe_arena *arena, lathe_run **out)
+{
+    lathe_named_adapters *named = NULL;
+    lathe_override *list = NULL;
+    const char *tokenizer = NULL;
+    int32_t n = 0;
+    LATHE_TRY(lathe_app_read_adapters(args, path, arena, own, &tokenizer, &named));
+    const lathe_status status =
+        model_overrides(args, settings, tokenizer, model, own, arena, &list, &n);
+    if (status != LATHE_OK) {
+        lathe__named_adapters_destroy(named);
+        return status;
+    }
+    return lathe_run_open_named(list, n, named, out);
+}
+
 static lathe_status open_folder(const lathe_args *args, int32_t mode, const char *const *settings,
                                 lathe_arena *arena, lathe_run **out)
 {
-    const char *path = NULL;
-    int32_t n = 0, weights;
+    const char *path = NULL, *tokenizer = NULL;
+    int32_t n = 0, weights, has_adapters;
+    lathe_override *list = NULL;
     lathe_setting_list own;
     if (lathe_path_is_dir(args->words[0]))
         LATHE_TRY(lathe_checkpoint_resolve(arena, args->words[0], &path));
     else
         path = args->words[0]; /* a GGUF file */
+    LATHE_TRY(lathe_app_has_adapters(args, &has_adapters));
+    if (lathe_adapter_folder_is(path) && has_adapters)
+        return lathe_error(LATHE_E_ARG,
+                           "%s holds an adapter itself; with --adapter, name the folder of the "
+                           "model that the adapters share",
+                           args->words[0]);
     if (lathe_adapter_folder_is(path))
         return open_adapter(args, mode, settings, path, arena, out);
     if (is_set(args, "model.path"))
@@ -313,24 +382,22 @@ static lathe_status open_folder(const lathe_args *args, int32_t mode, const char
     if (weights == WEIGHTS_AVERAGE && !lathe_path_is_dir(average))
         return no_average(path);
     if (weights != WEIGHTS_TRAINING && lathe_path_is_dir(average)) {
-        say_average(path);
         model = average;
+        if (mode != LATHE_OPEN_EVALUATE)
+            say_average(path);
     }
     LATHE_TRY(lathe_settings_init(&own, arena));
     if (mode == LATHE_OPEN_EVALUATE)
         LATHE_TRY(add_evaluation(args, path, arena, &own));
-    lathe_override *list = overrides(args, settings, own.n + 1, arena, &n);
-    if (!list)
-        return LATHE_E_NOMEM;
-    append(args, &own, list, &n);
-    LATHE_TRY(append_of_model(args, &own, model, arena, list, &n));
-    list[n++] = (lathe_override){"model.path", model};
-    LATHE_TRY(append_tokenizer(args, path, arena, list, &n));
+    if (has_adapters)
+        return open_named(args, settings, path, model, &own, arena, out);
+    LATHE_TRY(lathe_folder_tokenizer(path, arena, &tokenizer));
+    LATHE_TRY(model_overrides(args, settings, tokenizer, model, &own, arena, &list, &n));
+    if (mode == LATHE_OPEN_EVALUATE)
+        return open_to_evaluate(args, settings, path, list, n, model == average, weights, arena,
+                                out);
     LATHE_TRY(lathe_run_open_mode(NULL, list, n, mode, out));
-    LATHE_TRY(refuse_new_score(args, *out));
-    return (*out)->params.has_reference
-               ? reopen_with_reference(args, mode, settings, path, weights, arena, out)
-               : LATHE_OK;
+    return refuse_new_score(args, *out);
 }
 
 /* With a run file, --model.path is the base of its adapter; it is an error for a whole model. */
@@ -419,7 +486,13 @@ lathe_status lathe_app_open_model(const lathe_args *args, int32_t mode, const ch
     lathe_app_warn_idle_overrides(args);
     if (lathe_path_is_model(word))
         status = open_folder(args, mode, settings, &arena, out);
-    else if ((status = check_word(word)) == LATHE_OK)
+    else if ((status = check_word(word)) == LATHE_OK && lathe_args_each(args, "--adapter", 0))
+        status =
+            lathe_error(LATHE_E_ARG,
+                        "%s: a run file; with --adapter, name the folder of the model that the "
+                        "adapters share",
+                        word);
+    else if (status == LATHE_OK)
         status = open_run_file(args, mode, settings, &arena, out);
     lathe_arena_fini(&arena);
     return status;

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "run/named_adapters.h"
 #include "run/run_state.h"
 
 /* Refuses a file that begins with bytes that no text has, such as Parquet. */
@@ -31,7 +32,9 @@ static lathe_status check_is_text(const lathe_prompt_file *f)
 lathe_status lathe_prompt_file_open(const char *path, lathe_run *run, lathe_prompt_file *out)
 {
     struct stat st;
-    *out = (lathe_prompt_file){.path = path, .run = run};
+    *out = (lathe_prompt_file){.path = path, .run = run, .adapter = -1, .usual_adapter = -1};
+    if (run && run->named)
+        out->usual_adapter = run->named->used;
     if (stat(path, &st) != 0)
         return lathe_error(LATHE_E_IO, "%s: cannot read: %s", path, strerror(errno));
     if (!S_ISREG(st.st_mode)) /* a file that is read again to resume */
@@ -65,13 +68,19 @@ void lathe_prompt_file_close(lathe_prompt_file *f)
     memset(f, 0, sizeof *f);
 }
 
-lathe_status lathe_prompt_file_rewind(lathe_prompt_file *f)
+lathe_status lathe_prompt_file_seek(lathe_prompt_file *f, int64_t start, int64_t line)
 {
     forget(f);
-    f->line = 0;
-    return fseeko(f->file, 0, SEEK_SET) == 0
+    f->line = line - 1;
+    f->end = start;
+    return fseeko(f->file, start, SEEK_SET) == 0
                ? LATHE_OK
                : lathe_error(LATHE_E_IO, "%s: cannot read: %s", f->path, strerror(errno));
+}
+
+lathe_status lathe_prompt_file_rewind(lathe_prompt_file *f)
+{
+    return lathe_prompt_file_seek(f, 0, 1);
 }
 
 /* Reads the next line that is not empty. *out_bytes -1: the file has ended. */
@@ -80,6 +89,8 @@ static lathe_status next_line(lathe_prompt_file *f, int64_t *out_bytes)
     for (;;) {
         const ssize_t n = getline(&f->text, &f->room, f->file);
         *out_bytes = n;
+        f->start = f->end;
+        f->end += n > 0 ? n : 0;
         if (n < 0)
             return ferror(f->file)
                        ? lathe_error(LATHE_E_IO, "%s: cannot read: %s", f->path, strerror(errno))
@@ -137,9 +148,25 @@ static lathe_status take_messages(lathe_prompt_file *f, const char *place, json_
     return lathe_app_chat_prompt(chat, place, row, f->encoder, &f->ids);
 }
 
+/* Takes the adapter that the line names. */
+static lathe_status take_adapter(lathe_prompt_file *f, const char *place, const json_t *row)
+{
+    const json_t *name = json_object_get(row, "adapter");
+    if (!f->run->named || !name || json_is_null(name))
+        return LATHE_OK;
+    if (!json_is_string(name))
+        return lathe_error(LATHE_E_CONFIG, "%s: \"adapter\" is no text; expected a name", place);
+    const lathe_status status =
+        lathe__named_adapters_find(f->run->named, json_string_value(name), &f->adapter);
+    return status == LATHE_OK ? LATHE_OK
+                              : lathe_error_context(LATHE_E_CONFIG, "%s: \"adapter\"", place);
+}
+
 static lathe_status take_prompt(lathe_prompt_file *f, const char *place, json_t *row)
 {
     json_t *prompt = json_object_get(row, "prompt");
+    f->adapter = f->usual_adapter;
+    LATHE_TRY(take_adapter(f, place, row));
     if (json_is_string(row))
         return take_text(f, place, json_string_value(row));
     f->id = json_incref(json_object_get(row, "id"));

@@ -8,7 +8,7 @@
 #include "lathe/lathe.h"
 
 /** One line: {"prompt": "text"}, {"prompt": [messages]}, {"messages": [...]}, {"ids": [1, 2]} or a
- *  text alone. Other keys are allowed. */
+ *  text alone. Other keys are allowed; "adapter" names an adapter if the run has named ones. */
 typedef struct lathe_prompt_file {
     const char *path;
     lathe_run *run; /* has the chat template for messages; NULL: no line is read */
@@ -20,6 +20,9 @@ typedef struct lathe_prompt_file {
     lathe_ids ids;          /* of a prompt of ids or messages */
     lathe_encoder *encoder; /* for messages; NULL: no line had any yet */
     json_t *id;             /* the value of "id" of the last line; NULL: it has none */
+    int32_t adapter;        /* of the last line; -1: the base, or the run has no named adapters */
+    int32_t usual_adapter;  /* of lines that name none */
+    int64_t start, end;     /* where the last line begins, and where it ends, in bytes */
 } lathe_prompt_file;
 
 /** On an error nothing is open. LATHE_E_IO: the file cannot be read; LATHE_E_CONFIG: it is not a
@@ -27,6 +30,8 @@ typedef struct lathe_prompt_file {
 lathe_status lathe_prompt_file_open(const char *path, lathe_run *run, lathe_prompt_file *out);
 /** Goes back to the first prompt. */
 lathe_status lathe_prompt_file_rewind(lathe_prompt_file *f);
+/** Goes back to a line by the byte at which it begins and its number; it is read next. */
+lathe_status lathe_prompt_file_seek(lathe_prompt_file *f, int64_t start, int64_t line);
 /** Skips n prompts without looking into them. */
 lathe_status lathe_prompt_file_skip(lathe_prompt_file *f, int64_t n);
 /** Reads the next prompt, past empty lines. *out_more 0: the file has ended. Errors begin with

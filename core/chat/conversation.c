@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "chat/answer_prompt.h"
 #include "generate/generator.h"
+#include "run/named_adapters.h"
 #include "run/run_state.h"
 
 /* ---- messages ---- */
@@ -102,6 +103,7 @@ static void help(void)
                 "/clear        begin anew\n"
                 "/undo         drop the last question\n"
                 "/save FILE    write the messages\n"
+                "/adapter NAME answer with another adapter (with --adapter)\n"
                 "/quit         end (or Ctrl-D)\n"
                 "Ctrl-C stops an answer.\n",
                 stdout);
@@ -148,6 +150,27 @@ static lathe_status save(const lathe_talk *t, const char *path)
     return status;
 }
 
+/* Makes the generator, which writes what it draws. */
+static lathe_status make_generator(lathe_talk *t)
+{
+    const lathe_token_watch watch = {on_token, t};
+    LATHE_TRY(lathe__run_generator(t->run, 1));
+    lathe_generator_watch(t->run->generator, watch);
+    return LATHE_OK;
+}
+
+/* Lets another adapter answer; the messages stay. */
+static lathe_status use_adapter(lathe_talk *t, const char *name)
+{
+    int32_t index;
+    if (!t->run->named)
+        return lathe_error(LATHE_E_ARG,
+                           "/adapter: there are none; begin with --adapter NAME=FOLDER");
+    LATHE_TRY(lathe__named_adapters_find(t->run->named, name, &index));
+    lathe__named_adapters_use(t->run, index);
+    return make_generator(t);
+}
+
 /* 1 if the line is this command; *rest: what follows it. */
 static int is_command(const char *line, const char *name, const char **rest)
 {
@@ -165,6 +188,8 @@ static lathe_status run_line_command(lathe_talk *t, const char *line)
         return lathe_talk_system(t, rest);
     if (is_command(line, "/save", &rest))
         return save(t, rest);
+    if (is_command(line, "/adapter", &rest))
+        return use_adapter(t, rest);
     if (is_command(line, "/clear", &rest))
         return clear(t);
     if (is_command(line, "/undo", &rest))
@@ -177,10 +202,11 @@ static lathe_status run_line_command(lathe_talk *t, const char *line)
         help();
         return LATHE_OK;
     }
-    return lathe_error(LATHE_E_ARG,
-                       "unknown command %.*s; expected /system, /clear, /undo, /save, /quit or "
-                       "/help (a line that begins with // is a message that begins with /)",
-                       (int)strcspn(line, " "), line);
+    return lathe_error(
+        LATHE_E_ARG,
+        "unknown command %.*s; expected /system, /clear, /undo, /save, /adapter, "
+        "/quit or /help (a line that begins with // is a message that begins with /)",
+        (int)strcspn(line, " "), line);
 }
 
 lathe_status lathe_talk_line(lathe_talk *t, const char *line, int64_t n)
@@ -201,7 +227,6 @@ lathe_status lathe_talk_line(lathe_talk *t, const char *line, int64_t n)
 
 lathe_status lathe_talk_begin(lathe_talk *talk)
 {
-    const lathe_token_watch watch = {on_token, talk};
     lathe_run *run = talk->run;
     talk->messages = json_array();
     talk->stream.tokenizer = run->data.tokenizer;
@@ -209,9 +234,7 @@ lathe_status lathe_talk_begin(lathe_talk *talk)
     if (!talk->messages)
         return lathe_error(LATHE_E_NOMEM, "a conversation");
     LATHE_TRY(lathe_encoder_create(run->data.tokenizer, &talk->encoder));
-    LATHE_TRY(lathe__run_generator(run, 1));
-    lathe_generator_watch(run->generator, watch);
-    return LATHE_OK;
+    return make_generator(talk);
 }
 
 void lathe_talk_fini(lathe_talk *talk)

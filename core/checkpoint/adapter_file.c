@@ -24,27 +24,33 @@ typedef struct entry {
     char key[512];
 } entry;
 
-/* The name of a row without the prefix of the reference. */
-static const char *plain_name(const char *name)
+/* Whether the name is that of a frozen row of the adapter. */
+static int has_prefix(const lathe_saved_state *saved, const char *name)
 {
-    const size_t n = strlen(LATHE_REFERENCE_PREFIX);
-    return strncmp(name, LATHE_REFERENCE_PREFIX, n) == 0 ? name + n : name;
+    return saved->frozen_prefix &&
+           strncmp(name, saved->frozen_prefix, strlen(saved->frozen_prefix)) == 0;
 }
 
-/* Of the frozen copies, those that the reference's adapter declares, and those of the model that it
- * replaces. */
-static int32_t is_of_reference_adapter(const lathe_saved_state *saved, const lathe_param *row)
+/* The name of a row without the prefix of frozen ones. */
+static const char *plain_name(const lathe_saved_state *saved, const char *name)
 {
-    const int32_t copied = lathe_params_find(saved->params, plain_name(row->name));
-    return row->reference && !row->other &&
+    return has_prefix(saved, name) ? name + strlen(saved->frozen_prefix) : name;
+}
+
+/* Of the frozen copies, those that the adapter declares, and those of the model that it replaces.
+ */
+static int32_t is_of_frozen_adapter(const lathe_saved_state *saved, const lathe_param *row)
+{
+    const int32_t copied = lathe_params_find(saved->params, plain_name(saved, row->name));
+    return row->reference && !row->other && has_prefix(saved, row->name) &&
            (row->in_adapter || copied < 0 || copied >= saved->params->n_model);
 }
 
 int32_t lathe__adapter_file_has(const lathe_saved_state *saved, int32_t i)
 {
     const lathe_param *row = saved->params->rows[i];
-    if (saved->of_reference)
-        return is_of_reference_adapter(saved, row);
+    if (saved->frozen_prefix)
+        return is_of_frozen_adapter(saved, row);
     return i < saved->params->n_model ? row->in_adapter : !row->reference && !row->is_derived;
 }
 
@@ -61,7 +67,7 @@ lathe_status lathe__adapter_file_key(const lathe_saved_state *saved, const char 
 {
     const lathe_adapter_v1 *table = saved->parts->adapter.table;
     int64_t bytes = 0;
-    name = plain_name(name);
+    name = plain_name(saved, name);
     if (LATHE_HAS(table, file_key))
         bytes = table->file_key(saved->parts->adapter.self, name, out, capacity);
     else
@@ -466,15 +472,16 @@ lathe_status lathe__adapter_file_compare(const lathe_saved_state *saved, const c
     return use_file(saved, dir, COMPARE);
 }
 
-lathe_status lathe__adapter_file_reference(const lathe_saved_state *saved, const char *dir,
-                                           int32_t fill)
+lathe_status lathe__adapter_file_frozen(const lathe_saved_state *saved,
+                                        const lathe_instance *adapter, const char *prefix,
+                                        const char *dir, int32_t fill)
 {
     lathe_components parts = *saved->parts;
-    lathe_saved_state reference = *saved;
-    parts.adapter = parts.reference_adapter;
-    reference.parts = &parts;
-    reference.of_reference = 1;
-    return lathe__adapter_file_begin(&reference, dir, fill);
+    lathe_saved_state frozen = *saved;
+    parts.adapter = *adapter;
+    frozen.parts = &parts;
+    frozen.frozen_prefix = prefix;
+    return lathe__adapter_file_begin(&frozen, dir, fill);
 }
 
 lathe_status lathe__adapter_file_begin(const lathe_saved_state *saved, const char *dir,

@@ -35,9 +35,11 @@ lathe_status lathe__adapter_file_values(const lathe_saved_state *saved, int32_t 
 lathe_status lathe__adapter_file_begin(const lathe_saved_state *saved, const char *dir,
                                        int32_t fill);
 
-/** The same for the frozen parameters of the reference's adapter, parts->reference_adapter. */
-lathe_status lathe__adapter_file_reference(const lathe_saved_state *saved, const char *dir,
-                                           int32_t fill);
+/** The same for an adapter with frozen parameters: that of the reference, or one of several over
+ * one base. prefix: of the names of its rows. */
+lathe_status lathe__adapter_file_frozen(const lathe_saved_state *saved,
+                                        const lathe_instance *adapter, const char *prefix,
+                                        const char *dir, int32_t fill);
 
 /** Checks that the file has every tensor in the shape that the run expects: LATHE_E_NOT_FOUND,
  * LATHE_E_SHAPE. */

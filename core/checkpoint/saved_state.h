@@ -42,8 +42,8 @@ typedef struct lathe_saved_state {
     int32_t plans;  /* 1: the run trains, or plans a training */
     /* 1: the caller may pass in batches, so that no loop writes checkpoints */
     int32_t data_is_optional;
-    /* 1: parts->adapter is the adapter of the reference, whose parameters are frozen rows */
-    int32_t of_reference;
+    /* parts->adapter has frozen rows, and this before their names; NULL: it is the run's own */
+    const char *frozen_prefix;
     /* parts */
     const lathe_components *parts;
     const lathe_model_config *model;

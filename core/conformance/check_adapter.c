@@ -12,6 +12,40 @@
 
 static const char *const modules[] = {"self_attn.q_proj", "self_attn.v_proj", "mlp.down_proj"};
 
+/* The same checks at the token embedding and at the head: argument LATHE_SITE_*. */
+static const char *outer_module(const lathe__subject *s)
+{
+    return s->check->argument == LATHE_SITE_HEAD ? LATHE__HEAD_MODULE : LATHE__EMBEDDING_MODULE;
+}
+
+/* Skips a check of the embedding or the head if the adapter does not change it. */
+static lathe_status skip_untargeted(lathe__subject *s)
+{
+    const lathe_adapter_v1 *table = s->table;
+    const int is_head = s->check->argument == LATHE_SITE_HEAD;
+    lathe__adapter_bench b;
+    if (s->check->argument == LATHE_SITE_LINEAR)
+        return LATHE_OK;
+    if (is_head ? !LATHE_HAS(table, head) : !LATHE_HAS(table, embed))
+        return lathe__skip(s, "it has no %s()", is_head ? "head" : "embed");
+    LATHE_TRY(lathe__adapter_bench_init(&b, s, outer_module(s)));
+    const int targeted = b.targeted;
+    lathe__adapter_bench_fini(&b);
+    return targeted ? LATHE_OK
+                    : lathe__skip(s, "it does not target the %s: --set the key that does",
+                                  is_head ? "head" : "embedding");
+}
+
+static lathe_status builds_an_outer_site(lathe__subject *s)
+{
+    lathe__adapter_bench b;
+    LATHE_TRY(skip_untargeted(s));
+    LATHE_TRY(lathe__adapter_bench_init(&b, s, outer_module(s)));
+    lathe__note(s, "%d parameters added", b.params.n - LATHE__N_ROWS);
+    lathe__adapter_bench_fini(&b);
+    return LATHE_OK;
+}
+
 static lathe_status builds_around_a_site(lathe__subject *s)
 {
     int targeted = 0, params = 0;
@@ -26,9 +60,12 @@ static lathe_status builds_around_a_site(lathe__subject *s)
     return LATHE_OK;
 }
 
-/* A site that the adapter wraps; the first site if it wraps none. */
+/* A site that the adapter wraps; the first site if it wraps none. At the embedding and the head:
+ * that one. */
 static const char *own_module(lathe__subject *s)
 {
+    if (s->check->argument != LATHE_SITE_LINEAR)
+        return outer_module(s);
     for (int i = 0; i < 3; i++) {
         lathe__adapter_bench b;
         if (lathe__adapter_bench_init(&b, s, modules[i]) != LATHE_OK)
@@ -45,6 +82,7 @@ static lathe_status trains(lathe__subject *s)
 {
     lathe_buffer text[2] = {LATHE_BUFFER_INIT, LATHE_BUFFER_INIT};
     lathe_status status = LATHE_OK;
+    LATHE_TRY(skip_untargeted(s));
     for (int i = 0; i < 2 && status == LATHE_OK; i++) {
         lathe__adapter_bench b;
         int32_t trained = 0;
@@ -70,6 +108,7 @@ static lathe_status same_parameters_again(lathe__subject *s)
 {
     lathe__adapter_bench b;
     lathe_val again;
+    LATHE_TRY(skip_untargeted(s));
     LATHE_TRY(lathe__adapter_bench_init(&b, s, own_module(s)));
     const int32_t n = b.params.n;
     lathe_status status = lathe__adapter_bench_wrap(&b, 1, &again);
@@ -116,10 +155,13 @@ static lathe_status expect_equal(const lathe__exact *e, lathe_val a, lathe_val b
 
 static lathe_status starts_as_the_base(lathe__subject *s)
 {
-    for (int i = 0; i < 3; i++) {
+    const int is_outer = s->check->argument != LATHE_SITE_LINEAR;
+    LATHE_TRY(skip_untargeted(s));
+    for (int i = 0; i < (is_outer ? 1 : 3); i++) {
         lathe__adapter_bench b;
         lathe__exact e;
-        LATHE_TRY(lathe__adapter_bench_init_in(&b, s, modules[i], LATHE_F32));
+        LATHE_TRY(lathe__adapter_bench_init_in(&b, s, is_outer ? outer_module(s) : modules[i],
+                                               LATHE_F32));
         lathe_status status = fill(&b, &e, s, 0, 0);
         if (status == LATHE_OK)
             status = expect_equal(&e, b.y, b.plain_y,
@@ -134,18 +176,32 @@ static lathe_status disabled_is_the_base(lathe__subject *s)
 {
     lathe__adapter_bench b;
     lathe__exact e;
+    LATHE_TRY(skip_untargeted(s));
     LATHE_TRY(lathe__adapter_bench_init_in(&b, s, own_module(s), LATHE_F32));
     lathe_status status = fill(&b, &e, s, 1, 0);
     if (status == LATHE_OK)
-        status = expect_equal(&e, b.base_y, b.plain_y, "wrap with enabled = 0");
+        status = expect_equal(&e, b.base_y, b.plain_y,
+                              s->check->argument == LATHE_SITE_EMBEDDING ? "embed with enabled = 0"
+                                                                         : "wrap with enabled = 0");
     lathe__adapter_bench_fini(&b);
     return status;
+}
+
+/* An element of a parameter that must count: of a matrix with a row for each token, one of the
+ * first token's row. */
+static int64_t counting_element(const lathe__adapter_bench *b, const lathe__exact *e,
+                                const lathe_param *row)
+{
+    const int has_tokens = b->site.kind == LATHE_SITE_EMBEDDING && row->desc.rank == 2 &&
+                           row->desc.dims[0] == b->site.in_features;
+    return has_tokens ? (int64_t)lathe__exact_data(e, b->tokens)[0] * row->desc.dims[1] : 0;
 }
 
 static lathe_status every_parameter_counts(lathe__subject *s)
 {
     lathe__adapter_bench b;
     lathe__exact e;
+    LATHE_TRY(skip_untargeted(s));
     LATHE_TRY(lathe__adapter_bench_init_in(&b, s, own_module(s), LATHE_F32));
     lathe_status status = fill(&b, &e, s, 1, 0);
     const double before = status == LATHE_OK ? lathe__exact_data(&e, b.loss)[0] : 0.0;
@@ -154,9 +210,11 @@ static lathe_status every_parameter_counts(lathe__subject *s)
         if (value->kind != LATHE_VALUE_PARAM || value->param < LATHE__N_ROWS ||
             !b.params.rows[value->param]->trainable)
             continue;
-        lathe__exact_data(&e, v)[0] += 0.25;
+        double *x = lathe__exact_data(&e, v);
+        x += counting_element(&b, &e, b.params.rows[value->param]);
+        *x += 0.25;
         status = lathe__exact_run(&e);
-        lathe__exact_data(&e, v)[0] -= 0.25;
+        *x -= 0.25;
         if (status == LATHE_OK && fabs(lathe__exact_data(&e, b.loss)[0] - before) <= 1e-12)
             status = lathe_error(LATHE_E_NUMERIC, "parameter %s does not move the loss",
                                  b.params.rows[value->param]->name);
@@ -192,33 +250,34 @@ static int32_t site_params(const lathe__adapter_bench *b, lathe__subject *s, con
     return n;
 }
 
-/* Checks that x W'^T with the merged weight W' equals the result of wrap. */
+/* Checks that the site's output with the merged weight W' equals the result with the adapter. */
 static lathe_status merge_and_compare(lathe__adapter_bench *b, lathe__subject *s, lathe__exact *e)
 {
     lathe_site_param list[16];
     float *w[2];
     const int32_t n = site_params(b, s, e, list);
+    const int64_t n_w = lathe__exact_count(e, b->site.weight), n_y = lathe__exact_count(e, b->y);
     double *weight = lathe__exact_data(e, b->site.weight);
+    double *wrapped = lathe__memory(s, n_y * (int64_t)sizeof *wrapped);
     for (int k = 0; k < 2; k++) {
-        w[k] = lathe__memory(s, 4 * (int64_t)LATHE__SITE_OUT * LATHE__SITE_IN);
-        for (int i = 0; i < LATHE__SITE_OUT * LATHE__SITE_IN; i++)
+        w[k] = lathe__memory(s, 4 * n_w);
+        for (int64_t i = 0; i < n_w; i++)
             w[k][i] = (float)weight[i];
         LATHE_TRY(b->table->merge(b->instance.self, &b->site, list, n, w[k]));
     }
-    if (!lathe__same(w[0], w[1], (int64_t)LATHE__SITE_OUT * LATHE__SITE_IN * 4))
+    if (!lathe__same(w[0], w[1], n_w * 4))
         return lathe_error(LATHE_E_NUMERIC, "merging the same twice gives other bits");
     LATHE_TRY(lathe__exact_run(e));
-    double wrapped[LATHE__SITE_TOKENS * LATHE__SITE_OUT];
-    memcpy(wrapped, lathe__exact_data(e, b->y), sizeof wrapped);
-    for (int i = 0; i < LATHE__SITE_OUT * LATHE__SITE_IN; i++)
+    memcpy(wrapped, lathe__exact_data(e, b->y), (size_t)n_y * sizeof *wrapped);
+    for (int64_t i = 0; i < n_w; i++)
         weight[i] = (double)w[0][i];
     LATHE_TRY(lathe__exact_run(e));
-    for (int i = 0; i < LATHE__SITE_TOKENS * LATHE__SITE_OUT; i++) {
+    for (int64_t i = 0; i < n_y; i++) {
         const double got = lathe__exact_data(e, b->plain_y)[i];
         if (!(fabs(got - wrapped[i]) <= 1e-4 * (1 + fabs(wrapped[i]))))
             return lathe_error(LATHE_E_NUMERIC,
-                               "output %d is %.7g with the merged weight, %.7g with the adapter", i,
-                               got, wrapped[i]);
+                               "output %lld is %.7g with the merged weight, %.7g with the adapter",
+                               (long long)i, got, wrapped[i]);
     }
     return LATHE_OK;
 }
@@ -227,15 +286,13 @@ static lathe_status merges(lathe__subject *s)
 {
     lathe__adapter_bench b;
     lathe__exact e;
+    LATHE_TRY(skip_untargeted(s));
     LATHE_TRY(lathe__adapter_bench_init_in(&b, s, own_module(s), LATHE_F32));
-    lathe_status status = LATHE_OK;
+    lathe_status status = has_dropout(&b) ? lathe__skip(s, "its dropout is on: --set its key to 0")
+                                          : fill(&b, &e, s, 1, 1);
     if (!LATHE_HAS(b.table, merge) || b.params.n == LATHE__N_ROWS)
         status = lathe__skip(s, "nothing to merge");
-    else if (has_dropout(&b))
-        status = lathe__skip(s, "its dropout is on: --set its key to 0");
-    if (status == LATHE_OK)
-        status = fill(&b, &e, s, 1, 1);
-    if (status == LATHE_OK)
+    else if (status == LATHE_OK)
         status = merge_and_compare(&b, s, &e);
     lathe__adapter_bench_fini(&b);
     return status;
@@ -269,6 +326,7 @@ static lathe_status frozen_base_is_frozen(lathe__subject *s)
 static lathe_status rates_are_above_zero(lathe__subject *s)
 {
     lathe__adapter_bench b;
+    LATHE_TRY(skip_untargeted(s));
     LATHE_TRY(lathe__adapter_bench_init(&b, s, own_module(s)));
     lathe_status status = LATHE_HAS(b.table, rate) ? LATHE_OK : lathe__skip(s, "it has no rate()");
     for (int32_t i = 0; i < b.params.n && status == LATHE_OK; i++) {
@@ -366,6 +424,7 @@ static lathe_status writes_its_files(lathe__subject *s)
 {
     lathe__adapter_bench b;
     lathe_status status = LATHE_OK;
+    LATHE_TRY(skip_untargeted(s));
     LATHE_TRY(lathe__adapter_bench_init(&b, s, own_module(s)));
     writer w = {b.table, b.instance.self};
     if (LATHE_HAS(b.table, config_json))
@@ -393,6 +452,23 @@ const lathe__check *lathe__checks_adapter(void)
         {"unknown_roles_are_survived", unknown_roles_are_survived, 0},
         {"instances_are_apart", instances_are_apart, 0},
         {"writes_its_files", writes_its_files, 0},
+        {"embed_builds", builds_an_outer_site, LATHE_SITE_EMBEDDING},
+        {"embed_trains", trains, LATHE_SITE_EMBEDDING},
+        {"embed_has_the_same_parameters_again", same_parameters_again, LATHE_SITE_EMBEDDING},
+        {"embed_starts_as_the_base", starts_as_the_base, LATHE_SITE_EMBEDDING},
+        {"disabled_embed_is_the_base", disabled_is_the_base, LATHE_SITE_EMBEDDING},
+        {"every_parameter_of_embed_counts", every_parameter_counts, LATHE_SITE_EMBEDDING},
+        {"embed_merges", merges, LATHE_SITE_EMBEDDING},
+        {"embed_rates_are_above_zero", rates_are_above_zero, LATHE_SITE_EMBEDDING},
+        {"embed_writes_its_files", writes_its_files, LATHE_SITE_EMBEDDING},
+        {"head_builds", builds_an_outer_site, LATHE_SITE_HEAD},
+        {"head_trains", trains, LATHE_SITE_HEAD},
+        {"head_has_the_same_parameters_again", same_parameters_again, LATHE_SITE_HEAD},
+        {"head_starts_as_the_base", starts_as_the_base, LATHE_SITE_HEAD},
+        {"every_parameter_of_head_counts", every_parameter_counts, LATHE_SITE_HEAD},
+        {"head_merges", merges, LATHE_SITE_HEAD},
+        {"head_rates_are_above_zero", rates_are_above_zero, LATHE_SITE_HEAD},
+        {"head_writes_its_files", writes_its_files, LATHE_SITE_HEAD},
         {NULL, NULL, 0},
     };
     return checks;

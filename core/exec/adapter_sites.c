@@ -30,7 +30,8 @@ typedef struct site_state {
     int32_t enabled; /* argument of wrap and embed */
 } site_state;
 
-/* The reference is without dropout; with copies, the adapter's parameters are frozen ones. */
+/* The reference is without dropout; with copies, the adapter's parameters are frozen ones, and so
+ * are those of an adapter with a prefix. */
 static site_state begin(const lathe__builder *b)
 {
     lathe_graph *g = b->build.graph;
@@ -38,7 +39,9 @@ static site_state begin(const lathe__builder *b)
     const int with_copies =
         is_reference && (b->config->reference_has_adapter || b->config->reference_adapter);
     const site_state before = {g->drop_nothing, !is_reference || with_copies};
-    g->copy_prefix = with_copies ? LATHE_REFERENCE_PREFIX : NULL;
+    g->copy_prefix = with_copies     ? LATHE_REFERENCE_PREFIX
+                     : !is_reference ? b->config->adapter_prefix
+                                     : NULL;
     g->drop_nothing = before.drop_nothing || is_reference;
     return before;
 }

@@ -18,8 +18,10 @@ static lathe_status param_value(void *arg, const char *name, lathe_val *out)
     const lathe__builder *b = arg;
     lathe_params *params = b->config->params;
     int32_t index = -1;
-    if (b->model == LATHE_MODEL_REFERENCE) {
-        char *copy = lathe_arena_printf(&b->build.graph->arena, LATHE_REFERENCE_PREFIX "%s", name);
+    const char *prefix =
+        b->model == LATHE_MODEL_REFERENCE ? LATHE_REFERENCE_PREFIX : b->config->adapter_prefix;
+    if (prefix) { /* a row that the reference's or this adapter replaces */
+        char *copy = lathe_arena_printf(&b->build.graph->arena, "%s%s", prefix, name);
         if (!copy)
             return LATHE_E_NOMEM;
         index = lathe_params_find(params, copy);

@@ -32,6 +32,8 @@ typedef struct lathe_program_config {
     int32_t n_stored;                  /* tokens per target of the stored teacher; 0: none */
     double stored_temperature;         /* of the stored teacher; TOP: of the log-probabilities */
     const lathe_instance *adapter;     /* NULL: none */
+    const char *adapter_prefix; /* of the names of its parameters, which are then frozen rows beside
+                                   those of other adapters; NULL: none */
     const lathe_instance *reference_adapter; /* the reference's own, with frozen parameters; NULL:
                                                 that of the model before training */
     const lathe_instance *stage;             /* TRAIN and EVAL */

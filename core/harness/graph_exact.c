@@ -116,15 +116,18 @@ static lathe_val weight_value(const lathe__exact *e, int32_t from)
     return w;
 }
 
-static void row_norms(const lathe__exact *e, lathe_val v, int32_t from)
+/* The norms of a weight's rows, or of its columns. */
+static void norms(const lathe__exact *e, lathe_val v, int32_t from, int of_columns)
 {
     const double *w = e->data[weight_value(e, from)];
-    const int64_t rows = lathe__exact_count(e, v);
-    const int64_t cols = lathe__exact_count(e, weight_value(e, from)) / rows;
-    for (int64_t o = 0; o < rows; o++) {
+    const int64_t n = lathe__exact_count(e, v);
+    const int64_t each = lathe__exact_count(e, weight_value(e, from)) / n;
+    for (int64_t o = 0; o < n; o++) {
         double sum = 0.0;
-        for (int64_t i = 0; i < cols; i++)
-            sum += w[o * cols + i] * w[o * cols + i];
+        for (int64_t i = 0; i < each; i++) {
+            const double x = of_columns ? w[i * n + o] : w[o * each + i];
+            sum += x * x;
+        }
         e->data[v][o] = sqrt(sum);
     }
 }
@@ -149,8 +152,8 @@ static void singular_vectors(const lathe__exact *e, lathe_val v, const lathe_par
 void lathe__exact_initial(const lathe__exact *e, lathe_val v, uint64_t seed)
 {
     const lathe_param *p = e->g->params->rows[e->g->values[v].param];
-    if (p->init == LATHE_INIT_ROW_NORMS) {
-        row_norms(e, v, p->init_from);
+    if (p->init == LATHE_INIT_ROW_NORMS || p->init == LATHE_INIT_COLUMN_NORMS) {
+        norms(e, v, p->init_from, p->init == LATHE_INIT_COLUMN_NORMS);
         return;
     }
     if (p->init == LATHE_INIT_SINGULAR_A || p->init == LATHE_INIT_SINGULAR_B) {

@@ -17,6 +17,7 @@
 #include "opening/dry_run.h"
 #include "opening/fit.h"
 #include "opening/methods.h"
+#include "opening/named_open.h"
 #include "opening/opening.h"
 #include "opening/reference_adapter.h"
 #include "ranks/extents.h"
@@ -215,6 +216,7 @@ static lathe_status plan_stages(lathe_run *run)
     LATHE_TRY(lathe__run_configure(run));
     LATHE_TRY(lathe__run_components(run));
     LATHE_TRY(lathe__reference_adapter_open(run));
+    LATHE_TRY(lathe__named_adapters_open(run));
     if (run->open.mode == LATHE_OPEN_EVALUATE)
         LATHE_TRY(lathe__iteration_check(run));
     if (needs_tokenizer(run))
@@ -319,8 +321,11 @@ static lathe_status create(const char *path, const lathe_override *list, int32_t
     *out = calloc(1, sizeof **out);
     if (!*out)
         return lathe_error(LATHE_E_NOMEM, "no memory for a run");
-    (*out)->open.mode = mode == LATHE_OPEN_BATCHES ? LATHE_OPEN_TRAIN : mode;
+    (*out)->open.mode = mode == LATHE_OPEN_BATCHES   ? LATHE_OPEN_TRAIN
+                        : mode == LATHE_OPEN_WEIGHTS ? LATHE_OPEN_INFER
+                                                     : mode;
     (*out)->open.data_is_optional = mode == LATHE_OPEN_BATCHES;
+    (*out)->open.computes_nothing = mode == LATHE_OPEN_WEIGHTS;
     const lathe_status status = keep_arguments(*out, path, list, n);
     if (status == LATHE_OK)
         return LATHE_OK;
@@ -367,6 +372,19 @@ lathe_status lathe_run_open_mode(const char *config_path, const lathe_override *
         return status;
     }
     LATHE_TRY(create(config_path, overrides, n_overrides, mode, &run));
+    return opened(run, open_stages(run), out);
+}
+
+lathe_status lathe_run_open_named(const lathe_override *overrides, int32_t n_overrides,
+                                  lathe_named_adapters *named, lathe_run **out)
+{
+    lathe_run *run = NULL;
+    const lathe_status status = create(NULL, overrides, n_overrides, LATHE_OPEN_INFER, &run);
+    if (status != LATHE_OK) {
+        lathe__named_adapters_destroy(named);
+        return status;
+    }
+    run->named = named;
     return opened(run, open_stages(run), out);
 }
 
@@ -490,6 +508,7 @@ void lathe_run_close(lathe_run *run)
     lathe_params_fini(&run->params);
     lathe_weight_origin_destroy(run->checkpoints.file.origin);
     lathe_model_config_fini(&run->model);
+    lathe__named_adapters_destroy(run->named);
     lathe__run_components_fini(run);
     lathe_config_destroy(run->config);
     lathe_config_destroy(run->reference_config);

@@ -218,10 +218,11 @@ static lathe_status prepare_plan(lathe_run *run)
                        lathe__adapter_file_begin(lathe__run_saved(run), run->set.model_adapter, 0),
                        before, "model", "adapter"));
     if (run->parts.reference_adapter.component)
-        LATHE_TRY(note(run,
-                       lathe__adapter_file_reference(lathe__run_saved(run),
-                                                     run->set.model_reference_adapter, 0),
-                       before, "model", "reference_adapter"));
+        LATHE_TRY(note(
+            run,
+            lathe__adapter_file_frozen(lathe__run_saved(run), &run->parts.reference_adapter,
+                                       LATHE_REFERENCE_PREFIX, run->set.model_reference_adapter, 0),
+            before, "model", "reference_adapter"));
     return note(run, lathe__weights_check(run), before, "model", "path");
 }
 

@@ -9,6 +9,7 @@
 #include "base/model_path.h"
 #include "generate/generator.h"
 #include "primitives/api_sizes.h"
+#include "run/named_adapters.h"
 
 /* Whether the run file or an override sets a key of [generate]; otherwise the key has its
  * default. */
@@ -135,6 +136,10 @@ void lathe__drafts_say(const lathe_run *run)
 {
     int64_t proposed = 0, accepted = 0;
     lathe_generator_drafts(run->generator, &proposed, &accepted);
+    if (run->named) {
+        proposed += run->named->n_drafted;
+        accepted += run->named->n_accepted;
+    }
     if (proposed > 0)
         lathe_log(
             LATHE_LOG_INFO, "%lld of the %lld tokens of the draft model were accepted (%.1f %%)",

@@ -1,6 +1,7 @@
 /* Checks the adapter's patterns against the model's modules. */
 #include "run/adapter_check.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -169,6 +170,33 @@ lathe_status lathe__adapter_check_base(const lathe_run *run)
         run->parts.adapter.component->plugin->name);
 }
 
+/* Says in `out` that a pattern of the message names the embedding or the head, which the model has
+ * and the adapter does not adapt. */
+static void put_unadapted(const lathe_run *run, const char *why, lathe_buffer *out)
+{
+    const lathe_instance *adapter = &run->parts.adapter;
+    const lathe_adapter_v1 *table = adapter->table;
+    const struct {
+        const char *tensor, *what;
+        int has;
+    } outer[2] = {{run->model.embedding, "the token embedding", LATHE_HAS(table, embed)},
+                  {run->model.n_labels == 0 ? run->model.head : NULL,
+                   "the head over the vocabulary", LATHE_HAS(table, head)}};
+    for (int i = 0; i < 2; i++) {
+        const char *dot = outer[i].tensor ? strrchr(outer[i].tensor, '.') : NULL, *name = dot;
+        char quoted[128];
+        while (name && name > outer[i].tensor && name[-1] != '.')
+            name--;
+        if (!dot || outer[i].has)
+            continue;
+        (void)snprintf(quoted, sizeof quoted, "\"%.*s\" matches", (int)(dot - name), name);
+        if (strstr(why, quoted))
+            lathe_buffer_printf(out, "; %.*s is %s, which \"%s\" does not adapt, \"lora\" does",
+                                (int)(dot - name), name, outer[i].what,
+                                adapter->component->plugin->name);
+    }
+}
+
 /* Adds the names that a pattern could have matched to the adapter's message, and its place. */
 static lathe_status refuse_pattern(lathe_run *run, const char *const *sites, int32_t n_sites)
 {
@@ -188,6 +216,7 @@ static lathe_status refuse_pattern(lathe_run *run, const char *const *sites, int
         while (sites[n_sites])
             n_sites++;
         put_kinds(sites, n_sites, &kinds);
+        put_unadapted(run, why, &kinds);
     }
     const lathe_status status = lathe__run_refuse(run, "adapter", place, "%s; the model has %s",
                                                   why, kinds.data ? kinds.data : "none");

@@ -125,6 +125,10 @@ lathe_status lathe__fastest_precision(lathe_run *run)
     if (!run->set.model_path)
         return LATHE_OK;
     LATHE_TRY(look_at_folder(run->set.model_path, &w));
+    if (run->open.computes_nothing) { /* whichever stores the weights exactly */
+        run->set.precision = w.n_others > 0 || w.n_narrow == 0 ? LATHE_F32 : LATHE_BF16;
+        return LATHE_OK;
+    }
     if (w.n_others > 0 || w.n_narrow == 0) {
         choose(&run->set, LATHE_F32, "bf16 would round the model's weights");
         return LATHE_OK;

@@ -19,6 +19,7 @@
 #include "run/curvature_check.h"
 #include "run/device_check.h"
 #include "run/iteration.h"
+#include "run/named_adapters.h"
 #include "run/objective_check.h"
 #include "run/rollout_noise.h"
 #include "run/run_check.h"
@@ -203,6 +204,7 @@ static lathe_status add_reference(lathe_run *run)
 lathe_status lathe__run_add_models(lathe_run *run)
 {
     LATHE_TRY(add_reference(run));
+    LATHE_TRY(lathe__named_adapters_params(run));
     return lathe__teacher_params(run);
 }
 
@@ -278,10 +280,14 @@ static int32_t batch_rows(int32_t micro_batch_size, const lathe_instance *stage_
 
 lathe_program_config lathe__run_program_config(lathe_run *run)
 {
+    const lathe_named_adapter *named = lathe__named_adapter_used(run);
     const lathe_program_config config = {
         .model = &run->model,
         .params = &run->params,
-        .adapter = run->parts.adapter.component ? &run->parts.adapter : NULL,
+        .adapter = named                          ? &named->part
+                   : run->parts.adapter.component ? &run->parts.adapter
+                                                  : NULL,
+        .adapter_prefix = named ? named->prefix : NULL,
         .reference_adapter =
             run->parts.reference_adapter.component ? &run->parts.reference_adapter : NULL,
         .stage = run->parts.stage.component ? &run->parts.stage : NULL,
@@ -382,19 +388,24 @@ static int evaluates(const lathe_run *run)
            lathe__run_iterates(run); /* log-probabilities before the step */
 }
 
+/* Builds a program that decodes, for the parameters that the adapter adds. */
+static lathe_status declare(lathe_run *run)
+{
+    lathe_program_config decode = lathe__run_program_config(run);
+    lathe_program p;
+    decode.n_rows = 1;
+    decode.row_tokens = 1;
+    decode.cache_rows = run->set.seq_len;
+    LATHE_TRY(lathe_program_build(&decode, LATHE_PROGRAM_DECODE, &p));
+    lathe_program_fini(&p);
+    return LATHE_OK;
+}
+
 static lathe_status build_programs(lathe_run *run)
 {
+    if (run->open.mode == LATHE_OPEN_INFER)
+        return run->named ? lathe__named_adapters_each(run, declare) : declare(run);
     const lathe_program_config config = lathe__run_program_config(run);
-    if (run->open.mode == LATHE_OPEN_INFER) {
-        lathe_program_config decode = config;
-        decode.n_rows = 1;
-        decode.row_tokens = 1;
-        decode.cache_rows = run->set.seq_len;
-        lathe_program p; /* built for the parameters that the adapter adds */
-        LATHE_TRY(lathe_program_build(&decode, LATHE_PROGRAM_DECODE, &p));
-        lathe_program_fini(&p);
-        return LATHE_OK;
-    }
     if (run->open.top_k > 0)
         return build(run, &config, LATHE_PROGRAM_TOP, &run->programs.top);
     if (run->open.mode != LATHE_OPEN_EVALUATE)

@@ -18,7 +18,8 @@ enum {
         2, /* memory and weights for generation: no gradients, no optimizer, no data */
     LATHE_OPEN_EVALUATE = 3, /* INFER with data */
     LATHE_OPEN_BATCHES = 4,  /* TRAIN, but the run needs no data: the caller may pass batches */
-    LATHE_OPEN_DATA = 5      /* configuration, tokenizer and data alone: no model, no plan */
+    LATHE_OPEN_DATA = 5,     /* configuration, tokenizer and data alone: no model, no plan */
+    LATHE_OPEN_WEIGHTS = 6   /* INFER for a command that reads weights and computes nothing */
 };
 
 /** How the run is opened, and how far it is. */
@@ -28,10 +29,11 @@ typedef struct lathe_opening {
     int32_t n_overrides;
     int32_t n_chosen;        /* settings with which the run replaced adapter.name = "auto" */
     int32_t is_other_method; /* 1: the overrides replace the fine-tuning method of the file */
-    int32_t mode;            /* LATHE_OPEN_*; BATCHES is stored as TRAIN */
+    int32_t mode;            /* LATHE_OPEN_*; BATCHES is stored as TRAIN, WEIGHTS as INFER */
     int32_t data_is_optional;
-    int32_t is_offline; /* 1: checked without the machine and the data */
-    int32_t calibrates; /* 1: opened by lathe quantize, which brings calibration data */
+    int32_t computes_nothing; /* 1: it was opened for WEIGHTS */
+    int32_t is_offline;       /* 1: checked without the machine and the data */
+    int32_t calibrates;       /* 1: opened by lathe quantize, which brings calibration data */
     /* Opened by lathe logprobs: number of tokens to store per target, and the temperature of their
      * log-probabilities; 0: not opened by it. */
     int32_t top_k;
@@ -92,6 +94,7 @@ struct lathe_run {
     int64_t samples_every;                   /* generate.every of rank 0 */
     struct lathe_scorer *reward;             /* reward_model.h; NULL: none */
     struct lathe_config *reference_config;   /* settings of parts.reference_adapter; NULL: none */
+    struct lathe_named_adapters *named;      /* named_adapters.h; NULL: none */
 };
 
 /* ---- shared with core/opening and above ---- */

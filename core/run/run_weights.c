@@ -17,6 +17,7 @@
 #include "model/param_init.h"
 #include "model/weights.h"
 #include "run/iteration.h"
+#include "run/named_adapters.h"
 #include "run/rollout_noise.h"
 #include "run/run_check.h"
 #include "run/run_ranks.h"
@@ -117,11 +118,13 @@ lathe_status lathe__run_begin_row(lathe_run *run, int32_t index, uint64_t seed)
 static lathe_status fill_reference(const lathe_store *store, int only_model)
 {
     const lathe_params *params = store->params;
+    const size_t n_prefix = strlen(LATHE_REFERENCE_PREFIX);
     for (int32_t i = 0; i < params->n; i++) {
         const lathe_param *row = params->rows[i];
-        if (!row->reference || row->other)
+        if (!row->reference || row->other ||
+            strncmp(row->name, LATHE_REFERENCE_PREFIX, n_prefix) != 0)
             continue;
-        const int32_t from = lathe_params_find(params, row->name + strlen(LATHE_REFERENCE_PREFIX));
+        const int32_t from = lathe_params_find(params, row->name + n_prefix);
         if (only_model && (from < 0 || from >= params->n_model))
             continue;
         const int64_t bytes =
@@ -145,8 +148,8 @@ static lathe_status fill_reference(const lathe_store *store, int only_model)
 static lathe_status fill_other_reference(lathe_run *run)
 {
     LATHE_TRY(fill_reference(&run->store, 1));
-    return lathe__adapter_file_reference(lathe__run_saved(run), run->set.model_reference_adapter,
-                                         1);
+    return lathe__adapter_file_frozen(lathe__run_saved(run), &run->parts.reference_adapter,
+                                      LATHE_REFERENCE_PREFIX, run->set.model_reference_adapter, 1);
 }
 
 /* Logs a note if model.path is a checkpoint that stores the f32 masters in a separate file. */
@@ -220,6 +223,8 @@ lathe_status lathe__run_weights(lathe_run *run)
         status = lathe__adapter_file_begin(lathe__run_saved(run), run->set.model_adapter, 1);
     if (status == LATHE_OK && !run->parts.reference_adapter.component)
         status = fill_reference(&run->store, 0);
+    if (status == LATHE_OK)
+        status = lathe__named_adapters_load(run);
     if (status == LATHE_OK)
         status = lathe__teacher_load(run);
     const lathe_averaging average = lathe__run_averaging(run);

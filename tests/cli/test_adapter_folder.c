@@ -283,6 +283,7 @@ Test(adapter_folder, merged_into_its_base_gives_the_same_text_and_loss)
     train_adapter("");
     take(LATHE " generate out " TEXT " 2>/dev/null", of_adapter);
     expect(LATHE " merge base out -o merged 2>&1", 0, "into 4 weights of base: merged");
+    cr_expect_null(strstr(output, "computes in"), "it computes nothing: %s", output);
     expect_text(LATHE " generate merged " TEXT " --train.precision fp32 2>/dev/null", of_adapter);
     snprintf(command, sizeof command, LATHE " eval out %s", data);
     take(command, loss);

@@ -67,9 +67,9 @@ Test(cli_chat, commands_change_the_conversation)
 
 Test(cli_chat, refusals_say_what_to_do)
 {
-    expect(
-        "echo /x | " CHAT "2>&1", 2,
-        "lathe chat: unknown command /x; expected /system, /clear, /undo, /save, /quit or /help");
+    expect("echo /x | " CHAT "2>&1", 2,
+           "lathe chat: unknown command /x; expected /system, /clear, /undo, /save, /adapter, "
+           "/quit or /help");
     expect("echo /undo | " CHAT "2>&1", 2, "lathe chat: /undo: there is no question to drop");
     expect("echo /save | " CHAT "2>&1", 2, "lathe chat: /save FILE: name a file");
     cr_assert_eq(run("rm base/chat_template.jinja"), 0);

@@ -118,8 +118,15 @@ Test(outer_adapters, targets_without_a_meaning_are_refused)
     cr_assert_eq(run("sed 's/\"lora\"/\"oft\"/; /^r = /d' lora.toml >oft.toml"), 0);
     expect(LATHE " validate oft.toml 2>&1", 2,
            "target_modules[0] = \"embed_tokens\" matches no module");
+    expect(LATHE " validate oft.toml 2>&1", 2,
+           "; embed_tokens is the token embedding, which \"oft\" does not adapt, \"lora\" does");
     expect(LATHE " validate lora.toml --adapter.name dora 2>&1", 2,
            "target_modules[1] = \"lm_head\" matches no module");
+    expect(
+        LATHE " validate lora.toml --adapter.name dora 2>&1", 2,
+        "; lm_head is the head over the vocabulary, which \"dora\" does not adapt, \"lora\" does");
+    expect(LATHE " validate lora.toml --adapter.target_modules '[\"head\"]' 2>&1", 2,
+           "down_proj, embed_tokens, lm_head\n");
     expect(LATHE " validate lora.toml --adapter.target_modules '[\"embed\"]' 2>&1", 2,
            "matches no module; the model has q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, "
            "down_proj, embed_tokens, lm_head");

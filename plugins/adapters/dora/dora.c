@@ -34,7 +34,7 @@ static lathe_status dora_create(const lathe_host *host, const lathe_value *value
     if (n_values != LORA_N_FIELDS)
         return lathe_fail(host, LATHE_E_ARG, "dora: got %d values, expected %d", n_values,
                           LORA_N_FIELDS);
-    LATHE_TRY(lora_open(host, "dora", values, &self));
+    LATHE_TRY(lora_open(host, "dora", values, n_values, &self));
     self->use_dora = 1;
     *out_self = self;
     return LATHE_OK;

@@ -2,16 +2,17 @@
 #include "shared/lora.h"
 #include "lathe/plugin.h"
 
-static const lathe_field fields[LORA_N_FIELDS] = {LORA_FIELDS(LORA_ALL_INITS)};
+static const lathe_field fields[LORA_N_FIELDS_WITH_LOFTQ] = {LORA_FIELDS(LORA_ALL_INITS),
+                                                             LORA_LOFTQ_FIELD};
 
 static lathe_status create(const lathe_host *host, const lathe_value *values, int32_t n_values,
                            void **out_self)
 {
     lora *self = NULL;
-    if (n_values != LORA_N_FIELDS)
+    if (n_values != LORA_N_FIELDS_WITH_LOFTQ)
         return lathe_fail(host, LATHE_E_ARG, "lora: got %d values, expected %d", n_values,
-                          LORA_N_FIELDS);
-    LATHE_TRY(lora_open(host, "lora", values, &self));
+                          LORA_N_FIELDS_WITH_LOFTQ);
+    LATHE_TRY(lora_open(host, "lora", values, n_values, &self));
     *out_self = self;
     return LATHE_OK;
 }
@@ -38,7 +39,7 @@ const lathe_plugin LATHE_PLUGIN_ENTRY = {
     LATHE_PLUGIN_HEADER,
     .kind = LATHE_KIND_ADAPTER,
     .revision = LATHE_ADAPTER_REVISION,
-    .n_fields = LORA_N_FIELDS,
+    .n_fields = LORA_N_FIELDS_WITH_LOFTQ,
     .name = "lora",
     .version = "1.0.0",
     .summary = "low-rank updates beside frozen linear layers",

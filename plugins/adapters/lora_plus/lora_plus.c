@@ -7,10 +7,11 @@
 #include "lathe/plugin.h"
 #include "shared/lora.h"
 
-enum { FIELD_LR_RATIO = LORA_N_FIELDS, N_FIELDS };
+enum { FIELD_LR_RATIO = LORA_N_FIELDS_WITH_LOFTQ, N_FIELDS };
 
 static const lathe_field fields[N_FIELDS] = {
     LORA_FIELDS(LORA_ALL_INITS),
+    LORA_LOFTQ_FIELD,
     {"lr_ratio", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "16.0", 0.0, 1e6, NULL, "1",
      "learning rate of B over that of A, which is the optimizer's"},
 };
@@ -22,7 +23,7 @@ static lathe_status lora_plus_create(const lathe_host *host, const lathe_value *
     if (n_values != N_FIELDS)
         return lathe_fail(host, LATHE_E_ARG, "lora_plus: got %d values, expected %d", n_values,
                           N_FIELDS);
-    LATHE_TRY(lora_open(host, "lora_plus", values, &self));
+    LATHE_TRY(lora_open(host, "lora_plus", values, n_values, &self));
     self->lr_ratio = values[FIELD_LR_RATIO].f;
     *out_self = self;
     return LATHE_OK;

@@ -6,16 +6,17 @@
 #include "lathe/plugin.h"
 #include "shared/lora.h"
 
-static const lathe_field fields[LORA_N_FIELDS] = {LORA_FIELDS(LORA_QUANTIZED_INITS)};
+static const lathe_field fields[LORA_N_FIELDS_WITH_LOFTQ] = {LORA_FIELDS(LORA_QUANTIZED_INITS),
+                                                             LORA_LOFTQ_FIELD};
 
 static lathe_status qlora_create(const lathe_host *host, const lathe_value *values,
                                  int32_t n_values, void **out_self)
 {
     lora *self = NULL;
-    if (n_values != LORA_N_FIELDS)
+    if (n_values != LORA_N_FIELDS_WITH_LOFTQ)
         return lathe_fail(host, LATHE_E_ARG, "qlora: got %d values, expected %d", n_values,
-                          LORA_N_FIELDS);
-    LATHE_TRY(lora_open(host, "qlora", values, &self));
+                          LORA_N_FIELDS_WITH_LOFTQ);
+    LATHE_TRY(lora_open(host, "qlora", values, n_values, &self));
     *out_self = self;
     return LATHE_OK;
 }
@@ -48,7 +49,7 @@ const lathe_plugin LATHE_PLUGIN_ENTRY = {
     LATHE_PLUGIN_HEADER,
     .kind = LATHE_KIND_ADAPTER,
     .revision = LATHE_ADAPTER_REVISION,
-    .n_fields = LORA_N_FIELDS,
+    .n_fields = LORA_N_FIELDS_WITH_LOFTQ,
     .name = "qlora",
     .version = "1.0.0",
     .summary = "LoRA beside frozen linear layers that are quantized",

@@ -36,8 +36,9 @@ void lora_destroy(void *self)
 }
 
 lathe_status lora_open(const lathe_host *host, const char *method, const lathe_value *values,
-                       lora **out)
+                       int32_t n_values, lora **out)
 {
+    const lathe_value *steps = n_values > LORA_LOFTQ_ITER ? &values[LORA_LOFTQ_ITER] : NULL;
     lora *l = host->alloc((int64_t)sizeof *l);
     if (l == NULL)
         return lathe_fail(host, LATHE_E_NOMEM, "%s: no memory for the instance", method);
@@ -49,14 +50,14 @@ lathe_status lora_open(const lathe_host *host, const char *method, const lathe_v
     l->use_rslora = values[LORA_USE_RSLORA].i != 0;
     l->gaussian = strcmp(values[LORA_INIT].s, "gaussian") == 0;
     l->pissa = strcmp(values[LORA_INIT].s, "pissa") == 0;
-    if (strcmp(values[LORA_INIT].s, "loftq") == 0)
-        l->loftq_iter = values[LORA_LOFTQ_ITER].is_set ? values[LORA_LOFTQ_ITER].i : 1;
+    if (steps != NULL && strcmp(values[LORA_INIT].s, "loftq") == 0)
+        l->loftq_iter = steps->is_set ? steps->i : 1;
     if (values[LORA_RANK_PATTERN].is_set)
         l->rank_json = values[LORA_RANK_PATTERN].s;
     if (values[LORA_ALPHA_PATTERN].is_set)
         l->alpha_json = values[LORA_ALPHA_PATTERN].s;
     lathe_status status =
-        values[LORA_LOFTQ_ITER].is_set && l->loftq_iter == 0
+        steps != NULL && steps->is_set && l->loftq_iter == 0
             ? lathe_fail(host, LATHE_E_CONFIG,
                          "%s: loftq_iter belongs to init = \"loftq\", and init is \"%s\"", method,
                          values[LORA_INIT].s)

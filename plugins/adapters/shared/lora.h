@@ -1,6 +1,6 @@
 /* LoRA as the methods share it that are built on it (lora, lora_plus): settings, the instance, and
  * the functions of the adapter's table. A method has the rows LORA_FIELDS first in its table of
- * keys, and its own after them. */
+ * keys, then LORA_LOFTQ_FIELD if it offers init = "loftq", and its own after them. */
 #ifndef LATHE_LORA_H
 #define LATHE_LORA_H
 
@@ -16,11 +16,12 @@ enum {
     LORA_TARGETS, /* and the others of TARGETS_FIELDS */
     LORA_TIES = LORA_TARGETS + TARGETS_N_FIELDS,
     LORA_INIT,
-    LORA_LOFTQ_ITER,
     LORA_USE_RSLORA,
     LORA_RANK_PATTERN,
     LORA_ALPHA_PATTERN,
-    LORA_N_FIELDS
+    LORA_N_FIELDS,
+    LORA_LOFTQ_ITER = LORA_N_FIELDS,
+    LORA_N_FIELDS_WITH_LOFTQ
 };
 
 /* Choices of `init` and what they mean, for LORA_FIELDS. */
@@ -47,9 +48,6 @@ enum {
                          "an embedding in modules_to_save or target_modules that is the output "   \
                          "head too is trained as both"),                                           \
         LATHE_FIELD_STRING("init", "\"kaiming\"", __VA_ARGS__),                                    \
-        LATHE_FIELD_INT("loftq_iter", NULL, 1.0, 100.0, "steps",                                   \
-                        "with init = \"loftq\": times that the weight is quantized and "           \
-                        "decomposed, in turns; unset: 1"),                                         \
         LATHE_FIELD_BOOL("use_rslora", "false",                                                    \
                          "scale the update by alpha/sqrt(r) instead of alpha/r"),                  \
         {"rank_pattern",                                                                           \
@@ -64,6 +62,11 @@ enum {
         "alpha_pattern", LATHE_T_TABLE, 0, NULL, LATHE_NO_RANGE, NULL, NULL,                       \
             "other alphas for some modules"                                                        \
     }
+
+#define LORA_LOFTQ_FIELD                                                                           \
+    LATHE_FIELD_INT("loftq_iter", NULL, 1.0, 100.0, "steps",                                       \
+                    "with init = \"loftq\": times that the weight is quantized and decomposed, "   \
+                    "in turns; unset: 1")
 
 typedef struct lora {
     const lathe_host *host;
@@ -82,10 +85,10 @@ typedef struct lora {
     targets targets;
 } lora;
 
-/** Makes an instance from the values of LORA_FIELDS. LATHE_E_CONFIG: settings that contradict each
- *  other; LATHE_E_NOMEM. */
+/** Makes an instance from the values of LORA_FIELDS, and of LORA_LOFTQ_FIELD if there are more.
+ *  LATHE_E_CONFIG: settings that contradict each other; LATHE_E_NOMEM. */
 lathe_status lora_open(const lathe_host *host, const char *method, const lathe_value *values,
-                       lora **out);
+                       int32_t n_values, lora **out);
 void lora_destroy(void *self);
 
 /* Functions of lathe_adapter_v1; the others are in targets.h. */

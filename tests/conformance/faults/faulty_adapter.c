@@ -1,9 +1,14 @@
-/* An adapter that adds a low-rank term to every site, y = x W^T + b + x A^T B^T, with one fault. */
+/* An adapter that adds a low-rank term to every site, y = x W^T + b + x A^T B^T, with one fault.
+ * Those whose names begin with embed_ or head_, and sound_adapter_everywhere, also change the
+ * embedding and the head. */
 #include "fault.h"
 
 #include "lathe/adapter.h"
 
 enum { RANK = 2 };
+
+#define BEGINS(text) (__builtin_strncmp(FAULT_NAME, text, sizeof text - 1) == 0)
+#define IS_OUTER (BEGINS("embed_") || BEGINS("head_") || IS(sound_adapter_everywhere))
 
 static double shared_factor = 1.0;
 
@@ -110,6 +115,100 @@ static lathe_status wrap(void *self, const lathe_graph_api *api, lathe_graph *g,
     return api->node(g, LATHE_OP_ADD, NULL, sum, 2, out, 1, -1, "sum");
 }
 
+/* ---- the embedding and the head ---- */
+
+/* Declares a [rows, RANK] matrix; faults: `renamed` gives it another name each time. */
+static lathe_status declare_outer(const lathe_graph_api *api, lathe_graph *g,
+                                  const lathe_site *site, const char *suffix, int64_t rows,
+                                  int64_t cols, int32_t init, int renamed, lathe_val *out)
+{
+    static int n;
+    char name[128];
+    (void)snprintf(name, sizeof name, "%s.%s", site->module, suffix);
+    if (renamed)
+        (void)snprintf(name, sizeof name, "%s.%s%d", site->module, suffix, n++);
+    const lathe_param_decl decl = {.size = sizeof decl,
+                                   .init = init,
+                                   .name = name,
+                                   .desc = lathe_desc_2d(LATHE_F32, rows, cols),
+                                   .init_scale = 0.1,
+                                   .trainable = 1};
+    return api->param(g, &decl, out);
+}
+
+/* y = W[t] + A[t] B^T, A [V, r], B [C, r] */
+static lathe_status embed(void *self, const lathe_graph_api *api, lathe_graph *g,
+                          const lathe_site *site, lathe_val tokens, int32_t enabled, lathe_val *out)
+{
+    lathe_val in[2] = {tokens, site->weight}, a, b, h, sum[2], unused;
+    (void)self;
+    if (IS(embed_gives_no_value))
+        return LATHE_OK;
+    LATHE_TRY(api->node(g, LATHE_OP_EMBED, NULL, in, 2, &sum[0], 1, -1, "embed"));
+    *out = sum[0];
+    if (!enabled && IS(embed_declares_when_disabled))
+        return declare_outer(api, g, site, "C", 1, 1, LATHE_INIT_ONE, 0, &unused);
+    if (!enabled && !IS(embed_ignores_enabled))
+        return LATHE_OK;
+    LATHE_TRY(declare_outer(api, g, site, "A", site->in_features, RANK,
+                            IS(embed_starts_elsewhere) ? LATHE_INIT_ONE : LATHE_INIT_ZERO,
+                            IS(embed_renames_its_parameters), &a));
+    LATHE_TRY(declare_outer(api, g, site, "B", site->out_features, RANK, LATHE_INIT_NORMAL, 0, &b));
+    if (IS(embed_forgets_a_parameter))
+        LATHE_TRY(declare_outer(api, g, site, "D", RANK, RANK, LATHE_INIT_ONE, 0, &unused));
+    in[1] = a;
+    LATHE_TRY(api->node(g, LATHE_OP_EMBED, NULL, in, 2, &h, 1, -1, "A"));
+    if (IS(embed_gives_another_shape)) {
+        *out = h;
+        return LATHE_OK;
+    }
+    LATHE_TRY(api->linear(g, h, b, LATHE_NONE, "B", &sum[1]));
+    if (IS(embed_cuts_the_derivative))
+        LATHE_TRY(api->detach(g, sum[1], &sum[1]));
+    return api->node(g, LATHE_OP_ADD, NULL, sum, 2, out, 1, -1, "sum");
+}
+
+/* u = x A^T, v = B, A [r, C], B [V, r] */
+static lathe_status head(void *self, const lathe_graph_api *api, lathe_graph *g,
+                         const lathe_site *site, lathe_val x, lathe_val *out_u, lathe_val *out_v)
+{
+    lathe_val a, b, unused;
+    const int64_t rank = IS(head_has_two_ranks) ? RANK + 1 : RANK;
+    (void)self;
+    LATHE_TRY(declare_outer(api, g, site, "A", RANK, site->in_features, LATHE_INIT_NORMAL,
+                            IS(head_renames_its_parameters), &a));
+    LATHE_TRY(declare_outer(api, g, site, "B", site->out_features, rank,
+                            IS(head_starts_elsewhere) ? LATHE_INIT_ONE : LATHE_INIT_ZERO, 0, &b));
+    if (IS(head_forgets_a_parameter))
+        LATHE_TRY(declare_outer(api, g, site, "D", RANK, RANK, LATHE_INIT_ONE, 0, &unused));
+    LATHE_TRY(api->linear(g, x, a, LATHE_NONE, "A", out_u));
+    *out_v = b;
+    if (IS(head_gives_no_v))
+        *out_v = LATHE_NONE;
+    if (IS(head_gives_v_as_u))
+        *out_u = b;
+    if (IS(head_cuts_the_derivative)) {
+        LATHE_TRY(api->detach(g, *out_u, out_u));
+        return api->detach(g, b, out_v);
+    }
+    return LATHE_OK;
+}
+
+/* w [V, C] += A B^T of the embedding, B A of the head. */
+static void merge_outer(const lathe_site *site, const float *a, const float *b, float *w)
+{
+    const int is_head = site->kind == LATHE_SITE_HEAD;
+    const int64_t rows = is_head ? site->out_features : site->in_features;
+    const int64_t cols = is_head ? site->in_features : site->out_features;
+    if (is_head ? IS(head_merges_nothing) : IS(embed_merges_nothing))
+        return;
+    for (int64_t t = 0; t < rows; t++)
+        for (int64_t c = 0; c < cols; c++)
+            for (int r = 0; r < RANK; r++)
+                w[t * cols + c] +=
+                    is_head ? b[t * RANK + r] * a[r * cols + c] : a[t * RANK + r] * b[c * RANK + r];
+}
+
 static int32_t base_is_frozen(void *self)
 {
     (void)self;
@@ -125,6 +224,10 @@ static lathe_status merge(void *self, const lathe_site *site, const lathe_site_p
     (void)x;
     if (IS(merges_nothing))
         return LATHE_OK;
+    if (site->kind != LATHE_SITE_LINEAR) {
+        merge_outer(site, a, b, w);
+        return LATHE_OK;
+    }
     for (int64_t o = 0; o < site->out_features; o++)
         for (int64_t i = 0; i < site->in_features; i++) {
             const int64_t at = IS(merges_transposed)
@@ -155,6 +258,9 @@ static int64_t file_key(void *self, const char *name, char *out, int64_t capacit
         return 0;
     if (IS(saves_under_a_taken_key) && strstr(name, "norm"))
         name = "model.layers.0.self_attn.q_proj.A";
+    if ((IS(embed_has_one_key) && strstr(name, "embed_tokens")) ||
+        (IS(head_has_one_key) && strstr(name, "lm_head")))
+        name = "outer";
     return write_text(IS(same_file_key) ? "base_model.weight" : name, out, capacity);
 }
 
@@ -170,7 +276,12 @@ static int64_t config_json(void *self, const char *base, char *out, int64_t capa
 
 static double rate(void *self, const char *param_name)
 {
-    (void)self, (void)param_name;
+    const int is_embedding = strstr(param_name, "embed_tokens") != NULL;
+    const int is_head = strstr(param_name, "lm_head") != NULL;
+    (void)self;
+    if (IS(embed_rate_of_zero) || IS(head_rate_of_zero))
+        return (IS(embed_rate_of_zero) && is_embedding) || (IS(head_rate_of_zero) && is_head) ? 0.0
+                                                                                              : 1.0;
     return IS(rate_of_zero) ? 0.0 : NAN;
 }
 
@@ -184,7 +295,11 @@ static const lathe_adapter_v1 table = {
     .merge = merge,
     .file_key = file_key,
     .config_json = config_json,
-    .rate = IS(rate_of_zero) || IS(rate_is_nan) ? rate : NULL,
+    .rate = IS(rate_of_zero) || IS(rate_is_nan) || IS(embed_rate_of_zero) || IS(head_rate_of_zero)
+                ? rate
+                : NULL,
+    .embed = IS_OUTER ? embed : NULL,
+    .head = IS_OUTER ? head : NULL,
 };
 
 FAULTY_PLUGIN(LATHE_KIND_ADAPTER, LATHE_ADAPTER_REVISION, &table);

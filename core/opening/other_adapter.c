@@ -1,0 +1,134 @@
+/* Checks and makes an adapter beside the run's own. */
+#include "opening/other_adapter.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "io/file_hashes.h"
+#include "lathe/adapter.h"
+#include "opening/adapter_folder.h"
+
+static int32_t is_weights(const char *name)
+{
+    const size_t n = strlen(name), end = strlen(".safetensors");
+    return n > end && strcmp(name + n - end, ".safetensors") == 0 &&
+           strncmp(name, "adapter_", 8) != 0;
+}
+
+/* Whether two models are one folder or file, or folders whose files of weights are the same. */
+static lathe_status is_same_model(const char *a, const char *b, int *out)
+{
+    char *real_a = realpath(a, NULL), *real_b = realpath(b, NULL);
+    lathe_buffer files_a = LATHE_BUFFER_INIT, files_b = LATHE_BUFFER_INIT;
+    lathe_status status = LATHE_OK;
+    *out = real_a && real_b && strcmp(real_a, real_b) == 0;
+    if (!*out && lathe_path_is_dir(a) && lathe_path_is_dir(b)) {
+        status = lathe_files_list(a, is_weights, &files_a);
+        if (status == LATHE_OK)
+            status = lathe_files_list(b, is_weights, &files_b);
+        if (status == LATHE_OK)
+            status = files_a.status == LATHE_OK ? files_b.status : files_a.status;
+        *out = status == LATHE_OK && strcmp(files_a.data, "{}") != 0 &&
+               strcmp(files_a.data, files_b.data) == 0;
+    }
+    lathe_buffer_fini(&files_a);
+    lathe_buffer_fini(&files_b);
+    free(real_a);
+    free(real_b);
+    return status;
+}
+
+lathe_status lathe__other_adapter_check_base(lathe_run *run, const char *what, const char *dir)
+{
+    lathe_adapter_folder own;
+    int same = 0;
+    const lathe_status status = lathe_adapter_folder_read(dir, NULL, &run->arena, &own);
+    if (status == LATHE_E_CONFIG) {
+        lathe_log(LATHE_LOG_INFO, "%s; taken as one of %s", lathe_error_message(),
+                  run->set.model_path);
+        lathe_error_clear();
+        return LATHE_OK;
+    }
+    LATHE_TRY(status);
+    LATHE_TRY(is_same_model(own.base, run->set.model_path, &same));
+    if (same)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_CONFIG,
+                       "%s is an adapter of the model %s, and the run's is %s, with other weights: "
+                       "both adapters must belong to one model",
+                       what, own.base, run->set.model_path);
+}
+
+static const char *setting(const lathe_setting_list *list, const char *key)
+{
+    for (int32_t i = 0; i < list->n; i++)
+        if (strcmp(list->list[i].key, key) == 0)
+            return list->list[i].value;
+    return NULL;
+}
+
+/* Compares a name with a TOML literal of it, which may be quoted. */
+static int is_name(const char *literal, const char *name)
+{
+    const size_t n = strlen(name);
+    return strcmp(literal, name) == 0 || (literal[0] == '"' && strncmp(literal + 1, name, n) == 0 &&
+                                          strcmp(literal + 1 + n, "\"") == 0);
+}
+
+lathe_status lathe__other_adapter_check_format(const lathe_run *run, const char *what,
+                                               const lathe_setting_list *settings)
+{
+    const char *trained_over = setting(settings, "quant.name");
+    const lathe_component *format = run->parts.quant.component;
+    if (!trained_over || is_name(trained_over, format ? format->plugin->name : "none"))
+        return LATHE_OK;
+    return lathe_error(LATHE_E_CONFIG,
+                       "%s was trained over a base with quant.name = %s, and the run's base has "
+                       "\"%s\": train over the same",
+                       what, trained_over, format ? format->plugin->name : "none");
+}
+
+/* Refuses what cannot stand beside another adapter. */
+static lathe_status check_part(const lathe_config *config, const lathe_part *part)
+{
+    const char *init = lathe_config_string(config, "adapter", "init");
+    if (!part->component ||
+        !LATHE_HAS((const lathe_adapter_v1 *)part->component->plugin->table, wrap))
+        return lathe_error(LATHE_E_CONFIG, "its method has no parameters of its own");
+    if (init && (strcmp(init, "pissa") == 0 || strcmp(init, "loftq") == 0))
+        return lathe_error(LATHE_E_CONFIG,
+                           "its init is \"%s\", which changes the base under it: two adapters over "
+                           "one base may not have it",
+                           init);
+    return LATHE_OK;
+}
+
+lathe_status lathe__other_adapter_make(lathe_run *run, const char *what,
+                                       const lathe_setting_list *settings,
+                                       lathe_config **out_config, lathe_instance *out)
+{
+    lathe_override *list =
+        lathe_arena_alloc(&run->arena, (settings->n + 1) * (int64_t)sizeof *list);
+    lathe_diags unsaid = {0};
+    int32_t n = 0;
+    if (!list)
+        return LATHE_E_NOMEM;
+    list[n++] = (lathe_override){"model.path", run->set.model_path};
+    for (int32_t i = 0; i < settings->n; i++)
+        if (strncmp(settings->list[i].key, "adapter.", 8) == 0)
+            list[n++] = settings->list[i];
+    lathe_status status = lathe_config_load(NULL, list, n, 1u << LATHE_KIND_ADAPTER, run->registry,
+                                            &unsaid, out_config);
+    lathe_diags_fini(&unsaid);
+    const lathe_part *part =
+        status == LATHE_OK ? lathe_config_part(*out_config, LATHE_KIND_ADAPTER) : NULL;
+    if (status == LATHE_OK)
+        status =
+            part ? check_part(*out_config, part) : lathe_error(LATHE_E_CONFIG, "it has no method");
+    if (status == LATHE_OK)
+        status = lathe_instance_init(out, part->component, part->values);
+    return status == LATHE_E_CONFIG ? lathe_error_context(status, "%s", what) : status;
+}
