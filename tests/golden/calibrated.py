@@ -38,11 +38,23 @@ def nearest(w):
     return out, codes.int()
 
 
+def order_of(diagonal, act_order):
+    """Inputs in the order in which they are quantized; "group": groups stay together (act_group_aware of GPTQModel)."""
+    if act_order == "none":
+        return torch.arange(I)
+    if act_order == "full":
+        return torch.argsort(diagonal, descending=True, stable=True)
+    groups = diagonal.reshape(-1, GROUP)
+    inside = torch.argsort(groups, descending=True, stable=True)
+    first = torch.argsort(groups.amax(1), descending=True, stable=True)
+    return (inside + torch.arange(0, I, GROUP)[:, None])[first].reshape(-1)
+
+
 def gptq(w, h, act_order, block=128):
     """Algorithm 1 of the paper."""
     w, h = w.clone().float(), h.clone().double()
     h += torch.eye(I) * DAMPING * h.diagonal().mean()
-    order = torch.argsort(h.diagonal(), descending=True, stable=True) if act_order else torch.arange(I)
+    order = order_of(h.diagonal(), act_order)
     w, h = w[:, order], h[order][:, order]
     upper = torch.linalg.cholesky(torch.linalg.inv(h), upper=True).float()
     out, codes = torch.empty_like(w), torch.empty_like(w)
@@ -88,17 +100,18 @@ def main():
     h = (x.double().T @ x.double() / N).float()
     magnitude = x.abs().double().mean(0).float()
     plain = nearest(w)[0]
-    made, codes = gptq(w, h, False)
-    ordered, _ = gptq(w, h, True)
+    made, codes = gptq(w, h, "none")
+    ordered, _ = gptq(w, h, "full")
+    grouped, _ = gptq(w, h, "group")
     scaled, scales = awq(w, h, magnitude)
-    errors = [error(plain - w, h), error(made - w, h), error(ordered - w, h), scaled]
-    print("errors: nearest %.5g, gptq %.5g, act-order %.5g, awq %.5g" % tuple(errors))
+    errors = [error(plain - w, h), error(made - w, h), error(ordered - w, h), error(grouped - w, h), scaled]
+    print("errors: nearest %.5g, gptq %.5g, act-order %.5g, by groups %.5g, awq %.5g" % tuple(errors))
     out = pathlib.Path(__file__).parent / "data" / "calibrated.bin"
     with open(out, "wb") as f:
         f.write(struct.pack("<3i", O, I, GROUP))
         for t in (w, h, magnitude):
             f.write(t.contiguous().numpy().tobytes())
-        f.write(struct.pack("<4d", *errors))
+        f.write(struct.pack("<5d", *errors))
         f.write(codes.contiguous().numpy().tobytes())
         f.write(scales.float().contiguous().numpy().tobytes())
     print(out.stat().st_size, "bytes")

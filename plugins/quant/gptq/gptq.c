@@ -28,8 +28,11 @@ static const lathe_field fields[] = {
     LATHE_FIELD_INT("group_size", "128", -1, 65536, NULL,
                     "inputs that share a scale and a zero point; -1: all inputs of an output"),
     LATHE_FIELD_BOOL("symmetric", "true", "the zero point is in the middle of the range"),
-    LATHE_FIELD_BOOL("act_order", "false",
-                     "quantize the inputs with the largest products first (desc_act)"),
+    LATHE_FIELD_STRING(
+        "act_order", "\"group\"", GPTQ_ORDERS,
+        "which inputs are quantized first; none: as they lie; group: the groups with "
+        "the largest inputs, and those inputs in them; full: the largest inputs, of "
+        "which new groups are made (desc_act)"),
     LATHE_FIELD_FLOAT("damping", "0.05", 0.0, 1.0, "1",
                       "share of the mean of the products' diagonal that is added to it"),
     LATHE_FIELD_STRING("checkpoint_format", "\"gptq\"", VERSIONS,
@@ -42,7 +45,7 @@ static lathe_status read_values(const lathe_host *host, gptq *q, const lathe_val
     q->bits = values[FIELD_BITS].i;
     q->group = values[FIELD_GROUP_SIZE].i > 0 ? values[FIELD_GROUP_SIZE].i : 0;
     q->symmetric = values[FIELD_SYMMETRIC].i != 0;
-    q->act_order = values[FIELD_ACT_ORDER].i != 0;
+    q->act_order = lathe_choice(GPTQ_ORDERS, values[FIELD_ACT_ORDER].s);
     q->damping = values[FIELD_DAMPING].f;
     q->zero_offset = lathe_choice(VERSIONS, values[FIELD_VERSION].s) == 0;
     if (q->bits != 2 && q->bits != 3 && q->bits != 4 && q->bits != 8)
@@ -354,8 +357,9 @@ static int64_t gptq_config_json(void *self, char *out, int64_t capacity)
         "%s, \"sym\": %s, \"checkpoint_format\": \"%s\", \"lm_head\": false, "
         "\"damp_percent\": %.6g, \"true_sequential\": false, "
         "\"pack_dtype\": \"int32\"}",
-        (int)q->bits, q->group > 0 ? (long long)q->group : -1LL, q->act_order ? "true" : "false",
-        q->symmetric ? "true" : "false", q->zero_offset ? "gptq" : "gptq_v2", q->damping);
+        (int)q->bits, q->group > 0 ? (long long)q->group : -1LL,
+        q->act_order == GPTQ_ORDER_FULL ? "true" : "false", q->symmetric ? "true" : "false",
+        q->zero_offset ? "gptq" : "gptq_v2", q->damping);
 }
 
 static const char *const methods[] = {"gptq", NULL};
@@ -372,7 +376,8 @@ static lathe_status gptq_read_config(const lathe_host *host, const lathe_quant_c
     LATHE_TRY(source_expect(host, config, "gptq", "pack_dtype", "int32"));
     values[FIELD_BITS].i = strtol(bits, NULL, 10);
     values[FIELD_GROUP_SIZE].i = strtol(group, NULL, 10);
-    values[FIELD_ACT_ORDER].i = source_is(config, "desc_act", "true");
+    if (source_is(config, "desc_act", "true"))
+        values[FIELD_ACT_ORDER].s = "full";
     values[FIELD_SYMMETRIC].i = !source_is(config, "sym", "false");
     if (version != NULL)
         values[FIELD_VERSION].s = version;

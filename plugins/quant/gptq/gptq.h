@@ -8,10 +8,16 @@
 
 enum { GPTQ_N_PLANES = 4 };
 
+/* In which order a calibrated encoding takes the inputs: as they lie; by groups; or one by one,
+ * which makes groups of inputs that do not lie together. */
+enum { GPTQ_ORDER_NONE, GPTQ_ORDER_GROUP, GPTQ_ORDER_FULL };
+#define GPTQ_ORDERS "none|group|full"
+
 typedef struct gptq {
     codec_head head;
     int64_t bits, group; /* group 0: the whole row of inputs */
-    int32_t symmetric, act_order;
+    int32_t symmetric;
+    int32_t act_order;   /* GPTQ_ORDER_* */
     int32_t zero_offset; /* 1: files of version 1 store the zero point minus 1 */
     double damping;
 } gptq;

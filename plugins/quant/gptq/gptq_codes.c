@@ -48,7 +48,9 @@ int64_t gptq_code_group(void *self, int64_t rows, int64_t cols)
 {
     const gptq *q = self;
     (void)rows;
-    return q->bits == 4 && !q->act_order ? codec_code_group(gptq_group(q, cols), cols) : 0;
+    return q->bits == 4 && q->act_order != GPTQ_ORDER_FULL
+               ? codec_code_group(gptq_group(q, cols), cols)
+               : 0;
 }
 
 /* The values of the 16 codes of an output's group. */

@@ -6,10 +6,14 @@
  *   for each input i:  q_i = code of w_i;  e = (w_i - w'_i) / U[i,i];  w_k -= e * U[i,k] for k > i
  *
  * The scale and zero point of a group come from its weights as they are when its first input is
- * reached. With act_order the inputs are taken in the order of H's diagonal, the largest first, and
- * a group is made of inputs that follow one another in that order (g_idx).
+ * reached. The order of the inputs is that of H's diagonal, the largest first (act_order):
+ *
+ *   group   groups stay what they are; the group with the largest entry comes first, and in a group
+ *           its largest entry. Files and products are those of "none".
+ *   full    a group is made of inputs that follow one another in that order (g_idx).
  *
  * Source: arXiv:2210.17323, algorithm 1; damping as in its code: H += damping * mean(diag H) * I.
+ * "group" is act_group_aware of GPTQModel.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -19,7 +23,7 @@
 /* What the outputs share. */
 typedef struct encoder {
     const gptq *q;
-    int64_t rows, cols, group;
+    int64_t rows, cols;
     const float *w;
     const int32_t *order;  /* [cols] inputs in the order in which they are quantized */
     const int32_t *groups; /* [cols] group of the k-th in that order */
@@ -45,11 +49,12 @@ static void encode_row(const encoder *e, int64_t row, float *w)
     const gptq *q = e->q;
     range_params *range = NULL;
     for (int64_t k = 0; k < e->cols; k++) {
-        if (k % e->group == 0) {
-            const int64_t left = e->cols - k;
+        if (k == 0 || e->groups[k] != e->groups[k - 1]) {
+            int64_t n = 1;
+            while (k + n < e->cols && e->groups[k + n] == e->groups[k])
+                n++;
             range = &e->ranges[e->groups[k] * e->rows + row];
-            *range = range_of(w + k, left < e->group ? left : e->group, q->bits, q->symmetric,
-                              q->zero_offset);
+            *range = range_of(w + k, n, q->bits, q->symmetric, q->zero_offset);
         }
         const uint32_t code = range_code(range, w[k], q->bits);
         e->codes[e->order[k] * e->rows + row] = (uint8_t)code;
@@ -149,17 +154,38 @@ static lathe_status run(encoder *e, void *const *planes)
 
 /* ---- the order of the inputs ---- */
 
+/* An input with its entry of H's diagonal. Inputs are sorted by `first`, then by `weight`. */
 typedef struct input {
-    float weight;
-    int32_t index;
+    float first, weight;
+    int32_t group, index;
 } input;
 
-static int heavier(const void *a, const void *b)
+static int is_before(const void *a, const void *b)
 {
     const input *x = a, *y = b;
+    if (x->first != y->first)
+        return x->first > y->first ? -1 : 1;
+    if (x->group != y->group)
+        return x->group - y->group;
     if (x->weight != y->weight)
         return x->weight > y->weight ? -1 : 1;
     return x->index - y->index;
+}
+
+/* Inputs of a group are sorted by the largest entry of the group. */
+static void rank_groups(const gptq *q, int64_t cols, input *list)
+{
+    const int64_t size = gptq_group(q, cols);
+    for (int64_t g = 0; g < cols; g += size) {
+        const int64_t end = g + size < cols ? g + size : cols;
+        float most = list[g].weight;
+        for (int64_t i = g; i < end; i++)
+            most = fmaxf(most, list[i].weight);
+        for (int64_t i = g; i < end; i++) {
+            list[i].first = most;
+            list[i].group = (int32_t)(g / size);
+        }
+    }
 }
 
 /* Fills order and groups, [cols] each. products: [cols, cols] or NULL. */
@@ -169,13 +195,18 @@ static lathe_status make_order(const gptq *q, int64_t cols, const float *product
     input *list = malloc((size_t)cols * sizeof *list);
     if (list == NULL)
         return lathe_fail(q->head.host, LATHE_E_NOMEM, "gptq: no memory for the order of inputs");
+    const int32_t by = products != NULL ? q->act_order : GPTQ_ORDER_NONE;
     for (int64_t i = 0; i < cols; i++)
-        list[i] = (input){products != NULL ? products[i * cols + i] : 0.0f, (int32_t)i};
-    if (products != NULL && q->act_order)
-        qsort(list, (size_t)cols, sizeof *list, heavier);
+        list[i] = (input){.weight = products != NULL ? products[i * cols + i] : 0.0f,
+                          .index = (int32_t)i};
+    if (by == GPTQ_ORDER_GROUP)
+        rank_groups(q, cols, list);
+    if (by != GPTQ_ORDER_NONE)
+        qsort(list, (size_t)cols, sizeof *list, is_before);
     for (int64_t k = 0; k < cols; k++) {
+        const int64_t place = by == GPTQ_ORDER_FULL ? k : list[k].index;
         order[k] = list[k].index;
-        groups[k] = (int32_t)(k / gptq_group(q, cols));
+        groups[k] = (int32_t)(place / gptq_group(q, cols));
     }
     free(list);
     return LATHE_OK;
@@ -308,7 +339,6 @@ static lathe_status encode_in(const gptq *q, int64_t rows, int64_t cols, const f
     encoder e = {.q = q,
                  .rows = rows,
                  .cols = cols,
-                 .group = gptq_group(q, cols),
                  .w = w,
                  .order = order,
                  .groups = groups,

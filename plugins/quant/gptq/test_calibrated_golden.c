@@ -12,7 +12,7 @@
 typedef struct golden {
     int32_t rows, cols, group;
     float *w, *products, *magnitudes, *scales;
-    double errors[4]; /* nearest codes, gptq, gptq with act_order, awq's scales */
+    double errors[5]; /* nearest codes; gptq with act_order none, full, group; awq's scales */
     int32_t *codes;
 } golden;
 
@@ -33,7 +33,7 @@ static golden read_golden(void)
     g.w = take(f, rows * cols, sizeof *g.w);
     g.products = take(f, cols * cols, sizeof *g.products);
     g.magnitudes = take(f, cols, sizeof *g.magnitudes);
-    cr_assert_eq(fread(g.errors, sizeof *g.errors, 4, f), 4);
+    cr_assert_eq(fread(g.errors, sizeof *g.errors, 5, f), 5);
     g.codes = take(f, rows * cols, sizeof *g.codes);
     g.scales = take(f, cols, sizeof *g.scales);
     (void)fclose(f);
@@ -115,7 +115,7 @@ Test(calibrated_golden, gptq_chooses_the_codes_of_torch)
     void *self = NULL;
     planes p;
     int32_t different = 0;
-    const lathe_quant_v1 *quant = open_format("gptq", SETTINGS, &self);
+    const lathe_quant_v1 *quant = open_format("gptq", SETTINGS " act_order=none", &self);
     float *decoded = pass(&g, quant, self, g.w, 1, &p);
     for (int32_t r = 0; r < g.rows; r++)
         for (int32_t i = 0; i < g.cols; i++)
@@ -128,18 +128,27 @@ Test(calibrated_golden, gptq_chooses_the_codes_of_torch)
     free_golden(&g);
 }
 
-Test(calibrated_golden, gptq_with_act_order_loses_no_more_than_torch)
+/* Checks the error with an order of the inputs against that of torch. */
+static void check_order(const char *settings, int of_error)
 {
     golden g = read_golden();
     void *self = NULL;
     planes p;
-    const lathe_quant_v1 *quant = open_format("gptq", SETTINGS " act_order=true", &self);
+    const lathe_quant_v1 *quant = open_format("gptq", settings, &self);
     float *decoded = pass(&g, quant, self, g.w, 1, &p);
     const double error = error_of(&g, decoded, NULL);
-    cr_expect(error <= 1.01 * g.errors[2], "%.6g; torch %.6g", error, g.errors[2]);
+    cr_expect(error <= 1.01 * g.errors[of_error], "%s: %.6g; torch %.6g", settings, error,
+              g.errors[of_error]);
     planes_free(&p);
     free(decoded);
     free_golden(&g);
+}
+
+Test(calibrated_golden, gptq_in_another_order_loses_no_more_than_torch)
+{
+    check_order(SETTINGS " act_order=full", 2);
+    check_order(SETTINGS " act_order=group", 3);
+    check_order(SETTINGS, 3); /* the default */
 }
 
 /* The candidates of the paper are among ours, so the error may only be less. */
@@ -170,7 +179,7 @@ Test(calibrated_golden, scales_of_awq_lose_no_more_than_those_of_torch)
         scaled[k] = g.w[k] * scales[k % g.cols];
     float *decoded = pass(&g, quant, self, scaled, 0, &p);
     const double error = error_of(&g, decoded, scales);
-    cr_expect(error <= 1.01 * g.errors[3], "%.6g; torch %.6g", error, g.errors[3]);
+    cr_expect(error <= 1.01 * g.errors[4], "%.6g; torch %.6g", error, g.errors[4]);
     cr_expect(error <= 0.2 * g.errors[0], "%.6g; nearest codes %.6g", error, g.errors[0]);
     planes_free(&p);
     free(decoded);

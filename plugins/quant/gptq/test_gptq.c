@@ -106,7 +106,9 @@ Test(calibrated_formats, data_lower_the_error_of_the_output)
         double most; /* of the error without data */
     } cases[] = {
         {"gptq", "bits=4 group_size=64", 0.5},
-        {"gptq", "bits=4 group_size=64 act_order=true", 0.5},
+        {"gptq", "bits=4 group_size=64 act_order=none", 0.5},
+        {"gptq", "bits=4 group_size=64 act_order=full", 0.5},
+        {"gptq", "bits=4 group_size=96", 0.5}, /* the last group is shorter */
         {"gptq", "bits=3 group_size=-1 symmetric=false", 0.5},
         {"gptq", "bits=2 group_size=32 checkpoint_format=gptq_v2", 0.5},
         {"awq", "group_size=64", 0.8},
