@@ -1,4 +1,4 @@
-/* Checks the settings, the figures, the data and the weight files of a run against each other. */
+/* Checks the figures, the weight files and the plans of a run against its settings. */
 #ifndef LATHE_RUN_RUN_CHECK_H
 #define LATHE_RUN_RUN_CHECK_H
 
@@ -11,21 +11,10 @@
 lathe_status lathe_run_check_schedule(const lathe_instance *scheduler, int64_t total,
                                       const char **out_cut_short);
 
-/** Refuses keys of the core's sections that contradict each other, and warns of keys without effect
- * (settings_check.c). */
-lathe_status lathe__settings_check(lathe_run *run);
-
-/** Warns if train.stop_after is not before the end of the run, as far as the length is known. */
-void lathe__settings_check_pause(const lathe_run *run);
-
 /** Refuses a checkpoint.best_metric that no step or evaluation of this run reports, and suggests
  * the nearest valid name. Before the plan is made, only misspellings of known names are refused,
  * because the stage's own figures are not known yet. LATHE_E_CONFIG (run_check.c). */
 lathe_status lathe__figure_check_best(lathe_run *run);
-
-/** Checks that the kind of each dataset, its columns and its first record suit the stage
- * (data_check.c). */
-lathe_status lathe__data_check(lathe_run *run);
 
 /** Compares the headers of the weight files with the model: names, shapes, dtypes; reads no values
  * (run_weights.c). A folder without weight files is accepted if the checkpoint to resume from holds

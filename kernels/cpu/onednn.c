@@ -281,8 +281,7 @@ static int is_same_product(const matmul_spec *x, const matmul_spec *y)
     return x->m == y->m && x->n == y->n && x->k == y->k && x->a_dtype == y->a_dtype &&
            x->b_dtype == y->b_dtype && x->c_dtype == y->c_dtype && x->trans_a == y->trans_a &&
            x->trans_b == y->trans_b && x->bias == y->bias && x->prefer_gemm == y->prefer_gemm &&
-           memcmp(&x->alpha, &y->alpha, sizeof x->alpha) == 0 &&
-           matmul_c_stride(x) == matmul_c_stride(y);
+           x->alpha == y->alpha && matmul_c_stride(x) == matmul_c_stride(y);
 }
 
 /* Finds or makes the primitive of a spec, and counts a user. */

@@ -6,7 +6,7 @@
 The library decodes every weight to f32; a plain model with these weights continues two prompts greedily in fp32. Lathe continues
 them from the packed folder in fp32. Tokens must be equal, log-probabilities within 1e-4. bitsandbytes' folders are loaded by
 transformers, those of compressed-tensors by its decompressors, FineGrained FP8 by transformers' Fp8Dequantize, hqq by its
-Quantizer. Prints one line a folder.
+Quantizer, gptq by GPTQModel (which may need a Python of its own: GPTQMODEL_CPU_WORKERS=2 on two processors). Prints one line a folder.
 """
 import json
 import pathlib
@@ -105,6 +105,18 @@ def of_eetq(state):
     return out
 
 
+def of_gptq(folder):
+    """GPTQModel's own reader and decoder (its torch kernel)."""
+    from gptqmodel import BACKEND, GPTQModel
+    model = GPTQModel.load(str(folder), device="cpu", backend=BACKEND.TORCH, dtype=torch.float16).model
+    out = {}
+    for name, module in model.named_modules():
+        if hasattr(module, "dequantize_weight"):
+            module.scales = module.scales.float()  # stored in f16; else the product is rounded to f16
+            out[name + ".weight"] = module.dequantize_weight().T.float()
+    return out
+
+
 def decoded(folder):
     config = json.loads((folder / "config.json").read_text())["quantization_config"]
     state = {k: v for f in sorted(folder.glob("*.safetensors")) for k, v in load_file(f).items()}
@@ -122,6 +134,8 @@ def decoded(folder):
         weights = of_fp8(state)
     elif method == "hqq":
         weights = of_hqq(state, config, shapes)
+    elif method == "gptq":
+        weights = of_gptq(folder)
     elif method == "eetq":
         weights = of_eetq(state)
     else:

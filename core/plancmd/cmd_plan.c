@@ -2,8 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "app/commands.h"
-#include "app/plan_ranks.h"
 #include "base/buffer.h"
 #include "base/fs.h"
 #include "checkpoint/disk_fit.h"
@@ -14,6 +12,8 @@
 #include "opening/fit.h"
 #include "opening/methods.h"
 #include "opening/opening.h"
+#include "plancmd/plan_commands.h"
+#include "plancmd/plan_ranks.h"
 #include "run/run_saved.h"
 #include "update/curvature.h"
 

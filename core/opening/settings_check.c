@@ -1,5 +1,7 @@
 /* Checks keys of the core's sections against each other: refuses contradictions, and warns of keys
  * without effect. */
+#include "opening/settings_check.h"
+
 #include <sched.h>
 
 #include "base/error.h"

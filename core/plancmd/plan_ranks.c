@@ -1,5 +1,5 @@
 /* Reads the options of lathe plan --ranks, and takes from a planned run what the forecast needs. */
-#include "app/plan_ranks.h"
+#include "plancmd/plan_ranks.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,7 @@
 /* Checks the datasets against the stage before they are tokenised: the kind of each, its columns,
  * its first record. */
+#include "opening/data_check.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +10,6 @@
 #include "records/record_json.h"
 #include "records/row_kind.h"
 #include "run/reward_records.h"
-#include "run/run_check.h"
 #include "run/run_state.h"
 
 /* One dataset and its place in the file. */

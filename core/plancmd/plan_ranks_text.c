@@ -1,7 +1,7 @@
 /* The forecasts of lathe plan --ranks as tables and as JSON. */
 #include <stdio.h>
 
-#include "app/plan_ranks.h"
+#include "plancmd/plan_ranks.h"
 
 /* A number of bytes such as "12.3 MB". */
 static const char *bytes_text(double bytes, char *out, size_t size)

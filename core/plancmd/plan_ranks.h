@@ -1,6 +1,6 @@
 /* lathe plan --ranks: the options, and the tables of ranks/forecast.h. */
-#ifndef LATHE_APP_PLAN_RANKS_H
-#define LATHE_APP_PLAN_RANKS_H
+#ifndef LATHE_PLANCMD_PLAN_RANKS_H
+#define LATHE_PLANCMD_PLAN_RANKS_H
 
 #include "base/buffer.h"
 #include "cli/args.h"

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/commands.h"
-#include "app/schedule_curve.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/toml.h"
+#include "plancmd/plan_commands.h"
+#include "plancmd/schedule_curve.h"
 #include "plug/schema.h"
 #include "update/group_settings.h"
 #include "view/canvas.h"

@@ -1,5 +1,5 @@
 /* Computes the learning rate of a run file's schedule, step by step, before anything runs. */
-#include "app/schedule_curve.h"
+#include "plancmd/schedule_curve.h"
 
 #include <math.h>
 

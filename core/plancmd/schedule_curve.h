@@ -1,6 +1,6 @@
 /* Computes the learning rate of a run file's schedule, step by step, before anything runs. */
-#ifndef LATHE_APP_SCHEDULE_CURVE_H
-#define LATHE_APP_SCHEDULE_CURVE_H
+#ifndef LATHE_PLANCMD_SCHEDULE_CURVE_H
+#define LATHE_PLANCMD_SCHEDULE_CURVE_H
 
 #include "cli/args.h"
 #include "lathe/scheduler.h"
