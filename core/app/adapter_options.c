@@ -169,6 +169,9 @@ static lathe_status read_one(reading *r, const char *text)
     const char *equals = strchr(text, '='), *dir = NULL, *tokenizer = NULL;
     if (!equals)
         return lathe_error(LATHE_E_ARG, OPTION " \"%s\": expected NAME=FOLDER", text);
+    if (equals[1] == '\0')
+        return lathe_error(LATHE_E_ARG,
+                           OPTION " \"%s\": the folder is missing; expected NAME=FOLDER", text);
     const char *name = lathe_arena_strndup(r->arena, text, equals - text);
     if (!name)
         return LATHE_E_NOMEM;
@@ -194,7 +197,14 @@ static lathe_status read_one(reading *r, const char *text)
 
 static lathe_status read_all(reading *r, lathe_setting_list *settings)
 {
+    static const char *const others[] = {"model.adapter", "adapter.name"};
     const char *use = lathe_args_value(r->args, "--use");
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (lathe_args_override(r->args, others[i]))
+            return lathe_error(LATHE_E_ARG,
+                               "--%s has no effect beside " OPTION ", whose folders say it: take "
+                               "one of them out",
+                               others[i]);
     for (int32_t i = 0; lathe_args_each(r->args, OPTION, i); i++)
         LATHE_TRY(read_one(r, lathe_args_each(r->args, OPTION, i)));
     for (int32_t i = 0; i < r->first.n; i++)

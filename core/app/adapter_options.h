@@ -9,7 +9,7 @@
 /* Rows of a command's list of options. */
 #define LATHE_ADAPTER_OPTIONS                                                                      \
     {"--adapter", "NAME=FOLDER...",                                                                \
-     "an adapter over the model of DIR, of which one copy is in memory; repeat it for several "    \
+     "an adapter for the model in DIR, which is loaded once; repeat it for several "               \
      "(the last one generates, unless --use or a prompt names another)"},                          \
     {                                                                                              \
         "--use", "NAME",                                                                           \

@@ -55,6 +55,9 @@ static lathe_status read_prompts(const lathe_args *args, json_t **out_row)
                                with_prompts[i]);
     if (prompts && !lathe_args_value(args, "--output"))
         return lathe_error(LATHE_E_ARG, "--prompts needs --output, the file for the results");
+    if (prompts && strcmp(lathe_args_value(args, "--output"), "-") == 0)
+        return lathe_error(LATHE_E_ARG, "--output is \"-\"; expected a file, in which a repeated "
+                                        "call finds what is done (./- is the file of that name)");
     if (prompts) {
         lathe_prompt_file file;
         LATHE_TRY(lathe_prompt_file_open(prompts, NULL, &file));

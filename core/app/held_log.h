@@ -6,17 +6,17 @@
 
 enum { LATHE_MOST_HELD = 64 };
 
-/* Lines of the log; after the first LATHE_MOST_HELD ones, further lines are written at once. */
+/* Lines of the log. Lines after the first LATHE_MOST_HELD are written at once, so before those. */
 typedef struct lathe_held_log {
     char *lines[LATHE_MOST_HELD];
     int32_t levels[LATHE_MOST_HELD];
     int32_t n;
 } lathe_held_log;
 
-/** Holds back what is logged from now on, on stderr; the log has no other sink. */
+/** Holds back what is logged from now on. Not while another sink of the log is set. */
 void lathe_held_log_begin(lathe_held_log *held);
 
-/** Ends that, and writes the lines; with writes 0 it drops them. */
+/** Stops holding back. writes 1: writes the held lines to stderr; 0: drops them. */
 void lathe_held_log_end(lathe_held_log *held, int32_t writes);
 
 #endif

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "run/named_adapters.h"
 #include "run/run_state.h"
 
@@ -152,6 +153,11 @@ static lathe_status take_messages(lathe_prompt_file *f, const char *place, json_
 static lathe_status take_adapter(lathe_prompt_file *f, const char *place, const json_t *row)
 {
     const json_t *name = json_object_get(row, "adapter");
+    if (name && !f->run->named && !f->has_warned) {
+        lathe_log(LATHE_LOG_WARN,
+                  "%s: \"adapter\" has no effect: the command has no --adapter NAME=FOLDER", place);
+        f->has_warned = 1;
+    }
     if (!f->run->named || !name || json_is_null(name))
         return LATHE_OK;
     if (!json_is_string(name))

@@ -57,8 +57,8 @@ lathe_status lathe__other_adapter_check_base(lathe_run *run, const char *what, c
     if (same)
         return LATHE_OK;
     return lathe_error(LATHE_E_CONFIG,
-                       "%s is an adapter of the model %s, and the run's is %s, with other weights: "
-                       "both adapters must belong to one model",
+                       "%s is an adapter of the model %s, which has other weights than %s: name "
+                       "the adapter's own model, or an adapter of this one",
                        what, own.base, run->set.model_path);
 }
 

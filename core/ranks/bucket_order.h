@@ -4,8 +4,8 @@
 
 #include "exec/exec.h"
 
-/** The buckets by the last node that uses one of their gradients, then by number. Ranks that run
- *  the same graph have the same order. */
+/** The buckets of a graph, sorted by the last node that uses one of their gradients; those of one
+ *  node by their number. Ranks that run the same graph have the same order. */
 typedef struct lathe_bucket_order {
     const lathe_graph *graph; /* borrowed */
     int32_t *order;           /* [n] numbers of buckets */
@@ -21,7 +21,7 @@ typedef struct lathe_bucket_orders {
 /** Makes room for the orders of n graphs. The caller calls lathe_bucket_orders_fini, also after an
  *  error. */
 lathe_status lathe_bucket_orders_init(lathe_bucket_orders *o, int32_t n);
-/** Frees them; zeros are fine. */
+/** Frees them. *o may be all zeros. */
 void lathe_bucket_orders_fini(lathe_bucket_orders *o);
 
 /** Adds the order of one graph; the room was made before.

@@ -1,19 +1,20 @@
 /* Sums of gradients over ranks, in place, bucket by bucket: during a backward or after it.
  *
- * A bucket is a range of bytes of the store's gradients. During the backward of a step's last
- * micro-batch, its exchange may start when the last node that uses one of its gradients has run,
- * because the gradients are then this rank's sums over all micro-batches:
+ * A bucket is a range of bytes of the gradients, which lie in one block (store/store.h). During the
+ * backward of a step's last micro-batch, its exchange may start when the last node that uses one of
+ * its gradients has run, because the gradients are then this rank's sums over all micro-batches:
  *
  *   nodes of the backward   ------------------------------->|
  *   bucket 3                     |=========|                |
- *   bucket 2                           ....|=========|      |       waits for the room of bucket 3
- *   bucket 0                                                |=========|  exposed: nothing hides it
+ *   bucket 2                           ....|=========|      |       waits for the scratch memory of
+ * bucket 3 bucket 0                                                |=========|  exposed: nothing
+ * hides it
  *
  * In host memory exchanges share scratch memory, so one is under way at a time, and it goes on
  * between the nodes, because engines make progress only when they are called. A device with memory
- * of its own runs its nodes by itself. There exchanges start at places that are the same on all
- * ranks, and all at once if they need no memory, because an engine for devices may need the same
- * order of starts in all groups.
+ * of its own runs its nodes by itself. There, an exchange starts after a node that is the same on
+ * all ranks, whatever the time, because NCCL needs one order of starts in all its communicators.
+ * Exchanges that need no scratch memory do not wait for each other.
  */
 #ifndef LATHE_RANKS_BUCKET_SUMS_H
 #define LATHE_RANKS_BUCKET_SUMS_H
@@ -22,7 +23,7 @@
 #include "ranks/ranks.h"
 #include "store/store.h"
 
-/* A bucket has at most this number of exchanges, each of the result of the one before. */
+/* Most exchanges of a bucket: in the group that divides, then of that result between the groups. */
 enum { LATHE_BUCKET_PARTS = 2 };
 
 /** An exchange, from and to bytes of the store's gradients. */
@@ -47,7 +48,7 @@ typedef struct lathe_bucket_sums {
     /* The buckets that are complete, in the order in which they became so. */
     int32_t *queue; /* [n] */
     int32_t n_complete, n_done;
-    int32_t part, is_started; /* of queue[n_done] */
+    int32_t part, is_started; /* of the bucket queue[n_done]: its exchange, and whether it runs */
     double *begun;            /* [n] when the first exchange of queue[k] was started */
     double wait_seconds;      /* after backwards, for exchanges that they did not hide */
 } lathe_bucket_sums;
@@ -59,10 +60,11 @@ lathe_status lathe_bucket_sums_init(lathe_bucket_sums *s, lathe_machine *m,
                                     int32_t n);
 /** Fills in bucket k. */
 void lathe_bucket_sums_put(lathe_bucket_sums *s, int32_t k, const lathe_bucket_sum *bucket);
-/** Frees them, but not their exchanges; zeros are fine. */
+/** Frees them, but not their exchanges. *s may be all zeros. */
 void lathe_bucket_sums_fini(lathe_bucket_sums *s);
 
-/** Finds when the backwards of these graphs complete each bucket. The graphs must outlive *s. */
+/** Finds, for each of these graphs, after which node of its backward each bucket is complete. The
+ *  graphs must outlive *s. */
 lathe_status lathe_bucket_sums_plan(lathe_bucket_sums *s, const lathe_graph *const *graphs,
                                     int32_t n);
 
@@ -70,7 +72,7 @@ lathe_status lathe_bucket_sums_plan(lathe_bucket_sums *s, const lathe_graph *con
  *  meanwhile: afterwards all sums are made. All ranks call it, with the same graph. Allocates
  *  nothing.
  *
- *  accumulate  of lathe_exec_run_range */
+ *  accumulate  passed on to lathe_exec_run_range */
 lathe_status lathe_bucket_sums_backward(lathe_bucket_sums *s, lathe_exec *exec, int32_t begin,
                                         int32_t accumulate);
 

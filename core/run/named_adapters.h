@@ -1,8 +1,8 @@
 /* Several adapters over one base, each with a name, of which one at a time generates.
  *
- * Each has an instance of its plugin and frozen rows of its own in the table of parameters, with
- * "adapter:NAME:" before their names; the weights of the base are there once. The generator is made
- * for one of them, and made anew when another is used. */
+ * Each has an instance of its plugin and frozen entries of its own in the table of parameters, with
+ * "adapter:NAME:" before their names; the weights of the base are in memory once. There is one
+ * generator: it is built again when the adapter changes. */
 #ifndef LATHE_RUN_NAMED_ADAPTERS_H
 #define LATHE_RUN_NAMED_ADAPTERS_H
 
@@ -12,7 +12,7 @@
 #define LATHE_NAMED_BASE "base"
 
 typedef struct lathe_named_adapter {
-    const char *name, *dir; /* dir: the folder of its file */
+    const char *name, *dir; /* dir: holds adapter_model.safetensors */
     const char *prefix;     /* of the names of its parameters */
     lathe_config *config;   /* its settings; NULL: not read yet */
     lathe_instance part;    /* made when the run is opened */
@@ -23,7 +23,7 @@ typedef struct lathe_named_adapters {
     lathe_named_adapter *list; /* [n] */
     int32_t n;
     int32_t used; /* index of the one that generates; -1: the base without an adapter */
-    int64_t n_drafted, n_accepted; /* tokens of the draft model, of generators that were freed */
+    int64_t n_drafted, n_accepted; /* draft tokens of the generators that were freed */
 } lathe_named_adapters;
 
 /** Makes the list that a run is opened with, empty and with room for n. */
@@ -49,7 +49,8 @@ void lathe__named_adapters_use(lathe_run *run, int32_t index);
 /** Calls fn(run) for the base and for each adapter, while it is the one that generates. */
 lathe_status lathe__named_adapters_each(lathe_run *run, lathe_status (*fn)(lathe_run *run));
 
-/** Adds rows for the parameters of the model that an adapter replaces, after those of the model. */
+/** Adds an entry for each parameter that an adapter replaces as a whole (modules_to_save, bias),
+ *  after the entries of the model. */
 lathe_status lathe__named_adapters_params(lathe_run *run);
 
 /** Reads the files of the adapters. LATHE_E_CONFIG: one does not fit the model; LATHE_E_CORRUPT: it

@@ -1,13 +1,14 @@
-/* Products with codes of four bits that are not decoded: a permute selects each element's value
- * from the 16 of its group, in the register that is then multiplied. For AVX-512; the order of sums
- * is that of row_steps.h. */
+/* Products with codes of four bits that are not decoded. Each group of inputs has a table of 16
+ * values; one permute looks up 16 codes in it, and the result is multiplied at once, so that no
+ * decoded weight is written to memory. A step is STEP inputs of one column (an output of the
+ * weight), in the order of sums of row_steps.h. For AVX-512. */
 #ifndef LATHE_CPU_CODE_STEPS_H
 #define LATHE_CPU_CODE_STEPS_H
 
 #include "lathe/packed.h"
 #include "row_steps.h"
 
-/* Codes, values and rows of a, and the vectors of their sums. */
+/* A part of a weight: its codes, their values, the rows of activations `a`, and the sums. */
 typedef struct code_view {
     const uint8_t *codes; /* [columns], row_bytes apart */
     const float *values;  /* [columns][groups][LATHE_CODE_VALUES] */
@@ -24,16 +25,17 @@ CPU_INLINE int64_t code_bytes(int layout)
     return layout == LATHE_CODES_BYTES ? STEP : STEP / 2;
 }
 
-/* Whether codes can be multiplied. */
+/* Whether this build multiplies codes (AVX-512). */
 CPU_INLINE int multiplies_codes(void)
 {
     return VL == 16;
 }
 
 /* VDPBF16PS, with which decoded bf16 weights are multiplied, adds the product of the odd elements
- * and then that of the even ones, as two fused operations that take denormal numbers for zeros. Two
- * FMAs with these two modes set give the same bits, and together are faster on processors of Intel
- * than the instruction with the permute that would feed it. Returns the modes to go back to. */
+ * and then that of the even ones, as two fused operations that take denormal numbers for zeros. So
+ * two FMAs with flush-to-zero and denormals-are-zero give the same bits. On processors of Intel
+ * they are faster than VDPBF16PS, which needs one more permute for its operand. Returns the modes
+ * to go back to. */
 CPU_INLINE uint32_t begin_codes(int32_t dtype)
 {
     const uint32_t mode = _mm_getcsr();
@@ -55,8 +57,7 @@ CPU_INLINE vf pick(vf t, __m512i codes)
     return _mm512_permutexvar_ps(codes, t);
 }
 
-/* For each 32-bit lane k the two bytes that hold code k of the 32 from p on, and the two that hold
- * code 16 + k. */
+/* Lane k of 32 bits gets four of the 16 bytes from p on: two with code k, two with code 16 + k. */
 CPU_INLINE __m512i spread_nibbles(const uint8_t *p)
 {
     static const uint8_t to[64] = {0, 1, 8,  9,  0, 1, 8,  9,  0, 1, 8,  9,  0, 1, 8,  9,
@@ -68,7 +69,7 @@ CPU_INLINE __m512i spread_nibbles(const uint8_t *p)
     return _mm512_shuffle_epi8(packed, _mm512_loadu_si512(to));
 }
 
-/* The values of one step, as load_step gives elements of the dtype. */
+/* The values of one step, in the order in which load_step gives elements of the dtype. */
 CPU_INLINE void load_codes(const uint8_t *p, vf values, int32_t shift, int layout, vf *x, vf *y,
                            int32_t dtype)
 {

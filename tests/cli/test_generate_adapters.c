@@ -210,7 +210,10 @@ Test(generate_adapters, that_are_wrong_are_refused_with_one_error)
         {"--adapter a=nowhere", "--adapter a=nowhere: no such folder: nowhere"},
         {"--adapter a=base", "--adapter a=base: base has neither adapter_config.json"},
         {"--adapter a=empty", "--adapter a=empty: empty has neither adapter_config.json"},
-        {"--adapter o=other", "second, and the run's is base, with other weights"},
+        {"--adapter o=other", "second, which has other weights than base"},
+        {"--adapter one=", "--adapter \"one=\": the folder is missing; expected NAME=FOLDER"},
+        {"--adapter one=one --model.adapter two", "--model.adapter has no effect beside --adapter"},
+        {"--adapter one=one --adapter.name lora", "--adapter.name has no effect beside --adapter"},
         {"--adapter one=one --adapter q=quantized",
          "belongs to a base with quant.name = \"nf4\", and the one in one/step-00000003 to one "
          "with its default"},
@@ -250,9 +253,9 @@ Test(generate_adapters, that_are_wrong_are_refused_with_one_error)
     put("in.jsonl", "{\"prompt\": \"a\", \"adapter\": 3}\n");
     expect(LATHE " generate base" ALL " --prompts in.jsonl -o out.jsonl 2>&1", 2,
            "in.jsonl:1: \"adapter\" is no text; expected a name");
-    /* without --adapter it is a key like others */
+    /* without --adapter it has no effect, which is said */
     expect(LATHE " generate base --prompts in.jsonl -o out.jsonl --max-new-tokens 2 2>&1", 0,
-           "1 results");
+           "in.jsonl:1: \"adapter\" has no effect: the command has no --adapter NAME=FOLDER");
     put("in.jsonl", "\"a\"\n");
     cr_assert_eq(run("rm out.jsonl*"), 0);
     expect(LATHE " generate base --prompts in.jsonl -o out.jsonl --max-new-tokens 2 2>&1", 0,

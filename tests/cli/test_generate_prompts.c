@@ -128,6 +128,7 @@ Test(generate_prompts, that_are_wrong_are_named_by_file_and_line)
     expect(LATHE " generate base --prompts gone.jsonl -o out.jsonl 2>&1", 1,
            "gone.jsonl: cannot read");
     expect(LATHE " generate base --prompts in.jsonl 2>&1", 2, "--prompts needs --output");
+    expect(LATHE " generate base --prompts in.jsonl -o - 2>&1", 2, "--output is \"-\"");
     expect(LATHE " generate base --prompt x --samples 2 2>&1", 2, "--samples needs --prompts");
     expect("mkfifo pipe && " LATHE " generate base --prompts pipe -o out.jsonl 2>&1", 2,
            "pipe: expected a regular file");

@@ -255,7 +255,8 @@ Test(outer_adapters, a_reference_of_another_base_is_refused)
                  "mv second/step-00000004 other",
            0, "checkpoint");
     expect(LATHE " train dpo.toml --model.path other --model.reference_adapter out 2>&1", 2,
-           "with other weights: both adapters must belong to one model");
+           "which has other weights than other: name the adapter's own model, or an adapter of "
+           "this one");
     /* a copy of the base is the same model */
     cr_assert_eq(run("cp -r base copy"), 0);
     expect(LATHE " validate dpo.toml --model.path copy --model.reference_adapter out 2>&1", 0,

@@ -84,11 +84,11 @@ CODEC_WIDE_BODY void wide_group_values(const hqq *q, const void *const *planes, 
         /* a number less itself is NaN if it is not finite */
         const __mmask16 odd = _mm512_cmp_ps_mask(_mm512_sub_ps(zero, zero),
                                                  _mm512_sub_ps(scale, scale), _CMP_UNORD_Q);
-        float zeros[16], scales[16];
-        _mm512_storeu_ps(zeros, zero);
-        _mm512_storeu_ps(scales, scale);
-        for (int64_t k = 0; k < each; k++) {
-            const __m512 made = wide_values(code, zeros[k], scales[k], compute_dtype);
+        for (int32_t k = 0; k < each; k++) {
+            const __m512i at = _mm512_set1_epi32(k);
+            const float one_zero = _mm512_cvtss_f32(_mm512_permutexvar_ps(at, zero));
+            const float one_scale = _mm512_cvtss_f32(_mm512_permutexvar_ps(at, scale));
+            const __m512 made = wide_values(code, one_zero, one_scale, compute_dtype);
             const __m512 rounded = dtype == LATHE_BF16 && odd == 0
                                        ? _mm512_castsi512_ps(_mm512_and_si512(
                                              wide_bf16_sum(made), _mm512_set1_epi32(-65536)))

@@ -217,7 +217,8 @@ CODEC_WIDE_BODY void wide_scales(const void *const *planes, int64_t first, int64
 CODEC_WIDE static void wide_code_values(const void *const *planes, int nested, int64_t first,
                                         int64_t n, float *values, int32_t dtype)
 {
-    float room[64] = {0};
+    float local[64] = {0};
+    float *const room = wide_room(local);
     wide_factors f = {_mm512_loadu_ps((const float *)planes[NF4_MAP]), NULL, room, 0};
     for (int64_t i = 0, each; i < n; i += each) {
         each = n - i < 64 ? n - i : 64;

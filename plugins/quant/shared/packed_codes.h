@@ -31,7 +31,8 @@ CODEC_WIDE static void wide_line_values(const wide_line *line, float *values, in
     const __m512i raw = _mm512_srlv_epi32(words, line->is_awq ? of_awq : of_gptq);
     const __m512i zero = _mm512_add_epi32(_mm512_and_si512(raw, _mm512_set1_epi32(15)),
                                           _mm512_set1_epi32(line->zero_offset));
-    float zeros[PACKED_LINE], scales[PACKED_LINE];
+    float zeros_room[PACKED_LINE], scales_room[PACKED_LINE];
+    float *const zeros = wide_room(zeros_room), *const scales = wide_room(scales_room);
     const wide_factors f = {codes, zeros, scales, 0};
     _mm512_storeu_ps(zeros, _mm512_cvtepi32_ps(zero));
     _mm512_storeu_ps(
