@@ -295,6 +295,18 @@ static lathe_status check_length(const lathe_run *run)
         (long long)facts.n_tokens, run->set.seq_len, (long long)facts.n_tokens);
 }
 
+/* Refuses more ranks than rows: each batch would repeat rows. */
+static lathe_status check_rows(const lathe_run *run)
+{
+    const int64_t n_rows = lathe_loader_rows(run->data.loader);
+    if (run->programs.n_ranks <= 1 || n_rows >= run->programs.n_ranks)
+        return LATHE_OK;
+    return lathe__run_refuse(run, "data", "datasets",
+                             "the data to train on makes %lld rows, fewer than the %d ranks: give "
+                             "more data, set a shorter data.seq_len, or start at most %lld ranks",
+                             (long long)n_rows, run->programs.n_ranks, (long long)n_rows);
+}
+
 /* Refuses data to evaluate on that is one token long: it has no target. */
 static lathe_status check_targets(const lathe_run *run)
 {
@@ -351,6 +363,7 @@ static lathe_status open_data(lathe_run *run)
         LATHE_TRY(open_loader(run, run->data.shards, 0, LATHE_SPLIT_TRAIN, &run->data.loader));
         lathe__data_notes(run);
         LATHE_TRY(check_length(run));
+        LATHE_TRY(check_rows(run));
         LATHE_TRY(lathe__data_check_overlong(run, run->data.loader, run->data.shards));
         LATHE_TRY(lathe__reward_check_data(run, run->data.loader, run->data.shards));
         lathe_loader_cursor(run->data.loader, &run->at.cursor);

@@ -223,6 +223,16 @@ Test(train_ranks, what_several_ranks_cannot_do_is_refused)
     cr_expect_not_null(strstr(output, "optimizer \"sophia\" estimates curvature"), "%s", output);
 }
 
+Test(train_ranks, more_ranks_than_rows_are_refused)
+{
+    static const char few[] = "--data.datasets '[{ path = \"few.txt\" }]' --data.seq_len 16";
+    write_file("few.txt", "two rows of sixteen tokens each, made of bytes");
+    cr_expect_eq(train(2, "fits", few), 0, "%s", output);
+    cr_expect_neq(train(4, "out", few), 0);
+    cr_expect_not_null(strstr(output, "makes 3 rows, fewer than the 4 ranks: give more data"), "%s",
+                       output);
+}
+
 /* Each rank gets a learning rate of its own. */
 Test(train_ranks, ranks_that_differ_are_refused_by_the_difference)
 {
