@@ -293,7 +293,10 @@ static void end_after_ranks(job *j)
     if (t < j->look_at)
         return;
     j->look_at = t + 0.5;
-    if (!j->all_started || signal_ranks(j, 0) > 0)
+    /* after a signal they need not have been there all at once: many ranks start one after another
+     */
+    const int may_be_gone = j->all_started || (j->end->stopped != 0 && j->pending == 0);
+    if (!may_be_gone || signal_ranks(j, 0) > 0)
         j->gone_since = 0.0;
     else if (j->gone_since <= 0.0)
         j->gone_since = t;

@@ -27,7 +27,7 @@ finish() {
 trap finish EXIT
 mkdir "$small"
 kinds=(kill stop slow disk)
-mount -t tmpfs -o size=64m lathe-kills "$small" 2>/dev/null || { kinds=(kill stop slow) && echo "no disk is filled: mount is not allowed"; }
+mount -t tmpfs -o size=512m lathe-kills "$small" 2>/dev/null || { kinds=(kill stop slow) && echo "no disk is filled: mount is not allowed"; }
 
 for ((i = 0; i < 400; i++)); do echo "the lathe turns a round piece of wood, number $((i * 7919 % 997))."; done >"$work/text.txt"
 cat >"$work/run.toml" <<TOML
@@ -114,7 +114,7 @@ for ((i = 1; i <= n; i++)); do
             [ -z "$victim" ] || kill -CONT "$victim" 2>/dev/null || true
             sleep 0.1
         done ;;
-        disk) head -c 128m /dev/zero >"$small/full" 2>/dev/null || true ;;
+        disk) head -c 1g /dev/zero >"$small/full" 2>/dev/null || true ;;
     esac
     [ -n "$victim" ] || kind=early # there is no rank yet: a signal comes while they start
     if [ "$kind" = slow ] || [ "$kind" = early ]; then # the run goes on, until it is asked to end
