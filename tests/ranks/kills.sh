@@ -114,7 +114,7 @@ for ((i = 1; i <= n; i++)); do
             [ -z "$victim" ] || kill -CONT "$victim" 2>/dev/null || true
             sleep 0.1
         done ;;
-        disk) head -c 1g /dev/zero >"$small/full" 2>/dev/null || true ;;
+        disk) head -c 1G /dev/zero >"$small/full" 2>/dev/null || true ;;
     esac
     [ -n "$victim" ] || kind=early # there is no rank yet: a signal comes while they start
     if [ "$kind" = slow ] || [ "$kind" = early ]; then # the run goes on, until it is asked to end
