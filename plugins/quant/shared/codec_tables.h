@@ -49,9 +49,9 @@ CODEC_WIDE_BODY __m512 wide_rounded_to(__m512 values, int32_t dtype)
         _mm512_and_si512(wide_upper_bf16(values), _mm512_set1_epi32(-65536)));
 }
 
-/* A local array whose alignment the compiler does not know: GCC 12 stores whole registers to local
- * arrays as if these were aligned to 64 bytes, and AddressSanitizer does not align them so where it
- * detects uses after return (GCC bug 110027). */
+/* A local array whose alignment the compiler does not know. Under AddressSanitizer GCC 12 stores
+ * whole registers to local arrays by vmovaps, as if they were aligned to 64 bytes, and where uses
+ * after return are detected they are not: the store crashes. */
 CODEC_WIDE_BODY float *wide_room(float *room)
 {
     __asm__("" : "+r"(room));
