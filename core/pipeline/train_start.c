@@ -18,14 +18,14 @@ void lathe_train_print_start(const lathe_run *run)
     const char *used = lathe_precision_used(set->compute_dtype, set->fp8);
     const char *recipe = lathe_fp8_recipe_name(set->fp8);
     const int differs = strcmp(lathe_precision_name(set->precision), used) != 0;
-    (void)printf("%.2fM parameters, %.2fM trained; %s%s%s%s%s, %s on %s with %d threads; attention "
-                 "%s; planned peak %.1f MiB\n",
-                 (double)n_params / 1e6, (double)n_trainable / 1e6, used, recipe[0] ? " " : "",
-                 recipe, differs ? " for " : "",
-                 differs ? lathe_precision_name(set->precision) : "",
-                 run->parts.device.component->plugin->name, run->machine.info.model,
-                 run->machine.n_threads, lathe_exec_attention(run->programs.train.exec),
-                 (double)lathe_mem_total(&run->planned) / (1024.0 * 1024.0));
+    (void)printf(
+        "%.2fM parameters, %.2fM trained; %s%s%s%s%s, %s on %s with %d thread%s; attention "
+        "%s; planned peak %.1f MiB\n",
+        (double)n_params / 1e6, (double)n_trainable / 1e6, used, recipe[0] ? " " : "", recipe,
+        differs ? " for " : "", differs ? lathe_precision_name(set->precision) : "",
+        run->parts.device.component->plugin->name, run->machine.info.model, run->machine.n_threads,
+        run->machine.n_threads == 1 ? "" : "s", lathe_exec_attention(run->programs.train.exec),
+        (double)lathe_mem_total(&run->planned) / (1024.0 * 1024.0));
     if (run->ranks)
         (void)printf("%d ranks: %s\n", lathe_ranks_count(run->ranks), run->ranks->data.info.engine);
 }
