@@ -8,6 +8,9 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/model_path.h"
+#include "data/chat_record.h"
+#include "gguf/model_files.h"
 #include "records/reader.h"
 #include "records/readers.h"
 #include "records/row_kind.h"
@@ -16,6 +19,7 @@
 #include "textcmd/text_commands.h"
 #include "textcmd/tokenizer_lines.h"
 #include "textcmd/tokenizer_open.h"
+#include "tokenjson/tokenizer_file.h"
 #include "view/printable.h"
 
 #define DIM "\x1b[2m"
@@ -32,6 +36,9 @@ static const lathe_option options[] = {
     {"--now", "SECONDS", "the time that the template sees, in seconds since 1970 (default: now)"},
     {"--json", NULL,
      "print one JSON object for each conversation: text, generation, learnt; or error"},
+    {"--tokens", NULL,
+     "also encode the conversations with the folder's tokenizer: numbers of tokens; with --json "
+     "ids, and learnt_tokens"},
 };
 
 typedef struct shower {
@@ -41,12 +48,22 @@ typedef struct shower {
     int as_json, colour;
     lathe_registry *registry;
     lathe_instance renderer;
-    const char *why; /* it was chosen */
+    const char *why;            /* it was chosen */
+    lathe_tokenizer *tokenizer; /* NULL: without --tokens */
+    lathe_encoder *encoder;
+    lathe_chat_tokens tokens;
     lathe_arena arena;
     lathe_buffer out;
 } shower;
 
 /* ---- without a file ---- */
+
+/* Whether the renderer declares that prompts and turns extend each other, in JSON. */
+static const char *declares_extension(const shower *s)
+{
+    const lathe_renderer_v1 *table = s->renderer.component ? s->renderer.table : NULL;
+    return !table ? "null" : table->flags & LATHE_RENDERER_EXTENDS ? "true" : "false";
+}
 
 static lathe_status describe(const char *path, const shower *s, lathe_buffer *out)
 {
@@ -72,13 +89,13 @@ static lathe_status describe(const char *path, const shower *s, lathe_buffer *ou
     if (as_json) {
         lathe_buffer_printf(out,
                             "{\"sha256\": \"%s\", \"marks_generation\": %s, \"reads_clock\": %s, "
-                            "\"extends\": %s, \"renderer\": \"%s\"}\n",
+                            "\"extends\": %s, \"renderer\": \"%s\", \"renderer_extends\": %s}\n",
                             lathe_chat_template_hash(chat), marks ? "true" : "false",
                             clock ? "true" : "false",
                             !knows    ? "null"
                             : extends ? "true"
                                       : "false",
-                            renderer ? renderer : "jinja");
+                            renderer ? renderer : "jinja", declares_extension(s));
         return out->status;
     }
     lathe_buffer_printf(out, "chat template of %s\n  SHA-256 (with the special tokens) %s\n", path,
@@ -119,6 +136,29 @@ static void put_error(lathe_buffer *out, const char *name)
     lathe_app_put_json_text(out, message, (int64_t)strlen(message));
 }
 
+/* The ids, and where is_training the ranges of those that are learnt. */
+static lathe_status put_ids(shower *s, const lathe_rendering *text, int is_training)
+{
+    lathe_chat_tokens *t = &s->tokens;
+    int64_t n = 0;
+    if (!s->tokenizer)
+        return LATHE_OK;
+    LATHE_TRY(lathe_chat_encode_rendering(s->tokenizer, s->encoder, text, t));
+    lathe_buffer_puts(&s->out, ", \"ids\": [");
+    for (int64_t i = 0; i < t->ids.n; i++)
+        lathe_buffer_printf(&s->out, "%s%d", i ? ", " : "", t->ids.data[i]);
+    lathe_buffer_puts(&s->out, is_training ? "], \"learnt_tokens\": [" : "]");
+    for (int64_t i = 0, begin = 0; i < t->ids.n && is_training; i++) {
+        if (t->learnt[i] && (i == 0 || !t->learnt[i - 1]))
+            begin = i;
+        if (t->learnt[i] && (i + 1 == t->ids.n || !t->learnt[i + 1]))
+            lathe_buffer_printf(&s->out, "%s[%lld, %lld]", n++ ? ", " : "", (long long)begin,
+                                (long long)i + 1);
+    }
+    lathe_buffer_puts(&s->out, is_training ? "]" : "");
+    return s->out.status;
+}
+
 static lathe_status put_json(shower *s, int64_t line, const lathe_chat *what)
 {
     lathe_rendering text = {0}, learnt = {0};
@@ -137,18 +177,19 @@ static lathe_status put_json(shower *s, int64_t line, const lathe_chat *what)
     lathe_buffer_printf(&s->out, ", \"renderer\": \"%s\"",
                         text.has_tokens ? lathe_chat_template_renderer(s->chat) : "jinja");
     put_spans(&s->out, "generation", &text);
-    if (!what->add_generation_prompt) {
-        if (lathe_chat_render_training(s->chat, what, &learnt) == LATHE_OK) {
-            put_spans(&s->out, "learnt", &learnt);
-        } else {
-            lathe_buffer_puts(&s->out, ", ");
-            put_error(&s->out, "learnt_error");
-        }
+    int is_training = !what->add_generation_prompt;
+    if (is_training && lathe_chat_render_training(s->chat, what, &learnt) == LATHE_OK) {
+        put_spans(&s->out, "learnt", &learnt);
+    } else if (is_training) {
+        lathe_buffer_puts(&s->out, ", ");
+        put_error(&s->out, "learnt_error");
+        is_training = 0;
     }
+    const lathe_status encoded = put_ids(s, is_training ? &learnt : &text, is_training);
     lathe_buffer_puts(&s->out, "}\n");
     lathe_rendering_fini(&text);
     lathe_rendering_fini(&learnt);
-    return s->out.status;
+    return encoded != LATHE_OK ? encoded : s->out.status;
 }
 
 static void put_part(shower *s, const char *text, int64_t n, int learnt)
@@ -160,6 +201,16 @@ static void put_part(shower *s, const char *text, int64_t n, int learnt)
     (void)lathe_view_printable(&s->out, text, n, INT64_MAX);
     if (!learnt)
         lathe_buffer_puts(&s->out, s->colour ? PLAIN : "-]");
+}
+
+static lathe_status put_counts(shower *s, const lathe_rendering *text)
+{
+    if (!s->tokenizer)
+        return LATHE_OK;
+    LATHE_TRY(lathe_chat_encode_rendering(s->tokenizer, s->encoder, text, &s->tokens));
+    lathe_buffer_printf(&s->out, "; %lld tokens, %lld learnt", (long long)s->tokens.ids.n,
+                        (long long)s->tokens.n_learnt);
+    return LATHE_OK;
 }
 
 static lathe_status put_text(shower *s, int64_t line, const lathe_chat *what)
@@ -179,8 +230,10 @@ static lathe_status put_text(shower *s, int64_t line, const lathe_chat *what)
     }
     for (int64_t i = 0; i < text.n_spans; i++)
         n_learnt += text.spans[i].end - text.spans[i].begin;
-    lathe_buffer_printf(&s->out, "== line %lld: %lld bytes, %lld learnt\n", (long long)line,
+    lathe_buffer_printf(&s->out, "== line %lld: %lld bytes, %lld learnt", (long long)line,
                         (long long)text.bytes, (long long)n_learnt);
+    const lathe_status encoded = put_counts(s, &text);
+    lathe_buffer_puts(&s->out, "\n");
     for (int64_t i = 0; i < text.n_spans; i++) {
         const lathe_template_span span = text.spans[i];
         if (span.begin < at)
@@ -192,12 +245,13 @@ static lathe_status put_text(shower *s, int64_t line, const lathe_chat *what)
     put_part(s, text.text + at, text.bytes - at, 0);
     lathe_buffer_puts(&s->out, "\n");
     lathe_rendering_fini(&text);
-    return s->out.status;
+    return encoded != LATHE_OK ? encoded : s->out.status;
 }
 
 /* The line's conversation. In JSON a wrong line is told in its place and the next ones follow. */
 static lathe_status show_line(shower *s, int64_t line, const char *text, int64_t n)
 {
+    static const lathe_dataset usual = {0}; /* fields have their usual names */
     char place[600];
     json_t *row = NULL, *owned = NULL;
     lathe_chat what;
@@ -207,6 +261,8 @@ static lathe_status show_line(shower *s, int64_t line, const char *text, int64_t
         n -= 3;
     }
     lathe_status status = lathe_json_load_with_nul(place, text, n, &row);
+    if (status == LATHE_OK)
+        status = lathe_chat_row_read(&usual, place, row);
     if (status == LATHE_OK)
         status = lathe_chat_from_row(place, row, &what, &owned);
     s->n_shown++;
@@ -305,6 +361,21 @@ static lathe_status load(const lathe_args *args, const char *path, shower *s,
                                  &s->why);
 }
 
+static lathe_status load_tokenizer(const lathe_args *args, const char *path, shower *s)
+{
+    if (!lathe_args_value(args, "--tokens"))
+        return LATHE_OK;
+    if (!lathe_args_value(args, "--show"))
+        return lathe_error(LATHE_E_ARG, "--tokens is about conversations: give --show FILE too");
+    if (!lathe_path_is_model(path) || !lathe_model_has(path, "tokenizer.json"))
+        return lathe_error(LATHE_E_NOT_FOUND,
+                           "%s has no tokenizer.json; --tokens expects the folder of a model that "
+                           "has a tokenizer",
+                           path);
+    LATHE_TRY(lathe_tokenizer_load(path, &s->tokenizer));
+    return lathe_encoder_create(s->tokenizer, &s->encoder);
+}
+
 static lathe_status run_parts(const lathe_args *args, shower *s, lathe_chat_template **chat)
 {
     const char *path = args->words[0], *file = lathe_args_value(args, "--show");
@@ -318,6 +389,7 @@ static lathe_status run_parts(const lathe_args *args, shower *s, lathe_chat_temp
                            "with a chat template",
                            path);
     LATHE_TRY(load(args, path, s, chat));
+    LATHE_TRY(load_tokenizer(args, path, s));
     s->chat = *chat;
     if (!file) {
         LATHE_TRY(describe(path, s, &s->out));
@@ -351,6 +423,9 @@ static int run(const lathe_args *args)
     if (status == LATHE_E_UNSUPPORTED) /* the template is the user's to change */
         code = LATHE_EXIT_USAGE;
     lathe_buffer_fini(&s.out);
+    lathe_chat_tokens_fini(&s.tokens);
+    lathe_encoder_destroy(s.encoder);
+    lathe_tokenizer_destroy(s.tokenizer);
     lathe_chat_template_destroy(chat);
     lathe_instance_fini(&s.renderer);
     lathe_registry_destroy(s.registry);
