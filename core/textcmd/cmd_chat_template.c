@@ -37,8 +37,8 @@ static const lathe_option options[] = {
     {"--json", NULL,
      "print one JSON object for each conversation: text, generation, learnt; or error"},
     {"--tokens", NULL,
-     "also encode the conversations with the folder's tokenizer: numbers of tokens; with --json "
-     "ids, and learnt_tokens"},
+     "also encode the conversations with the folder's tokenizer: show numbers of tokens, and with "
+     "--json \"ids\" and the ranges \"learnt_tokens\""},
 };
 
 typedef struct shower {
@@ -46,6 +46,8 @@ typedef struct shower {
     const char *name; /* of the file */
     int64_t now, most, n_shown, n_refused;
     int as_json, colour;
+    int has_legend;
+    int is_cut; /* conversations follow that are not shown */
     lathe_registry *registry;
     lathe_instance renderer;
     const char *why;            /* it was chosen */
@@ -213,6 +215,15 @@ static lathe_status put_counts(shower *s, const lathe_rendering *text)
     return LATHE_OK;
 }
 
+/* Before the first text. */
+static void put_legend(shower *s)
+{
+    if (!s->has_legend)
+        lathe_buffer_puts(&s->out, s->colour ? "Text that is not learnt is dimmed.\n"
+                                             : "Text that is not learnt stands in [- -].\n");
+    s->has_legend = 1;
+}
+
 static lathe_status put_text(shower *s, int64_t line, const lathe_chat *what)
 {
     lathe_rendering text = {0};
@@ -230,6 +241,7 @@ static lathe_status put_text(shower *s, int64_t line, const lathe_chat *what)
     }
     for (int64_t i = 0; i < text.n_spans; i++)
         n_learnt += text.spans[i].end - text.spans[i].begin;
+    put_legend(s);
     lathe_buffer_printf(&s->out, "== line %lld: %lld bytes, %lld learnt", (long long)line,
                         (long long)text.bytes, (long long)n_learnt);
     const lathe_status encoded = put_counts(s, &text);
@@ -248,7 +260,20 @@ static lathe_status put_text(shower *s, int64_t line, const lathe_chat *what)
     return encoded != LATHE_OK ? encoded : s->out.status;
 }
 
-/* The line's conversation. In JSON a wrong line is told in its place and the next ones follow. */
+/* Reports a line that is no conversation; the next ones follow. */
+static lathe_status put_refusal(shower *s, int64_t line)
+{
+    s->n_refused++;
+    if (!s->as_json) {
+        (void)fprintf(stderr, "lathe chat-template: %s\n", lathe_error_message());
+        return LATHE_OK;
+    }
+    lathe_buffer_printf(&s->out, "{\"line\": %lld, ", (long long)line);
+    put_error(&s->out, "error");
+    lathe_buffer_puts(&s->out, "}\n");
+    return s->out.status;
+}
+
 static lathe_status show_line(shower *s, int64_t line, const char *text, int64_t n)
 {
     static const lathe_dataset usual = {0}; /* fields have their usual names */
@@ -269,12 +294,8 @@ static lathe_status show_line(shower *s, int64_t line, const char *text, int64_t
     if (status == LATHE_OK) {
         what.now = s->now;
         status = s->as_json ? put_json(s, line, &what) : put_text(s, line, &what);
-    } else if (s->as_json && status != LATHE_E_NOMEM) {
-        s->n_refused++;
-        lathe_buffer_printf(&s->out, "{\"line\": %lld, ", (long long)line);
-        put_error(&s->out, "error");
-        lathe_buffer_puts(&s->out, "}\n");
-        status = s->out.status;
+    } else if (status != LATHE_E_NOMEM) {
+        status = put_refusal(s, line);
     }
     json_decref(owned);
     json_decref(row);
@@ -295,18 +316,10 @@ static void print_out(shower *s)
     s->out.len = 0;
 }
 
-static void put_legend(shower *s)
-{
-    if (!s->as_json)
-        lathe_buffer_puts(&s->out, s->colour ? "Text that is not learnt is dimmed.\n"
-                                             : "Text that is not learnt stands in [- -].\n");
-}
-
 static lathe_status show(shower *s, const char *text, int64_t n)
 {
-    put_legend(s);
-    int64_t line = 1;
-    for (int64_t at = 0; at < n && (s->most == 0 || s->n_shown < s->most); line++) {
+    int64_t line = 1, at = 0;
+    for (; at < n && (s->most == 0 || s->n_shown < s->most); line++) {
         const char *end = memchr(text + at, '\n', (size_t)(n - at));
         const int64_t length = (end ? end - text : n) - at;
         if (!is_blank(text + at, length))
@@ -314,6 +327,9 @@ static lathe_status show(shower *s, const char *text, int64_t n)
         at += length + 1;
         print_out(s);
     }
+    while (at < n && strchr(" \t\r\n", text[at]) != NULL && text[at] != '\0')
+        at++;
+    s->is_cut = at < n;
     return LATHE_OK;
 }
 
@@ -332,7 +348,6 @@ static lathe_status show_rows(shower *s, const char *file, int *out_is_one)
     if (!*out_is_one)
         return LATHE_OK;
     LATHE_TRY(lathe_sources_list(&dataset, &s->arena, &sources));
-    put_legend(s);
     lathe_status status = lathe_reader_init(&r, &dataset, &sources, LATHE_ROWS_PROMPTS, &begin);
     while (status == LATHE_OK && !lathe_reader_ended(&r) &&
            (s->most == 0 || s->n_shown < s->most)) {
@@ -340,6 +355,10 @@ static lathe_status show_rows(shower *s, const char *file, int *out_is_one)
         for (int64_t i = 0; i < r.n && status == LATHE_OK; i++)
             status = show_line(s, r.list[i].line, r.data + r.list[i].begin, r.list[i].n);
         print_out(s);
+    }
+    if (status == LATHE_OK && !lathe_reader_ended(&r)) {
+        status = lathe_reader_batch(&r, 1);
+        s->is_cut = status == LATHE_OK && r.n > 0;
     }
     lathe_reader_fini(&r);
     return status;
@@ -404,6 +423,10 @@ static lathe_status run_parts(const lathe_args *args, shower *s, lathe_chat_temp
         status = show(s, text, n);
         free(text);
     }
+    if (status == LATHE_OK && s->n_shown == 0)
+        (void)fprintf(stderr, "lathe chat-template: %s has no conversations\n", s->name);
+    if (status == LATHE_OK && s->is_cut && !s->as_json)
+        (void)fprintf(stderr, "lathe chat-template: more follow: --n 0 shows all\n");
     if (status == LATHE_OK && s->n_refused > 0)
         (void)fprintf(stderr, "lathe chat-template: %lld of %lld conversations are refused\n",
                       (long long)s->n_refused, (long long)s->n_shown);
@@ -440,10 +463,11 @@ const lathe_command lathe_cmd_chat_template = {
     .details = "DIR is the folder of a model with chat_template.jinja, or with chat_template in\n"
                "tokenizer_config.json. A line of --show is an object with \"messages\", and where\n"
                "it has them \"tools\", \"documents\", \"chat_template_kwargs\" and\n"
-               "\"add_generation_prompt\". The text is that of transformers' apply_chat_template.\n"
-               "Learnt is what stands in {% generation %} blocks of the template; without such\n"
-               "blocks, what each message of the assistant adds to the prompt before it. Other\n"
-               "text is dimmed on a terminal and stands in [- -] elsewhere.\n",
+               "\"add_generation_prompt\"; or one of the sharegpt form. The text is that of\n"
+               "transformers' apply_chat_template. Learnt is what stands in {% generation %}\n"
+               "blocks of the template; without such blocks, what each message of the\n"
+               "assistant adds to the prompt before it. Other text is dimmed on a terminal and\n"
+               "stands in [- -] elsewhere.\n",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,

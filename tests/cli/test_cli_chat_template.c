@@ -139,6 +139,31 @@ Test(cli_chat_template, a_refused_conversation_does_not_hide_the_next)
     expect(SHOW "m --show half.jsonl 2>&1", 2, "1 of 2 conversations are refused");
 }
 
+Test(cli_chat_template, a_line_that_is_no_conversation_does_not_hide_the_next)
+{
+    put("mixed.jsonl", "{\"text\": \"x\"}\n{\"messages\": [{\"role\": \"user\", \"content\": "
+                       "\"ok\"}]}\n{\"messages\"\n");
+    expect(SHOW "m --show mixed.jsonl 2>&1", 2, "mixed.jsonl:1: expected an object");
+    expect(SHOW "m --show mixed.jsonl 2>&1", 2, "== line 2: ");
+    expect(SHOW "m --show mixed.jsonl 2>&1", 2, "mixed.jsonl:3:1:");
+    expect(SHOW "m --show mixed.jsonl 2>&1", 2, "2 of 3 conversations are refused");
+}
+
+Test(cli_chat_template, what_is_not_shown_is_said)
+{
+    put("three.jsonl",
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"1\"}]}\n\n{\"messages\": "
+        "[{\"role\": \"user\", \"content\": \"2\"}]}\n \n");
+    put("empty.jsonl", "");
+    put("blank.jsonl", " \n\n");
+    expect(SHOW "m --show three.jsonl --n 1 2>&1", 0, "more follow: --n 0 shows all");
+    expect(SHOW "m --show three.jsonl --n 2 2>&1", 0, "== line 3: ");
+    cr_expect_null(strstr(output, "more follow"), "%s", output);
+    expect(SHOW "m --show empty.jsonl 2>&1", 0, "empty.jsonl has no conversations");
+    expect(SHOW "m --show blank.jsonl 2>&1", 0, "blank.jsonl has no conversations");
+    cr_expect_null(strstr(output, "not learnt"), "%s", output);
+}
+
 Test(cli_chat_template, rows_of_a_parquet_file_are_shown_as_lines_are)
 {
     static const char shows[] = SHOW "marked.jinja --json --show " LATHE_TEST_DATA

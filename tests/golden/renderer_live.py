@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares what Lathe makes of conversations with transformers and TRL: text, token ids, learnt tokens.
 
-    renderer_live.py LATHE FOLDER [--only NAME] [--show N]
+    renderer_live.py LATHE FOLDER [--only NAME] [--show N] [--model DIR]
 
 LATHE is the lathe command, FOLDER comes from template_folder.py. For each template of renderer_tokens.FAMILIES this makes
 a model's folder (tokenizer.json, tokenizer_config.json with the template) and gives `lathe chat-template --json --tokens`
@@ -21,6 +21,8 @@ and for each answer the prompt before it and the text up to it. The command must
 - Whether prompts and turns extend each other, by the tokens, and the renderer's flag: it is set exactly if they do in all
   conversations of all templates of the renderer.
 - Where transformers refuses, Lathe must refuse.
+
+--model also compares the ids of a real model's folder (tokenizer and template), on conversations without names of its tokens.
 
 Exit code 1: a difference. Needs transformers, trl and datasets.
 """
@@ -254,8 +256,8 @@ class Check:
     def run(self, folder):
         for first in range(0, MOST, CHUNK):
             self.chunk(folder, range(first, first + CHUNK))
-            c = self.counts
-            if min(c[self.renderer], max(c["talks by TRL"], c["talks cut"])) >= CONVERSATIONS:
+            c = self.counts  # DeepSeek's templates that end a prompt with <think> have cut prompts alone
+            if min(c[self.renderer], c["talks by TRL"] or c["talks cut"]) >= CONVERSATIONS:
                 return
         self.wrong("too few conversations are compared", CONVERSATIONS, "", dict(self.counts))
 
@@ -281,6 +283,28 @@ def check_family(command, renderer, template, family, show):
     return c["differences"], extends, told["renderer_extends"]
 
 
+def check_model(command, folder):
+    """Differences between Lathe's ids and those of transformers with the tokenizer of a real model."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    names = [token.content for token in tokenizer.added_tokens_decoder.values()]
+    texts = [text for text in ct.TEXTS if not any(name in text for name in names)]
+    rows = [row for seed in range(2 * CONVERSATIONS) if (talk := ct.conversation(seed, texts))["messages"]
+            for _, row in requests(talk)]
+    counts = collections.Counter()
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as data:
+        data.write("".join(json.dumps(row) + "\n" for row in rows))
+        data.flush()
+        for row, got in zip(rows, ct.lathe(command, folder, data.name, "auto", "--tokens"), strict=True):
+            try:
+                want = rt.ids_of(tokenizer, row, row["add_generation_prompt"])
+            except Exception:  # what templates raise
+                want = None
+            counts["refused by both" if want is None and "error" in got else
+                   "equal (%s)" % got["renderer"] if want is not None and got.get("ids") == want else "DIFFERENT"] += 1
+    print("%s, ids of %d texts: %s" % (folder, len(rows), ", ".join("%s %d" % kv for kv in counts.items())))
+    return counts["DIFFERENT"]
+
+
 def main():
     command, folder = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2])
     only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
@@ -303,6 +327,8 @@ def main():
         if not only and extending[renderer] != flags[renderer]:
             print("%s: turns extend each other %s, and its flag is %s" % (renderer, extending[renderer], flags[renderer]))
             differences += 1
+    if "--model" in sys.argv:
+        differences += check_model(command, sys.argv[sys.argv.index("--model") + 1])
     print("%d templates, %d differences" % (n, differences))
     return 1 if differences or not n else 0
 

@@ -129,6 +129,14 @@ def tokenizers(specials):
     return file["added_tokens"], Tokenizer.from_str(json.dumps(file)), alone
 
 
+def how(row, prompt):
+    return dict(row.get("chat_template_kwargs", {}), tools=row.get("tools"), add_generation_prompt=prompt)
+
+
+def ids_of(tokenizer, row, prompt):
+    return tokenizer.apply_chat_template(row["messages"], tokenize=True, return_dict=True, **how(row, prompt))["input_ids"]
+
+
 class Family:
     def __init__(self, template, specials):
         self.template = template
@@ -183,14 +191,11 @@ class Family:
             strips = strips and not rest
         return ids, offsets
 
-    def how(self, row, prompt):
-        return dict(row.get("chat_template_kwargs", {}), tools=row.get("tools"), add_generation_prompt=prompt)
-
     def text(self, row, prompt):
-        return self.fast.apply_chat_template(row["messages"], tokenize=False, **self.how(row, prompt))
+        return self.fast.apply_chat_template(row["messages"], tokenize=False, **how(row, prompt))
 
     def ids(self, row, prompt):
-        return self.fast.apply_chat_template(row["messages"], tokenize=True, return_dict=True, **self.how(row, prompt))["input_ids"]
+        return ids_of(self.fast, row, prompt)
 
     def render(self, row, messages, prompt):
         """(text, ids): names in contents are text."""
@@ -216,7 +221,7 @@ class Family:
     def mask(self, row):
         """The mask of transformers, where names in contents are tokens."""
         return self.fast.apply_chat_template(row["messages"], tokenize=True, return_dict=True, return_assistant_tokens_mask=True,
-                                             **self.how(row, False))["assistant_masks"]
+                                             **how(row, False))["assistant_masks"]
 
     def case(self, index, row):
         messages = row["messages"]
