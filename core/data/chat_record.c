@@ -91,21 +91,37 @@ static lathe_status token_after(lathe_encoder *enc, const lathe_rendering *text,
     return LATHE_OK;
 }
 
+/* Where a template marks a part that begins with space which the special token before it takes
+ * (<|assistant|> of Phi-3), that token has the part's first character: moves *first back to it. */
+static lathe_status include_taken_space(lathe_encoder *enc, const lathe_tokenizer *tok,
+                                        const lathe_rendering *text, lathe_template_span part,
+                                        lathe_chat_tokens *t, int64_t *first)
+{
+    int64_t n = 0, next = part.begin + 1;
+    int whole;
+    if (!text->is_marked || *first == 0 ||
+        !lathe_tokenizer_is_special(tok, t->ids.data[*first - 1]))
+        return LATHE_OK;
+    while (next < part.end && ((uint8_t)text->text[next] & 0xc0) == 0x80)
+        next++;
+    LATHE_TRY(token_after(enc, text, next, t, &n, &whole));
+    *first -= whole && n == *first; /* the first character gave no token */
+    return LATHE_OK;
+}
+
 /* The tokens [*first, *after) of a part of the text. */
-static lathe_status find_part(lathe_encoder *enc, const lathe_rendering *text,
-                              lathe_template_span part, int has_ends, lathe_chat_tokens *t,
-                              int64_t *first, int64_t *after)
+static lathe_status find_part(lathe_encoder *enc, const lathe_tokenizer *tok,
+                              const lathe_rendering *text, lathe_template_span part, int has_ends,
+                              lathe_chat_tokens *t, int64_t *first, int64_t *after)
 {
     int whole;
     if (has_ends) {
-        int64_t last = part.end - 1; /* the beginning of the last character */
-        while (last > part.begin && ((uint8_t)text->text[last] & 0xc0) == 0x80)
-            last--;
         *first = token_at(t, part.begin);
-        *after = token_at(t, last) + 1;
+        *after = token_at(t, part.end - 1) + 1;
         return LATHE_OK;
     }
     LATHE_TRY(token_after(enc, text, part.begin, t, first, &whole));
+    LATHE_TRY(include_taken_space(enc, tok, text, part, t, first));
     LATHE_TRY(token_after(enc, text, part.end, t, after, &whole));
     *after += !whole; /* a token continues after the end of the part */
     return LATHE_OK;
@@ -123,13 +139,21 @@ static lathe_status mark(lathe_encoder *enc, const lathe_tokenizer *tok,
         int64_t first = 0, after = 0;
         if (text->spans[i].begin >= text->spans[i].end)
             continue;
-        LATHE_TRY(find_part(enc, text, text->spans[i], has_ends, t, &first, &after));
+        LATHE_TRY(find_part(enc, tok, text, text->spans[i], has_ends, t, &first, &after));
         for (int64_t k = first; k < after && k < t->ids.n; k++) {
             t->n_learnt += !t->learnt[k];
             t->learnt[k] = 1;
         }
     }
     return LATHE_OK;
+}
+
+lathe_status lathe_chat_encode_rendering(const lathe_tokenizer *tok, lathe_encoder *enc,
+                                         const lathe_rendering *text, lathe_chat_tokens *out)
+{
+    out->ids.n = 0;
+    LATHE_TRY(lathe_chat_encode_text(enc, text, text->bytes, &out->ids));
+    return mark(enc, tok, text, out);
 }
 
 static int is_usual(const char *role)
@@ -175,12 +199,22 @@ static lathe_status encode(const lathe_chat_template *chat, const char *place, j
     if (status == LATHE_OK)
         look_at_roles(what.messages, out);
     if (status == LATHE_OK)
-        status = lathe_chat_encode_text(enc, &text, text.bytes, &out->ids);
-    if (status == LATHE_OK)
-        status = mark(enc, tok, &text, out);
+        status = lathe_chat_encode_rendering(tok, enc, &text, out);
     lathe_rendering_fini(&text);
     json_decref(owned);
     return status;
+}
+
+lathe_status lathe_chat_row_read(const lathe_dataset *dataset, const char *place, json_t *row)
+{
+    json_t *messages = json_object_get(row, lathe_dataset_messages(dataset));
+    const int is_sharegpt = !messages && !dataset->messages;
+    if (is_sharegpt)
+        messages = json_object_get(row, LATHE_SHAREGPT_FIELD);
+    if (messages && json_object_set(row, "messages", messages) != 0)
+        return lathe_error(LATHE_E_NOMEM, "%s: the messages of a record", place);
+    LATHE_TRY(lathe_chat_messages_read(place, messages));
+    return is_sharegpt ? lathe_chat_messages_add_system(place, row, messages) : LATHE_OK;
 }
 
 lathe_status lathe_chat_encode(const lathe_dataset *dataset, const lathe_source *source,
@@ -196,17 +230,7 @@ lathe_status lathe_chat_encode(const lathe_dataset *dataset, const lathe_source 
         return lathe_error(LATHE_E_CONFIG, "%s: the column \"%s\" needs a chat template: %s", place,
                            key, dataset->no_chat ? dataset->no_chat : "the dataset has none");
     LATHE_TRY(lathe_json_load_with_nul(place, json, n, &row));
-    json_t *messages = json_object_get(row, key);
-    const int is_sharegpt = !messages && !dataset->messages;
-    lathe_status status = LATHE_OK;
-    if (is_sharegpt)
-        messages = json_object_get(row, LATHE_SHAREGPT_FIELD);
-    if (messages && json_object_set(row, "messages", messages) != 0)
-        status = lathe_error(LATHE_E_NOMEM, "a record of %lld bytes", (long long)n);
-    if (status == LATHE_OK)
-        status = lathe_chat_messages_read(place, messages);
-    if (status == LATHE_OK && is_sharegpt)
-        status = lathe_chat_messages_add_system(place, row, messages);
+    lathe_status status = lathe_chat_row_read(dataset, place, row);
     if (status == LATHE_OK)
         status = encode(dataset->chat, place, row, tok, enc, out);
     json_decref(row);

@@ -2,6 +2,8 @@
 #ifndef LATHE_DATA_CHAT_RECORD_H
 #define LATHE_DATA_CHAT_RECORD_H
 
+#include <jansson.h>
+
 #include "records/dataset.h"
 #include "template/template.h"
 #include "text/tokenizer.h"
@@ -27,11 +29,20 @@ void lathe_chat_tokens_fini(lathe_chat_tokens *tokens);
 lathe_status lathe_chat_encode_text(lathe_encoder *enc, const lathe_rendering *text, int64_t bytes,
                                     lathe_ids *out);
 
+/** Encodes a rendered conversation, and finds the tokens of its spans: they are learnt. Sets ids,
+ *  learnt and n_learnt of *out. Errors: those of the encoder, LATHE_E_NOMEM. */
+lathe_status lathe_chat_encode_rendering(const lathe_tokenizer *tok, lathe_encoder *enc,
+                                         const lathe_rendering *text, lathe_chat_tokens *out);
+
+/** Gives a record the list "messages" that chat templates read: that of the dataset's field, or of
+ *  the sharegpt form. place: "a.jsonl:3", for errors. LATHE_E_CONFIG: a message that is neither. */
+lathe_status lathe_chat_row_read(const lathe_dataset *dataset, const char *place, json_t *row);
+
 /** Renders the record json[0, n) of the file `source` with the dataset's template, and encodes the
  * text without the special tokens that a tokenizer puts around plain text, as transformers'
- *  apply_chat_template does. A token is learnt if transformers' assistant mask has it: from the
- * token with a part's first character up to the first token with the part's last character. Errors
- * LATHE_E_CONFIG: the dataset has no template; those of lathe_chat_from_row and
+ *  apply_chat_template does. A token is learnt if transformers' assistant mask (5.24) has it: the
+ *  tokens with bytes of a part.
+ *  Errors  LATHE_E_CONFIG: the dataset has no template; those of lathe_chat_from_row and
  *          lathe_chat_render_training; each with file and line. */
 lathe_status lathe_chat_encode(const lathe_dataset *dataset, const lathe_source *source,
                                int64_t line, const char *json, int64_t n,

@@ -72,7 +72,7 @@ static lathe_status read_call(form *f, json_t *from, lathe_tool_call *out)
 static lathe_status read_calls(form *f, json_t *list, lathe_chat_message *out)
 {
     const size_t n = json_array_size(list);
-    if (!list)
+    if (!list || json_is_null(list))
         return LATHE_OK;
     f->fits = f->fits && json_is_array(list) && n > 0; /* templates tell an empty list from none */
     lathe_tool_call *calls = lathe_arena_alloc(&f->arena, (int64_t)((n + 1) * sizeof *calls));
@@ -96,7 +96,7 @@ static int32_t role_of(lathe_chars name)
     return LATHE_CHAT_OTHER;
 }
 
-/* Keys that the tables hold; templates may read others. */
+/* Keys that the tables hold; templates may read others. A key whose value is null is none. */
 static int knows_key(const char *key)
 {
     static const char *const keys[] = {"role",     "content",           "tool_calls",
@@ -113,7 +113,8 @@ static lathe_status read_message(form *f, json_t *from, lathe_chat_message *out)
     json_t *content = json_object_get(from, "content"), *value;
     json_t *reasoning = lathe__chat_reasoning(from);
     const char *key;
-    json_object_foreach(from, key, value) f->fits = f->fits && knows_key(key);
+    json_object_foreach(from, key, value) f->fits =
+        f->fits && (json_is_null(value) || knows_key(key));
     out->role_name = chars_of(json_object_get(from, "role"));
     out->content = chars_of(content);
     out->reasoning = chars_of(reasoning);

@@ -1,6 +1,6 @@
 /* The chat template of a model's folder: conversations to text, and which parts of it are learnt.
  *
- * Text and parts are those of transformers' apply_chat_template (5.23): the template sees messages,
+ * Text and parts are those of transformers' apply_chat_template (5.24): the template sees messages,
  * tools, documents (none where there are none), add_generation_prompt, the special tokens of the
  * folder and the row's chat_template_kwargs.
  */

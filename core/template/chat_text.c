@@ -72,19 +72,27 @@ json_t *lathe__chat_reasoning(json_t *message)
     return reasoning && !json_is_null(reasoning) ? reasoning : NULL;
 }
 
-/* The message with its reasoning under both names that templates read, as transformers gives it; a
- * message without reasoning as it is. NULL: out of memory. */
-static json_t *with_reasoning(json_t *message)
+static int has_null(json_t *message)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(message, key, value) if (json_is_null(value)) return 1;
+    return 0;
+}
+
+/* The message as transformers gives it: without keys whose value is null, and its reasoning under
+ * both names that templates read. NULL: out of memory. */
+static json_t *normalized(json_t *message)
 {
     json_t *reasoning = lathe__chat_reasoning(message), *out, *value;
     const char *key;
-    if (!reasoning)
+    if (!reasoning && !has_null(message))
         return json_incref(message);
     out = json_object();
-    int failed = !out || json_object_set(out, "thinking", reasoning) != 0;
+    int failed = !out || (reasoning && json_object_set(out, "thinking", reasoning) != 0);
     json_object_foreach(message, key, value) failed |=
-        failed || json_object_set(out, key, value) != 0;
-    failed = failed || json_object_set(out, "reasoning_content", reasoning) != 0;
+        failed || (!json_is_null(value) && json_object_set(out, key, value) != 0);
+    failed = failed || (reasoning && json_object_set(out, "reasoning_content", reasoning) != 0);
     if (failed) {
         json_decref(out);
         return NULL;
@@ -103,7 +111,7 @@ static lathe_status copy_messages(const lathe_chat *what, size_t n, json_t **out
             return lathe_error(LATHE_E_CONFIG,
                                "message %zu is no object with \"role\" and \"content\"", i + 1);
         }
-        if (json_array_append_new(list, with_reasoning(message)) != 0) {
+        if (json_array_append_new(list, normalized(message)) != 0) {
             json_decref(list);
             list = NULL;
         }
@@ -377,7 +385,8 @@ lathe_status lathe_chat_render_training(const lathe_chat_template *chat, const l
     lathe_chat whole = *what;
     whole.add_generation_prompt = 0;
     LATHE_TRY(lathe_chat_render(chat, &whole, out));
-    if (out->has_tokens || lathe_chat_template_marks(chat))
+    out->is_marked = lathe_chat_template_marks(chat);
+    if (out->has_tokens || out->is_marked)
         return LATHE_OK; /* the renderer's pieces, or the template, say what is learnt */
     const lathe_status status = find_turns(chat, &whole, out);
     if (status != LATHE_OK)

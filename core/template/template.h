@@ -51,7 +51,7 @@ typedef struct lathe_rendering {
     int64_t *tokens;
     int64_t n_tokens;
     int32_t has_tokens;
-    int32_t reserved; /* 0 */
+    int32_t is_marked; /* 1: the template marks what is learnt ({% generation %}) */
 } lathe_rendering;
 
 void lathe_rendering_fini(lathe_rendering *rendering);

@@ -8,6 +8,9 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/model_path.h"
+#include "data/chat_record.h"
+#include "gguf/model_files.h"
 #include "records/reader.h"
 #include "records/readers.h"
 #include "records/row_kind.h"
@@ -16,6 +19,7 @@
 #include "textcmd/text_commands.h"
 #include "textcmd/tokenizer_lines.h"
 #include "textcmd/tokenizer_open.h"
+#include "tokenjson/tokenizer_file.h"
 #include "view/printable.h"
 
 #define DIM "\x1b[2m"
@@ -32,6 +36,9 @@ static const lathe_option options[] = {
     {"--now", "SECONDS", "the time that the template sees, in seconds since 1970 (default: now)"},
     {"--json", NULL,
      "print one JSON object for each conversation: text, generation, learnt; or error"},
+    {"--tokens", NULL,
+     "also encode the conversations with the folder's tokenizer: show numbers of tokens, and with "
+     "--json \"ids\" and the ranges \"learnt_tokens\""},
 };
 
 typedef struct shower {
@@ -39,14 +46,26 @@ typedef struct shower {
     const char *name; /* of the file */
     int64_t now, most, n_shown, n_refused;
     int as_json, colour;
+    int has_legend;
+    int is_cut; /* conversations follow that are not shown */
     lathe_registry *registry;
     lathe_instance renderer;
-    const char *why; /* it was chosen */
+    const char *why;            /* it was chosen */
+    lathe_tokenizer *tokenizer; /* NULL: without --tokens */
+    lathe_encoder *encoder;
+    lathe_chat_tokens tokens;
     lathe_arena arena;
     lathe_buffer out;
 } shower;
 
 /* ---- without a file ---- */
+
+/* Whether the renderer declares that prompts and turns extend each other, in JSON. */
+static const char *declares_extension(const shower *s)
+{
+    const lathe_renderer_v1 *table = s->renderer.component ? s->renderer.table : NULL;
+    return !table ? "null" : table->flags & LATHE_RENDERER_EXTENDS ? "true" : "false";
+}
 
 static lathe_status describe(const char *path, const shower *s, lathe_buffer *out)
 {
@@ -72,13 +91,13 @@ static lathe_status describe(const char *path, const shower *s, lathe_buffer *ou
     if (as_json) {
         lathe_buffer_printf(out,
                             "{\"sha256\": \"%s\", \"marks_generation\": %s, \"reads_clock\": %s, "
-                            "\"extends\": %s, \"renderer\": \"%s\"}\n",
+                            "\"extends\": %s, \"renderer\": \"%s\", \"renderer_extends\": %s}\n",
                             lathe_chat_template_hash(chat), marks ? "true" : "false",
                             clock ? "true" : "false",
                             !knows    ? "null"
                             : extends ? "true"
                                       : "false",
-                            renderer ? renderer : "jinja");
+                            renderer ? renderer : "jinja", declares_extension(s));
         return out->status;
     }
     lathe_buffer_printf(out, "chat template of %s\n  SHA-256 (with the special tokens) %s\n", path,
@@ -119,6 +138,29 @@ static void put_error(lathe_buffer *out, const char *name)
     lathe_app_put_json_text(out, message, (int64_t)strlen(message));
 }
 
+/* The ids, and where is_training the ranges of those that are learnt. */
+static lathe_status put_ids(shower *s, const lathe_rendering *text, int is_training)
+{
+    lathe_chat_tokens *t = &s->tokens;
+    int64_t n = 0;
+    if (!s->tokenizer)
+        return LATHE_OK;
+    LATHE_TRY(lathe_chat_encode_rendering(s->tokenizer, s->encoder, text, t));
+    lathe_buffer_puts(&s->out, ", \"ids\": [");
+    for (int64_t i = 0; i < t->ids.n; i++)
+        lathe_buffer_printf(&s->out, "%s%d", i ? ", " : "", t->ids.data[i]);
+    lathe_buffer_puts(&s->out, is_training ? "], \"learnt_tokens\": [" : "]");
+    for (int64_t i = 0, begin = 0; i < t->ids.n && is_training; i++) {
+        if (t->learnt[i] && (i == 0 || !t->learnt[i - 1]))
+            begin = i;
+        if (t->learnt[i] && (i + 1 == t->ids.n || !t->learnt[i + 1]))
+            lathe_buffer_printf(&s->out, "%s[%lld, %lld]", n++ ? ", " : "", (long long)begin,
+                                (long long)i + 1);
+    }
+    lathe_buffer_puts(&s->out, is_training ? "]" : "");
+    return s->out.status;
+}
+
 static lathe_status put_json(shower *s, int64_t line, const lathe_chat *what)
 {
     lathe_rendering text = {0}, learnt = {0};
@@ -137,18 +179,19 @@ static lathe_status put_json(shower *s, int64_t line, const lathe_chat *what)
     lathe_buffer_printf(&s->out, ", \"renderer\": \"%s\"",
                         text.has_tokens ? lathe_chat_template_renderer(s->chat) : "jinja");
     put_spans(&s->out, "generation", &text);
-    if (!what->add_generation_prompt) {
-        if (lathe_chat_render_training(s->chat, what, &learnt) == LATHE_OK) {
-            put_spans(&s->out, "learnt", &learnt);
-        } else {
-            lathe_buffer_puts(&s->out, ", ");
-            put_error(&s->out, "learnt_error");
-        }
+    int is_training = !what->add_generation_prompt;
+    if (is_training && lathe_chat_render_training(s->chat, what, &learnt) == LATHE_OK) {
+        put_spans(&s->out, "learnt", &learnt);
+    } else if (is_training) {
+        lathe_buffer_puts(&s->out, ", ");
+        put_error(&s->out, "learnt_error");
+        is_training = 0;
     }
+    const lathe_status encoded = put_ids(s, is_training ? &learnt : &text, is_training);
     lathe_buffer_puts(&s->out, "}\n");
     lathe_rendering_fini(&text);
     lathe_rendering_fini(&learnt);
-    return s->out.status;
+    return encoded != LATHE_OK ? encoded : s->out.status;
 }
 
 static void put_part(shower *s, const char *text, int64_t n, int learnt)
@@ -160,6 +203,25 @@ static void put_part(shower *s, const char *text, int64_t n, int learnt)
     (void)lathe_view_printable(&s->out, text, n, INT64_MAX);
     if (!learnt)
         lathe_buffer_puts(&s->out, s->colour ? PLAIN : "-]");
+}
+
+static lathe_status put_counts(shower *s, const lathe_rendering *text)
+{
+    if (!s->tokenizer)
+        return LATHE_OK;
+    LATHE_TRY(lathe_chat_encode_rendering(s->tokenizer, s->encoder, text, &s->tokens));
+    lathe_buffer_printf(&s->out, "; %lld tokens, %lld learnt", (long long)s->tokens.ids.n,
+                        (long long)s->tokens.n_learnt);
+    return LATHE_OK;
+}
+
+/* Before the first text. */
+static void put_legend(shower *s)
+{
+    if (!s->has_legend)
+        lathe_buffer_puts(&s->out, s->colour ? "Text that is not learnt is dimmed.\n"
+                                             : "Text that is not learnt stands in [- -].\n");
+    s->has_legend = 1;
 }
 
 static lathe_status put_text(shower *s, int64_t line, const lathe_chat *what)
@@ -179,8 +241,11 @@ static lathe_status put_text(shower *s, int64_t line, const lathe_chat *what)
     }
     for (int64_t i = 0; i < text.n_spans; i++)
         n_learnt += text.spans[i].end - text.spans[i].begin;
-    lathe_buffer_printf(&s->out, "== line %lld: %lld bytes, %lld learnt\n", (long long)line,
+    put_legend(s);
+    lathe_buffer_printf(&s->out, "== line %lld: %lld bytes, %lld learnt", (long long)line,
                         (long long)text.bytes, (long long)n_learnt);
+    const lathe_status encoded = put_counts(s, &text);
+    lathe_buffer_puts(&s->out, "\n");
     for (int64_t i = 0; i < text.n_spans; i++) {
         const lathe_template_span span = text.spans[i];
         if (span.begin < at)
@@ -192,12 +257,26 @@ static lathe_status put_text(shower *s, int64_t line, const lathe_chat *what)
     put_part(s, text.text + at, text.bytes - at, 0);
     lathe_buffer_puts(&s->out, "\n");
     lathe_rendering_fini(&text);
+    return encoded != LATHE_OK ? encoded : s->out.status;
+}
+
+/* Reports a line that is no conversation; the next ones follow. */
+static lathe_status put_refusal(shower *s, int64_t line)
+{
+    s->n_refused++;
+    if (!s->as_json) {
+        (void)fprintf(stderr, "lathe chat-template: %s\n", lathe_error_message());
+        return LATHE_OK;
+    }
+    lathe_buffer_printf(&s->out, "{\"line\": %lld, ", (long long)line);
+    put_error(&s->out, "error");
+    lathe_buffer_puts(&s->out, "}\n");
     return s->out.status;
 }
 
-/* The line's conversation. In JSON a wrong line is told in its place and the next ones follow. */
 static lathe_status show_line(shower *s, int64_t line, const char *text, int64_t n)
 {
+    static const lathe_dataset usual = {0}; /* fields have their usual names */
     char place[600];
     json_t *row = NULL, *owned = NULL;
     lathe_chat what;
@@ -208,17 +287,15 @@ static lathe_status show_line(shower *s, int64_t line, const char *text, int64_t
     }
     lathe_status status = lathe_json_load_with_nul(place, text, n, &row);
     if (status == LATHE_OK)
+        status = lathe_chat_row_read(&usual, place, row);
+    if (status == LATHE_OK)
         status = lathe_chat_from_row(place, row, &what, &owned);
     s->n_shown++;
     if (status == LATHE_OK) {
         what.now = s->now;
         status = s->as_json ? put_json(s, line, &what) : put_text(s, line, &what);
-    } else if (s->as_json && status != LATHE_E_NOMEM) {
-        s->n_refused++;
-        lathe_buffer_printf(&s->out, "{\"line\": %lld, ", (long long)line);
-        put_error(&s->out, "error");
-        lathe_buffer_puts(&s->out, "}\n");
-        status = s->out.status;
+    } else if (status != LATHE_E_NOMEM) {
+        status = put_refusal(s, line);
     }
     json_decref(owned);
     json_decref(row);
@@ -239,18 +316,10 @@ static void print_out(shower *s)
     s->out.len = 0;
 }
 
-static void put_legend(shower *s)
-{
-    if (!s->as_json)
-        lathe_buffer_puts(&s->out, s->colour ? "Text that is not learnt is dimmed.\n"
-                                             : "Text that is not learnt stands in [- -].\n");
-}
-
 static lathe_status show(shower *s, const char *text, int64_t n)
 {
-    put_legend(s);
-    int64_t line = 1;
-    for (int64_t at = 0; at < n && (s->most == 0 || s->n_shown < s->most); line++) {
+    int64_t line = 1, at = 0;
+    for (; at < n && (s->most == 0 || s->n_shown < s->most); line++) {
         const char *end = memchr(text + at, '\n', (size_t)(n - at));
         const int64_t length = (end ? end - text : n) - at;
         if (!is_blank(text + at, length))
@@ -258,6 +327,9 @@ static lathe_status show(shower *s, const char *text, int64_t n)
         at += length + 1;
         print_out(s);
     }
+    while (at < n && strchr(" \t\r\n", text[at]) != NULL && text[at] != '\0')
+        at++;
+    s->is_cut = at < n;
     return LATHE_OK;
 }
 
@@ -276,7 +348,6 @@ static lathe_status show_rows(shower *s, const char *file, int *out_is_one)
     if (!*out_is_one)
         return LATHE_OK;
     LATHE_TRY(lathe_sources_list(&dataset, &s->arena, &sources));
-    put_legend(s);
     lathe_status status = lathe_reader_init(&r, &dataset, &sources, LATHE_ROWS_PROMPTS, &begin);
     while (status == LATHE_OK && !lathe_reader_ended(&r) &&
            (s->most == 0 || s->n_shown < s->most)) {
@@ -284,6 +355,10 @@ static lathe_status show_rows(shower *s, const char *file, int *out_is_one)
         for (int64_t i = 0; i < r.n && status == LATHE_OK; i++)
             status = show_line(s, r.list[i].line, r.data + r.list[i].begin, r.list[i].n);
         print_out(s);
+    }
+    if (status == LATHE_OK && !lathe_reader_ended(&r)) {
+        status = lathe_reader_batch(&r, 1);
+        s->is_cut = status == LATHE_OK && r.n > 0;
     }
     lathe_reader_fini(&r);
     return status;
@@ -305,6 +380,21 @@ static lathe_status load(const lathe_args *args, const char *path, shower *s,
                                  &s->why);
 }
 
+static lathe_status load_tokenizer(const lathe_args *args, const char *path, shower *s)
+{
+    if (!lathe_args_value(args, "--tokens"))
+        return LATHE_OK;
+    if (!lathe_args_value(args, "--show"))
+        return lathe_error(LATHE_E_ARG, "--tokens is about conversations: give --show FILE too");
+    if (!lathe_path_is_model(path) || !lathe_model_has(path, "tokenizer.json"))
+        return lathe_error(LATHE_E_NOT_FOUND,
+                           "%s has no tokenizer.json; --tokens expects the folder of a model that "
+                           "has a tokenizer",
+                           path);
+    LATHE_TRY(lathe_tokenizer_load(path, &s->tokenizer));
+    return lathe_encoder_create(s->tokenizer, &s->encoder);
+}
+
 static lathe_status run_parts(const lathe_args *args, shower *s, lathe_chat_template **chat)
 {
     const char *path = args->words[0], *file = lathe_args_value(args, "--show");
@@ -318,6 +408,7 @@ static lathe_status run_parts(const lathe_args *args, shower *s, lathe_chat_temp
                            "with a chat template",
                            path);
     LATHE_TRY(load(args, path, s, chat));
+    LATHE_TRY(load_tokenizer(args, path, s));
     s->chat = *chat;
     if (!file) {
         LATHE_TRY(describe(path, s, &s->out));
@@ -332,6 +423,10 @@ static lathe_status run_parts(const lathe_args *args, shower *s, lathe_chat_temp
         status = show(s, text, n);
         free(text);
     }
+    if (status == LATHE_OK && s->n_shown == 0)
+        (void)fprintf(stderr, "lathe chat-template: %s has no conversations\n", s->name);
+    if (status == LATHE_OK && s->is_cut && !s->as_json)
+        (void)fprintf(stderr, "lathe chat-template: more follow: --n 0 shows all\n");
     if (status == LATHE_OK && s->n_refused > 0)
         (void)fprintf(stderr, "lathe chat-template: %lld of %lld conversations are refused\n",
                       (long long)s->n_refused, (long long)s->n_shown);
@@ -351,6 +446,9 @@ static int run(const lathe_args *args)
     if (status == LATHE_E_UNSUPPORTED) /* the template is the user's to change */
         code = LATHE_EXIT_USAGE;
     lathe_buffer_fini(&s.out);
+    lathe_chat_tokens_fini(&s.tokens);
+    lathe_encoder_destroy(s.encoder);
+    lathe_tokenizer_destroy(s.tokenizer);
     lathe_chat_template_destroy(chat);
     lathe_instance_fini(&s.renderer);
     lathe_registry_destroy(s.registry);
@@ -365,10 +463,11 @@ const lathe_command lathe_cmd_chat_template = {
     .details = "DIR is the folder of a model with chat_template.jinja, or with chat_template in\n"
                "tokenizer_config.json. A line of --show is an object with \"messages\", and where\n"
                "it has them \"tools\", \"documents\", \"chat_template_kwargs\" and\n"
-               "\"add_generation_prompt\". The text is that of transformers' apply_chat_template.\n"
-               "Learnt is what stands in {% generation %} blocks of the template; without such\n"
-               "blocks, what each message of the assistant adds to the prompt before it. Other\n"
-               "text is dimmed on a terminal and stands in [- -] elsewhere.\n",
+               "\"add_generation_prompt\"; or one of the sharegpt form. The text is that of\n"
+               "transformers' apply_chat_template. Learnt is what stands in {% generation %}\n"
+               "blocks of the template; without such blocks, what each message of the\n"
+               "assistant adds to the prompt before it. Other text is dimmed on a terminal and\n"
+               "stands in [- -] elsewhere.\n",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,

@@ -27,6 +27,18 @@ static void setup(void)
         "\"content\": \"b\"}, {\"role\": \"user\", \"content\": \"c\"}, {\"role\": \"assistant\", "
         "\"content\": \"d\"}]}\n");
     put("wrong.jsonl", "{\"text\": \"x\"}\n");
+    cr_assert_eq(mkdir("tokens", 0777), 0);
+    put("tokens/chat_template.jinja", CHATML);
+    put("tokens/tokenizer.json",
+        "{\"model\": {\"type\": \"BPE\", \"unk_token\": \"?\", \"fuse_unk\": true, \"vocab\": "
+        "{\"?\": 0, \"a\": 1, \"b\": 2, \"c\": 3, \"d\": 4}, \"merges\": []}, \"added_tokens\": "
+        "[{\"id\": 5, \"content\": \"<|im_start|>\", \"special\": true}, {\"id\": 6, \"content\": "
+        "\"<|im_end|>\", \"special\": true}]}");
+    put("sharegpt.jsonl",
+        "{\"conversations\": [{\"from\": \"human\", \"value\": \"a\"}, {\"from\": "
+        "\"gpt\", \"value\": \"b\"}], \"system\": \"s\"}\n");
+    put("named.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"<|im_end|> a\"}], "
+                       "\"add_generation_prompt\": true}\n");
     put("half.jsonl",
         "{\"messages\": [{\"role\": \"user\"}]}\n{\"messages\": [{\"role\": \"user\", "
         "\"content\": \"ok\"}]}\n");
@@ -53,6 +65,38 @@ Test(cli_chat_template, json_gives_text_and_parts_in_bytes)
     expect(SHOW "date.jinja --show talk.jsonl --json --now 86400", 0, "\"1970-01-02\"");
 }
 
+/* Ids of HF's tokenizers: 0 is the text that the small tokenizer lacks. */
+Test(cli_chat_template, tokens_gives_ids_and_which_are_learnt)
+{
+    expect(SHOW "tokens --show talk.jsonl --tokens", 0,
+           "== line 1: 126 bytes, 24 learnt; 26 tokens, 6 learnt\n");
+    expect(
+        SHOW "tokens --show talk.jsonl --tokens --json", 0,
+        "\"learnt\": [[51, 63], [114, 126]], \"ids\": [5, 0, 1, 6, 0, 5, 1, 0, 1, 0, 2, 6, 0, 5, "
+        "0, 3, 6, 0, 5, 1, 0, 1, 0, 4, 6, 0], \"learnt_tokens\": [[10, 13], [23, 26]]}");
+    /* a name that the user types is text, as the renderer says; the template alone cannot tell */
+    expect(SHOW "tokens --show named.jsonl --tokens --json", 0,
+           "\"ids\": [5, 0, 4, 0, 1, 6, 0, 5, 1, 0, 1, 0]}");
+    expect(SHOW "tokens --show named.jsonl --tokens --json --renderer jinja", 0,
+           "\"ids\": [5, 0, 6, 0, 1, 6, 0, 5, 1, 0, 1, 0]}");
+}
+
+Test(cli_chat_template, tokens_needs_a_tokenizer_and_conversations)
+{
+    expect(SHOW "m --show talk.jsonl --tokens 2>&1", 2,
+           "m has no tokenizer.json; --tokens expects the folder of a model that has a tokenizer");
+    expect(SHOW "marked.jinja --show talk.jsonl --tokens 2>&1", 2,
+           "marked.jinja has no tokenizer.json");
+    expect(SHOW "tokens --tokens 2>&1", 2, "--tokens is about conversations: give --show FILE too");
+}
+
+Test(cli_chat_template, the_sharegpt_form_is_read_as_in_training)
+{
+    expect(SHOW "m --show sharegpt.jsonl", 0,
+           "[-<|im_start|>system\ns<|im_end|>\n<|im_start|>user\na<|im_end|>\n"
+           "<|im_start|>assistant\n-]b<|im_end|>\n");
+}
+
 Test(cli_chat_template, describes_a_template)
 {
     expect(SHOW "m", 0, "renderer: chatml: same text on 24 of 32 conversations");
@@ -61,6 +105,8 @@ Test(cli_chat_template, describes_a_template)
     expect(SHOW "m --renderer jinja", 0,
            "what each message of the assistant adds to the prompt before it");
     expect(SHOW "m", 0, "extend each other: yes");
+    expect(SHOW "m --json", 0, "\"renderer\": \"chatml\", \"renderer_extends\": true}");
+    expect(SHOW "marked.jinja --json", 0, "\"renderer\": \"jinja\", \"renderer_extends\": null}");
     expect(SHOW "marked.jinja", 0, "what stands between {% generation %} and {% endgeneration %}");
     expect(SHOW "counts.jinja", 0, "extend each other: no");
     expect(SHOW "date.jinja", 0, "the text depends on the date (strftime_now)");
@@ -91,6 +137,31 @@ Test(cli_chat_template, a_refused_conversation_does_not_hide_the_next)
     expect(SHOW "m --show wrong.jsonl --json", 2,
            "{\"line\": 1, \"error\": \"wrong.jsonl:1: expected an object");
     expect(SHOW "m --show half.jsonl 2>&1", 2, "1 of 2 conversations are refused");
+}
+
+Test(cli_chat_template, a_line_that_is_no_conversation_does_not_hide_the_next)
+{
+    put("mixed.jsonl", "{\"text\": \"x\"}\n{\"messages\": [{\"role\": \"user\", \"content\": "
+                       "\"ok\"}]}\n{\"messages\"\n");
+    expect(SHOW "m --show mixed.jsonl 2>&1", 2, "mixed.jsonl:1: expected an object");
+    expect(SHOW "m --show mixed.jsonl 2>&1", 2, "== line 2: ");
+    expect(SHOW "m --show mixed.jsonl 2>&1", 2, "mixed.jsonl:3:1:");
+    expect(SHOW "m --show mixed.jsonl 2>&1", 2, "2 of 3 conversations are refused");
+}
+
+Test(cli_chat_template, what_is_not_shown_is_said)
+{
+    put("three.jsonl",
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"1\"}]}\n\n{\"messages\": "
+        "[{\"role\": \"user\", \"content\": \"2\"}]}\n \n");
+    put("empty.jsonl", "");
+    put("blank.jsonl", " \n\n");
+    expect(SHOW "m --show three.jsonl --n 1 2>&1", 0, "more follow: --n 0 shows all");
+    expect(SHOW "m --show three.jsonl --n 2 2>&1", 0, "== line 3: ");
+    cr_expect_null(strstr(output, "more follow"), "%s", output);
+    expect(SHOW "m --show empty.jsonl 2>&1", 0, "empty.jsonl has no conversations");
+    expect(SHOW "m --show blank.jsonl 2>&1", 0, "blank.jsonl has no conversations");
+    cr_expect_null(strstr(output, "not learnt"), "%s", output);
 }
 
 Test(cli_chat_template, rows_of_a_parquet_file_are_shown_as_lines_are)

@@ -3,12 +3,12 @@
 
     chat_templates.py LATHE FOLDER [--only NAME] [--show N]
 
-LATHE is the lathe command, FOLDER holds *.jinja (for example llama.cpp's models/templates, which the
-source package of llama-cpp-python carries, or trl's chat_templates). Each template renders 50
+LATHE is the lathe command, FOLDER holds *.jinja; template_folder.py assembles it. Each template renders 50
 conversations with and without a generation prompt: system turns, tools and their calls, reasoning,
 empty, missing and Unicode content, content in parts. The text must be equal, byte for byte, and so must
 the parts inside {% generation %}; where jinja2 refuses, Lathe must refuse. Templates of others are not
-part of this repository.
+part of this repository. Last run: 220 templates with transformers 5.24.0 and jinja2 3.1.6, 16,993 texts equal, 5,007 refused
+by both, 0 different.
 
     chat_templates.py --write data/chat_templates.json
 
@@ -59,23 +59,23 @@ def call(rng, i):
             "function": {"name": rng.choice(TOOLS)["function"]["name"], "arguments": arguments}}
 
 
-def content(rng, parts):
-    text = rng.choice(TEXTS)
+def content(rng, parts, texts):
+    text = rng.choice(texts)
     if parts and rng.random() < 0.5:
         return [{"type": "text", "text": text}] + ([{"type": "text", "text": "more"}] if rng.random() < 0.4 else [])
     return text
 
 
-def conversation(seed):
+def conversation(seed, texts=TEXTS):
     """Plain ones first, then more and more of what templates treat apart."""
     rng = random.Random(seed)
     parts = seed % 10 == 9
     messages = []
     if rng.random() < 0.5:
-        messages.append({"role": "system", "content": content(rng, parts)})
+        messages.append({"role": "system", "content": content(rng, parts, texts)})
     tools = seed % 3 == 1
     for turn in range(rng.randint(1, 3)):
-        messages.append({"role": "user", "content": content(rng, parts)})
+        messages.append({"role": "user", "content": content(rng, parts, texts)})
         if turn and rng.random() < 0.1:
             messages.append({"role": "user", "content": "twice"})
         if tools and rng.random() < 0.6:
@@ -91,7 +91,7 @@ def conversation(seed):
                 messages.append({"role": "tool", "name": c["function"]["name"], "tool_call_id": c["id"],
                                  "content": rng.choice(["22", '{"t": 22.5}', "", "Fehler: Ä"])})
         if rng.random() < 0.85 or turn < 1:
-            message = {"role": "assistant", "content": content(rng, parts)}
+            message = {"role": "assistant", "content": content(rng, parts, texts)}
             if rng.random() < 0.2:
                 message["reasoning_content"] = rng.choice(["Hm.\n", "", "2 + 2 = 4"])
             messages.append(message)
@@ -125,7 +125,7 @@ def reference(template, row, tokens=TOKENS):
     ct.datetime = Clock
     try:
         compiled = ct._compile_jinja_template(template)
-        chat = ct._alias_reasoning_fields(ct._plain_template_data(row["messages"]))
+        chat = ct._alias_reasoning_fields(ct._plain_template_data(ct._normalize_chat_messages(row["messages"])))
         text, spans = ct._render_with_assistant_indices(
             compiled, chat, row.get("tools"), row.get("documents"), row["add_generation_prompt"],
             **dict(tokens, **row.get("chat_template_kwargs", {})))
@@ -136,15 +136,20 @@ def reference(template, row, tokens=TOKENS):
         return e
 
 
-def lathe(command, folder, data, renderer):
-    """The conversations of `data` by the template of `folder` ("jinja") or by the renderer that Lathe chooses ("auto")."""
-    out = subprocess.run([command, "chat-template", folder, "--show", data, "--json", "--renderer", renderer, "--now",
-                          str(NOW)],
-                         capture_output=True, text=True, env=dict(os.environ, TZ="UTC"))
-    lines = [line for line in out.stdout.split("\n") if line]
-    if not lines:
-        return [out.stderr.strip()] * len(list(rows()))
-    return [json.loads(line) for line in lines]
+def output(command, folder, *options):
+    """What `lathe chat-template` prints of a folder."""
+    out = subprocess.run([command, "chat-template", folder, *options], capture_output=True, text=True,
+                         env=dict(os.environ, TZ="UTC"))
+    return out.stdout or out.stderr.strip()
+
+
+def lathe(command, folder, data, renderer, *options):
+    """The conversations of `data` by the template of `folder` ("jinja") or by the renderer that Lathe chooses ("auto");
+    texts where Lathe refuses the folder."""
+    out = output(command, folder, "--show", data, "--json", "--renderer", renderer, "--now", str(NOW), *options)
+    if not out.startswith("{"):
+        return [out] * sum(1 for _ in open(data))
+    return [json.loads(line) for line in out.split("\n") if line]
 
 
 def compare(command, path, data, show):

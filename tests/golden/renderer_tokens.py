@@ -1,23 +1,22 @@
 """Goldens of renderers: text, token ids and learnt tokens of conversations, by transformers' apply_chat_template.
 
-    renderer_tokens.py FOLDER      writes data/renderers.json; FOLDER has the templates named in FAMILIES
+    renderer_tokens.py FOLDER      writes data/renderers.json; FOLDER comes from template_folder.py
 
-The templates are those of the models (llama.cpp's models/templates, TRL's chat_templates, tokenizer_config.json of the
-models) and no part of this repository. Each family gets data/tokenizer/gpt2.json, a byte-level BPE, with the family's
+The templates are those of the models and no part of this repository. Each family gets data/tokenizer/gpt2.json, a byte-level BPE, with the family's
 special tokens added.
 
 "ids" are those of apply_chat_template(tokenize=True). In the conversation with names of special tokens, those names must
 stay text, which transformers cannot tell: it is rendered with one private character for each name; then each part between
 special tokens is encoded by the BPE alone, with the names put back. The same way gives the ids of apply_chat_template for
-all other conversations (asserted below).
+all other conversations (asserted below). renderer_live.py compares many more conversations with the same rules and with TRL.
 
 "learnt" are the tokens [begin, end) in {% generation %} blocks where the template has them (TRL's templates for training),
 else those that each answer adds to its prompt, as TRL finds a completion; missing where prompt
 and answer are not the beginning of the whole (a template that writes earlier turns otherwise). "extends" says whether all
-prompts and turns of the conversation are prefixes of the next one. In Phi-3, <|assistant|> takes the space after it: where an
-answer begins with space, transformers' mask has that token too, and the goldens do not. "ids" is null where the template refuses.
+prompts and turns of the conversation are prefixes of the next one.
+"ids" is null where the template refuses.
 
-Made with transformers 5.23.0 and tokenizers 0.23.3.
+Made with transformers 5.24.0 and tokenizers 0.23.3.
 """
 import json
 import os
@@ -30,7 +29,7 @@ import transformers.utils.chat_template_utils as ct  # noqa: E402
 from tokenizers import Tokenizer  # noqa: E402
 from transformers import PreTrainedTokenizerFast  # noqa: E402
 
-from chat_templates import NOW, Clock  # noqa: E402
+from chat_templates import NOW, Clock, reference  # noqa: E402
 
 DATA = pathlib.Path(__file__).parent / "data"
 IM = ["<|im_start|>", "<|im_end|>"]
@@ -45,7 +44,7 @@ V3 = ["<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOL
 
 # renderer, template, a text of the template by which the renderer finds its variant, special tokens (bos, eos first)
 FAMILIES = [
-    ("chatml", "cpp_openhermes", "'<|im_start|>'", ["", "<|im_end|>", "<|im_start|>"]),
+    ("chatml", "cpp_teknium-OpenHermes-2.5-Mistral-7B", "'<|im_start|>'", ["", "<|im_end|>", "<|im_start|>"]),
     ("qwen2_5", "Qwen-Qwen2.5-7B-Instruct", "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.", [""] + IM[::-1]),
     ("qwen3", "Qwen-Qwen3-0.6B", "last_query_index %}", [""] + IM[::-1]),
     ("qwen3", "trl_qwen3_instruct_2507", "within <tools></tools>", [""] + IM[::-1]),
@@ -54,10 +53,10 @@ FAMILIES = [
     ("llama3", "trl_llama3", "<|start_header_id|>", HEADERS),
     ("llama3", "meta-llama-Llama-3.1-8B-Instruct", "<|start_header_id|> Cutting Knowledge Date", HEADERS),
     ("llama3", "meta-llama-Llama-3.2-3B-Instruct", "<|start_header_id|> Cutting Knowledge Date strftime_now", HEADERS),
-    ("mistral", "mistral-7b-v0.1", "'[INST] ' eos_token + ' '", ["<s>", "</s>"]),
-    ("mistral", "cpp_mistral_v02", "'[INST] '", ["<s>", "</s>"]),
+    ("mistral", "py_mistral-instruct", "'[INST] ' eos_token + ' '", ["<s>", "</s>"]),
+    ("mistral", "py_mixtral-instruct", "'[INST] '", ["<s>", "</s>"]),
     ("mistral_v3", "mistralai-Mistral-Nemo-Instruct-2407", "\"[INST]\" + system_message", V3),
-    ("mistral_v3", "mistral-7b-v0.3", "\"[INST] \" + system_message", V3),
+    ("mistral_v3", "axolotl_mistral_v2v3", "\"[INST] \" + system_message", V3),
     ("gemma", "google-gemma-2-2b-it", "<start_of_turn>", ["<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"]),
     ("gemma", "trl_gemma3", "first_user_prefix <start_of_turn>", ["<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"]),
     ("phi", "trl_phi3", "<|end|>", PHI),
@@ -74,6 +73,8 @@ FAMILIES = [
     ("gemma", "trl_gemma3_training", "first_user_prefix <start_of_turn>", ["<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"]),
     ("phi", "trl_phi3_training", "<|end|>", PHI),
     ("phi", "trl_phi3_5_training", "<|end|> 'system' and message['content']", PHI),
+    ("deepseek", "trl_deepseekv3_training", "<%sUser%s> is_first_sp" % (PIPE, PIPE), DEEPSEEK),
+    ("deepseek", "trl_deepseek_r1_distill_training", "<%sUser%s> always render the reasoning" % (PIPE, PIPE), DEEPSEEK),
     ("gpt_oss", "trl_gptoss_training", "<|start|>system<|message|>", HARMONY),
 ]
 CALLS = {"qwen2_5", "qwen3"}  # renderers that write calls of tools; others leave them to the template
@@ -115,7 +116,7 @@ OF_TRAINING = (0, 2, 4, 7, 9)  # rows for templates with {% generation %}, which
 
 
 def tokenizers(specials):
-    """The family's tokenizer, and the BPE alone."""
+    """The family's special tokens, its tokenizer, and the BPE alone."""
     file = json.loads((DATA / "tokenizer" / "gpt2.json").read_text())
     first = len(file["model"]["vocab"])
     file["added_tokens"] = []
@@ -128,63 +129,99 @@ def tokenizers(specials):
     return file["added_tokens"], Tokenizer.from_str(json.dumps(file)), alone
 
 
-def private(text):
-    for i, name in enumerate(NAMES):
-        text = text.replace(name, chr(0xe000 + i))
-    return text
+def how(row, prompt):
+    return dict(row.get("chat_template_kwargs", {}), tools=row.get("tools"), add_generation_prompt=prompt)
 
 
-def public(text):
-    for i, name in enumerate(NAMES):
-        text = text.replace(chr(0xe000 + i), name)
-    return text
-
-
-def by_parts(text, added, alone):
-    """The ids of a text of which private characters are names, outside special tokens."""
-    by_name = {t["content"]: t for t in added}
-    names = "|".join(re.escape(n) for n in sorted(by_name, key=len, reverse=True))
-    ids, strips = [], False
-    for part in re.split("(%s)" % names, text):
-        if part in by_name:
-            ids.append(by_name[part]["id"])
-            strips = by_name[part]["rstrip"]
-        else:
-            ids += alone.encode(public(part.lstrip() if strips else part), add_special_tokens=False).ids
-    return ids
+def ids_of(tokenizer, row, prompt):
+    return tokenizer.apply_chat_template(row["messages"], tokenize=True, return_dict=True, **how(row, prompt))["input_ids"]
 
 
 class Family:
     def __init__(self, template, specials):
+        self.template = template
         self.added, self.full, self.alone = tokenizers(specials)
+        self.names = sorted((t["content"] for t in self.added), key=len, reverse=True)
         bos, eos = specials[0].rstrip("+"), specials[1].rstrip("+")
         self.tokens = {k: v for k, v in (("bos_token", bos), ("eos_token", eos)) if v}
         self.marks = "{% generation" in template or "{%- generation" in template
         self.fast = PreTrainedTokenizerFast(tokenizer_object=self.full, chat_template=template, **self.tokens)
 
+    def write(self, folder):
+        """Writes a model's folder with tokenizer and template."""
+        folder = pathlib.Path(folder)
+        self.full.save(str(folder / "tokenizer.json"))
+        (folder / "tokenizer_config.json").write_text(json.dumps(dict(self.tokens, chat_template=self.template)))
+
+    def private(self, value):
+        """The value with one private character for each name of a special token in its texts."""
+        if isinstance(value, dict):
+            return {k: self.private(v) for k, v in value.items()}
+        if isinstance(value, list):
+            return [self.private(v) for v in value]
+        for i, name in enumerate(self.names if isinstance(value, str) else ()):
+            value = value.replace(name, chr(0xe000 + i))
+        return value
+
+    def public(self, text):
+        for i, name in enumerate(self.names):
+            text = text.replace(chr(0xe000 + i), name)
+        return text
+
+    def by_parts(self, text):
+        """The ids of a text of which private characters are names outside special tokens, and the characters [begin, end)
+        of each in public(text)."""
+        by_name = {t["content"]: t for t in self.added}
+        ids, offsets, at, strips = [], [], 0, False
+        for part in re.split("(%s)" % "|".join(map(re.escape, self.names)), text):
+            if part in by_name:
+                ids.append(by_name[part]["id"])
+                offsets.append((at, at + len(part)))
+                strips = by_name[part]["rstrip"]
+                at += len(part)
+                continue
+            rest = part.lstrip() if strips else part
+            if len(rest) < len(part):
+                at += len(part) - len(rest)
+                offsets[-1] = (offsets[-1][0], at)
+            made = self.alone.encode(self.public(rest), add_special_tokens=False)
+            ids += made.ids
+            offsets += [(at + b, at + e) for b, e in made.offsets]
+            at += len(self.public(rest))
+            strips = strips and not rest
+        return ids, offsets
+
+    def text(self, row, prompt):
+        return self.fast.apply_chat_template(row["messages"], tokenize=False, **how(row, prompt))
+
+    def ids(self, row, prompt):
+        return ids_of(self.fast, row, prompt)
+
     def render(self, row, messages, prompt):
-        """(text, ids)"""
-        named = [dict(m, content=private(m["content"])) for m in messages]
-        how = dict(row.get("chat_template_kwargs", {}), tools=row.get("tools"), add_generation_prompt=prompt)
-        text = self.fast.apply_chat_template(named, tokenize=False, **how)
-        ids = by_parts(text, self.added, self.alone)
-        if named == messages:
-            want = self.fast.apply_chat_template(messages, tokenize=True, return_dict=True, **how)["input_ids"]
+        """(text, ids): names in contents are text."""
+        row = dict(row, messages=messages)
+        named = self.private(row)
+        text = self.text(named, prompt)
+        ids = self.by_parts(text)[0]
+        if named == row:
+            want = self.ids(row, prompt)
             assert ids == want, (text, ids, want)
-        return public(text), ids
+        return self.public(text), ids
 
     def marked(self, row):
-        """The tokens in {% generation %} blocks, without a token that only takes the space at a block's beginning."""
-        takes_space = {t["id"] for t in self.added if t["rstrip"]}
-        made = self.fast.apply_chat_template(row["messages"], tools=row.get("tools"), tokenize=True, return_dict=True,
-                                             return_assistant_tokens_mask=True, **row.get("chat_template_kwargs", {}))
-        mask, parts = made["assistant_masks"] + [0], []
-        for i in range(1, len(mask)):
-            if mask[i] and not mask[i - 1]:
-                parts.append([i, i])
-            elif mask[i - 1] and not mask[i]:
-                parts[-1][1] = i
-        return [[b + (made["input_ids"][b] in takes_space), e] for b, e in parts]
+        """0 or 1 for each token: those with characters of {% generation %} blocks, as transformers' mask."""
+        named = self.private(row)
+        text, spans = reference(self.template, dict(named, add_generation_prompt=False), self.tokens)
+        public = [[len(self.public(text.encode()[:at].decode())) for at in span] for span in spans]
+        mask = [int(any(e > begin and b < end for begin, end in public)) for b, e in self.by_parts(text)[1]]
+        if named == row:
+            assert mask == self.mask(row), (text, spans, mask)
+        return mask
+
+    def mask(self, row):
+        """The mask of transformers, where names in contents are tokens."""
+        return self.fast.apply_chat_template(row["messages"], tokenize=True, return_dict=True, return_assistant_tokens_mask=True,
+                                             **how(row, False))["assistant_masks"]
 
     def case(self, index, row):
         messages = row["messages"]
@@ -212,7 +249,9 @@ class Family:
                 learnt = learnt + [[len(prompt), len(turn)]] if same else None
         extends &= ids[:len(before)] == before
         if self.marks:
-            learnt = self.marked(row)
+            mask = [0] + self.marked(row) + [0]
+            edges = [i for i in range(len(mask) - 1) if mask[i] != mask[i + 1]]
+            learnt = [list(part) for part in zip(edges[::2], edges[1::2])]
         if learnt is not None:
             out["learnt"] = learnt
         out["extends"] = extends

@@ -4,9 +4,11 @@
     renderers.py LATHE FOLDER [--show N]
 
 As chat_templates.py does, with the same 50 conversations, each with and without a generation prompt, for the
-templates of FOLDER that `lathe chat-template` lets a renderer serve. It compares the text of each conversation that
+templates of FOLDER (template_folder.py) that `lathe chat-template` lets a renderer serve. It compares the text of each conversation that
 the renderer wrote, and, where the template has {% generation %}, the parts that are learnt. Conversations that the
 renderer leaves to the template are counted apart: chat_templates.py compares those.
+
+Last run: template_folder.py's 220 templates with transformers 5.24.0 and jinja2 3.1.6: 54 served, 2,672 texts equal, 0 differ.
 
 Exit code 1: a text or a part differs. Needs transformers and jinja2.
 """

@@ -7,16 +7,18 @@ static const char *const specials[] = {"<\xef\xbd\x9cUser\xef\xbd\x9c>",
                                        "<\xef\xbd\x9c"
                                        "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
                                        NULL};
-enum { R1 = 0, V3 = 1, V3_1 = 2 };
+/* R1_KEEPS: a template for training that keeps the thinking. */
+enum { R1_KEEPS = 0, R1 = 1, V3 = 2, V3_1 = 3 };
 
 static int32_t score(void *self, const lathe_renderer_probe *probe, char *why, int64_t why_bytes)
 {
     static const turns_family variants[] = {
+        {.marker = "always render the reasoning", .absent = "split('</think>')"},
         {.marker = "<\xef\xbd\x9cUser\xef\xbd\x9c>", .absent = "is_first_sp"},
         {.marker = "<\xef\xbd\x9cUser\xef\xbd\x9c>", .absent = "is_last_user"},
         {.marker = "<\xef\xbd\x9cUser\xef\xbd\x9c>"},
     };
-    return turns_score_variants(self, variants, 3, NULL, probe, why, why_bytes);
+    return turns_score_variants(self, variants, 4, NULL, probe, why, why_bytes);
 }
 
 static lathe_status check(const lathe_host *host, const lathe_conversation *talk, int32_t variant)
@@ -33,29 +35,31 @@ static lathe_status check(const lathe_host *host, const lathe_conversation *talk
     return LATHE_OK;
 }
 
-/* R1 uses the last system message, V3 all of them. */
+/* R1 uses the last system message, V3 and V3.1 all of them. */
 static void put_system(turns_out *out, const lathe_conversation *talk, int32_t variant)
 {
     int32_t last = -1;
     for (int32_t i = 0; i < talk->n_messages; i++) {
         if (talk->messages[i].role != LATHE_CHAT_SYSTEM)
             continue;
-        if (variant != R1) {
+        if (variant >= V3) {
             out->message = i;
             turns_mark(out, last >= 0 ? "\n\n" : "");
             turns_text(out, talk->messages[i].content);
         }
         last = i;
     }
-    if (variant != R1 || last < 0)
+    if (variant >= V3 || last < 0)
         return;
     out->message = last;
     turns_text(out, talk->messages[last].content);
 }
 
-/* The answer without its thinking. */
+/* The answer, in most variants without its thinking. */
 static lathe_chars answer_of(lathe_chars content, int32_t variant)
 {
+    if (variant == R1_KEEPS)
+        return content;
     const int64_t at = turns_find(content, "</think>", variant != V3_1);
     return at < 0 ? content : turns_cut(content, at + 8, content.bytes);
 }
@@ -66,6 +70,7 @@ static void put_answer(turns_out *out, const lathe_conversation *talk, int32_t i
     while (before >= 0 && talk->messages[before].role == LATHE_CHAT_SYSTEM)
         before--;
     const int after_user = before >= 0 && talk->messages[before].role == LATHE_CHAT_USER;
+    out->trained = talk->is_marked; /* TRL's templates for training mark the header too */
     if (variant != V3_1 || after_user)
         turns_mark(out, specials[1]);
     if (variant == V3_1 && after_user)
@@ -116,4 +121,4 @@ static lathe_status render(void *self, const lathe_conversation *talk, const lat
 }
 
 TURNS_PLUGIN("deepseek", 0, "DeepSeek V3, V3.1 and distilled R1",
-             "chat templates of deepseek-ai/DeepSeek-V3.1 and DeepSeek-R1-Distill-Qwen-32B");
+             "chat templates of deepseek-ai/DeepSeek-V3.1 and DeepSeek-R1-Distill-Llama-8B");

@@ -180,6 +180,23 @@ Test(renderer_choice, what_a_renderer_refuses_the_template_renders)
     fixture_fini(&f);
 }
 
+Test(renderer_choice, a_key_that_is_null_is_none)
+{
+    fixture f;
+    lathe_rendering text = {0};
+    cr_assert_eq(choose(&f, CHATML, "chatml"), LATHE_OK);
+    cr_assert_eq(render(&f,
+                        "{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"tool_calls\": "
+                        "null, \"weight\": null}, {\"role\": \"assistant\", \"content\": \"b\", "
+                        "\"reasoning_content\": null}]}",
+                        &text),
+                 LATHE_OK, "%s", lathe_error_message());
+    cr_expect_str_eq(text.text,
+                     "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n");
+    lathe_rendering_fini(&text);
+    fixture_fini(&f);
+}
+
 Test(renderer_choice, a_renderer_that_is_not_there_is_named)
 {
     fixture f;

@@ -110,6 +110,15 @@ Test(chat_template, learnt_is_what_the_template_marks)
             "4-6 15-17 ");
 }
 
+Test(chat_template, a_key_of_a_message_that_is_null_is_none)
+{
+    put("chat_template.jinja", "{% for m in messages %}{{ m.role }} {{ 'content' in m }} {{ "
+                               "'tool_calls' in m }} {{ m.name is defined }};{% endfor %}");
+    renders("{\"messages\": [{\"role\": \"user\", \"content\": null, \"name\": null}, {\"role\": "
+            "\"tool\", \"content\": \"\", \"tool_calls\": null}]}",
+            0, "user False False False;tool True False False;", "");
+}
+
 Test(chat_template, the_hash_is_of_template_and_tokens)
 {
     lathe_chat_template *a = NULL, *b = NULL;
