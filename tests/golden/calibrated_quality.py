@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Compares the folders that Lathe and other programs make with GPTQ and AWQ: the errors of outputs, and the perplexity.
 
+    python tests/golden/calibrated_quality.py shorten MODEL OUT LAYERS
     python tests/golden/calibrated_quality.py make LIBRARY MODEL TEXT OUT [--rows 128] [--group 64] [--asymmetric]
     python tests/golden/calibrated_quality.py compare MODEL TEXT OURS THEIRS [--rows 16] [--lathe LATHE]
 
-`make` lets LIBRARY write the folder OUT with 4 bits, calibrated on the first rows of 512 tokens of TEXT (in a Python that has it):
+`shorten` writes a folder with the first LAYERS layers alone, for programs that take minutes for one. `make` lets LIBRARY write the folder OUT with 4 bits, calibrated on the first rows of 512 tokens of TEXT (in a Python that has it):
   gptq      GPTQModel's GPTQ with its defaults (GPTQMODEL_CPU_WORKERS=2 on two processors)
   gptq-awq  GPTQModel's AWQ
-  autoawq   AutoAWQ 0.2.9 (it needs transformers 4.51)
+  autoawq   AutoAWQ 0.2.9 (it needs transformers 4.51), with a mistake mended that shows on CPUs alone (keep_weights)
 `compare` decodes both folders here, from the layouts of GPTQ and AWQ, and gives each linear layer, and each attention and MLP with the
 norm before it, the inputs that it has in MODEL for rows of TEXT, a text that nobody was calibrated on. It prints the geometric mean
 over the layers of OURS' mean squared error of the output over that of THEIRS, and exits with 1 if it is above 1.01. AWQ moves scales into
@@ -17,35 +18,77 @@ import argparse
 import json
 import math
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
 
 import torch
-from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from transformers import AutoConfig, AutoModelForCausalLM
 
 T, MOST = 512, 1.01
 AWQ_ORDER = [0, 4, 1, 5, 2, 6, 3, 7]  # nibble of output 0 to 7 in a word
 
 
 def rows_of(model, text, n):
-    ids = AutoTokenizer.from_pretrained(model)(pathlib.Path(text).read_text())["input_ids"]
+    ids = Tokenizer.from_file(str(pathlib.Path(model, "tokenizer.json"))).encode(pathlib.Path(text).read_text()).ids
     if len(ids) < n * T:
         raise SystemExit(f"{text}: {len(ids)} tokens, and {n} rows of {T} are wanted")
     return [ids[i * T : (i + 1) * T] for i in range(n)]
+
+
+def shorten(args):
+    state = {k: v for f in sorted(args.model.glob("*.safetensors")) for k, v in load_file(f).items()
+             if not k.startswith("model.layers.") or int(k.split(".")[2]) < args.layers}
+    config = json.loads((args.model / "config.json").read_text())
+    args.out.mkdir()
+    save_file(state, args.out / "model.safetensors", metadata={"format": "pt"})
+    (args.out / "config.json").write_text(json.dumps(config | {"num_hidden_layers": args.layers}))
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(args.model / name, args.out)
+
+
+def older(model, folder):
+    """The folder of a model as transformers 4 reads it, which has other keys for the rotary embedding and the dtype."""
+    config = json.loads(pathlib.Path(model, "config.json").read_text())
+    config.update(rope_theta=config.pop("rope_parameters")["rope_theta"], torch_dtype=config.pop("dtype"))
+    (folder / "config.json").write_text(json.dumps(config))
+    for file in pathlib.Path(model).glob("*.safetensors"):
+        (folder / file.name).symlink_to(file.resolve())
+    return str(folder)
+
+
+def keep_weights():
+    """AutoAWQ restores the weights of a layer from state_dict(), whose tensors it has scaled in place where they lie on the CPU."""
+    from awq.quantize.quantizer import AwqQuantizer
+    search = AwqQuantizer._compute_best_scale
+
+    def with_copies(self, x, w_mean, x_mean, module, *rest):
+        own = module.state_dict
+        module.state_dict = lambda: {k: v.clone() for k, v in own().items()}
+        try:
+            return search(self, x, w_mean, x_mean, module, *rest)
+        finally:
+            del module.state_dict
+
+    AwqQuantizer._compute_best_scale = with_copies
 
 
 def make(args):
     rows = rows_of(args.model, args.text, args.rows)
     if args.library == "autoawq":
         from awq import AutoAWQForCausalLM
-        model = AutoAWQForCausalLM.from_pretrained(args.model, device_map="cpu", torch_dtype=torch.bfloat16, safetensors=True)
-        tokenizer = AutoTokenizer.from_pretrained(args.model)
-        model.quantize(tokenizer, quant_config={"w_bit": 4, "q_group_size": args.group, "zero_point": True, "version": "GEMM"},
+        keep_weights()
+        with tempfile.TemporaryDirectory() as work:
+            folder = older(args.model, pathlib.Path(work))
+            model = AutoAWQForCausalLM.from_pretrained(folder, device_map="cpu", torch_dtype=torch.float32, safetensors=True)
+        model.quantize(None, quant_config={"w_bit": 4, "q_group_size": args.group, "zero_point": True, "version": "GEMM"},
                        calib_data=rows, max_calib_samples=args.rows, max_calib_seq_len=T)
         model.save_quantized(args.out)
-        tokenizer.save_pretrained(args.out)
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            shutil.copy(pathlib.Path(args.model, name), args.out)
         return
     import gptqmodel
     from gptqmodel.quantization.config import AWQConfig, GPTQConfig
@@ -170,6 +213,11 @@ def compare(args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
+    p = commands.add_parser("shorten")
+    p.add_argument("model", type=pathlib.Path)
+    p.add_argument("out", type=pathlib.Path)
+    p.add_argument("layers", type=int)
+    p.set_defaults(run=shorten)
     p = commands.add_parser("make")
     p.add_argument("library", choices=["gptq", "gptq-awq", "autoawq"])
     p.add_argument("model")
