@@ -94,7 +94,8 @@ def make(args):
     from gptqmodel.quantization.config import AWQConfig, GPTQConfig
     config = (GPTQConfig(bits=4, group_size=args.group, sym=not args.asymmetric) if args.library == "gptq" else
               AWQConfig(bits=4, group_size=args.group))
-    model = gptqmodel.GPTQModel.load(args.model, config, device="cpu", dtype=torch.float32)
+    model = gptqmodel.GPTQModel.load(args.model, config, device="cpu",
+                                   dtype=torch.float32 if args.library == "gptq" else torch.bfloat16)
     model.quantize([{"input_ids": r, "attention_mask": [1] * T} for r in rows], batch_size=1)
     model.save(args.out)
 

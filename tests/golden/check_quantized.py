@@ -6,7 +6,8 @@
 The library decodes every weight to f32; a plain model with these weights continues two prompts greedily in fp32. Lathe continues
 them from the packed folder in fp32. Tokens must be equal, log-probabilities within 1e-4. bitsandbytes' folders are loaded by
 transformers, those of compressed-tensors by its decompressors, FineGrained FP8 by transformers' Fp8Dequantize, hqq by its
-Quantizer, ModelOpt's NVFP4 by its NVFP4QTensor, gptq by GPTQModel (which may need a Python of its own: GPTQMODEL_CPU_WORKERS=2 on two processors). Prints one line a folder.
+Quantizer, ModelOpt's NVFP4 by its NVFP4QTensor, gptq by GPTQModel (which may need a Python of its own:
+GPTQMODEL_CPU_WORKERS=2 on two processors). Prints one line a folder.
 """
 import json
 import pathlib
