@@ -17,6 +17,10 @@
 #define LARGE_PART_BYTES (256 * 1024) /* for more rows, which take longer than decoding */
 #define WAITING_ROWS 16               /* of a that a worker multiplies a part with at a time */
 #define MOST_PART_ROWS 48
+#define TURNED_ROWS                                                                                \
+    1024               /* at most, of a part of a transposed weight whose codes are multiplied     \
+                        */
+#define TURNED_PARTS 4 /* at least, for each worker, if there are enough rows */
 #define VALUES_BYTES (16 * 1024) /* of the values of a part whose codes are multiplied */
 #define VALUE_BYTES (LATHE_CODE_VALUES * (int64_t)sizeof(float)) /* of a group */
 #define CHUNK_ELEMENTS (32 * 1024) /* of the weight that a worker takes at a time, about */
@@ -56,6 +60,15 @@ static int64_t part_rows(const cpu_planes_rows *p)
     return p->rows * p->by.runs;
 }
 
+/* Units of rows of a part whose codes the format copies, because it lies transposed: the more rows,
+ * the longer are the runs of memory that it reads, which the hardware predicts. All workers get
+ * parts. */
+static int64_t turned_units(const cpu_planes_rows *p, int64_t run)
+{
+    const int64_t rows = at_most(TURNED_ROWS, run / (TURNED_PARTS * p->n_workers));
+    return at_least(rows / p->by.rows, 1);
+}
+
 static void cut_weight(cpu_planes_rows *p)
 {
     const matmul_spec *s = &p->spec;
@@ -66,6 +79,10 @@ static void cut_weight(cpu_planes_rows *p)
     int64_t units = at_most(room, MOST_PART_ROWS / unit);
     if (units * unit < LINE_COLUMNS)
         units = (LINE_COLUMNS + unit - 1) / unit;
+    if (p->group > 0 && p->by.rows > 1)
+        units = turned_units(p, run);
+    else if (p->group > 0 && unit == 1 && units > LINE_COLUMNS)
+        units -= units % LINE_COLUMNS; /* the loops take so many rows at a time */
     p->rows = at_most(units * p->by.rows, run);
     p->cols = s->k;
     if (is_small && part_rows(p) * row_bytes > PART_BYTES) {

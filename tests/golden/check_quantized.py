@@ -6,7 +6,8 @@
 The library decodes every weight to f32; a plain model with these weights continues two prompts greedily in fp32. Lathe continues
 them from the packed folder in fp32. Tokens must be equal, log-probabilities within 1e-4. bitsandbytes' folders are loaded by
 transformers, those of compressed-tensors by its decompressors, FineGrained FP8 by transformers' Fp8Dequantize, hqq by its
-Quantizer, gptq by GPTQModel (which may need a Python of its own: GPTQMODEL_CPU_WORKERS=2 on two processors). Prints one line a folder.
+Quantizer, ModelOpt's NVFP4 by its NVFP4QTensor, gptq by GPTQModel (which may need a Python of its own:
+GPTQMODEL_CPU_WORKERS=2 on two processors). Prints one line a folder.
 """
 import json
 import pathlib
@@ -56,6 +57,17 @@ def of_compressed(_, state, config):
         elif key.endswith("weight_scale") and key[: -len("_scale")] in state:
             at = key[: -len("_scale")]
             out[at] = state[at].float() * state[key].float()
+    return out
+
+
+def of_modelopt(state):
+    from modelopt.torch.quantization.qtensor import NVFP4QTensor
+    out = {}
+    for key in state:
+        if key.endswith("weight_scale_2"):
+            at = key[: -len("_scale_2")]
+            packed = NVFP4QTensor(torch.Size((state[at].shape[0], state[at].shape[1] * 2)), torch.float32, state[at])
+            out[at] = packed.dequantize(torch.float32, scale=state[at + "_scale"], double_scale=state[key], block_sizes={-1: 16})
     return out
 
 
@@ -117,29 +129,36 @@ def of_gptq(folder):
     return out
 
 
-def decoded(folder):
+def weights_of(folder, shapes):
+    """The quantized weights of a folder in f32, as the library decodes them; shapes: of the plain model's."""
     config = json.loads((folder / "config.json").read_text())["quantization_config"]
+    state = {k: v for f in sorted(folder.glob("*.safetensors")) for k, v in load_file(f).items()}
+    method = config["quant_method"]
+    if method == "bitsandbytes":
+        return of_bitsandbytes(folder, state)
+    if method == "compressed-tensors":
+        return of_compressed(folder, state, config)
+    if method == "modelopt":
+        return of_modelopt(state)
+    if method == "fp8":
+        return of_fp8(state)
+    if method == "hqq":
+        return of_hqq(state, config, shapes)
+    if method == "gptq":
+        return of_gptq(folder)
+    if method == "eetq":
+        return of_eetq(state)
+    raise SystemExit(f"{folder}: no library for {method}")
+
+
+def decoded(folder):
     state = {k: v for f in sorted(folder.glob("*.safetensors")) for k, v in load_file(f).items()}
     plain = AutoConfig.from_pretrained(folder)
     del plain.quantization_config
     plain.dtype = torch.float32
     model = AutoModelForCausalLM.from_config(plain, dtype=torch.float32).eval()
     shapes = {k: v.shape for k, v in model.state_dict().items()}
-    method = config["quant_method"]
-    if method == "bitsandbytes":
-        weights = of_bitsandbytes(folder, state)
-    elif method == "compressed-tensors":
-        weights = of_compressed(folder, state, config)
-    elif method == "fp8":
-        weights = of_fp8(state)
-    elif method == "hqq":
-        weights = of_hqq(state, config, shapes)
-    elif method == "gptq":
-        weights = of_gptq(folder)
-    elif method == "eetq":
-        weights = of_eetq(state)
-    else:
-        raise SystemExit(f"{folder}: no library for {method}")
+    weights = weights_of(folder, shapes)
     n = len(weights)
     weights.update({k: v.float() for k, v in state.items() if k in shapes and k not in weights})
     missing, unexpected = model.load_state_dict(weights, strict=False)

@@ -15,10 +15,19 @@ typedef struct format {
 
 /* Row by row, transposed, runs of rows that share bytes, and blocks of rows. */
 static const format formats[] = {
-    {"nf4", "", 331, 1091},   {"nf4", "", 331, 1088},       {"mxfp4", "", 331, 1056},
-    {"int8", "", 331, 64},    {"gptq", "", 344, 1088},      {"awq", "group_size=64", 344, 704},
-    {"hqq", "", 332, 1088},   {"hqq", "bits=2", 332, 2112}, {"fp8", "", 331, 1091},
-    {"nvfp4", "", 331, 1072},
+    {"nf4", "", 331, 1091},
+    {"nf4", "", 331, 1088},
+    {"mxfp4", "", 331, 1056},
+    {"int8", "", 331, 64},
+    {"gptq", "", 344, 1088},
+    {"awq", "group_size=64", 344, 704},
+    {"hqq", "", 332, 1088},
+    {"hqq", "bits=2", 332, 2112},
+    {"fp8", "", 331, 1091},
+    {"nvfp4", "", 331, 1072}, /* parts of many outputs; an awq whose codes are not turned */
+    {"gptq", "", 1096, 640},
+    {"awq", "group_size=64", 1288, 576},
+    {"awq", "group_size=32", 136, 608},
 };
 enum { N_FORMATS = sizeof formats / sizeof *formats };
 

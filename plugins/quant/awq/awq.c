@@ -59,7 +59,8 @@ static int32_t awq_planes(void *self, int64_t rows, int64_t cols, lathe_plane *o
 
 /* ---- decoding ---- */
 
-enum { SPAN = CODEC_SPAN / 2 }; /* inputs at a time */
+enum { SPAN = CODEC_SPAN / 2 };    /* inputs that are decoded at a time */
+enum { TURNED = 4 * PACKED_LINE }; /* inputs whose codes are turned at a time */
 
 #if defined(__x86_64__)
 /* The values of a group are computed once, and then looked up. */
@@ -96,25 +97,48 @@ CODEC_WIDE_BODY __m512i wide_code_rows(__m512i words)
     return _mm512_shuffle_epi8(both, apart);
 }
 
-/* The codes of n inputs, a multiple of 16, of `n_lines` lines of words: to out[output][n / 2]. */
+/* The code rows of 64 inputs, a quarter in each of q, to the 32 bytes of each of the eight outputs
+ * of a word: those of output o to out[o * stride]. */
+CODEC_WIDE_BODY void wide_store_rows(const __m512i q[4], int64_t stride, uint8_t *out)
+{
+    const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
+    const __m512i second = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+    for (int odd = 0; odd < 2; odd++) { /* lane k of 128 bits: row 2k + odd */
+        const __m512i a =
+            odd ? _mm512_unpackhi_epi64(q[0], q[1]) : _mm512_unpacklo_epi64(q[0], q[1]);
+        const __m512i b =
+            odd ? _mm512_unpackhi_epi64(q[2], q[3]) : _mm512_unpacklo_epi64(q[2], q[3]);
+        const __m512i low = _mm512_permutex2var_epi64(a, first, b);
+        const __m512i high = _mm512_permutex2var_epi64(a, second, b);
+        /* row r has the codes from bit 4r on, which are those of output 2r, or 2r - 7 from 4 on */
+        uint8_t *const to = out + 2 * odd * stride;
+        _mm256_storeu_si256((__m256i *)(void *)to, _mm512_castsi512_si256(low));
+        _mm256_storeu_si256((__m256i *)(void *)(to + 4 * stride),
+                            _mm512_extracti64x4_epi64(low, 1));
+        _mm256_storeu_si256((__m256i *)(void *)(to + stride), _mm512_castsi512_si256(high));
+        _mm256_storeu_si256((__m256i *)(void *)(to + 5 * stride),
+                            _mm512_extracti64x4_epi64(high, 1));
+    }
+}
+
+/* The codes of n inputs, a multiple of TURNED, of `n_lines` lines of words: to out[output][n / 2].
+ */
 CODEC_WIDE static void wide_turn_codes(const uint32_t *words, int64_t stride, int64_t n,
                                        int64_t n_lines, uint8_t *out)
 {
-    uint32_t turned[PACKED_LINE * PACKED_LINE];
-    for (int64_t i = 0; i < n; i += PACKED_LINE)
+    uint32_t turned[PACKED_LINE * TURNED]; /* [word][input] */
+    for (int64_t i = 0; i < n; i += TURNED)
         for (int64_t line = 0; line < n_lines; line++) {
             const uint32_t *const from = words + i * stride + line * PACKED_LINE;
-            uint8_t *to = out + line * PACKED_LINE * AWQ_WORD * (n / 2) + i / 2;
-            wide_fetch(from, stride);
-            wide_turn16(from, stride, turned, PACKED_LINE);
+            uint8_t *const to = out + line * PACKED_LINE * AWQ_WORD * (n / 2) + i / 2;
+            for (int64_t k = 0; k < TURNED; k += PACKED_LINE)
+                wide_turn16(from + k * stride, stride, turned + k, TURNED);
             for (int64_t k = 0; k < PACKED_LINE; k++) {
-                uint64_t rows[AWQ_WORD];
-                _mm512_storeu_si512(rows,
-                                    wide_code_rows(_mm512_loadu_si512(turned + k * PACKED_LINE)));
-                for (int64_t o = 0; o < AWQ_WORD; o++, to += n / 2) {
-                    memcpy(to, &rows[awq_shift(o) / 4], sizeof *rows);
-                    __asm__("" : "+r"(to)); /* else there is a pointer for each of the outputs */
-                }
+                __m512i q[4];
+                for (int64_t m = 0; m < 4; m++)
+                    q[m] =
+                        wide_code_rows(_mm512_loadu_si512(turned + k * TURNED + m * PACKED_LINE));
+                wide_store_rows(q, n / 2, to + k * AWQ_WORD * (n / 2));
             }
         }
 }
@@ -250,7 +274,9 @@ static int64_t awq_code_group(void *self, int64_t rows, int64_t cols)
 {
     const awq *q = self;
     (void)rows;
-    return q->head.build == CODEC_AVX512 ? codec_code_group(awq_group(q, cols), cols) : 0;
+    return q->head.build == CODEC_AVX512 && cols % TURNED == 0
+               ? codec_code_group(awq_group(q, cols), cols)
+               : 0;
 }
 
 /* The codes of whole lines of words are turned, so that those of an output lie one after another.

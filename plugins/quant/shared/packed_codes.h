@@ -43,14 +43,6 @@ CODEC_WIDE static void wide_line_values(const wide_line *line, float *values, in
         wide_products(&f, PACKED_LINE, values, stride, dtype);
 }
 
-/** Fetches the next PACKED_LINE rows of a line of words, which lie too far apart for the hardware
- * to predict. */
-CODEC_WIDE static inline void wide_fetch(const uint32_t *words, int64_t stride)
-{
-    for (int64_t r = PACKED_LINE; r < 2 * PACKED_LINE; r++)
-        _mm_prefetch((const char *)(words + r * stride), _MM_HINT_T1);
-}
-
 #endif
 
 #endif
