@@ -17,10 +17,9 @@
 #define LARGE_PART_BYTES (256 * 1024) /* for more rows, which take longer than decoding */
 #define WAITING_ROWS 16               /* of a that a worker multiplies a part with at a time */
 #define MOST_PART_ROWS 48
-#define TURNED_ROWS                                                                                \
-    1024               /* at most, of a part of a transposed weight whose codes are multiplied     \
-                        */
-#define TURNED_PARTS 4 /* at least, for each worker, if there are enough rows */
+/* Of a transposed weight whose codes are multiplied: at most so many rows in a part. */
+#define TURNED_ROWS 1024
+#define TURNED_PARTS 4           /* at least, for each worker, if there are enough rows */
 #define VALUES_BYTES (16 * 1024) /* of the values of a part whose codes are multiplied */
 #define VALUE_BYTES (LATHE_CODE_VALUES * (int64_t)sizeof(float)) /* of a group */
 #define CHUNK_ELEMENTS (32 * 1024) /* of the weight that a worker takes at a time, about */
