@@ -48,6 +48,8 @@ static void *wait_for_signals(void *arg)
         int number = 0;
         if (sigwait(&set, &number) != 0)
             continue;
+        if (stop->is_told != NULL && stop->is_told())
+            _exit(128 + number);
         if (stop->seen != 0 && number == SIGHUP)
             continue; /* a lost connection sends it twice, by the terminal and by the shell */
         if (stop->seen == number && seconds_now() - first < ONE_SIGNAL_SECONDS)

@@ -10,6 +10,8 @@
 typedef struct lathe_cli_stop {
     volatile sig_atomic_t seen;  /* number of the first signal; 0: none */
     volatile sig_atomic_t steps; /* 1: steps are taken. Before that, ending at once loses nothing */
+    int32_t (*is_told)(void);    /* 1: another process has said why this one is ended, so that it
+                                  * ends at once and without a word; NULL: none has */
 } lathe_cli_stop;
 
 /** Starts a thread that takes SIGINT, SIGTERM and SIGHUP from now on. The first signal sets

@@ -24,6 +24,7 @@
 #include "opening/settings_check.h"
 #include "ranks/extents.h"
 #include "ranks/grad_buckets.h"
+#include "ranks/last_words.h"
 #include "run/iteration.h"
 #include "run/reward_model.h"
 #include "run/rollout_noise.h"
@@ -336,13 +337,20 @@ static lathe_status create(const char *path, const lathe_override *list, int32_t
     return lathe_error(status, "no memory for a run");
 }
 
+/* A run that failed after it had joined other ranks. Exchanges may be under way in its memory, and
+ * the process ends (ranks/last_words.h). */
+static lathe_run *kept;
+
 /* Returns the run, or closes it after an error. */
 static lathe_status opened(lathe_run *run, lathe_status status, lathe_run **out)
 {
     *out = status == LATHE_OK ? run : NULL;
-    if (status != LATHE_OK) {
-        if (run && run->ranks && !run->open.all_refuse)
-            lathe_ranks_forsake(run->ranks);
+    if (status == LATHE_OK)
+        return LATHE_OK;
+    if (run && run->ranks) {
+        lathe_ranks_forsake(run->ranks);
+        kept = run;
+    } else {
         lathe_run_close(run);
     }
     return status;

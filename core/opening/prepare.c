@@ -257,18 +257,10 @@ static lathe_status check_datasets(lathe_run *run)
     return lathe__idle_keys_warn(run);
 }
 
-/* Ranks that are there learn from each other whether all refuse: then one of them says so. */
 static lathe_status check_parallel(lathe_run *run)
 {
-    char said[2048];
     const int64_t before = n_errors(run);
-    const lathe_status status = lathe__parallel_check(run);
-    (void)snprintf(said, sizeof said, "%s", lathe_error_message());
-    if (run->ranks)
-        LATHE_TRY(lathe_ranks_refuse(run->ranks, status != LATHE_OK, &run->open.all_refuse));
-    if (status == LATHE_OK)
-        return LATHE_OK;
-    LATHE_TRY(note(run, lathe_error(status, "%s", said), before, "parallel", "shard"));
+    LATHE_TRY(note(run, lathe__parallel_check(run), before, "parallel", "shard"));
     return run->ranks ? so_far(run) : LATHE_OK;
 }
 

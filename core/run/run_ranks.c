@@ -9,6 +9,7 @@
 #include "islands/island_files.h"
 #include "ranks/extents.h"
 #include "ranks/grad_buckets.h"
+#include "ranks/last_words.h"
 #include "ranks/step_bytes.h"
 #include "records/row_kind.h"
 #include "run/curvature_check.h"

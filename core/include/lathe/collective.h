@@ -145,6 +145,9 @@ LATHE_ABI_SIZE(lathe_exchange_args, 48);
 enum { LATHE_COLLECTIVE_NEEDS_BASE = 1, LATHE_COLLECTIVE_FOR_DEVICES = 2 };
 enum { LATHE_COLLECTIVE_NEEDS_NO_ROOM = 4 };
 
+/* Of collective_v1.tell. */
+enum { LATHE_TOLD_BYTES = 64 };
+
 typedef struct lathe_collective_v1 {
     uint32_t size;
     uint32_t revision;
@@ -194,7 +197,21 @@ typedef struct lathe_collective_v1 {
      *  has printed its message and exits with exit_code after the call; an engine that can only end
      *  all ranks together may end it, too (the only place where a plugin may). */
     void (*abort)(lathe_group *group, int32_t exit_code);
+
+    /** [any] After a failure, also of an exchange: gives LATHE_TOLD_BYTES of this rank to the other
+     *  ranks of the group of open(), and takes theirs. Waits for each rank with told[q] 1 until it
+     *  has called this as often, or has ended; at most for `seconds`. Waits of ranks that have not
+     *  called it return LATHE_E_RANK soon. Exchanges that are under way stay so: their memory is
+     *  not freed. Absent: ranks that fail for one reason do not learn it from each other.
+     *
+     *  own   [LATHE_TOLD_BYTES]             copied
+     *  all   [n_ranks][LATHE_TOLD_BYTES]    out; zeros of ranks that did not tell
+     *  told  [n_ranks] in/out               1: of the ranks to wait for; of those that told
+     *
+     *  LATHE_E_RANK, LATHE_E_NOMEM: no rank can be told; told[] is then 1 of this rank alone. */
+    lathe_status (*tell)(lathe_group *group, const void *own, void *all, unsigned char *told,
+                         double seconds);
 } lathe_collective_v1;
-LATHE_ABI_SIZE(lathe_collective_v1, 112);
+LATHE_ABI_SIZE(lathe_collective_v1, 120);
 
 #endif

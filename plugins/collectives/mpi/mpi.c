@@ -162,7 +162,8 @@ static lathe_status mpi_open(void *self, const lathe_collective_setup *setup, la
                             .transport = shim->transport,
                             .deadline_seconds = setup->deadline_seconds,
                             .stops = setup->stops,
-                            .stops_arg = setup->stops_arg};
+                            .stops_arg = setup->stops_arg,
+                            .link = place.link};
     status = introduce(g);
     if (status == LATHE_OK)
         *out = &g->group;
@@ -229,6 +230,7 @@ static const lathe_collective_v1 mpi_table = {
     .wait = lathe__peer_wait,
     .traffic = lathe__peer_traffic,
     .abort = mpi_abort,
+    .tell = lathe__peer_tell,
 };
 
 LATHE_EXPORT extern const lathe_plugin LATHE_PLUGIN_ENTRY;
