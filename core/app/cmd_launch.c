@@ -147,6 +147,8 @@ static lathe_status launch(const lathe_args *args, int64_t n, int64_t restarts, 
         if (status != LATHE_OK)
             break;
         *out_code = end.code;
+        if (end.why[0] != '\0')
+            (void)fprintf(stderr, "lathe launch: %s\n", end.why);
         if (end.code == LATHE_EXIT_OK || end.code == LATHE_EXIT_USAGE || end.stopped != 0)
             break;
         if (start == restarts) {

@@ -58,8 +58,11 @@ void lathe_ranks_last_words(lathe_status status, const char *text, lathe_verdict
  * exits with exit_code; the function may do so. Returns at once if there are no other ranks. */
 void lathe_ranks_end(int32_t exit_code);
 
-/** Whether a rank of this host has said why the run fails, so that a signal that ends this one
- * needs no words. [any thread] */
-int32_t lathe_ranks_are_ending(void);
+/** Set for the ranks of `lathe launch`, which says itself that a rank was killed. */
+#define LATHE_LAUNCH_VARIABLE "LATHE_LAUNCH"
+
+/** Whether a signal from the process `sender` needs no words: a rank of this host has said why the
+ * run fails, or mpirun ends this rank for `lathe launch`. [any thread] */
+int32_t lathe_ranks_are_ending(int32_t sender);
 
 #endif
