@@ -116,11 +116,11 @@ static lathe_status train_arguments(const lathe_args *args, int32_t n_ranks, int
 /* Checks the run file once, without the device and the data: otherwise every rank reports its
  * errors.
  */
-static int refuses(const lathe_args *args, int *out_code)
+static int refuses(const lathe_args *args, int32_t n_ranks, int *out_code)
 {
     lathe_diags diags = {0};
-    const lathe_status status =
-        lathe_run_check(args->words[0], args->overrides, args->n_overrides, 1, &diags, NULL);
+    const lathe_status status = lathe_run_check(args->words[0], args->overrides, args->n_overrides,
+                                                1, n_ranks, &diags, NULL);
     if (status != LATHE_OK)
         *out_code = lathe_cli_tell_refusal(args, &diags, status);
     lathe_error_clear();
@@ -189,7 +189,7 @@ static int run_command(const lathe_args *args)
     if (status == LATHE_OK && least < n && restarts == 0)
         status = lathe_error(LATHE_E_ARG,
                              "--min-ranks has no effect without --restarts: give both, or neither");
-    if (status == LATHE_OK && refuses(args, &code))
+    if (status == LATHE_OK && refuses(args, (int32_t)n, &code))
         return code;
     if (status == LATHE_OK)
         status = launch(args, n, restarts, least, &code);

@@ -39,13 +39,28 @@ static int32_t rank_of_name(const char *box)
     return rank;
 }
 
-/* Notes what a box says about the end of processes. Returns 0 if it is about something else. */
-static int takes(lathe_launch_words *w, const char *box)
+/* Copies a text with single spaces for its line breaks and spaces, because boxes break their lines.
+ */
+static void join_words(const char *text, char *out)
 {
+    for (int gap = 0; *text != '\0'; text++) {
+        const int is_gap = isspace((unsigned char)*text) != 0;
+        if (!is_gap || !gap)
+            *out++ = is_gap ? ' ' : *text;
+        gap = is_gap;
+    }
+    *out = '\0';
+}
+
+/* Notes what a box says about the end of processes. Returns 0 if it is about something else. */
+static int takes(lathe_launch_words *w)
+{
+    char box[LATHE_BOX_BYTES];
     static const char *const known[] = {
-        "Primary job  terminated normally, but", "MPI_ABORT was invoked on rank",
+        "Primary job terminated normally, but", "MPI_ABORT was invoked on rank",
         "exiting without calling \"finalize\"", "improperly called \"finalize\""};
-    const int32_t killed = number_after(box, "mpirun noticed that process rank");
+    join_words(w->box, box);
+    const int32_t killed = number_after(box, "noticed that process rank");
     if (killed >= 0 && strstr(box, "exited on signal") != NULL) {
         if (w->killed_rank < 0) {
             w->killed_rank = killed;
@@ -91,7 +106,7 @@ static void put_box(const lathe_launch_words *w, FILE *to)
 static void end_box(lathe_launch_words *w, FILE *to)
 {
     w->in_box = 0;
-    w->left_out = takes(w, w->box);
+    w->left_out = takes(w);
     if (w->left_out || w->n == 0)
         return;
     w->n_told++;
@@ -103,6 +118,8 @@ static int repeats(const lathe_launch_words *w, const char *line)
 {
     const char *const text = strstr(line, "] ");
     int n;
+    if (strncmp(line, "[warn] Epoll ", 13) == 0) /* libevent, of a pipe of a rank that has ended */
+        return 1;
     if (sscanf(line, "%d total process", &n) == 1 &&
         (strstr(line, " failed to start") || strstr(line, " killed")))
         return 1;

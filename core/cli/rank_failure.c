@@ -7,16 +7,22 @@
 #include "lathe/kit/launcher_kit.h"
 #include "ranks/last_words.h"
 
+/* Prints in one write: a launcher that marks the lines of a process marks each write. */
 static void print_lines(const char *text, const lathe_verdict *verdict)
 {
-    (void)fflush(stdout);
-    while (*text != '\0') {
+    static char all[16384]; /* there may be no memory */
+    size_t at = 0;
+    while (*text != '\0' && at < sizeof all - 1) {
         const size_t n = strcspn(text, "\n");
         if (verdict->names_rank)
-            (void)fprintf(stderr, "rank %d of %d: ", verdict->rank, verdict->n_ranks);
-        (void)fprintf(stderr, "%.*s\n", (int)n, text);
+            at += (size_t)snprintf(all + at, sizeof all - at, "rank %d of %d: ", verdict->rank,
+                                   verdict->n_ranks);
+        if (at < sizeof all)
+            at += (size_t)snprintf(all + at, sizeof all - at, "%.*s\n", (int)n, text);
         text += n + (text[n] == '\n');
     }
+    (void)fflush(stdout);
+    (void)fputs(all, stderr);
     (void)fflush(stderr);
 }
 

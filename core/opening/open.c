@@ -419,13 +419,14 @@ lathe_status lathe_run_open_logprobs(const char *config_path, const lathe_overri
 }
 
 lathe_status lathe_run_check(const char *config_path, const lathe_override *overrides,
-                             int32_t n_overrides, int32_t is_offline, lathe_diags *diags,
-                             int32_t *out_saves_model)
+                             int32_t n_overrides, int32_t is_offline, int32_t n_ranks,
+                             lathe_diags *diags, int32_t *out_saves_model)
 {
     lathe_run *run = NULL;
     LATHE_TRY(create(config_path, overrides, n_overrides, LATHE_OPEN_TRAIN, &run));
     run->open.diags = diags;
     run->open.is_offline = is_offline;
+    run->open.as_ranks = n_ranks;
     const lathe_status status = lathe__run_prepare(run);
     if (out_saves_model)
         *out_saves_model = status == LATHE_OK && lathe__checkpoint_has_model(lathe__run_saved(run));

@@ -257,6 +257,15 @@ static lathe_status check_datasets(lathe_run *run)
     return lathe__idle_keys_warn(run);
 }
 
+/* What the run would refuse when it has joined ranks that are not there. */
+static lathe_status check_as_rank(lathe_run *run)
+{
+    if (run->open.as_ranks < 2)
+        return LATHE_OK;
+    run->programs.n_ranks = run->open.as_ranks;
+    return note(run, lathe__run_check_ranks(run), n_errors(run), "stage", "name");
+}
+
 static lathe_status check_parallel(lathe_run *run)
 {
     const int64_t before = n_errors(run);
@@ -274,6 +283,7 @@ lathe_status lathe__run_prepare(lathe_run *run)
         LATHE_TRY(so_far(run));
     } else {
         LATHE_TRY(note(run, lathe__run_check_engine(run), n_errors(run), "collective", "name"));
+        LATHE_TRY(check_as_rank(run));
     }
     LATHE_TRY(check_parallel(run));
     const int64_t in_parts = n_errors(run);

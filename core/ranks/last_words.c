@@ -138,6 +138,13 @@ static void find_place(void)
         ending.n_ranks = 1;
 }
 
+/* Whether the launcher's number of ranks is wrong. */
+static int is_unknown(void)
+{
+    int32_t n = 1;
+    return lathe_launcher_find(&n) != NULL && n == 0;
+}
+
 static double seconds_for(lathe_status status)
 {
     const double most = status == LATHE_E_RANK ? gone_seconds : agree_seconds;
@@ -164,6 +171,8 @@ void lathe_ranks_last_words(lathe_status status, const char *text, lathe_verdict
     if (!ending.ranks || !tell(own, seconds_for(status)))
         tell_apart(own);
     lathe__verdict_find(ending.all, ending.told, ending.rank, ending.n_ranks, out);
+    if (!ending.ranks && is_unknown())
+        out->names_rank = 0;
     ending.speaks = out->speaks;
     if (!out->speaks)
         atomic_store(&is_over, 1);

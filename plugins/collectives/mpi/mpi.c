@@ -153,10 +153,8 @@ static lathe_status mpi_open(void *self, const lathe_collective_setup *setup, la
                          "%s has started %d processes (%s), and %s finds %d; start them with the "
                          "mpirun of that MPI, or with srun --mpi=pmix",
                          launcher->name, n_ranks, launcher->n_ranks, place.engine, place.n_ranks);
-    if (g == NULL) {
-        shim->leave(host, place.link);
-        return status;
-    }
+    if (g == NULL)
+        return status; /* in the group still: leaving it would wait for ranks that go on */
     g->group.world_ranks = place.n_ranks;
     g->world = (peer_world){.host = host,
                             .transport = shim->transport,
