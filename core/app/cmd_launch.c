@@ -9,6 +9,7 @@
 #include "app/trace_option.h"
 #include "base/error.h"
 #include "base/toml.h"
+#include "cli/rank_failure.h"
 #include "cli/refusal.h"
 #include "opening/opening.h"
 
@@ -176,6 +177,12 @@ static int run_command(const lathe_args *args)
 {
     int64_t n = 0, restarts = 0, least = 0;
     int code = LATHE_EXIT_OK;
+    if (lathe_cli_is_rank())
+        return lathe_cli_fail_ranks(
+            "lathe launch: another launcher (mpirun, srun) has started this "
+            "process, and launch starts mpirun itself: run it alone, or "
+            "lathe train under the launcher\n",
+            LATHE_E_ARG, lathe_args_code);
     lathe_status status = lathe_args_int(args, "--ranks", 1, MOST_RANKS, 0, &n);
     if (status == LATHE_OK && n == 0)
         status = lathe_error(LATHE_E_ARG, "-n is missing: the number of processes");

@@ -39,27 +39,27 @@ static int32_t rank_of_name(const char *box)
     return rank;
 }
 
-/* Copies a text with single spaces for its line breaks and spaces, because boxes break their lines.
- */
-static void join_words(const char *text, char *out)
+/* Makes one line of the n bytes of a box, with single spaces, because boxes break their lines. */
+static void join_words(const char *text, int64_t n, char *out)
 {
-    for (int gap = 0; *text != '\0'; text++) {
-        const int is_gap = isspace((unsigned char)*text) != 0;
-        if (!is_gap || !gap)
-            *out++ = is_gap ? ' ' : *text;
-        gap = is_gap;
+    char *const begin = out;
+    for (int64_t i = 0; i < n; i++) {
+        const int is_gap = isspace((unsigned char)text[i]) != 0;
+        if (!is_gap || (out > begin && out[-1] != ' '))
+            *out++ = is_gap ? ' ' : text[i];
     }
+    if (out > begin && out[-1] == ' ')
+        out--;
     *out = '\0';
 }
 
-/* Notes what a box says about the end of processes. Returns 0 if it is about something else. */
-static int takes(lathe_launch_words *w)
+/* Notes what a box, as one line, says about the end of processes. Returns 0 if it is about
+ * something else. */
+static int takes(lathe_launch_words *w, const char *box)
 {
-    char box[LATHE_BOX_BYTES];
     static const char *const known[] = {
         "Primary job terminated normally, but", "MPI_ABORT was invoked on rank",
         "exiting without calling \"finalize\"", "improperly called \"finalize\""};
-    join_words(w->box, box);
     const int32_t killed = number_after(box, "noticed that process rank");
     if (killed >= 0 && strstr(box, "exited on signal") != NULL) {
         if (w->killed_rank < 0) {
@@ -81,51 +81,65 @@ static int takes(lathe_launch_words *w)
     return 0;
 }
 
-/* Prints the box as one line: all of it, or its first paragraphs if it is long. */
-static void put_box(const lathe_launch_words *w, FILE *to)
+/* Bytes of the box that are passed on: all of it, or its first paragraphs if it is long. */
+static int64_t wanted_bytes(const lathe_launch_words *w)
 {
-    const int is_long = w->n > SHORT_BOX;
-    int32_t paragraphs = 1, gap = 0;
-    (void)fputs("lathe launch: mpirun: ", to);
-    for (int64_t i = 0; i < w->n; i++) {
-        const char c = w->box[i];
-        if (c == '\n' && w->box[i + 1] == '\n' && ++paragraphs > PARAGRAPHS && is_long)
-            break;
-        if (isspace((unsigned char)c)) {
-            gap = 1;
-            continue;
-        }
-        if (gap)
-            (void)putc(' ', to);
-        gap = 0;
-        (void)putc(c, to);
-    }
-    (void)putc('\n', to);
+    int64_t i = 0;
+    for (int32_t paragraphs = 1; w->n > SHORT_BOX && i < w->n; i++)
+        if (w->box[i] == '\n' && w->box[i + 1] == '\n' && ++paragraphs > PARAGRAPHS)
+            return i;
+    return w->n;
+}
+
+static void keep(lathe_launch_words *w, const char *text)
+{
+    if (w->vague[0] == '\0')
+        (void)snprintf(w->vague, sizeof w->vague, "%s", text);
 }
 
 static void end_box(lathe_launch_words *w, FILE *to)
 {
+    char text[LATHE_BOX_BYTES];
     w->in_box = 0;
-    w->left_out = takes(w);
-    if (w->left_out || w->n == 0)
+    join_words(w->box, w->n, text);
+    if (text[0] == '\0' || takes(w, text))
         return;
+    join_words(w->box, wanted_bytes(w), text);
+    if (strncmp(text, "It looks like ", 14) == 0) {
+        keep(w, text);
+        return;
+    }
+    if (strcmp(text, w->last) == 0)
+        return;
+    (void)snprintf(w->last, sizeof w->last, "%s", text);
     w->n_told++;
-    put_box(w, to);
+    (void)fprintf(to, "lathe launch: mpirun: %s\n", text);
 }
 
-/* Lines outside a box that say nothing more than one that was left out. */
-static int repeats(const lathe_launch_words *w, const char *line)
+/* Lines outside a box that say nothing. */
+static int is_empty(const char *line)
 {
-    const char *const text = strstr(line, "] ");
+    static const char *const texts[] = {"sent help message", "orte_base_help_aggregate"};
     int n;
-    if (strncmp(line, "[warn] Epoll ", 13) == 0) /* libevent, of a pipe of a rank that has ended */
+    if (line[0] == '\0' ||
+        strncmp(line, "[warn] Epoll ", 13) == 0) /* libevent, of a pipe of a rank that has ended */
         return 1;
     if (sscanf(line, "%d total process", &n) == 1 &&
         (strstr(line, " failed to start") || strstr(line, " killed")))
         return 1;
-    return w->left_out && line[0] == '[' && text != NULL &&
-           (strstr(text, "sent help message") != NULL ||
-            strstr(text, "orte_base_help_aggregate") != NULL);
+    for (size_t i = 0; line[0] == '[' && i < sizeof texts / sizeof *texts; i++)
+        if (strstr(line, texts[i]) != NULL)
+            return 1;
+    return 0;
+}
+
+/* Lines outside a box that follow from something else. */
+static int is_vague(const char *line)
+{
+    return strncmp(line, "*** ", 4) == 0 ||
+           (line[0] == '[' &&
+            (strstr(line, "] *** ") != NULL || strstr(line, " ORTE_ERROR_LOG: ") != NULL ||
+             strstr(line, "Local abort before MPI_INIT completed") != NULL));
 }
 
 void lathe_launch_words_line(lathe_launch_words *w, const char *line, FILE *to)
@@ -150,8 +164,12 @@ void lathe_launch_words_line(lathe_launch_words *w, const char *line, FILE *to)
         w->box[w->n] = '\0';
         return;
     }
-    if (repeats(w, line) || line[0] == '\0')
+    if (is_empty(line))
         return;
+    if (is_vague(line)) {
+        keep(w, line);
+        return;
+    }
     w->n_told++;
     (void)fprintf(to, "%s\n", line);
 }
@@ -160,4 +178,8 @@ void lathe_launch_words_end(lathe_launch_words *w, FILE *to)
 {
     if (w->in_box)
         end_box(w, to);
+    if (w->n_told > 0 || w->vague[0] == '\0')
+        return;
+    w->n_told++;
+    (void)fprintf(to, "lathe launch: mpirun: %s\n", w->vague);
 }

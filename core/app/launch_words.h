@@ -22,10 +22,11 @@ typedef struct lathe_launch_words {
     int32_t killed_rank, signal; /* the first that a signal ended */
     int32_t exited_rank, code;   /* the first that exited with a code */
     int32_t n_told;              /* lines that were passed on */
-    int32_t in_box, left_out;    /* 1: between two lines of dashes; the last box was left out */
-    int32_t reserved;
-    int64_t n; /* bytes of the box so far, its lines with '\n' */
+    int32_t in_box;              /* 1: between two lines of dashes */
+    int64_t n;                   /* bytes of the box so far, its lines with '\n' */
     char box[LATHE_BOX_BYTES];
+    char last[LATHE_BOX_BYTES];  /* the last box that was passed on, as one line */
+    char vague[LATHE_BOX_BYTES]; /* the first that only follows from others; "": none */
 } lathe_launch_words;
 
 void lathe_launch_words_init(lathe_launch_words *words);
@@ -33,7 +34,8 @@ void lathe_launch_words_init(lathe_launch_words *words);
 /** Takes a line of mpirun, without its '\n', and prints to `to` what is to be passed on. */
 void lathe_launch_words_line(lathe_launch_words *words, const char *line, FILE *to);
 
-/** At the end of the output: prints what is left of a box that was not finished. */
+/** At the end of the output: prints what is left of a box that was not finished, and what was kept.
+ */
 void lathe_launch_words_end(lathe_launch_words *words, FILE *to);
 
 #endif

@@ -5,10 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/hash.h"
-#include "lathe/kit/launcher_end.h"
 #include "lathe/kit/launcher_kit.h"
+#include "ranks/launcher_end.h"
 #include "ranks/word_board.h"
 
 /* Longest waits, in seconds: for ranks that compute until they see that this one has failed; for
@@ -218,8 +219,7 @@ void lathe_ranks_end(int32_t exit_code)
         wait_apart();
     else if (ending.n_ranks > 1 && ending.ranks)
         (void)tell((lathe_rank_words){.status = LATHE_OK}, line_seconds);
-    if (ending.ranks)
+    const int may_ask = ending.ranks || all_told();
+    if ((!may_ask || !lathe__launcher_end(exit_code)) && ending.ranks)
         ending.ranks->table->abort(ending.ranks->group, exit_code);
-    else if (all_told())
-        (void)lathe_launcher_end(exit_code);
 }

@@ -10,7 +10,7 @@
  * Ranks that fail for one reason have the same text, which the lowest of them says. One that fails
  * for another reason says that, too, with its number. One that fails only because others did
  * (LATHE_E_RANK) says so if no rank has a better reason: the others were killed, or hang.
- * (docs/design/056)
+ * (docs/design/035-ranks.md)
  */
 #ifndef LATHE_RANKS_LAST_WORDS_H
 #define LATHE_RANKS_LAST_WORDS_H

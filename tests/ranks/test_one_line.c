@@ -277,3 +277,16 @@ Test(one_line, a_word_too_many)
     expect_line(LATHE_TEST_MPIRUN " --oversubscribe -n 2 " LATHE " train run.toml nofile",
                 "lathe train: unexpected argument 'nofile'", 2, 0);
 }
+
+/* Parts of Open MPI that are not there, folders that it cannot write: several boxes and lines of
+ * mpirun, of which all but the first only follow. */
+Test(one_line, an_environment_that_mpi_does_not_like)
+{
+    need_mpi();
+    expect_line("env OMPI_MCA_pml=nothing " LATHE " launch -n 2 run.toml",
+                "lathe launch: mpirun: A requested component was not found", ANY, 0);
+    expect_line("env TMPDIR=/proc " LATHE " launch -n 2 run.toml",
+                "lathe launch: mpirun: A call to mkdir was unable to create", ANY, 0);
+    expect_line(LATHE_TEST_MPIRUN " --oversubscribe -n 2 " LATHE " launch -n 2 run.toml",
+                "lathe launch: another launcher (mpirun, srun) has started this process", 2, 0);
+}

@@ -1,7 +1,6 @@
 /* The functions of MPI that the plugin uses (mpi_shim.h). Ranks on one host have a window of shared
  * memory, in which they tell each other what they have started. */
 #include "mpi_shim.h"
-#include "lathe/kit/launcher_end.h"
 
 #include <mpi.h>
 #include <signal.h>
@@ -324,11 +323,9 @@ static lathe_status mpi_split(const lathe_host *host, void *self, int32_t color,
     return status;
 }
 
-/* MPI_Abort prints 7 lines. */
 static void mpi_abort(int32_t exit_code)
 {
-    if (!lathe_launcher_end(exit_code))
-        (void)MPI_Abort(MPI_COMM_WORLD, exit_code);
+    (void)MPI_Abort(MPI_COMM_WORLD, exit_code);
 }
 
 LATHE_EXPORT extern const mpi_shim lathe_mpi_shim;

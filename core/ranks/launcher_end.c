@@ -1,32 +1,24 @@
-/* Ends all processes that a launcher has started together, without a word of the launcher.
- *
- * mpirun explains in 7 to 11 lines that a process has exited with a code, or has called MPI_Abort.
- * It says nothing when a process asks it through PMIx, the protocol between them, to end the job.
- * The functions are those of the PMIx standard, version 2 and later; the library is that of mpirun.
- */
-#ifndef LATHE_KIT_LAUNCHER_END_H
-#define LATHE_KIT_LAUNCHER_END_H
+/* Ends all processes that a launcher has started together, through PMIx. The functions are those of
+ * the PMIx standard, version 2 and later; the library is that of mpirun. */
+#include "ranks/launcher_end.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 /* pmix_proc_t has 260 bytes in all versions so far. */
-enum { LATHE_LAUNCHER_PROC_BYTES = 1024, LATHE_LAUNCHER_END_SECONDS = 10 };
+enum { PROC_BYTES = 1024, END_SECONDS = 10 };
 
-/** Asks the launcher to end the other processes with exit_code; this process then exits with it. 0:
- * it cannot be asked so. If it does not answer within 10 s, SIGALRM ends this process. */
-static inline int lathe_launcher_end(int32_t exit_code)
+int32_t lathe__launcher_end(int32_t exit_code)
 {
     typedef int (*init_function)(void *proc, void *info, size_t n_info);
     typedef int (*abort_function)(int status, const char *message, void *procs, size_t n_procs);
     union {
         uint64_t aligned;
-        char bytes[LATHE_LAUNCHER_PROC_BYTES];
+        char bytes[PROC_BYTES];
     } proc;
     init_function init = NULL;
     abort_function end = NULL;
@@ -43,7 +35,7 @@ static inline int lathe_launcher_end(int32_t exit_code)
     (void)sigaddset(&alarm_only, SIGALRM);
     (void)signal(SIGALRM, SIG_DFL);
     (void)sigprocmask(SIG_UNBLOCK, &alarm_only, NULL);
-    (void)alarm(LATHE_LAUNCHER_END_SECONDS);
+    (void)alarm(END_SECONDS);
     const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     if (nowhere >= 0) /* the library prints its own errors, such as having no memory */
         (void)dup2(nowhere, STDERR_FILENO);
@@ -52,5 +44,3 @@ static inline int lathe_launcher_end(int32_t exit_code)
     (void)alarm(0);
     return is_asked;
 }
-
-#endif
