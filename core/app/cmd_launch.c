@@ -9,6 +9,7 @@
 #include "app/trace_option.h"
 #include "base/error.h"
 #include "base/toml.h"
+#include "cli/rank_failure.h"
 #include "cli/refusal.h"
 #include "opening/opening.h"
 
@@ -116,11 +117,11 @@ static lathe_status train_arguments(const lathe_args *args, int32_t n_ranks, int
 /* Checks the run file once, without the device and the data: otherwise every rank reports its
  * errors.
  */
-static int refuses(const lathe_args *args, int *out_code)
+static int refuses(const lathe_args *args, int32_t n_ranks, int *out_code)
 {
     lathe_diags diags = {0};
-    const lathe_status status =
-        lathe_run_check(args->words[0], args->overrides, args->n_overrides, 1, &diags, NULL);
+    const lathe_status status = lathe_run_check(args->words[0], args->overrides, args->n_overrides,
+                                                1, n_ranks, &diags, NULL);
     if (status != LATHE_OK)
         *out_code = lathe_cli_tell_refusal(args, &diags, status);
     lathe_error_clear();
@@ -147,6 +148,8 @@ static lathe_status launch(const lathe_args *args, int64_t n, int64_t restarts, 
         if (status != LATHE_OK)
             break;
         *out_code = end.code;
+        if (end.why[0] != '\0')
+            (void)fprintf(stderr, "lathe launch: %s\n", end.why);
         if (end.code == LATHE_EXIT_OK || end.code == LATHE_EXIT_USAGE || end.stopped != 0)
             break;
         if (start == restarts) {
@@ -174,6 +177,12 @@ static int run_command(const lathe_args *args)
 {
     int64_t n = 0, restarts = 0, least = 0;
     int code = LATHE_EXIT_OK;
+    if (lathe_cli_is_rank())
+        return lathe_cli_fail_ranks(
+            "lathe launch: another launcher (mpirun, srun) has started this "
+            "process, and launch starts mpirun itself: run it alone, or "
+            "lathe train under the launcher\n",
+            LATHE_E_ARG, lathe_args_code);
     lathe_status status = lathe_args_int(args, "--ranks", 1, MOST_RANKS, 0, &n);
     if (status == LATHE_OK && n == 0)
         status = lathe_error(LATHE_E_ARG, "-n is missing: the number of processes");
@@ -187,7 +196,7 @@ static int run_command(const lathe_args *args)
     if (status == LATHE_OK && least < n && restarts == 0)
         status = lathe_error(LATHE_E_ARG,
                              "--min-ranks has no effect without --restarts: give both, or neither");
-    if (status == LATHE_OK && refuses(args, &code))
+    if (status == LATHE_OK && refuses(args, (int32_t)n, &code))
         return code;
     if (status == LATHE_OK)
         status = launch(args, n, restarts, least, &code);

@@ -6,12 +6,14 @@
 
 #include "app/commands.h"
 #include "app/trace_option.h"
+#include "base/error.h"
+#include "cli/rank_failure.h"
 #include "cli/refusal.h"
 #include "cli/stop_signals.h"
 #include "loop/train.h"
 #include "opening/opening.h"
 #include "pipeline/train_start.h"
-#include "ranks/ranks.h"
+#include "ranks/last_words.h"
 
 static lathe_cli_stop stop;
 
@@ -21,6 +23,45 @@ static const lathe_option options[] = {
     LATHE_TRACE_OPTIONS("operations, data, evaluation and checkpoints", "steps"),
 };
 
+/* The line of an error that is not one of the run file; also when there is no memory. */
+static const char *plain_text(const lathe_args *args, lathe_status status)
+{
+    static char text[8192];
+    const char *message = lathe_error_message();
+    (void)snprintf(text, sizeof text - 1, "lathe %s: %s", args->command->name,
+                   message[0] ? message : lathe_status_text(status));
+    strcat(text, "\n");
+    return text;
+}
+
+/* The run cannot start. */
+static int refuse(const lathe_args *args, lathe_diags *diags, lathe_status status)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    (void)lathe_cli_put_refusal(args, diags, status, &text);
+    const int code = lathe_cli_fail_ranks(
+        text.status == LATHE_OK && text.data ? text.data : plain_text(args, status), status,
+        lathe_cli_refusal_code);
+    lathe_buffer_fini(&text);
+    return code;
+}
+
+/* Prints the warnings that no lower rank prints. */
+static lathe_status print_warnings(const lathe_args *args, lathe_run *run, lathe_diags *diags)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    int32_t is_first = 1;
+    (void)lathe_cli_put_refusal(args, diags, LATHE_OK, &text);
+    const lathe_status status =
+        lathe_ranks_is_first(run->ranks, text.data ? text.data : "", &is_first);
+    if (status == LATHE_OK && is_first) {
+        (void)fflush(stdout);
+        (void)fputs(text.data ? text.data : "", stderr);
+    }
+    lathe_buffer_fini(&text);
+    return status;
+}
+
 /* Opens the run; *out_code: the exit code if it cannot be opened. */
 static lathe_status open_run(const lathe_args *args, lathe_run **out, int *out_code)
 {
@@ -28,34 +69,49 @@ static lathe_status open_run(const lathe_args *args, lathe_run **out, int *out_c
     const int is_dry = lathe_args_value(args, "--dry-run") != NULL;
     const lathe_status status = lathe_run_open_training(args->words[0], args->overrides,
                                                         args->n_overrides, is_dry, &diags, out);
-    /* a launcher ends all ranks when the first one fails: rank 0, when it has said why */
-    *out_code =
-        lathe_ranks_is_silent() ? LATHE_EXIT_OK : lathe_cli_tell_refusal(args, &diags, status);
+    if (status != LATHE_OK)
+        *out_code = refuse(args, &diags, status);
+    lathe_status printed = LATHE_OK;
+    if (status == LATHE_OK)
+        printed = print_warnings(args, *out, &diags);
     lathe_diags_fini(&diags);
-    return status;
+    return status == LATHE_OK ? printed : status;
+}
+
+/* The training failed: other ranks may wait for this one. */
+static int fail_training(const lathe_args *args, lathe_run *run, lathe_status status)
+{
+    const char *text = plain_text(args, status);
+    if (run->ranks)
+        lathe_ranks_forsake(run->ranks); /* its memory stays: exchanges may be under way */
+    else
+        lathe_run_close(run);
+    lathe_trace_end();
+    return lathe_cli_fail_ranks(text, status, lathe_args_code);
 }
 
 static int run_command(const lathe_args *args)
 {
-    lathe_run *run = NULL;
+    static lathe_run *run; /* in a place that leak checks see: a run that fails is not closed */
     int code = LATHE_EXIT_OK;
     lathe_train_result result = {.loss = NAN};
     stop.steps = lathe_args_value(args, "--dry-run") != NULL; /* a dry run must remove its data at
                                                                * its end */
+    stop.is_told = lathe_ranks_are_ending;
     lathe_train_options train_options = {.out = stdout, .stop = &stop.seen, .steps = &stop.steps};
     lathe_status status = lathe_cli_take_stop_signals(&stop);
     if (status != LATHE_OK)
         return lathe_args_fail(args, status);
-    if (open_run(args, &run, &code) != LATHE_OK) {
-        lathe_ranks_abort(code);
+    status = open_run(args, &run, &code);
+    if (run == NULL)
         return code;
-    }
     if (run->programs.rank > 0) { /* rank 0 tells how the run goes */
         train_options.out = fopen("/dev/null", "w");
         if (!train_options.out)
             train_options.out = stderr;
     }
-    status = lathe_app_begin_trace(args, run);
+    if (status == LATHE_OK)
+        status = lathe_app_begin_trace(args, run);
     if (status == LATHE_OK) {
         if (run->programs.rank == 0)
             lathe_train_print_start(run);
@@ -65,19 +121,14 @@ static int run_command(const lathe_args *args)
     if (status == LATHE_OK && run->open.is_dry)
         printf("dry run: %lld steps of %lld taken, nothing was written\n", (long long)result.step,
                (long long)run->set.max_steps);
-    if (status != LATHE_OK)
-        lathe_ranks_forsake(run->ranks);
-    else if (run->ranks && lathe_args_value(args, "--trace"))
-        lathe_run_trace_join(run, lathe_args_value(args, "--trace"));
     if (train_options.out != stdout && train_options.out != stderr)
         (void)fclose(train_options.out);
+    if (status != LATHE_OK)
+        return fail_training(args, run, status);
+    if (run->ranks && lathe_args_value(args, "--trace"))
+        lathe_run_trace_join(run, lathe_args_value(args, "--trace"));
     lathe_run_close(run);
     lathe_trace_end();
-    if (status != LATHE_OK) {
-        code = lathe_args_fail(args, status);
-        lathe_ranks_abort(code);
-        return code;
-    }
     if (result.interrupted)
         return 128 + (stop.seen ? (int)stop.seen : SIGTERM); /* or another rank was asked */
     return LATHE_EXIT_OK;

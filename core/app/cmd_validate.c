@@ -6,17 +6,23 @@
 #include "opening/opening.h"
 
 static const lathe_option options[] = {
+    {"--ranks", "N", "check it for N processes: what they would refuse when they have met"},
     {"--offline", NULL, "skip the checks that need this machine (device, memory) or the data"},
     {"--json", NULL, "print one JSON object: valid, errors, warnings, each with its position"},
 };
+
+enum { MOST_RANKS = 1 << 20 };
 
 static int run(const lathe_args *args)
 {
     const char *path = args->words[0];
     lathe_diags diags = {0};
-    const lathe_status status =
-        lathe_run_check(path, args->overrides, args->n_overrides,
-                        lathe_args_value(args, "--offline") != NULL, &diags, NULL);
+    int64_t n_ranks = 0;
+    if (lathe_args_int(args, "--ranks", 1, MOST_RANKS, 0, &n_ranks) != LATHE_OK)
+        return lathe_args_fail(args, LATHE_E_ARG);
+    const lathe_status status = lathe_run_check(path, args->overrides, args->n_overrides,
+                                                lathe_args_value(args, "--offline") != NULL,
+                                                (int32_t)n_ranks, &diags, NULL);
     const int as_json = lathe_args_value(args, "--json") != NULL;
     const int code = as_json ? lathe_cli_tell_refusal_json(args, &diags, status)
                              : lathe_cli_tell_refusal(args, &diags, status);
@@ -36,7 +42,10 @@ const lathe_command lathe_cmd_validate = {
                "model's files, opens the device, makes the plan, and tokenises the data into\n"
                "data.cache_dir, where training uses them. With --offline it reads neither data\n"
                "nor weights and opens no device; use this for a file that will run on another\n"
-               "machine: files that are not here are warnings, and checked there.",
+               "machine: files that are not here are warnings, and checked there.\n"
+               "With --ranks N it refuses what N ranks would: a number that shard_ranks or\n"
+               "diloco_islands do not divide, fewer rows than ranks, stages and settings that\n"
+               "several ranks cannot do, and a plan of rank 0 that does not fit.",
     .min_words = 1,
     .max_words = 1,
     .computes = 1,

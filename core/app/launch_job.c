@@ -17,8 +17,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "app/launch_words.h"
 #include "base/buffer.h"
 #include "base/error.h"
+#include "ranks/last_words.h"
 
 enum {
     FIXED_ARGUMENTS = 16,
@@ -34,6 +36,8 @@ typedef struct stream {
     FILE *to;
     char line[LINE_BYTES];
     size_t n;
+    int64_t n_of_ranks; /* lines of ranks that were passed on */
+    lathe_launch_words words;
 } stream;
 
 typedef struct job {
@@ -46,6 +50,7 @@ typedef struct job {
     stream streams[2];  /* standard output and error */
     int signals;        /* signalfd */
     int n_signals;
+    int is_killed;     /* 1: mpirun, here */
     double kill_at;    /* 0: not */
     double gone_since; /* all ranks have started, and none is left; 0: some are */
     double look_at;    /* when to see next whether some are */
@@ -107,6 +112,7 @@ static void become(char *const *argv, const int *outputs, pid_t parent)
         (void)dup2(nothing, STDIN_FILENO);
     (void)dup2(outputs[0], STDOUT_FILENO);
     (void)dup2(outputs[1], STDERR_FILENO);
+    (void)setenv(LATHE_LAUNCH_VARIABLE, "1", 1);
     if (geteuid() == 0) { /* mpirun refuses root without them */
         (void)setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
         (void)setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
@@ -181,7 +187,7 @@ static int names_rank(const char *line, int rank)
     return found != NULL && found - line < 48 && !isdigit((unsigned char)found[n]);
 }
 
-/* "[1,3]<stdout>:text" -> "rank 3: text". Lines of mpirun itself have no tag. */
+/* "[1,3]<stdout>:text" -> "rank 3: text". Lines of mpirun itself have no tag (launch_words.h). */
 static void put_line(stream *s)
 {
     int rank = 0, end = 0;
@@ -189,8 +195,13 @@ static void put_line(stream *s)
     if (s->n > 0 && s->line[s->n - 1] == '\r') /* the ranks write to terminals */
         s->n--;
     s->line[s->n] = '\0';
-    if (sscanf(s->line, "[%*d,%d]<std%*3[a-z]>:%n", &rank, &end) == 1 && end > 0)
-        text += end;
+    if (sscanf(s->line, "[%*d,%d]<std%*3[a-z]>:%n", &rank, &end) != 1 || end == 0) {
+        lathe_launch_words_line(&s->words, s->line, s->to);
+        s->n = 0;
+        return;
+    }
+    text += end;
+    s->n_of_ranks += text[0] != '\0';
     if (rank > 0 && text[0] != '\0' && !names_rank(text, rank))
         (void)fprintf(s->to, "rank %d: ", rank);
     (void)fprintf(s->to, "%s\n", text);
@@ -212,6 +223,7 @@ static void read_stream(stream *s)
     if (got <= 0) {
         if (s->n > 0)
             put_line(s);
+        lathe_launch_words_end(&s->words, s->to);
         (void)close(s->fd);
         s->fd = -1;
     }
@@ -300,11 +312,37 @@ static void end_after_ranks(job *j)
         j->gone_since = 0.0;
     else if (j->gone_since <= 0.0)
         j->gone_since = t;
-    else if (t - j->gone_since > (j->end->stopped != 0 ? KILL_SECONDS : END_SECONDS))
+    else if (t - j->gone_since > (j->end->stopped != 0 ? KILL_SECONDS : END_SECONDS)) {
+        j->is_killed = 1;
         (void)kill(-j->mpirun, SIGKILL);
+    }
 }
 
-static int wait_for(job *j)
+/* Says how the job ended, if that is known here alone. */
+static void explain(job *j, int status)
+{
+    const stream *const errors = &j->streams[1];
+    const lathe_launch_words *const w = &errors->words;
+    char *const why = j->end->why;
+    const size_t bytes = sizeof j->end->why;
+    if (j->end->code == 0 || j->end->stopped != 0)
+        return;
+    if (w->killed_rank >= 0)
+        (void)snprintf(why, bytes, "rank %d was ended by signal %d (%s)%s", w->killed_rank,
+                       w->signal, strsignal(w->signal),
+                       w->signal == SIGKILL ? "; the kernel does that when memory runs out" : "");
+    else if (WIFSIGNALED(status))
+        (void)snprintf(why, bytes, "mpirun was ended by signal %d (%s)%s", WTERMSIG(status),
+                       strsignal(WTERMSIG(status)),
+                       j->is_killed ? ", because it did not end after its ranks had" : "");
+    else if (errors->n_of_ranks == 0 && w->n_told == 0 && w->exited_rank >= 0)
+        (void)snprintf(why, bytes, "rank %d exited with %d, and said nothing", w->exited_rank,
+                       w->code);
+    else if (errors->n_of_ranks == 0 && w->n_told == 0)
+        (void)snprintf(why, bytes, "mpirun exited with %d, and said nothing", j->end->code);
+}
+
+static void wait_for(job *j)
 {
     int status = 0;
     while (j->streams[0].fd >= 0 || j->streams[1].fd >= 0) {
@@ -323,7 +361,8 @@ static int wait_for(job *j)
     }
     while (waitpid(j->mpirun, &status, 0) < 0 && errno == EINTR)
         ;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    j->end->code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    explain(j, status);
 }
 
 lathe_status lathe_launch_run(const char *mpirun, int32_t n_ranks, char *const *train,
@@ -337,11 +376,13 @@ lathe_status lathe_launch_run(const char *mpirun, int32_t n_ranks, char *const *
         return LATHE_E_NOMEM;
     j->end = out;
     j->n_ranks = n_ranks;
+    for (int i = 0; i < 2; i++)
+        lathe_launch_words_init(&j->streams[i].words);
     lathe_status status = arguments(j, mpirun, train, &arena, &argv);
     if (status == LATHE_OK)
         status = begin(j, argv, taken);
     if (status == LATHE_OK) {
-        out->code = wait_for(j);
+        wait_for(j);
         (void)close(j->signals);
     }
     free(j);

@@ -15,6 +15,7 @@
 #include "cli/complete.h"
 #include "cli/exit_guard.h"
 #include "cli/patience.h"
+#include "cli/rank_failure.h"
 
 extern const char *lathe_version(void);
 
@@ -34,7 +35,11 @@ static int run(const lathe_command *command, int argc, char **argv)
     lathe_args args;
     int code;
     const lathe_status status = lathe_args_parse(&args, command, argc, argv);
-    if (status != LATHE_OK) {
+    if (status != LATHE_OK && lathe_cli_is_rank()) {
+        char text[1024];
+        (void)snprintf(text, sizeof text, "lathe %s: %s", command->name, lathe_error_message());
+        code = lathe_cli_fail_ranks(text, status, lathe_args_code);
+    } else if (status != LATHE_OK) {
         code = lathe_args_fail(&args, status);
         (void)fprintf(stderr, "try `lathe help %s`\n", command->name);
     } else if (args.wants_help) {

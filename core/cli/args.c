@@ -248,16 +248,24 @@ void lathe_args_help(const lathe_command *command)
     printf("  %-24s %s\n", "--help", "print this");
 }
 
+int lathe_args_code(lathe_status status)
+{
+    if (status == LATHE_OK)
+        return LATHE_EXIT_OK;
+    return status == LATHE_E_ARG || status == LATHE_E_CONFIG || status == LATHE_E_PARSE ||
+                   status == LATHE_E_NOT_FOUND
+               ? LATHE_EXIT_USAGE
+               : LATHE_EXIT_FAILED;
+}
+
 int lathe_args_fail(const lathe_args *args, lathe_status status)
 {
     const char *message = lathe_error_message();
     if (!message[0])
         message = lathe_status_text(status);
-    const int usage = status == LATHE_E_ARG || status == LATHE_E_CONFIG ||
-                      status == LATHE_E_PARSE || status == LATHE_E_NOT_FOUND;
     if (lathe_args_value(args, "--json") != NULL)
         lathe_cli_print_errors(message);
     (void)fflush(stdout);
     (void)fprintf(stderr, "lathe %s: %s\n", args->command->name, message);
-    return usage ? LATHE_EXIT_USAGE : LATHE_EXIT_FAILED;
+    return lathe_args_code(status);
 }

@@ -76,8 +76,11 @@ lathe_status lathe_args_float(const lathe_args *args, const char *name, double l
 /** Prints the command's help. */
 void lathe_args_help(const lathe_command *command);
 
-/** Prints "lathe COMMAND: message" with the thread's error to stderr and returns its exit code: 2
- *  for wrong usage or configuration, else 1. With --json, also prints {"errors": [...]} to stdout,
+/** The exit code for a status: 0; 2 for wrong usage or configuration; else 1. */
+int lathe_args_code(lathe_status status);
+
+/** Prints "lathe COMMAND: message" with the thread's error to stderr and returns
+ *  lathe_args_code of it. With --json, also prints {"errors": [...]} to stdout,
  *  so that a program that reads stdout always gets one JSON value. Call it only before the command
  *  has printed anything. */
 int lathe_args_fail(const lathe_args *args, lathe_status status);

@@ -13,25 +13,40 @@ static int is_failure(lathe_status status)
            status == LATHE_E_RANK;
 }
 
-int lathe_cli_tell_refusal(const lathe_args *args, lathe_diags *diags, lathe_status status)
+int lathe_cli_refusal_code(lathe_status status)
 {
-    lathe_buffer text = LATHE_BUFFER_INIT;
+    if (status == LATHE_OK)
+        return LATHE_EXIT_OK;
+    return is_failure(status) ? LATHE_EXIT_FAILED : LATHE_EXIT_USAGE;
+}
+
+int lathe_cli_put_refusal(const lathe_args *args, lathe_diags *diags, lathe_status status,
+                          lathe_buffer *text)
+{
+    const char *message = lathe_error_message();
+    if (!message[0])
+        message = lathe_status_text(status);
     lathe_diags_sort(diags);
-    lathe_diags_print(diags, &text);
-    (void)fflush(stdout);
-    (void)fputs(text.data ? text.data : "", stderr);
-    lathe_buffer_fini(&text);
+    lathe_diags_print(diags, text);
     if (status == LATHE_OK)
         return LATHE_EXIT_OK;
     if (is_failure(status))
-        return lathe_args_fail(args, status);
-    if (diags->n_errors > 0)
-        (void)fprintf(stderr, "%s: %lld error%s\n", args->words[0], (long long)diags->n_errors,
-                      diags->n_errors == 1 ? "" : "s");
-    else /* the run file could not be read */
-        (void)fprintf(stderr, "%s\n",
-                      lathe_error_message()[0] ? lathe_error_message() : lathe_status_text(status));
-    return LATHE_EXIT_USAGE;
+        lathe_buffer_printf(text, "lathe %s: %s\n", args->command->name, message);
+    else if (diags->n_errors > 1)
+        lathe_buffer_printf(text, "%s: %lld errors\n", args->words[0], (long long)diags->n_errors);
+    else if (diags->n_errors == 0) /* the run file could not be read */
+        lathe_buffer_printf(text, "%s\n", message);
+    return lathe_cli_refusal_code(status);
+}
+
+int lathe_cli_tell_refusal(const lathe_args *args, lathe_diags *diags, lathe_status status)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    const int code = lathe_cli_put_refusal(args, diags, status, &text);
+    (void)fflush(stdout);
+    (void)fputs(text.data ? text.data : "", stderr);
+    lathe_buffer_fini(&text);
+    return code;
 }
 
 int lathe_cli_tell_refusal_json(const lathe_args *args, lathe_diags *diags, lathe_status status)

@@ -2,10 +2,19 @@
 #ifndef LATHE_CLI_REFUSAL_H
 #define LATHE_CLI_REFUSAL_H
 
+#include "base/buffer.h"
 #include "base/diag.h"
 #include "cli/args.h"
 
-/** Prints errors and warnings to stderr, one per line, and the number of errors. Returns the exit
+/** The exit code of a run that cannot start: 0; 2 if the user can correct the error; 1. */
+int lathe_cli_refusal_code(lathe_status status);
+
+/** Puts what lathe_cli_tell_refusal prints into text, and returns the exit code. */
+int lathe_cli_put_refusal(const lathe_args *args, lathe_diags *diags, lathe_status status,
+                          lathe_buffer *text);
+
+/** Prints errors and warnings to stderr, one per line, and the number of errors if there are
+ *  several. Returns the exit
  *  code for `status`, the result of checking or opening the run: 0; 2 if the user can correct the
  *  error; 1 for other failures. */
 int lathe_cli_tell_refusal(const lathe_args *args, lathe_diags *diags, lathe_status status);

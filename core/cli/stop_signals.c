@@ -45,9 +45,12 @@ static void *wait_for_signals(void *arg)
     lathe_cli_stop *stop = arg;
     const sigset_t set = stop_set();
     for (;;) {
-        int number = 0;
-        if (sigwait(&set, &number) != 0)
+        siginfo_t info;
+        const int number = sigwaitinfo(&set, &info);
+        if (number < 0)
             continue;
+        if (stop->is_told != NULL && stop->is_told((int32_t)info.si_pid))
+            _exit(128 + number);
         if (stop->seen != 0 && number == SIGHUP)
             continue; /* a lost connection sends it twice, by the terminal and by the shell */
         if (stop->seen == number && seconds_now() - first < ONE_SIGNAL_SECONDS)

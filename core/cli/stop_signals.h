@@ -10,6 +10,9 @@
 typedef struct lathe_cli_stop {
     volatile sig_atomic_t seen;  /* number of the first signal; 0: none */
     volatile sig_atomic_t steps; /* 1: steps are taken. Before that, ending at once loses nothing */
+    int32_t (*is_told)(int32_t sender); /* 1: another process has said why this one is ended, or
+                                         * will, so that it ends at once and without a word; NULL:
+                                         * none. sender: the process that sent the signal */
 } lathe_cli_stop;
 
 /** Starts a thread that takes SIGINT, SIGTERM and SIGHUP from now on. The first signal sets

@@ -1,6 +1,7 @@
 /* Describes what all ranks of a run must have in common. */
 #include "loop/rank_compare.h"
 
+#include <dlfcn.h>
 #include <stdlib.h>
 
 #include "base/buffer.h"
@@ -15,6 +16,15 @@ static void add_file(json_t *out, const char *key, const char *path)
     char hex[65] = "";
     json_object_set_new(out, key,
                         lathe_sha256_file(path, hex) == LATHE_OK ? json_string(hex) : json_null());
+}
+
+/* The library that holds this function; the program itself if it is linked into it. */
+static void add_library(json_t *out)
+{
+    static const char here = 0;
+    Dl_info info;
+    if (dladdr(&here, &info) != 0 && info.dli_fname != NULL)
+        add_file(out, "library", info.dli_fname);
 }
 
 static void add_plugin(json_t *out, const char *key, const lathe_instance *instance)
@@ -80,6 +90,7 @@ lathe_status lathe__ranks_compare(lathe_run *run)
         json_object_set_new(all, "plugins", plugins_of(run));
         json_object_set_new(all, "run", run_of(run));
         add_file(all, "program", "/proc/self/exe");
+        add_library(all);
         char *text = json_dumps(all, JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
         status = text ? lathe_ranks_compare(run->ranks, text)
                       : lathe_error(LATHE_E_NOMEM, "no memory to compare ranks");

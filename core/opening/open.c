@@ -24,6 +24,7 @@
 #include "opening/settings_check.h"
 #include "ranks/extents.h"
 #include "ranks/grad_buckets.h"
+#include "ranks/last_words.h"
 #include "run/iteration.h"
 #include "run/reward_model.h"
 #include "run/rollout_noise.h"
@@ -336,13 +337,20 @@ static lathe_status create(const char *path, const lathe_override *list, int32_t
     return lathe_error(status, "no memory for a run");
 }
 
+/* A run that failed after it had joined other ranks. Exchanges may be under way in its memory, and
+ * the process ends (ranks/last_words.h). */
+static lathe_run *kept;
+
 /* Returns the run, or closes it after an error. */
 static lathe_status opened(lathe_run *run, lathe_status status, lathe_run **out)
 {
     *out = status == LATHE_OK ? run : NULL;
-    if (status != LATHE_OK) {
-        if (run && run->ranks && !run->open.all_refuse)
-            lathe_ranks_forsake(run->ranks);
+    if (status == LATHE_OK)
+        return LATHE_OK;
+    if (run && run->ranks) {
+        lathe_ranks_forsake(run->ranks);
+        kept = run;
+    } else {
         lathe_run_close(run);
     }
     return status;
@@ -411,13 +419,14 @@ lathe_status lathe_run_open_logprobs(const char *config_path, const lathe_overri
 }
 
 lathe_status lathe_run_check(const char *config_path, const lathe_override *overrides,
-                             int32_t n_overrides, int32_t is_offline, lathe_diags *diags,
-                             int32_t *out_saves_model)
+                             int32_t n_overrides, int32_t is_offline, int32_t n_ranks,
+                             lathe_diags *diags, int32_t *out_saves_model)
 {
     lathe_run *run = NULL;
     LATHE_TRY(create(config_path, overrides, n_overrides, LATHE_OPEN_TRAIN, &run));
     run->open.diags = diags;
     run->open.is_offline = is_offline;
+    run->open.as_ranks = n_ranks;
     const lathe_status status = lathe__run_prepare(run);
     if (out_saves_model)
         *out_saves_model = status == LATHE_OK && lathe__checkpoint_has_model(lathe__run_saved(run));

@@ -36,6 +36,7 @@ lathe_status lathe_run_open_training(const char *config_path, const lathe_overri
  * into data.cache_dir), opens the device and makes the plan.
  *
  *  is_offline      1: skips what needs the machine or the data
+ *  n_ranks         checks it as rank 0 of so many, which are not there; 0: any number
  *  out_saves_model 1: its checkpoints will hold a whole model, not only an adapter; NULL: not
  *                  wanted
  *
@@ -43,8 +44,8 @@ lathe_status lathe_run_open_training(const char *config_path, const lathe_overri
  *          machine failed; the errors are not in diags.
  */
 lathe_status lathe_run_check(const char *config_path, const lathe_override *overrides,
-                             int32_t n_overrides, int32_t is_offline, lathe_diags *diags,
-                             int32_t *out_saves_model);
+                             int32_t n_overrides, int32_t is_offline, int32_t n_ranks,
+                             lathe_diags *diags, int32_t *out_saves_model);
 
 /** Plans a run again as rank 0 of n_ranks with other settings, those of [parallel], without the
  * other ranks: no memory, no weights, no data (rank_plan.c). LATHE_E_CONFIG: they cannot train so.

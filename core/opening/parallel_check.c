@@ -32,7 +32,8 @@ static lathe_status check_idle(const lathe_run *run)
 {
     static const char *const keys[] = {"diloco_inner_steps", "diloco_outer_lr",
                                        "diloco_outer_momentum", "diloco_pseudo_gradient_dtype"};
-    for (size_t i = 0; run->open.as_ranks == 0 && i < sizeof keys / sizeof *keys; i++)
+    const int is_row = run->open.as_ranks > 0 && run->open.mode == LATHE_OPEN_PLAN; /* of a plan */
+    for (size_t i = 0; !is_row && i < sizeof keys / sizeof *keys; i++)
         if (lathe_config_is_explicit(run->config, "parallel", keys[i]))
             return lathe__run_refuse(run, "parallel", keys[i],
                                      "parallel.%s has no effect without islands: set "

@@ -257,18 +257,19 @@ static lathe_status check_datasets(lathe_run *run)
     return lathe__idle_keys_warn(run);
 }
 
-/* Ranks that are there learn from each other whether all refuse: then one of them says so. */
+/* What the run would refuse when it has joined ranks that are not there. */
+static lathe_status check_as_rank(lathe_run *run)
+{
+    if (run->open.as_ranks < 2)
+        return LATHE_OK;
+    run->programs.n_ranks = run->open.as_ranks;
+    return note(run, lathe__run_check_ranks(run), n_errors(run), "stage", "name");
+}
+
 static lathe_status check_parallel(lathe_run *run)
 {
-    char said[2048];
     const int64_t before = n_errors(run);
-    const lathe_status status = lathe__parallel_check(run);
-    (void)snprintf(said, sizeof said, "%s", lathe_error_message());
-    if (run->ranks)
-        LATHE_TRY(lathe_ranks_refuse(run->ranks, status != LATHE_OK, &run->open.all_refuse));
-    if (status == LATHE_OK)
-        return LATHE_OK;
-    LATHE_TRY(note(run, lathe_error(status, "%s", said), before, "parallel", "shard"));
+    LATHE_TRY(note(run, lathe__parallel_check(run), before, "parallel", "shard"));
     return run->ranks ? so_far(run) : LATHE_OK;
 }
 
@@ -282,6 +283,7 @@ lathe_status lathe__run_prepare(lathe_run *run)
         LATHE_TRY(so_far(run));
     } else {
         LATHE_TRY(note(run, lathe__run_check_engine(run), n_errors(run), "collective", "name"));
+        LATHE_TRY(check_as_rank(run));
     }
     LATHE_TRY(check_parallel(run));
     const int64_t in_parts = n_errors(run);

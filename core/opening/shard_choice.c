@@ -15,8 +15,8 @@ static lathe_status try(const lathe_run *run, int32_t shard, lathe_buffer *text,
     lathe_fit fit;
     const lathe_override divided[] = {{"parallel.shard", lathe_shard_name(shard)},
                                       {"parallel.shard_ranks", "0"}};
-    LATHE_TRY(lathe_run_open_as_rank(run, lathe_ranks_count(run->ranks), divided,
-                                     shard == LATHE_SHARD_NONE ? 2 : 1, &planned));
+    const int32_t n = run->ranks ? lathe_ranks_count(run->ranks) : run->open.as_ranks;
+    LATHE_TRY(lathe_run_open_as_rank(run, n, divided, shard == LATHE_SHARD_NONE ? 2 : 1, &planned));
     lathe_fit_check(planned, &fit);
     lathe_run_close(planned);
     *out_fits = fit.need <= fit.have;
@@ -31,6 +31,9 @@ static lathe_status try(const lathe_run *run, int32_t shard, lathe_buffer *text,
 static lathe_status agree(const lathe_run *run, int fits, int *out)
 {
     const double own = fits, *all = NULL;
+    *out = fits;
+    if (!run->ranks)
+        return LATHE_OK;
     LATHE_TRY(lathe_ranks_gather(run->ranks, &own, 1, 1, &all));
     *out = 1;
     for (int32_t q = 0; q < lathe_ranks_count(run->ranks); q++)
@@ -46,7 +49,7 @@ lathe_status lathe__choose_shard(lathe_run *run)
     if (run->set.shard != LATHE_SHARD_AUTO)
         return LATHE_OK;
     run->set.shard = LATHE_SHARD_NONE;
-    if (!run->ranks)
+    if (!run->ranks && run->open.as_ranks < 2)
         return LATHE_OK;
     /* "parameters" of all ranks does not go with islands (parallel_check.c) */
     const int32_t last = run->set.diloco_islands > 0 && run->set.shard_ranks == 0
@@ -61,7 +64,7 @@ lathe_status lathe__choose_shard(lathe_run *run)
             break;
     }
     run->set.shard = shard;
-    if (status == LATHE_OK && run->programs.rank == 0)
+    if (status == LATHE_OK && run->ranks && run->programs.rank == 0)
         lathe_log(LATHE_LOG_INFO, "parallel.shard = \"auto\" chooses \"%s\":%s",
                   lathe_shard_name(shard), text.data);
     lathe_buffer_fini(&text);

@@ -140,9 +140,9 @@ lathe_status lathe_pipeline_check(const lathe_pipeline *pipeline, const lathe_st
             continue;
         const lathe_override *list = with_models(pipeline, states, i, arena);
         *out_partly += list == NULL;
-        const lathe_status status =
-            list ? lathe_run_check(step->run, list, step->n_overrides, 0, &found, &saves_model[i])
-                 : check_keys(step, &found);
+        const lathe_status status = list ? lathe_run_check(step->run, list, step->n_overrides, 0, 0,
+                                                           &found, &saves_model[i])
+                                         : check_keys(step, &found);
         const lathe_status told = tell(step, status, &found, diags);
         lathe_diags_fini(&found);
         LATHE_TRY(told);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "ranks/join_watch.h"
 
@@ -145,31 +146,6 @@ void lathe_ranks_close(lathe_ranks *r)
     free(r);
 }
 
-/* The group of a run that failed. A process has at most one open group. */
-static const lathe_collective_v1 *forsaken_table;
-static lathe_group *forsaken;
-
-void lathe_ranks_forsake(lathe_ranks *r)
-{
-    if (!r)
-        return;
-    lathe__ranks_leave_data(r);
-    forsaken_table = r->table;
-    forsaken = r->group;
-}
-
-int32_t lathe_ranks_are_forsaken(void)
-{
-    return forsaken != NULL;
-}
-
-void lathe_ranks_abort(int32_t exit_code)
-{
-    if (forsaken)
-        forsaken_table->abort(forsaken, exit_code);
-    forsaken = NULL;
-}
-
 lathe_status lathe_ranks_gather(lathe_ranks *r, const double *numbers, int32_t n, int32_t waits,
                                 const double **out_all)
 {
@@ -182,22 +158,17 @@ lathe_status lathe_ranks_gather(lathe_ranks *r, const double *numbers, int32_t n
     return LATHE_OK;
 }
 
-static int32_t is_silent;
-
-lathe_status lathe_ranks_refuse(lathe_ranks *r, int32_t refuses, int32_t *out_all)
+lathe_status lathe_ranks_is_first(lathe_ranks *r, const char *text, int32_t *out)
 {
-    const double own = refuses, *all = NULL;
+    /* 52 bits: a double holds them */
+    const double own = (double)(lathe_hash64(text, (int64_t)strlen(text)) >> 12), *all = NULL;
+    *out = 1;
+    if (!r)
+        return LATHE_OK;
     LATHE_TRY(lathe_ranks_gather(r, &own, 1, 1, &all));
-    *out_all = 1;
-    for (int32_t q = 0; q < r->info.n_ranks; q++)
-        *out_all &= all[(int64_t)q * LATHE_RANK_NUMBERS] != 0.0;
-    is_silent = *out_all && r->info.rank > 0;
+    for (int32_t q = 0; q < r->info.rank; q++)
+        *out &= all[(int64_t)q * LATHE_RANK_NUMBERS] != own;
     return LATHE_OK;
-}
-
-int32_t lathe_ranks_is_silent(void)
-{
-    return is_silent;
 }
 
 /* Gives every rank the n bytes of rank `root`. */

@@ -3,7 +3,7 @@
  * All ranks call these functions in the same order. Numbers travel as one all-gather, after which
  * every rank computes the same results from the same numbers, in the order of ranks: no rank takes
  * a decision of its own (docs/design/035-ranks.md). Errors of a group are LATHE_E_RANK; after one
- * of them only lathe_ranks_abort and lathe_ranks_close are of use.
+ * of them only last_words.h and lathe_ranks_close are of use.
  */
 #ifndef LATHE_RANKS_RANKS_H
 #define LATHE_RANKS_RANKS_H
@@ -56,20 +56,6 @@ lathe_status lathe_ranks_open(lathe_instance *engine, lathe_instance *base, doub
 lathe_status lathe_ranks_split(lathe_ranks *ranks, int32_t color, int32_t key, lathe_ranks **out);
 /** Leaves the group, which all ranks do; NULL is fine. */
 void lathe_ranks_close(lathe_ranks *ranks);
-/** Frees what the host has, but stays in the group, because the run failed on this rank: the other
- *  ranks wait until lathe_ranks_abort ends them. */
-void lathe_ranks_forsake(lathe_ranks *ranks);
-int32_t lathe_ranks_are_forsaken(void);
-/** Ends the other ranks of a group that was forsaken, because this process exits with exit_code;
- *  its message is printed. Does nothing if there is none. */
-void lathe_ranks_abort(int32_t exit_code);
-
-/** All ranks refuse the run for the same reason. Each tells it with `refuses` 1 or 0; if all do,
- *  *out_all is 1, and lathe_ranks_is_silent on all but rank 0, which alone prints the message and
- *  exits with its code. */
-lathe_status lathe_ranks_refuse(lathe_ranks *ranks, int32_t refuses, int32_t *out_all);
-int32_t lathe_ranks_is_silent(void);
-
 /** Number of this rank, and of ranks; NULL: 0 of 1. */
 int32_t lathe_ranks_rank(const lathe_ranks *ranks);
 int32_t lathe_ranks_count(const lathe_ranks *ranks);
@@ -81,6 +67,10 @@ int32_t lathe_ranks_count(const lathe_ranks *ranks);
  *  waits    1: the other ranks may take any time to arrive; 0: the deadline holds */
 lathe_status lathe_ranks_gather(lathe_ranks *ranks, const double *numbers, int32_t n, int32_t waits,
                                 const double **out_all);
+
+/** Whether no lower rank has this text, so that one rank says what several would. All ranks call
+ * it. */
+lathe_status lathe_ranks_is_first(lathe_ranks *ranks, const char *text, int32_t *out);
 
 /** Gives every rank the text of rank 0 (others pass anything).
  *  text  [bytes] in/out, ends with NUL; longer texts are LATHE_E_ARG on all ranks */

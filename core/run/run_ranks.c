@@ -9,6 +9,7 @@
 #include "islands/island_files.h"
 #include "ranks/extents.h"
 #include "ranks/grad_buckets.h"
+#include "ranks/last_words.h"
 #include "ranks/step_bytes.h"
 #include "records/row_kind.h"
 #include "run/curvature_check.h"
@@ -22,8 +23,9 @@ lathe_status lathe__run_check_ranks(const lathe_run *run)
     const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
     const char *name = run->parts.stage.component ? run->parts.stage.component->plugin->name : "";
     char who[32] = "several ranks";
-    if (run->ranks)
-        (void)snprintf(who, sizeof who, "%d ranks", lathe_ranks_count(run->ranks));
+    const int32_t n = run->ranks ? lathe_ranks_count(run->ranks) : run->open.as_ranks;
+    if (n > 1)
+        (void)snprintf(who, sizeof who, "%d ranks", n);
     if (lathe__run_iterates(run))
         return lathe__run_refuse(run, "stage", "name",
                                  "stage \"%s\" makes its own batches, which %s cannot do in "

@@ -43,7 +43,6 @@ typedef struct lathe_opening {
     lathe_diags *diags;  /* collects errors and warnings; NULL: the thread's message and the log */
     int32_t placed;      /* memory is allocated */
     int32_t joins;       /* 1: the run joins the ranks that were started with it */
-    int32_t all_refuse;  /* 1: all ranks refuse the run, so that none waits for another */
     int32_t as_ranks;    /* planned as rank 0 of so many ranks, which are not there; 0: alone */
 } lathe_opening;
 

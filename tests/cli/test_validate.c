@@ -88,7 +88,7 @@ Test(validate, offline_leaves_out_the_machine_and_the_data)
     char command[512];
     for (int i = 0; elsewhere[i]; i++) {
         snprintf(command, sizeof command, LATHE " validate run.toml %s 2>&1", elsewhere[i]);
-        expect(command, 2, "1 error");
+        expect(command, 2, ": error: ");
         snprintf(command, sizeof command, LATHE " validate run.toml --offline %s 2>&1",
                  elsewhere[i]);
         expect(command, 0, "run.toml: valid");

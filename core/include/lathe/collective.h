@@ -13,8 +13,9 @@
  *
  * Errors: a rank that has ended, hangs or asks for something else is LATHE_E_RANK. The message
  * names this rank, its host, the exchange and, as far as the engine knows, the other rank. After
- * any error of test() or wait() the memory of that exchange stays in use, and the only further call
- * is abort(). Threads: all functions except score() are called on the rank's thread.
+ * any error of test() or wait() the memory of that exchange stays in use, and the only further
+ * calls are tell() and abort(). Threads: all functions except score() are called on the rank's
+ * thread.
  */
 #ifndef LATHE_COLLECTIVE_H
 #define LATHE_COLLECTIVE_H
@@ -39,17 +40,9 @@ typedef struct lathe_exchange lathe_exchange; /* a prepared exchange of a group 
  * Extents lie one after the other in the order of ranks. Input and output are the same memory or
  * do not overlap, except that the input of ALL_GATHER may be extent r of its output, and the output
  * of REDUCE_SCATTER extent r of its input; not in ALL_TO_ALL. Devices may lack pairs. */
-enum {
-    LATHE_ALL_REDUCE = 0,
-    LATHE_REDUCE_SCATTER = 1,
-    LATHE_ALL_GATHER = 2,
-    LATHE_BROADCAST = 3,
-    LATHE_ALL_TO_ALL = 4,
-    LATHE_SEND = 5,
-    LATHE_RECEIVE = 6,
-    LATHE_BARRIER = 7,
-    LATHE_N_EXCHANGES = 8
-};
+enum { LATHE_ALL_REDUCE = 0, LATHE_REDUCE_SCATTER = 1, LATHE_ALL_GATHER = 2, LATHE_BROADCAST = 3 };
+enum { LATHE_ALL_TO_ALL = 4, LATHE_SEND = 5, LATHE_RECEIVE = 6 };
+enum { LATHE_BARRIER = 7, LATHE_N_EXCHANGES = 8 };
 
 /* Of ALL_REDUCE and REDUCE_SCATTER. Integers wrap around. A NaN of any rank is a NaN in the result;
  * an engine may refuse MAX and MIN of floats. bf16 and f16 are added in f32 and rounded once,
@@ -143,8 +136,7 @@ LATHE_ABI_SIZE(lathe_exchange_args, 48);
  * of their own, not host memory, over a base; its close() of the group of open() waits for no rank,
  * also after errors and with open parts. NEEDS_NO_ROOM: no scratch and no pinned memory. */
 enum { LATHE_COLLECTIVE_NEEDS_BASE = 1, LATHE_COLLECTIVE_FOR_DEVICES = 2 };
-enum { LATHE_COLLECTIVE_NEEDS_NO_ROOM = 4 };
-
+enum { LATHE_COLLECTIVE_NEEDS_NO_ROOM = 4, LATHE_TOLD_BYTES = 64 };
 typedef struct lathe_collective_v1 {
     uint32_t size;
     uint32_t revision;
@@ -194,7 +186,15 @@ typedef struct lathe_collective_v1 {
      *  has printed its message and exits with exit_code after the call; an engine that can only end
      *  all ranks together may end it, too (the only place where a plugin may). */
     void (*abort)(lathe_group *group, int32_t exit_code);
+
+    /** [any] After a failure: gives own [LATHE_TOLD_BYTES] to the ranks q with told[q] 1 of the
+     * group of open(), and takes theirs: all [n_ranks][LATHE_TOLD_BYTES], zeros where told[q] is 0
+     * then. Waits until they have called it as often or have ended, at most for `seconds`. Waits of
+     * ranks that have not called it return LATHE_E_RANK soon. Absent: each rank says for itself why
+     * it fails. LATHE_E_RANK, LATHE_E_NOMEM: told[] is 1 of this rank alone. */
+    lathe_status (*tell)(lathe_group *group, const void *own, void *all, unsigned char *told,
+                         double seconds);
 } lathe_collective_v1;
-LATHE_ABI_SIZE(lathe_collective_v1, 112);
+LATHE_ABI_SIZE(lathe_collective_v1, 120);
 
 #endif

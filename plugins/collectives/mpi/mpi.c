@@ -153,16 +153,15 @@ static lathe_status mpi_open(void *self, const lathe_collective_setup *setup, la
                          "%s has started %d processes (%s), and %s finds %d; start them with the "
                          "mpirun of that MPI, or with srun --mpi=pmix",
                          launcher->name, n_ranks, launcher->n_ranks, place.engine, place.n_ranks);
-    if (g == NULL) {
-        shim->leave(host, place.link);
-        return status;
-    }
+    if (g == NULL)
+        return status; /* in the group still: leaving it would wait for ranks that go on */
     g->group.world_ranks = place.n_ranks;
     g->world = (peer_world){.host = host,
                             .transport = shim->transport,
                             .deadline_seconds = setup->deadline_seconds,
                             .stops = setup->stops,
-                            .stops_arg = setup->stops_arg};
+                            .stops_arg = setup->stops_arg,
+                            .link = place.link};
     status = introduce(g);
     if (status == LATHE_OK)
         *out = &g->group;
@@ -229,6 +228,7 @@ static const lathe_collective_v1 mpi_table = {
     .wait = lathe__peer_wait,
     .traffic = lathe__peer_traffic,
     .abort = mpi_abort,
+    .tell = lathe__peer_tell,
 };
 
 LATHE_EXPORT extern const lathe_plugin LATHE_PLUGIN_ENTRY;

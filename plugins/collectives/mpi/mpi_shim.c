@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { N_LANES = 2, MOST_MESSAGE = 1 << 30, FIRST_SIGNAL = 1, LAST_SIGNAL = 31 };
+enum { N_LANES = 3, TOLD_LANE = 2, MOST_MESSAGE = 1 << 30, FIRST_SIGNAL = 1, LAST_SIGNAL = 31 };
 
 /* A communicator for each lane, and the ranks on this host. */
 typedef struct mpi_link {
@@ -62,6 +62,15 @@ static lathe_status mpi_test(void *self, void *requests, int32_t n, int32_t *out
     return check(x->host, "MPI_Testall", code);
 }
 
+static int32_t mpi_told(void *self)
+{
+    const mpi_link *const x = self;
+    MPI_Status from;
+    int is_there = 0;
+    const int code = MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, x->lanes[TOLD_LANE], &is_there, &from);
+    return code == MPI_SUCCESS && is_there ? from.MPI_SOURCE : -1;
+}
+
 static peer_transport transport = {
     .request_bytes = (int64_t)sizeof(MPI_Request),
     .most_bytes = MOST_MESSAGE,
@@ -69,6 +78,7 @@ static peer_transport transport = {
     .send = mpi_send,
     .receive = mpi_receive,
     .test = mpi_test,
+    .told = mpi_told,
 };
 
 /* ---- groups ---- */
@@ -282,7 +292,9 @@ static lathe_status make(const lathe_host *host, MPI_Comm comm, mpi_place *out)
     if (x == NULL)
         return lathe_fail(host, LATHE_E_NOMEM, "no memory for a group");
     x->host = host;
-    x->local = x->lanes[0] = x->lanes[1] = MPI_COMM_NULL;
+    x->local = MPI_COMM_NULL;
+    for (int i = 0; i < N_LANES; i++)
+        x->lanes[i] = MPI_COMM_NULL;
     x->window = MPI_WIN_NULL;
     n_links_open++;
     const lathe_status status = fill(host, comm, x, out);

@@ -5,7 +5,7 @@
 
 #include "shared/peer.h"
 
-enum { MPI_SHIM_VERSION = 1 };
+enum { MPI_SHIM_VERSION = 2 };
 
 /** A communicator as this rank sees it. Everything belongs to the shim. */
 typedef struct mpi_place {
@@ -27,6 +27,7 @@ typedef struct mpi_shim {
     /** Frees a communicator; all its ranks call it. MPI itself ends with the process, and only if
      *  every group was left. */
     void (*leave)(const lathe_host *host, void *link);
+    /** Ends all processes; this one exits with exit_code then, if it is still there. */
     void (*abort)(int32_t exit_code);
 } mpi_shim;
 

@@ -29,13 +29,15 @@ typedef struct peer_transport {
     int64_t request_bytes; /* memory that a message under way needs */
     int64_t most_bytes;    /* length of one message */
     int32_t most_tag;      /* tags are 0 to most_tag */
-    /* lane: 0 for exchanges of the whole group, 1 for SEND and RECEIVE */
+    /* lane: 0 for exchanges of the whole group, 1 for SEND and RECEIVE, 2 for tell() */
     lathe_status (*send)(void *link, int32_t peer, int32_t lane, int32_t tag, const void *data,
                          int64_t bytes, void *request);
     lathe_status (*receive)(void *link, int32_t peer, int32_t lane, int32_t tag, void *data,
                             int64_t bytes, void *request);
     /** Goes on, and tells whether all n requests, one after the other in memory, are done. */
     lathe_status (*test)(void *link, void *requests, int32_t n, int32_t *out_done);
+    /** A rank of the group whose message of tell() has arrived and is not received; -1: none. */
+    int32_t (*told)(void *link);
 } peer_transport;
 
 /** What ranks on one host tell each other in shared memory. */
@@ -55,7 +57,9 @@ typedef struct peer_world {
     void *stops_arg;
     int64_t sent, received;  /* bytes in runs of exchanges */
     lathe_exchange *running; /* list */
-    lathe_status failed;     /* not LATHE_OK: only abort() may follow */
+    lathe_status failed;     /* not LATHE_OK: only tell() and abort() may follow */
+    void *link;              /* of the group of open() */
+    int32_t n_tells;         /* calls of tell() */
 } peer_world;
 
 struct lathe_group {
@@ -117,6 +121,9 @@ lathe_status lathe__peer_wait(lathe_exchange *exchange, double deadline_seconds)
 lathe_status lathe__peer_traffic(const lathe_group *group, int64_t *out_sent,
                                  int64_t *out_received);
 
+lathe_status lathe__peer_tell(lathe_group *group, const void *own, void *all, unsigned char *told,
+                              double seconds);
+
 /** One exchange at once, within the deadline of the world; its scratch is allocated. */
 lathe_status lathe__peer_exchange_now(lathe_group *group, const lathe_exchange_problem *problem,
                                       const void *in, void *out);
@@ -129,7 +136,10 @@ lathe_status lathe__peer_build(lathe_group *group, const lathe_exchange_problem 
  *  is no such process. */
 int64_t lathe__peer_born(int64_t pid, char *out_state);
 
-/** LATHE_E_RANK if a rank of the exchange on this host has ended. */
+/** Whether the process of a rank of this host has ended. */
+int32_t lathe__peer_has_ended(const lathe_group *group, int32_t q);
+
+/** LATHE_E_RANK if a rank of the exchange on this host has ended, or a rank has called tell(). */
 lathe_status lathe__peer_watch(const lathe_exchange *exchange);
 
 /** 1 if a rank of the exchange on this host is stopped by a signal. */

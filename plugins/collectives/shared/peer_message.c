@@ -77,9 +77,22 @@ int64_t lathe__peer_name(const lathe_exchange *x, char *text, int64_t bytes)
     return at < bytes ? at : bytes - 1;
 }
 
+int32_t lathe__peer_has_ended(const lathe_group *group, int32_t q)
+{
+    return state_of(group, q) == 'X';
+}
+
 lathe_status lathe__peer_watch(const lathe_exchange *x)
 {
+    const peer_world *const world = x->group->world;
+    const int32_t teller = world->transport != NULL && world->transport->told != NULL
+                               ? world->transport->told(world->link)
+                               : -1;
     char text[256];
+    if (teller >= 0) {
+        (void)lathe__peer_name(x, text, sizeof text);
+        return lathe_fail(world->host, LATHE_E_RANK, "%s: rank %d has failed", text, teller);
+    }
     for (int32_t q = 0; q < x->group->info.n_ranks; q++) {
         if (!takes_part(x, q) || state_of(x->group, q) != 'X')
             continue;

@@ -37,6 +37,23 @@ static inline const lathe_launcher *lathe_launcher_find(int32_t *out_ranks)
     return NULL;
 }
 
+/** Number of this process among all that a launcher started, from 0; -1: it is not one of several,
+ * or the launcher does not tell. */
+static inline int32_t lathe_launcher_rank(void)
+{
+    int32_t n_ranks;
+    const lathe_launcher *const launcher = lathe_launcher_find(&n_ranks);
+    const char *const texts[] = {launcher != NULL ? getenv(launcher->with) : NULL,
+                                 launcher != NULL ? getenv("PMIX_RANK") : NULL};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts && n_ranks != 1; i++) {
+        char *end = NULL;
+        const long rank = texts[i] != NULL ? strtol(texts[i], &end, 10) : -1;
+        if (texts[i] != NULL && end != texts[i] && *end == '\0' && rank >= 0 && rank < 1 << 24)
+            return (int32_t)rank;
+    }
+    return -1;
+}
+
 /** Number of this process among those that a launcher started on this host, from 0; -1: it is not
  *  one of several, or the launcher does not tell. */
 static inline int32_t lathe_launcher_local_rank(void)
