@@ -318,28 +318,36 @@ static void end_after_ranks(job *j)
     }
 }
 
-/* Says how the job ended, if that is known here alone. */
+/* Says how the job ended, if that is known here alone. mpirun (4.1) sometimes ends without the box
+ * that names the rank; its exit code is that of the rank all the same. */
 static void explain(job *j, int status)
 {
+    static const char hint[] = "; the kernel does that when memory runs out";
     const stream *const errors = &j->streams[1];
     const lathe_launch_words *const w = &errors->words;
-    char *const why = j->end->why;
+    char *const why = j->end->why, who[32] = "a rank";
     const size_t bytes = sizeof j->end->why;
+    const int is_silent = errors->n_of_ranks == 0 && w->n_told == 0;
+    const int known = w->killed_rank >= 0 ? w->killed_rank : w->exited_rank;
+    /* the number of a signal, if mpirun has said nothing: its own failures have such codes, too */
+    const int past = w->n_told == 0 ? j->end->code - 128 : 0;
+    const int by_signal = w->killed_rank >= 0       ? w->signal
+                          : w->exited_rank >= 0     ? 0
+                          : past > 0 && past < NSIG ? past
+                                                    : 0;
     if (j->end->code == 0 || j->end->stopped != 0)
         return;
-    if (w->killed_rank >= 0)
-        (void)snprintf(why, bytes, "rank %d was ended by signal %d (%s)%s", w->killed_rank,
-                       w->signal, strsignal(w->signal),
-                       w->signal == SIGKILL ? "; the kernel does that when memory runs out" : "");
-    else if (WIFSIGNALED(status))
+    if (known >= 0)
+        (void)snprintf(who, sizeof who, "rank %d", known);
+    if (WIFSIGNALED(status))
         (void)snprintf(why, bytes, "mpirun was ended by signal %d (%s)%s", WTERMSIG(status),
                        strsignal(WTERMSIG(status)),
                        j->is_killed ? ", because it did not end after its ranks had" : "");
-    else if (errors->n_of_ranks == 0 && w->n_told == 0 && w->exited_rank >= 0)
-        (void)snprintf(why, bytes, "rank %d exited with %d, and said nothing", w->exited_rank,
-                       w->code);
-    else if (errors->n_of_ranks == 0 && w->n_told == 0)
-        (void)snprintf(why, bytes, "mpirun exited with %d, and said nothing", j->end->code);
+    else if (by_signal > 0)
+        (void)snprintf(why, bytes, "%s was ended by signal %d (%s)%s", who, by_signal,
+                       strsignal(by_signal), by_signal == SIGKILL ? hint : "");
+    else if (is_silent)
+        (void)snprintf(why, bytes, "%s exited with %d, and said nothing", who, j->end->code);
 }
 
 static void wait_for(job *j)

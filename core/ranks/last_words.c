@@ -16,7 +16,7 @@
  * others, when some are known to be gone; for those that have not joined; for a line to be printed.
  */
 static const double agree_seconds = 5.0, gone_seconds = 1.0, apart_seconds = 1.0,
-                    line_seconds = 2.0;
+                    line_seconds = 2.0, end_seconds = 5.0;
 enum { MOST_APART = 1024 }; /* ranks looked for if the launcher's number of them is wrong */
 
 /* The end of this process's run. */
@@ -205,6 +205,22 @@ static int all_told(void)
     return n == ending.n_ranks;
 }
 
+/* Whether no lower rank has told that it ends. */
+static int is_lowest(void)
+{
+    for (int32_t q = 0; ending.n_ranks > 1 && q < ending.rank; q++)
+        if (ending.told[q])
+            return 0;
+    return 1;
+}
+
+static void wait_for_the_end(void)
+{
+    const double begun = now();
+    while (now() - begun < end_seconds)
+        rest();
+}
+
 void lathe_ranks_end(int32_t exit_code)
 {
     int32_t n;
@@ -220,6 +236,8 @@ void lathe_ranks_end(int32_t exit_code)
     else if (ending.n_ranks > 1 && ending.ranks)
         (void)tell((lathe_rank_words){.status = LATHE_OK}, line_seconds);
     const int may_ask = ending.ranks || all_told();
-    if ((!may_ask || !lathe__launcher_end(exit_code)) && ending.ranks)
+    if (may_ask && !is_lowest())
+        wait_for_the_end(); /* several that ask at once have crashed mpirun 4.1.4 */
+    else if ((!may_ask || !lathe__launcher_end(exit_code)) && ending.ranks)
         ending.ranks->table->abort(ending.ranks->group, exit_code);
 }
