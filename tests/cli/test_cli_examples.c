@@ -111,21 +111,22 @@ static void make_data(void)
     put_times("README.md", "Lathe trains large language models.\n", 8);
 }
 
-/* Whether stderr has exactly one message: a line "lathe train: ...", or the errors of the run file
- * with their number. */
+/* Whether stderr has exactly one message: a line "lathe train: ...", an error of the run file, or
+ * several with their number. */
 static int is_one_message(const char *name)
 {
     char begin[64];
-    int n = 0, n_lists = 0;
+    int n = 0, n_lists = 0, n_errors = 0;
     snprintf(begin, sizeof begin, "lathe %s:", name);
     for (const char *line = output; line; line = strchr(line, '\n')) {
         line += *line == '\n';
         n += strncmp(line, begin, strlen(begin)) == 0;
         const size_t length = strcspn(line, "\n");
-        n_lists += (length > 6 && strncmp(line + length - 6, " error", 6) == 0) ||
-                   (length > 7 && strncmp(line + length - 7, " errors", 7) == 0);
+        n_lists += length > 7 && strncmp(line + length - 7, " errors", 7) == 0;
     }
-    return n + n_lists == 1 && (n == 1 || strstr(output, ": error: ") != NULL);
+    for (const char *at = strstr(output, ": error: "); at; at = strstr(at + 1, ": error: "))
+        n_errors++;
+    return n == 1 ? n_lists == 0 : n == 0 && (n_errors == 1 ? n_lists == 0 : n_lists == 1);
 }
 
 /* Runs all commands and stores their exit codes; `output` has the stderr of the last one. */
