@@ -13,7 +13,7 @@
 #include "loop/train.h"
 #include "opening/opening.h"
 #include "pipeline/train_start.h"
-#include "ranks/last_words.h"
+#include "ranks/failure_report.h"
 
 static lathe_cli_stop stop;
 

@@ -17,10 +17,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "app/launch_words.h"
+#include "app/launch_output.h"
 #include "base/buffer.h"
 #include "base/error.h"
-#include "ranks/last_words.h"
+#include "ranks/failure_report.h"
 
 enum {
     FIXED_ARGUMENTS = 16,
@@ -36,8 +36,8 @@ typedef struct stream {
     FILE *to;
     char line[LINE_BYTES];
     size_t n;
-    int64_t n_of_ranks; /* lines of ranks that were passed on */
-    lathe_launch_words words;
+    int64_t n_of_ranks;         /* lines of ranks that were passed on */
+    lathe_launch_output mpirun; /* its own messages */
 } stream;
 
 typedef struct job {
@@ -187,7 +187,7 @@ static int names_rank(const char *line, int rank)
     return found != NULL && found - line < 48 && !isdigit((unsigned char)found[n]);
 }
 
-/* "[1,3]<stdout>:text" -> "rank 3: text". Lines of mpirun itself have no tag (launch_words.h). */
+/* "[1,3]<stdout>:text" -> "rank 3: text". Lines of mpirun itself have no tag (launch_output.h). */
 static void put_line(stream *s)
 {
     int rank = 0, end = 0;
@@ -196,7 +196,7 @@ static void put_line(stream *s)
         s->n--;
     s->line[s->n] = '\0';
     if (sscanf(s->line, "[%*d,%d]<std%*3[a-z]>:%n", &rank, &end) != 1 || end == 0) {
-        lathe_launch_words_line(&s->words, s->line, s->to);
+        lathe_launch_output_line(&s->mpirun, s->line, s->to);
         s->n = 0;
         return;
     }
@@ -223,7 +223,7 @@ static void read_stream(stream *s)
     if (got <= 0) {
         if (s->n > 0)
             put_line(s);
-        lathe_launch_words_end(&s->words, s->to);
+        lathe_launch_output_end(&s->mpirun, s->to);
         (void)close(s->fd);
         s->fd = -1;
     }
@@ -324,7 +324,7 @@ static void explain(job *j, int status)
 {
     static const char hint[] = "; the kernel does that when memory runs out";
     const stream *const errors = &j->streams[1];
-    const lathe_launch_words *const w = &errors->words;
+    const lathe_launch_output *const w = &errors->mpirun;
     char *const why = j->end->why, who[32] = "a rank";
     const size_t bytes = sizeof j->end->why;
     const int is_silent = errors->n_of_ranks == 0 && w->n_told == 0;
@@ -385,7 +385,7 @@ lathe_status lathe_launch_run(const char *mpirun, int32_t n_ranks, char *const *
     j->end = out;
     j->n_ranks = n_ranks;
     for (int i = 0; i < 2; i++)
-        lathe_launch_words_init(&j->streams[i].words);
+        lathe_launch_output_init(&j->streams[i].mpirun);
     lathe_status status = arguments(j, mpirun, train, &arena, &argv);
     if (status == LATHE_OK)
         status = begin(j, argv, taken);

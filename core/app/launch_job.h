@@ -26,7 +26,7 @@ void lathe_launch_take_signals(sigset_t *out);
  *  train    arguments of `lathe`, from "train" on, ended by NULL
  *
  *  The output of rank 0 is passed on; lines of other ranks get "rank 3: " in front. mpirun's own
- * words about the end of processes are left out (launch_words.h); out->why has what is not said
+ * words about the end of processes are left out (launch_output.h); out->why has what is not said
  * then. A signal of `taken` goes to every rank, which then writes a checkpoint; a second one of any
  * kind goes there too, and mpirun is ended if it is still there 5 s later. If this process dies,
  * mpirun ends the ranks. LATHE_E_IO: no process can be started. */

@@ -5,18 +5,18 @@
 #include <string.h>
 
 #include "lathe/kit/launcher_kit.h"
-#include "ranks/last_words.h"
+#include "ranks/failure_report.h"
 
 /* Prints in one write: a launcher that marks the lines of a process marks each write. */
-static void print_lines(const char *text, const lathe_verdict *verdict)
+static void print_lines(const char *text, const lathe_failure_decision *decision)
 {
     static char all[16384]; /* there may be no memory */
     size_t at = 0;
     while (*text != '\0' && at < sizeof all - 1) {
         const size_t n = strcspn(text, "\n");
-        if (verdict->names_rank)
-            at += (size_t)snprintf(all + at, sizeof all - at, "rank %d of %d: ", verdict->rank,
-                                   verdict->n_ranks);
+        if (decision->names_rank)
+            at += (size_t)snprintf(all + at, sizeof all - at, "rank %d of %d: ", decision->rank,
+                                   decision->n_ranks);
         if (at < sizeof all)
             at += (size_t)snprintf(all + at, sizeof all - at, "%.*s\n", (int)n, text);
         text += n + (text[n] == '\n');
@@ -28,11 +28,11 @@ static void print_lines(const char *text, const lathe_verdict *verdict)
 
 int lathe_cli_fail_ranks(const char *text, lathe_status status, int (*code_of)(lathe_status status))
 {
-    lathe_verdict verdict;
-    lathe_ranks_last_words(status, text, &verdict);
-    if (verdict.speaks)
-        print_lines(text, &verdict);
-    const int code = code_of(verdict.status);
+    lathe_failure_decision decision;
+    lathe_ranks_agree_on_failure(status, text, &decision);
+    if (decision.prints)
+        print_lines(text, &decision);
+    const int code = code_of(decision.status);
     lathe_ranks_end(code);
     return code;
 }

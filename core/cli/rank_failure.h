@@ -5,7 +5,7 @@
 #include "lathe/status.h"
 
 /** Prints why this process fails to stderr, unless another rank does, and ends all ranks
- *  (ranks/last_words.h). Returns the exit code, the same one on all ranks.
+ *  (ranks/failure_report.h). Returns the exit code, the same one on all ranks.
  *
  *  text     lines; each begins with "rank 1 of 2: " if not all ranks say the same
  *  status   why

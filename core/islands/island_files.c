@@ -59,7 +59,8 @@ static lathe_status each_of_kind(const lathe_outer *f, int32_t kind, tensor_fn f
     return LATHE_OK;
 }
 
-/* The tensors of an island's file. */
+/* The tensors of an island's file. That of island 0 has error feedback alone: its state is the
+ * run's. */
 static lathe_status each_of_island(const lathe_outer *f, int32_t island, int32_t has_masters,
                                    int32_t has_errors, tensor_fn fn, void *arg)
 {
@@ -201,6 +202,11 @@ typedef struct reading {
     int32_t only_checks;
 } reading;
 
+static int same_shape(const lathe_desc *a, const lathe_desc *b)
+{
+    return a->rank == b->rank && memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims) == 0;
+}
+
 static lathe_status read_tensor(void *arg, const tensor *t)
 {
     const reading *x = arg;
@@ -209,8 +215,7 @@ static lathe_status read_tensor(void *arg, const tensor *t)
     if (!found)
         return lathe_error(LATHE_E_CORRUPT, "%s lacks '%s'", lathe_safetensors_path(x->set),
                            t->name);
-    if (found->desc.dtype != t->desc.dtype ||
-        lathe_desc_count(&found->desc) != lathe_desc_count(&t->desc))
+    if (found->desc.dtype != t->desc.dtype || !same_shape(&found->desc, &t->desc))
         return lathe_error(LATHE_E_SHAPE, "%s: '%s' has another shape or dtype than the run's",
                            found->file, t->name);
     if (x->only_checks)
@@ -228,7 +233,8 @@ static lathe_status read_tensor(void *arg, const tensor *t)
     }
 }
 
-/* Reads the numbers of the island whose state this one takes. */
+/* Reads the counters of the saved island that this one continues. Its sums of a step that was not
+ * finished are checked and left: several ranks do not resume within a step (run_ranks.c). */
 static lathe_status read_counters(const lathe_outer *f, const json_t *island, int32_t is_within,
                                   const char *path)
 {
@@ -259,7 +265,7 @@ static lathe_status open_set(lathe_arena *arena, const char *dir, const char *na
     return path ? lathe_safetensors_open(path, out) : LATHE_E_NOMEM;
 }
 
-/* Whether an island's file has error feedback; the feedback of one without begins with zeros. */
+/* Whether an island's file has error feedback; an island without it starts with zeros. */
 static int32_t has_errors(const lathe_outer *f, const lathe_safetensors *set)
 {
     char name[NAME];
@@ -272,7 +278,8 @@ static int32_t has_errors(const lathe_outer *f, const lathe_safetensors *set)
     return 0;
 }
 
-/* Checks all of a file, then takes it. island -1: the outer state. */
+/* Checks names, shapes and dtypes of all tensors, copies them, and then checks that the file could
+ * be read throughout. island -1: the outer state. */
 static lathe_status read_set(const lathe_outer *f, const lathe_safetensors *set, int32_t island,
                              int32_t has_masters)
 {
@@ -295,11 +302,13 @@ static lathe_status read_island(const lathe_outer *f, lathe_arena *arena, const 
     char name[32];
     lathe_safetensors *set = NULL;
     (void)snprintf(name, sizeof name, "island-%d", island);
+    const char *one = lathe_arena_printf(arena, "%s/state/%s.safetensors", dir, name);
+    const char *many = one ? lathe_arena_printf(arena, "%s.index.json", one) : NULL;
+    if (!many)
+        return LATHE_E_NOMEM;
+    if (island == 0 && !lathe_path_exists(one) && !lathe_path_exists(many))
+        return LATHE_OK; /* it has a file for its error feedback only */
     lathe_status status = open_set(arena, dir, name, &set);
-    if (status != LATHE_OK && island == 0) { /* it has a file for its error feedback only */
-        lathe_error_clear();
-        return LATHE_OK;
-    }
     if (status == LATHE_OK)
         status = read_set(f, set, island, has_masters);
     lathe_safetensors_close(set);
@@ -315,9 +324,14 @@ static lathe_status read_all(const lathe_outer *f, const char *dir, const char *
     lathe_arena arena = LATHE_ARENA_INIT;
     lathe_safetensors *outer = NULL;
     int64_t version = 0;
-    LATHE_TRY(lathe__state_count(root, path, "version", VERSION, &version));
+    LATHE_TRY(lathe__state_count(root, path, "version", INT64_MAX, &version));
+    if (version < 1 || version > VERSION)
+        return lathe_error(
+            LATHE_E_UNSUPPORTED,
+            "%s has version %lld, and this Lathe reads version %d: use the Lathe that wrote it",
+            path, (long long)version, VERSION);
     if (n < 1 || n > MOST_ISLANDS)
-        return lathe_error(LATHE_E_CORRUPT, "%s: 'islands' is no list of 1 to %d", path,
+        return lathe_error(LATHE_E_CORRUPT, "%s: 'islands' must be a list of 1 to %d entries", path,
                            MOST_ISLANDS);
     const int32_t from = lathe_islands_layout(f->islands)->island_no % (int32_t)n;
     lathe_islands_restart(f->islands);
@@ -330,7 +344,7 @@ static lathe_status read_all(const lathe_outer *f, const char *dir, const char *
         status = read_counters(f, json_array_get(list, (size_t)from), within, path);
     if (status == LATHE_OK && n != lathe_islands_count(f->islands) &&
         lathe_ranks_rank(lathe_islands_layout(f->islands)->all) == 0)
-        lathe_log(LATHE_LOG_INFO, "%s was written by %lld island%s, the run goes on with %d", dir,
+        lathe_log(LATHE_LOG_INFO, "%s was written by %lld island%s; the run continues with %d", dir,
                   (long long)n, n == 1 ? "" : "s", lathe_islands_count(f->islands));
     lathe_safetensors_close(outer);
     lathe_arena_fini(&arena);
@@ -391,11 +405,9 @@ lathe_status lathe_outer_create(const lathe_rank_layout *layout, lathe_store *st
 
 void lathe_outer_close(lathe_outer *f, lathe_machine *m, int32_t is_forsaken)
 {
-    if (!f)
+    if (!f || is_forsaken) /* exchanges may be under way in its memory */
         return;
     lathe_islands_unplace(f->islands, m);
-    if (is_forsaken)
-        return;
     lathe_islands_destroy(f->islands);
     free(f);
 }

@@ -23,8 +23,8 @@
 #include "opening/reference_adapter.h"
 #include "opening/settings_check.h"
 #include "ranks/extents.h"
+#include "ranks/failure_report.h"
 #include "ranks/grad_buckets.h"
-#include "ranks/last_words.h"
 #include "run/iteration.h"
 #include "run/reward_model.h"
 #include "run/rollout_noise.h"
@@ -338,7 +338,7 @@ static lathe_status create(const char *path, const lathe_override *list, int32_t
 }
 
 /* A run that failed after it had joined other ranks. Exchanges may be under way in its memory, and
- * the process ends (ranks/last_words.h). */
+ * the process ends (ranks/failure_report.h). */
 static lathe_run *kept;
 
 /* Returns the run, or closes it after an error. */

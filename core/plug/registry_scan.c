@@ -106,7 +106,7 @@ static lathe_status find_in_folder(lathe_registry *registry, int64_t i, int32_t 
     if (status == LATHE_E_NOMEM)
         return status;
     if (status != LATHE_OK) {
-        (void)lathe__registry_refuse_error(registry, kind, folder, status);
+        (void)lathe__registry_refuse_error(registry, 0, folder, status);
         return LATHE_OK;
     }
     for (int64_t k = 0; k < n; k++) {
@@ -120,7 +120,7 @@ static lathe_status find_in_folder(lathe_registry *registry, int64_t i, int32_t 
     return LATHE_OK;
 }
 
-/* Loads the files that survived their trial and records the others. */
+/* Loads the files that passed the trial and records the others. */
 static lathe_status open_found(lathe_registry *registry, const found *f)
 {
     for (int64_t i = 0; i < f->n; i++) {
@@ -189,27 +189,36 @@ static int by_text(const void *a, const void *b)
 lathe_status lathe_registry_names(const lathe_registry *registry, int32_t kind, lathe_arena *arena,
                                   const char ***out, int64_t *out_n)
 {
-    enum { MAX_NAMES = 512 };
-    const char **names = lathe_arena_alloc(arena, MAX_NAMES * (int64_t)sizeof *names);
+    const char **names = NULL;
     int64_t n = 0, kept = 0;
-    *out = names;
+    *out = NULL;
     *out_n = 0;
-    if (names == NULL)
-        return LATHE_E_NOMEM;
     for (int64_t i = 0; i < registry->n_paths; i++) {
         char **files = NULL;
         int64_t n_files = 0;
         const char *folder = lathe_path_join(arena, registry->paths[i], lathe_kind_name(kind));
         if (folder == NULL)
             return LATHE_E_NOMEM;
-        if (!lathe_path_is_dir(folder) ||
-            lathe_dir_list(folder, arena, &files, &n_files) != LATHE_OK)
+        if (!lathe_path_is_dir(folder))
             continue;
-        for (int64_t j = 0; j < n_files && n < MAX_NAMES; j++) {
+        const lathe_status status = lathe_dir_list(folder, arena, &files, &n_files);
+        if (status == LATHE_E_NOMEM)
+            return status;
+        if (status != LATHE_OK)
+            continue; /* a folder that cannot be read: lathe_registry_scan says so */
+        const char **const more =
+            lathe_arena_alloc(arena, (n + n_files + 1) * (int64_t)sizeof *more);
+        if (more == NULL)
+            return LATHE_E_NOMEM;
+        if (n > 0)
+            memcpy(more, names, (size_t)n * sizeof *more);
+        names = more;
+        for (int64_t j = 0; j < n_files; j++) {
             LATHE_TRY(stem(arena, files[j], &names[n]));
             n += names[n] != NULL;
         }
     }
+    *out = names;
     if (n > 1)
         qsort(names, (size_t)n, sizeof *names, by_text);
     for (int64_t i = 0; i < n; i++)

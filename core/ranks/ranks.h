@@ -3,7 +3,7 @@
  * All ranks call these functions in the same order. Numbers travel as one all-gather, after which
  * every rank computes the same results from the same numbers, in the order of ranks: no rank takes
  * a decision of its own (docs/design/035-ranks.md). Errors of a group are LATHE_E_RANK; after one
- * of them only last_words.h and lathe_ranks_close are of use.
+ * of them only failure_report.h and lathe_ranks_close are of use.
  */
 #ifndef LATHE_RANKS_RANKS_H
 #define LATHE_RANKS_RANKS_H

@@ -54,7 +54,9 @@ static lathe_status eval_sign(jinja_vm *vm, const jinja_node *node, jinja_value 
                ? lathe__jinja_math(vm, JINJA_SUB,
                                    out->type == JINJA_FLOAT ? jinja_float(-0.0) : jinja_int(0),
                                    *out, out)
-               : lathe__jinja_math(vm, JINJA_ADD, jinja_int(0), *out, out);
+               : lathe__jinja_math(vm, JINJA_ADD,
+                                   out->type == JINJA_FLOAT ? jinja_float(-0.0) : jinja_int(0),
+                                   *out, out);
 }
 
 static lathe_status eval_logic(jinja_vm *vm, const jinja_node *node, jinja_value *out)
@@ -166,6 +168,9 @@ static lathe_status spread(jinja_vm *vm, const jinja_node *arg, jinja_value x, j
         const jinja_value key = x.u.dict->entries[i].key;
         if (key.type != JINJA_STRING)
             return lathe__jinja_raise_type(vm, key, "the name of an argument");
+        if (key.u.s->n && memchr(key.u.s->data, 0, (size_t)key.u.s->n))
+            return lathe__jinja_raise(vm, LATHE_E_UNSUPPORTED,
+                                      "the name of an argument with a NUL in it");
         char *name = lathe__jinja_alloc(vm, key.u.s->n + 1);
         if (!name)
             return lathe__jinja_failed(vm);
@@ -178,14 +183,14 @@ static lathe_status spread(jinja_vm *vm, const jinja_node *arg, jinja_value x, j
     return LATHE_OK;
 }
 
-/* How many arguments x stands for after * or **. */
+/* Adds to *n the number of arguments that x stands for after * or **. */
 static lathe_status spread_size(jinja_vm *vm, const jinja_node *arg, jinja_value x, int64_t *n)
 {
     vm->at = &arg->place;
     if (arg->sub == JINJA_ARG_STAR && x.type == JINJA_LIST)
-        *n += x.u.list->n;
+        *n += x.u.list->n - 1; /* x itself is counted */
     else if (arg->sub == JINJA_ARG_STAR_STAR && x.type == JINJA_DICT)
-        *n += x.u.dict->n;
+        *n += x.u.dict->n - 1;
     else
         return lathe__jinja_raise_type(vm, x, "spread over arguments");
     return LATHE_OK;

@@ -308,9 +308,9 @@ Test(adapter_folder, ctrl_c_leaves_no_part_of_a_merged_model)
     cr_expect_not_null(strstr(output, "lathe merge: stopped; nothing was written"), "%s", output);
     run_with_pending(SIGINT, LATHE " merge base out -o merged --quant.name nf4 2>&1");
     cr_expect_not_null(strstr(output, "lathe merge: stopped; nothing was written"), "%s", output);
-    expect("ls -d merged* 2>/dev/null | wc -l", 0, "0");
+    expect_text("ls -d merged* 2>/dev/null | wc -l", "0\n");
     expect(LATHE " merge base out -o merged/ 2>&1", 0, "into 4 weights of base: merged/");
-    expect("ls -d merged*", 0, "merged");
+    expect_text("ls -d merged*", "merged\n");
 }
 
 /* An adapter that was trained on raw bytes reads raw bytes, whatever tokenizer its base has. */

@@ -211,6 +211,16 @@ Test(diloco_ranks, a_state_that_is_loaded_is_saved_as_it_was)
     expect_same_files("two/step-00000005", "again", "ZeRO-1");
     cr_assert_eq(reshard(2, "none", "again", "third", set), 0, "%s", output);
     expect_same_files("two/step-00000005", "third", "islands of one rank");
+    /* error feedback of the first island that cannot be read is an error, not zeros */
+    cr_assert_eq(
+        shell("cd two/step-00000005/state && head -c 64 island-0.safetensors >part && mv part "
+              "island-0.safetensors"),
+        0);
+    cr_expect_neq(train(4, "two",
+                        ISLANDS(2, 3) DTYPE "int8 --train.micro_batch_size 2 --train.stop_after 6 "
+                                            "--train.weight_average ema"),
+                  0);
+    cr_expect_not_null(strstr(output, "island-0.safetensors"), "%s", output);
 }
 
 typedef struct row {

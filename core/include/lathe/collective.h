@@ -190,8 +190,8 @@ typedef struct lathe_collective_v1 {
     /** [any] After a failure: gives own [LATHE_TOLD_BYTES] to the ranks q with told[q] 1 of the
      * group of open(), and takes theirs: all [n_ranks][LATHE_TOLD_BYTES], zeros where told[q] is 0
      * then. Waits until they have called it as often or have ended, at most for `seconds`. Waits of
-     * ranks that have not called it return LATHE_E_RANK soon. Absent: each rank says for itself why
-     * it fails. LATHE_E_RANK, LATHE_E_NOMEM: told[] is 1 of this rank alone. */
+     * ranks that have not called it return LATHE_E_RANK soon. Absent: the base group's is used, if
+     * there is one. After an error told[] still says of which ranks all[] was received. */
     lathe_status (*tell)(lathe_group *group, const void *own, void *all, unsigned char *told,
                          double seconds);
 } lathe_collective_v1;

@@ -1,5 +1,5 @@
-/* What a rank that has failed tells the others: messages on a lane of their own, so that exchanges
- * that are under way do not matter. */
+/* Exchanges the reasons of a failure between ranks, on a lane (a communicator) of its own, so that
+ * exchanges under way do not interfere. */
 #include <string.h>
 #include <time.h>
 
@@ -7,12 +7,12 @@
 
 enum { LANE = 2 };
 
-/* A call of tell(). Its memory is never freed, because requests may stay under way. */
+/* A call of tell(). The buffers are never freed, because requests may stay under way. */
 typedef struct telling {
     lathe_group *group;
-    unsigned char *requests; /* [n_ranks][2]: of what is received, of what is sent */
+    unsigned char *requests; /* [n_ranks][2] [q][0]: receives from rank q; [q][1]: sends to it */
     unsigned char *texts;    /* [1 + n_ranks][LATHE_TOLD_BYTES]: own, then those received */
-    unsigned char *left;     /* [n_ranks][2] 1: the request is under way */
+    unsigned char *pending;  /* [n_ranks][2] 1: the request is pending */
     unsigned char *begun;    /* [n_ranks] 1: rank q is asked */
     int32_t tag;
 } telling;
@@ -44,11 +44,11 @@ static lathe_status prepare(telling *x, const void *own)
     if (x->texts == NULL)
         return lathe_fail(world->host, LATHE_E_NOMEM, "no memory to tell %lld ranks", (long long)n);
     x->requests = x->texts + texts;
-    x->left = x->requests + requests;
-    x->begun = x->left + 2 * n;
+    x->pending = x->requests + requests;
+    x->begun = x->pending + 2 * n;
     memset(x->texts, 0, (size_t)texts);
     memcpy(x->texts, own, LATHE_TOLD_BYTES);
-    memset(x->left, 0, 3 * (size_t)n);
+    memset(x->pending, 0, 3 * (size_t)n);
     return LATHE_OK;
 }
 
@@ -58,25 +58,25 @@ static lathe_status begin(const telling *x, int32_t q)
     const peer_transport *const t = x->group->world->transport;
     LATHE_TRY(t->receive(x->group->link, q, LANE, x->tag, text_of(x, q), LATHE_TOLD_BYTES,
                          request_of(x, q, 0)));
-    x->left[2 * q] = 1;
+    x->pending[2 * q] = 1;
     LATHE_TRY(
         t->send(x->group->link, q, LANE, x->tag, x->texts, LATHE_TOLD_BYTES, request_of(x, q, 1)));
-    x->left[2 * q + 1] = 1;
+    x->pending[2 * q + 1] = 1;
     x->begun[q] = 1;
     return LATHE_OK;
 }
 
-/* Goes on with the requests of rank q. Returns whether some are under way. */
-static int go_on(const telling *x, int32_t q)
+/* Makes progress on the requests of rank q. Returns whether some are pending. */
+static int progress(const telling *x, int32_t q)
 {
     const peer_transport *const t = x->group->world->transport;
     for (int32_t sends = 0; sends < 2; sends++) {
         int32_t done = 0;
-        if (x->left[2 * q + sends] &&
+        if (x->pending[2 * q + sends] &&
             t->test(x->group->link, request_of(x, q, sends), 1, &done) == LATHE_OK && done)
-            x->left[2 * q + sends] = 0;
+            x->pending[2 * q + sends] = 0;
     }
-    return x->left[2 * q] || x->left[2 * q + 1];
+    return x->pending[2 * q] || x->pending[2 * q + 1];
 }
 
 static void wait_for_all(const telling *x, double seconds)
@@ -85,12 +85,12 @@ static void wait_for_all(const telling *x, double seconds)
     const double begun = now();
     for (;;) {
         const int is_over = now() - begun >= seconds;
-        int32_t n_left = 0;
+        int32_t n_pending = 0;
         for (int32_t q = 0; q < x->group->info.n_ranks; q++) {
             const int32_t has_ended = lathe__peer_has_ended(x->group, q); /* before the last look */
-            n_left += x->begun[q] && go_on(x, q) && !has_ended;
+            n_pending += x->begun[q] && progress(x, q) && !has_ended;
         }
-        if (n_left == 0 || is_over)
+        if (n_pending == 0 || is_over)
             return;
         (void)nanosleep(&pause, NULL);
     }
@@ -108,13 +108,14 @@ lathe_status lathe__peer_tell(lathe_group *group, const void *own, void *all, un
     memcpy((unsigned char *)all + rank * (int64_t)LATHE_TOLD_BYTES, own, LATHE_TOLD_BYTES);
     if (n > 1)
         status = prepare(&x, own);
-    for (int32_t q = 0; q < n && status == LATHE_OK; q++)
-        if (q != rank && told[q])
-            status = begin(&x, q);
-    if (n > 1 && status == LATHE_OK)
+    for (int32_t q = 0; q < n && x.begun != NULL; q++) {
+        const lathe_status begun = q != rank && told[q] ? begin(&x, q) : LATHE_OK;
+        status = status != LATHE_OK ? status : begun; /* the others are asked all the same */
+    }
+    if (x.begun != NULL)
         wait_for_all(&x, seconds);
     for (int32_t q = 0; q < n; q++) {
-        const int has_told = x.begun != NULL && x.begun[q] && !x.left[2 * q];
+        const int has_told = x.begun != NULL && x.begun[q] && !x.pending[2 * q];
         told[q] = q == rank || has_told;
         if (has_told)
             memcpy((unsigned char *)all + q * (int64_t)LATHE_TOLD_BYTES, text_of(&x, q),

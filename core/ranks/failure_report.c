@@ -1,5 +1,5 @@
-/* How a run ends that fails. */
-#include "ranks/last_words.h"
+/* How a failing run ends. */
+#include "ranks/failure_report.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -9,36 +9,36 @@
 
 #include "base/hash.h"
 #include "lathe/kit/launcher_kit.h"
+#include "ranks/failure_files.h"
 #include "ranks/launcher_end.h"
-#include "ranks/word_board.h"
 
-/* Longest waits, in seconds: for ranks that compute until they see that this one has failed; for
- * others, when some are known to be gone; for those that have not joined; for a line to be printed.
- */
-static const double agree_seconds = 5.0, gone_seconds = 1.0, apart_seconds = 1.0,
-                    line_seconds = 2.0, end_seconds = 5.0;
-enum { MOST_APART = 1024 }; /* ranks looked for if the launcher's number of them is wrong */
+static const double agree_seconds = 5.0; /* for ranks that compute until they see the failure */
+static const double gone_seconds = 1.0;  /* for the others, if some are known to be gone */
+static const double files_seconds = 1.0; /* for ranks that have not joined */
+static const double line_seconds = 2.0;  /* for a line to be printed */
+static const double end_seconds = 5.0;   /* for a lower rank to end the job */
+enum { MOST_RANKS = 1024 }; /* looked for if the launcher's number of ranks cannot be read */
 
-/* The end of this process's run. */
+/* How far this process is with its end. */
 static struct ending {
     lathe_ranks *ranks; /* the group that was forsaken; NULL: none */
-    lathe_rank_words *all;
+    lathe_rank_failure *all;
     unsigned char *told;
     int32_t rank, n_ranks; /* 1: it is alone */
     int32_t by_files;      /* 1: ranks told each other by files */
-    int32_t speaks;
+    int32_t prints;
 } ending = {.n_ranks = 1};
-static atomic_int is_over; /* this rank needs no more words */
+static atomic_int is_over; /* 1: this rank prints nothing more */
 
-/* ---- the verdict ---- */
+/* ---- the decision ---- */
 
-static int is_better(const lathe_rank_words *x)
+static int is_better(const lathe_rank_failure *x)
 {
     return x->status != LATHE_OK && x->status != LATHE_E_RANK;
 }
 
-void lathe__verdict_find(const lathe_rank_words *all, const unsigned char *told, int32_t rank,
-                         int32_t n_ranks, lathe_verdict *out)
+void lathe__failure_decide(const lathe_rank_failure *all, const unsigned char *told, int32_t rank,
+                           int32_t n_ranks, lathe_failure_decision *out)
 {
     const int own = is_better(&all[rank]);
     int32_t best = rank, n_same = 0, n_before = 0, some_better = 0;
@@ -52,7 +52,7 @@ void lathe__verdict_find(const lathe_rank_words *all, const unsigned char *told,
         if (better > is_better(&all[best]) || (better == is_better(&all[best]) && q < best))
             best = q;
     }
-    out->speaks = n_before == 0 && (own || !some_better);
+    out->prints = n_before == 0 && (own || !some_better);
     out->names_rank = own && n_same < n_ranks;
     out->status = all[best].status;
     out->rank = rank;
@@ -79,7 +79,7 @@ int32_t lathe_ranks_are_ending(int32_t sender)
     char byte;
     if (getenv(LATHE_LAUNCH_VARIABLE) != NULL && sender == getppid())
         return 1;
-    return atomic_load(&is_over) != 0 || lathe__board_get("spoken", 0, &byte, 1);
+    return atomic_load(&is_over) != 0 || lathe__failure_file_read("ending", 0, &byte, 1);
 }
 
 static double now(void)
@@ -95,29 +95,52 @@ static void rest(void)
     (void)nanosleep(&pause, NULL);
 }
 
-/* Tells the other ranks of the group. Returns 0 if the engine cannot. */
-static int tell(lathe_rank_words own, double seconds)
+/* The engine of the run, or that under it, if it can tell. */
+static const lathe_collective_v1 *teller(lathe_group **out_group)
 {
-    const lathe_collective_v1 *const table = ending.ranks ? ending.ranks->table : NULL;
-    return LATHE_HAS(table, tell) &&
-           table->tell(ending.ranks->group, &own, ending.all, ending.told, seconds) == LATHE_OK;
+    const lathe_ranks *const r = ending.ranks;
+    const lathe_collective_v1 *const base = r && r->base_group ? r->base.table : NULL;
+    *out_group = NULL;
+    if (r && LATHE_HAS(r->table, tell)) {
+        *out_group = r->group;
+        return r->table;
+    }
+    if (!base || !LATHE_HAS(base, tell))
+        return NULL;
+    *out_group = r->base_group;
+    return base;
+}
+
+/* Tells the other ranks of the group. Returns 0 if no other rank has told its reason because there
+ * was an error, or because the engine cannot. */
+static int tell(lathe_rank_failure own, double seconds)
+{
+    lathe_group *group;
+    const lathe_collective_v1 *const table = teller(&group);
+    int32_t n_told = 0;
+    if (!table)
+        return 0;
+    const lathe_status status = table->tell(group, &own, ending.all, ending.told, seconds);
+    for (int32_t q = 0; q < ending.n_ranks; q++)
+        n_told += ending.told[q];
+    return status == LATHE_OK || n_told > 1;
 }
 
 /* Tells ranks of this host by files. */
-static void tell_apart(lathe_rank_words own)
+static void tell_by_files(lathe_rank_failure own)
 {
     const double begun = now();
     memset(ending.told, 0, (size_t)ending.n_ranks);
     ending.all[ending.rank] = own;
     ending.told[ending.rank] = 1;
-    ending.by_files = lathe__board_put("words", ending.rank, &own, (int64_t)sizeof own);
-    for (int32_t n = 1; ending.by_files && n < ending.n_ranks && now() - begun < apart_seconds;) {
+    ending.by_files = lathe__failure_file_write("reason", ending.rank, &own, (int64_t)sizeof own);
+    for (int32_t n = 1; ending.by_files && n < ending.n_ranks && now() - begun < files_seconds;) {
         rest();
         for (int32_t q = 0; q < ending.n_ranks; q++) {
             if (ending.told[q])
                 continue;
-            ending.told[q] = (unsigned char)lathe__board_get("words", q, &ending.all[q],
-                                                             (int64_t)sizeof *ending.all);
+            ending.told[q] = (unsigned char)lathe__failure_file_read("reason", q, &ending.all[q],
+                                                                     (int64_t)sizeof *ending.all);
             n += ending.told[q];
         }
     }
@@ -134,12 +157,12 @@ static void find_place(void)
     }
     const int32_t is_several = lathe_launcher_find(&n) != NULL && n != 1;
     ending.rank = is_several ? lathe_launcher_rank() : 0;
-    ending.n_ranks = n > 0 ? n : MOST_APART;
+    ending.n_ranks = n > 0 ? n : MOST_RANKS;
     if (!is_several || ending.rank < 0 || ending.rank >= ending.n_ranks)
         ending.n_ranks = 1;
 }
 
-/* Whether the launcher's number of ranks is wrong. */
+/* Whether the launcher's number of ranks cannot be read. */
 static int is_unknown(void)
 {
     int32_t n = 1;
@@ -152,51 +175,54 @@ static double seconds_for(lathe_status status)
     return ending.ranks->deadline_seconds < most ? ending.ranks->deadline_seconds : most;
 }
 
-void lathe_ranks_last_words(lathe_status status, const char *text, lathe_verdict *out)
+void lathe_ranks_agree_on_failure(lathe_status status, const char *text,
+                                  lathe_failure_decision *out)
 {
-    const lathe_rank_words own = {.status = status,
-                                  .text = lathe_hash64(text, (int64_t)strlen(text))};
+    const lathe_rank_failure own = {.status = status,
+                                    .text = lathe_hash64(text, (int64_t)strlen(text))};
     find_place();
-    *out = (lathe_verdict){
-        .speaks = 1, .rank = ending.rank, .n_ranks = ending.n_ranks, .status = status};
+    *out = (lathe_failure_decision){
+        .prints = 1, .rank = ending.rank, .n_ranks = ending.n_ranks, .status = status};
     if (ending.n_ranks == 1)
         return;
     ending.all = calloc((size_t)ending.n_ranks, sizeof *ending.all);
     ending.told = malloc((size_t)ending.n_ranks);
     if (!ending.all || !ending.told) {
         out->names_rank = 1;
+        ending.prints = 1;
         ending.n_ranks = 1;
         return;
     }
     memset(ending.told, 1, (size_t)ending.n_ranks);
     if (!ending.ranks || !tell(own, seconds_for(status)))
-        tell_apart(own);
-    lathe__verdict_find(ending.all, ending.told, ending.rank, ending.n_ranks, out);
+        tell_by_files(own);
+    lathe__failure_decide(ending.all, ending.told, ending.rank, ending.n_ranks, out);
     if (!ending.ranks && is_unknown())
         out->names_rank = 0;
-    ending.speaks = out->speaks;
-    if (!out->speaks)
+    ending.prints = out->prints;
+    if (!out->prints)
         atomic_store(&is_over, 1);
 }
 
 /* ---- ending ---- */
 
 /* Waits for the lines of other ranks that speak. */
-static void wait_apart(void)
+static void wait_by_files(void)
 {
     const double begun = now();
     for (int32_t q = 0; q < ending.n_ranks; q++) {
-        lathe_verdict v = {0};
+        lathe_failure_decision v = {0};
         char byte = 0;
         if (ending.told[q])
-            lathe__verdict_find(ending.all, ending.told, q, ending.n_ranks, &v);
-        while (v.speaks && !lathe__board_get("said", q, &byte, 1) && now() - begun < line_seconds)
+            lathe__failure_decide(ending.all, ending.told, q, ending.n_ranks, &v);
+        while (v.prints && !lathe__failure_file_read("printed", q, &byte, 1) &&
+               now() - begun < line_seconds)
             rest();
     }
 }
 
-/* Whether no rank is starting MPI now: mpirun 4.1.4 sometimes hangs if it is asked to end the job
- * then, so that a rank that fails alone just exits. */
+/* Whether every rank has told why it fails. Then none is in MPI_Init, where mpirun 4.1.4 sometimes
+ * hangs if it is asked to end the job; else a rank that fails alone just exits. */
 static int all_told(void)
 {
     int32_t n = 0;
@@ -227,14 +253,14 @@ void lathe_ranks_end(int32_t exit_code)
     atomic_store(&is_over, 1);
     if (!ending.ranks && (lathe_launcher_find(&n) == NULL || n == 1))
         return;
-    if (ending.speaks) {
-        (void)lathe__board_put("said", ending.rank, "", 1);
-        (void)lathe__board_put("spoken", 0, "", 1);
+    if (ending.prints) {
+        (void)lathe__failure_file_write("printed", ending.rank, "", 1);
+        (void)lathe__failure_file_write("ending", 0, "", 1);
     }
     if (ending.n_ranks > 1 && ending.by_files)
-        wait_apart();
+        wait_by_files();
     else if (ending.n_ranks > 1 && ending.ranks)
-        (void)tell((lathe_rank_words){.status = LATHE_OK}, line_seconds);
+        (void)tell((lathe_rank_failure){.status = LATHE_OK}, line_seconds);
     const int may_ask = ending.ranks || all_told();
     if (may_ask && !is_lowest())
         wait_for_the_end(); /* several that ask at once have crashed mpirun 4.1.4 */

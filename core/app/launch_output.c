@@ -1,5 +1,5 @@
-/* What mpirun itself says on its outputs, and what of it `lathe launch` passes on. */
-#include "app/launch_words.h"
+/* Filters the output of mpirun. */
+#include "app/launch_output.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -7,10 +7,10 @@
 
 enum { LEAST_DASHES = 60, SHORT_BOX = 600, PARAGRAPHS = 3 };
 
-void lathe_launch_words_init(lathe_launch_words *words)
+void lathe_launch_output_init(lathe_launch_output *output)
 {
-    memset(words, 0, sizeof *words);
-    words->killed_rank = words->exited_rank = -1;
+    memset(output, 0, sizeof *output);
+    output->killed_rank = output->exited_rank = -1;
 }
 
 static int is_dashes(const char *line)
@@ -40,7 +40,7 @@ static int32_t rank_of_name(const char *box)
 }
 
 /* Makes one line of the n bytes of a box, with single spaces, because boxes break their lines. */
-static void join_words(const char *text, int64_t n, char *out)
+static void join_lines(const char *text, int64_t n, char *out)
 {
     char *const begin = out;
     for (int64_t i = 0; i < n; i++) {
@@ -55,7 +55,7 @@ static void join_words(const char *text, int64_t n, char *out)
 
 /* Notes what a box, as one line, says about the end of processes. Returns 0 if it is about
  * something else. */
-static int takes(lathe_launch_words *w, const char *box)
+static int takes(lathe_launch_output *w, const char *box)
 {
     static const char *const known[] = {
         "Primary job terminated normally, but", "MPI_ABORT was invoked on rank",
@@ -82,7 +82,7 @@ static int takes(lathe_launch_words *w, const char *box)
 }
 
 /* Bytes of the box that are passed on: all of it, or its first paragraphs if it is long. */
-static int64_t wanted_bytes(const lathe_launch_words *w)
+static int64_t wanted_bytes(const lathe_launch_output *w)
 {
     int64_t i = 0;
     for (int32_t paragraphs = 1; w->n > SHORT_BOX && i < w->n; i++)
@@ -91,20 +91,20 @@ static int64_t wanted_bytes(const lathe_launch_words *w)
     return w->n;
 }
 
-static void keep(lathe_launch_words *w, const char *text)
+static void keep(lathe_launch_output *w, const char *text)
 {
     if (w->vague[0] == '\0')
         (void)snprintf(w->vague, sizeof w->vague, "%s", text);
 }
 
-static void end_box(lathe_launch_words *w, FILE *to)
+static void end_box(lathe_launch_output *w, FILE *to)
 {
     char text[LATHE_BOX_BYTES];
     w->in_box = 0;
-    join_words(w->box, w->n, text);
+    join_lines(w->box, w->n, text);
     if (text[0] == '\0' || takes(w, text))
         return;
-    join_words(w->box, wanted_bytes(w), text);
+    join_lines(w->box, wanted_bytes(w), text);
     if (strncmp(text, "It looks like ", 14) == 0) {
         keep(w, text);
         return;
@@ -142,10 +142,14 @@ static int is_vague(const char *line)
              strstr(line, "Local abort before MPI_INIT completed") != NULL));
 }
 
-void lathe_launch_words_line(lathe_launch_words *w, const char *line, FILE *to)
+void lathe_launch_output_line(lathe_launch_output *w, const char *line, FILE *to)
 {
     const int64_t n = (int64_t)strlen(line);
     if (is_dashes(line)) {
+        if (w->is_cut) {
+            w->is_cut = 0;
+            return;
+        }
         if (w->in_box) {
             end_box(w, to);
             return;
@@ -155,8 +159,10 @@ void lathe_launch_words_line(lathe_launch_words *w, const char *line, FILE *to)
         w->box[0] = '\0';
         return;
     }
-    if (w->in_box && w->n + n + 2 > LATHE_BOX_BYTES) /* no box is so long: it was none */
+    if (w->in_box && w->n + n + 2 > LATHE_BOX_BYTES) {
         end_box(w, to);
+        w->is_cut = 1;
+    }
     if (w->in_box) {
         memcpy(w->box + w->n, line, (size_t)n);
         w->n += n;
@@ -174,7 +180,7 @@ void lathe_launch_words_line(lathe_launch_words *w, const char *line, FILE *to)
     (void)fprintf(to, "%s\n", line);
 }
 
-void lathe_launch_words_end(lathe_launch_words *w, FILE *to)
+void lathe_launch_output_end(lathe_launch_output *w, FILE *to)
 {
     if (w->in_box)
         end_box(w, to);

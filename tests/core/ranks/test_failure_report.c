@@ -1,5 +1,5 @@
 /* Which rank says why a run fails: a function of what all ranks have told. */
-#include "ranks/last_words.h"
+#include "ranks/failure_report.h"
 
 #include <criterion/criterion.h>
 
@@ -7,35 +7,35 @@ enum { N = 3 };
 
 /* What rank q tells: 'd' disk full, 'm' out of memory, 'c' configuration, 'r' another rank failed,
  * '.' nothing. */
-static lathe_rank_words words_of(char c)
+static lathe_rank_failure failure_of(char c)
 {
     const lathe_status status = c == 'd'   ? LATHE_E_IO
                                 : c == 'm' ? LATHE_E_NOMEM
                                 : c == 'c' ? LATHE_E_CONFIG
                                 : c == 'r' ? LATHE_E_RANK
                                            : LATHE_OK;
-    return (lathe_rank_words){.status = status, .text = (uint64_t)c};
+    return (lathe_rank_failure){.status = status, .text = (uint64_t)c};
 }
 
-static lathe_verdict verdict_of(const char *told, int32_t rank)
+static lathe_failure_decision decision_of(const char *told, int32_t rank)
 {
-    lathe_rank_words all[N];
+    lathe_rank_failure all[N];
     unsigned char is_told[N];
-    lathe_verdict v;
+    lathe_failure_decision v;
     for (int q = 0; q < N; q++) {
-        all[q] = words_of(told[q]);
+        all[q] = failure_of(told[q]);
         if (told[q] == 'r') /* each rank says it with its own number */
             all[q].text += (uint64_t)q;
         is_told[q] = told[q] != '.';
     }
-    lathe__verdict_find(all, is_told, rank, N, &v);
+    lathe__failure_decide(all, is_told, rank, N, &v);
     return v;
 }
 
-Test(verdict, who_speaks)
+Test(failure_report, who_prints)
 {
     static const struct {
-        const char *told, *speaks, *names;
+        const char *told, *prints, *names;
         lathe_status status;
     } rows[] = {
         {"ccc", "100", "000", LATHE_E_CONFIG}, /* all for one reason */
@@ -51,11 +51,11 @@ Test(verdict, who_speaks)
         for (int q = 0; q < N; q++) {
             if (rows[i].told[q] == '.')
                 continue;
-            const lathe_verdict v = verdict_of(rows[i].told, q);
-            cr_expect_eq(v.speaks, rows[i].speaks[q] == '1', "%s, rank %d speaks", rows[i].told, q);
+            const lathe_failure_decision v = decision_of(rows[i].told, q);
+            cr_expect_eq(v.prints, rows[i].prints[q] == '1', "%s, rank %d prints", rows[i].told, q);
             cr_expect_eq(v.status, rows[i].status, "%s, rank %d: status %d", rows[i].told, q,
                          v.status);
-            cr_expect(!v.speaks || v.names_rank == (rows[i].names[q] == '1'), "%s, rank %d named",
+            cr_expect(!v.prints || v.names_rank == (rows[i].names[q] == '1'), "%s, rank %d named",
                       rows[i].told, q);
         }
 }

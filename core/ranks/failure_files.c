@@ -1,5 +1,5 @@
 /* Files in the launcher's folder of this job. */
-#include "ranks/word_board.h"
+#include "ranks/failure_files.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -18,7 +18,7 @@ static int path_of(const char *name, int32_t rank, const char *end, char path[PA
     return snprintf(path, PATH_MAX, "%s/lathe-%s-%d%s", dir, name, rank, end) < PATH_MAX;
 }
 
-int32_t lathe__board_put(const char *name, int32_t rank, const void *bytes, int64_t n)
+int32_t lathe__failure_file_write(const char *name, int32_t rank, const void *bytes, int64_t n)
 {
     char path[PATH_MAX], part[PATH_MAX];
     if (!path_of(name, rank, "", path) || !path_of(name, rank, ".part", part))
@@ -30,7 +30,7 @@ int32_t lathe__board_put(const char *name, int32_t rank, const void *bytes, int6
     return close(fd) == 0 && is_written && rename(part, path) == 0;
 }
 
-int32_t lathe__board_get(const char *name, int32_t rank, void *bytes, int64_t n)
+int32_t lathe__failure_file_read(const char *name, int32_t rank, void *bytes, int64_t n)
 {
     char path[PATH_MAX];
     if (!path_of(name, rank, "", path))

@@ -1,5 +1,5 @@
 /* What `lathe launch` passes on of mpirun's own words. The boxes are those of Open MPI 4.1.4. */
-#include "app/launch_words.h"
+#include "app/launch_output.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #define DASHES "--------------------------------------------------------------------------\n"
 
-static lathe_launch_words words;
+static lathe_launch_output words;
 
 /* Gives it the lines of a text; what it prints is to be freed. */
 static char *pass(const char *text)
@@ -16,12 +16,12 @@ static char *pass(const char *text)
     size_t bytes = 0;
     FILE *const to = open_memstream(&out, &bytes);
     cr_assert(to != NULL && copy != NULL);
-    lathe_launch_words_init(&words);
+    lathe_launch_output_init(&words);
     for (char *line = copy, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
         *end = '\0';
-        lathe_launch_words_line(&words, line, to);
+        lathe_launch_output_line(&words, line, to);
     }
-    lathe_launch_words_end(&words, to);
+    lathe_launch_output_end(&words, to);
     cr_assert_eq(fclose(to), 0);
     free(copy);
     return out;
@@ -38,7 +38,7 @@ static void expect_pass(const char *text, const char *want)
     DASHES "Primary job  terminated normally, but 1 process returned\n"                            \
            "a non-zero exit code. Per user-direction, the job has been aborted.\n" DASHES
 
-Test(launch_words, exits_are_noted_and_left_out)
+Test(launch_output, exits_are_noted_and_left_out)
 {
     expect_pass(
         ENDED DASHES
@@ -53,7 +53,7 @@ Test(launch_words, exits_are_noted_and_left_out)
 }
 
 /* The break in the line depends on its length. */
-Test(launch_words, signals_are_noted)
+Test(launch_output, signals_are_noted)
 {
     expect_pass(ENDED DASHES "mpirun noticed that process rank 1 with PID 0 on node vm exited on "
                              "signal 9 (Killed).\n" DASHES,
@@ -68,7 +68,7 @@ Test(launch_words, signals_are_noted)
     cr_expect_eq(words.signal, 11);
 }
 
-Test(launch_words, an_abort_and_what_repeats_it_are_left_out)
+Test(launch_output, an_abort_and_what_repeats_it_are_left_out)
 {
     expect_pass(DASHES "MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD\n"
                        "with errorcode 2.\n\nNOTE: ...\n" DASHES
@@ -78,7 +78,7 @@ Test(launch_words, an_abort_and_what_repeats_it_are_left_out)
                 "");
 }
 
-Test(launch_words, other_boxes_become_one_line)
+Test(launch_output, other_boxes_become_one_line)
 {
     expect_pass(DASHES
                 "mpirun was unable to launch the specified application as it could not access\n"
@@ -91,7 +91,7 @@ Test(launch_words, other_boxes_become_one_line)
 }
 
 /* Nothing is lost: lines outside boxes, a box without an end, one that is none. */
-Test(launch_words, what_is_not_known_is_passed_on)
+Test(launch_output, what_is_not_known_is_passed_on)
 {
     expect_pass("[vm:1] a warning of a part of mpirun\n", "[vm:1] a warning of a part of mpirun\n");
     expect_pass(DASHES "half a box\nof two lines\n",
@@ -107,7 +107,7 @@ Test(launch_words, what_is_not_known_is_passed_on)
 }
 
 /* A box of MPI's start, once, without what follows from it; that alone if there is nothing else. */
-Test(launch_words, what_only_follows_is_left_out)
+Test(launch_output, what_only_follows_is_left_out)
 {
 #define FOLLOWS                                                                                    \
     DASHES "It looks like MPI_INIT failed for some reason; your parallel process is\nlikely to "   \
@@ -120,7 +120,7 @@ Test(launch_words, what_only_follows_is_left_out)
                 "parallel process is likely to abort.\n");
 }
 
-Test(launch_words, no_slots_are_told)
+Test(launch_output, no_slots_are_told)
 {
     char *const out =
         pass(DASHES "There are not enough slots available in the system to satisfy the 40\n"
