@@ -348,7 +348,7 @@ static int run_command(const lathe_args *args)
     if (status == LATHE_OK)
         status = print_result(args, &r, &made, perplexities);
     const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
-    lathe_cli_release_signals(); /* a pending one ends the process here */
+    lathe_cli_release_signals();
     lathe_run_close(data.run);
     lathe_run_close(run);
     lathe_buffer_fini(&r.json);

@@ -17,8 +17,8 @@ static int run(const lathe_args *args)
 {
     const char *path = args->words[0];
     lathe_diags diags = {0};
-    int64_t n_ranks = 0;
-    if (lathe_args_int(args, "--ranks", 1, MOST_RANKS, 0, &n_ranks) != LATHE_OK)
+    int64_t n_ranks = 1;
+    if (lathe_args_int(args, "--ranks", 1, MOST_RANKS, 1, &n_ranks) != LATHE_OK)
         return lathe_args_fail(args, LATHE_E_ARG);
     const lathe_status status = lathe_run_check(path, args->overrides, args->n_overrides,
                                                 lathe_args_value(args, "--offline") != NULL,
@@ -43,7 +43,8 @@ const lathe_command lathe_cmd_validate = {
                "data.cache_dir, where training uses them. With --offline it reads neither data\n"
                "nor weights and opens no device; use this for a file that will run on another\n"
                "machine: files that are not here are warnings, and checked there.\n"
-               "With --ranks N it refuses what N ranks would: a number that shard_ranks or\n"
+               "With --ranks N it checks the file for N ranks, not for one: it refuses a number "
+               "that shard_ranks or\n"
                "diloco_islands do not divide, fewer rows than ranks, stages and settings that\n"
                "several ranks cannot do, and a plan of rank 0 that does not fit.",
     .min_words = 1,

@@ -36,6 +36,7 @@ typedef struct stream {
     FILE *to;
     char line[LINE_BYTES];
     size_t n;
+    int is_closed;              /* 1: `to` cannot be written any more */
     int64_t n_of_ranks;         /* lines of ranks that were passed on */
     lathe_launch_output mpirun; /* its own messages */
 } stream;
@@ -86,6 +87,7 @@ void lathe_launch_take_signals(sigset_t *out)
     if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) /* nohup */
         (void)sigaddset(out, SIGHUP);
     (void)sigprocmask(SIG_BLOCK, out, NULL);
+    (void)signal(SIGPIPE, SIG_IGN); /* a reader that ends does not end the training */
 }
 
 static double now(void)
@@ -108,6 +110,7 @@ static void become(char *const *argv, const int *outputs, pid_t parent)
         _exit(1);
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)signal(SIGPIPE, SIG_DFL);
     if (nothing >= 0)
         (void)dup2(nothing, STDIN_FILENO);
     (void)dup2(outputs[0], STDOUT_FILENO);
@@ -187,6 +190,17 @@ static int names_rank(const char *line, int rank)
     return found != NULL && found - line < 48 && !isdigit((unsigned char)found[n]);
 }
 
+/* Tells once that an output is closed or its disk full. */
+static void look_at_output(stream *s)
+{
+    if (s->is_closed || (fflush(s->to) == 0 && !ferror(s->to)))
+        return;
+    s->is_closed = 1;
+    (void)fprintf(
+        stderr, "lathe launch: %s cannot be written any more (%s): the run continues without it\n",
+        s->to == stdout ? "the output" : "standard error", strerror(errno));
+}
+
 /* "[1,3]<stdout>:text" -> "rank 3: text". Lines of mpirun itself have no tag (launch_output.h). */
 static void put_line(stream *s)
 {
@@ -205,6 +219,7 @@ static void put_line(stream *s)
     if (rank > 0 && text[0] != '\0' && !names_rank(text, rank))
         (void)fprintf(s->to, "rank %d: ", rank);
     (void)fprintf(s->to, "%s\n", text);
+    look_at_output(s);
     s->n = 0;
 }
 

@@ -233,7 +233,8 @@ void lathe_args_help(const lathe_command *command)
            command->arguments, command->takes_overrides ? " [--section.key VALUE ...]" : "",
            command->n_options > 0 ? " [OPTIONS]" : "", command->summary);
     if (command->details != NULL)
-        printf("\n%s\n", command->details);
+        printf("\n%s%s", command->details,
+               command->details[strlen(command->details) - 1] == '\n' ? "" : "\n");
     printf("\noptions:\n");
     for (int32_t i = 0; i < command->n_options; i++) {
         const lathe_option *o = &command->options[i];

@@ -2,6 +2,7 @@
 #include "cli/held_signals.h"
 
 #include <signal.h>
+#include <stdio.h>
 
 #include "base/error.h"
 
@@ -24,6 +25,7 @@ void lathe_cli_hold_signals(void)
 
 void lathe_cli_release_signals(void)
 {
+    (void)fflush(stdout); /* a pending signal ends the process here */
     set_mask(SIG_UNBLOCK);
 }
 

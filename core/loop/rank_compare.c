@@ -68,7 +68,7 @@ static json_t *run_of(const lathe_run *run)
     json_t *out = json_object();
     if (run->data.loader)
         lathe_loader_cursor(run->data.loader, &cursor);
-    json_object_set_new(out, "data", json_integer((json_int_t)cursor.identity));
+    json_object_set_new(out, "hash_of_the_data", json_integer((json_int_t)cursor.identity));
     json_object_set_new(out, "rows_per_epoch", json_integer((json_int_t)cursor.rows_per_epoch));
     json_object_set_new(out, "steps", json_integer((json_int_t)run->set.max_steps));
     json_object_set_new(out, "threads", json_integer(run->machine.n_threads));

@@ -12,6 +12,7 @@
 
 #include <stdio.h>
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "config/config.h"
@@ -211,6 +212,19 @@ static lathe_status check_sums(const lathe_run *run)
                              run->ranks->data.info.engine, lathe_ranks_count(run->ranks));
 }
 
+/* Ranks with other settings would plan other exchanges and wait for each other. */
+static lathe_status compare_settings(const lathe_run *run)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    lathe_buffer_puts(&text, "{\"settings\": ");
+    lathe_config_json(run->config, &text);
+    lathe_buffer_puts(&text, "}");
+    const lathe_status status =
+        text.status == LATHE_OK ? lathe_ranks_compare(run->ranks, text.data) : text.status;
+    lathe_buffer_fini(&text);
+    return status;
+}
+
 lathe_status lathe__run_join(lathe_run *run)
 {
     lathe_instance engine = {.component = NULL}, base = {.component = NULL};
@@ -229,6 +243,7 @@ lathe_status lathe__run_join(lathe_run *run)
     run->samples_every = run->set.sample_every;
     if (run->programs.rank > 0)
         be_quiet(run);
+    LATHE_TRY(compare_settings(run));
     LATHE_TRY(lathe__run_check_ranks(run));
     LATHE_TRY(join_data(run, named));
     return check_sums(run);

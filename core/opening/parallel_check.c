@@ -89,10 +89,11 @@ static lathe_status check_number(const lathe_run *run)
     const int32_t alone = run->open.joins ? 1 : run->open.as_ranks;
     const int32_t n = run->ranks ? lathe_ranks_count(run->ranks) : alone;
     if (n == 1 && run->set.diloco_islands > 1)
-        return lathe__run_refuse(run, "parallel", "diloco_islands",
-                                 "parallel.diloco_islands is %d, and there is one rank: start "
-                                 "several with lathe launch -n N, or remove the line",
-                                 run->set.diloco_islands);
+        return lathe__run_refuse(
+            run, "parallel", "diloco_islands",
+            "parallel.diloco_islands is %d, and there is one rank: start "
+            "several with lathe launch -n N (validate --ranks N checks it), or remove the line",
+            run->set.diloco_islands);
     if (n < 2 || lathe_layout_check(n, &ask) == LATHE_OK)
         return LATHE_OK;
     const char *said = lathe_error_message();

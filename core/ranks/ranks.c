@@ -302,5 +302,5 @@ lathe_status lathe_ranks_compare(lathe_ranks *r, const char *json)
         return LATHE_OK;
     LATHE_TRY(broadcast(r, q, said, (int64_t)sizeof said)); /* all ranks say the same */
     said[sizeof said - 1] = '\0';
-    return lathe_error(LATHE_E_RANK, "%s", said);
+    return lathe_error(LATHE_E_CONFIG, "%s", said);
 }

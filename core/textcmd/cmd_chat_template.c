@@ -407,6 +407,12 @@ static lathe_status run_parts(const lathe_args *args, shower *s, lathe_chat_temp
                            "%s: no such file or folder; expected the folder of a model or a file "
                            "with a chat template",
                            path);
+    const size_t length = strlen(path);
+    if (length > 5 && strcmp(path + length - 5, ".toml") == 0)
+        return lathe_error(LATHE_E_ARG,
+                           "%s is a run file; expected the folder of a model or a file with a chat "
+                           "template",
+                           path);
     LATHE_TRY(load(args, path, s, chat));
     LATHE_TRY(load_tokenizer(args, path, s));
     s->chat = *chat;
