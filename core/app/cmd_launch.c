@@ -88,6 +88,8 @@ static lathe_status train_arguments(const lathe_args *args, int32_t n_ranks, int
     if (list == NULL)
         return LATHE_E_NOMEM;
     list[n++] = lathe_arena_strdup(arena, "train");
+    list[n++] = lathe_arena_printf(arena, "%s%s", args->words[0][0] == '-' ? "./" : "",
+                                   args->words[0]); /* no option */
     for (int32_t i = 0; i < args->n_overrides; i++)
         if (islands == 0 || strcmp(args->overrides[i].key, "parallel.diloco_islands") != 0)
             list[n++] = lathe_arena_printf(arena, "--%s=%s", args->overrides[i].key,
@@ -105,8 +107,6 @@ static lathe_status train_arguments(const lathe_args *args, int32_t n_ranks, int
             list[n++] = lathe_arena_strdup(arena, passed[i]);
             list[n++] = lathe_arena_strdup(arena, lathe_args_value(args, passed[i]));
         }
-    list[n++] = lathe_arena_strdup(arena, "--"); /* the name of the file may begin with a dash */
-    list[n++] = lathe_arena_strdup(arena, args->words[0]);
     for (int32_t i = 0; i < n; i++)
         if (list[i] == NULL)
             return LATHE_E_NOMEM;

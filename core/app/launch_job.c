@@ -385,6 +385,8 @@ static void wait_for(job *j)
     while (waitpid(j->mpirun, &status, 0) < 0 && errno == EINTR)
         ;
     j->end->code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    if (j->is_killed && j->end->stopped != 0) /* the ranks had ended as the user asked */
+        j->end->code = 128 + j->end->stopped;
     explain(j, status);
 }
 

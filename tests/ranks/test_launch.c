@@ -131,7 +131,7 @@ Test(launch, a_lost_island_is_left_out, .timeout = 400)
     cr_assert_eq(run(command), 0, "%s", output);
     wait_until(child,
                "grep -q 'restart 1 of 1 with 1 rank in 1 island, from the last checkpoint' log");
-    wait_until(child, "grep -q 'was written by 2 islands, the run goes on with 1' log");
+    wait_until(child, "grep -q 'was written by 2 islands; the run continues with 1' log");
     cr_assert_eq(kill(child, SIGINT), 0);
     cr_expect_eq(exit_code(child), 130);
     expect(LATHE " checkpoint verify out", 0, "whole");

@@ -162,12 +162,15 @@ Test(one_line, ranks_with_different_files)
     cr_assert_eq(
         run("mkdir other && cp run.toml other && sed s/wheel/wagon/ text.txt > other/text.txt"), 0);
     wrap("[ $OMPI_COMM_WORLD_RANK != 1 ] || cd other\nexec \"$@\"\n");
-    expect_both(2, "", "rank 1 of 2 on host", 1, MEET);
-    cr_expect_not_null(strstr(output, "differs from rank 0: run.data is"), "%s", output);
+    expect_both(2, "", "rank 1 of 2 on host", 2, MEET);
+    cr_expect_not_null(strstr(output, "differs from rank 0: run.hash_of_the_data is"), "%s",
+                       output);
     wrap("[ $OMPI_COMM_WORLD_RANK != 1 ] || set -- \"$@\" --optimizer.lr 0.5\nexec \"$@\"\n");
-    expect_both(2, "", "differs from rank 0: settings.optimizer.lr is 0.5", 1, MEET);
+    expect_both(2, "", "differs from rank 0: settings.optimizer.lr is 0.5", 2, MEET);
     wrap("[ $OMPI_COMM_WORLD_RANK != 1 ] || set -- \"$@\" --optimizer.name lion\nexec \"$@\"\n");
-    expect_both(2, "", "differs from rank 0: ", 1, MEET);
+    expect_both(2, "", "differs from rank 0: settings.optimizer.name is ", 2, MEET);
+    wrap("[ $OMPI_COMM_WORLD_RANK != 1 ] || set -- \"$@\" --model.hidden_size 128\nexec \"$@\"\n");
+    expect_both(2, "", "differs from rank 0: settings.model.hidden_size is 128", 2, MEET);
     /* a file that one rank does not have */
     cr_assert_eq(run("rm other/text.txt"), 0);
     wrap("[ $OMPI_COMM_WORLD_RANK != 1 ] || cd other\nexec \"$@\"\n");
@@ -190,7 +193,7 @@ Test(one_line, another_program_on_one_rank)
     cr_assert_eq(run("echo >> copy/bin/lathe"), 0);
     wrap("[ $OMPI_COMM_WORLD_RANK != 1 ] || { shift; set -- ./copy/bin/lathe \"$@\"; }\n"
          "exec \"$@\"\n");
-    expect_both(2, "", "rank 1 of 2 on host", 1, MEET);
+    expect_both(2, "", "rank 1 of 2 on host", 2, MEET);
     cr_expect_not_null(strstr(output, "differs from rank 0: program is"), "%s", output);
 }
 
