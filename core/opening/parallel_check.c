@@ -55,7 +55,7 @@ static lathe_status check_islands(const lathe_run *run)
                                  "exchange weights in the host's memory in this version: remove "
                                  "parallel.diloco_islands, or choose a device in host memory",
                                  run->parts.device.component->plugin->name);
-    if (!run->ranks)
+    if (!lathe__run_ranks_are_checked(run))
         LATHE_TRY(lathe__run_check_ranks(run));
     if (run->set.shard == LATHE_SHARD_PARAMETERS && run->set.shard_ranks == 0)
         return lathe__run_refuse(

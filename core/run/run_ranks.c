@@ -54,13 +54,18 @@ lathe_status lathe__run_check_ranks(const lathe_run *run)
     return LATHE_OK;
 }
 
+int32_t lathe__run_ranks_are_checked(const lathe_run *run)
+{
+    return run->ranks != NULL || (run->open.diags != NULL && run->open.as_ranks > 1);
+}
+
 /* On one rank, too: parallel.shard says that there will be several. */
 lathe_status lathe__run_check_shard(const lathe_run *run)
 {
     const lathe_value *async = lathe_config_get(run->config, "checkpoint", "async");
     if (run->set.shard == LATHE_SHARD_NONE)
         return LATHE_OK;
-    if (!run->ranks)
+    if (!lathe__run_ranks_are_checked(run))
         LATHE_TRY(lathe__run_check_ranks(run));
     if (run->set.merge_every > 0)
         return lathe__run_refuse(run, "adapter", "merge_every",

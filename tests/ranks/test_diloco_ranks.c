@@ -239,7 +239,7 @@ Test(diloco_ranks, the_table_of_what_goes_with_islands)
         {"--parallel.shard parameters", "each island of DiLoCo needs them"},
         {"--adapter.name lora --adapter.merge_every 10", "islands of DiLoCo do not exchange"},
         {"--checkpoint.async true", "checkpoint.async = true needs a copy of all state"},
-        {"--optimizer.name sophia", "estimates curvature, which several ranks"},
+        {"--optimizer.name sophia", "estimates curvature, which 4 ranks"},
         {"--train.early_stopping_patience 2 --checkpoint.best_metric loss",
          "which each island of DiLoCo has for itself"},
     };
@@ -254,9 +254,10 @@ Test(diloco_ranks, the_table_of_what_goes_with_islands)
         const size_t n = sizeof rows / sizeof rows[0];
         const row *r = i < n ? &rows[i] : &alone[i - n];
         (void)snprintf(line, sizeof line, "%s/bin/lathe validate run.toml %s %s", LATHE_TEST_BUILD,
-                       i < n ? "--parallel.diloco_islands 2" : "", r->words);
+                       i < n ? "--ranks 4 --parallel.diloco_islands 2" : "", r->words);
         cr_expect_eq(shell(line), r->message ? 2 : 0, "%s: %s", r->words, output);
         cr_expect(!r->message || strstr(output, r->message), "%s: %s", r->words, output);
+        cr_expect_null(strstr(output, " errors"), "one error is told once: %s", output);
     }
     /* full shard across islands: groups of four ranks, and islands of two */
     cr_expect_eq(train(4, "bad",
