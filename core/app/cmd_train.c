@@ -28,9 +28,11 @@ static const char *plain_text(const lathe_args *args, lathe_status status)
 {
     static char text[8192];
     const char *message = lathe_error_message();
-    (void)snprintf(text, sizeof text - 1, "lathe %s: %s", args->command->name,
-                   message[0] ? message : lathe_status_text(status));
-    strcat(text, "\n");
+    const int n = snprintf(text, sizeof text - 1, "lathe %s: %s", args->command->name,
+                           message[0] ? message : lathe_status_text(status));
+    const size_t end = n < 0 ? 0 : (size_t)n < sizeof text - 2 ? (size_t)n : sizeof text - 2;
+    text[end] = '\n';
+    text[end + 1] = '\0';
     return text;
 }
 
