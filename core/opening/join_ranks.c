@@ -212,7 +212,8 @@ static lathe_status check_sums(const lathe_run *run)
                              run->ranks->data.info.engine, lathe_ranks_count(run->ranks));
 }
 
-/* Ranks with other settings would plan other exchanges and wait for each other. */
+/* Ranks with other settings would plan other exchanges and wait for each other. What "auto" has
+ * chosen is compared with the plan and the data, before the first step (loop/rank_compare.h). */
 static lathe_status compare_settings(const lathe_run *run)
 {
     lathe_buffer text = LATHE_BUFFER_INIT;

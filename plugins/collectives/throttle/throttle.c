@@ -153,16 +153,6 @@ static void throttle_abort(lathe_group *group, int32_t exit_code)
     group->world->base->abort(group->base, exit_code);
 }
 
-static lathe_status throttle_tell(lathe_group *group, const void *own, void *all,
-                                  unsigned char *told, double seconds)
-{
-    const lathe_collective_v1 *const base = group->world->base;
-    if (LATHE_HAS(base, tell))
-        return base->tell(group->base, own, all, told, seconds);
-    return lathe_fail(group->world->self->host, LATHE_E_UNSUPPORTED,
-                      "the engine under collective/throttle cannot tell other ranks of a failure");
-}
-
 static lathe_status throttle_traffic(const lathe_group *group, int64_t *out_sent,
                                      int64_t *out_received)
 {
@@ -350,7 +340,6 @@ static const lathe_collective_v1 throttle_table = {
     .wait = throttle_wait,
     .traffic = throttle_traffic,
     .abort = throttle_abort,
-    .tell = throttle_tell,
 };
 
 LATHE_EXPORT extern const lathe_plugin LATHE_PLUGIN_ENTRY;
