@@ -223,7 +223,9 @@ static lathe_status compare_settings(const lathe_run *run)
     const lathe_status status =
         text.status == LATHE_OK ? lathe_ranks_compare(run->ranks, text.data) : text.status;
     lathe_buffer_fini(&text);
-    return status;
+    return status == LATHE_E_CONFIG
+               ? lathe__run_refuse(run, "", "settings", "%s", lathe_error_message())
+               : status;
 }
 
 lathe_status lathe__run_join(lathe_run *run)
