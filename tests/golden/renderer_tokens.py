@@ -76,6 +76,15 @@ FAMILIES = [
     ("deepseek", "trl_deepseekv3_training", "<%sUser%s> is_first_sp" % (PIPE, PIPE), DEEPSEEK),
     ("deepseek", "trl_deepseek_r1_distill_training", "<%sUser%s> always render the reasoning" % (PIPE, PIPE), DEEPSEEK),
     ("gpt_oss", "trl_gptoss_training", "<|start|>system<|message|>", HARMONY),
+    ("zephyr", "unsloth_zephyr", "<|user|>", ["<s>", "</s>"]),
+    ("vicuna", "unsloth_vicuna", "A chat between a curious user and an artificial intelligence assistant", ["<s>", "</s>"]),
+    ("vicuna", "unsloth_vicuna_old", "### Human: ", ["<s>", "</s>"]),
+    ("vicuna", "cpp_eachadea-vicuna-13b-1.1", "USER: ", ["<s>", "</s>"]),
+    ("vicuna", "cpp_Orca-Vicuna", "SYSTEM: ", ["<s>", "</s>"]),
+    ("alpaca", "unsloth_alpaca", "Below are some instructions that describe some tasks", ["<s>", "</s>"]),
+    ("alpaca", "axolotl_alpaca", "### Instruction:", ["<s>", "</s>"]),
+    ("phi4", "unsloth_phi4", "'<|im_start|>assistant<|im_sep|>' + message['content']", [""] + IM[::-1] + ["<|im_sep|>"]),
+    ("phi4", "cpp_phi-4", "<|im_end|><|im_start|>assistant<|im_sep|>", [""] + IM[::-1] + ["<|im_sep|>"]),
 ]
 CALLS = {"qwen2_5", "qwen3"}  # renderers that write calls of tools; others leave them to the template
 

@@ -10,12 +10,13 @@ Templates of others are not part of this repository. They come from packages of 
     cpp_*.jinja      the templates in llama.cpp's tests/test-chat-template.cpp, in the same package
     py_*.jinja       those in llama_cpp/llama_chat_format.py, in the same package
     axolotl_*.jinja  those of the package axolotl (mistral_v2v3 is that of Mistral-7B-Instruct-v0.3)
+    unsloth_*.jinja  those of unsloth/chat_templates.py: zephyr, vicuna, vicuna_old, alpaca, phi4
     trl_*.jinja      TRL's chat_templates, of the installed package trl
     llama2.jinja     LlamaTokenizer.default_chat_template of transformers 4.43.4, without a default system message
     NAME.jinja       chat_template.jinja of the folder MODEL, or chat_template of its tokenizer_config.json
 
 renderer_tokens.py needs smollm2=FOLDER with HuggingFaceTB/SmolLM2-135M-Instruct (any size has the same template).
-DIR keeps the downloaded packages (77 MB, 9 MB and 2 MB) for the next time; pip needs some minutes for the first.
+DIR keeps the downloaded packages (77 MB, 9 MB, 2 MB and 2 MB) for the next time; pip needs some minutes for the first.
 """
 import ast
 import glob
@@ -32,6 +33,8 @@ import zipfile
 LLAMA_CPP = "llama-cpp-python==0.3.36"
 CASE = r'/\* \.name= \*/ "([^"]*)",\s*(?://[^\n]*\s*)*/\* \.template_str=? \*/ (.*?),?\s*/\* \.expected'
 AXOLOTL = "axolotl==0.21.0"
+UNSLOTH = "unsloth==2026.10.9"
+UNSLOTH_FAMILIES = ("zephyr", "vicuna", "vicuna_old", "alpaca", "phi4")
 OLD_TRANSFORMERS = "transformers==4.43.4"
 
 
@@ -91,6 +94,24 @@ def of_axolotl(path):
                 yield "axolotl_" + os.path.basename(name)[:-6], archive.read(name).decode()
 
 
+def of_unsloth(path):
+    """The templates that are literals, with their default system messages in place of "{system_message}"."""
+    with zipfile.ZipFile(path) as archive:
+        source = archive.read("unsloth/chat_templates.py").decode()
+    texts, systems = {}, {}
+    for node in ast.parse(source).body:
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Constant):
+            continue
+        target = node.targets[0]
+        if isinstance(target, ast.Name):
+            texts[target.id] = node.value.value
+        elif isinstance(target, ast.Subscript) and ast.unparse(target.value) == "DEFAULT_SYSTEM_MESSAGE":
+            systems[ast.literal_eval(target.slice)] = node.value.value
+    for family in UNSLOTH_FAMILIES:
+        text, system = texts[family + "_template"], systems.get(family)
+        yield "unsloth_" + family, text.replace("{system_message}", system.replace("'", "\\'")) if system else text
+
+
 def of_trl():
     import trl
     for path in sorted((pathlib.Path(trl.__file__).parent / "chat_templates").glob("*.jinja")):
@@ -111,6 +132,7 @@ def assemble(folder, packages, models):
     counts = {}
     sources = [("llama.cpp", of_llama_cpp(package(LLAMA_CPP, packages, "--no-binary", ":all:"))), ("TRL", of_trl()),
                ("axolotl", of_axolotl(package(AXOLOTL, packages, "--only-binary", ":all:", "--python-version", "3.12"))),
+               ("unsloth", of_unsloth(package(UNSLOTH, packages, "--only-binary", ":all:", "--python-version", "3.12"))),
                ("old transformers", of_old_transformers(package(OLD_TRANSFORMERS, packages))),
                ("models", ((name, of_model(path)) for name, path in models))]
     for where, templates in sources:

@@ -74,7 +74,7 @@ LATHE_PLUGIN_PATH=$dir/mine_optimizer/build/plugins "$root/bin/lathe" train run.
 for i in $(seq 20); do
     echo "{\"prompt\": \"line $i\", \"chosen\": \" of a text by heart\", \"rejected\": \" of a model that\"}"
 done >corpus/pairs.jsonl
-for example in ia3:adapter orpo:stage repetition:reward alpaca:renderer; do
+for example in ia3:adapter orpo:stage repetition:reward human_assistant:renderer; do
     name=${example%:*} kind=${example#*:}
     cmake -S "$source/examples/$name" -B "$name" -DCMAKE_PREFIX_PATH="$root" \
         -DCMAKE_C_FLAGS="-Wall -Wextra -Werror" >"$dir/$name.log"
@@ -90,11 +90,11 @@ for i in $(seq 20); do
     echo "{\"messages\": [{\"role\": \"user\", \"content\": \"line $i\"}, {\"role\": \"assistant\", \"content\": \"of a text\"}]}"
 done >corpus/talk.jsonl
 { printf '[model]\npath = "out/step-00000005"\n' && sed -n '/^\[data\]/,$p' run.toml; } >talk.toml
-LATHE_PLUGIN_PATH=$dir/alpaca/plugins "$root/bin/lathe" train talk.toml --optimizer.name adamw --optimizer.lr 0.01 \
-    --stage.name sft --data.datasets '[{ path = "corpus/talk.jsonl" }]' --data.seq_len 256 --renderer.name alpaca \
-    --checkpoint.dir out_alpaca
+LATHE_PLUGIN_PATH=$dir/human_assistant/plugins "$root/bin/lathe" train talk.toml --optimizer.name adamw --optimizer.lr 0.01 \
+    --stage.name sft --data.datasets '[{ path = "corpus/talk.jsonl" }]' --data.seq_len 256 --renderer.name human_assistant \
+    --checkpoint.dir out_human
 echo '[{"role": "user", "content": "line 1"}]' >talk.json
-LATHE_PLUGIN_PATH=$dir/alpaca/plugins "$root/bin/lathe" generate out_alpaca --messages talk.json --renderer.name alpaca \
+LATHE_PLUGIN_PATH=$dir/human_assistant/plugins "$root/bin/lathe" generate out_human --messages talk.json --renderer.name human_assistant \
     --max-new-tokens 4
 
 # A program outside the tree: rollouts and steps with the C API, on the loss of a stage with inputs.

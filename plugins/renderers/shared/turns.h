@@ -181,6 +181,7 @@ typedef struct turns_family {
     const char *answer_begin, *answer_end;
     const char *lead;         /* after answer_begin; learnt where a template's marks have it */
     const char *answer_space; /* before an answer, learnt, and not in the prompt; NULL: nothing */
+    const char *between;      /* after a message that another one or the prompt follows */
     uint32_t flags;           /* TURNS_* */
 } turns_family;
 
@@ -284,6 +285,8 @@ static inline lathe_status turns_render(const lathe_host *host, const turns_fami
     for (int32_t i = 0; i < talk->n_messages; i++) {
         const lathe_chat_message *m = &talk->messages[i];
         const lathe_chars content = f->flags & TURNS_TRIM ? turns_trim(m->content) : m->content;
+        if (i > 0)
+            turns_mark(&out, f->between);
         out.message = i;
         if (m->role == LATHE_CHAT_SYSTEM && turns_shows_system(f, content))
             turns_turn(&out, talk, f->system_begin, content, f->system_end, f->flags);
@@ -295,6 +298,7 @@ static inline lathe_status turns_render(const lathe_host *host, const turns_fami
     const int ends_with_answer = talk->messages[talk->n_messages - 1].role == LATHE_CHAT_ASSISTANT;
     out.message = -1;
     if (talk->prompt) {
+        turns_mark(&out, f->between);
         turns_mark(&out, f->answer_begin);
         turns_mark(&out, f->lead);
     } else if ((f->flags & TURNS_EOS_LAST) && !ends_with_answer) {

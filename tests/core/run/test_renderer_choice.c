@@ -80,6 +80,26 @@ static lathe_status render(const fixture *f, const char *row, lathe_rendering *o
     "{% set c = bos_token + c %}{% endif %}{{ c }}{% endfor %}{% if add_generation_prompt %}"      \
     "{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}"
 
+/* Headings in plain text with a sentence where there is no system message. */
+#define HEADINGS(sentence, question, question_end, answer, answer_end, prompt)                     \
+    "{{ bos_token }}{% if messages[0]['role'] == 'system' %}{{ messages[0]['content'] + "          \
+    "'\\n\\n' }}{% set rest = messages[1:] %}{% else %}{{ '" sentence                              \
+    "\\n\\n' }}{% set rest = messages %}{% endif %}{% for m in rest %}{% if m['role'] == 'user' "  \
+    "%}{{ '" question "' + m['content'] + '" question_end                                          \
+    "' }}{% elif m['role'] == 'assistant' %}{{ '" answer                                           \
+    "' + m['content'] + eos_token + '" answer_end                                                  \
+    "' }}{% else %}{{ raise_exception('no') }}{% endif %}{% endfor %}{% if "                       \
+    "add_generation_prompt %}{{ '" prompt "' }}{% endif %}"
+/* The same without a sentence, for contents without spaces at their ends and roles in turn. */
+#define TRIMMED(question, question_end, answer, answer_end, prompt)                                \
+    "{% if messages[0]['role'] == 'system' %}{% set s = messages[0]['content'] | trim + '\\n\\n' " \
+    "%}{% set messages = messages[1:] %}{% else %}{% set s = '' %}{% endif %}{{ bos_token + s "    \
+    "}}{% for message in messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) "  \
+    "%}{{ raise_exception('alternate') }}{% endif %}{% if message['role'] == 'user' %}{{ "         \
+    "'" question "' + message['content'] | trim + '" question_end "' }}{% else %}{{ '" answer      \
+    "' + message['content'] | trim + eos_token + '" answer_end "' }}{% endif %}{% endfor %}{% if " \
+    "add_generation_prompt %}{{ '" prompt "' }}{% endif %}"
+
 /* Templates of families, as small as they can be. */
 static const struct {
     const char *renderer, *text;
@@ -116,6 +136,26 @@ static const struct {
      "m['content'] %}{% endif %}{% if m['role'] == 'user' %}{{ bos_token + '[INST] ' + c.strip() + "
      "' [/INST]' }}{% elif m['role'] == 'assistant' %}{{ ' ' + c.strip() + ' ' + eos_token }}{% "
      "endif %}{% endfor %}"},
+    {"zephyr",
+     "{% for message in messages %}\n{% if message['role'] == 'user' %}\n{{ '<|user|>\\n' + "
+     "message['content'] + eos_token }}\n{% elif message['role'] == 'system' %}\n{{ "
+     "'<|system|>\\n' + message['content'] + eos_token }}\n{% elif message['role'] == 'assistant' "
+     "%}\n{{ '<|assistant|>\\n' + message['content'] + eos_token }}\n{% endif %}\n{% if loop.last "
+     "and add_generation_prompt %}\n{{ '<|assistant|>' }}\n{% endif %}\n{% endfor %}"},
+    {"zephyr",
+     "{% if messages[0]['role'] == 'system' %}{% set offset = 1 %}{% else %}{% set offset = 0 %}{% "
+     "endif %}{% for message in messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 "
+     "== offset) %}{{ raise_exception('alternate') }}{% endif %}{{ '<|' + message['role'] + "
+     "'|>\\n' + message['content'] | trim + eos_token + '\\n' }}{% endfor %}{% if "
+     "add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}"},
+    {"vicuna", TRIMMED("USER: ", "\\n", "ASSISTANT: ", "\\n", "ASSISTANT:")},
+    {"alpaca",
+     TRIMMED("### Instruction:\\n", "\\n\\n", "### Response:\\n", "\\n\\n", "### Response:\\n")},
+    {"alpaca",
+     HEADINGS("Below is an instruction that describes a task. Write a response that "
+              "appropriately completes the request.",
+              "### Instruction:\\n", "\\n\\n", "### Response:\\n", "\\n\\n", "### Response:\\n")},
+    {"jinja", HEADINGS("Read.", "Q: ", "\\n", "A: ", "\\n", "A: ")},
     {"jinja", "{% for m in messages %}{{ m.role }}={{ m.content }};{% endfor %}"},
     {"jinja", "{% for m in messages %}<|im_start|>{{ m.role }}: {{ m.content }}{% endfor %}"},
 };

@@ -1,15 +1,13 @@
-/* The prompts of Stanford Alpaca: headings in plain text, and eos_token after each answer.
+/* Dialogues of Anthropic's HH-RLHF: "Human:" and "Assistant:" in plain text, and eos_token after
+ * each answer.
  *
- *   Source  github.com/tatsu-lab/stanford_alpaca, train.py (PROMPT_DICT, without input); turns
- * after the first and the system message are ours.
+ *   Source  arXiv:2204.05862; the columns chosen and rejected of its data. A system message at the
+ * beginning and eos_token are ours.
  */
 #include <string.h>
 
 #include <lathe/plugin.h>
 #include <lathe/renderer.h>
-
-static const char preamble[] = "Below is an instruction that describes a task. Write a response "
-                               "that appropriately completes the request.";
 
 typedef struct renderer {
     const lathe_host *host;
@@ -78,13 +76,13 @@ static lathe_status render(void *self, const lathe_conversation *talk, const lat
     out.message = first ? 0 : -1;
     if (first)
         put(&out, LATHE_PIECE_TEXT, talk->messages[0].content);
-    else
-        put_fixed(&out, preamble);
     for (int32_t i = first; i < talk->n_messages; i++) {
         const int is_answer = talk->messages[i].role == LATHE_CHAT_ASSISTANT;
         out.message = i;
-        put_fixed(&out, is_answer ? "\n\n### Response:\n" : "\n\n### Instruction:\n");
+        put_fixed(&out, is_answer ? "\n\nAssistant:" : "\n\nHuman: ");
         out.trained = is_answer;
+        if (is_answer)
+            put_fixed(&out, " ");
         put(&out, LATHE_PIECE_TEXT, talk->messages[i].content);
         if (is_answer)
             put(&out, LATHE_PIECE_TOKEN, talk->eos);
@@ -92,7 +90,7 @@ static lathe_status render(void *self, const lathe_conversation *talk, const lat
     }
     out.message = -1;
     if (talk->prompt)
-        put_fixed(&out, "\n\n### Response:\n");
+        put_fixed(&out, "\n\nAssistant:");
     return out.status;
 }
 
@@ -107,10 +105,10 @@ const lathe_plugin LATHE_PLUGIN_ENTRY = {
     LATHE_PLUGIN_HEADER,
     .kind = LATHE_KIND_RENDERER,
     .revision = LATHE_RENDERER_REVISION,
-    .name = "alpaca",
+    .name = "human_assistant",
     .version = "0.1.0",
-    .summary = "Stanford Alpaca: headings in plain text",
-    .source = "github.com/tatsu-lab/stanford_alpaca, train.py",
+    .summary = "HH-RLHF: Human: and Assistant: in plain text",
+    .source = "arXiv:2204.05862",
     .license = "Apache-2.0",
     .table = &table,
     .create = create,
