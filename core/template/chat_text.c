@@ -266,18 +266,26 @@ static int begins_with(const lathe_rendering *text, const lathe_rendering *prefi
            (prefix->bytes == 0 || memcmp(text->text, prefix->text, (size_t)prefix->bytes) == 0);
 }
 
-/* The part of `all` that message i of the assistant adds to the prompt before it. *found = 0: one
- * of the three texts does not begin with the one before. */
+/* Whether the part of an answer is found in the text. */
+enum {
+    TURN_FOUND,
+    TURN_CHANGES,   /* the text does not begin with that of the messages up to the answer */
+    TURN_UNPROMPTED /* the text up to the answer does not begin with the prompt before it */
+};
+
+/* The part of `all` that message i of the assistant adds to the prompt before it. */
 static lathe_status find_turn(const lathe_chat_template *chat, const lathe_chat *what, size_t i,
                               const lathe_rendering *all, lathe_template_span *out, int *found)
 {
     lathe_rendering prompt = {0}, turn = {0};
-    *found = 0;
+    *found = TURN_CHANGES;
     lathe_status status = render(chat, what, i, 1, &prompt);
     if (status == LATHE_OK)
         status = render(chat, what, i + 1, 0, &turn);
     if (status == LATHE_OK) {
-        *found = begins_with(&turn, &prompt) && begins_with(all, &turn);
+        *found = !begins_with(all, &turn)       ? TURN_CHANGES
+                 : !begins_with(&turn, &prompt) ? TURN_UNPROMPTED
+                                                : TURN_FOUND;
         *out = (lathe_template_span){prompt.bytes, turn.bytes};
     } else {
         status = lathe_error_context(status, "the messages before message %zu alone", i + 1);
@@ -329,7 +337,7 @@ static lathe_status find_opening(const lathe_chat_template *chat, const lathe_ch
     lathe_rendering turn = {0}, other = {0};
     lathe_chat changed = *what;
     int64_t n = 0;
-    *found = 0;
+    *found = TURN_CHANGES;
     changed.messages = with_other_content(what, i);
     if (!changed.messages) /* it has no text */
         return LATHE_OK;
@@ -339,13 +347,31 @@ static lathe_status find_opening(const lathe_chat_template *chat, const lathe_ch
     if (status == LATHE_OK) {
         while (n < turn.bytes && n < other.bytes && turn.text[n] == other.text[n])
             n++;
-        *found = n < turn.bytes && begins_with(all, &turn);
+        if (n < turn.bytes && begins_with(all, &turn))
+            *found = TURN_FOUND;
         *out = (lathe_template_span){n, turn.bytes};
     }
     json_decref(changed.messages);
     lathe_rendering_fini(&turn);
     lathe_rendering_fini(&other);
     return status;
+}
+
+static lathe_status turn_error(int found, size_t i)
+{
+    if (found == TURN_UNPROMPTED)
+        return lathe_error(LATHE_E_CONFIG,
+                           "the text of message %zu of the assistant does not begin with the "
+                           "prompt that the template writes for it (add_generation_prompt), so "
+                           "the text to learn cannot be found; mend the prompt in the template, "
+                           "or mark the text with {%% generation %%} and {%% endgeneration %%}",
+                           i + 1);
+    return lathe_error(LATHE_E_CONFIG,
+                       "the template writes message %zu of the assistant otherwise when later "
+                       "messages follow, so the text to learn cannot be found; mark it in the "
+                       "template with {%% generation %%} and {%% endgeneration %%}, or give each "
+                       "conversation one answer, at its end",
+                       i + 1);
 }
 
 static lathe_status find_turns(const lathe_chat_template *chat, const lathe_chat *what,
@@ -363,17 +389,13 @@ static lathe_status find_turns(const lathe_chat_template *chat, const lathe_chat
             continue;
         const lathe_status status =
             find_turn(chat, what, i, all, &all->spans[all->n_spans], &found);
-        if ((status != LATHE_OK || !found) && status != LATHE_E_NOMEM && !has_question(what, i))
+        if ((status != LATHE_OK || found != TURN_FOUND) && status != LATHE_E_NOMEM &&
+            !has_question(what, i))
             LATHE_TRY(find_opening(chat, what, i, all, &all->spans[all->n_spans], &found));
         else
             LATHE_TRY(status);
-        if (!found)
-            return lathe_error(LATHE_E_CONFIG,
-                               "the template writes message %zu of the assistant otherwise when "
-                               "later messages follow, so the text to learn cannot be found; mark "
-                               "it in the template with {%% generation %%} and {%% endgeneration "
-                               "%%}, or give each conversation one answer, at its end",
-                               i + 1);
+        if (found != TURN_FOUND)
+            return turn_error(found, i);
         all->n_spans++;
     }
     return LATHE_OK;

@@ -113,7 +113,8 @@ static lathe_status describe(const char *path, const shower *s, lathe_buffer *ou
     lathe_buffer_printf(out, "  prompts of successive turns extend each other: %s\n",
                         !knows    ? "not known, the template refuses a plain conversation"
                         : extends ? "yes"
-                                  : "no, earlier turns are written otherwise when others follow");
+                                  : "no, a turn does not begin with its prompt, or is written "
+                                    "otherwise when others follow");
     if (clock)
         lathe_buffer_puts(out, "  the text depends on the date (strftime_now)\n");
     lathe_buffer_puts(out, "  --show FILE.jsonl shows conversations\n");
@@ -183,6 +184,7 @@ static lathe_status put_json(shower *s, int64_t line, const lathe_chat *what)
     if (is_training && lathe_chat_render_training(s->chat, what, &learnt) == LATHE_OK) {
         put_spans(&s->out, "learnt", &learnt);
     } else if (is_training) {
+        s->n_refused++;
         lathe_buffer_puts(&s->out, ", ");
         put_error(&s->out, "learnt_error");
         is_training = 0;

@@ -19,6 +19,8 @@ static void setup(void)
     put("m/chat_template.jinja", CHATML);
     put("marked.jinja", MARKED);
     put("last.jinja", LAST_THINKS);
+    put("unprompted.jinja", "{{ messages | map(attribute='content') | join('\\n') }}"
+                            "{% if add_generation_prompt %}{{ 'assistant:' }}{% endif %}");
     put("broken.jinja", "{% for m in messages %}\n{{ m.role | urlize }}{% endfor %}");
     put("counts.jinja", "{{ messages | length }}");
     put("date.jinja", "{{ strftime_now('%Y-%m-%d') }}");
@@ -118,6 +120,12 @@ Test(cli_chat_template, refusals_name_the_line_and_what_to_do)
            "talk.jsonl:1: the template writes message 2 of the assistant otherwise when later "
            "messages follow, so the text to learn cannot be found; mark it in the template with "
            "{% generation %}");
+    expect(SHOW "last.jinja --show talk.jsonl --json", 2,
+           "\"learnt_error\": \"the template writes");
+    expect(SHOW "unprompted.jinja --show talk.jsonl 2>&1", 2,
+           "talk.jsonl:1: the text of message 2 of the assistant does not begin with the prompt "
+           "that the template writes for it (add_generation_prompt), so the text to learn cannot "
+           "be found; mend the prompt in the template, or mark the text with {% generation %}");
     expect(SHOW "broken.jinja 2>&1", 2, "broken.jinja:2:13: the filter 'urlize' is not supported");
     expect(SHOW ". 2>&1", 2,
            ".: no chat template; expected chat_template.jinja, or chat_template in "
