@@ -12,6 +12,7 @@
 #include "app/prompt_file.h"
 #include "app/sampling_options.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "chat/stream.h"
 #include "generate/generator.h"
 #include "primitives/sampling_settings.h"
@@ -112,6 +113,18 @@ static int on_token(void *arg, int32_t token)
     return text->stream.status != LATHE_OK || ferror(stdout);
 }
 
+/* Says where a text ends because nothing more fits, as it is shorter than what was asked for. */
+static void say_context(const lathe_sampling *how, const lathe_generation *made)
+{
+    const int64_t n = (int64_t)made->n_prompt_tokens + made->n_tokens;
+    if (made->finish == LATHE_FINISH_LENGTH && made->n_tokens < how->max_new_tokens &&
+        (how->max_length <= 0 || n < how->max_length))
+        lathe_log(LATHE_LOG_INFO,
+                  "the text ends because the context of %lld tokens is full; data.seq_len sets its "
+                  "length, up to the model's",
+                  (long long)n);
+}
+
 /* Continues one prompt, or the conversation `row`, and writes the text while it is generated. */
 static lathe_status generate_one(const lathe_args *args, lathe_run *run, json_t *row,
                                  const lathe_sampling *sampling)
@@ -138,8 +151,10 @@ static lathe_status generate_one(const lathe_args *args, lathe_run *run, json_t 
     }
     if (!text.prompt) /* also where the generation failed after some tokens */
         (void)fputc('\n', stdout);
-    if (status == LATHE_OK)
+    if (status == LATHE_OK) {
+        say_context(sampling, &made);
         lathe__drafts_say(run);
+    }
     lathe_chat_stream_fini(&text.stream);
     return status;
 }

@@ -166,7 +166,7 @@ static lathe_status launch(const lathe_args *args, int64_t n, int64_t restarts, 
                            islands == 1 ? "" : "s");
         (void)fprintf(stderr,
                       "lathe launch: failed with %d; restart %lld of %lld with %lld rank%s%s, from "
-                      "the last checkpoint\n",
+                      "the last checkpoint if there is one\n",
                       end.code, (long long)(start + 1), (long long)restarts, (long long)n,
                       n == 1 ? "" : "s", in);
     }

@@ -82,8 +82,9 @@ lathe_status lathe__prompt_read(lathe_generator *g, const lathe_prompt *prompt)
     if (g->ids.n >= g->capacity)
         return lathe_error(LATHE_E_ARG,
                            "the prompt has %lld tokens, but the context holds %lld; data.seq_len "
-                           "sets its length",
-                           (long long)g->ids.n, (long long)g->capacity);
+                           "sets its length, up to the model's %lld",
+                           (long long)g->ids.n, (long long)g->capacity,
+                           (long long)g->parts.model->max_positions);
     return LATHE_OK;
 }
 
