@@ -164,7 +164,7 @@ static lathe_status find_chat_template(lathe_run *run)
         asked
             ? lathe_arena_printf(&run->arena,
                                  "%s has none; expected chat_template.jinja, or chat_template in "
-                                 "tokenizer_config.json",
+                                 "tokenizer_config.json, or renderer.name (lathe ls renderer)",
                                  asked)
             : lathe_arena_strdup(&run->arena,
                                  "the run has no folder of a model or tokenizer; set model.path or "

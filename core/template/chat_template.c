@@ -213,7 +213,7 @@ static lathe_status load_folder(lathe_chat_template *chat, lathe_sha256 *hash, l
         return LATHE_OK;
     return lathe_error(LATHE_E_NOT_FOUND,
                        "%s: no chat template; expected chat_template.jinja, or chat_template in "
-                       "tokenizer_config.json%s",
+                       "tokenizer_config.json%s, or a renderer by its name (lathe ls renderer)",
                        dir, chat->tools ? " with the name \"default\"" : "");
 }
 
