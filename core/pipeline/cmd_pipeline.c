@@ -69,8 +69,11 @@ static lathe_status train(const lathe_pipeline_step *step, lathe_diags *diags,
 {
     lathe_run *run = NULL;
     const lathe_train_options options = {.out = stdout, .stop = &stop.seen, .steps = &stop.steps};
-    LATHE_TRY(
-        lathe_run_open_training(step->run, step->overrides, step->n_overrides, 0, diags, &run));
+    const lathe_status opened =
+        lathe_run_open_training(step->run, step->overrides, step->n_overrides, 0, diags, &run);
+    for (int64_t i = 0; i < diags->n; i++)
+        diags->items[i].place = lathe_pipeline_place(step, &diags->items[i].place);
+    LATHE_TRY(opened);
     lathe_buffer warnings = LATHE_BUFFER_INIT;
     lathe_diags_print(diags, &warnings);
     (void)fputs(warnings.data ? warnings.data : "", stderr);

@@ -111,9 +111,11 @@ static void check_saved(const lathe_pipeline *p, const int32_t *saves_model, int
 static lathe_status tell(const lathe_pipeline_step *step, lathe_status status,
                          const lathe_diags *found, lathe_diags *diags)
 {
-    for (int64_t i = 0; i < found->n; i++)
-        lathe_diags_add(diags, found->items[i].severity, &found->items[i].place,
-                        found->items[i].suggestion, "%s", found->items[i].message);
+    for (int64_t i = 0; i < found->n; i++) {
+        const lathe_place place = lathe_pipeline_place(step, &found->items[i].place);
+        lathe_diags_add(diags, found->items[i].severity, &place, found->items[i].suggestion, "%s",
+                        found->items[i].message);
+    }
     if (status == LATHE_OK || status == LATHE_E_NOMEM || status == LATHE_E_DEVICE ||
         status == LATHE_E_INTERRUPTED)
         return status;

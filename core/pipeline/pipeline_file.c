@@ -115,7 +115,7 @@ static lathe_status add_override(reading *r, lathe_pipeline_step *step, const ch
     one->key = key;
     one->value = text.status == LATHE_OK ? lathe_arena_strdup(r->arena, text.data) : NULL;
     lathe_buffer_fini(&text);
-    step->n_overrides++;
+    step->places[step->n_overrides++] = place_of(r, node, 1);
     return one->value ? LATHE_OK : LATHE_E_NOMEM;
 }
 
@@ -137,7 +137,8 @@ static lathe_status read_overrides(reading *r, const lathe_toml_node *table,
     const int64_t room =
         count(table) + r->n_more + (int64_t)(sizeof model_keys / sizeof model_keys[0]);
     step->overrides = lathe_arena_alloc(r->arena, room * (int64_t)sizeof *step->overrides);
-    if (!step->overrides)
+    step->places = lathe_arena_alloc(r->arena, room * (int64_t)sizeof *step->places);
+    if (!step->overrides || !step->places)
         return LATHE_E_NOMEM;
     for (int64_t i = 0; table && i < table->n_children; i++) {
         const lathe_toml_node *child = table->children[i];
@@ -173,6 +174,22 @@ static int32_t find_step(const lathe_pipeline *p, const char *name, size_t n)
     return -1;
 }
 
+/* The override of a key; -1: none. The last one counts. */
+static int32_t find_override(const lathe_pipeline_step *step, const char *key)
+{
+    for (int32_t i = step->n_overrides; i-- > 0;)
+        if (strcmp(step->overrides[i].key, key) == 0)
+            return i;
+    return -1;
+}
+
+lathe_place lathe_pipeline_place(const lathe_pipeline_step *step, const lathe_place *place)
+{
+    const int is_override = place->line == 0 && place->file && strncmp(place->file, "--", 2) == 0;
+    const int32_t at = is_override ? find_override(step, place->file + 2) : -1;
+    return at >= 0 && step->places[at].line > 0 ? step->places[at] : *place;
+}
+
 /* Records that an override is "@NAME". */
 static lathe_status add_use(reading *r, lathe_pipeline_step *step, int32_t at, const char *written)
 {
@@ -195,15 +212,6 @@ static lathe_status add_use(reading *r, lathe_pipeline_step *step, int32_t at, c
     }
     step->uses[step->n_uses++] = (lathe_pipeline_use){at, found, rest, written};
     return LATHE_OK;
-}
-
-/* The override of a key; -1: none. The last one counts. */
-static int32_t find_override(const lathe_pipeline_step *step, const char *key)
-{
-    for (int32_t i = step->n_overrides; i-- > 0;)
-        if (strcmp(step->overrides[i].key, key) == 0)
-            return i;
-    return -1;
 }
 
 /* The text of an override that is a string: "\"@sft\"" or, from the command line, "@sft". */
@@ -238,6 +246,7 @@ static lathe_status find_uses(reading *r, const lathe_toml_node *file, lathe_pip
             continue;
         if (at < 0) {
             at = step->n_overrides++;
+            step->places[at] = (lathe_place){step->run, value->line, value->column};
             step->overrides[at] = (lathe_override){model_keys[i], text};
         }
         LATHE_TRY(add_use(r, step, at, text));

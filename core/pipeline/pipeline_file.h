@@ -32,6 +32,7 @@ typedef struct lathe_pipeline_step {
     const char *name, *run; /* run: path of its run file */
     lathe_place place;      /* of the step's table */
     lathe_override *overrides;
+    lathe_place *places; /* [n_overrides] where they are written; line 0: on the command line */
     int32_t n_overrides;
     lathe_pipeline_use *uses;
     int32_t n_uses;
@@ -43,6 +44,10 @@ typedef struct lathe_pipeline {
     lathe_pipeline_step *steps;
     int32_t n;
 } lathe_pipeline;
+
+/** The place in the pipeline's file of an override that a diagnostic names ("--train.max_steps");
+ *  any other place as it is. Borrowed from the pipeline. */
+lathe_place lathe_pipeline_place(const lathe_pipeline_step *step, const lathe_place *place);
 
 /** Reads the file, and of each run file checkpoint.dir and the keys with "@NAME". Everything is in
  * the arena. more: overrides for every step, which win. Errors: LATHE_E_CONFIG: diags has all of

@@ -147,7 +147,7 @@ Test(pipeline, errors_of_every_step_are_told_before_the_first_starts)
                         "[[step]]\nname = \"dpo\"\nrun = \"dpo.toml\"\n"
                         "overrides = { \"model.path\" = \"@sft\", "
                         "\"data.datasets\" = [{ path = \"answers.jsonl\" }] }\n");
-    expect(LATHE " pipeline p/short.toml 2>&1", 2, "--optimizer.lrr: error: unknown key 'lrr'");
+    expect(LATHE " pipeline p/short.toml 2>&1", 2, "p/short.toml:4:100: error: unknown key 'lrr'");
     cr_expect(says("p/answers.jsonl:1: no column \"chosen\""), "%s", output);
     expect("ls p/out", 0, "base\n");
     cr_expect(!says("sft"), "%s", output);
