@@ -103,6 +103,10 @@ lathe_place lathe_config_where_reward(const lathe_config *config, int32_t index,
 lathe_status lathe_config_bind(lathe_config *config, int32_t kind, const lathe_component *component,
                                lathe_diags *diags, const lathe_value **out_values);
 
+/** Key number `index` of the kind's table that the plugin bound to it does not have; NULL: there
+ *  are no more. */
+const char *lathe_config_idle_key(const lathe_config *config, int32_t kind, int32_t index);
+
 /** Place of the key, or else of its section, or else of the file. */
 lathe_place lathe_config_where(const lathe_config *config, const char *section, const char *key);
 

@@ -335,3 +335,17 @@ lathe_status lathe_config_bind(lathe_config *config, int32_t kind, const lathe_c
     *out_values = config->parts[kind].values;
     return diags->n_errors > n_errors ? lathe_diags_status(diags) : LATHE_OK;
 }
+
+const char *lathe_config_idle_key(const lathe_config *config, int32_t kind, int32_t index)
+{
+    const lathe_toml_node *table = lathe_toml_find(config->root, lathe_kind_name(kind));
+    const lathe_component *component = config->parts[kind].component;
+    for (int64_t i = 0; table != NULL && component != NULL && i < table->n_children; i++) {
+        const char *key = table->children[i]->key;
+        const lathe_plugin *plugin = component->plugin;
+        if (strcmp(key, "name") != 0 &&
+            lathe_schema_index(plugin->fields, plugin->n_fields, key) < 0 && index-- == 0)
+            return key;
+    }
+    return NULL;
+}

@@ -59,6 +59,17 @@ static lathe_status make_plain(lathe_run *run, const lathe_component *component,
     return make(run, component, values, out);
 }
 
+/* A file may have keys of an engine that "auto" takes on other machines. */
+static void warn_of_idle_keys(const lathe_run *run, const lathe_component *component)
+{
+    const char *key;
+    for (int32_t i = 0; (key = lathe_config_idle_key(run->config, LATHE_KIND_COLLECTIVE, i)); i++)
+        lathe__run_warn(run, "collective", key,
+                        "collective.%s has no effect: \"auto\" is \"%s\" here, which does not have "
+                        "it",
+                        key, component->plugin->name);
+}
+
 /* Makes the engine that the file names, with the values of the file. */
 static lathe_status make_named(lathe_run *run, const lathe_component *component,
                                lathe_instance *out)
@@ -72,6 +83,7 @@ static lathe_status make_named(lathe_run *run, const lathe_component *component,
                               run->open.diags ? run->open.diags : &own, &values);
         lathe_diags_fini(&own);
         LATHE_TRY(bound);
+        warn_of_idle_keys(run, component);
     }
     return make(run, component, values, out);
 }

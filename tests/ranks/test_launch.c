@@ -36,6 +36,13 @@ Test(launch, a_wrong_run_file_is_refused_once)
     expect(LATHE " launch -n 2 run.toml --train.max_stepz 3 2>&1 | grep -c max_stepz", 0, "1\n");
 }
 
+Test(launch, a_key_of_an_engine_that_auto_does_not_take_is_a_warning)
+{
+    need_mpi();
+    expect(LATHE " launch -n 2 run.toml --collective.algorithm any 2>&1", 0,
+           "--collective.algorithm: warning: collective.algorithm has no effect: \"auto\" is \"");
+}
+
 Test(launch, command_lines_that_are_wrong)
 {
     static const struct {
