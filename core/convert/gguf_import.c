@@ -16,14 +16,14 @@
 
 #define SHARD_BYTES ((int64_t)5 * 1000 * 1000 * 1000)
 
-enum { PART = 1 << 20 }; /* elements that are converted at a time */
+enum { PART = 1 << 20 }; /* elements of a tensor that are converted at a time */
 
 typedef struct import {
     const char *path;
     lathe_safetensors *set;
     lathe_model_config config;
     lathe_params params;
-    int32_t dtype; /* of all tensors; -1: the set's */
+    int32_t dtype; /* of the tensors to write; -1: each keeps its own */
     lathe_gguf_check_fn check;
     float *values;    /* [PART] */
     uint16_t *narrow; /* [PART] */
@@ -116,7 +116,7 @@ static lathe_status write_folder(import *m, const char *folder, lathe_arena *are
                           : LATHE_E_NOMEM;
 }
 
-/* Nothing, or an empty folder, may be at the path. */
+/* Refuses a path at which there is something else than an empty folder. */
 static lathe_status refuse_existing(const char *folder, lathe_arena *arena)
 {
     char **names;
@@ -131,8 +131,8 @@ static lathe_status refuse_existing(const char *folder, lathe_arena *arena)
                              folder);
 }
 
-/* Reads everything but the values, so that nothing is written for a file that cannot be converted.
- */
+/* Reads and checks everything except the values of the tensors, so that nothing is written for a
+ * file that cannot be converted. */
 static lathe_status open_file(import *m, const lathe_model_source *source)
 {
     LATHE_TRY(lathe_model_config_load(source, m->path, &m->config));

@@ -1,14 +1,18 @@
 /* Speculative decoding: a draft model proposes tokens, and the model computes all of them in one
- * step, a token in each row. Rows have the same bits whatever the number of rows, so each token is
- * drawn from the logits that it would have been drawn from without a draft.
+ * step, one token in each row. A row has the same bits whatever the number of rows, so the model's
+ * logits are those that it would have without a draft.
  *
- * Without sampling, a proposed token stays if it is the most likely one. With sampling it stays
- * with probability min(1, p/q), where p and q are the probabilities that model and draft model draw
- * from; otherwise a token is drawn from the remaining max(0, p - q). So tokens have the
+ * Without sampling, a proposed token is accepted if it is the most likely one. With sampling it is
+ * accepted with probability min(1, p/q), where p and q are its probabilities under the model and
+ * the draft model; otherwise a token is drawn from the normalised max(0, p - q). So tokens have the
  * distribution p.
  *
- * The draft model has a generator of its own, of which slot i drafts for slot i. How many tokens
- * are drafted depends on the sequence alone, so that results do not depend on the batch.
+ * The draft model has a generator of its own, whose slot i drafts for slot i of the model's. How
+ * many tokens are drafted depends on the sequence alone, so that results do not depend on the
+ * batch.
+ *
+ * In this file g and s are the model's generator and a sequence of it; d and `own` are the draft
+ * model's generator and its sequence in the same slot.
  *
  *   Source  arXiv:2211.17192 (algorithm 1), arXiv:2302.01318.
  */
@@ -56,10 +60,11 @@ void lathe__draft_end(lathe_generator *g, const lathe__sequence *s)
     own->is_active = 0;
 }
 
-/* Tokens to draft for a sequence: none before its first token was drawn, because it may come from
- * the logits of an equal prompt. One token is drawn after them, so they end before the last one.
- * They also end where longrope changes its factors, and the keys are computed again. */
-static int32_t count(const lathe_generator *g, const lathe__sequence *s)
+/* Number of tokens to draft for a sequence. None are drafted before its first token was drawn,
+ * because that token may come from the kept logits of an equal prompt, without a step. The model
+ * draws one token more than were drafted, so the last token of the limit is not drafted. Drafting
+ * also stops where longrope changes its factors, because all keys are then computed again. */
+static int32_t tokens_to_draft(const lathe_generator *g, const lathe__sequence *s)
 {
     const lathe_model_config *model = g->parts.model;
     int64_t n = s->limit - s->n - 1;
@@ -71,8 +76,8 @@ static int32_t count(const lathe_generator *g, const lathe__sequence *s)
     return (int32_t)n;
 }
 
-/* Gives the draft model's sequence the tokens of the model's. Keys of tokens that were not accepted
- * are computed again. */
+/* Copies the tokens of the sequence to the draft model's. The draft model's keys of tokens that
+ * were not accepted count as not computed. */
 static void follow(const lathe_generator *g, const lathe__sequence *s, lathe__sequence *own)
 {
     lathe_generator *d = g->draft;
@@ -87,7 +92,7 @@ static void follow(const lathe_generator *g, const lathe__sequence *s, lathe__se
         lathe__cache_restart(d, own, offset);
 }
 
-/* Keeps the logits that a drafted token was drawn from, to decide on it. */
+/* Keeps the logits that a drafted token was drawn from: they are needed to accept or reject it. */
 static lathe_status keep_logits(lathe_generator *g, int64_t slot, int64_t k, const lathe__logits *l,
                                 int64_t row)
 {
@@ -98,7 +103,8 @@ static lathe_status keep_logits(lathe_generator *g, int64_t slot, int64_t k, con
     return LATHE_OK;
 }
 
-/* Draws a token of the draft model, after the keys of all its tokens were computed. */
+/* Draws a token of the draft model, whose keys of all earlier tokens are computed. `row` has the
+ * logits of the last one. */
 static lathe_status draw(lathe_generator *g, int64_t slot, const lathe__logits *l, int64_t row)
 {
     lathe_generator *d = g->draft;
@@ -150,7 +156,7 @@ lathe_status lathe__draft_propose(lathe_generator *g)
     int again = 1;
     for (int64_t i = 0; i < g->batch; i++) {
         lathe__sequence *s = &g->slots[i], *own = &d->slots[i];
-        s->n_drafted = count(g, s);
+        s->n_drafted = tokens_to_draft(g, s);
         own->is_done = s->n_drafted == 0;
         if (s->n_drafted > 0)
             follow(g, s, own);

@@ -1,4 +1,4 @@
-/* Runs the programs of a generator: sets their inputs, and gives the rows of a step to sequences.
+/* Runs the programs of a generator: sets their inputs, and assigns the rows of a step to sequences.
  */
 #include <string.h>
 
@@ -15,8 +15,9 @@ static void put_token(const lathe__pass *p, const lathe__sequence *s, int64_t at
     positions[i] = s ? (int32_t)(at + s->offset) : 0;
 }
 
-/* Sets the keys that row `row` sees: tokens [0, end) of the sequence. A padding row writes its keys
- * to a place of its own, because rows may run at the same time. */
+/* Sets which keys row `row` attends to: those of tokens [0, end) of the sequence. A padding row
+ * (s NULL) writes its key to a position of its own in the padding blocks, because rows may run at
+ * the same time. */
 static void put_keys(const lathe_generator *g, const lathe__pass *p, const lathe__sequence *s,
                      int64_t end, int64_t row)
 {
@@ -32,7 +33,7 @@ static void put_keys(const lathe_generator *g, const lathe__pass *p, const lathe
         len[1] = (int32_t)(row / LATHE__BLOCK_TOKENS);
 }
 
-/* Runs a program whose inputs are set. The logits get to the host only if it draws from them. */
+/* Runs a program whose inputs are set. Copies the logits to the host if tokens are drawn there. */
 static lathe_status run_pass(const lathe_generator *g, const lathe__pass *p, lathe__logits *out)
 {
     const lathe_program *program = &p->program;
@@ -64,17 +65,18 @@ lathe_status lathe__chunk_run(lathe_generator *g, lathe__sequence *s, const lath
     return LATHE_OK;
 }
 
-/* Gives rows to the sequences: first to those that have only the last token and drafted tokens to
- * compute, for which there are rows enough, then as many as fit to those with more. Returns the
+/* Assigns rows to the sequences. The first rows are for the sequences that have only their last
+ * token and drafted tokens to compute; the program has rows for all of these. The rows that are
+ * left are for sequences with more tokens to compute, such as the rest of a prompt. Returns the
  * number of rows. */
 static int64_t share_rows(const lathe_generator *g, int64_t most)
 {
     int64_t n = 0;
-    for (int32_t many = 0; many < 2; many++)
+    for (int32_t has_more = 0; has_more < 2; has_more++)
         for (int32_t i = 0; i < g->batch; i++) {
             const lathe__sequence *s = &g->slots[i];
             const int64_t left = s->n + s->n_drafted - s->computed;
-            if (!s->is_active || s->is_done || (s->n - s->computed > 1) != many)
+            if (!s->is_active || s->is_done || (s->n - s->computed > 1) != has_more)
                 continue;
             for (int64_t k = 0; k < left && n < most; k++)
                 g->row_slots[n++] = i;

@@ -6,18 +6,19 @@
 
 #include "run/run_state.h"
 
-/** The step, and what came of it. */
+/** Input and results of a step. */
 typedef struct lathe_rollout {
-    const volatile sig_atomic_t *stop; /* in: set to 1 when the run is to end; NULL: never */
-    int32_t bad;        /* the batch whose loss is not finite, counted from 1; 0: none */
+    const volatile sig_atomic_t *stop; /* in: becomes 1 when the run is to end; NULL: never */
+    int32_t bad;        /* number of the batch whose loss is not finite, from 1; 0: none */
     int32_t is_stopped; /* 1: the stage stopped before it accumulated gradients */
     double loss;        /* of the bad batch */
-    double figures[LATHE_MAX_STAGE_FIGURES]; /* NaN: not given */
+    double figures[LATHE_MAX_STAGE_FIGURES]; /* NaN: the stage gave none */
 } lathe_rollout;
 
 /** Calls the stage's iterate, which accumulates the gradients of one optimizer step in the run.
- *  LATHE_E_PLUGIN: it accumulated nothing and was not asked to stop. Errors of the stage and of
- * what it calls. A loss that is not finite is no error: `bad`. */
+ *  A loss that is not finite is not an error; it sets `bad`.
+ *  Errors  LATHE_E_PLUGIN: the stage accumulated nothing and was not asked to stop; the errors of
+ *          the stage and of the functions that it calls. */
 lathe_status lathe_rollout_step(lathe_run *run, lathe_rollout *rollout);
 
 #endif

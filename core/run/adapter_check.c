@@ -158,11 +158,10 @@ lathe_status lathe__adapter_check_base(const lathe_run *run)
             return LATHE_OK;
     const lathe_value *init = lathe_config_get(run->config, "adapter", "init");
     if (init && init->is_explicit && strcmp(init->s, "loftq") == 0)
-        return lathe__run_refuse(
-            run, "adapter", "init",
-            "adapter.init = \"loftq\" begins with what quantization loses, and "
-            "the base is in full precision: set quant.name (\"nf4\"), or "
-            "another init");
+        return lathe__run_refuse(run, "adapter", "init",
+                                 "adapter.init = \"loftq\" starts from the quantization error, and "
+                                 "the base is in full precision: set quant.name (\"nf4\"), or "
+                                 "another init");
     return lathe__run_refuse(
         run, "adapter", "name",
         "adapter \"%s\" trains beside a quantized base, and the base is in full "

@@ -150,7 +150,7 @@ static lathe_status step(lathe_loftq *l, int32_t at, int *out_goes_on)
     for (int32_t i = 0; i < l->n; i++)
         if (l->list[i].status != LATHE_OK)
             return lathe_error(l->list[i].status,
-                               "the singular vectors of what quantization loses of '%s' cannot be "
+                               "the singular vectors of the quantization error of '%s' cannot be "
                                "computed: is it finite?",
                                l->store->params->rows[l->list[i].param]->name);
     return LATHE_OK;

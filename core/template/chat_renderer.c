@@ -1,5 +1,5 @@
-/* The renderer of a chat template: what it is told of the folder, and whether it agrees with the
- * folder's template. */
+/* Renderers of a chat template: sets the one that writes the conversations, fills in what renderers
+ * are told about the folder, and compares a renderer with the folder's template. */
 #include "template/chat_template_internal.h"
 
 #include <stdio.h>
@@ -10,7 +10,8 @@
 #include "base/hash.h"
 #include "base/json.h"
 
-/* Conversations on which a renderer must agree. The first is the plain one that it must serve. */
+/* Conversations on which a renderer is compared with the template. It may refuse all but the first,
+ * which is the plain one. */
 static const char *const trials[] = {
     "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"},"
     "{\"role\":\"assistant\",\"content\":\"Hi there.\"}]}",
@@ -114,7 +115,7 @@ void lathe_chat_template_probe(const lathe_chat_template *chat, lathe_renderer_p
 
 /* ---- comparing ---- */
 
-/* Adjacent spans are one; empty ones are none. */
+/* Copies the spans to out; joins adjacent ones and leaves out empty ones. Returns their number. */
 static int64_t merge(const lathe_rendering *text, lathe_template_span *out)
 {
     int64_t n = 0;
@@ -143,8 +144,8 @@ static int same_spans(const lathe_rendering *a, const lathe_rendering *b)
     return same;
 }
 
-/* One conversation, with or without the prompt of an answer. *served += 1 if the renderer serves
- * it; why is set at a difference. */
+/* Compares the texts, and without a generation prompt the learnt parts, of one conversation. Adds 1
+ * to *served if the renderer `by` renders it; sets *why if there is a difference. */
 static lathe_status compare_one(const lathe_chat_template *chat, const lathe_chat_template *by,
                                 const lathe_chat *what, int32_t *served, const char **why)
 {
@@ -159,16 +160,16 @@ static lathe_status compare_one(const lathe_chat_template *chat, const lathe_cha
     if (status == LATHE_E_NOMEM)
         goto out;
     if (status != LATHE_OK)
-        *why = "it serves a conversation that the template refuses";
+        *why = "it renders a conversation that the template refuses";
     else if (ours.bytes != theirs.bytes || memcmp(ours.text, theirs.text, (size_t)ours.bytes) != 0)
-        *why = "another text than the template's";
+        *why = "it writes another text than the template";
     status = LATHE_OK;
     if (*why || what->add_generation_prompt)
         goto out;
     lathe_rendering_fini(&theirs);
     status = lathe_chat_render_training(chat, what, &theirs);
     if (status == LATHE_OK && !same_spans(&ours, &theirs))
-        *why = "other parts are learnt than with the template";
+        *why = "it lets other parts be learnt than the template";
     if (status != LATHE_E_NOMEM) /* the template alone may not find what is learnt */
         status = LATHE_OK;
 out:
@@ -223,8 +224,7 @@ lathe_status lathe_chat_template_compare(const lathe_chat_template *chat,
     if (difference)
         (void)snprintf(why, (size_t)why_bytes, "%s", difference);
     else
-        (void)snprintf(why, (size_t)why_bytes,
-                       "same text on %d of %d conversations, refuses the rest", served,
-                       2 * N_TRIALS);
+        (void)snprintf(why, (size_t)why_bytes, "same text on %d of %d conversations%s", served,
+                       2 * N_TRIALS, served < 2 * N_TRIALS ? ", refuses the rest" : "");
     return LATHE_OK;
 }

@@ -1,8 +1,9 @@
-/* The chat template of a model's folder: conversations to text, and which parts of it are learnt.
+/* The chat template of a model's folder: turns conversations into text, and finds the parts of the
+ * text that training learns.
  *
- * Text and parts are those of transformers' apply_chat_template (5.24): the template sees messages,
- * tools, documents (none where there are none), add_generation_prompt, the special tokens of the
- * folder and the row's chat_template_kwargs.
+ * The results are those of transformers' apply_chat_template (5.24). The template sees messages,
+ * tools and documents (`none` if absent), add_generation_prompt, the special tokens of the folder
+ * and the row's chat_template_kwargs.
  */
 #ifndef LATHE_TEMPLATE_CHAT_TEMPLATE_H
 #define LATHE_TEMPLATE_CHAT_TEMPLATE_H
@@ -13,7 +14,7 @@
 /** Immutable once made: any number of threads may render. */
 typedef struct lathe_chat_template lathe_chat_template;
 
-/** One conversation; the JSON is borrowed, NULL where there is none. */
+/** One conversation. The JSON is borrowed; a member is NULL if the conversation lacks it. */
 typedef struct lathe_chat {
     json_t *messages;  /* array of objects */
     json_t *tools;     /* array */
@@ -21,13 +22,14 @@ typedef struct lathe_chat {
     json_t *variables; /* object: chat_template_kwargs */
     int32_t add_generation_prompt;
     int32_t reserved; /* 0 */
-    int64_t now;      /* for strftime_now; 0: the present */
+    int64_t now;      /* for strftime_now, seconds since 1970; 0: the present */
 } lathe_chat;
 
-/** Loads the template of `path`: a file *.jinja (no special tokens then), or a folder, in this
- * order: chat_template.jinja (with additional_chat_templates/tool_use.jinja), chat_template of
- *  tokenizer_config.json (one text, or a list of {name, template}). The special tokens are those of
- *  tokenizer_config.json and special_tokens_map.json.
+/** Loads the template of `path`: a file *.jinja, then without special tokens, or a model's folder.
+ *  In a folder the first of these is taken: chat_template.jinja (with
+ *  additional_chat_templates/tool_use.jinja), or chat_template of tokenizer_config.json (one text,
+ *  or a list of {name, template}). The special tokens are those of tokenizer_config.json and
+ *  special_tokens_map.json.
  *  Errors  LATHE_E_NOT_FOUND: the folder has no template; LATHE_E_PARSE, LATHE_E_UNSUPPORTED with
  *          file, line and column. */
 lathe_status lathe_chat_template_load(const char *path, lathe_chat_template **out);
@@ -41,9 +43,9 @@ lathe_status lathe_chat_template_create(const char *name, const char *text, int6
                                         json_t *tokens, lathe_chat_template **out);
 void lathe_chat_template_destroy(lathe_chat_template *chat);
 
-/** Gives variables to all conversations, as data.chat_template_kwargs does; those of a row replace
- *  them. json: the text of an object. LATHE_E_CONFIG: it is none. Call it before any thread
- *  renders. */
+/** Sets variables for all conversations, as data.chat_template_kwargs does; those of a row have
+ *  priority. json: the text of a JSON object; LATHE_E_CONFIG if it is something else. Call it
+ *  before any thread renders. */
 lathe_status lathe_chat_template_set_variables(lathe_chat_template *chat, const char *json);
 
 /** A renderer that renders instead of the template. Borrowed for the template's lifetime. */
@@ -51,20 +53,22 @@ typedef struct lathe_chat_renderer {
     const lathe_renderer_v1 *table;
     void *self;
     const char *name, *version;
-    int32_t is_strict; /* 1: what it refuses is an error; 0: the template renders that */
+    int32_t is_strict; /* 1: a refused conversation is an error; 0: the template renders it */
     int32_t reserved;  /* 0 */
 } lathe_chat_renderer;
 
-/** Lets a renderer render. The hash is then that of template, tokens, renderer and version. */
+/** Makes a renderer write the conversations instead of the template. The hash then depends on the
+ *  renderer's name and version, too. */
 lathe_status lathe_chat_template_serve(lathe_chat_template *chat,
                                        const lathe_chat_renderer *renderer);
-/** The renderer's name; NULL: the template renders. */
+/** The name of the renderer that writes the conversations; NULL: the template does. */
 const char *lathe_chat_template_renderer(const lathe_chat_template *chat);
 /** Fills in what the folder's template tells a renderer; borrowed from the template. */
 void lathe_chat_template_probe(const lathe_chat_template *chat, lathe_renderer_probe *out);
-/** Compares a renderer with the template on conversations of each kind: text, and what is learnt.
- *  *out_same = 1: where it serves them they are equal, and it serves a plain one. why: the first
- *  difference, or how many it serves. */
+/** Compares a renderer with the template on conversations of each kind: the texts, and the parts
+ *  that are learnt. *out_same = 1 if it renders a plain conversation, and if all that it renders is
+ *  equal; it may refuse other conversations. why: the first difference, or how many conversations
+ *  it renders. */
 lathe_status lathe_chat_template_compare(const lathe_chat_template *chat,
                                          const lathe_chat_renderer *renderer, int *out_same,
                                          char *why, int64_t why_bytes);
@@ -77,26 +81,28 @@ int lathe_chat_template_marks(const lathe_chat_template *chat);
 /** 1 when the text can depend on the date. */
 int lathe_chat_template_reads_clock(const lathe_chat_template *chat);
 
-/** Reads a row of a dataset: "messages", and where it has them "tools" (an array, or its JSON as a
- *  string), "documents", "chat_template_kwargs", "add_generation_prompt". `place` begins messages.
- *  *owned (free with json_decref, may be NULL) keeps what was parsed from a string. */
+/** Reads a row of a dataset: "messages", and the optional keys "tools" (an array, or its JSON as a
+ *  string), "documents", "chat_template_kwargs", "add_generation_prompt". Error messages begin with
+ *  `place`. *owned holds the values that were parsed from strings; free it with json_decref (it may
+ *  be NULL). */
 lathe_status lathe_chat_from_row(const char *place, json_t *row, lathe_chat *out, json_t **owned);
 
-/** The text of the conversation; spans: its {% generation %} blocks. Errors as
- *  lathe_template_render, and LATHE_E_CONFIG for messages that are no list of objects. */
+/** Renders the conversation; spans: its {% generation %} blocks.
+ *  Errors  those of lathe_template_render; LATHE_E_CONFIG: messages is not a list of objects. */
 lathe_status lathe_chat_render(const lathe_chat_template *chat, const lathe_chat *what,
                                lathe_rendering *out);
 
-/** The text of the conversation; spans: what is learnt. Where the template marks it, its
- *  {% generation %} blocks; else, for each message of the assistant, what it adds to the prompt of
- * the messages before it, as TRL finds a completion. LATHE_E_CONFIG: no such part can be found,
- * since the template writes earlier turns otherwise once later ones follow; the message is named.
- */
+/** Renders the conversation; spans: the parts that training learns. If the template has
+ *  {% generation %} blocks, these are the parts. Otherwise a part is the text that a message of the
+ *  assistant adds to the prompt of the messages before it, as TRL finds a completion.
+ *  LATHE_E_CONFIG, with the number of the message: it has no such part, because the template writes
+ *  an earlier turn differently once later ones follow. */
 lathe_status lathe_chat_render_training(const lathe_chat_template *chat, const lathe_chat *what,
                                         lathe_rendering *out);
 
-/** *out = 1: the prompts at successive turns of the assistant are prefixes of each other and of the
- *  whole text, so that turns can share what was computed for the ones before. */
+/** *out = 1: the prompt of each turn of the assistant is a prefix of the next one's, and the last
+ *  is a prefix of the whole text. A later turn can then reuse what was computed for an earlier one.
+ */
 lathe_status lathe_chat_extends(const lathe_chat_template *chat, const lathe_chat *what, int *out);
 
 #endif

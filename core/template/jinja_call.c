@@ -1,4 +1,4 @@
-/* Calls: macros, and the functions that transformers gives to templates. */
+/* Calls of macros and of global functions: Jinja's, and those that transformers adds. */
 #include <string.h>
 
 #include "base/error.h"
@@ -26,7 +26,7 @@ int lathe__jinja_global(const char *name, jinja_value *out)
 static lathe_status fn_range(jinja_vm *vm, const jinja_args *args, jinja_value *out)
 {
     static const char *const params[] = {".start", ".stop", ".step", NULL};
-    enum { MOST = 100000 }; /* the sandbox's MAX_RANGE */
+    enum { MOST = 100000 }; /* MAX_RANGE of Jinja's sandbox */
     jinja_value given[] = {jinja_int(0), jinja_none(), jinja_int(1)};
     LATHE_TRY(lathe__jinja_bind(vm, "range", args, params, 1, given));
     if (given[1].type == JINJA_NONE && args->n == 1) {
@@ -44,10 +44,11 @@ static lathe_status fn_range(jinja_vm *vm, const jinja_args *args, jinja_value *
                                    : (start > stop ? (uint64_t)start - (uint64_t)stop : 0);
     const uint64_t n = span / stride + (span % stride != 0);
     if (n > MOST)
-        return lathe__jinja_raise(vm, LATHE_E_CONFIG, "a range of more than %d numbers", MOST);
+        return lathe__jinja_raise(vm, LATHE_E_CONFIG, "the range has more than %d numbers", MOST);
     LATHE_TRY(lathe__jinja_list(vm, JINJA_SEQ_RANGE, (int64_t)n, out));
     for (int64_t i = 0; i < (int64_t)n; i++)
-        out->u.list->items[i] = jinja_int(start + i * step);
+        out->u.list->items[i] = /* unsigned: i * step may be above INT64_MAX */
+            jinja_int((int64_t)((uint64_t)start + (uint64_t)i * (uint64_t)step));
     return LATHE_OK;
 }
 
@@ -65,9 +66,9 @@ static lathe_status add_pairs(jinja_vm *vm, jinja_value from, jinja_dict *to)
         jinja_list pair;
         LATHE_TRY(lathe__jinja_iterate(vm, items.items[i], &pair));
         if (pair.n != 2)
-            return lathe__jinja_raise(vm, LATHE_E_CONFIG,
-                                      "a mapping is made of pairs, item %lld has %lld members",
-                                      (long long)i, (long long)pair.n);
+            return lathe__jinja_raise(
+                vm, LATHE_E_CONFIG, "a mapping is made from pairs, but item %lld has %lld members",
+                (long long)i, (long long)pair.n);
         LATHE_TRY(lathe__jinja_dict_set(vm, to, pair.items[0], pair.items[1]));
     }
     return LATHE_OK;
@@ -78,7 +79,8 @@ static lathe_status fn_mapping(jinja_vm *vm, int type, const jinja_args *args, j
 {
     LATHE_TRY(lathe__jinja_dict(vm, type, args->n_named, out));
     if (args->n > 1)
-        return lathe__jinja_raise(vm, LATHE_E_CONFIG, "a mapping is made of one value at most");
+        return lathe__jinja_raise(vm, LATHE_E_CONFIG,
+                                  "a mapping takes at most one argument without a name");
     if (args->n == 1)
         LATHE_TRY(add_pairs(vm, args->plain[0], out->u.dict));
     for (int32_t i = 0; i < args->n_named; i++) {
@@ -137,7 +139,8 @@ static lathe_status call_function(jinja_vm *vm, int which, const jinja_args *arg
 
 /* ---- macros ---- */
 
-/* Arguments beyond the parameters: varargs and kwargs where the macro uses them, else an error. */
+/* Binds the arguments beyond the parameters to varargs and kwargs if the macro uses these;
+ * otherwise they are an error. */
 static lathe_status bind_rest(jinja_vm *vm, const jinja_node *node, const jinja_args *args,
                               int32_t n_params, const uint8_t *taken)
 {
@@ -173,7 +176,8 @@ static lathe_status bind_rest(jinja_vm *vm, const jinja_node *node, const jinja_
                                             : LATHE_OK;
 }
 
-/* Sets the parameters in the macro's scope: from position, from name, from the default. */
+/* Sets each parameter in the macro's scope: from the argument at its position, the argument with
+ * its name, or its default. */
 static lathe_status bind_macro(jinja_vm *vm, const jinja_node *node, const jinja_args *args)
 {
     int32_t i = 0;

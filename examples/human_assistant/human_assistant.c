@@ -1,8 +1,8 @@
-/* Dialogues of Anthropic's HH-RLHF: "Human:" and "Assistant:" in plain text, and eos_token after
- * each answer.
+/* Dialogues in the form of Anthropic's HH-RLHF data: "Human:" and "Assistant:" in plain text, and
+ * eos_token after each answer.
  *
- *   Source  arXiv:2204.05862; the columns chosen and rejected of its data. A system message at the
- * beginning and eos_token are ours.
+ *   Source  arXiv:2204.05862, the columns chosen and rejected of its data. eos_token and a system
+ *           message at the beginning are ours.
  */
 #include <string.h>
 
@@ -13,7 +13,7 @@ typedef struct renderer {
     const lathe_host *host;
 } renderer;
 
-/* Pieces on their way to the sink. The first error stays in status. */
+/* Passes pieces to the sink until the first error, which status keeps. */
 typedef struct output {
     const lathe_piece_sink *sink;
     int32_t message, trained; /* of the next pieces */
@@ -51,18 +51,28 @@ static void destroy(void *self)
         ((renderer *)self)->host->free(self);
 }
 
-/* Refuses what the family has no text for. */
+static lathe_status refuse(const lathe_host *host, const lathe_conversation *talk, int32_t i,
+                           const char *why)
+{
+    const lathe_chars role = talk->messages[i].role_name;
+    return lathe_fail(host, LATHE_E_UNSUPPORTED, "message %d (role \"%.*s\"): %s", i + 1,
+                      (int)role.bytes, role.data, why);
+}
+
+/* Refuses conversations that this form has no text for. */
 static lathe_status check(const lathe_host *host, const lathe_conversation *talk)
 {
+    if (talk->n_tools > 0)
+        return refuse(host, talk, 0, "this form has no text for tools");
     for (int32_t i = 0; i < talk->n_messages; i++) {
         const lathe_chat_message *const m = &talk->messages[i];
         const int is_known = m->role == LATHE_CHAT_USER || m->role == LATHE_CHAT_ASSISTANT ||
                              (m->role == LATHE_CHAT_SYSTEM && i == 0);
-        if (!is_known || m->content.data == NULL || m->n_calls > 0 || talk->n_tools > 0)
-            return lathe_fail(host, LATHE_E_UNSUPPORTED,
-                              "message %d (role \"%.*s\"): expected a text of user or assistant, "
-                              "or of system at the beginning",
-                              i + 1, (int)m->role_name.bytes, m->role_name.data);
+        if (!is_known)
+            return refuse(host, talk, i,
+                          "expected a message of user or assistant, or of system at the beginning");
+        if (m->content.data == NULL || m->n_calls > 0)
+            return refuse(host, talk, i, "expected a content without calls of tools");
     }
     return LATHE_OK;
 }

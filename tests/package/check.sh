@@ -96,6 +96,10 @@ LATHE_PLUGIN_PATH=$dir/human_assistant/plugins "$root/bin/lathe" train talk.toml
 echo '[{"role": "user", "content": "line 1"}]' >talk.json
 LATHE_PLUGIN_PATH=$dir/human_assistant/plugins "$root/bin/lathe" generate out_human --messages talk.json --renderer.name human_assistant \
     --max-new-tokens 4
+echo '{"messages": [{"role": "user", "content": "line 1"}], "tools": [{"type": "function", "function": {"name": "f"}}]}' >tools.json
+if LATHE_PLUGIN_PATH=$dir/human_assistant/plugins "$root/bin/lathe" chat-template out/step-00000005 --show tools.json \
+    --renderer human_assistant >refused 2>&1; then exit 1; fi
+grep -qF 'message 1 (role "user"): this form has no text for tools' refused
 
 # A program outside the tree: rollouts and steps with the C API, on the loss of a stage with inputs.
 cmake -S "$source/examples/policy" -B policy -DCMAKE_PREFIX_PATH="$root" -DCMAKE_C_FLAGS="-Wall -Wextra -Werror" >"$dir/policy.log"

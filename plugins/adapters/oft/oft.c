@@ -1,14 +1,18 @@
 /* OFT: an orthogonal rotation of a frozen linear layer's input, block by block, with the settings
  * and the file layout of PEFT (OFT v2).
  *
- *   y = W (x R) + b
+ *   y = (x R) W^T + b
  *   R = diag(R_1 .. R_G), R_g = I + 2 Q + 2 Q^2 + .. + 2 Q^(n-2) + Q^(n-1),   Q = S - S^T
- *   S [k, k]: row g of the parameter v [G, k(k-1)/2] above the diagonal, in = G k
+ *   S [k, k] is zero except above the diagonal, where it has row g of the parameter
+ *   v [G, k(k-1)/2]; in = G k, n = num_cayley_neumann_terms
  *
- * The sum is the Cayley transform (I + Q) (I - Q)^-1, whose inverse is a Neumann series cut after
- * some terms. v starts at zero, so the first forward is the base model's. x R is computed as
- * x + x (R - I): in a compute dtype of few bits the small R - I keeps its digits. W may be
- * quantized: only the core reads it.
+ * Two values of n differ from this sum, as in PEFT: n = 2 gives I + 2 Q, and n = 3 the sum of
+ * n = 4.
+ *
+ * The sum is the Cayley transform (I + Q) (I - Q)^-1 with a truncated Neumann series in place of
+ * the inverse. v starts at zero, so the first forward is the base model's. x R is computed as
+ * x + x (R - I), because R - I is small and keeps more digits in a compute dtype of few bits. W may
+ * be quantized: only the core reads it.
  *
  * Source: arXiv:2306.07280 (OFT), arXiv:2506.19847 (rotation of the input, Cayley-Neumann); PEFT
  * for names, defaults, the last terms of the sum and the choice of a block size that divides.
@@ -27,10 +31,11 @@ enum { BLOCK_SIZE, TERMS, TARGETS, N_FIELDS = TARGETS + TARGETS_N_FIELDS };
 
 static const lathe_field fields[N_FIELDS] = {
     LATHE_FIELD_INT("block_size", "32", 2.0, MOST_BLOCK, "1",
-                    "columns that rotate together; where it does not divide a layer's inputs, the "
-                    "nearest size that does"),
+                    "input features that are rotated together; a layer whose number of inputs it "
+                    "does not divide takes the nearest size that does"),
     LATHE_FIELD_INT("num_cayley_neumann_terms", "5", 2.0, 32.0, "1",
-                    "terms of the series for the rotation, the 1 included; 3 is computed as 4"),
+                    "terms of the series for the rotation, the identity included; 3 gives the same "
+                    "result as 4"),
     TARGETS_FIELDS("oft_only"),
 };
 
@@ -72,7 +77,8 @@ static lathe_status oft_create(const lathe_host *host, const lathe_value *values
 
 /* ---- the rotation ---- */
 
-/* The nearest divisor of `in` to the size wanted; of two, the smaller. PEFT chooses so too. */
+/* The divisor of `in` that is nearest to the size wanted; of two equally near ones the smaller, as
+ * in PEFT. */
 static int64_t block_size_of(int64_t in, int64_t wanted)
 {
     int64_t above = wanted, below = wanted;
@@ -87,7 +93,7 @@ static int64_t block_size_of(int64_t in, int64_t wanted)
 
 static lathe_status choose_block(oft *o, const lathe_site *site, int64_t *out)
 {
-    char text[200];
+    char text[256];
     *out = block_size_of(site->in_features, o->block_size);
     if (*out < 2)
         return lathe_fail(o->host, LATHE_E_CONFIG,
@@ -97,21 +103,22 @@ static lathe_status choose_block(oft *o, const lathe_site *site, int64_t *out)
     if (*out == o->block_size || o->warned)
         return LATHE_OK;
     o->warned = 1;
-    (void)snprintf(text, sizeof text,
-                   "oft: block_size %lld does not divide the %lld inputs of %.60s; blocks of %lld "
-                   "are used there",
-                   (long long)o->block_size, (long long)site->in_features, site->module,
-                   (long long)*out);
+    (void)snprintf(
+        text, sizeof text,
+        "oft: block_size %lld does not divide the %lld inputs of %.60s, which gets blocks "
+        "of %lld; other layers may follow that are not named",
+        (long long)o->block_size, (long long)site->in_features, site->module, (long long)*out);
     o->host->log(LATHE_LOG_WARN, text);
     return LATHE_OK;
 }
 
-/* The highest power of Q, and the factor of a power. PEFT adds Q^3 for three terms as for four. */
+/* The highest power of Q in the sum. PEFT adds Q^3 for three terms as for four. */
 static int64_t highest_power(const oft *o)
 {
     return o->terms == 2 ? 1 : o->terms == 3 ? 3 : o->terms - 1;
 }
 
+/* The factor of a power of Q in the sum. */
 static double factor(const oft *o, int64_t power)
 {
     return o->terms > 2 && power == highest_power(o) ? 1.0 : 2.0;
@@ -134,7 +141,8 @@ static lathe_status declare(const oft *o, const lathe_graph_api *api, lathe_grap
     return api->param(g, &decl, out);
 }
 
-/* R - I, its blocks side by side [k, in], by Horner's rule: E = f Q, then E = f Q + Q E. */
+/* Builds R - I [k, in], its blocks side by side, by Horner's rule from the highest power on: first
+ * E = f Q, then E = f Q + Q E for each lower power, whose factor is f. */
 static lathe_status rotation(const oft *o, const lathe_graph_api *api, lathe_graph *g, lathe_val v,
                              int64_t blocks, lathe_val *out)
 {
@@ -184,7 +192,7 @@ static lathe_status oft_wrap(void *self, const lathe_graph_api *api, lathe_graph
 
 /* ---- merging ---- */
 
-/* W' = W R^T, column block by column block: y = W (x R). */
+/* (x R) W^T = x W'^T with W' = W R^T; computed block by block of W's columns. */
 typedef struct merge_job {
     const oft *o;
     const float *v; /* [in/k, k(k-1)/2] */
@@ -205,7 +213,7 @@ static void add_power(double *out, const double *q, const double *e, double f, i
     }
 }
 
-/* R - I of a block, in memory [3, k, k]; returns where. */
+/* Computes R - I of a block in `memory` [3, k, k]. Returns its place there. */
 static const double *block_rotation(const merge_job *job, const float *v, double *memory)
 {
     const int64_t k = job->k;
@@ -299,7 +307,7 @@ static int64_t oft_config_json(void *self, const char *base, char *out, int64_t 
              (long long)o->terms);
     peft_put(&t, "  \"module_dropout\": 0.0,\n  \"coft\": false,\n  \"eps\": 6e-05,\n");
     peft_put(&t, "  \"block_share\": false,\n  \"init_weights\": true,\n");
-    /* The series of PEFT 0.18 and later; it warns if the file does not say so. */
+    /* PEFT computes this series since 0.18, and warns of a file that names no version. */
     peft_put(&t, "  \"peft_version\": \"0.18.0\",\n");
     peft_end(&t, &o->targets);
     return t.n;

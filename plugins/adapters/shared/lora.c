@@ -5,19 +5,21 @@
  *   A [r, in], B [out, r], s = alpha/r (rsLoRA: alpha/sqrt r)
  *
  * A starts like the weight of torch.nn.Linear (kaiming uniform, a = sqrt 5), or normal with the
- * standard deviation 1/r; B starts at zero. With init = "pissa" both start as the leading singular
- * vectors of W, B0 A0, and the base is the residual W - s B0 A0:
+ * standard deviation 1/r; B starts at zero. With init = "pissa", A and B start from the leading
+ * singular vectors of W, as A0 and B0, and the base is the residual W - s B0 A0. With
+ * h = dropout(x) a layer computes
  *
  *   y = x W^T + b + s ((h A^T) B^T - (x A0^T) B0^T)
  *
- * so W stays as it is, and the model without the adapter is the base model. With init = "loftq" the
- * frozen weight is a quantized Q, and s B0 A0 is the best approximation of W - Q. The
- * factor s is applied to the [N, r] product, where it costs least. W may be quantized: only the
- * core reads it.
+ * so that W is not changed, and without the adapter the model is the base model. With
+ * init = "loftq" the frozen weight is a quantized Q, and A and B start so that s B A is the best
+ * approximation of W - Q of rank r.
  *
- * Source: arXiv:2106.09685; rsLoRA: arXiv:2312.03732; PiSSA: arXiv:2404.02948;
- * LoftQ: arXiv:2310.08659; PEFT for names and
- * defaults.
+ * The factor s is applied to the product x A^T [N, r], where it costs least. W may be quantized:
+ * only the core reads it.
+ *
+ * Source: arXiv:2106.09685; rsLoRA: arXiv:2312.03732; PiSSA: arXiv:2404.02948; LoftQ:
+ * arXiv:2310.08659; PEFT for names and defaults.
  */
 #include "shared/lora.h"
 
@@ -115,7 +117,7 @@ int32_t lora_targets(void *self, const lathe_site *site)
     return targets_include(&l->targets, site);
 }
 
-/* Declares a matrix of a site; `how` has its initial values. */
+/* Declares a matrix of a site. `how` has its shape and its initial values. */
 static lathe_status declare(const lora *l, const lathe_graph_api *api, lathe_graph *g,
                             const lathe_site *site, const char *which, lathe_param_decl how,
                             lathe_val *out)
@@ -143,7 +145,8 @@ static lathe_status check_rank(const lora *l, const lathe_site *site, const char
                       (long long)site->in_features);
 }
 
-/* B A = the best approximation of rank r of what quantization loses of W, divided by s. */
+/* Declares A and B so that s B A is the best approximation of the quantization error W - Q of rank
+ * r. */
 static lathe_status declare_loftq(const lora *l, const lathe_graph_api *api, lathe_graph *g,
                                   const lathe_site *site, lathe_val *out_a, lathe_val *out_b)
 {
@@ -156,7 +159,7 @@ static lathe_status declare_loftq(const lora *l, const lathe_graph_api *api, lat
                             .trainable = 1};
     if (site->weight_quantized > 1)
         return lathe_fail(l->host, LATHE_E_CONFIG,
-                          "%s: init = \"loftq\" begins with what quantization loses of a weight, "
+                          "%s: init = \"loftq\" starts from the quantization error of a weight, "
                           "and the model's folder has only the quantized %s; expected a folder in "
                           "full precision with [quant], or another init",
                           l->method, site->module);
@@ -167,7 +170,7 @@ static lathe_status declare_loftq(const lora *l, const lathe_graph_api *api, lat
     return declare(l, api, g, site, "lora_B", how, out_b);
 }
 
-/* B A = W's best approximation of rank r, divided by s. */
+/* Declares A and B so that s B A is the best approximation of W of rank r. */
 static lathe_status declare_singular(const lora *l, const lathe_graph_api *api, lathe_graph *g,
                                      const lathe_site *site, int32_t trainable, lathe_val *out_a,
                                      lathe_val *out_b)
@@ -180,7 +183,7 @@ static lathe_status declare_singular(const lora *l, const lathe_graph_api *api, 
                             .trainable = trainable};
     if (site->weight_quantized)
         return lathe_fail(l->host, LATHE_E_CONFIG,
-                          "%s: init = \"pissa\" begins with the singular vectors of a weight, and "
+                          "%s: init = \"pissa\" starts from the singular vectors of a weight, and "
                           "%s is quantized; expected a base in full precision, or another init",
                           l->method, site->module);
     LATHE_TRY(check_rank(l, site, "pissa"));
@@ -222,7 +225,7 @@ lathe_status lora_drop(const lora *l, const lathe_graph_api *api, lathe_graph *g
     return api->node(g, LATHE_OP_DROPOUT, &drop, in, 2, out, 1, -1, "lora.dropout");
 }
 
-/* [N, in] -> [N, r] -> scaled -> [N, out] */
+/* [N, in] -> [N, r], times s -> [N, out] */
 lathe_status lora_product(const lora *l, const lathe_graph_api *api, lathe_graph *g,
                           const lathe_site *site, lathe_val h, lathe_val a, lathe_val b,
                           lathe_val *out)
@@ -283,7 +286,7 @@ static void merge_rows(void *arg, int64_t begin, int64_t end, int32_t worker)
         }
 }
 
-/* Adds sign * s B A, of the parameters of these names, to w. */
+/* Adds sign * s B A to w. A and B are the parameters name_a and name_b. */
 static lathe_status merge_pair(const lora *l, const lathe_site *site,
                                const lathe_site_param *params, int32_t n_params, const char *name_a,
                                const char *name_b, float sign, float *w)
@@ -322,20 +325,21 @@ lathe_status lora_merge(void *self, const lathe_site *site, const lathe_site_par
                       -1.0f, w);
 }
 
-/* A misspelt pattern would silently leave its modules untrained, or with the wrong rank. */
+/* A misspelt target would silently leave its modules untrained, a misspelt pattern would leave them
+ * with another rank or alpha. */
 lathe_status lora_check(void *self, const char *const *modules, int32_t n_modules,
                         const char *const *params, int32_t n_params)
 {
     const lora *l = self;
     LATHE_TRY(targets_check(&l->targets, modules, n_modules, params, n_params));
     n_modules += targets_n_outer(&l->targets, modules, n_modules);
-    const char *idle = lora_patterns_idle(l->ranks, modules, n_modules);
-    if (idle != NULL)
+    const char *unmatched = lora_patterns_unmatched(l->ranks, modules, n_modules);
+    if (unmatched != NULL)
         return lathe_fail(l->host, LATHE_E_CONFIG, "%s: rank_pattern \"%s\" matches no module",
-                          l->method, idle);
-    idle = lora_patterns_idle(l->alphas, modules, n_modules);
-    if (idle != NULL)
+                          l->method, unmatched);
+    unmatched = lora_patterns_unmatched(l->alphas, modules, n_modules);
+    if (unmatched != NULL)
         return lathe_fail(l->host, LATHE_E_CONFIG, "%s: alpha_pattern \"%s\" matches no module",
-                          l->method, idle);
+                          l->method, unmatched);
     return LATHE_OK;
 }

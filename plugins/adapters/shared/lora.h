@@ -30,11 +30,11 @@ enum {
 #define LORA_QUANTIZED_INITS                                                                       \
     "kaiming|gaussian|loftq",                                                                      \
         "initial A: uniform as in torch.nn.Linear, or normal with deviation 1/r; loftq: A and B "  \
-        "from the largest singular values of what quantization loses"
+        "from the largest singular values of the quantization error"
 #define LORA_ALL_INITS                                                                             \
     "kaiming|gaussian|pissa|loftq",                                                                \
         "initial A: uniform as in torch.nn.Linear, or normal with deviation 1/r; pissa: A and B "  \
-        "from the weight's largest singular values; loftq: from those of what quantization loses"
+        "from the weight's largest singular values; loftq: from those of the quantization error"
 
 #define LORA_FIELDS(...)                                                                           \
     LATHE_FIELD_INT("r", "32", 1.0, LORA_PATTERN_MAX_WHOLE, "1", "rank of A and B"),               \
@@ -77,7 +77,7 @@ typedef struct lora {
     int use_rslora;
     int gaussian;       /* A begins normal, with the standard deviation 1/r */
     int pissa;          /* A and B begin with singular vectors of W, and the base is the residual */
-    int64_t loftq_iter; /* > 0: A and B begin with what quantization loses of W; else 0 */
+    int64_t loftq_iter; /* > 0: A and B start from the quantization error of W; else 0 */
     int use_dora;       /* the method is dora */
     int warned_of_tied; /* a warning was given: the uses of a tied matrix are adapted apart */
     const char *rank_json, *alpha_json; /* the tables as given, borrowed */

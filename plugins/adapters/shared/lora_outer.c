@@ -65,7 +65,7 @@ static lathe_status check_embedding(lora *l, const lathe_site *site)
 {
     if (is_loftq(l))
         return lathe_fail(l->host, LATHE_E_CONFIG,
-                          "%s: init = \"loftq\" begins with what quantization loses of a weight, "
+                          "%s: init = \"loftq\" starts from the quantization error of a weight, "
                           "and the embedding %s is not quantized: take it out of target_modules, "
                           "or use another init",
                           l->method, site->module);

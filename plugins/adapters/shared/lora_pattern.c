@@ -143,7 +143,7 @@ double lora_patterns_find(const lora_patterns *p, const char *module, double oth
     return otherwise;
 }
 
-const char *lora_patterns_idle(const lora_patterns *p, const char *const *modules, int n)
+const char *lora_patterns_unmatched(const lora_patterns *p, const char *const *modules, int n)
 {
     for (int i = 0; i < p->n; i++) {
         int hits = 0;

@@ -1,9 +1,9 @@
-/* Distillation: the policy learns the completions and the distribution of a teacher at each of
- * their tokens.
+/* Distillation: the policy learns the completions, and at each of their tokens the distribution of
+ * a teacher.
  *
- * p, q: distributions of the policy and of the teacher over the vocabulary at a target, both of
- * logits divided by T; p_n: the policy's probability of the target itself (of logits as they are).
- * A target adds
+ * p and q are the distributions of the policy and of the teacher over the vocabulary at a target,
+ * the softmax of logits divided by T. p_n is the policy's probability of the target token, from the
+ * logits without T. A target adds
  *
  *   -a log p_n + (1-a) T^2 D          a: alpha, T: temperature
  *
@@ -12,10 +12,10 @@
  *      jsd      b KL(q || m) + (1-b) KL(p || m), m = b q + (1-b) p       arXiv:2306.13649, eq. 1
  *
  * A stored teacher (teacher.stored) has only its k most likely tokens S at a target. p and q are
- * then distributions over k + 1 events, the tokens of S and "any other token" (add_tail), or over
- * the k tokens of S alone, both normalised over them. These are the two conventions of TRL's
- * ServerDistillationTrainer (loss_add_tail true and false, TRL 1.16); the extra event is the "ghost
- * token" of arXiv:2503.16870. With k = V both are the divergence above.
+ * then distributions over k + 1 events, the tokens of S and "any other token" (add_tail = true), or
+ * distributions over the k tokens of S alone, normalised to the sum 1 (add_tail = false). These are
+ * the two conventions of TRL's ServerDistillationTrainer (loss_add_tail, TRL 1.16). The extra event
+ * is the "ghost token" of arXiv:2503.16870. With k = V both give the D above.
  */
 #include <math.h>
 #include <string.h>
@@ -26,8 +26,8 @@
 typedef struct distill {
     const lathe_host *host;
     double alpha, temperature;
-    double beta; /* of lathe_stage_build.divergence */
-    int add_tail, says_add_tail;
+    double beta; /* as in lathe_stage_build.divergence: 0 forward, 1 reverse, between: jsd */
+    int add_tail, sets_add_tail; /* sets_add_tail: the configuration has the key */
 } distill;
 
 enum { FIELD_ALPHA, FIELD_TEMPERATURE, FIELD_DIVERGENCE, FIELD_BETA, FIELD_ADD_TAIL, N_FIELDS };
@@ -64,7 +64,7 @@ static const lathe_input_shape shapes[N_INPUTS] = {
 };
 
 static const lathe_column columns[] = {
-    {"prompt", 0, 0, "what is answered; its tokens are not learnt"},
+    {"prompt", 0, 0, "the text to answer; its tokens are not learnt"},
     {"completion", 1, 0, "the answer"},
 };
 
@@ -89,7 +89,7 @@ static lathe_status distill_create(const lathe_host *host, const lathe_value *va
                       .alpha = values[FIELD_ALPHA].f,
                       .temperature = values[FIELD_TEMPERATURE].f,
                       .add_tail = values[FIELD_ADD_TAIL].i != 0,
-                      .says_add_tail = values[FIELD_ADD_TAIL].is_explicit,
+                      .sets_add_tail = values[FIELD_ADD_TAIL].is_explicit,
                       .beta = is_forward   ? 0.0
                               : is_reverse ? 1.0
                                            : values[FIELD_BETA].f};
@@ -115,7 +115,7 @@ static lathe_status scaled_sum(const lathe_stage_build *build, double alpha, lat
 
 /* ---- a stored teacher ---- */
 
-/* One node with attributes alpha and beta; y LATHE_NONE: of one input. */
+/* Adds a node with the inputs x and y; y LATHE_NONE: the node has one input. */
 static lathe_status node(const lathe_stage_build *build, int32_t op, const lathe_op_attrs *attrs,
                          lathe_val x, lathe_val y, lathe_val *out)
 {
@@ -141,8 +141,9 @@ static lathe_status log_sum_rows(const lathe_stage_build *build, int64_t k, lath
     return node(build, LATHE_OP_ADD, NULL, all, top, out);
 }
 
-/* The teacher's log-probabilities over the stored tokens alone, f32[N,k], of logits divided by T.
- * The stored ones are of logits divided by T'; times T'/T and normalised they are of T. */
+/* The teacher's log-probabilities over the stored tokens alone, f32[N,k], at temperature T. Those
+ * in the file were computed at a temperature T', so they are multiplied by T'/T and normalised
+ * again. */
 static lathe_status normalised(const distill *d, const lathe_stage_build *build, lathe_val *out)
 {
     const int64_t k = build->n_stored;
@@ -167,8 +168,8 @@ static lathe_status kl(const lathe_stage_build *build, lathe_val a, lathe_val b,
     return node(build, LATHE_OP_SUM_COLUMNS, NULL, x, LATHE_NONE, out);
 }
 
-/* b KL(q || m) + (1-b) KL(p || m); log m = u - log sigmoid(u - v), u = log p + log(1-b), v = log q
- * + log b. */
+/* b KL(q || m) + (1-b) KL(p || m). With u = log p + log(1-b) and v = log q + log b, log m is
+ * u - log sigmoid(u - v). */
 static lathe_status jensen_shannon(const distill *d, const lathe_stage_build *build, lathe_val p,
                                    lathe_val q, lathe_val *out)
 {
@@ -199,7 +200,7 @@ static lathe_status check_stored(const distill *d, const lathe_stage_build *buil
     return LATHE_OK;
 }
 
-/* The divergence f32[N] from the stored teacher, 0 where a token is not a target. */
+/* D of the stored teacher at each token, f32[N]; 0 where a token is not a target. */
 static lathe_status stored_divergence(const distill *d, const lathe_stage_build *build,
                                       lathe_val *out)
 {
@@ -223,7 +224,7 @@ static lathe_status divergence_from_teacher(const distill *d, const lathe_stage_
 {
     if (build->n_stored > 0)
         return stored_divergence(d, build, out);
-    if (d->says_add_tail)
+    if (d->sets_add_tail)
         return lathe_fail(d->host, LATHE_E_CONFIG,
                           "add_tail has no meaning for a teacher that is a model (teacher.path): "
                           "leave it out, or set teacher.stored instead");

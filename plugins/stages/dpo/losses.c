@@ -3,13 +3,13 @@
 
 #include <math.h>
 
-/* alpha * log s(sign * x) */
-static lathe_status log_sigmoid(const dpo_pairs *p, double alpha, double sign, lathe_val x,
+/* alpha * log s(scale * x) */
+static lathe_status log_sigmoid(const dpo_pairs *p, double alpha, double scale, lathe_val x,
                                 lathe_val *out)
 {
     lathe_val y = x;
-    if (sign != 1.0)
-        LATHE_TRY(dpo_affine(p, sign, 0.0, y, "dpo.negated", &y));
+    if (scale != 1.0)
+        LATHE_TRY(dpo_affine(p, scale, 0.0, y, "dpo.scaled", &y));
     LATHE_TRY(dpo_unary(p, LATHE_OP_LOGSIGMOID, y, "dpo.logsigmoid", &y));
     return dpo_affine(p, alpha, 0.0, y, "dpo.term", out);
 }
@@ -60,17 +60,17 @@ static lathe_status normalised_delta(const dpo_pairs *p, lathe_val *out)
     return dpo_binary(p, LATHE_OP_SUB, mean[0], mean[1], "dpo.normalised_delta", out);
 }
 
-/* first: alpha of log s(x); second: of log s(-x) */
+/* first * log s(x) + second * log s(-x) */
 static lathe_status both_sides(const dpo_pairs *p, double first, double second, lathe_val x,
                                lathe_val *out)
 {
-    lathe_val kept, swapped;
-    LATHE_TRY(log_sigmoid(p, first, 1.0, x, &kept));
-    *out = kept;
+    lathe_val given, swapped; /* the labels as given, and swapped */
+    LATHE_TRY(log_sigmoid(p, first, 1.0, x, &given));
+    *out = given;
     if (second == 0.0)
         return LATHE_OK;
     LATHE_TRY(log_sigmoid(p, second, -1.0, x, &swapped));
-    return add(p, kept, swapped, out);
+    return add(p, given, swapped, out);
 }
 
 static lathe_status build_sigmoid(const dpo_settings *s, const dpo_pairs *p, lathe_val *out)
@@ -80,8 +80,8 @@ static lathe_status build_sigmoid(const dpo_settings *s, const dpo_pairs *p, lat
 
 static lathe_status build_robust(const dpo_settings *s, const dpo_pairs *p, lathe_val *out)
 {
-    const double e = s->label_smoothing, whole = 1.0 - 2.0 * e;
-    return both_sides(p, -(1.0 - e) / whole, e / whole, p->margin, out);
+    const double e = s->label_smoothing, divisor = 1.0 - 2.0 * e;
+    return both_sides(p, -(1.0 - e) / divisor, e / divisor, p->margin, out);
 }
 
 static lathe_status build_hinge(const dpo_settings *s, const dpo_pairs *p, lathe_val *out)
@@ -108,7 +108,7 @@ static lathe_status build_sigmoid_norm(const dpo_settings *s, const dpo_pairs *p
     return log_sigmoid(p, -1.0, s->beta, delta, out);
 }
 
-/* s(x) (log s(x) - log_p) of x = sign * b d */
+/* s(x) (log s(x) - log_p) with x = sign * b d */
 static lathe_status divergence_term(const dpo_pairs *p, double sign, double log_p, lathe_val *out)
 {
     lathe_val q, log_q;
@@ -168,18 +168,19 @@ static lathe_status build_apo_down(const dpo_settings *s, const dpo_pairs *p, la
     return add(p, chosen, rejected, out);
 }
 
-/* -log s(b d) + m (exp(-b d) + log s(b d)) */
+/* -(1-c) log s(b d) + c exp(-b d), c = s(b d / t). The second term is computed as
+ * exp(log c - b d): exp(-b d) alone overflows where c is 0, and the product would be NaN. */
 static lathe_status build_discopop(const dpo_settings *s, const dpo_pairs *p, lathe_val *out)
 {
-    lathe_val share, log_s, exponential, mixed, logistic;
-    LATHE_TRY(sigmoid(p, 1.0 / s->discopop_tau, p->margin, 1.0, 0.0, &share));
+    const double scale = 1.0 / s->discopop_tau;
+    lathe_val rest, log_share, log_s, logistic, exponential;
+    LATHE_TRY(sigmoid(p, -scale, p->margin, -1.0, 0.0, &rest)); /* c - 1 */
     LATHE_TRY(log_sigmoid(p, 1.0, 1.0, p->margin, &log_s));
-    LATHE_TRY(dpo_affine(p, -1.0, 0.0, p->margin, "dpo.negated", &exponential));
+    LATHE_TRY(dpo_binary(p, LATHE_OP_MUL, rest, log_s, "dpo.logistic", &logistic));
+    LATHE_TRY(log_sigmoid(p, 1.0, scale, p->margin, &log_share));
+    LATHE_TRY(dpo_binary(p, LATHE_OP_SUB, log_share, p->margin, "dpo.exponent", &exponential));
     LATHE_TRY(dpo_unary(p, LATHE_OP_EXP, exponential, "dpo.exponential", &exponential));
-    LATHE_TRY(add(p, exponential, log_s, &mixed));
-    LATHE_TRY(dpo_binary(p, LATHE_OP_MUL, share, mixed, "dpo.term", &mixed));
-    LATHE_TRY(dpo_affine(p, -1.0, 0.0, log_s, "dpo.term", &logistic));
-    return add(p, logistic, mixed, out);
+    return add(p, logistic, exponential, out);
 }
 
 /* ---- losses without a reference model ---- */
@@ -213,8 +214,8 @@ static lathe_status build_simpo(const dpo_settings *s, const dpo_pairs *p, lathe
     return both_sides(p, -(1.0 - s->label_smoothing), -s->label_smoothing, gap, out);
 }
 
-/* log(1 - exp(m)) of a mean m < 0, as log(-2t / (1 - t)) with t = tanh(m/2), which is exact near 0.
- * Means above -1e-6, those of padding among them, count as -1e-6. */
+/* log(1 - exp(m)) of a mean m < 0, computed as log(-2t / (1 - t)) with t = tanh(m/2), which is
+ * exact near 0. Means above -1e-6 count as -1e-6; the mean of a padding row is 0. */
 static lathe_status log_of_rest(const dpo_pairs *p, lathe_val m, lathe_val *out)
 {
     lathe_val most, t, above, below;

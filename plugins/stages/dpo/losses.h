@@ -16,15 +16,14 @@
  *   sppo_hard     (r_w - 1/(2b))^2 + (r_l + 1/(2b))^2               arXiv:2405.00675, eq. 4.7
  *   apo_zero      1 - s(b r_w) + s(b r_l)                           arXiv:2408.06266, eq. 7
  *   apo_down      s(b r_w) + 1 - s(b d)                             arXiv:2408.06266, eq. 8
- *   discopop      -(1-m) log s(b d) + m exp(-b d), m = s(b d / t)   arXiv:2406.08414, eq. 5
+ *   discopop      -(1-c) log s(b d) + c exp(-b d), c = s(b d / t)   arXiv:2406.08414, eq. 5
  *
  * These read no reference model; R_w, R_l: the policy's log-probabilities, g: simpo_gamma, a:
  * cpo_alpha; m_w = R_w/n_w, m_l = R_l/n_l; o(m) = m - log(1 - exp(m)):
  *
- *   cpo           -(1-e) log s(b D) - e log s(-b D) - a m_w, D = R_w - R_l   arXiv:2401.08417, eq.
- * 3 simpo         -(1-e) log s(D) - e log s(-D), D = b (m_w - m_l) - g       arXiv:2405.14734, eq.
- * 6 orpo          -m_w - b log s(o(m_w) - o(m_l))                            arXiv:2403.07691, eq.
- * 6
+ *   cpo    -(1-e) log s(b D) - e log s(-b D) - a m_w, D = R_w - R_l  arXiv:2401.08417, eq. 3
+ *   simpo  -(1-e) log s(z) - e log s(-z), z = b (m_w - m_l) - g      arXiv:2405.14734, eq. 6
+ *   orpo   -m_w - b log s(o(m_w) - o(m_l))                           arXiv:2403.07691, eq. 6
  *
  * With reference_free, the losses of d alone take R_w and R_l in place of r_w and r_l.
  *

@@ -221,6 +221,21 @@ Test(dpo, hinge_is_flat_beyond_its_corner)
     plugin->destroy(self);
 }
 
+/* exp(-b d) = exp(800) is no double, but its weight in the loss is 0: -log s(-800) = 800 is left.
+ */
+Test(dpo, discopop_is_finite_where_the_rejected_completion_leads_far)
+{
+    const lathe_plugin *plugin = mock_plugin_open(LATHE_TEST_PLUGIN);
+    void *self = instance(plugin, "discopop", 1.0, 0.0);
+    lathe_graph *g = mock_create(LATHE_F32);
+    const double reference[2] = {0}, policy[2] = {-801, -1};
+    const lathe_stage_loss loss = build(plugin, self, g, 1, 1, policy, reference);
+    cr_expect_float_eq(mock_data(g, loss.sum)[0], 800.0, 1e-9);
+    cr_expect_float_eq(mock_gradient(g, loss.sum, given[0], 0, 1e-4), -1.0, 1e-7);
+    mock_destroy(g);
+    plugin->destroy(self);
+}
+
 Test(dpo, refuses_smoothing_where_it_means_nothing_and_odd_rows)
 {
     const lathe_plugin *plugin = mock_plugin_open(LATHE_TEST_PLUGIN);

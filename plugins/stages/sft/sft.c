@@ -34,7 +34,7 @@ static const lathe_field fields[N_FIELDS] = {
 };
 
 static const lathe_column columns[] = {
-    {"prompt", 0, 0, "what is answered; its tokens are not learnt"},
+    {"prompt", 0, 0, "the text to answer; its tokens are not learnt"},
     {"completion", 1, 0, "the answer"},
 };
 

@@ -158,6 +158,15 @@ Test(template, a_text_that_grows_in_a_loop_takes_linear_memory)
           "x1x2x13[1][1, 2][1, 3][1, 2, 4]");
 }
 
+Test(template, a_range_may_be_wider_than_an_integer)
+{
+    gives("{% set r = range(-9000000000000000000, 9000000000000000000, 200000000000000) | list %}"
+          "{{ r | length }} {{ r[1] }} {{ r[-1] }}",
+          "90000 -8999800000000000000 8999800000000000000");
+    gives("{{ range(9000000000000000000, -9000000000000000000, -200000000000000) | last }}",
+          "-8999800000000000000");
+}
+
 Test(template, errors_name_line_column_and_construct)
 {
     const lathe_template_input none = {0};
