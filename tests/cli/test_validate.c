@@ -454,10 +454,7 @@ Test(validate, samples_that_cannot_be_made_are_refused)
            "--generate.stop: error: generate.stop[1] is empty; expected a text");
     expect(LATHE " validate run.toml --tokenizer.path bytes --generate.every 2 --generate.prompt "
                  "'a prompt of more than sixteen bytes' 2>&1",
-           2,
-           "the prompt has 35 tokens, but the context holds 16; data.seq_len sets its length, up "
-           "to the "
-           "model's");
+           2, "35 tokens, but the context holds 16; data.seq_len sets its length, up to the model");
 }
 
 Test(validate, checkpoints_that_are_all_damaged_are_refused)
