@@ -118,8 +118,9 @@ static void put_tools(turns_out *out, const lathe_conversation *talk, const char
 
 static int is_same(lathe_chars a, lathe_chars b)
 {
-    return (a.data == NULL) == (b.data == NULL) && a.bytes == b.bytes &&
-           (a.bytes == 0 || memcmp(a.data, b.data, (size_t)a.bytes) == 0);
+    if (a.data == NULL || b.data == NULL)
+        return a.data == b.data;
+    return a.bytes == b.bytes && memcmp(a.data, b.data, (size_t)a.bytes) == 0;
 }
 
 /* The tools are before the last question, and before earlier ones that are equal to it. */
