@@ -57,16 +57,18 @@ static lathe_status json_text(form *f, json_t *value, lathe_chars *out)
 static lathe_status read_call(form *f, json_t *from, lathe_tool_call *out)
 {
     json_t *inner = json_object_get(from, "function");
-    json_t *function = json_is_object(inner) ? inner : from;
+    const int is_wrapped = inner && !json_is_null(inner);
+    json_t *function = is_wrapped ? inner : from;
     json_t *arguments = json_object_get(function, "arguments");
     out->name = chars_of(json_object_get(function, "name"));
     out->id = chars_of(json_object_get(from, "id"));
+    out->type = chars_of(json_object_get(from, "type"));
     out->arguments_text = chars_of(arguments);
     f->fits = f->fits && out->name.data && arguments && json_is_object(function);
     if (!f->fits)
         return LATHE_OK;
     LATHE_TRY(json_text(f, arguments, &out->arguments));
-    return json_text(f, function, &out->function);
+    return is_wrapped ? json_text(f, inner, &out->function) : LATHE_OK;
 }
 
 static lathe_status read_calls(form *f, json_t *list, lathe_chat_message *out)

@@ -5,8 +5,8 @@
 
 LATHE is the lathe command, FOLDER comes from template_folder.py. For each template of renderer_tokens.FAMILIES this makes
 a model's folder (tokenizer.json, tokenizer_config.json with the template) and gives `lathe chat-template --json --tokens`
-the conversations of chat_templates.py, and more of its kind with names of the family's special tokens, until the renderer
-has served at least CONVERSATIONS of them and TRL has made masks of as many. Of each conversation it renders the whole, the whole with a generation prompt,
+the conversations of chat_templates.py, more of its kind with names of the family's special tokens, and as many with rounds of
+calls of tools (tool_talk), until the renderer has served at least CONVERSATIONS of them and TRL has made masks of as many. Of each conversation it renders the whole, the whole with a generation prompt,
 and for each answer the prompt before it and the text up to it. The command must choose the family's renderer by itself.
 
 - Text: that of apply_chat_template(tokenize=False).
@@ -31,6 +31,7 @@ import json
 import logging
 import os
 import pathlib
+import random
 import sys
 import tempfile
 import types
@@ -47,6 +48,24 @@ import chat_templates as ct  # noqa: E402
 import renderer_tokens as rt  # noqa: E402
 
 CONVERSATIONS, CHUNK, MOST = 50, 50, 500
+WITH_CALLS = 25  # conversations with calls that a renderer of rt.CALLS must serve
+SCHEMAS = [
+    {"type": "string", "description": "A name\nof two lines", "enum": ["a b", "\"q\"", "\u00fc"], "default": "a b"},
+    {"type": "string", "nullable": True, "description": ""}, {"type": ["string", "null"], "default": None}, {},
+    {"type": "number", "default": 1e-07, "minimum": -1.5}, {"type": "integer", "default": 0, "maximum": 10**18}, {"type": "boolean", "default": False},
+    {"type": "array", "items": {"type": "string"}, "nullable": True}, {"type": "array", "items": {}, "default": []}, {"type": "array"},
+    {"type": "array", "items": {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}}},
+    {"type": "array", "items": {"type": "object", "properties": {"x": {"type": "number"}, "y": {"type": "string"}}, "required": ["y"]}},
+    {"type": "array", "items": {"type": "object", "properties": {"long_name_of_a_property": {"type": "number"}, "another_long_name": {"type": "string"}}}},
+    {"type": "array", "items": {"type": ["object", "object"]}}, {"type": "array", "items": {"type": "string", "enum": ["a"]}, "default": ["a", {}]},
+    {"type": "object"}, {"type": "object", "properties": {}}, {"type": "object", "properties": {"deep": {"type": "object", "properties": {
+        "k": {"type": "string", "description": "not shown"}, "l": {"type": "array", "items": {"type": "boolean"}}}, "required": ["l"]}}, "required": ["deep"]},
+    {"oneOf": [{"type": "string", "description": "one"}, {"type": "number", "default": 2.5, "description": "two"}, {"type": "object"}], "default": "x"},
+    {"oneOf": [{"type": "integer"}]}, {"anyOf": [{"type": "string"}, {"type": "null"}]}, {"type": "null"}, {"type": ["object"]}, {"$ref": "#/$defs/T"},
+]
+VALUES = ["text", "K\u00f6ln \U0001f642", "it's \"q\" \\ \n\t\u0007\u007f", "", 3, -1.5, 1e22, 1e-07, 1234567890123456789, True, False, None, [], {}, [[]], [1, "a", {"k": []}],
+          {"a": {"b": [None]}, "": " "}]
+ANSWERS = ["22", "{\"t\": 22.5, \"l\": [1, 2]}", "", "Fehler: \u00c4\n\"x\"\t\\", " 3 \n", "[{\"a\": null}]", "\u0001\u001f\u007f\u2028"]
 
 
 def conversations(family, seeds):
@@ -57,6 +76,61 @@ def conversations(family, seeds):
         talk = ct.conversation(seed, plain if seed % 2 else named)
         if talk["messages"]:
             yield seed, talk
+        yield MOST + seed, tool_talk(seed, plain if seed % 2 else named, ["no name"] if seed % 2 else family.names)
+
+
+def tool(rng, names, i):
+    """A tool. Most families write what is in it as it stands, gpt-oss as TypeScript."""
+    properties = {"p%d" % k: rng.choice(SCHEMAS) for k in range(rng.randint(0, 4))}
+    function = {"name": "f%d" % i, "description": rng.choice(["Does it.", "Two\nlines: \"x\" \\ \u00b5", "In %s out" % rng.choice(names)])}
+    if properties or rng.random() < 0.5:
+        function["parameters"] = dict({"type": "object", "properties": properties}, **rng.choice(
+            [{}, {"required": sorted(properties)[:1]}, {"required": []}, {"additionalProperties": False, "$defs": {}}]))
+    function.update(rng.choice([{}, {}, {"strict": True}, {"return": {"type": "string"}, "note": None}, {"version": "\"1\"\n", "rate": 0.1}]))
+    if rng.random() < 0.05:
+        del function["description"]
+    function = dict(rng.sample(sorted(function.items()), len(function))) if rng.random() < 0.2 else function
+    return rng.choice([function, {"function": function}]) if rng.random() < 0.03 else {"type": "function", "function": function}
+
+
+def tool_call(rng, names, i, as_text):
+    arguments = {"a%d" % k: rng.choice(VALUES + ["at %s." % rng.choice(names)]) for k in range(rng.randint(0, 3))}
+    if as_text:
+        arguments = json.dumps(arguments, ensure_ascii=rng.random() < 0.5, indent=rng.choice([None, None, 2]))
+    function = {"name": "f%d" % rng.randint(0, 2), "arguments": arguments}
+    if rng.random() < 0.1:
+        function = dict({"arguments": arguments, "name": function["name"]}, **rng.choice([{}, {"content_type": "code"}, {"x": [1, {}]}]))
+    call = {"id": "call%05d" % i if rng.random() < 0.97 else rng.choice(["\u00fc" * 9, "call1", None, 123456789]), "type": "function", "function": function}
+    if rng.random() < 0.03:
+        del call[rng.choice(["id", "type"])]
+    return dict(call, **call.pop("function")) if rng.random() < 0.02 else call
+
+
+def tool_talk(seed, texts, names):
+    """Conversations with tools: rounds of calls and their answers between question and answer."""
+    rng = random.Random("tools %d" % seed)
+    as_text, most, most_rounds = seed % 3 == 0, 1 if seed % 4 else 3, rng.randint(1, 3)
+    contents = rng.choice([[None], [""], ["Let me look."], ["", "Let me look."], [None, "", "Wait: %s" % rng.choice(names)]])
+    messages = [{"role": "system", "content": rng.choice(texts)}] if rng.random() < 0.4 else []
+    for turn in range(rng.randint(1, 3)):
+        messages.append({"role": "user", "content": rng.choice(texts)})
+        for r in range(rng.randint(0 if turn else 1, most_rounds)):
+            calls = [tool_call(rng, names, 100 * turn + 10 * r + k, as_text) for k in range(rng.randint(1, most))]
+            messages.append({"role": "assistant", "content": rng.choice(contents), "tool_calls": calls})
+            if messages[-1]["content"] is None and rng.random() < 0.5:
+                del messages[-1]["content"]
+            elif not messages[-1]["content"] and rng.random() < 0.3:
+                messages[-1]["reasoning_content"] = rng.choice(["I need\na tool.", "", "%s?" % rng.choice(names)])
+            for c in calls if rng.random() < 0.95 else calls[1:]:
+                messages.append({"role": "tool", "tool_call_id": c.get("id"), "content": rng.choice(ANSWERS + ["x %s y" % rng.choice(names)])})
+        if rng.random() < 0.8:
+            messages.append({"role": "assistant", "content": rng.choice(texts)})
+            if rng.random() < 0.1:
+                messages[-1]["reasoning_content"] = "So it is."
+    talk = {"messages": messages}
+    if rng.random() < 0.8:
+        talk["tools"] = [tool(rng, names, i) for i in range(rng.randint(1, 3))]
+    return talk
 
 
 def requests(talk):
@@ -86,6 +160,7 @@ class Expected:
 
     def __init__(self, family, row, served):
         self.error, self.learnt, self.begin = None, None, None
+        self.row = row
         self.served, self.named, self.by_trl = served, False, False
         prompt = row["add_generation_prompt"]
         try:
@@ -96,15 +171,16 @@ class Expected:
         except Exception as e:  # what templates raise
             self.error = e
             return
-        self.named = served and family.private(row["messages"]) != row["messages"]
+        self.named = served and family.private(row) != row
 
 
 class Check:
     """A family's comparison."""
 
-    def __init__(self, command, renderer, family, show):
+    def __init__(self, command, renderer, template, family, show):
         self.command, self.renderer, self.family, self.show = command, renderer, family, show
         self.counts = collections.Counter()
+        self.calls = WITH_CALLS if rt.writes_calls(renderer, template) else 0
 
     def wrong(self, why, row, want, got):
         self.counts["differences"] += 1
@@ -171,6 +247,9 @@ class Check:
         if not turn.served:
             turn.begin = None
             return
+        if "tool_calls" in row["messages"][-1]:
+            self.call(turn)
+            return
         text = self.family.private(turn.text).rstrip()
         end = self.family.private(self.family.tokens["eos_token"])
         body = (text[:-len(end)] if text.endswith(end) else text).rstrip()
@@ -184,6 +263,15 @@ class Check:
         offsets = self.family.by_parts(self.family.text(self.family.private(row), False))[1]
         turn.sure = next(i for i, (b, e) in enumerate(offsets) if e > at)
         turn.begin = min(turn.sure, next(i for i, (b, e) in enumerate(offsets) if e > before))
+
+    def call(self, turn):
+        """The same of an answer with calls, where the prompt has something before it that the turn has not."""
+        after, begin = {"mistral_v3": (False, "[TOOL_CALLS]"), "qwen3": (True, "<|im_start|>assistant\n")}.get(self.renderer, (None, ""))
+        if not begin:  # the prompt's end differs alone
+            return
+        text = self.family.text(self.family.private(turn.row), False)
+        at = len(self.family.public(text[:text.rindex(begin) + after * len(begin)]))
+        turn.begin = turn.sure = next(i for i, (b, e) in enumerate(self.family.by_parts(text)[1]) if e > at)
 
     def masks_of_completions(self, done):
         """TRL's masks of each answer as a completion; of a whole conversation, where the turns are beginnings of it."""
@@ -201,7 +289,7 @@ class Check:
         rows = [dict({"prompt": row["messages"][:-1], "completion": row["messages"][-1:]},
                      **{k: row[k] for k in ("tools", "chat_template_kwargs") if k in row}) for row, _ in asked]
         for (row, want), (ids, mask) in zip(asked, labels(self.family, rows, False), strict=True):
-            assert ids == want.ids
+            assert ids == want.ids, row
             if mask != [i >= want.begin for i in range(len(ids))]:
                 self.wrong("TRL's mask is not that of our rule", row, mask, want.begin)
             self.counts["by TRL"] += 1
@@ -245,6 +333,7 @@ class Check:
             if what == "whole":
                 self.counts["both refuse" if want is None else got["renderer"]] += 1
                 self.counts["conversations"] += 1
+                self.counts["calls"] += any("tool_calls" in m for m in row["messages"]) and want is not None and want.served
         (self.masks_of_marked if self.family.marks else self.masks_of_completions)(done)
         for row, want, got in done.values():
             if want and want.learnt is not None:
@@ -257,14 +346,14 @@ class Check:
         for first in range(0, MOST, CHUNK):
             self.chunk(folder, range(first, first + CHUNK))
             c = self.counts  # DeepSeek's templates that end a prompt with <think> have cut prompts alone
-            if min(c[self.renderer], c["talks by TRL"] or c["talks cut"]) >= CONVERSATIONS:
+            if min(c[self.renderer], c["talks by TRL"] or c["talks cut"]) >= CONVERSATIONS and c["calls"] >= self.calls:
                 return
         self.wrong("too few conversations are compared", CONVERSATIONS, "", dict(self.counts))
 
 
 def check_family(command, renderer, template, family, show):
     """(differences, whether turns always extend each other)"""
-    check = Check(command, renderer, family, show)
+    check = Check(command, renderer, template, family, show)
     with tempfile.TemporaryDirectory() as folder:
         family.write(folder)
         told = json.loads(ct.output(command, folder, "--json"))
@@ -275,9 +364,9 @@ def check_family(command, renderer, template, family, show):
     extends = c["chains"] == c["extend"]
     if told["renderer_extends"] and not extends:
         check.wrong("the renderer says that turns extend each other", template, extends, told["renderer_extends"])
-    print("%-10s %-40s %3d conversations (%d by the renderer, %d by the template, %d refused by both), %d tokens, %d learnt; "
+    print("%-10s %-40s %3d conversations (%d by the renderer, %d of them with calls, %d by the template, %d refused by both), %d tokens, %d learnt; "
           "masks of %d texts, %d by TRL (%d conversations of the renderer), %d cut; turns extend in %d of %d: %s" % (
-              renderer, template[:40], c["conversations"], c[renderer], c["jinja"], c["both refuse"], c["tokens"], c["learnt"],
+              renderer, template[:40], c["conversations"], c[renderer], c["calls"], c["jinja"], c["both refuse"], c["tokens"], c["learnt"],
               c["masks"], c["by TRL"], c["talks by TRL"], c["cut"], c["extend"], c["chains"],
               "%d DIFFERENCES" % c["differences"] if c["differences"] else "equal"), flush=True)
     return c["differences"], extends, told["renderer_extends"]

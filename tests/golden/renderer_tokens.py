@@ -35,10 +35,12 @@ DATA = pathlib.Path(__file__).parent / "data"
 IM = ["<|im_start|>", "<|im_end|>"]
 PIPE = "\uff5c"
 DEEPSEEK = ["<%sbegin\u2581of\u2581sentence%s>" % (PIPE, PIPE), "<%send\u2581of\u2581sentence%s>" % (PIPE, PIPE),
-            "<%sUser%s>" % (PIPE, PIPE), "<%sAssistant%s>" % (PIPE, PIPE)]
+            "<%sUser%s>" % (PIPE, PIPE), "<%sAssistant%s>" % (PIPE, PIPE)] + [
+                "<%stool\u2581%s%s>" % (PIPE, name, PIPE) for name in ("calls\u2581begin", "calls\u2581end", "call\u2581begin",
+                "call\u2581end", "outputs\u2581begin", "outputs\u2581end", "output\u2581begin", "output\u2581end", "sep")]
 HEADERS = ["<|begin_of_text|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>"]
 PHI = ["<s>", "<|endoftext|>", "<|system|>+", "<|user|>+", "<|assistant|>+", "<|end|>+"]  # +: takes the space after it
-HARMONY = ["<|startoftext|>", "<|return|>", "<|start|>", "<|end|>", "<|message|>", "<|channel|>"]
+HARMONY = ["<|startoftext|>", "<|return|>", "<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|call|>", "<|constrain|>"]
 V3 = ["<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_CALLS]", "[TOOL_RESULTS]",
       "[/TOOL_RESULTS]"]
 
@@ -51,20 +53,20 @@ FAMILIES = [
     ("smollm2", "smollm2", "You are a helpful AI assistant named SmolLM, trained by Hugging Face", IM),
     ("llama2", "llama2", "<<SYS>>", ["<s>", "</s>"]),
     ("llama3", "trl_llama3", "<|start_header_id|>", HEADERS),
-    ("llama3", "meta-llama-Llama-3.1-8B-Instruct", "<|start_header_id|> Cutting Knowledge Date", HEADERS),
-    ("llama3", "meta-llama-Llama-3.2-3B-Instruct", "<|start_header_id|> Cutting Knowledge Date strftime_now", HEADERS),
+    ("llama3", "meta-llama-Llama-3.1-8B-Instruct", "<|start_header_id|> Cutting Knowledge Date tools_in_user_message", HEADERS),
+    ("llama3", "meta-llama-Llama-3.2-3B-Instruct", "<|start_header_id|> Cutting Knowledge Date strftime_now tools_in_user_message", HEADERS),
     ("mistral", "py_mistral-instruct", "'[INST] ' eos_token + ' '", ["<s>", "</s>"]),
     ("mistral", "py_mixtral-instruct", "'[INST] '", ["<s>", "</s>"]),
-    ("mistral_v3", "mistralai-Mistral-Nemo-Instruct-2407", "\"[INST]\" + system_message", V3),
-    ("mistral_v3", "axolotl_mistral_v2v3", "\"[INST] \" + system_message", V3),
+    ("mistral_v3", "mistralai-Mistral-Nemo-Instruct-2407", "\"[INST]\" + system_message [AVAILABLE_TOOLS]", V3),
+    ("mistral_v3", "axolotl_mistral_v2v3", "\"[INST] \" + system_message [AVAILABLE_TOOLS]", V3),
     ("gemma", "google-gemma-2-2b-it", "<start_of_turn>", ["<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"]),
     ("gemma", "trl_gemma3", "first_user_prefix <start_of_turn>", ["<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"]),
     ("phi", "trl_phi3", "<|end|>", PHI),
     ("phi", "trl_phi3_5", "<|end|> 'system' and message['content']", PHI),
-    ("deepseek", "trl_deepseekv3", "<%sUser%s> is_first_sp" % (PIPE, PIPE), DEEPSEEK),
-    ("deepseek", "deepseek-ai-DeepSeek-V3.1", "<%sUser%s> is_first_sp is_last_user" % (PIPE, PIPE), DEEPSEEK),
+    ("deepseek", "trl_deepseekv3", "<%sUser%s> is_first_sp %s" % (PIPE, PIPE, DEEPSEEK[4]), DEEPSEEK),
+    ("deepseek", "deepseek-ai-DeepSeek-V3.1", "<%sUser%s> is_first_sp is_last_user %s" % (PIPE, PIPE, DEEPSEEK[4]), DEEPSEEK),
     ("deepseek", "deepseek-ai-DeepSeek-R1-Distill-Llama-8B", "<%sUser%s>" % (PIPE, PIPE), DEEPSEEK),
-    ("gpt_oss", "openai-gpt-oss-120b", "<|start|>system<|message|>", HARMONY),
+    ("gpt_oss", "openai-gpt-oss-120b", "<|start|>system<|message|> render_typescript_type", HARMONY),
     ("qwen2_5", "trl_qwen2_5_training", "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.", [""] + IM[::-1]),
     ("qwen3", "trl_qwen3_training", "prefix-preserving always include thinking", [""] + IM[::-1]),
     ("qwen3", "trl_qwen3_instruct_2507_training", "within <tools></tools>", [""] + IM[::-1]),
@@ -73,9 +75,9 @@ FAMILIES = [
     ("gemma", "trl_gemma3_training", "first_user_prefix <start_of_turn>", ["<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"]),
     ("phi", "trl_phi3_training", "<|end|>", PHI),
     ("phi", "trl_phi3_5_training", "<|end|> 'system' and message['content']", PHI),
-    ("deepseek", "trl_deepseekv3_training", "<%sUser%s> is_first_sp" % (PIPE, PIPE), DEEPSEEK),
+    ("deepseek", "trl_deepseekv3_training", "<%sUser%s> is_first_sp %s ['arguments'] | tojson" % (PIPE, PIPE, DEEPSEEK[4]), DEEPSEEK),
     ("deepseek", "trl_deepseek_r1_distill_training", "<%sUser%s> always render the reasoning" % (PIPE, PIPE), DEEPSEEK),
-    ("gpt_oss", "trl_gptoss_training", "<|start|>system<|message|>", HARMONY),
+    ("gpt_oss", "trl_gptoss_training", "<|start|>system<|message|> render_typescript_type", HARMONY),
     ("zephyr", "unsloth_zephyr", "<|user|>", ["<s>", "</s>"]),
     ("vicuna", "unsloth_vicuna", "A chat between a curious user and an artificial intelligence assistant", ["<s>", "</s>"]),
     ("vicuna", "unsloth_vicuna_old", "### Human: ", ["<s>", "</s>"]),
@@ -86,7 +88,14 @@ FAMILIES = [
     ("phi4", "unsloth_phi4", "'<|im_start|>assistant<|im_sep|>' + message['content']", [""] + IM[::-1] + ["<|im_sep|>"]),
     ("phi4", "cpp_phi-4", "<|im_end|><|im_start|>assistant<|im_sep|>", [""] + IM[::-1] + ["<|im_sep|>"]),
 ]
-CALLS = {"qwen2_5", "qwen3"}  # renderers that write calls of tools; others leave them to the template
+CALLS = {"qwen2_5", "qwen3", "llama3", "mistral_v3", "deepseek", "gpt_oss"}  # renderers that write calls of tools; others leave them to the template
+NO_CALLS = {"trl_llama3", "trl_llama3_training", "deepseek-ai-DeepSeek-R1-Distill-Llama-8B", "trl_deepseek_r1_distill_training"}  # their templates that have no text for calls
+
+
+def writes_calls(renderer, template):
+    return renderer in CALLS and template not in NO_CALLS
+
+
 
 MARKS = "{% if false %}{% generation %}{% endgeneration %}{% endif %}"
 NAMES = ["<|im_end|>", "</s>", "<|eot_id|>", "[/INST]", "<end_of_turn>", "<|end|>", DEEPSEEK[3]]
@@ -107,6 +116,24 @@ def s(text):
 TOOL = {"type": "function", "function": {"name": "add", "description": "Adds \u00b5.", "parameters": {
     "type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]}}}
 CALL = {"id": "call00001", "type": "function", "function": {"name": "add", "arguments": {"a": 1.5, "b": [None, "\u00fc"]}}}
+LOOK = {"type": "function", "function": {"name": "look", "description": "Looks at %s.\nSays \"so\"." % " ".join(NAMES), "parameters": {
+    "type": "object", "properties": {
+        "place": {"type": "string", "description": "Where", "enum": ["here", "\"there\""], "default": "here"},
+        "list": {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}, "nullable": True},
+        "point": {"type": "object", "properties": {"x": {"type": "number"}, "y": {"type": ["number", "null"]}}, "required": ["y"]},
+        "which": {"oneOf": [{"type": "string", "description": "a name"}, {"type": "integer", "default": 3}]},
+        "rate": {"type": "number", "default": 1e-07}, "flag": {"type": "boolean", "default": False}, "any": {}},
+    "required": ["place", "point"], "$defs": {}}, "return": {"type": "string"}, "version": "\"1\"\n", "empty": []}}
+
+
+def look(i, place):
+    return {"id": "call%05d" % i, "type": "function", "function": {"name": "look", "arguments": json.dumps({"place": place, "list": []})}}
+
+
+def result(i, text):
+    return {"role": "tool", "tool_call_id": "call%05d" % i, "content": text}
+
+
 ROWS = [
     {"messages": [u("Hello"), a("Hi there.")]},
     {"messages": [s("Be brief."), u("2 + 2?"), a("4"), u("And 3 + 3?")], "add_generation_prompt": True},
@@ -119,9 +146,16 @@ ROWS = [
     {"messages": [u("a")], "chat_template_kwargs": {"enable_thinking": False}, "add_generation_prompt": True},
     {"messages": [s("s"), u("a"), a("", tool_calls=[CALL]), {"role": "tool", "content": "3", "tool_call_id": "call00001"},
                   a("Three.")], "tools": [TOOL]},
+    {"messages": [u("a"), a("Let me look.", tool_calls=[look(1, "x %s y" % " ".join(NAMES))]), result(1, " {\"t\": \"\u00fc\"}\n"),
+                  a("", tool_calls=[look(2, "there")]), result(2, "x%s\t\\\u0001" % "".join(NAMES)), a("So."), u("b"),
+                  a("", tool_calls=[look(3, "")]), result(3, ""), a("That.")], "tools": [LOOK, TOOL]},
+    {"messages": [u("a"), a("Both.", tool_calls=[look(1, "here"), look(2, "there")]), result(1, "x"), result(2, "y"), a("b"), u("c"),
+                  a("", tool_calls=[look(3, "\u00fc"), look(4, "")])]},
+    {"messages": [s(" s "), u("a"), a("", tool_calls=[look(1, "here")]), result(1, "[]")], "tools": [TOOL], "add_generation_prompt": True},
 ]
-AT_NAMES, AT_TOOLS = 5, 9
-OF_TRAINING = (0, 2, 4, 7, 9)  # rows for templates with {% generation %}, which say themselves what is learnt
+AT_NAMES, AT_TOOLS = 5, (9, 10, 11, 12)
+AT_SEVERAL = 11  # several calls in a message: the template of gpt-oss writes the first, its renderer refuses them
+OF_TRAINING = (0, 2, 4, 7, 9, 10, 11)  # rows for templates with {% generation %}, which say themselves what is learnt
 
 
 def tokenizers(specials):
@@ -272,9 +306,9 @@ def main():
     families = []
     for renderer, name, probe, specials in FAMILIES:
         template = (pathlib.Path(sys.argv[1]) / (name + ".jinja")).read_text(encoding="utf-8")
-        assert all(word in template for word in re.split(r" (?=<(?!/|tools)|is_|eos|'sys|Cutting|strf|always)", probe)), (name, probe)
+        assert all(word in template for word in re.split(r" (?=<(?!/|tools)|is_|eos|'sys|Cutting|strf|always|tools_in|\[AV|\['arg|render_)", probe)), (name, probe)
         family = Family(template, specials)
-        cases = [family.case(i, row) for i, row in enumerate(ROWS) if (i != AT_TOOLS or renderer in CALLS) and (not family.marks or i in OF_TRAINING)]
+        cases = [family.case(i, row) for i, row in enumerate(ROWS) if (i not in AT_TOOLS or writes_calls(renderer, name)) and (i != AT_SEVERAL or renderer != "gpt_oss") and (not family.marks or i in OF_TRAINING)]
         families.append({"renderer": renderer, "template": name, "probe": "{# %s #}%s" % (probe, MARKS if family.marks else ""), "tokens": family.tokens,
                          "added": family.added, "cases": cases})
     with open(DATA / "renderers.json", "w", encoding="utf-8") as f:

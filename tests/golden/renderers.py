@@ -8,7 +8,7 @@ templates of FOLDER (template_folder.py) that `lathe chat-template` lets a rende
 the renderer wrote, and, where the template has {% generation %}, the parts that are learnt. Conversations that the
 renderer leaves to the template are counted apart: chat_templates.py compares those.
 
-Last run: template_folder.py's 225 templates with transformers 5.24.0 and jinja2 3.1.6: 63 served, 3,140 texts equal, 0 differ.
+Last run: template_folder.py's 225 templates with transformers 5.24.0 and jinja2 3.1.6: 63 served, 3,438 texts equal, 0 differ.
 
 Exit code 1: a text or a part differs. Needs transformers and jinja2.
 """

@@ -6,8 +6,9 @@
  * says which message it comes from and whether training learns it, so no offsets are searched.
  *
  * The core reads the JSON: tools and arguments of calls arrive as JSON texts, written as the filter
- * `tojson` of transformers writes them. The folder's template remains: where render() returns
- * LATHE_E_UNSUPPORTED, and the user named no renderer, the template's interpreter renders.
+ * `tojson` of transformers writes them; lathe/kit/json_text.h takes such a text apart. The folder's
+ * template remains: where render() returns LATHE_E_UNSUPPORTED, and the user named no renderer, the
+ * template's interpreter renders.
  *
  * Threads: score() once, before render(); then any number of threads may render at once. All texts
  * are UTF-8, may hold NUL, and are borrowed for the call.
@@ -40,9 +41,11 @@ typedef struct lathe_tool_call {
     lathe_chars arguments;      /* JSON */
     lathe_chars arguments_text; /* their text if the message gives them as a string, else none */
     lathe_chars id;
-    lathe_chars function; /* JSON of the whole function: name, arguments and what else it has */
+    lathe_chars function; /* JSON of the call's member "function"; none: the call has name and
+                             arguments itself */
+    lathe_chars type;     /* "function" as a rule; none: missing */
 } lathe_tool_call;
-LATHE_ABI_SIZE(lathe_tool_call, 80);
+LATHE_ABI_SIZE(lathe_tool_call, 96);
 
 /** One message. Plain data. */
 typedef struct lathe_chat_message {

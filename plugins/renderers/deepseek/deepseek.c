@@ -1,36 +1,88 @@
 /* DeepSeek V3, V3.1 and the distilled R1 models. Earlier answers lose their thinking. */
+#define TURNS_VERSION "0.2.0" /* tools */
+
 #include "shared/turns.h"
 
-static const char *const specials[] = {"<\xef\xbd\x9cUser\xef\xbd\x9c>",
-                                       "<\xef\xbd\x9c"
-                                       "Assistant\xef\xbd\x9c>",
-                                       "<\xef\xbd\x9c"
-                                       "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+#define BAR "\xef\xbd\x9c"
+#define LOW "\xe2\x96\x81"
+#define USER "<" BAR "User" BAR ">"
+#define ASSISTANT "<" BAR "Assistant" BAR ">"
+#define END "<" BAR "end" LOW "of" LOW "sentence" BAR ">"
+#define TOOL(name, edge) "<" BAR "tool" LOW name LOW edge BAR ">"
+#define SEPARATOR "<" BAR "tool" LOW "sep" BAR ">"
+
+static const char *const specials[] = {USER,
+                                       ASSISTANT,
+                                       END,
+                                       TOOL("calls", "begin"),
+                                       TOOL("calls", "end"),
+                                       TOOL("call", "begin"),
+                                       TOOL("call", "end"),
+                                       TOOL("outputs", "begin"),
+                                       TOOL("outputs", "end"),
+                                       TOOL("output", "begin"),
+                                       TOOL("output", "end"),
+                                       SEPARATOR,
                                        NULL};
 /* R1_KEEPS: a template for training that keeps the thinking. */
 enum { R1_KEEPS = 0, R1 = 1, V3 = 2, V3_1 = 3 };
+/* Arguments of calls: V3 takes them as text alone, TRL's template for training writes their JSON.
+ */
+enum { NO_TOOLS = 0, TEXTS = 1, JSON = 2 };
 
 static int32_t score(void *self, const lathe_renderer_probe *probe, char *why, int64_t why_bytes)
 {
     static const turns_family variants[] = {
         {.marker = "always render the reasoning", .absent = "split('</think>')"},
-        {.marker = "<\xef\xbd\x9cUser\xef\xbd\x9c>", .absent = "is_first_sp"},
-        {.marker = "<\xef\xbd\x9cUser\xef\xbd\x9c>", .absent = "is_last_user"},
-        {.marker = "<\xef\xbd\x9cUser\xef\xbd\x9c>"},
+        {.marker = USER, .absent = "is_first_sp"},
+        {.marker = USER, .absent = "is_last_user"},
+        {.marker = USER},
     };
-    return turns_score_variants(self, variants, 4, NULL, probe, why, why_bytes);
+    const lathe_chars text = probe->template_text;
+    turns_instance *x = self;
+    const int32_t result = turns_score_variants(self, variants, 4, NULL, probe, why, why_bytes);
+    const int is_json = x->variant == V3_1 || turns_has(text, "['arguments'] | tojson");
+    x->has_tools = x->variant < V3 || !turns_has(text, TOOL("calls", "begin")) ? NO_TOOLS
+                   : is_json                                                   ? JSON
+                                                                               : TEXTS;
+    return result;
 }
 
-static lathe_status check(const lathe_host *host, const lathe_conversation *talk, int32_t variant)
+static const char *why_no_calls(const turns_instance *x, const lathe_chat_message *m)
 {
-    if (talk->n_tools > 0)
-        return turns_refuse(host, talk, 0, "tools are rendered by the template");
+    if (m->role != LATHE_CHAT_ASSISTANT)
+        return "only the assistant calls tools";
+    for (int32_t i = 0; i < m->n_calls; i++) {
+        const lathe_tool_call *call = &m->calls[i];
+        if (call->function.data == NULL || (x->variant == V3 && call->type.data == NULL))
+            return "a call needs \"type\" and \"function\"";
+        if (x->has_tools == TEXTS && call->arguments_text.data == NULL)
+            return "arguments of calls must be JSON as a string";
+    }
+    return NULL;
+}
+
+static const char *why_not(const turns_instance *x, const lathe_conversation *talk,
+                           const lathe_chat_message *m)
+{
+    const int uses_tools = m->n_calls > 0 || m->role == LATHE_CHAT_TOOL;
+    if (m->role == LATHE_CHAT_OTHER || (uses_tools && x->has_tools == NO_TOOLS))
+        return "calls of tools are rendered by the template";
+    if (m->content.data == NULL && !(m->n_calls > 0 && x->variant == V3_1))
+        return "the family needs a content";
+    if (x->variant == V3_1 && m->role == LATHE_CHAT_ASSISTANT && talk->thinking == 1)
+        return "thinking is rendered by the template";
+    return m->n_calls > 0 ? why_no_calls(x, m) : NULL;
+}
+
+static lathe_status check(const turns_instance *x, const lathe_conversation *talk)
+{
+    if (talk->n_tools > 0 && x->has_tools == NO_TOOLS)
+        return turns_refuse(x->host, talk, 0, "tools are rendered by the template");
     for (int32_t i = 0; i < talk->n_messages; i++) {
-        const lathe_chat_message *m = &talk->messages[i];
-        if (m->content.data == NULL || m->n_calls > 0 || m->role >= LATHE_CHAT_TOOL)
-            return turns_refuse(host, talk, i, "calls of tools are rendered by the template");
-        if (variant == V3_1 && m->role == LATHE_CHAT_ASSISTANT && talk->thinking == 1)
-            return turns_refuse(host, talk, i, "thinking is rendered by the template");
+        const char *why = why_not(x, talk, &talk->messages[i]);
+        if (why != NULL)
+            return turns_refuse(x->host, talk, i, why);
     }
     return LATHE_OK;
 }
@@ -64,31 +116,105 @@ static lathe_chars answer_of(lathe_chars content, int32_t variant)
     return at < 0 ? content : turns_cut(content, at + 8, content.bytes);
 }
 
-static void put_answer(turns_out *out, const lathe_conversation *talk, int32_t i, int32_t variant)
+/* What the text so far makes of the next message. */
+typedef struct state {
+    turns_out out;
+    const turns_instance *x;
+    int32_t after_user;  /* V3.1 names the assistant after a question alone */
+    int32_t after_tool;  /* an answer of a tool is open */
+    int32_t has_calls;   /* V3 names the assistant at the first call of the conversation alone */
+    int32_t has_outputs; /* V3 */
+} state;
+
+/* The assistant's name; TRL's templates for training learn it too. */
+static void put_header(state *s, const lathe_conversation *talk)
 {
-    int32_t before = i - 1;
-    while (before >= 0 && talk->messages[before].role == LATHE_CHAT_SYSTEM)
-        before--;
-    const int after_user = before >= 0 && talk->messages[before].role == LATHE_CHAT_USER;
-    out->trained = talk->is_marked; /* TRL's templates for training mark the header too */
-    if (variant != V3_1 || after_user)
-        turns_mark(out, specials[1]);
-    if (variant == V3_1 && after_user)
-        turns_mark(out, "<think></think>");
-    out->trained = 1;
-    turns_text(out, answer_of(talk->messages[i].content, variant));
-    turns_mark(out, specials[2]);
-    out->trained = 0;
+    s->out.trained = talk->is_marked;
+    if (s->x->variant != V3_1 || s->after_user)
+        turns_mark(&s->out, ASSISTANT);
+    if (s->x->variant == V3_1 && s->after_user)
+        turns_mark(&s->out, "<think></think>");
+    s->out.trained = 1;
 }
 
-static void put_prompt(turns_out *out, const lathe_conversation *talk, int32_t variant)
+static void put_call(state *s, const lathe_tool_call *call)
 {
-    int32_t last = talk->n_messages - 1;
-    while (last >= 0 && talk->messages[last].role == LATHE_CHAT_SYSTEM)
-        last--;
-    if (variant == V3_1 && (last < 0 || talk->messages[last].role != LATHE_CHAT_USER))
+    turns_out *out = &s->out;
+    const int is_v3 = s->x->variant == V3;
+    turns_mark(out, TOOL("call", "begin"));
+    if (is_v3) {
+        turns_text(out, call->type);
+        turns_mark(out, SEPARATOR);
+    }
+    turns_text(out, call->name);
+    turns_mark(out, is_v3 ? "\n```json\n" : SEPARATOR);
+    turns_text(out, s->x->has_tools == TEXTS ? call->arguments_text : call->arguments);
+    turns_mark(out, is_v3 ? "\n```" : NULL);
+    turns_mark(out, TOOL("call", "end"));
+}
+
+static void put_calls(state *s, const lathe_conversation *talk, const lathe_chat_message *m)
+{
+    turns_out *out = &s->out;
+    const int is_v3 = s->x->variant == V3;
+    const int is_first = !is_v3 || !s->has_calls;
+    if (is_first)
+        put_header(s, talk);
+    out->trained = 1;
+    if (is_first) {
+        turns_text(out, m->content);
+        turns_mark(out, TOOL("calls", "begin"));
+    }
+    for (int32_t i = 0; i < m->n_calls; i++) {
+        turns_mark(out, is_v3 && (i > 0 || !is_first) ? "\n" : NULL);
+        put_call(s, &m->calls[i]);
+    }
+    turns_mark(out, TOOL("calls", "end") END);
+    out->trained = 0;
+    s->has_calls = 1;
+}
+
+static void put_answer(state *s, const lathe_conversation *talk, const lathe_chat_message *m)
+{
+    turns_out *out = &s->out;
+    const int32_t variant = s->x->variant;
+    if (m->n_calls > 0) {
+        put_calls(s, talk, m);
+    } else {
+        if (variant == V3 && s->after_tool) {
+            out->trained = talk->is_marked;
+            turns_mark(out, TOOL("outputs", "end"));
+            out->trained = 1;
+        } else {
+            put_header(s, talk);
+        }
+        turns_text(out, s->after_tool ? m->content : answer_of(m->content, variant));
+        turns_mark(out, END);
+        out->trained = 0;
+    }
+    s->after_tool = s->after_user = 0;
+}
+
+static void put_output(state *s, const lathe_chat_message *m)
+{
+    if (s->x->variant == V3 && !s->has_outputs)
+        turns_mark(&s->out, TOOL("outputs", "begin"));
+    turns_mark(&s->out, TOOL("output", "begin"));
+    turns_text(&s->out, m->content);
+    turns_mark(&s->out, TOOL("output", "end"));
+    s->has_outputs = s->after_tool = 1;
+    s->after_user = 0;
+}
+
+static void put_end(state *s, const lathe_conversation *talk)
+{
+    turns_out *out = &s->out;
+    const int32_t variant = s->x->variant;
+    if (variant == V3 && s->after_tool)
+        turns_mark(out, TOOL("outputs", "end"));
+    if (!talk->prompt || s->after_tool || (variant == V3_1 && !s->after_user))
         return;
-    turns_mark(out, specials[1]);
+    turns_mark(out, ASSISTANT);
     if (variant != V3_1)
         turns_mark(out, "<think>\n");
     else
@@ -98,26 +224,29 @@ static void put_prompt(turns_out *out, const lathe_conversation *talk, int32_t v
 static lathe_status render(void *self, const lathe_conversation *talk, const lathe_piece_sink *sink)
 {
     const turns_instance *x = self;
-    turns_out out = {.sink = sink, .specials = specials, .message = -1};
-    const lathe_status status = check(x->host, talk, x->variant);
+    state s = {.out = {.sink = sink, .specials = specials, .message = -1}, .x = x};
+    const lathe_status status = check(x, talk);
     if (status != LATHE_OK)
         return status;
-    turns_token(&out, talk->bos);
-    put_system(&out, talk, x->variant);
+    turns_token(&s.out, talk->bos);
+    put_system(&s.out, talk, x->variant);
     for (int32_t i = 0; i < talk->n_messages; i++) {
         const lathe_chat_message *m = &talk->messages[i];
-        out.message = i;
+        s.out.message = i;
         if (m->role == LATHE_CHAT_USER) {
-            turns_mark(&out, specials[0]);
-            turns_text(&out, m->content);
+            turns_mark(&s.out, USER);
+            turns_text(&s.out, m->content);
+            s.after_tool = 0;
+            s.after_user = 1;
         } else if (m->role == LATHE_CHAT_ASSISTANT) {
-            put_answer(&out, talk, i, x->variant);
+            put_answer(&s, talk, m);
+        } else if (m->role == LATHE_CHAT_TOOL) {
+            put_output(&s, m);
         }
     }
-    out.message = -1;
-    if (talk->prompt)
-        put_prompt(&out, talk, x->variant);
-    return out.status;
+    s.out.message = -1;
+    put_end(&s, talk);
+    return s.out.status;
 }
 
 TURNS_PLUGIN("deepseek", 0, "DeepSeek V3, V3.1 and distilled R1",

@@ -1,87 +1,205 @@
-/* gpt-oss: the harmony format. Only the last answer of a text for training keeps its analysis. */
-#include "shared/turns.h"
+/* gpt-oss: the harmony format. Only the last answer of a text for training, and a call
+ * without a later answer, keep their analysis. */
+#define TURNS_VERSION "0.2.0" /* tools */
 
-static const char *const specials[] = {"<|start|>",   "<|end|>",    "<|message|>",
-                                       "<|channel|>", "<|return|>", NULL};
+#include <stdlib.h>
+
+#include "harmony_tools.h"
+#include "shared/json_pieces.h"
+
+static const char *const specials[] = {"<|start|>",  "<|end|>",  "<|message|>", "<|channel|>",
+                                       "<|return|>", "<|call|>", NULL};
 
 static int32_t score(void *self, const lathe_renderer_probe *probe, char *why, int64_t why_bytes)
 {
     static const turns_family variants[] = {{.marker = "<|start|>system<|message|>"}};
+    turns_instance *x = self;
+    x->has_tools = turns_template_has(probe, "render_typescript_type");
     return turns_score_variants(self, variants, 1, NULL, probe, why, why_bytes);
 }
 
-static lathe_status check(const lathe_host *host, const lathe_conversation *talk)
+/* ---- what the family has a text for ---- */
+
+static const char *why_no_call(const lathe_chat_message *m)
 {
-    if (talk->n_tools > 0)
-        return turns_refuse(host, talk, 0, "tools are rendered by the template");
+    const lathe_tool_call *call = &m->calls[0];
+    const lathe_chars type = lathe_json_get(call->function, "content_type");
+    if (m->role != LATHE_CHAT_ASSISTANT)
+        return "only the assistant calls tools";
+    if (m->n_calls > 1)
+        return "the family has one call in a message";
+    if (lathe_json_kind(call->function) != LATHE_JSON_OBJECT)
+        return "a call needs its \"function\"";
+    if (type.data != NULL && !lathe_json_is_string(type))
+        return "content_type is no string";
+    if (m->content.bytes > 0 && m->reasoning.bytes > 0)
+        return "a call has its analysis as content or as thinking, not as both";
+    return NULL;
+}
+
+static const char *why_not(const turns_instance *x, const lathe_conversation *talk, int32_t i)
+{
+    const lathe_chat_message *m = &talk->messages[i];
+    if (m->role == LATHE_CHAT_OTHER)
+        return "this role is rendered by the template";
+    if ((m->role == LATHE_CHAT_TOOL || m->n_calls > 0) && !x->has_tools)
+        return "calls of tools are rendered by the template";
+    if (m->n_calls == 0 && m->content.data == NULL)
+        return "the family needs a content";
+    if (m->role == LATHE_CHAT_SYSTEM && i > 0)
+        return "only the first message may be the system's";
+    if (turns_has(m->content, "<|channel|>") || turns_has(m->reasoning, "<|channel|>"))
+        return "<|channel|> in a message";
+    return m->n_calls > 0 ? why_no_call(m) : NULL;
+}
+
+static lathe_status check(const turns_instance *x, const lathe_conversation *talk)
+{
+    int is_called = 0;
+    if (talk->n_tools > 0 && !x->has_tools)
+        return turns_refuse(x->host, talk, 0, "tools are rendered by the template");
     for (int32_t i = 0; i < talk->n_messages; i++) {
         const lathe_chat_message *m = &talk->messages[i];
-        if (m->content.data == NULL || m->n_calls > 0 || m->role >= LATHE_CHAT_TOOL)
-            return turns_refuse(host, talk, i, "calls of tools are rendered by the template");
-        if (m->role == LATHE_CHAT_SYSTEM && i > 0)
-            return turns_refuse(host, talk, i, "only the first message may be the system's");
-        if (turns_has(m->content, "<|channel|>") || turns_has(m->reasoning, "<|channel|>"))
-            return turns_refuse(host, talk, i, "<|channel|> in a message");
+        const char *why = why_not(x, talk, i);
+        if (why == NULL && m->role == LATHE_CHAT_TOOL && !is_called)
+            why = "no call is before the answer of a tool";
+        if (why != NULL)
+            return turns_refuse(x->host, talk, i, why);
+        if (m->role == LATHE_CHAT_ASSISTANT)
+            is_called = m->n_calls > 0;
     }
     return LATHE_OK;
 }
 
-static void put_system(turns_out *out, const lathe_conversation *talk)
+/* ---- the text ---- */
+
+static void put_system(turns_out *out, const lathe_conversation *talk, lathe_chars tools)
 {
     char day[32];
     const lathe_chat_message *first = &talk->messages[0];
+    const int instructs = first->role == LATHE_CHAT_SYSTEM && first->content.bytes > 0;
     snprintf(day, sizeof day, "%04d-%02d-%02d", talk->year, talk->month, talk->day);
     turns_mark(out, "<|start|>system<|message|>You are ChatGPT, a large language model trained by "
                     "OpenAI.\nKnowledge cutoff: 2024-06\nCurrent date: ");
     turns_mark(out, day);
-    turns_mark(out,
-               "\n\nReasoning: medium\n\n# Valid channels: analysis, commentary, final. Channel "
-               "must be included for every message.<|end|>");
-    if (first->role != LATHE_CHAT_SYSTEM || first->content.bytes == 0)
+    turns_mark(out, "\n\nReasoning: medium\n\n# Valid channels: analysis, commentary, final. "
+                    "Channel must be included for every message.");
+    if (tools.data != NULL)
+        turns_mark(out, "\nCalls to these tools must go to the commentary channel: 'functions'.");
+    turns_mark(out, "<|end|>");
+    if (!instructs && tools.data == NULL)
         return;
-    out->message = 0;
-    turns_mark(out, "<|start|>developer<|message|># Instructions\n\n");
-    turns_text(out, first->content);
-    turns_mark(out, "\n\n<|end|>");
+    out->message = instructs ? 0 : -1;
+    turns_mark(out, "<|start|>developer<|message|>");
+    if (instructs) {
+        turns_mark(out, "# Instructions\n\n");
+        turns_text(out, first->content);
+        turns_mark(out, "\n\n");
+    }
+    turns_text(out, tools);
+    turns_mark(out, "<|end|>");
 }
 
-static void put_answer(turns_out *out, const lathe_conversation *talk, const lathe_chat_message *m,
-                       int is_last)
+static void put_analysis(turns_out *out, lathe_chars text)
 {
-    const int ends = is_last && !talk->prompt;
-    out->trained = talk->is_marked; /* the marks of templates begin here */
-    turns_mark(out, "<|start|>assistant");
-    out->trained = 1;
-    if (ends && m->reasoning.data != NULL) {
-        turns_mark(out, "<|channel|>analysis<|message|>");
-        turns_text(out, m->reasoning);
-        turns_mark(out, "<|end|><|start|>assistant");
-    }
+    turns_mark(out, "<|channel|>analysis<|message|>");
+    turns_text(out, text);
+    turns_mark(out, "<|end|><|start|>assistant");
+}
+
+/* A later answer without calls: then the analysis before a call is left out. */
+static int is_answered(const lathe_conversation *talk, int32_t i)
+{
+    for (int32_t k = i + 1; k < talk->n_messages; k++)
+        if (talk->messages[k].role == LATHE_CHAT_ASSISTANT && talk->messages[k].n_calls == 0)
+            return 1;
+    return 0;
+}
+
+static void put_call(turns_out *out, const lathe_conversation *talk, int32_t i)
+{
+    const lathe_chat_message *m = &talk->messages[i];
+    const lathe_chars analysis = m->content.bytes > 0 ? m->content : m->reasoning;
+    const lathe_chars type = lathe_json_get(m->calls[0].function, "content_type");
+    if (analysis.bytes > 0 && !is_answered(talk, i))
+        put_analysis(out, analysis);
+    turns_mark(out, " to=functions.");
+    turns_text(out, m->calls[0].name);
+    turns_mark(out, "<|channel|>commentary ");
+    if (type.data != NULL)
+        json_put_plain(out, type);
+    else
+        turns_mark(out, "json");
+    turns_mark(out, "<|message|>");
+    turns_text(out, m->calls[0].arguments);
+    turns_mark(out, "<|call|>");
+}
+
+static void put_result(turns_out *out, const lathe_chat_message *m, lathe_chars name)
+{
+    turns_mark(out, "<|start|>functions.");
+    turns_text(out, name);
+    turns_mark(out, " to=assistant<|channel|>commentary<|message|>");
+    json_put_quoted(out, m->content);
+    turns_mark(out, "<|end|>");
+}
+
+static void put_final(turns_out *out, const lathe_conversation *talk, int32_t i)
+{
+    const lathe_chat_message *m = &talk->messages[i];
+    const int ends = i + 1 == talk->n_messages && !talk->prompt;
+    if (ends && m->reasoning.data != NULL)
+        put_analysis(out, m->reasoning);
     turns_mark(out, "<|channel|>final<|message|>");
     turns_text(out, m->content);
     turns_mark(out, ends ? "<|return|>" : "<|end|>");
+}
+
+static void put_answer(turns_out *out, const lathe_conversation *talk, int32_t i)
+{
+    out->trained = talk->is_marked; /* the marks of templates begin here */
+    turns_mark(out, "<|start|>assistant");
+    out->trained = 1;
+    if (talk->messages[i].n_calls > 0)
+        put_call(out, talk, i);
+    else
+        put_final(out, talk, i);
     out->trained = 0;
+}
+
+static void put_messages(turns_out *out, const lathe_conversation *talk)
+{
+    lathe_chars called = {NULL, 0}; /* the function that was called last */
+    for (int32_t i = 0; i < talk->n_messages; i++) {
+        const lathe_chat_message *m = &talk->messages[i];
+        out->message = i;
+        if (m->role == LATHE_CHAT_USER) {
+            turns_mark(out, "<|start|>user<|message|>");
+            turns_text(out, m->content);
+            turns_mark(out, "<|end|>");
+        } else if (m->role == LATHE_CHAT_ASSISTANT) {
+            put_answer(out, talk, i);
+            called = m->n_calls > 0 ? m->calls[0].name : called;
+        } else if (m->role == LATHE_CHAT_TOOL) {
+            put_result(out, m, called);
+        }
+    }
 }
 
 static lathe_status render(void *self, const lathe_conversation *talk, const lathe_piece_sink *sink)
 {
     const turns_instance *x = self;
     turns_out out = {.sink = sink, .specials = specials, .message = -1};
-    const lathe_status status = check(x->host, talk);
+    char *tools = NULL;
+    int64_t bytes = 0;
+    lathe_status status = check(x, talk);
+    if (status == LATHE_OK)
+        status = harmony_tools(x->host, talk, &tools, &bytes);
     if (status != LATHE_OK)
         return status;
-    put_system(&out, talk);
-    for (int32_t i = 0; i < talk->n_messages; i++) {
-        const lathe_chat_message *m = &talk->messages[i];
-        out.message = i;
-        if (m->role == LATHE_CHAT_USER) {
-            turns_mark(&out, "<|start|>user<|message|>");
-            turns_text(&out, m->content);
-            turns_mark(&out, "<|end|>");
-        } else if (m->role == LATHE_CHAT_ASSISTANT) {
-            put_answer(&out, talk, m, i + 1 == talk->n_messages);
-        }
-    }
+    put_system(&out, talk, (lathe_chars){tools, bytes});
+    free(tools);
+    put_messages(&out, talk);
     out.message = -1;
     if (talk->prompt)
         turns_mark(&out, "<|start|>assistant");

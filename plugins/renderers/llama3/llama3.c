@@ -1,5 +1,8 @@
-/* Llama 3, 3.1, 3.2 and 3.3. The later ones put dates into the system message. */
-#include "shared/turns.h"
+/* Llama 3, 3.1, 3.2 and 3.3. The later ones put dates into the system message,
+ * and tools into the first question. */
+#define TURNS_VERSION "0.2.0" /* tools */
+
+#include "shared/json_pieces.h"
 
 static const char *const specials[] = {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>",
                                        NULL};
@@ -12,19 +15,52 @@ static int32_t score(void *self, const lathe_renderer_probe *probe, char *why, i
         {.marker = "Cutting Knowledge Date", .absent = "strftime_now"},
         {.marker = "Cutting Knowledge Date"},
     };
+    turns_instance *x = self;
+    x->has_tools = turns_template_has(probe, "tools_in_user_message");
     return turns_score_variants(self, variants, 3, NULL, probe, why, why_bytes);
 }
 
-static lathe_status check(const lathe_host *host, const lathe_conversation *talk)
+static const char no_tools[] = "Llama 3 has no text for tools and calls, 3.1 to 3.3 have";
+
+static int has_tools(const turns_instance *x)
 {
-    if (talk->n_tools > 0)
-        return turns_refuse(host, talk, 0, "tools are rendered by the template");
+    return x->has_tools && x->variant != PLAIN;
+}
+
+static const char *why_not(const turns_instance *x, const lathe_chat_message *m)
+{
+    const int uses_tools = m->role == LATHE_CHAT_TOOL || m->n_calls > 0;
+    if (m->role == LATHE_CHAT_OTHER)
+        return "this role is rendered by the template";
+    if (uses_tools && !has_tools(x))
+        return no_tools;
+    if (m->n_calls > 1)
+        return "the family has one call in a message";
+    if (m->n_calls > 0 && (m->role != LATHE_CHAT_ASSISTANT || m->calls[0].function.data == NULL))
+        return "a call is the assistant's, and has a \"function\"";
+    if (m->n_calls == 0 && m->content.data == NULL)
+        return "the family needs a content";
+    return NULL;
+}
+
+/* The first message after the system's, whose turn also has the tools. */
+static int32_t first_of(const lathe_conversation *talk)
+{
+    return talk->messages[0].role == LATHE_CHAT_SYSTEM;
+}
+
+static lathe_status check(const turns_instance *x, const lathe_conversation *talk)
+{
+    const int32_t first = first_of(talk);
+    if (talk->n_tools > 0 && !has_tools(x))
+        return turns_refuse(x->host, talk, 0, no_tools);
+    if (talk->n_tools > 0 &&
+        (first >= talk->n_messages || talk->messages[first].role != LATHE_CHAT_USER))
+        return turns_refuse(x->host, talk, 0, "tools need a question as the first message");
     for (int32_t i = 0; i < talk->n_messages; i++) {
-        const lathe_chat_message *m = &talk->messages[i];
-        if (m->role > LATHE_CHAT_ASSISTANT)
-            return turns_refuse(host, talk, i, "this role is rendered by the template");
-        if (m->content.data == NULL || m->n_calls > 0)
-            return turns_refuse(host, talk, i, "calls of tools are rendered by the template");
+        const char *why = why_not(x, &talk->messages[i]);
+        if (why != NULL)
+            return turns_refuse(x->host, talk, i, why);
     }
     return LATHE_OK;
 }
@@ -37,8 +73,9 @@ static void put_dated(turns_out *out, const lathe_conversation *talk, int32_t va
     char day[32] = "26 Jul 2024";
     if (variant == TODAY && talk->month >= 1 && talk->month <= 12)
         snprintf(day, sizeof day, "%02d %s %d", talk->day, months[talk->month - 1], talk->year);
-    turns_mark(out, "<|start_header_id|>system<|end_header_id|>\n\n"
-                    "Cutting Knowledge Date: December 2023\nToday Date: ");
+    turns_mark(out, "<|start_header_id|>system<|end_header_id|>\n\n");
+    turns_mark(out, talk->n_tools > 0 ? "Environment: ipython\n" : NULL);
+    turns_mark(out, "Cutting Knowledge Date: December 2023\nToday Date: ");
     turns_mark(out, day);
     turns_mark(out, "\n\n");
     if (talk->messages[0].role == LATHE_CHAT_SYSTEM)
@@ -46,30 +83,61 @@ static void put_dated(turns_out *out, const lathe_conversation *talk, int32_t va
     turns_mark(out, "<|eot_id|>");
 }
 
+static void put_tools(turns_out *out, const lathe_conversation *talk)
+{
+    turns_mark(out, "Given the following functions, please respond with a JSON for a function call "
+                    "with its proper arguments that best answers the given prompt.\n\nRespond in "
+                    "the format {\"name\": function name, \"parameters\": dictionary of argument "
+                    "name and its value}.Do not use variables.\n\n");
+    for (int32_t i = 0; i < talk->n_tools; i++) {
+        json_put_lines(out, talk->tools[i]);
+        turns_mark(out, "\n\n");
+    }
+}
+
+static void put_call(turns_out *out, const lathe_tool_call *call)
+{
+    turns_mark(out, "{\"name\": \"");
+    turns_text(out, call->name);
+    turns_mark(out, "\", \"parameters\": ");
+    turns_text(out, call->arguments);
+    turns_mark(out, "}");
+}
+
+static void put_message(turns_out *out, const lathe_conversation *talk, int32_t i)
+{
+    static const char *const names[] = {"system", "user", "assistant", "ipython"};
+    const lathe_chat_message *m = &talk->messages[i];
+    out->message = i;
+    turns_mark(out, "<|start_header_id|>");
+    turns_mark(out, names[m->role]);
+    turns_mark(out, "<|end_header_id|>\n\n");
+    if (i == first_of(talk) && talk->n_tools > 0)
+        put_tools(out, talk);
+    out->trained = m->role == LATHE_CHAT_ASSISTANT;
+    if (m->n_calls > 0)
+        put_call(out, &m->calls[0]);
+    else if (m->role == LATHE_CHAT_TOOL)
+        json_put_quoted(out, m->content);
+    else
+        turns_text(out, turns_trim(m->content));
+    turns_mark(out, "<|eot_id|>");
+    out->trained = 0;
+}
+
 static lathe_status render(void *self, const lathe_conversation *talk, const lathe_piece_sink *sink)
 {
-    static const char *const names[] = {"system", "user", "assistant"};
     const turns_instance *x = self;
     turns_out out = {.sink = sink, .specials = specials, .message = -1};
-    const lathe_status status = check(x->host, talk);
+    const lathe_status status = check(x, talk);
     if (status != LATHE_OK)
         return status;
     const int is_dated = x->variant != PLAIN;
     turns_token(&out, talk->bos);
     if (is_dated)
         put_dated(&out, talk, x->variant);
-    for (int32_t i = is_dated && talk->messages[0].role == LATHE_CHAT_SYSTEM; i < talk->n_messages;
-         i++) {
-        const lathe_chat_message *m = &talk->messages[i];
-        out.message = i;
-        turns_mark(&out, "<|start_header_id|>");
-        turns_mark(&out, names[m->role]);
-        turns_mark(&out, "<|end_header_id|>\n\n");
-        out.trained = m->role == LATHE_CHAT_ASSISTANT;
-        turns_text(&out, turns_trim(m->content));
-        turns_mark(&out, "<|eot_id|>");
-        out.trained = 0;
-    }
+    for (int32_t i = is_dated ? first_of(talk) : 0; i < talk->n_messages; i++)
+        put_message(&out, talk, i);
     out.message = -1;
     if (talk->prompt)
         turns_mark(&out, "<|start_header_id|>assistant<|end_header_id|>\n\n");

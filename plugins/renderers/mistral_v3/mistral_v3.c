@@ -1,10 +1,14 @@
 /* Mistral of the third tokenizer and Nemo: [INST] as tokens, tools before the last question, the
  * system message in it. */
-#include "shared/turns.h"
+#define TURNS_VERSION "0.2.0" /* tools */
+
+#include "shared/json_pieces.h"
 
 static const char *const specials[] = {
     "[INST]",       "[/INST]",        "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]",
     "[TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]",   NULL};
+
+enum { NEMO = 0, V0_3 = 1, ID_CHARACTERS = 9 };
 
 static int32_t score(void *self, const lathe_renderer_probe *probe, char *why, int64_t why_bytes)
 {
@@ -12,55 +16,199 @@ static int32_t score(void *self, const lathe_renderer_probe *probe, char *why, i
         {.marker = "\"[INST]\" + system_message", .absent = "[SYSTEM_PROMPT]"},
         {.marker = "\"[INST] \" + system_message", .absent = "[SYSTEM_PROMPT]"},
     };
+    turns_instance *x = self;
+    x->has_tools = turns_template_has(probe, "[AVAILABLE_TOOLS]");
     return turns_score_variants(self, variants, 2, NULL, probe, why, why_bytes);
 }
 
-enum { NEMO = 0, V0_3 = 1 };
+/* ---- what the family has a text for ---- */
 
-static lathe_status check(const lathe_host *host, const lathe_conversation *talk, int32_t first)
+static int is_id(lathe_chars id)
 {
-    if (talk->n_tools > 0)
-        return turns_refuse(host, talk, 0, "tools are rendered by the template");
-    for (int32_t i = 0; i < talk->n_messages; i++) {
-        const lathe_chat_message *m = &talk->messages[i];
-        if (m->content.data == NULL || m->n_calls > 0 || m->role >= LATHE_CHAT_TOOL)
-            return turns_refuse(host, talk, i, "calls of tools are rendered by the template");
-        if (i >= first &&
-            m->role != ((i - first) % 2 == 0 ? LATHE_CHAT_USER : LATHE_CHAT_ASSISTANT))
-            return turns_refuse(host, talk, i, "user and assistant must alternate, user first");
+    int64_t n = 0;
+    for (int64_t i = 0; i < id.bytes; i++)
+        n += ((unsigned char)id.data[i] & 0xc0) != 0x80;
+    return id.data != NULL && n == ID_CHARACTERS;
+}
+
+static const char *why_no_calls(const lathe_chat_message *m)
+{
+    if (m->role != LATHE_CHAT_ASSISTANT)
+        return "only the assistant calls tools";
+    for (int32_t i = 0; i < m->n_calls; i++) {
+        if (lathe_json_kind(m->calls[i].function) != LATHE_JSON_OBJECT)
+            return "a call needs its \"function\"";
+        if (!is_id(m->calls[i].id))
+            return "the id of a call needs 9 characters";
+    }
+    return NULL;
+}
+
+/* n: messages so far without calls and answers of tools; user and assistant alternate in them. */
+static const char *why_not(const turns_instance *x, const lathe_chat_message *m, int32_t *n)
+{
+    const int uses_tools = m->n_calls > 0 || m->role == LATHE_CHAT_TOOL;
+    if (uses_tools && !x->has_tools)
+        return "calls of tools are rendered by the template";
+    if (m->n_calls > 0)
+        return why_no_calls(m);
+    if (m->content.data == NULL)
+        return "the family needs a content";
+    if (m->role == LATHE_CHAT_TOOL)
+        return is_id(m->call_id) ? NULL : "tool_call_id needs 9 characters";
+    return m->role == ((*n)++ % 2 == 0 ? LATHE_CHAT_USER : LATHE_CHAT_ASSISTANT)
+               ? NULL
+               : "user and assistant must alternate, user first";
+}
+
+static lathe_status check(const turns_instance *x, const lathe_conversation *talk)
+{
+    const int32_t first = talk->messages[0].role == LATHE_CHAT_SYSTEM;
+    int32_t n = 0;
+    if (talk->n_tools > 0 && !x->has_tools)
+        return turns_refuse(x->host, talk, 0, "tools are rendered by the template");
+    for (int32_t i = 0; i < talk->n_tools; i++)
+        if (lathe_json_kind(lathe_json_get(talk->tools[i], "function")) != LATHE_JSON_OBJECT)
+            return turns_refuse(x->host, talk, 0, "a tool needs its \"function\"");
+    if (first && (talk->messages[0].content.data == NULL || talk->messages[0].n_calls > 0))
+        return turns_refuse(x->host, talk, 0, "the family needs a content without calls of tools");
+    for (int32_t i = first; i < talk->n_messages; i++) {
+        const char *why = why_not(x, &talk->messages[i], &n);
+        if (why != NULL)
+            return turns_refuse(x->host, talk, i, why);
     }
     return LATHE_OK;
+}
+
+/* ---- the text ---- */
+
+/* A tool's function without "return". Strings are not escaped, as in the template. */
+static void put_function(turns_out *out, lathe_chars function)
+{
+    lathe_json_members it = lathe_json_open(function);
+    int is_first = 1;
+    turns_mark(out, "{\"type\": \"function\", \"function\": {");
+    while (lathe_json_next(&it)) {
+        const int is_string = lathe_json_is_string(it.value);
+        if (lathe_json_is(it.key, "return"))
+            continue;
+        turns_mark(out, is_first ? "\"" : ", \"");
+        json_put_plain(out, it.key);
+        turns_mark(out, is_string ? "\": \"" : "\": ");
+        if (is_string)
+            json_put_plain(out, it.value);
+        else
+            turns_text(out, it.value);
+        turns_mark(out, is_string ? "\"" : NULL);
+        is_first = 0;
+    }
+    turns_mark(out, "}}");
+}
+
+static void put_tools(turns_out *out, const lathe_conversation *talk, const char *space)
+{
+    turns_mark(out, "[AVAILABLE_TOOLS]");
+    turns_mark(out, space);
+    for (int32_t i = 0; i < talk->n_tools; i++) {
+        turns_mark(out, i == 0 ? "[" : ", ");
+        put_function(out, lathe_json_get(talk->tools[i], "function"));
+    }
+    turns_mark(out, "][/AVAILABLE_TOOLS]");
+}
+
+static int is_same(lathe_chars a, lathe_chars b)
+{
+    if (a.data == NULL || b.data == NULL)
+        return a.data == b.data;
+    return a.bytes == b.bytes && memcmp(a.data, b.data, (size_t)a.bytes) == 0;
+}
+
+/* The tools are before the last question, and before earlier ones that are equal to it. */
+static int has_tools(const lathe_conversation *talk, int32_t i)
+{
+    const lathe_chat_message *m = &talk->messages[i], *last = m;
+    if (talk->n_tools == 0)
+        return 0;
+    for (int32_t k = i + 1; k < talk->n_messages; k++)
+        if (talk->messages[k].role == LATHE_CHAT_USER)
+            last = &talk->messages[k];
+    return is_same(m->content, last->content) && is_same(m->reasoning, last->reasoning) &&
+           is_same(m->call_id, last->call_id);
+}
+
+static void put_question(turns_out *out, const lathe_conversation *talk, int32_t i,
+                         const char *space)
+{
+    if (has_tools(talk, i))
+        put_tools(out, talk, space);
+    turns_mark(out, "[INST]");
+    turns_mark(out, space);
+    if (talk->messages[0].role == LATHE_CHAT_SYSTEM && i + 1 == talk->n_messages) {
+        turns_text(out, talk->messages[0].content);
+        turns_mark(out, "\n\n");
+    }
+    turns_text(out, talk->messages[i].content);
+    turns_mark(out, "[/INST]");
+}
+
+static void put_calls(turns_out *out, const lathe_chat_message *m, const char *space)
+{
+    turns_mark(out, "[TOOL_CALLS]");
+    turns_mark(out, space);
+    for (int32_t i = 0; i < m->n_calls; i++) {
+        const lathe_chars function = m->calls[i].function;
+        turns_mark(out, i == 0 ? "[" : ", ");
+        turns_text(out, turns_cut(function, 0, function.bytes - 1)); /* the id is in its braces */
+        turns_mark(out, ", \"id\": \"");
+        turns_text(out, m->calls[i].id);
+        turns_mark(out, "\"}");
+    }
+    turns_mark(out, "]");
+}
+
+static void put_result(turns_out *out, const lathe_chat_message *m, const char *space)
+{
+    turns_mark(out, "[TOOL_RESULTS]");
+    turns_mark(out, space);
+    turns_mark(out, "{\"content\": ");
+    turns_text(out, m->content);
+    turns_mark(out, ", \"call_id\": \"");
+    turns_text(out, m->call_id);
+    turns_mark(out, "\"}[/TOOL_RESULTS]");
+}
+
+static void put_answer(turns_out *out, const lathe_conversation *talk, const lathe_chat_message *m,
+                       const char *space)
+{
+    out->trained = 1;
+    if (m->n_calls > 0) {
+        put_calls(out, m, space);
+    } else {
+        turns_mark(out, space);
+        turns_text(out, *space != '\0' ? turns_trim(m->content) : m->content);
+    }
+    turns_token(out, talk->eos);
+    out->trained = 0;
 }
 
 static lathe_status render(void *self, const lathe_conversation *talk, const lathe_piece_sink *sink)
 {
     const turns_instance *x = self;
-    const int32_t first = talk->messages[0].role == LATHE_CHAT_SYSTEM;
     const char *space = x->variant == V0_3 ? " " : "";
     turns_out out = {.sink = sink, .specials = specials, .message = -1};
-    const lathe_status status = check(x->host, talk, first);
+    const lathe_status status = check(x, talk);
     if (status != LATHE_OK)
         return status;
     turns_token(&out, talk->bos);
-    for (int32_t i = first; i < talk->n_messages; i++) {
+    for (int32_t i = talk->messages[0].role == LATHE_CHAT_SYSTEM; i < talk->n_messages; i++) {
+        const lathe_chat_message *m = &talk->messages[i];
         out.message = i;
-        if (talk->messages[i].role == LATHE_CHAT_USER) {
-            turns_mark(&out, "[INST]");
-            turns_mark(&out, space);
-            if (first && i + 1 == talk->n_messages) {
-                turns_text(&out, talk->messages[0].content);
-                turns_mark(&out, "\n\n");
-            }
-            turns_text(&out, talk->messages[i].content);
-            turns_mark(&out, "[/INST]");
-            continue;
-        }
-        out.trained = 1;
-        turns_mark(&out, space);
-        turns_text(&out, x->variant == V0_3 ? turns_trim(talk->messages[i].content)
-                                            : talk->messages[i].content);
-        turns_token(&out, talk->eos);
-        out.trained = 0;
+        if (m->role == LATHE_CHAT_USER)
+            put_question(&out, talk, i, space);
+        else if (m->role == LATHE_CHAT_ASSISTANT)
+            put_answer(&out, talk, m, space);
+        else
+            put_result(&out, m, space);
     }
     return out.status;
 }

@@ -1,4 +1,6 @@
 /* Qwen2.5: ChatML with a default system message, and tools. */
+#define TURNS_VERSION "0.2.0" /* calls without a content */
+
 #include "shared/qwen.h"
 
 #define SYSTEM "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
@@ -6,6 +8,8 @@
 static int32_t score(void *self, const lathe_renderer_probe *probe, char *why, int64_t why_bytes)
 {
     static const turns_family variants[] = {{.marker = SYSTEM}};
+    turns_instance *x = self;
+    x->may_lack_content = 1;
     return turns_score_variants(self, variants, 1, NULL, probe, why, why_bytes);
 }
 
@@ -52,7 +56,7 @@ static lathe_status render(void *self, const lathe_conversation *talk, const lat
 {
     const turns_instance *x = self;
     turns_out out = {.sink = sink, .specials = qwen_specials};
-    const lathe_status status = qwen_check(x->host, talk);
+    const lathe_status status = qwen_check(x, talk);
     if (status != LATHE_OK)
         return status;
     put_system(&out, talk);

@@ -1,5 +1,7 @@
 /* Qwen3: ChatML with tools; answers after the last question begin with their thinking, earlier ones
  * lose it. The templates of July 2025 (2507, Instruct) have no thinking. */
+#define TURNS_VERSION "0.2.0" /* calls without a content */
+
 #include "shared/qwen.h"
 
 enum { THINKS = 0, INSTRUCT = 1, KEEPS = 2 };
@@ -13,6 +15,7 @@ static int32_t score(void *self, const lathe_renderer_probe *probe, char *why, i
     };
     const int32_t result = turns_score_variants(self, variants, 3, NULL, probe, why, why_bytes);
     turns_instance *x = self;
+    x->may_lack_content = turns_template_has(probe, "message.content is string");
     if (result != LATHE_SCORE_NO && turns_has(probe->template_text, "always include thinking"))
         x->variant = KEEPS;
     return result;
@@ -118,7 +121,7 @@ static lathe_status render(void *self, const lathe_conversation *talk, const lat
 {
     const turns_instance *x = self;
     turns_out out = {.sink = sink, .specials = qwen_specials};
-    const lathe_status status = qwen_check(x->host, talk);
+    const lathe_status status = qwen_check(x, talk);
     if (status != LATHE_OK)
         return status;
     const int32_t query = last_query(talk);

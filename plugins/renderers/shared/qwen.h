@@ -57,14 +57,15 @@ static inline void qwen_call(turns_out *out, const lathe_tool_call *call, lathe_
 }
 
 /** Refuses roles that Qwen does not have, and messages without content. */
-static inline lathe_status qwen_check(const lathe_host *host, const lathe_conversation *talk)
+static inline lathe_status qwen_check(const turns_instance *x, const lathe_conversation *talk)
 {
     for (int32_t i = 0; i < talk->n_messages; i++) {
         const lathe_chat_message *m = &talk->messages[i];
+        const int calls = m->role == LATHE_CHAT_ASSISTANT && m->n_calls > 0;
         if (m->role == LATHE_CHAT_OTHER)
-            return turns_refuse(host, talk, i, "the family has no such role");
-        if (m->content.data == NULL)
-            return turns_refuse(host, talk, i, "the family needs a content");
+            return turns_refuse(x->host, talk, i, "the family has no such role");
+        if (m->content.data == NULL && !(calls && x->may_lack_content))
+            return turns_refuse(x->host, talk, i, "the family needs a content");
     }
     return LATHE_OK;
 }

@@ -312,6 +312,8 @@ static inline lathe_status turns_render(const lathe_host *host, const turns_fami
 typedef struct turns_instance {
     const lathe_host *host;
     int32_t variant;
+    int32_t has_tools;        /* the template has the family's text for tools */
+    int32_t may_lack_content; /* an answer with calls needs no content */
 } turns_instance;
 
 static inline lathe_status turns_create(const lathe_host *host, const lathe_value *values,
@@ -330,6 +332,13 @@ static inline void turns_destroy(void *self)
 {
     if (self != NULL)
         ((turns_instance *)self)->host->free(self);
+}
+
+/** Whether the folder's template has a text in it, or there is none, so that nothing contradicts
+ * the family. */
+static inline int turns_template_has(const lathe_renderer_probe *probe, const char *part)
+{
+    return probe->template_text.data == NULL || turns_has(probe->template_text, part);
 }
 
 /** Finds the variant by the SHA-256 of its template, else by what the template's text has in it.
@@ -373,6 +382,12 @@ static inline int32_t turns_score_variants(turns_instance *self, const turns_fam
     }                                                                                              \
     _Static_assert(sizeof(variants) / sizeof *(variants) < 10, "a variant is one digit")
 
+/* A plugin that writes other texts or tokens than before defines another version before it includes
+ * this header: cached shards are then made again. */
+#ifndef TURNS_VERSION
+#define TURNS_VERSION "0.1.0"
+#endif
+
 /** Defines the plugin's table and entry. */
 #define TURNS_PLUGIN(plugin_name, plugin_flags, plugin_summary, plugin_source)                     \
     static const lathe_renderer_v1 table = {                                                       \
@@ -386,7 +401,7 @@ static inline int32_t turns_score_variants(turns_instance *self, const turns_fam
                                              .kind = LATHE_KIND_RENDERER,                          \
                                              .revision = LATHE_RENDERER_REVISION,                  \
                                              .name = (plugin_name),                                \
-                                             .version = "0.1.0",                                   \
+                                             .version = TURNS_VERSION,                             \
                                              .summary = (plugin_summary),                          \
                                              .source = (plugin_source),                            \
                                              .license = "Apache-2.0",                              \
