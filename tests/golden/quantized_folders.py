@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Folders of a tiny Llama in every layout of quantized weights that Lathe reads: data/quantized/<name>/.
+"""Folders of a tiny Llama in the layouts of quantized weights that Lathe reads: data/quantized/<name>/.
 
     /path/to/python tests/golden/quantized_folders.py   # needs torch, transformers, bitsandbytes, compressed-tensors, hqq
 
@@ -9,8 +9,9 @@
 
 bnb_* are written by transformers with bitsandbytes; fp8_block's planes by transformers' FineGrained FP8; ct_* by the
 compressors of compressed-tensors; hqq by hqq's quantizer under the names of its HQQLinear; modelopt_nvfp4 and eetq by the
-functions of quant_formats.py; gptq_* and awq are packed here as the sources of GPTQModel and AutoAWQ pack. mixed_ct has two groups: attention in FP8 rows, the MLP in MXFP4, and one layer left as it
-is. The weights that the logits come from are decoded by the same library, or those functions.
+functions of quant_formats.py; gptq_* are packed here as GPTQModel's source packs. mixed_ct has two groups: attention in FP8 rows,
+the MLP in MXFP4, and one layer left as it is. The weights that the logits come from are decoded by the same library, or those
+functions. data/quantized/awq is made by AutoAWQ itself, which needs a Python of its own: awq_folders.py.
 """
 import json
 import pathlib
@@ -224,19 +225,6 @@ def gptq(bits, group, symmetric, act_order, version):
     return convert
 
 
-def awq(group):
-    """The packing of AutoAWQ 0.2.9, awq/modules/linear/gemm.py: eight outputs to a word, in the order 0 2 4 6 1 3 5 7."""
-    def words(values):
-        eights = values.long().unflatten(-1, (-1, 8))[..., [0, 2, 4, 6, 1, 3, 5, 7]]
-        packed = (eights << (4 * torch.arange(8))).sum(-1)
-        return torch.where(packed >= 1 << 31, packed - (1 << 32), packed).to(torch.int32)
-
-    def convert(_, w):
-        codes, zeros, scales, _, back = rounded(w, 4, group, False, 0, torch.arange(w.shape[1]))
-        return {"../qweight": words(codes.T), "../qzeros": words(zeros.T), "../scales": scales.T}, back
-    return convert
-
-
 def ct_group(layout, targets=("Linear",), **weights):
     weights = {"symmetric": True, "dynamic": False, "type": "float", **weights}
     return {"targets": list(targets), "weights": weights, "input_activations": None, "output_activations": None,
@@ -279,8 +267,6 @@ def main():
         by_hand(f"gptq_{bits}bit", {"quant_method": "gptq", "bits": bits, "group_size": group, "desc_act": act_order,
                                     "sym": symmetric, "checkpoint_format": "gptq" if version == 1 else "gptq_v2",
                                     "pack_dtype": "int32"}, gptq(bits, group, symmetric, act_order, version))
-    by_hand("awq", {"quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": True, "version": "gemm",
-                    "modules_to_not_convert": None}, awq(32))
     row = ct_fp8("channel", torch.bfloat16)
     by_hand("mixed_ct", ct_config("mixed-precision",
                                   ct_group("float-quantized", [r"re:.*self_attn\..*"], strategy="channel", **fp8),
