@@ -309,7 +309,7 @@ static const fault faults[] = {
      "\"nbits\": 4",
      "\"nbits\": 5",
      {"adapter.name=lora"},
-     "%s/config.json: quantization_config: quant hqq: hqq: bits = 5; expected 1, 2, 3, 4 or 8"},
+     "%s/config.json: quantization_config: quant hqq: bits = 5; expected 1, 2, 3, 4 or 8"},
     {"hqq",
      JSON,
      "\"group_size\": 32",
