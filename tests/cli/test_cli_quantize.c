@@ -95,8 +95,10 @@ Test(cli_quantize, what_cannot_be_quantized_is_refused)
     expect(QUANTIZE "model -o q --quant.name nf4 >/dev/null && " QUANTIZE
                     "q -o q2 --quant.name int8 2>&1",
            2, "the weights of q are already quantized (bitsandbytes)");
-    expect(QUANTIZE LATHE_TEST_DATA "/golden/data/models/gpt2 -o q2 --quant.name nf4 2>&1", 2,
-           "transformer.h.0.attn.c_attn.weight is a Conv1D weight");
+    expect(QUANTIZE LATHE_TEST_DATA "/golden/data/models/gpt2 -o q2 --quant.name hqq 2>&1", 2,
+           "transformer.h.0.attn.c_attn.weight is a Conv1D weight, and no library reads Conv1D "
+           "weights "
+           "in format hqq: use nf4, int8 or gptq");
     expect("ls -d q2* run.tmp* q.tmp* 2>/dev/null | wc -l", 0, "0");
 }
 
@@ -142,6 +144,38 @@ Test(cli_quantize, calibration_data_that_cannot_be_read_are_refused_by_name)
     if (geteuid() != 0) /* root reads everything */
         expect("chmod 0 text.txt; " CALIBRATE "text.txt 2>&1", 2, "text.txt: ");
     expect("ls -d q q.tmp* 2>/dev/null | wc -l", 0, "0");
+}
+
+/* Libraries transpose Conv1D weights (GPT-2) before they quantize them. */
+Test(cli_quantize, conv1d_weights_are_stored_as_those_of_linear_layers)
+{
+    static const char *const formats[] = {"nf4", "int8",
+                                          "gptq --quant.group_size 16 --calibration text.txt"};
+    static const char eval[] =
+        "eval %s --data text.txt --data.seq_len 16 --train.precision fp32 --json";
+    for (int i = 0; i < 3; i++) {
+        char command[1024], plain[256], made[256];
+        expect("rm -rf g q m a; mkdir g && cp " LATHE_TEST_DATA
+               "/golden/data/models/gpt2/[cm]*.* g/ && cp " LATHE_TEST_DATA
+               "/golden/data/tokenizer/tiny_128.json g/tokenizer.json && echo copied",
+               0, "copied");
+        (void)snprintf(command, sizeof command, QUANTIZE "g -o q --quant.name %s --data.seq_len 16",
+                       formats[i]);
+        if (i < 2)
+            *strstr(command, " --data.seq_len") = '\0';
+        expect(command, 0, "8 weights quantized");
+        (void)snprintf(made, sizeof made, eval, "q");
+        (void)snprintf(command, sizeof command, LATHE "%s 2>/dev/null >q.json", made);
+        expect(command, 0, "");
+        if (i < 2) { /* a run that quantizes the plain folder computes the same numbers */
+            (void)snprintf(plain, sizeof plain, eval, "g");
+            (void)snprintf(command, sizeof command,
+                           LATHE
+                           "%s --quant.name %s 2>/dev/null >g.json; cmp g.json q.json && echo same",
+                           plain, formats[i]);
+            expect(command, 0, "same");
+        }
+    }
 }
 
 /* Records whose text is in other columns. */
