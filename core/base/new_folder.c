@@ -10,30 +10,12 @@
 #include "base/fs.h"
 #include "base/stale.h"
 
-/* Removes what a process that was killed left of the same folder. */
-static lathe_status remove_stale(const char *path, size_t n)
-{
-    lathe_arena arena = LATHE_ARENA_INIT;
-    const char *clean = lathe_arena_printf(&arena, "%.*s", (int)n, path);
-    const char *slash = clean ? strrchr(clean, '/') : NULL;
-    const char *dir = slash == NULL ? "."
-                      : slash == clean
-                          ? "/"
-                          : lathe_arena_printf(&arena, "%.*s", (int)(slash - clean), clean);
-    lathe_status status = clean && dir ? LATHE_OK : LATHE_E_NOMEM;
-    if (status == LATHE_OK && lathe_path_is_dir(dir))
-        status = lathe_stale_remove(dir, slash ? slash + 1 : clean);
-    lathe_arena_fini(&arena);
-    return status;
-}
-
 const char *lathe_new_folder_beside(lathe_arena *arena, const char *path)
 {
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/')
         n--;
-    if (remove_stale(path, n) != LATHE_OK)
-        lathe_error_clear(); /* what is left over does no harm */
+    lathe_stale_clear(path);
     return lathe_arena_printf(arena, "%.*s.tmp.%ld", (int)n, path, (long)getpid());
 }
 

@@ -60,3 +60,26 @@ lathe_status lathe_stale_remove(const char *dir, const char *name)
     lathe_arena_fini(&arena);
     return status;
 }
+
+static lathe_status clear(const char *path, lathe_arena *arena)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    const char *clean = lathe_arena_printf(arena, "%.*s", (int)n, path);
+    const char *slash = clean ? strrchr(clean, '/') : NULL;
+    const char *dir = ".";
+    if (slash)
+        dir = slash == clean ? "/" : lathe_arena_printf(arena, "%.*s", (int)(slash - clean), clean);
+    if (!clean || !dir)
+        return LATHE_E_NOMEM;
+    return lathe_path_is_dir(dir) ? lathe_stale_remove(dir, slash ? slash + 1 : clean) : LATHE_OK;
+}
+
+void lathe_stale_clear(const char *path)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    if (clear(path, &arena) != LATHE_OK)
+        lathe_error_clear();
+    lathe_arena_fini(&arena);
+}

@@ -9,4 +9,8 @@
  *  LATHE_E_IO, LATHE_E_NOMEM. */
 lathe_status lathe_stale_remove(const char *dir, const char *name);
 
+/** Removes those of the file or folder `path`, beside it. What cannot be removed stays, which does
+ * no harm. */
+void lathe_stale_clear(const char *path);
+
 #endif
