@@ -264,7 +264,7 @@ static int run_command(const lathe_args *args)
         (void)printf("merged %d adapters into %d weights of %s: %s\n", args->n_words - 1, n, model,
                      lathe_args_value(args, "--output"));
     const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
-    lathe_cli_release_signals(); /* a pending one ends the process here */
+    lathe_cli_end_signals(code == LATHE_EXIT_OK); /* else a pending one ends the process here */
     lathe_arena_fini(&arena);
     return code;
 }

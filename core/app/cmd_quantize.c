@@ -24,6 +24,10 @@ static const lathe_option options[] = {
     {"-o, --output", "DIR", "the new folder for the quantized model"},
     {"--calibration", "PATH", "texts that gptq and awq are calibrated on"},
     {"--rows", "N", "rows of data.seq_len tokens to calibrate on (default 128; 512 tokens each)"},
+    {"--columns", "TABLE",
+     "which column of records holds the text: '{text = \"body\"}'; of --calibration and --text"},
+    {"--format", "TABLE",
+     "how the text is made of columns: '{text = \"{question} {answer}\"}'; of both"},
     {"--text", "PATH", "file or folder of texts: prints the perplexity before and after"},
     {"--json", NULL, "print one JSON object"},
 };
@@ -65,6 +69,10 @@ static lathe_status check_overrides(const lathe_args *args)
     if (args->n_overrides > MAX_OVERRIDES - 8)
         return lathe_error(LATHE_E_ARG, "%d settings; expected at most %d", args->n_overrides,
                            MAX_OVERRIDES - 8);
+    if ((lathe_args_value(args, "--columns") || lathe_args_value(args, "--format")) &&
+        !(used & FOR_EVALUATION))
+        return lathe_error(LATHE_E_ARG, "--columns and --format have no effect without --text or "
+                                        "--calibration: remove them");
     for (int32_t i = 0; i < args->n_overrides; i++) {
         const char *key = args->overrides[i].key;
         const int purpose = purpose_of(&args->overrides[i]);
@@ -117,6 +125,46 @@ static lathe_status check_arguments(const lathe_args *args, lathe_arena *arena, 
     return LATHE_OK;
 }
 
+/* ---- texts ---- */
+
+/* Writes the data that an option names as a list of datasets, with --columns and --format. */
+static lathe_status put_texts(const lathe_args *args, const char *option, lathe_buffer *out)
+{
+    static const char *const tables[] = {"columns", "format"};
+    const char *path = lathe_args_value(args, option);
+    const char *const given[] = {lathe_args_value(args, "--columns"),
+                                 lathe_args_value(args, "--format")};
+    LATHE_TRY(lathe_eval_data(args, option, path, out));
+    if (!given[0] && !given[1])
+        return LATHE_OK;
+    out->len = 0; /* they replace what the model's folder says of its data */
+    lathe_buffer_puts(out, "[{path = ");
+    lathe_buffer_json_string(out, path);
+    for (int i = 0; i < 2; i++)
+        if (given[i])
+            lathe_buffer_printf(out, ", %s = %s", tables[i], given[i]);
+    lathe_buffer_puts(out, "}]");
+    return out->status;
+}
+
+/* Names the option where the message has the key that the option became. */
+static lathe_status at_option(lathe_status status, const char *option)
+{
+    static const char *const keys[] = {"--data.validation", "--data.datasets"};
+    char why[1500];
+    (void)snprintf(why, sizeof why, "%s", lathe_error_message());
+    const char *how =
+        strstr(why, "in columns.") || strstr(why, "in format.")
+            ? " (--columns '{text = \"NAME\"}', --format '{text = \"{NAME} {NAME}\"}')"
+            : "";
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const size_t n = strlen(keys[i]);
+        if (strncmp(why, keys[i], n) == 0)
+            return lathe_error(status, "%s%s%s", option, why + n, how);
+    }
+    return status;
+}
+
 /* ---- perplexity ---- */
 
 /* Opens a folder to evaluate on the texts that an option names, in rows of `length` tokens and in a
@@ -135,7 +183,7 @@ static lathe_status open_texts(const lathe_args *args, const char *folder, const
         rest[of_eval.n_overrides++] = (lathe_override){"data.seq_len", length};
     if (precision && !lathe_args_override(args, "train.precision"))
         rest[of_eval.n_overrides++] = (lathe_override){"train.precision", precision};
-    lathe_status status = lathe_eval_data(&of_eval, option, lathe_args_value(args, option), &data);
+    lathe_status status = put_texts(&of_eval, option, &data);
     if (status == LATHE_OK) {
         const char *const settings[] = {
             "data.datasets", data.data, "data.validation", data.data, "stage.name",
@@ -143,7 +191,7 @@ static lathe_status open_texts(const lathe_args *args, const char *folder, const
         status = lathe_app_open_model(&of_eval, LATHE_OPEN_EVALUATE, settings, out);
     }
     lathe_buffer_fini(&data);
-    return status;
+    return status == LATHE_OK ? LATHE_OK : at_option(status, option);
 }
 
 /* How a folder is evaluated: as the one before it. */
@@ -209,15 +257,16 @@ static lathe_status count_batches(const lathe_args *args, const lathe_run *plan,
     data->n_batches = (rows + per_batch - 1) / per_batch;
     if (rows > there)
         return lathe_error(LATHE_E_CONFIG,
-                           "--rows %lld: the calibration data have %lld rows of %lld tokens: give "
+                           "--rows %lld: the calibration data have %lld row%s of %lld tokens: give "
                            "more text, or fewer rows",
-                           (long long)rows, (long long)there, (long long)length);
+                           (long long)rows, (long long)there, there == 1 ? "" : "s",
+                           (long long)length);
     if (rows * length < most_inputs(plan))
         return lathe_error(
             LATHE_E_CONFIG,
-            "the calibration data are too small: %lld rows of %lld tokens for layers "
+            "the calibration data are too small: %lld row%s of %lld tokens for layers "
             "of %lld inputs; expected at least as many tokens as inputs",
-            (long long)rows, (long long)length, (long long)most_inputs(plan));
+            (long long)rows, rows == 1 ? "" : "s", (long long)length, (long long)most_inputs(plan));
     return LATHE_OK;
 }
 
@@ -277,38 +326,45 @@ static lathe_status report(void *arg, const lathe_quantized_weight *w)
     return lathe_cli_check_signals();
 }
 
-static lathe_status print_result(const lathe_args *args, reporter *r,
-                                 const lathe_quantized_model *m, const double *before_and_after)
+static double bits_of(const lathe_quantized_model *m)
 {
-    const double bits = m->n_numbers > 0 ? 8.0 * (double)m->bytes / (double)m->n_numbers : 0.0;
-    const int has_text = lathe_args_value(args, "--text") != NULL;
-    const char *output = lathe_args_value(args, "--output");
-    if (r->is_json) {
-        LATHE_TRY(r->json.status);
-        (void)printf("{\"weights\": [%s], \"plain\": %d, \"bytes_before\": %lld, \"bytes\": %lld, "
-                     "\"bits\": %.6g, \"relative_error\": %.9g",
-                     r->json.data ? r->json.data : "", m->n_plain, (long long)m->bytes_before,
-                     (long long)m->bytes, bits, m->relative_error);
-        if (m->n_scaled > 0)
-            (void)printf(", \"scaled\": %d", m->n_scaled);
-        if (has_text)
-            (void)printf(", \"perplexity_before\": %.9g, \"perplexity\": %.9g", before_and_after[0],
-                         before_and_after[1]);
-        (void)printf("}\n");
-        return LATHE_OK;
-    }
-    (void)printf("%d weights quantized to %.2f bits, %d left as they are: %.1f MB instead of %.1f "
+    return m->n_numbers > 0 ? 8.0 * (double)m->bytes / (double)m->n_numbers : 0.0;
+}
+
+/* Says that the folder is complete, before it is evaluated. */
+static void print_written(const lathe_args *args, const lathe_quantized_model *m)
+{
+    (void)printf("%d weight%s quantized to %.2f bits, %d left as they are: %.1f MB instead of %.1f "
                  "MB, relative error %.4f\n",
-                 m->n, bits, m->n_plain, (double)m->bytes / 1e6, (double)m->bytes_before / 1e6,
-                 m->relative_error);
+                 m->n, m->n == 1 ? "" : "s", bits_of(m), m->n_plain, (double)m->bytes / 1e6,
+                 (double)m->bytes_before / 1e6, m->relative_error);
     if (m->n_scaled > 0)
         (void)printf(
-            "the scales of %d inputs of layers are folded into the norms and layers before "
+            "the scales of %d input%s of layers are folded into the norms and layers before "
             "them\n",
-            m->n_scaled);
-    if (has_text)
+            m->n_scaled, m->n_scaled == 1 ? "" : "s");
+    (void)printf("wrote %s\n", lathe_args_value(args, "--output"));
+}
+
+static lathe_status print_result(const lathe_args *args, const reporter *r,
+                                 const lathe_quantized_model *m, const double *before_and_after)
+{
+    const int has_text = lathe_args_value(args, "--text") != NULL;
+    if (!r->is_json && has_text)
         (void)printf("perplexity %.3f, before %.3f\n", before_and_after[1], before_and_after[0]);
-    (void)printf("wrote %s\n", output);
+    if (!r->is_json)
+        return LATHE_OK;
+    LATHE_TRY(r->json.status);
+    (void)printf("{\"weights\": [%s], \"plain\": %d, \"bytes_before\": %lld, \"bytes\": %lld, "
+                 "\"bits\": %.6g, \"relative_error\": %.9g",
+                 r->json.data ? r->json.data : "", m->n_plain, (long long)m->bytes_before,
+                 (long long)m->bytes, bits_of(m), m->relative_error);
+    if (m->n_scaled > 0)
+        (void)printf(", \"scaled\": %d", m->n_scaled);
+    if (has_text)
+        (void)printf(", \"perplexity_before\": %.9g, \"perplexity\": %.9g", before_and_after[0],
+                     before_and_after[1]);
+    (void)printf("}\n");
     return LATHE_OK;
 }
 
@@ -343,12 +399,14 @@ static int run_command(const lathe_args *args)
     if (status == LATHE_OK)
         status = lathe__quantized_model_write(run, data.run ? &data : NULL, NULL, 0, output, report,
                                               &r, &made);
+    if (status == LATHE_OK && !r.is_json)
+        print_written(args, &made);
     if (status == LATHE_OK)
         status = perplexity(args, output, &shape, &perplexities[1]);
     if (status == LATHE_OK)
         status = print_result(args, &r, &made, perplexities);
     const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
-    lathe_cli_release_signals();
+    lathe_cli_end_signals(status == LATHE_OK);
     lathe_run_close(data.run);
     lathe_run_close(run);
     lathe_buffer_fini(&r.json);

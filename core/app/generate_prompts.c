@@ -244,8 +244,8 @@ static lathe_status open_files(const lathe_args *args, lathe_run *run, const lat
     LATHE_TRY(status);
     const int64_t have = j->results.n_lines;
     if (have > 0)
-        lathe_log(LATHE_LOG_INFO, "%s has %lld results; goes on after them", j->results.path,
-                  (long long)have);
+        lathe_log(LATHE_LOG_INFO, "%s has %lld result%s; goes on after %s", j->results.path,
+                  (long long)have, have == 1 ? "" : "s", have == 1 ? "it" : "them");
     LATHE_TRY(lathe_prompt_file_skip(&j->prompts, have / j->n_samples));
     if (have % j->n_samples != 0) { /* the first samples of the next prompt are there */
         LATHE_TRY(lathe_prompt_file_next(&j->prompts, &j->has_prompt));
@@ -352,8 +352,9 @@ static lathe_status run_job(lathe_run *run, const lathe_sampling *sampling, job 
     const double begun = lathe_now();
     LATHE_TRY(run_all(run, sampling, j));
     const double seconds = lathe_now() - begun;
-    lathe_log(LATHE_LOG_INFO, "%lld results written to %s: %lld tokens in %.1f s (%.0f tokens/s)",
-              (long long)j->n_written, j->results.path, (long long)j->n_tokens, seconds,
+    lathe_log(LATHE_LOG_INFO, "%lld result%s written to %s: %lld token%s in %.1f s (%.0f tokens/s)",
+              (long long)j->n_written, j->n_written == 1 ? "" : "s", j->results.path,
+              (long long)j->n_tokens, j->n_tokens == 1 ? "" : "s", seconds,
               (double)j->n_tokens / (seconds > 0.0 ? seconds : 1.0));
     lathe__drafts_say(run);
     return LATHE_OK;

@@ -8,12 +8,14 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/stale.h"
 
 const char *lathe_new_folder_beside(lathe_arena *arena, const char *path)
 {
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/')
         n--;
+    lathe_stale_clear(path);
     return lathe_arena_printf(arena, "%.*s.tmp.%ld", (int)n, path, (long)getpid());
 }
 

@@ -5,7 +5,8 @@
 #include "base/arena.h"
 #include "lathe/status.h"
 
-/** The name under which the folder `path` is written: path.tmp.PID. NULL: out of memory. */
+/** The name under which the folder `path` is written: path.tmp.PID. Removes those of processes that
+ *  have ended. NULL: out of memory. */
 const char *lathe_new_folder_beside(lathe_arena *arena, const char *path);
 
 /** Ends the writing of `beside`. If `status` is LATHE_OK, the folder is renamed to `path`, where

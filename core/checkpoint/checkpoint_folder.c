@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
-#include "base/log.h"
+#include "base/stale.h"
 #include "io/manifest.h"
 
 int32_t lathe_checkpoint_step(const char *name, int64_t *out_step)
@@ -222,42 +221,7 @@ lathe_status lathe_checkpoint_remove_old(const char *dir, const lathe_keep *keep
     return status;
 }
 
-/* The process in "NAME.tmp.PID"; 0 for other names. */
-static long process_of(const char *name)
-{
-    const char *at = strstr(name, ".tmp.");
-    char *end = NULL;
-    if (!at)
-        return 0;
-    const long pid = strtol(at + 5, &end, 10);
-    return end != at + 5 && *end == '\0' && pid > 0 ? pid : 0;
-}
-
-static lathe_status remove_stale(const char *dir, lathe_arena *arena)
-{
-    char **names = NULL;
-    int64_t n = 0;
-    LATHE_TRY(lathe_dir_list(dir, arena, &names, &n));
-    for (int64_t i = 0; i < n; i++) {
-        const long pid = process_of(names[i]);
-        if (!pid || (pid != (long)getpid() && (kill((pid_t)pid, 0) == 0 || errno != ESRCH)))
-            continue;
-        const char *path = lathe_path_join(arena, dir, names[i]);
-        if (!path)
-            return LATHE_E_NOMEM;
-        lathe_log(LATHE_LOG_INFO, "%s: removed, because the process that wrote it has ended", path);
-        if (lathe_path_is_dir(path))
-            LATHE_TRY(lathe_dir_remove(path));
-        else if (unlink(path) != 0 && errno != ENOENT)
-            return lathe_error(LATHE_E_IO, "%s: cannot remove: %s", path, strerror(errno));
-    }
-    return LATHE_OK;
-}
-
 lathe_status lathe_checkpoint_remove_stale(const char *dir)
 {
-    lathe_arena arena = LATHE_ARENA_INIT;
-    const lathe_status status = remove_stale(dir, &arena);
-    lathe_arena_fini(&arena);
-    return status;
+    return lathe_stale_remove(dir, NULL);
 }

@@ -29,6 +29,17 @@ void lathe_cli_release_signals(void)
     set_mask(SIG_UNBLOCK);
 }
 
+void lathe_cli_end_signals(int32_t is_complete)
+{
+    for (int i = 0; is_complete && i < N_HELD; i++) {
+        struct sigaction before;
+        const struct sigaction ignore = {.sa_handler = SIG_IGN}; /* discards a pending one */
+        if (sigaction(held[i], &ignore, &before) == 0)
+            (void)sigaction(held[i], &before, NULL);
+    }
+    lathe_cli_release_signals();
+}
+
 lathe_status lathe_cli_check_signals(void)
 {
     sigset_t pending;

@@ -26,7 +26,7 @@ static lathe_status skip_untargeted(lathe__subject *s)
     lathe__adapter_bench b;
     if (s->check->argument == LATHE_SITE_LINEAR)
         return LATHE_OK;
-    if (is_head ? !LATHE_HAS(table, head) : !LATHE_HAS(table, embed))
+    if (is_head ? !lathe_answer_adapts_head(table) : !LATHE_HAS(table, embed))
         return lathe__skip(s, "it has no %s()", is_head ? "head" : "embed");
     LATHE_TRY(lathe__adapter_bench_init(&b, s, outer_module(s)));
     const int targeted = b.targeted;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "plug/answers.h"
 
 /* The adapter of the model that is being built; NULL: none. */
 static const lathe_instance *adapter_of(const lathe__builder *b)
@@ -19,7 +20,7 @@ static const lathe_adapter_v1 *table_at(const lathe__builder *b, const lathe_sit
     const lathe_instance *adapter = adapter_of(b);
     const lathe_adapter_v1 *table = adapter ? adapter->table : NULL;
     const int has = site->kind == LATHE_SITE_EMBEDDING ? LATHE_HAS(table, embed)
-                    : site->kind == LATHE_SITE_HEAD    ? LATHE_HAS(table, head)
+                    : site->kind == LATHE_SITE_HEAD    ? lathe_answer_adapts_head(table)
                                                        : LATHE_HAS(table, wrap);
     return has && LATHE_HAS(table, targets) && table->targets(adapter->self, site) ? table : NULL;
 }
@@ -87,10 +88,21 @@ int32_t lathe__site_embeds(void *arg, const lathe_site *site)
     return table_at(arg, site) != NULL;
 }
 
-lathe_status lathe__site_head(lathe__builder *b, lathe_val x, lathe_val *out_u, lathe_val *out_v)
+/* head_scaled, or head of an adapter without it. */
+static lathe_status change_head(const lathe_adapter_v1 *table, const lathe__builder *b,
+                                const lathe_site *site, lathe_val x, lathe__head_change *out)
+{
+    const lathe_graph_api *api = lathe_graph_api_get();
+    void *self = adapter_of(b)->self;
+    if (LATHE_HAS(table, head_scaled))
+        return table->head_scaled(self, api, b->build.graph, site, x, &out->u, &out->v, &out->s);
+    return table->head(self, api, b->build.graph, site, x, &out->u, &out->v);
+}
+
+lathe_status lathe__site_head(lathe__builder *b, lathe_val x, lathe__head_change *out)
 {
     lathe_site site;
-    *out_u = *out_v = LATHE_NONE;
+    *out = (lathe__head_change){LATHE_NONE, LATHE_NONE, LATHE_NONE};
     if (b->model == LATHE_MODEL_TEACHER)
         return LATHE_OK;
     LATHE_TRY(lathe_model_head_site(&b->build, &site));
@@ -98,29 +110,41 @@ lathe_status lathe__site_head(lathe__builder *b, lathe_val x, lathe_val *out_u, 
     if (!table)
         return LATHE_OK;
     const site_state s = begin(b);
-    const lathe_status status = !s.enabled ? LATHE_OK
-                                           : table->head(adapter_of(b)->self, lathe_graph_api_get(),
-                                                         b->build.graph, &site, x, out_u, out_v);
+    const lathe_status status = !s.enabled ? LATHE_OK : change_head(table, b, &site, x, out);
     end(b, s);
     return status;
 }
 
-lathe_status lathe__site_logits(lathe_graph *g, lathe_val x, lathe_val w, lathe_val u, lathe_val v,
-                                lathe_val *out)
+/* x * s in f32, as the ops of the head compute it. */
+static lathe_status scale_logits(lathe_graph *g, lathe_val s, lathe_val *io)
+{
+    const lathe_desc desc = g->values[*io].desc;
+    const lathe_op_attrs wide = {.dtype = LATHE_F32};
+    const lathe_op_attrs rows = {.count = desc.dims[0], .dtype = LATHE_F32};
+    lathe_val in[2] = {*io, LATHE_NONE};
+    if (desc.dtype != LATHE_F32)
+        LATHE_TRY(lathe_graph_node(g, LATHE_OP_CAST, &wide, io, 1, &in[0], 1, -1, "head.f32"));
+    LATHE_TRY(lathe_graph_node(g, LATHE_OP_BROADCAST_ROW, &rows, &s, 1, &in[1], 1, -1, "head.s"));
+    return lathe_graph_node(g, LATHE_OP_MUL, NULL, in, 2, io, 1, -1, "head.scale");
+}
+
+lathe_status lathe__site_logits(lathe_graph *g, lathe_val x, lathe_val w,
+                                const lathe__head_change *change, lathe_val *out)
 {
     const lathe_graph_api *api = lathe_graph_api_get();
     lathe_val in[2] = {LATHE_NONE, LATHE_NONE};
     LATHE_TRY(api->linear(g, x, w, LATHE_NONE, "head", &in[0]));
     *out = in[0];
-    if (u == LATHE_NONE)
+    if (change->u == LATHE_NONE)
         return LATHE_OK;
-    LATHE_TRY(api->linear(g, u, v, LATHE_NONE, "head.adapter", &in[1]));
-    return lathe_graph_node(g, LATHE_OP_ADD, NULL, in, 2, out, 1, 0, "head.add");
+    LATHE_TRY(api->linear(g, change->u, change->v, LATHE_NONE, "head.adapter", &in[1]));
+    LATHE_TRY(lathe_graph_node(g, LATHE_OP_ADD, NULL, in, 2, out, 1, 0, "head.add"));
+    return change->s == LATHE_NONE ? LATHE_OK : scale_logits(g, change->s, out);
 }
 
 lathe_status lathe__site_plain_head(const lathe__builder *b, int32_t model)
 {
-    if (b->head_u[model] == LATHE_NONE)
+    if (b->head[model].u == LATHE_NONE)
         return LATHE_OK;
     return lathe_error(LATHE_E_CONFIG,
                        "%s: target_modules has the head over the vocabulary, and stage \"%s\" "

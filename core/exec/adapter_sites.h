@@ -10,15 +10,15 @@ lathe_status lathe__site_linear(void *arg, const lathe_site *site, lathe_val x, 
 lathe_status lathe__site_embed(void *arg, const lathe_site *site, lathe_val tokens, lathe_val *out);
 int32_t lathe__site_embeds(void *arg, const lathe_site *site);
 
-/** Builds what the adapter adds to the head of the model b->model: logits of x c[N,C] are x W^T +
- *  u v^T. LATHE_NONE: nothing. */
-lathe_status lathe__site_head(lathe__builder *b, lathe_val x, lathe_val *out_u, lathe_val *out_v);
+/** Builds what the adapter changes at the head of the model b->model: logits of x c[N,C] are
+ *  (x W^T + u v^T) * s. LATHE_NONE: nothing. */
+lathe_status lathe__site_head(lathe__builder *b, lathe_val x, lathe__head_change *out);
 
-/** Builds the logits x W^T + u v^T; u LATHE_NONE: without the second term. */
-lathe_status lathe__site_logits(lathe_graph *g, lathe_val x, lathe_val w, lathe_val u, lathe_val v,
-                                lathe_val *out);
+/** Builds the logits (x W^T + u v^T) * s, in f32 if there is s, else in x's dtype. */
+lathe_status lathe__site_logits(lathe_graph *g, lathe_val x, lathe_val w,
+                                const lathe__head_change *change, lathe_val *out);
 
-/** Refuses an adapted head for an op that does not take u and v. LATHE_E_CONFIG. */
+/** Refuses an adapted head for an op that does not take u, v and s. LATHE_E_CONFIG. */
 lathe_status lathe__site_plain_head(const lathe__builder *b, int32_t model);
 
 #endif

@@ -7,6 +7,12 @@
 
 enum { LATHE_N_MODELS = 3 }; /* LATHE_MODEL_* */
 
+/** What an adapter changes at the head: logits (x W^T + u v^T) * s. LATHE_NONE: nothing. */
+typedef struct lathe__head_change {
+    lathe_val u, v; /* c [N,R], c [V,R] */
+    lathe_val s;    /* f32 [V] */
+} lathe__head_change;
+
 typedef struct lathe__builder {
     const lathe_program_config *config;
     lathe_program *program;
@@ -14,8 +20,7 @@ typedef struct lathe__builder {
     lathe_model_build teacher; /* config NULL: there is none */
     /* By LATHE_MODEL_*; LATHE_NONE: not built yet. vocabulary: weight of the head over it. */
     lathe_val hidden[LATHE_N_MODELS], vocabulary[LATHE_N_MODELS];
-    lathe_val head_u[LATHE_N_MODELS],
-        head_v[LATHE_N_MODELS]; /* what the adapter adds to the head */
+    lathe__head_change head[LATHE_N_MODELS];
     lathe_val logprobs[LATHE_N_MODELS], entropy[LATHE_N_MODELS];
     lathe_val heads[LATHE_MAX_STAGE_HEADS];        /* outputs of the stage's heads; LATHE_NONE */
     lathe_model_report reports[LATHE_MAX_REPORTS]; /* of the policy's family */

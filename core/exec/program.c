@@ -140,7 +140,8 @@ static lathe_status build_logits(lathe__builder *b, int32_t last_row_only)
 {
     lathe_program *p = b->program;
     lathe_graph *g = b->build.graph;
-    lathe_val hidden, head, logits, u, v;
+    lathe_val hidden, head, logits;
+    lathe__head_change change;
     LATHE_TRY(lathe_model_hidden(&b->build, &hidden));
     LATHE_TRY(lathe_model_head(&b->build, &head));
     lathe_graph_set_layer(g, -1, LATHE_BLOCK_NONE);
@@ -148,8 +149,8 @@ static lathe_status build_logits(lathe__builder *b, int32_t last_row_only)
         const lathe_op_attrs last = {.start = p->row_tokens - 1, .count = 1};
         LATHE_TRY(lathe_graph_node(g, LATHE_OP_SLICE, &last, &hidden, 1, &hidden, 1, -1, "last"));
     }
-    LATHE_TRY(lathe__site_head(b, hidden, &u, &v));
-    LATHE_TRY(lathe__site_logits(g, hidden, head, u, v, &logits));
+    LATHE_TRY(lathe__site_head(b, hidden, &change));
+    LATHE_TRY(lathe__site_logits(g, hidden, head, &change, &logits));
     if (last_row_only)
         LATHE_TRY(score_logits(b, &logits, &p->log_sums));
     if (p->log_sums != LATHE_NONE) {
@@ -174,7 +175,8 @@ static lathe_status build_sample(lathe__builder *b)
     const lathe_op_attrs attrs = {.chunk_rows = b->config->head_chunk_rows,
                                   .softcap = (float)b->config->model->head_softcap,
                                   .rng_stream = DRAW_STREAM};
-    lathe_val in[6];
+    lathe__head_change head;
+    lathe_val in[7];
     LATHE_TRY(lathe__build_batch_inputs(b));
     LATHE_TRY(lathe_graph_input(g, "draw", lathe_desc_1d(LATHE_I64, LATHE_RNG_COUNTER), &p->draw));
     LATHE_TRY(lathe_model_hidden(&b->build, &in[0]));
@@ -182,8 +184,11 @@ static lathe_status build_sample(lathe__builder *b)
     lathe_graph_set_layer(g, -1, LATHE_BLOCK_NONE);
     in[2] = p->targets;
     in[3] = p->draw;
-    LATHE_TRY(lathe__site_head(b, in[0], &in[4], &in[5]));
-    LATHE_TRY(lathe_graph_node(g, LATHE_OP_HEAD_SAMPLE, &attrs, in, 6, &p->sampled, 1, -1, "head"));
+    LATHE_TRY(lathe__site_head(b, in[0], &head));
+    in[4] = head.u;
+    in[5] = head.v;
+    in[6] = head.s;
+    LATHE_TRY(lathe_graph_node(g, LATHE_OP_HEAD_SAMPLE, &attrs, in, 7, &p->sampled, 1, -1, "head"));
     lathe_graph_output(g, p->sampled);
     lathe_pass_fp8(g, b->config->fp8);
     return LATHE_OK;
@@ -406,9 +411,10 @@ lathe_status lathe_program_build(const lathe_program_config *config, int32_t kin
                   .embed = lathe__site_embed,
                   .embeds = lathe__site_embeds},
     };
-    for (int32_t i = 0; i < LATHE_N_MODELS; i++)
-        b.hidden[i] = b.vocabulary[i] = b.logprobs[i] = b.entropy[i] = b.head_u[i] = b.head_v[i] =
-            LATHE_NONE;
+    for (int32_t i = 0; i < LATHE_N_MODELS; i++) {
+        b.hidden[i] = b.vocabulary[i] = b.logprobs[i] = b.entropy[i] = LATHE_NONE;
+        b.head[i] = (lathe__head_change){LATHE_NONE, LATHE_NONE, LATHE_NONE};
+    }
     for (int32_t i = 0; i < LATHE_MAX_STAGE_HEADS; i++)
         b.heads[i] = LATHE_NONE;
     b.build.arg = &b;

@@ -51,7 +51,7 @@ static lathe_status build_vocabulary(lathe__builder *b, int32_t model)
     b->model = model;
     LATHE_TRY(lathe_model_head(build_of(b, model), &b->vocabulary[model]));
     lathe_graph_set_layer(b->build.graph, -1, LATHE_BLOCK_NONE);
-    LATHE_TRY(lathe__site_head(b, b->hidden[model], &b->head_u[model], &b->head_v[model]));
+    LATHE_TRY(lathe__site_head(b, b->hidden[model], &b->head[model]));
     b->model = LATHE_MODEL_POLICY;
     return LATHE_OK;
 }
@@ -85,10 +85,11 @@ static lathe_status build_head(lathe__builder *b, int32_t op, int32_t model, lat
     LATHE_TRY(build_vocabulary(b, model));
     const lathe_op_attrs attrs = {.chunk_rows = b->config->head_chunk_rows,
                                   .softcap = (float)build_of(b, model)->config->head_softcap};
-    const lathe_val in[5] = {b->hidden[model], b->vocabulary[model], b->program->targets,
-                             b->head_u[model], b->head_v[model]};
+    const lathe__head_change *head = &b->head[model];
+    const lathe_val in[6] = {
+        b->hidden[model], b->vocabulary[model], b->program->targets, head->u, head->v, head->s};
     lathe_graph_set_layer(b->build.graph, -1, LATHE_BLOCK_NONE);
-    return lathe_graph_node(b->build.graph, op, &attrs, in, 5, out, n_out, -1, "head");
+    return lathe_graph_node(b->build.graph, op, &attrs, in, 6, out, n_out, -1, "head");
 }
 
 static lathe_status build_logprobs(lathe__builder *b, int32_t model, lathe_val *out)

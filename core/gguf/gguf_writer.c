@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/stale.h"
 
 #define ALIGNMENT 32
 
@@ -40,6 +41,7 @@ lathe_status lathe_gguf_writer_create(const char *path, lathe_gguf_writer **out)
         lathe_gguf_writer_destroy(w);
         return lathe_error(LATHE_E_NOMEM, "%s: no memory to write it", path);
     }
+    lathe_stale_clear(path);
     *out = w;
     return LATHE_OK;
 }

@@ -1,5 +1,6 @@
 /* Writes a GGUF file (version 3): keys first, then the list of tensors, then their data in order.
- * The file gets its name when it is complete; until then it is NAME.tmp.PID. */
+ * The file gets its name when it is complete; until then it is NAME.tmp.PID. What processes that
+ * have ended left under such names is removed. */
 #ifndef LATHE_GGUF_GGUF_WRITER_H
 #define LATHE_GGUF_GGUF_WRITER_H
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "harness/tiny_graph.h"
+#include "plug/answers.h"
 
 void lathe__adapter_bench_fini(lathe__adapter_bench *b)
 {
@@ -97,7 +98,22 @@ static lathe_status check_shape(const lathe__adapter_bench *b, const char *what,
                        (long long)(cols > 0 ? cols : *out_cols));
 }
 
-/* The logits x W^T + u v^T; without the adapter x W^T. */
+/* *io * s, in the compute dtype. */
+static lathe_status scale(lathe__adapter_bench *b, lathe_val *io)
+{
+    const lathe_graph_api *api = lathe_graph_api_get();
+    const lathe_op_attrs rows = {.count = LATHE__SITE_TOKENS, .dtype = b->compute};
+    lathe_val in[2] = {*io, LATHE_NONE};
+    lathe_desc d;
+    LATHE_TRY(api->desc(b->g, b->s, &d));
+    if (d.rank != 1 || d.dims[0] != LATHE__SITE_VOCABULARY || d.dtype != LATHE_F32)
+        return lathe_error(LATHE_E_SHAPE, "head: s gives %s of rank %d, expected f32 [%d]",
+                           lathe_dtype_name(d.dtype), d.rank, (int)LATHE__SITE_VOCABULARY);
+    LATHE_TRY(api->node(b->g, LATHE_OP_BROADCAST_ROW, &rows, &b->s, 1, &in[1], 1, -1, "head.s"));
+    return api->node(b->g, LATHE_OP_MUL, NULL, in, 2, io, 1, -1, "head.scale");
+}
+
+/* The logits (x W^T + u v^T) * s; without the adapter x W^T. */
 static lathe_status logits(lathe__adapter_bench *b, int32_t enabled, lathe_val *out)
 {
     const lathe_graph_api *api = lathe_graph_api_get();
@@ -106,13 +122,18 @@ static lathe_status logits(lathe__adapter_bench *b, int32_t enabled, lathe_val *
     LATHE_TRY(plain(b, out));
     if (!b->targeted || !enabled)
         return LATHE_OK;
-    b->u = b->v = LATHE_NONE;
-    LATHE_TRY(b->table->head(b->instance.self, api, b->g, &b->site, b->x, &b->u, &b->v));
+    b->u = b->v = b->s = LATHE_NONE;
+    if (LATHE_HAS(b->table, head_scaled))
+        LATHE_TRY(b->table->head_scaled(b->instance.self, api, b->g, &b->site, b->x, &b->u, &b->v,
+                                        &b->s));
+    else
+        LATHE_TRY(b->table->head(b->instance.self, api, b->g, &b->site, b->x, &b->u, &b->v));
     LATHE_TRY(check_shape(b, "head: u", b->u, LATHE__SITE_TOKENS, 0, &rank));
     LATHE_TRY(check_shape(b, "head: v", b->v, LATHE__SITE_VOCABULARY, rank, &rank));
     in[0] = *out;
     LATHE_TRY(api->linear(b->g, b->u, b->v, LATHE_NONE, "head.adapter", &in[1]));
-    return api->node(b->g, LATHE_OP_ADD, NULL, in, 2, out, 1, -1, "head.add");
+    LATHE_TRY(api->node(b->g, LATHE_OP_ADD, NULL, in, 2, out, 1, -1, "head.add"));
+    return b->s == LATHE_NONE ? LATHE_OK : scale(b, out);
 }
 
 lathe_status lathe__adapter_bench_wrap(lathe__adapter_bench *b, int32_t enabled, lathe_val *out)
@@ -166,7 +187,7 @@ static lathe_status ask_targets(lathe__adapter_bench *b)
 {
     const int32_t kind = b->site.kind;
     const int has = kind == LATHE_SITE_EMBEDDING ? LATHE_HAS(b->table, embed)
-                    : kind == LATHE_SITE_HEAD    ? LATHE_HAS(b->table, head)
+                    : kind == LATHE_SITE_HEAD    ? lathe_answer_adapts_head(b->table)
                                                  : 1;
     b->targeted =
         has && LATHE_HAS(b->table, targets) ? b->table->targets(b->instance.self, &b->site) : 0;
@@ -192,7 +213,7 @@ static lathe_status build_model(lathe__adapter_bench *b)
 {
     const lathe_graph_api *api = lathe_graph_api_get();
     const lathe_op_attrs eps = {.eps = 1e-5f};
-    lathe_val targets, h, norm[2], in[5];
+    lathe_val targets, h, norm[2], in[6];
     LATHE_TRY(lathe_graph_input(b->g, "tokens", lathe_desc_1d(LATHE_I32, LATHE__SITE_TOKENS),
                                 &b->tokens));
     LATHE_TRY(
@@ -215,8 +236,8 @@ static lathe_status build_model(lathe__adapter_bench *b)
     if (b->site.kind != LATHE_SITE_EMBEDDING)
         LATHE_TRY(build_site(b));
     in[0] = b->site.kind == LATHE_SITE_LINEAR ? b->y : h;
-    in[1] = b->rows[LATHE__ROW_HEAD], in[2] = targets, in[3] = b->u, in[4] = b->v;
-    LATHE_TRY(api->node(b->g, LATHE_OP_HEAD_LOGPROB, NULL, in, b->u == LATHE_NONE ? 3 : 5, &h, 1,
+    in[1] = b->rows[LATHE__ROW_HEAD], in[2] = targets, in[3] = b->u, in[4] = b->v, in[5] = b->s;
+    LATHE_TRY(api->node(b->g, LATHE_OP_HEAD_LOGPROB, NULL, in, b->u == LATHE_NONE ? 3 : 6, &h, 1,
                         -1, "head"));
     return lathe__sum(b->g, h, &b->loss);
 }

@@ -39,7 +39,7 @@ typedef struct lathe__adapter_bench {
     char module[64], names[LATHE__N_ROWS][80];
     lathe_val rows[LATHE__N_ROWS], tokens;
     lathe_val x;                  /* the site's input; LATHE_NONE at the embedding */
-    lathe_val u, v;               /* of the head; LATHE_NONE: the head stays */
+    lathe_val u, v, s;            /* of the head; LATHE_NONE: the head stays */
     lathe_val y, base_y, plain_y; /* the site's output with the adapter, with enabled = 0, and
                                      without; of the head: the logits */
     lathe_val loss;

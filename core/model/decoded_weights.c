@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "io/convert.h"
 #include "lathe/quant.h"
 #include "model/weight_planes.h"
 #include "model/weights.h"
@@ -63,6 +64,21 @@ static lathe_status decode_planes(decoded *d, const lathe_param *row, char *memo
                          (const void *const *)planes, d->values, LATHE_F32, scratch, NULL);
 }
 
+/* d->values [out, in] of a Conv1D weight in the layout of files, [in, out]. */
+static lathe_status transpose(decoded *d, const lathe_param *row)
+{
+    const int64_t n = lathe_desc_count(&row->desc);
+    float *values = malloc((size_t)n * sizeof *values);
+    if (values == NULL)
+        return lathe_error(LATHE_E_NOMEM, "no memory to transpose '%s'", row->name);
+    const lathe_status status = lathe_convert_transposed(values, LATHE_F32, d->values, LATHE_F32,
+                                                         row->desc.dims[0], row->desc.dims[1]);
+    free(d->values);
+    d->values = values;
+    d->capacity = n;
+    return status;
+}
+
 static lathe_status decode_row(decoded *d, const lathe_param *row)
 {
     const lathe_quant_v1 *table = row->format->table;
@@ -78,8 +94,10 @@ static lathe_status decode_row(decoded *d, const lathe_param *row)
     if (memory == NULL)
         return lathe_error(LATHE_E_NOMEM, "no memory to decode '%s'", row->name);
     memset(memory, 0, (size_t)(bytes + padded(scratch)));
-    const lathe_status status = decode_planes(d, row, memory, scratch > 0 ? memory + bytes : NULL);
+    lathe_status status = decode_planes(d, row, memory, scratch > 0 ? memory + bytes : NULL);
     free(memory);
+    if (status == LATHE_OK && row->transposed)
+        status = transpose(d, row);
     if (status == LATHE_OK)
         d->last = row;
     return status;
@@ -90,7 +108,7 @@ static lathe_status decode(const lathe_st_tensor *t, int64_t begin, int64_t n, f
 {
     const coded_row *c = t->coding;
     decoded *d = c->of;
-    const int64_t cols = c->row->desc.dims[1];
+    const int64_t cols = t->desc.dims[1];
     (void)pthread_mutex_lock(&d->lock);
     const lathe_status status = d->last == c->row ? LATHE_OK : decode_row(d, c->row);
     if (status == LATHE_OK)

@@ -16,6 +16,12 @@ static void module_of(const char *name, char *out, size_t bytes)
     (void)snprintf(out, bytes, "%.*s", dot != NULL ? (int)(dot - name) : (int)strlen(name), name);
 }
 
+int32_t lathe_format_stores_conv1d(const lathe_instance *format)
+{
+    const lathe_quant_v1 *table = format->table;
+    return LATHE_HAS(table, stores_conv1d);
+}
+
 lathe_status lathe_stored_format(const lathe_stored_model *stored, const lathe_param *row,
                                  const lathe_instance **out)
 {
@@ -26,10 +32,10 @@ lathe_status lathe_stored_format(const lathe_stored_model *stored, const lathe_p
         return LATHE_OK;
     module_of(row->name, module, sizeof module);
     const lathe_instance *format = lathe_quant_source_format(stored->source, module);
-    if (format != NULL && row->transposed)
+    if (format != NULL && row->transposed && !lathe_format_stores_conv1d(format))
         return lathe_error(LATHE_E_CONFIG,
-                           "%s: %s is a Conv1D weight in format %s; quantized Conv1D weights are "
-                           "not read",
+                           "%s: %s is a Conv1D weight in format %s, of which no library stores "
+                           "Conv1D weights: it cannot be read",
                            stored->path, row->name, format->component->plugin->name);
     *out = format; /* NULL: the folder lacks the weight, and reading it says so */
     return LATHE_OK;

@@ -17,8 +17,11 @@ typedef struct lathe_stored_model {
 /** Opens the weights of a model's folder. *out NULL: the folder has none. */
 lathe_status lathe_stored_weights_open(const char *path, lathe_safetensors **out);
 
+/** Whether folders in this format may hold Conv1D weights (lathe_quant_v1.stores_conv1d). */
+int32_t lathe_format_stores_conv1d(const lathe_instance *format);
+
 /** Finds the format in which the folder stores a matrix. *out NULL: it stores plain numbers, or
- *  lacks the weight. LATHE_E_CONFIG: a quantized Conv1D weight. */
+ *  lacks the weight. LATHE_E_CONFIG: a Conv1D weight in a format that stores none. */
 lathe_status lathe_stored_format(const lathe_stored_model *stored, const lathe_param *row,
                                  const lathe_instance **out);
 

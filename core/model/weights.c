@@ -40,6 +40,21 @@ static lathe_status missing(const lathe_safetensors *set, const lathe_param *row
                        lathe_desc_text(&want, wanted, sizeof wanted));
 }
 
+/* Of a Conv1D weight that is decoded when it is read. */
+static lathe_status load_decoded_conv1d(const lathe_st_tensor *t, void *data, int32_t dtype)
+{
+    const int64_t n = lathe_desc_count(&t->desc);
+    float *values = malloc((size_t)n * sizeof *values);
+    if (values == NULL)
+        return lathe_error(LATHE_E_NOMEM, "%s: no memory to decode %s", t->file, t->name);
+    lathe_status status = lathe_st_read(t, 0, n, values, LATHE_F32);
+    if (status == LATHE_OK)
+        status = lathe_convert_transposed(data, dtype, values, LATHE_F32, t->desc.dims[0],
+                                          t->desc.dims[1]);
+    free(values);
+    return status;
+}
+
 static lathe_status load_row(const lathe_st_tensor *t, const lathe_param *row, int32_t index,
                              const lathe_weight_sink *sink)
 {
@@ -53,8 +68,7 @@ static lathe_status load_row(const lathe_st_tensor *t, const lathe_param *row, i
         LATHE_TRY(lathe_convert_transposed(data, dtype, t->data, t->desc.dtype, t->desc.dims[0],
                                            t->desc.dims[1]));
     else if (row->transposed)
-        return lathe_error(LATHE_E_UNSUPPORTED, "%s: tensor %s: Conv1D weights have no form here",
-                           t->file, t->name);
+        LATHE_TRY(load_decoded_conv1d(t, data, dtype));
     else
         LATHE_TRY(lathe_st_read(t, 0, lathe_desc_count(&t->desc), data, dtype));
     return sink->done != NULL ? sink->done(sink->arg, index, row, data) : LATHE_OK;

@@ -43,7 +43,7 @@ static int same_attrs(const lathe_op_attrs *a, const lathe_op_attrs *b)
            a->count == b->count && a->chunk_rows == b->chunk_rows && a->invariant == b->invariant;
 }
 
-/* An adapter's two inputs follow the gradient in the backward. */
+/* An adapter's inputs follow the gradient in the backward. */
 static int32_t find_forward(const lathe_graph *g, const lathe_ir_node *bwd)
 {
     const int32_t op = forward_of(bwd->op);
@@ -51,7 +51,7 @@ static int32_t find_forward(const lathe_graph *g, const lathe_ir_node *bwd)
         const lathe_ir_node *n = &g->nodes[i];
         if (n->op == op && n->in[0] == bwd->in[0] && n->in[1] == bwd->in[1] &&
             n->in[2] == bwd->in[2] && n->in[3] == bwd->in[4] && n->in[4] == bwd->in[5] &&
-            same_attrs(&n->attrs, &bwd->attrs))
+            n->in[5] == bwd->in[6] && same_attrs(&n->attrs, &bwd->attrs))
             return i;
     }
     return -1;

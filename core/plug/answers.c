@@ -196,6 +196,11 @@ static int divides(const lathe_stage_loss *loss, int32_t i)
     return 0;
 }
 
+int32_t lathe_answer_adapts_head(const lathe_adapter_v1 *table)
+{
+    return LATHE_HAS(table, head) || LATHE_HAS(table, head_scaled);
+}
+
 uint32_t lathe_answer_needs(const lathe_instance *stage)
 {
     const lathe_stage_v1 *table = stage->component ? stage->table : NULL;

@@ -35,6 +35,9 @@ lathe_status lathe_answer_select(const lathe_instance *adapter, const lathe_para
  *  no rate(). */
 lathe_status lathe_answer_rate(const lathe_instance *adapter, const char *param_name, double *out);
 
+/** Whether the adapter can change the head over the vocabulary: head() or head_scaled(). */
+int32_t lathe_answer_adapts_head(const lathe_adapter_v1 *table);
+
 /** What a stage needs with its settings, LATHE_NEEDS_*: a part of what its table declares. 0 if the
  *  instance has no component. */
 uint32_t lathe_answer_needs(const lathe_instance *stage);

@@ -10,6 +10,18 @@
 #include "plug/kind.h"
 #include "plug/so.h"
 
+/* Puts the kind and the name before the plugin's message, which may begin with the name itself. */
+static lathe_status name_plugin(lathe_status status, const lathe_plugin *plugin)
+{
+    const size_t n = strlen(plugin->name);
+    const char *why = lathe_error_message();
+    if (strncmp(why, plugin->name, n) != 0 || strncmp(why + n, ": ", 2) != 0)
+        return lathe_error_context(status, "%s %s", lathe_kind_name(plugin->kind), plugin->name);
+    char kept[2048];
+    (void)snprintf(kept, sizeof kept, "%s", why);
+    return lathe_error(status, "%s %s", lathe_kind_name(plugin->kind), kept);
+}
+
 lathe_status lathe_instance_init(lathe_instance *instance, const lathe_component *component,
                                  const lathe_value *values)
 {
@@ -26,8 +38,7 @@ lathe_status lathe_instance_init(lathe_instance *instance, const lathe_component
             return lathe_error(status, "%s %s: %s", lathe_kind_name(plugin->kind), plugin->name,
                                lathe_status_text(status));
         if (status != LATHE_OK)
-            return lathe_error_context(status, "%s %s", lathe_kind_name(plugin->kind),
-                                       plugin->name);
+            return name_plugin(status, plugin);
     }
     instance->component = component;
     instance->table = plugin->table;

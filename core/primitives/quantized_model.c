@@ -16,6 +16,7 @@
 #include "io/convert.h"
 #include "io/st_writer.h"
 #include "model/quant_source.h"
+#include "model/stored_formats.h"
 #include "model/weight_planes.h"
 #include "model/weights.h"
 #include "primitives/calibration_pass.h"
@@ -425,16 +426,17 @@ static lathe_status write_folder(quantizer *q, const char *path)
     return lathe_new_folder_end(status, beside, path);
 }
 
-/* Quantized Conv1D weights cannot be read, so none are written. */
+/* Conv1D weights are written in the formats whose libraries read them. */
 static lathe_status refuse_conv1d(const lathe_run *run)
 {
     for (int32_t i = 0; i < run->params.n_model; i++) {
         const lathe_param *row = run->params.rows[i];
-        if (row->format != NULL && row->transposed)
+        if (row->format != NULL && row->transposed && !lathe_format_stores_conv1d(row->format))
             return lathe_error(LATHE_E_CONFIG,
-                               "%s: %s is a Conv1D weight, and folders with quantized Conv1D "
-                               "weights are not written: set quant.name in the run instead",
-                               run->set.model_path, row->name);
+                               "%s: %s is a Conv1D weight, and no library reads Conv1D weights in "
+                               "format %s: use nf4, int8 or gptq, or set quant.name in the run",
+                               run->set.model_path, row->name,
+                               row->format->component->plugin->name);
     }
     return LATHE_OK;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "plug/answers.h"
 
 /* Adds the modules of the embedding and of the head, as far as the adapter can change them. */
 static lathe_status add_outer(const lathe_run *run, lathe_arena *arena, const char **names)
@@ -13,7 +14,8 @@ static lathe_status add_outer(const lathe_run *run, lathe_arena *arena, const ch
     const lathe_adapter_v1 *table = run->parts.adapter.table;
     const lathe_model_config *m = &run->model;
     const char *const tensors[2] = {LATHE_HAS(table, embed) ? m->embedding : NULL,
-                                    LATHE_HAS(table, head) && m->n_labels == 0 ? m->head : NULL};
+                                    lathe_answer_adapts_head(table) && m->n_labels == 0 ? m->head
+                                                                                        : NULL};
     for (int i = 0; i < 2; i++) {
         const char *dot = tensors[i] ? strrchr(tensors[i], '.') : NULL;
         if (dot == NULL)
@@ -180,7 +182,7 @@ static void put_unadapted(const lathe_run *run, const char *why, lathe_buffer *o
         int has;
     } outer[2] = {{run->model.embedding, "the token embedding", LATHE_HAS(table, embed)},
                   {run->model.n_labels == 0 ? run->model.head : NULL,
-                   "the head over the vocabulary", LATHE_HAS(table, head)}};
+                   "the head over the vocabulary", lathe_answer_adapts_head(table)}};
     for (int i = 0; i < 2; i++) {
         const char *dot = outer[i].tensor ? strrchr(outer[i].tensor, '.') : NULL, *name = dot;
         char quoted[128];

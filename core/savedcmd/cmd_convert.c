@@ -75,7 +75,7 @@ static int run(const lathe_args *args)
     lathe_registry_destroy(source.registry);
     lathe_arena_fini(&arena);
     const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
-    lathe_cli_release_signals(); /* a pending one ends the process here */
+    lathe_cli_end_signals(code == LATHE_EXIT_OK); /* else a pending one ends the process here */
     if (code != LATHE_EXIT_OK)
         return code;
     (void)printf("%s\n", lathe_args_value(args, "--output"));

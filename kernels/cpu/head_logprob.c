@@ -1,4 +1,6 @@
-/* HEAD_LOGPROB, its derivative and HEAD_EVAL: log softmax(softcap(x W^T + u v^T))[target];
+/* Above 500 lines because all ops of the head share the chunks and blocks that are laid out here.
+ *
+ * HEAD_LOGPROB, its derivative and HEAD_EVAL: log softmax(softcap(s * (x W^T + u v^T)))[target];
  * HEAD_ENTROPY and its derivative; HEAD_SAMPLE, which draws a token from that softmax. The logits
  * of all rows are never in memory at once.
  *
@@ -7,15 +9,18 @@
  * and writes dense matrices, and a block is still in the cache when the softmax reads it. The
  * forward keeps one block of logits; the backward and the draw keep all blocks of a chunk, because
  * they need the sums over the whole vocabulary first. The terms x W^T and u v^T are pairs of
- * operands that are treated alike; without u and v there is one pair.
+ * operands that are treated alike; without u and v there is one pair. With s, the logits are the
+ * products alone, and s times them are f32 numbers beside them: of a block, or of all for a draw.
+ * In the backward the gradient of a block then takes the place of its products.
  *
- *   scratch: | product | logits | per pair: x rows, dx rows f32 | row list | per row: state, lse,
- *            dlogp, target, uniform, token, parts |
+ *   scratch: | product | logits | scaled | per pair: x rows, dx rows f32 | row list | per row:
+ * state, lse, dlogp, target, uniform, token, parts |
  */
 #include <math.h>
 
 #include "element.h"
 #include "head_pair.h"
+#include "head_scale.h"
 #include "head_softmax.h"
 #include "lathe/rng.h"
 
@@ -30,9 +35,10 @@ typedef struct head {
     int64_t rows;            /* of a chunk */
     int64_t width, n_blocks; /* of the blocks of the vocabulary; the last may be narrower */
     int32_t dtype, backward, evaluates, samples, entropy, n_pairs;
+    int32_t in_s, out_ds; /* numbers of s and its gradient; -1: none */
     head_pair pairs[MOST_PAIRS];
     /* offsets in scratch */
-    int64_t logits_at, list_at, state_at, lse_at, dlogp_at, target_at;
+    int64_t logits_at, scaled_at, list_at, state_at, lse_at, dlogp_at, target_at;
     int64_t u_at, token_at, parts_at; /* for a draw */
     int64_t entropy_at, spread_at;    /* for HEAD_ENTROPY */
 } head;
@@ -96,8 +102,10 @@ static void lay_out_scratch(head *s, int64_t product_bytes, int64_t *out_scratch
 {
     const int64_t element = lathe_dtype_bytes(s->dtype);
     int64_t end = product_bytes;
-    const int64_t kept = s->backward || s->samples ? s->v : s->width;
+    const int scales = s->in_s >= 0;
+    const int64_t kept = s->backward || (s->samples && !scales) ? s->v : s->width;
     s->logits_at = carve(&end, s->rows * kept * element);
+    s->scaled_at = carve(&end, scales ? s->rows * (s->samples ? s->v : s->width) * 4 : 0);
     for (int p = 0; p < s->n_pairs; p++) {
         head_pair *pair = &s->pairs[p];
         pair->x_at = carve(&end, s->rows * pair->c * element);
@@ -129,6 +137,8 @@ static void find_pairs(const lathe_kernel *k, head *s)
     const int32_t dw = s->backward && kernel_has_out(k, 2) ? 2 : -1;
     const int32_t du = has_more && s->backward && kernel_has_out(k, 3) ? 3 : -1;
     s->n_pairs = has_more ? 2 : 1;
+    s->in_s = kernel_has_in(k, u + 2) ? u + 2 : -1;
+    s->out_ds = s->in_s >= 0 && s->backward && kernel_has_out(k, 4) ? 4 : -1;
     s->pairs[0] = (head_pair){
         .c = k->in[1].dims[1], .in_x = 0, .in_w = 1, .out_dx = dx, .out_dw = has_more ? -1 : dw};
     if (has_more)
@@ -293,6 +303,52 @@ static lathe_status run_logits(const head_run *r, int64_t b, void *logits)
     return LATHE_OK;
 }
 
+/* ---- s ---- */
+
+static const lathe_host *host_of(const head_run *r)
+{
+    const cpu_device *device = r->k->device;
+    return device->host;
+}
+
+static cpu_head_scaling scaling_of(const head_run *r, int64_t b, void *products, void *scaled)
+{
+    const head *s = r->s;
+    const cpu_head_scaling out = {.products = products,
+                                  .scaled = scaled,
+                                  .s = (const float *)r->args->in[s->in_s] + b * s->width,
+                                  .rows = s->rows,
+                                  .width = block_width(s, b),
+                                  .dtype = s->dtype};
+    return out;
+}
+
+/* Replaces the block's products by s times them, in f32, in another place. */
+static void scale_block(const head_run *r, head_block *block, int64_t b)
+{
+    if (r->s->in_s < 0)
+        return;
+    cpu_head_scaling c = scaling_of(r, b, block->logits, r->scratch + r->s->scaled_at);
+    cpu_head_scale(host_of(r), &c);
+    block->logits = c.scaled;
+    block->dtype = LATHE_F32;
+}
+
+/* The gradient of the products from that of s times them, and that of s. */
+static void unscale_block(const head_run *r, head_block *block, int64_t b, int64_t from)
+{
+    const head *s = r->s;
+    float *ds = output(r, s->out_ds), *gradient = block->logits;
+    if (s->in_s < 0)
+        return;
+    block->dtype = s->dtype;
+    aim(r, block, b);
+    cpu_head_scaling c = scaling_of(r, b, block->logits, gradient);
+    c.ds = ds != NULL ? ds + block->first : NULL;
+    c.adds = from > 0 || adds(r, s->out_ds);
+    cpu_head_unscale(host_of(r), &c);
+}
+
 static lathe_status chunk_forward(const head_run *r, head_block *block, int64_t from, int64_t n)
 {
     const head *s = r->s;
@@ -302,7 +358,9 @@ static lathe_status chunk_forward(const head_run *r, head_block *block, int64_t 
     for (int64_t b = 0; b < s->n_blocks; b++) {
         aim(r, block, b);
         LATHE_TRY(run_logits(r, b, block->logits));
+        scale_block(r, block, b);
         cpu_head_observe(device->host, block);
+        block->dtype = s->dtype;
     }
     for (int64_t i = 0; i < n; i++) {
         const head_row *row = &block->state[i];
@@ -352,7 +410,9 @@ static lathe_status chunk_backward(const head_run *r, head_block *block, int64_t
     const lathe_host *host = device->host;
     for (int64_t b = 0; b < s->n_blocks; b++) {
         aim(r, block, b);
+        scale_block(r, block, b);
         cpu_head_gradient(host, block);
+        unscale_block(r, block, b, from);
         for (int p = 0; p < s->n_pairs; p++)
             LATHE_TRY(pair_backward(r, p, block, b, from));
     }
@@ -383,12 +443,14 @@ static lathe_status chunk_sample(const head_run *r, const head_block *block, int
                                                  r->k->attrs.rng_stream, (uint64_t)row);
         u[i] = lathe_uniform_f64(word.v[0], word.v[1]);
     }
-    head_draw draw = {.logits = r->scratch + s->logits_at,
+    const int scales = s->in_s >= 0;
+    void *products = r->scratch + s->logits_at;
+    head_draw draw = {.logits = r->scratch + (scales ? s->scaled_at : s->logits_at),
                       .rows = s->rows,
                       .width = s->width,
                       .vocabulary = s->v,
                       .n_blocks = s->n_blocks,
-                      .dtype = s->dtype,
+                      .dtype = scales ? LATHE_F32 : s->dtype,
                       .softcap = r->k->attrs.softcap,
                       .targets = block->targets,
                       .parts = (head_part *)(void *)(r->scratch + s->parts_at),
@@ -397,7 +459,11 @@ static lathe_status chunk_sample(const head_run *r, const head_block *block, int
     for (int64_t b = 0; b < s->n_blocks; b++) {
         int64_t width;
         void *logits = cpu_head_kept(&draw, b, &width);
-        LATHE_TRY(run_logits(r, b, logits));
+        LATHE_TRY(run_logits(r, b, scales ? products : logits));
+        if (scales) {
+            cpu_head_scaling c = scaling_of(r, b, products, logits);
+            cpu_head_scale(device->host, &c);
+        }
         cpu_head_weigh(device->host, &draw, b);
     }
     cpu_head_draw(device->host, &draw);
@@ -423,6 +489,8 @@ static lathe_status run_chunks(head_run *r)
         if (s->backward)
             LATHE_TRY(chunk_backward(r, &block, from, n));
     }
+    if (r->n_listed == 0 && s->out_ds >= 0 && !adds(r, s->out_ds))
+        memset(output(r, s->out_ds), 0, (size_t)s->v * sizeof(float));
     for (int p = 0; p < s->n_pairs && r->n_listed == 0; p++) {
         const head_pair *pair = &s->pairs[p];
         if (pair->out_dw >= 0 && !adds(r, pair->out_dw))
@@ -457,6 +525,6 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
 const kernel_op CPU_OP(HEAD_LOGPROB) = {prepare, run, release, 0};
 const kernel_op CPU_OP(HEAD_EVAL) = {prepare, run, release, 0};
 const kernel_op CPU_OP(HEAD_SAMPLE) = {prepare, run, release, 0};
-const kernel_op CPU_OP(HEAD_LOGPROB_BWD) = {prepare, run, release, 15};
+const kernel_op CPU_OP(HEAD_LOGPROB_BWD) = {prepare, run, release, 31};
 const kernel_op CPU_OP(HEAD_ENTROPY) = {prepare, run, release, 0};
-const kernel_op CPU_OP(HEAD_ENTROPY_BWD) = {prepare, run, release, 15};
+const kernel_op CPU_OP(HEAD_ENTROPY_BWD) = {prepare, run, release, 31};

@@ -1,5 +1,5 @@
-/* HEAD_LOGPROB, its derivative, HEAD_EVAL and HEAD_SAMPLE: log softmax(softcap(x W^T + u
- * v^T))[target];
+/* HEAD_LOGPROB, its derivative, HEAD_EVAL and HEAD_SAMPLE: log softmax(softcap(s * (x W^T + u
+ * v^T)))[target];
  * HEAD_ENTROPY, the entropy of that softmax, and its derivative. The logits of all rows are never
  * in memory at once.
  *
@@ -8,9 +8,10 @@
  * it two products compute dx and dW, which is summed over the chunks. Logits have the compute
  * dtype, as on the CPU. Their rows are padded to 64 elements, so that products and kernels can use
  * wide loads even if the vocabulary is odd. The terms x W^T and u v^T are pairs of operands that
- * are treated alike; without u and v there is one pair.
+ * are treated alike; without u and v there is one pair. With s, the logits are the products alone,
+ * and s times them, or the gradient of that, are f32 numbers beside them.
  *
- *   scratch: | product | logits [rows, stride] |
+ *   scratch: | product | logits [rows, stride] | scaled f32 [rows, stride] |
  *
  * Only the GPU knows which rows have a target, so rows without one take the same time; they get
  * logp 0 and no gradient. A target outside the vocabulary gives logp NaN and no gradient.
@@ -48,8 +49,9 @@ struct head {
     int64_t n, v, stride;
     int64_t rows; /* of a chunk */
     int32_t dtype, n_pairs;
+    int32_t in_s, out_ds; /* numbers of s and its gradient; -1: none */
     head_pair pairs[MOST_PAIRS];
-    int64_t logits_at; /* offset in scratch */
+    int64_t logits_at, scaled_at; /* offsets in scratch */
 };
 
 static void release(lathe_kernel *k)
@@ -72,7 +74,8 @@ static int64_t choose_rows(const lathe_kernel *k, const head *s)
     int64_t rows = k->attrs.chunk_rows;
     if (rows > 0)
         return rows < s->n ? rows : s->n;
-    rows = LOGITS_BYTES / (s->stride * lathe_dtype_bytes(s->dtype)) / LEAST_ROWS * LEAST_ROWS;
+    const int64_t element = lathe_dtype_bytes(s->dtype) + (s->in_s >= 0 ? 4 : 0);
+    rows = LOGITS_BYTES / (s->stride * element) / LEAST_ROWS * LEAST_ROWS;
     rows = rows < LEAST_ROWS ? LEAST_ROWS : rows;
     const int64_t chunks = (s->n + rows - 1) / rows;
     rows = cuda_round_up((s->n + chunks - 1) / chunks, 8);
@@ -124,6 +127,8 @@ static void find_pairs(const lathe_kernel *k, head *s)
     const int32_t dw = is_backward(k) && kernel_has_out(k, 2) ? 2 : -1;
     head_pair *first = &s->pairs[0], *more = &s->pairs[1];
     s->n_pairs = has_more ? 2 : 1;
+    s->in_s = kernel_has_in(k, u + 2) ? u + 2 : -1;
+    s->out_ds = s->in_s >= 0 && is_backward(k) && kernel_has_out(k, 4) ? 4 : -1;
     first->c = k->in[1].dims[1];
     first->in_x = 0;
     first->in_w = 1;
@@ -148,8 +153,8 @@ static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
     s->v = k->in[1].dims[0];
     s->dtype = k->in[0].dtype;
     s->stride = cuda_round_up(s->v, 64);
-    s->rows = choose_rows(k, s);
     find_pairs(k, s);
+    s->rows = choose_rows(k, s);
     int64_t product_bytes = 0;
     for (int p = 0; p < s->n_pairs; p++) {
         LATHE_TRY(make_products(k, s, &s->pairs[p], WHOLE, s->rows, &product_bytes));
@@ -157,7 +162,8 @@ static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
             LATHE_TRY(make_products(k, s, &s->pairs[p], LAST, s->n % s->rows, &product_bytes));
     }
     s->logits_at = cuda_round_up(product_bytes, 64);
-    *out_scratch = s->logits_at + s->rows * s->stride * lathe_dtype_bytes(s->dtype);
+    s->scaled_at = s->logits_at + s->rows * s->stride * lathe_dtype_bytes(s->dtype);
+    *out_scratch = s->scaled_at + (s->in_s >= 0 ? s->rows * s->stride * 4 : 0);
     return LATHE_OK;
 }
 
@@ -202,6 +208,58 @@ static lathe_status run_rows(const lathe_kernel *k, const lathe_kernel_args *a, 
     return cuda_run(k, a, n, CUDA_THREADS, head_logprob<T, 0>, logits, rows);
 }
 
+/* ---- s ---- */
+
+/* scaled[r,v] = s[v] * l[r,v]; columns from v on are padding. One block a row. */
+template <typename T>
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    head_scale(const T *logits, const float *s, float *scaled, int64_t v, int64_t stride)
+{
+    const int64_t row = (int64_t)blockIdx.x * stride;
+    for (int64_t i = threadIdx.x; i < stride; i += blockDim.x)
+        scaled[row + i] = i < v ? s[i] * cuda_float(logits[row + i]) : 0.0f;
+}
+
+/* ds[v] (+)= sum over the rows of g[r,v] * l[r,v], in row order; l = g * s. A thread processes a
+ * column. */
+template <typename T>
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    head_unscale(T *logits, const float *g, const float *s, float *ds, int add, int64_t rows,
+                 int64_t v, int64_t stride)
+{
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= stride)
+        return;
+    double sum = 0.0;
+    for (int64_t r = 0; r < rows; r++) {
+        const int64_t e = r * stride + i;
+        if (i < v)
+            sum += (double)g[e] * (double)cuda_float(logits[e]);
+        logits[e] = cuda_as<T>::from(i < v ? g[e] * s[i] : 0.0f);
+    }
+    if (i < v && ds != nullptr)
+        cuda_put(&ds[i], add, (float)sum);
+}
+
+template <typename T>
+static lathe_status run_scaled_rows(const lathe_kernel *k, const lathe_kernel_args *a, T *logits,
+                                    head_rows rows, int64_t n)
+{
+    const head *s = (const head *)k->state;
+    const float *factors = (const float *)a->in[s->in_s];
+    float *scaled = (float *)((char *)a->scratch + s->scaled_at);
+    float *ds = s->out_ds >= 0 ? (float *)a->out[s->out_ds] : nullptr;
+    const int add = rows.first > 0 || (s->out_ds >= 0 && (a->accumulate >> s->out_ds & 1u) != 0);
+    LATHE_TRY(cuda_run(k, a, n, CUDA_THREADS, head_scale<T>, (const T *)logits, factors, scaled,
+                       s->v, s->stride));
+    LATHE_TRY(run_rows(k, a, scaled, rows, n));
+    if (!is_backward(k))
+        return LATHE_OK;
+    return cuda_run(k, a, (s->stride + CUDA_THREADS - 1) / CUDA_THREADS, CUDA_THREADS,
+                    head_unscale<T>, logits, (const float *)scaled, factors, ds, add, n, s->v,
+                    s->stride);
+}
+
 static const char *rows_of_x(const head *s, const head_pair *pair, const lathe_kernel_args *a,
                              int64_t first)
 {
@@ -241,8 +299,10 @@ static lathe_status run_chunk(lathe_kernel *k, const lathe_kernel_args *a, int64
             LATHE_TRY(cuda_product_run(cuda_of(k), pair->logits[i], x, a->in[pair->in_w], nullptr,
                                        logits, a->scratch, p > 0, a->stream));
     }
-    CUDA_BY_DTYPE(s->dtype, T,
-                  { LATHE_TRY(run_rows(k, a, (T *)(void *)logits, rows_at(k, a, first), n)); });
+    CUDA_BY_DTYPE(s->dtype, T, {
+        LATHE_TRY(s->in_s >= 0 ? run_scaled_rows(k, a, (T *)(void *)logits, rows_at(k, a, first), n)
+                               : run_rows(k, a, (T *)(void *)logits, rows_at(k, a, first), n));
+    });
     for (int p = 0; p < s->n_pairs; p++)
         LATHE_TRY(pair_backward(k, a, &s->pairs[p], i, first, logits));
     return LATHE_OK;
@@ -259,6 +319,6 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
 const kernel_op CUDA_OP(HEAD_LOGPROB) = {prepare, run, release, 0};
 const kernel_op CUDA_OP(HEAD_EVAL) = {prepare, run, release, 0};
 const kernel_op CUDA_OP(HEAD_SAMPLE) = {prepare, run, release, 0};
-const kernel_op CUDA_OP(HEAD_LOGPROB_BWD) = {prepare, run, release, 15};
+const kernel_op CUDA_OP(HEAD_LOGPROB_BWD) = {prepare, run, release, 31};
 const kernel_op CUDA_OP(HEAD_ENTROPY) = {prepare, run, release, 0};
-const kernel_op CUDA_OP(HEAD_ENTROPY_BWD) = {prepare, run, release, 15};
+const kernel_op CUDA_OP(HEAD_ENTROPY_BWD) = {prepare, run, release, 31};

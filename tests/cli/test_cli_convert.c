@@ -186,6 +186,15 @@ Test(cli_convert, quantized_folders_are_decoded)
     }
 }
 
+/* What a killed process left of the file is removed by the next one that writes it. */
+Test(cli_convert, files_that_a_killed_process_left_are_removed)
+{
+    put_model("llama_tied", "128");
+    expect("sh -c 'touch m.gguf.tmp.$$'; ls m.gguf.tmp.* | wc -l", 0, "1");
+    expect(LATHE "llama_tied -o m.gguf --type f32 2>&1", 0, "removed, because the process");
+    expect("ls m.gguf* | wc -l", 0, "1");
+}
+
 Test(cli_convert, keys_that_lie_about_the_tensors_are_refused)
 {
     put_model("llama_tied", "128");

@@ -95,8 +95,10 @@ Test(cli_quantize, what_cannot_be_quantized_is_refused)
     expect(QUANTIZE "model -o q --quant.name nf4 >/dev/null && " QUANTIZE
                     "q -o q2 --quant.name int8 2>&1",
            2, "the weights of q are already quantized (bitsandbytes)");
-    expect(QUANTIZE LATHE_TEST_DATA "/golden/data/models/gpt2 -o q2 --quant.name nf4 2>&1", 2,
-           "transformer.h.0.attn.c_attn.weight is a Conv1D weight");
+    expect(QUANTIZE LATHE_TEST_DATA "/golden/data/models/gpt2 -o q2 --quant.name hqq 2>&1", 2,
+           "transformer.h.0.attn.c_attn.weight is a Conv1D weight, and no library reads Conv1D "
+           "weights "
+           "in format hqq: use nf4, int8 or gptq");
     expect("ls -d q2* run.tmp* q.tmp* 2>/dev/null | wc -l", 0, "0");
 }
 
@@ -109,7 +111,7 @@ Test(cli_quantize, calibration_data_are_needed_and_enough)
     expect(QUANTIZE "model -o q --quant.name gptq --calibration text.txt --rows 1000 2>&1", 2,
            "--rows 1000: the calibration data have ");
     expect(QUANTIZE "model -o q --quant.name gptq --calibration text.txt --rows 1 2>&1", 2,
-           "the calibration data are too small: 1 rows of 64 tokens for layers of 128 inputs");
+           "the calibration data are too small: 1 row of 64 tokens for layers of 128 inputs");
     expect(QUANTIZE "model -o q --quant.name gptq --quant.group_size 32 --calibration text.txt", 0,
            "14 weights quantized to 5.");
     expect(QUANTIZE "model -o a --quant.name awq --quant.group_size 32 --calibration text.txt", 0,
@@ -142,6 +144,69 @@ Test(cli_quantize, calibration_data_that_cannot_be_read_are_refused_by_name)
     if (geteuid() != 0) /* root reads everything */
         expect("chmod 0 text.txt; " CALIBRATE "text.txt 2>&1", 2, "text.txt: ");
     expect("ls -d q q.tmp* 2>/dev/null | wc -l", 0, "0");
+}
+
+/* Libraries transpose Conv1D weights (GPT-2) before they quantize them. */
+Test(cli_quantize, conv1d_weights_are_stored_as_those_of_linear_layers)
+{
+    static const char *const formats[] = {"nf4", "int8",
+                                          "gptq --quant.group_size 16 --calibration text.txt"};
+    static const char eval[] =
+        "eval %s --data text.txt --data.seq_len 16 --train.precision fp32 --json";
+    for (int i = 0; i < 3; i++) {
+        char command[1024], plain[256], made[256];
+        expect("rm -rf g q m a; mkdir g && cp " LATHE_TEST_DATA
+               "/golden/data/models/gpt2/[cm]*.* g/ && cp " LATHE_TEST_DATA
+               "/golden/data/tokenizer/tiny_128.json g/tokenizer.json && echo copied",
+               0, "copied");
+        (void)snprintf(command, sizeof command, QUANTIZE "g -o q --quant.name %s --data.seq_len 16",
+                       formats[i]);
+        if (i < 2)
+            *strstr(command, " --data.seq_len") = '\0';
+        expect(command, 0, "8 weights quantized");
+        (void)snprintf(made, sizeof made, eval, "q");
+        (void)snprintf(command, sizeof command, LATHE "%s 2>/dev/null >q.json", made);
+        expect(command, 0, "");
+        if (i < 2) { /* a run that quantizes the plain folder computes the same numbers */
+            (void)snprintf(plain, sizeof plain, eval, "g");
+            (void)snprintf(command, sizeof command,
+                           LATHE
+                           "%s --quant.name %s 2>/dev/null >g.json; cmp g.json q.json && echo same",
+                           plain, formats[i]);
+            expect(command, 0, "same");
+        }
+    }
+}
+
+/* Records whose text is in other columns. */
+Test(cli_quantize, columns_of_the_calibration_data_can_be_named)
+{
+    expect("sed 's/.*/{\"body\": \"&\", \"head\": \"h\"}/' text.txt >r.jsonl; head -c 9 r.jsonl", 0,
+           "{\"body\": ");
+    expect(
+        CALIBRATE "r.jsonl 2>&1", 2,
+        "--calibration: error: r.jsonl:1: no column \"text\"; the columns are body, head; name it "
+        "in columns.text, or make it of them in format.text (--columns '{text = \"NAME\"}', "
+        "--format '{text = \"{NAME} {NAME}\"}')");
+    expect(CALIBRATE "text.txt --text r.jsonl 2>&1", 2, "--text: error: r.jsonl:1: no column");
+    expect(CALIBRATE "r.jsonl --rows 20 --columns '{text = \"head\"}' 2>&1", 2,
+           "--rows 20: the calibration data have ");
+    expect(CALIBRATE "r.jsonl --columns '{text = \"body\"}' >/dev/null && echo done", 0, "done");
+    expect("rm -r q; " CALIBRATE "r.jsonl --format '{text = \"{head} {body}\"}' | tail -n 1", 0,
+           "wrote q");
+    expect("rm -r q; " CALIBRATE "r.jsonl --columns body 2>&1", 2, "--calibration: error: ");
+    expect(QUANTIZE "model -o q --quant.name nf4 --columns '{text = \"body\"}' 2>&1", 2,
+           "--columns and --format have no effect without --text or --calibration");
+}
+
+/* What a killed process left is removed by the next one that writes the same folder. */
+Test(cli_quantize, folders_that_a_killed_process_left_are_removed)
+{
+    expect("sh -c 'mkdir q.tmp.$$ q.tmp.1 other.tmp.$$ q.tmp.$$x'; " QUANTIZE
+           "model -o q --quant.name nf4 2>&1 >/dev/null | grep -c 'removed, because the process'",
+           0, "1");
+    expect("ls -d q.tmp.1 other.tmp.* q.tmp.*x | wc -l", 0, "3");
+    expect("ls -d q.tmp.* | wc -l", 0, "2");
 }
 
 Test(cli_quantize, scales_of_inputs_are_counted_and_can_be_left_out)

@@ -259,7 +259,7 @@ Test(generate_adapters, that_are_wrong_are_refused_with_one_error)
     put("in.jsonl", "\"a\"\n");
     cr_assert_eq(run("rm out.jsonl*"), 0);
     expect(LATHE " generate base --prompts in.jsonl -o out.jsonl --max-new-tokens 2 2>&1", 0,
-           "1 results");
+           "1 result");
     expect(LATHE " generate base" ALL " --max-new-tokens 2 --prompts in.jsonl -o out.jsonl 2>&1", 2,
            "out.jsonl was begun with adapter one unset");
     cr_assert_eq(run("printf x >> one/step-00000003/adapter_model.safetensors"), 0);

@@ -186,11 +186,11 @@ Test(generate_prompts, of_a_file_are_rendered_with_data_chat_template)
     put("mine.jinja", "{% for m in messages %}[{{ m.content }}]{% endfor %} says");
     put("in.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n");
     put("text.jsonl", "{\"prompt\": \"[a] says\"}\n");
-    expect(LATHE " generate base --prompts text.jsonl -o want.jsonl" HOW " 2>&1", 0, "1 results");
+    expect(LATHE " generate base --prompts text.jsonl -o want.jsonl" HOW " 2>&1", 0, "1 result");
     expect(LATHE
            " generate base --prompts in.jsonl -o out.jsonl --data.chat_template mine.jinja" HOW
            " 2>&1",
-           0, "1 results");
+           0, "1 result");
     cr_expect_eq(run("cmp out.jsonl want.jsonl"), 0, "%s", output);
     expect(LATHE " generate base --prompts in.jsonl -o out.jsonl" HOW " 2>&1", 2,
            "out.jsonl was begun with chat_template");
@@ -238,9 +238,9 @@ Test(generate_prompts, with_the_name_of_a_special_token_in_a_message_keep_it_as_
                      "$(ids 'assistant\\n')]}\" > ids.jsonl"),
                  0, "%s", output);
     expect(LATHE " generate base --prompts in.jsonl -o out.jsonl --logprobs" HOW " 2>&1", 0,
-           "1 results");
+           "1 result");
     expect(LATHE " generate base --prompts ids.jsonl -o want.jsonl --logprobs" HOW " 2>&1", 0,
-           "1 results");
+           "1 result");
     cr_expect_eq(run("cat ids.jsonl; cmp out.jsonl want.jsonl"), 0, "%s", output);
     /* --messages and chat give the same text; the seed of a line is another, so without drawing */
     cr_assert_eq(run(LATHE " generate base --messages talk.json --temperature 0 --max-new-tokens 8 "

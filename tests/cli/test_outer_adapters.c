@@ -83,6 +83,31 @@ Test(outer_adapters, a_merged_model_computes_what_the_adapter_does)
     cr_expect(before - adapted > 1e-3, "%g before, %g after", before, adapted);
 }
 
+/* The magnitude of the head scales its logits. */
+Test(outer_adapters, a_merged_model_computes_what_dora_of_the_head_does)
+{
+    expect(LATHE " train lora.toml --adapter.name dora 2>&1", 0, "step-00000004");
+    expect("grep -c . out/step-00000004/adapter_config.json >/dev/null; " LATHE
+           " checkpoint verify out 2>&1; strings out/step-00000004/adapter_model.safetensors | "
+           "grep -o 'lm_head.lora_magnitude_vector' | head -n 1",
+           0, "lm_head.lora_magnitude_vector");
+    const double adapted = loss_of(LATHE " eval out --data text.txt --train.precision fp32");
+    const double before = loss_of(LATHE " eval base --data text.txt --train.precision fp32 "
+                                        "--tokenizer.path bytes");
+    expect(LATHE " merge base out -o merged --checkpoint.save_dtype fp32", 0, "into 4 weights");
+    const double merged =
+        loss_of(LATHE " eval merged --data text.txt --train.precision fp32 --data.seq_len 32 "
+                      "--tokenizer.path bytes");
+    cr_expect_float_eq(merged, adapted, 1e-5, "%g merged, %g with the adapter", merged, adapted);
+    cr_expect(before - adapted > 1e-3, "%g before, %g after", before, adapted);
+    /* the log-probabilities of generated tokens are those of the merged model */
+    expect(
+        "for x in out merged; do " LATHE " generate $x --prompt 'the cat' --max-new-tokens 8 "
+        "--temperature 0 --train.precision fp32 --tokenizer.path bytes 2>/dev/null >$x.txt; done; "
+        "test -s out.txt && cmp out.txt merged.txt && echo same",
+        0, "same");
+}
+
 Test(outer_adapters, of_a_tied_model_merge_only_if_both_are_adapted_as_one)
 {
     put("tied.toml", FILE_OF(SIZES "tie_word_embeddings = true\n", "", "tied-run"));
@@ -120,11 +145,9 @@ Test(outer_adapters, targets_without_a_meaning_are_refused)
            "target_modules[0] = \"embed_tokens\" matches no module");
     expect(LATHE " validate oft.toml 2>&1", 2,
            "; embed_tokens is the token embedding, which \"oft\" does not adapt, \"lora\" does");
-    expect(LATHE " validate lora.toml --adapter.name dora 2>&1", 2,
-           "target_modules[1] = \"lm_head\" matches no module");
     expect(
-        LATHE " validate lora.toml --adapter.name dora 2>&1", 2,
-        "; lm_head is the head over the vocabulary, which \"dora\" does not adapt, \"lora\" does");
+        LATHE " validate lora.toml --adapter.name dora --adapter.dropout 0.1 2>&1", 2,
+        "dora: dropout is not offered with the head lm_head in target_modules: set dropout = 0.0");
     expect(LATHE " validate lora.toml --adapter.target_modules '[\"head\"]' 2>&1", 2,
            "down_proj, embed_tokens, lm_head\n");
     expect(LATHE " validate lora.toml --adapter.target_modules '[\"embed\"]' 2>&1", 2,

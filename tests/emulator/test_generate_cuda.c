@@ -72,6 +72,8 @@ Test(generate_cuda, gives_the_same_bits_with_an_adapter_of_the_head)
     check_batches(o, &sampled);
     o.precision = "bf16";
     check_batches(o, &sampled);
+    o.adapter = "outer_dora_head"; /* whose magnitude scales the logits */
+    check_batches(o, &sampled);
 }
 
 static void check_draft(const char *precision, const lathe_sampling *how, int compares_plain)

@@ -12,7 +12,7 @@ From the tiny models of models.py, written to data/adapters/CASE/:
 
 The keys of an adapter that ties its embedding to the head have both names; the gradient is under the embedding's.
 
-outer_*: LoRA of the embedding and of the head. The file of outer_untied has the base's embedding and head, too
+outer_*: LoRA and DoRA of the embedding and of the head. The file of outer_untied has the base's embedding and head, too
 (save_embedding_layers). With ensure_weight_tying (outer_shared) PEFT makes two parameters of one storage, whose
 gradients are not added; AdamW then takes two steps on it. The golden gradient is their sum, and the losses are those of
 SGD, with which two steps on one storage are one step along the sum.
@@ -57,6 +57,9 @@ CASES = {
     "outer_scaled": ("gemma3", lambda: LoraConfig(**LORA, target_modules=["embed_tokens", "down_proj"])),
     "outer_conv1d": ("gpt2", lambda: LoraConfig(**LORA, target_modules=["wte", "c_attn"], fan_in_fan_out=True)),
     "outer_dora": ("llama_untied", lambda: LoraConfig(**LORA, target_modules=["embed_tokens", "q_proj"], use_dora=True)),
+    "outer_dora_head": ("llama_untied", lambda: LoraConfig(**LORA, target_modules=["embed_tokens", "lm_head", "up_proj"], use_dora=True,
+                                                           rank_pattern={"lm_head": 3})),
+    "outer_dora_softcap": ("gemma2", lambda: LoraConfig(**LORA, target_modules=["lm_head"], use_dora=True)),
 }
 
 

@@ -17,7 +17,8 @@ import tempfile
 
 import torch
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from tokenizers import Tokenizer
+from transformers import AutoConfig, AutoModelForCausalLM
 
 PROMPTS = ["The capital of France is", "def add(a, b):\n"]
 NEW = 12
@@ -129,6 +130,16 @@ def of_gptq(folder):
     return out
 
 
+def of_awq(folder):
+    """AutoAWQ's own reader and decoder. It computes in f16, which rounds the f32 product once."""
+    import awq_folders
+    model = awq_folders.opened(folder)
+    out = awq_folders.decoded(model, torch.float32)
+    for key, half in awq_folders.decoded(model, torch.float16).items():
+        assert torch.equal(half.view(torch.int16), out[key].half().view(torch.int16)), key
+    return out
+
+
 def weights_of(folder, shapes):
     """The quantized weights of a folder in f32, as the library decodes them; shapes: of the plain model's."""
     config = json.loads((folder / "config.json").read_text())["quantization_config"]
@@ -146,33 +157,47 @@ def weights_of(folder, shapes):
         return of_hqq(state, config, shapes)
     if method == "gptq":
         return of_gptq(folder)
+    if method == "awq":
+        return of_awq(folder)
     if method == "eetq":
         return of_eetq(state)
     raise SystemExit(f"{folder}: no library for {method}")
+
+
+def equal_weights(lathe, folder, weights):
+    """The number of weights that Lathe decodes to the same bits in f32, by way of a GGUF file and back."""
+    with tempfile.TemporaryDirectory() as work:
+        for source, out in ((folder, "m.gguf"), (f"{work}/m.gguf", "back")):
+            subprocess.run([lathe, "convert", str(source), "-o", f"{work}/{out}", "--type", "f32"], check=True,
+                           stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        state = {k: v for f in pathlib.Path(work, "back").glob("*.safetensors") for k, v in load_file(f).items()}
+    return sum(torch.equal(state[k].view(torch.int32), w.contiguous().view(torch.int32)) for k, w in weights.items())
 
 
 def decoded(folder):
     state = {k: v for f in sorted(folder.glob("*.safetensors")) for k, v in load_file(f).items()}
     plain = AutoConfig.from_pretrained(folder)
     del plain.quantization_config
-    plain.dtype = torch.float32
-    model = AutoModelForCausalLM.from_config(plain, dtype=torch.float32).eval()
+    if hasattr(plain, "rope_theta") and hasattr(plain, "rope_parameters"):  # transformers 4 and a folder of 5
+        plain.rope_theta = plain.rope_parameters["rope_theta"]
+    model = AutoModelForCausalLM.from_config(plain).float().eval()
     shapes = {k: v.shape for k, v in model.state_dict().items()}
-    weights = weights_of(folder, shapes)
-    n = len(weights)
+    packed = weights_of(folder, shapes)
+    weights = dict(packed)
     weights.update({k: v.float() for k, v in state.items() if k in shapes and k not in weights})
     missing, unexpected = model.load_state_dict(weights, strict=False)
     assert not unexpected and set(missing) <= {"lm_head.weight"}, (missing, unexpected)
     model.tie_weights()
-    return model, n
+    return model, packed
 
 
 def main():
     lathe, folders, worst_of_all = sys.argv[1], sys.argv[2:], 0.0
     for name in folders:
         folder = pathlib.Path(name)
-        model, n = decoded(folder)
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        model, packed = decoded(folder)
+        same = equal_weights(lathe, folder, packed)
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         with tempfile.TemporaryDirectory() as work:
             prompts, out = pathlib.Path(work, "in.jsonl"), pathlib.Path(work, "out.jsonl")
             prompts.write_text("".join(json.dumps({"prompt": p}) + "\n" for p in PROMPTS))
@@ -182,7 +207,7 @@ def main():
             rows = [json.loads(line) for line in out.read_text().splitlines()]
         worst, equal = 0.0, 0
         for prompt, row in zip(PROMPTS, rows):
-            ids = tokenizer(prompt)["input_ids"]
+            ids = tokenizer.encode(prompt).ids
             start = len(ids)
             for token, logprob in zip(row["ids"], row["logprobs"]):
                 with torch.no_grad():
@@ -192,8 +217,8 @@ def main():
                 ids.append(token)
             assert len(ids) - start == NEW, row
         worst_of_all = max(worst_of_all, worst)
-        print(f"{name}: {n} weights, {equal} of {NEW * len(PROMPTS)} greedy tokens equal, log-probabilities differ by {worst:.1e}")
-        assert equal == NEW * len(PROMPTS) and worst <= 1e-4
+        print(f"{name}: {same} of {len(packed)} weights equal, {equal} of {NEW * len(PROMPTS)} greedy tokens equal, log-probabilities differ by {worst:.1e}")
+        assert equal == NEW * len(PROMPTS) and worst <= 1e-4 and same == len(packed) > 0
 
 
 if __name__ == "__main__":

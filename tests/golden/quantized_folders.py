@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Folders of a tiny Llama in every layout of quantized weights that Lathe reads: data/quantized/<name>/.
+"""Folders of a tiny Llama in the layouts of quantized weights that Lathe reads: data/quantized/<name>/.
 
     /path/to/python tests/golden/quantized_folders.py   # needs torch, transformers, bitsandbytes, compressed-tensors, hqq
 
@@ -7,10 +7,11 @@
   model.safetensors    with the planes as the reference library stores them
   golden.safetensors   logits f32 [1,T,V] of the decoded weights in fp32, and the row of tokens
 
-bnb_* are written by transformers with bitsandbytes; fp8_block's planes by transformers' FineGrained FP8; ct_* by the
+bnb_* are written by transformers with bitsandbytes, and so are gpt2_*, of a tiny GPT-2; fp8_block's planes by transformers' FineGrained FP8; ct_* by the
 compressors of compressed-tensors; hqq by hqq's quantizer under the names of its HQQLinear; modelopt_nvfp4 and eetq by the
-functions of quant_formats.py; gptq_* and awq are packed here as the sources of GPTQModel and AutoAWQ pack. mixed_ct has two groups: attention in FP8 rows, the MLP in MXFP4, and one layer left as it
-is. The weights that the logits come from are decoded by the same library, or those functions.
+functions of quant_formats.py; gptq_* are packed here as GPTQModel's source packs. mixed_ct has two groups: attention in FP8 rows,
+the MLP in MXFP4, and one layer left as it is. The weights that the logits come from are decoded by the same library, or those
+functions. data/quantized/awq is made by AutoAWQ itself, which needs a Python of its own: awq_folders.py.
 """
 import json
 import pathlib
@@ -19,6 +20,7 @@ import types
 
 import bitsandbytes.functional as bnb
 import torch
+from bitsandbytes.nn import Linear4bit, Linear8bitLt
 from compressed_tensors.compressors.mxfp4.base import MXFP4PackedCompressor
 from compressed_tensors.compressors.naive_quantized.base import FloatQuantizationCompressor
 from compressed_tensors.compressors.nvfp4.base import NVFP4PackedCompressor
@@ -27,7 +29,8 @@ from compressed_tensors.quantization.lifecycle.forward import dequantize
 from compressed_tensors.quantization.utils import calculate_qparams, generate_gparam
 from hqq.core.quantize import Quantizer
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig, LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers.pytorch_utils import Conv1D
 from transformers.integrations.finegrained_fp8 import Fp8Dequantize, Fp8Quantize
 
 import quant_formats as qf
@@ -44,7 +47,15 @@ def model():
     return LlamaForCausalLM(config).to(torch.bfloat16).eval()
 
 
-BASE = OUT / "base"
+def gpt2():
+    """Its layers are Conv1D, whose weights are [in, out]; bitsandbytes gets them as [out, in]."""
+    torch.manual_seed(8)
+    config = GPT2Config(vocab_size=64, n_positions=64, n_embd=64, n_layer=1, n_head=2, initializer_range=0.2, bos_token_id=1,
+                        eos_token_id=2, dtype="bfloat16")
+    return GPT2LMHeadModel(config).to(torch.bfloat16).eval()
+
+
+BASE, BASE_GPT2 = OUT / "base", OUT / "base_gpt2"
 TOKENS = torch.tensor([[(7 * i * i + 3 * i) % 61 + 3 for i in range(T)]])
 
 
@@ -52,11 +63,12 @@ def linears(state):
     return [k for k in state if k.endswith("proj.weight")]
 
 
-def finish(name, folder, decoded):
+def finish(name, folder, decoded, base=BASE):
     """golden.safetensors from the decoded weights {name: f32}."""
-    m = LlamaForCausalLM.from_pretrained(BASE, dtype=torch.float32, attn_implementation="eager").eval()
+    m = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32, attn_implementation="eager").eval()
     state = m.state_dict()
     for key, value in decoded.items():
+        value = value.T if isinstance(m.get_submodule(key.removesuffix(".weight")), Conv1D) else value
         assert state[key].shape == value.shape, key
         state[key].copy_(value)
     with torch.no_grad():
@@ -67,14 +79,14 @@ def finish(name, folder, decoded):
     print(name, sum(p.stat().st_size for p in folder.iterdir()), "bytes")
 
 
-def bitsandbytes(name, config, decode):
+def bitsandbytes(name, config, decode, base=BASE):
     folder = OUT / name
     shutil.rmtree(folder, ignore_errors=True)
-    m = AutoModelForCausalLM.from_pretrained(BASE, dtype=torch.bfloat16, quantization_config=config)
+    m = AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16, quantization_config=config)
     m.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
-    decoded = {k + ".weight": decode(v.weight) for k, v in m.named_modules() if k.endswith("proj")}
-    finish(name, folder, decoded)
+    decoded = {k + ".weight": decode(v.weight) for k, v in m.named_modules() if isinstance(v, (Linear4bit, Linear8bitLt))}
+    finish(name, folder, decoded, base)
 
 
 def nf4(weight):
@@ -224,19 +236,6 @@ def gptq(bits, group, symmetric, act_order, version):
     return convert
 
 
-def awq(group):
-    """The packing of AutoAWQ 0.2.9, awq/modules/linear/gemm.py: eight outputs to a word, in the order 0 2 4 6 1 3 5 7."""
-    def words(values):
-        eights = values.long().unflatten(-1, (-1, 8))[..., [0, 2, 4, 6, 1, 3, 5, 7]]
-        packed = (eights << (4 * torch.arange(8))).sum(-1)
-        return torch.where(packed >= 1 << 31, packed - (1 << 32), packed).to(torch.int32)
-
-    def convert(_, w):
-        codes, zeros, scales, _, back = rounded(w, 4, group, False, 0, torch.arange(w.shape[1]))
-        return {"../qweight": words(codes.T), "../qzeros": words(zeros.T), "../scales": scales.T}, back
-    return convert
-
-
 def ct_group(layout, targets=("Linear",), **weights):
     weights = {"symmetric": True, "dynamic": False, "type": "float", **weights}
     return {"targets": list(targets), "weights": weights, "input_activations": None, "output_activations": None,
@@ -248,6 +247,13 @@ def ct_config(layout, *groups, ignore=("lm_head",)):
             "config_groups": {f"group_{i}": g for i, g in enumerate(groups)}, "ignore": list(ignore)}
 
 
+def of_gpt2():
+    gpt2().save_pretrained(BASE_GPT2)
+    bitsandbytes("gpt2_nf4", BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4"), nf4, BASE_GPT2)
+    bitsandbytes("gpt2_int8", BitsAndBytesConfig(load_in_8bit=True), int8, BASE_GPT2)
+    shutil.rmtree(BASE_GPT2)
+
+
 def main():
     shutil.rmtree(BASE, ignore_errors=True)
     model().save_pretrained(BASE)
@@ -255,6 +261,7 @@ def main():
     bitsandbytes("bnb_nf4_bf16", BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4",
                                                     bnb_4bit_quant_storage=torch.bfloat16), nf4)
     bitsandbytes("bnb_int8", BitsAndBytesConfig(load_in_8bit=True), int8)
+    of_gpt2()
     by_hand("fp8_block", {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
                           "weight_block_size": [128, 128]}, fp8_block)
     fp8 = dict(num_bits=8)
@@ -279,8 +286,6 @@ def main():
         by_hand(f"gptq_{bits}bit", {"quant_method": "gptq", "bits": bits, "group_size": group, "desc_act": act_order,
                                     "sym": symmetric, "checkpoint_format": "gptq" if version == 1 else "gptq_v2",
                                     "pack_dtype": "int32"}, gptq(bits, group, symmetric, act_order, version))
-    by_hand("awq", {"quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": True, "version": "gemm",
-                    "modules_to_not_convert": None}, awq(32))
     row = ct_fp8("channel", torch.bfloat16)
     by_hand("mixed_ct", ct_config("mixed-precision",
                                   ct_group("float-quantized", [r"re:.*self_attn\..*"], strategy="channel", **fp8),

@@ -1,9 +1,9 @@
-/* The head over the vocabulary with what an adapter adds to it, u v^T: HEAD_LOGPROB, HEAD_ENTROPY
- * and their derivatives on the CPU device. HEAD_EVAL and HEAD_SAMPLE are among the cases of
- * `lathe plugin check` (core/ir/ops/head.c). */
+/* The head over the vocabulary with what an adapter adds to it, u v^T, and the factors s of the
+ * logits' columns: HEAD_LOGPROB, HEAD_ENTROPY and their derivatives on the CPU device. HEAD_EVAL
+ * and HEAD_SAMPLE are among the cases of `lathe plugin check` (core/ir/ops/head.c). */
 #include "kernels/op_harness.h"
 
-/* Number of the input u; v is the next one. */
+/* Number of the input u; v and s are the next ones. */
 static int input_u(int32_t op)
 {
     return op == LATHE_OP_HEAD_LOGPROB_BWD || op == LATHE_OP_HEAD_ENTROPY_BWD ? 4 : 3;
@@ -18,6 +18,8 @@ static double logit(const op_case *c, double *const *in, int64_t n, int64_t v)
         sum += in[0][n * width + i] * in[1][v * width + i];
     for (int64_t i = 0; i < rank; i++)
         sum += in[u][n * rank + i] * in[u + 1][v * rank + i];
+    if (in[u + 2] != NULL)
+        sum *= in[u + 2][v];
     const double cap = (double)c->attrs.softcap;
     return cap > 0.0 ? cap * tanh(sum / cap) : sum;
 }
@@ -63,6 +65,8 @@ static void backward(const op_case *c, double *const *in, double *const *want)
     op_differences(loss, c, in, in[0], lathe_desc_count(&c->in[0]), want[1]);
     op_differences(loss, c, in, in[5], lathe_desc_count(&c->in[5]), want[2]);
     op_differences(loss, c, in, in[4], lathe_desc_count(&c->in[4]), want[3]);
+    if (in[6] != NULL)
+        op_differences(loss, c, in, in[6], lathe_desc_count(&c->in[6]), want[4]);
 }
 
 /* The logits (up to about 3 in these tests) and their gradients are rounded to 8 or 11 bits; the
@@ -77,6 +81,7 @@ static double head_slack(int32_t dtype, int64_t width)
 typedef struct sizes {
     int64_t n, width, vocabulary, rank, chunk;
     float cap;
+    int scales; /* with s */
 } sizes;
 
 static void inputs(op_case *c, int32_t dtype, const sizes *s)
@@ -92,39 +97,45 @@ static void inputs(op_case *c, int32_t dtype, const sizes *s)
         c->value[2][r] = -1.0;
     op_input(c, u, lathe_desc_2d(dtype, s->n, s->rank), 0.0, 1.0);
     op_input(c, u + 1, lathe_desc_2d(dtype, s->vocabulary, s->rank), 0.0, scale);
+    if (s->scales)
+        op_input(c, u + 2, lathe_desc_1d(LATHE_F32, s->vocabulary), 1.0, 0.3);
     c->slack = head_slack(dtype, s->width + s->rank);
 }
 
 static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};
 /* the vocabulary of the last is cut into two blocks, of which one is narrower */
-static const sizes cases[] = {{5, 8, 40, 3, 0, 0.0f},
-                              {13, 9, 37, 4, 4, 2.0f},
-                              {4, 6, 70, 1, 2, 0.0f},
-                              {3, 4, 9000, 2, 0, 0.0f}};
+static const sizes cases[] = {{5, 8, 40, 3, 0, 0.0f, 0},   {13, 9, 37, 4, 4, 2.0f, 0},
+                              {4, 6, 70, 1, 2, 0.0f, 0},   {5, 8, 40, 3, 0, 0.0f, 1},
+                              {13, 9, 37, 4, 4, 2.0f, 1},  {4, 6, 700, 1, 2, 0.0f, 1},
+                              {3, 4, 9000, 2, 0, 0.0f, 0}, {3, 4, 9000, 2, 0, 0.0f, 1}};
+enum { CASES = 8, SMALL = 5 }; /* SMALL: those whose gradient is a difference */
 
 Test(head_adapter, log_probabilities_and_entropies_have_both_terms)
 {
     static const int32_t ops[] = {LATHE_OP_HEAD_LOGPROB, LATHE_OP_HEAD_ENTROPY};
-    for (int k = 0; k < 24; k++) {
-        op_case c = {.op = ops[k / 12], .product = 1, .reference = forward};
-        inputs(&c, dtypes[k % 3], &cases[k / 3 % 4]);
-        op_output(&c, 0, lathe_desc_1d(LATHE_F32, cases[k / 3 % 4].n));
+    for (int k = 0; k < 2 * 3 * CASES; k++) {
+        const sizes *s = &cases[k / 3 % CASES];
+        op_case c = {.op = ops[k / (3 * CASES)], .product = 1, .reference = forward};
+        inputs(&c, dtypes[k % 3], s);
+        op_output(&c, 0, lathe_desc_1d(LATHE_F32, s->n));
         op_check(&c);
     }
 }
 
-Test(head_adapter, gradients_reach_u_and_v)
+Test(head_adapter, gradients_reach_u_v_and_s)
 {
     static const int32_t ops[] = {LATHE_OP_HEAD_LOGPROB_BWD, LATHE_OP_HEAD_ENTROPY_BWD};
-    for (int k = 0; k < 18; k++) {
-        const sizes *s = &cases[k / 3 % 3];
-        op_case c = {.op = ops[k / 9], .product = 1, .reference = backward, .add = 1};
+    for (int k = 0; k < 2 * 3 * SMALL; k++) {
+        const sizes *s = &cases[k / 3 % SMALL];
+        op_case c = {.op = ops[k / (3 * SMALL)], .product = 1, .reference = backward, .add = 1};
         inputs(&c, dtypes[k % 3], s);
         op_input(&c, 3, lathe_desc_1d(LATHE_F32, s->n), 0.0, 1.0);
         op_output(&c, 0, lathe_desc_1d(LATHE_F32, s->n));
         op_output(&c, 1, lathe_desc_2d(dtypes[k % 3], s->n, s->width));
         op_output(&c, 2, lathe_desc_2d(LATHE_F32, s->vocabulary, s->rank));
         op_output(&c, 3, lathe_desc_2d(dtypes[k % 3], s->n, s->rank));
+        if (s->scales)
+            op_output(&c, 4, lathe_desc_1d(LATHE_F32, s->vocabulary));
         op_check(&c);
     }
 }

@@ -282,7 +282,9 @@ Test(quant_formats, weights_without_whole_groups_are_refused)
          "128"},
         {"fp8", INT64_MAX / 4, 4, "fp8: a weight of ["},
         {"gptq", 12, 64, "gptq: a weight of [12, 64]; with 4 bits both must be multiples of 8"},
-        {"awq", 8, 64, "awq: a weight of [8, 64]; the columns must be a multiple of 128"},
+        {"awq", 8, 64,
+         "awq: a weight of [8, 64]; the columns must be a multiple of quant.group_size, which is "
+         "128 (64 divides both"},
         {"awq", 4, 128, "awq: a weight of [4, 128]; the rows must be a multiple of 8"},
     };
     for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {

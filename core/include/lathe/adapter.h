@@ -100,10 +100,15 @@ typedef struct lathe_adapter_v1 {
                           lathe_val *out_y);
     /** [build] Builds what the adapter adds to the head: u c[N,R] and v c[V,R], with which the
      *  logits of x c[N,C] are x W^T + u v^T. Not called where the adapter is not enabled. NULL:
-     *  the head stays. */
+     *  the head stays, unless there is head_scaled. */
     lathe_status (*head)(void *self, const lathe_graph_api *api, lathe_graph *g,
                          const lathe_site *site, lathe_val x, lathe_val *out_u, lathe_val *out_v);
+    /** [build] Instead of head, for an adapter that also scales: the logits are (x W^T + u v^T)
+     * times s f32[V], column by column. NULL: head. */
+    lathe_status (*head_scaled)(void *self, const lathe_graph_api *api, lathe_graph *g,
+                                const lathe_site *site, lathe_val x, lathe_val *out_u,
+                                lathe_val *out_v, lathe_val *out_s);
 } lathe_adapter_v1;
-LATHE_ABI_SIZE(lathe_adapter_v1, 112);
+LATHE_ABI_SIZE(lathe_adapter_v1, 120);
 
 #endif

@@ -46,8 +46,8 @@
  *  DROPOUT       x c[..], rng i64[5] -> y c[..]                 kept with probability 1-p, times
  *                1/(1-p); u of element i, e = lathe_rng_index(rng, n, i): word e%4 of
  *                lathe_rng_block(rng[0], rng[1], rng_stream, e/4), uniform; kept iff u >= p
- *  HEAD_LOGPROB  x c[N,C], W c[V,C], targets i32[N], u? c[N,R], v? c[V,R] -> logp f32[N]
- *                log softmax(softcap(x W^T + u v^T))[target], by chunk_rows rows; with u no dW
+ *  HEAD_LOGPROB  x c[N,C], W c[V,C], targets i32[N], u? c[N,R], v? c[V,R], s? f32[V] -> logp f32[N]
+ *                log softmax(softcap(s * (x W^T + u v^T)))[target], chunk_rows at a time; u: no dW
  *  DEQUANT       up to 6 planes -> W c[O,I]                     decoded by the quant plugin
  *  CAST COPY     x -> y
  *  SUM           x f32[..] -> y f32[]                           summed in f64, in a fixed order
@@ -77,8 +77,8 @@
  *  SWIGLU_BWD    dy, gate, up -> dgate, dup
  *  GELU_TANH_BWD dy, x -> dx
  *  DROPOUT_BWD   dy, rng -> dx                                  the same mask
- *  HEAD_LOGPROB_BWD  x, W, targets, dlogp f32[N], u?, v? -> logp f32[N], dx c[N,C], dW? f32[V,C],
- *                du? c[N,R]; with u and v the third is dv? f32[V,R]; logp costs no further pass
+ *  HEAD_LOGPROB_BWD  x, W, targets, dlogp f32[N], u?, v?, s? -> logp f32[N], dx c[N,C], dW?
+ *                f32[V,C] (with u, dv? f32[V,R]), du? c[N,R], ds? f32[V]; logp costs no more passes
  *  BROADCAST     x f32[] or f32[R] -> y f32[..]                 backward of SUM and ROW_SUM:
  *                y[i] = x[i / count], count = elements of y per element of x
  *  SLICE_BWD     dy [count,..] -> dx [R,..]                     zero outside start .. start+count-1
@@ -87,8 +87,8 @@
  *  HEAD_EVAL     as HEAD_LOGPROB -> logp f32[N], top_logp f32[N], top i32[N]
  *                logp as HEAD_LOGPROB, bit for bit; top: the most likely token (ties: the
  *                smallest id), top_logp: its log-probability; 0, 0, -1 where the target is -1
- *  HEAD_SAMPLE   x c[N,C], W c[V,C], targets i32[N], rng i64[5], u?, v? -> sampled i32[N]
- *                smallest t with p[0] + .. + p[t] > z, p = softmax(softcap(x W^T + u v^T)), in f64;
+ *  HEAD_SAMPLE   x c[N,C], W c[V,C], targets i32[N], rng i64[5], u?, v?, s? -> sampled i32[N]
+ *                smallest t with p[0] + .. + p[t] > z, p = softmax as in HEAD_LOGPROB, in f64;
  *                z of row i: words 0 and 1 of lathe_rng_block(rng[0], rng[1], rng_stream, e) as
  *                lathe_uniform_f64, e = lathe_rng_index(rng, N, i); -1: no target, or p is NaN
  *
@@ -124,7 +124,7 @@
     X(SCALE_BY, "scale_by", 2, 1)                                                                  \
     X(LINCOMB, "lincomb", 2, 1)                                                                    \
     X(DROPOUT, "dropout", 2, 1)                                                                    \
-    X(HEAD_LOGPROB, "head_logprob", 5, 1)                                                          \
+    X(HEAD_LOGPROB, "head_logprob", 6, 1)                                                          \
     X(DEQUANT, "dequant", 6, 1)                                                                    \
     X(CAST, "cast", 1, 1)                                                                          \
     X(COPY, "copy", 1, 1)                                                                          \
@@ -147,11 +147,11 @@
     X(SWIGLU_BWD, "swiglu_bwd", 3, 2)                                                              \
     X(GELU_TANH_BWD, "gelu_tanh_bwd", 2, 1)                                                        \
     X(DROPOUT_BWD, "dropout_bwd", 2, 1)                                                            \
-    X(HEAD_LOGPROB_BWD, "head_logprob_bwd", 6, 4)                                                  \
+    X(HEAD_LOGPROB_BWD, "head_logprob_bwd", 7, 5)                                                  \
     X(BROADCAST, "broadcast", 1, 1)                                                                \
     X(SLICE_BWD, "slice_bwd", 1, 1)                                                                \
-    X(HEAD_EVAL, "head_eval", 5, 3)                                                                \
-    X(HEAD_SAMPLE, "head_sample", 6, 1)                                                            \
+    X(HEAD_EVAL, "head_eval", 6, 3)                                                                \
+    X(HEAD_SAMPLE, "head_sample", 7, 1)                                                            \
     X(SUM_SQUARES, "sum_squares", 2, 1)                                                            \
     X(UPDATE_SQUARES, "update_squares", 3, 1)                                                      \
     X(CLAMP, "clamp", 2, 1)                                                                        \
@@ -170,7 +170,7 @@ enum {
 };
 
 #define LATHE_OP_MAX_IN 8
-#define LATHE_OP_MAX_OUT 4
+#define LATHE_OP_MAX_OUT 5
 
 /** Attributes of a node. An op reads those named in its row of the table above; the others are 0.
  *  Plain data. */

@@ -39,7 +39,7 @@
  *                never selected; if a row has too few numbers, the rest is NaN with index -1
  *  UNIFORM_NOISE  x c[..], rng i64[5] -> y c[..]           y = x + alpha*(2u - 1); u of element e
  *                as in DROPOUT; only while training, elsewhere y = x; derivative 1; i/o 0
- *  HEAD_ENTROPY  x c[N,C], W c[V,C], targets i32[N], u?, v? -> h f32[N]
+ *  HEAD_ENTROPY  x c[N,C], W c[V,C], targets i32[N], u?, v?, s? -> h f32[N]
  *                h = -sum of p log p, p as in HEAD_LOGPROB, chunk_rows rows at a time; h = 0
  *                where the target is -1; other targets have no influence
  *  HEAD_DIVERGENCE  x c[N,C], W c[V,C], y d[N,D], U d[V,D], targets i32[N] -> k f32[N]
@@ -62,8 +62,8 @@
  *                y c[G,b(b-1)/2], each y = x[i,j] - x[j,i] of its block; b >= 2
  *
  *  Backward
- *  HEAD_ENTROPY_BWD  x, W, targets, dh f32[N], u?, v? -> h f32[N], dx c[N,C], dW? f32[V,C]
- *                one pass over the chunks also gives the entropies; u and v as in HEAD_LOGPROB_BWD
+ *  HEAD_ENTROPY_BWD  x, W, targets, dh f32[N], u?, v?, s? -> h f32[N], dx c[N,C], dW? f32[V,C]
+ *                one pass over the chunks also gives the entropies; u, v, s as in HEAD_LOGPROB_BWD
  *  HEAD_DIVERGENCE_BWD  x, W, y, U, targets, dk f32[N] -> k f32[N], dx c[N,C], dW? f32[V,C]
  *  HEAD_PICK_BWD x, W, ids, dy -> y, dx c[N,C], dW? f32[V,C]
  *  GELU_BWD      dy, x -> dx                               dy * (P(x) + x P'(x))
@@ -123,8 +123,8 @@
     X(SCATTER, "scatter", 2, 1)                                                                    \
     X(TOPK, "topk", 1, 2)                                                                          \
     X(TOPK_BWD, "topk_bwd", 2, 1)                                                                  \
-    X(HEAD_ENTROPY, "head_entropy", 5, 1)                                                          \
-    X(HEAD_ENTROPY_BWD, "head_entropy_bwd", 6, 4)                                                  \
+    X(HEAD_ENTROPY, "head_entropy", 6, 1)                                                          \
+    X(HEAD_ENTROPY_BWD, "head_entropy_bwd", 7, 5)                                                  \
     X(CUMSUM, "cumsum", 1, 1)                                                                      \
     X(GELU, "gelu", 1, 1)                                                                          \
     X(GELU_BWD, "gelu_bwd", 2, 1)                                                                  \

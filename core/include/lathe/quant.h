@@ -64,8 +64,7 @@ LATHE_HD static inline void lathe_quant_store(void *out, int32_t dtype, int64_t 
         ((uint16_t *)out)[i] = dtype == LATHE_F16 ? lathe_f32_to_f16(x) : lathe_f32_to_bf16(x);
 }
 
-/** What a folder's config.json says of the weight of one linear layer: the "quantization_config".
- */
+/** What the "quantization_config" of config.json says of one linear layer's weight. */
 typedef struct lathe_quant_config {
     uint32_t size;
     uint32_t reserved;  /* 0 */
@@ -75,8 +74,7 @@ typedef struct lathe_quant_config {
      * "weight_block_size.0" (after a slash: of config.json itself, "/torch_dtype"): the text of a
      * string, a number as JSON writes it, "true" or "false". NULL: it is absent, null, a list or an
      * object. Where the configuration has groups of layers (compressed-tensors' "config_groups"),
-     * the layer's group is searched first, then the whole. Borrowed as long as the configuration.
-     */
+     * the layer's group is searched first, then the whole. Borrowed with the configuration. */
     const char *(*get)(void *ctx, const char *path);
 } lathe_quant_config;
 LATHE_ABI_SIZE(lathe_quant_config, 32);
@@ -194,7 +192,9 @@ typedef struct lathe_quant_v1 {
     int32_t (*part_codes)(void *self, int64_t rows, int64_t cols, const void *const *planes,
                           const lathe_weight_part *part, int32_t dtype, float *values, void *room,
                           lathe_part_codes *out);
+    int32_t stores_conv1d; /* 1: the library stores Conv1D weights, as planes of W [out,in] */
+    int32_t reserved_end;  /* 0 */
 } lathe_quant_v1;
-LATHE_ABI_SIZE(lathe_quant_v1, 168);
+LATHE_ABI_SIZE(lathe_quant_v1, 176);
 
 #endif

@@ -1,6 +1,6 @@
 /* The head over the vocabulary: HEAD_LOGPROB, HEAD_ENTROPY, their derivatives, HEAD_EVAL,
- * HEAD_SAMPLE. Each may have two more inputs, u [N,R] and v [V,R], which add u v^T to the logits.
- */
+ * HEAD_SAMPLE. Each may have two more inputs, u [N,R] and v [V,R], which add u v^T to the logits,
+ * and with these a third one, s f32[V], by which the columns of the sum are multiplied. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@ static int32_t is_backward(const lathe_op_problem *p)
     return p->op == LATHE_OP_HEAD_LOGPROB_BWD || p->op == LATHE_OP_HEAD_ENTROPY_BWD;
 }
 
-/* The input u; v is the next one. */
+/* The input u; v and s are the next ones. */
 static int32_t input_u(int32_t op)
 {
     return op == LATHE_OP_HEAD_LOGPROB_BWD || op == LATHE_OP_HEAD_ENTROPY_BWD ||
@@ -27,15 +27,20 @@ static lathe_status infer_more(lathe_op_problem *p)
 {
     const int32_t k = input_u(p->op);
     const lathe_desc *x = lathe__in(p, 0), *u = lathe__in(p, k), *v = lathe__in(p, k + 1);
-    if (!u && !v)
+    const lathe_desc *s = lathe__in(p, k + 2);
+    if (!u && !v && !s)
         return LATHE_OK;
     if (!u || !v || u->rank != 2 || v->rank != 2 || u->dims[1] != v->dims[1] ||
         u->dtype != x->dtype || v->dtype != x->dtype || u->dims[0] != x->dims[0] ||
         v->dims[0] != p->in[1].dims[0])
         return lathe__bad_inputs(p, "u c[N,R] and v c[V,R] beside x, W and targets");
+    if (s && !lathe__is_vector(s, p->in[1].dims[0]))
+        return lathe__bad_inputs(p, "s f32[V] beside u and v");
     if (is_backward(p)) {
         p->out[2] = lathe__with_dtype(*v, LATHE_F32);
         p->out[3] = *u;
+        if (s)
+            p->out[4] = *s;
     }
     return LATHE_OK;
 }
@@ -68,9 +73,9 @@ static lathe_status infer(lathe_op_problem *p)
 
 static void derive(lathe_tape *t, const lathe_ir_node *n, lathe_val dy)
 {
-    const lathe_val u = n->in[3], v = n->in[4];
-    const lathe_val in[6] = {n->in[0], n->in[1], n->in[2], dy, u, v};
-    const lathe_val targets[4] = {n->out[0], n->in[0], u == LATHE_NONE ? n->in[1] : v, u};
+    const lathe_val u = n->in[3], v = n->in[4], s = n->in[5];
+    const lathe_val in[7] = {n->in[0], n->in[1], n->in[2], dy, u, v, s};
+    const lathe_val targets[5] = {n->out[0], n->in[0], u == LATHE_NONE ? n->in[1] : v, u, s};
     const int32_t op =
         n->op == LATHE_OP_HEAD_LOGPROB ? LATHE_OP_HEAD_LOGPROB_BWD : LATHE_OP_HEAD_ENTROPY_BWD;
     if (u != LATHE_NONE && lathe__needs(t, n->in[1]) && t->status == LATHE_OK)
@@ -79,7 +84,7 @@ static void derive(lathe_tape *t, const lathe_ir_node *n, lathe_val dy)
                                 "train one of the two");
     /* output 0 repeats the forward's result; it is not a gradient */
     t->g->values[n->out[0]].needs_grad = 0;
-    lathe__emit(t, op, &n->attrs, in, 6, targets, 3, 4, n->label);
+    lathe__emit(t, op, &n->attrs, in, 7, targets, 3, 5, n->label);
     t->g->values[n->out[0]].needs_grad = 1;
 }
 
@@ -103,18 +108,20 @@ static double flops_bwd(const lathe_op_problem *p)
            more * (1.0 + (lathe__out(p, 2) ? 1.0 : 0.0) + (lathe__out(p, 3) ? 1.0 : 0.0));
 }
 
-/* Checks u and v; *out_r: their columns, 0 if they are not there. */
+/* Checks u, v and s; *out_r: the columns of u and v, 0 if they are not there. */
 static lathe_status check_more(const lathe_op_problem *p, int64_t *out_r)
 {
     const int32_t k = input_u(p->op);
     *out_r = 0;
-    if (!lathe__in(p, k) && !lathe__in(p, k + 1))
+    if (!lathe__in(p, k) && !lathe__in(p, k + 1) && !lathe__in(p, k + 2))
         return LATHE_OK;
     if (!lathe__in(p, k) || !lathe__in(p, k + 1) || p->in[k + 1].rank != 2 ||
         p->in[k + 1].dims[1] < 1 || p->in[k + 1].dims[0] != p->in[1].dims[0])
         return lathe__refuse_shape(p, "u must be [N, R] and v [V, R]");
     *out_r = p->in[k + 1].dims[1];
     LATHE_TRY(lathe__check_in(p, k, p->in[0].dtype, lathe_desc_count(&p->in[2]) * *out_r));
+    if (lathe__in(p, k + 2))
+        LATHE_TRY(lathe__check_in(p, k + 2, LATHE_F32, p->in[1].dims[0]));
     return lathe__check_in(p, k + 1, p->in[0].dtype, p->in[1].dims[0] * *out_r);
 }
 
@@ -149,23 +156,41 @@ static lathe_status check(const lathe_op_problem *p)
         return lathe__refuse_shape(p, "there is a gradient of u, and no u");
     if (lathe__out(p, 3))
         LATHE_TRY(lathe__check_out(p, 3, dtype, n * r));
+    if (lathe__out(p, 4) && !lathe__in(p, 6))
+        return lathe__refuse_shape(p, "there is a gradient of s, and no s");
+    if (lathe__out(p, 4))
+        LATHE_TRY(lathe__check_out(p, 4, LATHE_F32, v));
     return lathe__out(p, 2) ? lathe__check_out(p, 2, LATHE_F32, v * (r > 0 ? r : c)) : LATHE_OK;
+}
+
+/* Logit v of row r before s and the cap. */
+static double product(const lathe_op_problem *p, double *const *in, int64_t r, int64_t v)
+{
+    const int32_t u = input_u(p->op);
+    const int64_t width = p->in[1].dims[1], rank = lathe__in(p, u) ? p->in[u].dims[1] : 0;
+    double x = 0.0;
+    for (int64_t i = 0; i < width; i++)
+        x += in[0][r * width + i] * in[1][v * width + i];
+    for (int64_t i = 0; i < rank; i++)
+        x += in[u][r * rank + i] * in[u + 1][v * rank + i];
+    return x;
+}
+
+/* Element v of s. */
+static double factor(const lathe_op_problem *p, double *const *in, int64_t v)
+{
+    const int32_t s = input_u(p->op) + 2;
+    return lathe__in(p, s) ? in[s][v] : 1.0;
 }
 
 /* Computes row r's logits, [V], and returns log(sum(exp)). */
 static double logits_of(const lathe_op_problem *p, double *const *in, int64_t r, double *logits)
 {
-    const int64_t width = p->in[1].dims[1], vocabulary = p->in[1].dims[0];
+    const int64_t vocabulary = p->in[1].dims[0];
     const double cap = (double)p->attrs.softcap;
-    const int32_t u = input_u(p->op);
-    const int64_t rank = lathe__in(p, u) ? p->in[u].dims[1] : 0;
     double top = -HUGE_VAL, sum = 0.0;
     for (int64_t v = 0; v < vocabulary; v++) {
-        double x = 0.0;
-        for (int64_t i = 0; i < width; i++)
-            x += in[0][r * width + i] * in[1][v * width + i];
-        for (int64_t i = 0; i < rank; i++)
-            x += in[u][r * rank + i] * in[u + 1][v * rank + i];
+        const double x = factor(p, in, v) * product(p, in, r, v);
         logits[v] = cap > 0.0 ? cap * tanh(x / cap) : x;
         top = fmax(top, logits[v]);
     }
@@ -180,6 +205,9 @@ static void add_gradient(const lathe_op_problem *p, double *const *in, double *c
 {
     const int32_t u = input_u(p->op);
     const int64_t width = p->in[1].dims[1], rank = lathe__in(p, u) ? p->in[u].dims[1] : 0;
+    if (out[4] != NULL)
+        out[4][v] += g * product(p, in, r, v);
+    g *= factor(p, in, v);
     for (int64_t i = 0; i < width; i++) {
         out[1][r * width + i] += g * in[1][v * width + i];
         if (out[2] != NULL && rank == 0)
@@ -279,6 +307,10 @@ static void exact(const lathe_op_problem *p, double *const *in, double *const *o
 }
 
 static const lathe_op_case logprob_cases[] = {
+    LATHE_CASE_WITH("c[13,9] c[37,9] i32[13]:T37 c[13,3] c[37,3] f32[37]", "f32[13]", 48, 4,
+                    .chunk_rows = 4),
+    LATHE_CASE_WITH("c[3,8] c[130,8] i32[3]:t130 c[3,2] c[130,2] f32[130]", "f32[3]", 130, 4,
+                    .softcap = 2.0f),
     LATHE_CASE_WITH("c[13,9] c[37,9] i32[13]:T37", "f32[13]", 40, 4, .chunk_rows = 4),
     LATHE_CASE_WITH("c[3,8] c[130,8] i32[3]:t130", "f32[3]", 130, 4, .softcap = 2.0f),
     LATHE_CASE_WITH("c[13,9] c[37,9] i32[13]:T37 c[13,3] c[37,3]", "f32[13]", 48, 4,
@@ -294,6 +326,10 @@ static const lathe_op_case logprob_bwd_cases[] = {
                     "f32[13] c[13,9] f32[37,3] c[13,3]", 64, 4, .chunk_rows = 4),
     LATHE_CASE_WITH("c[3,8] c[40,8] i32[3]:t40 f32[3] c[3,5] c[40,5]", "f32[3] c[3,8] - c[3,5]", 64,
                     4, .softcap = 2.0f),
+    LATHE_CASE_WITH("c[13,9] c[37,9] i32[13]:T37 f32[13] c[13,3] c[37,3] f32[37]",
+                    "f32[13] c[13,9] f32[37,3] c[13,3] f32[37]", 64, 4, .chunk_rows = 4),
+    LATHE_CASE_WITH("c[3,8] c[40,8] i32[3]:t40 f32[3] c[3,5] c[40,5] f32[40]",
+                    "f32[3] c[3,8] - - f32[40]", 64, 4, .softcap = 2.0f),
     LATHE_LAST_CASE,
 };
 
@@ -301,6 +337,8 @@ static const lathe_op_case eval_cases[] = {
     LATHE_CASE_WITH("c[13,5]:w c[101,5]:w i32[13]:T101", "f32[13] f32[13] i32[13]", 110, 0,
                     .chunk_rows = 8),
     LATHE_CASE_WITH("c[13,5]:w c[101,5]:w i32[13]:T101 c[13,2]:w c[101,2]:w",
+                    "f32[13] f32[13] i32[13]", 120, 0, .chunk_rows = 8),
+    LATHE_CASE_WITH("c[13,5]:w c[101,5]:w i32[13]:T101 c[13,2]:w c[101,2]:w f32[101]:w",
                     "f32[13] f32[13] i32[13]", 120, 0, .chunk_rows = 8),
     LATHE_LAST_CASE,
 };
@@ -310,12 +348,14 @@ static const lathe_op_case sample_cases[] = {
     LATHE_CASE_WITH("c[38,5]:w c[101,5]:w i32[38]:T101 i64[5]:R", "i32[38]", 0, 0, .rng_stream = 9),
     LATHE_CASE_WITH("c[37,5]:w c[101,5]:w i32[37]:T101 i64[5]:r c[37,2]:w c[101,2]:w", "i32[37]", 0,
                     0, .rng_stream = 9),
+    LATHE_CASE_WITH("c[37,5]:w c[101,5]:w i32[37]:T101 i64[5]:r c[37,2]:w c[101,2]:w f32[101]:w",
+                    "i32[37]", 0, 0, .rng_stream = 9),
     LATHE_LAST_CASE,
 };
 
 LATHE_OP_DEFINE(HEAD_LOGPROB, .infer = infer, .derive = derive, .flops = flops, .check = check,
                 .exact = exact, .cases = logprob_cases);
-LATHE_OP_DEFINE(HEAD_LOGPROB_BWD, .accumulates = 1, .param_outputs = 4, .infer = infer,
+LATHE_OP_DEFINE(HEAD_LOGPROB_BWD, .accumulates = 1, .param_outputs = 20, .infer = infer,
                 .flops = flops_bwd, .check = check, .exact = exact, .cases = logprob_bwd_cases);
 LATHE_OP_DEFINE(HEAD_EVAL, .infer = infer, .flops = flops, .check = check, .exact = exact,
                 .cases = eval_cases);
@@ -323,5 +363,5 @@ LATHE_OP_DEFINE(HEAD_SAMPLE, .infer = infer, .flops = flops, .check = check, .ex
                 .cases = sample_cases);
 LATHE_OP_DEFINE(HEAD_ENTROPY, .infer = infer, .derive = derive, .flops = flops, .check = check,
                 .exact = exact, .cases = logprob_cases);
-LATHE_OP_DEFINE(HEAD_ENTROPY_BWD, .accumulates = 1, .param_outputs = 4, .infer = infer,
+LATHE_OP_DEFINE(HEAD_ENTROPY_BWD, .accumulates = 1, .param_outputs = 20, .infer = infer,
                 .flops = flops_bwd, .check = check, .exact = exact, .cases = logprob_bwd_cases);

@@ -10,6 +10,8 @@
  * V is never computed:  n^2 = |W|^2 + 2 s <W A^T, B> + s^2 <B (A A^T), B>, row by row. |W| is a
  * parameter that the core derives from the weight at each load. W may be quantized.
  *
+ * At the head over the vocabulary [V, C] the logits are (m / n) (V x), column by column.
+ *
  * At the token embedding [V, C] the rows of V are its columns: m has an element for each of the C
  * channels, y = (m / n) (W[t] + s B A[:,t]).
  *
@@ -129,22 +131,27 @@ static lathe_val squares(builder *t, const lora *l, const lathe_site *site, lath
                 node(t, LATHE_OP_SUM_COLUMNS, NULL, bb, LATHE_NONE));
 }
 
-/* m/n - 1, as a matrix of the output's shape and dtype. The 1 is subtracted in f32: a compute dtype
- * of few bits then keeps the digits of the small difference. */
-static lathe_val surplus(builder *t, const lora *l, const lathe_site *site, lathe_val a,
-                         lathe_val b, const lathe_desc *y)
+/* m/n f32[out] */
+static lathe_val ratio(builder *t, const lora *l, const lathe_site *site, lathe_val a, lathe_val b)
 {
     const lathe_op_attrs limit = {.alpha = SMALLEST, .beta = 3e38}, half = {.alpha = 0.5};
-    const lathe_op_attrs less_one = {.alpha = 1.0, .beta = -1.0};
-    const lathe_op_attrs rows = {.count = y->dims[0], .dtype = y->dtype};
     const lathe_val m = norms(t, l, site, MAGNITUDE ".weight", 1);
     const lathe_val in = squares(t, l, site, a, b);
     lathe_val n = node(t, LATHE_OP_CLAMP, &limit, in, LATHE_NONE);
     n = node(t, LATHE_OP_LOG, NULL, n, LATHE_NONE);
     n = node(t, LATHE_OP_SCALE, &half, n, LATHE_NONE);
     n = node(t, LATHE_OP_EXP, NULL, n, LATHE_NONE);
-    n = node(t, LATHE_OP_DIV, NULL, m, n);
-    n = node(t, LATHE_OP_SCALE, &less_one, n, LATHE_NONE);
+    return node(t, LATHE_OP_DIV, NULL, m, n);
+}
+
+/* m/n - 1, as a matrix of the output's shape and dtype. The 1 is subtracted in f32: a compute dtype
+ * of few bits then keeps the digits of the small difference. */
+static lathe_val surplus(builder *t, const lora *l, const lathe_site *site, lathe_val a,
+                         lathe_val b, const lathe_desc *y)
+{
+    const lathe_op_attrs less_one = {.alpha = 1.0, .beta = -1.0};
+    const lathe_op_attrs rows = {.count = y->dims[0], .dtype = y->dtype};
+    const lathe_val n = node(t, LATHE_OP_SCALE, &less_one, ratio(t, l, site, a, b), LATHE_NONE);
     return node(t, LATHE_OP_BROADCAST_ROW, &rows, n, LATHE_NONE);
 }
 
@@ -197,16 +204,35 @@ static lathe_status dora_embed(void *self, const lathe_graph_api *api, lathe_gra
     if (!enabled)
         return LATHE_OK;
     if (l->targets.saved.ties)
-        return lathe_fail(l->host, LATHE_E_CONFIG,
-                          "dora: ensure_weight_tying with %s in target_modules would adapt the "
-                          "head, too, which dora does not offer: use lora, or leave one of them "
-                          "out",
-                          site->module);
+        return lathe_fail(
+            l->host, LATHE_E_CONFIG,
+            "dora: ensure_weight_tying with %s in target_modules would make it and "
+            "the head share A and B but not the magnitude, which dora does not offer: "
+            "use lora, or leave one of them out",
+            site->module);
     LATHE_TRY(lora_embed_update(l, api, g, site, tokens, &a, &b, &update));
     LATHE_TRY(api->desc(g, update, &desc));
     const lathe_val y = node(&t, LATHE_OP_ADD, NULL, *out_y, update);
     const lathe_val more = node(&t, LATHE_OP_MUL, NULL, y, surplus(&t, l, site, a, b, &desc));
     *out_y = node(&t, LATHE_OP_ADD, NULL, y, more);
+    return t.status;
+}
+
+/* With dropout, W would see x and the update dropout(x): two products with W. */
+static lathe_status dora_head_scaled(void *self, const lathe_graph_api *api, lathe_graph *g,
+                                     const lathe_site *site, lathe_val x, lathe_val *out_u,
+                                     lathe_val *out_v, lathe_val *out_s)
+{
+    lora *l = self;
+    builder t = {api, g, LATHE_OK};
+    lathe_val a = LATHE_NONE;
+    if (l->dropout > 0.0)
+        return lathe_fail(l->host, LATHE_E_CONFIG,
+                          "dora: dropout is not offered with the head %s in target_modules: set "
+                          "dropout = 0.0, or leave the head out",
+                          site->module);
+    LATHE_TRY(lora_head_pair(l, api, g, site, x, out_u, &a, out_v));
+    *out_s = ratio(&t, l, site, a, *out_v);
     return t.status;
 }
 
@@ -292,6 +318,7 @@ static const lathe_adapter_v1 table = {
     .config_json = lora_config_json,
     .check = lora_check,
     .embed = dora_embed,
+    .head_scaled = dora_head_scaled,
 };
 
 LATHE_EXPORT extern const lathe_plugin LATHE_PLUGIN_ENTRY;

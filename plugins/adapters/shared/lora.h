@@ -109,6 +109,10 @@ lathe_status lora_embed(void *self, const lathe_graph_api *api, lathe_graph *g,
                         lathe_val *out_y);
 lathe_status lora_head(void *self, const lathe_graph_api *api, lathe_graph *g,
                        const lathe_site *site, lathe_val x, lathe_val *out_u, lathe_val *out_v);
+/** lora_head that also gives A [r, in]; v is B. */
+lathe_status lora_head_pair(lora *self, const lathe_graph_api *api, lathe_graph *g,
+                            const lathe_site *site, lathe_val x, lathe_val *out_u, lathe_val *out_a,
+                            lathe_val *out_v);
 
 /** Builds s B A[:,t] c[N,C] of an embedding, and gives A [V, r] and B [C, r]. */
 lathe_status lora_embed_update(lora *self, const lathe_graph_api *api, lathe_graph *g,

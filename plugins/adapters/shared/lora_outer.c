@@ -171,7 +171,14 @@ int32_t lora_targets_head(const lora *l, const lathe_site *site)
 lathe_status lora_head(void *self, const lathe_graph_api *api, lathe_graph *g,
                        const lathe_site *site, lathe_val x, lathe_val *out_u, lathe_val *out_v)
 {
-    lora *l = self;
+    lathe_val a = LATHE_NONE;
+    return lora_head_pair(self, api, g, site, x, out_u, &a, out_v);
+}
+
+lathe_status lora_head_pair(lora *l, const lathe_graph_api *api, lathe_graph *g,
+                            const lathe_site *site, lathe_val x, lathe_val *out_u, lathe_val *out_a,
+                            lathe_val *out_v)
+{
     const lathe_op_attrs scale = {.alpha = lora_scale(l, site->module)};
     lathe_val a = LATHE_NONE, b = LATHE_NONE, h = LATHE_NONE;
     LATHE_TRY(check_head(l, site));
@@ -188,6 +195,7 @@ lathe_status lora_head(void *self, const lathe_graph_api *api, lathe_graph *g,
     if (scale.alpha != 1.0)
         LATHE_TRY(api->node(g, LATHE_OP_SCALE, &scale, &h, 1, &h, 1, -1, "lora.scale"));
     *out_u = h;
+    *out_a = a;
     *out_v = b;
     return LATHE_OK;
 }

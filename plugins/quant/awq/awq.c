@@ -34,10 +34,28 @@ static lathe_status read_values(const lathe_host *host, awq *q, const lathe_valu
     return LATHE_OK;
 }
 
+static int64_t common_divisor(int64_t a, int64_t b)
+{
+    while (b != 0) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
 lathe_status awq_accepts(void *self, int64_t rows, int64_t cols)
 {
     const awq *q = self;
-    LATHE_TRY(codec_check_groups(&q->head, "awq", rows, cols, awq_group(q, cols)));
+    const int64_t group = awq_group(q, cols);
+    LATHE_TRY(codec_check_dims(&q->head, "awq", rows, cols));
+    if (cols % group != 0)
+        return lathe_fail(q->head.host, LATHE_E_SHAPE,
+                          "awq: a weight of [%lld, %lld]; the columns must be a multiple of "
+                          "quant.group_size, which is %lld (%lld divides both, and -1 makes one "
+                          "group of all columns)",
+                          (long long)rows, (long long)cols, (long long)group,
+                          (long long)common_divisor(cols, group));
     if (rows % AWQ_WORD != 0)
         return lathe_fail(q->head.host, LATHE_E_SHAPE,
                           "awq: a weight of [%lld, %lld]; the rows must be a multiple of 8",

@@ -409,6 +409,7 @@ static const lathe_quant_v1 gptq_table = {
     .read_config = gptq_read_config,
     .check_planes = gptq_check_planes,
     .encode_calibrated = gptq_encode_calibrated,
+    .stores_conv1d = 1,
 };
 
 LATHE_INSTANCE(gptq, read_values)

@@ -243,6 +243,7 @@ static const lathe_quant_v1 int8_table = {
     .meta_suffix = "../weight_format",
     .methods = methods,
     .read_config = int8_read_config,
+    .stores_conv1d = 1,
 };
 
 const lathe_plugin LATHE_PLUGIN_ENTRY = {

@@ -289,6 +289,7 @@ static const lathe_quant_v1 nf4_table = {
     .methods = nf4_methods,
     .read_config = nf4_read_config,
     .cuda_image = LATHE_CUDA_IMAGE,
+    .stores_conv1d = 1,
 };
 
 LATHE_INSTANCE(nf4, read_values)

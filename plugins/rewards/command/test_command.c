@@ -147,11 +147,10 @@ Test(command_reward, cancel_ends_a_program_that_hangs)
 
 Test(command_reward, a_missing_program_is_refused_before_the_run)
 {
-    reward_refuses("command = [\"no-such-program\"]",
-                   "reward command: command: there is no program "
-                   "'no-such-program' in the folders of PATH");
+    reward_refuses("command = [\"no-such-program\"]", "reward command: there is no program "
+                                                      "'no-such-program' in the folders of PATH");
     reward_refuses("command = [\"./judge.py\"]",
-                   "reward command: command: there is no program './judge.py' that may be run; a "
+                   "reward command: there is no program './judge.py' that may be run; a "
                    "relative path begins in the current folder");
     reward_refuses(
         "command = []",

@@ -281,6 +281,16 @@ Test(oracle_adapters, the_embedding_under_dora)
     check_case("outer_dora", "llama_untied", 9);
 }
 
+Test(oracle_adapters, the_head_under_dora)
+{
+    check_case("outer_dora_head", "llama_untied", 12);
+}
+
+Test(oracle_adapters, the_head_of_a_tied_model_under_dora_and_a_softcap)
+{
+    check_case("outer_dora_softcap", "gemma2", 3);
+}
+
 /* ---- merging several ---- */
 
 /* Merges merge_a and `other` with the weights 0.7 and -0.4, and compares the logits. */

@@ -1,16 +1,18 @@
 /* Model folders whose weights are quantized, as other libraries store them: logits, refusals.
- * Goldens: tests/golden/quantized_folders.py. */
+ * Goldens: tests/golden/quantized_folders.py, awq_folders.py. */
 #include <glob.h>
 
 #include "base/fs.h"
 #include "base/log.h"
 #include "generate/generator.h"
+#include "gguf/model_files.h"
+#include "model/decoded_weights.h"
 #include "run_case.h"
 
 #define QUANTIZED LATHE_TEST_DATA "/golden/data/quantized/"
 #define TOKENIZER "tokenizer.path=" LATHE_TEST_DATA "/golden/data/tokenizer/tiny_64.json"
 
-enum { FOLDERS = 16, LINEAR = 7 };
+enum { FOLDERS = 18, LINEAR = 7 };
 
 /* Settings of a run that computes in fp32; `more`: further settings, NULL-terminated. */
 static lathe_status open_folder(const char *path, int32_t mode, const char *const *more,
@@ -49,6 +51,39 @@ static void check_logits(const char *path)
     OK(lathe_forward(run, &batch, LATHE_FORWARD_LOGITS, &f));
     compare(path, f.logits, logits->data, lathe_desc_count(&logits->desc), 2e-6);
     lathe_run_close(run);
+    lathe_safetensors_close(golden);
+}
+
+/* AutoAWQ quantized and saved this folder, read it again, and decoded each weight in f16. */
+Test(quantized_folders, weights_that_autoawq_wrote_have_the_bits_that_it_decodes)
+{
+    lathe_safetensors *golden = NULL, *set = NULL, *decoded = NULL;
+    lathe_run *run = NULL;
+    int weights = 0;
+    OK(lathe_safetensors_open(QUANTIZED "awq/golden.safetensors", &golden));
+    OK(open_folder(QUANTIZED "awq", LATHE_OPEN_BATCHES, lora, &run));
+    OK(lathe_model_weights(QUANTIZED "awq", &set));
+    OK(lathe_decoded_weights_open(set, &run->model, &run->params, &decoded));
+    for (int32_t i = 0; i < run->params.n; i++) {
+        const lathe_param *p = run->params.rows[i];
+        const int64_t n = lathe_desc_count(&p->desc);
+        if (!p->planes_on_file)
+            continue;
+        const lathe_st_tensor *want = lathe_safetensors_find(golden, p->name);
+        const lathe_st_tensor *got = lathe_safetensors_find(decoded, p->name);
+        cr_assert(want && got && want->desc.dtype == LATHE_F16, "%s", p->name);
+        uint16_t *values = malloc((size_t)n * sizeof *values);
+        OK(lathe_st_read(got, 0, n, values, LATHE_F16));
+        for (int64_t k = 0; k < n; k++)
+            cr_assert_eq(values[k], ((const uint16_t *)want->data)[k], "%s[%lld]", p->name,
+                         (long long)k);
+        free(values);
+        weights++;
+    }
+    cr_expect_eq(weights, LINEAR);
+    lathe_run_close(run);
+    lathe_safetensors_close(decoded);
+    lathe_safetensors_close(set);
     lathe_safetensors_close(golden);
 }
 
@@ -274,7 +309,7 @@ static const fault faults[] = {
      "\"nbits\": 4",
      "\"nbits\": 5",
      {"adapter.name=lora"},
-     "%s/config.json: quantization_config: quant hqq: hqq: bits = 5; expected 1, 2, 3, 4 or 8"},
+     "%s/config.json: quantization_config: quant hqq: bits = 5; expected 1, 2, 3, 4 or 8"},
     {"hqq",
      JSON,
      "\"group_size\": 32",
