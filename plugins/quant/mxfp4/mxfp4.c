@@ -179,6 +179,31 @@ static int32_t mxfp4_part_codes(void *self, int64_t rows, int64_t cols, const vo
     return 1;
 }
 
+static int32_t mxfp4_codes(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                           lathe_weight_codes *out)
+{
+    (void)self, (void)rows, (void)cols, (void)planes;
+    *out = e2m1_codes(MXFP4_WEIGHT, MXFP4_GROUP);
+    return 1;
+}
+
+static void mxfp4_part_scales(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                              const lathe_weight_part *part, float *scales, float *offsets)
+{
+    const codec_head *head = self;
+    const int64_t n = part->cols / MXFP4_GROUP;
+    (void)rows, (void)offsets;
+    for (int64_t i = 0; i < part->runs * part->rows; i++) {
+        const int64_t at = codec_part_row(part, i) * cols + part->col;
+        const uint8_t *const exponents = (const uint8_t *)planes[MXFP4_SCALE] + at / MXFP4_GROUP;
+        float *const to = scales + i * part->stride;
+        if (head->build == CODEC_AVX512)
+            wide_e8m0(exponents, n, to);
+        for (int64_t k = 0; head->build != CODEC_AVX512 && k < n; k++)
+            to[k] = small_e8m0(exponents[k]);
+    }
+}
+
 static int64_t mxfp4_config_json(void *self, char *out, int64_t capacity)
 {
     (void)self;
@@ -215,6 +240,8 @@ static const lathe_quant_v1 mxfp4_table = {
     .decode_part = mxfp4_decode_part,
     .code_group = mxfp4_code_group,
     .part_codes = mxfp4_part_codes,
+    .codes = mxfp4_codes,
+    .part_scales = mxfp4_part_scales,
     .config_json = mxfp4_config_json,
     .cuda_image = LATHE_CUDA_IMAGE,
     .methods = methods,
