@@ -26,7 +26,8 @@ code_form code_form_of(const lathe_weight_codes *codes, int64_t cols)
         f.group = codes->group;
         f.sums = cpu_round_up((cols + f.group - 1) / f.group, 16);
     }
-    f.row_bytes = cpu_round_up(cols, BLOCK) * (is_wide(&f) ? 4 : 2);
+    /* f32 is read in steps of 32 columns, of which a group may have 16 */
+    f.row_bytes = is_wide(&f) ? 4 * cpu_round_up(cols + 16, BLOCK) : 2 * cpu_round_up(cols, BLOCK);
     return f;
 }
 

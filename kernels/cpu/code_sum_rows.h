@@ -105,7 +105,8 @@ NIBBLES_OF(8)
 /* The scales of the two halves of the lanes of a step. is_split: its columns are of two groups. */
 CPU_INLINE vf scale_of_step(const sum_view *v, int64_t row, int64_t s, int is_split)
 {
-    const float *const from = v->scales + row * v->stride + s * 64 / v->group;
+    const float *const from =
+        v->scales + row * v->stride + (is_split ? 2 * s : s >> v->steps_of_group);
     return is_split ? _mm512_mask_mov_ps(v_set(from[0]), 0xff00, v_set(from[1])) : v_set(from[0]);
 }
 

@@ -13,6 +13,7 @@ typedef struct sum_view {
     int64_t ahead;        /* bytes from codes to those that are prefetched meanwhile */
     int64_t n, cols;      /* rows of the part in a run; columns */
     int64_t group, groups;
+    int32_t steps_of_group;        /* codes of runs: log2 of the steps of 64 columns in a group */
     const float *scales, *offsets; /* offsets: NULL for none */
     int64_t stride;                /* from one row of these to the next */
     const char *x;                 /* [rows], x_bytes apart, in the product's form */

@@ -110,26 +110,29 @@ int cpu_code_sums_init(const matmul_spec *spec, const lathe_packed_weight *weigh
 
 /* ---- a part ---- */
 
-/* The values of 16-bit lanes whose low bits are a code, in bf16. */
-static __m512i table_of(const lathe_weight_codes *c)
+void cpu_code_sums_begin(code_run *run, const float *table)
 {
-    uint16_t values[32];
     for (int i = 0; i < 32; i++)
-        values[i] = lathe_f32_to_bf16(c->table[i & ((1 << c->bits) - 1)]);
-    return _mm512_loadu_si512(values);
+        run->table[i] = lathe_f32_to_bf16(table[i & ((1 << run->product->codes.bits) - 1)]);
 }
 
-/* Takes the scales and offsets of the columns that the part has now. Floats beyond those of a row
- * are zeros. */
+/* Takes the scales and offsets of the columns that the part has now; beyond those of a line are
+ * zeros. */
 static void take_scales(const code_run *run, const lathe_weight_part *part, float *scales,
                         float *offsets)
 {
     const cpu_code_sums *p = run->product;
-    const size_t bytes = (size_t)p->scales * sizeof *scales;
-    memset(scales, 0, bytes);
-    if (offsets != NULL)
-        memset(offsets, 0, bytes);
+    const int64_t groups = (part->cols + p->codes.group - 1) / p->codes.group;
+    const int is_turned = lies_in_words(&p->codes);
+    const int64_t lines = is_turned ? groups : part->rows * part->runs;
+    const int64_t used = is_turned ? part->rows : groups;
     p->weight.table->part_scales(p->weight.self, p->n, p->k, run->planes, part, scales, offsets);
+    for (int64_t i = 0; i < lines; i++)
+        for (int64_t k = i * p->stride + used; k < (i + 1) * p->stride; k++) {
+            scales[k] = 0.0f;
+            if (offsets != NULL)
+                offsets[k] = 0.0f;
+        }
 }
 
 static void add_rows_of_codes(const sum_view *v, const lathe_weight_codes *c, int64_t rows)
@@ -162,7 +165,7 @@ static void add_rows_of_codes(const sum_view *v, const lathe_weight_codes *c, in
 static void add_words_of_codes(const code_run *run, sum_view *v, lathe_weight_part *part,
                                word_sums s, int64_t rows, float *scales, float *offsets)
 {
-    const lathe_weight_codes *c = &run->codes;
+    const lathe_weight_codes *c = &run->product->codes;
     for (part->col = 0; part->col < v->cols; part->col += part->cols) {
         const int64_t g = part->col / c->group;
         part->cols = at_most(v->cols - part->col, run->product->block);
@@ -183,18 +186,18 @@ static void add_words_of_codes(const code_run *run, sum_view *v, lathe_weight_pa
 static void set_codes(sum_view *v, const code_run *run, int64_t row)
 {
     const cpu_code_sums *p = run->product;
-    const uint8_t *const codes = run->planes[run->codes.plane];
-    v->row_bytes = run->codes.order == LATHE_CODES_DOWN    ? 4 * p->n
-                   : run->codes.order == LATHE_CODES_ALONG ? p->n / 2
-                   : run->codes.order < LATHE_CODES_BYTES  ? p->k / 2
-                                                           : p->k;
-    v->codes = run->codes.order == LATHE_CODES_DOWN    ? codes + 4 * row
-               : run->codes.order == LATHE_CODES_ALONG ? codes + row / 2
-                                                       : codes + row * v->row_bytes;
+    const uint8_t *const codes = run->planes[p->codes.plane];
+    v->row_bytes = p->codes.order == LATHE_CODES_DOWN    ? 4 * p->n
+                   : p->codes.order == LATHE_CODES_ALONG ? p->n / 2
+                   : p->codes.order < LATHE_CODES_BYTES  ? p->k / 2
+                                                         : p->k;
+    v->codes = p->codes.order == LATHE_CODES_DOWN    ? codes + 4 * row
+               : p->codes.order == LATHE_CODES_ALONG ? codes + row / 2
+                                                     : codes + row * v->row_bytes;
     /* the next rows are read after all of the part's words of these, or all columns of these */
-    const int64_t read = run->codes.order == LATHE_CODES_DOWN    ? 4 * v->n
-                         : run->codes.order == LATHE_CODES_ALONG ? v->n / 2
-                                                                 : v->row_bytes;
+    const int64_t read = p->codes.order == LATHE_CODES_DOWN    ? 4 * v->n
+                         : p->codes.order == LATHE_CODES_ALONG ? v->n / 2
+                                                               : v->row_bytes;
     const int64_t rows = (AHEAD_BYTES / read + TURN_ROWS) / TURN_ROWS * TURN_ROWS;
     v->ahead = rows * v->row_bytes;
 }
@@ -228,15 +231,17 @@ const float *cpu_code_sums_part(const code_run *run, int64_t i, int64_t row, int
                   .x_stride = f->sums,
                   .sums = sums,
                   .columns = p->columns,
-                  .table = table_of(&run->codes)};
+                  .table = _mm512_loadu_si512(run->table)};
+    while (64 << v.steps_of_group < v.group)
+        v.steps_of_group++;
     set_codes(&v, run, part->row);
-    if (lies_in_words(&run->codes)) {
+    if (lies_in_words(&p->codes)) {
         add_words_of_codes(run, &v, part, (word_sums){sums + p->sums, sums, p->columns}, rows,
                            scales, offsets);
         return sums;
     }
     take_scales(run, part, scales, offsets);
-    add_rows_of_codes(&v, &run->codes, rows);
+    add_rows_of_codes(&v, &p->codes, rows);
     return sums;
 }
 #else
@@ -245,6 +250,11 @@ int cpu_code_sums_init(const matmul_spec *spec, const lathe_packed_weight *weigh
 {
     (void)spec, (void)weight, (void)n_workers, (void)out;
     return 0;
+}
+
+void cpu_code_sums_begin(code_run *run, const float *table)
+{
+    (void)run, (void)table;
 }
 
 const float *cpu_code_sums_part(const code_run *run, int64_t i, int64_t row, int64_t rows,

@@ -36,10 +36,13 @@ int cpu_code_sums_init(const matmul_spec *spec, const lathe_packed_weight *weigh
 typedef struct code_run {
     const cpu_code_sums *product;
     const void *const *planes;
-    lathe_weight_codes codes;
-    const char *x; /* rows in the product's form */
-    int64_t m;     /* of them */
+    const char *x;      /* rows in the product's form */
+    int64_t m;          /* of them */
+    uint16_t table[32]; /* bf16 values of 16-bit lanes whose low bits are a code */
 } code_run;
+
+/** Fills run->table with the values of codes of fewer than eight bits; sets the product before. */
+void cpu_code_sums_begin(code_run *run, const float *table);
 
 /** Multiplies part i with `rows` rows of x from `row` on. Returns the sums [rows][columns], in
  *  `own`, of which the part's runs follow one another; *out: the part. */

@@ -402,9 +402,8 @@ static char *begin_sums(const lathe_host *host, planes_job *job, int32_t n, cons
         if (!u->product->sums_codes ||
             !p->weight.table->codes(p->weight.self, p->n, p->k, u->planes, &codes))
             continue;
-        *run = (code_run){.product = p, .planes = u->planes, .codes = p->codes};
-        memcpy(run->codes.table, codes.table, sizeof codes.table);
-        run->m = u->product->spec.m;
+        *run = (code_run){.product = p, .planes = u->planes, .m = u->product->spec.m};
+        cpu_code_sums_begin(run, codes.table);
         for (int32_t k = 0; k < i && run->x == NULL; k++)
             if (job->runs[k].x != NULL && code_form_equal(&job->runs[k].product->form, &p->form))
                 run->x = job->runs[k].x;
