@@ -112,7 +112,7 @@ int cpu_code_sums_init(const matmul_spec *spec, const lathe_packed_weight *weigh
 
 void cpu_code_sums_begin(code_run *run, const float *table)
 {
-    for (int i = 0; i < 32; i++)
+    for (int i = 0; run->product->codes.bits < 8 && i < 32; i++)
         run->table[i] = lathe_f32_to_bf16(table[i & ((1 << run->product->codes.bits) - 1)]);
 }
 
