@@ -34,12 +34,11 @@ CPU_INLINE void nibble_tile(const sum_view *v, int64_t r, int64_t j, int rows, i
         for (int c = 0; c < columns; c++)
             scale[c] = v_load(scales + c * v->stride + s * per_step);
         for (; s < end; s++, x += 256) {
-            const __mmask16 lanes = lanes_of(words - s * 16);
             __m512i code[4];
             vf sum[4][4];
 #pragma GCC unroll 4
             for (int c = 0; c < columns; c++)
-                code[c] = _mm512_maskz_loadu_epi32(lanes, codes + c * v->row_bytes + s * 64);
+                code[c] = load_words(codes + c * v->row_bytes + s * 64, words - s * 16);
 #pragma GCC unroll 4
             for (int c = 0; c < columns; c++)
                 prefetch_codes(v, codes + c * v->row_bytes + s * 64);
@@ -124,11 +123,10 @@ CPU_INLINE void run_tile(const sum_view *v, int64_t r, int64_t j, int rows, int 
     for (int t = 0; t < rows * columns * runs; t++)
         acc[t / runs / columns][t / runs % columns][t % runs] = v_zero();
     for (int64_t s = 0; s < steps; s++, x += 128) {
-        const __mmask16 lanes = lanes_of(words - s * 16);
 #pragma GCC unroll 2
         for (int c = 0; c < columns; c++) {
             const uint8_t *const from = codes + c * v->row_bytes + s * 64;
-            const __m512i code = _mm512_maskz_loadu_epi32(lanes, from);
+            const __m512i code = load_words(from, words - s * 16);
             vf sum[2][MOST];
             prefetch_codes(v, from);
 #pragma GCC unroll 16

@@ -43,10 +43,12 @@ CPU_INLINE void prefetch_codes(const sum_view *v, const uint8_t *codes)
     _mm_prefetch((const char *)codes + v->ahead, _MM_HINT_T0);
 }
 
-/* A mask of the first n of 16 lanes; n may be larger. */
-CPU_INLINE __mmask16 lanes_of(int64_t n)
+/* 16 words, or the first n < 16 and zeros. Loads with a mask are slow on processors of AMD. */
+CPU_INLINE __m512i load_words(const uint8_t *p, int64_t n)
 {
-    return n >= 16 ? 0xffff : (__mmask16)((1u << n) - 1u);
+    if (n >= 16)
+        return _mm512_loadu_si512(p);
+    return _mm512_maskz_loadu_epi32((__mmask16)((1u << n) - 1u), p);
 }
 
 /* Stores the sum of row `row` of the part with row r of x, whose lanes are not added up yet. */

@@ -23,7 +23,6 @@ CPU_INLINE void down_tile(const sum_view *v, const word_sums *s, int64_t r, int6
                           int rows, int n_words, int bits)
 {
     const int codes = 32 / bits, steps = bits == 8 ? 4 : codes / 2;
-    const __mmask16 lanes = lanes_of(v->n - o);
     const uint8_t *const words = v->codes + 4 * o;
     const char *const x = v->x + r * v->x_bytes;
     vf sum[4][2];
@@ -35,7 +34,7 @@ CPU_INLINE void down_tile(const sum_view *v, const word_sums *s, int64_t r, int6
     }
 #pragma GCC unroll 4
     for (int w = 0; w < n_words; w++) {
-        const __m512i word = _mm512_maskz_loadu_epi32(lanes, words + w * v->row_bytes);
+        const __m512i word = load_words(words + w * v->row_bytes, v->n - o);
         prefetch_codes(v, words + w * v->row_bytes);
 #pragma GCC unroll 8
         for (int k = 0; k < steps; k++) {
@@ -84,7 +83,7 @@ enum { ALONG_PAIRS = 4 }; /* of inputs that are multiplied at a time */
 CPU_INLINE void along_tile(const sum_view *v, const word_sums *s, int64_t r, int64_t word,
                            int is_first, int rows)
 {
-    const __mmask16 lanes = lanes_of(v->n / 8 - word);
+    const int64_t left = v->n / 8 - word;
     const uint8_t *const words = v->codes + 4 * word;
     const char *const x = v->x + r * v->x_bytes;
     vf sum[2][8];
@@ -95,8 +94,8 @@ CPU_INLINE void along_tile(const sum_view *v, const word_sums *s, int64_t r, int
                      : v_load(s->group + (r + t / 8) * s->columns + 8 * word + t % 8 * VL);
 #pragma GCC unroll 4
     for (int p = 0; p < ALONG_PAIRS; p++) {
-        const __m512i a = _mm512_maskz_loadu_epi32(lanes, words + 2 * p * v->row_bytes);
-        const __m512i b = _mm512_maskz_loadu_epi32(lanes, words + (2 * p + 1) * v->row_bytes);
+        const __m512i a = load_words(words + 2 * p * v->row_bytes, left);
+        const __m512i b = load_words(words + (2 * p + 1) * v->row_bytes, left);
         prefetch_codes(v, words + 2 * p * v->row_bytes);
         prefetch_codes(v, words + (2 * p + 1) * v->row_bytes);
         /* the same half of the words of two inputs in each lane */

@@ -23,9 +23,9 @@ CODEC_WIDE static void wide_group_scales(const hqq *q, const void *const *planes
         const __mmask16 lanes = n - i < 16 ? wide_lanes(n - i) : 0xffff;
         const __m512 scale = wide_parameters(planes[HQQ_SCALE], first + i, lanes, q->dtype);
         const __m512 zero = wide_parameters(planes[HQQ_ZERO], first + i, lanes, q->dtype);
-        _mm512_mask_storeu_ps(scales + i, lanes, scale);
-        _mm512_mask_storeu_ps(offsets + i, lanes,
-                              _mm512_mul_ps(_mm512_sub_ps(_mm512_setzero_ps(), zero), scale));
+        wide_store_lanes(scales + i, lanes, scale);
+        wide_store_lanes(offsets + i, lanes,
+                         _mm512_mul_ps(_mm512_sub_ps(_mm512_setzero_ps(), zero), scale));
     }
 }
 #else /* the build for AVX-512 is never chosen */

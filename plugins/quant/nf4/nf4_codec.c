@@ -224,12 +224,14 @@ CODEC_WIDE static void wide_scales(const void *const *planes, int64_t first, int
         each = left < held ? left : held;
         each = each < 16 ? each : 16;
         const __mmask16 lanes = (__mmask16)((1u << each) - 1u);
-        const __m512i at = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(lanes, codes + i));
+        const __m128i bytes = each == 16
+                                  ? _mm_loadu_si128((const __m128i *)(const void *)(codes + i))
+                                  : _mm_maskz_loadu_epi8(lanes, codes + i);
+        const __m512i at = _mm512_cvtepu8_epi32(bytes);
         const __m512 map = wide_look_up(planes[NF4_NESTED_MAP], at);
         _mm_prefetch((const char *)codes + i + SCALES_AHEAD, _MM_HINT_T0);
         const __m512 top = _mm512_set1_ps(tops[i / NF4_NESTED_BLOCK]);
-        _mm512_mask_storeu_ps(out + i - first, lanes,
-                              _mm512_add_ps(_mm512_mul_ps(map, top), offset));
+        wide_store_lanes(out + i - first, lanes, _mm512_add_ps(_mm512_mul_ps(map, top), offset));
     }
 }
 
