@@ -13,6 +13,7 @@
 #if MULTIPLIES_BF16
 
 #define PART_ELEMENTS (128 * 1024) /* of the weight, in rows, about */
+#define SCALES_BYTES (16 * 1024)   /* of the scales of a part, in rows, about */
 #define WORD_ROWS 1024             /* outputs of a part in words, at most */
 #define PARTS_OF_WORKER 4          /* at least, if there are enough rows */
 #define WORD_COLUMNS 512           /* whose scales are taken at a time */
@@ -70,7 +71,9 @@ static int64_t rows_of_part(const cpu_code_sums *p, int32_t n_workers)
                                                               : 4;
     const int64_t most =
         lies_in_words(&p->codes) ? WORD_ROWS : at_most(PART_ELEMENTS / (p->k * p->runs), 256);
-    const int64_t rows = at_most(each, most) / unit * unit;
+    const int64_t scaled = SCALES_BYTES / (p->k / p->codes.group * p->runs + 1) / 4;
+    const int64_t fit = lies_in_words(&p->codes) ? most : at_most(most, scaled);
+    const int64_t rows = at_most(each, fit) / unit * unit;
     return at_most(rows > unit ? rows : unit, run);
 }
 

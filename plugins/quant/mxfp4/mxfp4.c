@@ -204,6 +204,7 @@ static void mxfp4_part_scales(void *self, int64_t rows, int64_t cols, const void
         const int64_t at = codec_part_row(part, i) * cols + part->col;
         const uint8_t *const exponents = (const uint8_t *)planes[MXFP4_SCALE] + at / MXFP4_GROUP;
         float *const to = scales + i * part->stride;
+        codec_prefetch(exponents, n);
         if (head->build == CODEC_AVX512)
             wide_e8m0(exponents, n, to);
         for (int64_t k = 0; head->build != CODEC_AVX512 && k < n; k++)

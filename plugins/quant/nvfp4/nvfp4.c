@@ -180,6 +180,7 @@ CODEC_BODY void scales_body(void *arg, int64_t begin, int64_t end, int build)
         const uint8_t *const from = codes + (row * job->cols + job->col) / NVFP4_GROUP;
         float *const to = (float *)job->out + (row - job->first) * job->stride;
         const int64_t n = (job->end - job->col) / NVFP4_GROUP;
+        codec_prefetch(from, n);
         if (build == CODEC_AVX512)
             wide_e4m3(from, n, factor, to);
         for (int64_t i = 0; build != CODEC_AVX512 && i < n; i++)
