@@ -335,6 +335,7 @@ const lathe__check *lathe__checks_quant(void)
         {"refuses_unknown_dtypes", lathe__codec_refuses_unknown_dtypes, 0},
         {"parts_have_the_bits_of_the_whole", lathe__codec_parts_have_the_bits_of_the_whole, 0},
         {"codes_have_the_bits_of_the_whole", lathe__codec_codes_have_the_bits_of_the_whole, 0},
+        {"scaled_codes_are_the_weight", lathe__codec_scaled_codes_are_the_weight, 0},
         {NULL, NULL, 0},
     };
     return checks;

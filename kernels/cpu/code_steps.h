@@ -25,28 +25,11 @@ CPU_INLINE int64_t code_bytes(int layout)
     return layout == LATHE_CODES_BYTES ? STEP : STEP / 2;
 }
 
-/* Whether this build multiplies codes (AVX-512). */
-CPU_INLINE int multiplies_codes(void)
+/* Whether this build looks codes up (AVX-512). In bf16 with VDPBF16PS code_sums.h multiplies them.
+ */
+CPU_INLINE int looks_up(int32_t dtype)
 {
-    return VL == 16;
-}
-
-/* VDPBF16PS, with which decoded bf16 weights are multiplied, adds the product of the odd elements
- * and then that of the even ones, as two fused operations that take denormal numbers for zeros. So
- * two FMAs with flush-to-zero and denormals-are-zero give the same bits. On processors of Intel
- * they are faster than VDPBF16PS, which needs one more permute for its operand. Returns the modes
- * to go back to. */
-CPU_INLINE uint32_t begin_codes(int32_t dtype)
-{
-    const uint32_t mode = _mm_getcsr();
-    if (MULTIPLIES_BF16 && dtype == LATHE_BF16)
-        _mm_setcsr(mode | _MM_FLUSH_ZERO_ON | 0x40 /* denormal operands are zeros */);
-    return mode;
-}
-
-CPU_INLINE void end_codes(uint32_t mode)
-{
-    _mm_setcsr(mode);
+    return VL == 16 && !(MULTIPLIES_BF16 && dtype == LATHE_BF16);
 }
 
 #if VL == 16
@@ -111,22 +94,6 @@ CPU_INLINE void add_code_step(const code_view *v, const uint8_t *const *codes, i
 #pragma GCC unroll 4
     for (int c = 0; c < columns; c++)
         load_codes(codes[c] + at, table[c], v->shift, layout, &x[0][c], &x[1][c], dtype);
-#if MULTIPLIES_BF16
-    if (dtype == LATHE_BF16) {
-#pragma GCC unroll 8
-        for (int i = 0; i < rows; i++) {
-            vf even, odd;
-            v_widen_pairs((const uint16_t *)(const void *)(a + i * v->a_bytes), &even, &odd);
-#pragma GCC unroll 4
-            for (int c = 0; c < columns; c++)
-                acc[i][c] = v_fma(x[1][c], odd, acc[i][c]);
-#pragma GCC unroll 4
-            for (int c = 0; c < columns; c++)
-                acc[i][c] = v_fma(x[0][c], even, acc[i][c]);
-        }
-        return;
-    }
-#endif
 #pragma GCC unroll 2
     for (int half = 0; half < 2; half++)
 #pragma GCC unroll 8
@@ -219,10 +186,18 @@ CPU_INLINE void add_code_rows(const code_view *v, int64_t r, int64_t n, int rows
         if ((rows & 1) != 0)                                                                       \
             add_code_rows_1_##layout##_##dtype(v, r, n);                                           \
     }
+#if MULTIPLIES_BF16
 #define CODE_LAYOUT_OF(layout)                                                                     \
     CODE_PART_OF(layout, F32)                                                                      \
-    CODE_PART_OF(layout, BF16)                                                                     \
     CODE_PART_OF(layout, F16)
+#define BF16_PART(layout) NULL
+#else
+#define CODE_LAYOUT_OF(layout)                                                                     \
+    CODE_PART_OF(layout, F32)                                                                      \
+    CODE_PART_OF(layout, F16)                                                                      \
+    CODE_PART_OF(layout, BF16)
+#define BF16_PART(layout) add_code_part_##layout##_BF16
+#endif
 CODE_LAYOUT_OF(LOW_FIRST)
 CODE_LAYOUT_OF(HIGH_FIRST)
 CODE_LAYOUT_OF(BYTES)
@@ -231,9 +206,9 @@ CODE_LAYOUT_OF(BYTES)
 static void add_code_part(const code_view *v, int64_t rows, int64_t n, int layout, int32_t dtype)
 {
     static void (*const parts[3][3])(const code_view *v, int64_t rows, int64_t n) = {
-        {add_code_part_LOW_FIRST_F32, add_code_part_LOW_FIRST_BF16, add_code_part_LOW_FIRST_F16},
-        {add_code_part_HIGH_FIRST_F32, add_code_part_HIGH_FIRST_BF16, add_code_part_HIGH_FIRST_F16},
-        {add_code_part_BYTES_F32, add_code_part_BYTES_BF16, add_code_part_BYTES_F16}};
+        {add_code_part_LOW_FIRST_F32, BF16_PART(LOW_FIRST), add_code_part_LOW_FIRST_F16},
+        {add_code_part_HIGH_FIRST_F32, BF16_PART(HIGH_FIRST), add_code_part_HIGH_FIRST_F16},
+        {add_code_part_BYTES_F32, BF16_PART(BYTES), add_code_part_BYTES_F16}};
     parts[layout][dtype == LATHE_F32 ? 0 : dtype == LATHE_BF16 ? 1 : 2](v, rows, n);
 }
 

@@ -81,11 +81,14 @@ static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
         s->n++;
     }
     s->by_rows = cpu_rows_serves(&s->products[0].spec);
+    int64_t forms = 0;
     for (int32_t i = 0; i < s->n; i++) {
         int64_t bytes = 0;
         LATHE_TRY(prepare_one(k, i, &bytes));
         *out_scratch = bytes > *out_scratch ? bytes : *out_scratch;
+        forms += s->products[i].rows.form_bytes;
     }
+    *out_scratch += forms;
     return LATHE_OK;
 }
 

@@ -101,10 +101,12 @@ lathe_status cpu_planes_create(cpu_device *device, const matmul_spec *spec,
     p->weight = *weight;
     p->is_by_rows = cpu_rows_serves(spec);
     lathe_status status = LATHE_OK;
-    if (p->is_by_rows)
+    if (p->is_by_rows) {
         cpu_planes_rows_init(spec, weight, host->n_threads(), &p->rows, out_scratch);
-    else
+        *out_scratch += p->rows.form_bytes;
+    } else {
         status = create_blocks(device, p, out_scratch);
+    }
     if (status != LATHE_OK) {
         cpu_planes_destroy(device, p);
         return status;

@@ -4,10 +4,11 @@
  * that the order does not depend on how the weight is cut.
  *
  * With AVX-512, codes of four bits are multiplied without being decoded (code_steps.h): then the
- * part is the values of its groups, and copies of codes if the format needs them.
+ * part is the values of its groups, and copies of codes if the format needs them. In bf16 on
+ * processors that multiply it, code_sums.h has another way, for formats that describe their codes.
  *
- *   scratch: | a, as cpu_rows_ready | for each worker: a part, vectors [WAITING_ROWS][rows of a
- * part] |
+ *   scratch: | a in the forms of code_sums.h | a, as cpu_rows_ready | for each worker: a part,
+ *   vectors [WAITING_ROWS][rows of a part]; or what code_sums.h needs |
  */
 #include "planes_rows.h"
 
@@ -109,7 +110,7 @@ void cpu_planes_rows_init(const matmul_spec *spec, const lathe_packed_weight *we
         .spec = *spec, .weight = *weight, .by = {1, 1, 0}, .n_workers = n_workers};
     if (LATHE_HAS(weight->table, part_rows))
         weight->table->part_rows(weight->self, spec->n, spec->k, &p->by);
-    if (spec->m <= WAITING_ROWS && multiplies_codes() && LATHE_HAS(weight->table, code_group))
+    if (spec->m <= WAITING_ROWS && looks_up(spec->b_dtype) && LATHE_HAS(weight->table, code_group))
         p->group = weight->table->code_group(weight->self, spec->n, spec->k);
     cut_weight(p);
     const int64_t sums = at_most(spec->m, WAITING_ROWS) * part_rows(p);
@@ -119,6 +120,11 @@ void cpu_planes_rows_init(const matmul_spec *spec, const lathe_packed_weight *we
         p->part_bytes = at_least(p->part_bytes, values_bytes(p) + codes);
     }
     p->worker_bytes = p->part_bytes + sums * VL * (int64_t)sizeof(float);
+    p->sums_codes = cpu_code_sums_init(spec, weight, n_workers, &p->sums);
+    if (p->sums_codes) {
+        p->form_bytes = cpu_round_up(code_form_bytes(&p->sums.form, spec->m), 64);
+        p->worker_bytes = at_least(p->worker_bytes, p->sums.worker_bytes);
+    }
     *out_scratch = cpu_round_up(cpu_rows_scratch(spec), 64) + n_workers * p->worker_bytes;
 }
 
@@ -216,6 +222,7 @@ CPU_INLINE void add_part(const part_view *v, int64_t rows, int32_t dtype)
 
 typedef struct planes_job {
     const cpu_planes_use *uses;
+    code_run runs[CPU_ROWS_JOINED];     /* x: NULL for products that do not sum codes */
     int64_t first[CPU_ROWS_JOINED + 1]; /* first part of each product; then the number of parts */
     const char *a;
     int64_t a_bytes;
@@ -257,7 +264,6 @@ static int add_coded(const cpu_planes_use *u, lathe_weight_part *part, int64_t c
     v->row_bytes = codes.row_bytes;
     v->groups = part->cols / p->group;
     v->group_steps = p->group / STEP;
-    const uint32_t mode = begin_codes(dtype);
     for (int64_t k = 0; k < part->runs; k++) {
         v->codes = codes.codes + k * codes.run_bytes;
         v->shift = codes.shift + (int32_t)k * codes.run_shift;
@@ -265,7 +271,6 @@ static int add_coded(const cpu_planes_use *u, lathe_weight_part *part, int64_t c
         v->sums = sums + k * part->rows * VL;
         add_code_part(v, rows, part->rows, codes.layout, dtype);
     }
-    end_codes(mode);
     v->sums = sums;
     return 1;
 }
@@ -349,6 +354,24 @@ static void multiply_part(const planes_job *job, const cpu_planes_use *u, int64_
     }
 }
 
+/* The same with the sums of codes. */
+static void sum_part(const planes_job *job, int64_t product, int64_t i, char *own)
+{
+    const cpu_planes_use *u = &job->uses[product];
+    const code_run *run = &job->runs[product];
+    const int64_t columns = run->product->columns;
+    for (int64_t row = 0; row < run->m; row += CODE_SUM_ROWS) {
+        const int64_t rows = at_most(run->m - row, CODE_SUM_ROWS);
+        lathe_weight_part part;
+        const float *const sums = cpu_code_sums_part(run, i, row, rows, own, &part);
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t k = 0; k < part.runs; k++)
+                CPU_BY_DTYPE(u->product->spec.c_dtype, store_sums, u,
+                             sums + r * columns + k * part.rows, row + r,
+                             part.row + k * part.distance, part.rows, job->accumulate);
+    }
+}
+
 static void parts_range(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
     const planes_job *job = arg;
@@ -356,9 +379,40 @@ static void parts_range(void *arg, int64_t begin, int64_t end, int32_t worker)
     for (int64_t i = begin; i < end; i++) {
         while (i >= job->first[product + 1])
             product++;
-        multiply_part(job, &job->uses[product], i - job->first[product],
-                      job->workers + worker * job->worker_bytes);
+        char *const own = job->workers + worker * job->worker_bytes;
+        if (job->runs[product].x != NULL)
+            sum_part(job, product, i - job->first[product], own);
+        else
+            multiply_part(job, &job->uses[product], i - job->first[product], own);
     }
+}
+
+/* Prepares the products whose codes are summed, and the forms of `a` that they need, which those
+ * with equal forms share. Returns the scratch beyond the forms. */
+static char *begin_sums(const lathe_host *host, planes_job *job, int32_t n, const void *a,
+                        char *scratch)
+{
+    for (int32_t i = 0; i < n; i++) {
+        const cpu_planes_use *u = &job->uses[i];
+        const cpu_code_sums *p = &u->product->sums;
+        code_run *run = &job->runs[i];
+        char *const to = scratch;
+        lathe_weight_codes codes = {0};
+        scratch += u->product->form_bytes;
+        if (!u->product->sums_codes ||
+            !p->weight.table->codes(p->weight.self, p->n, p->k, u->planes, &codes))
+            continue;
+        *run = (code_run){.product = p, .planes = u->planes, .m = u->product->spec.m};
+        cpu_code_sums_begin(run, codes.table);
+        for (int32_t k = 0; k < i && run->x == NULL; k++)
+            if (job->runs[k].x != NULL && code_form_equal(&job->runs[k].product->form, &p->form))
+                run->x = job->runs[k].x;
+        if (run->x == NULL) {
+            code_form_fill(host, &p->form, a, run->m, to);
+            run->x = to;
+        }
+    }
+    return scratch;
 }
 
 lathe_status cpu_planes_rows_run(const lathe_host *host, const cpu_planes_use *uses, int32_t n,
@@ -366,15 +420,18 @@ lathe_status cpu_planes_rows_run(const lathe_host *host, const cpu_planes_use *u
 {
     const cpu_planes_rows *p = uses[0].product;
     planes_job job = {.uses = uses, .first = {0}, .accumulate = accumulate};
-    job.a = cpu_rows_ready(host, &p->spec, a, scratch, &job.a_bytes);
-    job.workers = (char *)scratch + cpu_round_up(cpu_rows_scratch(&p->spec), 64);
+    char *const rest = begin_sums(host, &job, n, a, scratch);
     int64_t elements = 0;
     for (int32_t i = 0; i < n; i++) {
         const cpu_planes_rows *q = uses[i].product;
-        job.first[i + 1] = job.first[i] + q->n_parts;
+        const int sums = job.runs[i].x != NULL;
+        if (!sums && job.a == NULL)
+            job.a = cpu_rows_ready(host, &p->spec, a, rest, &job.a_bytes);
+        job.first[i + 1] = job.first[i] + (sums ? q->sums.n_parts : q->n_parts);
         job.worker_bytes = q->worker_bytes > job.worker_bytes ? q->worker_bytes : job.worker_bytes;
         elements += q->spec.n * q->spec.k;
     }
+    job.workers = rest + cpu_round_up(cpu_rows_scratch(&p->spec), 64);
     if (host->n_threads() > p->n_workers)
         return lathe_fail(host, LATHE_E_STATE, "a product made for %d workers runs with %d",
                           (int)p->n_workers, (int)host->n_threads());

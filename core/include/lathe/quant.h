@@ -110,11 +110,9 @@ LATHE_ABI_SIZE(lathe_quant_layers, 56);
 typedef struct lathe_quant_v1 {
     uint32_t size;
     uint32_t revision;
-    /** [pure] Checks that the format can store a weight of these dims. LATHE_E_SHAPE: it cannot;
-     *  the message says why. */
+    /** [pure] Whether the format can store a weight of these dims. LATHE_E_SHAPE says why not. */
     lathe_status (*accepts)(void *self, int64_t rows, int64_t cols);
-    /** [pure] Describes the planes of a [rows, cols] weight; returns their number, <=
-     *  LATHE_MAX_PLANES. */
+    /** [pure] The planes of a [rows, cols] weight; returns their number, <= LATHE_MAX_PLANES. */
     int32_t (*planes)(void *self, int64_t rows, int64_t cols, lathe_plane *out);
     /** [pure] Scratch bytes that one decode needs. NULL: 0. */
     int64_t (*decode_scratch)(void *self, int64_t rows, int64_t cols);
@@ -125,9 +123,8 @@ typedef struct lathe_quant_v1 {
     /** [step] Computes W from the planes, as dtype F32, BF16 or F16, row-major; device pointers. */
     lathe_status (*decode)(void *self, int64_t rows, int64_t cols, const void *const *planes,
                            void *w, int32_t dtype, void *scratch, void *stream);
-    /** [between] Writes the JSON text of "quantization_config" for config.json. Returns the
-     *  bytes written (without NUL), or the bytes needed if that is more than capacity. NULL:
-     *  none. */
+    /** [between] Writes the JSON text of "quantization_config" for config.json. Returns the bytes
+     *  written (without NUL), or those needed if that is more than capacity. NULL: none. */
     int64_t (*config_json)(void *self, char *out, int64_t capacity);
     /** [between] Writes the bytes of the weight's extra metadata tensor, meta_suffix. Returns bytes
      *  as config_json does; their number depends on rows and cols alone, and is asked for with
@@ -136,8 +133,7 @@ typedef struct lathe_quant_v1 {
                            char *out, int64_t capacity);
     /** [open] Reads the metadata tensor of a weight whose other planes are loaded, and fills in
      *  the planes that have no tensor. Refuses metadata that do not match this instance's
-     *  settings (LATHE_E_UNSUPPORTED, LATHE_E_SHAPE, LATHE_E_PARSE). Host pointers. NULL: there
-     *  is no metadata. */
+     *  settings (LATHE_E_UNSUPPORTED, LATHE_E_SHAPE, LATHE_E_PARSE). Host pointers. NULL: none. */
     lathe_status (*read_meta)(void *self, int64_t rows, int64_t cols, const char *meta,
                               int64_t bytes, void *const *planes);
     /** Embedded CUDA code of the decode kernel (see lathe_quant_args), for devices whose memory
@@ -175,26 +171,30 @@ typedef struct lathe_quant_v1 {
     /** [open] Chooses the scales s f32 [n_places], positive and finite, with which the layers lose
      *  least when they are encoded. The core multiplies column i of each W with s[from[i]], divides
      *  the places by s, so that the model computes the same, and calls encode_calibrated with the
-     *  weights and inputs that result. 1: as it is. NULL: the format has no such scales. Comes with
-     *  encode_calibrated. */
+     *  weights and inputs that result. 1: as it is. Comes with encode_calibrated. NULL: none. */
     lathe_status (*scale_inputs)(void *self, const lathe_quant_layers *layers, float *scales);
     /** [pure] How rows lie in memory (packed.h). NULL: 1, 1, 0. */
     void (*part_rows)(void *self, int64_t rows, int64_t cols, lathe_part_rows *out);
-    /** [step] On any thread, and on several at a time: computes a part of W as F32, BF16 or F16,
-     * into out [runs * rows, cols], whose rows are part->stride elements apart, with the bits of
-     *  decode(). Neither queues work nor calls parallel_for. NULL: products decode the weight
-     * whole. */
+    /** [step] On any thread, and on several at a time: a part of W as F32, BF16 or F16, into out
+     *  [runs * rows, cols], whose rows are part->stride elements apart, with the bits of decode().
+     *  Neither queues work nor calls parallel_for. NULL: products decode the weight whole. */
     void (*decode_part)(void *self, int64_t rows, int64_t cols, const void *const *planes,
                         const lathe_weight_part *part, void *out, int32_t dtype);
     /** [pure] The columns that share values (lathe_part_codes in packed.h). NULL: 0, no codes. */
     int64_t (*code_group)(void *self, int64_t rows, int64_t cols);
-    /** [step] On any thread, as decode_part: the codes of a part (packed.h). With code_group. */
+    /** [step] On any thread, as decode_part: the codes of a part. With code_group. */
     int32_t (*part_codes)(void *self, int64_t rows, int64_t cols, const void *const *planes,
                           const lathe_weight_part *part, int32_t dtype, float *values, void *room,
                           lathe_part_codes *out);
+    /** [pure] How the codes lie (lathe_weight_codes in packed.h). NULL: none. */
+    int32_t (*codes)(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                     lathe_weight_codes *out);
+    /** [step] On any thread, as decode_part: the scales and offsets of a part. With codes. */
+    void (*part_scales)(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                        const lathe_weight_part *part, float *scales, float *offsets);
     int32_t stores_conv1d; /* 1: the library stores Conv1D weights, as planes of W [out,in] */
     int32_t reserved_end;  /* 0 */
 } lathe_quant_v1;
-LATHE_ABI_SIZE(lathe_quant_v1, 176);
+LATHE_ABI_SIZE(lathe_quant_v1, 192);
 
 #endif

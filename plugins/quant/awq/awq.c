@@ -318,6 +318,31 @@ static int32_t awq_part_codes(void *self, int64_t rows, int64_t cols, const void
     return 1;
 }
 
+static int32_t awq_codes(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                         lathe_weight_codes *out)
+{
+    const int64_t size = codec_code_group(awq_group(self, cols), cols);
+    (void)rows, (void)planes;
+    if (size == 0)
+        return 0;
+    *out = packed_weight_codes(LATHE_CODES_ALONG, AWQ_BITS, size);
+    return 1;
+}
+
+static void awq_part_scales(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                            const lathe_weight_part *part, float *scales, float *offsets)
+{
+    const awq *q = self;
+    const int64_t size = codec_code_group(awq_group(q, cols), cols);
+    for (int64_t k = 0; k < part->cols / size; k++) {
+        const int64_t of = (part->col + k * size) / awq_group(q, cols) * rows + part->row;
+        const packed_group g = {(const uint32_t *)planes[PACKED_ZEROS] + of / AWQ_WORD,
+                                (const uint16_t *)planes[PACKED_SCALES] + of, AWQ_BITS, 0, 1};
+        packed_scales(&g, part->rows, scales + k * part->stride, offsets + k * part->stride,
+                      q->head.build);
+    }
+}
+
 static void awq_part_rows(void *self, int64_t rows, int64_t cols, lathe_part_rows *out)
 {
     (void)self;
@@ -372,6 +397,8 @@ static const lathe_quant_v1 awq_table = {
     .decode_part = awq_decode_part,
     .code_group = awq_code_group,
     .part_codes = awq_part_codes,
+    .codes = awq_codes,
+    .part_scales = awq_part_scales,
     .config_json = awq_config_json,
     .cuda_image = LATHE_CUDA_IMAGE,
     .image_settings = awq_image_settings,

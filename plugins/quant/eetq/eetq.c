@@ -120,6 +120,32 @@ static void eetq_decode_part(void *self, int64_t rows, int64_t cols, const void 
     codec_part(self, rows, cols, planes, part, out, dtype, decode_rows, 1);
 }
 
+/* 128 is in every code. */
+static int32_t eetq_codes(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                          lathe_weight_codes *out)
+{
+    (void)self, (void)rows, (void)planes;
+    *out = (lathe_weight_codes){.order = LATHE_CODES_PAIRS,
+                                .bits = 8,
+                                .values = LATHE_VALUES_U8,
+                                .plane = EETQ_WEIGHT,
+                                .has_offsets = 1,
+                                .group = cols};
+    return 1;
+}
+
+static void eetq_part_scales(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                             const lathe_weight_part *part, float *scales, float *offsets)
+{
+    const uint16_t *const halves = planes[EETQ_SCALE];
+    (void)self, (void)rows, (void)cols;
+    for (int64_t i = 0; i < part->runs * part->rows; i++) {
+        const float scale = lathe_f16_to_f32(halves[codec_part_row(part, i)]);
+        scales[i * part->stride] = scale;
+        offsets[i * part->stride] = -128.0f * scale;
+    }
+}
+
 /* ---- the table ---- */
 
 static int64_t eetq_config_json(void *self, char *out, int64_t capacity)
@@ -163,6 +189,8 @@ static const lathe_quant_v1 eetq_table = {
     .encode = eetq_encode,
     .decode = eetq_decode,
     .decode_part = eetq_decode_part,
+    .codes = eetq_codes,
+    .part_scales = eetq_part_scales,
     .config_json = eetq_config_json,
     .cuda_image = LATHE_CUDA_IMAGE,
     .methods = methods,

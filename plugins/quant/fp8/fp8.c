@@ -202,6 +202,32 @@ static void fp8_decode_part(void *self, int64_t rows, int64_t cols, const void *
     codec_part(self, rows, cols, planes, part, out, dtype, decode_rows, 1);
 }
 
+static int32_t fp8_codes(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                         lathe_weight_codes *out)
+{
+    const fp8 *q = self;
+    (void)rows, (void)planes;
+    *out = (lathe_weight_codes){.order = LATHE_CODES_BYTES,
+                                .bits = 8,
+                                .values = LATHE_VALUES_E4M3,
+                                .plane = FP8_WEIGHT,
+                                .group = q->scaling == FP8_BLOCK ? FP8_BLOCK_SIZE : cols};
+    return 1;
+}
+
+static void fp8_part_scales(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                            const lathe_weight_part *part, float *scales, float *offsets)
+{
+    const fp8 *q = self;
+    const float *const from = planes[FP8_SCALE];
+    const int64_t n = q->scaling == FP8_BLOCK ? blocks_of(part->cols) : 1;
+    (void)rows, (void)offsets;
+    for (int64_t i = 0; i < part->runs * part->rows; i++)
+        for (int64_t k = 0; k < n; k++)
+            scales[i * part->stride + k] = from[fp8_scale_index(
+                q->scaling, codec_part_row(part, i), part->col + k * FP8_BLOCK_SIZE, cols)];
+}
+
 /* ---- the table ---- */
 
 static int64_t fp8_config_json(void *self, char *out, int64_t capacity)
@@ -268,6 +294,8 @@ static const lathe_quant_v1 fp8_table = {
     .encode = fp8_encode,
     .decode = fp8_decode,
     .decode_part = fp8_decode_part,
+    .codes = fp8_codes,
+    .part_scales = fp8_part_scales,
     .config_json = fp8_config_json,
     .cuda_image = LATHE_CUDA_IMAGE,
     .image_settings = fp8_image_settings,

@@ -107,6 +107,35 @@ static int are_grouped(const int32_t *groups, int64_t n, int64_t size)
     return differ == 0;
 }
 
+int32_t gptq_weight_codes(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                          lathe_weight_codes *out)
+{
+    const gptq *q = self;
+    const int64_t size = codec_code_group(gptq_group(q, cols), cols);
+    (void)rows;
+    if (q->bits == 3 || q->act_order == GPTQ_ORDER_FULL || size == 0 ||
+        (planes != NULL && !are_grouped(planes[PACKED_GROUPS], cols, size)))
+        return 0;
+    *out = packed_weight_codes(LATHE_CODES_DOWN, q->bits, size);
+    return 1;
+}
+
+void gptq_part_scales(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                      const lathe_weight_part *part, float *scales, float *offsets)
+{
+    const gptq *q = self;
+    const int64_t size = codec_code_group(gptq_group(q, cols), cols);
+    const int32_t *const groups = (const int32_t *)planes[PACKED_GROUPS] + part->col;
+    for (int64_t k = 0; k < part->cols / size; k++) {
+        const int64_t of = groups[k * size] * rows + part->row;
+        const packed_group g = {(const uint32_t *)planes[PACKED_ZEROS] + of * q->bits / 32,
+                                (const uint16_t *)planes[PACKED_SCALES] + of, q->bits,
+                                q->zero_offset, 0};
+        packed_scales(&g, part->rows, scales + k * part->stride, offsets + k * part->stride,
+                      q->head.build);
+    }
+}
+
 /* The words are turned, so that the codes of an output lie one after another. */
 int32_t gptq_part_codes(void *self, int64_t rows, int64_t cols, const void *const *planes,
                         const lathe_weight_part *part, int32_t dtype, float *values, void *room,

@@ -131,12 +131,6 @@ typedef struct place_at {
     int64_t group, in, run;  /* the group, the place in it, and the group's run */
 } place_at;
 
-/* a / b of numbers that are not negative: most processors divide 32 bits several times as fast. */
-CODEC_BODY int64_t divided(int64_t a, int64_t b)
-{
-    return a <= INT32_MAX && b <= INT32_MAX ? (int64_t)((uint32_t)a / (uint32_t)b) : a / b;
-}
-
 CODEC_BODY place_at begin_at(const codec_job *job, int64_t at, int bits)
 {
     place_at p = {.size = ((const hqq *)(const void *)job->self)->group};
@@ -224,25 +218,7 @@ CODEC_WIDE static void wide_run(const codec_job *job, int64_t at, int64_t n, voi
         wide_run_as(job, at, n, out, (int)q->bits, q->dtype, job->dtype);
 }
 
-CODEC_WIDE static void wide_code_values(const hqq *q, const void *const *planes, int64_t first,
-                                        int64_t n, float *values, int32_t dtype)
-{
-    if (q->dtype == LATHE_F16 && dtype == LATHE_BF16)
-        wide_group_values(q, planes, first, n, values, LATHE_F16, LATHE_BF16);
-    else if (q->dtype == LATHE_F16)
-        wide_group_values(q, planes, first, n, values, LATHE_F16, dtype);
-    else if (q->dtype == LATHE_BF16)
-        wide_group_values(q, planes, first, n, values, LATHE_BF16, dtype);
-    else
-        wide_group_values(q, planes, first, n, values, LATHE_F32, dtype);
-}
 #else /* the build for AVX-512 is never chosen */
-static inline void wide_code_values(const hqq *q, const void *const *planes, int64_t first,
-                                    int64_t n, float *values, int32_t dtype)
-{
-    (void)q, (void)planes, (void)first, (void)n, (void)values, (void)dtype;
-}
-
 static inline void wide_run(const codec_job *job, int64_t at, int64_t n, void *out)
 {
     (void)job;
@@ -307,74 +283,13 @@ static void hqq_decode_part(void *self, int64_t rows, int64_t cols, const void *
 }
 
 /* If the runs begin with rows, the same rows of all runs share their bytes. */
-static void hqq_part_rows(void *self, int64_t rows, int64_t cols, lathe_part_rows *out)
+void hqq_part_rows(void *self, int64_t rows, int64_t cols, lathe_part_rows *out)
 {
     const hqq *q = self;
     const int64_t runs = hqq_per_word(q->bits), groups = rows * cols / q->group;
     *out = (lathe_part_rows){1, 1, 0};
     if (runs > 1 && rows % runs == 0 && groups % runs == 0 && cols % q->group == 0)
         *out = (lathe_part_rows){1, runs, rows / runs};
-}
-
-/* The values of the codes of a group, repeated where these have fewer than four bits. */
-static void group_values(const hqq *q, const void *const *planes, int64_t group, int32_t dtype,
-                         float *values)
-{
-    if (q->head.build == CODEC_AVX512) {
-        wide_code_values(q, planes, group, 1, values, dtype);
-        return;
-    }
-    const float zero = hqq_parameter(planes[HQQ_ZERO], group, q->dtype);
-    const float scale = hqq_parameter(planes[HQQ_SCALE], group, q->dtype);
-    for (int32_t i = 0; i < LATHE_CODE_VALUES; i++) {
-        const float code = (float)(i & ((1 << q->bits) - 1));
-        const float moved = hqq_rounded(code - zero, q->dtype);
-        values[i] = codec_rounded(hqq_rounded(moved * scale, q->dtype), dtype);
-    }
-}
-
-/* Codes of up to four bits lie one to a byte, and those of the same rows of all runs in one. */
-static int64_t hqq_code_group(void *self, int64_t rows, int64_t cols)
-{
-    const hqq *q = self;
-    lathe_part_rows by;
-    hqq_part_rows(self, rows, cols, &by);
-    return by.runs > 1 && q->bits != 3 ? codec_code_group(q->group, cols) : 0;
-}
-
-static int32_t hqq_part_codes(void *self, int64_t rows, int64_t cols, const void *const *planes,
-                              const lathe_weight_part *part, int32_t dtype, float *values,
-                              void *room, lathe_part_codes *out)
-{
-    const hqq *q = self;
-    const int64_t size = hqq_code_group(self, rows, cols), run = rows / hqq_per_word(q->bits);
-    const int64_t first = part->row / run; /* the run of the first row */
-    (void)room;
-    if ((part->row + part->rows - 1) / run != first || (part->runs > 1 && part->distance != run))
-        return 0; /* rows of a run that is cut have other bits of their bytes */
-    for (int64_t i = 0; i < part->runs * part->rows; i++) {
-        const int64_t at = codec_part_row(part, i) * cols + part->col;
-        int64_t group = divided(at, q->group), end = (group + 1) * q->group - at;
-        if (size == q->group && q->head.build == CODEC_AVX512) {
-            wide_code_values(q, planes, group, part->cols / size, values, dtype);
-            values += part->cols / size * LATHE_CODE_VALUES;
-            continue;
-        }
-        for (int64_t k = 0; k < part->cols; k += size, values += LATHE_CODE_VALUES) {
-            if (k == end) {
-                group++;
-                end += q->group;
-            }
-            group_values(q, planes, group, dtype, values);
-        }
-    }
-    *out = (lathe_part_codes){.codes = (const uint8_t *)planes[HQQ_CODES] +
-                                       (part->row - first * run) * cols + part->col,
-                              .row_bytes = cols,
-                              .layout = LATHE_CODES_BYTES,
-                              .shift = (int32_t)(q->bits * (hqq_per_word(q->bits) - 1 - first)),
-                              .run_shift = -(int32_t)q->bits};
-    return 1;
 }
 
 /* ---- the table ---- */
@@ -442,6 +357,8 @@ static const lathe_quant_v1 hqq_table = {
     .decode_part = hqq_decode_part,
     .code_group = hqq_code_group,
     .part_codes = hqq_part_codes,
+    .codes = hqq_codes,
+    .part_scales = hqq_part_scales,
     .config_json = hqq_config_json,
     .cuda_image = LATHE_CUDA_IMAGE,
     .image_settings = hqq_image_settings,

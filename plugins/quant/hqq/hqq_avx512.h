@@ -63,7 +63,10 @@ CODEC_WIDE_BODY __m512 wide_parameters(const void *plane, int64_t group, __mmask
 {
     if (dtype == LATHE_F32)
         return _mm512_maskz_loadu_ps(lanes, (const float *)plane + group);
-    const __m256i halves = _mm256_maskz_loadu_epi16(lanes, (const uint16_t *)plane + group);
+    const uint16_t *const from = (const uint16_t *)plane + group;
+    /* loads with a mask are slow on processors of AMD */
+    const __m256i halves = lanes == 0xffff ? _mm256_loadu_si256((const __m256i *)(const void *)from)
+                                           : _mm256_maskz_loadu_epi16(lanes, from);
     if (dtype == LATHE_F16)
         return _mm512_cvtph_ps(halves);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));

@@ -161,6 +161,27 @@ static void int8_decode_part(void *self, int64_t rows, int64_t cols, const void 
                dtype == LATHE_F16 ? decode_halves : decode_rows, 1);
 }
 
+static int32_t int8_codes(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                          lathe_weight_codes *out)
+{
+    (void)self, (void)rows, (void)planes;
+    *out = (lathe_weight_codes){.order = LATHE_CODES_BYTES,
+                                .bits = 8,
+                                .values = LATHE_VALUES_I8,
+                                .plane = INT8_WEIGHT,
+                                .group = cols};
+    return 1;
+}
+
+static void int8_part_scales(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                             const lathe_weight_part *part, float *scales, float *offsets)
+{
+    const float *const scb = planes[INT8_SCB];
+    (void)self, (void)rows, (void)cols, (void)offsets;
+    for (int64_t i = 0; i < part->runs * part->rows; i++)
+        scales[i * part->stride] = scb[codec_part_row(part, i)] * INT8_STEP;
+}
+
 static int64_t int8_config_json(void *self, char *out, int64_t capacity)
 {
     (void)self;
@@ -236,6 +257,8 @@ static const lathe_quant_v1 int8_table = {
     .encode = int8_encode,
     .decode = int8_decode,
     .decode_part = int8_decode_part,
+    .codes = int8_codes,
+    .part_scales = int8_part_scales,
     .config_json = int8_config_json,
     .weight_meta = int8_weight_meta,
     .read_meta = int8_read_meta,

@@ -120,18 +120,25 @@ static int64_t mxfp4_code_group(void *self, int64_t rows, int64_t cols)
 }
 
 #if defined(__x86_64__)
+CODEC_WIDE_BODY __m512 wide_e8m0_16(__m128i codes)
+{
+    const __m512i code = _mm512_cvtepu8_epi32(codes);
+    __m512i bits = _mm512_slli_epi32(code, 23);
+    bits = _mm512_mask_set1_epi32(bits, _mm512_testn_epi32_mask(code, code), 0x00400000);
+    bits = _mm512_mask_set1_epi32(bits, _mm512_cmpeq_epi32_mask(code, _mm512_set1_epi32(255)),
+                                  0x7fc00000);
+    return _mm512_castsi512_ps(bits);
+}
+
 /* small_e8m0 of n codes. */
 CODEC_WIDE static void wide_e8m0(const uint8_t *codes, int64_t n, float *out)
 {
-    for (int64_t i = 0; i < n; i += 16) {
-        const __mmask16 lanes = n - i < 16 ? wide_lanes(n - i) : 0xffff;
-        const __m512i code = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(lanes, codes + i));
-        __m512i bits = _mm512_slli_epi32(code, 23);
-        bits = _mm512_mask_set1_epi32(bits, _mm512_testn_epi32_mask(code, code), 0x00400000);
-        bits = _mm512_mask_set1_epi32(bits, _mm512_cmpeq_epi32_mask(code, _mm512_set1_epi32(255)),
-                                      0x7fc00000);
-        _mm512_mask_storeu_epi32(out + i, lanes, bits);
-    }
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        _mm512_storeu_ps(out + i, wide_e8m0_16(_mm_loadu_si128((const void *)(codes + i))));
+    if (i < n)
+        _mm512_mask_storeu_ps(out + i, wide_lanes(n - i),
+                              wide_e8m0_16(_mm_maskz_loadu_epi8(wide_lanes(n - i), codes + i)));
 }
 #else /* the build for AVX-512 is never chosen */
 static inline void wide_e8m0(const uint8_t *codes, int64_t n, float *out)
@@ -179,6 +186,32 @@ static int32_t mxfp4_part_codes(void *self, int64_t rows, int64_t cols, const vo
     return 1;
 }
 
+static int32_t mxfp4_codes(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                           lathe_weight_codes *out)
+{
+    (void)self, (void)rows, (void)cols, (void)planes;
+    *out = e2m1_codes(MXFP4_WEIGHT, MXFP4_GROUP);
+    return 1;
+}
+
+static void mxfp4_part_scales(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                              const lathe_weight_part *part, float *scales, float *offsets)
+{
+    const codec_head *head = self;
+    const int64_t n = part->cols / MXFP4_GROUP;
+    (void)rows, (void)offsets;
+    for (int64_t i = 0; i < part->runs * part->rows; i++) {
+        const int64_t at = codec_part_row(part, i) * cols + part->col;
+        const uint8_t *const exponents = (const uint8_t *)planes[MXFP4_SCALE] + at / MXFP4_GROUP;
+        float *const to = scales + i * part->stride;
+        codec_prefetch(exponents, n);
+        if (head->build == CODEC_AVX512)
+            wide_e8m0(exponents, n, to);
+        for (int64_t k = 0; head->build != CODEC_AVX512 && k < n; k++)
+            to[k] = small_e8m0(exponents[k]);
+    }
+}
+
 static int64_t mxfp4_config_json(void *self, char *out, int64_t capacity)
 {
     (void)self;
@@ -215,6 +248,8 @@ static const lathe_quant_v1 mxfp4_table = {
     .decode_part = mxfp4_decode_part,
     .code_group = mxfp4_code_group,
     .part_codes = mxfp4_part_codes,
+    .codes = mxfp4_codes,
+    .part_scales = mxfp4_part_scales,
     .config_json = mxfp4_config_json,
     .cuda_image = LATHE_CUDA_IMAGE,
     .methods = methods,

@@ -272,6 +272,44 @@ static int32_t nf4_part_codes(void *self, int64_t rows, int64_t cols, const void
     return 1;
 }
 
+/* Of all factors from 1 to 2 the one with which the map loses least when it is rounded to bf16: the
+ * root of the mean square is 3.2e-4 of the largest value; that of rounded weights is 8.3e-4. */
+#define NF4_FACTOR 1.43701171875f
+
+static int32_t nf4_codes(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                         lathe_weight_codes *out)
+{
+    const float *const map = planes != NULL ? (const float *)planes[NF4_MAP] : nf4_map;
+    (void)self;
+    (void)rows;
+    if (cols % NF4_BLOCK != 0)
+        return 0;
+    *out = (lathe_weight_codes){.order = LATHE_CODES_HIGH_FIRST,
+                                .bits = 4,
+                                .values = LATHE_VALUES_TABLE,
+                                .plane = NF4_WEIGHT,
+                                .group = NF4_BLOCK};
+    for (int i = 0; i < 16; i++)
+        out->table[i] = map[i] * NF4_FACTOR;
+    return 1;
+}
+
+static void nf4_part_scales(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                            const lathe_weight_part *part, float *scales, float *offsets)
+{
+    const nf4 *q = self;
+    const int64_t n = part->cols / NF4_BLOCK;
+    (void)rows;
+    (void)offsets;
+    for (int64_t i = 0; i < part->runs * part->rows; i++) {
+        const int64_t row = part->row + i / part->rows * part->distance + i % part->rows;
+        float *const to = scales + i * part->stride;
+        nf4_scales(q->build, planes, q->nested, (row * cols + part->col) / NF4_BLOCK, n, to);
+        for (int64_t k = 0; k < n; k++)
+            to[k] *= 1.0f / NF4_FACTOR;
+    }
+}
+
 static const lathe_quant_v1 nf4_table = {
     .size = sizeof nf4_table,
     .revision = LATHE_QUANT_REVISION,
@@ -282,6 +320,8 @@ static const lathe_quant_v1 nf4_table = {
     .decode_part = nf4_decode_part,
     .code_group = nf4_code_group,
     .part_codes = nf4_part_codes,
+    .codes = nf4_codes,
+    .part_scales = nf4_part_scales,
     .config_json = nf4_config_json,
     .weight_meta = nf4_weight_meta,
     .read_meta = nf4_read_meta,

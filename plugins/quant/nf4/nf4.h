@@ -47,6 +47,10 @@ void nf4_decode_blocks_avx512(const void *const *planes, int nested, int64_t fir
 void nf4_code_values(int build, const void *const *planes, int nested, int64_t first, int64_t n,
                      float *values, int32_t dtype);
 
+/** nf4_scale of n blocks from `first` on. */
+void nf4_scales(int build, const void *const *planes, int nested, int64_t first, int64_t n,
+                float *scales);
+
 /** lathe_quant_v1.config_json, weight_meta, read_meta, methods, read_config. */
 int64_t nf4_config_json(void *self, char *out, int64_t capacity);
 int64_t nf4_weight_meta(void *self, int64_t rows, int64_t cols, const void *const *planes,

@@ -195,8 +195,26 @@ CODEC_WIDE void nf4_decode_blocks_avx512(const void *const *planes, int nested, 
         wide_blocks(planes, nested, first, n, out, LATHE_F16);
 }
 
+/* map[at] of 256 values: faster than a gather. */
+CODEC_WIDE_BODY __m512 wide_look_up(const float *map, __m512i at)
+{
+    const __mmask16 odd = _mm512_test_epi32_mask(at, _mm512_set1_epi32(32));
+    const __mmask16 second = _mm512_test_epi32_mask(at, _mm512_set1_epi32(64));
+    const __mmask16 upper = _mm512_test_epi32_mask(at, _mm512_set1_epi32(128));
+    __m512 of[8]; /* 32 values each */
+    for (int i = 0; i < 8; i++)
+        of[i] = _mm512_permutex2var_ps(_mm512_loadu_ps(map + 32 * i), at,
+                                       _mm512_loadu_ps(map + 32 * i + 16));
+    for (int i = 0; i < 8; i += 2)
+        of[i] = _mm512_mask_mov_ps(of[i], odd, of[i + 1]);
+    return _mm512_mask_mov_ps(_mm512_mask_mov_ps(of[0], second, of[2]), upper,
+                              _mm512_mask_mov_ps(of[4], second, of[6]));
+}
+
+#define SCALES_AHEAD 2048 /* blocks: the codes of their scales are prefetched */
+
 /* nf4_scale of n blocks from `first` on, with double quantization. */
-CODEC_WIDE_BODY void wide_scales(const void *const *planes, int64_t first, int64_t n, float *out)
+CODEC_WIDE static void wide_scales(const void *const *planes, int64_t first, int64_t n, float *out)
 {
     const uint8_t *const codes = (const uint8_t *)planes[NF4_ABSMAX];
     const float *const tops = planes[NF4_NESTED_ABSMAX];
@@ -206,11 +224,14 @@ CODEC_WIDE_BODY void wide_scales(const void *const *planes, int64_t first, int64
         each = left < held ? left : held;
         each = each < 16 ? each : 16;
         const __mmask16 lanes = (__mmask16)((1u << each) - 1u);
-        const __m512i at = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(lanes, codes + i));
-        const __m512 map = _mm512_i32gather_ps(at, planes[NF4_NESTED_MAP], 4);
+        const __m128i bytes = each == 16
+                                  ? _mm_loadu_si128((const __m128i *)(const void *)(codes + i))
+                                  : _mm_maskz_loadu_epi8(lanes, codes + i);
+        const __m512i at = _mm512_cvtepu8_epi32(bytes);
+        const __m512 map = wide_look_up(planes[NF4_NESTED_MAP], at);
+        _mm_prefetch((const char *)codes + i + SCALES_AHEAD, _MM_HINT_T0);
         const __m512 top = _mm512_set1_ps(tops[i / NF4_NESTED_BLOCK]);
-        _mm512_mask_storeu_ps(out + i - first, lanes,
-                              _mm512_add_ps(_mm512_mul_ps(map, top), offset));
+        wide_store_lanes(out + i - first, lanes, _mm512_add_ps(_mm512_mul_ps(map, top), offset));
     }
 }
 
@@ -233,6 +254,18 @@ CODEC_WIDE static void wide_code_values(const void *const *planes, int nested, i
     }
 }
 
+void nf4_scales(int build, const void *const *planes, int nested, int64_t first, int64_t n,
+                float *scales)
+{
+    if (!nested)
+        memcpy(scales, (const float *)planes[NF4_ABSMAX] + first, (size_t)n * sizeof *scales);
+    else if (build == NF4_AVX512)
+        wide_scales(planes, first, n, scales);
+    else
+        for (int64_t i = 0; i < n; i++)
+            scales[i] = nf4_scale(planes, nested, first + i);
+}
+
 void nf4_code_values(int build, const void *const *planes, int nested, int64_t first, int64_t n,
                      float *values, int32_t dtype)
 {
@@ -242,6 +275,14 @@ void nf4_code_values(int build, const void *const *planes, int nested, int64_t f
         code_values(planes, nested, first, n, values, dtype);
 }
 #else
+void nf4_scales(int build, const void *const *planes, int nested, int64_t first, int64_t n,
+                float *scales)
+{
+    (void)build;
+    for (int64_t i = 0; i < n; i++)
+        scales[i] = nf4_scale(planes, nested, first + i);
+}
+
 void nf4_code_values(int build, const void *const *planes, int nested, int64_t first, int64_t n,
                      float *values, int32_t dtype)
 {

@@ -161,6 +161,41 @@ static void nvfp4_decode_part(void *self, int64_t rows, int64_t cols, const void
     codec_part(self, rows, cols, planes, part, out, dtype, decode_rows, 1);
 }
 
+static int32_t nvfp4_codes(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                           lathe_weight_codes *out)
+{
+    (void)self, (void)rows, (void)cols, (void)planes;
+    *out = e2m1_codes(NVFP4_WEIGHT, NVFP4_GROUP);
+    return 1;
+}
+
+CODEC_BODY void scales_body(void *arg, int64_t begin, int64_t end, int build)
+{
+    const codec_job *const job = arg;
+    const nvfp4 *const q = (const nvfp4 *)(const void *)job->self;
+    const uint8_t *const codes = job->planes[NVFP4_SCALE];
+    const float global = *(const float *)job->planes[NVFP4_GLOBAL];
+    const float factor = q->layout == NVFP4_MODELOPT ? global : 1.0f / global;
+    for (int64_t row = job->first + begin; row < job->first + end; row++) {
+        const uint8_t *const from = codes + (row * job->cols + job->col) / NVFP4_GROUP;
+        float *const to = (float *)job->out + (row - job->first) * job->stride;
+        const int64_t n = (job->end - job->col) / NVFP4_GROUP;
+        codec_prefetch(from, n);
+        if (build == CODEC_AVX512)
+            wide_e4m3(from, n, factor, to);
+        for (int64_t i = 0; build != CODEC_AVX512 && i < n; i++)
+            to[i] = small_e4m3(from[i]) * factor;
+    }
+}
+CODEC_BUILDS(group_scales, scales_body)
+
+static void nvfp4_part_scales(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                              const lathe_weight_part *part, float *scales, float *offsets)
+{
+    (void)offsets;
+    codec_part(self, rows, cols, planes, part, scales, LATHE_F32, group_scales, 1);
+}
+
 /* ---- the table ---- */
 
 static int64_t nvfp4_config_json(void *self, char *out, int64_t capacity)
@@ -216,6 +251,8 @@ static const lathe_quant_v1 nvfp4_table = {
     .encode = nvfp4_encode,
     .decode = nvfp4_decode,
     .decode_part = nvfp4_decode_part,
+    .codes = nvfp4_codes,
+    .part_scales = nvfp4_part_scales,
     .config_json = nvfp4_config_json,
     .cuda_image = LATHE_CUDA_IMAGE,
     .image_settings = nvfp4_image_settings,

@@ -64,6 +64,19 @@ static inline void e2m1_values(const float *scales, int64_t n, int is_exact, flo
         values[i] = codec_rounded(small_e2m1((uint32_t)(i % 16)) * scales[i / 16], dtype);
 }
 
+/** lathe_quant_v1.codes: the codes in a plane, in groups of `group` columns. */
+static inline lathe_weight_codes e2m1_codes(int32_t plane, int64_t group)
+{
+    lathe_weight_codes codes = {.order = LATHE_CODES_LOW_FIRST,
+                                .bits = 4,
+                                .values = LATHE_VALUES_TABLE,
+                                .plane = plane,
+                                .group = group};
+    for (uint32_t i = 0; i < 16; i++)
+        codes.table[i] = small_e2m1(i);
+    return codes;
+}
+
 /** Divides n values by the scale and packs their codes; n is even, the scale above 0. */
 CODEC_BODY void e2m1_encode(const float *w, int64_t n, float scale, uint8_t *bytes)
 {

@@ -1,10 +1,90 @@
-/* The values of four-bit codes that GPTQ and AWQ store in words, for PACKED_LINE outputs at a time,
- * with AVX-512. */
+/* What outputs have in a group of inputs, as GPTQ and AWQ store it in words: scales, offsets, and
+ * the values of four-bit codes. */
 #ifndef LATHE_QUANT_PACKED_CODES_H
 #define LATHE_QUANT_PACKED_CODES_H
 
 #include "shared/codec_tables.h"
 #include "shared/packed_words.h"
+
+/** Where the scales and zero points of outputs are in a group, from an output on that is a multiple
+ *  of PACKED_LINE. */
+typedef struct packed_group {
+    const uint32_t *zeros;
+    const uint16_t *scales; /* f16 */
+    int64_t bits;
+    int32_t zero_offset; /* is added to the zero points */
+    int32_t is_awq;      /* the order of the zero points in their words */
+} packed_group;
+
+static inline uint32_t packed_zero(const packed_group *g, int64_t output)
+{
+    const uint32_t zero = g->is_awq ? g->zeros[output / 8] >> awq_shift(output) & 15u
+                                    : packed_bits(g->zeros, 1, output * g->bits, g->bits);
+    return zero + (uint32_t)g->zero_offset;
+}
+
+#if defined(__x86_64__)
+/* packed_scales of whole lines; returns the outputs that are done. */
+CODEC_WIDE static int64_t wide_group_scales(const packed_group *g, int64_t n, float *scales,
+                                            float *offsets)
+{
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i at = _mm512_mullo_epi32(lane, _mm512_set1_epi32((int32_t)g->bits));
+    const __m512i word = _mm512_srli_epi32(at, 5);
+    const __m512i mixed =
+        _mm512_setr_epi32(0, 16, 4, 20, 8, 24, 12, 28, 0, 16, 4, 20, 8, 24, 12, 28);
+    const __m512i shift = g->is_awq ? mixed : _mm512_and_si512(at, _mm512_set1_epi32(31));
+    const __m512i mask = _mm512_set1_epi32((1 << g->bits) - 1);
+    const __mmask16 words = wide_lanes(PACKED_LINE * g->bits / 32);
+    int64_t i = 0;
+    for (; i + PACKED_LINE <= n; i += PACKED_LINE) {
+        const __m512i from = _mm512_maskz_loadu_epi32(words, g->zeros + i * g->bits / 32);
+        const __m512i raw = _mm512_srlv_epi32(_mm512_permutexvar_epi32(word, from), shift);
+        const __m512i zero =
+            _mm512_add_epi32(_mm512_and_si512(raw, mask), _mm512_set1_epi32(g->zero_offset));
+        const __m512 scale =
+            _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(g->scales + i)));
+        _mm512_storeu_ps(scales + i, scale);
+        _mm512_storeu_ps(
+            offsets + i,
+            _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_setzero_si512(), zero)),
+                          scale));
+    }
+    return i;
+}
+#else /* the build for AVX-512 is never chosen */
+static inline int64_t wide_group_scales(const packed_group *g, int64_t n, float *scales,
+                                        float *offsets)
+{
+    (void)g, (void)n, (void)scales, (void)offsets;
+    return 0;
+}
+#endif
+
+/** The scales and offsets (lathe_quant_v1.part_scales) of n outputs; build: of the codecs. */
+static inline void packed_scales(const packed_group *g, int64_t n, float *scales, float *offsets,
+                                 int32_t build)
+{
+    int64_t i = build == CODEC_AVX512 ? wide_group_scales(g, n, scales, offsets) : 0;
+    for (; i < n; i++) {
+        scales[i] = lathe_f16_to_f32(g->scales[i]);
+        offsets[i] = -(float)packed_zero(g, i) * scales[i];
+    }
+}
+
+/** lathe_quant_v1.codes of codes in words. */
+static inline lathe_weight_codes packed_weight_codes(int32_t order, int64_t bits, int64_t group)
+{
+    lathe_weight_codes codes = {.order = order,
+                                .bits = (int32_t)bits,
+                                .values = bits == 8 ? LATHE_VALUES_U8 : LATHE_VALUES_TABLE,
+                                .plane = PACKED_CODES,
+                                .has_offsets = 1,
+                                .group = group};
+    for (int32_t i = 0; bits < 8 && i < 1 << bits; i++)
+        codes.table[i] = (float)i;
+    return codes;
+}
 
 #if defined(__x86_64__)
 

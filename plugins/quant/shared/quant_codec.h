@@ -229,6 +229,15 @@ static inline int64_t codec_code_group(int64_t group, int64_t cols)
     return 0;
 }
 
+/** Prefetches what lies after n bytes of scales: a product reads these a few rows at a time, with
+ *  long runs of codes between, so that the hardware does not. */
+CODEC_BODY void codec_prefetch(const uint8_t *scales, int64_t n)
+{
+    enum { AHEAD = 4096, LINE = 64 };
+    for (int64_t i = 0; i < n; i += LINE)
+        __builtin_prefetch(scales + AHEAD + i);
+}
+
 /** A value of part_codes, rounded to a dtype. */
 CODEC_BODY float codec_rounded(float x, int32_t dtype)
 {

@@ -171,6 +171,37 @@ static int32_t part_codes(void *self, int64_t rows, int64_t cols, const void *co
     return 1;
 }
 
+static int32_t weight_codes(void *self, int64_t rows, int64_t cols, const void *const *in,
+                            lathe_weight_codes *out)
+{
+    (void)self;
+    (void)rows;
+    *out = (lathe_weight_codes){.order = LATHE_CODES_BYTES,
+                                .bits = IS(codes_of_other_bits) ? 16 : 8,
+                                .values = LATHE_VALUES_I8,
+                                .plane = IS(codes_of_no_plane) ? 2 : 0,
+                                .group = cols};
+    if (IS(codes_depend_on_the_planes) && in == NULL)
+        out->group = 16;
+    return 1;
+}
+
+static void part_scales(void *self, int64_t rows, int64_t cols, const void *const *in,
+                        const lathe_weight_part *p, float *scales, float *offsets)
+{
+    const int64_t stride = IS(scales_ignore_their_stride) ? 1 : p->stride;
+    (void)self;
+    (void)rows;
+    (void)cols;
+    (void)offsets;
+    for (int64_t i = 0; i < p->rows; i++)
+        scales[i * stride] = ((const float *)in[1])[i + (IS(scales_of_other_rows) ? 0 : p->row)];
+}
+
+#define HAS_SCALES                                                                                 \
+    (IS(codes_of_no_plane) || IS(codes_of_other_bits) || IS(scales_of_other_rows) ||               \
+     IS(scales_ignore_their_stride) || IS(codes_depend_on_the_planes))
+
 #define HAS_CODES (IS(codes_in_odd_groups) || IS(codes_have_other_values))
 
 static int64_t config_json(void *self, char *out, int64_t capacity)
@@ -196,6 +227,8 @@ static const lathe_quant_v1 table = {
     .decode_part = decode_part,
     .code_group = HAS_CODES ? code_group : NULL,
     .part_codes = HAS_CODES ? part_codes : NULL,
+    .codes = HAS_SCALES ? weight_codes : NULL,
+    .part_scales = HAS_SCALES ? part_scales : NULL,
 };
 
 FAULTY_PLUGIN(LATHE_KIND_QUANT, LATHE_QUANT_REVISION, &table);
