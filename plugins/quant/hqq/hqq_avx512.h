@@ -34,7 +34,7 @@ CODEC_WIDE_BODY void wide_group_bytes(const uint8_t *bytes, int64_t n, float zer
 {
     for (int64_t i = 0; i < n; i += 16) {
         const __mmask16 lanes = n - i < 16 ? wide_lanes(n - i) : 0xffff;
-        const __m512i codes = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(lanes, bytes + i));
+        const __m512i codes = wide_load_bytes(bytes + i, lanes);
         wide_store_values(wide_values(codes, zero, scale, compute_dtype), out, i, lanes, dtype);
     }
 }

@@ -27,6 +27,25 @@ wide_store_lanes(float *out, __mmask16 lanes, __m512 x)
         _mm512_mask_storeu_ps(out, lanes, x);
 }
 
+/** The same of 16 bits. */
+CODEC_WIDE static inline __attribute__((always_inline)) void
+wide_store_halves(void *out, __mmask16 lanes, __m256i x)
+{
+    if (lanes == 0xffff)
+        _mm256_storeu_si256(out, x);
+    else
+        _mm256_mask_storeu_epi16(out, lanes, x);
+}
+
+/** Loads bytes as lanes of 32 bits; whole vectors without a mask. */
+CODEC_WIDE static inline __attribute__((always_inline)) __m512i
+wide_load_bytes(const uint8_t *bytes, __mmask16 lanes)
+{
+    return _mm512_cvtepu8_epi32(lanes == 0xffff
+                                    ? _mm_loadu_si128((const __m128i *)(const void *)bytes)
+                                    : _mm_maskz_loadu_epi8(lanes, bytes));
+}
+
 CODEC_WIDE static inline __attribute__((always_inline)) void
 wide_to_bf16_16(const float *x, uint16_t *out, __mmask16 lanes)
 {
@@ -37,7 +56,7 @@ wide_to_bf16_16(const float *x, uint16_t *out, __mmask16 lanes)
     __m512i sum = _mm512_add_epi32(bits, _mm512_add_epi32(odd, half));
     const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
     sum = _mm512_mask_or_epi32(sum, nan, bits, _mm512_set1_epi32(0x00400000));
-    _mm256_mask_storeu_epi16(out, lanes, _mm512_cvtepi32_epi16(_mm512_srli_epi32(sum, 16)));
+    wide_store_halves(out, lanes, _mm512_cvtepi32_epi16(_mm512_srli_epi32(sum, 16)));
 }
 
 /* Rounds 16 finite values to bf16, which are then in the upper halves. */
@@ -87,8 +106,7 @@ wide_to_f16_16(const float *x, uint16_t *out, __mmask16 lanes)
     const __m512i sign = _mm512_srli_epi32(_mm512_castps_si512(value), 31);
     const __m512i bad = _mm512_or_si512(_mm512_slli_epi32(sign, 15), _mm512_set1_epi32(0x7e00));
     const __m256i rounded = _mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT);
-    _mm256_mask_storeu_epi16(out, lanes,
-                             _mm256_mask_mov_epi16(rounded, nan, _mm512_cvtepi32_epi16(bad)));
+    wide_store_halves(out, lanes, _mm256_mask_mov_epi16(rounded, nan, _mm512_cvtepi32_epi16(bad)));
 }
 
 /** lathe_f32_to_f16 of n values. */
@@ -118,7 +136,7 @@ wide_e4m3_16(const uint8_t *codes, float scale, float *out, __mmask16 lanes)
     const __mmask16 nan = _mm256_cmpeq_epi16_mask(magnitude, _mm256_set1_epi16(0x7f));
     half = _mm256_mask_mov_epi16(half, nan, _mm256_or_si256(sign, _mm256_set1_epi16(0x7e00)));
     const __m512 value = _mm512_mul_ps(_mm512_cvtph_ps(half), up);
-    _mm512_mask_storeu_ps(out, lanes, _mm512_mul_ps(value, by));
+    wide_store_lanes(out, lanes, _mm512_mul_ps(value, by));
 }
 
 /* 16 codes in the upper bytes of 16 bits to f16, of which they are 2^-8 times the value; NaN codes

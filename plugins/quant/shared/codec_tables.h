@@ -113,12 +113,12 @@ CODEC_WIDE_BODY void wide_store16(const wide_table *t, __m512i codes, void *out,
                                   __mmask16 lanes, int32_t dtype)
 {
     if (dtype == LATHE_F32) {
-        _mm512_mask_storeu_ps((float *)out + i, lanes, _mm512_permutexvar_ps(codes, t->values));
+        wide_store_lanes((float *)out + i, lanes, _mm512_permutexvar_ps(codes, t->values));
         return;
     }
     const __m512i upper = _mm512_permutexvar_epi32(codes, t->halves);
-    _mm256_mask_storeu_epi16((uint16_t *)out + i, lanes,
-                             _mm512_cvtepi32_epi16(_mm512_srli_epi32(upper, 16)));
+    wide_store_halves((uint16_t *)out + i, lanes,
+                      _mm512_cvtepi32_epi16(_mm512_srli_epi32(upper, 16)));
 }
 
 /* 16 codes of `bits` bits that begin with a byte: the first eight in four bytes, the others in the
@@ -217,9 +217,8 @@ CODEC_WIDE_BODY void wide_picks(const wide_table *t, const uint8_t *bytes, const
     }
     for (; i < n; i += 16) {
         const __mmask16 lanes = n - i < 16 ? wide_lanes(n - i) : 0xffff;
-        const __m512i raw = words != NULL
-                                ? _mm512_maskz_loadu_epi32(lanes, words + i)
-                                : _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(lanes, bytes + i));
+        const __m512i raw = words != NULL ? _mm512_maskz_loadu_epi32(lanes, words + i)
+                                          : wide_load_bytes(bytes + i, lanes);
         wide_store16(t, _mm512_srl_epi32(raw, by), out, i, lanes, dtype);
     }
 }
@@ -230,7 +229,7 @@ CODEC_WIDE_BODY void wide_store_values(__m512 values, void *out, int64_t i, __mm
 {
     __m256i half;
     if (dtype == LATHE_F32) {
-        _mm512_mask_storeu_ps((float *)out + i, lanes, values);
+        wide_store_lanes((float *)out + i, lanes, values);
         return;
     }
     if (dtype == LATHE_BF16)
@@ -239,10 +238,7 @@ CODEC_WIDE_BODY void wide_store_values(__m512 values, void *out, int64_t i, __mm
         half = _mm512_cvtps_ph(values, _MM_FROUND_TO_NEAREST_INT);
     else
         half = _mm512_cvtepi32_epi16(_mm512_srli_epi32(wide_upper_f16(values), 16));
-    if (lanes == 0xffff)
-        _mm256_storeu_si256((__m256i *)(void *)((uint16_t *)out + i), half);
-    else
-        _mm256_mask_storeu_epi16((uint16_t *)out + i, lanes, half);
+    wide_store_halves((uint16_t *)out + i, lanes, half);
 }
 
 /** (code - zero) * scale of n codes of eight bits, to a dtype. */
@@ -253,7 +249,7 @@ CODEC_WIDE_BODY void wide_moved(const uint8_t *codes, int64_t n, int32_t zero, f
     const __m512 factor = _mm512_set1_ps(scale);
     for (int64_t i = 0; i < n; i += 16) {
         const __mmask16 lanes = n - i < 16 ? wide_lanes(n - i) : 0xffff;
-        const __m512i code = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(lanes, codes + i));
+        const __m512i code = wide_load_bytes(codes + i, lanes);
         const __m512 moved = _mm512_cvtepi32_ps(_mm512_sub_epi32(code, by));
         wide_store_values(_mm512_mul_ps(moved, factor), out, i, lanes, dtype);
     }
