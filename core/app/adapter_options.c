@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "app/kept_renderer.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/hash.h"
@@ -32,9 +33,14 @@ lathe_status lathe_app_has_adapters(const lathe_args *args, int32_t *out)
 
 /* ---- what all folders must agree on ---- */
 
+static int is_of_renderer(const char *key)
+{
+    return strncmp(key, "renderer.", 9) == 0;
+}
+
 static int is_of_model(const char *key)
 {
-    return strncmp(key, "quant.", 6) == 0 || strncmp(key, "train.", 6) == 0;
+    return strncmp(key, "quant.", 6) == 0 || strncmp(key, "train.", 6) == 0 || is_of_renderer(key);
 }
 
 static const char *value_of(const lathe_setting_list *list, const char *key)
@@ -54,6 +60,11 @@ static lathe_status compare(const reading *r, const lathe_setting_list *a, const
         if (!is_of_model(key) || lathe_args_override(r->args, key) ||
             (other && strcmp(other, a->list[i].value) == 0))
             continue;
+        if (is_of_renderer(key))
+            return lathe_error(LATHE_E_CONFIG,
+                               "the adapter in %s was trained with %s = %s, and the one in %s with "
+                               "%s: name the renderer of all prompts with --renderer.name",
+                               a_dir, key, a->list[i].value, b_dir, other ? other : "its default");
         return lathe_error(
             LATHE_E_CONFIG,
             "the adapter in %s belongs to a base with %s = %s, and the one in %s to "
@@ -178,6 +189,7 @@ static lathe_status read_one(reading *r, const char *text)
     LATHE_TRY(resolve(r, text, equals + 1, &dir));
     LATHE_TRY(lathe_adapter_folder_read(dir, r->base, r->arena, &folder));
     LATHE_TRY(check_kind(text, dir, r->base, &folder));
+    LATHE_TRY(lathe_app_keep_renderer(r->args, dir, r->base, r->arena, &folder.settings));
     LATHE_TRY(lathe_folder_tokenizer(dir, r->arena, &tokenizer));
     if (!tokenizer)
         tokenizer = r->base_tokenizer;

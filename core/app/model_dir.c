@@ -6,6 +6,8 @@
 #include "app/adapter_options.h"
 #include "app/held_log.h"
 #include "app/idle_overrides.h"
+#include "app/kept_renderer.h"
+#include "app/model_word.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
@@ -246,6 +248,8 @@ static lathe_status open_adapter(const lathe_args *args, int32_t mode, const cha
         lathe_adapter_folder_read(path, lathe_args_override(args, "model.path"), arena, &folder));
     if (mode == LATHE_OPEN_EVALUATE)
         LATHE_TRY(add_evaluation(args, path, arena, &folder.settings));
+    if (mode != LATHE_OPEN_WEIGHTS)
+        LATHE_TRY(lathe_app_keep_renderer(args, path, folder.base, arena, &folder.settings));
     LATHE_TRY(adapter_overrides(args, settings, path, &folder, arena, &list, &n));
     LATHE_TRY(lathe_run_open_mode(NULL, list, n, mode, out));
     if (strcmp(folder.base, path) == 0) /* otherwise the base is the model before training */
@@ -279,6 +283,7 @@ static lathe_status reopen_with_reference(const lathe_args *args, int32_t mode,
     LATHE_TRY(status);
     if (more.n == 0 || (named && !lathe_path_is_model(base)))
         return refuse_reference(args, *out);
+    LATHE_TRY(lathe_app_keep_renderer(args, path, NULL, arena, &more));
     lathe_run_close(*out);
     *out = NULL;
     lathe_override *list = overrides(args, settings, more.n, arena, &n);
@@ -391,6 +396,8 @@ static lathe_status open_folder(const lathe_args *args, int32_t mode, const char
         LATHE_TRY(add_evaluation(args, path, arena, &own));
     if (has_adapters)
         return open_named(args, settings, path, model, &own, arena, out);
+    if (mode != LATHE_OPEN_WEIGHTS)
+        LATHE_TRY(lathe_app_keep_renderer(args, path, NULL, arena, &own));
     LATHE_TRY(lathe_folder_tokenizer(path, arena, &tokenizer));
     LATHE_TRY(model_overrides(args, settings, tokenizer, model, &own, arena, &list, &n));
     if (mode == LATHE_OPEN_EVALUATE)
@@ -449,34 +456,6 @@ static lathe_status open_run_file(const lathe_args *args, int32_t mode, const ch
     return status;
 }
 
-/* Whether the name is that of a file of weights, which must not be read as TOML. */
-static int is_weights(const char *path)
-{
-    static const char *const ends[] = {".safetensors", ".bin", ".pt", ".pth", ".onnx"};
-    const size_t n = strlen(path);
-    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-        const size_t n_end = strlen(ends[i]);
-        if (n > n_end && strcmp(path + n - n_end, ends[i]) == 0)
-            return 1;
-    }
-    return 0;
-}
-
-/* Checks that the word is a folder or a run file that can name a model. */
-static lathe_status check_word(const char *word)
-{
-    static const char expected[] =
-        "expected the folder of a model (with config.json and "
-        "*.safetensors), a GGUF file, a checkpoint, the folder of a run, "
-        "or a run file (TOML)";
-    if (!lathe_path_exists(word))
-        return lathe_error(LATHE_E_CONFIG, "%s: no such file or folder; %s", word, expected);
-    if (is_weights(word))
-        return lathe_error(LATHE_E_CONFIG, "%s: a file of weights; %s: name the folder it is in",
-                           word, expected);
-    return LATHE_OK;
-}
-
 lathe_status lathe_app_open_model(const lathe_args *args, int32_t mode, const char *const *settings,
                                   lathe_run **out)
 {
@@ -486,7 +465,8 @@ lathe_status lathe_app_open_model(const lathe_args *args, int32_t mode, const ch
     lathe_app_warn_idle_overrides(args);
     if (lathe_path_is_model(word))
         status = open_folder(args, mode, settings, &arena, out);
-    else if ((status = check_word(word)) == LATHE_OK && lathe_args_each(args, "--adapter", 0))
+    else if ((status = lathe_app_check_model_word(word)) == LATHE_OK &&
+             lathe_args_each(args, "--adapter", 0))
         status =
             lathe_error(LATHE_E_ARG,
                         "%s: a run file; with --adapter, name the folder of the model that the "

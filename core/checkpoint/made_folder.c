@@ -1,11 +1,15 @@
 /* Writes the manifest of a model that a command made from others. */
 #include "checkpoint/made_folder.h"
 
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/log.h"
+#include "checkpoint/folder_renderer.h"
 #include "checkpoint/parents.h"
 #include "io/manifest.h"
 #include "lathe/lathe.h"
@@ -33,6 +37,55 @@ static lathe_status put_calibration(const lathe_made_on *on, lathe_arena *arena,
                 : LATHE_E_NOMEM;
 }
 
+/* ---- the renderer ---- */
+
+/* Finds the renderer that the adapters remember, or else the model's. *out NULL: none, or adapters
+ * that disagree. The caller releases it. */
+static lathe_status find_renderer(const lathe_made_from *from, int32_t n, lathe_arena *arena,
+                                  json_t **out)
+{
+    json_t *of_model = NULL, *one;
+    lathe_status status = LATHE_OK;
+    int differ = 0;
+    *out = NULL;
+    for (int32_t i = 0; i < n && status == LATHE_OK; i++) {
+        status = lathe_folder_renderer(from[i].path, arena, &one);
+        json_t **place = strcmp(from[i].role, "adapter") == 0 ? out : &of_model;
+        if (!*place)
+            *place = json_incref(one);
+        differ |= one && !json_equal(one, *place);
+        json_decref(one);
+    }
+    if (differ)
+        lathe_log(LATHE_LOG_WARN,
+                  "the adapters were trained with different renderers (renderer.name in their "
+                  "manifest.json), so the new folder remembers none: name one with --renderer.name "
+                  "when you use it");
+    if (!*out && !differ)
+        *out = json_incref(of_model);
+    if (differ || status != LATHE_OK) {
+        json_decref(*out);
+        *out = NULL;
+    }
+    json_decref(of_model);
+    return status;
+}
+
+static lathe_status put_renderer(const lathe_made_from *from, int32_t n, lathe_arena *arena,
+                                 lathe_buffer *out)
+{
+    json_t *renderer;
+    lathe_status status = find_renderer(from, n, arena, &renderer);
+    if (status == LATHE_OK && lathe_renderer_is_named(renderer)) {
+        char *text = json_dumps(renderer, JSON_REAL_PRECISION(17));
+        lathe_buffer_printf(out, ", \"renderer\": %s", text ? text : "null");
+        status = text ? out->status : LATHE_E_NOMEM;
+        free(text);
+    }
+    json_decref(renderer);
+    return status;
+}
+
 lathe_status lathe__made_folder_describe(const char *dir, const char *path, const char *by,
                                          const lathe_made_from *from, int32_t n,
                                          const lathe_made_on *on)
@@ -44,6 +97,8 @@ lathe_status lathe__made_folder_describe(const char *dir, const char *path, cons
     lathe_buffer_json_string(&meta, by);
     lathe__parents_put_place(path, &arena, &meta);
     lathe_status status = put_parents(from, n, &arena, &meta);
+    if (status == LATHE_OK)
+        status = put_renderer(from, n, &arena, &meta);
     if (status == LATHE_OK && on)
         status = put_calibration(on, &arena, &meta);
     lathe_buffer_puts(&meta, "}");

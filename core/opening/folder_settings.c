@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "checkpoint/checkpoint_info.h"
+#include "checkpoint/folder_renderer.h"
 #include "gguf/model_files.h"
 #include "io/manifest.h"
 #include "lathe/stage.h"
@@ -163,6 +164,19 @@ lathe_status lathe_settings_add_precision(lathe_setting_list *list, lathe_arena 
     return text && strcmp(text, "bf16") != 0
                ? lathe_settings_add(list, arena, "train", "precision", precision)
                : LATHE_OK;
+}
+
+lathe_status lathe_settings_add_renderer(lathe_setting_list *list, lathe_arena *arena,
+                                         json_t *renderer)
+{
+    if (!lathe_renderer_is_named(renderer))
+        return LATHE_OK;
+    json_t *config = json_pack("{s:O}", "renderer", renderer);
+    if (!config)
+        return lathe_error(LATHE_E_NOMEM, "no memory for the renderer's settings");
+    const lathe_status status = lathe_settings_add_section(list, arena, config, "renderer");
+    json_decref(config);
+    return status;
 }
 
 /* Whether a TOML literal is a key's default; numbers are compared by value. */

@@ -45,6 +45,10 @@ lathe_status lathe_settings_add_section(lathe_setting_list *list, lathe_arena *a
 lathe_status lathe_settings_add_precision(lathe_setting_list *list, lathe_arena *arena,
                                           const json_t *config);
 
+/** Adds the keys of a renderer of lathe_folder_renderer if it was named. */
+lathe_status lathe_settings_add_renderer(lathe_setting_list *list, lathe_arena *arena,
+                                         json_t *renderer);
+
 /** Adds what an evaluation needs to compute what the run's own evaluation computes: the stage and
  * its settings (skip_stage 1: the user chose another one), the length of rows, packing and
  * micro-batch. */

@@ -13,6 +13,7 @@
 #include "run/data_notes.h"
 #include "run/objective_check.h"
 #include "run/renderer_choice.h"
+#include "run/renderer_tokens.h"
 #include "run/reward_records.h"
 #include "run/run_ranks.h"
 #include "run/run_state.h"
@@ -131,7 +132,7 @@ static lathe_status serve(lathe_run *run)
     if (status == LATHE_OK && run->parts.renderer.component)
         lathe_log(LATHE_LOG_DEBUG, "renderer %s: %s", run->parts.renderer.component->plugin->name,
                   why);
-    return status;
+    return status == LATHE_OK && part->component ? lathe__renderer_tokens_warn(run) : status;
 }
 
 /* Loads the template of a folder. A renderer that is named needs none. */

@@ -295,3 +295,16 @@ lathe_status lathe__chat_render_pieces(const lathe_chat_template *chat, const la
     return may_pass ? LATHE_OK
                     : lathe_error_context(LATHE_E_CONFIG, "renderer %s", chat->renderer.name);
 }
+
+lathe_status lathe__chat_pass_pieces(const lathe_chat_template *chat, const lathe_chat *what,
+                                     lathe_chars eos, const lathe_piece_sink *sink)
+{
+    form f = {.chat = chat, .arena = LATHE_ARENA_INIT};
+    const lathe_chat_renderer *r = &chat->renderer;
+    lathe_status status = read_form(&f, what, json_array_size(what->messages), 0);
+    f.talk.eos = eos;
+    if (status == LATHE_OK && f.fits)
+        status = r->table->render(r->self, &f.talk, sink);
+    lathe_arena_fini(&f.arena);
+    return status;
+}

@@ -113,6 +113,54 @@ void lathe_chat_template_probe(const lathe_chat_template *chat, lathe_renderer_p
                                   .eos = token_of(chat, "eos_token")};
 }
 
+/* ---- special tokens ---- */
+
+typedef struct token_taker {
+    lathe_status (*take)(void *ctx, lathe_chars name, int learnt);
+    void *ctx;
+} token_taker;
+
+static lathe_status pass_token(void *ctx, const lathe_piece *piece)
+{
+    const token_taker *t = ctx;
+    return piece->kind == LATHE_PIECE_TOKEN && piece->text.bytes > 0
+               ? t->take(t->ctx, piece->text, piece->trained)
+               : LATHE_OK;
+}
+
+lathe_status
+lathe_chat_template_tokens(const lathe_chat_template *chat,
+                           lathe_status (*take)(void *ctx, lathe_chars name, int learnt), void *ctx)
+{
+    static const char *const plain[] = {
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},"
+        "{\"role\":\"assistant\",\"content\":\"b\"}]}",
+        "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":"
+        "\"a\"},{\"role\":\"assistant\",\"content\":\"b\"},{\"role\":\"user\",\"content\":"
+        "\"c\"},{\"role\":\"assistant\",\"content\":\"d\"}]}",
+    };
+    token_taker taker = {take, ctx};
+    const lathe_piece_sink sink = {.size = (uint32_t)sizeof sink, .ctx = &taker, .put = pass_token};
+    const lathe_chars own = token_of(chat, "eos_token");
+    const lathe_chars eos = own.data ? own : (lathe_chars){"eos_token", 9};
+    lathe_status status = LATHE_OK;
+    for (size_t i = 0; chat->renderer.table && i < 2 && status == LATHE_OK; i++) {
+        json_t *row = NULL, *owned = NULL;
+        lathe_chat what;
+        LATHE_TRY(lathe_json_load("conversation", plain[i], (int64_t)strlen(plain[i]), &row));
+        status = lathe_chat_from_row("conversation", row, &what, &owned);
+        if (status == LATHE_OK)
+            status = lathe__chat_pass_pieces(chat, &what, eos, &sink);
+        if (status == LATHE_E_UNSUPPORTED) { /* the family has no system messages, for example */
+            lathe_error_clear();
+            status = LATHE_OK;
+        }
+        json_decref(owned);
+        json_decref(row);
+    }
+    return status;
+}
+
 /* ---- comparing ---- */
 
 /* Copies the spans to out; joins adjacent ones and leaves out empty ones. Returns their number. */

@@ -65,6 +65,14 @@ lathe_status lathe_chat_template_serve(lathe_chat_template *chat,
 const char *lathe_chat_template_renderer(const lathe_chat_template *chat);
 /** Fills in what the folder's template tells a renderer; borrowed from the template. */
 void lathe_chat_template_probe(const lathe_chat_template *chat, lathe_renderer_probe *out);
+/** Passes each special token that the renderer writes for plain conversations to `take`, by its
+ *  name, again for each place. learnt: training learns it, as the end of an answer. A folder
+ * without an eos_token has one of the name "eos_token" here. Without a renderer there are none. An
+ * error of `take` ends it. */
+lathe_status lathe_chat_template_tokens(const lathe_chat_template *chat,
+                                        lathe_status (*take)(void *ctx, lathe_chars name,
+                                                             int learnt),
+                                        void *ctx);
 /** Compares a renderer with the template on conversations of each kind: the texts, and the parts
  *  that are learnt. *out_same = 1 if it renders a plain conversation, and if all that it renders is
  *  equal; it may refuse other conversations. why: the first difference, or how many conversations

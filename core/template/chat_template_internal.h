@@ -22,6 +22,11 @@ lathe_status lathe__chat_render_pieces(const lathe_chat_template *chat, const la
                                        size_t n, int add_generation_prompt, lathe_rendering *out,
                                        int *out_served);
 
+/** Passes the pieces of a conversation, with this eos_token, to a sink; none if it has what the
+ * tables cannot hold. Errors: those of the renderer, and of the sink. */
+lathe_status lathe__chat_pass_pieces(const lathe_chat_template *chat, const lathe_chat *what,
+                                     lathe_chars eos, const lathe_piece_sink *sink);
+
 /** The reasoning of a message under the names that templates read; NULL: none. */
 json_t *lathe__chat_reasoning(json_t *message);
 

@@ -14,8 +14,8 @@
 #include "records/reader.h"
 #include "records/readers.h"
 #include "records/row_kind.h"
-#include "run/renderer_choice.h"
 #include "template/chat_template.h"
+#include "textcmd/shown_renderer.h"
 #include "textcmd/text_commands.h"
 #include "textcmd/tokenizer_lines.h"
 #include "textcmd/tokenizer_open.h"
@@ -31,8 +31,9 @@ static const lathe_option options[] = {
      "Parquet"},
     {"--n", "N", "number of conversations to show (default 10; 0: all; with --json: all)"},
     {"--renderer", "NAME",
-     "auto: the renderer that writes what the template writes, if there is one (default); jinja: "
-     "the template alone; or a renderer's name"},
+     "auto: the renderer that writes what the template writes, if there is one; jinja: the "
+     "template alone; or a renderer's name (default: the one that the folder was trained with, "
+     "or auto)"},
     {"--now", "SECONDS", "the time that the template sees, in seconds since 1970 (default: now)"},
     {"--json", NULL,
      "print one JSON object for each conversation: text, generation, learnt; or error"},
@@ -48,9 +49,7 @@ typedef struct shower {
     int as_json, colour;
     int has_legend;
     int is_cut; /* conversations follow that are not shown */
-    lathe_registry *registry;
-    lathe_instance renderer;
-    const char *why;            /* it was chosen */
+    lathe_shown_renderer renderer;
     lathe_tokenizer *tokenizer; /* NULL: without --tokens */
     lathe_encoder *encoder;
     lathe_chat_tokens tokens;
@@ -63,7 +62,8 @@ typedef struct shower {
 /* Whether the renderer declares that prompts and turns extend each other, in JSON. */
 static const char *declares_extension(const shower *s)
 {
-    const lathe_renderer_v1 *table = s->renderer.component ? s->renderer.table : NULL;
+    const lathe_instance *instance = &s->renderer.instance;
+    const lathe_renderer_v1 *table = instance->component ? instance->table : NULL;
     return !table ? "null" : table->flags & LATHE_RENDERER_EXTENDS ? "true" : "false";
 }
 
@@ -104,7 +104,7 @@ static lathe_status describe(const char *path, const shower *s, lathe_buffer *ou
                         lathe_chat_template_hash(chat));
     lathe_buffer_printf(out, "  renderer: %s%s%s\n",
                         renderer ? renderer : "jinja, the template itself", renderer ? ": " : "",
-                        renderer ? s->why : "");
+                        renderer ? s->renderer.why : "");
     lathe_buffer_printf(out, "  learnt: %s\n",
                         renderer ? "the assistant's answers, as the renderer tells them"
                         : marks
@@ -340,12 +340,12 @@ static lathe_status show(shower *s, const char *text, int64_t n)
 static lathe_status show_rows(shower *s, const char *file, int *out_is_one)
 {
     const lathe_dataset dataset = {
-        .path = file, .type = LATHE_DATASET_AUTO, .registry = s->registry};
+        .path = file, .type = LATHE_DATASET_AUTO, .registry = s->renderer.registry};
     const lathe_source_place begin = {0, 0, 1};
     lathe_readers readers;
     lathe_sources sources;
     lathe_reader r;
-    LATHE_TRY(lathe_readers_find(s->registry, &s->arena, &readers));
+    LATHE_TRY(lathe_readers_find(s->renderer.registry, &s->arena, &readers));
     *out_is_one = lathe_readers_by_name(&readers, file) != NULL;
     if (!*out_is_one)
         return LATHE_OK;
@@ -367,20 +367,6 @@ static lathe_status show_rows(shower *s, const char *file, int *out_is_one)
 }
 
 /* ---- the command ---- */
-
-/* Loads the template, and its renderer as --renderer says. */
-static lathe_status load(const lathe_args *args, const char *path, shower *s,
-                         lathe_chat_template **chat)
-{
-    const char *given = lathe_args_value(args, "--renderer");
-    const char *name = given ? given : "auto";
-    const int is_named = strcmp(name, "auto") != 0 && strcmp(name, "jinja") != 0;
-    LATHE_TRY(is_named ? lathe_chat_template_load_any(path, chat)
-                       : lathe_chat_template_load(path, chat));
-    LATHE_TRY(lathe_registry_create(&s->registry));
-    return lathe_renderer_choose(s->registry, name, NULL, NULL, *chat, &s->arena, &s->renderer,
-                                 &s->why);
-}
 
 static lathe_status load_tokenizer(const lathe_args *args, const char *path, shower *s)
 {
@@ -415,7 +401,9 @@ static lathe_status run_parts(const lathe_args *args, shower *s, lathe_chat_temp
                            "%s is a run file; expected the folder of a model or a file with a chat "
                            "template",
                            path);
-    LATHE_TRY(load(args, path, s, chat));
+    path = lathe_shown_folder(path, &s->arena);
+    LATHE_TRY(lathe_shown_renderer_load(path, lathe_args_value(args, "--renderer"), &s->arena,
+                                        &s->renderer, chat));
     LATHE_TRY(load_tokenizer(args, path, s));
     s->chat = *chat;
     if (!file) {
@@ -458,8 +446,7 @@ static int run(const lathe_args *args)
     lathe_encoder_destroy(s.encoder);
     lathe_tokenizer_destroy(s.tokenizer);
     lathe_chat_template_destroy(chat);
-    lathe_instance_fini(&s.renderer);
-    lathe_registry_destroy(s.registry);
+    lathe_shown_renderer_fini(&s.renderer);
     lathe_arena_fini(&s.arena);
     return code;
 }

@@ -48,6 +48,10 @@ static int32_t score(void *self, const lathe_renderer_probe *probe, char *why, i
     return result;
 }
 
+static const char no_tools[] =
+    "tools and calls are only written in the format of V3 and V3.1, where "
+    "the folder's template has it";
+
 static const char *why_no_calls(const turns_instance *x, const lathe_chat_message *m)
 {
     if (m->role != LATHE_CHAT_ASSISTANT)
@@ -66,19 +70,21 @@ static const char *why_not(const turns_instance *x, const lathe_conversation *ta
                            const lathe_chat_message *m)
 {
     const int uses_tools = m->n_calls > 0 || m->role == LATHE_CHAT_TOOL;
-    if (m->role == LATHE_CHAT_OTHER || (uses_tools && x->has_tools == NO_TOOLS))
-        return "calls of tools are rendered by the template";
+    if (m->role == LATHE_CHAT_OTHER)
+        return "the family has no text for this role";
+    if (uses_tools && x->has_tools == NO_TOOLS)
+        return no_tools;
     if (m->content.data == NULL && !(m->n_calls > 0 && x->variant == V3_1))
         return "the family needs a content";
     if (x->variant == V3_1 && m->role == LATHE_CHAT_ASSISTANT && talk->thinking == 1)
-        return "thinking is rendered by the template";
+        return "the renderer has no text for enable_thinking = true";
     return m->n_calls > 0 ? why_no_calls(x, m) : NULL;
 }
 
 static lathe_status check(const turns_instance *x, const lathe_conversation *talk)
 {
     if (talk->n_tools > 0 && x->has_tools == NO_TOOLS)
-        return turns_refuse(x->host, talk, 0, "tools are rendered by the template");
+        return turns_refuse(x->host, talk, 0, no_tools);
     for (int32_t i = 0; i < talk->n_messages; i++) {
         const char *why = why_not(x, talk, &talk->messages[i]);
         if (why != NULL)

@@ -14,8 +14,9 @@ static int32_t score(void *self, const lathe_renderer_probe *probe, char *why, i
 {
     static const turns_family variants[] = {{.marker = "<|start|>system<|message|>"}};
     turns_instance *x = self;
-    x->has_tools = turns_template_has(probe, "render_typescript_type");
-    return turns_score_variants(self, variants, 1, NULL, probe, why, why_bytes);
+    const int32_t result = turns_score_variants(self, variants, 1, NULL, probe, why, why_bytes);
+    x->has_tools = turns_may_write(result, probe, "render_typescript_type");
+    return result;
 }
 
 /* ---- what the family has a text for ---- */
@@ -41,9 +42,9 @@ static const char *why_not(const turns_instance *x, const lathe_conversation *ta
 {
     const lathe_chat_message *m = &talk->messages[i];
     if (m->role == LATHE_CHAT_OTHER)
-        return "this role is rendered by the template";
+        return "the renderer has no text for this role";
     if ((m->role == LATHE_CHAT_TOOL || m->n_calls > 0) && !x->has_tools)
-        return "calls of tools are rendered by the template";
+        return "the folder's template has no text for calls of tools";
     if (m->n_calls == 0 && m->content.data == NULL)
         return "the family needs a content";
     if (m->role == LATHE_CHAT_SYSTEM && i > 0)
@@ -57,7 +58,7 @@ static lathe_status check(const turns_instance *x, const lathe_conversation *tal
 {
     int is_called = 0;
     if (talk->n_tools > 0 && !x->has_tools)
-        return turns_refuse(x->host, talk, 0, "tools are rendered by the template");
+        return turns_refuse(x->host, talk, 0, "the folder's template has no text for tools");
     for (int32_t i = 0; i < talk->n_messages; i++) {
         const lathe_chat_message *m = &talk->messages[i];
         const char *why = why_not(x, talk, i);

@@ -1,6 +1,6 @@
 /* Llama 3, 3.1, 3.2 and 3.3. The later ones put dates into the system message,
  * and tools into the first question. */
-#define TURNS_VERSION "0.2.0" /* tools */
+#define TURNS_VERSION "0.3.0" /* 3.1 where no template tells which */
 
 #include "shared/json_pieces.h"
 
@@ -16,11 +16,15 @@ static int32_t score(void *self, const lathe_renderer_probe *probe, char *why, i
         {.marker = "Cutting Knowledge Date"},
     };
     turns_instance *x = self;
-    x->has_tools = turns_template_has(probe, "tools_in_user_message");
-    return turns_score_variants(self, variants, 3, NULL, probe, why, why_bytes);
+    const int32_t result = turns_score_variants(self, variants, 3, NULL, probe, why, why_bytes);
+    x->has_tools = turns_may_write(result, probe, "tools_in_user_message");
+    if (result == LATHE_SCORE_NO)
+        x->variant = DATED; /* 3.1: it can write tools, and always the same date */
+    return result;
 }
 
 static const char no_tools[] = "Llama 3 has no text for tools and calls, 3.1 to 3.3 have";
+static const char cut_tools[] = "the folder's template has no text for tools and calls";
 
 static int has_tools(const turns_instance *x)
 {
@@ -31,9 +35,9 @@ static const char *why_not(const turns_instance *x, const lathe_chat_message *m)
 {
     const int uses_tools = m->role == LATHE_CHAT_TOOL || m->n_calls > 0;
     if (m->role == LATHE_CHAT_OTHER)
-        return "this role is rendered by the template";
+        return "the family has no text for this role";
     if (uses_tools && !has_tools(x))
-        return no_tools;
+        return x->variant == PLAIN ? no_tools : cut_tools;
     if (m->n_calls > 1)
         return "the family has one call in a message";
     if (m->n_calls > 0 && (m->role != LATHE_CHAT_ASSISTANT || m->calls[0].function.data == NULL))
@@ -53,7 +57,7 @@ static lathe_status check(const turns_instance *x, const lathe_conversation *tal
 {
     const int32_t first = first_of(talk);
     if (talk->n_tools > 0 && !has_tools(x))
-        return turns_refuse(x->host, talk, 0, no_tools);
+        return turns_refuse(x->host, talk, 0, x->variant == PLAIN ? no_tools : cut_tools);
     if (talk->n_tools > 0 &&
         (first >= talk->n_messages || talk->messages[first].role != LATHE_CHAT_USER))
         return turns_refuse(x->host, talk, 0, "tools need a question as the first message");

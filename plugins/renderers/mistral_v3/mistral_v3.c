@@ -17,8 +17,9 @@ static int32_t score(void *self, const lathe_renderer_probe *probe, char *why, i
         {.marker = "\"[INST] \" + system_message", .absent = "[SYSTEM_PROMPT]"},
     };
     turns_instance *x = self;
-    x->has_tools = turns_template_has(probe, "[AVAILABLE_TOOLS]");
-    return turns_score_variants(self, variants, 2, NULL, probe, why, why_bytes);
+    const int32_t result = turns_score_variants(self, variants, 2, NULL, probe, why, why_bytes);
+    x->has_tools = turns_may_write(result, probe, "[AVAILABLE_TOOLS]");
+    return result;
 }
 
 /* ---- what the family has a text for ---- */
@@ -49,7 +50,7 @@ static const char *why_not(const turns_instance *x, const lathe_chat_message *m,
 {
     const int uses_tools = m->n_calls > 0 || m->role == LATHE_CHAT_TOOL;
     if (uses_tools && !x->has_tools)
-        return "calls of tools are rendered by the template";
+        return "the folder's template has no text for calls of tools";
     if (m->n_calls > 0)
         return why_no_calls(m);
     if (m->content.data == NULL)
@@ -66,7 +67,7 @@ static lathe_status check(const turns_instance *x, const lathe_conversation *tal
     const int32_t first = talk->messages[0].role == LATHE_CHAT_SYSTEM;
     int32_t n = 0;
     if (talk->n_tools > 0 && !x->has_tools)
-        return turns_refuse(x->host, talk, 0, "tools are rendered by the template");
+        return turns_refuse(x->host, talk, 0, "the folder's template has no text for tools");
     for (int32_t i = 0; i < talk->n_tools; i++)
         if (lathe_json_kind(lathe_json_get(talk->tools[i], "function")) != LATHE_JSON_OBJECT)
             return turns_refuse(x->host, talk, 0, "a tool needs its \"function\"");

@@ -15,7 +15,7 @@ static int32_t score(void *self, const lathe_renderer_probe *probe, char *why, i
     };
     const int32_t result = turns_score_variants(self, variants, 3, NULL, probe, why, why_bytes);
     turns_instance *x = self;
-    x->may_lack_content = turns_template_has(probe, "message.content is string");
+    x->may_lack_content = turns_may_write(result, probe, "message.content is string");
     if (result != LATHE_SCORE_NO && turns_has(probe->template_text, "always include thinking"))
         x->variant = KEEPS;
     return result;

@@ -312,7 +312,7 @@ static inline lathe_status turns_render(const lathe_host *host, const turns_fami
 typedef struct turns_instance {
     const lathe_host *host;
     int32_t variant;
-    int32_t has_tools;        /* the template has the family's text for tools */
+    int32_t has_tools;        /* the family's text for tools is written */
     int32_t may_lack_content; /* an answer with calls needs no content */
 } turns_instance;
 
@@ -339,6 +339,15 @@ static inline void turns_destroy(void *self)
 static inline int turns_template_has(const lathe_renderer_probe *probe, const char *part)
 {
     return probe->template_text.data == NULL || turns_has(probe->template_text, part);
+}
+
+/** Whether a renderer may write what `part` of the family's templates writes. score: of the folder.
+ * LATHE_SCORE_NO: its template is not of the family, so the renderer writes only if it is named,
+ * and then all that it can. */
+static inline int turns_may_write(int32_t score, const lathe_renderer_probe *probe,
+                                  const char *part)
+{
+    return score == LATHE_SCORE_NO || turns_template_has(probe, part);
 }
 
 /** Finds the variant by the SHA-256 of its template, else by what the template's text has in it.

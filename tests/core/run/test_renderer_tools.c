@@ -114,6 +114,38 @@ Test(renderer_tools, a_call_without_a_text_in_the_family_is_refused)
     }
 }
 
+/* A renderer that is named in a folder with the template of another family, or none, has all that
+ * it can write; in a folder with a template of its family, what that has. */
+Test(renderer_tools, a_named_renderer_has_tools_unless_its_family_s_template_lacks_them)
+{
+    static const char tool[] = TOOLS("{\"type\": \"function\", \"function\": {\"name\": \"f\", "
+                                     "\"description\": \"d\", \"parameters\": {}}}");
+    static const struct {
+        const char *renderer, *probe, *text, *error;
+    } cases[] = {
+        {"llama3", "other", "Environment: ipython\nCutting Knowledge Date: December 2023\n", NULL},
+        {"llama3", "<|start_header_id|> Cutting Knowledge Date", NULL,
+         "renderer llama3: " IN_1 "the folder's template has no text for tools and calls"},
+        {"mistral_v3", "other", "[AVAILABLE_TOOLS]", NULL},
+        {"mistral_v3", "\"[INST]\" + system_message", NULL,
+         "renderer mistral_v3: " IN_1 "the folder's template has no text for tools"},
+        {"gpt_oss", "other", "namespace functions {", NULL},
+        {"gpt_oss", "<|start|>system<|message|>", NULL,
+         "renderer gpt_oss: " IN_1 "the folder's template has no text for tools"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        lathe_rendering text = {0};
+        const lathe_status status = render(cases[i].renderer, cases[i].probe, tool, &text);
+        cr_expect_eq(status, cases[i].text ? LATHE_OK : LATHE_E_CONFIG, "%zu: %s", i,
+                     lathe_error_message());
+        if (cases[i].text && status == LATHE_OK)
+            cr_expect_not_null(strstr(text.text, cases[i].text), "%zu: %s", i, text.text);
+        if (cases[i].error)
+            cr_expect_str_eq(lathe_error_message(), cases[i].error);
+        lathe_rendering_fini(&text);
+    }
+}
+
 /* A schema of n lists in each other. */
 static char *nested(int n)
 {

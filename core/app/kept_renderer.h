@@ -1,0 +1,14 @@
+/* Takes the renderer that a model's folder remembers. */
+#ifndef LATHE_APP_KEPT_RENDERER_H
+#define LATHE_APP_KEPT_RENDERER_H
+
+#include "cli/args.h"
+#include "opening/folder_settings.h"
+
+/** Adds [renderer] of the folder `dir`, or of `base` (NULL: none) if `dir` does not say how it was
+ *  trained, as lathe_settings_add_renderer; nothing if the command line has renderer.name.
+ *  LATHE_E_CONFIG: the renderer is a plugin that is not installed. */
+lathe_status lathe_app_keep_renderer(const lathe_args *args, const char *dir, const char *base,
+                                     lathe_arena *arena, lathe_setting_list *io_settings);
+
+#endif
