@@ -3,6 +3,7 @@
 #ifndef LATHE_DATA_CHAT_LISTS_H
 #define LATHE_DATA_CHAT_LISTS_H
 
+#include "data/chat_unwritten.h"
 #include "records/reader.h"
 #include "text/tokenizer.h"
 
@@ -16,11 +17,13 @@
  *
  *  fields  the record's fields; is_chat is LISTS, or CHAT for a prompt alone
  *  bytes   [1 + n_full] of the rendered prompt, and of what each completion adds
+ *  found   what the template does not write
  *  Errors  LATHE_E_CONFIG with file:line: no template, a column that is no list, a message that the
  *          template cannot use. */
 lathe_status lathe_chat_encode_lists(const lathe_reader *reader, const lathe_record *record,
                                      const lathe_fields *fields, int32_t n_full,
                                      lathe_encoder *encoder, int64_t vocab_size, lathe_ids *prompt,
-                                     lathe_ids *full, int64_t *bytes);
+                                     lathe_ids *full, int64_t *bytes,
+                                     lathe_chat_unwritten *found);
 
 #endif

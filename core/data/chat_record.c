@@ -198,6 +198,9 @@ static lathe_status encode(const lathe_chat_template *chat, const char *place, j
     out->text_bytes = text.bytes;
     if (status == LATHE_OK)
         look_at_roles(what.messages, out);
+    memset(&out->unwritten, 0, sizeof out->unwritten);
+    if (status == LATHE_OK)
+        status = lathe_chat_find_unwritten(chat, &what, &text, 0, &out->unwritten);
     if (status == LATHE_OK)
         status = lathe_chat_encode_rendering(tok, enc, &text, out);
     lathe_rendering_fini(&text);

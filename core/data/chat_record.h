@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "data/chat_unwritten.h"
 #include "records/dataset.h"
 #include "template/template.h"
 #include "text/tokenizer.h"
@@ -16,6 +17,7 @@ typedef struct lathe_chat_tokens {
     int64_t text_bytes, n_learnt;
     int64_t n_answers; /* messages of the assistant */
     char odd_role[32]; /* the first role that is not usual; "": all are */
+    lathe_chat_unwritten unwritten;
     /* scratch */
     lathe_ids prefix;
     int64_t *ends;

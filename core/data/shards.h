@@ -107,6 +107,12 @@ void lathe_shards_put_left(const lathe_shards *shards, const lathe_shards_set *s
                            lathe_buffer *out);
 /** "files", "empty", "no_answer", ...: the reason's key in JSON. */
 const char *lathe_left_name(int32_t reason);
+/** Appends what the chat template does not write of records that are used (LATHE_UNWRITTEN_*), with
+ *  their number and the place of the first. */
+void lathe_shards_put_unwritten(const lathe_shards *shards, const lathe_shards_set *set,
+                                int32_t what, lathe_buffer *out);
+/** "calls", "tools": its key in JSON. */
+const char *lathe_unwritten_name(int32_t what);
 
 /** Input i of the stage (of those that come from columns) of record k; 0 if the shards have
  *  none. */

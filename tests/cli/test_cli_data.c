@@ -234,6 +234,24 @@ Test(cli_data, what_is_left_out_is_told_by_cause_with_the_line)
     cr_expect_not_null(strstr(output, "\"role\": \"asistant\""), "%s", output);
 }
 
+Test(cli_data, calls_and_tools_that_the_template_does_not_write_are_told)
+{
+    put("c.jinja", "{% for m in messages %}{{ m.role[0] }}{{ m.content }};{% endfor %}");
+    put("t.jsonl",
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}, {\"role\": "
+        "\"assistant\", \"content\": \"yo\"}], \"tools\": [{\"name\": \"f\"}]}\n"
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}, {\"role\": \"assistant\", "
+        "\"content\": \"\", \"tool_calls\": [{\"function\": {\"name\": \"f\"}}]}]}\n");
+    put_run("{ path = \"t.jsonl\" }", "chat_template = \"c.jinja\"\n[stage]\nname = \"sft\"\n");
+    expect(LATHE " data run.toml 2>&1", 0,
+           "    left out: 1 record has an answer that is only calls of tools, and the chat template "
+           "does not write calls: t.jsonl:2\n"
+           "    1 record is used without its list of tools, which the chat template does not write: "
+           "t.jsonl:1\n");
+    expect(LATHE " data run.toml --json 2>&1", 0, "\"calls_not_written\": {");
+    cr_expect_not_null(strstr(output, "\"unwritten\": {\n          \"tools\": {"), "%s", output);
+}
+
 Test(cli_data, a_cache_that_cannot_be_made_is_refused_at_its_key)
 {
     put("t.jsonl", "{\"text\": \"some text that is long enough for a row\"}\n");

@@ -207,3 +207,32 @@ Test(chat_lists, a_tokenizer_learned_from_data_reads_the_contents_of_messages)
     cr_expect_null(text);
     lathe_corpus_close(corpus);
 }
+
+#define CALL                                                                                       \
+    "{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{\"function\": {\"name\": \"f\"}}]}"
+#define SAY(role, text) "{\"role\": \"" role "\", \"content\": \"" text "\"}"
+
+/* The calls of the prompt are not learnt: they are told, and the record stays. */
+Test(chat_lists, answers_that_are_only_unwritten_calls_are_left_out)
+{
+    cr_assert_eq(prepare("{\"prompt\": [" SAY("user", "q") "], \"chosen\": [" CALL
+                         "], \"rejected\": [" SAY("assistant", "b") "]}\n"
+                         "{\"prompt\": [" SAY("user", "q") ", " CALL ", " SAY("tool", "7")
+                         "], \"chosen\": [" SAY("assistant", "a") "], \"rejected\": ["
+                         SAY("assistant", "b") "]}\n",
+                         LATHE_ROWS_PAIRS),
+                 LATHE_OK, "%s", lathe_error_message());
+    const lathe_record_counts *c = &lathe_shards_set_get(shards, 0)->counts;
+    cr_expect_str_eq(stream(), "uq;a;t7;aa;b;");
+    cr_expect_eq(c->left[LATHE_LEFT_CALLS].n, 1);
+    cr_expect_eq(LATHE_SHARD_LINE_LINE(c->left[LATHE_LEFT_CALLS].first), 1);
+    cr_expect_eq(c->unwritten[LATHE_UNWRITTEN_CALLS].n, 1);
+    cr_expect_eq(LATHE_SHARD_LINE_LINE(c->unwritten[LATHE_UNWRITTEN_CALLS].first), 2);
+    cr_assert_eq(prepare("{\"messages\": [" SAY("user", "q") ", " CALL "], \"label\": true}\n"
+                         "{\"messages\": [" SAY("user", "q") ", " SAY("assistant", "a")
+                         "], \"label\": false}\n",
+                         LATHE_ROWS_UNPAIRED),
+                 LATHE_OK, "%s", lathe_error_message());
+    cr_expect_str_eq(stream(), "uq;aa;");
+    cr_expect_eq(lathe_shards_set_get(shards, 0)->counts.left[LATHE_LEFT_CALLS].n, 1);
+}
