@@ -18,7 +18,7 @@ typedef struct source {
     lathe_encoder *encoder;
     json_t *row;
     char place[640]; /* "a.jsonl:3" */
-    lathe_chat_unwritten *found;
+    lathe_chat_lists_facts *facts;
 } source;
 
 /* The name of the field that a column is read from. */
@@ -86,6 +86,20 @@ static size_t common_messages(json_t *a, json_t *b)
     return i;
 }
 
+static int is_question(const json_t *message)
+{
+    const char *role = json_string_value(json_object_get(message, "role"));
+    return role && (strcmp(role, "user") == 0 || strcmp(role, "system") == 0 ||
+                    strcmp(role, "developer") == 0);
+}
+
+/* Whether message n, the first in which the lists differ, belongs to a prompt. */
+static int prompts_differ(json_t *a, json_t *b, size_t n)
+{
+    const json_t *x = json_array_get(a, n), *y = json_array_get(b, n);
+    return !json_equal(x, y) && (is_question(x) || is_question(y));
+}
+
 /* A new list: those of `before`, then list[first, end). */
 static json_t *join(json_t *before, json_t *list, size_t first, size_t end)
 {
@@ -122,7 +136,7 @@ static lathe_status encode(const source *s, json_t *messages, int64_t first_lear
     if (status == LATHE_OK)
         status = lathe_chat_find_unwritten(dataset->chat, &what, &text,
                                            first_learnt < 0 ? SIZE_MAX : (size_t)first_learnt,
-                                           s->found);
+                                           &s->facts->unwritten);
     if (status == LATHE_OK)
         status = lathe_chat_encode_text(s->encoder, &text, text.bytes, out);
     *out_bytes = text.bytes;
@@ -242,6 +256,9 @@ static lathe_status encode_all(const source *s, int32_t n_full, lathe_ids *promp
                            s->place, field_of(s, LATHE_COLUMN_COMPLETION),
                            field_of(s, LATHE_COLUMN_PROMPT));
     const size_t n = before ? 0 : common_messages(list[0], list[1]);
+    s->facts->prompts_differ = !before && prompts_differ(list[0], list[1], n);
+    if (s->facts->prompts_differ)
+        return LATHE_OK;
     const int64_t first_learnt = (int64_t)(before ? json_array_size(before) : n);
     LATHE_TRY(encode(s, before ? join(before, NULL, 0, 0) : join(NULL, list[0], 0, n), -1, prompt,
                      &bytes[0]));
@@ -256,9 +273,10 @@ static lathe_status encode_all(const source *s, int32_t n_full, lathe_ids *promp
 lathe_status lathe_chat_encode_lists(const lathe_reader *reader, const lathe_record *record,
                                      const lathe_fields *fields, int32_t n_full,
                                      lathe_encoder *encoder, int64_t vocab_size, lathe_ids *prompt,
-                                     lathe_ids *full, int64_t *bytes, lathe_chat_unwritten *found)
+                                     lathe_ids *full, int64_t *bytes,
+                                     lathe_chat_lists_facts *facts)
 {
-    source s = {.reader = reader, .fields = fields, .encoder = encoder, .found = found};
+    source s = {.reader = reader, .fields = fields, .encoder = encoder, .facts = facts};
     (void)lathe_source_place_text(&reader->sources->list[record->file], record->line, s.place,
                                   sizeof s.place);
     LATHE_TRY(lathe_json_load_with_nul(s.place, reader->data + record->begin, record->n, &s.row));

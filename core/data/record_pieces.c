@@ -214,14 +214,18 @@ static lathe_status encode_parts(lathe_record_encoder *e, const lathe_reader *re
                                  int *ends_with_space, int *is_out, lathe_pieces *p)
 {
     const lathe_fields *f = &e->fields;
-    lathe_chat_unwritten found = {0};
+    lathe_chat_lists_facts facts = {0};
     span prompt, full[2];
     *ends_with_space = *is_out = 0;
     if (f->is_chat) {
         LATHE_TRY(lathe_chat_encode_lists(reader, record, f, n_full, e->enc,
                                           lathe_tokenizer_vocab_size(e->job->tok), &e->prompt,
-                                          e->full, bytes, &found));
-        count_unwritten(p, &found, is_out);
+                                          e->full, bytes, &facts));
+        *is_out = facts.prompts_differ;
+        if (*is_out)
+            count_left(p, LATHE_LEFT_PROMPTS);
+        else
+            count_unwritten(p, &facts.unwritten, is_out);
         return LATHE_OK;
     }
     split_texts(f, n_full == 2, &prompt, full);

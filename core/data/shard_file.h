@@ -27,7 +27,8 @@ enum {
     LATHE_LEFT_UNKNOWN_ROLE = 3, /* the same, and a message has a role that is not usual */
     LATHE_LEFT_MASKED = 4,       /* a conversation in which the template marks nothing to learn */
     LATHE_LEFT_CALLS = 5, /* an answer is only calls, which the chat template does not write */
-    LATHE_N_LEFT = 6
+    LATHE_LEFT_PROMPTS = 6, /* a pair whose chosen and rejected have different prompts */
+    LATHE_N_LEFT = 7
 };
 
 /* What the chat template does not write of a record that is used. */
@@ -66,7 +67,7 @@ typedef struct lathe_shard_header {
     lathe_record_counts counts;
     int64_t n_inputs;     /* inputs of the stage that each record has a value of */
     int64_t record_bytes; /* bytes of the records as JSON; 0: the kind of rows keeps none */
-    char zero[24];
+    char zero[8];
     uint64_t checksum; /* lathe_hash64 of the header up to here */
 } lathe_shard_header;
 _Static_assert(sizeof(lathe_shard_header) == 640, "the shard header's layout is a file format");

@@ -27,6 +27,8 @@ static const wording reasons[LATHE_N_LEFT] = {
                           "does not write calls",
                           "records have an answer that is only calls of tools, and the chat "
                           "template does not write calls"},
+    [LATHE_LEFT_PROMPTS] = {"prompts_differ", "pair has different prompts in chosen and rejected",
+                            "pairs have different prompts in chosen and rejected"},
 };
 
 static const wording unwritten[LATHE_N_UNWRITTEN] = {

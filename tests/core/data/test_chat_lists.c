@@ -236,3 +236,31 @@ Test(chat_lists, answers_that_are_only_unwritten_calls_are_left_out)
     cr_expect_str_eq(stream(), "uq;aa;");
     cr_expect_eq(lathe_shards_set_get(shards, 0)->counts.left[LATHE_LEFT_CALLS].n, 1);
 }
+
+#define PAIR(chosen, rejected) "{\"chosen\": [" chosen "], \"rejected\": [" rejected "]}\n"
+#define U(text) SAY("user", text)
+#define A(text) SAY("assistant", text)
+
+/* Pairs without a prompt may differ in what the assistant says, and after that in anything. */
+Test(chat_lists, pairs_of_different_prompts_are_left_out_and_counted)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    cr_assert_eq(prepare(PAIR(U("q") ", " A("b"), U("q") ", " A("c"))           /* uq;a b; c; */
+                         PAIR(U("q") ", " A("b"), U("r") ", " A("c"))           /* left out */
+                         PAIR(SAY("system", "s") ", " U("q") ", " A("b"),
+                              SAY("system", "s") ", " U("r") ", " A("c"))       /* left out */
+                         PAIR(U("q") ", " A("b"), A("c"))                       /* left out */
+                         PAIR(A("b"), A("c"))                                   /* no prompt */
+                         PAIR(U("q") ", " A("b") ", " U("x") ", " A("d"),
+                              U("q") ", " A("c") ", " U("y") ", " A("e")),
+                         LATHE_ROWS_PAIRS),
+                 LATHE_OK, "%s", lathe_error_message());
+    cr_expect_str_eq(stream(), "uq;ab;c;ab;c;uq;ab;ux;ad;c;uy;ae;");
+    const lathe_shards_set *set = lathe_shards_set_get(shards, 0);
+    cr_expect_eq(set->counts.left[LATHE_LEFT_PROMPTS].n, 3);
+    lathe_shards_put_left(shards, set, LATHE_LEFT_PROMPTS, &text);
+    cr_expect_not_null(
+        strstr(text.data, "3 pairs have different prompts in chosen and rejected: "));
+    cr_expect_not_null(strstr(text.data, "d.jsonl:2, ..."), "%s", text.data);
+    lathe_buffer_fini(&text);
+}
