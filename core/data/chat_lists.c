@@ -277,7 +277,8 @@ lathe_status lathe_chat_encode_lists(const lathe_reader *reader, const lathe_rec
                                      lathe_chat_lists_facts *facts)
 {
     source s = {.reader = reader, .fields = fields, .encoder = encoder, .facts = facts};
-    (void)lathe_source_place_text(&reader->sources->list[record->file], record->line, s.place,
+    (void)lathe_source_place_text(&reader->sources->list[record->file],
+                                  lathe_record_at(reader->sources, record), s.place,
                                   sizeof s.place);
     LATHE_TRY(lathe_json_load_with_nul(s.place, reader->data + record->begin, record->n, &s.row));
     const lathe_status status = n_full == 0 ? encode_prompt(&s, vocab_size, prompt, bytes)

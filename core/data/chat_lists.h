@@ -24,8 +24,8 @@ typedef struct lathe_chat_lists_facts {
  *  fields  the record's fields; is_chat is LISTS, or CHAT for a prompt alone
  *  bytes   [1 + n_full] of the rendered prompt, and of what each completion adds
  *  facts   what the template does not write, and whether chosen and rejected have different
- *          prompts: the first messages in which they differ are not both the assistant's or a
- *          tool's
+ *          prompts: the first message in which they differ is of the user or the system in
+ *          one of them
  *  Errors  LATHE_E_CONFIG with file:line: no template, a column that is no list, a message that the
  *          template cannot use. */
 lathe_status lathe_chat_encode_lists(const lathe_reader *reader, const lathe_record *record,

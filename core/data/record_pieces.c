@@ -361,7 +361,7 @@ static lathe_status is_left_out(lathe_record_encoder *e, const lathe_reader *rea
     if (f->is_chat == LATHE_FIELDS_CHAT && rows != LATHE_ROWS_PROMPTS &&
         rows != LATHE_ROWS_UNPAIRED) {
         LATHE_TRY(lathe_chat_encode(e->job->dataset, &e->job->sources->list[record->file],
-                                    record->line, reader->data + record->begin, record->n,
+                                    lathe_record_at(e->job->sources, record), reader->data + record->begin, record->n,
                                     e->job->tok, e->enc, &e->chat));
         const int is_empty = is_masked ? e->chat.n_learnt == 0 : e->chat.ids.n == 0;
         if (is_empty && !e->chat.unwritten.empty_answer)
@@ -407,7 +407,7 @@ lathe_status lathe__record_encode(lathe_record_encoder *e, const lathe_reader *r
     int is_out;
     LATHE_TRY(lathe_fields_read(&e->fields, reader, record));
     out->counts.n_known += e->fields.layout == LATHE_LAYOUT_KNOWN;
-    out->line = LATHE_SHARD_LINE(record->file, record->line);
+    out->line = LATHE_SHARD_LINE(record->file, lathe_record_at(reader->sources, record));
     out->n_chats += e->fields.is_chat != LATHE_FIELDS_TEXTS;
     LATHE_TRY(is_left_out(e, reader, record, out, &is_out));
     if (is_out)

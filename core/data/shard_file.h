@@ -14,7 +14,8 @@
 #define LATHE_SHARD_VERSION 7
 #define LATHE_SHARD_CHUNK 4096 /* number of ids written at once */
 
-/** A line of a dataset's source files: the number of the file, and the line in it. */
+/** A line of a dataset's source files: the number of the file, and the line in it, or the number of
+ *  the record for a file with one array. */
 #define LATHE_SHARD_LINE(file, line) ((int64_t)(file) << 40 | (line))
 #define LATHE_SHARD_LINE_FILE(x) ((x) >> 40)
 #define LATHE_SHARD_LINE_LINE(x) ((x) & ((1LL << 40) - 1))
@@ -48,7 +49,7 @@ typedef struct lathe_record_counts {
     char role[32]; /* the role of the first record of LATHE_LEFT_UNKNOWN_ROLE; "": none */
 } lathe_record_counts;
 
-/** The first 640 bytes of the file. Hashes are 64 hexadecimal digits without a NUL. */
+/** The first 704 bytes of the file. Hashes are 64 hexadecimal digits without a NUL. */
 typedef struct lathe_shard_header {
     char magic[8]; /* "LATHSHRD" */
     uint32_t version, header_bytes;
@@ -67,10 +68,10 @@ typedef struct lathe_shard_header {
     lathe_record_counts counts;
     int64_t n_inputs;     /* inputs of the stage that each record has a value of */
     int64_t record_bytes; /* bytes of the records as JSON; 0: the kind of rows keeps none */
-    char zero[8];
+    char zero[56];
     uint64_t checksum; /* lathe_hash64 of the header up to here */
 } lathe_shard_header;
-_Static_assert(sizeof(lathe_shard_header) == 640, "the shard header's layout is a file format");
+_Static_assert(sizeof(lathe_shard_header) == 704, "the shard header's layout is a file format");
 
 /** Segments of ids, mapped or in memory. */
 typedef struct lathe_shard {

@@ -341,7 +341,7 @@ static lathe_status show_rows(shower *s, const char *file, int *out_is_one)
 {
     const lathe_dataset dataset = {
         .path = file, .type = LATHE_DATASET_AUTO, .registry = s->registry};
-    const lathe_source_place begin = {0, 0, 1};
+    const lathe_source_place begin = {.line = 1};
     lathe_readers readers;
     lathe_sources sources;
     lathe_reader r;

@@ -40,7 +40,7 @@ static json_t *describe_count(const lathe_shards *shards, const lathe_shards_set
     set_int(one, "records", c->n);
     if (lathe_shards_line(shards, set, c->first, &source, &line)) {
         (void)json_object_set_new(one, "file", json_string(source->path));
-        set_int(one, source->reader ? "row" : "line", line);
+        set_int(one, source->reader ? "row" : source->is_array ? "record" : "line", line);
     }
     return one;
 }

@@ -252,6 +252,18 @@ Test(cli_data, calls_and_tools_that_the_template_does_not_write_are_told)
     cr_expect_not_null(strstr(output, "\"unwritten\": {\n          \"tools\": {"), "%s", output);
 }
 
+Test(cli_data, records_of_an_array_are_named_by_their_number)
+{
+    put("a.json", "[{\"text\": \"some text that is long enough for a row\"}, {\"text\": \"\"}, "
+                  "{\"text\": \"\"}]");
+    put_run("{ path = \"a.json\" }", "");
+    expect(LATHE " data run.toml 2>&1", 0,
+           "left out: 2 records have no text to learn: a.json: record 2, ...\n");
+    expect(LATHE " data run.toml --json 2>&1", 0, "\"record\": 2");
+    put("a.json", "[{\"text\": \"a\"}, {\"body\": \"b\"}]");
+    expect(LATHE " data run.toml 2>&1", 2, "a.json: record 2: no column \"text\"");
+}
+
 Test(cli_data, a_cache_that_cannot_be_made_is_refused_at_its_key)
 {
     put("t.jsonl", "{\"text\": \"some text that is long enough for a row\"}\n");

@@ -45,10 +45,11 @@ static const char *read_with(lathe_dataset dataset, int64_t bytes, int restart)
     lathe_sources sources;
     lathe_fields fields;
     lathe_reader r = {.fd = -1};
-    lathe_source_place begin = {0, 0, 1};
+    lathe_source_place begin = {.line = 1};
     memset(&fields, 0, sizeof fields);
     char *text = lathe_arena_strdup(&arena, "");
     int open = 0;
+    int64_t file = -1, n = 0;
     lathe_status status = lathe_sources_list(&dataset, &arena, &sources);
     while (status == LATHE_OK && begin.file < sources.n) {
         if (!open)
@@ -58,6 +59,9 @@ static const char *read_with(lathe_dataset dataset, int64_t bytes, int restart)
             status = lathe_reader_batch(&r, bytes);
         for (int64_t i = 0; i < r.n && status == LATHE_OK; i++) {
             status = lathe_fields_read(&fields, &r, &r.list[i]);
+            n = r.list[i].file == file ? n + 1 : 1;
+            file = r.list[i].file;
+            cr_expect_eq(r.list[i].number, n);
             if (status == LATHE_OK)
                 text = lathe_arena_printf(&arena, "%s%lld:%.*s|", text, (long long)r.list[i].line,
                                           (int)fields.n[0], fields.text[0]);
@@ -179,7 +183,7 @@ Test(reader, long_records_are_read_whole)
 static void content_of(const lathe_dataset *dataset, const lathe_sources *sources, int64_t bytes,
                        char out[65])
 {
-    const lathe_source_place begin = {0, 0, 1};
+    const lathe_source_place begin = {.line = 1};
     lathe_reader r;
     cr_assert_eq(lathe_reader_init(&r, dataset, sources, LATHE_ROWS_PACKED, &begin), LATHE_OK);
     while (!lathe_reader_ended(&r))
@@ -216,7 +220,7 @@ Test(reader, a_file_that_changes_meanwhile_is_refused)
                                         "{\"text\": \"a\"}\n{\"text\": \"b\"}\n{}", ""};
     for (int i = 0; i < 3; i++) {
         lathe_sources sources;
-        const lathe_source_place begin = {0, 0, 1};
+        const lathe_source_place begin = {.line = 1};
         lathe_reader r;
         put("a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n");
         const lathe_dataset dataset = {.path = at("a.jsonl"), .type = LATHE_DATASET_JSONL};
