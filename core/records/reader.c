@@ -171,6 +171,8 @@ static lathe_status open_file(lathe_reader *r)
     const int at_start = r->at.offset == 0;
     if (at_start)
         LATHE_TRY(lathe__plugin_check_name(r));
+    if (r->sources->type == LATHE_DATASET_JSON)
+        LATHE_TRY(lathe__json_begin(r));
     LATHE_TRY(pass_mark(r));
     if (r->sources->type != LATHE_DATASET_CSV)
         return LATHE_OK;

@@ -27,7 +27,7 @@ typedef struct lathe_source_place {
 typedef struct lathe_record {
     int64_t begin, n; /* offsets in the reader's data */
     int64_t file, line;
-    int64_t number; /* of the record in its file, from 1 */
+    int64_t number;                /* of the record in its file, from 1 */
     int32_t csv[LATHE_MAX_FIELDS]; /* CSV: where the row has each field of the layouts; -1: none */
     int32_t layout;                /* CSV: LATHE_LAYOUT_* */
     int32_t more;                  /* the document continues in the next record */
@@ -110,6 +110,8 @@ typedef struct lathe_scan {
  *  that the file is complete. */
 lathe_status lathe__scan_json(lathe_reader *reader, const char *p, int64_t n, lathe_scan *out);
 lathe_status lathe__scan_csv(lathe_reader *reader, const char *p, int64_t n, lathe_scan *out);
+/** Prepares the scanner for the open file: whether it is an array or a row of objects. */
+lathe_status lathe__json_begin(lathe_reader *reader);
 /** Reads the header row of the open file; *out_bytes, *out_lines: its length. */
 lathe_status lathe__csv_header(lathe_reader *reader, int64_t *out_bytes, int64_t *out_lines);
 /** Refuses the open file if it is of a format that a plugin reads, by its first bytes, and has the

@@ -88,15 +88,22 @@ static void check(const char *name, const char *content, const char *want)
     cr_expect_str_eq(read_with(dataset, 1, 1), want, "%s from every place", name);
 }
 
-static void refuse(const char *name, const char *content, const char *where, const char *what)
+static void refuse_at(const char *name, const char *content, const char *where, const char *what)
 {
     char place[160];
     put(name, content);
-    snprintf(place, sizeof place, "%s:%s: ", at(name), where);
+    snprintf(place, sizeof place, "%s%s", at(name), where);
     const lathe_dataset dataset = {.path = at(name), .type = LATHE_DATASET_AUTO};
     const char *got = read_with(dataset, 1 << 20, 0);
     cr_expect(!strncmp(got, place, strlen(place)) && strstr(got, what), "\"%s\": expected %s%s",
               got, place, what);
+}
+
+static void refuse(const char *name, const char *content, const char *line, const char *what)
+{
+    char where[32];
+    snprintf(where, sizeof where, ":%s: ", line);
+    refuse_at(name, content, where, what);
 }
 
 Test(reader, csv_by_rfc_4180)
@@ -131,9 +138,23 @@ Test(reader, json_arrays)
     check("c.json", "\xef\xbb\xbf[{\"text\":\n\"a\"}\n,{\"text\": \"b\"}]", "1:a|3:b|");
 }
 
+/* One object, such as a conversation, or lines of them, in a file with the name of an array. */
+Test(reader, objects_without_an_array)
+{
+    check("a.json", "{\"text\":\n\"a\"}\n", "1:a|");
+    check("b.json", "\xef\xbb\xbf \n{\"text\": \"a\"}\n\n{\"text\": \"b\"} {\"text\": \"c\"}",
+          "2:a|4:b|4:c|");
+    char text[700];
+    (void)snprintf(text, sizeof text, "%600s%s", "", "{\"text\": \"a\"}\n{\"text\": \"b\"}");
+    check("c.json", text, "1:a|2:b|");
+    refuse("d.json", "{\"text\": \"a\"},\n{\"text\": \"b\"}", "1",
+           "',' where the next object or the end of the file is expected");
+    refuse("e.json", "{\"text\": \"a\"", "1", "has no end");
+}
+
 Test(reader, malformed_json_is_refused_with_its_line)
 {
-    refuse("a.json", "{\"text\": \"a\"}", "1", "'{' where '[', an array of records, is expected");
+    refuse("a.json", "7", "1", "'7' where '[' or '{', an array of records or objects, is expected");
     refuse("b.json", "[{\"text\": \"a\"}\n{\"text\": \"b\"}]", "2", "',' or ']'");
     refuse("c.json", "[{\"text\": \"a\"},\n]", "2", "']' where an object is expected");
     refuse("d.json", "[{\"text\": \"a\"},\n{\"text\": \"b\"", "2", "has no end");
@@ -142,8 +163,8 @@ Test(reader, malformed_json_is_refused_with_its_line)
     refuse("g.json", "", "1", "the file is empty");
     refuse("h.json", "[1]", "1", "where an object is expected");
     refuse("i.json", "[\n{\"text\":\n tru}]", "3:2", "unexpected token");
-    refuse("j.json", "[{\"body\": \"a\", \"id\": 1}]", "1",
-           "no column \"text\"; the columns are body, id; name it in columns.text");
+    refuse_at("j.json", "[{\"body\": \"a\", \"id\": 1}]", ": record 1: ",
+              "no column \"text\"; the columns are body, id; name it in columns.text");
     refuse("k.json", "[{\"text\": \"caf\xe9\"}]", "1:14", "byte 0xe9 is not UTF-8");
 }
 
