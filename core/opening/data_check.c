@@ -75,8 +75,8 @@ static lathe_status check_rewards(const place *p, const lathe_reader *reader,
     lathe_status status = lathe_record_json(reader, record, &json);
     if (status == LATHE_OK)
         status = lathe__reward_check_record(run, &reader->sources->list[record->file],
-                                             lathe_record_at(reader->sources, record),
-                                            json.data, json.len);
+                                            lathe_record_at(reader->sources, record), json.data,
+                                            json.len);
     lathe_buffer_fini(&json);
     return status;
 }
