@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "data/chat_lists.h"
 #include "data/implicit_prompt.h"
+#include "dialog/chat_lists.h"
 #include "records/record_json.h"
 #include "records/row_kind.h"
 
@@ -361,8 +361,9 @@ static lathe_status is_left_out(lathe_record_encoder *e, const lathe_reader *rea
     if (f->is_chat == LATHE_FIELDS_CHAT && rows != LATHE_ROWS_PROMPTS &&
         rows != LATHE_ROWS_UNPAIRED) {
         LATHE_TRY(lathe_chat_encode(e->job->dataset, &e->job->sources->list[record->file],
-                                    lathe_record_at(e->job->sources, record), reader->data + record->begin, record->n,
-                                    e->job->tok, e->enc, &e->chat));
+                                    lathe_record_at(e->job->sources, record),
+                                    reader->data + record->begin, record->n, e->job->tok, e->enc,
+                                    &e->chat));
         const int is_empty = is_masked ? e->chat.n_learnt == 0 : e->chat.ids.n == 0;
         if (is_empty && !e->chat.unwritten.empty_answer)
             count_unlearnt(e, p);

@@ -27,7 +27,7 @@ enum {
     LATHE_LEFT_NO_ANSWER = 2,    /* a conversation without a message of the assistant */
     LATHE_LEFT_UNKNOWN_ROLE = 3, /* the same, and a message has a role that is not usual */
     LATHE_LEFT_MASKED = 4,       /* a conversation in which the template marks nothing to learn */
-    LATHE_LEFT_CALLS = 5, /* an answer is only calls, which the chat template does not write */
+    LATHE_LEFT_CALLS = 5,   /* an answer is only calls, which the chat template does not write */
     LATHE_LEFT_PROMPTS = 6, /* a pair whose chosen and rejected have different prompts */
     LATHE_N_LEFT = 7
 };
@@ -44,7 +44,7 @@ typedef struct lathe_record_count {
 typedef struct lathe_record_counts {
     int64_t n_known;              /* records that have a layout known from another program */
     int64_t n_equal, first_equal; /* pairs whose chosen and rejected are equal; the first one */
-    lathe_record_count left[LATHE_N_LEFT]; /* left out, by reason */
+    lathe_record_count left[LATHE_N_LEFT];           /* left out, by reason */
     lathe_record_count unwritten[LATHE_N_UNWRITTEN]; /* used without it */
     char role[32]; /* the role of the first record of LATHE_LEFT_UNKNOWN_ROLE; "": none */
 } lathe_record_counts;

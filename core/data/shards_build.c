@@ -190,7 +190,8 @@ static lathe_status put_long(builder *b, const lathe_record *record)
         lathe_record_counts *counts = &b->writer->header.counts;
         b->writer->header.n_skipped++;
         if (counts->left[LATHE_LEFT_EMPTY].n++ == 0)
-            counts->left[LATHE_LEFT_EMPTY].first = LATHE_SHARD_LINE(record->file, lathe_record_at(b->job->sources, record));
+            counts->left[LATHE_LEFT_EMPTY].first =
+                LATHE_SHARD_LINE(record->file, lathe_record_at(b->job->sources, record));
     }
     b->text = NULL;
     return status;

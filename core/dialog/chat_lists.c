@@ -1,5 +1,5 @@
 /* Tokenises records of message lists. */
-#include "data/chat_lists.h"
+#include "dialog/chat_lists.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "data/chat_record.h"
+#include "dialog/chat_record.h"
 #include "records/chat_messages.h"
 #include "template/chat_template.h"
 
@@ -273,8 +273,7 @@ static lathe_status encode_all(const source *s, int32_t n_full, lathe_ids *promp
 lathe_status lathe_chat_encode_lists(const lathe_reader *reader, const lathe_record *record,
                                      const lathe_fields *fields, int32_t n_full,
                                      lathe_encoder *encoder, int64_t vocab_size, lathe_ids *prompt,
-                                     lathe_ids *full, int64_t *bytes,
-                                     lathe_chat_lists_facts *facts)
+                                     lathe_ids *full, int64_t *bytes, lathe_chat_lists_facts *facts)
 {
     source s = {.reader = reader, .fields = fields, .encoder = encoder, .facts = facts};
     (void)lathe_source_place_text(&reader->sources->list[record->file],

@@ -1,9 +1,9 @@
 /* Records whose prompt and completions are lists of messages: their tokens through the chat
  * template. */
-#ifndef LATHE_DATA_CHAT_LISTS_H
-#define LATHE_DATA_CHAT_LISTS_H
+#ifndef LATHE_DIALOG_CHAT_LISTS_H
+#define LATHE_DIALOG_CHAT_LISTS_H
 
-#include "data/chat_unwritten.h"
+#include "dialog/chat_unwritten.h"
 #include "records/reader.h"
 #include "text/tokenizer.h"
 

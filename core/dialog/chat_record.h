@@ -1,10 +1,10 @@
 /* A conversation of a dataset as token ids: which of them are learnt. */
-#ifndef LATHE_DATA_CHAT_RECORD_H
-#define LATHE_DATA_CHAT_RECORD_H
+#ifndef LATHE_DIALOG_CHAT_RECORD_H
+#define LATHE_DIALOG_CHAT_RECORD_H
 
 #include <jansson.h>
 
-#include "data/chat_unwritten.h"
+#include "dialog/chat_unwritten.h"
 #include "records/dataset.h"
 #include "template/template.h"
 #include "text/tokenizer.h"

@@ -1,5 +1,5 @@
 /* Finds the calls and tools of conversations that their chat template does not write. */
-#include "data/chat_unwritten.h"
+#include "dialog/chat_unwritten.h"
 
 #include <string.h>
 

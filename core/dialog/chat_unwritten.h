@@ -1,6 +1,6 @@
 /* What a conversation has and its chat template does not write: calls of tools, and tools. */
-#ifndef LATHE_DATA_CHAT_UNWRITTEN_H
-#define LATHE_DATA_CHAT_UNWRITTEN_H
+#ifndef LATHE_DIALOG_CHAT_UNWRITTEN_H
+#define LATHE_DIALOG_CHAT_UNWRITTEN_H
 
 #include "template/chat_template.h"
 

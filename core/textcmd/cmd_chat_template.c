@@ -9,7 +9,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/model_path.h"
-#include "data/chat_record.h"
+#include "dialog/chat_record.h"
 #include "gguf/model_files.h"
 #include "records/reader.h"
 #include "records/readers.h"

@@ -51,9 +51,8 @@ static json_t *describe_unwritten(const lathe_shards *shards, const lathe_shards
     json_t *out = json_object();
     for (int32_t what = 0; what < LATHE_N_UNWRITTEN; what++)
         if (set->counts.unwritten[what].n > 0)
-            (void)json_object_set_new(
-                out, lathe_unwritten_name(what),
-                describe_count(shards, set, &set->counts.unwritten[what]));
+            (void)json_object_set_new(out, lathe_unwritten_name(what),
+                                      describe_count(shards, set, &set->counts.unwritten[what]));
     return out;
 }
 

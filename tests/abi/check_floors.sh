@@ -10,7 +10,7 @@ fail() {
 }
 
 # The rooms of liblathe, then those above it (docs/design/000-floors.md).
-floors="base plug config reward ir passes io gguf jinja template unicode text tokenjson tokentrain records data model convert store exec ranks update
+floors="base plug config reward ir passes io gguf jinja template unicode text tokenjson tokentrain records dialog data model convert store exec ranks update
     generate metrics checkpoint lineage islands run opening primitives rollout loop"
 tools="view harness devicecheck conformance cli plugcmd savedcmd textcmd plancmd pipeline chat"
 low="base plug config ir passes io gguf text records data model store exec"

@@ -36,7 +36,7 @@ Test(cli_data, shows_documents_and_rows_with_their_mask)
     cr_expect_null(strchr(output, 0x1b), "no escape codes when the output is no terminal");
     expect(LATHE " data .lathe/cache 2>&1", 0, "2 shards, every SHA-256 agrees");
     expect(LATHE " data run.toml --split validation 2>&1", 2, "there is no validation split");
-    cr_assert_eq(run("for f in .lathe/cache/shard-*; do printf x | dd of=$f bs=1 seek=645 "
+    cr_assert_eq(run("for f in .lathe/cache/shard-*; do printf x | dd of=$f bs=1 seek=709 "
                      "conv=notrunc status=none; done"),
                  0);
     expect(LATHE " data .lathe/cache 2>&1", 1, "2 of 2 shards are damaged");
@@ -243,11 +243,12 @@ Test(cli_data, calls_and_tools_that_the_template_does_not_write_are_told)
         "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}, {\"role\": \"assistant\", "
         "\"content\": \"\", \"tool_calls\": [{\"function\": {\"name\": \"f\"}}]}]}\n");
     put_run("{ path = \"t.jsonl\" }", "chat_template = \"c.jinja\"\n[stage]\nname = \"sft\"\n");
-    expect(LATHE " data run.toml 2>&1", 0,
-           "    left out: 1 record has an answer that is only calls of tools, and the chat template "
-           "does not write calls: t.jsonl:2\n"
-           "    1 record is used without its list of tools, which the chat template does not write: "
-           "t.jsonl:1\n");
+    expect(
+        LATHE " data run.toml 2>&1", 0,
+        "    left out: 1 record has an answer that is only calls of tools, and the chat template "
+        "does not write calls: t.jsonl:2\n"
+        "    1 record is used without its list of tools, which the chat template does not write: "
+        "t.jsonl:1\n");
     expect(LATHE " data run.toml --json 2>&1", 0, "\"calls_not_written\": {");
     cr_expect_not_null(strstr(output, "\"unwritten\": {\n          \"tools\": {"), "%s", output);
 }

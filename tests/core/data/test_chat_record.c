@@ -257,13 +257,13 @@ Test(chat_record, a_template_that_writes_the_date_is_told_of_when_data_are_prepa
 #define TOOLS                                                                                      \
     "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {}}}]"
 #define CALLS                                                                                      \
-    "{\"messages\": [" SAY("user", "a") ", {\"role\": \"assistant\", \"content\": \"\", " CALL    \
-    "}, " SAY("tool", "7") ", " SAY("assistant", "b") "], " TOOLS "}\n"
+    "{\"messages\": [" SAY("user", "a") ", {\"role\": \"assistant\", \"content\": \"\", " CALL     \
+                                        "}, " SAY("tool", "7") ", " SAY("assistant",               \
+                                                                        "b") "], " TOOLS "}\n"
 #define CALLS_AND_TEXT                                                                             \
-    "{\"messages\": [" SAY("user", "a") ", {\"role\": \"assistant\", \"content\": \"c\", " CALL   \
-    "}]}\n"
-#define TOOLS_ALONE                                                                                \
-    "{\"messages\": [" SAY("user", "a") ", " SAY("assistant", "b") "], " TOOLS "}\n"
+    "{\"messages\": [" SAY("user", "a") ", {\"role\": \"assistant\", \"content\": \"c\", " CALL    \
+                                        "}]}\n"
+#define TOOLS_ALONE "{\"messages\": [" SAY("user", "a") ", " SAY("assistant", "b") "], " TOOLS "}\n"
 
 static void check_count(lathe_record_count c, int64_t n, int64_t line)
 {
@@ -279,15 +279,17 @@ Test(chat_record, calls_that_the_template_does_not_write_are_counted)
                  LATHE_OK, "%s", lathe_error_message());
     const lathe_shards_set *set = lathe_shards_set_get(shards, 0);
     check_targets("_____yo;____!;"
-                  "___" "_c;"
+                  "___"
+                  "_c;"
                   "____b;____b;");
     check_count(set->counts.left[LATHE_LEFT_CALLS], 2, 2);
     check_count(set->counts.unwritten[LATHE_UNWRITTEN_CALLS], 1, 3);
     check_count(set->counts.unwritten[LATHE_UNWRITTEN_TOOLS], 2, 4);
     cr_expect_eq(lathe_shards_skipped(shards), 2);
     lathe_shards_put_left(shards, set, LATHE_LEFT_CALLS, &text);
-    cr_expect_not_null(strstr(text.data, "2 records have an answer that is only calls of tools, and "
-                                         "the chat template does not write calls: "),
+    cr_expect_not_null(strstr(text.data,
+                              "2 records have an answer that is only calls of tools, and "
+                              "the chat template does not write calls: "),
                        "%s", text.data);
     cr_expect_not_null(strstr(text.data, "d.jsonl:2, ..."), "%s", text.data);
     lathe_buffer_fini(&text);
