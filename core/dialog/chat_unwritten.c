@@ -34,7 +34,7 @@ static json_t *without_calls(json_t *messages)
         json_t *one = has_calls(message) ? json_copy(message) : json_incref(message);
         for (size_t k = 0; k < N_CALL_KEYS && one != message; k++)
             (void)json_object_del(one, call_keys[k]);
-        failed = failed || json_array_append_new(out, one) != 0;
+        failed |= json_array_append_new(out, one) != 0; /* frees `one` if it fails */
     }
     if (!failed)
         return out;
