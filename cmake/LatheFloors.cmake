@@ -1,5 +1,5 @@
 # The rooms (folders of core) of liblathe, each after those that it may include (docs/design/000-floors.md).
-set(LATHE_ROOMS base plug config reward ir passes io gguf jinja template unicode text tokenjson tokentrain records data model convert store exec ranks update generate metrics checkpoint lineage islands run opening primitives rollout loop)
+set(LATHE_ROOMS base plug config reward ir passes io gguf jinja template unicode text tokenjson tokentrain records dialog data model convert store exec ranks update generate metrics checkpoint lineage islands run opening primitives rollout loop)
 # The rooms above liblathe: libraries of the command and of the tests.
 set(LATHE_TOOLS view harness devicecheck conformance cli plugcmd savedcmd textcmd plancmd pipeline chat)
 

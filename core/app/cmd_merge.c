@@ -64,6 +64,24 @@ static lathe_status read_combination(const lathe_args *args, int32_t *out)
     return LATHE_OK;
 }
 
+static lathe_status check_adapter(const char *dir)
+{
+    int32_t is_classifier = 0;
+    if (!lathe_adapter_folder_is(dir))
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: has no adapter_model.safetensors, so it is not an adapter folder",
+                           dir);
+    LATHE_TRY(lathe_adapter_folder_is_classifier(dir, &is_classifier));
+    if (is_classifier)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: the adapter of a sequence classifier, such as a reward model "
+                           "(task_type SEQ_CLS); lathe merge writes language models, which have no "
+                           "score. Use it as it is, with lathe eval or as model.path of a run of "
+                           "stage \"rm\", or merge it with PEFT's merge_and_unload",
+                           dir);
+    return LATHE_OK;
+}
+
 /* Finds the folders of the model and of the adapters; each may be the folder of a run. */
 static lathe_status find_folders(const lathe_args *args, lathe_arena *arena, const char **out_model,
                                  const char **out_adapters)
@@ -97,11 +115,7 @@ static lathe_status find_folders(const lathe_args *args, lathe_arena *arena, con
             LATHE_E_CONFIG, "%s: has no config.json, so it is not a model folder%s", *out_model,
             lathe_adapter_folder_is(*out_model) ? ": the model comes first, then the adapter" : "");
     for (int i = 0; i + 1 < args->n_words; i++)
-        if (!lathe_adapter_folder_is(out_adapters[i]))
-            return lathe_error(
-                LATHE_E_CONFIG,
-                "%s: has no adapter_model.safetensors, so it is not an adapter folder",
-                out_adapters[i]);
+        LATHE_TRY(check_adapter(out_adapters[i]));
     return LATHE_OK;
 }
 

@@ -254,6 +254,19 @@ static lathe_status open_files(const lathe_args *args, lathe_run *run, const lat
     return LATHE_OK;
 }
 
+/* Warns of samples that can only be equal. */
+static void warn_of_equal(const lathe_sampling *how, int64_t samples)
+{
+    if (samples > 1 && (how->temperature <= 0.0 || how->top_k == 1))
+        lathe_log(LATHE_LOG_WARN,
+                  "--samples %lld: all samples of a prompt will be the same, because %s; to draw "
+                  "different ones, set %s",
+                  (long long)samples,
+                  how->temperature <= 0.0 ? "the likeliest token is taken each time (temperature 0)"
+                                          : "top_k is 1",
+                  how->temperature <= 0.0 ? "--temperature 1" : "--top-k 0");
+}
+
 /* Continues the samples that `next` gives. */
 static lathe_status run_stream(lathe_run *run, const lathe_sampling *sampling, job *j)
 {
@@ -375,6 +388,7 @@ lathe_status lathe_app_generate_prompts(const lathe_args *args, lathe_run *run,
         free(j);
         return lathe_error(LATHE_E_NOMEM, "no memory for the prompts");
     }
+    warn_of_equal(how, samples);
     j->n_samples = (int32_t)samples;
     j->seed = how->seed;
     j->wants_logprobs = lathe_args_value(args, "--logprobs") != NULL;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "data/chat_record.h"
+#include "dialog/chat_record.h"
 
 /* The text of the last message if it is the assistant's, else NULL. */
 static const char *answer_begun(const json_t *messages)

@@ -20,6 +20,14 @@ void lathe_data_note_left_out(const lathe_shards *shards)
             lathe_log(LATHE_LOG_WARN, "left out: %s", text.data ? text.data : "");
             lathe_buffer_fini(&text);
         }
+        for (int32_t what = 0; what < LATHE_N_UNWRITTEN; what++) {
+            lathe_buffer text = LATHE_BUFFER_INIT;
+            if (set->counts.unwritten[what].n == 0)
+                continue;
+            lathe_shards_put_unwritten(shards, set, what, &text);
+            lathe_log(LATHE_LOG_WARN, "%s", text.data ? text.data : "");
+            lathe_buffer_fini(&text);
+        }
     }
 }
 

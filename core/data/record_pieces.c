@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "data/chat_lists.h"
 #include "data/implicit_prompt.h"
+#include "dialog/chat_lists.h"
 #include "records/record_json.h"
 #include "records/row_kind.h"
 
@@ -95,6 +95,20 @@ static void count_left(lathe_pieces *p, int32_t why)
     lathe_record_count *c = &p->counts.left[why];
     if (c->n++ == 0)
         c->first = p->line;
+}
+
+/* Counts a record by what the chat template does not write of it. *out = 1: it is left out, because
+ * it has an answer that is only calls, and would teach an empty answer. */
+static void count_unwritten(lathe_pieces *p, const lathe_chat_unwritten *found, int *out)
+{
+    const lathe_record_count one = {1, p->line};
+    *out = found->empty_answer;
+    if (*out)
+        count_left(p, LATHE_LEFT_CALLS);
+    if (found->calls && !*out)
+        lathe__record_count_add(&p->counts.unwritten[LATHE_UNWRITTEN_CALLS], &one);
+    if (found->tools && !*out)
+        lathe__record_count_add(&p->counts.unwritten[LATHE_UNWRITTEN_TOOLS], &one);
 }
 
 static lathe_status end_text(const lathe_tokenizer *tok, lathe_ids *ids, int64_t begin)
@@ -194,18 +208,26 @@ static void split_texts(const lathe_fields *f, int is_pair, span *prompt, span f
 }
 
 /* Tokenises the prompt alone, and the prompt with each completion: texts, or lists of messages.
- * bytes: of the prompt's text and of each completion's. */
+ * bytes: of the prompt's text and of each completion's. *is_out = 1: the record is left out. */
 static lathe_status encode_parts(lathe_record_encoder *e, const lathe_reader *reader,
                                  const lathe_record *record, int32_t n_full, int64_t bytes[3],
-                                 int *ends_with_space)
+                                 int *ends_with_space, int *is_out, lathe_pieces *p)
 {
     const lathe_fields *f = &e->fields;
+    lathe_chat_lists_facts facts = {0};
     span prompt, full[2];
-    *ends_with_space = 0;
-    if (f->is_chat)
-        return lathe_chat_encode_lists(reader, record, f, n_full, e->enc,
-                                       lathe_tokenizer_vocab_size(e->job->tok), &e->prompt, e->full,
-                                       bytes);
+    *ends_with_space = *is_out = 0;
+    if (f->is_chat) {
+        LATHE_TRY(lathe_chat_encode_lists(reader, record, f, n_full, e->enc,
+                                          lathe_tokenizer_vocab_size(e->job->tok), &e->prompt,
+                                          e->full, bytes, &facts));
+        *is_out = facts.prompts_differ;
+        if (*is_out)
+            count_left(p, LATHE_LEFT_PROMPTS);
+        else
+            count_unwritten(p, &facts.unwritten, is_out);
+        return LATHE_OK;
+    }
     split_texts(f, n_full == 2, &prompt, full);
     e->prompt.n = 0;
     LATHE_TRY(
@@ -239,8 +261,10 @@ static lathe_status put_pair(lathe_record_encoder *e, const lathe_reader *reader
                              const lathe_record *record, lathe_pieces *p)
 {
     int64_t bytes[3];
-    int ends_with_space;
-    LATHE_TRY(encode_parts(e, reader, record, 2, bytes, &ends_with_space));
+    int ends_with_space, is_out;
+    LATHE_TRY(encode_parts(e, reader, record, 2, bytes, &ends_with_space, &is_out, p));
+    if (is_out)
+        return LATHE_OK;
     const int64_t n = find_completion(e, 2, 1, ends_with_space, p);
     if (e->full[0].n == e->full[1].n &&
         (e->full[0].n == 0 ||
@@ -264,8 +288,10 @@ static lathe_status put_completion(lathe_record_encoder *e, const lathe_reader *
 {
     const int32_t is_one = lathe_row_kind_get(e->job->rows)->n_segments == 1;
     int64_t bytes[3];
-    int ends_with_space;
-    LATHE_TRY(encode_parts(e, reader, record, 1, bytes, &ends_with_space));
+    int ends_with_space, is_out;
+    LATHE_TRY(encode_parts(e, reader, record, 1, bytes, &ends_with_space, &is_out, p));
+    if (is_out)
+        return LATHE_OK;
     const int64_t n = find_completion(e, 1, bytes[0] > 0, ends_with_space, p);
     LATHE_TRY(add_piece(p, (lathe_shard_piece){.ids = e->full[0].data,
                                                .n = n,
@@ -282,8 +308,10 @@ static lathe_status put_prompt(lathe_record_encoder *e, const lathe_reader *read
                                const lathe_record *record, lathe_pieces *p)
 {
     int64_t bytes[3];
-    int ends_with_space;
-    LATHE_TRY(encode_parts(e, reader, record, 0, bytes, &ends_with_space));
+    int ends_with_space, is_out;
+    LATHE_TRY(encode_parts(e, reader, record, 0, bytes, &ends_with_space, &is_out, p));
+    if (is_out)
+        return LATHE_OK;
     return add_piece(
         p, (lathe_shard_piece){.ids = e->prompt.data, .n = e->prompt.n, .text_bytes = bytes[0]});
 }
@@ -333,11 +361,15 @@ static lathe_status is_left_out(lathe_record_encoder *e, const lathe_reader *rea
     if (f->is_chat == LATHE_FIELDS_CHAT && rows != LATHE_ROWS_PROMPTS &&
         rows != LATHE_ROWS_UNPAIRED) {
         LATHE_TRY(lathe_chat_encode(e->job->dataset, &e->job->sources->list[record->file],
-                                    record->line, reader->data + record->begin, record->n,
-                                    e->job->tok, e->enc, &e->chat));
-        *out = is_masked ? e->chat.n_learnt == 0 : e->chat.ids.n == 0;
-        if (*out)
+                                    lathe_record_at(e->job->sources, record),
+                                    reader->data + record->begin, record->n, e->job->tok, e->enc,
+                                    &e->chat));
+        const int is_empty = is_masked ? e->chat.n_learnt == 0 : e->chat.ids.n == 0;
+        if (is_empty && !e->chat.unwritten.empty_answer)
             count_unlearnt(e, p);
+        else
+            count_unwritten(p, &e->chat.unwritten, out);
+        *out |= is_empty;
         return LATHE_OK;
     }
     const int32_t column = rows == LATHE_ROWS_PACKED        ? LATHE_COLUMN_TEXT
@@ -376,13 +408,17 @@ lathe_status lathe__record_encode(lathe_record_encoder *e, const lathe_reader *r
     int is_out;
     LATHE_TRY(lathe_fields_read(&e->fields, reader, record));
     out->counts.n_known += e->fields.layout == LATHE_LAYOUT_KNOWN;
-    out->line = LATHE_SHARD_LINE(record->file, record->line);
+    out->line = LATHE_SHARD_LINE(record->file, lathe_record_at(reader->sources, record));
     out->n_chats += e->fields.is_chat != LATHE_FIELDS_TEXTS;
     LATHE_TRY(is_left_out(e, reader, record, out, &is_out));
     if (is_out)
         return LATHE_OK;
     LATHE_TRY(begin_record(e, reader, record, out, &n_json));
     LATHE_TRY(put_record(e, reader, record, out));
+    if (out->n == first) { /* it is left out */
+        out->n_inputs = input;
+        out->records.len = json;
+    }
     for (int64_t i = first; i < out->n; i++) {
         out->list[i].first_input = input;
         out->list[i].json = json;

@@ -4,8 +4,8 @@
 #define LATHE_DATA_RECORD_PIECES_H
 
 #include "base/buffer.h"
-#include "data/chat_record.h"
 #include "data/shards_internal.h"
+#include "dialog/chat_record.h"
 
 /** Pieces of some records, one after the other. */
 typedef struct lathe_pieces {

@@ -80,6 +80,13 @@ static lathe_status check_header(const char *path, const lathe_shard_header *h, 
     return LATHE_OK;
 }
 
+void lathe__record_count_add(lathe_record_count *to, const lathe_record_count *from)
+{
+    if (to->n == 0)
+        to->first = from->first;
+    to->n += from->n;
+}
+
 int lathe__shard_is_name(const char *name)
 {
     const size_t n = strlen(name);

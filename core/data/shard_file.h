@@ -11,10 +11,11 @@
 #include "records/dataset.h"
 #include "records/reader.h"
 
-#define LATHE_SHARD_VERSION 6
+#define LATHE_SHARD_VERSION 7
 #define LATHE_SHARD_CHUNK 4096 /* number of ids written at once */
 
-/** A line of a dataset's source files: the number of the file, and the line in it. */
+/** A line of a dataset's source files: the number of the file, and the line in it, or the number of
+ *  the record for a file with one array. */
 #define LATHE_SHARD_LINE(file, line) ((int64_t)(file) << 40 | (line))
 #define LATHE_SHARD_LINE_FILE(x) ((x) >> 40)
 #define LATHE_SHARD_LINE_LINE(x) ((x) & ((1LL << 40) - 1))
@@ -26,8 +27,13 @@ enum {
     LATHE_LEFT_NO_ANSWER = 2,    /* a conversation without a message of the assistant */
     LATHE_LEFT_UNKNOWN_ROLE = 3, /* the same, and a message has a role that is not usual */
     LATHE_LEFT_MASKED = 4,       /* a conversation in which the template marks nothing to learn */
-    LATHE_N_LEFT = 5
+    LATHE_LEFT_CALLS = 5,   /* an answer is only calls, which the chat template does not write */
+    LATHE_LEFT_PROMPTS = 6, /* a pair whose chosen and rejected have different prompts */
+    LATHE_N_LEFT = 7
 };
+
+/* What the chat template does not write of a record that is used. */
+enum { LATHE_UNWRITTEN_CALLS = 0, LATHE_UNWRITTEN_TOOLS = 1, LATHE_N_UNWRITTEN = 2 };
 
 /** Some records, and the first one's LATHE_SHARD_LINE. */
 typedef struct lathe_record_count {
@@ -38,11 +44,12 @@ typedef struct lathe_record_count {
 typedef struct lathe_record_counts {
     int64_t n_known;              /* records that have a layout known from another program */
     int64_t n_equal, first_equal; /* pairs whose chosen and rejected are equal; the first one */
-    lathe_record_count left[LATHE_N_LEFT]; /* left out, by reason */
+    lathe_record_count left[LATHE_N_LEFT];           /* left out, by reason */
+    lathe_record_count unwritten[LATHE_N_UNWRITTEN]; /* used without it */
     char role[32]; /* the role of the first record of LATHE_LEFT_UNKNOWN_ROLE; "": none */
 } lathe_record_counts;
 
-/** The first 640 bytes of the file. Hashes are 64 hexadecimal digits without a NUL. */
+/** The first 704 bytes of the file. Hashes are 64 hexadecimal digits without a NUL. */
 typedef struct lathe_shard_header {
     char magic[8]; /* "LATHSHRD" */
     uint32_t version, header_bytes;
@@ -61,10 +68,10 @@ typedef struct lathe_shard_header {
     lathe_record_counts counts;
     int64_t n_inputs;     /* inputs of the stage that each record has a value of */
     int64_t record_bytes; /* bytes of the records as JSON; 0: the kind of rows keeps none */
-    char zero[72];
+    char zero[56];
     uint64_t checksum; /* lathe_hash64 of the header up to here */
 } lathe_shard_header;
-_Static_assert(sizeof(lathe_shard_header) == 640, "the shard header's layout is a file format");
+_Static_assert(sizeof(lathe_shard_header) == 704, "the shard header's layout is a file format");
 
 /** Segments of ids, mapped or in memory. */
 typedef struct lathe_shard {
@@ -89,6 +96,9 @@ typedef struct lathe_shard {
     char path[512]; /* for errors */
     char payload[65];
 } lathe_shard;
+
+/** Adds records that come after those of *to. */
+void lathe__record_count_add(lathe_record_count *to, const lathe_record_count *from);
 
 /** 1 if this is the name of a shard file: "shard-....bin". */
 int lathe__shard_is_name(const char *name);

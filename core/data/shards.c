@@ -45,11 +45,10 @@ static void add_counts(lathe_record_counts *to, const lathe_record_counts *from,
     to->n_known += from->n_known;
     if (to->left[LATHE_LEFT_UNKNOWN_ROLE].n == 0)
         memcpy(to->role, from->role, sizeof to->role);
-    for (int32_t i = 0; i < LATHE_N_LEFT; i++) {
-        if (to->left[i].n == 0)
-            to->left[i].first = from->left[i].first;
-        to->left[i].n += from->left[i].n;
-    }
+    for (int32_t i = 0; i < LATHE_N_LEFT; i++)
+        lathe__record_count_add(&to->left[i], &from->left[i]);
+    for (int32_t i = 0; i < LATHE_N_UNWRITTEN; i++)
+        lathe__record_count_add(&to->unwritten[i], &from->unwritten[i]);
 }
 
 lathe_status lathe__shards_add(lathe_shards *shards, const lathe_shard *shard)

@@ -6,7 +6,7 @@
  * whether it is a target. Unpaired: two segments per example (prompt, completion). Prompts: one
  * segment, without end-of-text.
  *
- * File, little-endian:  header (640 bytes) | ids u16 or u32 [n_tokens] | pad to 8 | i64
+ * File, little-endian:  header (704 bytes) | ids u16 or u32 [n_tokens] | pad to 8 | i64
  * offsets[n_segments + 1] | i64 bytes of text [n_segments] | completions only: u64 mask [(n_tokens
  * + 63) / 64] | all but packed: i64 line of each record in the source files | f64 inputs of the
  * stage [records][n_inputs] | prompts: i64 end of each record's JSON, and their bytes, padded to 8.
@@ -107,6 +107,12 @@ void lathe_shards_put_left(const lathe_shards *shards, const lathe_shards_set *s
                            lathe_buffer *out);
 /** "files", "empty", "no_answer", ...: the reason's key in JSON. */
 const char *lathe_left_name(int32_t reason);
+/** Appends what the chat template does not write of records that are used (LATHE_UNWRITTEN_*), with
+ *  their number and the place of the first. */
+void lathe_shards_put_unwritten(const lathe_shards *shards, const lathe_shards_set *set,
+                                int32_t what, lathe_buffer *out);
+/** "calls", "tools": its key in JSON. */
+const char *lathe_unwritten_name(int32_t what);
 
 /** Input i of the stage (of those that come from columns) of record k; 0 if the shards have
  *  none. */

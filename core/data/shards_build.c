@@ -121,11 +121,11 @@ static void add_counts(lathe_shard_header *h, const lathe_record_counts *from)
     if (to->left[LATHE_LEFT_UNKNOWN_ROLE].n == 0)
         memcpy(to->role, from->role, sizeof to->role);
     for (int32_t i = 0; i < LATHE_N_LEFT; i++) {
-        if (to->left[i].n == 0)
-            to->left[i].first = from->left[i].first;
-        to->left[i].n += from->left[i].n;
+        lathe__record_count_add(&to->left[i], &from->left[i]);
         h->n_skipped += from->left[i].n;
     }
+    for (int32_t i = 0; i < LATHE_N_UNWRITTEN; i++)
+        lathe__record_count_add(&to->unwritten[i], &from->unwritten[i]);
 }
 
 static lathe_status write_unit(builder *b, const unit *u)
@@ -190,7 +190,8 @@ static lathe_status put_long(builder *b, const lathe_record *record)
         lathe_record_counts *counts = &b->writer->header.counts;
         b->writer->header.n_skipped++;
         if (counts->left[LATHE_LEFT_EMPTY].n++ == 0)
-            counts->left[LATHE_LEFT_EMPTY].first = LATHE_SHARD_LINE(record->file, record->line);
+            counts->left[LATHE_LEFT_EMPTY].first =
+                LATHE_SHARD_LINE(record->file, lathe_record_at(b->job->sources, record));
     }
     b->text = NULL;
     return status;

@@ -1,4 +1,4 @@
-/* Tells why records of the data are left out. */
+/* Tells why records of the data are left out, and what is not written of others. */
 #include "base/buffer.h"
 #include "data/shards.h"
 
@@ -22,6 +22,26 @@ static const wording reasons[LATHE_N_LEFT] = {
                            "conversation has answers, but the chat template marks nothing to learn",
                            "conversations have answers, but the chat template marks nothing to "
                            "learn"},
+    [LATHE_LEFT_CALLS] = {"calls_not_written",
+                          "record has an answer that is only calls of tools, and the chat template "
+                          "does not write calls",
+                          "records have an answer that is only calls of tools, and the chat "
+                          "template does not write calls"},
+    [LATHE_LEFT_PROMPTS] = {"prompts_differ", "pair has different prompts in chosen and rejected",
+                            "pairs have different prompts in chosen and rejected"},
+};
+
+static const wording unwritten[LATHE_N_UNWRITTEN] = {
+    [LATHE_UNWRITTEN_CALLS] = {"calls",
+                               "record is used without its calls of tools, which the chat template "
+                               "does not write",
+                               "records are used without their calls of tools, which the chat "
+                               "template does not write"},
+    [LATHE_UNWRITTEN_TOOLS] = {"tools",
+                               "record is used without its list of tools, which the chat template "
+                               "does not write",
+                               "records are used without their lists of tools, which the chat "
+                               "template does not write"},
 };
 
 const char *lathe_left_name(int32_t reason)
@@ -29,24 +49,47 @@ const char *lathe_left_name(int32_t reason)
     return reasons[reason].name;
 }
 
+const char *lathe_unwritten_name(int32_t what)
+{
+    return unwritten[what].name;
+}
+
+/* Appends the number and the words. */
+static void put_number(const lathe_record_count *c, const wording *words, lathe_buffer *out)
+{
+    lathe_buffer_printf(out, "%lld %s", (long long)c->n, c->n == 1 ? words->one : words->many);
+}
+
+/* Appends the place of the first record. */
+static void put_first(const lathe_shards *shards, const lathe_shards_set *set,
+                      const lathe_record_count *c, int is_file, lathe_buffer *out)
+{
+    const lathe_source *source;
+    char place[1024];
+    int64_t line;
+    if (!lathe_shards_line(shards, set, c->first, &source, &line))
+        return;
+    lathe_buffer_printf(out, ": %s%s",
+                        is_file ? source->path
+                                : lathe_source_place_text(source, line, place, sizeof place),
+                        c->n > 1 ? ", ..." : "");
+}
+
+void lathe_shards_put_unwritten(const lathe_shards *shards, const lathe_shards_set *set,
+                                int32_t what, lathe_buffer *out)
+{
+    put_number(&set->counts.unwritten[what], &unwritten[what], out);
+    put_first(shards, set, &set->counts.unwritten[what], 0, out);
+}
+
 void lathe_shards_put_left(const lathe_shards *shards, const lathe_shards_set *set, int32_t reason,
                            lathe_buffer *out)
 {
     const lathe_record_count *c = &set->counts.left[reason];
-    const lathe_source *source;
-    char place[1024];
-    int64_t line;
-    lathe_buffer_printf(out, "%lld %s", (long long)c->n,
-                        c->n == 1 ? reasons[reason].one : reasons[reason].many);
+    put_number(c, &reasons[reason], out);
     if (reason == LATHE_LEFT_UNKNOWN_ROLE) {
         lathe_buffer_puts(out, " ");
         lathe_buffer_json_string(out, set->counts.role);
     }
-    if (!lathe_shards_line(shards, set, c->first, &source, &line))
-        return;
-    lathe_buffer_printf(out, ": %s",
-                        reason == LATHE_LEFT_FILE
-                            ? source->path
-                            : lathe_source_place_text(source, line, place, sizeof place));
-    lathe_buffer_puts(out, c->n > 1 ? ", ..." : "");
+    put_first(shards, set, c, reason == LATHE_LEFT_FILE, out);
 }

@@ -218,7 +218,7 @@ static void remove_after(chain *c, int64_t part)
 
 static lathe_status prepare_parts(chain *c)
 {
-    lathe_source_place begin = {0, 0, 1};
+    lathe_source_place begin = {.line = 1};
     for (int64_t part = 0;; part++) {
         lathe_shard_header h;
         int current;

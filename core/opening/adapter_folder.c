@@ -54,6 +54,17 @@ static int is_classifier(const json_t *peft)
     return task && strcmp(task, "SEQ_CLS") == 0;
 }
 
+lathe_status lathe_adapter_folder_is_classifier(const char *dir, int32_t *out)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    json_t *peft = NULL;
+    const lathe_status status = read_peft(dir, &arena, &peft);
+    *out = is_classifier(peft);
+    json_decref(peft);
+    lathe_arena_fini(&arena);
+    return status;
+}
+
 /* Whether it is the adapter of a reward model: its score is among the whole modules. */
 static int is_reward(const json_t *peft)
 {

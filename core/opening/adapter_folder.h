@@ -13,6 +13,10 @@ typedef struct lathe_adapter_folder {
 /** Returns 1 if the folder contains an adapter's file. */
 int32_t lathe_adapter_folder_is(const char *dir);
 
+/** *out = 1: the adapter_config.json of the folder is that of a sequence classifier, such as a
+ *  reward model. */
+lathe_status lathe_adapter_folder_is_classifier(const char *dir, int32_t *out);
+
 /** Reads what the adapter was made with: the configuration in manifest.json, or else PEFT's
  *  adapter_config.json (LoRA).
  *  base: the model's folder, or NULL: the one that the folder names. Everything lives in the arena.

@@ -74,8 +74,9 @@ static lathe_status check_rewards(const place *p, const lathe_reader *reader,
         return LATHE_OK;
     lathe_status status = lathe_record_json(reader, record, &json);
     if (status == LATHE_OK)
-        status = lathe__reward_check_record(run, &reader->sources->list[record->file], record->line,
-                                            json.data, json.len);
+        status = lathe__reward_check_record(run, &reader->sources->list[record->file],
+                                            lathe_record_at(reader->sources, record), json.data,
+                                            json.len);
     lathe_buffer_fini(&json);
     return status;
 }
@@ -85,7 +86,7 @@ static lathe_status check_rewards(const place *p, const lathe_reader *reader,
 static lathe_status check_record(const place *p, const lathe_dataset *set,
                                  const lathe_sources *sources, int32_t rows)
 {
-    const lathe_source_place begin = {0, 0, 1};
+    const lathe_source_place begin = {.line = 1};
     lathe_reader reader;
     lathe_fields fields;
     memset(&fields, 0, sizeof fields);

@@ -95,7 +95,7 @@ static lathe_status next_record(lathe_corpus *c, int *out_any)
     *out_any = 0;
     while (c->open ? c->record == r->n : c->at < c->n) {
         if (!c->open) {
-            const lathe_source_place begin = {0, 0, 1};
+            const lathe_source_place begin = {.line = 1};
             LATHE_TRY(
                 lathe_reader_init(r, &c->datasets[c->at], &c->sources[c->at], c->rows, &begin));
             c->open = 1;

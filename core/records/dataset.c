@@ -47,8 +47,8 @@ const char *lathe_dataset_input_field(const lathe_dataset *dataset, int32_t i)
 const char *lathe_source_place_text(const lathe_source *source, int64_t line, char *out,
                                     size_t bytes)
 {
-    (void)snprintf(out, bytes, source->reader ? "%s: row %lld" : "%s:%lld", source->path,
-                   (long long)line);
+    const char *between = source->reader ? ": row " : source->is_array ? ": record " : ":";
+    (void)snprintf(out, bytes, "%s%s%lld", source->path, between, (long long)line);
     return out;
 }
 

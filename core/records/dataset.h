@@ -88,10 +88,12 @@ typedef struct lathe_source {
     const char *path;
     int64_t bytes, seconds, nanoseconds; /* size; time of modification */
     const lathe_component *reader;       /* the plugin that reads it; NULL: the core does */
+    int32_t is_array;                    /* 1: a JSON array, whose records may share a line */
 } lathe_source;
 
-/** Writes the place of a record for messages: "a.jsonl:3", or "a.parquet: row 3" for a file that a
- *  plugin reads. line: from 1. Returns out. */
+/** Writes the place of a record for messages: "a.jsonl:3", "a.parquet: row 3" for a file that a
+ *  plugin reads, or "a.json: record 3" for an array. line: of the line, the row or the record, from
+ *  1. Returns out. */
 const char *lathe_source_place_text(const lathe_source *source, int64_t line, char *out,
                                     size_t bytes);
 

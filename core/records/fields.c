@@ -368,7 +368,8 @@ lathe_status lathe_fields_read(lathe_fields *fields, const lathe_reader *reader,
         fields->n[LATHE_COLUMN_TEXT] = record->n;
         return LATHE_OK;
     }
-    (void)lathe_source_place_text(&reader->sources->list[record->file], record->line, s.place,
+    (void)lathe_source_place_text(&reader->sources->list[record->file],
+                                  lathe_record_at(reader->sources, record), s.place,
                                   sizeof s.place);
     if (reader->sources->type == LATHE_DATASET_CSV)
         LATHE_TRY(csv_values(fields, &s, values));

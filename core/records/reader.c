@@ -171,6 +171,8 @@ static lathe_status open_file(lathe_reader *r)
     const int at_start = r->at.offset == 0;
     if (at_start)
         LATHE_TRY(lathe__plugin_check_name(r));
+    if (r->sources->type == LATHE_DATASET_JSON)
+        LATHE_TRY(lathe__json_begin(r));
     LATHE_TRY(pass_mark(r));
     if (r->sources->type != LATHE_DATASET_CSV)
         return LATHE_OK;
@@ -202,7 +204,7 @@ static lathe_status close_file(lathe_reader *r)
     lathe_sha256_update(r->hash, mark, sizeof mark);
     (void)close(r->fd);
     r->fd = -1;
-    r->at = (lathe_source_place){r->at.file + 1, 0, 1};
+    r->at = (lathe_source_place){.file = r->at.file + 1, .line = 1};
     r->settled = 1;
     return LATHE_OK;
 }
@@ -286,6 +288,7 @@ static lathe_status add_record(lathe_reader *r, const lathe_scan *s)
                              .n = s->length,
                              .file = r->at.file,
                              .line = r->at.line,
+                             .number = r->at.record + 1,
                              .more = s->more,
                              .delimiter = r->delimiter};
     memcpy(record->csv, r->csv, sizeof r->csv);
@@ -315,6 +318,7 @@ static lathe_status step(lathe_reader *r)
     r->at.offset += s.used;
     r->at.line += s.lines;
     r->n_bytes += s.used;
+    r->at.record += s.length >= 0;
     r->settled = s.length >= 0;
     if (s.length < 0 && s.used == n && r->eof) { /* no record refers to this text: free its room */
         hash_window(r);
@@ -339,6 +343,7 @@ static lathe_status step_plugin(lathe_reader *r)
     r->scan = r->end;
     r->at.offset = offset;
     r->at.line++;
+    r->at.record++;
     r->n_bytes += bytes;
     r->settled = 1;
     return LATHE_OK;

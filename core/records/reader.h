@@ -17,15 +17,17 @@
 
 /** A place between two records of a dataset: a source file, a byte offset in it, and the line of
  *  that byte (from 1). file = number of files: the end of the dataset. In a file that a plugin
- * reads: the offset is the plugin's, and the line is the number of the next record. */
+ * reads: the offset is the plugin's, and the line is the number of the next record. record: number
+ * of the file's records before the place. */
 typedef struct lathe_source_place {
-    int64_t file, offset, line;
+    int64_t file, offset, line, record;
 } lathe_source_place;
 
 /** A document, a JSON object or a CSV row, unparsed. */
 typedef struct lathe_record {
     int64_t begin, n; /* offsets in the reader's data */
     int64_t file, line;
+    int64_t number;                /* of the record in its file, from 1 */
     int32_t csv[LATHE_MAX_FIELDS]; /* CSV: where the row has each field of the layouts; -1: none */
     int32_t layout;                /* CSV: LATHE_LAYOUT_* */
     int32_t more;                  /* the document continues in the next record */
@@ -68,6 +70,12 @@ typedef struct lathe_reader {
     int64_t n_header;
 } lathe_reader;
 
+/** Where the record is, for lathe_source_place_text: its line, or its number in an array. */
+static inline int64_t lathe_record_at(const lathe_sources *sources, const lathe_record *record)
+{
+    return sources->list[record->file].is_array ? record->number : record->line;
+}
+
 /** Starts at a place. rows: LATHE_ROWS_*. LATHE_E_CONFIG: the files are plain text, which has only
  *  documents, and the rows need columns. */
 lathe_status lathe_reader_init(lathe_reader *reader, const lathe_dataset *dataset,
@@ -102,6 +110,8 @@ typedef struct lathe_scan {
  *  that the file is complete. */
 lathe_status lathe__scan_json(lathe_reader *reader, const char *p, int64_t n, lathe_scan *out);
 lathe_status lathe__scan_csv(lathe_reader *reader, const char *p, int64_t n, lathe_scan *out);
+/** Prepares the scanner for the open file: whether it is an array or a row of objects. */
+lathe_status lathe__json_begin(lathe_reader *reader);
 /** Reads the header row of the open file; *out_bytes, *out_lines: its length. */
 lathe_status lathe__csv_header(lathe_reader *reader, int64_t *out_bytes, int64_t *out_lines);
 /** Refuses the open file if it is of a format that a plugin reads, by its first bytes, and has the

@@ -328,6 +328,8 @@ lathe_status lathe_sources_list(const lathe_dataset *dataset, lathe_arena *arena
             LATHE_TRY(look_at(paths[i], &list[out->n++]));
         else
             rest.named[rest.n_named++] = paths[i];
+    for (int64_t i = 0; i < out->n; i++)
+        list[i].is_array = out->type == LATHE_DATASET_JSON;
     for (int64_t i = 0; i < out->n && out->type == LATHE_DATASET_READER; i++)
         LATHE_TRY(find_reader(&f, &list[i]));
     LATHE_TRY(f.status);

@@ -66,6 +66,22 @@ static lathe_status check_top_k(const lathe_run *run)
     return LATHE_OK;
 }
 
+/* Checks what lathe logprobs needs: a stage that learns from what it stores, and the teacher. */
+static lathe_status check_storing(const lathe_run *run, const char *stage)
+{
+    if (!lathe_stage_takes_stored(run->parts.stage.table))
+        return lathe__run_refuse(run, "stage", "name",
+                                 "stage \"%s\" does not learn from stored log-probabilities; "
+                                 "expected the run file of a model that will, with stage.name = "
+                                 "\"distill\" and teacher.path, the teacher's folder",
+                                 stage);
+    if (!run->set.teacher_path)
+        return lathe__run_refuse(run, "teacher", "path",
+                                 "teacher.path is missing: lathe logprobs runs this model over the "
+                                 "data; set it to the folder of a language model");
+    return LATHE_OK;
+}
+
 /* Decides whether the teacher is a model of the run (*out 1) or its stored log-probabilities. */
 static lathe_status choose(const lathe_run *run, int *out)
 {
@@ -77,6 +93,8 @@ static lathe_status choose(const lathe_run *run, int *out)
         return lathe__run_refuse(run, "teacher", "stored",
                                  "teacher.path and teacher.stored are both set; expected one of "
                                  "them: the teacher's folder, or what lathe logprobs stored of it");
+    if (run->open.top_k > 0)
+        return check_storing(run, stage);
     if (!path && !has_stored)
         return lathe__run_refuse(run, "stage", "name",
                                  "stage \"%s\" learns from a teacher: set teacher.path to the "
@@ -85,11 +103,6 @@ static lathe_status choose(const lathe_run *run, int *out)
                                  lathe_stage_takes_stored(run->parts.stage.table)
                                      ? ", or teacher.stored to what lathe logprobs made of one"
                                      : "");
-    if (run->open.top_k > 0 && !lathe_stage_takes_stored(run->parts.stage.table))
-        return lathe__run_refuse(run, "stage", "name",
-                                 "stage \"%s\" does not learn from stored log-probabilities; "
-                                 "expected one that does, such as \"distill\"",
-                                 stage);
     return LATHE_OK;
 }
 

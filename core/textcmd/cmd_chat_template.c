@@ -9,7 +9,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/model_path.h"
-#include "data/chat_record.h"
+#include "dialog/chat_record.h"
 #include "gguf/model_files.h"
 #include "records/reader.h"
 #include "records/readers.h"
@@ -340,8 +340,13 @@ static lathe_status show(shower *s, const char *text, int64_t n)
 static lathe_status show_rows(shower *s, const char *file, int *out_is_one)
 {
     const lathe_dataset dataset = {
+<<<<<<< HEAD
         .path = file, .type = LATHE_DATASET_AUTO, .registry = s->renderer.registry};
     const lathe_source_place begin = {0, 0, 1};
+=======
+        .path = file, .type = LATHE_DATASET_AUTO, .registry = s->registry};
+    const lathe_source_place begin = {.line = 1};
+>>>>>>> data
     lathe_readers readers;
     lathe_sources sources;
     lathe_reader r;

@@ -86,6 +86,23 @@ static lathe_status put_folder(const char *dir, lathe_buffer *b)
 
 /* ---- a run ---- */
 
+/* Tells what is left out of a dataset, and what is not written of it. */
+static void put_causes(const lathe_shards *shards, const lathe_shards_set *set, lathe_buffer *b)
+{
+    for (int32_t why = 0; why < LATHE_N_LEFT; why++)
+        if (set->counts.left[why].n > 0) {
+            lathe_buffer_puts(b, "    left out: ");
+            lathe_shards_put_left(shards, set, why, b);
+            lathe_buffer_puts(b, "\n");
+        }
+    for (int32_t what = 0; what < LATHE_N_UNWRITTEN; what++)
+        if (set->counts.unwritten[what].n > 0) {
+            lathe_buffer_puts(b, "    ");
+            lathe_shards_put_unwritten(shards, set, what, b);
+            lathe_buffer_puts(b, "\n");
+        }
+}
+
 /* key: "datasets" or "validation". */
 static lathe_status put_datasets(lathe_run *run, const char *key, const lathe_shards *shards,
                                  lathe_buffer *b)
@@ -112,12 +129,7 @@ static lathe_status put_datasets(lathe_run *run, const char *key, const lathe_sh
             lathe_data_put_places(shards, &set->counts.first_equal, 1, b);
             lathe_buffer_puts(b, set->counts.n_equal > 1 ? ", ...\n" : "\n");
         }
-        for (int32_t why = 0; why < LATHE_N_LEFT; why++)
-            if (set->counts.left[why].n > 0) {
-                lathe_buffer_puts(b, "    left out: ");
-                lathe_shards_put_left(shards, set, why, b);
-                lathe_buffer_puts(b, "\n");
-            }
+        put_causes(shards, set, b);
     }
     if (lathe_shards_left_out(shards))
         lathe_buffer_printf(b, "  %s\n", lathe_shards_left_out(shards));

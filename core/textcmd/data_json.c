@@ -30,21 +30,40 @@ static void set_int(json_t *object, const char *key, int64_t value)
     (void)json_object_set_new(object, key, json_integer((json_int_t)value));
 }
 
+/* {"records": 2, "file": "a.jsonl", "line": 3} */
+static json_t *describe_count(const lathe_shards *shards, const lathe_shards_set *set,
+                              const lathe_record_count *c)
+{
+    const lathe_source *source;
+    int64_t line;
+    json_t *one = json_object();
+    set_int(one, "records", c->n);
+    if (lathe_shards_line(shards, set, c->first, &source, &line)) {
+        (void)json_object_set_new(one, "file", json_string(source->path));
+        set_int(one, source->reader ? "row" : source->is_array ? "record" : "line", line);
+    }
+    return one;
+}
+
+/* {"tools": {"records": 2, ...}}: what the chat template does not write of records. */
+static json_t *describe_unwritten(const lathe_shards *shards, const lathe_shards_set *set)
+{
+    json_t *out = json_object();
+    for (int32_t what = 0; what < LATHE_N_UNWRITTEN; what++)
+        if (set->counts.unwritten[what].n > 0)
+            (void)json_object_set_new(out, lathe_unwritten_name(what),
+                                      describe_count(shards, set, &set->counts.unwritten[what]));
+    return out;
+}
+
 /* {"empty": {"records": 2, "file": "a.jsonl", "line": 3}, ...}: the reasons that occur. */
 static json_t *describe_left(const lathe_shards *shards, const lathe_shards_set *set)
 {
     json_t *out = json_object();
     for (int32_t why = 0; why < LATHE_N_LEFT; why++) {
-        const lathe_source *source;
-        int64_t line;
         if (set->counts.left[why].n == 0)
             continue;
-        json_t *one = json_object();
-        set_int(one, "records", set->counts.left[why].n);
-        if (lathe_shards_line(shards, set, set->counts.left[why].first, &source, &line)) {
-            (void)json_object_set_new(one, "file", json_string(source->path));
-            set_int(one, source->reader ? "row" : "line", line);
-        }
+        json_t *one = describe_count(shards, set, &set->counts.left[why]);
         if (why == LATHE_LEFT_UNKNOWN_ROLE)
             (void)json_object_set_new(one, "role", json_string(set->counts.role));
         (void)json_object_set_new(out, lathe_left_name(why), one);
@@ -72,6 +91,7 @@ static lathe_status describe_datasets(lathe_run *run, const char *key, const lat
         if (lathe_shards_rows(shards) == LATHE_ROWS_PAIRS)
             set_int(one, "equal_pairs", set->counts.n_equal);
         (void)json_object_set_new(one, "left_out", describe_left(shards, set));
+        (void)json_object_set_new(one, "unwritten", describe_unwritten(shards, set));
         (void)json_array_append_new(*out, one);
     }
     return LATHE_OK;

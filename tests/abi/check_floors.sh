@@ -10,18 +10,19 @@ fail() {
 }
 
 # The rooms of liblathe, then those above it (docs/design/000-floors.md).
-floors="base plug config reward ir passes io gguf jinja template unicode text tokenjson tokentrain records data model convert store exec ranks update
+floors="base plug config reward ir passes io gguf jinja template unicode text tokenjson tokentrain records dialog data model convert store exec ranks update
     generate metrics checkpoint lineage islands run opening primitives rollout loop"
 tools="view harness devicecheck conformance cli plugcmd savedcmd textcmd plancmd pipeline chat"
-low="base plug config ir passes io gguf text records data model store exec"
+low="base plug config ir passes io gguf text records dialog data model store exec"
 all=$(tr '\n' ' ' <<<"$floors" | tr -s ' ')
 declare -A sees=([base]="" [plug]="base" [config]="base plug" [reward]="base plug config" [ir]="base plug" [passes]="base ir" [io]="base" [gguf]="base io"
     [jinja]="base" [template]="base io gguf jinja" [unicode]="base" [text]="base unicode" [tokenjson]="base io gguf unicode text"
     [tokentrain]="base io gguf unicode text tokenjson" [records]="base plug"
-    [data]="base plug io gguf jinja template unicode text tokenjson tokentrain records"
+    [dialog]="base plug io gguf jinja template unicode text records"
+    [data]="base plug io gguf jinja template unicode text tokenjson tokentrain records dialog"
     [model]="base plug ir io gguf" [convert]="base plug ir io gguf unicode text tokenjson model"
     [store]="base plug ir io gguf model" [exec]="base plug ir passes io gguf model store" [ranks]="base plug ir passes io gguf model store exec" [update]="$low"
-    [generate]="base plug ir passes io gguf text records data model store exec update" [metrics]="$low update"
+    [generate]="base plug ir passes io gguf text records dialog data model store exec update" [metrics]="$low update"
     [checkpoint]="$low update metrics" [lineage]="$low update metrics checkpoint" [islands]="$low ranks update metrics checkpoint"
     [run]="$low ranks reward update generate metrics checkpoint islands jinja template tokenjson tokentrain"
     [opening]="$low ranks reward update generate metrics checkpoint islands jinja template tokenjson tokentrain run"

@@ -373,3 +373,24 @@ Test(adapter_folder, of_another_model_is_not_merged)
     expect(LATHE " merge base out 2>&1", 2, "--output DIR is missing");
     cr_expect_neq(run("test -e merged"), 0);
 }
+
+Test(adapter_folder, of_a_reward_model_is_not_merged)
+{
+    cr_assert_eq(
+        run("mkdir -p pairs && cd pairs && for i in 1 2 3 4; do echo '{\"prompt\": \"the\", "
+            "\"chosen\": \" cat\", \"rejected\": \" mat\"}'; done > p.jsonl"),
+        0);
+    expect(LATHE " train runs/lora.toml --stage.name rm --generate.every 0 --train.max_steps 1 "
+                 "--data.datasets '[{path = \"pairs/p.jsonl\"}]' --checkpoint.dir rm 2>&1",
+           0, "checkpoint rm/step-00000001");
+    expect(LATHE " merge base rm -o merged 2>&1", 2,
+           "lathe merge: rm/step-00000001: the adapter of a sequence classifier, such as a reward "
+           "model (task_type SEQ_CLS); lathe merge writes language models");
+    cr_expect_neq(run("test -e merged"), 0);
+    /* as the message says */
+    expect(LATHE " train runs/lora.toml --stage.name rm --generate.every 0 --train.max_steps 1 "
+                 "--data.datasets '[{path = \"pairs/p.jsonl\"}]' --checkpoint.dir rm2 "
+                 "--model.path rm/step-00000001 2>&1",
+           0, "checkpoint rm2/step-00000001");
+    expect(LATHE " eval rm --data pairs/p.jsonl 2>&1", 0, "accuracy");
+}

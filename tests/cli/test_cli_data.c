@@ -36,7 +36,7 @@ Test(cli_data, shows_documents_and_rows_with_their_mask)
     cr_expect_null(strchr(output, 0x1b), "no escape codes when the output is no terminal");
     expect(LATHE " data .lathe/cache 2>&1", 0, "2 shards, every SHA-256 agrees");
     expect(LATHE " data run.toml --split validation 2>&1", 2, "there is no validation split");
-    cr_assert_eq(run("for f in .lathe/cache/shard-*; do printf x | dd of=$f bs=1 seek=645 "
+    cr_assert_eq(run("for f in .lathe/cache/shard-*; do printf x | dd of=$f bs=1 seek=709 "
                      "conv=notrunc status=none; done"),
                  0);
     expect(LATHE " data .lathe/cache 2>&1", 1, "2 of 2 shards are damaged");
@@ -232,6 +232,37 @@ Test(cli_data, what_is_left_out_is_told_by_cause_with_the_line)
                        output);
     expect(LATHE " data run.toml --json 2>&1", 0, "\"unknown_role\": {");
     cr_expect_not_null(strstr(output, "\"role\": \"asistant\""), "%s", output);
+}
+
+Test(cli_data, calls_and_tools_that_the_template_does_not_write_are_told)
+{
+    put("c.jinja", "{% for m in messages %}{{ m.role[0] }}{{ m.content }};{% endfor %}");
+    put("t.jsonl",
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}, {\"role\": "
+        "\"assistant\", \"content\": \"yo\"}], \"tools\": [{\"name\": \"f\"}]}\n"
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}, {\"role\": \"assistant\", "
+        "\"content\": \"\", \"tool_calls\": [{\"function\": {\"name\": \"f\"}}]}]}\n");
+    put_run("{ path = \"t.jsonl\" }", "chat_template = \"c.jinja\"\n[stage]\nname = \"sft\"\n");
+    expect(
+        LATHE " data run.toml 2>&1", 0,
+        "    left out: 1 record has an answer that is only calls of tools, and the chat template "
+        "does not write calls: t.jsonl:2\n"
+        "    1 record is used without its list of tools, which the chat template does not write: "
+        "t.jsonl:1\n");
+    expect(LATHE " data run.toml --json 2>&1", 0, "\"calls_not_written\": {");
+    cr_expect_not_null(strstr(output, "\"unwritten\": {\n          \"tools\": {"), "%s", output);
+}
+
+Test(cli_data, records_of_an_array_are_named_by_their_number)
+{
+    put("a.json", "[{\"text\": \"some text that is long enough for a row\"}, {\"text\": \"\"}, "
+                  "{\"text\": \"\"}]");
+    put_run("{ path = \"a.json\" }", "");
+    expect(LATHE " data run.toml 2>&1", 0,
+           "left out: 2 records have no text to learn: a.json: record 2, ...\n");
+    expect(LATHE " data run.toml --json 2>&1", 0, "\"record\": 2");
+    put("a.json", "[{\"text\": \"a\"}, {\"body\": \"b\"}]");
+    expect(LATHE " data run.toml 2>&1", 2, "a.json: record 2: no column \"text\"");
 }
 
 Test(cli_data, a_cache_that_cannot_be_made_is_refused_at_its_key)

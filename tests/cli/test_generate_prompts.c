@@ -259,3 +259,23 @@ Test(generate_prompts, of_a_conversation_that_the_template_leaves_empty_are_refu
            "in.jsonl:1: the chat template writes no text for this conversation, so there is "
            "nothing to answer");
 }
+
+Test(generate_prompts, samples_that_can_only_be_equal_are_a_warning)
+{
+    put("in.jsonl", "\"the cat\"\n");
+#define SOME LATHE " generate base --prompts in.jsonl --max-new-tokens 3 --ignore-eos "
+    expect(SOME "-o a.jsonl --temperature 0 --samples 4 2>&1", 0,
+           "lathe: warning: --samples 4: all samples of a prompt will be the same, because the "
+           "likeliest token is taken each time (temperature 0); to draw different ones, set "
+           "--temperature 1\n");
+    expect(SOME "-o b.jsonl --temperature 1 --top-k 1 --samples 2 2>&1", 0,
+           "because top_k is 1; to draw different ones, set --top-k 0\n");
+    expect(SOME "-o c.jsonl --temperature 1 --samples 2 2>&1", 0, "2 results");
+    cr_expect_null(strstr(output, "warning"), "%s", output);
+    expect(SOME "-o d.jsonl --temperature 0 2>&1", 0, "1 result");
+    cr_expect_null(strstr(output, "warning"), "%s", output);
+    /* the model's own file asks for the likeliest token */
+    put("base/generation_config.json", "{\"do_sample\": false}");
+    expect(SOME "-o e.jsonl --samples 2 2>&1", 0, "all samples of a prompt will be the same");
+#undef SOME
+}

@@ -70,3 +70,11 @@ Test(generate_stream, the_text_is_that_of_a_file_of_prompts)
         cr_expect_eq(run(command), 0, "%s: %s", more[i], output);
     }
 }
+
+/* Standard output and the notes may share a pipe: a note begins a line of its own. */
+Test(generate_stream, notes_begin_after_the_end_of_the_text)
+{
+    expect(GENERATE "--max-new-tokens 40 --data.seq_len 24 2>&1 | cat", 0,
+           "\nlathe: the text ends because the context of 24 tokens is full");
+    cr_expect_not_null(strstr(output, "\nthe cat"), "%s", output);
+}

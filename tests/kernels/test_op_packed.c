@@ -1,8 +1,7 @@
-/* Products with a weight in planes, on the CPU: with few rows, and with rows that may not depend on
- * the others, they have the bits of the product with the decoded weight; else they differ by the
- * order of sums at most. In bf16 with VDPBF16PS, formats that describe their codes have bits of
- * their own: those of a row do not depend on the others, and are at least as near to the exact
- * product. Bits do not depend on the number of workers. */
+/* Products with a weight in planes, on the CPU. With few rows, and with rows that may not depend on
+ * the others, they have the bits of the product with the decoded weight; else sums have another
+ * order. In bf16 with VDPBF16PS, formats that describe their codes have bits of their own: those of
+ * a row depend neither on the others nor on the workers, and are as near to the exact product. */
 #include "kernels/op_harness.h"
 #include "lathe/kit/testing.h"
 #include "quant_weights.h"
@@ -282,17 +281,15 @@ static void expect_sums(const op_build *b, const product *p, int32_t i, const vo
               before);
 }
 
-/* Whether the bits of a product by blocks of the weight may depend on the number of workers. A
- * block has as many rows as the workers need, and oneDNN cuts the sums of f32, and of bf16 where
- * the processor multiplies it, by the sizes of a product. */
+/* oneDNN cuts sums of f32, and of bf16 that the processor multiplies, by the sizes of a product; a
+ * block of the weight has as many rows as the workers need. */
 static int depends_on_workers(const op_build *b, const product *p)
 {
     return p->dtype == LATHE_F32 ||
            (p->dtype == LATHE_BF16 && strcmp(b->plugin->name, "cpu_avx512_bf16") == 0);
 }
 
-/* How often a result is rounded to its dtype. Each time, two sums that lie on both sides of a
- * rounding's limit get one unit of the last place apart. */
+/* How often a result is rounded: each time, two nearly equal sums may get one unit apart. */
 static double roundings_of(const product *p)
 {
     return p->op == LATHE_OP_LINEAR_GELU || p->op == LATHE_OP_LINEAR_DX_GELU ? 2.0 : 1.0;

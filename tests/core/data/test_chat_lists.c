@@ -16,6 +16,10 @@
 #define PLAIN                                                                                      \
     "{% for m in messages %}{{ m.role[0] }}{{ m.content }};{% endfor %}"                           \
     "{{ 'a' if add_generation_prompt }}"
+#define CALLS                                                                                      \
+    "{% for m in messages %}{{ m.role[0] }}{{ m.content }}"                                        \
+    "{{ m.tool_calls[0].function.name if m.tool_calls }};{% endfor %}"                             \
+    "{{ 'a' if add_generation_prompt }}"
 
 static char root[64];
 static lathe_arena arena;
@@ -136,6 +140,9 @@ Test(chat_lists, sharegpt_conversations_are_found_from_their_columns)
                          LATHE_ROWS_PAIRS),
                  LATHE_OK, "%s", lathe_error_message());
     cr_expect_str_eq(stream(), "uhi;ayo;no;");
+    lathe_chat_template_destroy(chat);
+    cr_assert_eq(lathe_chat_template_create("t", CALLS, (int64_t)strlen(CALLS), NULL, &chat),
+                 LATHE_OK);
     cr_assert_eq(
         prepare("{\"conversations\": [{\"from\": \"human\", \"value\": \"2\"}, {\"from\": "
                 "\"function_call\", \"value\": \"{\\\"name\\\": \\\"f\\\", "
@@ -143,7 +150,7 @@ Test(chat_lists, sharegpt_conversations_are_found_from_their_columns)
                 "{\"from\": \"gpt\", \"value\": \"4\"}]}\n",
                 LATHE_ROWS_COMPLETIONS),
         LATHE_OK, "%s", lathe_error_message());
-    cr_expect_str_eq(stream(), "[u2;a];[t4;a]4;");
+    cr_expect_str_eq(stream(), "[u2;a]f;[t4;a]4;");
 }
 
 static void refuse(const char *data, int32_t rows, const char *message);
@@ -206,4 +213,67 @@ Test(chat_lists, a_tokenizer_learned_from_data_reads_the_contents_of_messages)
     cr_assert_eq(lathe_corpus_next(corpus, &text, &n), LATHE_OK);
     cr_expect_null(text);
     lathe_corpus_close(corpus);
+}
+
+#define CALL                                                                                       \
+    "{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{\"function\": {\"name\": "     \
+    "\"f\"}}]}"
+#define SAY(role, text) "{\"role\": \"" role "\", \"content\": \"" text "\"}"
+
+/* The calls of the prompt are not learnt: they are told, and the record stays. */
+Test(chat_lists, answers_that_are_only_unwritten_calls_are_left_out)
+{
+    cr_assert_eq(
+        prepare("{\"prompt\": [" SAY("user", "q") "], \"chosen\": [" CALL "], \"rejected\": [" SAY(
+                    "assistant",
+                    "b") "]}\n"
+                         "{\"prompt\": [" SAY("user", "q") ", " CALL ", " SAY(
+                             "tool",
+                             "7") "], \"chosen\": [" SAY("assistant",
+                                                         "a") "], \"rejected\": [" SAY("assistant",
+                                                                                       "b") "]}\n",
+                LATHE_ROWS_PAIRS),
+        LATHE_OK, "%s", lathe_error_message());
+    const lathe_record_counts *c = &lathe_shards_set_get(shards, 0)->counts;
+    cr_expect_str_eq(stream(), "uq;a;t7;aa;b;");
+    cr_expect_eq(c->left[LATHE_LEFT_CALLS].n, 1);
+    cr_expect_eq(LATHE_SHARD_LINE_LINE(c->left[LATHE_LEFT_CALLS].first), 1);
+    cr_expect_eq(c->unwritten[LATHE_UNWRITTEN_CALLS].n, 1);
+    cr_expect_eq(LATHE_SHARD_LINE_LINE(c->unwritten[LATHE_UNWRITTEN_CALLS].first), 2);
+    cr_assert_eq(
+        prepare("{\"messages\": [" SAY("user", "q") ", " CALL "], \"label\": true}\n"
+                                                    "{\"messages\": [" SAY("user", "q") ", " SAY(
+                                                        "assistant", "a") "], \"label\": false}\n",
+                LATHE_ROWS_UNPAIRED),
+        LATHE_OK, "%s", lathe_error_message());
+    cr_expect_str_eq(stream(), "uq;aa;");
+    cr_expect_eq(lathe_shards_set_get(shards, 0)->counts.left[LATHE_LEFT_CALLS].n, 1);
+}
+
+#define PAIR(chosen, rejected) "{\"chosen\": [" chosen "], \"rejected\": [" rejected "]}\n"
+#define U(text) SAY("user", text)
+#define A(text) SAY("assistant", text)
+
+/* Pairs without a prompt may differ in what the assistant says, and after that in anything. */
+Test(chat_lists, pairs_of_different_prompts_are_left_out_and_counted)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    cr_assert_eq(prepare(PAIR(U("q") ", " A("b"), U("q") ", " A("c")) /* uq;a b; c; */
+                         PAIR(U("q") ", " A("b"), U("r") ", " A("c")) /* left out */
+                         PAIR(SAY("system", "s") ", " U("q") ", " A("b"),
+                              SAY("system", "s") ", " U("r") ", " A("c")) /* left out */
+                         PAIR(U("q") ", " A("b"), A("c"))                 /* left out */
+                         PAIR(A("b"), A("c"))                             /* no prompt */
+                         PAIR(U("q") ", " A("b") ", " U("x") ", " A("d"),
+                              U("q") ", " A("c") ", " U("y") ", " A("e")),
+                         LATHE_ROWS_PAIRS),
+                 LATHE_OK, "%s", lathe_error_message());
+    cr_expect_str_eq(stream(), "uq;ab;c;ab;c;uq;ab;ux;ad;c;uy;ae;");
+    const lathe_shards_set *set = lathe_shards_set_get(shards, 0);
+    cr_expect_eq(set->counts.left[LATHE_LEFT_PROMPTS].n, 3);
+    lathe_shards_put_left(shards, set, LATHE_LEFT_PROMPTS, &text);
+    cr_expect_not_null(
+        strstr(text.data, "3 pairs have different prompts in chosen and rejected: "));
+    cr_expect_not_null(strstr(text.data, "d.jsonl:2, ..."), "%s", text.data);
+    lathe_buffer_fini(&text);
 }

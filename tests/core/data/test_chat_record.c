@@ -248,3 +248,79 @@ Test(chat_record, a_template_that_writes_the_date_is_told_of_when_data_are_prepa
                        warned);
     lathe_log_set_sink(NULL, NULL);
 }
+
+/* ---- calls and tools that the template does not write ---- */
+
+#define CALL                                                                                       \
+    "\"tool_calls\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", "                   \
+    "\"arguments\": {}}}]"
+#define TOOLS                                                                                      \
+    "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {}}}]"
+#define CALLS                                                                                      \
+    "{\"messages\": [" SAY("user", "a") ", {\"role\": \"assistant\", \"content\": \"\", " CALL     \
+                                        "}, " SAY("tool", "7") ", " SAY("assistant",               \
+                                                                        "b") "], " TOOLS "}\n"
+#define CALLS_AND_TEXT                                                                             \
+    "{\"messages\": [" SAY("user", "a") ", {\"role\": \"assistant\", \"content\": \"c\", " CALL    \
+                                        "}]}\n"
+#define TOOLS_ALONE "{\"messages\": [" SAY("user", "a") ", " SAY("assistant", "b") "], " TOOLS "}\n"
+
+static void check_count(lathe_record_count c, int64_t n, int64_t line)
+{
+    cr_expect_eq(c.n, n, "%lld", (long long)c.n);
+    cr_expect(n == 0 || LATHE_SHARD_LINE_LINE(c.first) == line, "%lld", (long long)c.first);
+}
+
+Test(chat_record, calls_that_the_template_does_not_write_are_counted)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    cr_assert_eq(prepare(PLAIN, TALK CALLS CALLS_AND_TEXT TOOLS_ALONE CALLS TOOLS_ALONE,
+                         LATHE_ROWS_COMPLETIONS, NULL),
+                 LATHE_OK, "%s", lathe_error_message());
+    const lathe_shards_set *set = lathe_shards_set_get(shards, 0);
+    check_targets("_____yo;____!;"
+                  "___"
+                  "_c;"
+                  "____b;____b;");
+    check_count(set->counts.left[LATHE_LEFT_CALLS], 2, 2);
+    check_count(set->counts.unwritten[LATHE_UNWRITTEN_CALLS], 1, 3);
+    check_count(set->counts.unwritten[LATHE_UNWRITTEN_TOOLS], 2, 4);
+    cr_expect_eq(lathe_shards_skipped(shards), 2);
+    lathe_shards_put_left(shards, set, LATHE_LEFT_CALLS, &text);
+    cr_expect_not_null(strstr(text.data,
+                              "2 records have an answer that is only calls of tools, and "
+                              "the chat template does not write calls: "),
+                       "%s", text.data);
+    cr_expect_not_null(strstr(text.data, "d.jsonl:2, ..."), "%s", text.data);
+    lathe_buffer_fini(&text);
+    lathe_shards_put_unwritten(shards, set, LATHE_UNWRITTEN_TOOLS, &text);
+    cr_expect_not_null(strstr(text.data, "2 records are used without their lists of tools, which "
+                                         "the chat template does not write: "),
+                       "%s", text.data);
+    lathe_buffer_fini(&text);
+}
+
+Test(chat_record, calls_that_the_template_writes_are_learnt)
+{
+    cr_assert_eq(prepare("{% for m in messages %}{{ m.role[0] }}{% if m.tool_calls %}"
+                         "{{ m.tool_calls[0].function.name }}{% else %}{{ m.content }}{% endif %};"
+                         "{% endfor %}{{ 'a' if add_generation_prompt }}",
+                         CALLS, LATHE_ROWS_COMPLETIONS, NULL),
+                 LATHE_OK, "%s", lathe_error_message());
+    const lathe_shards_set *set = lathe_shards_set_get(shards, 0);
+    check_targets("____f;____b;");
+    check_count(set->counts.left[LATHE_LEFT_CALLS], 0, 0);
+    check_count(set->counts.unwritten[LATHE_UNWRITTEN_CALLS], 0, 0);
+    check_count(set->counts.unwritten[LATHE_UNWRITTEN_TOOLS], 1, 1);
+}
+
+/* A template that cannot render a conversation without its calls needs them. */
+Test(chat_record, calls_without_which_the_template_fails_are_written)
+{
+    cr_assert_eq(prepare("{% for m in messages %}{{ m.role[0] }}{% if m.role == 'assistant' and "
+                         "not m.content and not m.tool_calls %}{{ raise_exception('empty') }}{% "
+                         "endif %}{{ m.content }};{% endfor %}{{ 'a' if add_generation_prompt }}",
+                         CALLS, LATHE_ROWS_COMPLETIONS, NULL),
+                 LATHE_OK, "%s", lathe_error_message());
+    check_count(lathe_shards_set_get(shards, 0)->counts.left[LATHE_LEFT_CALLS], 0, 0);
+}

@@ -46,7 +46,7 @@ static const char *add_column(const char *text, const lathe_fields *fields, int3
 /* The columns of all records, "[prompt][completion]|...", or the error's message. */
 static const char *read_all(const lathe_dataset *dataset, int32_t rows)
 {
-    const lathe_source_place begin = {0, 0, 1};
+    const lathe_source_place begin = {.line = 1};
     lathe_sources sources;
     lathe_reader r = {.fd = -1};
     lathe_fields fields;
@@ -134,7 +134,7 @@ Test(format, a_field_without_a_text_is_refused_with_its_line_and_the_fields)
            "a.jsonl:1: field \"q\" is null; format.prompt takes strings, numbers, true and false; "
            "the fields are q, a");
     refuse(examples("a.json", "[{\"q\": [1], \"a\": 1}]", "{q}", "{a}"),
-           "a.json:1: field \"q\" is an object or a list; format.prompt takes");
+           "a.json: record 1: field \"q\" is an object or a list; format.prompt takes");
     refuse(examples("n.jsonl", "{\"completion\": 7}\n", NULL, NULL),
            "n.jsonl:1: column \"completion\" is not a string; with format.completion = "
            "\"{completion}\" it is read as it is written");

@@ -45,10 +45,11 @@ static const char *read_with(lathe_dataset dataset, int64_t bytes, int restart)
     lathe_sources sources;
     lathe_fields fields;
     lathe_reader r = {.fd = -1};
-    lathe_source_place begin = {0, 0, 1};
+    lathe_source_place begin = {.line = 1};
     memset(&fields, 0, sizeof fields);
     char *text = lathe_arena_strdup(&arena, "");
     int open = 0;
+    int64_t file = -1, n = 0;
     lathe_status status = lathe_sources_list(&dataset, &arena, &sources);
     while (status == LATHE_OK && begin.file < sources.n) {
         if (!open)
@@ -58,6 +59,9 @@ static const char *read_with(lathe_dataset dataset, int64_t bytes, int restart)
             status = lathe_reader_batch(&r, bytes);
         for (int64_t i = 0; i < r.n && status == LATHE_OK; i++) {
             status = lathe_fields_read(&fields, &r, &r.list[i]);
+            n = r.list[i].file == file ? n + 1 : 1;
+            file = r.list[i].file;
+            cr_expect_eq(r.list[i].number, n);
             if (status == LATHE_OK)
                 text = lathe_arena_printf(&arena, "%s%lld:%.*s|", text, (long long)r.list[i].line,
                                           (int)fields.n[0], fields.text[0]);
@@ -84,15 +88,22 @@ static void check(const char *name, const char *content, const char *want)
     cr_expect_str_eq(read_with(dataset, 1, 1), want, "%s from every place", name);
 }
 
-static void refuse(const char *name, const char *content, const char *where, const char *what)
+static void refuse_at(const char *name, const char *content, const char *where, const char *what)
 {
     char place[160];
     put(name, content);
-    snprintf(place, sizeof place, "%s:%s: ", at(name), where);
+    snprintf(place, sizeof place, "%s%s", at(name), where);
     const lathe_dataset dataset = {.path = at(name), .type = LATHE_DATASET_AUTO};
     const char *got = read_with(dataset, 1 << 20, 0);
     cr_expect(!strncmp(got, place, strlen(place)) && strstr(got, what), "\"%s\": expected %s%s",
               got, place, what);
+}
+
+static void refuse(const char *name, const char *content, const char *line, const char *what)
+{
+    char where[32];
+    snprintf(where, sizeof where, ":%s: ", line);
+    refuse_at(name, content, where, what);
 }
 
 Test(reader, csv_by_rfc_4180)
@@ -127,9 +138,23 @@ Test(reader, json_arrays)
     check("c.json", "\xef\xbb\xbf[{\"text\":\n\"a\"}\n,{\"text\": \"b\"}]", "1:a|3:b|");
 }
 
+/* One object, such as a conversation, or lines of them, in a file with the name of an array. */
+Test(reader, objects_without_an_array)
+{
+    check("a.json", "{\"text\":\n\"a\"}\n", "1:a|");
+    check("b.json", "\xef\xbb\xbf \n{\"text\": \"a\"}\n\n{\"text\": \"b\"} {\"text\": \"c\"}",
+          "2:a|4:b|4:c|");
+    char text[700];
+    (void)snprintf(text, sizeof text, "%600s%s", "", "{\"text\": \"a\"}\n{\"text\": \"b\"}");
+    check("c.json", text, "1:a|2:b|");
+    refuse("d.json", "{\"text\": \"a\"},\n{\"text\": \"b\"}", "1",
+           "',' where the next object or the end of the file is expected");
+    refuse("e.json", "{\"text\": \"a\"", "1", "has no end");
+}
+
 Test(reader, malformed_json_is_refused_with_its_line)
 {
-    refuse("a.json", "{\"text\": \"a\"}", "1", "'{' where '[', an array of records, is expected");
+    refuse("a.json", "7", "1", "'7' where '[' or '{', an array of records or objects, is expected");
     refuse("b.json", "[{\"text\": \"a\"}\n{\"text\": \"b\"}]", "2", "',' or ']'");
     refuse("c.json", "[{\"text\": \"a\"},\n]", "2", "']' where an object is expected");
     refuse("d.json", "[{\"text\": \"a\"},\n{\"text\": \"b\"", "2", "has no end");
@@ -138,8 +163,8 @@ Test(reader, malformed_json_is_refused_with_its_line)
     refuse("g.json", "", "1", "the file is empty");
     refuse("h.json", "[1]", "1", "where an object is expected");
     refuse("i.json", "[\n{\"text\":\n tru}]", "3:2", "unexpected token");
-    refuse("j.json", "[{\"body\": \"a\", \"id\": 1}]", "1",
-           "no column \"text\"; the columns are body, id; name it in columns.text");
+    refuse_at("j.json", "[{\"body\": \"a\", \"id\": 1}]", ": record 1: ",
+              "no column \"text\"; the columns are body, id; name it in columns.text");
     refuse("k.json", "[{\"text\": \"caf\xe9\"}]", "1:14", "byte 0xe9 is not UTF-8");
 }
 
@@ -179,7 +204,7 @@ Test(reader, long_records_are_read_whole)
 static void content_of(const lathe_dataset *dataset, const lathe_sources *sources, int64_t bytes,
                        char out[65])
 {
-    const lathe_source_place begin = {0, 0, 1};
+    const lathe_source_place begin = {.line = 1};
     lathe_reader r;
     cr_assert_eq(lathe_reader_init(&r, dataset, sources, LATHE_ROWS_PACKED, &begin), LATHE_OK);
     while (!lathe_reader_ended(&r))
@@ -216,7 +241,7 @@ Test(reader, a_file_that_changes_meanwhile_is_refused)
                                         "{\"text\": \"a\"}\n{\"text\": \"b\"}\n{}", ""};
     for (int i = 0; i < 3; i++) {
         lathe_sources sources;
-        const lathe_source_place begin = {0, 0, 1};
+        const lathe_source_place begin = {.line = 1};
         lathe_reader r;
         put("a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n");
         const lathe_dataset dataset = {.path = at("a.jsonl"), .type = LATHE_DATASET_JSONL};

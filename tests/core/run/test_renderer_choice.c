@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "data/chat_record.h"
+#include "dialog/chat_record.h"
 #include "run/renderer_choice.h"
 #include "tokenjson/tokenizer_file.h"
 

@@ -143,11 +143,13 @@ static void expect_not_stored(settings *s, const char *to, const making *how,
 Test(stored_refusals, making_refuses_what_it_cannot_make)
 {
     static const char *const large[] = {"--top-k is 321", "320 tokens", NULL};
-    static const char *const stage[] = {"stage \"sft\"", "distill", NULL};
+    static const char *const stage[] = {"stage \"sft\" does not learn from stored",
+                                        "stage.name = \"distill\" and teacher.path", NULL};
+    static const char *const alone[] = {"teacher.path is missing", "lathe logprobs runs", NULL};
     static const char *const foreign[] = {"has other files", "notes.txt", NULL};
     static const char *const changed[] = {"datasets-00000.logprobs", "with other settings",
                                           "--output", NULL};
-    settings s = {.n = 0}, t = {.n = 0}, u = {.n = 0}, v = {.n = 0};
+    settings s = {.n = 0}, t = {.n = 0}, u = {.n = 0}, v = {.n = 0}, w = {.n = 0};
     const making too_many = {.k = V + 1}, four = {.k = 4}, five = {.k = 5};
     make_teacher();
     set_student(&s, "unused");
@@ -155,6 +157,13 @@ Test(stored_refusals, making_refuses_what_it_cannot_make)
     set_run(&t, "sft", "unused");
     set_llama(&t, 1, 32, 2, 2, 64);
     expect_not_stored(&t, "a", &four, stage);
+    set_run(&w, "distill", "unused");
+    set_llama(&w, 1, 32, 2, 2, 64);
+    lathe_override list[MAX_SETTINGS];
+    lathe_run *run = NULL;
+    const int n = split(w.list, list);
+    cr_expect_eq(lathe_run_open_logprobs(NULL, list, n, 4, 1.0, &run), LATHE_E_CONFIG);
+    expect_parts(alone);
     OK(lathe_dir_create(in_folder("b")));
     OK(lathe_file_write_atomic(in_folder("b/notes.txt"), "mine", 4));
     set_student(&u, "unused");

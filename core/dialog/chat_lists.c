@@ -1,12 +1,13 @@
 /* Tokenises records of message lists. */
-#include "data/chat_lists.h"
+#include "dialog/chat_lists.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/json.h"
-#include "data/chat_record.h"
+#include "dialog/chat_record.h"
 #include "records/chat_messages.h"
 #include "template/chat_template.h"
 
@@ -17,6 +18,7 @@ typedef struct source {
     lathe_encoder *encoder;
     json_t *row;
     char place[640]; /* "a.jsonl:3" */
+    lathe_chat_lists_facts *facts;
 } source;
 
 /* The name of the field that a column is read from. */
@@ -84,6 +86,20 @@ static size_t common_messages(json_t *a, json_t *b)
     return i;
 }
 
+static int is_question(const json_t *message)
+{
+    const char *role = json_string_value(json_object_get(message, "role"));
+    return role && (strcmp(role, "user") == 0 || strcmp(role, "system") == 0 ||
+                    strcmp(role, "developer") == 0);
+}
+
+/* Whether message n, the first in which the lists differ, belongs to a prompt. */
+static int prompts_differ(json_t *a, json_t *b, size_t n)
+{
+    const json_t *x = json_array_get(a, n), *y = json_array_get(b, n);
+    return !json_equal(x, y) && (is_question(x) || is_question(y));
+}
+
 /* A new list: those of `before`, then list[first, end). */
 static json_t *join(json_t *before, json_t *list, size_t first, size_t end)
 {
@@ -97,9 +113,11 @@ static json_t *join(json_t *before, json_t *list, size_t first, size_t end)
     return NULL;
 }
 
-/* Renders and encodes a list of messages, which this call frees. */
-static lathe_status encode(const source *s, json_t *messages, int add_generation_prompt,
-                           lathe_ids *out, int64_t *out_bytes)
+/* Renders and encodes a list of messages, which this call frees. first_learnt: number of the first
+ * message that may be learnt, from 0; -1: the list is a prompt, and the generation prompt follows.
+ */
+static lathe_status encode(const source *s, json_t *messages, int64_t first_learnt, lathe_ids *out,
+                           int64_t *out_bytes)
 {
     const lathe_dataset *dataset = s->reader->dataset;
     lathe_rendering text = {0};
@@ -108,13 +126,17 @@ static lathe_status encode(const source *s, json_t *messages, int add_generation
     if (!messages || json_object_set_new(s->row, "messages", messages) != 0)
         return lathe_error(LATHE_E_NOMEM, "%s: messages of a record", s->place);
     lathe_status status = lathe_chat_from_row(s->place, s->row, &what, &owned);
-    what.add_generation_prompt = add_generation_prompt;
+    what.add_generation_prompt = first_learnt < 0;
     if (status == LATHE_OK) {
         status = lathe_chat_render(dataset->chat, &what, &text);
         if (status != LATHE_OK)
             status = lathe_error_context(status, "%s", s->place);
     }
     out->n = 0;
+    if (status == LATHE_OK)
+        status = lathe_chat_find_unwritten(dataset->chat, &what, &text,
+                                           first_learnt < 0 ? SIZE_MAX : (size_t)first_learnt,
+                                           &s->facts->unwritten);
     if (status == LATHE_OK)
         status = lathe_chat_encode_text(s->encoder, &text, text.bytes, out);
     *out_bytes = text.bytes;
@@ -188,7 +210,7 @@ static lathe_status encode_prompt(const source *s, int64_t vocab_size, lathe_ids
         return take_ids(s, list, vocab_size, prompt);
     LATHE_TRY(need_template(s, LATHE_COLUMN_PROMPT));
     LATHE_TRY(prompt_end(s, list, &n));
-    return encode(s, join(NULL, list, 0, n), 1, prompt, bytes);
+    return encode(s, join(NULL, list, 0, n), -1, prompt, bytes);
 }
 
 /* A conversation of an unpaired example: its last answers are the completion. */
@@ -206,9 +228,9 @@ static lathe_status encode_talk(const source *s, lathe_ids *prompt, lathe_ids *f
                            "at its end, which is the completion",
                            s->place, field_of(s, LATHE_COLUMN_PROMPT));
     json_incref(talk); /* encode() replaces the record's messages */
-    lathe_status status = encode(s, join(NULL, talk, 0, n), 1, prompt, &bytes[0]);
+    lathe_status status = encode(s, join(NULL, talk, 0, n), -1, prompt, &bytes[0]);
     if (status == LATHE_OK)
-        status = encode(s, join(NULL, talk, 0, all), 0, full, &bytes[1]);
+        status = encode(s, join(NULL, talk, 0, all), (int64_t)n, full, &bytes[1]);
     json_decref(talk);
     bytes[1] = bytes[1] > bytes[0] ? bytes[1] - bytes[0] : 0;
     return status;
@@ -234,11 +256,15 @@ static lathe_status encode_all(const source *s, int32_t n_full, lathe_ids *promp
                            s->place, field_of(s, LATHE_COLUMN_COMPLETION),
                            field_of(s, LATHE_COLUMN_PROMPT));
     const size_t n = before ? 0 : common_messages(list[0], list[1]);
-    LATHE_TRY(encode(s, before ? join(before, NULL, 0, 0) : join(NULL, list[0], 0, n), 1, prompt,
+    s->facts->prompts_differ = !before && prompts_differ(list[0], list[1], n);
+    if (s->facts->prompts_differ)
+        return LATHE_OK;
+    const int64_t first_learnt = (int64_t)(before ? json_array_size(before) : n);
+    LATHE_TRY(encode(s, before ? join(before, NULL, 0, 0) : join(NULL, list[0], 0, n), -1, prompt,
                      &bytes[0]));
     for (int32_t k = 0; k < n_full; k++) {
-        LATHE_TRY(encode(s, join(before, list[k], 0, json_array_size(list[k])), 0, &full[k],
-                         &bytes[1 + k]));
+        LATHE_TRY(encode(s, join(before, list[k], 0, json_array_size(list[k])), first_learnt,
+                         &full[k], &bytes[1 + k]));
         bytes[1 + k] = bytes[1 + k] > bytes[0] ? bytes[1 + k] - bytes[0] : 0;
     }
     return LATHE_OK;
@@ -247,10 +273,11 @@ static lathe_status encode_all(const source *s, int32_t n_full, lathe_ids *promp
 lathe_status lathe_chat_encode_lists(const lathe_reader *reader, const lathe_record *record,
                                      const lathe_fields *fields, int32_t n_full,
                                      lathe_encoder *encoder, int64_t vocab_size, lathe_ids *prompt,
-                                     lathe_ids *full, int64_t *bytes)
+                                     lathe_ids *full, int64_t *bytes, lathe_chat_lists_facts *facts)
 {
-    source s = {.reader = reader, .fields = fields, .encoder = encoder};
-    (void)lathe_source_place_text(&reader->sources->list[record->file], record->line, s.place,
+    source s = {.reader = reader, .fields = fields, .encoder = encoder, .facts = facts};
+    (void)lathe_source_place_text(&reader->sources->list[record->file],
+                                  lathe_record_at(reader->sources, record), s.place,
                                   sizeof s.place);
     LATHE_TRY(lathe_json_load_with_nul(s.place, reader->data + record->begin, record->n, &s.row));
     const lathe_status status = n_full == 0 ? encode_prompt(&s, vocab_size, prompt, bytes)

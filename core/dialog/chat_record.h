@@ -1,9 +1,10 @@
 /* A conversation of a dataset as token ids: which of them are learnt. */
-#ifndef LATHE_DATA_CHAT_RECORD_H
-#define LATHE_DATA_CHAT_RECORD_H
+#ifndef LATHE_DIALOG_CHAT_RECORD_H
+#define LATHE_DIALOG_CHAT_RECORD_H
 
 #include <jansson.h>
 
+#include "dialog/chat_unwritten.h"
 #include "records/dataset.h"
 #include "template/template.h"
 #include "text/tokenizer.h"
@@ -16,6 +17,7 @@ typedef struct lathe_chat_tokens {
     int64_t text_bytes, n_learnt;
     int64_t n_answers; /* messages of the assistant */
     char odd_role[32]; /* the first role that is not usual; "": all are */
+    lathe_chat_unwritten unwritten;
     /* scratch */
     lathe_ids prefix;
     int64_t *ends;

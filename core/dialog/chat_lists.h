@@ -1,10 +1,17 @@
 /* Records whose prompt and completions are lists of messages: their tokens through the chat
  * template. */
-#ifndef LATHE_DATA_CHAT_LISTS_H
-#define LATHE_DATA_CHAT_LISTS_H
+#ifndef LATHE_DIALOG_CHAT_LISTS_H
+#define LATHE_DIALOG_CHAT_LISTS_H
 
+#include "dialog/chat_unwritten.h"
 #include "records/reader.h"
 #include "text/tokenizer.h"
+
+/** Facts of a record beside its tokens. */
+typedef struct lathe_chat_lists_facts {
+    lathe_chat_unwritten unwritten;
+    int32_t prompts_differ; /* 1: a pair of two different prompts; there are no tokens */
+} lathe_chat_lists_facts;
 
 /** Tokenises the prompt of a record, and the prompt with each of n_full completions: 0 (prompts
  *  alone), 1 (completion), 2 (chosen and rejected). The prompt is rendered with the generation
@@ -16,11 +23,15 @@
  *
  *  fields  the record's fields; is_chat is LISTS, or CHAT for a prompt alone
  *  bytes   [1 + n_full] of the rendered prompt, and of what each completion adds
+ *  facts   what the template does not write, and whether chosen and rejected have different
+ *          prompts: the first message in which they differ is of the user or the system in
+ *          one of them
  *  Errors  LATHE_E_CONFIG with file:line: no template, a column that is no list, a message that the
  *          template cannot use. */
 lathe_status lathe_chat_encode_lists(const lathe_reader *reader, const lathe_record *record,
                                      const lathe_fields *fields, int32_t n_full,
                                      lathe_encoder *encoder, int64_t vocab_size, lathe_ids *prompt,
-                                     lathe_ids *full, int64_t *bytes);
+                                     lathe_ids *full, int64_t *bytes,
+                                     lathe_chat_lists_facts *facts);
 
 #endif

@@ -1,5 +1,5 @@
 /* Renders a conversation, encodes it, and finds the tokens of the parts that are learnt. */
-#include "data/chat_record.h"
+#include "dialog/chat_record.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -198,6 +198,10 @@ static lathe_status encode(const lathe_chat_template *chat, const char *place, j
     out->text_bytes = text.bytes;
     if (status == LATHE_OK)
         look_at_roles(what.messages, out);
+    memset(&out->unwritten, 0, sizeof out->unwritten);
+    what.add_generation_prompt = 0; /* training reads no such key */
+    if (status == LATHE_OK)
+        status = lathe_chat_find_unwritten(chat, &what, &text, 0, &out->unwritten);
     if (status == LATHE_OK)
         status = lathe_chat_encode_rendering(tok, enc, &text, out);
     lathe_rendering_fini(&text);
