@@ -16,7 +16,7 @@
 #include "opening/begin_adapter.h"
 #include "opening/data_check.h"
 #include "opening/dry_run.h"
-#include "opening/fit.h"
+#include "opening/fit_search.h"
 #include "opening/methods.h"
 #include "opening/named_open.h"
 #include "opening/opening.h"

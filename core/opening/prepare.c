@@ -15,7 +15,7 @@
 #include "generate/generator.h"
 #include "opening/data_check.h"
 #include "opening/disk_check.h"
-#include "opening/fit.h"
+#include "opening/fit_search.h"
 #include "opening/folder_check.h"
 #include "opening/idle_keys.h"
 #include "opening/join_ranks.h"

@@ -9,7 +9,7 @@
 #include "ir/dump.h"
 #include "ir/flops.h"
 #include "model/model_size.h"
-#include "opening/fit.h"
+#include "opening/fit_search.h"
 #include "opening/methods.h"
 #include "opening/opening.h"
 #include "plancmd/plan_commands.h"
