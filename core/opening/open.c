@@ -85,7 +85,7 @@ static lathe_status read_config(lathe_run *run, uint32_t wanted, lathe_diags *di
 
 static lathe_status load_config(lathe_run *run, lathe_diags *diags)
 {
-    uint32_t wanted = kinds_of(run->open.mode);
+    uint32_t wanted = kinds_of(run->open.mode) | LATHE_CONFIG_MODEL;
     wanted |= run->open.mode != LATHE_OPEN_PLAN ? LATHE_CONFIG_FILES : 0;
     wanted |= run->open.mode != LATHE_OPEN_INFER ? LATHE_CONFIG_DATA : 0;
     wanted |= run->open.is_offline ? LATHE_CONFIG_ELSEWHERE : 0;
