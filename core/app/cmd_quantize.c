@@ -9,6 +9,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/model_path.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "cli/held_signals.h"
@@ -346,6 +347,28 @@ static void print_written(const lathe_args *args, const lathe_quantized_model *m
     (void)printf("wrote %s\n", lathe_args_value(args, "--output"));
 }
 
+/* Growth of the perplexity that makes a model useless for most purposes: formats of four bits and
+ * more are below 1.5 (docs/quantization.md). */
+#define MUCH_WORSE 10.0
+
+/* Warns if the quantization damaged the model. */
+static void warn_of_damage(const lathe_run *run, double before, double after)
+{
+    const lathe_plugin *format = run->parts.quant.component->plugin;
+    int has_bits = 0, has_group = 0;
+    if (after <= MUCH_WORSE * before)
+        return;
+    for (int32_t i = 0; i < format->n_fields; i++) {
+        has_bits |= strcmp(format->fields[i].key, "bits") == 0;
+        has_group |= strcmp(format->fields[i].key, "group_size") == 0;
+    }
+    lathe_log(LATHE_LOG_WARN,
+              "the perplexity is %.0f times that before: the quantized model has lost most of what "
+              "it knew; use %s%sor a format with more bits (lathe ls quant)",
+              after / before, has_bits ? "more bits (--quant.bits), " : "",
+              has_group ? "smaller groups (--quant.group_size), " : "");
+}
+
 static lathe_status print_result(const lathe_args *args, const reporter *r,
                                  const lathe_quantized_model *m, const double *before_and_after)
 {
@@ -405,6 +428,8 @@ static int run_command(const lathe_args *args)
         status = perplexity(args, output, &shape, &perplexities[1]);
     if (status == LATHE_OK)
         status = print_result(args, &r, &made, perplexities);
+    if (status == LATHE_OK && lathe_args_value(args, "--text"))
+        warn_of_damage(run, perplexities[0], perplexities[1]);
     const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
     lathe_cli_end_signals(status == LATHE_OK);
     lathe_run_close(data.run);

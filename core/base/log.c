@@ -89,17 +89,14 @@ void lathe_log_set_level(int32_t level)
 }
 
 /* One fprintf per line: stdio locks the stream, so lines of several threads do not mix. */
-void lathe_log(int32_t level, const char *format, ...)
+static void log_line(int32_t level, const char *format, va_list args)
 {
     static const char *const prefix[] = {"debug: ", "", "warning: ", "error: "};
     char text[4096];
     const int shown = level >= atomic_load(&lowest);
     if (!shown && level < LATHE_LOG_WARN)
         return;
-    va_list args;
-    va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
-    va_end(args);
     if (is_caught(level, text))
         return;
     if (level >= LATHE_LOG_WARN)
@@ -111,4 +108,22 @@ void lathe_log(int32_t level, const char *format, ...)
     else
         (void)fprintf(stderr, "lathe: %s%s%s\n", rank_text,
                       level >= 0 && level < 4 ? prefix[level] : "", text);
+}
+
+void lathe_log(int32_t level, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    log_line(level, format, args);
+    va_end(args);
+}
+
+void lathe_log_alike(int32_t level, const char *format, ...)
+{
+    va_list args;
+    if (rank_text[0] != '\0')
+        return;
+    va_start(args, format);
+    log_line(level, format, args);
+    va_end(args);
 }

@@ -25,5 +25,8 @@ void lathe_log_set_tap(lathe_log_sink tap, void *arg);
 void lathe_log_catch_warnings(void (*catcher)(void *arg, const char *message), void *arg);
 
 __attribute__((format(printf, 2, 3))) void lathe_log(int32_t level, const char *format, ...);
+/** Logs a message that every rank of a run has alike, such as one about the data: only a process
+ * without a rank (lathe_log_set_rank), which includes rank 0, logs it. */
+__attribute__((format(printf, 2, 3))) void lathe_log_alike(int32_t level, const char *format, ...);
 
 #endif

@@ -59,6 +59,7 @@ lathe_status lathe_disk_fit_check(const lathe_saved_state *saved, lathe_disk_fit
             const int64_t bound = (int64_t)s->keep_last + s->keep_best + 1;
             out->most = out->most > 0 && out->most < bound ? out->most : bound;
         }
+        out->there = there;
         out->more = out->most > there ? out->most - there : out->most > 0 ? 1 : 0;
         out->have = free_bytes(dir, &arena);
         out->n_room = out->have >= 0 && out->each > 0 && out->have / out->each < INT32_MAX
@@ -79,6 +80,38 @@ static void put_bytes(lathe_buffer *b, double bytes)
         lathe_buffer_printf(b, "%.2f GiB", mib / 1024.0);
     else
         lathe_buffer_printf(b, "%.1f MiB", mib);
+}
+
+/* Advice for checkpoints that do not fit. An old checkpoint is removed only after the next one is
+ * complete, so that there must be room for both. */
+static void put_advice(const lathe_checkpoint_settings *s, const lathe_disk_fit *fit,
+                       lathe_buffer *b)
+{
+    const int64_t room = fit->n_room + fit->there, least = (int64_t)s->keep_best + 2;
+    if (room >= least)
+        lathe_buffer_printf(b, ": not enough; set checkpoint.keep_last to at most %lld",
+                            (long long)(room - 1 - s->keep_best));
+    else if (fit->n_room < 1)
+        lathe_buffer_puts(b, ": not enough for one more; choose another checkpoint.dir");
+    else if (s->keep_best > 0 && room >= 2)
+        lathe_buffer_printf(b,
+                            ": not enough for the %lld that checkpoint.keep_best = %d needs; lower "
+                            "it, or choose another checkpoint.dir",
+                            (long long)least, s->keep_best);
+    else
+        lathe_buffer_puts(b, ": not enough for two checkpoints, and an old one is removed only "
+                             "after the next is complete; choose another checkpoint.dir");
+}
+
+void lathe_disk_fit_none_text(const lathe_saved_state *saved, const lathe_disk_fit *fit,
+                              lathe_buffer *b)
+{
+    lathe_buffer_puts(b, "no checkpoint fits on the disk: one takes ");
+    put_bytes(b, (double)fit->each);
+    lathe_buffer_puts(b, ", and ");
+    put_bytes(b, (double)fit->have);
+    lathe_buffer_printf(b, " are free in %s: make room, or choose another checkpoint.dir",
+                        saved->set->dir);
 }
 
 void lathe_disk_fit_text(const lathe_saved_state *saved, const lathe_disk_fit *fit, lathe_buffer *b)
@@ -103,11 +136,5 @@ void lathe_disk_fit_text(const lathe_saved_state *saved, const lathe_disk_fit *f
     lathe_buffer_printf(b, " are free in %s", saved->set->dir);
     if (fit->fits)
         return;
-    if (fit->n_room < 2)
-        lathe_buffer_puts(b, ": not enough for two checkpoints; choose another checkpoint.dir");
-    else
-        lathe_buffer_printf(b, ": not enough; set checkpoint.keep_last to at most %d",
-                            fit->n_room - 1 > saved->set->keep_best + 1
-                                ? fit->n_room - 1 - saved->set->keep_best
-                                : 1);
+    put_advice(saved->set, fit, b);
 }

@@ -9,6 +9,7 @@ typedef struct lathe_disk_fit {
     int64_t each; /* bytes of a checkpoint */
     /* most checkpoints in checkpoint.dir at one time, with the one being written; 0: unknown */
     int64_t most;
+    int64_t there;  /* number of checkpoints in checkpoint.dir */
     int64_t more;   /* how many of `most` are not in checkpoint.dir yet */
     int64_t have;   /* free bytes of the file system; -1: not known */
     int32_t fits;   /* 0: more * each is more than have */
@@ -24,5 +25,10 @@ lathe_status lathe_disk_fit_check(const lathe_saved_state *saved, lathe_disk_fit
  * ...". */
 void lathe_disk_fit_text(const lathe_saved_state *saved, const lathe_disk_fit *fit,
                          lathe_buffer *out);
+
+/** The error if n_room is 0: "no checkpoint fits on the disk: one takes 17.6 MiB, and 8.0 MiB are
+ * free in out: ...". */
+void lathe_disk_fit_none_text(const lathe_saved_state *saved, const lathe_disk_fit *fit,
+                              lathe_buffer *out);
 
 #endif

@@ -228,26 +228,62 @@ lathe_status lathe__model_file_compare(const lathe_saved_state *saved, const cha
 
 /* ---- sizes ---- */
 
-int64_t lathe__checkpoint_disk_bytes(const lathe_saved_state *saved)
+/* Allowance for config.json, manifest.json and the other small files of a folder, each of which
+ * takes whole blocks of 4 KiB; and for an entry of a safetensors header, without its name. */
+enum { SMALL_FILES = 64 << 10, HEADER_ENTRY = 192 };
+
+/* Tensors in the files of a checkpoint. */
+typedef struct tensor_bytes {
+    int64_t model, adapter, average, masters, slots;
+    int64_t headers; /* of all of these together */
+} tensor_bytes;
+
+static tensor_bytes count_tensors(const lathe_saved_state *saved)
 {
-    const int32_t averages = saved->store->has_averages;
-    int64_t model = 0, adapter = 0, average = 0, masters = 0, slots = 0;
+    const int32_t has_model = lathe__checkpoint_has_model(saved);
+    tensor_bytes t = {0};
     for (int32_t i = 0; i < saved->params->n; i++) {
         const lathe_param *row = saved->params->rows[i];
         const int64_t n = lathe_desc_count(&row->desc);
-        if (i < saved->params->n_model && lathe__checkpoint_has_model(saved))
-            model += n * lathe_dtype_bytes(saved_dtype(saved, i));
-        if (lathe__adapter_file_has(saved, i))
-            adapter += 4 * n * (row->is_tied ? 2 : 1);
-        masters += lathe__model_file_rounds(saved, i) ? 4 * n : 0;
-        average += row->trainable ? 4 * n : 0;
-        for (int32_t k = 0; k < saved->store->rows[i].n_slots; k++)
-            slots += lathe_desc_bytes(&saved->store->rows[i].slots[k].desc);
+        const int64_t entry = HEADER_ENTRY + (int64_t)strlen(row->name);
+        if (i < saved->params->n_model && has_model) {
+            t.model += n * lathe_dtype_bytes(saved_dtype(saved, i));
+            t.headers += entry;
+        }
+        if (lathe__adapter_file_has(saved, i)) {
+            t.adapter += 4 * n * (row->is_tied ? 2 : 1);
+            t.headers += entry * (row->is_tied ? 2 : 1);
+        }
+        t.masters += lathe__model_file_rounds(saved, i) ? 4 * n : 0;
+        t.average += row->trainable ? 4 * n : 0;
+        t.headers += row->trainable ? 2 * entry : 0;
+        for (int32_t k = 0; k < saved->store->rows[i].n_slots; k++) {
+            t.slots += lathe_desc_bytes(&saved->store->rows[i].slots[k].desc);
+            t.headers += entry;
+        }
     }
-    if (!averages)
-        return model + adapter + masters + slots;
+    return t;
+}
+
+int64_t lathe__checkpoint_tensor_bytes(const lathe_saved_state *saved)
+{
+    tensor_bytes t = count_tensors(saved);
+    if (!saved->store->has_averages)
+        return t.model + t.adapter + t.masters + t.slots;
     if (!lathe_average_is_state(saved->store, &saved->parts->optimizer) &&
         !lathe__model_file_rounds_any(saved))
-        average = 0;
-    return 2 * (model + adapter) + masters + slots + average;
+        t.average = 0;
+    return 2 * (t.model + t.adapter) + t.masters + t.slots + t.average;
+}
+
+int64_t lathe__checkpoint_disk_bytes(const lathe_saved_state *saved)
+{
+    const int64_t headers = count_tensors(saved).headers;
+    const int64_t folders = saved->store->has_averages ? 2 : 1; /* that of the averages */
+    int64_t copied = 0;
+    if (saved->data->tokenizer_dir &&
+        lathe_tokenizer_files_bytes(saved->data->tokenizer_dir, &copied) != LATHE_OK)
+        lathe_error_clear(); /* opening the tokenizer says what is wrong with it */
+    return lathe__checkpoint_tensor_bytes(saved) + saved->stage_state->bytes +
+           folders * (copied + headers + SMALL_FILES);
 }

@@ -31,7 +31,10 @@ lathe_status lathe__model_file_write(const lathe_saved_state *saved, const char 
 /** Compares the file in `dir` with what would be written. LATHE_E_CORRUPT: they differ. */
 lathe_status lathe__model_file_compare(const lathe_saved_state *saved, const char *dir);
 
-/** Bytes of one checkpoint of the run on the disk, without its few small files. */
+/** Bytes of one checkpoint of the run on the disk: its tensors, the copied files of the tokenizer,
+ * and an allowance for the texts that describe them, of which a checkpoint does not use more. */
 int64_t lathe__checkpoint_disk_bytes(const lathe_saved_state *saved);
+/** The part of it that the tensors take, without the state of a stage. */
+int64_t lathe__checkpoint_tensor_bytes(const lathe_saved_state *saved);
 
 #endif

@@ -210,6 +210,8 @@ static lathe_status check_all(lathe_config *config, uint32_t kinds, lathe_regist
         LATHE_TRY(lathe__config_part(config, kind, (kinds >> kind) & 1, registry, diags));
     if (kinds & LATHE_CONFIG_FILES)
         lathe_config_check_files(config, kinds, diags);
+    if (kinds & LATHE_CONFIG_MODEL)
+        lathe_config_check_model(config, diags);
     if (kinds & LATHE_CONFIG_TRAIN)
         lathe_config_check_train(config, kinds, diags);
     lathe_diags_sort(diags);

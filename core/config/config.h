@@ -52,6 +52,7 @@ typedef struct lathe_config_reward {
 #define LATHE_CONFIG_TRAIN (1u << 31)
 #define LATHE_CONFIG_DATA (1u << 28)
 #define LATHE_CONFIG_ELSEWHERE (1u << 27)
+#define LATHE_CONFIG_MODEL (1u << 26)
 
 /** Reads the file (path NULL: none), applies the overrides, checks everything, and opens the
  *  plugins that are named. kinds: bits (1 << LATHE_KIND_*) of the kinds that the caller needs even
@@ -130,7 +131,10 @@ __attribute__((format(printf, 6, 7))) void lathe_config_add(const lathe_config *
  * and folders that are written. LATHE_CONFIG_ELSEWHERE: warnings instead. */
 void lathe_config_check_files(const lathe_config *config, uint32_t kinds, lathe_diags *diags);
 
-/** Adds errors that would stop training: no data, no model, contradicting keys. With
+/** Adds errors for a model that nothing names, or that is named twice. */
+void lathe_config_check_model(const lathe_config *config, lathe_diags *diags);
+
+/** Adds errors that would stop training: no data, contradicting keys. With
  *  LATHE_CONFIG_ELSEWHERE in `kinds`, folders are not checked. */
 void lathe_config_check_train(const lathe_config *config, uint32_t kinds, lathe_diags *diags);
 

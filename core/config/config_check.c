@@ -220,16 +220,8 @@ static int is_refused(const lathe_config *config, const char *section, const cha
     return node != NULL && !lathe_config_is_set(config, section, key);
 }
 
-void lathe_config_check_train(const lathe_config *config, uint32_t kinds, lathe_diags *diags)
+void lathe_config_check_model(const lathe_config *config, lathe_diags *diags)
 {
-    const char *datasets = lathe_config_string(config, "data", "datasets");
-    const int has_split = lathe_config_float(config, "data", "validation_split") > 0.0;
-    const int has_count = lathe_config_int(config, "data", "validation_count") > 0;
-    const int has_sets = lathe_config_is_set(config, "data", "validation");
-    if ((datasets == NULL && !is_refused(config, "data", "datasets")) ||
-        (datasets != NULL && strcmp(datasets, "[]") == 0))
-        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "data", "datasets",
-                         "data.datasets is required to train: datasets = [{ path = \"...\" }]");
     if (!lathe_config_is_set(config, "model", "path") &&
         !lathe_config_is_set(config, "model", "adapter") &&
         !lathe_config_is_set(config, "model", "model_type") &&
@@ -244,6 +236,18 @@ void lathe_config_check_train(const lathe_config *config, uint32_t kinds, lathe_
         lathe_config_is_set(config, "model", "model_type"))
         lathe_config_add(config, diags, LATHE_DIAG_ERROR, "model", "model_type",
                          "model.adapter and model.model_type exclude each other");
+}
+
+void lathe_config_check_train(const lathe_config *config, uint32_t kinds, lathe_diags *diags)
+{
+    const char *datasets = lathe_config_string(config, "data", "datasets");
+    const int has_split = lathe_config_float(config, "data", "validation_split") > 0.0;
+    const int has_count = lathe_config_int(config, "data", "validation_count") > 0;
+    const int has_sets = lathe_config_is_set(config, "data", "validation");
+    if ((datasets == NULL && !is_refused(config, "data", "datasets")) ||
+        (datasets != NULL && strcmp(datasets, "[]") == 0))
+        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "data", "datasets",
+                         "data.datasets is required to train: datasets = [{ path = \"...\" }]");
     if (lathe_config_is_set(config, "tokenizer", "path") &&
         lathe_config_is_set(config, "tokenizer", "train"))
         lathe_config_add(config, diags, LATHE_DIAG_ERROR, "tokenizer", "train",

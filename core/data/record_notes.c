@@ -9,7 +9,7 @@ void lathe_data_note_left_out(const lathe_shards *shards)
 {
     const char *files = lathe_shards_left_out(shards);
     if (files)
-        lathe_log(LATHE_LOG_WARN, "%s", files);
+        lathe_log_alike(LATHE_LOG_WARN, "%s", files);
     for (int64_t d = 0; d < lathe_shards_sets(shards); d++) {
         const lathe_shards_set *set = lathe_shards_set_get(shards, d);
         for (int32_t why = 0; why < LATHE_N_LEFT; why++) {
@@ -17,7 +17,7 @@ void lathe_data_note_left_out(const lathe_shards *shards)
             if (set->counts.left[why].n == 0)
                 continue;
             lathe_shards_put_left(shards, set, why, &text);
-            lathe_log(LATHE_LOG_WARN, "left out: %s", text.data ? text.data : "");
+            lathe_log_alike(LATHE_LOG_WARN, "left out: %s", text.data ? text.data : "");
             lathe_buffer_fini(&text);
         }
         for (int32_t what = 0; what < LATHE_N_UNWRITTEN; what++) {
@@ -57,11 +57,11 @@ void lathe_data_note_sets(const lathe_shards *shards)
         const lathe_shards_set *set = lathe_shards_set_get(shards, d);
         lathe_buffer places = LATHE_BUFFER_INIT;
         if (set->counts.n_known > 0)
-            lathe_log(LATHE_LOG_INFO, "%s: %s", path_of(shards, set),
-                      lathe_layout_known_text(lathe_shards_rows(shards)));
+            lathe_log_alike(LATHE_LOG_INFO, "%s: %s", path_of(shards, set),
+                            lathe_layout_known_text(lathe_shards_rows(shards)));
         lathe_data_put_places(shards, &set->counts.first_equal, set->counts.n_equal > 0, &places);
         if (set->counts.n_equal > 0)
-            lathe_log(
+            lathe_log_alike(
                 LATHE_LOG_WARN,
                 "%lld pair%s of %s prefer%s nothing, because chosen and rejected are the same "
                 "text%s%s",
@@ -82,8 +82,9 @@ static void tell_records(const lathe_shards *shards, const int64_t *list, int64_
     if (n == 0)
         return;
     lathe_data_put_places(shards, list, n, &places);
-    lathe_log(LATHE_LOG_WARN, "%lld %s %s%s", (long long)n, n == 1 ? kind->record : kind->records,
-              n == 1 ? one : many, places.data ? places.data : "");
+    lathe_log_alike(LATHE_LOG_WARN, "%lld %s %s%s", (long long)n,
+                    n == 1 ? kind->record : kind->records, n == 1 ? one : many,
+                    places.data ? places.data : "");
     lathe_buffer_fini(&places);
 }
 

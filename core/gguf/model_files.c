@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/buffer.h"
 #include "base/error.h"
@@ -129,6 +130,25 @@ lathe_status lathe_model_copy(const char *model, const char *name, const char *t
     else if (lathe_model_has(model, name))
         status =
             lathe_path_is_gguf(model) ? copy_made(model, name, target) : copy_file(source, target);
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+lathe_status lathe_model_bytes(const char *model, const char *name, int64_t *out)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_status status = LATHE_OK;
+    struct stat st;
+    char *text = NULL;
+    *out = 0;
+    const char *path = lathe_path_join(&arena, model, name);
+    if (path == NULL)
+        status = LATHE_E_NOMEM;
+    else if (lathe_model_has(model, name) && lathe_path_is_gguf(model))
+        status = read_gguf(model, name, 0, &text, out);
+    else if (stat(path, &st) == 0)
+        *out = (int64_t)st.st_size;
+    free(text);
     lathe_arena_fini(&arena);
     return status;
 }

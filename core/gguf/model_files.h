@@ -31,6 +31,9 @@ lathe_status lathe_model_json(const char *model, const char *name, json_t **out)
 /** Copies a text file into the folder `to`; nothing is done if the model does not have it. */
 lathe_status lathe_model_copy(const char *model, const char *name, const char *to);
 
+/** Bytes of a text file; 0: the model does not have it. */
+lathe_status lathe_model_bytes(const char *model, const char *name, int64_t *out);
+
 /** Opens the weights: of a folder as lathe_safetensors_open does, of a GGUF file as
  *  lathe_gguf_tensors does. */
 lathe_status lathe_model_weights(const char *model, lathe_safetensors **out);

@@ -219,20 +219,34 @@ lathe_status lathe_weights_check(const lathe_safetensors *set, const lathe_model
 
 /* ---- the tokenizer ---- */
 
+/* Files beside the weights that belong to a folder of a model; it may lack any of them. */
+static const char *const companions[] = {
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer.model",
+    "chat_template.jinja",
+    "generation_config.json",
+};
+enum { N_COMPANIONS = sizeof companions / sizeof companions[0] };
+
 lathe_status lathe_tokenizer_files_copy(const char *from, const char *to)
 {
-    static const char *const names[] = {
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "special_tokens_map.json",
-        "added_tokens.json",
-        "vocab.json",
-        "merges.txt",
-        "tokenizer.model",
-        "chat_template.jinja",
-        "generation_config.json",
-    };
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        LATHE_TRY(lathe_model_copy(from, names[i], to));
+    for (int i = 0; i < N_COMPANIONS; i++)
+        LATHE_TRY(lathe_model_copy(from, companions[i], to));
+    return LATHE_OK;
+}
+
+lathe_status lathe_tokenizer_files_bytes(const char *from, int64_t *out)
+{
+    *out = 0;
+    for (int i = 0; i < N_COMPANIONS; i++) {
+        int64_t n = 0;
+        LATHE_TRY(lathe_model_bytes(from, companions[i], &n));
+        *out += n;
+    }
     return LATHE_OK;
 }

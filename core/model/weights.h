@@ -49,5 +49,7 @@ lathe_status lathe_weights_check(const lathe_safetensors *set, const lathe_model
 /** Copies the tokenizer's files and generation_config.json, if they exist, from a folder or a GGUF
  *  file to a folder. */
 lathe_status lathe_tokenizer_files_copy(const char *from, const char *to);
+/** Bytes of the files that lathe_tokenizer_files_copy copies. */
+lathe_status lathe_tokenizer_files_bytes(const char *from, int64_t *out);
 
 #endif

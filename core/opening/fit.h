@@ -1,4 +1,4 @@
-/* Checks whether a plan fits the memory of the machine, and finds settings that do. */
+/* Checks whether a plan fits the memory of the machine. */
 #ifndef LATHE_OPENING_FIT_H
 #define LATHE_OPENING_FIT_H
 
@@ -19,6 +19,7 @@ typedef struct lathe_fit {
     lathe_fit_option options[LATHE_FIT_OPTIONS];
     int32_t n_options;
     int32_t is_searched; /* 1: options were looked for */
+    int32_t auto_fits;   /* 1: the options are the methods of adapter.name = "auto" */
 } lathe_fit;
 
 /** Returns LATHE_E_CONFIG if the process's own limits (ulimit -v, -d) are lower than what any run
@@ -31,17 +32,7 @@ LATHE_MUST_USE lathe_status lathe__fit_floor(int32_t n_threads);
  * is too small. */
 void lathe_fit_check(const lathe_run *run, lathe_fit *out);
 
-/** Plans again with settings that need less memory until some fit, and fills the options. */
-void lathe_fit_search(const lathe_run *run, lathe_fit *fit);
-
-/** Bytes of device memory by which an option of [train] lowers the run's peak: plans again without
- * the option. 0 if that cannot be planned. */
-int64_t lathe_fit_saved(const lathe_run *run, const char *key);
-
 /** Appends "does not fit: needs ... of ..." and the options, one per line. */
 void lathe_fit_text(const lathe_fit *fit, lathe_buffer *out);
-
-/** Returns LATHE_E_NOMEM, with that text as its message, if the plan does not fit. */
-lathe_status lathe__run_fits(const lathe_run *run);
 
 #endif

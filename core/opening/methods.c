@@ -224,40 +224,64 @@ static void plan_method(const lathe_run *run, const file_batch *batch, int32_t e
     all->n++;
 }
 
-/* Reads what the file says of a run's model and batches, from the first method that can be planned.
- * The run's own settings may be those of a chosen method. Returns 0 if none can be planned. */
-static int read_file(const lathe_run *run, int64_t *out_layers, file_batch *out)
+/* What the file says of a run's model and batches. */
+typedef struct file_facts {
+    int64_t n_layers;
+    file_batch batch;
+    int32_t is_quantized; /* the folder of model.path has quantized weights */
+} file_facts;
+
+/* Reads it from the first method that can be planned. The run's own settings may be those of a
+ * chosen method. Returns 0 if none can be planned. */
+static int read_file(const lathe_run *run, file_facts *out)
 {
+    *out = (file_facts){.batch = {1, 1}};
     for (int32_t i = 0; i < N_METHODS; i++) {
         lathe_method_row row;
         lathe_run *planned = NULL;
         if (!make_row(run, i, 1, &row) || plan(run, &row, 0, &planned) != LATHE_OK)
             continue;
-        *out_layers = planned->model.n_layers;
-        *out =
+        out->n_layers = planned->model.n_layers;
+        out->batch =
             (file_batch){planned->set.micro_batch_size, planned->set.gradient_accumulation_steps};
+        out->is_quantized = planned->model.is_quantized;
         lathe_run_close(planned);
         return 1;
     }
     return 0;
 }
 
+/* Whether [quant] would encode nothing in a folder whose weights are quantized already, so that the
+ * method is the same as one without it. */
+static int repeats(const lathe_method_row *row)
+{
+    int sets_format = 0;
+    for (int32_t i = 0; i < row->n_set; i++)
+        sets_format |= strcmp(row->set[i].key, "quant.name") == 0;
+    return sets_format && row->is_refused;
+}
+
 lathe_status lathe_methods_plan(const lathe_run *run, int32_t all, lathe_methods *out)
 {
-    int64_t n_layers = 0;
-    file_batch batch = {1, 1};
-    const int is_known = read_file(run, &n_layers, &batch);
+    file_facts file;
+    const int is_known = read_file(run, &file);
     memset(out, 0, sizeof *out);
     out->chosen = -1;
     out->have = INT64_MAX;
+    out->is_auto =
+        run->open.n_chosen > 0 || lathe_config_part(run->config, LATHE_KIND_ADAPTER)->is_auto;
+    const char *adapter = lathe_config_part(run->config, LATHE_KIND_ADAPTER)->name;
+    (void)snprintf(out->adapter, sizeof out->adapter, "%s", adapter ? adapter : "");
     if (!is_known) /* the thread's message is that of the last method */
         return LATHE_E_CONFIG;
     for (int32_t i = 0; i < N_METHODS && (all || out->chosen < 0); i++) {
-        if (make_row(run, i, n_layers, &out->rows[out->n]))
-            plan_method(run, &batch, all, out);
+        if (!make_row(run, i, file.n_layers, &out->rows[out->n]))
+            continue;
+        plan_method(run, &file.batch, all, out);
+        out->n -= file.is_quantized && repeats(&out->rows[out->n - 1]);
     }
-    out->is_split = may_split(run, &batch);
-    out->micro_batch = batch.rows;
+    out->is_split = may_split(run, &file.batch);
+    out->micro_batch = file.batch.rows;
     return LATHE_OK;
 }
 
@@ -346,17 +370,16 @@ static lathe_status choose_recorded(lathe_run *run, int32_t *out_done)
         return LATHE_OK;
     }
     const json_t *config = json_object_get(meta, "config");
-    int64_t n_layers = 0;
-    file_batch batch = {1, 1};
-    (void)read_file(run, &n_layers, &batch);
+    file_facts file;
+    (void)read_file(run, &file);
     lathe_status status = LATHE_OK;
     for (int32_t i = 0; i < N_METHODS && status == LATHE_OK && !*out_done; i++) {
         lathe_method_row row;
-        if (!make_row(run, i, n_layers, &row) || !is_method_of(run, config, &row))
+        if (!make_row(run, i, file.n_layers, &row) || !is_method_of(run, config, &row))
             continue;
         row.recomputes =
             !sets_recomputation(run) && has_value(config, recomputation.key, recomputation.value);
-        take_split(run, &batch, config, &row);
+        take_split(run, &file.batch, config, &row);
         status = apply(run, &row);
         *out_done = 1;
         lathe_log(LATHE_LOG_INFO, "adapter.name = \"auto\": \"%s\", as in %s", row.set[0].value,

@@ -40,6 +40,8 @@ typedef struct lathe_methods {
     int32_t micro_batch; /* train.micro_batch_size of the file */
     int32_t is_split;    /* 1: smaller ones were tried where a method did not fit */
     int32_t chosen;      /* row of the first method that fits; -1: none fits */
+    int32_t is_auto;     /* 1: adapter.name = "auto", and the run uses that row */
+    char adapter[64];    /* adapter.name of the file */
 } lathe_methods;
 
 /** Plans the methods for the run's file. all = 0: stops at the first that fits. Methods are planned
@@ -49,8 +51,15 @@ typedef struct lathe_methods {
  * planned. */
 lathe_status lathe_methods_plan(const lathe_run *run, int32_t all, lathe_methods *out);
 
-/** Appends the table: one line per method, the first that fits marked as chosen. "recomputed" is
- * the peak with train.recompute = "layer". */
+/** Appends the settings of a method: "--adapter.name lora --adapter.r 32". */
+void lathe_method_settings(const lathe_method_row *row, lathe_buffer *out);
+/** 1: the method fits, and *out_peak is its peak with those settings. */
+int32_t lathe_method_fits(const lathe_methods *methods, const lathe_method_row *row,
+                          int64_t *out_peak);
+
+/** Appends the table: one line per method. The first that fits is marked as chosen if the file has
+ * adapter.name = "auto"; otherwise a line below the table names it. "recomputed" is the peak with
+ * train.recompute = "layer". */
 void lathe_methods_text(const lathe_methods *methods, lathe_buffer *out);
 /** Appends it as a JSON array. */
 void lathe_methods_json(const lathe_methods *methods, lathe_buffer *out);

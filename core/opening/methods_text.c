@@ -14,8 +14,7 @@ static void put_peak(int64_t bytes, lathe_buffer *out)
         lathe_buffer_printf(out, " %7.1f MiB", mib);
 }
 
-/* Writes "--adapter.name lora --adapter.r 32". */
-static void put_settings(const lathe_method_row *row, lathe_buffer *out)
+void lathe_method_settings(const lathe_method_row *row, lathe_buffer *out)
 {
     for (int32_t i = 0; i < row->n_set; i++)
         lathe_buffer_printf(out, "%s--%s %s", i > 0 ? " " : "", row->set[i].key, row->set[i].value);
@@ -44,17 +43,40 @@ static void put_short_settings(const lathe_method_row *row, lathe_buffer *out)
                             row->micro_batch, row->accumulation);
 }
 
+int32_t lathe_method_fits(const lathe_methods *methods, const lathe_method_row *row,
+                          int64_t *out_peak)
+{
+    *out_peak = row->micro_batch ? row->peak_split : row->recomputes ? row->peak_layers : row->peak;
+    return !row->is_refused && *out_peak <= methods->have;
+}
+
+/* Says which method is used: that of the file, unless it has adapter.name = "auto". */
+static void put_used(const lathe_methods *methods, lathe_buffer *out)
+{
+    if (methods->is_auto || !methods->adapter[0])
+        return;
+    lathe_buffer_printf(out, "  the run uses adapter \"%s\", as the run file says",
+                        methods->adapter);
+    if (methods->chosen >= 0) {
+        lathe_buffer_puts(out, "; adapter.name = \"auto\" would choose");
+        put_short_settings(&methods->rows[methods->chosen], out);
+    }
+    lathe_buffer_puts(out, "\n");
+}
+
 void lathe_methods_text(const lathe_methods *methods, lathe_buffer *out)
 {
     lathe_buffer_puts(out, "methods     trained, M        peak  recomputed\n");
     for (int32_t i = 0; i < methods->n; i++) {
         const lathe_method_row *row = &methods->rows[i];
-        const int fits = row->peak <= methods->have || row->recomputes || row->micro_batch;
+        int64_t peak;
+        const int fits = lathe_method_fits(methods, row, &peak);
+        const int is_chosen = i == methods->chosen && methods->is_auto;
         lathe_buffer_printf(out, "  %-9s",
-                            row->is_refused        ? "refused"
-                            : i == methods->chosen ? "chosen"
-                            : fits                 ? "fits"
-                                                   : "too large");
+                            row->is_refused ? "refused"
+                            : is_chosen     ? "chosen"
+                            : fits          ? "fits"
+                                            : "too large");
         if (row->is_refused) {
             put_short_settings(row, out);
             lathe_buffer_printf(out, "\n    %s\n", row->refusal);
@@ -76,6 +98,7 @@ void lathe_methods_text(const lathe_methods *methods, lathe_buffer *out)
         put_peak(methods->have, out);
         lathe_buffer_printf(out, " (%s)\n", methods->source);
     }
+    put_used(methods, out);
 }
 
 static void put_number(const char *name, int64_t value, lathe_buffer *out)
@@ -92,7 +115,7 @@ void lathe_methods_json(const lathe_methods *methods, lathe_buffer *out)
     for (int32_t i = 0; i < methods->n; i++) {
         const lathe_method_row *row = &methods->rows[i];
         lathe_buffer settings = LATHE_BUFFER_INIT;
-        put_settings(row, &settings);
+        lathe_method_settings(row, &settings);
         lathe_buffer_puts(out, i > 0 ? ",\n    {\"settings\": " : "\n    {\"settings\": ");
         lathe_buffer_json_string(out, settings.data ? settings.data : "");
         lathe_buffer_fini(&settings);
@@ -100,8 +123,9 @@ void lathe_methods_json(const lathe_methods *methods, lathe_buffer *out)
         put_number("peak", row->peak, out);
         put_number("peak_recomputed", row->peak_layers, out);
         put_number("peak_split", row->peak_split, out);
-        lathe_buffer_printf(
-            out, ", \"chosen\": %s, \"refusal\": ", i == methods->chosen ? "true" : "false");
+        lathe_buffer_printf(out, ", \"chosen\": %s, \"chosen_by_auto\": %s, \"refusal\": ",
+                            i == methods->chosen && methods->is_auto ? "true" : "false",
+                            i == methods->chosen ? "true" : "false");
         if (row->is_refused)
             lathe_buffer_json_string(out, row->refusal);
         else

@@ -16,7 +16,7 @@
 #include "opening/begin_adapter.h"
 #include "opening/data_check.h"
 #include "opening/dry_run.h"
-#include "opening/fit.h"
+#include "opening/fit_search.h"
 #include "opening/methods.h"
 #include "opening/named_open.h"
 #include "opening/opening.h"
@@ -85,7 +85,7 @@ static lathe_status read_config(lathe_run *run, uint32_t wanted, lathe_diags *di
 
 static lathe_status load_config(lathe_run *run, lathe_diags *diags)
 {
-    uint32_t wanted = kinds_of(run->open.mode);
+    uint32_t wanted = kinds_of(run->open.mode) | LATHE_CONFIG_MODEL;
     wanted |= run->open.mode != LATHE_OPEN_PLAN ? LATHE_CONFIG_FILES : 0;
     wanted |= run->open.mode != LATHE_OPEN_INFER ? LATHE_CONFIG_DATA : 0;
     wanted |= run->open.is_offline ? LATHE_CONFIG_ELSEWHERE : 0;

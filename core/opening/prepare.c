@@ -14,8 +14,8 @@
 #include "checkpoint/checkpoint.h"
 #include "generate/generator.h"
 #include "opening/data_check.h"
-#include "opening/disk_warning.h"
-#include "opening/fit.h"
+#include "opening/disk_check.h"
+#include "opening/fit_search.h"
 #include "opening/folder_check.h"
 #include "opening/idle_keys.h"
 #include "opening/join_ranks.h"
@@ -313,5 +313,8 @@ lathe_status lathe__run_prepare(lathe_run *run)
     LATHE_TRY(so_far(run));
     LATHE_TRY(prepare_data(run));
     LATHE_TRY(so_far(run));
-    return run->open.data_is_optional || run->open.is_dry ? LATHE_OK : lathe__disk_warn(run);
+    if (run->open.data_is_optional || run->open.is_dry)
+        return LATHE_OK;
+    LATHE_TRY(note(run, lathe__disk_check(run), n_errors(run), "checkpoint", "dir"));
+    return so_far(run);
 }

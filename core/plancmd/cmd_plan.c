@@ -9,7 +9,7 @@
 #include "ir/dump.h"
 #include "ir/flops.h"
 #include "model/model_size.h"
-#include "opening/fit.h"
+#include "opening/fit_search.h"
 #include "opening/methods.h"
 #include "opening/opening.h"
 #include "plancmd/plan_commands.h"
@@ -310,7 +310,7 @@ static void put_text(lathe_run *run, const lathe_fit *fit, const savings *s,
     lathe_fit_text(fit, b);
     const int64_t disk = lathe__checkpoint_disk_bytes(lathe__run_saved(run));
     if (run->set.checkpoint.dir)
-        lathe_buffer_printf(b, "\n  a checkpoint takes %lld bytes, %.1f MiB, on the disk",
+        lathe_buffer_printf(b, "\n  a checkpoint takes up to %lld bytes, %.1f MiB, on the disk",
                             (long long)disk, (double)disk / mib);
     put_disk(run, 0, b);
     lathe_buffer_printf(
@@ -362,6 +362,8 @@ static int run_command(const lathe_args *args)
     if (status == LATHE_OK)
         status = lathe_run_open_mode(args->words[0], args->overrides, args->n_overrides,
                                      LATHE_OPEN_PLAN, &run);
+    if (status == LATHE_OK)
+        lathe__run_name_tokenizer(run);
     if (status == LATHE_OK && graph)
         status = write_graph(run, graph);
     if (status == LATHE_OK) {

@@ -63,7 +63,8 @@ void lathe__data_notes(const lathe_run *run)
         return;
     warn_one_sided(run, facts.n_rows);
     if (facts.is_cut)
-        lathe_log(LATHE_LOG_INFO, "the data is one document: validation takes its last tokens");
+        lathe_log_alike(LATHE_LOG_INFO,
+                        "the data is one document: validation takes its last tokens");
     if (run->open.mode != LATHE_OPEN_TRAIN) /* lathe data prints them */
         return;
     lathe_data_note_left_out(run->data.shards);

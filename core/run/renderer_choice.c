@@ -49,8 +49,8 @@ static lathe_status ask(const lathe_component *component, const lathe_chat_templ
         return LATHE_OK;
     const lathe_chat_renderer renderer = renderer_of(&out->instance, 0);
     LATHE_TRY(lathe_chat_template_compare(chat, &renderer, &same, out->why, WHY_BYTES));
-    lathe_log(LATHE_LOG_DEBUG, "renderer %s: score %d, %s", component->plugin->name, out->score,
-              out->why);
+    lathe_log_alike(LATHE_LOG_DEBUG, "renderer %s: score %d, %s", component->plugin->name,
+                    out->score, out->why);
     out->score = same ? out->score : LATHE_SCORE_NO;
     return LATHE_OK;
 }
@@ -70,8 +70,8 @@ static lathe_status choose_best(const lathe_component **candidates, int64_t n,
         if (status == LATHE_E_NOMEM)
             return status;
         if (status != LATHE_OK)
-            lathe_log(LATHE_LOG_WARN, "renderer %s is not used: %s", candidates[i]->plugin->name,
-                      lathe_error_message());
+            lathe_log_alike(LATHE_LOG_WARN, "renderer %s is not used: %s",
+                            candidates[i]->plugin->name, lathe_error_message());
         lathe_instance_fini(&next.instance);
     }
     return LATHE_OK;
@@ -90,7 +90,7 @@ static lathe_status take_named(const lathe_component *component, const lathe_val
     const lathe_chat_renderer renderer = renderer_of(&out->instance, 0);
     LATHE_TRY(lathe_chat_template_compare(chat, &renderer, &same, out->why, WHY_BYTES));
     if (!same)
-        lathe_log(
+        lathe_log_alike(
             LATHE_LOG_WARN,
             "renderer.name = \"%s\" does not write what the folder's chat template writes: %s",
             component->plugin->name, out->why);

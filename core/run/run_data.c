@@ -74,21 +74,30 @@ static lathe_status learn(lathe_run *run)
                                          &run->data.tokenizer_dir);
 }
 
+/* The folder of a tokenizer that is not trained; NULL: raw bytes. */
+static const char *folder_of_tokenizer(const lathe_run *run)
+{
+    const char *path = run->set.tokenizer_path, *model = run->set.model_path;
+    if (path)
+        return strcmp(path, "bytes") == 0 ? NULL : path;
+    return model && lathe_model_has(model, "tokenizer.json") ? model : NULL;
+}
+
 static lathe_status open_tokenizer(lathe_run *run)
 {
-    const char *path = run->set.tokenizer_path;
     if (run->set.tokenizer_train)
         return learn(run);
-    if (path && strcmp(path, "bytes") == 0)
-        return lathe_tokenizer_bytes(&run->data.tokenizer);
-    if (!path && run->set.model_path) {
-        if (lathe_model_has(run->set.model_path, "tokenizer.json"))
-            path = run->set.model_path;
-    }
+    const char *path = folder_of_tokenizer(run);
     if (!path)
         return lathe_tokenizer_bytes(&run->data.tokenizer);
     run->data.tokenizer_dir = path;
     return lathe_tokenizer_load(path, &run->data.tokenizer);
+}
+
+void lathe__run_name_tokenizer(lathe_run *run)
+{
+    if (!run->data.tokenizer && !run->set.tokenizer_train)
+        run->data.tokenizer_dir = folder_of_tokenizer(run);
 }
 
 static lathe_status read_stop_tokens(lathe_run *run)

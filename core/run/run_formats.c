@@ -72,7 +72,7 @@ static lathe_status take_chosen(chooser *c, lathe_param *p)
     const lathe_status status = lathe_param_set_format(p, &run->parts.quant);
     if (status == LATHE_E_SHAPE)
         return lathe__run_refuse(run, "quant", "name",
-                                 "%s: %s; leave it as it is with quant.exclude_modules", p->name,
+                                 "%s: %s; or leave it as it is with quant.exclude_modules", p->name,
                                  lathe_error_message());
     LATHE_TRY(status);
     c->n_quantized++;
@@ -141,6 +141,13 @@ static lathe_status check_effect(const chooser *c)
                                  "quant.include_modules and quant.exclude_modules leave no linear "
                                  "layer",
                                  name);
+    if (c->n_on_file > 0 && run->open.calibrates)
+        return lathe__run_refuse(
+            run, "quant", "name",
+            "the weights of %s are already quantized (%s), and only plain weights are quantized: "
+            "name the folder that it was made from, or decode its weights first with "
+            "lathe convert %s -o PLAIN.gguf --type bf16, and quantize PLAIN.gguf",
+            run->set.model_path, lathe_quant_source_method(run->quant_source), run->set.model_path);
     if (c->n_on_file > 0)
         return lathe__run_refuse(
             run, "quant", "name",

@@ -233,8 +233,9 @@ static lathe_status check_dropout(const lathe_run *run)
                            "%s/config.json: %s is %g, and training applies no dropout of the "
                            "model: set it to 0 in that file to train without dropout",
                            run->set.model_path, m->dropout_key, m->dropout);
-    lathe_log(LATHE_LOG_WARN, "%s/config.json: %s is %g and not applied: training uses no dropout",
-              run->set.model_path, m->dropout_key, m->dropout);
+    lathe_log_alike(LATHE_LOG_WARN,
+                    "%s/config.json: %s is %g and not applied: training uses no dropout",
+                    run->set.model_path, m->dropout_key, m->dropout);
     return LATHE_OK;
 }
 

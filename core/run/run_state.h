@@ -170,6 +170,9 @@ lathe_status lathe__run_begin_row(lathe_run *run, int32_t index, uint64_t seed);
 
 /** Open the tokenizer, the shards and the loaders (run_data.c). */
 lathe_status lathe__run_tokenizer(lathe_run *run);
+/** Sets data.tokenizer_dir of a plan, which opens no tokenizer, so that its files are counted. A
+ * tokenizer that the run would train is not known. */
+void lathe__run_name_tokenizer(lathe_run *run);
 lathe_status lathe__run_data(lathe_run *run);
 /** Loads the chat template of the tokenizer's or the model's folder, with its renderer, into
  *  run->data.chat; where there is none, run->data.no_chat says why. */

@@ -52,11 +52,12 @@ static void compare_eos(const lathe_model_config *model, const lathe_run_data *d
     for (int32_t i = 0; i < model->n_eos; i++)
         if (model->eos[i] == eos)
             return;
-    lathe_log(LATHE_LOG_WARN,
-              "%s/config.json: eos_token_id is %s, but the tokenizer of %s ends a text with %s: "
-              "documents end with the latter in training",
-              path, token_text(data->tokenizer, model->eos[0], theirs, sizeof theirs),
-              data->tokenizer_dir, token_text(data->tokenizer, eos, ours, sizeof ours));
+    lathe_log_alike(
+        LATHE_LOG_WARN,
+        "%s/config.json: eos_token_id is %s, but the tokenizer of %s ends a text with %s: "
+        "documents end with the latter in training",
+        path, token_text(data->tokenizer, model->eos[0], theirs, sizeof theirs),
+        data->tokenizer_dir, token_text(data->tokenizer, eos, ours, sizeof ours));
 }
 
 /* Refuses raw bytes for a model that needs a tokenizer. A model folder without a tokenizer is read

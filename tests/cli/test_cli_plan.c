@@ -51,3 +51,13 @@ Test(cli_plan, row_lengths_of_padded_rows_are_listed)
            0, "work");
     cr_expect_null(strstr(output, "at most"), "%s", output);
 }
+
+/* The same words in every command. */
+Test(cli_plan, a_file_without_a_model_is_refused)
+{
+    put("empty.toml", "");
+    expect(LATHE " plan empty.toml 2>&1", 2,
+           "empty.toml: error: model.path or model.model_type is required");
+    expect(LATHE " validate empty.toml 2>&1", 2,
+           "empty.toml: error: model.path or model.model_type is required");
+}

@@ -91,15 +91,40 @@ Test(cli_quantize, what_cannot_be_quantized_is_refused)
     expect(QUANTIZE "model -o q --quant.name nf4 --quant.include_modules '[\"mpl\"]' 2>&1", 2,
            "quant.include_modules[0] = \"mpl\" matches no linear layer");
     expect(QUANTIZE "model -o q --quant.name hqq --quant.group_size 48 2>&1", 2,
-           "leave it as it is with quant.exclude_modules");
+           "; or leave it as it is with quant.exclude_modules");
     expect(QUANTIZE "model -o q --quant.name nf4 >/dev/null && " QUANTIZE
                     "q -o q2 --quant.name int8 2>&1",
-           2, "the weights of q are already quantized (bitsandbytes)");
+           2,
+           "the weights of q are already quantized (bitsandbytes), and only plain weights are "
+           "quantized: name the folder that it was made from, or decode its weights first with "
+           "lathe convert q -o PLAIN.gguf");
     expect(QUANTIZE LATHE_TEST_DATA "/golden/data/models/gpt2 -o q2 --quant.name hqq 2>&1", 2,
            "transformer.h.0.attn.c_attn.weight is a Conv1D weight, and no library reads Conv1D "
            "weights "
            "in format hqq: use nf4, int8 or gptq");
     expect("ls -d q2* run.tmp* q.tmp* 2>/dev/null | wc -l", 0, "0");
+}
+
+/* The sizes of this model are no multiples of 128. */
+Test(cli_quantize, blocks_of_fp8_that_transformers_cannot_load_are_a_warning)
+{
+    expect(QUANTIZE "model -o q --quant.name fp8 2>&1", 0,
+           "warning: fp8: a weight of [64, 64] is no whole number of blocks of 128 x 128");
+    expect(QUANTIZE "model -o r --quant.name fp8 --quant.scaling row 2>&1", 0, "wrote r");
+    cr_expect_null(strstr(output, "warning"), "%s", output);
+}
+
+/* One bit for each number leaves nothing of a trained model. */
+Test(cli_quantize, a_perplexity_that_grows_tenfold_is_a_warning)
+{
+    expect(LATHE "train run.toml --checkpoint.dir long --train.max_steps 150 --optimizer.lr 0.01 "
+                 "2>&1 && " QUANTIZE
+                 "long -o q --quant.name hqq --quant.bits 1 --text text.txt 2>&1",
+           0,
+           "times that before: the quantized model has lost most of what it knew; use more bits "
+           "(--quant.bits), smaller groups (--quant.group_size), or a format with more bits");
+    expect(QUANTIZE "long -o r --quant.name int8 --text text.txt 2>&1", 0, "perplexity ");
+    cr_expect_null(strstr(output, "times that before"), "%s", output);
 }
 
 /* 40 lines of 56 bytes and an end of text each: 2,280 tokens. */

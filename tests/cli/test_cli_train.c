@@ -116,6 +116,23 @@ Test(cli_train, a_disk_that_the_checkpoints_will_fill_is_reported_before_the_fir
     cr_expect_null(strstr(output, "not enough"), "%s", output);
 }
 
+/* No disk holds the weights of this model. */
+Test(cli_train, a_disk_without_room_for_one_checkpoint_is_refused_before_the_first_step)
+{
+    static const char huge[] = " run.toml --model.hidden_size 262144 --model.head_dim 128 "
+                               "--model.intermediate_size 2097152 --train.memory_limit 1000000";
+    static const char *const commands[] = {"validate", "train"};
+    char command[256];
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(command, sizeof command, LATHE " %s%s 2>&1", commands[i], huge);
+        expect(command, 2, ": error: no checkpoint fits on the disk: one takes ");
+        cr_expect_not_null(
+            strstr(output, " are free in out: make room, or choose another checkpoint.dir"), "%s",
+            output);
+    }
+    expect("ls -d out 2>&1", 2, "out");
+}
+
 /* run.json says what trained the run, not what a start without a step was given. */
 Test(cli_train, a_start_without_a_step_leaves_the_record_of_the_run, .timeout = 60)
 {

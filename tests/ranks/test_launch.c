@@ -80,6 +80,17 @@ Test(launch, two_ranks_train_one_model)
     cr_expect_eq(access("out/metrics.jsonl", F_OK), 0);
 }
 
+/* The ranks read the same data; each would tell what is wrong with them. */
+Test(launch, notes_on_the_data_come_from_rank_0_alone)
+{
+    need_mpi();
+    put_times("p.jsonl", "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"b\"}\n", 20);
+    expect(LATHE " launch -n 2 run.toml --stage.name dpo --data.datasets '[{path = \"p.jsonl\"}]' "
+                 "2>&1 | tee log | grep -c 'pairs of p.jsonl prefer nothing'",
+           0, "1\n");
+    expect("grep -c 'rank 1: warning' log", 1, "0\n");
+}
+
 Test(launch, a_signal_reaches_the_ranks_and_the_run_ends_with_a_checkpoint, .timeout = 400)
 {
     need_mpi();

@@ -50,12 +50,13 @@ lathe_status awq_accepts(void *self, int64_t rows, int64_t cols)
     const int64_t group = awq_group(q, cols);
     LATHE_TRY(codec_check_dims(&q->head, "awq", rows, cols));
     if (cols % group != 0)
-        return lathe_fail(q->head.host, LATHE_E_SHAPE,
-                          "awq: a weight of [%lld, %lld]; the columns must be a multiple of "
-                          "quant.group_size, which is %lld (%lld divides both, and -1 makes one "
-                          "group of all columns)",
-                          (long long)rows, (long long)cols, (long long)group,
-                          (long long)common_divisor(cols, group));
+        return lathe_fail(
+            q->head.host, LATHE_E_SHAPE,
+            "awq: a weight of [%lld, %lld]; the columns must be a multiple of "
+            "quant.group_size, which is %lld (%lld divides both: set it to that; -1 makes one "
+            "group of all columns)",
+            (long long)rows, (long long)cols, (long long)group,
+            (long long)common_divisor(cols, group));
     if (rows % AWQ_WORD != 0)
         return lathe_fail(q->head.host, LATHE_E_SHAPE,
                           "awq: a weight of [%lld, %lld]; the rows must be a multiple of 8",

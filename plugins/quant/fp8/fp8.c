@@ -15,6 +15,7 @@
 typedef struct fp8 {
     codec_head head;
     int32_t scaling;
+    int64_t odd_rows, odd_cols; /* of the first weight with sizes that blocks do not divide; 0 */
 } fp8;
 
 enum { FIELD_SCALING };
@@ -35,7 +36,13 @@ static lathe_status read_values(const lathe_host *host, fp8 *q, const lathe_valu
 
 static lathe_status fp8_accepts(void *self, int64_t rows, int64_t cols)
 {
-    return codec_check_dims(self, "fp8", rows, cols);
+    fp8 *q = self;
+    LATHE_TRY(codec_check_dims(&q->head, "fp8", rows, cols));
+    if (q->odd_rows == 0 && (rows % FP8_BLOCK_SIZE != 0 || cols % FP8_BLOCK_SIZE != 0)) {
+        q->odd_rows = rows;
+        q->odd_cols = cols;
+    }
+    return LATHE_OK;
 }
 
 static int64_t blocks_of(int64_t n)
@@ -230,10 +237,24 @@ static void fp8_part_scales(void *self, int64_t rows, int64_t cols, const void *
 
 /* ---- the table ---- */
 
+/* transformers takes the size of a block from the number of scales, which is 128 only where blocks
+ * divide the weight. */
+static void warn_of_odd_sizes(const fp8 *q)
+{
+    if (q->scaling == FP8_BLOCK && q->odd_rows > 0)
+        lathe_warn(q->head.host,
+                   "fp8: a weight of [%lld, %lld] is no whole number of blocks of 128 x 128: "
+                   "transformers' from_pretrained on a CPU refuses such a folder or decodes it "
+                   "wrongly; quant.scaling = \"row\" loads there (with compressed-tensors)",
+                   (long long)q->odd_rows, (long long)q->odd_cols);
+}
+
+/* Called when a folder is written. */
 static int64_t fp8_config_json(void *self, char *out, int64_t capacity)
 {
     const fp8 *q = self;
     const size_t room = capacity > 0 ? (size_t)capacity : 0;
+    warn_of_odd_sizes(q);
     if (q->scaling == FP8_BLOCK)
         return snprintf(out, room,
                         "{\"quant_method\": \"fp8\", \"activation_scheme\": \"dynamic\", "

@@ -6,6 +6,7 @@
  * The program is started with the first batch and runs until the end of the run.
  */
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -24,6 +25,7 @@ typedef struct command {
     const lathe_host *host;
     const lathe_value *words;
     child process;
+    int32_t has_answered;  /* 1: it has given a number */
     _Atomic pid_t running; /* process group that cancel() kills; 0: none */
 } command;
 
@@ -52,6 +54,39 @@ static int is_found(const char *program)
     return 0;
 }
 
+/* Programs that take a script as their first argument that is no option, and read it from the
+ * current folder. */
+static int runs_scripts(const char *program)
+{
+    static const char *const names[] = {"python", "perl", "ruby", "Rscript"};
+    const char *slash = strrchr(program, '/'), *name = slash != NULL ? slash + 1 : program;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const size_t n = strlen(names[i]);
+        if (strncmp(name, names[i], n) == 0 && strspn(name + n, "0123456789.") == strlen(name + n))
+            return 1;
+    }
+    return 0;
+}
+
+/* The current folder, for messages. */
+static const char *here(char out[PATH_MAX])
+{
+    return getcwd(out, PATH_MAX) != NULL ? out : "the current folder";
+}
+
+/* Refuses a script that is not there: the program would only say so in the middle of a run. */
+static lathe_status check_script(const lathe_host *host, const lathe_value *words)
+{
+    char folder[PATH_MAX];
+    if (words->n < 2 || words->strs[1][0] == '-' || !runs_scripts(words->strs[0]) ||
+        access(words->strs[1], F_OK) == 0)
+        return LATHE_OK;
+    return lathe_fail(host, LATHE_E_CONFIG,
+                      "command: %s has no file '%s' to run: the command runs in %s, and relative "
+                      "paths in it begin there, not at the run file",
+                      words->strs[0], words->strs[1], here(folder));
+}
+
 static lathe_status command_read(const lathe_host *host, command *out, const lathe_value *values)
 {
     const lathe_value *words = &values[0];
@@ -65,6 +100,7 @@ static lathe_status command_read(const lathe_host *host, command *out, const lat
                           strchr(words->strs[0], '/') != NULL
                               ? " that may be run; a relative path begins in the current folder"
                               : " in the folders of PATH");
+    LATHE_TRY(check_script(host, words));
     out->words = words;
     out->process = (child){.in = -1, .out = -1, .err = -1};
     return LATHE_OK;
@@ -152,7 +188,7 @@ static int take_line(void *arg, const char *text)
 
 static lathe_status fail_of(command *x, const answers *a, int got)
 {
-    char end[2 * CHILD_LINE];
+    char end[2 * CHILD_LINE], folder[PATH_MAX];
     if (a->is_wrong)
         return lathe_fail(x->host, LATHE_E_PARSE, "'%s' printed the line '%s', expected a number",
                           x->words->strs[0], a->wrong);
@@ -165,7 +201,12 @@ static lathe_status fail_of(command *x, const answers *a, int got)
         return LATHE_OK;
     child_end_text(&x->process, end, sizeof end);
     atomic_store(&x->running, 0);
-    return lathe_fail(x->host, LATHE_E_IO, "the command '%s' %s", x->words->strs[0], end);
+    if (x->has_answered || a->n > 0)
+        return lathe_fail(x->host, LATHE_E_IO, "the command '%s' %s", x->words->strs[0], end);
+    return lathe_fail(x->host, LATHE_E_IO,
+                      "the command '%s' %s; it gave no number, and ran in %s, where relative paths "
+                      "in it begin",
+                      x->words->strs[0], end, here(folder));
 }
 
 static lathe_status command_score(void *self, const lathe_reward_item *items, int32_t n,
@@ -190,6 +231,7 @@ static lathe_status command_score(void *self, const lathe_reward_item *items, in
             a.n_too_many++; /* an answer before its question */
         LATHE_TRY(fail_of(x, &a, got));
     }
+    x->has_answered |= a.n > 0;
     return LATHE_OK;
 }
 

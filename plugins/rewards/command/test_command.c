@@ -1,6 +1,7 @@
 /* The reward by a program: its lines, its end, and what it says that is no number. */
 #include "support/reward_case.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -19,6 +20,18 @@ static void fails_with(const char *script, const char *message)
 {
     opens(script);
     reward_fails("text", "{}", message);
+}
+
+/* The message of a command that ends before it has given a number. */
+static const char *at_once(const char *message)
+{
+    static char text[PATH_MAX + 256];
+    char folder[PATH_MAX];
+    cr_assert_not_null(getcwd(folder, sizeof folder));
+    (void)snprintf(text, sizeof text,
+                   "%s; it gave no number, and ran in %s, where relative paths in it begin",
+                   message, folder);
+    return text;
 }
 
 #define LENGTHS "while IFS= read -r line; do echo ${#line}; done"
@@ -65,12 +78,39 @@ Test(command_reward, long_batches_go_both_ways_without_a_standstill)
 Test(command_reward, a_program_that_dies_is_named_with_its_last_error)
 {
     fails_with("read -r line; echo 'cannot load the judge' >&2; exit 3",
-               "the command '/bin/sh' ended with exit status 3: cannot load the judge");
+               at_once("the command '/bin/sh' ended with exit status 3: cannot load the judge"));
+}
+
+Test(command_reward, a_program_that_dies_after_an_answer_says_no_more_than_its_error)
+{
+    opens("read -r line; echo 1; read -r line; echo 'out of memory' >&2; exit 3");
+    cr_expect_eq(reward_of("a", "{}"), 1.0);
+    reward_fails("b", "{}", "the command '/bin/sh' ended with exit status 3: out of memory");
+}
+
+Test(command_reward, a_script_that_is_not_there_is_refused_before_the_run)
+{
+    char folder[PATH_MAX], message[PATH_MAX + 256];
+    cr_assert_not_null(getcwd(folder, sizeof folder));
+    (void)snprintf(message, sizeof message,
+                   "command: sub/python3.9 has no file 'no.py' to run: the command runs in %s, and "
+                   "relative paths in it begin there, not at the run file",
+                   folder);
+    cr_assert_eq(system("mkdir -p sub && cp /bin/sh sub/python3.9 && cp /bin/sh sub/judge"), 0);
+    const char *text = NULL;
+    cr_assert_eq(reward_make("command = [\"sub/python3.9\", \"no.py\"]"), LATHE_E_CONFIG);
+    text = lathe_error_message();
+    cr_expect(strstr(text, message) != NULL, "%s", text);
+    reward_close();
+    reward_opens("command = [\"sub/python3.9\", \"-c\", \"no.py\"]");
+    reward_close();
+    reward_opens("command = [\"sub/judge\", \"no.py\"]"); /* may read its argument otherwise */
+    cr_assert_eq(system("rm -r sub"), 0);
 }
 
 Test(command_reward, a_program_that_is_killed_is_named_with_the_signal)
 {
-    fails_with("kill -9 $$", "the command '/bin/sh' was killed by signal 9 (Killed)");
+    fails_with("kill -9 $$", at_once("the command '/bin/sh' was killed by signal 9 (Killed)"));
 }
 
 Test(command_reward, a_program_that_reads_nothing_does_not_end_the_run_by_a_signal)
@@ -81,7 +121,8 @@ Test(command_reward, a_program_that_reads_nothing_does_not_end_the_run_by_a_sign
     const lathe_reward_item item = reward_item(text, "{}");
     double out;
     cr_assert_eq(reward_try(&item, 1, &out), LATHE_E_IO);
-    cr_expect_str_eq(lathe_error_message(), "the command '/bin/sh' ended with exit status 4");
+    cr_expect_str_eq(lathe_error_message(),
+                     at_once("the command '/bin/sh' ended with exit status 4"));
 }
 
 Test(command_reward, a_line_that_is_no_number_is_shown)

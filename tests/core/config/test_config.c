@@ -332,6 +332,7 @@ Test(config, a_missing_file_stands_once_beside_a_wrong_key)
 Test(config, training_needs_data_and_one_model)
 {
     loads("[data]\nvalidation_split = 0.1\nvalidation = { path = \"x\" }\n");
+    lathe_config_check_model(config, &diags);
     lathe_config_check_train(config, 0, &diags);
     printed("run.toml:1:2: error: data.datasets is required to train: datasets = [{ path = "
             "\"...\" }]\n"
@@ -340,6 +341,7 @@ Test(config, training_needs_data_and_one_model)
     lathe_diags_fini(&diags);
     lathe_config_destroy(config);
     loads("[data]\ndatasets = [{ path = \"x\" }]\n[model]\nmodel_type = \"gpt2\"\n");
+    lathe_config_check_model(config, &diags);
     lathe_config_check_train(config, 0, &diags);
     cr_assert_eq(diags.n, 0);
 }

@@ -1,7 +1,7 @@
 /* The plan of a run that keeps activations in host memory, and the messages if the option has no
  * effect or is refused. */
 #include "activations_case.h"
-#include "opening/fit.h"
+#include "opening/fit_search.h"
 
 /* ---- the plan ---- */
 

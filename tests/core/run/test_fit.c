@@ -142,6 +142,31 @@ Test(fit, a_plan_that_cannot_fit_is_reported)
                        lathe_error_message());
 }
 
+/* What is proposed for an adapter that is too large are the methods of adapter.name = "auto". */
+Test(fit, smaller_methods_are_proposed_for_an_adapter)
+{
+    settings s = {.n = 0};
+    base(&s);
+    set(&s, "train.micro_batch_size=1");
+    set(&s, "train.gradient_accumulation_steps=1");
+    set(&s, "train.recompute=layer");
+    set(&s, "data.seq_len=16");
+    set(&s, "adapter.name=lora");
+    settings small = s, large = s;
+    set(&small, "adapter.r=8");
+    set(&small, "adapter.alpha=8");
+    set(&large, "adapter.r=64");
+    set(&large, "train.memory_limit=%.17g", (double)peak_of(&small) / 1073741824.0);
+    refuse(LATHE_OPEN_TRAIN, &large);
+    const char *text = lathe_error_message();
+    cr_expect_not_null(strstr(text,
+                              "; these fine-tuning methods would fit (adapter.name = "
+                              "\"auto\" chooses the first):\n"
+                              "  --adapter.name lora --adapter.r 8 --adapter.alpha 8   (peak "),
+                       "%s", text);
+    cr_expect_null(strstr(text, "nor would"), "%s", text);
+}
+
 /* The folder's weights are damaged, but the plan is refused first. */
 Test(fit, is_refused_before_weights_are_read_in_every_mode)
 {

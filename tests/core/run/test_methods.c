@@ -118,6 +118,50 @@ Test(methods, auto_chooses_as_the_table_says_and_stays_within_the_limit)
     cr_expect_geq(tried, 5);
 }
 
+static void expect_text(const lathe_methods *table, const char *want, const char *unwanted)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    lathe_methods_text(table, &text);
+    cr_expect_not_null(strstr(text.data, want), "%s", text.data);
+    cr_expect_null(strstr(text.data, unwanted), "%s", text.data);
+    lathe_buffer_fini(&text);
+}
+
+Test(methods, the_table_marks_a_choice_only_for_auto)
+{
+    settings s;
+    base(&s, "lora");
+    lathe_run *run = open_run(LATHE_OPEN_PLAN, s.list);
+    lathe_methods table;
+    OK(lathe_methods_plan(run, 1, &table));
+    expect_text(&table,
+                "  the run uses adapter \"lora\", as the run file says; adapter.name = \"auto\" "
+                "would choose full\n",
+                "  chosen ");
+    lathe_run_close(run);
+    base(&s, "auto");
+    run = open_run(LATHE_OPEN_PLAN, s.list);
+    OK(lathe_methods_plan(run, 1, &table));
+    expect_text(&table, "  chosen ", "the run uses");
+    lathe_run_close(run);
+}
+
+/* lora over quantized weights is what qlora is. */
+Test(methods, a_folder_of_quantized_weights_has_no_rows_of_qlora)
+{
+    settings s = {.n = 0};
+    set_data(&s, dir);
+    set(&s, "model.path=%s", LATHE_TEST_DATA "/golden/data/quantized/bnb_nf4");
+    set(&s, "tokenizer.path=" LATHE_TEST_DATA "/golden/data/tokenizer/tiny_64.json");
+    set(&s, "data.seq_len=16");
+    set(&s, "train.max_steps=1");
+    set(&s, "adapter.name=lora");
+    const lathe_methods table = table_of(&s);
+    cr_assert_eq(table.n, 5);
+    cr_expect(table.rows[0].is_refused && table.rows[1].is_refused);
+    cr_expect_eq(table.chosen, 2);
+}
+
 Test(methods, a_run_that_resumes_keeps_the_method_of_its_checkpoint)
 {
     settings s;

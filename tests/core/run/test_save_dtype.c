@@ -1,5 +1,7 @@
 /* The model in a checkpoint: the dtype of each tensor, weights that do not train, shards, and
  * resuming from the f32 masters. */
+#include <sys/stat.h>
+
 #include "base/map.h"
 #include "checkpoint/checkpoint_diff.h"
 #include "checkpoint/model_file.h"
@@ -305,6 +307,21 @@ static int64_t bytes_of(const char *path)
     return bytes;
 }
 
+/* Checks that a checkpoint takes at most `planned` bytes in blocks of 4 KiB, and not much less. */
+static void expect_bound(const char *path, int64_t planned)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    struct stat info;
+    char **files = NULL;
+    int64_t n = 0, bytes = 0;
+    OK(lathe_dir_walk(path, &arena, &files, &n));
+    for (int64_t i = 0; i < n; i++)
+        bytes += stat(files[i], &info) == 0 ? ((int64_t)info.st_size + 4095) / 4096 * 4096 : 0;
+    cr_expect(bytes <= planned && planned - bytes < 200 << 10, "%s: %lld planned, %lld there", path,
+              (long long)planned, (long long)bytes);
+    lathe_arena_fini(&arena);
+}
+
 Test(plan, tells_the_bytes_of_a_checkpoint_on_the_disk)
 {
     static const char *const averages[] = {"none", "ema"};
@@ -318,7 +335,8 @@ Test(plan, tells_the_bytes_of_a_checkpoint_on_the_disk)
         set(&s, "train.max_steps=1");
         set(&s, "train.weight_average=%s", averages[k % 2]);
         lathe_run *run = open_run(LATHE_OPEN_PLAN, s.list);
-        const int64_t planned = lathe__checkpoint_disk_bytes(lathe__run_saved(run));
+        const int64_t planned = lathe__checkpoint_tensor_bytes(lathe__run_saved(run));
+        const int64_t on_disk = lathe__checkpoint_disk_bytes(lathe__run_saved(run));
         lathe_run_close(run);
         OK(train_once(&s, NULL, NULL));
         char saved[64];
@@ -331,8 +349,28 @@ Test(plan, tells_the_bytes_of_a_checkpoint_on_the_disk)
                 bytes_of(in(saved, "average")) + bytes_of(in(saved, "state/average.safetensors"));
         cr_expect_eq(planned, there, "case %d: %lld planned, %lld there", k, (long long)planned,
                      (long long)there);
+        expect_bound(saved, on_disk);
         OK(lathe_dir_remove(dir));
     }
+}
+
+Test(plan, counts_the_files_of_the_tokenizer_in_a_checkpoint)
+{
+    char dir[] = FOLDER;
+    settings s = {.n = 0};
+    make_folder(dir, 4000);
+    configure(&s, dir);
+    set(&s, "model.vocab_size=560");
+    set(&s, "tokenizer.path=%s", LATHE_TEST_DATA "/golden/data/gguf/spm_llama");
+    set(&s, "train.max_steps=1");
+    set(&s, "train.weight_average=ema");
+    lathe_run *run = open_run(LATHE_OPEN_PLAN, s.list);
+    lathe__run_name_tokenizer(run);
+    const int64_t planned = lathe__checkpoint_disk_bytes(lathe__run_saved(run));
+    lathe_run_close(run);
+    OK(train_once(&s, NULL, NULL));
+    expect_bound(in(dir, "out/step-00000001"), planned);
+    OK(lathe_dir_remove(dir));
 }
 
 static const lathe_change *change_of(const lathe_checkpoint_changes *c, const char *part,
