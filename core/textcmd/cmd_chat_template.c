@@ -340,13 +340,8 @@ static lathe_status show(shower *s, const char *text, int64_t n)
 static lathe_status show_rows(shower *s, const char *file, int *out_is_one)
 {
     const lathe_dataset dataset = {
-<<<<<<< HEAD
         .path = file, .type = LATHE_DATASET_AUTO, .registry = s->renderer.registry};
-    const lathe_source_place begin = {0, 0, 1};
-=======
-        .path = file, .type = LATHE_DATASET_AUTO, .registry = s->registry};
     const lathe_source_place begin = {.line = 1};
->>>>>>> data
     lathe_readers readers;
     lathe_sources sources;
     lathe_reader r;

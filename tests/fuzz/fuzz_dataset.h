@@ -16,7 +16,7 @@ static inline int64_t fuzz_build(const lathe_dataset *dataset, const lathe_sourc
                                  const lathe_tokenizer *tok, const char *target, int32_t rows,
                                  int64_t part_bytes, int64_t *out_tokens)
 {
-    lathe_source_place begin = {0, 0, 1};
+    lathe_source_place begin = {.line = 1};
     int64_t n_segments = 0, n_parts = 0;
     *out_tokens = 0;
     for (;;) {

@@ -62,7 +62,7 @@ static lathe_dataset dataset_of(const char *path, int32_t type)
 static lathe_status read_all(const lathe_dataset *dataset, int all, int64_t bytes)
 {
     lathe_sources sources;
-    lathe_source_place begin = {0, 0, 1};
+    lathe_source_place begin = {.line = 1};
     lathe_fields fields = {.layout = 0};
     got.len = 0;
     lathe_status status = lathe_sources_list(dataset, &arena, &sources);
