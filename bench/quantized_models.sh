@@ -34,9 +34,9 @@ for format in "${formats[@]}"; do
     for setting in "${words[@]:1}"; do
         options+=("--quant.${setting%%=*}" "${setting#*=}")
     done
-    case ${words[0]} in gptq | awq) options+=(--calibration "$calibration" --rows 32 --data.seq_len 512) ;; esac
+    case ${words[0]} in gptq | awq) options+=(--calibration "$calibration" --rows 32) ;; esac
     if [ ! -e "$folder" ]; then
-        "$lathe" quantize "$model" "${options[@]}" --text "$text" --train.precision bf16 --json -o "$folder" >"$folder.json"
+        "$lathe" quantize "$model" "${options[@]}" --text "$text" --data.seq_len 512 --train.precision bf16 --json -o "$folder" >"$folder.json"
     fi
     for ((round = 0; round < rounds; round++)); do
         plain=$(speed "$model")
