@@ -149,7 +149,7 @@ static lathe_status put_texts(const lathe_args *args, const char *option, lathe_
 }
 
 /* Names the option where the message has the key that the option became. */
-static lathe_status at_option(lathe_status status, const char *option)
+static void name_option(lathe_status status, const char *option)
 {
     static const char *const keys[] = {"--data.validation", "--data.datasets"};
     char why[1500];
@@ -161,9 +161,8 @@ static lathe_status at_option(lathe_status status, const char *option)
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         const size_t n = strlen(keys[i]);
         if (strncmp(why, keys[i], n) == 0)
-            return lathe_error(status, "%s%s%s", option, why + n, how);
+            (void)lathe_error(status, "%s%s%s", option, why + n, how);
     }
-    return status;
 }
 
 /* ---- perplexity ---- */
@@ -192,7 +191,9 @@ static lathe_status open_texts(const lathe_args *args, const char *folder, const
         status = lathe_app_open_model(&of_eval, LATHE_OPEN_EVALUATE, settings, out);
     }
     lathe_buffer_fini(&data);
-    return status == LATHE_OK ? LATHE_OK : at_option(status, option);
+    if (status != LATHE_OK)
+        name_option(status, option);
+    return status;
 }
 
 /* How a folder is evaluated: as the one before it. */
