@@ -103,7 +103,13 @@ static double value_of(const lathe_weight_codes *c, uint32_t code)
 
 /* ---- parts ---- */
 
-static const uint32_t untouched = 0x5a5a5a5a;
+/* Whether a number has other bytes than those that were set before. */
+static int is_touched(const float *x)
+{
+    uint32_t bits;
+    memcpy(&bits, x, sizeof bits);
+    return bits != 0x5a5a5a5a;
+}
 
 /* Row i of a part. */
 static int64_t row_of(const lathe_weight_part *p, int64_t i)
@@ -140,8 +146,7 @@ static lathe_status check_part(lathe__subject *s, const described *x, lathe_weig
                           c->has_offsets ? offsets : NULL);
     for (int64_t i = 0; i < lines; i++)
         for (int64_t k = used; k < p.stride; k++)
-            if (memcmp(&scales[i * p.stride + k], &untouched, 4) != 0 ||
-                memcmp(&offsets[i * p.stride + k], &untouched, 4) != 0)
+            if (is_touched(&scales[i * p.stride + k]) || is_touched(&offsets[i * p.stride + k]))
                 return lathe_error(LATHE_E_PLUGIN, "part_scales writes beside line %lld",
                                    (long long)i);
     for (int64_t i = 0; i < n; i++)
