@@ -36,8 +36,6 @@ lathe_status lathe_chat_template_load(const char *path, lathe_chat_template **ou
 /** As lathe_chat_template_load, for a renderer that the user named: the folder need not have a
  *  template. */
 lathe_status lathe_chat_template_load_any(const char *path, lathe_chat_template **out);
-/** 1 when the folder has a chat template. */
-int lathe_chat_template_exists(const char *folder);
 /** A template from text; tokens (borrowed, may be NULL): an object of special tokens. */
 lathe_status lathe_chat_template_create(const char *name, const char *text, int64_t bytes,
                                         json_t *tokens, lathe_chat_template **out);

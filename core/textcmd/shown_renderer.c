@@ -69,8 +69,11 @@ lathe_status lathe_shown_renderer_load(const char *path, const char *name, lathe
     const int is_named = strcmp(chosen, "auto") != 0 && strcmp(chosen, "jinja") != 0;
     LATHE_TRY(is_named ? lathe_chat_template_load_any(path, out_chat)
                        : lathe_chat_template_load(path, out_chat));
-    return lathe_renderer_choose(out->registry, chosen, values, NULL, *out_chat, arena,
-                                 &out->instance, &out->why);
+    LATHE_TRY(lathe_renderer_choose(out->registry, chosen, values, NULL, *out_chat, arena,
+                                    &out->instance, &out->why));
+    if (is_named)
+        out->why = name ? "named on the command line" : "the folder was trained with it";
+    return LATHE_OK;
 }
 
 void lathe_shown_renderer_fini(lathe_shown_renderer *r)

@@ -69,7 +69,7 @@ Test(kept_renderer, a_run_s_folder_is_used_with_it)
     expect(LATHE " eval out --data talk.jsonl 2>&1", 0, SAYS("out/step-00000002"));
     expect_same(LATHE " generate out --messages ask.json" HOW);
     expect_same(LATHE " eval out --data talk.jsonl --json");
-    expect(LATHE " chat-template out", 0, "renderer: vicuna");
+    expect(LATHE " chat-template out", 0, "renderer: vicuna: the folder was trained with it");
     expect(LATHE " chat-template out --show talk.jsonl --n 1", 0, "USER: the cat ASSISTANT:");
 }
 
@@ -82,7 +82,8 @@ Test(kept_renderer, the_command_line_has_priority)
            "a conversation needs a chat template");
     expect(LATHE " generate out --renderer.name auto" ASK, 2,
            "a conversation needs a chat template");
-    expect(LATHE " chat-template out --renderer chatml", 0, "renderer: chatml");
+    expect(LATHE " chat-template out --renderer chatml", 0,
+           "renderer: chatml: named on the command line");
     /* the folder's template, which the run did not use */
     put("out/step-00000002/chat_template.jinja", "{{ messages[0].content }}");
     expect(LATHE " chat-template out", 0, "renderer: vicuna");

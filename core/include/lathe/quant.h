@@ -123,8 +123,8 @@ typedef struct lathe_quant_v1 {
     /** [step] Computes W from the planes, as dtype F32, BF16 or F16, row-major; device pointers. */
     lathe_status (*decode)(void *self, int64_t rows, int64_t cols, const void *const *planes,
                            void *w, int32_t dtype, void *scratch, void *stream);
-    /** [between] Writes the JSON text of "quantization_config" for config.json. Returns the bytes
-     *  written (without NUL), or those needed if that is more than capacity. NULL: none. */
+    /** [between] Writes the JSON text of "quantization_config" for config.json. Returns its length
+     *  in bytes, without NUL; if that exceeds capacity, the text is cut. NULL: there is none. */
     int64_t (*config_json)(void *self, char *out, int64_t capacity);
     /** [between] Writes the bytes of the weight's extra metadata tensor, meta_suffix. Returns bytes
      *  as config_json does; their number depends on rows and cols alone, and is asked for with

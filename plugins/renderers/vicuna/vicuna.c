@@ -3,6 +3,10 @@
 
 static const char *const specials[] = {"</s>", NULL};
 
+/* Each message is a line. */
+#define LINES                                                                                      \
+    .user_begin = "USER: ", .user_end = "\n", .answer_begin = "ASSISTANT:", .answer_space = " "
+
 static const turns_family variants[] = {
     {
         /* v1.1 and v1.5 */
@@ -39,10 +43,7 @@ static const turns_family variants[] = {
         .marker = "SYSTEM: ",
         .system_begin = "SYSTEM: ",
         .system_end = "\n",
-        .user_begin = "USER: ",
-        .user_end = "\n",
-        .answer_begin = "ASSISTANT:",
-        .answer_space = " ",
+        LINES,
         .answer_end = "</s>\n",
         .specials = specials,
     },
@@ -52,10 +53,7 @@ static const turns_family variants[] = {
         .flags = TURNS_BOS | TURNS_TRIM | TURNS_ALTERNATES | TURNS_EOS_ANSWER | TURNS_SYSTEM_FIRST,
         .system_begin = "",
         .system_end = "\n\n",
-        .user_begin = "USER: ",
-        .user_end = "\n",
-        .answer_begin = "ASSISTANT:",
-        .answer_space = " ",
+        LINES,
         .answer_end = "\n",
     },
     {
@@ -63,10 +61,7 @@ static const turns_family variants[] = {
         .marker = "USER: ",
         .system_begin = "",
         .system_end = "\n\n",
-        .user_begin = "USER: ",
-        .user_end = "\n",
-        .answer_begin = "ASSISTANT:",
-        .answer_space = " ",
+        LINES,
         .answer_end = "</s>\n",
         .specials = specials,
     },
