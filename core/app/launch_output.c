@@ -91,10 +91,12 @@ static int64_t wanted_bytes(const lathe_launch_output *w)
     return w->n;
 }
 
-static void keep(lathe_launch_output *w, const char *text)
+static void keep(lathe_launch_output *w, const char *text, lathe_launch_vagueness says)
 {
-    if (w->vague[0] == '\0')
-        (void)snprintf(w->vague, sizeof w->vague, "%s", text);
+    if (says <= w->vague_says)
+        return;
+    w->vague_says = says;
+    (void)snprintf(w->vague, sizeof w->vague, "%s", text);
 }
 
 static void end_box(lathe_launch_output *w, FILE *to)
@@ -106,7 +108,7 @@ static void end_box(lathe_launch_output *w, FILE *to)
         return;
     join_lines(w->box, wanted_bytes(w), text);
     if (strncmp(text, "It looks like ", 14) == 0) {
-        keep(w, text);
+        keep(w, text, LATHE_LAUNCH_CALL_FAILED);
         return;
     }
     if (strcmp(text, w->last) == 0)
@@ -133,13 +135,16 @@ static int is_empty(const char *line)
     return 0;
 }
 
-/* Lines outside a box that follow from something else. */
-static int is_vague(const char *line)
+/* What a line outside a box says that follows from something else. */
+static lathe_launch_vagueness vagueness(const char *line)
 {
-    return strncmp(line, "*** ", 4) == 0 ||
-           (line[0] == '[' &&
-            (strstr(line, "] *** ") != NULL || strstr(line, " ORTE_ERROR_LOG: ") != NULL ||
-             strstr(line, "Local abort before MPI_INIT completed") != NULL));
+    if (line[0] == '[' && strstr(line, " ORTE_ERROR_LOG: ") != NULL)
+        return LATHE_LAUNCH_OWN_ERROR;
+    if (strncmp(line, "*** ", 4) == 0 ||
+        (line[0] == '[' && (strstr(line, "] *** ") != NULL ||
+                            strstr(line, "Local abort before MPI_INIT completed") != NULL)))
+        return LATHE_LAUNCH_ABORTED;
+    return LATHE_LAUNCH_NOT_VAGUE;
 }
 
 void lathe_launch_output_line(lathe_launch_output *w, const char *line, FILE *to)
@@ -172,8 +177,9 @@ void lathe_launch_output_line(lathe_launch_output *w, const char *line, FILE *to
     }
     if (is_empty(line))
         return;
-    if (is_vague(line)) {
-        keep(w, line);
+    const lathe_launch_vagueness says = vagueness(line);
+    if (says != LATHE_LAUNCH_NOT_VAGUE) {
+        keep(w, line, says);
         return;
     }
     w->n_told++;
@@ -184,8 +190,14 @@ void lathe_launch_output_end(lathe_launch_output *w, FILE *to)
 {
     if (w->in_box)
         end_box(w, to);
-    if (w->n_told > 0 || w->vague[0] == '\0')
+    if (w->n_told > 0 || w->vague_says == LATHE_LAUNCH_NOT_VAGUE)
         return;
     w->n_told++;
-    (void)fprintf(to, "lathe launch: mpirun: %s\n", w->vague);
+    if (w->vague_says == LATHE_LAUNCH_OWN_ERROR)
+        (void)fprintf(to,
+                      "lathe launch: mpirun failed and lost its explanation, which another try may "
+                      "show; it says only: %s\n",
+                      w->vague);
+    else
+        (void)fprintf(to, "lathe launch: mpirun: %s\n", w->vague);
 }

@@ -283,12 +283,19 @@ Test(one_line, a_word_too_many)
 }
 
 /* Parts of Open MPI that are not there, folders that it cannot write: several boxes and lines of
- * mpirun, of which all but the first only follow. */
+ * mpirun, of which all but the first only follow. mpirun 4.1 loses the first in one of 20 jobs:
+ * what is left of its words is one line then, and another try tells. */
 Test(one_line, an_environment_that_mpi_does_not_like)
 {
+    static const char job[] = "env OMPI_MCA_pml=nothing " LATHE " launch -n 2 run.toml";
     need_mpi();
-    expect_line("env OMPI_MCA_pml=nothing " LATHE " launch -n 2 run.toml",
-                "lathe launch: mpirun: A requested component was not found", ANY, 0);
+    for (int tries = 1; tries < 5; tries++) {
+        expect_line(job, "lathe launch: mpirun", ANY, 0);
+        if (strstr(output, "mpirun: A requested component") != NULL)
+            break;
+    }
+    cr_expect_not_null(strstr(output, "lathe launch: mpirun: A requested component was not found"),
+                       "%s", output);
     expect_line("env TMPDIR=/proc " LATHE " launch -n 2 run.toml",
                 "lathe launch: mpirun: A call to mkdir was unable to create", ANY, 0);
     expect_line(LATHE_TEST_MPIRUN " --oversubscribe -n 2 " LATHE " launch -n 2 run.toml",

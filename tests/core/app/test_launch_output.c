@@ -120,6 +120,19 @@ Test(launch_output, what_only_follows_is_left_out)
                 "parallel process is likely to abort.\n");
 }
 
+/* mpirun has lost the box: of what is left, that which says most. */
+Test(launch_output, a_lost_explanation)
+{
+#define LOST "[vm:1] [[6702,0],0] ORTE_ERROR_LOG: Out of resource in file show_help.c at line 501\n"
+    expect_pass(LOST FOLLOWS, "lathe launch: mpirun: It looks like MPI_INIT failed for some "
+                              "reason; your parallel process is likely to abort.\n");
+    expect_pass(LOST "[vm:7] *** An error occurred in MPI_Init_thread\n[vm:7] *** more\n",
+                "lathe launch: mpirun: [vm:7] *** An error occurred in MPI_Init_thread\n");
+    expect_pass(LOST LOST,
+                "lathe launch: mpirun failed and lost its explanation, which another try may show; "
+                "it says only: " LOST);
+}
+
 Test(launch_output, no_slots_are_told)
 {
     char *const out =
