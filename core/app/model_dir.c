@@ -185,7 +185,8 @@ static lathe_status append_of_model(const lathe_args *args, const lathe_setting_
     return LATHE_OK;
 }
 
-/* Appends the tokenizer with which the folder was trained, if it says which. */
+/* Appends the tokenizer with which the folder was trained, if it says which, and the chat template
+ * of raw bytes. */
 static lathe_status append_tokenizer(const lathe_args *args, const char *path, lathe_arena *arena,
                                      lathe_override *list, int32_t *n)
 {
@@ -194,6 +195,11 @@ static lathe_status append_tokenizer(const lathe_args *args, const char *path, l
         LATHE_TRY(lathe_folder_tokenizer(path, arena, &tokenizer));
     if (tokenizer)
         list[(*n)++] = (lathe_override){"tokenizer.path", tokenizer};
+    const char *chat = NULL;
+    if (!is_set(args, "tokenizer.path") && !is_set(args, "data.chat_template"))
+        LATHE_TRY(lathe_folder_bytes_template(path, arena, &chat));
+    if (chat)
+        list[(*n)++] = (lathe_override){"data.chat_template", chat};
     return LATHE_OK;
 }
 
@@ -204,7 +210,7 @@ static lathe_status adapter_overrides(const lathe_args *args, const char *const 
                                       const char *path, const lathe_adapter_folder *folder,
                                       lathe_arena *arena, lathe_override **out, int32_t *out_n)
 {
-    lathe_override *list = overrides(args, settings, folder->settings.n + 1, arena, out_n);
+    lathe_override *list = overrides(args, settings, folder->settings.n + 2, arena, out_n);
     if (!list)
         return LATHE_E_NOMEM;
     append(args, &folder->settings, list, out_n);
@@ -286,7 +292,7 @@ static lathe_status reopen_with_reference(const lathe_args *args, int32_t mode,
     LATHE_TRY(lathe_app_keep_renderer(args, path, NULL, arena, &more));
     lathe_run_close(*out);
     *out = NULL;
-    lathe_override *list = overrides(args, settings, more.n, arena, &n);
+    lathe_override *list = overrides(args, settings, more.n + 2, arena, &n);
     if (!list)
         return LATHE_E_NOMEM;
     append(args, &more, list, &n);

@@ -116,17 +116,21 @@ static lathe_status append_names(lathe_run *run, const char *base, const lathe_b
 {
     const int has_method = lathe_config_names(run->config, LATHE_KIND_ADAPTER);
     const int has_format = lathe_config_names(run->config, LATHE_KIND_QUANT);
-    lathe_override *list = more_settings(run, begin->settings.n + 3);
-    const char *tokenizer = NULL;
+    lathe_override *list = more_settings(run, begin->settings.n + 4);
+    const char *tokenizer = NULL, *chat = NULL;
     int32_t n = run->open.n_overrides;
     if (!list)
         return LATHE_E_NOMEM;
     if (!run->set.tokenizer_path && !run->set.tokenizer_train)
         LATHE_TRY(lathe_folder_tokenizer(begin->dir, &run->arena, &tokenizer));
+    if (tokenizer && !run->set.chat_template)
+        LATHE_TRY(lathe_folder_bytes_template(begin->dir, &run->arena, &chat));
     list[n++] = (lathe_override){"model.path", base};
     list[n++] = (lathe_override){"model.adapter", begin->dir};
     if (tokenizer)
         list[n++] = (lathe_override){"tokenizer.path", tokenizer};
+    if (chat)
+        list[n++] = (lathe_override){"data.chat_template", chat};
     for (int32_t i = 0; i < begin->settings.n; i++) {
         const lathe_override *one = &begin->settings.list[i];
         if ((!has_method && strcmp(one->key, adapter_name) == 0) ||

@@ -15,6 +15,7 @@
 #include "gguf/model_files.h"
 #include "io/convert.h"
 #include "model/decoded_weights.h"
+#include "model/folder_template.h"
 #include "model/quant_source.h"
 #include "model/weight_file.h"
 #include "model/weights.h"
@@ -223,8 +224,12 @@ static lathe_status fill_folder(merger *m, const char *dir, const char *path)
     LATHE_TRY(write_weights(m, dir));
     if (!reads_bytes(saved))
         LATHE_TRY(lathe_tokenizer_files_copy(saved->model_path, dir));
-    if (saved->data->tokenizer_dir)
+    if (saved->data->tokenizer_dir) {
+        LATHE_TRY(lathe_folder_template_yield(dir, saved->data->tokenizer_dir));
         LATHE_TRY(lathe_tokenizer_files_copy(saved->data->tokenizer_dir, dir));
+    } else {
+        LATHE_TRY(lathe_model_copy(m->parts[0].adapter, "chat_template.jinja", dir));
+    }
     LATHE_TRY(lathe_checkpoint_finite(dir, NULL, NULL));
     LATHE_TRY(lathe__made_folder_describe(dir, path, "merge", from, 1 + m->n_parts, NULL));
     return lathe_dir_sync(dir);

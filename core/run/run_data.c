@@ -182,6 +182,21 @@ static lathe_status find_chat_template(lathe_run *run)
     return run->data.no_chat ? LATHE_OK : LATHE_E_NOMEM;
 }
 
+/* Loads the template that data.chat_template names. The special tokens are those of the run's own
+ * tokenizer, as in the folders that the run writes. */
+static lathe_status load_given(lathe_run *run, const char *path)
+{
+    const char *tokens = run->data.tokenizer_dir ? run->data.tokenizer_dir : run->set.model_path;
+    if (tokens && !lathe_path_is_model(tokens))
+        tokens = NULL;
+    if (lathe_chat_template_load_for(path, tokens, &run->data.chat) != LATHE_OK)
+        return lathe__run_refuse(run, "data", "chat_template", "data.chat_template: %s",
+                                 lathe_error_message());
+    run->data.given = (lathe_given_template){lathe_chat_template_text(run->data.chat, 0),
+                                             lathe_chat_template_text(run->data.chat, 1)};
+    return LATHE_OK;
+}
+
 /* Loads the template that data.chat_template names, or the one of the folders, and gives it its
  * variables. */
 lathe_status lathe__run_chat_template(lathe_run *run)
@@ -189,11 +204,7 @@ lathe_status lathe__run_chat_template(lathe_run *run)
     const char *path = run->set.chat_template, *variables = run->set.chat_template_kwargs;
     if (run->data.chat || run->data.no_chat)
         return LATHE_OK;
-    if (!path)
-        LATHE_TRY(find_chat_template(run));
-    else if (lathe_chat_template_load(path, &run->data.chat) != LATHE_OK)
-        return lathe__run_refuse(run, "data", "chat_template", "data.chat_template: %s",
-                                 lathe_error_message());
+    LATHE_TRY(path ? load_given(run, path) : find_chat_template(run));
     if (!run->data.chat)
         return LATHE_OK;
     if (variables && lathe_chat_template_set_variables(run->data.chat, variables) != LATHE_OK)
