@@ -32,7 +32,8 @@ lathe_status lathe_app_keep_renderer(const lathe_args *args, const char *dir, co
 {
     json_t *found = NULL;
     const char *of = dir;
-    if (lathe_args_override(args, "renderer.name"))
+    if (lathe_args_override(args, "renderer.name") ||
+        lathe_args_override(args, "data.chat_template"))
         return LATHE_OK;
     LATHE_TRY(lathe_folder_renderer(dir, arena, &found));
     if (!found && base) {
