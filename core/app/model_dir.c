@@ -147,7 +147,13 @@ static lathe_status add_evaluation(const lathe_args *args, const char *path, lat
     const lathe_status status =
         config ? lathe_settings_add_evaluation(settings, arena, config, is_set(args, "stage.name"))
                : LATHE_OK;
-    if (status == LATHE_OK && stage)
+    if (status == LATHE_OK && stage && is_set(args, "stage.name"))
+        lathe_log(
+            LATHE_LOG_INFO,
+            "evaluates by stage %s, with the length of rows and micro-batch with which %s was "
+            "trained",
+            lathe_args_override(args, "stage.name"), path);
+    else if (status == LATHE_OK && stage)
         lathe_log(LATHE_LOG_INFO,
                   "evaluates as %s was trained: stage %s with its settings, and the length of rows "
                   "and micro-batch of its run (--stage.name and the like change it)",
