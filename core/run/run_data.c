@@ -59,6 +59,29 @@ static lathe_status learned_before(lathe_run *run, int *out_found)
     return lathe_tokenizer_load(folder, &run->data.tokenizer);
 }
 
+/* Makes the folder data.cache_dir. */
+static lathe_status make_cache(lathe_run *run)
+{
+    if (!run->set.cache_dir)
+        return lathe__run_refuse(run, "data", "cache_dir",
+                                 "data.cache_dir is empty; expected a folder for the tokenised "
+                                 "data, such as \".lathe/cache\"");
+    return lathe_dir_create(run->set.cache_dir) == LATHE_OK
+               ? LATHE_OK
+               : lathe__run_refuse(run, "data", "cache_dir", "data.cache_dir: %s",
+                                   lathe_error_message());
+}
+
+/* Places an error of a file in data.cache_dir at that key. */
+static lathe_status at_cache(lathe_run *run, lathe_status status)
+{
+    const char *text = lathe_error_message(), *dir = run->set.cache_dir;
+    const size_t n = strlen(dir);
+    return status == LATHE_E_IO && strncmp(text, dir, n) == 0 && text[n] == '/'
+               ? lathe__run_refuse(run, "data", "cache_dir", "data.cache_dir: %s", text)
+               : status;
+}
+
 static lathe_status learn(lathe_run *run)
 {
     const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
@@ -69,9 +92,11 @@ static lathe_status learn(lathe_run *run)
                                  .cache_dir = run->set.cache_dir};
     int found = 0;
     LATHE_TRY(learned_before(run, &found));
-    return found ? LATHE_OK
-                 : lathe_tokenizer_learn(&from, &run->arena, &run->data.tokenizer,
-                                         &run->data.tokenizer_dir);
+    if (found)
+        return LATHE_OK;
+    LATHE_TRY(make_cache(run));
+    return at_cache(run, lathe_tokenizer_learn(&from, &run->arena, &run->data.tokenizer,
+                                               &run->data.tokenizer_dir));
 }
 
 /* The folder of a tokenizer that is not trained; NULL: raw bytes. */
@@ -234,10 +259,7 @@ static lathe_status open_shards(lathe_run *run, const char *key, lathe_shards **
     lathe_dataset *datasets = NULL;
     lathe_data_progress progress;
     int64_t n = 0;
-    if (!run->set.cache_dir)
-        return lathe__run_refuse(run, "data", "cache_dir",
-                                 "data.cache_dir is empty; expected a folder for the tokenised "
-                                 "data, such as \".lathe/cache\"");
+    LATHE_TRY(make_cache(run));
     LATHE_TRY(lathe_datasets_read(run->config, key, &run->arena, &datasets, &n));
     LATHE_TRY(lathe__run_chat_template(run));
     run->data.n_inputs = run->data.n_columns = lathe_stage_columns(stage, run->data.inputs);
@@ -255,9 +277,6 @@ static lathe_status open_shards(lathe_run *run, const char *key, lathe_shards **
         datasets[i].own = own;
         datasets[i].n_own = n_own;
     }
-    if (lathe_dir_create(run->set.cache_dir) != LATHE_OK)
-        return lathe__run_refuse(run, "data", "cache_dir", "data.cache_dir: %s",
-                                 lathe_error_message());
     lathe_data_progress_init(&progress, stderr, run->set.progress);
     const lathe_status status =
         run->open.is_dry
@@ -266,7 +285,7 @@ static lathe_status open_shards(lathe_run *run, const char *key, lathe_shards **
             : lathe_shards_prepare(datasets, n, stage->rows, run->data.tokenizer,
                                    run->set.cache_dir, lathe_data_progress_show, &progress, out);
     lathe_data_progress_end(&progress);
-    return status;
+    return at_cache(run, status);
 }
 
 /* Opens a split of the run's data. evaluates 1: one pass in the order of the data; 0: endless. */
