@@ -30,9 +30,11 @@
 
 enum { WEIGHTS_ANY, WEIGHTS_TRAINING, WEIGHTS_AVERAGE }; /* --weights */
 
+/* Whether the command line gives the key a value; an empty one takes the key out. */
 static int is_set(const lathe_args *args, const char *key)
 {
-    return lathe_args_override(args, key) != NULL;
+    const char *value = lathe_args_override(args, key);
+    return value && value[0];
 }
 
 static lathe_status wanted_weights(const lathe_args *args, int32_t *out)

@@ -70,6 +70,8 @@ Test(kept_template, checkpoints_and_their_averages_have_it)
     expect(LATHE " train run.toml --train.weight_average ema 2>&1", 0, "step-00000002");
     expect_template("out/step-00000002");
     expect_template("out/step-00000002/average");
+    expect(LATHE " data run.toml --model.path out/step-00000002 --data.chat_template '' 2>&1", 0,
+           "(user) the cat");
     /* the next stage trains with it */
     expect(LATHE " data next.toml --model.path out/step-00000002 2>&1", 0, "(user) the cat");
 }
