@@ -362,6 +362,7 @@ static lathe_status opened(lathe_run *run, lathe_status status, lathe_run **out)
     if (status == LATHE_OK)
         return LATHE_OK;
     if (run && run->ranks) {
+        lathe__dry_run_end(run);
         lathe_ranks_forsake(run->ranks);
         kept = run;
     } else {
@@ -378,7 +379,7 @@ lathe_status lathe_run_open_training(const char *config_path, const lathe_overri
     LATHE_TRY(create(config_path, overrides, n_overrides, LATHE_OPEN_TRAIN, &run));
     run->open.diags = diags;
     run->open.is_dry = is_dry;
-    run->open.joins = !is_dry;
+    run->open.joins = 1;
     return opened(run, open_stages(run), out);
 }
 
