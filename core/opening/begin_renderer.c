@@ -74,7 +74,7 @@ lathe_status lathe__begin_renderer(lathe_run *run, int *out_changed)
                       "conversations are written by renderer %s, as %s was trained "
                       "(renderer.name chooses another)",
                       name, dir);
-        *out_changed = status == LATHE_OK;
+        *out_changed = run->open.keeps_renderer = status == LATHE_OK;
     }
     json_decref(renderer);
     return status;

@@ -144,6 +144,18 @@ Test(kept_renderer, the_next_run_may_say_otherwise)
     cr_expect_null(strstr(output, "vicuna"), "%s", output);
 }
 
+/* The user named no renderer, so there is none to take out where the data have no use for it. */
+Test(kept_renderer, the_next_run_on_plain_text_keeps_it)
+{
+    expect(LATHE " train run.toml 2>&1", 0, "step-00000002");
+    put("next.toml",
+        "[model]\npath = \"out/step-00000002\"\n[data]\ndatasets = [{ path = \"text.txt\" }]\n"
+        "seq_len = 16\n[train]\nmax_steps = 1\n[checkpoint]\ndir = \"second\"\n");
+    expect(LATHE " train next.toml 2>&1", 0, "checkpoint second/step-00000001");
+    cr_expect_null(strstr(output, "has no effect"), "%s", output);
+    expect(LATHE " chat-template second", 0, "renderer: vicuna: the folder was trained with it");
+}
+
 Test(kept_renderer, the_next_run_takes_that_of_its_adapter)
 {
     expect(LATHE " train lora.toml 2>&1", 0, "step-00000002");
