@@ -88,6 +88,21 @@ Test(kept_template, adapters_and_what_is_merged_have_it)
     expect(LATHE " chat-template m.gguf --show talk.jsonl --n 1 2>&1", 0, "(user) the cat");
 }
 
+Test(kept_template, adapters_with_different_ones_give_a_warning)
+{
+    expect(LATHE " train lora.toml 2>&1", 0, "step-00000002");
+    expect(LATHE " merge base lora lora -o same 2>&1", 0, "same");
+    cr_expect_null(strstr(output, "different chat templates"), "%s", output);
+    put("yours.jinja", "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+                       "{% if add_generation_prompt %}assistant: {% endif %}");
+    expect(LATHE " train lora.toml --data.chat_template yours.jinja --checkpoint.dir other 2>&1", 0,
+           "step-00000002");
+    expect(LATHE " merge base lora other -o merged 2>&1", 0,
+           "lora/step-00000002 and other/step-00000002 have different chat templates "
+           "(chat_template.jinja); the new folder has that of the first");
+    expect_template("merged");
+}
+
 Test(kept_template, of_raw_bytes_is_beside_the_adapter)
 {
     expect(LATHE " train lora.toml --tokenizer.path bytes 2>&1", 0, "step-00000002");
