@@ -61,7 +61,7 @@ lathe_status lathe_app_chat_load(const char *file, json_t **out)
     int64_t n = 0;
     *out = NULL;
     LATHE_TRY(lathe_app_read(file, &text, &n));
-    lathe_status status = lathe_json_load(name, text, n, out);
+    lathe_status status = lathe_json_load_exact(name, text, n, 0, out);
     free(text);
     if (status == LATHE_OK && json_is_array(*out)) {
         json_t *row = json_pack("{so}", "messages", *out);

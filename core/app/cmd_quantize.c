@@ -183,11 +183,12 @@ static lathe_status open_texts(const lathe_args *args, const char *folder, const
         rest[of_eval.n_overrides++] = (lathe_override){"data.seq_len", length};
     if (precision && !lathe_args_override(args, "train.precision"))
         rest[of_eval.n_overrides++] = (lathe_override){"train.precision", precision};
+    /* whole texts, whatever stage the folder was trained with */
+    rest[of_eval.n_overrides++] = (lathe_override){"stage.name", "pretrain"};
     lathe_status status = put_texts(&of_eval, option, &data);
     if (status == LATHE_OK) {
-        const char *const settings[] = {
-            "data.datasets", data.data, "data.validation", data.data, "stage.name",
-            "pretrain",      NULL};
+        const char *const settings[] = {"data.datasets", data.data, "data.validation", data.data,
+                                        NULL};
         status = lathe_app_open_model(&of_eval, LATHE_OPEN_EVALUATE, settings, out);
     }
     lathe_buffer_fini(&data);

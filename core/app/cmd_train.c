@@ -11,6 +11,7 @@
 #include "cli/refusal.h"
 #include "cli/stop_signals.h"
 #include "loop/train.h"
+#include "opening/dry_run.h"
 #include "opening/opening.h"
 #include "pipeline/train_start.h"
 #include "ranks/failure_report.h"
@@ -84,10 +85,12 @@ static lathe_status open_run(const lathe_args *args, lathe_run **out, int *out_c
 static int fail_training(const lathe_args *args, lathe_run *run, lathe_status status)
 {
     const char *text = plain_text(args, status);
-    if (run->ranks)
+    if (run->ranks) {
+        lathe__dry_run_end(run);
         lathe_ranks_forsake(run->ranks); /* its memory stays: exchanges may be under way */
-    else
+    } else {
         lathe_run_close(run);
+    }
     lathe_trace_end();
     return lathe_cli_fail_ranks(text, status, lathe_args_code);
 }
@@ -120,7 +123,7 @@ static int run_command(const lathe_args *args)
         (void)fflush(stdout);
         status = lathe_train(run, &train_options, &result);
     }
-    if (status == LATHE_OK && run->open.is_dry)
+    if (status == LATHE_OK && run->open.is_dry && run->programs.rank == 0)
         printf("dry run: %lld steps of %lld taken, nothing was written\n", (long long)result.step,
                (long long)run->set.max_steps);
     if (train_options.out != stdout && train_options.out != stderr)

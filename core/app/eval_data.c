@@ -116,6 +116,19 @@ static lathe_status put_shared(const lathe_config *config, const char *checkpoin
     return out->status;
 }
 
+/* With --stage.name pretrain drops the columns of other stages, which that one would refuse. */
+static void keep_texts(const lathe_args *args, lathe_dataset *sets, int64_t n)
+{
+    if (!same_text(lathe_args_override(args, "stage.name"), "pretrain"))
+        return;
+    for (int64_t i = 0; i < n; i++) {
+        for (int32_t c = 0; c < LATHE_N_COLUMNS; c++)
+            if (c != LATHE_COLUMN_TEXT)
+                sets[i].columns[c] = sets[i].formats[c] = NULL;
+        sets[i].n_input_columns = 0;
+    }
+}
+
 /* Errors in the run file are reported when the run is opened. */
 static lathe_status put_of_run(const lathe_args *args, const char *path, lathe_buffer *out)
 {
@@ -130,10 +143,12 @@ static lathe_status put_of_run(const lathe_args *args, const char *path, lathe_b
         status = lathe_config_load(args->words[0], args->overrides, args->n_overrides, 0, registry,
                                    &diags, &config);
     if (status == LATHE_OK &&
-        lathe_datasets_read(config, "datasets", &arena, &sets, &n) == LATHE_OK)
+        lathe_datasets_read(config, "datasets", &arena, &sets, &n) == LATHE_OK) {
+        keep_texts(args, sets, n);
         status = put_shared(config, NULL, path, sets, n, &arena, out);
-    else
+    } else {
         status = LATHE_OK;
+    }
     if (status == LATHE_OK)
         lathe_error_clear();
     lathe_config_destroy(config);
@@ -144,8 +159,9 @@ static lathe_status put_of_run(const lathe_args *args, const char *path, lathe_b
 }
 
 /* Reads the datasets of a checkpoint as those of a run file are read. */
-static lathe_status put_of_settings(const lathe_setting_list *settings, const char *checkpoint,
-                                    const char *path, lathe_arena *arena, lathe_buffer *out)
+static lathe_status put_of_settings(const lathe_args *args, const lathe_setting_list *settings,
+                                    const char *checkpoint, const char *path, lathe_arena *arena,
+                                    lathe_buffer *out)
 {
     lathe_registry *registry = NULL;
     lathe_config *config = NULL;
@@ -157,6 +173,8 @@ static lathe_status put_of_settings(const lathe_setting_list *settings, const ch
         status = lathe_config_load(NULL, settings->list, settings->n, 0, registry, &diags, &config);
     if (status == LATHE_OK)
         status = lathe_datasets_read(config, "datasets", arena, &sets, &n);
+    if (status == LATHE_OK)
+        keep_texts(args, sets, n);
     if (status == LATHE_OK && n > 0)
         status = put_shared(NULL, checkpoint, path, sets, n, arena, out);
     lathe_config_destroy(config);
@@ -182,7 +200,7 @@ static lathe_status put_of_folder(const lathe_args *args, const char *path, lath
     if (status == LATHE_OK)
         status = lathe_settings_add(&settings, &arena, "data", "datasets", list);
     if (status == LATHE_OK && settings.n > 0)
-        status = put_of_settings(&settings, checkpoint, path, &arena, out);
+        status = put_of_settings(args, &settings, checkpoint, path, &arena, out);
     json_decref(manifest);
     lathe_arena_fini(&arena);
     return status;

@@ -14,6 +14,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/json_wide.h"
 #include "base/log.h"
 #include "exec/exec.h"
 #include "generate/generator.h"
@@ -124,10 +125,10 @@ static lathe_status make_line(const job *j, result *r, const lathe_generation *m
     lathe_buffer_printf(&b, "{\"line\": %lld", (long long)r->prompt);
     if (j->n_samples > 1)
         lathe_buffer_printf(&b, ", \"sample\": %d", r->sample);
-    char *id = r->id ? json_dumps(r->id, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
-    if (id)
-        lathe_buffer_printf(&b, ", \"id\": %s", id);
-    free(id);
+    if (r->id) {
+        lathe_buffer_puts(&b, ", \"id\": ");
+        lathe_json_write_exact(r->id, &b);
+    }
     if (j->named)
         lathe_buffer_printf(&b, ", \"adapter\": \"%s\"",
                             r->adapter < 0 ? LATHE_NAMED_BASE : j->named->list[r->adapter].name);

@@ -31,8 +31,8 @@ lathe_status lathe_app_keep_renderer(const lathe_args *args, const char *dir, co
                                      lathe_arena *arena, lathe_setting_list *io_settings)
 {
     json_t *found = NULL;
-    const char *of = dir;
-    if (lathe_args_override(args, "renderer.name"))
+    const char *of = dir, *given = lathe_args_override(args, "data.chat_template");
+    if (lathe_args_override(args, "renderer.name") || (given && given[0]))
         return LATHE_OK;
     LATHE_TRY(lathe_folder_renderer(dir, arena, &found));
     if (!found && base) {

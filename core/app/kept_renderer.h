@@ -6,7 +6,8 @@
 #include "opening/folder_settings.h"
 
 /** Adds [renderer] of the folder `dir`, or of `base` (NULL: none) if `dir` does not say how it was
- *  trained, as lathe_settings_add_renderer; nothing if the command line has renderer.name.
+ *  trained, as lathe_settings_add_renderer; nothing if the command line has renderer.name or
+ *  data.chat_template.
  *  LATHE_E_CONFIG: the renderer is a plugin that is not installed. */
 lathe_status lathe_app_keep_renderer(const lathe_args *args, const char *dir, const char *base,
                                      lathe_arena *arena, lathe_setting_list *io_settings);

@@ -30,9 +30,11 @@
 
 enum { WEIGHTS_ANY, WEIGHTS_TRAINING, WEIGHTS_AVERAGE }; /* --weights */
 
+/* Whether the command line gives the key a value; an empty one takes the key out. */
 static int is_set(const lathe_args *args, const char *key)
 {
-    return lathe_args_override(args, key) != NULL;
+    const char *value = lathe_args_override(args, key);
+    return value && value[0];
 }
 
 static lathe_status wanted_weights(const lathe_args *args, int32_t *out)
@@ -147,7 +149,13 @@ static lathe_status add_evaluation(const lathe_args *args, const char *path, lat
     const lathe_status status =
         config ? lathe_settings_add_evaluation(settings, arena, config, is_set(args, "stage.name"))
                : LATHE_OK;
-    if (status == LATHE_OK && stage)
+    if (status == LATHE_OK && stage && is_set(args, "stage.name"))
+        lathe_log(
+            LATHE_LOG_INFO,
+            "evaluates by stage %s, with the length of rows and micro-batch with which %s was "
+            "trained",
+            lathe_args_override(args, "stage.name"), path);
+    else if (status == LATHE_OK && stage)
         lathe_log(LATHE_LOG_INFO,
                   "evaluates as %s was trained: stage %s with its settings, and the length of rows "
                   "and micro-batch of its run (--stage.name and the like change it)",
@@ -185,7 +193,8 @@ static lathe_status append_of_model(const lathe_args *args, const lathe_setting_
     return LATHE_OK;
 }
 
-/* Appends the tokenizer with which the folder was trained, if it says which. */
+/* Appends the tokenizer with which the folder was trained, if it says which, and the chat template
+ * of raw bytes. */
 static lathe_status append_tokenizer(const lathe_args *args, const char *path, lathe_arena *arena,
                                      lathe_override *list, int32_t *n)
 {
@@ -194,6 +203,11 @@ static lathe_status append_tokenizer(const lathe_args *args, const char *path, l
         LATHE_TRY(lathe_folder_tokenizer(path, arena, &tokenizer));
     if (tokenizer)
         list[(*n)++] = (lathe_override){"tokenizer.path", tokenizer};
+    const char *chat = NULL;
+    if (!is_set(args, "tokenizer.path") && !is_set(args, "data.chat_template"))
+        LATHE_TRY(lathe_folder_bytes_template(path, arena, &chat));
+    if (chat)
+        list[(*n)++] = (lathe_override){"data.chat_template", chat};
     return LATHE_OK;
 }
 
@@ -204,7 +218,7 @@ static lathe_status adapter_overrides(const lathe_args *args, const char *const 
                                       const char *path, const lathe_adapter_folder *folder,
                                       lathe_arena *arena, lathe_override **out, int32_t *out_n)
 {
-    lathe_override *list = overrides(args, settings, folder->settings.n + 1, arena, out_n);
+    lathe_override *list = overrides(args, settings, folder->settings.n + 2, arena, out_n);
     if (!list)
         return LATHE_E_NOMEM;
     append(args, &folder->settings, list, out_n);
@@ -286,7 +300,7 @@ static lathe_status reopen_with_reference(const lathe_args *args, int32_t mode,
     LATHE_TRY(lathe_app_keep_renderer(args, path, NULL, arena, &more));
     lathe_run_close(*out);
     *out = NULL;
-    lathe_override *list = overrides(args, settings, more.n, arena, &n);
+    lathe_override *list = overrides(args, settings, more.n + 2, arena, &n);
     if (!list)
         return LATHE_E_NOMEM;
     append(args, &more, list, &n);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json_memory.h"
+#include "base/json_wide.h"
 
 /* More than any configuration or tokenizer needs, and small enough for the stack. */
 enum { MAX_DEPTH = 256 };
@@ -42,22 +43,6 @@ static int is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* The end of the number that begins at `at`; *out_wide: it is an integer beyond 64 bits. */
-static int64_t number_end(const char *text, int64_t bytes, int64_t at, int *out_wide)
-{
-    const int64_t begin = at + (text[at] == '-');
-    for (at = begin; at < bytes && is_digit(text[at]);)
-        at++;
-    const int whole = at == bytes || (text[at] != '.' && text[at] != 'e' && text[at] != 'E');
-    const char *const limit =
-        begin > 0 && text[begin - 1] == '-' ? "9223372036854775808" : "9223372036854775807";
-    const int64_t n = at - begin;
-    *out_wide = whole && (n > 19 || (n == 19 && memcmp(text + begin, limit, 19) > 0));
-    while (at < bytes && text[at] != '\0' && (is_digit(text[at]) || strchr(".eE+-", text[at])))
-        at++;
-    return at;
-}
-
 /* Checks depth and NUL bytes. jansson accepts NUL bytes, but a caller that uses C strings would
  * lose the text after them. */
 static lathe_status scan_text(scan *s)
@@ -86,15 +71,16 @@ static lathe_status scan_text(scan *s)
             depth--;
         } else if (is_digit(c) || c == '-') {
             int wide;
-            i = number_end(s->text, s->bytes, i, &wide) - 1;
+            i = lathe__json_number_end(s->text, s->bytes, i, &wide) - 1;
             s->n_wide += wide;
         }
     }
     return LATHE_OK;
 }
 
-/* A copy with ".0" after every integer beyond 64 bits, so that it is read as a real number. */
-static char *widen(const scan *s, int64_t *out_bytes)
+/* A copy with ".0" after every integer beyond 64 bits, so that it is read as a real number; keeps:
+ * a real number of as many bytes takes its place, because any number of digits is kept. */
+static char *widen(const scan *s, int keeps, int64_t *out_bytes)
 {
     char *out = malloc((size_t)(s->bytes + 2 * s->n_wide));
     int64_t n = 0;
@@ -103,11 +89,18 @@ static char *widen(const scan *s, int64_t *out_bytes)
         const char c = s->text[i];
         if (!in_string && (is_digit(c) || c == '-')) {
             int wide;
-            const int64_t end = number_end(s->text, s->bytes, i, &wide);
+            const int64_t end = lathe__json_number_end(s->text, s->bytes, i, &wide);
             const int64_t length = end > i ? end - i : 1;
             memcpy(out + n, s->text + i, (size_t)length);
-            memcpy(out + n + length, ".0", wide ? 2 : 0);
-            n += length + (wide ? 2 : 0);
+            const int64_t first = c == '-';
+            if (wide && keeps && s->text[i + first] != '0') {
+                memset(out + n + first, '0', (size_t)(length - first));
+                out[n + first + 1] = '.';
+            } else if (wide) {
+                memcpy(out + n + length, ".0", 2);
+                n += 2;
+            }
+            n += length;
             i += length - 1;
             continue;
         }
@@ -132,15 +125,17 @@ static size_t feed(void *out, size_t room, void *arg)
     return n;
 }
 
-static lathe_status load(const char *name, const char *text, int64_t bytes, size_t flags,
+/* keeps: integers beyond 64 bits are kept (json_wide.h). */
+static lathe_status load(const char *name, const char *text, int64_t bytes, size_t flags, int keeps,
                          json_t **out)
 {
+    const int64_t n_text = bytes;
     scan s = {.name = name, .text = text, .bytes = bytes, .line = 1};
     char *copy = NULL;
     *out = NULL;
     LATHE_TRY(scan_text(&s));
     if (s.n_wide > 0) {
-        copy = widen(&s, &bytes);
+        copy = widen(&s, keeps, &bytes);
         if (copy == NULL)
             return lathe_error(LATHE_E_NOMEM, "%s: out of memory", name);
     }
@@ -158,7 +153,7 @@ static lathe_status load(const char *name, const char *text, int64_t bytes, size
     }
     lathe_json_memory_end();
     if (*out != NULL)
-        return LATHE_OK;
+        return keeps && s.n_wide > 0 ? lathe__json_keep_wide(text, n_text, out) : LATHE_OK;
     if (in.over && !no_memory)
         return lathe_error(LATHE_E_UNSUPPORTED,
                            "%s: refused, its values would take many times the file's size in "
@@ -171,13 +166,19 @@ static lathe_status load(const char *name, const char *text, int64_t bytes, size
 
 lathe_status lathe_json_load(const char *name, const char *text, int64_t bytes, json_t **out)
 {
-    return load(name, text, bytes, 0, out);
+    return load(name, text, bytes, 0, 0, out);
 }
 
 lathe_status lathe_json_load_with_nul(const char *name, const char *text, int64_t bytes,
                                       json_t **out)
 {
-    return load(name, text, bytes, JSON_ALLOW_NUL, out);
+    return load(name, text, bytes, JSON_ALLOW_NUL, 0, out);
+}
+
+lathe_status lathe_json_load_exact(const char *name, const char *text, int64_t bytes, int with_nul,
+                                   json_t **out)
+{
+    return load(name, text, bytes, with_nul ? JSON_ALLOW_NUL : 0, 1, out);
 }
 
 lathe_status lathe_json_load_file(const char *path, json_t **out)

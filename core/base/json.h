@@ -24,6 +24,11 @@ lathe_status lathe_json_load(const char *name, const char *text, int64_t bytes, 
 lathe_status lathe_json_load_with_nul(const char *name, const char *text, int64_t bytes,
                                       json_t **out);
 
+/** For what is written out again: integers beyond 64 bits keep their digits, as values that only
+ *  the functions of json_wide.h read. with_nul 1: as lathe_json_load_with_nul. */
+lathe_status lathe_json_load_exact(const char *name, const char *text, int64_t bytes, int with_nul,
+                                   json_t **out);
+
 /** A JSON string; bytes that are not UTF-8 become U+FFFD. */
 json_t *lathe__json_text(const char *text);
 

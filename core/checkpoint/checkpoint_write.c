@@ -23,6 +23,7 @@
 #include "checkpoint/train_state.h"
 #include "io/manifest.h"
 #include "lathe/lathe.h"
+#include "model/folder_template.h"
 #include "model/quant_source.h"
 #include "model/weights.h"
 #include "plug/kind.h"
@@ -59,8 +60,8 @@ static lathe_status write_model(const lathe_saved_state *saved, const char *dir,
         LATHE_TRY(lathe__model_file_write(saved, dir));
     LATHE_TRY(lathe__adapter_file_write(saved, dir, place));
     if (saved->data->tokenizer_dir)
-        return lathe_tokenizer_files_copy(saved->data->tokenizer_dir, dir);
-    return LATHE_OK;
+        LATHE_TRY(lathe_tokenizer_files_copy(saved->data->tokenizer_dir, dir));
+    return lathe_folder_template_write(saved->data->given.text, saved->data->given.tools, dir);
 }
 
 /* Writes the averaged weights in the same way, into a separate folder. */

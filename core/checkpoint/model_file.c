@@ -284,6 +284,7 @@ int64_t lathe__checkpoint_disk_bytes(const lathe_saved_state *saved)
     if (saved->data->tokenizer_dir &&
         lathe_tokenizer_files_bytes(saved->data->tokenizer_dir, &copied) != LATHE_OK)
         lathe_error_clear(); /* opening the tokenizer says what is wrong with it */
+    copied += saved->data->given.text.bytes + saved->data->given.tools.bytes;
     return lathe__checkpoint_tensor_bytes(saved) + saved->stage_state->bytes +
            folders * (copied + headers + SMALL_FILES);
 }

@@ -159,7 +159,7 @@ void lathe_config_check_files(const lathe_config *config, uint32_t kinds, lathe_
             config, diags, missing(kinds), "checkpoint", "resume",
             "checkpoint.resume: no such folder: %s; expected auto, never, the folder of a "
             "checkpoint, or one of checkpoints%s",
-            resume, not_here(kinds));
+            resume[0] != '\0' ? resume : "\"\"", not_here(kinds));
     if (chat != NULL && !lathe_path_exists(chat))
         lathe_config_add(config, diags, missing(kinds), "data", "chat_template",
                          "data.chat_template: no such file or folder: %s%s", chat, not_here(kinds));

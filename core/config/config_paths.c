@@ -1,4 +1,8 @@
-/* Resolves relative paths of a configuration.
+/* Resolves relative paths of a configuration, and takes out those that are empty.
+ *
+ * An empty text of a path without a default is no path: the key counts as absent, so that the
+ * command line can take out a key of the file (--teacher.path ''). Where there is a default, an
+ * empty text is judged where the key is used.
  *
  * A path in the run file is relative to the folder of that file, wherever the command is started. A
  * path on the command line is relative to the current folder, as with every command. Defaults
@@ -13,19 +17,34 @@
  * key. */
 static const struct {
     const char *section, *key, *words[2];
+    int32_t has_default;
 } keys[] = {
-    {"model", "path", {NULL, NULL}},
-    {"model", "adapter", {NULL, NULL}},
-    {"model", "reference_adapter", {NULL, NULL}},
-    {"tokenizer", "path", {"bytes", NULL}},
-    {"teacher", "path", {NULL, NULL}},
-    {"teacher", "stored", {NULL, NULL}},
-    {"data", "cache_dir", {NULL, NULL}},
-    {"data", "chat_template", {NULL, NULL}},
-    {"checkpoint", "dir", {NULL, NULL}},
-    {"checkpoint", "resume", {"auto", "never"}},
-    {"plugins", "paths", {NULL, NULL}},
+    {"model", "path", {NULL, NULL}, 0},
+    {"model", "adapter", {NULL, NULL}, 0},
+    {"model", "reference_adapter", {NULL, NULL}, 0},
+    {"tokenizer", "path", {"bytes", NULL}, 0},
+    {"teacher", "path", {NULL, NULL}, 0},
+    {"teacher", "stored", {NULL, NULL}, 0},
+    {"data", "cache_dir", {NULL, NULL}, 1},
+    {"data", "chat_template", {NULL, NULL}, 0},
+    {"checkpoint", "dir", {NULL, NULL}, 1},
+    {"checkpoint", "resume", {"auto", "never"}, 1},
+    {"generate", "draft", {NULL, NULL}, 0},
+    {"plugins", "paths", {NULL, NULL}, 0},
 };
+
+/* Takes a key out of a table if it is an empty text. */
+static void drop_empty(lathe_toml_node *table, const char *key)
+{
+    const lathe_toml_node *found = lathe_toml_find(table, key);
+    int64_t n = 0;
+    if (found == NULL || found->kind != LATHE_TOML_STRING || found->s[0] != '\0')
+        return;
+    for (int64_t i = 0; i < table->n_children; i++)
+        if (table->children[i] != found)
+            table->children[n++] = table->children[i];
+    table->n_children = n;
+}
 
 /* Length of "folder/" before the file's name; 0: the file is in the current folder, or there is
  * none. */
@@ -79,6 +98,7 @@ static lathe_status join_rewards(lathe_config *config)
     lathe_toml_node *rewards = lathe_toml_find(config->root, "reward");
     if (rewards == NULL)
         return LATHE_OK;
+    drop_empty(rewards, "model");
     for (int64_t i = 0; rewards->kind == LATHE_TOML_ARRAY && i < rewards->n_children; i++)
         LATHE_TRY(join_node(config, lathe_toml_find(rewards->children[i], "model"), none));
     return join_node(config, lathe_toml_find(rewards, "model"), none);
@@ -87,7 +107,9 @@ static lathe_status join_rewards(lathe_config *config)
 lathe_status lathe__config_paths(lathe_config *config)
 {
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        const lathe_toml_node *table = lathe_toml_find(config->root, keys[i].section);
+        lathe_toml_node *table = lathe_toml_find(config->root, keys[i].section);
+        if (!keys[i].has_default)
+            drop_empty(table, keys[i].key);
         LATHE_TRY(join_node(config, lathe_toml_find(table, keys[i].key), keys[i].words));
     }
     LATHE_TRY(join_rewards(config));

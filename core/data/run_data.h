@@ -3,15 +3,23 @@
 #define LATHE_DATA_RUN_DATA_H
 
 #include "data/loader.h"
+#include "lathe/renderer.h"
 
 enum { LATHE_MAX_STOP_TOKENS = 16 };
+
+/** The template that data.chat_template names, which the folders that the run writes get; borrowed
+ * from `chat`. */
+typedef struct lathe_given_template {
+    lathe_chars text, tools; /* data NULL: none */
+} lathe_given_template;
 
 typedef struct lathe_run_data {
     lathe_tokenizer *tokenizer;
     const char *tokenizer_dir; /* folder of its files; NULL: raw bytes */
     int32_t stop_tokens[LATHE_MAX_STOP_TOKENS], n_stop_tokens; /* of generate.stop_tokens */
-    struct lathe_chat_template *chat; /* of that folder; NULL: none, and no_chat says why */
+    struct lathe_chat_template *chat; /* of that folder, or given; NULL: none, see no_chat */
     const char *no_chat;
+    lathe_given_template given;
     /* [n_inputs] inputs of the stage that the data have: the first n_columns come from columns, the
      * others from the stored teacher */
     lathe_stage_input inputs[LATHE_MAX_STAGE_INPUTS];

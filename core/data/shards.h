@@ -113,6 +113,9 @@ void lathe_shards_put_unwritten(const lathe_shards *shards, const lathe_shards_s
                                 int32_t what, lathe_buffer *out);
 /** "calls", "tools": its key in JSON. */
 const char *lathe_unwritten_name(int32_t what);
+/** Appends the number of records and the reason in words, without a place. */
+void lathe_left_put_number(int32_t reason, int64_t n, lathe_buffer *out);
+void lathe_unwritten_put_number(int32_t what, int64_t n, lathe_buffer *out);
 
 /** Input i of the stage (of those that come from columns) of record k; 0 if the shards have
  *  none. */

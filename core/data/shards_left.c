@@ -55,9 +55,19 @@ const char *lathe_unwritten_name(int32_t what)
 }
 
 /* Appends the number and the words. */
-static void put_number(const lathe_record_count *c, const wording *words, lathe_buffer *out)
+static void put_number(int64_t n, const wording *words, lathe_buffer *out)
 {
-    lathe_buffer_printf(out, "%lld %s", (long long)c->n, c->n == 1 ? words->one : words->many);
+    lathe_buffer_printf(out, "%lld %s", (long long)n, n == 1 ? words->one : words->many);
+}
+
+void lathe_left_put_number(int32_t reason, int64_t n, lathe_buffer *out)
+{
+    put_number(n, &reasons[reason], out);
+}
+
+void lathe_unwritten_put_number(int32_t what, int64_t n, lathe_buffer *out)
+{
+    put_number(n, &unwritten[what], out);
 }
 
 /* Appends the place of the first record. */
@@ -78,7 +88,7 @@ static void put_first(const lathe_shards *shards, const lathe_shards_set *set,
 void lathe_shards_put_unwritten(const lathe_shards *shards, const lathe_shards_set *set,
                                 int32_t what, lathe_buffer *out)
 {
-    put_number(&set->counts.unwritten[what], &unwritten[what], out);
+    put_number(set->counts.unwritten[what].n, &unwritten[what], out);
     put_first(shards, set, &set->counts.unwritten[what], 0, out);
 }
 
@@ -86,7 +96,7 @@ void lathe_shards_put_left(const lathe_shards *shards, const lathe_shards_set *s
                            lathe_buffer *out)
 {
     const lathe_record_count *c = &set->counts.left[reason];
-    put_number(c, &reasons[reason], out);
+    put_number(c->n, &reasons[reason], out);
     if (reason == LATHE_LEFT_UNKNOWN_ROLE) {
         lathe_buffer_puts(out, " ");
         lathe_buffer_json_string(out, set->counts.role);

@@ -279,7 +279,7 @@ lathe_status lathe_chat_encode_lists(const lathe_reader *reader, const lathe_rec
     (void)lathe_source_place_text(&reader->sources->list[record->file],
                                   lathe_record_at(reader->sources, record), s.place,
                                   sizeof s.place);
-    LATHE_TRY(lathe_json_load_with_nul(s.place, reader->data + record->begin, record->n, &s.row));
+    LATHE_TRY(lathe_json_load_exact(s.place, reader->data + record->begin, record->n, 1, &s.row));
     const lathe_status status = n_full == 0 ? encode_prompt(&s, vocab_size, prompt, bytes)
                                             : encode_all(&s, n_full, prompt, full, bytes);
     json_decref(s.row);

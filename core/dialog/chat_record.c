@@ -233,7 +233,7 @@ lathe_status lathe_chat_encode(const lathe_dataset *dataset, const lathe_source 
     if (!dataset->chat)
         return lathe_error(LATHE_E_CONFIG, "%s: the column \"%s\" needs a chat template: %s", place,
                            key, dataset->no_chat ? dataset->no_chat : "the dataset has none");
-    LATHE_TRY(lathe_json_load_with_nul(place, json, n, &row));
+    LATHE_TRY(lathe_json_load_exact(place, json, n, 1, &row));
     lathe_status status = lathe_chat_row_read(dataset, place, row);
     if (status == LATHE_OK)
         status = encode(dataset->chat, place, row, tok, enc, out);

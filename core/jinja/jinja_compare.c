@@ -40,6 +40,8 @@ static int order_whole(int64_t a, double b)
 /* a < b: -1, equal: 0, a > b: 1, NaN: 2. Exact for integers beyond 2^53. */
 static int order_numbers(jinja_value a, jinja_value b)
 {
+    if (a.type == JINJA_WIDE || b.type == JINJA_WIDE)
+        return lathe__jinja_order_wide(a, b);
     if (jinja_is_whole(a) && jinja_is_whole(b))
         return (a.u.i > b.u.i) - (a.u.i < b.u.i);
     const double x = jinja_number(a), y = jinja_number(b);
@@ -50,6 +52,13 @@ static int order_numbers(jinja_value a, jinja_value b)
     if (a.type == JINJA_FLOAT)
         return -order_whole(b.u.i, x);
     return order_whole(a.u.i, y);
+}
+
+/* Whether order_numbers takes both. */
+static int are_numbers(jinja_value a, jinja_value b)
+{
+    return (jinja_is_number(a) || a.type == JINJA_WIDE) &&
+           (jinja_is_number(b) || b.type == JINJA_WIDE);
 }
 
 static int order_strings(const jinja_string *a, const jinja_string *b)
@@ -96,7 +105,7 @@ static lathe_status equal_nested(jinja_vm *vm, jinja_value a, jinja_value b, int
 lathe_status lathe__jinja_equal(jinja_vm *vm, jinja_value a, jinja_value b, int *out)
 {
     *out = 0;
-    if (jinja_is_number(a) && jinja_is_number(b)) {
+    if (are_numbers(a, b)) {
         *out = order_numbers(a, b) == 0;
         return LATHE_OK;
     }
@@ -142,7 +151,7 @@ static lathe_status order_lists(jinja_vm *vm, const jinja_list *a, const jinja_l
 lathe_status lathe__jinja_order(jinja_vm *vm, jinja_value a, jinja_value b, int *out)
 {
     *out = 0;
-    if (jinja_is_number(a) && jinja_is_number(b)) {
+    if (are_numbers(a, b)) {
         *out = order_numbers(a, b);
         return LATHE_OK;
     }
@@ -217,7 +226,7 @@ lathe_status lathe__jinja_compare(jinja_vm *vm, int op, jinja_value a, jinja_val
     default:
         break;
     }
-    const int either_nan = jinja_is_number(a) && jinja_is_number(b) && order_numbers(a, b) == 2;
+    const int either_nan = are_numbers(a, b) && order_numbers(a, b) == 2;
     LATHE_TRY(lathe__jinja_order(vm, a, b, &order));
     *out = op == JINJA_CMP_LT   ? order < 0
            : op == JINJA_CMP_LE ? order <= 0
@@ -257,6 +266,9 @@ lathe_status lathe__jinja_hash(jinja_vm *vm, jinja_value x, uint64_t *out)
         return LATHE_OK;
     case JINJA_FLOAT: /* equal to an integer: that one's hash */
         *out = fabs(x.u.f) < 9e18 && floor(x.u.f) >= x.u.f ? mix((uint64_t)(int64_t)x.u.f) : 7;
+        return LATHE_OK;
+    case JINJA_WIDE: /* equal to a float: that one's hash */
+        *out = 7;
         return LATHE_OK;
     case JINJA_STRING:
         *out = lathe__jinja_hash_bytes(x.u.s->data, x.u.s->n);

@@ -217,7 +217,9 @@ static lathe_status filter_int(jinja_vm *vm, jinja_value x, const jinja_args *ar
     if (jinja_is_undefined(x))
         return lathe__jinja_raise_undefined(vm, x);
     *out = given[0];
-    if (jinja_is_whole(x))
+    if (x.type == JINJA_WIDE)
+        *out = x;
+    else if (jinja_is_whole(x))
         *out = jinja_int(x.u.i);
     else if (x.type == JINJA_FLOAT)
         return float_to_int(vm, x.u.f, given[0], out);
@@ -241,7 +243,9 @@ static lathe_status filter_float(jinja_vm *vm, jinja_value x, const jinja_args *
     LATHE_TRY(lathe__jinja_bind(vm, "float", args, params, 0, &given));
     if (jinja_is_undefined(x))
         return lathe__jinja_raise_undefined(vm, x);
-    if (jinja_is_number(x))
+    if (x.type == JINJA_WIDE) /* the digits end with a NUL, as the JSON tree has them */
+        *out = jinja_float(strtod(x.u.s->data, NULL));
+    else if (jinja_is_number(x))
         *out = jinja_float(jinja_number(x));
     else if (x.type != JINJA_STRING || !read_number(x.u.s, 10, 0, out))
         *out = given;
@@ -252,6 +256,7 @@ static lathe_status filter_abs(jinja_vm *vm, jinja_value x, const jinja_args *ar
                                jinja_value *out)
 {
     LATHE_TRY(lathe__jinja_bind(vm, "abs", args, no_params, 0, out));
+    LATHE_TRY(lathe__jinja_refuse_wide(vm, x, x));
     if (!jinja_is_number(x))
         return lathe__jinja_raise_type(vm, x, "made positive by abs");
     if (x.type == JINJA_FLOAT)
@@ -268,7 +273,7 @@ static lathe_status filter_round(jinja_vm *vm, jinja_value x, const jinja_args *
     jinja_value given[] = {jinja_int(0), jinja_none()};
     char text[400];
     LATHE_TRY(lathe__jinja_bind(vm, "round", args, params, 0, given));
-    if (!jinja_is_number(x))
+    if (x.type != JINJA_WIDE && !jinja_is_number(x))
         return lathe__jinja_raise_type(vm, x, "rounded");
     if (!jinja_is_whole(given[0]) || given[0].u.i < 0 || given[0].u.i > 20)
         return lathe__jinja_raise(vm, LATHE_E_UNSUPPORTED, "the precision of round is not 0 to 20");
@@ -276,9 +281,10 @@ static lathe_status filter_round(jinja_vm *vm, jinja_value x, const jinja_args *
         given[1].type == JINJA_NONE || (given[1].type == JINJA_STRING && given[1].u.s->n == 6 &&
                                         memcmp(given[1].u.s->data, "common", 6) == 0);
     if (is_common && x.type != JINJA_FLOAT) {
-        *out = jinja_int(x.u.i);
+        *out = x.type == JINJA_WIDE ? x : jinja_int(x.u.i);
         return LATHE_OK;
     }
+    LATHE_TRY(lathe__jinja_refuse_wide(vm, x, x));
     if (is_common) {
         (void)snprintf(text, sizeof text, "%.*f", (int)given[0].u.i, x.u.f);
         *out = jinja_float(strtod(text, NULL));

@@ -121,6 +121,7 @@ static lathe_status put_number(jinja_vm *vm, jinja_text *text, const percent_spe
                                jinja_value x)
 {
     char format[32], number[1400];
+    LATHE_TRY(lathe__jinja_refuse_wide(vm, x, x));
     if (!jinja_is_number(x))
         return lathe__jinja_raise_type(vm, x, "formatted as a number");
     const int is_real = strchr("fFeEgG", spec->conversion) != NULL;

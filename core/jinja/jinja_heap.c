@@ -52,6 +52,7 @@ const char *lathe__jinja_type_name(jinja_value x)
         [JINJA_FUNCTION] = "function",
         [JINJA_METHOD] = "method",
         [JINJA_LOOP] = "loop",
+        [JINJA_WIDE] = "int",
         [JINJA_UNSAFE] = "undefined value",
     };
     static const char *const sequences[] = {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json_wide.h"
 #include "base/utf8.h"
 #include "jinja/jinja_vm.h"
 
@@ -31,6 +32,12 @@ static lathe_status from_array(jinja_vm *vm, json_t *json, jinja_value *out)
 
 lathe_status lathe__jinja_from_json(jinja_vm *vm, json_t *json, jinja_value *out)
 {
+    const char *wide = lathe_json_wide(json);
+    if (wide) {
+        LATHE_TRY(lathe__jinja_borrow(vm, wide, (int64_t)strlen(wide), out));
+        out->type = JINJA_WIDE;
+        return LATHE_OK;
+    }
     LATHE_TRY(lathe__jinja_enter(vm));
     lathe_status status = LATHE_OK;
     switch (json_typeof(json)) {
@@ -146,7 +153,7 @@ static lathe_status put_key(jinja_vm *vm, jinja_text *text, const json_style *st
 {
     if (x.type == JINJA_STRING)
         return put_string(vm, text, style, x.u.s);
-    if (x.type != JINJA_NONE && !jinja_is_number(x))
+    if (x.type != JINJA_NONE && x.type != JINJA_WIDE && !jinja_is_number(x))
         return lathe__jinja_raise_type(vm, x, "a key in JSON");
     LATHE_TRY(lathe__jinja_puts(vm, text, "\""));
     LATHE_TRY(put_value(vm, text, style, 0, x));
@@ -216,7 +223,7 @@ static lathe_status put_value(jinja_vm *vm, jinja_text *text, const json_style *
                                     isnan(x.u.f)  ? "NaN"
                                     : x.u.f > 0.0 ? "Infinity"
                                                   : "-Infinity"));
-    else if (jinja_is_number(x))
+    else if (jinja_is_number(x) || x.type == JINJA_WIDE)
         LATHE_TRY(lathe__jinja_put_str(vm, text, x));
     else if (x.type == JINJA_STRING)
         LATHE_TRY(put_string(vm, text, style, x.u.s));

@@ -144,6 +144,7 @@ lathe_status lathe__jinja_math(jinja_vm *vm, int token, jinja_value a, jinja_val
 {
     if (token == JINJA_MOD && a.type == JINJA_STRING)
         return lathe__jinja_percent(vm, a, b, out);
+    LATHE_TRY(lathe__jinja_refuse_wide(vm, a, b));
     if (jinja_is_whole(a) && jinja_is_whole(b))
         return whole_math(vm, token, a.u.i, b.u.i, out);
     if (jinja_is_number(a) && jinja_is_number(b))

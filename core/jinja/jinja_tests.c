@@ -68,6 +68,10 @@ int lathe__jinja_has_test(const char *name)
 
 static lathe_status is_parity(jinja_vm *vm, jinja_value x, int odd, int *out)
 {
+    if (x.type == JINJA_WIDE) {
+        *out = (x.u.s->data[x.u.s->n - 1] - '0') % 2 == odd;
+        return LATHE_OK;
+    }
     if (!jinja_is_whole(x))
         return lathe__jinja_raise_type(vm, x, "odd or even");
     *out = (x.u.i % 2 != 0) == odd;
@@ -100,13 +104,13 @@ static lathe_status is_what(jinja_vm *vm, jinja_is what, jinja_value x, int *out
         *out = x.type == JINJA_BOOL && (x.u.i != 0) == (what == IS_TRUE);
         return LATHE_OK;
     case IS_INTEGER:
-        *out = x.type == JINJA_INT;
+        *out = x.type == JINJA_INT || x.type == JINJA_WIDE;
         return LATHE_OK;
     case IS_FLOAT:
         *out = x.type == JINJA_FLOAT;
         return LATHE_OK;
     case IS_NUMBER:
-        *out = jinja_is_number(x);
+        *out = jinja_is_number(x) || x.type == JINJA_WIDE;
         return LATHE_OK;
     case IS_STRING:
         *out = x.type == JINJA_STRING;
@@ -141,6 +145,7 @@ static lathe_status other_test(jinja_vm *vm, const char *name, jinja_value x, ji
                                int *out)
 {
     if (strcmp(name, "divisibleby") == 0) {
+        LATHE_TRY(lathe__jinja_refuse_wide(vm, x, y));
         if (!jinja_is_whole(x) || !jinja_is_whole(y) || y.u.i == 0 || y.u.i == -1)
             return lathe__jinja_raise(vm, LATHE_E_CONFIG,
                                       "divisibleby compares two integers, the second not 0 or -1");

@@ -144,6 +144,7 @@ lathe_status lathe__jinja_put_str(jinja_vm *vm, jinja_text *text, jinja_value x)
         lathe__jinja_float_text(x.u.f, number);
         return lathe__jinja_puts(vm, text, number);
     case JINJA_STRING:
+    case JINJA_WIDE:
         return lathe__jinja_put(vm, text, x.u.s->data, x.u.s->n);
     case JINJA_LIST:
     case JINJA_DICT:

@@ -25,6 +25,7 @@ enum {
     JINJA_FUNCTION, /* a global function; kind: JINJA_FN_* */
     JINJA_METHOD,   /* a method bound to its value */
     JINJA_LOOP,     /* the variable `loop` */
+    JINJA_WIDE,     /* an integer beyond 64 bits, which is only compared and written: its digits */
     JINJA_UNSAFE /* an attribute that the sandbox keeps back: undefined, and an error when used */
 };
 
@@ -73,7 +74,7 @@ typedef struct jinja_value {
     union {
         int64_t i; /* BOOL: 0 or 1 */
         double f;
-        jinja_string *s;
+        jinja_string *s; /* also of a WIDE */
         jinja_list *list;
         struct jinja_dict *dict; /* also of a NAMESPACE */
         struct jinja_macro *macro;

@@ -164,6 +164,13 @@ void lathe__jinja_float_text(double x, char out[64]);
 /** &, <, >, ' and " as HTML entities; marked as markup. */
 lathe_status lathe__jinja_escape(jinja_vm *vm, jinja_value x, jinja_value *out);
 
+/* ---- jinja_wide.c: integers beyond 64 bits ---- */
+
+/** The order of two numbers, one of which is a WIDE: -1, 0, 1; 2: the other is NaN. Exact. */
+int lathe__jinja_order_wide(jinja_value a, jinja_value b);
+/** Refuses to compute with a WIDE. */
+lathe_status lathe__jinja_refuse_wide(jinja_vm *vm, jinja_value a, jinja_value b);
+
 /* ---- jinja_json.c ---- */
 
 lathe_status lathe__jinja_from_json(jinja_vm *vm, json_t *json, jinja_value *out);

@@ -6,6 +6,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/fs.h"
 #include "base/log.h"
 #include "gguf/model_files.h"
 #include "io/convert.h"
@@ -233,11 +234,26 @@ static const char *const companions[] = {
 };
 enum { N_COMPANIONS = sizeof companions / sizeof companions[0] };
 
+/* The chat template for conversations with tools, in a folder of its own. */
+static const char tools_folder[] = "additional_chat_templates",
+                  tools_file[] = "additional_chat_templates/tool_use.jinja";
+
+static lathe_status copy_tools(const char *from, const char *to)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const char *folder = lathe_path_join(&arena, to, tools_folder);
+    lathe_status status = folder != NULL ? lathe_dir_create(folder) : LATHE_E_NOMEM;
+    if (status == LATHE_OK)
+        status = lathe_model_copy(from, tools_file, to);
+    lathe_arena_fini(&arena);
+    return status;
+}
+
 lathe_status lathe_tokenizer_files_copy(const char *from, const char *to)
 {
     for (int i = 0; i < N_COMPANIONS; i++)
         LATHE_TRY(lathe_model_copy(from, companions[i], to));
-    return LATHE_OK;
+    return lathe_model_has(from, tools_file) ? copy_tools(from, to) : LATHE_OK;
 }
 
 lathe_status lathe_tokenizer_files_bytes(const char *from, int64_t *out)
@@ -248,5 +264,8 @@ lathe_status lathe_tokenizer_files_bytes(const char *from, int64_t *out)
         LATHE_TRY(lathe_model_bytes(from, companions[i], &n));
         *out += n;
     }
+    int64_t n = 0;
+    LATHE_TRY(lathe_model_bytes(from, tools_file, &n));
+    *out += n;
     return LATHE_OK;
 }

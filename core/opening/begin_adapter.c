@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "opening/adapter_folder.h"
 #include "opening/folder_check.h"
+#include "opening/more_overrides.h"
 #include "plug/schema_value.h"
 
 static const char of_adapter[] = "adapter.", of_quant[] = "quant.";
@@ -96,37 +97,27 @@ static lathe_status find_folder(lathe_run *run, lathe_begin_adapter *out, const 
 
 static const char adapter_name[] = "adapter.name";
 
-/* Room for n more settings after those of the command line; the last of a key counts. */
-static lathe_override *more_settings(lathe_run *run, int32_t n)
-{
-    lathe_override *list =
-        lathe_arena_alloc(&run->arena, (run->open.n_overrides + n) * (int64_t)sizeof *list);
-    for (int32_t i = 0; list && i < run->open.n_overrides; i++)
-        list[i] = run->open.overrides[i];
-    if (list)
-        run->open.overrides = list;
-    else
-        (void)lathe_error(LATHE_E_NOMEM, "no memory for the settings of an adapter");
-    return list;
-}
-
 /* Appends the model and the adapter, the adapter's tokenizer, and what the run does not name: the
  * method, and the format of the frozen weights. */
 static lathe_status append_names(lathe_run *run, const char *base, const lathe_begin_adapter *begin)
 {
     const int has_method = lathe_config_names(run->config, LATHE_KIND_ADAPTER);
     const int has_format = lathe_config_names(run->config, LATHE_KIND_QUANT);
-    lathe_override *list = more_settings(run, begin->settings.n + 3);
-    const char *tokenizer = NULL;
+    lathe_override *list = lathe__more_overrides(run, begin->settings.n + 4);
+    const char *tokenizer = NULL, *chat = NULL;
     int32_t n = run->open.n_overrides;
     if (!list)
         return LATHE_E_NOMEM;
     if (!run->set.tokenizer_path && !run->set.tokenizer_train)
         LATHE_TRY(lathe_folder_tokenizer(begin->dir, &run->arena, &tokenizer));
+    if (tokenizer && !run->set.chat_template)
+        LATHE_TRY(lathe_folder_bytes_template(begin->dir, &run->arena, &chat));
     list[n++] = (lathe_override){"model.path", base};
     list[n++] = (lathe_override){"model.adapter", begin->dir};
     if (tokenizer)
         list[n++] = (lathe_override){"tokenizer.path", tokenizer};
+    if (chat)
+        list[n++] = (lathe_override){"data.chat_template", chat};
     for (int32_t i = 0; i < begin->settings.n; i++) {
         const lathe_override *one = &begin->settings.list[i];
         if ((!has_method && strcmp(one->key, adapter_name) == 0) ||
@@ -179,7 +170,7 @@ lathe_status lathe__begin_adapter_take(lathe_run *run, lathe_begin_adapter *begi
 {
     int32_t n_fields = 0;
     (void)lathe_config_fields(run->config, "adapter", &n_fields);
-    lathe_override *list = more_settings(run, begin->settings.n + n_fields);
+    lathe_override *list = lathe__more_overrides(run, begin->settings.n + n_fields);
     begin->first = run->open.n_overrides;
     if (!list)
         return LATHE_E_NOMEM;

@@ -60,6 +60,17 @@ lathe_status lathe_folder_tokenizer(const char *dir, lathe_arena *arena, const c
     return LATHE_OK;
 }
 
+lathe_status lathe_folder_bytes_template(const char *dir, lathe_arena *arena, const char **out)
+{
+    static const char name[] = "chat_template.jinja";
+    *out = NULL;
+    if (!lathe_path_is_dir(dir) || lathe_folder_has(dir, "tokenizer.json") ||
+        !lathe_folder_has(dir, name))
+        return LATHE_OK;
+    *out = lathe_path_join(arena, dir, name);
+    return *out ? LATHE_OK : LATHE_E_NOMEM;
+}
+
 lathe_status lathe_settings_init(lathe_setting_list *list, lathe_arena *arena)
 {
     list->n = 0;

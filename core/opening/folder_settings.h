@@ -25,6 +25,10 @@ lathe_status lathe_folder_config(const char *dir, lathe_arena *arena, json_t **o
  * tokenizer.json, "bytes" if its manifest says that the run read raw bytes, else NULL. */
 lathe_status lathe_folder_tokenizer(const char *dir, lathe_arena *arena, const char **out);
 
+/** The data.chat_template with which the folder `dir` of an adapter was trained on raw bytes: the
+ * file in it. NULL: it has none, or has a tokenizer.json, beside which the template is found. */
+lathe_status lathe_folder_bytes_template(const char *dir, lathe_arena *arena, const char **out);
+
 /** An empty list. */
 lathe_status lathe_settings_init(lathe_setting_list *list, lathe_arena *arena);
 

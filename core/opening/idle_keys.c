@@ -27,8 +27,8 @@ static void warn_chat_keys(const lathe_run *run)
     const lathe_part *renderer = lathe_config_part(run->config, LATHE_KIND_RENDERER);
     if (lathe_config_is_explicit(run->config, "data", "chat_template_kwargs"))
         lathe__run_warn(run, "data", "chat_template_kwargs", "data.chat_template_kwargs %s", why);
-    if (lathe_config_names(run->config, LATHE_KIND_RENDERER) && renderer->name != NULL &&
-        strcmp(renderer->name, "auto") != 0)
+    if (lathe_config_names(run->config, LATHE_KIND_RENDERER) && !run->open.keeps_renderer &&
+        renderer->name != NULL && strcmp(renderer->name, "auto") != 0)
         lathe__run_warn(run, "renderer", "name", "renderer.name %s", why);
 }
 

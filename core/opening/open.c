@@ -14,6 +14,7 @@
 #include "generate/draft_model.h"
 #include "generate/generator.h"
 #include "opening/begin_adapter.h"
+#include "opening/begin_renderer.h"
 #include "opening/data_check.h"
 #include "opening/dry_run.h"
 #include "opening/fit_search.h"
@@ -159,6 +160,17 @@ static lathe_status settle_reference(lathe_run *run, lathe_diags *diags)
     return reload_config(run, diags);
 }
 
+/* Takes the renderer that the model's folder remembers, and reads the configuration again. */
+static lathe_status settle_renderer(lathe_run *run, lathe_diags *diags)
+{
+    int changed;
+    LATHE_TRY(lathe__begin_renderer(run, &changed));
+    if (!changed)
+        return LATHE_OK;
+    lathe_config_destroy(run->config);
+    return reload_config(run, diags);
+}
+
 /* Replaces adapter.name = "auto" by a method, and reads the configuration again. */
 static lathe_status settle_method(lathe_run *run, lathe_diags *diags)
 {
@@ -177,6 +189,8 @@ lathe_status lathe__run_configure(lathe_run *run)
     lathe_status status = load_with_adapter(run, diags);
     if (status == LATHE_OK)
         status = settle_reference(run, diags);
+    if (status == LATHE_OK)
+        status = settle_renderer(run, diags);
     if (status == LATHE_OK)
         status = settle_method(run, diags);
     if (status == LATHE_OK)
@@ -348,6 +362,7 @@ static lathe_status opened(lathe_run *run, lathe_status status, lathe_run **out)
     if (status == LATHE_OK)
         return LATHE_OK;
     if (run && run->ranks) {
+        lathe__dry_run_end(run);
         lathe_ranks_forsake(run->ranks);
         kept = run;
     } else {
@@ -364,7 +379,7 @@ lathe_status lathe_run_open_training(const char *config_path, const lathe_overri
     LATHE_TRY(create(config_path, overrides, n_overrides, LATHE_OPEN_TRAIN, &run));
     run->open.diags = diags;
     run->open.is_dry = is_dry;
-    run->open.joins = !is_dry;
+    run->open.joins = 1;
     return opened(run, open_stages(run), out);
 }
 

@@ -25,7 +25,7 @@ lathe_status lathe_run_open_logprobs(const char *config_path, const lathe_overri
 
 /** Opens a run for training as lathe_run_open_mode does, but adds its errors and warnings to diags
  * instead of logging them. is_dry: reads only the first part of the data, keeps none of it, and
- * loads no checkpoint. */
+ * loads no checkpoint. Ranks are joined also then. */
 lathe_status lathe_run_open_training(const char *config_path, const lathe_override *overrides,
                                      int32_t n_overrides, int32_t is_dry, lathe_diags *diags,
                                      lathe_run **out);

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "opening/adapter_folder.h"
+#include "opening/more_overrides.h"
 #include "opening/other_adapter.h"
 #include "plug/answers.h"
 #include "run/adapter_check.h"
@@ -17,7 +18,6 @@
 lathe_status lathe__reference_adapter_resolve(lathe_run *run, int *out_changed)
 {
     const char *named = run->set.model_reference_adapter, *found = NULL;
-    const int32_t n = run->open.n_overrides;
     *out_changed = 0;
     if (!named || !lathe_path_is_dir(named) || lathe_adapter_folder_is(named))
         return LATHE_OK;
@@ -25,14 +25,10 @@ lathe_status lathe__reference_adapter_resolve(lathe_run *run, int *out_changed)
         lathe_error_clear(); /* said where the folder is opened */
     if (!found || strcmp(found, named) == 0)
         return LATHE_OK;
-    lathe_override *list = lathe_arena_alloc(&run->arena, (n + 1) * (int64_t)sizeof *list);
+    lathe_override *list = lathe__more_overrides(run, 1);
     if (!list)
         return LATHE_E_NOMEM;
-    for (int32_t i = 0; i < n; i++)
-        list[i] = run->open.overrides[i];
-    list[n] = (lathe_override){"model.reference_adapter", found};
-    run->open.overrides = list;
-    run->open.n_overrides = n + 1;
+    list[run->open.n_overrides++] = (lathe_override){"model.reference_adapter", found};
     *out_changed = 1;
     return LATHE_OK;
 }

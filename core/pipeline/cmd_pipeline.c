@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "cli/rank_failure.h"
 #include "cli/refusal.h"
 #include "cli/stop_signals.h"
 #include "loop/train.h"
@@ -159,6 +160,12 @@ static int run_all(work *w)
 static int run_command(const lathe_args *args)
 {
     work w = {.args = args};
+    if (lathe_cli_is_rank())
+        return lathe_cli_fail_ranks(
+            "lathe pipeline: a launcher (mpirun, srun) has started this process as one of several, "
+            "and a pipeline runs its steps in one process: run it without the launcher, or train "
+            "the steps' run files one by one with lathe launch\n",
+            LATHE_E_ARG, lathe_args_code);
     lathe_status status = lathe_cli_take_stop_signals(&stop);
     if (status != LATHE_OK)
         return lathe_args_fail(args, status);

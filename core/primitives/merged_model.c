@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/new_folder.h"
 #include "checkpoint/adapter_file.h"
@@ -15,6 +16,7 @@
 #include "gguf/model_files.h"
 #include "io/convert.h"
 #include "model/decoded_weights.h"
+#include "model/folder_template.h"
 #include "model/quant_source.h"
 #include "model/weight_file.h"
 #include "model/weights.h"
@@ -212,6 +214,33 @@ static int reads_bytes(const lathe_saved_state *saved)
     return !saved->data->tokenizer_dir && lathe_model_has(saved->model_path, "tokenizer.json");
 }
 
+/* Warns if a later adapter has another chat template than the first one, whose files are copied. */
+static lathe_status warn_of_templates(const merger *m)
+{
+    static const char name[] = "chat_template.jinja";
+    char first[65], other[65];
+    const char *path = lathe_path_join(m->saved->arena, m->parts[0].adapter, name);
+    if (!path)
+        return LATHE_E_NOMEM;
+    if (!lathe_path_exists(path))
+        return LATHE_OK;
+    LATHE_TRY(lathe_sha256_file(path, first));
+    for (int32_t k = 1; k < m->n_parts; k++) {
+        path = lathe_path_join(m->saved->arena, m->parts[k].adapter, name);
+        if (!path)
+            return LATHE_E_NOMEM;
+        if (!lathe_path_exists(path))
+            continue;
+        LATHE_TRY(lathe_sha256_file(path, other));
+        if (strcmp(first, other) != 0)
+            lathe_log(LATHE_LOG_WARN,
+                      "%s and %s have different chat templates (%s); the new folder has that of "
+                      "the first",
+                      m->parts[0].adapter, m->parts[k].adapter, name);
+    }
+    return LATHE_OK;
+}
+
 /* `path`: the folder's name when it is complete. */
 static lathe_status fill_folder(merger *m, const char *dir, const char *path)
 {
@@ -223,8 +252,13 @@ static lathe_status fill_folder(merger *m, const char *dir, const char *path)
     LATHE_TRY(write_weights(m, dir));
     if (!reads_bytes(saved))
         LATHE_TRY(lathe_tokenizer_files_copy(saved->model_path, dir));
-    if (saved->data->tokenizer_dir)
+    if (saved->data->tokenizer_dir) {
+        LATHE_TRY(lathe_folder_template_yield(dir, saved->data->tokenizer_dir));
         LATHE_TRY(lathe_tokenizer_files_copy(saved->data->tokenizer_dir, dir));
+    } else {
+        LATHE_TRY(lathe_model_copy(m->parts[0].adapter, "chat_template.jinja", dir));
+    }
+    LATHE_TRY(warn_of_templates(m));
     LATHE_TRY(lathe_checkpoint_finite(dir, NULL, NULL));
     LATHE_TRY(lathe__made_folder_describe(dir, path, "merge", from, 1 + m->n_parts, NULL));
     return lathe_dir_sync(dir);

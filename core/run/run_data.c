@@ -59,6 +59,29 @@ static lathe_status learned_before(lathe_run *run, int *out_found)
     return lathe_tokenizer_load(folder, &run->data.tokenizer);
 }
 
+/* Makes the folder data.cache_dir. */
+static lathe_status make_cache(lathe_run *run)
+{
+    if (!run->set.cache_dir)
+        return lathe__run_refuse(run, "data", "cache_dir",
+                                 "data.cache_dir is empty; expected a folder for the tokenised "
+                                 "data, such as \".lathe/cache\"");
+    return lathe_dir_create(run->set.cache_dir) == LATHE_OK
+               ? LATHE_OK
+               : lathe__run_refuse(run, "data", "cache_dir", "data.cache_dir: %s",
+                                   lathe_error_message());
+}
+
+/* Places an error of a file in data.cache_dir at that key. */
+static lathe_status at_cache(lathe_run *run, lathe_status status)
+{
+    const char *text = lathe_error_message(), *dir = run->set.cache_dir;
+    const size_t n = strlen(dir);
+    return status == LATHE_E_IO && strncmp(text, dir, n) == 0 && text[n] == '/'
+               ? lathe__run_refuse(run, "data", "cache_dir", "data.cache_dir: %s", text)
+               : status;
+}
+
 static lathe_status learn(lathe_run *run)
 {
     const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
@@ -69,9 +92,11 @@ static lathe_status learn(lathe_run *run)
                                  .cache_dir = run->set.cache_dir};
     int found = 0;
     LATHE_TRY(learned_before(run, &found));
-    return found ? LATHE_OK
-                 : lathe_tokenizer_learn(&from, &run->arena, &run->data.tokenizer,
-                                         &run->data.tokenizer_dir);
+    if (found)
+        return LATHE_OK;
+    LATHE_TRY(make_cache(run));
+    return at_cache(run, lathe_tokenizer_learn(&from, &run->arena, &run->data.tokenizer,
+                                               &run->data.tokenizer_dir));
 }
 
 /* The folder of a tokenizer that is not trained; NULL: raw bytes. */
@@ -182,6 +207,21 @@ static lathe_status find_chat_template(lathe_run *run)
     return run->data.no_chat ? LATHE_OK : LATHE_E_NOMEM;
 }
 
+/* Loads the template that data.chat_template names. The special tokens are those of the run's own
+ * tokenizer, as in the folders that the run writes. */
+static lathe_status load_given(lathe_run *run, const char *path)
+{
+    const char *tokens = run->data.tokenizer_dir ? run->data.tokenizer_dir : run->set.model_path;
+    if (tokens && !lathe_path_is_model(tokens))
+        tokens = NULL;
+    if (lathe_chat_template_load_for(path, tokens, &run->data.chat) != LATHE_OK)
+        return lathe__run_refuse(run, "data", "chat_template", "data.chat_template: %s",
+                                 lathe_error_message());
+    run->data.given = (lathe_given_template){lathe_chat_template_text(run->data.chat, 0),
+                                             lathe_chat_template_text(run->data.chat, 1)};
+    return LATHE_OK;
+}
+
 /* Loads the template that data.chat_template names, or the one of the folders, and gives it its
  * variables. */
 lathe_status lathe__run_chat_template(lathe_run *run)
@@ -189,11 +229,7 @@ lathe_status lathe__run_chat_template(lathe_run *run)
     const char *path = run->set.chat_template, *variables = run->set.chat_template_kwargs;
     if (run->data.chat || run->data.no_chat)
         return LATHE_OK;
-    if (!path)
-        LATHE_TRY(find_chat_template(run));
-    else if (lathe_chat_template_load(path, &run->data.chat) != LATHE_OK)
-        return lathe__run_refuse(run, "data", "chat_template", "data.chat_template: %s",
-                                 lathe_error_message());
+    LATHE_TRY(path ? load_given(run, path) : find_chat_template(run));
     if (!run->data.chat)
         return LATHE_OK;
     if (variables && lathe_chat_template_set_variables(run->data.chat, variables) != LATHE_OK)
@@ -223,10 +259,7 @@ static lathe_status open_shards(lathe_run *run, const char *key, lathe_shards **
     lathe_dataset *datasets = NULL;
     lathe_data_progress progress;
     int64_t n = 0;
-    if (!run->set.cache_dir)
-        return lathe__run_refuse(run, "data", "cache_dir",
-                                 "data.cache_dir is empty; expected a folder for the tokenised "
-                                 "data, such as \".lathe/cache\"");
+    LATHE_TRY(make_cache(run));
     LATHE_TRY(lathe_datasets_read(run->config, key, &run->arena, &datasets, &n));
     LATHE_TRY(lathe__run_chat_template(run));
     run->data.n_inputs = run->data.n_columns = lathe_stage_columns(stage, run->data.inputs);
@@ -244,9 +277,6 @@ static lathe_status open_shards(lathe_run *run, const char *key, lathe_shards **
         datasets[i].own = own;
         datasets[i].n_own = n_own;
     }
-    if (lathe_dir_create(run->set.cache_dir) != LATHE_OK)
-        return lathe__run_refuse(run, "data", "cache_dir", "data.cache_dir: %s",
-                                 lathe_error_message());
     lathe_data_progress_init(&progress, stderr, run->set.progress);
     const lathe_status status =
         run->open.is_dry
@@ -255,7 +285,7 @@ static lathe_status open_shards(lathe_run *run, const char *key, lathe_shards **
             : lathe_shards_prepare(datasets, n, stage->rows, run->data.tokenizer,
                                    run->set.cache_dir, lathe_data_progress_show, &progress, out);
     lathe_data_progress_end(&progress);
-    return status;
+    return at_cache(run, status);
 }
 
 /* Opens a split of the run's data. evaluates 1: one pass in the order of the data; 0: endless. */

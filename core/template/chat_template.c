@@ -1,6 +1,7 @@
 /* The chat template of a model's folder, its special tokens, and the text of one conversation. */
 #include "template/chat_template_internal.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +29,7 @@ void lathe_chat_template_destroy(lathe_chat_template *chat)
     json_decref(chat->tokens);
     json_decref(chat->variables);
     free(chat->text);
+    free((char *)(uintptr_t)chat->of_tools.data);
     free(chat);
 }
 
@@ -87,22 +89,30 @@ static void hash_text(lathe_sha256 *hash, const char *text, int64_t n)
     lathe_sha256_update(hash, text, n);
 }
 
-/* Keeps the text for renderers, and its hash without newlines at the end, which files have or lack.
+static lathe_status copy_text(const char *text, int64_t n, lathe_chars *out)
+{
+    char *copy = malloc((size_t)n + 1);
+    if (!copy)
+        return lathe_error(LATHE_E_NOMEM, "the text of a chat template");
+    memcpy(copy, text, (size_t)n);
+    copy[n] = '\0';
+    *out = (lathe_chars){copy, n};
+    return LATHE_OK;
+}
+
+/* Keeps the text, and for renderers its hash without newlines at the end, which files have or lack.
  */
 static lathe_status keep_text(lathe_chat_template *chat, const char *text, int64_t n)
 {
     lathe_sha256 *hash;
+    LATHE_TRY(copy_text(text, n, &chat->whole));
+    chat->text = (char *)(uintptr_t)chat->whole.data;
     while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r'))
         n--;
+    chat->text_bytes = n;
     LATHE_TRY(lathe_sha256_create(&hash));
     lathe_sha256_update(hash, text, n);
     lathe_sha256_finish(hash, chat->text_hash);
-    chat->text = malloc((size_t)n + 1);
-    if (!chat->text)
-        return lathe_error(LATHE_E_NOMEM, "the text of a chat template");
-    memcpy(chat->text, text, (size_t)n);
-    chat->text[n] = '\0';
-    chat->text_bytes = n;
     return LATHE_OK;
 }
 
@@ -113,6 +123,8 @@ static lathe_status add_template(lathe_chat_template *chat, lathe_sha256 *hash, 
     hash_text(hash, text, n);
     if (out == &chat->plain && !chat->text)
         LATHE_TRY(keep_text(chat, text, n));
+    if (out == &chat->tools && !chat->of_tools.data)
+        LATHE_TRY(copy_text(text, n, &chat->of_tools));
     return lathe_template_parse(name, text, n, out);
 }
 
@@ -187,26 +199,36 @@ static lathe_status load_object(lathe_arena *arena, const char *dir, const char 
     return lathe_model_has(dir, name) ? lathe_model_json(dir, name, out) : LATHE_OK;
 }
 
-static lathe_status load_folder(lathe_chat_template *chat, lathe_sha256 *hash, lathe_arena *arena,
-                                const char *dir, int may_lack)
+/* Takes the special tokens of a model's folder. */
+static lathe_status load_tokens(lathe_chat_template *chat, lathe_arena *arena, const char *dir)
+{
+    static const char *const files[] = {"tokenizer_config.json", "special_tokens_map.json"};
+    const char *path;
+    json_t *object;
+    for (int i = 0; i < 2; i++) {
+        LATHE_TRY(load_object(arena, dir, files[i], &path, &object));
+        const lathe_status status = take_tokens(chat, object);
+        json_decref(object);
+        LATHE_TRY(status);
+    }
+    return LATHE_OK;
+}
+
+static lathe_status load_texts(lathe_chat_template *chat, lathe_sha256 *hash, lathe_arena *arena,
+                               const char *dir, int may_lack)
 {
     static const char jinja[] = "chat_template.jinja",
                       tools[] = "additional_chat_templates/tool_use.jinja";
     const char *path;
     json_t *object;
-    const int has_file = lathe_model_has(dir, jinja);
-    if (has_file)
+    if (lathe_model_has(dir, jinja)) {
         LATHE_TRY(add_model_file(chat, hash, arena, dir, jinja, &chat->plain));
-    if (has_file && lathe_model_has(dir, tools))
-        LATHE_TRY(add_model_file(chat, hash, arena, dir, tools, &chat->tools));
+        return lathe_model_has(dir, tools)
+                   ? add_model_file(chat, hash, arena, dir, tools, &chat->tools)
+                   : LATHE_OK;
+    }
     LATHE_TRY(load_object(arena, dir, "tokenizer_config.json", &path, &object));
-    lathe_status status = take_tokens(chat, object);
-    if (status == LATHE_OK && !has_file)
-        status = add_config(hash, arena, path, object, chat);
-    json_decref(object);
-    LATHE_TRY(status);
-    LATHE_TRY(load_object(arena, dir, "special_tokens_map.json", &path, &object));
-    status = take_tokens(chat, object);
+    const lathe_status status = add_config(hash, arena, path, object, chat);
     json_decref(object);
     LATHE_TRY(status);
     if (chat->plain || may_lack)
@@ -239,7 +261,9 @@ static lathe_status begin(lathe_chat_template **chat, lathe_sha256 **hash)
     return lathe_sha256_create(hash);
 }
 
-static lathe_status load(const char *path, int may_lack, lathe_chat_template **out)
+/* tokens: the folder with the special tokens; NULL: there are none. */
+static lathe_status load(const char *path, const char *tokens, int may_lack,
+                         lathe_chat_template **out)
 {
     lathe_chat_template *chat;
     lathe_sha256 *hash;
@@ -247,8 +271,10 @@ static lathe_status load(const char *path, int may_lack, lathe_chat_template **o
     *out = NULL;
     lathe_status status = begin(&chat, &hash);
     if (status == LATHE_OK)
-        status = lathe_path_is_model(path) ? load_folder(chat, hash, &arena, path, may_lack)
+        status = lathe_path_is_model(path) ? load_texts(chat, hash, &arena, path, may_lack)
                                            : add_file(chat, hash, path, &chat->plain);
+    if (status == LATHE_OK && tokens)
+        status = load_tokens(chat, &arena, tokens);
     if (status == LATHE_OK)
         status = finish(chat, hash);
     if (hash)
@@ -263,12 +289,23 @@ static lathe_status load(const char *path, int may_lack, lathe_chat_template **o
 
 lathe_status lathe_chat_template_load(const char *path, lathe_chat_template **out)
 {
-    return load(path, 0, out);
+    return load(path, lathe_path_is_model(path) ? path : NULL, 0, out);
 }
 
 lathe_status lathe_chat_template_load_any(const char *path, lathe_chat_template **out)
 {
-    return load(path, 1, out);
+    return load(path, lathe_path_is_model(path) ? path : NULL, 1, out);
+}
+
+lathe_status lathe_chat_template_load_for(const char *path, const char *tokens,
+                                          lathe_chat_template **out)
+{
+    return load(path, tokens, 0, out);
+}
+
+lathe_chars lathe_chat_template_text(const lathe_chat_template *chat, int of_tools)
+{
+    return of_tools ? chat->of_tools : chat->whole;
 }
 
 lathe_status lathe_chat_template_create(const char *name, const char *text, int64_t bytes,

@@ -36,6 +36,10 @@ lathe_status lathe_chat_template_load(const char *path, lathe_chat_template **ou
 /** As lathe_chat_template_load, for a renderer that the user named: the folder need not have a
  *  template. */
 lathe_status lathe_chat_template_load_any(const char *path, lathe_chat_template **out);
+/** As lathe_chat_template_load, but the special tokens are those of the folder `tokens` (NULL:
+ *  none), whatever folder the template is in. */
+lathe_status lathe_chat_template_load_for(const char *path, const char *tokens,
+                                          lathe_chat_template **out);
 /** A template from text; tokens (borrowed, may be NULL): an object of special tokens. */
 lathe_status lathe_chat_template_create(const char *name, const char *text, int64_t bytes,
                                         json_t *tokens, lathe_chat_template **out);
@@ -82,6 +86,9 @@ lathe_status lathe_chat_template_compare(const lathe_chat_template *chat,
 /** 64 hexadecimal digits: SHA-256 of the template's text, the special tokens and the variables for
  *  all conversations. */
 const char *lathe_chat_template_hash(const lathe_chat_template *chat);
+/** The text of the template as it was read (of_tools 1: of the one for conversations with tools);
+ *  borrowed; data NULL: none. */
+lathe_chars lathe_chat_template_text(const lathe_chat_template *chat, int of_tools);
 /** 1 when the parts that are learnt are marked with {% generation %}. */
 int lathe_chat_template_marks(const lathe_chat_template *chat);
 /** 1 when the text can depend on the date. */

@@ -9,9 +9,10 @@ struct lathe_chat_template {
     json_t *tokens;                /* "bos_token" -> text */
     json_t *variables;             /* for all conversations; NULL: none */
     char hash[65];
-    char text_hash[65]; /* SHA-256 of the text of `plain` without newlines at its end */
-    char *text;         /* of `plain`; NULL: the folder has none */
-    int64_t text_bytes;
+    char text_hash[65];           /* SHA-256 of the text of `plain` without newlines at its end */
+    char *text;                   /* of `plain`; NULL: the folder has none */
+    int64_t text_bytes;           /* without newlines at its end */
+    lathe_chars whole, of_tools;  /* texts as they were read; `whole` is `text` with its newlines */
     lathe_chat_renderer renderer; /* table NULL: none */
     lathe_template *tojson;       /* writes a value as the filter does, for renderers */
 };

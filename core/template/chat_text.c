@@ -17,8 +17,8 @@ static lathe_status list_of(const char *place, json_t *row, const char *key, jso
     json_t *x = json_object_get(row, key);
     *out = NULL;
     if (json_is_string(x) && json_string_length(x) > 0) {
-        const lathe_status status = lathe_json_load_with_nul(key, json_string_value(x),
-                                                             (int64_t)json_string_length(x), owned);
+        const lathe_status status = lathe_json_load_exact(key, json_string_value(x),
+                                                          (int64_t)json_string_length(x), 1, owned);
         if (status != LATHE_OK)
             return lathe_error_context(status, "%s", place);
         x = *owned;

@@ -48,6 +48,7 @@ static lathe_status eval_sign(jinja_vm *vm, const jinja_node *node, jinja_value 
 {
     LATHE_TRY(lathe__jinja_eval(vm, node->a, out));
     vm->at = &node->place;
+    LATHE_TRY(lathe__jinja_refuse_wide(vm, *out, *out));
     if (!jinja_is_number(*out))
         return lathe__jinja_raise_type(vm, *out, "given a sign");
     return node->op == JINJA_OP_NEG

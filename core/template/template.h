@@ -6,8 +6,9 @@
  * render takes JSON values and gives text. It reads no file and no environment; steps, depth,
  * memory and output are bounded. docs/chat-templates.md lists what the subset has.
  *
- * Differences from jinja2 that a template can see: integers have 64 bits (beyond them is an error);
- * a printed generator, function or namespace is an error (Python prints its address).
+ * Differences from jinja2 that a template can see: integers beyond 64 bits can be written
+ * and compared, but not computed with, and numbers in templates have 64 bits; a printed generator,
+ * function or namespace is an error (Python prints its address).
  */
 #ifndef LATHE_TEMPLATE_TEMPLATE_H
 #define LATHE_TEMPLATE_TEMPLATE_H

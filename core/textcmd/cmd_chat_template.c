@@ -16,6 +16,7 @@
 #include "records/row_kind.h"
 #include "template/chat_template.h"
 #include "textcmd/shown_renderer.h"
+#include "textcmd/shown_unwritten.h"
 #include "textcmd/text_commands.h"
 #include "textcmd/tokenizer_lines.h"
 #include "textcmd/tokenizer_open.h"
@@ -50,6 +51,7 @@ typedef struct shower {
     int has_legend;
     int is_cut; /* conversations follow that are not shown */
     lathe_shown_renderer renderer;
+    lathe_shown_unwritten unwritten;
     lathe_tokenizer *tokenizer; /* NULL: without --tokens */
     lathe_encoder *encoder;
     lathe_chat_tokens tokens;
@@ -139,6 +141,25 @@ static void put_error(lathe_buffer *out, const char *name)
     lathe_app_put_json_text(out, message, (int64_t)strlen(message));
 }
 
+static int64_t learnt_bytes(const lathe_rendering *text)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < text->n_spans; i++)
+        n += text->spans[i].end - text->spans[i].begin;
+    return n;
+}
+
+/* What training does not find in the text of the conversation. */
+static lathe_status put_unwritten(shower *s, int64_t line, const lathe_chat *what,
+                                  const lathe_rendering *text)
+{
+    lathe_chat_unwritten found;
+    LATHE_TRY(lathe_shown_unwritten_add(&s->unwritten, s->chat, what, text, learnt_bytes(text),
+                                        line, &found));
+    lathe_shown_unwritten_put(&found, s->as_json, &s->out);
+    return s->out.status;
+}
+
 /* The ids, and where is_training the ranges of those that are learnt. */
 static lathe_status put_ids(shower *s, const lathe_rendering *text, int is_training)
 {
@@ -189,7 +210,9 @@ static lathe_status put_json(shower *s, int64_t line, const lathe_chat *what)
         put_error(&s->out, "learnt_error");
         is_training = 0;
     }
-    const lathe_status encoded = put_ids(s, is_training ? &learnt : &text, is_training);
+    lathe_status encoded = is_training ? put_unwritten(s, line, what, &learnt) : LATHE_OK;
+    if (encoded == LATHE_OK)
+        encoded = put_ids(s, is_training ? &learnt : &text, is_training);
     lathe_buffer_puts(&s->out, "}\n");
     lathe_rendering_fini(&text);
     lathe_rendering_fini(&learnt);
@@ -229,7 +252,7 @@ static void put_legend(shower *s)
 static lathe_status put_text(shower *s, int64_t line, const lathe_chat *what)
 {
     lathe_rendering text = {0};
-    int64_t at = 0, n_learnt = 0;
+    int64_t at = 0;
     const lathe_status status = what->add_generation_prompt
                                     ? lathe_chat_render(s->chat, what, &text)
                                     : lathe_chat_render_training(s->chat, what, &text);
@@ -241,12 +264,12 @@ static lathe_status put_text(shower *s, int64_t line, const lathe_chat *what)
                       lathe_error_message());
         return LATHE_OK;
     }
-    for (int64_t i = 0; i < text.n_spans; i++)
-        n_learnt += text.spans[i].end - text.spans[i].begin;
     put_legend(s);
     lathe_buffer_printf(&s->out, "== line %lld: %lld bytes, %lld learnt", (long long)line,
-                        (long long)text.bytes, (long long)n_learnt);
-    const lathe_status encoded = put_counts(s, &text);
+                        (long long)text.bytes, (long long)learnt_bytes(&text));
+    lathe_status encoded = put_counts(s, &text);
+    if (encoded == LATHE_OK && !what->add_generation_prompt)
+        encoded = put_unwritten(s, line, what, &text);
     lathe_buffer_puts(&s->out, "\n");
     for (int64_t i = 0; i < text.n_spans; i++) {
         const lathe_template_span span = text.spans[i];
@@ -287,7 +310,7 @@ static lathe_status show_line(shower *s, int64_t line, const char *text, int64_t
         text += 3;
         n -= 3;
     }
-    lathe_status status = lathe_json_load_with_nul(place, text, n, &row);
+    lathe_status status = lathe_json_load_exact(place, text, n, 1, &row);
     if (status == LATHE_OK)
         status = lathe_chat_row_read(&usual, place, row);
     if (status == LATHE_OK)
@@ -421,6 +444,10 @@ static lathe_status run_parts(const lathe_args *args, shower *s, lathe_chat_temp
     }
     if (status == LATHE_OK && s->n_shown == 0)
         (void)fprintf(stderr, "lathe chat-template: %s has no conversations\n", s->name);
+    if (status == LATHE_OK && !s->as_json) {
+        lathe_shown_unwritten_sum(&s->unwritten, s->name, &s->out);
+        (void)fwrite(s->out.data ? s->out.data : "", 1, (size_t)s->out.len, stderr);
+    }
     if (status == LATHE_OK && s->is_cut && !s->as_json)
         (void)fprintf(stderr, "lathe chat-template: more follow: --n 0 shows all\n");
     if (status == LATHE_OK && s->n_refused > 0)

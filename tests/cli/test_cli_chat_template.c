@@ -187,3 +187,52 @@ Test(cli_chat_template, rows_of_a_parquet_file_are_shown_as_lines_are)
     cr_expect_str_eq(output, lines);
     free(lines);
 }
+
+#define CALL                                                                                       \
+    "\"tool_calls\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": "    \
+    "{}}}]"
+#define USER "{\"role\": \"user\", \"content\": \"a\"}"
+#define LIST "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]"
+
+/* The counts are those of lathe data. */
+Test(cli_chat_template, what_the_template_does_not_write_is_counted_as_in_training)
+{
+    put("calls.jsonl",
+        "{\"messages\": [" USER ", {\"role\": \"assistant\", \"content\": \"\", " CALL "}]}\n"
+        "{\"messages\": [" USER ", {\"role\": \"assistant\", \"content\": \"b\", " CALL "}], " LIST
+        "}\n"
+        "{\"messages\": [" USER ", {\"role\": \"assistant\", \"content\": \"b\"}]}\n"
+        "{\"messages\": [" USER ", {\"role\": \"assistant\", \"content\": \"c\", " CALL "}]}\n"
+        "{\"messages\": [" USER "], \"add_generation_prompt\": true, " LIST "}\n");
+    expect(SHOW "m --show calls.jsonl 2>/dev/null", 0, "learnt; not written: calls, so training");
+    cr_expect_not_null(strstr(output, "learnt; not written: calls, tools\n"), "%s", output);
+    cr_expect_not_null(strstr(output, "== line 3: 63 bytes, 12 learnt\n"), "%s", output);
+    expect(SHOW "m --show calls.jsonl 2>&1 >/dev/null", 0,
+           "lathe chat-template: training leaves out: 1 record has an answer that is only calls of "
+           "tools, and the chat template does not write calls: calls.jsonl:1\n"
+           "lathe chat-template: 2 records are used without their calls of tools, which the chat "
+           "template does not write: calls.jsonl:2, ...\n"
+           "lathe chat-template: 1 record is used without its list of tools, which the chat "
+           "template does not write: calls.jsonl:2\n");
+    expect(SHOW "m --show calls.jsonl --json 2>&1", 0,
+           "\"unwritten\": [\"calls\"], \"left_out\": \"calls_not_written\"}\n");
+    cr_expect_not_null(strstr(output, "\"unwritten\": [\"calls\", \"tools\"]}\n"), "%s", output);
+    put("run.toml", "[model]\nmodel_type = \"llama\"\nhidden_size = 16\nintermediate_size = 32\n"
+                    "num_hidden_layers = 1\nnum_attention_heads = 2\n[tokenizer]\npath = "
+                    "\"bytes\"\n[data]\ndatasets = [{ path = \"calls.jsonl\" }]\nseq_len = 80\n"
+                    "chat_template = \"m/chat_template.jinja\"\n[stage]\nname = \"sft\"\n");
+    expect(LATHE_TEST_BUILD "/bin/lathe data run.toml 2>&1", 0,
+           "    2 records are used without their calls of tools, which the chat template does not "
+           "write: calls.jsonl:2, ...\n"
+           "    1 record is used without its list of tools");
+}
+
+Test(cli_chat_template, calls_that_are_written_are_not_told_of)
+{
+    put("calls.jsonl", "{\"messages\": [" USER
+                       ", {\"role\": \"assistant\", \"content\": \"\", " CALL "}], " LIST "}\n");
+    put("writes.jinja", "{{ tools | tojson }}{% for m in messages %}{{ m.role }}{{ m.tool_calls | "
+                        "tojson if m.tool_calls }};{% endfor %}");
+    expect(SHOW "writes.jinja --show calls.jsonl 2>&1", 0, "== line 1");
+    cr_expect_null(strstr(output, "written"), "%s", output);
+}

@@ -273,6 +273,31 @@ Test(cli_data, a_cache_that_cannot_be_made_is_refused_at_its_key)
     cr_expect_null(strstr(output, "data.datasets"), "%s", output);
 }
 
+/* The tokenizer that a run trains is saved there first, and is not at fault. */
+Test(cli_data, a_cache_for_a_trained_tokenizer_is_refused_at_its_key)
+{
+    put_times("t.txt", "some text that is long enough for a row\n", 20);
+    put("learn.toml", "[model]\nmodel_type = \"llama\"\nhidden_size = 16\nintermediate_size = 32\n"
+                      "num_hidden_layers = 1\nnum_attention_heads = 2\n"
+                      "[tokenizer]\ntrain = { vocab_size = 300 }\n"
+                      "[data]\ndatasets = [{ path = \"t.txt\" }]\ncache_dir = \"/proc/lathe\"\n"
+                      "seq_len = 8\n");
+    static const char *const commands[] = {"validate", "train", "data", "eval"};
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        char line[256];
+        (void)snprintf(line, sizeof line, LATHE " %s learn.toml 2>&1", commands[i]);
+        expect(line, 2, "learn.toml:11:13: error: data.cache_dir: /proc/lathe: cannot create");
+    }
+    expect("sed -i /cache_dir/d learn.toml && ln -s /proc/lathe .lathe && " LATHE
+           " validate learn.toml 2>&1",
+           2, "learn.toml:9:2: error: data.cache_dir = \".lathe/cache\": .lathe is a link");
+    expect(LATHE " validate learn.toml --data.cache_dir '' 2>&1", 2, "data.cache_dir is empty");
+    expect("rm .lathe; " LATHE " validate learn.toml 2>&1", 0, "valid");
+    expect("cd .lathe/cache && for d in tokenizer-*; do rm -r $d; touch $d; done", 0, "");
+    expect(LATHE " validate learn.toml 2>&1", 2,
+           "learn.toml:9:2: error: data.cache_dir: .lathe/cache/tokenizer-");
+}
+
 Test(cli_data, files_that_are_not_read_as_records_are_told)
 {
     cr_assert_eq(mkdir("mixed", 0755), 0);

@@ -255,3 +255,27 @@ Test(cli_quantize, a_reader_that_ends_and_ctrl_c_leave_nothing_half_written)
               "kill -TERM $p; wait $p)");
     expect("ls -d c.tmp* 2>/dev/null | wc -l", 0, "0");
 }
+
+/* A run of stage sft leaves its stage and columns in its folder; texts are read as texts. */
+Test(cli_quantize, of_a_folder_that_learnt_answers_reads_plain_texts)
+{
+    put_times("answers.jsonl", "{\"q\": \"the wheel\", \"a\": \"turns\"}\n", 8);
+    put("sft.toml", "[model]\npath = \"model\"\n[tokenizer]\npath = \"bytes\"\n"
+                    "[data]\ndatasets = [{ path = \"answers.jsonl\", columns = { prompt = \"q\", "
+                    "completion = \"a\" } }]\nseq_len = 32\n[stage]\nname = \"sft\"\n"
+                    "[train]\nmax_steps = 1\nthreads = 1\n[checkpoint]\ndir = \"sft\"\n");
+    expect(LATHE "train sft.toml 2>&1", 0, "checkpoint sft/step-00000001");
+    expect(QUANTIZE "sft --quant.name nf4 --text text.txt -o a 2>&1", 0,
+           "evaluates by stage pretrain, with the length of rows and micro-batch with which "
+           "sft/step-00000001 was trained");
+    cr_expect_not_null(strstr(output, ", before "), "%s", output);
+    expect(QUANTIZE "sft --quant.name gptq --quant.group_size 32 --calibration text.txt "
+                    "--data.seq_len 16 -o b 2>&1",
+           0, "wrote b");
+    expect(QUANTIZE "sft --quant.name nf4 --text answers.jsonl "
+                    "--format '{text = \"{q} {a}\"}' -o c 2>&1",
+           0, ", before ");
+    expect(QUANTIZE "sft --quant.name nf4 --text answers.jsonl -o d 2>&1", 2,
+           "answers.jsonl:1: no column \"text\"");
+    expect(LATHE "eval sft --data text.txt --stage.name pretrain 2>&1", 0, "perplexity");
+}

@@ -114,6 +114,56 @@ Test(kept_renderer, an_adapter_and_what_is_merged_have_it)
     expect(LATHE " generate both" ASK, 2, "a conversation needs a chat template");
 }
 
+/* A run file that begins with the model or the adapter of another run, without a renderer. */
+#define NEXT SMALL "[checkpoint]\ndir = \"second\"\n"
+
+Test(kept_renderer, the_next_run_trains_with_it)
+{
+    expect(LATHE " train run.toml 2>&1", 0, "step-00000002");
+    put("next.toml", "[model]\npath = \"out/step-00000002\"\n" NEXT);
+    expect(LATHE " validate next.toml 2>&1", 0,
+           SAYS("out/step-00000002") " (renderer.name chooses another)");
+    expect(LATHE " data next.toml", 0, "USER: the cat ASSISTANT:");
+    expect(LATHE " train next.toml 2>&1", 0, SAYS("out/step-00000002"));
+    expect(LATHE " chat-template second", 0, "renderer: vicuna: the folder was trained with it");
+    expect(LATHE " train next.toml --train.max_steps 3 2>&1", 0, "step-00000003");
+    expect(LATHE " generate next.toml" ASK, 0, SAYS("out/step-00000002"));
+}
+
+Test(kept_renderer, the_next_run_may_say_otherwise)
+{
+    expect(LATHE " train run.toml 2>&1", 0, "step-00000002");
+    put("next.toml", "[model]\npath = \"out/step-00000002\"\n" NEXT);
+    expect(LATHE " data next.toml --renderer.name alpaca 2>&1", 0, "### Response:");
+    cr_expect_null(strstr(output, "vicuna"), "%s", output);
+    expect(LATHE " validate next.toml --renderer.name auto 2>&1", 2, "has none; expected chat_t");
+    put("mine.jinja", "{% for m in messages %}({{ m.role }}) {{ m.content }} {% endfor %}");
+    expect(LATHE " data next.toml --data.chat_template mine.jinja 2>&1", 0, "(user) the cat");
+    cr_expect_null(strstr(output, "vicuna"), "%s", output);
+    expect(LATHE " generate out --data.chat_template mine.jinja" ASK, 0, "");
+    cr_expect_null(strstr(output, "vicuna"), "%s", output);
+}
+
+/* The user named no renderer, so there is none to take out where the data have no use for it. */
+Test(kept_renderer, the_next_run_on_plain_text_keeps_it)
+{
+    expect(LATHE " train run.toml 2>&1", 0, "step-00000002");
+    put("next.toml",
+        "[model]\npath = \"out/step-00000002\"\n[data]\ndatasets = [{ path = \"text.txt\" }]\n"
+        "seq_len = 16\n[train]\nmax_steps = 1\n[checkpoint]\ndir = \"second\"\n");
+    expect(LATHE " train next.toml 2>&1", 0, "checkpoint second/step-00000001");
+    cr_expect_null(strstr(output, "has no effect"), "%s", output);
+    expect(LATHE " chat-template second", 0, "renderer: vicuna: the folder was trained with it");
+}
+
+Test(kept_renderer, the_next_run_takes_that_of_its_adapter)
+{
+    expect(LATHE " train lora.toml 2>&1", 0, "step-00000002");
+    put("next.toml", "[model]\npath = \"lora/step-00000002\"\n" NEXT);
+    expect(LATHE " train next.toml 2>&1", 0, SAYS("lora/step-00000002"));
+    expect(LATHE " chat-template second", 0, "renderer: vicuna");
+}
+
 Test(kept_renderer, a_plugin_that_is_gone_is_named)
 {
     expect(LATHE " train run.toml 2>&1", 0, "step-00000002");
@@ -127,6 +177,11 @@ Test(kept_renderer, a_plugin_that_is_gone_is_named)
            "its plugin with --plugins.paths, or another renderer with --renderer.name");
     expect(LATHE " chat-template gone 2>&1", 2, "gone was trained with renderer vicunb");
     expect(LATHE " chat-template gone --renderer vicuna", 0, "renderer: vicuna");
+    put("next.toml", "[model]\npath = \"gone\"\n" SMALL "[checkpoint]\ndir = \"second\"\n");
+    expect(LATHE " validate next.toml 2>&1", 2,
+           "next.toml:2:8: error: gone was trained with renderer \"vicunb\", which is not "
+           "installed: name the folder of its plugin in plugins.paths");
+    expect(LATHE " validate next.toml --renderer.name vicuna 2>&1", 0, "valid");
     expect(LATHE " generate gone --renderer.name vicuna" ASK, 0, "");
 }
 

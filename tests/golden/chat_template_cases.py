@@ -219,6 +219,25 @@ def lines(text):
     return out
 
 
+# Integers beyond 64 bits, which Python keeps, beside the last ones within; long decimals. `n` is a tool's schema.
+WIDE = {"big": 12345678901234567890123, "neg": -9223372036854775809, "edge": 9223372036854775807,
+        "low": -9223372036854775808, "unsigned": 18446744073709551615, "round": 10 ** 22,
+        "long": 0.1234567890123456789012345678901234567890, "tiny": 1e-400, "huge": 1.7976931348623157e308,
+        "power": 1E5, "digits": int("9" * 400)}
+NUMBERS = r"""
+tools[0].n
+tools[0].n|tojson
+tools|tojson(indent=1)
+tools[0].n|tojson(sort_keys=true, separators=(',', ':')), {tools[0].n.big: 1}|tojson
+tools[0].n.big ~ '', '%s' % tools[0].n.big, tools[0].n.neg|string, [tools[0].n.unsigned]|join
+tools[0].n.big is number, tools[0].n.big is integer, tools[0].n.big is float, tools[0].n.big is string, tools[0].n.big is mapping, tools[0].n.big is iterable, tools[0].n.big is odd, tools[0].n.neg is even, tools[0].n.round is even
+tools[0].n.big == tools[0].n.big, tools[0].n.big == 1, tools[0].n.round == 1e22, tools[0].n.big == 1.2345678901234568e22, tools[0].n.big != tools[0].n.round, tools[0].n.big == '12345678901234567890123'
+tools[0].n.big > 5, 5 < tools[0].n.big, tools[0].n.neg < tools[0].n.low, tools[0].n.unsigned > tools[0].n.edge, tools[0].n.big < 1e23, tools[0].n.big < 1e22, tools[0].n.neg > -1e19, tools[0].n.big >= tools[0].n.digits, tools[0].n.digits > 1.5
+[tools[0].n.big, 3, tools[0].n.neg, 2.5, tools[0].n.round]|sort, [tools[0].n.big, tools[0].n.round]|min, [1, tools[0].n.big]|max
+'yes' if tools[0].n.neg else 'no', tools[0].n.big|int, tools[0].n.big|float, tools[0].n.round in [1e22], tools[0].n.big|round, tools[0].n.big.other is defined
+{tools[0].n.round: 'a'}[1e22], {tools[0].n.big: 'b'}[tools[0].n.big]
+"""
 CASES = [("expression: " + e, "{{ " + e + " }}", TALKING) for e in lines(EXPRESSIONS)]
 CASES += [("refused: " + e, "{{ " + e + " }}", TALKING) for e in lines(REFUSED)]
 CASES += TEMPLATES
+CASES += [("number: " + e, "{{ " + e + " }}", dict(TALKING, tools=[{"n": WIDE}])) for e in lines(NUMBERS)]

@@ -301,3 +301,46 @@ Test(one_line, an_environment_that_mpi_does_not_like)
     expect_line(LATHE_TEST_MPIRUN " --oversubscribe -n 2 " LATHE " launch -n 2 run.toml",
                 "lathe launch: another launcher (mpirun, srun) has started this process", 2, 0);
 }
+
+/* A dry run joins the ranks, as the training does, and rank 0 tells of it. */
+Test(one_line, of_a_dry_run_are_those_of_rank_0)
+{
+    need_mpi();
+    expect(LATHE_TEST_MPIRUN " --oversubscribe -n 2 " LATHE " train run.toml --dry-run 2>&1", 0,
+           "2 ranks: Open MPI");
+    const char *end = strstr(output, "dry run: 2 steps of ");
+    cr_assert_not_null(end, "%s", output);
+    cr_expect_null(strstr(end + 1, "dry run:"), "%s", output);
+    const char *begin = strstr(output, " trained;");
+    cr_assert_not_null(begin, "%s", output);
+    cr_expect_null(strstr(begin + 1, " trained;"), "%s", output);
+    cr_expect_neq(access("out", F_OK), 0);
+}
+
+/* The folders of its data are removed also where the ranks refuse the run. */
+Test(one_line, a_refused_dry_run_leaves_nothing)
+{
+    need_mpi();
+    cr_assert_eq(mkdir("tmp", 0777), 0);
+    put("few.txt", "a few words\n");
+    expect("TMPDIR=$PWD/tmp " LATHE_TEST_MPIRUN " --oversubscribe -n 2 " LATHE
+           " train run.toml --dry-run --data.datasets '[{path = \"few.txt\"}]' 2>&1",
+           2, "fewer than one row of data.seq_len = 16");
+    expect("ls -d tmp/lathe-dry-run-* 2>&1", 2, "No such file");
+}
+
+Test(one_line, a_pipeline_takes_no_ranks)
+{
+    need_mpi();
+    put("pipe.toml", "[[step]]\nname = \"a\"\nrun = \"run.toml\"\n");
+    static const char *const options[] = {"", " --dry-run"};
+    for (size_t i = 0; i < 2; i++) {
+        char job[1024];
+        (void)snprintf(job, sizeof job,
+                       LATHE_TEST_MPIRUN " --oversubscribe -n 2 " LATHE " pipeline pipe.toml%s",
+                       options[i]);
+        expect_line(job, "and a pipeline runs its steps in one process", 2, ALONE);
+    }
+    expect(LATHE_TEST_MPIRUN " -n 1 " LATHE " pipeline pipe.toml --dry-run 2>&1", 0,
+           "dry run: 1 steps are valid");
+}

@@ -290,6 +290,48 @@ Test(config, plugin_paths_are_relative_to_the_file)
     cr_assert_not_null(strstr(path, "/sub/mine/optimizer/plain.so"), "%s", path);
 }
 
+static const char all_paths[] =
+    "[model]\npath = \"m\"\nadapter = \"a\"\nreference_adapter = \"r\"\n[tokenizer]\npath = \"t\"\n"
+    "[teacher]\npath = \"p\"\nstored = \"s\"\n[data]\nchat_template = \"c\"\n"
+    "[generate]\ndraft = \"d\"\n[plugins]\npaths = []\n";
+
+Test(config, an_empty_path_takes_the_key_out)
+{
+    static const char *const of[][2] = {
+        {"model", "path"},     {"model", "adapter"},      {"model", "reference_adapter"},
+        {"teacher", "path"},   {"teacher", "stored"},     {"tokenizer", "path"},
+        {"generate", "draft"}, {"data", "chat_template"}, {"plugins", "paths"}};
+    const int32_t n = (int32_t)(sizeof of / sizeof of[0]);
+    lathe_override empty[sizeof of / sizeof of[0]];
+    char names[sizeof of / sizeof of[0]][40];
+    for (int32_t i = 0; i < n; i++) {
+        (void)snprintf(names[i], sizeof names[i], "%s.%s", of[i][0], of[i][1]);
+        empty[i] = (lathe_override){names[i], ""};
+    }
+    cr_assert_eq(load(all_paths, empty, n, 0), LATHE_OK, "%s", lathe_error_message());
+    cr_expect_eq(lathe_config_get(config, "plugins", "paths")->n, 0);
+    for (int32_t i = 0; i < n; i++) {
+        cr_expect_not(i < n - 1 && lathe_config_is_set(config, of[i][0], of[i][1]), "%s", names[i]);
+        cr_expect_not(lathe_config_is_explicit(config, of[i][0], of[i][1]), "%s", names[i]);
+    }
+}
+
+Test(config, an_empty_path_in_the_file_is_none)
+{
+    cr_assert_eq(load("[teacher]\npath = \"\"\nstored = \"s\"\n", NULL, 0, 0), LATHE_OK);
+    cr_expect_not(lathe_config_is_set(config, "teacher", "path"));
+    cr_expect_str_eq(lathe_config_string(config, "teacher", "stored"), "s");
+}
+
+/* Where there is a default, nothing is not the same as the default. */
+Test(config, an_empty_path_with_a_default_is_kept)
+{
+    const lathe_override empty[] = {{"checkpoint.dir", ""}, {"data.cache_dir", ""}};
+    cr_assert_eq(load("[checkpoint]\ndir = \"out\"\n", empty, 2, 0), LATHE_OK);
+    cr_expect_str_eq(lathe_config_string(config, "checkpoint", "dir"), "");
+    cr_expect_str_eq(lathe_config_string(config, "data", "cache_dir"), "");
+}
+
 Test(config, pins_are_honoured)
 {
     cr_assert_eq(load("[plugins]\npins = { \"optimizer/plane\" = \"00\" }\n", NULL, 0, 0),

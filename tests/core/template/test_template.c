@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/error.h"
+#include "base/fs.h"
 #include "base/json.h"
 #include "template/chat_template.h"
 
@@ -85,13 +86,18 @@ static void check_case(json_t *c, json_t *tokens)
 Test(template, small_templates_render_as_in_jinja2)
 {
     json_t *cases, *c;
+    char *text = NULL;
+    int64_t n = 0;
     size_t i;
     json_t *tokens = json_pack("{ssssssss}", "bos_token", "<s>", "eos_token", "</s>", "pad_token",
                                "<pad>", "unk_token", "<unk>");
     setenv("TZ", "UTC", 1);
     tzset();
-    cr_assert_eq(lathe_json_load_file(LATHE_TEST_DATA "/golden/data/chat_templates.json", &cases),
-                 LATHE_OK, "%s", lathe_error_message());
+    const char *path = LATHE_TEST_DATA "/golden/data/chat_templates.json";
+    cr_assert_eq(lathe_file_read(path, 0, &text, &n), LATHE_OK, "%s", lathe_error_message());
+    cr_assert_eq(lathe_json_load_exact(path, text, n, 0, &cases), LATHE_OK, "%s",
+                 lathe_error_message());
+    free(text);
     cr_assert_gt(json_array_size(cases), 150);
     json_array_foreach(cases, i, c) check_case(c, tokens);
     json_decref(cases);

@@ -1,0 +1,104 @@
+/* Writes the chat template that a run was given into a folder of a model. */
+#include "model/folder_template.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/json_cut.h"
+#include "gguf/model_files.h"
+
+static const char file_name[] = "chat_template.jinja", folder_name[] = "additional_chat_templates",
+                  config_name[] = "tokenizer_config.json", member_name[] = "chat_template";
+
+static lathe_status write_text(lathe_arena *arena, const char *dir, const char *name,
+                               lathe_chars text)
+{
+    const char *path = lathe_path_join(arena, dir, name);
+    return path ? lathe_file_write_atomic(path, text.data, text.bytes) : LATHE_E_NOMEM;
+}
+
+/* Removes chat_template from tokenizer_config.json. */
+static lathe_status strip_config(lathe_arena *arena, const char *dir)
+{
+    const char *path = lathe_path_join(arena, dir, config_name);
+    char *text = NULL;
+    int64_t n = 0, from, to;
+    lathe_buffer out = LATHE_BUFFER_INIT;
+    if (!path)
+        return LATHE_E_NOMEM;
+    if (!lathe_path_exists(path))
+        return LATHE_OK;
+    LATHE_TRY(lathe_file_read(path, 0, &text, &n));
+    lathe_status status = LATHE_OK;
+    if (lathe_json_cut(text, n, member_name, &from, &to)) {
+        lathe_buffer_append(&out, text, from);
+        lathe_buffer_append(&out, text + to, n - to);
+        status =
+            out.status == LATHE_OK ? lathe_file_write_atomic(path, out.data, out.len) : out.status;
+    }
+    lathe_buffer_fini(&out);
+    free(text);
+    return status;
+}
+
+static lathe_status write_tools(lathe_arena *arena, const char *dir, lathe_chars tools)
+{
+    const char *folder = lathe_path_join(arena, dir, folder_name);
+    if (!folder)
+        return LATHE_E_NOMEM;
+    LATHE_TRY(lathe_dir_remove(folder));
+    if (!tools.data)
+        return LATHE_OK;
+    LATHE_TRY(lathe_dir_create(folder));
+    return write_text(arena, folder, "tool_use.jinja", tools);
+}
+
+lathe_status lathe_folder_template_write(lathe_chars text, lathe_chars tools, const char *dir)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    if (!text.data)
+        return LATHE_OK;
+    lathe_status status = write_text(&arena, dir, file_name, text);
+    if (status == LATHE_OK)
+        status = write_tools(&arena, dir, tools);
+    if (status == LATHE_OK)
+        status = strip_config(&arena, dir);
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+static lathe_status has_template(const char *model, int *out)
+{
+    json_t *config = NULL;
+    *out = lathe_model_has(model, file_name);
+    if (*out || !lathe_model_has(model, config_name))
+        return LATHE_OK;
+    LATHE_TRY(lathe_model_json(model, config_name, &config));
+    const json_t *found = json_object_get(config, member_name);
+    *out = json_is_string(found) || json_is_array(found);
+    json_decref(config);
+    return LATHE_OK;
+}
+
+lathe_status lathe_folder_template_yield(const char *dir, const char *other)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    int has = 0;
+    lathe_status status = has_template(other, &has);
+    const char *file = lathe_path_join(&arena, dir, file_name);
+    const char *folder = lathe_path_join(&arena, dir, folder_name);
+    if (status == LATHE_OK && (!file || !folder))
+        status = LATHE_E_NOMEM;
+    if (status == LATHE_OK && has)
+        status = lathe_dir_remove(folder);
+    if (status == LATHE_OK && has && unlink(file) != 0 && errno != ENOENT)
+        status = lathe_error(LATHE_E_IO, "%s: cannot be removed: %s", file, strerror(errno));
+    lathe_arena_fini(&arena);
+    return status;
+}
