@@ -36,7 +36,8 @@ TestSuite(rewards_of_a_run, .init = make_folder, .fini = remove_folder, .timeout
 #define MATCH(pattern) "name = \"match\"\npattern = '" pattern "'\n"
 #define LENGTH "[[reward]]\nname = \"length\"\ntokens = 3\nrule = \"overlong\"\n"
 
-/* A permission does not make another rollout fit: the key that is the cause is named, and no other. */
+/* A permission does not make another rollout fit: the key that is the cause is named, and no other.
+ */
 Test(rewards_of_a_run, a_rollout_of_another_size_is_refused_at_its_key)
 {
     make_scored_run("[reward]\n" MATCH("[0-9]"));
