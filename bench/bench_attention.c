@@ -8,7 +8,6 @@
  */
 #include <dlfcn.h>
 #include <math.h>
-#include <oneapi/dnnl/dnnl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include "base/parallel.h"
 #include "lathe/attention.h"
 #include "lathe/plugin.h"
+#include "product_rate.h"
 
 enum { REPEATS = 7 };
 
@@ -91,50 +91,17 @@ static int open_backend(backend *b, const char *name)
 }
 
 /* GFLOP/s of a 2048^3 product of oneDNN, median. */
-static double product_rate(int32_t dtype)
+static double rate_of_product(int32_t dtype)
 {
-    const int64_t n = 2048;
-    const dnnl_dims_t dims = {n, n};
-    const dnnl_data_type_t type = dtype == LATHE_F32 ? dnnl_f32 : dnnl_bf16;
-    dnnl_engine_t engine;
-    dnnl_stream_t stream;
-    dnnl_memory_desc_t in, out;
-    dnnl_matmul_desc_t desc;
-    dnnl_primitive_desc_t pd;
-    dnnl_primitive_t product;
-    dnnl_memory_t m[3];
-    void *const data[3] = {random_tensor(n * n, dtype), random_tensor(n * n, dtype),
-                           memory(n * n * 4)};
-    (void)dnnl_engine_create(&engine, dnnl_cpu, 0);
-    (void)dnnl_stream_create(&stream, engine, dnnl_stream_default_flags);
-    (void)dnnl_memory_desc_init_by_tag(&in, 2, dims, type, dnnl_ab);
-    (void)dnnl_memory_desc_init_by_tag(&out, 2, dims, dnnl_f32, dnnl_ab);
-    (void)dnnl_matmul_desc_init(&desc, &in, &in, NULL, &out);
-    if (dnnl_primitive_desc_create(&pd, &desc, NULL, engine, NULL) != dnnl_success)
+    product p = {.m = 2048, .n = 2048, .k = 2048, .f32_out = 1, .count = 1};
+    double rates[REPEATS];
+    if (product_rate_open(&p, 1, dtype == LATHE_F32 ? dnnl_f32 : dnnl_bf16) != 0)
         return NAN;
-    (void)dnnl_primitive_create(&product, pd);
-    for (int i = 0; i < 3; i++)
-        (void)dnnl_memory_create(&m[i], i < 2 ? &in : &out, engine, data[i]);
-    const dnnl_exec_arg_t args[3] = {
-        {DNNL_ARG_SRC, m[0]}, {DNNL_ARG_WEIGHTS, m[1]}, {DNNL_ARG_DST, m[2]}};
-    double seconds[REPEATS];
-    for (int i = -1; i < REPEATS; i++) {
-        const double start = now();
-        (void)dnnl_primitive_execute(product, stream, 3, args);
-        (void)dnnl_stream_wait(stream);
-        if (i >= 0)
-            seconds[i] = now() - start;
-    }
-    qsort(seconds, REPEATS, sizeof(double), by_value);
-    for (int i = 0; i < 3; i++) {
-        (void)dnnl_memory_destroy(m[i]);
-        lathe_host_get()->free(data[i]);
-    }
-    (void)dnnl_primitive_destroy(product);
-    (void)dnnl_primitive_desc_destroy(pd);
-    (void)dnnl_stream_destroy(stream);
-    (void)dnnl_engine_destroy(engine);
-    return 2e-9 * (double)n * (double)n * (double)n / seconds[REPEATS / 2];
+    (void)product_rate_measure(&p, 1); /* to warm up */
+    for (int i = 0; i < REPEATS; i++)
+        rates[i] = product_rate_measure(&p, 1);
+    qsort(rates, REPEATS, sizeof(double), by_value);
+    return 1e-9 * rates[REPEATS / 2];
 }
 
 /* Median seconds of forward and, unless cached, backward. */
@@ -261,7 +228,7 @@ int main(int argc, char **argv)
     backend backends[2];
     if (!open_backend(&backends[0], "flash_cpu") || !open_backend(&backends[1], "reference"))
         return 1;
-    const double rates[2] = {product_rate(LATHE_F32), product_rate(LATHE_BF16)};
+    const double rates[2] = {rate_of_product(LATHE_F32), rate_of_product(LATHE_BF16)};
     (void)printf("oneDNN product 2048^3: f32 %.0f GFLOP/s, bf16 %.0f GFLOP/s; %d threads\n",
                  rates[0], rates[1], lathe_parallel_threads());
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)

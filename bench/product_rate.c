@@ -1,4 +1,4 @@
-/* Times plain oneDNN products. */
+/* Times plain oneDNN products (2.x and 3.x). */
 #include "product_rate.h"
 
 #include <stdlib.h>
@@ -38,23 +38,48 @@ static void *fill(int64_t n, dnnl_data_type_t type)
     return m;
 }
 
+/* Describes a matrix, and a product of two; descriptions live as long as the process. */
+#if DNNL_VERSION_MAJOR >= 3
+static dnnl_status_t describe(dnnl_memory_desc_t *out, const dnnl_dim_t *dims,
+                              dnnl_data_type_t type, dnnl_format_tag_t tag)
+{
+    return dnnl_memory_desc_create_with_tag(out, 2, dims, type, tag);
+}
+
+static dnnl_status_t describe_product(dnnl_primitive_desc_t *out, const dnnl_memory_desc_t md[3])
+{
+    return dnnl_matmul_primitive_desc_create(out, engine, md[0], md[1], NULL, md[2], NULL);
+}
+#define MEMORY_DESC(md) (md)
+#else
+static dnnl_status_t describe(dnnl_memory_desc_t *out, const dnnl_dim_t *dims,
+                              dnnl_data_type_t type, dnnl_format_tag_t tag)
+{
+    return dnnl_memory_desc_init_by_tag(out, 2, dims, type, tag);
+}
+
+static dnnl_status_t describe_product(dnnl_primitive_desc_t *out, const dnnl_memory_desc_t md[3])
+{
+    dnnl_matmul_desc_t desc;
+    const dnnl_status_t s = dnnl_matmul_desc_init(&desc, &md[0], &md[1], NULL, &md[2]);
+    return s == dnnl_success ? dnnl_primitive_desc_create(out, &desc, NULL, engine, NULL) : s;
+}
+#define MEMORY_DESC(md) (&(md))
+#endif
+
 static dnnl_status_t prepare(product *p, dnnl_data_type_t type, void *const data[3])
 {
     const dnnl_data_type_t out = p->f32_out ? dnnl_f32 : type;
     const dnnl_dims_t a_dims = {p->m, p->k}, b_dims = {p->k, p->n}, c_dims = {p->m, p->n};
     dnnl_memory_desc_t md[3];
-    dnnl_matmul_desc_t desc;
     dnnl_primitive_desc_t pd;
-    dnnl_status_t s;
-    s = dnnl_memory_desc_init_by_tag(&md[0], 2, a_dims, type, p->trans_a ? dnnl_ba : dnnl_ab);
+    dnnl_status_t s = describe(&md[0], a_dims, type, p->trans_a ? dnnl_ba : dnnl_ab);
     if (s == dnnl_success)
-        s = dnnl_memory_desc_init_by_tag(&md[1], 2, b_dims, type, p->trans_b ? dnnl_ba : dnnl_ab);
+        s = describe(&md[1], b_dims, type, p->trans_b ? dnnl_ba : dnnl_ab);
     if (s == dnnl_success)
-        s = dnnl_memory_desc_init_by_tag(&md[2], 2, c_dims, out, dnnl_ab);
+        s = describe(&md[2], c_dims, out, dnnl_ab);
     if (s == dnnl_success)
-        s = dnnl_matmul_desc_init(&desc, &md[0], &md[1], NULL, &md[2]);
-    if (s == dnnl_success)
-        s = dnnl_primitive_desc_create(&pd, &desc, NULL, engine, NULL);
+        s = describe_product(&pd, md);
     if (s != dnnl_success)
         return s;
     const char *name = "";
@@ -66,7 +91,7 @@ static dnnl_status_t prepare(product *p, dnnl_data_type_t type, void *const data
     s = dnnl_primitive_create(&p->primitive, pd);
     (void)dnnl_primitive_desc_destroy(pd);
     for (int i = 0; i < 3 && s == dnnl_success; i++)
-        s = dnnl_memory_create(&p->memory[i], &md[i], engine, data[i]);
+        s = dnnl_memory_create(&p->memory[i], MEMORY_DESC(md[i]), engine, data[i]);
     return s;
 }
 

@@ -159,14 +159,8 @@ static lathe_status resolve(reading *r, const char *text, const char *given, con
         return lathe_error(LATHE_E_CONFIG,
                            OPTION " %s: no such folder: %s; expected that of an adapter", text,
                            given);
-    if (!lathe_adapter_folder_is(given) && !lathe_folder_has(given, "config.json") &&
-        lathe_checkpoint_resolve(r->arena, given, out) != LATHE_OK) {
-        lathe_error_clear();
-        *out = given;
-    } else if (lathe_adapter_folder_is(given)) {
-        *out = given;
-    }
-    if (*out && lathe_adapter_folder_is(*out))
+    LATHE_TRY(lathe_adapter_folder_find(given, r->arena, out));
+    if (*out)
         return LATHE_OK;
     return lathe_error(LATHE_E_CONFIG,
                        OPTION " %s: %s has neither adapter_config.json nor "

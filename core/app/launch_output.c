@@ -55,7 +55,7 @@ static void join_lines(const char *text, int64_t n, char *out)
 
 /* Notes what a box, as one line, says about the end of processes. Returns 0 if it is about
  * something else. */
-static int takes(lathe_launch_output *w, const char *box)
+static int note_end(lathe_launch_output *w, const char *box)
 {
     static const char *const known[] = {
         "Primary job terminated normally, but", "MPI_ABORT was invoked on rank",
@@ -104,7 +104,7 @@ static void end_box(lathe_launch_output *w, FILE *to)
     char text[LATHE_BOX_BYTES];
     w->in_box = 0;
     join_lines(w->box, w->n, text);
-    if (text[0] == '\0' || takes(w, text))
+    if (text[0] == '\0' || note_end(w, text))
         return;
     join_lines(w->box, wanted_bytes(w), text);
     if (strncmp(text, "It looks like ", 14) == 0) {
@@ -119,7 +119,7 @@ static void end_box(lathe_launch_output *w, FILE *to)
 }
 
 /* Lines outside a box that say nothing. */
-static int is_empty(const char *line)
+static int is_noise(const char *line)
 {
     static const char *const texts[] = {"sent help message", "orte_base_help_aggregate"};
     int n;
@@ -135,7 +135,7 @@ static int is_empty(const char *line)
     return 0;
 }
 
-/* What a line outside a box says that follows from something else. */
+/* What a line outside a box says of an error that another message explains. */
 static lathe_launch_vagueness vagueness(const char *line)
 {
     if (line[0] == '[' && strstr(line, " ORTE_ERROR_LOG: ") != NULL)
@@ -175,7 +175,7 @@ void lathe_launch_output_line(lathe_launch_output *w, const char *line, FILE *to
         w->box[w->n] = '\0';
         return;
     }
-    if (is_empty(line))
+    if (is_noise(line))
         return;
     const lathe_launch_vagueness says = vagueness(line);
     if (says != LATHE_LAUNCH_NOT_VAGUE) {

@@ -7,11 +7,11 @@
  *     --------------------------------------------------------------------------
  *
  * Such boxes are remembered: `lathe launch` prints one line for an end that no rank could report.
- * Any other box becomes one line of at most three paragraphs, and a repeated one is dropped. Lines
- * outside a box are printed, except those that count ended processes or point to a box. Messages
- * that only follow from another error are kept, and the one that says most is printed at the end if
- * nothing else was. mpirun 4.1 sometimes loses its boxes: of 60 jobs that MPI_Init refused, 8 left
- * less than the first box, and one only lines with ORTE_ERROR_LOG. */
+ * Any other box becomes one line of at most three paragraphs, and one that repeats the last is
+ * dropped. Lines outside a box are printed, except those that count ended processes or point to a
+ * box. Messages that only follow from another error are kept, and the one that says most is printed
+ * at the end if nothing else was. mpirun 4.1 sometimes loses its boxes: of 60 jobs that MPI_Init
+ * refused, 8 left less than the first box, and one only lines with ORTE_ERROR_LOG. */
 #ifndef LATHE_APP_LAUNCH_OUTPUT_H
 #define LATHE_APP_LAUNCH_OUTPUT_H
 

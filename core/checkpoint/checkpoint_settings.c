@@ -6,16 +6,28 @@
 #include "config/config.h"
 #include "exec/precision.h"
 
-/* Sets whether a higher metric is better. With best_mode "auto", the name of the metric decides. */
-static void is_higher(const lathe_config *config, const lathe_value *value, void *out)
+/* The last word of a metric's name: "accuracies" of "eval_rewards/accuracies". */
+static const char *last_word(const char *metric)
 {
-    static const char *const higher[] = {"accuracy", "reward", "margin", "score", "f1", "bleu"};
+    const char *word = metric;
+    for (const char *at; (at = strpbrk(word, "_/")) != NULL;)
+        word = at + 1;
+    return word;
+}
+
+/* Sets whether a higher metric is better. With best_mode "auto", the last word of the metric's name
+ * decides. */
+static void read_best_mode(const lathe_config *config, const lathe_value *value, void *out)
+{
+    static const char *const higher[] = {"accuracy", "accuracies", "reward", "rewards",
+                                         "margin",   "margins",    "score",  "scores",
+                                         "chosen",   "explained",  "f1",     "bleu"};
     const char *metric = lathe_config_string(config, "checkpoint", "best_metric");
-    int32_t is = strcmp(value->s, "max") == 0;
+    int32_t higher_is_better = strcmp(value->s, "max") == 0;
     for (size_t i = 0; metric && i < sizeof higher / sizeof higher[0]; i++)
-        if (strcmp(value->s, "auto") == 0 && strstr(metric, higher[i]))
-            is = 1;
-    *(int32_t *)out = is;
+        if (strcmp(value->s, "auto") == 0 && strcmp(last_word(metric), higher[i]) == 0)
+            higher_is_better = 1;
+    *(int32_t *)out = higher_is_better;
 }
 
 static void save_dtype(const lathe_config *config, const lathe_value *value, void *out)

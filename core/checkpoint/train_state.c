@@ -287,8 +287,10 @@ lathe_status lathe__train_state_check(const lathe_saved_state *saved, const char
     }
     if (status == LATHE_OK)
         status = lathe__state_slots_check(saved, slots);
-    if (status == LATHE_OK)
+    if (status == LATHE_OK) {
+        *out_what = LATHE_STATE_STAGE;
         status = lathe__stage_state_open(saved->stage_state, dir, &stage);
+    }
     lathe_safetensors_close(stage);
     lathe_safetensors_close(slots);
     json_decref(root);

@@ -15,7 +15,8 @@ enum {
     LATHE_STATE_PARTS,
     LATHE_STATE_PRECISION, /* only compared in the middle of a step */
     LATHE_STATE_DATA,
-    LATHE_STATE_SLOTS
+    LATHE_STATE_SLOTS,
+    LATHE_STATE_STAGE
 };
 
 /** Checks, before any memory is allocated, that a saved state belongs to this run: parts, data

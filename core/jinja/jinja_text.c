@@ -7,17 +7,44 @@
 #include "base/utf8.h"
 #include "jinja/jinja_vm.h"
 
+/* Whether a text is read as x, which is not NaN. */
+static int reads_as(const char *text, double x)
+{
+    const double y = strtod(text, NULL);
+    return !(y < x) && !(y > x);
+}
+
+/* Adds one to the last digit of "-d.ddde+xx" if it is not 9. The nearest decimal of few digits may
+ * lie outside of the numbers that are read as x where the next one does not: below a power of two
+ * they are half as far away as above it. */
+static void next_decimal(char *digits)
+{
+    char *const last = strchr(digits, 'e') - 1;
+    if (*last < '9')
+        ++*last;
+}
+
+/* Writes the shortest "-d.ddde+xx" that is read as x, and of these the nearest. */
+static void shortest(double x, char digits[32])
+{
+    for (int precision = 0; precision < 18; precision++) {
+        (void)snprintf(digits, 32, "%.*e", precision, x);
+        if (reads_as(digits, x))
+            return;
+        next_decimal(digits);
+        if (reads_as(digits, x))
+            return;
+    }
+}
+
 void lathe__jinja_float_text(double x, char out[64])
 {
     char digits[32];
-    int precision = 0;
     if (isnan(x) || isinf(x)) {
         (void)snprintf(out, 64, "%s", isnan(x) ? "nan" : x > 0.0 ? "inf" : "-inf");
         return;
     }
-    do /* the shortest that reads back as x: "-d.ddde+xx" */
-        (void)snprintf(digits, sizeof digits, "%.*e", precision, x);
-    while (++precision < 18 && (strtod(digits, NULL) < x || strtod(digits, NULL) > x));
+    shortest(x, digits);
     char *e = strchr(digits, 'e'), *mantissa = digits + (digits[0] == '-');
     const int power = atoi(e + 1);
     *e = 0;

@@ -10,6 +10,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/model_path.h"
+#include "checkpoint/checkpoint_folder.h"
 
 int32_t lathe_adapter_folder_is(const char *dir)
 {
@@ -52,6 +53,21 @@ static int is_classifier(const json_t *peft)
 {
     const char *task = json_string_value(json_object_get(peft, "task_type"));
     return task && strcmp(task, "SEQ_CLS") == 0;
+}
+
+lathe_status lathe_adapter_folder_find(const char *path, lathe_arena *arena, const char **out)
+{
+    const char *found = path;
+    *out = NULL;
+    if (!lathe_path_is_dir(path))
+        return LATHE_OK;
+    if (!lathe_adapter_folder_is(path)) {
+        if (lathe_folder_has(path, "config.json"))
+            return LATHE_OK;
+        LATHE_TRY(lathe_checkpoint_resolve(arena, path, &found));
+    }
+    *out = lathe_adapter_folder_is(found) ? found : NULL;
+    return LATHE_OK;
 }
 
 lathe_status lathe_adapter_folder_is_classifier(const char *dir, int32_t *out)

@@ -13,6 +13,14 @@ typedef struct lathe_adapter_folder {
 /** Returns 1 if the folder contains an adapter's file. */
 int32_t lathe_adapter_folder_is(const char *dir);
 
+/** Finds the folder of an adapter's file: `path`, or the latest checkpoint in it. *out is NULL if
+ *  there is none, as in a model's folder.
+ *
+ *  Errors  LATHE_E_CORRUPT, LATHE_E_IO: `latest` of the folder names no checkpoint, or cannot be
+ *          read.
+ */
+lathe_status lathe_adapter_folder_find(const char *path, lathe_arena *arena, const char **out);
+
 /** *out = 1: the adapter_config.json of the folder is that of a sequence classifier, such as a
  *  reward model. */
 lathe_status lathe_adapter_folder_is_classifier(const char *dir, int32_t *out);

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
-#include "checkpoint/checkpoint_folder.h"
 #include "opening/adapter_folder.h"
 #include "opening/folder_check.h"
 #include "opening/more_overrides.h"
@@ -20,7 +19,7 @@ static int begins_with(const char *text, const char *start)
 }
 
 /* Keys that change how the adapter is trained, but not what it computes. */
-static int is_free(const char *key)
+static int is_training_only(const char *key)
 {
     static const char *const free_keys[] = {"adapter.dropout", "adapter.lr_ratio"};
     if (begins_with(key, "adapter.merge_"))
@@ -33,19 +32,35 @@ static int is_free(const char *key)
 
 /* ---- the folder ---- */
 
-/* The folder itself, or the latest checkpoint in it; NULL: it has no adapter. */
+/* Finds the adapter of model.adapter. */
+static lathe_status find_named(lathe_run *run, const char *named, const char **out)
+{
+    if (!lathe_path_is_dir(named))
+        return lathe__run_refuse(run, "model", "adapter",
+                                 lathe_path_exists(named)
+                                     ? "model.adapter: a file, expected a folder: %s"
+                                     : "model.adapter: no such folder: %s",
+                                 named);
+    if (lathe_adapter_folder_find(named, &run->arena, out) != LATHE_OK) {
+        const char *why = lathe_arena_strdup(&run->arena, lathe_error_message());
+        return lathe__run_refuse(run, "model", "adapter", "model.adapter: %s",
+                                 why ? why : "no memory");
+    }
+    if (!*out)
+        return lathe__run_refuse(run, "model", "adapter",
+                                 "model.adapter = \"%s\": the folder has no "
+                                 "adapter_model.safetensors, so it is not an adapter's",
+                                 named);
+    return LATHE_OK;
+}
+
+/* Finds the adapter of model.path, which may be a model's folder. */
 static const char *adapter_in(lathe_run *run, const char *path)
 {
-    const char *found = NULL;
-    if (!lathe_path_is_dir(path))
-        return NULL;
-    if (lathe_adapter_folder_is(path))
-        return path;
-    if (lathe_folder_has(path, "config.json"))
-        return NULL;
-    if (lathe_checkpoint_resolve(&run->arena, path, &found) != LATHE_OK)
-        lathe_error_clear(); /* it is a model's folder, or the model's reader will say what it is */
-    return found && lathe_adapter_folder_is(found) ? found : NULL;
+    const char *found;
+    if (lathe_adapter_folder_find(path, &run->arena, &found) != LATHE_OK)
+        lathe_error_clear(); /* the model's reader says it */
+    return found;
 }
 
 /* A folder on the command line is opened by the command, which reads its adapter itself. */
@@ -54,7 +69,8 @@ static int is_of_run_file(const lathe_run *run)
     return run->open.path || run->open.mode == LATHE_OPEN_TRAIN;
 }
 
-/* Copies a text of the configuration, which is read again. *io_text may be NULL. */
+/* Copies a string out of the configuration, which is destroyed and read again. *io_text may be
+ * NULL. */
 static lathe_status keep(lathe_run *run, const char **io_text)
 {
     if (!*io_text)
@@ -71,25 +87,15 @@ static lathe_status find_folder(lathe_run *run, lathe_begin_adapter *out, const 
     *out_base = named ? path : NULL;
     *out = (lathe_begin_adapter){.key = named ? "adapter" : "path"};
     if (lathe__is_elsewhere(run, named ? named : path)) {
-        /* it may name the method, so keys of [adapter] without one are not judged */
+        /* the folder that is not here may name the method, so keys of [adapter] are not checked
+         * if the run names none */
         run->open.is_other_method |= !lathe_config_names(run->config, LATHE_KIND_ADAPTER);
         return LATHE_OK;
     }
-    if (named && !lathe_path_is_dir(named))
-        return lathe__run_refuse(run, "model", "adapter",
-                                 lathe_path_exists(named)
-                                     ? "model.adapter: a file, expected a folder: %s"
-                                     : "model.adapter: no such folder: %s",
-                                 named);
     if (named)
-        out->dir = adapter_in(run, named);
-    else if (path && is_of_run_file(run))
+        return find_named(run, named, &out->dir);
+    if (path && is_of_run_file(run))
         out->dir = adapter_in(run, path);
-    if (named && !out->dir)
-        return lathe__run_refuse(run, "model", "adapter",
-                                 "model.adapter = \"%s\": the folder has no "
-                                 "adapter_model.safetensors, so it is not an adapter's",
-                                 named);
     return LATHE_OK;
 }
 
@@ -153,7 +159,7 @@ static lathe_status append_defaults(lathe_run *run, const lathe_begin_adapter *b
         const char *key = lathe_arena_printf(&run->arena, "%s%s", of_adapter, fields[i].key);
         if (!key)
             return LATHE_E_NOMEM;
-        if (strcmp(key, adapter_name) == 0 || is_free(key) || is_in_folder(begin, key) ||
+        if (strcmp(key, adapter_name) == 0 || is_training_only(key) || is_in_folder(begin, key) ||
             !lathe_config_is_explicit(run->config, "adapter", fields[i].key))
             continue;
         if (!fields[i].default_value)
@@ -179,7 +185,7 @@ lathe_status lathe__begin_adapter_take(lathe_run *run, lathe_begin_adapter *begi
         const char *key = one->key + strlen(of_adapter);
         if (begins_with(one->key, of_adapter) && strcmp(one->key, adapter_name) != 0 &&
             has_key(run, key) &&
-            !(is_free(one->key) && lathe_config_is_explicit(run->config, "adapter", key)))
+            !(is_training_only(one->key) && lathe_config_is_explicit(run->config, "adapter", key)))
             list[run->open.n_overrides++] = *one;
     }
     return append_defaults(run, begin, list);
@@ -225,10 +231,16 @@ static lathe_status refuse_change(lathe_run *run, lathe_config *first, const cha
     lathe_status status = own.status == LATHE_OK ? was.status : own.status;
     if (status == LATHE_OK && strcmp(own.data, was.data) != 0) {
         run->config = first; /* it has the place of the key in the file */
-        status = lathe__run_refuse(run, "adapter", key,
-                                   "adapter.%s is %s, but the adapter in %s was trained with %s, "
-                                   "without which it computes something else: leave the key out",
-                                   key, own.data, begin->dir, was.data);
+        status = strcmp(key, "init") == 0
+                     ? lathe__run_refuse(run, "adapter", key,
+                                         "adapter.init is %s, but the adapter in %s has its values "
+                                         "already: leave the key out",
+                                         own.data, begin->dir)
+                     : lathe__run_refuse(run, "adapter", key,
+                                         "adapter.%s is %s, but the adapter in %s was trained with "
+                                         "%s, and computes something else with another value: "
+                                         "leave the key out",
+                                         key, own.data, begin->dir, was.data);
         run->config = now;
     }
     lathe_buffer_fini(&own);

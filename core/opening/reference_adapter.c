@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
-#include "checkpoint/checkpoint_folder.h"
 #include "opening/adapter_folder.h"
 #include "opening/more_overrides.h"
 #include "opening/other_adapter.h"
@@ -19,10 +18,10 @@ lathe_status lathe__reference_adapter_resolve(lathe_run *run, int *out_changed)
 {
     const char *named = run->set.model_reference_adapter, *found = NULL;
     *out_changed = 0;
-    if (!named || !lathe_path_is_dir(named) || lathe_adapter_folder_is(named))
+    if (!named)
         return LATHE_OK;
-    if (lathe_checkpoint_resolve(&run->arena, named, &found) != LATHE_OK)
-        lathe_error_clear(); /* said where the folder is opened */
+    if (lathe_adapter_folder_find(named, &run->arena, &found) != LATHE_OK)
+        lathe_error_clear(); /* check_folder says it */
     if (!found || strcmp(found, named) == 0)
         return LATHE_OK;
     lathe_override *list = lathe__more_overrides(run, 1);
@@ -33,9 +32,19 @@ lathe_status lathe__reference_adapter_resolve(lathe_run *run, int *out_changed)
     return LATHE_OK;
 }
 
-/* Refuses what is no adapter's folder. */
-static lathe_status check_folder(const lathe_run *run)
+/* Places a message about the folder at the key. */
+static lathe_status at_key(lathe_run *run, lathe_status status)
 {
+    if (status != LATHE_E_CONFIG && status != LATHE_E_CORRUPT)
+        return status;
+    const char *why = lathe_arena_strdup(&run->arena, lathe_error_message());
+    return lathe__run_refuse(run, KEY, "%s", why ? why : "no memory");
+}
+
+/* Refuses what is no adapter's folder. */
+static lathe_status check_folder(lathe_run *run)
+{
+    const char *found;
     const char *named = run->set.model_reference_adapter;
     if (!lathe_path_is_dir(named))
         return lathe__run_refuse(run, KEY,
@@ -43,7 +52,8 @@ static lathe_status check_folder(const lathe_run *run)
                                      ? "model.reference_adapter: a file, expected a folder: %s"
                                      : "model.reference_adapter: no such folder: %s",
                                  named);
-    if (lathe_adapter_folder_is(named))
+    LATHE_TRY(at_key(run, lathe_adapter_folder_find(named, &run->arena, &found)));
+    if (found)
         return LATHE_OK;
     return lathe__run_refuse(run, KEY,
                              "model.reference_adapter = \"%s\": the folder has no "
@@ -70,15 +80,6 @@ static lathe_status check_settings(const lathe_run *run)
                                  "weights under the trained adapter are then not those that the "
                                  "reference was trained over; use another init");
     return LATHE_OK;
-}
-
-/* Places a message about the folder at the key. */
-static lathe_status at_key(lathe_run *run, lathe_status status)
-{
-    if (status != LATHE_E_CONFIG)
-        return status;
-    const char *why = lathe_arena_strdup(&run->arena, lathe_error_message());
-    return lathe__run_refuse(run, KEY, "%s", why ? why : "no memory");
 }
 
 lathe_status lathe__reference_adapter_open(lathe_run *run)

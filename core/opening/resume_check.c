@@ -254,7 +254,9 @@ static lathe_status check_state(lathe_resuming *r)
         return refuse_data(r);
     if (what == LATHE_STATE_PRECISION)
         return refuse_precision(r);
-    return what == LATHE_STATE_SLOTS ? lathe__resume_refuse_section(r, "optimizer", "name")
+    if (what == LATHE_STATE_SLOTS)
+        return lathe__resume_refuse_section(r, "optimizer", "name");
+    return what == LATHE_STATE_STAGE ? lathe__resume_refuse_section(r, "stage", "name")
                                      : refuse_part(r);
 }
 

@@ -71,25 +71,29 @@ lathe_status lathe__resume_refuse_said(lathe_resuming *r, const char *section, c
     return status == LATHE_E_CONFIG ? LATHE_OK : status;
 }
 
+/* Whether a configuration's entry of a section is a key of the run file; what its plugin is, is
+ * none. */
+static int is_key(const char *entry)
+{
+    return strcmp(entry, "plugin") != 0 && strcmp(entry, "version") != 0;
+}
+
 lathe_status lathe__resume_refuse_section(lathe_resuming *r, const char *section, const char *key)
 {
     const size_t n = strlen(section);
     const char *name, *first = NULL;
     json_t *change;
     lathe_buffer list = LATHE_BUFFER_INIT;
-    char place_section[64], place_key[64];
     json_object_foreach(r->changes, name, change)
     {
-        if (strncmp(name, section, n) != 0 || name[n] != '.')
+        if (strncmp(name, section, n) != 0 || name[n] != '.' || !is_key(name + n + 1))
             continue;
         lathe_buffer_printf(&list, "%s%s ", first ? ", " : "", name);
         lathe_change_put(change, &list);
-        first = first ? first : name;
+        first = first ? first : name + n + 1;
     }
-    if (first)
-        lathe__resume_split_name(first, place_section, place_key);
     const lathe_status status =
-        lathe__resume_refuse_said(r, section, first ? place_key : key, list.data ? list.data : "");
+        lathe__resume_refuse_said(r, section, first ? first : key, list.data ? list.data : "");
     lathe_buffer_fini(&list);
     return status;
 }

@@ -22,8 +22,8 @@ const char *lathe__resume_way_out(const lathe_checkpoint_settings *set);
 /** Splits "model.rope_theta" in two; for a plugin the key is "name". */
 void lathe__resume_split_name(const char *name, char section[64], char key[64]);
 
-/** Refuses the new value of a key; `hint`: further advice, or "". Refusals are counted; the status
- * is LATHE_OK unless memory runs out. */
+/** Refuses the new value of a key; `hint`: further advice, which ends in ", ", or "". Refusals are
+ * counted; the status is LATHE_OK unless memory runs out. */
 lathe_status lathe__resume_refuse_value(lathe_resuming *r, const char *section, const char *key,
                                         const json_t *from, const json_t *to, const char *hint);
 
@@ -31,13 +31,14 @@ lathe_status lathe__resume_refuse_value(lathe_resuming *r, const char *section, 
 lathe_status lathe__resume_refuse_change(lathe_resuming *r, const char *name, const json_t *change,
                                          const char *hint);
 
-/** Refuses with the message of a check, at a key; `changed`: the keys that may be the cause, or
+/** Refuses with the message of the last error, at a key; `changed`: the keys that may be the cause,
+ * or
  * "". */
 lathe_status lathe__resume_refuse_said(lathe_resuming *r, const char *section, const char *key,
                                        const char *changed);
 
-/** The same at the first changed key of the section, and names all of them; at `key` if none
- * changed. */
+/** Refuses with the message of the last error at the first changed key of the section, and names
+ * all changed keys; at `key` if none changed. */
 lathe_status lathe__resume_refuse_section(lathe_resuming *r, const char *section, const char *key);
 
 #endif

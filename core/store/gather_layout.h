@@ -1,14 +1,14 @@
-/* Divides values of parameters and planes among ranks, and lays out what a rank holds of them
- * (gathered.h).
+/* Shards the values of parameters and their quantized planes across ranks, and lays out what a rank
+ * holds of them (gathered.h).
  */
 #ifndef LATHE_STORE_GATHER_LAYOUT_H
 #define LATHE_STORE_GATHER_LAYOUT_H
 
 #include "store/store_rows.h"
 
-/** One exchange. */
+/** One all-gather: the bucket that it fills. */
 typedef struct lathe_gather {
-    int32_t bucket, is_frozen; /* of store->gathers->frozen, or of store->division */
+    int32_t bucket, is_frozen; /* index in store->gathers->frozen; else in store->division */
     int32_t dtype, width;      /* of its elements; frozen: bytes, U8 */
     int64_t bytes;             /* of the whole bucket, a multiple of 64 */
 } lathe_gather;
@@ -17,11 +17,11 @@ typedef struct lathe_gather {
 enum { LATHE_GATHER_TENSORS = 1 + LATHE_MAX_PLANES };
 
 typedef struct lathe_gathers {
-    lathe_division *frozen; /* rows: param * LATHE_GATHER_TENSORS, + 1 + number of the plane */
+    lathe_division *frozen; /* row: param * LATHE_GATHER_TENSORS, + 0: values, + 1 + k: plane k */
     lathe_gather *list;
     int32_t n, reserved;
-    int64_t most_bytes;  /* of the largest */
-    int64_t whole_bytes; /* values that are not divided */
+    int64_t most_bytes;  /* of the largest all-gather */
+    int64_t whole_bytes; /* of values that every rank holds whole */
     uint32_t *checks;    /* [store->n_rows] of the whole values and planes last set */
 } lathe_gathers;
 
@@ -29,7 +29,8 @@ typedef struct lathe_gathers {
 int lathe_is_divided_value(const lathe_params *params, int32_t shard, int32_t param);
 
 /** Divides the frozen rows of a store, and notes in all rows what this rank holds of their values
- *  and where they are in gathers. Before their layout; trained rows have their extents of state. */
+ *  and where they are in gathers. Comes before lathe_gathers_layout; trained rows already have
+ *  their extents of state. */
 lathe_status lathe_gathers_create(lathe_store *store, const lathe_division_ask *ask);
 void lathe_gathers_destroy(lathe_gathers *x);
 /** Lays out the values and planes that are in gathers. */

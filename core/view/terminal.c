@@ -19,6 +19,7 @@ static struct {
     int taken;
     int has_keys; /* stdin is a terminal too */
     struct termios before;
+    sigset_t before_mask;
     sigset_t mask; /* while waiting */
     struct sigaction old[6];
 } screen;
@@ -117,7 +118,8 @@ lathe_status lathe_terminal_take(void)
         (void)sigaddset(&blocked, caught[i]);
     /* Signals are blocked except while waiting, so none is lost between a check of the flags and
      * the wait. */
-    (void)sigprocmask(SIG_BLOCK, &blocked, &screen.mask);
+    (void)sigprocmask(SIG_BLOCK, &blocked, &screen.before_mask);
+    screen.mask = screen.before_mask;
     for (int i = 0; i < 6; i++) {
         (void)sigdelset(&screen.mask, caught[i]);
         (void)sigaction(caught[i], &action, &screen.old[i]);
@@ -135,7 +137,7 @@ void lathe_terminal_give_back(void)
     switch_screen(0);
     for (int i = 0; i < 6; i++)
         (void)sigaction(caught[i], &screen.old[i], NULL);
-    (void)sigprocmask(SIG_SETMASK, &screen.mask, NULL);
+    (void)sigprocmask(SIG_SETMASK, &screen.before_mask, NULL);
 }
 
 /* On Ctrl-Z, stops like any other program, and restores the terminal meanwhile. */

@@ -1,5 +1,5 @@
-/* Uses the terminal as a full screen and always restores it: alternate screen, no echo, no
- * cursor. */
+/* Uses the terminal as a full screen (alternate screen, no echo, no cursor) and restores it, also
+ * at exit and after the signals below. */
 #ifndef LATHE_VIEW_TERMINAL_H
 #define LATHE_VIEW_TERMINAL_H
 
@@ -17,7 +17,7 @@ int lathe_terminal_has_colors(void);
 void lathe_terminal_size(int32_t *out_width, int32_t *out_height);
 
 /** Switches to full screen. From then on Ctrl-C, SIGTERM, SIGHUP and SIGQUIT are events; Ctrl-Z
- *  restores the terminal while the process is stopped. LATHE_E_IO. */
+ *  restores the terminal while the process is stopped. LATHE_E_NOMEM. */
 lathe_status lathe_terminal_take(void);
 /** Restores the terminal; does nothing if it was not taken. Also done at exit. */
 void lathe_terminal_give_back(void);
@@ -25,7 +25,7 @@ void lathe_terminal_give_back(void);
 enum {
     LATHE_EVENT_NONE = 0,
     LATHE_EVENT_QUIT = 1,  /* q, Q, Escape, end of input, or a signal */
-    LATHE_EVENT_REDRAW = 2 /* resized, continued, or a key was pressed for it */
+    LATHE_EVENT_REDRAW = 2 /* resized, continued, or another key was pressed */
 };
 
 /** Waits at most `seconds` for an event. */

@@ -1,4 +1,4 @@
-/* Matrix products by oneDNN: the only files that use its API (2.x and 3.x).
+/* Matrix products by oneDNN (2.x and 3.x). Of this floor only onednn.h and onednn.c use its API.
  *
  * The caller provides all memory that a running product needs: operands, result and scratch. oneDNN
  * also keeps a few hundred bytes per call, and its gemm (prefer_gemm) packs through a buffer of its

@@ -1,11 +1,11 @@
 /* A worker decodes a part of the weight, a few rows, into its own memory, small enough for the
  * cache, and multiplies it there with all rows of `a`. Sums are added in the order of rows.c. If a
- * part is only a range of columns, the vectors of the sums wait in memory for the next range, so
+ * part is only a range of columns, the partial sums are stored to memory until the next range, so
  * that the order does not depend on how the weight is cut.
  *
  * With AVX-512, codes of four bits are multiplied without being decoded (code_steps.h): then the
  * part is the values of its groups, and copies of codes if the format needs them. In bf16 on
- * processors that multiply it, code_sums.h has another way, for formats that describe their codes.
+ * processors that multiply it, code_sums.h multiplies the codes of formats that describe them.
  *
  *   scratch: | a in the forms of code_sums.h | a, as cpu_rows_ready | for each worker: a part,
  *   vectors [WAITING_ROWS][rows of a part]; or what code_sums.h needs |
@@ -14,13 +14,16 @@
 
 #include "code_steps.h"
 
-#define PART_BYTES (20 * 1024) /* of a decoded part for few rows of a: about half an L1 cache */
-#define LARGE_PART_BYTES (256 * 1024) /* for more rows, which take longer than decoding */
-#define WAITING_ROWS 16               /* of a that a worker multiplies a part with at a time */
-#define MOST_PART_ROWS 48
-/* Of a transposed weight whose codes are multiplied: at most so many rows in a part. */
+/* Bytes of a decoded part: about half an L1 cache if `a` has few rows; more if it has more, whose
+ * product takes longer than decoding. */
+#define PART_BYTES (20 * 1024)
+#define LARGE_PART_BYTES (256 * 1024)
+#define WAITING_ROWS 16   /* rows of `a` that a worker multiplies with a part at a time */
+#define MOST_PART_ROWS 48 /* of a decoded part */
+/* A transposed weight whose codes are multiplied: the most rows of a part, and the fewest parts of
+ * a worker if there are enough rows. */
 #define TURNED_ROWS 1024
-#define TURNED_PARTS 4           /* at least, for each worker, if there are enough rows */
+#define TURNED_PARTS 4
 #define VALUES_BYTES (16 * 1024) /* of the values of a part whose codes are multiplied */
 #define VALUE_BYTES (LATHE_CODE_VALUES * (int64_t)sizeof(float)) /* of a group */
 #define CHUNK_ELEMENTS (32 * 1024) /* of the weight that a worker takes at a time, about */

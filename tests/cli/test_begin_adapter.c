@@ -93,7 +93,11 @@ Test(begin_adapter, settings_that_change_it_are_refused)
 {
     expect(LATHE " train runs/next.toml --adapter.alpha 8 2>&1", 2,
            "adapter.alpha is 8.0, but the adapter in runs/../out/step-00000008 was trained with "
-           "16.0, without which it computes something else: leave the key out");
+           "16.0, and computes something else with another value: leave the key out");
+    expect(
+        LATHE " validate runs/next.toml --adapter.init gaussian 2>&1", 2,
+        "adapter.init is \"gaussian\", but the adapter in runs/../out/step-00000008 has its values "
+        "already: leave the key out");
     expect(LATHE " validate runs/next.toml --adapter.target_modules '[\"q_proj\"]' 2>&1", 2,
            "adapter.target_modules is [\"q_proj\"], but the adapter in ");
     expect(LATHE " validate runs/next.toml --adapter.name auto 2>&1", 2,
@@ -132,6 +136,9 @@ Test(begin_adapter, folders_without_an_adapter_are_refused)
            "adapter's");
     expect(LATHE " validate runs/next.toml --model.adapter nowhere 2>&1", 2,
            "model.adapter: no such folder: nowhere");
+    cr_assert_eq(run("mkdir damaged && echo step-x > damaged/latest"), 0);
+    expect(LATHE " validate runs/next.toml --model.path base --model.adapter damaged 2>&1", 2,
+           "--model.adapter: error: model.adapter: damaged/latest does not name a checkpoint");
     expect(LATHE " validate base.toml --model.adapter out 2>&1", 2,
            "model.adapter and model.model_type exclude each other");
 }

@@ -36,6 +36,18 @@ TestSuite(rewards_of_a_run, .init = make_folder, .fini = remove_folder, .timeout
 #define MATCH(pattern) "name = \"match\"\npattern = '" pattern "'\n"
 #define LENGTH "[[reward]]\nname = \"length\"\ntokens = 3\nrule = \"overlong\"\n"
 
+/* A permission does not make another rollout fit: the key that is the cause is named, and no other.
+ */
+Test(rewards_of_a_run, a_rollout_of_another_size_is_refused_at_its_key)
+{
+    make_scored_run("[reward]\n" MATCH("[0-9]"));
+    expect(LATHE " train run.toml 2>&1", 0, "checkpoint scored/step-00000001");
+    expect_refused("--stage.prompts 4 --optimizer.lr 0.5 --checkpoint.allow_changed "
+                   "'[\"stage.prompts\"]'",
+                   "--stage.prompts: error: ");
+    cr_expect_not_null(strstr(output, "changed since then: stage.prompts 2 -> 4; "), "%s", output);
+}
+
 /* The permission has the name that the key has in [reward] and in [[reward]]. */
 Test(rewards_of_a_run, that_changed_are_named_by_their_keys)
 {

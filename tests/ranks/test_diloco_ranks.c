@@ -286,10 +286,17 @@ Test(diloco_ranks, the_table_of_what_goes_with_steps_of_a_program)
         {"parallel.shard=parameters",
          "parallel.shard = \"parameters\" does not go with lathe_step"},
     };
+    double loss, norm, one_loss, one_norm; /* of the ranks, and of one process with their rows */
+    char line[1024];
     if (LATHE_TEST_MPIRUN[0] == '\0')
         cr_skip_test("this build has no MPI: install libopenmpi-dev and openmpi-bin");
+    (void)snprintf(line, sizeof line,
+                   "%s/tests/step_program run.toml train.micro_batch_size=8 data.cache_dir=cache "
+                   "2>/dev/null",
+                   LATHE_TEST_BUILD);
+    cr_assert_eq(shell(line), 0, "%s", output);
+    cr_assert_eq(sscanf(output, "loss %lf norm %lf", &one_loss, &one_norm), 2, "%s", output);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        char line[1024];
         (void)snprintf(line, sizeof line,
                        "timeout 60 %s --oversubscribe --mca btl self,vader,tcp -n 4 "
                        "%s/tests/step_program run.toml train.micro_batch_size=2 "
@@ -299,5 +306,12 @@ Test(diloco_ranks, the_table_of_what_goes_with_steps_of_a_program)
         cr_expect(rows[i].message ? code != 0 : code == 0, "%s: %s", rows[i].words, output);
         cr_expect(!rows[i].message || strstr(output, rows[i].message), "%s: %s", rows[i].words,
                   output);
+        const char *said = strstr(output, "loss ");
+        if (rows[i].message || strstr(rows[i].words, "diloco"))
+            continue;
+        cr_assert(said && sscanf(said, "loss %lf norm %lf", &loss, &norm) == 2, "%s", output);
+        cr_expect_lt(fabs(loss - one_loss), 1e-6 * one_loss, "%s: %s", rows[i].words, output);
+        cr_expect_lt(fabs(norm - one_norm), 1e-5 * one_norm, "%s: %s, one process: %g",
+                     rows[i].words, output, one_norm);
     }
 }

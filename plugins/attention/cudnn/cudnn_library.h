@@ -5,8 +5,9 @@
 #include "cudnn_api.h"
 
 /** The oldest supported version, 10000 major + 100 minor + patch. According to NVIDIA's
- *  cudnn-frontend, 9.10.0 and 9.10.1 give wrong results, 9.14.0 gives wrong results with windows,
- *  and versions up to 9.15.0 need a workaround for key counts that are no multiple of 128. */
+ *  cudnn-frontend, 9.10.0 and 9.10.1 give wrong results, 9.14.0 gives wrong results with a
+ *  sliding window, and versions up to 9.15.0 need a workaround for numbers of keys that are no
+ *  multiple of 128. */
 #define CUDNN_LEAST_VERSION 91501
 
 typedef struct cudnn_library {

@@ -3,8 +3,8 @@
  *
  * A rollout is made in this order: prompts, completions, their rewards, and, where they are needed,
  * one evaluation of all completions, which gives the log-probabilities of the policy that wrote
- * them, the critic's values and the divergence from the reference model. The weight of the
- * divergence changes when all of it is done, so that a rollout that is stopped leaves no trace.
+ * them, the critic's values and the divergence from the reference model. kl_coef changes last: a
+ * rollout that is stopped changes nothing of the state but is_full.
  */
 #include <math.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static void keep(ppo_rollout *r, int32_t i, const lathe_stage_prompt *prompt,
     r->is_cut[i] = g->finish == LATHE_FINISH_LENGTH;
 }
 
-/* Generates the completions; *out_stopped: the run is to end, and they are not complete. */
+/* Generates the completions; *out_stopped: the run was asked to end, and some may be missing. */
 static lathe_status generate(const ppo *p, const lathe_run_api *api, void *run, ppo_rollout *r,
                              int *out_stopped)
 {
@@ -50,8 +50,8 @@ static lathe_status generate(const ppo *p, const lathe_run_api *api, void *run, 
     return LATHE_OK;
 }
 
-/* Has the completions scored; writes p->scratch->rewards and the figures of rewards and lengths. */
-static lathe_status judge(const ppo *p, const lathe_run_api *api, void *run, const ppo_rollout *r)
+/* Scores the completions; writes p->scratch->rewards and the figures of rewards and lengths. */
+static lathe_status score(const ppo *p, const lathe_run_api *api, void *run, const ppo_rollout *r)
 {
     const ppo_scratch *s = p->scratch;
     double *figures = r->head->figures, tokens = 0.0, cut = 0.0;
@@ -184,7 +184,7 @@ static lathe_status roll_out(const ppo *p, const lathe_run_api *api, void *run, 
         return LATHE_OK;
     for (int i = 0; i < PPO_N_FIGURES; i++)
         head->figures[i] = (double)NAN;
-    LATHE_TRY(judge(p, api, run, r));
+    LATHE_TRY(score(p, api, run, r));
     for (int32_t i = 0; i < r->n; i++)
         r->order[i] = i;
     if (is_evaluated)
@@ -202,6 +202,8 @@ static lathe_status roll_out(const ppo *p, const lathe_run_api *api, void *run, 
     head->kl_coef = coef;
     head->is_full = 1;
     head->steps = 0;
+    head->epochs = p->epochs;
+    head->minibatches = p->minibatches;
     return LATHE_OK;
 }
 
@@ -226,7 +228,8 @@ static int is_before(const ppo_rollout *r, int32_t a, int32_t b)
     return x < y || (x == y && a < b);
 }
 
-/* Sorts list[0, n) by the length of the rows, so that those of one batch are alike (shell sort). */
+/* Sorts list[0, n) by the length of the rows, so that the rows of a batch need little padding
+ * (shell sort). */
 static void sort_by_length(const ppo_rollout *r, int32_t *list, int32_t n)
 {
     int32_t gap = 1;
@@ -263,15 +266,16 @@ lathe_status ppo_iterate(void *self, const lathe_run_api *api, void *run, void *
     ppo_rollout r;
     int stopped = 0;
     ppo_state_read(p, api->row_tokens, state, &r);
-    if (!r.head->is_full || r.head->steps == (int64_t)p->epochs * p->minibatches) {
+    if (!r.head->is_full || r.head->steps >= r.head->epochs * r.head->minibatches) {
         LATHE_TRY(roll_out(p, api, run, &r, &stopped));
         if (stopped)
             return LATHE_OK;
     }
-    const int32_t minibatch = (int32_t)(r.head->steps % p->minibatches), n = r.n / p->minibatches;
-    if (minibatch == 0 && p->minibatches > 1)
+    const int64_t minibatches = r.head->minibatches, minibatch = r.head->steps % minibatches;
+    const int32_t n = (int32_t)(r.n / minibatches);
+    if (minibatch == 0 && minibatches > 1)
         shuffle(api, run, &r);
-    int32_t *const list = r.order + (int64_t)minibatch * n;
+    int32_t *const list = r.order + minibatch * n;
     sort_by_length(&r, list, n);
     r.head->steps++; /* also if the update is skipped */
     for (int i = 0; i < PPO_N_FIGURES; i++)

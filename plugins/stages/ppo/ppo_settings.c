@@ -44,7 +44,7 @@ const lathe_field ppo_fields[N_FIELDS] = {
     LATHE_FIELD_INT("max_new_tokens", "256", 1, 1048576, "tokens",
                     "longest completion; its tokens are drawn at temperature 1 from all tokens, "
                     "whatever [generate] says"),
-    LATHE_FIELD_INT("epochs", "1", 1, 1000, "epochs", "how often a rollout is learnt"),
+    LATHE_FIELD_INT("epochs", "1", 1, 1000, "epochs", "passes over a rollout"),
     LATHE_FIELD_INT("minibatches", "1", 1, 65536, "steps",
                     "optimizer steps of an epoch; each takes an equal part of the completions"),
     LATHE_FIELD_STRING(
@@ -72,8 +72,8 @@ const lathe_field ppo_fields[N_FIELDS] = {
     {"vf_coef", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "0.1", 0.0, 1e6, NULL, "1",
      "weight of the critic's loss (gae)"},
     {"cliprange_value", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "0.2", 0.0, 1e6, NULL, "1",
-     "a value that moved by more than this since the rollout gets no gradient that moves it "
-     "further (gae)"},
+     "value clipping: the critic's loss is the larger of those of V and of "
+     "V_old + clip(V - V_old, -this, this) (gae)"},
     {"clip_low", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "0.2", 0.0, 1.0, NULL, "1",
      "the ratio is clipped below 1 - clip_low (ppo)"},
     {"clip_high", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "0.2", 0.0, 1e6, NULL, "1",
@@ -81,8 +81,8 @@ const lathe_field ppo_fields[N_FIELDS] = {
     LATHE_FIELD_FLOAT("dro_beta", "0.1", 0.0, 1e6, "1",
                       "weight of half the squared change of the log-probability (dro)"),
     LATHE_FIELD_FLOAT("kl_coef", "0.0", 0.0, 1e6, "1",
-                      "weight of the divergence from the model before training; 0: no reference "
-                      "model is kept"),
+                      "weight of the KL divergence from the model before training; 0: no "
+                      "reference model is kept"),
     LATHE_FIELD_STRING("kl_estimator", "\"k3\"", "k1|k2|k3",
                        "estimate of the divergence of a token, with d = log p_ref - log p: -d, "
                        "d^2 / 2, or exp(d) - d - 1"),
@@ -93,12 +93,15 @@ const lathe_field ppo_fields[N_FIELDS] = {
                       "divergence of a completion at which kl_coef is to keep the policy: after "
                       "each rollout it is raised or lowered; 0: it stays as it is"),
     LATHE_FIELD_INT("kl_horizon", "10000", 1, INT64_C(1) << 40, "completions",
-                    "kl_target: kl_coef changes by at most a fifth over so many completions"),
+                    "kl_target: a rollout of n completions changes kl_coef by at most "
+                    "0.2 n / kl_horizon of it"),
     LATHE_FIELD_FLOAT("entropy_coef", "0.0", 0.0, 1e6, "1",
                       "weight of the entropy of the policy, which is made larger; 0: it is not "
                       "computed"),
-    LATHE_FIELD_BOOL("mask_cut", "false",
-                     "completions that reach max_new_tokens without an end are not learnt"),
+    LATHE_FIELD_BOOL(
+        "mask_cut", "false",
+        "completions that reach max_new_tokens or the end of the row without an end are not "
+        "learnt"),
 };
 
 static const char *const advantages[] = {"group", "gae", NULL};

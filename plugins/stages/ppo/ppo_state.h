@@ -5,16 +5,18 @@
 #include "ppo.h"
 
 typedef struct ppo_header {
-    int64_t is_full; /* 1: there is a rollout */
-    int64_t steps;   /* steps of it that were begun */
+    int64_t is_full;             /* 1: there is a rollout */
+    int64_t steps;               /* steps of it that were begun */
+    int64_t epochs, minibatches; /* the settings with which it was made: a resumed run may have
+                                    others, which count from its next rollout on */
     /* Of the last rollout that was finished. has_kl 0: none, or its divergence was not measured. */
     int64_t has_kl;
     double kl, kl_coef;
     double figures[PPO_N_FIGURES];
 } ppo_header;
 
-/** The state of n = prompts * group completions, which checkpoints save until the rollout's
- *  epochs * minibatches steps are done:
+/** The state of n = prompts * group completions, which every checkpoint saves; a rollout is learnt
+ *  in epochs * minibatches steps:
  *
  *   | header | order i32[n] | n_prompt i32[n] | length i32[n] | is_cut i32[n] | tokens i32[n, T] |
  *   | advantages f32[n]; gae: f32[n, T] |

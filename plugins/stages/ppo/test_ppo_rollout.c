@@ -1,5 +1,5 @@
 /* ppo: iterate() with a run that is not there: what it makes of the rewards, the critic's values
- * and the divergence, against TRL. */
+ * and the divergence, against TRL. Above 500 lines because all tests share that run. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -27,7 +27,8 @@ static struct {
     double figures[LATHE_MAX_STAGE_FIGURES];
     float got[LATHE_MAX_STAGE_INPUTS][MOST]; /* inputs of the targets, as in the golden data */
     int32_t learnt[ROWS];                    /* targets of each completion in this step */
-    int32_t n_evaluated;                     /* rows of all evaluations */
+    int32_t n_rollouts;
+    int32_t n_evaluated; /* rows of all evaluations */
     int32_t stops;
 } seen;
 
@@ -54,6 +55,7 @@ static lathe_status generate(void *run, const lathe_prompt *list, int32_t n,
 {
     static int32_t tokens[MOST];
     (void)run, (void)list, (void)sampling;
+    seen.n_rollouts++;
     for (int32_t i = 0; i < n; i++) {
         for (int32_t t = 0; t < c.tokens; t++)
             tokens[i * c.tokens + t] = 100 + i;
@@ -490,5 +492,32 @@ Test(ppo_rollout, a_stopped_rollout_leaves_the_coefficient)
     const double sign = c.mean_kl > 1e-3 ? 1.0 : -1.0;
     cr_expect_float_eq(figure_of("objective/kl_coef"),
                        c.kl_coef * (1.0 + sign * 0.2 * c.rows / 8.0), 1e-12);
+    x.plugin->destroy(x.self);
+}
+
+/* A rollout keeps the epochs and minibatches with which it was made. */
+Test(ppo_rollout, a_run_that_resumes_with_fewer_epochs_makes_its_next_rollout)
+{
+    read_first_case();
+    set_case();
+    mock_value(x.plugin, x.values, "epochs")->i = 4;
+    mock_value(x.plugin, x.values, "minibatches")->i = 2;
+    open_subject();
+    for (int k = 0; k < 5; k++)
+        step();
+    cr_expect_eq(seen.n_rollouts, 1);
+    x.plugin->destroy(x.self);
+    mock_value(x.plugin, x.values, "epochs")->i = 2;
+    mock_value(x.plugin, x.values, "minibatches")->i = 1;
+    open_subject();
+    for (int k = 5; k < 8; k++)
+        step();
+    cr_expect_eq(seen.n_rollouts, 1);
+    for (int k = 0; k < 3; k++) {
+        step();
+        cr_expect_eq(seen.n_rollouts, k < 2 ? 2 : 3);
+        for (int32_t i = 0; i < c.rows; i++) /* no minibatches: all are learnt in each step */
+            cr_expect_eq(seen.learnt[i], length_of(i), "completion %d", i);
+    }
     x.plugin->destroy(x.self);
 }

@@ -108,6 +108,7 @@ Test(unpaired, rows_have_a_mismatched_row_with_the_completion_before)
     cr_expect_eq(((const float *)b.inputs[0])[0], 1.0f);
     cr_expect_eq(((const float *)b.inputs[0])[1], 0.0f);
     cr_expect_eq(((const float *)b.inputs[0])[2], 1.0f);
+    cr_expect_eq(((const float *)b.inputs[0])[3], 0.0f);
     cr_assert_eq(lathe_loader_next(loader, &b), LATHE_OK); /* one example, then padding */
     cr_expect_eq(b.n_pairs, 1);
     check_row(&b, 0, "gH||||||", "H|______");
@@ -126,27 +127,26 @@ Test(unpaired, inputs_per_token_follow_their_records_in_packed_rows)
     cr_assert_eq(prepare("w.jsonl", text, LATHE_ROWS_COMPLETIONS, weights), LATHE_OK, "%s",
                  lathe_error_message());
     open_loader(1, weights);
+    static const float want[T] = {2.0f, 2.0f, 2.0f, 0.5f, 0.5f, 0.5f, 0.5f, 0.0f};
     cr_assert_eq(lathe_loader_next(loader, &b), LATHE_OK);
-    for (int32_t t = 0; t < T; t++) {
-        const int32_t id = b.tokens[t];
-        const float want = t == 7 ? 0.0f : strchr("aB", id) ? 2.0f : 0.5f;
-        if (id != EOS)
-            cr_expect_eq(((const float *)b.inputs[0])[t], want, "token %d: %g", t,
-                         (double)((const float *)b.inputs[0])[t]);
-    }
-    cr_expect_eq(((const float *)b.inputs[0])[7], 0.0f, "filling");
+    check_row(&b, 0, "aB|cde||", "B|_de|__");
+    for (int32_t t = 0; t < T; t++)
+        cr_expect_eq(((const float *)b.inputs[0])[t], want[t], "token %d: %g", t,
+                     (double)((const float *)b.inputs[0])[t]);
 }
 
 Test(unpaired, labels_of_csv_are_true_false_1_or_0)
 {
     lathe_batch b;
-    cr_assert_eq(
-        prepare("u.csv", "prompt,completion,label\na,b,True\na,c,0\n", LATHE_ROWS_UNPAIRED, &label),
-        LATHE_OK, "%s", lathe_error_message());
+    cr_assert_eq(prepare("u.csv", "prompt,completion,label\na,b,True\na,c,0\na,d,False\na,e,1\n",
+                         LATHE_ROWS_UNPAIRED, &label),
+                 LATHE_OK, "%s", lathe_error_message());
     open_loader(4, &label);
-    cr_assert_eq(lathe_loader_next(loader, &b), LATHE_OK);
-    cr_expect_eq(((const float *)b.inputs[0])[0], 1.0f);
-    cr_expect_eq(((const float *)b.inputs[0])[1], 0.0f);
+    for (int pair = 0; pair < 2; pair++) {
+        cr_assert_eq(lathe_loader_next(loader, &b), LATHE_OK);
+        cr_expect_eq(((const float *)b.inputs[0])[0], pair == 0 ? 1.0f : 0.0f);
+        cr_expect_eq(((const float *)b.inputs[0])[1], pair == 0 ? 0.0f : 1.0f);
+    }
 }
 
 static void refuse(const char *name, const char *text, const lathe_stage_input *input,
@@ -158,7 +158,7 @@ static void refuse(const char *name, const char *text, const lathe_stage_input *
     shards = NULL;
 }
 
-Test(unpaired, inputs_that_are_no_numbers_are_named_by_line_and_column)
+Test(unpaired, inputs_that_are_missing_or_no_numbers_are_named_by_line_and_column)
 {
     refuse("a.jsonl", THREE "{\"prompt\": \"a\", \"completion\": \"b\"}\n", &label,
            "a.jsonl:4: no column \"label\"; the columns are prompt, completion; name it in "

@@ -82,6 +82,24 @@ Test(settings, units_choices_and_seeds_are_converted_by_the_row)
     cr_expect_eq(set.top_k, 3);
 }
 
+Test(settings, the_last_word_of_a_metric_says_whether_higher_is_better)
+{
+    static const struct {
+        const char *metric;
+        int higher;
+    } rows[] = {
+        {"eval_loss", 0},         {"eval_rewards/accuracies", 1}, {"reward", 1},
+        {"reward_std", 0},        {"rewards/rejected", 0},        {"frac_reward_zero_std", 0},
+        {"eval_logps/chosen", 1}, {"val/var_explained", 1},       {"f1_of_a_plugin", 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const lathe_override metric = {"checkpoint.best_metric", rows[i].metric};
+        read_settings(&metric, 1);
+        cr_expect_eq(set.checkpoint.best_is_higher, rows[i].higher, "%s", rows[i].metric);
+        if (i + 1 < sizeof rows / sizeof rows[0])
+            teardown();
+    }
+}
+
 /* A member of 32 bits cannot hold every value of a key with a larger range. */
 Test(settings, the_range_of_a_whole_number_fits_its_member)
 {

@@ -104,6 +104,16 @@ Test(template, small_templates_render_as_in_jinja2)
     json_decref(tokens);
 }
 
+/* 2^-44, whose shortest decimal is not the nearest of its length, and others,
+ * as repr() of Python writes them. */
+Test(template, numbers_have_the_shortest_text_that_is_read_as_them)
+{
+    gives("{{ 5.684341886080802e-14 }} {{ 5e-324 }} {{ 0.1 + 0.2 }} {{ 1e22 }} {{ 123456789.0 }} "
+          "{{ 9007199254740993.0 }} {{ -9.5367431640625e-07 }}",
+          "5.684341886080802e-14 5e-324 0.30000000000000004 1e+22 123456789.0 "
+          "9007199254740992.0 -9.5367431640625e-07");
+}
+
 Test(template, an_endless_loop_ends_at_the_limit_of_steps)
 {
     const lathe_template_input input = {.limits = {.steps = 100000}};
