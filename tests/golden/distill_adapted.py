@@ -10,7 +10,8 @@ data/distill_adapted.safetensors:
   loss.NAME, cross_entropy.NAME, divergence.NAME   means over the targets
   grad.NAME.KEY              gradient of that mean, of each tensor that PEFT trains, under the name of its file
 
-The adapters are those of adapters.py (data/adapters/outer_*); head, embedding and linear sites have matrices of their own.
+The adapters are those of adapters.py (data/adapters/outer_*). outer_shared: embedding and head share A and B, whose
+gradient is the sum of both. In the others head, embedding and linear sites have matrices of their own.
 outer_untied, outer_dora_head: llama_untied; outer_apart: llama_tied; outer_dora_softcap: gemma2, tied, with a soft-cap of
 the logits. The teacher is qwen2; of gemma2, which has half its vocabulary, gemma3. fp32, eager attention.
 
@@ -34,8 +35,10 @@ VARIANTS = (("untied_lora",      "outer_untied",      "llama_untied", 0, 0.0, 1.
             ("tied_lora",        "outer_apart",       "llama_tied",   0, 0.3, 2.0, 1.0, 0.0, True),
             ("untied_dora",      "outer_dora_head",   "llama_untied", 0, 0.5, 1.0, 1.0, 0.3, True),
             ("tied_dora",        "outer_dora_softcap", "gemma2",      0, 0.3, 2.0, 1.0, 0.0, True),
+            ("shared_lora",      "outer_shared",      "llama_tied",   0, 0.3, 1.5, 1.0, 0.6, True),
             ("stored_untied_lora", "outer_untied",    "llama_untied", 6, 0.3, 2.0, 1.0, 0.0, False),
             ("stored_tied_lora", "outer_apart",       "llama_tied",   3, 0.5, 1.0, 1.0, 0.3, True),
+            ("stored_shared_lora", "outer_shared",    "llama_tied",   4, 0.2, 2.0, 2.0, 1.0, True),
             ("stored_untied_dora", "outer_dora_head", "llama_untied", 5, 0.3, 2.0, 2.0, 0.0, True),
             ("stored_tied_dora", "outer_dora_softcap", "gemma2",      4, 0.0, 1.0, 1.0, 0.7, False))
 

@@ -177,6 +177,32 @@ Test(distill_adapted, dora_of_a_tied_head_with_a_softcap_learns_the_forward_dive
     check_variant(&v);
 }
 
+Test(distill_adapted, lora_that_embedding_and_head_share_learns_the_jensen_shannon_divergence)
+{
+    const variant v = {.name = "shared_lora",
+                       .adapter = "outer_shared",
+                       .model = "llama_tied",
+                       .teacher = "qwen2",
+                       .n_trained = 6,
+                       .stage = {"stage.alpha=0.3", "stage.temperature=1.5", "stage.divergence=jsd",
+                                 "stage.beta=0.6"}};
+    check_variant(&v);
+}
+
+Test(distill_adapted, lora_that_embedding_and_head_share_learns_stored_tokens_and_all_others)
+{
+    const variant v = {
+        .name = "stored_shared_lora",
+        .adapter = "outer_shared",
+        .model = "llama_tied",
+        .n_trained = 6,
+        .stage = {"stage.alpha=0.2", "stage.temperature=2", "stage.divergence=reverse"},
+        .vocab = 128,
+        .k = 4,
+        .temperature = 2.0};
+    check_variant(&v);
+}
+
 Test(distill_adapted, lora_of_an_untied_head_learns_the_stored_tokens_alone)
 {
     const variant v = {.name = "stored_untied_lora",
