@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "base/error.h"
 #include "plug/answers.h"
 
 /* The adapter of the model that is being built; NULL: none. */
@@ -140,16 +139,4 @@ lathe_status lathe__site_logits(lathe_graph *g, lathe_val x, lathe_val w,
     LATHE_TRY(api->linear(g, change->u, change->v, LATHE_NONE, "head.adapter", &in[1]));
     LATHE_TRY(lathe_graph_node(g, LATHE_OP_ADD, NULL, in, 2, out, 1, 0, "head.add"));
     return change->s == LATHE_NONE ? LATHE_OK : scale_logits(g, change->s, out);
-}
-
-lathe_status lathe__site_plain_head(const lathe__builder *b, int32_t model)
-{
-    if (b->head[model].u == LATHE_NONE)
-        return LATHE_OK;
-    return lathe_error(LATHE_E_CONFIG,
-                       "%s: target_modules has the head over the vocabulary, and stage \"%s\" "
-                       "compares distributions over it, which is not offered with an adapted head: "
-                       "take the head out of target_modules",
-                       b->config->adapter->component->plugin->name,
-                       b->config->stage->component->plugin->name);
 }

@@ -18,7 +18,4 @@ lathe_status lathe__site_head(lathe__builder *b, lathe_val x, lathe__head_change
 lathe_status lathe__site_logits(lathe_graph *g, lathe_val x, lathe_val w,
                                 const lathe__head_change *change, lathe_val *out);
 
-/** Refuses an adapted head for an op that does not take u, v and s. LATHE_E_CONFIG. */
-lathe_status lathe__site_plain_head(const lathe__builder *b, int32_t model);
-
 #endif

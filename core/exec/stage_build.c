@@ -70,10 +70,11 @@ lathe_status lathe__build_picked(lathe__builder *b, int32_t model, lathe_val ids
                                   .beta = only_picked ? 1.0 : 0.0,
                                   .chunk_rows = b->config->head_chunk_rows,
                                   .softcap = (float)build_of(b, model)->config->head_softcap};
-    const lathe_val in[3] = {b->hidden[model], b->vocabulary[model], ids};
-    LATHE_TRY(lathe__site_plain_head(b, model));
+    const lathe__head_change *head = &b->head[model];
+    const lathe_val in[6] = {b->hidden[model], b->vocabulary[model], ids, head->u, head->v,
+                             head->s};
     lathe_graph_set_layer(b->build.graph, -1, LATHE_BLOCK_NONE);
-    return lathe_graph_node(b->build.graph, LATHE_OP_HEAD_PICK, &attrs, in, 3, out, 1, -1,
+    return lathe_graph_node(b->build.graph, LATHE_OP_HEAD_PICK, &attrs, in, 6, out, 1, -1,
                             "picked");
 }
 
@@ -150,17 +151,25 @@ static lathe_status stage_divergence(void *ctx, int32_t model, double beta, doub
         return no_model(model);
     LATHE_TRY(lathe__build_head_inputs(b, LATHE_MODEL_POLICY));
     LATHE_TRY(lathe__build_head_inputs(b, model));
-    LATHE_TRY(lathe__site_plain_head(b, LATHE_MODEL_POLICY));
-    LATHE_TRY(lathe__site_plain_head(b, model));
     lathe_graph_set_layer(b->build.graph, -1, LATHE_BLOCK_NONE);
     const lathe_op_attrs attrs = {.alpha = temperature,
                                   .beta = beta,
                                   .softcap = (float)b->config->model->head_softcap,
                                   .scale = (float)build_of(b, model)->config->head_softcap,
                                   .chunk_rows = b->config->head_chunk_rows};
-    const lathe_val in[5] = {b->hidden[LATHE_MODEL_POLICY], b->vocabulary[LATHE_MODEL_POLICY],
-                             b->hidden[model], b->vocabulary[model], b->program->targets};
-    return lathe_graph_node(b->build.graph, LATHE_OP_HEAD_DIVERGENCE, &attrs, in, 5, out, 1, -1,
+    const lathe__head_change *own = &b->head[LATHE_MODEL_POLICY], *other = &b->head[model];
+    const lathe_val in[11] = {b->hidden[LATHE_MODEL_POLICY],
+                              b->vocabulary[LATHE_MODEL_POLICY],
+                              b->hidden[model],
+                              b->vocabulary[model],
+                              b->program->targets,
+                              own->u,
+                              own->v,
+                              own->s,
+                              other->u,
+                              other->v,
+                              other->s};
+    return lathe_graph_node(b->build.graph, LATHE_OP_HEAD_DIVERGENCE, &attrs, in, 11, out, 1, -1,
                             "divergence");
 }
 

@@ -1,24 +1,24 @@
 /* HEAD_DIVERGENCE and its derivative. The logits of all rows are never in memory at once.
  *
  * Rows with a target are processed in chunks of `rows` (the last chunk is padded with zero rows);
- * rows without a target cost nothing. Two products give the logits of both models for a chunk; one
- * pass over each row gives the sums of exp, a second the divergence, a third turns the first
- * model's logits into their gradient, in place. Elements are computed in f32, 512 at a time, and
- * their sums added in double.
+ * rows without a target cost nothing. Products give the logits of both models for a chunk
+ * (head_terms.h); one pass over each row gives the sums of exp, a second the divergence, a third
+ * turns the first model's logits into their gradient, in place. Elements are computed in f32, 512
+ * at a time, and their sums added in double.
  *
+ *   l = (x W^T + u v^T) * s, with factors s
  *   s = l/T or cap*tanh(l/cap)/T     p = softmax(s)  q = softmax of the other model's s
  *   beta 0   KL(q || p)              ds = p - q
  *   else     m = beta q + (1-beta) p, or q for beta 1
  *            beta KL(q || m) + (1-beta) KL(p || m), or KL(p || q)
  *            ds = (1-beta, or 1) p (log p - log m - KL(p || m))
  *
- *   scratch: | product | logits | other logits | x rows | other rows | dx rows f32 | row list |
- *            targets |
+ *   scratch: | product | head_terms | those of the other model | row list |
  */
 #include <math.h>
 
 #include "element.h"
-#include "product.h"
+#include "head_terms.h"
 #include "vecmath.h"
 
 #define LOGITS_BYTES ((int64_t)128 << 20) /* of both models' logits, about */
@@ -28,20 +28,23 @@
 
 /* One of the two models. */
 typedef struct side {
-    int64_t c;
-    int32_t dtype;
+    head_terms head;
     float cap;
-    cpu_product *logits;
-    int64_t logits_at, x_at; /* offsets in scratch */
 } side;
 
 typedef struct divergence {
     int64_t n, v, rows;
     int32_t backward;
     side own, other;
-    cpu_product *dx, *dw;
-    int64_t dx_at, list_at;
+    int64_t list_at;
 } divergence;
+
+/* The logits of a model, [rows,v]. */
+typedef struct side_logits {
+    void *data;
+    int32_t dtype;
+    float cap;
+} side_logits;
 
 typedef struct divergence_run {
     lathe_kernel *k;
@@ -50,16 +53,15 @@ typedef struct divergence_run {
     char *scratch;
     int32_t *list; /* rows that have a target, in order */
     int64_t n_listed;
-    int64_t from, count; /* the chunk's part of the list */
+    head_chunk chunk;
+    side_logits own, other; /* of the chunk */
 } divergence_run;
 
 static void release(lathe_kernel *k)
 {
     divergence *s = k->state;
-    cpu_product_destroy(k->device, s->own.logits);
-    cpu_product_destroy(k->device, s->other.logits);
-    cpu_product_destroy(k->device, s->dx);
-    cpu_product_destroy(k->device, s->dw);
+    cpu_head_terms_fini(k->device, &s->own.head);
+    cpu_head_terms_fini(k->device, &s->other.head);
     k->host->free(s);
 }
 
@@ -68,7 +70,7 @@ static int64_t choose_rows(const lathe_kernel *k, const divergence *s)
     int64_t rows = k->attrs.chunk_rows;
     if (rows < 1) {
         const int64_t each =
-            s->v * (lathe_dtype_bytes(s->own.dtype) + lathe_dtype_bytes(s->other.dtype));
+            cpu_head_terms_row_bytes(&s->own.head) + cpu_head_terms_row_bytes(&s->other.head);
         rows = each > 0 ? LOGITS_BYTES / each / 64 * 64 : MOST_ROWS;
         rows = rows < LEAST_ROWS ? LEAST_ROWS : rows > MOST_ROWS ? MOST_ROWS : rows;
     }
@@ -76,71 +78,6 @@ static int64_t choose_rows(const lathe_kernel *k, const divergence *s)
         rows = s->n;
     const int64_t chunks = (s->n + rows - 1) / rows;
     return (s->n + chunks - 1) / chunks; /* chunks of equal size need little padding */
-}
-
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static lathe_status make_logits(lathe_kernel *k, const divergence *s, side *of, int64_t *io_scratch)
-{
-    int64_t bytes = 0;
-    const matmul_spec logits = {.m = s->rows,
-                                .n = s->v,
-                                .k = of->c,
-                                .a_dtype = of->dtype,
-                                .b_dtype = of->dtype,
-                                .c_dtype = of->dtype,
-                                .trans_b = 1,
-                                .may_overwrite = 1,
-                                .alpha = 1.0};
-    LATHE_TRY(cpu_product_create(k->device, &logits, &of->logits, &bytes));
-    *io_scratch = most(*io_scratch, bytes);
-    return LATHE_OK;
-}
-
-static lathe_status make_gradients(lathe_kernel *k, divergence *s, int64_t *io_scratch)
-{
-    int64_t bytes[2] = {0, 0};
-    const matmul_spec dx = {.m = s->rows,
-                            .n = s->own.c,
-                            .k = s->v,
-                            .a_dtype = s->own.dtype,
-                            .b_dtype = s->own.dtype,
-                            .c_dtype = LATHE_F32,
-                            .may_overwrite = 1,
-                            .alpha = 1.0};
-    const matmul_spec dw = {.m = s->v,
-                            .n = s->own.c,
-                            .k = s->rows,
-                            .a_dtype = s->own.dtype,
-                            .b_dtype = s->own.dtype,
-                            .c_dtype = LATHE_F32,
-                            .trans_a = 1,
-                            .may_overwrite = 1,
-                            .may_accumulate = 1,
-                            .alpha = 1.0};
-    if (s->backward && kernel_has_out(k, 1))
-        LATHE_TRY(cpu_product_create(k->device, &dx, &s->dx, &bytes[0]));
-    if (s->backward && kernel_has_out(k, 2))
-        LATHE_TRY(cpu_product_create(k->device, &dw, &s->dw, &bytes[1]));
-    *io_scratch = most(*io_scratch, most(bytes[0], bytes[1]));
-    return LATHE_OK;
-}
-
-static int64_t carve(int64_t *io_at, int64_t bytes)
-{
-    const int64_t at_byte = cpu_round_up(*io_at, 64);
-    *io_at = at_byte + bytes;
-    return at_byte;
-}
-
-static void lay_out(divergence *s, side *of, int64_t *io_at)
-{
-    const int64_t element = lathe_dtype_bytes(of->dtype);
-    of->logits_at = carve(io_at, s->rows * s->v * element);
-    of->x_at = carve(io_at, s->rows * of->c * element);
 }
 
 static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
@@ -152,28 +89,28 @@ static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
     *s = (divergence){.n = lathe_desc_count(&k->in[4]),
                       .v = k->in[1].dims[0],
                       .backward = k->op_id == LATHE_OP_HEAD_DIVERGENCE_BWD,
-                      .own = {k->in[1].dims[1], k->in[0].dtype, k->attrs.softcap, NULL, 0, 0},
-                      .other = {k->in[3].dims[1], k->in[2].dtype, k->attrs.scale, NULL, 0, 0}};
-    s->rows = choose_rows(k, s);
+                      .own.cap = k->attrs.softcap,
+                      .other.cap = k->attrs.scale};
+    const int32_t in_u = s->backward ? 6 : 5;
+    cpu_head_terms_find(k, &s->own.head, 0, in_u, s->backward);
+    cpu_head_terms_find(k, &s->other.head, 2, in_u + 3, 0);
+    s->rows = s->own.head.rows = s->other.head.rows = choose_rows(k, s);
     int64_t end = 0;
-    LATHE_TRY(make_logits(k, s, &s->own, &end));
-    LATHE_TRY(make_logits(k, s, &s->other, &end));
-    LATHE_TRY(make_gradients(k, s, &end));
-    lay_out(s, &s->own, &end);
-    lay_out(s, &s->other, &end);
-    s->dx_at = carve(&end, s->dx != NULL ? s->rows * s->own.c * 4 : 0);
-    s->list_at = carve(&end, s->n * 4);
-    *out_scratch = end;
+    LATHE_TRY(cpu_head_terms_products(k, &s->own.head, &end));
+    LATHE_TRY(cpu_head_terms_products(k, &s->other.head, &end));
+    cpu_head_terms_lay_out(&s->own.head, &end);
+    cpu_head_terms_lay_out(&s->other.head, &end);
+    s->list_at = cpu_round_up(end, 64);
+    *out_scratch = s->list_at + s->n * 4;
     return LATHE_OK;
 }
 
-/* Lists the rows with a target. The others get 0 and, unless dx is added to, dx 0. */
+/* Lists the rows with a target. The others get 0, and gradients of 0 unless these are added to. */
 static lathe_status list_rows(divergence_run *r)
 {
     const divergence *s = r->s;
     const int32_t *targets = r->a->in[4];
     float *out = r->a->out[0];
-    const size_t row_bytes = (size_t)(s->own.c * lathe_dtype_bytes(s->own.dtype));
     for (int64_t i = 0; i < s->n; i++) {
         if (targets[i] < -1 || targets[i] >= s->v)
             return lathe_fail(r->k->host, LATHE_E_ARG,
@@ -185,22 +122,9 @@ static lathe_status list_rows(divergence_run *r)
         }
         if (!(r->a->accumulate & 1u))
             out[i] = 0.0f;
-        if (s->dx != NULL && !(r->a->accumulate & 2u))
-            memset(at_mut(r->a->out[1], i * s->own.c, s->own.dtype), 0, row_bytes);
+        cpu_head_terms_skip_row(&s->own.head, r->a, i);
     }
     return LATHE_OK;
-}
-
-/* The chunk's rows of x, gathered and padded. */
-static const void *gather(const divergence_run *r, const side *of, const void *x)
-{
-    const int64_t row_bytes = of->c * lathe_dtype_bytes(of->dtype);
-    char *to = r->scratch + of->x_at;
-    for (int64_t i = 0; i < r->count; i++)
-        memcpy(to + i * row_bytes, (const char *)x + r->list[r->from + i] * row_bytes,
-               (size_t)row_bytes);
-    memset(to + r->count * row_bytes, 0, (size_t)((r->s->rows - r->count) * row_bytes));
-    return to;
 }
 
 /* ---- one row ---- */
@@ -217,10 +141,10 @@ CPU_INLINE void load_scaled(const void *l, int64_t n, float cap, float scale, fl
 }
 
 /* Scaled logits first .. first + n - 1 of row r of a model. */
-static void load(const divergence_run *r, const side *of, int64_t row, int64_t first, int64_t n,
-                 float *out)
+static void load(const divergence_run *r, const side_logits *of, int64_t row, int64_t first,
+                 int64_t n, float *out)
 {
-    const void *l = at(r->scratch + of->logits_at, row * r->s->v + first, of->dtype);
+    const void *l = at(of->data, row * r->s->v + first, of->dtype);
     const float scale = (float)(1.0 / r->k->attrs.alpha);
     CPU_BY_DTYPE(of->dtype, load_scaled, l, n, of->cap, scale, out);
 }
@@ -231,7 +155,7 @@ static int64_t tile_of(const divergence_run *r, int64_t first)
 }
 
 /* Log of the sum of exp(s) over the vocabulary. */
-static double log_sum(const divergence_run *r, const side *of, int64_t row)
+static double log_sum(const divergence_run *r, const side_logits *of, int64_t row)
 {
     float s[TILE], top = -INFINITY;
     double sum = 0.0;
@@ -295,8 +219,8 @@ static const float *tile(const divergence_run *r, const sums *u, int64_t row, in
                          int64_t n, float *logp, float *logq, float *logm)
 {
     const float beta = (float)r->k->attrs.beta;
-    load(r, &r->s->own, row, first, n, logp);
-    load(r, &r->s->other, row, first, n, logq);
+    load(r, &r->own, row, first, n, logp);
+    load(r, &r->other, row, first, n, logq);
     to_log(logp, n, u->lse);
     to_log(logq, n, u->other_lse);
     if (beta <= 0.0f)
@@ -311,8 +235,8 @@ static float observe(const divergence_run *r, int64_t row, sums *u)
 {
     const double beta = r->k->attrs.beta;
     float logp[TILE], logq[TILE], logm[TILE];
-    *u = (sums){.lse = (float)log_sum(r, &r->s->own, row),
-                .other_lse = (float)log_sum(r, &r->s->other, row)};
+    *u = (sums){.lse = (float)log_sum(r, &r->own, row),
+                .other_lse = (float)log_sum(r, &r->other, row)};
     for (int64_t first = 0; first < r->s->v; first += TILE) {
         const int64_t n = tile_of(r, first);
         const float *m = tile(r, u, row, first, n, logp, logq, logm);
@@ -340,12 +264,12 @@ static void gradient(const divergence_run *r, int64_t row, const sums *u, float 
     const double beta = r->k->attrs.beta, share = beta >= 1.0 ? 1.0 : 1.0 - beta;
     const float scale = (float)((double)dy / r->k->attrs.alpha * (beta <= 0.0 ? 1.0 : share));
     const float of_p = (float)u->of_p;
-    const side *own = &r->s->own;
+    const side_logits *own = &r->own;
     float logp[TILE], logq[TILE], logm[TILE];
     for (int64_t first = 0; first < r->s->v; first += TILE) {
         const int64_t n = tile_of(r, first);
         const float *m = tile(r, u, row, first, n, logp, logq, logm);
-        void *l = at_mut(r->scratch + own->logits_at, row * r->s->v + first, own->dtype);
+        void *l = at_mut(own->data, row * r->s->v + first, own->dtype);
         for (int64_t i = 0; i < n; i++) {
             const float p = cpu_exp(logp[i]);
             logq[i] = beta <= 0.0 ? scale * (p - cpu_exp(logq[i]))
@@ -367,12 +291,12 @@ static void compute_rows(void *arg, int64_t begin, int64_t end, int32_t worker)
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         sums u;
-        if (i >= r->count) { /* padding */
-            memset(at_mut(r->scratch + s->own.logits_at, i * s->v, s->own.dtype), 0,
-                   (size_t)(s->v * lathe_dtype_bytes(s->own.dtype)));
+        if (i >= r->chunk.count) { /* padding */
+            memset(at_mut(r->own.data, i * s->v, r->own.dtype), 0,
+                   (size_t)(s->v * lathe_dtype_bytes(r->own.dtype)));
             continue;
         }
-        const int64_t row = r->list[r->from + i];
+        const int64_t row = r->list[r->chunk.from + i];
         const float y = observe(r, i, &u);
         st(out, row, LATHE_F32, (r->a->accumulate & 1u) != 0, y);
         if (dy != NULL)
@@ -382,26 +306,18 @@ static void compute_rows(void *arg, int64_t begin, int64_t end, int32_t worker)
 
 static lathe_status run_chunk(divergence_run *r)
 {
-    divergence *s = r->s;
-    const lathe_kernel_args *a = r->a;
-    cpu_device *device = r->k->device;
-    void *logits = r->scratch + s->own.logits_at;
-    float *dx = (float *)(void *)(r->scratch + s->dx_at);
-    const void *x = gather(r, &s->own, a->in[0]), *y = gather(r, &s->other, a->in[2]);
-    LATHE_TRY(cpu_product_run(device, s->own.logits, x, a->in[1], NULL, logits, r->scratch, 0));
-    LATHE_TRY(cpu_product_run(device, s->other.logits, y, a->in[3], NULL,
-                              r->scratch + s->other.logits_at, r->scratch, 0));
-    device->host->parallel_for(s->rows, 1, compute_rows, r);
-    if (s->dx != NULL)
-        LATHE_TRY(cpu_product_run(device, s->dx, logits, a->in[1], NULL, dx, r->scratch, 0));
-    for (int64_t i = 0; s->dx != NULL && i < r->count; i++)
-        cpu_convert(device->host, at_mut(a->out[1], r->list[r->from + i] * s->own.c, s->own.dtype),
-                    s->own.dtype, dx + i * s->own.c, LATHE_F32, s->own.c,
-                    (a->accumulate & 2u) != 0);
-    if (s->dw != NULL)
-        LATHE_TRY(cpu_product_run(device, s->dw, logits, x, NULL, a->out[2], r->scratch,
-                                  r->from > 0 || (a->accumulate & 4u) != 0));
-    return LATHE_OK;
+    const divergence *s = r->s;
+    LATHE_TRY(cpu_head_terms_forward(&s->own.head, &r->chunk));
+    LATHE_TRY(cpu_head_terms_forward(&s->other.head, &r->chunk));
+    r->k->host->parallel_for(s->rows, 1, compute_rows, r);
+    return s->backward ? cpu_head_terms_backward(&s->own.head, &r->chunk) : LATHE_OK;
+}
+
+static side_logits logits_of(const side *of, char *scratch)
+{
+    side_logits out = {.cap = of->cap};
+    out.data = cpu_head_terms_logits(&of->head, scratch, &out.dtype);
+    return out;
 }
 
 static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
@@ -409,15 +325,18 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
     divergence *s = k->state;
     divergence_run r = {.k = k, .s = s, .a = a, .scratch = a->scratch};
     r.list = (int32_t *)(void *)(r.scratch + s->list_at);
+    r.own = logits_of(&s->own, r.scratch);
+    r.other = logits_of(&s->other, r.scratch);
     LATHE_TRY(list_rows(&r));
-    for (r.from = 0; r.from < r.n_listed; r.from += s->rows) {
-        r.count = r.n_listed - r.from < s->rows ? r.n_listed - r.from : s->rows;
+    for (int64_t from = 0; from < r.n_listed; from += s->rows) {
+        const int64_t count = r.n_listed - from < s->rows ? r.n_listed - from : s->rows;
+        r.chunk = (head_chunk){k, a, r.scratch, r.list, from, count};
         LATHE_TRY(run_chunk(&r));
     }
-    if (r.n_listed == 0 && s->dw != NULL && !(a->accumulate & 4u))
-        memset(a->out[2], 0, (size_t)(s->v * s->own.c) * sizeof(float));
+    if (r.n_listed == 0)
+        cpu_head_terms_skip_all(&s->own.head, a);
     return LATHE_OK;
 }
 
 const kernel_op CPU_OP(HEAD_DIVERGENCE) = {prepare, run, release, 0};
-const kernel_op CPU_OP(HEAD_DIVERGENCE_BWD) = {prepare, run, release, 7};
+const kernel_op CPU_OP(HEAD_DIVERGENCE_BWD) = {prepare, run, release, 31};

@@ -139,11 +139,16 @@ static void find_pairs(const lathe_kernel *k, head *s)
     s->n_pairs = has_more ? 2 : 1;
     s->in_s = kernel_has_in(k, u + 2) ? u + 2 : -1;
     s->out_ds = s->in_s >= 0 && s->backward && kernel_has_out(k, 4) ? 4 : -1;
-    s->pairs[0] = (head_pair){
-        .c = k->in[1].dims[1], .in_x = 0, .in_w = 1, .out_dx = dx, .out_dw = has_more ? -1 : dw};
+    s->pairs[0] = (head_pair){.c = k->in[1].dims[1],
+                              .by_blocks = 1,
+                              .in_x = 0,
+                              .in_w = 1,
+                              .out_dx = dx,
+                              .out_dw = has_more ? -1 : dw};
     if (has_more)
         s->pairs[1] = (head_pair){.c = k->in[u + 1].dims[1],
                                   .adds = 1,
+                                  .by_blocks = 1,
                                   .in_x = u,
                                   .in_w = u + 1,
                                   .out_dx = du,

@@ -4,7 +4,7 @@
 lathe_status cpu_head_pair_products(lathe_kernel *k, head_pair *pair, int i, int64_t rows,
                                     int64_t width, int64_t *io_scratch)
 {
-    const int32_t dtype = k->in[0].dtype;
+    const int32_t dtype = k->in[pair->in_x].dtype;
     int64_t bytes[3] = {0, 0, 0};
     const matmul_spec logits = {.m = rows,
                                 .n = width,
@@ -25,7 +25,7 @@ lathe_status cpu_head_pair_products(lathe_kernel *k, head_pair *pair, int i, int
                             .b_dtype = dtype,
                             .c_dtype = LATHE_F32,
                             .may_overwrite = 1,
-                            .may_accumulate = 1,
+                            .may_accumulate = pair->by_blocks,
                             .alpha = 1.0};
     if (pair->out_dx >= 0)
         LATHE_TRY(cpu_product_create(k->device, &dx, &pair->dx[i], &bytes[1]));

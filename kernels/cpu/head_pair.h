@@ -10,6 +10,7 @@ typedef struct head_pair {
     int64_t c;
     int32_t in_x, in_w, out_dx, out_dw;     /* numbers of inputs and outputs; -1: not wanted */
     int32_t adds;                           /* 1: its logits are added to those of a term before */
+    int32_t by_blocks;                      /* 1: dx is added to over blocks of the vocabulary */
     cpu_product *logits[2], *dx[2], *dw[2]; /* [1]: for the last block, if it is narrower */
     int64_t x_at, dx_at;                    /* offsets in scratch */
 } head_pair;

@@ -1,22 +1,23 @@
 /* HEAD_PICK and its derivative. The logits of all rows are never in memory at once.
  *
  * Rows that pick a token are processed in chunks of `rows` (the last chunk is padded with zero
- * rows); other rows cost nothing. A product gives the logits of a chunk; passes over each row give
- * the maximum, the sums of exp, and the gradient in place of the logits. Elements are computed in
- * f32, 512 at a time, and their sums added in double. A row's ids are sorted first, so that a tile
- * finds its own, and the sum over the other tokens has no subtraction.
+ * rows); other rows cost nothing. Products give the logits of a chunk (head_terms.h); passes over
+ * each row give the maximum, the sums of exp, and the gradient in place of the logits. Elements are
+ * computed in f32, 512 at a time, and their sums added in double. A row's ids are sorted first, so
+ * that a tile finds its own, and the sum over the other tokens has no subtraction.
  *
+ *   l = (x W^T + u v^T) * s
  *   s = l/T or cap*tanh(l/cap)/T     P: the tokens that the row picks; R: the others
  *   y[j] = s[id j] - lse, lse over P and R (beta 1: over P)     y[K] = log sum over R - lse
  *   ds[v] = sum of dy[j] with id j = v - (sum of dy) p[v] + (v in R: dy[K] p[v] / sum of p over R)
  *
- *   scratch: | product | logits | x rows | dx rows f32 | row list | sorted ids of each row |
+ *   scratch: | product | head_terms | row list | sorted ids of each row |
  */
 #include <float.h>
 #include <math.h>
 
 #include "element.h"
-#include "product.h"
+#include "head_terms.h"
 #include "vecmath.h"
 
 #define LOGITS_BYTES ((int64_t)128 << 20) /* about */
@@ -25,11 +26,10 @@
 #define TILE 512 /* elements in f32 at a time */
 
 typedef struct pick {
-    int64_t n, c, v, k, columns;
-    int64_t rows; /* of a chunk */
-    int32_t dtype, backward, has_rest;
-    cpu_product *logits, *dx, *dw;
-    int64_t logits_at, x_at, dx_at, list_at, order_at; /* offsets in scratch */
+    int64_t n, v, k, columns;
+    int32_t backward, has_rest;
+    head_terms head;
+    int64_t list_at, order_at; /* offsets in scratch */
 } pick;
 
 typedef struct pick_run {
@@ -39,15 +39,15 @@ typedef struct pick_run {
     char *scratch;
     int32_t *list; /* rows that pick a token, in order */
     int64_t n_listed;
-    int64_t from, count; /* the chunk's part of the list */
+    head_chunk chunk;
+    void *logits; /* of the chunk */
+    int32_t dtype;
 } pick_run;
 
 static void release(lathe_kernel *k)
 {
     pick *s = k->state;
-    cpu_product_destroy(k->device, s->logits);
-    cpu_product_destroy(k->device, s->dx);
-    cpu_product_destroy(k->device, s->dw);
+    cpu_head_terms_fini(k->device, &s->head);
     k->host->free(s);
 }
 
@@ -56,54 +56,13 @@ static int64_t choose_rows(const lathe_kernel *k, const pick *s)
     int64_t rows = k->attrs.chunk_rows;
     if (rows < 1) {
         /* dtype was checked. NOLINTNEXTLINE(clang-analyzer-core.DivideZero) */
-        rows = LOGITS_BYTES / (s->v * lathe_dtype_bytes(s->dtype)) / 64 * 64;
+        rows = LOGITS_BYTES / cpu_head_terms_row_bytes(&s->head) / 64 * 64;
         rows = rows < LEAST_ROWS ? LEAST_ROWS : rows > MOST_ROWS ? MOST_ROWS : rows;
     }
     if (rows > s->n)
         rows = s->n;
     const int64_t chunks = (s->n + rows - 1) / rows;
     return (s->n + chunks - 1) / chunks; /* chunks of equal size need little padding */
-}
-
-static lathe_status make_products(lathe_kernel *k, pick *s, int64_t *out_scratch)
-{
-    int64_t bytes[3] = {0, 0, 0};
-    const matmul_spec logits = {.m = s->rows,
-                                .n = s->v,
-                                .k = s->c,
-                                .a_dtype = s->dtype,
-                                .b_dtype = s->dtype,
-                                .c_dtype = s->dtype,
-                                .trans_b = 1,
-                                .may_overwrite = 1,
-                                .alpha = 1.0};
-    const matmul_spec dx = {.m = s->rows,
-                            .n = s->c,
-                            .k = s->v,
-                            .a_dtype = s->dtype,
-                            .b_dtype = s->dtype,
-                            .c_dtype = LATHE_F32,
-                            .may_overwrite = 1,
-                            .alpha = 1.0};
-    const matmul_spec dw = {.m = s->v,
-                            .n = s->c,
-                            .k = s->rows,
-                            .a_dtype = s->dtype,
-                            .b_dtype = s->dtype,
-                            .c_dtype = LATHE_F32,
-                            .trans_a = 1,
-                            .may_overwrite = 1,
-                            .may_accumulate = 1,
-                            .alpha = 1.0};
-    LATHE_TRY(cpu_product_create(k->device, &logits, &s->logits, &bytes[0]));
-    if (s->backward && kernel_has_out(k, 1))
-        LATHE_TRY(cpu_product_create(k->device, &dx, &s->dx, &bytes[1]));
-    if (s->backward && kernel_has_out(k, 2))
-        LATHE_TRY(cpu_product_create(k->device, &dw, &s->dw, &bytes[2]));
-    *out_scratch = 0;
-    for (int j = 0; j < 3; j++)
-        *out_scratch = bytes[j] > *out_scratch ? bytes[j] : *out_scratch;
-    return LATHE_OK;
 }
 
 static int64_t carve(int64_t *io_at, int64_t bytes)
@@ -120,22 +79,18 @@ static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
         return lathe_fail(k->host, LATHE_E_NOMEM, "%s: no memory for its state", kernel_op_name(k));
     k->state = s;
     *s = (pick){.n = k->in[2].dims[0],
-                .c = k->in[1].dims[1],
                 .v = k->in[1].dims[0],
                 .k = k->in[2].dims[1],
-                .dtype = k->in[0].dtype,
                 .backward = k->op_id == LATHE_OP_HEAD_PICK_BWD,
                 .has_rest = k->attrs.beta <= 0.0};
     s->columns = s->k + s->has_rest;
-    s->rows = choose_rows(k, s);
-    const int64_t element = lathe_dtype_bytes(s->dtype);
+    cpu_head_terms_find(k, &s->head, 0, s->backward ? 4 : 3, s->backward);
+    s->head.rows = choose_rows(k, s);
     int64_t end = 0;
-    LATHE_TRY(make_products(k, s, &end));
-    s->logits_at = carve(&end, s->rows * s->v * element);
-    s->x_at = carve(&end, s->rows * s->c * element);
-    s->dx_at = carve(&end, s->dx != NULL ? s->rows * s->c * 4 : 0);
+    LATHE_TRY(cpu_head_terms_products(k, &s->head, &end));
+    cpu_head_terms_lay_out(&s->head, &end);
     s->list_at = carve(&end, s->n * 4);
-    s->order_at = carve(&end, s->rows * s->k * 4);
+    s->order_at = carve(&end, s->head.rows * s->k * 4);
     *out_scratch = end;
     return LATHE_OK;
 }
@@ -156,11 +111,11 @@ static lathe_status check_row(const pick_run *r, int64_t i, int *out_picks)
     return LATHE_OK;
 }
 
-/* Lists the rows that pick a token. The others get 0 and, unless dx is added to, dx 0. */
+/* Lists the rows that pick a token. The others get 0, and gradients of 0 unless these are added to.
+ */
 static lathe_status list_rows(pick_run *r)
 {
     const pick *s = r->s;
-    const size_t row_bytes = (size_t)(s->c * lathe_dtype_bytes(s->dtype));
     for (int64_t i = 0; i < s->n; i++) {
         int picks = 0;
         LATHE_TRY(check_row(r, i, &picks));
@@ -170,23 +125,9 @@ static lathe_status list_rows(pick_run *r)
         }
         if (!(r->a->accumulate & 1u))
             memset((float *)r->a->out[0] + i * s->columns, 0, (size_t)s->columns * sizeof(float));
-        if (s->dx != NULL && !(r->a->accumulate & 2u))
-            memset(at_mut(r->a->out[1], i * s->c, s->dtype), 0, row_bytes);
+        cpu_head_terms_skip_row(&s->head, r->a, i);
     }
     return LATHE_OK;
-}
-
-/* The chunk's rows of x, gathered and padded. */
-static const void *gather(const pick_run *r)
-{
-    const pick *s = r->s;
-    const int64_t row_bytes = s->c * lathe_dtype_bytes(s->dtype);
-    char *to = r->scratch + s->x_at;
-    for (int64_t i = 0; i < r->count; i++)
-        memcpy(to + i * row_bytes, (const char *)r->a->in[0] + r->list[r->from + i] * row_bytes,
-               (size_t)row_bytes);
-    memset(to + r->count * row_bytes, 0, (size_t)((s->rows - r->count) * row_bytes));
-    return to;
 }
 
 /* ---- one row ---- */
@@ -253,9 +194,9 @@ CPU_INLINE void load_scaled(const void *l, int64_t n, float cap, float scale, fl
 static void load(const pick_run *r, int64_t row, int64_t first, int64_t n, float *out)
 {
     const pick *s = r->s;
-    const void *l = at(r->scratch + s->logits_at, row * s->v + first, s->dtype);
+    const void *l = at(r->logits, row * s->v + first, r->dtype);
     const float scale = (float)(1.0 / r->k->attrs.alpha);
-    CPU_BY_DTYPE(s->dtype, load_scaled, l, n, r->k->attrs.softcap, scale, out);
+    CPU_BY_DTYPE(r->dtype, load_scaled, l, n, r->k->attrs.softcap, scale, out);
 }
 
 static float load_one(const pick_run *r, const picked_row *p, int64_t j)
@@ -370,8 +311,8 @@ static void gradient(const pick_run *r, const picked_row *p, const float *dy)
                 g[i] = -scale * all * cpu_exp(logits[i] - p->lse);
             g[i] += scale * dy[p->order[j]];
         }
-        void *l = at_mut(r->scratch + s->logits_at, p->row * s->v + first, s->dtype);
-        CPU_BY_DTYPE(s->dtype, put_gradient, l, n, g, r->k->attrs.softcap);
+        void *l = at_mut(r->logits, p->row * s->v + first, r->dtype);
+        CPU_BY_DTYPE(r->dtype, put_gradient, l, n, g, r->k->attrs.softcap);
     }
 }
 
@@ -383,12 +324,12 @@ static void compute_rows(void *arg, int64_t begin, int64_t end, int32_t worker)
     const pick *s = r->s;
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
-        if (i >= r->count) { /* padding */
-            memset(at_mut(r->scratch + s->logits_at, i * s->v, s->dtype), 0,
-                   (size_t)(s->v * lathe_dtype_bytes(s->dtype)));
+        if (i >= r->chunk.count) { /* padding */
+            memset(at_mut(r->logits, i * s->v, r->dtype), 0,
+                   (size_t)(s->v * lathe_dtype_bytes(r->dtype)));
             continue;
         }
-        const int64_t row = r->list[r->from + i];
+        const int64_t row = r->list[r->chunk.from + i];
         picked_row p = {.row = i,
                         .ids = (const int32_t *)r->a->in[2] + row * s->k,
                         .order = (int32_t *)(void *)(r->scratch + s->order_at) + i * s->k};
@@ -401,39 +342,29 @@ static void compute_rows(void *arg, int64_t begin, int64_t end, int32_t worker)
 
 static lathe_status run_chunk(pick_run *r)
 {
-    pick *s = r->s;
-    const lathe_kernel_args *a = r->a;
-    cpu_device *device = r->k->device;
-    void *logits = r->scratch + s->logits_at;
-    float *dx = (float *)(void *)(r->scratch + s->dx_at);
-    const void *x = gather(r);
-    LATHE_TRY(cpu_product_run(device, s->logits, x, a->in[1], NULL, logits, r->scratch, 0));
-    device->host->parallel_for(s->rows, 1, compute_rows, r);
-    if (s->dx != NULL)
-        LATHE_TRY(cpu_product_run(device, s->dx, logits, a->in[1], NULL, dx, r->scratch, 0));
-    for (int64_t i = 0; s->dx != NULL && i < r->count; i++)
-        cpu_convert(device->host, at_mut(a->out[1], r->list[r->from + i] * s->c, s->dtype),
-                    s->dtype, dx + i * s->c, LATHE_F32, s->c, (a->accumulate & 2u) != 0);
-    if (s->dw != NULL)
-        LATHE_TRY(cpu_product_run(device, s->dw, logits, x, NULL, a->out[2], r->scratch,
-                                  r->from > 0 || (a->accumulate & 4u) != 0));
-    return LATHE_OK;
+    const head_terms *head = &r->s->head;
+    LATHE_TRY(cpu_head_terms_forward(head, &r->chunk));
+    r->k->host->parallel_for(head->rows, 1, compute_rows, r);
+    return r->s->backward ? cpu_head_terms_backward(head, &r->chunk) : LATHE_OK;
 }
 
 static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
 {
     pick *s = k->state;
+    const int64_t rows = s->head.rows;
     pick_run r = {.k = k, .s = s, .a = a, .scratch = a->scratch};
     r.list = (int32_t *)(void *)(r.scratch + s->list_at);
+    r.logits = cpu_head_terms_logits(&s->head, r.scratch, &r.dtype);
     LATHE_TRY(list_rows(&r));
-    for (r.from = 0; r.from < r.n_listed; r.from += s->rows) {
-        r.count = r.n_listed - r.from < s->rows ? r.n_listed - r.from : s->rows;
+    for (int64_t from = 0; from < r.n_listed; from += rows) {
+        const int64_t count = r.n_listed - from < rows ? r.n_listed - from : rows;
+        r.chunk = (head_chunk){k, a, r.scratch, r.list, from, count};
         LATHE_TRY(run_chunk(&r));
     }
-    if (r.n_listed == 0 && s->dw != NULL && !(a->accumulate & 4u))
-        memset(a->out[2], 0, (size_t)(s->v * s->c) * sizeof(float));
+    if (r.n_listed == 0)
+        cpu_head_terms_skip_all(&s->head, a);
     return LATHE_OK;
 }
 
 const kernel_op CPU_OP(HEAD_PICK) = {prepare, run, release, 0};
-const kernel_op CPU_OP(HEAD_PICK_BWD) = {prepare, run, release, 7};
+const kernel_op CPU_OP(HEAD_PICK_BWD) = {prepare, run, release, 31};

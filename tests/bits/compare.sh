@@ -98,7 +98,7 @@ options_without() { # SECTIONS(a|b) SETTINGS...
 # Trains a teacher for a step, and stores its numbers in the folder "stored".
 make_stored() { # TREE DEVICE SETTINGS...
     local plain stored
-    mapfile -t plain < <(options_without 'stage|teacher' "${@:3}")
+    mapfile -t plain < <(options_without 'adapter|stage|teacher' "${@:3}")
     mapfile -t stored < <(options_without teacher "${@:3}")
     lathe "$1" teacher.out train ../../run.toml --device.name "$2" --data.cache_dir cache "${plain[@]}" --stage.name sft \
         --train.max_steps 1 --model.seed 11 --checkpoint.dir teacher || return 1

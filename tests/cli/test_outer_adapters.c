@@ -158,6 +158,32 @@ Test(outer_adapters, targets_without_a_meaning_are_refused)
     expect(LATHE " validate lora.toml --adapter.modules_to_save '[\"lm_head\"]' 2>&1", 0, "valid");
 }
 
+/* The teacher is the model under the adapter, then a model that was merged from one, then what was
+ * stored of it; the folder of an adapter is none. */
+Test(outer_adapters, distillation_takes_an_adapted_head)
+{
+    put("pairs.jsonl", "{\"prompt\": \"a \", \"completion\": \"good cat\"}\n"
+                       "{\"prompt\": \"b \", \"completion\": \"no\"}\n");
+    cr_assert_eq(run("sed 's/embed_tokens/k_proj/; s/text.txt/pairs.jsonl/; "
+                     "s/^.adapter.$/[stage]\\nname = \"distill\"\\n[adapter]/' "
+                     "lora.toml >distill.toml; sed 's/\"lora\"/\"dora\"/' distill.toml "
+                     ">dora.toml"),
+                 0);
+    expect(LATHE " validate distill.toml --teacher.path base 2>&1", 0, "valid");
+    expect(LATHE " validate dora.toml --teacher.path base 2>&1", 0, "valid");
+    expect(LATHE " train dora.toml --teacher.path base 2>&1", 0, "step-00000004");
+    expect(LATHE " validate dora.toml --checkpoint.dir b --teacher.path out/step-00000004 2>&1", 2,
+           "--teacher.path: error: teacher.path = \"out/step-00000004\" holds an adapter, and a "
+           "teacher is a whole model; lathe merge makes one of it");
+    expect(LATHE " merge base out/step-00000004 -o merged 2>&1", 0, "merged");
+    expect(LATHE " train dora.toml --checkpoint.dir b --teacher.path merged 2>&1", 0,
+           "step-00000004");
+    expect(LATHE " logprobs dora.toml --teacher.path merged --top-k 5 -o top 2>&1", 0,
+           "targets of 2 examples");
+    expect(LATHE " train distill.toml --checkpoint.dir c --teacher.stored top 2>&1", 0,
+           "step-00000004");
+}
+
 /* Changes the first element of a tensor of a safetensors file. */
 static void change_first(const char *path, const char *tensor)
 {

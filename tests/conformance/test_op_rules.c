@@ -41,8 +41,10 @@ static int is_float(int32_t dtype)
 /* Whether an input may not be varied: an adapter of the head trains while its weight does not. */
 static int is_fixed(const built *b, int32_t op, int32_t i)
 {
-    if (i == 1 && (op == LATHE_OP_HEAD_LOGPROB || op == LATHE_OP_HEAD_ENTROPY) &&
-        b->p.in[3].dtype != LATHE_ABSENT)
+    const int is_head = op == LATHE_OP_HEAD_LOGPROB || op == LATHE_OP_HEAD_ENTROPY ||
+                        op == LATHE_OP_HEAD_PICK || op == LATHE_OP_HEAD_DIVERGENCE;
+    const int32_t u = op == LATHE_OP_HEAD_DIVERGENCE ? 5 : 3;
+    if (i == 1 && is_head && u < b->p.n_in && b->p.in[u].dtype != LATHE_ABSENT)
         return 1;
     return !is_float(b->p.in[i].dtype) || (lathe_op_info_get(op)->fixed_inputs & (1u << i)) != 0;
 }

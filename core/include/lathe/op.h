@@ -169,7 +169,7 @@ enum {
         LATHE_N_OPS
 };
 
-#define LATHE_OP_MAX_IN 8
+#define LATHE_OP_MAX_IN 12
 #define LATHE_OP_MAX_OUT 5
 
 /** Attributes of a node. An op reads those named in its row of the table above; the others are 0.

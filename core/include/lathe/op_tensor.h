@@ -42,14 +42,18 @@
  *  HEAD_ENTROPY  x c[N,C], W c[V,C], targets i32[N], u?, v?, s? -> h f32[N]
  *                h = -sum of p log p, p as in HEAD_LOGPROB, chunk_rows rows at a time; h = 0
  *                where the target is -1; other targets have no influence
- *  HEAD_DIVERGENCE  x c[N,C], W c[V,C], y d[N,D], U d[V,D], targets i32[N] -> k f32[N]
- *                how far p = softmax(softcap(x W^T)/alpha) is from q = softmax(softcap'(y U^T)
- *                /alpha) of another model, with its own dtype d and the cap softcap' = scale;
+ *  HEAD_DIVERGENCE  x c[N,C], W c[V,C], y d[N,D], U d[V,D], targets i32[N], u?, v?, s?, u'?, v'?,
+ *                s'? -> k f32[N]
+ *                how far p = softmax(softcap((x W^T + u v^T) * s)/alpha) is from q =
+ *                softmax(softcap'((y U^T + u' v'^T) * s')/alpha) of another model, with its own
+ *                dtype d and the cap softcap' = scale; u, v and s as in HEAD_LOGPROB, u' and v' of
+ *                dtype d;
  *                alpha: temperature; beta 0: KL(q || p), 1: KL(p || q), else beta KL(q || m) +
  *                (1-beta) KL(p || m), m = beta q + (1-beta) p; chunk_rows and targets as in
- *                HEAD_ENTROPY; y and U get no gradient
- *  HEAD_PICK     x c[N,C], W c[V,C], ids i32[N,K] -> y f32[N,K+1] or f32[N,K]
- *                p = softmax(softcap(x W^T)/alpha), chunk_rows rows at a time; alpha: temperature.
+ *                HEAD_ENTROPY; y, U, u', v' and s' get no gradient
+ *  HEAD_PICK     x c[N,C], W c[V,C], ids i32[N,K], u?, v?, s? -> y f32[N,K+1] or f32[N,K]
+ *                p = softmax(softcap((x W^T + u v^T) * s)/alpha), chunk_rows rows at a time; alpha:
+ *                temperature; u, v and s as in HEAD_LOGPROB.
  *                beta 0: y[n,j] = log p[ids[n,j]], y[n,K] = log of the probability of all tokens
  *                that row n does not pick, at least log(FLT_MIN), where it has no gradient; beta
  *                1: no column K, and p is normalised over the tokens that the row picks. An id -1
@@ -64,8 +68,9 @@
  *  Backward
  *  HEAD_ENTROPY_BWD  x, W, targets, dh f32[N], u?, v?, s? -> h f32[N], dx c[N,C], dW? f32[V,C]
  *                one pass over the chunks also gives the entropies; u, v, s as in HEAD_LOGPROB_BWD
- *  HEAD_DIVERGENCE_BWD  x, W, y, U, targets, dk f32[N] -> k f32[N], dx c[N,C], dW? f32[V,C]
- *  HEAD_PICK_BWD x, W, ids, dy -> y, dx c[N,C], dW? f32[V,C]
+ *  HEAD_DIVERGENCE_BWD  x, W, y, U, targets, dk f32[N], u?, v?, s?, u'?, v'?, s'? -> k f32[N], dx
+ *                c[N,C], dW?, du?, ds? as in HEAD_LOGPROB_BWD
+ *  HEAD_PICK_BWD x, W, ids, dy, u?, v?, s? -> y, dx c[N,C], dW?, du?, ds? as in HEAD_LOGPROB_BWD
  *  GELU_BWD      dy, x -> dx                               dy * (P(x) + x P'(x))
  *  ABS_BWD       dy, x -> dx                               dy * sign(x), 0 where x is 0
  *  TANH_BWD      dy, y -> dx                               dy * (1 - y^2); y = tanh(x)
@@ -129,14 +134,14 @@
     X(GELU, "gelu", 1, 1)                                                                          \
     X(GELU_BWD, "gelu_bwd", 2, 1)                                                                  \
     X(LINEARS, "linears", 7, 3)                                                                    \
-    X(HEAD_DIVERGENCE, "head_divergence", 5, 1)                                                    \
-    X(HEAD_DIVERGENCE_BWD, "head_divergence_bwd", 6, 3)                                            \
+    X(HEAD_DIVERGENCE, "head_divergence", 11, 1)                                                   \
+    X(HEAD_DIVERGENCE_BWD, "head_divergence_bwd", 12, 5)                                           \
     X(HEAD_SCORES, "head_scores", 1, 2)                                                            \
     X(UNIFORM_NOISE, "uniform_noise", 2, 1)                                                        \
     X(BLOCK_MATMUL, "block_matmul", 2, 1)                                                          \
     X(SKEW, "skew", 1, 1)                                                                          \
-    X(HEAD_PICK, "head_pick", 3, 1)                                                                \
-    X(HEAD_PICK_BWD, "head_pick_bwd", 4, 3)                                                        \
+    X(HEAD_PICK, "head_pick", 6, 1)                                                                \
+    X(HEAD_PICK_BWD, "head_pick_bwd", 7, 5)                                                        \
     X(SAMPLE, "sample", 6, 2)
 
 /* Columns of SAMPLE's `rows` and `how`. */

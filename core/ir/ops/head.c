@@ -4,8 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/error.h"
-#include "ir/ops/rules.h"
+#include "ir/ops/head_terms.h"
 #include "lathe/rng.h"
 
 static int32_t is_backward(const lathe_op_problem *p)
@@ -13,36 +12,11 @@ static int32_t is_backward(const lathe_op_problem *p)
     return p->op == LATHE_OP_HEAD_LOGPROB_BWD || p->op == LATHE_OP_HEAD_ENTROPY_BWD;
 }
 
-/* The input u; v and s are the next ones. */
-static int32_t input_u(int32_t op)
+static lathe__head_inputs inputs_of(const lathe_op_problem *p)
 {
-    return op == LATHE_OP_HEAD_LOGPROB_BWD || op == LATHE_OP_HEAD_ENTROPY_BWD ||
-                   op == LATHE_OP_HEAD_SAMPLE
-               ? 4
-               : 3;
-}
-
-/* Checks u and v, if they are there, and the shapes of their gradients. */
-static lathe_status infer_more(lathe_op_problem *p)
-{
-    const int32_t k = input_u(p->op);
-    const lathe_desc *x = lathe__in(p, 0), *u = lathe__in(p, k), *v = lathe__in(p, k + 1);
-    const lathe_desc *s = lathe__in(p, k + 2);
-    if (!u && !v && !s)
-        return LATHE_OK;
-    if (!u || !v || u->rank != 2 || v->rank != 2 || u->dims[1] != v->dims[1] ||
-        u->dtype != x->dtype || v->dtype != x->dtype || u->dims[0] != x->dims[0] ||
-        v->dims[0] != p->in[1].dims[0])
-        return lathe__bad_inputs(p, "u c[N,R] and v c[V,R] beside x, W and targets");
-    if (s && !lathe__is_vector(s, p->in[1].dims[0]))
-        return lathe__bad_inputs(p, "s f32[V] beside u and v");
-    if (is_backward(p)) {
-        p->out[2] = lathe__with_dtype(*v, LATHE_F32);
-        p->out[3] = *u;
-        if (s)
-            p->out[4] = *s;
-    }
-    return LATHE_OK;
+    const int has_fourth = is_backward(p) || p->op == LATHE_OP_HEAD_SAMPLE;
+    const lathe__head_inputs out = {0, has_fourth ? 4 : 3};
+    return out;
 }
 
 static lathe_status infer(lathe_op_problem *p)
@@ -55,8 +29,7 @@ static lathe_status infer(lathe_op_problem *p)
     if (is_backward(p)) {
         if (!lathe__in(p, 3) || !lathe__is_vector(lathe__in(p, 3), x->dims[0]))
             return lathe__bad_inputs(p, "the gradient f32[N] beside x, W and targets");
-        p->out[1] = *x;
-        p->out[2] = lathe__with_dtype(*w, LATHE_F32);
+        lathe__head_infer_gradients(p, inputs_of(p));
     }
     if (p->op == LATHE_OP_HEAD_EVAL) {
         p->out[1] = p->out[0];
@@ -68,75 +41,33 @@ static lathe_status infer(lathe_op_problem *p)
             return lathe__bad_inputs(p, "rng i64[5] beside x, W and targets");
         p->out[0] = lathe__with_dtype(p->out[0], LATHE_I32);
     }
-    return infer_more(p);
+    return lathe__head_infer(p, inputs_of(p));
 }
 
 static void derive(lathe_tape *t, const lathe_ir_node *n, lathe_val dy)
 {
-    const lathe_val u = n->in[3], v = n->in[4], s = n->in[5];
-    const lathe_val in[7] = {n->in[0], n->in[1], n->in[2], dy, u, v, s};
-    const lathe_val targets[5] = {n->out[0], n->in[0], u == LATHE_NONE ? n->in[1] : v, u, s};
     const int32_t op =
         n->op == LATHE_OP_HEAD_LOGPROB ? LATHE_OP_HEAD_LOGPROB_BWD : LATHE_OP_HEAD_ENTROPY_BWD;
-    if (u != LATHE_NONE && lathe__needs(t, n->in[1]) && t->status == LATHE_OK)
-        t->status = lathe_error(LATHE_E_UNSUPPORTED,
-                                "the head's weight trains, and an adapter adds to the head too: "
-                                "train one of the two");
-    /* output 0 repeats the forward's result; it is not a gradient */
-    t->g->values[n->out[0]].needs_grad = 0;
-    lathe__emit(t, op, &n->attrs, in, 7, targets, 3, 5, n->label);
-    t->g->values[n->out[0]].needs_grad = 1;
-}
-
-/* Of u v^T. */
-static double flops_more(const lathe_op_problem *p)
-{
-    const lathe_desc *u = lathe__in(p, input_u(p->op));
-    return u ? 2.0 * (double)lathe_desc_count(u) * (double)p->in[1].dims[0] : 0.0;
+    lathe__head_derive(t, n, dy, op, 3, (lathe__head_inputs){0, 3});
 }
 
 static double flops(const lathe_op_problem *p)
 {
-    return 2.0 * (double)lathe_desc_count(&p->in[0]) * (double)p->in[1].dims[0] + flops_more(p);
+    return lathe__head_flops(p, inputs_of(p));
 }
 
-/* Computes the logits again, dx, and dW if wanted; with u and v, their gradients instead of dW. */
 static double flops_bwd(const lathe_op_problem *p)
 {
-    const double more = flops_more(p), products = more > 0.0 || !lathe__out(p, 2) ? 2.0 : 3.0;
-    return products * 2.0 * (double)lathe_desc_count(&p->in[0]) * (double)p->in[1].dims[0] +
-           more * (1.0 + (lathe__out(p, 2) ? 1.0 : 0.0) + (lathe__out(p, 3) ? 1.0 : 0.0));
-}
-
-/* Checks u, v and s; *out_r: the columns of u and v, 0 if they are not there. */
-static lathe_status check_more(const lathe_op_problem *p, int64_t *out_r)
-{
-    const int32_t k = input_u(p->op);
-    *out_r = 0;
-    if (!lathe__in(p, k) && !lathe__in(p, k + 1) && !lathe__in(p, k + 2))
-        return LATHE_OK;
-    if (!lathe__in(p, k) || !lathe__in(p, k + 1) || p->in[k + 1].rank != 2 ||
-        p->in[k + 1].dims[1] < 1 || p->in[k + 1].dims[0] != p->in[1].dims[0])
-        return lathe__refuse_shape(p, "u must be [N, R] and v [V, R]");
-    *out_r = p->in[k + 1].dims[1];
-    LATHE_TRY(lathe__check_in(p, k, p->in[0].dtype, lathe_desc_count(&p->in[2]) * *out_r));
-    if (lathe__in(p, k + 2))
-        LATHE_TRY(lathe__check_in(p, k + 2, LATHE_F32, p->in[1].dims[0]));
-    return lathe__check_in(p, k + 1, p->in[0].dtype, p->in[1].dims[0] * *out_r);
+    return lathe__head_flops_bwd(p, inputs_of(p));
 }
 
 static lathe_status check(const lathe_op_problem *p)
 {
     if (p->in[1].rank != 2 || lathe_desc_count(&p->in[1]) < 1)
         return lathe__refuse_shape(p, "W must be [V, C], both at least 1");
-    const int64_t n = lathe_desc_count(&p->in[2]), v = p->in[1].dims[0], c = p->in[1].dims[1];
-    const int32_t dtype = p->in[0].dtype;
+    const int64_t n = lathe_desc_count(&p->in[2]);
     int64_t r = 0;
-    if (n < 1)
-        return lathe__refuse_shape(p, "there must be at least one row");
-    LATHE_TRY(check_more(p, &r));
-    LATHE_TRY(lathe__check_in(p, 0, LATHE__COMPUTE, n * c));
-    LATHE_TRY(lathe__check_in(p, 1, dtype, v * c));
+    LATHE_TRY(lathe__head_check(p, inputs_of(p), n, &r));
     LATHE_TRY(lathe__check_in(p, 2, LATHE_I32, n));
     if (p->op == LATHE_OP_HEAD_SAMPLE) {
         LATHE_TRY(lathe__check_in(p, 3, LATHE_I64, LATHE_RNG_COUNTER));
@@ -150,37 +81,7 @@ static lathe_status check(const lathe_op_problem *p)
     if (!is_backward(p))
         return LATHE_OK;
     LATHE_TRY(lathe__check_in(p, 3, LATHE_F32, n));
-    if (lathe__out(p, 1))
-        LATHE_TRY(lathe__check_out(p, 1, dtype, n * c));
-    if (lathe__out(p, 3) && r == 0)
-        return lathe__refuse_shape(p, "there is a gradient of u, and no u");
-    if (lathe__out(p, 3))
-        LATHE_TRY(lathe__check_out(p, 3, dtype, n * r));
-    if (lathe__out(p, 4) && !lathe__in(p, 6))
-        return lathe__refuse_shape(p, "there is a gradient of s, and no s");
-    if (lathe__out(p, 4))
-        LATHE_TRY(lathe__check_out(p, 4, LATHE_F32, v));
-    return lathe__out(p, 2) ? lathe__check_out(p, 2, LATHE_F32, v * (r > 0 ? r : c)) : LATHE_OK;
-}
-
-/* Logit v of row r before s and the cap. */
-static double product(const lathe_op_problem *p, double *const *in, int64_t r, int64_t v)
-{
-    const int32_t u = input_u(p->op);
-    const int64_t width = p->in[1].dims[1], rank = lathe__in(p, u) ? p->in[u].dims[1] : 0;
-    double x = 0.0;
-    for (int64_t i = 0; i < width; i++)
-        x += in[0][r * width + i] * in[1][v * width + i];
-    for (int64_t i = 0; i < rank; i++)
-        x += in[u][r * rank + i] * in[u + 1][v * rank + i];
-    return x;
-}
-
-/* Element v of s. */
-static double factor(const lathe_op_problem *p, double *const *in, int64_t v)
-{
-    const int32_t s = input_u(p->op) + 2;
-    return lathe__in(p, s) ? in[s][v] : 1.0;
+    return lathe__head_check_gradients(p, inputs_of(p), n, r);
 }
 
 /* Computes row r's logits, [V], and returns log(sum(exp)). */
@@ -190,35 +91,13 @@ static double logits_of(const lathe_op_problem *p, double *const *in, int64_t r,
     const double cap = (double)p->attrs.softcap;
     double top = -HUGE_VAL, sum = 0.0;
     for (int64_t v = 0; v < vocabulary; v++) {
-        const double x = factor(p, in, v) * product(p, in, r, v);
+        const double x = lathe__head_logit(p, in, inputs_of(p), r, v);
         logits[v] = cap > 0.0 ? cap * tanh(x / cap) : x;
         top = fmax(top, logits[v]);
     }
     for (int64_t v = 0; v < vocabulary; v++)
         sum += exp(logits[v] - top);
     return top + log(sum);
-}
-
-/* Adds the gradient g of row r's logit v to the outputs. */
-static void add_gradient(const lathe_op_problem *p, double *const *in, double *const *out,
-                         int64_t r, int64_t v, double g)
-{
-    const int32_t u = input_u(p->op);
-    const int64_t width = p->in[1].dims[1], rank = lathe__in(p, u) ? p->in[u].dims[1] : 0;
-    if (out[4] != NULL)
-        out[4][v] += g * product(p, in, r, v);
-    g *= factor(p, in, v);
-    for (int64_t i = 0; i < width; i++) {
-        out[1][r * width + i] += g * in[1][v * width + i];
-        if (out[2] != NULL && rank == 0)
-            out[2][v * width + i] += g * in[0][r * width + i];
-    }
-    for (int64_t i = 0; i < rank; i++) {
-        if (out[2] != NULL)
-            out[2][v * rank + i] += g * in[u][r * rank + i];
-        if (out[3] != NULL)
-            out[3][r * rank + i] += g * in[u + 1][v * rank + i];
-    }
 }
 
 static void head_backward_row(const lathe_op_problem *p, double *const *in, double *const *out,
@@ -229,7 +108,8 @@ static void head_backward_row(const lathe_op_problem *p, double *const *in, doub
     for (int64_t v = 0; v < vocabulary; v++) {
         const double slope = cap > 0.0 ? 1.0 - (logits[v] / cap) * (logits[v] / cap) : 1.0;
         const double hit = v == (int64_t)in[2][r] ? 1.0 : 0.0;
-        add_gradient(p, in, out, r, v, in[3][r] * (hit - exp(logits[v] - lse)) * slope);
+        lathe__head_add_gradient(p, in, out, inputs_of(p), r, v,
+                                 in[3][r] * (hit - exp(logits[v] - lse)) * slope);
     }
 }
 
@@ -246,7 +126,8 @@ static void entropy_row(const lathe_op_problem *p, double *const *in, double *co
     for (int64_t v = 0; is_backward(p) && v < vocabulary; v++) {
         const double slope = cap > 0.0 ? 1.0 - (logits[v] / cap) * (logits[v] / cap) : 1.0;
         const double logp = logits[v] - lse;
-        add_gradient(p, in, out, r, v, -in[3][r] * exp(logp) * (logp + entropy) * slope);
+        lathe__head_add_gradient(p, in, out, inputs_of(p), r, v,
+                                 -in[3][r] * exp(logp) * (logp + entropy) * slope);
     }
 }
 
@@ -355,13 +236,15 @@ static const lathe_op_case sample_cases[] = {
 
 LATHE_OP_DEFINE(HEAD_LOGPROB, .infer = infer, .derive = derive, .flops = flops, .check = check,
                 .exact = exact, .cases = logprob_cases);
-LATHE_OP_DEFINE(HEAD_LOGPROB_BWD, .accumulates = 1, .param_outputs = 20, .infer = infer,
-                .flops = flops_bwd, .check = check, .exact = exact, .cases = logprob_bwd_cases);
+LATHE_OP_DEFINE(HEAD_LOGPROB_BWD, .accumulates = 1, .param_outputs = LATHE__HEAD_PARAM_OUTPUTS,
+                .infer = infer, .flops = flops_bwd, .check = check, .exact = exact,
+                .cases = logprob_bwd_cases);
 LATHE_OP_DEFINE(HEAD_EVAL, .infer = infer, .flops = flops, .check = check, .exact = exact,
                 .cases = eval_cases);
 LATHE_OP_DEFINE(HEAD_SAMPLE, .infer = infer, .flops = flops, .check = check, .exact = exact,
                 .cases = sample_cases);
 LATHE_OP_DEFINE(HEAD_ENTROPY, .infer = infer, .derive = derive, .flops = flops, .check = check,
                 .exact = exact, .cases = logprob_cases);
-LATHE_OP_DEFINE(HEAD_ENTROPY_BWD, .accumulates = 1, .param_outputs = 20, .infer = infer,
-                .flops = flops_bwd, .check = check, .exact = exact, .cases = logprob_bwd_cases);
+LATHE_OP_DEFINE(HEAD_ENTROPY_BWD, .accumulates = 1, .param_outputs = LATHE__HEAD_PARAM_OUTPUTS,
+                .infer = infer, .flops = flops_bwd, .check = check, .exact = exact,
+                .cases = logprob_bwd_cases);

@@ -3,11 +3,25 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "ir/ops/rules.h"
+#include "ir/ops/head_terms.h"
 
 static int32_t is_backward(const lathe_op_problem *p)
 {
     return p->op == LATHE_OP_HEAD_DIVERGENCE_BWD;
+}
+
+/* Inputs of the model that learns. */
+static lathe__head_inputs own_of(const lathe_op_problem *p)
+{
+    const lathe__head_inputs out = {0, is_backward(p) ? 6 : 5};
+    return out;
+}
+
+/* Inputs of the model that it is compared with. */
+static lathe__head_inputs other_of(const lathe_op_problem *p)
+{
+    const lathe__head_inputs out = {2, is_backward(p) ? 9 : 8};
+    return out;
 }
 
 /* x c[N,C] and W c[V,C], at inputs i and i + 1 */
@@ -26,32 +40,26 @@ static lathe_status infer(lathe_op_problem *p)
         lathe_desc_count(targets) != p->in[0].dims[0])
         return lathe__bad_inputs(p, "x c[N,C], W c[V,C], y d[N,D], U d[V,D], targets i32[N]");
     p->out[0] = lathe_desc_1d(LATHE_F32, p->in[0].dims[0]);
+    LATHE_TRY(lathe__head_infer(p, own_of(p)));
+    LATHE_TRY(lathe__head_infer(p, other_of(p)));
     if (!is_backward(p))
         return LATHE_OK;
     if (!lathe__in(p, 5) || !lathe__is_vector(lathe__in(p, 5), p->in[0].dims[0]))
         return lathe__bad_inputs(p, "the gradient f32[N] after x, W, y, U and targets");
-    p->out[1] = p->in[0];
-    p->out[2] = lathe__with_dtype(p->in[1], LATHE_F32);
+    lathe__head_infer_gradients(p, own_of(p));
     return LATHE_OK;
 }
 
 static void derive(lathe_tape *t, const lathe_ir_node *n, lathe_val dy)
 {
-    const lathe_val in[6] = {n->in[0], n->in[1], n->in[2], n->in[3], n->in[4], dy};
-    const lathe_val targets[3] = {n->out[0], n->in[0], n->in[1]};
-    /* output 0 repeats the forward's result; it is not a gradient */
-    t->g->values[n->out[0]].needs_grad = 0;
-    lathe__emit(t, LATHE_OP_HEAD_DIVERGENCE_BWD, &n->attrs, in, 6, targets, 3, 3, n->label);
-    t->g->values[n->out[0]].needs_grad = 1;
+    lathe__head_derive(t, n, dy, LATHE_OP_HEAD_DIVERGENCE_BWD, 5, (lathe__head_inputs){0, 5});
 }
 
-/* The logits of both models; backward: dx, and dW if wanted. */
 static double flops(const lathe_op_problem *p)
 {
-    const double own = (double)lathe_desc_count(&p->in[0]) * (double)p->in[1].dims[0];
-    const double other = (double)lathe_desc_count(&p->in[2]) * (double)p->in[1].dims[0];
-    const double products = !is_backward(p) ? 1.0 : lathe__out(p, 2) ? 3.0 : 2.0;
-    return 2.0 * (products * own + other);
+    const double own =
+        is_backward(p) ? lathe__head_flops_bwd(p, own_of(p)) : lathe__head_flops(p, own_of(p));
+    return own + lathe__head_flops(p, other_of(p));
 }
 
 static lathe_status check(const lathe_op_problem *p)
@@ -59,39 +67,32 @@ static lathe_status check(const lathe_op_problem *p)
     if (p->in[1].rank != 2 || p->in[3].rank != 2 || lathe_desc_count(&p->in[1]) < 1 ||
         lathe_desc_count(&p->in[3]) < 1)
         return lathe__refuse_shape(p, "W and U must be matrices of at least one row and column");
-    const int64_t n = lathe_desc_count(&p->in[4]), v = p->in[1].dims[0], c = p->in[1].dims[1];
-    const int64_t d = p->in[3].dims[1];
-    if (n < 1)
-        return lathe__refuse_shape(p, "there must be at least one row");
+    const int64_t n = lathe_desc_count(&p->in[4]);
+    int64_t r = 0, other_r = 0;
+    if (p->in[3].dims[0] != p->in[1].dims[0])
+        return lathe__refuse_shape(p, "W and U must have the same number of rows");
     if (!(p->attrs.alpha > 0.0) || !(p->attrs.beta >= 0.0 && p->attrs.beta <= 1.0))
         return lathe__refuse_shape(p, "the temperature must be above 0, and beta from 0 to 1");
-    LATHE_TRY(lathe__check_in(p, 0, LATHE__COMPUTE, n * c));
-    LATHE_TRY(lathe__check_in(p, 1, p->in[0].dtype, v * c));
-    LATHE_TRY(lathe__check_in(p, 2, LATHE__COMPUTE, n * d));
-    LATHE_TRY(lathe__check_in(p, 3, p->in[2].dtype, v * d));
+    LATHE_TRY(lathe__head_check(p, own_of(p), n, &r));
+    LATHE_TRY(lathe__head_check(p, other_of(p), n, &other_r));
     LATHE_TRY(lathe__check_in(p, 4, LATHE_I32, n));
     LATHE_TRY(lathe__check_out(p, 0, LATHE_F32, n));
     if (!is_backward(p))
         return LATHE_OK;
     LATHE_TRY(lathe__check_in(p, 5, LATHE_F32, n));
-    if (lathe__out(p, 1))
-        LATHE_TRY(lathe__check_out(p, 1, p->in[0].dtype, n * c));
-    return lathe__out(p, 2) ? lathe__check_out(p, 2, LATHE_F32, v * c) : LATHE_OK;
+    return lathe__head_check_gradients(p, own_of(p), n, r);
 }
 
 /* ---- the exact result, in double ---- */
 
-/* Log-probabilities of row r of a head at inputs i and i + 1; slope: d (scaled logit) / d logit,
- * or NULL. */
-static void log_probabilities(const lathe_op_problem *p, double *const *in, int32_t i, int64_t r,
-                              double cap, double *logp, double *slope)
+/* Log-probabilities of row r of a model; slope: d (scaled logit) / d logit, or NULL. */
+static void log_probabilities(const lathe_op_problem *p, double *const *in, lathe__head_inputs h,
+                              int64_t r, double cap, double *logp, double *slope)
 {
-    const int64_t width = p->in[i + 1].dims[1], vocabulary = p->in[i + 1].dims[0];
+    const int64_t vocabulary = p->in[1].dims[0];
     double top = -HUGE_VAL, sum = 0.0;
     for (int64_t v = 0; v < vocabulary; v++) {
-        double x = 0.0;
-        for (int64_t k = 0; k < width; k++)
-            x += in[i][r * width + k] * in[i + 1][v * width + k];
+        const double x = lathe__head_logit(p, in, h, r, v);
         const double s = cap > 0.0 ? cap * tanh(x / cap) : x;
         logp[v] = s / p->attrs.alpha;
         top = fmax(top, logp[v]);
@@ -135,14 +136,8 @@ static double divergence(double beta, int64_t n, const double *logp, const doubl
 static void gradient_row(const lathe_op_problem *p, double *const *in, double *const *out,
                          int64_t r, const double *g, const double *slope)
 {
-    const int64_t width = p->in[1].dims[1], vocabulary = p->in[1].dims[0];
-    for (int64_t v = 0; v < vocabulary; v++)
-        for (int64_t i = 0; i < width; i++) {
-            const double dl = in[5][r] * g[v] * slope[v];
-            out[1][r * width + i] += dl * in[1][v * width + i];
-            if (out[2] != NULL)
-                out[2][v * width + i] += dl * in[0][r * width + i];
-        }
+    for (int64_t v = 0; v < p->in[1].dims[0]; v++)
+        lathe__head_add_gradient(p, in, out, own_of(p), r, v, in[5][r] * g[v] * slope[v]);
 }
 
 static void exact(const lathe_op_problem *p, double *const *in, double *const *out)
@@ -153,8 +148,8 @@ static void exact(const lathe_op_problem *p, double *const *in, double *const *o
     for (int64_t r = 0; logp != NULL && r < n; r++) {
         if (in[4][r] < 0.0)
             continue;
-        log_probabilities(p, in, 0, r, (double)p->attrs.softcap, logp, slope);
-        log_probabilities(p, in, 2, r, (double)p->attrs.scale, logq, NULL);
+        log_probabilities(p, in, own_of(p), r, (double)p->attrs.softcap, logp, slope);
+        log_probabilities(p, in, other_of(p), r, (double)p->attrs.scale, logq, NULL);
         out[0][r] = divergence(p->attrs.beta, v, logp, logq, g);
         if (is_backward(p))
             gradient_row(p, in, out, r, g, slope);
@@ -169,6 +164,15 @@ static const lathe_op_case cases[] = {
                     .beta = 1.0, .chunk_rows = 4),
     LATHE_CASE_WITH("c[3,8] c[130,8] f32[3,8] f32[130,8] i32[3]:t130", "f32[3]", 160, 8,
                     .alpha = 0.5, .beta = 0.3, .softcap = 2.0f, .scale = 3.0f),
+    LATHE_CASE_WITH("c[13,9] c[37,9] c[13,5] c[37,5] i32[13]:T37 c[13,3] c[37,3]", "f32[13]", 64, 8,
+                    .alpha = 1.0, .chunk_rows = 4),
+    LATHE_CASE_WITH("c[13,9] c[37,9] c[13,5] c[37,5] i32[13]:T37 c[13,3] c[37,3] f32[37] c[13,2] "
+                    "c[37,2] f32[37]",
+                    "f32[13]", 64, 8, .alpha = 2.0, .beta = 1.0, .chunk_rows = 4),
+    LATHE_CASE_WITH("c[3,8] c[130,8] f32[3,8] f32[130,8] i32[3]:t130 c[3,2] c[130,2] f32[130]",
+                    "f32[3]", 160, 8, .alpha = 0.5, .beta = 0.3, .softcap = 2.0f, .scale = 3.0f),
+    LATHE_CASE_WITH("c[3,8] c[130,8] f32[3,8] f32[130,8] i32[3]:t130 - - - f32[3,2] f32[130,2]",
+                    "f32[3]", 160, 8, .alpha = 0.5, .scale = 3.0f),
     LATHE_LAST_CASE,
 };
 
@@ -179,11 +183,22 @@ static const lathe_op_case bwd_cases[] = {
                     "f32[13] c[13,9] f32[37,9]", 96, 8, .alpha = 2.0, .beta = 1.0, .chunk_rows = 4),
     LATHE_CASE_WITH("c[3,8] c[40,8] f32[3,8] f32[40,8] i32[3]:t40 f32[3]", "f32[3] c[3,8] -", 96, 8,
                     .alpha = 1.5, .beta = 0.3, .softcap = 2.0f, .scale = 3.0f),
+    LATHE_CASE_WITH("c[13,9] c[37,9] c[13,5] c[37,5] i32[13]:T37 f32[13] c[13,3] c[37,3]",
+                    "f32[13] c[13,9] f32[37,3] c[13,3]", 96, 8, .alpha = 1.0, .chunk_rows = 4),
+    LATHE_CASE_WITH("c[13,9] c[37,9] c[13,5] c[37,5] i32[13]:T37 f32[13] c[13,3] c[37,3] f32[37] "
+                    "c[13,2] c[37,2] f32[37]",
+                    "f32[13] c[13,9] f32[37,3] c[13,3] f32[37]", 96, 8, .alpha = 2.0, .beta = 1.0,
+                    .chunk_rows = 4),
+    LATHE_CASE_WITH("c[3,8] c[40,8] f32[3,8] f32[40,8] i32[3]:t40 f32[3] c[3,5] c[40,5] f32[40]",
+                    "f32[3] c[3,8] - - f32[40]", 96, 8, .alpha = 1.5, .beta = 0.3, .softcap = 2.0f,
+                    .scale = 3.0f),
+    LATHE_CASE_WITH("c[13,9] c[37,9] c[13,5] c[37,5] i32[13]:T37 f32[13] - - - c[13,2] c[37,2]",
+                    "f32[13] c[13,9] f32[37,9]", 96, 8, .alpha = 1.0, .chunk_rows = 4),
     LATHE_LAST_CASE,
 };
 
 /* The second model is frozen: its inputs get no gradient. */
 LATHE_OP_DEFINE(HEAD_DIVERGENCE, .infer = infer, .derive = derive, .flops = flops, .check = check,
-                .exact = exact, .fixed_inputs = 0x1c, .cases = cases);
-LATHE_OP_DEFINE(HEAD_DIVERGENCE_BWD, .accumulates = 1, .param_outputs = 4, .infer = infer,
-                .flops = flops, .check = check, .exact = exact, .cases = bwd_cases);
+                .exact = exact, .fixed_inputs = 0x71c, .cases = cases);
+LATHE_OP_DEFINE(HEAD_DIVERGENCE_BWD, .accumulates = 1, .param_outputs = LATHE__HEAD_PARAM_OUTPUTS,
+                .infer = infer, .flops = flops, .check = check, .exact = exact, .cases = bwd_cases);

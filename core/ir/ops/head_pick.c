@@ -4,11 +4,17 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "ir/ops/rules.h"
+#include "ir/ops/head_terms.h"
 
 static int32_t is_backward(const lathe_op_problem *p)
 {
     return p->op == LATHE_OP_HEAD_PICK_BWD;
+}
+
+static lathe__head_inputs inputs_of(const lathe_op_problem *p)
+{
+    const lathe__head_inputs out = {0, is_backward(p) ? 4 : 3};
+    return out;
 }
 
 /* 1: y has a last column for the tokens that are not picked. */
@@ -26,30 +32,23 @@ static lathe_status infer(lathe_op_problem *p)
         return lathe__bad_inputs(p, "x c[N,C], W c[V,C], ids i32[N,K]");
     p->out[0] = lathe_desc_2d(LATHE_F32, x->dims[0], ids->dims[1] + has_rest(p));
     if (!is_backward(p))
-        return LATHE_OK;
+        return lathe__head_infer(p, inputs_of(p));
     const lathe_desc *dy = lathe__in(p, 3);
     if (!dy || dy->dtype != LATHE_F32 || !lathe__same_shape(dy, &p->out[0]))
         return lathe__bad_inputs(p, "the gradient of y beside x, W and ids");
-    p->out[1] = *x;
-    p->out[2] = lathe__with_dtype(*w, LATHE_F32);
-    return LATHE_OK;
+    lathe__head_infer_gradients(p, inputs_of(p));
+    return lathe__head_infer(p, inputs_of(p));
 }
 
 static void derive(lathe_tape *t, const lathe_ir_node *n, lathe_val dy)
 {
-    const lathe_val in[4] = {n->in[0], n->in[1], n->in[2], dy};
-    const lathe_val targets[3] = {n->out[0], n->in[0], n->in[1]};
-    /* output 0 repeats the forward's result; it is not a gradient */
-    t->g->values[n->out[0]].needs_grad = 0;
-    lathe__emit(t, LATHE_OP_HEAD_PICK_BWD, &n->attrs, in, 4, targets, 3, 3, n->label);
-    t->g->values[n->out[0]].needs_grad = 1;
+    lathe__head_derive(t, n, dy, LATHE_OP_HEAD_PICK_BWD, 3, (lathe__head_inputs){0, 3});
 }
 
-/* The logits; backward: dx too, and dW if wanted. */
 static double flops(const lathe_op_problem *p)
 {
-    const double products = !is_backward(p) ? 1.0 : lathe__out(p, 2) ? 3.0 : 2.0;
-    return 2.0 * products * (double)lathe_desc_count(&p->in[0]) * (double)p->in[1].dims[0];
+    return is_backward(p) ? lathe__head_flops_bwd(p, inputs_of(p))
+                          : lathe__head_flops(p, inputs_of(p));
 }
 
 static lathe_status check(const lathe_op_problem *p)
@@ -57,21 +56,18 @@ static lathe_status check(const lathe_op_problem *p)
     if (p->in[1].rank != 2 || lathe_desc_count(&p->in[1]) < 1 || p->in[2].rank != 2)
         return lathe__refuse_shape(p, "W must be [V, C], both at least 1, and ids [N, K]");
     const int64_t n = p->in[2].dims[0], k = p->in[2].dims[1];
-    const int64_t v = p->in[1].dims[0], c = p->in[1].dims[1];
-    if (n < 1 || k < 1 || k > v)
+    int64_t r = 0;
+    if (n < 1 || k < 1 || k > p->in[1].dims[0])
         return lathe__refuse_shape(p, "there must be at least one row, and from 1 to V ids in it");
     if (!(p->attrs.alpha > 0.0) || !(p->attrs.beta >= 0.0 && p->attrs.beta <= 1.0))
         return lathe__refuse_shape(p, "the temperature must be above 0, and beta 0 or 1");
-    LATHE_TRY(lathe__check_in(p, 0, LATHE__COMPUTE, n * c));
-    LATHE_TRY(lathe__check_in(p, 1, p->in[0].dtype, v * c));
+    LATHE_TRY(lathe__head_check(p, inputs_of(p), n, &r));
     LATHE_TRY(lathe__check_in(p, 2, LATHE_I32, n * k));
     LATHE_TRY(lathe__check_out(p, 0, LATHE_F32, n * (k + has_rest(p))));
     if (!is_backward(p))
         return LATHE_OK;
     LATHE_TRY(lathe__check_in(p, 3, LATHE_F32, n * (k + has_rest(p))));
-    if (lathe__out(p, 1))
-        LATHE_TRY(lathe__check_out(p, 1, p->in[0].dtype, n * c));
-    return lathe__out(p, 2) ? lathe__check_out(p, 2, LATHE_F32, v * c) : LATHE_OK;
+    return lathe__head_check_gradients(p, inputs_of(p), n, r);
 }
 
 /* ---- the exact result, in double ---- */
@@ -83,12 +79,10 @@ typedef struct scaled_row {
 
 static void scale_row(const lathe_op_problem *p, double *const *in, int64_t r, const scaled_row *to)
 {
-    const int64_t width = p->in[1].dims[1], k = p->in[2].dims[1];
+    const int64_t k = p->in[2].dims[1];
     const double cap = (double)p->attrs.softcap;
     for (int64_t v = 0; v < p->in[1].dims[0]; v++) {
-        double x = 0.0;
-        for (int64_t i = 0; i < width; i++)
-            x += in[0][r * width + i] * in[1][v * width + i];
+        const double x = lathe__head_logit(p, in, inputs_of(p), r, v);
         const double capped = cap > 0.0 ? cap * tanh(x / cap) : x;
         to->s[v] = capped / p->attrs.alpha;
         to->slope[v] = (cap > 0.0 ? 1.0 - (capped / cap) * (capped / cap) : 1.0) / p->attrs.alpha;
@@ -119,7 +113,7 @@ static double log_add(double a, double b)
 static void exact_row(const lathe_op_problem *p, double *const *in, double *const *out, int64_t r,
                       const scaled_row *row)
 {
-    const int64_t v = p->in[1].dims[0], width = p->in[1].dims[1], k = p->in[2].dims[1];
+    const int64_t v = p->in[1].dims[0], k = p->in[2].dims[1];
     const int64_t columns = k + has_rest(p);
     const double *dy = is_backward(p) ? in[3] + r * columns : NULL;
     const double of_rest = log_sum(row, v, 0.0), of_picked = log_sum(row, v, 1.0);
@@ -143,11 +137,7 @@ static void exact_row(const lathe_op_problem *p, double *const *in, double *cons
         const double of_other = row->is_picked[i] > 0.0 ? 0.0 : rest * exp(row->s[i] - of_rest);
         const double g =
             (row->g[i] + (rest != 0.0 ? of_other : 0.0) - (all + rest) * p_i) * row->slope[i];
-        for (int64_t c = 0; c < width; c++) {
-            out[1][r * width + c] += g * in[1][i * width + c];
-            if (out[2] != NULL)
-                out[2][i * width + c] += g * in[0][r * width + c];
-        }
+        lathe__head_add_gradient(p, in, out, inputs_of(p), r, i, g);
     }
 }
 
@@ -177,6 +167,12 @@ static const lathe_op_case cases[] = {
     LATHE_CASE_WITH("c[3,8] c[530,8] i32[3,6]:t530", "f32[3,6]", 560, 8, .alpha = 0.5, .beta = 1.0,
                     .softcap = 2.0f),
     LATHE_CASE_WITH("c[5,8] c[5,8] i32[5,5]:t5", "f32[5,6]", 64, 8, .alpha = 1.0),
+    LATHE_CASE_WITH("c[13,9] c[37,9] i32[13,4]:T37 c[13,3] c[37,3]", "f32[13,5]", 64, 8,
+                    .alpha = 1.0, .chunk_rows = 4),
+    LATHE_CASE_WITH("c[13,9] c[37,9] i32[13,4]:T37 c[13,3] c[37,3] f32[37]", "f32[13,5]", 64, 8,
+                    .alpha = 2.0, .chunk_rows = 4),
+    LATHE_CASE_WITH("c[3,8] c[530,8] i32[3,6]:t530 c[3,2] c[530,2] f32[530]", "f32[3,6]", 560, 8,
+                    .alpha = 0.5, .beta = 1.0, .softcap = 2.0f),
     LATHE_LAST_CASE,
 };
 
@@ -189,10 +185,18 @@ static const lathe_op_case bwd_cases[] = {
                     .alpha = 1.5, .beta = 1.0, .softcap = 2.0f),
     LATHE_CASE_WITH("c[5,8] c[5,8] i32[5,5]:t5 f32[5,6]", "f32[5,6] c[5,8] f32[5,8]", 64, 8,
                     .alpha = 1.0),
+    LATHE_CASE_WITH("c[13,9] c[37,9] i32[13,4]:T37 f32[13,5] c[13,3] c[37,3]",
+                    "f32[13,5] c[13,9] f32[37,3] c[13,3]", 96, 8, .alpha = 1.0, .chunk_rows = 4),
+    LATHE_CASE_WITH("c[13,9] c[37,9] i32[13,1]:T37 f32[13,2] c[13,3] c[37,3] f32[37]",
+                    "f32[13,2] c[13,9] f32[37,3] c[13,3] f32[37]", 96, 8, .alpha = 2.0,
+                    .chunk_rows = 4),
+    LATHE_CASE_WITH("c[3,8] c[40,8] i32[3,6]:t40 f32[3,6] c[3,5] c[40,5] f32[40]",
+                    "f32[3,6] c[3,8] - - f32[40]", 96, 8, .alpha = 1.5, .beta = 1.0,
+                    .softcap = 2.0f),
     LATHE_LAST_CASE,
 };
 
 LATHE_OP_DEFINE(HEAD_PICK, .infer = infer, .derive = derive, .flops = flops, .check = check,
                 .exact = exact, .cases = cases);
-LATHE_OP_DEFINE(HEAD_PICK_BWD, .accumulates = 1, .param_outputs = 4, .infer = infer, .flops = flops,
-                .check = check, .exact = exact, .cases = bwd_cases);
+LATHE_OP_DEFINE(HEAD_PICK_BWD, .accumulates = 1, .param_outputs = LATHE__HEAD_PARAM_OUTPUTS,
+                .infer = infer, .flops = flops, .check = check, .exact = exact, .cases = bwd_cases);

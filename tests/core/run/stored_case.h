@@ -140,6 +140,33 @@ __attribute__((unused)) static lathe_stored store_k(const char *to, int k)
     return store(to, &how);
 }
 
+/* A folder whose manifest says k and the temperature, for batches that bring their numbers. */
+__attribute__((unused)) static void make_empty_folder(int k, double temperature, int row_tokens,
+                                                      int vocab)
+{
+    lathe_tokenizer *bytes = NULL;
+    lathe_logprob_writer writer;
+    uint64_t checksum;
+    char meta[512];
+    lathe_logprob_header h = {.top_k = k,
+                              .value_bytes = 4,
+                              .row_tokens = row_tokens,
+                              .vocab_size = vocab,
+                              .temperature = temperature};
+    OK(lathe_tokenizer_bytes(&bytes));
+    OK(lathe_dir_create(in_folder("golden")));
+    OK(lathe__logprob_writer_init(&writer, in_folder("golden/a.logprobs"), &h));
+    OK(lathe__logprob_writer_finish(&writer, &checksum));
+    lathe__logprob_writer_fini(&writer);
+    snprintf(meta, sizeof meta,
+             "{\"kind\": \"logprobs\", \"top_k\": %d, \"temperature\": %g, \"seq_len\": %d, "
+             "\"vocab_size\": %d, \"tokenizer\": \"%s\", \"sets\": [{\"data\": \"%064d\", "
+             "\"files\": [\"a.logprobs\"]}]}",
+             k, temperature, row_tokens, vocab, lathe_tokenizer_hash(bytes), 0);
+    OK(lathe_manifest_write(in_folder("golden"), meta));
+    lathe_tokenizer_destroy(bytes);
+}
+
 /* The loss, both metrics and the gradient of the first batches of a run. */
 typedef struct outcome {
     double loss, cross_entropy, divergence;

@@ -6,7 +6,8 @@
 
 enum { B = 2, T = 19, ROWS = 6, REWARD_T = 12 };
 
-static double loss_on(int where, const char *teacher_precision)
+/* adapter: a folder; NULL: the model itself learns */
+static double loss_on(int where, const char *teacher_precision, const char *adapter)
 {
     settings s = {.n = 0};
     int32_t tokens[B * T], targets[B * T];
@@ -15,6 +16,8 @@ static double loss_on(int where, const char *teacher_precision)
     set(&s, "model.path=" MODELS "llama_tied");
     set(&s, "teacher.path=" MODELS "qwen2");
     set(&s, "teacher.precision=%s", teacher_precision);
+    if (adapter)
+        set(&s, "model.adapter=" LATHE_TEST_DATA "/golden/data/adapters/%s", adapter);
     set(&s, "stage.name=distill");
     set(&s, "data.seq_len=%d", T);
     set(&s, "train.micro_batch_size=%d", B);
@@ -39,10 +42,17 @@ Test(far_distill, a_teacher_gives_the_loss_of_the_cpu)
 {
     static const char *const precisions[] = {"fp32", "bf16"};
     for (int i = 0; i < 2; i++) {
-        const double want = loss_on(ON_CPU, precisions[i]);
+        const double want = loss_on(ON_CPU, precisions[i], NULL);
         cr_expect(isfinite(want) && want > 0.0);
-        cr_expect_eq(loss_on(ON_FAR, precisions[i]), want, "%s", precisions[i]);
+        cr_expect_eq(loss_on(ON_FAR, precisions[i], NULL), want, "%s", precisions[i]);
     }
+}
+
+Test(far_distill, a_student_whose_head_is_adapted_has_the_loss_of_the_cpu)
+{
+    const double want = loss_on(ON_CPU, "fp32", "outer_apart");
+    cr_expect(isfinite(want) && want > 0.0);
+    cr_expect_eq(loss_on(ON_FAR, "fp32", "outer_apart"), want);
 }
 
 static void scores_on(int where, double *out)

@@ -19,32 +19,6 @@ static double golden_number(const lathe_safetensors *golden, const char *what, c
     return (double)*(const float *)golden_tensor(golden, what, variant, NULL)->data;
 }
 
-/* A folder whose manifest says k and the temperature, for batches that bring their numbers. */
-static void make_empty_folder(int k, double temperature)
-{
-    lathe_tokenizer *bytes = NULL;
-    lathe_logprob_writer writer;
-    uint64_t checksum;
-    char meta[512];
-    lathe_logprob_header h = {.top_k = k,
-                              .value_bytes = 4,
-                              .row_tokens = T,
-                              .vocab_size = 128,
-                              .temperature = temperature};
-    OK(lathe_tokenizer_bytes(&bytes));
-    OK(lathe_dir_create(in_folder("golden")));
-    OK(lathe__logprob_writer_init(&writer, in_folder("golden/a.logprobs"), &h));
-    OK(lathe__logprob_writer_finish(&writer, &checksum));
-    lathe__logprob_writer_fini(&writer);
-    snprintf(meta, sizeof meta,
-             "{\"kind\": \"logprobs\", \"top_k\": %d, \"temperature\": %g, \"seq_len\": %d, "
-             "\"vocab_size\": 128, \"tokenizer\": \"%s\", \"sets\": [{\"data\": \"%064d\", "
-             "\"files\": [\"a.logprobs\"]}]}",
-             k, temperature, T, lathe_tokenizer_hash(bytes), 0);
-    OK(lathe_manifest_write(in_folder("golden"), meta));
-    lathe_tokenizer_destroy(bytes);
-}
-
 static void check_gradients(const lathe_run *run, const lathe_safetensors *golden,
                             const char *variant, double n_targets)
 {
@@ -73,7 +47,7 @@ static void check_variant(const char *variant, int k, double temperature, const 
     int32_t targets[B * T];
     lathe_safetensors *golden = NULL;
     lathe_forward_result f = {.size = sizeof f};
-    make_empty_folder(k, temperature);
+    make_empty_folder(k, temperature, T, 128);
     set(&s, "model.path=" MODELS "llama_tied");
     set(&s, "tokenizer.path=bytes");
     set(&s, "teacher.stored=%s", in_folder("golden"));
