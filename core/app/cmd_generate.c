@@ -152,7 +152,7 @@ static lathe_status generate_one(const lathe_args *args, lathe_run *run, json_t 
     if (!text.prompt) /* also where the generation failed after some tokens */
         (void)fputc('\n', stdout);
     (void)fflush(stdout); /* what is said after it may go to the same pipe */
-    if (status == LATHE_OK) {
+    if (status == LATHE_OK && !ferror(stdout)) {
         say_context(sampling, &made);
         lathe__drafts_say(run);
     }

@@ -19,6 +19,7 @@
 #include "opening/adapter_folder.h"
 #include "opening/named_open.h"
 #include "opening/opening.h"
+#include "opening/other_adapter.h"
 #include "opening/read_check.h"
 #include "primitives/save_load.h"
 #include "run/run_saved.h"
@@ -256,10 +257,14 @@ static lathe_status open_adapter(const lathe_args *args, int32_t mode, const cha
 {
     lathe_adapter_folder folder;
     lathe_override *list = NULL;
+    const char *const base = lathe_args_override(args, "model.path"), *difference = NULL;
     int32_t n = 0, weights;
     LATHE_TRY(wanted_weights(args, &weights));
-    LATHE_TRY(
-        lathe_adapter_folder_read(path, lathe_args_override(args, "model.path"), arena, &folder));
+    LATHE_TRY(lathe_adapter_folder_read(path, base, arena, &folder));
+    if (base)
+        LATHE_TRY(lathe__adapter_base_difference(path, base, arena, &difference));
+    if (difference)
+        lathe_log(LATHE_LOG_WARN, "%s", difference);
     if (mode == LATHE_OPEN_EVALUATE)
         LATHE_TRY(add_evaluation(args, path, arena, &folder.settings));
     if (mode != LATHE_OPEN_WEIGHTS)

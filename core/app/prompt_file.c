@@ -202,7 +202,7 @@ lathe_status lathe_prompt_file_next(lathe_prompt_file *f, int32_t *out_more)
     (void)snprintf(place, sizeof place, "%.4096s:%lld", f->path, (long long)f->line);
     /* Files from Windows may begin with a byte order mark. */
     const int64_t mark = f->line == 1 && strncmp(f->text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
-    lathe_status status = lathe_json_load_exact(place, f->text + mark, bytes - mark, 0, &row);
+    lathe_status status = lathe_json_load_line(place, f->text + mark, bytes - mark, 0, &row);
     if (status == LATHE_OK)
         status = take_prompt(f, place, row);
     json_decref(row);

@@ -29,13 +29,20 @@ typedef struct scan {
     const char *name, *text;
     int64_t bytes, line_start;
     int line;
+    int is_line;    /* 1: the name has the number of the line */
     int64_t n_wide; /* integers beyond 64 bits */
 } scan;
 
+static lathe_status error_at(const scan *s, int line, int64_t column, const char *what)
+{
+    if (s->is_line)
+        return lathe_error(LATHE_E_PARSE, "%s:%lld: %s", s->name, (long long)column, what);
+    return lathe_error(LATHE_E_PARSE, "%s:%d:%lld: %s", s->name, line, (long long)column, what);
+}
+
 static lathe_status scan_error(const scan *s, int64_t at, const char *what)
 {
-    return lathe_error(LATHE_E_PARSE, "%s:%d:%lld: %s", s->name, s->line,
-                       (long long)(at - s->line_start + 1), what);
+    return error_at(s, s->line, at - s->line_start + 1, what);
 }
 
 static int is_digit(char c)
@@ -125,12 +132,18 @@ static size_t feed(void *out, size_t room, void *arg)
     return n;
 }
 
-/* keeps: integers beyond 64 bits are kept (json_wide.h). */
-static lathe_status load(const char *name, const char *text, int64_t bytes, size_t flags, int keeps,
+enum {
+    KEEPS_WIDE = 1, /* integers beyond 64 bits are kept (json_wide.h) */
+    IS_LINE = 2     /* the text is a line, whose number the name has */
+};
+
+static lathe_status load(const char *name, const char *text, int64_t bytes, size_t flags, int how,
                          json_t **out)
 {
     const int64_t n_text = bytes;
-    scan s = {.name = name, .text = text, .bytes = bytes, .line = 1};
+    const int keeps = (how & KEEPS_WIDE) != 0;
+    scan s = {
+        .name = name, .text = text, .bytes = bytes, .line = 1, .is_line = (how & IS_LINE) != 0};
     char *copy = NULL;
     *out = NULL;
     LATHE_TRY(scan_text(&s));
@@ -161,7 +174,7 @@ static lathe_status load(const char *name, const char *text, int64_t bytes, size
                            name, (long long)in.most);
     if (no_memory || json_error_code(&error) == json_error_out_of_memory)
         return lathe_error(LATHE_E_NOMEM, "%s: out of memory", name);
-    return lathe_error(LATHE_E_PARSE, "%s:%d:%d: %s", name, error.line, error.column, error.text);
+    return error_at(&s, error.line, error.column, error.text);
 }
 
 lathe_status lathe_json_load(const char *name, const char *text, int64_t bytes, json_t **out)
@@ -178,7 +191,15 @@ lathe_status lathe_json_load_with_nul(const char *name, const char *text, int64_
 lathe_status lathe_json_load_exact(const char *name, const char *text, int64_t bytes, int with_nul,
                                    json_t **out)
 {
-    return load(name, text, bytes, with_nul ? JSON_ALLOW_NUL : 0, 1, out);
+    return load(name, text, bytes, with_nul ? JSON_ALLOW_NUL : 0, KEEPS_WIDE, out);
+}
+
+lathe_status lathe_json_load_line(const char *place, const char *text, int64_t bytes, int with_nul,
+                                  json_t **out)
+{
+    while (bytes > 0 && (text[bytes - 1] == '\n' || text[bytes - 1] == '\r'))
+        bytes--;
+    return load(place, text, bytes, with_nul ? JSON_ALLOW_NUL : 0, KEEPS_WIDE | IS_LINE, out);
 }
 
 lathe_status lathe_json_load_file(const char *path, json_t **out)

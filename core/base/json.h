@@ -29,6 +29,11 @@ lathe_status lathe_json_load_with_nul(const char *name, const char *text, int64_
 lathe_status lathe_json_load_exact(const char *name, const char *text, int64_t bytes, int with_nul,
                                    json_t **out);
 
+/** The same for a line of a file: `place` is "FILE:LINE", and errors are at "FILE:LINE:COLUMN". The
+ *  line's end may be part of the text. */
+lathe_status lathe_json_load_line(const char *place, const char *text, int64_t bytes, int with_nul,
+                                  json_t **out);
+
 /** A JSON string; bytes that are not UTF-8 become U+FFFD. */
 json_t *lathe__json_text(const char *text);
 

@@ -28,10 +28,10 @@ static lathe_status check_model(const lathe_draft *d)
                            d->config.path);
     if (d->config.seq_len > m->max_positions)
         return lathe_error(LATHE_E_CONFIG,
-                           "%s: the draft model has %lld positions; expected at least %lld, those "
-                           "of the sequences (data.seq_len, where the model has as many)",
+                           "%s: the draft model has %lld positions, fewer than the %lld of the "
+                           "sequences: set data.seq_len to at most %lld, or name another draft",
                            d->config.path, (long long)m->max_positions,
-                           (long long)d->config.seq_len);
+                           (long long)d->config.seq_len, (long long)m->max_positions);
     return LATHE_OK;
 }
 

@@ -9,6 +9,7 @@
 #include "opening/adapter_folder.h"
 #include "opening/folder_check.h"
 #include "opening/more_overrides.h"
+#include "opening/other_adapter.h"
 #include "plug/schema_value.h"
 
 static const char of_adapter[] = "adapter.", of_quant[] = "quant.";
@@ -191,6 +192,15 @@ lathe_status lathe__begin_adapter_take(lathe_run *run, lathe_begin_adapter *begi
     return append_defaults(run, begin, list);
 }
 
+static lathe_status warn_of_base(lathe_run *run, const char *dir, const char *base)
+{
+    const char *difference;
+    LATHE_TRY(lathe__adapter_base_difference(dir, base, &run->arena, &difference));
+    if (difference)
+        lathe__run_warn(run, "model", "adapter", "%s", difference);
+    return LATHE_OK;
+}
+
 lathe_status lathe__begin_adapter_find(lathe_run *run, lathe_begin_adapter *out)
 {
     lathe_adapter_folder folder;
@@ -212,6 +222,8 @@ lathe_status lathe__begin_adapter_find(lathe_run *run, lathe_begin_adapter *out)
                                  why ? why : "no memory");
     }
     LATHE_TRY(status);
+    if (base)
+        LATHE_TRY(warn_of_base(run, out->dir, base));
     out->settings = folder.settings;
     LATHE_TRY(append_names(run, folder.base, out));
     lathe_log(LATHE_LOG_INFO, "begins with the adapter in %s, over the model in %s", out->dir,

@@ -62,6 +62,27 @@ lathe_status lathe__other_adapter_check_base(lathe_run *run, const char *what, c
                        what, own.base, run->set.model_path);
 }
 
+lathe_status lathe__adapter_base_difference(const char *dir, const char *base, lathe_arena *arena,
+                                            const char **out)
+{
+    lathe_adapter_folder own;
+    int same = 0;
+    *out = NULL;
+    const lathe_status status = lathe_adapter_folder_read(dir, NULL, arena, &own);
+    if (status == LATHE_E_CONFIG)
+        lathe_error_clear(); /* its model is not here */
+    if (status != LATHE_OK || strcmp(own.base, dir) == 0)
+        return status == LATHE_E_CONFIG ? LATHE_OK : status;
+    LATHE_TRY(is_same_model(own.base, base, &same));
+    if (same)
+        return LATHE_OK;
+    *out = lathe_arena_printf(arena,
+                              "the adapter in %s was trained over the model %s, and %s has other "
+                              "weights",
+                              dir, own.base, base);
+    return *out ? LATHE_OK : LATHE_E_NOMEM;
+}
+
 static const char *setting(const lathe_setting_list *list, const char *key)
 {
     for (int32_t i = 0; i < list->n; i++)

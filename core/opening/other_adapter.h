@@ -11,6 +11,12 @@
  */
 lathe_status lathe__other_adapter_check_base(lathe_run *run, const char *what, const char *dir);
 
+/** Describes how the model `base`, which was named for the adapter in `dir`, differs from the one that
+ *  its folder names: *out, in the arena. NULL: it is that model, or has the same weights; or the
+ *  folder names none that is here. */
+lathe_status lathe__adapter_base_difference(const char *dir, const char *base, lathe_arena *arena,
+                                            const char **out);
+
 /** Refuses an adapter that was trained over weights in another format than the run's. */
 lathe_status lathe__other_adapter_check_format(const lathe_run *run, const char *what,
                                                const lathe_setting_list *settings);

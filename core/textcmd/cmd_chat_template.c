@@ -310,7 +310,7 @@ static lathe_status show_line(shower *s, int64_t line, const char *text, int64_t
         text += 3;
         n -= 3;
     }
-    lathe_status status = lathe_json_load_exact(place, text, n, 1, &row);
+    lathe_status status = lathe_json_load_line(place, text, n, 1, &row);
     if (status == LATHE_OK)
         status = lathe_chat_row_read(&usual, place, row);
     if (status == LATHE_OK)
