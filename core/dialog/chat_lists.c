@@ -236,6 +236,20 @@ static lathe_status encode_talk(const source *s, lathe_ids *prompt, lathe_ids *f
     return status;
 }
 
+/* Refuses a completion that begins with a question, beside a prompt of its own. */
+static lathe_status need_answer(const source *s, int32_t column, json_t *list)
+{
+    if (!is_question(json_array_get(list, 0)))
+        return LATHE_OK;
+    return lathe_error(LATHE_E_CONFIG,
+                       "%s: column \"%s\" begins with a message of role \"%s\", but \"%s\" is the "
+                       "prompt; expected an answer of the assistant (records without a prompt may "
+                       "have whole conversations)",
+                       s->place, field_of(s, column),
+                       json_string_value(json_object_get(json_array_get(list, 0), "role")),
+                       field_of(s, LATHE_COLUMN_PROMPT));
+}
+
 static lathe_status encode_all(const source *s, int32_t n_full, lathe_ids *prompt, lathe_ids *full,
                                int64_t *bytes)
 {
@@ -248,6 +262,8 @@ static lathe_status encode_all(const source *s, int32_t n_full, lathe_ids *promp
     LATHE_TRY(find_prompt(s, &before));
     for (int32_t k = 0; k < n_full; k++)
         LATHE_TRY(need_list(s, columns[n_full - 1][k], &list[k]));
+    for (int32_t k = 0; before && k < n_full; k++)
+        LATHE_TRY(need_answer(s, columns[n_full - 1][k], list[k]));
     if (!before && n_full == 1)
         return lathe_error(LATHE_E_CONFIG,
                            "%s: column \"%s\" is a list of messages and there is no prompt; give "

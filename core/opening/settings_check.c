@@ -157,6 +157,8 @@ static void warn_others(const lathe_run *run)
     if (run->set.temperature <= 0.0)
         warn_idle_all(run, "generate", draws,
                       "generate.temperature is 0, which takes the likeliest token each time");
+    if (!s->draft_path)
+        warn_idle(run, "generate", "draft_tokens", "generate.draft is unset");
     if (!s->checkpoint.dir && s->tensorboard)
         warn_idle(run, "log", "tensorboard", "checkpoint.dir is empty, and the files go there");
     if (stage && lathe_row_kind_get(stage->rows)->is_padded && s->packing != LATHE_PACK_AUTO)

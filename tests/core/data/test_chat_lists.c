@@ -190,6 +190,16 @@ Test(chat_lists, lists_that_cannot_be_used_are_named_by_line_and_column)
            LATHE_ROWS_PAIRS, "d.jsonl:1: column \"chosen\" is an empty list");
     refuse("{\"completion\": [{\"role\": \"assistant\", \"content\": \"b\"}]}\n",
            LATHE_ROWS_COMPLETIONS, "there is no prompt");
+    refuse("{\"prompt\": [{\"role\": \"user\", \"content\": \"a\"}], \"chosen\": [{\"role\": "
+           "\"user\", \"content\": \"b\"}], \"rejected\": [{\"role\": \"assistant\", \"content\": "
+           "\"c\"}]}\n",
+           LATHE_ROWS_PAIRS,
+           "d.jsonl:1: column \"chosen\" begins with a message of role \"user\", but \"prompt\" is "
+           "the prompt; expected an answer");
+    refuse("{\"conversations\": [{\"from\": \"human\", \"value\": \"a\"}, {\"from\": "
+           "\"function_call\", \"value\": \"f()\"}]}\n",
+           LATHE_ROWS_COMPLETIONS,
+           "d.jsonl:1: message 2 is from \"function_call\", but its value is no JSON of a call");
     refuse("{\"conversations\": [{\"from\": \"humn\", \"value\": \"hi\"}]}\n",
            LATHE_ROWS_COMPLETIONS, "d.jsonl:1: message 1 is from \"humn\"; expected human, gpt");
 }
