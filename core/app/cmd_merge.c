@@ -64,7 +64,7 @@ static lathe_status read_combination(const lathe_args *args, int32_t *out)
     return LATHE_OK;
 }
 
-static lathe_status check_adapter(const char *dir)
+static lathe_status check_adapter(const char *dir, int32_t n_adapters)
 {
     int32_t is_classifier = 0;
     if (!lathe_adapter_folder_is(dir))
@@ -72,12 +72,11 @@ static lathe_status check_adapter(const char *dir)
                            "%s: has no adapter_model.safetensors, so it is not an adapter folder",
                            dir);
     LATHE_TRY(lathe_adapter_folder_is_classifier(dir, &is_classifier));
-    if (is_classifier)
+    if (is_classifier && n_adapters > 1)
         return lathe_error(LATHE_E_CONFIG,
                            "%s: the adapter of a sequence classifier, such as a reward model "
-                           "(task_type SEQ_CLS); lathe merge writes language models, which have no "
-                           "score. Use it as it is, with lathe eval or as model.path of a run of "
-                           "stage \"rm\", or merge it with PEFT's merge_and_unload",
+                           "(task_type SEQ_CLS), has a score of its own, which is not added to "
+                           "others: merge it alone",
                            dir);
     return LATHE_OK;
 }
@@ -115,7 +114,7 @@ static lathe_status find_folders(const lathe_args *args, lathe_arena *arena, con
             LATHE_E_CONFIG, "%s: has no config.json, so it is not a model folder%s", *out_model,
             lathe_adapter_folder_is(*out_model) ? ": the model comes first, then the adapter" : "");
     for (int i = 0; i + 1 < args->n_words; i++)
-        LATHE_TRY(check_adapter(out_adapters[i]));
+        LATHE_TRY(check_adapter(out_adapters[i], args->n_words - 1));
     return LATHE_OK;
 }
 
@@ -142,17 +141,19 @@ static lathe_status is_quantized(const char *model, int *out)
     return LATHE_OK;
 }
 
-/* Opens the adapter with the model as its base. A plain base gets the settings of [quant], so that
- * they are checked before anything is written. */
+/* Opens the adapter with the model as its base, a classifier's with stage rm. A plain base gets the
+ * settings of [quant], so that they are checked before anything is written. */
 static lathe_status open_both(const lathe_args *args, const char *model, const char *adapter,
                               lathe_run **out)
 {
     int stored = 0;
+    int32_t is_classifier = 0;
     LATHE_TRY(is_quantized(model, &stored));
+    LATHE_TRY(lathe_adapter_folder_is_classifier(adapter, &is_classifier));
     lathe_args of_adapter = *args;
     of_adapter.words = &adapter;
     of_adapter.n_words = 1;
-    of_adapter.overrides = calloc((size_t)args->n_overrides + 1, sizeof *of_adapter.overrides);
+    of_adapter.overrides = calloc((size_t)args->n_overrides + 2, sizeof *of_adapter.overrides);
     if (!of_adapter.overrides)
         return lathe_error(LATHE_E_NOMEM, "no memory for the settings");
     of_adapter.n_overrides = 0;
@@ -160,6 +161,8 @@ static lathe_status open_both(const lathe_args *args, const char *model, const c
         if (!stored || !is_of_quant(&args->overrides[i]))
             of_adapter.overrides[of_adapter.n_overrides++] = args->overrides[i];
     of_adapter.overrides[of_adapter.n_overrides++] = (lathe_override){"model.path", model};
+    if (is_classifier)
+        of_adapter.overrides[of_adapter.n_overrides++] = (lathe_override){"stage.name", "rm"};
     const lathe_status status = lathe_app_open_model(&of_adapter, LATHE_OPEN_WEIGHTS, NULL, out);
     free(of_adapter.overrides);
     if (status == LATHE_E_SHAPE || status == LATHE_E_NOT_FOUND)

@@ -11,9 +11,9 @@
  */
 lathe_status lathe__other_adapter_check_base(lathe_run *run, const char *what, const char *dir);
 
-/** Describes how the model `base`, which was named for the adapter in `dir`, differs from the one that
- *  its folder names: *out, in the arena. NULL: it is that model, or has the same weights; or the
- *  folder names none that is here. */
+/** Describes how the model `base`, which was named for the adapter in `dir`, differs from the one
+ * that its folder names: *out, in the arena. NULL: it is that model, or has the same weights; or
+ * the folder names none that is here. */
 lathe_status lathe__adapter_base_difference(const char *dir, const char *base, lathe_arena *arena,
                                             const char **out);
 

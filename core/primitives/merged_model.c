@@ -34,6 +34,7 @@ typedef struct merger {
     void *read;                        /* its bytes in the file */
     int64_t capacity;                  /* elements of each */
     int32_t n;                         /* weights that an adapter changes */
+    int32_t score;                     /* row of a classifier's score; -1: none */
     int32_t *has;                      /* [n_model] bit k: adapter k changes this weight */
     lathe_merge_check_fn check;
 } merger;
@@ -41,6 +42,11 @@ typedef struct merger {
 static const lathe_adapter_v1 *table_of(const lathe_saved_state *saved)
 {
     return saved->parts->adapter.component ? saved->parts->adapter.table : NULL;
+}
+
+static int is_score(const lathe_saved_state *saved, const lathe_param *row)
+{
+    return saved->model->n_labels > 0 && strcmp(row->name, "score.weight") == 0;
 }
 
 /* Finds the weights that adapter k changes or replaces. */
@@ -59,11 +65,16 @@ static lathe_status find_weights(merger *m, int32_t k)
             continue;
         const int32_t weight =
             row->stage_head ? -1 : lathe_params_weight_of(saved->params, row->name);
-        if (row->stage_head)
+        if (row->stage_head && !is_score(saved, row))
             return lathe_error(LATHE_E_CONFIG,
                                "the adapter holds '%s', a head of its stage, which the model has "
-                               "no place for: only adapters of a language model are merged",
+                               "no place for: adapters of language models and of sequence "
+                               "classifiers are merged",
                                row->name);
+        if (row->stage_head) {
+            m->score = i;
+            continue;
+        }
         if (weight < 0 && saved->model->tied)
             return lathe_error(LATHE_E_CONFIG,
                                "adapter \"%s\": '%s' changes the head alone, which is the "
@@ -150,6 +161,11 @@ static lathe_status make_merged(void *arg, int32_t index, const float **out)
     if (m->check)
         LATHE_TRY(m->check());
     const int is_plain = m->n_parts == 1 && m->parts[0].weight == 1.0;
+    if (index == m->score) { /* not in the base */
+        LATHE_TRY(make_room(m, lathe_desc_count(&m->saved->params->rows[index]->desc)));
+        *out = m->w;
+        return lathe__adapter_file_values(m->saved, index, m->w);
+    }
     LATHE_TRY(read_weight(m, index));
     *out = is_plain || m->combine == LATHE_COMBINE_LINEAR ? m->w : m->sum;
     if (m->combine == LATHE_COMBINE_LINEAR)
@@ -182,13 +198,18 @@ static lathe_status write_weights(merger *m, const char *dir)
     const int32_t n_model = saved->params->n_model;
     lathe_model_config config = *saved->model; /* its texts are borrowed */
     lathe_weight_job job = {.params = saved->params, .make = make_merged, .arg = m};
-    job.tensors = calloc((size_t)n_model + 1, sizeof *job.tensors);
+    job.tensors = calloc((size_t)n_model + 2, sizeof *job.tensors);
     if (!job.tensors)
         return lathe_error(LATHE_E_NOMEM, "no memory for %d tensors", n_model);
     for (int32_t i = 0; i < n_model; i++)
         if (lathe_weight_origin_dtype(m->origin, i) >= 0)
             job.tensors[job.n++] =
                 (lathe_weight_tensor){i, dtype_of(m, i), m->has[i] ? NULL : m->origin, NULL};
+    if (m->score >= 0)
+        job.tensors[job.n++] = (lathe_weight_tensor){
+            m->score,
+            saved->set->save_dtype != LATHE_SAVE_AUTO ? saved->set->save_dtype : config.file_dtype,
+            NULL, NULL};
     lathe_status status = lathe_weight_file_widen(&job, say_wide, NULL);
     config.file_dtype = lathe_weight_file_dtype(&job, saved->set->save_dtype != LATHE_SAVE_AUTO
                                                           ? saved->set->save_dtype
@@ -279,8 +300,12 @@ lathe_status lathe__merged_model_write(const lathe_merge_part *parts, int32_t n_
     const lathe_saved_state *saved = parts[0].saved;
     lathe_safetensors *set = NULL, *decoded = NULL;
     lathe_weight_origin *origin = NULL;
-    merger m = {
-        .saved = saved, .parts = parts, .n_parts = n_parts, .combine = combine, .check = check};
+    merger m = {.saved = saved,
+                .parts = parts,
+                .n_parts = n_parts,
+                .combine = combine,
+                .score = -1,
+                .check = check};
     if (lathe_path_exists(path))
         return lathe_error(LATHE_E_CONFIG, "%s exists already: give another folder, or remove it",
                            path);

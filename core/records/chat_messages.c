@@ -60,10 +60,11 @@ static lathe_status read_message(const char *place, size_t number, json_t *messa
     LATHE_TRY(set(place, message, "role", json_string(roles[k][1] ? roles[k][1] : "assistant")));
     json_t *calls = roles[k][1] ? NULL : calls_of(value);
     if (!roles[k][1] && !calls)
-        return lathe_error(LATHE_E_CONFIG,
-                           "%s: message %zu is from \"function_call\", but its value is no JSON of a "
-                           "call {\"name\", \"arguments\"} or of a list of calls",
-                           place, number);
+        return lathe_error(
+            LATHE_E_CONFIG,
+            "%s: message %zu is from \"function_call\", but its value is no JSON of a "
+            "call {\"name\", \"arguments\"} or of a list of calls",
+            place, number);
     if (calls) {
         LATHE_TRY(set(place, message, "tool_calls", calls));
         LATHE_TRY(set(place, message, "content", json_string("")));

@@ -3,7 +3,7 @@
 #include "run/reward_model.h"
 
 #include "base/error.h"
-#include "run/same_vocabulary.h"
+#include "run/other_model.h"
 
 lathe_status lathe__reward_plan(lathe_run *run, const char *section, const char *key,
                                 const char *path, int32_t n_rows, int64_t row_tokens)
@@ -14,6 +14,7 @@ lathe_status lathe__reward_plan(lathe_run *run, const char *section, const char 
                                         .n_rows = n_rows,
                                         .row_tokens = row_tokens,
                                         .compute_dtype = run->set.compute_dtype};
+    LATHE_TRY(lathe__run_check_whole(run, section, key, path, "a reward model"));
     const lathe_status status = lathe_scorer_create(&config, &run->reward);
     if (status == LATHE_E_CONFIG)
         return lathe__run_refuse(run, section, key, "%s.%s: %s", section, key,

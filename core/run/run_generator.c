@@ -4,8 +4,8 @@
 #include "generate/draft_model.h"
 #include "generate/generator.h"
 #include "run/objective_check.h"
+#include "run/other_model.h"
 #include "run/run_state.h"
-#include "run/same_vocabulary.h"
 
 /* Makes run->draft, if the file names a draft model and it was not made before. */
 static lathe_status plan_draft(lathe_run *run)

@@ -60,7 +60,7 @@ lathe_status lathe__run_make_classifier(lathe_run *run)
             "score of %d: choose a folder with %d, or a language model",
             run->set.model_path, model->n_labels, run->parts.stage.component->plugin->name,
             score->n_outputs, score->n_outputs);
-    if (run->open.mode == LATHE_OPEN_INFER)
+    if (run->open.mode == LATHE_OPEN_INFER && !run->open.computes_nothing)
         return lathe__run_refuse(run, "stage", "name",
                                  "stage \"%s\" makes the model a sequence classifier, such as a "
                                  "reward model, which generates no text; expected a language model",
@@ -90,7 +90,8 @@ lathe_status lathe__run_add_heads(lathe_run *run)
     const lathe_stage_v1 *stage = stage_of(run);
     const lathe_adapter_v1 *adapter =
         run->parts.adapter.component ? run->parts.adapter.table : NULL;
-    const int32_t n = run->open.mode == LATHE_OPEN_INFER ? 0 : LATHE_MAX_STAGE_HEADS;
+    const int is_generating = run->open.mode == LATHE_OPEN_INFER && !run->open.computes_nothing;
+    const int32_t n = is_generating ? 0 : LATHE_MAX_STAGE_HEADS;
     const int is_frozen =
         LATHE_HAS(adapter, base_is_frozen) && adapter->base_is_frozen(run->parts.adapter.self);
     for (int32_t i = 0; i < n; i++) {

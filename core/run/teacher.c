@@ -7,13 +7,12 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/fs.h"
 #include "exec/precision.h"
 #include "gguf/model_files.h"
 #include "model/stored_formats.h"
 #include "plug/answers.h"
 #include "plug/stage_inputs.h"
-#include "run/same_vocabulary.h"
+#include "run/other_model.h"
 #include "run/stored_teacher.h"
 #include "store/weight_fill.h"
 
@@ -30,21 +29,6 @@ static int has_longrope(const lathe_model_config *model)
         if (model->ropes[i].type == LATHE_ROPE_LONGROPE)
             return 1;
     return 0;
-}
-
-/* Refuses an adapter's folder, also one that has its model beside it: that model alone would be
- * another teacher. */
-static lathe_status refuse_adapter(lathe_run *run, const char *path)
-{
-    const char *adapter = lathe_path_join(&run->arena, path, "adapter_config.json");
-    if (!adapter)
-        return LATHE_E_NOMEM;
-    if (!lathe_path_exists(adapter))
-        return LATHE_OK;
-    return lathe__run_refuse(run, "teacher", "path",
-                             "teacher.path = \"%s\" holds an adapter, and a teacher is a whole "
-                             "model; lathe merge makes one of it",
-                             path);
 }
 
 static lathe_status check_model(const lathe_run *run, const lathe_model_config *teacher)
@@ -160,7 +144,7 @@ lathe_status lathe__teacher_params(lathe_run *run)
     LATHE_TRY(choose(run, &is_model));
     if (!is_model)
         return lathe__stored_open(run);
-    LATHE_TRY(refuse_adapter(run, path));
+    LATHE_TRY(lathe__run_check_whole(run, "teacher", "path", path, "a teacher"));
     run->teacher = calloc(1, sizeof *run->teacher);
     if (!run->teacher)
         return lathe_error(LATHE_E_NOMEM, "no memory for the teacher");

@@ -374,7 +374,8 @@ Test(adapter_folder, of_another_model_is_not_merged)
     cr_expect_neq(run("test -e merged"), 0);
 }
 
-Test(adapter_folder, of_a_reward_model_is_not_merged)
+/* The merged folder is a reward model: it has the score, and the figures of the adapter's. */
+Test(adapter_folder, of_a_reward_model_is_merged_with_its_score)
 {
     cr_assert_eq(
         run("mkdir -p pairs && cd pairs && for i in 1 2 3 4; do echo '{\"prompt\": \"the\", "
@@ -383,11 +384,34 @@ Test(adapter_folder, of_a_reward_model_is_not_merged)
     expect(LATHE " train runs/lora.toml --stage.name rm --generate.every 0 --train.max_steps 1 "
                  "--data.datasets '[{path = \"pairs/p.jsonl\"}]' --checkpoint.dir rm 2>&1",
            0, "checkpoint rm/step-00000001");
-    expect(LATHE " merge base rm -o merged 2>&1", 2,
+    char own[4096];
+    cr_assert_eq(run(LATHE " eval rm --data pairs/p.jsonl --train.precision fp32 2>/dev/null"), 0);
+    strcpy(own, output);
+    expect(LATHE " merge base rm -o merged --checkpoint.save_dtype fp32 2>&1", 0, "merged rm");
+    cr_expect_eq(run("grep -q ForSequenceClassification merged/config.json && grep -aq "
+                     "'\"score.weight\"' merged/model.safetensors"),
+                 0);
+    cr_assert_eq(run(LATHE " eval merged --data pairs/p.jsonl --train.precision fp32 2>/dev/null"),
+                 0);
+    cr_expect_str_eq(output, own);
+    expect(LATHE " merge base rm rm -o both 2>&1", 2,
            "lathe merge: rm/step-00000001: the adapter of a sequence classifier, such as a reward "
-           "model (task_type SEQ_CLS); lathe merge writes language models");
-    cr_expect_neq(run("test -e merged"), 0);
-    /* as the message says */
+           "model (task_type SEQ_CLS), has a score of its own");
+    cr_expect_neq(run("test -e both"), 0);
+    /* the base that lies beside an adapter is another reward model than both together */
+    cr_assert_eq(run("cp -r rm/step-00000001 beside && cp base/*.json base/*.safetensors beside"),
+                 0);
+    put("ppo.toml", "[model]\npath = \"base\"\n[data]\ndatasets = [{path = \"pairs/p.jsonl\"}]\n"
+                    "seq_len = 16\n[stage]\nname = \"ppo\"\nprompts = 1\ngroup = 2\n"
+                    "max_new_tokens = 4\n[reward]\nmodel = \"beside\"\n[train]\nmax_steps = 1\n"
+                    "[checkpoint]\ndir = \"ppo\"\n");
+    expect(
+        LATHE " validate ppo.toml 2>&1", 2,
+        "ppo.toml:12:9: error: reward.model = \"beside\" holds an adapter, and a reward model is a "
+        "whole model; lathe merge makes one of it");
+    expect(LATHE " validate ppo.toml --reward.model nowhere 2>&1", 2,
+           "--reward.model: error: reward.model: no such folder: nowhere");
+    expect(LATHE " validate ppo.toml --reward.model merged 2>&1", 0, "valid");
     expect(LATHE " train runs/lora.toml --stage.name rm --generate.every 0 --train.max_steps 1 "
                  "--data.datasets '[{path = \"pairs/p.jsonl\"}]' --checkpoint.dir rm2 "
                  "--model.path rm/step-00000001 2>&1",

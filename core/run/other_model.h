@@ -1,9 +1,13 @@
-/* Checks that another model, such as a teacher or a reward model, has the same vocabulary as the
- * run. */
-#ifndef LATHE_RUN_SAME_VOCABULARY_H
-#define LATHE_RUN_SAME_VOCABULARY_H
+/* Checks the folder of another model of a run: a teacher or a reward model. */
+#ifndef LATHE_RUN_OTHER_MODEL_H
+#define LATHE_RUN_OTHER_MODEL_H
 
 #include "run/run_state.h"
+
+/** Refuses at section.key a folder that is not there, and an adapter's, also one that has its model
+ *  beside it: that model alone is another one. `what`: "a teacher". */
+lathe_status lathe__run_check_whole(const lathe_run *run, const char *section, const char *key,
+                                    const char *folder, const char *what);
 
 /** Refuses at section.key the model in `folder`, called `what` ("the teacher"), if its tokenizer is
  *  not the run's: tokens of the same id have other texts. A folder without tokenizer.json and a run

@@ -1,11 +1,30 @@
-/* Checks that another model has the same vocabulary as the run. */
-#include "run/same_vocabulary.h"
+/* Checks the folder of another model of a run. */
+#include "run/other_model.h"
 
 #include <string.h>
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/model_path.h"
+#include "gguf/model_files.h"
 #include "tokenjson/tokenizer_file.h"
+
+lathe_status lathe__run_check_whole(const lathe_run *run, const char *section, const char *key,
+                                    const char *folder, const char *what)
+{
+    if (!lathe_path_is_model(folder))
+        return lathe__run_refuse(run, section, key,
+                                 lathe_path_exists(folder) ? "%s.%s: a file, expected a folder: %s"
+                                                           : "%s.%s: no such folder: %s",
+                                 section, key, folder);
+    if (!lathe_model_has(folder, "adapter_config.json"))
+        return LATHE_OK;
+    return lathe__run_refuse(
+        run, section, key,
+        "%s.%s = \"%s\" holds an adapter, and %s is a whole model; lathe merge "
+        "makes one of it",
+        section, key, folder, what);
+}
 
 /* The first id whose token differs; -1: none. */
 static int32_t first_other(const lathe_tokenizer *a, const lathe_tokenizer *b)
