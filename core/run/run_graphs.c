@@ -395,7 +395,7 @@ static lathe_status declare(lathe_run *run)
     const int32_t kind = run->model.n_labels > 0 ? LATHE_PROGRAM_SCORE : LATHE_PROGRAM_DECODE;
     lathe_program_config decode = lathe__run_program_config(run);
     lathe_program p;
-    decode.n_rows = decode.row_tokens = 1;
+    decode.row_tokens = decode.n_rows = 1;
     decode.cache_rows = run->set.seq_len;
     LATHE_TRY(lathe_program_build(&decode, kind, &p));
     lathe_program_fini(&p);
