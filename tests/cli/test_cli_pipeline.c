@@ -153,6 +153,39 @@ Test(pipeline, errors_of_every_step_are_told_before_the_first_starts)
     cr_expect(!says("sft"), "%s", output);
 }
 
+static const char ppo_steps[] =
+    "[[step]]\nname = \"rm\"\nrun = \"dpo.toml\"\n"
+    "overrides = { \"model.path\" = \"@base\", \"adapter.name\" = \"full\", \"stage.name\" = "
+    "\"rm\", "
+    "\"checkpoint.dir\" = \"out/rm\" }\n"
+    "[[step]]\nname = \"ppo\"\nrun = \"sft.toml\"\n"
+    "[step.overrides]\nreward = { model = \"@rm\" }\ncheckpoint = { dir = \"out/ppo\" }\n"
+    "stage = { name = \"ppo\", prompts = 2, group = 2, max_new_tokens = 4 }\n";
+
+static void put_ppo_pipe(const char *name, const char *base)
+{
+    char text[2048];
+    cr_assert_eq(run("sed -i '/^r = 2$/d' p/dpo.toml"), 0);
+    (void)snprintf(text, sizeof text, "%s%s", base, ppo_steps);
+    put(name, text);
+}
+
+/* The reward model of the last step is made by the one before it. */
+Test(pipeline, a_step_is_rewarded_by_the_model_of_an_earlier_one)
+{
+    put_ppo_pipe("p/ppo.toml", "[[step]]\nname = \"base\"\nrun = \"base.toml\"\n");
+    expect(LATHE " pipeline p/ppo.toml 2>&1", 0, "pipeline finished: ");
+    cr_expect(says("reward.model = \"") && says("/p/out/rm/step-00000002\""), "%s", output);
+    expect(LATHE " pipeline p/ppo.toml 2>&1", 0, "; finished: ");
+    cr_expect(says("pipeline finished: ") && !says("planned peak"), "%s", output);
+    /* another reward model than that of the last step's checkpoints */
+    expect("mv p/out p/was; " LATHE " pipeline p/ppo.toml --train.seed 5 2>&1", 0,
+           "pipeline finished: ");
+    expect("rm -r p/out/ppo; cp -r p/was/ppo p/out/; " LATHE
+           " pipeline p/ppo.toml --train.seed 5 2>&1",
+           2, "step \"ppo\": the checkpoints in p/out/ppo were trained from another checkpoint of ");
+}
+
 static const char adapter_steps[] =
     "[[step]]\nname = \"sft\"\nrun = \"sft.toml\"\n"
     "overrides = { \"model.path\" = \"out/base/step-00000002\", "
