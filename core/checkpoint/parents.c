@@ -152,11 +152,9 @@ static int is_reference(const lathe_saved_state *saved, size_t i)
 static lathe_status put_other(const lathe_saved_state *saved, size_t i, lathe_arena *arena,
                               lathe_buffer *out)
 {
-    const char *role = is_reference(saved, i)
-                           ? "\"adapter\", \"reference\""
-                           : lathe_arena_printf(arena, "\"%s\"", others[i].role);
-    return role ? lathe__parent_put(other_path(saved->config, i), role, arena, out)
-                : LATHE_E_NOMEM;
+    const char *role = is_reference(saved, i) ? "\"adapter\", \"reference\""
+                                              : lathe_arena_printf(arena, "\"%s\"", others[i].role);
+    return role ? lathe__parent_put(other_path(saved->config, i), role, arena, out) : LATHE_E_NOMEM;
 }
 
 static lathe_status put_own(const lathe_saved_state *saved, lathe_arena *arena, lathe_buffer *out)
@@ -252,8 +250,8 @@ static lathe_status renew_others(const lathe_saved_state *saved, lathe_arena *ar
 
 /* Copies the parents of the checkpoint, except those that checkpoint.allow_changed lets be others.
  * model.path may have moved: if its files still have their sizes, its present path is recorded. */
-static lathe_status put_earlier(const lathe_saved_state *saved, json_t *parents,
-                                lathe_arena *arena, lathe_buffer *out)
+static lathe_status put_earlier(const lathe_saved_state *saved, json_t *parents, lathe_arena *arena,
+                                lathe_buffer *out)
 {
     LATHE_TRY(renew_others(saved, arena, parents));
     json_t *model = parent_of(parents, "model");

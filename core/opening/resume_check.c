@@ -278,8 +278,8 @@ static lathe_status check_objective(lathe_resuming *r)
     json_object_foreach(r->changes, name, change)
     {
         char hint[160];
-        if (!(lathe_change_effect(name) & LATHE_CHANGE_OBJECTIVE) || lathe_config_allows_change(r->run->config, name) ||
-            is_new_default(r, name, change))
+        if (!(lathe_change_effect(name) & LATHE_CHANGE_OBJECTIVE) ||
+            lathe_config_allows_change(r->run->config, name) || is_new_default(r, name, change))
             continue;
         (void)snprintf(
             hint, sizeof hint,
@@ -368,8 +368,8 @@ static lathe_status read_configurations(lathe_resuming *r)
 static lathe_status check_all(lathe_resuming *r)
 {
     lathe_status (*const checks[])(lathe_resuming *) = {
-        check_plugins,   check_model, check_adapter,   check_objective,
-        check_base, check_state, warn_of_changes, warn_of_open_step};
+        check_plugins, check_model, check_adapter,   check_objective,
+        check_base,    check_state, warn_of_changes, warn_of_open_step};
     LATHE_TRY(read_configurations(r));
     for (size_t i = 0; i < sizeof checks / sizeof checks[0] && r->n_refused == 0; i++)
         LATHE_TRY(checks[i](r));

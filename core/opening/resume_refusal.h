@@ -36,12 +36,12 @@ lathe_status lathe__resume_refuse_change(lathe_resuming *r, const char *name, co
 lathe_status lathe__resume_refuse_said(lathe_resuming *r, const char *section, const char *key,
                                        const char *changed);
 
-/** The same at a key whose folder has another model than the run began with; with the permission that
- * the change needs, if there is one. */
+/** The same at a key whose folder has another model than the run began with; with the permission
+ * that the change needs, if there is one. */
 lathe_status lathe__resume_refuse_model(lathe_resuming *r, const char *section, const char *key);
 
-/** Like lathe__resume_refuse_said, at the first changed key of the section, and names all of them; at `key` if none
- * changed. */
+/** Like lathe__resume_refuse_said, at the first changed key of the section, and names all of them;
+ * at `key` if none changed. */
 lathe_status lathe__resume_refuse_section(lathe_resuming *r, const char *section, const char *key);
 
 #endif

@@ -10,15 +10,13 @@
 enum { MOST_STEPS = 64 };
 
 /* Keys that name a model's folder, and may be "@NAME". */
-static const char *const model_keys[] = {"model.path", "teacher.path", "reference.path",
-                                         "reward.path", "reward.model"};
+static const char *const model_keys[] = {"model.path", "teacher.path", "reward.model"};
 
 /* Keys of overrides that are paths, with a word that is none. */
 static const struct {
     const char *key, *words[2];
 } path_keys[] = {{"model.path", {NULL, NULL}},        {"teacher.path", {NULL, NULL}},
-                 {"teacher.stored", {NULL, NULL}},    {"reference.path", {NULL, NULL}},
-                 {"reward.path", {NULL, NULL}},       {"reward.model", {NULL, NULL}},
+                 {"teacher.stored", {NULL, NULL}},    {"reward.model", {NULL, NULL}},
                  {"tokenizer.path", {"bytes", NULL}}, {"data.cache_dir", {NULL, NULL}},
                  {"checkpoint.dir", {NULL, NULL}},    {"checkpoint.resume", {"auto", "never"}}};
 

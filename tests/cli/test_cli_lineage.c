@@ -219,7 +219,8 @@ Test(lineage, of_a_rewarded_model_names_its_reward_model_and_keeps_to_it)
     train_reward_models();
     expect(LATHE " lineage out/ppo 2>&1", 0, "<- reward: ");
     cr_expect(says("/out/rm/step-00000001\n"), "%s", output);
-    expect(LATHE " train ppo.toml --train.stop_after 2 2>&1", 0, "checkpoint out/ppo/step-00000002");
+    expect(LATHE " train ppo.toml --train.stop_after 2 2>&1", 0,
+           "checkpoint out/ppo/step-00000002");
     for (int i = 0; i < 2; i++) {
         snprintf(command, sizeof command, "%s" LATHE " %s ppo.toml 2>&1", other,
                  i ? "train" : "validate");

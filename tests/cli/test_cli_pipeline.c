@@ -183,7 +183,67 @@ Test(pipeline, a_step_is_rewarded_by_the_model_of_an_earlier_one)
            "pipeline finished: ");
     expect("rm -r p/out/ppo; cp -r p/was/ppo p/out/; " LATHE
            " pipeline p/ppo.toml --train.seed 5 2>&1",
-           2, "step \"ppo\": the checkpoints in p/out/ppo were trained from another checkpoint of ");
+           2,
+           "step \"ppo\": the checkpoints in p/out/ppo were trained from another checkpoint of ");
+}
+
+/* Its reward model is checked as what it will be made of. */
+Test(pipeline, a_reward_model_that_is_not_made_yet_is_checked_by_what_it_will_be_made_of)
+{
+    expect(LATHE " train p/base.toml 2>&1", 0, "checkpoint");
+    put_ppo_pipe("p/ppo.toml", "");
+    cr_assert_eq(run("sed -i 's|@base|out/base/step-00000002|' p/ppo.toml p/sft.toml"), 0);
+    expect(LATHE " pipeline p/ppo.toml --dry-run 2>&1", 0,
+           "== step 2 of 2, ppo (p/sft.toml): reward.model = \"@rm\"\n"
+           "dry run: 2 steps are valid, nothing was trained");
+    expect(LATHE " pipeline p/ppo.toml --data.seq_len 100 2>&1", 2, "64 positions");
+    expect(LATHE " pipeline p/ppo.toml 2>&1", 0, "pipeline finished: ");
+}
+
+/* A step named "it" after a step named "base" that makes, or made, a new model. */
+static void expect_misfit(const char *overrides, const char *says_what)
+{
+    static const char *const first[] = {
+        "[[step]]\nname = \"base\"\nrun = \"base.toml\"\n",
+        "[[step]]\nname = \"base\"\nrun = \"sft.toml\"\noverrides = { \"model.path\" = "
+        "\"out/made/step-00000002\", \"checkpoint.dir\" = \"out/base\" }\n"};
+    static const char rm[] = "[[step]]\nname = \"rm\"\nrun = \"dpo.toml\"\n"
+                             "overrides = { \"model.path\" = \"@base\", \"adapter.name\" = "
+                             "\"full\", \"stage.name\" = \"rm\" }\n";
+    char text[2048];
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(text, sizeof text,
+                       "%s%s[[step]]\nname = \"it\"\nrun = \"sft.toml\"\n[step.overrides]\n"
+                       "checkpoint.dir = \"out/it\"\n%s\n",
+                       first[i], rm, overrides);
+        put("p/bad.toml", text);
+        expect(LATHE " pipeline p/bad.toml --dry-run 2>&1", 2, says_what);
+        cr_expect(!says("errors"), "%s", output);
+    }
+}
+
+/* Also where the keys alone can be checked. */
+Test(pipeline, what_a_step_will_not_make_is_refused_before_it_starts)
+{
+    expect(LATHE " train p/base.toml --checkpoint.dir p/out/made 2>&1", 0, "checkpoint");
+    cr_assert_eq(run("sed -i '/^r = 2$/d' p/dpo.toml"), 0);
+    expect_misfit("model.path = \"@base/average\"",
+                  "error: step \"it\": model.path = \"@base/average\", but the checkpoints of step "
+                  "\"base\" will hold no averaged weights: set train.weight_average in that step");
+    expect_misfit("model.path = \"@rm\"",
+                  "error: step \"it\": model.path = \"@rm\", but the checkpoints of step \"rm\" "
+                  "will hold a sequence classifier, such as a reward model, which has no head over "
+                  "the vocabulary: name a step that makes a language model");
+    expect_misfit("stage.name = \"distill\"",
+                  "error: stage \"distill\" learns from a teacher: set teacher.path to ");
+    expect_misfit("stage.name = \"distill\"\nteacher.path = \"@rm\"",
+                  "error: step \"it\": teacher.path = \"@rm\", but the checkpoints of step \"rm\" "
+                  "will hold a sequence classifier");
+    expect_misfit("stage = { name = \"ppo\", prompts = 2, group = 2, max_new_tokens = 4 }\n"
+                  "reward.model = \"@base\"",
+                  "error: step \"it\": reward.model = \"@base\", but the checkpoints of step "
+                  "\"base\" will hold a language model and no reward model: train that step with "
+                  "stage.name = \"rm\"");
 }
 
 static const char adapter_steps[] =
