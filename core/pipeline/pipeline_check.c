@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/fs.h"
 #include "base/toml.h"
 #include "opening/opening.h"
 
@@ -147,8 +148,11 @@ static lathe_status tell(const lathe_pipeline_step *step, lathe_status status,
 {
     for (int64_t i = 0; i < found->n; i++) {
         const lathe_place place = lathe_pipeline_place(step, &found->items[i].place);
-        lathe_diags_add(diags, found->items[i].severity, &place, found->items[i].suggestion, "%s",
-                        found->items[i].message);
+        /* an option is for every step, and may be wrong for one of them */
+        const int is_option = place.line == 0 && place.file && strncmp(place.file, "--", 2) == 0;
+        lathe_diags_add(diags, found->items[i].severity, &place, found->items[i].suggestion,
+                        "%s%s%s%s", is_option ? "step \"" : "", is_option ? step->name : "",
+                        is_option ? "\": " : "", found->items[i].message);
     }
     if (status == LATHE_OK || status == LATHE_E_NOMEM || status == LATHE_E_DEVICE ||
         status == LATHE_E_INTERRUPTED)
@@ -179,6 +183,47 @@ static lathe_status check_step(const lathe_pipeline *p, const lathe_step_state *
     const lathe_status told = tell(step, status, &found, diags);
     lathe_diags_fini(&found);
     return told;
+}
+
+/* Adds the errors of the steps whose run files could not be read. */
+static lathe_status check_unread(const lathe_pipeline *p, lathe_diags *diags)
+{
+    for (int32_t i = 0; i < p->n; i++) {
+        const lathe_pipeline_step *step = &p->steps[i];
+        lathe_diags found = {0};
+        if (step->dir)
+            continue;
+        const lathe_status status =
+            lathe_run_check(step->run, step->overrides, step->n_overrides,
+                            LATHE_CHECK_OFFLINE | LATHE_CHECK_UNMADE, 0, &found, NULL);
+        const lathe_status told = found.n_errors > 0 ? tell(step, status, &found, diags) : LATHE_OK;
+        lathe_error_clear();
+        lathe_diags_fini(&found);
+        LATHE_TRY(told);
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe_pipeline_check_files(const lathe_pipeline *pipeline, lathe_arena *arena,
+                                        lathe_diags *diags)
+{
+    const int64_t n = pipeline->n;
+    lathe_step_state *states = lathe_arena_alloc(arena, n * (int64_t)sizeof *states);
+    product *products = lathe_arena_alloc(arena, n * (int64_t)sizeof *products);
+    int32_t partly;
+    if (!states || !products)
+        return LATHE_E_NOMEM;
+    memset(states, 0, (size_t)n * sizeof *states); /* LATHE_STEP_NEW */
+    memset(products, 0, (size_t)n * sizeof *products);
+    LATHE_TRY(check_unread(pipeline, diags));
+    for (int32_t i = 0; i < n && diags->n_errors > 0; i++) {
+        const lathe_pipeline_step *step = &pipeline->steps[i];
+        if (!step->dir || lathe_path_is_dir(step->dir))
+            continue;
+        LATHE_TRY(check_step(pipeline, states, i, arena, diags, &products[i], &partly));
+        check_uses(pipeline, products, i, diags);
+    }
+    return lathe_diags_status(diags);
 }
 
 lathe_status lathe_pipeline_check(const lathe_pipeline *pipeline, const lathe_step_state *states,

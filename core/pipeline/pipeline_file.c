@@ -252,7 +252,8 @@ static lathe_status find_uses(reading *r, const lathe_toml_node *file, lathe_pip
     return LATHE_OK;
 }
 
-/* Reads checkpoint.dir of the run. Errors of the run file are found when the step is checked. */
+/* Reads checkpoint.dir of the run. Errors of the run file are found by lathe_pipeline_check_files.
+ */
 static lathe_status find_dir(reading *r, lathe_pipeline_step *step)
 {
     lathe_config *config = NULL;

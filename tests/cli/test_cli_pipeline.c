@@ -111,6 +111,18 @@ Test(pipeline, a_changed_step_is_trained_on_and_what_follows_it_is_refused)
            "pipeline finished: ");
 }
 
+/* The cause, and not that the folders of such a step are unknown. */
+Test(pipeline, an_option_that_a_step_does_not_have_is_told_with_the_step)
+{
+    expect(LATHE " pipeline p/pipe.toml 2>&1", 0, "pipeline finished: ");
+    expect(LATHE " pipeline p/pipe.toml --stage.beta 0.2 2>&1", 2,
+           "--stage.beta: error: step \"base\": unknown key 'beta' in [stage]");
+    cr_expect(says("--stage.beta: error: step \"sft\": unknown key 'beta' in [stage]"), "%s",
+              output);
+    cr_expect(!says("step \"dpo\"") && !says("move"), "%s", output);
+    expect(LATHE " pipeline p/pipe.toml 2>&1", 0, "; finished: ");
+}
+
 /* A step that has taken all its steps does not finish with settings that trained nothing. */
 Test(pipeline, a_changed_step_with_no_step_left_is_refused)
 {
