@@ -412,6 +412,22 @@ static lathe_status check_same_reference(const json_t *parents, const char *path
                        parent ? json_string_value(json_object_get(parent, "path")) : path);
 }
 
+/* Warns of other files under the recorded path. Another path is reported as a changed key. */
+static lathe_status warn_of_role(const json_t *parents, const char *role, const char *path)
+{
+    const char *was = json_string_value(json_object_get(parent_of(parents, role), "path"));
+    char *real = path ? realpath(path, NULL) : NULL;
+    const int is_same_path = was && real && strcmp(was, real) == 0;
+    free(real);
+    const lathe_status status = is_same_path ? check_role(parents, role, path) : LATHE_OK;
+    if (status != LATHE_E_CONFIG)
+        return status;
+    lathe_log(LATHE_LOG_WARN, "%s; the run continues with it, as checkpoint.allow_changed permits",
+              lathe_error_message());
+    lathe_error_clear();
+    return LATHE_OK;
+}
+
 lathe_status lathe__checkpoint_check_base(const lathe_saved_state *saved, const json_t *meta,
                                           const char **out_section, const char **out_key)
 {
@@ -425,8 +441,8 @@ lathe_status lathe__checkpoint_check_base(const lathe_saved_state *saved, const 
         const char *path = other_path(saved->config, i);
         *out_section = others[i].section;
         *out_key = others[i].key;
-        if (!may_differ(saved->config, i))
-            LATHE_TRY(check_role(parents, others[i].role, path));
+        LATHE_TRY(may_differ(saved->config, i) ? warn_of_role(parents, others[i].role, path)
+                                               : check_role(parents, others[i].role, path));
         if (strcmp(others[i].role, "reference_adapter") == 0)
             LATHE_TRY(check_same_reference(parents, path));
     }

@@ -233,6 +233,10 @@ Test(lineage, of_a_rewarded_model_names_its_reward_model_and_keeps_to_it)
     expect(LATHE " train ppo.toml --reward.model out/rm5/step-00000001 2>&1", 2,
            "--reward.model: error: reward.model is \"out/rm5/step-00000001\", but ");
     /* with the permission, the lineage has the new one */
+    expect(LATHE " validate ppo.toml --checkpoint.allow_changed '[\"reward.model\"]' 2>&1", 0,
+           "its content changed");
+    cr_expect(says("; the run continues with it, as checkpoint.allow_changed permits"), "%s",
+              output);
     expect(LATHE " train ppo.toml --reward.model out/rm5/step-00000001 --train.stop_after 3 "
                  "--checkpoint.allow_changed '[\"reward.model\"]' 2>&1",
            0, "checkpoint out/ppo/step-00000003");
