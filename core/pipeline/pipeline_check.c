@@ -56,7 +56,7 @@ static const char *quoted(const char *text, lathe_arena *arena)
 
 static int is_key(const lathe_pipeline_step *step, const lathe_pipeline_use *use, const char *key)
 {
-    return strcmp(step->overrides[use->at].key, key) == 0;
+    return lathe_pipeline_is_key(step->overrides[use->at].key, key);
 }
 
 /* Copies the step's overrides. A model that an earlier step will write ("@NAME") is replaced by one

@@ -84,7 +84,7 @@ static int has_role(const json_t *parent, const char *role)
 static int began_with(const json_t *meta, const char *key, const char *hex)
 {
     const json_t *parents = json_object_get(meta, "parents");
-    int is_unknown = strcmp(key, "reward.model") == 0;
+    int is_unknown = lathe_pipeline_is_key(key, "reward.model");
     for (size_t i = 0; i < json_array_size(parents); i++) {
         const json_t *parent = json_array_get(parents, i);
         const char *was = json_string_value(json_object_get(parent, "manifest"));

@@ -199,6 +199,27 @@ Test(pipeline, a_step_is_rewarded_by_the_model_of_an_earlier_one)
            "step \"ppo\": the checkpoints in p/out/ppo were trained from another checkpoint of ");
 }
 
+/* In an array of rewards, in the run file and by its number in the overrides. */
+Test(pipeline, one_of_several_rewards_is_the_model_of_an_earlier_step)
+{
+    static const char base[] = "[[step]]\nname = \"base\"\nrun = \"base.toml\"\n";
+    put_ppo_pipe("p/ppo.toml", base);
+    put("p/rewards.toml", "[[reward]]\nname = \"length\"\ntokens = 3\n"
+                          "[[reward]]\nmodel = \"@rm\"\n");
+    cr_assert_eq(run("cat p/rewards.toml >>p/sft.toml; sed -i '/^reward = /d' p/ppo.toml"), 0);
+    expect(LATHE " pipeline p/ppo.toml --dry-run 2>&1", 0, "reward.1.model = @rm\n");
+    cr_assert_eq(run("sed 's/^checkpoint = /\"reward.1.model\" = \"@base\"\\n&/' p/ppo.toml "
+                     ">p/bad.toml"),
+                 0);
+    expect(LATHE " pipeline p/bad.toml --dry-run 2>&1", 2,
+           "step \"ppo\": reward.1.model = \"@base\", but the checkpoints of step \"base\" will "
+           "hold a language model and no reward model");
+    expect(LATHE " pipeline p/ppo.toml 2>&1", 0, "pipeline finished: ");
+    cr_expect(says("reward.1.model = \""), "%s", output);
+    expect(LATHE " pipeline p/ppo.toml 2>&1", 0, "; finished: ");
+    expect(LATHE " lineage p/out/ppo 2>&1", 0, "<- reward: ");
+}
+
 /* Its reward model is checked as what it will be made of. */
 Test(pipeline, a_reward_model_that_is_not_made_yet_is_checked_by_what_it_will_be_made_of)
 {
