@@ -20,9 +20,10 @@ static int run(const lathe_args *args)
     int64_t n_ranks = 1;
     if (lathe_args_int(args, "--ranks", 1, MOST_RANKS, 1, &n_ranks) != LATHE_OK)
         return lathe_args_fail(args, LATHE_E_ARG);
-    const lathe_status status = lathe_run_check(path, args->overrides, args->n_overrides,
-                                                lathe_args_value(args, "--offline") != NULL,
-                                                (int32_t)n_ranks, &diags, NULL);
+    const lathe_status status =
+        lathe_run_check(path, args->overrides, args->n_overrides,
+                        lathe_args_value(args, "--offline") ? LATHE_CHECK_OFFLINE : 0,
+                        (int32_t)n_ranks, &diags, NULL);
     const int as_json = lathe_args_value(args, "--json") != NULL;
     const int code = as_json ? lathe_cli_tell_refusal_json(args, &diags, status)
                              : lathe_cli_tell_refusal(args, &diags, status);

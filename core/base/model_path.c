@@ -8,7 +8,7 @@
 
 #include "base/fs.h"
 
-static int begins_as_gguf(const char *path)
+int32_t lathe_file_begins_as_gguf(const char *path)
 {
     char magic[4] = {0};
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -26,7 +26,7 @@ int32_t lathe_path_is_gguf(const char *path)
     struct stat st;
     if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) /* a pipe must not be opened */
         return 0;
-    return (n > n_end && strcmp(path + n - n_end, end) == 0) || begins_as_gguf(path);
+    return (n > n_end && strcmp(path + n - n_end, end) == 0) || lathe_file_begins_as_gguf(path);
 }
 
 int32_t lathe_path_is_model(const char *path)

@@ -8,12 +8,12 @@
 #include "checkpoint/adapter_file.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_branch.h"
-#include "checkpoint/checkpoint_finite.h"
 #include "checkpoint/model_file.h"
 #include "checkpoint/state_rows.h"
 #include "checkpoint/state_slots.h"
 #include "checkpoint/train_state.h"
 #include "io/convert.h"
+#include "io/folder_finite.h"
 #include "io/manifest.h"
 #include "model/weights.h"
 #include "store/row_norms.h"
@@ -275,7 +275,7 @@ static lathe_status try_path(const lathe_saved_state *saved, const judgement *ju
     lathe_status status = verify(saved, path, &has_slots);
     *out_loaded = 0;
     if (status == LATHE_OK)
-        status = lathe_checkpoint_finite(path, NULL, NULL);
+        status = lathe_folder_finite(path, NULL, NULL);
     if (status == LATHE_E_CORRUPT || status == LATHE_E_NOT_FOUND || status == LATHE_E_NUMERIC) {
         lathe_log(LATHE_LOG_WARN, "%s is not used: %s", path, lathe_error_message());
         lathe_buffer_printf(damage, "%s%s", damage->len > 0 ? "; " : "", lathe_error_message());
@@ -379,7 +379,7 @@ static lathe_status resume_what(const lathe_saved_state *saved, const judgement 
         int32_t has_slots;
         LATHE_TRY(lathe_checkpoint_resolve(saved->arena, resume, out_path));
         LATHE_TRY(verify(saved, *out_path, &has_slots));
-        const lathe_status status = lathe_checkpoint_finite(*out_path, NULL, NULL);
+        const lathe_status status = lathe_folder_finite(*out_path, NULL, NULL);
         if (status != LATHE_OK)
             return lathe_error_context(status, "checkpoint.resume = \"%s\"", resume);
         return load_checkpoint(saved, *out_path, has_slots);

@@ -17,10 +17,10 @@
 #include "base/trace.h"
 #include "checkpoint/adapter_file.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/checkpoint_finite.h"
 #include "checkpoint/model_file.h"
 #include "checkpoint/parents.h"
 #include "checkpoint/train_state.h"
+#include "io/folder_finite.h"
 #include "io/manifest.h"
 #include "lathe/lathe.h"
 #include "model/folder_template.h"
@@ -199,7 +199,7 @@ static lathe_status write_manifest(const lathe_saved_state *saved, const lathe_f
  * memory, to find also values that overflowed in the dtype of the file. */
 static lathe_status refuse_not_finite(const lathe_saved_state *saved, const char *dir)
 {
-    const lathe_status status = lathe_checkpoint_finite(dir, NULL, NULL);
+    const lathe_status status = lathe_folder_finite(dir, NULL, NULL);
     return status == LATHE_E_NUMERIC
                ? lathe_error_context(status, "a run cannot continue from the state after step %lld",
                                      (long long)saved->at->step)

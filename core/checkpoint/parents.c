@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/model_path.h"
 #include "checkpoint/checkpoint.h"
@@ -106,19 +107,32 @@ void lathe__parents_put_place(const char *path, lathe_arena *arena, lathe_buffer
 /* Other models that a run reads, by the keys that name their folders. */
 static const struct {
     const char *role, *section, *key;
-} others[] = {
-    {"adapter", "model", "adapter"},    {"reference_adapter", "model", "reference_adapter"},
-    {"teacher", "teacher", "path"},     {"teacher", "teacher", "stored"},
-    {"reference", "reference", "path"}, {"reward", "reward", "path"},
-    {"reward", "reward", "model"}};
+} others[] = {{"adapter", "model", "adapter"},
+              {"reference_adapter", "model", "reference_adapter"},
+              {"teacher", "teacher", "path"},
+              {"teacher", "teacher", "stored"},
+              {"reward", "reward", "model"}};
 
 #define N_OTHERS (sizeof others / sizeof others[0])
 
-/* The folder that such a key names; NULL: none. */
-static const char *other_path(const json_t *config, size_t i)
+/* The reward model, of which a run has one at most; NULL: none. */
+static const char *reward_model(const lathe_config *config)
 {
-    const json_t *section = json_object_get(config, others[i].section);
-    const char *path = json_string_value(json_object_get(section, others[i].key));
+    int32_t n = 0;
+    const lathe_config_reward *list = lathe_config_rewards(config, &n);
+    for (int32_t i = 0; i < n; i++)
+        if (list[i].model)
+            return list[i].model;
+    return NULL;
+}
+
+/* The folder that such a key names; NULL: none. */
+static const char *other_path(const lathe_config *config, size_t i)
+{
+    const lathe_value *value = lathe_config_get(config, others[i].section, others[i].key);
+    const char *path = strcmp(others[i].role, "reward") == 0 ? reward_model(config)
+                       : value && value->is_set              ? value->s
+                                                             : NULL;
     return path && lathe_path_is_model(path) ? path : NULL;
 }
 
@@ -135,24 +149,12 @@ static int is_reference(const lathe_saved_state *saved, size_t i)
            !saved->parts->reference_adapter.component;
 }
 
-static lathe_status put_others(const lathe_saved_state *saved, lathe_arena *arena, int32_t *n,
-                               lathe_buffer *out)
+static lathe_status put_other(const lathe_saved_state *saved, size_t i, lathe_arena *arena,
+                              lathe_buffer *out)
 {
-    json_t *config = NULL;
-    LATHE_TRY(lathe_config_object(saved->config, &config));
-    lathe_status status = LATHE_OK;
-    for (size_t i = 0; i < N_OTHERS && status == LATHE_OK; i++) {
-        const char *path = other_path(config, i);
-        const char *role = is_reference(saved, i)
-                               ? "\"adapter\", \"reference\""
-                               : lathe_arena_printf(arena, "\"%s\"", others[i].role);
-        if (!path)
-            continue;
-        lathe_buffer_puts(out, (*n)++ ? ", " : "");
-        status = role ? lathe__parent_put(path, role, arena, out) : LATHE_E_NOMEM;
-    }
-    json_decref(config);
-    return status;
+    const char *role = is_reference(saved, i) ? "\"adapter\", \"reference\""
+                                              : lathe_arena_printf(arena, "\"%s\"", others[i].role);
+    return role ? lathe__parent_put(other_path(saved->config, i), role, arena, out) : LATHE_E_NOMEM;
 }
 
 static lathe_status put_own(const lathe_saved_state *saved, lathe_arena *arena, lathe_buffer *out)
@@ -165,7 +167,12 @@ static lathe_status put_own(const lathe_saved_state *saved, lathe_arena *arena, 
                                     has_reference(saved) ? "\"model\", \"reference\"" : "\"model\"",
                                     arena, out));
     }
-    LATHE_TRY(put_others(saved, arena, &n, out));
+    for (size_t i = 0; i < N_OTHERS; i++) {
+        if (!other_path(saved->config, i))
+            continue;
+        lathe_buffer_puts(out, n++ ? ", " : "");
+        LATHE_TRY(put_other(saved, i, arena, out));
+    }
     lathe_buffer_puts(out, "]");
     return out->status;
 }
@@ -192,11 +199,61 @@ static json_t *parent_of(const json_t *parents, const char *role)
     return NULL;
 }
 
-/* Copies the parents of the checkpoint. model.path may have moved: if its files still have their
- * sizes, its present path is recorded. */
-static lathe_status put_earlier(const lathe_saved_state *saved, const json_t *parents,
-                                lathe_arena *arena, lathe_buffer *out)
+/* Whether the key may name another model than the recorded one: checkpoint.allow_changed names it,
+ * or, for a reward that was added, removed or exchanged, reward.name. */
+static int may_differ(const lathe_config *config, size_t i)
 {
+    char name[64];
+    (void)snprintf(name, sizeof name, "%s.%s", others[i].section, others[i].key);
+    return lathe_config_allows_change(config, name) ||
+           (strcmp(others[i].role, "reward") == 0 &&
+            lathe_config_allows_change(config, "reward.name"));
+}
+
+/* Whether a key of the role may name another model. */
+static int role_may_differ(const lathe_config *config, const char *role)
+{
+    for (size_t i = 0; i < N_OTHERS; i++)
+        if (strcmp(others[i].role, role) == 0 && may_differ(config, i))
+            return 1;
+    return 0;
+}
+
+static lathe_status add_other(const lathe_saved_state *saved, size_t i, lathe_arena *arena,
+                              json_t *parents)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    json_t *parent = NULL;
+    lathe_status status = put_other(saved, i, arena, &text);
+    if (status == LATHE_OK)
+        status = lathe_json_load("the lineage", text.data, text.len, &parent);
+    if (status == LATHE_OK && json_array_append_new(parents, parent) != 0)
+        status = lathe_error(LATHE_E_NOMEM, "no memory for the lineage");
+    lathe_buffer_fini(&text);
+    return status;
+}
+
+/* Replaces the recorded models that may be others by those that the keys name now. */
+static lathe_status renew_others(const lathe_saved_state *saved, lathe_arena *arena,
+                                 json_t *parents)
+{
+    for (size_t i = 0; i < N_OTHERS; i++)
+        for (size_t k = json_array_size(parents); k-- > 0;)
+            if (role_may_differ(saved->config, others[i].role) &&
+                has_role(json_array_get(parents, k), others[i].role))
+                (void)json_array_remove(parents, k);
+    for (size_t i = 0; i < N_OTHERS; i++)
+        if (role_may_differ(saved->config, others[i].role) && other_path(saved->config, i))
+            LATHE_TRY(add_other(saved, i, arena, parents));
+    return LATHE_OK;
+}
+
+/* Copies the parents of the checkpoint, except those that checkpoint.allow_changed lets be others.
+ * model.path may have moved: if its files still have their sizes, its present path is recorded. */
+static lathe_status put_earlier(const lathe_saved_state *saved, json_t *parents, lathe_arena *arena,
+                                lathe_buffer *out)
+{
+    LATHE_TRY(renew_others(saved, arena, parents));
     json_t *model = parent_of(parents, "model");
     if (model && saved->model_path) {
         const char *path = absolute(saved->model_path, arena);
@@ -270,7 +327,7 @@ static lathe_status put_all(const lathe_saved_state *saved, const char *resumed,
     json_t *meta = NULL;
     if (resumed)
         LATHE_TRY(lathe_checkpoint_meta(resumed, &meta));
-    const json_t *earlier = json_object_get(meta, "parents");
+    json_t *earlier = json_object_get(meta, "parents");
     lathe_status status = json_is_array(earlier) ? put_earlier(saved, earlier, arena, out)
                                                  : put_own(saved, arena, out);
     if (status == LATHE_OK && resumed)
@@ -355,25 +412,39 @@ static lathe_status check_same_reference(const json_t *parents, const char *path
                        parent ? json_string_value(json_object_get(parent, "path")) : path);
 }
 
+/* Warns of other files under the recorded path. Another path is reported as a changed key. */
+static lathe_status warn_of_role(const json_t *parents, const char *role, const char *path)
+{
+    const char *was = json_string_value(json_object_get(parent_of(parents, role), "path"));
+    char *real = path ? realpath(path, NULL) : NULL;
+    const int is_same_path = was && real && strcmp(was, real) == 0;
+    free(real);
+    const lathe_status status = is_same_path ? check_role(parents, role, path) : LATHE_OK;
+    if (status != LATHE_E_CONFIG)
+        return status;
+    lathe_log(LATHE_LOG_WARN, "%s; the run continues with it, as checkpoint.allow_changed permits",
+              lathe_error_message());
+    lathe_error_clear();
+    return LATHE_OK;
+}
+
 lathe_status lathe__checkpoint_check_base(const lathe_saved_state *saved, const json_t *meta,
                                           const char **out_section, const char **out_key)
 {
     const json_t *parents = json_object_get(meta, "parents");
     const int needed = has_reference(saved) || !lathe__checkpoint_has_model(saved);
-    json_t *config = NULL;
     *out_section = "model";
     *out_key = "path";
     if (needed)
         LATHE_TRY(check_role(parents, "model", saved->model_path));
-    LATHE_TRY(lathe_config_object(saved->config, &config));
-    lathe_status status = LATHE_OK;
-    for (size_t i = 0; i < N_OTHERS && status == LATHE_OK; i++) {
+    for (size_t i = 0; i < N_OTHERS; i++) {
+        const char *path = other_path(saved->config, i);
         *out_section = others[i].section;
         *out_key = others[i].key;
-        status = check_role(parents, others[i].role, other_path(config, i));
-        if (status == LATHE_OK && strcmp(others[i].role, "reference_adapter") == 0)
-            status = check_same_reference(parents, other_path(config, i));
+        LATHE_TRY(may_differ(saved->config, i) ? warn_of_role(parents, others[i].role, path)
+                                               : check_role(parents, others[i].role, path));
+        if (strcmp(others[i].role, "reference_adapter") == 0)
+            LATHE_TRY(check_same_reference(parents, path));
     }
-    json_decref(config);
-    return status;
+    return LATHE_OK;
 }

@@ -21,7 +21,8 @@
 #include "data/shards.h"
 
 /** Hashes the parents and the data once, for the manifests of all checkpoints of the run. resumed:
- * the checkpoint that the run went on from; its parents are those of the run; NULL: none. */
+ * the checkpoint that the run went on from; its parents are those of the run, except models that
+ * checkpoint.allow_changed lets be others; NULL: none. */
 lathe_status lathe__checkpoint_know_parents(const lathe_saved_state *saved, const char *resumed);
 
 /** Appends the members above, without braces; "" if there are none. */
@@ -53,9 +54,10 @@ int32_t lathe__is_weight_file(const char *name);
 const char *lathe__manifest_folder(const char *dir, lathe_arena *arena);
 
 /** Checks that the frozen weights that a run reads are those that the run of a checkpoint began
- * with: model.path under an adapter or as the reference, and the folder of a teacher. `meta`: of
- * the checkpoint. LATHE_E_CONFIG names the file that changed; *out_section and *out_key are then
- * the key that names its folder. */
+ * with: model.path under an adapter or as the reference, and the folders of a teacher and of a
+ * reward model, unless checkpoint.allow_changed names their keys. `meta`: of the checkpoint.
+ * LATHE_E_CONFIG names the file that changed; *out_section and *out_key are then the key that names
+ * its folder. */
 lathe_status lathe__checkpoint_check_base(const lathe_saved_state *saved, const json_t *meta,
                                           const char **out_section, const char **out_key);
 

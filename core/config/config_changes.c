@@ -190,6 +190,15 @@ int32_t lathe_change_effect(const char *name)
     return 0;
 }
 
+int32_t lathe_config_allows_change(const lathe_config *config, const char *name)
+{
+    const lathe_value *list = lathe_config_get(config, "checkpoint", "allow_changed");
+    for (int64_t i = 0; list && list->is_set && i < list->n; i++)
+        if (strcmp(list->strs[i], name) == 0)
+            return 1;
+    return 0;
+}
+
 void lathe_change_value_put(const json_t *value, lathe_buffer *out)
 {
     if (!value || json_is_null(value)) {

@@ -25,6 +25,9 @@ json_t *lathe_config_changes(const json_t *before, const json_t *now);
 /** LATHE_CHANGE_* of "section.key". */
 int32_t lathe_change_effect(const char *name);
 
+/** Whether checkpoint.allow_changed names "section.key". */
+int32_t lathe_config_allows_change(const lathe_config *config, const char *name);
+
 /** Appends "0.001 -> 0.1"; long values are cut. */
 void lathe_change_put(const json_t *change, lathe_buffer *out);
 

@@ -53,6 +53,35 @@ static lathe_toml_node *child_table(lathe_config *config, lathe_toml_node *table
     return *status == LATHE_OK ? child : NULL;
 }
 
+/* Refuses a part of a key that is no table. `there`: what it is. */
+static void refuse_part(const lathe_toml_node *there, const char *key, const lathe_place *place,
+                        lathe_diags *diags)
+{
+    if (there->kind == LATHE_TOML_ARRAY && there->n_children > 0)
+        lathe_diags_add(diags, LATHE_DIAG_ERROR, place, NULL,
+                        "'%s' is an array of tables, which the command line cannot change; name an "
+                        "element of it, %s.0 to %s.%lld",
+                        key, key, key, (long long)there->n_children - 1);
+    else
+        lathe_diags_add(diags, LATHE_DIAG_ERROR, place, NULL, "'%s' is not a table", key);
+}
+
+/* The table that the number at *io_at ("0.model") names in an array of tables; *io_at is then after
+ * it. NULL: it is no number of an element. */
+static lathe_toml_node *element(const lathe_toml_node *array, const char **io_at)
+{
+    const size_t n = strspn(*io_at, "0123456789");
+    int64_t index = 0;
+    if (array == NULL || array->kind != LATHE_TOML_ARRAY || n == 0 || n > 9 || (*io_at)[n] != '.')
+        return NULL;
+    for (size_t i = 0; i < n; i++)
+        index = index * 10 + ((*io_at)[i] - '0');
+    if (index >= array->n_children || array->children[index]->kind != LATHE_TOML_TABLE)
+        return NULL;
+    *io_at += n + 1;
+    return array->children[index];
+}
+
 static lathe_status apply(lathe_config *config, const lathe_override *override, lathe_diags *diags)
 {
     lathe_arena *arena = &config->arena;
@@ -68,16 +97,13 @@ static lathe_status apply(lathe_config *config, const lathe_override *override, 
         if (key == NULL)
             return LATHE_E_NOMEM;
         const lathe_toml_node *there = lathe_toml_find(table, key);
-        table = child_table(config, table, key, origin, &status);
-        if (status == LATHE_E_CONFIG)
-            lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL,
-                            there->kind == LATHE_TOML_ARRAY
-                                ? "'%s' is an array of tables, which the command line cannot change"
-                                : "'%s' is not a table",
-                            key);
+        at = dot + 1;
+        lathe_toml_node *one = element(there, &at);
+        table = one != NULL ? one : child_table(config, table, key, origin, &status);
+        if (one == NULL && status == LATHE_E_CONFIG)
+            refuse_part(there, key, &place, diags);
         if (table == NULL)
             return status == LATHE_E_CONFIG ? LATHE_OK : status;
-        at = dot + 1;
     }
     if (table == config->root || *at == '\0') {
         lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL,

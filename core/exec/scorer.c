@@ -22,9 +22,11 @@ struct lathe_scorer {
 
 /* ---- the model ---- */
 
-static lathe_status check_model(const lathe_scorer *s)
+static lathe_status check_model(lathe_scorer *s)
 {
-    const lathe_model_config *m = &s->model;
+    lathe_model_config *m = &s->model;
+    if (s->config.is_unmade && m->n_labels == 0)
+        m->n_labels = 1;
     if (m->n_labels != 1)
         return lathe_error(LATHE_E_CONFIG,
                            "%s is no reward model: its architecture must be a "

@@ -20,6 +20,8 @@ typedef struct lathe_scorer_config {
     int32_t n_rows;        /* sequences scored at a time */
     int64_t row_tokens;    /* tokens of the longest sequence */
     int32_t compute_dtype; /* LATHE_F32, LATHE_BF16, LATHE_F16 */
+    int32_t is_unmade;     /* 1: path may be the language model that the reward model will be made
+                            * of; the scorer is for planning alone */
 } lathe_scorer_config;
 
 /** Memory that a scorer needs: its own by category, and of the arena that programs share. */

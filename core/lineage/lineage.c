@@ -249,7 +249,8 @@ static lathe_status read_checkpoint(walk *w, const char *path, const char *cover
     return status;
 }
 
-/* A folder without a manifest: a model, or an adapter with the base that PEFT names. */
+/* A GGUF file, or a folder without a manifest: a model, or an adapter with the base that PEFT
+ * names. */
 static lathe_status read_plain(walk *w, const char *path, int is_adapter, json_t *node)
 {
     json_t *peft = NULL;
@@ -274,8 +275,8 @@ static int has(const walk *w, const char *dir, const char *name)
 static lathe_status read_node(walk *w, const char *path, json_t **out)
 {
     const char *covered = lathe__manifest_folder(path, w->arena);
-    const int is_adapter = has(w, path, "adapter_config.json");
-    if (!covered && !is_adapter && !has(w, path, "config.json"))
+    const int is_adapter = has(w, path, "adapter_config.json"), is_file = lathe_path_is_gguf(path);
+    if (!covered && !is_adapter && !is_file && !has(w, path, "config.json"))
         return lathe_error(LATHE_E_NOT_FOUND,
                            "%s: has no manifest.json, config.json or adapter_config.json; expected "
                            "a checkpoint, the folder of a run, or a model's folder",
@@ -283,6 +284,9 @@ static lathe_status read_node(walk *w, const char *path, json_t **out)
     json_t *node = new_node(path, covered ? "checkpoint" : is_adapter ? "adapter" : "model");
     if (!node)
         return lathe_error(LATHE_E_NOMEM, "no memory for the lineage");
+    if (is_file && !lathe_file_begins_as_gguf(path))
+        lathe__lineage_damage(json_object_get(node, "damage"),
+                              "it has the name of a GGUF file, but does not begin as one");
     w->above[w->depth++] = path;
     const lathe_status status =
         covered ? read_checkpoint(w, path, covered, node) : read_plain(w, path, is_adapter, node);
@@ -339,6 +343,12 @@ lathe_status lathe_lineage_read(const char *path, int32_t verify, json_t **out,
         status = lathe_checkpoint_resolve(&arena, path, &found);
     else if (lathe_path_is_gguf(path))
         found = path;
+    else if (lathe_path_exists(path))
+        status =
+            lathe_error(LATHE_E_NOT_FOUND,
+                        "%s: this file is no model; expected a checkpoint, the folder of a run, "
+                        "a model's folder, or a GGUF file",
+                        path);
     else
         status = lathe_error(LATHE_E_NOT_FOUND, "%s: no such folder or GGUF file", path);
     if (status == LATHE_OK) {

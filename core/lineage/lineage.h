@@ -3,9 +3,9 @@
  *
  * The result is a tree of nodes, JSON objects:
  *
- *   path      the folder
+ *   path      the folder, or a GGUF file
  *   kind      "checkpoint": a folder with a manifest, also a model that a command made;
- *             "adapter" or "model": a folder without one
+ *             "adapter" or "model": a folder without one, or a GGUF file
  *   state     "whole", "damaged", or "unverified"
  *   damage    a message for each damaged file; []: none
  *   made_by   the command that made the model (made_folder.h); absent: a run did
@@ -28,10 +28,10 @@
 
 #include "lathe/status.h"
 
-/** Reads the chain of a model's folder, a checkpoint, or the folder of a run (its latest
- * checkpoint). verify 1: compares the hashes of all files; 0: their sizes. *out_n_damaged: number
- * of damage messages. The caller releases *out. LATHE_E_NOT_FOUND: there is no model. Damage and
- * missing parents are no errors. */
+/** Reads the chain of a model's folder, a GGUF file, a checkpoint, or the folder of a run (its
+ * latest checkpoint). verify 1: compares the hashes of all files; 0: their sizes. *out_n_damaged:
+ * number of damage messages. The caller releases *out. LATHE_E_NOT_FOUND: there is no model. Damage
+ * and missing parents are no errors. */
 lathe_status lathe_lineage_read(const char *path, int32_t verify, json_t **out,
                                 int64_t *out_n_damaged);
 

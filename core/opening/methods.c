@@ -357,13 +357,33 @@ static void take_split(const lathe_run *run, const file_batch *batch, const json
         row->micro_batch = row->accumulation = 0;
 }
 
-/* Applies the method of the checkpoint to resume from, if there is one. *out_done 0: there is no
- * checkpoint, or it has another method; then resuming says what is wrong. */
+static int trains(const lathe_run *run)
+{
+    return run->open.mode <= LATHE_OPEN_TRAIN;
+}
+
+/* What the rows of the methods depend on. A run that does not train plans nothing: the number of
+ * its layers is one that gives the recorded half. */
+static void find_facts(const lathe_run *run, const json_t *config, file_facts *out)
+{
+    const json_t *adapter = json_object_get(config, "adapter");
+    *out = (file_facts){.n_layers = 2 * json_integer_value(json_object_get(adapter, "layers"))};
+    if (trains(run))
+        (void)read_file(run, out);
+}
+
+/* Applies the method of the checkpoint that the run reads or resumes from, if there is one.
+ * *out_done 0: there is no checkpoint, or it has another method; then reading it says what is
+ * wrong. */
 static lathe_status choose_recorded(lathe_run *run, int32_t *out_done)
 {
     const char *dir = NULL;
     json_t *meta = NULL;
     *out_done = 0;
+    /* "never" is about training; the settings are read again after the choice */
+    if (!trains(run) && run->set.checkpoint.resume &&
+        strcmp(run->set.checkpoint.resume, "never") == 0)
+        run->set.checkpoint.resume = "auto";
     if (lathe_resume_find(run, &dir) != LATHE_OK || !dir ||
         lathe_checkpoint_meta(dir, &meta) != LATHE_OK || !meta) {
         lathe_error_clear();
@@ -371,15 +391,16 @@ static lathe_status choose_recorded(lathe_run *run, int32_t *out_done)
     }
     const json_t *config = json_object_get(meta, "config");
     file_facts file;
-    (void)read_file(run, &file);
+    find_facts(run, config, &file);
     lathe_status status = LATHE_OK;
     for (int32_t i = 0; i < N_METHODS && status == LATHE_OK && !*out_done; i++) {
         lathe_method_row row;
         if (!make_row(run, i, file.n_layers, &row) || !is_method_of(run, config, &row))
             continue;
-        row.recomputes =
-            !sets_recomputation(run) && has_value(config, recomputation.key, recomputation.value);
-        take_split(run, &file.batch, config, &row);
+        row.recomputes = trains(run) && !sets_recomputation(run) &&
+                         has_value(config, recomputation.key, recomputation.value);
+        if (trains(run))
+            take_split(run, &file.batch, config, &row);
         status = apply(run, &row);
         *out_done = 1;
         lathe_log(LATHE_LOG_INFO, "adapter.name = \"auto\": \"%s\", as in %s", row.set[0].value,
@@ -424,11 +445,14 @@ static lathe_status choose_by_plan(lathe_run *run)
 lathe_status lathe__methods_choose(lathe_run *run)
 {
     int32_t done = 0;
-    if (run->open.mode > LATHE_OPEN_TRAIN || run->open.is_offline) {
+    if (!run->open.is_offline)
+        LATHE_TRY(choose_recorded(run, &done));
+    if (done)
+        return LATHE_OK;
+    if (!trains(run) || run->open.is_offline) {
         lathe_method_row row;
         (void)make_row(run, 0, 1, &row);
         return apply(run, &row);
     }
-    LATHE_TRY(choose_recorded(run, &done));
-    return done ? LATHE_OK : choose_by_plan(run);
+    return choose_by_plan(run);
 }

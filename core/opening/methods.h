@@ -66,8 +66,8 @@ void lathe_methods_json(const lathe_methods *methods, lathe_buffer *out);
 
 /** Replaces adapter.name = "auto": adds the settings of the chosen method to run->open.overrides,
  * from which the configuration must then be read again. A run that resumes takes the method of its
- * checkpoint; one that does not train, or is checked without the machine, takes "full".
- * LATHE_E_CONFIG: no method fits. */
+ * checkpoint, and so does one that does not train, if there is a checkpoint; otherwise that one,
+ * and a run that is checked without the machine, take "full". LATHE_E_CONFIG: no method fits. */
 lathe_status lathe__methods_choose(lathe_run *run);
 
 #endif

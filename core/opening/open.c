@@ -30,6 +30,7 @@
 #include "run/reward_model.h"
 #include "run/rollout_noise.h"
 #include "run/run_check.h"
+#include "run/run_heads.h"
 #include "run/run_ranks.h"
 #include "run/run_saved.h"
 #include "run/stored_teacher.h"
@@ -87,7 +88,7 @@ static lathe_status read_config(lathe_run *run, uint32_t wanted, lathe_diags *di
 static lathe_status load_config(lathe_run *run, lathe_diags *diags)
 {
     uint32_t wanted = kinds_of(run->open.mode) | LATHE_CONFIG_MODEL;
-    wanted |= run->open.mode != LATHE_OPEN_PLAN ? LATHE_CONFIG_FILES : 0;
+    wanted |= run->open.mode != LATHE_OPEN_PLAN && !run->open.is_unmade ? LATHE_CONFIG_FILES : 0;
     wanted |= run->open.mode != LATHE_OPEN_INFER ? LATHE_CONFIG_DATA : 0;
     wanted |= run->open.is_offline ? LATHE_CONFIG_ELSEWHERE : 0;
     wanted |= run->open.mode == LATHE_OPEN_DATA ||
@@ -433,18 +434,35 @@ lathe_status lathe_run_open_logprobs(const char *config_path, const lathe_overri
     return opened(run, open_stages(run), out);
 }
 
+static lathe_run_product product_of(lathe_run *run)
+{
+    const lathe_instance *part = &run->parts.adapter;
+    const lathe_adapter_v1 *adapter = part->component ? part->table : NULL;
+    const lathe_saved_state *saved = lathe__run_saved(run);
+    const int32_t is_frozen =
+        LATHE_HAS(adapter, base_is_frozen) && adapter->base_is_frozen(part->self);
+    return (lathe_run_product){/* a model that is not made yet has no parameters to ask */
+                               .saves_model = run->params.n > 0 ? lathe__checkpoint_has_model(saved)
+                                                                : saved->merges || !is_frozen,
+                               .n_labels = lathe__run_n_labels(run),
+                               .has_average = run->set.weight_average != LATHE_AVERAGE_NONE ||
+                                              lathe_optimizer_averages(&run->parts.optimizer)};
+}
+
 lathe_status lathe_run_check(const char *config_path, const lathe_override *overrides,
-                             int32_t n_overrides, int32_t is_offline, int32_t n_ranks,
-                             lathe_diags *diags, int32_t *out_saves_model)
+                             int32_t n_overrides, int32_t how, int32_t n_ranks, lathe_diags *diags,
+                             lathe_run_product *out_product)
 {
     lathe_run *run = NULL;
     LATHE_TRY(create(config_path, overrides, n_overrides, LATHE_OPEN_TRAIN, &run));
     run->open.diags = diags;
-    run->open.is_offline = is_offline;
+    run->open.is_offline = (how & LATHE_CHECK_OFFLINE) != 0;
+    run->open.is_unmade = (how & LATHE_CHECK_UNMADE) != 0;
+    run->open.reward_is_unmade = (how & LATHE_CHECK_REWARD_UNMADE) != 0;
     run->open.as_ranks = n_ranks;
     const lathe_status status = lathe__run_prepare(run);
-    if (out_saves_model)
-        *out_saves_model = status == LATHE_OK && lathe__checkpoint_has_model(lathe__run_saved(run));
+    if (out_product && status == LATHE_OK)
+        *out_product = product_of(run);
     run->open.diags = NULL;
     lathe_run_close(run);
     return status;

@@ -30,22 +30,37 @@ lathe_status lathe_run_open_training(const char *config_path, const lathe_overri
                                      int32_t n_overrides, int32_t is_dry, lathe_diags *diags,
                                      lathe_run **out);
 
+/** How a run is checked: bits. */
+enum {
+    LATHE_CHECK_OFFLINE = 1, /* skips what needs the machine or the data */
+    /* Files that the run reads are not made yet: they are not looked for. With OFFLINE. */
+    LATHE_CHECK_UNMADE = 2,
+    /* reward.model is the folder of the language model that the reward model will be made of. */
+    LATHE_CHECK_REWARD_UNMADE = 4
+};
+
+/** What the checkpoints of a run will hold. */
+typedef struct lathe_run_product {
+    int32_t saves_model; /* 1: a whole model; 0: only an adapter */
+    int32_t n_labels;    /* of a sequence classifier, such as a reward model; 0: a language model */
+    int32_t has_average; /* 1: averaged weights too */
+} lathe_run_product;
+
 /** Adds to diags every error that would keep the run from starting, and all warnings. Does the same
  * work as opening a run for training, up to the allocation of memory: reads the model's
  * description, the headers of its weight files, the tokenizer and the data (which are tokenised
  * into data.cache_dir), opens the device and makes the plan.
  *
- *  is_offline      1: skips what needs the machine or the data
- *  n_ranks         checks it as rank 0 of so many, which are not there; 0: any number
- *  out_saves_model 1: its checkpoints will hold a whole model, not only an adapter; NULL: not
- *                  wanted
+ *  how          LATHE_CHECK_*
+ *  n_ranks      checks it as rank 0 of so many, which are not there; 0: any number
+ *  out_product  what its checkpoints will hold, if there is no error; NULL: not wanted
  *
  *  Errors  LATHE_E_CONFIG: the errors are in diags. Others: the file is not valid TOML, or the
  *          machine failed; the errors are not in diags.
  */
 lathe_status lathe_run_check(const char *config_path, const lathe_override *overrides,
-                             int32_t n_overrides, int32_t is_offline, int32_t n_ranks,
-                             lathe_diags *diags, int32_t *out_saves_model);
+                             int32_t n_overrides, int32_t how, int32_t n_ranks, lathe_diags *diags,
+                             lathe_run_product *out_product);
 
 /** Plans a run again as rank 0 of n_ranks with other settings, those of [parallel], without the
  * other ranks: no memory, no weights, no data (rank_plan.c). LATHE_E_CONFIG: they cannot train so.

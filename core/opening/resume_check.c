@@ -152,13 +152,13 @@ static lathe_status check_adapter(lathe_resuming *r)
                : status;
 }
 
-/* Checks the frozen weights that the run reads: a base, a reference, a teacher. */
+/* Checks the frozen weights that the run reads: a base, a reference, a teacher, a reward model. */
 static lathe_status check_base(lathe_resuming *r)
 {
     const char *section, *key;
     const lathe_status status =
         lathe__checkpoint_check_base(lathe__run_saved(r->run), r->meta, &section, &key);
-    return is_refusal(status) ? lathe__resume_refuse_said(r, section, key, "") : status;
+    return is_refusal(status) ? lathe__resume_refuse_model(r, section, key) : status;
 }
 
 /* ---- the data ---- */
@@ -271,16 +271,6 @@ static int is_new_default(const lathe_resuming *r, const char *name, const json_
     return json_is_null(json_object_get(change, "from")) && value && !value->is_explicit;
 }
 
-/* Whether checkpoint.allow_changed names the key. */
-static int is_allowed(const lathe_run *run, const char *name)
-{
-    const lathe_value *list = lathe_config_get(run->config, "checkpoint", "allow_changed");
-    for (int64_t i = 0; list && list->is_set && i < list->n; i++)
-        if (strcmp(list->strs[i], name) == 0)
-            return 1;
-    return 0;
-}
-
 /* Refuses changes of the training objective, or of what the model computes with the trained
  * weights. */
 static lathe_status check_objective(lathe_resuming *r)
@@ -290,8 +280,8 @@ static lathe_status check_objective(lathe_resuming *r)
     json_object_foreach(r->changes, name, change)
     {
         char hint[160];
-        if (!(lathe_change_effect(name) & LATHE_CHANGE_OBJECTIVE) || is_allowed(r->run, name) ||
-            is_new_default(r, name, change))
+        if (!(lathe_change_effect(name) & LATHE_CHANGE_OBJECTIVE) ||
+            lathe_config_allows_change(r->run->config, name) || is_new_default(r, name, change))
             continue;
         (void)snprintf(
             hint, sizeof hint,
@@ -380,8 +370,8 @@ static lathe_status read_configurations(lathe_resuming *r)
 static lathe_status check_all(lathe_resuming *r)
 {
     lathe_status (*const checks[])(lathe_resuming *) = {
-        check_plugins,   check_model, check_adapter,   check_base,
-        check_objective, check_state, warn_of_changes, warn_of_open_step};
+        check_plugins, check_model, check_adapter,   check_objective,
+        check_base,    check_state, warn_of_changes, warn_of_open_step};
     LATHE_TRY(read_configurations(r));
     for (size_t i = 0; i < sizeof checks / sizeof checks[0] && r->n_refused == 0; i++)
         LATHE_TRY(checks[i](r));

@@ -57,16 +57,17 @@ lathe_status lathe__resume_refuse_change(lathe_resuming *r, const char *name, co
                                       json_object_get(change, "to"), hint);
 }
 
-lathe_status lathe__resume_refuse_said(lathe_resuming *r, const char *section, const char *key,
-                                       const char *changed)
+/* hint: further advice, or "". */
+static lathe_status refuse_said(lathe_resuming *r, const char *section, const char *key,
+                                const char *changed, const char *hint)
 {
     char said[1024];
     (void)snprintf(said, sizeof said, "%s", lathe_error_message());
     r->n_refused++;
     const lathe_status status =
-        lathe__run_refuse(r->run, section, key, "%s%s%s; the run would resume from %s: %s%s", said,
-                          changed[0] ? "; changed since then: " : "", changed, r->dir,
-                          changed[0] ? "set these keys back, or " : "",
+        lathe__run_refuse(r->run, section, key, "%s%s%s; the run would resume from %s: %s%s%s",
+                          said, changed[0] ? "; changed since then: " : "", changed, r->dir,
+                          changed[0] ? "set these keys back, or " : "", hint,
                           lathe__resume_way_out(&r->run->set.checkpoint));
     return status == LATHE_E_CONFIG ? LATHE_OK : status;
 }
@@ -76,6 +77,24 @@ lathe_status lathe__resume_refuse_said(lathe_resuming *r, const char *section, c
 static int is_key(const char *entry)
 {
     return strcmp(entry, "plugin") != 0 && strcmp(entry, "version") != 0;
+}
+
+lathe_status lathe__resume_refuse_said(lathe_resuming *r, const char *section, const char *key,
+                                       const char *changed)
+{
+    return refuse_said(r, section, key, changed, "");
+}
+
+lathe_status lathe__resume_refuse_model(lathe_resuming *r, const char *section, const char *key)
+{
+    char name[128], hint[256] = "";
+    (void)snprintf(name, sizeof name, "%s.%s", section, key);
+    if (lathe_change_effect(name) & LATHE_CHANGE_OBJECTIVE)
+        (void)snprintf(hint, sizeof hint,
+                       "put the former files back, set checkpoint.allow_changed = [\"%s\"] to "
+                       "continue with another objective, or ",
+                       name);
+    return refuse_said(r, section, key, "", hint);
 }
 
 lathe_status lathe__resume_refuse_section(lathe_resuming *r, const char *section, const char *key)

@@ -31,14 +31,17 @@ lathe_status lathe__resume_refuse_value(lathe_resuming *r, const char *section, 
 lathe_status lathe__resume_refuse_change(lathe_resuming *r, const char *name, const json_t *change,
                                          const char *hint);
 
-/** Refuses with the message of the last error, at a key; `changed`: the keys that may be the cause,
- * or
- * "". */
+/** Refuses with the message of the last error, at a key; `changed`: the keys that may be the
+ *  cause, or "". */
 lathe_status lathe__resume_refuse_said(lathe_resuming *r, const char *section, const char *key,
                                        const char *changed);
 
-/** Refuses with the message of the last error at the first changed key of the section, and names
- * all changed keys; at `key` if none changed. */
+/** The same at a key whose folder has another model than the run began with; with the permission
+ * that the change needs, if there is one. */
+lathe_status lathe__resume_refuse_model(lathe_resuming *r, const char *section, const char *key);
+
+/** Like lathe__resume_refuse_said, at the first changed key of the section, and names all changed
+ *  keys; at `key` if none changed. */
 lathe_status lathe__resume_refuse_section(lathe_resuming *r, const char *section, const char *key);
 
 #endif

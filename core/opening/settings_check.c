@@ -15,6 +15,7 @@
 #include "run/run_check.h"
 #include "run/run_ranks.h"
 #include "run/run_state.h"
+#include "run/teacher.h"
 
 /* Whether the file or the command line sets the key. */
 static int is_given(const lathe_config *config, const char *section, const char *key)
@@ -264,6 +265,7 @@ lathe_status lathe__settings_check(lathe_run *run)
         check_samples,
         check_stage_inputs,
         lathe__iteration_check,
+        lathe__teacher_check_keys,
         lathe__objective_check,
         check_allowed,
         lathe__curvature_check_stage,

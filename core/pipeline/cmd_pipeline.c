@@ -36,6 +36,7 @@ static lathe_status load(work *w)
     w->states = lathe_arena_alloc(&w->arena, w->pipeline.n * (int64_t)sizeof *w->states);
     if (!w->states)
         return LATHE_E_NOMEM;
+    LATHE_TRY(lathe_pipeline_check_files(&w->pipeline, &w->arena, &w->diags));
     for (int32_t i = 0; i < w->pipeline.n; i++)
         LATHE_TRY(lathe_step_state_read(&w->pipeline, i, &w->arena, w->states));
     LATHE_TRY(lathe_pipeline_check(&w->pipeline, w->states, &w->arena, &w->diags, &partly));

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/fs.h"
 #include "base/toml.h"
 #include "opening/opening.h"
 
@@ -53,14 +54,20 @@ static const char *quoted(const char *text, lathe_arena *arena)
     return out;
 }
 
+static int is_key(const lathe_pipeline_step *step, const lathe_pipeline_use *use, const char *key)
+{
+    return lathe_pipeline_is_key(step->overrides[use->at].key, key);
+}
+
 /* Copies the step's overrides. A model that an earlier step will write ("@NAME") is replaced by one
- * that exists now. Returns NULL if there is none. */
+ * that exists now. Returns NULL if there is none. *out_how: LATHE_CHECK_*. */
 static lathe_override *with_models(const lathe_pipeline *p, const lathe_step_state *states,
-                                   int32_t i, lathe_arena *arena)
+                                   int32_t i, lathe_arena *arena, int32_t *out_how)
 {
     const lathe_pipeline_step *step = &p->steps[i];
     lathe_override *list =
         lathe_arena_alloc(arena, (step->n_overrides + 1) * (int64_t)sizeof *list);
+    *out_how = 0;
     if (!list)
         return NULL;
     for (int32_t k = 0; k < step->n_overrides; k++)
@@ -73,39 +80,67 @@ static lathe_override *with_models(const lathe_pipeline *p, const lathe_step_sta
         list[use->at].value = path ? quoted(path, arena) : NULL;
         if (!list[use->at].value)
             return NULL;
+        if (is_key(step, use, "reward.model"))
+            *out_how |= LATHE_CHECK_REWARD_UNMADE;
     }
     return list;
 }
 
-/* Checks the keys of a run file alone. */
-static lathe_status check_keys(const lathe_pipeline_step *step, lathe_diags *diags)
+/* ---- what an earlier step will make ---- */
+
+/* Of a step that is finished, or has errors, nothing is known here: the first is read from its
+ * folder, and of the second its own errors are enough. */
+typedef struct product {
+    lathe_run_product of;
+    int32_t is_known;
+} product;
+
+/* Why the key cannot have what the earlier step will make; NULL: it can. `own`: of the step itself.
+ * *out_advice: what to do. */
+static const char *misfit(const lathe_pipeline_step *step, const lathe_pipeline_use *use,
+                          const product *made, const product *own, const char **out_advice)
 {
-    lathe_registry *registry = NULL;
-    lathe_config *config = NULL;
-    LATHE_TRY(lathe_registry_create(&registry));
-    const lathe_status status = lathe_config_load(step->run, step->overrides, step->n_overrides, 0,
-                                                  registry, diags, &config);
-    lathe_config_destroy(config);
-    lathe_registry_destroy(registry);
-    return status;
+    const int is_model = is_key(step, use, "model.path");
+    if (use->rest[0] && !made->of.has_average) {
+        *out_advice = "set train.weight_average in that step, or leave out /average";
+        return "no averaged weights";
+    }
+    if (!made->of.saves_model && !is_model) {
+        *out_advice = "train that step with adapter.name = \"full\"";
+        return "an adapter and no model";
+    }
+    if (is_key(step, use, "reward.model")) {
+        *out_advice = "train that step with stage.name = \"rm\"";
+        return made->of.n_labels == 1 ? NULL : "a language model and no reward model";
+    }
+    if (made->of.n_labels == 0 ||
+        (is_model && (!own->is_known || own->of.n_labels == made->of.n_labels)))
+        return NULL;
+    *out_advice = "name a step that makes a language model";
+    return "a sequence classifier, such as a reward model, which has no head over the vocabulary";
 }
 
-/* Refuses an adapter alone where a whole model is needed. As model.path it will do: the step begins
- * with it over its base. */
-static void check_saved(const lathe_pipeline *p, const int32_t *saves_model, int32_t i,
-                        lathe_diags *diags)
+/* Refuses keys that cannot have what an earlier step will make. An adapter alone will do as
+ * model.path: the step begins with it over its base. */
+static void check_uses(const lathe_pipeline *p, const product *products, int32_t i,
+                       lathe_diags *diags)
 {
     const lathe_pipeline_step *step = &p->steps[i];
-    for (int32_t k = 0; k < step->n_uses; k++)
-        if (!saves_model[step->uses[k].step] &&
-            strcmp(step->overrides[step->uses[k].at].key, "model.path") != 0)
-            lathe_diags_add(
-                diags, LATHE_DIAG_ERROR, &step->place, NULL,
-                "step \"%s\": %s = \"%s\", but the checkpoints of step \"%s\" will hold "
-                "an adapter and no model: train that step with adapter.name = \"full\"",
-                step->name, step->overrides[step->uses[k].at].key, step->uses[k].written,
-                p->steps[step->uses[k].step].name);
+    for (int32_t k = 0; k < step->n_uses; k++) {
+        const lathe_pipeline_use *use = &step->uses[k];
+        const char *advice = "", *why = NULL;
+        if (products[use->step].is_known)
+            why = misfit(step, use, &products[use->step], &products[i], &advice);
+        if (why)
+            lathe_diags_add(diags, LATHE_DIAG_ERROR, &step->place, NULL,
+                            "step \"%s\": %s = \"%s\", but the checkpoints of step \"%s\" will "
+                            "hold %s: %s",
+                            step->name, step->overrides[use->at].key, use->written,
+                            p->steps[use->step].name, why, advice);
+    }
 }
+
+/* ---- one step ---- */
 
 /* Copies what the check of one step found, and a failure that it found without a diagnostic. */
 static lathe_status tell(const lathe_pipeline_step *step, lathe_status status,
@@ -113,8 +148,11 @@ static lathe_status tell(const lathe_pipeline_step *step, lathe_status status,
 {
     for (int64_t i = 0; i < found->n; i++) {
         const lathe_place place = lathe_pipeline_place(step, &found->items[i].place);
-        lathe_diags_add(diags, found->items[i].severity, &place, found->items[i].suggestion, "%s",
-                        found->items[i].message);
+        /* an option is for every step, and may be wrong for one of them */
+        const int is_option = place.line == 0 && place.file && strncmp(place.file, "--", 2) == 0;
+        lathe_diags_add(diags, found->items[i].severity, &place, found->items[i].suggestion,
+                        "%s%s%s%s", is_option ? "step \"" : "", is_option ? step->name : "",
+                        is_option ? "\": " : "", found->items[i].message);
     }
     if (status == LATHE_OK || status == LATHE_E_NOMEM || status == LATHE_E_DEVICE ||
         status == LATHE_E_INTERRUPTED)
@@ -126,31 +164,83 @@ static lathe_status tell(const lathe_pipeline_step *step, lathe_status status,
     return LATHE_OK;
 }
 
+/* Checks a step with the models that stand in for those of earlier steps, or, if there is none, by
+ * its keys alone (*out_partly 1). */
+static lathe_status check_step(const lathe_pipeline *p, const lathe_step_state *states, int32_t i,
+                               lathe_arena *arena, lathe_diags *diags, product *out,
+                               int32_t *out_partly)
+{
+    const lathe_pipeline_step *step = &p->steps[i];
+    lathe_diags found = {0};
+    int32_t how;
+    const lathe_override *list = with_models(p, states, i, arena, &how);
+    *out_partly = list == NULL;
+    if (!list)
+        how = LATHE_CHECK_OFFLINE | LATHE_CHECK_UNMADE;
+    const lathe_status status = lathe_run_check(step->run, list ? list : step->overrides,
+                                                step->n_overrides, how, 0, &found, &out->of);
+    out->is_known = status == LATHE_OK;
+    const lathe_status told = tell(step, status, &found, diags);
+    lathe_diags_fini(&found);
+    return told;
+}
+
+/* Adds the errors of the steps whose run files could not be read. */
+static lathe_status check_unread(const lathe_pipeline *p, lathe_diags *diags)
+{
+    for (int32_t i = 0; i < p->n; i++) {
+        const lathe_pipeline_step *step = &p->steps[i];
+        lathe_diags found = {0};
+        if (step->dir)
+            continue;
+        const lathe_status status =
+            lathe_run_check(step->run, step->overrides, step->n_overrides,
+                            LATHE_CHECK_OFFLINE | LATHE_CHECK_UNMADE, 0, &found, NULL);
+        const lathe_status told = found.n_errors > 0 ? tell(step, status, &found, diags) : LATHE_OK;
+        lathe_error_clear();
+        lathe_diags_fini(&found);
+        LATHE_TRY(told);
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe_pipeline_check_files(const lathe_pipeline *pipeline, lathe_arena *arena,
+                                        lathe_diags *diags)
+{
+    const int64_t n = pipeline->n;
+    lathe_step_state *states = lathe_arena_alloc(arena, n * (int64_t)sizeof *states);
+    product *products = lathe_arena_alloc(arena, n * (int64_t)sizeof *products);
+    int32_t partly;
+    if (!states || !products)
+        return LATHE_E_NOMEM;
+    memset(states, 0, (size_t)n * sizeof *states); /* LATHE_STEP_NEW */
+    memset(products, 0, (size_t)n * sizeof *products);
+    LATHE_TRY(check_unread(pipeline, diags));
+    for (int32_t i = 0; i < n && diags->n_errors > 0; i++) {
+        const lathe_pipeline_step *step = &pipeline->steps[i];
+        if (!step->dir || lathe_path_is_dir(step->dir))
+            continue;
+        LATHE_TRY(check_step(pipeline, states, i, arena, diags, &products[i], &partly));
+        check_uses(pipeline, products, i, diags);
+    }
+    return lathe_diags_status(diags);
+}
+
 lathe_status lathe_pipeline_check(const lathe_pipeline *pipeline, const lathe_step_state *states,
                                   lathe_arena *arena, lathe_diags *diags, int32_t *out_partly)
 {
-    int32_t *saves_model =
-        lathe_arena_alloc(arena, (pipeline->n + 1) * (int64_t)sizeof *saves_model);
-    if (!saves_model)
+    product *products = lathe_arena_alloc(arena, (pipeline->n + 1) * (int64_t)sizeof *products);
+    int32_t partly;
+    if (!products)
         return LATHE_E_NOMEM;
+    memset(products, 0, (size_t)pipeline->n * sizeof *products);
     *out_partly = 0;
     for (int32_t i = 0; i < pipeline->n; i++) {
-        const lathe_pipeline_step *step = &pipeline->steps[i];
-        lathe_diags found = {0};
-        saves_model[i] = 1; /* of a finished step it is known: lathe_pipeline_resolve */
         if (states[i].kind == LATHE_STEP_DONE)
             continue;
-        const lathe_override *list = with_models(pipeline, states, i, arena);
-        *out_partly += list == NULL;
-        const lathe_status status = list ? lathe_run_check(step->run, list, step->n_overrides, 0, 0,
-                                                           &found, &saves_model[i])
-                                         : check_keys(step, &found);
-        const lathe_status told = tell(step, status, &found, diags);
-        lathe_diags_fini(&found);
-        LATHE_TRY(told);
-        if (status != LATHE_OK)
-            saves_model[i] = 1; /* one error is enough */
-        check_saved(pipeline, saves_model, i, diags);
+        LATHE_TRY(check_step(pipeline, states, i, arena, diags, &products[i], &partly));
+        *out_partly += partly;
+        check_uses(pipeline, products, i, diags);
     }
     return lathe_diags_status(diags);
 }

@@ -10,17 +10,17 @@
 enum { MOST_STEPS = 64 };
 
 /* Keys that name a model's folder, and may be "@NAME". */
-static const char *const model_keys[] = {"model.path", "teacher.path", "reference.path",
-                                         "reward.path", "reward.model"};
+static const char *const model_keys[] = {"model.path", "teacher.path", "reward.model"};
+#define N_MODEL_KEYS (sizeof model_keys / sizeof model_keys[0])
 
 /* Keys of overrides that are paths, with a word that is none. */
 static const struct {
     const char *key, *words[2];
-} path_keys[] = {{"model.path", {NULL, NULL}},        {"teacher.path", {NULL, NULL}},
-                 {"teacher.stored", {NULL, NULL}},    {"reference.path", {NULL, NULL}},
-                 {"reward.path", {NULL, NULL}},       {"reward.model", {NULL, NULL}},
-                 {"tokenizer.path", {"bytes", NULL}}, {"data.cache_dir", {NULL, NULL}},
-                 {"checkpoint.dir", {NULL, NULL}},    {"checkpoint.resume", {"auto", "never"}}};
+} path_keys[] = {{"model.path", {NULL, NULL}},         {"teacher.path", {NULL, NULL}},
+                 {"teacher.stored", {NULL, NULL}},     {"reward.model", {NULL, NULL}},
+                 {"tokenizer.path", {"bytes", NULL}},  {"data.cache_dir", {NULL, NULL}},
+                 {"data.datasets.path", {NULL, NULL}}, {"data.validation.path", {NULL, NULL}},
+                 {"checkpoint.dir", {NULL, NULL}},     {"checkpoint.resume", {"auto", "never"}}};
 
 typedef struct reading {
     lathe_arena *arena;
@@ -40,6 +40,20 @@ static lathe_place place_of(const reading *r, const lathe_toml_node *node, int o
 
 /* ---- values as TOML text ---- */
 
+int32_t lathe_pipeline_is_key(const char *written, const char *key)
+{
+    /* up to the last name they are the same, but for a number before it */
+    const char *a = strrchr(written, '.'), *b = strrchr(key, '.');
+    if (!a || !b || strcmp(a, b) != 0)
+        return 0;
+    size_t n = (size_t)(a - written);
+    const size_t n_key = (size_t)(b - key);
+    if (n > n_key + 1 && written[n_key] == '.' &&
+        strspn(written + n_key + 1, "0123456789") == n - n_key - 1)
+        n = n_key;
+    return n == n_key && strncmp(written, key, n) == 0;
+}
+
 /* A path relative to the pipeline's file, as one for the current folder. */
 static const char *join(const reading *r, const char *path)
 {
@@ -52,7 +66,7 @@ static const char *join(const reading *r, const char *path)
 static int is_path(const char *key, const char *value)
 {
     for (size_t i = 0; i < sizeof path_keys / sizeof path_keys[0]; i++)
-        if (strcmp(path_keys[i].key, key) == 0)
+        if (lathe_pipeline_is_key(key, path_keys[i].key))
             return !(path_keys[i].words[0] && strcmp(path_keys[i].words[0], value) == 0) &&
                    !(path_keys[i].words[1] && strcmp(path_keys[i].words[1], value) == 0);
     return 0;
@@ -132,10 +146,11 @@ static int64_t count(const lathe_toml_node *table)
 
 /* overrides = { "train.max_steps" = 4 }, or { train = { max_steps = 4 } }. */
 static lathe_status read_overrides(reading *r, const lathe_toml_node *table,
-                                   lathe_pipeline_step *step)
+                                   const lathe_toml_node *file, lathe_pipeline_step *step)
 {
+    const lathe_toml_node *rewards = lathe_toml_find(file, "reward");
     const int64_t room =
-        count(table) + r->n_more + (int64_t)(sizeof model_keys / sizeof model_keys[0]);
+        count(table) + r->n_more + (int64_t)N_MODEL_KEYS + (rewards ? rewards->n_children : 0);
     step->overrides = lathe_arena_alloc(r->arena, room * (int64_t)sizeof *step->overrides);
     step->places = lathe_arena_alloc(r->arena, room * (int64_t)sizeof *step->places);
     if (!step->overrides || !step->places)
@@ -224,37 +239,56 @@ static const char *string_of(const char *literal, lathe_arena *arena)
     return literal;
 }
 
-/* Finds the keys of the step that are "@NAME": in its overrides, or else in its run file. */
+/* Records that the value of a key is "@NAME", in the step's overrides, or else in its run file
+ * (`value`; NULL: it is not there). */
+static lathe_status find_use(reading *r, const char *key, const lathe_toml_node *value,
+                             lathe_pipeline_step *step)
+{
+    int32_t at = find_override(step, key);
+    const char *text = NULL;
+    if (at >= 0)
+        text = string_of(step->overrides[at].value, r->arena);
+    else if (value && value->kind == LATHE_TOML_STRING)
+        text = value->s;
+    if (!text || text[0] != '@')
+        return LATHE_OK;
+    if (at < 0) {
+        at = step->n_overrides++;
+        step->places[at] = (lathe_place){step->run, value->line, value->column};
+        step->overrides[at] = (lathe_override){key, text};
+    }
+    return add_use(r, step, at, text);
+}
+
+/* Finds the keys of the step that are "@NAME". */
 static lathe_status find_uses(reading *r, const lathe_toml_node *file, lathe_pipeline_step *step)
 {
-    const size_t n = sizeof model_keys / sizeof model_keys[0];
-    step->uses = lathe_arena_alloc(r->arena, (int64_t)(n * sizeof *step->uses));
+    const lathe_toml_node *rewards = lathe_toml_find(file, "reward");
+    const int64_t n_rewards =
+        rewards && rewards->kind == LATHE_TOML_ARRAY ? rewards->n_children : 0;
+    const int64_t room = (int64_t)N_MODEL_KEYS + n_rewards;
+    step->uses = lathe_arena_alloc(r->arena, room * (int64_t)sizeof *step->uses);
     if (!step->uses)
         return LATHE_E_NOMEM;
-    for (size_t i = 0; i < n; i++) {
-        int32_t at = find_override(step, model_keys[i]);
+    for (size_t i = 0; i < N_MODEL_KEYS; i++) {
         const char *dot = strchr(model_keys[i], '.');
         const char *section = lathe_arena_strndup(r->arena, model_keys[i], dot - model_keys[i]);
-        const lathe_toml_node *value =
-            section ? lathe_toml_find(lathe_toml_find(file, section), dot + 1) : NULL;
-        const char *text = NULL;
-        if (at >= 0)
-            text = string_of(step->overrides[at].value, r->arena);
-        else if (value && value->kind == LATHE_TOML_STRING)
-            text = value->s;
-        if (!text || text[0] != '@')
-            continue;
-        if (at < 0) {
-            at = step->n_overrides++;
-            step->places[at] = (lathe_place){step->run, value->line, value->column};
-            step->overrides[at] = (lathe_override){model_keys[i], text};
-        }
-        LATHE_TRY(add_use(r, step, at, text));
+        if (!section)
+            return LATHE_E_NOMEM;
+        LATHE_TRY(find_use(r, model_keys[i],
+                           lathe_toml_find(lathe_toml_find(file, section), dot + 1), step));
+    }
+    for (int64_t i = 0; i < n_rewards; i++) {
+        const char *key = lathe_arena_printf(r->arena, "reward.%lld.model", (long long)i);
+        if (!key)
+            return LATHE_E_NOMEM;
+        LATHE_TRY(find_use(r, key, lathe_toml_find(rewards->children[i], "model"), step));
     }
     return LATHE_OK;
 }
 
-/* Reads checkpoint.dir of the run. Errors of the run file are found when the step is checked. */
+/* Reads checkpoint.dir of the run. Errors of the run file are found by lathe_pipeline_check_files.
+ */
 static lathe_status find_dir(reading *r, lathe_pipeline_step *step)
 {
     lathe_config *config = NULL;
@@ -331,7 +365,7 @@ static lathe_status read_step(reading *r, const lathe_toml_node *table)
     if (status != LATHE_OK)
         lathe_diags_add(r->diags, LATHE_DIAG_ERROR, &place, NULL, "step \"%s\": %s", name,
                         lathe_error_message());
-    LATHE_TRY(read_overrides(r, overrides, step));
+    LATHE_TRY(read_overrides(r, overrides, file, step));
     if (status == LATHE_OK) {
         LATHE_TRY(find_uses(r, file, step));
         LATHE_TRY(find_dir(r, step));

@@ -11,7 +11,8 @@
  *   overrides = { model = { path = "@sft" } }
  *
  * "@NAME" as model.path (or another key that names a model), in the overrides or in the run file,
- * stands for the final checkpoint of an earlier step; "@NAME/average" for its averaged weights.
+ * stands for the final checkpoint of an earlier step; "@NAME/average" for its averaged weights. The
+ * model of an element of [[reward]] is the override "reward.0.model".
  * Relative paths in the overrides are relative to the pipeline's file.
  */
 #ifndef LATHE_PIPELINE_PIPELINE_FILE_H
@@ -44,6 +45,10 @@ typedef struct lathe_pipeline {
     lathe_pipeline_step *steps;
     int32_t n;
 } lathe_pipeline;
+
+/** Whether an override's key is `key`, or that key of an element: "reward.0.model" is
+ *  "reward.model". */
+int32_t lathe_pipeline_is_key(const char *written, const char *key);
 
 /** The place in the pipeline's file of an override that a diagnostic names ("--train.max_steps");
  *  any other place as it is. Borrowed from the pipeline. */

@@ -67,17 +67,32 @@ lathe_status lathe_pipeline_resolve(lathe_pipeline *pipeline, int32_t i, lathe_a
 
 /* ---- what a step began with ---- */
 
-/* Whether the manifest of the checkpoint names a parent with this hash of its manifest. */
-static int began_with(const json_t *meta, const char *hex)
+/* Whether a recorded parent has the role. */
+static int has_role(const json_t *parent, const char *role)
 {
-    const json_t *parents = json_object_get(meta, "parents");
-    for (size_t i = 0; i < json_array_size(parents); i++) {
-        const char *was =
-            json_string_value(json_object_get(json_array_get(parents, i), "manifest"));
-        if (was && strcmp(was, hex) == 0)
+    const json_t *roles = json_object_get(parent, "roles");
+    for (size_t i = 0; i < json_array_size(roles); i++) {
+        const char *one = json_string_value(json_array_get(roles, i));
+        if (one && strcmp(one, role) == 0)
             return 1;
     }
     return 0;
+}
+
+/* Whether the manifest of the checkpoint names a parent with this hash of its manifest. Earlier
+ * versions of Lathe recorded no reward model, so that nothing is known of it. */
+static int began_with(const json_t *meta, const char *key, const char *hex)
+{
+    const json_t *parents = json_object_get(meta, "parents");
+    int is_unknown = lathe_pipeline_is_key(key, "reward.model");
+    for (size_t i = 0; i < json_array_size(parents); i++) {
+        const json_t *parent = json_array_get(parents, i);
+        const char *was = json_string_value(json_object_get(parent, "manifest"));
+        if (was && strcmp(was, hex) == 0)
+            return 1;
+        is_unknown &= !has_role(parent, "reward");
+    }
+    return is_unknown;
 }
 
 /* Checks that a step with checkpoints follows from the present checkpoints of earlier steps. */
@@ -98,7 +113,7 @@ static lathe_status check_origin(const lathe_pipeline *pipeline, const lathe_pip
                 step->place.file, step->place.line, step->place.column, step->name, step->dir,
                 from->name, why[0] ? ", because " : "", why, step->dir);
         LATHE_TRY(lathe_manifest_self(state->checkpoint, hex));
-        if (!began_with(meta, hex))
+        if (!began_with(meta, step->overrides[step->uses[k].at].key, hex))
             return lathe_error(
                 LATHE_E_CONFIG,
                 "%s:%d:%d: step \"%s\": the checkpoints in %s were trained from "

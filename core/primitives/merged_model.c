@@ -11,10 +11,10 @@
 #include "base/log.h"
 #include "base/new_folder.h"
 #include "checkpoint/adapter_file.h"
-#include "checkpoint/checkpoint_finite.h"
 #include "checkpoint/made_folder.h"
 #include "gguf/model_files.h"
 #include "io/convert.h"
+#include "io/folder_finite.h"
 #include "model/decoded_weights.h"
 #include "model/folder_template.h"
 #include "model/quant_source.h"
@@ -280,7 +280,7 @@ static lathe_status fill_folder(merger *m, const char *dir, const char *path)
         LATHE_TRY(lathe_model_copy(m->parts[0].adapter, "chat_template.jinja", dir));
     }
     LATHE_TRY(warn_of_templates(m));
-    LATHE_TRY(lathe_checkpoint_finite(dir, NULL, NULL));
+    LATHE_TRY(lathe_folder_finite(dir, NULL, NULL));
     LATHE_TRY(lathe__made_folder_describe(dir, path, "merge", from, 1 + m->n_parts, NULL));
     return lathe_dir_sync(dir);
 }

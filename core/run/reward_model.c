@@ -13,6 +13,7 @@ lathe_status lathe__reward_plan(lathe_run *run, const char *section, const char 
                                         .path = path,
                                         .n_rows = n_rows,
                                         .row_tokens = row_tokens,
+                                        .is_unmade = run->open.reward_is_unmade,
                                         .compute_dtype = run->set.compute_dtype};
     LATHE_TRY(lathe__run_check_whole(run, section, key, path, "a reward model"));
     const lathe_status status = lathe_scorer_create(&config, &run->reward);

@@ -30,6 +30,12 @@ static const lathe_stage_head *score_of(const lathe_run *run)
     return NULL;
 }
 
+int32_t lathe__run_n_labels(const lathe_run *run)
+{
+    const lathe_stage_head *score = score_of(run);
+    return score ? score->n_outputs : 0;
+}
+
 /* The padding token that transformers' classifiers need in config.json. */
 static int32_t padding_token(const lathe_run *run)
 {

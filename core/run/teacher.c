@@ -106,6 +106,12 @@ static lathe_status choose(const lathe_run *run, int *out)
     return LATHE_OK;
 }
 
+lathe_status lathe__teacher_check_keys(const lathe_run *run)
+{
+    int is_model;
+    return is_needed(run) ? choose(run, &is_model) : LATHE_OK;
+}
+
 /* Its own dtype, or that of the run if the device does not compute in it. */
 static int32_t dtype_of(const lathe_run *run)
 {

@@ -22,6 +22,9 @@ typedef struct lathe_teacher {
  *  it has another vocabulary, too few positions, or positions that depend on the batch. */
 lathe_status lathe__teacher_params(lathe_run *run);
 
+/** Checks that a stage that learns from a teacher has one, and only one. Reads no file. */
+lathe_status lathe__teacher_check_keys(const lathe_run *run);
+
 /** Checks that the folder has the teacher's weights, without reading their values. */
 lathe_status lathe__teacher_check(const lathe_run *run);
 

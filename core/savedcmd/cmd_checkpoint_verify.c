@@ -3,8 +3,8 @@
 #include <stdio.h>
 
 #include "base/error.h"
-#include "checkpoint/checkpoint_finite.h"
 #include "checkpoint/checkpoint_info.h"
+#include "io/folder_finite.h"
 #include "io/manifest.h"
 #include "savedcmd/saved_commands.h"
 
@@ -43,7 +43,7 @@ static int is_whole(const char *path, findings *f, int64_t *out_bytes)
 {
     if (lathe_manifest_survey(path, 1, report, f, out_bytes) != LATHE_OK)
         return 0;
-    const lathe_status status = lathe_checkpoint_finite(path, report_not_finite, f);
+    const lathe_status status = lathe_folder_finite(path, report_not_finite, f);
     if (status != LATHE_OK && status != LATHE_E_NUMERIC)
         report(f, lathe_error_message());
     return status == LATHE_OK;

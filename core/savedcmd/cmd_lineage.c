@@ -223,8 +223,9 @@ const lathe_command lathe_cmd_lineage = {
     .name = "lineage",
     .arguments = "DIR",
     .summary = "show what a model was trained from, back to the first weights",
-    .details = "DIR is a checkpoint, the folder of a run (its latest checkpoint), an adapter or\n"
-               "a model. Prints each stage with its settings and data, and the models that it\n"
+    .details = "DIR is a checkpoint, the folder of a run (its latest checkpoint), an adapter, a\n"
+               "model, or a GGUF file. Prints each stage with its settings and data, and the "
+               "models that it\n"
                "began with, and compares every file with the SHA-256 that was recorded.\n"
                "Models that moved are found by their hashes; missing ones are named. Exit 0:\n"
                "everything found is as recorded. Exit 1: a file, a manifest or data changed.\n",

@@ -97,7 +97,8 @@ Test(cli_gguf, an_adapter_names_the_file_and_is_used_with_it)
                      "test -s a.text && test -s a.json && cmp a.text b.text && cmp a.json b.json"),
                  0, "%s", output);
     expect(LATHE "lineage a 2>&1", 0, "<- model: ");
-    expect(LATHE "lineage a 2>&1", 0, "/m.gguf");
+    expect(LATHE "lineage a 2>&1", 0, "/m.gguf\n      file      m.gguf  ");
+    cr_expect_not_null(strstr(output, "  unchanged\n      begins    here: "), "%s", output);
     /* the record has the hash of the file */
     expect("grep -o \"$(sha256sum m.gguf | cut -c1-64)\" a/step-00000002/manifest.json", 0, "");
     /* the file under another name is found by its content; another one is refused */
@@ -107,6 +108,20 @@ Test(cli_gguf, an_adapter_names_the_file_and_is_used_with_it)
            "step-00000003");
     expect("MODEL=o.gguf; OUT=a; " TRAIN "--adapter.name lora --train.max_steps 4 2>&1", 2,
            "its content changed");
+}
+
+/* The file alone, as the parent of a run shows it. */
+Test(cli_gguf, has_a_lineage_of_its_own_hash)
+{
+    put_both("llama_tied", "128", "q8_0");
+    expect(LATHE "lineage m.gguf 2>&1", 0, "/m.gguf\n  file      m.gguf  ");
+    cr_expect_not_null(strstr(output, "begins    here: "), "%s", output);
+    expect(LATHE "lineage m.gguf | grep -o \"$(sha256sum m.gguf | cut -c1-64)\"", 0, "");
+    expect("echo '[model]' >run.toml; " LATHE "lineage run.toml 2>&1", 2,
+           "run.toml: this file is no model; expected a checkpoint, the folder of a run, a model's "
+           "folder, or a GGUF file");
+    expect(": >e.gguf; " LATHE "lineage e.gguf 2>&1", 1,
+           "it has the name of a GGUF file, but does not begin as one");
 }
 
 Test(cli_gguf, an_adapter_is_merged_into_the_file)

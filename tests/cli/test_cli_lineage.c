@@ -193,6 +193,79 @@ Test(lineage, of_a_distilled_model_names_its_teacher_and_keeps_to_it)
            "distill.toml:4:8: error: out/sft/step-00000001/model.safetensors: its content changed");
 }
 
+/* Two reward models of the same pairs: the second one of another seed of the head. */
+static void train_reward_models(void)
+{
+    put("rm.toml", "[model]\npath = \"out/base/step-00000002\"\n"
+                   "[data]\ndatasets = [{ path = \"pairs.jsonl\" }]\nseq_len = 32\n"
+                   "[stage]\nname = \"rm\"\n[train]\nmax_steps = 1\nthreads = 1\n"
+                   "[log]\nprogress = \"off\"\n[checkpoint]\ndir = \"out/rm\"\n");
+    put("ppo.toml", "[model]\npath = \"out/sft/step-00000001\"\n"
+                    "[reward]\nmodel = \"out/rm/step-00000001\"\n"
+                    "[data]\ndatasets = [{ path = \"answers.jsonl\" }]\nseq_len = 32\n"
+                    "[stage]\nname = \"ppo\"\nprompts = 2\ngroup = 2\nmax_new_tokens = 4\n"
+                    "[train]\nmax_steps = 4\nstop_after = 1\nthreads = 1\n"
+                    "[log]\nprogress = \"off\"\n[checkpoint]\ndir = \"out/ppo\"\n");
+    expect(LATHE " train rm.toml 2>&1", 0, "checkpoint out/rm/step-00000001");
+    expect(LATHE " train rm.toml --train.seed 5 --checkpoint.dir out/rm5 2>&1", 0,
+           "checkpoint out/rm5/step-00000001");
+    expect(LATHE " train ppo.toml 2>&1", 0, "checkpoint out/ppo/step-00000001");
+}
+
+Test(lineage, of_a_rewarded_model_names_its_reward_model_and_keeps_to_it)
+{
+    static const char other[] = "cp out/rm5/step-00000001/* out/rm/step-00000001/ 2>/dev/null; ";
+    char command[400];
+    train_reward_models();
+    expect(LATHE " lineage out/ppo 2>&1", 0, "<- reward: ");
+    cr_expect(says("/out/rm/step-00000001\n"), "%s", output);
+    expect(LATHE " train ppo.toml --train.stop_after 2 2>&1", 0,
+           "checkpoint out/ppo/step-00000002");
+    for (int i = 0; i < 2; i++) {
+        snprintf(command, sizeof command, "%s" LATHE " %s ppo.toml 2>&1", other,
+                 i ? "train" : "validate");
+        expect(command, 2,
+               "ppo.toml:4:9: error: out/rm/step-00000001/model.safetensors: its content changed");
+        cr_expect(says("put the former files back, set checkpoint.allow_changed = "
+                       "[\"reward.model\"] to continue with another objective, or choose another "),
+                  "%s", output);
+    }
+    expect(LATHE " train ppo.toml --reward.model out/rm5/step-00000001 2>&1", 2,
+           "--reward.model: error: reward.model is \"out/rm5/step-00000001\", but ");
+    /* with the permission, the lineage has the new one */
+    expect(LATHE " validate ppo.toml --checkpoint.allow_changed '[\"reward.model\"]' 2>&1", 0,
+           "its content changed");
+    cr_expect(says("; the run continues with it, as checkpoint.allow_changed permits"), "%s",
+              output);
+    expect(LATHE " train ppo.toml --reward.model out/rm5/step-00000001 --train.stop_after 3 "
+                 "--checkpoint.allow_changed '[\"reward.model\"]' 2>&1",
+           0, "checkpoint out/ppo/step-00000003");
+    expect(LATHE " lineage out/ppo 2>&1", 0, "/out/rm5/step-00000001\n");
+    expect(LATHE " train ppo.toml --reward.model out/rm5/step-00000001 --train.stop_after 4 2>&1",
+           0, "checkpoint out/ppo/step-00000004");
+}
+
+/* The same permission for a teacher, in a folder or stored. */
+Test(lineage, another_teacher_is_taken_with_permission)
+{
+    put("distill.toml", "[model]\npath = \"out/base/step-00000002\"\n"
+                        "[teacher]\npath = \"out/sft/step-00000001\"\n"
+                        "[data]\ndatasets = [{ path = \"answers.jsonl\" }]\nseq_len = 32\n"
+                        "[stage]\nname = \"distill\"\n"
+                        "[train]\nmax_steps = 3\nstop_after = 1\nthreads = 1\n"
+                        "[log]\nprogress = \"off\"\n[checkpoint]\ndir = \"out/small\"\n");
+    expect(LATHE " train distill.toml 2>&1", 0, "checkpoint out/small/step-00000001");
+    expect(LATHE " train distill.toml --train.stop_after 2 "
+                 "--teacher.path out/base/step-00000002 2>&1",
+           2, "--teacher.path: error: teacher.path is \"out/base/step-00000002\", but ");
+    expect(LATHE " train distill.toml --train.stop_after 2 --checkpoint.allow_changed "
+                 "'[\"teacher.path\", \"teacher.stored\"]' "
+                 "--teacher.path out/base/step-00000002 2>&1",
+           0, "checkpoint out/small/step-00000002");
+    expect(LATHE " lineage out/small 2>&1", 0, "<- teacher: ");
+    cr_expect(!says("/out/sft/step-00000001\n"), "%s", output);
+}
+
 /* The same through the folder of a stored teacher. */
 Test(lineage, of_a_stored_teacher_goes_on_to_the_teacher)
 {

@@ -111,6 +111,18 @@ Test(pipeline, a_changed_step_is_trained_on_and_what_follows_it_is_refused)
            "pipeline finished: ");
 }
 
+/* The cause, and not that the folders of such a step are unknown. */
+Test(pipeline, an_option_that_a_step_does_not_have_is_told_with_the_step)
+{
+    expect(LATHE " pipeline p/pipe.toml 2>&1", 0, "pipeline finished: ");
+    expect(LATHE " pipeline p/pipe.toml --stage.beta 0.2 2>&1", 2,
+           "--stage.beta: error: step \"base\": unknown key 'beta' in [stage]");
+    cr_expect(says("--stage.beta: error: step \"sft\": unknown key 'beta' in [stage]"), "%s",
+              output);
+    cr_expect(!says("step \"dpo\"") && !says("move"), "%s", output);
+    expect(LATHE " pipeline p/pipe.toml 2>&1", 0, "; finished: ");
+}
+
 /* A step that has taken all its steps does not finish with settings that trained nothing. */
 Test(pipeline, a_changed_step_with_no_step_left_is_refused)
 {
@@ -151,6 +163,120 @@ Test(pipeline, errors_of_every_step_are_told_before_the_first_starts)
     cr_expect(says("p/answers.jsonl:1: no column \"chosen\""), "%s", output);
     expect("ls p/out", 0, "base\n");
     cr_expect(!says("sft"), "%s", output);
+}
+
+static const char ppo_steps[] =
+    "[[step]]\nname = \"rm\"\nrun = \"dpo.toml\"\n"
+    "overrides = { \"model.path\" = \"@base\", \"adapter.name\" = \"full\", \"stage.name\" = "
+    "\"rm\", "
+    "\"checkpoint.dir\" = \"out/rm\" }\n"
+    "[[step]]\nname = \"ppo\"\nrun = \"sft.toml\"\n"
+    "[step.overrides]\nreward = { model = \"@rm\" }\ncheckpoint = { dir = \"out/ppo\" }\n"
+    "stage = { name = \"ppo\", prompts = 2, group = 2, max_new_tokens = 4 }\n";
+
+static void put_ppo_pipe(const char *name, const char *base)
+{
+    char text[2048];
+    cr_assert_eq(run("sed -i '/^r = 2$/d' p/dpo.toml"), 0);
+    (void)snprintf(text, sizeof text, "%s%s", base, ppo_steps);
+    put(name, text);
+}
+
+/* The reward model of the last step is made by the one before it. */
+Test(pipeline, a_step_is_rewarded_by_the_model_of_an_earlier_one)
+{
+    put_ppo_pipe("p/ppo.toml", "[[step]]\nname = \"base\"\nrun = \"base.toml\"\n");
+    expect(LATHE " pipeline p/ppo.toml 2>&1", 0, "pipeline finished: ");
+    cr_expect(says("reward.model = \"") && says("/p/out/rm/step-00000002\""), "%s", output);
+    expect(LATHE " pipeline p/ppo.toml 2>&1", 0, "; finished: ");
+    cr_expect(says("pipeline finished: ") && !says("planned peak"), "%s", output);
+    /* another reward model than that of the last step's checkpoints */
+    expect("mv p/out p/was; " LATHE " pipeline p/ppo.toml --train.seed 5 2>&1", 0,
+           "pipeline finished: ");
+    expect("rm -r p/out/ppo; cp -r p/was/ppo p/out/; " LATHE
+           " pipeline p/ppo.toml --train.seed 5 2>&1",
+           2,
+           "step \"ppo\": the checkpoints in p/out/ppo were trained from another checkpoint of ");
+}
+
+/* In an array of rewards, in the run file and by its number in the overrides. */
+Test(pipeline, one_of_several_rewards_is_the_model_of_an_earlier_step)
+{
+    static const char base[] = "[[step]]\nname = \"base\"\nrun = \"base.toml\"\n";
+    put_ppo_pipe("p/ppo.toml", base);
+    put("p/rewards.toml", "[[reward]]\nname = \"length\"\ntokens = 3\n"
+                          "[[reward]]\nmodel = \"@rm\"\n");
+    cr_assert_eq(run("cat p/rewards.toml >>p/sft.toml; sed -i '/^reward = /d' p/ppo.toml"), 0);
+    expect(LATHE " pipeline p/ppo.toml --dry-run 2>&1", 0, "reward.1.model = @rm\n");
+    cr_assert_eq(run("sed 's/^checkpoint = /\"reward.1.model\" = \"@base\"\\n&/' p/ppo.toml "
+                     ">p/bad.toml"),
+                 0);
+    expect(LATHE " pipeline p/bad.toml --dry-run 2>&1", 2,
+           "step \"ppo\": reward.1.model = \"@base\", but the checkpoints of step \"base\" will "
+           "hold a language model and no reward model");
+    expect(LATHE " pipeline p/ppo.toml 2>&1", 0, "pipeline finished: ");
+    cr_expect(says("reward.1.model = \""), "%s", output);
+    expect(LATHE " pipeline p/ppo.toml 2>&1", 0, "; finished: ");
+    expect(LATHE " lineage p/out/ppo 2>&1", 0, "<- reward: ");
+}
+
+/* Its reward model is checked as what it will be made of. */
+Test(pipeline, a_reward_model_that_is_not_made_yet_is_checked_by_what_it_will_be_made_of)
+{
+    expect(LATHE " train p/base.toml 2>&1", 0, "checkpoint");
+    put_ppo_pipe("p/ppo.toml", "");
+    cr_assert_eq(run("sed -i 's|@base|out/base/step-00000002|' p/ppo.toml p/sft.toml"), 0);
+    expect(LATHE " pipeline p/ppo.toml --dry-run 2>&1", 0,
+           "== step 2 of 2, ppo (p/sft.toml): reward.model = \"@rm\"\n"
+           "dry run: 2 steps are valid, nothing was trained");
+    expect(LATHE " pipeline p/ppo.toml --data.seq_len 100 2>&1", 2, "64 positions");
+    expect(LATHE " pipeline p/ppo.toml 2>&1", 0, "pipeline finished: ");
+}
+
+/* A step named "it" after a step named "base" that makes, or made, a new model. */
+static void expect_misfit(const char *overrides, const char *says_what)
+{
+    static const char *const first[] = {
+        "[[step]]\nname = \"base\"\nrun = \"base.toml\"\n",
+        "[[step]]\nname = \"base\"\nrun = \"sft.toml\"\noverrides = { \"model.path\" = "
+        "\"out/made/step-00000002\", \"checkpoint.dir\" = \"out/base\" }\n"};
+    static const char rm[] = "[[step]]\nname = \"rm\"\nrun = \"dpo.toml\"\n"
+                             "overrides = { \"model.path\" = \"@base\", \"adapter.name\" = "
+                             "\"full\", \"stage.name\" = \"rm\" }\n";
+    char text[2048];
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(text, sizeof text,
+                       "%s%s[[step]]\nname = \"it\"\nrun = \"sft.toml\"\n[step.overrides]\n"
+                       "checkpoint.dir = \"out/it\"\n%s\n",
+                       first[i], rm, overrides);
+        put("p/bad.toml", text);
+        expect(LATHE " pipeline p/bad.toml --dry-run 2>&1", 2, says_what);
+        cr_expect(!says("errors"), "%s", output);
+    }
+}
+
+/* Also where the keys alone can be checked. */
+Test(pipeline, what_a_step_will_not_make_is_refused_before_it_starts)
+{
+    expect(LATHE " train p/base.toml --checkpoint.dir p/out/made 2>&1", 0, "checkpoint");
+    cr_assert_eq(run("sed -i '/^r = 2$/d' p/dpo.toml"), 0);
+    expect_misfit("model.path = \"@base/average\"",
+                  "error: step \"it\": model.path = \"@base/average\", but the checkpoints of step "
+                  "\"base\" will hold no averaged weights: set train.weight_average in that step");
+    expect_misfit("model.path = \"@rm\"",
+                  "error: step \"it\": model.path = \"@rm\", but the checkpoints of step \"rm\" "
+                  "will hold a sequence classifier, such as a reward model, which has no head over "
+                  "the vocabulary: name a step that makes a language model");
+    expect_misfit("stage.name = \"distill\"",
+                  "error: stage \"distill\" learns from a teacher: set teacher.path to ");
+    expect_misfit("stage.name = \"distill\"\nteacher.path = \"@rm\"",
+                  "error: step \"it\": teacher.path = \"@rm\", but the checkpoints of step \"rm\" "
+                  "will hold a sequence classifier");
+    expect_misfit("stage = { name = \"ppo\", prompts = 2, group = 2, max_new_tokens = 4 }\n"
+                  "reward.model = \"@base\"",
+                  "error: step \"it\": reward.model = \"@base\", but the checkpoints of step "
+                  "\"base\" will hold a language model and no reward model: train that step with "
+                  "stage.name = \"rm\"");
 }
 
 static const char adapter_steps[] =

@@ -172,6 +172,43 @@ Test(config_reward, an_element_that_is_no_table_is_refused)
                               "write [[reward]] before the keys of each reward\n");
 }
 
+/* --reward.1.tokens is a key of the second reward. */
+Test(config_reward, the_command_line_changes_an_element_by_its_number)
+{
+    int32_t n = 0;
+    const lathe_override over[] = {{"reward.1.tokens", "9"}, {"reward.2.model", "judge"}};
+    cr_assert_eq(mkdir("sub", 0700), 0);
+    const char text[] = "[[reward]]\nname = \"length\"\ntokens = 5\n[[reward]]\nname = "
+                        "\"length\"\nlabel = \"b\"\ntokens = 6\n[[reward]]\nmodel = \"m\"\n";
+    cr_assert_eq(lathe_file_write_atomic("sub/run.toml", text, sizeof text - 1), LATHE_OK);
+    cr_assert_eq(lathe_config_load("sub/run.toml", over, 2, 0, registry, &diags, &config), LATHE_OK,
+                 "%s", lathe_error_message());
+    const lathe_config_reward *list = lathe_config_rewards(config, &n);
+    cr_assert_eq(n, 3);
+    cr_expect_eq(list[0].part.values[0].i, 5);
+    cr_expect_eq(list[1].part.values[0].i, 9);
+    /* relative to the current folder, as every path of the command line */
+    cr_expect_str_eq(list[2].model, "judge");
+}
+
+Test(config_reward, a_number_of_no_element_is_refused)
+{
+    static const char *const keys[] = {"reward.1.tokens", "reward.x.tokens", "reward.-1.tokens",
+                                       "reward.99999999999999999999.tokens", "reward.0x.tokens"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const lathe_override over = {keys[i], "9"};
+        cr_assert_eq(load("[[reward]]\nname = \"length\"\ntokens = 5\n", &over, 1), LATHE_E_CONFIG,
+                     "%s", keys[i]);
+        cr_expect_not_null(
+            strstr(lathe_error_message(), "name an element of it, reward.0 to reward.0"), "%s",
+            lathe_error_message());
+        lathe_config_destroy(config);
+        config = NULL;
+        lathe_diags_fini(&diags);
+        diags = (lathe_diags){0};
+    }
+}
+
 Test(config_reward, the_command_line_does_not_change_an_array)
 {
     const lathe_override over = {"reward.tokens", "9"};

@@ -1,7 +1,7 @@
 /* NaN and infinity in a run's state: they are never saved in a checkpoint, and no run resumes from
  * a checkpoint that contains them. */
-#include "checkpoint/checkpoint_finite.h"
 #include "checkpoint_case.h"
+#include "io/folder_finite.h"
 #include "loop/training.h"
 #include "run/run_saved.h"
 
@@ -170,7 +170,7 @@ Test(checkpoint_finite, rewind_goes_back_to_finite_weights_and_ends_well)
     cr_expect_eq(pointed(dir, "latest"), 6);
     lathe_run_close(run);
     cr_expect_str_eq(steps_in(dir), "2 4 6");
-    OK(lathe_checkpoint_finite(in(dir, "out"), NULL, NULL));
+    OK(lathe_folder_finite(in(dir, "out"), NULL, NULL));
 }
 
 /* Changes a file as an earlier version, which did not check, would have written it. */

@@ -1,5 +1,5 @@
-/* Searches the files of a checkpoint for NaN and infinity. */
-#include "checkpoint/checkpoint_finite.h"
+/* Searches safetensors files for NaN and infinity. */
+#include "io/folder_finite.h"
 
 #include <math.h>
 #include <string.h>
@@ -145,7 +145,7 @@ static int counts(const char *path)
     return n > n_end && strcmp(path + n - n_end, end) == 0 && !strstr(path, gradients);
 }
 
-lathe_status lathe_checkpoint_finite(const char *dir, lathe_not_finite_fn report, void *arg)
+lathe_status lathe_folder_finite(const char *dir, lathe_not_finite_fn report, void *arg)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
     char **paths = NULL;

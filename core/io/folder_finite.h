@@ -1,7 +1,6 @@
-/* Searches the files of a checkpoint for NaN and infinity, in weights, averages and optimizer
- * state. */
-#ifndef LATHE_CHECKPOINT_CHECKPOINT_FINITE_H
-#define LATHE_CHECKPOINT_CHECKPOINT_FINITE_H
+/* Searches the safetensors files of a folder, such as a checkpoint, for NaN and infinity. */
+#ifndef LATHE_IO_FOLDER_FINITE_H
+#define LATHE_IO_FOLDER_FINITE_H
 
 #include "lathe/status.h"
 
@@ -20,13 +19,13 @@ typedef void (*lathe_not_finite_fn)(void *arg, const lathe_not_finite *found);
  *  report  called for each tensor that holds NaN or infinity, in the order of files and names;
  *          NULL: none
  *
- * Skips gradients that were saved in the middle of a step (state/gradients*): in fp16 they may
- * overflow, and then the loss scale is lowered.
+ * Skips gradients that a checkpoint saved in the middle of a step (state/gradients*): in fp16 they
+ * may overflow, and then the loss scale is lowered.
  *
  *  Errors  LATHE_E_NUMERIC: at least one tensor was found; the message names the first.
  *          LATHE_E_CORRUPT, LATHE_E_IO: a file cannot be read.
  *  Thread  any.
  */
-lathe_status lathe_checkpoint_finite(const char *dir, lathe_not_finite_fn report, void *arg);
+lathe_status lathe_folder_finite(const char *dir, lathe_not_finite_fn report, void *arg);
 
 #endif
