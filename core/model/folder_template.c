@@ -86,11 +86,43 @@ static lathe_status has_template(const char *model, int *out)
     return LATHE_OK;
 }
 
+/* A template of tokenizer_config.json: the only one, or the one of a list with this name. */
+static lathe_chars named_template(const json_t *config, const char *name)
+{
+    const json_t *found = json_object_get(config, member_name), *one;
+    size_t i;
+    if (json_is_string(found) && strcmp(name, "default") == 0)
+        return (lathe_chars){json_string_value(found), (int64_t)json_string_length(found)};
+    json_array_foreach(found, i, one)
+    {
+        const char *own = json_string_value(json_object_get(one, "name"));
+        const json_t *text = json_object_get(one, "template");
+        if (own && strcmp(own, name) == 0 && json_is_string(text))
+            return (lathe_chars){json_string_value(text), (int64_t)json_string_length(text)};
+    }
+    return (lathe_chars){NULL, 0};
+}
+
+/* Moves the template from tokenizer_config.json to files, unless there is a file. */
+static lathe_status keep_own(const char *dir)
+{
+    json_t *config = NULL;
+    if (lathe_model_has(dir, file_name) || !lathe_model_has(dir, config_name))
+        return LATHE_OK;
+    LATHE_TRY(lathe_model_json(dir, config_name, &config));
+    const lathe_status status = lathe_folder_template_write(
+        named_template(config, "default"), named_template(config, "tool_use"), dir);
+    json_decref(config);
+    return status;
+}
+
 lathe_status lathe_folder_template_yield(const char *dir, const char *other)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
     int has = 0;
     lathe_status status = has_template(other, &has);
+    if (status == LATHE_OK && !has)
+        status = keep_own(dir);
     const char *file = lathe_path_join(&arena, dir, file_name);
     const char *folder = lathe_path_join(&arena, dir, folder_name);
     if (status == LATHE_OK && (!file || !folder))

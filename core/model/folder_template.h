@@ -15,8 +15,9 @@
  *  text.data is NULL. */
 lathe_status lathe_folder_template_write(lathe_chars text, lathe_chars tools, const char *dir);
 
-/** Removes the template files of `dir` if `other`, whose tokenizer's files are then copied over
- *  those of `dir`, has a chat template of its own. */
+/** Prepares `dir` for the tokenizer's files of `other`, which are then copied over its own. If
+ *  `other` has a chat template, the template files of `dir` are removed. If not, and that of `dir`
+ *  stands in its tokenizer_config.json, which will be replaced, it becomes chat_template.jinja. */
 lathe_status lathe_folder_template_yield(const char *dir, const char *other);
 
 #endif

@@ -130,3 +130,23 @@ Test(kept_template, a_folder_gives_both_its_templates)
            "out/step-00000002/additional_chat_templates/tool_use.jinja",
            0, "");
 }
+
+/* An adapter's tokenizer without a template replaces tokenizer_config.json of the model, whose
+ * templates become files. */
+Test(kept_template, of_a_model_is_not_lost_with_its_tokenizer)
+{
+    expect(LATHE " train lora.toml 2>&1", 0, "step-00000002");
+    cr_assert_eq(run("mkdir peft && cd lora/step-00000002 && cp adapter_* tokenizer.json ../../peft"
+                     " && rm -r ../../base/chat_template.jinja "
+                     "../../base/additional_chat_templates"),
+                 0);
+    put("peft/tokenizer_config.json", "{\"eos_token\": \"<|endoftext|>\"}");
+    expect(LATHE " merge base peft -o one 2>&1", 0, "merged");
+    expect("cat one/chat_template.jinja", 0, "OLDEST {{ \"}\" }}");
+    expect("cat one/tokenizer_config.json", 0, "{\"eos_token\": \"<|endoftext|>\"}");
+    put("base/tokenizer_config.json",
+        "{\"chat_template\": [{\"name\": \"default\", \"template\": \"D\"}, {\"name\": "
+        "\"tool_use\", \"template\": \"T\"}]}");
+    expect(LATHE " merge base peft -o two 2>&1", 0, "merged");
+    expect("cat two/chat_template.jinja two/additional_chat_templates/tool_use.jinja", 0, "DT");
+}
