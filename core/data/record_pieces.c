@@ -351,8 +351,8 @@ static lathe_status put_runs(lathe_record_encoder *e, lathe_pieces *p)
 /* ---- records ---- */
 
 /* Whether the record is left out: it has no text, or it is a conversation with nothing to learn. */
-static lathe_status is_left_out(lathe_record_encoder *e, const lathe_reader *reader,
-                                const lathe_record *record, lathe_pieces *p, int *out)
+static lathe_status is_left_out(lathe_record_encoder *e, const lathe_record *record,
+                                lathe_pieces *p, int *out)
 {
     const int is_masked = lathe_row_kind_get(e->job->rows)->is_masked;
     const int32_t rows = e->job->rows;
@@ -361,9 +361,8 @@ static lathe_status is_left_out(lathe_record_encoder *e, const lathe_reader *rea
     if (f->is_chat == LATHE_FIELDS_CHAT && rows != LATHE_ROWS_PROMPTS &&
         rows != LATHE_ROWS_UNPAIRED) {
         LATHE_TRY(lathe_chat_encode(e->job->dataset, &e->job->sources->list[record->file],
-                                    lathe_record_at(e->job->sources, record),
-                                    reader->data + record->begin, record->n, e->job->tok, e->enc,
-                                    &e->chat));
+                                    lathe_record_at(e->job->sources, record), f->row, f->n_row,
+                                    e->job->tok, e->enc, &e->chat));
         const int is_empty = is_masked ? e->chat.n_learnt == 0 : e->chat.ids.n == 0;
         if (is_empty && !e->chat.unwritten.empty_answer)
             count_unlearnt(e, p);
@@ -410,7 +409,7 @@ lathe_status lathe__record_encode(lathe_record_encoder *e, const lathe_reader *r
     out->counts.n_known += e->fields.layout == LATHE_LAYOUT_KNOWN;
     out->line = LATHE_SHARD_LINE(record->file, lathe_record_at(reader->sources, record));
     out->n_chats += e->fields.is_chat != LATHE_FIELDS_TEXTS;
-    LATHE_TRY(is_left_out(e, reader, record, out, &is_out));
+    LATHE_TRY(is_left_out(e, record, out, &is_out));
     if (is_out)
         return LATHE_OK;
     LATHE_TRY(begin_record(e, reader, record, out, &n_json));

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "dialog/chat_record.h"
+#include "records/chat_alpaca.h"
 #include "records/chat_messages.h"
 #include "template/chat_template.h"
 
@@ -295,9 +296,12 @@ lathe_status lathe_chat_encode_lists(const lathe_reader *reader, const lathe_rec
     (void)lathe_source_place_text(&reader->sources->list[record->file],
                                   lathe_record_at(reader->sources, record), s.place,
                                   sizeof s.place);
-    LATHE_TRY(lathe_json_load_exact(s.place, reader->data + record->begin, record->n, 1, &s.row));
-    const lathe_status status = n_full == 0 ? encode_prompt(&s, vocab_size, prompt, bytes)
-                                            : encode_all(&s, n_full, prompt, full, bytes);
+    LATHE_TRY(lathe_json_load_exact(s.place, fields->row, fields->n_row, 1, &s.row));
+    lathe_status status =
+        fields->layout == LATHE_LAYOUT_KNOWN ? lathe_chat_alpaca_read(s.place, 0, s.row) : LATHE_OK;
+    if (status == LATHE_OK)
+        status = n_full == 0 ? encode_prompt(&s, vocab_size, prompt, bytes)
+                             : encode_all(&s, n_full, prompt, full, bytes);
     json_decref(s.row);
     return status;
 }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "records/chat_alpaca.h"
 #include "records/chat_messages.h"
 #include "template/chat_template.h"
 
@@ -215,6 +216,8 @@ lathe_status lathe_chat_row_read(const lathe_dataset *dataset, const char *place
     const int is_sharegpt = !messages && !dataset->messages;
     if (is_sharegpt)
         messages = json_object_get(row, LATHE_SHAREGPT_FIELD);
+    if (is_sharegpt && !messages && json_object_get(row, "instruction"))
+        return lathe_chat_alpaca_read(place, 1, row);
     if (messages && json_object_set(row, "messages", messages) != 0)
         return lathe_error(LATHE_E_NOMEM, "%s: the messages of a record", place);
     LATHE_TRY(lathe_chat_messages_read(place, messages));

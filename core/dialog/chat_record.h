@@ -37,7 +37,8 @@ lathe_status lathe_chat_encode_rendering(const lathe_tokenizer *tok, lathe_encod
                                          const lathe_rendering *text, lathe_chat_tokens *out);
 
 /** Gives a record the list "messages" that chat templates read: that of the dataset's field, or of
- *  the sharegpt form. place: "a.jsonl:3", for errors. LATHE_E_CONFIG: a message that is neither. */
+ *  the sharegpt or the alpaca form. place: "a.jsonl:3", for errors. LATHE_E_CONFIG: a message that
+ * is neither. */
 lathe_status lathe_chat_row_read(const lathe_dataset *dataset, const char *place, json_t *row);
 
 /** Renders the record json[0, n) of the file `source` with the dataset's template, and encodes the

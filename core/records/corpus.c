@@ -7,6 +7,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "records/chat_alpaca.h"
 #include "records/reader.h"
 
 #define BATCH_BYTES (4LL << 20)
@@ -73,12 +74,19 @@ static void put_content(json_t *content, lathe_buffer *out)
 
 /* Appends the contents of all messages in the lists of a record. */
 static lathe_status put_messages(const lathe_reader *r, const lathe_record *record,
-                                 lathe_buffer *out)
+                                 const lathe_fields *fields, lathe_buffer *out)
 {
     json_t *row, *list, *message;
     const char *key, *path = r->sources->list[record->file].path;
     size_t i;
-    LATHE_TRY(lathe_json_load_with_nul(path, r->data + record->begin, record->n, &row));
+    LATHE_TRY(lathe_json_load_with_nul(path, fields->row, fields->n_row, &row));
+    if (fields->layout == LATHE_LAYOUT_KNOWN) {
+        const lathe_status status = lathe_chat_alpaca_read(path, 0, row);
+        if (status != LATHE_OK) {
+            json_decref(row);
+            return status;
+        }
+    }
     json_object_foreach(row, key, list) json_array_foreach(list, i, message)
     {
         json_t *content = json_object_get(message, "content");
@@ -116,7 +124,7 @@ static lathe_status next_record(lathe_corpus *c, int *out_any)
         return LATHE_OK;
     const lathe_record *record = &r->list[c->record++];
     LATHE_TRY(lathe_fields_read(&c->fields, r, record));
-    return c->fields.is_chat ? put_messages(r, record, &c->contents) : LATHE_OK;
+    return c->fields.is_chat ? put_messages(r, record, &c->fields, &c->contents) : LATHE_OK;
 }
 
 lathe_status lathe_corpus_next(void *corpus, const char **out_text, int64_t *out_bytes)

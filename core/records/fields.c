@@ -1,4 +1,5 @@
 /* Extracts the texts of a record, a JSON object or a CSV row, and checks them. */
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,6 +113,17 @@ static int has_lists(const lathe_fields *f, const source *s, const value *values
     return 0;
 }
 
+/* Whether the dataset's chat template writes the record, which is of the alpaca form. */
+static int is_alpaca_chat(const lathe_fields *f, const source *s)
+{
+    return f->layout == LATHE_LAYOUT_KNOWN && s->reader->dataset->chat != NULL;
+}
+
+static int32_t alpaca_kind(const source *s)
+{
+    return s->reader->rows == LATHE_ROWS_COMPLETIONS ? LATHE_FIELDS_CHAT : LATHE_FIELDS_LISTS;
+}
+
 static lathe_status json_values(lathe_fields *f, const source *s, value *out)
 {
     const lathe_layouts *l = &s->reader->layouts;
@@ -130,10 +142,37 @@ static lathe_status json_values(lathe_fields *f, const source *s, value *out)
         found |= members[i].found ? 1u << i : 0;
     f->layout = lathe_layouts_choose(l, found);
     LATHE_TRY(take_json(f, members, l->n_fields, out));
-    f->is_chat = is_chat(f, s, members) ? LATHE_FIELDS_CHAT
-                 : has_lists(f, s, out) ? LATHE_FIELDS_LISTS
-                                        : LATHE_FIELDS_TEXTS;
+    f->row = s->text;
+    f->n_row = s->record->n;
+    f->is_chat = is_alpaca_chat(f, s)     ? alpaca_kind(s)
+                 : is_chat(f, s, members) ? LATHE_FIELDS_CHAT
+                 : has_lists(f, s, out)   ? LATHE_FIELDS_LISTS
+                                          : LATHE_FIELDS_TEXTS;
     return LATHE_OK;
+}
+
+/* Writes the values of a CSV row as a JSON object. */
+static lathe_status make_row(lathe_fields *f, const source *s, const value *values)
+{
+    const lathe_layouts *l = &s->reader->layouts;
+    json_t *row = json_object();
+    for (int32_t i = 0; i < l->n_fields; i++)
+        if (values[i].kind == STRING)
+            (void)json_object_set_new(row, l->fields[i],
+                                      json_stringn(values[i].text, (size_t)values[i].n));
+    char *text = json_dumps(row, JSON_COMPACT);
+    json_decref(row);
+    if (!text)
+        return lathe_error(LATHE_E_NOMEM, "%s: a row as an object", s->place);
+    const int64_t n = (int64_t)strlen(text);
+    const lathe_status status = reserve(&f->made, n);
+    if (status == LATHE_OK)
+        memcpy(f->made.data, text, (size_t)n);
+    free(text);
+    f->row = f->made.data;
+    f->n_row = n;
+    f->is_chat = alpaca_kind(s);
+    return status;
 }
 
 static lathe_status csv_values(lathe_fields *f, const source *s, value *out)
@@ -154,7 +193,7 @@ static lathe_status csv_values(lathe_fields *f, const source *s, value *out)
             return lathe_error(LATHE_E_PARSE, "%s: the field of column %d is not UTF-8", s->place,
                                s->record->csv[i] + 1);
     }
-    return LATHE_OK;
+    return is_alpaca_chat(f, s) ? make_row(f, s, out) : LATHE_OK;
 }
 
 /* ---- texts of the columns ---- */

@@ -18,17 +18,19 @@ typedef struct known_layout {
     lathe_format columns[LATHE_N_COLUMNS];
 } known_layout;
 
+#define BY_TEMPLATE "; where there is a chat template, it writes them as conversations"
+
 /* The known layout for each LATHE_ROWS_*. A column without a format is read as in the dataset's own
  * layout. */
 static const known_layout known[LATHE_N_ROW_KINDS] = {
-    [LATHE_ROWS_PAIRS] = {"alpaca records: prompt from instruction and input",
+    [LATHE_ROWS_PAIRS] = {"alpaca records: prompt from instruction and input" BY_TEMPLATE,
                           {[LATHE_COLUMN_PROMPT] = {alpaca_prompt, 2, 0}}},
     [LATHE_ROWS_COMPLETIONS] = {"alpaca records: prompt from instruction and input, completion "
-                                "from output",
+                                "from output" BY_TEMPLATE,
                                 {[LATHE_COLUMN_PROMPT] = {alpaca_prompt, 2, 0},
                                  [LATHE_COLUMN_COMPLETION] = {alpaca_output, 1, 0}}},
     [LATHE_ROWS_UNPAIRED] = {"alpaca records: prompt from instruction and input, completion from "
-                             "output",
+                             "output" BY_TEMPLATE,
                              {[LATHE_COLUMN_PROMPT] = {alpaca_prompt, 2, 0},
                               [LATHE_COLUMN_COMPLETION] = {alpaca_output, 1, 0}}},
 };
@@ -199,6 +201,7 @@ static lathe_status find(lathe_layouts *l, const lathe_dataset *dataset, int32_t
                          int32_t *out_column, const char **out_input)
 {
     int is_given = 0;
+    int32_t system;
     *out_input = NULL;
     memset(l, 0, sizeof *l);
     l->n = 1;
@@ -211,6 +214,8 @@ static lathe_status find(lathe_layouts *l, const lathe_dataset *dataset, int32_t
     }
     if (!is_given && known[rows].text)
         LATHE_TRY(add_known(l, rows));
+    if (l->n == LATHE_N_LAYOUTS) /* for the chat template (chat_alpaca.h) */
+        LATHE_TRY(number_field(l, "system", &system));
     LATHE_TRY(find_messages(l, dataset, rows));
     return find_inputs(l, dataset, out_input);
 }

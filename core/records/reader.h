@@ -142,14 +142,18 @@ enum {
     LATHE_FIELDS_TEXTS = 0,
     LATHE_FIELDS_CHAT = 1, /* one conversation, in the field of messages; there are no texts */
     LATHE_FIELDS_LISTS = 2 /* lists: messages, or token ids of a prompt; there are no texts */
+    /* Alpaca records of a dataset with a chat template are CHAT if an example is learnt, else LISTS
+     * (chat_alpaca.h). */
 };
 
 /** The texts of a record's columns. All zeros: empty. */
 typedef struct lathe_fields {
     const char *text[LATHE_N_COLUMNS]; /* NULL: the record has no such text */
     int64_t n[LATHE_N_COLUMNS];
-    int32_t layout;                        /* LATHE_LAYOUT_* of the record */
-    int32_t is_chat;                       /* LATHE_FIELDS_* */
+    int32_t layout;  /* LATHE_LAYOUT_* of the record */
+    int32_t is_chat; /* LATHE_FIELDS_* */
+    const char *row; /* the record as a JSON object; not with TEXTS */
+    int64_t n_row;
     double inputs[LATHE_MAX_STAGE_INPUTS]; /* [n_inputs of the dataset] */
     lathe_json_record json;
     lathe_field_room plain; /* fields whose text in the file has escapes or quotes */

@@ -149,7 +149,8 @@ Test(cli_data, a_wrong_column_has_the_exit_code_of_validate)
 Test(cli_data, notes_on_examples_name_their_lines_and_come_once)
 {
     static const char layout[] = "a.jsonl: alpaca records: prompt from instruction and input, "
-                                 "completion from output\n";
+                                 "completion from output; where there is a chat template, "
+                                 "it writes them as conversations\n";
     put("a.jsonl", "{\"instruction\": \"ab\", \"output\": \"c\"}\n"
                    "{\"instruction\": \"ab\", \"input\": \"cd\", \"output\": \"a long answer\"}\n"
                    "{\"instruction\": \"a prompt as long as a row\", \"output\": \"c\"}\n");

@@ -155,6 +155,45 @@ Test(chat_lists, sharegpt_conversations_are_found_from_their_columns)
 
 static void refuse(const char *data, int32_t rows, const char *message);
 
+#define ALPACA                                                                                     \
+    "{\"instruction\": \"1\", \"input\": \"2\", \"output\": \"3\", \"system\": \"S\", "            \
+    "\"history\": "                                                                                \
+    "[[\"h\", \"y\"]], \"kto_tag\": true}\n"                                                       \
+    "{\"instruction\": \"4\", \"input\": \"\", \"output\": \"5\", \"system\": null}\n"
+
+/* As LLaMA-Factory reads them, with the template; without one they are texts. */
+Test(chat_lists, alpaca_records_are_conversations)
+{
+    cr_assert_eq(prepare(ALPACA, LATHE_ROWS_COMPLETIONS), LATHE_OK, "%s", lathe_error_message());
+    cr_expect_str_eq(stream(), "[sS;uh;a]y;[u1\n2;a]3;[u4;a]5;");
+    cr_assert_eq(prepare(ALPACA, LATHE_ROWS_UNPAIRED), LATHE_OK, "%s", lathe_error_message());
+    cr_expect_str_eq(stream(), "sS;uh;ay;u1\n2;a3;u4;a5;");
+    cr_expect_eq(lathe_shards_offset(shards, 1), (int64_t)strlen("sS;uh;ay;u1\n2;a"));
+    cr_assert_eq(prepare("{\"instruction\": \"1\", \"chosen\": \"2\", \"rejected\": \"3\"}\n",
+                         LATHE_ROWS_PAIRS),
+                 LATHE_OK, "%s", lathe_error_message());
+    cr_expect_str_eq(stream(), "u1;a2;3;");
+    refuse("{\"instruction\": \"1\", \"output\": \"2\", \"history\": [\"h\"]}\n",
+           LATHE_ROWS_COMPLETIONS,
+           "d.jsonl:1: column \"history\" is no list of pairs of strings, [question, answer]");
+    refuse("{\"instruction\": \"1\", \"output\": \"2\", \"input\": 3}\n", LATHE_ROWS_COMPLETIONS,
+           "d.jsonl:1: column \"input\" is not a string");
+}
+
+Test(chat_lists, alpaca_rows_of_csv_are_conversations)
+{
+    static const char rows[] = "instruction,input,output,system\n\"say \"\"x\"\"\",,y,\n1,2,3,S\n";
+    const char *path = lathe_path_join(&arena, root, "a.csv");
+    cr_assert_eq(lathe_file_write_atomic(path, rows, (int64_t)strlen(rows)), LATHE_OK);
+    cr_assert_eq(lathe_chat_template_create("t", PLAIN, (int64_t)strlen(PLAIN), NULL, &chat),
+                 LATHE_OK);
+    const lathe_dataset dataset = {.path = path, .type = LATHE_DATASET_CSV, .chat = chat};
+    cr_assert_eq(lathe_shards_prepare(&dataset, 1, LATHE_ROWS_COMPLETIONS, raw,
+                                      lathe_path_join(&arena, root, "cache"), NULL, NULL, &shards),
+                 LATHE_OK, "%s", lathe_error_message());
+    cr_expect_str_eq(stream(), "[usay \"x\";a]y;[sS;u1\n2;a]3;");
+}
+
 Test(chat_lists, an_unpaired_conversation_ends_with_its_completion)
 {
     cr_assert_eq(

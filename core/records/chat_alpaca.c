@@ -1,0 +1,100 @@
+/* Reads records of LLaMA-Factory's alpaca form. */
+#include "records/chat_alpaca.h"
+
+#include "base/error.h"
+
+static lathe_status no_memory(const char *place)
+{
+    return lathe_error(LATHE_E_NOMEM, "%s: messages of a conversation", place);
+}
+
+/* The text of a field; *out NULL: it is empty, null or missing. */
+static lathe_status text_of(const char *place, const json_t *row, const char *field, json_t **out)
+{
+    json_t *value = json_object_get(row, field);
+    *out = json_string_length(value) > 0 ? value : NULL;
+    if (!value || json_is_string(value) || json_is_null(value))
+        return LATHE_OK;
+    return lathe_error(LATHE_E_CONFIG, "%s: column \"%s\" is not a string", place, field);
+}
+
+static lathe_status add(const char *place, json_t *list, const char *role, json_t *content)
+{
+    json_t *message = json_pack("{s:s, s:O}", "role", role, "content", content);
+    return message && json_array_append_new(list, message) == 0 ? LATHE_OK : no_memory(place);
+}
+
+static lathe_status add_history(const char *place, const json_t *row, json_t *list)
+{
+    json_t *history = json_object_get(row, "history"), *turn;
+    size_t i;
+    int is_good = !history || json_is_null(history) || json_is_array(history);
+    json_array_foreach(history, i, turn) is_good = is_good && json_array_size(turn) == 2 &&
+                                                   json_is_string(json_array_get(turn, 0)) &&
+                                                   json_is_string(json_array_get(turn, 1));
+    if (!is_good)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: column \"history\" is no list of pairs of strings, [question, "
+                           "answer]",
+                           place);
+    json_array_foreach(history, i, turn)
+    {
+        LATHE_TRY(add(place, list, "user", json_array_get(turn, 0)));
+        LATHE_TRY(add(place, list, "assistant", json_array_get(turn, 1)));
+    }
+    return LATHE_OK;
+}
+
+/* Adds the messages up to the question. */
+static lathe_status add_prompt(const char *place, const json_t *row, json_t *list)
+{
+    json_t *system, *instruction, *input;
+    LATHE_TRY(text_of(place, row, "system", &system));
+    LATHE_TRY(text_of(place, row, "instruction", &instruction));
+    LATHE_TRY(text_of(place, row, "input", &input));
+    if (system)
+        LATHE_TRY(add(place, list, "system", system));
+    LATHE_TRY(add_history(place, row, list));
+    json_t *question = instruction && input ? json_sprintf("%s\n%s", json_string_value(instruction),
+                                                           json_string_value(input))
+                       : instruction        ? json_incref(instruction)
+                       : input              ? json_incref(input)
+                                            : json_string("");
+    const lathe_status status = question ? add(place, list, "user", question) : no_memory(place);
+    json_decref(question);
+    return status;
+}
+
+/* Replaces an answer by a list of its message. */
+static lathe_status make_list(const char *place, json_t *row, const char *field)
+{
+    json_t *answer, *list = json_array();
+    lathe_status status = text_of(place, row, field, &answer);
+    if (status == LATHE_OK && !list)
+        status = no_memory(place);
+    if (status == LATHE_OK)
+        status = add(place, list, "assistant", json_object_get(row, field));
+    if (status == LATHE_OK && json_object_set(row, field, list) != 0)
+        status = no_memory(place);
+    json_decref(list);
+    return status;
+}
+
+lathe_status lathe_chat_alpaca_read(const char *place, int as_messages, json_t *row)
+{
+    static const char *const answers[] = {"output", "chosen", "rejected"};
+    json_t *answer, *list = json_array();
+    lathe_status status = list ? add_prompt(place, row, list) : no_memory(place);
+    if (status == LATHE_OK)
+        status = text_of(place, row, "output", &answer);
+    if (status == LATHE_OK && as_messages && answer)
+        status = add(place, list, "assistant", answer);
+    if (status == LATHE_OK &&
+        json_object_set(row, as_messages ? "messages" : "instruction", list) != 0)
+        status = no_memory(place);
+    json_decref(list);
+    for (int i = 0; i < 3 && !as_messages && status == LATHE_OK; i++)
+        if (json_is_string(json_object_get(row, answers[i])))
+            status = make_list(place, row, answers[i]);
+    return status;
+}

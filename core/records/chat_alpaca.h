@@ -1,0 +1,20 @@
+/* Reads records of LLaMA-Factory's alpaca form as conversations, for chat templates. */
+#ifndef LATHE_RECORDS_CHAT_ALPACA_H
+#define LATHE_RECORDS_CHAT_ALPACA_H
+
+#include <jansson.h>
+
+#include "lathe/status.h"
+
+/** Changes a row with "instruction" in place. The conversation begins with the text "system" and
+ *  the list "history" of [question, answer], if the row has them. Its question is the instruction,
+ *  a line end and the text "input"; one that is empty, null or missing is left out.
+ *
+ *   as_messages 1: the conversation, with "output" as the answer, becomes the list "messages".
+ *   0: "instruction" becomes the conversation up to the question, and "output", "chosen" and
+ *      "rejected", as far as the row has them, lists of one answer.
+ *
+ *  place: "a.jsonl:3", for errors. LATHE_E_CONFIG: one of these has another type. */
+lathe_status lathe_chat_alpaca_read(const char *place, int as_messages, json_t *row);
+
+#endif
