@@ -236,7 +236,7 @@ static lathe_status refuse(const source *s, int32_t c, const lathe_format_part *
     const lathe_layouts *l = &s->reader->layouts;
     char list[256];
     list_columns(s, list, sizeof list);
-    if (is_null_in_row(s, v, part->name))
+    if (is_null_in_row(s, v, part->name) || (!l->is_format[c] && v->kind == NIL))
         return lathe_error(LATHE_E_CONFIG, "%s: column \"%s\" is null", s->place, part->name);
     if (v->kind == NOTHING)
         return lathe_layouts_missing(l, c, part, s->place, list);
