@@ -297,14 +297,19 @@ static void gradient(const pick_run *r, const picked_row *p, const float *dy)
         sum += (double)dy[p->order[j]];
     const float of_rest = s->has_rest && !p->is_low ? dy[s->k] : 0.0f;
     const float all = (float)(sum + (double)of_rest);
-    /* of a token that is not picked: p[v] times this */
-    const float other = s->has_rest ? (p->is_low ? 0.0f : of_rest / cpu_exp(p->rest)) - all : 0.0f;
+    /* of a token that is not picked: p[v] times this, unless that is beyond f32 */
+    const float other =
+        scale * (s->has_rest ? (p->is_low ? 0.0f : of_rest / cpu_exp(p->rest)) - all : 0.0f);
+    const int is_small = fabsf(other) <= FLT_MAX;
     int64_t j = 0;
     for (int64_t first = 0; first < s->v; first += TILE) {
         const int64_t n = tile_of(r, first);
         load(r, p->row, first, n, logits);
-        for (int64_t i = 0; i < n; i++)
-            g[i] = scale * other * cpu_exp(logits[i] - p->lse);
+        for (int64_t i = 0; i < n && is_small; i++)
+            g[i] = other * cpu_exp(logits[i] - p->lse);
+        for (int64_t i = 0; i < n && !is_small; i++)
+            g[i] = scale * (of_rest * cpu_exp(logits[i] - p->lse - p->rest) -
+                            all * cpu_exp(logits[i] - p->lse));
         for (; j < p->n && p->ids[p->order[j]] < first + n; j++) {
             const int64_t i = p->ids[p->order[j]] - first;
             if (j == 0 || p->ids[p->order[j]] != p->ids[p->order[j - 1]])

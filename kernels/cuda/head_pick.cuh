@@ -77,13 +77,19 @@ static __device__ __forceinline__ void head_pick_gradient(const pick_rows &a, in
         part += ids[j] >= 0 ? dy[j] : 0.0f;
     const float dy_rest = HAS_REST && p_rest > 0.0f ? dy[a.k] : 0.0f;
     const float all = (float)(cuda_block_sum((double)part) + (double)dy_rest);
-    const float other = HAS_REST ? (p_rest > 0.0f ? dy_rest / p_rest : 0.0f) - all : 0.0f;
+    /* of a token that is not picked: p times this, unless that is beyond f32 */
+    const float other =
+        a.scale * (HAS_REST ? (p_rest > 0.0f ? dy_rest / p_rest : 0.0f) - all : 0.0f);
+    const int is_small = fabsf(other) <= FLT_MAX;
+    const float rest = is_small ? 0.0f : logf(p_rest);
     for (int64_t i = threadIdx.x; i < a.stride; i += blockDim.x) {
         if (i < a.v && marks[i])
             continue;
         const float capped = i < a.v ? head_logit(row[i], a.cap) : 0.0f;
         const float p = i < a.v && HAS_REST ? expf(a.scale * capped - lse) : 0.0f;
-        row[i] = cuda_as<T>::from(a.scale * other * p * pick_slope(capped, a.cap));
+        float g = is_small || i >= a.v ? 0.0f : dy_rest * expf(a.scale * capped - lse - rest);
+        g = is_small ? other * p : a.scale * (g - all * p);
+        row[i] = cuda_as<T>::from(g * pick_slope(capped, a.cap));
     }
     for (int64_t j = threadIdx.x; j < a.k; j += blockDim.x) {
         int is_first = 0;

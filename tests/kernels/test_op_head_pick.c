@@ -94,6 +94,29 @@ Test(head_pick_bwd, adds_the_gradients_of_a_token_that_is_picked_twice)
     op_check(&c);
 }
 
+/* Two tokens of the probabilities e^-87 and 0 are the rest, and a loss scale makes dy large: dy
+ * over their probability is beyond f32, and the gradient is not. */
+Test(head_pick_bwd, of_an_unlikely_rest_is_finite)
+{
+    const double x[1] = {1}, w[3] = {0, -87, -500}, ids[1] = {0}, dy[2] = {0, 4096};
+    const double y[2] = {0, -87}, dw[3] = {-4096, 4096, 0}, dx[1] = {-87.0 * 4096};
+    op_case c = {.op = LATHE_OP_HEAD_PICK_BWD,
+                 .attrs = {.alpha = 1.0},
+                 .reference = by_hand,
+                 .slack = 0x1p-14};
+    give(&c, 0, lathe_desc_2d(LATHE_F32, 1, 1), x);
+    give(&c, 1, lathe_desc_2d(LATHE_F32, 3, 1), w);
+    give(&c, 2, lathe_desc_2d(LATHE_I32, 1, 1), ids);
+    give(&c, 3, lathe_desc_2d(LATHE_F32, 1, 2), dy);
+    op_output(&c, 0, lathe_desc_2d(LATHE_F32, 1, 2));
+    op_output(&c, 1, lathe_desc_2d(LATHE_F32, 1, 1));
+    op_output(&c, 2, lathe_desc_2d(LATHE_F32, 3, 1));
+    hand[0] = y;
+    hand[1] = dx;
+    hand[2] = dw;
+    op_check(&c);
+}
+
 Test(head_pick, refuses_more_ids_than_there_are_tokens_and_another_shape)
 {
     for (int wrong = 0; wrong < 3; wrong++) {
