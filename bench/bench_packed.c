@@ -35,6 +35,7 @@ static const struct {
 } formats[] = {
     {"nf4", ""},  {"mxfp4", ""}, {"nvfp4", ""}, {"hqq", ""},       {"gptq", ""},       {"awq", ""},
     {"int8", ""}, {"eetq", ""},  {"fp8", ""},   {"hqq", "bits=8"}, {"gptq", "bits=8"},
+    {"int8", "activations=int8"},
 };
 
 static int threads;

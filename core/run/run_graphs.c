@@ -334,6 +334,9 @@ static lathe_status build(const lathe_run *run, const lathe_program_config *conf
     if (status == LATHE_E_CONFIG && n > 0 && strncmp(lathe_error_message(), name, n) == 0 &&
         lathe_error_message()[n] == ':')
         return lathe__adapter_refuse(run);
+    if (status == LATHE_E_CONFIG &&
+        strncmp(lathe_error_message(), "quant.activations", strlen("quant.activations")) == 0)
+        return lathe__run_refuse(run, "quant", "activations", "%s", lathe_error_message());
     if (status == LATHE_E_CONFIG && begins_with_key(config->stage))
         return lathe__run_refuse_part(run, LATHE_KIND_STAGE);
     return status;

@@ -194,7 +194,15 @@ typedef struct lathe_quant_v1 {
                         const lathe_weight_part *part, float *scales, float *offsets);
     int32_t stores_conv1d; /* 1: the library stores Conv1D weights, as planes of W [out,in] */
     int32_t reserved_end;  /* 0 */
+    /** [pure] How products with this weight quantize their inputs (lathe_activations in packed.h).
+     *  Fills *out and returns 1; the weight then has codes of order BYTES, 8 bits, values I8, one
+     *  group and no offsets, and at most LATHE_ACTIVATION_COLS columns. 0: they do not. NULL: 0. */
+    int32_t (*activations)(void *self, int64_t rows, int64_t cols, lathe_activations *out);
+    /** NULL-terminated keys of the fields that say how products are computed, and not how W is
+     *  stored. read_config sets them as the library would; but they hold for a folder of this format
+     *  only as far as [quant] of a run sets them. NULL: none. */
+    const char *const *product_fields;
 } lathe_quant_v1;
-LATHE_ABI_SIZE(lathe_quant_v1, 192);
+LATHE_ABI_SIZE(lathe_quant_v1, 208);
 
 #endif
