@@ -72,10 +72,10 @@ INT8_TARGET static void INT8_LOOP(panel)(const int8_panel *p, int64_t rows)
     case 5:
         INT8_LOOP(panel_rows)(p, 5);
         return;
+#endif
     case 4:
         INT8_LOOP(panel_rows)(p, 4);
         return;
-#endif
     case 3:
         INT8_LOOP(panel_rows)(p, 3);
         return;

@@ -10,7 +10,7 @@
 #define INT8_VECTORS 4
 #define INT8_COLUMNS 8 /* rows of the weight that are read by turns, for one row of x */
 #else
-#define INT8_TILE_ROWS 3
+#define INT8_TILE_ROWS 4
 #define INT8_VECTORS 2
 #define INT8_COLUMNS 4
 #endif

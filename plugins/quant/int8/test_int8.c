@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 
+#include "lathe/kit/testing.h"
 #include "mock_graph.h"
 #include "mock_plugin.h"
 
@@ -14,7 +15,7 @@ static void open_plugin(void)
 {
     plugin = mock_plugin_open(LATHE_TEST_PLUGIN);
     quant = plugin->table;
-    cr_assert_eq(plugin->create(mock_host(), NULL, 0, &self), LATHE_OK);
+    cr_assert_eq(lathe_test_create(plugin, "", &self), LATHE_OK, "%s", lathe_test_message);
 }
 
 static void close_plugin(void)
