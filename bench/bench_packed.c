@@ -34,9 +34,9 @@ enum { COPIES = 4, MOST_ROUNDS = 101, MOST_ROWS = 16, MANY_ROWS = 512 };
 static const struct {
     const char *name, *settings;
 } formats[] = {
-    {"nf4", ""},  {"mxfp4", ""}, {"nvfp4", ""}, {"hqq", ""},       {"gptq", ""},       {"awq", ""},
-    {"int8", ""}, {"eetq", ""},  {"fp8", ""},   {"hqq", "bits=8"}, {"gptq", "bits=8"},
-    {"int8", "activations=int8"},
+    {"nf4", ""},  {"mxfp4", ""},     {"nvfp4", ""},      {"hqq", ""},
+    {"gptq", ""}, {"awq", ""},       {"int8", ""},       {"eetq", ""},
+    {"fp8", ""},  {"hqq", "bits=8"}, {"gptq", "bits=8"}, {"int8", "activations=int8"},
 };
 
 static int threads;

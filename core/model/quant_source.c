@@ -279,9 +279,8 @@ static lathe_status take_format(lathe_quant_source *s, source_group *group,
                            lathe_error_message());
     LATHE_TRY(status);
     LATHE_TRY(check_values(s, plugin, values));
-    for (int32_t i = 0; s->chosen != NULL && s->chosen->component == component &&
-                        i < plugin->n_fields;
-         i++)
+    for (int32_t i = 0;
+         s->chosen != NULL && s->chosen->component == component && i < plugin->n_fields; i++)
         if (sets_product(s->chosen, i))
             values[i] = s->chosen->values[i];
     status = lathe_instance_init(&group->format, component, values);

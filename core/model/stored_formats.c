@@ -98,9 +98,9 @@ lathe_status lathe_stored_formats_take(lathe_registry *registry, const char *pat
     if (!model->is_quantized)
         return LATHE_OK;
     const char *place = lathe_path_join(&arena, path, "config.json");
-    lathe_status status = place != NULL
-                              ? lathe_quant_source_create(registry, place, model->json, NULL, out_source)
-                              : LATHE_E_NOMEM;
+    lathe_status status =
+        place != NULL ? lathe_quant_source_create(registry, place, model->json, NULL, out_source)
+                      : LATHE_E_NOMEM;
     if (status == LATHE_OK)
         status = lathe_stored_weights_open(path, &set);
     const lathe_stored_model stored = {path, model, *out_source, set};

@@ -117,8 +117,7 @@ static lathe_status refuse(const lathe_ir_node *n, const lathe_param *row)
                        "quant.activations would not hold for %s, which %s '%s' reads as a "
                        "decoded weight: leave that layer out with quant.exclude_modules, or set "
                        "quant.activations = \"none\"",
-                       row->name, lathe_op_info_get(n->op)->name,
-                       n->label);
+                       row->name, lathe_op_info_get(n->op)->name, n->label);
 }
 
 /* Refuses a node that multiplies a computed value with a decoded weight, derivatives apart. */

@@ -171,7 +171,8 @@ lathe_status lathe_answer_activations(const lathe_instance *quant, int64_t rows,
     if (a.dtype != LATHE_I8)
         return refuse(quant, "activations() sets dtype %d, expected %d (i8)", a.dtype, LATHE_I8);
     if (!isfinite(a.threshold) || a.threshold < 0.0f)
-        return refuse(quant, "activations() sets threshold %g, expected a finite number, at least 0",
+        return refuse(quant,
+                      "activations() sets threshold %g, expected a finite number, at least 0",
                       (double)a.threshold);
     if (cols > LATHE_ACTIVATION_COLS)
         return refuse(quant, "activations() accepts %lld columns, expected at most %d",

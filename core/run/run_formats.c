@@ -132,8 +132,7 @@ static lathe_status check_effect(const chooser *c)
     const lathe_run *run = c->run;
     if (!run->parts.quant.component || c->n_quantized > 0 ||
         ((run->set.quant_noise > 0.0 || run->set.model_adapter ||
-          lathe_quant_sets_products(&run->parts.quant) ||
-          run->open.mode > LATHE_OPEN_TRAIN) &&
+          lathe_quant_sets_products(&run->parts.quant) || run->open.mode > LATHE_OPEN_TRAIN) &&
          names_stored(c)))
         return LATHE_OK;
     const char *name = run->parts.quant.component->plugin->name;

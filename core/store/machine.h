@@ -83,7 +83,8 @@ static inline int lathe_machine_packs(const lathe_machine *m)
     return m->info.packed_weights && lathe_machine_shares(m);
 }
 
-/** Whether such products quantize their inputs to this dtype, if the weight's format asks for it. */
+/** Whether such products quantize their inputs to this dtype, if the weight's format asks for it.
+ */
 static inline int lathe_machine_quantizes(const lathe_machine *m, int32_t dtype)
 {
     return lathe_machine_packs(m) && (m->info.activations >> dtype & 1u) != 0;

@@ -60,13 +60,11 @@ CPU_INLINE lane_mask lanes_above(vi a, vi b, vi *out_kept)
 CPU_INLINE vi store_codes(int8_t *to, vf x, vf factor, lane_mask out)
 {
 #if VL == 16
-    const __m512i c =
-        _mm512_maskz_cvtps_epi32((__mmask16)~out, _mm512_mul_ps(x, factor));
+    const __m512i c = _mm512_maskz_cvtps_epi32((__mmask16)~out, _mm512_mul_ps(x, factor));
     _mm_storeu_si128((__m128i *)(void *)to, _mm512_cvtepi32_epi8(c));
 #else
     const __m256i bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
-    const __m256i gone =
-        _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(out), bits), bits);
+    const __m256i gone = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(out), bits), bits);
     const __m256i c = _mm256_andnot_si256(gone, _mm256_cvtps_epi32(_mm256_mul_ps(x, factor)));
     const __m128i words =
         _mm_packs_epi32(_mm256_castsi256_si128(c), _mm256_extracti128_si256(c, 1));
@@ -177,7 +175,7 @@ void int8_inputs_fill(const lathe_host *host, const void *x, int32_t dtype, int6
         memcpy(&job.below, &threshold, sizeof job.below);
         job.below--;
     }
-    job.to = (int8_inputs){x,         m,          k,        dtype,       stride,
+    job.to = (int8_inputs){x,         m,         k,          dtype,    stride,
                            job.codes, job.masks, job.scales, job.sums, job.outliers};
     host->parallel_for(m, cpu_row_grain(k), fill_range, &job);
     *out = job.to;

@@ -14,16 +14,16 @@ INT8_TARGET static inline __attribute__((always_inline)) vi INT8_LOOP(add_bytes)
     return _mm512_dpbusd_epi32(sum, w, x);
 #elif VL == 16
     const __m512i low = _mm512_set1_epi16(0xff);
-    const __m512i even = _mm512_madd_epi16(_mm512_and_si512(w, low),
-                                           _mm512_srai_epi16(_mm512_slli_epi16(x, 8), 8));
+    const __m512i even =
+        _mm512_madd_epi16(_mm512_and_si512(w, low), _mm512_srai_epi16(_mm512_slli_epi16(x, 8), 8));
     const __m512i odd = _mm512_madd_epi16(_mm512_srli_epi16(w, 8), _mm512_srai_epi16(x, 8));
     return _mm512_add_epi32(sum, _mm512_add_epi32(even, odd));
 #elif INT8_DOT
     return _mm256_dpbusd_avx_epi32(sum, w, x);
 #else
     const __m256i low = _mm256_set1_epi16(0xff);
-    const __m256i even = _mm256_madd_epi16(_mm256_and_si256(w, low),
-                                           _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8));
+    const __m256i even =
+        _mm256_madd_epi16(_mm256_and_si256(w, low), _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8));
     const __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(w, 8), _mm256_srai_epi16(x, 8));
     return _mm256_add_epi32(sum, _mm256_add_epi32(even, odd));
 #endif
@@ -89,67 +89,45 @@ INT8_TARGET static void INT8_LOOP(panel)(const int8_panel *p, int64_t rows)
 
 /* ---- rows of the weight as they lie, for few rows of x ---- */
 
+/* One row of the weight after the other: memory is read in order. */
 INT8_TARGET static inline __attribute__((always_inline)) void
-INT8_LOOP(lines_of)(const int8_lines *p, int64_t first, int rows, int columns)
+INT8_LOOP(lines_by)(const int8_lines *p, int rows)
 {
-    vi acc[INT8_FEW_ROWS][INT8_COLUMNS];
-    const uint8_t *const q = p->codes + first * p->k;
     const int64_t whole = p->k / VB * VB, left = p->k - whole;
     const vi sign = i_set((int32_t)0x80808080u);
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; i++)
-#pragma GCC unroll 16
-        for (int c = 0; c < columns; c++)
-            acc[i][c] = i_zero();
-    for (int64_t k = 0; k < whole; k += VB) {
-        vi x[INT8_FEW_ROWS];
-#pragma GCC unroll 16
+    for (int64_t o = 0; o < p->n; o++) {
+        const uint8_t *const q = p->codes + o * p->k;
+        vi acc[INT8_FEW_ROWS];
+#pragma GCC unroll 4
         for (int i = 0; i < rows; i++)
-            x[i] = i_load(p->x + i * p->stride + k);
-#pragma GCC unroll 16
-        for (int c = 0; c < columns; c++) {
-            const vi w = i_xor(i_load(q + c * p->k + k), sign);
-            _mm_prefetch((const char *)q + c * p->k + k + p->ahead, _MM_HINT_T0);
-#pragma GCC unroll 16
+            acc[i] = i_zero();
+        for (int64_t k = 0; k < whole; k += VB) {
+            const vi w = i_xor(i_load(q + k), sign);
+            _mm_prefetch((const char *)q + k + INT8_AHEAD, _MM_HINT_T0);
+#pragma GCC unroll 4
             for (int i = 0; i < rows; i++)
-                acc[i][c] = INT8_LOOP(add_bytes)(acc[i][c], w, x[i]);
+                acc[i] = INT8_LOOP(add_bytes)(acc[i], w, i_load(p->x + i * p->stride + k));
         }
-    }
-    if (left > 0) {
-#pragma GCC unroll 16
-        for (int c = 0; c < columns; c++) {
-            const vi w = i_xor(i_load_first(q + c * p->k + whole, left), sign);
-#pragma GCC unroll 16
+        if (left > 0) {
+            const vi w = i_xor(i_load_first(q + whole, left), sign);
+#pragma GCC unroll 4
             for (int i = 0; i < rows; i++)
-                acc[i][c] =
-                    INT8_LOOP(add_bytes)(acc[i][c], w, i_load(p->x + i * p->stride + whole));
+                acc[i] = INT8_LOOP(add_bytes)(acc[i], w, i_load(p->x + i * p->stride + whole));
         }
+#pragma GCC unroll 4
+        for (int i = 0; i < rows; i++)
+            p->sums[i * INT8_OUTPUTS + o] = i_sum(acc[i]);
     }
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; i++)
-#pragma GCC unroll 16
-        for (int c = 0; c < columns; c++)
-            p->sums[i * INT8_OUTPUTS + first + c] = i_sum(acc[i][c]);
-}
-
-INT8_TARGET static inline __attribute__((always_inline)) void
-INT8_LOOP(lines_by)(const int8_lines *p, int rows, int columns)
-{
-    int64_t first = 0;
-    for (; first + columns <= p->n; first += columns)
-        INT8_LOOP(lines_of)(p, first, rows, columns);
-    for (; first < p->n; first++)
-        INT8_LOOP(lines_of)(p, first, rows, 1);
 }
 
 INT8_TARGET static void INT8_LOOP(lines)(const int8_lines *p, int64_t rows)
 {
     if (rows == 1)
-        INT8_LOOP(lines_by)(p, 1, INT8_COLUMNS);
+        INT8_LOOP(lines_by)(p, 1);
     else if (rows == 2)
-        INT8_LOOP(lines_by)(p, 2, INT8_COLUMNS / 2);
+        INT8_LOOP(lines_by)(p, 2);
     else if (rows == 3)
-        INT8_LOOP(lines_by)(p, 3, INT8_COLUMNS / 2);
+        INT8_LOOP(lines_by)(p, 3);
     else
-        INT8_LOOP(lines_by)(p, 4, INT8_COLUMNS / 2);
+        INT8_LOOP(lines_by)(p, 4);
 }

@@ -8,15 +8,15 @@
 #if VL == 16
 #define INT8_TILE_ROWS 6
 #define INT8_VECTORS 4
-#define INT8_COLUMNS 8 /* rows of the weight that are read by turns, for one row of x */
 #else
 #define INT8_TILE_ROWS 4
 #define INT8_VECTORS 2
-#define INT8_COLUMNS 4
 #endif
 #define INT8_TILE (INT8_VECTORS * VL) /* outputs of a tile */
-#define INT8_OUTPUTS 64                 /* outputs of a part: whole tiles */
+#define INT8_OUTPUTS 64               /* outputs of a part: whole tiles */
 #define INT8_FEW_ROWS 4               /* rows of x up to which the weight is read as it lies */
+
+#define INT8_AHEAD 8192 /* bytes from codes to those that are prefetched meanwhile */
 
 /** INT8_TILE outputs: for every four columns those of each output, with 128 added to each code. */
 typedef struct int8_panel {
@@ -30,7 +30,6 @@ typedef struct int8_panel {
 typedef struct int8_lines {
     const uint8_t *codes; /* [n][k] with sign */
     int64_t n, k;
-    int64_t ahead;   /* bytes to those that are prefetched meanwhile */
     const int8_t *x; /* [rows][stride] */
     int64_t stride;
     int32_t *sums; /* as above */
@@ -41,8 +40,8 @@ typedef struct int8_loops {
     void (*lines)(const int8_lines *p, int64_t rows); /* rows <= INT8_FEW_ROWS */
 } int8_loops;
 
-/** The fastest loops of this build on this processor; with dots 0 those that do without instructions
- *  for products of four bytes. */
+/** The fastest loops of this build on this processor; with dots 0 those that do without
+ * instructions for products of four bytes. */
 const int8_loops *cpu_int8_loops(int dots);
 
 #endif

@@ -8,9 +8,8 @@
 
 #include "int8_loops.h"
 
-#define AHEAD_BYTES 8192   /* of the codes that are prefetched, at least */
-#define TASKS_OF_WORKER 4  /* at least, if there are enough rows */
-#define LEAST_ROWS 96      /* of x in a task, for which packing the codes is worth it */
+#define TASKS_OF_WORKER 4 /* at least, if there are enough rows */
+#define LEAST_ROWS 96     /* of x in a task, for which packing the codes is worth it */
 #define SUMS (INT8_TILE_ROWS > INT8_FEW_ROWS ? INT8_TILE_ROWS : INT8_FEW_ROWS)
 
 static int64_t at_most(int64_t n, int64_t most)
@@ -194,17 +193,16 @@ CPU_INLINE void finish_row(const int8_part *p, int64_t r, const int32_t *codes, 
 static void finish(const int8_part *p, int64_t row, int64_t rows, const int32_t *sums)
 {
     for (int64_t r = 0; r < rows; r++)
-        CPU_BY_DTYPE(p->use->product->spec.c_dtype, finish_row, p, row + r, sums + r * INT8_OUTPUTS);
+        CPU_BY_DTYPE(p->use->product->spec.c_dtype, finish_row, p, row + r,
+                     sums + r * INT8_OUTPUTS);
 }
 
 static void multiply_lines(const int8_job *job, const int8_part *p, int32_t *sums)
 {
     const int8_inputs *in = p->in;
-    const int64_t group = INT8_COLUMNS * in->k;
     const int8_lines lines = {.codes = p->codes,
                               .n = p->n,
                               .k = in->k,
-                              .ahead = (AHEAD_BYTES / group + 1) * group,
                               .x = in->codes,
                               .stride = in->stride,
                               .sums = sums};

@@ -1,5 +1,5 @@
-/* The loops of products with activations of 8 bits, with and without dot products of bytes: each sum
- * is that of whole numbers. */
+/* The loops of products with activations of 8 bits, with and without dot products of bytes: each
+ * sum is that of whole numbers. */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <stdint.h>
@@ -22,7 +22,7 @@ typedef struct int8_panel {
 
 typedef struct int8_lines {
     const uint8_t *codes;
-    int64_t n, k, ahead;
+    int64_t n, k;
     const int8_t *x;
     int64_t stride;
     int32_t *sums;
@@ -110,7 +110,7 @@ static void check_lines(const build *b, const int8_loops *loops, int64_t k, int6
     int32_t sums[MOST_ROWS * OUTPUTS];
     for (int64_t rows = 1; rows <= 4; rows++)
         for (int64_t n = 1; n <= OUTPUTS; n += 9) {
-            const int8_lines p = {(const uint8_t *)w, n, k, 0, x, stride, sums};
+            const int8_lines p = {(const uint8_t *)w, n, k, x, stride, sums};
             loops->lines(&p, rows);
             for (int64_t r = 0; r < rows; r++)
                 for (int64_t o = 0; o < n; o++)

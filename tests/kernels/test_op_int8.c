@@ -202,7 +202,8 @@ static void expect_formula(const op_build *b, const product *p, float threshold,
             row[c] = (float)op_load(p->x, p->dtype, r * w->cols + c);
         for (int64_t o = 0; o < w->rows; o++) {
             double all = 0.0;
-            const double want = want_of(w, row, threshold, o, p->has_bias ? (double)bias[o] : 0.0, &all);
+            const double want =
+                want_of(w, row, threshold, o, p->has_bias ? (double)bias[o] : 0.0, &all);
             const double got = op_load(y, p->dtype, r * w->rows + o);
             if (isnan(want)) {
                 cr_assert(isnan(got), "%s: row %d with %g is %g", b->plugin->name, (int)r,
@@ -243,7 +244,8 @@ static void expect_bits(op_build *builds, int n, product *p, int64_t first, void
     alone.m = 1;
     const int64_t width = p->weights[0]->rows * lathe_dtype_bytes(p->dtype);
     for (int64_t r = 0; r < p->m; r++) {
-        void *out[LATHE_OP_MAX_OUT] = {NULL}, *const x = x_of(p->dtype, first + r, 1, p->weights[0]->cols);
+        void *out[LATHE_OP_MAX_OUT] = {NULL}, *const x =
+                                                  x_of(p->dtype, first + r, 1, p->weights[0]->cols);
         alone.x = x;
         run(&builds[r % n], &alone, out);
         cr_assert_eq(memcmp(out[0], (const char *)want[0] + r * width, (size_t)width), 0,

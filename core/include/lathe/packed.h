@@ -104,8 +104,12 @@ LATHE_ABI_SIZE(lathe_weight_codes, 96);
  *    y_o = scale_o ((s / 127) sum_i c_i code_oi + sum_outliers x_i code_oi)
  *
  *  The first sum is exact, the second in f32. A row with an element that is not finite gives NaN in
- *  every output. The bits of a row depend on no other row. Derivatives are those of the product with
- *  the decoded weight and x as it is. Plain data. */
+ *  every output. The bits of a row depend on no other row. Derivatives are those of the product
+ * with the decoded weight and x as it is.
+ *
+ *  lathe_quant_v1.activations() fills *out and returns 1; the weight then has codes of order BYTES,
+ * 8 bits, values I8, one group and no offsets, and at most LATHE_ACTIVATION_COLS columns. 0, or no
+ *  such function: products take x as it is. Plain data. */
 typedef struct lathe_activations {
     int32_t dtype;   /* LATHE_I8 */
     float threshold; /* finite, >= 0 */
