@@ -9,7 +9,8 @@
  *           hold.
  *   gain    the time of decoding the whole weight and multiplying it over the product's
  *   16 rows time over that of one row, with the same bits for each
- *   many    512 rows by 3072 x 1024, y and dx: the time with the decoded weight over the product's
+ *   many    512 rows by 3072 x 1024, y and dx: the time with the decoded weight over the product's,
+ *           and the products of two numbers that are added up in a second
  *
  * Each figure is the median over the rounds of a ratio of two times, one at once after the other;
  * with one thread these are processor times. Prints one line per format and dtype, then the least
@@ -33,8 +34,9 @@ enum { COPIES = 4, MOST_ROUNDS = 101, MOST_ROWS = 16, MANY_ROWS = 512 };
 static const struct {
     const char *name, *settings;
 } formats[] = {
-    {"nf4", ""},  {"mxfp4", ""}, {"nvfp4", ""}, {"hqq", ""},       {"gptq", ""},       {"awq", ""},
-    {"int8", ""}, {"eetq", ""},  {"fp8", ""},   {"hqq", "bits=8"}, {"gptq", "bits=8"},
+    {"nf4", ""},  {"mxfp4", ""},     {"nvfp4", ""},      {"hqq", ""},
+    {"gptq", ""}, {"awq", ""},       {"int8", ""},       {"eetq", ""},
+    {"fp8", ""},  {"hqq", "bits=8"}, {"gptq", "bits=8"}, {"int8", "activations=int8"},
 };
 
 static int threads;
@@ -273,7 +275,7 @@ static void many_rows(const device *d, weight *w, int32_t dtype, int rounds)
 {
     static const int32_t ops[] = {LATHE_OP_LINEAR, LATHE_OP_LINEAR_DX};
     for (int i = 0; i < 2; i++) {
-        double ratios[MOST_ROUNDS];
+        double ratios[MOST_ROUNDS], rates[MOST_ROUNDS];
         product packed = make_product(d, w, ops[i], dtype, MANY_ROWS, 1);
         product plain = make_product(d, w, ops[i], dtype, MANY_ROWS, 0);
         (void)decode(w, dtype, 0);
@@ -281,9 +283,12 @@ static void many_rows(const device *d, weight *w, int32_t dtype, int rounds)
         (void)run(d, &plain, w->decoded);
         for (int k = 0; k < rounds; k++) {
             const double with = run(d, &plain, w->decoded);
-            ratios[k] = with / run(d, &packed, w->planes[0]);
+            const double packed_s = run(d, &packed, w->planes[0]);
+            ratios[k] = with / packed_s;
+            rates[k] = 1e-9 * (double)(MANY_ROWS * w->rows * w->cols) / packed_s;
         }
-        (void)printf("  many %s %.2f", i == 0 ? "y" : "dx", median(ratios, rounds));
+        (void)printf("  many %s %.2f (%.0f G/s)", i == 0 ? "y" : "dx", median(ratios, rounds),
+                     median(rates, rounds));
         free_product(d, &packed);
         free_product(d, &plain);
     }

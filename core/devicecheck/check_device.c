@@ -83,6 +83,7 @@ const lathe__check *lathe__checks_device(void)
         {"refuses_unknown_numbers", lathe__refuses_unknown_numbers, 0},
         {"kernels_are_apart", lathe__kernels_are_apart, 0},
         {"kernel_runs_a_thousand_times", lathe__kernel_runs_a_thousand_times, 0},
+        {"quantizes_activations", lathe__quantizes_activations, 0},
         {NULL, NULL, 0},
     };
     return checks;

@@ -336,6 +336,7 @@ const lathe__check *lathe__checks_quant(void)
         {"parts_have_the_bits_of_the_whole", lathe__codec_parts_have_the_bits_of_the_whole, 0},
         {"codes_have_the_bits_of_the_whole", lathe__codec_codes_have_the_bits_of_the_whole, 0},
         {"scaled_codes_are_the_weight", lathe__codec_scaled_codes_are_the_weight, 0},
+        {"activations_are_codes", lathe__codec_activations_are_codes, 0},
         {NULL, NULL, 0},
     };
     return checks;

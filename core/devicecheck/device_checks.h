@@ -23,5 +23,6 @@ lathe_status lathe__kernels_are_apart(lathe__subject *s);
 lathe_status lathe__kernel_runs_a_thousand_times(lathe__subject *s);
 lathe_status lathe__refuses_wrong_problems(lathe__subject *s);
 lathe_status lathe__refuses_unknown_numbers(lathe__subject *s);
+lathe_status lathe__quantizes_activations(lathe__subject *s);
 
 #endif

@@ -39,5 +39,6 @@ lathe_status lathe__codec_refuses_unknown_dtypes(lathe__subject *s);
 lathe_status lathe__codec_parts_have_the_bits_of_the_whole(lathe__subject *s);
 lathe_status lathe__codec_codes_have_the_bits_of_the_whole(lathe__subject *s);
 lathe_status lathe__codec_scaled_codes_are_the_weight(lathe__subject *s);
+lathe_status lathe__codec_activations_are_codes(lathe__subject *s);
 
 #endif

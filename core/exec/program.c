@@ -315,9 +315,10 @@ static lathe_status join_ops(const lathe__builder *b, int32_t kind)
     const lathe_machine *m = b->config->machine;
     if (!m)
         return LATHE_OK;
-    if (m->info.packed_weights && lathe_machine_shares(m))
+    if (lathe_machine_packs(m))
         LATHE_TRY(
             lathe_pass_packed(b->build.graph, lathe_machine_offers, &asked, &b->program->n_packed));
+    LATHE_TRY(lathe_pass_check_activations(b->build.graph));
     LATHE_TRY(lathe_pass_gelu(b->build.graph, lathe_machine_offers, &asked));
     if (kind == LATHE_PROGRAM_DECODE) /* elsewhere, the start of a product costs next to nothing */
         LATHE_TRY(lathe_pass_linears(b->build.graph, lathe_machine_offers, &asked));

@@ -56,6 +56,8 @@ typedef struct lathe_param {
     const struct lathe_instance *format;
     int32_t n_planes;
     int32_t planes_on_file; /* the model's folder holds the planes; 0: they are encoded at load */
+    int32_t activations;    /* dtype to which products quantize their inputs (lathe_activations in
+                               lathe/packed.h); 0: none */
     lathe_plane planes[LATHE_MAX_PLANES];
 } lathe_param;
 

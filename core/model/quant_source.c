@@ -28,6 +28,7 @@ struct lathe_quant_source {
     const json_t *config; /* its quantization_config */
     const char *method;
     const char *place;
+    const lathe_instance *chosen; /* by [quant]; NULL: none */
     source_group groups[MAX_GROUPS];
     int32_t n_groups;
     lathe_arena arena;
@@ -231,6 +232,29 @@ static lathe_status check_values(const lathe_quant_source *s, const lathe_plugin
     return LATHE_OK;
 }
 
+/* Whether field i of a plugin is a product field that the instance sets explicitly. */
+static int sets_product(const lathe_instance *chosen, int32_t i)
+{
+    const lathe_quant_v1 *table = chosen->table;
+    const char *key = chosen->component->plugin->fields[i].key;
+    if (!LATHE_HAS(table, product_fields) || chosen->values == NULL ||
+        !chosen->values[i].is_explicit)
+        return 0;
+    for (const char *const *name = table->product_fields; *name != NULL; name++)
+        if (strcmp(*name, key) == 0)
+            return 1;
+    return 0;
+}
+
+int32_t lathe_quant_sets_products(const lathe_instance *chosen)
+{
+    const int32_t n = chosen->component != NULL ? chosen->component->plugin->n_fields : 0;
+    int32_t i = 0;
+    while (i < n && !sets_product(chosen, i))
+        i++;
+    return i < n;
+}
+
 /* Makes the format of a group with one plugin. LATHE_E_NOT_FOUND: the weights are not of it. */
 static lathe_status take_format(lathe_quant_source *s, source_group *group,
                                 const lathe_component *component)
@@ -255,6 +279,10 @@ static lathe_status take_format(lathe_quant_source *s, source_group *group,
                            lathe_error_message());
     LATHE_TRY(status);
     LATHE_TRY(check_values(s, plugin, values));
+    for (int32_t i = 0;
+         s->chosen != NULL && s->chosen->component == component && i < plugin->n_fields; i++)
+        if (sets_product(s->chosen, i))
+            values[i] = s->chosen->values[i];
     status = lathe_instance_init(&group->format, component, values);
     return status == LATHE_E_CONFIG ? lathe_error(LATHE_E_CONFIG, "%s: quantization_config: %s",
                                                   s->place, lathe_error_message())
@@ -362,12 +390,14 @@ static lathe_status read_source(lathe_quant_source *s, lathe_registry *registry,
 }
 
 lathe_status lathe_quant_source_create(lathe_registry *registry, const char *place,
-                                       const char *config_json, lathe_quant_source **out)
+                                       const char *config_json, const lathe_instance *chosen,
+                                       lathe_quant_source **out)
 {
     *out = NULL;
     lathe_quant_source *s = calloc(1, sizeof *s);
     if (s == NULL)
         return lathe_error(LATHE_E_NOMEM, "no memory for the quantization_config of %s", place);
+    s->chosen = chosen != NULL && chosen->component != NULL ? chosen : NULL;
     const lathe_status status = read_source(s, registry, place, config_json);
     if (status != LATHE_OK)
         lathe_quant_source_destroy(s);

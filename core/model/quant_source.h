@@ -20,11 +20,17 @@ enum { LATHE_MOST_FORMATS = 16 }; /* plugins of formats in one model */
 
 typedef struct lathe_quant_source lathe_quant_source;
 
-/** Reads the quantization_config of a config.json. `place`: the file, for messages.
+/** Reads the quantization_config of a config.json. `place`: the file, for messages. `chosen`: an
+ *  instance of [quant], whose explicit product fields (lathe_quant_v1.product_fields) hold for
+ *  layers in its format; NULL: only weights are read.
  *  LATHE_E_CONFIG: no plugin reads it; the message names its quant_method, and either what the
  * plugin supports or the methods that are read. */
 lathe_status lathe_quant_source_create(lathe_registry *registry, const char *place,
-                                       const char *config_json, lathe_quant_source **out);
+                                       const char *config_json, const lathe_instance *chosen,
+                                       lathe_quant_source **out);
+
+/** Whether the instance sets product fields of its format explicitly. */
+int32_t lathe_quant_sets_products(const lathe_instance *chosen);
 
 /** Frees it and its instances. NULL is fine. */
 void lathe_quant_source_destroy(lathe_quant_source *source);

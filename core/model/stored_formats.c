@@ -47,6 +47,7 @@ lathe_status lathe_param_set_format(lathe_param *row, const lathe_instance *form
     const int64_t rows = row->desc.dims[0], cols = row->desc.dims[1];
     LATHE_TRY(table->accepts(format->self, rows, cols));
     LATHE_TRY(lathe_answer_planes(format, rows, cols, row->planes, &row->n_planes));
+    LATHE_TRY(lathe_answer_activations(format, rows, cols, &row->activations));
     row->format = format;
     return LATHE_OK;
 }
@@ -97,9 +98,9 @@ lathe_status lathe_stored_formats_take(lathe_registry *registry, const char *pat
     if (!model->is_quantized)
         return LATHE_OK;
     const char *place = lathe_path_join(&arena, path, "config.json");
-    lathe_status status = place != NULL
-                              ? lathe_quant_source_create(registry, place, model->json, out_source)
-                              : LATHE_E_NOMEM;
+    lathe_status status =
+        place != NULL ? lathe_quant_source_create(registry, place, model->json, NULL, out_source)
+                      : LATHE_E_NOMEM;
     if (status == LATHE_OK)
         status = lathe_stored_weights_open(path, &set);
     const lathe_stored_model stored = {path, model, *out_source, set};

@@ -42,8 +42,15 @@ typedef lathe_status (*lathe_offers_fn)(void *arg, const lathe_graph *g, const l
 
 /** Lets a product read a quantized weight from its planes, without a DEQUANT before it, if the
  *  device offers it. Runs after the recomputation pass and before the fusions, which keep such
- *  weights. *out_n: number of these products. */
+ *  weights. A product of parameters alone (as in the norms of DoRA) with a weight whose format
+ *  quantizes activations keeps its DEQUANT, because it multiplies none. *out_n: number of these
+ *  products. */
 lathe_status lathe_pass_packed(lathe_graph *g, lathe_offers_fn offers, void *arg, int32_t *out_n);
+
+/** Checks, after lathe_pass_packed, that every product of a computed value with a weight whose
+ *  format quantizes activations does so: it reads the weight from its planes. LATHE_E_CONFIG: one
+ *  does not; the message begins with "quant.activations". */
+lathe_status lathe_pass_check_activations(const lathe_graph *g);
 
 /** Fuses a matrix product and the GELU_TANH after it into one node, if the device offers it;
  *  likewise the derivative of a GELU_TANH and the product after it, whose result is then never

@@ -176,26 +176,39 @@ static void put_groups(const lathe_run *run, int is_json, lathe_buffer *b)
     lathe_arena_fini(&arena);
 }
 
-/* Products of a step that read a quantized weight from its planes, and DEQUANT nodes, which decode
- * one whole. */
-static void count_packed(const lathe_run *run, int32_t *out_packed, int32_t *out_whole)
+/* Products of a step with quantized weights. */
+typedef struct packed_count {
+    int32_t packed;    /* read the weight from its planes */
+    int32_t quantized; /* of these: quantize their inputs */
+    int32_t whole;     /* DEQUANT nodes, which decode a weight whole */
+} packed_count;
+
+static packed_count count_packed(const lathe_run *run)
 {
     const lathe_graph *g = lathe_exec_graph(run->programs.train.exec);
-    *out_packed = *out_whole = 0;
+    packed_count c = {0, 0, 0};
     for (int32_t i = 0; i < g->n_nodes; i++) {
-        *out_whole += g->nodes[i].op == LATHE_OP_DEQUANT;
-        for (int32_t k = 0; k < g->nodes[i].n_in; k++)
-            *out_packed += g->nodes[i].in[k] != LATHE_NONE &&
-                           g->values[g->nodes[i].in[k]].kind == LATHE_VALUE_PLANES;
+        const lathe_ir_node *n = &g->nodes[i];
+        const int is_forward = n->op != LATHE_OP_LINEAR_DX && n->op != LATHE_OP_LINEAR_DX_GELU;
+        c.whole += n->op == LATHE_OP_DEQUANT;
+        for (int32_t k = 0; k < n->n_in; k++) {
+            const lathe_ir_value *v = n->in[k] != LATHE_NONE ? &g->values[n->in[k]] : NULL;
+            if (v && v->kind == LATHE_VALUE_PLANES) {
+                c.packed++;
+                c.quantized += is_forward && g->params->rows[v->param]->activations != 0;
+            }
+        }
     }
+    return c;
 }
 
 static void put_json_packed(const lathe_run *run, lathe_buffer *b)
 {
-    int32_t n_packed, n_whole;
-    count_packed(run, &n_packed, &n_whole);
-    lathe_buffer_printf(b, "  \"packed_products\": %d,\n  \"decoded_weights\": %d,\n", n_packed,
-                        n_whole);
+    const packed_count c = count_packed(run);
+    lathe_buffer_printf(b,
+                        "  \"packed_products\": %d,\n  \"quantized_activations\": %d,\n"
+                        "  \"decoded_weights\": %d,\n",
+                        c.packed, c.quantized, c.whole);
 }
 
 static void put_json(lathe_run *run, const lathe_fit *fit, const savings *s,
@@ -262,18 +275,22 @@ static void put_precision(const lathe_run *run, lathe_buffer *b)
 
 static void put_packed(const lathe_run *run, lathe_buffer *b)
 {
-    int32_t n_packed, n_whole;
-    count_packed(run, &n_packed, &n_whole);
-    if (n_packed > 0)
+    const packed_count c = count_packed(run);
+    if (c.packed > c.quantized)
         lathe_buffer_printf(b,
                             "  quantized weights: %d products decode them part by part, at most "
                             "one part for each thread at a time\n",
-                            n_packed);
-    if (n_whole > 0)
+                            c.packed - c.quantized);
+    if (c.quantized > 0)
+        lathe_buffer_printf(b,
+                            "  quantized activations: %d products round their inputs to 8 bits "
+                            "and multiply codes\n",
+                            c.quantized);
+    if (c.whole > 0)
         lathe_buffer_printf(b,
                             "  quantized weights: %d times one is decoded whole before it is "
                             "used: the device, the format or the op needs it so\n",
-                            n_whole);
+                            c.whole);
 }
 
 /* Prints the row lengths that batches of padded rows are computed with. */

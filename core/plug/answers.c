@@ -160,6 +160,27 @@ lathe_status lathe_answer_planes(const lathe_instance *quant, int64_t rows, int6
     return LATHE_OK;
 }
 
+lathe_status lathe_answer_activations(const lathe_instance *quant, int64_t rows, int64_t cols,
+                                      int32_t *out_dtype)
+{
+    const lathe_quant_v1 *table = quant->table;
+    lathe_activations a = {0};
+    *out_dtype = 0;
+    if (!LATHE_HAS(table, activations) || !table->activations(quant->self, rows, cols, &a))
+        return LATHE_OK;
+    if (a.dtype != LATHE_I8)
+        return refuse(quant, "activations() sets dtype %d, expected %d (i8)", a.dtype, LATHE_I8);
+    if (!isfinite(a.threshold) || a.threshold < 0.0f)
+        return refuse(quant,
+                      "activations() sets threshold %g, expected a finite number, at least 0",
+                      (double)a.threshold);
+    if (cols > LATHE_ACTIVATION_COLS)
+        return refuse(quant, "activations() accepts %lld columns, expected at most %d",
+                      (long long)cols, LATHE_ACTIVATION_COLS);
+    *out_dtype = a.dtype;
+    return LATHE_OK;
+}
+
 lathe_status lathe_answer_select(const lathe_instance *adapter, const lathe_param_info *param,
                                  int32_t n_groups, int32_t *out_trainable, int32_t *out_group)
 {

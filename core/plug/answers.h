@@ -27,6 +27,11 @@ lathe_status lathe_answer_base_lr(const lathe_instance *optimizer, double *out);
 lathe_status lathe_answer_planes(const lathe_instance *quant, int64_t rows, int64_t cols,
                                  lathe_plane out[LATHE_MAX_PLANES], int32_t *out_n);
 
+/** The dtype to which products with a [rows, cols] weight quantize their inputs, LATHE_I8; 0: they
+ *  do not. */
+lathe_status lathe_answer_activations(const lathe_instance *quant, int64_t rows, int64_t cols,
+                                      int32_t *out_dtype);
+
 /** Whether a parameter trains (0 or 1), and its group, at least 0 and below n_groups. */
 lathe_status lathe_answer_select(const lathe_instance *adapter, const lathe_param_info *param,
                                  int32_t n_groups, int32_t *out_trainable, int32_t *out_group);

@@ -62,6 +62,8 @@ static const struct rule quant[] = {
     MEMBER(lathe_quant_v1, read_config, TOGETHER + 1),
     MEMBER(lathe_quant_v1, scale_inputs, NEEDS),
     MEMBER(lathe_quant_v1, encode_calibrated, NEEDS),
+    MEMBER(lathe_quant_v1, activations, NEEDS + 1),
+    MEMBER(lathe_quant_v1, codes, NEEDS + 1),
     END,
 };
 static const struct rule adapter[] = {

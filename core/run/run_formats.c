@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/module_pattern.h"
 #include "io/safetensors.h"
+#include "lathe/fp8.h"
 #include "model/stored_formats.h"
 #include "plug/answers.h"
 #include "run/run_check.h"
@@ -124,13 +125,14 @@ static int names_stored(const chooser *c)
 }
 
 /* A [quant] that stores nothing has no effect, unless it names the folder's own format because of
- * quant.noise: in a training, or in a later use of an adapter that was trained so. */
+ * quant.noise (in a training, or in a later use of an adapter that was trained so), or to say how
+ * products are computed. */
 static lathe_status check_effect(const chooser *c)
 {
     const lathe_run *run = c->run;
     if (!run->parts.quant.component || c->n_quantized > 0 ||
         ((run->set.quant_noise > 0.0 || run->set.model_adapter ||
-          run->open.mode > LATHE_OPEN_TRAIN) &&
+          lathe_quant_sets_products(&run->parts.quant) || run->open.mode > LATHE_OPEN_TRAIN) &&
          names_stored(c)))
         return LATHE_OK;
     const char *name = run->parts.quant.component->plugin->name;
@@ -161,13 +163,34 @@ static lathe_status check_effect(const chooser *c)
         name, run->parts.adapter.component ? run->parts.adapter.component->plugin->name : "none");
 }
 
+/* Refuses activations that the device, or the precision, would not quantize. */
+static lathe_status check_activations(const lathe_run *run)
+{
+    int32_t i = 0;
+    while (i < run->params.n_model && run->params.rows[i]->activations == 0)
+        i++;
+    if (i == run->params.n_model)
+        return LATHE_OK;
+    if (!lathe_machine_quantizes(&run->machine, run->params.rows[i]->activations))
+        return lathe__run_refuse(run, "quant", "activations",
+                                 "quant.activations: device \"%s\" cannot quantize the "
+                                 "inputs of products; use a device that can, such as cpu, or "
+                                 "quant.activations = \"none\"",
+                                 run->parts.device.component->plugin->name);
+    if (run->set.fp8 != LATHE_FP8_NONE)
+        return lathe__run_refuse(run, "quant", "activations",
+                                 "quant.activations contradicts train.precision = \"fp8\", "
+                                 "whose products are in fp8: remove one of the two");
+    return LATHE_OK;
+}
+
 static lathe_status open_source(lathe_run *run)
 {
     if (!run->model.is_quantized || run->quant_source != NULL)
         return LATHE_OK;
     const char *place = lathe_arena_printf(&run->arena, "%s/config.json", run->set.model_path);
     return place != NULL ? lathe_quant_source_create(run->registry, place, run->model.json,
-                                                     &run->quant_source)
+                                                     &run->parts.quant, &run->quant_source)
                          : LATHE_E_NOMEM;
 }
 
@@ -207,6 +230,8 @@ lathe_status lathe__run_formats(lathe_run *run)
         status = check_patterns(&c, "exclude_modules", c.exclude);
     if (status == LATHE_OK)
         status = check_saved(&c);
+    if (status == LATHE_OK)
+        status = check_activations(run);
     return status == LATHE_OK ? check_effect(&c) : status;
 }
 

@@ -239,8 +239,7 @@ static lathe_status check_dropout(const lathe_run *run)
     return LATHE_OK;
 }
 
-/* Makes the model's description and its table of parameters, with the choice of what is trained
- * and what is quantized. */
+/* Makes the model's description and its parameters: which train, and which are quantized. */
 lathe_status lathe__run_params(lathe_run *run)
 {
     LATHE_TRY(read_model(run));
@@ -322,8 +321,7 @@ static int begins_with_key(const lathe_instance *part)
     return 0;
 }
 
-/* Builds a program; what the adapter refuses at a layer is placed at its key, and so is what the
- * stage refuses. */
+/* Builds a program; what the adapter, the stage or the format refuses is placed at its key. */
 static lathe_status build(const lathe_run *run, const lathe_program_config *config, int32_t kind,
                           lathe_program *out)
 {
@@ -334,6 +332,8 @@ static lathe_status build(const lathe_run *run, const lathe_program_config *conf
     if (status == LATHE_E_CONFIG && n > 0 && strncmp(lathe_error_message(), name, n) == 0 &&
         lathe_error_message()[n] == ':')
         return lathe__adapter_refuse(run);
+    if (status == LATHE_E_CONFIG && strstr(lathe_error_message(), "quant.activations would not"))
+        return lathe__run_refuse(run, "quant", "activations", "%s", lathe_error_message());
     if (status == LATHE_E_CONFIG && begins_with_key(config->stage))
         return lathe__run_refuse_part(run, LATHE_KIND_STAGE);
     return status;

@@ -77,6 +77,19 @@ static inline int lathe_machine_shares(const lathe_machine *m)
     return m->info.host_memory != 0;
 }
 
+/** Whether products may read quantized weights from their planes. */
+static inline int lathe_machine_packs(const lathe_machine *m)
+{
+    return m->info.packed_weights && lathe_machine_shares(m);
+}
+
+/** Whether such products quantize their inputs to this dtype, if the weight's format asks for it.
+ */
+static inline int lathe_machine_quantizes(const lathe_machine *m, int32_t dtype)
+{
+    return lathe_machine_packs(m) && (m->info.activations >> dtype & 1u) != 0;
+}
+
 /** Waits until the work queued on the machine's stream is done, and returns its errors. */
 lathe_status lathe_machine_sync(lathe_machine *m);
 

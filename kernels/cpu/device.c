@@ -16,6 +16,7 @@ static lathe_status info(void *self, lathe_device_info *out)
     full.memory_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
     full.compute_dtypes = 1u << LATHE_F32 | 1u << LATHE_BF16; /* bf16 is at least as fast as f32 */
     full.packed_weights = 1;
+    full.activations = 1u << LATHE_I8;
     full.graph_dtypes = 1u << LATHE_F32 | 1u << LATHE_BF16 | 1u << LATHE_F16;
     memcpy(out, &full, out->size < sizeof full ? out->size : sizeof full);
     return LATHE_OK;

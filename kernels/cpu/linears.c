@@ -1,19 +1,21 @@
 /* LINEARS: several products of one input. Products of a few rows run in one parallel loop (rows.c;
  * planes_rows.c for those with a packed weight). Products of more rows, for which the start of a
  * loop costs next to nothing, run one by one. */
+#include "int8_product.h"
 #include "planes.h"
 #include "planes_rows.h"
 #include "product.h"
 #include "rows.h"
 
 /* One of the products. Of the three pointers at most one is set: with few rows, those of packed
- * weights have `rows`, and others none. */
+ * weights have `rows` or `int8`, and others none. */
 typedef struct one_product {
     matmul_spec spec;
-    int32_t is_packed;
+    int32_t is_packed, is_int8; /* is_int8: packed, and x is quantized */
     cpu_product *whole;
     cpu_planes *planes;
     cpu_planes_rows rows;
+    cpu_int8 int8;
 } one_product;
 
 typedef struct linears {
@@ -53,6 +55,8 @@ static lathe_status prepare_one(lathe_kernel *k, int32_t i, int64_t *out_scratch
     linears *s = k->state;
     one_product *p = &s->products[i];
     const lathe_packed_weight *w = &k->weights[1 + 2 * i];
+    if (s->by_rows && p->is_int8)
+        return cpu_int8_init(k->host, &p->spec, w, &p->int8, out_scratch);
     if (s->by_rows && p->is_packed)
         cpu_planes_rows_init(&p->spec, w, k->host->n_threads(), &p->rows, out_scratch);
     else if (s->by_rows)
@@ -78,17 +82,20 @@ static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
             return lathe_fail(k->host, LATHE_E_UNSUPPORTED,
                               "%s: the format of weight %d decodes no parts", kernel_op_name(k),
                               (int)s->n);
+        p->is_int8 = p->is_packed && cpu_int8_serves(&p->spec, &k->weights[1 + 2 * s->n]);
         s->n++;
     }
     s->by_rows = cpu_rows_serves(&s->products[0].spec);
-    int64_t forms = 0;
+    int64_t forms = 0, int8 = 0;
     for (int32_t i = 0; i < s->n; i++) {
         int64_t bytes = 0;
         LATHE_TRY(prepare_one(k, i, &bytes));
+        int8 += s->by_rows && s->products[i].is_int8 ? bytes : 0;
         *out_scratch = bytes > *out_scratch ? bytes : *out_scratch;
         forms += s->products[i].rows.form_bytes;
     }
     *out_scratch += forms;
+    *out_scratch = int8 > *out_scratch ? int8 : *out_scratch;
     return LATHE_OK;
 }
 
@@ -102,18 +109,23 @@ static lathe_status run_by_rows(lathe_kernel *k, const lathe_kernel_args *a)
     const linears *s = k->state;
     cpu_rows_product plain[CPU_ROWS_JOINED];
     cpu_planes_use packed[CPU_ROWS_JOINED];
-    int32_t n_plain = 0, n_packed = 0;
+    cpu_int8_use int8[CPU_ROWS_JOINED];
+    int32_t n_plain = 0, n_packed = 0, n_int8 = 0;
     for (int32_t i = 0; i < s->n; i++) {
         const one_product *p = &s->products[i];
         const void *const w = a->in[1 + 2 * i];
         const float *const bias = bias_of(k, a, i);
-        if (p->is_packed)
+        if (p->is_int8)
+            int8[n_int8++] = (cpu_int8_use){&p->int8, w, bias, a->out[i]};
+        else if (p->is_packed)
             packed[n_packed++] = (cpu_planes_use){&p->rows, w, bias, a->out[i]};
         else
             plain[n_plain++] = (cpu_rows_product){&p->spec, w, bias, a->out[i]};
     }
     if (n_plain > 0)
         cpu_rows_run_joined(k->host, plain, n_plain, a->in[0], a->scratch);
+    if (n_int8 > 0)
+        LATHE_TRY(cpu_int8_run(k->host, int8, n_int8, a->in[0], a->scratch));
     return n_packed > 0 ? cpu_planes_rows_run(k->host, packed, n_packed, a->in[0], a->scratch, 0)
                         : LATHE_OK;
 }

@@ -1,14 +1,16 @@
-/* Few rows, and rows whose bits may not depend on the others: planes_rows.c. Else the workers
+/* Rows that are quantized: int8_product.c. Few rows, and rows whose bits may not depend on the
+ * others: planes_rows.c. Else the workers
  * decode a block of the weight, each a part of it, and then multiply the block together:
  *
  *   b = W^T:  rows of W    ->  columns of c, whose sums are complete
  *   b = W:    columns of W ->  columns of c, likewise
  *
- *   scratch: | product of a block | the block |     or that of planes_rows.c
+ *   scratch: | product of a block | the block |     or that of planes_rows.c or int8_product.c
  */
 #include "planes.h"
 
 #include "element.h"
+#include "int8_product.h"
 #include "planes_rows.h"
 
 #define PART_ROWS 128                 /* of W^T for each worker, about */
@@ -17,8 +19,9 @@
 
 struct cpu_planes {
     matmul_spec spec;
-    int32_t is_by_rows;
+    int32_t is_by_rows, is_int8;
     cpu_planes_rows rows;
+    cpu_int8 int8;
     lathe_packed_weight weight;
     cpu_product *whole, *tail; /* of a block; of the last, shorter one */
     int64_t block;             /* columns of c in a block */
@@ -99,9 +102,12 @@ lathe_status cpu_planes_create(cpu_device *device, const matmul_spec *spec,
         return lathe_fail(host, LATHE_E_NOMEM, "no memory for a matrix product");
     p->spec = *spec;
     p->weight = *weight;
+    p->is_int8 = cpu_int8_serves(spec, weight);
     p->is_by_rows = cpu_rows_serves(spec);
     lathe_status status = LATHE_OK;
-    if (p->is_by_rows) {
+    if (p->is_int8) {
+        status = cpu_int8_init(host, spec, weight, &p->int8, out_scratch);
+    } else if (p->is_by_rows) {
         cpu_planes_rows_init(spec, weight, host->n_threads(), &p->rows, out_scratch);
         *out_scratch += p->rows.form_bytes;
     } else {
@@ -156,6 +162,10 @@ lathe_status cpu_planes_run(cpu_device *device, cpu_planes *p, const void *a,
 {
     const matmul_spec *s = &p->spec;
     block_job job = {.p = p, .planes = planes, .to = (char *)scratch + p->block_at};
+    if (p->is_int8) {
+        const cpu_int8_use use = {&p->int8, planes, bias, c};
+        return cpu_int8_run(device->host, &use, 1, a, scratch);
+    }
     if (p->is_by_rows) {
         const cpu_planes_use use = {&p->rows, planes, bias, c};
         return cpu_planes_rows_run(device->host, &use, 1, a, scratch, accumulate);

@@ -388,6 +388,7 @@ static lathe_status info(void *self, lathe_device_info *out)
     LATHE_TRY(d->cpu->info(d->cpu_self, &full));
     full.size = out->size;
     full.host_memory = 0;
+    full.activations = 0; /* these need packed weights, which the core gives no such device */
     full.capture_events = d->captures_events;
     full.graph_dtypes |= 1u << LATHE_F8_E4M3; /* the CPU's kernels support it, for tests */
     full.fp8_recipes = 1u << LATHE_FP8_TENSORWISE;

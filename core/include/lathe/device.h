@@ -51,8 +51,11 @@ typedef struct lathe_device_info {
     char driver[48];        /* "CUDA 12.8, driver 570.86.15"; "": none */
     int32_t capture_events; /* 1: events may be recorded within a capture; see event_record */
     int32_t packed_weights; /* 1: W of products may be of dtype LATHE_PLANES; see packed.h */
+    uint32_t activations;   /* bit (1 << LATHE_I8): such products quantize x, if W's format asks
+                               for it (lathe_activations in packed.h) */
+    int32_t reserved_end;   /* 0 */
 } lathe_device_info;
-LATHE_ABI_SIZE(lathe_device_info, 200);
+LATHE_ABI_SIZE(lathe_device_info, 208);
 
 /** One operation with all that is fixed before it runs: op, attributes, dtypes and dims. */
 typedef struct lathe_kernel_problem {

@@ -6,7 +6,9 @@
  * lathe_kernel_problem.weights says how they are decoded. The device holds no more of W at a time
  * than a part for each thread, and counts these in the kernel's scratch. What it multiplies are the
  * numbers of lathe_quant_v1.decode() in the dtype of x, or, if x is bf16 and the format has
- * lathe_quant_v1.codes, numbers at least as near to those of decode() in F32.
+ * lathe_quant_v1.codes, numbers at least as near to those of decode() in F32. A format with
+ * lathe_quant_v1.activations may ask that x be quantized too; only devices that say so in
+ * lathe_device_info.activations are then given such a W.
  */
 #ifndef LATHE_PACKED_H
 #define LATHE_PACKED_H
@@ -93,6 +95,27 @@ typedef struct lathe_weight_codes {
                             and divide the scales by it */
 } lathe_weight_codes;
 LATHE_ABI_SIZE(lathe_weight_codes, 96);
+
+/** How products y = x W^T with a weight quantize the rows of x, which is computed from the batch.
+ *  With dtype LATHE_I8, for each row x [I], s = max |x_i| over the elements that are no outliers:
+ *
+ *    outliers: |x_i| >= threshold, if threshold > 0
+ *    c_i = x_i (127 / s) rounded to even; 0 for outliers, and if 127 / s is infinite
+ *    y_o = scale_o ((s / 127) sum_i c_i code_oi + sum_outliers x_i code_oi)
+ *
+ *  The first sum is exact, the second in f32. A row with an element that is not finite gives NaN in
+ *  every output. The bits of a row depend on no other row. Derivatives are those of the product
+ * with the decoded weight and x as it is.
+ *
+ *  lathe_quant_v1.activations() fills *out and returns 1; the weight then has codes of order BYTES,
+ * 8 bits, values I8, one group and no offsets, and at most LATHE_ACTIVATION_COLS columns. 0, or no
+ *  such function: products take x as it is. Plain data. */
+typedef struct lathe_activations {
+    int32_t dtype;   /* LATHE_I8 */
+    float threshold; /* finite, >= 0 */
+} lathe_activations;
+LATHE_ABI_SIZE(lathe_activations, 8);
+#define LATHE_ACTIVATION_COLS 131072 /* columns whose sums of codes 32 bits hold */
 
 /** The codes of a part, for formats whose elements are each one of 16 values that a group of
  * columns shares: a device may multiply them without decoding. Plain data.

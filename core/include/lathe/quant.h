@@ -1,6 +1,5 @@
 /* The interface of quantization plugins, which store a frozen weight W [O,I] as packed tensors
  * (planes).
- *
  * The core allocates the planes and adds a DEQUANT node wherever W is used. It fills the planes
  * once at load: with encode, or from a folder that holds them, without decoding. Each parameter has
  * its own format and settings: [quant] of the run file chooses one for all linear layers, and the
@@ -22,7 +21,6 @@
  *  weight's name; "" is the weight's name itself; "../SCB" replaces the last part of the name
  *  ("q_proj.weight" -> "q_proj.SCB"); NULL: the plane is not a tensor of the file but stored in
  *  weight_meta.
- *
  *  A tensor of a file fills a plane if it has as many elements of the same dtype. Two dtypes are
  *  converted without loss: f16 and bf16 to an F32 plane; and any dtype fills a U8 plane with its
  *  bytes. */
@@ -35,7 +33,6 @@ LATHE_ABI_SIZE(lathe_plane, 56);
 
 /** The only argument, passed by value, of the kernel named LATHE_QUANT_KERNEL in cuda_image, which
  *  computes W from the planes as decode() does on the host.
- *
  *  Grid: any number of blocks of LATHE_QUANT_THREADS threads; a block takes chunks blockIdx.x,
  *  blockIdx.x + gridDim.x, ... of LATHE_QUANT_CHUNK elements of the row-major weight, the last
  *  one short. No dynamic shared memory. All pointers are device memory. */
@@ -150,13 +147,11 @@ typedef struct lathe_quant_v1 {
      *  is not read from folders. */
     const char *const *methods;
     /** [open] Sets the values (in the order of the plugin's fields, with their defaults on entry)
-     * to what the configuration says of a layer's weight. Strings must be those of the
-     * configuration, or constants. Settings of activations are none of its business: only weights
-     * are read.
-     *
-     *   Errors  LATHE_E_NOT_FOUND: the method is known, but these weights have another format.
-     *           LATHE_E_UNSUPPORTED: they are of this format, with a setting that it does not
-     *           support; the message names key, value and what is supported. Comes with methods. */
+     *  to what the configuration says of a layer's weight. Strings must be those of the
+     *  configuration, or constants. Whether activations are quantized is the run's choice.
+     *  Errors  LATHE_E_NOT_FOUND: the method is known, but these weights have another format.
+     *          LATHE_E_UNSUPPORTED: they are of this format, with a setting that it does not
+     *          support; the message names key, value and what is supported. Comes with methods. */
     lathe_status (*read_config)(const lathe_host *host, const lathe_quant_config *config,
                                 lathe_value *values);
     /** [open] Checks planes that were read from a file, where their values could make decode read
@@ -194,7 +189,12 @@ typedef struct lathe_quant_v1 {
                         const lathe_weight_part *part, float *scales, float *offsets);
     int32_t stores_conv1d; /* 1: the library stores Conv1D weights, as planes of W [out,in] */
     int32_t reserved_end;  /* 0 */
+    /** [pure] How products quantize their inputs: lathe_activations in packed.h. With codes. */
+    int32_t (*activations)(void *self, int64_t rows, int64_t cols, lathe_activations *out);
+    /** NULL-terminated keys of fields that say how products are computed, not how W is stored:
+     *  [quant] of a run sets them for a folder that is quantized already, too. NULL: none. */
+    const char *const *product_fields;
 } lathe_quant_v1;
-LATHE_ABI_SIZE(lathe_quant_v1, 192);
+LATHE_ABI_SIZE(lathe_quant_v1, 208);
 
 #endif

@@ -3,7 +3,9 @@
  *   SCB[r] = max_c |W[r,c]|,  q = round(W * (127/SCB)) to even,  W' = q * SCB * (1/127), all in f32
  *
  * Source: arXiv:2208.07339 (vector-wise quantization of the weight), bitsandbytes for the rounding.
- * Activations are not quantized: the weight is decoded and multiplied in the compute dtype.
+ * By default activations are not quantized: the weight is decoded and multiplied in the compute
+ * dtype. With activations = "int8" products quantize them too, as lathe_activations (packed.h) has
+ * it: the outliers of LLM.int8 are those of a row, where the paper splits off whole columns.
  */
 #include <math.h>
 
@@ -12,8 +14,22 @@
 #include "shared/quant_codec.h"
 #include "shared/quant_source.h"
 
+enum { ACTIVATIONS, OUTLIER_THRESHOLD, N_FIELDS };
+#define MOST_THRESHOLD 1e30
+
+static const lathe_field fields[N_FIELDS] = {
+    LATHE_FIELD_STRING("activations", "\"none\"", "none|int8",
+                       "whether products quantize their inputs, too, on devices that can; "
+                       "derivatives do not"),
+    LATHE_FIELD_FLOAT("outlier_threshold", "6.0", 0.0, MOST_THRESHOLD, "1",
+                      "with activations: inputs of at least this magnitude are multiplied as they "
+                      "are; 0: none"),
+};
+
 typedef struct int8 {
     codec_head head;
+    int32_t has_activations;
+    double threshold;
 } int8;
 
 /* ---- rows ---- */
@@ -125,7 +141,21 @@ CODEC_DECODER(decode_halves, half_span)
 
 static lathe_status int8_accepts(void *self, int64_t rows, int64_t cols)
 {
+    const int8 *q = self;
+    if (q->has_activations && cols > LATHE_ACTIVATION_COLS)
+        return lathe_fail(q->head.host, LATHE_E_SHAPE,
+                          "int8: a weight of [%lld, %lld]; with activations = \"int8\" at most %d "
+                          "columns, because sums have 32 bits",
+                          (long long)rows, (long long)cols, LATHE_ACTIVATION_COLS);
     return codec_check_dims(self, "int8", rows, cols);
+}
+
+static int32_t int8_activations(void *self, int64_t rows, int64_t cols, lathe_activations *out)
+{
+    const int8 *q = self;
+    (void)rows, (void)cols;
+    *out = (lathe_activations){LATHE_I8, (float)q->threshold};
+    return q->has_activations;
 }
 
 static int32_t int8_planes(void *self, int64_t rows, int64_t cols, lathe_plane *out)
@@ -184,14 +214,18 @@ static void int8_part_scales(void *self, int64_t rows, int64_t cols, const void 
 
 static int64_t int8_config_json(void *self, char *out, int64_t capacity)
 {
-    (void)self;
+    const int8 *q = self;
+    char threshold[32];
+    (void)snprintf(threshold, sizeof threshold, "%.15g", q->threshold);
+    const int is_whole = strcspn(threshold, ".e") == strlen(threshold);
     return snprintf(
         out, capacity > 0 ? (size_t)capacity : 0,
         "{\"quant_method\": \"bitsandbytes\", \"load_in_4bit\": false, \"load_in_8bit\": true, "
         "\"_load_in_4bit\": false, \"_load_in_8bit\": true, "
-        "\"llm_int8_threshold\": 6.0, \"llm_int8_skip_modules\": null, "
+        "\"llm_int8_threshold\": %s%s, \"llm_int8_skip_modules\": null, "
         "\"llm_int8_enable_fp32_cpu_offload\": false, "
-        "\"llm_int8_has_fp16_weight\": false}");
+        "\"llm_int8_has_fp16_weight\": false}",
+        threshold, is_whole ? ".0" : "");
 }
 
 /* bitsandbytes' weight_format: 0 means that rows are stored as they are. */
@@ -226,23 +260,40 @@ static const char *const methods[] = {"bitsandbytes", NULL};
 static lathe_status int8_read_config(const lathe_host *host, const lathe_quant_config *config,
                                      lathe_value *values)
 {
-    (void)values;
     if (!source_is(config, "load_in_8bit", "true"))
         return lathe_fail(host, LATHE_E_NOT_FOUND, "int8 reads weights with load_in_8bit = true");
+    const char *text = config->get(config->ctx, "llm_int8_threshold");
+    char *end = NULL;
+    if (text == NULL) /* BitsAndBytesConfig has the same default */
+        return LATHE_OK;
+    const double threshold = strtod(text, &end);
+    if (end == text || *end != '\0' || !(threshold <= MOST_THRESHOLD))
+        return lathe_fail(host, LATHE_E_UNSUPPORTED,
+                          "int8 reads a number as llm_int8_threshold, and here it is %s", text);
+    values[OUTLIER_THRESHOLD].f = threshold > 0.0 ? threshold : 0.0; /* as bitsandbytes */
     return LATHE_OK;
 }
+
+/* Fields that say how products are computed; of a folder they hold if the run sets them. */
+static const char *const product_fields[] = {"activations", "outlier_threshold", NULL};
 
 static lathe_status int8_create(const lathe_host *host, const lathe_value *values, int32_t n_values,
                                 void **out_self)
 {
-    (void)values;
-    if (n_values != 0)
-        return lathe_fail(host, LATHE_E_ARG, "int8: got %d values, expected none", n_values);
+    if (n_values != N_FIELDS)
+        return lathe_fail(host, LATHE_E_ARG, "int8: got %d values, expected %d", n_values,
+                          N_FIELDS);
+    const int has_activations = strcmp(values[ACTIVATIONS].s, "int8") == 0;
+    if (values[OUTLIER_THRESHOLD].is_explicit && !has_activations)
+        return lathe_fail(host, LATHE_E_CONFIG,
+                          "outlier_threshold has no effect without activations = \"int8\"");
     int8 *q = host->alloc((int64_t)sizeof *q);
     if (q == NULL)
         return lathe_fail(host, LATHE_E_NOMEM, "int8: no memory for the instance");
     q->head.host = host;
     q->head.build = codec_best_build();
+    q->has_activations = has_activations;
+    q->threshold = values[OUTLIER_THRESHOLD].f;
     *out_self = q;
     return LATHE_OK;
 }
@@ -267,10 +318,12 @@ static const lathe_quant_v1 int8_table = {
     .methods = methods,
     .read_config = int8_read_config,
     .stores_conv1d = 1,
+    .activations = int8_activations,
+    .product_fields = product_fields,
 };
 
 const lathe_plugin LATHE_PLUGIN_ENTRY = {
-    LATHE_PLUGIN_LIFE_PLAIN(int8),
+    LATHE_PLUGIN_LIFE(int8),
     .kind = LATHE_KIND_QUANT,
     .revision = LATHE_QUANT_REVISION,
     .version = "1.0.0",

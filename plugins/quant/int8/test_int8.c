@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 
+#include "lathe/kit/testing.h"
 #include "mock_graph.h"
 #include "mock_plugin.h"
 
@@ -14,7 +15,7 @@ static void open_plugin(void)
 {
     plugin = mock_plugin_open(LATHE_TEST_PLUGIN);
     quant = plugin->table;
-    cr_assert_eq(plugin->create(mock_host(), NULL, 0, &self), LATHE_OK);
+    cr_assert_eq(lathe_test_create(plugin, "", &self), LATHE_OK, "%s", lathe_test_message);
 }
 
 static void close_plugin(void)
@@ -134,6 +135,54 @@ Test(int8, files_name_what_bitsandbytes_reads)
     cr_expect(json_is_true(json_object_get(json, "load_in_8bit")));
     json_decref(json);
     planes_free(&p);
+}
+
+/* An instance with these settings; its configuration as JSON. */
+static json_t *config_of(const char *settings)
+{
+    void *other = NULL;
+    char text[1024];
+    cr_assert_eq(lathe_test_create(plugin, settings, &other), LATHE_OK, "%s", lathe_test_message);
+    cr_assert(quant->config_json(other, text, sizeof text) < (int64_t)sizeof text);
+    plugin->destroy(other);
+    json_t *json = json_loads(text, 0, NULL);
+    cr_assert_not_null(json, "%s", text);
+    return json;
+}
+
+Test(int8, writes_its_threshold_as_bitsandbytes_reads_it)
+{
+    static const struct {
+        const char *settings;
+        double want;
+    } cases[] = {{"", 6.0},
+                 {"activations=int8", 6.0},
+                 {"activations=int8 outlier_threshold=4.5", 4.5},
+                 {"activations=int8 outlier_threshold=0", 0.0}};
+    for (int i = 0; i < 4; i++) {
+        json_t *json = config_of(cases[i].settings);
+        const json_t *threshold = json_object_get(json, "llm_int8_threshold");
+        cr_expect(json_is_real(threshold), "%s", cases[i].settings);
+        cr_expect_eq(json_real_value(threshold), cases[i].want, "%s", cases[i].settings);
+        json_decref(json);
+    }
+}
+
+Test(int8, says_how_inputs_are_quantized)
+{
+    void *other = NULL;
+    lathe_activations a = {0};
+    cr_expect_eq(quant->activations(self, 64, 64, &a), 0);
+    cr_assert_eq(lathe_test_create(plugin, "activations=int8 outlier_threshold=3", &other),
+                 LATHE_OK);
+    cr_expect_eq(quant->activations(other, 64, 64, &a), 1);
+    cr_expect_eq(a.dtype, LATHE_I8);
+    cr_expect_eq(a.threshold, 3.0f);
+    cr_expect_eq(quant->accepts(self, 1, LATHE_ACTIVATION_COLS + 1), LATHE_OK);
+    cr_expect_eq(quant->accepts(other, 1, LATHE_ACTIVATION_COLS), LATHE_OK);
+    cr_expect_eq(quant->accepts(other, 1, LATHE_ACTIVATION_COLS + 1), LATHE_E_SHAPE);
+    plugin->destroy(other);
+    cr_expect_eq(lathe_test_create(plugin, "outlier_threshold=3", &other), LATHE_E_CONFIG);
 }
 
 Test(int8, refuses_what_it_cannot_hold)

@@ -4,6 +4,7 @@
 #include "fault.h"
 
 #include "lathe/device.h"
+#include "lathe/quant.h"
 #include "lathe/rng.h"
 
 /* A kernel of the CPU device, and how this device changes its results. */
@@ -72,6 +73,10 @@ static lathe_status info(void *self, lathe_device_info *out)
         out->memory_bytes = 0;
     if (IS(no_model))
         out->model[0] = '\0';
+    if (IS(activations_without_planes))
+        out->packed_weights = 0;
+    if (IS(activations_of_bf16))
+        out->activations = 1u << LATHE_BF16;
     if (IS(no_f32))
         out->compute_dtypes = 0;
     return LATHE_OK;
@@ -118,6 +123,19 @@ static int refuses(const lathe_kernel_problem *p)
            (IS(lacks_a_variant) && p->op == LATHE_OP_MATMUL && p->attrs->trans_b);
 }
 
+/* The weight of a product in a format that does not quantize its inputs. */
+static const lathe_packed_weight *plain_weights(const lathe_kernel_problem *p)
+{
+    static lathe_packed_weight weights[LATHE_OP_MAX_IN];
+    static lathe_quant_v1 table;
+    memset(weights, 0, sizeof weights);
+    memcpy(weights, p->weights, (size_t)p->n_in * sizeof *weights);
+    table = *weights[1].table;
+    table.activations = NULL;
+    weights[1].table = &table;
+    return weights;
+}
+
 static lathe_status kernel_create(void *self, const lathe_kernel_problem *p, lathe_kernel **out,
                                   int64_t *out_scratch)
 {
@@ -144,6 +162,8 @@ static lathe_status kernel_create(void *self, const lathe_kernel_problem *p, lat
         attrs.offset_one = 0;
     if (IS(ignores_rng_stream))
         attrs.rng_stream = 0;
+    if (IS(ignores_activations) && p->weights != NULL)
+        problem.weights = plain_weights(p);
     problem.attrs = &attrs;
     lathe_kernel *k = x->host->alloc((int64_t)sizeof *k);
     *k = (lathe_kernel){.op = problem.op, .n_in = p->n_in, .n_out = p->n_out, .in0 = p->in[0]};

@@ -181,10 +181,23 @@ static int32_t weight_codes(void *self, int64_t rows, int64_t cols, const void *
                                 .values = LATHE_VALUES_I8,
                                 .plane = IS(codes_of_no_plane) ? 2 : 0,
                                 .group = cols};
-    if (IS(codes_depend_on_the_planes) && in == NULL)
+    if ((IS(codes_depend_on_the_planes) && in == NULL) || IS(activations_of_groups))
         out->group = 16;
     return 1;
 }
+
+static int32_t activations(void *self, int64_t rows, int64_t cols, lathe_activations *out)
+{
+    instance *x = self;
+    (void)rows, (void)cols;
+    *out = (lathe_activations){IS(activations_of_other_dtype) ? LATHE_BF16 : LATHE_I8,
+                               IS(activations_beyond_numbers) ? INFINITY : 6.0f};
+    if (IS(activations_change))
+        out->threshold = (float)x->calls++;
+    return 1;
+}
+
+static const char *const unknown_fields[] = {"no_such_key", NULL};
 
 static void part_scales(void *self, int64_t rows, int64_t cols, const void *const *in,
                         const lathe_weight_part *p, float *scales, float *offsets)
@@ -198,9 +211,14 @@ static void part_scales(void *self, int64_t rows, int64_t cols, const void *cons
         scales[i * stride] = ((const float *)in[1])[i + (IS(scales_of_other_rows) ? 0 : p->row)];
 }
 
+#define HAS_ACTIVATIONS                                                                            \
+    (IS(activations_of_other_dtype) || IS(activations_beyond_numbers) || IS(activations_change) || \
+     IS(activations_of_groups) || IS(activations_without_codes))
+
 #define HAS_SCALES                                                                                 \
     (IS(codes_of_no_plane) || IS(codes_of_other_bits) || IS(scales_of_other_rows) ||               \
-     IS(scales_ignore_their_stride) || IS(codes_depend_on_the_planes))
+     IS(scales_ignore_their_stride) || IS(codes_depend_on_the_planes) ||                           \
+     (HAS_ACTIVATIONS && !IS(activations_without_codes)))
 
 #define HAS_CODES (IS(codes_in_odd_groups) || IS(codes_have_other_values))
 
@@ -229,6 +247,8 @@ static const lathe_quant_v1 table = {
     .part_codes = HAS_CODES ? part_codes : NULL,
     .codes = HAS_SCALES ? weight_codes : NULL,
     .part_scales = HAS_SCALES ? part_scales : NULL,
+    .activations = HAS_ACTIVATIONS ? activations : NULL,
+    .product_fields = IS(product_field_is_no_key) ? unknown_fields : NULL,
 };
 
 FAULTY_PLUGIN(LATHE_KIND_QUANT, LATHE_QUANT_REVISION, &table);

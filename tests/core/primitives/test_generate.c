@@ -85,8 +85,12 @@ Test(generate, greedy_with_the_reference_attention_and_with_quantized_weights)
 {
     static const char *const reference[] = {"attention.name=reference", NULL};
     static const char *const quantized[] = {"adapter.name=lora", "quant.name=nf4", NULL};
+    static const char *const int8[] = {"adapter.name=lora", "quant.name=int8",
+                                       "quant.activations=int8", "quant.outlier_threshold=1.0",
+                                       NULL};
     check_greedy("llama_untied", 128, long_prompt, reference);
     check_greedy("llama_untied", 128, long_prompt, quantized);
+    check_greedy("llama_untied", 128, long_prompt, int8);
 }
 
 Test(generate, the_seed_alone_decides_a_sample)

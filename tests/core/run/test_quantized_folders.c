@@ -320,6 +320,13 @@ static const fault faults[] = {
      "of format hqq expects bf16[64,1]"},
     {"bnb_int8",
      JSON,
+     "\"llm_int8_threshold\": 6.0",
+     "\"llm_int8_threshold\": \"six\"",
+     {"adapter.name=lora"},
+     "%s/config.json: quantization_config: int8 reads a number as llm_int8_threshold, and here it "
+     "is six"},
+    {"bnb_int8",
+     JSON,
      "\"model_type\"",
      "\"model_type\"",
      {"quant.name=nf4", "adapter.name=lora"},
