@@ -153,7 +153,7 @@ Test(cli_chat_template, a_line_that_is_no_conversation_does_not_hide_the_next)
                        "\"ok\"}]}\n{\"messages\"\n");
     expect(SHOW "m --show mixed.jsonl 2>&1", 2, "mixed.jsonl:1: expected an object");
     expect(SHOW "m --show mixed.jsonl 2>&1", 2, "== line 2: ");
-    expect(SHOW "m --show mixed.jsonl 2>&1", 2, "mixed.jsonl:3:1:");
+    expect(SHOW "m --show mixed.jsonl 2>&1", 2, "mixed.jsonl:3:11:");
     expect(SHOW "m --show mixed.jsonl 2>&1", 2, "2 of 3 conversations are refused");
 }
 
