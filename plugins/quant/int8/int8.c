@@ -16,6 +16,7 @@
 
 enum { ACTIVATIONS, OUTLIER_THRESHOLD, N_FIELDS };
 #define MOST_THRESHOLD 1e30
+#define USUAL_THRESHOLD 6.0 /* of outlier_threshold, as in bitsandbytes */
 
 static const lathe_field fields[N_FIELDS] = {
     LATHE_FIELD_STRING("activations", "\"none\"", "none|int8",
@@ -284,7 +285,9 @@ static lathe_status int8_create(const lathe_host *host, const lathe_value *value
         return lathe_fail(host, LATHE_E_ARG, "int8: got %d values, expected %d", n_values,
                           N_FIELDS);
     const int has_activations = strcmp(values[ACTIVATIONS].s, "int8") == 0;
-    if (values[OUTLIER_THRESHOLD].is_explicit && !has_activations)
+    /* a run's folder has every setting, so the usual threshold says nothing */
+    if (values[OUTLIER_THRESHOLD].is_explicit && !has_activations &&
+        fabs(values[OUTLIER_THRESHOLD].f - USUAL_THRESHOLD) > 0.0)
         return lathe_fail(host, LATHE_E_CONFIG,
                           "outlier_threshold has no effect without activations = \"int8\"");
     int8 *q = host->alloc((int64_t)sizeof *q);

@@ -183,6 +183,8 @@ Test(int8, says_how_inputs_are_quantized)
     cr_expect_eq(quant->accepts(other, 1, LATHE_ACTIVATION_COLS + 1), LATHE_E_SHAPE);
     plugin->destroy(other);
     cr_expect_eq(lathe_test_create(plugin, "outlier_threshold=3", &other), LATHE_E_CONFIG);
+    cr_expect_eq(lathe_test_create(plugin, "outlier_threshold=6", &other), LATHE_OK);
+    plugin->destroy(other);
 }
 
 Test(int8, refuses_what_it_cannot_hold)
