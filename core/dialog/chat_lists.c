@@ -256,16 +256,17 @@ static lathe_status encode_all(const source *s, int32_t n_full, lathe_ids *promp
 {
     static const int32_t columns[2][2] = {{LATHE_COLUMN_COMPLETION, LATHE_COLUMN_COMPLETION},
                                           {LATHE_COLUMN_CHOSEN, LATHE_COLUMN_REJECTED}};
-    json_t *before, *list[2] = {NULL, NULL};
+    const int32_t n_lists = n_full == 2 ? 2 : 1, *const own = columns[n_lists - 1];
+    json_t *before = NULL, *list[2] = {NULL, NULL};
     if (s->fields->is_chat == LATHE_FIELDS_CHAT)
         return encode_talk(s, prompt, full, bytes);
-    LATHE_TRY(need_template(s, columns[n_full - 1][0]));
+    LATHE_TRY(need_template(s, own[0]));
     LATHE_TRY(find_prompt(s, &before));
-    for (int32_t k = 0; k < n_full; k++)
-        LATHE_TRY(need_list(s, columns[n_full - 1][k], &list[k]));
-    for (int32_t k = 0; before && k < n_full; k++)
-        LATHE_TRY(need_answer(s, columns[n_full - 1][k], list[k]));
-    if (!before && n_full == 1)
+    for (int32_t k = 0; k < n_lists; k++)
+        LATHE_TRY(need_list(s, own[k], &list[k]));
+    for (int32_t k = 0; before && k < n_lists; k++)
+        LATHE_TRY(need_answer(s, own[k], list[k]));
+    if (!before && n_lists == 1)
         return lathe_error(LATHE_E_CONFIG,
                            "%s: column \"%s\" is a list of messages and there is no prompt; give "
                            "\"%s\" a list of messages too, or name whole conversations in "
@@ -279,7 +280,7 @@ static lathe_status encode_all(const source *s, int32_t n_full, lathe_ids *promp
     const int64_t first_learnt = (int64_t)(before ? json_array_size(before) : n);
     LATHE_TRY(encode(s, before ? join(before, NULL, 0, 0) : join(NULL, list[0], 0, n), -1, prompt,
                      &bytes[0]));
-    for (int32_t k = 0; k < n_full; k++) {
+    for (int32_t k = 0; k < n_lists; k++) {
         LATHE_TRY(encode(s, join(before, list[k], 0, json_array_size(list[k])), first_learnt,
                          &full[k], &bytes[1 + k]));
         bytes[1 + k] = bytes[1 + k] > bytes[0] ? bytes[1 + k] - bytes[0] : 0;

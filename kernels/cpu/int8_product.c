@@ -284,6 +284,8 @@ static int64_t rows_of_task(const cpu_int8_use *uses, int32_t n, int32_t n_worke
     int64_t parts = 0;
     for (int32_t i = 0; i < n; i++)
         parts += (uses[i].product->spec.n + INT8_OUTPUTS - 1) / INT8_OUTPUTS;
+    if (parts == 0)
+        return m;
     const int64_t cuts = (TASKS_OF_WORKER * n_workers + parts - 1) / parts;
     const int64_t rows = cpu_round_up((m + cuts - 1) / cuts, INT8_TILE_ROWS);
     return n_workers == 1 ? m : at_most(m, rows > LEAST_ROWS ? rows : LEAST_ROWS);
