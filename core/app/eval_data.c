@@ -116,7 +116,8 @@ static lathe_status put_shared(const lathe_config *config, const char *checkpoin
     return out->status;
 }
 
-/* With --stage.name pretrain drops the columns of other stages, which that one would refuse. */
+/* Drops the columns of the folder's own stage if --stage.name is pretrain, which would refuse them.
+ */
 static void keep_texts(const lathe_args *args, lathe_dataset *sets, int64_t n)
 {
     if (!same_text(lathe_args_override(args, "stage.name"), "pretrain"))

@@ -10,8 +10,9 @@
  * Any other box becomes one line of at most three paragraphs, and one that repeats the last is
  * dropped. Lines outside a box are printed, except those that count ended processes or point to a
  * box. Messages that only follow from another error are kept, and the one that says most is printed
- * at the end if nothing else was. mpirun 4.1 sometimes loses its boxes: of 60 jobs that MPI_Init
- * refused, 8 left less than the first box, and one only lines with ORTE_ERROR_LOG. */
+ * at the end if nothing else was. mpirun 4.1 sometimes loses its boxes: in 60 jobs that MPI_Init
+ * refused, the first box was missing 8 times, and once there were only lines with ORTE_ERROR_LOG.
+ */
 #ifndef LATHE_APP_LAUNCH_OUTPUT_H
 #define LATHE_APP_LAUNCH_OUTPUT_H
 
@@ -20,7 +21,8 @@
 
 enum { LATHE_BOX_BYTES = 4096 };
 
-/* Messages that follow from another error; a later one says more. */
+/* Kinds of messages that follow from another error, from the one that says least to the one that
+ * says most. */
 typedef enum lathe_launch_vagueness {
     LATHE_LAUNCH_NOT_VAGUE = 0,
     LATHE_LAUNCH_OWN_ERROR,  /* ORTE_ERROR_LOG: a place in the source of mpirun */
@@ -38,7 +40,7 @@ typedef struct lathe_launch_output {
     int64_t n;      /* bytes of the box so far, its lines with '\n' */
     char box[LATHE_BOX_BYTES];
     char last[LATHE_BOX_BYTES];  /* the last box that was passed on, as one line */
-    char vague[LATHE_BOX_BYTES]; /* the first of those that say most; "": none */
+    char vague[LATHE_BOX_BYTES]; /* the first message of the kind vague_says; "": none */
     lathe_launch_vagueness vague_says;
 } lathe_launch_output;
 

@@ -139,6 +139,16 @@ static void warn_training(const lathe_run *run)
         warn_idle(run, "train", "epochs", "train.max_steps is the length of the run");
 }
 
+/* Whether some parameter begins with random values. An adapter over a frozen model, or a head of
+ * the stage, may. */
+static int begins_random(const lathe_run *run, const lathe_stage_v1 *stage)
+{
+    const lathe_adapter_v1 *adapter =
+        run->parts.adapter.component ? run->parts.adapter.table : NULL;
+    return !run->set.model_path || LATHE_HAS(adapter, wrap) ||
+           (LATHE_HAS(stage, heads) && stage->n_heads > 0);
+}
+
 static void warn_others(const lathe_run *run)
 {
     static const char *const best[] = {"best_metric", "best_mode", NULL};
@@ -158,6 +168,8 @@ static void warn_others(const lathe_run *run)
     if (run->set.temperature <= 0.0)
         warn_idle_all(run, "generate", draws,
                       "generate.temperature is 0, which takes the likeliest token each time");
+    if (!begins_random(run, stage))
+        warn_idle(run, "model", "seed", "all weights are those of model.path");
     if (!s->draft_path)
         warn_idle(run, "generate", "draft_tokens", "generate.draft is unset");
     if (!s->checkpoint.dir && s->tensorboard)

@@ -259,7 +259,8 @@ static void task_range(void *arg, int64_t begin, int64_t end, int32_t worker)
     }
 }
 
-/* Quantizes the rows, once for products with one threshold. Returns the scratch behind them. */
+/* Quantizes the rows of x. Products with the same threshold share the result. Returns the end of
+ * the scratch that it takes. */
 static char *fill_inputs(const lathe_host *host, int8_job *job, int32_t n, const void *a, char *at)
 {
     for (int32_t i = 0; i < n; i++) {

@@ -1,5 +1,6 @@
 /* lathe validate, and trying out a run file: a valid file would start; paths, warnings, dry runs.
- * test_bad_configs.c has the faults that validate and train refuse alike. */
+ * test_bad_configs.c has the faults that validate and train refuse alike. Above 500 lines because
+ * all of it is tried on one small run file. */
 #include "cli_case.h"
 
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
@@ -156,6 +157,7 @@ Test(validate, warns_of_keys_that_have_no_effect)
         {"--checkpoint.best_mode min", "checkpoint.best_mode has no effect"},
         {"--generate.temperature 0.0 --generate.top_k 5", "generate.top_k has no effect"},
         {"--generate.temperature 0.0 --generate.top_p 0.5", "generate.top_p has no effect"},
+        {"--generate.draft_tokens 2", "generate.draft_tokens has no effect: generate.draft is"},
         {"--train.fp8_recipe rowwise", "train.fp8_recipe changes nothing"},
         {"--scheduler.warmup_steps 0 --scheduler.warmup_type cosine",
          "scheduler.warmup_type has no effect without a warm-up"},
@@ -180,6 +182,23 @@ Test(validate, warns_of_keys_that_have_no_effect)
         expect(command, 0, rows[i].says);
         expect_also("run.toml: valid");
     }
+}
+
+/* The seed of weights that are all in a folder, unless an adapter or a head begins with others. */
+Test(validate, warns_of_a_seed_of_no_weights)
+{
+    put("next.toml", "[model]\npath = \"m/step-00000001\"\nseed = 3\n"
+                     "[data]\ndatasets = [{ path = \"text.txt\" }]\nseq_len = 16\n"
+                     "[train]\nmax_steps = 2\nthreads = 1\n");
+    expect(LATHE " train run.toml --train.max_steps 1 --scheduler.warmup_steps 0 "
+                 "--checkpoint.dir m 2>&1",
+           0, "step-00000001");
+    expect(LATHE " validate next.toml 2>&1", 0,
+           "next.toml:3:8: warning: model.seed has no effect: all weights are those of model.path");
+    expect(LATHE " validate next.toml --adapter.name lora 2>&1", 0, "valid");
+    cr_expect_null(strstr(output, "model.seed"), "%s", output);
+    expect(LATHE " validate run.toml --model.seed 3 2>&1", 0, "valid");
+    cr_expect_null(strstr(output, "model.seed"), "%s", output);
 }
 
 /* What depends on the stage and on the data, which --offline does not read. */
