@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/model_path.h"
+#include "base/new_folder.h"
+#include "base/stale.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "cli/held_signals.h"
 #include "gguf/model_files.h"
@@ -88,9 +90,7 @@ static lathe_status find_folders(const lathe_args *args, lathe_arena *arena, con
     const char *output = lathe_args_value(args, "--output");
     if (!output)
         return lathe_error(LATHE_E_ARG, "--output DIR is missing: the folder for the merged model");
-    if (lathe_path_exists(output))
-        return lathe_error(LATHE_E_CONFIG, "%s exists already: give another folder, or remove it",
-                           output);
+    LATHE_TRY(lathe_new_folder_check(output));
     if (lathe_args_override(args, "model.path"))
         return lathe_error(LATHE_E_ARG,
                            "--model.path and the folder %s are given; expected only one of them",
@@ -230,9 +230,15 @@ static lathe_status write_merged(const lathe_args *args, const lathe_merge_part 
     LATHE_TRY(read_combination(args, &combine));
     if (!wanted_format(args))
         return lathe__merged_model_write(parts, n, combine, output, lathe_cli_check_signals, out_n);
-    const char *plain = lathe_arena_printf(arena, "%s.merged.%ld", output, (long)getpid());
+    size_t length = strlen(output);
+    while (length > 1 && output[length - 1] == '/')
+        length--;
+    const char *merged = lathe_arena_printf(arena, "%.*s.merged", (int)length, output);
+    const char *plain =
+        merged ? lathe_arena_printf(arena, "%s.tmp.%ld", merged, (long)getpid()) : NULL;
     if (!plain)
         return LATHE_E_NOMEM;
+    lathe_stale_clear(merged);
     for (int32_t k = 0; k < n; k++)
         parents[1 + k] = (lathe_made_from){"adapter", parts[k].adapter};
     LATHE_TRY(lathe__merged_model_write(parts, n, combine, plain, lathe_cli_check_signals, out_n));

@@ -11,6 +11,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/model_path.h"
+#include "base/new_folder.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "cli/held_signals.h"
 #include "exec/precision.h"
@@ -108,9 +109,7 @@ static lathe_status check_arguments(const lathe_args *args, lathe_arena *arena, 
     if (!output)
         return lathe_error(LATHE_E_ARG,
                            "--output DIR is missing: the folder for the quantized model");
-    if (lathe_path_exists(output))
-        return lathe_error(LATHE_E_CONFIG, "%s exists already: give another folder, or remove it",
-                           output);
+    LATHE_TRY(lathe_new_folder_check(output));
     const char *format = lathe_args_override(args, "quant.name");
     if (!format || strcmp(format, "none") == 0)
         return lathe_error(LATHE_E_ARG, "--quant.name NAME is missing: lathe ls quant lists the "

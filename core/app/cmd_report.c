@@ -4,6 +4,7 @@
 
 #include "app/commands.h"
 #include "base/fs.h"
+#include "base/output_file.h"
 #include "view/report.h"
 
 static const lathe_option options[] = {

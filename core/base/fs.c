@@ -159,39 +159,6 @@ lathe_status lathe_file_write_atomic(const char *path, const void *data, int64_t
     return status;
 }
 
-/* Writes without fsync, into a device or a pipe, which cannot be synced. */
-static lathe_status write_through(const char *path, const char *data, int64_t bytes)
-{
-    const int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-    if (fd < 0)
-        return io_error(path, "open");
-    lathe_status status = put_all(fd, path, data, bytes);
-    if (close(fd) != 0 && status == LATHE_OK)
-        status = io_error(path, "close");
-    return status;
-}
-
-lathe_status lathe_file_write_output(const char *path, const void *data, int64_t bytes)
-{
-    struct stat info;
-    if (lstat(path, &info) != 0)
-        return lathe_file_write_atomic(
-            path, data, bytes); /* a new file; lathe_file_write_atomic reports other errors */
-    const int is_link = S_ISLNK(info.st_mode);
-    if (is_link && stat(path, &info) != 0)
-        return io_error(path, "follow the symbolic link");
-    if (S_ISDIR(info.st_mode))
-        return lathe_error(LATHE_E_IO, "%s: is a folder, expected a file to write", path);
-    if (!S_ISREG(info.st_mode))
-        return write_through(path, data, bytes);
-    char *target = is_link ? realpath(path, NULL) : NULL;
-    if (is_link && !target) /* for example /dev/stdout of a deleted file, which has no path */
-        return write_through(path, data, bytes);
-    const lathe_status status = lathe_file_write_atomic(target ? target : path, data, bytes);
-    free(target);
-    return status;
-}
-
 lathe_status lathe_dir_sync(const char *path)
 {
     const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -20,11 +20,6 @@ lathe_status lathe_file_read(const char *path, int64_t limit, char **out_data, i
 /** Writes path.tmp.PID, fsyncs it, renames it to path, fsyncs the folder. */
 lathe_status lathe_file_write_atomic(const char *path, const void *data, int64_t bytes);
 
-/** Writes a file that a user named. A symbolic link is followed, and its target is replaced
- *  atomically as above. A device or a pipe is written to directly and not replaced; a folder is
- *  refused. */
-lathe_status lathe_file_write_output(const char *path, const void *data, int64_t bytes);
-
 /** fsync of the folder that holds path. */
 lathe_status lathe_file_sync_parent(const char *path);
 

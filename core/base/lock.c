@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -96,12 +97,72 @@ lathe_status lathe_lock_take(const char *path, lathe_lock *out)
     return status;
 }
 
+static void let_go(lathe_lock *lock)
+{
+    if (lock->fd >= 0)
+        (void)close(lock->fd);
+    lock->fd = -1;
+}
+
 void lathe_lock_release(lathe_lock *lock)
 {
-    if (lock->fd < 0)
-        return;
-    if (ftruncate(lock->fd, 0) != 0)
+    struct stat info;
+    if (lock->fd >= 0 && fstat(lock->fd, &info) == 0 && S_ISREG(info.st_mode) &&
+        ftruncate(lock->fd, 0) != 0)
         lathe_log(LATHE_LOG_WARN, "the lock file could not be emptied: %s", strerror(errno));
-    (void)close(lock->fd);
-    lock->fd = -1;
+    let_go(lock);
+}
+
+static int is_same_file(int fd, const char *path)
+{
+    struct stat a, b;
+    return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
+}
+
+int lathe_lock_is_there(const lathe_lock *lock, const char *path)
+{
+    return lock->fd < 0 || is_same_file(lock->fd, path);
+}
+
+lathe_status lathe_lock_wait(const char *path, const char *waiting, lathe_lock *out)
+{
+    out->fd = -1;
+    while (out->fd < 0) {
+        const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        if (fd < 0)
+            return io_error(path, "create");
+        int failed = flock(fd, LOCK_EX | LOCK_NB);
+        if (failed && errno == EWOULDBLOCK) {
+            lathe_log(LATHE_LOG_INFO, "%s", waiting);
+            while ((failed = flock(fd, LOCK_EX)) != 0 && errno == EINTR)
+                continue;
+        }
+        if (failed || is_same_file(fd, path))
+            out->fd = fd;
+        else
+            (void)close(fd); /* the process that held it has deleted the file */
+    }
+    return LATHE_OK;
+}
+
+void lathe_lock_delete(lathe_lock *lock, const char *path)
+{
+    if (lock->fd >= 0 && is_same_file(lock->fd, path))
+        (void)unlink(path);
+    let_go(lock);
+}
+
+lathe_status lathe_lock_folder(const char *path, lathe_lock *out)
+{
+    out->fd = -1;
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return io_error(path, "open");
+    if (take_soon(fd) == EWOULDBLOCK) {
+        (void)close(fd);
+        return lathe_error(LATHE_E_STATE, "%s: another process is writing to it", path);
+    }
+    out->fd = fd;
+    return LATHE_OK;
 }

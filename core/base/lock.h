@@ -29,4 +29,23 @@ lathe_status lathe_lock_take(const char *path, lathe_lock *out);
 lathe_status lathe_lock_check(const char *path);
 void lathe_lock_release(lathe_lock *lock);
 
+/** Whether `path` is still the file that is locked: neither deleted, nor moved, nor replaced. A
+ * lock that is not held counts as being there. */
+int lathe_lock_is_there(const lathe_lock *lock, const char *path);
+
+/** Takes the lock of a file that exists only while it is held, and waits for the process that holds
+ *  it. For work whose result others find: look for the result before and after. A file system
+ *  without locks gives no protection.
+ *
+ *  waiting  what to log before waiting, as in "DATASET: waiting for the process that prepares it"
+ *  Errors   LATHE_E_IO: the file cannot be created. */
+lathe_status lathe_lock_wait(const char *path, const char *waiting, lathe_lock *out);
+/** Deletes the file of lathe_lock_wait, and releases the lock. */
+void lathe_lock_delete(lathe_lock *lock, const char *path);
+
+/** Locks a folder that several processes may write to, without a file in it.
+ *
+ *  Errors  LATHE_E_STATE: another process holds the lock. */
+lathe_status lathe_lock_folder(const char *path, lathe_lock *out);
+
 #endif

@@ -2,6 +2,7 @@
 #include "base/stale.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,17 +15,34 @@
 
 #define MARK ".tmp."
 
-/* The process in "NAME.tmp.PID"; 0 for other names. of: the NAME, or NULL. */
-static long process_of(const char *file, const char *of)
+/* Reads one ".tmp.PID" at `at`. Returns what follows it; NULL: it is something else. */
+static const char *read_mark(const char *at, long *out_pid)
 {
-    const char *at =
-        strstr(of && strncmp(file, of, strlen(of)) == 0 ? file + strlen(of) : file, MARK);
     char *end = NULL;
-    if (!at || (of && at != file + strlen(of)))
-        return 0;
+    if (strncmp(at, MARK, strlen(MARK)) != 0)
+        return NULL;
     const char *digits = at + strlen(MARK);
-    const long pid = strtol(digits, &end, 10);
-    return end != digits && *end == '\0' && pid > 0 ? pid : 0;
+    if (*digits < '1' || *digits > '9')
+        return NULL;
+    *out_pid = strtol(digits, &end, 10);
+    return *out_pid < INT_MAX ? end : NULL;
+}
+
+/* The process of an unfinished file: the last one in NAME.tmp.PID.tmp.PID. */
+static long process_of(const char *file, const char *name)
+{
+    long pid = 0;
+    const char *at = file;
+    if (name && strncmp(file, name, strlen(name)) != 0)
+        return 0;
+    for (at = name ? file + strlen(name) : strstr(file, MARK); at && *at;)
+        at = read_mark(at, &pid);
+    return at ? pid : 0;
+}
+
+int lathe_stale_is_unfinished(const char *file, const char *name)
+{
+    return process_of(file, name) > 0;
 }
 
 static int has_ended(long pid)
@@ -32,23 +50,27 @@ static int has_ended(long pid)
     return pid == (long)getpid() || (kill((pid_t)pid, 0) != 0 && errno == ESRCH);
 }
 
-static lathe_status remove_all(const char *dir, const char *name, lathe_arena *arena)
+static lathe_status remove_one(const char *path)
+{
+    lathe_log(LATHE_LOG_INFO, "%s: removed, because the process that wrote it has ended", path);
+    if (lathe_path_is_dir(path))
+        return lathe_dir_remove(path);
+    return unlink(path) == 0 || errno == ENOENT
+               ? LATHE_OK
+               : lathe_error(LATHE_E_IO, "%s: cannot remove: %s", path, strerror(errno));
+}
+
+static lathe_status remove_all(const char *dir, const char *name, int is_locked, lathe_arena *arena)
 {
     char **names = NULL;
     int64_t n = 0;
     LATHE_TRY(lathe_dir_list(dir, arena, &names, &n));
     for (int64_t i = 0; i < n; i++) {
         const long pid = process_of(names[i], name);
-        if (pid == 0 || !has_ended(pid))
+        if (pid == 0 || (!is_locked && !has_ended(pid)))
             continue;
         const char *path = lathe_path_join(arena, dir, names[i]);
-        if (!path)
-            return LATHE_E_NOMEM;
-        lathe_log(LATHE_LOG_INFO, "%s: removed, because the process that wrote it has ended", path);
-        if (lathe_path_is_dir(path))
-            LATHE_TRY(lathe_dir_remove(path));
-        else if (unlink(path) != 0 && errno != ENOENT)
-            return lathe_error(LATHE_E_IO, "%s: cannot remove: %s", path, strerror(errno));
+        LATHE_TRY(path ? remove_one(path) : LATHE_E_NOMEM);
     }
     return LATHE_OK;
 }
@@ -56,7 +78,15 @@ static lathe_status remove_all(const char *dir, const char *name, lathe_arena *a
 lathe_status lathe_stale_remove(const char *dir, const char *name)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
-    const lathe_status status = remove_all(dir, name, &arena);
+    const lathe_status status = remove_all(dir, name, 0, &arena);
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+lathe_status lathe_stale_remove_locked(const char *dir, const char *name)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const lathe_status status = remove_all(dir, name, 1, &arena);
     lathe_arena_fini(&arena);
     return status;
 }

@@ -1,4 +1,5 @@
-/* Unfinished files and folders of processes that have ended. */
+/* Unfinished files and folders of processes that have ended: NAME.tmp.PID, or NAME.tmp.PID.tmp.PID
+ * for what is made of an unfinished one. */
 #ifndef LATHE_BASE_STALE_H
 #define LATHE_BASE_STALE_H
 
@@ -9,8 +10,15 @@
  *  LATHE_E_IO, LATHE_E_NOMEM. */
 lathe_status lathe_stale_remove(const char *dir, const char *name);
 
+/** As lathe_stale_remove, for a caller that holds the lock without which no process writes them:
+ *  removes them whatever their PID, which may belong to another process now. */
+lathe_status lathe_stale_remove_locked(const char *dir, const char *name);
+
 /** Removes those of the file or folder `path`, beside it. What cannot be removed stays, which does
  * no harm. */
 void lathe_stale_clear(const char *path);
+
+/** Whether the entry `file` of a folder is NAME.tmp.PID; name NULL: of any name. */
+int lathe_stale_is_unfinished(const char *file, const char *name);
 
 #endif

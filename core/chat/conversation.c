@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/fs.h"
 #include "base/json.h"
+#include "base/output_file.h"
 #include "chat/answer_prompt.h"
 #include "generate/generator.h"
 #include "run/named_adapters.h"

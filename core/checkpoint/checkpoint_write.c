@@ -1,6 +1,5 @@
 /* Writes a checkpoint under a temporary name, makes it durable, reads it back if requested, and
  * renames it. */
-#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,6 +13,7 @@
 #include "base/fs.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/new_folder.h"
 #include "base/trace.h"
 #include "checkpoint/adapter_file.h"
 #include "checkpoint/checkpoint.h"
@@ -210,7 +210,6 @@ static lathe_status fill_folder(const lathe_saved_state *saved, const lathe_figu
                                 int32_t gate, const char *dir, const char *path)
 {
     const double begin = lathe_trace_now();
-    LATHE_TRY(lathe_dir_create(dir));
     LATHE_TRY(write_model(saved, dir, path));
     LATHE_TRY(write_average(saved, dir, path));
     lathe_trace_since("checkpoint", "write model", begin);
@@ -232,59 +231,17 @@ static lathe_status fill_folder(const lathe_saved_state *saved, const lathe_figu
     return LATHE_OK;
 }
 
-/* Renames the folder. A folder that has this name already is renamed to `beside` and removed. */
-static lathe_status give_name(lathe_arena *arena, const char *beside, const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    const char *parent = slash ? lathe_arena_strndup(arena, path, slash - path) : ".";
-    const int32_t replaces = lathe_path_exists(path);
-    if (!parent)
-        return LATHE_E_NOMEM;
-    int failed = replaces ? renameat2(AT_FDCWD, beside, AT_FDCWD, path, RENAME_EXCHANGE)
-                          : rename(beside, path);
-    if (failed && replaces && (errno == EINVAL || errno == ENOSYS)) {
-        /* The file system cannot exchange two names. Between the two calls no folder has the name;
-         * a run that starts in this moment resumes from the checkpoint before. */
-        const char *old = lathe_arena_printf(arena, "%s.old.tmp.%ld", path, (long)getpid());
-        if (!old)
-            return LATHE_E_NOMEM;
-        LATHE_TRY(lathe_dir_remove(old));
-        failed = rename(path, old) || rename(beside, path);
-        beside = old;
-    }
-    if (failed)
-        return lathe_error(LATHE_E_IO, "%s: cannot rename to %s: %s", beside, path,
-                           strerror(errno));
-    LATHE_TRY(lathe_dir_sync(parent[0] ? parent : "/"));
-    return replaces ? lathe_dir_remove(beside) : LATHE_OK;
-}
-
-/* Removes an incomplete folder; keeps the message of the error. */
-static void clean_up(lathe_arena *arena, lathe_status status, const char *beside)
-{
-    char *message = lathe_arena_strdup(arena, lathe_error_message());
-    if (lathe_dir_remove(beside) != LATHE_OK)
-        lathe_log(LATHE_LOG_WARN, "%s could not be removed", beside);
-    if (message)
-        (void)lathe_error(status, "%s", message);
-}
-
 lathe_status lathe_checkpoint_save(const lathe_saved_state *saved, const lathe_figures *figures,
                                    int32_t gate, const char *path)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
     lathe_saved_state view = *saved;
     view.arena = &arena; /* texts of this checkpoint only */
-    const char *beside = lathe_arena_printf(&arena, "%s.tmp.%ld", path, (long)getpid());
-    if (!beside)
-        return LATHE_E_NOMEM;
-    lathe_status status = lathe_dir_remove(beside);
+    const char *beside = NULL;
+    lathe_status status = lathe_new_folder_begin(&arena, path, &beside);
     if (status == LATHE_OK)
-        status = fill_folder(&view, figures, gate, beside, path);
-    if (status == LATHE_OK)
-        status = give_name(&arena, beside, path);
-    if (status != LATHE_OK)
-        clean_up(&arena, status, beside);
+        status =
+            lathe_new_folder_replace(fill_folder(&view, figures, gate, beside, path), beside, path);
     lathe_arena_fini(&arena);
     return status;
 }

@@ -101,34 +101,17 @@ static lathe_status fill_folder(import *m, const char *folder)
     m->narrow = malloc(PART * sizeof *m->narrow);
     if (m->values == NULL || m->narrow == NULL)
         return lathe_error(LATHE_E_NOMEM, "no memory to convert tensors");
-    LATHE_TRY(lathe_dir_create(folder));
     LATHE_TRY(lathe_tokenizer_files_copy(m->path, folder));
     LATHE_TRY(write_weights(m, folder));
     m->config.file_dtype = m->dtype >= 0 ? m->dtype : m->config.file_dtype;
-    LATHE_TRY(lathe_model_config_save(&m->config, folder));
-    return lathe_dir_sync(folder);
+    return lathe_model_config_save(&m->config, folder);
 }
 
 static lathe_status write_folder(import *m, const char *folder, lathe_arena *arena)
 {
-    const char *beside = lathe_new_folder_beside(arena, folder);
-    return beside != NULL ? lathe_new_folder_end(fill_folder(m, beside), beside, folder)
-                          : LATHE_E_NOMEM;
-}
-
-/* Refuses a path at which there is something else than an empty folder. */
-static lathe_status refuse_existing(const char *folder, lathe_arena *arena)
-{
-    char **names;
-    int64_t n = 0;
-    if (!lathe_path_exists(folder))
-        return LATHE_OK;
-    if (lathe_path_is_dir(folder))
-        LATHE_TRY(lathe_dir_list(folder, arena, &names, &n));
-    return lathe_path_is_dir(folder) && n == 0
-               ? LATHE_OK
-               : lathe_error(LATHE_E_CONFIG, "%s exists already: give another folder, or remove it",
-                             folder);
+    const char *beside = NULL;
+    LATHE_TRY(lathe_new_folder_begin(arena, folder, &beside));
+    return lathe_new_folder_end(fill_folder(m, beside), beside, folder);
 }
 
 /* Reads and checks everything except the values of the tensors, so that nothing is written for a
@@ -152,7 +135,7 @@ lathe_status lathe_gguf_import(const lathe_model_source *source, const char *pat
 import m = {.path = path, .dtype = dtype, .check = check };
     lathe_arena arena = LATHE_ARENA_INIT;
     lathe_params_init(&m.params, LATHE_F32);
-    lathe_status status = refuse_existing(folder, &arena);
+    lathe_status status = lathe_new_folder_check(folder);
     if (status == LATHE_OK)
         status = open_file(&m, source);
     if (status == LATHE_OK)

@@ -6,6 +6,9 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/hash.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/stale.h"
 #include "records/corpus.h"
 #include "records/row_kind.h"
 #include "tokenjson/tokenizer_file.h"
@@ -43,13 +46,31 @@ static lathe_status cache_name(const lathe_learning *from, const lathe_corpus *c
     return *out ? LATHE_OK : LATHE_E_NOMEM;
 }
 
-static lathe_status learn(const lathe_learning *from, lathe_corpus *corpus, lathe_arena *arena,
-                          lathe_tokenizer **out, const char **out_dir)
+/* Loads the tokenizer of a folder of the cache. *out NULL: there is none, or it is incomplete or
+ * damaged, which earlier versions of Lathe could leave behind; it is then learnt again. */
+static lathe_status find(const char *dir, lathe_arena *arena, lathe_tokenizer **out)
+{
+    const char *config = lathe_path_join(arena, dir, "tokenizer_config.json");
+    *out = NULL;
+    if (!config)
+        return LATHE_E_NOMEM;
+    if (!lathe_path_is_dir(dir))
+        return LATHE_OK;
+    const lathe_status status = lathe_path_exists(config)
+                                    ? lathe_tokenizer_load(dir, out)
+                                    : lathe_error(LATHE_E_NOT_FOUND, "%s is missing", config);
+    if (status == LATHE_OK || status == LATHE_E_NOMEM)
+        return status;
+    lathe_log(LATHE_LOG_WARN, "%s is incomplete (%s): the tokenizer is learnt again", dir,
+              lathe_error_message());
+    lathe_error_clear();
+    return LATHE_OK;
+}
+
+static lathe_status make(const lathe_learning *from, lathe_corpus *corpus, lathe_arena *arena,
+                         const char *dir, lathe_tokenizer **out)
 {
     lathe_learning_settings train;
-    LATHE_TRY(cache_name(from, corpus, arena, out_dir));
-    if (lathe_path_is_dir(*out_dir))
-        return lathe_tokenizer_load(*out_dir, out);
     (void)lathe_learning_settings_read(from->config, &train);
     const int64_t n_specials = train.special_tokens.n;
     const lathe_tokenizer_training settings = {.vocab_size = train.vocab_size,
@@ -59,7 +80,46 @@ static lathe_status learn(const lathe_learning *from, lathe_corpus *corpus, lath
                                                    n_specials ? train.special_tokens.strs : NULL,
                                                .n_specials = n_specials};
     LATHE_TRY(lathe_tokenizer_train(&settings, lathe_corpus_next, corpus, out));
-    return lathe_tokenizer_save(*out, lathe_arena_printf(arena, "%s/", *out_dir));
+    const char *as_folder = lathe_arena_printf(arena, "%s/", dir);
+    if (!as_folder)
+        return LATHE_E_NOMEM;
+    const lathe_status status = lathe_tokenizer_save(*out, as_folder);
+    /* On a file system without locks another process may have been faster. */
+    if (status != LATHE_E_CONFIG)
+        return status;
+    lathe_tokenizer_destroy(*out);
+    *out = NULL;
+    return lathe_tokenizer_load(dir, out);
+}
+
+/* The lock is held. */
+static lathe_status find_or_make(const lathe_learning *from, lathe_corpus *corpus,
+                                 lathe_arena *arena, const char *dir, lathe_tokenizer **out)
+{
+    const char *name = strrchr(dir, '/') + 1;
+    LATHE_TRY(lathe_stale_remove_locked(from->cache_dir, name));
+    LATHE_TRY(find(dir, arena, out));
+    if (*out)
+        return LATHE_OK;
+    LATHE_TRY(lathe_dir_remove(dir));
+    return make(from, corpus, arena, dir, out);
+}
+
+static lathe_status learn(const lathe_learning *from, lathe_corpus *corpus, lathe_arena *arena,
+                          lathe_tokenizer **out, const char **out_dir)
+{
+    lathe_lock lock = LATHE_LOCK_INIT;
+    LATHE_TRY(cache_name(from, corpus, arena, out_dir));
+    LATHE_TRY(find(*out_dir, arena, out));
+    if (*out)
+        return LATHE_OK;
+    const char *path = lathe_arena_printf(arena, "%s.lock", *out_dir);
+    const char *waiting = lathe_arena_printf(
+        arena, "%s: waiting for the process that learns this tokenizer", *out_dir);
+    LATHE_TRY(path && waiting ? lathe_lock_wait(path, waiting, &lock) : LATHE_E_NOMEM);
+    const lathe_status status = find_or_make(from, corpus, arena, *out_dir, out);
+    lathe_lock_delete(&lock, path);
+    return status;
 }
 
 lathe_status lathe_tokenizer_learn(const lathe_learning *from, lathe_arena *arena,

@@ -4,19 +4,15 @@
  * it covers. So a killed process can continue after the last finished part. One process at a time
  * builds the shards of a dataset; others wait, and then find the finished parts.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/fs.h"
-#include "base/log.h"
+#include "base/lock.h"
 #include "data/shards_internal.h"
 #include "records/row_kind.h"
 #include "template/chat_template.h"
@@ -31,7 +27,7 @@ typedef struct chain {
     lathe_arena arena;
     lathe_shards *shards;
     char key[65];
-    int lock; /* file descriptor, -1: not held */
+    lathe_lock lock;
     int64_t built;
     int64_t max_parts;     /* 0: all */
     int64_t *verify_bytes; /* bytes left to check */
@@ -64,54 +60,27 @@ static const char *part_path(chain *c, int64_t part)
 
 /* ---- one builder at a time ---- */
 
-static int same_file(int fd, const char *path)
-{
-    struct stat a, b;
-    return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev &&
-           a.st_ino == b.st_ino;
-}
-
-/* Takes the lock of the dataset's shards. If the file system has no locks, it does nothing:
- * temporary files have the process in their names, so two processes that build the same shards only
- * waste time. */
-static lathe_status take_lock(chain *c)
+static const char *lock_path(chain *c)
 {
     const char *name = lathe_arena_printf(&c->arena, "shard-%.24s.lock", c->key);
-    const char *path = name ? lathe_path_join(&c->arena, c->job.cache_dir, name) : NULL;
-    if (!path)
-        return LATHE_E_NOMEM;
-    while (c->lock < 0) {
-        const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-        if (fd < 0)
-            return lathe_error(LATHE_E_IO,
-                               "%s: cannot create it, to prepare data in data.cache_dir: "
-                               "%s",
-                               path, strerror(errno));
-        int failed = flock(fd, LOCK_EX | LOCK_NB);
-        if (failed && errno == EWOULDBLOCK) {
-            lathe_log(LATHE_LOG_INFO, "%s: waiting for the process that prepares it",
-                      c->job.dataset->path);
-            while ((failed = flock(fd, LOCK_EX)) != 0 && errno == EINTR)
-                continue;
-        }
-        if (failed || same_file(fd, path))
-            c->lock = fd;
-        else
-            (void)close(fd); /* the process that held it has removed the file */
-    }
-    return LATHE_OK;
+    return name ? lathe_path_join(&c->arena, c->job.cache_dir, name) : NULL;
+}
+
+static lathe_status take_lock(chain *c)
+{
+    const char *path = lock_path(c);
+    const char *waiting = lathe_arena_printf(
+        &c->arena, "%s: waiting for the process that prepares it", c->job.dataset->path);
+    return path && waiting ? lathe_lock_wait(path, waiting, &c->lock) : LATHE_E_NOMEM;
 }
 
 static void drop_lock(chain *c)
 {
-    if (c->lock < 0)
-        return;
-    char path[1024];
-    (void)snprintf(path, sizeof path, "%s/shard-%.24s.lock", c->job.cache_dir, c->key);
-    if (same_file(c->lock, path))
-        (void)unlink(path);
-    (void)close(c->lock);
-    c->lock = -1;
+    const char *path = c->lock.fd >= 0 ? lock_path(c) : NULL;
+    if (path)
+        lathe_lock_delete(&c->lock, path);
+    else
+        lathe_lock_release(&c->lock);
 }
 
 /* Removes temporary files with this name. Because this process holds the lock, they belong to
@@ -226,7 +195,8 @@ static lathe_status prepare_parts(chain *c)
         if (!path)
             return LATHE_E_NOMEM;
         LATHE_TRY(fits(c, path, part, &begin, &h, &current));
-        if (!current && c->lock < 0) { /* another process may have made the part in the meantime */
+        if (!current &&
+            c->lock.fd < 0) { /* another process may have made the part in the meantime */
             LATHE_TRY(take_lock(c));
             LATHE_TRY(remove_leftovers(c));
             LATHE_TRY(fits(c, path, part, &begin, &h, &current));
@@ -319,7 +289,7 @@ static lathe_status prepare_all(const lathe_dataset *datasets, int64_t n_dataset
                            .progress_arg = arg},
                    .shards = shards,
                    .max_parts = max_parts,
-                   .lock = -1,
+                   .lock = LATHE_LOCK_INIT,
                    .verify_bytes = &verify_bytes};
         lathe__shards_begin(shards, datasets[i].weight);
         status = prepare_dataset(&c);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "base/fs.h"
+#include "base/output_file.h"
 #include "checkpoint/disk_fit.h"
 #include "checkpoint/model_file.h"
 #include "ir/dump.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/fs.h"
+#include "base/output_file.h"
 #include "base/toml.h"
 #include "plancmd/plan_commands.h"
 #include "plancmd/schedule_curve.h"

@@ -9,6 +9,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/new_folder.h"
 #include "plug/kind.h"
 #include "plug/registry.h"
 #include "plugcmd/plug_commands.h"
@@ -73,9 +74,10 @@ static void substitute(const char *text, const char *name, lathe_buffer *out)
     lathe_buffer_puts(out, text);
 }
 
-/* Copies one file of the template from template/relative to folder/relative. */
+/* Copies one file of the template from template/relative to folder/relative. `place`: the name that
+ * the folder gets. */
 static lathe_status copy_file(const char *from, const char *relative, const char *folder,
-                              const char *name)
+                              const char *place, const char *name)
 {
     lathe_buffer path = LATHE_BUFFER_INIT, text = LATHE_BUFFER_INIT;
     char *data = NULL;
@@ -96,7 +98,7 @@ static lathe_status copy_file(const char *from, const char *relative, const char
     if (status == LATHE_OK)
         status = lathe_file_write_atomic(path.data, text.data, text.len);
     if (status == LATHE_OK)
-        printf("  %s\n", path.data);
+        printf("  %s%s\n", place, path.data + strlen(folder));
 out:
     free(data);
     lathe_buffer_fini(&path);
@@ -104,23 +106,26 @@ out:
     return status;
 }
 
-static lathe_status copy_template(const char *template, const char *folder, const char *name,
-                                  lathe_arena *arena)
+static lathe_status fill_folder(const char *template, const char *folder, const char *place,
+                                const char *name, lathe_arena *arena)
 {
     char **paths;
     int64_t n;
     LATHE_TRY(lathe_dir_walk(template, arena, &paths, &n));
-    LATHE_TRY(lathe_dir_create(folder));
     for (int64_t i = 0; i < n; i++) {
         const char *relative = paths[i] + strlen(template);
         relative += strspn(relative, "/");
-        const lathe_status status = copy_file(paths[i], relative, folder, name);
-        if (status != LATHE_OK) {
-            (void)lathe_dir_remove(folder); /* the command has made it */
-            return status;
-        }
+        LATHE_TRY(copy_file(paths[i], relative, folder, place, name));
     }
     return LATHE_OK;
+}
+
+static lathe_status copy_template(const char *template, const char *folder, const char *name,
+                                  lathe_arena *arena)
+{
+    const char *beside = NULL;
+    LATHE_TRY(lathe_new_folder_begin(arena, folder, &beside));
+    return lathe_new_folder_end(fill_folder(template, beside, folder, name, arena), beside, folder);
 }
 
 /* Whether a plugin of this kind and name is installed. */

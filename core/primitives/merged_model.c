@@ -269,7 +269,6 @@ static lathe_status fill_folder(merger *m, const char *dir, const char *path)
     lathe_made_from from[1 + LATHE_MOST_MERGED] = {{"model", saved->model_path}};
     for (int32_t k = 0; k < m->n_parts; k++)
         from[1 + k] = (lathe_made_from){"adapter", m->parts[k].adapter};
-    LATHE_TRY(lathe_dir_create(dir));
     LATHE_TRY(write_weights(m, dir));
     if (!reads_bytes(saved))
         LATHE_TRY(lathe_tokenizer_files_copy(saved->model_path, dir));
@@ -281,16 +280,15 @@ static lathe_status fill_folder(merger *m, const char *dir, const char *path)
     }
     LATHE_TRY(warn_of_templates(m));
     LATHE_TRY(lathe_folder_finite(dir, NULL, NULL));
-    LATHE_TRY(lathe__made_folder_describe(dir, path, "merge", from, 1 + m->n_parts, NULL));
-    return lathe_dir_sync(dir);
+    return lathe__made_folder_describe(dir, path, "merge", from, 1 + m->n_parts, NULL);
 }
 
 /* Writes the folder beside its place, and gives it its name when it is complete. */
 static lathe_status write_folder(merger *m, const char *path)
 {
-    const char *beside = lathe_new_folder_beside(m->saved->arena, path);
-    return beside ? lathe_new_folder_end(fill_folder(m, beside, path), beside, path)
-                  : LATHE_E_NOMEM;
+    const char *beside = NULL;
+    LATHE_TRY(lathe_new_folder_begin(m->saved->arena, path, &beside));
+    return lathe_new_folder_end(fill_folder(m, beside, path), beside, path);
 }
 
 lathe_status lathe__merged_model_write(const lathe_merge_part *parts, int32_t n_parts,
@@ -306,9 +304,7 @@ lathe_status lathe__merged_model_write(const lathe_merge_part *parts, int32_t n_
                 .combine = combine,
                 .score = -1,
                 .check = check};
-    if (lathe_path_exists(path))
-        return lathe_error(LATHE_E_CONFIG, "%s exists already: give another folder, or remove it",
-                           path);
+    LATHE_TRY(lathe_new_folder_check(path));
     m.has = calloc((size_t)saved->params->n_model + 1, sizeof *m.has);
     lathe_status status = m.has ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory");
     for (int32_t k = 0; k < n_parts && status == LATHE_OK; k++)

@@ -402,7 +402,6 @@ static lathe_status fill_folder(quantizer *q, const char *dir, const char *path)
         on = (lathe_made_on){q->data->run->data.validation_shards,
                              q->data->n_batches * q->data->run->set.micro_batch_size,
                              q->data->run->set.seq_len};
-    LATHE_TRY(lathe_dir_create(dir));
     LATHE_TRY(write_config(run, dir));
     LATHE_TRY(lathe_st_writer_create(dir, "model", run->set.checkpoint.shard_bytes, &q->writer));
     LATHE_TRY(declare(q));
@@ -410,17 +409,15 @@ static lathe_status fill_folder(quantizer *q, const char *dir, const char *path)
     LATHE_TRY(lathe_st_writer_finish(q->writer));
     LATHE_TRY(lathe_tokenizer_files_copy(run->set.model_path, dir));
     const lathe_made_on *texts = q->data != NULL ? &on : NULL;
-    LATHE_TRY(q->parents != NULL
-                  ? lathe__made_folder_describe(dir, path, "merge", q->parents, q->n_parents, texts)
-                  : lathe__made_folder_describe(dir, path, "quantize", &from, 1, texts));
-    return lathe_dir_sync(dir);
+    return q->parents != NULL
+               ? lathe__made_folder_describe(dir, path, "merge", q->parents, q->n_parents, texts)
+               : lathe__made_folder_describe(dir, path, "quantize", &from, 1, texts);
 }
 
 static lathe_status write_folder(quantizer *q, const char *path)
 {
-    const char *beside = lathe_new_folder_beside(&q->run->arena, path);
-    if (beside == NULL)
-        return LATHE_E_NOMEM;
+    const char *beside = NULL;
+    LATHE_TRY(lathe_new_folder_begin(&q->run->arena, path, &beside));
     const lathe_status status = fill_folder(q, beside, path);
     lathe_st_writer_destroy(q->writer);
     return lathe_new_folder_end(status, beside, path);
@@ -455,9 +452,7 @@ lathe_status lathe__quantized_model_write(lathe_run *run, const lathe_calibratio
                    .arg = arg,
                    .out = out};
     *out = (lathe_quantized_model){0};
-    if (lathe_path_exists(path))
-        return lathe_error(LATHE_E_CONFIG, "%s exists already: give another folder, or remove it",
-                           path);
+    LATHE_TRY(lathe_new_folder_check(path));
     LATHE_TRY(lathe_model_config_refuse_quantized(&run->model, run->set.model_path, "quantizing"));
     LATHE_TRY(refuse_conv1d(run));
     q.first = calloc((size_t)run->params.n_model + 1, sizeof *q.first);

@@ -9,7 +9,9 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/lock.h"
 #include "base/log.h"
+#include "base/stale.h"
 #include "checkpoint/parents.h"
 #include "data/loader_rows.h"
 #include "data/logprob_file.h"
@@ -322,8 +324,9 @@ static int ends_with(const char *text, const char *end)
     return n >= n_end && strcmp(text + n - n_end, end) == 0;
 }
 
-/* Removes unfinished files of an earlier call; refuses a folder with other files. The manifest
- * stays until a file is written: a call that is refused leaves a folder as it was. */
+/* Refuses a folder with other files, and removes unfinished files of earlier calls: the folder is
+ * locked, so no process writes them. The manifest stays until a file is written: a call that is
+ * refused leaves a folder as it was. */
 static lathe_status clear(const char *dir)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
@@ -331,15 +334,11 @@ static lathe_status clear(const char *dir)
     int64_t n = 0;
     lathe_status status = lathe_dir_list(dir, &arena, &names, &n);
     for (int64_t i = 0; i < n && status == LATHE_OK; i++) {
-        const char *path = lathe_path_join(&arena, dir, names[i]);
-        const int is_left = strstr(names[i], ENDING ".tmp.") != NULL;
-        const int is_ours =
-            ends_with(names[i], ENDING) || strcmp(names[i], LATHE_MANIFEST_NAME) == 0;
-        if (!path)
-            status = LATHE_E_NOMEM;
-        else if (is_left && unlink(path) != 0)
-            status = lathe_error(LATHE_E_IO, "%s: cannot be removed", path);
-        else if (!is_left && !is_ours)
+        const int is_ours = ends_with(names[i], ENDING) ||
+                            strcmp(names[i], LATHE_MANIFEST_NAME) == 0 ||
+                            strstr(names[i], ENDING ".tmp.") != NULL ||
+                            lathe_stale_is_unfinished(names[i], LATHE_MANIFEST_NAME);
+        if (!is_ours)
             status =
                 lathe_error(LATHE_E_CONFIG,
                             "%s: the folder has other files, such as %s; expected a new folder, "
@@ -347,7 +346,7 @@ static lathe_status clear(const char *dir)
                             dir, names[i]);
     }
     lathe_arena_fini(&arena);
-    return status;
+    return status == LATHE_OK ? lathe_stale_remove_locked(dir, NULL) : status;
 }
 
 static lathe_status put_manifest(storing *s)
@@ -395,11 +394,9 @@ static lathe_status allocate(storing *s)
                              (long long)p->row_tokens);
 }
 
-static lathe_status store_all(storing *s)
+static lathe_status fill_folder(storing *s)
 {
     const lathe_run_data *data = &s->run->data;
-    LATHE_TRY(check_targets(s));
-    LATHE_TRY(lathe_dir_create(s->how->dir));
     LATHE_TRY(clear(s->how->dir));
     LATHE_TRY(allocate(s));
     LATHE_TRY(identify(s));
@@ -410,6 +407,19 @@ static lathe_status store_all(storing *s)
         strcmp(lathe_shards_hash(data->validation_shards), lathe_shards_hash(data->shards)) != 0)
         LATHE_TRY(store_set(s, "validation", data->validation_shards));
     return put_manifest(s);
+}
+
+/* This folder grows in place, because a call that was interrupted goes on in it: its manifest,
+ * which is written last, says that it is complete. */
+static lathe_status store_all(storing *s)
+{
+    lathe_lock lock = LATHE_LOCK_INIT;
+    LATHE_TRY(check_targets(s));
+    LATHE_TRY(lathe_dir_create(s->how->dir));
+    LATHE_TRY(lathe_lock_folder(s->how->dir, &lock));
+    const lathe_status status = fill_folder(s);
+    lathe_lock_release(&lock);
+    return status;
 }
 
 lathe_status lathe__logprobs_store(lathe_run *run, const lathe_storing *how, lathe_stored *out)

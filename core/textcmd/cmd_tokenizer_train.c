@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/new_folder.h"
 #include "textcmd/text_commands.h"
 #include "tokenjson/tokenizer_file.h"
 #include "tokentrain/tokenizer_train.h"
@@ -85,6 +86,32 @@ static lathe_status refuse_existing(const char *folder)
     return status;
 }
 
+/* Makes a new folder once before the work, so that an error comes early. */
+static lathe_status check_writable(const char *folder)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const char *beside = NULL;
+    lathe_status status = LATHE_OK;
+    if (!lathe_path_is_dir(folder)) {
+        status = lathe_new_folder_check(folder);
+        if (status == LATHE_OK)
+            status = lathe_new_folder_begin(&arena, folder, &beside);
+        if (status == LATHE_OK)
+            status = lathe_dir_remove(beside);
+    }
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+static lathe_status save(const lathe_tokenizer *tok, const char *folder)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const char *as_folder = lathe_arena_printf(&arena, "%s/", folder);
+    const lathe_status status = as_folder ? lathe_tokenizer_save(tok, as_folder) : LATHE_E_NOMEM;
+    lathe_arena_fini(&arena);
+    return status;
+}
+
 static lathe_status train(const lathe_args *args)
 {
     const char *specials[MAX_SPECIALS];
@@ -95,12 +122,12 @@ static lathe_status train(const lathe_args *args)
     LATHE_TRY(read_settings(args, specials, &settings));
     if (!folder)
         return lathe_error(LATHE_E_ARG, "expected -o DIR, the folder to write to");
-    LATHE_TRY(lathe_dir_create(folder)); /* before the work, so that an error comes early */
     LATHE_TRY(refuse_existing(folder));
+    LATHE_TRY(check_writable(folder));
     const double begun = now();
     LATHE_TRY(lathe_tokenizer_train_files(&settings, args->words, args->n_words, &skipped, &tok));
     const double seconds = now() - begun;
-    const lathe_status status = lathe_tokenizer_save(tok, folder);
+    const lathe_status status = save(tok, folder);
     if (status == LATHE_OK) {
         const int64_t n = lathe_tokenizer_vocab_size(tok);
         printf("%s/tokenizer.json: %lld tokens, %.1f s\n", folder, (long long)n, seconds);

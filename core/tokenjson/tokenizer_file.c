@@ -11,6 +11,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/model_path.h"
+#include "base/new_folder.h"
 #include "gguf/model_files.h"
 #include "text/tokenizer_model.h"
 #include "tokenjson/tokenizer_json.h"
@@ -152,14 +153,13 @@ static void put_token(lathe_buffer *buffer, const lathe_tokenizer *tok, const ch
     lathe_buffer_puts(buffer, ",\n");
 }
 
-static lathe_status save_folder(const lathe_tokenizer *tok, const char *path, lathe_arena *arena)
+/* tokenizer.json comes last: a folder without it has no tokenizer. */
+static lathe_status fill_folder(const lathe_tokenizer *tok, const char *path, lathe_arena *arena)
 {
-    LATHE_TRY(lathe_dir_create(path));
     const char *file = lathe_path_join(arena, path, "tokenizer.json");
     const char *config = lathe_path_join(arena, path, "tokenizer_config.json");
     if (!file || !config)
         return LATHE_E_NOMEM;
-    LATHE_TRY(lathe_file_write_atomic(file, tok->json, tok->json_bytes));
     lathe_buffer text = LATHE_BUFFER_INIT;
     lathe_buffer_puts(&text, "{\n");
     put_token(&text, tok, "bos_token", tok->bos);
@@ -171,8 +171,21 @@ static lathe_status save_folder(const lathe_tokenizer *tok, const char *path, la
     lathe_status status = text.status;
     if (status == LATHE_OK)
         status = lathe_file_write_atomic(config, text.data, text.len);
+    if (status == LATHE_OK)
+        status = lathe_file_write_atomic(file, tok->json, tok->json_bytes);
     lathe_buffer_fini(&text);
     return status;
+}
+
+static lathe_status save_folder(const lathe_tokenizer *tok, const char *path, lathe_arena *arena)
+{
+    const char *beside = NULL;
+    if (lathe_new_folder_check(path) != LATHE_OK) {
+        lathe_error_clear();
+        return fill_folder(tok, path, arena); /* beside the files of a model */
+    }
+    LATHE_TRY(lathe_new_folder_begin(arena, path, &beside));
+    return lathe_new_folder_end(fill_folder(tok, beside, arena), beside, path);
 }
 
 lathe_status lathe_tokenizer_save(const lathe_tokenizer *tok, const char *path)

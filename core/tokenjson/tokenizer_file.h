@@ -22,8 +22,8 @@
 lathe_status lathe_tokenizer_load(const char *path, lathe_tokenizer **out);
 
 /** Writes tokenizer.json atomically, in the form that Hugging Face's libraries read. If `path` is a
- *  folder or ends in '/' (the folder is then made), also writes tokenizer_config.json with the
- *  special tokens. LATHE_E_UNSUPPORTED: the raw-byte tokenizer. */
+ *  folder or ends in '/', also writes tokenizer_config.json with the special tokens; a new or empty
+ *  folder is made whole (base/new_folder.h). LATHE_E_UNSUPPORTED: the raw-byte tokenizer. */
 lathe_status lathe_tokenizer_save(const lathe_tokenizer *tok, const char *path);
 
 #endif

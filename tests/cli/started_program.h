@@ -37,7 +37,7 @@ static pid_t start_program(const char *log, const char *const *argv)
 }
 
 /* Runs the shell command until it succeeds. Fails when the program ends first. */
-static void wait_until(pid_t child, const char *command)
+__attribute__((unused)) static void wait_until(pid_t child, const char *command)
 {
     struct timespec now, start;
     (void)clock_gettime(CLOCK_MONOTONIC, &start);

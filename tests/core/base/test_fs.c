@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/map.h"
+#include "base/output_file.h"
 
 static char root[64];
 static lathe_arena arena;

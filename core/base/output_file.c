@@ -1,0 +1,69 @@
+/* Writes a file that a user named: a regular file, a link to one, a device or a pipe. */
+#include "base/output_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/stale.h"
+
+static lathe_status io_error(const char *path, const char *what)
+{
+    const int cause = errno;
+    return lathe_error(cause == ENOENT ? LATHE_E_NOT_FOUND : LATHE_E_IO, "%s: cannot %s: %s", path,
+                       what, strerror(cause));
+}
+
+static lathe_status put_all(int fd, const char *path, const char *data, int64_t bytes)
+{
+    int64_t done = 0;
+    while (done < bytes) {
+        const ssize_t n = write(fd, data + done, (size_t)(bytes - done));
+        if (n >= 0)
+            done += n;
+        else if (errno != EINTR)
+            return io_error(path, "write");
+    }
+    return LATHE_OK;
+}
+
+/* Writes without fsync, into a device or a pipe, which cannot be synced. */
+static lathe_status write_through(const char *path, const char *data, int64_t bytes)
+{
+    const int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0)
+        return io_error(path, "open");
+    lathe_status status = put_all(fd, path, data, bytes);
+    if (close(fd) != 0 && status == LATHE_OK)
+        status = io_error(path, "close");
+    return status;
+}
+
+lathe_status lathe_file_write_output(const char *path, const void *data, int64_t bytes)
+{
+    struct stat info;
+    lathe_stale_clear(path);
+    if (lstat(path, &info) != 0)
+        return lathe_file_write_atomic(
+            path, data, bytes); /* a new file; lathe_file_write_atomic reports other errors */
+    const int is_link = S_ISLNK(info.st_mode);
+    if (is_link && stat(path, &info) != 0)
+        return io_error(path, "follow the symbolic link");
+    if (S_ISDIR(info.st_mode))
+        return lathe_error(LATHE_E_IO, "%s: is a folder, expected a file to write", path);
+    if (!S_ISREG(info.st_mode))
+        return write_through(path, data, bytes);
+    char *target = is_link ? realpath(path, NULL) : NULL;
+    if (is_link && !target) /* for example /dev/stdout of a deleted file, which has no path */
+        return write_through(path, data, bytes);
+    if (target)
+        lathe_stale_clear(target);
+    const lathe_status status = lathe_file_write_atomic(target ? target : path, data, bytes);
+    free(target);
+    return status;
+}
