@@ -377,6 +377,17 @@ lathe_status lathe_exec_fetch(lathe_exec *x, lathe_val output, const void **out)
     return lathe_machine_sync(x->m);
 }
 
+lathe_status lathe_exec_fetch_rows(lathe_exec *x, lathe_val output, int64_t n_rows,
+                                   int64_t row_bytes, int64_t kept_bytes, const void **out)
+{
+    LATHE_TRY(lathe_exec_fetch(x, output, out));
+    char *rows = x->staging ? x->staging + x->staging_at[output] : x->address[output];
+    /* A row moves towards the begin, so that no row is overwritten before it has moved. */
+    for (int64_t r = 1; kept_bytes < row_bytes && r < n_rows; r++)
+        memmove(rows + r * kept_bytes, rows + r * row_bytes, (size_t)kept_bytes);
+    return LATHE_OK;
+}
+
 static lathe_status run_node(lathe_exec *x, int32_t i, int32_t accumulate)
 {
     const lathe_ir_node *n = &x->g->nodes[i];

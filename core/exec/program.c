@@ -217,17 +217,24 @@ static lathe_status build_score(lathe__builder *b)
 /* Logits at a time in which the most likely tokens are sought. */
 #define TOP_LOGITS_BYTES ((int64_t)64 << 20)
 
+/* Tokens that the model that will learn has too; further rows fill up the teacher's embedding. */
+static int64_t top_tokens(const lathe_program_config *c)
+{
+    return c->model->vocab < c->teacher->vocab ? c->model->vocab : c->teacher->vocab;
+}
+
 static int64_t top_rows(const lathe__builder *b, int64_t n)
 {
     const lathe_program_config *c = b->config;
-    const int64_t each = c->teacher->vocab * lathe_dtype_bytes(LATHE_F32);
+    const int64_t each = top_tokens(c) * lathe_dtype_bytes(LATHE_F32);
     const int64_t fit = c->head_chunk_rows > 0 ? c->head_chunk_rows : TOP_LOGITS_BYTES / each;
     return fit < 1 ? 1 : fit < n ? fit : n;
 }
 
 /* The teacher's most likely tokens of rows first .. of x [N,C], and their log-probabilities. A
  * soft-cap keeps the order of logits, so the tokens are sought without it. */
-static lathe_status build_top_chunk(lathe__builder *b, int64_t first, int64_t n, int32_t chunk)
+static lathe_status build_top_chunk(lathe__builder *b, lathe_val w, int64_t first, int64_t n,
+                                    int32_t chunk)
 {
     lathe_program *p = b->program;
     lathe_graph *g = b->build.graph;
@@ -237,7 +244,6 @@ static lathe_status build_top_chunk(lathe__builder *b, int64_t first, int64_t n,
     const lathe_op_attrs pick = {.alpha = b->config->stored_temperature,
                                  .softcap = (float)model->head_softcap};
     lathe_val x = b->hidden[LATHE_MODEL_TEACHER], logits, both[2], in[3];
-    const lathe_val w = b->vocabulary[LATHE_MODEL_TEACHER];
     LATHE_TRY(lathe_graph_node(g, LATHE_OP_SLICE, &rows, &x, 1, &x, 1, -1, "chunk"));
     LATHE_TRY(lathe_graph_api_get()->linear(g, x, w, LATHE_NONE, "head", &logits));
     LATHE_TRY(lathe_graph_node(g, LATHE_OP_TOPK, &top, &logits, 1, both, 2, -1, "top"));
@@ -265,9 +271,14 @@ static lathe_status build_top(lathe__builder *b)
     LATHE_TRY(lathe__build_batch_inputs(b));
     LATHE_TRY(lathe__build_head_inputs(b, LATHE_MODEL_TEACHER));
     lathe_graph_set_layer(b->build.graph, -1, LATHE_BLOCK_NONE);
+    lathe_val w = b->vocabulary[LATHE_MODEL_TEACHER];
+    const lathe_op_attrs tokens = {.start = 0, .count = top_tokens(b->config)};
+    if (tokens.count < b->config->teacher->vocab)
+        LATHE_TRY(lathe_graph_node(b->build.graph, LATHE_OP_SLICE, &tokens, &w, 1, &w, 1, -1,
+                                   "common tokens"));
     for (int32_t i = 0; i < p->n_top; i++) {
         const int64_t first = i * p->top_rows, left = n - first;
-        LATHE_TRY(build_top_chunk(b, first, left < p->top_rows ? left : p->top_rows, i));
+        LATHE_TRY(build_top_chunk(b, w, first, left < p->top_rows ? left : p->top_rows, i));
     }
     return LATHE_OK;
 }

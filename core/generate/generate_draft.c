@@ -11,6 +11,11 @@
  * many tokens are drafted depends on the sequence alone, so that results do not depend on the
  * batch.
  *
+ * Both models have the same tokens, but their embeddings may be filled up to different numbers of
+ * rows. The draft's distribution q is then over the tokens that both have: further logits of the
+ * draft are not read, and where it has fewer, the logits that it lacks count as NO_TOKEN. Tokens
+ * still have the distribution p, which holds for any q.
+ *
  * In this file g and s are the model's generator and a sequence of it; d and `own` are the draft
  * model's generator and its sequence in the same slot.
  *
@@ -22,6 +27,10 @@
 #include "generate/generator_internal.h"
 #include "update/nonfinite.h"
 
+/* A logit of probability 0 at every temperature that a logit of a model can stand beside. It is
+ * finite, because an infinite one means that a model is broken. */
+#define NO_TOKEN (-1e4f)
+
 static int64_t slot_of(const lathe_generator *g, const lathe__sequence *s)
 {
     return s - g->slots;
@@ -30,6 +39,33 @@ static int64_t slot_of(const lathe_generator *g, const lathe__sequence *s)
 static float *logits_at(const lathe_generator *g, int64_t slot, int64_t k)
 {
     return g->draft_logits + (slot * g->config.draft_tokens + k) * g->parts.model->vocab;
+}
+
+static int64_t common_tokens(const lathe_generator *g)
+{
+    const int64_t own = g->parts.model->vocab, of_draft = g->draft->parts.model->vocab;
+    return own < of_draft ? own : of_draft;
+}
+
+/* The token at place i that the draft model reads, after those of own_ids: instead of one that it
+ * has no row for, the token before it, so that a repetition penalty sees the same tokens. */
+static int32_t id_for(const lathe_generator *draft, const int32_t *own_ids, int64_t i, int32_t id)
+{
+    return id < draft->parts.model->vocab ? id : i > 0 ? own_ids[i - 1] : 0;
+}
+
+static void copy_ids(const lathe_generator *draft, int32_t *to, const int32_t *from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        to[i] = id_for(draft, to, i, from[i]);
+}
+
+void lathe__draft_clear_logits(const lathe_generator *g, float *rows, int64_t n_rows)
+{
+    const int64_t vocab = g->parts.model->vocab;
+    for (int64_t r = 0; r < n_rows; r++)
+        for (int64_t i = common_tokens(g); i < vocab; i++)
+            rows[r * vocab + i] = NO_TOKEN;
 }
 
 const float *lathe__draft_logits(const lathe_generator *g, const lathe__sequence *s)
@@ -41,7 +77,7 @@ int lathe__draft_begin(lathe_generator *g, const lathe__sequence *s, int32_t sha
 {
     lathe__sequence *own = &g->draft->slots[slot_of(g, s)];
     const lathe__kept_prompt *kept = NULL;
-    memcpy(own->ids, s->ids, (size_t)s->n_prompt * sizeof *s->ids);
+    copy_ids(g->draft, own->ids, s->ids, s->n_prompt);
     own->index = s->index;
     own->how = s->how;
     own->n = own->n_prompt = s->n_prompt;
@@ -83,23 +119,25 @@ static void follow(const lathe_generator *g, const lathe__sequence *s, lathe__se
     lathe_generator *d = g->draft;
     const int64_t offset = lathe_model_position_offset(d->parts.model, d->capacity, s->n);
     int64_t same = 0;
-    while (same < own->computed && same < s->n - 1 && own->ids[same] == s->ids[same])
+    while (same < own->computed && same < s->n - 1 &&
+           own->ids[same] == id_for(d, own->ids, same, s->ids[same]))
         same++;
     own->computed = same;
-    memcpy(own->ids, s->ids, (size_t)s->n * sizeof *s->ids);
+    copy_ids(d, own->ids, s->ids, s->n);
     own->n = s->n;
     if (offset != own->offset)
         lathe__cache_restart(d, own, offset);
 }
 
-/* Keeps the logits that a drafted token was drawn from: they are needed to accept or reject it. */
+/* Keeps the logits of the draft model in row `row`, over the model's tokens: they are needed to
+ * draw a token, and to accept or reject it. */
 static lathe_status keep_logits(lathe_generator *g, int64_t slot, int64_t k, const lathe__logits *l,
                                 int64_t row)
 {
-    const int64_t vocab = g->parts.model->vocab;
     if (!l->rows)
         return lathe__keep_draft_logits(g, slot * g->config.draft_tokens + k, l->first + row);
-    memcpy(logits_at(g, slot, k), l->rows + row * vocab, (size_t)vocab * sizeof *l->rows);
+    memcpy(logits_at(g, slot, k), l->rows + row * g->draft->parts.model->vocab,
+           (size_t)common_tokens(g) * sizeof *l->rows);
     return LATHE_OK;
 }
 
@@ -109,16 +147,16 @@ static lathe_status draw(lathe_generator *g, int64_t slot, const lathe__logits *
 {
     lathe_generator *d = g->draft;
     lathe__sequence *own = &d->slots[slot], *s = &g->slots[slot];
-    const int32_t token =
-        l->tokens ? l->tokens[row]
-                  : lathe_sampler_pick_draft(d->sampler, l->rows + row * g->parts.model->vocab,
-                                             &s->how, own->ids, own->n);
+    const int64_t k = own->n - s->n;
+    if (!l->tokens || s->how.temperature > 0.0)
+        LATHE_TRY(keep_logits(g, slot, k, l, row));
+    const int32_t token = l->tokens ? l->tokens[row]
+                                    : lathe_sampler_pick_draft(d->sampler, logits_at(g, slot, k),
+                                                               &s->how, s->ids, own->n);
     if (token < 0)
         return lathe_nonfinite_refuse(d->parts.machine, d->parts.store,
                                       d->parts.params->compute_dtype,
                                       "the draft model's logits of token", own->n);
-    if (s->how.temperature > 0.0)
-        LATHE_TRY(keep_logits(g, slot, own->n - s->n, l, row));
     s->ids[own->n] = own->ids[own->n] = token;
     own->n++;
     own->is_done = own->n - s->n == s->n_drafted;

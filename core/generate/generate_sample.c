@@ -168,6 +168,22 @@ static void bind_logits(lathe_generator *g)
     }
 }
 
+/* Fills the draft's rows once: a step overwrites the logits that the draft model has. */
+static lathe_status clear_draft_logits(const lathe_generator *g)
+{
+    const lathe__device_sampling *d = g->sampling;
+    float *row = calloc((size_t)d->vocab, sizeof *row);
+    lathe_status status = LATHE_OK;
+    if (row == NULL)
+        return lathe_error(LATHE_E_NOMEM, "no memory to generate");
+    lathe__draft_clear_logits(g, row, 1);
+    for (int64_t r = 0; status == LATHE_OK && r < d->n_draft; r++)
+        status = lathe_upload(g->parts.machine, d->memory + d->draft_at + r * d->vocab * 4, row,
+                              d->vocab * 4);
+    free(row);
+    return status;
+}
+
 lathe_status lathe__sampling_place(lathe_generator *g, void *arena)
 {
     void *memory = NULL;
@@ -179,7 +195,7 @@ lathe_status lathe__sampling_place(lathe_generator *g, void *arena)
     LATHE_TRY(place_exec(g, &g->sampling->plain, arena));
     LATHE_TRY(place_exec(g, &g->sampling->penalized, arena));
     bind_logits(g);
-    return LATHE_OK;
+    return g->draft ? clear_draft_logits(g) : LATHE_OK;
 }
 
 /* ---- draws ---- */

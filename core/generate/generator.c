@@ -132,13 +132,21 @@ static lathe_status add_draft(lathe_generator *g)
         return lathe_error(LATHE_E_NOMEM, "no memory to generate");
     lathe_draft_parts(g->parts.draft, &g->parts, &g->config, &d->parts, &d->config);
     d->drafts = 1;
+    d->n_tokens = g->n_tokens;
+    if (g->sampling && d->parts.model->vocab > g->n_tokens)
+        return lathe_error(LATHE_E_UNSUPPORTED,
+                           "the draft model has %lld rows of vocabulary, and the model %lld; on a "
+                           "device with memory of its own a draft has at most as many",
+                           (long long)d->parts.model->vocab, (long long)g->n_tokens);
     LATHE_TRY(plan(d, 1));
     g->uses_team &= d->uses_team;
     if (g->sampling)
         return LATHE_OK;
     g->draft_logits = calloc((size_t)draft_logits_bytes(g), 1);
-    return g->draft_logits ? lathe_sampler_room_to_verify(g->sampler)
-                           : lathe_error(LATHE_E_NOMEM, "no memory for drafted tokens");
+    if (g->draft_logits == NULL)
+        return lathe_error(LATHE_E_NOMEM, "no memory for drafted tokens");
+    lathe__draft_clear_logits(g, g->draft_logits, (int64_t)g->batch * g->config.draft_tokens);
+    return lathe_sampler_room_to_verify(g->sampler);
 }
 
 /* The host draws where it shares the memory of the logits, or the device cannot. */
@@ -150,7 +158,7 @@ static lathe_status add_sampler(lathe_generator *g)
     if (status != LATHE_E_UNSUPPORTED)
         return status;
     lathe_error_clear();
-    return lathe_sampler_create(g->parts.model->vocab, &g->sampler);
+    return lathe_sampler_create(g->n_tokens, &g->sampler);
 }
 
 static lathe_status plan(lathe_generator *g, int32_t in_blocks)
@@ -187,6 +195,7 @@ static lathe_status try_plan(const lathe_generator_parts *parts,
         return lathe_error(LATHE_E_NOMEM, "no memory to generate");
     g->parts = *parts;
     g->config = *config;
+    g->n_tokens = parts->model->vocab;
     const lathe_status status = plan(g, in_blocks);
     if (status == LATHE_OK)
         *out = g;

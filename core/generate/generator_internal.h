@@ -78,6 +78,7 @@ struct lathe_generator {
     lathe_sampler *sampler;      /* draws on the host; NULL: the device draws */
     lathe__device_sampling *sampling;  /* NULL: the host draws */
     int32_t drafts;                    /* 1: it generates for the draft model of another one */
+    int64_t n_tokens;                  /* that are drawn from; a draft: those of its model */
     char *caches;                      /* all layers' k and v */
     char *arena;                       /* NULL: the run's shared arena is large enough */
     int64_t caches_bytes, arena_bytes; /* allocated for caches and arena */
@@ -134,6 +135,8 @@ lathe_status lathe__keep_draft_logits(const lathe_generator *g, int64_t draft_ro
 lathe_status lathe__draft_propose(lathe_generator *g);
 /** Computes whole chunks of the prompts that the draft model has not yet computed. */
 lathe_status lathe__draft_prompts(lathe_generator *g);
+/** Sets the logits of the tokens that the draft model lacks, in n_rows rows of the model's size. */
+void lathe__draft_clear_logits(const lathe_generator *g, float *rows, int64_t n_rows);
 /** The draft model's logits of the drafted token s->verified; NULL: without drawing. */
 const float *lathe__draft_logits(const lathe_generator *g, const lathe__sequence *s);
 /** Starts drafting for a sequence. Returns 0 if the draft model's cache has no room yet. */

@@ -162,6 +162,18 @@ static lathe_status train_forward(lathe_run *run, lathe_program *p, const lathe_
     return LATHE_OK;
 }
 
+/* The program's rows have the run's length, those of the result the batch's. */
+static lathe_status read_logits(lathe_program *p, const lathe_run_batch *batch,
+                                lathe_forward_result *out)
+{
+    const int64_t token_bytes = out->vocab_size * (int64_t)sizeof(float);
+    const void *logits = NULL;
+    LATHE_TRY(lathe_exec_fetch_rows(p->exec, p->logits, batch->n_rows, p->row_tokens * token_bytes,
+                                    batch->row_tokens * token_bytes, &logits));
+    out->logits = logits;
+    return LATHE_OK;
+}
+
 /* later: the loss of a training forward is read by lathe__losses_settle. */
 static lathe_status forward(lathe_run *run, const lathe_run_batch *batch, uint32_t flags,
                             int32_t later, lathe_forward_result *out)
@@ -207,12 +219,8 @@ static lathe_status forward(lathe_run *run, const lathe_run_batch *batch, uint32
         LATHE_TRY(lathe_exec_send(p->exec));
         LATHE_TRY(lathe_exec_run(p->exec, 0));
     }
-    if (flags & LATHE_FORWARD_LOGITS) {
-        const void *logits = NULL;
-        LATHE_TRY(lathe_exec_fetch(p->exec, p->logits, &logits));
-        out->logits = logits;
-        return LATHE_OK;
-    }
+    if (flags & LATHE_FORWARD_LOGITS)
+        return read_logits(p, batch, out);
     return later ? read_loss_later(&run->programs, count, &run->sum)
                  : read_loss(p, count, train ? &run->sum : NULL, out);
 }

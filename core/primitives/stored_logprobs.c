@@ -61,9 +61,10 @@ static lathe_status identify(storing *s)
     const lathe_run *run = s->run;
     lathe_buffer text = LATHE_BUFFER_INIT;
     lathe_sha256 *hash = NULL;
-    lathe_buffer_printf(&text, "%d %d %a %d %lld %s %s ", run->open.top_k, s->how->is_f16,
+    lathe_buffer_printf(&text, "%d %d %a %d %lld %lld %s %s ", run->open.top_k, s->how->is_f16,
                         run->open.top_temperature, run->params.rows[0]->dtype,
-                        (long long)run->set.seq_len, lathe_tokenizer_hash(run->data.tokenizer),
+                        (long long)run->set.seq_len, (long long)lathe__teacher_tokens(run),
+                        lathe_tokenizer_hash(run->data.tokenizer),
                         lathe_dtype_name(run->set.compute_dtype));
     lathe_status status = lathe_files_list(run->set.teacher_path, lathe__is_weight_file, &text);
     if (status == LATHE_OK)
@@ -84,7 +85,7 @@ static lathe_logprob_header header_of(const storing *s, int64_t first_record)
     lathe_logprob_header h = {.top_k = run->open.top_k,
                               .value_bytes = s->how->is_f16 ? 2 : 4,
                               .row_tokens = run->set.seq_len,
-                              .vocab_size = run->teacher->model.vocab,
+                              .vocab_size = lathe__teacher_tokens(run),
                               .temperature = run->open.top_temperature,
                               .first_record = first_record};
     memcpy(h.data, lathe_shards_hash(s->shards), sizeof h.data);
@@ -361,7 +362,7 @@ static lathe_status put_manifest(storing *s)
         "\"tokenizer\": \"%s\", \"precision\": \"%s\", "
         "\"teacher_precision\": \"%s\", \"parents\": [",
         lathe_version(), run->open.top_k, run->open.top_temperature, run->set.seq_len,
-        (long long)run->teacher->model.vocab, lathe_tokenizer_hash(run->data.tokenizer),
+        (long long)lathe__teacher_tokens(run), lathe_tokenizer_hash(run->data.tokenizer),
         s->how->is_f16 ? "fp16" : "fp32", lathe_dtype_name(run->params.rows[0]->dtype));
     lathe_status status = lathe__parent_put(run->set.teacher_path, "\"teacher\"", &arena, &meta);
     lathe_buffer_puts(&meta, "]");

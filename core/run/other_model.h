@@ -10,8 +10,10 @@ lathe_status lathe__run_check_whole(const lathe_run *run, const char *section, c
                                     const char *folder, const char *what);
 
 /** Refuses at section.key the model in `folder`, called `what` ("the teacher"), if its tokenizer is
- *  not the run's: tokens of the same id have other texts. A folder without tokenizer.json and a run
- *  without a tokenizer are not compared. exact: the sizes of the vocabularies must be equal too. */
+ *  not the run's, because tokens of the same id have other texts then, or if it has no row for one
+ *  of the tokens. More rows, or other numbers of them, fill up an embedding and are taken. A folder
+ *  without tokenizer.json and a run without a tokenizer cannot be compared: with exact, the sizes
+ * of the vocabularies must then be equal. */
 lathe_status lathe__run_check_vocabulary(const lathe_run *run, const char *section, const char *key,
                                          const char *folder, const char *what,
                                          const lathe_model_config *other, int32_t exact);

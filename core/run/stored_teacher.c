@@ -103,10 +103,11 @@ static lathe_status check_vocabulary(const lathe_run *run)
     const struct lathe_stored_teacher *s = run->stored;
     const char *hash = json_string_value(json_object_get(s->meta, "tokenizer"));
     const int64_t vocab = number_of(s->meta, "vocab_size");
-    if (vocab != run->model.vocab)
+    if (vocab > run->model.vocab)
         return lathe__run_refuse(run, "teacher", "stored",
-                                 "teacher.stored = \"%s\": the teacher has a vocabulary of %lld "
-                                 "tokens, and the model one of %lld; expected the same vocabulary",
+                                 "teacher.stored = \"%s\": made of the first %lld tokens of the "
+                                 "teacher, and the model has %lld; run lathe logprobs again with "
+                                 "this run file",
                                  run->set.teacher_stored, (long long)vocab,
                                  (long long)run->model.vocab);
     if (run->data.tokenizer && (!hash || strcmp(hash, lathe_tokenizer_hash(run->data.tokenizer))))
@@ -179,7 +180,7 @@ static lathe_status open_set(lathe_run *run, stored_set *of)
         return refuse_said(run, status);
     const lathe_logprob_header *h = lathe_logprob_set_header(of->set);
     if (h->top_k != s->top_k || h->row_tokens != s->row_tokens ||
-        h->vocab_size != run->model.vocab || h->temperature < s->temperature ||
+        h->vocab_size != number_of(s->meta, "vocab_size") || h->temperature < s->temperature ||
         h->temperature > s->temperature || memcmp(h->data, of->data, sizeof h->data) != 0)
         return refuse(run, "its files are not those that its manifest.json describes");
     return LATHE_OK;

@@ -56,11 +56,11 @@ static lathe_status check_model(const lathe_run *run, const lathe_model_config *
 /* What lathe logprobs needs besides the teacher. */
 static lathe_status check_top_k(const lathe_run *run)
 {
-    const int64_t vocab = run->teacher->model.vocab;
+    const int64_t vocab = lathe__teacher_tokens(run);
     if (run->open.top_k > vocab)
         return lathe__run_refuse(
             run, "teacher", "path",
-            "--top-k is %d, and the vocabulary of the teacher has %lld tokens; "
+            "--top-k is %d, and the vocabulary of the teacher and the model has %lld tokens; "
             "expected at most that many",
             run->open.top_k, (long long)vocab);
     return LATHE_OK;
@@ -255,6 +255,12 @@ lathe_status lathe__teacher_load(lathe_run *run)
 const lathe_model_config *lathe__teacher_model(const lathe_run *run)
 {
     return run->teacher ? &run->teacher->model : NULL;
+}
+
+int64_t lathe__teacher_tokens(const lathe_run *run)
+{
+    const int64_t own = run->model.vocab, of_teacher = run->teacher->model.vocab;
+    return own < of_teacher ? own : of_teacher;
 }
 
 void lathe__teacher_destroy(lathe_run *run)

@@ -34,6 +34,10 @@ lathe_status lathe__teacher_load(lathe_run *run);
 /** The teacher's configuration; NULL: the run has none. */
 const lathe_model_config *lathe__teacher_model(const lathe_run *run);
 
+/** Number of tokens that the teacher and the model both have a row for: lathe logprobs stores
+ *  probabilities over these. */
+int64_t lathe__teacher_tokens(const lathe_run *run);
+
 /** Frees run->teacher, if there is one. */
 void lathe__teacher_destroy(lathe_run *run);
 

@@ -13,6 +13,9 @@
  *            beta KL(q || m) + (1-beta) KL(p || m), or KL(p || q)
  *            ds = (1-beta, or 1) p (log p - log m - KL(p || m))
  *
+ * p and q are over the tokens that both models have: the first min(V, V') of the vocabularies,
+ * whose further rows fill up an embedding and are no tokens. Their ds is 0.
+ *
  *   scratch: | product | head_terms | those of the other model | row list |
  */
 #include <math.h>
@@ -33,15 +36,16 @@ typedef struct side {
 } side;
 
 typedef struct divergence {
-    int64_t n, v, rows;
+    int64_t n, v, rows; /* v: tokens that both models have */
     int32_t backward;
     side own, other;
     int64_t list_at;
 } divergence;
 
-/* The logits of a model, [rows,v]. */
+/* The logits of a model, [rows,stride]. */
 typedef struct side_logits {
     void *data;
+    int64_t stride;
     int32_t dtype;
     float cap;
 } side_logits;
@@ -80,6 +84,13 @@ static int64_t choose_rows(const lathe_kernel *k, const divergence *s)
     return (s->n + chunks - 1) / chunks; /* chunks of equal size need little padding */
 }
 
+/* Number of tokens that both models have. */
+static int64_t common_tokens(const lathe_kernel *k)
+{
+    const int64_t own = k->in[1].dims[0], other = k->in[3].dims[0];
+    return own < other ? own : other;
+}
+
 static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
 {
     divergence *s = k->host->alloc((int64_t)sizeof *s);
@@ -87,7 +98,7 @@ static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
         return lathe_fail(k->host, LATHE_E_NOMEM, "%s: no memory for its state", kernel_op_name(k));
     k->state = s;
     *s = (divergence){.n = lathe_desc_count(&k->in[4]),
-                      .v = k->in[1].dims[0],
+                      .v = common_tokens(k),
                       .backward = k->op_id == LATHE_OP_HEAD_DIVERGENCE_BWD,
                       .own.cap = k->attrs.softcap,
                       .other.cap = k->attrs.scale};
@@ -112,10 +123,11 @@ static lathe_status list_rows(divergence_run *r)
     const int32_t *targets = r->a->in[4];
     float *out = r->a->out[0];
     for (int64_t i = 0; i < s->n; i++) {
-        if (targets[i] < -1 || targets[i] >= s->v)
+        if (targets[i] < -1 || targets[i] >= s->own.head.v)
             return lathe_fail(r->k->host, LATHE_E_ARG,
                               "%s: target %d of row %lld is outside the vocabulary of %lld",
-                              kernel_op_name(r->k), (int)targets[i], (long long)i, (long long)s->v);
+                              kernel_op_name(r->k), (int)targets[i], (long long)i,
+                              (long long)s->own.head.v);
         if (targets[i] >= 0) {
             r->list[r->n_listed++] = (int32_t)i;
             continue;
@@ -144,7 +156,7 @@ CPU_INLINE void load_scaled(const void *l, int64_t n, float cap, float scale, fl
 static void load(const divergence_run *r, const side_logits *of, int64_t row, int64_t first,
                  int64_t n, float *out)
 {
-    const void *l = at(of->data, row * r->s->v + first, of->dtype);
+    const void *l = at(of->data, row * of->stride + first, of->dtype);
     const float scale = (float)(1.0 / r->k->attrs.alpha);
     CPU_BY_DTYPE(of->dtype, load_scaled, l, n, of->cap, scale, out);
 }
@@ -258,6 +270,13 @@ CPU_INLINE void put_gradient(void *l, int64_t n, const float *g, float cap, int3
     }
 }
 
+/* Sets the logits of a row from column `first` on to 0. */
+static void clear_logits(const side_logits *of, int64_t row, int64_t first)
+{
+    memset(at_mut(of->data, row * of->stride + first, of->dtype), 0,
+           (size_t)((of->stride - first) * lathe_dtype_bytes(of->dtype)));
+}
+
 /* Turns the row's logits into their gradient, times dy. */
 static void gradient(const divergence_run *r, int64_t row, const sums *u, float dy)
 {
@@ -269,7 +288,7 @@ static void gradient(const divergence_run *r, int64_t row, const sums *u, float 
     for (int64_t first = 0; first < r->s->v; first += TILE) {
         const int64_t n = tile_of(r, first);
         const float *m = tile(r, u, row, first, n, logp, logq, logm);
-        void *l = at_mut(own->data, row * r->s->v + first, own->dtype);
+        void *l = at_mut(own->data, row * own->stride + first, own->dtype);
         for (int64_t i = 0; i < n; i++) {
             const float p = cpu_exp(logp[i]);
             logq[i] = beta <= 0.0 ? scale * (p - cpu_exp(logq[i]))
@@ -278,6 +297,7 @@ static void gradient(const divergence_run *r, int64_t row, const sums *u, float 
         }
         CPU_BY_DTYPE(own->dtype, put_gradient, l, n, logq, own->cap);
     }
+    clear_logits(own, row, r->s->v);
 }
 
 /* ---- chunks ---- */
@@ -292,8 +312,7 @@ static void compute_rows(void *arg, int64_t begin, int64_t end, int32_t worker)
     for (int64_t i = begin; i < end; i++) {
         sums u;
         if (i >= r->chunk.count) { /* padding */
-            memset(at_mut(r->own.data, i * s->v, r->own.dtype), 0,
-                   (size_t)(s->v * lathe_dtype_bytes(r->own.dtype)));
+            clear_logits(&r->own, i, 0);
             continue;
         }
         const int64_t row = r->list[r->chunk.from + i];
@@ -315,7 +334,7 @@ static lathe_status run_chunk(divergence_run *r)
 
 static side_logits logits_of(const side *of, char *scratch)
 {
-    side_logits out = {.cap = of->cap};
+    side_logits out = {.cap = of->cap, .stride = of->head.v};
     out.data = cpu_head_terms_logits(&of->head, scratch, &out.dtype);
     return out;
 }

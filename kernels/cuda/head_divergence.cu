@@ -57,8 +57,10 @@ static divergence_rows rows_at(const lathe_kernel *k, const lathe_kernel_args *a
 {
     const divergence *s = (const divergence *)k->state;
     divergence_rows out = {};
-    out.v = s->own.v;
+    out.v = s->own.v < s->other.v ? s->own.v : s->other.v;
+    out.own_v = s->own.v;
     out.stride = s->own.stride;
+    out.other_stride = s->other.stride;
     out.cap = k->attrs.softcap;
     out.other_cap = k->attrs.scale;
     out.scale = (float)(1.0 / k->attrs.alpha);

@@ -17,7 +17,9 @@
 
 /** The rows of a chunk; pointers are at its first row. */
 struct divergence_rows {
-    int64_t v, stride; /* columns; elements from one row to the next, in both logits */
+    int64_t v; /* columns that both models have; further ones get no gradient */
+    int64_t own_v, stride,
+        other_stride; /* own_v: the first model's; elements from a row to the next */
     float cap, other_cap, scale, beta; /* scale: 1/T */
     const int32_t *targets;
     const float *dy; /* NULL: no gradient */
@@ -73,8 +75,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     const int64_t r = blockIdx.x;
     const int32_t target = a.targets[r];
     T *row = logits + r * a.stride;
-    const U *other = others + r * a.stride;
-    if (target < 0 || target >= a.v) {
+    const U *other = others + r * a.other_stride;
+    if (target < 0 || target >= a.own_v) {
         if (threadIdx.x == 0)
             cuda_put(&a.out[r], a.accumulate, target == -1 ? 0.0f : NAN);
         for (int64_t i = threadIdx.x; a.dy != nullptr && i < a.stride; i += blockDim.x)
@@ -103,7 +105,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     const float share = a.beta <= 0.0f || a.beta >= 1.0f ? 1.0f : 1.0f - a.beta;
     const float factor = a.dy[r] * a.scale * share;
     for (int64_t i = threadIdx.x; i < a.stride; i += blockDim.x) {
-        if (i >= a.v) { /* padding of the row */
+        if (i >= a.v) { /* tokens of the first model alone, and padding of the row */
             row[i] = cuda_as<T>::from(0.0f);
             continue;
         }

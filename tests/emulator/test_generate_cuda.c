@@ -15,6 +15,7 @@ static void set_cuda(settings *s, int where)
 
 #define set_where set_cuda
 #include "core/run/generate_case.h"
+#include "support/padded_models.h"
 
 enum { N = 6, N_NEW = 4 };
 
@@ -76,21 +77,26 @@ Test(generate_cuda, gives_the_same_bits_with_an_adapter_of_the_head)
     check_batches(o, &sampled);
 }
 
-static void check_draft(const char *precision, const lathe_sampling *how, int compares_plain)
+static void check_draft_of(const char *model, const char *draft, const char *precision,
+                           const lathe_sampling *how, int compares_plain)
 {
     lathe_generation want[N], got[N];
     int64_t proposed, accepted;
-    lathe_run *one = open_with((opening){"llama_untied", compares_plain ? NULL : "llama_tied",
-                                         precision, 0, 1, 0, 3, NULL});
+    lathe_run *one =
+        open_with((opening){model, compares_plain ? NULL : draft, precision, 0, 1, 0, 3, NULL});
     generate(one, how, N, want);
-    lathe_run *run =
-        open_with((opening){"llama_untied", "llama_tied", precision, 0, 4, 0, 3, NULL});
+    lathe_run *run = open_with((opening){model, draft, precision, 0, 4, 0, 3, NULL});
     generate(run, how, N, got);
     expect_same(got, want, N, compares_plain ? "without a draft" : "other batch");
     lathe_generator_drafts(run->generator, &proposed, &accepted);
     cr_expect_gt(proposed, 0);
     lathe_run_close(run);
     lathe_run_close(one);
+}
+
+static void check_draft(const char *precision, const lathe_sampling *how, int compares_plain)
+{
+    check_draft_of("llama_untied", "llama_tied", precision, how, compares_plain);
 }
 
 Test(generate_cuda, drafts_change_no_token_and_no_logprob_without_sampling)
@@ -102,6 +108,29 @@ Test(generate_cuda, drafts_change_no_token_and_no_logprob_without_sampling)
 Test(generate_cuda, drafts_give_the_same_tokens_whatever_the_batch)
 {
     check_draft("fp32", &penalized, 0);
+}
+
+/* The draft's logits stay on the device, where tokens that it lacks have the probability 0; one
+ * with more rows than the model is refused. */
+Test(generate_cuda, drafts_with_fewer_rows_give_the_same_tokens)
+{
+    char padded[] = "/tmp/lathe_padded_XXXXXX", model[64], draft[64];
+    settings s = {.n = 0};
+    lathe_run *run = NULL;
+    padded_models_make(padded, "llama_untied");
+    (void)snprintf(model, sizeof model, "%s/model", padded);
+    (void)snprintf(draft, sizeof draft, "%s/fewer", padded);
+    check_draft_of(model, draft, "fp32", &greedy, 1);
+    check_draft_of(model, draft, "fp32", &penalized, 0);
+    set_where(&s, 0);
+    set(&s, "model.path=%s", model);
+    set(&s, "data.seq_len=64");
+    set(&s, "generate.draft=%s/more", padded);
+    cr_expect_eq(open_run_status(LATHE_OPEN_INFER, s.list, &run), LATHE_E_CONFIG);
+    cr_expect(strstr(lathe_error_message(), "the draft model has 150 rows of vocabulary, and the "
+                                            "model 128"),
+              "%s", lathe_error_message());
+    (void)lathe_dir_remove(padded);
 }
 
 Test(generate_cuda, accepts_every_token_of_the_model_itself)

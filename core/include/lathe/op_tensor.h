@@ -42,12 +42,13 @@
  *  HEAD_ENTROPY  x c[N,C], W c[V,C], targets i32[N], u?, v?, s? -> h f32[N]
  *                h = -sum of p log p, p as in HEAD_LOGPROB, chunk_rows rows at a time; h = 0
  *                where the target is -1; other targets have no influence
- *  HEAD_DIVERGENCE  x c[N,C], W c[V,C], y d[N,D], U d[V,D], targets i32[N], u?, v?, s?, u'?, v'?,
+ *  HEAD_DIVERGENCE  x c[N,C], W c[V,C], y d[N,D], U d[V',D], targets i32[N], u?, v?, s?, u'?, v'?,
  *                s'? -> k f32[N]
  *                how far p = softmax(softcap((x W^T + u v^T) * s)/alpha) is from q =
  *                softmax(softcap'((y U^T + u' v'^T) * s')/alpha) of another model, with its own
  *                dtype d and the cap softcap' = scale; u, v and s as in HEAD_LOGPROB, u' and v' of
- *                dtype d;
+ *                dtype d; both softmax are over the first min(V, V') columns, the tokens that both
+ *                models have;
  *                alpha: temperature; beta 0: KL(q || p), 1: KL(p || q), else beta KL(q || m) +
  *                (1-beta) KL(p || m), m = beta q + (1-beta) p; chunk_rows and targets as in
  *                HEAD_ENTROPY; y, U, u', v' and s' get no gradient

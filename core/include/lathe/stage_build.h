@@ -58,7 +58,9 @@ typedef struct lathe_stage_build {
      *  model at each target, both of logits divided by `temperature`; 0 where a token is not a
      *  target. beta 0: KL(q || p), the forward divergence; 1: KL(p || q), the reverse one; between:
      *  beta KL(q || m) + (1-beta) KL(p || m), m = beta q + (1-beta) p (arXiv:2306.13649, eq. 1).
-     *  Computed in chunks; only the policy gets a gradient. LATHE_E_ARG: no such model. */
+     *  p and q are over the tokens that both models have: a vocabulary may be padded to more rows
+     *  than the other. Computed in chunks; only the policy gets a gradient. LATHE_E_ARG: no such
+     *  model. */
     lathe_status (*divergence)(void *ctx, int32_t model, double beta, double temperature,
                                lathe_val *out);
     int64_t width; /* C: of the policy's hidden states */

@@ -36,9 +36,8 @@ static lathe_status infer(lathe_op_problem *p)
 {
     const lathe_desc *targets = lathe__in(p, 4);
     if (!is_head(p, 0) || !is_head(p, 2) || !targets || p->in[0].dims[0] != p->in[2].dims[0] ||
-        p->in[1].dims[0] != p->in[3].dims[0] || targets->dtype != LATHE_I32 ||
-        lathe_desc_count(targets) != p->in[0].dims[0])
-        return lathe__bad_inputs(p, "x c[N,C], W c[V,C], y d[N,D], U d[V,D], targets i32[N]");
+        targets->dtype != LATHE_I32 || lathe_desc_count(targets) != p->in[0].dims[0])
+        return lathe__bad_inputs(p, "x c[N,C], W c[V,C], y d[N,D], U d[V',D], targets i32[N]");
     p->out[0] = lathe_desc_1d(LATHE_F32, p->in[0].dims[0]);
     LATHE_TRY(lathe__head_infer(p, own_of(p)));
     LATHE_TRY(lathe__head_infer(p, other_of(p)));
@@ -69,8 +68,6 @@ static lathe_status check(const lathe_op_problem *p)
         return lathe__refuse_shape(p, "W and U must be matrices of at least one row and column");
     const int64_t n = lathe_desc_count(&p->in[4]);
     int64_t r = 0, other_r = 0;
-    if (p->in[3].dims[0] != p->in[1].dims[0])
-        return lathe__refuse_shape(p, "W and U must have the same number of rows");
     if (!(p->attrs.alpha > 0.0) || !(p->attrs.beta >= 0.0 && p->attrs.beta <= 1.0))
         return lathe__refuse_shape(p, "the temperature must be above 0, and beta from 0 to 1");
     LATHE_TRY(lathe__head_check(p, own_of(p), n, &r));
@@ -85,11 +82,18 @@ static lathe_status check(const lathe_op_problem *p)
 
 /* ---- the exact result, in double ---- */
 
+/* Number of tokens that both models have: the first rows of W and U. */
+static int64_t common_tokens(const lathe_op_problem *p)
+{
+    const int64_t own = p->in[1].dims[0], other = p->in[3].dims[0];
+    return own < other ? own : other;
+}
+
 /* Log-probabilities of row r of a model; slope: d (scaled logit) / d logit, or NULL. */
 static void log_probabilities(const lathe_op_problem *p, double *const *in, lathe__head_inputs h,
                               int64_t r, double cap, double *logp, double *slope)
 {
-    const int64_t vocabulary = p->in[1].dims[0];
+    const int64_t vocabulary = common_tokens(p);
     double top = -HUGE_VAL, sum = 0.0;
     for (int64_t v = 0; v < vocabulary; v++) {
         const double x = lathe__head_logit(p, in, h, r, v);
@@ -136,13 +140,13 @@ static double divergence(double beta, int64_t n, const double *logp, const doubl
 static void gradient_row(const lathe_op_problem *p, double *const *in, double *const *out,
                          int64_t r, const double *g, const double *slope)
 {
-    for (int64_t v = 0; v < p->in[1].dims[0]; v++)
+    for (int64_t v = 0; v < common_tokens(p); v++)
         lathe__head_add_gradient(p, in, out, own_of(p), r, v, in[5][r] * g[v] * slope[v]);
 }
 
 static void exact(const lathe_op_problem *p, double *const *in, double *const *out)
 {
-    const int64_t n = lathe_desc_count(&p->in[4]), v = p->in[1].dims[0];
+    const int64_t n = lathe_desc_count(&p->in[4]), v = common_tokens(p);
     double *logp = malloc(4 * (size_t)v * sizeof *logp);
     double *logq = logp + v, *g = logq + v, *slope = g + v;
     for (int64_t r = 0; logp != NULL && r < n; r++) {
@@ -173,6 +177,10 @@ static const lathe_op_case cases[] = {
                     "f32[3]", 160, 8, .alpha = 0.5, .beta = 0.3, .softcap = 2.0f, .scale = 3.0f),
     LATHE_CASE_WITH("c[3,8] c[130,8] f32[3,8] f32[130,8] i32[3]:t130 - - - f32[3,2] f32[130,2]",
                     "f32[3]", 160, 8, .alpha = 0.5, .scale = 3.0f),
+    LATHE_CASE_WITH("c[13,9] c[37,9] c[13,5] c[70,5] i32[13]:T37", "f32[13]", 96, 8, .alpha = 1.0,
+                    .chunk_rows = 4),
+    LATHE_CASE_WITH("c[13,9] c[600,9] f32[13,5] f32[37,5] i32[13]:T37 c[13,3] c[600,3] f32[600]",
+                    "f32[13]", 96, 8, .alpha = 2.0, .beta = 0.3, .chunk_rows = 4),
     LATHE_LAST_CASE,
 };
 
@@ -194,6 +202,14 @@ static const lathe_op_case bwd_cases[] = {
                     .scale = 3.0f),
     LATHE_CASE_WITH("c[13,9] c[37,9] c[13,5] c[37,5] i32[13]:T37 f32[13] - - - c[13,2] c[37,2]",
                     "f32[13] c[13,9] f32[37,9]", 96, 8, .alpha = 1.0, .chunk_rows = 4),
+    LATHE_CASE_WITH("c[13,9] c[37,9] c[13,5] c[70,5] i32[13]:T37 f32[13]",
+                    "f32[13] c[13,9] f32[37,9]", 96, 8, .alpha = 2.0, .beta = 1.0, .chunk_rows = 4),
+    LATHE_CASE_WITH("c[13,9] c[600,9] f32[13,5] f32[37,5] i32[13]:T37 f32[13]",
+                    "f32[13] c[13,9] f32[600,9]", 96, 8, .alpha = 1.0, .chunk_rows = 4),
+    LATHE_CASE_WITH("c[13,9] c[600,9] c[13,5] c[37,5] i32[13]:T37 f32[13] c[13,3] c[600,3] "
+                    "f32[600]",
+                    "f32[13] c[13,9] f32[600,3] c[13,3] f32[600]", 96, 8, .alpha = 1.5, .beta = 0.3,
+                    .softcap = 2.0f, .scale = 3.0f, .chunk_rows = 4),
     LATHE_LAST_CASE,
 };
 

@@ -7,21 +7,27 @@
 
 enum { LONGEST = 100, MOST_PROMPTS = 24 };
 
-/* How a run is opened; draft, adapter NULL: none. */
+/* How a run is opened; draft, adapter NULL: none. Models are folders of MODELS, or paths. */
 typedef struct opening {
     const char *model, *draft, *precision;
     int where, batch, cache_tokens, draft_tokens;
     const char *adapter; /* a folder of tests/golden/data/adapters */
 } opening;
 
+static const char *root_of(const char *model)
+{
+    return model[0] == '/' ? "" : MODELS;
+}
+
 static lathe_run *open_with(opening o)
 {
     settings s = {.n = 0};
     set_where(&s, o.where);
-    set(&s, "model.path=%s%s", MODELS, o.model);
+    set(&s, "model.path=%s%s", root_of(o.model), o.model);
     if (o.adapter)
         set(&s, "model.adapter=" LATHE_TEST_DATA "/golden/data/adapters/%s", o.adapter);
-    set(&s, "tokenizer.path=bytes");
+    if (o.model[0] != '/')
+        set(&s, "tokenizer.path=bytes");
     set(&s, "data.seq_len=64");
     set(&s, "train.precision=%s", o.precision);
     set(&s, "train.threads=1");
@@ -29,7 +35,7 @@ static lathe_run *open_with(opening o)
     set(&s, "generate.batch=%d", o.batch);
     set(&s, "generate.cache_tokens=%d", o.cache_tokens);
     if (o.draft)
-        set(&s, "generate.draft=%s%s", MODELS, o.draft);
+        set(&s, "generate.draft=%s%s", root_of(o.draft), o.draft);
     set(&s, "generate.draft_tokens=%d", o.draft_tokens ? o.draft_tokens : 4);
     return open_run(o.draft ? LATHE_OPEN_INFER : LATHE_OPEN_BATCHES, s.list);
 }

@@ -108,14 +108,16 @@ typedef struct making {
     int64_t file_bytes;
 } making;
 
-__attribute__((unused)) static lathe_status store_status(settings *s, const char *to,
-                                                         const making *how, lathe_stored *out)
+/* teacher: path of the teacher's folder */
+__attribute__((unused)) static lathe_status store_status_of(settings *s, const char *teacher,
+                                                            const char *to, const making *how,
+                                                            lathe_stored *out)
 {
     lathe_override list[MAX_SETTINGS];
     lathe_run *run = NULL;
     const lathe_storing storing = {
         .dir = in_folder(to), .is_f16 = how->is_f16, .file_bytes = how->file_bytes};
-    set(s, "teacher.path=%s", in_folder("teacher/step-00000001"));
+    set(s, "teacher.path=%s", teacher);
     const int n = split(s->list, list);
     lathe_status status = lathe_run_open_logprobs(
         NULL, list, n, how->k, how->temperature > 0.0 ? how->temperature : 1.0, &run);
@@ -123,6 +125,12 @@ __attribute__((unused)) static lathe_status store_status(settings *s, const char
         status = lathe__logprobs_store(run, &storing, out);
     lathe_run_close(run);
     return status;
+}
+
+__attribute__((unused)) static lathe_status store_status(settings *s, const char *to,
+                                                         const making *how, lathe_stored *out)
+{
+    return store_status_of(s, in_folder("teacher/step-00000001"), to, how, out);
 }
 
 __attribute__((unused)) static lathe_stored store(const char *to, const making *how)

@@ -4,6 +4,7 @@
 #include "run/teacher.h"
 #include "small_run.h"
 #include "support/golden_folders.h"
+#include "support/padded_models.h"
 
 enum { B = 2, T = 19 };
 
@@ -41,14 +42,17 @@ static void check_gradients(const lathe_run *run, const lathe_safetensors *golde
     cr_expect_eq(n_seen, expected);
 }
 
-static void check_variant(const char *variant, const char *const *stage)
+/* `file`: the golden in data/; `model`, `teacher`: paths of folders. */
+static void check_models(const char *file, const char *model, const char *teacher,
+                         const char *variant, const char *const *stage)
 {
     settings s = {.n = 0};
     int32_t targets[B * T];
     lathe_safetensors *golden = NULL;
     lathe_forward_result f = {.size = sizeof f};
-    set(&s, "model.path=" MODELS "llama_tied");
-    set(&s, "teacher.path=" MODELS "qwen2");
+    char path[512];
+    set(&s, "model.path=%s", model);
+    set(&s, "teacher.path=%s", teacher);
     set(&s, "stage.name=distill");
     set_all(&s, stage);
     set(&s, "data.seq_len=%d", T);
@@ -56,7 +60,8 @@ static void check_variant(const char *variant, const char *const *stage)
     set(&s, "train.precision=fp32");
     set(&s, "train.head_chunk_rows=7");
     set(&s, "train.max_steps=10");
-    OK(lathe_safetensors_open(LATHE_TEST_DATA "/golden/data/distill.safetensors", &golden));
+    (void)snprintf(path, sizeof path, PADDED_DATA "%s", file);
+    OK(lathe_safetensors_open(path, &golden));
     const int32_t *ids = lathe_safetensors_find(golden, "input_ids")->data;
     const int32_t *mask = lathe_safetensors_find(golden, "mask")->data;
     double n = 0.0;
@@ -82,24 +87,47 @@ static void check_variant(const char *variant, const char *const *stage)
     lathe_safetensors_close(golden);
 }
 
+static void check_variant(const char *variant, const char *const *stage)
+{
+    check_models("distill.safetensors", MODELS "llama_tied", MODELS "qwen2", variant, stage);
+}
+
+static const char *const forward[] = {"stage.alpha=0.3", "stage.temperature=2", NULL};
+static const char *const reverse[] = {"stage.alpha=0.0", "stage.temperature=1.5",
+                                      "stage.divergence=reverse", NULL};
+static const char *const jsd[] = {"stage.alpha=0.5", "stage.divergence=jsd", "stage.beta=0.3",
+                                  NULL};
+
 Test(distill, forward_divergence_and_its_gradients_are_those_of_pytorch)
 {
-    static const char *const stage[] = {"stage.alpha=0.3", "stage.temperature=2", NULL};
-    check_variant("forward", stage);
+    check_variant("forward", forward);
 }
 
 Test(distill, reverse_divergence_and_its_gradients_are_those_of_pytorch)
 {
-    static const char *const stage[] = {"stage.alpha=0.0", "stage.temperature=1.5",
-                                        "stage.divergence=reverse", NULL};
-    check_variant("reverse", stage);
+    check_variant("reverse", reverse);
 }
 
 Test(distill, jensen_shannon_divergence_and_its_gradients_are_those_of_pytorch)
 {
-    static const char *const stage[] = {"stage.alpha=0.5", "stage.divergence=jsd", "stage.beta=0.3",
-                                        NULL};
-    check_variant("jsd", stage);
+    check_variant("jsd", jsd);
+}
+
+/* One tokenizer, and embeddings of 128 rows in the model, 150 or 100 in the teacher. */
+Test(distill, a_teacher_with_another_number_of_rows_is_that_of_pytorch)
+{
+    static const char *const teachers[] = {"more", "fewer"};
+    static const char *const *const stages[] = {forward, reverse, jsd};
+    static const char *const names[] = {"forward", "reverse", "jsd"};
+    char padded[] = "/tmp/lathe_padded_XXXXXX", model[64], teacher[64], variant[64];
+    padded_models_make(padded, "llama_tied");
+    (void)snprintf(model, sizeof model, "%s/model", padded);
+    for (int i = 0; i < 6; i++) {
+        (void)snprintf(teacher, sizeof teacher, "%s/%s", padded, teachers[i / 3]);
+        (void)snprintf(variant, sizeof variant, "%s.%s", names[i % 3], teachers[i / 3]);
+        check_models("distill_padded.safetensors", model, teacher, variant, stages[i % 3]);
+    }
+    (void)lathe_dir_remove(padded);
 }
 
 /* ---- runs ---- */

@@ -14,21 +14,25 @@ typedef struct model_case {
     lathe_run_batch batch;
 } model_case;
 
-static void case_open(model_case *c, const char *name, const char *attention, const char *recompute)
+/* The shape that a run is opened with: that of the batch, or one with room for more rows and longer
+ * ones, in which the batch is padded. */
+typedef struct run_shape {
+    int rows, seq_len;
+} run_shape;
+static const run_shape full = {B, T}, wider = {B + 1, T + 9};
+
+static void case_open(model_case *c, const char *name, const char *attention, const char *recompute,
+                      run_shape shape)
 {
-    char path[512], model[600], backend[64], mode[64];
+    char path[512], model[600], backend[64], mode[64], rows[64], seq_len[64];
     snprintf(path, sizeof path, "%s%s/golden.safetensors", MODELS, name);
     snprintf(model, sizeof model, "model.path=%s%s", MODELS, name);
     snprintf(backend, sizeof backend, "attention.name=%s", attention);
     snprintf(mode, sizeof mode, "train.recompute=%s", recompute);
-    const char *const settings[] = {model,
-                                    backend,
-                                    mode,
-                                    "data.seq_len=23",
-                                    "train.micro_batch_size=2",
-                                    "train.precision=fp32",
-                                    "train.max_steps=10",
-                                    NULL};
+    snprintf(rows, sizeof rows, "train.micro_batch_size=%d", shape.rows);
+    snprintf(seq_len, sizeof seq_len, "data.seq_len=%d", shape.seq_len);
+    const char *const settings[] = {
+        model, backend, mode, seq_len, rows, "train.precision=fp32", "train.max_steps=10", NULL};
     OK(lathe_safetensors_open(path, &c->golden));
     c->run = open_run(LATHE_OPEN_BATCHES, settings);
     const int32_t *ids = lathe_safetensors_find(c->golden, "input_ids")->data;
@@ -75,11 +79,12 @@ static void check_gradients(const model_case *c)
     }
 }
 
-static void check_training(const char *family, const char *attention, const char *recompute)
+static void check_training(const char *family, const char *attention, const char *recompute,
+                           run_shape shape)
 {
     model_case c;
     lathe_forward_result f = {.size = (uint32_t)sizeof f};
-    case_open(&c, family, attention, recompute);
+    case_open(&c, family, attention, recompute, shape);
     OK(lathe_forward(c.run, &c.batch, LATHE_FORWARD_TRAIN, &f));
     cr_assert_eq(f.count, (double)N_TARGETS);
     const double want = (double)*golden_tensor(&c, "loss");
@@ -100,41 +105,58 @@ static void check_training(const char *family, const char *attention, const char
     case_close(&c);
 }
 
-static void check_logits(const char *family)
+static void check_logits_in(const char *family, run_shape shape)
 {
     model_case c;
     lathe_forward_result f = {.size = (uint32_t)sizeof f};
-    case_open(&c, family, "auto", "none");
+    case_open(&c, family, "auto", "none", shape);
     OK(lathe_forward(c.run, &c.batch, LATHE_FORWARD_LOGITS, &f));
     compare(family, f.logits, golden_tensor(&c, "logits"), B * T * f.vocab_size, 2e-5);
     case_close(&c);
 }
 
-static void check_logprobs(const char *family)
+static void check_logprobs_in(const char *family, run_shape shape)
 {
     model_case c;
     float logprobs[B * T];
-    case_open(&c, family, "auto", "none");
+    case_open(&c, family, "auto", "none", shape);
     OK(lathe_logprobs(c.run, &c.batch, logprobs));
     compare(family, logprobs, golden_tensor(&c, "logprobs"), B * T, 2e-5);
     case_close(&c);
 }
 
+static void check_logits(const char *family)
+{
+    check_logits_in(family, full);
+}
+
+static void check_logprobs(const char *family)
+{
+    check_logprobs_in(family, full);
+}
+
 static void check_gradients_of(const char *family)
 {
-    check_training(family, "auto", "none");
+    check_training(family, "auto", "none", full);
+}
+
+static void check_short_rows(const char *family)
+{
+    check_logits_in(family, wider);
+    check_logprobs_in(family, wider);
+    check_training(family, "auto", "none", wider);
 }
 
 static void check_reference_attention(const char *family)
 {
-    check_training(family, "reference", "none");
+    check_training(family, "reference", "none", full);
 }
 
 static void check_recompute(const char *family)
 {
     static const char *const modes[] = {"layer", "attention", "mlp", "pointwise"};
     for (size_t m = 0; m < 4; m++)
-        check_training(family, "auto", modes[m]);
+        check_training(family, "auto", modes[m], full);
 }
 
 static void each_family(void (*check)(const char *family))
@@ -168,4 +190,9 @@ Test(golden_models, gradients_agree_with_the_reference_attention)
 Test(golden_models, gradients_agree_in_every_recompute_mode)
 {
     each_family(check_recompute);
+}
+
+Test(golden_models, short_rows_of_a_wider_run_agree_with_transformers)
+{
+    each_family(check_short_rows);
 }

@@ -42,13 +42,14 @@ Test(stored_refusals, of_other_data_is_refused)
 
 Test(stored_refusals, of_another_tokenizer_or_vocabulary_is_refused)
 {
-    static const char *const vocabulary[] = {"vocabulary of 320", "the model one of 384", NULL};
+    static const char *const vocabulary[] = {"made of the first 320 tokens", "the model has 300",
+                                             NULL};
     static const char *const tokenizer[] = {"made with another tokenizer", NULL};
     settings s = {.n = 0}, t = {.n = 0};
     make_teacher();
     (void)store_k("stored", 4);
     set_stored(&s);
-    set(&s, "model.vocab_size=384");
+    set(&s, "model.vocab_size=300");
     expect_refused(&s, vocabulary);
     set_stored(&t);
     for (int i = 0; i < t.n; i++)

@@ -1,6 +1,7 @@
 /* The stored teacher: what lathe logprobs makes, the loss against the teacher itself, packing,
  * resuming, interrupted calls, a device with memory of its own. */
 #include "stored_case.h"
+#include "support/padded_models.h"
 
 TestSuite(stored_teacher, .init = setup, .fini = teardown);
 
@@ -43,6 +44,59 @@ Test(stored_teacher, of_the_whole_vocabulary_gives_the_other_divergences_of_the_
 {
     static const char *const reverse[] = {"stage.divergence=reverse", NULL};
     whole_vocabulary(reverse, 1.0);
+}
+
+/* Stores all tokens that the model and a teacher of another number of rows have, of one tokenizer,
+ * without a rest, and compares with the teacher in the run. */
+static void check_padded(const char *padded, const char *teacher, int n_common)
+{
+    lathe_stored made;
+    settings of_teacher = {.n = 0}, stored = {.n = 0}, storing = {.n = 0};
+    settings *const all[] = {&of_teacher, &stored, &storing};
+    const making how = {.k = n_common};
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/%s", padded, teacher);
+    for (int i = 0; i < 3; i++) {
+        set_run(all[i], "distill", "a");
+        set(all[i], "tokenizer.path=");
+        set(all[i], "model.path=%s/model", padded);
+    }
+    OK(store_status_of(&storing, path, "padded", &how, &made));
+    set(&of_teacher, "teacher.path=%s", path);
+    set(&stored, "teacher.stored=%s", in_folder("padded"));
+    set(&stored, "stage.add_tail=false");
+    outcome want = first_batches(&of_teacher, 5), got = first_batches(&stored, 5);
+    cr_expect_gt(want.divergence, 0.0);
+    if (n_common ==
+        128) /* else the rows that the teacher lacks are in the policy's softmax alone */
+        expect_close(&got, &want);
+    free(want.gradient);
+    free(got.gradient);
+}
+
+Test(stored_teacher, of_a_teacher_with_other_rows_has_the_tokens_that_both_have)
+{
+    char padded[] = "/tmp/lathe_padded_XXXXXX";
+    padded_models_make(padded, "llama_tied");
+    write_examples("train.jsonl", 16);
+    check_padded(padded, "more", 128);
+    OK(lathe_dir_remove(in_folder("padded")));
+    check_padded(padded, "fewer", 100);
+    (void)lathe_dir_remove(padded);
+}
+
+/* A model with more rows than the stored tokens takes them. */
+Test(stored_teacher, of_fewer_rows_than_the_model_is_taken)
+{
+    settings s = {.n = 0};
+    make_teacher();
+    (void)store_k("stored", 8);
+    set_student(&s, "a");
+    set(&s, "model.vocab_size=384");
+    set(&s, "teacher.stored=%s", in_folder("stored"));
+    outcome got = first_batches(&s, 2);
+    cr_expect_gt(got.divergence, 0.0);
+    free(got.gradient);
 }
 
 Test(stored_teacher, of_the_whole_vocabulary_alone_takes_any_temperature)
