@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "chat/answer_prompt.h"
+#include "dialog/answer_prompt.h"
 #include "run/run_state.h"
 #include "textcmd/tokenizer_open.h"
 

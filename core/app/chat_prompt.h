@@ -21,7 +21,7 @@ lathe_status lathe_app_chat_load(const char *file, json_t **out);
 lathe_status lathe_app_chat_template(lathe_run *run, const char *place,
                                      const lathe_chat_template **out);
 
-/** The tokens of the conversation `row` up to where the answer begins (chat/answer_prompt.h).
+/** The tokens of the conversation `row` up to where the answer begins (dialog/answer_prompt.h).
  *  place: file and line, for messages. */
 lathe_status lathe_app_chat_prompt(const lathe_chat_template *chat, const char *place, json_t *row,
                                    lathe_encoder *encoder, lathe_ids *out);

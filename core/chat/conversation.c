@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/output_file.h"
-#include "chat/answer_prompt.h"
+#include "dialog/answer_prompt.h"
 #include "generate/generator.h"
 #include "run/named_adapters.h"
 #include "run/run_state.h"

@@ -213,7 +213,7 @@ static lathe_status encode_parts(lathe_record_encoder *e, const lathe_reader *re
                                  const lathe_record *record, int32_t n_full, int64_t bytes[3],
                                  int *ends_with_space, int *is_out, lathe_pieces *p)
 {
-    const lathe_fields *f = &e->fields;
+    lathe_fields *f = &e->fields;
     lathe_chat_lists_facts facts = {0};
     span prompt, full[2];
     *ends_with_space = *is_out = 0;
@@ -361,7 +361,7 @@ static lathe_status is_left_out(lathe_record_encoder *e, const lathe_record *rec
     if (f->is_chat == LATHE_FIELDS_CHAT && rows != LATHE_ROWS_PROMPTS &&
         rows != LATHE_ROWS_UNPAIRED) {
         LATHE_TRY(lathe_chat_encode(e->job->dataset, &e->job->sources->list[record->file],
-                                    lathe_record_at(e->job->sources, record), f->row, f->n_row,
+                                    lathe_record_at(e->job->sources, record), &e->fields,
                                     e->job->tok, e->enc, &e->chat));
         const int is_empty = is_masked ? e->chat.n_learnt == 0 : e->chat.ids.n == 0;
         if (is_empty && !e->chat.unwritten.empty_answer)

@@ -11,7 +11,7 @@
 #include "records/dataset.h"
 #include "records/reader.h"
 
-#define LATHE_SHARD_VERSION 9
+#define LATHE_SHARD_VERSION 10
 #define LATHE_SHARD_CHUNK 4096 /* number of ids written at once */
 
 /** A line of a dataset's source files: the number of the file, and the line in it, or the number of

@@ -7,18 +7,24 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "dialog/answer_prompt.h"
 #include "dialog/chat_record.h"
 #include "records/chat_alpaca.h"
 #include "records/chat_messages.h"
+#include "records/row_kind.h"
 #include "template/chat_template.h"
 
-/* The record that is tokenised. */
+/* The record that is tokenised. Its lists are owned, because encode() puts other messages into the
+ * record, in which any of its columns may have the name "messages". */
 typedef struct source {
     const lathe_reader *reader;
-    const lathe_fields *fields;
+    lathe_fields *fields;
     lathe_encoder *encoder;
     json_t *row;
-    char place[640]; /* "a.jsonl:3" */
+    json_t *talk;                  /* the conversation; NULL: the record has none */
+    json_t *list[LATHE_N_COLUMNS]; /* of each column; NULL: the record lacks it */
+    const char *prompt_text;       /* a prompt that is a text; NULL: it is a list, or missing */
+    char place[640];               /* "a.jsonl:3" */
     lathe_chat_lists_facts *facts;
 } source;
 
@@ -32,48 +38,79 @@ static const char *field_of(const source *s, int32_t column)
                                          : lathe_column_name(column);
 }
 
-/* The list of a column; NULL if the record lacks it or it is null. */
-static lathe_status list_of(const source *s, int32_t column, json_t **out)
+/* A list of one message of this role. */
+static json_t *list_of_text(const char *role, json_t *text)
+{
+    return json_pack("[{s:s, s:O}]", "role", role, "content", text);
+}
+
+static lathe_status not_a_list(const source *s, const char *field)
+{
+    return lathe_error(LATHE_E_CONFIG,
+                       "%s: column \"%s\" is not a list of messages, but another column is; give "
+                       "all of them as text, or all of them as messages",
+                       s->place, field);
+}
+
+/* Takes the list of a column; leaves NULL if the record lacks it or it is null. A text is the
+ * assistant's message; a prompt as text is kept for find_prompt. */
+static lathe_status take_list(source *s, int32_t column)
 {
     const char *field = field_of(s, column);
-    json_t *x = json_object_get(s->row, field);
-    *out = NULL;
+    json_t *x = json_object_get(s->row, field), **out = &s->list[column];
+    if (s->reader->layouts.is_format[column])
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: format.%s makes a text, but another column is a list of messages; "
+                           "take the format out, and name a column in columns.%s",
+                           s->place, lathe_column_name(column), lathe_column_name(column));
     if (!x || json_is_null(x))
         return LATHE_OK;
-    if (json_is_object(x)) { /* a single message */
-        x = json_pack("[O]", x);
-        if (!x || json_object_set_new(s->row, field, x) != 0)
-            return lathe_error(LATHE_E_NOMEM, "%s: messages of a record", s->place);
-    }
-    if (!json_is_array(x))
-        return lathe_error(
-            LATHE_E_CONFIG,
-            "%s: column \"%s\" is not a list of messages, but another column is; give "
-            "all of them as text, or all of them as messages",
-            s->place, field);
-    *out = x;
-    return lathe_chat_messages_read(s->place, x);
-}
-
-/* Finds the list of the prompt. In sharegpt records without a prompt it is the conversation. */
-static lathe_status find_prompt(const source *s, json_t **out)
-{
-    LATHE_TRY(list_of(s, LATHE_COLUMN_PROMPT, out));
-    json_t *talk = json_object_get(s->row, LATHE_SHAREGPT_FIELD);
-    if (*out || !json_is_array(talk) || s->reader->dataset->messages)
+    lathe_record_use(&s->fields->uses, field);
+    if (json_is_string(x) && column == LATHE_COLUMN_PROMPT) {
+        s->prompt_text = json_string_value(x);
         return LATHE_OK;
-    *out = talk;
-    LATHE_TRY(lathe_chat_messages_read(s->place, talk));
-    return lathe_chat_messages_add_system(s->place, s->row, talk);
+    }
+    if (!json_is_object(x) && !json_is_array(x) && !json_is_string(x))
+        return not_a_list(s, field);
+    *out = json_is_object(x)   ? json_pack("[O]", x) /* a single message */
+           : json_is_string(x) ? list_of_text("assistant", x)
+                               : json_incref(x);
+    if (!*out)
+        return lathe_error(LATHE_E_NOMEM, "%s: messages of a record", s->place);
+    return lathe_chat_messages_read(s->place, *out);
 }
 
-static lathe_status need_list(const source *s, int32_t column, json_t **out)
+/* Whether a column of the rows is read from the field. */
+static int is_column(const source *s, const char *field)
 {
-    LATHE_TRY(list_of(s, column, out));
-    if (*out && json_array_size(*out) > 0)
+    for (int32_t c = 0; c < LATHE_N_COLUMNS; c++)
+        if (s->reader->layouts.need[c] != LATHE_COLUMN_UNUSED && strcmp(field_of(s, c), field) == 0)
+            return 1;
+    return 0;
+}
+
+/* Takes the conversation of a record whose columns are lists: it is the prompt where no column is.
+ */
+static lathe_status take_talk(source *s)
+{
+    const lathe_dataset *dataset = s->reader->dataset;
+    const int is_chat = s->fields->is_chat == LATHE_FIELDS_CHAT;
+    const char *field = lathe_chat_talk_field(dataset, s->row);
+    if (!is_chat && (!field || is_column(s, field)))
+        return LATHE_OK;
+    LATHE_TRY(lathe_chat_take_talk(dataset, s->place, s->row, &s->fields->uses, &s->talk));
+    if (s->talk && is_chat)
+        s->list[LATHE_COLUMN_PROMPT] = json_incref(s->talk);
+    return LATHE_OK;
+}
+
+static lathe_status check_list(const source *s, int32_t column)
+{
+    const json_t *list = s->list[column];
+    if (json_array_size(list) > 0)
         return LATHE_OK;
     return lathe_error(LATHE_E_CONFIG, "%s: column \"%s\" %s; expected a list of messages",
-                       s->place, field_of(s, column), *out ? "is an empty list" : "is missing");
+                       s->place, field_of(s, column), list ? "is an empty list" : "is missing");
 }
 
 /* The number of messages that both lists begin with. The last message of the shorter list never
@@ -87,11 +124,25 @@ static size_t common_messages(json_t *a, json_t *b)
     return i;
 }
 
-static int is_question(const json_t *message)
+static int has_role(const json_t *message, const char *name)
 {
     const char *role = json_string_value(json_object_get(message, "role"));
-    return role && (strcmp(role, "user") == 0 || strcmp(role, "system") == 0 ||
-                    strcmp(role, "developer") == 0);
+    return role && strcmp(role, name) == 0;
+}
+
+static int is_instruction(const json_t *message)
+{
+    return has_role(message, "system") || has_role(message, "developer");
+}
+
+static int is_assistant(const json_t *message)
+{
+    return has_role(message, "assistant");
+}
+
+static int is_question(const json_t *message)
+{
+    return has_role(message, "user") || is_instruction(message);
 }
 
 /* Whether message n, the first in which the lists differ, belongs to a prompt. */
@@ -114,22 +165,28 @@ static json_t *join(json_t *before, json_t *list, size_t first, size_t end)
     return NULL;
 }
 
+enum { A_PROMPT = -1, A_BEGUN_ANSWER = -2 };
+
 /* Renders and encodes a list of messages, which this call frees. first_learnt: number of the first
- * message that may be learnt, from 0; -1: the list is a prompt, and the generation prompt follows.
- */
-static lathe_status encode(const source *s, json_t *messages, int64_t first_learnt, lathe_ids *out,
+ * message that may be learnt, from 0; A_PROMPT: the generation prompt follows the list;
+ * A_BEGUN_ANSWER: the model continues the last message. */
+static lathe_status encode(source *s, json_t *messages, int64_t first_learnt, lathe_ids *out,
                            int64_t *out_bytes)
 {
     const lathe_dataset *dataset = s->reader->dataset;
     lathe_rendering text = {0};
     lathe_chat what;
     json_t *owned = NULL;
+    int64_t end = 0;
     if (!messages || json_object_set_new(s->row, "messages", messages) != 0)
         return lathe_error(LATHE_E_NOMEM, "%s: messages of a record", s->place);
     lathe_status status = lathe_chat_from_row(s->place, s->row, &what, &owned);
-    what.add_generation_prompt = first_learnt < 0;
+    what.add_generation_prompt = first_learnt == A_PROMPT;
     if (status == LATHE_OK) {
         status = lathe_chat_render(dataset->chat, &what, &text);
+        end = text.bytes;
+        if (status == LATHE_OK && first_learnt == A_BEGUN_ANSWER)
+            status = lathe_chat_answer_end(&what, &text, &end);
         if (status != LATHE_OK)
             status = lathe_error_context(status, "%s", s->place);
     }
@@ -139,8 +196,8 @@ static lathe_status encode(const source *s, json_t *messages, int64_t first_lear
                                            first_learnt < 0 ? SIZE_MAX : (size_t)first_learnt,
                                            &s->facts->unwritten);
     if (status == LATHE_OK)
-        status = lathe_chat_encode_text(s->encoder, &text, text.bytes, out);
-    *out_bytes = text.bytes;
+        status = lathe_chat_encode_text(s->encoder, &text, end, out);
+    *out_bytes = end;
     lathe_rendering_fini(&text);
     json_decref(owned);
     return status;
@@ -165,12 +222,6 @@ static lathe_status take_ids(const source *s, json_t *list, int64_t vocab_size, 
         out->data[out->n++] = (int32_t)id;
     }
     return LATHE_OK;
-}
-
-static int is_assistant(json_t *message)
-{
-    const char *role = json_string_value(json_object_get(message, "role"));
-    return role && strcmp(role, "assistant") == 0;
 }
 
 /* Finds the end of a prompt's messages: the answers at the end are not part of it. */
@@ -198,29 +249,31 @@ static lathe_status need_template(const source *s, int32_t column)
                        dataset->no_chat ? dataset->no_chat : "the dataset has none");
 }
 
-static lathe_status encode_prompt(const source *s, int64_t vocab_size, lathe_ids *prompt,
-                                  int64_t *bytes)
+/* A prompt alone. The answers at the end of a conversation are not part of it; one at the end of
+ * the column prompt is begun, and the model continues it, as TRL's trainers do. */
+static lathe_status encode_prompt(source *s, int64_t vocab_size, lathe_ids *prompt, int64_t *bytes)
 {
-    json_t *list;
     size_t n;
-    LATHE_TRY(find_prompt(s, &list));
-    if (json_array_size(list) == 0)
-        LATHE_TRY(need_list(s, LATHE_COLUMN_PROMPT, &list));
+    LATHE_TRY(check_list(s, LATHE_COLUMN_PROMPT));
+    json_t *list = s->list[LATHE_COLUMN_PROMPT];
     bytes[0] = 0;
     if (json_is_number(json_array_get(list, 0)))
         return take_ids(s, list, vocab_size, prompt);
     LATHE_TRY(need_template(s, LATHE_COLUMN_PROMPT));
     LATHE_TRY(prompt_end(s, list, &n));
-    return encode(s, join(NULL, list, 0, n), -1, prompt, bytes);
+    const size_t all = json_array_size(list);
+    if (s->fields->is_chat == LATHE_FIELDS_CHAT || n == all || !lathe_chat_answer_begun(list))
+        return encode(s, join(NULL, list, 0, n), A_PROMPT, prompt, bytes);
+    s->facts->is_begun = 1;
+    return encode(s, join(NULL, list, 0, all), A_BEGUN_ANSWER, prompt, bytes);
 }
 
 /* A conversation of an unpaired example: its last answers are the completion. */
-static lathe_status encode_talk(const source *s, lathe_ids *prompt, lathe_ids *full, int64_t *bytes)
+static lathe_status encode_talk(source *s, lathe_ids *prompt, lathe_ids *full, int64_t *bytes)
 {
-    json_t *talk = NULL;
+    json_t *talk = s->list[LATHE_COLUMN_PROMPT];
     size_t n = 0;
     LATHE_TRY(need_template(s, LATHE_COLUMN_PROMPT));
-    LATHE_TRY(find_prompt(s, &talk));
     LATHE_TRY(prompt_end(s, talk, &n));
     const size_t all = json_array_size(talk);
     if (n == all)
@@ -228,13 +281,10 @@ static lathe_status encode_talk(const source *s, lathe_ids *prompt, lathe_ids *f
                            "%s: \"%s\" ends without an answer; expected a message of the assistant "
                            "at its end, which is the completion",
                            s->place, field_of(s, LATHE_COLUMN_PROMPT));
-    json_incref(talk); /* encode() replaces the record's messages */
-    lathe_status status = encode(s, join(NULL, talk, 0, n), -1, prompt, &bytes[0]);
-    if (status == LATHE_OK)
-        status = encode(s, join(NULL, talk, 0, all), (int64_t)n, full, &bytes[1]);
-    json_decref(talk);
+    LATHE_TRY(encode(s, join(NULL, talk, 0, n), A_PROMPT, prompt, &bytes[0]));
+    LATHE_TRY(encode(s, join(NULL, talk, 0, all), (int64_t)n, full, &bytes[1]));
     bytes[1] = bytes[1] > bytes[0] ? bytes[1] - bytes[0] : 0;
-    return status;
+    return LATHE_OK;
 }
 
 /* Refuses a completion that begins with a question, beside a prompt of its own. */
@@ -251,58 +301,178 @@ static lathe_status need_answer(const source *s, int32_t column, json_t *list)
                        field_of(s, LATHE_COLUMN_PROMPT));
 }
 
-static lathe_status encode_all(const source *s, int32_t n_full, lathe_ids *prompt, lathe_ids *full,
-                               int64_t *bytes)
+/* Whether the list begins with all messages of the prompt, and has more of them. */
+static int begins_with(const json_t *list, const json_t *prompt)
 {
-    static const int32_t columns[2][2] = {{LATHE_COLUMN_COMPLETION, LATHE_COLUMN_COMPLETION},
-                                          {LATHE_COLUMN_CHOSEN, LATHE_COLUMN_REJECTED}};
-    const int32_t n_lists = n_full == 2 ? 2 : 1, *const own = columns[n_lists - 1];
-    json_t *before = NULL, *list[2] = {NULL, NULL};
-    if (s->fields->is_chat == LATHE_FIELDS_CHAT)
-        return encode_talk(s, prompt, full, bytes);
-    LATHE_TRY(need_template(s, own[0]));
-    LATHE_TRY(find_prompt(s, &before));
+    const size_t n = json_array_size(prompt);
+    for (size_t i = 0; i < n; i++)
+        if (!json_equal(json_array_get(list, i), json_array_get(prompt, i)))
+            return 0;
+    return n > 0 && json_array_size(list) > n;
+}
+
+/* Takes the prompt off a list that is a whole conversation. */
+static lathe_status drop_prompt(source *s, int32_t column, const json_t *prompt)
+{
+    json_t *list = s->list[column];
+    if (!begins_with(list, prompt))
+        return need_answer(s, column, list);
+    s->list[column] = join(NULL, list, json_array_size(prompt), json_array_size(list));
+    json_decref(list);
+    return s->list[column] ? LATHE_OK
+                           : lathe_error(LATHE_E_NOMEM, "%s: messages of a record", s->place);
+}
+
+/* Whether one of the first n messages has this text. */
+static int has_text(const json_t *list, size_t n, const char *text)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *content =
+            json_string_value(json_object_get(json_array_get(list, i), "content"));
+        if (content && strcmp(content, text) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* Refuses a pair whose prompt asks nothing: it would compare answers to no question. */
+static lathe_status need_user(const source *s, const json_t *prompt)
+{
+    const json_t *message;
+    size_t i;
+    json_array_foreach(prompt, i, message) if (!is_assistant(message) &&
+                                               !is_instruction(message)) return LATHE_OK;
+    return lathe_error(LATHE_E_CONFIG,
+                       "%s: no message of the user is before the answers in \"%s\" and \"%s\", so "
+                       "the pair has no question; give the record a list \"%s\", name it in "
+                       "columns.prompt, or begin both lists with the question",
+                       s->place, field_of(s, LATHE_COLUMN_CHOSEN),
+                       field_of(s, LATHE_COLUMN_REJECTED), field_of(s, LATHE_COLUMN_PROMPT));
+}
+
+/* A conversation that ends with one of the answers of the pair is the prompt without it. */
+static json_t *talk_before(const source *s, const int32_t *own, int32_t n_lists)
+{
+    const size_t n = json_array_size(s->talk);
     for (int32_t k = 0; k < n_lists; k++)
-        LATHE_TRY(need_list(s, own[k], &list[k]));
-    for (int32_t k = 0; before && k < n_lists; k++)
-        LATHE_TRY(need_answer(s, own[k], list[k]));
-    if (!before && n_lists == 1)
+        if (n > 1 && json_array_size(s->list[own[k]]) == 1 &&
+            json_equal(json_array_get(s->talk, n - 1), json_array_get(s->list[own[k]], 0)))
+            return join(NULL, s->talk, 0, n - 1);
+    return json_incref(s->talk);
+}
+
+/* Finds the prompt of whole conversations: what they have in common. */
+static lathe_status find_common_prompt(source *s, const int32_t *own, int32_t n_lists)
+{
+    json_t **prompt = &s->list[LATHE_COLUMN_PROMPT];
+    json_t *first = s->list[own[0]], *second = s->list[own[n_lists - 1]];
+    if (n_lists == 1)
         return lathe_error(LATHE_E_CONFIG,
                            "%s: column \"%s\" is a list of messages and there is no prompt; give "
                            "\"%s\" a list of messages too, or name whole conversations in "
                            "columns.messages",
                            s->place, field_of(s, LATHE_COLUMN_COMPLETION),
                            field_of(s, LATHE_COLUMN_PROMPT));
-    const size_t n = before ? 0 : common_messages(list[0], list[1]);
-    s->facts->prompts_differ = !before && prompts_differ(list[0], list[1], n);
+    const size_t n = common_messages(first, second);
+    s->facts->prompts_differ = prompts_differ(first, second, n);
     if (s->facts->prompts_differ)
         return LATHE_OK;
-    const int64_t first_learnt = (int64_t)(before ? json_array_size(before) : n);
-    LATHE_TRY(encode(s, before ? join(before, NULL, 0, 0) : join(NULL, list[0], 0, n), -1, prompt,
-                     &bytes[0]));
+    if (s->prompt_text && !has_text(first, n, s->prompt_text))
+        lathe_record_unuse(&s->fields->uses, field_of(s, LATHE_COLUMN_PROMPT));
+    if (s->talk && (json_equal(s->talk, first) || json_equal(s->talk, second)))
+        lathe_record_use(&s->fields->uses, lathe_chat_talk_field(s->reader->dataset, s->row));
+    *prompt = join(NULL, first, 0, n);
+    if (!*prompt)
+        return lathe_error(LATHE_E_NOMEM, "%s: messages of a record", s->place);
+    for (int32_t k = 0; k < 2 && n > 0; k++)
+        LATHE_TRY(drop_prompt(s, own[k], *prompt));
+    return need_user(s, *prompt);
+}
+
+/* Finds the prompt, which stands in s->list[PROMPT] then: the column, the conversation beside
+ * answers, or what whole conversations have in common. Removes it from the completions. */
+static lathe_status find_prompt(source *s, const int32_t *own, int32_t n_lists)
+{
+    json_t **prompt = &s->list[LATHE_COLUMN_PROMPT];
+    json_t *first = s->list[own[0]], *second = s->list[own[n_lists - 1]];
+    const int are_whole =
+        is_question(json_array_get(first, 0)) || is_question(json_array_get(second, 0));
+    if (s->prompt_text && (!are_whole || n_lists == 1))
+        return not_a_list(s, field_of(s, LATHE_COLUMN_PROMPT));
+    if (!*prompt && !are_whole && s->talk) {
+        *prompt = talk_before(s, own, n_lists);
+        if (!*prompt)
+            return lathe_error(LATHE_E_NOMEM, "%s: messages of a record", s->place);
+    }
+    if (*prompt)
+        LATHE_TRY(lathe_chat_add_system(s->place, s->row, *prompt, &s->fields->uses));
+    for (int32_t k = 0; k < n_lists; k++)
+        if (is_question(json_array_get(s->list[own[k]], 0)))
+            LATHE_TRY(lathe_chat_add_system(s->place, s->row, s->list[own[k]], &s->fields->uses));
+    if (*prompt) {
+        for (int32_t k = 0; k < n_lists; k++)
+            LATHE_TRY(drop_prompt(s, own[k], *prompt));
+        s->facts->is_begun = is_assistant(json_array_get(*prompt, json_array_size(*prompt) - 1));
+        return n_lists == 2 ? need_user(s, *prompt) : LATHE_OK;
+    }
+    return find_common_prompt(s, own, n_lists);
+}
+
+static lathe_status encode_all(source *s, int32_t n_full, lathe_ids *prompt, lathe_ids *full,
+                               int64_t *bytes)
+{
+    static const int32_t columns[2][2] = {{LATHE_COLUMN_COMPLETION, LATHE_COLUMN_COMPLETION},
+                                          {LATHE_COLUMN_CHOSEN, LATHE_COLUMN_REJECTED}};
+    const int32_t n_lists = n_full == 2 ? 2 : 1, *const own = columns[n_lists - 1];
+    if (s->fields->is_chat == LATHE_FIELDS_CHAT)
+        return encode_talk(s, prompt, full, bytes);
+    LATHE_TRY(need_template(s, own[0]));
     for (int32_t k = 0; k < n_lists; k++) {
-        LATHE_TRY(encode(s, join(before, list[k], 0, json_array_size(list[k])), first_learnt,
-                         &full[k], &bytes[1 + k]));
+        LATHE_TRY(take_list(s, own[k]));
+        LATHE_TRY(check_list(s, own[k]));
+    }
+    LATHE_TRY(find_prompt(s, own, n_lists));
+    if (s->facts->prompts_differ)
+        return LATHE_OK;
+    json_t *before = s->list[LATHE_COLUMN_PROMPT];
+    const int64_t first_learnt = (int64_t)json_array_size(before);
+    LATHE_TRY(encode(s, join(before, NULL, 0, 0), A_PROMPT, prompt, &bytes[0]));
+    for (int32_t k = 0; k < n_lists; k++) {
+        json_t *list = s->list[own[k]];
+        LATHE_TRY(encode(s, join(before, list, 0, json_array_size(list)), first_learnt, &full[k],
+                         &bytes[1 + k]));
         bytes[1 + k] = bytes[1 + k] > bytes[0] ? bytes[1 + k] - bytes[0] : 0;
     }
     return LATHE_OK;
 }
 
+static lathe_status read_row(source *s)
+{
+    if (s->fields->layout == LATHE_LAYOUT_KNOWN)
+        LATHE_TRY(lathe_chat_alpaca_read(s->place, 0, s->row, &s->fields->uses));
+    lathe_chat_use_row(&s->fields->uses);
+    if (s->fields->is_chat != LATHE_FIELDS_CHAT)
+        LATHE_TRY(take_list(s, LATHE_COLUMN_PROMPT));
+    return take_talk(s);
+}
+
 lathe_status lathe_chat_encode_lists(const lathe_reader *reader, const lathe_record *record,
-                                     const lathe_fields *fields, int32_t n_full,
-                                     lathe_encoder *encoder, int64_t vocab_size, lathe_ids *prompt,
-                                     lathe_ids *full, int64_t *bytes, lathe_chat_lists_facts *facts)
+                                     lathe_fields *fields, int32_t n_full, lathe_encoder *encoder,
+                                     int64_t vocab_size, lathe_ids *prompt, lathe_ids *full,
+                                     int64_t *bytes, lathe_chat_lists_facts *facts)
 {
     source s = {.reader = reader, .fields = fields, .encoder = encoder, .facts = facts};
     (void)lathe_source_place_text(&reader->sources->list[record->file],
                                   lathe_record_at(reader->sources, record), s.place,
                                   sizeof s.place);
     LATHE_TRY(lathe_json_load_exact(s.place, fields->row, fields->n_row, 1, &s.row));
-    lathe_status status =
-        fields->layout == LATHE_LAYOUT_KNOWN ? lathe_chat_alpaca_read(s.place, 0, s.row) : LATHE_OK;
+    lathe_status status = read_row(&s);
     if (status == LATHE_OK)
         status = n_full == 0 ? encode_prompt(&s, vocab_size, prompt, bytes)
                              : encode_all(&s, n_full, prompt, full, bytes);
+    for (int32_t c = 0; c < LATHE_N_COLUMNS; c++)
+        json_decref(s.list[c]);
+    json_decref(s.talk);
     json_decref(s.row);
     return status;
 }

@@ -210,24 +210,110 @@ static lathe_status encode(const lathe_chat_template *chat, const char *place, j
     return status;
 }
 
-lathe_status lathe_chat_row_read(const lathe_dataset *dataset, const char *place, json_t *row)
+/* ---- the conversation of a record ---- */
+
+/* Whether a field holds a conversation: a list, a message, or the JSON of a list as a text. */
+static int holds_talk(const json_t *x)
 {
-    json_t *messages = json_object_get(row, lathe_dataset_messages(dataset));
-    const int is_sharegpt = !messages && !dataset->messages;
-    if (is_sharegpt)
-        messages = json_object_get(row, LATHE_SHAREGPT_FIELD);
-    if (is_sharegpt && !messages && json_object_get(row, "instruction"))
-        return lathe_chat_alpaca_read(place, 1, row);
-    if (messages && json_object_set(row, "messages", messages) != 0)
+    const char *text = json_string_value(x);
+    if (text)
+        text += strspn(text, " \t\r\n");
+    return json_array_size(x) > 0 || json_is_object(x) || (text && *text == '[');
+}
+
+const char *lathe_chat_talk_field(const lathe_dataset *dataset, const json_t *row)
+{
+    const char *own = lathe_dataset_messages(dataset);
+    const json_t *x = json_object_get(row, own);
+    if (dataset->messages || holds_talk(x))
+        return x && !json_is_null(x) ? own : NULL;
+    if (holds_talk(json_object_get(row, LATHE_SHAREGPT_FIELD)))
+        return LATHE_SHAREGPT_FIELD;
+    return x && !json_is_null(x) ? own : NULL;
+}
+
+/* Replaces the JSON of a list that is written as a text by the list. */
+static lathe_status read_text_list(const char *place, json_t *row, const char *field, json_t **list)
+{
+    char where[704];
+    json_t *read = NULL;
+    if (!json_is_string(*list))
+        return LATHE_OK;
+    (void)snprintf(where, sizeof where, "%s: column \"%s\"", place, field);
+    LATHE_TRY(lathe_json_load_exact(where, json_string_value(*list),
+                                    (int64_t)json_string_length(*list), 1, &read));
+    *list = read;
+    return json_object_set_new(row, field, read) == 0
+               ? LATHE_OK
+               : lathe_error(LATHE_E_NOMEM, "%s: the messages of a record", place);
+}
+
+lathe_status lathe_chat_take_talk(const lathe_dataset *dataset, const char *place, json_t *row,
+                                  lathe_record_uses *uses, json_t **out)
+{
+    const char *field = lathe_chat_talk_field(dataset, row);
+    json_t *list = field ? json_object_get(row, field) : NULL;
+    *out = NULL;
+    if (!list)
+        return LATHE_OK;
+    LATHE_TRY(read_text_list(place, row, field, &list));
+    lathe_record_use(uses, field);
+    *out = json_is_object(list) ? json_pack("[O]", list) : json_incref(list);
+    if (!*out)
         return lathe_error(LATHE_E_NOMEM, "%s: the messages of a record", place);
-    LATHE_TRY(lathe_chat_messages_read(place, messages));
-    return is_sharegpt ? lathe_chat_messages_add_system(place, row, messages) : LATHE_OK;
+    lathe_status status = lathe_chat_messages_read(place, *out);
+    if (status == LATHE_OK && json_is_array(*out))
+        status = lathe_chat_add_system(place, row, *out, uses);
+    if (status == LATHE_OK)
+        return status;
+    json_decref(*out);
+    *out = NULL;
+    return status;
+}
+
+lathe_status lathe_chat_add_system(const char *place, json_t *row, json_t *messages,
+                                   lathe_record_uses *uses)
+{
+    json_t *system = json_object_get(row, LATHE_SYSTEM_FIELD);
+    const json_t *first = json_array_get(messages, 0);
+    const char *role = json_string_value(json_object_get(first, "role"));
+    if (!json_is_string(system) || json_string_length(system) == 0)
+        return LATHE_OK;
+    const int has_one = role && (strcmp(role, "system") == 0 || strcmp(role, "developer") == 0);
+    if (!has_one || json_equal(json_object_get(first, "content"), system))
+        lathe_record_use(uses, LATHE_SYSTEM_FIELD);
+    if (has_one)
+        return LATHE_OK;
+    json_t *message = json_pack("{s:s, s:O}", "role", "system", "content", system);
+    return message && json_array_insert_new(messages, 0, message) == 0
+               ? LATHE_OK
+               : lathe_error(LATHE_E_NOMEM, "%s: messages of a conversation", place);
+}
+
+void lathe_chat_use_row(lathe_record_uses *uses)
+{
+    static const char *const fields[] = {"tools", "documents", "chat_template_kwargs"};
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        lathe_record_use(uses, fields[i]);
+}
+
+lathe_status lathe_chat_row_read(const lathe_dataset *dataset, const char *place, json_t *row,
+                                 lathe_record_uses *uses)
+{
+    json_t *talk = NULL;
+    lathe_chat_use_row(uses);
+    if (!lathe_chat_talk_field(dataset, row) && !dataset->messages &&
+        json_object_get(row, "instruction"))
+        return lathe_chat_alpaca_read(place, 1, row, uses);
+    LATHE_TRY(lathe_chat_take_talk(dataset, place, row, uses, &talk));
+    return !talk || json_object_set_new(row, "messages", talk) == 0
+               ? LATHE_OK
+               : lathe_error(LATHE_E_NOMEM, "%s: the messages of a record", place);
 }
 
 lathe_status lathe_chat_encode(const lathe_dataset *dataset, const lathe_source *source,
-                               int64_t line, const char *json, int64_t n,
-                               const lathe_tokenizer *tok, lathe_encoder *enc,
-                               lathe_chat_tokens *out)
+                               int64_t line, lathe_fields *fields, const lathe_tokenizer *tok,
+                               lathe_encoder *enc, lathe_chat_tokens *out)
 {
     char place[640];
     json_t *row = NULL;
@@ -236,8 +322,8 @@ lathe_status lathe_chat_encode(const lathe_dataset *dataset, const lathe_source 
     if (!dataset->chat)
         return lathe_error(LATHE_E_CONFIG, "%s: the column \"%s\" needs a chat template: %s", place,
                            key, dataset->no_chat ? dataset->no_chat : "the dataset has none");
-    LATHE_TRY(lathe_json_load_exact(place, json, n, 1, &row));
-    lathe_status status = lathe_chat_row_read(dataset, place, row);
+    LATHE_TRY(lathe_json_load_exact(place, fields->row, fields->n_row, 1, &row));
+    lathe_status status = lathe_chat_row_read(dataset, place, row, &fields->uses);
     if (status == LATHE_OK)
         status = encode(dataset->chat, place, row, tok, enc, out);
     json_decref(row);

@@ -6,6 +6,7 @@
 
 #include "dialog/chat_unwritten.h"
 #include "records/dataset.h"
+#include "records/reader.h"
 #include "template/template.h"
 #include "text/tokenizer.h"
 
@@ -36,20 +37,37 @@ lathe_status lathe_chat_encode_text(lathe_encoder *enc, const lathe_rendering *t
 lathe_status lathe_chat_encode_rendering(const lathe_tokenizer *tok, lathe_encoder *enc,
                                          const lathe_rendering *text, lathe_chat_tokens *out);
 
-/** Gives a record the list "messages" that chat templates read: that of the dataset's field, or of
- *  the sharegpt or the alpaca form. place: "a.jsonl:3", for errors. LATHE_E_CONFIG: a message that
- * is neither. */
-lathe_status lathe_chat_row_read(const lathe_dataset *dataset, const char *place, json_t *row);
+/** The field of a record's conversation: the dataset's, or else "messages" or "conversations",
+ *  whichever holds a list (or its JSON as a text). NULL: the record has none. */
+const char *lathe_chat_talk_field(const lathe_dataset *dataset, const json_t *row);
 
-/** Renders the record json[0, n) of the file `source` with the dataset's template, and encodes the
+/** Takes the record's conversation as messages of `role` and `content`; a text "system" stands
+ *  before them, unless they have one. *out: a new reference; NULL: the record has none.
+ *  LATHE_E_CONFIG: a text that is no JSON of a list, or a message of an unknown form. */
+lathe_status lathe_chat_take_talk(const lathe_dataset *dataset, const char *place, json_t *row,
+                                  lathe_record_uses *uses, json_t **out);
+
+/** Puts a row's text "system" before the messages, unless they begin with a system message. */
+lathe_status lathe_chat_add_system(const char *place, json_t *row, json_t *messages,
+                                   lathe_record_uses *uses);
+
+/** Notes the fields that a chat template reads besides the messages. */
+void lathe_chat_use_row(lathe_record_uses *uses);
+
+/** Gives a record the list "messages" that chat templates read: that of the dataset's field, or of
+ *  the sharegpt or the alpaca form. place: "a.jsonl:3", for errors. uses: gets the fields that are
+ *  read; NULL: not wanted. LATHE_E_CONFIG: a message that is neither. */
+lathe_status lathe_chat_row_read(const lathe_dataset *dataset, const char *place, json_t *row,
+                                 lathe_record_uses *uses);
+
+/** Renders the record fields->row of the file `source` with the dataset's template, and encodes the
  * text without the special tokens that a tokenizer puts around plain text, as transformers'
  *  apply_chat_template does. A token is learnt if transformers' assistant mask (5.24) has it: the
  *  tokens with bytes of a part.
  *  Errors  LATHE_E_CONFIG: the dataset has no template; those of lathe_chat_from_row and
  *          lathe_chat_render_training; each with file and line. */
 lathe_status lathe_chat_encode(const lathe_dataset *dataset, const lathe_source *source,
-                               int64_t line, const char *json, int64_t n,
-                               const lathe_tokenizer *tok, lathe_encoder *enc,
-                               lathe_chat_tokens *out);
+                               int64_t line, lathe_fields *fields, const lathe_tokenizer *tok,
+                               lathe_encoder *enc, lathe_chat_tokens *out);
 
 #endif

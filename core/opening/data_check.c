@@ -52,11 +52,6 @@ static lathe_status check_columns(const place *p, const lathe_dataset *set, int3
                                     "%s: columns.messages has no effect on %s: conversations are "
                                     "read from type = \"jsonl\" or \"json\"",
                                     p->key, type == LATHE_DATASET_CSV ? "CSV" : "plain text");
-    if (set->messages && lathe_row_kind_get(rows)->main < 0)
-        return lathe__run_refuse_in(p->run, p->key, p->index, "columns.messages",
-                                    "%s: columns.messages has no effect: stage \"%s\" reads %s",
-                                    p->key, stage_name(&p->run->parts.stage),
-                                    lathe_row_kind_get(rows)->columns);
     const lathe_status status = lathe_layouts_check(set, rows, inner);
     if (status == LATHE_OK || status == LATHE_E_NOMEM)
         return status;

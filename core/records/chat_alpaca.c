@@ -80,10 +80,14 @@ static lathe_status make_list(const char *place, json_t *row, const char *field)
     return status;
 }
 
-lathe_status lathe_chat_alpaca_read(const char *place, int as_messages, json_t *row)
+lathe_status lathe_chat_alpaca_read(const char *place, int as_messages, json_t *row,
+                                    lathe_record_uses *uses)
 {
+    static const char *const fields[] = {"system", "history", "instruction", "input", "output"};
     static const char *const answers[] = {"output", "chosen", "rejected"};
     json_t *answer, *list = json_array();
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        lathe_record_use(uses, fields[i]);
     lathe_status status = list ? add_prompt(place, row, list) : no_memory(place);
     if (status == LATHE_OK)
         status = text_of(place, row, "output", &answer);

@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "lathe/status.h"
+#include "records/reader.h"
 
 /** Changes a row with "instruction" in place. The conversation begins with the text "system" and
  *  the list "history" of [question, answer], if the row has them. Its question is the instruction,
@@ -14,7 +15,9 @@
  *   0: "instruction" becomes the conversation up to the question, and "output", "chosen" and
  *      "rejected", as far as the row has them, lists of one answer.
  *
- *  place: "a.jsonl:3", for errors. LATHE_E_CONFIG: one of these has another type. */
-lathe_status lathe_chat_alpaca_read(const char *place, int as_messages, json_t *row);
+ *  place: "a.jsonl:3", for errors. uses: gets the fields that are read; NULL: not wanted.
+ *  LATHE_E_CONFIG: one of these has another type. */
+lathe_status lathe_chat_alpaca_read(const char *place, int as_messages, json_t *row,
+                                    lathe_record_uses *uses);
 
 #endif

@@ -84,15 +84,3 @@ lathe_status lathe_chat_messages_read(const char *place, json_t *messages)
         LATHE_TRY(read_message(place, i + 1, message));
     return LATHE_OK;
 }
-
-lathe_status lathe_chat_messages_add_system(const char *place, json_t *row, json_t *messages)
-{
-    json_t *system = json_object_get(row, "system");
-    const char *first = json_string_value(json_object_get(json_array_get(messages, 0), "role"));
-    if (!json_is_string(system) || json_string_length(system) == 0 ||
-        (first && strcmp(first, "system") == 0))
-        return LATHE_OK;
-    json_t *message = json_pack("{s:s, s:O}", "role", "system", "content", system);
-    return message && json_array_insert_new(messages, 0, message) == 0 ? LATHE_OK
-                                                                       : no_memory(place);
-}

@@ -8,14 +8,13 @@
 
 /** The field of LLaMA-Factory's sharegpt conversations. */
 #define LATHE_SHAREGPT_FIELD "conversations"
+/** The field whose text is the system message of a conversation. */
+#define LATHE_SYSTEM_FIELD "system"
 
 /** Changes the list of messages in place from sharegpt's form to {"role", "content"}: "from" is the
  *  role (human: user, gpt: assistant, observation: tool, function_call: a call of the assistant)
  * and "value" the content. Other messages stay as they are. place: "a.jsonl:3", for errors.
  *  LATHE_E_CONFIG: "from" is missing or unknown, or a function_call is no JSON of calls. */
 lathe_status lathe_chat_messages_read(const char *place, json_t *messages);
-
-/** Puts a row's text "system" before the messages, unless they begin with a system message. */
-lathe_status lathe_chat_messages_add_system(const char *place, json_t *row, json_t *messages);
 
 #endif

@@ -81,7 +81,7 @@ static lathe_status put_messages(const lathe_reader *r, const lathe_record *reco
     size_t i;
     LATHE_TRY(lathe_json_load_with_nul(path, fields->row, fields->n_row, &row));
     if (fields->layout == LATHE_LAYOUT_KNOWN) {
-        const lathe_status status = lathe_chat_alpaca_read(path, 0, row);
+        const lathe_status status = lathe_chat_alpaca_read(path, 0, row, NULL);
         if (status != LATHE_OK) {
             json_decref(row);
             return status;

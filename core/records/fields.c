@@ -1,4 +1,5 @@
 /* Extracts the texts of a record, a JSON object or a CSV row, and checks them. */
+#include <assert.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -79,24 +80,39 @@ static lathe_status take_json(lathe_fields *f, const lathe_json_member *members,
     return LATHE_OK;
 }
 
-/* Whether the record has the field, and it is an object or a list. */
-static int is_compound(const lathe_json_member *members, int32_t field)
+/* Whether the record has the field, and it is not null. */
+static int is_filled(const value *values, int32_t field)
 {
-    return field >= 0 && members[field].found &&
-           !members[field].string.text; /* string.text: of strings and scalars */
+    return field >= 0 && values[field].kind != NOTHING && values[field].kind != NIL;
+}
+
+/* Whether the field holds a conversation: a list, or the JSON of a list as a text. */
+static int is_talk(const value *values, int32_t field)
+{
+    if (!is_filled(values, field))
+        return 0;
+    const value *v = &values[field];
+    int64_t i = 0;
+    while (v->kind == STRING && i < v->n && strchr(" \t\r\n", v->text[i]) && v->text[i])
+        i++;
+    return v->kind == COMPOUND || (v->kind == STRING && i < v->n && v->text[i] == '[');
+}
+
+static int has_talk(const lathe_layouts *l, const value *values)
+{
+    return is_talk(values, l->messages) || is_talk(values, l->sharegpt);
 }
 
 /* Whether the record is a conversation. A record that has both messages and the column that the
  * rows are made of is one only if the dataset names the field of messages. */
-static int is_chat(const lathe_fields *f, const source *s, const lathe_json_member *members)
+static int is_chat(const lathe_fields *f, const source *s, const value *values)
 {
     const lathe_layouts *l = &s->reader->layouts;
-    const int has_messages = is_compound(members, l->messages);
-    if (!has_messages && !is_compound(members, l->sharegpt))
+    if (!has_talk(l, values) || l->is_prompt)
         return 0;
     if (s->reader->dataset->messages)
         return 1;
-    return f->layout == LATHE_LAYOUT_OWN && (l->main < 0 || !members[l->main].found);
+    return f->layout == LATHE_LAYOUT_OWN && !is_filled(values, l->main);
 }
 
 /* Whether a column that is a field of the record is a list: of messages, or of token ids. */
@@ -111,6 +127,33 @@ static int has_lists(const lathe_fields *f, const source *s, const value *values
             return 1;
     }
     return 0;
+}
+
+/* Whether a conversation is the prompt of completions that are texts. */
+static int has_talk_before(const lathe_fields *f, const source *s, const value *values)
+{
+    const lathe_layouts *l = &s->reader->layouts;
+    const lathe_format *prompt = &l->list[f->layout].columns[LATHE_COLUMN_PROMPT];
+    const int32_t rows = s->reader->rows;
+    return (rows == LATHE_ROWS_PAIRS || rows == LATHE_ROWS_UNPAIRED) && has_talk(l, values) &&
+           f->layout == LATHE_LAYOUT_OWN && !l->is_format[LATHE_COLUMN_PROMPT] &&
+           !is_filled(values, prompt->parts[0].field);
+}
+
+/* Notes the fields that the texts of the columns and the stage's inputs are made of. */
+static void use_fields(lathe_fields *f, const source *s)
+{
+    const lathe_layouts *l = &s->reader->layouts;
+    const lathe_layout *layout = &l->list[f->layout];
+    for (int32_t c = 0; c < LATHE_N_COLUMNS && f->is_chat == LATHE_FIELDS_TEXTS; c++)
+        for (int32_t i = 0; i < layout->columns[c].n; i++)
+            if (layout->columns[c].parts[i].name)
+                lathe_record_use(&f->uses, layout->columns[c].parts[i].name);
+    for (int32_t i = 0; i < s->reader->dataset->n_inputs; i++) {
+        lathe_record_use(&f->uses, l->fields[l->inputs[i]]);
+        if (l->other_inputs[i] >= 0)
+            lathe_record_use(&f->uses, l->fields[l->other_inputs[i]]);
+    }
 }
 
 /* Whether the dataset's chat template writes the record, which is of the alpaca form. */
@@ -128,7 +171,7 @@ static lathe_status json_values(lathe_fields *f, const source *s, value *out)
 {
     const lathe_layouts *l = &s->reader->layouts;
     lathe_json_member members[LATHE_MAX_FIELDS];
-    uint32_t found = 0;
+    uint32_t found = 0, filled = 0;
     if (s->text[strspn(s->text, " \t\r\n")] != '{')
         return lathe_error(LATHE_E_PARSE, "%s: expected one JSON object per line", s->place);
     const int read =
@@ -138,16 +181,19 @@ static lathe_status json_values(lathe_fields *f, const source *s, value *out)
                            (long long)s->record->n);
     if (read == 0)
         return wrong_json(s, &f->json);
-    for (int32_t i = 0; i < l->n_fields; i++)
-        found |= members[i].found ? 1u << i : 0;
-    f->layout = lathe_layouts_choose(l, found);
     LATHE_TRY(take_json(f, members, l->n_fields, out));
+    for (int32_t i = 0; i < l->n_fields; i++) {
+        found |= out[i].kind != NOTHING ? 1u << i : 0;
+        filled |= is_filled(out, i) ? 1u << i : 0;
+    }
+    f->layout = lathe_layouts_choose(l, found, filled);
     f->row = s->text;
     f->n_row = s->record->n;
-    f->is_chat = is_alpaca_chat(f, s)     ? alpaca_kind(s)
-                 : is_chat(f, s, members) ? LATHE_FIELDS_CHAT
-                 : has_lists(f, s, out)   ? LATHE_FIELDS_LISTS
-                                          : LATHE_FIELDS_TEXTS;
+    f->is_chat = is_alpaca_chat(f, s)         ? alpaca_kind(s)
+                 : is_chat(f, s, out)         ? LATHE_FIELDS_CHAT
+                 : has_lists(f, s, out)       ? LATHE_FIELDS_LISTS
+                 : has_talk_before(f, s, out) ? LATHE_FIELDS_LISTS
+                                              : LATHE_FIELDS_TEXTS;
     return LATHE_OK;
 }
 
@@ -256,18 +302,54 @@ static lathe_status refuse(const source *s, int32_t c, const lathe_format_part *
                        lathe_column_name(c), list);
 }
 
+/* Checks that a record whose columns are lists has every column that the dataset names, and each
+ * record the conversation that it names. make_texts checks the columns of other records. */
+static lathe_status check_named(const lathe_fields *f, const source *s, const value *values)
+{
+    const lathe_layouts *l = &s->reader->layouts;
+    const lathe_dataset *dataset = s->reader->dataset;
+    char list[256];
+    const int is_conversation = f->is_chat == LATHE_FIELDS_CHAT;
+    for (int32_t c = 0; c < LATHE_N_COLUMNS && f->is_chat != LATHE_FIELDS_TEXTS; c++) {
+        const lathe_format *format = &l->list[LATHE_LAYOUT_OWN].columns[c];
+        const int32_t field = format->n > 0 ? format->parts[0].field : -1;
+        if (!dataset->columns[c] || field < 0 || (is_conversation && dataset->messages))
+            continue;
+        if (!is_filled(values, field))
+            return refuse(s, c, &format->parts[0], &values[field]);
+        if (is_conversation)
+            return lathe_error(LATHE_E_CONFIG,
+                               "%s: columns.%s has no effect, because the record is read as a "
+                               "conversation; take it out, or name the column of the answer too",
+                               s->place, lathe_column_name(c));
+    }
+    if (!dataset->messages || l->messages < 0 || is_filled(values, l->messages) ||
+        (!l->is_prompt && is_filled(values, l->main)))
+        return LATHE_OK;
+    if (is_null_in_row(s, &values[l->messages], dataset->messages) ||
+        values[l->messages].kind == NIL)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: column \"%s\" is null, which columns.messages names", s->place,
+                           dataset->messages);
+    list_columns(s, list, sizeof list);
+    return lathe_error(LATHE_E_CONFIG,
+                       "%s: no column \"%s\", which columns.messages names; the columns are %s",
+                       s->place, dataset->messages, *list ? list : "none");
+}
+
 /* Checks that the part has a value that it can use. *out_any 0: the part, or the optional column,
  * is left out. */
 static lathe_status check_part(const source *s, int32_t c, const lathe_format_part *part,
                                const value *v, int *out_any)
 {
     const lathe_layouts *l = &s->reader->layouts;
+    const int is_none = v->kind == NOTHING || (v->kind == NIL && !l->is_format[c]);
     *out_any = v->kind == STRING || (v->kind == NUMBER && l->is_format[c]);
     if (part->may_be_out && (v->kind == NOTHING || v->kind == NIL || v->n == 0)) {
         *out_any = 0;
         return LATHE_OK;
     }
-    if (*out_any || (v->kind == NOTHING && l->need[c] != LATHE_COLUMN_REQUIRED))
+    if (*out_any || (is_none && l->need[c] != LATHE_COLUMN_REQUIRED))
         return LATHE_OK;
     return refuse(s, c, part, v);
 }
@@ -368,7 +450,17 @@ static lathe_status refuse_input(const source *s, const lathe_stage_input *input
                        v->kind == NIL ? "null" : "an object or a list", expected, input->doc);
 }
 
-/* Reads the values of the stage's inputs. If a column is missing or null, its fallback is used. */
+/* Whether the dataset names the column of an input. */
+static int is_named_input(const lathe_dataset *dataset, const char *name)
+{
+    for (int32_t k = 0; k < dataset->n_input_columns; k++)
+        if (strcmp(dataset->input_columns[k].input, name) == 0)
+            return 1;
+    return 0;
+}
+
+/* Reads the values of the stage's inputs. If a column is missing or null, its fallback is used;
+ * one that the dataset names must be there. */
 static lathe_status read_inputs(lathe_fields *f, const source *s, const value *values)
 {
     const lathe_dataset *dataset = s->reader->dataset;
@@ -383,9 +475,11 @@ static lathe_status read_inputs(lathe_fields *f, const source *s, const value *v
         f->inputs[i] = x;
         if (!isnan(x) && (!input->is_boolean || x == 0.0 || x == 1.0))
             continue;
-        if ((v->kind != NOTHING && v->kind != NIL) || input->required)
-            return refuse_input(
-                s, input, is_other ? l->fields[other] : lathe_dataset_input_field(dataset, i), v);
+        const char *field = is_other ? l->fields[other] : lathe_dataset_input_field(dataset, i);
+        const int is_missing = v->kind == NOTHING && !is_null_in_row(s, v, field);
+        if ((v->kind != NOTHING && v->kind != NIL) || input->required ||
+            (is_missing && is_named_input(dataset, input->name)))
+            return refuse_input(s, input, field, v);
         f->inputs[i] = input->fallback;
     }
     return LATHE_OK;
@@ -400,6 +494,7 @@ lathe_status lathe_fields_read(lathe_fields *fields, const lathe_reader *reader,
     memset(fields->n, 0, sizeof fields->n);
     fields->layout = LATHE_LAYOUT_OWN;
     fields->is_chat = 0;
+    fields->uses.n = 0;
     for (int32_t i = 0; i < reader->dataset->n_inputs; i++)
         fields->inputs[i] = reader->dataset->inputs[i].fallback;
     if (reader->sources->type == LATHE_DATASET_TEXT) {
@@ -414,8 +509,37 @@ lathe_status lathe_fields_read(lathe_fields *fields, const lathe_reader *reader,
         LATHE_TRY(csv_values(fields, &s, values));
     else
         LATHE_TRY(json_values(fields, &s, values));
+    use_fields(fields, &s);
     LATHE_TRY(read_inputs(fields, &s, values));
+    LATHE_TRY(check_named(fields, &s, values));
     return fields->is_chat ? LATHE_OK : make_texts(fields, &s, values);
+}
+
+void lathe_record_use(lathe_record_uses *uses, const char *name)
+{
+    for (int32_t i = 0; uses && i < uses->n; i++)
+        if (strcmp(uses->names[i], name) == 0)
+            return;
+    assert(!uses || uses->n < LATHE_MAX_USES);
+    if (uses)
+        uses->names[uses->n++] = name;
+}
+
+void lathe_record_unuse(lathe_record_uses *uses, const char *name)
+{
+    for (int32_t i = 0; i < uses->n; i++)
+        if (strcmp(uses->names[i], name) == 0) {
+            uses->names[i] = uses->names[--uses->n];
+            return;
+        }
+}
+
+int lathe_record_is_used(const lathe_record_uses *uses, const lathe_json_string *name)
+{
+    for (int32_t i = 0; i < uses->n; i++)
+        if (lathe_json_is(name, uses->names[i], (int64_t)strlen(uses->names[i])))
+            return 1;
+    return 0;
 }
 
 void lathe_fields_fini(lathe_fields *fields)

@@ -138,15 +138,15 @@ static lathe_status number_field(lathe_layouts *l, const char *name, int32_t *ou
     return LATHE_OK;
 }
 
-/* Finds the field of conversations, which replace the main column of the rows. */
+/* Finds the field of conversations, which replace the main column of the rows, or are the prompt of
+ * a pair. */
 static lathe_status find_messages(lathe_layouts *l, const lathe_dataset *dataset, int32_t rows)
 {
     const int32_t column = lathe_row_kind_get(rows)->main;
     l->messages = l->main = l->sharegpt = -1;
-    if (column < 0)
-        return LATHE_OK;
-    const lathe_format *own = &l->list[LATHE_LAYOUT_OWN].columns[column];
-    for (int32_t i = 0; i < own->n && l->main < 0; i++)
+    l->is_prompt = column < 0;
+    const lathe_format *own = column < 0 ? NULL : &l->list[LATHE_LAYOUT_OWN].columns[column];
+    for (int32_t i = 0; own && i < own->n && l->main < 0; i++)
         l->main = own->parts[i].name ? own->parts[i].field : -1;
     LATHE_TRY(number_field(l, lathe_dataset_messages(dataset), &l->messages));
     return dataset->messages ? LATHE_OK : number_field(l, LATHE_SHAREGPT_FIELD, &l->sharegpt);
@@ -246,10 +246,10 @@ lathe_status lathe_layouts_check(const lathe_dataset *dataset, int32_t rows, cha
     return status;
 }
 
-int32_t lathe_layouts_choose(const lathe_layouts *layouts, uint32_t found)
+int32_t lathe_layouts_choose(const lathe_layouts *layouts, uint32_t found, uint32_t filled)
 {
     const lathe_layout *k = &layouts->list[LATHE_LAYOUT_KNOWN];
-    if (layouts->n > 1 && (found & k->needs) == k->needs && !(found & k->others))
+    if (layouts->n > 1 && (found & k->needs) == k->needs && !(filled & k->others))
         return LATHE_LAYOUT_KNOWN;
     return LATHE_LAYOUT_OWN;
 }
@@ -283,8 +283,8 @@ lathe_status lathe_layouts_missing(const lathe_layouts *layouts, int32_t c,
             "%s: no column \"%s\"; the columns are %s; name it in columns.%s (\"%s\" "
             "holds conversations, which %s)",
             place, part->name, fields, column, conversation,
-            layouts->messages < 0 ? "are not read"
-                                  : "columns.messages names if they are lists of role and content");
+            layouts->is_prompt ? "are not read"
+                               : "columns.messages names if they are lists of role and content");
     return lathe_error(
         LATHE_E_CONFIG,
         "%s: no column \"%s\"; the columns are %s; name it in columns.%s, or make it "

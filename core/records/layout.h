@@ -23,9 +23,10 @@ typedef struct lathe_layouts {
     lathe_layout list[LATHE_N_LAYOUTS];
     int32_t n; /* 1: there is no known layout */
     int32_t n_fields;
-    int32_t messages; /* the field of conversations; -1: they are not read */
-    int32_t sharegpt; /* their field in sharegpt records; -1: the dataset names another one */
-    int32_t main;     /* the first field of the column that the rows are made of; -1: none */
+    int32_t messages;  /* the field of conversations; -1: they are not read */
+    int32_t is_prompt; /* 1: a conversation is the prompt of the completions, never the record */
+    int32_t sharegpt;  /* their field in sharegpt records; -1: the dataset names another one */
+    int32_t main;      /* the first field of the column that the rows are made of; -1: none */
     const char *fields[LATHE_MAX_FIELDS];   /* names of all fields that are read */
     int32_t inputs[LATHE_MAX_STAGE_INPUTS]; /* fields of the stage's inputs (dataset.h) */
     /* Fields that are read instead where a record lacks those; -1: none. */
@@ -46,8 +47,9 @@ void lathe_layouts_fini(lathe_layouts *layouts);
  *  is wrong, "format.prompt". */
 lathe_status lathe_layouts_check(const lathe_dataset *dataset, int32_t rows, char out_inner[64]);
 
-/** The layout of a record or header: bit f of `found` says whether it has fields[f]. */
-int32_t lathe_layouts_choose(const lathe_layouts *layouts, uint32_t found);
+/** The layout of a record or header. Bit f of `found` says whether it has fields[f], and bit f of
+ *  `filled` whether that is not null. */
+int32_t lathe_layouts_choose(const lathe_layouts *layouts, uint32_t found, uint32_t filled);
 
 /** Records that a record (place "a.jsonl:3") or header has no field for a part of column c. list:
  * the fields that it has, "a, b". */

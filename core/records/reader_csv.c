@@ -176,7 +176,7 @@ static lathe_status find_columns(lathe_reader *r, const char *header, const row 
         r->header = copy;
         r->n_header = h->length;
     }
-    r->layout = lathe_layouts_choose(&r->layouts, found);
+    r->layout = lathe_layouts_choose(&r->layouts, found, found);
     return check_columns(r, header, h);
 }
 

@@ -312,7 +312,7 @@ static lathe_status show_line(shower *s, int64_t line, const char *text, int64_t
     }
     lathe_status status = lathe_json_load_line(place, text, n, 1, &row);
     if (status == LATHE_OK)
-        status = lathe_chat_row_read(&usual, place, row);
+        status = lathe_chat_row_read(&usual, place, row, NULL);
     if (status == LATHE_OK)
         status = lathe_chat_from_row(place, row, &what, &owned);
     s->n_shown++;

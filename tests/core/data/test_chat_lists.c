@@ -312,12 +312,11 @@ Test(chat_lists, pairs_of_different_prompts_are_left_out_and_counted)
                          PAIR(SAY("system", "s") ", " U("q") ", " A("b"),
                               SAY("system", "s") ", " U("r") ", " A("c")) /* left out */
                          PAIR(U("q") ", " A("b"), A("c"))                 /* left out */
-                         PAIR(A("b"), A("c"))                             /* no prompt */
                          PAIR(U("q") ", " A("b") ", " U("x") ", " A("d"),
                               U("q") ", " A("c") ", " U("y") ", " A("e")),
                          LATHE_ROWS_PAIRS),
                  LATHE_OK, "%s", lathe_error_message());
-    cr_expect_str_eq(stream(), "uq;ab;c;ab;c;uq;ab;ux;ad;c;uy;ae;");
+    cr_expect_str_eq(stream(), "uq;ab;c;uq;ab;ux;ad;c;uy;ae;");
     const lathe_shards_set *set = lathe_shards_set_get(shards, 0);
     cr_expect_eq(set->counts.left[LATHE_LEFT_PROMPTS].n, 3);
     lathe_shards_put_left(shards, set, LATHE_LEFT_PROMPTS, &text);

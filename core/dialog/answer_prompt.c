@@ -1,5 +1,5 @@
 /* Renders a conversation up to where the answer begins, and encodes it. */
-#include "chat/answer_prompt.h"
+#include "dialog/answer_prompt.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -44,16 +44,28 @@ static lathe_status end_of(const char *text, const char *content, int64_t *out)
     return LATHE_OK;
 }
 
+int lathe_chat_answer_begun(const json_t *messages)
+{
+    return answer_begun(messages) != NULL;
+}
+
+lathe_status lathe_chat_answer_end(const lathe_chat *what, const lathe_rendering *text,
+                                   int64_t *out)
+{
+    const char *begun = answer_begun(what->messages);
+    *out = text->bytes;
+    return begun ? end_of(text->text, begun, out) : LATHE_OK;
+}
+
 static lathe_status make(const lathe_chat_template *chat, const lathe_chat *given,
                          lathe_encoder *encoder, lathe_ids *out)
 {
     lathe_chat what = *given;
     lathe_rendering text = {0};
-    const char *begun = answer_begun(what.messages);
-    what.add_generation_prompt = begun == NULL;
+    what.add_generation_prompt = !lathe_chat_answer_begun(what.messages);
     LATHE_TRY(lathe_chat_render(chat, &what, &text));
-    int64_t end = text.bytes;
-    lathe_status status = begun ? end_of(text.text, begun, &end) : LATHE_OK;
+    int64_t end = 0;
+    lathe_status status = lathe_chat_answer_end(&what, &text, &end);
     if (status == LATHE_OK)
         status = lathe_chat_encode_text(encoder, &text, end, out);
     if (status == LATHE_OK && out->n == 0)

@@ -1,6 +1,6 @@
 /* A conversation as the tokens that an answer follows, for every command that answers one. */
-#ifndef LATHE_CHAT_ANSWER_PROMPT_H
-#define LATHE_CHAT_ANSWER_PROMPT_H
+#ifndef LATHE_DIALOG_ANSWER_PROMPT_H
+#define LATHE_DIALOG_ANSWER_PROMPT_H
 
 #include "template/chat_template.h"
 #include "text/tokenizer.h"
@@ -18,5 +18,15 @@
 lathe_status lathe_chat_answer_prompt(const lathe_chat_template *chat, const char *place,
                                       const lathe_chat *what, lathe_encoder *encoder,
                                       lathe_ids *out);
+
+/** The length of the text of a conversation that the model continues: where the begun answer ends,
+ *  its last message, or all of the text if the conversation ends with another message.
+ *
+ *  text    the rendering of *what without a generation prompt, if it ends with a begun answer
+ *  Errors  LATHE_E_CONFIG: the template changes the begun answer. */
+lathe_status lathe_chat_answer_end(const lathe_chat *what, const lathe_rendering *text,
+                                   int64_t *out);
+/** 1 if the last message is the assistant's and its content is a string. */
+int lathe_chat_answer_begun(const json_t *messages);
 
 #endif
