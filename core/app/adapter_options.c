@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/hash.h"
+#include "base/model_path.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "opening/adapter_folder.h"
 
@@ -155,10 +156,11 @@ static lathe_status take_average(reading *r, const char **io_dir)
 /* The folder of an adapter's file: `given`, or the latest checkpoint in it. */
 static lathe_status resolve(reading *r, const char *text, const char *given, const char **out)
 {
+    char hint[LATHE_HUB_HINT];
     if (!lathe_path_is_dir(given))
         return lathe_error(LATHE_E_CONFIG,
-                           OPTION " %s: no such folder: %s; expected that of an adapter", text,
-                           given);
+                           OPTION " %s: no such folder: %s; expected that of an adapter%s", text,
+                           given, lathe_hub_hint(given, hint, sizeof hint));
     LATHE_TRY(lathe_adapter_folder_find(given, r->arena, out));
     if (*out)
         return LATHE_OK;

@@ -87,6 +87,7 @@ static lathe_status check_adapter(const char *dir, int32_t n_adapters)
 static lathe_status find_folders(const lathe_args *args, lathe_arena *arena, const char **out_model,
                                  const char **out_adapters)
 {
+    char hint[LATHE_HUB_HINT];
     const char *output = lathe_args_value(args, "--output");
     if (!output)
         return lathe_error(LATHE_E_ARG, "--output DIR is missing: the folder for the merged model");
@@ -97,16 +98,16 @@ static lathe_status find_folders(const lathe_args *args, lathe_arena *arena, con
                            args->words[0]);
     if (!lathe_path_is_model(args->words[0]))
         return lathe_error(LATHE_E_CONFIG,
-                           "%s: no such folder; expected the folder of a model, or a GGUF file",
-                           args->words[0]);
+                           "%s: no such folder; expected the folder of a model, or a GGUF file%s",
+                           args->words[0], lathe_hub_hint(args->words[0], hint, sizeof hint));
     *out_model = args->words[0];
     if (lathe_path_is_dir(*out_model))
         LATHE_TRY(lathe_checkpoint_resolve(arena, args->words[0], out_model));
     for (int i = 1; i < args->n_words; i++) {
         if (!lathe_path_is_dir(args->words[i]))
             return lathe_error(LATHE_E_CONFIG,
-                               "%s: no such folder; expected the folder of an adapter",
-                               args->words[i]);
+                               "%s: no such folder; expected the folder of an adapter%s",
+                               args->words[i], lathe_hub_hint(args->words[i], hint, sizeof hint));
         LATHE_TRY(lathe_checkpoint_resolve(arena, args->words[i], &out_adapters[i - 1]));
     }
     if (!lathe_folder_has(*out_model, "config.json"))

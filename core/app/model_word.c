@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/model_path.h"
 
 /* Whether the name is that of a file of weights, which must not be read as TOML. */
 static int is_weights(const char *path)
@@ -25,8 +26,10 @@ lathe_status lathe_app_check_model_word(const char *word)
         "expected the folder of a model (with config.json and "
         "*.safetensors), a GGUF file, a checkpoint, the folder of a run, "
         "or a run file (TOML)";
+    char hint[LATHE_HUB_HINT];
     if (!lathe_path_exists(word))
-        return lathe_error(LATHE_E_CONFIG, "%s: no such file or folder; %s", word, expected);
+        return lathe_error(LATHE_E_CONFIG, "%s: no such file or folder; %s%s", word, expected,
+                           lathe_hub_hint(word, hint, sizeof hint));
     if (is_weights(word))
         return lathe_error(LATHE_E_CONFIG, "%s: a file of weights; %s: name the folder it is in",
                            word, expected);

@@ -1,7 +1,10 @@
 /* Tells GGUF files from folders and from other files. */
 #include "base/model_path.h"
 
+#include <ctype.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,6 +30,37 @@ int32_t lathe_path_is_gguf(const char *path)
     if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) /* a pipe must not be opened */
         return 0;
     return (n > n_end && strcmp(path + n - n_end, end) == 0) || lathe_file_begins_as_gguf(path);
+}
+
+/* Whether text[0, n) may be one half of a Hub name. */
+static int is_hub_word(const char *text, size_t n)
+{
+    if (n == 0 || n > 96 || text[0] == '.' || text[0] == '-')
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char)text[i]) && strchr("._-", text[i]) == NULL)
+            return 0;
+    return 1;
+}
+
+/* A run file's paths are relative to its folder, so the name may have that before it; its own first
+ * half is then a folder that does not exist. */
+const char *lathe_hub_hint(const char *path, char *out, size_t capacity)
+{
+    char parent[PATH_MAX];
+    const char *slash = strrchr(path, '/'), *begin = slash;
+    out[0] = '\0';
+    if (slash == NULL || (size_t)(slash - path) >= sizeof parent || lathe_path_exists(path))
+        return out;
+    (void)snprintf(parent, sizeof parent, "%.*s", (int)(slash - path), path);
+    while (begin > path && begin[-1] != '/')
+        begin--;
+    if (!is_hub_word(begin, (size_t)(slash - begin)) ||
+        !is_hub_word(slash + 1, strlen(slash + 1)) || lathe_path_exists(parent))
+        return out;
+    (void)snprintf(out, capacity, "; on the Hugging Face Hub? hf download %s --local-dir %s", begin,
+                   path);
+    return out;
 }
 
 int32_t lathe_path_is_model(const char *path)

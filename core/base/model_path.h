@@ -2,6 +2,7 @@
 #ifndef LATHE_BASE_MODEL_PATH_H
 #define LATHE_BASE_MODEL_PATH_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 /** 1: the path is a regular file that begins with "GGUF" or whose name ends in ".gguf". */
@@ -12,5 +13,12 @@ int32_t lathe_file_begins_as_gguf(const char *path);
 
 /** 1: the path is a folder or a GGUF file. */
 int32_t lathe_path_is_model(const char *path);
+
+enum { LATHE_HUB_HINT = 1024 }; /* room for a hint */
+
+/** Where `path` does not exist and may be the name of a model on the Hugging Face Hub: what to do,
+ *  "; on the Hugging Face Hub? hf download ORG/NAME --local-dir PATH", in out[0, capacity). Else
+ * "". Returns out. */
+const char *lathe_hub_hint(const char *path, char *out, size_t capacity);
 
 #endif

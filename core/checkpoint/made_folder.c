@@ -10,7 +10,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/folder_renderer.h"
+#include "checkpoint/folder_tokenizer.h"
 #include "checkpoint/parents.h"
+#include "gguf/model_files.h"
 #include "io/manifest.h"
 #include "lathe/lathe.h"
 
@@ -86,6 +88,22 @@ static lathe_status put_renderer(const lathe_made_from *from, int32_t n, lathe_a
     return status;
 }
 
+/* Says that the new folder reads raw bytes, if what it was made from does: it has no tokenizer.json
+ * that could say so. */
+static lathe_status put_tokenizer(const char *dir, const lathe_made_from *from, int32_t n,
+                                  lathe_arena *arena, lathe_buffer *out)
+{
+    int reads_bytes = 0;
+    if (lathe_model_has(dir, "tokenizer.json"))
+        return LATHE_OK;
+    for (int32_t i = 0; i < n && !reads_bytes; i++)
+        if (!lathe_model_has(from[i].path, "tokenizer.json"))
+            LATHE_TRY(lathe_folder_reads_bytes(from[i].path, arena, &reads_bytes));
+    if (reads_bytes)
+        lathe_buffer_puts(out, ", \"tokenizer\": \"bytes\"");
+    return out->status;
+}
+
 lathe_status lathe__made_folder_describe(const char *dir, const char *path, const char *by,
                                          const lathe_made_from *from, int32_t n,
                                          const lathe_made_on *on)
@@ -99,6 +117,8 @@ lathe_status lathe__made_folder_describe(const char *dir, const char *path, cons
     lathe_status status = put_parents(from, n, &arena, &meta);
     if (status == LATHE_OK)
         status = put_renderer(from, n, &arena, &meta);
+    if (status == LATHE_OK)
+        status = put_tokenizer(dir, from, n, &arena, &meta);
     if (status == LATHE_OK && on)
         status = put_calibration(on, &arena, &meta);
     lathe_buffer_puts(&meta, "}");

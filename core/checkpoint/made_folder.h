@@ -3,13 +3,15 @@
  *   "meta": {"lathe": "0.1.0", "time": ..., "made_by": "merge", "folder": "/...",
  *            "parents": [...],
  *            "renderer": {"name": "vicuna"},
+ *            "tokenizer": "bytes",
  *            "calibration": {"content", "tokens", "files", "n_files", "rows": 128,
  *                            "row_tokens": 512}}
  *
  * "parents" as in parents.h; an adapter has the role "adapter". "renderer" is the one
  * that the adapters were trained with, or else the model (folder_renderer.h), if it was named and
- * they agree. "calibration", of a folder that
- * was calibrated on texts, is as "data" there; its first rows were used. lineage.h reads it back.
+ * they agree. "tokenizer" is there if they read raw bytes, and then it is "bytes". "calibration",
+ * of a folder that was calibrated on texts, is as "data" there; its first rows were used. lineage.h
+ * reads it back.
  */
 #ifndef LATHE_CHECKPOINT_MADE_FOLDER_H
 #define LATHE_CHECKPOINT_MADE_FOLDER_H

@@ -103,6 +103,7 @@ static void check_folder(const lathe_config *config, const char *section, const 
 static void check_model(const lathe_config *config, const char *section, const char *path,
                         uint32_t kinds, lathe_diags *diags)
 {
+    char hint[LATHE_HUB_HINT];
     if (lathe_path_is_model(path))
         return;
     if (lathe_path_exists(path))
@@ -110,8 +111,8 @@ static void check_model(const lathe_config *config, const char *section, const c
                          "%s.path: a file, expected a folder or a GGUF file: %s", section, path);
     else
         lathe_config_add(config, diags, missing(kinds), section, "path",
-                         "%s.path: no such folder or GGUF file: %s%s", section, path,
-                         not_here(kinds));
+                         "%s.path: no such folder or GGUF file: %s%s%s", section, path,
+                         lathe_hub_hint(path, hint, sizeof hint), not_here(kinds));
 }
 
 static void check_stored(const lathe_config *config, uint32_t kinds, lathe_diags *diags)
@@ -147,12 +148,13 @@ void lathe_config_check_files(const lathe_config *config, uint32_t kinds, lathe_
     const char *tokenizer = lathe_config_string(config, "tokenizer", "path");
     const char *resume = lathe_config_string(config, "checkpoint", "resume");
     const char *chat = lathe_config_string(config, "data", "chat_template");
+    char hint[LATHE_HUB_HINT];
     if (model != NULL)
         check_model(config, "model", model, kinds, diags);
     if (tokenizer != NULL && strcmp(tokenizer, "bytes") != 0 && !lathe_path_exists(tokenizer))
         lathe_config_add(config, diags, missing(kinds), "tokenizer", "path",
-                         "tokenizer.path: no such file or folder: %s%s", tokenizer,
-                         not_here(kinds));
+                         "tokenizer.path: no such file or folder: %s%s%s", tokenizer,
+                         lathe_hub_hint(tokenizer, hint, sizeof hint), not_here(kinds));
     if (resume != NULL && strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0 &&
         !lathe_path_is_dir(resume))
         lathe_config_add(

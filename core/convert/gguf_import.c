@@ -13,6 +13,7 @@
 #include "io/st_writer.h"
 #include "model/model_build.h"
 #include "model/weights.h"
+#include "tokenjson/tokenizer_file.h"
 
 #define SHARD_BYTES ((int64_t)5 * 1000 * 1000 * 1000)
 
@@ -123,9 +124,7 @@ static lathe_status open_file(import *m, const lathe_model_source *source)
     LATHE_TRY(lathe_model_weights(m->path, &m->set));
     LATHE_TRY(lathe_weights_check(m->set, &m->config, &m->params));
     if (!lathe_model_has(m->path, "tokenizer.json"))
-        return lathe_error(LATHE_E_NOT_FOUND,
-                           "%s: the key tokenizer.ggml.model is missing: the file has no tokenizer",
-                           m->path);
+        return lathe_tokenizer_missing(m->path);
     return LATHE_OK;
 }
 

@@ -143,14 +143,21 @@ static int32_t other_end(const lathe_generation_config *g, const lathe_model_con
 
 static void put_sampling(const lathe_generation_config *g, lathe_gguf_writer *w)
 {
-    if (!g->is_present || !g->do_sample)
-        return;
-    if (g->written & 1u << LATHE_GENERATION_TEMPERATURE)
-        lathe_gguf_put_float(w, "general.sampling.temp", g->temperature);
-    if (g->written & 1u << LATHE_GENERATION_TOP_P)
-        lathe_gguf_put_float(w, "general.sampling.top_p", g->top_p);
-    if (g->written & 1u << LATHE_GENERATION_REPETITION_PENALTY)
-        lathe_gguf_put_float(w, "general.sampling.penalty_repeat", g->repetition_penalty);
+    const struct {
+        const char *key;
+        double value;
+        int32_t bit;
+    } settings[] = {
+        {"general.sampling.temp", g->temperature, LATHE_GENERATION_TEMPERATURE},
+        {"general.sampling.top_p", g->top_p, LATHE_GENERATION_TOP_P},
+        {"general.sampling.penalty_repeat", g->repetition_penalty,
+         LATHE_GENERATION_REPETITION_PENALTY},
+    };
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        const int32_t bit = settings[i].bit;
+        if (g->is_present && g->do_sample && (g->written >> bit & 1u) && g->wrong[bit][0] == '\0')
+            lathe_gguf_put_float(w, settings[i].key, settings[i].value);
+    }
 }
 
 static lathe_status put_specials(const char *folder, const lathe_tokenizer *tok,
@@ -280,8 +287,7 @@ lathe_status lathe_gguf_tokenizer_write(const char *folder, const lathe_model_co
     const char *file = lathe_path_join(&arena, folder, "tokenizer.json");
     lathe_status status = file != NULL ? LATHE_OK : LATHE_E_NOMEM;
     if (status == LATHE_OK && !lathe_path_exists(file))
-        status = lathe_error(LATHE_E_NOT_FOUND,
-                             "%s: has no tokenizer.json, which a GGUF file needs", folder);
+        status = lathe_tokenizer_missing(folder);
     if (status == LATHE_OK)
         status = lathe_tokenizer_load(folder, &tok);
     if (status == LATHE_OK)

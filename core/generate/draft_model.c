@@ -4,6 +4,8 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/fs.h"
+#include "base/model_path.h"
 #include "gguf/model_files.h"
 #include "model/stored_formats.h"
 #include "model/weights.h"
@@ -51,8 +53,12 @@ static lathe_status make_params(lathe_draft *d)
 
 lathe_status lathe_draft_create(const lathe_draft_config *config, lathe_draft **out)
 {
-    lathe_draft *d = calloc(1, sizeof *d);
+    char hint[LATHE_HUB_HINT];
     *out = NULL;
+    if (!lathe_path_exists(config->path))
+        return lathe_error(LATHE_E_CONFIG, "%s: no such folder or GGUF file%s", config->path,
+                           lathe_hub_hint(config->path, hint, sizeof hint));
+    lathe_draft *d = calloc(1, sizeof *d);
     if (!d)
         return lathe_error(LATHE_E_NOMEM, "no memory for a draft model");
     d->config = *config;

@@ -161,6 +161,25 @@ static lathe_status open_single(const char *path, lathe_arena *arena, lathe_safe
     return set_sort(*out);
 }
 
+/* The file of weights in a form that is not read; NULL: the folder has none. */
+static const char *other_weights(lathe_arena *arena, const char *path)
+{
+    static const char *const names[] = {"pytorch_model.bin",
+                                        "pytorch_model.bin.index.json",
+                                        "consolidated.00.pth",
+                                        "pytorch_model.pt",
+                                        "tf_model.h5",
+                                        "flax_model.msgpack",
+                                        "consolidated.safetensors",
+                                        "model.pt"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *file = lathe_path_join(arena, path, names[i]);
+        if (file != NULL && lathe_path_exists(file))
+            return names[i];
+    }
+    return NULL;
+}
+
 static lathe_status open_folder(const char *path, lathe_arena *arena, lathe_safetensors **out)
 {
     const char *single = lathe_path_join(arena, path, "model.safetensors");
@@ -171,6 +190,13 @@ static lathe_status open_folder(const char *path, lathe_arena *arena, lathe_safe
         return open_single(single, arena, out);
     if (lathe_path_exists(index))
         return open_index(index, out);
+    const char *other = other_weights(arena, path);
+    if (other != NULL)
+        return lathe_error(LATHE_E_NOT_FOUND,
+                           "%s: neither model.safetensors nor model.safetensors.index.json in it, "
+                           "but %s: only safetensors are read; convert with transformers, "
+                           "AutoModelForCausalLM.from_pretrained(\"%s\").save_pretrained(\"%s\")",
+                           path, other, path, path);
     return lathe_error(LATHE_E_NOT_FOUND,
                        "%s: neither model.safetensors nor model.safetensors.index.json in it",
                        path);

@@ -101,10 +101,9 @@ void lathe__config_eos(lathe_config_reader *r, int32_t *ids, int32_t most, int32
         lathe__config_refuse(r, "eos_token_id", "at most 16 tokens are supported");
     for (size_t i = 0; i < n && r->status == LATHE_OK; i++) {
         const json_t *id = json_is_array(eos) ? json_array_get(eos, i) : eos;
-        if (!json_is_integer(id) || json_integer_value(id) < 0 ||
-            json_integer_value(id) > INT32_MAX)
+        if (!json_is_integer(id) || json_integer_value(id) > INT32_MAX)
             lathe__config_refuse(r, "eos_token_id", "expected token ids");
-        else
+        else if (json_integer_value(id) >= 0) /* -1 stands for none in many files */
             ids[(*out_n)++] = (int32_t)json_integer_value(id);
     }
 }

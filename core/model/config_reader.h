@@ -32,7 +32,7 @@ int32_t lathe__config_bool(lathe_config_reader *r, const char *key, int32_t def)
 /** Fails unless the key is absent, null, or equals `value` (bool keys: 0 or 1). */
 void lathe__config_only_number(lathe_config_reader *r, const char *key, double value);
 
-/** eos_token_id, an id or a list of at most `most` of them. */
+/** eos_token_id, an id or a list of at most `most` of them; negative ids stand for none. */
 void lathe__config_eos(lathe_config_reader *r, int32_t *ids, int32_t most, int32_t *out_n);
 
 /** Fails with "file: key is VALUE; why". */

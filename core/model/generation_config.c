@@ -13,33 +13,104 @@
 #include "gguf/model_files.h"
 #include "model/config_reader.h"
 
-/* Keys that change what transformers generates, which Lathe does not apply, with the number that
- * has no effect. Other values without effect: null, false, an empty list or object. */
+/* All keys of transformers 5.24's GenerationConfig. `idle`: the number with which a key that Lathe
+ * does not apply has no effect; other values without effect are null, false, and an empty list or
+ * object. A test compares the table with the keys of the class (tests/golden/config_keys.py). */
 static const struct {
     const char *key;
     double idle;
-} ignored[] = {{"num_beams", 1},
-               {"num_beam_groups", 1},
-               {"penalty_alpha", 0},
-               {"no_repeat_ngram_size", 0},
-               {"encoder_no_repeat_ngram_size", 0},
-               {"encoder_repetition_penalty", 1},
-               {"typical_p", 1},
-               {"epsilon_cutoff", 0},
-               {"eta_cutoff", 0},
-               {"top_h", 1},
-               {"guidance_scale", 1},
-               {"min_length", 0},
-               {"min_new_tokens", 0},
-               {"stop_strings", 0},
-               {"bad_words_ids", 0},
-               {"suppress_tokens", 0},
-               {"begin_suppress_tokens", 0},
-               {"forced_bos_token_id", -1},
-               {"forced_eos_token_id", -1},
-               {"exponential_decay_length_penalty", 0},
-               {"sequence_bias", 0},
-               {"watermarking_config", 0}};
+    int32_t use;
+} keys[] = {
+    {"do_sample", 0, LATHE_KEY_READ},
+    {"temperature", 0, LATHE_KEY_READ},
+    {"top_k", 0, LATHE_KEY_READ},
+    {"top_p", 0, LATHE_KEY_READ},
+    {"min_p", 0, LATHE_KEY_READ},
+    {"repetition_penalty", 0, LATHE_KEY_READ},
+    {"max_new_tokens", 0, LATHE_KEY_READ},
+    {"max_length", 0, LATHE_KEY_READ},
+    {"eos_token_id", 0, LATHE_KEY_READ},
+    {"num_beams", 1, LATHE_KEY_WARNED},
+    {"num_beam_groups", 1, LATHE_KEY_WARNED},
+    {"diversity_penalty", 0, LATHE_KEY_WARNED},
+    {"penalty_alpha", 0, LATHE_KEY_WARNED},
+    {"dola_layers", 0, LATHE_KEY_WARNED},
+    {"no_repeat_ngram_size", 0, LATHE_KEY_WARNED},
+    {"encoder_no_repeat_ngram_size", 0, LATHE_KEY_WARNED},
+    {"encoder_repetition_penalty", 1, LATHE_KEY_WARNED},
+    {"typical_p", 1, LATHE_KEY_WARNED},
+    {"epsilon_cutoff", 0, LATHE_KEY_WARNED},
+    {"eta_cutoff", 0, LATHE_KEY_WARNED},
+    {"top_h", 1, LATHE_KEY_WARNED},
+    {"guidance_scale", 1, LATHE_KEY_WARNED},
+    {"min_length", 0, LATHE_KEY_WARNED},
+    {"min_new_tokens", 0, LATHE_KEY_WARNED},
+    {"max_time", 0, LATHE_KEY_WARNED},
+    {"stop_strings", 0, LATHE_KEY_WARNED},
+    {"bad_words_ids", 0, LATHE_KEY_WARNED},
+    {"force_words_ids", 0, LATHE_KEY_WARNED},
+    {"constraints", 0, LATHE_KEY_WARNED},
+    {"suppress_tokens", 0, LATHE_KEY_WARNED},
+    {"begin_suppress_tokens", 0, LATHE_KEY_WARNED},
+    {"force_bos_token_to_be_generated", 0, LATHE_KEY_WARNED},
+    {"forced_bos_token_id", -1, LATHE_KEY_WARNED},
+    {"forced_eos_token_id", -1, LATHE_KEY_WARNED},
+    {"exponential_decay_length_penalty", 0, LATHE_KEY_WARNED},
+    {"sequence_bias", 0, LATHE_KEY_WARNED},
+    {"watermarking_config", 0, LATHE_KEY_WARNED},
+    {"num_return_sequences", 1, LATHE_KEY_WARNED},
+    {"token_healing", 0, LATHE_KEY_WARNED},
+    /* a prompt is never empty or padded here, and there is no encoder */
+    {"bos_token_id", 0, LATHE_KEY_HARMLESS},
+    {"pad_token_id", 0, LATHE_KEY_HARMLESS},
+    {"decoder_start_token_id", 0, LATHE_KEY_HARMLESS},
+    /* of beam search, which is warned of */
+    {"early_stopping", 0, LATHE_KEY_HARMLESS},
+    {"length_penalty", 0, LATHE_KEY_HARMLESS},
+    {"low_memory", 0, LATHE_KEY_HARMLESS},
+    {"renormalize_logits", 0, LATHE_KEY_HARMLESS}, /* a softmax follows in any case */
+    {"remove_invalid_values", 0, LATHE_KEY_HARMLESS},
+    /* how fast it is, not which tokens */
+    {"use_cache", 0, LATHE_KEY_HARMLESS},
+    {"use_mtp", 0, LATHE_KEY_HARMLESS},
+    {"cache_config", 0, LATHE_KEY_HARMLESS},
+    {"cache_implementation", 0, LATHE_KEY_HARMLESS},
+    {"max_cache_len", 0, LATHE_KEY_HARMLESS},
+    {"compile_config", 0, LATHE_KEY_HARMLESS},
+    {"disable_compile", 0, LATHE_KEY_HARMLESS},
+    {"continuous_batching_config", 0, LATHE_KEY_HARMLESS},
+    {"prefill_chunk_size", 0, LATHE_KEY_HARMLESS},
+    {"prompt_lookup_num_tokens", 0, LATHE_KEY_HARMLESS},
+    {"max_matching_ngram_size", 0, LATHE_KEY_HARMLESS},
+    {"speculation_type", 0, LATHE_KEY_HARMLESS},
+    {"is_assistant", 0, LATHE_KEY_HARMLESS},
+    {"num_assistant_tokens", 0, LATHE_KEY_HARMLESS},
+    {"num_assistant_tokens_schedule", 0, LATHE_KEY_HARMLESS},
+    {"assistant_confidence_threshold", 0, LATHE_KEY_HARMLESS},
+    {"assistant_early_exit", 0, LATHE_KEY_HARMLESS},
+    {"assistant_ensemble_weight", 0, LATHE_KEY_HARMLESS},
+    {"assistant_lookbehind", 0, LATHE_KEY_HARMLESS},
+    {"target_lookbehind", 0, LATHE_KEY_HARMLESS},
+    /* what generate() returns beside the tokens */
+    {"output_attentions", 0, LATHE_KEY_HARMLESS},
+    {"output_hidden_states", 0, LATHE_KEY_HARMLESS},
+    {"output_logits", 0, LATHE_KEY_HARMLESS},
+    {"output_scores", 0, LATHE_KEY_HARMLESS},
+    {"return_dict_in_generate", 0, LATHE_KEY_HARMLESS},
+    /* where the file comes from */
+    {"transformers_version", 0, LATHE_KEY_HARMLESS},
+    {"_from_model_config", 0, LATHE_KEY_HARMLESS},
+    {"_commit_hash", 0, LATHE_KEY_HARMLESS},
+};
+enum { N_KEYS = sizeof keys / sizeof keys[0] };
+
+int32_t lathe_generation_config_key(const char *key)
+{
+    for (int i = 0; i < N_KEYS; i++)
+        if (strcmp(keys[i].key, key) == 0)
+            return keys[i].use;
+    return LATHE_KEY_UNKNOWN;
+}
 
 static int does_nothing(const json_t *value, double idle)
 {
@@ -54,66 +125,109 @@ static int does_nothing(const json_t *value, double idle)
 
 static void warn_of_ignored(const lathe_config_reader *r)
 {
-    for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++) {
-        const json_t *value = json_object_get(r->object, ignored[i].key);
-        if (does_nothing(value, ignored[i].idle))
+    const char *key;
+    json_t *value;
+    for (int i = 0; i < N_KEYS; i++) {
+        value = json_object_get(r->object, keys[i].key);
+        if (keys[i].use != LATHE_KEY_WARNED || does_nothing(value, keys[i].idle))
             continue;
         char *seen = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-        lathe_log(LATHE_LOG_WARN, "%s: %s = %.100s is not applied: %s", r->name, ignored[i].key,
+        lathe_log(LATHE_LOG_WARN, "%s: %s = %.100s is not applied: %s", r->name, keys[i].key,
                   seen ? seen : "?",
-                  strcmp(ignored[i].key, "stop_strings") == 0 ? "set generate.stop"
-                                                              : "Lathe has no such setting");
+                  strcmp(keys[i].key, "stop_strings") == 0 ? "set generate.stop"
+                                                           : "Lathe has no such setting");
         free(seen);
+    }
+    json_object_foreach(r->object, key, value)
+    {
+        if (lathe_generation_config_key(key) == LATHE_KEY_UNKNOWN)
+            lathe_log(LATHE_LOG_WARN,
+                      "%s: %.100s is not a key of generation settings that Lathe "
+                      "knows, so it is not applied",
+                      r->name, key);
     }
 }
 
-/* Records whether the file sets a key. */
-static void note(const lathe_config_reader *r, const char *key, int32_t bit,
-                 lathe_generation_config *out)
+/* Records whether the file sets a key, and begins to read it: with a reader of its own, since a
+ * value that cannot be used is not an error yet. */
+static lathe_config_reader begin(const lathe_config_reader *r, const char *key, int32_t bit,
+                                 lathe_generation_config *out)
 {
     const json_t *value = json_object_get(r->object, key);
     if (value != NULL && !json_is_null(value))
         out->written |= 1u << bit;
+    return (lathe_config_reader){.name = r->name, .object = r->object};
 }
 
-/* A probability above 0 and at most 1. */
-static double read_share(lathe_config_reader *r, const char *key, double def)
+/* Keeps the refusal of the key, if there is one. Returns 1 if the value can be used. */
+static int end(const lathe_config_reader *one, int32_t bit, lathe_generation_config *out)
 {
-    const double x = lathe__config_positive(r, key, def);
-    if (r->status == LATHE_OK && x > 1.0)
-        lathe__config_refuse(r, key, "expected a number above 0, at most 1");
-    return x;
+    if (one->status == LATHE_OK)
+        return 1;
+    (void)snprintf(out->wrong[bit], sizeof out->wrong[bit], "%s", lathe_error_message());
+    lathe_error_clear();
+    return 0;
 }
 
-static void read_keys(lathe_config_reader *r, lathe_generation_config *out)
+/* As Python reads a condition: 1 is true. */
+static void read_do_sample(const lathe_config_reader *r, lathe_generation_config *out)
 {
-    static const struct {
-        const char *key;
-        int32_t bit;
-    } keys[] = {{"do_sample", LATHE_GENERATION_DO_SAMPLE},
-                {"temperature", LATHE_GENERATION_TEMPERATURE},
-                {"top_k", LATHE_GENERATION_TOP_K},
-                {"top_p", LATHE_GENERATION_TOP_P},
-                {"min_p", LATHE_GENERATION_MIN_P},
-                {"repetition_penalty", LATHE_GENERATION_REPETITION_PENALTY},
-                {"max_new_tokens", LATHE_GENERATION_MAX_NEW_TOKENS},
-                {"max_length", LATHE_GENERATION_MAX_LENGTH},
-                {"eos_token_id", LATHE_GENERATION_EOS}};
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        note(r, keys[i].key, keys[i].bit, out);
-    out->do_sample = lathe__config_bool(r, "do_sample", 0);
-    /* without sampling transformers reads neither; in many files the temperature is 0 then */
-    const int32_t sampled = out->do_sample;
-    out->temperature = sampled ? lathe__config_positive(r, "temperature", 1.0) : 1.0;
-    out->top_p = read_share(r, "top_p", 1.0);
-    out->min_p = lathe__config_share(r, "min_p");
-    out->top_k = lathe__config_int(r, "top_k", 50, 0, INT32_MAX);
-    out->repetition_penalty = lathe__config_positive(r, "repetition_penalty", 1.0);
-    out->max_new_tokens = lathe__config_int(r, "max_new_tokens", 0, 1, INT32_MAX);
-    out->max_length = lathe__config_int(r, "max_length", 0, 1, INT32_MAX);
-    lathe__config_eos(r, out->eos, LATHE_MAX_EOS, &out->n_eos);
-    if (r->status == LATHE_OK)
-        warn_of_ignored(r);
+    lathe_config_reader one = begin(r, "do_sample", LATHE_GENERATION_DO_SAMPLE, out);
+    const json_t *value = json_object_get(r->object, "do_sample");
+    if (json_is_number(value))
+        out->do_sample = json_number_value(value) != 0.0;
+    else
+        out->do_sample = lathe__config_bool(&one, "do_sample", 0);
+    if (!end(&one, LATHE_GENERATION_DO_SAMPLE, out))
+        out->do_sample = 0;
+}
+
+/* A number above 0, and at most 1 if `is_share`. */
+static double read_positive(const lathe_config_reader *r, const char *key, int32_t bit,
+                            int is_share, lathe_generation_config *out)
+{
+    lathe_config_reader one = begin(r, key, bit, out);
+    const double x = lathe__config_positive(&one, key, 1.0);
+    if (is_share && one.status == LATHE_OK && x > 1.0)
+        lathe__config_refuse(&one, key, "expected a number above 0, at most 1");
+    return end(&one, bit, out) ? x : 1.0;
+}
+
+static int64_t read_count(const lathe_config_reader *r, const char *key, int32_t bit, int64_t def,
+                          int64_t lo, lathe_generation_config *out)
+{
+    lathe_config_reader one = begin(r, key, bit, out);
+    const int64_t n = lathe__config_int(&one, key, def, lo, INT32_MAX);
+    return end(&one, bit, out) ? n : def;
+}
+
+static void read_keys(const lathe_config_reader *r, lathe_generation_config *out)
+{
+    lathe_config_reader one;
+    read_do_sample(r, out);
+    out->temperature = read_positive(r, "temperature", LATHE_GENERATION_TEMPERATURE, 0, out);
+    out->top_p = read_positive(r, "top_p", LATHE_GENERATION_TOP_P, 1, out);
+    one = begin(r, "min_p", LATHE_GENERATION_MIN_P, out);
+    out->min_p = lathe__config_share(&one, "min_p");
+    if (!end(&one, LATHE_GENERATION_MIN_P, out))
+        out->min_p = 0.0;
+    out->top_k = read_count(r, "top_k", LATHE_GENERATION_TOP_K, 50, 0, out);
+    out->repetition_penalty =
+        read_positive(r, "repetition_penalty", LATHE_GENERATION_REPETITION_PENALTY, 0, out);
+    out->max_new_tokens =
+        read_count(r, "max_new_tokens", LATHE_GENERATION_MAX_NEW_TOKENS, 0, 1, out);
+    out->max_length = read_count(r, "max_length", LATHE_GENERATION_MAX_LENGTH, 0, 1, out);
+    one = begin(r, "eos_token_id", LATHE_GENERATION_EOS, out);
+    lathe__config_eos(&one, out->eos, LATHE_MAX_EOS, &out->n_eos);
+    if (!end(&one, LATHE_GENERATION_EOS, out))
+        out->n_eos = 0;
+    warn_of_ignored(r);
+}
+
+lathe_status lathe_generation_config_use(const lathe_generation_config *config, int32_t key)
+{
+    return config->wrong[key][0] == '\0' ? LATHE_OK
+                                         : lathe_error(LATHE_E_CONFIG, "%s", config->wrong[key]);
 }
 
 lathe_status lathe_generation_config_load(const char *folder, lathe_generation_config *out)
@@ -128,11 +242,9 @@ lathe_status lathe_generation_config_load(const char *folder, lathe_generation_c
         status = lathe_model_json(folder, "generation_config.json", &object);
         if (status == LATHE_OK && !json_is_object(object))
             status = lathe_error(LATHE_E_CONFIG, "%s: not a JSON object", path);
-        lathe_config_reader r = {.name = path, .object = object, .status = status};
-        if (status == LATHE_OK) {
+        const lathe_config_reader r = {.name = path, .object = object};
+        if (status == LATHE_OK)
             read_keys(&r, out);
-            status = r.status;
-        }
     }
     json_decref(object);
     lathe_arena_fini(&arena);

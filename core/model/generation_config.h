@@ -5,7 +5,23 @@
 
 #include "model/hf_config.h"
 
-/** The keys that Lathe applies. A key that is missing or null has the value in brackets. */
+enum {
+    LATHE_GENERATION_DO_SAMPLE = 0,
+    LATHE_GENERATION_TEMPERATURE = 1,
+    LATHE_GENERATION_TOP_K = 2,
+    LATHE_GENERATION_TOP_P = 3,
+    LATHE_GENERATION_MIN_P = 4,
+    LATHE_GENERATION_REPETITION_PENALTY = 5,
+    LATHE_GENERATION_MAX_NEW_TOKENS = 6,
+    LATHE_GENERATION_MAX_LENGTH = 7,
+    LATHE_GENERATION_EOS = 8,
+    LATHE_GENERATION_KEYS = 9
+};
+
+/** The keys that Lathe applies. A key that is missing or null has the value in brackets, and so has
+ *  one whose value cannot be applied: `wrong` says why, and who uses it refuses it
+ *  (lathe_generation_config_use). transformers loads and trains a model with any value, and refuses
+ *  it in generate(). */
 typedef struct lathe_generation_config {
     int32_t is_present; /* 0: the folder has no such file, and the fields below are not valid */
     int32_t do_sample;  /* 1: sampling; 0 [0]: the most likely token */
@@ -18,26 +34,28 @@ typedef struct lathe_generation_config {
     int32_t eos[LATHE_MAX_EOS];
     int32_t n_eos;    /* [0]: the file names no end of text */
     uint32_t written; /* bit (1 << LATHE_GENERATION_*): keys that the file sets */
+    char wrong[LATHE_GENERATION_KEYS][256]; /* "FILE: KEY is VALUE; expected ..."; "": usable */
 } lathe_generation_config;
-
-enum {
-    LATHE_GENERATION_DO_SAMPLE = 0,
-    LATHE_GENERATION_TEMPERATURE = 1,
-    LATHE_GENERATION_TOP_K = 2,
-    LATHE_GENERATION_TOP_P = 3,
-    LATHE_GENERATION_MIN_P = 4,
-    LATHE_GENERATION_REPETITION_PENALTY = 5,
-    LATHE_GENERATION_MAX_NEW_TOKENS = 6,
-    LATHE_GENERATION_MAX_LENGTH = 7,
-    LATHE_GENERATION_EOS = 8
-};
 
 /** Reads folder/generation_config.json; a folder without one is fine. Warns of the keys that would
  *  change what transformers generates and that Lathe does not apply (num_beams,
- *  no_repeat_ngram_size, ...).
- *  LATHE_E_PARSE, LATHE_E_CONFIG: file and key, what was seen and what is expected.
+ *  no_repeat_ngram_size, ...), and of keys that are not known.
+ *  LATHE_E_PARSE: not JSON. LATHE_E_CONFIG: no object.
  *  Source  transformers 5.23, generation/configuration_utils.py: GenerationConfig and its
  *          defaults. */
 lathe_status lathe_generation_config_load(const char *folder, lathe_generation_config *out);
+
+/** To be called for a key whose value is used: LATHE_E_CONFIG with `wrong` if it cannot be. */
+lathe_status lathe_generation_config_use(const lathe_generation_config *config, int32_t key);
+
+/** What Lathe does with a key: one of LATHE_KEY_*. */
+enum {
+    LATHE_KEY_UNKNOWN = 0,  /* warned of by its name */
+    LATHE_KEY_READ = 1,     /* has its meaning here */
+    LATHE_KEY_HARMLESS = 2, /* changes no token that Lathe makes or learns */
+    LATHE_KEY_WARNED = 3,   /* has no meaning here: warned of, unless its value changes nothing */
+    LATHE_KEY_REFUSED = 4   /* the folder is refused, unless its value changes nothing */
+};
+int32_t lathe_generation_config_key(const char *key);
 
 #endif

@@ -59,8 +59,9 @@ static void read_file_dtype(lathe_config_reader *r, lathe_model_config *out)
 
 static void read_common(lathe_config_reader *r, lathe_model_config *out)
 {
-    out->bos = (int32_t)lathe__config_int(r, "bos_token_id", -1, -1, INT32_MAX);
-    out->pad = (int32_t)lathe__config_int(r, "pad_token_id", -1, -1, INT32_MAX);
+    /* negative ids, -1 as a rule, stand for none */
+    out->bos = (int32_t)lathe__config_int(r, "bos_token_id", -1, INT32_MIN, INT32_MAX);
+    out->pad = (int32_t)lathe__config_int(r, "pad_token_id", -1, INT32_MIN, INT32_MAX);
     lathe__config_eos(r, out->eos, LATHE_MAX_EOS, &out->n_eos);
     read_file_dtype(r, out);
     out->n_labels = lathe__classifier_labels(r->object);

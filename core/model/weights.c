@@ -3,11 +3,13 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/model_path.h"
 #include "gguf/model_files.h"
 #include "io/convert.h"
 #include "ir/desc_text.h"
@@ -88,6 +90,69 @@ static lathe_status load_planes(const lathe_safetensors *set, const lathe_model_
     return sink->planes_done(sink->arg, index, row, planes);
 }
 
+static int ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* What puts a prefix before every name, and how to save a model without it. */
+static const char *remedy_of(const char *prefix)
+{
+    static const struct {
+        const char *prefix, *remedy;
+    } known[] = {
+        {"_orig_mod.", "torch.compile puts it there: save model._orig_mod"},
+        {"module.", "DistributedDataParallel and DeepSpeed put it there: save model.module"},
+        {"base_model.model.", "PEFT puts it there: save model.merge_and_unload(), or the adapter "
+                              "with save_pretrained"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (ends_with(prefix, known[i].prefix))
+            return known[i].remedy;
+    return "save the language model alone, or take the prefix out of the names";
+}
+
+/* Refuses a file all of whose names have a prefix, which would be told as a missing tensor. `row`:
+ * a tensor that was not found. */
+static lathe_status refuse_prefix(const lathe_safetensors *set, const lathe_model_config *config,
+                                  const char *row)
+{
+    const size_t skip = strlen(config->prefix);
+    const char *const names[] = {row, strncmp(row, config->prefix, skip) == 0 ? row + skip : row};
+    for (int64_t i = 0; i < lathe_safetensors_count(set); i++) {
+        const char *seen = lathe_safetensors_at(set, i)->name;
+        for (int k = 0; k < 2; k++) {
+            const size_t n = strlen(seen) - strlen(names[k]);
+            char prefix[256];
+            if (!ends_with(seen, names[k]) || n == 0 || n >= sizeof prefix || seen[n - 1] != '.')
+                continue;
+            (void)snprintf(prefix, sizeof prefix, "%.*s", (int)n, seen);
+            return lathe_error(LATHE_E_CONFIG,
+                               "%s: the names of the tensors begin with \"%s\" (%s): %s",
+                               lathe_safetensors_path(set), prefix, seen, remedy_of(prefix));
+        }
+    }
+    return LATHE_OK;
+}
+
+/* Looks at the names of a file before what it lacks is told: at the first parameter of the model
+ * that has a plain tensor. */
+static lathe_status check_names(const lathe_safetensors *set, const lathe_model_config *config,
+                                const lathe_params *params)
+{
+    for (int32_t i = 0; i < params->n_model; i++) {
+        const lathe_param *row = params->rows[i];
+        if (!lathe_weights_is_model_row(row) || row->planes_on_file ||
+            row->stage_head == LATHE_HEAD_NEW)
+            continue;
+        return lathe_weights_find(set, config, row->name) != NULL
+                   ? LATHE_OK
+                   : refuse_prefix(set, config, row->name);
+    }
+    return LATHE_OK;
+}
+
 /* The file of a tied model has no head, or contains the embedding twice. */
 static lathe_status check_tied(const lathe_safetensors *set, const lathe_model_config *config)
 {
@@ -108,12 +173,6 @@ static lathe_status check_tied(const lathe_safetensors *set, const lathe_model_c
                            "false, or remove one of the two tensors",
                            head->file, config->head, embedding->name);
     return LATHE_OK;
-}
-
-static int ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
 }
 
 /* Buffers that older files contain besides the weights, a tied head (already compared), and the
@@ -164,6 +223,7 @@ static void warn_extras(const lathe_safetensors *set, const lathe_model_config *
 lathe_status lathe_weights_load(const lathe_safetensors *set, const lathe_model_config *config,
                                 const lathe_params *params, const lathe_weight_sink *sink)
 {
+    LATHE_TRY(check_names(set, config, params));
     LATHE_TRY(check_tied(set, config));
     uint8_t *used = calloc((size_t)lathe_safetensors_count(set) + 1, 1);
     if (used == NULL)
@@ -199,6 +259,7 @@ lathe_status lathe_weights_load(const lathe_safetensors *set, const lathe_model_
 lathe_status lathe_weights_check(const lathe_safetensors *set, const lathe_model_config *config,
                                  const lathe_params *params)
 {
+    LATHE_TRY(check_names(set, config, params));
     LATHE_TRY(check_tied(set, config));
     for (int32_t i = 0; i < params->n; i++) {
         const lathe_param *row = params->rows[i];
@@ -249,8 +310,34 @@ static lathe_status copy_tools(const char *from, const char *to)
     return status;
 }
 
+/* A tokenizer.json that is named itself, whatever its name, with the files beside it that belong to
+ * a tokenizer. */
+static lathe_status copy_named(const char *file, const char *to)
+{
+    static const char *const beside[] = {"tokenizer_config.json", "special_tokens_map.json",
+                                         "added_tokens.json"};
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const char *slash = strrchr(file, '/');
+    const char *folder = slash != NULL ? lathe_arena_strndup(&arena, file, slash - file + 1) : ".";
+    const char *path = lathe_path_join(&arena, to, companions[0]);
+    lathe_status status = folder != NULL && path != NULL ? LATHE_OK : LATHE_E_NOMEM;
+    char *text = NULL;
+    int64_t n = 0;
+    if (status == LATHE_OK)
+        status = lathe_file_read(file, 0, &text, &n);
+    if (status == LATHE_OK)
+        status = lathe_file_write_atomic(path, text, n);
+    for (size_t i = 0; i < sizeof beside / sizeof beside[0] && status == LATHE_OK; i++)
+        status = lathe_model_copy(folder, beside[i], to);
+    free(text);
+    lathe_arena_fini(&arena);
+    return status;
+}
+
 lathe_status lathe_tokenizer_files_copy(const char *from, const char *to)
 {
+    if (!lathe_path_is_model(from) && lathe_path_exists(from))
+        return copy_named(from, to);
     for (int i = 0; i < N_COMPANIONS; i++)
         LATHE_TRY(lathe_model_copy(from, companions[i], to));
     return lathe_model_has(from, tools_file) ? copy_tools(from, to) : LATHE_OK;
@@ -259,6 +346,11 @@ lathe_status lathe_tokenizer_files_copy(const char *from, const char *to)
 lathe_status lathe_tokenizer_files_bytes(const char *from, int64_t *out)
 {
     *out = 0;
+    struct stat st;
+    if (!lathe_path_is_model(from) && stat(from, &st) == 0) {
+        *out = (int64_t)st.st_size; /* what is beside it is small */
+        return LATHE_OK;
+    }
     for (int i = 0; i < N_COMPANIONS; i++) {
         int64_t n = 0;
         LATHE_TRY(lathe_model_bytes(from, companions[i], &n));

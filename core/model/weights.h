@@ -47,7 +47,7 @@ lathe_status lathe_weights_check(const lathe_safetensors *set, const lathe_model
                                  const lathe_params *params);
 
 /** Copies the tokenizer's files and generation_config.json, if they exist, from a folder or a GGUF
- *  file to a folder. */
+ *  file to a folder. `from` may also be a tokenizer.json of any name. */
 lathe_status lathe_tokenizer_files_copy(const char *from, const char *to);
 /** Bytes of the files that lathe_tokenizer_files_copy copies. */
 lathe_status lathe_tokenizer_files_bytes(const char *from, int64_t *out);

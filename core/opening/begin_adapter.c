@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/model_path.h"
 #include "opening/adapter_folder.h"
 #include "opening/folder_check.h"
 #include "opening/more_overrides.h"
@@ -36,12 +37,13 @@ static int is_training_only(const char *key)
 /* Finds the adapter of model.adapter. */
 static lathe_status find_named(lathe_run *run, const char *named, const char **out)
 {
+    char hint[LATHE_HUB_HINT];
     if (!lathe_path_is_dir(named))
         return lathe__run_refuse(run, "model", "adapter",
                                  lathe_path_exists(named)
-                                     ? "model.adapter: a file, expected a folder: %s"
-                                     : "model.adapter: no such folder: %s",
-                                 named);
+                                     ? "model.adapter: a file, expected a folder: %s%s"
+                                     : "model.adapter: no such folder: %s%s",
+                                 named, lathe_hub_hint(named, hint, sizeof hint));
     if (lathe_adapter_folder_find(named, &run->arena, out) != LATHE_OK) {
         const char *why = lathe_arena_strdup(&run->arena, lathe_error_message());
         return lathe__run_refuse(run, "model", "adapter", "model.adapter: %s",

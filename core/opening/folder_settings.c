@@ -9,6 +9,7 @@
 #include "base/fs.h"
 #include "checkpoint/checkpoint_info.h"
 #include "checkpoint/folder_renderer.h"
+#include "checkpoint/folder_tokenizer.h"
 #include "gguf/model_files.h"
 #include "io/manifest.h"
 #include "lathe/stage.h"
@@ -44,19 +45,15 @@ lathe_status lathe_folder_config(const char *dir, lathe_arena *arena, json_t **o
 
 lathe_status lathe_folder_tokenizer(const char *dir, lathe_arena *arena, const char **out)
 {
-    json_t *config = NULL;
-    int32_t has_manifest;
+    int reads_bytes = 0;
     *out = NULL;
     if (lathe_folder_has(dir, "tokenizer.json")) {
         *out = dir;
         return LATHE_OK;
     }
-    LATHE_TRY(lathe_folder_config(dir, arena, &config, &has_manifest));
-    const char *path =
-        json_string_value(json_object_get(json_object_get(config, "tokenizer"), "path"));
-    if (path && strcmp(path, "bytes") == 0)
+    LATHE_TRY(lathe_folder_reads_bytes(dir, arena, &reads_bytes));
+    if (reads_bytes)
         *out = "bytes";
-    json_decref(config);
     return LATHE_OK;
 }
 

@@ -186,13 +186,16 @@ static lathe_status prepare_model(lathe_run *run)
     return LATHE_OK;
 }
 
-/* Checks that the prompt of the samples fits the context. */
+/* Checks that the prompt of the samples fits the context, and that the model's settings of
+ * generation can be used. */
 static lathe_status check_sample(const lathe_run *run)
 {
+    lathe_sampling sampling = {.size = (uint32_t)sizeof sampling};
     const lathe_prompt prompt = {.size = (uint32_t)sizeof prompt,
                                  .text = run->set.prompt ? run->set.prompt : ""};
     if (run->set.sample_every == 0 || !run->generator || !run->data.tokenizer)
         return LATHE_OK;
+    LATHE_TRY(lathe_default_sampling(run, &sampling));
     const lathe_status status = lathe_generator_check(run->generator, &prompt);
     return status == LATHE_OK
                ? LATHE_OK

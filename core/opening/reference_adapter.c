@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/model_path.h"
 #include "opening/adapter_folder.h"
 #include "opening/more_overrides.h"
 #include "opening/other_adapter.h"
@@ -46,12 +47,13 @@ static lathe_status check_folder(lathe_run *run)
 {
     const char *found;
     const char *named = run->set.model_reference_adapter;
+    char hint[LATHE_HUB_HINT];
     if (!lathe_path_is_dir(named))
         return lathe__run_refuse(run, KEY,
                                  lathe_path_exists(named)
-                                     ? "model.reference_adapter: a file, expected a folder: %s"
-                                     : "model.reference_adapter: no such folder: %s",
-                                 named);
+                                     ? "model.reference_adapter: a file, expected a folder: %s%s"
+                                     : "model.reference_adapter: no such folder: %s%s",
+                                 named, lathe_hub_hint(named, hint, sizeof hint));
     LATHE_TRY(at_key(run, lathe_adapter_folder_find(named, &run->arena, &found)));
     if (found)
         return LATHE_OK;

@@ -78,9 +78,35 @@ static lathe_sampling defaults(const lathe_run *run)
     return s;
 }
 
+/* Refuses the values of the model's file that are used and cannot be: those that no setting
+ * replaces and that the way of sampling reads. */
+static lathe_status check_file(const lathe_run *run, const lathe_sampling *s)
+{
+    const lathe_generation_config *c = &run->generation;
+    const int samples = s->temperature > 0.0;
+    const struct {
+        const char *key;
+        int32_t bit, is_used;
+    } keys[] = {
+        {"temperature", LATHE_GENERATION_DO_SAMPLE, 1},
+        {"temperature", LATHE_GENERATION_TEMPERATURE, c->do_sample},
+        {"top_k", LATHE_GENERATION_TOP_K, samples},
+        {"top_p", LATHE_GENERATION_TOP_P, samples},
+        {"min_p", LATHE_GENERATION_MIN_P, samples},
+        {"repetition_penalty", LATHE_GENERATION_REPETITION_PENALTY, 1},
+        {"max_new_tokens", LATHE_GENERATION_MAX_NEW_TOKENS, 1},
+        {"max_new_tokens", LATHE_GENERATION_MAX_LENGTH, c->max_new_tokens == 0},
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (keys[i].is_used && from_file(run, keys[i].key))
+            LATHE_TRY(lathe_generation_config_use(c, keys[i].bit));
+    return c->is_present ? lathe_generation_config_use(c, LATHE_GENERATION_EOS) : LATHE_OK;
+}
+
 lathe_status lathe_default_sampling(const lathe_run *run, lathe_sampling *out)
 {
     const lathe_sampling s = defaults(run);
+    LATHE_TRY(check_file(run, &s));
     LATHE_TRY(lathe_struct_check(out, "lathe_sampling", LATHE_LEAST_SAMPLING));
     lathe_struct_write(out, &s, (int64_t)sizeof s);
     return LATHE_OK;

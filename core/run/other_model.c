@@ -12,11 +12,13 @@
 lathe_status lathe__run_check_whole(const lathe_run *run, const char *section, const char *key,
                                     const char *folder, const char *what)
 {
+    char hint[LATHE_HUB_HINT];
     if (!lathe_path_is_model(folder))
         return lathe__run_refuse(run, section, key,
-                                 lathe_path_exists(folder) ? "%s.%s: a file, expected a folder: %s"
-                                                           : "%s.%s: no such folder: %s",
-                                 section, key, folder);
+                                 lathe_path_exists(folder)
+                                     ? "%s.%s: a file, expected a folder: %s%s"
+                                     : "%s.%s: no such folder: %s%s",
+                                 section, key, folder, lathe_hub_hint(folder, hint, sizeof hint));
     if (!lathe_model_has(folder, "adapter_config.json"))
         return LATHE_OK;
     return lathe__run_refuse(

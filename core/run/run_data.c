@@ -18,6 +18,7 @@
 #include "run/run_ranks.h"
 #include "run/run_state.h"
 #include "run/stored_teacher.h"
+#include "run/token_check.h"
 #include "template/chat_template.h"
 #include "tokenjson/tokenizer_file.h"
 
@@ -99,7 +100,8 @@ static lathe_status learn(lathe_run *run)
                                                &run->data.tokenizer_dir));
 }
 
-/* The folder of a tokenizer that is not trained; NULL: raw bytes. */
+/* The folder of a tokenizer that is not trained; NULL: raw bytes, which
+ * lathe__token_check_bytes refuses where they are no choice. */
 static const char *folder_of_tokenizer(const lathe_run *run)
 {
     const char *path = run->set.tokenizer_path, *model = run->set.model_path;
@@ -149,6 +151,7 @@ static lathe_status read_stop_tokens(lathe_run *run)
 lathe_status lathe__run_tokenizer(lathe_run *run)
 {
     LATHE_TRY(open_tokenizer(run));
+    LATHE_TRY(lathe__token_check_bytes(run));
     LATHE_TRY(lathe__objective_tokens(run));
     return read_stop_tokens(run);
 }

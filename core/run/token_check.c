@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "checkpoint/folder_tokenizer.h"
+#include "tokenjson/tokenizer_file.h"
 
 /* Names a token for people: 7 ("</s>"). */
 static const char *token_text(const lathe_tokenizer *tokenizer, int32_t id, char *out,
@@ -60,20 +62,25 @@ static void compare_eos(const lathe_model_config *model, const lathe_run_data *d
         data->tokenizer_dir, token_text(data->tokenizer, eos, ours, sizeof ours));
 }
 
-/* Refuses raw bytes for a model that needs a tokenizer. A model folder without a tokenizer is read
- * with raw bytes; a vocabulary far above the 256 bytes and a few special tokens shows that its
- * tokenizer is missing. */
-static lathe_status check_bytes(const lathe_run *run)
+lathe_status lathe__token_check_bytes(const lathe_run *run)
 {
-    enum { MOST_BYTES = 1024 };
-    if (run->data.tokenizer_dir || run->set.tokenizer_path || run->set.tokenizer_train ||
-        !run->set.model_path || run->model.vocab <= MOST_BYTES)
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const char *model = run->set.model_path;
+    int reads_bytes = 0;
+    const int reads_text = run->set.datasets || run->set.validation ||
+                           (run->open.mode == LATHE_OPEN_INFER && !run->open.computes_nothing);
+    if (run->data.tokenizer_dir || run->set.tokenizer_path || run->set.tokenizer_train || !model ||
+        !reads_text || run->open.mode == LATHE_OPEN_PLAN)
         return LATHE_OK;
+    const lathe_status status = lathe_folder_reads_bytes(model, &arena, &reads_bytes);
+    lathe_arena_fini(&arena);
+    LATHE_TRY(status);
+    if (reads_bytes)
+        return LATHE_OK;
+    (void)lathe_tokenizer_missing(model); /* its text becomes part of the refusal */
     return lathe__run_refuse(run, "model", "path",
-                             "%s has no tokenizer.json, and its vocab_size of %lld is not one of "
-                             "raw bytes: put the file there, or set tokenizer.path (\"bytes\" for "
-                             "raw bytes)",
-                             run->set.model_path, (long long)run->model.vocab);
+                             "%s; or set tokenizer.path (\"bytes\" for raw bytes)",
+                             lathe_error_message());
 }
 
 lathe_status lathe__token_check(const lathe_run *run)
@@ -83,8 +90,6 @@ lathe_status lathe__token_check(const lathe_run *run)
     const int64_t tokens = lathe_tokenizer_vocab_size(run->data.tokenizer);
     const int reads_text =
         run->open.mode != LATHE_OPEN_PLAN && (run->set.datasets || run->set.validation);
-    if (reads_text || run->open.mode == LATHE_OPEN_INFER)
-        LATHE_TRY(check_bytes(run));
     if (tokens > run->model.vocab && (run->data.tokenizer_dir || reads_text))
         return lathe__run_refuse(
             run, run->set.tokenizer_path ? "tokenizer" : "model",

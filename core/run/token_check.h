@@ -9,4 +9,9 @@
  * if config.json and the tokenizer have different end-of-text tokens. */
 lathe_status lathe__token_check(const lathe_run *run);
 
+/** Refuses raw bytes, at model.path, for a model whose folder has no tokenizer.json and does not
+ * say that it reads raw bytes, unless the run chose them (tokenizer.path): the ids 0 to 255 mean
+ * something else to such a model. A run that reads no text needs no tokenizer. */
+lathe_status lathe__token_check_bytes(const lathe_run *run);
+
 #endif

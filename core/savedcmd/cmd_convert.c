@@ -38,11 +38,13 @@ static lathe_status convert(const lathe_args *args, const lathe_model_source *so
     const char *from = args->words[0], *to = lathe_args_value(args, "--output");
     const char *text = lathe_args_value(args, "--type");
     const int32_t type = text != NULL ? find_type(text) : -1;
+    char hint[LATHE_HUB_HINT];
     if (to == NULL)
         return lathe_error(LATHE_E_ARG,
                            "-o is missing: name the folder or the .gguf file to write");
     if (!lathe_path_exists(from))
-        return lathe_error(LATHE_E_CONFIG, "%s: no such file or folder", from);
+        return lathe_error(LATHE_E_CONFIG, "%s: no such file or folder%s", from,
+                           lathe_hub_hint(from, hint, sizeof hint));
     const int is_folder = lathe_path_is_dir(from);
     if (!lathe_path_is_model(from))
         return lathe_error(LATHE_E_CONFIG, "%s: neither a folder nor a GGUF file", from);

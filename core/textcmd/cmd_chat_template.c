@@ -409,15 +409,15 @@ static lathe_status load_tokenizer(const lathe_args *args, const char *path, sho
 static lathe_status run_parts(const lathe_args *args, shower *s, lathe_chat_template **chat)
 {
     const char *path = args->words[0], *file = lathe_args_value(args, "--show");
-    char *text = NULL;
+    char *text = NULL, hint[LATHE_HUB_HINT];
     int64_t n = 0;
     LATHE_TRY(lathe_args_int(args, "--now", 0, INT64_MAX / 2, 0, &s->now));
     LATHE_TRY(lathe_args_int(args, "--n", 0, INT64_MAX, s->as_json ? 0 : 10, &s->most));
     if (!lathe_path_exists(path))
         return lathe_error(LATHE_E_NOT_FOUND,
                            "%s: no such file or folder; expected the folder of a model or a file "
-                           "with a chat template",
-                           path);
+                           "with a chat template%s",
+                           path, lathe_hub_hint(path, hint, sizeof hint));
     const size_t length = strlen(path);
     if (length > 5 && strcmp(path + length - 5, ".toml") == 0)
         return lathe_error(LATHE_E_ARG,

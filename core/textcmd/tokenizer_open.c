@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/model_path.h"
 #include "base/utf8.h"
 #include "tokenjson/tokenizer_file.h"
 
@@ -15,11 +16,12 @@ lathe_status lathe_app_tokenizer(const char *path, lathe_tokenizer **out)
 {
     if (strcmp(path, "bytes") == 0)
         return lathe_tokenizer_bytes(out);
+    char hint[LATHE_HUB_HINT];
     if (!lathe_path_exists(path))
         return lathe_error(LATHE_E_NOT_FOUND,
                            "%s: no such file or folder; expected a tokenizer.json, a folder that "
-                           "holds one, or \"bytes\"",
-                           path);
+                           "holds one, or \"bytes\"%s",
+                           path, lathe_hub_hint(path, hint, sizeof hint));
     return lathe_tokenizer_load(path, out);
 }
 

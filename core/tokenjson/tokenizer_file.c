@@ -101,11 +101,54 @@ static lathe_status find_specials(lathe_tokenizer *tok, const char *folder, lath
     return LATHE_OK;
 }
 
+/* Appends the names of the files in `folder` that are a tokenizer in another form: "a, b and c".
+ * Returns their number. */
+static int list_others(const char *folder, lathe_buffer *out)
+{
+    static const char *const names[] = {
+        "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "tekken.json",  "vocab.json",
+        "merges.txt",      "vocab.txt",    "tiktoken.model",          "qwen.tiktoken"};
+    enum { N = sizeof names / sizeof names[0] };
+    const char *found[N];
+    int n = 0;
+    for (int i = 0; i < N; i++)
+        if (lathe_model_has(folder, names[i]))
+            found[n++] = names[i];
+    for (int i = 0; i < n; i++)
+        lathe_buffer_printf(out, "%s%s", i == 0 ? "" : i + 1 == n ? " and " : ", ", found[i]);
+    return n;
+}
+
+lathe_status lathe_tokenizer_missing(const char *folder)
+{
+    lathe_buffer others = LATHE_BUFFER_INIT;
+    if (lathe_path_is_gguf(folder))
+        return lathe_error(LATHE_E_NOT_FOUND,
+                           "%s: the key tokenizer.ggml.model is missing: the file has no tokenizer",
+                           folder);
+    const int n = list_others(folder, &others);
+    const lathe_status status =
+        n > 0
+            ? lathe_error(LATHE_E_NOT_FOUND,
+                          "%s has no tokenizer.json but %s, which Lathe does not read: make it "
+                          "with transformers, AutoTokenizer.from_pretrained(\"%s\")"
+                          ".save_pretrained(\"%s\")",
+                          folder, others.data ? others.data : "", folder, folder)
+            : lathe_error(LATHE_E_NOT_FOUND,
+                          "%s has no tokenizer.json: put the file of the model there (hf download "
+                          "ORG/NAME tokenizer.json tokenizer_config.json --local-dir %s)",
+                          folder, folder);
+    lathe_buffer_fini(&others);
+    return status;
+}
+
 static lathe_status load(const char *path, lathe_arena *arena, lathe_tokenizer **out)
 {
     const char *file = path, *folder = path;
     const int is_model = lathe_path_is_model(path);
     if (is_model) {
+        if (!lathe_model_has(path, "tokenizer.json"))
+            return lathe_tokenizer_missing(path);
         file = lathe_model_place(arena, path, "tokenizer.json");
     } else {
         const char *slash = strrchr(path, '/');

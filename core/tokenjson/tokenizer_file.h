@@ -21,6 +21,10 @@
  *          LATHE_E_PARSE: malformed. LATHE_E_IO. */
 lathe_status lathe_tokenizer_load(const char *path, lathe_tokenizer **out);
 
+/** Refuses a folder of a model that has no tokenizer.json (LATHE_E_NOT_FOUND), and says which files
+ *  of a tokenizer in another form it has, and how to convert them. */
+lathe_status lathe_tokenizer_missing(const char *folder);
+
 /** Writes tokenizer.json atomically, in the form that Hugging Face's libraries read. If `path` is a
  *  folder or ends in '/', also writes tokenizer_config.json with the special tokens; a new or empty
  *  folder is made whole (base/new_folder.h). LATHE_E_UNSUPPORTED: the raw-byte tokenizer. */

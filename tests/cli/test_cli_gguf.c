@@ -208,8 +208,7 @@ Test(cli_gguf, files_that_are_no_model_are_refused_before_the_run)
         "tokenizer.ggml.model is \"bert\"");
     expect_refused("LC_ALL=C sed 's/tokenizer.ggml.merges/tokenizer.ggml.m_rges/' m.gguf >bad.gguf",
                    "the key tokenizer.ggml.merges is missing");
-    /* without a tokenizer the vocabulary cannot be that of the model */
     expect_refused("LC_ALL=C sed 's/tokenizer.ggml.model/tokenizer.ggml.m_del/' m.gguf >bad.gguf",
-                   "vocab_size");
+                   "bad.gguf: the key tokenizer.ggml.model is missing");
     expect_refused("cp " DATA "gguf/spm_llama.gguf bad.gguf", "no tensors");
 }

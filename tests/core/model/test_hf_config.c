@@ -122,7 +122,7 @@ Test(hf_config, refuses_what_is_not_supported_by_key_and_value)
         {"{" LLAMA ",\"head_dim\":7}", "head_dim", "7"},
         {"{" LLAMA ",\"tie_word_embeddings\":1}", "tie_word_embeddings", "1"},
         {"{" LLAMA ",\"rms_norm_eps\":0}", "rms_norm_eps", "0"},
-        {"{" LLAMA ",\"eos_token_id\":[1,-2]}", "eos_token_id", "-2"},
+        {"{" LLAMA ",\"eos_token_id\":[1,\"</s>\"]}", "eos_token_id", "</s>"},
         {"{\"model_type\":\"llama\",\"vocab_size\":10}", "hidden_size", "missing"},
         {"{\"model_type\":\"llama\",\"vocab_size\":0}", "vocab_size", "0"},
         {"{\"model_type\":\"mamba\"}", "model_type", "llama"},

@@ -164,6 +164,8 @@ static lathe_status open_folder(const char *setting)
     lathe_override list[5] = {{"model.path", folder}, {"train.precision", "fp32"}};
     char key[64];
     int32_t n = 2;
+    if (!lathe_path_exists(in_folder("tokenizer.json")))
+        list[n++] = (lathe_override){"tokenizer.path", "bytes"};
     if (setting == NULL || strncmp(setting, "data.seq_len=", 13) != 0)
         list[n++] = (lathe_override){"data.seq_len", "32"};
     if (setting != NULL) {

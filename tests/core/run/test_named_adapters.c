@@ -7,8 +7,10 @@
 
 static lathe_run *open_named(const char *const *folders, int32_t n)
 {
-    static const lathe_override list[] = {
-        {"model.path", MODELS "llama_untied"}, {"train.precision", "fp32"}, {"data.seq_len", "20"}};
+    static const lathe_override list[] = {{"model.path", MODELS "llama_untied"},
+                                          {"tokenizer.path", "bytes"},
+                                          {"train.precision", "fp32"},
+                                          {"data.seq_len", "20"}};
     lathe_named_adapters *named = NULL;
     lathe_run *run = NULL;
     OK(lathe__named_adapters_create(n, &named));
@@ -18,7 +20,7 @@ static lathe_run *open_named(const char *const *folders, int32_t n)
         (void)snprintf(dir, sizeof dir, ADAPTERS "%s", folders[i]);
         OK(lathe__named_adapters_add(named, name, dir));
     }
-    OK(lathe_run_open_named(list, 3, named, &run));
+    OK(lathe_run_open_named(list, 4, named, &run));
     return run;
 }
 

@@ -218,7 +218,7 @@ Test(open_faults, model)
     snprintf(path, sizeof path, "%s/run.toml", dir);
     snprintf(
         toml, sizeof toml,
-        "[model]\npath = \"%sllama_tied\"\n[data]\nseq_len = 32\n"
+        "[model]\npath = \"%sllama_tied\"\n[tokenizer]\npath = \"bytes\"\n[data]\nseq_len = 32\n"
         "[train]\nprecision = \"bf16\"\n", /* oneDNN, which computes fp32, throws without memory */
         MODELS);
     OK(lathe_file_write_atomic(path, toml, (int64_t)strlen(toml)));

@@ -1,0 +1,42 @@
+"""Keys that transformers 5.24 reads: of generation_config.json, and of tokenizer_config.json and
+special_tokens_map.json for a tokenizer with a tokenizer.json. Writes data/config_keys.json, with
+which tests compare Lathe's tables: a key that a new version brings must get its place there.
+
+    python tests/golden/config_keys.py
+"""
+
+import inspect
+import json
+import os
+import re
+
+from transformers import GenerationConfig, PreTrainedTokenizerBase
+from transformers.tokenization_utils_tokenizers import TokenizersBackend
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def popped(source):
+    """Names that a source takes out of its keyword arguments."""
+    return set(re.findall(r"kwargs\.(?:pop|get|setdefault)\(\s*[\"'](\w+)[\"']", source))
+
+
+def main():
+    generation = popped(inspect.getsource(GenerationConfig.__init__))
+    generation |= set(GenerationConfig().__dict__)
+    tokenizer = popped(inspect.getsource(TokenizersBackend.__init__))
+    tokenizer |= popped(inspect.getsource(PreTrainedTokenizerBase.__init__))
+    tokenizer |= popped(inspect.getsource(PreTrainedTokenizerBase._from_pretrained))
+    tokenizer |= set(PreTrainedTokenizerBase.SPECIAL_TOKENS_ATTRIBUTES)
+#what save_pretrained writes
+    tokenizer |= {"tokenizer_class", "auto_map", "chat_template", "extra_special_tokens",
+                  "additional_special_tokens", "added_tokens_decoder", "clean_up_tokenization_spaces",
+                  "model_max_length", "padding_side", "truncation_side", "split_special_tokens"}
+    path = os.path.join(HERE, "data", "config_keys.json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"generation_config": sorted(generation), "tokenizer_config": sorted(tokenizer)},
+                  file, indent=1)
+        file.write("\n")
+
+
+main()
