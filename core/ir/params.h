@@ -56,8 +56,11 @@ typedef struct lathe_param {
     const struct lathe_instance *format;
     int32_t n_planes;
     int32_t planes_on_file; /* the model's folder holds the planes; 0: they are encoded at load */
-    int32_t activations;    /* dtype to which products quantize their inputs (lathe_activations in
-                               lathe/packed.h); 0: none */
+    /* A copy of a head or an embedding with the format in which the model's folder stores it, which
+     * is decoded when it is read; NULL: the folder has its numbers, or it has planes here too. */
+    const struct lathe_param *stored;
+    int32_t activations; /* dtype to which products quantize their inputs (lathe_activations in
+                            lathe/packed.h); 0: none */
     lathe_plane planes[LATHE_MAX_PLANES];
 } lathe_param;
 

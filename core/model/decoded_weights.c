@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "io/convert.h"
-#include "lathe/quant.h"
 #include "model/weight_planes.h"
 #include "model/weights.h"
 
@@ -24,7 +23,6 @@ struct decoded {
     const lathe_model_config *config;
     lathe_st_tensor *list;
     coded_row *rows;
-    uint8_t *used; /* marks that nobody reads */
     int64_t n;
     pthread_mutex_t lock; /* of the members below */
     const lathe_param *last;
@@ -45,25 +43,6 @@ static lathe_status make_room(decoded *d, const lathe_param *row)
                            : lathe_error(LATHE_E_NOMEM, "no memory to decode '%s'", row->name);
 }
 
-static int64_t padded(int64_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
-/* Reads the planes into `memory`, and decodes them into d->values. */
-static lathe_status decode_planes(decoded *d, const lathe_param *row, char *memory, char *scratch)
-{
-    const lathe_quant_v1 *table = row->format->table;
-    void *planes[LATHE_MAX_PLANES] = {NULL};
-    for (int32_t k = 0; k < row->n_planes; k++) {
-        planes[k] = memory;
-        memory += padded(lathe_desc_bytes(&row->planes[k].desc));
-    }
-    LATHE_TRY(lathe_weight_planes_read(d->set, d->config, row, planes, d->used));
-    return table->decode(row->format->self, row->desc.dims[0], row->desc.dims[1],
-                         (const void *const *)planes, d->values, LATHE_F32, scratch, NULL);
-}
-
 /* d->values [out, in] of a Conv1D weight in the layout of files, [in, out]. */
 static lathe_status transpose(decoded *d, const lathe_param *row)
 {
@@ -81,26 +60,12 @@ static lathe_status transpose(decoded *d, const lathe_param *row)
 
 static lathe_status decode_row(decoded *d, const lathe_param *row)
 {
-    const lathe_quant_v1 *table = row->format->table;
-    const int64_t scratch =
-        LATHE_HAS(table, decode_scratch)
-            ? table->decode_scratch(row->format->self, row->desc.dims[0], row->desc.dims[1])
-            : 0;
-    int64_t bytes = 64;
     LATHE_TRY(make_room(d, row));
-    for (int32_t k = 0; k < row->n_planes; k++)
-        bytes += padded(lathe_desc_bytes(&row->planes[k].desc));
-    char *memory = aligned_alloc(64, (size_t)(bytes + padded(scratch)));
-    if (memory == NULL)
-        return lathe_error(LATHE_E_NOMEM, "no memory to decode '%s'", row->name);
-    memset(memory, 0, (size_t)(bytes + padded(scratch)));
-    lathe_status status = decode_planes(d, row, memory, scratch > 0 ? memory + bytes : NULL);
-    free(memory);
-    if (status == LATHE_OK && row->transposed)
-        status = transpose(d, row);
-    if (status == LATHE_OK)
-        d->last = row;
-    return status;
+    LATHE_TRY(lathe_weight_planes_decode(d->set, d->config, row, d->values));
+    if (row->transposed)
+        LATHE_TRY(transpose(d, row));
+    d->last = row;
+    return LATHE_OK;
 }
 
 /* lathe_st_decode_fn */
@@ -124,8 +89,9 @@ static void add_rows(decoded *d, const lathe_params *params)
         const lathe_param *row = params->rows[i];
         if (!lathe_weights_is_model_row(row))
             continue;
-        if (row->planes_on_file) {
-            d->rows[d->n] = (coded_row){d, row};
+        const lathe_param *coded = row->stored != NULL ? row->stored : row;
+        if (coded->planes_on_file) {
+            d->rows[d->n] = (coded_row){d, coded};
             d->list[d->n] = (lathe_st_tensor){.name = row->name,
                                               .file = lathe_safetensors_at(d->set, 0)->file,
                                               .desc = lathe_weights_file_desc(row),
@@ -153,7 +119,6 @@ static void close_all(void *arg)
     free(d->values);
     free(d->list);
     free(d->rows);
-    free(d->used);
     free(d);
 }
 
@@ -171,9 +136,8 @@ lathe_status lathe_decoded_weights_open(const lathe_safetensors *set,
     d->config = config;
     d->list = calloc(n, sizeof *d->list);
     d->rows = calloc(n, sizeof *d->rows);
-    d->used = calloc((size_t)lathe_safetensors_count(set) + 1, 1);
     lathe_status status = LATHE_OK;
-    if (d->list == NULL || d->rows == NULL || d->used == NULL) {
+    if (d->list == NULL || d->rows == NULL) {
         status = lathe_error(LATHE_E_NOMEM, "no memory to decode weights");
     } else {
         const lathe_st_owner owner = {d, check, close_all};

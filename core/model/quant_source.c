@@ -1,6 +1,7 @@
 /* Reads quantization_config. */
 #include "model/quant_source.h"
 
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,16 +13,35 @@
 #include "base/json.h"
 #include "base/parallel.h"
 #include "lathe/quant.h"
+#include "model/weight_planes.h"
+#include "model/weight_tensor.h"
 #include "plug/schema.h"
 
-enum { MAX_GROUPS = 16 };
+enum { MAX_FORMATS = 64, MAX_GROUPS = 4096 };
 
-/* Layers that share a format. */
+/* How a name of the configuration is compared with that of a layer. */
+enum {
+    MATCH_ALL,     /* the settings of the whole configuration */
+    MATCH_TARGETS, /* compressed-tensors: whole names, "re:" with a regular expression, classes */
+    MATCH_NAME,    /* the whole name */
+    MATCH_DYNAMIC  /* GPTQModel: "+:" or "-:" (not quantized) with a regular expression, or it alone
+                    */
+};
+
+/* Layers that have settings of their own. */
 typedef struct source_group {
-    const json_t *object;  /* of config_groups; NULL: the whole configuration */
-    const json_t *targets; /* names of layers or of classes of layers; NULL: all layers */
-    lathe_instance format;
+    int32_t match;         /* MATCH_* */
+    const char *name;      /* of NAME and DYNAMIC */
+    const json_t *targets; /* of TARGETS; NULL: all linear layers */
+    const json_t *object;  /* the settings; NULL: those of the whole configuration alone */
 } source_group;
+
+/* An instance that reads the weights of some layers. */
+typedef struct source_format {
+    const lathe_component *component;
+    lathe_value *values; /* [n_fields] */
+    lathe_instance instance;
+} source_format;
 
 struct lathe_quant_source {
     json_t *root;         /* config.json */
@@ -29,8 +49,13 @@ struct lathe_quant_source {
     const char *method;
     const char *place;
     const lathe_instance *chosen; /* by [quant]; NULL: none */
-    source_group groups[MAX_GROUPS];
+    const lathe_component **plugins;
+    int64_t n_plugins;
+    source_group whole;
+    source_group *groups;
     int32_t n_groups;
+    source_format formats[MAX_FORMATS];
+    int32_t n_formats;
     lathe_arena arena;
 };
 
@@ -38,8 +63,8 @@ void lathe_quant_source_destroy(lathe_quant_source *s)
 {
     if (s == NULL)
         return;
-    for (int32_t i = 0; i < s->n_groups; i++)
-        lathe_instance_fini(&s->groups[i].format);
+    for (int32_t i = 0; i < s->n_formats; i++)
+        lathe_instance_fini(&s->formats[i].instance);
     lathe_arena_fini(&s->arena);
     json_decref(s->root);
     free(s);
@@ -72,37 +97,51 @@ static int ends_in_module(const char *module, const char *name)
     return n >= m && strcmp(module + n - m, name) == 0 && (n == m || module[n - m - 1] == '.');
 }
 
-/* Whether a name of a list is the layer, or a module that contains it. "re:" begins a regular
- * expression that must match from the beginning on (compressed-tensors). */
-static int names(const char *name, const char *module)
+/* Whether a regular expression matches from the beginning of the name on, as Python's re.match. */
+static lathe_status matches(const lathe_quant_source *s, const char *expression, const char *module,
+                            int *out)
 {
     const lathe_host *host = lathe_host_get();
-    if (strncmp(name, "re:", 3) == 0) {
-        void *pattern = NULL;
-        int64_t spans[2];
-        if (host->pattern_create(name + 3, &pattern) != LATHE_OK) {
-            lathe_error_clear();
-            return 0;
-        }
-        const int32_t n = host->pattern_find(pattern, module, (int64_t)strlen(module), 0, spans, 2);
-        host->pattern_free(pattern);
-        return n > 0 && spans[0] == 0;
-    }
-    const size_t n = strlen(name);
-    const char *star = strchr(name, '*');
-    if (star != NULL && star[1] == '\0') /* "lm_head*", of ModelOpt */
-        return strncmp(module, name, n - 1) == 0;
-    return ends_in_module(module, name) || (strncmp(module, name, n) == 0 && module[n] == '.');
+    void *pattern = NULL;
+    int64_t spans[2];
+    *out = 0;
+    lathe_status status = host->pattern_create(expression, &pattern);
+    if (status == LATHE_E_CONFIG)
+        return lathe_error(LATHE_E_CONFIG, "%s: quantization_config: \"%s\" names layers: %s",
+                           s->place, expression, lathe_error_message());
+    LATHE_TRY(status);
+    const int32_t n = host->pattern_find(pattern, module, (int64_t)strlen(module), 0, spans, 2);
+    host->pattern_free(pattern);
+    *out = n > 0 && spans[0] == 0;
+    return n < 0 ? (lathe_status)n : LATHE_OK;
 }
 
-static int is_listed(const json_t *list, const char *module)
+/* Whether a name of a list of layers that are not quantized is the layer, or a module that contains
+ * it. "re:" begins a regular expression (compressed-tensors); ModelOpt's names have wildcards. */
+static lathe_status names(const lathe_quant_source *s, const char *name, const char *module,
+                          int *out)
 {
-    for (size_t i = 0; i < json_array_size(list); i++) {
+    if (strncmp(name, "re:", 3) == 0)
+        return matches(s, name + 3, module, out);
+    const size_t n = strlen(name);
+    *out = strpbrk(name, "*?[") != NULL ? fnmatch(name, module, 0) == 0
+                                        : ends_in_module(module, name) ||
+                                              (strncmp(module, name, n) == 0 && module[n] == '.');
+    return LATHE_OK;
+}
+
+static lathe_status is_listed(const lathe_quant_source *s, const json_t *list,
+                              const lathe_quant_layer *layer, int *out)
+{
+    *out = 0;
+    for (size_t i = 0; i < json_array_size(list) && !*out; i++) {
         const char *name = json_string_value(json_array_get(list, i));
-        if (name != NULL && names(name, module))
-            return 1;
+        if (name != NULL && strcmp(name, layer->kind) != 0)
+            LATHE_TRY(names(s, name, layer->module, out));
+        else if (name != NULL)
+            *out = 1;
     }
-    return 0;
+    return LATHE_OK;
 }
 
 /* Keys under which the methods list layers that are not quantized. */
@@ -117,25 +156,83 @@ const char *lathe_quant_skip_key(const json_t *config)
     return NULL;
 }
 
-static int is_target(const source_group *group, const char *module)
+/* How a target means a layer, from the narrowest on (match_targets of compressed-tensors). */
+enum { BY_NAME, BY_PATTERN, BY_CLASS, BY_NOTHING };
+
+static lathe_status rank_of(const lathe_quant_source *s, const char *target,
+                            const lathe_quant_layer *layer, int *out)
 {
-    for (size_t i = 0; i < json_array_size(group->targets); i++) {
-        const char *name = json_string_value(json_array_get(group->targets, i));
-        if (name != NULL && (strcmp(name, "Linear") == 0 || names(name, module)))
-            return 1;
-    }
-    return group->targets == NULL;
+    int found = 0;
+    *out = BY_NOTHING;
+    if (strncmp(target, "re:", 3) == 0)
+        LATHE_TRY(matches(s, target + 3, layer->module, &found));
+    if (found)
+        *out = BY_PATTERN;
+    else if (strcmp(target, layer->module) == 0)
+        *out = BY_NAME;
+    else if (strcmp(target, layer->kind) == 0)
+        *out = BY_CLASS;
+    return LATHE_OK;
 }
 
-const lathe_instance *lathe_quant_source_format(const lathe_quant_source *s, const char *module)
+/* The group with the narrowest target; of several, the one whose target is the first in the order
+ * of its characters, and of equal targets the last. */
+static lathe_status find_target(const lathe_quant_source *s, const lathe_quant_layer *layer,
+                                const source_group **out)
 {
-    for (const char *const *key = skip_keys; *key != NULL; key++)
-        if (is_listed(json_object_get(s->config, *key), module))
-            return NULL;
-    for (int32_t i = 0; i < s->n_groups; i++)
-        if (is_target(&s->groups[i], module))
-            return &s->groups[i].format;
-    return NULL;
+    const char *best = NULL;
+    int best_rank = BY_NOTHING;
+    for (int32_t k = 0; k < s->n_groups; k++)
+        for (size_t i = 0; i < json_array_size(s->groups[k].targets); i++) {
+            const char *target = json_string_value(json_array_get(s->groups[k].targets, i));
+            int rank = BY_NOTHING;
+            if (target != NULL)
+                LATHE_TRY(rank_of(s, target, layer, &rank));
+            if (rank == BY_NOTHING || rank > best_rank ||
+                (rank == best_rank && best != NULL && strcmp(target, best) > 0))
+                continue;
+            best = target;
+            best_rank = rank;
+            *out = &s->groups[k];
+        }
+    return LATHE_OK;
+}
+
+static int is_sign(const char *name)
+{
+    return (name[0] == '+' || name[0] == '-') && name[1] == ':';
+}
+
+static lathe_status find_group(const lathe_quant_source *s, const lathe_quant_layer *layer,
+                               const source_group **out)
+{
+    *out = s->n_groups == 0 || s->groups[0].match == MATCH_DYNAMIC ? &s->whole : NULL;
+    for (int32_t k = 0; k < s->n_groups; k++) {
+        const source_group *g = &s->groups[k];
+        int found = 0;
+        if (g->match == MATCH_TARGETS && g->targets != NULL)
+            return find_target(s, layer, out);
+        if (g->match == MATCH_DYNAMIC)
+            LATHE_TRY(matches(s, g->name + (is_sign(g->name) ? 2 : 0), layer->module, &found));
+        else
+            found = g->match == MATCH_TARGETS || strcmp(g->name, layer->module) == 0;
+        if (!found)
+            continue;
+        *out = g->match == MATCH_DYNAMIC && g->name[0] == '-' && is_sign(g->name) ? NULL : g;
+        return LATHE_OK;
+    }
+    return LATHE_OK;
+}
+
+/* The group of a layer; NULL: it is not quantized. */
+static lathe_status group_of(const lathe_quant_source *s, const lathe_quant_layer *layer,
+                             const source_group **out)
+{
+    int is_left_out = 0;
+    *out = NULL;
+    for (const char *const *key = skip_keys; *key != NULL && !is_left_out; key++)
+        LATHE_TRY(is_listed(s, json_object_get(s->config, *key), layer, &is_left_out));
+    return is_left_out ? LATHE_OK : find_group(s, layer, out);
 }
 
 /* ---- what the plugins ask ---- */
@@ -144,6 +241,7 @@ const lathe_instance *lathe_quant_source_format(const lathe_quant_source *s, con
 typedef struct reading {
     lathe_quant_source *source;
     const source_group *group;
+    const lathe_quant_layer *layer; /* NULL: no particular one */
 } reading;
 
 /* The value at a path of keys and indices; NULL: none. */
@@ -185,10 +283,28 @@ static const char *get(void *ctx, const char *path)
     const reading *r = ctx;
     if (path[0] == '/')
         return text_of(&r->source->arena, value_at(r->source->root, path + 1));
-    const json_t *value = r->group->object != NULL ? value_at(r->group->object, path) : NULL;
-    if (value == NULL)
+    const json_t *value = value_at(r->group->object, path);
+    if (value == NULL || json_is_null(value)) /* null is absent, as in compressed-tensors */
         value = value_at(r->source->config, path);
     return text_of(&r->source->arena, value);
+}
+
+/* lathe_quant_config.tensor */
+static const void *tensor(void *ctx, const char *suffix, lathe_desc *out)
+{
+    const reading *r = ctx;
+    char weight[512], name[512];
+    if (r->layer == NULL || r->layer->set == NULL)
+        return NULL;
+    const int n = snprintf(weight, sizeof weight, "%s.weight", r->layer->module);
+    if (n < 0 || (size_t)n >= sizeof weight ||
+        lathe_plane_name(weight, suffix, name, sizeof name) != LATHE_OK)
+        return NULL;
+    const lathe_st_tensor *t = lathe_weights_find(r->layer->set, r->layer->model, name);
+    if (t == NULL || t->decode != NULL)
+        return NULL;
+    *out = t->desc;
+    return t->data;
 }
 
 /* Whether the value satisfies its field: a configuration is foreign data. */
@@ -255,38 +371,99 @@ int32_t lathe_quant_sets_products(const lathe_instance *chosen)
     return i < n;
 }
 
-/* Makes the format of a group with one plugin. LATHE_E_NOT_FOUND: the weights are not of it. */
-static lathe_status take_format(lathe_quant_source *s, source_group *group,
-                                const lathe_component *component)
+static int is_same(const lathe_field *field, const lathe_value *a, const lathe_value *b)
 {
-    const lathe_plugin *plugin = component->plugin;
-    const lathe_quant_v1 *table = plugin->table;
+    if (a->is_set != b->is_set || a->is_explicit != b->is_explicit)
+        return 0;
+    if (field->type == LATHE_T_STRING)
+        return a->s == b->s || (a->s != NULL && b->s != NULL && strcmp(a->s, b->s) == 0);
+    if (field->type == LATHE_T_FLOAT)
+        return memcmp(&a->f, &b->f, sizeof a->f) == 0;
+    return a->i == b->i;
+}
+
+/* The format that was made from the same values; NULL: none. */
+static source_format *find_made(lathe_quant_source *s, const lathe_component *component,
+                                const lathe_value *values)
+{
+    for (int32_t k = 0; k < s->n_formats; k++) {
+        const int32_t n = component->plugin->n_fields;
+        int32_t i = 0;
+        if (s->formats[k].component != component)
+            continue;
+        while (i < n &&
+               is_same(&component->plugin->fields[i], &values[i], &s->formats[k].values[i]))
+            i++;
+        if (i == n)
+            return &s->formats[k];
+    }
+    return NULL;
+}
+
+static lathe_status make_format(lathe_quant_source *s, const lathe_component *component,
+                                lathe_value *values, const lathe_instance **out)
+{
+    source_format *made = find_made(s, component, values);
+    if (made == NULL && s->n_formats == MAX_FORMATS)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: quantization_config gives layers more than %d different settings",
+                           s->place, MAX_FORMATS);
+    if (made == NULL) {
+        made = &s->formats[s->n_formats];
+        made->component = component;
+        made->values = values;
+        const lathe_status status = lathe_instance_init(&made->instance, component, values);
+        if (status == LATHE_E_CONFIG)
+            return lathe_error(LATHE_E_CONFIG, "%s: quantization_config: %s", s->place,
+                               lathe_error_message());
+        LATHE_TRY(status);
+        s->n_formats++;
+    }
+    *out = &made->instance;
+    return LATHE_OK;
+}
+
+/* A plugin's defaults, as values that read_config changes. */
+static lathe_status defaults_of(lathe_quant_source *s, const lathe_plugin *plugin,
+                                lathe_value **out)
+{
     const lathe_schema_scope scope = {.section = "quant", .place = {s->place, 0, 0}};
-    reading r = {s, group};
-    const lathe_quant_config config = {
-        .size = (uint32_t)sizeof config, .method = s->method, .ctx = &r, .get = get};
     lathe_diags diags = {0};
-    lathe_value *values = NULL;
-    lathe_status status = lathe_schema_check(&scope, NULL, plugin->fields, plugin->n_fields,
-                                             &s->arena, &diags, &values);
+    lathe_status status =
+        lathe_schema_check(&scope, NULL, plugin->fields, plugin->n_fields, &s->arena, &diags, out);
     if (status == LATHE_OK)
         status = lathe_diags_status(&diags);
     lathe_diags_fini(&diags);
-    LATHE_TRY(status);
-    status = table->read_config(lathe_host_get(), &config, values);
+    return status;
+}
+
+/* Makes the format of a layer, or of a group without a layer, with one plugin.
+ * LATHE_E_NOT_FOUND: the weights are not of it. */
+static lathe_status take_format(reading *r, const lathe_component *component,
+                                const lathe_instance **out)
+{
+    lathe_quant_source *s = r->source;
+    const lathe_plugin *plugin = component->plugin;
+    const lathe_quant_v1 *table = plugin->table;
+    const lathe_quant_config config = {.size = (uint32_t)sizeof config,
+                                       .method = s->method,
+                                       .ctx = r,
+                                       .get = get,
+                                       .tensor = tensor};
+    lathe_value *values = NULL;
+    LATHE_TRY(defaults_of(s, plugin, &values));
+    const lathe_status status = table->read_config(lathe_host_get(), &config, values);
     if (status == LATHE_E_UNSUPPORTED)
-        return lathe_error(LATHE_E_CONFIG, "%s: quantization_config: %s", s->place,
-                           lathe_error_message());
+        return lathe_error(LATHE_E_CONFIG, "%s: quantization_config%s%s: %s", s->place,
+                           r->layer != NULL ? ", for " : "",
+                           r->layer != NULL ? r->layer->module : "", lathe_error_message());
     LATHE_TRY(status);
     LATHE_TRY(check_values(s, plugin, values));
     for (int32_t i = 0;
          s->chosen != NULL && s->chosen->component == component && i < plugin->n_fields; i++)
         if (sets_product(s->chosen, i))
             values[i] = s->chosen->values[i];
-    status = lathe_instance_init(&group->format, component, values);
-    return status == LATHE_E_CONFIG ? lathe_error(LATHE_E_CONFIG, "%s: quantization_config: %s",
-                                                  s->place, lathe_error_message())
-                                    : status;
+    return make_format(s, component, values, out);
 }
 
 static int reads(const lathe_component *component, const char *method)
@@ -300,76 +477,103 @@ static int reads(const lathe_component *component, const char *method)
 }
 
 /* Refuses a method, or a layout of it, that no plugin reads. */
-static lathe_status refuse(const lathe_quant_source *s, const lathe_component *const *list,
-                           int64_t n, const source_group *group)
+static lathe_status refuse(const reading *r)
 {
+    const lathe_quant_source *s = r->source;
     lathe_buffer known = LATHE_BUFFER_INIT;
-    const char *layout = json_string_value(json_object_get(group->object, "format"));
+    const char *key = "format", *layout = get((void *)(uintptr_t)r, key);
     if (layout == NULL)
-        layout = json_string_value(json_object_get(s->config, "format"));
-    for (int64_t i = 0; i < n; i++) {
-        const lathe_quant_v1 *table = list[i]->plugin->table;
+        layout = get((void *)(uintptr_t)r, key = "quant_algo");
+    for (int64_t i = 0; i < s->n_plugins; i++) {
+        const lathe_quant_v1 *table = s->plugins[i]->plugin->table;
         for (const char *const *m = LATHE_HAS(table, methods) ? table->methods : NULL;
              m != NULL && *m != NULL; m++)
             lathe_buffer_printf(&known, "%s%s (%s)", known.len > 0 ? ", " : "", *m,
-                                list[i]->plugin->name);
+                                s->plugins[i]->plugin->name);
     }
     const lathe_status status = lathe_error(
         LATHE_E_CONFIG,
-        "%s: quantization_config: quant_method \"%s\"%s%s%s is not read; those that are: %s",
-        s->place, s->method, layout != NULL ? " with format \"" : "", layout != NULL ? layout : "",
-        layout != NULL ? "\"" : "",
+        "%s: quantization_config: quant_method \"%s\"%s%s%s%s%s is not read; those that are: %s",
+        s->place, s->method, layout != NULL ? " with " : "", layout != NULL ? key : "",
+        layout != NULL ? " \"" : "", layout != NULL ? layout : "", layout != NULL ? "\"" : "",
         known.data != NULL ? known.data : "none, because no quantization plugin was found");
     lathe_buffer_fini(&known);
     return status;
 }
 
-static lathe_status find_format(lathe_quant_source *s, source_group *group,
-                                const lathe_component *const *list, int64_t n)
+static lathe_status find_format(reading *r, const lathe_instance **out)
 {
-    for (int64_t i = 0; i < n; i++) {
-        if (!reads(list[i], s->method))
+    const lathe_quant_source *s = r->source;
+    for (int64_t i = 0; i < s->n_plugins; i++) {
+        if (!reads(s->plugins[i], s->method))
             continue;
-        const lathe_status status = take_format(s, group, list[i]);
+        const lathe_status status = take_format(r, s->plugins[i], out);
         if (status != LATHE_E_NOT_FOUND)
             return status;
         lathe_error_clear();
     }
-    return refuse(s, list, n, group);
+    return refuse(r);
+}
+
+lathe_status lathe_quant_source_format(lathe_quant_source *s, const lathe_quant_layer *layer,
+                                       const lathe_instance **out)
+{
+    const source_group *group = NULL;
+    *out = NULL;
+    LATHE_TRY(group_of(s, layer, &group));
+    reading r = {s, group, layer};
+    return group != NULL ? find_format(&r, out) : LATHE_OK;
 }
 
 /* ---- making one ---- */
 
-static lathe_status add_group(lathe_quant_source *s, const json_t *object,
-                              const lathe_component *const *list, int64_t n)
+/* Adds the members of an object as groups. Each has settings that a plugin must read, whether or
+ * not a layer has them. */
+static lathe_status add_groups(lathe_quant_source *s, int32_t match, json_t *list)
 {
-    if (s->n_groups == MAX_GROUPS)
-        return lathe_error(LATHE_E_CONFIG, "%s: quantization_config has more than %d config_groups",
-                           s->place, MAX_GROUPS);
-    source_group *group = &s->groups[s->n_groups];
-    group->object = object;
-    group->targets = json_object_get(object, "targets");
-    LATHE_TRY(find_format(s, group, list, n));
-    s->n_groups++;
+    const char *key;
+    json_t *value;
+    const size_t n = json_object_size(list);
+    if (n == 0)
+        return LATHE_OK;
+    s->groups =
+        n <= MAX_GROUPS ? lathe_arena_alloc(&s->arena, (int64_t)(n * sizeof *s->groups)) : NULL;
+    if (n > MAX_GROUPS)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: quantization_config has settings for %zu groups of layers; "
+                           "expected at most %d",
+                           s->place, n, MAX_GROUPS);
+    if (s->groups == NULL)
+        return LATHE_E_NOMEM;
+    json_object_foreach(list, key, value)
+    {
+        const source_group group = {match, key, json_object_get(value, "targets"), value};
+        const lathe_instance *format = NULL;
+        reading r = {s, &group, NULL};
+        if (match != MATCH_DYNAMIC || key[0] != '-' || !is_sign(key))
+            LATHE_TRY(find_format(&r, &format));
+        s->groups[s->n_groups++] = group;
+    }
     return LATHE_OK;
 }
 
-static lathe_status add_groups(lathe_quant_source *s, const lathe_component *const *list, int64_t n)
+static lathe_status add_all_groups(lathe_quant_source *s)
 {
+    const lathe_instance *format = NULL;
+    json_t *layers = json_object_get(s->config, "quantized_layers");
     json_t *groups = json_object_get(s->config, "config_groups");
-    const char *key;
-    json_t *value;
-    if (!json_is_object(groups) || json_object_size(groups) == 0)
-        return add_group(s, NULL, list, n);
-    json_object_foreach(groups, key, value) LATHE_TRY(add_group(s, value, list, n));
-    return LATHE_OK;
+    reading r = {s, &s->whole, NULL};
+    if (json_object_size(layers) > 0)
+        return add_groups(s, MATCH_NAME, layers);
+    if (json_object_size(groups) > 0)
+        return add_groups(s, MATCH_TARGETS, groups);
+    LATHE_TRY(find_format(&r, &format));
+    return add_groups(s, MATCH_DYNAMIC, json_object_get(s->config, "dynamic"));
 }
 
 static lathe_status read_source(lathe_quant_source *s, lathe_registry *registry, const char *place,
                                 const char *config_json)
 {
-    const lathe_component **list = NULL;
-    int64_t n = 0;
     s->place = lathe_arena_strdup(&s->arena, place);
     if (s->place == NULL)
         return LATHE_E_NOMEM;
@@ -378,15 +582,15 @@ static lathe_status read_source(lathe_quant_source *s, lathe_registry *registry,
     s->method = json_string_value(json_object_get(s->config, "quant_method"));
     if (s->method == NULL)
         return lathe_error(LATHE_E_CONFIG, "%s: quantization_config has no quant_method", place);
-    lathe_status status =
-        lathe_registry_candidates(registry, LATHE_KIND_QUANT, "auto", &s->arena, &list, &n);
+    const lathe_status status = lathe_registry_candidates(registry, LATHE_KIND_QUANT, "auto",
+                                                          &s->arena, &s->plugins, &s->n_plugins);
     if (status == LATHE_E_NOT_FOUND) {
         lathe_error_clear();
-        status = LATHE_OK;
-        n = 0;
+        s->n_plugins = 0;
+    } else {
+        LATHE_TRY(status);
     }
-    LATHE_TRY(status);
-    return add_groups(s, list, n);
+    return add_all_groups(s);
 }
 
 lathe_status lathe_quant_source_create(lathe_registry *registry, const char *place,

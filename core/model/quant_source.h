@@ -1,9 +1,9 @@
-/* The quantization_config of a model's folder: the format in which it stores each linear layer.
+/* The quantization_config of a model's folder: the format in which it stores each layer.
  *
  * A format is an instance of the quantization plugin whose read_config understands the
  * configuration; the core itself knows only how a configuration names layers. The folder's tensors
- * decide whether a layer is quantized at all (lathe_weights_has_planes), because files leave
- * layers as they are that their configuration does not list.
+ * decide whether a layer is quantized at all (lathe_weight_is_plain), because files leave layers as
+ * they are that their configuration does not list.
  *
  *   in   the text of config.json; the registry of plugins
  *   out  instances of formats
@@ -13,7 +13,9 @@
 
 #include <jansson.h>
 
+#include "io/safetensors.h"
 #include "ir/params.h"
+#include "model/hf_config.h"
 #include "plug/registry.h"
 
 enum { LATHE_MOST_FORMATS = 16 }; /* plugins of formats in one model */
@@ -35,10 +37,20 @@ int32_t lathe_quant_sets_products(const lathe_instance *chosen);
 /** Frees it and its instances. NULL is fine. */
 void lathe_quant_source_destroy(lathe_quant_source *source);
 
-/** The format of a linear layer ("model.layers.0.mlp.up_proj"); NULL: the configuration says that
- *  the layer is not quantized. */
-const lathe_instance *lathe_quant_source_format(const lathe_quant_source *source,
-                                                const char *module);
+/** A layer of which a format is asked. */
+typedef struct lathe_quant_layer {
+    const char *module; /* "model.layers.0.mlp.up_proj" */
+    const char *kind;   /* its class in torch: "Linear", "Conv1D" or "Embedding" */
+    const lathe_model_config *model;
+    const lathe_safetensors *set; /* of the folder; NULL: it has no weights */
+} lathe_quant_layer;
+
+/** Finds the format of a layer; *out NULL: the configuration says that it is not quantized. The
+ *  source owns the instances, one for each combination of settings.
+ *  LATHE_E_CONFIG: no plugin reads it, as lathe_quant_source_create, or a pattern of the
+ *  configuration is no regular expression. */
+lathe_status lathe_quant_source_format(lathe_quant_source *source, const lathe_quant_layer *layer,
+                                       const lathe_instance **out);
 
 /** The plugins whose formats the rows of a table have, each once, in the order of the rows. Returns
  * their number, at most `most`. */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "model/weight_planes.h"
@@ -31,7 +32,14 @@ lathe_status lathe_stored_format(const lathe_stored_model *stored, const lathe_p
         (stored->set != NULL && lathe_weight_is_plain(stored->set, stored->model, row)))
         return LATHE_OK;
     module_of(row->name, module, sizeof module);
-    const lathe_instance *format = lathe_quant_source_format(stored->source, module);
+    const lathe_quant_layer layer = {.module = module,
+                                     .kind = row->transposed                     ? "Conv1D"
+                                             : row->role == LATHE_ROLE_EMBEDDING ? "Embedding"
+                                                                                 : "Linear",
+                                     .model = stored->model,
+                                     .set = stored->set};
+    const lathe_instance *format = NULL;
+    LATHE_TRY(lathe_quant_source_format(stored->source, &layer, &format));
     if (format != NULL && row->transposed && !lathe_format_stores_conv1d(format))
         return lathe_error(LATHE_E_CONFIG,
                            "%s: %s is a Conv1D weight in format %s, of which no library stores "
@@ -52,8 +60,8 @@ lathe_status lathe_param_set_format(lathe_param *row, const lathe_instance *form
     return LATHE_OK;
 }
 
-lathe_status lathe_param_take_stored(const lathe_stored_model *stored, lathe_param *row,
-                                     const lathe_instance *format)
+static lathe_status take_planes(const lathe_stored_model *stored, lathe_param *row,
+                                const lathe_instance *format)
 {
     const lathe_status status = lathe_param_set_format(row, format);
     if (status == LATHE_E_SHAPE)
@@ -61,6 +69,28 @@ lathe_status lathe_param_take_stored(const lathe_stored_model *stored, lathe_par
                            lathe_error_message());
     LATHE_TRY(status);
     row->planes_on_file = 1;
+    return LATHE_OK;
+}
+
+int32_t lathe_param_may_be_stored(const lathe_param *row)
+{
+    return row->desc.rank == 2 && !row->stage_head &&
+           (row->role == LATHE_ROLE_MATRIX || row->role == LATHE_ROLE_HEAD ||
+            row->role == LATHE_ROLE_EMBEDDING);
+}
+
+lathe_status lathe_param_take_stored(const lathe_stored_model *stored, lathe_params *params,
+                                     int32_t index, const lathe_instance *format)
+{
+    lathe_param *row = params->rows[index];
+    if (row->role == LATHE_ROLE_MATRIX)
+        return take_planes(stored, row, format);
+    lathe_param *coded = lathe_arena_alloc(&params->arena, (int64_t)sizeof *coded);
+    if (coded == NULL)
+        return LATHE_E_NOMEM;
+    *coded = *row;
+    LATHE_TRY(take_planes(stored, coded, format));
+    row->stored = coded;
     return LATHE_OK;
 }
 
@@ -77,13 +107,12 @@ lathe_status lathe_stored_weights_open(const char *path, lathe_safetensors **out
 static lathe_status take_all(const lathe_stored_model *stored, lathe_params *params)
 {
     for (int32_t i = 0; i < params->n; i++) {
-        lathe_param *row = params->rows[i];
         const lathe_instance *format = NULL;
-        if (row->role != LATHE_ROLE_MATRIX || row->desc.rank != 2 || row->stage_head)
+        if (!lathe_param_may_be_stored(params->rows[i]))
             continue;
-        LATHE_TRY(lathe_stored_format(stored, row, &format));
+        LATHE_TRY(lathe_stored_format(stored, params->rows[i], &format));
         if (format != NULL)
-            LATHE_TRY(lathe_param_take_stored(stored, row, format));
+            LATHE_TRY(lathe_param_take_stored(stored, params, i, format));
     }
     return LATHE_OK;
 }

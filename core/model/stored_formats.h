@@ -10,8 +10,8 @@
 typedef struct lathe_stored_model {
     const char *path;
     const lathe_model_config *model;
-    const lathe_quant_source *source; /* of its quantization_config; NULL: it has none */
-    const lathe_safetensors *set;     /* NULL: a folder without weights, made for planning */
+    lathe_quant_source *source;   /* of its quantization_config; NULL: it has none */
+    const lathe_safetensors *set; /* NULL: a folder without weights, made for planning */
 } lathe_stored_model;
 
 /** Opens the weights of a model's folder. *out NULL: the folder has none. */
@@ -20,19 +20,24 @@ lathe_status lathe_stored_weights_open(const char *path, lathe_safetensors **out
 /** Whether folders in this format may hold Conv1D weights (lathe_quant_v1.stores_conv1d). */
 int32_t lathe_format_stores_conv1d(const lathe_instance *format);
 
-/** Finds the format in which the folder stores a matrix. *out NULL: it stores plain numbers, or
- *  lacks the weight. LATHE_E_CONFIG: a Conv1D weight in a format that stores none. */
+/** Whether a folder may store the row quantized: a matrix, a head or an embedding. */
+int32_t lathe_param_may_be_stored(const lathe_param *row);
+
+/** Finds the format in which the folder stores a matrix, a head or an embedding. *out NULL: it
+ * stores plain numbers, or lacks the weight. LATHE_E_CONFIG: a Conv1D weight in a format that
+ * stores none. */
 lathe_status lathe_stored_format(const lathe_stored_model *stored, const lathe_param *row,
                                  const lathe_instance **out);
 
 /** Sets the format of a matrix and its planes. LATHE_E_SHAPE: the format cannot hold it. */
 lathe_status lathe_param_set_format(lathe_param *row, const lathe_instance *format);
 
-/** Sets a format that lathe_stored_format found: the planes will be read from the folder. */
-lathe_status lathe_param_take_stored(const lathe_stored_model *stored, lathe_param *row,
-                                     const lathe_instance *format);
+/** Takes a format that lathe_stored_format found: the planes will be read from the folder. A matrix
+ *  keeps them in memory; a head or an embedding is decoded when it is read (lathe_param.stored). */
+lathe_status lathe_param_take_stored(const lathe_stored_model *stored, lathe_params *params,
+                                     int32_t index, const lathe_instance *format);
 
-/** Gives each matrix of a frozen model the format in which its folder stores it. *out_source owns
+/** Gives each weight of a frozen model the format in which its folder stores it. *out_source owns
  *  the formats, and must outlive the table; NULL: the folder is not quantized.
  *
  *  Errors  those of lathe_quant_source_create, lathe_stored_format and lathe_param_set_format */

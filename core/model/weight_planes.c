@@ -2,6 +2,7 @@
 #include "model/weight_planes.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -123,16 +124,15 @@ static lathe_status check_values(const lathe_safetensors *set, const lathe_param
 
 lathe_status lathe_weight_planes_read(const lathe_safetensors *set,
                                       const lathe_model_config *config, const lathe_param *row,
-                                      void *const *planes, uint8_t *used)
+                                      void *const *planes)
 {
     const lathe_quant_v1 *table = row->format->table;
-    const lathe_st_tensor *t = NULL, *first = lathe_safetensors_at(set, 0);
+    const lathe_st_tensor *t = NULL;
     for (int32_t k = 0; k < row->n_planes; k++) {
         const lathe_desc *desc = &row->planes[k].desc;
         if (row->planes[k].file_suffix == NULL)
             continue;
         LATHE_TRY(find_plane(set, config, row, k, &t));
-        used[t - first] = 1;
         if (desc->dtype != t->desc.dtype && desc->dtype != LATHE_U8)
             LATHE_TRY(lathe_convert(planes[k], desc->dtype, t->data, t->desc.dtype,
                                     lathe_desc_count(desc)));
@@ -142,11 +142,75 @@ lathe_status lathe_weight_planes_read(const lathe_safetensors *set,
     LATHE_TRY(find_meta(set, config, row, &t));
     if (t == NULL)
         return check_values(set, row, (const void *const *)planes);
-    used[t - first] = 1;
     const lathe_status status =
         table->read_meta(row->format->self, row->desc.dims[0], row->desc.dims[1], t->data,
                          lathe_desc_bytes(&t->desc), planes);
     if (status != LATHE_OK)
         return lathe_error(status, "%s: %s: %s", t->file, t->name, lathe_error_message());
     return check_values(set, row, (const void *const *)planes);
+}
+
+lathe_status lathe_weight_planes_mark(const lathe_safetensors *set,
+                                      const lathe_model_config *config, const lathe_param *row,
+                                      uint8_t *used, int *out_complete)
+{
+    const lathe_quant_v1 *table = row->format->table;
+    const lathe_st_tensor *t = NULL;
+    for (int32_t k = 0; k <= row->n_planes; k++) {
+        const char *suffix = k < row->n_planes               ? row->planes[k].file_suffix
+                             : LATHE_HAS(table, meta_suffix) ? table->meta_suffix
+                                                             : NULL;
+        if (suffix == NULL)
+            continue;
+        LATHE_TRY(find(set, config, row, suffix, &t));
+        if (t != NULL)
+            used[t - lathe_safetensors_at(set, 0)] = 1;
+        else
+            *out_complete = 0;
+    }
+    return LATHE_OK;
+}
+
+/* ---- decoding ---- */
+
+static int64_t padded(int64_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+/* Reads the planes into `memory`, and decodes them. */
+static lathe_status decode(const lathe_safetensors *set, const lathe_model_config *config,
+                           const lathe_param *row, char *memory, char *scratch, float *values)
+{
+    const lathe_quant_v1 *table = row->format->table;
+    void *planes[LATHE_MAX_PLANES] = {NULL};
+    for (int32_t k = 0; k < row->n_planes; k++) {
+        planes[k] = memory;
+        memory += padded(lathe_desc_bytes(&row->planes[k].desc));
+    }
+    LATHE_TRY(lathe_weight_planes_read(set, config, row, planes));
+    return table->decode(row->format->self, row->desc.dims[0], row->desc.dims[1],
+                         (const void *const *)planes, values, LATHE_F32, scratch, NULL);
+}
+
+lathe_status lathe_weight_planes_decode(const lathe_safetensors *set,
+                                        const lathe_model_config *config, const lathe_param *row,
+                                        float *values)
+{
+    const lathe_quant_v1 *table = row->format->table;
+    const int64_t scratch =
+        LATHE_HAS(table, decode_scratch)
+            ? table->decode_scratch(row->format->self, row->desc.dims[0], row->desc.dims[1])
+            : 0;
+    int64_t bytes = 64;
+    for (int32_t k = 0; k < row->n_planes; k++)
+        bytes += padded(lathe_desc_bytes(&row->planes[k].desc));
+    char *memory = aligned_alloc(64, (size_t)(bytes + padded(scratch)));
+    if (memory == NULL)
+        return lathe_error(LATHE_E_NOMEM, "no memory to decode '%s'", row->name);
+    memset(memory, 0, (size_t)(bytes + padded(scratch)));
+    const lathe_status status =
+        decode(set, config, row, memory, scratch > 0 ? memory + bytes : NULL, values);
+    free(memory);
+    return status;
 }

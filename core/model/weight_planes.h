@@ -22,9 +22,21 @@ lathe_status lathe_weight_planes_check(const lathe_safetensors *set,
                                        const lathe_model_config *config, const lathe_param *row);
 
 /** Reads the planes into host memory, converts scales without loss, and hands the metadata to the
- *  format. used [count of the set]: the tensors that were read are marked. */
+ *  format. */
 lathe_status lathe_weight_planes_read(const lathe_safetensors *set,
                                       const lathe_model_config *config, const lathe_param *row,
-                                      void *const *planes, uint8_t *used);
+                                      void *const *planes);
+
+/** Marks the tensors of the planes and of the metadata in used [count of the set]; *out_complete
+ *  becomes 0 if one is missing. */
+lathe_status lathe_weight_planes_mark(const lathe_safetensors *set,
+                                      const lathe_model_config *config, const lathe_param *row,
+                                      uint8_t *used, int *out_complete);
+
+/** Reads the planes of a row into memory of its own and decodes them to F32: values [rows, cols] in
+ *  the layout of computation. */
+lathe_status lathe_weight_planes_decode(const lathe_safetensors *set,
+                                        const lathe_model_config *config, const lathe_param *row,
+                                        float *values);
 
 #endif

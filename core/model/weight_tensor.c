@@ -15,6 +15,8 @@ const lathe_st_tensor *lathe_weights_find(const lathe_safetensors *set,
     const size_t n = strlen(config->prefix);
     if (t == NULL && strncmp(name, config->prefix, n) == 0)
         t = lathe_safetensors_find(set, name + n);
+    if (t == NULL && config->tied && strcmp(name, config->embedding) == 0)
+        t = lathe_safetensors_find(set, config->head); /* one of the two names is enough */
     return t;
 }
 

@@ -6,7 +6,8 @@
 #include "ir/params.h"
 #include "model/hf_config.h"
 
-/** The tensor of a model's parameter, with or without the family's prefix, or NULL. */
+/** The tensor of a model's parameter, with or without the family's prefix, or NULL. The embedding
+ * of a tied model may have the name of the head instead. */
 const lathe_st_tensor *lathe_weights_find(const lathe_safetensors *set,
                                           const lathe_model_config *config, const char *name);
 

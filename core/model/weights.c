@@ -79,14 +79,14 @@ static lathe_status load_row(const lathe_st_tensor *t, const lathe_param *row, i
 
 static lathe_status load_planes(const lathe_safetensors *set, const lathe_model_config *config,
                                 const lathe_param *row, int32_t index,
-                                const lathe_weight_sink *sink, uint8_t *used)
+                                const lathe_weight_sink *sink)
 {
     void *planes[LATHE_MAX_PLANES] = {NULL};
     if (sink->place_planes == NULL)
         return lathe_error(LATHE_E_STATE, "%s: a quantized weight where numbers are read",
                            row->name);
     LATHE_TRY(sink->place_planes(sink->arg, index, row, planes));
-    LATHE_TRY(lathe_weight_planes_read(set, config, row, planes, used));
+    LATHE_TRY(lathe_weight_planes_read(set, config, row, planes));
     return sink->planes_done(sink->arg, index, row, planes);
 }
 
@@ -143,7 +143,7 @@ static lathe_status check_names(const lathe_safetensors *set, const lathe_model_
 {
     for (int32_t i = 0; i < params->n_model; i++) {
         const lathe_param *row = params->rows[i];
-        if (!lathe_weights_is_model_row(row) || row->planes_on_file ||
+        if (!lathe_weights_is_model_row(row) || row->planes_on_file || row->stored != NULL ||
             row->stage_head == LATHE_HEAD_NEW)
             continue;
         return lathe_weights_find(set, config, row->name) != NULL
@@ -153,14 +153,40 @@ static lathe_status check_names(const lathe_safetensors *set, const lathe_model_
     return LATHE_OK;
 }
 
+/* Of a head or an embedding that the folder stores quantized. */
+static lathe_status load_stored(const lathe_safetensors *set, const lathe_model_config *config,
+                                const lathe_param *row, int32_t index,
+                                const lathe_weight_sink *sink)
+{
+    const int64_t n = lathe_desc_count(&row->desc);
+    void *data = NULL;
+    int32_t dtype = LATHE_F32;
+    LATHE_TRY(sink->place(sink->arg, index, row, &data, &dtype));
+    if (data == NULL)
+        return LATHE_OK;
+    float *values = malloc((size_t)n * sizeof *values);
+    if (values == NULL)
+        return lathe_error(LATHE_E_NOMEM, "no memory to decode '%s'", row->name);
+    lathe_status status = lathe_weight_planes_decode(set, config, row->stored, values);
+    if (status == LATHE_OK)
+        status = lathe_convert(data, dtype, values, LATHE_F32, n);
+    free(values);
+    if (status == LATHE_OK && sink->done != NULL)
+        status = sink->done(sink->arg, index, row, data);
+    return status;
+}
+
 /* The file of a tied model has no head, or contains the embedding twice. */
-static lathe_status check_tied(const lathe_safetensors *set, const lathe_model_config *config)
+static lathe_status check_tied(const lathe_safetensors *set, const lathe_model_config *config,
+                               const lathe_params *params)
 {
     if (config->n_labels > 0)
         return LATHE_OK; /* no head over the vocabulary is read */
     const lathe_st_tensor *head = lathe_safetensors_find(set, config->head);
     const lathe_st_tensor *embedding = lathe_weights_find(set, config, config->embedding);
-    if (!config->tied && head == NULL)
+    const int32_t row = lathe_params_find(params, config->head);
+    const int is_quantized = row >= 0 && params->rows[row]->stored != NULL;
+    if (!config->tied && head == NULL && !is_quantized)
         return lathe_error(
             LATHE_E_CONFIG,
             "%s: no tensor %s, and tie_word_embeddings is false: set it, or supply the tensor",
@@ -175,25 +201,62 @@ static lathe_status check_tied(const lathe_safetensors *set, const lathe_model_c
     return LATHE_OK;
 }
 
-/* Buffers that older files contain besides the weights, a tied head (already compared), and the
- * head over the vocabulary of a model that becomes a sequence classifier. */
+/* ---- tensors that nothing takes ---- */
+
+/* Buffers that older files contain besides the weights, scales of a quantized cache (computation
+ * has a cache in the compute dtype), a tied head (already compared), and the head over the
+ * vocabulary of a model that becomes a sequence classifier. */
 static int is_expected_extra(const lathe_model_config *config, const char *name)
 {
-    return ends_with(name, ".rotary_emb.inv_freq") || ends_with(name, ".attn.bias") ||
-           ends_with(name, ".attn.masked_bias") ||
-           ((config->tied || config->n_labels > 0) && strcmp(name, config->head) == 0);
+    static const char *const ends[] = {".rotary_emb.inv_freq",
+                                       ".attn.bias",
+                                       ".attn.masked_bias",
+                                       ".attention.bias",
+                                       ".attention.masked_bias",
+                                       ".k_scale",
+                                       ".v_scale",
+                                       ".q_scale",
+                                       ".prob_scale",
+                                       NULL};
+    for (const char *const *end = ends; *end != NULL; end++)
+        if (ends_with(name, *end))
+            return 1;
+    return (config->tied || config->n_labels > 0) && strcmp(name, config->head) == 0;
 }
 
-/* Whether the tensor belongs to a module whose planes were read: formats store more beside them
- * than decoding needs (hqq's settings, scales of activations). */
-static int is_beside_planes(const lathe_params *params, const lathe_model_config *config,
-                            const char *name)
+/* Names of a module's tensors that formats store beside the planes and decoding does not need:
+ * scales of activations and settings that are in config.json, too. */
+static const char *const beside_planes[] = {
+    "input_scale", "input_zero_point", "input_global_scale", "output_scale", "output_zero_point",
+    "activation_scale", "weight_shape", "weight_format", "g_idx",
+    /* bitsandbytes, int8; hqq's layers */
+    "SCB", "nbits", "group_size", "shape", "axis", "packing", "unpack_view_dtype", "view_as_float",
+    "quant_scale", "quant_zero", "compute_dtype", "offload_meta", "stores_quant_config",
+    "channel_wise", "optimize", "round_zero", NULL};
+
+static int is_zero(const lathe_st_tensor *t)
 {
-    const char *dot = strrchr(name, '.');
+    const int64_t n = lathe_desc_bytes(&t->desc);
+    const char *data = t->data;
+    int64_t i = 0;
+    while (i < n && data[i] == 0)
+        i++;
+    return i == n;
+}
+
+/* Whether a tensor of a module whose planes are read is one of those that decoding does not need.
+ * Symmetric weights may have zero points, which are 0. */
+static int is_beside_planes(const lathe_params *params, const lathe_model_config *config,
+                            const lathe_st_tensor *t)
+{
+    const char *name = t->name, *dot = strrchr(name, '.');
     const size_t n = dot != NULL ? (size_t)(dot - name) + 1 : 0, skip = strlen(config->prefix);
-    for (int32_t i = 0; n > 0 && i < params->n_model; i++) {
+    int is_known = n > 0 && strcmp(dot + 1, "weight_zero_point") == 0 && is_zero(t);
+    for (const char *const *known = beside_planes; n > 0 && *known != NULL && !is_known; known++)
+        is_known = strcmp(dot + 1, *known) == 0;
+    for (int32_t i = 0; is_known && i < params->n_model; i++) {
         const lathe_param *row = params->rows[i];
-        if (row->planes_on_file &&
+        if ((row->planes_on_file || row->stored != NULL) &&
             (strncmp(row->name, name, n) == 0 || (strncmp(row->name, config->prefix, skip) == 0 &&
                                                   strncmp(row->name + skip, name, n) == 0)))
             return 1;
@@ -201,72 +264,116 @@ static int is_beside_planes(const lathe_params *params, const lathe_model_config
     return 0;
 }
 
-static void warn_extras(const lathe_safetensors *set, const lathe_model_config *config,
-                        const lathe_params *params, const uint8_t *used)
+/* "value.weight": a head that a stage trained over the model, and saved with it. */
+static int is_head(const char *name)
+{
+    const char *dot = strchr(name, '.');
+    return dot != NULL && strcmp(dot, ".weight") == 0;
+}
+
+/* Marks the tensors that a row takes. *out_complete 0: the file lacks some, which reading says. */
+static lathe_status mark(const lathe_safetensors *set, const lathe_model_config *config,
+                         const lathe_param *row, uint8_t *used, int *out_complete)
+{
+    if (row->stored != NULL || row->planes_on_file)
+        return lathe_weight_planes_mark(set, config, row->stored != NULL ? row->stored : row, used,
+                                        out_complete);
+    const lathe_st_tensor *t = lathe_weights_find(set, config, row->name);
+    if (t != NULL)
+        used[t - lathe_safetensors_at(set, 0)] = 1;
+    *out_complete &= t != NULL || row->stage_head == LATHE_HEAD_NEW;
+    return LATHE_OK;
+}
+
+/* Refuses tensors that no row takes: the configuration describes another model than the file holds.
+ * A head of a stage that this run does not have is a warning. */
+static lathe_status check_extras(const lathe_safetensors *set, const lathe_model_config *config,
+                                 const lathe_params *params, const uint8_t *used)
 {
     lathe_buffer text = LATHE_BUFFER_INIT;
-    int64_t n = 0;
+    int64_t n = 0, heads = 0;
     for (int64_t i = 0; i < lathe_safetensors_count(set); i++) {
-        const char *name = lathe_safetensors_at(set, i)->name;
-        if (used[i] || is_expected_extra(config, name) || is_beside_planes(params, config, name))
+        const lathe_st_tensor *t = lathe_safetensors_at(set, i);
+        if (used[i] || is_expected_extra(config, t->name) || is_beside_planes(params, config, t))
             continue;
+        heads += is_head(t->name);
         if (n++ < 8)
-            lathe_buffer_printf(&text, "%s%s", n > 1 ? ", " : "", name);
+            lathe_buffer_printf(&text, "%s%s", n > 1 ? ", " : "", t->name);
     }
-    if (n > 0 && text.data != NULL)
+    lathe_status status = LATHE_OK;
+    const char *list = text.data != NULL ? text.data : "", *more = n > 8 ? ", ..." : "";
+    if (n > heads)
+        status = lathe_error(LATHE_E_CONFIG,
+                             "%s: %lld %s not part of this model: %s%s; correct config.json if it "
+                             "describes another model, or remove them from the file",
+                             lathe_safetensors_path(set), (long long)n,
+                             n == 1 ? "tensor is" : "tensors are", list, more);
+    else if (n > 0)
         lathe_log(LATHE_LOG_WARN, "%s: %lld %s not part of this model: %s%s",
                   lathe_safetensors_path(set), (long long)n, n == 1 ? "tensor is" : "tensors are",
-                  text.data, n > 8 ? ", ..." : "");
+                  list, more);
     lathe_buffer_fini(&text);
+    return status;
+}
+
+static lathe_status check_all_taken(const lathe_safetensors *set, const lathe_model_config *config,
+                                    const lathe_params *params)
+{
+    uint8_t *used = calloc((size_t)lathe_safetensors_count(set) + 1, 1);
+    if (used == NULL)
+        return lathe_error(LATHE_E_NOMEM, "no memory to check weights");
+    lathe_status status = LATHE_OK;
+    int complete = 1;
+    for (int32_t i = 0; i < params->n && status == LATHE_OK; i++)
+        if (lathe_weights_is_model_row(params->rows[i]))
+            status = mark(set, config, params->rows[i], used, &complete);
+    if (status == LATHE_OK && complete)
+        status = check_extras(set, config, params, used);
+    free(used);
+    return status;
+}
+
+static lathe_status load_one(const lathe_safetensors *set, const lathe_model_config *config,
+                             const lathe_params *params, int32_t index,
+                             const lathe_weight_sink *sink)
+{
+    const lathe_param *row = params->rows[index];
+    if (row->planes_on_file)
+        return load_planes(set, config, row, index, sink);
+    if (row->stored != NULL)
+        return load_stored(set, config, row, index, sink);
+    const lathe_st_tensor *t = lathe_weights_find(set, config, row->name);
+    if (t != NULL)
+        return load_row(t, row, index, sink);
+    if (row->stage_head == LATHE_HEAD_NEW && (sink->new_head != NULL || index >= params->n_model))
+        return sink->new_head != NULL ? sink->new_head(sink->arg, index) : LATHE_OK;
+    return missing(set, row);
 }
 
 lathe_status lathe_weights_load(const lathe_safetensors *set, const lathe_model_config *config,
                                 const lathe_params *params, const lathe_weight_sink *sink)
 {
     LATHE_TRY(check_names(set, config, params));
-    LATHE_TRY(check_tied(set, config));
-    uint8_t *used = calloc((size_t)lathe_safetensors_count(set) + 1, 1);
-    if (used == NULL)
-        return lathe_error(LATHE_E_NOMEM, "no memory to load weights");
-    lathe_status status = LATHE_OK;
-    for (int32_t i = 0; i < params->n && status == LATHE_OK; i++) {
-        const lathe_param *row = params->rows[i];
-        if (!lathe_weights_is_model_row(row))
-            continue;
-        if (row->planes_on_file) {
-            status = load_planes(set, config, row, i, sink, used);
-            continue;
-        }
-        const lathe_st_tensor *t = lathe_weights_find(set, config, row->name);
-        if (t == NULL && row->stage_head == LATHE_HEAD_NEW &&
-            (sink->new_head != NULL || i >= params->n_model)) {
-            status = sink->new_head != NULL ? sink->new_head(sink->arg, i) : LATHE_OK;
-        } else if (t == NULL) {
-            status = missing(set, row);
-        } else {
-            used[t - lathe_safetensors_at(set, 0)] = 1;
-            status = load_row(t, row, i, sink);
-        }
-    }
-    if (status == LATHE_OK)
-        status = lathe_safetensors_check(set);
-    if (status == LATHE_OK)
-        warn_extras(set, config, params, used);
-    free(used);
-    return status;
+    LATHE_TRY(check_tied(set, config, params));
+    LATHE_TRY(check_all_taken(set, config, params));
+    for (int32_t i = 0; i < params->n; i++)
+        if (lathe_weights_is_model_row(params->rows[i]))
+            LATHE_TRY(load_one(set, config, params, i, sink));
+    return lathe_safetensors_check(set);
 }
 
 lathe_status lathe_weights_check(const lathe_safetensors *set, const lathe_model_config *config,
                                  const lathe_params *params)
 {
     LATHE_TRY(check_names(set, config, params));
-    LATHE_TRY(check_tied(set, config));
+    LATHE_TRY(check_tied(set, config, params));
     for (int32_t i = 0; i < params->n; i++) {
         const lathe_param *row = params->rows[i];
         if (!lathe_weights_is_model_row(row))
             continue;
-        if (row->planes_on_file) {
-            LATHE_TRY(lathe_weight_planes_check(set, config, row));
+        if (row->planes_on_file || row->stored != NULL) {
+            LATHE_TRY(
+                lathe_weight_planes_check(set, config, row->stored != NULL ? row->stored : row));
             continue;
         }
         const lathe_st_tensor *t = lathe_weights_find(set, config, row->name);
@@ -276,7 +383,7 @@ lathe_status lathe_weights_check(const lathe_safetensors *set, const lathe_model
             return missing(set, row);
         LATHE_TRY(check_tensor(t, row));
     }
-    return LATHE_OK;
+    return check_all_taken(set, config, params);
 }
 
 /* ---- the tokenizer ---- */

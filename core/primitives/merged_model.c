@@ -188,8 +188,9 @@ static int32_t dtype_of(const merger *m, int32_t index)
     const lathe_saved_state *saved = m->saved;
     if (saved->set->save_dtype != LATHE_SAVE_AUTO)
         return saved->set->save_dtype;
-    return saved->params->rows[index]->planes_on_file ? saved->model->file_dtype
-                                                      : lathe_weight_origin_dtype(m->origin, index);
+    const lathe_param *row = saved->params->rows[index];
+    return row->planes_on_file || row->stored ? saved->model->file_dtype
+                                              : lathe_weight_origin_dtype(m->origin, index);
 }
 
 static lathe_status write_weights(merger *m, const char *dir)

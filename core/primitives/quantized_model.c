@@ -455,6 +455,9 @@ lathe_status lathe__quantized_model_write(lathe_run *run, const lathe_calibratio
     LATHE_TRY(lathe_new_folder_check(path));
     LATHE_TRY(lathe_model_config_refuse_quantized(&run->model, run->set.model_path, "quantizing"));
     LATHE_TRY(refuse_conv1d(run));
+    const lathe_quant_v1 *table = run->parts.quant.table;
+    if (LATHE_HAS(table, set_source_dtype))
+        table->set_source_dtype(run->parts.quant.self, run->model.file_dtype);
     q.first = calloc((size_t)run->params.n_model + 1, sizeof *q.first);
     lathe_status status = q.first != NULL ? lathe_model_weights(run->set.model_path, &set)
                                           : lathe_error(LATHE_E_NOMEM, "no memory");

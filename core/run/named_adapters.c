@@ -159,6 +159,7 @@ static lathe_status add_replaced(lathe_run *run, const lathe_named_adapter *one)
         copy.trainable = 0;
         copy.reference = copy.in_adapter = 1;
         copy.format = NULL; /* the file has numbers, also where the base is quantized */
+        copy.stored = NULL;
         copy.n_planes = copy.loftq_steps = 0;
         LATHE_TRY(lathe_params_add(&run->params, &copy, &index));
     }

@@ -35,9 +35,10 @@ static int is_listed(const lathe_value *list, const char *name)
 }
 
 /* Takes the format of the folder, if it stores the row quantized. */
-static lathe_status take_stored(chooser *c, lathe_param *p, int32_t trained)
+static lathe_status take_stored(chooser *c, int32_t index, int32_t trained)
 {
-    const lathe_run *run = c->run;
+    lathe_run *run = c->run;
+    const lathe_param *p = run->params.rows[index];
     const lathe_stored_model stored = {run->set.model_path, &run->model, run->quant_source, c->set};
     const lathe_instance *format = NULL;
     LATHE_TRY(lathe_stored_format(&stored, p, &format));
@@ -50,7 +51,7 @@ static lathe_status take_stored(chooser *c, lathe_param *p, int32_t trained)
                                  "model, such as lora",
                                  run->parts.adapter.component->plugin->name, p->name, stored.path,
                                  format->component->plugin->name);
-    LATHE_TRY(lathe_param_take_stored(&stored, p, format));
+    LATHE_TRY(lathe_param_take_stored(&stored, &run->params, index, format));
     c->n_on_file++;
     return LATHE_OK;
 }
@@ -89,10 +90,12 @@ static lathe_status choose(chooser *c, int32_t index)
         return LATHE_OK;
     /* also where the run only evaluates */
     LATHE_TRY(lathe__run_is_trained(run, index, &trained));
-    if (p->role != LATHE_ROLE_MATRIX || p->desc.rank != 2)
+    if (!lathe_param_may_be_stored(p))
         return LATHE_OK;
-    LATHE_TRY(take_stored(c, p, trained));
-    return p->format || trained || !run->parts.quant.component ? LATHE_OK : take_chosen(c, p);
+    LATHE_TRY(take_stored(c, index, trained));
+    return p->role != LATHE_ROLE_MATRIX || p->format || trained || !run->parts.quant.component
+               ? LATHE_OK
+               : take_chosen(c, p);
 }
 
 /* Refuses a pattern that matches no linear layer that [quant] could store. */

@@ -70,11 +70,16 @@ typedef struct lathe_quant_config {
     /** [open] The scalar at a path of keys and list indices, "weights.num_bits" or
      * "weight_block_size.0" (after a slash: of config.json itself, "/torch_dtype"): the text of a
      * string, a number as JSON writes it, "true" or "false". NULL: it is absent, null, a list or an
-     * object. Where the configuration has groups of layers (compressed-tensors' "config_groups"),
-     * the layer's group is searched first, then the whole. Borrowed with the configuration. */
+     * object. Where the configuration has settings of its own for the layer (compressed-tensors'
+     * "config_groups", GPTQModel's "dynamic", ModelOpt's "quantized_layers"), they are searched
+     * first, then the whole. Borrowed with the configuration. */
     const char *(*get)(void *ctx, const char *path);
+    /** [open] The tensor that the folder has for the layer under a suffix
+     * (lathe_plane.file_suffix): fills *out and returns its bytes, or NULL: there is none, or the
+     * question is about no particular layer, or the folder has no weights. */
+    const void *(*tensor)(void *ctx, const char *suffix, lathe_desc *out);
 } lathe_quant_config;
-LATHE_ABI_SIZE(lathe_quant_config, 32);
+LATHE_ABI_SIZE(lathe_quant_config, 40);
 
 /** The inputs x [n,I] of a linear layer over calibration data, which the core gathers layer by
  * layer with the layers before it already quantized (lathe quantize --calibration). Host memory. */
@@ -194,7 +199,10 @@ typedef struct lathe_quant_v1 {
     /** NULL-terminated keys of fields that say how products are computed, not how W is stored:
      *  [quant] of a run sets them for a folder that is quantized already, too. NULL: none. */
     const char *const *product_fields;
+    /** [open] Tells the dtype in which the model's file had the weights that encode() gets, for
+     * metadata that name it; called before config_json and weight_meta. NULL: none does. */
+    void (*set_source_dtype)(void *self, int32_t dtype);
 } lathe_quant_v1;
-LATHE_ABI_SIZE(lathe_quant_v1, 208);
+LATHE_ABI_SIZE(lathe_quant_v1, 216);
 
 #endif

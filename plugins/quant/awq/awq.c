@@ -1,7 +1,7 @@
 /* awq: 4-bit weights in groups of inputs, in the layout of AutoAWQ (version gemm), with scales of
  * inputs and ranges searched on calibration data.
  *
- *   W' = (q - zero) * scale, with f16 scales
+ *   W' = (q - zero) * scale, with f16 scales (or bf16)
  *
  * Sources: arXiv:2306.00978 (the method); AutoAWQ 0.2 for the layout. The scales of inputs are
  * folded into the ops before, so that reading needs nothing more.
@@ -14,13 +14,17 @@
 #include "shared/packed_codes.h"
 #include "shared/quant_source.h"
 
-enum { FIELD_GROUP_SIZE, FIELD_SCALE_INPUTS };
+enum { FIELD_GROUP_SIZE, FIELD_SCALE_INPUTS, FIELD_ZERO_POINT, FIELD_SCALE_DTYPE };
+#define SCALE_DTYPES "f16|bf16"
 
 static const lathe_field fields[] = {
     LATHE_FIELD_INT("group_size", "128", -1, 65536, NULL,
                     "inputs that share a scale and a zero point; -1: all inputs of an output"),
     LATHE_FIELD_BOOL("scale_inputs", "true",
                      "search scales of the inputs and fold them into the norm or the layer before"),
+    LATHE_FIELD_BOOL("zero_point", "true",
+                     "groups have zero points of their own; false: the middle of the range"),
+    LATHE_FIELD_STRING("scale_dtype", "\"f16\"", SCALE_DTYPES, "dtype of the scales in files"),
 };
 
 static lathe_status read_values(const lathe_host *host, awq *q, const lathe_value *values)
@@ -28,6 +32,9 @@ static lathe_status read_values(const lathe_host *host, awq *q, const lathe_valu
     q->head.build = codec_best_build();
     q->group = values[FIELD_GROUP_SIZE].i > 0 ? values[FIELD_GROUP_SIZE].i : 0;
     q->scales_inputs = values[FIELD_SCALE_INPUTS].i != 0;
+    q->symmetric = values[FIELD_ZERO_POINT].i == 0;
+    q->dtype =
+        lathe_choice(SCALE_DTYPES, values[FIELD_SCALE_DTYPE].s) == 1 ? LATHE_BF16 : LATHE_F16;
     if (values[FIELD_GROUP_SIZE].i == 0)
         return lathe_fail(host, LATHE_E_CONFIG,
                           "awq: group_size = 0; expected -1 or a number of inputs");
@@ -66,13 +73,14 @@ lathe_status awq_accepts(void *self, int64_t rows, int64_t cols)
 
 static int32_t awq_planes(void *self, int64_t rows, int64_t cols, lathe_plane *out)
 {
-    const int64_t groups = cols / awq_group(self, cols);
+    const awq *q = self;
+    const int64_t groups = cols / awq_group(q, cols);
     out[PACKED_CODES] =
         (lathe_plane){"qweight", "../qweight", lathe_desc_2d(LATHE_I32, cols, rows / AWQ_WORD)};
     out[PACKED_ZEROS] =
         (lathe_plane){"qzeros", "../qzeros", lathe_desc_2d(LATHE_I32, groups, rows / AWQ_WORD)};
     out[PACKED_SCALES] =
-        (lathe_plane){"scales", "../scales", lathe_desc_2d(LATHE_F16, groups, rows)};
+        (lathe_plane){"scales", "../scales", lathe_desc_2d(q->dtype, groups, rows)};
     return AWQ_N_PLANES;
 }
 
@@ -173,7 +181,8 @@ CODEC_WIDE static void wide_part_values(const codec_job *job, const lathe_weight
             const int64_t of = (part->col + k * size) / group;
             const wide_line line = {
                 (const uint32_t *)job->planes[PACKED_ZEROS] + (of * job->rows + row) / AWQ_WORD,
-                (const uint16_t *)job->planes[PACKED_SCALES] + of * job->rows + row, 0, 1};
+                (const uint16_t *)job->planes[PACKED_SCALES] + of * job->rows + row,
+                ((const awq *)(const void *)job->self)->dtype, 0, 1};
             wide_line_values(&line, values + (row - part->row) * stride + k * LATHE_CODE_VALUES,
                              stride, job->dtype);
         }
@@ -222,7 +231,7 @@ CODEC_BODY void decode_output(const codec_job *job, const uint32_t *packed, int6
     for (int64_t i = 0, end = 0; i < n; i = end) {
         const int64_t group = (col + i) / size, left = (group + 1) * size - col;
         const int32_t zero = (int32_t)(zeros[group * words] >> shift & 15u);
-        const float scale = lathe_f16_to_f32(scales[group * job->rows]);
+        const float scale = packed_scale(scales[group * job->rows], q->dtype);
         end = left < n ? left : n;
         if (build == CODEC_AVX512)
             wide_codes4(packed + i, end - i, shift, zero, scale,
@@ -338,7 +347,11 @@ static void awq_part_scales(void *self, int64_t rows, int64_t cols, const void *
     for (int64_t k = 0; k < part->cols / size; k++) {
         const int64_t of = (part->col + k * size) / awq_group(q, cols) * rows + part->row;
         const packed_group g = {(const uint32_t *)planes[PACKED_ZEROS] + of / AWQ_WORD,
-                                (const uint16_t *)planes[PACKED_SCALES] + of, AWQ_BITS, 0, 1};
+                                (const uint16_t *)planes[PACKED_SCALES] + of,
+                                q->dtype,
+                                AWQ_BITS,
+                                0,
+                                1};
         packed_scales(&g, part->rows, scales + k * part->stride, offsets + k * part->stride,
                       q->head.build);
     }
@@ -352,6 +365,23 @@ static void awq_part_rows(void *self, int64_t rows, int64_t cols, lathe_part_row
     *out = (lathe_part_rows){PACKED_LINE * AWQ_WORD, 1, 0}; /* of a line of words */
 }
 
+/* Without zero points the stored ones, all 8, are those that GPTQModel's kernels read. */
+static lathe_status awq_check_planes(void *self, int64_t rows, int64_t cols,
+                                     const void *const *planes)
+{
+    const awq *q = self;
+    const uint32_t *const zeros = planes[PACKED_ZEROS];
+    const int64_t n = cols / awq_group(q, cols) * (rows / AWQ_WORD);
+    for (int64_t i = 0; q->symmetric && i < n; i++)
+        if (zeros[i] != 0x88888888u)
+            return lathe_fail(q->head.host, LATHE_E_CORRUPT,
+                              "awq: a word of qzeros is %08x, and quantization_config says "
+                              "zero_point = false, where it is 88888888: if the zero points are "
+                              "meant, set zero_point to true",
+                              zeros[i]);
+    return LATHE_OK;
+}
+
 /* ---- files ---- */
 
 static int64_t awq_config_json(void *self, char *out, int64_t capacity)
@@ -360,8 +390,8 @@ static int64_t awq_config_json(void *self, char *out, int64_t capacity)
     return snprintf(
         out, capacity > 0 ? (size_t)capacity : 0,
         "{\"quant_method\": \"awq\", \"bits\": 4, \"group_size\": %lld, \"zero_point\": "
-        "true, \"version\": \"gemm\", \"modules_to_not_convert\": null}",
-        q->group > 0 ? (long long)q->group : -1LL);
+        "%s, \"version\": \"gemm\", \"modules_to_not_convert\": null}",
+        q->group > 0 ? (long long)q->group : -1LL, q->symmetric ? "false" : "true");
 }
 
 static const char *const methods[] = {"awq", NULL};
@@ -369,14 +399,24 @@ static const char *const methods[] = {"awq", NULL};
 static lathe_status awq_read_config(const lathe_host *host, const lathe_quant_config *config,
                                     lathe_value *values)
 {
+    /* AutoAWQ's quant_config.json has other names than its config.json; GPTQModel has `format` for
+     * `version`, and `sym` for the opposite of zero_point */
     const char *group = config->get(config->ctx, "group_size");
+    if (group == NULL)
+        group = config->get(config->ctx, "q_group_size");
     if (group == NULL)
         return lathe_fail(host, LATHE_E_UNSUPPORTED,
                           "awq reads weights with group_size, and here it is absent");
+    static const char *const layouts[] = {"version", "format", "checkpoint_format"};
+    for (int i = 0; i < 3; i++)
+        LATHE_TRY(source_expect(host, config, "awq", layouts[i], "gemm"));
     LATHE_TRY(source_expect(host, config, "awq", "bits", "4"));
-    LATHE_TRY(source_expect(host, config, "awq", "zero_point", "true"));
-    LATHE_TRY(source_expect(host, config, "awq", "version", "gemm"));
+    LATHE_TRY(source_expect(host, config, "awq", "w_bit", "4"));
     values[FIELD_GROUP_SIZE].i = strtol(group, NULL, 10);
+    values[FIELD_ZERO_POINT].i = config->get(config->ctx, "zero_point") != NULL
+                                     ? !source_is(config, "zero_point", "false")
+                                     : !source_is(config, "sym", "true");
+    values[FIELD_SCALE_DTYPE].s = source_dtype(config, "../scales") == LATHE_BF16 ? "bf16" : "f16";
     return LATHE_OK;
 }
 
@@ -385,6 +425,7 @@ static void awq_image_settings(void *self, int64_t *out)
     const awq *q = self;
     out[PACKED_BITS] = AWQ_BITS;
     out[PACKED_GROUP_SIZE] = q->group;
+    out[PACKED_DTYPE] = q->dtype;
 }
 
 static const lathe_quant_v1 awq_table = {
@@ -405,6 +446,7 @@ static const lathe_quant_v1 awq_table = {
     .image_settings = awq_image_settings,
     .methods = methods,
     .read_config = awq_read_config,
+    .check_planes = awq_check_planes,
     .encode_calibrated = awq_encode_calibrated,
     .scale_inputs = awq_scale_inputs,
 };
@@ -415,7 +457,7 @@ const lathe_plugin LATHE_PLUGIN_ENTRY = {
     LATHE_PLUGIN_LIFE(awq),
     .kind = LATHE_KIND_QUANT,
     .revision = LATHE_QUANT_REVISION,
-    .version = "1.1.0",
+    .version = "1.2.0",
     .summary = "4-bit weights in AutoAWQ's layout, scaled and clipped by calibration data",
     .source = "arXiv:2306.00978",
     .license = "Apache-2.0",

@@ -12,6 +12,8 @@ typedef struct awq {
     codec_head head;
     int64_t group; /* 0: the whole row of inputs */
     int32_t scales_inputs;
+    int32_t symmetric; /* every zero point is in the middle of the range */
+    int32_t dtype;     /* of the scales: F16 or BF16 */
 } awq;
 
 /** Inputs of one group. */

@@ -36,7 +36,7 @@ static double output_error(const encoder *e, const float *w, int64_t first, cons
 /* AutoAWQ's search: the range is cut by 0 to 45 % in steps of 5 %; the least error wins. */
 static range_params clipped(const encoder *e, const float *w, int64_t first, float *cut)
 {
-    range_params best = range_of(w, e->group, AWQ_BITS, 0, 0);
+    range_params best = range_of(w, e->group, AWQ_BITS, e->q->symmetric, 0, e->q->dtype);
     double least = output_error(e, w, first, &best);
     float top = 0.0f;
     for (int64_t i = 0; i < e->group; i++)
@@ -45,7 +45,7 @@ static range_params clipped(const encoder *e, const float *w, int64_t first, flo
         const float limit = top * (1.0f - 0.05f * (float)step);
         for (int64_t i = 0; i < e->group; i++)
             cut[i] = w[i] > limit ? limit : w[i] < -limit ? -limit : w[i];
-        const range_params r = range_of(cut, e->group, AWQ_BITS, 0, 0);
+        const range_params r = range_of(cut, e->group, AWQ_BITS, e->q->symmetric, 0, e->q->dtype);
         const double error = output_error(e, w, first, &r);
         if (error < least) {
             least = error;
@@ -64,8 +64,9 @@ static void encode_group(encoder *e, int64_t row, int64_t group, float *cut)
 {
     const int64_t words = e->rows / AWQ_WORD, first = group * e->group;
     const float *const w = e->w + row * e->cols + first;
-    const range_params r =
-        e->inputs != NULL ? clipped(e, w, first, cut) : range_of(w, e->group, AWQ_BITS, 0, 0);
+    const range_params r = e->inputs != NULL
+                               ? clipped(e, w, first, cut)
+                               : range_of(w, e->group, AWQ_BITS, e->q->symmetric, 0, e->q->dtype);
     if (!isfinite(r.scale))
         __atomic_store_n(&e->bad, 2, __ATOMIC_RELAXED);
     put((uint32_t *)e->planes[PACKED_ZEROS] + group * words, row, (uint32_t)r.zero);

@@ -39,7 +39,8 @@ CODEC_BODY void round_row(const search *s, const float *w, float *scaled, float 
     for (int64_t i = 0; i < s->cols; i++)
         scaled[i] = w[i] * s->scales[i];
     for (int64_t first = 0; first < s->cols; first += s->group) {
-        const range_params r = range_of(scaled + first, s->group, AWQ_BITS, 0, 0);
+        const range_params r =
+            range_of(scaled + first, s->group, AWQ_BITS, s->q->symmetric, 0, s->q->dtype);
         const float zero = (float)r.zero, step = r.scale;
         for (int64_t i = first; i < first + s->group; i++) {
             float q = rintf(scaled[i] / step) + zero;

@@ -1,8 +1,8 @@
-/* fp8: E4M3 weights with f32 scales, one for the tensor, for each row, or for each block of
- * 128 x 128.
+/* fp8: E4M3 weights with one scale for the tensor, for each row, or for each block.
  *
- * Sources: transformers' FineGrained FP8 (blocks), compressed-tensors "float-quantized" (tensor and
- * rows). All arithmetic is f32 in their order, so codes, scales and decoded values have their bits.
+ * Sources: transformers' FineGrained FP8 (blocks, tensor; scales in f32 or as exponents of two),
+ * compressed-tensors "float-quantized" (tensor, rows, blocks), NVIDIA's ModelOpt "FP8" (tensor).
+ * All arithmetic is f32 in their order, so codes, scales and decoded values have their bits.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -14,53 +14,88 @@
 
 typedef struct fp8 {
     codec_head head;
-    int32_t scaling;
+    int32_t layout;
+    int64_t settings[LATHE_QUANT_SETTINGS]; /* FP8_SCALING, ... */
     int64_t odd_rows, odd_cols; /* of the first weight with sizes that blocks do not divide; 0 */
 } fp8;
 
-enum { FIELD_SCALING };
+enum { FIELD_SCALING, FIELD_BLOCK_ROWS, FIELD_BLOCK_COLS, FIELD_SCALES, FIELD_LAYOUT };
+enum { LAYOUT_AUTO, LAYOUT_FP8, LAYOUT_COMPRESSED, LAYOUT_MODELOPT };
 #define SCALINGS "tensor|row|block"
+#define SCALES "f32|e8m0"
+#define LAYOUTS "auto|fp8|compressed-tensors|modelopt"
 
 static const lathe_field fields[] = {
     LATHE_FIELD_STRING("scaling", "\"block\"", SCALINGS,
-                       "what one scale is for: the tensor, a row, or a block of 128 x 128"),
+                       "what one scale is for: the tensor, a row, or a block"),
+    LATHE_FIELD_INT("block_rows", "128", 1, 65536, NULL, "rows of a block"),
+    LATHE_FIELD_INT("block_cols", "128", 1, 65536, NULL, "columns of a block"),
+    LATHE_FIELD_STRING("scales", "\"f32\"", SCALES,
+                       "how scales of blocks are stored: as numbers, or as exponents of two"),
+    LATHE_FIELD_STRING("layout", "\"auto\"", LAYOUTS,
+                       "names of the tensors in files; auto: fp8 (transformers) for blocks, "
+                       "compressed-tensors for rows and tensors"),
 };
 
 static lathe_status read_values(const lathe_host *host, fp8 *q, const lathe_value *values)
 {
-    (void)host;
+    const int scaling = lathe_choice(SCALINGS, values[FIELD_SCALING].s);
+    const int layout = lathe_choice(LAYOUTS, values[FIELD_LAYOUT].s);
+    const int exponents = lathe_choice(SCALES, values[FIELD_SCALES].s);
     q->head.build = codec_best_build();
-    q->scaling = lathe_choice(SCALINGS, values[FIELD_SCALING].s);
+    q->settings[FP8_SCALING] = scaling;
+    q->settings[FP8_BLOCK_ROWS] = values[FIELD_BLOCK_ROWS].i;
+    q->settings[FP8_BLOCK_COLS] = values[FIELD_BLOCK_COLS].i;
+    q->settings[FP8_EXPONENTS] = exponents;
+    q->layout = layout != LAYOUT_AUTO  ? layout
+                : scaling == FP8_BLOCK ? LAYOUT_FP8
+                                       : LAYOUT_COMPRESSED;
+    if (q->layout == LAYOUT_FP8 && scaling == FP8_ROW)
+        return lathe_fail(host, LATHE_E_CONFIG,
+                          "fp8: layout = \"fp8\" has scales of blocks or one of the tensor; "
+                          "expected scaling = \"block\" or \"tensor\"");
+    if (q->layout == LAYOUT_MODELOPT && scaling != FP8_TENSOR)
+        return lathe_fail(host, LATHE_E_CONFIG,
+                          "fp8: layout = \"modelopt\" has one scale of the tensor; expected "
+                          "scaling = \"tensor\"");
+    if (exponents && (q->layout != LAYOUT_FP8 || scaling != FP8_BLOCK))
+        return lathe_fail(host, LATHE_E_CONFIG,
+                          "fp8: scales = \"e8m0\" are those of blocks in layout = \"fp8\"");
     return LATHE_OK;
+}
+
+static int64_t parts_of(int64_t n, int64_t size)
+{
+    return (n + size - 1) / size;
 }
 
 static lathe_status fp8_accepts(void *self, int64_t rows, int64_t cols)
 {
     fp8 *q = self;
     LATHE_TRY(codec_check_dims(&q->head, "fp8", rows, cols));
-    if (q->odd_rows == 0 && (rows % FP8_BLOCK_SIZE != 0 || cols % FP8_BLOCK_SIZE != 0)) {
+    if (q->odd_rows == 0 &&
+        (rows % q->settings[FP8_BLOCK_ROWS] != 0 || cols % q->settings[FP8_BLOCK_COLS] != 0)) {
         q->odd_rows = rows;
         q->odd_cols = cols;
     }
     return LATHE_OK;
 }
 
-static int64_t blocks_of(int64_t n)
-{
-    return (n + FP8_BLOCK_SIZE - 1) / FP8_BLOCK_SIZE;
-}
-
 static int32_t fp8_planes(void *self, int64_t rows, int64_t cols, lathe_plane *out)
 {
     const fp8 *q = self;
+    const int32_t dtype = q->settings[FP8_EXPONENTS] ? LATHE_U8 : LATHE_F32;
     const lathe_desc scales[] = {
         [FP8_TENSOR] = lathe_desc_1d(LATHE_F32, 1),
         [FP8_ROW] = lathe_desc_2d(LATHE_F32, rows, 1),
-        [FP8_BLOCK] = lathe_desc_2d(LATHE_F32, blocks_of(rows), blocks_of(cols)),
+        [FP8_BLOCK] = lathe_desc_2d(dtype, parts_of(rows, q->settings[FP8_BLOCK_ROWS]),
+                                    parts_of(cols, q->settings[FP8_BLOCK_COLS])),
     };
     out[FP8_WEIGHT] = (lathe_plane){"weight", "", lathe_desc_2d(LATHE_F8_E4M3, rows, cols)};
-    out[FP8_SCALE] = (lathe_plane){"scale", q->scaling == FP8_BLOCK ? "_scale_inv" : "_scale",
-                                   scales[q->scaling]};
+    out[FP8_SCALE] = (lathe_plane){"scale", q->layout == LAYOUT_FP8 ? "_scale_inv" : "_scale",
+                                   scales[q->settings[FP8_SCALING]]};
+    if (q->layout != LAYOUT_COMPRESSED && q->settings[FP8_SCALING] == FP8_TENSOR)
+        out[FP8_SCALE].desc.rank = 0; /* a scalar in these */
     return FP8_N_PLANES;
 }
 
@@ -75,36 +110,72 @@ CODEC_BODY void encode_run(const float *w, int64_t n, float scale, int divides, 
     }
 }
 
-/* Blocks: transformers multiplies by 448/largest, and stores the inverse of that. */
+/* Rows, tensors and compressed-tensors' blocks: divided by largest/448; a scale of 0 becomes 2^-23.
+ */
+static inline float scale_of(float largest)
+{
+    const float scale = largest / LATHE_E4M3_MAX;
+    return scale == 0.0f ? 0x1p-23f : scale;
+}
+
+/* The exponent of the smallest power of two that is not below x > 0, as E8M0 stores it. */
+static inline uint8_t exponent_of(float x)
+{
+    uint32_t bits;
+    x = x < 0x1p-126f ? 0x1p-126f : x;
+    memcpy(&bits, &x, sizeof bits);
+    return (uint8_t)((bits >> 23) + ((bits & 0x7fffffu) != 0));
+}
+
+/* transformers multiplies blocks by 448/largest, and stores the inverse of that. */
+CODEC_BODY float block_scale(const fp8 *q, float largest, void *scales, int64_t index,
+                             int *out_divides)
+{
+    *out_divides = q->layout == LAYOUT_COMPRESSED;
+    if (*out_divides)
+        return ((float *)scales)[index] = scale_of(largest);
+    /* A block of zeros has scale 1. So has one below 448/FLT_MAX, where the factor overflows. */
+    float factor = LATHE_E4M3_MAX / largest;
+    const int is_zero = largest == 0.0f || isinf(factor);
+    factor = is_zero ? 1.0f : factor;
+    if (!q->settings[FP8_EXPONENTS]) {
+        ((float *)scales)[index] = 1.0f / factor;
+        return factor;
+    }
+    const uint8_t code = exponent_of(1.0f / factor);
+    ((uint8_t *)scales)[index] = code;
+    return 1.0f / small_e8m0(code);
+}
+
 CODEC_BODY void encode_block(codec_job *job, int64_t row, int64_t col)
 {
-    const int64_t end_row = row + FP8_BLOCK_SIZE < job->rows ? row + FP8_BLOCK_SIZE : job->rows;
-    const int64_t n = col + FP8_BLOCK_SIZE < job->cols ? FP8_BLOCK_SIZE : job->cols - col;
+    const fp8 *const q = (const fp8 *)(const void *)job->self;
+    const int64_t rows = q->settings[FP8_BLOCK_ROWS], cols = q->settings[FP8_BLOCK_COLS];
+    const int64_t end_row = row + rows < job->rows ? row + rows : job->rows;
+    const int64_t n = col + cols < job->cols ? cols : job->cols - col;
     float largest = 0;
+    int divides;
     for (int64_t r = row; r < end_row; r++) {
         const float one = codec_largest(job->w + r * job->cols + col, n);
         if (one < 0)
             codec_set_bad(job);
         largest = one > largest ? one : largest;
     }
-    /* A block of zeros has scale 1. So has one below 448/FLT_MAX, where the factor overflows. */
-    float factor = LATHE_E4M3_MAX / largest;
-    const int is_zero = largest == 0.0f || isinf(factor);
-    factor = is_zero ? 1.0f : factor;
-    ((float *)job->made[FP8_SCALE])[fp8_scale_index(FP8_BLOCK, row, col, job->cols)] =
-        1.0f / factor;
+    const float scale = block_scale(q, largest, job->made[FP8_SCALE],
+                                    fp8_scale_index(q->settings, row, col, job->cols), &divides);
     for (int64_t r = row; r < end_row; r++) {
         const int64_t at = r * job->cols + col;
-        encode_run(job->w + at, n, factor, 0, (uint8_t *)job->made[FP8_WEIGHT] + at);
+        encode_run(job->w + at, n, scale, divides, (uint8_t *)job->made[FP8_WEIGHT] + at);
     }
 }
 
 CODEC_BODY void encode_blocks_body(void *arg, int64_t begin, int64_t end)
 {
     codec_job *const job = arg;
+    const fp8 *const q = (const fp8 *)(const void *)job->self;
     for (int64_t block = begin; block < end; block++)
-        for (int64_t col = 0; col < job->cols; col += FP8_BLOCK_SIZE)
-            encode_block(job, block * FP8_BLOCK_SIZE, col);
+        for (int64_t col = 0; col < job->cols; col += q->settings[FP8_BLOCK_COLS])
+            encode_block(job, block * q->settings[FP8_BLOCK_ROWS], col);
 }
 CODEC_LOOP(encode_blocks, encode_blocks_body)
 
@@ -119,20 +190,13 @@ CODEC_BODY void find_largest_body(void *arg, int64_t begin, int64_t end)
 }
 CODEC_LOOP(find_largest, find_largest_body)
 
-/* Rows and tensors: compressed-tensors divides by largest/448; a scale of 0 becomes 2^-23. */
-static float scale_of(float largest)
-{
-    const float scale = largest / LATHE_E4M3_MAX;
-    return scale == 0.0f ? 0x1p-23f : scale;
-}
-
 CODEC_BODY void encode_rows_body(void *arg, int64_t begin, int64_t end)
 {
     codec_job *const job = arg;
     const fp8 *const q = (const fp8 *)(const void *)job->self;
     for (int64_t row = begin; row < end; row++) {
         const float scale =
-            ((const float *)job->made[FP8_SCALE])[fp8_scale_index(q->scaling, row, 0, job->cols)];
+            ((const float *)job->made[FP8_SCALE])[fp8_scale_index(q->settings, row, 0, job->cols)];
         encode_run(job->w + row * job->cols, job->cols, scale, 1,
                    (uint8_t *)job->made[FP8_WEIGHT] + row * job->cols);
     }
@@ -150,10 +214,10 @@ static lathe_status encode_scaled_rows(const fp8 *q, codec_job *job)
     codec_rows(job, find_largest, job->rows, job->cols);
     for (int64_t row = 0; row < job->rows; row++) {
         largest = job->scratch[row] > largest ? job->scratch[row] : largest;
-        if (q->scaling == FP8_ROW)
+        if (q->settings[FP8_SCALING] == FP8_ROW)
             scales[row] = scale_of(job->scratch[row]);
     }
-    if (q->scaling == FP8_TENSOR)
+    if (q->settings[FP8_SCALING] == FP8_TENSOR)
         scales[0] = scale_of(largest);
     free(job->scratch);
     if (!job->bad)
@@ -167,8 +231,9 @@ static lathe_status fp8_encode(void *self, int64_t rows, int64_t cols, const flo
     const fp8 *q = self;
     codec_job job = {.self = &q->head, .rows = rows, .cols = cols, .w = w, .made = planes};
     LATHE_TRY(fp8_accepts(self, rows, cols));
-    if (q->scaling == FP8_BLOCK)
-        codec_rows(&job, encode_blocks, blocks_of(rows), FP8_BLOCK_SIZE * cols);
+    if (q->settings[FP8_SCALING] == FP8_BLOCK)
+        codec_rows(&job, encode_blocks, parts_of(rows, q->settings[FP8_BLOCK_ROWS]),
+                   q->settings[FP8_BLOCK_ROWS] * cols);
     else
         LATHE_TRY(encode_scaled_rows(q, &job));
     return codec_encoded(&job, "fp8");
@@ -181,10 +246,12 @@ CODEC_BODY void decode_span(const codec_job *job, int64_t row, int64_t col, int6
 {
     const fp8 *const q = (const fp8 *)(const void *)job->self;
     const uint8_t *const codes = (const uint8_t *)job->planes[FP8_WEIGHT] + row * job->cols + col;
-    const float *const scales = job->planes[FP8_SCALE];
-    for (int64_t begin = 0; begin < n; begin += FP8_BLOCK_SIZE) {
-        const int64_t end = begin + FP8_BLOCK_SIZE < n ? begin + FP8_BLOCK_SIZE : n;
-        const float scale = scales[fp8_scale_index(q->scaling, row, col + begin, job->cols)];
+    const int64_t along = q->settings[FP8_SCALING] == FP8_BLOCK ? q->settings[FP8_BLOCK_COLS] : n;
+    for (int64_t begin = 0, end; begin < n; begin = end) {
+        const int64_t left = along - (col + begin) % along;
+        end = along == n || left > n - begin ? n : begin + left;
+        const float scale = fp8_scale(q->settings, job->planes[FP8_SCALE],
+                                      fp8_scale_index(q->settings, row, col + begin, job->cols));
         if (build == CODEC_AVX512)
             wide_e4m3(codes + begin, end - begin, scale, out + begin);
         else if (build == CODEC_AVX2)
@@ -213,12 +280,15 @@ static int32_t fp8_codes(void *self, int64_t rows, int64_t cols, const void *con
                          lathe_weight_codes *out)
 {
     const fp8 *q = self;
+    const int64_t along = q->settings[FP8_BLOCK_COLS];
     (void)rows, (void)planes;
+    if (q->settings[FP8_SCALING] == FP8_BLOCK && (along % 16 != 0 || LATHE_PART_COLS % along != 0))
+        return 0;
     *out = (lathe_weight_codes){.order = LATHE_CODES_BYTES,
                                 .bits = 8,
                                 .values = LATHE_VALUES_E4M3,
                                 .plane = FP8_WEIGHT,
-                                .group = q->scaling == FP8_BLOCK ? FP8_BLOCK_SIZE : cols};
+                                .group = q->settings[FP8_SCALING] == FP8_BLOCK ? along : cols};
     return 1;
 }
 
@@ -226,27 +296,48 @@ static void fp8_part_scales(void *self, int64_t rows, int64_t cols, const void *
                             const lathe_weight_part *part, float *scales, float *offsets)
 {
     const fp8 *q = self;
-    const float *const from = planes[FP8_SCALE];
-    const int64_t n = q->scaling == FP8_BLOCK ? blocks_of(part->cols) : 1;
+    const int64_t along = q->settings[FP8_BLOCK_COLS];
+    const int64_t n = q->settings[FP8_SCALING] == FP8_BLOCK ? parts_of(part->cols, along) : 1;
     (void)rows, (void)offsets;
     for (int64_t i = 0; i < part->runs * part->rows; i++)
         for (int64_t k = 0; k < n; k++)
-            scales[i * part->stride + k] = from[fp8_scale_index(
-                q->scaling, codec_part_row(part, i), part->col + k * FP8_BLOCK_SIZE, cols)];
+            scales[i * part->stride + k] = fp8_scale(
+                q->settings, planes[FP8_SCALE],
+                fp8_scale_index(q->settings, codec_part_row(part, i), part->col + k * along, cols));
 }
 
 /* ---- the table ---- */
 
-/* transformers takes the size of a block from the number of scales, which is 128 only where blocks
- * divide the weight. */
+/* transformers takes the size of a block from the number of scales, which is that size only where
+ * blocks divide the weight. */
 static void warn_of_odd_sizes(const fp8 *q)
 {
-    if (q->scaling == FP8_BLOCK && q->odd_rows > 0)
+    if (q->settings[FP8_SCALING] == FP8_BLOCK && q->layout == LAYOUT_FP8 && q->odd_rows > 0)
         lathe_warn(q->head.host,
-                   "fp8: a weight of [%lld, %lld] is no whole number of blocks of 128 x 128: "
+                   "fp8: a weight of [%lld, %lld] is no whole number of blocks of %lld x %lld: "
                    "transformers' from_pretrained on a CPU refuses such a folder or decodes it "
                    "wrongly; quant.scaling = \"row\" loads there (with compressed-tensors)",
-                   (long long)q->odd_rows, (long long)q->odd_cols);
+                   (long long)q->odd_rows, (long long)q->odd_cols,
+                   (long long)q->settings[FP8_BLOCK_ROWS], (long long)q->settings[FP8_BLOCK_COLS]);
+}
+
+static int64_t compressed_json(const fp8 *q, char *out, size_t room)
+{
+    static const char *const strategies[] = {"tensor", "channel", "block"};
+    char block[80] = "";
+    if (q->settings[FP8_SCALING] == FP8_BLOCK)
+        (void)snprintf(block, sizeof block, "\"block_structure\": [%lld, %lld], ",
+                       (long long)q->settings[FP8_BLOCK_ROWS],
+                       (long long)q->settings[FP8_BLOCK_COLS]);
+    return snprintf(
+        out, room,
+        "{\"quant_method\": \"compressed-tensors\", \"format\": \"float-quantized\", "
+        "\"quantization_status\": \"compressed\", \"config_groups\": {\"group_0\": {\"targets\": "
+        "[\"Linear\"], \"weights\": {\"num_bits\": 8, \"type\": \"float\", \"symmetric\": true, "
+        "\"strategy\": \"%s\", %s\"dynamic\": false}, \"input_activations\": null, "
+        "\"output_activations\": null, \"format\": \"float-quantized\"}}, \"ignore\": "
+        "[\"lm_head\"]}",
+        strategies[q->settings[FP8_SCALING]], block);
 }
 
 /* Called when a folder is written. */
@@ -254,57 +345,113 @@ static int64_t fp8_config_json(void *self, char *out, int64_t capacity)
 {
     const fp8 *q = self;
     const size_t room = capacity > 0 ? (size_t)capacity : 0;
+    char block[64] = "null";
     warn_of_odd_sizes(q);
-    if (q->scaling == FP8_BLOCK)
+    if (q->layout == LAYOUT_COMPRESSED)
+        return compressed_json(q, out, room);
+    if (q->layout == LAYOUT_MODELOPT)
         return snprintf(out, room,
-                        "{\"quant_method\": \"fp8\", \"activation_scheme\": \"dynamic\", "
-                        "\"fmt\": \"e4m3\", \"weight_block_size\": [%d, %d], "
-                        "\"modules_to_not_convert\": null}",
-                        FP8_BLOCK_SIZE, FP8_BLOCK_SIZE);
-    return snprintf(
-        out, room,
-        "{\"quant_method\": \"compressed-tensors\", \"format\": \"float-quantized\", "
-        "\"quantization_status\": \"compressed\", \"config_groups\": {\"group_0\": {\"targets\": "
-        "[\"Linear\"], \"weights\": {\"num_bits\": 8, \"type\": \"float\", \"symmetric\": true, "
-        "\"strategy\": \"%s\", \"dynamic\": false}, \"input_activations\": null, "
-        "\"output_activations\": null, \"format\": \"float-quantized\"}}, \"ignore\": "
-        "[\"lm_head\"]}",
-        q->scaling == FP8_ROW ? "channel" : "tensor");
+                        "{\"quant_method\": \"modelopt\", \"quant_algo\": \"FP8\", "
+                        "\"producer\": {\"name\": \"modelopt\"}, \"config_groups\": {\"group_0\": "
+                        "{\"targets\": [\"Linear\"], \"weights\": {\"num_bits\": 8, \"type\": "
+                        "\"float\", \"dynamic\": false}}}, \"ignore\": [\"lm_head\"]}");
+    if (q->settings[FP8_SCALING] == FP8_BLOCK)
+        (void)snprintf(block, sizeof block, "[%lld, %lld]", (long long)q->settings[FP8_BLOCK_ROWS],
+                       (long long)q->settings[FP8_BLOCK_COLS]);
+    return snprintf(out, room,
+                    "{\"quant_method\": \"fp8\", \"activation_scheme\": \"dynamic\", "
+                    "\"fmt\": \"e4m3\", %s\"weight_block_size\": %s, "
+                    "\"modules_to_not_convert\": null}",
+                    q->settings[FP8_EXPONENTS] ? "\"scale_fmt\": \"ue8m0\", " : "", block);
 }
 
-static const char *const methods[] = {"fp8", "compressed-tensors", NULL};
+static const char *const methods[] = {"fp8", "compressed-tensors", "modelopt", NULL};
 
-/* transformers' FineGrained FP8: blocks alone, or (DeepSeek's files say no more) fmt. */
-static lathe_status read_fine_grained(const lathe_host *host, const lathe_quant_config *config)
+static lathe_status read_block(const lathe_host *host, const lathe_quant_config *config,
+                               const char *down, const char *along, lathe_value *values)
 {
-    if (config->get(config->ctx, "weight_block_size.0") == NULL)
+    values[FIELD_SCALING].s = "block";
+    values[FIELD_BLOCK_ROWS].i = source_int(config, down, 0);
+    values[FIELD_BLOCK_COLS].i = source_int(config, along, 0);
+    if (values[FIELD_BLOCK_ROWS].i < 1 || values[FIELD_BLOCK_COLS].i < 1)
         return lathe_fail(host, LATHE_E_UNSUPPORTED,
-                          "fp8 reads weights with weight_block_size = [128, 128], and here it is "
-                          "absent");
+                          "fp8 reads blocks of rows and columns, and here %s or %s is no number of "
+                          "them",
+                          down, along);
+    return LATHE_OK;
+}
+
+/* transformers' FineGrained FP8, of which DeepSeek's files say no more than fmt and the blocks. The
+ * tensor says whether scales are exponents, as in transformers: with scale_fmt "ue8m0" some files
+ * have powers of two in f32. */
+static lathe_status read_fine_grained(const lathe_host *host, const lathe_quant_config *config,
+                                      lathe_value *values)
+{
+    lathe_desc scale;
+    const void *found = config->tensor(config->ctx, "_scale_inv", &scale);
+    values[FIELD_LAYOUT].s = "fp8";
     LATHE_TRY(source_expect(host, config, "fp8", "fmt", "e4m3"));
-    LATHE_TRY(source_expect(host, config, "fp8", "scale_fmt", "float"));
-    LATHE_TRY(source_expect(host, config, "fp8", "weight_block_size.0", "128"));
-    return source_expect(host, config, "fp8", "weight_block_size.1", "128");
+    if (!source_is(config, "scale_fmt", "ue8m0"))
+        LATHE_TRY(source_expect(host, config, "fp8", "scale_fmt", "float"));
+    if (found != NULL && lathe_desc_count(&scale) == 1 &&
+        config->get(config->ctx, "weight_block_size.0") == NULL) {
+        values[FIELD_SCALING].s = "tensor";
+        return LATHE_OK;
+    }
+    values[FIELD_SCALES].s = found != NULL && scale.dtype == LATHE_U8 ? "e8m0" : "f32";
+    if (config->get(config->ctx, "weight_block_size.0") == NULL)
+        return LATHE_OK; /* blocks of 128 x 128 */
+    return read_block(host, config, "weight_block_size.0", "weight_block_size.1", values);
+}
+
+/* NVIDIA's ModelOpt: "FP8" for all layers, or for those that a group has so. */
+static lathe_status read_modelopt(const lathe_host *host, const lathe_quant_config *config,
+                                  lathe_value *values)
+{
+    const char *algorithm = config->get(config->ctx, "quant_algo");
+    const int by_group = algorithm == NULL || strcmp(algorithm, "MIXED_PRECISION") == 0;
+    if (by_group ? !source_is(config, "weights.num_bits", "8") ||
+                       !source_is(config, "weights.type", "float") ||
+                       config->get(config->ctx, "weights.group_size") != NULL
+                 : strcmp(algorithm, "FP8") != 0)
+        return lathe_fail(host, LATHE_E_NOT_FOUND, "fp8 reads weights with quant_algo = FP8");
+    values[FIELD_LAYOUT].s = "modelopt";
+    values[FIELD_SCALING].s = "tensor";
+    return LATHE_OK;
 }
 
 static lathe_status fp8_read_config(const lathe_host *host, const lathe_quant_config *config,
                                     lathe_value *values)
 {
-    values[FIELD_SCALING].s = "block";
     if (strcmp(config->method, "fp8") == 0)
-        return read_fine_grained(host, config);
-    LATHE_TRY(source_compressed(host, config, "fp8", "float-quantized"));
+        return read_fine_grained(host, config, values);
+    if (strcmp(config->method, "modelopt") == 0)
+        return read_modelopt(host, config, values);
+    LATHE_TRY(source_compressed(host, config, "fp8", "float-quantized|naive-quantized", "float"));
+    LATHE_TRY(source_expect(host, config, "fp8", "weights.symmetric", "true"));
     LATHE_TRY(source_expect(host, config, "fp8", "weights.num_bits", "8"));
-    LATHE_TRY(source_expect(host, config, "fp8", "weights.type", "float"));
-    const int is_tensor = source_is(config, "weights.strategy", "tensor");
-    values[FIELD_SCALING].s = is_tensor ? "tensor" : "row";
-    return is_tensor ? LATHE_OK : source_expect(host, config, "fp8", "weights.strategy", "channel");
+    const char *strategy = source_strategy(config);
+    values[FIELD_LAYOUT].s = "compressed-tensors";
+    values[FIELD_SCALING].s = strcmp(strategy, "tensor") == 0 ? "tensor" : "row";
+    if (strcmp(strategy, "block") == 0)
+        return read_block(host, config, "weights.block_structure.0", "weights.block_structure.1",
+                          values);
+    if (strcmp(strategy, "group") == 0) { /* a block of one row */
+        values[FIELD_SCALING].s = "block";
+        values[FIELD_BLOCK_ROWS].i = 1;
+        values[FIELD_BLOCK_COLS].i = source_int(config, "weights.group_size", 0);
+        return LATHE_OK;
+    }
+    return strcmp(strategy, "tensor") == 0 || strcmp(strategy, "channel") == 0
+               ? LATHE_OK
+               : source_refuse(host, "fp8", "weights.strategy", "tensor, channel, group or block",
+                               strategy);
 }
 
 static void fp8_image_settings(void *self, int64_t *out)
 {
     const fp8 *q = self;
-    out[0] = q->scaling;
+    memcpy(out, q->settings, sizeof q->settings);
 }
 
 static const lathe_quant_v1 fp8_table = {
@@ -330,8 +477,8 @@ const lathe_plugin LATHE_PLUGIN_ENTRY = {
     LATHE_PLUGIN_LIFE(fp8),
     .kind = LATHE_KIND_QUANT,
     .revision = LATHE_QUANT_REVISION,
-    .version = "1.0.0",
-    .summary = "8-bit E4M3 weights with a scale per tensor, row or block of 128 x 128",
+    .version = "1.1.0",
+    .summary = "8-bit E4M3 weights with a scale per tensor, row or block",
     .source = "arXiv:2209.05433",
     .license = "Apache-2.0",
 };

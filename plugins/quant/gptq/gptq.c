@@ -1,6 +1,6 @@
 /* gptq: weights of 2, 3, 4 or 8 bits in groups of inputs, in the layout of AutoGPTQ and GPTQModel.
  *
- *   W' = (q - zero) * scale, with f16 scales
+ *   W' = (q - zero) * scale, with f16 scales (or bf16)
  *
  * Sources: arXiv:2210.17323 (the method); GPTQModel 5 for the layout (checkpoint_format "gptq" and
  * "gptq_v2").
@@ -19,9 +19,12 @@ enum {
     FIELD_SYMMETRIC,
     FIELD_ACT_ORDER,
     FIELD_DAMPING,
-    FIELD_VERSION
+    FIELD_VERSION,
+    FIELD_SCALE_DTYPE
 };
-#define VERSIONS "gptq|gptq_v2"
+#define VERSIONS "auto|gptq|gptq_v2"
+#define SCALE_DTYPES "f16|bf16"
+enum { VERSION_AUTO, VERSION_1, VERSION_2 };
 
 static const lathe_field fields[] = {
     LATHE_FIELD_INT("bits", "4", 2, 8, NULL, "bits of a code: 2, 3, 4 or 8"),
@@ -35,8 +38,10 @@ static const lathe_field fields[] = {
         "which new groups are made (desc_act)"),
     LATHE_FIELD_FLOAT("damping", "0.05", 0.0, 1.0, "1",
                       "share of the mean of the products' diagonal that is added to it"),
-    LATHE_FIELD_STRING("checkpoint_format", "\"gptq\"", VERSIONS,
-                       "layout in files; gptq stores zero points minus 1"),
+    LATHE_FIELD_STRING("checkpoint_format", "\"auto\"", VERSIONS,
+                       "layout in files; gptq stores zero points minus 1; auto: gptq if symmetric, "
+                       "else gptq_v2, since GPTQModel takes no others"),
+    LATHE_FIELD_STRING("scale_dtype", "\"f16\"", SCALE_DTYPES, "dtype of the scales in files"),
 };
 
 static lathe_status read_values(const lathe_host *host, gptq *q, const lathe_value *values)
@@ -47,7 +52,11 @@ static lathe_status read_values(const lathe_host *host, gptq *q, const lathe_val
     q->symmetric = values[FIELD_SYMMETRIC].i != 0;
     q->act_order = lathe_choice(GPTQ_ORDERS, values[FIELD_ACT_ORDER].s);
     q->damping = values[FIELD_DAMPING].f;
-    q->zero_offset = lathe_choice(VERSIONS, values[FIELD_VERSION].s) == 0;
+    q->dtype =
+        lathe_choice(SCALE_DTYPES, values[FIELD_SCALE_DTYPE].s) == 1 ? LATHE_BF16 : LATHE_F16;
+    const int version = lathe_choice(VERSIONS, values[FIELD_VERSION].s);
+    q->zero_offset = version == VERSION_1 || (version == VERSION_AUTO && q->symmetric);
+    q->checks_zeros = q->symmetric && values[FIELD_SYMMETRIC].is_explicit;
     if (q->bits != 2 && q->bits != 3 && q->bits != 4 && q->bits != 8)
         return lathe_fail(host, LATHE_E_CONFIG, "gptq: bits = %d; expected 2, 3, 4 or 8",
                           (int)q->bits);
@@ -76,7 +85,7 @@ static int32_t gptq_planes(void *self, int64_t rows, int64_t cols, lathe_plane *
     const lathe_plane planes[GPTQ_N_PLANES] = {
         {"qweight", "../qweight", lathe_desc_2d(LATHE_I32, cols * q->bits / 32, rows)},
         {"qzeros", "../qzeros", lathe_desc_2d(LATHE_I32, groups, rows * q->bits / 32)},
-        {"scales", "../scales", lathe_desc_2d(LATHE_F16, groups, rows)},
+        {"scales", "../scales", lathe_desc_2d(q->dtype, groups, rows)},
         {"g_idx", "../g_idx", lathe_desc_1d(LATHE_I32, cols)},
     };
     memcpy(out, planes, sizeof planes);
@@ -132,7 +141,8 @@ CODEC_BODY float group_of(const codec_job *job, int64_t row, int32_t group, int3
     const uint32_t *const zeros =
         (const uint32_t *)job->planes[PACKED_ZEROS] + group * (n_out * bits / 32);
     *out_zero = (int32_t)packed_bits(zeros, 1, row * bits, bits) + q->zero_offset;
-    return lathe_f16_to_f32(((const uint16_t *)job->planes[PACKED_SCALES])[group * n_out + row]);
+    return packed_scale(((const uint16_t *)job->planes[PACKED_SCALES])[group * n_out + row],
+                        q->dtype);
 }
 
 /* Inputs of a span that follow each other and are of one group. */
@@ -329,13 +339,33 @@ static void gptq_part_rows(void *self, int64_t rows, int64_t cols, lathe_part_ro
     *out = (lathe_part_rows){PART_LINES * PACKED_LINE, 1, 0};
 }
 
+/* Symmetric weights have the zero point 2^(bits-1). Some files call themselves symmetric and have
+ * zero points of the other version of the layout; kernels that believe `sym` never read them. */
+static lathe_status check_zeros(const gptq *q, int64_t rows, int64_t groups, const uint32_t *zeros)
+{
+    const uint32_t expected = (1u << (q->bits - 1)) - (uint32_t)q->zero_offset;
+    for (int64_t i = 0; i < groups * rows; i++) {
+        const uint32_t seen =
+            packed_bits(zeros + i / rows * (rows * q->bits / 32), 1, i % rows * q->bits, q->bits);
+        if (seen != expected)
+            return lathe_fail(
+                q->head.host, LATHE_E_CORRUPT,
+                "gptq: qzeros[%lld] of output %lld is %u, and quantization_config says sym = true "
+                "with checkpoint_format %s, where every stored zero point is %u: if the file is of "
+                "the other version, set checkpoint_format to %s, and if its zero points are meant, "
+                "set sym to false",
+                (long long)(i / rows), (long long)(i % rows), seen,
+                q->zero_offset ? "gptq" : "gptq_v2", expected, q->zero_offset ? "gptq_v2" : "gptq");
+    }
+    return LATHE_OK;
+}
+
 static lathe_status gptq_check_planes(void *self, int64_t rows, int64_t cols,
                                       const void *const *planes)
 {
     const gptq *q = self;
     const int64_t groups = gptq_groups(q, cols);
     const int32_t *const of = planes[PACKED_GROUPS];
-    (void)rows;
     for (int64_t i = 0; i < cols; i++)
         if (of[i] < 0 || of[i] >= groups)
             return lathe_fail(q->head.host, LATHE_E_CORRUPT,
@@ -343,7 +373,7 @@ static lathe_status gptq_check_planes(void *self, int64_t rows, int64_t cols,
                               "groups of %lld",
                               (long long)i, of[i], (long long)groups - 1, (long long)cols,
                               (long long)gptq_group(q, cols));
-    return LATHE_OK;
+    return q->checks_zeros ? check_zeros(q, rows, groups, planes[PACKED_ZEROS]) : LATHE_OK;
 }
 
 /* ---- files ---- */
@@ -369,7 +399,9 @@ static lathe_status gptq_read_config(const lathe_host *host, const lathe_quant_c
 {
     const char *bits = config->get(config->ctx, "bits");
     const char *group = config->get(config->ctx, "group_size");
+    /* GPTQModel writes both keys and reads `format`; others write checkpoint_format */
     const char *version = config->get(config->ctx, "checkpoint_format");
+    const char *format = config->get(config->ctx, "format");
     if (bits == NULL || group == NULL)
         return lathe_fail(host, LATHE_E_UNSUPPORTED,
                           "gptq reads weights with bits and group_size, and here one is absent");
@@ -379,8 +411,14 @@ static lathe_status gptq_read_config(const lathe_host *host, const lathe_quant_c
     if (source_is(config, "desc_act", "true"))
         values[FIELD_ACT_ORDER].s = "full";
     values[FIELD_SYMMETRIC].i = !source_is(config, "sym", "false");
-    if (version != NULL)
-        values[FIELD_VERSION].s = version;
+    values[FIELD_SYMMETRIC].is_explicit = source_is(config, "sym", "true");
+    if (version != NULL && format != NULL && strcmp(version, format) != 0)
+        return lathe_fail(host, LATHE_E_UNSUPPORTED,
+                          "checkpoint_format is %s and format is %s: one of the two is wrong; zero "
+                          "points are stored minus 1 in gptq, and as they are in gptq_v2",
+                          version, format);
+    values[FIELD_VERSION].s = version != NULL ? version : format != NULL ? format : "gptq";
+    values[FIELD_SCALE_DTYPE].s = source_dtype(config, "../scales") == LATHE_BF16 ? "bf16" : "f16";
     return LATHE_OK;
 }
 
@@ -389,6 +427,7 @@ static void gptq_image_settings(void *self, int64_t *out)
     const gptq *q = self;
     out[PACKED_BITS] = q->bits;
     out[PACKED_ZERO_OFFSET] = q->zero_offset;
+    out[PACKED_DTYPE] = q->dtype;
 }
 
 static const lathe_quant_v1 gptq_table = {

@@ -17,8 +17,10 @@ typedef struct gptq {
     codec_head head;
     int64_t bits, group; /* group 0: the whole row of inputs */
     int32_t symmetric;
-    int32_t act_order;   /* GPTQ_ORDER_* */
-    int32_t zero_offset; /* 1: files of version 1 store the zero point minus 1 */
+    int32_t act_order;    /* GPTQ_ORDER_* */
+    int32_t zero_offset;  /* 1: files of version 1 store the zero point minus 1 */
+    int32_t checks_zeros; /* the configuration says that every zero point is in the middle */
+    int32_t dtype;        /* of the scales: F16 or BF16 */
     double damping;
 } gptq;
 

@@ -10,9 +10,10 @@ CODEC_WIDE static void wide_outputs(const codec_job *job, int64_t row, int32_t g
                                     int64_t stride)
 {
     const gptq *const q = (const gptq *)(const void *)job->self;
-    const wide_line line = {
-        (const uint32_t *)job->planes[PACKED_ZEROS] + group * (job->rows / 8) + row / 8,
-        (const uint16_t *)job->planes[PACKED_SCALES] + group * job->rows + row, q->zero_offset, 0};
+    const wide_line line = {(const uint32_t *)job->planes[PACKED_ZEROS] + group * (job->rows / 8) +
+                                row / 8,
+                            (const uint16_t *)job->planes[PACKED_SCALES] + group * job->rows + row,
+                            q->dtype, q->zero_offset, 0};
     wide_line_values(&line, values, stride, job->dtype);
 }
 
@@ -62,7 +63,7 @@ static void group_values(const codec_job *job, int64_t row, int32_t group, float
     const uint32_t zero = packed_bits(zeros, 1, row * 4, 4) + (uint32_t)q->zero_offset;
     const uint16_t scale = ((const uint16_t *)job->planes[PACKED_SCALES])[group * job->rows + row];
     for (uint32_t i = 0; i < LATHE_CODE_VALUES; i++)
-        values[i] = codec_rounded(packed_value(i, zero, scale), job->dtype);
+        values[i] = codec_rounded(packed_value(i, zero, packed_scale(scale, q->dtype)), job->dtype);
 }
 
 /* Those of the groups of `rows` outputs; groups[i * size]: of n. */
@@ -129,8 +130,11 @@ void gptq_part_scales(void *self, int64_t rows, int64_t cols, const void *const 
     for (int64_t k = 0; k < part->cols / size; k++) {
         const int64_t of = groups[k * size] * rows + part->row;
         const packed_group g = {(const uint32_t *)planes[PACKED_ZEROS] + of * q->bits / 32,
-                                (const uint16_t *)planes[PACKED_SCALES] + of, q->bits,
-                                q->zero_offset, 0};
+                                (const uint16_t *)planes[PACKED_SCALES] + of,
+                                q->dtype,
+                                q->bits,
+                                q->zero_offset,
+                                0};
         packed_scales(&g, part->rows, scales + k * part->stride, offsets + k * part->stride,
                       q->head.build);
     }

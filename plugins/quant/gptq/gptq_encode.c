@@ -54,7 +54,7 @@ static void encode_row(const encoder *e, int64_t row, float *w)
             while (k + n < e->cols && e->groups[k + n] == e->groups[k])
                 n++;
             range = &e->ranges[e->groups[k] * e->rows + row];
-            *range = range_of(w + k, n, q->bits, q->symmetric, q->zero_offset);
+            *range = range_of(w + k, n, q->bits, q->symmetric, q->zero_offset, q->dtype);
         }
         const uint32_t code = range_code(range, w[k], q->bits);
         e->codes[e->order[k] * e->rows + row] = (uint8_t)code;

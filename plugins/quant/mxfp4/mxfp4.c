@@ -233,7 +233,8 @@ static lathe_status mxfp4_read_config(const lathe_host *host, const lathe_quant_
                                       lathe_value *values)
 {
     (void)values; /* how scales were rounded does not matter for reading */
-    LATHE_TRY(source_compressed(host, config, "mxfp4", "mxfp4-pack-quantized"));
+    LATHE_TRY(source_compressed(host, config, "mxfp4", "mxfp4-pack-quantized", "float"));
+    LATHE_TRY(source_expect(host, config, "mxfp4", "weights.symmetric", "true"));
     LATHE_TRY(source_expect(host, config, "mxfp4", "weights.num_bits", "4"));
     return source_expect(host, config, "mxfp4", "weights.group_size", "32");
 }

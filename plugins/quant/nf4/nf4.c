@@ -13,6 +13,9 @@
 
 static const lathe_field fields[] = {
     LATHE_FIELD_BOOL("double_quant", "true", "store the scales of the blocks as 8-bit codes"),
+    LATHE_FIELD_INT("block_size", "64", 64, 4096, NULL,
+                    "elements that share a scale, a power of two; other sizes than 64 are read "
+                    "from folders and not made"),
 };
 
 static int best_build(void)
@@ -30,8 +33,13 @@ static int best_build(void)
 
 static lathe_status read_values(const lathe_host *host, nf4 *q, const lathe_value *values)
 {
-    (void)host;
-    q->nested = values[NF4_FIELD_DOUBLE_QUANT].i != 0;
+    q->block = values[NF4_FIELD_BLOCK_SIZE].i;
+    q->file_nested = values[NF4_FIELD_DOUBLE_QUANT].i != 0;
+    q->nested = q->file_nested && q->block == NF4_BLOCK;
+    q->source_dtype = LATHE_BF16;
+    if ((q->block & (q->block - 1)) != 0)
+        return lathe_fail(host, LATHE_E_CONFIG, "nf4: block_size = %lld; expected a power of two",
+                          (long long)q->block);
     q->build = best_build();
     lathe_dynamic_map(q->nested_map, 1);
     return LATHE_OK;
@@ -50,7 +58,8 @@ static int32_t nf4_planes(void *self, int64_t rows, int64_t cols, lathe_plane *o
 {
     const nf4 *q = self;
     const int64_t n = rows * cols, blocks = nf4_blocks(n);
-    const int64_t nested = (blocks + NF4_NESTED_BLOCK - 1) / NF4_NESTED_BLOCK;
+    const int64_t on_file = (n + q->block - 1) / q->block;
+    const int64_t nested = (on_file + NF4_NESTED_BLOCK - 1) / NF4_NESTED_BLOCK;
     const lathe_plane planes[NF4_N_PLANES] = {
         {"weight", "", lathe_desc_2d(LATHE_U8, (n + 1) / 2, 1)},
         {"absmax", ".absmax", lathe_desc_1d(q->nested ? LATHE_U8 : LATHE_F32, blocks)},
@@ -59,6 +68,19 @@ static int32_t nf4_planes(void *self, int64_t rows, int64_t cols, lathe_plane *o
         {"nested_quant_map", ".nested_quant_map", lathe_desc_1d(LATHE_F32, 256)},
         {"nested_offset", NULL, lathe_desc_1d(LATHE_F32, 1)},
     };
+    const lathe_plane larger[] = {
+        planes[NF4_WEIGHT],
+        {"absmax", NULL, lathe_desc_1d(LATHE_F32, blocks)},
+        planes[NF4_MAP],
+        {"file_absmax", ".absmax", lathe_desc_1d(q->file_nested ? LATHE_U8 : LATHE_F32, on_file)},
+        planes[NF4_NESTED_ABSMAX],
+        planes[NF4_NESTED_MAP],
+    };
+    if (q->block != NF4_BLOCK) {
+        const int32_t n_larger = q->file_nested ? NF4_FILE_NESTED_MAP + 1 : NF4_FILE_ABSMAX + 1;
+        memcpy(out, larger, (size_t)n_larger * sizeof *larger);
+        return n_larger;
+    }
     const int32_t count = q->nested ? NF4_N_PLANES : NF4_NESTED_ABSMAX;
     memcpy(out, planes, (size_t)count * sizeof *planes);
     return count;
@@ -139,6 +161,11 @@ static lathe_status nf4_encode(void *self, int64_t rows, int64_t cols, const flo
     const nf4 *q = self;
     const int64_t n = rows * cols, blocks = nf4_blocks(n);
     LATHE_TRY(nf4_accepts(self, rows, cols));
+    if (q->block != NF4_BLOCK)
+        return lathe_fail(q->host, LATHE_E_UNSUPPORTED,
+                          "nf4: blocks of %lld elements are read from folders and not made: leave "
+                          "block_size at %d",
+                          (long long)q->block, NF4_BLOCK);
     float *scales = q->nested ? malloc((size_t)blocks * sizeof *scales) : planes[NF4_ABSMAX];
     if (scales == NULL)
         return lathe_fail(q->host, LATHE_E_NOMEM, "nf4: no memory for %lld scales",
@@ -310,6 +337,11 @@ static void nf4_part_scales(void *self, int64_t rows, int64_t cols, const void *
     }
 }
 
+static void nf4_image_settings(void *self, int64_t *out)
+{
+    out[0] = ((const nf4 *)self)->nested;
+}
+
 static const lathe_quant_v1 nf4_table = {
     .size = sizeof nf4_table,
     .revision = LATHE_QUANT_REVISION,
@@ -329,7 +361,9 @@ static const lathe_quant_v1 nf4_table = {
     .methods = nf4_methods,
     .read_config = nf4_read_config,
     .cuda_image = LATHE_CUDA_IMAGE,
+    .image_settings = nf4_image_settings,
     .stores_conv1d = 1,
+    .set_source_dtype = nf4_set_source_dtype,
 };
 
 LATHE_INSTANCE(nf4, read_values)
@@ -338,7 +372,7 @@ const lathe_plugin LATHE_PLUGIN_ENTRY = {
     LATHE_PLUGIN_LIFE(nf4),
     .kind = LATHE_KIND_QUANT,
     .revision = LATHE_QUANT_REVISION,
-    .version = "1.0.0",
+    .version = "1.1.0",
     .summary = "4-bit NormalFloat weights in bitsandbytes' layout, with double quantization",
     .source = "arXiv:2305.14314",
     .license = "Apache-2.0",

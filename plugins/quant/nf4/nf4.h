@@ -3,6 +3,12 @@
  * A weight is a flat array of n = rows*cols elements, cut into blocks of 64. The scale of a block
  * is its largest magnitude (absmax). With double quantization, the mean is subtracted from the
  * scales, and they are cut into blocks of 256 and stored as 8-bit codes.
+ *
+ * Folders may have larger blocks. Their scales are computed when they are read, and repeated for
+ * each 64 elements; decoding knows no other blocks. Their planes:
+ *
+ *   weight, absmax f32 [n/64] (computed), quant_map, then those of the file:
+ *   absmax [n/block], and with double quantization nested_absmax, nested_quant_map
  */
 #ifndef LATHE_NF4_H
 #define LATHE_NF4_H
@@ -14,7 +20,10 @@ enum { NF4_PORTABLE, NF4_AVX2, NF4_AVX512, NF4_N_BUILDS };
 
 typedef struct nf4 {
     const lathe_host *host;
-    int nested;
+    int nested;            /* the scales in memory are codes */
+    int64_t block;         /* elements that share a scale in files */
+    int file_nested;       /* the scales in files are codes */
+    int32_t source_dtype;  /* of the weights that are encoded */
     int build;             /* of the codecs: NF4_PORTABLE, ... */
     float nested_map[256]; /* bitsandbytes' signed dynamic map, ascending */
 } nf4;
@@ -51,7 +60,8 @@ void nf4_code_values(int build, const void *const *planes, int nested, int64_t f
 void nf4_scales(int build, const void *const *planes, int nested, int64_t first, int64_t n,
                 float *scales);
 
-/** lathe_quant_v1.config_json, weight_meta, read_meta, methods, read_config. */
+/** lathe_quant_v1.config_json, weight_meta, read_meta, methods, read_config, set_source_dtype. */
+void nf4_set_source_dtype(void *self, int32_t dtype);
 int64_t nf4_config_json(void *self, char *out, int64_t capacity);
 int64_t nf4_weight_meta(void *self, int64_t rows, int64_t cols, const void *const *planes,
                         char *out, int64_t capacity);
@@ -62,6 +72,9 @@ lathe_status nf4_read_config(const lathe_host *host, const lathe_quant_config *c
                              lathe_value *values);
 
 /* Order of the plugin's fields. */
-enum { NF4_FIELD_DOUBLE_QUANT };
+enum { NF4_FIELD_DOUBLE_QUANT, NF4_FIELD_BLOCK_SIZE };
+
+/* Planes of larger blocks, after NF4_MAP. */
+enum { NF4_FILE_ABSMAX = NF4_MAP + 1, NF4_FILE_NESTED_ABSMAX, NF4_FILE_NESTED_MAP };
 
 #endif

@@ -7,8 +7,19 @@
 #include "nf4.h"
 #include "shared/quant_source.h"
 
-#define COMPUTE_DTYPE                                                                              \
-    "bfloat16" /* dtype into which other programs decode; Lathe computes in train.precision */
+void nf4_set_source_dtype(void *self, int32_t dtype)
+{
+    ((nf4 *)self)->source_dtype = dtype;
+}
+
+/* The dtype into which other programs decode, as torch names it: that of the weights before.
+ * Lathe decodes into train.precision. */
+static const char *dtype_text(const nf4 *q)
+{
+    return q->source_dtype == LATHE_F32   ? "float32"
+           : q->source_dtype == LATHE_F16 ? "float16"
+                                          : "bfloat16";
+}
 
 int64_t nf4_config_json(void *self, char *out, int64_t capacity)
 {
@@ -18,11 +29,11 @@ int64_t nf4_config_json(void *self, char *out, int64_t capacity)
         "{\"quant_method\": \"bitsandbytes\", \"load_in_4bit\": true, \"load_in_8bit\": false, "
         "\"_load_in_4bit\": true, \"_load_in_8bit\": false, "
         "\"bnb_4bit_quant_type\": \"nf4\", \"bnb_4bit_use_double_quant\": %s, "
-        "\"bnb_4bit_compute_dtype\": \"" COMPUTE_DTYPE "\", \"bnb_4bit_quant_storage\": \"uint8\", "
+        "\"bnb_4bit_compute_dtype\": \"%s\", \"bnb_4bit_quant_storage\": \"uint8\", "
         "\"llm_int8_threshold\": 6.0, \"llm_int8_skip_modules\": null, "
         "\"llm_int8_enable_fp32_cpu_offload\": false, "
         "\"llm_int8_has_fp16_weight\": false}",
-        q->nested ? "true" : "false");
+        q->nested ? "true" : "false", dtype_text(q));
 }
 
 int64_t nf4_weight_meta(void *self, int64_t rows, int64_t cols, const void *const *planes,
@@ -37,10 +48,9 @@ int64_t nf4_weight_meta(void *self, int64_t rows, int64_t cols, const void *cons
                        NF4_NESTED_BLOCK,
                        planes != NULL ? (double)*(const float *)planes[NF4_OFFSET] : 0.0);
     return snprintf(out, capacity > 0 ? (size_t)capacity : 0,
-                    "{\"quant_type\": \"nf4\", \"blocksize\": %d, \"dtype\": \"" COMPUTE_DTYPE
-                    "\", "
+                    "{\"quant_type\": \"nf4\", \"blocksize\": %d, \"dtype\": \"%s\", "
                     "\"shape\": [%lld, %lld]%s}",
-                    NF4_BLOCK, (long long)rows, (long long)cols, nested);
+                    NF4_BLOCK, dtype_text(q), (long long)rows, (long long)cols, nested);
 }
 
 /* The text after `"key":`, without leading spaces; NULL if the key is absent. The object is flat
@@ -67,6 +77,22 @@ static lathe_status expect_int(const nf4 *q, const char *json, const char *key, 
     return LATHE_OK;
 }
 
+/* Of larger blocks: computes the scales that the file has, and repeats each for every 64 elements.
+ */
+static void repeat_scales(const nf4 *q, int64_t n, float offset, void *const *planes)
+{
+    const void *const of_file[NF4_N_PLANES] = {NULL,
+                                               planes[NF4_FILE_ABSMAX],
+                                               NULL,
+                                               q->file_nested ? planes[NF4_FILE_NESTED_ABSMAX]
+                                                              : NULL,
+                                               q->file_nested ? planes[NF4_FILE_NESTED_MAP] : NULL,
+                                               &offset};
+    for (int64_t i = 0; q->block != NF4_BLOCK && i < nf4_blocks(n); i++)
+        ((float *)planes[NF4_ABSMAX])[i] =
+            nf4_scale(of_file, q->file_nested, i * NF4_BLOCK / q->block);
+}
+
 lathe_status nf4_read_meta(void *self, int64_t rows, int64_t cols, const char *meta, int64_t bytes,
                            void *const *planes)
 {
@@ -82,31 +108,50 @@ lathe_status nf4_read_meta(void *self, int64_t rows, int64_t cols, const char *m
     if (type == NULL || strncmp(type, "\"nf4\"", 5) != 0)
         return lathe_fail(q->host, LATHE_E_UNSUPPORTED, "nf4: quant_state has quant_type %.8s",
                           type ? type : "(none)");
-    LATHE_TRY(expect_int(q, json, "blocksize", NF4_BLOCK));
+    LATHE_TRY(expect_int(q, json, "blocksize", (long long)q->block));
     long long r = -1, c = -1;
     if (shape == NULL || sscanf(shape, "[ %lld , %lld ]", &r, &c) != 2 || r != rows || c != cols)
         return lathe_fail(q->host, LATHE_E_SHAPE,
                           "nf4: quant_state has shape %.32s; expected [%lld, %lld]",
                           shape ? shape : "(none)", (long long)rows, (long long)cols);
-    if ((offset != NULL) != (q->nested != 0))
+    if ((offset != NULL) != (q->file_nested != 0))
         return lathe_fail(
             q->host, LATHE_E_UNSUPPORTED,
             "nf4: the weight was stored %s double quantization; set double_quant = %s",
             offset ? "with" : "without", offset ? "true" : "false");
-    if (!q->nested)
+    if (!q->file_nested) {
+        repeat_scales(q, rows * cols, 0.0f, planes);
         return LATHE_OK;
+    }
     LATHE_TRY(expect_int(q, json, "nested_blocksize", NF4_NESTED_BLOCK));
     char *end;
     const float value = strtof(offset, &end);
     if (end == offset || !isfinite(value))
         return lathe_fail(q->host, LATHE_E_PARSE, "nf4: nested_offset is %.24s", offset);
-    *(float *)planes[NF4_OFFSET] = value;
+    if (q->block == NF4_BLOCK)
+        *(float *)planes[NF4_OFFSET] = value;
+    repeat_scales(q, rows * cols, value, planes);
     return LATHE_OK;
 }
 
 /* ---- the configuration of a folder ---- */
 
 const char *const nf4_methods[] = {"bitsandbytes", NULL};
+
+/* The size of a layer's blocks, which only its quant_state says; 64: nothing says it. */
+static int64_t block_size_of(const lathe_quant_config *config)
+{
+    lathe_desc desc;
+    char json[1024];
+    const char *meta = config->tensor(config->ctx, ".quant_state.bitsandbytes__nf4", &desc);
+    const int64_t n = meta != NULL ? lathe_desc_bytes(&desc) : 0;
+    if (n < 2 || n >= (int64_t)sizeof json)
+        return NF4_BLOCK;
+    memcpy(json, meta, (size_t)n);
+    json[n] = '\0';
+    const char *said = value_of(json, "blocksize");
+    return said != NULL ? strtoll(said, NULL, 10) : NF4_BLOCK;
+}
 
 lathe_status nf4_read_config(const lathe_host *host, const lathe_quant_config *config,
                              lathe_value *values)
@@ -120,5 +165,6 @@ lathe_status nf4_read_config(const lathe_host *host, const lathe_quant_config *c
             "nf4 reads weights with bnb_4bit_quant_type = nf4, and here it is absent, "
             "which means fp4");
     values[NF4_FIELD_DOUBLE_QUANT].i = source_is(config, "bnb_4bit_use_double_quant", "true");
+    values[NF4_FIELD_BLOCK_SIZE].i = block_size_of(config);
     return LATHE_OK;
 }

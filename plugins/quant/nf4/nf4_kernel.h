@@ -39,7 +39,7 @@ LATHE_CUDA_KERNEL(lathe_quant_decode, LATHE_QUANT_THREADS, lathe_quant_args)
     __shared__ float map[16], scales[LATHE_QUANT_CHUNK / NF4_BLOCK];
     const uint8_t *__restrict__ const bytes = (const uint8_t *)a.planes[NF4_WEIGHT];
     const int64_t n = a.rows * a.cols, n_blocks = (n + NF4_BLOCK - 1) / NF4_BLOCK;
-    const int nested = a.n_planes == NF4_N_PLANES;
+    const int nested = (int)a.settings[0];
     if (threadIdx.x < 16)
         map[threadIdx.x] = ((const float *)a.planes[NF4_MAP])[threadIdx.x];
     for (int64_t chunk = blockIdx.x; chunk < a.n_chunks; chunk += gridDim.x) {

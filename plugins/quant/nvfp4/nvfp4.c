@@ -224,15 +224,28 @@ static int64_t nvfp4_config_json(void *self, char *out, int64_t capacity)
 
 static const char *const methods[] = {"compressed-tensors", "modelopt", NULL};
 
+/* "NVFP4", also with activations in 16 bits; or, if each group of layers has its own, 4 bits. */
+static int is_of_modelopt(const lathe_quant_config *config)
+{
+    const char *algorithm = config->get(config->ctx, "quant_algo");
+    if (algorithm == NULL || strcmp(algorithm, "MIXED_PRECISION") == 0)
+        return source_is(config, "weights.num_bits", "4") &&
+               source_is(config, "weights.type", "float");
+    return strcmp(algorithm, "NVFP4") == 0 || strcmp(algorithm, "W4A16_NVFP4") == 0;
+}
+
 static lathe_status nvfp4_read_config(const lathe_host *host, const lathe_quant_config *config,
                                       lathe_value *values)
 {
     const int is_modelopt = strcmp(config->method, "modelopt") == 0;
     values[FIELD_LAYOUT].s = is_modelopt ? "modelopt" : "compressed-tensors";
-    if (is_modelopt && !source_is(config, "quant_algo", "NVFP4"))
+    if (is_modelopt && !is_of_modelopt(config))
         return lathe_fail(host, LATHE_E_NOT_FOUND, "nvfp4 reads weights with quant_algo = NVFP4");
-    if (!is_modelopt)
-        LATHE_TRY(source_compressed(host, config, "nvfp4", "nvfp4-pack-quantized"));
+    if (!is_modelopt) {
+        LATHE_TRY(source_compressed(host, config, "nvfp4", "nvfp4-pack-quantized", "float"));
+        LATHE_TRY(source_expect(host, config, "nvfp4", "weights.symmetric", "true"));
+    }
+    LATHE_TRY(source_expect(host, config, "nvfp4", "group_size", "16"));
     LATHE_TRY(source_expect(host, config, "nvfp4", "weights.num_bits", "4"));
     return source_expect(host, config, "nvfp4", "weights.group_size", "16");
 }

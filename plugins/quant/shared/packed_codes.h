@@ -10,7 +10,8 @@
  *  of PACKED_LINE. */
 typedef struct packed_group {
     const uint32_t *zeros;
-    const uint16_t *scales; /* f16 */
+    const uint16_t *scales;
+    int32_t dtype; /* of the scales: F16 or BF16 */
     int64_t bits;
     int32_t zero_offset; /* is added to the zero points */
     int32_t is_awq;      /* the order of the zero points in their words */
@@ -24,6 +25,15 @@ static inline uint32_t packed_zero(const packed_group *g, int64_t output)
 }
 
 #if defined(__x86_64__)
+/* Sixteen scales of this dtype as f32. */
+CODEC_WIDE_BODY __m512 wide_scales16(const uint16_t *from, int32_t dtype)
+{
+    const __m256i bits = _mm256_loadu_si256((const __m256i *)(const void *)from);
+    return dtype == LATHE_BF16
+               ? _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16))
+               : _mm512_cvtph_ps(bits);
+}
+
 /* packed_scales of whole lines; returns the outputs that are done. */
 CODEC_WIDE static int64_t wide_group_scales(const packed_group *g, int64_t n, float *scales,
                                             float *offsets)
@@ -42,8 +52,7 @@ CODEC_WIDE static int64_t wide_group_scales(const packed_group *g, int64_t n, fl
         const __m512i raw = _mm512_srlv_epi32(_mm512_permutexvar_epi32(word, from), shift);
         const __m512i zero =
             _mm512_add_epi32(_mm512_and_si512(raw, mask), _mm512_set1_epi32(g->zero_offset));
-        const __m512 scale =
-            _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(g->scales + i)));
+        const __m512 scale = wide_scales16(g->scales + i, g->dtype);
         _mm512_storeu_ps(scales + i, scale);
         _mm512_storeu_ps(
             offsets + i,
@@ -67,7 +76,7 @@ static inline void packed_scales(const packed_group *g, int64_t n, float *scales
 {
     int64_t i = build == CODEC_AVX512 ? wide_group_scales(g, n, scales, offsets) : 0;
     for (; i < n; i++) {
-        scales[i] = lathe_f16_to_f32(g->scales[i]);
+        scales[i] = packed_scale(g->scales[i], g->dtype);
         offsets[i] = -(float)packed_zero(g, i) * scales[i];
     }
 }
@@ -91,7 +100,8 @@ static inline lathe_weight_codes packed_weight_codes(int32_t order, int64_t bits
 /** What PACKED_LINE outputs have in a group of inputs. */
 typedef struct wide_line {
     const uint32_t *zeros;  /* [2] words of eight outputs each */
-    const uint16_t *scales; /* [PACKED_LINE] f16 */
+    const uint16_t *scales; /* [PACKED_LINE] */
+    int32_t dtype;          /* of the scales: F16 or BF16 */
     int32_t zero_offset;    /* is added to the zero points */
     int32_t is_awq;         /* the order of the zero points in their words: of AWQ or of GPTQ */
 } wide_line;
@@ -115,8 +125,7 @@ CODEC_WIDE static void wide_line_values(const wide_line *line, float *values, in
     float *const zeros = wide_room(zeros_room), *const scales = wide_room(scales_room);
     const wide_factors f = {codes, zeros, scales, 0};
     _mm512_storeu_ps(zeros, _mm512_cvtepi32_ps(zero));
-    _mm512_storeu_ps(
-        scales, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)line->scales)));
+    _mm512_storeu_ps(scales, wide_scales16(line->scales, line->dtype));
     if (dtype == LATHE_BF16)
         wide_products(&f, PACKED_LINE, values, stride, LATHE_BF16);
     else

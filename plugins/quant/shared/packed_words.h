@@ -1,7 +1,7 @@
 /* Codes of 2, 3, 4 or 8 bits in 32-bit words, as GPTQ and AWQ store them, and where one lies.
  *
  * W [O,I] is stored transposed, input by input: `codes` for the weights, `zeros` for the zero
- * points of the groups of inputs, `scales` f16 [G,O].
+ * points of the groups of inputs, `scales` f16 or bf16 [G,O].
  *
  *   GPTQ  codes [I*bits/32, O]: the bits of the inputs of one output lie one after another, down a
  *         column of words. zeros [G, O*bits/32]: those of the outputs, along a row of words.
@@ -14,7 +14,7 @@
 #include "shared/codec_cuda.h"
 
 enum { PACKED_CODES, PACKED_ZEROS, PACKED_SCALES, PACKED_GROUPS }; /* planes; AWQ has no GROUPS */
-enum { PACKED_BITS, PACKED_GROUP_SIZE, PACKED_ZERO_OFFSET };       /* settings */
+enum { PACKED_BITS, PACKED_GROUP_SIZE, PACKED_ZERO_OFFSET, PACKED_DTYPE }; /* settings */
 
 /** Bits [at, at + bits) of a row of words that are `stride` words apart. */
 LATHE_HD static inline uint32_t packed_bits(const uint32_t *words, int64_t stride, int64_t at,
@@ -46,10 +46,16 @@ LATHE_HD static inline int64_t awq_shift(int64_t o)
     return 4 * ((o & 1) << 2 | (o & 7) >> 1);
 }
 
-/** (q - z) * scale: exact in f32, because q - z has at most 9 bits and the scale 11. */
-LATHE_HD static inline float packed_value(uint32_t code, uint32_t zero, uint16_t scale)
+/** A scale of this dtype, F16 or BF16. */
+LATHE_HD static inline float packed_scale(uint16_t scale, int64_t dtype)
 {
-    return (float)((int32_t)code - (int32_t)zero) * lathe_f16_to_f32(scale);
+    return dtype == LATHE_BF16 ? lathe_bf16_to_f32(scale) : lathe_f16_to_f32(scale);
+}
+
+/** (q - z) * scale: exact in f32, because q - z has at most 9 bits and the scale 11. */
+LATHE_HD static inline float packed_value(uint32_t code, uint32_t zero, float scale)
+{
+    return (float)((int32_t)code - (int32_t)zero) * scale;
 }
 
 LATHE_HD static inline float gptq_element(const lathe_quant_args *a, int64_t row, int64_t col)
@@ -62,8 +68,8 @@ LATHE_HD static inline float gptq_element(const lathe_quant_args *a, int64_t row
         packed_bits((const uint32_t *)a->planes[PACKED_CODES] + row, n_out, col * bits, bits);
     const uint32_t zero =
         packed_bits(zeros, 1, row * bits, bits) + (uint32_t)a->settings[PACKED_ZERO_OFFSET];
-    return packed_value(code, zero,
-                        ((const uint16_t *)a->planes[PACKED_SCALES])[group * n_out + row]);
+    const uint16_t scale = ((const uint16_t *)a->planes[PACKED_SCALES])[group * n_out + row];
+    return packed_value(code, zero, packed_scale(scale, a->settings[PACKED_DTYPE]));
 }
 
 LATHE_HD static inline float awq_element(const lathe_quant_args *a, int64_t row, int64_t col)
@@ -73,8 +79,9 @@ LATHE_HD static inline float awq_element(const lathe_quant_args *a, int64_t row,
     const int64_t word = row / 8, shift = awq_shift(row);
     const uint32_t code = ((const uint32_t *)a->planes[PACKED_CODES])[col * (n_out / 8) + word];
     const uint32_t zero = ((const uint32_t *)a->planes[PACKED_ZEROS])[group * (n_out / 8) + word];
+    const uint16_t scale = ((const uint16_t *)a->planes[PACKED_SCALES])[group * n_out + row];
     return packed_value(code >> shift & 15u, zero >> shift & 15u,
-                        ((const uint16_t *)a->planes[PACKED_SCALES])[group * n_out + row]);
+                        packed_scale(scale, a->settings[PACKED_DTYPE]));
 }
 
 #endif

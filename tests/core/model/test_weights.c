@@ -214,7 +214,7 @@ Test(weights, takes_files_without_the_prefix_and_ignores_old_buffers)
     golden_close(&g);
 }
 
-Test(weights, names_missing_tensors_and_lists_extra_ones)
+Test(weights, names_missing_tensors_and_extra_ones)
 {
     golden g;
     int32_t rows;
@@ -223,8 +223,12 @@ Test(weights, names_missing_tensors_and_lists_extra_ones)
     cr_assert_eq(load_dir(&g, &rows), LATHE_E_NOT_FOUND);
     cr_assert_not_null(strstr(lathe_error_message(), "model.layers.1.mlp.up_proj.weight"));
     write_changed(&g, NULL, NULL, "model.vision.weight", 0.0f);
+    cr_assert_eq(load_dir(&g, &rows), LATHE_E_CONFIG);
+    cr_assert_not_null(strstr(lathe_error_message(), "1 tensor is not part of this model: "
+                                                     "model.vision.weight"));
+    write_changed(&g, NULL, NULL, "value.weight", 0.0f); /* the head of a stage */
     OK(load_dir(&g, &rows));
-    cr_assert_not_null(strstr(warned, "model.vision.weight"));
+    cr_assert_not_null(strstr(warned, "value.weight"));
     write_changed(&g, "model.norm.weight", NULL, "model.norm.weight", 0.0f);
     cr_assert_eq(load_dir(&g, &rows), LATHE_E_SHAPE);
     cr_assert_not_null(strstr(lathe_error_message(), "model.norm.weight"));

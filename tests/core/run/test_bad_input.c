@@ -238,18 +238,22 @@ static void expect_warning(const char *format, lathe_status expected)
     cr_expect_str_eq(warned, want, "\n got %s\nwant %s", warned, want);
 }
 
-Test(bad_input, tensors_that_are_not_the_models_are_listed)
+Test(bad_input, tensors_that_are_not_the_models_are_refused)
 {
+    char want[1024];
     copy_model("llama_tied");
     replace("config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1");
-    expect_warning(
-        "%s/model.safetensors: 9 tensors are not part of this model: "
-        "model.layers.1.input_layernorm.weight, model.layers.1.mlp.down_proj.weight, "
-        "model.layers.1.mlp.gate_proj.weight, model.layers.1.mlp.up_proj.weight, "
-        "model.layers.1.post_attention_layernorm.weight, "
-        "model.layers.1.self_attn.k_proj.weight, model.layers.1.self_attn.o_proj.weight, "
-        "model.layers.1.self_attn.q_proj.weight, ...",
-        LATHE_OK);
+    cr_expect_eq(open_folder(NULL), LATHE_E_CONFIG, "%s", lathe_error_message());
+    expand("%s/model.safetensors: 9 tensors are not part of this model: "
+           "model.layers.1.input_layernorm.weight, model.layers.1.mlp.down_proj.weight, "
+           "model.layers.1.mlp.gate_proj.weight, model.layers.1.mlp.up_proj.weight, "
+           "model.layers.1.post_attention_layernorm.weight, "
+           "model.layers.1.self_attn.k_proj.weight, model.layers.1.self_attn.o_proj.weight, "
+           "model.layers.1.self_attn.q_proj.weight, ...; correct config.json if it describes "
+           "another model, or remove them from the file",
+           want, sizeof want);
+    cr_expect_str_eq(lathe_error_message(), want, "\n got %s\nwant %s", lathe_error_message(),
+                     want);
 }
 
 Test(bad_input, dropout_that_gpt2_names_is_a_warning_in_training)

@@ -1,5 +1,5 @@
 /* Model folders whose weights are quantized, as other libraries store them: logits, refusals.
- * Goldens: tests/golden/quantized_folders.py, awq_folders.py. */
+ * Goldens: tests/golden/quantized_folders.py, quantized_layouts.py, awq_folders.py. */
 #include <glob.h>
 
 #include "base/fs.h"
@@ -12,7 +12,7 @@
 #define QUANTIZED LATHE_TEST_DATA "/golden/data/quantized/"
 #define TOKENIZER "tokenizer.path=" LATHE_TEST_DATA "/golden/data/tokenizer/tiny_64.json"
 
-enum { FOLDERS = 18, LINEAR = 7 };
+enum { FOLDERS = 37, LINEAR = 7 };
 
 /* Settings of a run that computes in fp32; `more`: further settings, NULL-terminated. */
 static lathe_status open_folder(const char *path, int32_t mode, const char *const *more,
@@ -287,8 +287,15 @@ static const fault faults[] = {
      "[\n      128,",
      "[\n      64,",
      {"adapter.name=lora"},
-     "%s/config.json: quantization_config: fp8 reads weights with weight_block_size.0 = 128, and "
-     "here it is 64"},
+     "%s/model.safetensors: tensor model.layers.0.mlp.gate_proj.weight_scale_inv is f32[1,1], "
+     "plane scale of format fp8 expects f32[2,1]"},
+    {"fp8_block",
+     JSON,
+     "[\n      128,",
+     "[\n      -1,",
+     {"adapter.name=lora"},
+     "%s/config.json: quantization_config: fp8 reads blocks of rows and columns, and here "
+     "weight_block_size.0 or weight_block_size.1 is no number of them"},
     {"fp8_block",
      ST,
      "q_proj.weight_scale_inv",
@@ -300,10 +307,10 @@ static const fault faults[] = {
     {"ct_mxfp4",
      JSON,
      "\"quantization_status\": \"compressed\"",
-     "\"quantization_status\": \"frozen\"",
+     "\"quantization_status\": \"initialized\"",
      {"adapter.name=lora"},
      "%s/config.json: quantization_config: mxfp4 reads weights with quantization_status = "
-     "compressed, and here it is frozen"},
+     "compressed, and here it is initialized"},
     {"hqq",
      JSON,
      "\"nbits\": 4",
