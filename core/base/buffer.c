@@ -73,9 +73,10 @@ void lathe_buffer_json_bytes(lathe_buffer *buffer, const char *text, int64_t byt
     for (int64_t i = 0; i < bytes;) {
         int32_t n;
         const int32_t c = lathe_utf8_at(at + i, bytes - i, &n);
-        if (c < 0)
+        if (c < 0) {
             lathe_buffer_puts(buffer, "\\ufffd");
-        else if (c == '"' || c == '\\')
+            n = lathe_utf8_bad(at + i, bytes - i);
+        } else if (c == '"' || c == '\\')
             lathe_buffer_printf(buffer, "\\%c", (char)c);
         else if (c == '\n')
             lathe_buffer_puts(buffer, "\\n");
@@ -88,6 +89,20 @@ void lathe_buffer_json_bytes(lathe_buffer *buffer, const char *text, int64_t byt
         i += n;
     }
     lathe_buffer_puts(buffer, "\"");
+}
+
+void lathe_buffer_utf8(lathe_buffer *buffer, const char *text, int64_t bytes)
+{
+    const uint8_t *const at = (const uint8_t *)text;
+    for (int64_t i = 0; i < bytes;) {
+        const int64_t good = lathe_utf8_prefix(at + i, bytes - i);
+        lathe_buffer_append(buffer, text + i, good);
+        i += good;
+        if (i < bytes) {
+            lathe_buffer_puts(buffer, "\xef\xbf\xbd");
+            i += lathe_utf8_bad(at + i, bytes - i);
+        }
+    }
 }
 
 void lathe_buffer_json_string(lathe_buffer *buffer, const char *text)

@@ -19,7 +19,10 @@ void lathe_buffer_append(lathe_buffer *buffer, const void *data, int64_t bytes);
 void lathe_buffer_puts(lathe_buffer *buffer, const char *text);
 __attribute__((format(printf, 2, 3))) void lathe_buffer_printf(lathe_buffer *buffer,
                                                                const char *format, ...);
-/** Appends text as a JSON string literal, quotes included. */
+/** Appends text that may not be UTF-8, with U+FFFD for each maximal part of a character that is not
+ *  (utf8.h), as other programs decode the ids of a cut character. */
+void lathe_buffer_utf8(lathe_buffer *buffer, const char *text, int64_t bytes);
+/** Appends text as a JSON string literal, quotes included; bytes that are not UTF-8 as above. */
 void lathe_buffer_json_string(lathe_buffer *buffer, const char *text);
 /** The same for text that may hold NUL. */
 void lathe_buffer_json_bytes(lathe_buffer *buffer, const char *text, int64_t bytes);

@@ -40,6 +40,7 @@ typedef struct lathe_config_reward {
     const char *label;      /* its name in metrics and messages; no two rewards have the same */
     double weight;          /* factor of its scores in the sum */
     double timeout_seconds; /* for one batch of completions */
+    int32_t retries;        /* how often a batch that failed is tried again */
 } lathe_config_reward;
 
 /* One more bit for `kinds` of lathe_config_load: an override replaces the method of the file, so

@@ -144,6 +144,7 @@ int32_t lathe_change_effect(const char *name)
         {"quant.*", LATHE_CHANGE_OBJECTIVE},
         {"reward.version", 0},
         {"reward.timeout_seconds", LATHE_CHANGE_QUIET}, /* a slow reward is an error, not a score */
+        {"reward.retries", LATHE_CHANGE_QUIET},         /* so is one that fails */
         {"reward.*", LATHE_CHANGE_OBJECTIVE},
         {"teacher.*", LATHE_CHANGE_OBJECTIVE},
         {"data.datasets", LATHE_CHANGE_DATA | LATHE_CHANGE_QUIET},

@@ -133,6 +133,10 @@ static lathe_status take(lathe_config *config, int32_t index, const lathe_toml_n
                      "reward model: take one of them out, or write two tables [[reward]]"
                    : "the reward has neither reward.name, a plugin (lathe ls reward), nor "
                      "reward.model, the folder of a reward model");
+    const lathe_value *retries = value_of(section, "retries");
+    if (model != NULL && retries != NULL && retries->is_explicit)
+        refuse(config, index, "retries", diags,
+               "reward.retries has no effect on a reward model: take it out");
     if (model != NULL && timeout != NULL && timeout->is_explicit)
         refuse(config, index, "timeout_seconds", diags,
                "reward.timeout_seconds has no effect on a reward model: take it out");
@@ -146,6 +150,7 @@ static lathe_status take(lathe_config *config, int32_t index, const lathe_toml_n
     reward->model = model != NULL ? model->s : NULL;
     reward->label = label != NULL ? label->s : reward->part.name;
     reward->weight = weight != NULL ? weight->f : 1.0;
+    reward->retries = retries != NULL ? (int32_t)retries->i : 0;
     reward->timeout_seconds = timeout != NULL ? timeout->f : 60.0;
     return LATHE_OK;
 }

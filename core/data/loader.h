@@ -77,8 +77,9 @@ typedef struct lathe_loader_config {
  * -1. The padding is a document of its own.
  *
  *  Unpaired: row p is prompt+completion of example p, row P+p the prompt of example p with the
- *  completion of example p-1 of the batch of all ranks (the first one: of its last example); else
- *  as pairs.
+ *  completion of example p-1 of the batch of all ranks (the first one: of its last example; one
+ * that is alone in its batch: of the example before it; no other record there: padding); else as
+ * pairs.
  *
  *  Prompts: row p is a prompt without targets; prompts that fill a row are skipped. */
 typedef struct lathe_batch {

@@ -72,7 +72,7 @@ static void put_inputs(const lathe_loader *l, const lathe_loader_slot *s, int64_
 }
 
 /* Fills the rows of record k, the i-th of the batch; `before` is the record whose completion is put
- * after the prompt of an unpaired example. */
+ * after the prompt of an unpaired example; -1: there is none, and the second row is padding. */
 static lathe_status fill_record(const lathe_loader *l, int64_t i, int64_t k, int64_t before,
                                 lathe_loader_slot *s)
 {
@@ -85,9 +85,12 @@ static lathe_status fill_record(const lathe_loader *l, int64_t i, int64_t k, int
     } else {
         const int64_t n = l->index.kind->n_segments;
         LATHE_TRY(lathe__row_completion(shards, k, n * k + 1, &first, &b->n_target));
-        LATHE_TRY(lathe__row_completion(shards, k,
-                                        rows == LATHE_ROWS_PAIRS ? n * k + 2 : n * before + 1,
-                                        &second, &b->n_target));
+        if (rows == LATHE_ROWS_PAIRS || before >= 0)
+            LATHE_TRY(lathe__row_completion(shards, k,
+                                            rows == LATHE_ROWS_PAIRS ? n * k + 2 : n * before + 1,
+                                            &second, &b->n_target));
+        else
+            lathe__row_fill(&second, 0, lathe_shards_eos(shards));
         b->n_pairs++;
     }
     put_inputs(l, s, i, k);
@@ -106,10 +109,20 @@ static int64_t record_at(const lathe_loader *l, int64_t place)
     return lathe__row_index_record(&l->index, lathe__loader_row_at(l, place));
 }
 
-/* The place before, or the last one of the batch. */
+/* The place before, or for the first one of a batch the last; alone in its batch, as the last one
+ * of an evaluation may be, the one of the batch before. -1: there is no other place. */
 static int64_t place_before(const place_range *all, int64_t at)
 {
-    return at > all->begin ? at - 1 : all->end - 1;
+    if (at > all->begin)
+        return at - 1;
+    return all->end - 1 > at ? all->end - 1 : at - 1;
+}
+
+/* The record at place_before; -1: there is none but the record itself. */
+static int64_t record_before(const lathe_loader *l, const place_range *all, int64_t at)
+{
+    const int64_t place = place_before(all, at), k = place < 0 ? -1 : record_at(l, place);
+    return k == record_at(l, at) ? -1 : k;
 }
 
 /* Fills the rows of place `at`, which is the i-th of this rank's batch. */
@@ -125,7 +138,7 @@ static lathe_status fill_place(const lathe_loader *l, const place_range *all, in
         s->batch.n_target += n_target;
         return LATHE_OK;
     }
-    return fill_record(l, i, record_at(l, at), record_at(l, place_before(all, at)), s);
+    return fill_record(l, i, record_at(l, at), record_before(l, all, at), s);
 }
 
 static int64_t segment_tokens(const lathe_loader *l, int64_t segment)
@@ -150,7 +163,9 @@ static int64_t longest_sequence(const lathe_loader *l, const place_range *all)
         if (rows == LATHE_ROWS_PAIRS)
             other = segment_tokens(l, n * k + 2);
         else if (l->second)
-            other = segment_tokens(l, n * record_at(l, place_before(all, at)) + 1);
+            other = record_before(l, all, at) < 0
+                        ? 0
+                        : segment_tokens(l, n * record_before(l, all, at) + 1);
         most = prompt + (other > most ? other : most);
         longest = most > longest ? most : longest;
     }

@@ -34,6 +34,11 @@ typedef struct lathe_training {
     const volatile sig_atomic_t *stop;
     volatile sig_atomic_t agreed_stop;
     struct lathe_saver *saver; /* NULL: no checkpoints */
+    /* How to go back to the state before the step that is being taken (lathe__training_rescue). */
+    lathe_counters before;
+    int32_t is_in_step; /* 1: the step has changed no weights yet: `before` is the way back */
+    /* 1: all ranks return the error of this step, so that they can save together */
+    int32_t fails_together;
     /* step of the checkpoint that bad steps led back to, and the number of times */
     int64_t rewound_to;
     int32_t n_rewinds;
@@ -107,6 +112,11 @@ lathe_status lathe__training_save(lathe_training *t, int32_t ends, int32_t *out_
  * here. It has the name and the figures of the step before, and the sums and gradients so far, so
  * that a resumed run computes only the remaining micro-batches. */
 lathe_status lathe__training_save_partial(lathe_training *t);
+/** Ends the loop after an error, `status`, with the thread's message. Where the state of a finished
+ *  step is whole, writes a checkpoint of it: the only thing lost is the step that was being taken.
+ *  Returns `status`, with its message. It is not whole while an update changes the weights, and on
+ *  ranks that divide it if some of them may not have failed. */
+lathe_status lathe__training_rescue(lathe_training *t, lathe_status status);
 /** Begins a branch after the run went back to the checkpoint `path`, and determines again which
  * checkpoints are best. Call it before the figures are opened again. */
 lathe_status lathe__training_saver_rewound(lathe_training *t, const char *path);

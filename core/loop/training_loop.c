@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "loop/run_trace.h"
 #include "loop/training.h"
+#include "primitives/save_load.h"
 
 /* Makes the evaluation that is due after the step, or passes the training's loss to the scheduler.
  */
@@ -24,23 +25,6 @@ static lathe_status judge(lathe_training *t, int32_t last, int32_t *out_stopped)
     return LATHE_OK;
 }
 
-/* Writes a checkpoint although the evaluation of its step failed, so that the steps are not lost;
- * the run evaluates when it resumes. Returns `status`, with its message. */
-static lathe_status save_unjudged(lathe_training *t, lathe_status status)
-{
-    char said[2048];
-    (void)snprintf(said, sizeof said, "%s", lathe_error_message());
-    t->run->at.evaluation_due = 1;
-    if (t->run->extents ||
-        t->run->outer) /* other ranks may not have failed, and do not wait for a checkpoint */
-        return lathe_error(status, "%s", said);
-    const lathe_status saved = lathe__training_save_partial(t);
-    if (saved != LATHE_OK)
-        lathe_log(LATHE_LOG_WARN, "step %lld is not saved: %s", (long long)t->run->at.step,
-                  lathe_error_message());
-    return lathe_error(status, "%s", said);
-}
-
 static lathe_status after_step(lathe_training *t, int32_t *out_ends)
 {
     lathe_run *run = t->run;
@@ -48,8 +32,10 @@ static lathe_status after_step(lathe_training *t, int32_t *out_ends)
     const int32_t last = step == run->set.max_steps, was_due = run->at.evaluation_due != 0;
     int32_t stopped = 0;
     const lathe_status judged = judge(t, last, &stopped);
-    if (judged != LATHE_OK)
-        return save_unjudged(t, judged);
+    if (judged != LATHE_OK) {
+        run->at.evaluation_due = 1; /* the run evaluates when it resumes */
+        return judged;
+    }
     run->at.evaluation_due = stopped;
     if (stopped) { /* the run evaluates when it resumes; then it writes the figures of this step */
         *out_ends = t->result->interrupted = 1;
@@ -77,6 +63,7 @@ static lathe_status loop(lathe_training *t)
     lathe_run *run = t->run;
     int32_t ends = 0;
     const int64_t stop_after = run->set.stop_after, most = run->set.max_steps;
+    LATHE_TRY(lathe__run_meet(run)); /* rank 0 has opened its files alone */
     lathe_run_trace_begin(run, run->at.step,
                           stop_after > 0 && stop_after < most ? stop_after : most);
     if (run->at.evaluation_due) {
@@ -122,7 +109,10 @@ static lathe_status train(lathe_training *t)
     t->result->was_complete = has_nothing_to_do(run);
     if (!t->result->was_complete)
         lathe_run_record_begin(&t->record, run, t->result->checkpoint, t->peak_flops);
-    const lathe_status status = lathe__training_settle(t, loop(t));
+    lathe_status status = loop(t);
+    if (status != LATHE_OK)
+        status = lathe__training_rescue(t, status);
+    status = lathe__training_settle(t, status);
     if (!t->result->was_complete)
         lathe_run_record_end(&t->record, status, t->result);
     else if (status == LATHE_OK)
@@ -147,6 +137,8 @@ lathe_status lathe_train(lathe_run *run, const lathe_train_options *options,
     if (status == LATHE_OK)
         status = train(&t);
     lathe__training_end(&t);
+    if (status == LATHE_OK)
+        status = lathe__run_meet(run); /* nobody leaves while rank 0 writes its last files */
     out->step = run->at.step;
     return status;
 }

@@ -19,8 +19,10 @@
 #include "loop/rank_compare.h"
 #include "loop/training.h"
 #include "opening/folder_check.h"
+#include "primitives/primitives.h"
 #include "primitives/save_load.h"
 #include "ranks/ranks.h"
+#include "rollout/rollout.h"
 #include "run/run_saved.h"
 #include "store/gathered.h"
 
@@ -31,8 +33,10 @@ typedef struct lathe_saver {
     double *best; /* [keep.best] best metrics so far, best first; unused entries are NAN */
     double saved_at, stall;
     int64_t saved_step, saved_epoch;
-    int32_t stalled;     /* a checkpoint was written or begun since the last figures */
-    char path[PATH_MAX]; /* newest checkpoint that this thread knows of */
+    int64_t resumed_step; /* that the run began from, or went back to; -1: none */
+    int32_t stalled;      /* a checkpoint was written or begun since the last figures */
+    int32_t has_failed;   /* 1: a checkpoint could not be written, which ends the run */
+    char path[PATH_MAX];  /* newest checkpoint that this thread knows of */
 } lathe_saver;
 
 /* ---- begin and end ---- */
@@ -72,7 +76,7 @@ static lathe_status create(lathe_training *t)
     t->saver = s;
     s->lock = (lathe_lock)LATHE_LOCK_INIT;
     s->keep = lathe__checkpoint_keep(lathe__run_saved(run));
-    s->saved_step = -1;
+    s->saved_step = s->resumed_step = -1;
     s->best = calloc((size_t)s->keep.best + 1, sizeof *s->best);
     return s->best ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory for checkpoints");
 }
@@ -106,6 +110,7 @@ static lathe_status resume(lathe_training *t)
     LATHE_TRY(restore_figures(t, path));
     if (t->saver) {
         LATHE_TRY(lathe_branch_begin(lathe__run_saved(t->run), path, 0));
+        t->saver->resumed_step = t->run->at.step;
     }
     (void)fprintf(t->options->out, "resumed from %s at step %lld\n", path,
                   (long long)t->run->at.step);
@@ -163,6 +168,7 @@ static lathe_status begin_together(lathe_training *t)
     char path[PATH_MAX] = "";
     LATHE_TRY(lathe__ranks_compare(run));
     LATHE_TRY(begin_alone(t));
+    LATHE_TRY(lathe__run_meet(run)); /* rank 0 may need long to read a checkpoint */
     (void)snprintf(path, sizeof path, "%s", t->result->checkpoint ? t->result->checkpoint : "");
     LATHE_TRY(lathe_ranks_share_text(run->ranks, path, (int64_t)sizeof path));
     if (path[0] && run->programs.rank > 0)
@@ -185,6 +191,7 @@ static lathe_status not_written(const lathe_training *t, lathe_status status)
 {
     char message[4096];
     const char *whole = t->saver->path[0] ? t->saver->path : t->result->checkpoint;
+    t->saver->has_failed = 1;
     (void)snprintf(message, sizeof message, "%s", lathe_error_message());
     return lathe_error(status, "a checkpoint was not written: %s; %s%s", message,
                        whole ? "the newest whole one is " : "there is none yet",
@@ -350,12 +357,6 @@ static lathe_status save_due(lathe_training *t, int32_t ends)
     return LATHE_OK;
 }
 
-/* Whether this rank only sends what rank 0 asks for. */
-static int32_t serves(const lathe_training *t)
-{
-    return t->run->saves && lathe__run_serves(t->run);
-}
-
 /* Whether all ranks expect rank 0 to save after this step. Between rounds islands exchange nothing
  * but what all of them foresee: what a clock, a signal or a good evaluation asks for waits for the
  * end of the round. */
@@ -371,10 +372,10 @@ lathe_status lathe__training_save_partial(lathe_training *t)
 {
     lathe_run *run = t->run;
     lathe_saver *s = t->saver;
-    if (serves(t))
+    if (lathe__run_serves(run))
         return lathe__run_serve(run);
     if (!s)
-        return LATHE_OK;
+        return lathe__run_release(run);
     /* one of the best stays one */
     if (run->sum.backwards > 0 || run->at.evaluation_due || s->saved_step != run->at.step)
         LATHE_TRY(write_checkpoint(t, s->keep.best > 0 && s->keep.read_back, 1));
@@ -395,16 +396,72 @@ lathe_status lathe__training_save_partial(lathe_training *t)
     return LATHE_OK;
 }
 
+/* ---- after an error ---- */
+
+/* Goes back to the state before the step. Where the step has ended a round of islands or merged the
+ * adapter, although it was left out, there is no way back: the state after it is whole, too. */
+static lathe_status undo_step(lathe_training *t)
+{
+    lathe_run *run = t->run;
+    const int32_t is_counted = run->at.step > t->before.step;
+    t->is_in_step = 0;
+    if (is_counted && (run->outer || run->set.merge_every > 0))
+        return LATHE_OK;
+    run->at = t->before;
+    lathe_rollout_undo(run);
+    return lathe_zero_grad(run);
+}
+
+/* Writes the checkpoint, if the state is whole and not saved yet. */
+static lathe_status save_whole(lathe_training *t, int32_t *out_saved)
+{
+    lathe_run *run = t->run;
+    lathe_saver *s = t->saver;
+    const int32_t is_shared = run->extents || run->outer;
+    *out_saved = 0;
+    if (run->sum.is_updating || (is_shared && !t->fails_together))
+        return LATHE_OK;
+    if (t->is_in_step)
+        LATHE_TRY(undo_step(t));
+    if (is_shared && run->programs.rank > 0)
+        return lathe__run_serve(run);
+    const int32_t is_new =
+        s && ((run->at.step != s->saved_step && run->at.step != s->resumed_step) ||
+              run->at.evaluation_due);
+    if (is_new && !s->has_failed && run->at.step > 0) {
+        LATHE_TRY(write_checkpoint(t, 0, 1));
+        *out_saved = 1;
+    }
+    return is_shared ? lathe__run_release(run) : LATHE_OK;
+}
+
+lathe_status lathe__training_rescue(lathe_training *t, lathe_status status)
+{
+    char said[4096];
+    int32_t is_saved;
+    (void)snprintf(said, sizeof said, "%s", lathe_error_message());
+    const lathe_status saved = save_whole(t, &is_saved);
+    if (saved != LATHE_OK)
+        lathe_log(LATHE_LOG_WARN, "step %lld is not saved: %s", (long long)t->run->at.step,
+                  lathe_error_message());
+    else if (is_saved)
+        lathe_progress_note(&t->progress, 1,
+                            "checkpoint %s, before the run ends with an error; the same command "
+                            "goes on from it",
+                            t->saver->path);
+    return lathe_error(status, "%s", said);
+}
+
 lathe_status lathe__training_save(lathe_training *t, int32_t ends, int32_t *out_rewound)
 {
     char text[2048];
     *out_rewound = 0;
     if (!may_save(t, ends))
-        return LATHE_OK;
-    if (serves(t))
+        return lathe__run_meet_island(t->run);
+    if (lathe__run_serves(t->run))
         return lathe__run_serve(t->run);
     if (!t->saver)
-        return LATHE_OK;
+        return lathe__run_release(t->run);
     const lathe_status status = save_due(t, ends);
     if (status == LATHE_OK)
         return lathe__run_release(t->run);
@@ -422,5 +479,6 @@ lathe_status lathe__training_saver_rewound(lathe_training *t, const char *path)
         return LATHE_OK;
     LATHE_TRY(lathe_branch_begin(lathe__run_saved(run), path, 1));
     t->saver->saved_epoch = run->at.cursor.epoch;
+    t->saver->resumed_step = run->at.step;
     return know_best(t->saver, run->set.checkpoint.dir, &run->arena);
 }

@@ -132,7 +132,9 @@ lathe_status lathe__training_rewind(lathe_training *t, const char *text)
     const char *path = t->result->checkpoint;
     if (!path)
         return lathe_error(LATHE_E_NUMERIC, "%s; there is no checkpoint to go back to", text);
+    run->sum.is_updating = 1;
     LATHE_TRY(lathe_load(run, path));
+    run->sum.is_updating = t->is_in_step = 0;
     t->n_rewinds = t->rewound_to == run->at.step ? t->n_rewinds + 1 : 1;
     t->rewound_to = run->at.step;
     if (t->n_rewinds > MOST_REWINDS)
@@ -175,6 +177,7 @@ static lathe_status follow_policy(lathe_training *t, int32_t policy, const lathe
         *out_again = 1;
         return lathe__training_rewind(t, text);
     }
+    t->fails_together = 1; /* the step's sums, by which all ranks decide, are those of all */
     return policy == LATHE_POLICY_STOP
                ? lathe_error(LATHE_E_NUMERIC, "%s; nothing was updated", text)
                : lathe_error(LATHE_E_NUMERIC, "%s; %d steps in a row were left out", text,
@@ -204,8 +207,13 @@ static lathe_status update(lathe_training *t, lathe_step_record *out, int *out_s
     const double loss = sum->loss_sum / sum->count;
     *out_spikes = 0;
     out->is_empty = !(sum->count > 0.0);
-    if (out->is_empty) /* such as the last token of an epoch alone in its row */
-        return leave_out(t, run->set.gradient_accumulation_steps, (double)NAN, out);
+    if (out->is_empty) { /* such as the last token of an epoch alone in its row */
+        const int64_t in_row = run->at.skipped_in_row;
+        LATHE_TRY(leave_out(t, run->set.gradient_accumulation_steps, (double)NAN, out));
+        if (lathe__run_iterates(run)) /* only faults end a run after some in a row */
+            run->at.skipped_in_row = in_row;
+        return LATHE_OK;
+    }
     out->spike = lathe_loss_spike_judge(&run->at.spike, loss, run->set.spike_window,
                                         run->set.spike_threshold);
     run->at.spike.n_spikes += out->spike.is_spike;
@@ -229,6 +237,15 @@ static lathe_status treat(lathe_training *t, const lathe_step_record *step,
     const long long n = (long long)run->at.step;
     const int is_f16 = run->set.compute_dtype == LATHE_F16;
     char what[200];
+    if (step->is_empty && lathe__run_iterates(run)) { /* a choice of the stage's, no fault */
+        (void)snprintf(
+            what, sizeof what,
+            "step %lld: none of the tokens was a target: all completions of this part of the "
+            "rollout were left out (cut, or without a score)",
+            n);
+        lathe_progress_note(&t->progress, 1, "%s; the step is left out", what);
+        return LATHE_OK;
+    }
     if (step->is_empty) {
         (void)snprintf(what, sizeof what, "step %lld: none of the tokens was a target", n);
         return follow_policy(t, LATHE_POLICY_SKIP, NULL, what, out_again);
@@ -300,9 +317,13 @@ static lathe_status attempt(lathe_training *t, lathe_step_record *out, int *out_
     out->result = (lathe_step_result){.size = (uint32_t)sizeof out->result};
     out->spike = (lathe_loss_verdict){.mean = NAN, .std = NAN, .zscore = NAN};
     out->is_empty = 0;
+    t->before = run->at;
+    t->is_in_step = 1;
     LATHE_TRY(accumulate(t, out, &bad, &loss));
-    if (out->is_stopped)
+    if (out->is_stopped) {
+        t->is_in_step = 0;
         return LATHE_OK;
+    }
     LATHE_TRY(agree(t, since, &bad, &loss, out, &n_done));
     out->sum = run->sum;
     out->tokens = run->sum.tokens - tokens;
@@ -315,8 +336,10 @@ static lathe_status attempt(lathe_training *t, lathe_step_record *out, int *out_
     t->result->loss = out->result.loss;
     /* the rank with the bad micro-batch searches it */
     const int searches = !lathe__run_iterates(run) && (!bad || out->bad_rank == run->programs.rank);
-    return out->result.skipped ? treat(t, out, searches ? &begin : NULL, bad, spikes, out_again)
-                               : LATHE_OK;
+    if (out->result.skipped)
+        LATHE_TRY(treat(t, out, searches ? &begin : NULL, bad, spikes, out_again));
+    t->is_in_step = 0;
+    return LATHE_OK;
 }
 
 lathe_status lathe__training_step(lathe_training *t, lathe_step_record *out)

@@ -108,7 +108,11 @@ static const lathe_field reward_fields[] = {
     LATHE_FIELD_FLOAT("weight", "1.0", -1e6, 1e6, "1",
                       "factor of its scores in the sum of all rewards"),
     {"timeout_seconds", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "60.0", 0.0, 86400.0, NULL, "s",
-     "time to score one batch of completions; a reward that needs longer ends the run"},
+     "time to score one batch of completions; a reward that needs longer has failed"},
+    LATHE_FIELD_INT(
+        "retries", "0", 0, 1000, "1",
+        "how often a batch of completions that could not be scored is tried again, by a "
+        "new instance of the reward; then the run writes a checkpoint and ends"),
 };
 
 static const lathe_field group_fields[] = {

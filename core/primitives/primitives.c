@@ -347,6 +347,17 @@ static double next_rate(const lathe_run *run)
                              run->at.scheduler_state);
 }
 
+/* Ends a round of islands and merges the adapter, if they are due after the step: both change the
+ * weights. */
+static lathe_status end_step(lathe_run *run)
+{
+    run->sum.is_updating = 1;
+    LATHE_TRY(lathe__round_after_step(run));
+    LATHE_TRY(lathe__merge_after_step(run));
+    run->sum.is_updating = 0;
+    return LATHE_OK;
+}
+
 lathe_status lathe__run_left_out(lathe_run *run, lathe_step_result *out)
 {
     double param_norm = 0.0;
@@ -365,8 +376,7 @@ lathe_status lathe__run_left_out(lathe_run *run, lathe_step_result *out)
     run->at.skipped_in_row++;
     for (int32_t g = 0; g < LATHE_MAX_GROUPS; g++)
         run->opt.group_norms[g] = NAN;
-    LATHE_TRY(lathe__round_after_step(run));
-    return lathe__merge_after_step(run);
+    return end_step(run);
 }
 
 /* Reads the learning rate of the next update from the scheduler. */
@@ -408,6 +418,7 @@ lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
     LATHE_TRY(read_rate(run, &args.lr));
     lathe__round_begin(run);
     LATHE_TRY(lathe__run_reduce(run));
+    run->sum.is_updating = 1;
     LATHE_TRY(lathe_update_run(run->opt.update, &args));
     LATHE_TRY(lathe_curvature_estimate(&run->programs, &run->parts.optimizer, run->opt.update,
                                        &args, run->trace.is_on));
@@ -429,8 +440,7 @@ lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
         lathe_struct_write(out, &result, (int64_t)sizeof result);
     }
     LATHE_TRY(lathe_zero_grad(run));
-    LATHE_TRY(lathe__round_after_step(run));
-    return lathe__merge_after_step(run);
+    return end_step(run);
 }
 
 /* Copies a value per token of the program that was evaluated last to the rows of its batch. */

@@ -44,14 +44,32 @@ static const lathe_serving *serving_of(const lathe_run *run)
     return run->extents ? lathe_extents_serving(run->extents) : NULL;
 }
 
+/* Waits for all ranks of the group; NULL: there are no others. */
+static lathe_status meet(lathe_ranks *ranks)
+{
+    const double here = 0.0;
+    return ranks ? lathe_ranks_gather(ranks, &here, 1, 1, NULL) : LATHE_OK;
+}
+
+lathe_status lathe__run_meet(const lathe_run *run)
+{
+    return meet(run->ranks);
+}
+
+lathe_status lathe__run_meet_island(const lathe_run *run)
+{
+    return meet(run->layout ? run->layout->island : run->ranks);
+}
+
 int32_t lathe__run_serves(const lathe_run *run)
 {
-    return serving_of(run) && run->programs.rank > 0;
+    return (run->ranks || serving_of(run)) && run->programs.rank > 0;
 }
 
 lathe_status lathe__run_serve(lathe_run *run)
 {
-    return lathe_serving_serve(serving_of(run), fill, run);
+    const lathe_serving *serving = serving_of(run);
+    return serving ? lathe_serving_serve(serving, fill, run) : meet(run->ranks);
 }
 
 lathe_status lathe__run_release(lathe_run *run)
@@ -59,7 +77,7 @@ lathe_status lathe__run_release(lathe_run *run)
     const lathe_serving *serving = serving_of(run);
     if (run->extents)
         lathe_extents_lead(run->extents, 0);
-    return serving ? lathe_serving_release(serving) : LATHE_OK;
+    return serving ? lathe_serving_release(serving) : meet(run->ranks);
 }
 
 lathe_status lathe_save(lathe_run *run, const char *dir)
@@ -68,8 +86,6 @@ lathe_status lathe_save(lathe_run *run, const char *dir)
         return lathe_error(LATHE_E_STATE, "the run has no weights to save");
     if (lathe__run_serves(run))
         return lathe__run_serve(run);
-    if (run->programs.rank > 0)
-        return LATHE_OK; /* rank 0 has all of it, and writes it */
     if (lathe_path_exists(dir))
         return lathe_error(LATHE_E_IO, "%s: exists already", dir);
     LATHE_TRY(lathe__checkpoint_know_plugins(lathe__run_saved(run)));

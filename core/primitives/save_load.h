@@ -13,10 +13,16 @@ lathe_status lathe__run_resume(lathe_run *run, const char **out_path);
  *  divide the state, also that of the others. */
 lathe_status lathe__run_fill_averages(lathe_run *run);
 
-/** Whether this rank has a part of the state that rank 0 saves. It then calls serve() where rank 0
- *  saves, and rank 0 calls release() afterwards, also if it saved nothing. */
+/** Where rank 0 works alone, such as at a checkpoint, the other ranks wait for it, as long as it
+ *  takes: a rank that is busy does not hang, and parallel.deadline_seconds is for exchanges of a
+ *  step. serves() tells whether this is another rank; it calls serve(), in which it also sends what
+ *  rank 0 asks for of divided state, and rank 0 calls release() afterwards, also if it did nothing.
+ */
 int32_t lathe__run_serves(const lathe_run *run);
 lathe_status lathe__run_serve(lathe_run *run);
 lathe_status lathe__run_release(lathe_run *run);
+/** All ranks wait until all are here, or all ranks of this one's island, as long as it takes. */
+lathe_status lathe__run_meet(const lathe_run *run);
+lathe_status lathe__run_meet_island(const lathe_run *run);
 
 #endif

@@ -122,7 +122,10 @@ lathe_status lathe_rewards_open(const lathe_config *config, lathe_instance *inst
     for (int32_t i = 0; i < n; i++) {
         parts[i] = (lathe_reward_part){.label = list[i].label,
                                        .weight = list[i].weight,
-                                       .timeout_seconds = list[i].timeout_seconds};
+                                       .timeout_seconds = list[i].timeout_seconds,
+                                       .retries = list[i].retries,
+                                       .component = list[i].part.component,
+                                       .values = list[i].part.values};
         if (instances[i].component != NULL)
             parts[i].instance = &instances[i];
     }

@@ -5,10 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/error.h"
 #include "base/json_record.h"
-#include "reward/score_thread.h"
+#include "base/log.h"
+
+#define LONGEST_REST 30.0 /* seconds between two tries */
 
 typedef struct reward {
     lathe_reward_part part;
@@ -133,16 +136,18 @@ static lathe_status failed(const reward *x, lathe_status status, const char *mes
     if (message[0] == '\0')
         message = lathe_status_text(status);
     place(items, n, at < n ? at : n - 1, where, sizeof where);
+    if (status == LATHE_E_PARSE || status == LATHE_E_CONFIG) /* of an answer, not of the run file */
+        status = LATHE_E_PLUGIN;
     return lathe_error(status, "reward \"%s\": %s; at %s", x->part.label, message, where);
 }
 
-/* Every score must be set and finite. */
+/* Every score must be set, and finite or "no score". */
 static lathe_status check(const reward *x, const lathe_reward_item *items, int32_t n,
                           const double *scores)
 {
     char where[MOST_RECORD + 100];
     for (int32_t i = 0; i < n; i++) {
-        if (isfinite(scores[i]))
+        if (isfinite(scores[i]) || lathe_reward_is_no_score(&scores[i]))
             continue;
         place(items, n, i, where, sizeof where);
         if (x->scorer != NULL && !lathe__score_is_set(&scores[i]))
@@ -184,10 +189,13 @@ lathe_status lathe_rewards_check_record(const lathe_rewards *r, const char *reco
 
 /* ---- scoring ---- */
 
-static lathe_status finish(reward *x, const lathe_reward_item *items, int32_t n)
+static lathe_status finish_once(reward *x, const lathe_reward_item *items, int32_t n,
+                                lathe_reward_stop stop)
 {
     lathe__scores got;
-    lathe__scorer_wait(x->scorer, x->part.timeout_seconds, &got);
+    lathe__scorer_wait(x->scorer, x->part.timeout_seconds, stop, &got);
+    if (got.is_stopped)
+        return lathe_error(LATHE_E_INTERRUPTED, "reward \"%s\": interrupted", x->part.label);
     if (got.is_late)
         return late(x, items, n, got.out);
     if (got.status != LATHE_OK)
@@ -195,6 +203,50 @@ static lathe_status finish(reward *x, const lathe_reward_item *items, int32_t n)
     LATHE_TRY(check(x, items, n, got.out));
     memcpy(x->scores, got.out, (size_t)n * sizeof *x->scores);
     return LATHE_OK;
+}
+
+/* Waits before try number `tried` + 1, twice as long each time. Returns 1 if the run is asked to
+ * end. */
+static int rest(int32_t tried, lathe_reward_stop stop)
+{
+    const struct timespec part = {0, 50000000};
+    const double seconds = tried < 5 ? (double)(1 << tried) : LONGEST_REST;
+    for (double at = 0.0; at < seconds; at += 0.05) {
+        if (stop.stops != NULL && stop.stops(stop.arg))
+            return 1;
+        (void)nanosleep(&part, NULL);
+    }
+    return 0;
+}
+
+/* Begins the batch again, with another instance: the last one may be in any state, or never have
+ * returned. */
+static lathe_status begin_again(reward *x, const lathe_reward_item *items, int32_t n)
+{
+    lathe__scorer_destroy(x->scorer); /* sets an instance to zeros that never returned */
+    x->scorer = NULL;
+    lathe_instance_fini(x->part.instance);
+    LATHE_TRY(lathe_instance_init(x->part.instance, x->part.component, x->part.values));
+    LATHE_TRY(lathe__scorer_create(x->part.instance, &x->scorer));
+    return lathe__scorer_begin(x->scorer, items, n);
+}
+
+static lathe_status finish(reward *x, const lathe_reward_item *items, int32_t n,
+                           lathe_reward_stop stop)
+{
+    lathe_status status = finish_once(x, items, n, stop);
+    for (int32_t i = 0; i < x->part.retries; i++) {
+        if (status == LATHE_OK || status == LATHE_E_INTERRUPTED)
+            return status;
+        lathe_log(LATHE_LOG_WARN, "%s; it is tried again, time %d of reward.retries = %d",
+                  lathe_error_message(), i + 1, x->part.retries);
+        if (rest(i, stop))
+            return lathe_error(LATHE_E_INTERRUPTED, "reward \"%s\": interrupted", x->part.label);
+        status = begin_again(x, items, n);
+        if (status == LATHE_OK)
+            status = finish_once(x, items, n, stop);
+    }
+    return status;
 }
 
 static lathe_status score_here(reward *x, const lathe_reward_item *items, int32_t n)
@@ -212,10 +264,15 @@ static lathe_status add_up(const lathe_rewards *r, const lathe_reward_item *item
 {
     char where[MOST_RECORD + 100];
     for (int32_t i = 0; i < n; i++) {
+        int has_score = 1;
         out[i] = 0.0;
-        for (int32_t k = 0; k < r->n; k++)
+        for (int32_t k = 0; k < r->n; k++) {
             out[i] += r->list[k].part.weight * r->list[k].scores[i];
-        if (isfinite(out[i]))
+            has_score &= !lathe_reward_is_no_score(&r->list[k].scores[i]);
+        }
+        if (!has_score)
+            lathe_reward_no_score(&out[i]);
+        if (!has_score || isfinite(out[i]))
             continue;
         place(items, n, i, where, sizeof where);
         return lathe_error(LATHE_E_NUMERIC,
@@ -226,7 +283,7 @@ static lathe_status add_up(const lathe_rewards *r, const lathe_reward_item *item
 }
 
 lathe_status lathe_rewards_score(lathe_rewards *r, const lathe_reward_item *items, int32_t n,
-                                 double *out)
+                                 lathe_reward_stop stop, double *out)
 {
     lathe_status first = LATHE_OK;
     char message[1024] = "";
@@ -250,8 +307,8 @@ lathe_status lathe_rewards_score(lathe_rewards *r, const lathe_reward_item *item
                 continue;
             if (first != LATHE_OK && message[0] == '\0')
                 (void)snprintf(message, sizeof message, "%s", lathe_error_message());
-            const lathe_status status =
-                has_thread ? finish(&r->list[i], items, n) : score_here(&r->list[i], items, n);
+            const lathe_status status = has_thread ? finish(&r->list[i], items, n, stop)
+                                                   : score_here(&r->list[i], items, n);
             first = first != LATHE_OK ? first : status;
         }
     if (message[0] != '\0')

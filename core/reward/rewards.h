@@ -8,12 +8,18 @@
 
 #include "lathe/reward.h"
 #include "plug/instance.h"
+#include "reward/score_thread.h"
 
 /** A reward. */
 typedef struct lathe_reward_part {
     const char *label; /* its name in messages and metrics; borrowed */
     double weight;
     double timeout_seconds; /* for one call of the plugin's score() */
+    int32_t retries;        /* how often a batch that failed is tried again */
+    int32_t reserved;
+    /* Another instance is made of them for each of these tries; NULL if there are none. */
+    const lathe_component *component;
+    const lathe_value *values;
     /* The plugin; borrowed. Set to zeros when the rewards are destroyed if its score() never
      * returned. NULL: `score` */
     lathe_instance *instance;
@@ -39,12 +45,17 @@ void lathe_rewards_set_model(lathe_rewards *rewards, int32_t index,
                                                    int32_t n, double *out),
                              void *arg);
 
-/** out[i] = the sum over all rewards of weight * score of items[i]. The items are borrowed until it
- *  returns. Errors name the reward, the completion and its record: LATHE_E_PLUGIN: a reward gave no
- *  score in time, or none at all; LATHE_E_NUMERIC: a score is not finite; any code of a plugin. No
- *  call may follow an error. */
+/** out[i] = the sum over all rewards of weight * score of items[i], or "no score" if a reward gave
+ *  none (lathe_reward_no_score): without it the sum could not be compared with others. The items
+ * are borrowed until it returns. A reward that fails is tried again with the whole batch, after a
+ * pause of 1 s, 2 s, 4 s, ..., at most 30 s.
+ *
+ *  Errors name the reward, the completion and its record: LATHE_E_PLUGIN: a reward gave no score in
+ *  time, or wrote none; LATHE_E_NUMERIC: a score is not finite; any code of a plugin,
+ *  except that those of wrong input become LATHE_E_PLUGIN.
+ *  LATHE_E_INTERRUPTED: `stop` asked to end. No call may follow an error. */
 lathe_status lathe_rewards_score(lathe_rewards *rewards, const lathe_reward_item *items, int32_t n,
-                                 double *out);
+                                 lathe_reward_stop stop, double *out);
 
 /** Asks the rewards whether they can use a record of the data, JSON. *out_index: the reward that
  *  cannot. The message is the plugin's, with the reward before it and the record's columns after

@@ -20,6 +20,9 @@ enum { IDLE, WORKING, DONE, STOPPING };
 /* Time for score() to return after cancel(). */
 #define GRACE_SECONDS 5
 
+/* How often to look whether the run is asked to end. */
+#define LOOK_SECONDS 0.05
+
 struct lathe__scorer {
     lathe_instance *instance;
     pthread_t thread;
@@ -237,16 +240,43 @@ __attribute__((no_sanitize("thread"))) static void snapshot(const double *from, 
     }
 }
 
-void lathe__scorer_wait(lathe__scorer *s, double seconds, lathe__scores *out)
+static int is_before(struct timespec a, struct timespec b)
+{
+    return a.tv_sec < b.tv_sec || (a.tv_sec == b.tv_sec && a.tv_nsec < b.tv_nsec);
+}
+
+static struct timespec now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return t;
+}
+
+/* Waits for score() to return, in parts, between which the run may be asked to end. */
+static void wait_in_parts(lathe__scorer *s, struct timespec until, lathe_reward_stop stop,
+                          lathe__scores *out)
+{
+    for (;;) {
+        struct timespec part = later(now(), LOOK_SECONDS);
+        if (is_before(until, part))
+            part = until;
+        if (returned(s, &part))
+            return;
+        out->is_stopped = stop.stops != NULL && stop.stops(stop.arg);
+        out->is_late = !out->is_stopped && !is_before(now(), until);
+        if (out->is_stopped || out->is_late)
+            return;
+    }
+}
+
+void lathe__scorer_wait(lathe__scorer *s, double seconds, lathe_reward_stop stop,
+                        lathe__scores *out)
 {
     const lathe_reward_v1 *table = s->instance->table;
-    const struct timespec until = later(s->begun, seconds);
     *out = (lathe__scores){.message = ""};
-    out->is_late = !returned(s, &until);
-    if (out->is_late) {
-        struct timespec now;
-        (void)clock_gettime(CLOCK_MONOTONIC, &now);
-        const struct timespec last = later(now, GRACE_SECONDS);
+    wait_in_parts(s, later(s->begun, seconds), stop, out);
+    if (out->is_late || out->is_stopped) {
+        const struct timespec last = later(now(), GRACE_SECONDS);
         if (LATHE_HAS(table, cancel))
             table->cancel(s->instance->self);
         s->is_abandoned = !LATHE_HAS(table, cancel) || !returned(s, &last);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "lathe/rng.h"
 #include "lathe/stage_run.h"
@@ -75,8 +76,8 @@ static lathe_status generate(void *arg, const lathe_prompt *list, int32_t n,
     return status != LATHE_OK ? status : removed;
 }
 
-/* Decodes tokens to a text in the arena. A model may have more tokens than its tokenizer; those
- * have no text. */
+/* Decodes tokens to UTF-8 in the arena: the bytes of a character that was cut become U+FFFD. A
+ * model may have more tokens than its tokenizer; those have no text. */
 static lathe_status decode(const lathe_run *run, const int32_t *tokens, int32_t n,
                            lathe_arena *arena, const char **out, int64_t *out_bytes)
 {
@@ -84,15 +85,21 @@ static lathe_status decode(const lathe_run *run, const int32_t *tokens, int32_t 
     int32_t *known = lathe_arena_alloc(arena, (n + 1) * (int64_t)sizeof *known), n_known = 0;
     char *text = NULL;
     int64_t bytes;
+    lathe_buffer repaired = LATHE_BUFFER_INIT;
     if (!known)
         return LATHE_E_NOMEM;
     for (int32_t i = 0; i < n; i++)
         if (lathe_tokenizer_token(tokenizer, tokens[i], &bytes))
             known[n_known++] = tokens[i];
     LATHE_TRY(lathe_tokenizer_decode(tokenizer, known, n_known, LATHE_DECODE_SKIP_SPECIAL, &text,
-                                     out_bytes));
-    *out = lathe_arena_strndup(arena, text, *out_bytes);
+                                     &bytes));
+    lathe_buffer_utf8(&repaired, text, bytes);
     free(text);
+    *out_bytes = repaired.len;
+    *out = repaired.status == LATHE_OK
+               ? lathe_arena_strndup(arena, repaired.data ? repaired.data : "", repaired.len)
+               : NULL;
+    lathe_buffer_fini(&repaired);
     return *out ? LATHE_OK : LATHE_E_NOMEM;
 }
 
@@ -163,7 +170,7 @@ static lathe_status reward(void *arg, const lathe_stage_completion *completions,
     lathe_status status =
         items ? make_items(run, completions, n, &arena, items) : (lathe_status)LATHE_E_NOMEM;
     if (status == LATHE_OK)
-        status = lathe_rewards_score(run->rewards, items, n, out);
+        status = lathe_rewards_score(run->rewards, items, n, (lathe_reward_stop){stops, arg}, out);
     lathe_arena_fini(&arena);
     return status;
 }
@@ -209,6 +216,13 @@ static uint64_t random_word(void *arg, uint64_t index)
     return (uint64_t)r.v[0] << 32 | r.v[1];
 }
 
+void lathe_rollout_undo(lathe_run *run)
+{
+    const lathe_stage_state *state = &run->iteration.state;
+    if (state->bytes > 0)
+        memcpy(state->memory, run->iteration.before, (size_t)state->bytes);
+}
+
 lathe_status lathe_rollout_step(lathe_run *run, lathe_rollout *out)
 {
     const lathe_stage_v1 *stage = run->parts.stage.table;
@@ -225,18 +239,22 @@ lathe_status lathe_rollout_step(lathe_run *run, lathe_rollout *out)
                                .random = random_word,
                                .stops = stops,
                                .outputs = outputs};
+    const lathe_stage_state *state = &run->iteration.state;
+    if (state->bytes > 0)
+        memcpy(run->iteration.before, state->memory, (size_t)state->bytes);
     out->bad = out->is_stopped = 0;
     out->loss = 0.0;
     for (int i = 0; i < LATHE_MAX_STAGE_FIGURES; i++)
         out->figures[i] = (double)NAN;
-    const lathe_status status =
-        stage->iterate(run->parts.stage.self, &api, &c, run->iteration.state.memory);
-    LATHE_TRY(status);
+    const lathe_status status = stage->iterate(run->parts.stage.self, &api, &c, state->memory);
+    const int ends = status == LATHE_E_INTERRUPTED && c.n_batches == 0 && stops(&c);
+    LATHE_TRY(ends ? LATHE_OK : status);
     if (c.n_batches == 0) {
         if (!stops(&c))
             return lathe_error(LATHE_E_PLUGIN, "stage \"%s\": iterate() accumulated no batch",
                                run->parts.stage.component->plugin->name);
         out->is_stopped = 1;
+        lathe_rollout_undo(run);
         return run->data.loader ? lathe_loader_seek(run->data.loader, &run->at.cursor) : LATHE_OK;
     }
     if (run->data.loader)

@@ -21,4 +21,7 @@ typedef struct lathe_rollout {
  *          the stage and of the functions that it calls. */
 lathe_status lathe_rollout_step(lathe_run *run, lathe_rollout *rollout);
 
+/** Makes the stage's state that before the last step. */
+void lathe_rollout_undo(lathe_run *run);
+
 #endif

@@ -87,7 +87,7 @@ lathe_status lathe__iteration_plan(lathe_run *run)
                            "stage \"%s\" wants %lld bytes of state, expected a multiple of 8",
                            run->parts.stage.component->plugin->name, (long long)bytes);
     run->iteration.state.bytes = bytes;
-    run->planned.by[LATHE_MEM_STAGING] += bytes;
+    run->planned.by[LATHE_MEM_STAGING] += 2 * bytes; /* and as it was before the step */
     return plan_reward_model(run);
 }
 
@@ -95,8 +95,12 @@ lathe_status lathe__iteration_place(lathe_run *run)
 {
     lathe_stage_state *state = &run->iteration.state;
     LATHE_TRY(lathe_machine_alloc(&run->machine, LATHE_MEM_STAGING, state->bytes, &state->memory));
-    if (state->bytes > 0)
+    LATHE_TRY(lathe_machine_alloc(&run->machine, LATHE_MEM_STAGING, state->bytes,
+                                  &run->iteration.before));
+    if (state->bytes > 0) {
         memset(state->memory, 0, (size_t)state->bytes);
+        memset(run->iteration.before, 0, (size_t)state->bytes);
+    }
     return run->reward ? lathe__reward_place(run) : LATHE_OK;
 }
 
@@ -104,6 +108,7 @@ void lathe__iteration_close(lathe_run *run)
 {
     lathe_iteration *i = &run->iteration;
     lathe_machine_free(&run->machine, LATHE_MEM_STAGING, i->state.bytes, i->state.memory);
+    lathe_machine_free(&run->machine, LATHE_MEM_STAGING, i->state.bytes, i->before);
     free(i->prompts);
     memset(i, 0, sizeof *i);
 }

@@ -16,6 +16,7 @@ typedef struct lathe_noise {
 
 typedef struct lathe_iteration {
     lathe_stage_state state;
+    void *before; /* the state's memory as it was before this step, to go back to it */
     lathe_noise noise;
     lathe_prompt_row *prompts; /* [prompts_max] what prompts() returned last */
     int32_t prompts_max;

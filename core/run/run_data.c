@@ -351,15 +351,35 @@ static lathe_status check_rows(const lathe_run *run)
 }
 
 /* Refuses data to evaluate on that is one token long: it has no target. */
+/* The key that gives the data to evaluate on. */
+static const char *validation_key(const lathe_run *run)
+{
+    return run->set.validation             ? "validation"
+           : run->set.validation_split > 0 ? "validation_split"
+                                           : "validation_count";
+}
+
+/* Warns of a single unpaired example, which has no other completion to be compared with. */
+static void warn_of_single(const lathe_run *run)
+{
+    lathe_loader_facts facts;
+    const lathe_shards *shards =
+        run->set.validation ? run->data.validation_shards : run->data.shards;
+    lathe_loader_facts_get(run->data.validation, &facts);
+    if (lathe_shards_rows(shards) == LATHE_ROWS_UNPAIRED && facts.n_rows == 1)
+        lathe__run_warn(run, "data", validation_key(run),
+                        "the data to evaluate on have one example: stage \"%s\" compares it with "
+                        "the completion of another one, and without one it takes the divergence "
+                        "from the reference as 0; give two or more",
+                        run->parts.stage.component->plugin->name);
+}
+
 static lathe_status check_targets(const lathe_run *run)
 {
-    const char *key = run->set.validation             ? "validation"
-                      : run->set.validation_split > 0 ? "validation_split"
-                                                      : "validation_count";
     if (lathe_loader_tokens(run->data.validation) > 1)
         return LATHE_OK;
     return lathe__run_refuse(
-        run, "data", key,
+        run, "data", validation_key(run),
         "the data to evaluate on has %lld token%s, and so no target; give more "
         "of them",
         (long long)lathe_loader_tokens(run->data.validation),
@@ -382,6 +402,7 @@ static lathe_status open_validation(lathe_run *run)
             open_loader(run, run->data.shards, 1, LATHE_SPLIT_VALIDATION, &run->data.validation));
     }
     lathe_loader_cursor(run->data.validation, &run->data.validation_start);
+    warn_of_single(run);
     return check_targets(run);
 }
 

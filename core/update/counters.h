@@ -24,7 +24,8 @@ typedef struct lathe_accumulated {
     int32_t is_agreed;   /* 1: these are the sums of all ranks */
     int32_t pending;     /* a forward with LATHE_FORWARD_TRAIN waits for its backward */
     int32_t is_reduced;  /* 1: the last backward has made the gradients those of all ranks */
-    int32_t reserved;
+    /* 1: the weights are being changed: after an error now they are those of no step */
+    int32_t is_updating;
 } lathe_accumulated;
 
 /** Counters that run.json of a checkpoint holds. */

@@ -43,8 +43,10 @@ typedef struct lathe_run_api {
     lathe_status (*generate)(void *run, const lathe_prompt *prompts, int32_t n,
                              const lathe_sampling *sampling, lathe_generation *out);
     /** [step] The weighted sum of the run's rewards (lathe/reward.h) for each of n completions:
-     * out[n]. LATHE_E_STATE: the
-     *  stage's needs lack LATHE_NEEDS_REWARD. */
+     *  out[n]. It is "no score" (lathe_reward_is_no_score) where a reward gave none: the stage
+     *  leaves such a completion out. Errors: LATHE_E_STATE: the stage's needs lack
+     *  LATHE_NEEDS_REWARD. LATHE_E_INTERRUPTED: the run is to end; iterate() returns this code,
+     *  before it has accumulated anything, and is called again when the run resumes. */
     lathe_status (*reward)(void *run, const lathe_stage_completion *completions, int32_t n,
                            double *out);
     /** [step] Log-probabilities of a batch's targets under the policy, computed as training does:

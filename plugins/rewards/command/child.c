@@ -1,6 +1,7 @@
 /* Starts a child process, and talks with it through three pipes at the same time. */
 #include "child.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -42,39 +43,79 @@ static char **make_environment(void)
     return all;
 }
 
-/* Signals have their default action in the child, and none is blocked. */
-static int spawn(child *c, char *const *words, const int theirs[3])
+/* Starts words[0] with three standard files, and no other, in a process group of its own. Signals
+ * have their default action in it, and none is blocked. */
+static int start_program(pid_t *out, char *const *words, char *const *environment,
+                         const int theirs[3])
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t how;
     sigset_t none, all;
-    char **environment = make_environment();
-    if (environment == NULL)
-        return ENOMEM;
     (void)sigemptyset(&none);
     (void)sigfillset(&all);
     (void)posix_spawn_file_actions_init(&files);
     (void)posix_spawnattr_init(&how);
     for (int i = 0; i < 3; i++)
         (void)posix_spawn_file_actions_adddup2(&files, theirs[i], i);
+    (void)posix_spawn_file_actions_addclosefrom_np(&files, 3);
     (void)posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
                                              POSIX_SPAWN_SETSIGDEF);
     (void)posix_spawnattr_setpgroup(&how, 0);
     (void)posix_spawnattr_setsigmask(&how, &none);
     (void)posix_spawnattr_setsigdefault(&how, &all);
-    const int error = posix_spawnp(&c->pid, words[0], &files, &how, words, environment);
+    const int error = posix_spawnp(out, words[0], &files, &how, words, environment);
     (void)posix_spawn_file_actions_destroy(&files);
     (void)posix_spawnattr_destroy(&how);
-    free(environment);
     if (error != 0)
-        c->pid = 0;
+        *out = 0;
     return error;
+}
+
+static int spawn(child *c, char *const *words, const int theirs[3])
+{
+    char **environment = make_environment();
+    if (environment == NULL)
+        return ENOMEM;
+    const int error = start_program(&c->pid, words, environment, theirs);
+    free(environment);
+    return error;
+}
+
+/* Starts the guard of a child. Without it, which costs a process, the child would outlive a killed
+ * Lathe if it does not read. PR_SET_PDEATHSIG would end the child with the thread that started it,
+ * and not what the child has started. */
+static void start_guard(child *c)
+{
+    char group[32], shell[] = "/bin/sh", option[] = "-c", text[] = "read x; kill -9 -- -$1";
+    char *const words[] = {shell, option, text, shell, group, NULL};
+    int ends[2];
+    const int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    (void)snprintf(group, sizeof group, "%d", (int)c->pid);
+    if (nothing >= 0 && pipe2(ends, O_CLOEXEC) == 0) {
+        const int theirs[3] = {ends[0], nothing, nothing};
+        c->leash = ends[1];
+        if (start_program(&c->guard, words, environ, theirs) != 0)
+            close_end(&c->leash);
+        close_end(&ends[0]);
+    }
+    if (nothing >= 0)
+        (void)close(nothing);
+}
+
+static void end_guard(child *c)
+{
+    if (c->guard != 0) {
+        (void)kill(c->guard, SIGKILL);
+        (void)waitpid(c->guard, NULL, 0);
+    }
+    c->guard = 0;
+    close_end(&c->leash);
 }
 
 int child_start(child *c, char *const *words)
 {
     int ends[6] = {-1, -1, -1, -1, -1, -1}, error = 0;
-    *c = (child){.in = -1, .out = -1, .err = -1};
+    *c = (child){.in = -1, .out = -1, .err = -1, .leash = -1};
     for (int i = 0; i < 6 && error == 0; i += 2)
         error = pipe2(&ends[i], O_CLOEXEC) != 0 ? errno : 0;
     if (error == 0) {
@@ -96,7 +137,47 @@ int child_start(child *c, char *const *words)
     for (int i = 1; i < 5; i++)
         if (i != 3)
             (void)fcntl(ends[i], F_SETFL, O_NONBLOCK);
+    start_guard(c);
     return 0;
+}
+
+/* The parent of a process; 0: it is gone. */
+static pid_t parent_of(pid_t pid)
+{
+    char path[64], text[512];
+    int parent = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0)
+        (void)close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    const char *end = strrchr(text, ')'); /* after the name, which may have blanks */
+    return end != NULL && sscanf(end, ") %*c %d", &parent) == 1 ? (pid_t)parent : 0;
+}
+
+/* Whether a process descends from another. */
+static int descends(pid_t pid, pid_t from)
+{
+    for (int depth = 0; depth < 64 && pid > 1; depth++) {
+        pid = parent_of(pid);
+        if (pid == from)
+            return 1;
+    }
+    return 0;
+}
+
+void child_kill(pid_t group)
+{
+    DIR *all = opendir("/proc");
+    for (const struct dirent *one; all != NULL && (one = readdir(all)) != NULL;) {
+        const pid_t pid = (pid_t)strtol(one->d_name, NULL, 10);
+        if (pid > 1 && pid != getpid() && descends(pid, group))
+            (void)kill(pid, SIGKILL);
+    }
+    if (all != NULL)
+        (void)closedir(all);
+    (void)kill(-group, SIGKILL); /* the leader last: what it has started would become orphans */
 }
 
 /* Waits up to a second for the end, then kills the group; returns the status of waitpid. */
@@ -111,10 +192,14 @@ static int reap(child *c)
         (void)nanosleep(&moment, NULL);
         got = waitpid(c->pid, &status, WNOHANG);
     }
-    (void)kill(-c->pid, SIGKILL); /* what it has started, too */
+    if (got == 0)
+        child_kill(c->pid);
+    else
+        (void)kill(-c->pid, SIGKILL); /* what it has started, too */
     if (got == 0)
         (void)waitpid(c->pid, &status, 0);
     c->pid = 0;
+    end_guard(c);
     return status;
 }
 

@@ -102,7 +102,7 @@ static lathe_status command_read(const lathe_host *host, command *out, const lat
                               : " in the folders of PATH");
     LATHE_TRY(check_script(host, words));
     out->words = words;
-    out->process = (child){.in = -1, .out = -1, .err = -1};
+    out->process = (child){.in = -1, .out = -1, .err = -1, .leash = -1};
     return LATHE_OK;
 }
 
@@ -167,30 +167,45 @@ typedef struct answers {
     char wrong[CHILD_LINE]; /* the first line that is no number */
 } answers;
 
+/* number NULL: no score */
+static int take_answer(answers *a, const double *number)
+{
+    if (a->n == a->n_wanted) {
+        a->n_too_many++;
+        return 1;
+    }
+    if (number != NULL)
+        a->out[a->n] = *number;
+    else
+        lathe_reward_no_score(&a->out[a->n]);
+    a->n++;
+    return a->n == a->n_wanted;
+}
+
 static int take_line(void *arg, const char *text)
 {
     answers *a = arg;
     char *end = NULL;
     const double number = strtod(text, &end);
+    const size_t blank = strspn(text, " \t");
+    if (strncmp(text + blank, "null", 4) == 0 &&
+        text[blank + 4 + strspn(text + blank + 4, " \t")] == '\0')
+        return take_answer(a, NULL);
     if (end == text || end[strspn(end, " \t")] != '\0') {
         if (!a->is_wrong)
             (void)snprintf(a->wrong, sizeof a->wrong, "%s", text);
         a->is_wrong = 1;
         return 1;
     }
-    if (a->n == a->n_wanted) {
-        a->n_too_many++;
-        return 1;
-    }
-    a->out[a->n++] = number;
-    return a->n == a->n_wanted;
+    return take_answer(a, &number);
 }
 
 static lathe_status fail_of(command *x, const answers *a, int got)
 {
     char end[2 * CHILD_LINE], folder[PATH_MAX];
     if (a->is_wrong)
-        return lathe_fail(x->host, LATHE_E_PARSE, "'%s' printed the line '%s', expected a number",
+        return lathe_fail(x->host, LATHE_E_PARSE,
+                          "'%s' printed the line '%s', expected a number, or null for no score",
                           x->words->strs[0], a->wrong);
     if (a->n_too_many > 0)
         return lathe_fail(x->host, LATHE_E_PARSE,
@@ -241,7 +256,7 @@ static void command_cancel(void *self)
     command *x = self;
     const pid_t group = atomic_load(&x->running);
     if (group > 0)
-        (void)kill(-group, SIGKILL);
+        child_kill(group);
 }
 
 static const lathe_reward_v1 command_table = {

@@ -127,10 +127,12 @@ Test(command_reward, a_program_that_reads_nothing_does_not_end_the_run_by_a_sign
 
 Test(command_reward, a_line_that_is_no_number_is_shown)
 {
-    fails_with("echo 'Loading model...'; " LENGTHS,
-               "'/bin/sh' printed the line 'Loading model...', expected a number");
+    fails_with(
+        "echo 'Loading model...'; " LENGTHS,
+        "'/bin/sh' printed the line 'Loading model...', expected a number, or null for no score");
     reward_close();
-    fails_with("echo; " LENGTHS, "'/bin/sh' printed the line '', expected a number");
+    fails_with("echo; " LENGTHS,
+               "'/bin/sh' printed the line '', expected a number, or null for no score");
 }
 
 static void expect_too_many_lines(void)

@@ -40,9 +40,10 @@ static const lathe_field fields[] = {
     LATHE_FIELD_STRING("column_pattern", NULL, NULL,
                        "the same for the column; unset: the whole column"),
     LATHE_FIELD_STRING("which", "\"last\"", WHICH, "which match of several counts"),
-    LATHE_FIELD_STRING("compare", "\"auto\"", COMPARE,
-                       "number: by value, 1,000 = 1000.0; text: byte by byte, without white space "
-                       "at both ends; auto: by value where both are numbers"),
+    LATHE_FIELD_STRING(
+        "compare", "\"auto\"", COMPARE,
+        "number: by value, 1,000 = 1000.0 = $1000; text: byte by byte, without white space "
+        "at both ends; auto: by value where both are numbers"),
     LATHE_FIELD_FLOAT("right", "1.0", -1e6, 1e6, "1", "score of a right answer"),
     LATHE_FIELD_FLOAT("wrong", "0.0", -1e6, 1e6, "1", "score of a wrong answer"),
     LATHE_FIELD_FLOAT("missing", "0.0", -1e6, 1e6, "1",
@@ -170,23 +171,84 @@ static int is_group(span s, int64_t at)
            !is_digit_at(s, at + 3);
 }
 
-/* Reads "-1,234.50", "$7", "42." and "1e3". */
+static int is_one_of(const char *list, char c)
+{
+    return c != '\0' && strchr(list, c) != NULL;
+}
+
+/* Takes away what is written around a number and is no part of it: emphasis of Markdown, dollars of
+ * TeX on both sides, and one mark of punctuation after it. */
+static span bare(span s)
+{
+    for (int has_mark = 0;;) {
+        s = trimmed(s);
+        if (s.n < 2)
+            return s;
+        const char first = s.text[0], last = s.text[s.n - 1];
+        const int both = s.n > 2 && first == '$' && last == '$';
+        const int is_mark = !has_mark && is_one_of(".,;:!?", last);
+        if (!both && !is_one_of("*_`", first) && !is_one_of("*_`", last) && !is_mark)
+            return s;
+        has_mark |= is_mark;
+        const int cut_first = both || is_one_of("*_`", first);
+        s.text += cut_first;
+        s.n -= cut_first + (both || is_mark || is_one_of("*_`", last));
+    }
+}
+
+static int64_t begins_with(span s, int64_t at, const char *text)
+{
+    const size_t n = strlen(text);
+    return (int64_t)n <= s.n - at && memcmp(s.text + at, text, n) == 0 ? (int64_t)n : 0;
+}
+
+/* Bytes of a separator of thousands at s.text[at]: a comma, a blank, a no-break, thin or narrow
+ * no-break blank; 0: there is none, or no group of three digits follows. */
+static int64_t separator(span s, int64_t at)
+{
+    static const char *const all[] = {",", " ", "\xc2\xa0", "\xe2\x80\x89", "\xe2\x80\xaf"};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const int64_t n = begins_with(s, at, all[i]);
+        if (n > 0)
+            return is_group(s, at + n) ? n : 0;
+    }
+    return 0;
+}
+
+/* Bytes at s.text[at] that mean nothing for the value: a `$` before the digits, a `%` at the end,
+ * the backslash that TeX needs before them. */
+static int64_t unit(span s, int64_t at, int n_digits)
+{
+    const int64_t escaped = s.text[at] == '\\';
+    const char c = at + escaped < s.n ? s.text[at + escaped] : '\0';
+    if ((c == '$' && n_digits == 0) || (c == '%' && n_digits > 0 && at + escaped + 1 == s.n))
+        return escaped + 1;
+    return 0;
+}
+
+/* Reads "-1,234.50", "$7", "42.", "1e3", "1 000", "50%", "**42**" and a minus of Unicode. */
 static int number(span s, double *out)
 {
     char digits[MOST_NUMBER + 1], *end = NULL;
-    int n = 0, n_digits = 0;
-    s = trimmed(s);
-    for (int64_t i = 0; i < s.n; i++) {
-        const char c = s.text[i];
+    int n = 0, n_digits = 0, has_point = 0;
+    s = bare(s);
+    for (int64_t i = 0; i < s.n;) {
+        const int64_t minus = begins_with(s, i, "\xe2\x88\x92"); /* U+2212 */
+        const char c = minus > 0 ? '-' : s.text[i];
         const int is_digit = is_digit_at(s, i);
-        if (c == ',' && n_digits > 0 && is_group(s, i + 1))
+        const int64_t skipped = n_digits > 0 && !has_point && separator(s, i) > 0
+                                    ? separator(s, i)
+                                    : unit(s, i, n_digits);
+        if (skipped > 0) {
+            i += skipped;
             continue;
-        if (c == '$' && n_digits == 0)
-            continue;
-        if (n == MOST_NUMBER || (!is_digit && (c == '\0' || strchr("+-.eE", c) == NULL)))
+        }
+        if (n == MOST_NUMBER || (!is_digit && !is_one_of("+-.eE", c)))
             return 0;
         n_digits += is_digit;
+        has_point |= c == '.';
         digits[n++] = c;
+        i += minus > 0 ? minus : 1;
     }
     digits[n] = '\0';
     if (n_digits == 0 || digits[0] == 'e' || digits[0] == 'E')

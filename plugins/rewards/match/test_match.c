@@ -131,3 +131,57 @@ Test(match_reward, settings_without_an_effect_are_refused)
                    "would be the same for every completion");
     reward_refuses("pattern = ''", "reward match: pattern is empty; expected a regular expression");
 }
+
+/* Numbers as models write them; each is 1 by itself, and by the pattern of README.md. */
+Test(match_reward, what_is_written_around_a_number_is_no_part_of_it)
+{
+    static const struct {
+        const char *completion, *answer;
+    } right[] = {
+        {"42,", "42"},
+        {"42.", "42"},
+        {"42", "42,"},
+        {"$42.50.", "42.5"},
+        {"42.50", "$42.50."},
+        {"\xe2\x88\x92"
+         "5",
+         "-5"},
+        {"-5", "\xe2\x88\x92"
+               "5"},
+        {"1 000", "1000"},
+        {"1\xc2\xa0"
+         "234\xc2\xa0"
+         "567",
+         "1,234,567"},
+        {"12\xe2\x80\xaf"
+         "000",
+         "12000"},
+        {"50%", "50"},
+        {"50\\%", "50%"},
+        {"**42**", "42"},
+        {"**42.**", "42"},
+        {"**42**.", "42"},
+        {"`42`", "42"},
+        {"$42$", "42"},
+        {"-$3", "-3"},
+    };
+    static const char *const wrong[] = {"42a", "4 2", "42 1000", "50%%", "42,,", "1.5,000",
+                                        "--5", "**",  "%",       "",     ".",    "$"};
+    char record[128], completion[128];
+    for (size_t i = 0; i < sizeof right / sizeof *right; i++)
+        for (int pass = 0; pass < 2; pass++) {
+            reward_opens(pass == 0 ? "compare = \"number\""
+                                   : "pattern = '####\\s*([^\\s\\w]*\\d(?:[\\d.,]|\\h\\d{3}(?!"
+                                     "\\d))*[^\\s\\w]*)'");
+            (void)snprintf(record, sizeof record, "{\"answer\": \"%s\"}", right[i].answer);
+            (void)snprintf(completion, sizeof completion, "%s%s%s", pass ? "So #### " : "",
+                           right[i].completion, pass ? " is it" : "");
+            cr_expect_eq(reward_of(completion, record), 1.0, "'%s' against '%s'", completion,
+                         right[i].answer);
+            reward_close();
+        }
+    reward_opens("compare = \"number\"");
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        cr_expect_eq(reward_of(wrong[i], "{\"answer\": 42}"), 0.0, "'%s'", wrong[i]);
+    cr_expect_eq(reward_of("50%", "{\"answer\": 0.5}"), 0.0);
+}

@@ -47,6 +47,8 @@ const lathe_stage_figure ppo_figures[PPO_N_FIGURES] = {
     [PPO_MEAN_RETURN] = {"returns/mean", "mean of the returns, which the critic learns"},
     [PPO_VAR_EXPLAINED] = {"val/var_explained",
                            "share of the returns' variance that the values explain"},
+    [PPO_UNSCORED_SHARE] = {"completions/unscored_ratio",
+                            "share of completions that a reward gave no score, if there are some"},
 };
 
 static lathe_status create(const lathe_host *host, const lathe_value *values, int32_t n_values,

@@ -3,6 +3,7 @@
 #define LATHE_STAGE_PPO_H
 
 #include "lathe/plugin.h"
+#include "lathe/reward.h"
 #include "lathe/stage.h"
 #include "lathe/stage_run.h"
 
@@ -41,6 +42,7 @@ enum {
     PPO_MEAN_VALUE,
     PPO_MEAN_RETURN,
     PPO_VAR_EXPLAINED,
+    PPO_UNSCORED_SHARE,
     PPO_N_FIGURES
 };
 
@@ -92,12 +94,15 @@ lathe_status ppo_iterate(void *self, const lathe_run_api *api, void *run, void *
  *   A_i = (r_i - mean of the group) / (std + 1e-4)
  *
  *  std (with n - 1) is that of the group, of the batch, or 1 without the 1e-4 (scale_rewards).
- *  Writes the figure frac_reward_zero_std, the share of the groups whose rewards are all equal,
- *  which teach nothing, as TRL computes it. */
+ *  Completions without a score (lathe_reward_is_no_score) have no part in means and std, and get
+ * the advantage 0. Writes the figure frac_reward_zero_std, the share of the groups whose rewards
+ * are all equal, which teach nothing, as TRL computes it; a group without any score is none of
+ * them. */
 void ppo_advantages(const ppo *p, const double *rewards, int32_t n, float *out,
                     double figures[PPO_N_FIGURES]);
 
-/** Writes the figures reward and reward_std (of all n). */
+/** Writes the figures reward and reward_std (of those with a score; NaN without any), and the share
+ *  of those without, if there are some. */
 void ppo_reward_figures(const double *rewards, int32_t n, double figures[PPO_N_FIGURES]);
 
 /** Weights of the tokens of a sequence of `length` learnt tokens, so that the sum of weight * loss

@@ -21,7 +21,7 @@ static void keep(ppo_rollout *r, int32_t i, const lathe_stage_prompt *prompt,
     memcpy(row + prompt->n_tokens, g->tokens, (size_t)g->n_tokens * sizeof *row);
     r->n_prompt[i] = prompt->n_tokens;
     r->length[i] = g->n_tokens;
-    r->is_cut[i] = g->finish == LATHE_FINISH_LENGTH;
+    r->marks[i] = g->finish == LATHE_FINISH_LENGTH ? PPO_CUT : 0;
 }
 
 /* Generates the completions; *out_stopped: the run was asked to end, and some may be missing. */
@@ -65,9 +65,11 @@ static lathe_status score(const ppo *p, const lathe_run_api *api, void *run, con
                                                      .record = prompt->record,
                                                      .record_bytes = prompt->record_bytes};
         tokens += r->length[i];
-        cut += r->is_cut[i];
+        cut += r->marks[i] & PPO_CUT;
     }
     LATHE_TRY(api->reward(run, s->completions, r->n, s->rewards));
+    for (int32_t i = 0; i < r->n; i++)
+        r->marks[i] |= lathe_reward_is_no_score(&s->rewards[i]) ? PPO_UNSCORED : 0;
     ppo_reward_figures(s->rewards, r->n, figures);
     figures[PPO_MEAN_LENGTH] = tokens / r->n;
     figures[PPO_CUT_SHARE] = cut / r->n;
@@ -83,9 +85,10 @@ static double reward_tokens(const ppo *p, const ppo_rollout *r, int32_t i, const
 {
     const ppo_scratch *s = p->scratch;
     const int32_t n = r->length[i];
+    const double last = (r->marks[i] & PPO_UNSCORED) ? 0.0 : s->rewards[i];
     double sum = 0.0;
     for (int32_t t = 0; t < n; t++) {
-        double reward = t + 1 == n ? s->rewards[i] : 0.0;
+        double reward = t + 1 == n ? last : 0.0;
         if (ppo_measures_kl(p)) {
             const double kl = ppo_divergence(p, (double)reference[t] - (double)logprobs[t]);
             sum += kl;
@@ -113,7 +116,7 @@ static double take_row(const ppo *p, const ppo_rollout *r, int32_t i, int64_t ro
         memcpy(r->old_values + to, values, bytes);
     if (p->advantage == PPO_GAE)
         ppo_gae(p, s->token_rewards, values, r->length[i], r->advantages + to, r->returns + to);
-    else if (p->kl_in_reward)
+    else if (p->kl_in_reward && !(r->marks[i] & PPO_UNSCORED))
         s->rewards[i] -= coef * kl; /* a group compares the rewards of whole completions */
     return kl;
 }
@@ -248,16 +251,27 @@ static void sort_by_length(const ppo_rollout *r, int32_t *list, int32_t n)
 static lathe_status learn(const ppo *p, const lathe_run_api *api, void *run, const ppo_rollout *r,
                           const int32_t *list, int32_t n)
 {
-    ppo_step_size size = {0, n};
+    ppo_step_size size = {0, 0};
     lathe_batch_input inputs[PPO_N_INPUTS];
-    for (int32_t k = 0; k < n; k++)
+    for (int32_t k = 0; k < n; k++) {
         size.n_tokens += ppo_is_learnt(p, r, list[k]) ? r->length[list[k]] : 0;
+        size.n_sequences += !(r->marks[list[k]] & PPO_UNSCORED);
+    }
     for (int32_t i = 0; i < n; i += api->n_rows) {
         const int32_t rows = n - i < api->n_rows ? n - i : api->n_rows;
         const lathe_run_batch b = ppo_make_batch(p, r, list + i, rows, &size, inputs);
         LATHE_TRY(api->accumulate(run, &b));
     }
     return LATHE_OK;
+}
+
+/* Whether any completion of the rollout is learnt. */
+static int has_learnt(const ppo *p, const ppo_rollout *r)
+{
+    int32_t i = 0;
+    while (i < r->n && !ppo_is_learnt(p, r, i))
+        i++;
+    return i < r->n;
 }
 
 lathe_status ppo_iterate(void *self, const lathe_run_api *api, void *run, void *state)
@@ -277,7 +291,9 @@ lathe_status ppo_iterate(void *self, const lathe_run_api *api, void *run, void *
         shuffle(api, run, &r);
     int32_t *const list = r.order + minibatch * n;
     sort_by_length(&r, list, n);
-    r.head->steps++; /* also if the update is skipped */
+    r.head->steps++;        /* also if the update is skipped */
+    if (!has_learnt(p, &r)) /* the core leaves out this step; the next one has another rollout */
+        r.head->steps = r.head->epochs * r.head->minibatches;
     for (int i = 0; i < PPO_N_FIGURES; i++)
         api->figure(run, i, r.head->figures[i]);
     return learn(p, api, run, &r, list, n);

@@ -29,7 +29,7 @@ static int64_t lay_out(const ppo *p, int64_t row_tokens, char *memory, ppo_rollo
     out->order = place(memory, &at, 1, n, 4);
     out->n_prompt = place(memory, &at, 1, n, 4);
     out->length = place(memory, &at, 1, n, 4);
-    out->is_cut = place(memory, &at, 1, n, 4);
+    out->marks = place(memory, &at, 1, n, 4);
     out->tokens = place(memory, &at, 1, all, 4);
     out->advantages = place(memory, &at, 1, gae ? all : n, 4);
     out->old_logprobs = place(memory, &at, several, all, 4);

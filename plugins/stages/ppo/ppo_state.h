@@ -15,10 +15,13 @@ typedef struct ppo_header {
     double figures[PPO_N_FIGURES];
 } ppo_header;
 
+/* Of a completion: it has no end; no reward gave it a score. */
+enum { PPO_CUT = 1, PPO_UNSCORED = 2 };
+
 /** The state of n = prompts * group completions, which every checkpoint saves; a rollout is learnt
  *  in epochs * minibatches steps:
  *
- *   | header | order i32[n] | n_prompt i32[n] | length i32[n] | is_cut i32[n] | tokens i32[n, T] |
+ *   | header | order i32[n] | n_prompt i32[n] | length i32[n] | marks i32[n] | tokens i32[n, T] |
  *   | advantages f32[n]; gae: f32[n, T] |
  *   | old_logprobs f32[n, T]: if the rollout has more than one step |
  *   | old_values f32[n, T]: gae, if the rollout has more than one step | returns f32[n, T]: gae |
@@ -26,7 +29,7 @@ typedef struct ppo_header {
  *  Values of a token are at the place of the token before it, whose target it is. */
 typedef struct ppo_rollout {
     ppo_header *head;
-    int32_t *order, *n_prompt, *length, *is_cut, *tokens;
+    int32_t *order, *n_prompt, *length, *marks, *tokens;     /* marks: PPO_CUT, PPO_UNSCORED */
     float *advantages, *old_logprobs, *old_values, *returns; /* NULL: not part of the state */
     int32_t n;
     int64_t row_tokens; /* T */
@@ -59,7 +62,7 @@ static inline int64_t ppo_first_value(const ppo_rollout *r, int32_t i)
 /** Whether the tokens of completion i are learnt. */
 static inline int ppo_is_learnt(const ppo *p, const ppo_rollout *r, int32_t i)
 {
-    return !(p->mask_cut && r->is_cut[i]);
+    return !(r->marks[i] & PPO_UNSCORED) && !(p->mask_cut && (r->marks[i] & PPO_CUT));
 }
 
 /* ---- batches (ppo_batch.c) ---- */

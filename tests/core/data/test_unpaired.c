@@ -113,10 +113,24 @@ Test(unpaired, rows_have_a_mismatched_row_with_the_completion_before)
     cr_expect_eq(b.n_pairs, 1);
     check_row(&b, 0, "gH||||||", "H|______");
     check_row(&b, 1, "||||||||", "________");
-    check_row(&b, 2, "gH||||||", "H|______");
+    check_row(&b, 2, "gF||||||", "F|______"); /* of the batch before, not its own */
     check_row(&b, 3, "||||||||", "________");
     cr_expect_eq(((const float *)b.inputs[0])[0], 1.0f);
     cr_expect_eq(((const float *)b.inputs[0])[1], 0.0f);
+}
+
+Test(unpaired, a_single_example_has_a_mismatched_row_of_padding)
+{
+    lathe_batch b;
+    cr_assert_eq(prepare("u.jsonl",
+                         "{\"prompt\": \"a\", \"completion\": \"BC\", \"label\": true}\n",
+                         LATHE_ROWS_UNPAIRED, &label),
+                 LATHE_OK, "%s", lathe_error_message());
+    open_loader(4, &label);
+    cr_assert_eq(lathe_loader_next(loader, &b), LATHE_OK, "%s", lathe_error_message());
+    cr_expect_eq(b.n_pairs, 1);
+    check_row(&b, 0, "aBC|||||", "BC|_____");
+    check_row(&b, 2, "||||||||", "________");
 }
 
 Test(unpaired, inputs_per_token_follow_their_records_in_packed_rows)

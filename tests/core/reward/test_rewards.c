@@ -112,7 +112,7 @@ static lathe_status score_bad(fixture *f, int at_bad, const lathe_reward_v1 *tab
                                         item("better", "{\"id\": 3}")};
     double out[3];
     open_with(f, at_bad, table, at_bad == HANGS ? 0.05 : 30.0);
-    return lathe_rewards_score(f->rewards, items, 3, out);
+    return lathe_rewards_score(f->rewards, items, 3, (lathe_reward_stop){0}, out);
 }
 
 static void message_is(const char *expected)
@@ -128,7 +128,8 @@ Test(rewards, scores_are_added_with_their_weights)
     double out[3];
     open_with(&f, SCORES, &with_cancel, 30.0);
     for (int pass = 0; pass < 2; pass++) {
-        cr_assert_eq(lathe_rewards_score(f.rewards, items, 3, out), LATHE_OK);
+        cr_assert_eq(lathe_rewards_score(f.rewards, items, 3, (lathe_reward_stop){0}, out),
+                     LATHE_OK);
         for (int i = 0; i < 3; i++) {
             const double bytes = (double)items[i].completion_bytes;
             cr_expect_eq(lathe_rewards_scores(f.rewards, 0)[i], bytes + 0.5);
@@ -138,7 +139,7 @@ Test(rewards, scores_are_added_with_their_weights)
     }
     cr_expect_eq(lathe_rewards_count(f.rewards), 2);
     cr_expect_str_eq(lathe_rewards_label(f.rewards, 1), "other");
-    cr_assert_eq(lathe_rewards_score(f.rewards, items, 0, out), LATHE_OK);
+    cr_assert_eq(lathe_rewards_score(f.rewards, items, 0, (lathe_reward_stop){0}, out), LATHE_OK);
     cr_expect_eq(atomic_load(&f.testers[0].calls), 2, "no completions, no call");
     lathe_rewards_destroy(f.rewards);
 }
@@ -150,7 +151,7 @@ Test(rewards, items_are_copied_before_another_thread_reads_them)
     lathe_reward_item one = item(text, "{}");
     double out[1];
     open_with(&f, SCORES, &with_cancel, 30.0);
-    cr_assert_eq(lathe_rewards_score(f.rewards, &one, 1, out), LATHE_OK);
+    cr_assert_eq(lathe_rewards_score(f.rewards, &one, 1, (lathe_reward_stop){0}, out), LATHE_OK);
     cr_expect_eq(out[0], 4.5 - 0.25 * 40.5);
     lathe_rewards_destroy(f.rewards);
 }
@@ -233,7 +234,8 @@ Test(rewards, a_long_record_is_cut_between_characters)
     lathe_reward_item one = item("bad", record);
     double out[1];
     open_with(&f, NAN_AT, &with_cancel, 30.0);
-    cr_expect_eq(lathe_rewards_score(f.rewards, &one, 1, out), LATHE_E_NUMERIC);
+    cr_expect_eq(lathe_rewards_score(f.rewards, &one, 1, (lathe_reward_stop){0}, out),
+                 LATHE_E_NUMERIC);
     const char *message = lathe_error_message(), *end = strstr(message, "...");
     cr_assert_not_null(end, "%s", message);
     cr_expect_str_eq(end, "...");
@@ -258,9 +260,10 @@ Test(rewards, a_reward_model_scores_on_the_calling_thread_beside_plugins)
     lathe_rewards_destroy(f.rewards);
     f.parts[1].instance = NULL;
     cr_assert_eq(lathe_rewards_create(f.parts, 2, &f.rewards), LATHE_OK);
-    cr_expect_eq(lathe_rewards_score(f.rewards, &one, 1, out), LATHE_E_STATE);
+    cr_expect_eq(lathe_rewards_score(f.rewards, &one, 1, (lathe_reward_stop){0}, out),
+                 LATHE_E_STATE);
     lathe_rewards_set_model(f.rewards, 1, model_score, &factor);
-    cr_assert_eq(lathe_rewards_score(f.rewards, &one, 1, out), LATHE_OK);
+    cr_assert_eq(lathe_rewards_score(f.rewards, &one, 1, (lathe_reward_stop){0}, out), LATHE_OK);
     cr_expect_eq(out[0], 4.5 - 0.25 * 12.0);
     lathe_rewards_destroy(f.rewards);
 }
@@ -278,7 +281,8 @@ Test(rewards, a_sum_that_is_too_large_is_refused)
     factor = 1e307;
     cr_assert_eq(lathe_rewards_create(f.parts, 2, &f.rewards), LATHE_OK);
     lathe_rewards_set_model(f.rewards, 1, model_score, &factor);
-    cr_expect_eq(lathe_rewards_score(f.rewards, &one, 1, out), LATHE_E_NUMERIC);
+    cr_expect_eq(lathe_rewards_score(f.rewards, &one, 1, (lathe_reward_stop){0}, out),
+                 LATHE_E_NUMERIC);
     message_is("the weighted sum of the rewards is too large for a number, for completion 1 of 1, "
                "record {}");
     lathe_rewards_destroy(f.rewards);
