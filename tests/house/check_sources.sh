@@ -38,7 +38,7 @@ done < <(awk '/\/\*\*/ { open = 1; contract = 0 }
     /^    [a-z].*\(\*[a-z_0-9]+\)\(/ { if (!contract) print FILENAME ":" FNR; contract = 0 }' core/include/lathe/*.h)
 
 # Headers of the C library and of the compiler that plugins may use. oneDNN and OpenMP are for devices.
-libc='assert|ctype|errno|fenv|float|inttypes|limits|math|stdalign|stdarg|stdatomic|stdbool|stddef|stdint|stdio|stdlib|string|strings|time|complex|tgmath|fcntl|unistd|dlfcn|poll|sched|signal|spawn|immintrin|cpuid|x86intrin|regex|sys/[a-z]+'
+libc='assert|ctype|errno|fenv|float|inttypes|limits|math|stdalign|stdarg|stdatomic|stdbool|stddef|stdint|stdio|stdlib|string|strings|time|complex|tgmath|dirent|fcntl|unistd|dlfcn|poll|sched|signal|spawn|immintrin|cpuid|x86intrin|regex|sys/[a-z]+'
 cuda='cuda_runtime|cuda_runtime_api|cuda_bf16|cuda_fp16|cublasLt|cuda|curand_kernel'
 public="^\"lathe/(kit/)?[a-z0-9_]+\.h\"\$|^<lathe/(kit/)?[a-z0-9_]+\.h>\$|^<($libc)\.h>\$"
 while IFS= read -r line; do
