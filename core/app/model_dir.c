@@ -240,7 +240,7 @@ static lathe_status load_weights(const lathe_args *args, const char *path, int32
     if (!has_manifest && weights == WEIGHTS_AVERAGE)
         return no_average(args->words[0]);
     if (!has_manifest)
-        return lathe__adapter_file_read(lathe__run_saved(run), path);
+        return lathe__adapter_file_take(lathe__run_saved(run), path);
     run->set.checkpoint.resume = path;
     LATHE_TRY(lathe__run_resume(run, &checkpoint));
     if (weights != WEIGHTS_TRAINING)

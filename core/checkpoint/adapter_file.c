@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "checkpoint/adapter_config.h"
+#include "checkpoint/adapter_tensors.h"
 #include "io/convert.h"
 #include "io/safetensors.h"
 #include "io/st_writer.h"
@@ -206,7 +207,7 @@ static lathe_status compare(void *arg, int64_t offset, const void *data, int64_t
 }
 
 /* What use_tensor does with a tensor of the file after it checked the tensor's shape. */
-enum { CHECK, FILL, COMPARE, CHECK_BEGIN, BEGIN };
+enum { CHECK, FILL, FILL_ALL, COMPARE, CHECK_BEGIN, BEGIN };
 
 /* Converts a tensor of the file to f32 in the layout of its row. */
 static lathe_status to_row(const lathe_param *row, int32_t transposed, const lathe_st_tensor *t,
@@ -288,14 +289,14 @@ static lathe_status is_same(const lathe_param *row, const lathe_st_tensor *first
 }
 
 /* The second tensor of what embedding and head share must be the first. */
-static lathe_status check_tied(const lathe_safetensors *set, const lathe_saved_state *saved,
+static lathe_status check_tied(lathe_adapter_tensors *set, const lathe_saved_state *saved,
                                const entry *e, const lathe_st_tensor *t)
 {
     char key[512];
     const lathe_param *row = saved->params->rows[e->row];
     int same = 0;
     LATHE_TRY(lathe__adapter_file_key(saved, row->name, key, (int64_t)sizeof key));
-    const lathe_st_tensor *first = lathe_safetensors_find(set, key);
+    const lathe_st_tensor *first = lathe_adapter_tensors_take(set, key);
     if (first && first->desc.dtype == t->desc.dtype &&
         lathe_desc_bytes(&first->desc) == lathe_desc_bytes(&t->desc))
         LATHE_TRY(is_same(row, first, t, e->transposed, &same));
@@ -307,23 +308,24 @@ static lathe_status check_tied(const lathe_safetensors *set, const lathe_saved_s
                        t->file, t->name, key);
 }
 
-static lathe_status use_tensor(const lathe_saved_state *saved, const lathe_safetensors *set,
+static lathe_status use_tensor(const lathe_saved_state *saved, lathe_adapter_tensors *set,
                                const entry *e, const lathe_st_tensor *t, int32_t what)
 {
     if (e->name != saved->params->rows[e->row]->name)
         return check_tied(set, saved, e, t);
-    if (what == FILL || what == BEGIN)
+    if (what == FILL || what == FILL_ALL || what == BEGIN)
         return fill_tensor(saved, e->row, t);
     return what == COMPARE ? compare_tensor(saved, e, t) : LATHE_OK;
 }
 
-/* Of the model's own tensors, and of transposed ones, the dims must agree, not only the number of
- * elements. */
+/* The dims must agree. A vector may have further dims of 1, with which some versions of PEFT save
+ * DoRA's magnitudes. */
 static int has_shape(const lathe_saved_state *saved, const entry *e, const lathe_desc *seen)
 {
     const lathe_param *row = saved->params->rows[e->row];
     int same = lathe_desc_count(seen) == lathe_desc_count(&e->desc);
-    if (e->row >= saved->params->n_model && !row->transposed && !row->second)
+    if (e->row >= saved->params->n_model && !row->transposed && !row->second &&
+        (seen->rank < 2 || e->desc.rank < 2))
         return same;
     same &= seen->rank == e->desc.rank;
     for (int32_t k = 0; same && k < seen->rank; k++)
@@ -331,11 +333,11 @@ static int has_shape(const lathe_saved_state *saved, const entry *e, const lathe
     return same;
 }
 
-static lathe_status read_entry(const lathe_saved_state *saved, const lathe_safetensors *set,
+static lathe_status read_entry(const lathe_saved_state *saved, lathe_adapter_tensors *set,
                                const entry *e, int32_t what)
 {
     char seen[96], expected[96];
-    const lathe_st_tensor *t = lathe_safetensors_find(set, e->key);
+    const lathe_st_tensor *t = lathe_adapter_tensors_take(set, e->key);
     if (!t && saved->params->rows[e->row]->stage_head && is_beginning(what))
         return LATHE_OK; /* begins with random values */
     if (!t && saved->params->rows[e->row]->second && e->name != saved->params->rows[e->row]->name)
@@ -349,7 +351,7 @@ static lathe_status read_entry(const lathe_saved_state *saved, const lathe_safet
     return use_tensor(saved, set, e, t, what);
 }
 
-static lathe_status read_tensors(const lathe_saved_state *saved, const lathe_safetensors *set,
+static lathe_status read_tensors(const lathe_saved_state *saved, lathe_adapter_tensors *set,
                                  int32_t what)
 {
     int more;
@@ -362,58 +364,31 @@ static lathe_status read_tensors(const lathe_saved_state *saved, const lathe_saf
     return LATHE_OK;
 }
 
-/* Whether a parameter takes the tensor of this name. */
-static lathe_status is_taken(const lathe_saved_state *saved, const char *name, int *out)
+/* Checks the tensors that no parameter took. The base's own embedding or head, which PEFT saves
+ * beside an adapter of these, must be that of the model. `all` 1: another tensor is refused, since
+ * the adapter would compute something else without it. */
+static lathe_status check_left(const lathe_saved_state *saved, const lathe_adapter_tensors *set,
+                               int32_t all)
 {
-    int more;
-    entry e = {.row = -1};
-    *out = 0;
-    LATHE_TRY(next_entry(saved, &e, &more));
-    while (more && !*out) {
-        *out = strcmp(e.key, name) == 0;
-        LATHE_TRY(next_entry(saved, &e, &more));
-    }
-    return LATHE_OK;
-}
-
-/* Refuses a file with a tensor that no parameter takes. */
-static lathe_status check_all_taken(const lathe_saved_state *saved, const lathe_safetensors *set)
-{
-    for (int64_t k = 0; k < lathe_safetensors_count(set); k++) {
-        const char *name = lathe_safetensors_at(set, k)->name;
-        int taken;
-        LATHE_TRY(is_taken(saved, name, &taken));
-        if (!taken)
-            LATHE_TRY(lathe_base_tensor_check(saved->model, saved->params, saved->model_path,
-                                              lathe_safetensors_at(set, k), &taken));
-        if (!taken)
+    int64_t from = 0;
+    for (const lathe_st_tensor *t; (t = lathe_adapter_tensors_left(set, &from)) != NULL;) {
+        int is_base;
+        LATHE_TRY(
+            lathe_base_tensor_check(saved->model, saved->params, saved->model_path, t, &is_base));
+        if (all && !is_base)
             return lathe_error(LATHE_E_CONFIG,
                                "%s: '%s' belongs to no parameter of adapter \"%s\" with its "
                                "settings",
-                               lathe_safetensors_at(set, k)->file, name,
-                               saved->parts->adapter.component->plugin->name);
-    }
-    return LATHE_OK;
-}
-
-/* Refuses the embedding or head of another base; readers of a run's own files do not look for other
- * tensors. */
-static lathe_status check_base(const lathe_saved_state *saved, const lathe_safetensors *set)
-{
-    for (int64_t k = 0; k < lathe_safetensors_count(set); k++) {
-        int is_base;
-        LATHE_TRY(lathe_base_tensor_check(saved->model, saved->params, saved->model_path,
-                                          lathe_safetensors_at(set, k), &is_base));
+                               t->file, t->name, saved->parts->adapter.component->plugin->name);
     }
     return LATHE_OK;
 }
 
 static lathe_status use_file(const lathe_saved_state *saved, const char *dir, int32_t what)
 {
-    lathe_safetensors *set = NULL;
-    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_adapter_tensors *set = NULL;
     const int32_t any = lathe__adapter_file_is_needed(saved);
-    if (!any && is_beginning(what))
+    if (!any && (is_beginning(what) || what == FILL_ALL))
         return lathe_error(
             LATHE_E_CONFIG, "%s holds an adapter, but adapter \"%s\" has no parameters of its own",
             dir,
@@ -421,18 +396,16 @@ static lathe_status use_file(const lathe_saved_state *saved, const char *dir, in
                                             : "none");
     if (!any)
         return LATHE_OK;
-    const char *path = lathe_path_join(&arena, dir, "adapter_model.safetensors");
-    lathe_status status = path ? lathe_safetensors_open(path, &set) : LATHE_E_NOMEM;
+    lathe_status status = lathe_adapter_tensors_open(dir, &set);
     if (status == LATHE_OK)
         status = read_tensors(saved, set, is_beginning(what) ? CHECK_BEGIN : CHECK);
     if (status == LATHE_OK && what != COMPARE)
-        status = is_beginning(what) ? check_all_taken(saved, set) : check_base(saved, set);
+        status = check_left(saved, set, what != CHECK && what != FILL);
     if (status == LATHE_OK)
         status = read_tensors(saved, set, what);
     if (status == LATHE_OK)
-        status = lathe_safetensors_check(set);
-    lathe_safetensors_close(set);
-    lathe_arena_fini(&arena);
+        status = lathe_adapter_tensors_check(set);
+    lathe_adapter_tensors_close(set);
     return status;
 }
 
@@ -441,29 +414,38 @@ lathe_status lathe__adapter_file_check(const lathe_saved_state *saved, const cha
     return use_file(saved, dir, CHECK);
 }
 
-lathe_status lathe__adapter_file_read(const lathe_saved_state *saved, const char *dir)
+static lathe_status fill(const lathe_saved_state *saved, const char *dir, int32_t what)
 {
-    LATHE_TRY(use_file(saved, dir, FILL));
+    LATHE_TRY(use_file(saved, dir, what));
     saved->checkpoints->adapter_dir = lathe_arena_strdup(saved->arena, dir);
     return saved->checkpoints->adapter_dir ? LATHE_OK : LATHE_E_NOMEM;
+}
+
+lathe_status lathe__adapter_file_read(const lathe_saved_state *saved, const char *dir)
+{
+    return fill(saved, dir, FILL);
+}
+
+lathe_status lathe__adapter_file_take(const lathe_saved_state *saved, const char *dir)
+{
+    return fill(saved, dir, FILL_ALL);
 }
 
 lathe_status lathe__adapter_file_values(const lathe_saved_state *saved, int32_t param, float *out)
 {
     const char *dir = saved->checkpoints->adapter_dir;
-    const char *path = dir ? lathe_path_join(saved->arena, dir, "adapter_model.safetensors") : NULL;
     const lathe_param *row = saved->params->rows[param];
-    lathe_safetensors *set = NULL;
+    lathe_adapter_tensors *set = NULL;
     char key[512];
-    if (!path)
+    if (!dir)
         return lathe_error(LATHE_E_STATE, "no adapter was read, so '%s' has no values", row->name);
     LATHE_TRY(lathe__adapter_file_key(saved, row->name, key, (int64_t)sizeof key));
-    LATHE_TRY(lathe_safetensors_open(path, &set));
-    const lathe_st_tensor *t = lathe_safetensors_find(set, key);
+    LATHE_TRY(lathe_adapter_tensors_open(dir, &set));
+    const lathe_st_tensor *t = lathe_adapter_tensors_take(set, key);
     const lathe_status status =
         t ? to_row(row, row->transposed, t, out)
           : lathe_error(LATHE_E_NOT_FOUND, "the adapter's file lacks '%s'", key);
-    lathe_safetensors_close(set);
+    lathe_adapter_tensors_close(set);
     return status;
 }
 

@@ -25,6 +25,10 @@ lathe_status lathe__adapter_file_write(const lathe_saved_state *saved, const cha
 /** Reads the parameters; every tensor is checked before the first is changed. */
 lathe_status lathe__adapter_file_read(const lathe_saved_state *saved, const char *dir);
 
+/** The same for a folder that Lathe did not write: a tensor that no parameter takes is refused by
+ *  name, because PEFT would compute something with it. LATHE_E_CONFIG. */
+lathe_status lathe__adapter_file_take(const lathe_saved_state *saved, const char *dir);
+
 /** Gives the f32 values of a parameter of the model from the file that was read last, also where
  * the run keeps them in another dtype. out: as many elements as the parameter has. */
 lathe_status lathe__adapter_file_values(const lathe_saved_state *saved, int32_t param, float *out);

@@ -8,6 +8,7 @@ typedef struct lathe_adapter_folder {
     const char *base; /* the model's folder; the adapter's folder if it contains the whole model */
     lathe_setting_list settings; /* of adapter, quantization and model, as keys of a run file */
     int32_t has_manifest;        /* 1: it is a checkpoint, whose files have hashes */
+    const char *fixed;           /* why a run cannot train the adapter further; NULL: it can */
 } lathe_adapter_folder;
 
 /** Returns 1 if the folder contains an adapter's file. */

@@ -23,7 +23,8 @@ static int begins_with(const char *text, const char *start)
 /* Keys that change how the adapter is trained, but not what it computes. */
 static int is_training_only(const char *key)
 {
-    static const char *const free_keys[] = {"adapter.dropout", "adapter.lr_ratio"};
+    static const char *const free_keys[] = {"adapter.dropout", "adapter.lr_ratio",
+                                            "adapter.strict"};
     if (begins_with(key, "adapter.merge_"))
         return 1;
     for (size_t i = 0; i < sizeof free_keys / sizeof free_keys[0]; i++)
@@ -224,6 +225,11 @@ lathe_status lathe__begin_adapter_find(lathe_run *run, lathe_begin_adapter *out)
                                  why ? why : "no memory");
     }
     LATHE_TRY(status);
+    if (folder.fixed && (run->open.mode == LATHE_OPEN_TRAIN || run->open.mode == LATHE_OPEN_PLAN))
+        return lathe__run_refuse(run, "model", out->key,
+                                 "%s/adapter_config.json: %s: this adapter can be read, but not "
+                                 "trained further",
+                                 out->dir, folder.fixed);
     if (base)
         LATHE_TRY(warn_of_base(run, out->dir, base));
     out->settings = folder.settings;

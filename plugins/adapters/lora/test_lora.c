@@ -417,7 +417,7 @@ Test(lora, rank_is_32_unless_set_and_the_default_scale_is_1)
     cr_expect_eq(mock_value(plugin, values, "r")->i, 32);
     cr_expect_eq(mock_value(plugin, values, "alpha")->f, 32.0);
     cr_expect_eq(r->min, 1.0);
-    cr_expect_eq(r->max, 256.0);
+    cr_expect_eq(r->max, 65536.0);
 }
 
 Test(lora, bad_settings_are_refused_with_their_names)
@@ -425,19 +425,21 @@ Test(lora, bad_settings_are_refused_with_their_names)
     static const char *const mixed[] = {"all-linear", "q_proj"};
     const struct {
         const char *key, *json, *want;
-    } cases[] = {{"rank_pattern", "{\"a\": 0}", "rank_pattern of \"a\" is 0"},
-                 {"rank_pattern", "{\"a\": 1.5}", "expected a whole number"},
-                 {"rank_pattern", "{\"a\": 257}", "is 257; expected a whole number from 1 to 256"},
-                 {"rank_pattern", "{\"(\": 2}", "no regular expression"},
-                 {"rank_pattern", "{\"a\": \"b\"}", "must be a table"},
-                 {"rank_pattern", "[1]", "must be a table"},
-                 {"rank_pattern", "{\"a\": 2", "must be a table"},
-                 {"alpha_pattern", "{\"a\": -1}", "alpha_pattern of \"a\" is -1"}};
+    } cases[] = {
+        {"rank_pattern", "{\"a\": 0}", "rank_pattern of \"a\" is 0"},
+        {"rank_pattern", "{\"a\": 1.5}", "expected a whole number"},
+        {"rank_pattern", "{\"a\": 65537}", "is 65537; expected a whole number from 1 to 65536"},
+        {"rank_pattern", "{\"(\": 2}", "no regular expression"},
+        {"rank_pattern", "{\"a\": \"b\"}", "must be a table"},
+        {"rank_pattern", "[1]", "must be a table"},
+        {"rank_pattern", "{\"a\": 2", "must be a table"},
+        {"alpha_pattern", "{\"a\": -1}", "alpha_pattern of \"a\" is -1"}};
     void *self = NULL;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mock_defaults(plugin, values);
         mock_value(plugin, values, cases[i].key)->s = cases[i].json;
-        cr_expect_eq(plugin->create(mock_host(), values, plugin->n_fields, &self), LATHE_E_CONFIG);
+        cr_expect_eq(plugin->create(mock_host(), values, plugin->n_fields, &self), LATHE_E_CONFIG,
+                     "%s = %s", cases[i].key, cases[i].json);
         cr_expect(strstr(mock_host_error(), cases[i].want) != NULL, "%s", mock_host_error());
     }
     mock_defaults(plugin, values);

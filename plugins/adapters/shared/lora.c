@@ -37,6 +37,23 @@ void lora_destroy(void *self)
     l->host->free(l);
 }
 
+/* PEFT takes an alpha of 0, with which A and B have no effect. */
+static lathe_status check_alpha(const lora *l)
+{
+    if (l->alpha > 0.0)
+        return LATHE_OK;
+    if (l->pissa || l->loftq_iter > 0)
+        return lathe_fail(l->host, LATHE_E_CONFIG,
+                          "%s: alpha is 0, and init = \"%s\" divides by it", l->method,
+                          l->pissa ? "pissa" : "loftq");
+    if (l->targets.strict)
+        return lathe_fail(l->host, LATHE_E_CONFIG,
+                          "%s: alpha is 0, so the adapter has no effect; expected a number above 0",
+                          l->method);
+    lathe_warn(l->host, "%s: alpha is 0, so the adapter has no effect", l->method);
+    return LATHE_OK;
+}
+
 lathe_status lora_open(const lathe_host *host, const char *method, const lathe_value *values,
                        int32_t n_values, lora **out)
 {
@@ -71,6 +88,8 @@ lathe_status lora_open(const lathe_host *host, const char *method, const lathe_v
         status = lora_patterns_create(host, method, "rank_pattern", l->rank_json, 1, &l->ranks);
     if (status == LATHE_OK)
         status = lora_patterns_create(host, method, "alpha_pattern", l->alpha_json, 0, &l->alphas);
+    if (status == LATHE_OK)
+        status = check_alpha(l);
     if (status != LATHE_OK) {
         lora_destroy(l);
         return status;
@@ -333,13 +352,6 @@ lathe_status lora_check(void *self, const char *const *modules, int32_t n_module
     const lora *l = self;
     LATHE_TRY(targets_check(&l->targets, modules, n_modules, params, n_params));
     n_modules += targets_n_outer(&l->targets, modules, n_modules);
-    const char *unmatched = lora_patterns_unmatched(l->ranks, modules, n_modules);
-    if (unmatched != NULL)
-        return lathe_fail(l->host, LATHE_E_CONFIG, "%s: rank_pattern \"%s\" matches no module",
-                          l->method, unmatched);
-    unmatched = lora_patterns_unmatched(l->alphas, modules, n_modules);
-    if (unmatched != NULL)
-        return lathe_fail(l->host, LATHE_E_CONFIG, "%s: alpha_pattern \"%s\" matches no module",
-                          l->method, unmatched);
-    return LATHE_OK;
+    LATHE_TRY(lora_patterns_check(l->ranks, "rank_pattern", modules, n_modules, l->targets.strict));
+    return lora_patterns_check(l->alphas, "alpha_pattern", modules, n_modules, l->targets.strict);
 }

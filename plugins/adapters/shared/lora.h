@@ -37,9 +37,8 @@ enum {
         "from the weight's largest singular values; loftq: from those of the quantization error"
 
 #define LORA_FIELDS(...)                                                                           \
-    LATHE_FIELD_INT("r", "32", 1.0, LORA_PATTERN_MAX_WHOLE, "1", "rank of A and B"),               \
-        {"alpha", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE,        "32.0", 0.0, 1e6,               \
-         NULL,    "1",           "the update is scaled by alpha/r"},                               \
+    LATHE_FIELD_INT("r", "32", 1.0, LORA_MAX_RANK, "1", "rank of A and B"),                        \
+        LATHE_FIELD_FLOAT("alpha", "32.0", 0.0, 1e6, "1", "the update is scaled by alpha/r"),      \
         {"dropout", LATHE_T_FLOAT, LATHE_FIELD_MAX_EXCLUSIVE,                                      \
          "0.0",     0.0,           1.0,                                                            \
          NULL,      "1",           "probability that an element of LoRA's input is dropped"},      \

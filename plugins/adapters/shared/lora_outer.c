@@ -69,7 +69,7 @@ static lathe_status check_embedding(lora *l, const lathe_site *site)
                           "and the embedding %s is not quantized: take it out of target_modules, "
                           "or use another init",
                           l->method, site->module);
-    if (l->targets.saved.ties && site->tied == NULL)
+    if (l->targets.saved.ties && site->tied == NULL && l->targets.strict)
         return lathe_fail(l->host, LATHE_E_CONFIG,
                           "%s: ensure_weight_tying is true, but the model's output head is not "
                           "tied to %s: leave the key out",

@@ -2,24 +2,23 @@
 #include "shared/lora_pattern.h"
 
 #include <math.h>
-#include <regex.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_PATTERNS 64
-#define MAX_TEXT 256
+/* Longest expression. EVA writes whole names of modules, which take about 80. */
+#define MAX_TEXT 1024
 
 typedef struct entry {
-    regex_t regex;
+    void *compiled;
     double value;
-    char text[MAX_TEXT];
+    char *text;
 } entry;
 
 struct lora_patterns {
     const lathe_host *host;
     const char *method;
-    int n;
-    entry entries[MAX_PATTERNS];
+    int n, room;
+    entry *entries;
 };
 
 static const char *skip_space(const char *s)
@@ -48,30 +47,48 @@ static const char *read_string(const char *s, char *out, size_t capacity)
     return s + 1;
 }
 
+/* Makes room for one more entry. */
+static lathe_status grow(lora_patterns *p, const char *key)
+{
+    const int room = p->room ? 2 * p->room : 16;
+    if (p->n < p->room)
+        return LATHE_OK;
+    entry *entries = p->host->alloc(room * (int64_t)sizeof *entries);
+    if (entries == NULL)
+        return lathe_fail(p->host, LATHE_E_NOMEM, "%s: no memory for %s", p->method, key);
+    if (p->n > 0)
+        memcpy(entries, p->entries, (size_t)p->n * sizeof *entries);
+    p->host->free(p->entries);
+    p->entries = entries;
+    p->room = room;
+    return LATHE_OK;
+}
+
+/* The groups are those of PEFT's re.match(rf"(.*\.)?({key})$", name), whose expression may count
+ * them. */
 static lathe_status add(lora_patterns *p, const char *key, const char *pattern, double value,
                         int whole)
 {
     char text[MAX_TEXT + 16];
-    if (p->n == MAX_PATTERNS)
-        return lathe_fail(p->host, LATHE_E_CONFIG, "%s: %s has more than %d patterns", p->method,
-                          key, MAX_PATTERNS);
-    if (!(value > 0) || isinf(value) ||
-        (whole && (value != floor(value) || value > LORA_PATTERN_MAX_WHOLE)))
+    const double least = whole ? 1.0 : 0.0;
+    if (!(value >= least) || isinf(value) ||
+        (whole && (value > floor(value) || value > LORA_MAX_RANK)))
         return lathe_fail(p->host, LATHE_E_CONFIG, "%s: %s of \"%s\" is %g; expected a %s",
                           p->method, key, pattern, value,
-                          whole ? "whole number from 1 to 256" : "number above 0");
-    (void)snprintf(text, sizeof text, "^(.*\\.)?(%s)$", pattern);
+                          whole ? "whole number from 1 to 65536" : "number from 0 on");
+    LATHE_TRY(grow(p, key));
     entry *e = &p->entries[p->n];
-    const int code = regcomp(&e->regex, text, REG_EXTENDED | REG_NOSUB);
-    if (code != 0) {
-        char why[128];
-        (void)regerror(code, &e->regex, why, sizeof why);
-        return lathe_fail(p->host, LATHE_E_CONFIG, "%s: %s: \"%s\" is no regular expression: %s",
-                          p->method, key, pattern, why);
-    }
-    e->value = value;
-    (void)snprintf(e->text, sizeof e->text, "%s", pattern);
+    const size_t bytes = strlen(pattern) + 1;
+    (void)snprintf(text, sizeof text, "^(.*\\.)?(%s)$", pattern);
+    if (p->host->pattern_create(text, &e->compiled) != LATHE_OK)
+        return lathe_fail(p->host, LATHE_E_CONFIG, "%s: %s: \"%s\" is no regular expression",
+                          p->method, key, pattern);
     p->n++;
+    e->value = value;
+    e->text = p->host->alloc((int64_t)bytes);
+    if (e->text == NULL)
+        return lathe_fail(p->host, LATHE_E_NOMEM, "%s: no memory for %s", p->method, key);
+    memcpy(e->text, pattern, bytes);
     return LATHE_OK;
 }
 
@@ -130,27 +147,45 @@ void lora_patterns_destroy(lora_patterns *p)
 {
     if (p == NULL)
         return;
-    for (int i = 0; i < p->n; i++)
-        regfree(&p->entries[i].regex);
+    for (int i = 0; i < p->n; i++) {
+        p->host->pattern_free(p->entries[i].compiled);
+        p->host->free(p->entries[i].text);
+    }
+    p->host->free(p->entries);
     p->host->free(p);
+}
+
+/* > 0: the entry matches; 0: it does not; else an error code. */
+static int32_t matches(const lora_patterns *p, int i, const char *module)
+{
+    int64_t span[2];
+    return p->host->pattern_find(p->entries[i].compiled, module, (int64_t)strlen(module), 0, span,
+                                 2);
 }
 
 double lora_patterns_find(const lora_patterns *p, const char *module, double otherwise)
 {
     for (int i = 0; i < p->n; i++)
-        if (regexec(&p->entries[i].regex, module, 0, NULL, 0) == 0)
+        if (matches(p, i, module) > 0)
             return p->entries[i].value;
     return otherwise;
 }
 
-const char *lora_patterns_unmatched(const lora_patterns *p, const char *const *modules, int n)
+lathe_status lora_patterns_check(const lora_patterns *p, const char *key,
+                                 const char *const *modules, int n, int strict)
 {
     for (int i = 0; i < p->n; i++) {
         int hits = 0;
-        for (int m = 0; m < n && !hits; m++)
-            hits = regexec(&p->entries[i].regex, modules[m], 0, NULL, 0) == 0;
-        if (!hits)
-            return p->entries[i].text;
+        for (int m = 0; m < n && hits == 0; m++)
+            hits = matches(p, i, modules[m]);
+        if (hits < 0)
+            return hits; /* the search takes too long: recorded */
+        if (hits == 0 && strict)
+            return lathe_fail(p->host, LATHE_E_CONFIG, "%s: %s \"%s\" matches no module", p->method,
+                              key, p->entries[i].text);
+        if (hits == 0)
+            lathe_warn(p->host, "%s: %s \"%s\" matches no module", p->method, key,
+                       p->entries[i].text);
     }
-    return NULL;
+    return LATHE_OK;
 }

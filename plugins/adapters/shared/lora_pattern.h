@@ -4,17 +4,17 @@
 
 #include "lathe/host.h"
 
-#define LORA_PATTERN_MAX_WHOLE 256.0 /* the largest rank */
+#define LORA_MAX_RANK 65536.0
 
 typedef struct lora_patterns lora_patterns;
 
 /** Reads a flat JSON object {"pattern": number, ...}. `method` and `key` name the plugin and the
  *  table in messages. json NULL: an empty table.
  *
- *  A pattern is a POSIX extended regular expression that must match the whole module name or its
- *  end after a dot, as in PEFT: (.*\.)?(pattern)$. PEFT's are Python's, whose \d and (?:...) POSIX
- *  does not have: write [0-9] and (...). Numbers must be > 0; with `whole` they must also be
- *  integers, and at most LORA_PATTERN_MAX_WHOLE.
+ *  A pattern is a regular expression of PCRE2, which has what Python's `re` offers for names. It
+ *  must match the whole module name or its end after a dot, as in PEFT: (.*\.)?(pattern)$, and the
+ *  first one that matches counts. Numbers must be at least 0; with `whole` they must be integers
+ *  from 1 to LORA_MAX_RANK.
  *
  *  Errors  LATHE_E_CONFIG: a pattern or its number is wrong (both are named), or the object is
  *          malformed. LATHE_E_NOMEM. */
@@ -25,7 +25,10 @@ void lora_patterns_destroy(lora_patterns *p);
 /** The number of the first pattern that matches the module, or `otherwise` if none does. */
 double lora_patterns_find(const lora_patterns *p, const char *module, double otherwise);
 
-/** The first pattern that matches none of the modules, or NULL. */
-const char *lora_patterns_unmatched(const lora_patterns *p, const char *const *modules, int n);
+/** Checks that every pattern matches one of the modules. strict 0: a pattern without a match is
+ * only warned of. LATHE_E_CONFIG: one matches none. LATHE_E_UNSUPPORTED: a search takes too long.
+ */
+lathe_status lora_patterns_check(const lora_patterns *p, const char *key,
+                                 const char *const *modules, int n, int strict);
 
 #endif

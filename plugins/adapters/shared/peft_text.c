@@ -53,6 +53,22 @@ static void put_targets(peft_text *t, const targets *modules)
         put_list(t, seen, modules->n_seen);
 }
 
+/* PEFT takes a list of expressions for layers_pattern, but no empty one. */
+static void put_layers(peft_text *t, const targets *modules)
+{
+    if (modules->n_layers == 0)
+        return;
+    peft_put(t, "  \"layers_to_transform\": [");
+    for (int64_t i = 0; i < modules->n_layers; i++)
+        peft_put(t, "%s%.0f", i ? ", " : "", modules->layers[i]);
+    peft_put(t, "],\n");
+    if (modules->n_layer_patterns == 0)
+        return;
+    peft_put(t, "  \"layers_pattern\": ");
+    put_list(t, modules->layer_patterns, modules->n_layer_patterns);
+    peft_put(t, ",\n");
+}
+
 void peft_begin(peft_text *t, const char *type, const char *base, const targets *modules)
 {
     peft_put(t, "{\n  \"peft_type\": \"%s\",\n  \"task_type\": \"CAUSAL_LM\",\n", type);
@@ -61,11 +77,14 @@ void peft_begin(peft_text *t, const char *type, const char *base, const targets 
     peft_put(t, ",\n  \"target_modules\": ");
     put_targets(t, modules);
     peft_put(t, ",\n  \"exclude_modules\": ");
-    if (modules->n_excluded > 0)
+    if (modules->exclude_pattern)
+        put_string(t, modules->exclude_pattern);
+    else if (modules->n_excluded > 0)
         put_list(t, modules->excluded, modules->n_excluded);
     else
         peft_put(t, "null");
     peft_put(t, ",\n");
+    put_layers(t, modules);
 }
 
 void peft_end(peft_text *t, const targets *modules)

@@ -100,7 +100,7 @@ lathe_status saved_modules_check_tied(const saved_modules *s, const lathe_param_
                           "PEFT ties only modules called " TIED_MODULE ": train the whole model "
                           "(adapter \"full\" or \"freeze\"), or leave the embedding out",
                           s->method, param->name);
-    if (!is_tied && s->ties && is_tied_module(param->name))
+    if (!is_tied && s->ties && s->strict && is_tied_module(param->name))
         return lathe_fail(s->host, LATHE_E_CONFIG,
                           "%s: ensure_weight_tying is true, but the model's output head is not "
                           "tied to %s: leave the key out",
@@ -108,17 +108,37 @@ lathe_status saved_modules_check_tied(const saved_modules *s, const lathe_param_
     return LATHE_OK;
 }
 
-/* The first entry that matches no parameter; -1: none. */
-static int64_t idle_entry(const saved_modules *s, const char *const *params, int32_t n_params)
+/* Finds entries that match no parameter. */
+static lathe_status check_entries(const saved_modules *s, const char *const *params,
+                                  int32_t n_params)
 {
     for (int64_t i = 0; i < s->n; i++) {
         int32_t p = 0;
         while (p < n_params && !is_end_of(s->names[i], params[p]))
             p++;
-        if (p == n_params)
-            return i;
+        if (p < n_params)
+            continue;
+        if (s->strict)
+            return lathe_fail(s->host, LATHE_E_CONFIG,
+                              "%s: modules_to_save[%lld] = \"%s\" matches no module", s->method,
+                              (long long)i, s->names[i]);
+        lathe_warn(s->host, "%s: modules_to_save[%lld] = \"%s\" matches no module", s->method,
+                   (long long)i, s->names[i]);
     }
-    return -1;
+    return LATHE_OK;
+}
+
+/* The embedding that is to be the head too must be among what is trained. */
+static lathe_status check_ties(const saved_modules *s, int has_tied)
+{
+    static const char text[] = "ensure_weight_tying is true, but neither target_modules nor "
+                               "modules_to_save has " TIED_MODULE ", so there is nothing to tie";
+    if (!s->ties || has_tied)
+        return LATHE_OK;
+    if (s->strict)
+        return lathe_fail(s->host, LATHE_E_CONFIG, "%s: %s", s->method, text);
+    lathe_warn(s->host, "%s: %s", s->method, text);
+    return LATHE_OK;
 }
 
 /* Whether the setting finds a bias to train. */
@@ -144,12 +164,8 @@ lathe_status saved_modules_check(const saved_modules *s, const char *const *modu
                                  int (*targeted)(const void *of_self, const char *module),
                                  const void *of_self)
 {
-    const int64_t idle = idle_entry(s, params, n_params);
     int ties = 0;
-    if (idle >= 0)
-        return lathe_fail(s->host, LATHE_E_CONFIG,
-                          "%s: modules_to_save[%lld] = \"%s\" matches no module", s->method,
-                          (long long)idle, s->names[idle]);
+    LATHE_TRY(check_entries(s, params, n_params));
     for (int32_t m = 0; m < n_modules; m++) {
         char weight[512];
         (void)snprintf(weight, sizeof weight, "%s.weight", modules[m]);
@@ -164,16 +180,15 @@ lathe_status saved_modules_check(const saved_modules *s, const char *const *modu
     for (int32_t m = 0; m < n_modules; m++)
         ties |=
             ends_with(modules[m], strlen(modules[m]), TIED_MODULE) && targeted(of_self, modules[m]);
-    if (s->ties && !ties)
-        return lathe_fail(s->host, LATHE_E_CONFIG,
-                          "%s: ensure_weight_tying is true, but neither target_modules nor "
-                          "modules_to_save has " TIED_MODULE ", so there is nothing to tie",
-                          s->method);
-    if (s->bias != BIAS_NONE &&
-        !has_bias(s, modules, n_modules, params, n_params, targeted, of_self))
-        return lathe_fail(s->host, LATHE_E_CONFIG, "%s: bias is \"%s\", but %s: leave the key out",
-                          s->method, s->bias_text,
-                          s->bias == BIAS_ALL ? "the model has no biases"
-                                              : "no module that is adapted has a bias");
+    LATHE_TRY(check_ties(s, ties));
+    if (s->bias == BIAS_NONE ||
+        has_bias(s, modules, n_modules, params, n_params, targeted, of_self))
+        return LATHE_OK;
+    const char *why = s->bias == BIAS_ALL ? "but the model has no biases"
+                                          : "but no module that is adapted has a bias";
+    if (s->strict)
+        return lathe_fail(s->host, LATHE_E_CONFIG, "%s: bias is \"%s\", %s: leave the key out",
+                          s->method, s->bias_text, why);
+    lathe_warn(s->host, "%s: bias is \"%s\", %s", s->method, s->bias_text, why);
     return LATHE_OK;
 }

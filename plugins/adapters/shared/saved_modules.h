@@ -16,6 +16,7 @@ typedef struct saved_modules {
     int bias;              /* BIAS_* */
     const char *bias_text; /* as given: "none", "all", "lora_only" */
     int can_tie, ties;     /* whether there is a key ensure_weight_tying, and its value */
+    int strict;            /* 0: entries without effect are warned of, as for folders of PEFT */
 } saved_modules;
 
 /** Reads the values of modules_to_save, bias and ensure_weight_tying (NULL: the method has none).

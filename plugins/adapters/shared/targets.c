@@ -1,26 +1,91 @@
 /* The modules that an adapter wraps. */
 #include "shared/targets.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-static lathe_status read_pattern(targets *t)
+/* Compiles an expression that must match a whole name. */
+static lathe_status compile_whole(const targets *t, const char *key, const char *pattern,
+                                  void **out)
 {
     char text[1024];
-    if (!t->all_linear)
+    const int n = snprintf(text, sizeof text, "^(?:%s)$", pattern);
+    if (pattern[0] == '\0' || n < 0 || (size_t)n >= sizeof text)
+        return lathe_fail(t->host, LATHE_E_CONFIG, "%s: %s has %d characters; expected 1 to %d",
+                          t->method, key, n - 6, (int)sizeof text - 7);
+    if (t->host->pattern_create(text, out) != LATHE_OK)
+        return lathe_fail(t->host, LATHE_E_CONFIG, "%s: %s \"%s\" is no regular expression",
+                          t->method, key, pattern);
+    return LATHE_OK;
+}
+
+static lathe_status read_patterns(targets *t)
+{
+    if (t->pattern && !t->all_linear)
         return lathe_fail(t->host, LATHE_E_CONFIG,
                           "%s: target_pattern and target_modules both choose modules; set one",
                           t->method);
-    t->all_linear = 0;
-    const int n = snprintf(text, sizeof text, "^(?:%s)$", t->pattern);
-    if (t->pattern[0] == '\0' || n < 0 || (size_t)n >= sizeof text)
+    if (t->exclude_pattern && t->n_excluded > 0)
         return lathe_fail(t->host, LATHE_E_CONFIG,
-                          "%s: target_pattern has %d characters; expected 1 to %d", t->method,
-                          n - 6, (int)sizeof text - 7);
-    if (t->host->pattern_create(text, &t->compiled) != LATHE_OK)
+                          "%s: exclude_pattern and exclude_modules both exclude modules; set one",
+                          t->method);
+    if (t->pattern) {
+        t->all_linear = 0;
+        LATHE_TRY(compile_whole(t, "target_pattern", t->pattern, &t->compiled));
+    }
+    return t->exclude_pattern
+               ? compile_whole(t, "exclude_pattern", t->exclude_pattern, &t->exclude_compiled)
+               : LATHE_OK;
+}
+
+/* Reads layers_to_transform and layers_pattern. As in PEFT, they belong to a list of names. */
+static lathe_status read_layers(targets *t, const lathe_value *layers, const lathe_value *patterns)
+{
+    char text[1024];
+    t->layers = layers->nums;
+    t->n_layers = layers->is_set ? layers->n : 0;
+    t->layer_patterns = patterns->strs;
+    const int64_t n_patterns = patterns->is_set ? patterns->n : 0;
+    for (int64_t i = 0; i < t->n_layers; i++)
+        if (t->layers[i] > floor(t->layers[i]))
+            return lathe_fail(t->host, LATHE_E_CONFIG,
+                              "%s: layers_to_transform[%lld] is %g; expected the number of a layer",
+                              t->method, (long long)i, t->layers[i]);
+    if (t->n_layers > 0 && t->pattern)
         return lathe_fail(t->host, LATHE_E_CONFIG,
-                          "%s: target_pattern \"%s\" is no regular expression", t->method,
-                          t->pattern);
+                          "%s: layers_to_transform belongs to target_modules, and target_pattern "
+                          "chooses the modules: name the layers in the pattern",
+                          t->method);
+    if (n_patterns > 0 && t->n_layers == 0)
+        return lathe_fail(t->host, LATHE_E_CONFIG,
+                          "%s: layers_pattern has no effect without layers_to_transform",
+                          t->method);
+    t->layer_compiled =
+        n_patterns > 0 ? t->host->alloc(n_patterns * (int64_t)sizeof(void *)) : NULL;
+    if (n_patterns > 0 && !t->layer_compiled)
+        return lathe_fail(t->host, LATHE_E_NOMEM, "%s: no memory for layers_pattern", t->method);
+    for (int64_t i = 0; i < n_patterns; i++) {
+        const int n =
+            snprintf(text, sizeof text, "^(?:^|.*?\\.)%s\\.([0-9]+)\\.", t->layer_patterns[i]);
+        if (n < 0 || (size_t)n >= sizeof text ||
+            t->host->pattern_create(text, &t->layer_compiled[i]) != LATHE_OK)
+            return lathe_fail(t->host, LATHE_E_CONFIG,
+                              "%s: layers_pattern[%lld] = \"%s\" is no regular expression",
+                              t->method, (long long)i, t->layer_patterns[i]);
+        t->n_layer_patterns++;
+    }
+    return LATHE_OK;
+}
+
+static lathe_status check_names(const targets *t, const char *key, const char *const *names,
+                                int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (names[i][0] == '\0')
+            return lathe_fail(t->host, LATHE_E_CONFIG, "%s: %s[%lld] is empty", t->method, key,
+                              (long long)i);
     return LATHE_OK;
 }
 
@@ -28,26 +93,23 @@ lathe_status targets_read(targets *t, const lathe_host *host, const char *method
                           const lathe_value values[TARGETS_N_FIELDS], const lathe_value *ties)
 {
     const lathe_value *list = &values[TARGETS_MODULES], *excluded = &values[TARGETS_EXCLUDE];
+    const lathe_value *exclude = &values[TARGETS_EXCLUDE_PATTERN];
     t->host = host;
     t->method = method;
+    t->strict = values[TARGETS_STRICT].i != 0;
     t->names = list->strs;
     t->n = list->n;
     t->pattern = values[TARGETS_PATTERN].is_set ? values[TARGETS_PATTERN].s : NULL;
     t->excluded = excluded->strs;
     t->n_excluded = excluded->is_set ? excluded->n : 0;
+    t->exclude_pattern = exclude->is_set ? exclude->s : NULL;
     if (list->n == 0)
         return lathe_fail(host, LATHE_E_CONFIG, "%s: target_modules is empty: nothing would train",
                           method);
-    for (int64_t i = 0; i < list->n; i++) {
-        if (list->strs[i][0] == '\0')
-            return lathe_fail(host, LATHE_E_CONFIG, "%s: target_modules[%lld] is empty", method,
-                              (long long)i);
+    LATHE_TRY(check_names(t, "target_modules", t->names, t->n));
+    LATHE_TRY(check_names(t, "exclude_modules", t->excluded, t->n_excluded));
+    for (int64_t i = 0; i < list->n; i++)
         t->all_linear |= strcmp(list->strs[i], "all-linear") == 0;
-    }
-    for (int64_t i = 0; i < t->n_excluded; i++)
-        if (t->excluded[i][0] == '\0')
-            return lathe_fail(host, LATHE_E_CONFIG, "%s: exclude_modules[%lld] is empty", method,
-                              (long long)i);
     if (t->all_linear && list->n > 1)
         return lathe_fail(host, LATHE_E_CONFIG,
                           "%s: target_modules has \"all-linear\" and %lld more; \"all-linear\" "
@@ -55,14 +117,23 @@ lathe_status targets_read(targets *t, const lathe_host *host, const char *method
                           method, (long long)(list->n - 1));
     LATHE_TRY(saved_modules_read(&t->saved, host, method, &values[TARGETS_SAVED],
                                  &values[TARGETS_BIAS], ties));
-    return t->pattern ? read_pattern(t) : LATHE_OK;
+    t->saved.strict = t->strict;
+    LATHE_TRY(read_patterns(t));
+    return read_layers(t, &values[TARGETS_LAYERS], &values[TARGETS_LAYERS_PATTERN]);
 }
 
 void targets_fini(targets *t)
 {
-    if (t->compiled)
-        t->host->pattern_free(t->compiled);
-    t->compiled = NULL;
+    if (t->host == NULL)
+        return; /* targets_read was not called */
+    for (int64_t i = 0; i < t->n_layer_patterns; i++)
+        t->host->pattern_free(t->layer_compiled[i]);
+    t->host->free(t->layer_compiled);
+    t->host->pattern_free(t->compiled);
+    t->host->pattern_free(t->exclude_compiled);
+    t->compiled = t->exclude_compiled = NULL;
+    t->layer_compiled = NULL;
+    t->n_layer_patterns = 0;
 }
 
 /* Whether `name` is `suffix` or ends in ".suffix". */
@@ -80,15 +151,72 @@ static int ends_in_one(const char *name, const char *const *ends, int64_t n)
     return 0;
 }
 
+static int matches(const targets *t, const void *compiled, const char *module)
+{
+    int64_t span[2];
+    return t->host->pattern_find(compiled, module, (int64_t)strlen(module), 0, span, 2) > 0;
+}
+
+/* The number of the layer of a module, where PEFT finds it without layers_pattern: the first part
+ * that is a number, with two parts before it and one after it. NULL: there is none. */
+static const char *first_number(const char *module)
+{
+    int part = 0;
+    for (const char *at = module; at != NULL; at = strchr(at, '.'), at += at != NULL, part++) {
+        const size_t n = strspn(at, "0123456789");
+        if (part >= 2 && n > 0 && at[n] == '.')
+            return at;
+    }
+    return NULL;
+}
+
+/* The last group of the pattern is the number. */
+static const char *number_of(const targets *t, const char *module)
+{
+    enum { MAX_GROUPS = 32 };
+    int64_t spans[2 * MAX_GROUPS];
+    if (t->n_layer_patterns == 0)
+        return first_number(module);
+    for (int64_t i = 0; i < t->n_layer_patterns; i++) {
+        const int32_t n = t->host->pattern_find(t->layer_compiled[i], module,
+                                                (int64_t)strlen(module), 0, spans, 2 * MAX_GROUPS);
+        if (n > 0 && n <= MAX_GROUPS)
+            return spans[2 * n - 2] >= 0 ? module + spans[2 * n - 2] : NULL;
+    }
+    return NULL;
+}
+
+/* Whether layers_to_transform has the module's layer. */
+static int is_in_layers(const targets *t, const char *module)
+{
+    const char *number = t->n_layers > 0 ? number_of(t, module) : NULL;
+    for (int64_t i = 0; number && i < t->n_layers; i++)
+        if (strtoll(number, NULL, 10) == (long long)t->layers[i])
+            return 1;
+    return t->n_layers == 0;
+}
+
+/* Whether target_modules has the whole name, for which PEFT does not look at the layers. */
+static int is_named(const targets *t, const char *module)
+{
+    for (int64_t i = 0; i < t->n; i++)
+        if (strcmp(t->names[i], module) == 0)
+            return 1;
+    return 0;
+}
+
 /* Whether a module of that name is one of them, where all linear ones but the head may be. */
 static int includes(const targets *t, const char *module)
 {
-    int64_t span[2];
-    if (ends_in_one(module, t->excluded, t->n_excluded) || saved_modules_exclude(&t->saved, module))
+    if (ends_in_one(module, t->excluded, t->n_excluded) ||
+        (t->exclude_compiled && matches(t, t->exclude_compiled, module)) ||
+        saved_modules_exclude(&t->saved, module))
         return 0;
     if (t->compiled)
-        return t->host->pattern_find(t->compiled, module, (int64_t)strlen(module), 0, span, 1) > 0;
-    return t->all_linear || ends_in_one(module, t->names, t->n);
+        return matches(t, t->compiled, module);
+    if (t->all_linear)
+        return is_in_layers(t, module);
+    return is_named(t, module) || (ends_in_one(module, t->names, t->n) && is_in_layers(t, module));
 }
 
 int32_t targets_include(const targets *t, const lathe_site *site)
@@ -114,18 +242,80 @@ lathe_status targets_remember(targets *t, const lathe_site *site)
     return LATHE_OK;
 }
 
-/* The first of the ends that no module has; -1: none. */
-static int64_t idle_one(const char *const *ends, int64_t n, const char *const *modules,
-                        int32_t n_modules)
+/* Says that an entry has no effect: an error, or a warning for folders of PEFT, which takes them.
+ */
+static lathe_status idle(const targets *t, const char *entry)
 {
+    if (t->strict)
+        return lathe_fail(t->host, LATHE_E_CONFIG, "%s: %s matches no module", t->method, entry);
+    lathe_warn(t->host, "%s: %s matches no module", t->method, entry);
+    return LATHE_OK;
+}
+
+/* Finds ends that no module has. */
+static lathe_status check_ends(const targets *t, const char *key, const char *const *ends,
+                               int64_t n, const char *const *modules, int32_t n_modules)
+{
+    char entry[256];
     for (int64_t i = 0; i < n; i++) {
         int32_t m = 0;
         while (m < n_modules && !ends_in(modules[m], ends[i]))
             m++;
+        (void)snprintf(entry, sizeof entry, "%s[%lld] = \"%.100s\"", key, (long long)i, ends[i]);
         if (m == n_modules)
-            return i;
+            LATHE_TRY(idle(t, entry));
     }
-    return -1;
+    return LATHE_OK;
+}
+
+/* Checks a pattern of whole names. A search that takes too long would look like a name that does
+ * not match. *out_hits: number of modules that match. */
+static lathe_status try_pattern(const targets *t, const void *compiled, const char *const *modules,
+                                int32_t n_modules, int32_t *out_hits)
+{
+    int64_t span[2];
+    *out_hits = 0;
+    for (int32_t m = 0; compiled && m < n_modules; m++) {
+        const int32_t found =
+            t->host->pattern_find(compiled, modules[m], (int64_t)strlen(modules[m]), 0, span, 2);
+        if (found < 0)
+            return found;
+        *out_hits += found > 0;
+    }
+    return LATHE_OK;
+}
+
+static lathe_status check_patterns(const targets *t, const char *const *modules, int32_t n_modules)
+{
+    char entry[256];
+    int32_t hits;
+    LATHE_TRY(try_pattern(t, t->compiled, modules, n_modules, &hits)); /* 0: said below */
+    LATHE_TRY(try_pattern(t, t->exclude_compiled, modules, n_modules, &hits));
+    if (!t->exclude_compiled || hits > 0)
+        return LATHE_OK;
+    (void)snprintf(entry, sizeof entry, "exclude_pattern \"%.100s\"", t->exclude_pattern);
+    return idle(t, entry);
+}
+
+/* Finds layers that no module is in. */
+static lathe_status check_layers(const targets *t, const char *const *modules, int32_t n_modules)
+{
+    for (int64_t i = 0; i < t->n_layers; i++) {
+        int32_t m = 0;
+        for (const char *number; m < n_modules; m++)
+            if ((number = number_of(t, modules[m])) != NULL &&
+                strtoll(number, NULL, 10) == (long long)t->layers[i])
+                break;
+        if (m < n_modules)
+            continue;
+        if (t->strict)
+            return lathe_fail(t->host, LATHE_E_CONFIG,
+                              "%s: layers_to_transform[%lld]: the model has no layer %lld",
+                              t->method, (long long)i, (long long)t->layers[i]);
+        lathe_warn(t->host, "%s: layers_to_transform[%lld]: the model has no layer %lld", t->method,
+                   (long long)i, (long long)t->layers[i]);
+    }
+    return LATHE_OK;
 }
 
 static int includes_module(const void *of_targets, const char *module)
@@ -136,16 +326,11 @@ static int includes_module(const void *of_targets, const char *module)
 /* Checks the modules that are wrapped. */
 static lathe_status check_wrapped(const targets *t, const char *const *modules, int32_t n_modules)
 {
-    int64_t idle = t->all_linear || t->compiled ? -1 : idle_one(t->names, t->n, modules, n_modules);
-    if (idle >= 0)
-        return lathe_fail(t->host, LATHE_E_CONFIG,
-                          "%s: target_modules[%lld] = \"%s\" matches no module", t->method,
-                          (long long)idle, t->names[idle]);
-    idle = idle_one(t->excluded, t->n_excluded, modules, n_modules);
-    if (idle >= 0)
-        return lathe_fail(t->host, LATHE_E_CONFIG,
-                          "%s: exclude_modules[%lld] = \"%s\" matches no module", t->method,
-                          (long long)idle, t->excluded[idle]);
+    if (!t->all_linear && !t->compiled)
+        LATHE_TRY(check_ends(t, "target_modules", t->names, t->n, modules, n_modules));
+    LATHE_TRY(check_ends(t, "exclude_modules", t->excluded, t->n_excluded, modules, n_modules));
+    LATHE_TRY(check_patterns(t, modules, n_modules));
+    LATHE_TRY(check_layers(t, modules, n_modules));
     for (int32_t m = 0; m < n_modules; m++)
         if (includes(t, modules[m]))
             return LATHE_OK;
@@ -156,7 +341,11 @@ static lathe_status check_wrapped(const targets *t, const char *const *modules, 
             "covers whole names (\".*q_proj\")",
             t->method, t->pattern);
     return lathe_fail(t->host, LATHE_E_CONFIG, "%s: %s leaves nothing to train", t->method,
-                      t->n_excluded > 0 ? "exclude_modules" : "modules_to_save");
+                      t->n_excluded > 0    ? "exclude_modules"
+                      : t->exclude_pattern ? "exclude_pattern"
+                      : t->n_layers > 0    ? "layers_to_transform"
+                      : t->saved.n > 0     ? "modules_to_save"
+                                           : "target_modules");
 }
 
 int32_t targets_n_outer(const targets *t, const char *const *modules, int32_t n_modules)

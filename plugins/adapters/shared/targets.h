@@ -15,6 +15,10 @@ enum {
     TARGETS_EXCLUDE,
     TARGETS_SAVED,
     TARGETS_BIAS,
+    TARGETS_EXCLUDE_PATTERN,
+    TARGETS_LAYERS,
+    TARGETS_LAYERS_PATTERN,
+    TARGETS_STRICT,
     TARGETS_N_FIELDS
 };
 
@@ -49,7 +53,30 @@ enum {
          "[\"embed_tokens\", \"lm_head\"]"},                                                       \
         LATHE_FIELD_STRING("bias", "\"none\"", "none|all|" only,                                   \
                            "biases that are trained: all of the model's, or those of the adapted " \
-                           "modules")
+                           "modules"),                                                             \
+        LATHE_FIELD_STRING("exclude_pattern", NULL, NULL,                                          \
+                           "instead of exclude_modules: a regular expression for whole names"),    \
+        {"layers_to_transform",                                                                    \
+         LATHE_T_FLOAT_LIST,                                                                       \
+         0,                                                                                        \
+         "[]",                                                                                     \
+         0.0,                                                                                      \
+         1e6,                                                                                      \
+         NULL,                                                                                     \
+         NULL,                                                                                     \
+         "numbers of the layers whose modules are adapted; empty: all"},                           \
+        {"layers_pattern",                                                                         \
+         LATHE_T_STRING_LIST,                                                                      \
+         0,                                                                                        \
+         "[]",                                                                                     \
+         LATHE_NO_RANGE,                                                                           \
+         NULL,                                                                                     \
+         NULL,                                                                                     \
+         "regular expressions for what stands before a layer's number in the names of modules "    \
+         "(\"layers\"); empty: the first number counts"},                                          \
+        LATHE_FIELD_BOOL("strict", "true",                                                         \
+                         "entries that match nothing and an alpha of 0 are errors; false: "        \
+                         "warnings, as for folders of PEFT")
 
 typedef struct targets {
     const lathe_host *host;
@@ -61,6 +88,14 @@ typedef struct targets {
     void *compiled;
     const char *const *excluded; /* ends of names, borrowed */
     int64_t n_excluded;
+    const char *exclude_pattern; /* instead of the names, or NULL; borrowed */
+    void *exclude_compiled;
+    const double *layers;              /* numbers of layers, borrowed */
+    int64_t n_layers;                  /* 0: all */
+    const char *const *layer_patterns; /* borrowed */
+    void **layer_compiled;
+    int64_t n_layer_patterns;
+    int strict; /* 0: entries that match nothing are warned of */
     /* last parts of the module names adapted under all-linear, for adapter_config.json */
     char seen[TARGETS_MOST_NAMES][64];
     int n_seen;

@@ -1,0 +1,409 @@
+/* Folders of adapters that PEFT wrote: each gives PEFT's loss on every path, or is refused by the
+ * name of the key or tensor that Lathe does not read. Cases and losses:
+ * tests/golden/peft_folders.py. */
+#include <math.h>
+#include <stdarg.h>
+
+#include "cli/cli_case.h"
+
+#define LATHE LATHE_TEST_BUILD "/bin/lathe"
+#define PEFT LATHE_TEST_DATA "/golden/data/peft"
+/* One row of 64 predictions, as in the script. */
+#define ROW                                                                                        \
+    " --tokenizer.path bytes --data.seq_len 64 --stage.name pretrain --train.precision fp32 "      \
+    "--train.threads 1 "
+
+TestSuite(peft_folder_cases, .init = make_folder, .fini = remove_folder, .timeout = 240);
+
+/* Sums of 64 losses in f32, in another order than torch's; measured: 1e-6 of the loss. */
+static const double tolerance = 3e-6;
+
+__attribute__((format(printf, 2, 3))) static const char *text(char out[2048], const char *format,
+                                                              ...)
+{
+    va_list args;
+    va_start(args, format);
+    cr_assert_lt(vsnprintf(out, 2048, format, args), 2048);
+    va_end(args);
+    return out;
+}
+
+/* The number after a word of the output; NaN: there is none. */
+static double number_after(const char *word)
+{
+    const char *at = strstr(output, word);
+    return at ? strtod(at + strlen(word), NULL) : (double)NAN;
+}
+
+static void expect_loss(const char *command, const char *what, double want)
+{
+    char quiet[2048];
+    const int code = run(text(quiet, "%s --json 2>/dev/null", command));
+    const double seen = number_after("\"loss\": ");
+    cr_expect_eq(code, 0, "%s: exit %d of %s", what, code, command);
+    cr_expect(fabs(seen - want) <= tolerance * want, "%s: loss %.9g, PEFT has %.9g: %s", what, seen,
+              want, command);
+}
+
+/* The adapter as it is, merged, beside others over one base, and as a run begins with it. */
+static void check_loss(const char *base, const char *name, double want)
+{
+    char command[2048];
+    expect_loss(text(command,
+                     LATHE " eval " PEFT "/%s --model.path " PEFT "/%s --data " PEFT
+                           "/text.txt" ROW,
+                     name, base),
+                name, want);
+    if (strcmp(name, "-") == 0)
+        return;
+    expect(
+        text(command, LATHE " merge " PEFT "/%s " PEFT "/%s -o merged_%s 2>&1", base, name, name),
+        0, "merged_");
+    expect_loss(text(command, LATHE " eval merged_%s --data " PEFT "/text.txt" ROW, name), name,
+                want);
+}
+
+/* Folders that are refused, and the key or tensor by which. */
+static const struct {
+    const char *base, *name, *by;
+} refused[] = {
+    {"base", "alora", "alora_invocation_tokens is [1,40]"},
+    {"base", "kasa", "kasa_config is"},
+    {"base", "two_adapters", "the file has several adapters"},
+    {"base", "lora_bias", "lora_bias is true"},
+    {"base", "token_indices", "trainable_token_indices is [32,97,101,116]"},
+    {"tied", "token_indices_tied", "trainable_token_indices is [32,97,101,116]"},
+    {"base", "embedding_saved", "'base_model.model.lm_head.weight'"},
+    {"tied", "embedding_saved_tied", "'base_model.model.lm_head.weight'"},
+    {"base", "new_tokens", "'base_model.model.lm_head.weight'"},
+    {"tied", "tied_both", "embed_tokens"},
+    {"tied", "tied_input", "embed_tokens"},
+    {"tied", "tied_head", "lm_head"},
+};
+
+static int is_refused(const char *name)
+{
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+        if (strcmp(refused[i].name, name) == 0)
+            return 1;
+    return 0;
+}
+
+Test(peft_folder_cases, have_the_losses_of_peft)
+{
+    char base[64], name[64], loss[64], command[2048];
+    int n = 0;
+    FILE *file = fopen(PEFT "/losses.txt", "r");
+    cr_assert_not_null(file);
+    while (fscanf(file, "%63s %63s %63s", base, name, loss) == 3) {
+        n++;
+        if (strcmp(name, "-") == 0)
+            expect_loss(text(command, LATHE " eval " PEFT "/%s --data " PEFT "/text.txt" ROW, base),
+                        base, strtod(loss, NULL));
+        else if (!is_refused(name))
+            check_loss(base, name, strtod(loss, NULL));
+    }
+    (void)fclose(file);
+    cr_expect_geq(n, 30);
+}
+
+/* ---- every path ---- */
+
+static const char run_file[] =
+    "[model]\npath = \"%s\"\n%s = \"%s\"\n[tokenizer]\npath = \"bytes\"\n"
+    "[data]\ndatasets = [{ path = \"%s\" }]\nseq_len = 64\n%s"
+    "[train]\nprecision = \"fp32\"\nmax_steps = 1\nthreads = 1\n"
+    "[log]\nprogress = \"off\"\n[checkpoint]\ndir = \"out\"\n";
+
+/* Runs every command that reads an adapter's folder, which must be refused with the text. */
+static void expect_refused_everywhere(const char *base, const char *adapter, const char *by)
+{
+    static const char *const commands[] = {
+        LATHE " eval %s --model.path %s --data " PEFT "/text.txt" ROW "2>&1",
+        LATHE " generate %s --model.path %s --tokenizer.path bytes --prompt a 2>&1",
+        "echo hello | " LATHE " chat %s --model.path %s --tokenizer.path bytes 2>&1"};
+    char command[2048], toml[2048];
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        expect(text(command, commands[i], adapter, base), 2, by);
+#pragma GCC diagnostic pop
+    }
+    expect(text(command, LATHE " merge %s %s -o merged 2>&1", base, adapter), 2, by);
+    expect(text(command,
+                LATHE " generate %s --adapter x=%s --use x --tokenizer.path bytes --prompt a 2>&1",
+                base, adapter),
+           2, by);
+    put("run.toml", text(toml, run_file, base, "adapter", adapter, PEFT "/text.txt", ""));
+    expect(LATHE " train run.toml 2>&1", 2, by);
+    expect(LATHE " validate run.toml 2>&1", 2, by);
+    put("pairs.jsonl", "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}\n");
+    put("run.toml", text(toml, run_file, base, "reference_adapter", adapter, "pairs.jsonl",
+                         "[stage]\nname = \"dpo\"\n[adapter]\nname = \"lora\"\n"));
+    expect(LATHE " train run.toml 2>&1", 2, by);
+    cr_expect_neq(access("merged", F_OK), 0);
+}
+
+Test(peft_folder_cases, with_what_lathe_does_not_read_are_refused_by_name_on_every_path)
+{
+    char base[2048], adapter[2048];
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+        expect_refused_everywhere(text(base, PEFT "/%s", refused[i].base),
+                                  text(adapter, PEFT "/%s", refused[i].name), refused[i].by);
+}
+
+Test(peft_folder_cases, begin_a_run_with_the_loss_of_peft)
+{
+    static const struct {
+        const char *name;
+        double loss; /* of losses.txt */
+    } cases[] = {{"digits", 5.817126750946045},
+                 {"layers", 5.724456787109375},
+                 {"other_names", 5.697922706604004}};
+    char adapter[2048], toml[2048];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        put("run.toml", text(toml, run_file, PEFT "/base", "adapter",
+                             text(adapter, PEFT "/%s", cases[i].name), PEFT "/text.txt", ""));
+        cr_assert_eq(run("rm -rf out && " LATHE " train run.toml 2>&1"), 0, "%s", output);
+        cr_assert_eq(run("grep '\"loss\"' out/metrics.jsonl | head -1"), 0);
+        const double seen = number_after("\"loss\": ");
+        cr_expect(fabs(seen - cases[i].loss) <= tolerance * cases[i].loss, "%s: %s, PEFT has %.9g",
+                  cases[i].name, output, cases[i].loss);
+    }
+}
+
+/* An adapter that Lathe trains has the scales that PEFT reads from its adapter_config.json. */
+Test(peft_folder_cases, written_by_lathe_have_their_patterns_as_peft_reads_them)
+{
+    char toml[2048];
+    put("run.toml", text(toml, run_file, PEFT "/base", "# ", "", PEFT "/text.txt",
+                         "[optimizer]\nlr = 0.05\n"
+                         "[adapter]\nname = \"lora\"\nr = 4\nalpha = 4.0\n"
+                         "target_modules = [\"q_proj\", \"v_proj\"]\nlayers_to_transform = [1, 2]\n"
+                         "alpha_pattern = { 'layers\\.\\d+\\.self_attn\\.v_proj' = 64.0 }\n"
+                         "rank_pattern = { '(?:layers)\\.2\\..*q_proj' = 2 }\n"));
+    cr_assert_eq(run(LATHE " train run.toml --train.max_steps 3 2>&1"), 0, "%s", output);
+    expect("cat out/step-00000003/adapter_config.json", 0,
+           "\"alpha_pattern\": {\"layers\\\\.\\\\d+\\\\.self_attn\\\\.v_proj\": 64.0}");
+    expect("cat out/step-00000003/adapter_config.json", 0, "\"layers_to_transform\": [1, 2]");
+    /* the settings of its manifest, and those that adapter_config.json alone gives */
+    cr_assert_eq(run("mkdir peft && cp out/step-00000003/adapter_* peft"), 0);
+    cr_assert_eq(run(LATHE " eval out --data " PEFT "/text.txt" ROW "--json 2>/dev/null"), 0);
+    const double own = number_after("\"loss\": ");
+    cr_assert_eq(run(LATHE " eval peft --data " PEFT "/text.txt" ROW "--json 2>/dev/null"), 0);
+    const double by_peft = number_after("\"loss\": ");
+    cr_expect(fabs(own - by_peft) <= tolerance * own, "%.9g and %.9g", own, by_peft);
+    cr_expect(fabs(own - 5.677301406860352) > 0.01, "the adapter changes the loss: %.9g", own);
+}
+
+/* A typo in a run file is an error, and so is an alpha of 0. */
+Test(peft_folder_cases, entries_without_effect_are_errors_in_a_run_file)
+{
+    static const struct {
+        const char *keys, *want;
+    } cases[] = {
+        {"target_modules = [\"q_proj\", \"query_key_value\"]\n",
+         "target_modules[1] = \"query_key_value\" matches no module"},
+        {"exclude_modules = [\"w2\"]\n", "exclude_modules[0] = \"w2\" matches no module"},
+        {"exclude_pattern = '.*w2'\n", "exclude_pattern \".*w2\" matches no module"},
+        {"layers_to_transform = [1, 7]\n", "layers_to_transform[1]: the model has no layer 7"},
+        {"layers_to_transform = [0.5]\n", "layers_to_transform[0] is 0.5"},
+        {"layers_pattern = [\"h\"]\n", "layers_pattern has no effect without layers_to_transform"},
+        {"target_pattern = '.*q_proj'\nlayers_to_transform = [1]\n",
+         "layers_to_transform belongs to target_modules"},
+        {"exclude_pattern = '.*q_proj'\nexclude_modules = [\"k_proj\"]\n",
+         "exclude_pattern and exclude_modules both"},
+        {"rank_pattern = { '\\d\\d\\.mlp' = 3 }\n", "matches no module"},
+        {"alpha_pattern = { '(' = 3 }\n", "alpha_pattern: \"(\" is no regular expression"},
+        {"alpha = 0.0\n", "alpha is 0, so the adapter has no effect"},
+    };
+    char toml[2048], keys[2048];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        put("run.toml", text(toml, run_file, PEFT "/base", "# ", "", PEFT "/text.txt",
+                             text(keys, "[adapter]\nname = \"lora\"\nr = 2\n%s", cases[i].keys)));
+        expect(LATHE " validate run.toml 2>&1", 2, cases[i].want);
+    }
+}
+
+/* In a folder PEFT's rule holds; the entry is named all the same. */
+Test(peft_folder_cases, entries_without_effect_are_warnings_in_a_folder)
+{
+    static const char *const cases[][2] = {
+        {"unmatched_target", "\"query_key_value\" matches no module"},
+        {"unmatched_exclude", "\"w2\" matches no module"},
+        {"unmatched_saved", "\"ln_f\" matches no module"},
+        {"first_pattern", "rank_pattern \"z_proj\" matches no module"},
+        {"layers_pattern", "the model has no layer 7"},
+        {"alpha_zero", "alpha is 0, so the adapter has no effect"}};
+    char command[2048];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        expect(text(command,
+                    LATHE " eval " PEFT "/%s --model.path " PEFT "/base --data " PEFT
+                          "/text.txt" ROW "2>&1",
+                    cases[i][0]),
+               0, cases[i][1]);
+}
+
+Test(peft_folder_cases, pickled_weights_are_named)
+{
+    char command[2048];
+    cr_assert_eq(run("cp -r " PEFT "/gaussian a && chmod -R u+w a"), 0);
+    put("a/adapter_model.bin", "pickle");
+    expect(LATHE " eval a --model.path " PEFT "/base --data " PEFT "/text.txt" ROW "2>&1", 0,
+           "a: adapter_model.bin is not read");
+    cr_assert_eq(unlink("a/adapter_model.safetensors"), 0);
+    expect_refused_everywhere(PEFT "/base", text(command, "%s", "a"),
+                              "a: the adapter's weights are in adapter_model.bin");
+    cr_assert_eq(unlink("a/adapter_config.json"), 0);
+    expect(LATHE " generate a --prompt x 2>&1", 2, "in adapter_model.bin");
+}
+
+Test(peft_folder_cases, a_mica_adapter_is_read_but_not_trained)
+{
+    char toml[2048];
+    put("run.toml",
+        text(toml, run_file, PEFT "/base", "adapter", PEFT "/mica", PEFT "/text.txt", ""));
+    expect(LATHE " train run.toml 2>&1", 2, "init_lora_weights is \"mica\"");
+    expect(LATHE " validate run.toml 2>&1", 2, "not trained further");
+}
+
+/* ---- keys of adapter_config.json ---- */
+
+enum { READ, HARMLESS, REFUSED };
+
+/* Every field of PEFT's LoraConfig and OFTConfig. */
+static const struct {
+    const char *method, *key;
+    int what;
+} keys[] = {
+    {"LORA", "task_type", REFUSED},
+    {"LORA", "peft_type", READ},
+    {"LORA", "auto_mapping", HARMLESS},
+    {"LORA", "peft_version", HARMLESS},
+    {"LORA", "base_model_name_or_path", READ},
+    {"LORA", "revision", HARMLESS},
+    {"LORA", "inference_mode", HARMLESS},
+    {"LORA", "r", READ},
+    {"LORA", "target_modules", READ},
+    {"LORA", "exclude_modules", READ},
+    {"LORA", "lora_alpha", READ},
+    {"LORA", "lora_dropout", HARMLESS},
+    {"LORA", "fan_in_fan_out", HARMLESS},
+    {"LORA", "bias", READ},
+    {"LORA", "use_rslora", READ},
+    {"LORA", "modules_to_save", READ},
+    {"LORA", "init_lora_weights", REFUSED},
+    {"LORA", "layers_to_transform", READ},
+    {"LORA", "layers_pattern", READ},
+    {"LORA", "rank_pattern", READ},
+    {"LORA", "alpha_pattern", READ},
+    {"LORA", "megatron_config", REFUSED},
+    {"LORA", "megatron_core", HARMLESS},
+    {"LORA", "trainable_token_indices", REFUSED},
+    {"LORA", "loftq_config", HARMLESS},
+    {"LORA", "eva_config", HARMLESS},
+    {"LORA", "corda_config", HARMLESS},
+    {"LORA", "lora_ga_config", HARMLESS},
+    {"LORA", "use_dora", READ},
+    {"LORA", "velora_config", HARMLESS},
+    {"LORA", "alora_invocation_tokens", REFUSED},
+    {"LORA", "use_qalora", REFUSED},
+    {"LORA", "qalora_group_size", HARMLESS},
+    {"LORA", "monteclora_config", REFUSED},
+    {"LORA", "layer_replication", REFUSED},
+    {"LORA", "runtime_config", HARMLESS},
+    {"LORA", "lora_bias", REFUSED},
+    {"LORA", "target_parameters", REFUSED},
+    {"LORA", "use_bdlora", REFUSED},
+    {"LORA", "arrow_config", REFUSED},
+    {"LORA", "kasa_config", REFUSED},
+    {"LORA", "ensure_weight_tying", READ},
+    {"OFT", "task_type", REFUSED},
+    {"OFT", "peft_type", READ},
+    {"OFT", "auto_mapping", HARMLESS},
+    {"OFT", "peft_version", HARMLESS},
+    {"OFT", "base_model_name_or_path", READ},
+    {"OFT", "revision", HARMLESS},
+    {"OFT", "inference_mode", HARMLESS},
+    {"OFT", "r", REFUSED},
+    {"OFT", "oft_block_size", READ},
+    {"OFT", "module_dropout", HARMLESS},
+    {"OFT", "target_modules", READ},
+    {"OFT", "fan_in_fan_out", HARMLESS},
+    {"OFT", "bias", READ},
+    {"OFT", "exclude_modules", READ},
+    {"OFT", "init_weights", HARMLESS},
+    {"OFT", "layers_to_transform", READ},
+    {"OFT", "layers_pattern", READ},
+    {"OFT", "modules_to_save", READ},
+    {"OFT", "coft", REFUSED},
+    {"OFT", "eps", HARMLESS},
+    {"OFT", "block_share", REFUSED},
+    {"OFT", "use_cayley_neumann", REFUSED},
+    {"OFT", "num_cayley_neumann_terms", READ},
+};
+
+static int what_is_done(const char *method, const char *key)
+{
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (strcmp(keys[i].method, method) == 0 && strcmp(keys[i].key, key) == 0)
+            return keys[i].what;
+    return -1;
+}
+
+/* Copies a folder to "a", whose config has the key with the value in place of its own. */
+static void copy_with(const char *from, const char *key, const char *value)
+{
+    char command[2048];
+    cr_assert_eq(
+        run(text(command,
+                 "rm -rf a && cp -r " PEFT "/%s a && chmod -R u+w a && python=no && "
+                 "tr '\\n' ' ' < " PEFT "/%s/adapter_config.json | "
+                 "sed -E 's/^ *\\{//; s/\"%s\": (\\[[^]]*\\]|\\{[^}]*\\}|[^,}]*)(, *)?//; "
+                 "s/, *\\} *$/}/' > rest && printf '{\"%s\": %%s, %%s' '%s' \"$(cat rest)\" "
+                 "> a/adapter_config.json",
+                 from, from, key, key, value)),
+        0, "%s", output);
+}
+
+#define EVAL_A LATHE " eval a --model.path " PEFT "/base --data " PEFT "/text.txt" ROW
+
+Test(peft_folder_cases, every_key_of_pefts_configs_is_read_harmless_or_refused)
+{
+    char method[16], key[64], value[256], want[2048], command[2048];
+    int n = 0;
+    FILE *file = fopen(PEFT "/keys.txt", "r");
+    cr_assert_not_null(file);
+    while (fscanf(file, "%15s %63s %255[^\n]", method, key, value) == 3) {
+        const int is_oft = strcmp(method, "OFT") == 0, what = what_is_done(method, key);
+        n++;
+        cr_expect_neq(what, -1, "%s of %s is new: say what Lathe does with it", key, method);
+        copy_with(is_oft ? "oft_layers" : "gaussian", key, value);
+        if (what == REFUSED)
+            expect(EVAL_A "2>&1", 2, text(command, "adapter_config.json: %s is ", key));
+        else if (what == HARMLESS)
+            expect_loss(EVAL_A, key, is_oft ? 5.677060604095459 : 5.619823932647705);
+        else if (run(EVAL_A "2>&1") != 0)
+            cr_expect_null(strstr(output, text(want, "adapter_config.json: the key %s", key)),
+                           "%s: %s", key, output);
+    }
+    (void)fclose(file);
+    cr_expect_eq(n, (int)(sizeof keys / sizeof keys[0]));
+}
+
+/* A key of a later PEFT, or of another program. */
+Test(peft_folder_cases, an_unknown_key_is_refused_by_name_unless_it_is_empty)
+{
+    static const char *const set[] = {"true", "1", "0", "\"x\"", "[1]", "{\"a\": null}"};
+    static const char *const empty[] = {"null", "false", "\"\"", "[]", "{}"};
+    for (size_t i = 0; i < sizeof set / sizeof set[0]; i++) {
+        copy_with("gaussian", "use_newlora", set[i]);
+        if (i == 0)
+            expect_refused_everywhere(PEFT "/base", "a", "the key use_newlora is");
+        expect(EVAL_A "2>&1", 2, "the key use_newlora is");
+    }
+    for (size_t i = 0; i < sizeof empty / sizeof empty[0]; i++) {
+        copy_with("gaussian", "use_newlora", empty[i]);
+        expect_loss(EVAL_A, empty[i], 5.619823932647705);
+    }
+}
