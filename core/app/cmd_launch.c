@@ -77,10 +77,28 @@ static int processors(void)
     return n > 0 ? n : 1;
 }
 
-/* The arguments of each rank. The processors are divided among them, and progress is in lines:
- * mpirun gives each rank a terminal of its own, whose output is cut into lines here. */
+/* Whether checkpoint.resume is "restart", on the command line or in the run file. */
+static int begins_anew(const lathe_args *args)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_toml_node *root = NULL;
+    const char *value = lathe_args_override(args, "checkpoint.resume");
+    if (!value && lathe_toml_load_file(args->words[0], &arena, &root) == LATHE_OK) {
+        const lathe_toml_node *found =
+            lathe_toml_find(lathe_toml_find(root, "checkpoint"), "resume");
+        value = found && found->kind == LATHE_TOML_STRING ? found->s : NULL;
+    }
+    const int result = value && strcmp(value, "restart") == 0;
+    lathe_error_clear(); /* of the file: the ranks say what is wrong with it */
+    lathe_arena_fini(&arena);
+    return result;
+}
+
+/* The arguments of each rank. goes_on: after a failure the run goes on, also if it began anew. The
+ * processors are divided among them, and progress is in lines: mpirun gives each rank a terminal of
+ * its own, whose output is cut into lines here. */
 static lathe_status train_arguments(const lathe_args *args, int32_t n_ranks, int64_t islands,
-                                    lathe_arena *arena, char ***out)
+                                    int goes_on, lathe_arena *arena, char ***out)
 {
     static const char *const passed[] = {"--trace", "--trace-steps"};
     int32_t n = 0;
@@ -91,11 +109,14 @@ static lathe_status train_arguments(const lathe_args *args, int32_t n_ranks, int
     list[n++] = lathe_arena_printf(arena, "%s%s", args->words[0][0] == '-' ? "./" : "",
                                    args->words[0]); /* no option */
     for (int32_t i = 0; i < args->n_overrides; i++)
-        if (islands == 0 || strcmp(args->overrides[i].key, "parallel.diloco_islands") != 0)
+        if (!(islands > 0 && strcmp(args->overrides[i].key, "parallel.diloco_islands") == 0) &&
+            !(goes_on && strcmp(args->overrides[i].key, "checkpoint.resume") == 0))
             list[n++] = lathe_arena_printf(arena, "--%s=%s", args->overrides[i].key,
                                            args->overrides[i].value);
     if (islands > 0)
         list[n++] = lathe_arena_printf(arena, "--parallel.diloco_islands=%lld", (long long)islands);
+    if (goes_on)
+        list[n++] = lathe_arena_strdup(arena, "--checkpoint.resume=auto");
     if (!sets(args, "log", "progress"))
         list[n++] = lathe_arena_strdup(arena, "--log.progress=plain");
     if (!sets(args, "train", "threads")) {
@@ -143,7 +164,8 @@ static lathe_status launch(const lathe_args *args, int64_t n, int64_t restarts, 
     for (int64_t start = 0; status == LATHE_OK; start++) {
         lathe_launch_end end;
         char **train = NULL;
-        status = train_arguments(args, (int32_t)n, islands, &arena, &train);
+        status = train_arguments(args, (int32_t)n, islands, start > 0 && begins_anew(args), &arena,
+                                 &train);
         if (status == LATHE_OK)
             status = lathe_launch_run(mpirun, (int32_t)n, train, &taken, &end);
         if (status != LATHE_OK)

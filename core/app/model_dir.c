@@ -458,7 +458,7 @@ static lathe_status open_run_file(const lathe_args *args, int32_t mode, const ch
                            "it to the run's folder, or give a model's folder instead of the file",
                            args->words[0]);
     run->set.checkpoint.resume =
-        strcmp(run->set.checkpoint.resume, "never") == 0 ? "auto" : run->set.checkpoint.resume;
+        lathe_resume_begins_anew(run->set.checkpoint.resume) ? "auto" : run->set.checkpoint.resume;
     LATHE_TRY(lathe_read_check(run));
     lathe_status status = lathe__run_resume(run, &checkpoint);
     if (status == LATHE_OK && !checkpoint)

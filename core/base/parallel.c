@@ -26,9 +26,23 @@ static atomic_int pool_size; /* 0: not chosen yet */
 static _Thread_local int inside;
 static _Thread_local int32_t this_worker;
 
+/* One thread per CPU that the process may use; OMP_NUM_THREADS, which the runtime has read at the
+ * start of the program, sets another number, as for other programs on OpenMP. */
+static int default_threads(void)
+{
+    static atomic_int asked; /* before the first omp_set_num_threads() */
+    const char *text = getenv("OMP_NUM_THREADS");
+    if (text == NULL || text[0] == '\0')
+        return omp_get_num_procs();
+    if (atomic_load(&asked) == 0)
+        atomic_store(&asked, omp_get_max_threads());
+    return atomic_load(&asked);
+}
+
 void lathe_parallel_init(int32_t n_threads)
 {
-    const int n = n_threads < 1 ? omp_get_num_procs() : n_threads;
+    const int of_program = default_threads();
+    const int n = n_threads < 1 ? of_program : n_threads;
     omp_set_dynamic(0);
     omp_set_num_threads(n); /* libraries on the same runtime (oneDNN) use the same size */
     atomic_store(&pool_size, n);

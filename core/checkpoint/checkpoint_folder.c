@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/stale.h"
 #include "io/manifest.h"
 
@@ -168,6 +169,29 @@ lathe_status lathe_checkpoint_best(const char *dir, const lathe_keep *keep, lath
     *out = list;
     *out_n = kept < keep->best ? kept : keep->best;
     return LATHE_OK;
+}
+
+static lathe_status point_best(const char *dir, const lathe_keep *keep, lathe_arena *arena)
+{
+    const lathe_checkpoint_entry *good = NULL;
+    const char *now = NULL;
+    int64_t n = 0;
+    LATHE_TRY(lathe_checkpoint_best(dir, keep, arena, &good, &n));
+    if (n == 0)
+        return LATHE_OK;
+    if (lathe_checkpoint_pointer(dir, "best", arena, &now) != LATHE_OK)
+        lathe_log(LATHE_LOG_WARN, "%s: it is written anew", lathe_error_message());
+    if (now && strcmp(now, good[0].name) == 0)
+        return LATHE_OK;
+    return lathe_checkpoint_point(dir, "best", good[0].name);
+}
+
+lathe_status lathe_checkpoint_point_best(const char *dir, const lathe_keep *keep)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const lathe_status status = point_best(dir, keep, &arena);
+    lathe_arena_fini(&arena);
+    return status;
 }
 
 /* ---- removal ---- */

@@ -62,6 +62,10 @@ int32_t lathe_checkpoint_better(const lathe_keep *keep, double a, double b);
 lathe_status lathe_checkpoint_best(const char *dir, const lathe_keep *keep, lathe_arena *arena,
                                    const lathe_checkpoint_entry **out, int64_t *out_n);
 
+/** Lets `best` name the best checkpoint of the folder, if there is one. Whoever was interrupted
+ *  between writing `latest` and `best` has left the one before. */
+lathe_status lathe_checkpoint_point_best(const char *dir, const lathe_keep *keep);
+
 /** Removes a checkpoint. Renames the folder before it deletes the files, so that no partial
  * checkpoint remains. */
 lathe_status lathe_checkpoint_remove(const char *path);

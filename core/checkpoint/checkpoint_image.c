@@ -41,7 +41,7 @@ int64_t lathe_image_bytes(const lathe_saved_state *saved)
 {
     const lathe_checkpoint_settings *s = saved->set;
     const int repeats =
-        s->every > 0 || s->every_minutes > 0.0 || s->every_epochs > 0 || s->keep_best > 0;
+        s->every > 0 || s->every_minutes > 0.0 || s->every_epochs > 0.0 || s->keep_best > 0;
     if (!saved->plans || saved->store->division || saved->more || saved->data_is_optional ||
         !s->dir || !s->async || !repeats)
         return 0;

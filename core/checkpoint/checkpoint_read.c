@@ -242,7 +242,8 @@ lathe_status lathe_checkpoint_refuse_mixing(const lathe_saved_state *saved)
         return LATHE_OK;
     return lathe_error(LATHE_E_CONFIG,
                        "%s holds the checkpoints of a run already: choose another checkpoint.dir, "
-                       "remove it, or continue with checkpoint.resume = \"auto\"",
+                       "move it aside with checkpoint.resume = \"restart\", or continue with "
+                       "checkpoint.resume = \"auto\"",
                        dir);
 }
 
@@ -356,7 +357,7 @@ static int has_source(const lathe_saved_state *saved)
 int32_t lathe__checkpoint_brings_all(const lathe_saved_state *saved)
 {
     const char *resume = saved->set->resume, *path = NULL;
-    if (!saved->trains || saved->data_is_optional || !resume || strcmp(resume, "never") == 0 ||
+    if (!saved->trains || saved->data_is_optional || lathe_resume_begins_anew(resume) ||
         lathe__adapter_file_is_needed(saved))
         return 0;
     for (int32_t i = 0; i < saved->params->n; i++)
@@ -373,7 +374,7 @@ static lathe_status resume_what(const lathe_saved_state *saved, const judgement 
                                 const char **out_path)
 {
     const char *resume = saved->set->resume;
-    if (!resume || strcmp(resume, "never") == 0)
+    if (lathe_resume_begins_anew(resume))
         return LATHE_OK;
     if (strcmp(resume, "auto") != 0) {
         int32_t has_slots;

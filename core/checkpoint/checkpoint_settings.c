@@ -49,3 +49,13 @@ void lathe_checkpoint_settings_read(const lathe_config *config, lathe_checkpoint
     memset(out, 0, sizeof *out);
     lathe_config_fill(config, "checkpoint", keys, (int32_t)(sizeof keys / sizeof keys[0]), out);
 }
+
+int32_t lathe_resume_moves_aside(const char *resume)
+{
+    return resume != NULL && strcmp(resume, "restart") == 0;
+}
+
+int32_t lathe_resume_begins_anew(const char *resume)
+{
+    return resume == NULL || strcmp(resume, "never") == 0 || lathe_resume_moves_aside(resume);
+}

@@ -17,6 +17,12 @@ typedef struct lathe_checkpoint_settings {
 #undef KEY_ALONE
 } lathe_checkpoint_settings;
 
+/** Whether checkpoint.resume lets a training begin anew: "never", "restart", or unset. */
+int32_t lathe_resume_begins_anew(const char *resume);
+
+/** Whether it is "restart": the run that is in checkpoint.dir is moved aside first. */
+int32_t lathe_resume_moves_aside(const char *resume);
+
 /** Reads the section from a checked configuration. Texts are borrowed from it. */
 void lathe_checkpoint_settings_read(const lathe_config *config, lathe_checkpoint_settings *out);
 

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/hash.h"
-#include "base/log.h"
+#include "base/lock.h"
 #include "base/new_folder.h"
 #include "base/trace.h"
 #include "checkpoint/adapter_file.h"
@@ -258,20 +258,33 @@ lathe_keep lathe__checkpoint_keep(const lathe_saved_state *saved)
     return keep;
 }
 
-/* Updates `best`, but only to a checkpoint that the rules allow. */
-static lathe_status move_best(const char *dir, const lathe_keep *keep, lathe_arena *arena)
+/* Refuses to write into a folder that is not the one that the run has locked: a second run may
+ * train in a new folder of this name. */
+static lathe_status check_folder(const lathe_saved_state *saved, lathe_arena *arena)
 {
-    const lathe_checkpoint_entry *good = NULL;
-    const char *now = NULL;
-    int64_t n = 0;
-    LATHE_TRY(lathe_checkpoint_best(dir, keep, arena, &good, &n));
-    if (n == 0)
+    const lathe_lock *lock = saved->checkpoints->lock;
+    const char *dir = saved->set->dir, *path = lathe_path_join(arena, dir, "lock");
+    char where[4096], now[4096] = "";
+    if (!path)
+        return LATHE_E_NOMEM;
+    if (!lock || lathe_lock_is_there(lock, path))
         return LATHE_OK;
-    if (lathe_checkpoint_pointer(dir, "best", arena, &now) != LATHE_OK)
-        lathe_log(LATHE_LOG_WARN, "%s: it is written anew", lathe_error_message());
-    if (now && strcmp(now, good[0].name) == 0)
-        return LATHE_OK;
-    return lathe_checkpoint_point(dir, "best", good[0].name);
+    (void)snprintf(where, sizeof where, "/proc/self/fd/%d", lock->fd);
+    const ssize_t n = readlink(where, now, sizeof now - 1);
+    now[n > 0 ? n : 0] = '\0';
+    char *slash = strrchr(now, '/'), *gone = strstr(now, " (deleted)");
+    if (slash)
+        *slash = '\0';
+    if (slash && !gone)
+        return lathe_error(LATHE_E_STATE,
+                           "%s was moved to %s while the run trained in it: nothing is written to "
+                           "either; move it back, and start the run again",
+                           dir, now);
+    return lathe_error(LATHE_E_STATE,
+                       "%s was deleted or replaced while the run trained in it (its file lock is "
+                       "not the one that this run holds): nothing more is written there; start the "
+                       "run again, in another checkpoint.dir if a second run uses this one",
+                       dir);
 }
 
 lathe_status lathe_checkpoint_write(const lathe_saved_state *saved, const lathe_figures *figures,
@@ -284,10 +297,14 @@ lathe_status lathe_checkpoint_write(const lathe_saved_state *saved, const lathe_
     (void)snprintf(name, sizeof name, LATHE_STEP_FORMAT, (long long)saved->at->step);
     if (snprintf(out_path, (size_t)capacity, "%s/%s", dir, name) >= capacity)
         return lathe_error(LATHE_E_ARG, "checkpoint.dir is too long: %s", dir);
-    LATHE_TRY(lathe_checkpoint_save(saved, figures, gate, out_path));
-    LATHE_TRY(lathe_checkpoint_point(dir, "latest", name));
-    const lathe_status status = move_best(dir, &keep, &arena);
+    lathe_status status = check_folder(saved, &arena);
+    if (status == LATHE_OK)
+        status = lathe_checkpoint_save(saved, figures, gate, out_path);
+    const lathe_status still = check_folder(saved, &arena); /* it may be gone since then */
+    status = still != LATHE_OK ? still : status;
     lathe_arena_fini(&arena);
     LATHE_TRY(status);
+    LATHE_TRY(lathe_checkpoint_point(dir, "latest", name));
+    LATHE_TRY(lathe_checkpoint_point_best(dir, &keep));
     return lathe_checkpoint_remove_old(dir, &keep);
 }

@@ -208,6 +208,7 @@ static lathe_status check_all(lathe_config *config, uint32_t kinds, lathe_regist
     add_pins(config, registry, diags);
     for (int32_t kind = 1; kind < LATHE_N_KINDS; kind++)
         LATHE_TRY(lathe__config_part(config, kind, (kinds >> kind) & 1, registry, diags));
+    LATHE_TRY(lathe__config_settle_rate(config));
     if (kinds & LATHE_CONFIG_FILES)
         lathe_config_check_files(config, kinds, diags);
     if (kinds & LATHE_CONFIG_MODEL)

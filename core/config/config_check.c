@@ -156,11 +156,11 @@ void lathe_config_check_files(const lathe_config *config, uint32_t kinds, lathe_
                          "tokenizer.path: no such file or folder: %s%s%s", tokenizer,
                          lathe_hub_hint(tokenizer, hint, sizeof hint), not_here(kinds));
     if (resume != NULL && strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0 &&
-        !lathe_path_is_dir(resume))
+        strcmp(resume, "restart") != 0 && !lathe_path_is_dir(resume))
         lathe_config_add(
             config, diags, missing(kinds), "checkpoint", "resume",
-            "checkpoint.resume: no such folder: %s; expected auto, never, the folder of a "
-            "checkpoint, or one of checkpoints%s",
+            "checkpoint.resume: no such folder: %s; expected auto, never, restart, the folder "
+            "of a checkpoint, or one of checkpoints%s",
             resume[0] != '\0' ? resume : "\"\"", not_here(kinds));
     if (chat != NULL && !lathe_path_exists(chat))
         lathe_config_add(config, diags, missing(kinds), "data", "chat_template",
@@ -182,7 +182,7 @@ static void check_rewind(const lathe_config *config, const char *key, lathe_diag
                          "checkpoint to go back to",
                          key);
     else if (lathe_config_int(config, "checkpoint", "every") == 0 &&
-             lathe_config_int(config, "checkpoint", "every_epochs") == 0 &&
+             !(lathe_config_float(config, "checkpoint", "every_epochs") > 0.0) &&
              !(lathe_config_float(config, "checkpoint", "every_minutes") > 0.0))
         lathe_config_add(
             config, diags, LATHE_DIAG_ERROR, "train", key,

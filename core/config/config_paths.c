@@ -13,10 +13,12 @@
 #include "config/config_state.h"
 #include "plug/schema.h"
 
+enum { MOST_WORDS = 3 };
+
 /* Keys that contain a path, and words that are not paths but have a special meaning in such a
  * key. */
 static const struct {
-    const char *section, *key, *words[2];
+    const char *section, *key, *words[MOST_WORDS];
     int32_t has_default;
 } keys[] = {
     {"model", "path", {NULL, NULL}, 0},
@@ -28,7 +30,7 @@ static const struct {
     {"data", "cache_dir", {NULL, NULL}, 1},
     {"data", "chat_template", {NULL, NULL}, 0},
     {"checkpoint", "dir", {NULL, NULL}, 1},
-    {"checkpoint", "resume", {"auto", "never"}, 1},
+    {"checkpoint", "resume", {"auto", "never", "restart"}, 1},
     {"generate", "draft", {NULL, NULL}, 0},
     {"plugins", "paths", {NULL, NULL}, 0},
 };
@@ -63,16 +65,23 @@ static lathe_status join(lathe_config *config, const char **path)
     return *path != NULL ? LATHE_OK : LATHE_E_NOMEM;
 }
 
+static int is_word(const char *text, const char *const words[MOST_WORDS])
+{
+    for (int i = 0; i < MOST_WORDS; i++)
+        if (words[i] != NULL && strcmp(text, words[i]) == 0)
+            return 1;
+    return 0;
+}
+
 static lathe_status join_node(lathe_config *config, lathe_toml_node *node,
-                              const char *const words[2])
+                              const char *const words[MOST_WORDS])
 {
     if (node == NULL || node->origin != NULL)
         return LATHE_OK;
     if (node->kind == LATHE_TOML_ARRAY)
         for (int64_t i = 0; i < node->n_children; i++)
             LATHE_TRY(join_node(config, node->children[i], words));
-    if (node->kind != LATHE_TOML_STRING || (words[0] != NULL && strcmp(node->s, words[0]) == 0) ||
-        (words[1] != NULL && strcmp(node->s, words[1]) == 0))
+    if (node->kind != LATHE_TOML_STRING || is_word(node->s, words))
         return LATHE_OK;
     return join(config, &node->s);
 }
@@ -80,7 +89,7 @@ static lathe_status join_node(lathe_config *config, lathe_toml_node *node,
 /* data.datasets, data.validation: a table, or an array of tables. */
 static lathe_status join_datasets(lathe_config *config, const char *key)
 {
-    static const char *const none[2] = {NULL, NULL};
+    static const char *const none[MOST_WORDS] = {NULL};
     lathe_toml_node *sets = lathe_toml_find(lathe_toml_find(config->root, "data"), key);
     if (sets == NULL)
         return LATHE_OK;
@@ -94,7 +103,7 @@ static lathe_status join_datasets(lathe_config *config, const char *key)
 /* reward.model of [reward], or of each [[reward]]. */
 static lathe_status join_rewards(lathe_config *config)
 {
-    static const char *const none[2] = {NULL, NULL};
+    static const char *const none[MOST_WORDS] = {NULL};
     lathe_toml_node *rewards = lathe_toml_find(config->root, "reward");
     if (rewards == NULL)
         return LATHE_OK;

@@ -82,6 +82,10 @@ lathe_status lathe__config_rewards(lathe_config *config, lathe_registry *registr
 /** Appends the rewards as a JSON array. */
 void lathe__config_rewards_json(const lathe_config *config, lathe_buffer *out);
 
+/** Multiplies the optimizer's rates that neither the file nor an override has by the share of the
+ *  run's method (config_rate.c). */
+lathe_status lathe__config_settle_rate(lathe_config *config);
+
 /** Resolves a kind's table: plugin, schema, values. */
 lathe_status lathe__config_part(lathe_config *config, int32_t kind, int wanted,
                                 lathe_registry *registry, lathe_diags *diags);

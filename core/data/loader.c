@@ -1,6 +1,7 @@
 /* The loader: turns places in the endless order of epochs into batches, and prefetches them. */
 #include "data/loader.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,7 +123,7 @@ static lathe_status check(const lathe_loader_config *c)
         return lathe_error(LATHE_E_ARG,
                            "validation by count (%lld) and by fraction (%g) exclude each other",
                            (long long)c->validation_count, c->validation_fraction);
-    if (c->packing < LATHE_PACK_SEQUENTIAL || c->packing > LATHE_PACK_AUTO)
+    if (c->packing < LATHE_PACK_SEQUENTIAL || c->packing > LATHE_PACK_NONE)
         return lathe_error(LATHE_E_ARG, "packing %d", c->packing);
     if (c->split != LATHE_SPLIT_TRAIN && c->split != LATHE_SPLIT_VALIDATION)
         return lathe_error(LATHE_E_ARG, "split %d", c->split);
@@ -136,7 +137,7 @@ static lathe_status check(const lathe_loader_config *c)
 
 int32_t lathe_packing(int32_t packing, int32_t rows)
 {
-    if (rows == LATHE_ROWS_COMPLETIONS)
+    if (rows == LATHE_ROWS_COMPLETIONS && packing != LATHE_PACK_NONE)
         return LATHE_PACK_MULTIPACK;
     return packing == LATHE_PACK_AUTO ? LATHE_PACK_SEQUENTIAL : packing;
 }
@@ -322,7 +323,7 @@ lathe_status lathe_loader_seek(lathe_loader *loader, const lathe_cursor *cursor)
 {
     LATHE_TRY(lathe_loader_check_cursor(loader, cursor));
     stop(loader);
-    loader->consumed = cursor->epoch * loader->n_epoch + cursor->index;
+    loader->consumed = lathe_loader_passed(loader, cursor);
     return start(loader);
 }
 
@@ -331,10 +332,32 @@ int64_t lathe_loader_rows(const lathe_loader *loader)
     return loader->n_epoch;
 }
 
-int64_t lathe_loader_batches(const lathe_loader *loader, int64_t n_epochs)
+int64_t lathe_loader_rows_of(const lathe_loader *loader, double n_epochs)
 {
-    const int64_t places = loader->per_batch * loader->config.n_ranks;
-    return (n_epochs * loader->n_epoch + places - 1) / places;
+    const double most = (double)(INT64_MAX >> 8);
+    const double n = ceil(n_epochs * (double)loader->n_epoch * (1.0 - 1e-15));
+    return n < 1.0 ? 1 : n < most ? (int64_t)n : INT64_MAX >> 8;
+}
+
+int64_t lathe_loader_batch_rows(const lathe_loader *loader)
+{
+    return loader->per_batch * loader->config.n_ranks;
+}
+
+int64_t lathe_loader_batches_of(const lathe_loader *loader, int64_t n)
+{
+    const int64_t places = lathe_loader_batch_rows(loader);
+    return n > 0 ? (n + places - 1) / places : 0;
+}
+
+int64_t lathe_loader_batches(const lathe_loader *loader, double n_epochs)
+{
+    return lathe_loader_batches_of(loader, lathe_loader_rows_of(loader, n_epochs));
+}
+
+int64_t lathe_loader_passed(const lathe_loader *loader, const lathe_cursor *cursor)
+{
+    return cursor->epoch * loader->n_epoch + cursor->index;
 }
 
 void lathe_loader_facts_get(const lathe_loader *loader, lathe_loader_facts *out)

@@ -23,7 +23,8 @@ enum { LATHE_SPLIT_TRAIN = 0, LATHE_SPLIT_VALIDATION = 1 };
 
 /** How documents become rows. Sequential: one after another, cut every T tokens, also inside a
  *  document. Multipack: whole documents (those longer than T are cut into pieces of T), combined so
- *  that little of a row stays empty (multipack.h). A row has documents of only one dataset. */
+ *  that little of a row stays empty (multipack.h). None: as multipack, but each piece has a row of
+ *  its own, and padding after it. A row has documents of only one dataset. */
 
 /** The packing of rows of this kind for the setting `packing` (LATHE_PACK_*); never AUTO. */
 int32_t lathe_packing(int32_t packing, int32_t rows);
@@ -43,8 +44,8 @@ typedef struct lathe_loader_config {
     int64_t validation_count; /* number of validation documents (pairs); 0: use the fraction */
     int64_t n_epochs;         /* 0: endless */
     int32_t n_prefetch;       /* batches that a thread prepares in advance; 0: no thread */
-    int32_t packing;  /* LATHE_PACK_*; pairs are not packed, examples always use multipack */
-    int32_t overlong; /* LATHE_OVERLONG_* (row_kind.h); 0: they are cut */
+    int32_t packing;          /* LATHE_PACK_*; pairs are not packed, examples never sequentially */
+    int32_t overlong;         /* LATHE_OVERLONG_* (row_kind.h); 0: they are cut */
     /* Inputs of the stage: first those that the shards have (lathe_dataset.inputs), in their order,
      * then those of source STORED, with the counts in `shapes`. */
     int32_t n_inputs;
@@ -174,7 +175,15 @@ int64_t lathe_loader_record(const lathe_loader *loader, int64_t i);
 
 /** Rows (pairs) per epoch of the split, with weights. */
 int64_t lathe_loader_rows(const lathe_loader *loader);
+/** Rows (pairs) of so many epochs, rounded up to a whole one. */
+int64_t lathe_loader_rows_of(const lathe_loader *loader, double n_epochs);
+/** Rows (pairs) of a micro-batch of all ranks. */
+int64_t lathe_loader_batch_rows(const lathe_loader *loader);
+/** Micro-batches that each rank needs for n rows (pairs); the last one is padded. */
+int64_t lathe_loader_batches_of(const lathe_loader *loader, int64_t n);
 /** Micro-batches that each rank needs for n_epochs epochs; the last one is padded. */
-int64_t lathe_loader_batches(const lathe_loader *loader, int64_t n_epochs);
+int64_t lathe_loader_batches(const lathe_loader *loader, double n_epochs);
+/** Rows (pairs) that the cursor is past since the beginning of the run. */
+int64_t lathe_loader_passed(const lathe_loader *loader, const lathe_cursor *cursor);
 
 #endif

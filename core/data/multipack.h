@@ -5,8 +5,13 @@
 #include "lathe/status.h"
 
 /* AUTO: multipack for examples (LATHE_ROWS_COMPLETIONS), which should not be cut, else
- * sequential. */
-enum { LATHE_PACK_SEQUENTIAL = 0, LATHE_PACK_MULTIPACK = 1, LATHE_PACK_AUTO = 2 };
+ * sequential. In the order of the choices of data.packing. */
+enum {
+    LATHE_PACK_SEQUENTIAL = 0,
+    LATHE_PACK_MULTIPACK = 1,
+    LATHE_PACK_AUTO = 2,
+    LATHE_PACK_NONE = 3
+};
 
 /** The tokens [begin, begin + n) of the stream; they belong to one document. */
 typedef struct lathe_row_piece {

@@ -209,6 +209,12 @@ static int64_t rows_of(int64_t n, int64_t T)
     return n > T && n % T == 1 ? n / T : (n + T - 1) / T;
 }
 
+/* Whether rows are made of whole documents, or of pieces of long ones. */
+static int makes_pieces(const lathe_row_index *x)
+{
+    return !x->is_alone && x->config.packing != LATHE_PACK_SEQUENTIAL;
+}
+
 /* Counts the documents, tokens and rows that a dataset gives to the split; for multipack also
  * pieces. */
 static void count_set(lathe_row_index *x, lathe_row_set *set)
@@ -222,7 +228,7 @@ static void count_set(lathe_row_index *x, lathe_row_set *set)
         x->n_kept += n;
         set->n_rows = n;
     }
-    const int multipack = !x->is_alone && x->config.packing == LATHE_PACK_MULTIPACK;
+    const int multipack = makes_pieces(x);
     for (int64_t s = set->first_segment; s < set->end_segment; s += step) {
         if (takes_all(x) && !multipack && !x->is_alone)
             break;
@@ -292,6 +298,12 @@ static lathe_status pack_set(lathe_row_index *x, lathe_row_set *set, int64_t at)
                                                 n - k > T && !x->kind->is_masked};
     }
     int64_t *rows = x->row_pieces + set->first_row;
+    if (x->config.packing == LATHE_PACK_NONE) {
+        set->n_rows = at - begin;
+        for (int64_t r = 0; r <= set->n_rows; r++)
+            rows[r] = begin + r;
+        return LATHE_OK;
+    }
     LATHE_TRY(
         lathe__multipack(x->pieces + begin, at - begin, T, LATHE_PACK_WINDOW, rows, &set->n_rows));
     for (int64_t r = 0; r < set->n_rows; r++)
@@ -329,7 +341,7 @@ static lathe_status list_rows(lathe_row_index *x)
         set->first_row = x->n_rows;
         x->n_rows += set->n_rows;
     }
-    if (!x->is_alone && x->config.packing == LATHE_PACK_MULTIPACK)
+    if (makes_pieces(x))
         return pack_all(x);
     if (takes_all(x))
         return LATHE_OK;

@@ -2,7 +2,7 @@
  *
  * A row has documents of one dataset only, so that a weight can count rows. Memory: sequential rows
  * without a split need no index; with a split, 16 bytes per row (its start) and a bit per document;
- * multipack, 16 bytes per piece and 8 per row.
+ * multipack and none, 16 bytes per piece and 8 per row.
  */
 #ifndef LATHE_DATA_ROW_INDEX_H
 #define LATHE_DATA_ROW_INDEX_H
@@ -59,8 +59,8 @@ typedef struct lathe_row_index {
     uint64_t *left_out;      /* one bit per record; NULL: none */
     int64_t *kept;           /* rows of one record: [n_rows], NULL: all */
     lathe_row_start *starts; /* sequential with a split: [n_rows] */
-    lathe_row_piece *pieces; /* multipack: [n_pieces] */
-    int64_t *row_pieces;     /* multipack: [n_rows + 1] */
+    lathe_row_piece *pieces; /* multipack, none: [n_pieces] */
+    int64_t *row_pieces;     /* multipack, none: [n_rows + 1] */
     int64_t n_pieces;
 } lathe_row_index;
 

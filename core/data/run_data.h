@@ -29,6 +29,7 @@ typedef struct lathe_run_data {
     lathe_shards *shards, *validation_shards;
     lathe_loader *loader, *validation; /* NULL: the split does not exist */
     lathe_cursor validation_start;     /* start of the validation split */
+    int64_t n_wanted; /* rows (pairs) of train.epochs passes; 0: train.max_steps is the length */
 } lathe_run_data;
 
 #endif

@@ -10,6 +10,7 @@
 #include "ranks/grad_buckets.h"
 #include "run/iteration.h"
 #include "run/rollout_noise.h"
+#include "run/run_length.h"
 
 lathe_status lathe__training_figures_open(lathe_training *t)
 {
@@ -146,7 +147,7 @@ void lathe__training_record(lathe_training *t, const lathe_step_record *step)
     lathe__figures_add(f, "spikes", (double)run->at.spike.n_spikes);
     lathe__figures_add(f, "tokens_per_s", tokens_per_second);
     lathe__figures_add(f, "tokens", (double)run->at.tokens);
-    lathe__figures_add(f, "epoch", (double)run->at.cursor.epoch);
+    lathe__figures_add(f, "epoch", lathe__run_epoch(run));
     lathe__figures_add(f, "flops_per_s", flops);
     lathe__figures_add(f, "share_of_peak", t->peak_flops > 0.0 ? flops / t->peak_flops : 0.0);
     lathe__figures_add(f, "memory_bytes", (double)memory);
@@ -177,6 +178,7 @@ void lathe__training_record(lathe_training *t, const lathe_step_record *step)
         trace_step(step);
     lathe_progress_step line = {.step = r->step,
                                 .max_steps = run->set.max_steps,
+                                .epoch = lathe__run_epoch(run),
                                 .is_last =
                                     run->set.stop_after > 0 && r->step >= run->set.stop_after,
                                 .loss = r->loss,

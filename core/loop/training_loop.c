@@ -8,6 +8,7 @@
 #include "loop/run_trace.h"
 #include "loop/training.h"
 #include "primitives/save_load.h"
+#include "run/run_length.h"
 
 /* Makes the evaluation that is due after the step, or passes the training's loss to the scheduler.
  */
@@ -58,6 +59,21 @@ static lathe_status after_step(lathe_training *t, int32_t *out_ends)
     return LATHE_OK;
 }
 
+static void print_nothing_to_do(const lathe_training *t)
+{
+    const lathe_run *run = t->run;
+    FILE *out = t->options->out;
+    (void)fprintf(out, "nothing to do: step %lld of %lld", (long long)run->at.step,
+                  (long long)run->set.max_steps);
+    if (run->data.n_wanted > 0)
+        (void)fprintf(out, ", %.4g of %.4g epochs", lathe__run_epoch(run), run->set.epochs);
+    (void)fprintf(out,
+                  "; to train on, set %s higher; to start over, give --checkpoint.resume restart, "
+                  "which moves the run in %s aside\n",
+                  run->data.n_wanted > 0 ? "train.epochs" : "train.max_steps",
+                  run->set.checkpoint.dir ? run->set.checkpoint.dir : "checkpoint.dir");
+}
+
 static lathe_status loop(lathe_training *t)
 {
     lathe_run *run = t->run;
@@ -71,8 +87,7 @@ static lathe_status loop(lathe_training *t)
     } else {
         ends = lathe__training_has_enough(t);
         if (run->at.step >= run->set.max_steps)
-            (void)fprintf(t->options->out, "nothing to do: step %lld of %lld\n",
-                          (long long)run->at.step, (long long)run->set.max_steps);
+            print_nothing_to_do(t);
     }
     while (!ends && run->at.step < run->set.max_steps) {
         lathe_step_record step;

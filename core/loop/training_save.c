@@ -23,6 +23,7 @@
 #include "primitives/save_load.h"
 #include "ranks/ranks.h"
 #include "rollout/rollout.h"
+#include "run/run_length.h"
 #include "run/run_saved.h"
 #include "store/gathered.h"
 
@@ -31,8 +32,8 @@ typedef struct lathe_saver {
     lathe_writer *writer; /* NULL: the training thread writes */
     lathe_keep keep;
     double *best; /* [keep.best] best metrics so far, best first; unused entries are NAN */
-    double saved_at, stall;
-    int64_t saved_step, saved_epoch;
+    double saved_at, stall, saved_epoch;
+    int64_t saved_step;
     int64_t resumed_step; /* that the run began from, or went back to; -1: none */
     int32_t stalled;      /* a checkpoint was written or begun since the last figures */
     int32_t has_failed;   /* 1: a checkpoint could not be written, which ends the run */
@@ -59,11 +60,14 @@ static lathe_status know_best(lathe_saver *s, const char *dir, lathe_arena *aren
 static lathe_status take_folder(lathe_saver *s, lathe_run *run)
 {
     const char *dir = run->set.checkpoint.dir;
+    if (lathe_resume_moves_aside(run->set.checkpoint.resume))
+        LATHE_TRY(lathe__folder_move_aside(run));
     const int32_t is_new = !lathe_path_is_dir(dir);
     LATHE_TRY(lathe_dir_create(dir));
     if (is_new)
         LATHE_TRY(lathe_file_sync_parent(dir));
     LATHE_TRY(lathe__folder_lock(run, &s->lock));
+    run->checkpoints.lock = &s->lock;
     return lathe_checkpoint_remove_stale(dir);
 }
 
@@ -129,10 +133,11 @@ static lathe_status begin_alone(lathe_training *t)
     LATHE_TRY(lathe__checkpoint_know_plugins(lathe__run_saved(run)));
     LATHE_TRY(lathe__checkpoint_know_parents(lathe__run_saved(run), t->result->checkpoint));
     LATHE_TRY(know_best(t->saver, run->set.checkpoint.dir, &run->arena));
+    LATHE_TRY(lathe_checkpoint_point_best(run->set.checkpoint.dir, &t->saver->keep));
     if (run->checkpoints.image)
         LATHE_TRY(lathe_writer_create(run->checkpoints.image, &t->saver->writer));
     t->saver->saved_at = lathe_now();
-    t->saver->saved_epoch = run->at.cursor.epoch;
+    t->saver->saved_epoch = lathe__run_epoch(run);
     return LATHE_OK;
 }
 
@@ -243,6 +248,7 @@ void lathe__training_end(lathe_training *t)
     if (!s)
         return;
     lathe_writer_destroy(s->writer);
+    t->run->checkpoints.lock = NULL;
     lathe_lock_release(&s->lock);
     free(s->best);
     free(s);
@@ -282,9 +288,9 @@ static int32_t is_due(const lathe_training *t)
     return (set->checkpoint.every > 0 && run->at.step % set->checkpoint.every == 0) ||
            (set->checkpoint.every_minutes > 0.0 &&
             lathe_now() - s->saved_at >= 60.0 * set->checkpoint.every_minutes) ||
-           (set->checkpoint.every_epochs > 0 &&
-            run->at.cursor.epoch / set->checkpoint.every_epochs >
-                s->saved_epoch / set->checkpoint.every_epochs);
+           (set->checkpoint.every_epochs > 0.0 &&
+            floor(lathe__run_epoch(run) / set->checkpoint.every_epochs) >
+                floor(s->saved_epoch / set->checkpoint.every_epochs));
 }
 
 /* Whether the metric is a figure of an evaluation just made, not one of every step. */
@@ -324,7 +330,7 @@ static lathe_status write_checkpoint(lathe_training *t, int32_t gate, int32_t en
     lathe_trace_span("checkpoint", "checkpoint stall", begin, s->saved_at, NULL);
     s->stalled = 1;
     s->saved_step = t->run->at.step;
-    s->saved_epoch = t->run->at.cursor.epoch;
+    s->saved_epoch = lathe__run_epoch(t->run);
     return LATHE_OK;
 }
 
@@ -478,7 +484,7 @@ lathe_status lathe__training_saver_rewound(lathe_training *t, const char *path)
     if (!t->saver)
         return LATHE_OK;
     LATHE_TRY(lathe_branch_begin(lathe__run_saved(run), path, 1));
-    t->saver->saved_epoch = run->at.cursor.epoch;
     t->saver->resumed_step = run->at.step;
+    t->saver->saved_epoch = lathe__run_epoch(run);
     return know_best(t->saver, run->set.checkpoint.dir, &run->arena);
 }

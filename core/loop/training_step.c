@@ -29,6 +29,7 @@
 #include "ranks/extents.h"
 #include "rollout/rollout.h"
 #include "run/iteration.h"
+#include "run/run_length.h"
 
 #define MOST_SKIPPED 10 /* in a row, by "skip" */
 #define MOST_REWINDS 3  /* to one checkpoint */
@@ -142,6 +143,7 @@ lathe_status lathe__training_rewind(lathe_training *t, const char *text)
                            MOST_REWINDS);
     LATHE_TRY(lathe_loader_seek(run->data.loader, &behind));
     run->at.cursor = behind;
+    lathe__run_follow_cursor(run);
     run->at.micro = micro;
     run->at.spike.n_spikes = n_spikes;
     lathe__training_figures_close(t);

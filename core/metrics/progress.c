@@ -60,6 +60,7 @@ static void put_line(const lathe_progress *p, const lathe_progress_step *s)
     lathe_status_line_add(&line, 4, "|g| %.3g", s->grad_norm);
     lathe_status_line_add(&line, 1, "|w| %.4g", s->param_norm);
     lathe_status_line_add(&line, 3, "lr %.2e", s->lr);
+    lathe_status_line_add(&line, 2, "epoch %.2f", s->epoch);
     if (speed >= 1e4)
         lathe_status_line_add(&line, 6, "%.1fk tok/s", speed / 1e3);
     else

@@ -36,6 +36,7 @@ typedef struct lathe_progress {
 /** The figures of one step. */
 typedef struct lathe_progress_step {
     int64_t step, max_steps;
+    double epoch;    /* passes over the data so far */
     int32_t is_last; /* 1: the run pauses after this step, before max_steps: it gets a line */
     double loss, grad_norm, param_norm, lr;
     double tokens_per_second;
@@ -48,10 +49,10 @@ typedef struct lathe_progress_step {
 
 void lathe_progress_init(lathe_progress *p, FILE *out, int32_t mode, int32_t log_every);
 
-/** Shows a step: "step 120/1000  loss 3.2140  reward 0.62  |g| 0.81  |w| 102.3  lr 3.00e-04  12.3k
- * tok/s  524 GFLOP/s  61% of peak  1.20 GiB  ETA 04:12", with the headline of the stage. On a
- * terminal the least important figures are left out until the line fits. The last step always gets
- * a line. */
+/** Shows a step: "step 120/1000  loss 3.2140  reward 0.62  |g| 0.81  |w| 102.3  lr 3.00e-04  epoch
+ * 0.12  12.3k tok/s  524 GFLOP/s  61% of peak  1.20 GiB  ETA 04:12", with the headline of the
+ * stage. On a terminal the least important figures are left out until the line fits. The last step
+ * always gets a line. */
 void lathe_progress_show(lathe_progress *p, const lathe_progress_step *s);
 
 /** Prints a separate line if a line is due, or if `always` is set. */

@@ -16,4 +16,9 @@ lathe_status lathe__folder_lock(lathe_run *run, lathe_lock *out);
  * checked for another one (lathe validate --offline). path: NULL is nowhere. */
 int32_t lathe__is_elsewhere(const lathe_run *run, const char *path);
 
+/** Moves the run that is in checkpoint.dir aside, for checkpoint.resume = "restart": the folder is
+ *  renamed to DIR.before-1, or the next free number. Nothing if it holds no run. Refuses a folder
+ *  in which a run is training. */
+lathe_status lathe__folder_move_aside(lathe_run *run);
+
 #endif

@@ -380,9 +380,9 @@ static lathe_status choose_recorded(lathe_run *run, int32_t *out_done)
     const char *dir = NULL;
     json_t *meta = NULL;
     *out_done = 0;
-    /* "never" is about training; the settings are read again after the choice */
+    /* "never" and "restart" are about training; the settings are read again after the choice */
     if (!trains(run) && run->set.checkpoint.resume &&
-        strcmp(run->set.checkpoint.resume, "never") == 0)
+        lathe_resume_begins_anew(run->set.checkpoint.resume))
         run->set.checkpoint.resume = "auto";
     if (lathe_resume_find(run, &dir) != LATHE_OK || !dir ||
         lathe_checkpoint_meta(dir, &meta) != LATHE_OK || !meta) {

@@ -31,6 +31,7 @@
 #include "run/rollout_noise.h"
 #include "run/run_check.h"
 #include "run/run_heads.h"
+#include "run/run_length.h"
 #include "run/run_ranks.h"
 #include "run/run_saved.h"
 #include "run/stored_teacher.h"
@@ -212,14 +213,13 @@ static int needs_tokenizer(const lathe_run *run)
             !lathe_config_is_set(run->config, "model", "vocab_size"));
 }
 
-/* Computes train.max_steps from epochs, and checks the schedule against the run's length. */
+/* Computes the length of the run from epochs, and checks the schedule against it. */
 lathe_status lathe__run_settle_length(lathe_run *run)
 {
     const lathe_scheduler_v1 *scheduler = run->parts.scheduler.table;
     if (run->set.max_steps == 0 && run->data.loader) {
-        const int64_t per_step = run->set.gradient_accumulation_steps;
-        run->set.max_steps =
-            (lathe_loader_batches(run->data.loader, run->set.epochs) + per_step - 1) / per_step;
+        run->data.n_wanted = lathe_loader_rows_of(run->data.loader, run->set.epochs);
+        lathe__run_follow_cursor(run);
         lathe__settings_check_pause(run);
     }
     LATHE_TRY(lathe__run_check_length(run, run->set.max_steps));

@@ -56,6 +56,7 @@ static lathe_status check_plugins(lathe_resuming *r)
         json_t *from = json_object_get(change, "from"), *to = json_object_get(change, "to");
         json_t *none = json_string("none"); /* such as no quantization */
         char section[64], key[64];
+        (void)json_object_set_new(r->told, name, json_true());
         lathe__resume_split_name(name, section, key);
         const lathe_status status = lathe__resume_refuse_value(
             r, section, key, json_is_null(from) ? none : from, json_is_null(to) ? none : to, "");
@@ -305,6 +306,15 @@ static int is_same_path(const json_t *change)
     return is_same;
 }
 
+/* Whether a change is named in the warning about changes. After a refusal those of plugins and
+ * models count, too, unless they were refused. */
+static int is_to_tell(const lathe_resuming *r, const char *name, const json_t *change)
+{
+    const int32_t quiet = LATHE_CHANGE_QUIET | (r->n_refused == 0 ? LATHE_CHANGE_FIXED : 0);
+    return !(lathe_change_effect(name) & quiet) && !is_same_path(change) &&
+           !is_new_default(r, name, change) && !json_object_get(r->told, name);
+}
+
 static lathe_status warn_of_changes(lathe_resuming *r)
 {
     lathe_buffer list = LATHE_BUFFER_INIT;
@@ -314,8 +324,7 @@ static lathe_status warn_of_changes(lathe_resuming *r)
     int n = 0;
     json_object_foreach(r->changes, name, change)
     {
-        if ((lathe_change_effect(name) & (LATHE_CHANGE_QUIET | LATHE_CHANGE_FIXED)) ||
-            is_same_path(change) || is_new_default(r, name, change))
+        if (!is_to_tell(r, name, change))
             continue;
         if (n == 0)
             lathe__resume_split_name(name, section, key);
@@ -325,7 +334,10 @@ static lathe_status warn_of_changes(lathe_resuming *r)
     }
     if (n > 0)
         lathe__run_warn(r->run, section, key,
-                        "the run resumes from %s with other settings than it was written with: %s",
+                        r->n_refused > 0
+                            ? "further settings differ from those that %s was written with: %s"
+                            : "the run resumes from %s with other settings than it was written "
+                              "with: %s",
                         r->dir, text_of(&list));
     const lathe_status status = list.status;
     lathe_buffer_fini(&list);
@@ -363,18 +375,25 @@ static lathe_status read_configurations(lathe_resuming *r)
     r->before = json_is_object(before) ? json_incref(before) : NULL;
     LATHE_TRY(lathe_config_object(r->run->config, &r->now));
     r->changes = r->before ? lathe_config_changes(r->before, r->now) : json_object();
-    return r->changes ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory to compare settings");
+    r->told = json_object();
+    return r->changes && r->told ? LATHE_OK
+                                 : lathe_error(LATHE_E_NOMEM, "no memory to compare settings");
 }
 
-/* Makes all checks, ordered so that a cause is reported before its consequences. */
+/* Makes all checks, ordered so that a cause is reported before its consequences: what follows a
+ * refusal looks at the settings alone, so that all changed keys are named at once. */
 static lathe_status check_all(lathe_resuming *r)
 {
-    lathe_status (*const checks[])(lathe_resuming *) = {
-        check_plugins, check_model, check_adapter,   check_objective,
-        check_base,    check_state, warn_of_changes, warn_of_open_step};
+    static const struct {
+        lathe_status (*check)(lathe_resuming *);
+        int of_settings;
+    } checks[] = {{check_plugins, 1},   {check_model, 0},      {check_adapter, 0},
+                  {check_objective, 1}, {check_base, 0},       {check_state, 0},
+                  {warn_of_changes, 1}, {warn_of_open_step, 0}};
     LATHE_TRY(read_configurations(r));
-    for (size_t i = 0; i < sizeof checks / sizeof checks[0] && r->n_refused == 0; i++)
-        LATHE_TRY(checks[i](r));
+    for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
+        if (r->n_refused == 0 || checks[i].of_settings)
+            LATHE_TRY(checks[i].check(r));
     return LATHE_OK;
 }
 
@@ -388,6 +407,7 @@ static lathe_status check_one(lathe_run *run, const char *dir)
     json_decref(r.now);
     json_decref(r.changes);
     json_decref(r.meta);
+    json_decref(r.told);
     run->checkpoints.resume_checked = is_damage(status) ? NULL : dir;
     return status;
 }
@@ -453,7 +473,7 @@ lathe_status lathe_resume_find(lathe_run *run, const char **out_dir)
     *out_dir = NULL;
     if (resume && strcmp(resume, "auto") == 0)
         resume = run->set.checkpoint.dir;
-    if (!resume || strcmp(resume, "never") == 0 || !lathe_path_is_dir(resume))
+    if (lathe_resume_begins_anew(resume) || !lathe_path_is_dir(resume))
         return LATHE_OK;
     return lathe_checkpoint_resolve(&run->arena, resume, out_dir);
 }
@@ -461,7 +481,7 @@ lathe_status lathe_resume_find(lathe_run *run, const char **out_dir)
 lathe_status lathe__resume_check(lathe_run *run)
 {
     const char *resume = run->set.checkpoint.resume, *dir = NULL;
-    if (!resume || strcmp(resume, "never") == 0)
+    if (lathe_resume_begins_anew(resume))
         return LATHE_OK;
     if (strcmp(resume, "auto") == 0)
         return run->set.checkpoint.dir && lathe_path_is_dir(run->set.checkpoint.dir)

@@ -12,7 +12,9 @@ const char *lathe__resume_way_out(const lathe_checkpoint_settings *set)
 {
     return set->resume && strcmp(set->resume, "auto") != 0
                ? "resume from another checkpoint with checkpoint.resume"
-               : "choose another checkpoint.dir to begin a new run";
+               : "choose another checkpoint.dir, or give --checkpoint.resume restart, to begin a "
+                 "new "
+                 "run";
 }
 
 void lathe__resume_split_name(const char *name, char section[64], char key[64])
@@ -33,6 +35,9 @@ lathe_status lathe__resume_refuse_value(lathe_resuming *r, const char *section, 
                                         const json_t *from, const json_t *to, const char *hint)
 {
     lathe_buffer was = LATHE_BUFFER_INIT, is = LATHE_BUFFER_INIT;
+    char name[160];
+    (void)snprintf(name, sizeof name, "%s.%s", section, key);
+    (void)json_object_set_new(r->told, name, json_true());
     const int is_new = !from || json_is_null(from);
     lathe_change_value_put(from, &was);
     lathe_change_value_put(to, &is);
@@ -109,6 +114,7 @@ lathe_status lathe__resume_refuse_section(lathe_resuming *r, const char *section
             continue;
         lathe_buffer_printf(&list, "%s%s ", first ? ", " : "", name);
         lathe_change_put(change, &list);
+        (void)json_object_set_new(r->told, name, json_true());
         first = first ? first : name + n + 1;
     }
     const lathe_status status =

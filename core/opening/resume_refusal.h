@@ -13,6 +13,7 @@ typedef struct lathe_resuming {
     json_t *before, *now; /* configurations; before NULL: not known */
     json_t *meta;         /* of the checkpoint's manifest */
     json_t *changes;      /* lathe_config_changes of the two */
+    json_t *told;         /* the changes that were refused by name */
     int64_t n_refused;
 } lathe_resuming;
 

@@ -48,16 +48,12 @@ void lathe__settings_check_pause(const lathe_run *run)
                         (long long)s->stop_after, (long long)s->max_steps);
 }
 
-/* Warns if the lowest learning rate is above the highest. */
-static void warn_least_rate(const lathe_run *run)
+static lathe_status check_least_rate(const lathe_run *run)
 {
-    const double lr = lathe_config_float(run->config, "optimizer", "lr");
-    const double least = lathe_config_float(run->config, "scheduler", "min_lr");
-    if (is_given(run->config, "scheduler", "min_lr") && lr > 0.0 && least > lr)
-        lathe__run_warn(run, "scheduler", "min_lr",
-                        "scheduler.min_lr = %g is above optimizer.lr = %g: the learning rate rises "
-                        "where the schedule would lower it",
-                        least, lr);
+    const lathe_status status = lathe_run_check_least_rate(run->config, run->opt.base_lr);
+    return status == LATHE_E_CONFIG
+               ? lathe__run_refuse(run, "scheduler", "min_lr", "%s", lathe_error_message())
+               : status;
 }
 
 /* Parameter groups cannot have a rate of their own if this one is 0. */
@@ -107,7 +103,6 @@ static void warn_values(const lathe_run *run)
                             spikes[i]);
     lathe__settings_check_pause(run);
     warn_zero_rate(run);
-    warn_least_rate(run);
     warn_threads(run);
     warn_shard_size(run);
 }
@@ -273,6 +268,7 @@ lathe_status lathe__settings_check(lathe_run *run)
 {
     lathe_status (*const checks[])(const lathe_run *run) = {
         check_batch,
+        check_least_rate,
         check_early_stopping,
         check_samples,
         check_stage_inputs,

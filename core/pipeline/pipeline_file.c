@@ -7,7 +7,7 @@
 #include "base/fs.h"
 #include "base/toml.h"
 
-enum { MOST_STEPS = 64 };
+enum { MOST_STEPS = 64, MOST_WORDS = 3 };
 
 /* Keys that name a model's folder, and may be "@NAME". */
 static const char *const model_keys[] = {"model.path", "teacher.path", "reward.model"};
@@ -15,12 +15,13 @@ static const char *const model_keys[] = {"model.path", "teacher.path", "reward.m
 
 /* Keys of overrides that are paths, with a word that is none. */
 static const struct {
-    const char *key, *words[2];
-} path_keys[] = {{"model.path", {NULL, NULL}},         {"teacher.path", {NULL, NULL}},
-                 {"teacher.stored", {NULL, NULL}},     {"reward.model", {NULL, NULL}},
-                 {"tokenizer.path", {"bytes", NULL}},  {"data.cache_dir", {NULL, NULL}},
-                 {"data.datasets.path", {NULL, NULL}}, {"data.validation.path", {NULL, NULL}},
-                 {"checkpoint.dir", {NULL, NULL}},     {"checkpoint.resume", {"auto", "never"}}};
+    const char *key, *words[MOST_WORDS];
+} path_keys[] = {
+    {"model.path", {NULL, NULL}},         {"teacher.path", {NULL, NULL}},
+    {"teacher.stored", {NULL, NULL}},     {"reward.model", {NULL, NULL}},
+    {"tokenizer.path", {"bytes", NULL}},  {"data.cache_dir", {NULL, NULL}},
+    {"data.datasets.path", {NULL, NULL}}, {"data.validation.path", {NULL, NULL}},
+    {"checkpoint.dir", {NULL, NULL}},     {"checkpoint.resume", {"auto", "never", "restart"}}};
 
 typedef struct reading {
     lathe_arena *arena;
@@ -63,12 +64,19 @@ static const char *join(const reading *r, const char *path)
     return lathe_arena_printf(r->arena, "%.*s/%s", (int)(slash - r->out->path), r->out->path, path);
 }
 
+static int is_word(const char *text, const char *const words[MOST_WORDS])
+{
+    for (int i = 0; i < MOST_WORDS; i++)
+        if (words[i] && strcmp(text, words[i]) == 0)
+            return 1;
+    return 0;
+}
+
 static int is_path(const char *key, const char *value)
 {
     for (size_t i = 0; i < sizeof path_keys / sizeof path_keys[0]; i++)
         if (lathe_pipeline_is_key(key, path_keys[i].key))
-            return !(path_keys[i].words[0] && strcmp(path_keys[i].words[0], value) == 0) &&
-                   !(path_keys[i].words[1] && strcmp(path_keys[i].words[1], value) == 0);
+            return !is_word(value, path_keys[i].words);
     return 0;
 }
 

@@ -1,10 +1,12 @@
-/* Prints the line before the first step. */
+/* Prints the lines before the first step. */
 #include "pipeline/train_start.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ranks/ranks.h"
+#include "run/run_header.h"
 
 void lathe_train_print_start(const lathe_run *run)
 {
@@ -17,15 +19,22 @@ void lathe_train_print_start(const lathe_run *run)
     const lathe_settings *set = &run->set;
     const char *used = lathe_precision_used(set->compute_dtype, set->fp8);
     const char *recipe = lathe_fp8_recipe_name(set->fp8);
+    const int is_asked = set->threads == 0 && getenv("OMP_NUM_THREADS") != NULL;
     const int differs = strcmp(lathe_precision_name(set->precision), used) != 0;
     (void)printf(
-        "%.2fM parameters, %.2fM trained; %s%s%s%s%s, %s on %s with %d thread%s; attention "
+        "%.2fM parameters, %.2fM trained; %s%s%s%s%s, %s on %s with %d thread%s%s; attention "
         "%s; planned peak %.1f MiB\n",
         (double)n_params / 1e6, (double)n_trainable / 1e6, used, recipe[0] ? " " : "", recipe,
         differs ? " for " : "", differs ? lathe_precision_name(set->precision) : "",
         run->parts.device.component->plugin->name, run->machine.info.model, run->machine.n_threads,
-        run->machine.n_threads == 1 ? "" : "s", lathe_exec_attention(run->programs.train.exec),
+        run->machine.n_threads == 1 ? "" : "s", is_asked ? " (OMP_NUM_THREADS)" : "",
+        lathe_exec_attention(run->programs.train.exec),
         (double)lathe_mem_total(&run->planned) / (1024.0 * 1024.0));
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    lathe_run_method_text(run, &text);
+    lathe_run_step_text(run, &text);
+    (void)fputs(text.data ? text.data : "", stdout);
+    lathe_buffer_fini(&text);
     if (run->ranks)
         (void)printf("%d ranks: %s\n", lathe_ranks_count(run->ranks), run->ranks->data.info.engine);
 }

@@ -106,6 +106,7 @@ lathe_status lathe_schedule_curve_init(lathe_schedule_curve *c, const char *path
     const lathe_optimizer_v1 *optimizer = c->optimizer.table;
     const lathe_scheduler_v1 *scheduler = c->scheduler.table;
     c->base_lr = optimizer->base_lr(c->optimizer.self);
+    LATHE_TRY(lathe_run_check_least_rate(c->config, c->base_lr));
     c->reads_metrics = LATHE_HAS(scheduler, observe) ? 1 : 0;
     const char *cut_short = NULL;
     LATHE_TRY(lathe_run_check_schedule(&c->scheduler, c->total, &cut_short));

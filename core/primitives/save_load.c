@@ -7,6 +7,7 @@
 #include "islands/island_files.h"
 #include "opening/resume_check.h"
 #include "ranks/extents.h"
+#include "run/run_length.h"
 #include "run/run_saved.h"
 
 static lathe_status accept(void *run, const char *dir)
@@ -17,6 +18,7 @@ static lathe_status accept(void *run, const char *dir)
 lathe_status lathe__run_resume(lathe_run *run, const char **out_path)
 {
     LATHE_TRY(lathe_checkpoint_resume(lathe__run_saved(run), accept, run, out_path));
+    lathe__run_follow_cursor(run);
     return run->checkpoints.weights_wait ? lathe__run_weights(run) : LATHE_OK;
 }
 
@@ -98,5 +100,7 @@ lathe_status lathe_load(lathe_run *run, const char *dir)
 {
     if (!run->open.placed)
         return lathe_error(LATHE_E_STATE, "the run has no memory to load into");
-    return lathe_checkpoint_load(lathe__run_saved(run), dir);
+    LATHE_TRY(lathe_checkpoint_load(lathe__run_saved(run), dir));
+    lathe__run_follow_cursor(run);
+    return LATHE_OK;
 }

@@ -29,6 +29,21 @@ lathe_status lathe_run_check_schedule(const lathe_instance *scheduler, int64_t t
     return LATHE_OK;
 }
 
+lathe_status lathe_run_check_least_rate(const lathe_config *config, double base_lr)
+{
+    const double least = lathe_config_float(config, "scheduler", "min_lr");
+    if (!lathe_config_is_explicit(config, "scheduler", "min_lr") || !(base_lr > 0.0) ||
+        !(least > base_lr))
+        return LATHE_OK;
+    return lathe_error(LATHE_E_CONFIG,
+                       "scheduler.min_lr = %g is above the learning rate %g%s: expected at most "
+                       "that rate; lower it, or set scheduler.min_lr_ratio, a share of the rate",
+                       least, base_lr,
+                       lathe_config_is_explicit(config, "optimizer", "lr")
+                           ? ""
+                           : " (a default: optimizer.lr is not set)");
+}
+
 /* Allows a run that ends before its schedule does, wherever its length is set, because this is how
  * users try out a file. */
 static lathe_status check_schedule(const lathe_run *run, int64_t total)

@@ -63,4 +63,8 @@ void lathe__offload_warn_idle(const lathe_run *run);
 /** Sets run->store.offload_buffer. LATHE_E_CONFIG: as above. */
 lathe_status lathe__offload_plan_state(lathe_run *run);
 
+/** Refuses a scheduler.min_lr above the rate that the schedule lowers (base_lr): schedules would
+ *  hold the higher one. LATHE_E_CONFIG. */
+lathe_status lathe_run_check_least_rate(const lathe_config *config, double base_lr);
+
 #endif

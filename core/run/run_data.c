@@ -32,7 +32,7 @@ static lathe_status checkpoint_of(lathe_run *run, const char **out)
 {
     const char *resume = run->set.checkpoint.resume, *folder = NULL;
     *out = NULL;
-    if (!resume || strcmp(resume, "auto") == 0 || strcmp(resume, "never") == 0)
+    if (lathe_resume_begins_anew(resume) || strcmp(resume, "auto") == 0)
         resume = run->set.checkpoint.dir;
     if (!resume)
         return LATHE_OK;

@@ -1,6 +1,7 @@
 /* lathe checkpoint verify: compares every byte of checkpoints with their manifests. */
 #include <jansson.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 #include "base/error.h"
 #include "checkpoint/checkpoint_info.h"
@@ -8,40 +9,35 @@
 #include "io/manifest.h"
 #include "savedcmd/saved_commands.h"
 
-/* The findings about one checkpoint: printed at once, or kept for the JSON object. */
+/* The findings about one checkpoint. */
 typedef struct findings {
-    json_t *damaged, *not_finite; /* NULL: print */
+    json_t *damaged, *not_finite; /* texts; objects */
+    int64_t bytes;
+    int whole;
+    int is_gone; /* 1: it was removed while it was read */
 } findings;
 
 static void report(void *arg, const char *message)
 {
     const findings *f = arg;
-    if (f->damaged)
-        (void)json_array_append_new(f->damaged, json_string(message));
-    else
-        (void)printf("damaged  %s\n", message);
+    (void)json_array_append_new(f->damaged, json_string(message));
 }
 
 static void report_not_finite(void *arg, const lathe_not_finite *x)
 {
     const findings *f = arg;
-    if (f->not_finite) {
-        json_t *one =
-            json_pack("{s:s, s:s, s:I, s:I, s:I}", "file", x->file, "tensor", x->tensor, "count",
-                      (json_int_t)x->n_bad, "of", (json_int_t)x->n, "first", (json_int_t)x->first);
-        (void)json_array_append_new(f->not_finite, one);
-        return;
-    }
-    (void)printf("not finite  %s: '%s' holds %lld of %lld values that are not finite, the first %g "
-                 "at %lld\n",
-                 x->file, x->tensor, (long long)x->n_bad, (long long)x->n, x->value,
-                 (long long)x->first);
+    char value[32];
+    (void)snprintf(value, sizeof value, "%g", x->value);
+    (void)json_array_append_new(
+        f->not_finite, json_pack("{s:s, s:s, s:I, s:I, s:I, s:s}", "file", x->file, "tensor",
+                                 x->tensor, "count", (json_int_t)x->n_bad, "of", (json_int_t)x->n,
+                                 "first", (json_int_t)x->first, "value", value));
 }
 
-/* Returns 1 if every byte agrees with the manifest and every number is finite. */
-static int is_whole(const char *path, findings *f, int64_t *out_bytes)
+/* Whether every byte agrees with the manifest and every number is finite. */
+static int is_whole(const char *path, findings *f)
 {
-    if (lathe_manifest_survey(path, 1, report, f, out_bytes) != LATHE_OK)
+    if (lathe_manifest_survey(path, 1, report, f, &f->bytes) != LATHE_OK)
         return 0;
     const lathe_status status = lathe_folder_finite(path, report_not_finite, f);
     if (status != LATHE_OK && status != LATHE_E_NUMERIC)
@@ -49,26 +45,67 @@ static int is_whole(const char *path, findings *f, int64_t *out_bytes)
     return status == LATHE_OK;
 }
 
-static void print_one(const lathe_checkpoint_entry *entry, int64_t *n_damaged)
+/* Whether `path` is another folder than `before`, or none: a run that trains removes old
+ * checkpoints (checkpoint.keep_last), and writes one again after it went back. */
+static int is_other(const char *path, const struct stat *before)
 {
-    findings f = {NULL, NULL};
-    int64_t bytes = 0;
-    if (is_whole(entry->path, &f, &bytes))
-        (void)printf("whole    %s  %lld bytes\n", entry->path, (long long)bytes);
-    else
-        ++*n_damaged;
+    struct stat now;
+    return stat(path, &now) != 0 || now.st_ino != before->st_ino || now.st_dev != before->st_dev;
+}
+
+enum { MOST_TRIES = 3 }; /* of a checkpoint that is replaced while it is read */
+
+static void examine(const char *path, findings *f)
+{
+    for (int i = 0; i < MOST_TRIES; i++) {
+        struct stat before;
+        json_decref(f->damaged);
+        json_decref(f->not_finite);
+        *f = (findings){.damaged = json_array(), .not_finite = json_array()};
+        f->is_gone = stat(path, &before) != 0;
+        f->whole = !f->is_gone && is_whole(path, f);
+        if (f->is_gone || f->whole || !is_other(path, &before))
+            return;
+        f->is_gone = stat(path, &before) != 0;
+        if (f->is_gone)
+            return;
+    }
+}
+
+static void print_not_finite(const json_t *one)
+{
+    (void)printf("not finite  %s: '%s' holds %lld of %lld values that are not finite, the first %s "
+                 "at %lld\n",
+                 json_string_value(json_object_get(one, "file")),
+                 json_string_value(json_object_get(one, "tensor")),
+                 (long long)json_integer_value(json_object_get(one, "count")),
+                 (long long)json_integer_value(json_object_get(one, "of")),
+                 json_string_value(json_object_get(one, "value")),
+                 (long long)json_integer_value(json_object_get(one, "first")));
+}
+
+static void print_one(const char *path, const findings *f)
+{
+    size_t i;
+    json_t *one;
+    if (f->is_gone)
+        (void)printf("removed  %s  while it was read\n", path);
+    else if (f->whole)
+        (void)printf("whole    %s  %lld bytes\n", path, (long long)f->bytes);
+    else {
+        json_array_foreach(f->damaged, i, one)(void)
+            printf("damaged  %s\n", json_string_value(one));
+        json_array_foreach(f->not_finite, i, one) print_not_finite(one);
+    }
     (void)fflush(stdout);
 }
 
-static void describe_one(const lathe_checkpoint_entry *entry, json_t *list, int64_t *n_damaged)
+static void describe_one(const char *path, const findings *f, json_t *list)
 {
-    findings f = {json_array(), json_array()};
-    int64_t bytes = 0;
-    const int whole = is_whole(entry->path, &f, &bytes);
-    *n_damaged += !whole;
-    (void)json_array_append_new(list, json_pack("{s:s, s:b, s:I, s:o, s:o}", "path", entry->path,
-                                                "whole", whole, "bytes", (json_int_t)bytes,
-                                                "damaged", f.damaged, "not_finite", f.not_finite));
+    (void)json_array_append_new(list, json_pack("{s:s, s:b, s:b, s:I, s:O, s:O}", "path", path,
+                                                "whole", f->whole, "removed", f->is_gone, "bytes",
+                                                (json_int_t)f->bytes, "damaged", f->damaged,
+                                                "not_finite", f->not_finite));
 }
 
 static int run(const lathe_args *args)
@@ -78,8 +115,17 @@ static int run(const lathe_args *args)
     int64_t n = 0, n_damaged = 0;
     json_t *all = lathe_args_value(args, "--json") ? json_array() : NULL;
     const lathe_status status = lathe_checkpoint_entries(args->words[0], &arena, &list, &n);
-    for (int64_t i = 0; i < n && status == LATHE_OK; i++)
-        (void)(all ? describe_one(&list[i], all, &n_damaged) : print_one(&list[i], &n_damaged));
+    findings f = {.damaged = NULL};
+    for (int64_t i = 0; i < n && status == LATHE_OK; i++) {
+        examine(list[i].path, &f);
+        n_damaged += !f.whole && !f.is_gone;
+        if (all)
+            describe_one(list[i].path, &f, all);
+        else
+            print_one(list[i].path, &f);
+    }
+    json_decref(f.damaged);
+    json_decref(f.not_finite);
     if (all && status == LATHE_OK) {
         (void)json_dumpf(all, stdout, JSON_INDENT(2));
         (void)putchar('\n');
@@ -93,7 +139,7 @@ static int run(const lathe_args *args)
 }
 
 static const lathe_option options[] = {
-    {"--json", NULL, "print an array of objects: path, whole, bytes, damaged, not_finite"},
+    {"--json", NULL, "print an array of objects: path, whole, removed, bytes, damaged, not_finite"},
 };
 
 const lathe_command lathe_cmd_checkpoint_verify = {
@@ -103,6 +149,7 @@ const lathe_command lathe_cmd_checkpoint_verify = {
     .details = "DIR is a checkpoint, or the folder of a run for all its checkpoints. Prints\n"
                "one line for each undamaged checkpoint, for each damaged file, and for each\n"
                "tensor of weights, averages or optimizer state that contains NaN or infinity.\n"
+               "A checkpoint that a run removes meanwhile is no damage.\n"
                "Exit 0: all checkpoints are undamaged and finite. Exit 1: some are not.\n",
     .options = options,
     .n_options = 1,

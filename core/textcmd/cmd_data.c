@@ -162,6 +162,7 @@ static void put_long(const lathe_run *run, const lathe_loader_facts *f, const la
 static void put_split(const lathe_run *run, const lathe_loader *loader, const lathe_shards *shards,
                       int trains, lathe_buffer *b)
 {
+    static const char *const packings[] = {"sequential", "multipack", "", "not packed"};
     const lathe_stage_v1 *stage = run->parts.stage.table;
     const lathe_row_kind *kind = lathe_row_kind_get(stage->rows);
     lathe_loader_facts f;
@@ -174,10 +175,7 @@ static void put_split(const lathe_run *run, const lathe_loader *loader, const la
                         f.n_rows == 1 ? "" : "s", run->set.seq_len);
     if (!kind->is_padded)
         lathe_buffer_printf(b, ", %s, %.2f %% filled",
-                            lathe_packing(run->set.packing, stage->rows) == LATHE_PACK_MULTIPACK
-                                ? "multipack"
-                                : "sequential",
-                            100.0 * f.fill);
+                            packings[lathe_packing(run->set.packing, stage->rows)], 100.0 * f.fill);
     lathe_buffer_puts(b, "\n");
     if (trains || run->data.validation_shards)
         put_long(run, &f, shards, b);

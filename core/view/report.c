@@ -186,7 +186,7 @@ static void put_tiles(const lathe_run_view *v, lathe_buffer *out)
         (void)snprintf(more, sizeof more, "of %.0f", max_steps);
     put_tile(out, "Steps", v->step >= 0 ? (double)v->step : (double)NAN, LATHE_UNIT_COUNT, more);
     const double epoch = lathe_run_view_last(v, "epoch");
-    (void)snprintf(more, sizeof more, isfinite(epoch) ? "epoch %.0f" : "", epoch + 1.0);
+    (void)snprintf(more, sizeof more, isfinite(epoch) ? "%.4g epochs" : "", epoch);
     put_tile(out, "Tokens", lathe_run_view_last(v, "tokens"), LATHE_UNIT_COUNT, more);
     if (speed) {
         lathe_axis_text(share ? lathe_series_mean(share, 200) : (double)NAN, 0.0, LATHE_UNIT_SHARE,

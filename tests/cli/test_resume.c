@@ -56,7 +56,8 @@ static void expect_refused(const char *arguments, const char *text)
 }
 
 #define FROM ", but out/step-00000004, from which the run would resume, was written "
-#define ANEW "or choose another checkpoint.dir to begin a new run\n"
+#define ANEW                                                                                       \
+    "or choose another checkpoint.dir, or give --checkpoint.resume restart, to begin a new run\n"
 
 Test(resume_refusal, names_the_key_its_place_and_both_values)
 {
@@ -169,7 +170,8 @@ Test(resume_refusal, of_another_objective_names_the_key_and_the_permission)
     cr_expect_not_null(
         strstr(output,
                "set it back, set checkpoint.allow_changed = [\"adapter.alpha\"] to continue with "
-               "another objective, or choose another checkpoint.dir to begin a new run\n"),
+               "another objective, or choose another checkpoint.dir, or give --checkpoint.resume "
+               "restart, to begin a new run\n"),
         "%s", output);
 }
 

@@ -231,8 +231,6 @@ Test(validate, warns_of_values_that_cannot_be_meant)
     static const struct {
         const char *settings, *says;
     } rows[] = {
-        {"--scheduler.min_lr 0.5 --optimizer.lr 0.1",
-         "--scheduler.min_lr: warning: scheduler.min_lr = 0.5 is above optimizer.lr = 0.1"},
         {"--optimizer.lr 0.0",
          "--optimizer.lr: warning: optimizer.lr = 0: the optimizer changes no "
          "parameter in this run"},

@@ -146,3 +146,85 @@ Test(folder_cases, plugin_new_that_was_interrupted_starts_again)
         expect_nothing_unfinished("plugin new");
     }
 }
+
+/* ---- the run's own folder ---- */
+
+static const char long_run[] =
+    LATHE " train run.toml --train.max_steps 100000 --checkpoint.every 20 "
+          "--train.eval_every 0 --log.progress off";
+
+static pid_t start_long_run(void)
+{
+    const char *const argv[] = {"/bin/sh", "-c", NULL, NULL};
+    static char command[512];
+    (void)snprintf(command, sizeof command, "exec %s", long_run);
+    const char *args[4];
+    memcpy(args, argv, sizeof args);
+    args[2] = command;
+    return start_program("long.log", args);
+}
+
+Test(folder_cases, a_run_whose_folder_is_deleted_ends_with_an_error)
+{
+    const pid_t child = start_long_run();
+    wait_until(child, "test -e out/step-00000020");
+    cr_assert_eq(run("rm -rf out out 2>&1 || rm -rf out"), 0, "%s", output);
+    cr_expect_eq(exit_code(child), 1);
+    expect("cat long.log", 0, "out was deleted or replaced while the run trained in it");
+    cr_expect_eq(run("test -e out/latest"), 1, "the folder is not made again");
+}
+
+Test(folder_cases, a_second_run_in_a_new_folder_of_the_same_name_is_left_alone)
+{
+    const pid_t child = start_long_run();
+    wait_until(child, "test -e out/step-00000020");
+    cr_assert_eq(run("mv out moved && " LATHE " train run.toml >second.log 2>&1; cat second.log"),
+                 0, "%s", output);
+    cr_expect_eq(exit_code(child), 1);
+    expect("cat long.log", 0, "out was moved to ");
+    cr_expect_not_null(strstr(output, "/moved while the run trained in it"), "%s", output);
+    expect(LATHE " checkpoint verify out", 0, "whole    out/step-00000006");
+    expect("ls out", 0, "");
+    cr_expect_null(strstr(output, "step-00000040"), "%s", output);
+}
+
+/* Killed between the writing of `latest` and of `best` after the last step, in every call there. */
+Test(folder_cases, best_is_mended_at_the_next_start)
+{
+    const char *command = LATHE " train run.toml --checkpoint.keep_best 1";
+    const int n = count_calls("out/best", command);
+    cr_assert_eq(run("cat out/best"), 0);
+    char best[64];
+    (void)snprintf(best, sizeof best, "%.*s", (int)strcspn(output, "\n"), output);
+    cr_assert_str_eq(best, "step-00000006", "the loss of this run falls");
+    for (int at = n - 2; at <= n; at++) {
+        cr_assert_eq(run("rm -rf out"), 0);
+        interrupt("out/best", at, "kill", command);
+        expect(LATHE " train run.toml --checkpoint.keep_best 1 2>&1", 0, "nothing to do");
+        expect("cat out/best", 0, best);
+        expect_nothing_unfinished("best");
+    }
+}
+
+Test(folder_cases, verify_of_a_training_run_calls_no_removal_damage)
+{
+    const pid_t child = fork();
+    cr_assert_geq(child, 0);
+    if (child == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void)execl(
+            "/bin/sh", "sh", "-c",
+            "exec " LATHE " train run.toml --train.max_steps 100000 --checkpoint.every 1 "
+            "--checkpoint.keep_last 1 --train.eval_every 0 --log.progress off >long.log 2>&1",
+            (char *)NULL);
+        _exit(127);
+    }
+    wait_until(child, "test -e out/latest");
+    for (int i = 0; i < 60; i++) {
+        const int code = run(LATHE " checkpoint verify out 2>&1");
+        cr_assert_eq(code, 0, "%s", output);
+        cr_assert_null(strstr(output, "damaged"), "%s", output);
+    }
+    cr_assert_eq(kill(child, SIGKILL), 0);
+    cr_assert_eq(waitpid(child, NULL, 0), child);
+}
