@@ -56,7 +56,8 @@ const char *lathe_hub_hint(const char *path, char *out, size_t capacity)
     while (begin > path && begin[-1] != '/')
         begin--;
     if (!is_hub_word(begin, (size_t)(slash - begin)) ||
-        !is_hub_word(slash + 1, strlen(slash + 1)) || lathe_path_exists(parent))
+        !is_hub_word(slash + 1, strlen(slash + 1)) || lathe_path_exists(parent) ||
+        (begin == path + 1 && path[0] == '/'))
         return out;
     (void)snprintf(out, capacity, "; on the Hugging Face Hub? hf download %s --local-dir %s", begin,
                    path);

@@ -24,6 +24,7 @@
 #include "io/manifest.h"
 #include "lathe/lathe.h"
 #include "model/folder_template.h"
+#include "model/generation_config.h"
 #include "model/quant_source.h"
 #include "model/weights.h"
 #include "plug/kind.h"
@@ -61,6 +62,10 @@ static lathe_status write_model(const lathe_saved_state *saved, const char *dir,
     LATHE_TRY(lathe__adapter_file_write(saved, dir, place));
     if (saved->data->tokenizer_dir)
         LATHE_TRY(lathe_tokenizer_files_copy(saved->data->tokenizer_dir, dir));
+    if (saved->data->saves_answer_end)
+        LATHE_TRY(lathe_generation_config_add_end(dir, saved->model,
+                                                  lathe_tokenizer_eos(saved->data->tokenizer),
+                                                  saved->data->answer_end.id));
     return lathe_folder_template_write(saved->data->given.text, saved->data->given.tools, dir);
 }
 

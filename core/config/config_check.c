@@ -37,6 +37,12 @@ static const char *not_here(uint32_t kinds)
     return kinds & LATHE_CONFIG_ELSEWHERE ? "; it is checked where the run starts" : "";
 }
 
+/* Another machine may have the folder: only here the hint is of use. */
+static const char *hint_for(const char *path, uint32_t kinds, char hint[LATHE_HUB_HINT])
+{
+    return kinds & LATHE_CONFIG_ELSEWHERE ? "" : lathe_hub_hint(path, hint, LATHE_HUB_HINT);
+}
+
 /* Checks every dataset's path; errors have its place in the file. */
 static void check_datasets(const lathe_config *config, const char *key, uint32_t kinds,
                            lathe_diags *diags)
@@ -112,7 +118,7 @@ static void check_model(const lathe_config *config, const char *section, const c
     else
         lathe_config_add(config, diags, missing(kinds), section, "path",
                          "%s.path: no such folder or GGUF file: %s%s%s", section, path,
-                         lathe_hub_hint(path, hint, sizeof hint), not_here(kinds));
+                         hint_for(path, kinds, hint), not_here(kinds));
 }
 
 static void check_stored(const lathe_config *config, uint32_t kinds, lathe_diags *diags)
@@ -154,7 +160,7 @@ void lathe_config_check_files(const lathe_config *config, uint32_t kinds, lathe_
     if (tokenizer != NULL && strcmp(tokenizer, "bytes") != 0 && !lathe_path_exists(tokenizer))
         lathe_config_add(config, diags, missing(kinds), "tokenizer", "path",
                          "tokenizer.path: no such file or folder: %s%s%s", tokenizer,
-                         lathe_hub_hint(tokenizer, hint, sizeof hint), not_here(kinds));
+                         hint_for(tokenizer, kinds, hint), not_here(kinds));
     if (resume != NULL && strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0 &&
         strcmp(resume, "restart") != 0 && !lathe_path_is_dir(resume))
         lathe_config_add(

@@ -12,7 +12,7 @@
 
 void lathe__pieces_clear(lathe_pieces *p)
 {
-    p->ids.n = p->n = p->n_inputs = p->n_recut = p->n_spaces = p->n_chats = 0;
+    p->ids.n = p->n = p->n_inputs = p->n_recut = p->n_spaces = 0;
     p->records.len = 0;
     memset(&p->counts, 0, sizeof p->counts);
 }
@@ -408,7 +408,7 @@ lathe_status lathe__record_encode(lathe_record_encoder *e, const lathe_reader *r
     LATHE_TRY(lathe_fields_read(&e->fields, reader, record));
     out->counts.n_known += e->fields.layout == LATHE_LAYOUT_KNOWN;
     out->line = LATHE_SHARD_LINE(record->file, lathe_record_at(reader->sources, record));
-    out->n_chats += e->fields.is_chat != LATHE_FIELDS_TEXTS;
+    out->counts.n_chats += e->fields.is_chat != LATHE_FIELDS_TEXTS;
     LATHE_TRY(is_left_out(e, record, out, &is_out));
     if (is_out)
         return LATHE_OK;

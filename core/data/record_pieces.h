@@ -17,7 +17,6 @@ typedef struct lathe_pieces {
     lathe_buffer records; /* the records as JSON, for kinds of rows that keep them */
     int64_t line;         /* LATHE_SHARD_LINE of the record that is tokenised */
     lathe_record_counts counts;
-    int64_t n_chats;  /* records that the chat template has rendered */
     int64_t n_recut;  /* prompts whose last tokens merge with the completion */
     int64_t n_spaces; /* those of them that end with a space */
 } lathe_pieces;

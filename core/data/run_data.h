@@ -3,6 +3,7 @@
 #define LATHE_DATA_RUN_DATA_H
 
 #include "data/loader.h"
+#include "dialog/answer_end.h"
 #include "lathe/renderer.h"
 
 enum { LATHE_MAX_STOP_TOKENS = 16 };
@@ -16,7 +17,10 @@ typedef struct lathe_given_template {
 typedef struct lathe_run_data {
     lathe_tokenizer *tokenizer;
     const char *tokenizer_dir; /* folder of its files; NULL: raw bytes */
-    int32_t stop_tokens[LATHE_MAX_STOP_TOKENS], n_stop_tokens; /* of generate.stop_tokens */
+    int32_t stop_tokens[LATHE_MAX_STOP_TOKENS], n_stop_tokens;     /* of generate.stop_tokens */
+    int32_t rollout_stops[LATHE_MAX_STOP_TOKENS], n_rollout_stops; /* of stage.stop_tokens */
+    lathe_answer_end answer_end;                                   /* of `chat` */
+    int32_t saves_answer_end; /* 1: the folders that the run writes get it as an end token */
     struct lathe_chat_template *chat; /* of that folder, or given; NULL: none, see no_chat */
     const char *no_chat;
     lathe_given_template given;

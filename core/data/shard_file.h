@@ -11,7 +11,7 @@
 #include "records/dataset.h"
 #include "records/reader.h"
 
-#define LATHE_SHARD_VERSION 10
+#define LATHE_SHARD_VERSION 11
 #define LATHE_SHARD_CHUNK 4096 /* number of ids written at once */
 
 /** A line of a dataset's source files: the number of the file, and the line in it, or the number of
@@ -42,6 +42,7 @@ typedef struct lathe_record_count {
 
 /** Counts of records, kept in shards. */
 typedef struct lathe_record_counts {
+    int64_t n_chats;              /* records that a chat template has rendered */
     int64_t n_known;              /* records that have a layout known from another program */
     int64_t n_equal, first_equal; /* pairs whose chosen and rejected are equal; the first one */
     lathe_record_count left[LATHE_N_LEFT];           /* left out, by reason */
@@ -49,7 +50,7 @@ typedef struct lathe_record_counts {
     char role[32]; /* the role of the first record of LATHE_LEFT_UNKNOWN_ROLE; "": none */
 } lathe_record_counts;
 
-/** The first 704 bytes of the file. Hashes are 64 hexadecimal digits without a NUL. */
+/** The first 712 bytes of the file. Hashes are 64 hexadecimal digits without a NUL. */
 typedef struct lathe_shard_header {
     char magic[8]; /* "LATHSHRD" */
     uint32_t version, header_bytes;
@@ -71,7 +72,7 @@ typedef struct lathe_shard_header {
     char zero[56];
     uint64_t checksum; /* lathe_hash64 of the header up to here */
 } lathe_shard_header;
-_Static_assert(sizeof(lathe_shard_header) == 704, "the shard header's layout is a file format");
+_Static_assert(sizeof(lathe_shard_header) == 712, "the shard header's layout is a file format");
 
 /** Segments of ids, mapped or in memory. */
 typedef struct lathe_shard {

@@ -43,6 +43,7 @@ static void add_counts(lathe_record_counts *to, const lathe_record_counts *from,
         to->first_equal = first_record + from->first_equal;
     to->n_equal += from->n_equal;
     to->n_known += from->n_known;
+    to->n_chats += from->n_chats;
     if (to->left[LATHE_LEFT_UNKNOWN_ROLE].n == 0)
         memcpy(to->role, from->role, sizeof to->role);
     for (int32_t i = 0; i < LATHE_N_LEFT; i++)

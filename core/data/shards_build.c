@@ -38,7 +38,6 @@ typedef struct builder {
     atomic_llong next; /* next unit to take */
     int64_t n_recut;   /* prompts whose last tokens merge with the completion */
     int64_t n_spaces;  /* those of them that end with a space */
-    int64_t n_chats;   /* records that the chat template has rendered */
     const char *text;  /* text of the long document that the units cut, else NULL */
     int64_t n_text;
     int32_t may_cut; /* LATHE_CUT_* of the tokenizer */
@@ -118,6 +117,7 @@ static void add_counts(lathe_shard_header *h, const lathe_record_counts *from)
             h->n_segments / lathe_row_kind_get(h->rows)->n_segments + from->first_equal;
     to->n_equal += from->n_equal;
     to->n_known += from->n_known;
+    to->n_chats += from->n_chats;
     if (to->left[LATHE_LEFT_UNKNOWN_ROLE].n == 0)
         memcpy(to->role, from->role, sizeof to->role);
     for (int32_t i = 0; i < LATHE_N_LEFT; i++) {
@@ -145,7 +145,6 @@ static lathe_status write_unit(builder *b, const unit *u)
     }
     b->n_recut += p->n_recut;
     b->n_spaces += p->n_spaces;
-    b->n_chats += p->n_chats;
     return LATHE_OK;
 }
 
@@ -291,7 +290,8 @@ lathe_status lathe__shard_build(const lathe_shard_job *job, lathe_shard_writer *
                 lathe_text_loss_add(job->loss, lathe_encoder_loss(b.workers[i].enc));
         if (h->n_segments > 0) /* otherwise the dataset is refused, and the error names the files */
             name_skipped(&b);
-        if (b.n_chats && h->part == 0 && lathe_chat_template_reads_clock(job->dataset->chat))
+        if (h->counts.n_chats && h->part == 0 &&
+            lathe_chat_template_reads_clock(job->dataset->chat))
             lathe_log(
                 LATHE_LOG_WARN,
                 "%s: the chat template writes the date (strftime_now); the prepared data keep "

@@ -6,11 +6,8 @@
 #include "base/error.h"
 #include "generate/generator_internal.h"
 
-/* If generation_config.json lists end tokens, only those end the text, as in transformers.
- * Otherwise the tokenizer's end-of-text token, which training puts between documents, and the end
- * tokens of config.json do. */
-static int is_eos(const lathe_generation_config *c, const lathe_model_config *model,
-                  const lathe_tokenizer *tokenizer, int32_t token)
+int lathe_is_end_token(const lathe_generation_config *c, const lathe_model_config *model,
+                       const lathe_tokenizer *tokenizer, int32_t token)
 {
     for (int32_t i = 0; i < c->n_eos; i++)
         if (c->eos[i] == token)
@@ -23,6 +20,14 @@ static int is_eos(const lathe_generation_config *c, const lathe_model_config *mo
         if (model->eos[i] == token)
             return 1;
     return 0;
+}
+
+/* The end of an answer counts once a chat template is in use. */
+static int is_end(const lathe_generator *g, int32_t token)
+{
+    const lathe_answer_end *answer = &g->parts.data->answer_end;
+    return (answer->is_known && token == answer->id) ||
+           lathe_is_end_token(g->parts.generation, g->parts.model, g->parts.data->tokenizer, token);
 }
 
 static lathe_status encode_text(lathe_generator *g, const lathe_tokenizer *tokenizer,
@@ -146,8 +151,7 @@ lathe_status lathe__sequence_ends(lathe_generator *g, lathe__sequence *s, int32_
     s->finish = LATHE_FINISH_LENGTH;
     if (stop)
         s->finish = LATHE_FINISH_STOP;
-    else if (s->how.stop_at_eos && is_eos(g->parts.generation, g->parts.model,
-                                          g->parts.data->tokenizer, s->ids[s->n - 1]))
+    else if (s->how.stop_at_eos && is_end(g, s->ids[s->n - 1]))
         s->finish = LATHE_FINISH_EOS;
     for (int32_t i = 0; i < s->how.n_stop_tokens && !stop; i++)
         if (s->how.stop_tokens[i] == s->ids[s->n - 1])

@@ -80,4 +80,10 @@ void lathe_generator_drafts(const lathe_generator *g, int64_t *out_proposed, int
 /** The program that decodes one token per call, for benchmarks; NULL if g is NULL. */
 lathe_exec *lathe_generator_exec(const lathe_generator *g);
 
+/** Whether the folder's own end tokens have this one. If generation_config.json lists end tokens,
+ *  only those end a text, as in transformers. Otherwise the tokenizer's end-of-text token, which
+ *  training puts between documents, and the end tokens of config.json do. tokenizer may be NULL. */
+int lathe_is_end_token(const lathe_generation_config *c, const lathe_model_config *model,
+                       const lathe_tokenizer *tokenizer, int32_t token);
+
 #endif

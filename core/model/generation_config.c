@@ -1,4 +1,4 @@
-/* Reads generation_config.json. */
+/* Reads generation_config.json, and adds end tokens to it. */
 #include "model/generation_config.h"
 
 #include <stdio.h>
@@ -6,12 +6,16 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/json_cut.h"
 #include "base/log.h"
 #include "gguf/model_files.h"
 #include "model/config_reader.h"
+
+static const char file_name[] = "generation_config.json";
 
 /* All keys of transformers 5.24's GenerationConfig. `idle`: the number with which a key that Lathe
  * does not apply has no effect; other values without effect are null, false, and an empty list or
@@ -221,7 +225,6 @@ static void read_keys(const lathe_config_reader *r, lathe_generation_config *out
     lathe__config_eos(&one, out->eos, LATHE_MAX_EOS, &out->n_eos);
     if (!end(&one, LATHE_GENERATION_EOS, out))
         out->n_eos = 0;
-    warn_of_ignored(r);
 }
 
 lathe_status lathe_generation_config_use(const lathe_generation_config *config, int32_t key)
@@ -230,23 +233,115 @@ lathe_status lathe_generation_config_use(const lathe_generation_config *config, 
                                          : lathe_error(LATHE_E_CONFIG, "%s", config->wrong[key]);
 }
 
-lathe_status lathe_generation_config_load(const char *folder, lathe_generation_config *out)
+/* warns 1: of keys that are not applied. */
+static lathe_status read_object(const char *folder, int warns, lathe_generation_config *out)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
     json_t *object = NULL;
     memset(out, 0, sizeof *out);
-    const char *path = lathe_model_place(&arena, folder, "generation_config.json");
+    const char *path = lathe_model_place(&arena, folder, file_name);
     lathe_status status = path != NULL ? LATHE_OK : LATHE_E_NOMEM;
-    if (status == LATHE_OK && lathe_model_has(folder, "generation_config.json")) {
+    if (status == LATHE_OK && lathe_model_has(folder, file_name)) {
         out->is_present = 1;
-        status = lathe_model_json(folder, "generation_config.json", &object);
+        status = lathe_model_json(folder, file_name, &object);
         if (status == LATHE_OK && !json_is_object(object))
             status = lathe_error(LATHE_E_CONFIG, "%s: not a JSON object", path);
         const lathe_config_reader r = {.name = path, .object = object};
         if (status == LATHE_OK)
             read_keys(&r, out);
+        if (status == LATHE_OK && warns)
+            warn_of_ignored(&r);
     }
     json_decref(object);
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+lathe_status lathe_generation_config_load(const char *folder, lathe_generation_config *out)
+{
+    return read_object(folder, 1, out);
+}
+
+/* ---- writing ---- */
+
+/* Appends an id to a list, unless it is there. */
+static void put_id(int32_t *ids, int32_t *n, int32_t id)
+{
+    for (int32_t i = 0; i < *n; i++)
+        if (ids[i] == id)
+            return;
+    if (id >= 0)
+        ids[(*n)++] = id;
+}
+
+/* Writes text[0, n), an object, with another eos_token_id, at its beginning. */
+static void put_object(const char *text, int64_t n, const int32_t *ids, int32_t n_ids,
+                       lathe_buffer *out)
+{
+    int64_t from = n, to = n, at = 0;
+    if (!lathe_json_cut(text, n, "eos_token_id", &from, &to))
+        from = to = n;
+    while (at < n && text[at] != '{')
+        at++;
+    lathe_buffer_puts(out, "{\n  \"eos_token_id\": [");
+    for (int32_t i = 0; i < n_ids; i++)
+        lathe_buffer_printf(out, i ? ", %d" : "%d", ids[i]);
+    lathe_buffer_puts(out, "]");
+    lathe_buffer rest = LATHE_BUFFER_INIT;
+    lathe_buffer_append(&rest, text + at + 1, from - at - 1);
+    lathe_buffer_append(&rest, text + to, n - to);
+    const size_t blank = rest.data ? strspn(rest.data, " \t\r\n") : 0;
+    if (rest.data && rest.data[blank] != '}')
+        lathe_buffer_puts(out, ",");
+    lathe_buffer_append(out, rest.data ? rest.data : "}", rest.data ? rest.len : 1);
+    if (rest.status != LATHE_OK)
+        out->status = rest.status;
+    lathe_buffer_fini(&rest);
+}
+
+/* The object of a folder without the file: what transformers would take from config.json. */
+static void put_new(const lathe_model_config *model, lathe_buffer *out)
+{
+    lathe_buffer_puts(out, "{\n");
+    if (model->bos >= 0)
+        lathe_buffer_printf(out, "  \"bos_token_id\": %d%s\n", model->bos,
+                            model->pad >= 0 ? "," : "");
+    if (model->pad >= 0)
+        lathe_buffer_printf(out, "  \"pad_token_id\": %d\n", model->pad);
+    lathe_buffer_puts(out, "}\n");
+}
+
+lathe_status lathe_generation_config_add_end(const char *dir, const lathe_model_config *model,
+                                             int32_t own, int32_t id)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_buffer was = LATHE_BUFFER_INIT, out = LATHE_BUFFER_INIT;
+    lathe_generation_config config;
+    char *text = NULL;
+    int64_t bytes = 0;
+    int32_t ids[2 * LATHE_MAX_EOS + 2], n = 0;
+    const char *path = lathe_path_join(&arena, dir, file_name);
+    lathe_status status = path != NULL ? read_object(dir, 0, &config) : LATHE_E_NOMEM;
+    if (status == LATHE_OK && config.is_present)
+        status = lathe_file_read(path, 0, &text, &bytes);
+    if (status == LATHE_OK) {
+        if (text == NULL)
+            put_new(model, &was);
+        for (int32_t i = 0; i < config.n_eos; i++)
+            put_id(ids, &n, config.eos[i]);
+        for (int32_t i = 0; i < model->n_eos && config.n_eos == 0; i++)
+            put_id(ids, &n, model->eos[i]);
+        if (config.n_eos == 0)
+            put_id(ids, &n, own);
+        put_id(ids, &n, id);
+        put_object(text != NULL ? text : was.data, text != NULL ? bytes : was.len, ids, n, &out);
+        status = was.status != LATHE_OK ? was.status : out.status;
+    }
+    if (status == LATHE_OK)
+        status = lathe_file_write_atomic(path, out.data, out.len);
+    lathe_buffer_fini(&was);
+    lathe_buffer_fini(&out);
+    free(text);
     lathe_arena_fini(&arena);
     return status;
 }

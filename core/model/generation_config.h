@@ -48,6 +48,12 @@ lathe_status lathe_generation_config_load(const char *folder, lathe_generation_c
 /** To be called for a key whose value is used: LATHE_E_CONFIG with `wrong` if it cannot be. */
 lathe_status lathe_generation_config_use(const lathe_generation_config *config, int32_t key);
 
+/** Adds a token to eos_token_id of dir/generation_config.json, whose other bytes stay. A file
+ * without end tokens, or that is not there, gets those that hold without it: of `model`, and `own`,
+ * the tokenizer's (-1: none). Errors: of reading and writing the file. */
+lathe_status lathe_generation_config_add_end(const char *dir, const lathe_model_config *model,
+                                             int32_t own, int32_t id);
+
 /** What Lathe does with a key: one of LATHE_KEY_*. */
 enum {
     LATHE_KEY_UNKNOWN = 0,  /* warned of by its name */

@@ -12,6 +12,7 @@
 #include "primitives/generate.h"
 #include "primitives/primitives.h"
 #include "reward/rewards.h"
+#include "run/end_tokens.h"
 #include "run/reward_model.h"
 #include "run/rollout_noise.h"
 
@@ -69,9 +70,15 @@ static lathe_status generate(void *arg, const lathe_prompt *list, int32_t n,
 {
     const lathe__stop_check stop = {stops, arg};
     lathe_run *run = ((const context *)arg)->run;
+    lathe_sampling how = *sampling;
+    int32_t ends[LATHE_MAX_ROLLOUT_ENDS];
+    if (how.stop_at_eos && how.n_stop_tokens == 0) { /* the stage names none of its own */
+        how.n_stop_tokens = lathe__end_tokens_of_rollout(run, ends);
+        how.stop_tokens = ends;
+    }
     lathe_status status = lathe__noise_add(run);
     if (status == LATHE_OK)
-        status = lathe__generate_many(run, list, n, sampling, stop, out);
+        status = lathe__generate_many(run, list, n, &how, stop, out);
     const lathe_status removed = lathe__noise_remove(run);
     return status != LATHE_OK ? status : removed;
 }

@@ -11,6 +11,7 @@
 #include "gguf/model_files.h"
 #include "metrics/data_progress.h"
 #include "run/data_notes.h"
+#include "run/end_tokens.h"
 #include "run/objective_check.h"
 #include "run/renderer_choice.h"
 #include "run/renderer_tokens.h"
@@ -153,7 +154,8 @@ lathe_status lathe__run_tokenizer(lathe_run *run)
     LATHE_TRY(open_tokenizer(run));
     LATHE_TRY(lathe__token_check_bytes(run));
     LATHE_TRY(lathe__objective_tokens(run));
-    return read_stop_tokens(run);
+    LATHE_TRY(read_stop_tokens(run));
+    return lathe__end_tokens_of_stage(run);
 }
 
 /* ---- the chat template ---- */
@@ -238,7 +240,8 @@ lathe_status lathe__run_chat_template(lathe_run *run)
     if (variables && lathe_chat_template_set_variables(run->data.chat, variables) != LATHE_OK)
         return lathe__run_refuse(run, "data", "chat_template_kwargs", "data.%s",
                                  lathe_error_message());
-    return serve(run);
+    LATHE_TRY(serve(run));
+    return lathe__end_tokens_find(run);
 }
 
 /* ---- shards and loaders ---- */
@@ -426,6 +429,7 @@ static lathe_status open_data(lathe_run *run)
     if (run->open.mode == LATHE_OPEN_TRAIN || run->open.mode == LATHE_OPEN_DATA) {
         LATHE_TRY(open_loader(run, run->data.shards, 0, LATHE_SPLIT_TRAIN, &run->data.loader));
         lathe__data_notes(run);
+        lathe__end_tokens_warn(run);
         LATHE_TRY(check_length(run));
         LATHE_TRY(check_rows(run));
         LATHE_TRY(lathe__data_check_overlong(run, run->data.loader, run->data.shards));

@@ -81,6 +81,11 @@ int lathe_tokenizer_is_special(const lathe_tokenizer *tok, int32_t id)
     return added && added->special;
 }
 
+int lathe_tokenizer_is_added(const lathe_tokenizer *tok, int32_t id)
+{
+    return tok->kind == LATHE_TOKENIZER_BYTES ? id == 256 : lathe__added_of(tok, id) != NULL;
+}
+
 const char *lathe_tokenizer_token(const lathe_tokenizer *tok, int32_t id, int64_t *out_bytes)
 {
     if (id < 0 || id >= tok->vocab.n || tok->vocab.len[id] < 0)

@@ -75,6 +75,9 @@ int32_t lathe_tokenizer_id(const lathe_tokenizer *tok, const char *text, int64_t
 const char *lathe_tokenizer_token(const lathe_tokenizer *tok, int32_t id, int64_t *out_bytes);
 /** Returns 1 if the id is an added token that is marked as special. */
 int lathe_tokenizer_is_special(const lathe_tokenizer *tok, int32_t id);
+/** Returns 1 if the id is an added token, special or not: one that is found in a text before it is
+ * split. */
+int lathe_tokenizer_is_added(const lathe_tokenizer *tok, int32_t id);
 /** Sets missing[b] to 1 for each byte for which a byte-level tokenizer has no token, and returns
  *  their number. Returns 0 for other tokenizers, whose unit is the character. */
 int32_t lathe_tokenizer_missing_bytes(const lathe_tokenizer *tok, uint8_t missing[256]);

@@ -74,7 +74,7 @@ static inline int ppo_measures_kl(const ppo *p)
 }
 
 /** The plugin's keys (ppo_settings.c). */
-enum { PPO_N_FIELDS = 24 };
+enum { PPO_N_FIELDS = 25 };
 extern const lathe_field ppo_fields[PPO_N_FIELDS];
 /** Reads the values of the keys. LATHE_E_CONFIG: settings that contradict each other, or have no
  *  effect; the message begins with a key. */

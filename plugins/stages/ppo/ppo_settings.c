@@ -30,6 +30,7 @@ enum {
     FIELD_KL_HORIZON,
     FIELD_ENTROPY_COEF,
     FIELD_MASK_CUT,
+    FIELD_STOP_TOKENS, /* the core reads it: stage.h */
     N_FIELDS
 };
 
@@ -102,6 +103,10 @@ const lathe_field ppo_fields[N_FIELDS] = {
         "mask_cut", "false",
         "completions that reach max_new_tokens or the end of the row without an end are not "
         "learnt"),
+    {"stop_tokens", LATHE_T_STRING_LIST, 0, "[]", 1.0, 0.0, NULL, NULL,
+     "tokens by their name, such as \"<|im_end|>\", that end a completion in addition to the "
+     "model's end tokens, the tokenizer's own, and the token that the chat template writes after "
+     "an answer; at most 16"},
 };
 
 static const char *const advantages[] = {"group", "gae", NULL};
