@@ -1,7 +1,7 @@
 # The rooms (folders of core) of liblathe, each after those that it may include (docs/design/000-floors.md).
 set(LATHE_ROOMS base plug config reward ir passes io gguf jinja template unicode text tokenjson tokentrain records dialog data model convert store exec ranks update generate metrics checkpoint lineage islands run opening primitives rollout loop)
 # The rooms above liblathe: libraries of the command and of the tests.
-set(LATHE_TOOLS view harness devicecheck conformance cli plugcmd savedcmd textcmd plancmd pipeline chat)
+set(LATHE_TOOLS view harness devicecheck conformance cli plugcmd savedcmd textcmd newcmd plancmd pipeline chat)
 
 # lathe_floor(name SEES floors... LIBS libs...): core/<name> as an object library.
 #

@@ -8,6 +8,8 @@
 
 /* The commands, in the order of the help. */
 #define LATHE_COMMAND_TABLE(X)                                                                     \
+    X(new)                                                                                         \
+    X(import)                                                                                      \
     X(train)                                                                                       \
     X(launch)                                                                                      \
     X(generate)                                                                                    \

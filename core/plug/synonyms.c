@@ -1,25 +1,23 @@
-/* The table of synonyms: the names that transformers, TRL, PEFT, PyTorch, llama.cpp and their users
- * use. A word may be in several rows; the first one whose name exists in that place is
- * suggested. */
+/* The table of synonyms: words that PyTorch, PEFT, llama.cpp and people use, beside the keys of
+ * other trainers in plug/foreign_keys.inc. A word may be in several rows; the first one whose name
+ * exists in that place is suggested. */
 #include "plug/synonyms.h"
 
 #include <ctype.h>
 #include <stddef.h>
+#include <string.h>
+
+#include "plug/foreign_keys.h"
 
 static const struct {
     const char *word, *section, *name; /* section NULL: a value, or a plugin's name */
 } rows[] = {
     /* [model] */
-    {"model_name_or_path", "model", "path"},
     {"pretrained_model_name_or_path", "model", "path"},
-    {"base_model", "model", "path"},
-    {"model_path", "model", "path"},
     {"name_or_path", "model", "path"},
     {"model_name", "model", "path"},
     {"name", "model", "path"},
     {"repo_id", "model", "path"},
-    {"adapter_name_or_path", "model", "adapter"},
-    {"lora_model_dir", "model", "adapter"},
     {"adapter_path", "model", "adapter"},
     {"d_model", "model", "hidden_size"},
     {"dim", "model", "hidden_size"},
@@ -32,23 +30,19 @@ static const struct {
     {"n_kv_heads", "model", "num_key_value_heads"},
     {"tie_embeddings", "model", "tie_word_embeddings"},
     /* [data] */
-    {"dataset", "data", "datasets"},
     {"train_data", "data", "datasets"},
     {"train_file", "data", "datasets"},
     {"data_path", "data", "datasets"},
-    {"eval_dataset", "data", "validation"},
     {"val_data", "data", "validation"},
     {"validation_file", "data", "validation"},
     {"val_split", "data", "validation_split"},
     {"test_size", "data", "validation_split"},
     {"max_tokens", "data", "seq_len"},
-    {"max_length", "data", "seq_len"},
     {"max_seq_len", "data", "seq_len"},
     {"max_seq_length", "data", "seq_len"},
     {"sequence_length", "data", "seq_len"},
     {"block_size", "data", "seq_len"},
     {"context_length", "data", "seq_len"},
-    {"cutoff_len", "data", "seq_len"},
     {"num_workers", "data", "prefetch"},
     {"dataloader_num_workers", "data", "prefetch"},
     {"file", "datasets", "path"},
@@ -62,13 +56,10 @@ static const struct {
     {"tokenizer_name", "tokenizer", "path"},
     /* [train] */
     {"batch_size", "train", "micro_batch_size"},
-    {"per_device_train_batch_size", "train", "micro_batch_size"},
     {"train_batch_size", "train", "micro_batch_size"},
     {"grad_accum", "train", "gradient_accumulation_steps"},
     {"grad_accumulation_steps", "train", "gradient_accumulation_steps"},
     {"accumulate_grad_batches", "train", "gradient_accumulation_steps"},
-    {"num_train_epochs", "train", "epochs"},
-    {"num_epochs", "train", "epochs"},
     {"max_epochs", "train", "epochs"},
     {"steps", "train", "max_steps"},
     {"num_steps", "train", "max_steps"},
@@ -79,18 +70,12 @@ static const struct {
     {"gradient_clip_val", "train", "max_grad_norm"},
     {"gradient_clipping", "train", "max_grad_norm"},
     {"clip", "train", "max_grad_norm"},
-    {"gradient_checkpointing", "train", "recompute"},
-    {"activation_checkpointing", "train", "recompute"},
     {"dtype", "train", "precision"},
     {"torch_dtype", "train", "precision"},
-    {"bf16", "train", "precision"},
-    {"fp16", "train", "precision"},
     {"mixed_precision", "train", "precision"},
     {"bnb_4bit_compute_dtype", "train", "precision"},
     {"compute_dtype", "train", "precision"},
-    {"logging_steps", "train", "log_every"},
     {"log_interval", "train", "log_every"},
-    {"eval_steps", "train", "eval_every"},
     {"eval_interval", "train", "eval_every"},
     {"eval_iters", "train", "eval_batches"},
     {"patience", "train", "early_stopping_patience"},
@@ -99,44 +84,28 @@ static const struct {
     {"num_threads", "train", "threads"},
     {"n_threads", "train", "threads"},
     /* [checkpoint] */
-    {"output_dir", "checkpoint", "dir"},
     {"out_dir", "checkpoint", "dir"},
     {"save_dir", "checkpoint", "dir"},
-    {"save_steps", "checkpoint", "every"},
     {"save_every", "checkpoint", "every"},
     {"checkpoint_every", "checkpoint", "every"},
-    {"save_total_limit", "checkpoint", "keep_last"},
     {"max_checkpoints", "checkpoint", "keep_last"},
-    {"metric_for_best_model", "checkpoint", "best_metric"},
-    {"resume_from_checkpoint", "checkpoint", "resume"},
     {"resume_from", "checkpoint", "resume"},
     /* [generate] */
     {"max_tokens", "generate", "max_new_tokens"},
     {"n_predict", "generate", "max_new_tokens"},
     {"max_gen_tokens", "generate", "max_new_tokens"},
     {"temp", "generate", "temperature"},
-    {"topk", "generate", "top_k"},
     {"nucleus", "generate", "top_p"},
     /* [log] */
     {"verbosity", "log", "level"},
-    {"log_level", "log", "level"},
-    {"report_to", "log", "tensorboard"},
     /* keys of plugins; a key with Lathe's own name is for use outside its section */
-    {"lr", "optimizer", "lr"},
-    {"weight_decay", "optimizer", "weight_decay"},
     {"warmup_steps", "scheduler", "warmup_steps"},
-    {"warmup_ratio", "scheduler", "warmup_ratio"},
     {"min_lr", "scheduler", "min_lr"},
     {"r", "adapter", "r"},
     {"alpha", "adapter", "alpha"},
-    {"lora_alpha", "adapter", "alpha"},
-    {"learning_rate", "optimizer", "lr"},
     {"max_lr", "optimizer", "lr"},
     {"base_lr", "optimizer", "lr"},
-    {"adam_beta1", "optimizer", "beta1"},
-    {"adam_beta2", "optimizer", "beta2"},
     {"betas", "optimizer", "beta1"},
-    {"adam_epsilon", "optimizer", "eps"},
     {"epsilon", "optimizer", "eps"},
     {"wd", "optimizer", "weight_decay"},
     {"l2", "optimizer", "weight_decay"},
@@ -145,19 +114,11 @@ static const struct {
     {"num_warmup_steps", "scheduler", "warmup_steps"},
     {"warmup_iters", "scheduler", "warmup_steps"},
     {"warmup_fraction", "scheduler", "warmup_ratio"},
-    {"lr_min", "scheduler", "min_lr"},
     {"eta_min", "scheduler", "min_lr"},
     {"num_training_steps", "scheduler", "total_steps"},
     {"t_max", "scheduler", "total_steps"},
     {"rank", "adapter", "r"},
-    {"lora_r", "adapter", "r"},
-    {"lora_rank", "adapter", "r"},
-    {"lora_alpha", "adapter", "alpha"},
-    {"lora_dropout", "adapter", "dropout"},
-    {"lora_target_modules", "adapter", "target_modules"},
     {"target_modules", "adapter", "target_modules"},
-    {"oft_block_size", "adapter", "block_size"},
-    {"oft_target", "adapter", "target_modules"},
     {"rslora", "adapter", "use_rslora"},
     {"freeze", "adapter", "no_train"},
     {"frozen", "adapter", "no_train"},
@@ -167,20 +128,13 @@ static const struct {
     {"num_bits", "quant", "bits"},
     {"w_bit", "quant", "bits"},
     {"q_group_size", "quant", "group_size"},
-    {"dpo_beta", "stage", "beta"},
-    {"num_generations", "stage", "group"},
-    {"max_completion_length", "stage", "max_new_tokens"},
     {"response_length", "stage", "max_new_tokens"},
     {"num_ppo_epochs", "stage", "epochs"},
-    {"ppo_epochs", "stage", "epochs"},
-    {"num_iterations", "stage", "epochs"},
     {"num_mini_batches", "stage", "minibatches"},
     {"adv_estimator", "stage", "advantage"},
     {"lam", "stage", "lambda"},
     {"gae_lambda", "stage", "lambda"},
     {"cliprange", "stage", "clip_low"},
-    {"epsilon", "stage", "clip_low"},
-    {"epsilon_high", "stage", "clip_high"},
     {"init_kl_coef", "stage", "kl_coef"},
     {"kl_penalty", "stage", "kl_estimator"},
     {"use_kl_in_reward", "stage", "kl_in_reward"},
@@ -210,6 +164,15 @@ static const struct {
     {"adam", NULL, "adamw"},
     {"adamw_torch", NULL, "adamw"},
     {"adamw_hf", NULL, "adamw"},
+    {"adamw_torch_fused", NULL, "adamw"},
+    {"adamw_apex_fused", NULL, "adamw"},
+    {"adamw_torch_xla", NULL, "adamw"},
+    {"paged_adamw_32bit", NULL, "adamw"},
+    {"adamw_torch_8bit", NULL, "adamw_8bit"},
+    {"anyprecision_adamw", NULL, "adamw_anyprecision"},
+    {"galore_adamw", NULL, "galore"},
+    {"apollo_adamw", NULL, "apollo"},
+    {"lion_32bit", NULL, "lion"},
     {"adamw8bit", NULL, "adamw_8bit"},
     {"adamw_bnb_8bit", NULL, "adamw_8bit"},
     {"paged_adamw_8bit", NULL, "adamw_8bit"},
@@ -289,6 +252,24 @@ int lathe_same_word(const char *a, const char *b)
     }
 }
 
+/* The section of a target "optimizer.lr" or "data.datasets.columns.text": the word before the last
+ * dot, as a text that lasts. */
+static const char *section_of(const char *target)
+{
+    static const char *const sections[] = {
+        "model",     "data",  "datasets",  "columns",  "tokenizer", "train", "checkpoint",
+        "generate",  "log",   "parallel",  "teacher",  "adapter",   "quant", "optimizer",
+        "scheduler", "stage", "attention", "renderer", "device",    "reward"};
+    const char *end = strrchr(target, '.'), *begin = end;
+    while (begin > target && begin[-1] != '.')
+        begin--;
+    for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++)
+        if (strlen(sections[i]) == (size_t)(end - begin) &&
+            memcmp(begin, sections[i], (size_t)(end - begin)) == 0)
+            return sections[i];
+    return NULL;
+}
+
 const char *lathe_synonym(const char *word, int32_t k, const char **out_section)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
@@ -296,6 +277,7 @@ const char *lathe_synonym(const char *word, int32_t k, const char **out_section)
             *out_section = rows[i].section;
             return rows[i].name;
         }
-    *out_section = NULL;
-    return NULL;
+    const lathe_foreign_key *key = lathe_foreign_key_like(word, k);
+    *out_section = key ? section_of(key->target) : NULL;
+    return key ? strrchr(key->target, '.') + 1 : NULL;
 }

@@ -1,0 +1,158 @@
+/* Run files to begin with. */
+#include "newcmd/run_templates.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define MODEL                                                                                      \
+    "[model]\n"                                                                                    \
+    "path = @MODEL@   # a Hugging Face folder: hf download ORG/NAME --local-dir DIR\n"
+
+#define ADAPTER                                                                                    \
+    "\n[adapter]\n"                                                                                \
+    "name = \"lora\"       # full: every weight; auto: the first method that fits the memory\n"    \
+    "r = 16\n"                                                                                     \
+    "alpha = 32\n"
+
+#define OPTIMIZER(lr, remark)                                                                      \
+    "\n[optimizer]\n"                                                                              \
+    "name = \"adamw\"\n"                                                                           \
+    "lr = " lr "           # " remark "\n"                                                         \
+    "\n[scheduler]\n"                                                                              \
+    "name = \"cosine\"\n"                                                                          \
+    "warmup_ratio = 0.03   # share of the run in which the rate rises from 0\n"
+
+#define TRAIN(accumulation, eval)                                                                  \
+    "\n[train]\n"                                                                                  \
+    "micro_batch_size = 4  # rows at a time; lathe plan tells what fits\n"                         \
+    "gradient_accumulation_steps = " accumulation "\n"                                             \
+    "epochs = 1            # or max_steps\n"                                                       \
+    "eval_every = " eval "\n"
+
+#define CHECKPOINT(dir)                                                                            \
+    "\n[checkpoint]\n"                                                                             \
+    "dir = \"out/" dir "\"      # the same command goes on where a run was stopped\n"              \
+    "every = 100           # steps\n"                                                              \
+    "keep_last = 2\n"
+
+static const char sft[] =
+    "# Fine-tuning on conversations, or on questions and answers. Only the answers are "
+    "learnt.\n" MODEL "\n[data]\n"
+    "# JSONL with \"messages\", or alpaca or sharegpt records, or columns that you name "
+    "(docs/data.md).\n"
+    "datasets = [{ path = @DATA@ }]\n"
+    "validation_split = 0.02\n"
+    "seq_len = 1024        # tokens of a row; examples are packed into rows\n"
+    "\n[stage]\n"
+    "name = \"sft\"\n" ADAPTER OPTIMIZER("2e-4", "for LoRA; about 1e-5 where every weight trains")
+        TRAIN("4", "50") CHECKPOINT("sft");
+
+static const char pretrain_new[] =
+    "# A new model on a folder of texts: about 30 million parameters, with a tokenizer of its "
+    "own.\n"
+    "[model]\n"
+    "model_type = \"llama\"  # its keys are those of config.json\n"
+    "hidden_size = 512\n"
+    "intermediate_size = 1408\n"
+    "num_hidden_layers = 8\n"
+    "num_attention_heads = 8\n"
+    "max_position_embeddings = 512\n"
+    "\n[tokenizer]\n"
+    "train = { vocab_size = 8192 }   # learnt from the data\n"
+    "\n[data]\n"
+    "datasets = [{ path = @DATA@ }]  # a file or a folder of texts, or JSONL with \"text\"\n"
+    "validation_split = 0.02\n"
+    "seq_len = 512\n"
+    "\n[stage]\n"
+    "name = \"pretrain\"\n" OPTIMIZER("1e-3", "for a small new model") TRAIN("4", "100")
+        CHECKPOINT("pretrain");
+
+static const char pretrain_more[] =
+    "# More pretraining of a model, on a folder of texts.\n" MODEL "\n[data]\n"
+    "datasets = [{ path = @DATA@ }]  # a file or a folder of texts, or JSONL with \"text\"\n"
+    "validation_split = 0.02\n"
+    "seq_len = 1024\n"
+    "\n[stage]\n"
+    "name = \"pretrain\"\n" OPTIMIZER("2e-5", "every weight trains") TRAIN("4", "100")
+        CHECKPOINT("pretrain");
+
+static const char dpo[] =
+    "# Direct preference optimization: of two answers, the better one becomes likelier.\n" MODEL
+    "\n[data]\n"
+    "# JSONL with \"prompt\", \"chosen\" and \"rejected\": texts, or lists of messages "
+    "(docs/data.md).\n"
+    "datasets = [{ path = @DATA@ }]\n"
+    "validation_split = 0.05\n"
+    "seq_len = 1024        # longer pairs are cut\n"
+    "\n[stage]\n"
+    "name = \"dpo\"\n"
+    "beta = 0.1            # how far the model may go from where it began\n" ADAPTER OPTIMIZER(
+        "2e-5", "for LoRA; about 1e-6 where every weight trains") TRAIN("4", "50")
+        CHECKPOINT("dpo");
+
+static const char kto[] =
+    "# Kahneman-Tversky optimization: single answers, each marked as good or bad.\n" MODEL
+    "\n[data]\n"
+    "# JSONL with \"prompt\", \"completion\" and \"label\" (true or false).\n"
+    "datasets = [{ path = @DATA@ }]\n"
+    "validation_split = 0.05\n"
+    "seq_len = 1024\n"
+    "\n[stage]\n"
+    "name = \"kto\"\n"
+    "beta = 0.1\n" ADAPTER OPTIMIZER("2e-5", "for LoRA; about 1e-6 where every weight trains")
+        TRAIN("4", "50") CHECKPOINT("kto");
+
+static const char rm[] =
+    "# A reward model: a score that is higher for the better of two answers.\n" MODEL "\n[data]\n"
+    "# JSONL with \"prompt\", \"chosen\" and \"rejected\".\n"
+    "datasets = [{ path = @DATA@ }]\n"
+    "validation_split = 0.05\n"
+    "seq_len = 1024\n"
+    "\n[stage]\n"
+    "name = \"rm\"\n" ADAPTER OPTIMIZER("1e-4", "for LoRA; about 1e-5 where every weight trains")
+        TRAIN("4", "50") CHECKPOINT("rm");
+
+static const char ppo[] =
+    "# Policy optimization: the model answers prompts, and a reward says how well.\n" MODEL
+    "\n[data]\n"
+    "# JSONL with \"prompt\" (a text, or messages) and the columns that the reward reads.\n"
+    "datasets = [{ path = @DATA@ }]\n"
+    "seq_len = 1024        # prompt and answer together\n"
+    "\n[stage]\n"
+    "name = \"ppo\"\n"
+    "prompts = 8           # of a rollout\n"
+    "group = 8             # answers to each prompt; an advantage is relative to its group\n"
+    "max_new_tokens = 256\n"
+    "\n[reward]\n"
+    "name = \"match\"        # 1 if the number after #### is that of the column \"answer\";\n"
+    "pattern = '####\\s*(-?[$0-9.,]*[0-9])'   # command: a program of yours (plugins/rewards)\n"
+    "column_pattern = '####\\s*(-?[$0-9.,]*[0-9])'\n" ADAPTER "\n[optimizer]\n"
+    "name = \"adamw\"\n"
+    "lr = 2e-5             # for LoRA; about 1e-6 where every weight trains\n"
+    "\n[train]\n"
+    "micro_batch_size = 8  # the stage decides how many of them a step has\n"
+    "max_steps = 200\n" CHECKPOINT("ppo");
+
+static const lathe_run_template templates[] = {
+    {"sft", 0, "chats.jsonl", sft},          {"pretrain", 1, "texts", pretrain_new},
+    {"pretrain", 0, "texts", pretrain_more}, {"dpo", 0, "pairs.jsonl", dpo},
+    {"kto", 0, "labelled.jsonl", kto},       {"rm", 0, "pairs.jsonl", rm},
+    {"ppo", 0, "questions.jsonl", ppo},
+};
+
+enum { N_TEMPLATES = sizeof templates / sizeof templates[0] };
+
+const lathe_run_template *lathe_run_template_find(const char *stage, int has_model)
+{
+    for (size_t i = 0; i < N_TEMPLATES; i++)
+        if (strcmp(templates[i].stage, stage) == 0 && !(has_model && templates[i].from_scratch))
+            return &templates[i];
+    return NULL;
+}
+
+void lathe_run_template_names(lathe_buffer *out)
+{
+    for (size_t i = 0; i < N_TEMPLATES; i++)
+        if (i == 0 || strcmp(templates[i].stage, templates[i - 1].stage) != 0)
+            lathe_buffer_printf(out, "%s%s", i ? ", " : "", templates[i].stage);
+}
