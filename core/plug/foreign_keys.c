@@ -4,8 +4,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "plug/synonyms.h"
-
 #define FOREIGN(programs, name, target, rule, remark) {programs, name, target, rule, remark},
 static const lathe_foreign_key rows[] = {
 #include "plug/foreign_keys.inc"
@@ -49,15 +47,4 @@ const lathe_foreign_key *lathe_foreign_key_find(char program, const char *stage,
         }
     }
     return best;
-}
-
-const lathe_foreign_key *lathe_foreign_key_like(const char *word, int32_t k)
-{
-    for (int32_t i = 0; i < N_ROWS; i++) {
-        const char *dot = strrchr(rows[i].name, '.');
-        if (rows[i].target[0] != '\0' && lathe_same_word(word, dot ? dot + 1 : rows[i].name) &&
-            k-- == 0)
-            return &rows[i];
-    }
-    return NULL;
 }

@@ -41,8 +41,4 @@ const lathe_foreign_key *lathe_foreign_keys(int32_t *out_n);
  *  name in full comes before one with *, and a row of the stage before one of all stages. */
 const lathe_foreign_key *lathe_foreign_key_find(char program, const char *stage, const char *name);
 
-/** The k-th row with a target whose name, without its section, is `word` (as lathe_same_word
- *  compares); NULL: there are no more. */
-const lathe_foreign_key *lathe_foreign_key_like(const char *word, int32_t k);
-
 #endif

@@ -270,6 +270,20 @@ static const char *section_of(const char *target)
     return NULL;
 }
 
+/* The k-th key of another trainer with an equal whose name, without its section, is `word`. */
+static const lathe_foreign_key *foreign_key(const char *word, int32_t k)
+{
+    int32_t n = 0;
+    const lathe_foreign_key *keys = lathe_foreign_keys(&n);
+    for (int32_t i = 0; i < n; i++) {
+        const char *dot = strrchr(keys[i].name, '.');
+        if (keys[i].target[0] != '\0' && lathe_same_word(word, dot ? dot + 1 : keys[i].name) &&
+            k-- == 0)
+            return &keys[i];
+    }
+    return NULL;
+}
+
 const char *lathe_synonym(const char *word, int32_t k, const char **out_section)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
@@ -277,7 +291,7 @@ const char *lathe_synonym(const char *word, int32_t k, const char **out_section)
             *out_section = rows[i].section;
             return rows[i].name;
         }
-    const lathe_foreign_key *key = lathe_foreign_key_like(word, k);
+    const lathe_foreign_key *key = foreign_key(word, k);
     *out_section = key ? section_of(key->target) : NULL;
     return key ? strrchr(key->target, '.') + 1 : NULL;
 }
