@@ -85,14 +85,14 @@ Test(cli_preferences, eval_of_the_folder_is_eval_of_the_run_file)
 /* The folder is opened, and then again with the model before training. */
 Test(cli_preferences, eval_of_the_folder_says_each_note_once)
 {
-    static const char *const notes[] = {"computes in ", "averaged weights, of two/step-00000004"};
+    static const char *const notes[] = {"averaged weights, of two/step-00000004"};
     expect(LATHE " train run.toml 2>&1", 0, "checkpoint");
     cr_assert_eq(run("sed -e '/^model_type/,/^max_position/d' -e 's/^\\[model\\]/&\\npath = "
                      "\"out\\/step-00000004\"/' -e 's/\"out\"/\"two\"/' run.toml > two.toml"),
                  0);
     expect(LATHE " train two.toml --train.weight_average swa 2>&1", 0, "checkpoint");
     cr_assert_eq(run(LATHE " eval two --data pairs.jsonl 2>&1 >/dev/null"), 0, "%s", output);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 1; i++) {
         const char *first = strstr(output, notes[i]);
         cr_assert_not_null(first, "%s: %s", notes[i], output);
         cr_expect_null(strstr(first + 1, notes[i]), "%s: %s", notes[i], output);
