@@ -6,7 +6,9 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "newcmd/imported_run.h"
+#include "plug/core_schema.h"
 #include "plug/foreign_keys.h"
+#include "plug/schema.h"
 
 static const char *text_of(const json_t *object, const char *key)
 {
@@ -236,6 +238,12 @@ static void import_tables(lathe_import *io, const char *from, const json_t *valu
 
 /* ---- */
 
+static int datasets_have(const char *key)
+{
+    const lathe_core_section *table = lathe_core_table_find("data", "datasets");
+    return table && lathe_schema_index(table->fields, table->n_fields, key) >= 0;
+}
+
 void lathe__import_data(lathe_import *io, const char *key, const char *from, const json_t *value)
 {
     lathe_buffer out = LATHE_BUFFER_INIT, more = LATHE_BUFFER_INIT;
@@ -243,7 +251,7 @@ void lathe__import_data(lathe_import *io, const char *key, const char *from, con
     const char *column = text_of(io->root, "dataset_text_field");
     lathe_buffer_puts(&out, "[");
     lathe_buffer_puts(&more, "");
-    if (json_is_integer(samples))
+    if (json_is_integer(samples) && datasets_have("max_samples"))
         lathe_buffer_printf(&more, ", max_samples = %lld", (long long)json_integer_value(samples));
     if (json_is_string(value) && io->program == LATHE_FOREIGN_LLAMA_FACTORY) {
         import_llamafactory(io, value, more.data ? more.data : "", &out);

@@ -36,8 +36,7 @@ Test(cli_import, llamafactory)
         "report_to: [wandb, tensorboard]\npush_to_hub: false\nuse_badam: true\n";
     static const char *const lines[] = {
         "path = \"Qwen/Qwen3-0.6B\"",
-        "{ path = \"sets/one.json\", max_samples = 100, columns = { prompt = \"q\", completion = "
-        "\"a\" } }",
+        "columns = { prompt = \"q\", completion = \"a\" } }",
         "validation_split = 0.1",
         "name = \"sft\"",
         "name = \"qwen3\"",
