@@ -1,5 +1,5 @@
-/* The recipes of README.md, line by line as they stand there, on a small model in place of the one that
- * the first line downloads. */
+/* The recipes of README.md, line by line as they stand there, on a small model instead of the one
+ * that the first line downloads. */
 #include "cli/training_case.h"
 
 TestSuite(readme_recipes, .init = setup, .fini = remove_folder);
