@@ -63,8 +63,8 @@ static void choose(lathe_settings *set, int32_t dtype, const char *why)
               lathe_precision_name(dtype), why);
 }
 
-/* Whether a product of many rows is faster in bf16 than in fp32. CPUs take bf16 everywhere, but those
- * of this table widen it first. */
+/* Whether a product of many rows is faster in bf16 than in fp32. CPUs take bf16 everywhere, but
+ * those of this table widen it first. */
 static int multiplies_narrow_faster(const lathe_device_info *info)
 {
     static const char *const widening[] = {"avx2", "avx512"};
