@@ -10,10 +10,13 @@
 
 #define PREFIX "base_model.model."
 
+enum { MOST_MADE = 8 }; /* tensors that are added */
+
 typedef struct entry {
     const lathe_st_tensor *tensor;
     const char *key; /* PEFT's name */
     int32_t taken;
+    lathe_st_tensor made; /* of lathe_adapter_tensors_add; data NULL: of the file */
 } entry;
 
 struct lathe_adapter_tensors {
@@ -21,6 +24,7 @@ struct lathe_adapter_tensors {
     lathe_arena arena;
     entry *list;
     int64_t n;
+    int32_t n_made;
 };
 
 /* ---- names ---- */
@@ -104,15 +108,16 @@ static lathe_status fill(lathe_adapter_tensors *t, const char *dir)
     if (path == NULL)
         return LATHE_E_NOMEM;
     LATHE_TRY(lathe_safetensors_open(path, &t->set));
-    t->n = lathe_safetensors_count(t->set);
-    t->list = lathe_arena_alloc(&t->arena, (t->n + 1) * (int64_t)sizeof *t->list);
+    const int64_t n = lathe_safetensors_count(t->set);
+    t->list = lathe_arena_alloc(&t->arena, (n + MOST_MADE) * (int64_t)sizeof *t->list);
     if (t->list == NULL)
         return LATHE_E_NOMEM;
-    for (int64_t i = 0; i < t->n; i++) {
+    for (int64_t i = 0; i < n; i++) {
         const lathe_st_tensor *tensor = lathe_safetensors_at(t->set, i);
-        t->list[i] = (entry){tensor, peft_name(tensor->name, &t->arena), 0};
+        t->list[i] = (entry){.tensor = tensor, .key = peft_name(tensor->name, &t->arena)};
         if (t->list[i].key == NULL)
             return LATHE_E_NOMEM;
+        t->n++;
     }
     qsort(t->list, (size_t)t->n, sizeof *t->list, by_key);
     for (int64_t i = 1; i < t->n; i++)
@@ -143,9 +148,39 @@ void lathe_adapter_tensors_close(lathe_adapter_tensors *t)
 {
     if (t == NULL)
         return;
+    for (int64_t i = 0; i < t->n; i++)
+        free((void *)(uintptr_t)t->list[i].made.data);
     lathe_safetensors_close(t->set);
     lathe_arena_fini(&t->arena);
     free(t);
+}
+
+const char *lathe_adapter_tensors_key(const lathe_adapter_tensors *t, int64_t i)
+{
+    return i < t->n ? t->list[i].key : NULL;
+}
+
+lathe_status lathe_adapter_tensors_add(lathe_adapter_tensors *t, const char *key, const char *file,
+                                       const lathe_desc *desc, float *data)
+{
+    const char *name = lathe_arena_strdup(&t->arena, key);
+    if (name == NULL || t->n_made == MOST_MADE) {
+        free(data);
+        return name == NULL ? LATHE_E_NOMEM
+                            : lathe_error(LATHE_E_UNSUPPORTED, "%s: more than %d tensors of rows",
+                                          file, MOST_MADE);
+    }
+    t->list[t->n++] =
+        (entry){.key = name, .made = {.name = name, .file = file, .data = data, .desc = *desc}};
+    t->n_made++;
+    qsort(t->list, (size_t)t->n, sizeof *t->list, by_key);
+    return LATHE_OK;
+}
+
+/* The list is sorted after each addition, so a made tensor is pointed to where it lies. */
+static const lathe_st_tensor *tensor_of(const entry *e)
+{
+    return e->made.data != NULL ? &e->made : e->tensor;
 }
 
 const lathe_st_tensor *lathe_adapter_tensors_take(lathe_adapter_tensors *t, const char *key)
@@ -154,19 +189,19 @@ const lathe_st_tensor *lathe_adapter_tensors_take(lathe_adapter_tensors *t, cons
     entry *found = bsearch(&wanted, t->list, (size_t)t->n, sizeof *t->list, by_key);
     /* a method without names of PEFT has its own */
     for (int64_t i = 0; found == NULL && i < t->n; i++)
-        if (strcmp(t->list[i].tensor->name, key) == 0)
+        if (strcmp(tensor_of(&t->list[i])->name, key) == 0)
             found = &t->list[i];
     if (found == NULL)
         return NULL;
     found->taken = 1;
-    return found->tensor;
+    return tensor_of(found);
 }
 
 const lathe_st_tensor *lathe_adapter_tensors_left(const lathe_adapter_tensors *t, int64_t *io_from)
 {
     while (*io_from < t->n)
         if (!t->list[(*io_from)++].taken)
-            return t->list[*io_from - 1].tensor;
+            return tensor_of(&t->list[*io_from - 1]);
     return NULL;
 }
 

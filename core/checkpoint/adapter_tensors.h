@@ -21,6 +21,14 @@ void lathe_adapter_tensors_close(lathe_adapter_tensors *tensors);
  *  is none. */
 const lathe_st_tensor *lathe_adapter_tensors_take(lathe_adapter_tensors *tensors, const char *key);
 
+/** PEFT's name of tensor i; NULL from the number of tensors on. */
+const char *lathe_adapter_tensors_key(const lathe_adapter_tensors *tensors, int64_t i);
+
+/** Adds a tensor that another one of the file stands for, under PEFT's name. Takes `data`, f32 from
+ *  malloc; `file` is for messages. */
+lathe_status lathe_adapter_tensors_add(lathe_adapter_tensors *tensors, const char *key,
+                                       const char *file, const lathe_desc *desc, float *data);
+
 /** The next tensor from number *io_from on that was not taken, and the number after it. NULL: all
  *  were taken. */
 const lathe_st_tensor *lathe_adapter_tensors_left(const lathe_adapter_tensors *tensors,

@@ -293,6 +293,59 @@ lathe_status lathe_model_config_load(const lathe_model_source *source, const cha
     return status;
 }
 
+/* Writes the text of a config.json with tie_word_embeddings = false. The other bytes stay. */
+static void put_untied(const char *text, lathe_buffer *out)
+{
+    static const char name[] = "tie_word_embeddings";
+    const char *end = text + strlen(text), *copied = text, *value;
+    lathe_json_string key;
+    int64_t n;
+    int found = 0;
+    for (const char *at = text; lathe_json_record_next(&at, end, &key, &value, &n);) {
+        if ((size_t)key.n_raw != sizeof name - 1 || memcmp(key.text, name, sizeof name - 1) != 0)
+            continue;
+        lathe_buffer_append(out, copied, value - copied);
+        lathe_buffer_puts(out, "false");
+        copied = value + n;
+        found = 1;
+    }
+    if (!found) { /* the family's default */
+        const char *inside = strchr(text, '{') + 1;
+        lathe_buffer_append(out, text, inside - text);
+        lathe_buffer_printf(out, "\n  \"%s\": false,", name);
+        copied = inside;
+    }
+    lathe_buffer_puts(out, copied);
+}
+
+lathe_status lathe_model_config_untie(const lathe_model_source *source, const char *folder,
+                                      lathe_model_config *config)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    lathe_model_config made = {.json = NULL};
+    if (config->json == NULL)
+        return lathe_error(LATHE_E_CONFIG,
+                           "the adapter trains the embedding or the head of a new model with one "
+                           "matrix for both: set model.tie_word_embeddings = false");
+    put_untied(config->json, &text);
+    lathe_status status = text.status;
+    if (status == LATHE_OK)
+        status = lathe_model_config_parse(source, folder, text.data, text.len, 0, &made);
+    lathe_buffer_fini(&text);
+    if (status == LATHE_OK && made.tied) {
+        lathe_model_config_fini(&made);
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: the adapter trains the embedding or the head apart from the other, "
+                           "and this family has no model with two matrices for them",
+                           folder);
+    }
+    LATHE_TRY(status);
+    made.is_untied = 1;
+    lathe_model_config_fini(config);
+    *config = made;
+    return LATHE_OK;
+}
+
 /* ---- writing ---- */
 
 static void set_token(json_t *object, const char *key, int32_t id)

@@ -19,6 +19,7 @@ typedef struct lathe_model_config {
     int32_t n_heads, n_kv_heads, head_dim; /* of the first layer, for display */
     int64_t max_positions;                 /* longest context that the model was made for */
     int32_t tied;                          /* the head is the token embedding */
+    int32_t is_untied; /* 1: the file has one matrix for both, and each begins with a copy */
     int32_t n_ropes;
     lathe_rope_config ropes[LATHE_MAX_ROPES]; /* tables of rotary frequencies */
     const lathe_model_layer *layers;          /* [n_layers] */
@@ -54,6 +55,11 @@ typedef struct lathe_model_source {
  * and what is supported. */
 lathe_status lathe_model_config_load(const lathe_model_source *source, const char *folder,
                                      lathe_model_config *out);
+
+/** Gives the head of a tied model, which lathe_model_config_load read, a matrix of its own, also in
+ *  the text that is saved. LATHE_E_CONFIG: the family has no untied form, or the model is new. */
+lathe_status lathe_model_config_untie(const lathe_model_source *source, const char *folder,
+                                      lathe_model_config *config);
 
 /** Reads the text of a config.json; `name` is for messages. strict: refuses unknown keys and does
  *  not keep the text for saving; used for a [model] table. The keys are those of config.json

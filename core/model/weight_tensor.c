@@ -17,6 +17,8 @@ const lathe_st_tensor *lathe_weights_find(const lathe_safetensors *set,
         t = lathe_safetensors_find(set, name + n);
     if (t == NULL && config->tied && strcmp(name, config->embedding) == 0)
         t = lathe_safetensors_find(set, config->head); /* one of the two names is enough */
+    if (t == NULL && config->is_untied && strcmp(name, config->head) == 0)
+        t = lathe_weights_find(set, config, config->embedding);
     return t;
 }
 

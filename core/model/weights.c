@@ -186,12 +186,13 @@ static lathe_status check_tied(const lathe_safetensors *set, const lathe_model_c
     const lathe_st_tensor *embedding = lathe_weights_find(set, config, config->embedding);
     const int32_t row = lathe_params_find(params, config->head);
     const int is_quantized = row >= 0 && params->rows[row]->stored != NULL;
-    if (!config->tied && head == NULL && !is_quantized)
+    if (!config->tied && !config->is_untied && head == NULL && !is_quantized)
         return lathe_error(
             LATHE_E_CONFIG,
             "%s: no tensor %s, and tie_word_embeddings is false: set it, or supply the tensor",
             lathe_safetensors_path(set), config->head);
-    if (config->tied && head != NULL && embedding != NULL && head->decode == NULL &&
+    if ((config->tied || config->is_untied) && head != NULL && embedding != NULL &&
+        head->decode == NULL &&
         (memcmp(&head->desc, &embedding->desc, sizeof head->desc) != 0 ||
          memcmp(head->data, embedding->data, (size_t)lathe_desc_bytes(&head->desc)) != 0))
         return lathe_error(LATHE_E_CONFIG,

@@ -132,9 +132,8 @@ static lathe_status read_settings(lathe_adapter_folder *f, lathe_arena *arena, c
     LATHE_TRY(add_stage(f, arena, config, peft));
     if (config)
         return add_run(f, arena, config, strcmp(f->base, dir) == 0);
-    f->fixed = lathe_peft_config_fixed(peft);
     if (peft)
-        return lathe_peft_config_settings(dir, peft, arena, &f->settings);
+        return lathe_peft_config_settings(dir, peft, arena, &f->settings, &f->fixed);
     return lathe_error(LATHE_E_CONFIG,
                        "%s holds an adapter, but neither manifest.json nor adapter_config.json has "
                        "its settings: name the run file that trained it instead",

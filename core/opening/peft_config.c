@@ -7,6 +7,7 @@
  */
 #include "opening/peft_config.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -14,6 +15,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "checkpoint/adapter_tensors.h"
 
 enum { OF_LORA = 1, OF_OFT = 2, OF_BOTH = 3 };
 
@@ -55,9 +57,8 @@ static const key_row rows[] = {
     {"init_lora_weights", OF_LORA, LATHE_PEFT_READ, NULL, NULL},
     {"use_dora", OF_LORA, LATHE_PEFT_READ, NULL, NULL},
     {"ensure_weight_tying", OF_LORA, LATHE_PEFT_READ, NULL, NULL},
-    {"lora_bias", OF_LORA, LATHE_PEFT_REFUSED, NULL, "B has a bias, which is added to the output"},
-    {"trainable_token_indices", OF_LORA, LATHE_PEFT_REFUSED, NULL,
-     "rows of the embedding are replaced"},
+    {"lora_bias", OF_LORA, LATHE_PEFT_READ, NULL, NULL},
+    {"trainable_token_indices", OF_LORA, LATHE_PEFT_READ, NULL, NULL},
     {"layer_replication", OF_LORA, LATHE_PEFT_REFUSED, NULL, "layers of the model are repeated"},
     {"target_parameters", OF_LORA, LATHE_PEFT_REFUSED, NULL,
      "it adapts parameters that are no linear layers, such as fused experts"},
@@ -161,13 +162,16 @@ static const char *init_of(const json_t *peft)
     return init ? init : "";
 }
 
-const char *lathe_peft_config_fixed(const json_t *peft)
+/* Why a run cannot train the adapter further, by its keys. */
+static const char *fixed_by_keys(const json_t *peft)
 {
     if (has_type(peft, "LORA") && strcasecmp(init_of(peft), "mica") == 0)
         return "init_lora_weights is \"mica\", with which B stays as it is in training, and Lathe "
                "would train it";
     if (!is_empty(json_object_get(peft, "velora_config")))
         return "velora_config is set, with which gradients are computed from compressed inputs";
+    if (!is_empty(json_object_get(peft, "trainable_token_indices")))
+        return "trainable_token_indices trains rows of the embedding, and Lathe would train all";
     return NULL;
 }
 
@@ -297,6 +301,7 @@ static const same_key lora_keys[] = {{"r", "r", 8},
                                      {"rank_pattern", "rank_pattern", 0},
                                      {"alpha_pattern", "alpha_pattern", 0},
                                      {"bias", "bias", 0},
+                                     {"lora_bias", "lora_bias", 0},
                                      {"ensure_weight_tying", "ensure_weight_tying", 0},
                                      {NULL, NULL, 0}};
 static const same_key oft_keys[] = {{"oft_block_size", "block_size", 0},
@@ -336,9 +341,115 @@ static lathe_status put_list(const target *t, const char *peft_key, const char *
     return put_new(t, key, json_is_array(value) ? json_incref(value) : json_pack("[O]", value));
 }
 
+/* ---- modules that the file holds whole ---- */
+
+#define PREFIX "base_model.model."
+#define ROWS ".token_adapter.trainable_tokens_delta"
+
+static int ends_in(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* Whether PEFT saves the module because of modules_to_save: an entry is the end of its name or of
+ * that of a module around it. */
+static int is_saved(const json_t *list, const char *module)
+{
+    char around[512];
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *entry = json_string_value(json_array_get(list, i));
+        (void)snprintf(around, sizeof around, "%s", module);
+        for (char *dot = around; entry && dot; dot = strrchr(around, '.')) {
+            if (dot != around)
+                *dot = '\0';
+            if (ends_in(around, entry))
+                return 1;
+        }
+    }
+    return 0;
+}
+
+/* The module of a tensor that is a whole weight of the model, or rows of one; n: bytes of its name.
+ * NULL: another tensor. */
+static const char *whole_module(const char *key, size_t *out_n)
+{
+    static const char weight[] = ".weight";
+    static const char *const parts[] = {".lora_", ".oft_", ".base_layer.", ".original_module."};
+    const size_t skip = strlen(PREFIX), n = strlen(key);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (strstr(key, parts[i]) != NULL)
+            return NULL;
+    const size_t end = ends_in(key, ROWS)     ? sizeof ROWS - 1
+                       : ends_in(key, weight) ? sizeof weight - 1
+                                              : 0;
+    if (end == 0 || n <= skip + end)
+        return NULL;
+    *out_n = n - skip - end;
+    return key + skip;
+}
+
+/* What the file holds beside the adapter's own matrices. */
+typedef struct whole_modules {
+    json_t *more; /* names of modules that modules_to_save does not have */
+    int rows;     /* 1: of one of them only rows */
+} whole_modules;
+
+/* Finds the embedding and the head that PEFT saves because they were resized or by
+ * save_embedding_layers, and reads into the base, and rows of trainable_token_indices. */
+static lathe_status find_whole(const char *dir, const json_t *peft, whole_modules *out)
+{
+    lathe_adapter_tensors *tensors = NULL;
+    const json_t *saved = json_object_get(peft, "modules_to_save");
+    const int ties = json_is_true(json_object_get(peft, "ensure_weight_tying"));
+    char name[512];
+    *out = (whole_modules){.more = json_array()};
+    if (out->more == NULL)
+        return lathe_error(LATHE_E_NOMEM, "no memory for the settings of %s", dir);
+    if (!lathe_folder_has(dir, "adapter_model.safetensors"))
+        return LATHE_OK; /* the reader of the weights says it */
+    LATHE_TRY(lathe_adapter_tensors_open(dir, &tensors));
+    const char *key;
+    for (int64_t i = 0; (key = lathe_adapter_tensors_key(tensors, i)) != NULL; i++) {
+        size_t n = 0;
+        const char *module = whole_module(key, &n);
+        if (module == NULL || n >= sizeof name)
+            continue;
+        (void)snprintf(name, sizeof name, "%.*s", (int)n, module);
+        if (is_saved(saved, name) || is_saved(out->more, name) ||
+            (ties && is_saved(saved, "embed_tokens") && ends_in(name, "lm_head")))
+            continue;
+        out->rows |= ends_in(key, ROWS);
+        (void)json_array_append_new(out->more, json_string(name));
+    }
+    lathe_adapter_tensors_close(tensors);
+    const json_t *indices = json_object_get(peft, "trainable_token_indices");
+    if (!is_empty(indices) &&
+        (!out->rows || (json_is_object(indices) && json_object_size(indices) != 1)))
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s/adapter_config.json: trainable_token_indices is set; expected rows "
+                           "of one module, with a tensor '" PREFIX "MODULE" ROWS
+                           "' in adapter_model.safetensors",
+                           dir);
+    return LATHE_OK;
+}
+
+/* The head has the same rows in a tied model, as in PEFT; so has an embedding that the file holds
+ * without the head. */
+static int is_tied_use(const whole_modules *whole)
+{
+    int embedding = 0, head = 0;
+    for (size_t i = 0; i < json_array_size(whole->more); i++) {
+        const char *name = json_string_value(json_array_get(whole->more, i));
+        embedding |= ends_in(name, "embed_tokens");
+        head |= ends_in(name, "lm_head");
+    }
+    return whole->rows || (embedding && !head);
+}
+
 /* Adds the modules that are trained whole, except the heads of a classifier, which belong to the
  * stage: PEFT lists both names that they may have. */
-static lathe_status add_saved(const target *t)
+static lathe_status add_saved(const target *t, const whole_modules *whole)
 {
     const json_t *saved = json_object_get(t->peft, "modules_to_save");
     json_t *list = json_array();
@@ -350,6 +461,8 @@ static lathe_status add_saved(const target *t)
         if (!is_head)
             (void)json_array_append(list, one);
     }
+    if (list)
+        (void)json_array_extend(list, whole->more);
     if (list && json_array_size(list) == 0) {
         json_decref(list);
         return LATHE_OK;
@@ -383,24 +496,56 @@ static lathe_status add_name(const target *t)
                                                         : "lora"));
 }
 
-lathe_status lathe_peft_config_settings(const char *dir, const json_t *peft, lathe_arena *arena,
-                                        lathe_setting_list *settings)
+/* A text that names the modules. */
+static lathe_status say_whole(const json_t *names, lathe_arena *arena, const char **out)
 {
-    const target t = {dir, peft, arena, settings};
-    LATHE_TRY(check(dir, peft));
-    LATHE_TRY(add_name(&t));
-    LATHE_TRY(put_new(&t, "strict", json_false()));
+    const char *list = "";
+    for (size_t i = 0; list && i < json_array_size(names); i++)
+        list = lathe_arena_printf(arena, "%s%s%s", list, i > 0 ? ", " : "",
+                                  json_string_value(json_array_get(names, i)));
+    *out = list ? lathe_arena_printf(arena,
+                                     "adapter_model.safetensors has the whole weight of %s, which "
+                                     "modules_to_save does not name: PEFT reads it into the base "
+                                     "and does not train it",
+                                     list)
+                : NULL;
+    return *out ? LATHE_OK : LATHE_E_NOMEM;
+}
+
+static lathe_status add_all(const target *t, const whole_modules *whole)
+{
+    const json_t *peft = t->peft;
+    LATHE_TRY(add_name(t));
+    if (has_type(peft, "LORA") && is_tied_use(whole))
+        LATHE_TRY(put_new(t, "ensure_weight_tying", json_true()));
+    LATHE_TRY(put_new(t, "strict", json_false()));
     /* The residual of PiSSA follows from the base alone, so it is computed again; A and B are
      * read. */
     if (has_type(peft, "LORA") && strcmp(init_of(peft), "pissa") == 0)
-        LATHE_TRY(put(&t, "init", json_object_get(peft, "init_lora_weights")));
+        LATHE_TRY(put(t, "init", json_object_get(peft, "init_lora_weights")));
     for (const same_key *k = has_type(peft, "OFT") ? oft_keys : lora_keys; k->peft; k++) {
         const json_t *value = json_object_get(peft, k->peft);
         if (!is_empty(value))
-            LATHE_TRY(put(&t, k->ours, value));
+            LATHE_TRY(put(t, k->ours, value));
         else if (k->otherwise)
-            LATHE_TRY(put_new(&t, k->ours, json_integer(k->otherwise)));
+            LATHE_TRY(put_new(t, k->ours, json_integer(k->otherwise)));
     }
-    LATHE_TRY(add_saved(&t));
-    return add_targets(&t);
+    LATHE_TRY(add_saved(t, whole));
+    return add_targets(t);
+}
+
+lathe_status lathe_peft_config_settings(const char *dir, const json_t *peft, lathe_arena *arena,
+                                        lathe_setting_list *settings, const char **out_fixed)
+{
+    const target t = {dir, peft, arena, settings};
+    whole_modules whole;
+    LATHE_TRY(check(dir, peft));
+    lathe_status status = find_whole(dir, peft, &whole);
+    *out_fixed = fixed_by_keys(peft);
+    if (status == LATHE_OK && *out_fixed == NULL && json_array_size(whole.more) > 0)
+        status = say_whole(whole.more, arena, out_fixed);
+    if (status == LATHE_OK)
+        status = add_all(&t, &whole);
+    json_decref(whole.more);
+    return status;
 }

@@ -24,14 +24,13 @@ int32_t lathe_peft_is_classifier(const json_t *peft);
 /** Whether it belongs to a reward model: its score is among the modules that are saved whole. */
 int32_t lathe_peft_is_reward(const json_t *peft);
 
-/** Adds the settings of the adapter, as keys of a run file.
+/** Adds the settings of the adapter, as keys of a run file; of adapter_model.safetensors it reads
+ *  the names. *out_fixed: why a run cannot train the adapter further, though it is read; NULL: it
+ *  can.
  *
  *  Errors  LATHE_E_CONFIG: another method than LoRA and OFT, or a key with which the adapter
  *          computes something that Lathe does not; the message names the key. */
 lathe_status lathe_peft_config_settings(const char *dir, const json_t *peft, lathe_arena *arena,
-                                        lathe_setting_list *settings);
-
-/** Why a run cannot train such an adapter further, though it is read: a text; NULL: it can. */
-const char *lathe_peft_config_fixed(const json_t *peft);
+                                        lathe_setting_list *settings, const char **out_fixed);
 
 #endif

@@ -54,6 +54,12 @@ static lathe_status find_weights(merger *m, int32_t k)
 {
     const lathe_saved_state *saved = m->parts[k].saved;
     const int32_t bit = 1 << k;
+    if (saved->model->tied != m->saved->model->tied)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s and %s do not belong together: one trains the embedding or the head "
+                           "of the tied model apart, and the other does not; merge one, and then "
+                           "the other into the result",
+                           m->parts[0].adapter, m->parts[k].adapter);
     const char *adapter = saved->parts->adapter.component->plugin->name;
     if (!LATHE_HAS(table_of(saved), merge))
         return lathe_error(LATHE_E_CONFIG,

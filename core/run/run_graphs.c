@@ -86,11 +86,31 @@ lathe_model_source lathe__run_model_source(const lathe_run *run)
                                 strcmp(part->name, "auto") == 0 ? NULL : part->component};
 }
 
+/* Whether an adapter trains the embedding or the head of the tied model apart from the other. */
+static int unties(const lathe_run *run, const lathe_instance *adapter)
+{
+    const lathe_adapter_v1 *table = adapter->component ? adapter->table : NULL;
+    return LATHE_HAS(table, unties) &&
+           table->unties(adapter->self, run->model.embedding, run->model.head);
+}
+
+/* All adapters of a run share the model, so one of them is enough. */
+static lathe_status untie_model(lathe_run *run, const lathe_model_source *source)
+{
+    int has = unties(run, &run->parts.adapter) || unties(run, &run->parts.reference_adapter);
+    for (int32_t i = 0; run->named && i < run->named->n; i++)
+        has |= unties(run, &run->named->list[i].part);
+    return has && run->model.tied && run->model.n_labels == 0
+               ? lathe_model_config_untie(source, run->set.model_path, &run->model)
+               : LATHE_OK;
+}
+
 static lathe_status read_model(lathe_run *run)
 {
     const lathe_model_source source = lathe__run_model_source(run);
     if (run->set.model_path) {
         LATHE_TRY(lathe_model_config_load(&source, run->set.model_path, &run->model));
+        LATHE_TRY(untie_model(run, &source));
         return run->open.mode == LATHE_OPEN_EVALUATE
                    ? LATHE_OK
                    : lathe_generation_config_load(run->set.model_path, &run->generation);

@@ -108,7 +108,11 @@ typedef struct lathe_adapter_v1 {
     lathe_status (*head_scaled)(void *self, const lathe_graph_api *api, lathe_graph *g,
                                 const lathe_site *site, lathe_val x, lathe_val *out_u,
                                 lathe_val *out_v, lathe_val *out_s);
+    /** [pure] 1: it trains the embedding, the head or both of a model that has one matrix for them
+     *  (tie_word_embeddings) as matrices of their own, so the model is built with two. The names
+     *  are those of the weights. NULL: 0. */
+    int32_t (*unties)(void *self, const char *embedding, const char *head);
 } lathe_adapter_v1;
-LATHE_ABI_SIZE(lathe_adapter_v1, 120);
+LATHE_ABI_SIZE(lathe_adapter_v1, 128);
 
 #endif

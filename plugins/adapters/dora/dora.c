@@ -316,6 +316,7 @@ static const lathe_adapter_v1 table = {
     .merge = dora_merge,
     .file_key = dora_file_key,
     .config_json = lora_config_json,
+    .unties = lora_unties,
     .check = lora_check,
     .embed = dora_embed,
     .head_scaled = dora_head_scaled,

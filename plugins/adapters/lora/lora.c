@@ -27,6 +27,7 @@ static const lathe_adapter_v1 table = {
     .merge = lora_merge,
     .file_key = lora_file_key,
     .config_json = lora_config_json,
+    .unties = lora_unties,
     .check = lora_check,
     .needs_quantized_base = lora_uses_loftq,
     .starts_elsewhere = lora_uses_loftq,

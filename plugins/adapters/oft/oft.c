@@ -320,6 +320,11 @@ static lathe_status oft_check(void *self, const char *const *modules, int32_t n_
     return targets_check(&o->targets, modules, n_modules, params, n_params);
 }
 
+static int32_t oft_unties(void *self, const char *embedding, const char *head)
+{
+    return saved_modules_untie(&((const oft *)self)->targets.saved, embedding, head);
+}
+
 static const lathe_adapter_v1 table = {
     .size = sizeof table,
     .revision = LATHE_ADAPTER_REVISION,
@@ -329,6 +334,7 @@ static const lathe_adapter_v1 table = {
     .base_is_frozen = adapter_base_is_frozen,
     .merge = oft_merge,
     .file_key = oft_file_key,
+    .unties = oft_unties,
     .config_json = oft_config_json,
     .check = oft_check,
 };

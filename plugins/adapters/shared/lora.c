@@ -37,6 +37,19 @@ void lora_destroy(void *self)
     l->host->free(l);
 }
 
+/* As in PEFT. */
+static lathe_status check_bias(const lora *l, const char *init)
+{
+    const int is_dora = strcmp(l->method, "dora") == 0;
+    if (!l->lora_bias || (strcmp(init, "kaiming") == 0 && !is_dora))
+        return LATHE_OK;
+    if (is_dora)
+        return lathe_fail(l->host, LATHE_E_CONFIG, "dora: lora_bias is not offered for DoRA");
+    return lathe_fail(l->host, LATHE_E_CONFIG,
+                      "%s: lora_bias belongs to init = \"kaiming\", and init is \"%s\"", l->method,
+                      init);
+}
+
 /* PEFT takes an alpha of 0, with which A and B have no effect. */
 static lathe_status check_alpha(const lora *l)
 {
@@ -66,6 +79,7 @@ lathe_status lora_open(const lathe_host *host, const char *method, const lathe_v
     l->r = values[LORA_R].i;
     l->alpha = values[LORA_ALPHA].f;
     l->dropout = values[LORA_DROPOUT].f;
+    l->lora_bias = values[LORA_BIAS].i != 0;
     l->use_rslora = values[LORA_USE_RSLORA].i != 0;
     l->gaussian = strcmp(values[LORA_INIT].s, "gaussian") == 0;
     l->pissa = strcmp(values[LORA_INIT].s, "pissa") == 0;
@@ -90,6 +104,8 @@ lathe_status lora_open(const lathe_host *host, const char *method, const lathe_v
         status = lora_patterns_create(host, method, "alpha_pattern", l->alpha_json, 0, &l->alphas);
     if (status == LATHE_OK)
         status = check_alpha(l);
+    if (status == LATHE_OK)
+        status = check_bias(l, values[LORA_INIT].s);
     if (status != LATHE_OK) {
         lora_destroy(l);
         return status;
@@ -121,6 +137,11 @@ int64_t lora_file_key(void *self, const char *param_name, char *out, int64_t cap
 {
     const lora *l = self;
     return targets_file_key(&l->targets, param_name, out, capacity);
+}
+
+int32_t lora_unties(void *self, const char *embedding, const char *head)
+{
+    return saved_modules_untie(&((const lora *)self)->targets.saved, embedding, head);
 }
 
 int32_t lora_uses_loftq(void *self)
@@ -244,6 +265,25 @@ lathe_status lora_drop(const lora *l, const lathe_graph_api *api, lathe_graph *g
     return api->node(g, LATHE_OP_DROPOUT, &drop, in, 2, out, 1, -1, "lora.dropout");
 }
 
+/* Declares the bias of B [out], which begins as zero, times s. */
+static lathe_status scaled_bias(const lora *l, const lathe_graph_api *api, lathe_graph *g,
+                                const lathe_site *site, lathe_val *out)
+{
+    char name[512];
+    const lathe_op_attrs scale = {.alpha = lora_scale(l, site->module)};
+    const int n = snprintf(name, sizeof name, "%s.lora_B.bias", site->module);
+    if (n < 0 || (size_t)n >= sizeof name)
+        return lathe_fail(l->host, LATHE_E_UNSUPPORTED, "%s: the name %s is too long", l->method,
+                          site->module);
+    const lathe_param_decl decl = {.size = sizeof decl,
+                                   .name = name,
+                                   .desc = lathe_desc_1d(LATHE_F32, site->out_features),
+                                   .init = LATHE_INIT_ZERO,
+                                   .trainable = 1};
+    LATHE_TRY(api->param(g, &decl, out));
+    return api->node(g, LATHE_OP_SCALE, &scale, out, 1, out, 1, -1, "lora.bias");
+}
+
 /* [N, in] -> [N, r], times s -> [N, out] */
 lathe_status lora_product(const lora *l, const lathe_graph_api *api, lathe_graph *g,
                           const lathe_site *site, lathe_val h, lathe_val a, lathe_val b,
@@ -253,7 +293,10 @@ lathe_status lora_product(const lora *l, const lathe_graph_api *api, lathe_graph
     LATHE_TRY(api->linear(g, h, a, LATHE_NONE, "lora_A", &h));
     if (scale.alpha != 1.0)
         LATHE_TRY(api->node(g, LATHE_OP_SCALE, &scale, &h, 1, &h, 1, -1, "lora.scale"));
-    return api->linear(g, h, b, LATHE_NONE, "lora_B", out);
+    lathe_val bias = LATHE_NONE;
+    if (l->lora_bias)
+        LATHE_TRY(scaled_bias(l, api, g, site, &bias));
+    return api->linear(g, h, b, bias, "lora_B", out);
 }
 
 lathe_status lora_subtract_start(const lora *l, const lathe_graph_api *api, lathe_graph *g,
@@ -335,6 +378,11 @@ lathe_status lora_merge(void *self, const lathe_site *site, const lathe_site_par
                         int32_t n_params, float *w)
 {
     const lora *l = self;
+    if (l->lora_bias)
+        return lathe_fail(l->host, LATHE_E_CONFIG,
+                          "%s: lora_bias: the bias of B at %s has no place in a weight; use the "
+                          "adapter without merging",
+                          l->method, site->module);
     if (LATHE_HAS(site, kind) && site->kind == LATHE_SITE_EMBEDDING)
         return lora_merge_embedding(l, site, params, n_params, w);
     LATHE_TRY(merge_pair(l, site, params, n_params, "lora_A.weight", "lora_B.weight", 1.0f, w));

@@ -19,6 +19,7 @@ enum {
     LORA_USE_RSLORA,
     LORA_RANK_PATTERN,
     LORA_ALPHA_PATTERN,
+    LORA_BIAS,
     LORA_N_FIELDS,
     LORA_LOFTQ_ITER = LORA_N_FIELDS,
     LORA_N_FIELDS_WITH_LOFTQ
@@ -57,10 +58,11 @@ enum {
          NULL,                                                                                     \
          NULL,                                                                                     \
          "other ranks for some modules: { \"down_proj\" = 32 }; keys are regular expressions"},    \
-    {                                                                                              \
-        "alpha_pattern", LATHE_T_TABLE, 0, NULL, LATHE_NO_RANGE, NULL, NULL,                       \
-            "other alphas for some modules"                                                        \
-    }
+        {"alpha_pattern", LATHE_T_TABLE, 0,    NULL,                                               \
+         LATHE_NO_RANGE,  NULL,          NULL, "other alphas for some modules"},                   \
+        LATHE_FIELD_BOOL("lora_bias", "false",                                                     \
+                         "B has a bias, which is scaled as the update is; with init = "            \
+                         "\"kaiming\"")
 
 #define LORA_LOFTQ_FIELD                                                                           \
     LATHE_FIELD_INT("loftq_iter", NULL, 1.0, 100.0, "steps",                                       \
@@ -78,6 +80,7 @@ typedef struct lora {
     int pissa;          /* A and B begin with singular vectors of W, and the base is the residual */
     int64_t loftq_iter; /* > 0: A and B start from the quantization error of W; else 0 */
     int use_dora;       /* the method is dora */
+    int lora_bias;      /* B has a bias */
     int warned_of_tied; /* a warning was given: the uses of a tied matrix are adapted apart */
     const char *rank_json, *alpha_json; /* the tables as given, borrowed */
     lora_patterns *ranks, *alphas;
@@ -95,6 +98,7 @@ lathe_status lora_select(void *self, const lathe_param_info *param, int32_t *out
                          int32_t *out_group);
 int64_t lora_file_key(void *self, const char *param_name, char *out, int64_t capacity);
 int32_t lora_targets(void *self, const lathe_site *site);
+int32_t lora_unties(void *self, const char *embedding, const char *head);
 int32_t lora_uses_loftq(void *self); /* needs_quantized_base, starts_elsewhere */
 lathe_status lora_wrap(void *self, const lathe_graph_api *api, lathe_graph *g,
                        const lathe_site *site, lathe_val x, int32_t enabled, lathe_val *out_y);

@@ -12,6 +12,8 @@ int64_t lora_config_json(void *self, const char *base, char *out, int64_t capaci
     peft_put(&t, "  \"use_rslora\": %s,\n", l->use_rslora ? "true" : "false");
     peft_put(&t, "  \"rank_pattern\": %s,\n", l->rank_json ? l->rank_json : "{}");
     peft_put(&t, "  \"alpha_pattern\": %s,\n", l->alpha_json ? l->alpha_json : "{}");
+    if (l->lora_bias)
+        peft_put(&t, "  \"lora_bias\": true,\n");
     peft_put(&t, "  \"use_dora\": %s,\n", l->use_dora ? "true" : "false");
     peft_put(&t, "  \"init_lora_weights\": %s,\n",
              l->pissa            ? "\"pissa\""

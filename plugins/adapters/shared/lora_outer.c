@@ -61,8 +61,18 @@ static void warn_of_one_use(lora *l, const lathe_site *site)
                l->method, site->module, site->tied);
 }
 
+/* As in PEFT, which has it for linear layers only; its head is one, and Lathe's is not. */
+static lathe_status refuse_bias(const lora *l, const lathe_site *site)
+{
+    return lathe_fail(l->host, LATHE_E_CONFIG,
+                      "%s: lora_bias is not offered for %s: take it out of target_modules",
+                      l->method, site->module);
+}
+
 static lathe_status check_embedding(lora *l, const lathe_site *site)
 {
+    if (l->lora_bias)
+        return refuse_bias(l, site);
     if (is_loftq(l))
         return lathe_fail(l->host, LATHE_E_CONFIG,
                           "%s: init = \"loftq\" starts from the quantization error of a weight, "
@@ -152,6 +162,8 @@ lathe_status lora_embed(void *self, const lathe_graph_api *api, lathe_graph *g,
 
 static lathe_status check_head(lora *l, const lathe_site *site)
 {
+    if (l->lora_bias)
+        return refuse_bias(l, site);
     if (l->pissa || is_loftq(l))
         return lathe_fail(l->host, LATHE_E_CONFIG,
                           "%s: init = \"%s\" is not offered for the head %s: take it out of "

@@ -62,6 +62,11 @@ int saved_modules_have(const saved_modules *s, const char *param)
     return 0;
 }
 
+int saved_modules_untie(const saved_modules *s, const char *embedding, const char *head)
+{
+    return !s->ties && (saved_modules_have(s, embedding) || saved_modules_have(s, head));
+}
+
 int saved_modules_bias_of(const char *param, char *out_module, int64_t capacity)
 {
     static const char bias[] = ".bias";

@@ -33,6 +33,10 @@ int saved_modules_exclude(const saved_modules *s, const char *module);
  *  of one around it end with an entry: "norm" is also the end of "input_layernorm". */
 int saved_modules_have(const saved_modules *s, const char *param);
 
+/** Whether the embedding or the head of a model with one matrix for both is trained apart from the
+ *  other, as PEFT does without ensure_weight_tying. The names are those of the weights. */
+int saved_modules_untie(const saved_modules *s, const char *embedding, const char *head);
+
 /** Whether `param` is the bias of a module; writes the module's name. */
 int saved_modules_bias_of(const char *param, char *out_module, int64_t capacity);
 
