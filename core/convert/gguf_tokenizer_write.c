@@ -8,7 +8,9 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "convert/gguf_tokenizer_write.h"
+#include "gguf/gguf_file.h"
 #include "gguf/gguf_vocab.h"
+#include "gguf/model_files.h"
 #include "model/generation_config.h"
 #include "text/tokenizer_model.h"
 #include "tokenjson/token_tables.h"
@@ -180,32 +182,97 @@ static lathe_status put_specials(const char *folder, const lathe_tokenizer *tok,
     return LATHE_OK;
 }
 
-/* chat_template.jinja, or chat_template of tokenizer_config.json. */
-static lathe_status put_template(const char *folder, lathe_arena *arena, lathe_gguf_writer *w)
+/* ---- chat templates, as llama.cpp's converter writes them ---- */
+
+/* "tokenizer.chat_template" for the model's own ("default"), "tokenizer.chat_template.NAME" for a
+ * further one, which "tokenizer.chat_templates" lists. */
+typedef struct templates {
+    lathe_gguf_writer *w;
+    lathe_buffer names; /* texts of the list */
+    int64_t n;
+} templates;
+
+static lathe_status put_one(templates *t, const char *name, const char *text, int64_t bytes)
 {
-    const char *file = lathe_path_join(arena, folder, "chat_template.jinja");
-    const char *settings = lathe_path_join(arena, folder, "tokenizer_config.json");
-    char *text = NULL;
-    int64_t n = 0;
-    if (file == NULL || settings == NULL)
-        return LATHE_E_NOMEM;
-    if (lathe_path_exists(file)) {
-        LATHE_TRY(lathe_file_read(file, 1 << 24, &text, &n));
-        lathe_gguf_put_text(w, "tokenizer.chat_template", text, n);
-        free(text);
+    char key[128], clean[64];
+    size_t n = 0;
+    if (strcmp(name, "default") == 0) {
+        lathe_gguf_put_text(t->w, "tokenizer.chat_template", text, bytes);
         return LATHE_OK;
     }
-    if (!lathe_path_exists(settings))
-        return LATHE_OK;
-    json_t *config = NULL;
-    LATHE_TRY(lathe_json_load_file(settings, &config));
-    const json_t *found = json_object_get(config, "chat_template");
-    if (json_is_string(found))
-        put_text(w, "tokenizer.chat_template", json_string_value(found));
-    else if (json_is_array(found))
-        lathe_log(LATHE_LOG_WARN, "%s holds several chat templates; none is written", settings);
-    json_decref(config);
+    for (; name[n] != '\0' && n + 1 < sizeof clean; n++) {
+        const char c = name[n];
+        const int keeps =
+            (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+        clean[n] = keeps ? c : '_'; /* as the converter does */
+    }
+    clean[n] = '\0';
+    if (name[n] != '\0' || n == 0)
+        return lathe_error(LATHE_E_CONFIG,
+                           "a chat template has the name \"%.80s\"; expected 1 to %zu bytes", name,
+                           sizeof clean - 1);
+    (void)snprintf(key, sizeof key, "tokenizer.chat_template.%s", clean);
+    lathe_gguf_put_text(t->w, key, text, bytes);
+    lathe_gguf_append_text(&t->names, clean, (int64_t)n);
+    t->n++;
     return LATHE_OK;
+}
+
+/* chat_template.jinja and the files of additional_chat_templates. */
+static lathe_status put_files(templates *t, const char *folder, lathe_arena *arena)
+{
+    char **names = NULL, *text = NULL;
+    int64_t n_names = 0, n = 0;
+    LATHE_TRY(lathe_model_read(folder, "chat_template.jinja", 1 << 24, &text, &n));
+    lathe_status status = put_one(t, "default", text, n);
+    free(text);
+    LATHE_TRY(status);
+    LATHE_TRY(lathe_model_templates(folder, arena, &names, &n_names));
+    for (int64_t i = 0; i < n_names; i++) {
+        const char *file = lathe_model_template_file(arena, names[i]);
+        if (file == NULL)
+            return LATHE_E_NOMEM;
+        LATHE_TRY(lathe_model_read(folder, file, 1 << 24, &text, &n));
+        status = put_one(t, names[i], text, n);
+        free(text);
+        LATHE_TRY(status);
+    }
+    return LATHE_OK;
+}
+
+/* chat_template of tokenizer_config.json: a text, or a list of names and texts. */
+static lathe_status put_settings(templates *t, const json_t *found)
+{
+    size_t i;
+    json_t *one;
+    if (json_is_string(found))
+        return put_one(t, "default", json_string_value(found), (int64_t)json_string_length(found));
+    json_array_foreach((json_t *)(uintptr_t)found, i, one)
+    {
+        const json_t *name = json_object_get(one, "name"), *text = json_object_get(one, "template");
+        if (json_is_string(name) && json_is_string(text))
+            LATHE_TRY(put_one(t, json_string_value(name), json_string_value(text),
+                              (int64_t)json_string_length(text)));
+    }
+    return LATHE_OK;
+}
+
+static lathe_status put_template(const char *folder, lathe_arena *arena, lathe_gguf_writer *w)
+{
+    templates t = {.w = w, .names = LATHE_BUFFER_INIT};
+    json_t *config = NULL;
+    lathe_status status = LATHE_OK;
+    if (lathe_model_has(folder, "chat_template.jinja"))
+        status = put_files(&t, folder, arena);
+    else if (lathe_model_has(folder, "tokenizer_config.json"))
+        status = lathe_model_json(folder, "tokenizer_config.json", &config);
+    if (status == LATHE_OK && config != NULL)
+        status = put_settings(&t, json_object_get(config, "chat_template"));
+    if (status == LATHE_OK && t.n > 0)
+        lathe_gguf_put_array(w, "tokenizer.chat_templates", LATHE_GGUF_TEXT, t.n, &t.names);
+    json_decref(config);
+    lathe_buffer_fini(&t.names);
+    return status;
 }
 
 static lathe_status check_vocab(const char *folder, const lathe_tokenizer *tok, int64_t n)

@@ -132,6 +132,80 @@ static void q6_k(const uint8_t *b, float *y)
     }
 }
 
+/* 16 bytes with scale (low half) and minimum of 16 elements each, 64 bytes of codes, d, dmin f16.
+ * In each half of 128 elements, 32*j + i has its two bits at 2*j of byte i. y = d*scale*q -
+ * dmin*min */
+static void q2_k(const uint8_t *b, float *y)
+{
+    const float d = half_at(b + 80), dmin = half_at(b + 82);
+    for (int i = 0; i < 256; i++) {
+        const uint8_t pair = b[i / 16];
+        const int code = b[16 + i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
+        const float ds = d * (float)(pair & 15), dm = dmin * (float)(pair >> 4);
+        y[i] = ds * (float)code - dm;
+    }
+}
+
+/* 32 bytes of third bits, 64 of codes as in Q2_K, 12 of scales, d f16. Scale k of 16 elements has
+ * its low four bits in byte k % 8 (high half for k of 8 and more) and two bits in byte 8 + k % 4.
+ * The third bit of element 32*j + i of the weight is bit j of byte i; 0 subtracts 4.
+ * y = d*(scale - 32)*q */
+static void q3_k(const uint8_t *b, float *y)
+{
+    const uint8_t *const codes = b + 32, *const scales = b + 96;
+    const float d = half_at(b + 108);
+    for (int i = 0; i < 256; i++) {
+        const int k = i / 16;
+        const int scale =
+            (scales[k % 8] >> (k / 8 * 4) & 15) | (scales[8 + k % 4] >> (k / 4 * 2) & 3) << 4;
+        const int low = codes[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
+        const int high = b[i % 32] >> (i / 32) & 1;
+        y[i] = d * (float)(scale - 32) * (float)(low - (high ? 0 : 4));
+    }
+}
+
+static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                      1,    13,   25,  38,  53,  69,  89,  113};
+
+/* d f16, 16 bytes: codes of elements i and i + 16 in the low and high half. y = d*value */
+static void iq4_nl(const uint8_t *b, float *y)
+{
+    const float d = half_at(b);
+    for (int i = 0; i < 16; i++) {
+        y[i] = d * (float)iq4_values[b[2 + i] & 15];
+        y[i + 16] = d * (float)iq4_values[b[2 + i] >> 4];
+    }
+}
+
+/* d f16, 16 bits with the high two of each scale, 4 bytes with its low four, 128 bytes of codes: 16
+ * for 32 elements, as in IQ4_NL. y = d*(scale - 32)*value */
+static void iq4_xs(const uint8_t *b, float *y)
+{
+    const float d = half_at(b);
+    for (int k = 0; k < 8; k++) {
+        const int high = (b[2] | b[3] << 8) >> (2 * k) & 3, low = b[4 + k / 2] >> (k % 2 * 4) & 15;
+        const float ds = d * (float)((low | high << 4) - 32);
+        const uint8_t *const codes = b + 8 + 16 * k;
+        for (int i = 0; i < 16; i++) {
+            y[32 * k + i] = ds * (float)iq4_values[codes[i] & 15];
+            y[32 * k + i + 16] = ds * (float)iq4_values[codes[i] >> 4];
+        }
+    }
+}
+
+/* An exponent e, 16 bytes with codes of E2M1 as in Q4_0. y = 2^(e - 128)*(twice the value) */
+static void mxfp4(const uint8_t *b, float *y)
+{
+    static const int8_t doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+    const uint32_t bits = b[0] < 2 ? 0x00200000u << b[0] : (uint32_t)(b[0] - 1) << 23;
+    float d;
+    memcpy(&d, &bits, sizeof d);
+    for (int i = 0; i < 16; i++) {
+        y[i] = d * (float)doubled[b[1 + i] & 15];
+        y[i + 16] = d * (float)doubled[b[1 + i] >> 4];
+    }
+}
+
 static void floats(int32_t type, const uint8_t *from, int64_t n, float *out)
 {
     if (type == LATHE_GGUF_F32) {
@@ -150,9 +224,12 @@ void lathe_gguf_decode(const lathe_gguf_type *type, const void *blocks, int64_t 
     static const struct {
         int32_t type;
         void (*decode)(const uint8_t *block, float *y);
-    } codecs[] = {{LATHE_GGUF_Q4_0, q4_0}, {LATHE_GGUF_Q4_1, q4_1}, {LATHE_GGUF_Q5_0, q5_0},
-                  {LATHE_GGUF_Q5_1, q5_1}, {LATHE_GGUF_Q8_0, q8_0}, {LATHE_GGUF_Q4_K, q4_k},
-                  {LATHE_GGUF_Q5_K, q5_k}, {LATHE_GGUF_Q6_K, q6_k}};
+    } codecs[] = {
+        {LATHE_GGUF_Q4_0, q4_0},  {LATHE_GGUF_Q4_1, q4_1},     {LATHE_GGUF_Q5_0, q5_0},
+        {LATHE_GGUF_Q5_1, q5_1},  {LATHE_GGUF_Q8_0, q8_0},     {LATHE_GGUF_Q4_K, q4_k},
+        {LATHE_GGUF_Q5_K, q5_k},  {LATHE_GGUF_Q6_K, q6_k},     {LATHE_GGUF_Q2_K, q2_k},
+        {LATHE_GGUF_Q3_K, q3_k},  {LATHE_GGUF_IQ4_NL, iq4_nl}, {LATHE_GGUF_IQ4_XS, iq4_xs},
+        {LATHE_GGUF_MXFP4, mxfp4}};
     const uint8_t *from = blocks;
     if (type->block == 1) {
         floats(type->type, from, n, out);

@@ -1,6 +1,7 @@
 /* Makes the text files of a Hugging Face folder from the keys of a GGUF file. */
 #include "gguf/gguf_folder.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include <jansson.h>
@@ -132,11 +133,52 @@ static lathe_status put_tokenizer(const lathe_gguf *file,
     return status;
 }
 
-static lathe_status put_template(const lathe_gguf *file, lathe_buffer *out)
+#define MAX_KEY 128
+
+/* The key of a template: of chat_template.jinja, or of a further one. Returns 0 for other files. */
+static int template_key(const char *name, char *out)
+{
+    static const char start[] = LATHE_TEMPLATES_FOLDER "/", end[] = LATHE_TEMPLATES_END;
+    const size_t n = strlen(name), from = sizeof start - 1, m = sizeof end - 1;
+    if (strcmp(name, "chat_template.jinja") == 0)
+        return snprintf(out, MAX_KEY, "tokenizer.chat_template") > 0;
+    if (n <= from + m || strncmp(name, start, from) != 0 || strcmp(name + n - m, end) != 0)
+        return 0;
+    const int wrote =
+        snprintf(out, MAX_KEY, "tokenizer.chat_template.%.*s", (int)(n - from - m), name + from);
+    return wrote > 0 && wrote < MAX_KEY;
+}
+
+lathe_status lathe_gguf_templates(const lathe_gguf *file, lathe_arena *arena, char ***out,
+                                  int64_t *out_n)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+    const lathe_gguf_entry *list = NULL;
+    *out_n = 0;
+    *out = NULL;
+    LATHE_TRY(lathe_gguf_array(file, "tokenizer.chat_templates", LATHE_GGUF_TEXT, &list));
+    if (list == NULL)
+        return LATHE_OK;
+    *out = lathe_arena_alloc(arena, (list->n + 1) * (int64_t)sizeof **out);
+    const uint8_t *at = list->data;
+    for (int64_t i = 0; *out != NULL && i < list->n; i++) {
+        int64_t n = 0;
+        const char *text = lathe_gguf_next_text(&at, &n);
+        char *name = lathe_arena_strndup(arena, text, n);
+        if (name == NULL)
+            return LATHE_E_NOMEM;
+        if (n > 0 && (int64_t)strspn(name, letters) == n)
+            (*out)[(*out_n)++] = name;
+    }
+    return *out != NULL ? LATHE_OK : LATHE_E_NOMEM;
+}
+
+static lathe_status put_template(const lathe_gguf *file, const char *key, lathe_buffer *out)
 {
     const char *text;
     int64_t n;
-    LATHE_TRY(lathe_gguf_text(file, "tokenizer.chat_template", &text, &n));
+    LATHE_TRY(lathe_gguf_text(file, key, &text, &n));
     if (text != NULL)
         lathe_buffer_append(out, text, n);
     return out->status;
@@ -148,8 +190,9 @@ int32_t lathe_gguf_folder_has(const lathe_gguf *file, const char *name)
 {
     if (strcmp(name, "tokenizer.json") == 0 || strcmp(name, "tokenizer_config.json") == 0)
         return lathe_gguf_value(file, "tokenizer.ggml.model") != NULL;
-    if (strcmp(name, "chat_template.jinja") == 0)
-        return lathe_gguf_value(file, "tokenizer.chat_template") != NULL;
+    char key[MAX_KEY];
+    if (template_key(name, key))
+        return lathe_gguf_value(file, key) != NULL;
     if (strcmp(name, "config.json") == 0) /* a file of a tokenizer alone has no tensors */
         return lathe_gguf_count(file) > 0;
     return strcmp(name, "generation_config.json") == 0;
@@ -167,6 +210,6 @@ lathe_status lathe_gguf_folder_text(const lathe_gguf *file, const char *name, la
         return put_tokenizer(file, lathe_gguf_tokenizer_json, out);
     if (strcmp(name, "tokenizer_config.json") == 0)
         return put_tokenizer(file, lathe_gguf_tokenizer_config, out);
-    return strcmp(name, "chat_template.jinja") == 0 ? put_template(file, out)
-                                                    : put_generation(file, out);
+    char key[MAX_KEY];
+    return template_key(name, key) ? put_template(file, key, out) : put_generation(file, out);
 }

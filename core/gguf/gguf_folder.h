@@ -18,6 +18,15 @@ int32_t lathe_gguf_folder_has(const lathe_gguf *file, const char *name);
  *  name the key that is missing or cannot be converted. */
 lathe_status lathe_gguf_folder_text(const lathe_gguf *file, const char *name, lathe_buffer *out);
 
+/** Folder and end of the names of the chat templates beside chat_template.jinja. */
+#define LATHE_TEMPLATES_FOLDER "additional_chat_templates"
+#define LATHE_TEMPLATES_END ".jinja"
+
+/** Names ("tool_use") of these templates, in the arena. Names that are no names of files, with
+ *  other characters than letters, digits, _ and -, are left out. */
+lathe_status lathe_gguf_templates(const lathe_gguf *file, lathe_arena *arena, char ***out,
+                                  int64_t *out_n);
+
 /** The family of the file's model. LATHE_E_UNSUPPORTED: it is not converted. */
 lathe_status lathe_gguf_family_read(const lathe_gguf *file, const lathe_gguf_family **out);
 

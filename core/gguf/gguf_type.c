@@ -4,12 +4,14 @@
 #include <stddef.h>
 
 static const lathe_gguf_type types[] = {
-    {LATHE_GGUF_F32, "F32", 1, 4, 1},       {LATHE_GGUF_F16, "F16", 1, 2, 1},
-    {LATHE_GGUF_BF16, "BF16", 1, 2, 1},     {LATHE_GGUF_Q4_0, "Q4_0", 32, 18, 1},
-    {LATHE_GGUF_Q4_1, "Q4_1", 32, 20, 0},   {LATHE_GGUF_Q5_0, "Q5_0", 32, 22, 1},
-    {LATHE_GGUF_Q5_1, "Q5_1", 32, 24, 0},   {LATHE_GGUF_Q8_0, "Q8_0", 32, 34, 1},
-    {LATHE_GGUF_Q4_K, "Q4_K", 256, 144, 1}, {LATHE_GGUF_Q5_K, "Q5_K", 256, 176, 0},
-    {LATHE_GGUF_Q6_K, "Q6_K", 256, 210, 1},
+    {LATHE_GGUF_F32, "F32", 1, 4, 1},           {LATHE_GGUF_F16, "F16", 1, 2, 1},
+    {LATHE_GGUF_BF16, "BF16", 1, 2, 1},         {LATHE_GGUF_Q4_0, "Q4_0", 32, 18, 1},
+    {LATHE_GGUF_Q4_1, "Q4_1", 32, 20, 0},       {LATHE_GGUF_Q5_0, "Q5_0", 32, 22, 1},
+    {LATHE_GGUF_Q5_1, "Q5_1", 32, 24, 0},       {LATHE_GGUF_Q8_0, "Q8_0", 32, 34, 1},
+    {LATHE_GGUF_Q4_K, "Q4_K", 256, 144, 1},     {LATHE_GGUF_Q5_K, "Q5_K", 256, 176, 0},
+    {LATHE_GGUF_Q6_K, "Q6_K", 256, 210, 1},     {LATHE_GGUF_Q2_K, "Q2_K", 256, 84, 0},
+    {LATHE_GGUF_Q3_K, "Q3_K", 256, 110, 0},     {LATHE_GGUF_IQ4_NL, "IQ4_NL", 32, 18, 0},
+    {LATHE_GGUF_IQ4_XS, "IQ4_XS", 256, 136, 0}, {LATHE_GGUF_MXFP4, "MXFP4", 32, 17, 0},
 };
 
 /* By number; NULL: a number that is free or no longer used. */

@@ -16,10 +16,15 @@ enum {
     LATHE_GGUF_Q5_0 = 6,
     LATHE_GGUF_Q5_1 = 7,
     LATHE_GGUF_Q8_0 = 8,
+    LATHE_GGUF_Q2_K = 10,
+    LATHE_GGUF_Q3_K = 11,
     LATHE_GGUF_Q4_K = 12,
     LATHE_GGUF_Q5_K = 13,
     LATHE_GGUF_Q6_K = 14,
-    LATHE_GGUF_BF16 = 30
+    LATHE_GGUF_IQ4_NL = 20,
+    LATHE_GGUF_IQ4_XS = 23,
+    LATHE_GGUF_BF16 = 30,
+    LATHE_GGUF_MXFP4 = 39
 };
 
 typedef struct lathe_gguf_type {

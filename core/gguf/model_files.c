@@ -153,6 +153,49 @@ lathe_status lathe_model_bytes(const char *model, const char *name, int64_t *out
     return status;
 }
 
+const char *lathe_model_template_file(lathe_arena *arena, const char *name)
+{
+    return lathe_arena_printf(arena, LATHE_TEMPLATES_FOLDER "/%s" LATHE_TEMPLATES_END, name);
+}
+
+/* Of a folder: the files whose names end so. */
+static lathe_status list_templates(const char *folder, lathe_arena *arena, char ***out,
+                                   int64_t *out_n)
+{
+    static const char end[] = LATHE_TEMPLATES_END;
+    const char *path = lathe_path_join(arena, folder, LATHE_TEMPLATES_FOLDER);
+    char **names = NULL;
+    int64_t n = 0;
+    if (path == NULL)
+        return LATHE_E_NOMEM;
+    if (!lathe_path_exists(path))
+        return LATHE_OK;
+    LATHE_TRY(lathe_dir_list(path, arena, &names, &n));
+    for (int64_t i = 0; i < n; i++) {
+        const size_t bytes = strlen(names[i]), m = sizeof end - 1;
+        if (bytes <= m || strcmp(names[i] + bytes - m, end) != 0)
+            continue;
+        names[i][bytes - m] = '\0';
+        names[(*out_n)++] = names[i];
+    }
+    *out = names;
+    return LATHE_OK;
+}
+
+lathe_status lathe_model_templates(const char *model, lathe_arena *arena, char ***out,
+                                   int64_t *out_n)
+{
+    lathe_gguf *file = NULL;
+    *out = NULL;
+    *out_n = 0;
+    if (!lathe_path_is_gguf(model))
+        return list_templates(model, arena, out, out_n);
+    LATHE_TRY(lathe_gguf_open(model, &file));
+    const lathe_status status = lathe_gguf_templates(file, arena, out, out_n);
+    lathe_gguf_close(file);
+    return status;
+}
+
 lathe_status lathe_model_weights(const char *model, lathe_safetensors **out)
 {
     lathe_gguf *file = NULL;

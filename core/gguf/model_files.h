@@ -34,6 +34,14 @@ lathe_status lathe_model_copy(const char *model, const char *name, const char *t
 /** Bytes of a text file; 0: the model does not have it. */
 lathe_status lathe_model_bytes(const char *model, const char *name, int64_t *out);
 
+/** Names ("tool_use") of the chat templates beside chat_template.jinja, in the arena: of
+ *  additional_chat_templates/NAME.jinja. */
+lathe_status lathe_model_templates(const char *model, lathe_arena *arena, char ***out,
+                                   int64_t *out_n);
+
+/** Name of the file of such a template, in the arena; NULL: no memory. */
+const char *lathe_model_template_file(lathe_arena *arena, const char *name);
+
 /** Opens the weights: of a folder as lathe_safetensors_open does, of a GGUF file as
  *  lathe_gguf_tensors does. */
 lathe_status lathe_model_weights(const char *model, lathe_safetensors **out);

@@ -14,7 +14,9 @@
 #include "base/model_path.h"
 #include "gguf/model_files.h"
 #include "model/classifier.h"
+#include "model/config_keys.h"
 #include "model/model_values.h"
+#include "model/quant_beside.h"
 #include "plug/model_types.h"
 
 #define MAX_TEXT (16 << 20)
@@ -67,7 +69,9 @@ static void read_common(lathe_config_reader *r, lathe_model_config *out)
     out->n_labels = lathe__classifier_labels(r->object);
     out->is_classifier = out->n_labels > 0;
     /* not causal: each token sees the tokens after it, too */
-    out->is_two_way = json_is_false(json_object_get(r->object, "is_causal"));
+    const json_t *causal = json_object_get(r->object, "is_causal");
+    /* null, too: transformers takes every false value for it */
+    out->is_two_way = json_is_false(causal) || json_is_null(causal);
     out->is_quantized = json_is_object(json_object_get(r->object, "quantization_config"));
 }
 
@@ -216,6 +220,8 @@ static lathe_status read_object(const lathe_model_source *source, const char *na
         return lathe_error(LATHE_E_NOT_FOUND, "%s: no plugin serves its model_type", name);
     if (strict)
         lathe_model_values_refuse_unknown(&r, family->plugin, out->model_type, common_keys);
+    else
+        r.status = lathe_config_keys_check(name, family->plugin, object);
     if (r.status == LATHE_OK)
         read_common(&r, out);
     if (r.status == LATHE_OK)
@@ -286,6 +292,8 @@ lathe_status lathe_model_config_load(const lathe_model_source *source, const cha
         status = refuse_other(&arena, folder, path);
     if (status == LATHE_OK)
         status = lathe_model_read(folder, "config.json", MAX_TEXT, &text, &bytes);
+    if (status == LATHE_OK)
+        status = lathe_quant_beside_add(folder, &text, &bytes);
     if (status == LATHE_OK)
         status = lathe_model_config_parse(source, path, text, bytes, 0, out);
     free(text);

@@ -13,7 +13,10 @@ typedef struct settings {
     lathe_config_reader *r; /* of the whole file */
     const char *key;        /* "rope_scaling" */
     json_t *object;         /* NULL: no settings */
+    json_t *merged;         /* owned: the settings of a type of layers; NULL: none */
     int64_t max_positions;
+    int32_t flags;    /* lathe_rope_use.flags */
+    int32_t by_layer; /* the settings are those of a type of layers */
     lathe_arena *arena;
 } settings;
 
@@ -47,16 +50,50 @@ static void find_object(settings *s)
     }
 }
 
-/* Selects the settings of `layer_type` if there are settings for each type of layer. Returns 1 if
- * so. */
-static int choose_nested(settings *s, const char *layer_type)
+/* Settings that have no effect beside those of types of layers. */
+static void warn_of_flat(const settings *s, const json_t *parameters)
 {
     const char *name;
-    json_t *value, *own = layer_type != NULL ? json_object_get(s->object, layer_type) : NULL;
-    if (json_is_object(own)) {
-        s->object = own;
-        return 1;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)parameters, name, value)
+    {
+        if (json_is_object(value) || json_is_null(value))
+            continue;
+        lathe_log(LATHE_LOG_WARN,
+                  "%s: rope_parameters.%s changes nothing: rope_parameters of this model has "
+                  "settings for each type of layer, in full_attention and sliding_attention",
+                  s->r->name, name);
     }
+}
+
+/* Of a family with settings for each type of layer: those of rope_parameters, and for layers that
+ * may be scaled those of rope_scaling over them, as in transformers. */
+static void find_by_layer(settings *s, const char *layer_type, int may_scale)
+{
+    json_t *parameters = lathe__config_value(s->r, "rope_parameters");
+    json_t *scaling = lathe__config_value(s->r, "rope_scaling");
+    if (parameters != NULL && !json_is_object(parameters))
+        lathe__config_refuse(s->r, "rope_parameters", "expected an object");
+    if (scaling != NULL && !json_is_object(scaling) && json_array_size(scaling) > 0)
+        lathe__config_refuse(s->r, "rope_scaling", "expected an object");
+    json_t *own = json_object_get(parameters, layer_type);
+    const int scales = may_scale && json_object_size(scaling) > 0;
+    s->key = scales ? "rope_scaling" : "rope_parameters";
+    s->merged = json_is_object(own) ? json_deep_copy(own) : json_object();
+    if (parameters == NULL && scales) /* an old `type` in rope_scaling does not change it */
+        json_object_set_new(s->merged, "rope_type", json_string("default"));
+    if (s->merged == NULL || (scales && json_object_update(s->merged, scaling) != 0))
+        s->r->status = LATHE_E_NOMEM;
+    s->object = json_object_size(s->merged) > 0 ? s->merged : NULL;
+    if (may_scale)
+        warn_of_flat(s, parameters);
+}
+
+/* Refuses settings that hold an object for each type of layer. */
+static void refuse_nested(settings *s)
+{
+    const char *name;
+    json_t *value;
     json_object_foreach(s->object, name, value)
     {
         if (json_is_object(value))
@@ -64,7 +101,6 @@ static int choose_nested(settings *s, const char *layer_type)
                                  "expected the settings themselves, not an object for each type "
                                  "of layer");
     }
-    return 0;
 }
 
 /* Finds the share of a head that is rotated, where transformers looks for it: in the settings, else
@@ -119,10 +155,22 @@ static int32_t rotated_dims(settings *s, const lathe_rope_use *use)
     return dims;
 }
 
+/* Positions of a Phi-3 whose file does not say them: its configuration in transformers has a value
+ * in every case, and so never takes the one of the settings. */
+#define PHI3_ORIGINAL 4096.0
+
 /* transformers prefers the number next to the object, which is its place in Phi-3's files */
 static void read_original(settings *s, lathe_rope_config *out)
 {
-    double positions = lathe__config_positive(s->r, "original_max_position_embeddings", 0.0);
+    static const char key[] = "original_max_position_embeddings";
+    const int is_phi3 = (s->flags & LATHE_ROPE_LONG_ONLY) != 0;
+    double positions = lathe__config_positive(s->r, key, is_phi3 ? PHI3_ORIGINAL : 0.0);
+    const json_t *within = json_object_get(s->object, key);
+    if (is_phi3 && json_is_number(within) && json_number_value(within) != positions)
+        lathe_log(LATHE_LOG_WARN,
+                  "%s: %s.%s is %g and changes nothing: for phi3 transformers takes the key of "
+                  "config.json itself, which is %g",
+                  s->r->name, s->key, key, json_number_value(within), positions);
     if (positions == 0.0)
         positions = number(s, "original_max_position_embeddings", (double)s->max_positions);
     if (s->r->status == LATHE_OK && !(positions >= 1.0 && positions <= 1e15))
@@ -163,11 +211,18 @@ static void read_yarn(settings *s, lathe_rope_config *out)
     out->beta_fast = number(s, "beta_fast", 32.0);
     out->beta_slow = number(s, "beta_slow", 1.0);
     sub.status = s->r->status;
-    out->truncate = lathe__config_bool(&sub, "truncate", 1);
+    /* transformers reads it beside the settings of the types of layers, where no file has it */
+    out->truncate = s->by_layer ? 1 : lathe__config_bool(&sub, "truncate", 1);
+    if (s->by_layer && json_is_false(json_object_get(s->object, "truncate")))
+        lathe_log(LATHE_LOG_WARN,
+                  "%s: %s.truncate changes nothing: transformers does not read it where types of "
+                  "layers have settings of their own",
+                  s->r->name, s->key);
     s->r->status = sub.status;
     double def = yarn_scale(out->factor, 1.0);
-    if (lathe__config_value(&sub, "mscale") != NULL &&
-        lathe__config_value(&sub, "mscale_all_dim") != NULL)
+    /* 0 is as if the key were absent */
+    if (json_number_value(lathe__config_value(&sub, "mscale")) != 0.0 &&
+        json_number_value(lathe__config_value(&sub, "mscale_all_dim")) != 0.0)
         def = yarn_scale(out->factor, number(s, "mscale", 1.0)) /
               yarn_scale(out->factor, number(s, "mscale_all_dim", 1.0));
     out->attention_factor = number(s, "attention_factor", def);
@@ -243,35 +298,46 @@ static const char *long_name(settings *s, const char *type)
     return type;
 }
 
-void lathe_rope_config_read(lathe_config_reader *r, const lathe_rope_use *use,
-                            int64_t max_positions, lathe_arena *arena, lathe_rope_config *out)
+static void read_table(settings *s, const lathe_rope_use *use, lathe_rope_config *out)
 {
-    settings s = {.r = r, .max_positions = max_positions, .arena = arena};
+    lathe_config_reader *r = s->r;
     memset(out, 0, sizeof *out);
     out->type = LATHE_ROPE_DEFAULT;
     out->attention_factor = 1.0;
     out->theta = lathe__config_positive(r, use->theta_key != NULL ? use->theta_key : "rope_theta",
                                         use->theta);
-    find_object(&s);
-    const int nested = choose_nested(&s, use->layer_type);
-    if (!nested && (use->flags & LATHE_ROPE_UNSCALED))
-        s.object = NULL;
-    const char *type = json_string_value(json_object_get(s.object, "rope_type"));
+    s->by_layer = use->layer_type != NULL;
+    if (use->layer_type != NULL)
+        find_by_layer(s, use->layer_type, !(use->flags & LATHE_ROPE_UNSCALED));
+    else
+        find_object(s);
+    refuse_nested(s);
+    const char *type = json_string_value(json_object_get(s->object, "rope_type"));
     if (type == NULL)
-        type = json_string_value(json_object_get(s.object, "type"));
-    out->dims = use->share_key != NULL && r->status == LATHE_OK ? rotated_dims(&s, use) : use->dims;
-    if (s.object == NULL || r->status != LATHE_OK) {
+        type = json_string_value(json_object_get(s->object, "type"));
+    out->dims = use->share_key != NULL && r->status == LATHE_OK ? rotated_dims(s, use) : use->dims;
+    if (s->object == NULL || r->status != LATHE_OK) {
         if (use->share_key == NULL)
-            check_whole(&s, LATHE_ROPE_DEFAULT);
+            check_whole(s, LATHE_ROPE_DEFAULT);
         return;
     }
-    out->theta = number(&s, "rope_theta", out->theta);
-    if (type == NULL && json_is_number(json_object_get(s.object, "factor")))
+    out->theta = number(s, "rope_theta", out->theta);
+    const char *old = json_string_value(json_object_get(s->object, "type"));
+    const int is_hidden = s->by_layer && type != NULL && old != NULL && strcmp(type, old) != 0;
+    if ((type == NULL || is_hidden) && json_is_number(json_object_get(s->object, "factor")))
         lathe_log(LATHE_LOG_WARN,
                   "%s: %s names no rope_type, so its factor changes nothing, as in transformers",
-                  r->name, s.key);
+                  r->name, s->key);
     if (type != NULL)
-        read_type(&s, use->flags & LATHE_ROPE_LONG_ONLY ? long_name(&s, type) : type, out);
+        read_type(s, use->flags & LATHE_ROPE_LONG_ONLY ? long_name(s, type) : type, out);
     if (use->share_key == NULL)
-        check_whole(&s, out->type);
+        check_whole(s, out->type);
+}
+
+void lathe_rope_config_read(lathe_config_reader *r, const lathe_rope_use *use,
+                            int64_t max_positions, lathe_arena *arena, lathe_rope_config *out)
+{
+    settings s = {.r = r, .max_positions = max_positions, .arena = arena, .flags = use->flags};
+    read_table(&s, use, out);
+    json_decref(s.merged);
 }

@@ -403,17 +403,35 @@ static const char *const companions[] = {
 };
 enum { N_COMPANIONS = sizeof companions / sizeof companions[0] };
 
-/* The chat template for conversations with tools, in a folder of its own. */
-static const char tools_folder[] = "additional_chat_templates",
-                  tools_file[] = "additional_chat_templates/tool_use.jinja";
-
-static lathe_status copy_tools(const char *from, const char *to)
+/* The chat templates beside the model's own, in a folder of their own. */
+static lathe_status copy_templates(const char *from, const char *to)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
-    const char *folder = lathe_path_join(&arena, to, tools_folder);
-    lathe_status status = folder != NULL ? lathe_dir_create(folder) : LATHE_E_NOMEM;
-    if (status == LATHE_OK)
-        status = lathe_model_copy(from, tools_file, to);
+    char **names = NULL;
+    int64_t n = 0;
+    lathe_status status = lathe_model_templates(from, &arena, &names, &n);
+    const char *folder = lathe_path_join(&arena, to, "additional_chat_templates");
+    if (status == LATHE_OK && n > 0)
+        status = folder != NULL ? lathe_dir_create(folder) : LATHE_E_NOMEM;
+    for (int64_t i = 0; i < n && status == LATHE_OK; i++) {
+        const char *file = lathe_model_template_file(&arena, names[i]);
+        status = file != NULL ? lathe_model_copy(from, file, to) : LATHE_E_NOMEM;
+    }
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+static lathe_status templates_bytes(const char *from, int64_t *io_bytes)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    char **names = NULL;
+    int64_t n = 0, bytes = 0;
+    lathe_status status = lathe_model_templates(from, &arena, &names, &n);
+    for (int64_t i = 0; i < n && status == LATHE_OK; i++) {
+        const char *file = lathe_model_template_file(&arena, names[i]);
+        status = file != NULL ? lathe_model_bytes(from, file, &bytes) : LATHE_E_NOMEM;
+        *io_bytes += bytes;
+    }
     lathe_arena_fini(&arena);
     return status;
 }
@@ -448,7 +466,7 @@ lathe_status lathe_tokenizer_files_copy(const char *from, const char *to)
         return copy_named(from, to);
     for (int i = 0; i < N_COMPANIONS; i++)
         LATHE_TRY(lathe_model_copy(from, companions[i], to));
-    return lathe_model_has(from, tools_file) ? copy_tools(from, to) : LATHE_OK;
+    return copy_templates(from, to);
 }
 
 lathe_status lathe_tokenizer_files_bytes(const char *from, int64_t *out)
@@ -464,8 +482,5 @@ lathe_status lathe_tokenizer_files_bytes(const char *from, int64_t *out)
         LATHE_TRY(lathe_model_bytes(from, companions[i], &n));
         *out += n;
     }
-    int64_t n = 0;
-    LATHE_TRY(lathe_model_bytes(from, tools_file, &n));
-    *out += n;
-    return LATHE_OK;
+    return templates_bytes(from, out);
 }

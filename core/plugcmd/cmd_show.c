@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/toml.h"
+#include "lathe/model.h"
 #include "lathe/reader.h"
 #include "plug/core_schema.h"
 #include "plug/kind.h"
@@ -179,6 +180,20 @@ static void text_line(lathe_buffer *out, const char *key, const char *text)
         lathe_buffer_printf(out, "  %-9s %s\n", key, text);
 }
 
+/* How a run file chooses the plugin, as a run file has it. A family is chosen by its model_type. */
+static void put_choice(const lathe_plugin *p, const char *kind, lathe_buffer *out)
+{
+    const lathe_model_v1 *model = p->table;
+    lathe_buffer_printf(out, "[%s]\n", kind);
+    for (int32_t i = 0; p->kind == LATHE_KIND_MODEL && i < model->n_types; i++)
+        lathe_buffer_printf(out, "%smodel_type = \"%s\"\n", i > 0 ? "# " : "",
+                            model->types[i].model_type);
+    if (p->kind != LATHE_KIND_MODEL)
+        lathe_buffer_printf(out, "name = \"%s\"\n", p->name);
+    if (p->n_fields == 0)
+        lathe_buffer_puts(out, "# it has no keys of its own\n");
+}
+
 static lathe_status text_plugin(lathe_registry *registry, const lathe_component *c,
                                 lathe_buffer *out)
 {
@@ -199,8 +214,7 @@ static lathe_status text_plugin(lathe_registry *registry, const lathe_component 
                         p->revision, kind, p->abi_major, p->abi_minor);
     if (p->kind == LATHE_KIND_READER)
         return out->status;
-    lathe_buffer_printf(out, "[%s] name = \"%s\"%s\n", kind, p->name,
-                        p->n_fields ? "" : " has no keys of its own");
+    put_choice(p, kind, out);
     for (int32_t i = 0; i < p->n_fields; i++)
         text_field(&p->fields[i], out);
     return out->status;

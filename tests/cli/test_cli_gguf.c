@@ -163,6 +163,34 @@ Test(cli_gguf, commands_read_the_file_as_the_folder)
            "the");
 }
 
+/* The keys are those of llama.cpp's converter (gguf-py, add_chat_template): the default template
+ * alone, one key for each further one, whose name has letters, digits and _, and their list. */
+Test(cli_gguf, several_chat_templates_become_keys_and_files_again)
+{
+    put_both("llama_tied", "128", "q8_0");
+    cr_assert_eq(run("rm llama_tied/chat_template.jinja m.gguf && rm -r back"), 0);
+    put("llama_tied/tokenizer_config.json",
+        "{\"chat_template\": [{\"name\": \"default\", \"template\": \"{{ messages[0].content "
+        "}}\"}, "
+        "{\"name\": \"tool_use\", \"template\": \"T{{ messages[0].content }}\"}, "
+        "{\"name\": \"my-rag\", \"template\": \"R\"}]}");
+    expect(LATHE "convert llama_tied -o m.gguf --type q8_0 2>&1", 0, "");
+    for (int i = 0; i < 2; i++) {
+        expect("grep -a -c -e tokenizer.chat_templates m.gguf", 0, "1");
+        expect("grep -a -o -e 'tokenizer.chat_template.tool_use' m.gguf", 0, "tool_use");
+        expect("grep -a -o -e 'tokenizer.chat_template.my_rag' m.gguf", 0, "my_rag");
+        expect(LATHE "convert m.gguf -o back 2>&1", 0, "");
+        expect("cat back/chat_template.jinja", 0, "{{ messages[0].content }}");
+        expect("cat back/additional_chat_templates/tool_use.jinja", 0,
+               "T{{ messages[0].content }}");
+        expect("cat back/additional_chat_templates/my_rag.jinja", 0, "R");
+        expect("rm m.gguf; " LATHE "convert back -o m.gguf --type q8_0 2>&1; rm -r back", 0, "");
+    }
+    put("c.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"the wheel\"}], \"tools\": "
+                   "[{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]}\n");
+    expect(LATHE "chat-template m.gguf --show c.jsonl 2>&1", 0, "Tthe wheel");
+}
+
 Test(cli_gguf, a_teacher_may_be_a_file)
 {
     put_both("llama_tied", "128", "q8_0");

@@ -26,7 +26,15 @@ static const setting settings[] = {{"nf4", "double_quant=true"},
                                    {"gptq", "bits=4 symmetric=false checkpoint_format=gptq_v2"},
                                    {"gptq", "bits=8 group_size=-1"},
                                    {"awq", "group_size=64"},
-                                   {"awq", "group_size=-1"}};
+                                   {"awq", "group_size=-1"},
+                                   {"awq", "group_size=64 scale_dtype=bf16"},
+                                   {"gptq", "bits=4 scale_dtype=bf16"},
+                                   {"fp8", "block_rows=3 block_cols=24"},
+                                   {"fp8", "block_cols=32 scales=e8m0"},
+                                   {"rtn", "group_size=-1"},
+                                   {"rtn", "bits=3 group_size=32 symmetric=false"},
+                                   {"rtn", "bits=8 packed=false group_size=0 symmetric=false"},
+                                   {"rtn", "bits=7 group_size=32 act_order=true"}};
 
 /* One element; an odd count; whole blocks of 64; a chunk of 4096 and one element; nested blocks and
  * an odd end; groups that end within a chunk. A format skips what it does not accept. */

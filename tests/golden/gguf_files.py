@@ -1,6 +1,7 @@
 """Writes tests/golden/data/gguf: blocks of every type with the values that gguf-py decodes, and files of the container.
 
     /path/to/python tests/golden/gguf_files.py QUANTIZE
+    /path/to/python tests/golden/gguf_files.py --read-only      # only codecs_read.*: types that Lathe reads and does not write
 
 gguf 0.19.0, numpy, safetensors. QUANTIZE is a program `quantize TYPE` that reads f32 from its standard input and writes the
 blocks of ggml_quantize_chunk (llama.cpp, as in llama-cpp-python 0.3.36), for the types that gguf-py does not encode.
@@ -20,7 +21,9 @@ ROWS, COLS = 4, 256
 DECODED = [T.F16, T.BF16, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0, T.Q4_K, T.Q5_K, T.Q6_K]
 ENCODED = [T.F16, T.BF16, T.Q4_0, T.Q5_0, T.Q8_0]
 SEARCHED = [T.Q4_K, T.Q6_K]
-HALVES = {T.Q4_0: [0], T.Q4_1: [0, 2], T.Q5_0: [0], T.Q5_1: [0, 2], T.Q8_0: [0], T.Q4_K: [0, 2], T.Q5_K: [0, 2], T.Q6_K: [208]}
+READ = [T.Q2_K, T.Q3_K, T.IQ4_NL, T.IQ4_XS, T.MXFP4]
+HALVES = {T.Q4_0: [0], T.Q4_1: [0, 2], T.Q5_0: [0], T.Q5_1: [0, 2], T.Q8_0: [0], T.Q4_K: [0, 2], T.Q5_K: [0, 2], T.Q6_K: [208],
+          T.Q2_K: [80, 82], T.Q3_K: [108], T.IQ4_NL: [0], T.IQ4_XS: [0], T.MXFP4: []}
 
 
 def random_blocks(rng, kind):
@@ -68,6 +71,23 @@ def codecs():
     save_file(want, OUT / "codecs.safetensors")
 
 
+def read_only():
+    rng = np.random.default_rng(28)
+    w = gguf.GGUFWriter(OUT / "codecs_read.gguf", "llama")
+    want = {}
+    for kind in READ:
+        blocks = random_blocks(rng, kind)
+        if kind == T.MXFP4:  # every exponent from that of a subnormal on, none that overflows
+            blocks.reshape(-1, gguf.GGML_QUANT_SIZES[kind][1])[:, 0] = rng.integers(0, 240, ROWS * COLS // 32)
+        w.add_tensor(f"decode.{kind.name}", blocks, raw_dtype=kind)
+        want[f"decode.{kind.name}"] = gguf.quants.dequantize(blocks, kind).reshape(ROWS, COLS).astype(np.float32)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    save_file(want, OUT / "codecs_read.safetensors")
+
+
 def values_file():
     """Every type of value, and tensors of one to three dimensions."""
     w = gguf.GGUFWriter(OUT / "values.gguf", "llama")
@@ -96,5 +116,7 @@ def values_file():
 
 
 OUT.mkdir(exist_ok=True)
-codecs()
-values_file()
+read_only()
+if sys.argv[1] != "--read-only":
+    codecs()
+    values_file()

@@ -47,12 +47,12 @@ def base(tied):
 def write(name, config, convert, keep=(), tied=True, also=(), beside=None):
     """A folder whose linear layers convert(key, w f32) -> ({suffix or ../name: tensor}, decoded f32) stores. also: further keys
     that are converted; beside: (file, content) instead of quantization_config in config.json."""
-    torch.manual_seed(sum(map(ord, name)))
     folder = OUT / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as plain:
         base(tied).save_pretrained(plain)
+        torch.manual_seed(sum(map(ord, name)))
         text = json.loads((pathlib.Path(plain) / "config.json").read_text())
         state = load_file(pathlib.Path(plain) / "model.safetensors")
         if beside is None:

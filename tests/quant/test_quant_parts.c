@@ -39,6 +39,17 @@ static const format formats[] = {
     {"gptq", "bits=4 group_size=4", 40, 1088}, /* short groups, as act_order makes them */
     {"gptq", "bits=8 checkpoint_format=gptq_v2", 24, 1088},
     {"awq", "group_size=64", 152, 1088},
+    {"awq", "group_size=64 scale_dtype=bf16 zero_point=false", 152, 1088},
+    {"gptq", "scale_dtype=bf16 symmetric=false", 40, 1088},
+    {"fp8", "scaling=block block_rows=3 block_cols=96", 7, 1091},
+    {"fp8", "scaling=block block_rows=1 block_cols=32 scales=e8m0", 7, 1088},
+    {"rtn", "group_size=32", 23, 1088},
+    {"rtn", "group_size=64 symmetric=false", 23, 1088},
+    {"rtn", "bits=3 group_size=-1 symmetric=false", 23, 1091},
+    {"rtn", "bits=8 group_size=0 symmetric=false", 7, 1091},
+    {"rtn", "bits=8 group_size=-1", 7, 1088},
+    {"rtn", "bits=8 packed=false group_size=64 symmetric=false", 7, 1088},
+    {"rtn", "bits=5 group_size=32 act_order=true", 7, 1088},
 };
 
 typedef struct subject {

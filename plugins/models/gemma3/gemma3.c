@@ -26,7 +26,7 @@ static const lathe_field fields[] = {
         "layer_types",
         "sliding_attention or full_attention for each layer; unset: by sliding_window_pattern"),
     {"attn_logit_softcapping", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE | LATHE_FIELD_NULLABLE,
-     NULL, 0.0, 1e9, NULL, "1", "scores are c tanh(score/c); null: as they are"},
+     NULL, 0.0, 1e9, NULL, "1", "changes nothing: Gemma 3 norms queries and keys instead"},
     {"final_logit_softcapping", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE | LATHE_FIELD_NULLABLE,
      NULL, 0.0, 1e9, NULL, "1", "logits are c tanh(logit/c); null: as they are"},
     LATHE_FIELD_BOOL("use_bidirectional_attention", "false", "only false is supported"),
@@ -75,7 +75,6 @@ static void set_layer(lathe_decoder *d, const lathe_keys *k, int32_t i)
     l->activation = LATHE_ACT_GELU_TANH;
     l->qkv_bias = l->out_bias = (int32_t)lathe_key_int(k, "attention_bias");
     l->attention_scale = (float)(1.0 / sqrt((double)lathe_key_int(k, "query_pre_attn_scalar")));
-    l->softcap = (float)lathe_key_float(k, "attn_logit_softcapping");
 }
 
 static lathe_status read(lathe_decoder *d, const lathe_keys *k)
@@ -84,6 +83,11 @@ static lathe_status read(lathe_decoder *d, const lathe_keys *k)
     LATHE_TRY(lathe_key_only(k, "use_bidirectional_attention", 0.0, "only false is supported"));
     LATHE_TRY(lathe_layer_types_check(k, d->info.n_layers, "sliding_attention|full_attention",
                                       "expected sliding_attention or full_attention"));
+    if (lathe_key_is_set(k, "attn_logit_softcapping"))
+        lathe_warn(d->host,
+                   "attn_logit_softcapping is %g and changes nothing: transformers caps no "
+                   "scores of gemma3_text",
+                   lathe_key_float(k, "attn_logit_softcapping"));
     set_ropes(d);
     d->embed_scale = sqrt((double)d->info.width);
     d->info.head_softcap = lathe_key_float(k, "final_logit_softcapping");

@@ -8,6 +8,8 @@ static const lathe_field fields[] = {
     LATHE_REQUIRED_INT("intermediate_size", 1, 16777216.0, "channels", "width inside the MLP"),
     LATHE_REQUIRED_INT("num_hidden_layers", 1, 10000.0, "layers", "number of layers"),
     LATHE_REQUIRED_INT("num_attention_heads", 1, 65536.0, "heads", "heads"),
+    LATHE_HEAD_DIM_FIELD(NULL, "size of a head; only hidden_size / num_attention_heads is "
+                               "supported"),
     LATHE_FIELD_INT("max_position_embeddings", "2048", 1, LATHE_ANY_POSITIONS, "tokens",
                     "longest sequence"),
     LATHE_POSITIVE("layer_norm_eps", "1e-5", 1.0, "added to the variance in LayerNorm"),
@@ -60,6 +62,8 @@ static lathe_status read(lathe_decoder *d, const lathe_keys *k)
         return lathe_key_refuse(k, "hidden_size", "it must be a multiple of num_attention_heads");
     if (d->info.width / heads > 1024)
         return lathe_key_refuse(k, "hidden_size", "expected heads of at most 1024 channels");
+    LATHE_TRY(lathe_key_only(k, "head_dim", (double)(d->info.width / heads),
+                             "expected hidden_size / num_attention_heads"));
     LATHE_TRY(lathe_decoder_layers(d, lathe_key_int(k, "num_hidden_layers")));
     d->info.vocab = lathe_key_int(k, "vocab_size");
     d->info.ffn = lathe_key_int(k, "intermediate_size");

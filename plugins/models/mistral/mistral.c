@@ -1,23 +1,30 @@
-/* Mistral: Llama with a sliding window. */
+/* Mistral: Llama with a sliding window, in all layers or in those that layer_types names
+ * (Ministral, which is how transformers reads a mistral with the key). */
 #include <lathe/kit/decoder_family.h>
 
 static const lathe_field fields[] = {
-    LATHE_MODEL_FIELDS("mistral", "false"),
+    LATHE_MODEL_FIELDS("mistral|ministral", "false"),
     LATHE_DECODER_FIELDS("131072"),
     LATHE_POSITIVE("rms_norm_eps", "1e-6", 1.0, "added to the mean square in RMSNorm"),
     LATHE_ROPE_FIELDS("10000.0"),
     LATHE_FIELD_STRING("hidden_act", "\"silu\"", "silu|swish", "activation of the MLP"),
     LATHE_WINDOW_FIELD("4096", "keys that a query sees, itself included; null: all"),
+    LATHE_FIELD_STRINGS("layer_types", "sliding_attention or full_attention for each layer; unset: "
+                                       "all layers have the window"),
 };
 
-static const lathe_model_type types[] = {{"mistral", "MistralForCausalLM"}};
+static const lathe_model_type types[] = {{"mistral", "MistralForCausalLM"},
+                                         {"ministral", "MinistralForCausalLM"}};
 
 static lathe_status read(lathe_decoder *d, const lathe_keys *k)
 {
     LATHE_TRY(lathe_decoder_shape(d, 0));
     lathe_decoder_rope(d, 10000.0);
+    LATHE_TRY(lathe_layer_types_check(k, d->info.n_layers, "sliding_attention|full_attention",
+                                      "expected sliding_attention or full_attention"));
     for (int32_t i = 0; i < d->info.n_layers; i++)
-        d->shapes[i].window = (int32_t)lathe_key_int(k, "sliding_window");
+        if (lathe_layer_is(k, i, "sliding_attention", 1))
+            d->shapes[i].window = (int32_t)lathe_key_int(k, "sliding_window");
     return LATHE_OK;
 }
 

@@ -346,14 +346,14 @@ static const float *floats_of(const lathe_safetensors *set, const char *name)
     return copy;
 }
 
-Test(gguf_codec, decoded_values_are_those_of_gguf_py_bit_for_bit)
+/* Compares the blocks of a file with the values that gguf-py decodes. */
+static void compare_decoded(const char *gguf, const char *values, const char *const *names,
+                            size_t n_names)
 {
-    static const char *const names[] = {"F16",  "BF16", "Q4_0", "Q4_1", "Q5_0",
-                                        "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"};
-    lathe_gguf *file = open_file(DATA "codecs.gguf");
+    lathe_gguf *file = open_file(gguf);
     lathe_safetensors *set = NULL;
-    cr_assert_eq(lathe_safetensors_open(DATA "codecs.safetensors", &set), LATHE_OK);
-    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
+    cr_assert_eq(lathe_safetensors_open(values, &set), LATHE_OK);
+    for (size_t k = 0; k < n_names; k++) {
         char name[32];
         float got[1024], all[1024];
         (void)snprintf(name, sizeof name, "decode.%s", names[k]);
@@ -367,6 +367,21 @@ Test(gguf_codec, decoded_values_are_those_of_gguf_py_bit_for_bit)
     }
     lathe_safetensors_close(set);
     lathe_gguf_close(file);
+}
+
+Test(gguf_codec, decoded_values_are_those_of_gguf_py_bit_for_bit)
+{
+    static const char *const names[] = {"F16",  "BF16", "Q4_0", "Q4_1", "Q5_0",
+                                        "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"};
+    compare_decoded(DATA "codecs.gguf", DATA "codecs.safetensors", names,
+                    sizeof names / sizeof names[0]);
+}
+
+Test(gguf_codec, types_that_are_only_read_have_the_values_of_gguf_py)
+{
+    static const char *const names[] = {"Q2_K", "Q3_K", "IQ4_NL", "IQ4_XS", "MXFP4"};
+    compare_decoded(DATA "codecs_read.gguf", DATA "codecs_read.safetensors", names,
+                    sizeof names / sizeof names[0]);
 }
 
 Test(gguf_codec, encoded_blocks_are_those_of_gguf_py_byte_for_byte)
