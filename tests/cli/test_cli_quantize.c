@@ -43,7 +43,16 @@ Test(cli_quantize, a_quantized_folder_computes_as_a_run_that_quantizes)
                                           "nvfp4 --quant.layout modelopt",
                                           "hqq",
                                           "hqq --quant.bits 3",
-                                          "hqq --quant.compute_dtype bfloat16"};
+                                          "hqq --quant.compute_dtype bfloat16",
+                                          "fp8 --quant.layout compressed-tensors",
+                                          "fp8 --quant.block_rows 16 --quant.scales e8m0",
+                                          "fp8 --quant.scaling tensor --quant.layout modelopt",
+                                          "fp8 --quant.scaling tensor --quant.layout fp8",
+                                          "rtn --quant.group_size -1",
+                                          "rtn --quant.bits 3 --quant.group_size 8 "
+                                          "--quant.symmetric false",
+                                          "rtn --quant.bits 8 --quant.packed false "
+                                          "--quant.group_size 0 --quant.symmetric false"};
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
         char command[1024];
         (void)snprintf(

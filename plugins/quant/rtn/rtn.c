@@ -17,10 +17,11 @@
 typedef struct rtn {
     codec_head head;
     int32_t symmetric, act_order;
+    int32_t shape;                          /* number of the plane with the shape; 0: none */
     int64_t settings[LATHE_QUANT_SETTINGS]; /* RTN_BITS, ... */
 } rtn;
 
-enum { FIELD_BITS, FIELD_GROUP_SIZE, FIELD_SYMMETRIC, FIELD_PACKED, FIELD_ACT_ORDER };
+enum { FIELD_BITS, FIELD_GROUP_SIZE, FIELD_SYMMETRIC, FIELD_PACKED, FIELD_ACT_ORDER, FIELD_SHAPE };
 
 static const lathe_field fields[] = {
     LATHE_FIELD_INT("bits", "4", 1, 8, NULL, "bits of a code"),
@@ -32,6 +33,9 @@ static const lathe_field fields[] = {
                      "(int-quantized), which needs bits = 8"),
     LATHE_FIELD_BOOL("act_order", "false",
                      "files name the group of each input; encoding makes groups of neighbours"),
+    LATHE_FIELD_BOOL("weight_shape", "true",
+                     "files with packed codes have the weight's shape, which compressed-tensors "
+                     "needs"),
 };
 
 static lathe_status read_values(const lathe_host *host, rtn *q, const lathe_value *values)
@@ -45,6 +49,9 @@ static lathe_status read_values(const lathe_host *host, rtn *q, const lathe_valu
     q->settings[RTN_PACKED] = values[FIELD_PACKED].i != 0;
     q->settings[RTN_ZEROS] = q->symmetric ? 0 : RTN_MORE;
     q->settings[RTN_GROUPS] = q->act_order ? RTN_MORE + !q->symmetric : 0;
+    q->shape = q->settings[RTN_PACKED] && values[FIELD_SHAPE].i != 0
+                   ? RTN_MORE + !q->symmetric + q->act_order
+                   : 0;
     if (!q->settings[RTN_PACKED] && values[FIELD_BITS].i != 8)
         return lathe_fail(host, LATHE_E_CONFIG,
                           "rtn: bits = %lld with packed = false; expected 8, or packed = true",
@@ -86,6 +93,8 @@ static int32_t rtn_planes(void *self, int64_t rows, int64_t cols, lathe_plane *o
                                           : lathe_desc_2d(LATHE_I8, rows, groups)};
     if (q->act_order)
         out[n++] = (lathe_plane){"weight_g_idx", "_g_idx", lathe_desc_1d(LATHE_I32, cols)};
+    if (q->shape > 0)
+        out[n++] = (lathe_plane){"weight_shape", "_shape", lathe_desc_1d(LATHE_I64, 2)};
     return n;
 }
 
@@ -211,6 +220,8 @@ static lathe_status rtn_encode(void *self, int64_t rows, int64_t cols, const flo
     }
     codec_rows(&job, encode_rows, rows, cols);
     put_groups(&job, n, groups);
+    if (q->shape > 0)
+        memcpy(planes[q->shape], (const int64_t[]){rows, cols}, 2 * sizeof(int64_t));
     free(job.scratch);
     return codec_encoded(&job, "rtn");
 }
@@ -337,7 +348,12 @@ static lathe_status rtn_check_planes(void *self, int64_t rows, int64_t cols,
     const rtn *q = self;
     const int64_t groups = cols / size_of(q, cols);
     const int32_t *const of = q->act_order ? planes[q->settings[RTN_GROUPS]] : NULL;
-    (void)rows;
+    const int64_t *const shape = q->shape > 0 ? planes[q->shape] : NULL;
+    if (shape != NULL && (shape[0] != rows || shape[1] != cols))
+        return lathe_fail(q->head.host, LATHE_E_CORRUPT,
+                          "rtn: weight_shape is [%lld, %lld]; expected [%lld, %lld]",
+                          (long long)shape[0], (long long)shape[1], (long long)rows,
+                          (long long)cols);
     for (int64_t i = 0; of != NULL && i < cols; i++)
         if (of[i] < 0 || of[i] >= groups)
             return lathe_fail(q->head.host, LATHE_E_CORRUPT,
@@ -381,6 +397,7 @@ static lathe_status rtn_read_config(const lathe_host *host, const lathe_quant_co
     values[FIELD_BITS].i = source_int(config, "weights.num_bits", 8);
     values[FIELD_SYMMETRIC].i = !source_is(config, "weights.symmetric", "false");
     values[FIELD_ACT_ORDER].i = config->tensor(config->ctx, "_g_idx", &desc) != NULL;
+    values[FIELD_SHAPE].i = source_dtype(config, "_shape") == LATHE_I64;
     values[FIELD_GROUP_SIZE].i = source_int(config, "weights.group_size", 0);
     if (strcmp(strategy, "channel") == 0)
         values[FIELD_GROUP_SIZE].i = -1;

@@ -8,7 +8,7 @@ enum {
     RTN_WEIGHT, /* packed: i32 [rows, words]; else i8 [rows, cols] */
     RTN_SCALE,  /* f32 [rows, groups], or [1] of the tensor */
     RTN_MORE    /* with zero points: packed i32 [words, groups], else i8 as the scales;
-                   with act_order: the group of each column, i32 [cols] */
+                   with act_order: the group of each column, i32 [cols]; the shape, i64 [2] */
 };
 /* Settings. SIZE: columns of a group, 0: one scale for the tensor. ZEROS, GROUPS: numbers of the
  * planes, 0: none. */
