@@ -5,9 +5,17 @@
 #include <jansson.h>
 
 #include "lathe/plugin.h"
-#include "model/generation_config.h"
 
-/** LATHE_KEY_* (generation_config.h) of a key of a family's config.json. Unknown: nothing here
+/** What Lathe does with a key of config.json, quantization_config or generation_config.json. */
+enum {
+    LATHE_KEY_UNKNOWN = 0,  /* warned of by its name */
+    LATHE_KEY_READ = 1,     /* has its meaning here */
+    LATHE_KEY_HARMLESS = 2, /* changes no token that Lathe makes or learns */
+    LATHE_KEY_WARNED = 3,   /* has no meaning here: warned of, unless its value changes nothing */
+    LATHE_KEY_REFUSED = 4   /* the folder is refused, unless its value changes nothing */
+};
+
+/** LATHE_KEY_* of a key of a family's config.json. Unknown: nothing here
  * knows what it would change. */
 int32_t lathe_config_key(const lathe_plugin *family, const char *key);
 

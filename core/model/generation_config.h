@@ -3,6 +3,7 @@
 #ifndef LATHE_MODEL_GENERATION_CONFIG_H
 #define LATHE_MODEL_GENERATION_CONFIG_H
 
+#include "model/config_keys.h"
 #include "model/hf_config.h"
 
 enum {
@@ -54,14 +55,7 @@ lathe_status lathe_generation_config_use(const lathe_generation_config *config, 
 lathe_status lathe_generation_config_add_end(const char *dir, const lathe_model_config *model,
                                              int32_t own, int32_t id);
 
-/** What Lathe does with a key: one of LATHE_KEY_*. */
-enum {
-    LATHE_KEY_UNKNOWN = 0,  /* warned of by its name */
-    LATHE_KEY_READ = 1,     /* has its meaning here */
-    LATHE_KEY_HARMLESS = 2, /* changes no token that Lathe makes or learns */
-    LATHE_KEY_WARNED = 3,   /* has no meaning here: warned of, unless its value changes nothing */
-    LATHE_KEY_REFUSED = 4   /* the folder is refused, unless its value changes nothing */
-};
+/** What Lathe does with a key: one of LATHE_KEY_* (config_keys.h). */
 int32_t lathe_generation_config_key(const char *key);
 
 #endif
