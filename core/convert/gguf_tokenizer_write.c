@@ -162,20 +162,63 @@ static void put_sampling(const lathe_generation_config *g, lathe_gguf_writer *w)
     }
 }
 
+/* The name of a token, for messages. */
+static const char *name_of(const lathe_tokenizer *tok, int32_t id, int *out_bytes)
+{
+    int64_t n = 0;
+    const char *text = lathe_tokenizer_token(tok, id, &n);
+    *out_bytes = text == NULL ? 4 : n < 60 ? (int)n : 60;
+    return text == NULL ? "none" : text;
+}
+
+/* llama.cpp puts at most bos_token before a text and eos_token after it. The first token that the
+ * post-processor adds becomes bos_token, whatever tokenizer_config.json names, as it is the one
+ * that a text begins with; what else it adds is lost, and told. */
+static void warn_of_template(const char *folder, const lathe_tokenizer *tok)
+{
+    int n, n_other;
+    if (tok->n_prefix > 0 && tok->bos >= 0 && tok->prefix[0] != tok->bos) {
+        const char *first = name_of(tok, tok->prefix[0], &n),
+                   *bos = name_of(tok, tok->bos, &n_other);
+        lathe_log(
+            LATHE_LOG_WARN,
+            "%s: a text begins with %.*s (post_processor of tokenizer.json), and bos_token is "
+            "%.*s: GGUF has one of them, and the file gets the first",
+            folder, n, first, n_other, bos);
+    }
+    if (tok->n_prefix > 1) {
+        const char *second = name_of(tok, tok->prefix[1], &n);
+        lathe_log(
+            LATHE_LOG_WARN,
+            "%s: the post_processor puts %d tokens before a text, and llama.cpp only one: %.*s "
+            "and what follows it is lost",
+            folder, tok->n_prefix, n, second);
+    }
+    if (tok->n_suffix > 1 || (tok->n_suffix == 1 && tok->suffix[0] != tok->eos)) {
+        const char *last = name_of(tok, tok->suffix[0], &n);
+        lathe_log(
+            LATHE_LOG_WARN,
+            "%s: the post_processor puts %.*s after a text, and llama.cpp only the eos_token: "
+            "it is lost",
+            folder, n, last);
+    }
+}
+
 static lathe_status put_specials(const char *folder, const lathe_tokenizer *tok,
                                  const lathe_model_config *c, lathe_gguf_writer *w)
 {
     lathe_generation_config g;
     LATHE_TRY(lathe_generation_config_load(folder, &g));
-    put_id(w, "tokenizer.ggml.bos_token_id", tok->bos);
+    const int32_t begins = tok->n_prefix > 0 ? tok->prefix[0] : -1;
+    warn_of_template(folder, tok);
+    put_id(w, "tokenizer.ggml.bos_token_id", begins >= 0 ? begins : tok->bos);
     put_id(w, "tokenizer.ggml.eos_token_id", tok->eos);
     put_id(w, "tokenizer.ggml.padding_token_id", tok->pad);
     put_id(w, "tokenizer.ggml.eot_token_id", other_end(&g, c, tok->eos));
     if (tok->eos < 0)
         lathe_log(LATHE_LOG_WARN, "%s names no end of text; llama.cpp will take another token",
                   folder);
-    lathe_gguf_put_bool(w, "tokenizer.ggml.add_bos_token",
-                        tok->bos >= 0 && tok->n_prefix > 0 && tok->prefix[0] == tok->bos);
+    lathe_gguf_put_bool(w, "tokenizer.ggml.add_bos_token", begins >= 0);
     lathe_gguf_put_bool(w, "tokenizer.ggml.add_eos_token",
                         tok->eos >= 0 && tok->n_suffix > 0 && tok->suffix[0] == tok->eos);
     put_sampling(&g, w);

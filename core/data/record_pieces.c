@@ -121,13 +121,18 @@ static lathe_status end_text(const lathe_tokenizer *tok, lathe_ids *ids, int64_t
     return LATHE_OK;
 }
 
+/* A text that a template may have written, with its tokens, as `generate` reads it: what the
+ * tokenizer puts around a text is put there once. A prompt is continued, so nothing is put after
+ * it. */
+enum { WHOLE_TEXT = LATHE_ENCODE_ADD_SPECIAL | LATHE_ENCODE_BEGIN };
+
 /* ---- documents ---- */
 
 static lathe_status put_document(lathe_record_encoder *e, lathe_pieces *p, int32_t more)
 {
     const char *text = e->fields.text[LATHE_COLUMN_TEXT];
     const int64_t n = e->fields.n[LATHE_COLUMN_TEXT], begin = p->ids.n;
-    LATHE_TRY(lathe_encoder_run(e->enc, text, n, LATHE_ENCODE_ADD_SPECIAL, &p->ids));
+    LATHE_TRY(lathe_encoder_run(e->enc, text, n, WHOLE_TEXT, &p->ids));
     if (!more)
         LATHE_TRY(end_text(e->job->tok, &p->ids, begin));
     return add_piece(p, (lathe_shard_piece){.n = p->ids.n - begin, .text_bytes = n, .more = more});
@@ -140,11 +145,10 @@ lathe_status lathe__record_encode_range(lathe_record_encoder *e, const lathe_fie
     const lathe_tokenizer *tok = e->job->tok;
     const int32_t more = end < n;
     LATHE_TRY(add_inputs(e->job->dataset, fields, out));
-    if (begin == 0)
-        LATHE_TRY(lathe_tokenizer_put_prefix(tok, &out->ids));
-    LATHE_TRY(lathe_encoder_run(e->enc, text + begin, end - begin, 0, &out->ids));
+    LATHE_TRY(lathe_encoder_run(e->enc, text + begin, end - begin,
+                                begin == 0 ? LATHE_ENCODE_BEGIN : 0, &out->ids));
     if (!more) {
-        LATHE_TRY(lathe_tokenizer_put_suffix(tok, &out->ids));
+        LATHE_TRY(lathe_tokenizer_put_suffix(tok, &out->ids, 0));
         LATHE_TRY(end_text(tok, &out->ids, 0));
     }
     return add_piece(out,
@@ -169,7 +173,7 @@ static lathe_status encode_joined(lathe_record_encoder *e, const char *prompt, i
     if (n)
         memcpy(e->joined + n_prompt, text, (size_t)n);
     out->n = 0;
-    LATHE_TRY(lathe_encoder_run(e->enc, e->joined, n_prompt + n, LATHE_ENCODE_ADD_SPECIAL, out));
+    LATHE_TRY(lathe_encoder_run(e->enc, e->joined, n_prompt + n, WHOLE_TEXT, out));
     return end_text(e->job->tok, out, 0);
 }
 
@@ -230,8 +234,7 @@ static lathe_status encode_parts(lathe_record_encoder *e, const lathe_reader *re
     }
     split_texts(f, n_full == 2, &prompt, full);
     e->prompt.n = 0;
-    LATHE_TRY(
-        lathe_encoder_run(e->enc, prompt.text, prompt.n, LATHE_ENCODE_ADD_SPECIAL, &e->prompt));
+    LATHE_TRY(lathe_encoder_run(e->enc, prompt.text, prompt.n, LATHE_ENCODE_BEGIN, &e->prompt));
     bytes[0] = prompt.n;
     *ends_with_space = prompt.n > 0 && prompt.text[prompt.n - 1] == ' ';
     for (int32_t k = 0; k < n_full; k++) {

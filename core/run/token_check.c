@@ -83,10 +83,32 @@ lathe_status lathe__token_check_bytes(const lathe_run *run)
                              lathe_error_message());
 }
 
+/* A padding token of its own, without a row in the embedding, pads nothing here: no batch has it.
+ * transformers takes such a folder, too. */
+static lathe_status take_out_pad(const lathe_run *run)
+{
+    lathe_tokenizer *tok = run->data.tokenizer;
+    const int32_t pad = lathe_tokenizer_pad(tok);
+    int64_t n = 0;
+    if (pad < run->model.vocab || pad != lathe_tokenizer_vocab_size(tok) - 1 ||
+        pad == lathe_tokenizer_eos(tok) || !lathe_tokenizer_is_added(tok, pad))
+        return LATHE_OK;
+    const char *text = lathe_tokenizer_token(tok, pad, &n);
+    lathe_log_alike(
+        LATHE_LOG_WARN,
+        "%s: pad_token \"%.*s\" (%d) has no row in the model, whose vocab_size is %lld: "
+        "it is left out here, and a program that pads with it needs a model with more "
+        "rows",
+        run->data.tokenizer_dir ? run->data.tokenizer_dir : "the tokenizer", n < 60 ? (int)n : 60,
+        text ? text : "", pad, (long long)run->model.vocab);
+    return lathe_tokenizer_take_out_pad(tok);
+}
+
 lathe_status lathe__token_check(const lathe_run *run)
 {
     if (!run->data.tokenizer)
         return LATHE_OK;
+    LATHE_TRY(take_out_pad(run));
     const int64_t tokens = lathe_tokenizer_vocab_size(run->data.tokenizer);
     const int reads_text =
         run->open.mode != LATHE_OPEN_PLAN && (run->set.datasets || run->set.validation);

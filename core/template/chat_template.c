@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/model_path.h"
 #include "gguf/model_files.h"
+#include "gguf/token_names.h"
 
 enum { MAX_FILE = 64 << 20 };
 
@@ -200,18 +201,13 @@ static lathe_status load_object(lathe_arena *arena, const char *dir, const char 
 }
 
 /* Takes the special tokens of a model's folder. */
-static lathe_status load_tokens(lathe_chat_template *chat, lathe_arena *arena, const char *dir)
+static lathe_status load_tokens(lathe_chat_template *chat, const char *dir)
 {
-    static const char *const files[] = {"tokenizer_config.json", "special_tokens_map.json"};
-    const char *path;
-    json_t *object;
-    for (int i = 0; i < 2; i++) {
-        LATHE_TRY(load_object(arena, dir, files[i], &path, &object));
-        const lathe_status status = take_tokens(chat, object);
-        json_decref(object);
-        LATHE_TRY(status);
-    }
-    return LATHE_OK;
+    lathe_token_names names;
+    LATHE_TRY(lathe_token_names_read(dir, &names));
+    const lathe_status status = take_tokens(chat, names.special);
+    lathe_token_names_fini(&names);
+    return status;
 }
 
 static lathe_status load_texts(lathe_chat_template *chat, lathe_sha256 *hash, lathe_arena *arena,
@@ -274,7 +270,7 @@ static lathe_status load(const char *path, const char *tokens, int may_lack,
         status = lathe_path_is_model(path) ? load_texts(chat, hash, &arena, path, may_lack)
                                            : add_file(chat, hash, path, &chat->plain);
     if (status == LATHE_OK && tokens)
-        status = load_tokens(chat, &arena, tokens);
+        status = load_tokens(chat, tokens);
     if (status == LATHE_OK)
         status = finish(chat, hash);
     if (hash)

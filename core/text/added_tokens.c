@@ -48,7 +48,7 @@ lathe_status lathe__trie_put(lathe_trie *trie, const char *text, int64_t n, int3
         if (node == 0)
             trie->first[byte] = child;
     }
-    if (n > 0 && trie->nodes[node].token < 0)
+    if (n > 0 && (trie->nodes[node].token < 0 || token < 0))
         trie->nodes[node].token = token;
     return LATHE_OK;
 }

@@ -26,6 +26,7 @@ typedef struct lathe_trie {
     int32_t first[256]; /* child of the root by byte, 0: none */
 } lathe_trie;
 
+/** The first token of a text stays; token -1 takes it out. */
 lathe_status lathe__trie_put(lathe_trie *trie, const char *text, int64_t n, int32_t token);
 
 typedef struct lathe_added_match {

@@ -146,7 +146,8 @@ lathe_status lathe_encoder_run(lathe_encoder *enc, const char *text, int64_t n_b
     if (status == LATHE_OK && (flags & LATHE_ENCODE_BEGIN))
         begin_once(tok, ids, before);
     if (status == LATHE_OK && (flags & LATHE_ENCODE_ADD_SPECIAL))
-        status = lathe_ids_append(ids, tok->suffix, tok->n_suffix);
+        status = flags & LATHE_ENCODE_BEGIN ? lathe_tokenizer_put_suffix(tok, ids, before)
+                                            : lathe_ids_append(ids, tok->suffix, tok->n_suffix);
     enc->ids = NULL;
     if (status != LATHE_OK)
         ids->n = before;

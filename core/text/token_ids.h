@@ -22,7 +22,9 @@ enum {
                                    * and after a text */
     LATHE_ENCODE_NO_ADDED = 2,    /* added tokens in the text are plain text */
     LATHE_ENCODE_BEGIN = 4 /* adds the template's tokens before the text, unless the text begins
-                            * with them: for a text that is to be continued */
+                            * with them: for a text that is to be continued. With
+                            * LATHE_ENCODE_ADD_SPECIAL also those after it, unless it ends with
+                            * them: for a text that may have been written with its tokens */
 };
 
 /* Flags of decoding. */

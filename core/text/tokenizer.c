@@ -48,6 +48,10 @@ lathe_status lathe__tokenizer_seal(lathe_tokenizer *tok)
                            tok->eos, tok->pad);
     lathe_sha256_update(hash, special, n);
     lathe_sha256_update(hash, tok->json, tok->json_bytes);
+    char *beside = tok->beside ? json_dumps(tok->beside, JSON_COMPACT) : NULL;
+    if (beside)
+        lathe_sha256_update(hash, beside, (int64_t)strlen(beside));
+    free(beside);
     lathe_sha256_finish(hash, tok->hash);
     return LATHE_OK;
 }
@@ -68,6 +72,7 @@ void lathe_tokenizer_destroy(lathe_tokenizer *tok)
     free(tok->raw.nodes);
     free(tok->normalized.nodes);
     free(tok->json);
+    json_decref(tok->beside);
     free(tok);
 }
 
@@ -79,6 +84,25 @@ int lathe_tokenizer_is_special(const lathe_tokenizer *tok, int32_t id)
         return id >= 0 && id < tok->vocab.n && tok->pipeline->is_control[id];
     const lathe_added_token *added = lathe__added_of(tok, id);
     return added && added->special;
+}
+
+const json_t *lathe_tokenizer_beside(const lathe_tokenizer *tok)
+{
+    return tok->beside;
+}
+
+lathe_status lathe_tokenizer_take_out_pad(lathe_tokenizer *tok)
+{
+    const int32_t id = tok->pad;
+    const lathe_added_token *added = lathe__added_of(tok, id);
+    if (!added || id != tok->vocab.n - 1)
+        return lathe_error(LATHE_E_STATE, "the padding token is not the last added token");
+    LATHE_TRY(lathe__trie_put(added->normalized ? &tok->normalized : &tok->raw, added->content,
+                              added->bytes, -1));
+    tok->vocab.len[id] = -1;
+    tok->vocab.n--;
+    tok->pad = -1;
+    return lathe__tokenizer_seal(tok);
 }
 
 int lathe_tokenizer_is_added(const lathe_tokenizer *tok, int32_t id)
@@ -197,14 +221,13 @@ int lathe_tokenizer_is_bytes(const lathe_tokenizer *tok)
     return tok->kind == LATHE_TOKENIZER_BYTES;
 }
 
-lathe_status lathe_tokenizer_put_prefix(const lathe_tokenizer *tok, lathe_ids *ids)
+lathe_status lathe_tokenizer_put_suffix(const lathe_tokenizer *tok, lathe_ids *ids, int64_t from)
 {
-    return lathe_ids_append(ids, tok->prefix, tok->n_prefix);
-}
-
-lathe_status lathe_tokenizer_put_suffix(const lathe_tokenizer *tok, lathe_ids *ids)
-{
-    return lathe_ids_append(ids, tok->suffix, tok->n_suffix);
+    const int64_t n = tok->n_suffix;
+    if (ids->n - from >= n &&
+        memcmp(ids->data + ids->n - n, tok->suffix, (size_t)n * sizeof *ids->data) == 0)
+        return LATHE_OK;
+    return lathe_ids_append(ids, tok->suffix, n);
 }
 
 lathe_status lathe_tokenizer_encode(const lathe_tokenizer *tok, const char *text, int64_t n_bytes,

@@ -14,6 +14,8 @@
 #ifndef LATHE_TEXT_TOKENIZER_H
 #define LATHE_TEXT_TOKENIZER_H
 
+#include <jansson.h>
+
 #include "lathe/status.h"
 #include "text/added_tokens.h"
 #include "text/text_loss.h"
@@ -68,6 +70,12 @@ int32_t lathe_tokenizer_eos(const lathe_tokenizer *tok);
 int32_t lathe_tokenizer_pad(const lathe_tokenizer *tok);
 /** The mask_token of masked language models, which tokenizer_config.json names. */
 int32_t lathe_tokenizer_mask(const lathe_tokenizer *tok);
+/** Tokens that the files beside tokenizer.json add ("is_new") or change, with "id" and "content"; a
+ *  list, borrowed; NULL: none. */
+const json_t *lathe_tokenizer_beside(const lathe_tokenizer *tok);
+/** Takes an added token out, so that no text has it: a padding token for which the model has no
+ *  row. It must have the largest id. Only before the tokenizer is shared; the hash changes. */
+lathe_status lathe_tokenizer_take_out_pad(lathe_tokenizer *tok);
 /** The id of the token with exactly these bytes (added tokens: their content), -1 for none. */
 int32_t lathe_tokenizer_id(const lathe_tokenizer *tok, const char *text, int64_t n_bytes);
 /** The bytes of one token, borrowed; NULL if the id is not a token. Byte-level BPE: the bytes that
@@ -86,13 +94,13 @@ const char *lathe_tokenizer_hash(const lathe_tokenizer *tok);
 
 /** 1: the tokenizer without a file, whose ids are bytes. */
 int lathe_tokenizer_is_bytes(const lathe_tokenizer *tok);
-/** Appends the tokens that the post-processor's template puts before, or after, a text. */
-lathe_status lathe_tokenizer_put_prefix(const lathe_tokenizer *tok, lathe_ids *ids);
-lathe_status lathe_tokenizer_put_suffix(const lathe_tokenizer *tok, lathe_ids *ids);
+/** Appends the tokens that the post-processor's template puts after a text, unless the text, which
+ * is ids->data[from, n), ends with them. */
+lathe_status lathe_tokenizer_put_suffix(const lathe_tokenizer *tok, lathe_ids *ids, int64_t from);
 
 /* Incremented when the ids of one tokenizer.json change between releases: shards that were made
  * with other ids are then made again. */
-#define LATHE_TOKENIZER_READING 2
+#define LATHE_TOKENIZER_READING 3
 
 /** Sets the hash from the text of tokenizer.json and the special ids: the last step of whoever
  * makes a tokenizer. */

@@ -2,6 +2,8 @@
 #ifndef LATHE_TEXT_TOKENIZER_MODEL_H
 #define LATHE_TEXT_TOKENIZER_MODEL_H
 
+#include <jansson.h>
+
 #include "text/added_tokens.h"
 #include "text/merges.h"
 #include "text/text_loss.h"
@@ -40,8 +42,9 @@ struct lathe_tokenizer {
     int32_t prefix[LATHE_MAX_TEMPLATE], suffix[LATHE_MAX_TEMPLATE];
     int32_t n_prefix, n_suffix;
     int32_t bos, eos, pad;
-    int32_t mask; /* of masked language models; -1: none */
-    char *json;   /* the text of the file, for saving */
+    int32_t mask;   /* of masked language models; -1: none */
+    char *json;     /* the text of the file, for saving */
+    json_t *beside; /* tokens that the files beside it add or change (tokenjson); NULL: none */
     int64_t json_bytes;
     char hash[65];
 };

@@ -101,10 +101,16 @@ static lathe_status report_model(json_t *report, const lathe_tokenizer *tok, con
     const int64_t rows = json_integer_value(size), n = lathe_tokenizer_vocab_size(tok);
     if (json_is_integer(size)) {
         int64_t n_without = 0, bytes = 0;
+        const int32_t pad = lathe_tokenizer_pad(tok);
         for (int64_t id = rows > 0 ? rows : 0; id < n; id++) /* not every id has a token */
             n_without += lathe_tokenizer_token(tok, (int32_t)id, &bytes) != NULL;
         json_object_set_new(report, "model_vocab_size", json_integer(rows));
-        if (n_without > 0)
+        if (n_without == 1 && pad == n - 1 && pad >= rows)
+            note(report, "warnings",
+                 "%s: vocab_size is %" PRId64 ", so pad_token (%d) has no row in the model: Lathe "
+                 "leaves it out",
+                 config, rows, (int)pad);
+        else if (n_without > 0)
             note(report, "problems",
                  "%s: vocab_size is %" PRId64 ", and the tokenizer's ids go up to %" PRId64
                  ": the model has no row for %" PRId64 " of its tokens",
@@ -112,6 +118,30 @@ static lathe_status report_model(json_t *report, const lathe_tokenizer *tok, con
     }
     json_decref(root);
     return LATHE_OK;
+}
+
+/* Tells the tokens that the files beside tokenizer.json add, or whose flags they change. Programs
+ * that read tokenizer.json alone make other ids of a text. */
+static void report_beside(json_t *report, const lathe_tokenizer *tok)
+{
+    const json_t *list = lathe_tokenizer_beside(tok), *one;
+    size_t i;
+    if (json_array_size(list) > 0)
+        json_object_set(report, "beside", (json_t *)(uintptr_t)list);
+    json_array_foreach(list, i, one)
+    {
+        char *text = json_dumps(json_object_get(one, "content"), JSON_ENCODE_ANY);
+        const long long id = (long long)json_integer_value(json_object_get(one, "id"));
+        if (i < 8)
+            note(report, "warnings",
+                 json_is_true(json_object_get(one, "is_new"))
+                     ? "the files beside tokenizer.json add the token %lld %.80s: a program that "
+                       "reads tokenizer.json alone does not know it"
+                     : "the files beside tokenizer.json give the token %lld %.80s other flags than "
+                       "tokenizer.json: a program that reads it alone makes other ids",
+                 id, text ? text : "");
+        free(text);
+    }
 }
 
 static int64_t count_chars(const char *text, int64_t n)
@@ -231,6 +261,7 @@ static lathe_status examine(const lathe_args *args, lathe_arena *arena, json_t *
     }
     report_tokens(report, *tok);
     report_missing(report, *tok);
+    report_beside(report, *tok);
     if (is_model && lathe_model_has(path, "config.json"))
         LATHE_TRY(report_model(report, *tok, path, config));
     return try_files(report, *tok, args);

@@ -13,55 +13,27 @@
 #include "base/model_path.h"
 #include "base/new_folder.h"
 #include "gguf/model_files.h"
+#include "gguf/token_names.h"
 #include "text/tokenizer_model.h"
 #include "tokenjson/tokenizer_json.h"
 
-/* Reads the id of a token that tokenizer_config.json names: "text" or {"content": "text"}. */
-static lathe_status named_token(const lathe_tokenizer *tok, const char *file, const json_t *config,
-                                const char *key, int32_t *out)
+/* Takes the ids of the special tokens that the files beside tokenizer.json name: all of them are
+ * tokens by now. */
+static void take_special(lathe_tokenizer *tok, const json_t *special)
 {
-    const json_t *value = json_object_get(config, key);
-    if (json_is_object(value))
-        value = json_object_get(value, "content");
-    if (!json_is_string(value))
-        return LATHE_OK;
-    *out = lathe_tokenizer_id(tok, json_string_value(value), (int64_t)json_string_length(value));
-    if (*out < 0)
-        return lathe_error(LATHE_E_PARSE, "%s: %s \"%s\" is not in tokenizer.json", file, key,
-                           json_string_value(value));
-    return LATHE_OK;
-}
-
-/* Only masked language models need the mask token; a name that is not in tokenizer.json counts as
- * none. */
-static void find_mask(lathe_tokenizer *tok, const json_t *config)
-{
-    const json_t *value = json_object_get(config, "mask_token");
-    if (json_is_object(value))
-        value = json_object_get(value, "content");
-    if (json_is_string(value))
-        tok->mask =
-            lathe_tokenizer_id(tok, json_string_value(value), (int64_t)json_string_length(value));
-}
-
-static lathe_status read_tokenizer_config(lathe_tokenizer *tok, const char *model, const char *file)
-{
-    json_t *config;
-    char *json;
-    int64_t bytes;
-    LATHE_TRY(lathe_model_read(model, "tokenizer_config.json", 0, &json, &bytes));
-    lathe_status status = lathe_json_load_with_nul(file, json, bytes, &config);
-    free(json);
-    LATHE_TRY(status);
-    status = named_token(tok, file, config, "bos_token", &tok->bos);
-    if (status == LATHE_OK)
-        status = named_token(tok, file, config, "eos_token", &tok->eos);
-    if (status == LATHE_OK)
-        status = named_token(tok, file, config, "pad_token", &tok->pad);
-    if (status == LATHE_OK)
-        find_mask(tok, config);
-    json_decref(config);
-    return status;
+    const struct {
+        const char *key;
+        int32_t *id;
+    } ids[] = {{"bos_token", &tok->bos},
+               {"eos_token", &tok->eos},
+               {"pad_token", &tok->pad},
+               {"mask_token", &tok->mask}};
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
+        const json_t *text = json_object_get(special, ids[i].key);
+        if (text)
+            *ids[i].id =
+                lathe_tokenizer_id(tok, json_string_value(text), (int64_t)json_string_length(text));
+    }
 }
 
 /* Reads the missing ids from config.json: a number, or a list whose first element counts. Ignores
@@ -84,14 +56,11 @@ static lathe_status read_model_config(lathe_tokenizer *tok, const char *model)
     return LATHE_OK;
 }
 
-static lathe_status find_specials(lathe_tokenizer *tok, const char *folder, lathe_arena *arena)
+static lathe_status find_specials(lathe_tokenizer *tok, const char *folder,
+                                  const lathe_token_names *names)
 {
     static const char fallback[] = "<|endoftext|>";
-    const char *file = lathe_model_place(arena, folder, "tokenizer_config.json");
-    if (!file)
-        return LATHE_E_NOMEM;
-    if (lathe_model_has(folder, "tokenizer_config.json"))
-        LATHE_TRY(read_tokenizer_config(tok, folder, file));
+    take_special(tok, names->special);
     /* what a GGUF file says of the ids is in its tokenizer_config.json */
     if (!lathe_path_is_gguf(folder) && lathe_model_has(folder, "config.json"))
         LATHE_TRY(read_model_config(tok, folder));
@@ -160,13 +129,18 @@ static lathe_status load(const char *path, lathe_arena *arena, lathe_tokenizer *
     int64_t json_bytes;
     LATHE_TRY(is_model ? lathe_model_read(path, "tokenizer.json", 1LL << 30, &json, &json_bytes)
                        : lathe_file_read(file, 1LL << 30, &json, &json_bytes));
-    lathe_tokenizer *tok;
-    lathe_status status = lathe__tokenizer_parse(file, json, json_bytes, &tok);
+    lathe_tokenizer *tok = NULL;
+    lathe_token_names names = {NULL, NULL};
+    lathe_status status = lathe_token_names_read(folder, &names);
+    if (status == LATHE_OK)
+        status = lathe__tokenizer_parse_with(file, json, json_bytes, names.add, &tok);
     if (status != LATHE_OK) {
+        lathe_token_names_fini(&names);
         free(json);
         return status;
     }
-    status = find_specials(tok, folder, arena);
+    status = find_specials(tok, folder, &names);
+    lathe_token_names_fini(&names);
     if (status == LATHE_OK)
         status = lathe__tokenizer_seal(tok);
     if (status != LATHE_OK) {

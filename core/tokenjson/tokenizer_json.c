@@ -69,6 +69,124 @@ static lathe_status read_added(lathe_tokenizer *tok, const char *file, const jso
     return LATHE_OK;
 }
 
+/* ---- tokens of the files beside tokenizer.json ---- */
+
+static lathe_added_token *added_with(lathe_tokenizer *tok, const char *text, int64_t n)
+{
+    for (int64_t i = 0; i < tok->n_added; i++)
+        if (tok->added[i].bytes == n && memcmp(tok->added[i].content, text, (size_t)n) == 0)
+            return &tok->added[i];
+    return NULL;
+}
+
+static int has_added_id(const lathe_tokenizer *tok, int64_t id, int64_t n_own)
+{
+    for (int64_t i = 0; i < n_own; i++)
+        if (tok->added[i].id == id)
+            return 1;
+    return 0;
+}
+
+/* The id of a new token, as in the tokenizers library: after the model's tokens and all added ones.
+ */
+static int64_t next_id(const lathe_tokenizer *tok, int64_t n_model)
+{
+    int64_t id = n_model;
+    for (int64_t i = 0; i < tok->n_added; i++)
+        id = tok->added[i].id >= id ? tok->added[i].id + 1 : id;
+    return id;
+}
+
+/* Notes a token that is new or has other flags than in tokenizer.json. */
+static lathe_status note_beside(lathe_tokenizer *tok, const json_t *entry, int32_t id, int is_new)
+{
+    json_t *one = json_deep_copy(entry);
+    int failed = !one || (!tok->beside && !(tok->beside = json_array()));
+    (void)json_object_del(one, "if_missing");
+    failed = failed || json_object_set_new(one, "id", json_integer(id)) != 0 ||
+             json_object_set_new(one, "is_new", json_boolean(is_new)) != 0;
+    if (!failed && json_array_append_new(tok->beside, one) == 0)
+        return LATHE_OK;
+    json_decref(one);
+    return lathe_error(LATHE_E_NOMEM, "added tokens");
+}
+
+static lathe_status add_beside(lathe_tokenizer *tok, const json_t *entry, int64_t n_model,
+                               int64_t n_own)
+{
+    const json_t *content = json_object_get(entry, "content"), *own = json_object_get(entry, "id");
+    const char *text = json_string_value(content);
+    const int64_t n = (int64_t)json_string_length(content);
+    lathe_added_token *added = added_with(tok, text, n), was = {0};
+    if (own && has_added_id(tok, json_integer_value(own), n_own))
+        return LATHE_OK; /* tokenizer.json has the id in another use */
+    const int is_new = !added;
+    if (added && json_object_get(entry, "if_missing"))
+        return LATHE_OK;
+    if (is_new) {
+        int64_t id = lathe__vocab_find(&tok->vocab, text, n);
+        const int32_t is_unused = id < 0;
+        id = is_unused ? next_id(tok, n_model) : id;
+        if (id >= LATHE_MAX_ID)
+            return lathe_error(LATHE_E_PARSE, "more than 2^24 tokens");
+        added = &tok->added[tok->n_added];
+        *added = (lathe_added_token){
+            .content = lathe__tj_copy_text(text, (size_t)n), .bytes = n, .id = (int32_t)id};
+        if (!added->content)
+            return lathe_error(LATHE_E_NOMEM, "added tokens");
+        tok->n_added++;
+        if (is_unused)
+            LATHE_TRY(lathe__vocab_put(&tok->vocab, added->id, text, n, 0));
+    } else {
+        was = *added;
+    }
+    added->special = (int8_t)json_is_true(json_object_get(entry, "special"));
+    added->normalized = (int8_t)json_is_true(json_object_get(entry, "normalized"));
+    added->lstrip = (int8_t)json_is_true(json_object_get(entry, "lstrip"));
+    added->rstrip = (int8_t)json_is_true(json_object_get(entry, "rstrip"));
+    added->single_word = (int8_t)json_is_true(json_object_get(entry, "single_word"));
+    return is_new || was.special != added->special || was.normalized != added->normalized ||
+                   was.lstrip != added->lstrip || was.rstrip != added->rstrip ||
+                   was.single_word != added->single_word
+               ? note_beside(tok, entry, added->id, is_new)
+               : LATHE_OK;
+}
+
+/* n_model: number of the model's own tokens. */
+static lathe_status add_all_beside(lathe_tokenizer *tok, const json_t *more, int64_t n_model)
+{
+    const int64_t n_before = tok->vocab.n, n_own = tok->n_added;
+    json_t *entry;
+    size_t i;
+    if (json_array_size(more) == 0)
+        return LATHE_OK;
+    lathe_added_token *grown = realloc(
+        tok->added, (size_t)(tok->n_added + (int64_t)json_array_size(more) + 1) * sizeof *grown);
+    if (!grown)
+        return lathe_error(LATHE_E_NOMEM, "added tokens");
+    tok->added = grown;
+    json_array_foreach((json_t *)(uintptr_t)more, i, entry)
+        LATHE_TRY(add_beside(tok, entry, n_model, n_own));
+    lathe_pipeline *p = tok->pipeline;
+    if (!p || !p->is_control || tok->vocab.n == n_before)
+        return LATHE_OK;
+    uint8_t *control = realloc(p->is_control, (size_t)tok->vocab.n + 1);
+    if (!control)
+        return lathe_error(LATHE_E_NOMEM, "added tokens");
+    memset(control + n_before, 0, (size_t)(tok->vocab.n + 1 - n_before));
+    p->is_control = control;
+    return LATHE_OK;
+}
+
+/* Number of the tokens of the model. */
+static int64_t count_model(const json_t *model, const lathe_token_tables *tables)
+{
+    const json_t *vocab = json_object_get(model, "vocab");
+    if (tables && tables->n_tokens + tables->n_scored > 0)
+        return tables->n_tokens + tables->n_scored;
+    return (int64_t)(json_is_object(vocab) ? json_object_size(vocab) : json_array_size(vocab));
+}
+
 /* Normalizes the content of an added token that is searched in normalized text. */
 static lathe_status normalize_added(const lathe_tokenizer *tok, lathe_added_token *added,
                                     lathe_matcher *matcher)
@@ -191,7 +309,7 @@ static lathe_status take_short_route(lathe_tokenizer *tok, const char *file)
 }
 
 static lathe_status read_root(lathe_tokenizer *tok, const char *file, const json_t *root,
-                              const lathe_token_tables *tables)
+                              const lathe_token_tables *tables, const json_t *more)
 {
     static const char *const sections[4] = {"normalizer", "pre_tokenizer", "decoder",
                                             "post_processor"};
@@ -212,6 +330,7 @@ static lathe_status read_root(lathe_tokenizer *tok, const char *file, const json
     if (is_short(tok, model, tables))
         LATHE_TRY(take_short_route(tok, file));
     LATHE_TRY(lathe__read_model(tok, file, model, tables));
+    LATHE_TRY(add_all_beside(tok, more, count_model(model, tables)));
     LATHE_TRY(lathe__read_post_processor(tok, place[3], json_object_get(root, sections[3]), 0));
     return index_added(tok);
 }
@@ -219,13 +338,13 @@ static lathe_status read_root(lathe_tokenizer *tok, const char *file, const json
 /* Makes a tokenizer from a tree and frees the tree. `tables`: the large tables if they are not in
  * the tree, else NULL. */
 static lathe_status build(const char *name, json_t *root, const lathe_token_tables *tables,
-                          lathe_tokenizer **out)
+                          const json_t *more, lathe_tokenizer **out)
 {
     lathe_tokenizer *tok = calloc(1, sizeof *tok);
     lathe_status status = tok ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "tokenizer");
     if (status == LATHE_OK) {
         tok->bos = tok->eos = tok->pad = tok->mask = -1;
-        status = read_root(tok, name, root, tables);
+        status = read_root(tok, name, root, tables, more);
     }
     json_decref(root);
     if (status == LATHE_OK)
@@ -239,7 +358,7 @@ static lathe_status build(const char *name, json_t *root, const lathe_token_tabl
 }
 
 static lathe_status parse_tables(const char *name, const char *json, int64_t bytes,
-                                 lathe_tokenizer **out)
+                                 const json_t *more, lathe_tokenizer **out)
 {
     lathe_token_tables tables;
     json_t *root = NULL;
@@ -247,7 +366,7 @@ static lathe_status parse_tables(const char *name, const char *json, int64_t byt
     if (lathe__token_tables_read(json, bytes, &tables))
         status = lathe_json_load_with_nul(name, tables.rest, tables.rest_bytes, &root);
     if (root)
-        status = build(name, root, &tables, out);
+        status = build(name, root, &tables, more, out);
     lathe__token_tables_fini(&tables);
     return status;
 }
@@ -301,8 +420,14 @@ lathe_status lathe__tokenizer_tree(const char *name, const char *json, int64_t b
 lathe_status lathe__tokenizer_parse(const char *name, char *json, int64_t json_bytes,
                                     lathe_tokenizer **out)
 {
+    return lathe__tokenizer_parse_with(name, json, json_bytes, NULL, out);
+}
+
+lathe_status lathe__tokenizer_parse_with(const char *name, char *json, int64_t json_bytes,
+                                         const json_t *more, lathe_tokenizer **out)
+{
     char unusual[512];
-    lathe_status status = parse_tables(name, json, json_bytes, out);
+    lathe_status status = parse_tables(name, json, json_bytes, more, out);
     if (status != LATHE_OK) { /* finds out whether something is wrong, and in which line */
         json_t *root = NULL;
         (void)snprintf(unusual, sizeof unusual, "%s", lathe_error_message());
@@ -313,7 +438,7 @@ lathe_status lathe__tokenizer_parse(const char *name, char *json, int64_t json_b
         if (status == LATHE_E_UNSUPPORTED || (status != LATHE_OK && is_nul_in_key()))
             return lathe_error(LATHE_E_PARSE, "%s", unusual);
         LATHE_TRY(status);
-        status = build(name, root, NULL, out);
+        status = build(name, root, NULL, more, out);
     }
     if (status != LATHE_OK)
         return status;

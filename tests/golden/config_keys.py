@@ -32,6 +32,10 @@ def main():
     tokenizer |= {"tokenizer_class", "auto_map", "chat_template", "extra_special_tokens",
                   "additional_special_tokens", "added_tokens_decoder", "clean_up_tokenization_spaces",
                   "model_max_length", "padding_side", "truncation_side", "split_special_tokens"}
+    # arguments that no file has: the files' own places, and what is made of them
+    tokenizer -= {"_json_padding", "_json_truncation", "_spm_precompiled_charsmap", "files_loaded",
+                  "gguf_file", "merges", "tokenizer", "tokenizer_file", "tokenizer_object", "unk_id",
+                  "vocab", "vocab_file"}
     path = os.path.join(HERE, "data", "config_keys.json")
     with open(path, "w", encoding="utf-8") as file:
         json.dump({"generation_config": sorted(generation), "tokenizer_config": sorted(tokenizer)},

@@ -71,7 +71,7 @@ Test(chat_template, the_file_comes_before_the_configuration)
         "{\"bos_token\": {\"content\": \"<s>\"}, \"eos_token\": \"</s>\", \"pad_token\": null, "
         "\"chat_template\": \"config {{ bos_token }}{{ eos_token }}{{ pad_token is defined }}\"}");
     put("special_tokens_map.json", "{\"eos_token\": \"other\", \"unk_token\": \"<unk>\"}");
-    renders(ONE, 0, "config <s></s>False", "");
+    renders(ONE, 0, "config <s>otherFalse", "");
     put("chat_template.jinja", "file {{ bos_token }}{{ unk_token }}");
     renders(ONE, 0, "file <s><unk>", "");
 }
