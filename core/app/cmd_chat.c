@@ -8,6 +8,7 @@
 #include "app/model_dir.h"
 #include "app/sampling_options.h"
 #include "base/error.h"
+#include "base/print.h"
 #include "chat/conversation.h"
 #include "primitives/sampling_settings.h"
 #include "run/run_state.h"
@@ -37,7 +38,7 @@ static lathe_status converse(lathe_talk *t, int *out_code)
     lathe_status status = LATHE_OK;
     while (status == LATHE_OK && !t->has_ended) {
         if (t->on_terminal) {
-            (void)fputs("> ", stdout);
+            lathe_print_text(stdout, "> ");
             (void)fflush(stdout);
         }
         status = lathe_chat_input_line(&t->input, &line, &what);
@@ -47,14 +48,14 @@ static lathe_status converse(lathe_talk *t, int *out_code)
             *out_code = was_interrupted || !t->on_terminal ? EXIT_INTERRUPTED : LATHE_EXIT_OK;
             if (*out_code != LATHE_EXIT_OK)
                 break;
-            (void)fputs("\n(Ctrl-D ends, Ctrl-C again too)\n", stdout);
+            lathe_print_text(stdout, "\n(Ctrl-D ends, Ctrl-C again too)\n");
             was_interrupted = 1;
             continue;
         }
         was_interrupted = 0;
         status = lathe_talk_line(t, line.data ? line.data : "", line.len);
         if (status != LATHE_OK && t->on_terminal && is_mendable(status)) {
-            (void)fprintf(stderr, "lathe chat: %s\n", lathe_error_message());
+            lathe_print_to(stderr, "lathe chat: %s\n", lathe_error_message());
             status = LATHE_OK;
         }
         if (t->was_stopped && !t->on_terminal) { /* Ctrl-C in a script ends it after the answer */
@@ -63,7 +64,7 @@ static lathe_status converse(lathe_talk *t, int *out_code)
         }
     }
     if (t->on_terminal && what == LATHE_CHAT_END)
-        (void)fputc('\n', stdout);
+        lathe_print_to(stdout, "\n");
     lathe_buffer_fini(&line);
     return status;
 }
@@ -97,7 +98,7 @@ static int run_command(const lathe_args *args)
     if (status == LATHE_OK)
         status = open_talk(args, &t);
     if (status == LATHE_OK && t.on_terminal)
-        printf("%s (/help lists commands)\n", args->words[0]);
+        lathe_print("%s (/help lists commands)\n", args->words[0]);
     if (status == LATHE_OK)
         status = converse(&t, &code);
     if (status == LATHE_OK)

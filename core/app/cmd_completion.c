@@ -9,6 +9,7 @@
 
 #include "app/commands.h"
 #include "base/error.h"
+#include "base/print.h"
 
 static const char bash[] =
     "# bash completion of lathe; made by `lathe completion bash`\n"
@@ -72,7 +73,7 @@ static int run(const lathe_args *args)
     } all[] = {{"bash", bash}, {"zsh", zsh}, {"fish", fish}};
     for (int i = 0; i < 3; i++)
         if (strcmp(args->words[0], all[i].shell) == 0) {
-            (void)fputs(all[i].script, stdout);
+            lathe_print_text(stdout, all[i].script);
             return LATHE_EXIT_OK;
         }
     return lathe_args_fail(

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/model_path.h"
+#include "base/print.h"
 #include "loop/train.h"
 
 static const lathe_option options[] = {
@@ -27,17 +28,17 @@ static void print_text(const lathe_evaluation *e)
 {
     const char *const names[] = {"token accuracy", "bits per byte", "calibration error"};
     const double values[] = {e->token_accuracy, e->bits_per_byte, e->ece};
-    (void)printf("loss %.4f", e->loss);
+    lathe_print("loss %.4f", e->loss);
     if (!isnan(e->perplexity))
-        (void)printf("  perplexity %.3f", e->perplexity);
-    (void)printf("  over %.0f %s", e->count, lathe_count_unit_name(e->count_unit));
+        lathe_print("  perplexity %.3f", e->perplexity);
+    lathe_print("  over %.0f %s", e->count, lathe_count_unit_name(e->count_unit));
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
         if (!isnan(values[i]))
-            (void)printf("  %s %.4f", names[i], values[i]);
+            lathe_print("  %s %.4f", names[i], values[i]);
     for (int32_t k = 0; k < e->n_metrics; k++)
         if (!isnan(e->metrics[k])) /* NAN: no example has it */
-            (void)printf("  %s %.4f", e->metric_names[k], e->metrics[k]);
-    (void)printf("\n");
+            lathe_print("  %s %.4f", e->metric_names[k], e->metrics[k]);
+    lathe_print("\n");
 }
 
 static void put_number(lathe_buffer *b, double value)
@@ -69,7 +70,7 @@ static lathe_status print_json(const lathe_evaluation *e)
     lathe_buffer_puts(&b, "}}");
     const lathe_status status = b.status;
     if (status == LATHE_OK)
-        (void)puts(b.data);
+        lathe_print("%s\n", b.data);
     lathe_buffer_fini(&b);
     return status;
 }

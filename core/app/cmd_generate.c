@@ -13,6 +13,7 @@
 #include "app/sampling_options.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/print.h"
 #include "chat/stream.h"
 #include "generate/generator.h"
 #include "primitives/sampling_settings.h"
@@ -100,7 +101,7 @@ typedef struct one_text {
 static void write_prompt(one_text *text)
 {
     if (text->prompt)
-        (void)fputs(text->prompt, stdout);
+        lathe_print_output(stdout, text->prompt, (int64_t)strlen(text->prompt));
     text->prompt = NULL;
 }
 
@@ -150,7 +151,7 @@ static lathe_status generate_one(const lathe_args *args, lathe_run *run, json_t 
         lathe_chat_stream_end(&text.stream, made.text, made.text_bytes);
     }
     if (!text.prompt) /* also where the generation failed after some tokens */
-        (void)fputc('\n', stdout);
+        lathe_print_to(stdout, "\n");
     (void)fflush(stdout); /* what is said after it may go to the same pipe */
     if (status == LATHE_OK && !ferror(stdout)) {
         say_context(sampling, &made);

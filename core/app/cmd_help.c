@@ -4,6 +4,7 @@
 
 #include "app/commands.h"
 #include "base/error.h"
+#include "base/print.h"
 #include "cli/man_page.h"
 
 /* Finds the command whose name the words are. */
@@ -31,7 +32,7 @@ static lathe_status print_page(const lathe_args *args, const lathe_command *comm
         status = command ? lathe_man_command(command, &page)
                          : lathe_man_overview(&lathe_app_commands, &page);
     if (status == LATHE_OK)
-        (void)fputs(page.data, stdout);
+        lathe_print_text(stdout, page.data);
     lathe_buffer_fini(&page);
     return status;
 }

@@ -8,6 +8,7 @@
 #include "app/launch_job.h"
 #include "app/trace_option.h"
 #include "base/error.h"
+#include "base/print.h"
 #include "base/toml.h"
 #include "cli/rank_failure.h"
 #include "cli/refusal.h"
@@ -172,13 +173,13 @@ static lathe_status launch(const lathe_args *args, int64_t n, int64_t restarts, 
             break;
         *out_code = end.code;
         if (end.why[0] != '\0')
-            (void)fprintf(stderr, "lathe launch: %s\n", end.why);
+            lathe_print_to(stderr, "lathe launch: %s\n", end.why);
         if (end.code == LATHE_EXIT_OK || end.code == LATHE_EXIT_USAGE || end.stopped != 0)
             break;
         if (start == restarts) {
             if (restarts > 0)
-                (void)fprintf(stderr, "lathe launch: failed with %d; no restart is left\n",
-                              end.code);
+                lathe_print_to(stderr, "lathe launch: failed with %d; no restart is left\n",
+                               end.code);
             break;
         }
         char in[48] = "";
@@ -186,11 +187,12 @@ static lathe_status launch(const lathe_args *args, int64_t n, int64_t restarts, 
         if (islands > 0)
             (void)snprintf(in, sizeof in, " in %lld island%s", (long long)islands,
                            islands == 1 ? "" : "s");
-        (void)fprintf(stderr,
-                      "lathe launch: failed with %d; restart %lld of %lld with %lld rank%s%s, from "
-                      "the last checkpoint if there is one\n",
-                      end.code, (long long)(start + 1), (long long)restarts, (long long)n,
-                      n == 1 ? "" : "s", in);
+        lathe_print_to(
+            stderr,
+            "lathe launch: failed with %d; restart %lld of %lld with %lld rank%s%s, from "
+            "the last checkpoint if there is one\n",
+            end.code, (long long)(start + 1), (long long)restarts, (long long)n, n == 1 ? "" : "s",
+            in);
     }
     lathe_arena_fini(&arena);
     return status;

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/print.h"
 #include "data/logprob_file.h"
 #include "opening/opening.h"
 #include "primitives/stored_logprobs.h"
@@ -108,7 +109,7 @@ static void print_result(const lathe_args *args, const lathe_run *run, const lat
         lathe_buffer_printf(&b, "\nset teacher.stored = \"%s\" to learn from it", dir);
     }
     if (b.status == LATHE_OK)
-        (void)puts(b.data);
+        lathe_print("%s\n", b.data);
     lathe_buffer_fini(&b);
 }
 

@@ -11,6 +11,7 @@
 #include "base/fs.h"
 #include "base/model_path.h"
 #include "base/new_folder.h"
+#include "base/print.h"
 #include "base/stale.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "cli/held_signals.h"
@@ -213,8 +214,8 @@ static lathe_status quantize(const lathe_args *args, const char *from,
         status = lathe__quantized_model_write(run, NULL, parents, n_parents, to, check_weight, NULL,
                                               &made);
     if (status == LATHE_OK)
-        (void)printf("%d weights quantized to %.2f bits, relative error %.4f\n", made.n,
-                     8.0 * (double)made.bytes / (double)made.n_numbers, made.relative_error);
+        lathe_print("%d weights quantized to %.2f bits, relative error %.4f\n", made.n,
+                    8.0 * (double)made.bytes / (double)made.n_numbers, made.relative_error);
     lathe_run_close(run);
     free(list);
     return status;
@@ -282,11 +283,11 @@ static int run_command(const lathe_args *args)
     if (status == LATHE_OK)
         status = merge(args, model, adapters, &arena, &n);
     if (status == LATHE_OK && args->n_words == 2)
-        (void)printf("merged %s into %d weights of %s: %s\n", adapters[0], n, model,
-                     lathe_args_value(args, "--output"));
+        lathe_print("merged %s into %d weights of %s: %s\n", adapters[0], n, model,
+                    lathe_args_value(args, "--output"));
     else if (status == LATHE_OK)
-        (void)printf("merged %d adapters into %d weights of %s: %s\n", args->n_words - 1, n, model,
-                     lathe_args_value(args, "--output"));
+        lathe_print("merged %d adapters into %d weights of %s: %s\n", args->n_words - 1, n, model,
+                    lathe_args_value(args, "--output"));
     const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
     lathe_cli_end_signals(code == LATHE_EXIT_OK); /* else a pending one ends the process here */
     lathe_arena_fini(&arena);

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/model_path.h"
 #include "base/new_folder.h"
+#include "base/print.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "cli/held_signals.h"
 #include "exec/precision.h"
@@ -311,10 +312,10 @@ static lathe_status report(void *arg, const lathe_quantized_weight *w)
     const double bits = 8.0 * (double)w->bytes / ((double)w->rows * (double)w->cols);
     if (!r->is_json) {
         if (r->n++ == 0)
-            (void)printf("%-48s %13s %8s %6s  %s\n", "weight", "shape", "format", "bits",
-                         "relative error");
-        (void)printf("%-48s %6lld x %4lld %8s %6.2f  %.4f\n", w->name, (long long)w->rows,
-                     (long long)w->cols, w->format, bits, w->relative_error);
+            lathe_print("%-48s %13s %8s %6s  %s\n", "weight", "shape", "format", "bits",
+                        "relative error");
+        lathe_print("%-48s %6lld x %4lld %8s %6.2f  %.4f\n", w->name, (long long)w->rows,
+                    (long long)w->cols, w->format, bits, w->relative_error);
         (void)fflush(stdout);
         return lathe_cli_check_signals();
     }
@@ -336,16 +337,16 @@ static double bits_of(const lathe_quantized_model *m)
 /* Says that the folder is complete, before it is evaluated. */
 static void print_written(const lathe_args *args, const lathe_quantized_model *m)
 {
-    (void)printf("%d weight%s quantized to %.2f bits, %d left as they are: %.1f MB instead of %.1f "
-                 "MB, relative error %.4f\n",
-                 m->n, m->n == 1 ? "" : "s", bits_of(m), m->n_plain, (double)m->bytes / 1e6,
-                 (double)m->bytes_before / 1e6, m->relative_error);
+    lathe_print("%d weight%s quantized to %.2f bits, %d left as they are: %.1f MB instead of %.1f "
+                "MB, relative error %.4f\n",
+                m->n, m->n == 1 ? "" : "s", bits_of(m), m->n_plain, (double)m->bytes / 1e6,
+                (double)m->bytes_before / 1e6, m->relative_error);
     if (m->n_scaled > 0)
-        (void)printf(
+        lathe_print(
             "the scales of %d input%s of layers are folded into the norms and layers before "
             "them\n",
             m->n_scaled, m->n_scaled == 1 ? "" : "s");
-    (void)printf("wrote %s\n", lathe_args_value(args, "--output"));
+    lathe_print("wrote %s\n", lathe_args_value(args, "--output"));
 }
 
 /* Growth of the perplexity that makes a model useless for most purposes: formats of four bits and
@@ -375,20 +376,20 @@ static lathe_status print_result(const lathe_args *args, const reporter *r,
 {
     const int has_text = lathe_args_value(args, "--text") != NULL;
     if (!r->is_json && has_text)
-        (void)printf("perplexity %.3f, before %.3f\n", before_and_after[1], before_and_after[0]);
+        lathe_print("perplexity %.3f, before %.3f\n", before_and_after[1], before_and_after[0]);
     if (!r->is_json)
         return LATHE_OK;
     LATHE_TRY(r->json.status);
-    (void)printf("{\"weights\": [%s], \"plain\": %d, \"bytes_before\": %lld, \"bytes\": %lld, "
-                 "\"bits\": %.6g, \"relative_error\": %.9g",
-                 r->json.data ? r->json.data : "", m->n_plain, (long long)m->bytes_before,
-                 (long long)m->bytes, bits_of(m), m->relative_error);
+    lathe_print("{\"weights\": [%s], \"plain\": %d, \"bytes_before\": %lld, \"bytes\": %lld, "
+                "\"bits\": %.6g, \"relative_error\": %.9g",
+                r->json.data ? r->json.data : "", m->n_plain, (long long)m->bytes_before,
+                (long long)m->bytes, bits_of(m), m->relative_error);
     if (m->n_scaled > 0)
-        (void)printf(", \"scaled\": %d", m->n_scaled);
+        lathe_print(", \"scaled\": %d", m->n_scaled);
     if (has_text)
-        (void)printf(", \"perplexity_before\": %.9g, \"perplexity\": %.9g", before_and_after[0],
-                     before_and_after[1]);
-    (void)printf("}\n");
+        lathe_print(", \"perplexity_before\": %.9g, \"perplexity\": %.9g", before_and_after[0],
+                    before_and_after[1]);
+    lathe_print("}\n");
     return LATHE_OK;
 }
 

@@ -5,6 +5,7 @@
 #include "app/commands.h"
 #include "base/fs.h"
 #include "base/output_file.h"
+#include "base/print.h"
 #include "view/report.h"
 
 static const lathe_option options[] = {
@@ -15,11 +16,11 @@ static const lathe_option options[] = {
 static lathe_status write_page(const lathe_buffer *page, const char *path)
 {
     if (strcmp(path, "-") == 0) {
-        (void)fwrite(page->data, 1, (size_t)page->len, stdout);
+        lathe_print_output(stdout, page->data, page->len);
         return LATHE_OK;
     }
     LATHE_TRY(lathe_file_write_output(path, page->data, page->len));
-    (void)printf("%s (%.0f kB)\n", path, (double)page->len / 1e3);
+    lathe_print("%s (%.0f kB)\n", path, (double)page->len / 1e3);
     return LATHE_OK;
 }
 

@@ -7,6 +7,7 @@
 #include "app/commands.h"
 #include "app/trace_option.h"
 #include "base/error.h"
+#include "base/print.h"
 #include "cli/rank_failure.h"
 #include "cli/refusal.h"
 #include "cli/stop_signals.h"
@@ -59,7 +60,7 @@ static lathe_status print_warnings(const lathe_args *args, lathe_run *run, lathe
         lathe_ranks_is_first(run->ranks, text.data ? text.data : "", &is_first);
     if (status == LATHE_OK && is_first) {
         (void)fflush(stdout);
-        (void)fputs(text.data ? text.data : "", stderr);
+        lathe_print_text(stderr, text.data ? text.data : "");
     }
     lathe_buffer_fini(&text);
     return status;
@@ -124,8 +125,8 @@ static int run_command(const lathe_args *args)
         status = lathe_train(run, &train_options, &result);
     }
     if (status == LATHE_OK && run->open.is_dry && run->programs.rank == 0)
-        printf("dry run: %lld steps of %lld taken, nothing was written\n", (long long)result.step,
-               (long long)run->set.max_steps);
+        lathe_print("dry run: %lld steps of %lld taken, nothing was written\n",
+                    (long long)result.step, (long long)run->set.max_steps);
     if (train_options.out != stdout && train_options.out != stderr)
         (void)fclose(train_options.out);
     if (status != LATHE_OK)

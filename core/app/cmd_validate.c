@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "app/commands.h"
+#include "base/print.h"
 #include "cli/refusal.h"
 #include "opening/opening.h"
 
@@ -28,7 +29,7 @@ static int run(const lathe_args *args)
     const int code = as_json ? lathe_cli_tell_refusal_json(args, &diags, status)
                              : lathe_cli_tell_refusal(args, &diags, status);
     if (code == LATHE_EXIT_OK && !as_json)
-        printf("%s: valid\n", path);
+        lathe_print("%s: valid\n", path);
     lathe_diags_fini(&diags);
     return code;
 }

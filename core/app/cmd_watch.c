@@ -3,6 +3,7 @@
 
 #include "app/commands.h"
 #include "base/error.h"
+#include "base/print.h"
 #include "view/terminal.h"
 #include "view/watch_frame.h"
 
@@ -36,7 +37,7 @@ static lathe_status show_once(lathe_run_view *v, int colors, int utf8)
     lathe_buffer text = LATHE_BUFFER_INIT;
     lathe_status status = frame(v, 0, colors, utf8, &text);
     if (status == LATHE_OK)
-        (void)fwrite(text.data, 1, (size_t)text.len, stdout);
+        lathe_print_raw(stdout, text.data, text.len);
     lathe_buffer_fini(&text);
     return status;
 }

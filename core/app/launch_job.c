@@ -20,6 +20,7 @@
 #include "app/launch_output.h"
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/print.h"
 #include "ranks/failure_report.h"
 
 enum {
@@ -196,7 +197,7 @@ static void look_at_output(stream *s)
     if (s->is_closed || (fflush(s->to) == 0 && !ferror(s->to)))
         return;
     s->is_closed = 1;
-    (void)fprintf(
+    lathe_print_to(
         stderr, "lathe launch: %s cannot be written any more (%s): the run continues without it\n",
         s->to == stdout ? "the output" : "standard error", strerror(errno));
 }
@@ -217,8 +218,8 @@ static void put_line(stream *s)
     text += end;
     s->n_of_ranks += text[0] != '\0';
     if (rank > 0 && text[0] != '\0' && !names_rank(text, rank))
-        (void)fprintf(s->to, "rank %d: ", rank);
-    (void)fprintf(s->to, "%s\n", text);
+        lathe_print_to(s->to, "rank %d: ", rank);
+    lathe_print_to(s->to, "%s\n", text);
     look_at_output(s);
     s->n = 0;
 }

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/print.h"
+
 enum { LEAST_DASHES = 60, SHORT_BOX = 600, PARAGRAPHS = 3 };
 
 void lathe_launch_output_init(lathe_launch_output *output)
@@ -115,7 +117,7 @@ static void end_box(lathe_launch_output *w, FILE *to)
         return;
     (void)snprintf(w->last, sizeof w->last, "%s", text);
     w->n_told++;
-    (void)fprintf(to, "lathe launch: mpirun: %s\n", text);
+    lathe_print_to(to, "lathe launch: mpirun: %s\n", text);
 }
 
 /* Lines outside a box that say nothing. */
@@ -183,7 +185,7 @@ void lathe_launch_output_line(lathe_launch_output *w, const char *line, FILE *to
         return;
     }
     w->n_told++;
-    (void)fprintf(to, "%s\n", line);
+    lathe_print_to(to, "%s\n", line);
 }
 
 void lathe_launch_output_end(lathe_launch_output *w, FILE *to)
@@ -194,10 +196,11 @@ void lathe_launch_output_end(lathe_launch_output *w, FILE *to)
         return;
     w->n_told++;
     if (w->vague_says == LATHE_LAUNCH_OWN_ERROR)
-        (void)fprintf(to,
-                      "lathe launch: mpirun failed and lost its explanation, which another try may "
-                      "show; it says only: %s\n",
-                      w->vague);
+        lathe_print_to(
+            to,
+            "lathe launch: mpirun failed and lost its explanation, which another try may "
+            "show; it says only: %s\n",
+            w->vague);
     else
-        (void)fprintf(to, "lathe launch: mpirun: %s\n", w->vague);
+        lathe_print_to(to, "lathe launch: mpirun: %s\n", w->vague);
 }

@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/utf8.h"
 
 /* Makes room for `bytes` more and a NUL. 0: failed now or earlier; see status. */
@@ -51,18 +52,44 @@ void lathe_buffer_puts(lathe_buffer *buffer, const char *text)
     lathe_buffer_append(buffer, text, (int64_t)strlen(text));
 }
 
-void lathe_buffer_printf(lathe_buffer *buffer, const char *format, ...)
+void lathe_buffer_vprintf(lathe_buffer *buffer, const char *format, va_list args)
 {
-    va_list args, again;
-    va_start(args, format);
+    va_list again;
     va_copy(again, args);
     const int n = vsnprintf(NULL, 0, format, args);
-    va_end(args);
     if (n >= 0 && reserve(buffer, n)) {
         (void)vsnprintf(buffer->data + buffer->len, (size_t)n + 1, format, again);
         buffer->len += n;
     }
     va_end(again);
+}
+
+void lathe_buffer_printf(lathe_buffer *buffer, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    lathe_buffer_vprintf(buffer, format, args);
+    va_end(args);
+}
+
+int64_t lathe_buffer_printable(lathe_buffer *buffer, const char *text, int64_t n, int64_t room)
+{
+    int64_t shown = 0;
+    for (int64_t i = 0; i < n && shown < room;) {
+        const int64_t left = room - shown < n - i ? room - shown : n - i;
+        const int64_t plain = lathe_printable_plain(text + i, left);
+        char form[LATHE_PRINTABLE_BYTES];
+        int32_t size;
+        lathe_buffer_append(buffer, text + i, plain);
+        i += plain;
+        shown += plain;
+        if (plain == left)
+            continue;
+        i += lathe_printable_at(text + i, n - i, form, &size);
+        lathe_buffer_append(buffer, form, size);
+        shown++;
+    }
+    return shown;
 }
 
 /* Bytes that are not UTF-8 become U+FFFD, so the output is always valid JSON. */

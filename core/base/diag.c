@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/printable.h"
 
 static lathe_diag *append(lathe_diags *diags)
 {
@@ -37,11 +38,12 @@ static int is_same(const lathe_diag *diag, int32_t severity, const lathe_place *
 void lathe_diags_add(lathe_diags *diags, int32_t severity, const lathe_place *place,
                      const char *suggestion, const char *format, ...)
 {
-    char text[2048];
+    char given[2048], text[2048];
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args);
+    (void)vsnprintf(given, sizeof given, format, args);
     va_end(args);
+    lathe_printable_copy(text, sizeof text, given);
     for (int64_t i = 0; i < diags->n; i++)
         if (is_same(&diags->items[i], severity, place, text))
             return;

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/printable.h"
+
 enum { MESSAGE_BYTES = 4096 };
 
 static _Thread_local char message[MESSAGE_BYTES];
@@ -19,7 +21,7 @@ lathe_status lathe_error(lathe_status code, const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    memcpy(message, text, strlen(text) + 1);
+    lathe_printable_copy(message, sizeof message, text);
     return code;
 }
 
@@ -32,7 +34,7 @@ lathe_status lathe_error_context(lathe_status code, const char *format, ...)
     va_end(args);
     if (n >= 0 && n < MESSAGE_BYTES - 3)
         (void)snprintf(text + n, sizeof text - (size_t)n, ": %.*s", MESSAGE_BYTES - 3 - n, message);
-    memcpy(message, text, strlen(text) + 1);
+    lathe_printable_copy(message, sizeof message, text);
     return code;
 }
 

@@ -4,7 +4,9 @@
 
 #include "lathe/status.h"
 
-/** Sets the thread's error to `code` with a formatted message; returns `code`. */
+/** Sets the thread's error to `code` with a formatted message; returns `code`. The message is kept
+ * in its printable form (base/printable.h), so nothing that a foreign file says in it controls a
+ *  terminal. */
 __attribute__((format(printf, 2, 3))) lathe_status lathe_error(lathe_status code,
                                                                const char *format, ...);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 
 static const char member[] = "\xff";
 
@@ -59,7 +60,7 @@ int64_t lathe__json_number_end(const char *text, int64_t bytes, int64_t at, int 
         begin > 0 && text[begin - 1] == '-' ? "9223372036854775808" : "9223372036854775807";
     const int64_t n = at - begin;
     *out_wide = whole && (n > 19 || (n == 19 && memcmp(text + begin, limit, 19) > 0));
-    while (at < bytes && text[at] != '\0' && (is_digit(text[at]) || strchr(".eE+-", text[at])))
+    while (at < bytes && (is_digit(text[at]) || lathe_is_one_of(text[at], ".eE+-")))
         at++;
     return at;
 }

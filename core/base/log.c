@@ -6,6 +6,9 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "base/print.h"
+#include "base/printable.h"
+
 static atomic_int lowest = LATHE_LOG_INFO;
 static char rank_text[24]; /* "rank 3: " */
 static lathe_log_sink log_sink;
@@ -88,15 +91,16 @@ void lathe_log_set_level(int32_t level)
     atomic_store(&lowest, level);
 }
 
-/* One fprintf per line: stdio locks the stream, so lines of several threads do not mix. */
+/* One call per line: stdio locks the stream, so lines of several threads do not mix. */
 static void log_line(int32_t level, const char *format, va_list args)
 {
     static const char *const prefix[] = {"debug: ", "", "warning: ", "error: "};
-    char text[4096];
+    char given[4096], text[4096];
     const int shown = level >= atomic_load(&lowest);
     if (!shown && level < LATHE_LOG_WARN)
         return;
-    (void)vsnprintf(text, sizeof text, format, args);
+    (void)vsnprintf(given, sizeof given, format, args);
+    lathe_printable_copy(text, sizeof text, given); /* for sink, tap and catcher, too */
     if (is_caught(level, text))
         return;
     if (level >= LATHE_LOG_WARN)
@@ -106,8 +110,8 @@ static void log_line(int32_t level, const char *format, va_list args)
     if (log_sink != NULL)
         log_sink(log_arg, level, text);
     else
-        (void)fprintf(stderr, "lathe: %s%s%s\n", rank_text,
-                      level >= 0 && level < 4 ? prefix[level] : "", text);
+        lathe_print_to(stderr, "lathe: %s%s%s\n", rank_text,
+                       level >= 0 && level < 4 ? prefix[level] : "", text);
 }
 
 void lathe_log(int32_t level, const char *format, ...)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/fs.h"
+#include "base/utf8.h"
 
 int32_t lathe_file_begins_as_gguf(const char *path)
 {
@@ -38,7 +39,7 @@ static int is_hub_word(const char *text, size_t n)
     if (n == 0 || n > 96 || text[0] == '.' || text[0] == '-')
         return 0;
     for (size_t i = 0; i < n; i++)
-        if (!isalnum((unsigned char)text[i]) && strchr("._-", text[i]) == NULL)
+        if (!isalnum((unsigned char)text[i]) && !lathe_is_one_of(text[i], "._-"))
             return 0;
     return 1;
 }

@@ -83,6 +83,13 @@ static inline int32_t lathe_utf8_put(uint8_t *out, int32_t c)
     return len;
 }
 
+/** Whether a byte is one of those of `set`. strchr would also find NUL, the end of the set, and a
+ * NUL of a foreign text would then pass for what the set means. */
+static inline int lathe_is_one_of(char c, const char *set)
+{
+    return c != '\0' && strchr(set, c) != NULL;
+}
+
 /** Unicode's White_Space property. */
 static inline int lathe_is_space(int32_t c)
 {

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/output_file.h"
+#include "base/print.h"
 #include "dialog/answer_prompt.h"
 #include "generate/generator.h"
 #include "run/named_adapters.h"
@@ -82,7 +83,7 @@ static lathe_status answer(lathe_talk *t)
         status = t->stream.status;
     LATHE_TRY(status);
     lathe_chat_stream_end(&t->stream, made.text, made.text_bytes);
-    (void)fputs(t->was_stopped && t->on_terminal ? " [stopped]\n" : "\n", stdout);
+    lathe_print_text(stdout, t->was_stopped && t->on_terminal ? " [stopped]\n" : "\n");
     (void)fflush(stdout);
     /* An answer that is cut within a character keeps its whole characters. */
     json_t *content = json_stringn(made.text, (size_t)made.text_bytes);
@@ -99,14 +100,13 @@ static lathe_status answer(lathe_talk *t)
 
 static void help(void)
 {
-    (void)fputs("/system TEXT  set the system message\n"
+    lathe_print("/system TEXT  set the system message\n"
                 "/clear        begin anew\n"
                 "/undo         drop the last question\n"
                 "/save FILE    write the messages\n"
                 "/adapter NAME answer with another adapter (with --adapter)\n"
                 "/quit         end (or Ctrl-D)\n"
-                "Ctrl-C stops an answer.\n",
-                stdout);
+                "Ctrl-C stops an answer.\n");
 }
 
 /* Drops the last question and what follows it. */
@@ -143,7 +143,7 @@ static lathe_status save(const lathe_talk *t, const char *path)
     if (status == LATHE_OK)
         status = lathe_file_write_output(path, line.data, line.len);
     if (status == LATHE_OK && t->on_terminal)
-        printf("%zu messages in %s\n", json_array_size(t->messages), path);
+        lathe_print("%zu messages in %s\n", json_array_size(t->messages), path);
     lathe_buffer_fini(&line);
     free(text);
     json_decref(row);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "view/printable.h"
+#include "base/print.h"
 
 void lathe_chat_stream_begin(lathe_chat_stream *stream)
 {
@@ -47,17 +47,12 @@ static int64_t before_stop(const lathe_sampling *how, const char *text, int64_t 
 
 static void show(lathe_chat_stream *stream, const char *text, int64_t n)
 {
-    lathe_buffer out = LATHE_BUFFER_INIT;
     if (n <= stream->n_shown)
         return;
-    if (stream->on_terminal) {
-        (void)lathe_view_printable(&out, text + stream->n_shown, n - stream->n_shown, INT64_MAX);
-        if (out.len > 0)
-            (void)fwrite(out.data, 1, (size_t)out.len, stdout);
-        lathe_buffer_fini(&out);
-    } else {
-        (void)fwrite(text + stream->n_shown, 1, (size_t)(n - stream->n_shown), stdout);
-    }
+    if (stream->on_terminal)
+        lathe_print_bytes(stdout, text + stream->n_shown, n - stream->n_shown);
+    else
+        lathe_print_raw(stdout, text + stream->n_shown, n - stream->n_shown);
     (void)fflush(stdout);
     stream->n_shown = n;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/print.h"
 #include "cli/errors_json.h"
 #include "plug/suggest.h"
 
@@ -229,24 +230,24 @@ lathe_status lathe_args_float(const lathe_args *args, const char *name, double l
 
 void lathe_args_help(const lathe_command *command)
 {
-    printf("usage: lathe %s%s%s%s%s\n\n%s\n", command->name, command->arguments[0] ? " " : "",
-           command->arguments, command->takes_overrides ? " [--section.key VALUE ...]" : "",
-           command->n_options > 0 ? " [OPTIONS]" : "", command->summary);
+    lathe_print("usage: lathe %s%s%s%s%s\n\n%s\n", command->name, command->arguments[0] ? " " : "",
+                command->arguments, command->takes_overrides ? " [--section.key VALUE ...]" : "",
+                command->n_options > 0 ? " [OPTIONS]" : "", command->summary);
     if (command->details != NULL)
-        printf("\n%s%s", command->details,
-               command->details[strlen(command->details) - 1] == '\n' ? "" : "\n");
-    printf("\noptions:\n");
+        lathe_print("\n%s%s", command->details,
+                    command->details[strlen(command->details) - 1] == '\n' ? "" : "\n");
+    lathe_print("\noptions:\n");
     for (int32_t i = 0; i < command->n_options; i++) {
         const lathe_option *o = &command->options[i];
         char left[64];
         (void)snprintf(left, sizeof left, "%s%s%.*s", o->name, o->value ? " " : "",
                        lathe_option_value_length(o), o->value ? o->value : "");
-        printf("  %-24s %s\n", left, o->doc);
+        lathe_print("  %-24s %s\n", left, o->doc);
     }
     if (command->takes_overrides)
-        printf("  %-24s %s\n", "--section.key VALUE",
-               "set a key of the file, as [section] key = VALUE");
-    printf("  %-24s %s\n", "--help", "print this");
+        lathe_print("  %-24s %s\n", "--section.key VALUE",
+                    "set a key of the file, as [section] key = VALUE");
+    lathe_print("  %-24s %s\n", "--help", "print this");
 }
 
 int lathe_args_code(lathe_status status)
@@ -267,6 +268,6 @@ int lathe_args_fail(const lathe_args *args, lathe_status status)
     if (lathe_args_value(args, "--json") != NULL)
         lathe_cli_print_errors(message);
     (void)fflush(stdout);
-    (void)fprintf(stderr, "lathe %s: %s\n", args->command->name, message);
+    lathe_print_to(stderr, "lathe %s: %s\n", args->command->name, message);
     return lathe_args_code(status);
 }

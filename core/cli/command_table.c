@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/print.h"
 #include "plug/suggest.h"
 
 /* The number of words of `name` ("plugin new") if argv begins with it, else 0. */
@@ -38,11 +39,11 @@ int lathe_command_is_group(const lathe_command_list *list, const char *word)
 
 void lathe_commands_help(const lathe_command_list *list, FILE *to)
 {
-    (void)fprintf(to, "usage: lathe COMMAND [ARGUMENTS]\n\n"
-                      "Trains large language models with interchangeable parts.\n\ncommands:\n");
+    lathe_print_to(to, "usage: lathe COMMAND [ARGUMENTS]\n\n"
+                       "Trains large language models with interchangeable parts.\n\ncommands:\n");
     for (int32_t i = 0; i < list->n; i++)
-        (void)fprintf(to, "  %-18s %s\n", list->all[i]->name, list->all[i]->summary);
-    (void)fprintf(
+        lathe_print_to(to, "  %-18s %s\n", list->all[i]->name, list->all[i]->summary);
+    lathe_print_to(
         to, "\n`lathe help COMMAND` describes a command. `lathe --version` prints the version.\n");
 }
 
@@ -59,13 +60,13 @@ static int group_help(const lathe_command_list *list, int argc, char *const *arg
     FILE *to = help ? stdout : stderr;
     const char *near = argc > 1 && !help ? lathe_suggest(argv[1], rest, n_rest) : NULL;
     if (near != NULL)
-        (void)fprintf(to, "lathe %s: unknown command '%s' (did you mean '%s'?)\n", word, argv[1],
-                      near);
-    (void)fprintf(to, "usage:\n");
+        lathe_print_to(to, "lathe %s: unknown command '%s' (did you mean '%s'?)\n", word, argv[1],
+                       near);
+    lathe_print_to(to, "usage:\n");
     for (int32_t i = 0; i < list->n; i++)
         if (strncmp(list->all[i]->name, word, n) == 0 && list->all[i]->name[n] == ' ')
-            (void)fprintf(to, "  lathe %s %s\n      %s\n", list->all[i]->name,
-                          list->all[i]->arguments, list->all[i]->summary);
+            lathe_print_to(to, "  lathe %s %s\n      %s\n", list->all[i]->name,
+                           list->all[i]->arguments, list->all[i]->summary);
     return help ? LATHE_EXIT_OK : LATHE_EXIT_USAGE;
 }
 
@@ -76,8 +77,8 @@ int lathe_command_unknown(const lathe_command_list *list, int argc, char *const 
         return group_help(list, argc, argv);
     for (int32_t i = 0; i < list->n_instead; i++)
         if (strcmp(word, list->instead[i].word) == 0) {
-            (void)fprintf(stderr, "lathe: there is no command '%s': %s\n", word,
-                          list->instead[i].advice);
+            lathe_print_to(stderr, "lathe: there is no command '%s': %s\n", word,
+                           list->instead[i].advice);
             return LATHE_EXIT_USAGE;
         }
     for (int32_t i = 0; i < list->n; i++)
@@ -86,8 +87,8 @@ int lathe_command_unknown(const lathe_command_list *list, int argc, char *const 
     if (near == NULL && lathe_edit_distance(word, "plugin") <= 2)
         near = "plugin"; /* the first word of commands of two words */
     if (near != NULL)
-        (void)fprintf(stderr, "lathe: unknown command '%s' (did you mean '%s'?)\n", word, near);
+        lathe_print_to(stderr, "lathe: unknown command '%s' (did you mean '%s'?)\n", word, near);
     else
-        (void)fprintf(stderr, "lathe: unknown command '%s'; `lathe --help` lists them\n", word);
+        lathe_print_to(stderr, "lathe: unknown command '%s'; `lathe --help` lists them\n", word);
     return LATHE_EXIT_USAGE;
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/print.h"
 #include "cli/command_table.h"
 #include "plug/core_schema.h"
 #include "plug/kind.h"
@@ -20,7 +21,7 @@ typedef struct request {
 static void offer(const request *r, const char *candidate)
 {
     if (strncmp(candidate, r->typed, strlen(r->typed)) == 0)
-        (void)puts(candidate);
+        lathe_print("%s\n", candidate);
 }
 
 /* Offers "--section.key" for all fields. */
@@ -144,7 +145,7 @@ static lathe_status offer_values(request *r, const char *setting)
     if (field && (field->choices || field->type == LATHE_T_BOOL))
         offer_choices(r, field);
     else if (strstr(dot + 1, "path") || strstr(dot + 1, "dir"))
-        (void)puts(":files *");
+        lathe_print("%s\n", ":files *");
     return LATHE_OK;
 }
 
@@ -157,16 +158,16 @@ static lathe_status offer_words(request *r, const lathe_command *command)
     if (strstr(text, "KIND"))
         offer_kinds(r);
     else if (strstr(text, ".so"))
-        (void)puts(":files *.so");
+        lathe_print("%s\n", ":files *.so");
     else if (strstr(text, "COMMAND"))
         return LATHE_OK;
     else if (strstr(text, "RUN.toml"))
-        (void)puts(":files *.toml");
+        lathe_print("%s\n", ":files *.toml");
     else if (strstr(text, "SHELL"))
         for (int i = 0; i < 3; i++)
             offer(r, (const char *const[]){"bash", "zsh", "fish"}[i]);
     else if (text[0] != '\0')
-        (void)puts(":files *");
+        lathe_print("%s\n", ":files *");
     return LATHE_OK;
 }
 
@@ -222,7 +223,7 @@ static lathe_status complete(request *r, int n, char *const *words)
         return LATHE_OK;
     }
     if (option_of(command, before)) {
-        (void)puts(":files *");
+        lathe_print("%s\n", ":files *");
         return LATHE_OK;
     }
     if (strncmp(before, "--", 2) == 0 && strchr(before, '.') && command->takes_overrides)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/print.h"
 #include "base/utf8.h"
 
 /* A JSON string of n bytes; bytes that are not UTF-8 become U+FFFD, as in a path of a file. */
@@ -140,8 +141,7 @@ json_t *lathe_cli_errors_json(const char *text)
 void lathe_cli_print_errors(const char *text)
 {
     json_t *root = json_pack("{s:o}", "errors", lathe_cli_errors_json(text));
-    (void)json_dumpf(root, stdout, JSON_INDENT(2));
-    (void)putchar('\n');
+    lathe_print_json(stdout, root, JSON_INDENT(2));
     (void)fflush(stdout);
     json_decref(root);
 }

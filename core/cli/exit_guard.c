@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/print.h"
 #include "cli/args.h"
 #include "lathe/plugin.h"
 #include "plug/so.h"
@@ -47,9 +48,9 @@ static void complain(void)
         if (is_plugin(frames[i], path, sizeof path))
             who = path;
     (void)fflush(stdout);
-    (void)fprintf(stderr, "lathe: %s ended the process by exit()%s; the command is not finished\n",
-                  who != NULL ? who : "a library",
-                  who != NULL ? ", which a plugin never does" : "");
+    lathe_print_to(stderr, "lathe: %s ended the process by exit()%s; the command is not finished\n",
+                   who != NULL ? who : "a library",
+                   who != NULL ? ", which a plugin never does" : "");
     _exit(LATHE_EXIT_FAILED);
 }
 

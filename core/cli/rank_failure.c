@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/print.h"
 #include "lathe/kit/launcher_kit.h"
 #include "ranks/failure_report.h"
 
@@ -22,7 +23,7 @@ static void print_lines(const char *text, const lathe_failure_decision *decision
         text += n + (text[n] == '\n');
     }
     (void)fflush(stdout);
-    (void)fputs(all, stderr);
+    lathe_print_text(stderr, all);
     (void)fflush(stderr);
 }
 

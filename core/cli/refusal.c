@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "base/print.h"
 #include "cli/errors_json.h"
 
 /* Whether the machine failed; the user can correct all other errors. */
@@ -44,7 +45,7 @@ int lathe_cli_tell_refusal(const lathe_args *args, lathe_diags *diags, lathe_sta
     lathe_buffer text = LATHE_BUFFER_INIT;
     const int code = lathe_cli_put_refusal(args, diags, status, &text);
     (void)fflush(stdout);
-    (void)fputs(text.data ? text.data : "", stderr);
+    lathe_print_text(stderr, text.data ? text.data : "");
     lathe_buffer_fini(&text);
     return code;
 }
@@ -58,13 +59,12 @@ int lathe_cli_tell_refusal_json(const lathe_args *args, lathe_diags *diags, lath
         is_told ? lathe_cli_diags_json(diags, LATHE_DIAG_ERROR) : lathe_cli_errors_json(text);
     json_t *root = json_pack("{s:b, s:o, s:o}", "valid", status == LATHE_OK, "errors", errors,
                              "warnings", lathe_cli_diags_json(diags, LATHE_DIAG_WARNING));
-    (void)json_dumpf(root, stdout, JSON_INDENT(2));
-    (void)putchar('\n');
+    lathe_print_json(stdout, root, JSON_INDENT(2));
     (void)fflush(stdout);
     json_decref(root);
     if (status == LATHE_OK)
         return LATHE_EXIT_OK;
     if (!is_told)
-        (void)fprintf(stderr, "lathe %s: %s\n", args->command->name, text);
+        lathe_print_to(stderr, "lathe %s: %s\n", args->command->name, text);
     return is_failure(status) ? LATHE_EXIT_FAILED : LATHE_EXIT_USAGE;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/print.h"
 #include "exec/node_kernel.h"
 #include "ir/op_info.h"
 
@@ -40,8 +41,8 @@ static void *taken(const lathe__subject *s, int64_t bytes, int32_t memory)
     void *out = NULL;
     const lathe_machine *m = &s->device->machine;
     if (m->dev->alloc(m->device->self, bytes, memory, &out) != LATHE_OK) {
-        (void)fprintf(stderr, "the conformance suite is out of memory: %s\n",
-                      lathe_error_message());
+        lathe_print_to(stderr, "the conformance suite is out of memory: %s\n",
+                       lathe_error_message());
         abort();
     }
     return out;
@@ -56,7 +57,7 @@ void *lathe__on_device(lathe__subject *s, const void *host)
     while (b != NULL && (at < b->middle || at > b->middle + b->bytes))
         b = b->next;
     if (b == NULL) {
-        (void)fputs("the conformance suite asks for memory that is not its own\n", stderr);
+        lathe_print_text(stderr, "the conformance suite asks for memory that is not its own\n");
         abort();
     }
     if (b->device == NULL)

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/parallel.h"
+#include "base/print.h"
 #include "harness/imports.h"
 #include "lathe/rng.h"
 #include "plug/schema.h"
@@ -155,7 +156,7 @@ lathe__guarded *lathe__guard(lathe__subject *s, unsigned char *raw, int64_t byte
 {
     lathe__guarded *block = lathe_arena_alloc(&s->arena, (int64_t)sizeof *block);
     if (block == NULL || raw == NULL) {
-        (void)fputs("the conformance suite is out of memory\n", stderr);
+        lathe_print_text(stderr, "the conformance suite is out of memory\n");
         abort(); /* this program only runs checks, and without memory it cannot report anything */
     }
     *block = (lathe__guarded){.next = s->guarded,

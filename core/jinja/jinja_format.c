@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/utf8.h"
 #include "jinja/jinja_vm.h"
 
 /* ---- format ---- */
@@ -29,7 +30,7 @@ static lathe_status field_value(jinja_vm *vm, const char *name, int64_t n, int32
             return LATHE_OK;
         }
     for (int64_t i = 0; i < n; i++)
-        if (strchr(".[!:", name[i]))
+        if (lathe_is_one_of(name[i], ".[!:"))
             return lathe__jinja_raise(vm, LATHE_E_UNSUPPORTED,
                                       "format with '%c' in a field is not supported", name[i]);
     return lathe__jinja_raise(vm, LATHE_E_CONFIG, "format has no argument for '{%.*s}'",
@@ -85,7 +86,7 @@ static int read_number(const char **p, const char *end)
 static lathe_status read_spec(jinja_vm *vm, const char **p, const char *end, percent_spec *out)
 {
     *out = (percent_spec){.precision = -1};
-    for (; *p < end && strchr("-0+ #", **p); ++*p) {
+    for (; *p < end && lathe_is_one_of(**p, "-0+ #"); ++*p) {
         out->left |= **p == '-';
         out->zeros |= **p == '0';
         out->plus |= **p == '+';
@@ -97,7 +98,8 @@ static lathe_status read_spec(jinja_vm *vm, const char **p, const char *end, per
         ++*p;
         out->precision = read_number(p, end);
     }
-    if (*p == end || !strchr("srdifFeEgGxXo%", **p) || out->width > 999 || out->precision > 99)
+    if (*p == end || !lathe_is_one_of(**p, "srdifFeEgGxXo%") || out->width > 999 ||
+        out->precision > 99)
         return lathe__jinja_raise(vm, LATHE_E_UNSUPPORTED,
                                   "a %% in a format that is none of %%s %%r %%d %%f %%e %%g %%x "
                                   "%%o %%%%");
@@ -124,14 +126,14 @@ static lathe_status put_number(jinja_vm *vm, jinja_text *text, const percent_spe
     LATHE_TRY(lathe__jinja_refuse_wide(vm, x, x));
     if (!jinja_is_number(x))
         return lathe__jinja_raise_type(vm, x, "formatted as a number");
-    const int is_real = strchr("fFeEgG", spec->conversion) != NULL;
+    const int is_real = lathe_is_one_of(spec->conversion, "fFeEgG");
     const double real = jinja_number(x);
     if (!is_real && x.type == JINJA_FLOAT) {
-        if (strchr("xXo", spec->conversion) || !(real > -9e18 && real < 9e18))
+        if (lathe_is_one_of(spec->conversion, "xXo") || !(real > -9e18 && real < 9e18))
             return lathe__jinja_raise_type(vm, x, "formatted as an integer");
         x = jinja_int((int64_t)real);
     }
-    const int negative = !is_real && x.u.i < 0 && strchr("xXo", spec->conversion);
+    const int negative = !is_real && x.u.i < 0 && lathe_is_one_of(spec->conversion, "xXo");
     if (negative)
         return lathe__jinja_raise(vm, LATHE_E_UNSUPPORTED, "a negative number with %%%c",
                                   spec->conversion);
@@ -218,10 +220,12 @@ lathe_status lathe__jinja_strftime(jinja_vm *vm, const jinja_string *format, jin
     if (format->n)
         memcpy(pattern, format->data, (size_t)format->n);
     pattern[format->n] = 0;
+    if ((int64_t)strlen(pattern) < format->n)
+        return lathe__jinja_raise(vm, LATHE_E_CONFIG, "a date's format with a NUL");
     for (const char *p = pattern; (p = strchr(p, '%')) != NULL; p += 2) {
         if (p[1] == '-' && p[2]) /* no padding */
             p++;
-        if (p[1] == 0 || !strchr(known, p[1]))
+        if (!lathe_is_one_of(p[1], known))
             return lathe__jinja_raise(vm, LATHE_E_UNSUPPORTED,
                                       "strftime_now with %%%c is not supported", p[1]);
     }

@@ -1,4 +1,5 @@
 /* Runs the training loop. */
+#include "base/print.h"
 #include "loop/train.h"
 
 #include <math.h>
@@ -63,15 +64,15 @@ static void print_nothing_to_do(const lathe_training *t)
 {
     const lathe_run *run = t->run;
     FILE *out = t->options->out;
-    (void)fprintf(out, "nothing to do: step %lld of %lld", (long long)run->at.step,
-                  (long long)run->set.max_steps);
+    lathe_print_to(out, "nothing to do: step %lld of %lld", (long long)run->at.step,
+                   (long long)run->set.max_steps);
     if (run->data.n_wanted > 0)
-        (void)fprintf(out, ", %.4g of %.4g epochs", lathe__run_epoch(run), run->set.epochs);
-    (void)fprintf(out,
-                  "; to train on, set %s higher; to start over, give --checkpoint.resume restart, "
-                  "which moves the run in %s aside\n",
-                  run->data.n_wanted > 0 ? "train.epochs" : "train.max_steps",
-                  run->set.checkpoint.dir ? run->set.checkpoint.dir : "checkpoint.dir");
+        lathe_print_to(out, ", %.4g of %.4g epochs", lathe__run_epoch(run), run->set.epochs);
+    lathe_print_to(out,
+                   "; to train on, set %s higher; to start over, give --checkpoint.resume restart, "
+                   "which moves the run in %s aside\n",
+                   run->data.n_wanted > 0 ? "train.epochs" : "train.max_steps",
+                   run->set.checkpoint.dir ? run->set.checkpoint.dir : "checkpoint.dir");
 }
 
 static lathe_status loop(lathe_training *t)

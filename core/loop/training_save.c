@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/print.h"
 #include "base/trace.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_branch.h"
@@ -116,8 +117,8 @@ static lathe_status resume(lathe_training *t)
         LATHE_TRY(lathe_branch_begin(lathe__run_saved(t->run), path, 0));
         t->saver->resumed_step = t->run->at.step;
     }
-    (void)fprintf(t->options->out, "resumed from %s at step %lld\n", path,
-                  (long long)t->run->at.step);
+    lathe_print_to(t->options->out, "resumed from %s at step %lld\n", path,
+                   (long long)t->run->at.step);
     (void)fflush(t->options->out); /* the next line may come many seconds later */
     return LATHE_OK;
 }

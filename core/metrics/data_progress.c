@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/print.h"
 #include "exec/exec.h"
 #include "metrics/progress.h"
 #include "metrics/status_line.h"
@@ -22,7 +23,7 @@ void lathe_data_progress_init(lathe_data_progress *p, FILE *out, int32_t mode)
 void lathe_data_progress_end(lathe_data_progress *p)
 {
     if (p->line_open) {
-        (void)fputc('\n', p->out);
+        lathe_print_to(p->out, "\n");
         (void)fflush(p->out);
     }
     p->line_open = 0;
@@ -78,9 +79,9 @@ void lathe_data_progress_show(void *progress, const char *path, int64_t done_byt
         log_line(&line);
         return;
     }
-    (void)fputc('\r', p->out);
+    lathe_print_raw(p->out, "\r", 1);
     lathe_status_line_print(&line, lathe_terminal_columns(p->out), p->out);
-    (void)fputs("\x1b[K", p->out);
+    lathe_print_raw(p->out, "\x1b[K", 3);
     (void)fflush(p->out);
     p->line_open = 1;
     if (done)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/print.h"
 #include "exec/exec.h"
 #include "metrics/status_line.h"
 
@@ -86,15 +87,15 @@ void lathe_progress_show(lathe_progress *p, const lathe_progress_step *s)
         return;
     const int32_t last = s->is_last || s->step >= s->max_steps;
     if (p->in_place) {
-        (void)fprintf(p->out, "\r");
+        lathe_print_raw(p->out, "\r", 1);
         put_line(p, s);
-        (void)fprintf(p->out, "\x1b[K");
+        lathe_print_raw(p->out, "\x1b[K", 3);
         p->line_open = 1;
         if (last)
             lathe_progress_break(p);
     } else if (last || (p->log_every > 0 ? s->step == 1 || s->step % p->log_every == 0 : due(p))) {
         put_line(p, s);
-        (void)fputc('\n', p->out);
+        lathe_print_to(p->out, "\n");
         p->held_validation = NAN;
         p->n_lines++;
     } else {
@@ -110,9 +111,9 @@ void lathe_progress_note(lathe_progress *p, int32_t always, const char *format, 
         return;
     lathe_progress_break(p);
     va_start(args, format);
-    (void)vfprintf(p->out, format, args);
+    lathe_print_list(p->out, format, args);
     va_end(args);
-    (void)fputc('\n', p->out);
+    lathe_print_to(p->out, "\n");
     p->n_lines++;
     settle(p);
 }
@@ -131,6 +132,6 @@ void lathe_progress_break(lathe_progress *p)
     if (!p->line_open)
         return;
     p->line_open = 0;
-    (void)fputc('\n', p->out);
+    lathe_print_to(p->out, "\n");
     settle(p);
 }

@@ -7,14 +7,19 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
+#include "base/print.h"
+#include "base/printable.h"
+
 void lathe_status_line_add(lathe_status_line *line, int32_t rank, const char *format, ...)
 {
+    char given[sizeof line->text[0]];
     va_list args;
     if (line->n == LATHE_STATUS_FIGURES)
         return;
     va_start(args, format);
-    (void)vsnprintf(line->text[line->n], sizeof line->text[0], format, args);
+    (void)vsnprintf(given, sizeof given, format, args);
     va_end(args);
+    lathe_printable_copy(line->text[line->n], sizeof line->text[0], given); /* its width counts */
     line->rank[line->n++] = rank;
 }
 
@@ -55,8 +60,11 @@ void lathe_status_line_print(const lathe_status_line *line, int32_t columns, FIL
     for (int32_t i = 0; i < line->n; i++) {
         const char *gap = printed > 0 ? "  " : "";
         const int32_t room = columns > 0 ? columns - 1 - printed - (int32_t)strlen(gap) : INT32_MAX;
-        if (line->rank[i] >= least && room > 0)
-            printed += fprintf(out, "%s%.*s", gap, room, line->text[i]);
+        const int32_t n = (int32_t)strlen(line->text[i]);
+        if (line->rank[i] < least || room <= 0)
+            continue;
+        lathe_print_to(out, "%s%.*s", gap, room, line->text[i]);
+        printed += (int32_t)strlen(gap) + (n < room ? n : room);
     }
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/print.h"
 #include "cli/rank_failure.h"
 #include "cli/refusal.h"
 #include "cli/stop_signals.h"
@@ -41,8 +42,8 @@ static lathe_status load(work *w)
         LATHE_TRY(lathe_step_state_read(&w->pipeline, i, &w->arena, w->states));
     LATHE_TRY(lathe_pipeline_check(&w->pipeline, w->states, &w->arena, &w->diags, &partly));
     if (partly > 0)
-        (void)printf("%d step%s checked by %s keys alone: an earlier step makes the model\n",
-                     partly, partly == 1 ? " is" : "s are", partly == 1 ? "its" : "their");
+        lathe_print("%d step%s checked by %s keys alone: an earlier step makes the model\n", partly,
+                    partly == 1 ? " is" : "s are", partly == 1 ? "its" : "their");
     return LATHE_OK;
 }
 
@@ -51,16 +52,16 @@ static void print_step(const work *w, int32_t i)
 {
     const lathe_pipeline_step *step = &w->pipeline.steps[i];
     const lathe_step_state *state = &w->states[i];
-    (void)printf("== step %d of %d, %s (%s)", i + 1, w->pipeline.n, step->name, step->run);
+    lathe_print("== step %d of %d, %s (%s)", i + 1, w->pipeline.n, step->name, step->run);
     for (int32_t k = 0; k < step->n_uses; k++)
-        (void)printf("%s%s = %s", k ? ", " : ": ", step->overrides[step->uses[k].at].key,
-                     step->overrides[step->uses[k].at].value);
+        lathe_print("%s%s = %s", k ? ", " : ": ", step->overrides[step->uses[k].at].key,
+                    step->overrides[step->uses[k].at].value);
     if (state->kind == LATHE_STEP_DONE)
-        (void)printf("; finished: %s", state->checkpoint);
+        lathe_print("; finished: %s", state->checkpoint);
     else if (state->kind == LATHE_STEP_BEGUN)
-        (void)printf("; goes on from step %lld in %s%s%s", (long long)state->at, step->dir,
-                     state->why && state->why[0] ? ", because " : "", state->why ? state->why : "");
-    (void)printf("\n");
+        lathe_print("; goes on from step %lld in %s%s%s", (long long)state->at, step->dir,
+                    state->why && state->why[0] ? ", because " : "", state->why ? state->why : "");
+    lathe_print("\n");
     (void)fflush(stdout);
 }
 
@@ -78,7 +79,7 @@ static lathe_status train(const lathe_pipeline_step *step, lathe_diags *diags,
     LATHE_TRY(opened);
     lathe_buffer warnings = LATHE_BUFFER_INIT;
     lathe_diags_print(diags, &warnings);
-    (void)fputs(warnings.data ? warnings.data : "", stderr);
+    lathe_print_text(stderr, warnings.data ? warnings.data : "");
     lathe_buffer_fini(&warnings);
     lathe_train_print_start(run);
     (void)fflush(stdout);
@@ -92,10 +93,10 @@ static int tell_failure(const work *w, const lathe_pipeline_step *step, lathe_di
 {
     const int code = diags->n_errors > 0 ? lathe_cli_tell_refusal(w->args, diags, status)
                                          : lathe_args_fail(w->args, status);
-    (void)fprintf(stderr,
-                  "step \"%s\" failed; what the steps made is kept, and the same command goes on "
-                  "from there\n",
-                  step->name);
+    lathe_print_to(stderr,
+                   "step \"%s\" failed; what the steps made is kept, and the same command goes on "
+                   "from there\n",
+                   step->name);
     return code;
 }
 
@@ -120,7 +121,7 @@ static int run_step(work *w, int32_t i, int *out_ends)
     if (status != LATHE_OK)
         return code;
     if (result.interrupted || result.paused) {
-        (void)printf(
+        lathe_print(
             "the pipeline stops in step %d of %d, %s; the same command goes on from there\n", i + 1,
             w->pipeline.n, step->name);
         return result.interrupted ? 128 + (int)stop.seen : LATHE_EXIT_OK;
@@ -152,7 +153,7 @@ static int run_all(work *w)
     for (int32_t i = 0; i < w->pipeline.n && !ends; i++)
         code = run_step(w, i, &ends);
     if (!ends)
-        (void)printf("pipeline finished: %s\n", w->states[w->pipeline.n - 1].checkpoint);
+        lathe_print("pipeline finished: %s\n", w->states[w->pipeline.n - 1].checkpoint);
     return code;
 }
 
@@ -177,7 +178,7 @@ static int run_command(const lathe_args *args)
     if (status == LATHE_OK && lathe_args_value(args, "--dry-run")) {
         for (int32_t i = 0; i < w.pipeline.n; i++)
             print_step(&w, i);
-        (void)printf("dry run: %d steps are valid, nothing was trained\n", w.pipeline.n);
+        lathe_print("dry run: %d steps are valid, nothing was trained\n", w.pipeline.n);
     } else if (status == LATHE_OK) {
         code = run_all(&w);
     }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/print.h"
 #include "ranks/ranks.h"
 #include "run/run_header.h"
 
@@ -21,7 +22,7 @@ void lathe_train_print_start(const lathe_run *run)
     const char *recipe = lathe_fp8_recipe_name(set->fp8);
     const int is_asked = set->threads == 0 && getenv("OMP_NUM_THREADS") != NULL;
     const int differs = strcmp(lathe_precision_name(set->precision), used) != 0;
-    (void)printf(
+    lathe_print(
         "%.2fM parameters, %.2fM trained; %s%s%s%s%s, %s on %s with %d thread%s%s; attention "
         "%s; planned peak %.1f MiB\n",
         (double)n_params / 1e6, (double)n_trainable / 1e6, used, recipe[0] ? " " : "", recipe,
@@ -33,8 +34,8 @@ void lathe_train_print_start(const lathe_run *run)
     lathe_buffer text = LATHE_BUFFER_INIT;
     lathe_run_method_text(run, &text);
     lathe_run_step_text(run, &text);
-    (void)fputs(text.data ? text.data : "", stdout);
+    lathe_print_text(stdout, text.data ? text.data : "");
     lathe_buffer_fini(&text);
     if (run->ranks)
-        (void)printf("%d ranks: %s\n", lathe_ranks_count(run->ranks), run->ranks->data.info.engine);
+        lathe_print("%d ranks: %s\n", lathe_ranks_count(run->ranks), run->ranks->data.info.engine);
 }

@@ -4,6 +4,7 @@
 
 #include "base/buffer.h"
 #include "base/output_file.h"
+#include "base/print.h"
 #include "checkpoint/disk_fit.h"
 #include "checkpoint/model_file.h"
 #include "ir/dump.h"
@@ -401,7 +402,7 @@ static int run_command(const lathe_args *args)
         status = status == LATHE_OK ? text.status : status;
     }
     if (status == LATHE_OK)
-        (void)fputs(text.data, stdout);
+        lathe_print_text(stdout, text.data);
     const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
     lathe_buffer_fini(&text);
     lathe_run_close(run);

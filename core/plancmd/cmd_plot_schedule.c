@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/output_file.h"
+#include "base/print.h"
 #include "base/toml.h"
 #include "plancmd/plan_commands.h"
 #include "plancmd/schedule_curve.h"
@@ -232,7 +233,7 @@ static lathe_status write_svg(const lathe_schedule_curve *c, const request *r)
     lathe_buffer svg = LATHE_BUFFER_INIT;
     lathe_status status = with_plot(c, r, SVG_POINTS, &svg, draw_svg);
     if (status == LATHE_OK && strcmp(r->path, "-") == 0)
-        (void)fwrite(svg.data, 1, (size_t)svg.len, stdout);
+        lathe_print_output(stdout, svg.data, svg.len);
     else if (status == LATHE_OK)
         status = lathe_file_write_output(r->path, svg.data, svg.len);
     lathe_buffer_fini(&svg);
@@ -249,6 +250,8 @@ static lathe_status show(const lathe_schedule_curve *c, const request *r)
         status = put_json(c, &text);
     } else {
         status = with_plot(c, r, TERMINAL_POINTS, &text, draw_terminal);
+        lathe_print_raw(stdout, text.data, text.len); /* a canvas has printable glyphs alone */
+        text.len = 0;
         if (status == LATHE_OK)
             status = is_narrow() ? put_narrow_figures(c, &text) : put_figures(c, &text);
         if (r->path)
@@ -256,7 +259,7 @@ static lathe_status show(const lathe_schedule_curve *c, const request *r)
         status = status != LATHE_OK ? status : text.status;
     }
     if (status == LATHE_OK)
-        (void)fwrite(text.data, 1, (size_t)text.len, stdout);
+        lathe_print_bytes(stdout, text.data, text.len);
     lathe_buffer_fini(&text);
     return status;
 }

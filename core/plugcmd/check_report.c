@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/print.h"
 #include "cli/args.h"
 
 /* ---- text: the name is printed before a check and the result after it, so that a crash is seen at
@@ -12,7 +13,7 @@
 static void print_begin(void *arg, const char *check)
 {
     (void)arg;
-    printf("  %-34s ", check);
+    lathe_print("  %-34s ", check);
     (void)fflush(stdout);
 }
 
@@ -20,7 +21,7 @@ static void print_end(void *arg, int32_t result, const char *text)
 {
     static const char *const words[] = {"ok", "FAIL", "skipped"};
     (void)arg;
-    printf("%s%s%s\n", words[result], text[0] ? "  " : "", text);
+    lathe_print("%s%s%s\n", words[result], text[0] ? "  " : "", text);
     (void)fflush(stdout);
 }
 
@@ -75,14 +76,13 @@ int lathe_check_report_end(lathe_check_report *report, const char *title,
 {
     lathe_check_report_restore(report);
     if (!report->checks) {
-        printf("%s: %d ok, %d failed, %d skipped\n", title, totals->ok, totals->failed,
-               totals->skipped);
+        lathe_print("%s: %d ok, %d failed, %d skipped\n", title, totals->ok, totals->failed,
+                    totals->skipped);
     } else {
         json_t *root = json_pack("{s:s, s:b, s:i, s:i, s:i, s:O}", "plugin", title, "passed",
                                  totals->failed == 0, "ok", totals->ok, "failed", totals->failed,
                                  "skipped", totals->skipped, "checks", report->checks);
-        (void)json_dumpf(root, stdout, JSON_INDENT(2));
-        (void)putchar('\n');
+        lathe_print_json(stdout, root, JSON_INDENT(2));
         json_decref(root);
     }
     return totals->failed > 0 ? LATHE_EXIT_FAILED : LATHE_EXIT_OK;

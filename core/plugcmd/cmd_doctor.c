@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/child.h"
+#include "base/print.h"
 #include "config/config.h"
 #include "exec/precision.h"
 #include "lathe/device.h"
@@ -185,9 +186,9 @@ static void print_list(const char *title, const json_t *list)
     size_t i;
     if (json_array_size(list) == 0)
         return;
-    printf("  %-12s", title);
-    json_array_foreach(list, i, item) printf(" %s", json_string_value(item));
-    printf("\n");
+    lathe_print("  %-12s", title);
+    json_array_foreach(list, i, item) lathe_print(" %s", json_string_value(item));
+    lathe_print("\n");
 }
 
 static void print_machine(const json_t *all)
@@ -195,32 +196,32 @@ static void print_machine(const json_t *all)
     const json_t *cpu = json_object_get(all, "cpu"), *memory = json_object_get(all, "memory");
     const json_t *cuda = json_object_get(all, "cuda"), *device;
     size_t i;
-    printf("lathe %s\n\ncpu           %s\n", text_of(all, "version", ""),
-           text_of(cpu, "model", ""));
-    printf("  %-12s %lld of %lld CPUs allowed, %lld threads\n", "threads",
-           (long long)json_integer_value(json_object_get(cpu, "allowed")),
-           (long long)json_integer_value(json_object_get(cpu, "cpus")),
-           (long long)json_integer_value(json_object_get(cpu, "threads")));
+    lathe_print("lathe %s\n\ncpu           %s\n", text_of(all, "version", ""),
+                text_of(cpu, "model", ""));
+    lathe_print("  %-12s %lld of %lld CPUs allowed, %lld threads\n", "threads",
+                (long long)json_integer_value(json_object_get(cpu, "allowed")),
+                (long long)json_integer_value(json_object_get(cpu, "cpus")),
+                (long long)json_integer_value(json_object_get(cpu, "threads")));
     print_list("features", json_object_get(cpu, "features"));
     print_list("os enables", json_object_get(cpu, "os_enabled"));
     print_list("switched off", json_object_get(cpu, "features_off_in_the_system"));
-    printf("memory        %.1f GiB, %.1f GiB available", gib(memory, "total_bytes"),
-           gib(memory, "available_bytes"));
+    lathe_print("memory        %.1f GiB, %.1f GiB available", gib(memory, "total_bytes"),
+                gib(memory, "available_bytes"));
     if (json_is_integer(json_object_get(memory, "limit_bytes")))
-        printf(", limited to %.1f GiB", gib(memory, "limit_bytes"));
-    printf("\noneDNN        %s\n", text_of(all, "onednn", "not found"));
-    printf("cuda driver   %s%s%s\n", text_of(cuda, "driver", "none"),
-           json_object_get(cuda, "why") ? ": " : "", text_of(cuda, "why", ""));
-    json_array_foreach(json_object_get(cuda, "devices"), i, device) printf(
+        lathe_print(", limited to %.1f GiB", gib(memory, "limit_bytes"));
+    lathe_print("\noneDNN        %s\n", text_of(all, "onednn", "not found"));
+    lathe_print("cuda driver   %s%s%s\n", text_of(cuda, "driver", "none"),
+                json_object_get(cuda, "why") ? ": " : "", text_of(cuda, "why", ""));
+    json_array_foreach(json_object_get(cuda, "devices"), i, device) lathe_print(
         "  gpu %-8zu %s, sm_%lld, %.1f GiB\n", i, text_of(device, "name", ""),
         (long long)json_integer_value(json_object_get(device, "sm")), gib(device, "memory_bytes"));
     if (json_array_size(json_object_get(cuda, "libraries")) == 0)
-        printf(
+        lathe_print(
             "cuda libraries  none: cuBLASLt and cuDNN are not found (LD_LIBRARY_PATH, ldconfig)\n");
     json_array_foreach(json_object_get(cuda, "libraries"), i, device)
-        printf("  %-12s %s  %s\n", text_of(device, "name", ""), text_of(device, "version", ""),
-               text_of(device, "path", ""));
-    printf("cuda toolkit  %s\n", text_of(cuda, "toolkit", "none"));
+        lathe_print("  %-12s %s  %s\n", text_of(device, "name", ""), text_of(device, "version", ""),
+                    text_of(device, "path", ""));
+    lathe_print("cuda toolkit  %s\n", text_of(cuda, "toolkit", "none"));
 }
 
 static void print_plugins(const json_t *plugins)
@@ -229,25 +230,25 @@ static void print_plugins(const json_t *plugins)
     const char *kind;
     json_t *names;
     size_t i;
-    printf("\nplugins\n");
+    lathe_print("\nplugins\n");
     print_list("folders", json_object_get(plugins, "folders"));
     json_object_foreach((json_t *)(uintptr_t)json_object_get(plugins, "found"), kind, names)
         print_list(kind, names);
-    printf("\ndevices by score\n");
+    lathe_print("\ndevices by score\n");
     json_array_foreach(json_object_get(plugins, "devices"), i, item)
     {
-        printf("  %-16s %4lld  %s\n", text_of(item, "name", ""),
-               (long long)json_integer_value(json_object_get(item, "score")),
-               text_of(item, "why", ""));
+        lathe_print("  %-16s %4lld  %s\n", text_of(item, "name", ""),
+                    (long long)json_integer_value(json_object_get(item, "score")),
+                    text_of(item, "why", ""));
         print_list("  precisions", json_object_get(item, "precisions"));
         print_list("  full rate", json_object_get(item, "full_rate"));
         print_list("  fp8 scales", json_object_get(item, "fp8_recipes"));
     }
     if (json_array_size(json_object_get(plugins, "refused")) > 0)
-        printf("\nrefused\n");
+        lathe_print("\nrefused\n");
     json_array_foreach(json_object_get(plugins, "refused"), i, item)
-        printf("  %s%s\n", text_of(item, "reason", ""),
-               json_is_true(json_object_get(item, "note")) ? " (no fault)" : "");
+        lathe_print("  %s%s\n", text_of(item, "reason", ""),
+                    json_is_true(json_object_get(item, "note")) ? " (no fault)" : "");
 }
 
 static int run(const lathe_args *args)
@@ -259,8 +260,7 @@ static int run(const lathe_args *args)
     if (status == LATHE_OK)
         status = collect(registry, &arena, all);
     if (status == LATHE_OK && lathe_args_value(args, "--json")) {
-        (void)json_dumpf(all, stdout, JSON_INDENT(2));
-        printf("\n");
+        lathe_print_json(stdout, all, JSON_INDENT(2));
     } else if (status == LATHE_OK) {
         print_machine(all);
         print_plugins(json_object_get(all, "plugins"));

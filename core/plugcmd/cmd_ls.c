@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/print.h"
 #include "plug/kind.h"
 #include "plugcmd/plug_commands.h"
 #include "plugcmd/plugin_devices.h"
@@ -102,7 +103,7 @@ static int run(const lathe_args *args)
             status = print_table(registry, items, n, &out);
     }
     if (status == LATHE_OK) {
-        (void)fputs(out.data ? out.data : "", stdout);
+        lathe_print_text(stdout, out.data ? out.data : "");
         lathe_plugcmd_print_refusals(registry, 0);
     }
     const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/print.h"
 #include "base/toml.h"
 #include "plug/kind.h"
 #include "plug/schema.h"
@@ -249,7 +250,7 @@ static int check_in_child(const lathe_args *args, const char *path, lathe_check_
     if (outcome.refused != 0)
         return outcome.refused;
     if (!outcome.done && shown->checks == NULL) {
-        printf("%s: failed\n", path);
+        lathe_print("%s: failed\n", path);
         return LATHE_EXIT_FAILED;
     }
     return lathe_check_report_end(shown, outcome.done ? outcome.title : path, &outcome.totals);

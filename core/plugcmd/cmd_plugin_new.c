@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/new_folder.h"
+#include "base/print.h"
 #include "plug/kind.h"
 #include "plug/registry.h"
 #include "plugcmd/plug_commands.h"
@@ -98,7 +99,7 @@ static lathe_status copy_file(const char *from, const char *relative, const char
     if (status == LATHE_OK)
         status = lathe_file_write_atomic(path.data, text.data, text.len);
     if (status == LATHE_OK)
-        printf("  %s%s\n", place, path.data + strlen(folder));
+        lathe_print("  %s%s\n", place, path.data + strlen(folder));
 out:
     free(data);
     lathe_buffer_fini(&path);
@@ -146,24 +147,25 @@ static lathe_status is_installed(int32_t kind, const char *name, lathe_arena *ar
 static void print_next(const char *folder, const char *kind, const char *name, const char *prefix,
                        int is_taken)
 {
-    printf("\nbuild:  cmake -S %s -B %s/build%s%s && cmake --build %s/build\n", folder, folder,
-           prefix ? " -DCMAKE_PREFIX_PATH=" : "", prefix ? prefix : "", folder);
+    lathe_print("\nbuild:  cmake -S %s -B %s/build%s%s && cmake --build %s/build\n", folder, folder,
+                prefix ? " -DCMAKE_PREFIX_PATH=" : "", prefix ? prefix : "", folder);
     if (prefix == NULL)
-        printf("        (against an installed Lathe: cmake --install first, and "
-               "-DCMAKE_PREFIX_PATH)\n");
-    printf("check:  lathe plugin check %s/build/plugins/%s/%s.so\n", folder, kind, name);
-    printf("use:    ");
+        lathe_print("        (against an installed Lathe: cmake --install first, and "
+                    "-DCMAKE_PREFIX_PATH)\n");
+    lathe_print("check:  lathe plugin check %s/build/plugins/%s/%s.so\n", folder, kind, name);
+    lathe_print("use:    ");
     if (is_taken) /* a built-in plugin may only be replaced by permission */
-        printf("LATHE_PLUGIN_OVERRIDE=%s/%s ", kind, name);
-    printf("LATHE_PLUGIN_PATH=%s%s/build/plugins lathe train run.toml ",
-           folder[0] == '/' ? "" : "$PWD/", folder);
+        lathe_print("LATHE_PLUGIN_OVERRIDE=%s/%s ", kind, name);
+    lathe_print("LATHE_PLUGIN_PATH=%s%s/build/plugins lathe train run.toml ",
+                folder[0] == '/' ? "" : "$PWD/", folder);
     if (strcmp(kind, "reader") == 0) /* a file's name decides which reader reads it */
-        printf("--data.datasets '[{path = \"FILE.%s\"}]'\n", name);
+        lathe_print("--data.datasets '[{path = \"FILE.%s\"}]'\n", name);
     else
-        printf("--%s.name %s\n", kind, name);
-    printf("keep:   cmake --install %s/build    (~/.local/lib/lathe/plugins: found without the "
-           "variable)\n",
-           folder);
+        lathe_print("--%s.name %s\n", kind, name);
+    lathe_print(
+        "keep:   cmake --install %s/build    (~/.local/lib/lathe/plugins: found without the "
+        "variable)\n",
+        folder);
 }
 
 static lathe_status make(const lathe_args *args, lathe_arena *arena)
@@ -182,7 +184,7 @@ static lathe_status make(const lathe_args *args, lathe_arena *arena)
         return LATHE_E_NOMEM;
     if (lathe_path_exists(folder))
         return lathe_error(LATHE_E_ARG, "%s exists already", folder);
-    printf("a plugin of kind %s:\n", kind);
+    lathe_print("a plugin of kind %s:\n", kind);
     LATHE_TRY(copy_template(template, folder, name, arena));
     print_next(folder, kind, name, prefix, is_taken);
     return LATHE_OK;

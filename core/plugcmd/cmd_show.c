@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/print.h"
 #include "base/toml.h"
 #include "lathe/model.h"
 #include "lathe/reader.h"
@@ -371,7 +372,7 @@ static int run(const lathe_args *args)
             status = show_plugin(args->words[0], registry, form, &arena, &out);
     }
     if (status == LATHE_OK)
-        (void)fputs(out.data, stdout);
+        lathe_print_text(stdout, out.data);
     const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
     lathe_buffer_fini(&out);
     lathe_arena_fini(&arena);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "base/print.h"
 #include "plug/kind.h"
 #include "plug/suggest.h"
 
@@ -32,6 +33,6 @@ void lathe_plugcmd_print_refusals(const lathe_registry *registry, int with_notes
     for (int64_t i = 0; i < n; i++)
         if (refusals[i].kind != 0 &&
             (with_notes || !refusals[i].is_note)) /* refused folders were warned about before */
-            (void)fprintf(stderr, "lathe: %s: %s\n", refusals[i].is_note ? "note" : "warning",
-                          refusals[i].reason);
+            lathe_print_to(stderr, "lathe: %s: %s\n", refusals[i].is_note ? "note" : "warning",
+                           refusals[i].reason);
 }

@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/print.h"
+
 struct lathe_join_watch {
     pthread_t thread;
     pthread_mutex_t lock;
@@ -30,11 +32,11 @@ static void *watch_thread(void *arg)
     while (!w->ended && status != ETIMEDOUT)
         status = pthread_cond_timedwait(&w->changed, &w->lock, &until);
     if (!w->ended) {
-        (void)fprintf(stderr,
-                      "lathe: collective \"%s\": the ranks did not meet within %g s "
-                      "(parallel.deadline_seconds): one of them hangs, is stopped, or was not "
-                      "started\n",
-                      w->engine, w->seconds);
+        lathe_print_to(stderr,
+                       "lathe: collective \"%s\": the ranks did not meet within %g s "
+                       "(parallel.deadline_seconds): one of them hangs, is stopped, or was not "
+                       "started\n",
+                       w->engine, w->seconds);
         _exit(1);
     }
     (void)pthread_mutex_unlock(&w->lock);

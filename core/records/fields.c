@@ -93,7 +93,7 @@ static int is_talk(const value *values, int32_t field)
         return 0;
     const value *v = &values[field];
     int64_t i = 0;
-    while (v->kind == STRING && i < v->n && strchr(" \t\r\n", v->text[i]) && v->text[i])
+    while (v->kind == STRING && i < v->n && lathe_is_one_of(v->text[i], " \t\r\n"))
         i++;
     return v->kind == COMPOUND || (v->kind == STRING && i < v->n && v->text[i] == '[');
 }

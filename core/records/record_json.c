@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 
 static lathe_status put_row(const char *row, int64_t n, const lathe_record *record,
                             lathe_buffer *out)
@@ -35,9 +36,9 @@ lathe_status lathe_record_json(const lathe_reader *reader, const lathe_record *r
     int64_t n = record->n;
     if (reader->sources->type == LATHE_DATASET_CSV)
         return put_row(text, n, record, out);
-    while (n > 0 && strchr(" \t\r\n", text[n - 1]))
+    while (n > 0 && lathe_is_one_of(text[n - 1], " \t\r\n"))
         n--;
-    while (n > 0 && strchr(" \t\r\n", *text)) {
+    while (n > 0 && lathe_is_one_of(*text, " \t\r\n")) {
         text++;
         n--;
     }

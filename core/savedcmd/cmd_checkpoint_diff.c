@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/print.h"
 #include "checkpoint/checkpoint_diff.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "savedcmd/saved_commands.h"
@@ -46,11 +47,11 @@ static void print_value(const char *text, int all)
 {
     const int n = text ? (int)strlen(text) : 0;
     if (!text)
-        (void)printf("(none)");
+        lathe_print("(none)");
     else if (all || n <= SHOWN_BYTES)
-        (void)printf("%s", text);
+        lathe_print("%s", text);
     else
-        (void)printf("%.*s... (%d bytes)", SHOWN_BYTES / 2, text, n);
+        lathe_print("%.*s... (%d bytes)", SHOWN_BYTES / 2, text, n);
 }
 
 static void print_values(const lathe_checkpoint_changes *c, const char *part, int all,
@@ -59,29 +60,29 @@ static void print_values(const lathe_checkpoint_changes *c, const char *part, in
     const int64_t n = changes_of(c, part, list);
     const int width = width_of(list, n);
     if (n > 0)
-        (void)printf("\n%s\n", part);
+        lathe_print("\n%s\n", part);
     for (int64_t i = 0; i < n; i++) {
-        (void)printf("  %-*s  ", width, list[i]->name);
+        lathe_print("  %-*s  ", width, list[i]->name);
         print_value(list[i]->from, all);
-        (void)printf(" -> ");
+        lathe_print(" -> ");
         print_value(list[i]->to, all);
-        (void)printf("\n");
+        lathe_print("\n");
     }
 }
 
 static void print_tensor(const lathe_change *t, int width)
 {
-    (void)printf("  %-*s", width, t->name);
+    lathe_print("  %-*s", width, t->name);
     if (t->from && t->to)
-        (void)printf("  %s -> %s", t->from, t->to);
+        lathe_print("  %s -> %s", t->from, t->to);
     else if (t->from || t->to)
-        (void)printf("  %s only in %s", t->from ? t->from : t->to, t->from ? "a" : "b");
+        lathe_print("  %s only in %s", t->from ? t->from : t->to, t->from ? "a" : "b");
     if (t->n_differ == 0)
-        (void)printf("  the same values");
+        lathe_print("  the same values");
     else if (t->n_differ > 0)
-        (void)printf("  %lld of %lld differ, |b-a| at most %.3g, %.3g of the largest |a|",
-                     (long long)t->n_differ, (long long)t->n_elements, t->most, t->relative);
-    (void)printf("\n");
+        lathe_print("  %lld of %lld differ, |b-a| at most %.3g, %.3g of the largest |a|",
+                    (long long)t->n_differ, (long long)t->n_elements, t->most, t->relative);
+    lathe_print("\n");
 }
 
 static void print_tensors(const lathe_checkpoint_changes *c, const lathe_changed_file *file,
@@ -89,14 +90,14 @@ static void print_tensors(const lathe_checkpoint_changes *c, const lathe_changed
 {
     const int64_t n = changes_of(c, file->part, list);
     const int64_t shown = all || n <= SHOWN_TENSORS ? n : SHOWN_TENSORS;
-    (void)printf("\n%s: %lld of %lld tensors differ\n", file->part, (long long)file->n_differ,
-                 (long long)file->n);
+    lathe_print("\n%s: %lld of %lld tensors differ\n", file->part, (long long)file->n_differ,
+                (long long)file->n);
     qsort((void *)list, (size_t)n, sizeof *list, by_size);
     const int width = width_of(list, shown);
     for (int64_t i = 0; i < shown; i++)
         print_tensor(list[i], width);
     if (n > shown)
-        (void)printf("  and %lld with smaller changes; --all shows them\n", (long long)(n - shown));
+        lathe_print("  and %lld with smaller changes; --all shows them\n", (long long)(n - shown));
 }
 
 static lathe_status print_text(const char *a, const char *b, const lathe_checkpoint_changes *c,
@@ -106,7 +107,7 @@ static lathe_status print_text(const char *a, const char *b, const lathe_checkpo
     const lathe_change **list = malloc(((size_t)c->n + 1) * sizeof *list);
     if (!list)
         return lathe_error(LATHE_E_NOMEM, "no memory to print the differences");
-    (void)printf("a  %s\nb  %s\n", a, b);
+    lathe_print("a  %s\nb  %s\n", a, b);
     for (int i = 0; i < 4; i++)
         print_values(c, values[i], all, list);
     for (int32_t i = 0; i < c->n_files; i++)
@@ -150,8 +151,7 @@ static void print_json(const char *a, const char *b, const lathe_checkpoint_chan
     (void)json_object_set_new(root, "b", json_string(b));
     (void)json_object_set_new(root, "changes", changes);
     (void)json_object_set_new(root, "tensors", tensors);
-    (void)json_dumpf(root, stdout, JSON_INDENT(2));
-    (void)putchar('\n');
+    lathe_print_json(stdout, root, JSON_INDENT(2));
     json_decref(root);
 }
 

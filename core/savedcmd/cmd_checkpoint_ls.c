@@ -6,6 +6,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/print.h"
 #include "checkpoint/checkpoint_branch.h"
 #include "checkpoint/checkpoint_info.h"
 #include "savedcmd/saved_commands.h"
@@ -73,7 +74,7 @@ static lathe_status read_listing(const char *dir, lathe_arena *arena, listing *l
     static const char *const pointers[2] = {"latest", "best"};
     for (int k = 0; k < 2; k++)
         if (lathe_checkpoint_pointer(dir, pointers[k], arena, names[k]) != LATHE_OK)
-            (void)fprintf(stderr, "lathe checkpoint ls: %s\n", lathe_error_message());
+            lathe_print_to(stderr, "lathe checkpoint ls: %s\n", lathe_error_message());
     return LATHE_OK;
 }
 
@@ -211,7 +212,7 @@ static int run(const lathe_args *args)
         status = text.status;
     }
     if (status == LATHE_OK)
-        (void)fputs(text.data, stdout);
+        lathe_print_text(stdout, text.data);
     const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
     lathe_buffer_fini(&text);
     lathe_arena_fini(&arena);

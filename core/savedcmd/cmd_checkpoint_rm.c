@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/lock.h"
+#include "base/print.h"
 #include "checkpoint/checkpoint_branch.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "savedcmd/saved_commands.h"
@@ -71,7 +72,7 @@ static lathe_status remove_abandoned(removal *r)
         for (int64_t k = 0; k < n && status == LATHE_OK; k++) {
             status = lathe_checkpoint_remove(entries[k].path);
             if (status == LATHE_OK)
-                (void)printf("removed %s\n", entries[k].path);
+                lathe_print("removed %s\n", entries[k].path);
         }
     }
     json_decref(list);
@@ -136,7 +137,7 @@ static lathe_status remove_chosen(removal *r, const lathe_args *args)
         if (!r->goes[i])
             continue;
         LATHE_TRY(lathe_checkpoint_remove(r->list[i].path));
-        (void)printf("removed %s\n", r->list[i].path);
+        lathe_print("removed %s\n", r->list[i].path);
     }
     return LATHE_OK;
 }

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "base/error.h"
+#include "base/print.h"
 #include "checkpoint/checkpoint_info.h"
 #include "io/folder_finite.h"
 #include "io/manifest.h"
@@ -74,14 +75,14 @@ static void examine(const char *path, findings *f)
 
 static void print_not_finite(const json_t *one)
 {
-    (void)printf("not finite  %s: '%s' holds %lld of %lld values that are not finite, the first %s "
-                 "at %lld\n",
-                 json_string_value(json_object_get(one, "file")),
-                 json_string_value(json_object_get(one, "tensor")),
-                 (long long)json_integer_value(json_object_get(one, "count")),
-                 (long long)json_integer_value(json_object_get(one, "of")),
-                 json_string_value(json_object_get(one, "value")),
-                 (long long)json_integer_value(json_object_get(one, "first")));
+    lathe_print("not finite  %s: '%s' holds %lld of %lld values that are not finite, the first %s "
+                "at %lld\n",
+                json_string_value(json_object_get(one, "file")),
+                json_string_value(json_object_get(one, "tensor")),
+                (long long)json_integer_value(json_object_get(one, "count")),
+                (long long)json_integer_value(json_object_get(one, "of")),
+                json_string_value(json_object_get(one, "value")),
+                (long long)json_integer_value(json_object_get(one, "first")));
 }
 
 static void print_one(const char *path, const findings *f)
@@ -89,12 +90,12 @@ static void print_one(const char *path, const findings *f)
     size_t i;
     json_t *one;
     if (f->is_gone)
-        (void)printf("removed  %s  while it was read\n", path);
+        lathe_print("removed  %s  while it was read\n", path);
     else if (f->whole)
-        (void)printf("whole    %s  %lld bytes\n", path, (long long)f->bytes);
+        lathe_print("whole    %s  %lld bytes\n", path, (long long)f->bytes);
     else {
         json_array_foreach(f->damaged, i, one)(void)
-            printf("damaged  %s\n", json_string_value(one));
+            lathe_print("damaged  %s\n", json_string_value(one));
         json_array_foreach(f->not_finite, i, one) print_not_finite(one);
     }
     (void)fflush(stdout);
@@ -127,8 +128,7 @@ static int run(const lathe_args *args)
     json_decref(f.damaged);
     json_decref(f.not_finite);
     if (all && status == LATHE_OK) {
-        (void)json_dumpf(all, stdout, JSON_INDENT(2));
-        (void)putchar('\n');
+        lathe_print_json(stdout, all, JSON_INDENT(2));
     }
     json_decref(all);
     const int code = status != LATHE_OK ? lathe_args_fail(args, status)

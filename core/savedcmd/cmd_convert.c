@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/model_path.h"
+#include "base/print.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "cli/held_signals.h"
 #include "convert/gguf_convert.h"
@@ -80,7 +81,7 @@ static int run(const lathe_args *args)
     lathe_cli_end_signals(code == LATHE_EXIT_OK); /* else a pending one ends the process here */
     if (code != LATHE_EXIT_OK)
         return code;
-    (void)printf("%s\n", lathe_args_value(args, "--output"));
+    lathe_print("%s\n", lathe_args_value(args, "--output"));
     return LATHE_EXIT_OK;
 }
 

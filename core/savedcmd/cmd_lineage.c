@@ -5,6 +5,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/print.h"
 #include "lineage/lineage.h"
 #include "savedcmd/saved_commands.h"
 
@@ -19,7 +20,7 @@ static const char *text_of(const json_t *object, const char *key)
 /* The part of a line that names what follows it. */
 static void begin_line(int depth, const char *name)
 {
-    (void)printf("%*s%-9s ", depth * INDENT + 2, "", name);
+    lathe_print("%*s%-9s ", depth * INDENT + 2, "", name);
 }
 
 /* "lora: r 8, alpha 16.0" */
@@ -45,7 +46,7 @@ static void print_part(int depth, const char *name, const json_t *part)
     if (kept > MOST_SETTINGS)
         for (kept = MOST_SETTINGS; kept > 0 && ((unsigned char)text[kept] & 0xC0) == 0x80;)
             kept--;
-    (void)printf("%s%.*s%s\n", plugin, (int)kept, text, text[kept] ? "..." : "");
+    lathe_print("%s%.*s%s\n", plugin, (int)kept, text, text[kept] ? "..." : "");
     lathe_buffer_fini(&line);
 }
 
@@ -53,7 +54,7 @@ static void print_damage(int depth, const json_t *list)
 {
     for (size_t i = 0; i < json_array_size(list); i++) {
         begin_line(depth, "damaged");
-        (void)printf("%s\n", json_string_value(json_array_get(list, i)));
+        lathe_print("%s\n", json_string_value(json_array_get(list, i)));
     }
 }
 
@@ -65,17 +66,17 @@ static void print_data(int depth, const char *name, const json_t *data)
     if (!json_is_object(data))
         return;
     begin_line(depth, name);
-    (void)printf("%s", n > 0 ? text_of(json_array_get(files, 0), "path") : "");
+    lathe_print("%s", n > 0 ? text_of(json_array_get(files, 0), "path") : "");
     if (n > 1)
-        (void)printf(" and %lld more",
-                     (long long)json_integer_value(json_object_get(data, "n_files")) - 1);
-    (void)printf("%s%lld tokens, content %.12s; %s\n", n > 0 ? ": " : "",
-                 (long long)json_integer_value(json_object_get(data, "tokens")),
-                 text_of(data, "content"),
-                 strcmp(state, "same") == 0      ? "the files are those that were read"
-                 : strcmp(state, "missing") == 0 ? "files that were read are no longer there"
-                 : strcmp(state, "changed") == 0 ? "the files changed since"
-                                                 : "the files were too large to hash");
+        lathe_print(" and %lld more",
+                    (long long)json_integer_value(json_object_get(data, "n_files")) - 1);
+    lathe_print("%s%lld tokens, content %.12s; %s\n", n > 0 ? ": " : "",
+                (long long)json_integer_value(json_object_get(data, "tokens")),
+                text_of(data, "content"),
+                strcmp(state, "same") == 0      ? "the files are those that were read"
+                : strcmp(state, "missing") == 0 ? "files that were read are no longer there"
+                : strcmp(state, "changed") == 0 ? "the files changed since"
+                                                : "the files were too large to hash");
     print_damage(depth, json_object_get(data, "damage"));
 }
 
@@ -86,9 +87,9 @@ static void print_calibration(int depth, const json_t *data)
         return;
     print_data(depth, "texts", data);
     begin_line(depth, "");
-    (void)printf("calibrated on their first %lld rows of %lld tokens\n",
-                 (long long)json_integer_value(json_object_get(data, "rows")),
-                 (long long)json_integer_value(json_object_get(data, "row_tokens")));
+    lathe_print("calibrated on their first %lld rows of %lld tokens\n",
+                (long long)json_integer_value(json_object_get(data, "rows")),
+                (long long)json_integer_value(json_object_get(data, "row_tokens")));
 }
 
 /* The weights of a folder with their recorded hashes. */
@@ -99,9 +100,9 @@ static void print_files(int depth, const json_t *files, const char *state)
     json_object_foreach((json_t *)(uintptr_t)files, name, file)
     {
         begin_line(depth, "file");
-        (void)printf("%s  %lld bytes  SHA-256 %.64s%s%s\n", name,
-                     (long long)json_integer_value(json_object_get(file, "bytes")),
-                     text_of(file, "sha256"), state[0] ? "  " : "", state);
+        lathe_print("%s  %lld bytes  SHA-256 %.64s%s%s\n", name,
+                    (long long)json_integer_value(json_object_get(file, "bytes")),
+                    text_of(file, "sha256"), state[0] ? "  " : "", state);
     }
 }
 
@@ -109,10 +110,10 @@ static void print_roles(const json_t *roles)
 {
     for (size_t i = 0; i < json_array_size(roles); i++) {
         const char *role = json_string_value(json_array_get(roles, i));
-        (void)printf("%s%s", i ? ", " : "", role ? role : "?");
+        lathe_print("%s%s", i ? ", " : "", role ? role : "?");
     }
     if (json_array_size(roles) == 0)
-        (void)printf("parent");
+        lathe_print("parent");
 }
 
 static void print_node(int depth, const json_t *node);
@@ -122,18 +123,18 @@ static void print_parent(int depth, const json_t *parent)
     const char *state = text_of(parent, "state"), *found = text_of(parent, "found");
     const char *path = text_of(parent, "path");
     const json_t *node = json_object_get(parent, "node");
-    (void)printf("%*s<- ", depth * INDENT - 2, "");
+    lathe_print("%*s<- ", depth * INDENT - 2, "");
     print_roles(json_object_get(parent, "roles"));
-    (void)printf(": ");
+    lathe_print(": ");
     if (strcmp(state, "missing") == 0) {
-        (void)printf("%s: no longer there, or not on this machine\n", path);
+        lathe_print("%s: no longer there, or not on this machine\n", path);
         print_files(depth, json_object_get(parent, "files"), "recorded");
         return;
     }
-    (void)printf("%s", found[0] ? found : path);
+    lathe_print("%s", found[0] ? found : path);
     if (found[0] && strcmp(found, path) != 0)
-        (void)printf(" (recorded as %s)", path);
-    (void)printf("%s\n", strcmp(state, "not recorded") == 0 ? "; its hash was not recorded" : "");
+        lathe_print(" (recorded as %s)", path);
+    lathe_print("%s\n", strcmp(state, "not recorded") == 0 ? "; its hash was not recorded" : "");
     print_damage(depth, json_object_get(parent, "damage"));
     if (json_is_object(node) && strcmp(text_of(node, "kind"), "checkpoint") != 0)
         print_files(depth, json_object_get(parent, "files"),
@@ -148,13 +149,13 @@ static void print_checkpoint(int depth, const json_t *node)
     const char *state = text_of(node, "state");
     if (json_is_integer(json_object_get(node, "step"))) {
         begin_line(depth, "step");
-        (void)printf("%lld, by Lathe %s\n",
-                     (long long)json_integer_value(json_object_get(node, "step")),
-                     text_of(node, "lathe"));
+        lathe_print("%lld, by Lathe %s\n",
+                    (long long)json_integer_value(json_object_get(node, "step")),
+                    text_of(node, "lathe"));
     }
     if (text_of(node, "made_by")[0]) {
         begin_line(depth, "made");
-        (void)printf("by lathe %s, Lathe %s\n", text_of(node, "made_by"), text_of(node, "lathe"));
+        lathe_print("by lathe %s, Lathe %s\n", text_of(node, "made_by"), text_of(node, "lathe"));
     }
     print_part(depth, "stage", json_object_get(node, "stage"));
     print_part(depth, "adapter", json_object_get(node, "adapter"));
@@ -164,13 +165,13 @@ static void print_checkpoint(int depth, const json_t *node)
     print_calibration(depth, json_object_get(node, "calibration"));
     if (resumed) {
         begin_line(depth, "resumed");
-        (void)printf("from %s%s\n", text_of(resumed, "path"),
-                     json_is_true(json_object_get(resumed, "is_there")) ? "" : ", no longer there");
+        lathe_print("from %s%s\n", text_of(resumed, "path"),
+                    json_is_true(json_object_get(resumed, "is_there")) ? "" : ", no longer there");
     }
     begin_line(depth, "files");
-    (void)printf("%s\n", strcmp(state, "whole") == 0     ? "whole: every byte is as recorded"
-                         : strcmp(state, "damaged") == 0 ? "damaged"
-                                                         : "complete by their sizes; not hashed");
+    lathe_print("%s\n", strcmp(state, "whole") == 0     ? "whole: every byte is as recorded"
+                        : strcmp(state, "damaged") == 0 ? "damaged"
+                                                        : "complete by their sizes; not hashed");
 }
 
 static void print_node(int depth, const json_t *node)
@@ -187,10 +188,10 @@ static void print_node(int depth, const json_t *node)
         return;
     begin_line(depth, "begins");
     if (is_checkpoint && json_object_get(node, "seed"))
-        (void)printf("with random weights of seed %lld\n",
-                     (long long)json_integer_value(json_object_get(node, "seed")));
+        lathe_print("with random weights of seed %lld\n",
+                    (long long)json_integer_value(json_object_get(node, "seed")));
     else
-        (void)printf("here: no manifest tells where these weights come from\n");
+        lathe_print("here: no manifest tells where these weights come from\n");
 }
 
 static int run(const lathe_args *args)
@@ -202,13 +203,12 @@ static int run(const lathe_args *args)
     if (status != LATHE_OK)
         return lathe_args_fail(args, status);
     if (lathe_args_value(args, "--json")) {
-        (void)json_dumpf(node, stdout, JSON_INDENT(2));
-        (void)putchar('\n');
+        lathe_print_json(stdout, node, JSON_INDENT(2));
     } else {
-        (void)printf("%s\n", text_of(node, "path"));
+        lathe_print("%s\n", text_of(node, "path"));
         print_node(0, node);
         if (n_damaged > 0)
-            (void)printf("%lld of these are not as recorded\n", (long long)n_damaged);
+            lathe_print("%lld of these are not as recorded\n", (long long)n_damaged);
     }
     json_decref(node);
     return n_damaged > 0 ? LATHE_EXIT_FAILED : LATHE_EXIT_OK;

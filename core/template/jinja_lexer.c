@@ -306,7 +306,7 @@ static lathe_status next_number(jinja_lexer *x, jinja_token *out)
     const char *p = x->p, *end = pass_digits(x, p);
     char text[64];
     int is_real = 0, base = 10;
-    if (*p == '0' && p + 2 < x->end && strchr("xXoObB", p[1])) {
+    if (*p == '0' && p + 2 < x->end && lathe_is_one_of(p[1], "xXoObB")) {
         base = p[1] == 'x' || p[1] == 'X' ? 16 : p[1] == 'o' || p[1] == 'O' ? 8 : 2;
         for (p += 2, end = p; end < x->end && is_name(*end);)
             end++;

@@ -30,7 +30,7 @@ void lathe__charsmap_destroy(lathe_charsmap *map)
 static int value_of(char c)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const char *at = c ? strchr(digits, c) : NULL;
+    const char *at = c != '\0' ? strchr(digits, c) : NULL;
     return at ? (int)(at - digits) : -1;
 }
 

@@ -9,6 +9,8 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/model_path.h"
+#include "base/print.h"
+#include "base/utf8.h"
 #include "dialog/chat_record.h"
 #include "gguf/model_files.h"
 #include "records/reader.h"
@@ -21,10 +23,6 @@
 #include "textcmd/tokenizer_lines.h"
 #include "textcmd/tokenizer_open.h"
 #include "tokenjson/tokenizer_file.h"
-#include "view/printable.h"
-
-#define DIM "\x1b[2m"
-#define PLAIN "\x1b[0m"
 
 static const lathe_option options[] = {
     {"--show", "FILE|-",
@@ -224,10 +222,10 @@ static void put_part(shower *s, const char *text, int64_t n, int learnt)
     if (n <= 0)
         return;
     if (!learnt)
-        lathe_buffer_puts(&s->out, s->colour ? DIM : "[-");
-    (void)lathe_view_printable(&s->out, text, n, INT64_MAX);
+        lathe_buffer_puts(&s->out, s->colour ? LATHE_DIM : "[-");
+    (void)lathe_buffer_printable(&s->out, text, n, INT64_MAX);
     if (!learnt)
-        lathe_buffer_puts(&s->out, s->colour ? PLAIN : "-]");
+        lathe_buffer_puts(&s->out, s->colour ? LATHE_PLAIN : "-]");
 }
 
 static lathe_status put_counts(shower *s, const lathe_rendering *text)
@@ -260,8 +258,8 @@ static lathe_status put_text(shower *s, int64_t line, const lathe_chat *what)
         return status;
     if (status != LATHE_OK) {
         s->n_refused++;
-        (void)fprintf(stderr, "lathe chat-template: %s:%lld: %s\n", s->name, (long long)line,
-                      lathe_error_message());
+        lathe_print_to(stderr, "lathe chat-template: %s:%lld: %s\n", s->name, (long long)line,
+                       lathe_error_message());
         return LATHE_OK;
     }
     put_legend(s);
@@ -290,7 +288,7 @@ static lathe_status put_refusal(shower *s, int64_t line)
 {
     s->n_refused++;
     if (!s->as_json) {
-        (void)fprintf(stderr, "lathe chat-template: %s\n", lathe_error_message());
+        lathe_print_to(stderr, "lathe chat-template: %s\n", lathe_error_message());
         return LATHE_OK;
     }
     lathe_buffer_printf(&s->out, "{\"line\": %lld, ", (long long)line);
@@ -337,7 +335,7 @@ static int is_blank(const char *text, int64_t n)
 
 static void print_out(shower *s)
 {
-    (void)fwrite(s->out.data ? s->out.data : "", 1, (size_t)s->out.len, stdout);
+    lathe_print_styled(stdout, s->out.data ? s->out.data : "", s->out.len);
     s->out.len = 0;
 }
 
@@ -352,7 +350,7 @@ static lathe_status show(shower *s, const char *text, int64_t n)
         at += length + 1;
         print_out(s);
     }
-    while (at < n && strchr(" \t\r\n", text[at]) != NULL && text[at] != '\0')
+    while (at < n && lathe_is_one_of(text[at], " \t\r\n"))
         at++;
     s->is_cut = at < n;
     return LATHE_OK;
@@ -431,7 +429,7 @@ static lathe_status run_parts(const lathe_args *args, shower *s, lathe_chat_temp
     s->chat = *chat;
     if (!file) {
         LATHE_TRY(describe(path, s, &s->out));
-        (void)fputs(s->out.data, stdout);
+        lathe_print_text(stdout, s->out.data);
         return LATHE_OK;
     }
     s->name = strcmp(file, "-") == 0 ? "standard input" : file;
@@ -443,16 +441,16 @@ static lathe_status run_parts(const lathe_args *args, shower *s, lathe_chat_temp
         free(text);
     }
     if (status == LATHE_OK && s->n_shown == 0)
-        (void)fprintf(stderr, "lathe chat-template: %s has no conversations\n", s->name);
+        lathe_print_to(stderr, "lathe chat-template: %s has no conversations\n", s->name);
     if (status == LATHE_OK && !s->as_json) {
         lathe_shown_unwritten_sum(&s->unwritten, s->name, &s->out);
-        (void)fwrite(s->out.data ? s->out.data : "", 1, (size_t)s->out.len, stderr);
+        lathe_print_bytes(stderr, s->out.data ? s->out.data : "", s->out.len);
     }
     if (status == LATHE_OK && s->is_cut && !s->as_json)
-        (void)fprintf(stderr, "lathe chat-template: more follow: --n 0 shows all\n");
+        lathe_print_to(stderr, "lathe chat-template: more follow: --n 0 shows all\n");
     if (status == LATHE_OK && s->n_refused > 0)
-        (void)fprintf(stderr, "lathe chat-template: %lld of %lld conversations are refused\n",
-                      (long long)s->n_refused, (long long)s->n_shown);
+        lathe_print_to(stderr, "lathe chat-template: %lld of %lld conversations are refused\n",
+                       (long long)s->n_refused, (long long)s->n_shown);
     return status;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/print.h"
 #include "data/record_notes.h"
 #include "data/shard_file.h"
 #include "lathe/rng.h"
@@ -298,9 +299,9 @@ static int run_command(const lathe_args *args)
             status = as_json ? lathe_data_json_run(run, &text) : put_run(args, run, &text);
     }
     if (text.data && (status == LATHE_OK || !as_json))
-        (void)fputs(text.data, stdout);
+        lathe_print_styled(stdout, text.data, text.len);
     if (n_damaged > 0)
-        (void)fprintf(stderr, "lathe data: %lld shards are damaged\n", (long long)n_damaged);
+        lathe_print_to(stderr, "lathe data: %lld shards are damaged\n", (long long)n_damaged);
     const int code = status != LATHE_OK ? lathe_args_fail(args, status)
                      : n_damaged > 0    ? LATHE_EXIT_FAILED
                                         : LATHE_EXIT_OK;

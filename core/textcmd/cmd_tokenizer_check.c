@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/model_path.h"
+#include "base/print.h"
 #include "base/utf8.h"
 #include "gguf/model_files.h"
 #include "textcmd/text_commands.h"
@@ -278,8 +279,7 @@ static int run(const lathe_args *args)
         code = lathe_args_fail(args, status);
     } else {
         if (lathe_args_value(args, "--json")) {
-            (void)json_dumpf(report, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
-            (void)fputc('\n', stdout);
+            lathe_print_json(stdout, report, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
         } else {
             lathe_tokenizer_report_print(report);
         }

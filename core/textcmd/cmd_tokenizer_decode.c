@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/print.h"
 #include "textcmd/text_commands.h"
 #include "textcmd/tokenizer_lines.h"
 #include "textcmd/tokenizer_open.h"
@@ -70,7 +71,7 @@ static lathe_status decode_lines(const lathe_tokenizer *tok, int32_t flags, char
         free(text);
     }
     if (status == LATHE_OK && out.len > 0)
-        (void)fwrite(out.data, 1, (size_t)out.len, stdout);
+        lathe_print_bytes(stdout, out.data, out.len);
     lathe_buffer_fini(&out);
     lathe_ids_fini(&ids);
     return status;
@@ -114,9 +115,9 @@ static int run(const lathe_args *args)
     if (status == LATHE_OK)
         status = lathe_tokenizer_decode(tok, ids.data, ids.n, flags, &text, &n);
     if (status == LATHE_OK) {
-        (void)fwrite(text, 1, (size_t)n, stdout);
+        lathe_print_output(stdout, text, n);
         if (isatty(STDOUT_FILENO))
-            (void)fputc('\n', stdout);
+            lathe_print_to(stdout, "\n");
     }
     const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
     free(text);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/print.h"
 #include "textcmd/text_commands.h"
 #include "textcmd/tokenizer_lines.h"
 #include "textcmd/tokenizer_open.h"
@@ -107,7 +108,7 @@ static int run(const lathe_args *args)
     lathe_buffer out = LATHE_BUFFER_INIT;
     const lathe_status status = encode(args, &tok, &text, &ids, &out);
     if (status == LATHE_OK)
-        (void)fwrite(out.data, 1, (size_t)out.len, stdout);
+        lathe_print_bytes(stdout, out.data, out.len);
     const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
     lathe_buffer_fini(&out);
     lathe_ids_fini(&ids);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/new_folder.h"
+#include "base/print.h"
 #include "textcmd/text_commands.h"
 #include "tokenjson/tokenizer_file.h"
 #include "tokentrain/tokenizer_train.h"
@@ -130,12 +131,13 @@ static lathe_status train(const lathe_args *args)
     const lathe_status status = save(tok, folder);
     if (status == LATHE_OK) {
         const int64_t n = lathe_tokenizer_vocab_size(tok);
-        printf("%s/tokenizer.json: %lld tokens, %.1f s\n", folder, (long long)n, seconds);
+        lathe_print("%s/tokenizer.json: %lld tokens, %.1f s\n", folder, (long long)n, seconds);
         if (skipped > 0)
-            printf("%lld files left out: not UTF-8, or with a NUL in them\n", (long long)skipped);
+            lathe_print("%lld files left out: not UTF-8, or with a NUL in them\n",
+                        (long long)skipped);
         if (n < settings.vocab_size)
-            printf("fewer than the %lld requested: no pair is left that occurs %lld times\n",
-                   (long long)settings.vocab_size, (long long)settings.min_frequency);
+            lathe_print("fewer than the %lld requested: no pair is left that occurs %lld times\n",
+                        (long long)settings.vocab_size, (long long)settings.min_frequency);
     }
     lathe_tokenizer_destroy(tok);
     return status;

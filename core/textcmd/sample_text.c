@@ -3,10 +3,7 @@
 
 #include <stdlib.h>
 
-#include "view/printable.h"
-
-#define DIM "\x1b[2m"
-#define PLAIN "\x1b[0m"
+#include "base/print.h"
 
 int64_t lathe_app_filling(const lathe_batch *batch, int64_t r, int32_t eos)
 {
@@ -28,10 +25,10 @@ static lathe_status put_run(const lathe_tokenizer *tok, const int32_t *tokens, i
     int64_t n = 0;
     LATHE_TRY(lathe_tokenizer_decode(tok, tokens + from, to - from, 0, &text, &n));
     if (!learnt)
-        lathe_buffer_puts(out, style->colour ? DIM : "[-");
-    *room -= lathe_view_printable(out, text, n, *room);
+        lathe_buffer_puts(out, style->colour ? LATHE_DIM : "[-");
+    *room -= lathe_buffer_printable(out, text, n, *room);
     if (!learnt)
-        lathe_buffer_puts(out, style->colour ? PLAIN : "-]");
+        lathe_buffer_puts(out, style->colour ? LATHE_PLAIN : "-]");
     free(text);
     return LATHE_OK;
 }

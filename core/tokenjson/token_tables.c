@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/json_text.h"
+#include "base/utf8.h"
 #include "tokenjson/score.h"
 
 enum { MAX_TEXT = 1 << 20 };
@@ -96,7 +97,7 @@ static const char *read_id(const walker *w, const char *p, int32_t *out)
         id = id * 10 + (*p++ - '0');
     *out = id;
     const int plain = p > begin && (*begin != '0' || p == begin + 1) && id < 1 << 24;
-    return plain && p < w->end && strchr(",} \n\r\t", *p) && *p ? p : NULL;
+    return plain && p < w->end && lathe_is_one_of(*p, ",} \n\r\t") ? p : NULL;
 }
 
 /* Makes room for one more element. */

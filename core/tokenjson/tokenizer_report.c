@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/print.h"
 #include "tokenjson/tokenizer_json.h"
 
 static const char *type_of(const json_t *node)
@@ -121,33 +122,35 @@ static void print_special(const json_t *report, const char *key)
 {
     const json_t *token = json_object_get(report, key);
     if (json_is_object(token))
-        printf("  %-15s %lld %s\n", key,
-               (long long)json_integer_value(json_object_get(token, "id")),
-               json_string_value(json_object_get(token, "piece")));
+        lathe_print("  %-15s %lld %s\n", key,
+                    (long long)json_integer_value(json_object_get(token, "id")),
+                    json_string_value(json_object_get(token, "piece")));
     else
-        printf("  %-15s none\n", key);
+        lathe_print("  %-15s none\n", key);
 }
 
 static void print_text(const json_t *text)
 {
     const json_t *differs = json_object_get(text, "differs_at");
-    printf("text %s\n", json_string_value(json_object_get(text, "file")));
-    printf("  %lld bytes, %lld characters, %lld tokens: %.3f bytes and %.3f characters a token\n",
-           (long long)json_integer_value(json_object_get(text, "bytes")),
-           (long long)json_integer_value(json_object_get(text, "chars")),
-           (long long)json_integer_value(json_object_get(text, "tokens")),
-           json_real_value(json_object_get(text, "bytes_per_token")),
-           json_real_value(json_object_get(text, "chars_per_token")));
+    lathe_print("text %s\n", json_string_value(json_object_get(text, "file")));
+    lathe_print(
+        "  %lld bytes, %lld characters, %lld tokens: %.3f bytes and %.3f characters a token\n",
+        (long long)json_integer_value(json_object_get(text, "bytes")),
+        (long long)json_integer_value(json_object_get(text, "chars")),
+        (long long)json_integer_value(json_object_get(text, "tokens")),
+        json_real_value(json_object_get(text, "bytes_per_token")),
+        json_real_value(json_object_get(text, "chars_per_token")));
     if (json_is_integer(differs))
-        printf("  decoded: other bytes from %lld on\n", (long long)json_integer_value(differs));
+        lathe_print("  decoded: other bytes from %lld on\n",
+                    (long long)json_integer_value(differs));
     else
-        printf("  decoded: the same bytes\n");
+        lathe_print("  decoded: the same bytes\n");
     const json_t *lost = json_object_get(text, "lost");
     if (lost)
-        printf("  bytes without a token: %lld left out, %lld became the unknown token: %s\n",
-               (long long)json_integer_value(json_object_get(lost, "left_out")),
-               (long long)json_integer_value(json_object_get(lost, "unknown")),
-               json_string_value(json_object_get(lost, "bytes")));
+        lathe_print("  bytes without a token: %lld left out, %lld became the unknown token: %s\n",
+                    (long long)json_integer_value(json_object_get(lost, "left_out")),
+                    (long long)json_integer_value(json_object_get(lost, "unknown")),
+                    json_string_value(json_object_get(lost, "bytes")));
 }
 
 void lathe_tokenizer_report_print(const json_t *report)
@@ -159,30 +162,31 @@ void lathe_tokenizer_report_print(const json_t *report)
     static const char *const specials[] = {"bos", "eos", "pad"};
     const json_t *item;
     size_t i;
-    printf("%s\n", json_string_value(json_object_get(report, "file")));
+    lathe_print("%s\n", json_string_value(json_object_get(report, "file")));
     for (i = 0; i < sizeof parts / sizeof parts[0]; i++)
         if (json_object_get(report, parts[i]))
-            printf("  %-15s %s\n", parts[i], json_string_value(json_object_get(report, parts[i])));
+            lathe_print("  %-15s %s\n", parts[i],
+                        json_string_value(json_object_get(report, parts[i])));
     for (i = 0; i < sizeof counts / sizeof counts[0]; i++)
         if (json_object_get(report, counts[i]))
-            printf("  %-15s %lld\n", counts[i],
-                   (long long)json_integer_value(json_object_get(report, counts[i])));
+            lathe_print("  %-15s %lld\n", counts[i],
+                        (long long)json_integer_value(json_object_get(report, counts[i])));
     for (i = 0; i < sizeof specials / sizeof specials[0] && json_object_get(report, "bos"); i++)
         print_special(report, specials[i]);
     json_array_foreach(json_object_get(report, "ignored"), i, item)
-        printf("  %-15s %s\n", i ? "" : "not used", json_string_value(item));
+        lathe_print("  %-15s %s\n", i ? "" : "not used", json_string_value(item));
     if (json_object_get(report, "rewrites"))
-        printf("  %-15s %s\n", "rewrites text",
-               json_string_value(json_object_get(report, "rewrites")));
+        lathe_print("  %-15s %s\n", "rewrites text",
+                    json_string_value(json_object_get(report, "rewrites")));
     if (json_object_get(report, "model_vocab_size"))
-        printf("  %-15s %lld\n", "config.json has",
-               (long long)json_integer_value(json_object_get(report, "model_vocab_size")));
+        lathe_print("  %-15s %lld\n", "config.json has",
+                    (long long)json_integer_value(json_object_get(report, "model_vocab_size")));
     json_array_foreach(json_object_get(report, "texts"), i, item) print_text(item);
     json_array_foreach(json_object_get(report, "problems"), i, item)
-        printf("problem: %s\n", json_string_value(item));
+        lathe_print("problem: %s\n", json_string_value(item));
     json_array_foreach(json_object_get(report, "warnings"), i, item)
-        printf("warning: %s\n", json_string_value(item));
+        lathe_print("warning: %s\n", json_string_value(item));
     if (json_array_size(json_object_get(report, "problems")) == 0 &&
         json_array_size(json_object_get(report, "warnings")) == 0)
-        printf("no problem found\n");
+        lathe_print("no problem found\n");
 }

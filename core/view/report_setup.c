@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "view/html.h"
 #include "view/report.h"
 #include "view/svg_plot.h"
@@ -67,7 +68,7 @@ static void put_number(const lathe_run_view *v, const char *name, const char *pa
         return;
     lathe_axis_text(value, 0.0, unit[0] ? LATHE_UNIT_NONE : LATHE_UNIT_COUNT, text, sizeof text);
     const size_t n = strlen(text);
-    if (unit[0] && n > 0 && strchr("kMGTP", text[n - 1])) {
+    if (unit[0] && n > 0 && lathe_is_one_of(text[n - 1], "kMGTP")) {
         size[0] = text[n - 1];
         text[n - 1] = '\0';
     }

@@ -95,6 +95,20 @@ done < <(grep -rlE '__CUDA_ARCH__ *[<>=!]' core kernels plugins --include='*.h' 
 asked=$(grep -rhoE 'lathe_machine_shares|->is_host' core/update --include='*.c' --include='*.h' | wc -l)
 [ "$asked" -eq 1 ] || fail "core/update asks $asked times whether the host shares the memory; 1 (the choice of lathe_updater_ops in update.c) is allowed"
 
+# Text reaches standard output and standard error through core/base/print.c alone, which prints names of foreign files
+# without their escape sequences. The listed files write data files, or stand in for the C library of a plugin.
+writers=' core/base/print.c core/harness/imports.c core/metrics/metrics.c core/metrics/tensorboard.c core/data/logprob_file.c core/data/shard_file.c core/loop/training_sample.c '
+while IFS= read -r line; do
+    [ -z "$line" ] || [[ "$writers" == *" ${line%%:*} "* ]] ||
+        fail "$line writes to a stream by itself: lathe_print and its kin do (base/print.h)"
+done < <(grep -rnE '(^|[^_a-z])(printf|fprintf|vprintf|vfprintf|puts|fputs|fputc|putc|putchar|fwrite|perror|psignal|json_dumpf|json_dumpfd)\(' \
+    core --include='*.c' | grep -vE 'format\(printf' | cut -d: -f1,2 || true)
+
+# strchr("abc", c) also finds the NUL that ends its set, so a NUL of a foreign text passes for one of them.
+while IFS= read -r line; do
+    [ -z "$line" ] || fail "$line: lathe_is_one_of(c, \"...\") of base/utf8.h, which does not find NUL"
+done < <(grep -rnE '(^|[^_a-z])strchr\("' core --include='*.c' --include='*.h' | cut -d: -f1,2 || true)
+
 # Names of .c files in core are unique.
 while IFS= read -r name; do
     [ -z "$name" ] || fail "two files of core are called $name"
