@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "conformance/checks.h"
+#include "harness/static_memory.h"
 #include "harness/subject.h"
 #include "plug/schema.h"
 #include "plug/so.h"
@@ -173,6 +174,76 @@ static lathe_status survives_extreme_values(lathe__subject *s)
     return LATHE_OK;
 }
 
+/* Sets field f to a value that is not the one in `value`: another number of its range, choice or
+ * truth. Returns 0 if there is none. */
+static int other_value(const lathe_field *f, lathe_value *value)
+{
+    const double before = value->type == LATHE_T_INT ? (double)value->i : value->f;
+    value->is_set = value->is_explicit = 1;
+    value->type = f->type;
+    if (f->type == LATHE_T_BOOL) {
+        value->i = !value->i;
+        return 1;
+    }
+    if ((f->type != LATHE_T_INT && f->type != LATHE_T_FLOAT) || f->min > f->max ||
+        !isfinite(f->min) || fabs(f->min) > 1e15)
+        return 0;
+    const double top = isfinite(f->max) && fabs(f->max) < 1e15 ? f->max : f->min + 2;
+    double x = f->type == LATHE_T_INT ? floor((f->min + top) / 2) : (f->min + top) / 2;
+    if (!(x > before) && !(x < before))
+        x = f->type == LATHE_T_INT ? f->min : (f->min + x) / 2;
+    value->f = x;
+    value->i = f->type == LATHE_T_INT ? (int64_t)x : 0;
+    return x > before || x < before;
+}
+
+/* Makes and destroys instances with one other setting each, and compares the plugin's static memory
+ * after each with `before`, unless that is NULL. */
+static lathe_status vary_settings(lathe__subject *s, const lathe_value *defaults,
+                                  lathe_value *values, const lathe__static_copy *before)
+{
+    for (int32_t i = 0; i <= s->plugin->n_fields; i++) { /* the last: the defaults again */
+        lathe__static_copy after;
+        if (s->plugin->n_fields > 0)
+            memcpy(values, defaults, (size_t)s->plugin->n_fields * sizeof *values);
+        if (i < s->plugin->n_fields && !other_value(&s->plugin->fields[i], &values[i]))
+            continue;
+        (void)create_and_destroy(s->plugin, values); /* it may refuse it */
+        if (before == NULL)
+            continue;
+        lathe__static_copy_take(s->plugin, &after);
+        const int64_t at = lathe__static_copy_differs(before, &after);
+        lathe__static_copy_fini(&after);
+        if (at >= 0)
+            return lathe_error(LATHE_E_PLUGIN,
+                               "create() with another %s changes byte %lld of the plugin's static "
+                               "memory: what an instance is told belongs in the instance",
+                               i < s->plugin->n_fields ? s->plugin->fields[i].key : "instance",
+                               (long long)at);
+    }
+    return LATHE_OK;
+}
+
+/* Instances share the plugin's static memory, so settings that are kept there are those of the
+ * last instance. The first round lets the plugin prepare what it prepares once. */
+static lathe_status settings_stay_in_the_instance(lathe__subject *s)
+{
+    const lathe_value *defaults;
+    lathe_instance instance;
+    lathe__static_copy before;
+    if (s->plugin->kind == LATHE_KIND_DEVICE || s->plugin->kind == LATHE_KIND_COLLECTIVE)
+        return lathe__skip(s, "it stands for hardware, which is shared");
+    LATHE_TRY(lathe__values(s, NULL, &defaults));
+    lathe_value *values = lathe__memory(s, s->plugin->n_fields * (int64_t)sizeof *values);
+    LATHE_TRY(vary_settings(s, defaults, values, NULL));
+    LATHE_TRY(lathe__instance(s, &instance));
+    lathe__static_copy_take(s->plugin, &before);
+    const lathe_status status = vary_settings(s, defaults, values, &before);
+    lathe__static_copy_fini(&before);
+    lathe_instance_fini(&instance);
+    return status;
+}
+
 const lathe__check *lathe__checks_common(void)
 {
     static const lathe__check checks[] = {
@@ -182,6 +253,7 @@ const lathe__check *lathe__checks_common(void)
         {"makes_many_instances", makes_many_instances, 0},
         {"refuses_bad_values", refuses_bad_values, 0},
         {"survives_extreme_values", survives_extreme_values, 0},
+        {"settings_stay_in_the_instance", settings_stay_in_the_instance, 0},
         {NULL, NULL, 0},
     };
     return checks;

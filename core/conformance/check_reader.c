@@ -251,9 +251,12 @@ static lathe_status choose_in_sample(const samples *a, const char *name, int fd)
         int is_named = 0;
         LATHE_TRY(open_at(a, name, fd, 0, 1, columns, 2, &r));
         const char *column;
-        for (int32_t i = 0; i < 4096 && (column = a->table->column(r.opened, i)) != NULL; i++)
+        int32_t n = 0;
+        for (; n <= LATHE_MOST_COLUMNS && (column = a->table->column(r.opened, n)) != NULL; n++)
             is_named |= strcmp(column, key) == 0;
         lathe_status status = compare(&r, 0, key, NULL);
+        if (status == LATHE_OK && n > LATHE_MOST_COLUMNS)
+            status = lathe_error(LATHE_E_PLUGIN, "%s: column() gives %d names and no end", name, n);
         if (status == LATHE_OK && !is_named)
             status = lathe_error(LATHE_E_PLUGIN, "%s: column() does not name \"%s\"", name, key);
         a->table->close(r.opened);

@@ -334,6 +334,35 @@ static lathe_status declares_its_data(lathe__subject *s)
     return LATHE_OK;
 }
 
+/* What an instance says of its table: parts of what the table has, and the same each time. */
+static lathe_status settings_narrow_the_table(lathe__subject *s)
+{
+    const lathe_stage_v1 *t = s->table;
+    lathe_instance instance;
+    LATHE_TRY(lathe__instance(s, &instance));
+    lathe_status status = LATHE_OK;
+    const uint32_t needs = LATHE_HAS(t, needs_of) ? t->needs_of(instance.self) : 0u;
+    if (needs & ~t->needs)
+        status = lathe_error(LATHE_E_PLUGIN, "needs_of() is 0x%x, and the table's needs 0x%x",
+                             needs, t->needs);
+    else if (LATHE_HAS(t, needs_of) && t->needs_of(instance.self) != needs)
+        status = lathe_error(LATHE_E_PLUGIN, "needs_of() answers otherwise the second time");
+    const uint32_t heads = LATHE_HAS(t, heads) ? (1u << t->n_heads) - 1u : 0u;
+    if (status == LATHE_OK && LATHE_HAS(t, heads_of) && (t->heads_of(instance.self) & ~heads))
+        status = lathe_error(LATHE_E_PLUGIN, "heads_of() is 0x%x, and the table has %d heads",
+                             t->heads_of(instance.self), LATHE_HAS(t, heads) ? t->n_heads : 0);
+    lathe_objective objective = {.size = (uint32_t)sizeof objective};
+    if (status == LATHE_OK && LATHE_HAS(t, objective)) {
+        t->objective(instance.self, &objective);
+        if (objective.size != sizeof objective || objective.kind < 0 ||
+            objective.kind >= LATHE_N_OBJECTIVES)
+            status = lathe_error(LATHE_E_PLUGIN, "objective() gives kind %d and size %u",
+                                 objective.kind, objective.size);
+    }
+    lathe_instance_fini(&instance);
+    return status;
+}
+
 static lathe_status loss_trains(lathe__subject *s)
 {
     static const int32_t rows[] = {2, 4, 8};
@@ -388,6 +417,7 @@ const lathe__check *lathe__checks_stage(void)
 {
     static const lathe__check checks[] = {
         {"declares_its_data", declares_its_data, 0},
+        {"settings_narrow_the_table", settings_narrow_the_table, 0},
         {"loss_trains", loss_trains, 0},
         {"learns_from_a_stored_teacher", learns_from_a_stored_teacher, 0},
         {"builds_the_same_again", builds_the_same_again, 0},

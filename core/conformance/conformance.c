@@ -97,7 +97,9 @@ lathe_status lathe_conformance_run(const lathe_component *component,
     s.device = device != NULL && !lathe_machine_shares(&side.machine) ? &side : NULL;
     const lathe__check *const lists[] = {
         lathe__checks_common(), checks_of(plugin->kind, s.device != NULL),
-        plugin->kind == LATHE_KIND_DEVICE ? lathe__checks_kernels() : NULL};
+        plugin->kind == LATHE_KIND_DEVICE  ? lathe__checks_kernels()
+        : plugin->kind == LATHE_KIND_STAGE ? lathe__checks_iterate()
+                                           : NULL};
     lathe_status status = LATHE_OK;
     for (int i = 0; i < 3 && status == LATHE_OK; i++) {
         if (lists[i] == NULL && i < 2)

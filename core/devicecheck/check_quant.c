@@ -333,6 +333,7 @@ const lathe__check *lathe__checks_quant(void)
         {"decodes_a_thousand_times", lathe__codec_decodes_a_thousand_times, 0},
         {"instances_are_apart", lathe__codec_instances_are_apart, 0},
         {"refuses_unknown_dtypes", lathe__codec_refuses_unknown_dtypes, 0},
+        {"refuses_what_is_not_finite", lathe__codec_refuses_what_is_not_finite, 0},
         {"parts_have_the_bits_of_the_whole", lathe__codec_parts_have_the_bits_of_the_whole, 0},
         {"codes_have_the_bits_of_the_whole", lathe__codec_codes_have_the_bits_of_the_whole, 0},
         {"scaled_codes_are_the_weight", lathe__codec_scaled_codes_are_the_weight, 0},

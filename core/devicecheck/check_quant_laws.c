@@ -197,3 +197,33 @@ lathe_status lathe__codec_refuses_unknown_dtypes(lathe__subject *s)
 {
     return lathe__each_shape(s, dtype_of);
 }
+
+/* A code stands for a number: a weight of a run that went wrong must not become one. */
+static lathe_status finite_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
+{
+    static const float wrong[] = {NAN, INFINITY, -INFINITY};
+    const int64_t n = rows * cols, places[] = {0, n / 2, n - 1};
+    if (n > 256 * 256)
+        return LATHE_OK;
+    for (int i = 0; i < 9; i++) {
+        lathe__weight x;
+        float *w = lathe__random(s, n, 41, 0.05);
+        w[places[i / 3]] = wrong[i % 3];
+        lathe_error_clear();
+        if (lathe__weight_init(s, self, rows, cols, w, &x) == LATHE_OK)
+            return lathe_error(LATHE_E_NUMERIC,
+                               "encode takes a weight [%lld, %lld] with %g at %lld, expected an "
+                               "error",
+                               (long long)rows, (long long)cols, (double)wrong[i % 3],
+                               (long long)places[i / 3]);
+        if (lathe_error_message()[0] == '\0')
+            return lathe_error(LATHE_E_PLUGIN, "encode refuses %g without a message",
+                               (double)wrong[i % 3]);
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe__codec_refuses_what_is_not_finite(lathe__subject *s)
+{
+    return lathe__each_shape(s, finite_of);
+}

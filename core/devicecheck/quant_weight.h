@@ -36,6 +36,7 @@ lathe_status lathe__codec_weights_of_any_size(lathe__subject *s);
 lathe_status lathe__codec_decodes_a_thousand_times(lathe__subject *s);
 lathe_status lathe__codec_instances_are_apart(lathe__subject *s);
 lathe_status lathe__codec_refuses_unknown_dtypes(lathe__subject *s);
+lathe_status lathe__codec_refuses_what_is_not_finite(lathe__subject *s);
 lathe_status lathe__codec_parts_have_the_bits_of_the_whole(lathe__subject *s);
 lathe_status lathe__codec_codes_have_the_bits_of_the_whole(lathe__subject *s);
 lathe_status lathe__codec_scaled_codes_are_the_weight(lathe__subject *s);

@@ -8,6 +8,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "lathe/reader.h"
+#include "plug/call_watch.h"
 #include "records/reader.h"
 #include "records/readers.h"
 #include "records/row_kind.h"
@@ -36,10 +37,20 @@ static lathe_status list_columns(lathe_reader *r)
 {
     const lathe_reader_v1 *table = r->plugin.table;
     lathe_buffer b = LATHE_BUFFER_INIT;
-    const char *name;
-    for (int32_t i = 0; (name = table->column(r->opened, i)) != NULL; i++)
-        lathe_buffer_printf(&b, "%s%s", i ? ", " : "", name);
+    const char *name = NULL;
+    int32_t n = 0;
+    lathe_call_begin(r->plugin.component->path, "column()");
+    for (; n <= LATHE_MOST_COLUMNS && (name = table->column(r->opened, n)) != NULL; n++)
+        lathe_buffer_printf(&b, "%s%s", n ? ", " : "", name);
+    lathe_call_end();
     lathe_status status = b.status;
+    if (status == LATHE_OK && name != NULL)
+        status =
+            lathe_error(LATHE_E_PLUGIN,
+                        "%s: reader %s: column() gives more than %d names; expected NULL after "
+                        "the last column",
+                        r->sources->list[r->at.file].path, r->plugin.component->plugin->name,
+                        LATHE_MOST_COLUMNS);
     r->n_header = b.len;
     r->header = lathe_arena_strdup(&r->layouts.arena, b.data ? b.data : "");
     lathe_buffer_fini(&b);
@@ -102,7 +113,9 @@ lathe_status lathe__plugin_open(lathe_reader *r)
                                     .wants_all = kind->has_records};
     const lathe_reader_v1 *table = r->plugin.table;
     lathe_error_clear();
+    lathe_call_begin(r->plugin.component->path, "open()");
     const lathe_status status = table->open(r->plugin.self, &file, &r->opened);
+    lathe_call_end();
     if (status != LATHE_OK) {
         r->opened = NULL;
         return fail(r, status, 0);

@@ -254,7 +254,7 @@ Test(cli, plugin_check_reports_and_exits)
            "0 failed");
 #define FAR "LATHE_PLUGIN_PATH=" LATHE_TEST_BUILD "/tests/far "
     expect(FAR LATHE " plugin check " LATHE_TEST_BUILD "/tests/far/quant/int8.so --device far", 0,
-           "quant/int8 on far: 14 ok, 0 failed");
+           "quant/int8 on far: 15 ok, 0 failed");
     expect(FAR LATHE " plugin check " LATHE_TEST_BUILD
                      "/tests/far/optimizer/host_step.so --device far",
            1, "image_loads                        FAIL  it carries no code for a device");
@@ -269,7 +269,7 @@ Test(cli, plugin_check_reports_and_exits)
 Test(cli, plugin_check_takes_a_file_or_the_name_of_a_plugin)
 {
     expect(LATHE " plugin check model/gpt_neox 2>&1", 0,
-           "model/gpt_neox: 11 ok, 0 failed, 0 skipped");
+           "model/gpt_neox: 12 ok, 0 failed, 0 skipped");
     expect(LATHE " plugin check model/gpt_nox 2>&1", 2,
            "model/gpt_nox: neither a file nor a plugin that is found: lathe ls model lists");
     expect(LATHE " plugin check modell/gpt_neox 2>&1", 2, "modell/gpt_neox: no such file");

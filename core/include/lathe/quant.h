@@ -119,7 +119,7 @@ typedef struct lathe_quant_v1 {
     /** [pure] Scratch bytes that one decode needs. NULL: 0. */
     int64_t (*decode_scratch)(void *self, int64_t rows, int64_t cols);
     /** [open] Computes the planes from W f32 [rows, cols]; all in host memory. May allocate;
-     *  deterministic. */
+     *  deterministic. LATHE_E_NUMERIC: a weight is not finite. */
     lathe_status (*encode)(void *self, int64_t rows, int64_t cols, const float *w,
                            void *const *planes);
     /** [step] Computes W from the planes, as dtype F32, BF16 or F16, row-major; device pointers. */

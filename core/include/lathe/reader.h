@@ -21,6 +21,8 @@
 
 #define LATHE_READER_REVISION 1
 
+#define LATHE_MOST_COLUMNS 65536
+
 /** The first bytes of the files of a format. Plain data. */
 typedef struct lathe_reader_magic {
     const char *format; /* "Parquet" */
@@ -70,7 +72,8 @@ typedef struct lathe_reader_v1 {
      *          message names column and type. LATHE_E_IO, LATHE_E_NOMEM. Recorded with host->fail,
      *          without the path. */
     lathe_status (*open)(void *self, const lathe_reader_file *file, void **out_opened);
-    /** [pure] The name of column i of the file, for messages; NULL: there are not as many. */
+    /** [pure] The name of column i of the file, for messages; NULL: there are not as many. At most
+     *  LATHE_MOST_COLUMNS, or the file is refused. */
     const char *(*column)(const void *opened, int32_t i);
     /** [any] Reads the next record. Errors as open(); the core puts the record's number before the
      *  message. */

@@ -23,6 +23,9 @@
 
 #define IS(name) (__builtin_strcmp(FAULT_NAME, #name) == 0)
 
+/* The same for what iterate() of a stage does: rolls_crashes (fault_rolls.h). */
+#define DOES(name) (IS(name) || __builtin_strcmp(FAULT_NAME, "rolls_" #name) == 0)
+
 /* An instance of any kind. */
 typedef struct instance {
     const lathe_host *host;
@@ -57,55 +60,58 @@ static inline void *idle(void *arg)
 /* What a plugin may do to the process while it computes; each is a separate fault. */
 static inline void misbehave(const lathe_host *host)
 {
-    if (IS(crashes))
+    if (DOES(crashes))
         crash();
-    if (IS(exits))
+    if (DOES(exits))
         exit(0);
-    if (IS(exits_at_once))
+    if (DOES(exits_at_once))
         (void)syscall(SYS_exit_group, 0); /* a name that the loader cannot see */
-    if (IS(aborts))
+    if (DOES(aborts))
         abort();
-    if (IS(hangs))
+    if (DOES(hangs))
         hang();
-    if (IS(spins))
+    if (DOES(spins))
         for (volatile int i = 1; i != 0;)
             ;
-    if (IS(recurses)) {
+    if (DOES(recurses)) {
         volatile int depth = 0;
         (void)recurse(&depth);
     }
-    if (IS(prints))
+    if (DOES(prints))
         printf("a step\n");
-    if (IS(prints_errors))
+    if (DOES(prints_errors))
         fprintf(stderr, "a step\n");
-    if (IS(takes_signals))
+    if (DOES(takes_signals))
         (void)signal(SIGTERM, SIG_IGN);
-    if (IS(starts_threads)) {
+    if (DOES(starts_threads)) {
         pthread_t thread;
         if (pthread_create(&thread, NULL, idle, NULL) == 0)
             (void)pthread_join(thread, NULL);
     }
-    if (IS(changes_rounding))
+    if (DOES(changes_rounding))
         (void)fesetround(FE_TOWARDZERO);
-    if (IS(changes_folder) && chdir("/") != 0)
+    if (DOES(changes_folder) && chdir("/") != 0)
         abort();
-    if (IS(changes_environment))
+    if (DOES(changes_environment))
         (void)setenv("OMP_NUM_THREADS", "1", 1);
-    if (IS(changes_umask))
+    if (DOES(changes_umask))
         (void)umask(0);
-    if (IS(leaves_files_open) && open("/dev/null", O_RDONLY) < 0)
+    if (DOES(leaves_files_open) && open("/dev/null", O_RDONLY) < 0)
         abort();
-    if (IS(mallocs)) {
+    if (DOES(mallocs)) {
         volatile char *memory = malloc(64);
         free((void *)memory);
     }
-    if (IS(reallocs)) {
+    if (DOES(reallocs)) {
         static void *memory;
         memory = realloc(memory, 64);
     }
-    if (IS(takes_host_memory))
+    if (DOES(takes_host_memory))
         host->free(host->alloc(64));
 }
+
+static volatile double last_lr; /* a setting in static memory: that of the last instance */
+static volatile int64_t n_created;
 
 static inline lathe_status create(const lathe_host *host, const lathe_value *values,
                                   int32_t n_values, void **out_self)
@@ -116,10 +122,18 @@ static inline lathe_status create(const lathe_host *host, const lathe_value *val
         crash();
     if (IS(creates_with_hang))
         hang();
+    if (IS(crashes_on_a_setting) && n_values > 0 && values[0].f > 4.0)
+        crash();
+    if (IS(hangs_on_a_setting) && n_values > 0 && values[0].f > 4.0)
+        hang();
     if (IS(refuses_defaults))
         return lathe_fail(host, LATHE_E_CONFIG, "lr is not to my liking");
     if (IS(refuses_in_silence) && n_values > 0 && values[0].f != 0.01)
         return LATHE_E_CONFIG;
+    if (IS(create_sets_a_global))
+        last_lr = n_values > 0 ? values[0].f : 0.01;
+    if (IS(create_counts_in_a_global))
+        n_created++;
     instance *x = host->alloc((int64_t)sizeof *x);
     if (x == NULL)
         return lathe_fail(host, LATHE_E_NOMEM, "no memory");

@@ -60,6 +60,12 @@ static lathe_status encode(void *self, int64_t rows, int64_t cols, const float *
     const instance *x = self;
     int8_t *codes = out[0];
     float *scales = out[1];
+    for (int64_t i = 0; i < rows * cols; i++)
+        if (!isfinite(w[i]) && !IS(takes_what_is_not_finite) &&
+            !(IS(takes_infinity) && !isnan(w[i])) && !(IS(looks_at_the_first_alone) && i > 0))
+            return IS(refuses_nan_in_silence)
+                       ? LATHE_E_NUMERIC
+                       : lathe_fail(x->host, LATHE_E_NUMERIC, "a weight is not finite");
     for (int64_t r = 0; r < rows; r++) {
         scales[r] = shared_scale = scale_of_row(w + r * cols, cols);
         for (int64_t c = 0; c < cols; c++) {

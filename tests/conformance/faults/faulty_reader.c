@@ -73,6 +73,10 @@ static const char *column(const void *self, int32_t i)
 {
     static const char *const names[] = {"text", "length"};
     (void)self;
+    if (IS(column_hangs))
+        hang();
+    if (IS(names_columns_for_ever) && i >= 0)
+        return names[i % 2];
     return i < (IS(hides_a_column) ? 1 : 2) ? names[i] : NULL;
 }
 

@@ -5,6 +5,11 @@
 
 static double memory;
 
+/* They need a column of the record, and have no check_record() that says so. */
+#define WITHOUT_CHECK                                                                              \
+    (IS(needs_a_column) || IS(needs_a_text) || IS(crashes_without_a_column) ||                     \
+     IS(scores_nan_without_a_column) || IS(sound_reward_of_any_record))
+
 static double letters(const lathe_reward_item *item)
 {
     double n = 0.0;
@@ -51,6 +56,17 @@ static lathe_status score(void *self, const lathe_reward_item *items, int32_t n,
             return lathe_fail(x->host, LATHE_E_ARG, "an empty completion");
         if (IS(accepts_every_record) && items[i].record_bytes < 8)
             return lathe_fail(x->host, LATHE_E_CONFIG, "a record without columns");
+        const char *answer = strstr(items[i].record, "\"answer\": ");
+        if (IS(needs_a_column) && answer == NULL)
+            return lathe_fail(x->host, LATHE_E_CONFIG, "no answer");
+        if (IS(needs_a_text) && answer != NULL && answer[10] != '"')
+            return lathe_fail(x->host, LATHE_E_CONFIG, "the answer is no text");
+        if (IS(crashes_without_a_column) && answer == NULL)
+            crash();
+        if (IS(scores_nan_without_a_column) && answer == NULL) {
+            out[i] = (double)NAN;
+            continue;
+        }
         if (IS(reads_tokens_of_none))
             out[i] = items[i].tokens[0];
         if (IS(refuses_other_scripts) && items[i].completion_bytes > 0 &&
@@ -78,7 +94,7 @@ static const lathe_reward_v1 table = {
     .size = IS(table_too_short) ? 8 : sizeof table,
     .revision = LATHE_REWARD_REVISION,
     .score = IS(null_score) ? NULL : score,
-    .check_record = check_record,
+    .check_record = WITHOUT_CHECK ? NULL : check_record,
 };
 
 FAULTY_PLUGIN(LATHE_KIND_REWARD, LATHE_REWARD_REVISION, &table);

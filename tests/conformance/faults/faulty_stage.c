@@ -1,5 +1,6 @@
 /* Next-token loss, minus the sum of log-probabilities, and one fault. */
 #include "fault.h"
+#include "fault_rolls.h"
 
 #include "lathe/stage.h"
 
@@ -62,7 +63,8 @@ static lathe_status loss(void *self, const lathe_stage_build *b, lathe_stage_los
 {
     const instance *x = self;
     lathe_val logp, total;
-    misbehave(x->host);
+    if (!ROLLS) /* those misbehave in iterate() */
+        misbehave(x->host);
     if (IS(fails_without_a_message))
         return LATHE_E_ARG;
     if (IS(gives_no_loss))
@@ -101,7 +103,9 @@ static lathe_status loss(void *self, const lathe_stage_build *b, lathe_stage_los
 }
 
 static const lathe_column columns[] = {
-    {IS(column_without_name) ? NULL : "text",
+    {IS(column_without_name) ? NULL
+     : ROLLS                 ? "prompt"
+                             : "text",
      IS(required_unknown)   ? 7
      : IS(requires_nothing) ? 0
                             : 1,
@@ -187,34 +191,51 @@ static uint32_t heads_of(void *self)
     return 0;
 }
 
+static uint32_t needs_of(void *self)
+{
+    (void)self;
+    return LATHE_NEEDS_REFERENCE;
+}
+
 static const lathe_stage_v1 table = {
     .size = sizeof table,
     .revision = LATHE_STAGE_REVISION,
     .columns = IS(null_columns) ? NULL : columns,
     .n_columns = IS(no_columns) ? 0 : 2,
     .rows = IS(rows_unknown)                           ? 9
+            : ROLLS                                    ? LATHE_ROWS_PROMPTS
             : HAS_STORED && !IS(stored_in_packed_rows) ? LATHE_ROWS_COMPLETIONS
                                                        : LATHE_ROWS_PACKED,
     .needs = IS(needs_unknown) ? 0x80
+             : ROLLS           ? (IS(rolls_without_a_need) ? 0 : LATHE_NEEDS_REWARD)
              : HAS_STORED      ? LATHE_NEEDS_TEACHER
                                : 0,
     .loss = IS(null_loss) ? NULL : loss,
-    .inputs = HAS_STORED                       ? stored
+    .inputs = ROLLS                            ? roll_inputs
+              : HAS_STORED                     ? stored
               : HAS_INPUTS && !IS(null_inputs) ? inputs
                                                : NULL,
-    .n_inputs = IS(too_many_inputs)        ? LATHE_MAX_STAGE_INPUTS + 1
-                : HAS_INPUTS || HAS_STORED ? 2
-                                           : 0,
+    .n_inputs = IS(too_many_inputs)                 ? LATHE_MAX_STAGE_INPUTS + 1
+                : HAS_INPUTS || HAS_STORED || ROLLS ? 2
+                                                    : 0,
     .input_shapes = HAS_STORED || IS(input_of_i8) || IS(column_of_three) ? shapes : NULL,
     .heads = HAS_HEADS && !IS(null_heads) ? heads : NULL,
     .n_heads = IS(too_many_heads) ? LATHE_MAX_STAGE_HEADS + 1
                : HAS_HEADS        ? 2
                                   : 0,
     .heads_of = IS(heads_of_nothing) || IS(asks_for_a_head_of_other_settings) ? heads_of : NULL,
-    .iterate = IS(iterate_without_state) || ITERATES ? iterate : NULL,
-    .state_bytes = IS(state_without_iterate) || ITERATES ? state_bytes : NULL,
-    .figures = HAS_FIGURES && !IS(null_figures) ? figures : NULL,
+    .needs_of = IS(needs_more_than_its_table) ? needs_of : NULL,
+    .iterate = ROLLS                                   ? roll_iterate
+               : IS(iterate_without_state) || ITERATES ? iterate
+                                                       : NULL,
+    .state_bytes = ROLLS                                   ? roll_state_bytes
+                   : IS(state_without_iterate) || ITERATES ? state_bytes
+                                                           : NULL,
+    .figures = ROLLS                              ? roll_figures
+               : HAS_FIGURES && !IS(null_figures) ? figures
+                                                  : NULL,
     .n_figures = IS(too_many_figures) ? LATHE_MAX_STAGE_FIGURES + 1
+                 : ROLLS              ? 1
                  : HAS_FIGURES        ? 2
                                       : 0,
     .headline = IS(headline_of_nothing) ? "accuracy" : NULL,
