@@ -11,10 +11,12 @@
 #include "app/commands.h"
 #include "base/error.h"
 #include "base/map.h"
+#include "base/print.h"
 #include "cli/bus_error.h"
 #include "cli/complete.h"
 #include "cli/exit_guard.h"
 #include "cli/patience.h"
+#include "cli/plugin_faults.h"
 #include "cli/rank_failure.h"
 
 extern const char *lathe_version(void);
@@ -25,8 +27,8 @@ static int finish_output(int code)
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout))
         return code;
-    (void)fprintf(stderr, "lathe: cannot write to standard output%s%s\n", errno ? ": " : "",
-                  errno ? strerror(errno) : "");
+    lathe_print_to(stderr, "lathe: cannot write to standard output%s%s\n", errno ? ": " : "",
+                   errno ? strerror(errno) : "");
     return code == LATHE_EXIT_OK ? LATHE_EXIT_FAILED : code;
 }
 
@@ -41,7 +43,7 @@ static int run(const lathe_command *command, int argc, char **argv)
         code = lathe_cli_fail_ranks(text, status, lathe_args_code);
     } else if (status != LATHE_OK) {
         code = lathe_args_fail(&args, status);
-        (void)fprintf(stderr, "try `lathe help %s`\n", command->name);
+        lathe_print_to(stderr, "try `lathe help %s`\n", command->name);
     } else if (args.wants_help) {
         lathe_args_help(command);
         code = LATHE_EXIT_OK;
@@ -51,7 +53,7 @@ static int run(const lathe_command *command, int argc, char **argv)
     lathe_args_fini(&args);
     /* a mapped file that became shorter while it was read: the result is not to be trusted */
     if (code == LATHE_EXIT_OK && lathe_maps_check() != LATHE_OK) {
-        (void)fprintf(stderr, "lathe %s: %s\n", command->name, lathe_error_message());
+        lathe_print_to(stderr, "lathe %s: %s\n", command->name, lathe_error_message());
         code = LATHE_EXIT_FAILED;
     }
     return command->prints_progress ? code : finish_output(code);
@@ -70,7 +72,7 @@ static int dispatch(int argc, char **argv)
         return finish_output(LATHE_EXIT_OK);
     }
     if (strcmp(argv[1], "--version") == 0) {
-        printf("lathe %s\n", lathe_version());
+        lathe_print("lathe %s\n", lathe_version());
         return finish_output(LATHE_EXIT_OK);
     }
     if (strcmp(argv[1], "--complete") ==
@@ -92,6 +94,7 @@ int main(int argc, char **argv)
     /* Beyond the file size of `ulimit -f`, a write then fails instead of ending the process. */
     (void)signal(SIGXFSZ, SIG_IGN);
     lathe_cli_guard_exit(); /* a plugin that calls exit() is reported */
+    lathe_cli_name_faults();
     const int code = dispatch(argc, argv);
     lathe_cli_unguard_exit();
     return code;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "cli/plugin_faults.h"
 
 /* Runs on the thread that accessed the page; after it returns, the instruction runs again. */
 static void on_bus_error(int number, siginfo_t *info, void *context)
@@ -12,6 +13,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     (void)context;
     if (lathe_map_fault(info->si_addr))
         return;
+    lathe_cli_say_signal(number);
     struct sigaction none;
     memset(&none, 0, sizeof none);
     none.sa_handler = SIG_DFL;

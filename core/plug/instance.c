@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "lathe/attention.h"
+#include "plug/call_watch.h"
 #include "plug/kind.h"
 #include "plug/so.h"
 
@@ -30,9 +31,14 @@ lathe_status lathe_instance_init(lathe_instance *instance, const lathe_component
     void *self = NULL;
     if (LATHE_HAS(plugin, create)) {
         lathe_error_clear();
+        /* What stands for hardware may wait for a driver that compiles. */
+        const int is_hardware =
+            plugin->kind == LATHE_KIND_DEVICE || plugin->kind == LATHE_KIND_COLLECTIVE;
         lathe_so_set_at_work(component->path);
+        lathe_call_begin(is_hardware ? NULL : component->path, "create()");
         const lathe_status status =
             plugin->create(lathe_host_get(), values, plugin->n_fields, &self);
+        lathe_call_end();
         lathe_so_set_at_work(NULL);
         if (status != LATHE_OK && lathe_error_message()[0] == '\0')
             return lathe_error(status, "%s %s: %s", lathe_kind_name(plugin->kind), plugin->name,

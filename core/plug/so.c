@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/trust.h"
+#include "plug/code_range.h"
 #include "plug/elf_file.h"
 #include "plug/kind.h"
 #include "plug/schema.h"
@@ -253,6 +254,7 @@ static lathe_status open_checked(file *f, int32_t kind, const char *name, const 
                                  const lathe_plugin **out)
 {
     const loaded *library = find_loaded(f);
+    const int is_new = library == NULL;
     lathe_status status = LATHE_OK;
     if (library == NULL || pin != NULL)
         LATHE_TRY(file_map(f));
@@ -268,6 +270,8 @@ static lathe_status open_checked(file *f, int32_t kind, const char *name, const 
     if (plugin == NULL)
         return lathe_error(LATHE_E_PLUGIN, "%s: exports no %s: not a Lathe plugin of ABI major %d",
                            f->path, LATHE_PLUGIN_ENTRY_NAME, LATHE_ABI_MAJOR);
+    if (is_new)
+        lathe_code_range_add(plugin, f->path);
     if (plugin->abi_major == LATHE_ABI_MAJOR && plugin->size > library->facts.entry_bytes)
         return lathe_error(LATHE_E_PLUGIN,
                            "%s: lathe_plugin.size is %u bytes, but the exported constant has %lld",

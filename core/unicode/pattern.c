@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <utf8proc.h>
 
 #include "base/error.h"
@@ -10,6 +11,11 @@
 #include "unicode/char_class.h"
 
 enum { JIT_STACK_MIN = 64 << 10, JIT_STACK_MAX = 16 << 20, HEAP_LIMIT_KIB = 64 << 10 };
+/* Of a search, between looks at the clock. */
+enum { PLACES_PER_CHECK = 256, CALLS_PER_CHECK = 64 };
+
+#define MOST_SECONDS 2.0
+#define SECONDS_PER_BYTE 2e-6
 
 void lathe__pattern_fini(lathe_pattern *pattern)
 {
@@ -45,23 +51,94 @@ void lathe__matcher_fini(lathe_matcher *matcher)
     memset(matcher, 0, sizeof *matcher);
 }
 
-lathe_status lathe__matcher_find(lathe_matcher *matcher, const lathe_expression *e,
-                                 uint32_t options, const uint8_t *text, int64_t n, int64_t from,
-                                 int64_t *begin, int64_t *end)
+static double now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double processor_seconds(void)
+{
+    struct timespec t;
+    return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0
+               ? (double)t.tv_sec + 1e-9 * (double)t.tv_nsec
+               : now();
+}
+
+/* PCRE2's limits count backtracking. What looks ahead without it, or an atomic group, may still
+ * read the whole rest of the text at every place: n * n steps, which only a clock sees. The
+ * processor's time of this thread decides, so that other programs do not. */
+static lathe_status check_time(lathe_matcher *matcher, const lathe_expression *e, int64_t n,
+                               int64_t at)
+{
+    const double most = MOST_SECONDS + SECONDS_PER_BYTE * (double)n;
+    const double seconds = processor_seconds();
+    if (matcher->begun == 0.0)
+        matcher->begun = seconds;
+    if (seconds - matcher->begun <= most)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_UNSUPPORTED,
+                       "the tokenizer's regular expression%s%s took more than %.1f s for the first "
+                       "%lld bytes of a text of %lld: it reads much of the text again at each "
+                       "place",
+                       e->source ? " " : "", e->source ? e->source : "", most, (long long)at,
+                       (long long)n);
+}
+
+/* The first place of a character after `at`, where another search may begin. */
+static int64_t next_place(const uint8_t *text, int64_t n, int64_t at)
+{
+    while (at < n && (text[at] & 0xc0) == 0x80)
+        at++;
+    return at;
+}
+
+/* One search for a match that begins in [from, last]. */
+static int find_between(lathe_matcher *matcher, const lathe_expression *e, uint32_t options,
+                        const uint8_t *text, int64_t n, int64_t from, int64_t last)
 {
     int rc = PCRE2_ERROR_JIT_STACKLIMIT;
-    LATHE_TRY(prepare(matcher));
-    /* A match needs a few steps per byte; one that needs far more backtracks without end. */
-    const int64_t steps = n < (INT32_MAX >> 4) ? n * 16 : INT32_MAX;
-    pcre2_set_match_limit(matcher->context, (uint32_t)(steps < 10000000 ? 10000000 : steps));
-    options |= PCRE2_NO_UTF_CHECK;
+    (void)pcre2_set_offset_limit(matcher->context, last >= n ? PCRE2_UNSET : (PCRE2_SIZE)last);
     if (e->jit)
         rc = pcre2_jit_match(e->code, text, (PCRE2_SIZE)n, (PCRE2_SIZE)from, options, matcher->data,
                              matcher->context);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
         rc = pcre2_match(e->code, text, (PCRE2_SIZE)n, (PCRE2_SIZE)from, options | PCRE2_NO_JIT,
                          matcher->data, matcher->context);
+    return rc;
+}
+
+lathe_status lathe__matcher_find(lathe_matcher *matcher, const lathe_expression *e,
+                                 uint32_t options, const uint8_t *text, int64_t n, int64_t from,
+                                 int64_t *begin, int64_t *end)
+{
+    int rc;
+    LATHE_TRY(prepare(matcher));
+    if (from == 0)
+        matcher->calls = 0, matcher->begun = 0.0;
+    if (++matcher->calls % CALLS_PER_CHECK == 0)
+        LATHE_TRY(check_time(matcher, e, n, from));
+    /* A match needs a few steps per byte; one that needs far more backtracks without end. */
+    const int64_t steps = n < (INT32_MAX >> 4) ? n * 16 : INT32_MAX;
+    pcre2_set_match_limit(matcher->context, (uint32_t)(steps < 10000000 ? 10000000 : steps));
+    options |= PCRE2_NO_UTF_CHECK;
     *begin = *end = -1;
+    int64_t places = PLACES_PER_CHECK;
+    double before = 0.0;
+    for (int64_t at = from, last;; at = next_place(text, n, last + 1)) {
+        last = at + places;
+        rc = find_between(matcher, e, options, text, n, at, last);
+        if (rc != PCRE2_ERROR_NOMATCH || last >= n)
+            break;
+        /* PCRE2 looks for a first byte that must match beyond the limit, up to the end of the text:
+         * where that is fast, there are few limits. */
+        const double after = processor_seconds();
+        if (before > 0.0 && after - before < 5e-3 + 1e-9 * (double)n)
+            places = places < n ? 2 * places : places;
+        before = after;
+        LATHE_TRY(check_time(matcher, e, n, last));
+    }
     if (rc == PCRE2_ERROR_NOMATCH)
         return LATHE_OK;
     if (rc < 0) {

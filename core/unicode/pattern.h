@@ -21,6 +21,8 @@ typedef struct lathe_matcher {
     pcre2_match_context *context;
     pcre2_match_data *data;
     pcre2_jit_stack *stack;
+    int64_t calls; /* searches in this text */
+    double begun;  /* when the clock of this text was started; 0: not yet */
 } lathe_matcher;
 
 void lathe__matcher_fini(lathe_matcher *matcher);
@@ -33,7 +35,9 @@ typedef struct lathe_expression {
 } lathe_expression;
 
 /** Finds the first match in text[0, n), valid UTF-8, at or after `from`; *begin = *end = -1 if
- * there is none. options: PCRE2's. LATHE_E_UNSUPPORTED: the expression backtracks without end. */
+ * there is none. A search from 0 begins a new text. options: PCRE2's. LATHE_E_UNSUPPORTED: the
+ * expression backtracks without end, or the searches of this text take more than two seconds and
+ * two microseconds for each byte. */
 lathe_status lathe__matcher_find(lathe_matcher *matcher, const lathe_expression *e,
                                  uint32_t options, const uint8_t *text, int64_t n, int64_t from,
                                  int64_t *begin, int64_t *end);

@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "unicode/char_class.h"
 #include "unicode/regex_internal.h"
 
@@ -88,7 +89,7 @@ static lathe_status property(translator *t)
     memcpy(text, name, n);
     text[n] = 0;
     for (size_t i = 0; i < n; i++)
-        if (!isalnum((unsigned char)text[i]) && !strchr("_- ", text[i]))
+        if (!isalnum((unsigned char)text[i]) && !lathe_is_one_of(text[i], "_- "))
             return lathe__regex_refuse(t, begin, (int)(end + 1 - begin));
     const char *kind = n > 2 ? "sc:" : "";
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
@@ -194,7 +195,7 @@ lathe_status lathe__regex_escape(lathe_translator *t)
 static lathe_status group_kind(translator *t)
 {
     const char *p = t->p + 2;
-    if (strchr(":=!>", *p) && *p) {
+    if (lathe_is_one_of(*p, ":=!>")) {
         t->p = p + 1;
         return lathe__regex_put(t, p - 2, 3);
     }
@@ -330,9 +331,10 @@ lathe_status lathe__regex_compile(const char *place, const char *pattern, pcre2_
     pcre2_set_newline(context, PCRE2_NEWLINE_LF);
     int code = 0;
     PCRE2_SIZE where = 0;
-    pcre2_code *re =
-        pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED,
-                      PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &where, context);
+    pcre2_code *re = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED,
+                                   PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C |
+                                       PCRE2_USE_OFFSET_LIMIT, /* lathe__matcher_find sets limits */
+                                   &code, &where, context);
     pcre2_compile_context_free(context);
     free(text);
     if (!re) {
