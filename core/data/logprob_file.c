@@ -91,11 +91,11 @@ static lathe_status check_index(const lathe_logprob_file *f)
         return damaged(f->path, "the checksum of its index is wrong");
     if (f->offsets[0] != 0 || f->offsets[h->n_records] != h->n_targets)
         return damaged(f->path, "the index does not cover its targets");
-    for (int64_t i = 0; i < h->n_records; i++) {
-        const int64_t n = f->offsets[i + 1] - f->offsets[i];
-        if (f->offsets[i + 1] < f->offsets[i] || n > h->row_tokens)
+    /* Offsets of any 64 bits: their order first, since their difference may overflow. */
+    for (int64_t i = 0; i < h->n_records; i++)
+        if (f->offsets[i + 1] < f->offsets[i] || f->offsets[i] < 0 ||
+            f->offsets[i + 1] - f->offsets[i] > h->row_tokens)
             return damaged(f->path, "the offsets of its index do not ascend");
-    }
     return LATHE_OK;
 }
 

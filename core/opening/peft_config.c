@@ -181,9 +181,12 @@ static const char *fixed_by_keys(const json_t *peft)
 static int is_one_of(const char *text, const char *list)
 {
     const size_t n = text ? strlen(text) : 0;
-    for (const char *at = list; n > 0 && at; at = strchr(at, '|'), at += at != NULL)
+    const char *bar;
+    for (const char *at = list; n > 0 && at; at = bar ? bar + 1 : NULL) {
         if (strncmp(at, text, n) == 0 && (at[n] == '|' || at[n] == '\0'))
             return 1;
+        bar = strchr(at, '|');
+    }
     return 0;
 }
 

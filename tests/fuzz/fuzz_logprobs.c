@@ -19,11 +19,11 @@ static void mend(uint8_t *data, size_t size)
     if (size < sizeof h || (data[0] & 1u))
         return;
     memcpy(&h, data, sizeof h);
-    const int64_t each = (int64_t)h.top_k * (h.id_bytes + h.value_bytes) + 4;
     if (h.top_k < 1 || h.top_k > 65536 || h.id_bytes < 0 || h.id_bytes > 8 || h.value_bytes < 0 ||
         h.value_bytes > 8 || h.n_records < 0 || h.n_records > 1000 || h.n_targets < 0 ||
         h.n_targets > 100000)
         return;
+    const int64_t each = (int64_t)h.top_k * (h.id_bytes + h.value_bytes) + 4;
     const int64_t index = (int64_t)sizeof h + (h.n_targets * each + 7) / 8 * 8;
     const int64_t index_bytes = (h.n_records + 1) * 8 + (h.n_records * 4 + 7) / 8 * 8;
     if (index + index_bytes > (int64_t)size)

@@ -38,9 +38,12 @@ int saved_modules_exclude(const saved_modules *s, const char *module)
 {
     for (int64_t i = 0; i < s->n; i++) {
         const size_t n = strlen(s->names[i]);
-        for (const char *at = module; at != NULL; at = strchr(at, '.'), at += at != NULL)
+        const char *dot;
+        for (const char *at = module; at != NULL; at = dot != NULL ? dot + 1 : NULL) {
             if (strncmp(at, s->names[i], n) == 0 && (at[n] == '\0' || at[n] == '.'))
                 return 1;
+            dot = strchr(at, '.');
+        }
     }
     return 0;
 }

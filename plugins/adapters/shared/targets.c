@@ -162,10 +162,12 @@ static int matches(const targets *t, const void *compiled, const char *module)
 static const char *first_number(const char *module)
 {
     int part = 0;
-    for (const char *at = module; at != NULL; at = strchr(at, '.'), at += at != NULL, part++) {
+    const char *dot;
+    for (const char *at = module; at != NULL; at = dot != NULL ? dot + 1 : NULL, part++) {
         const size_t n = strspn(at, "0123456789");
         if (part >= 2 && n > 0 && at[n] == '.')
             return at;
+        dot = strchr(at, '.');
     }
     return NULL;
 }

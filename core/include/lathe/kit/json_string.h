@@ -86,7 +86,9 @@ static inline lathe_chars lathe_json_part(lathe_chars *inside, char room[4])
 {
     lathe_chars part = {inside->data, 0};
     int64_t used = 0;
-    if (inside->bytes > 0 && inside->data[0] == '\\') {
+    if (inside->bytes <= 0)
+        return part; /* of a text of no bytes, data may be NULL */
+    if (inside->data[0] == '\\') {
         const int32_t c = lathe_json__escaped(*inside, &used);
         part = (lathe_chars){room, lathe_json__utf8(c, room)};
     } else {
