@@ -134,11 +134,24 @@ typedef struct scored_by_model {
     const lathe_stage_completion *completions;
 } scored_by_model;
 
+/* Copies tokens below `vocab`; returns their number. The rows of the policy beyond its tokenizer's
+ * tokens fill up its embedding: if one of them is drawn, it has no text (decode), and a reward
+ * model with fewer rows does not know it. */
+static int32_t copy_known(const int32_t *from, int32_t n, int64_t vocab, int32_t *to)
+{
+    int32_t n_known = 0;
+    for (int32_t i = 0; i < n; i++)
+        if (from[i] < vocab)
+            to[n_known++] = from[i];
+    return n_known;
+}
+
 /* The score of lathe_rewards_set_model: of prompt and completion together. */
 static lathe_status score_by_model(void *arg, const lathe_reward_item *items, int32_t n,
                                    double *out)
 {
     const scored_by_model *by = arg;
+    const int64_t vocab = lathe__reward_vocab(by->run);
     lathe_arena arena = LATHE_ARENA_INIT;
     lathe_scored *all = lathe_arena_alloc(&arena, n * (int64_t)sizeof *all);
     lathe_status status = all ? LATHE_OK : LATHE_E_NOMEM;
@@ -150,9 +163,9 @@ static lathe_status score_by_model(void *arg, const lathe_reward_item *items, in
         status = tokens ? LATHE_OK : LATHE_E_NOMEM;
         if (!tokens)
             break;
-        memcpy(tokens, c->prompt, (size_t)c->n_prompt * sizeof *tokens);
-        memcpy(tokens + c->n_prompt, c->tokens, (size_t)c->n_tokens * sizeof *tokens);
-        all[i] = (lathe_scored){tokens, c->n_prompt + c->n_tokens};
+        int32_t n_known = copy_known(c->prompt, c->n_prompt, vocab, tokens);
+        n_known += copy_known(c->tokens, c->n_tokens, vocab, tokens + n_known);
+        all[i] = (lathe_scored){tokens, n_known};
     }
     if (status == LATHE_OK)
         status = lathe__reward_score(by->run, all, n, out);

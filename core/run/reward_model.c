@@ -21,8 +21,10 @@ lathe_status lathe__reward_plan(lathe_run *run, const char *section, const char 
         return lathe__run_refuse(run, section, key, "%s.%s: %s", section, key,
                                  lathe_error_message());
     LATHE_TRY(status);
-    LATHE_TRY(lathe__run_check_vocabulary(run, section, key, path, "the reward model",
-                                          lathe_scorer_model(run->reward), 0));
+    /* Without tokenizers to compare, its rows must at least be as many as the policy's tokens. */
+    const lathe_model_config *judge = lathe_scorer_model(run->reward);
+    LATHE_TRY(lathe__run_check_vocabulary(run, section, key, path, "the reward model", judge,
+                                          judge->vocab < run->model.vocab));
     const lathe_scorer_needs needs = lathe_scorer_needs_get(run->reward);
     lathe_programs *programs = &run->programs;
     if (needs.arena_bytes > programs->arena_bytes)
@@ -39,6 +41,11 @@ lathe_status lathe__reward_place(lathe_run *run)
 {
     LATHE_TRY(lathe_scorer_place(run->reward, run->programs.arena));
     return lathe_scorer_load(run->reward);
+}
+
+int64_t lathe__reward_vocab(const lathe_run *run)
+{
+    return run->reward ? lathe_scorer_model(run->reward)->vocab : 0;
 }
 
 lathe_status lathe__reward_score(lathe_run *run, const lathe_scored *sequences, int32_t n,

@@ -20,6 +20,9 @@ lathe_status lathe__reward_plan(lathe_run *run, const char *section, const char 
 /** Allocates its memory and reads its weights. */
 lathe_status lathe__reward_place(lathe_run *run);
 
+/** Rows of the reward model's vocabulary; 0: there is no reward model. */
+int64_t lathe__reward_vocab(const lathe_run *run);
+
 /** Writes the reward of each of n sequences (prompt and completion) to out f64[n]. */
 lathe_status lathe__reward_score(lathe_run *run, const lathe_scored *sequences, int32_t n,
                                  double *out);

@@ -131,3 +131,26 @@ Test(reward_model, one_of_fewer_positions_than_the_sequences_is_refused)
     expect_parts(parts);
     lathe_run_close(run);
 }
+
+/* It was valid before, and ended the run at the first token that it does not know. */
+Test(reward_model, one_of_fewer_tokens_than_the_policy_is_refused)
+{
+    static const char *values[] = {"model.model_type=llama",
+                                   "model.vocab_size=128",
+                                   "model.hidden_size=48",
+                                   "model.intermediate_size=96",
+                                   "model.num_hidden_layers=1",
+                                   "model.num_attention_heads=4",
+                                   "model.max_position_embeddings=64",
+                                   "data.seq_len=32",
+                                   "train.micro_batch_size=8",
+                                   "train.max_steps=4",
+                                   NULL};
+    static const char *const parts[] = {"the reward model has a vocabulary of 96 tokens",
+                                        "the model one of 128", NULL};
+    lathe_run *run = open_run(LATHE_OPEN_BATCHES, values);
+    cr_expect_eq(lathe__reward_plan(run, "model", "path", REWARD "llama", 4, T), LATHE_E_CONFIG);
+    expect_parts(parts);
+    cr_expect_eq(lathe__reward_vocab(run), 96);
+    lathe_run_close(run);
+}
