@@ -6,6 +6,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/output_file.h"
+#include "base/print.h"
 #include "newcmd/imported_run.h"
 #include "newcmd/new_commands.h"
 #include "plug/foreign_keys.h"
@@ -22,10 +23,9 @@ static const lathe_option options[] = {
 
 static void put_cell(const char *text)
 {
-    for (; *text; text++) {
-        if (*text == '|')
-            putchar('\\');
-        putchar(*text);
+    for (size_t n; *text; text += n + (text[n] == '|')) {
+        n = strcspn(text, "|");
+        lathe_print("%.*s%s", (int)n, text, text[n] == '|' ? "\\|" : "");
     }
 }
 
@@ -33,22 +33,22 @@ static void put_cell(const char *text)
 static void put_equal(const lathe_foreign_key *row)
 {
     if (row->target[0])
-        printf("`%s`", row->target);
+        lathe_print("`%s`", row->target);
     else if (strcmp(row->rule, "share") == 0)
-        printf("`data.validation_split`, `data.validation_count`");
+        lathe_print("`data.validation_split`, `data.validation_count`");
     else if (strcmp(row->rule, "warmup") == 0)
-        printf("`scheduler.warmup_steps`, `scheduler.warmup_ratio`");
+        lathe_print("`scheduler.warmup_steps`, `scheduler.warmup_ratio`");
     const char *rule = row->rule;
     if (strncmp(rule, "over", 4) == 0)
         rule += 4;
     if (rule[0] == '=')
-        printf(" = `%s`", rule + 1);
+        lathe_print(" = `%s`", rule + 1);
     else if (strncmp(rule, "!=", 2) == 0)
-        printf(" = `%s` if false", rule + 2);
+        lathe_print(" = `%s` if false", rule + 2);
     else if (strncmp(rule, "map ", 4) == 0)
-        printf(": %s", rule + 4);
+        lathe_print(": %s", rule + 4);
     else if (strncmp(rule, "also ", 5) == 0)
-        printf(", with `%s`", rule + 5);
+        lathe_print(", with `%s`", rule + 5);
 }
 
 static int print_keys(const lathe_args *args, const char *word)
@@ -62,18 +62,18 @@ static int print_keys(const lathe_args *args, const char *word)
                                            "--keys %s: expected llamafactory, trl, axolotl or "
                                            "xorl",
                                            word));
-    printf("| %s | Lathe | |\n|---|---|---|\n", lathe_program_name(program));
+    lathe_print("| %s | Lathe | |\n|---|---|---|\n", lathe_program_name(program));
     for (int32_t i = 0; i < n; i++) {
         const char *slash = strchr(rows[i].programs, '/');
         const size_t letters =
             slash ? (size_t)(slash - rows[i].programs) : strlen(rows[i].programs);
         if (memchr(rows[i].programs, program, letters) == NULL)
             continue;
-        printf("| `%s`%s%s | ", rows[i].name, slash ? ", stage " : "", slash ? slash + 1 : "");
+        lathe_print("| `%s`%s%s | ", rows[i].name, slash ? ", stage " : "", slash ? slash + 1 : "");
         put_equal(&rows[i]);
-        printf(" | ");
+        lathe_print(" | ");
         put_cell(rows[i].remark);
-        printf(" |\n");
+        lathe_print(" |\n");
     }
     return LATHE_EXIT_OK;
 }
@@ -104,7 +104,7 @@ static lathe_status write_file(const char *path, const lathe_import *io)
     else if (status == LATHE_OK && path)
         status = lathe_file_write_output(path, text.data, text.len);
     else if (status == LATHE_OK)
-        (void)fwrite(text.data, 1, (size_t)text.len, stdout);
+        lathe_print_output(stdout, text.data, text.len);
     lathe_buffer_fini(&text);
     return status;
 }

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/output_file.h"
+#include "base/print.h"
 #include "newcmd/new_commands.h"
 #include "newcmd/run_templates.h"
 
@@ -33,10 +34,11 @@ static void fill(const char *text, const char *model, const char *data, lathe_bu
 
 static lathe_status write_file(const char *path, const lathe_buffer *text)
 {
-    if (strcmp(path, "-") == 0)
-        return fwrite(text->data, 1, (size_t)text->len, stdout) == (size_t)text->len
-                   ? LATHE_OK
-                   : lathe_error(LATHE_E_IO, "standard output cannot be written");
+    if (strcmp(path, "-") == 0) {
+        lathe_print_output(stdout, text->data, text->len);
+        return ferror(stdout) ? lathe_error(LATHE_E_IO, "standard output cannot be written")
+                              : LATHE_OK;
+    }
     if (lathe_path_exists(path))
         return lathe_error(LATHE_E_ARG, "%s is there already; name another with -o", path);
     return lathe_file_write_output(path, text->data, text->len);
@@ -72,7 +74,7 @@ static int run(const lathe_args *args)
     if (status != LATHE_OK)
         return lathe_args_fail(args, status);
     if (strcmp(path, "-") != 0)
-        printf("%s: edit it, then\n  lathe validate %s\n  lathe train %s\n", path, path, path);
+        lathe_print("%s: edit it, then\n  lathe validate %s\n  lathe train %s\n", path, path, path);
     return LATHE_EXIT_OK;
 }
 
