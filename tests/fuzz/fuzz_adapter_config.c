@@ -11,6 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     lathe_arena arena = LATHE_ARENA_INIT;
     lathe_setting_list settings = {0};
     json_t *peft = NULL;
+    const char *fixed = NULL;
     if (fuzz_folder_make())
         lathe_log_set_level(LATHE_LOG_ERROR + 1);
     fuzz_folder_put("adapter_config.json", data, size);
@@ -19,9 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             abort();
         (void)lathe_peft_is_classifier(peft);
         (void)lathe_peft_is_reward(peft);
-        (void)lathe_peft_config_fixed(peft);
         if (lathe_settings_init(&settings, &arena) == LATHE_OK)
-            (void)lathe_peft_config_settings(fuzz_folder, peft, &arena, &settings);
+            (void)lathe_peft_config_settings(fuzz_folder, peft, &arena, &settings, &fixed);
     }
     json_decref(peft);
     lathe_arena_fini(&arena);
