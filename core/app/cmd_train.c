@@ -104,7 +104,9 @@ static int run_command(const lathe_args *args)
     stop.steps = lathe_args_value(args, "--dry-run") != NULL; /* a dry run must remove its data at
                                                                * its end */
     stop.is_told = lathe_ranks_are_ending;
-    lathe_train_options train_options = {.out = stdout, .stop = &stop.seen, .steps = &stop.steps};
+    stop.hold = lathe_ranks_hold_launcher;
+    lathe_train_options train_options = {
+        .out = stdout, .stop = &stop.seen, .steps = &stop.steps, .saves = &stop.saves};
     lathe_status status = lathe_cli_take_stop_signals(&stop);
     if (status != LATHE_OK)
         return lathe_args_fail(args, status);

@@ -326,9 +326,10 @@ static void end_after_ranks(job *j)
     const int may_be_gone = j->all_started || (j->end->stopped != 0 && j->pending == 0);
     if (!may_be_gone || signal_ranks(j, 0) > 0)
         j->gone_since = 0.0;
-    else if (j->gone_since <= 0.0)
+    else if (j->gone_since <= 0.0) {
+        (void)kill(j->mpirun, SIGCONT); /* a rank may have held it, to write a checkpoint */
         j->gone_since = t;
-    else if (t - j->gone_since > (j->end->stopped != 0 ? KILL_SECONDS : END_SECONDS)) {
+    } else if (t - j->gone_since > (j->end->stopped != 0 ? KILL_SECONDS : END_SECONDS)) {
         j->is_killed = 1;
         (void)kill(-j->mpirun, SIGKILL);
     }
@@ -379,6 +380,7 @@ static void wait_for(job *j)
         forward(j);
         if (j->kill_at > 0.0 && now() > j->kill_at) {
             (void)kill(-j->mpirun, SIGTERM);
+            (void)kill(-j->mpirun, SIGCONT);
             j->kill_at = now() + KILL_SECONDS;
         }
         end_after_ranks(j);

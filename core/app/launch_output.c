@@ -125,7 +125,8 @@ static int is_noise(const char *line)
 {
     static const char *const texts[] = {"sent help message", "orte_base_help_aggregate"};
     int n;
-    if (line[0] == '\0' ||
+    /* SIGCONT, after a rank has held mpirun (failure_report.h) */
+    if (line[0] == '\0' || strncmp(line, "mpirun: Forwarding signal 18 ", 29) == 0 ||
         strncmp(line, "[warn] Epoll ", 13) == 0) /* libevent, of a pipe of a rank that has ended */
         return 1;
     if (sscanf(line, "%d total process", &n) == 1 &&

@@ -32,6 +32,10 @@ static void tell(const char *note)
  * within this time count as one. */
 #define ONE_SIGNAL_SECONDS 0.25
 
+/* Time for a rank to notice in its computation that another one has ended, while the launcher is
+ * held for its checkpoint. */
+#define MOST_HELD_SECONDS 60.0
+
 static double seconds_now(void)
 {
     struct timespec now;
@@ -41,16 +45,28 @@ static double seconds_now(void)
 
 static void *wait_for_signals(void *arg)
 {
-    double first = 0.0;
+    double first = 0.0, held_since = 0.0; /* 0: the launcher is not held */
+    const struct timespec moment = {1, 0};
     lathe_cli_stop *stop = arg;
     const sigset_t set = stop_set();
     for (;;) {
         siginfo_t info;
-        const int number = sigwaitinfo(&set, &info);
+        const int number =
+            held_since > 0.0 ? sigtimedwait(&set, &info, &moment) : sigwaitinfo(&set, &info);
+        if (number < 0 && held_since > 0.0 && stop->saves != LATHE_STOP_SAVES &&
+            seconds_now() - held_since > MOST_HELD_SECONDS) {
+            stop->hold(0);
+            _exit(128 + SIGTERM);
+        }
         if (number < 0)
             continue;
-        if (stop->is_told != NULL && stop->is_told((int32_t)info.si_pid))
-            _exit(128 + number);
+        if (stop->is_told != NULL && stop->is_told((int32_t)info.si_pid)) {
+            if (stop->saves == LATHE_STOP_ENDS || stop->hold == NULL)
+                _exit(128 + number);
+            stop->hold(1);
+            held_since = seconds_now();
+            continue;
+        }
         if (stop->seen != 0 && number == SIGHUP)
             continue; /* a lost connection sends it twice, by the terminal and by the shell */
         if (stop->seen == number && seconds_now() - first < ONE_SIGNAL_SECONDS)

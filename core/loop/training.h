@@ -117,6 +117,8 @@ lathe_status lathe__training_save_partial(lathe_training *t);
  *  Returns `status`, with its message. It is not whole while an update changes the weights, and on
  *  ranks that divide it if some of them may not have failed. */
 lathe_status lathe__training_rescue(lathe_training *t, lathe_status status);
+/** Whether this rank saves the state alone when another one has ended. */
+int32_t lathe__training_outlives(const lathe_training *t);
 /** Begins a branch after the run went back to the checkpoint `path`, and determines again which
  * checkpoints are best. Call it before the figures are opened again. */
 lathe_status lathe__training_saver_rewound(lathe_training *t, const char *path);

@@ -150,6 +150,8 @@ lathe_status lathe_train(lathe_run *run, const lathe_train_options *options,
     lathe_status status = lathe__training_begin(&t);
     if (options->steps)
         *options->steps = 1;
+    if (options->saves && status == LATHE_OK)
+        *options->saves = lathe__training_outlives(&t);
     if (status == LATHE_OK)
         status = train(&t);
     lathe__training_end(&t);

@@ -22,6 +22,7 @@
 #include "opening/folder_check.h"
 #include "primitives/primitives.h"
 #include "primitives/save_load.h"
+#include "ranks/failure_report.h"
 #include "ranks/ranks.h"
 #include "rollout/rollout.h"
 #include "run/run_length.h"
@@ -442,11 +443,25 @@ static lathe_status save_whole(lathe_training *t, int32_t *out_saved)
     return is_shared ? lathe__run_release(run) : LATHE_OK;
 }
 
+int32_t lathe__training_outlives(const lathe_training *t)
+{
+    const lathe_run *run = t->run;
+    return run->ranks && t->saver && !run->extents && !run->outer;
+}
+
 lathe_status lathe__training_rescue(lathe_training *t, lathe_status status)
 {
     char said[4096];
     int32_t is_saved;
     (void)snprintf(said, sizeof said, "%s", lathe_error_message());
+    if (t->run->programs.rank > 0 && status != LATHE_E_RANK && t->run->saves && !t->run->extents &&
+        !t->run->outer)
+        lathe_ranks_expect_save();
+    const int32_t holds = lathe__training_outlives(t);
+    if (holds && t->options->saves)
+        *t->options->saves = 2;
+    if (holds)
+        lathe_ranks_hold_launcher(1);
     const lathe_status saved = save_whole(t, &is_saved);
     if (saved != LATHE_OK)
         lathe_log(LATHE_LOG_WARN, "step %lld is not saved: %s", (long long)t->run->at.step,

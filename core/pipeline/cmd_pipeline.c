@@ -71,7 +71,8 @@ static lathe_status train(const lathe_pipeline_step *step, lathe_diags *diags,
                           lathe_train_result *out)
 {
     lathe_run *run = NULL;
-    const lathe_train_options options = {.out = stdout, .stop = &stop.seen, .steps = &stop.steps};
+    const lathe_train_options options = {
+        .out = stdout, .stop = &stop.seen, .steps = &stop.steps, .saves = &stop.saves};
     const lathe_status opened =
         lathe_run_open_training(step->run, step->overrides, step->n_overrides, 0, diags, &run);
     for (int64_t i = 0; i < diags->n; i++)

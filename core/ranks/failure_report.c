@@ -1,6 +1,7 @@
 /* How a failing run ends. */
 #include "ranks/failure_report.h"
 
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,7 @@ static struct ending {
     int32_t rank, n_ranks; /* 1: it is alone */
     int32_t by_files;      /* 1: ranks told each other by files */
     int32_t prints;
+    int32_t expects_save; /* 1: rank 0 writes a checkpoint before it tells its reason */
 } ending = {.n_ranks = 1};
 static atomic_int is_over; /* 1: this rank prints nothing more */
 
@@ -69,6 +71,11 @@ void lathe_ranks_forsake(lathe_ranks *ranks)
     ending.ranks = ranks;
 }
 
+void lathe_ranks_expect_save(void)
+{
+    ending.expects_save = 1;
+}
+
 int32_t lathe_ranks_are_forsaken(void)
 {
     return ending.ranks != NULL;
@@ -80,6 +87,12 @@ int32_t lathe_ranks_are_ending(int32_t sender)
     if (getenv(LATHE_LAUNCH_VARIABLE) != NULL && sender == getppid())
         return 1;
     return atomic_load(&is_over) != 0 || lathe__failure_file_read("ending", 0, &byte, 1);
+}
+
+void lathe_ranks_hold_launcher(int32_t holds)
+{
+    if (getenv(LATHE_LAUNCH_VARIABLE) != NULL)
+        (void)kill(getppid(), holds ? SIGSTOP : SIGCONT);
 }
 
 static double now(void)
@@ -171,7 +184,9 @@ static int is_unknown(void)
 
 static double seconds_for(lathe_status status)
 {
-    const double most = status == LATHE_E_RANK ? gone_seconds : agree_seconds;
+    const double most = ending.expects_save      ? ending.ranks->deadline_seconds
+                        : status == LATHE_E_RANK ? gone_seconds
+                                                 : agree_seconds;
     return ending.ranks->deadline_seconds < most ? ending.ranks->deadline_seconds : most;
 }
 
@@ -251,6 +266,7 @@ void lathe_ranks_end(int32_t exit_code)
 {
     int32_t n;
     atomic_store(&is_over, 1);
+    lathe_ranks_hold_launcher(0); /* all is said */
     if (!ending.ranks && (lathe_launcher_find(&n) == NULL || n == 1))
         return;
     if (ending.prints) {

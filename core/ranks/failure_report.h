@@ -47,9 +47,15 @@ void lathe__failure_decide(const lathe_rank_failure *all, const unsigned char *t
 void lathe_ranks_forsake(lathe_ranks *ranks);
 int32_t lathe_ranks_are_forsaken(void);
 
-/** Learns from the other ranks why they fail, and decides what this one does. Takes at most 6 s; a
- * rank that learns nothing in that time prints its reason, and so does one without others. Call it
- * once, before anything is printed.
+/** Call it when this rank fails, and rank 0 then writes a checkpoint of the whole state: how long
+ * it takes is not known, so that this rank waits for it as long as for any rank, instead of
+ * seconds, before it ends all. */
+void lathe_ranks_expect_save(void);
+
+/** Learns from the other ranks why they fail, and decides what this one does. Takes at most 6 s,
+ * after lathe_ranks_expect_save() at most the deadline of the ranks; a rank that learns nothing in
+ * that time prints its reason, and so does one without others. Call it once, before anything is
+ * printed.
  *
  *  text  what this rank would print */
 void lathe_ranks_agree_on_failure(lathe_status status, const char *text,
@@ -61,6 +67,11 @@ void lathe_ranks_end(int32_t exit_code);
 
 /** `lathe launch` sets this variable for its ranks: it reports killed ranks itself. */
 #define LATHE_LAUNCH_VARIABLE "LATHE_LAUNCH"
+
+/** Stops the mpirun of `lathe launch`, which ends all ranks two seconds after one of them has
+ * ended, and lets it go on; lathe_ranks_end lets it go on, and so does `lathe launch` when no rank
+ * is left. Does nothing under any other launcher. [any thread] */
+void lathe_ranks_hold_launcher(int32_t holds);
 
 /** Whether no message should be printed for a signal from the process `sender`: a rank of this host
  * has printed why the run fails, or mpirun ends this rank for `lathe launch`. [any thread] */
