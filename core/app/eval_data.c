@@ -23,7 +23,8 @@ static int same_columns(const lathe_dataset *a, const lathe_dataset *b)
     for (int32_t c = 0; c < LATHE_N_COLUMNS; c++)
         if (!same_text(a->columns[c], b->columns[c]) || !same_text(a->formats[c], b->formats[c]))
             return 0;
-    if (a->n_input_columns != b->n_input_columns || !same_text(a->messages, b->messages))
+    if (a->as_chat != b->as_chat || a->n_input_columns != b->n_input_columns ||
+        !same_text(a->messages, b->messages))
         return 0;
     for (int32_t i = 0; i < a->n_input_columns; i++)
         if (!same_text(a->input_columns[i].input, b->input_columns[i].input) ||
@@ -113,6 +114,8 @@ static lathe_status put_shared(const lathe_config *config, const char *checkpoin
     }
     put_columns("columns", sets[0].columns, &sets[0], out);
     put_columns("format", sets[0].formats, NULL, out);
+    if (sets[0].as_chat != 0)
+        lathe_buffer_printf(out, ", chat = %s", sets[0].as_chat > 0 ? "true" : "false");
     return out->status;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "run/named_adapters.h"
 #include "run/run_state.h"
@@ -202,7 +203,14 @@ lathe_status lathe_prompt_file_next(lathe_prompt_file *f, int32_t *out_more)
     (void)snprintf(place, sizeof place, "%.4096s:%lld", f->path, (long long)f->line);
     /* Files from Windows may begin with a byte order mark. */
     const int64_t mark = f->line == 1 && strncmp(f->text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
-    lathe_status status = lathe_json_load_line(place, f->text + mark, bytes - mark, 0, &row);
+    const int64_t n_nan = lathe_json_count_nan(f->text + mark, bytes - mark);
+    char *clean = n_nan > 0 ? malloc((size_t)(bytes + n_nan)) : NULL;
+    if (n_nan > 0 && !clean)
+        return lathe_error(LATHE_E_NOMEM, "%s", place);
+    const int64_t n =
+        clean ? lathe_json_nulls_for_nan(f->text + mark, bytes - mark, clean) : bytes - mark;
+    lathe_status status = lathe_json_load_line(place, clean ? clean : f->text + mark, n, 0, &row);
+    free(clean);
     if (status == LATHE_OK)
         status = take_prompt(f, place, row);
     json_decref(row);

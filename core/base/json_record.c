@@ -159,6 +159,8 @@ static int after_value(lathe_json_record *r)
             const int64_t first = r->first[r->depth - 1];
             if (!check_keys(r))
                 return 0;
+            if (r->depth == 1)
+                r->n_own_keys = r->n_keys;
             r->n_keys = first;
         }
         r->walk.at++;
@@ -195,13 +197,13 @@ static int read_value(lathe_json_record *r)
 int lathe_json_record_read(lathe_json_record *record, const char *text, int64_t n,
                            const char *const *names, int32_t n_names, lathe_json_member *members)
 {
-    record->walk = (lathe_json_walk){.at = text, .end = text + n};
+    record->walk = (lathe_json_walk){.at = text, .end = text + n, .takes_nan = record->takes_nan};
     record->begin = text;
     record->names = names;
     record->members = members;
     record->n_names = n_names;
     record->depth = 0;
-    record->n_keys = 0;
+    record->n_keys = record->n_own_keys = 0;
     record->wanted = 0;
     if (n_names > 0)
         memset(members, 0, (size_t)n_names * sizeof *members);
@@ -257,7 +259,7 @@ static void pass_value(lathe_json_walk *walk)
 int lathe_json_record_next(const char **at, const char *end, lathe_json_string *out_key,
                            const char **out_value, int64_t *out_n)
 {
-    lathe_json_walk walk = {.at = *at, .end = end};
+    lathe_json_walk walk = {.at = *at, .end = end, .takes_nan = 1};
     lathe_json_pass_blank(&walk);
     walk.at++; /* the brace or comma before it, or the brace after all */
     lathe_json_pass_blank(&walk);
@@ -272,6 +274,24 @@ int lathe_json_record_next(const char **at, const char *end, lathe_json_string *
     *out_n = walk.at - *out_value;
     *at = walk.at;
     return 1;
+}
+
+int lathe_json_record_key(const lathe_json_record *record, const char *text, int64_t n, int64_t i,
+                          lathe_json_string *out_key)
+{
+    lathe_json_walk walk = {.at = text + record->keys[i] - 1, .end = text + n};
+    (void)lathe_json_pass_string(&walk, out_key);
+    lathe_json_pass_blank(&walk);
+    walk.at++; /* the colon */
+    lathe_json_pass_blank(&walk);
+    const char open = *walk.at;
+    if (strchr("nNI", open) || (open == '-' && walk.at[1] == 'I'))
+        return 0;
+    walk.at++;
+    if (open == '"')
+        return *walk.at != '"';
+    lathe_json_pass_blank(&walk);
+    return !(open == '[' && *walk.at == ']') && !(open == '{' && *walk.at == '}');
 }
 
 void lathe_json_record_keys(const char *text, int64_t n, char *out, int64_t room)

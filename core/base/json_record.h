@@ -33,6 +33,9 @@ typedef struct lathe_json_record {
         first[LATHE_JSON_DEPTH]; /* by level: the object's first in keys; an array: UINT32_MAX */
     uint32_t *keys;              /* where keys begin, of all open objects */
     int64_t n_keys, capacity;
+    int32_t takes_nan; /* set by the caller; 1: NaN and infinities are values (json_text.h) */
+    int32_t reserved;
+    int64_t n_own_keys; /* after a read: keys[0, n_own_keys) are those of the record */
 } lathe_json_record;
 
 /** Reads the object text[0, n), n < 4 GiB, and fills in members[k] for each names[k], at most
@@ -50,6 +53,11 @@ void lathe_json_record_place(const lathe_json_record *record, int64_t *out_line,
  *  `text` for the first member. Returns 1, or 0 at the end. */
 int lathe_json_record_next(const char **at, const char *end, lathe_json_string *out_key,
                            const char **out_value, int64_t *out_n);
+
+/** Key i of the n_own_keys of a record that was read successfully. Returns 1 if it holds something:
+ * it is not null, "", [] or {}. */
+int lathe_json_record_key(const lathe_json_record *record, const char *text, int64_t n, int64_t i,
+                          lathe_json_string *out_key);
 
 /** Writes the keys of a record that was read successfully into out: "a, b, c", still escaped,
  *  with "..." if they do not fit in `room` bytes; "" if there are none. */

@@ -144,12 +144,63 @@ static int pass_number(lathe_json_walk *walk)
     return 1;
 }
 
+/* The length of NaN, Infinity or -Infinity at p; 0: it is none of them. */
+static int64_t nan_length(const char *p, const char *end)
+{
+    static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        const int64_t n = (int64_t)strlen(words[i]);
+        if (end - p >= n && memcmp(p, words[i], (size_t)n) == 0)
+            return n;
+    }
+    return 0;
+}
+
+int64_t lathe_json_nulls_for_nan(const char *text, int64_t n, char *out)
+{
+    const char *const end = text + n;
+    int64_t length = 0;
+    int in_string = 0;
+    for (const char *p = text; p < end;) {
+        const int64_t k = in_string ? 0 : nan_length(p, end);
+        const int64_t used = k > 0 ? k : in_string && *p == '\\' && p + 1 < end ? 2 : 1;
+        in_string ^= *p == '"';
+        if (out)
+            memcpy(out + length, k > 0 ? "null" : p, (size_t)(k > 0 ? 4 : used));
+        length += k > 0 ? 4 : used;
+        p += used;
+    }
+    return length;
+}
+
+int64_t lathe_json_count_nan(const char *text, int64_t n)
+{
+    const char *const end = text + n;
+    int64_t count = 0;
+    int in_string = 0;
+    if (!memmem(text, (size_t)n, "NaN", 3) && !memmem(text, (size_t)n, "Infinity", 8))
+        return 0;
+    for (const char *p = text; p < end;) {
+        const int64_t k = in_string ? 0 : nan_length(p, end);
+        count += k > 0;
+        in_string ^= *p == '"';
+        p += k > 0 ? k : in_string && *p == '\\' ? 2 : 1;
+    }
+    return count;
+}
+
 int lathe_json_pass_scalar(lathe_json_walk *walk)
 {
     static const char *const words[] = {"true", "false", "null"};
     const char *const at = walk->at;
     if (at >= walk->end)
         return lathe_json_wrong(walk, "expected a value, seen the end");
+    const int64_t n_nan = walk->takes_nan ? nan_length(at, walk->end) : 0;
+    if (n_nan > 0) {
+        walk->at += n_nan;
+        walk->n_nan++;
+        return 1;
+    }
     if (*at == '-' || (*at >= '0' && *at <= '9'))
         return pass_number(walk);
     for (int i = 0; i < 3; i++) {

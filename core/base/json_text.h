@@ -12,6 +12,8 @@
 typedef struct lathe_json_walk {
     const char *at, *end; /* nothing from `end` on is read */
     char what[64];        /* what is wrong; set by a failure */
+    int32_t takes_nan;    /* 1: NaN, Infinity and -Infinity are scalars, as Python writes them */
+    int32_t n_nan;        /* number of those that were passed */
 } lathe_json_walk;
 
 /** A string without its quotes: the raw bytes in the text, and the length when unescaped. */
@@ -40,6 +42,13 @@ int lathe_json_pass_string(lathe_json_walk *walk, lathe_json_string *out);
 /** Moves past the number, true, false or null at `at`. Numbers are checked by grammar and may
  *  have any size. Returns 1, or 0 if it is not valid. */
 int lathe_json_pass_scalar(lathe_json_walk *walk);
+
+/** Number of NaN, Infinity and -Infinity outside strings in a text that is JSON but for them. */
+int64_t lathe_json_count_nan(const char *text, int64_t n);
+
+/** Writes such a text with null in the place of each into out, which has room for n bytes and one
+ *  for each; NULL: writes nothing. Returns the length. */
+int64_t lathe_json_nulls_for_nan(const char *text, int64_t n, char *out);
 
 /** Unescapes a checked string, n_raw bytes at raw, into out; returns its length, at most n_raw. */
 int64_t lathe_json_unescape(const char *raw, int64_t n_raw, char *out);

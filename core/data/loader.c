@@ -372,12 +372,14 @@ void lathe_loader_facts_get(const lathe_loader *loader, lathe_loader_facts *out)
                                 .n_places = x->n_places,
                                 .n_left_out = x->n_left_out,
                                 .n_cut = x->n_cut,
+                                .n_same_cut = x->n_same_cut,
                                 .index_bytes = x->bytes,
                                 .is_cut = x->cut,
                                 .fill = (double)(x->n_tokens - x->n_spare) /
                                         ((double)x->n_rows * (double)loader->config.row_tokens)};
     memcpy(out->left_out, x->useless, sizeof out->left_out);
     memcpy(out->overlong, x->too_long, sizeof out->overlong);
+    memcpy(out->same_cut, x->same_cut, sizeof out->same_cut);
 }
 
 int64_t lathe_loader_record(const lathe_loader *loader, int64_t i)

@@ -157,6 +157,8 @@ typedef struct lathe_loader_facts {
     int64_t left_out[LATHE_ROW_EXAMPLES]; /* the first records that n_left_out counts */
     int64_t overlong[LATHE_ROW_EXAMPLES]; /* the first records that n_overlong counts */
     int64_t index_bytes;                  /* memory of the row index */
+    int64_t n_same_cut;                   /* pairs that are cut to two equal rows, in both splits */
+    int64_t same_cut[LATHE_ROW_EXAMPLES]; /* the first records that n_same_cut counts */
     int64_t is_cut;  /* 1: the only document is divided; its last tokens are for validation */
     int64_t n_spare; /* packed: tokens in no row, because a row of one token has no target */
     double fill;     /* packed: (n_tokens - n_spare) / (n_rows * T) */

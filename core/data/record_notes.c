@@ -51,6 +51,27 @@ static const char *path_of(const lathe_shards *shards, const lathe_shards_set *s
     return set->first_source < n ? list[set->first_source].path : "the data";
 }
 
+/* Logs what is told of records that are used, and the fields that nothing reads. */
+static void note_told(const lathe_shards *shards, const lathe_shards_set *set)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    for (int32_t what = 0; what < LATHE_N_TOLD; what++) {
+        if (set->notes.told[what].n == 0 || lathe_told_at_prepare(what))
+            continue;
+        text.len = 0;
+        lathe_shards_put_told(shards, set, what, &text);
+        lathe_log_alike(what == LATHE_TOLD_CONTINUED ? LATHE_LOG_INFO : LATHE_LOG_WARN, "%s",
+                        text.data ? text.data : "");
+    }
+    text.len = 0;
+    if (set->notes.unread[0].name[0]) {
+        const int means = lathe_shards_put_unread(set, &text);
+        lathe_log_alike(means ? LATHE_LOG_WARN : LATHE_LOG_INFO, "%s: %s", path_of(shards, set),
+                        text.data ? text.data : "");
+    }
+    lathe_buffer_fini(&text);
+}
+
 void lathe_data_note_sets(const lathe_shards *shards)
 {
     for (int64_t d = 0; d < lathe_shards_sets(shards); d++) {
@@ -69,6 +90,7 @@ void lathe_data_note_sets(const lathe_shards *shards)
                 path_of(shards, set), set->counts.n_equal == 1 ? "s" : "",
                 places.data ? places.data : "", set->counts.n_equal > 1 ? ", ..." : "");
         lathe_buffer_fini(&places);
+        note_told(shards, set);
     }
 }
 
@@ -104,4 +126,10 @@ void lathe_data_note_long(const lathe_shards *shards, const lathe_loader *loader
     else
         tell_records(shards, f.overlong, f.n_overlong, "is cut after data.seq_len tokens",
                      "are cut after data.seq_len tokens");
+    if (overlong == LATHE_OVERLONG_CUT)
+        tell_records(shards, f.same_cut, f.n_same_cut,
+                     "prefers nothing once it is cut, because its rows differ only after "
+                     "data.seq_len tokens",
+                     "prefer nothing once they are cut, because their rows differ only after "
+                     "data.seq_len tokens");
 }

@@ -9,7 +9,8 @@
 /** Logs the files and records of the data that are not used. */
 void lathe_data_note_left_out(const lathe_shards *shards);
 
-/** Logs, for each dataset, the layout that was found and pairs without a preference. */
+/** Logs, for each dataset, the layout that was found, pairs without a preference, what is told of
+ *  records, and the fields that nothing reads. */
 void lathe_data_note_sets(const lathe_shards *shards);
 
 /** Logs the records that do not fit in a row. overlong: LATHE_OVERLONG_*. */

@@ -1,20 +1,24 @@
 /* Tokenises records. */
 #include "data/record_pieces.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/implicit_prompt.h"
 #include "dialog/chat_lists.h"
 #include "records/record_json.h"
 #include "records/row_kind.h"
+#include "template/chat_template.h"
 
 void lathe__pieces_clear(lathe_pieces *p)
 {
-    p->ids.n = p->n = p->n_inputs = p->n_recut = p->n_spaces = 0;
+    p->ids.n = p->n = p->n_inputs = 0;
     p->records.len = 0;
     memset(&p->counts, 0, sizeof p->counts);
+    memset(&p->notes, 0, sizeof p->notes);
 }
 
 void lathe__pieces_fini(lathe_pieces *p)
@@ -88,6 +92,12 @@ static lathe_status begin_record(const lathe_record_encoder *e, const lathe_read
     LATHE_TRY(lathe_record_json(reader, record, &p->records));
     *out_bytes = p->records.len - begin;
     return LATHE_OK;
+}
+
+static void tell(lathe_pieces *p, int32_t what)
+{
+    const lathe_record_count one = {1, p->line};
+    lathe__record_count_add(&p->notes.told[what], &one);
 }
 
 static void count_left(lathe_pieces *p, int32_t why)
@@ -211,6 +221,69 @@ static void split_texts(const lathe_fields *f, int is_pair, span *prompt, span f
         full[k] = (span){full[k].text + cut, full[k].n - cut};
 }
 
+/* The character at or before byte `at` of a text; -1: there is none. */
+static int32_t char_at(const span *s, int64_t at)
+{
+    int32_t n;
+    while (at > 0 && at < s->n && ((uint8_t)s->text[at] & 0xc0) == 0x80)
+        at--;
+    return at >= 0 && at < s->n ? lathe_utf8_at((const uint8_t *)s->text + at, s->n - at, &n) : -1;
+}
+
+/* Whether words that end or begin with the character have white space between them: not in the
+ * scripts of Thailand, Laos, Myanmar and Cambodia, nor in Chinese and Japanese. */
+static int is_spaced(int32_t c)
+{
+    return c > ' ' && !(c >= 0x0e00 && c <= 0x0eff) && !(c >= 0x1000 && c <= 0x109f) &&
+           !(c >= 0x1780 && c <= 0x17ff) && c < 0x2e80 && c != 0xa0;
+}
+
+static int is_word(int32_t c)
+{
+    return is_spaced(c) && (c >= 0x80 || isalnum((int)c));
+}
+
+/* Whether prompt and completion are glued to each other. */
+static int is_glued(const span *prompt, const span *completion)
+{
+    return is_spaced(char_at(prompt, prompt->n - 1)) && is_spaced(char_at(completion, 0));
+}
+
+/* Whether the text is the JSON of a list of messages. */
+static int is_json_list(const span *s)
+{
+    int64_t i = 0;
+    while (i < s->n && strchr(" \t\r\n[", s->text[i]) && s->text[i])
+        i++;
+    return i > 0 && i < s->n && s->text[0] == '[' && s->text[i] == '{' &&
+           (memmem(s->text, (size_t)s->n, "\"role\"", 6) ||
+            memmem(s->text, (size_t)s->n, "\"from\"", 6));
+}
+
+/* Tells what is odd about a record of texts. */
+static void tell_texts(const lathe_record_encoder *e, const span *prompt, const span *full,
+                       int32_t n_full, lathe_pieces *p)
+{
+    const int has_prompt = e->fields.text[LATHE_COLUMN_PROMPT] != NULL;
+    int glued = 0, is_json = is_json_list(prompt);
+    for (int32_t k = 0; k < n_full; k++) {
+        glued |= has_prompt && is_glued(prompt, &full[k]);
+        is_json |= is_json_list(&full[k]);
+    }
+    if (e->job->dataset->chat && e->job->dataset->as_chat == 0)
+        tell(p, LATHE_TOLD_PAST_TEMPLATE);
+    if (glued)
+        tell(p, LATHE_TOLD_SEAM);
+    if (is_json)
+        tell(p, LATHE_TOLD_JSON);
+    if (n_full < 2 || has_prompt)
+        return;
+    const int is_cut = is_word(char_at(prompt, prompt->n - 1)) &&
+                       (is_word(char_at(&full[0], 0)) || is_word(char_at(&full[1], 0)));
+    if (prompt->n == 0 || is_cut)
+        tell(p, LATHE_TOLD_NO_PROMPT);
+}
+
 /* Tokenises the prompt alone, and the prompt with each completion: texts, or lists of messages.
  * bytes: of the prompt's text and of each completion's. *is_out = 1: the record is left out. */
 static lathe_status encode_parts(lathe_record_encoder *e, const lathe_reader *reader,
@@ -230,9 +303,14 @@ static lathe_status encode_parts(lathe_record_encoder *e, const lathe_reader *re
             count_left(p, LATHE_LEFT_PROMPTS);
         else
             count_unwritten(p, &facts.unwritten, is_out);
+        if (facts.has_marks && !*is_out)
+            tell(p, LATHE_TOLD_MARKS);
+        if (facts.is_begun && !*is_out)
+            tell(p, n_full == 0 ? LATHE_TOLD_CONTINUED : LATHE_TOLD_BEGUN);
         return LATHE_OK;
     }
     split_texts(f, n_full == 2, &prompt, full);
+    tell_texts(e, &prompt, full, n_full, p);
     e->prompt.n = 0;
     LATHE_TRY(lathe_encoder_run(e->enc, prompt.text, prompt.n, LATHE_ENCODE_BEGIN, &e->prompt));
     bytes[0] = prompt.n;
@@ -253,8 +331,9 @@ static int64_t find_completion(const lathe_record_encoder *e, int32_t n_full, in
     if (n_full == 2 && common_prefix(&e->prompt, &e->full[1]) < n)
         n = common_prefix(&e->prompt, &e->full[1]);
     if (has_prompt && n < e->prompt.n) {
-        p->n_recut++;
-        p->n_spaces += ends_with_space;
+        tell(p, LATHE_TOLD_RECUT);
+        if (ends_with_space)
+            tell(p, LATHE_TOLD_SPACES);
     }
     return n;
 }
@@ -326,9 +405,10 @@ static void count_unlearnt(const lathe_record_encoder *e, lathe_pieces *p)
 {
     const lathe_chat_tokens *t = &e->chat;
     lathe_record_counts *c = &p->counts;
-    const int32_t why = t->n_answers > 0 ? LATHE_LEFT_MASKED
-                        : t->odd_role[0] ? LATHE_LEFT_UNKNOWN_ROLE
-                                         : LATHE_LEFT_NO_ANSWER;
+    const int32_t why = t->n_answers > 0 && t->n_muted == t->n_answers ? LATHE_LEFT_MUTED
+                        : t->n_answers > 0                             ? LATHE_LEFT_MASKED
+                        : t->odd_role[0]                               ? LATHE_LEFT_UNKNOWN_ROLE
+                                                                       : LATHE_LEFT_NO_ANSWER;
     if (why == LATHE_LEFT_UNKNOWN_ROLE && c->left[why].n == 0)
         memcpy(c->role, t->odd_role, sizeof c->role);
     count_left(p, why);
@@ -372,6 +452,10 @@ static lathe_status is_left_out(lathe_record_encoder *e, const lathe_record *rec
         else
             count_unwritten(p, &e->chat.unwritten, out);
         *out |= is_empty;
+        if (!*out && !is_masked && e->chat.n_muted > 0)
+            tell(p, LATHE_TOLD_MARKS);
+        if (!*out && is_masked && e->chat.n_others > 0)
+            tell(p, LATHE_TOLD_OTHERS);
         return LATHE_OK;
     }
     const int32_t column = rows == LATHE_ROWS_PACKED        ? LATHE_COLUMN_TEXT
@@ -402,6 +486,30 @@ static lathe_status put_record(lathe_record_encoder *e, const lathe_reader *read
     }
 }
 
+/* Adds a field's name without control characters. */
+static void add_unread(lathe_record_notes *notes, const char *name, int64_t n, int64_t line)
+{
+    const lathe_record_count one = {1, line};
+    char text[sizeof notes->unread[0].name];
+    const int64_t most = (int64_t)sizeof text - 1;
+    n = n < most ? n : lathe_utf8_prefix((const uint8_t *)name, most);
+    for (int64_t i = 0; i < n; i++)
+        text[i] = (uint8_t)name[i] < ' ' || name[i] == 0x7f ? '?' : name[i];
+    text[n] = '\0';
+    if (n > 0)
+        lathe__unread_column_add(notes, text, &one);
+}
+
+void lathe__record_note_unread(const lathe_reader *reader, const lathe_record *record,
+                               const lathe_fields *fields, int64_t line, lathe_record_notes *notes)
+{
+    lathe_json_string key;
+    if (lathe_row_kind_get(reader->rows)->has_records) /* a reward may read any field */
+        return;
+    for (int64_t i = 0; lathe_fields_unread(fields, reader, record, &i, &key);)
+        add_unread(notes, key.text, key.n_raw, line);
+}
+
 lathe_status lathe__record_encode(lathe_record_encoder *e, const lathe_reader *reader,
                                   const lathe_record *record, lathe_pieces *out)
 {
@@ -417,6 +525,10 @@ lathe_status lathe__record_encode(lathe_record_encoder *e, const lathe_reader *r
         return LATHE_OK;
     LATHE_TRY(begin_record(e, reader, record, out, &n_json));
     LATHE_TRY(put_record(e, reader, record, out));
+    if (e->fields.is_chat != LATHE_FIELDS_TEXTS &&
+        lathe_chat_template_reads_clock(e->job->dataset->chat))
+        tell(out, LATHE_TOLD_DATE);
+    lathe__record_note_unread(reader, record, &e->fields, out->line, &out->notes);
     if (out->n == first) { /* it is left out */
         out->n_inputs = input;
         out->records.len = json;

@@ -17,8 +17,7 @@ typedef struct lathe_pieces {
     lathe_buffer records; /* the records as JSON, for kinds of rows that keep them */
     int64_t line;         /* LATHE_SHARD_LINE of the record that is tokenised */
     lathe_record_counts counts;
-    int64_t n_recut;  /* prompts whose last tokens merge with the completion */
-    int64_t n_spaces; /* those of them that end with a space */
+    lathe_record_notes notes; /* `loss` and the skipped files are those of the encoders */
 } lathe_pieces;
 
 /** Forgets the pieces, and keeps the memory. */
@@ -42,6 +41,10 @@ void lathe__record_encoder_fini(lathe_record_encoder *encoder);
  *  file:line. */
 lathe_status lathe__record_encode(lathe_record_encoder *encoder, const lathe_reader *reader,
                                   const lathe_record *record, lathe_pieces *out);
+
+/** Counts the fields of a record that nothing reads, after it was encoded. */
+void lathe__record_note_unread(const lathe_reader *reader, const lathe_record *record,
+                               const lathe_fields *fields, int64_t line, lathe_record_notes *notes);
 
 /** Appends the range text[begin, end) of a document of n bytes; `fields` are the fields of its
  *  record. The tokenizer allows cuts at both ends. */

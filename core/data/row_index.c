@@ -90,6 +90,27 @@ static void count(int64_t *n, int64_t list[LATHE_ROW_EXAMPLES], int64_t k)
     ++*n;
 }
 
+/* Whether the rows of a pair are equal in their first T tokens, and differ after them. */
+static lathe_status is_same_cut(const lathe_row_index *x, int64_t k, int *out)
+{
+    const lathe_shards *shards = x->config.shards;
+    const int64_t first = lathe_shards_offset(shards, 3 * k + 1);
+    const int64_t second = lathe_shards_offset(shards, 3 * k + 2);
+    const int64_t n = x->config.row_tokens - (first - lathe_shards_offset(shards, 3 * k));
+    *out = 0;
+    if (second - first < n || lathe_shards_offset(shards, 3 * k + 3) - second < n)
+        return LATHE_OK; /* the cut takes the end of one of them alone, or of none */
+    int32_t *ids = malloc((size_t)n * 2 * sizeof *ids);
+    if (!ids)
+        return lathe_error(LATHE_E_NOMEM, "rows of %lld tokens", (long long)n);
+    lathe_status status = lathe_shards_read(shards, first, first + n, ids);
+    if (status == LATHE_OK)
+        status = lathe_shards_read(shards, second, second + n, ids + n);
+    *out = status == LATHE_OK && memcmp(ids, ids + n, (size_t)n * sizeof *ids) == 0;
+    free(ids);
+    return status;
+}
+
 /* Marks the records with nothing to learn, and, if they are to be left out, those that are longer
  * than a row. */
 static lathe_status leave_out(lathe_row_index *x, int64_t n)
@@ -102,6 +123,11 @@ static lathe_status leave_out(lathe_row_index *x, int64_t n)
             count(&x->n_overlong, x->too_long, k);
         else
             continue;
+        int is_same = 0;
+        if (!useless && x->kind->n_segments == 3 && x->config.overlong != LATHE_OVERLONG_LEAVE_OUT)
+            LATHE_TRY(is_same_cut(x, k, &is_same));
+        if (is_same)
+            count(&x->n_same_cut, x->same_cut, k);
         if (!useless && x->config.overlong != LATHE_OVERLONG_LEAVE_OUT)
             continue;
         if (!x->left_out)

@@ -47,6 +47,8 @@ typedef struct lathe_row_index {
     int64_t n_tokens, text_bytes; /* tokens and text of this split's documents */
     /* Pairs whose prompt alone fills a row; examples with no target in their first T tokens. */
     int64_t n_left_out;
+    int64_t n_same_cut; /* pairs whose rows are equal after they are cut, and differ before */
+    int64_t same_cut[LATHE_ROW_EXAMPLES]; /* the first of them */
     int64_t n_overlong; /* other pairs and examples of more than T tokens, in both splits */
     int64_t n_cut;      /* those of them in this split of which the first T tokens are used */
     int64_t n_spare;    /* tokens in no row, because a row of one token has no target */

@@ -2,6 +2,7 @@
 #include "data/shard_file.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,6 +29,51 @@ static int64_t padded(int64_t bytes)
     return (bytes + 7) / 8 * 8;
 }
 
+void lathe__unread_column_add(lathe_record_notes *to, const char *name,
+                              const lathe_record_count *count)
+{
+    int32_t i = 0;
+    while (i < LATHE_UNREAD_COLUMNS && to->unread[i].name[0] &&
+           strcmp(to->unread[i].name, name) != 0)
+        i++;
+    if (i == LATHE_UNREAD_COLUMNS) {
+        lathe__record_count_add(&to->unread_others, count);
+        return;
+    }
+    (void)snprintf(to->unread[i].name, sizeof to->unread[i].name, "%s", name);
+    lathe__record_count_add(&to->unread[i].count, count);
+}
+
+void lathe__record_counts_add(lathe_record_counts *to, const lathe_record_counts *from,
+                              int64_t first_record)
+{
+    if (from->n_equal > 0 && to->n_equal == 0)
+        to->first_equal = first_record + from->first_equal;
+    to->n_equal += from->n_equal;
+    to->n_known += from->n_known;
+    to->n_chats += from->n_chats;
+    if (to->left[LATHE_LEFT_UNKNOWN_ROLE].n == 0)
+        memcpy(to->role, from->role, sizeof to->role);
+    for (int32_t i = 0; i < LATHE_N_LEFT; i++)
+        lathe__record_count_add(&to->left[i], &from->left[i]);
+    for (int32_t i = 0; i < LATHE_N_UNWRITTEN; i++)
+        lathe__record_count_add(&to->unwritten[i], &from->unwritten[i]);
+}
+
+void lathe__record_notes_add(lathe_record_notes *to, const lathe_record_notes *from)
+{
+    for (int32_t i = 0; i < LATHE_N_TOLD; i++)
+        lathe__record_count_add(&to->told[i], &from->told[i]);
+    for (int32_t i = 0; i < LATHE_UNREAD_COLUMNS && from->unread[i].name[0]; i++)
+        lathe__unread_column_add(to, from->unread[i].name, &from->unread[i].count);
+    lathe__record_count_add(&to->unread_others, &from->unread_others);
+    for (int64_t i = 0; i < from->n_skipped && i < LATHE_READER_NAMES; i++)
+        if (to->n_skipped + i < LATHE_READER_NAMES)
+            to->skipped[to->n_skipped + i] = from->skipped[i];
+    to->n_skipped += from->n_skipped;
+    lathe_text_loss_add(&to->loss, &from->loss);
+}
+
 /* Number of words in the mask of the tokens. */
 static int64_t mask_words(int32_t rows, int64_t n_tokens)
 {
@@ -52,12 +98,17 @@ static int64_t end_words(const lathe_shard_header *h)
     return lathe_row_kind_get(h->rows)->has_records ? n_records(h) : 0;
 }
 
-/* 8-byte words after the ids: offsets, sizes, mask, lines, inputs, ends of records, records. */
+/* 8-byte words of the notes. */
+#define NOTE_WORDS ((int64_t)(sizeof(lathe_record_notes) / 8))
+_Static_assert(sizeof(lathe_record_notes) % 8 == 0, "the notes end the file, in whole words");
+
+/* 8-byte words after the ids: offsets, sizes, mask, lines, inputs, ends of records, records,
+ * notes. */
 static int64_t index_words(const lathe_shard_header *h)
 {
     return 2 * h->n_segments + 1 + mask_words(h->rows, h->n_tokens) +
            n_lines(h->rows, h->n_segments) + h->n_inputs * n_records(h) + end_words(h) +
-           padded(h->record_bytes) / 8;
+           padded(h->record_bytes) / 8 + NOTE_WORDS;
 }
 
 static lathe_status check_header(const char *path, const lathe_shard_header *h, int64_t file_bytes)
@@ -163,6 +214,15 @@ static void find_records(const lathe_shard_header *h, lathe_shard *out)
     out->records = (const char *)(at + end_words(h));
 }
 
+/* Copies the notes, which the end of the file has. */
+static void read_notes(lathe_shard *shard)
+{
+    memcpy(&shard->notes, shard->map.data + shard->map.bytes - sizeof shard->notes,
+           sizeof shard->notes);
+    for (int32_t i = 0; i < LATHE_UNREAD_COLUMNS; i++)
+        shard->notes.unread[i].name[sizeof shard->notes.unread[i].name - 1] = '\0';
+}
+
 static lathe_status check_payload(const lathe_shard *shard)
 {
     const int64_t bytes = shard->map.bytes - (int64_t)sizeof(lathe_shard_header);
@@ -199,6 +259,7 @@ lathe_status lathe__shard_open(const char *path, int32_t verify, lathe_shard *ou
         out->sizes = out->offsets + h.n_segments + 1;
         find_records(&h, out);
         out->counts = h.counts;
+        read_notes(out);
         out->counts.role[sizeof out->counts.role - 1] = '\0';
         memcpy(out->payload, h.payload, 64);
         status = check_index(out);
@@ -379,6 +440,7 @@ lathe_status lathe__shard_writer_finish(lathe_shard_writer *writer, const char *
     LATHE_TRY(put_bytes(writer, writer->record_ends, end_words(h) * 8));
     LATHE_TRY(put_bytes(writer, writer->records.data, h->record_bytes));
     LATHE_TRY(put_bytes(writer, zeros, padded(h->record_bytes) - h->record_bytes));
+    LATHE_TRY(put_bytes(writer, &writer->notes, (int64_t)sizeof writer->notes));
     h->offsets_at = (int64_t)sizeof *h + padded(bytes);
     h->file_bytes = h->offsets_at + index_words(h) * 8;
     char hex[65];

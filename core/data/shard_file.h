@@ -10,8 +10,9 @@
 #include "base/map.h"
 #include "records/dataset.h"
 #include "records/reader.h"
+#include "text/text_loss.h"
 
-#define LATHE_SHARD_VERSION 11
+#define LATHE_SHARD_VERSION 13
 #define LATHE_SHARD_CHUNK 4096 /* number of ids written at once */
 
 /** A line of a dataset's source files: the number of the file, and the line in it, or the number of
@@ -29,16 +30,41 @@ enum {
     LATHE_LEFT_MASKED = 4,       /* a conversation in which the template marks nothing to learn */
     LATHE_LEFT_CALLS = 5,   /* an answer is only calls, which the chat template does not write */
     LATHE_LEFT_PROMPTS = 6, /* a pair whose chosen and rejected have different prompts */
-    LATHE_N_LEFT = 7
+    LATHE_LEFT_MUTED = 7,   /* a conversation whose messages say that no answer is learnt */
+    LATHE_N_LEFT = 8
 };
 
 /* What the chat template does not write of a record that is used. */
 enum { LATHE_UNWRITTEN_CALLS = 0, LATHE_UNWRITTEN_TOOLS = 1, LATHE_N_UNWRITTEN = 2 };
 
+/* What is told of records that are used. */
+enum {
+    LATHE_TOLD_PAST_TEMPLATE = 0, /* prompts as texts, which a chat template did not write */
+    LATHE_TOLD_SEAM = 1,          /* no white space between the texts of prompt and completion */
+    LATHE_TOLD_NO_PROMPT = 2, /* pairs of texts whose common beginning is empty, or cuts a word */
+    LATHE_TOLD_BEGUN = 3,     /* prompts that end with a message of the assistant */
+    LATHE_TOLD_CONTINUED = 4, /* the same, and the model continues it */
+    LATHE_TOLD_RECUT = 5,     /* the last token of the prompt merges with the completion */
+    LATHE_TOLD_SPACES = 6,    /* those of RECUT whose prompt ends with a space */
+    LATHE_TOLD_DATE = 7,      /* the chat template may write the date */
+    LATHE_TOLD_JSON = 8,      /* a text is the JSON of a list of messages */
+    LATHE_TOLD_MARKS = 9,     /* messages that are not to be learnt, where that has no effect */
+    LATHE_TOLD_OTHERS = 10,   /* messages of other roles that are to be learnt */
+    LATHE_N_TOLD = 11
+};
+
+enum { LATHE_UNREAD_COLUMNS = 12 };
+
 /** Some records, and the first one's LATHE_SHARD_LINE. */
 typedef struct lathe_record_count {
     int64_t n, first;
 } lathe_record_count;
+
+/** Records with a field that nothing reads. */
+typedef struct lathe_unread_column {
+    char name[48]; /* cut if it is longer; "": none */
+    lathe_record_count count;
+} lathe_unread_column;
 
 /** Counts of records, kept in shards. */
 typedef struct lathe_record_counts {
@@ -50,7 +76,17 @@ typedef struct lathe_record_counts {
     char role[32]; /* the role of the first record of LATHE_LEFT_UNKNOWN_ROLE; "": none */
 } lathe_record_counts;
 
-/** The first 712 bytes of the file. Hashes are 64 hexadecimal digits without a NUL. */
+/** What is told of records that are used, kept at the end of shards, so that each start tells it.
+ */
+typedef struct lathe_record_notes {
+    lathe_record_count told[LATHE_N_TOLD];
+    lathe_unread_column unread[LATHE_UNREAD_COLUMNS]; /* the first ones, in the order of records */
+    lathe_record_count unread_others;                 /* fields beyond those */
+    int64_t n_skipped, skipped[LATHE_READER_NAMES];   /* files that are no text; the first ones */
+    lathe_text_loss loss; /* bytes of the text for which the tokenizer has no token */
+} lathe_record_notes;
+
+/** The first 704 bytes of the file. Hashes are 64 hexadecimal digits without a NUL. */
 typedef struct lathe_shard_header {
     char magic[8]; /* "LATHSHRD" */
     uint32_t version, header_bytes;
@@ -69,10 +105,10 @@ typedef struct lathe_shard_header {
     lathe_record_counts counts;
     int64_t n_inputs;     /* inputs of the stage that each record has a value of */
     int64_t record_bytes; /* bytes of the records as JSON; 0: the kind of rows keeps none */
-    char zero[56];
+    char zero[16];
     uint64_t checksum; /* lathe_hash64 of the header up to here */
 } lathe_shard_header;
-_Static_assert(sizeof(lathe_shard_header) == 712, "the shard header's layout is a file format");
+_Static_assert(sizeof(lathe_shard_header) == 704, "the shard header's layout is a file format");
 
 /** Segments of ids, mapped or in memory. */
 typedef struct lathe_shard {
@@ -90,6 +126,7 @@ typedef struct lathe_shard {
         *record_ends; /* [records] where each record's JSON ends in `records`; NULL: none */
     const char *records;
     lathe_record_counts counts; /* as in the header */
+    lathe_record_notes notes;
     int32_t n_inputs;
     int64_t first_token, first_segment; /* tokens and segments before this shard */
     int64_t n_skipped, text_bytes;
@@ -100,6 +137,14 @@ typedef struct lathe_shard {
 
 /** Adds records that come after those of *to. */
 void lathe__record_count_add(lathe_record_count *to, const lathe_record_count *from);
+
+/** Adds counts. first_record: number of the records before those of *from. */
+void lathe__record_counts_add(lathe_record_counts *to, const lathe_record_counts *from,
+                              int64_t first_record);
+void lathe__record_notes_add(lathe_record_notes *to, const lathe_record_notes *from);
+/** Counts a record that has a field which nothing reads. */
+void lathe__unread_column_add(lathe_record_notes *to, const char *name,
+                              const lathe_record_count *count);
 
 /** 1 if this is the name of a shard file: "shard-....bin". */
 int lathe__shard_is_name(const char *name);
@@ -133,6 +178,7 @@ typedef struct lathe_shard_writer {
         int32_t i32[LATHE_SHARD_CHUNK];
     } buffer; /* ids that are not written yet */
     lathe_shard_header header;
+    lathe_record_notes notes;
 } lathe_shard_writer;
 
 /** In `header`, rows, token_bytes, eos, vocab_size, n_inputs, key and stamp are set. */

@@ -35,23 +35,6 @@ void lathe__shards_begin(lathe_shards *shards, double weight)
     set->weight = weight == 0.0 ? 1.0 : weight;
 }
 
-/* Adds `from` to `to`. first_record: number of the first record that `from` counts. */
-static void add_counts(lathe_record_counts *to, const lathe_record_counts *from,
-                       int64_t first_record)
-{
-    if (from->n_equal > 0 && to->n_equal == 0)
-        to->first_equal = first_record + from->first_equal;
-    to->n_equal += from->n_equal;
-    to->n_known += from->n_known;
-    to->n_chats += from->n_chats;
-    if (to->left[LATHE_LEFT_UNKNOWN_ROLE].n == 0)
-        memcpy(to->role, from->role, sizeof to->role);
-    for (int32_t i = 0; i < LATHE_N_LEFT; i++)
-        lathe__record_count_add(&to->left[i], &from->left[i]);
-    for (int32_t i = 0; i < LATHE_N_UNWRITTEN; i++)
-        lathe__record_count_add(&to->unwritten[i], &from->unwritten[i]);
-}
-
 lathe_status lathe__shards_add(lathe_shards *shards, const lathe_shard *shard)
 {
     if (shards->n == shards->capacity) {
@@ -70,8 +53,9 @@ lathe_status lathe__shards_add(lathe_shards *shards, const lathe_shard *shard)
     shards->n_tokens += slot->n_tokens;
     shards->n_segments += slot->n_segments;
     shards->n_skipped += slot->n_skipped;
-    add_counts(&set->counts, &slot->counts,
-               slot->first_segment / lathe_row_kind_get(shards->rows)->n_segments);
+    lathe__record_notes_add(&set->notes, &slot->notes);
+    lathe__record_counts_add(&set->counts, &slot->counts,
+                             slot->first_segment / lathe_row_kind_get(shards->rows)->n_segments);
     set->n_segments += slot->n_segments;
     set->n_tokens += slot->n_tokens;
     return LATHE_OK;

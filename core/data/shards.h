@@ -6,11 +6,11 @@
  * whether it is a target. Unpaired: two segments per example (prompt, completion). Prompts: one
  * segment, without end-of-text.
  *
- * File, little-endian:  header (712 bytes) | ids u16 or u32 [n_tokens] | pad to 8 | i64
+ * File, little-endian:  header (704 bytes) | ids u16 or u32 [n_tokens] | pad to 8 | i64
  * offsets[n_segments + 1] | i64 bytes of text [n_segments] | completions only: u64 mask [(n_tokens
  * + 63) / 64] | all but packed: i64 line of each record in the source files | f64 inputs of the
- * stage [records][n_inputs] | prompts: i64 end of each record's JSON, and their bytes, padded to 8.
- * The name has a hash of the sources and settings, and a number.
+ * stage [records][n_inputs] | prompts: i64 end of each record's JSON, and their bytes, padded to 8
+ * | the notes (lathe_record_notes). The name has a hash of the sources and settings, and a number.
  */
 #ifndef LATHE_DATA_SHARDS_H
 #define LATHE_DATA_SHARDS_H
@@ -30,6 +30,7 @@ typedef struct lathe_shards_set {
     int64_t first_source, n_sources; /* in lathe_shards_sources */
     /* `first_equal` is a record of all shards. */
     lathe_record_counts counts;
+    lathe_record_notes notes;
 } lathe_shards_set;
 
 /** Called from time to time while a dataset is tokenised. total_bytes: size of the dataset. */
@@ -111,6 +112,19 @@ const char *lathe_left_name(int32_t reason);
  *  their number and the place of the first. */
 void lathe_shards_put_unwritten(const lathe_shards *shards, const lathe_shards_set *set,
                                 int32_t what, lathe_buffer *out);
+/** Appends what is told of records that are used (LATHE_TOLD_*), with their number and the place of
+ *  the first. */
+void lathe_shards_put_told(const lathe_shards *shards, const lathe_shards_set *set, int32_t what,
+                           lathe_buffer *out);
+/** 1 if preparing the data tells it, at each start. */
+int lathe_told_at_prepare(int32_t what);
+/** "past_template", "seam", ...: its key in JSON. */
+const char *lathe_told_name(int32_t what);
+/** Appends the fields of the records that nothing reads, by name: "nothing reads the columns
+ *  question, system; ...". It has no numbers, so that it is the same for every format of the files.
+ *  Returns 1 if one of them has a name that means something in records of other programs, such as
+ *  "system"; 0: they describe the records. */
+int lathe_shards_put_unread(const lathe_shards_set *set, lathe_buffer *out);
 /** "calls", "tools": its key in JSON. */
 const char *lathe_unwritten_name(int32_t what);
 /** Appends the number of records and the reason in words, without a place. */

@@ -36,8 +36,6 @@ typedef struct builder {
     unit *units;
     int64_t n_units, units_max;
     atomic_llong next; /* next unit to take */
-    int64_t n_recut;   /* prompts whose last tokens merge with the completion */
-    int64_t n_spaces;  /* those of them that end with a space */
     const char *text;  /* text of the long document that the units cut, else NULL */
     int64_t n_text;
     int32_t may_cut; /* LATHE_CUT_* of the tokenizer */
@@ -108,33 +106,18 @@ static lathe_status cut_units(builder *b, int64_t from, int64_t *out_next)
     return LATHE_OK;
 }
 
-/* Adds the unit's counts to those of the shard. */
-static void add_counts(lathe_shard_header *h, const lathe_record_counts *from)
-{
-    lathe_record_counts *to = &h->counts;
-    if (from->n_equal > 0 && to->n_equal == 0)
-        to->first_equal =
-            h->n_segments / lathe_row_kind_get(h->rows)->n_segments + from->first_equal;
-    to->n_equal += from->n_equal;
-    to->n_known += from->n_known;
-    to->n_chats += from->n_chats;
-    if (to->left[LATHE_LEFT_UNKNOWN_ROLE].n == 0)
-        memcpy(to->role, from->role, sizeof to->role);
-    for (int32_t i = 0; i < LATHE_N_LEFT; i++) {
-        lathe__record_count_add(&to->left[i], &from->left[i]);
-        h->n_skipped += from->left[i].n;
-    }
-    for (int32_t i = 0; i < LATHE_N_UNWRITTEN; i++)
-        lathe__record_count_add(&to->unwritten[i], &from->unwritten[i]);
-}
-
 static lathe_status write_unit(builder *b, const unit *u)
 {
     const lathe_pieces *p = &u->pieces;
     int64_t at = 0;
     if (u->status != LATHE_OK)
         return lathe_error(u->status, "%s", u->message);
-    add_counts(&b->writer->header, &p->counts);
+    lathe_shard_header *h = &b->writer->header;
+    lathe__record_counts_add(&h->counts, &p->counts,
+                             h->n_segments / lathe_row_kind_get(h->rows)->n_segments);
+    lathe__record_notes_add(&b->writer->notes, &p->notes);
+    for (int32_t i = 0; i < LATHE_N_LEFT; i++)
+        h->n_skipped += p->counts.left[i].n;
     for (int64_t k = 0; k < p->n; k++) {
         lathe_shard_piece piece = p->list[k];
         piece.ids = p->ids.data + at;
@@ -143,8 +126,6 @@ static lathe_status write_unit(builder *b, const unit *u)
         LATHE_TRY(lathe__shard_writer_put(b->writer, &piece));
         at += piece.n;
     }
-    b->n_recut += p->n_recut;
-    b->n_spaces += p->n_spaces;
     return LATHE_OK;
 }
 
@@ -172,6 +153,10 @@ static lathe_status put_long(builder *b, const lathe_record *record)
 {
     lathe_fields *f = &b->workers[0].fields;
     LATHE_TRY(lathe_fields_read(f, &b->reader, record));
+    lathe__record_note_unread(
+        &b->reader, record, f,
+        LATHE_SHARD_LINE(record->file, lathe_record_at(b->job->sources, record)),
+        &b->writer->notes);
     b->text = f->text[LATHE_COLUMN_TEXT];
     b->n_text = f->n[LATHE_COLUMN_TEXT];
     lathe_status status = LATHE_OK;
@@ -255,19 +240,6 @@ static void fini(builder *b)
     lathe_reader_fini(&b->reader);
 }
 
-/* Warns of skipped files by name. Only the call that makes the shard knows the names. */
-static void name_skipped(const builder *b)
-{
-    char names[768] = "";
-    const lathe_reader *r = &b->reader;
-    for (int64_t i = 0; i < r->n_skipped && i < LATHE_READER_NAMES; i++)
-        (void)snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.240s",
-                       i ? ", " : "", b->job->sources->list[r->skipped[i]].path);
-    if (r->n_skipped > 0)
-        lathe_log(LATHE_LOG_WARN, "%s: left out because they are not UTF-8 text: %s%s",
-                  b->job->dataset->path, names, r->n_skipped > LATHE_READER_NAMES ? ", ..." : "");
-}
-
 lathe_status lathe__shard_build(const lathe_shard_job *job, lathe_shard_writer *writer,
                                 char content[65])
 {
@@ -286,26 +258,9 @@ lathe_status lathe__shard_build(const lathe_shard_job *job, lathe_shard_writer *
         h->counts.left[LATHE_LEFT_FILE] =
             (lathe_record_count){b.reader.n_skipped, LATHE_SHARD_LINE(b.reader.skipped[0], 1)};
         for (int32_t i = 0; i < b.n_workers; i++)
-            if (job->loss)
-                lathe_text_loss_add(job->loss, lathe_encoder_loss(b.workers[i].enc));
-        if (h->n_segments > 0) /* otherwise the dataset is refused, and the error names the files */
-            name_skipped(&b);
-        if (h->counts.n_chats && h->part == 0 &&
-            lathe_chat_template_reads_clock(job->dataset->chat))
-            lathe_log(
-                LATHE_LOG_WARN,
-                "%s: the chat template writes the date (strftime_now); the prepared data keep "
-                "that of today, and data prepared on another day have other tokens",
-                job->dataset->path);
-        if (b.n_recut)
-            lathe_log(LATHE_LOG_WARN,
-                      "%s: in %lld records the end of the prompt merges with the completion; those "
-                      "tokens count as completion%s",
-                      job->dataset->path, (long long)b.n_recut,
-                      b.n_spaces < b.n_recut
-                          ? ""
-                          : ": these prompts end with a space; begin the completions with it"
-                            " instead");
+            lathe_text_loss_add(&writer->notes.loss, lathe_encoder_loss(b.workers[i].enc));
+        writer->notes.n_skipped = b.reader.n_skipped;
+        memcpy(writer->notes.skipped, b.reader.skipped, sizeof b.reader.skipped);
     }
     fini(&b);
     return status;

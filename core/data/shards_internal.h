@@ -44,7 +44,6 @@ typedef struct lathe_shard_job {
     lathe_shards_progress progress;
     void *progress_arg;
     int64_t done_bytes, done_tokens; /* of the earlier parts */
-    lathe_text_loss *loss;           /* counts bytes that have no token; NULL: not counted */
 } lathe_shard_job;
 
 /** Tokenises on all threads, from writer->header.begin until part_bytes are passed or the sources

@@ -1,4 +1,7 @@
 /* Tells why records of the data are left out, and what is not written of others. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/buffer.h"
 #include "data/shards.h"
 
@@ -29,6 +32,11 @@ static const wording reasons[LATHE_N_LEFT] = {
                           "template does not write calls"},
     [LATHE_LEFT_PROMPTS] = {"prompts_differ", "pair has different prompts in chosen and rejected",
                             "pairs have different prompts in chosen and rejected"},
+    [LATHE_LEFT_MUTED] = {"muted",
+                          "conversation has answers, but its messages are marked not to be learnt "
+                          "(weight, train, loss)",
+                          "conversations have answers, but their messages are marked not to be "
+                          "learnt (weight, train, loss)"},
 };
 
 static const wording unwritten[LATHE_N_UNWRITTEN] = {
@@ -43,6 +51,125 @@ static const wording unwritten[LATHE_N_UNWRITTEN] = {
                                "records are used without their lists of tools, which the chat "
                                "template does not write"},
 };
+
+#define PLAIN_TEXTS                                                                                \
+    "; chat = true in the dataset lets the template write them as messages, chat = false keeps "   \
+    "the texts and ends this note"
+
+static const wording told[LATHE_N_TOLD] = {
+    [LATHE_TOLD_PAST_TEMPLATE] =
+        {"past_template",
+         "record is plain text, which the chat template does not write" PLAIN_TEXTS,
+         "records are plain text, which the chat template does not write" PLAIN_TEXTS},
+    [LATHE_TOLD_SEAM] = {"seam",
+                         "record has no white space between prompt and completion, which are one "
+                         "text; give one of them a space or a line end (format)",
+                         "records have no white space between prompt and completion, which are one "
+                         "text; give one of them a space or a line end (format)"},
+    [LATHE_TOLD_NO_PROMPT] =
+        {"no_prompt",
+         "pair has no prompt, and its texts have no common beginning or part inside a word, so it "
+         "compares answers without their question; name the prompt in columns or format",
+         "pairs have no prompt, and their texts have no common beginning or part inside a word, so "
+         "they compare answers without their question; name the prompt in columns or format"},
+    [LATHE_TOLD_BEGUN] =
+        {"begun",
+         "record has a prompt that ends with a message of the assistant; the completion is another "
+         "message after it",
+         "records have prompts that end with a message of the assistant; the completion is another "
+         "message after it"},
+    [LATHE_TOLD_CONTINUED] = {"continued",
+                              "prompt ends with a begun answer, which the model continues",
+                              "prompts end with a begun answer, which the model continues"},
+    [LATHE_TOLD_RECUT] = {"recut",
+                          "record has a prompt whose end merges with the completion; this token "
+                          "counts as completion",
+                          "records have prompts whose end merges with the completion; those tokens "
+                          "count as completion"},
+    [LATHE_TOLD_SPACES] = {"spaces", "of these prompts ends with a space",
+                           "of these prompts end with a space"},
+    [LATHE_TOLD_DATE] =
+        {"date",
+         "record has the date, which the chat template writes (strftime_now): that of the day on "
+         "which the data were prepared; data of another day have other tokens",
+         "records have the date, which the chat template writes (strftime_now): that of the day on "
+         "which the data were prepared; data of another day have other tokens"},
+    [LATHE_TOLD_JSON] = {"json_texts",
+                         "record has a text that is the JSON of a list of messages, and is read as "
+                         "a text; write it as a list",
+                         "records have a text that is the JSON of a list of messages, and is read "
+                         "as a text; write it as a list"},
+    [LATHE_TOLD_MARKS] =
+        {"marks",
+         "record has messages that are not to be learnt (weight, train, loss), which has no effect "
+         "here: stage sft heeds it in conversations",
+         "records have messages that are not to be learnt (weight, train, loss), which has no "
+         "effect here: stage sft heeds it in conversations"},
+    [LATHE_TOLD_OTHERS] =
+        {"marked_roles",
+         "conversation has a message of another role than the assistant's that is to be learnt "
+         "(weight, train, loss); only answers are",
+         "conversations have messages of other roles than the assistant's that are to be learnt "
+         "(weight, train, loss); only answers are"},
+};
+
+/* Names of fields that mean something in records of other programs. A field with another name, such
+ * as "id" or "source", describes its record. */
+static const char *const meaningful[] = {"answer",
+                                         "assistant",
+                                         "chosen",
+                                         "completion",
+                                         "conversation",
+                                         "conversations",
+                                         "context",
+                                         "documents",
+                                         "function",
+                                         "functions",
+                                         "history",
+                                         "input",
+                                         "instruction",
+                                         "label",
+                                         "loss",
+                                         "loss_mask",
+                                         "messages",
+                                         "output",
+                                         "problem",
+                                         "prompt",
+                                         "query",
+                                         "question",
+                                         "rejected",
+                                         "response",
+                                         "responses",
+                                         "solution",
+                                         "system",
+                                         "system_prompt",
+                                         "text",
+                                         "tools",
+                                         "train",
+                                         "trainable",
+                                         "user",
+                                         "weight",
+                                         "kto_tag",
+                                         "add_generation_prompt",
+                                         "chat_template_kwargs"};
+
+static int means_something(const char *name)
+{
+    for (size_t i = 0; i < sizeof meaningful / sizeof meaningful[0]; i++)
+        if (strcmp(meaningful[i], name) == 0)
+            return 1;
+    return 0;
+}
+
+int lathe_told_at_prepare(int32_t what)
+{
+    return what == LATHE_TOLD_RECUT || what == LATHE_TOLD_SPACES || what == LATHE_TOLD_DATE;
+}
+
+const char *lathe_told_name(int32_t what)
+{
+    return told[what].name;
+}
 
 const char *lathe_left_name(int32_t reason)
 {
@@ -90,6 +217,37 @@ void lathe_shards_put_unwritten(const lathe_shards *shards, const lathe_shards_s
 {
     put_number(set->counts.unwritten[what].n, &unwritten[what], out);
     put_first(shards, set, &set->counts.unwritten[what], 0, out);
+}
+
+void lathe_shards_put_told(const lathe_shards *shards, const lathe_shards_set *set, int32_t what,
+                           lathe_buffer *out)
+{
+    const lathe_record_notes *c = &set->notes;
+    put_number(c->told[what].n, &told[what], out);
+    put_first(shards, set, &c->told[what], 0, out);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+int lathe_shards_put_unread(const lathe_shards_set *set, lathe_buffer *out)
+{
+    const lathe_record_notes *c = &set->notes;
+    const char *names[LATHE_UNREAD_COLUMNS];
+    int means = 0, n = 0;
+    for (; n < LATHE_UNREAD_COLUMNS && c->unread[n].name[0]; n++) {
+        names[n] = c->unread[n].name;
+        means |= means_something(names[n]);
+    }
+    qsort(names, (size_t)n, sizeof *names, by_name);
+    lathe_buffer_printf(out, "nothing reads the column%s ", n == 1 ? "" : "s");
+    for (int i = 0; i < n; i++)
+        lathe_buffer_printf(out, "%s%s", i ? ", " : "", names[i]);
+    lathe_buffer_printf(out, "%s; columns and format of the dataset name what is read",
+                        c->unread_others.n > 0 ? ", ..." : "");
+    return means;
 }
 
 void lathe_shards_put_left(const lathe_shards *shards, const lathe_shards_set *set, int32_t reason,

@@ -4,6 +4,7 @@
  * it covers. So a killed process can continue after the last finished part. One process at a time
  * builds the shards of a dataset; others wait, and then find the finished parts.
  */
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/lock.h"
+#include "base/log_once.h"
 #include "data/shards_internal.h"
 #include "records/row_kind.h"
 #include "template/chat_template.h"
@@ -219,19 +221,59 @@ static lathe_status prepare_parts(chain *c)
     }
 }
 
+/* Logs a warning of a dataset, once per process. */
+__attribute__((format(printf, 1, 2))) static void warn(const char *format, ...)
+{
+    char text[2048];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    lathe_log_once(LATHE_LOG_WARN, text);
+}
+
+/* Warns of what the tokens of the cached data lack or have. These notes are kept in the shards,
+ * because each start needs them, not only the one that makes the cache. */
+static void warn_of_tokens(const chain *c)
+{
+    const lathe_shards_set *set = &c->shards->sets[c->shards->n_sets - 1];
+    const lathe_record_notes *notes = &set->notes;
+    const char *path = c->job.dataset->path;
+    const int64_t n_recut = notes->told[LATHE_TOLD_RECUT].n;
+    lathe_buffer names = LATHE_BUFFER_INIT;
+    for (int64_t i = 0; i < notes->n_skipped && i < LATHE_READER_NAMES; i++)
+        if (notes->skipped[i] >= 0 && notes->skipped[i] < c->sources.n)
+            lathe_buffer_printf(&names, "%s%s", i ? ", " : "",
+                                c->sources.list[notes->skipped[i]].path);
+    if (notes->n_skipped > 0 && set->n_segments > 0) /* a refusal of the data names the files */
+        warn("%s: left out because they are not UTF-8 text: %s%s", path,
+             names.data ? names.data : "", notes->n_skipped > LATHE_READER_NAMES ? ", ..." : "");
+    lathe_buffer_fini(&names);
+    if (notes->told[LATHE_TOLD_DATE].n > 0)
+        warn("%s: the chat template writes the date (strftime_now); the prepared data keep that of "
+             "the day on which they were prepared, and data prepared on another day have other "
+             "tokens",
+             path);
+    if (n_recut > 0)
+        warn("%s: in %lld records the end of the prompt merges with the completion; those tokens "
+             "count as completion%s",
+             path, (long long)n_recut,
+             notes->told[LATHE_TOLD_SPACES].n < n_recut
+                 ? ""
+                 : ": these prompts end with a space; begin the completions with it instead");
+    lathe_text_loss_warn(&notes->loss, path);
+}
+
 static lathe_status prepare_dataset(chain *c)
 {
     LATHE_TRY(lathe_sources_list(c->job.dataset, &c->arena, &c->sources));
     LATHE_TRY(lathe__shards_note(c->shards, &c->sources));
     c->job.sources = &c->sources;
     LATHE_TRY(hash_key(&c->job, c->key));
-    lathe_text_loss loss = {0};
-    c->job.loss = &loss;
     const lathe_status status = prepare_parts(c);
-    c->job.loss = NULL;
     drop_lock(c);
     if (status == LATHE_OK)
-        lathe_text_loss_warn(&loss, c->job.dataset->path);
+        warn_of_tokens(c);
     c->shards->n_built += c->built;
     return status;
 }

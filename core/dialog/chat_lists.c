@@ -33,6 +33,8 @@ static const char *field_of(const source *s, int32_t column)
 {
     if (s->fields->is_chat == LATHE_FIELDS_CHAT)
         return lathe_dataset_messages(s->reader->dataset);
+    if (s->fields->is_made)
+        return lathe_column_name(column);
     const lathe_layout *layout = &s->reader->layouts.list[s->fields->layout];
     return layout->columns[column].n > 0 ? layout->columns[column].parts[0].name
                                          : lathe_column_name(column);
@@ -58,7 +60,7 @@ static lathe_status take_list(source *s, int32_t column)
 {
     const char *field = field_of(s, column);
     json_t *x = json_object_get(s->row, field), **out = &s->list[column];
-    if (s->reader->layouts.is_format[column])
+    if (s->reader->layouts.is_format[column] && !s->fields->is_made)
         return lathe_error(LATHE_E_CONFIG,
                            "%s: format.%s makes a text, but another column is a list of messages; "
                            "take the format out, and name a column in columns.%s",
@@ -176,8 +178,16 @@ static lathe_status encode(source *s, json_t *messages, int64_t first_learnt, la
     const lathe_dataset *dataset = s->reader->dataset;
     lathe_rendering text = {0};
     lathe_chat what;
-    json_t *owned = NULL;
+    json_t *owned = NULL, *message;
     int64_t end = 0;
+    size_t i;
+    json_array_foreach(messages, i, message)
+    {
+        int mark = LATHE_CHAT_UNMARKED;
+        if (lathe_chat_message_mark(message, i + 1, &mark) != LATHE_OK)
+            lathe_error_clear();
+        s->facts->has_marks |= mark == LATHE_CHAT_MUTE;
+    }
     if (!messages || json_object_set_new(s->row, "messages", messages) != 0)
         return lathe_error(LATHE_E_NOMEM, "%s: messages of a record", s->place);
     lathe_status status = lathe_chat_from_row(s->place, s->row, &what, &owned);
@@ -448,7 +458,7 @@ static lathe_status encode_all(source *s, int32_t n_full, lathe_ids *prompt, lat
 
 static lathe_status read_row(source *s)
 {
-    if (s->fields->layout == LATHE_LAYOUT_KNOWN)
+    if (s->fields->layout == LATHE_LAYOUT_KNOWN && !s->fields->is_made)
         LATHE_TRY(lathe_chat_alpaca_read(s->place, 0, s->row, &s->fields->uses));
     lathe_chat_use_row(&s->fields->uses);
     if (s->fields->is_chat != LATHE_FIELDS_CHAT)

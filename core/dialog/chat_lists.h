@@ -14,6 +14,7 @@ typedef struct lathe_chat_lists_facts {
     /* 1: the prompt ends with a message of the assistant: begun where the prompt is alone, else a
      * turn of its own before the completion */
     int32_t is_begun;
+    int32_t has_marks; /* 1: a message is marked not to be learnt, which has no effect in lists */
 } lathe_chat_lists_facts;
 
 /** Tokenises the prompt of a record, and the prompt with each of n_full completions: 0 (prompts

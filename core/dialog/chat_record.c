@@ -172,12 +172,17 @@ static void look_at_roles(json_t *messages, lathe_chat_tokens *out)
 {
     json_t *message;
     size_t i;
-    out->n_answers = 0;
+    out->n_answers = out->n_muted = out->n_others = 0;
     out->odd_role[0] = '\0';
     json_array_foreach(messages, i, message)
     {
         const char *role = json_string_value(json_object_get(message, "role"));
-        out->n_answers += role && strcmp(role, "assistant") == 0;
+        const int is_answer = role && strcmp(role, "assistant") == 0;
+        int mark = LATHE_CHAT_UNMARKED;
+        (void)lathe_chat_message_mark(message, i + 1, &mark); /* rendering reports the errors */
+        out->n_answers += is_answer;
+        out->n_muted += is_answer && mark == LATHE_CHAT_MUTE;
+        out->n_others += !is_answer && mark == LATHE_CHAT_LEARN;
         if (role && !is_usual(role) && !out->odd_role[0])
             (void)snprintf(out->odd_role, sizeof out->odd_role, "%s", role);
     }

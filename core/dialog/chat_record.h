@@ -17,6 +17,8 @@ typedef struct lathe_chat_tokens {
     int64_t capacity;
     int64_t text_bytes, n_learnt;
     int64_t n_answers; /* messages of the assistant */
+    int64_t n_muted;   /* those of them that are marked not to be learnt */
+    int64_t n_others;  /* messages of other roles that are marked to be learnt */
     char odd_role[32]; /* the first role that is not usual; "": all are */
     lathe_chat_unwritten unwritten;
     /* scratch */

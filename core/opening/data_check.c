@@ -52,6 +52,11 @@ static lathe_status check_columns(const place *p, const lathe_dataset *set, int3
                                     "%s: columns.messages has no effect on %s: conversations are "
                                     "read from type = \"jsonl\" or \"json\"",
                                     p->key, type == LATHE_DATASET_CSV ? "CSV" : "plain text");
+    if (set->as_chat > 0 && (rows == LATHE_ROWS_PACKED || type == LATHE_DATASET_TEXT))
+        return lathe__run_refuse_in(p->run, p->key, p->index, "chat",
+                                    "%s: chat has no effect on documents, which have no prompt and "
+                                    "no answer: take it out, or choose a stage such as sft",
+                                    p->key);
     const lathe_status status = lathe_layouts_check(set, rows, inner);
     if (status == LATHE_OK || status == LATHE_E_NOMEM)
         return status;

@@ -24,6 +24,8 @@ void lathe_dataset_hash_columns(const lathe_dataset *dataset, lathe_sha256 *hash
     }
     if (dataset->messages)
         lathe_sha256_update(hash, dataset->messages, (int64_t)strlen(dataset->messages));
+    const int64_t numbers[2] = {dataset->as_chat, dataset->max_samples};
+    lathe_sha256_update(hash, numbers, sizeof numbers);
     for (int32_t i = 0; i < dataset->n_inputs; i++) {
         const lathe_stage_input *input = &dataset->inputs[i];
         const char *field = lathe_dataset_input_field(dataset, i);
@@ -58,6 +60,13 @@ const char *lathe_dataset_messages(const lathe_dataset *dataset)
 }
 
 /* ---- data.datasets and data.validation ---- */
+
+/* Reads the key chat: unset is another choice than false. */
+static void read_chat(const lathe_config *config, const lathe_value *value, void *out)
+{
+    (void)config;
+    *(int32_t *)out = !value->is_set ? 0 : value->i ? 1 : -1;
+}
 
 #define KEY(key, c_type, member, form, convert, ...)                                               \
     LATHE_KEY_OF(lathe_dataset, key, member, form, convert)

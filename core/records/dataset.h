@@ -45,6 +45,8 @@ typedef struct lathe_dataset {
     const char
         *formats[LATHE_N_COLUMNS]; /* columns made of several fields (format.h); NULL: none */
     double weight;                 /* how often an epoch uses each row; 0 counts as 1 */
+    int32_t as_chat;     /* columns that are texts go through the template: 1 yes, -1 no, 0 unset */
+    int64_t max_samples; /* number of records from the first on; 0: all */
     /* Field of conversations; NULL: "messages", in records that have no text for the rows. */
     const char *messages;
     /* Renders conversations, borrowed; NULL: there is none, and no_chat says why (NULL: the reason

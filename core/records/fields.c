@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/utf8.h"
+#include "records/chat_messages.h"
 #include "records/reader.h"
 #include "records/row_kind.h"
 
@@ -49,12 +51,18 @@ static lathe_status reserve(lathe_field_room *room, int64_t bytes)
 static lathe_status wrong_json(const source *s, const lathe_json_record *json)
 {
     int64_t line, column;
+    /* the object has no end in its line: it may go on in the next one */
+    const int is_open = s->reader->sources->type == LATHE_DATASET_JSONL && json->depth > 0 &&
+                        json->walk.at == json->walk.end;
     lathe_json_record_place(json, &line, &column);
     if (s->reader->sources->type == LATHE_DATASET_READER)
         return lathe_error(LATHE_E_PARSE, "%s: %s", s->place, json->walk.what);
-    return lathe_error(LATHE_E_PARSE, "%s:%lld:%lld: %s",
+    return lathe_error(LATHE_E_PARSE, "%s:%lld:%lld: %s%s",
                        s->reader->sources->list[s->record->file].path,
-                       (long long)(s->record->line + line - 1), (long long)column, json->walk.what);
+                       (long long)(s->record->line + line - 1), (long long)column, json->walk.what,
+                       is_open ? "; for objects over several lines, set type = \"json\" in the "
+                                 "dataset"
+                               : "");
 }
 
 /* Takes the values of a JSON record. They point into the file, or to unescaped copies. */
@@ -71,11 +79,11 @@ static lathe_status take_json(lathe_fields *f, const lathe_json_member *members,
         out[i] = (value){.text = s->escaped ? to : s->text, .n = s->n};
         if (s->escaped)
             to += lathe_json_unescape(s->text, s->n_raw, to);
-        out[i].kind = !members[i].found      ? NOTHING
-                      : members[i].is_string ? STRING
-                      : !s->text             ? COMPOUND
-                      : *s->text == 'n'      ? NIL
-                                             : NUMBER;
+        out[i].kind = !members[i].found                                            ? NOTHING
+                      : members[i].is_string                                       ? STRING
+                      : !s->text                                                   ? COMPOUND
+                      : strchr("nNI", *s->text) || (s->n > 1 && s->text[1] == 'I') ? NIL
+                                                                                   : NUMBER;
     }
     return LATHE_OK;
 }
@@ -159,7 +167,8 @@ static void use_fields(lathe_fields *f, const source *s)
 /* Whether the dataset's chat template writes the record, which is of the alpaca form. */
 static int is_alpaca_chat(const lathe_fields *f, const source *s)
 {
-    return f->layout == LATHE_LAYOUT_KNOWN && s->reader->dataset->chat != NULL;
+    return f->layout == LATHE_LAYOUT_KNOWN && s->reader->dataset->chat != NULL &&
+           s->reader->dataset->as_chat >= 0;
 }
 
 static int32_t alpaca_kind(const source *s)
@@ -172,8 +181,14 @@ static lathe_status json_values(lathe_fields *f, const source *s, value *out)
     const lathe_layouts *l = &s->reader->layouts;
     lathe_json_member members[LATHE_MAX_FIELDS];
     uint32_t found = 0, filled = 0;
-    if (s->text[strspn(s->text, " \t\r\n")] != '{')
-        return lathe_error(LATHE_E_PARSE, "%s: expected one JSON object per line", s->place);
+    const char first = s->text[strspn(s->text, " \t\r\n")];
+    if (first != '{')
+        return lathe_error(
+            LATHE_E_PARSE, "%s: expected one JSON object per line%s", s->place,
+            first == '[' && s->record->number == 1
+                ? "; for a file that is one array, set type = \"json\" in the dataset"
+                : "");
+    f->json.takes_nan = 1;
     const int read =
         lathe_json_record_read(&f->json, s->text, s->record->n, l->fields, l->n_fields, members);
     if (read < 0)
@@ -189,6 +204,11 @@ static lathe_status json_values(lathe_fields *f, const source *s, value *out)
     f->layout = lathe_layouts_choose(l, found, filled);
     f->row = s->text;
     f->n_row = s->record->n;
+    if (f->json.walk.n_nan > 0) {
+        LATHE_TRY(reserve(&f->made, s->record->n + f->json.walk.n_nan));
+        f->n_row = lathe_json_nulls_for_nan(s->text, s->record->n, f->made.data);
+        f->row = f->made.data;
+    }
     f->is_chat = is_alpaca_chat(f, s)         ? alpaca_kind(s)
                  : is_chat(f, s, out)         ? LATHE_FIELDS_CHAT
                  : has_lists(f, s, out)       ? LATHE_FIELDS_LISTS
@@ -406,6 +426,92 @@ static lathe_status make_texts(lathe_fields *f, const source *s, const value *va
     return LATHE_OK;
 }
 
+/* ---- texts as messages ---- */
+
+static int add_message(json_t *list, const char *role, const char *text, int64_t n)
+{
+    return json_array_append_new(
+        list, json_pack("{s:s, s:s%}", "role", role, "content", text, (size_t)n));
+}
+
+/* Copies the members of the record that the chat template reads besides the messages. */
+static lathe_status copy_members(const source *s, const char *place, json_t *row)
+{
+    static const char *const names[] = {"tools", "documents", "chat_template_kwargs"};
+    const char *at = s->text, *end = s->text + s->record->n, *raw;
+    lathe_json_string key;
+    int64_t n;
+    if (s->reader->sources->type == LATHE_DATASET_CSV)
+        return LATHE_OK;
+    while (lathe_json_record_next(&at, end, &key, &raw, &n))
+        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+            json_t *member = NULL;
+            if (!lathe_json_is(&key, names[i], (int64_t)strlen(names[i])) || *raw == 'n')
+                continue;
+            LATHE_TRY(lathe_json_load_exact(place, raw, n, 1, &member));
+            if (json_object_set_new(row, names[i], member) != 0)
+                return lathe_error(LATHE_E_NOMEM, "%s: a record as messages", place);
+        }
+    return LATHE_OK;
+}
+
+/* Adds the list of column c, or the whole conversation of a prompt and its completion. */
+static int put_lists(const lathe_fields *f, const source *s, const value *values, json_t *row)
+{
+    const lathe_layouts *l = &s->reader->layouts;
+    const int is_one = s->reader->rows == LATHE_ROWS_COMPLETIONS;
+    json_t *list = json_array();
+    int failed = !list || json_object_set_new(row,
+                                              is_one ? lathe_dataset_messages(s->reader->dataset)
+                                                     : lathe_column_name(LATHE_COLUMN_PROMPT),
+                                              list) != 0;
+    const value *system = l->system >= 0 ? &values[l->system] : NULL;
+    if (!failed && system && system->kind == STRING && system->n > 0)
+        failed = add_message(list, "system", system->text, system->n);
+    if (!failed && f->n[LATHE_COLUMN_PROMPT] > 0)
+        failed = add_message(list, "user", f->text[LATHE_COLUMN_PROMPT], f->n[LATHE_COLUMN_PROMPT]);
+    for (int32_t c = LATHE_COLUMN_CHOSEN; c < LATHE_N_COLUMNS && !failed; c++) {
+        if (!f->text[c])
+            continue;
+        json_t *answer = is_one ? json_incref(list) : json_array();
+        failed = !answer || add_message(answer, "assistant", f->text[c], f->n[c]) ||
+                 (!is_one && json_object_set(row, lathe_column_name(c), answer) != 0);
+        json_decref(answer);
+    }
+    return failed;
+}
+
+/* Makes a conversation of the texts of the columns, for the chat template. */
+static lathe_status make_chat(lathe_fields *f, const source *s, const value *values)
+{
+    const int32_t rows = s->reader->rows;
+    json_t *row = json_object();
+    if (f->n[lathe_row_kind_get(rows)->main < 0 ? LATHE_COLUMN_CHOSEN
+                                                : lathe_row_kind_get(rows)->main] == 0) {
+        json_decref(row); /* it is left out, as an empty text */
+        return LATHE_OK;
+    }
+    if (!row || put_lists(f, s, values, row)) {
+        json_decref(row);
+        return lathe_error(LATHE_E_NOMEM, "%s: a record as messages", s->place);
+    }
+    lathe_status status = copy_members(s, s->place, row);
+    char *text = status == LATHE_OK ? json_dumps(row, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    json_decref(row);
+    if (status == LATHE_OK && !text)
+        status = lathe_error(LATHE_E_NOMEM, "%s: a record as messages", s->place);
+    LATHE_TRY(status);
+    free(f->talk);
+    f->talk = text;
+    f->row = text;
+    f->n_row = (int64_t)strlen(text);
+    f->is_made = 1;
+    f->is_chat = rows == LATHE_ROWS_COMPLETIONS ? LATHE_FIELDS_CHAT : LATHE_FIELDS_LISTS;
+    if (s->reader->layouts.system >= 0)
+        lathe_record_use(&f->uses, LATHE_SYSTEM_FIELD);
+    return LATHE_OK;
+}
+
 /* ---- inputs of the stage ---- */
 
 /* The value as a number; NAN: it is not one. CSV has only strings. */
@@ -493,7 +599,7 @@ lathe_status lathe_fields_read(lathe_fields *fields, const lathe_reader *reader,
     memset(fields->text, 0, sizeof fields->text);
     memset(fields->n, 0, sizeof fields->n);
     fields->layout = LATHE_LAYOUT_OWN;
-    fields->is_chat = 0;
+    fields->is_chat = fields->is_made = 0;
     fields->uses.n = 0;
     for (int32_t i = 0; i < reader->dataset->n_inputs; i++)
         fields->inputs[i] = reader->dataset->inputs[i].fallback;
@@ -512,7 +618,12 @@ lathe_status lathe_fields_read(lathe_fields *fields, const lathe_reader *reader,
     use_fields(fields, &s);
     LATHE_TRY(read_inputs(fields, &s, values));
     LATHE_TRY(check_named(fields, &s, values));
-    return fields->is_chat ? LATHE_OK : make_texts(fields, &s, values);
+    if (fields->is_chat)
+        return LATHE_OK;
+    LATHE_TRY(make_texts(fields, &s, values));
+    return reader->dataset->as_chat > 0 && reader->rows != LATHE_ROWS_PACKED
+               ? make_chat(fields, &s, values)
+               : LATHE_OK;
 }
 
 void lathe_record_use(lathe_record_uses *uses, const char *name)
@@ -542,10 +653,64 @@ int lathe_record_is_used(const lathe_record_uses *uses, const lathe_json_string 
     return 0;
 }
 
+/* The next name of the list "a, b, c" from byte *at on. Returns 0 at the end. */
+static int next_listed(const char *list, int64_t *at, lathe_json_string *out)
+{
+    const char *begin = list + *at, *end = strstr(begin, ", ");
+    if (!*begin)
+        return 0;
+    const int64_t n = end ? end - begin : (int64_t)strlen(begin);
+    *out = (lathe_json_string){begin, n, n, 0, 0};
+    *at += n + (end ? 2 : 0);
+    return 1;
+}
+
+/* The next name of a CSV header, whose byte *at is the begin of a field. */
+static int next_in_header(const lathe_record *r, int64_t *at, lathe_json_string *out)
+{
+    const char *text = r->header + *at, *end = r->header + r->n_header;
+    if (text >= end)
+        return 0;
+    const int quoted = *text == '"';
+    const char *to = text + quoted;
+    while (to < end &&
+           (quoted ? *to != '"' || (to + 1 < end && to[1] == '"') : *to != r->delimiter))
+        to += quoted && *to == '"' ? 2 : 1;
+    *out = (lathe_json_string){text + quoted, to - text - quoted, to - text - quoted, 0, 0};
+    *at = to + quoted + 1 - r->header;
+    return 1;
+}
+
+int lathe_fields_unread(const lathe_fields *fields, const lathe_reader *reader,
+                        const lathe_record *record, int64_t *i, lathe_json_string *out)
+{
+    const int32_t type = reader->sources->type;
+    const char *text = reader->data + record->begin;
+    for (;;) {
+        int holds = 1;
+        if (type == LATHE_DATASET_TEXT)
+            return 0;
+        if (type == LATHE_DATASET_READER) {
+            if (!next_listed(record->header, i, out))
+                return 0;
+        } else if (type == LATHE_DATASET_CSV) {
+            if (!record->header || !next_in_header(record, i, out))
+                return 0;
+        } else {
+            if (*i >= fields->json.n_own_keys)
+                return 0;
+            holds = lathe_json_record_key(&fields->json, text, record->n, (*i)++, out);
+        }
+        if (holds && !lathe_record_is_used(&fields->uses, out))
+            return 1;
+    }
+}
+
 void lathe_fields_fini(lathe_fields *fields)
 {
     lathe_json_record_fini(&fields->json);
     free(fields->plain.data);
     free(fields->made.data);
+    free(fields->talk);
     memset(fields, 0, sizeof *fields);
 }

@@ -201,10 +201,10 @@ static lathe_status find(lathe_layouts *l, const lathe_dataset *dataset, int32_t
                          int32_t *out_column, const char **out_input)
 {
     int is_given = 0;
-    int32_t system;
     *out_input = NULL;
     memset(l, 0, sizeof *l);
     l->n = 1;
+    l->system = -1;
     for (int32_t c = 0; c < LATHE_N_COLUMNS; c++) {
         *out_column = c;
         l->need[c] = (uint8_t)lathe_row_kind_need(rows, dataset, c);
@@ -214,8 +214,8 @@ static lathe_status find(lathe_layouts *l, const lathe_dataset *dataset, int32_t
     }
     if (!is_given && known[rows].text)
         LATHE_TRY(add_known(l, rows));
-    if (l->n == LATHE_N_LAYOUTS) /* for the chat template (chat_alpaca.h) */
-        LATHE_TRY(number_field(l, "system", &system));
+    if (l->n == LATHE_N_LAYOUTS || dataset->as_chat > 0) /* for the chat template */
+        LATHE_TRY(number_field(l, LATHE_SYSTEM_FIELD, &l->system));
     LATHE_TRY(find_messages(l, dataset, rows));
     return find_inputs(l, dataset, out_input);
 }

@@ -26,6 +26,7 @@ typedef struct lathe_layouts {
     int32_t messages;  /* the field of conversations; -1: they are not read */
     int32_t is_prompt; /* 1: a conversation is the prompt of the completions, never the record */
     int32_t sharegpt;  /* their field in sharegpt records; -1: the dataset names another one */
+    int32_t system;    /* the field of the system message of texts that become messages; -1: none */
     int32_t main;      /* the first field of the column that the rows are made of; -1: none */
     const char *fields[LATHE_MAX_FIELDS];   /* names of all fields that are read */
     int32_t inputs[LATHE_MAX_STAGE_INPUTS]; /* fields of the stage's inputs (dataset.h) */

@@ -204,7 +204,7 @@ static lathe_status close_file(lathe_reader *r)
     lathe_sha256_update(r->hash, mark, sizeof mark);
     (void)close(r->fd);
     r->fd = -1;
-    r->at = (lathe_source_place){.file = r->at.file + 1, .line = 1};
+    r->at = (lathe_source_place){.file = r->at.file + 1, .line = 1, .total = r->at.total};
     r->settled = 1;
     return LATHE_OK;
 }
@@ -319,6 +319,7 @@ static lathe_status step(lathe_reader *r)
     r->at.line += s.lines;
     r->n_bytes += s.used;
     r->at.record += s.length >= 0;
+    r->at.total += s.length >= 0 && !s.more;
     r->settled = s.length >= 0;
     if (s.length < 0 && s.used == n && r->eof) { /* no record refers to this text: free its room */
         hash_window(r);
@@ -344,6 +345,7 @@ static lathe_status step_plugin(lathe_reader *r)
     r->at.offset = offset;
     r->at.line++;
     r->at.record++;
+    r->at.total++;
     r->n_bytes += bytes;
     r->settled = 1;
     return LATHE_OK;
@@ -360,7 +362,7 @@ lathe_status lathe_reader_batch(lathe_reader *r, int64_t bytes)
     r->n = 0;
     lathe_status status = LATHE_OK;
     while (status == LATHE_OK && (r->n == 0 || r->n_bytes < stop || !r->settled)) {
-        if (r->fd < 0 && r->at.file == r->sources->n)
+        if (lathe_reader_ended(r))
             break;
         status = r->fd < 0 ? open_file(r) : r->opened ? step_plugin(r) : step(r);
     }
@@ -371,7 +373,8 @@ lathe_status lathe_reader_batch(lathe_reader *r, int64_t bytes)
 
 int lathe_reader_ended(const lathe_reader *reader)
 {
-    return reader->at.file == reader->sources->n;
+    const int64_t most = reader->dataset->max_samples;
+    return reader->at.file == reader->sources->n || (most > 0 && reader->at.total >= most);
 }
 
 lathe_status lathe_reader_content(lathe_reader *r, char out[65])

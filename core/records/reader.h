@@ -21,6 +21,7 @@
  * of the file's records before the place. */
 typedef struct lathe_source_place {
     int64_t file, offset, line, record;
+    int64_t total; /* records of the dataset before the place */
 } lathe_source_place;
 
 /** A document, a JSON object or a CSV row, unparsed. */
@@ -32,8 +33,7 @@ typedef struct lathe_record {
     int32_t layout;                /* CSV: LATHE_LAYOUT_* */
     int32_t more;                  /* the document continues in the next record */
     char delimiter;                /* CSV */
-    /* CSV, for kinds of rows that keep records: the header row. File of a plugin: the names of its
-     * columns, "a, b". Else NULL. */
+    /* CSV: the header row. File of a plugin: the names of its columns, "a, b". Else NULL. */
     const char *header;
     int64_t n_header;
     int32_t n_columns, reserved;
@@ -168,12 +168,14 @@ typedef struct lathe_fields {
     int64_t n[LATHE_N_COLUMNS];
     int32_t layout;  /* LATHE_LAYOUT_* of the record */
     int32_t is_chat; /* LATHE_FIELDS_* */
+    int32_t is_made; /* 1: `row` is made of texts, and its columns have their usual names */
     const char *row; /* the record as a JSON object; not with TEXTS */
     int64_t n_row;
     lathe_record_uses uses;                /* fields that are read */
     double inputs[LATHE_MAX_STAGE_INPUTS]; /* [n_inputs of the dataset] */
     lathe_json_record json;
     lathe_field_room plain; /* fields whose text in the file has escapes or quotes */
+    char *talk;             /* the conversation that was made of texts; NULL: none yet */
     lathe_field_room made;  /* texts that are made of several fields */
 } lathe_fields;
 
@@ -181,6 +183,11 @@ typedef struct lathe_fields {
  *  Errors name file:line. */
 lathe_status lathe_fields_read(lathe_fields *fields, const lathe_reader *reader,
                                const lathe_record *record);
+/** Gives the next field of the record that holds something and that nothing reads. *i: 0 for the
+ *  first one. Returns 1, or 0 at the end. Of a file of a plugin, any column that it was not asked
+ *  for; of a CSV file, by its header. */
+int lathe_fields_unread(const lathe_fields *fields, const lathe_reader *reader,
+                        const lathe_record *record, int64_t *i, lathe_json_string *out);
 void lathe_fields_fini(lathe_fields *fields);
 
 /** Writes field `index` of a checked CSV row to out, without quotes (room for n bytes); returns its

@@ -168,14 +168,12 @@ static lathe_status find_columns(lathe_reader *r, const char *header, const row 
         return lathe_error(LATHE_E_PARSE, "%s:1: two columns are named \"%s\"",
                            r->sources->list[r->at.file].path, twice);
     r->n_columns = h->n_fields;
-    if (lathe_row_kind_get(r->rows)->has_records) {
-        char *copy = lathe_arena_alloc(&r->layouts.arena, h->length + 1);
-        if (!copy)
-            return LATHE_E_NOMEM;
-        memcpy(copy, header, (size_t)h->length);
-        r->header = copy;
-        r->n_header = h->length;
-    }
+    char *copy = lathe_arena_alloc(&r->layouts.arena, h->length + 1);
+    if (!copy)
+        return LATHE_E_NOMEM;
+    memcpy(copy, header, (size_t)h->length);
+    r->header = copy;
+    r->n_header = h->length;
     r->layout = lathe_layouts_choose(&r->layouts, found, found);
     return check_columns(r, header, h);
 }

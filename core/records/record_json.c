@@ -42,6 +42,15 @@ lathe_status lathe_record_json(const lathe_reader *reader, const lathe_record *r
         text++;
         n--;
     }
-    lathe_buffer_append(out, text, n);
+    const int64_t n_nan = lathe_json_count_nan(text, n);
+    if (n_nan == 0) {
+        lathe_buffer_append(out, text, n);
+        return out->status;
+    }
+    char *clean = malloc((size_t)(n + n_nan));
+    if (!clean)
+        return lathe_error(LATHE_E_NOMEM, "a record of %lld bytes", (long long)n);
+    lathe_buffer_append(out, clean, lathe_json_nulls_for_nan(text, n, clean));
+    free(clean);
     return out->status;
 }

@@ -1,8 +1,10 @@
 /* Lists a dataset's source files: a file, the files of a folder, or those that a pattern
  * matches. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -120,14 +122,73 @@ static lathe_status find_paths(const char *path, lathe_arena *arena, char ***out
                   : lathe_error(LATHE_E_NOT_FOUND, "%s: no file matches this pattern", path);
 }
 
-/* The type that the names of all files share; text if they share none. */
-static int32_t common_type(finder *f, char *const *paths, int64_t n)
+/* Whether a file tells about the folder that it is in, as those of data sets on the Hub do. */
+static int is_about(const char *path)
 {
-    const int32_t type = n ? type_by_name(f, paths[0]) : LATHE_DATASET_TEXT;
-    for (int64_t i = 1; i < n; i++)
-        if (type_by_name(f, paths[i]) != type)
-            return LATHE_DATASET_TEXT;
-    return type;
+    static const char *const names[] = {"README",
+                                        "LICENSE",
+                                        "LICENCE",
+                                        "NOTICE",
+                                        "CITATION",
+                                        "CHANGELOG",
+                                        "dataset_infos.json",
+                                        "dataset_info.json"};
+    const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const size_t n = strlen(names[i]);
+        if (strncasecmp(name, names[i], n) == 0 && (name[n] == '\0' || name[n] == '.'))
+            return 1;
+    }
+    return 0;
+}
+
+/* The type of a dataset by the names of its files: the one that all share, apart from files that
+ * tell about the folder. Files of plugins, which hold nothing but records, have precedence over
+ * texts. Otherwise text; *out_mixed is then 1 if there are several types. */
+static int32_t common_type(finder *f, char *const *paths, int64_t n, int *out_mixed)
+{
+    int64_t of[LATHE_DATASET_READER + 1] = {0};
+    int32_t shared = LATHE_DATASET_AUTO, n_types = 0;
+    *out_mixed = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (!is_about(paths[i]))
+            of[type_by_name(f, paths[i])]++;
+    for (int32_t type = 0; type <= LATHE_DATASET_READER; type++)
+        if (of[type] > 0) {
+            shared = type;
+            n_types++;
+        }
+    if (n_types == 1 && shared != LATHE_DATASET_TEXT)
+        return shared;
+    if (n_types == 0)
+        return n == 1 ? type_by_name(f, paths[0]) : LATHE_DATASET_TEXT;
+    const int32_t first = of[LATHE_DATASET_READER] > 0 && of[LATHE_DATASET_JSONL] == 0
+                              ? LATHE_DATASET_READER
+                              : LATHE_DATASET_TEXT;
+    *out_mixed = first == LATHE_DATASET_TEXT && n_types > 1;
+    return first;
+}
+
+/* How a file is compressed, by its first bytes; NULL: it is not, or in another way. */
+static const char *compression_of(const char *head, int64_t n, const char **out_tool)
+{
+    static const struct {
+        const char *bytes;
+        int64_t n;
+        const char *name, *tool;
+    } kinds[] = {{"\x1f\x8b", 2, "gzip", "gunzip"},
+                 {"\x28\xb5\x2f\xfd", 4, "zstd", "unzstd"},
+                 {"BZh", 3, "bzip2", "bunzip2"},
+                 {"\xfd"
+                  "7zXZ",
+                  5, "xz", "unxz"},
+                 {"PK\x03\x04", 4, "zip", "unzip"}};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (n >= kinds[i].n && memcmp(head, kinds[i].bytes, (size_t)kinds[i].n) == 0) {
+            *out_tool = kinds[i].tool;
+            return kinds[i].name;
+        }
+    return NULL;
 }
 
 static lathe_status look_at(const char *path, lathe_source *out)
@@ -160,6 +221,31 @@ static int64_t read_head(const char *path, char *out, int64_t bytes)
     n = pread(fd, out, (size_t)bytes, 0);
     (void)close(fd);
     return n > 0 ? n : 0;
+}
+
+/* Refuses a compressed file of records, or one that is the whole dataset. Other compressed files in
+ * a folder of texts are left out, as any file that is not text. */
+static lathe_status check_plain(finder *f, const lathe_source *source, int32_t type, int64_t n)
+{
+    static const char *const ends[] = {".gz", ".zst", ".bz2", ".xz", ".zip"};
+    char head[16], inner[4096];
+    const char *tool = NULL;
+    int is_record = type != LATHE_DATASET_TEXT || n == 1;
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        if (ends_with(source->path, ends[i])) {
+            (void)snprintf(inner, sizeof inner, "%.*s",
+                           (int)(strlen(source->path) - strlen(ends[i])), source->path);
+            is_record |= type_by_name(f, inner) != LATHE_DATASET_TEXT;
+        }
+    if (!is_record || type == LATHE_DATASET_READER)
+        return LATHE_OK;
+    const char *kind = compression_of(head, read_head(source->path, head, sizeof head), &tool);
+    if (!kind)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_CONFIG,
+                       "%s: it is compressed (%s), and data are read from plain files; decompress "
+                       "it first (%s)",
+                       source->path, kind, tool);
 }
 
 /* Finds the plugin that reads a file: by its name, or else, if the dataset's type is set, by its
@@ -314,17 +400,19 @@ lathe_status lathe_sources_list(const lathe_dataset *dataset, lathe_arena *arena
     left_out rest = {0};
     finder f = {.registry = dataset->registry, .arena = arena};
     LATHE_TRY(find_paths(dataset->path, arena, &paths, &n, &rest));
-    const int is_folder = lathe_path_is_dir(dataset->path);
+    const int is_folder = lathe_path_is_dir(dataset->path),
+              is_auto = dataset->type == LATHE_DATASET_AUTO;
+    int is_mixed = 0;
     if (is_folder)
         LATHE_TRY(leave_out(dataset, arena, paths, &n, &rest));
-    out->type = dataset->type == LATHE_DATASET_AUTO ? common_type(&f, paths, n) : dataset->type;
+    out->type = is_auto ? common_type(&f, paths, n, &is_mixed) : dataset->type;
     lathe_source *list = lathe_arena_alloc(arena, (n + 1) * (int64_t)sizeof *list);
     rest.named = lathe_arena_alloc(arena, (n + 1) * (int64_t)sizeof *rest.named);
     if (!list || !rest.named)
         return LATHE_E_NOMEM;
     for (int64_t i = 0; i < n; i++)
-        if (!is_folder || out->type == LATHE_DATASET_TEXT ||
-            type_by_name(&f, paths[i]) == out->type)
+        if ((!is_folder && !is_auto) || out->type == LATHE_DATASET_TEXT ||
+            (type_by_name(&f, paths[i]) == out->type && (n == 1 || !is_about(paths[i]))))
             LATHE_TRY(look_at(paths[i], &list[out->n++]));
         else
             rest.named[rest.n_named++] = paths[i];
@@ -333,12 +421,14 @@ lathe_status lathe_sources_list(const lathe_dataset *dataset, lathe_arena *arena
     for (int64_t i = 0; i < out->n && out->type == LATHE_DATASET_READER; i++)
         LATHE_TRY(find_reader(&f, &list[i]));
     LATHE_TRY(f.status);
+    for (int64_t i = 0; i < out->n; i++)
+        LATHE_TRY(check_plain(&f, &list[i], out->type, out->n));
     out->list = list;
     if (!out->n)
         return lathe_error(LATHE_E_CONFIG, "%s: the folder holds no %s", dataset->path,
                            names_of(out->type));
     LATHE_TRY(describe(dataset, &rest, arena, out));
-    if (dataset->type == LATHE_DATASET_AUTO && out->type == LATHE_DATASET_TEXT)
+    if (is_mixed)
         LATHE_TRY(describe_mixed(dataset, &f, paths, n, out));
     return stamp(out);
 }

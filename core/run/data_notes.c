@@ -65,7 +65,7 @@ void lathe__data_notes(const lathe_run *run)
     if (facts.is_cut)
         lathe_log_alike(LATHE_LOG_INFO,
                         "the data is one document: validation takes its last tokens");
-    if (run->open.mode != LATHE_OPEN_TRAIN) /* lathe data prints them */
+    if (run->open.mode == LATHE_OPEN_DATA) /* lathe data prints them */
         return;
     lathe_data_note_left_out(run->data.shards);
     lathe_data_note_sets(run->data.shards);
@@ -76,6 +76,7 @@ void lathe__data_notes_validation(const lathe_run *run)
 {
     if (run->open.mode == LATHE_OPEN_DATA || !is_first_start(run))
         return;
+    lathe_data_note_left_out(run->data.validation_shards);
     lathe_data_note_sets(run->data.validation_shards);
     lathe_data_note_long(run->data.validation_shards, run->data.validation, run->set.overlong);
 }

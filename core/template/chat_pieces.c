@@ -14,6 +14,7 @@
 typedef struct form {
     const lathe_chat_template *chat;
     lathe_arena arena;
+    const lathe_chat *what;
     lathe_conversation talk;
     int fits; /* 0: it has what the tables cannot hold, so only the template can render it */
 } form;
@@ -59,7 +60,7 @@ static lathe_status read_call(form *f, json_t *from, lathe_tool_call *out)
     json_t *inner = json_object_get(from, "function");
     const int is_wrapped = inner && !json_is_null(inner);
     json_t *function = is_wrapped ? inner : from;
-    json_t *arguments = json_object_get(function, "arguments");
+    json_t *arguments = json_object_get(function, "arguments"), *parsed = NULL;
     out->name = chars_of(json_object_get(function, "name"));
     out->id = chars_of(json_object_get(from, "id"));
     out->type = chars_of(json_object_get(from, "type"));
@@ -67,8 +68,16 @@ static lathe_status read_call(form *f, json_t *from, lathe_tool_call *out)
     f->fits = f->fits && out->name.data && arguments && json_is_object(function);
     if (!f->fits)
         return LATHE_OK;
-    LATHE_TRY(json_text(f, arguments, &out->arguments));
-    return is_wrapped ? json_text(f, inner, &out->function) : LATHE_OK;
+    if (f->chat->takes_objects)
+        parsed = lathe__chat_parsed_call(function);
+    lathe_status status =
+        json_text(f, parsed ? json_object_get(parsed, "arguments") : arguments, &out->arguments);
+    if (status == LATHE_OK && is_wrapped)
+        status = json_text(f, parsed ? parsed : inner, &out->function);
+    if (parsed)
+        out->arguments_text = (lathe_chars){NULL, 0};
+    json_decref(parsed);
+    return status;
 }
 
 static lathe_status read_calls(form *f, json_t *list, lathe_chat_message *out)
@@ -101,9 +110,10 @@ static int32_t role_of(lathe_chars name)
 /* Keys that the tables hold; templates may read others. A key whose value is null is none. */
 static int knows_key(const char *key)
 {
-    static const char *const keys[] = {"role",     "content",           "tool_calls",
-                                       "thinking", "reasoning_content", "reasoning",
-                                       "name",     "tool_call_id"};
+    static const char *const keys[] = {
+        "role",      "content", "tool_calls",   "thinking", "reasoning_content",
+        "reasoning", "name",    "tool_call_id", "weight",   "train",
+        "trainable", "loss",    "loss_mask"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         if (strcmp(keys[i], key) == 0)
             return 1;
@@ -227,9 +237,15 @@ static lathe_status put_piece(void *ctx, const lathe_piece *p)
             ? (lathe_template_span *)(void *)(s->spans.data + s->spans.len - (int64_t)sizeof *last)
             : NULL;
     const lathe_template_span span = {begin, s->text.len};
-    if (p->trained && last && last->end == begin)
+    int mark = LATHE_CHAT_UNMARKED;
+    if (p->trained)
+        LATHE_TRY(
+            lathe_chat_message_mark(json_array_get(s->form->what->messages, (size_t)p->message),
+                                    (size_t)p->message + 1, &mark));
+    const int is_learnt = p->trained && mark != LATHE_CHAT_MUTE;
+    if (is_learnt && last && last->end == begin)
         last->end = span.end;
-    else if (p->trained)
+    else if (is_learnt)
         lathe_buffer_append(&s->spans, (const char *)&span, (int64_t)sizeof span);
     if (s->text.status != LATHE_OK || s->spans.status != LATHE_OK)
         return LATHE_E_NOMEM;
@@ -274,7 +290,7 @@ lathe_status lathe__chat_render_pieces(const lathe_chat_template *chat, const la
                                        size_t n, int add_generation_prompt, lathe_rendering *out,
                                        int *out_served)
 {
-    form f = {.chat = chat, .arena = LATHE_ARENA_INIT};
+    form f = {.chat = chat, .what = what, .arena = LATHE_ARENA_INIT};
     const int may_pass = !chat->renderer.is_strict;
     *out_served = 0;
     lathe_status status = read_form(&f, what, n, add_generation_prompt);
@@ -299,7 +315,7 @@ lathe_status lathe__chat_render_pieces(const lathe_chat_template *chat, const la
 lathe_status lathe__chat_pass_pieces(const lathe_chat_template *chat, const lathe_chat *what,
                                      lathe_chars eos, const lathe_piece_sink *sink)
 {
-    form f = {.chat = chat, .arena = LATHE_ARENA_INIT};
+    form f = {.chat = chat, .what = what, .arena = LATHE_ARENA_INIT};
     const lathe_chat_renderer *r = &chat->renderer;
     lathe_status status = read_form(&f, what, json_array_size(what->messages), 0);
     f.talk.eos = eos;

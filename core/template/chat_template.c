@@ -273,6 +273,8 @@ static lathe_status load(const char *path, const char *tokens, int may_lack,
         status = load_tokens(chat, tokens);
     if (status == LATHE_OK)
         status = finish(chat, hash);
+    if (status == LATHE_OK)
+        status = lathe__chat_try_arguments(chat);
     if (hash)
         lathe_sha256_finish(hash, chat->hash);
     lathe_arena_fini(&arena);
@@ -317,6 +319,8 @@ lathe_status lathe_chat_template_create(const char *name, const char *text, int6
         status = take_tokens(chat, tokens);
     if (status == LATHE_OK)
         status = finish(chat, hash);
+    if (status == LATHE_OK)
+        status = lathe__chat_try_arguments(chat);
     if (hash)
         lathe_sha256_finish(hash, chat->hash);
     if (status == LATHE_OK)

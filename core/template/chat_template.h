@@ -105,9 +105,18 @@ lathe_status lathe_chat_from_row(const char *place, json_t *row, lathe_chat *out
 lathe_status lathe_chat_render(const lathe_chat_template *chat, const lathe_chat *what,
                                lathe_rendering *out);
 
+/** What a message says about being learnt: LATHE_CHAT_LEARN, _MUTE, or _UNMARKED where it says
+ *  nothing. Its keys are those of other trainers: weight (OpenAI, mistral-finetune), train and
+ *  trainable (axolotl), loss (ms-swift), loss_mask (verl).
+ *  LATHE_E_CONFIG, with the number of the message (from 1): another value than 0, 1, true, false
+ *  or null, or two keys that contradict each other. */
+enum { LATHE_CHAT_UNMARKED = 0, LATHE_CHAT_LEARN = 1, LATHE_CHAT_MUTE = 2 };
+lathe_status lathe_chat_message_mark(const json_t *message, size_t number, int *out);
+
 /** Renders the conversation; spans: the parts that training learns. If the template has
  *  {% generation %} blocks, these are the parts. Otherwise a part is the text that a message of the
  *  assistant adds to the prompt of the messages before it, as TRL finds a completion.
+ *  Parts of messages that are marked not to be learnt are left out.
  *  LATHE_E_CONFIG, with the number of the message: it has no such part, because the template writes
  *  an earlier turn differently once later ones follow. */
 lathe_status lathe_chat_render_training(const lathe_chat_template *chat, const lathe_chat *what,

@@ -14,6 +14,7 @@ struct lathe_chat_template {
     int64_t text_bytes;           /* without newlines at its end */
     lathe_chars whole, of_tools;  /* texts as they were read; `whole` is `text` with its newlines */
     lathe_chat_renderer renderer; /* table NULL: none */
+    int takes_objects;            /* 1: arguments of calls that are texts would be encoded twice */
     lathe_template *tojson;       /* writes a value as the filter does, for renderers */
 };
 
@@ -27,6 +28,13 @@ lathe_status lathe__chat_render_pieces(const lathe_chat_template *chat, const la
  * tables cannot hold. Errors: those of the renderer, and of the sink. */
 lathe_status lathe__chat_pass_pieces(const lathe_chat_template *chat, const lathe_chat *what,
                                      lathe_chars eos, const lathe_piece_sink *sink);
+
+/** A copy of a call whose arguments are a text with the JSON of an object, with the object instead;
+ *  NULL: they are none. */
+json_t *lathe__chat_parsed_call(json_t *function);
+
+/** Finds out how the template writes arguments of calls that are texts. */
+lathe_status lathe__chat_try_arguments(lathe_chat_template *chat);
 
 /** The reasoning of a message under the names that templates read; NULL: none. */
 json_t *lathe__chat_reasoning(json_t *message);

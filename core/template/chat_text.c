@@ -10,6 +10,52 @@
 
 /* ---- rows of a dataset ---- */
 
+/* Replaces tools that are texts of JSON by what they say, in a new list, and refuses what is no
+ * object, as transformers does. */
+static lathe_status read_tools(const char *place, json_t **tools, json_t **owned)
+{
+    json_t *list = json_array(), *tool;
+    size_t i;
+    lathe_status status = list ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "%s: tools", place);
+    json_array_foreach(*tools, i, tool)
+    {
+        json_t *one = NULL;
+        if (status != LATHE_OK)
+            break;
+        if (json_is_string(tool)) {
+            if (lathe_json_load_exact("tools", json_string_value(tool),
+                                      (int64_t)json_string_length(tool), 1, &one) != LATHE_OK)
+                one = NULL;
+        } else {
+            one = json_incref(tool);
+        }
+        if (!json_is_object(one)) {
+            json_decref(one);
+            status = lathe_error(LATHE_E_CONFIG,
+                                 "%s: element %zu of \"tools\" is no object with the schema of a "
+                                 "function, nor its JSON as a text",
+                                 place, i + 1);
+        } else if (json_array_append_new(list, one) != 0) {
+            status = lathe_error(LATHE_E_NOMEM, "%s: tools", place);
+        }
+    }
+    if (status != LATHE_OK) {
+        json_decref(list);
+        return status;
+    }
+    json_decref(*owned);
+    *tools = *owned = list;
+    return LATHE_OK;
+}
+
+static int has_text(const json_t *list)
+{
+    const json_t *x;
+    size_t i;
+    json_array_foreach(list, i, x) if (!json_is_object(x)) return 1;
+    return 0;
+}
+
 /* A list under this key, or its JSON as a string; null is none. */
 static lathe_status list_of(const char *place, json_t *row, const char *key, json_t **out,
                             json_t **owned)
@@ -48,6 +94,8 @@ lathe_status lathe_chat_from_row(const char *place, json_t *row, lathe_chat *out
     out->add_generation_prompt = json_is_true(json_object_get(row, "add_generation_prompt"));
     lathe_status status = list_of(place, row, "tools", &out->tools, owned);
     json_t *none = NULL;
+    if (status == LATHE_OK && has_text(out->tools))
+        status = read_tools(place, &out->tools, owned);
     if (status == LATHE_OK)
         status = list_of(place, row, "documents", &out->documents, &none);
     if (none) { /* documents have no form as a string */
@@ -80,19 +128,71 @@ static int has_null(json_t *message)
     return 0;
 }
 
+json_t *lathe__chat_parsed_call(json_t *function)
+{
+    json_t *arguments = json_object_get(function, "arguments"), *parsed = NULL, *out = NULL;
+    if (!json_is_string(arguments))
+        return NULL;
+    if (lathe_json_load_exact("arguments", json_string_value(arguments),
+                              (int64_t)json_string_length(arguments), 1, &parsed) != LATHE_OK)
+        lathe_error_clear();
+    if (json_is_object(parsed) && (out = json_copy(function)) != NULL &&
+        json_object_set(out, "arguments", parsed) != 0) {
+        json_decref(out);
+        out = NULL;
+    }
+    json_decref(parsed);
+    return out;
+}
+
+/* A copy of the list of calls in which arguments are objects; NULL: no call has a text of one. */
+static json_t *parsed_calls(json_t *calls)
+{
+    json_t *out = NULL, *call;
+    size_t i;
+    json_array_foreach(calls, i, call)
+    {
+        json_t *inner = json_object_get(call, "function");
+        json_t *parsed = lathe__chat_parsed_call(inner ? inner : call);
+        if (!parsed)
+            continue;
+        if (inner) {
+            json_t *copy = json_copy(call);
+            if (copy && json_object_set(copy, "function", parsed) != 0) {
+                json_decref(copy);
+                copy = NULL;
+            }
+            json_decref(parsed);
+            parsed = copy;
+        }
+        if (!out)
+            out = json_copy(calls);
+        if (!parsed || !out || json_array_set_new(out, i, parsed) != 0) {
+            json_decref(out);
+            return NULL;
+        }
+    }
+    return out;
+}
+
 /* The message as transformers gives it: without keys whose value is null, and its reasoning under
- * both names that templates read. NULL: out of memory. */
-static json_t *normalized(json_t *message)
+ * both names that templates read. Arguments of calls that are texts become objects where the
+ * template would encode the text once more. NULL: out of memory. */
+static json_t *normalized(const lathe_chat_template *chat, json_t *message)
 {
     json_t *reasoning = lathe__chat_reasoning(message), *out, *value;
+    json_t *calls =
+        chat->takes_objects ? parsed_calls(json_object_get(message, "tool_calls")) : NULL;
     const char *key;
-    if (!reasoning && !has_null(message))
+    if (!reasoning && !has_null(message) && !calls)
         return json_incref(message);
     out = json_object();
     int failed = !out || (reasoning && json_object_set(out, "thinking", reasoning) != 0);
     json_object_foreach(message, key, value) failed |=
         failed || (!json_is_null(value) && json_object_set(out, key, value) != 0);
     failed = failed || (reasoning && json_object_set(out, "reasoning_content", reasoning) != 0);
+    failed = failed || (calls && json_object_set(out, "tool_calls", calls) != 0);
+    json_decref(calls);
     if (failed) {
         json_decref(out);
         return NULL;
@@ -101,7 +201,8 @@ static json_t *normalized(json_t *message)
 }
 
 /* The first n messages, checked. */
-static lathe_status copy_messages(const lathe_chat *what, size_t n, json_t **out)
+static lathe_status copy_messages(const lathe_chat_template *chat, const lathe_chat *what, size_t n,
+                                  json_t **out)
 {
     json_t *list = json_array();
     for (size_t i = 0; list && i < n; i++) {
@@ -111,7 +212,7 @@ static lathe_status copy_messages(const lathe_chat *what, size_t n, json_t **out
             return lathe_error(LATHE_E_CONFIG,
                                "message %zu is no object with \"role\" and \"content\"", i + 1);
         }
-        if (json_array_append_new(list, normalized(message)) != 0) {
+        if (json_array_append_new(list, normalized(chat, message)) != 0) {
             json_decref(list);
             list = NULL;
         }
@@ -132,7 +233,7 @@ static lathe_status make_variables(const lathe_chat_template *chat, const lathe_
 {
     json_t *messages = NULL, *all = json_object();
     *out = NULL;
-    lathe_status status = all ? copy_messages(what, n, &messages) : LATHE_E_NOMEM;
+    lathe_status status = all ? copy_messages(chat, what, n, &messages) : LATHE_E_NOMEM;
     if (status == LATHE_OK && (json_object_update(all, chat->tokens) != 0 ||
                                (chat->variables && json_object_update(all, chat->variables) != 0) ||
                                (what->variables && json_object_update(all, what->variables) != 0) ||
@@ -190,6 +291,58 @@ static lathe_status interpret(const lathe_chat_template *chat, const lathe_chat 
         lathe_template_render(what->tools && chat->tools ? chat->tools : chat->plain, &input, out);
     json_decref(input.variables);
     return status;
+}
+
+/* Renders a call with these arguments. *out: how the text has the key of the arguments. */
+enum { AS_NOTHING, AS_JSON, AS_TEXT_OF_JSON };
+
+static lathe_status try_call(const lathe_chat_template *chat, const char *arguments, int *out)
+{
+    lathe_rendering text = {0};
+    json_t *row =
+        json_pack("{s:[{s:s,s:s},{s:s,s:s,s:[{s:s,s:s,s:{s:s}}]}]}", "messages", "role", "user",
+                  "content", "a", "role", "assistant", "content", "", "tool_calls", "type",
+                  "function", "id", "abcdefghi", "function", "name", "f");
+    json_t *list = json_object_get(row, "messages");
+    json_t *function = json_object_get(
+        json_array_get(json_object_get(json_array_get(list, 1), "tool_calls"), 0), "function");
+    int ran = 0;
+    *out = AS_NOTHING;
+    if (!row || json_object_set_new(function, "arguments",
+                                    arguments ? json_string(arguments)
+                                              : json_pack("{s:i}", "lathe_key", 1)) != 0) {
+        json_decref(row);
+        return lathe_error(LATHE_E_NOMEM, "a chat template");
+    }
+    const lathe_chat what = {.messages = list};
+    lathe_template_input input = {.now = 1};
+    lathe_status status = make_variables(chat, &what, 2, 0, &input.variables);
+    if (status == LATHE_OK)
+        ran = lathe_template_render(chat->tools ? chat->tools : chat->plain, &input, &text) ==
+              LATHE_OK;
+    lathe_error_clear();
+    if (ran && strstr(text.text, "\\\"lathe_key\\\""))
+        *out = AS_TEXT_OF_JSON;
+    else if (ran && strstr(text.text, "lathe_key"))
+        *out = AS_JSON;
+    json_decref(input.variables);
+    lathe_rendering_fini(&text);
+    json_decref(row);
+    return status == LATHE_E_NOMEM ? status : LATHE_OK;
+}
+
+/* The text is compared, not the template: it may write arguments in many ways. */
+lathe_status lathe__chat_try_arguments(lathe_chat_template *chat)
+{
+    int text, object;
+    const lathe_chars source = chat->tools ? chat->of_tools : chat->whole;
+    if (!chat->plain || !source.data ||
+        !memmem(source.data, (size_t)source.bytes, "arguments", strlen("arguments")))
+        return LATHE_OK;
+    LATHE_TRY(try_call(chat, "{\"lathe_key\": 1}", &text));
+    LATHE_TRY(try_call(chat, NULL, &object));
+    chat->takes_objects = object == AS_JSON && text != AS_JSON;
+    return LATHE_OK;
 }
 
 /* 1: the first n messages fail with this error; 0: they render, or another error comes first. */
@@ -374,6 +527,206 @@ static lathe_status turn_error(int found, size_t i)
                        i + 1);
 }
 
+/* 0 or 1 of a mark; -1: null or missing, -2: something else. */
+static int value_of_mark(const json_t *x)
+{
+    if (!x || json_is_null(x))
+        return -1;
+    if (json_is_boolean(x))
+        return json_is_true(x);
+    const double number = json_is_number(x) ? json_number_value(x) : -1.0;
+    return number == 0.0 ? 0 : number == 1.0 ? 1 : -2;
+}
+
+lathe_status lathe_chat_message_mark(const json_t *message, size_t number, int *out)
+{
+    static const char *const keys[] = {"weight", "train", "trainable", "loss", "loss_mask"};
+    const char *first = NULL;
+    *out = LATHE_CHAT_UNMARKED;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const int value = value_of_mark(json_object_get(message, keys[i]));
+        const int mark = value == 0 ? LATHE_CHAT_MUTE : LATHE_CHAT_LEARN;
+        if (value == -1)
+            continue;
+        if (value == -2)
+            return lathe_error(LATHE_E_CONFIG,
+                               "message %zu: \"%s\" says whether the message is learnt; expected "
+                               "0, 1, true or false",
+                               number, keys[i]);
+        if (first && mark != *out)
+            return lathe_error(LATHE_E_CONFIG,
+                               "message %zu: \"%s\" and \"%s\" contradict each other about whether "
+                               "the message is learnt",
+                               number, first, keys[i]);
+        first = keys[i];
+        *out = mark;
+    }
+    return LATHE_OK;
+}
+
+/* Takes [begin, end) out of the spans. */
+static lathe_status take_out(lathe_rendering *all, lathe_template_span part)
+{
+    lathe_template_span *list = malloc((size_t)(all->n_spans + 1) * 2 * sizeof *list);
+    int64_t n = 0;
+    if (!list)
+        return lathe_error(LATHE_E_NOMEM, "the parts of a conversation");
+    for (int64_t i = 0; i < all->n_spans; i++) {
+        const lathe_template_span span = all->spans[i];
+        const int64_t left = span.end < part.begin ? span.end : part.begin;
+        const int64_t right = span.begin > part.end ? span.begin : part.end;
+        if (left > span.begin)
+            list[n++] = (lathe_template_span){span.begin, left};
+        if (right < span.end)
+            list[n++] = (lathe_template_span){right, span.end};
+    }
+    free(all->spans);
+    all->spans = list;
+    all->n_spans = n;
+    return LATHE_OK;
+}
+
+/* Takes the muted messages out of the parts that the template marks. If it marks one part for each
+ * answer, they are these; else the message's turn is. */
+static lathe_status mute(const lathe_chat_template *chat, const lathe_chat *what,
+                         lathe_rendering *all)
+{
+    const size_t n = json_array_size(what->messages);
+    int64_t n_answers = 0, answer = 0;
+    for (size_t i = 0; i < n; i++)
+        n_answers += is_assistant(what, i);
+    const int are_answers = n_answers == all->n_spans;
+    for (size_t i = 0; i < n; i++) {
+        lathe_template_span part = {0};
+        int mark, found = TURN_FOUND;
+        LATHE_TRY(lathe_chat_message_mark(json_array_get(what->messages, i), i + 1, &mark));
+        answer += is_assistant(what, i);
+        if (mark != LATHE_CHAT_MUTE || !is_assistant(what, i))
+            continue;
+        if (are_answers) {
+            all->spans[answer - 1].end = all->spans[answer - 1].begin;
+            continue;
+        }
+        LATHE_TRY(find_turn(chat, what, i, all, &part, &found));
+        if (found != TURN_FOUND)
+            return turn_error(found, i);
+        LATHE_TRY(take_out(all, part));
+    }
+    return LATHE_OK;
+}
+
+/* ---- long conversations ---- */
+
+/* Rendering all messages before each answer takes time with the square of their number. In a long
+ * conversation the text of an answer is therefore found from a window: the system messages and the
+ * last few messages. What the window adds must stand in the whole text at the place that the
+ * windows before it reached; then each text is one that the whole conversation has, and the parts
+ * are those of find_turn. Otherwise find_turn decides. */
+enum { LONG_TALK = 32, WINDOW = 6 };
+
+typedef struct window_search {
+    const lathe_chat_template *chat;
+    const lathe_chat *what;
+    const lathe_rendering *all;
+    size_t n_head; /* system messages at the beginning */
+    size_t done;   /* number of messages whose text is known */
+    int64_t at;    /* where it ends */
+} window_search;
+
+/* Renders the head and the messages [begin, end). */
+static lathe_status render_window(const window_search *w, size_t begin, size_t end, int prompt,
+                                  lathe_rendering *out)
+{
+    lathe_chat part = *w->what;
+    part.messages = json_array();
+    int failed = part.messages == NULL;
+    for (size_t i = 0; i < end && !failed; i++)
+        if (i < w->n_head || i >= begin)
+            failed = json_array_append(part.messages, json_array_get(w->what->messages, i)) != 0;
+    const lathe_status status =
+        failed ? lathe_error(LATHE_E_NOMEM, "messages of a conversation")
+               : render(w->chat, &part, json_array_size(part.messages), prompt, out);
+    json_decref(part.messages);
+    return status;
+}
+
+/* Whether `longer` is `shorter` and then what the whole text has from w->at on. */
+static int continues(const window_search *w, const lathe_rendering *shorter,
+                     const lathe_rendering *longer)
+{
+    const int64_t n = longer->bytes - shorter->bytes;
+    return n >= 0 && begins_with(longer, shorter) && w->at + n <= w->all->bytes &&
+           memcmp(w->all->text + w->at, longer->text + shorter->bytes, (size_t)n) == 0;
+}
+
+/* Finds the part of answer i in a window. *found 0: the window does not show it. */
+static lathe_status find_in_window(window_search *w, size_t i, lathe_template_span *out, int *found)
+{
+    lathe_rendering known = {0}, prompt = {0}, turn = {0};
+    size_t begin = w->done > w->n_head + WINDOW ? w->done - WINDOW : w->n_head;
+    begin -= (begin - w->n_head) % 2; /* templates may want users and assistants in turn */
+    lathe_status status = render_window(w, begin, w->done, 0, &known);
+    if (status == LATHE_OK)
+        status = render_window(w, begin, i, 1, &prompt);
+    if (status == LATHE_OK)
+        status = render_window(w, begin, i + 1, 0, &turn);
+    *found = status == LATHE_OK && continues(w, &known, &turn) && begins_with(&turn, &prompt) &&
+             prompt.bytes >= known.bytes;
+    if (*found) {
+        *out = (lathe_template_span){w->at + prompt.bytes - known.bytes,
+                                     w->at + turn.bytes - known.bytes};
+        w->at = out->end;
+        w->done = i + 1;
+    }
+    lathe_rendering_fini(&known);
+    lathe_rendering_fini(&prompt);
+    lathe_rendering_fini(&turn);
+    if (status == LATHE_E_NOMEM)
+        return status;
+    if (status != LATHE_OK)
+        lathe_error_clear();
+    return LATHE_OK;
+}
+
+/* Finds the parts of a long conversation. *found 0: windows do not show them. */
+static lathe_status find_long(const lathe_chat_template *chat, const lathe_chat *what,
+                              lathe_rendering *all, int *found)
+{
+    const size_t n = json_array_size(what->messages);
+    window_search w = {.chat = chat, .what = what, .all = all};
+    lathe_template_span span = {0}, last = {0};
+    size_t last_answer = 0;
+    *found = n > LONG_TALK;
+    while (w.n_head < n && !is_assistant(what, w.n_head) && !has_question(what, w.n_head + 1))
+        w.n_head++;
+    for (size_t i = 0; i < n && *found; i++) {
+        int mark;
+        LATHE_TRY(lathe_chat_message_mark(json_array_get(what->messages, i), i + 1, &mark));
+        if (!is_assistant(what, i) || mark == LATHE_CHAT_MUTE)
+            continue;
+        if (w.done == 0) { /* the first part, which all others follow */
+            int turn;
+            LATHE_TRY(find_turn(chat, what, i, all, &span, &turn));
+            *found = turn == TURN_FOUND;
+            w.done = i + 1;
+            w.at = span.end;
+        } else {
+            LATHE_TRY(find_in_window(&w, i, &span, found));
+        }
+        all->spans[all->n_spans++] = last = span;
+        last_answer = i;
+    }
+    if (*found &&
+        all->n_spans > 0) { /* the template extends its texts: the last part is the same */
+        int turn;
+        LATHE_TRY(find_turn(chat, what, last_answer, all, &span, &turn));
+        *found = turn == TURN_FOUND && span.begin == last.begin && span.end == last.end;
+    }
+    if (!*found)
+        all->n_spans = 0;
+    return LATHE_OK;
+}
+
 static lathe_status find_turns(const lathe_chat_template *chat, const lathe_chat *what,
                                lathe_rendering *all)
 {
@@ -383,9 +736,12 @@ static lathe_status find_turns(const lathe_chat_template *chat, const lathe_chat
     all->spans = malloc((n + 1) * sizeof *all->spans);
     if (!all->spans)
         return lathe_error(LATHE_E_NOMEM, "the turns of %zu messages", n);
-    for (size_t i = 0; i < n; i++) {
-        int found;
-        if (!is_assistant(what, i))
+    int is_found = 0;
+    LATHE_TRY(find_long(chat, what, all, &is_found));
+    for (size_t i = 0; i < n && !is_found; i++) {
+        int found, mark;
+        LATHE_TRY(lathe_chat_message_mark(json_array_get(what->messages, i), i + 1, &mark));
+        if (!is_assistant(what, i) || mark == LATHE_CHAT_MUTE)
             continue;
         const lathe_status status =
             find_turn(chat, what, i, all, &all->spans[all->n_spans], &found);
@@ -408,9 +764,10 @@ lathe_status lathe_chat_render_training(const lathe_chat_template *chat, const l
     whole.add_generation_prompt = 0;
     LATHE_TRY(lathe_chat_render(chat, &whole, out));
     out->is_marked = lathe_chat_template_marks(chat);
-    if (out->has_tokens || out->is_marked)
-        return LATHE_OK; /* the renderer's pieces, or the template, say what is learnt */
-    const lathe_status status = find_turns(chat, &whole, out);
+    if (out->has_tokens) /* the renderer's pieces say what is learnt */
+        return LATHE_OK;
+    const lathe_status status =
+        out->is_marked ? mute(chat, &whole, out) : find_turns(chat, &whole, out);
     if (status != LATHE_OK)
         lathe_rendering_fini(out);
     return status;

@@ -1,7 +1,7 @@
 /* Counts the bytes of text for which a tokenizer has no token. */
 #include "text/text_loss.h"
 
-#include "base/log.h"
+#include "base/log_once.h"
 
 enum { LISTED = 8 };
 
@@ -50,15 +50,16 @@ void lathe_text_loss_warn(const lathe_text_loss *loss, const char *what)
         return;
     lathe_text_loss_list(loss, &list);
     const char *const values = list.data ? list.data : "";
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    lathe_buffer_printf(&text, "%s: the tokenizer has no token for %lld bytes of the text", what,
+                        dropped + unknown);
     if (dropped && unknown)
-        lathe_log(LATHE_LOG_WARN,
-                  "%s: the tokenizer has no token for %lld bytes of the text: %lld were left out, "
-                  "%lld became its unknown token: %s",
-                  what, dropped + unknown, dropped, unknown, values);
+        lathe_buffer_printf(&text, ": %lld were left out, %lld became its unknown token: %s",
+                            dropped, unknown, values);
     else
-        lathe_log(LATHE_LOG_WARN,
-                  "%s: the tokenizer has no token for %lld bytes of the text, which %s: %s", what,
-                  dropped + unknown, dropped ? "were left out" : "became its unknown token",
-                  values);
+        lathe_buffer_printf(&text, ", which %s: %s",
+                            dropped ? "were left out" : "became its unknown token", values);
+    lathe_log_once(LATHE_LOG_WARN, text.data ? text.data : "");
+    lathe_buffer_fini(&text);
     lathe_buffer_fini(&list);
 }

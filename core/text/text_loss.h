@@ -27,7 +27,8 @@ void lathe_text_loss_add(lathe_text_loss *loss, const lathe_text_loss *more);
  *  the number of other values. */
 void lathe_text_loss_list(const lathe_text_loss *loss, lathe_buffer *out);
 
-/** Logs a warning with the counts and the byte values if bytes were lost; `what` names the data. */
+/** Logs a warning, once per process, with the counts and the byte values if bytes were lost; `what`
+ * names the data. */
 void lathe_text_loss_warn(const lathe_text_loss *loss, const char *what);
 
 #endif

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "base/model_path.h"
 #include "base/print.h"
 #include "base/utf8.h"
@@ -308,7 +309,13 @@ static lathe_status show_line(shower *s, int64_t line, const char *text, int64_t
         text += 3;
         n -= 3;
     }
-    lathe_status status = lathe_json_load_line(place, text, n, 1, &row);
+    const int64_t n_nan = lathe_json_count_nan(text, n);
+    char *clean = n_nan > 0 ? malloc((size_t)(n + n_nan)) : NULL;
+    if (n_nan > 0 && !clean)
+        return lathe_error(LATHE_E_NOMEM, "%s", place);
+    const int64_t length = clean ? lathe_json_nulls_for_nan(text, n, clean) : n;
+    lathe_status status = lathe_json_load_line(place, clean ? clean : text, length, 1, &row);
+    free(clean);
     if (status == LATHE_OK)
         status = lathe_chat_row_read(&usual, place, row, NULL);
     if (status == LATHE_OK)

@@ -102,6 +102,17 @@ static void put_causes(const lathe_shards *shards, const lathe_shards_set *set, 
             lathe_shards_put_unwritten(shards, set, what, b);
             lathe_buffer_puts(b, "\n");
         }
+    for (int32_t what = 0; what < LATHE_N_TOLD; what++)
+        if (set->notes.told[what].n > 0 && !lathe_told_at_prepare(what)) {
+            lathe_buffer_puts(b, "    ");
+            lathe_shards_put_told(shards, set, what, b);
+            lathe_buffer_puts(b, "\n");
+        }
+    if (set->notes.unread[0].name[0]) {
+        lathe_buffer_puts(b, "    ");
+        (void)lathe_shards_put_unread(set, b);
+        lathe_buffer_puts(b, "\n");
+    }
 }
 
 /* key: "datasets" or "validation". */
@@ -147,6 +158,12 @@ static void put_long(const lathe_run *run, const lathe_loader_facts *f, const la
                             (long long)f->n_left_out,
                             f->n_left_out == 1 ? kind->record : kind->records);
         lathe_data_put_places(shards, f->left_out, f->n_left_out, b);
+        lathe_buffer_puts(b, "\n");
+    }
+    if (f->n_same_cut > 0) {
+        lathe_buffer_printf(b, "  %lld %s equal after the cut", (long long)f->n_same_cut,
+                            f->n_same_cut == 1 ? kind->record : kind->records);
+        lathe_data_put_places(shards, f->same_cut, f->n_same_cut, b);
         lathe_buffer_puts(b, "\n");
     }
     if (f->n_overlong > 0) {

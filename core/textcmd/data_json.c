@@ -56,6 +56,27 @@ static json_t *describe_unwritten(const lathe_shards *shards, const lathe_shards
     return out;
 }
 
+/* {"seam": {"records": 2, ...}}: what is told of records that are used. */
+static json_t *describe_told(const lathe_shards *shards, const lathe_shards_set *set)
+{
+    json_t *out = json_object();
+    for (int32_t what = 0; what < LATHE_N_TOLD; what++)
+        if (set->notes.told[what].n > 0)
+            (void)json_object_set_new(out, lathe_told_name(what),
+                                      describe_count(shards, set, &set->notes.told[what]));
+    return out;
+}
+
+/* {"question": {"records": 2, ...}}: the fields that nothing reads. */
+static json_t *describe_unread(const lathe_shards *shards, const lathe_shards_set *set)
+{
+    json_t *out = json_object();
+    for (int32_t i = 0; i < LATHE_UNREAD_COLUMNS && set->notes.unread[i].name[0]; i++)
+        (void)json_object_set_new(out, set->notes.unread[i].name,
+                                  describe_count(shards, set, &set->notes.unread[i].count));
+    return out;
+}
+
 /* {"empty": {"records": 2, "file": "a.jsonl", "line": 3}, ...}: the reasons that occur. */
 static json_t *describe_left(const lathe_shards *shards, const lathe_shards_set *set)
 {
@@ -92,6 +113,8 @@ static lathe_status describe_datasets(lathe_run *run, const char *key, const lat
             set_int(one, "equal_pairs", set->counts.n_equal);
         (void)json_object_set_new(one, "left_out", describe_left(shards, set));
         (void)json_object_set_new(one, "unwritten", describe_unwritten(shards, set));
+        (void)json_object_set_new(one, "told", describe_told(shards, set));
+        (void)json_object_set_new(one, "unread_columns", describe_unread(shards, set));
         (void)json_array_append_new(*out, one);
     }
     return LATHE_OK;
@@ -127,6 +150,8 @@ static lathe_status describe_split(lathe_run *run, const lathe_loader *loader,
         set_int(*out, key, f.n_overlong);
         (void)snprintf(key, sizeof key, "%s_cut", kind->records);
         set_int(*out, key, f.n_cut);
+        if (lathe_shards_rows(shards) == LATHE_ROWS_PAIRS)
+            set_int(*out, "pairs_equal_after_cut", f.n_same_cut);
     }
     set_int(*out, "rows_per_epoch", f.n_places);
     set_int(*out, "steps_per_epoch",

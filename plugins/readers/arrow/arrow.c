@@ -267,6 +267,11 @@ static lathe_status next(void *self, lathe_reader_row *out)
     if (!arrow_json_row(&o->text, &o->type, &o->rows.batch, o->at, &name))
         return lathe_fail(o->host, LATHE_E_UNSUPPORTED,
                           "column \"%s\" holds infinity, which JSON does not have", name);
+    if (o->text.failed == ARROW_TOO_LONG)
+        return lathe_fail(o->host, LATHE_E_UNSUPPORTED,
+                          "the record has more than %lld MiB as JSON, which is the most that is "
+                          "read",
+                          ARROW_RECORD_BYTES >> 20);
     if (o->text.failed)
         return lathe_fail(o->host, LATHE_E_NOMEM, "a record of more than %lld bytes",
                           (long long)o->text.n);

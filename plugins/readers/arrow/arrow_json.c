@@ -18,10 +18,14 @@ static void put(arrow_text *t, const char *data, int64_t n)
 {
     if (t->failed)
         return;
+    if (t->n + n > ARROW_RECORD_BYTES) {
+        t->failed = ARROW_TOO_LONG;
+        return;
+    }
     if (t->n + n > t->capacity) {
         const int64_t capacity = 2 * (t->n + n) + 256;
         char *grown = realloc(t->data, (size_t)capacity);
-        t->failed = grown == NULL;
+        t->failed = grown == NULL ? ARROW_NO_MEMORY : 0;
         if (t->failed)
             return;
         t->data = grown;

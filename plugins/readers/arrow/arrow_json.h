@@ -7,11 +7,16 @@
 
 #include "arrow_abi.h"
 
+/** The longest record. A few hundred bytes of a file can stand for any number of equal values. */
+#define ARROW_RECORD_BYTES (256LL << 20)
+
+enum { ARROW_NO_MEMORY = 1, ARROW_TOO_LONG = 2 };
+
 /** A growing text. All zeros: empty. */
 typedef struct arrow_text {
     char *data;
     int64_t n, capacity;
-    int32_t failed; /* 1: no memory; appends do nothing */
+    int32_t failed; /* ARROW_NO_MEMORY, ARROW_TOO_LONG: appends do nothing */
     int32_t reserved;
 } arrow_text;
 

@@ -33,6 +33,16 @@ namespace
 constexpr int64_t batch_bytes = 4 << 20; // decoded bytes of a batch of a Parquet file, about
 constexpr int64_t most_rows = 4096;
 
+// The memory of all arrays of a file. A dictionary or runs of equal values let a small file stand
+// for any number of bytes, so a batch of rows that needs more is read again in fewer rows.
+constexpr int64_t most_bytes = int64_t(1) << 29;
+
+arrow::MemoryPool *pool()
+{
+    static arrow::CappedMemoryPool capped(arrow::default_memory_pool(), most_bytes);
+    return &capped;
+}
+
 // An open file that is read with pread(), so that its offset does not move and nothing is mapped: a
 // file that shrinks gives an error instead of a signal.
 class input final : public arrow::io::RandomAccessFile
@@ -146,15 +156,14 @@ class parquet_table final : public table
   public:
     arrow::Status open(std::shared_ptr<input> file)
     {
-        parquet::ReaderProperties properties;
+        parquet::ReaderProperties properties(pool());
         properties.enable_buffered_stream(); // columns are read in pieces
         properties.set_buffer_size(1 << 20);
         auto reader = parquet::ParquetFileReader::Open(std::move(file), properties);
         parquet::ArrowReaderProperties arrow_properties(false);
         arrow_properties.set_pre_buffer(false); // it would read whole groups, on threads
-        ARROW_ASSIGN_OR_RAISE(file_, parquet::arrow::FileReader::Make(arrow::default_memory_pool(),
-                                                                      std::move(reader),
-                                                                      arrow_properties));
+        ARROW_ASSIGN_OR_RAISE(
+            file_, parquet::arrow::FileReader::Make(pool(), std::move(reader), arrow_properties));
         return file_->GetSchema(&schema_);
     }
     std::shared_ptr<arrow::Schema> schema() const override
@@ -180,10 +189,23 @@ class parquet_table final : public table
             if (!batches_) {
                 if (++group_ >= file_->num_row_groups())
                     return batch_ptr();
+                row_ = 0;
+                rows_ = rows_of_batch();
                 ARROW_RETURN_NOT_OK(open_group());
             }
             batch_ptr batch;
-            ARROW_RETURN_NOT_OK(batches_->ReadNext(&batch));
+            const arrow::Status read = batches_->ReadNext(&batch);
+            if (read.IsOutOfMemory() && rows_ > 1) { // again from row_ on, in smaller batches
+                rows_ = std::max<int64_t>(rows_ / 16, 1);
+                ARROW_RETURN_NOT_OK(open_group());
+                ARROW_RETURN_NOT_OK(pass_rows());
+                continue;
+            }
+            if (read.IsOutOfMemory())
+                return arrow::Status::Invalid("row ", row_ + 1, " of its group ", group_ + 1,
+                                              " needs more than ", most_bytes >> 20,
+                                              " MiB, which is the most that is read");
+            ARROW_RETURN_NOT_OK(read);
             if (batch) {
                 *group = group_;
                 *first = row_;
@@ -195,30 +217,54 @@ class parquet_table final : public table
     }
 
   private:
-    arrow::Status open_group()
+    int64_t rows_of_batch() const
     {
         const auto meta = file_->parquet_reader()->metadata()->RowGroup(static_cast<int>(group_));
         int64_t bytes = 0;
         for (const int leaf : leaves_)
             bytes += meta->ColumnChunk(leaf)->total_uncompressed_size();
         const int64_t each = bytes / std::max<int64_t>(meta->num_rows(), 1);
-        file_->set_batch_size(
-            std::clamp<int64_t>(batch_bytes / std::max<int64_t>(each, 1), 1, most_rows));
-        row_ = 0;
+        const int64_t rows =
+            std::clamp<int64_t>(batch_bytes / std::max<int64_t>(each, 1), 1, most_rows);
+        int64_t power = 1; // smaller batches then divide larger ones
+        while (2 * power <= rows)
+            power *= 2;
+        return power;
+    }
+
+    arrow::Status open_group()
+    {
+        batches_.reset();
+        file_->set_batch_size(rows_);
         return file_->GetRecordBatchReader({static_cast<int>(group_)}, leaves_).Value(&batches_);
+    }
+
+    // Reads the rows before row_ once more and drops them.
+    arrow::Status pass_rows()
+    {
+        for (int64_t passed = 0; passed < row_;) {
+            batch_ptr batch;
+            file_->set_batch_size(rows_);
+            ARROW_RETURN_NOT_OK(batches_->ReadNext(&batch));
+            if (!batch)
+                return arrow::Status::Invalid("fewer rows than before");
+            passed += batch->num_rows();
+        }
+        return arrow::Status::OK();
     }
 
     std::unique_ptr<parquet::arrow::FileReader> file_;
     std::shared_ptr<arrow::Schema> schema_;
     std::vector<int> leaves_;
     std::unique_ptr<arrow::RecordBatchReader> batches_; // of the group; null: it has ended
-    int64_t group_ = -1, row_ = 0;
+    int64_t group_ = -1, row_ = 0, rows_ = 0;
 };
 
 arrow::ipc::IpcReadOptions ipc_options(const std::vector<int> *columns)
 {
     auto options = arrow::ipc::IpcReadOptions::Defaults();
     options.use_threads = false;
+    options.memory_pool = pool();
     options.max_recursion_depth = 64;
     if (columns)
         options.included_fields = *columns;
