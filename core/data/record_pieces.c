@@ -312,7 +312,11 @@ static lathe_status encode_parts(lathe_record_encoder *e, const lathe_reader *re
     split_texts(f, n_full == 2, &prompt, full);
     tell_texts(e, &prompt, full, n_full, p);
     e->prompt.n = 0;
-    LATHE_TRY(lathe_encoder_run(e->enc, prompt.text, prompt.n, LATHE_ENCODE_BEGIN, &e->prompt));
+    /* a prompt alone is read as `generate` reads it */
+    LATHE_TRY(n_full > 0 ? lathe_encoder_run_open(e->enc, prompt.text, prompt.n, LATHE_ENCODE_BEGIN,
+                                                  NULL, &e->prompt)
+                         : lathe_encoder_run(e->enc, prompt.text, prompt.n, LATHE_ENCODE_BEGIN,
+                                             &e->prompt));
     bytes[0] = prompt.n;
     *ends_with_space = prompt.n > 0 && prompt.text[prompt.n - 1] == ' ';
     for (int32_t k = 0; k < n_full; k++) {

@@ -78,17 +78,27 @@ lathe_status lathe_chat_encode_text(lathe_encoder *enc, const lathe_rendering *t
 }
 
 /* Finds the first token in which text[0, at) and the whole text differ. *whole = 1: they do not
- * differ before `at`. */
+ * differ before `at`. The beginning is read alone and as one that is continued: a normalizer that
+ * strips the end of a text takes space from one of the two that the whole text has, or lacks. */
 static lathe_status token_after(lathe_encoder *enc, const lathe_rendering *text, int64_t at,
                                 lathe_chat_tokens *t, int64_t *out, int *whole)
 {
-    int64_t n = 0;
-    t->prefix.n = 0;
-    LATHE_TRY(lathe_chat_encode_text(enc, text, at, &t->prefix));
-    while (n < t->prefix.n && n < t->ids.n && t->prefix.data[n] == t->ids.data[n])
-        n++;
-    *out = n;
-    *whole = n == t->prefix.n;
+    const lathe_token_places places = {text->tokens, text->n_tokens};
+    *out = 0;
+    *whole = 0;
+    for (int is_open = 0; is_open < 2; is_open++) {
+        int64_t n = 0;
+        t->prefix.n = 0;
+        LATHE_TRY(is_open ? lathe_encoder_run_open(enc, text->text, at, 0,
+                                                   text->has_tokens ? &places : NULL, &t->prefix)
+                          : lathe_chat_encode_text(enc, text, at, &t->prefix));
+        while (n < t->prefix.n && n < t->ids.n && t->prefix.data[n] == t->ids.data[n])
+            n++;
+        *whole = n > *out ? n == t->prefix.n : *whole | (n == *out && n == t->prefix.n);
+        *out = n > *out ? n : *out;
+        if (!lathe_encoder_strips_end(enc))
+            break; /* both are the same */
+    }
     return LATHE_OK;
 }
 

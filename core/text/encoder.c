@@ -163,6 +163,55 @@ lathe_status lathe_encoder_run_placed(lathe_encoder *enc, const char *text, int6
     return status;
 }
 
+/* Whether a text loses space at its end before it is split. */
+static int strips_end(const lathe_tokenizer *tok)
+{
+    const lathe_pipeline *p = tok->pipeline;
+    for (int32_t i = 0; p && i < p->n_normal; i++)
+        if (p->normal[i].kind == LATHE_NORMAL_STRIP && p->normal[i].right)
+            return 1;
+    return 0;
+}
+
+int lathe_encoder_strips_end(const lathe_encoder *enc)
+{
+    return strips_end(enc->tok);
+}
+
+lathe_status lathe_encoder_run_open(lathe_encoder *enc, const char *text, int64_t n_bytes,
+                                    int32_t flags, const lathe_token_places *places, lathe_ids *ids)
+{
+    enc->places = places;
+    if (!strips_end(enc->tok)) {
+        const lathe_status status = lathe_encoder_run(enc, text, n_bytes, flags, ids);
+        enc->places = NULL;
+        return status;
+    }
+    const int64_t before = ids->n;
+    lathe_ids other = {0};
+    char *more = malloc((size_t)n_bytes + 1);
+    lathe_status status =
+        more ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "a text of %lld bytes", (long long)n_bytes);
+    if (status == LATHE_OK) {
+        memcpy(more, text, (size_t)n_bytes);
+        more[n_bytes] = 'A'; /* no token that begins the one begins the other */
+        status = lathe_encoder_run(enc, more, n_bytes + 1, flags, ids);
+    }
+    if (status == LATHE_OK) {
+        more[n_bytes] = '7';
+        status = lathe_encoder_run(enc, more, n_bytes + 1, flags, &other);
+    }
+    int64_t n = 0;
+    while (status == LATHE_OK && n < other.n && before + n < ids->n &&
+           ids->data[before + n] == other.data[n])
+        n++;
+    ids->n = before + n;
+    enc->places = NULL;
+    lathe_ids_fini(&other);
+    free(more);
+    return status;
+}
+
 const lathe_text_loss *lathe_encoder_loss(const lathe_encoder *enc)
 {
     return &enc->loss;

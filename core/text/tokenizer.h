@@ -46,6 +46,16 @@ lathe_status lathe_encoder_run(lathe_encoder *enc, const char *text, int64_t n_b
 lathe_status lathe_encoder_run_placed(lathe_encoder *enc, const char *text, int64_t n_bytes,
                                       const lathe_token_places *places, lathe_ids *ids);
 
+/** Whether the normalizer strips space from the end of a text. */
+int lathe_encoder_strips_end(const lathe_encoder *enc);
+/** Appends the tokens of text[0, n_bytes) as they are where more text follows. A normalizer that
+ *  strips the end of a text would take from the prefix alone what the whole text has there: then
+ * the tokens are those that two continuations have in common. places: NULL, or as in
+ *  lathe_encoder_run_placed, with flags 0. */
+lathe_status lathe_encoder_run_open(lathe_encoder *enc, const char *text, int64_t n_bytes,
+                                    int32_t flags, const lathe_token_places *places,
+                                    lathe_ids *ids);
+
 /** The bytes that all texts of this encoder lost since it was made; borrowed. */
 const lathe_text_loss *lathe_encoder_loss(const lathe_encoder *enc);
 

@@ -5,9 +5,9 @@
 #include "text/tokenizer.h"
 
 /** Reads tokenizer.json: `path` is the file, the folder that contains it, or a GGUF file. Of the
- * files beside it, tokenizer_config.json, special_tokens_map.json and added_tokens.json give special
- * and more tokens, as in transformers (gguf/token_names.h); config.json gives the ids of bos, eos and
- * pad that are still missing; without an eos, an added token "<|endoftext|>" is eos.
+ * files beside it, tokenizer_config.json, special_tokens_map.json and added_tokens.json give
+ * special and more tokens, as in transformers (gguf/token_names.h); config.json gives the ids of
+ * bos, eos and pad that are still missing; without an eos, an added token "<|endoftext|>" is eos.
  *
  *  Supported: models BPE (merges as pairs or "a b"; unk_token, fuse_unk, byte_fallback,
  *  ignore_merges) and Unigram; normalizers NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents,

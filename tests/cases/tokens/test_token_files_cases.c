@@ -160,3 +160,24 @@ Test(token_files_cases, gguf_keeps_the_token_that_a_text_begins_with)
     expect("printf '\"a\"\\n' | " LATHE " tokenizer encode n.gguf --add-special --json-lines", 0,
            "[257, 97, 256]");
 }
+
+/* transformers' assistant mask begins at the token of the answer's first character: the line's end
+ * before it, which the normalizer takes from a text that ends there, is no part of it. */
+Test(token_files_cases, a_normalizer_that_strips_the_end_moves_no_mask)
+{
+    put_tokenizer("m/tokenizer.json",
+                  "{\"type\": \"Strip\", \"strip_left\": false, \"strip_right\": true}", "null",
+                  chatml_tokens);
+    put("run.toml", "[model]\npath = \"m\"\n[data]\ndatasets = [{ path = \"t.jsonl\" }]\n"
+                    "seq_len = 64\ncache_dir = \"c\"\n[stage]\nname = \"sft\"\n[train]\n"
+                    "max_steps = 1\n[checkpoint]\ndir = \"out\"\n");
+    put("t.jsonl", "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"},{\"role\":"
+                   "\"assistant\",\"content\":\"ok\"}]}\n");
+    expect(LATHE " data run.toml 2>&1", 0, "3 learnt");
+    put("t.jsonl", "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"},{\"role\":"
+                   "\"assistant\",\"content\":\"ok\"},{\"role\":\"user\",\"content\":\"A\"},"
+                   "{\"role\":\"assistant\",\"content\":\"7\"}]}\n");
+    expect(LATHE " data run.toml 2>&1", 0, "5 learnt");
+    put("t.jsonl", "{\"prompt\": \"Q: \", \"completion\": \"ok\"}\n");
+    expect(LATHE " data run.toml 2>&1", 0, "3 learnt");
+}
