@@ -144,7 +144,7 @@ static int refuses(const lathe_args *args, int32_t n_ranks, int *out_code)
 {
     lathe_diags diags = {0};
     const lathe_status status = lathe_run_check(args->words[0], args->overrides, args->n_overrides,
-                                                LATHE_CHECK_OFFLINE, n_ranks, &diags, NULL);
+                                                LATHE_CHECK_OFFLINE, n_ranks, NULL, &diags, NULL);
     if (status != LATHE_OK)
         *out_code = lathe_cli_tell_refusal(args, &diags, status);
     lathe_error_clear();

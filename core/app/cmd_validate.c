@@ -24,7 +24,7 @@ static int run(const lathe_args *args)
     const lathe_status status =
         lathe_run_check(path, args->overrides, args->n_overrides,
                         lathe_args_value(args, "--offline") ? LATHE_CHECK_OFFLINE : 0,
-                        (int32_t)n_ranks, &diags, NULL);
+                        (int32_t)n_ranks, NULL, &diags, NULL);
     const int as_json = lathe_args_value(args, "--json") != NULL;
     const int code = as_json ? lathe_cli_tell_refusal_json(args, &diags, status)
                              : lathe_cli_tell_refusal(args, &diags, status);

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/stale.h"
 
 static lathe_status failed(const char *path, const char *what)
 {
@@ -107,6 +108,7 @@ static lathe_status open_file(lathe_result_file *f, const char *prompts, json_t 
         return lathe_error(LATHE_E_STATE, "%s: another process writes it now", f->path);
     if (snprintf(stored, sizeof stored, "%s.settings.json", f->path) >= (int)sizeof stored)
         return lathe_error(LATHE_E_ARG, "%s: the name is too long", f->path);
+    lathe_stale_clear(stored);
     LATHE_TRY(check_settings(f->path, prompts, stored, st.st_size, settings));
     LATHE_TRY(count_lines(f->fd, f->path, &f->n_lines, &end));
     if (ftruncate(f->fd, end) != 0 || lseek(f->fd, 0, SEEK_END) < 0)

@@ -531,6 +531,25 @@ static lathe_status use_file(const lathe_saved_state *saved, const char *dir, in
     return status;
 }
 
+lathe_status lathe__adapter_file_list(const lathe_saved_state *saved, lathe_buffer *out)
+{
+    int more = 0;
+    char shape[96];
+    entry e = {.row = -1};
+    if (!lathe__adapter_file_is_needed(saved))
+        return LATHE_OK;
+    LATHE_TRY(next_entry(saved, &e, &more));
+    while (more) {
+        const lathe_param *row = saved->params->rows[e.row];
+        const int is_again = row->second && e.name != row->name;
+        if (!row->stage_head && !is_again)
+            lathe_buffer_printf(out, "%s %s\n", e.key,
+                                lathe_desc_text(&e.desc, shape, sizeof shape));
+        LATHE_TRY(next_entry(saved, &e, &more));
+    }
+    return out->status;
+}
+
 lathe_status lathe__adapter_file_check(const lathe_saved_state *saved, const char *dir)
 {
     return use_file(saved, dir, CHECK);

@@ -49,6 +49,10 @@ lathe_status lathe__adapter_file_frozen(const lathe_saved_state *saved,
  * LATHE_E_SHAPE. */
 lathe_status lathe__adapter_file_check(const lathe_saved_state *saved, const char *dir);
 
+/** Lists the tensors of the adapter's file with which another run could begin, a line with name and
+ * shape for each; none if the method has no parameters of its own. */
+lathe_status lathe__adapter_file_list(const lathe_saved_state *saved, lathe_buffer *out);
+
 /** Compares the file with the run's memory, bit by bit. LATHE_E_CORRUPT names a tensor that
  * differs. */
 lathe_status lathe__adapter_file_compare(const lathe_saved_state *saved, const char *dir);

@@ -1,6 +1,7 @@
 /* Checks that the checkpoints of a run fit on the disk. */
 #include "checkpoint/disk_fit.h"
 
+#include <math.h>
 #include <string.h>
 #include <sys/statvfs.h>
 
@@ -8,17 +9,35 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/model_file.h"
 
+/* Number of checkpoints that every_epochs asks for; -1: not known, because the length of the run is
+ * in steps, or the data were not read. */
+static int64_t to_write_by_epochs(const lathe_saved_state *saved)
+{
+    const double every = saved->set->every_epochs;
+    const lathe_loader *loader = saved->data->loader;
+    if (!(every > 0.0))
+        return 0;
+    if (saved->data->n_wanted == 0 || loader == NULL)
+        return -1;
+    const lathe_cursor *at = &saved->at->cursor;
+    const double rows = (double)lathe_loader_rows(loader);
+    const double all = (double)saved->data->n_wanted / rows / every;
+    const double done = (double)lathe_loader_passed(loader, at) / rows / every;
+    return (int64_t)(ceil(all) - floor(done));
+}
+
 /* Number of checkpoints that the run still writes, from the current step on; 0: not known in
  * advance. */
 static int64_t to_write(const lathe_saved_state *saved)
 {
     const lathe_checkpoint_settings *s = saved->set;
     const int64_t first = saved->at->step, last = saved->max_steps;
-    if (s->every_minutes > 0.0 || s->every_epochs > 0 || (s->every > 0 && last <= 0))
+    const int64_t by_epochs = to_write_by_epochs(saved);
+    if (s->every_minutes > 0.0 || by_epochs < 0 || (s->every > 0 && last <= 0))
         return 0;
     if (s->every == 0)
-        return 1;
-    return last / s->every - first / s->every + (last % s->every != 0);
+        return by_epochs > 0 ? by_epochs : 1;
+    return by_epochs + last / s->every - first / s->every + (last % s->every != 0);
 }
 
 /* Free bytes of the file system that holds the folder, or its nearest existing parent; -1: not

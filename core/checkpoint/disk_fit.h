@@ -17,8 +17,8 @@ typedef struct lathe_disk_fit {
 } lathe_disk_fit;
 
 /** Computes it from checkpoint.every, keep_last, keep_best, train.max_steps and the file system of
- * checkpoint.dir. The number of checkpoints that every_minutes and every_epochs make is not known
- * in advance; keep_last bounds it. */
+ * checkpoint.dir. The number of checkpoints that every_minutes makes is not known in
+ * advance, nor that of every_epochs unless the run is by epochs; keep_last bounds it. */
 lathe_status lathe_disk_fit_check(const lathe_saved_state *saved, lathe_disk_fit *out);
 
 /** "20 checkpoints (checkpoint.keep_last = 0 keeps all) take 10.00 GiB; 5.00 GiB are free in out:

@@ -30,6 +30,7 @@ typedef struct lathe_training {
     /* "eval_<metric>"; NULL before the first evaluation */
     const char *eval_keys[LATHE_MAX_STAGE_METRICS];
     double peak_flops;
+    double begun; /* when training began, moved back by the seconds of earlier starts */
     /* options.stop; on several ranks agreed_stop, which changes where they agree in a step */
     const volatile sig_atomic_t *stop;
     volatile sig_atomic_t agreed_stop;

@@ -154,6 +154,7 @@ void lathe__training_record(lathe_training *t, const lathe_step_record *step)
     lathe__figures_add(f, "memory_peak_bytes",
                        (double)lathe_machine_total(&run->machine, &run->machine.peak));
     lathe__figures_add(f, "step_seconds", step->seconds);
+    lathe__figures_add(f, "elapsed_seconds", lathe_now() - t->begun);
     lathe__figures_add(f, "data_seconds", sum->data_seconds);
     /* on other devices these would be the times of queueing */
     if (lathe_machine_shares(&run->machine)) {
@@ -179,6 +180,7 @@ void lathe__training_record(lathe_training *t, const lathe_step_record *step)
     lathe_progress_step line = {.step = r->step,
                                 .max_steps = run->set.max_steps,
                                 .epoch = lathe__run_epoch(run),
+                                .elapsed = lathe_now() - t->begun,
                                 .is_last =
                                     run->set.stop_after > 0 && r->step >= run->set.stop_after,
                                 .loss = r->loss,

@@ -147,6 +147,7 @@ lathe_status lathe_train(lathe_run *run, const lathe_train_options *options,
         return lathe_error(LATHE_E_STATE, "the run was not opened for training");
     t.stop = run->ranks ? &t.agreed_stop : options->stop;
     LATHE_TRY(lathe_peak_flops(run, &t.peak_flops));
+    t.begun = lathe_now();
     lathe_status status = lathe__training_begin(&t);
     if (options->steps)
         *options->steps = 1;

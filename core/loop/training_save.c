@@ -97,6 +97,8 @@ static lathe_status restore_figures(lathe_training *t, const char *path)
     json_object_foreach(json_object_get(meta, "figures"), key, value)
     {
         const char *name = lathe_arena_strdup(&t->run->arena, key);
+        if (strcmp(key, "elapsed_seconds") == 0)
+            t->begun -= json_number_value(value);
         if (name && t->figures.n < LATHE_MAX_FIGURES)
             lathe__figures_add(&t->figures, name,
                                json_is_number(value) ? json_number_value(value) : (double)NAN);

@@ -27,6 +27,7 @@ static const char *const names[] = {
     "memory_bytes",
     "memory_peak_bytes",
     "step_seconds",
+    "elapsed_seconds",
     "data_seconds",
     "forward_seconds",
     "backward_seconds",

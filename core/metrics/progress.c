@@ -24,15 +24,16 @@ void lathe_progress_init(lathe_progress *p, FILE *out, int32_t mode, int32_t log
                   strcmp(terminal, "dumb") != 0;
     p->log_every = log_every;
     p->n_lines = 1;
-    p->begun = p->now();
+    p->begun = p->last_line = p->now();
     p->held_validation = NAN;
 }
 
 /* Whether a plain line may be written now. */
 static int due(const lathe_progress *p)
 {
-    const double seconds = p->now() - p->begun;
-    return p->n_lines < 2 || (double)(p->n_lines + 1) * LATHE_PROGRESS_SECONDS <= seconds;
+    const double now = p->now(), seconds = now - p->begun;
+    return p->n_lines < 2 || (double)(p->n_lines + 1) * LATHE_PROGRESS_SECONDS <= seconds ||
+           now - p->last_line >= LATHE_PROGRESS_SILENCE;
 }
 
 /* Checks the stream after every write: the reader may have closed it. */
@@ -74,6 +75,7 @@ static void put_line(const lathe_progress *p, const lathe_progress_step *s)
                           (double)s->memory_bytes / (1024.0 * 1024.0 * 1024.0));
     if (!p->in_place && isfinite(p->held_validation))
         lathe_status_line_add(&line, 8, "validation %.4f", p->held_validation);
+    lathe_status_line_add_time(&line, 1, "elapsed", s->elapsed);
     lathe_status_line_add_eta(&line, 7, p->seconds_per_step * (double)(s->max_steps - s->step));
     lathe_status_line_print(&line, p->in_place ? lathe_terminal_columns(p->out) : 0, p->out);
 }
@@ -98,6 +100,7 @@ void lathe_progress_show(lathe_progress *p, const lathe_progress_step *s)
         lathe_print_to(p->out, "\n");
         p->held_validation = NAN;
         p->n_lines++;
+        p->last_line = p->now();
     } else {
         return;
     }
@@ -115,6 +118,7 @@ void lathe_progress_note(lathe_progress *p, int32_t always, const char *format, 
     va_end(args);
     lathe_print_to(p->out, "\n");
     p->n_lines++;
+    p->last_line = p->now();
     settle(p);
 }
 

@@ -2,8 +2,9 @@
  * lines in a file or a pipe.
  *
  * Plain lines are limited in number: the first two are written at once, then at most one per ten
- * seconds of the run so far. If an evaluation gets no line, its loss is printed in the next line.
- * With log_every, a line is written every log_every steps instead.
+ * seconds of the run so far, and one after LATHE_PROGRESS_SILENCE without any. If an evaluation
+ * gets no line, its loss is printed in the next line. With log_every, a line is written every
+ * log_every steps instead.
  *
  * If the output is closed or its disk is full, the run continues without progress lines and logs
  * this once.
@@ -18,6 +19,7 @@
 enum { LATHE_PROGRESS_AUTO = 0, LATHE_PROGRESS_PLAIN = 1, LATHE_PROGRESS_OFF = 2 };
 
 #define LATHE_PROGRESS_SECONDS 10.0 /* of the run per plain line */
+#define LATHE_PROGRESS_SILENCE 25.0 /* after which the next step gets a plain line in any case */
 
 typedef struct lathe_progress {
     FILE *out;
@@ -28,6 +30,7 @@ typedef struct lathe_progress {
     int32_t log_every;       /* plain: steps per line; 0: limited by time */
     int64_t n_lines;         /* plain: lines so far; the line before step 1 counts */
     double begun;            /* start time, by now() */
+    double last_line;        /* time of the last line, by now() */
     int32_t line_open;       /* an in-place line is on the screen */
     double seconds_per_step; /* smoothed */
     double held_validation;  /* loss of an evaluation not printed yet; NAN: none */
@@ -37,6 +40,7 @@ typedef struct lathe_progress {
 typedef struct lathe_progress_step {
     int64_t step, max_steps;
     double epoch;    /* passes over the data so far */
+    double elapsed;  /* seconds of training so far, of all starts of the run */
     int32_t is_last; /* 1: the run pauses after this step, before max_steps: it gets a line */
     double loss, grad_norm, param_norm, lr;
     double tokens_per_second;

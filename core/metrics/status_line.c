@@ -23,21 +23,27 @@ void lathe_status_line_add(lathe_status_line *line, int32_t rank, const char *fo
     line->rank[line->n++] = rank;
 }
 
-void lathe_status_line_add_eta(lathe_status_line *line, int32_t rank, double seconds)
+void lathe_status_line_add_time(lathe_status_line *line, int32_t rank, const char *name,
+                                double seconds)
 {
     const double s = isfinite(seconds) && seconds > 0.0 ? floor(seconds + 0.5) : 0.0;
     const int64_t whole = s < 1e15 ? (int64_t)s : (int64_t)1e15;
     const long long days = whole / 86400, hours = whole / 3600;
     if (days > 999)
-        lathe_status_line_add(line, rank, "ETA >999d");
+        lathe_status_line_add(line, rank, "%s >999d", name);
     else if (days >= 4)
-        lathe_status_line_add(line, rank, "ETA %lldd %lldh", days, hours % 24);
+        lathe_status_line_add(line, rank, "%s %lldd %lldh", name, days, hours % 24);
     else if (hours > 0)
-        lathe_status_line_add(line, rank, "ETA %lld:%02lld:%02lld", hours,
+        lathe_status_line_add(line, rank, "%s %lld:%02lld:%02lld", name, hours,
                               (long long)(whole / 60 % 60), (long long)(whole % 60));
     else
-        lathe_status_line_add(line, rank, "ETA %02lld:%02lld", (long long)(whole / 60),
+        lathe_status_line_add(line, rank, "%s %02lld:%02lld", name, (long long)(whole / 60),
                               (long long)(whole % 60));
+}
+
+void lathe_status_line_add_eta(lathe_status_line *line, int32_t rank, double seconds)
+{
+    lathe_status_line_add_time(line, rank, "ETA", seconds);
 }
 
 /* Columns taken by all figures of this rank or higher, with the gaps between them. */

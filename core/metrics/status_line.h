@@ -17,6 +17,10 @@ typedef struct lathe_status_line {
 __attribute__((format(printf, 3, 4))) void
 lathe_status_line_add(lathe_status_line *line, int32_t rank, const char *format, ...);
 
+/** Adds a duration with its name, "elapsed 12:34", in the forms of lathe_status_line_add_eta. */
+void lathe_status_line_add_time(lathe_status_line *line, int32_t rank, const char *name,
+                                double seconds);
+
 /** Adds "ETA 12:34", "ETA 5:04:03" or, from four days on, "ETA 12d 5h"; more than 999 days are no
  * figure to plan by and read "ETA >999d". */
 void lathe_status_line_add_eta(lathe_status_line *line, int32_t rank, double seconds);

@@ -49,14 +49,21 @@ static lathe_status check_files(const char *dir)
     return LATHE_OK;
 }
 
-static lathe_status add_run(lathe_adapter_folder *f, lathe_arena *arena, const json_t *config,
-                            int whole_model)
+lathe_status lathe_adapter_settings_add(lathe_setting_list *list, lathe_arena *arena,
+                                        const json_t *config)
 {
     const json_t *quant = json_object_get(json_object_get(config, "quant"), "name");
     const char *name = json_string_value(quant);
-    LATHE_TRY(lathe_settings_add_section(&f->settings, arena, config, "adapter"));
-    if (name && strcmp(name, "none") != 0)
-        LATHE_TRY(lathe_settings_add_section(&f->settings, arena, config, "quant"));
+    LATHE_TRY(lathe_settings_add_section(list, arena, config, "adapter"));
+    return name && strcmp(name, "none") != 0
+               ? lathe_settings_add_section(list, arena, config, "quant")
+               : LATHE_OK;
+}
+
+static lathe_status add_run(lathe_adapter_folder *f, lathe_arena *arena, const json_t *config,
+                            int whole_model)
+{
+    LATHE_TRY(lathe_adapter_settings_add(&f->settings, arena, config));
     if (!whole_model && !json_object_get(json_object_get(config, "model"), "path"))
         LATHE_TRY(lathe_settings_add_section(&f->settings, arena, config, "model"));
     return lathe_settings_add_precision(&f->settings, arena, config);

@@ -26,6 +26,11 @@ lathe_status lathe_adapter_folder_find(const char *path, lathe_arena *arena, con
  *  reward model. */
 lathe_status lathe_adapter_folder_is_classifier(const char *dir, int32_t *out);
 
+/** Adds the settings of an adapter from the configuration of the run that made it: [adapter], and
+ *  [quant] if its base was quantized. */
+lathe_status lathe_adapter_settings_add(lathe_setting_list *list, lathe_arena *arena,
+                                        const json_t *config);
+
 /** Reads what the adapter was made with: the configuration in manifest.json, or else PEFT's
  *  adapter_config.json (LoRA).
  *  base: the model's folder, or NULL: the one that the folder names. Everything lives in the arena.

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/model_path.h"
 #include "opening/adapter_folder.h"
@@ -107,12 +108,23 @@ static lathe_status find_folder(lathe_run *run, lathe_begin_adapter *out, const 
 
 static const char adapter_name[] = "adapter.name";
 
-/* Appends the model and the adapter, the adapter's tokenizer, and what the run does not name: the
- * method, and the format of the frozen weights. */
-static lathe_status append_names(lathe_run *run, const char *base, const lathe_begin_adapter *begin)
+/* Appends what the run does not name: the method, and the format of the frozen weights. `list` has
+ * room. */
+static void append_method(lathe_run *run, const lathe_begin_adapter *begin, lathe_override *list)
 {
     const int has_method = lathe_config_names(run->config, LATHE_KIND_ADAPTER);
     const int has_format = lathe_config_names(run->config, LATHE_KIND_QUANT);
+    for (int32_t i = 0; i < begin->settings.n; i++) {
+        const lathe_override *one = &begin->settings.list[i];
+        if ((!has_method && strcmp(one->key, adapter_name) == 0) ||
+            (!has_format && begins_with(one->key, of_quant)))
+            list[run->open.n_overrides++] = *one;
+    }
+}
+
+/* Appends the model and the adapter, the adapter's tokenizer, the method and the format. */
+static lathe_status append_names(lathe_run *run, const char *base, const lathe_begin_adapter *begin)
+{
     lathe_override *list = lathe__more_overrides(run, begin->settings.n + 4);
     const char *tokenizer = NULL, *chat = NULL;
     int32_t n = run->open.n_overrides;
@@ -128,13 +140,28 @@ static lathe_status append_names(lathe_run *run, const char *base, const lathe_b
         list[n++] = (lathe_override){"tokenizer.path", tokenizer};
     if (chat)
         list[n++] = (lathe_override){"data.chat_template", chat};
-    for (int32_t i = 0; i < begin->settings.n; i++) {
-        const lathe_override *one = &begin->settings.list[i];
-        if ((!has_method && strcmp(one->key, adapter_name) == 0) ||
-            (!has_format && begins_with(one->key, of_quant)))
-            list[n++] = *one;
-    }
     run->open.n_overrides = n;
+    append_method(run, begin, list);
+    return LATHE_OK;
+}
+
+/* Takes the settings of an adapter that is not made yet, over the model of model.path. */
+static lathe_status find_unmade(lathe_run *run, lathe_begin_adapter *out)
+{
+    json_t *config = NULL;
+    const char *text = run->open.begins_settings;
+    *out = (lathe_begin_adapter){.key = "path", .dir = run->open.begins_what};
+    LATHE_TRY(
+        lathe_json_load("the settings of an earlier step", text, (int64_t)strlen(text), &config));
+    lathe_status status = lathe_settings_init(&out->settings, &run->arena);
+    if (status == LATHE_OK)
+        status = lathe_adapter_settings_add(&out->settings, &run->arena, config);
+    json_decref(config);
+    LATHE_TRY(status);
+    lathe_override *list = lathe__more_overrides(run, out->settings.n);
+    if (!list)
+        return LATHE_E_NOMEM;
+    append_method(run, out, list);
     return LATHE_OK;
 }
 
@@ -207,8 +234,8 @@ static lathe_status warn_of_base(lathe_run *run, const char *dir, const char *ba
 lathe_status lathe__begin_adapter_find(lathe_run *run, lathe_begin_adapter *out)
 {
     lathe_adapter_folder folder;
-    const char *base;
-    LATHE_TRY(find_folder(run, out, &base));
+    const char *base = NULL;
+    LATHE_TRY(run->open.begins_settings ? find_unmade(run, out) : find_folder(run, out, &base));
     if (!out->dir)
         return LATHE_OK;
     if (lathe_config_part(run->config, LATHE_KIND_ADAPTER)->is_auto)
@@ -216,6 +243,8 @@ lathe_status lathe__begin_adapter_find(lathe_run *run, lathe_begin_adapter *out)
                                  "adapter.name = \"auto\" chooses a method, but model.%s names an "
                                  "adapter, which has one: leave the key out",
                                  out->key);
+    if (run->open.begins_settings)
+        return LATHE_OK;
     const lathe_status status = lathe_adapter_folder_read(out->dir, base, &run->arena, &folder);
     if (status == LATHE_E_CONFIG) {
         const char *why = lathe_arena_strdup(&run->arena, lathe_error_message());

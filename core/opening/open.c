@@ -1,6 +1,7 @@
 /* Opens and closes a run, stage by stage; each stage needs only the ones before it.
  *
  * Above 500 lines because the order of all stages, and of what closes them, is read here. */
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,9 +9,11 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/parallel.h"
+#include "checkpoint/adapter_file.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_image.h"
+#include "config/config_changes.h"
 #include "generate/draft_model.h"
 #include "generate/generator.h"
 #include "opening/begin_adapter.h"
@@ -218,8 +221,7 @@ lathe_status lathe__run_settle_length(lathe_run *run)
 {
     const lathe_scheduler_v1 *scheduler = run->parts.scheduler.table;
     if (run->set.max_steps == 0 && run->data.loader) {
-        run->data.n_wanted = lathe_loader_rows_of(run->data.loader, run->set.epochs);
-        lathe__run_follow_cursor(run);
+        lathe__run_count_epochs(run);
         lathe__settings_check_pause(run);
     }
     LATHE_TRY(lathe__run_check_length(run, run->set.max_steps));
@@ -434,23 +436,88 @@ lathe_status lathe_run_open_logprobs(const char *config_path, const lathe_overri
     return opened(run, open_stages(run), out);
 }
 
-static lathe_run_product product_of(lathe_run *run)
+/* Keeps what a run that begins with this one's adapter must agree with. */
+static lathe_status keep_adapter(lathe_run *run, lathe_run_product *out)
+{
+    json_t *config = NULL;
+    lathe_buffer tensors = LATHE_BUFFER_INIT;
+    LATHE_TRY(lathe_config_object(run->config, &config));
+    out->settings = json_dumps(config, JSON_REAL_PRECISION(17));
+    json_decref(config);
+    lathe_status status = out->settings ? LATHE_OK : LATHE_E_NOMEM;
+    if (status == LATHE_OK && run->params.n > 0)
+        status = lathe__adapter_file_list(lathe__run_saved(run), &tensors);
+    out->tensors = status == LATHE_OK && tensors.data ? strdup(tensors.data) : NULL;
+    lathe_buffer_fini(&tensors);
+    return status;
+}
+
+static lathe_status describe_product(lathe_run *run, lathe_run_product *out)
 {
     const lathe_instance *part = &run->parts.adapter;
     const lathe_adapter_v1 *adapter = part->component ? part->table : NULL;
     const lathe_saved_state *saved = lathe__run_saved(run);
     const int32_t is_frozen =
         LATHE_HAS(adapter, base_is_frozen) && adapter->base_is_frozen(part->self);
-    return (lathe_run_product){/* a model that is not made yet has no parameters to ask */
+    *out = (lathe_run_product){/* a model that is not made yet has no parameters to ask */
                                .saves_model = run->params.n > 0 ? lathe__checkpoint_has_model(saved)
                                                                 : saved->merges || !is_frozen,
                                .n_labels = lathe__run_n_labels(run),
                                .has_average = run->set.weight_average != LATHE_AVERAGE_NONE ||
                                               lathe_optimizer_averages(&run->parts.optimizer)};
+    return out->saves_model ? LATHE_OK : keep_adapter(run, out);
+}
+
+void lathe_run_product_fini(lathe_run_product *product)
+{
+    free(product->settings);
+    free(product->tensors);
+    product->settings = product->tensors = NULL;
+}
+
+static int has_line(const char *text, const char *line, size_t n)
+{
+    for (const char *at = text; at != NULL && *at; at = strchr(at, '\n') + 1)
+        if (strncmp(at, line, n) == 0)
+            return 1;
+    return 0;
+}
+
+/* Refuses a method whose file has other tensors than the adapter that the run will begin with. */
+static lathe_status check_tensors(lathe_run *run, const lathe_beginning *begins)
+{
+    lathe_buffer own = LATHE_BUFFER_INIT;
+    const char *made = begins->product->tensors;
+    const char *name = lathe_config_part(run->config, LATHE_KIND_ADAPTER)->name;
+    if (made == NULL || run->params.n == 0)
+        return LATHE_OK;
+    lathe_status status = lathe__adapter_file_list(lathe__run_saved(run), &own);
+    const char *text = own.data ? own.data : "";
+    if (status == LATHE_OK && own.len == 0)
+        status = lathe__run_refuse(run, "adapter", "name",
+                                   "%s will hold an adapter, but adapter \"%s\" has no parameters "
+                                   "of its own: leave adapter.name out to go on with the adapter",
+                                   begins->what, name);
+    for (int k = 0; k < 2; k++) {
+        const char *at = k == 0 ? text : made, *in = k == 0 ? made : text;
+        for (; status == LATHE_OK && *at; at = strchr(at, '\n') + 1) {
+            const size_t n = strcspn(at, "\n") + 1;
+            if (!has_line(in, at, n))
+                status = lathe__run_refuse(
+                    run, "adapter", "name",
+                    "adapter \"%s\" with its settings %s the tensor %.*s, which the adapter of %s "
+                    "will %s: train both with the same method, or leave adapter.name out",
+                    name, k == 0 ? "needs" : "does not take", (int)n - 1, at, begins->what,
+                    k == 0 ? "not have" : "have");
+        }
+    }
+    lathe_buffer_fini(&own);
+    return status;
 }
 
 lathe_status lathe_run_check(const char *config_path, const lathe_override *overrides,
-                             int32_t n_overrides, int32_t how, int32_t n_ranks, lathe_diags *diags,
+                             int32_t n_overrides, int32_t how, int32_t n_ranks,
+                             const lathe_beginning *begins, lathe_diags *diags,
                              lathe_run_product *out_product)
 {
     lathe_run *run = NULL;
@@ -460,9 +527,13 @@ lathe_status lathe_run_check(const char *config_path, const lathe_override *over
     run->open.is_unmade = (how & LATHE_CHECK_UNMADE) != 0;
     run->open.reward_is_unmade = (how & LATHE_CHECK_REWARD_UNMADE) != 0;
     run->open.as_ranks = n_ranks;
-    const lathe_status status = lathe__run_prepare(run);
+    run->open.begins_settings = begins ? begins->product->settings : NULL;
+    run->open.begins_what = begins ? begins->what : NULL;
+    lathe_status status = lathe__run_prepare(run);
+    if (begins && status == LATHE_OK)
+        status = check_tensors(run, begins);
     if (out_product && status == LATHE_OK)
-        *out_product = product_of(run);
+        status = describe_product(run, out_product);
     run->open.diags = NULL;
     lathe_run_close(run);
     return status;

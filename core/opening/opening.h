@@ -44,7 +44,18 @@ typedef struct lathe_run_product {
     int32_t saves_model; /* 1: a whole model; 0: only an adapter */
     int32_t n_labels;    /* of a sequence classifier, such as a reward model; 0: a language model */
     int32_t has_average; /* 1: averaged weights too */
+    /* With an adapter alone: the run's settings, JSON, and the tensors of the adapter's file, a
+     * line for each (adapter_file.h). Owned; NULL otherwise. */
+    char *settings, *tensors;
 } lathe_run_product;
+
+void lathe_run_product_fini(lathe_run_product *product);
+
+/** An adapter that another run will make, with which a run is to begin (model.path). */
+typedef struct lathe_beginning {
+    const lathe_run_product *product;
+    const char *what; /* in messages: "the checkpoints of step \"sft\"" */
+} lathe_beginning;
 
 /** Adds to diags every error that would keep the run from starting, and all warnings. Does the same
  * work as opening a run for training, up to the allocation of memory: reads the model's
@@ -53,13 +64,16 @@ typedef struct lathe_run_product {
  *
  *  how          LATHE_CHECK_*
  *  n_ranks      checks it as rank 0 of so many, which are not there; 0: any number
+ *  begins       the adapter that it begins with, which is not made yet; model.path is its base.
+ *               NULL: none
  *  out_product  what its checkpoints will hold, if there is no error; NULL: not wanted
  *
  *  Errors  LATHE_E_CONFIG: the errors are in diags. Others: the file is not valid TOML, or the
  *          machine failed; the errors are not in diags.
  */
 lathe_status lathe_run_check(const char *config_path, const lathe_override *overrides,
-                             int32_t n_overrides, int32_t how, int32_t n_ranks, lathe_diags *diags,
+                             int32_t n_overrides, int32_t how, int32_t n_ranks,
+                             const lathe_beginning *begins, lathe_diags *diags,
                              lathe_run_product *out_product);
 
 /** Plans a run again as rank 0 of n_ranks with other settings, those of [parallel], without the

@@ -95,6 +95,12 @@ typedef struct product {
     int32_t is_known;
 } product;
 
+static void forget(product *products, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        lathe_run_product_fini(&products[i].of);
+}
+
 /* Why the key cannot have what the earlier step will make; NULL: it can. `own`: of the step itself.
  * *out_advice: what to do. */
 static const char *misfit(const lathe_pipeline_step *step, const lathe_pipeline_use *use,
@@ -164,21 +170,44 @@ static lathe_status tell(const lathe_pipeline_step *step, lathe_status status,
     return LATHE_OK;
 }
 
+/* The adapter alone that an earlier step will make and that this one begins with. A step that goes
+ * on from such a one trains its adapter further, so the last of them counts. */
+static lathe_status find_beginning(const lathe_pipeline *p, const product *products, int32_t i,
+                                   lathe_arena *arena, lathe_beginning *out)
+{
+    const lathe_pipeline_step *step = &p->steps[i];
+    for (int32_t k = 0; k < step->n_uses; k++) {
+        const product *made = &products[step->uses[k].step];
+        if (!is_key(step, &step->uses[k], "model.path") || !made->is_known ||
+            made->of.saves_model || !made->of.settings)
+            continue;
+        out->product = &made->of;
+        out->what = lathe_arena_printf(arena, "the checkpoints of step \"%s\"",
+                                       p->steps[step->uses[k].step].name);
+        return out->what ? LATHE_OK : LATHE_E_NOMEM;
+    }
+    return LATHE_OK;
+}
+
 /* Checks a step with the models that stand in for those of earlier steps, or, if there is none, by
  * its keys alone (*out_partly 1). */
 static lathe_status check_step(const lathe_pipeline *p, const lathe_step_state *states, int32_t i,
-                               lathe_arena *arena, lathe_diags *diags, product *out,
+                               lathe_arena *arena, lathe_diags *diags, product *products,
                                int32_t *out_partly)
 {
     const lathe_pipeline_step *step = &p->steps[i];
+    product *out = &products[i];
     lathe_diags found = {0};
+    lathe_beginning begins = {NULL, NULL};
+    LATHE_TRY(find_beginning(p, products, i, arena, &begins));
     int32_t how;
     const lathe_override *list = with_models(p, states, i, arena, &how);
     *out_partly = list == NULL;
     if (!list)
         how = LATHE_CHECK_OFFLINE | LATHE_CHECK_UNMADE;
-    const lathe_status status = lathe_run_check(step->run, list ? list : step->overrides,
-                                                step->n_overrides, how, 0, &found, &out->of);
+    const lathe_status status =
+        lathe_run_check(step->run, list ? list : step->overrides, step->n_overrides, how, 0,
+                        begins.product ? &begins : NULL, &found, &out->of);
     out->is_known = status == LATHE_OK;
     const lathe_status told = tell(step, status, &found, diags);
     lathe_diags_fini(&found);
@@ -195,7 +224,7 @@ static lathe_status check_unread(const lathe_pipeline *p, lathe_diags *diags)
             continue;
         const lathe_status status =
             lathe_run_check(step->run, step->overrides, step->n_overrides,
-                            LATHE_CHECK_OFFLINE | LATHE_CHECK_UNMADE, 0, &found, NULL);
+                            LATHE_CHECK_OFFLINE | LATHE_CHECK_UNMADE, 0, NULL, &found, NULL);
         const lathe_status told = found.n_errors > 0 ? tell(step, status, &found, diags) : LATHE_OK;
         lathe_error_clear();
         lathe_diags_fini(&found);
@@ -216,14 +245,16 @@ lathe_status lathe_pipeline_check_files(const lathe_pipeline *pipeline, lathe_ar
     memset(states, 0, (size_t)n * sizeof *states); /* LATHE_STEP_NEW */
     memset(products, 0, (size_t)n * sizeof *products);
     LATHE_TRY(check_unread(pipeline, diags));
-    for (int32_t i = 0; i < n && diags->n_errors > 0; i++) {
+    lathe_status status = LATHE_OK;
+    for (int32_t i = 0; i < n && diags->n_errors > 0 && status == LATHE_OK; i++) {
         const lathe_pipeline_step *step = &pipeline->steps[i];
         if (!step->dir || lathe_path_is_dir(step->dir))
             continue;
-        LATHE_TRY(check_step(pipeline, states, i, arena, diags, &products[i], &partly));
+        status = check_step(pipeline, states, i, arena, diags, products, &partly);
         check_uses(pipeline, products, i, diags);
     }
-    return lathe_diags_status(diags);
+    forget(products, n);
+    return status == LATHE_OK ? lathe_diags_status(diags) : status;
 }
 
 lathe_status lathe_pipeline_check(const lathe_pipeline *pipeline, const lathe_step_state *states,
@@ -235,12 +266,14 @@ lathe_status lathe_pipeline_check(const lathe_pipeline *pipeline, const lathe_st
         return LATHE_E_NOMEM;
     memset(products, 0, (size_t)pipeline->n * sizeof *products);
     *out_partly = 0;
-    for (int32_t i = 0; i < pipeline->n; i++) {
+    lathe_status status = LATHE_OK;
+    for (int32_t i = 0; i < pipeline->n && status == LATHE_OK; i++) {
         if (states[i].kind == LATHE_STEP_DONE)
             continue;
-        LATHE_TRY(check_step(pipeline, states, i, arena, diags, &products[i], &partly));
+        status = check_step(pipeline, states, i, arena, diags, products, &partly);
         *out_partly += partly;
         check_uses(pipeline, products, i, diags);
     }
-    return lathe_diags_status(diags);
+    forget(products, pipeline->n);
+    return status == LATHE_OK ? lathe_diags_status(diags) : status;
 }

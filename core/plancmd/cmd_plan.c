@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/error.h"
+#include "base/log.h"
 #include "base/output_file.h"
 #include "base/print.h"
 #include "checkpoint/disk_fit.h"
@@ -15,6 +17,7 @@
 #include "opening/opening.h"
 #include "plancmd/plan_commands.h"
 #include "plancmd/plan_ranks.h"
+#include "plancmd/step_count.h"
 #include "run/run_saved.h"
 #include "update/curvature.h"
 
@@ -370,6 +373,21 @@ static lathe_status write_graph(const lathe_run *run, const char *path)
     return status;
 }
 
+/* The length of a run by epochs. A plan is made without the data, too, if they are not here. */
+static void count_steps(const lathe_args *args, lathe_run *run)
+{
+    int64_t n = 0;
+    if (run->set.max_steps > 0 || !run->set.datasets)
+        return;
+    if (lathe_count_steps(args->words[0], args->overrides, args->n_overrides, &n) == LATHE_OK)
+        run->set.max_steps = n;
+    else
+        lathe_log(LATHE_LOG_WARN,
+                  "the steps of train.epochs are not counted, and there is no schedule: %s",
+                  lathe_error_message());
+    lathe_error_clear();
+}
+
 static int run_command(const lathe_args *args)
 {
     lathe_run *run = NULL;
@@ -382,6 +400,8 @@ static int run_command(const lathe_args *args)
                                      LATHE_OPEN_PLAN, &run);
     if (status == LATHE_OK)
         lathe__run_name_tokenizer(run);
+    if (status == LATHE_OK)
+        count_steps(args, run);
     if (status == LATHE_OK && graph)
         status = write_graph(run, graph);
     if (status == LATHE_OK) {
@@ -413,7 +433,8 @@ const lathe_command lathe_cmd_plan = {
     .name = "plan",
     .arguments = "RUN.toml",
     .summary = "show peak memory by category, work per step and schedule, without running",
-    .details = "Needs a config.json or a [model] table, but neither weights nor data.\n",
+    .details = "Needs a config.json or a [model] table, but no weights. If train.epochs is the\n"
+               "length of the run, its data are read for the schedule, where they are there.\n",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,

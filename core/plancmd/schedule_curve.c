@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "lathe/optimizer.h"
+#include "plancmd/step_count.h"
 #include "run/run_check.h"
 
 int64_t lathe_schedule_spaced_step(int64_t total, int64_t n, int64_t k)
@@ -28,16 +29,24 @@ static lathe_status make(lathe_schedule_curve *c, int32_t kind, lathe_instance *
     return lathe_instance_init(out, part->component, part->values);
 }
 
-static lathe_status settle_length(lathe_schedule_curve *c, const char *path, int64_t steps)
+static lathe_status settle_length(lathe_schedule_curve *c, const char *path,
+                                  const lathe_override *overrides, int32_t n_overrides,
+                                  int64_t steps)
 {
     c->total = steps > 0 ? steps : lathe_config_int(c->config, "train", "max_steps");
-    if (c->total < 1)
+    if (c->total > 0)
+        return LATHE_OK;
+    if (!lathe_config_is_set(c->config, "data", "datasets"))
         return lathe_error(LATHE_E_CONFIG,
-                           "%s: train.max_steps is unset, and the number of steps in train.epochs "
-                           "depends on the data, which this command does not read: give --steps "
-                           "N",
+                           "%s: train.max_steps is unset, and there are no data.datasets to count "
+                           "the steps of train.epochs: give --steps N",
                            path);
-    return LATHE_OK;
+    const lathe_status status = lathe_count_steps(path, overrides, n_overrides, &c->total);
+    return status == LATHE_OK
+               ? LATHE_OK
+               : lathe_error_context(status,
+                                     "the steps of train.epochs cannot be counted; give --steps N, "
+                                     "or mend this");
 }
 
 /* Finds the last step of the warm-up. Computes every step, because evenly spaced steps would miss a
@@ -100,7 +109,7 @@ lathe_status lathe_schedule_curve_init(lathe_schedule_curve *c, const char *path
         c->registry, &diags, &c->config);
     lathe_diags_fini(&diags);
     LATHE_TRY(status);
-    LATHE_TRY(settle_length(c, path, steps));
+    LATHE_TRY(settle_length(c, path, overrides, n_overrides, steps));
     LATHE_TRY(make(c, LATHE_KIND_OPTIMIZER, &c->optimizer));
     LATHE_TRY(make(c, LATHE_KIND_SCHEDULER, &c->scheduler));
     const lathe_optimizer_v1 *optimizer = c->optimizer.table;

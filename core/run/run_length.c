@@ -18,6 +18,14 @@ void lathe__run_follow_cursor(lathe_run *run)
     run->set.max_steps = step + (left > 0 ? (left + per_step - 1) / per_step : 0);
 }
 
+void lathe__run_count_epochs(lathe_run *run)
+{
+    if (run->set.max_steps > 0 || run->data.loader == NULL)
+        return;
+    run->data.n_wanted = lathe_loader_rows_of(run->data.loader, run->set.epochs);
+    lathe__run_follow_cursor(run);
+}
+
 double lathe__run_epoch(const lathe_run *run)
 {
     const lathe_cursor *at = &run->at.cursor;

@@ -15,6 +15,9 @@
  *  whenever the position changed other than by a step. */
 void lathe__run_follow_cursor(lathe_run *run);
 
+/** Takes train.epochs as the length of the run if train.max_steps is unset, and there are data. */
+void lathe__run_count_epochs(lathe_run *run);
+
 /** Passes over the data so far: 1.25 after a quarter of the second. */
 double lathe__run_epoch(const lathe_run *run);
 

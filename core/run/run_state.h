@@ -36,7 +36,10 @@ typedef struct lathe_opening {
     int32_t is_offline;       /* 1: checked without the machine and the data */
     int32_t is_unmade;        /* 1: checked before the files that it reads are made */
     int32_t reward_is_unmade; /* 1: reward.model is what the reward model will be made of */
-    int32_t calibrates;       /* 1: opened by lathe quantize, which brings calibration data */
+    /* What another run will make, with which this one is checked to begin: its settings, JSON, and
+     * its name in messages; NULL: nothing. */
+    const char *begins_settings, *begins_what;
+    int32_t calibrates; /* 1: opened by lathe quantize, which brings calibration data */
     /* Opened by lathe logprobs: number of tokens to store per target, and the temperature of their
      * log-probabilities; 0: not opened by it. */
     int32_t top_k;

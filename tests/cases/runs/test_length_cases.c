@@ -205,3 +205,22 @@ Test(length_cases, omp_num_threads_is_honoured_and_named)
     expect("OMP_NUM_THREADS=3 " LATHE " train run.toml --checkpoint.dir b 2>&1", 0,
            "with 1 thread;");
 }
+
+Test(length_cases, plans_and_plots_count_the_steps_of_epochs)
+{
+    expect(LATHE " plot schedule nine.toml", 0, "steps               7\n");
+    expect(LATHE " plan nine.toml", 0, "cosine over 7 steps");
+    expect(LATHE " plan nine.toml --data.datasets '[{path = \"gone.jsonl\"}]' 2>&1", 0,
+           "the steps of train.epochs are not counted");
+    expect(LATHE " train nine.toml --checkpoint.every_epochs 1 2>&1", 0, "");
+    expect("ls -d out/step-*", 0, "step-00000007");
+}
+
+/* The second start counts on from the first. */
+Test(length_cases, elapsed_time_is_that_of_all_starts)
+{
+    expect(LATHE " train nine.toml --train.stop_after 3 2>&1", 0, "");
+    const double before = last_of("out", "elapsed_seconds");
+    expect(LATHE " train nine.toml --log.progress plain 2>&1", 0, "resumed from");
+    cr_expect_gt(last_of("out", "elapsed_seconds"), before);
+}

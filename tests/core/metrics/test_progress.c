@@ -201,7 +201,7 @@ Test(progress, the_line_fits_any_width_from_40_columns_and_drops_the_least_impor
     FILE *to = fopen(ptsname(terminal), "w");
     cr_assert(to);
     int last = 0;
-    for (int columns = 40; columns <= 160; columns++) {
+    for (int columns = 40; columns <= 190; columns++) {
         const struct winsize size = {.ws_col = (unsigned short)columns, .ws_row = 24};
         const lathe_progress_step s = wide_step();
         lathe_progress p;

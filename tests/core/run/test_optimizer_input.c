@@ -42,7 +42,7 @@ static int64_t validate(void)
 {
     lathe_diags diags = {0};
     lathe_buffer text = LATHE_BUFFER_INIT;
-    const lathe_status status = lathe_run_check(path, NULL, 0, 1, 0, &diags, NULL);
+    const lathe_status status = lathe_run_check(path, NULL, 0, 1, 0, NULL, &diags, NULL);
     cr_assert_eq(status == LATHE_OK, diags.n_errors == 0, "%s", lathe_error_message());
     lathe_diags_print(&diags, &text);
     snprintf(said, sizeof said, "%s", text.data ? text.data : "");
