@@ -84,6 +84,15 @@ static lathe_status check_adapter(const char *dir, int32_t n_adapters)
     return LATHE_OK;
 }
 
+/* The name, up to ".tmp.PID", of the plain folder from which --quant.name makes the output. */
+static const char *plain_start(const char *output, lathe_arena *arena)
+{
+    size_t n = strlen(output);
+    while (n > 1 && output[n - 1] == '/')
+        n--;
+    return lathe_arena_printf(arena, "%.*s.merged", (int)n, output);
+}
+
 /* Finds the folders of the model and of the adapters; each may be the folder of a run. */
 static lathe_status find_folders(const lathe_args *args, lathe_arena *arena, const char **out_model,
                                  const char **out_adapters)
@@ -92,6 +101,10 @@ static lathe_status find_folders(const lathe_args *args, lathe_arena *arena, con
     const char *output = lathe_args_value(args, "--output");
     if (!output)
         return lathe_error(LATHE_E_ARG, "--output DIR is missing: the folder for the merged model");
+    const char *left = plain_start(output, arena);
+    if (!left)
+        return LATHE_E_NOMEM;
+    lathe_stale_clear(left); /* also where the output is whole, and a call was killed after that */
     LATHE_TRY(lathe_new_folder_check(output));
     if (lathe_args_override(args, "model.path"))
         return lathe_error(LATHE_E_ARG,
@@ -232,15 +245,11 @@ static lathe_status write_merged(const lathe_args *args, const lathe_merge_part 
     LATHE_TRY(read_combination(args, &combine));
     if (!wanted_format(args))
         return lathe__merged_model_write(parts, n, combine, output, lathe_cli_check_signals, out_n);
-    size_t length = strlen(output);
-    while (length > 1 && output[length - 1] == '/')
-        length--;
-    const char *merged = lathe_arena_printf(arena, "%.*s.merged", (int)length, output);
+    const char *merged = plain_start(output, arena);
     const char *plain =
         merged ? lathe_arena_printf(arena, "%s.tmp.%ld", merged, (long)getpid()) : NULL;
     if (!plain)
         return LATHE_E_NOMEM;
-    lathe_stale_clear(merged);
     for (int32_t k = 0; k < n; k++)
         parents[1 + k] = (lathe_made_from){"adapter", parts[k].adapter};
     LATHE_TRY(lathe__merged_model_write(parts, n, combine, plain, lathe_cli_check_signals, out_n));
