@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 #define ARRAY UINT32_MAX
 #define FEW_KEYS 16   /* up to this number, each key is compared with each */
 #define MANY_KEYS 256 /* from this number on, keys are also checked at each power of two */
@@ -285,7 +287,7 @@ int lathe_json_record_key(const lathe_json_record *record, const char *text, int
     walk.at++; /* the colon */
     lathe_json_pass_blank(&walk);
     const char open = *walk.at;
-    if (strchr("nNI", open) || (open == '-' && walk.at[1] == 'I'))
+    if (lathe_is_one_of(open, "nNI") || (open == '-' && walk.at[1] == 'I'))
         return 0;
     walk.at++;
     if (open == '"')

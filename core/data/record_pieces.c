@@ -253,7 +253,7 @@ static int is_glued(const span *prompt, const span *completion)
 static int is_json_list(const span *s)
 {
     int64_t i = 0;
-    while (i < s->n && strchr(" \t\r\n[", s->text[i]) && s->text[i])
+    while (i < s->n && lathe_is_one_of(s->text[i], " \t\r\n["))
         i++;
     return i > 0 && i < s->n && s->text[0] == '[' && s->text[i] == '{' &&
            (memmem(s->text, (size_t)s->n, "\"role\"", 6) ||

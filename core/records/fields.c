@@ -79,11 +79,12 @@ static lathe_status take_json(lathe_fields *f, const lathe_json_member *members,
         out[i] = (value){.text = s->escaped ? to : s->text, .n = s->n};
         if (s->escaped)
             to += lathe_json_unescape(s->text, s->n_raw, to);
-        out[i].kind = !members[i].found                                            ? NOTHING
-                      : members[i].is_string                                       ? STRING
-                      : !s->text                                                   ? COMPOUND
-                      : strchr("nNI", *s->text) || (s->n > 1 && s->text[1] == 'I') ? NIL
-                                                                                   : NUMBER;
+        out[i].kind = !members[i].found      ? NOTHING
+                      : members[i].is_string ? STRING
+                      : !s->text             ? COMPOUND
+                      : lathe_is_one_of(*s->text, "nNI") || (s->n > 1 && s->text[1] == 'I')
+                          ? NIL
+                          : NUMBER;
     }
     return LATHE_OK;
 }
