@@ -8,21 +8,14 @@
 #include "base/error.h"
 #include "primitives/merge_site.h"
 
-/* The matrices of one adapter at a weight. */
-typedef struct pair {
-    const lathe_store *store;
-    lathe_site_param list[LATHE_MAX_SITE_PARAMS];
-    int32_t n, a, b; /* a, b: indices in the list */
-} pair;
-
 static int ends_in(const char *text, const char *end)
 {
     const size_t n = strlen(text), m = strlen(end);
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* Finds A and B by the names of PEFT; DoRA and others have more. */
-static lathe_status read_pair(const lathe_merge_part *part, int32_t index, pair *out)
+lathe_status lathe__lora_pair_read(const lathe_merge_part *part, int32_t index, const char *why,
+                                   lathe__lora_pair *out)
 {
     const lathe_saved_state *saved = part->saved;
     out->store = saved->store;
@@ -39,15 +32,13 @@ static lathe_status read_pair(const lathe_merge_part *part, int32_t index, pair 
     }
     if (out->n == 2 && out->a >= 0 && out->b >= 0)
         return LATHE_OK;
-    return lathe_error(
-        LATHE_E_CONFIG,
-        "the combination \"linear\" adds the matrices A and B of plain LoRA, and the "
-        "adapter in %s has something else at '%s': use \"cat\"",
-        part->adapter, saved->params->rows[index]->name);
+    return lathe_error(LATHE_E_CONFIG, "%s, and the adapter in %s has something else at '%s'", why,
+                       part->adapter, saved->params->rows[index]->name);
 }
 
-/* The factor s of the adapter at this weight: what merge() makes of matrices of a single 1. */
-static lathe_status factor(const lathe_merge_part *part, const pair *p, int32_t index, double *out)
+/* What merge() makes of matrices of a single 1. */
+lathe_status lathe__lora_pair_factor(const lathe_merge_part *part, const lathe__lora_pair *p,
+                                     int32_t index, double *out)
 {
     const lathe_saved_state *saved = part->saved;
     const lathe_param *row = saved->params->rows[index];
@@ -89,7 +80,7 @@ typedef struct sums {
     int32_t first; /* number of the first adapter; -1: none yet */
 } sums;
 
-static lathe_status begin(sums *s, const pair *p, int32_t k)
+static lathe_status begin(sums *s, const lathe__lora_pair *p, int32_t k)
 {
     s->list[0] = p->list[p->a];
     s->list[1] = p->list[p->b];
@@ -106,11 +97,18 @@ static lathe_status begin(sums *s, const pair *p, int32_t k)
 static lathe_status add_adapter(const lathe_merge_part *parts, int32_t k, int32_t index, sums *s,
                                 double *io_first)
 {
-    pair p;
+    static const char why[] = "the combination \"linear\" adds the matrices A and B of plain LoRA "
+                              "(use \"cat\" for others)";
+    lathe__lora_pair p;
     double scale = 0.0;
-    lathe_status status = read_pair(&parts[k], index, &p);
+    lathe_status status = lathe__lora_pair_read(&parts[k], index, why, &p);
     if (status == LATHE_OK)
-        status = factor(&parts[k], &p, index, &scale);
+        status = lathe__lora_pair_factor(&parts[k], &p, index, &scale);
+    if (status == LATHE_OK && !(fabs(scale) > 0.0))
+        status = lathe_error(LATHE_E_CONFIG,
+                             "the adapter in %s has an alpha of 0, so \"linear\" has nothing to "
+                             "add: leave it out",
+                             parts[k].adapter);
     if (status == LATHE_OK && s->first < 0) {
         *io_first = scale;
         status = begin(s, &p, k);

@@ -4,6 +4,24 @@
 #define LATHE_PRIMITIVES_MERGE_LINEAR_H
 
 #include "primitives/merge_part.h"
+#include "primitives/merge_site.h"
+
+/** The matrices of one LoRA adapter at a weight. */
+typedef struct lathe__lora_pair {
+    const lathe_store *store;
+    lathe_site_param list[LATHE_MAX_SITE_PARAMS];
+    int32_t n, a, b; /* a, b: indices in the list */
+} lathe__lora_pair;
+
+/** Finds A and B by the names of PEFT; free the list with lathe__site_params_free, also after a
+ *  failure. LATHE_E_CONFIG, which begins with `why`: the adapter has something else there, as DoRA
+ *  and others have. */
+lathe_status lathe__lora_pair_read(const lathe_merge_part *part, int32_t index, const char *why,
+                                   lathe__lora_pair *out);
+
+/** The factor s of the adapter at this weight: W + s B A. */
+lathe_status lathe__lora_pair_factor(const lathe_merge_part *part, const lathe__lora_pair *p,
+                                     int32_t index, double *out);
 
 /** Adds (sum of b_k B_k) (sum of a_k A_k) to w [out, in], or [V, C] of an embedding, over the
  * adapters whose bit of `has` is 1; a_k = sign(f_k) sqrt(|f_k|), b_k = sqrt(|f_k|), f_k = weight_k

@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "cli/held_signals.h"
 #include "convert/gguf_convert.h"
+#include "savedcmd/convert_adapter.h"
 #include "savedcmd/saved_commands.h"
 
 static const struct {
@@ -33,6 +34,21 @@ static int ends_in_gguf(const char *path)
     return n > 5 && strcmp(path + n - 5, ".gguf") == 0;
 }
 
+/* An adapter becomes a GGUF adapter, in f32 as by llama.cpp's converter unless --type says another
+ * type of floats. */
+static lathe_status convert_adapter(const lathe_args *args, const char *dir, const char *to,
+                                    const char *text, lathe_arena *arena)
+{
+    const int32_t type = text != NULL ? find_type(text) : find_type("f32");
+    if (!ends_in_gguf(to))
+        return lathe_error(LATHE_E_ARG, "-o %s: an adapter is converted to a file *.gguf", to);
+    if (type < 0 || types[type].dtype < 0)
+        return lathe_error(LATHE_E_ARG, "--type %s: expected f32, f16 or bf16 for an adapter",
+                           text);
+    return lathe_convert_adapter(dir, lathe_args_value(args, "--base"), to, types[type].type,
+                                 arena);
+}
+
 static lathe_status convert(const lathe_args *args, const lathe_model_source *source,
                             lathe_arena *arena)
 {
@@ -43,6 +59,10 @@ static lathe_status convert(const lathe_args *args, const lathe_model_source *so
     if (to == NULL)
         return lathe_error(LATHE_E_ARG,
                            "-o is missing: name the folder or the .gguf file to write");
+    const char *adapter = NULL;
+    LATHE_TRY(lathe_convert_adapter_find(from, arena, &adapter));
+    if (adapter != NULL)
+        return convert_adapter(args, adapter, to, text, arena);
     if (!lathe_path_exists(from))
         return lathe_error(LATHE_E_CONFIG, "%s: no such file or folder%s", from,
                            lathe_hub_hint(from, hint, sizeof hint));
@@ -89,7 +109,9 @@ static const lathe_option options[] = {
     {"-o, --output", "PATH", "the folder, or the file *.gguf, to write; it must not exist yet"},
     {"--type", "TYPE",
      "type of the matrices. Of a GGUF file: f32, f16, bf16 (default), q8_0, q4_0, q4_k or q6_k; of "
-     "a folder: f32, f16 or bf16 (default: that of the GGUF file, f32 if it is quantized)"},
+     "a folder: f32, f16 or bf16 (default: that of the GGUF file, f32 if it is quantized); of an "
+     "adapter: f32 (default), f16 or bf16"},
+    {"--base", "DIR", "the model of an adapter, if it is not the one that the adapter names"},
 };
 
 const lathe_command lathe_cmd_convert = {
@@ -97,6 +119,7 @@ const lathe_command lathe_cmd_convert = {
     .arguments = "DIR|FILE.gguf",
     .summary = "convert a model's folder to a GGUF file, or back",
     .details = "DIR is a model's folder, a checkpoint with a whole model, or the folder of a run.\n"
+               "An adapter of LoRA becomes a GGUF adapter (llama.cpp's --lora).\n"
                "A GGUF file runs in llama.cpp and Ollama; it holds the weights, the tokenizer and\n"
                "the chat template. Models: llama, mistral, qwen2, qwen3, gemma2, gemma3, phi3,\n"
                "olmo2, with a byte-level BPE tokenizer.\n",
