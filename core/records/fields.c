@@ -144,6 +144,10 @@ static int has_talk_before(const lathe_fields *f, const source *s, const value *
     const lathe_layouts *l = &s->reader->layouts;
     const lathe_format *prompt = &l->list[f->layout].columns[LATHE_COLUMN_PROMPT];
     const int32_t rows = s->reader->rows;
+    for (int32_t c = LATHE_COLUMN_CHOSEN; c < LATHE_N_COLUMNS; c++) /* else one is missing */
+        if (l->list[f->layout].columns[c].n > 0 &&
+            !is_filled(values, l->list[f->layout].columns[c].parts[0].field))
+            return 0;
     return (rows == LATHE_ROWS_PAIRS || rows == LATHE_ROWS_UNPAIRED) && has_talk(l, values) &&
            f->layout == LATHE_LAYOUT_OWN && !l->is_format[LATHE_COLUMN_PROMPT] &&
            !is_filled(values, prompt->parts[0].field);
