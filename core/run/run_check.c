@@ -94,13 +94,23 @@ lathe_status lathe__run_check_length(const lathe_run *run, int64_t total)
     return lathe__average_check_schedule(run, total);
 }
 
+/* Whether the stage's iterate shows a figure of this name. */
+static int32_t is_of_stage(const lathe_run *run, const char *name)
+{
+    const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
+    for (int32_t i = 0; LATHE_HAS(stage, figures) && i < stage->n_figures; i++)
+        if (strcmp(stage->figures[i].name, name) == 0)
+            return 1;
+    return 0;
+}
+
 lathe_status lathe__figure_check_best(lathe_run *run)
 {
     const char *name = run->set.checkpoint.best_metric;
     const lathe_stage_loss *stage = &run->programs.train.stage;
     const int is_planned = run->programs.train.exec != NULL;
     if (!name || !lathe_config_is_set(run->config, "checkpoint", "best_metric") ||
-        lathe_figure_is_known(&run->opt.groups, stage, name))
+        lathe_figure_is_known(&run->opt.groups, stage, name) || is_of_stage(run, name))
         return LATHE_OK;
     const char *near = lathe_figure_nearest(&run->opt.groups, stage, name);
     if (!is_planned && (!near || strchr(name, '/') || lathe_edit_distance(name, near) > 2))

@@ -210,3 +210,16 @@ Test(reward_failures, rollouts_without_a_learnt_completion_are_no_faults)
            0, "checkpoint out/step-00000030");
     cr_expect_not_null(strstr(output, "were left out (cut, or without a score)"), "%s", output);
 }
+
+/* Any figure of metrics.jsonl may choose the best checkpoint, also those of the stage's rollouts.
+ */
+Test(reward_failures, the_mean_reward_may_choose_the_best_checkpoint)
+{
+    expect("HOW=never " LATHE " train run.toml --checkpoint.every 4 --checkpoint.keep_best 1 "
+           "--checkpoint.keep_last 1 --checkpoint.best_metric reward 2>&1",
+           0, "checkpoint out/step-00000016");
+    expect("ls out", 0, "best");
+    expect(LATHE
+           " validate run.toml --checkpoint.keep_best 1 --checkpoint.best_metric rewardd 2>&1",
+           2, "is not a figure of this run");
+}
