@@ -10,6 +10,14 @@ enum { B = 2, T = 19 };
 
 static char folder[] = "/tmp/lathe_distill_XXXXXX";
 
+static void remove_folder(void)
+{
+    if (strstr(folder, "XXXXXX") == NULL) /* the test made it */
+        (void)lathe_dir_remove(folder);
+}
+
+TestSuite(distill, .fini = remove_folder);
+
 /* ---- against PyTorch ---- */
 
 static const float *golden_tensor(const lathe_safetensors *golden, const char *what,

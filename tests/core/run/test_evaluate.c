@@ -122,6 +122,7 @@ Test(evaluate, counts_bits_per_byte_of_the_text)
     cr_expect(e.token_accuracy >= 0.0 && e.token_accuracy < 0.5, "%g", e.token_accuracy);
     cr_expect(e.ece >= 0.0 && e.ece < 1.0, "%g", e.ece);
     lathe_run_close(run);
+    OK(lathe_dir_remove(dir));
 }
 
 Test(evaluate, a_run_without_data_to_evaluate_on_says_what_to_give)

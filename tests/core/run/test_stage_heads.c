@@ -29,7 +29,12 @@ static void setup(void)
     write_pairs("valid.jsonl", 3);
 }
 
-TestSuite(stage_heads, .init = setup);
+static void remove_folder(void)
+{
+    (void)lathe_dir_remove(folder);
+}
+
+TestSuite(stage_heads, .init = setup, .fini = remove_folder);
 
 /* Data and training of a reward model, without the model. */
 static void set_training(settings *s, const char *out)
