@@ -392,9 +392,9 @@ static void expect_learnt(const golden_family *g, const json_t *one, const json_
     lathe_fields fields = {
         .row = json, .n_row = (int64_t)strlen(json), .is_chat = LATHE_FIELDS_CHAT};
     if (parts && json_array_size(parts) > 0) {
-        cr_assert_eq(lathe_chat_encode(&dataset, &source, 1, &fields, g->tokenizer, g->encoder,
-                                       &made),
-                     LATHE_OK, "%s: %s", json, lathe_error_message());
+        cr_assert_eq(
+            lathe_chat_encode(&dataset, &source, 1, &fields, g->tokenizer, g->encoder, &made),
+            LATHE_OK, "%s: %s", json, lathe_error_message());
         for (int64_t i = 0; i < made.ids.n; i++) {
             const int64_t at = i - made.ids.n + n_want;
             int want = 0;
