@@ -4,11 +4,12 @@
 #include <string.h>
 
 #include "app/kept_renderer.h"
+#include "base/checkpoint_path.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/hash.h"
 #include "base/model_path.h"
-#include "checkpoint/checkpoint_folder.h"
+#include "cli/weights_option.h"
 #include "opening/adapter_folder.h"
 
 #define OPTION "--adapter"
@@ -140,16 +141,12 @@ static lathe_status check_kind(const char *text, const char *dir, const char *ba
 /* The folder of the average, if there is one and it is wanted. */
 static lathe_status take_average(reading *r, const char **io_dir)
 {
-    const char *weights = lathe_args_value(r->args, "--weights");
-    const char *average = lathe_path_join(r->arena, *io_dir, "average");
-    if (!average)
-        return LATHE_E_NOMEM;
-    const int has = lathe_path_is_dir(average);
-    if (weights && strcmp(weights, "average") == 0 && !has)
-        return lathe_error(LATHE_E_CONFIG, "--weights average: %s holds no averaged weights",
-                           *io_dir);
-    if (has && !(weights && strcmp(weights, "training") == 0))
-        *io_dir = average;
+    lathe_model_folder folder;
+    int32_t which;
+    LATHE_TRY(lathe_cli_weights(r->args, &which));
+    LATHE_TRY(lathe_cli_find_model(*io_dir, which, r->arena, &folder));
+    LATHE_TRY(lathe_model_folder_check(&folder));
+    *io_dir = folder.weights;
     return LATHE_OK;
 }
 
@@ -157,6 +154,7 @@ static lathe_status take_average(reading *r, const char **io_dir)
 static lathe_status resolve(reading *r, const char *text, const char *given, const char **out)
 {
     char hint[LATHE_HUB_HINT];
+    LATHE_TRY(lathe_pointer_follow(r->arena, given, &given));
     if (!lathe_path_is_dir(given))
         return lathe_error(LATHE_E_CONFIG,
                            OPTION " %s: no such folder: %s; expected that of an adapter%s", text,

@@ -10,7 +10,6 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/fs.h"
-#include "base/model_path.h"
 #include "base/print.h"
 #include "loop/train.h"
 
@@ -87,10 +86,6 @@ static int run_command(const lathe_args *args)
         status =
             lathe_error(LATHE_E_ARG, "train.eval_batches applies to evaluations during a training; "
                                      "use --batches N");
-    if (status == LATHE_OK && !data && lathe_path_is_model(args->words[0]) &&
-        !lathe_args_override(args, "data.validation"))
-        status = lathe_error(LATHE_E_ARG,
-                             "--data PATH is missing; give a file or folder to evaluate on");
     if (status == LATHE_OK && data)
         status = lathe_eval_data(args, "--data", data, &datasets);
     if (status == LATHE_OK) {
@@ -115,10 +110,11 @@ const lathe_command lathe_cmd_eval = {
     .name = "eval",
     .arguments = "DIR|RUN.toml [--data PATH]",
     .summary = "compute loss, accuracy and calibration of a model on data",
-    .details = "DIR is a Hugging Face folder, a checkpoint, or the folder of a run. With a DIR,\n"
-               "give --data PATH or --data.validation. For a checkpoint, the stage, its settings,\n"
-               "the columns, the sequence length and the micro-batch come from its\n"
-               "manifest.json; options on the command line replace them.\n"
+    .details = "DIR is a Hugging Face folder, a checkpoint, or the folder of a run. For a\n"
+               "checkpoint, the stage, its settings, the columns, the sequence length and the\n"
+               "micro-batch come from its manifest.json, and without --data PATH the run's\n"
+               "validation data; options on the command line replace them. Of other folders every\n"
+               "token of PATH counts, unless --stage.name says otherwise (sft, dpo, ...).\n"
                "For RUN.toml, the latest checkpoint of the run is evaluated on the run's\n"
                "validation data, or on PATH. Records of PATH are read with the columns and the\n"
                "format of the run's data.datasets; for other columns write, for example,\n"
@@ -127,6 +123,8 @@ const lathe_command lathe_cmd_eval = {
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,
     .max_words = 1,
+    .evaluates = 1,
+    .names_models = 1,
     .computes = 1,
     .takes_overrides = 1,
     .run = run_command,

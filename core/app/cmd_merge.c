@@ -13,7 +13,6 @@
 #include "base/new_folder.h"
 #include "base/print.h"
 #include "base/stale.h"
-#include "checkpoint/checkpoint_folder.h"
 #include "cli/held_signals.h"
 #include "gguf/model_files.h"
 #include "opening/adapter_folder.h"
@@ -31,9 +30,8 @@ static const lathe_option options[] = {
 };
 
 /* The factors of --adapter-weights, one for each adapter. */
-static lathe_status read_factors(const lathe_args *args, double *out)
+static lathe_status read_factors(const lathe_args *args, int32_t n, double *out)
 {
-    const int32_t n = args->n_words - 1;
     const char *at = lathe_args_value(args, "--adapter-weights"), *const text = at;
     int32_t seen = 0;
     for (int32_t i = 0; i < n; i++)
@@ -70,7 +68,7 @@ static lathe_status read_combination(const lathe_args *args, int32_t *out)
 static lathe_status check_adapter(const char *dir, int32_t n_adapters)
 {
     int32_t is_classifier = 0;
-    if (!lathe_adapter_folder_is(dir))
+    if (!lathe_folder_has_adapter(dir))
         return lathe_error(LATHE_E_CONFIG,
                            "%s: has no adapter_model.safetensors, so it is not an adapter folder",
                            dir);
@@ -93,12 +91,75 @@ static const char *plain_start(const char *output, lathe_arena *arena)
     return lathe_arena_printf(arena, "%.*s.merged", (int)n, output);
 }
 
-/* Finds the folders of the model and of the adapters; each may be the folder of a run. */
-static lathe_status find_folders(const lathe_args *args, lathe_arena *arena, const char **out_model,
-                                 const char **out_adapters)
+/* The folders of the command line. */
+typedef struct merge_folders {
+    const char *model;                       /* of the weights */
+    const char *adapters[LATHE_MOST_MERGED]; /* [n] */
+    int32_t n;
+    int32_t is_named; /* 1: the only adapter names the model, or --model.path does */
+} merge_folders;
+
+/* Finds the model, which may be the folder of a run. */
+static lathe_status find_model(const char *word, int32_t which, lathe_arena *arena,
+                               lathe_model_folder *out)
 {
     char hint[LATHE_HUB_HINT];
+    if (!lathe_path_is_model(word))
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: no such folder; expected the folder of a model, or a GGUF file%s",
+                           word, lathe_hub_hint(word, hint, sizeof hint));
+    /* the average of an adapter need not be one of its model, too */
+    LATHE_TRY(lathe_cli_find_model(
+        word, which == LATHE_WEIGHTS_TRAINING ? which : LATHE_WEIGHTS_AUTO, arena, out));
+    if (out->has_model)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_CONFIG, "%s: has no config.json, so it is not a model folder%s",
+                       out->dir,
+                       out->has_adapter ? ": the model comes first, then the adapter" : "");
+}
+
+/* An adapter beside the model is part of it: merging another one into the weights alone would lose
+ * what it learnt. */
+static lathe_status take_model(const lathe_model_folder *model, merge_folders *out)
+{
+    const int is_own = out->n == 1 && strcmp(out->adapters[0], model->dir) == 0;
+    if (model->has_adapter && !is_own)
+        return lathe_model_folder_refuse_adapter(model);
+    out->model = model->has_adapter ? model->dir : model->weights;
+    return LATHE_OK;
+}
+
+static lathe_status find_adapter(const char *word, int32_t n, lathe_arena *arena, const char **out)
+{
+    lathe_model_folder folder;
+    char hint[LATHE_HUB_HINT];
+    if (!lathe_path_is_dir(word))
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: no such folder; expected the folder of an adapter%s", word,
+                           lathe_hub_hint(word, hint, sizeof hint));
+    LATHE_TRY(lathe_model_folder_find(word, LATHE_WEIGHTS_AUTO, arena, &folder));
+    *out = folder.dir;
+    return check_adapter(folder.dir, n);
+}
+
+/* The model that the only adapter names: with one word, it is merged into its own base. */
+static lathe_status find_named(const lathe_args *args, lathe_arena *arena, merge_folders *out)
+{
+    lathe_adapter_folder folder;
+    LATHE_TRY(lathe_adapter_folder_read(out->adapters[0], lathe_args_override(args, "model.path"),
+                                        arena, &folder));
+    out->model = folder.base;
+    out->is_named = 1;
+    return LATHE_OK;
+}
+
+/* Finds the folders of the model and of the adapters; each may be the folder of a run. */
+static lathe_status find_folders(const lathe_args *args, lathe_arena *arena, merge_folders *out)
+{
     const char *output = lathe_args_value(args, "--output");
+    const int32_t first = args->n_words > 1 ? 1 : 0;
+    lathe_model_folder model;
+    int32_t which;
     if (!output)
         return lathe_error(LATHE_E_ARG, "--output DIR is missing: the folder for the merged model");
     const char *left = plain_start(output, arena);
@@ -106,31 +167,17 @@ static lathe_status find_folders(const lathe_args *args, lathe_arena *arena, con
         return LATHE_E_NOMEM;
     lathe_stale_clear(left); /* also where the output is whole, and a call was killed after that */
     LATHE_TRY(lathe_new_folder_check(output));
-    if (lathe_args_override(args, "model.path"))
+    if (first && lathe_args_override(args, "model.path"))
         return lathe_error(LATHE_E_ARG,
                            "--model.path and the folder %s are given; expected only one of them",
                            args->words[0]);
-    if (!lathe_path_is_model(args->words[0]))
-        return lathe_error(LATHE_E_CONFIG,
-                           "%s: no such folder; expected the folder of a model, or a GGUF file%s",
-                           args->words[0], lathe_hub_hint(args->words[0], hint, sizeof hint));
-    *out_model = args->words[0];
-    if (lathe_path_is_dir(*out_model))
-        LATHE_TRY(lathe_checkpoint_resolve(arena, args->words[0], out_model));
-    for (int i = 1; i < args->n_words; i++) {
-        if (!lathe_path_is_dir(args->words[i]))
-            return lathe_error(LATHE_E_CONFIG,
-                               "%s: no such folder; expected the folder of an adapter%s",
-                               args->words[i], lathe_hub_hint(args->words[i], hint, sizeof hint));
-        LATHE_TRY(lathe_checkpoint_resolve(arena, args->words[i], &out_adapters[i - 1]));
-    }
-    if (!lathe_folder_has(*out_model, "config.json"))
-        return lathe_error(
-            LATHE_E_CONFIG, "%s: has no config.json, so it is not a model folder%s", *out_model,
-            lathe_adapter_folder_is(*out_model) ? ": the model comes first, then the adapter" : "");
-    for (int i = 0; i + 1 < args->n_words; i++)
-        LATHE_TRY(check_adapter(out_adapters[i], args->n_words - 1));
-    return LATHE_OK;
+    LATHE_TRY(lathe_cli_weights(args, &which));
+    out->n = args->n_words - first;
+    if (first)
+        LATHE_TRY(find_model(args->words[0], which, arena, &model));
+    for (int32_t i = 0; i < out->n; i++)
+        LATHE_TRY(find_adapter(args->words[first + i], out->n, arena, &out->adapters[i]));
+    return first ? take_model(&model, out) : find_named(args, arena, out);
 }
 
 /* The format of --quant.name in which the merged model is written; NULL: none. */
@@ -157,10 +204,12 @@ static lathe_status is_quantized(const char *model, int *out)
 }
 
 /* Opens the adapter with the model as its base, a classifier's with stage rm. A plain base gets the
- * settings of [quant], so that they are checked before anything is written. */
-static lathe_status open_both(const lathe_args *args, const char *model, const char *adapter,
-                              lathe_run **out)
+ * settings of [quant], so that they are checked before anything is written. A base that the adapter
+ * names itself is left to the opening, which compares it with the recorded one. */
+static lathe_status open_both(const lathe_args *args, const merge_folders *folders,
+                              const char *adapter, lathe_run **out)
 {
+    const char *model = folders->model;
     int stored = 0;
     int32_t is_classifier = 0;
     LATHE_TRY(is_quantized(model, &stored));
@@ -175,7 +224,8 @@ static lathe_status open_both(const lathe_args *args, const char *model, const c
     for (int32_t i = 0; i < args->n_overrides; i++)
         if (!stored || !is_of_quant(&args->overrides[i]))
             of_adapter.overrides[of_adapter.n_overrides++] = args->overrides[i];
-    of_adapter.overrides[of_adapter.n_overrides++] = (lathe_override){"model.path", model};
+    if (!folders->is_named)
+        of_adapter.overrides[of_adapter.n_overrides++] = (lathe_override){"model.path", model};
     if (is_classifier)
         of_adapter.overrides[of_adapter.n_overrides++] = (lathe_override){"stage.name", "rm"};
     const lathe_status status = lathe_app_open_model(&of_adapter, LATHE_OPEN_WEIGHTS, NULL, out);
@@ -261,19 +311,19 @@ static lathe_status write_merged(const lathe_args *args, const lathe_merge_part 
 }
 
 /* Opens the adapters and merges them. */
-static lathe_status merge(const lathe_args *args, const char *model, const char *const *adapters,
-                          lathe_arena *arena, int32_t *out_n)
+static lathe_status merge(const lathe_args *args, const merge_folders *folders, lathe_arena *arena,
+                          int32_t *out_n)
 {
-    const int32_t n = args->n_words - 1;
+    const int32_t n = folders->n;
     lathe_run *runs[LATHE_MOST_MERGED] = {NULL};
     lathe_merge_part parts[LATHE_MOST_MERGED];
     double factors[LATHE_MOST_MERGED];
-    lathe_status status = n > 0 ? read_factors(args, factors)
-                                : lathe_error(LATHE_E_ARG, "the folder of an adapter is missing");
+    lathe_status status = read_factors(args, n, factors);
     for (int32_t i = 0; i < n && status == LATHE_OK; i++) {
-        status = open_both(args, model, adapters[i], &runs[i]);
+        status = open_both(args, folders, folders->adapters[i], &runs[i]);
         if (status == LATHE_OK)
-            parts[i] = (lathe_merge_part){lathe__run_saved(runs[i]), adapters[i], factors[i]};
+            parts[i] =
+                (lathe_merge_part){lathe__run_saved(runs[i]), folders->adapters[i], factors[i]};
     }
     if (status == LATHE_OK)
         status = write_merged(args, parts, n, arena, out_n);
@@ -285,17 +335,17 @@ static lathe_status merge(const lathe_args *args, const char *model, const char 
 static int run_command(const lathe_args *args)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
-    const char *model = NULL, *adapters[LATHE_MOST_MERGED] = {NULL};
+    merge_folders folders = {.model = NULL};
     int32_t n = 0;
     lathe_cli_hold_signals();
-    lathe_status status = find_folders(args, &arena, &model, adapters);
+    lathe_status status = find_folders(args, &arena, &folders);
     if (status == LATHE_OK)
-        status = merge(args, model, adapters, &arena, &n);
-    if (status == LATHE_OK && args->n_words == 2)
-        lathe_print("merged %s into %d weights of %s: %s\n", adapters[0], n, model,
+        status = merge(args, &folders, &arena, &n);
+    if (status == LATHE_OK && folders.n == 1)
+        lathe_print("merged %s into %d weights of %s: %s\n", folders.adapters[0], n, folders.model,
                     lathe_args_value(args, "--output"));
     else if (status == LATHE_OK)
-        lathe_print("merged %d adapters into %d weights of %s: %s\n", args->n_words - 1, n, model,
+        lathe_print("merged %d adapters into %d weights of %s: %s\n", folders.n, n, folders.model,
                     lathe_args_value(args, "--output"));
     const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
     lathe_cli_end_signals(code == LATHE_EXIT_OK); /* else a pending one ends the process here */
@@ -305,11 +355,11 @@ static int run_command(const lathe_args *args)
 
 const lathe_command lathe_cmd_merge = {
     .name = "merge",
-    .arguments = "DIR|FILE.gguf ADAPTER... -o OUT",
+    .arguments = "[DIR|FILE.gguf] ADAPTER... -o OUT",
     .summary = "merge adapters into the weights of their model",
     .details =
         "DIR is the model: a Hugging Face folder, a checkpoint, the folder of a run, or a GGUF\n"
-        "file.\n"
+        "file; without it the model that ADAPTER names, or that lies beside it.\n"
         "ADAPTER is a checkpoint of a run with an adapter, the folder of such a run, or a\n"
         "folder that PEFT wrote. OUT is a new Hugging Face folder: every tensor keeps its\n"
         "dtype, those that the adapter does not change keep their bytes, and the\n"
@@ -324,8 +374,9 @@ const lathe_command lathe_cmd_merge = {
         "product has terms that no training made.\n",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
-    .min_words = 2,
+    .min_words = 1,
     .max_words = 1 + LATHE_MOST_MERGED,
+    .names_models = 1,
     .computes = 1,
     .takes_overrides = 1,
     .run = run_command,

@@ -13,7 +13,6 @@
 #include "base/model_path.h"
 #include "base/new_folder.h"
 #include "base/print.h"
-#include "checkpoint/checkpoint_folder.h"
 #include "cli/held_signals.h"
 #include "exec/precision.h"
 #include "loop/train.h"
@@ -33,6 +32,7 @@ static const lathe_option options[] = {
      "how the text is made of columns: '{text = \"{question} {answer}\"}'; of both"},
     {"--text", "PATH", "file or folder of texts: prints the perplexity before and after"},
     {"--json", NULL, "print one JSON object"},
+    LATHE_WEIGHTS_OPTION,
 };
 
 /* ---- the command's overrides ---- */
@@ -103,6 +103,22 @@ static int32_t pick(const lathe_args *args, int purpose, lathe_override *out)
     return n;
 }
 
+/* Finds the folder of the weights. */
+static lathe_status find_model(const lathe_args *args, lathe_arena *arena, const char **out)
+{
+    lathe_model_folder folder;
+    int32_t which;
+    LATHE_TRY(lathe_cli_weights(args, &which));
+    LATHE_TRY(lathe_cli_find_model(args->words[0], which, arena, &folder));
+    LATHE_TRY(lathe_model_folder_refuse_adapter(&folder));
+    if (!folder.has_model)
+        return lathe_error(LATHE_E_CONFIG, "%s: has no config.json, so it is not a model folder",
+                           folder.dir);
+    lathe_cli_say_weights(&folder);
+    *out = folder.weights;
+    return lathe_model_folder_check(&folder);
+}
+
 static lathe_status check_arguments(const lathe_args *args, lathe_arena *arena, const char **out)
 {
     const char *output = lathe_args_value(args, "--output");
@@ -115,15 +131,7 @@ static lathe_status check_arguments(const lathe_args *args, lathe_arena *arena, 
     if (!format || strcmp(format, "none") == 0)
         return lathe_error(LATHE_E_ARG, "--quant.name NAME is missing: lathe ls quant lists the "
                                         "formats");
-    *out = args->words[0];
-    if (!lathe_path_is_gguf(*out))
-        LATHE_TRY(lathe_checkpoint_resolve(arena, args->words[0], out));
-    if (!lathe_folder_has(*out, "config.json"))
-        return lathe_error(LATHE_E_CONFIG,
-                           "%s: has no config.json, so it is not a model folder; merge an adapter "
-                           "first (lathe merge)",
-                           *out);
-    return LATHE_OK;
+    return find_model(args, arena, out);
 }
 
 /* ---- texts ---- */
@@ -173,12 +181,17 @@ static lathe_status open_texts(const lathe_args *args, const char *folder, const
                                const char *length, const char *precision, lathe_run **out)
 {
     lathe_override rest[MAX_OVERRIDES];
+    const char *values[sizeof options / sizeof options[0]];
     lathe_args of_eval = *args;
     lathe_buffer data = LATHE_BUFFER_INIT;
     of_eval.words = &folder;
     of_eval.n_words = 1;
+    of_eval.values = values;
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) /* the choice was made */
+        values[i] = strcmp(options[i].name, "--weights") == 0 ? NULL : args->values[i];
     of_eval.overrides = rest;
     of_eval.n_overrides = pick(args, FOR_EVALUATION, rest);
+    rest[of_eval.n_overrides++] = (lathe_override){"model.weights", "training"};
     if (length[0] && !lathe_args_override(args, "data.seq_len"))
         rest[of_eval.n_overrides++] = (lathe_override){"data.seq_len", length};
     if (precision && !lathe_args_override(args, "train.precision"))
@@ -396,8 +409,9 @@ static lathe_status print_result(const lathe_args *args, const reporter *r,
 static lathe_status open_plan(const lathe_args *args, const char *model, lathe_run **out)
 {
     /* an adapter of its own, because weights that train are not quantized */
-    lathe_override list[MAX_OVERRIDES] = {{"model.path", model}, {"adapter.name", "lora"}};
-    const int32_t n = 2 + pick(args, FOR_WRITING, list + 2);
+    lathe_override list[MAX_OVERRIDES] = {
+        {"model.path", model}, {"model.weights", "training"}, {"adapter.name", "lora"}};
+    const int32_t n = 3 + pick(args, FOR_WRITING, list + 3);
     list[n] = (lathe_override){"data.seq_len", "2"};
     return lathe_run_open_to_quantize(list, n + 1, out);
 }
@@ -446,8 +460,9 @@ const lathe_command lathe_cmd_quantize = {
     .arguments = "DIR --quant.name NAME -o OUT",
     .summary = "write a model with quantized weights",
     .details =
-        "DIR is a Hugging Face folder, a checkpoint with a whole model, or the folder of a\n"
-        "run. Its linear layers, except the head, are encoded in the format that\n"
+        "DIR is a Hugging Face folder, a checkpoint with a whole model (averaged weights, if\n"
+        "it has them), or the folder of a run. Its linear layers, except the head, are encoded in "
+        "the format that\n"
         "--quant.name names (lathe ls quant), with its settings (--quant.bits 3);\n"
         "--quant.include_modules and --quant.exclude_modules choose among the layers. OUT is\n"
         "a new Hugging Face folder in the layout of the library that the format comes from:\n"
@@ -456,6 +471,7 @@ const lathe_command lathe_cmd_quantize = {
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,
     .max_words = 1,
+    .names_models = 1,
     .computes = 1,
     .prints_progress = 1,
     .takes_overrides = 1,

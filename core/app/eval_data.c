@@ -1,12 +1,15 @@
 /* Writes the datasets of `lathe eval --data PATH`. */
 #include "app/eval_data.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/model_path.h"
+#include "base/toml.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "config/config.h"
 #include "io/manifest.h"
@@ -210,6 +213,88 @@ static lathe_status put_of_folder(const lathe_args *args, const char *path, lath
     return status;
 }
 
+/* ---- --data beside --data.validation ---- */
+
+static int is_same_place(const char *a, const char *b)
+{
+    char *real_a = realpath(a, NULL), *real_b = realpath(b, NULL);
+    const int same = strcmp(a, b) == 0 || (real_a && real_b && strcmp(real_a, real_b) == 0);
+    free(real_a);
+    free(real_b);
+    return same;
+}
+
+/* Whether a dataset, as a table or its path alone, is the file. */
+static int is_of_file(const lathe_toml_node *set, const char *path)
+{
+    const lathe_toml_node *at = set->kind == LATHE_TOML_TABLE ? lathe_toml_find(set, "path") : set;
+    return at && at->kind == LATHE_TOML_STRING && is_same_place(at->s, path);
+}
+
+/* Whether --data.validation names the file and nothing else. What is no list of datasets is
+ * reported when it is read. */
+static int names_only(const char *validation, const char *path)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_toml_node *list = NULL;
+    int same = 1;
+    if (lathe_toml_literal(validation, &arena, &list) != LATHE_OK) {
+        lathe_error_clear();
+        same = is_same_place(validation, path); /* a string without quotes */
+    } else if (list->kind == LATHE_TOML_ARRAY) {
+        for (int64_t i = 0; i < list->n_children; i++)
+            same &= is_of_file(list->children[i], path);
+    } else {
+        same = is_of_file(list, path);
+    }
+    lathe_arena_fini(&arena);
+    return same;
+}
+
+/* ---- a folder of no run ---- */
+
+/* Reads the first record of a JSON Lines file, or of an array; NULL: it is something else. */
+static json_t *first_record(const char *path)
+{
+    enum { FIRST = 1 << 16 };
+    char *text = calloc(1, FIRST);
+    FILE *file = text && !lathe_path_is_dir(path) ? fopen(path, "rbe") : NULL;
+    const size_t n = file ? fread(text, 1, FIRST - 1, file) : 0;
+    json_t *record = NULL;
+    const char *begin = text ? text + strspn(text, " \t\r\n[") : NULL;
+    if (n > 0 && *begin == '{')
+        record = json_loadb(begin, n - (size_t)(begin - text), JSON_DISABLE_EOF_CHECK, NULL);
+    if (file)
+        (void)fclose(file);
+    free(text);
+    return record;
+}
+
+void lathe_eval_say_stage(const lathe_args *args, const char *dir)
+{
+    static const struct {
+        const char *column, *records, *stage;
+    } kinds[] = {{"messages", "conversations", "sft"},
+                 {"conversations", "conversations", "sft"},
+                 {"completion", "prompts with completions", "sft"},
+                 {"chosen", "preference pairs", "dpo or rm"},
+                 {"instruction", "instructions with answers", "sft"}};
+    const char *data = lathe_args_value(args, "--data");
+    json_t *record = data ? first_record(data) : NULL;
+    size_t k = 0, n = sizeof kinds / sizeof kinds[0];
+    while (k < n && !json_object_get(record, kinds[k].column))
+        k++;
+    if (record && k < n)
+        lathe_log(LATHE_LOG_INFO,
+                  "%s does not say how it was trained, so every token counts; the records of %s "
+                  "are %s: --stage.name %s evaluates them as such",
+                  dir, data, kinds[k].records, kinds[k].stage);
+    else
+        lathe_log(LATHE_LOG_INFO,
+                  "%s does not say how it was trained, so every token counts (--stage.name)", dir);
+    json_decref(record);
+}
+
 lathe_status lathe_eval_data(const lathe_args *args, const char *option, const char *path,
                              lathe_buffer *out)
 {
@@ -217,7 +302,7 @@ lathe_status lathe_eval_data(const lathe_args *args, const char *option, const c
     if (!lathe_path_exists(path) && !strpbrk(path, "*?["))
         return lathe_error(LATHE_E_CONFIG, "%s %s: no such file or folder", option, path);
     const char *other = lathe_args_override(args, "data.validation");
-    if (other && !strstr(other, path))
+    if (other && other[0] && !names_only(other, path))
         return lathe_error(LATHE_E_ARG,
                            "%s %s and --data.validation %s name different data; expected only "
                            "one of them",

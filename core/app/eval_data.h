@@ -13,4 +13,8 @@
 lathe_status lathe_eval_data(const lathe_args *args, const char *option, const char *path,
                              lathe_buffer *out);
 
+/** Says that every token counts in an evaluation of the folder `dir`, which is of no run, and names
+ *  the stage that the records of --data are of, if their columns tell. */
+void lathe_eval_say_stage(const lathe_args *args, const char *dir);
+
 #endif

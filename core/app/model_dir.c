@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "app/adapter_options.h"
+#include "app/eval_data.h"
 #include "app/held_log.h"
 #include "app/idle_overrides.h"
 #include "app/kept_renderer.h"
@@ -29,34 +30,11 @@
 /* Longest context of a model's folder, unless data.seq_len sets another. */
 #define MOST_POSITIONS 4096
 
-enum { WEIGHTS_ANY, WEIGHTS_TRAINING, WEIGHTS_AVERAGE }; /* --weights */
-
 /* Whether the command line gives the key a value; an empty one takes the key out. */
 static int is_set(const lathe_args *args, const char *key)
 {
     const char *value = lathe_args_override(args, key);
     return value && value[0];
-}
-
-static lathe_status wanted_weights(const lathe_args *args, int32_t *out)
-{
-    const char *text = lathe_args_value(args, "--weights");
-    *out = !text ? WEIGHTS_ANY : strcmp(text, "training") == 0 ? WEIGHTS_TRAINING : WEIGHTS_AVERAGE;
-    if (text && *out == WEIGHTS_AVERAGE && strcmp(text, "average") != 0)
-        return lathe_error(LATHE_E_ARG, "--weights: expected training or average, seen \"%s\"",
-                           text);
-    return LATHE_OK;
-}
-
-static lathe_status no_average(const char *path)
-{
-    return lathe_error(LATHE_E_CONFIG, "--weights average: %s holds no averaged weights", path);
-}
-
-static void say_average(const char *path)
-{
-    lathe_log(LATHE_LOG_INFO, "averaged weights, of %s/average (--weights training: the others)",
-              path);
 }
 
 /* Reads from the model's folder the row length (the longest that the model supports, and at most a
@@ -138,6 +116,23 @@ static lathe_status refuse_new_score(const lathe_args *args, const lathe_run *ru
 
 /* ---- what a folder's own manifest says ---- */
 
+/* Whether lathe eval got no data, so that it takes those of the folder's run. */
+static int lacks_data(const lathe_args *args)
+{
+    return args->command->evaluates && !lathe_args_value(args, "--data") &&
+           !is_set(args, "data.validation");
+}
+
+/* Adds what the run evaluated with, unless the user says otherwise. config: NULL: of no run. */
+static lathe_status add_of_run(const lathe_args *args, const char *path, const json_t *config,
+                               lathe_arena *arena, lathe_setting_list *settings)
+{
+    if (config)
+        LATHE_TRY(
+            lathe_settings_add_evaluation(settings, arena, config, is_set(args, "stage.name")));
+    return lacks_data(args) ? lathe_settings_add_validation(settings, arena, path) : LATHE_OK;
+}
+
 /* Adds what the run of the folder evaluated with, unless the user says otherwise, and says so. */
 static lathe_status add_evaluation(const lathe_args *args, const char *path, lathe_arena *arena,
                                    lathe_setting_list *settings)
@@ -147,9 +142,7 @@ static lathe_status add_evaluation(const lathe_args *args, const char *path, lat
     LATHE_TRY(lathe_folder_config(path, arena, &config, &has_manifest));
     const char *stage =
         json_string_value(json_object_get(json_object_get(config, "stage"), "name"));
-    const lathe_status status =
-        config ? lathe_settings_add_evaluation(settings, arena, config, is_set(args, "stage.name"))
-               : LATHE_OK;
+    const lathe_status status = add_of_run(args, path, config, arena, settings);
     if (status == LATHE_OK && stage && is_set(args, "stage.name"))
         lathe_log(
             LATHE_LOG_INFO,
@@ -159,8 +152,8 @@ static lathe_status add_evaluation(const lathe_args *args, const char *path, lat
     else if (status == LATHE_OK && stage)
         lathe_log(LATHE_LOG_INFO,
                   "evaluates as %s was trained: stage %s with its settings, and the length of rows "
-                  "and micro-batch of its run (--stage.name and the like change it)",
-                  path, stage);
+                  "and micro-batch%s of its run (--stage.name and the like change it)",
+                  path, stage, lacks_data(args) ? ", on the validation data" : "");
     json_decref(config);
     return status;
 }
@@ -212,81 +205,127 @@ static lathe_status append_tokenizer(const lathe_args *args, const char *path, l
     return LATHE_OK;
 }
 
+/* The folder of model.path means itself: the choice was made, or the adapter names it. */
+static const lathe_override exactly = {"model.weights", "training"};
+
 /* ---- an adapter's folder ---- */
 
 /* Makes the overrides: settings of the command and of the adapter, the base, and the tokenizer. */
 static lathe_status adapter_overrides(const lathe_args *args, const char *const *settings,
                                       const char *path, const lathe_adapter_folder *folder,
-                                      lathe_arena *arena, lathe_override **out, int32_t *out_n)
+                                      int32_t which, lathe_arena *arena, lathe_override **out,
+                                      int32_t *out_n)
 {
-    lathe_override *list = overrides(args, settings, folder->settings.n + 2, arena, out_n);
+    lathe_override *list = overrides(args, settings, folder->settings.n + 3, arena, out_n);
     if (!list)
         return LATHE_E_NOMEM;
     append(args, &folder->settings, list, out_n);
     LATHE_TRY(append_of_model(args, &folder->settings, folder->base, arena, list, out_n));
     if (!is_set(args, "model.path"))
         list[(*out_n)++] = (lathe_override){"model.path", folder->base};
+    if (!is_set(args, "model.path") || which == LATHE_WEIGHTS_TRAINING)
+        list[(*out_n)++] = exactly;
     *out = list;
     return append_tokenizer(args, path, arena, list, out_n);
 }
 
 /* Loads the weights of a checkpoint: verifies it, and takes the average instead of the training
- * weights if that is wanted. An adapter's folder may lack a manifest. */
-static lathe_status load_weights(const lathe_args *args, const char *path, int32_t has_manifest,
-                                 int32_t weights, lathe_run *run)
+ * weights if that is chosen. An adapter's folder may lack a manifest. */
+static lathe_status load_weights(const lathe_model_folder *folder, int32_t has_manifest,
+                                 lathe_run *run)
 {
     const char *checkpoint = NULL;
     int32_t averaged = 0;
-    if (!has_manifest && weights == WEIGHTS_AVERAGE)
-        return no_average(args->words[0]);
+    lathe_cli_say_weights(folder);
     if (!has_manifest)
-        return lathe__adapter_file_take(lathe__run_saved(run), path);
-    run->set.checkpoint.resume = path;
+        return lathe__adapter_file_take(lathe__run_saved(run), folder->weights);
+    run->set.checkpoint.resume = folder->dir;
     LATHE_TRY(lathe__run_resume(run, &checkpoint));
-    if (weights != WEIGHTS_TRAINING)
-        LATHE_TRY(lathe_checkpoint_take_average(lathe__run_saved(run), path, &averaged));
-    if (weights == WEIGHTS_AVERAGE && !averaged)
-        return no_average(path);
-    if (averaged)
-        say_average(path);
+    return folder->is_average
+               ? lathe_checkpoint_take_average(lathe__run_saved(run), folder->dir, &averaged)
+               : LATHE_OK;
+}
+
+/* Compares the base of an adapter with the one that it was trained over. Another one is refused,
+ * unless the user names it. */
+static lathe_status check_base_of(const char *dir, const char *given, const char *base,
+                                  lathe_arena *arena)
+{
+    const char *difference = NULL;
+    if (!given)
+        return lathe_adapter_base_check(dir, base);
+    LATHE_TRY(lathe_adapter_folder_refuse_merged(dir, given));
+    LATHE_TRY(lathe__adapter_base_difference(dir, given, arena, &difference));
+    if (difference)
+        lathe_log(LATHE_LOG_WARN, "%s", difference);
+    return LATHE_OK;
+}
+
+/* The folder of the weights that --model.path means for an adapter; NULL: it is not given. */
+static lathe_status find_given(const lathe_args *args, int32_t which, lathe_arena *arena,
+                               const char **out)
+{
+    const char *path = lathe_args_override(args, "model.path");
+    lathe_model_folder folder;
+    *out = path && path[0] ? path : NULL;
+    if (!*out || !lathe_path_is_model(path))
+        return LATHE_OK; /* that it is not there is told at its key */
+    LATHE_TRY(lathe_model_folder_find(
+        path, which == LATHE_WEIGHTS_TRAINING ? which : LATHE_WEIGHTS_AUTO, arena, &folder));
+    *out = folder.weights;
     return LATHE_OK;
 }
 
 static lathe_status open_adapter(const lathe_args *args, int32_t mode, const char *const *settings,
-                                 const char *path, lathe_arena *arena, lathe_run **out)
+                                 const lathe_model_folder *found, int32_t which, lathe_arena *arena,
+                                 lathe_run **out)
 {
     lathe_adapter_folder folder;
     lathe_override *list = NULL;
-    const char *const base = lathe_args_override(args, "model.path"), *difference = NULL;
-    int32_t n = 0, weights;
-    LATHE_TRY(wanted_weights(args, &weights));
-    LATHE_TRY(lathe_adapter_folder_read(path, base, arena, &folder));
-    if (base)
-        LATHE_TRY(lathe__adapter_base_difference(path, base, arena, &difference));
-    if (difference)
-        lathe_log(LATHE_LOG_WARN, "%s", difference);
+    const char *given = NULL, *const path = found->dir;
+    int32_t n = 0;
+    LATHE_TRY(lathe_model_folder_check(found));
+    LATHE_TRY(find_given(args, which, arena, &given));
+    LATHE_TRY(lathe_adapter_folder_read(path, given, arena, &folder));
+    LATHE_TRY(check_base_of(path, given, folder.base, arena));
     if (mode == LATHE_OPEN_EVALUATE)
         LATHE_TRY(add_evaluation(args, path, arena, &folder.settings));
     if (mode != LATHE_OPEN_WEIGHTS)
         LATHE_TRY(lathe_app_keep_renderer(args, path, folder.base, arena, &folder.settings));
-    LATHE_TRY(adapter_overrides(args, settings, path, &folder, arena, &list, &n));
+    LATHE_TRY(adapter_overrides(args, settings, path, &folder, which, arena, &list, &n));
     LATHE_TRY(lathe_run_open_mode(NULL, list, n, mode, out));
     if (strcmp(folder.base, path) == 0) /* otherwise the base is the model before training */
         LATHE_TRY(refuse_reference(args, *out));
-    return load_weights(args, path, folder.has_manifest, weights, *out);
+    return load_weights(found, folder.has_manifest, *out);
 }
 
 /* ---- a model's folder, a run file ---- */
 
+/* Refuses a model before training that is not the one with which the run began. */
+static lathe_status check_reference(const char *path, const char *base, lathe_arena *arena)
+{
+    lathe_base_difference d;
+    LATHE_TRY(lathe_adapter_base_compare(path, base, arena, &d));
+    if (!d.detail)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_CONFIG,
+                       "%s is compared with the model before its training, %s, which has other "
+                       "weights now: %s; restore it, or evaluate by a stage without a reference "
+                       "(--stage.name)",
+                       path, base, d.detail);
+}
+
 /* Opens the run of a checkpoint again as it began, and loads the checkpoint: for a stage that
  * compares the model with the one before training. *out is replaced. */
 static lathe_status reopen_with_reference(const lathe_args *args, int32_t mode,
-                                          const char *const *settings, const char *path,
-                                          int32_t weights, lathe_arena *arena, lathe_run **out)
+                                          const char *const *settings,
+                                          const lathe_model_folder *folder, lathe_arena *arena,
+                                          lathe_run **out)
 {
     json_t *config = NULL;
     int32_t has_manifest, n = 0;
     lathe_setting_list more;
+    const char *const path = folder->dir;
     LATHE_TRY(lathe_folder_config(path, arena, &config, &has_manifest));
     const char *named =
         json_string_value(json_object_get(json_object_get(config, "model"), "path"));
@@ -297,43 +336,54 @@ static lathe_status reopen_with_reference(const lathe_args *args, int32_t mode,
     if (status == LATHE_OK && config && !lathe_folder_has(path, "tokenizer.json"))
         status = lathe_settings_add_section(&more, arena, config, "tokenizer");
     if (status == LATHE_OK && config)
-        status = lathe_settings_add_evaluation(&more, arena, config, is_set(args, "stage.name"));
+        status = add_of_run(args, path, config, arena, &more);
     json_decref(config);
     LATHE_TRY(status);
     if (more.n == 0 || (named && !lathe_path_is_model(base)))
         return refuse_reference(args, *out);
+    if (base)
+        LATHE_TRY(check_reference(path, base, arena));
     LATHE_TRY(lathe_app_keep_renderer(args, path, NULL, arena, &more));
     lathe_run_close(*out);
     *out = NULL;
-    lathe_override *list = overrides(args, settings, more.n + 2, arena, &n);
+    lathe_override *list = overrides(args, settings, more.n + 3, arena, &n);
     if (!list)
         return LATHE_E_NOMEM;
     append(args, &more, list, &n);
-    if (base)
+    if (base) {
         list[n++] = (lathe_override){"model.path", base};
+        list[n++] = exactly;
+    }
     LATHE_TRY(append_tokenizer(args, path, arena, list, &n));
     LATHE_TRY(lathe_run_open_mode(NULL, list, n, mode, out));
-    return load_weights(args, path, 1, weights, *out);
+    return load_weights(folder, 1, *out);
+}
+
+static int has_key(const lathe_override *list, int32_t n, const char *key)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (strcmp(list[i].key, key) == 0)
+            return 1;
+    return 0;
 }
 
 /* Opens a model's folder, and opens it again if its stage compares it with the model before
  * training. What the first opening says is then dropped, because the second says it too. */
 static lathe_status open_to_evaluate(const lathe_args *args, const char *const *settings,
-                                     const char *path, const lathe_override *list, int32_t n,
-                                     int32_t is_average, int32_t weights, lathe_arena *arena,
-                                     lathe_run **out)
+                                     const lathe_model_folder *folder, const lathe_override *list,
+                                     int32_t n, lathe_arena *arena, lathe_run **out)
 {
     lathe_held_log said;
     lathe_held_log_begin(&said);
-    if (is_average)
-        say_average(path);
+    lathe_cli_say_weights(folder);
+    if (!has_key(list, n, "stage.name"))
+        lathe_eval_say_stage(args, folder->dir);
     lathe_status status = lathe_run_open_mode(NULL, list, n, LATHE_OPEN_EVALUATE, out);
     const int reopens = status == LATHE_OK && (*out)->params.has_reference;
     lathe_held_log_end(&said, !reopens);
     LATHE_TRY(status);
     LATHE_TRY(refuse_new_score(args, *out));
-    return reopens ? reopen_with_reference(args, LATHE_OPEN_EVALUATE, settings, path, weights,
-                                           arena, out)
+    return reopens ? reopen_with_reference(args, LATHE_OPEN_EVALUATE, settings, folder, arena, out)
                    : LATHE_OK;
 }
 
@@ -344,12 +394,13 @@ static lathe_status model_overrides(const lathe_args *args, const char *const *s
                                     const lathe_setting_list *own, lathe_arena *arena,
                                     lathe_override **out, int32_t *out_n)
 {
-    lathe_override *list = overrides(args, settings, own->n + 1, arena, out_n);
+    lathe_override *list = overrides(args, settings, own->n + 2, arena, out_n);
     if (!list)
         return LATHE_E_NOMEM;
     append(args, own, list, out_n);
     LATHE_TRY(append_of_model(args, own, model, arena, list, out_n));
     list[(*out_n)++] = (lathe_override){"model.path", model};
+    list[(*out_n)++] = exactly;
     if (tokenizer && !is_set(args, "tokenizer.path"))
         list[(*out_n)++] = (lathe_override){"tokenizer.path", tokenizer};
     *out = list;
@@ -378,50 +429,40 @@ static lathe_status open_named(const lathe_args *args, const char *const *settin
 static lathe_status open_folder(const lathe_args *args, int32_t mode, const char *const *settings,
                                 lathe_arena *arena, lathe_run **out)
 {
-    const char *path = NULL, *tokenizer = NULL;
+    const char *tokenizer = NULL;
     int32_t n = 0, weights, has_adapters;
     lathe_override *list = NULL;
     lathe_setting_list own;
-    if (lathe_path_is_dir(args->words[0]))
-        LATHE_TRY(lathe_checkpoint_resolve(arena, args->words[0], &path));
-    else
-        path = args->words[0]; /* a GGUF file */
+    lathe_model_folder folder;
+    LATHE_TRY(lathe_cli_weights(args, &weights));
+    LATHE_TRY(lathe_cli_find_model(args->words[0], weights, arena, &folder));
     LATHE_TRY(lathe_app_has_adapters(args, &has_adapters));
-    if (lathe_adapter_folder_is(path) && has_adapters)
+    if (folder.has_adapter && has_adapters)
         return lathe_error(LATHE_E_ARG,
                            "%s holds an adapter itself; with --adapter, name the folder of the "
                            "model that the adapters share",
                            args->words[0]);
-    if (lathe_adapter_folder_is(path))
-        return open_adapter(args, mode, settings, path, arena, out);
+    if (folder.has_adapter)
+        return open_adapter(args, mode, settings, &folder, weights, arena, out);
     if (is_set(args, "model.path"))
         return lathe_error(LATHE_E_ARG,
                            "--model.path and the folder %s are given; expected only one of them",
                            args->words[0]);
-    LATHE_TRY(wanted_weights(args, &weights));
-    LATHE_TRY(check_folder(path));
-    const char *average = lathe_path_join(arena, path, "average"), *model = path;
-    if (!average)
-        return LATHE_E_NOMEM;
-    if (weights == WEIGHTS_AVERAGE && !lathe_path_is_dir(average))
-        return no_average(path);
-    if (weights != WEIGHTS_TRAINING && lathe_path_is_dir(average)) {
-        model = average;
-        if (mode != LATHE_OPEN_EVALUATE)
-            say_average(path);
-    }
+    LATHE_TRY(check_folder(folder.dir));
+    LATHE_TRY(lathe_model_folder_check(&folder));
     LATHE_TRY(lathe_settings_init(&own, arena));
     if (mode == LATHE_OPEN_EVALUATE)
-        LATHE_TRY(add_evaluation(args, path, arena, &own));
+        LATHE_TRY(add_evaluation(args, folder.dir, arena, &own));
+    else
+        lathe_cli_say_weights(&folder);
     if (has_adapters)
-        return open_named(args, settings, path, model, &own, arena, out);
+        return open_named(args, settings, folder.dir, folder.weights, &own, arena, out);
     if (mode != LATHE_OPEN_WEIGHTS)
-        LATHE_TRY(lathe_app_keep_renderer(args, path, NULL, arena, &own));
-    LATHE_TRY(lathe_folder_tokenizer(path, arena, &tokenizer));
-    LATHE_TRY(model_overrides(args, settings, tokenizer, model, &own, arena, &list, &n));
+        LATHE_TRY(lathe_app_keep_renderer(args, folder.dir, NULL, arena, &own));
+    LATHE_TRY(lathe_folder_tokenizer(folder.dir, arena, &tokenizer));
+    LATHE_TRY(model_overrides(args, settings, tokenizer, folder.weights, &own, arena, &list, &n));
     if (mode == LATHE_OPEN_EVALUATE)
-        return open_to_evaluate(args, settings, path, list, n, model == average, weights, arena,
-                                out);
+        return open_to_evaluate(args, settings, &folder, list, n, arena, out);
     LATHE_TRY(lathe_run_open_mode(NULL, list, n, mode, out));
     return refuse_new_score(args, *out);
 }
@@ -444,12 +485,13 @@ static lathe_status open_run_file(const lathe_args *args, int32_t mode, const ch
                                   lathe_arena *arena, lathe_run **out)
 {
     const char *checkpoint = NULL;
-    int32_t n = 0, weights, averaged = 0;
+    int32_t n = 0, weights = LATHE_WEIGHTS_AUTO, averaged = 0;
     lathe_run *run = NULL;
     const lathe_override *list = overrides(args, settings, 0, arena, &n);
     if (!list)
         return LATHE_E_NOMEM;
-    LATHE_TRY(wanted_weights(args, &weights));
+    if (lathe_args_value(args, "--weights")) /* model.weights is about model.path here */
+        LATHE_TRY(lathe_cli_weights(args, &weights));
     LATHE_TRY(lathe_run_open_mode(args->words[0], list, n, mode, &run));
     *out = run;
     if (!run->set.checkpoint.dir)
@@ -466,13 +508,14 @@ static lathe_status open_run_file(const lathe_args *args, int32_t mode, const ch
                              args->words[0], run->set.checkpoint.dir);
     if (status == LATHE_OK && is_set(args, "model.path"))
         status = check_base(args, checkpoint, arena);
-    if (status == LATHE_OK && weights != WEIGHTS_TRAINING)
-        status = lathe_checkpoint_take_average(lathe__run_saved(run), checkpoint, &averaged);
-    if (status == LATHE_OK && weights == WEIGHTS_AVERAGE && !averaged)
-        return no_average(checkpoint);
-    if (status == LATHE_OK && averaged)
-        say_average(checkpoint);
-    return status;
+    lathe_model_folder folder;
+    if (status == LATHE_OK)
+        status = lathe_cli_find_model(checkpoint, weights, arena, &folder);
+    LATHE_TRY(status);
+    if (folder.is_average)
+        LATHE_TRY(lathe_checkpoint_take_average(lathe__run_saved(run), folder.dir, &averaged));
+    lathe_cli_say_weights(&folder);
+    return LATHE_OK;
 }
 
 lathe_status lathe_app_open_model(const lathe_args *args, int32_t mode, const char *const *settings,

@@ -2,14 +2,8 @@
 #ifndef LATHE_APP_MODEL_DIR_H
 #define LATHE_APP_MODEL_DIR_H
 
-#include "cli/args.h"
+#include "cli/weights_option.h"
 #include "run/run_state.h"
-
-/** The option of every command that opens a model in this way. */
-#define LATHE_WEIGHTS_OPTION                                                                       \
-    {                                                                                              \
-        "--weights", "WHICH", "training or average weights (default: average, if there is one)"    \
-    }
 
 /** Opens the model that args->words[0] names: a Hugging Face folder, a checkpoint, an adapter's
  *  folder (with the base that it names, or --model.path), the folder of a run (its latest

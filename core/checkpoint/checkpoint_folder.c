@@ -15,17 +15,6 @@
 #include "base/stale.h"
 #include "io/manifest.h"
 
-int32_t lathe_checkpoint_step(const char *name, int64_t *out_step)
-{
-    char again[64];
-    long long step = -1;
-    if (sscanf(name, "step-%lld", &step) != 1 || step < 0)
-        return 0;
-    (void)snprintf(again, sizeof again, LATHE_STEP_FORMAT, step);
-    *out_step = step;
-    return strcmp(again, name) == 0;
-}
-
 static int by_step(const void *a, const void *b)
 {
     const lathe_checkpoint_entry *x = a, *y = b;
@@ -60,31 +49,6 @@ lathe_status lathe_checkpoint_list(const char *dir, lathe_arena *arena,
     return LATHE_OK;
 }
 
-static lathe_status read_pointer(const char *path, lathe_arena *arena, const char **out_name)
-{
-    char *name = NULL;
-    int64_t bytes = 0, step;
-    LATHE_TRY(lathe_file_read(path, 4096, &name, &bytes));
-    while (bytes > 0 && (name[bytes - 1] == '\n' || name[bytes - 1] == ' '))
-        name[--bytes] = '\0';
-    const int good = lathe_checkpoint_step(name, &step);
-    *out_name = good ? lathe_arena_strdup(arena, name) : NULL;
-    free(name);
-    if (!good)
-        return lathe_error(LATHE_E_CORRUPT, "%s does not name a checkpoint", path);
-    return *out_name ? LATHE_OK : LATHE_E_NOMEM;
-}
-
-lathe_status lathe_checkpoint_pointer(const char *dir, const char *pointer, lathe_arena *arena,
-                                      const char **out_name)
-{
-    *out_name = NULL;
-    const char *path = lathe_path_join(arena, dir, pointer);
-    if (!path)
-        return LATHE_E_NOMEM;
-    return lathe_path_exists(path) ? read_pointer(path, arena, out_name) : LATHE_OK;
-}
-
 lathe_status lathe_checkpoint_point(const char *dir, const char *pointer, const char *name)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
@@ -93,23 +57,6 @@ lathe_status lathe_checkpoint_point(const char *dir, const char *pointer, const 
         path ? lathe_file_write_atomic(path, name, (int64_t)strlen(name)) : LATHE_E_NOMEM;
     lathe_arena_fini(&arena);
     return status;
-}
-
-lathe_status lathe_checkpoint_resolve(lathe_arena *arena, const char *path, const char **out_path)
-{
-    const char *name = NULL, *dir = path;
-    const char *slash = strrchr(path, '/'), *last = slash ? slash + 1 : path;
-    *out_path = path;
-    if (lathe_path_is_dir(path)) {
-        LATHE_TRY(lathe_checkpoint_pointer(path, "latest", arena, &name));
-    } else if (strcmp(last, "latest") == 0 || strcmp(last, "best") == 0) {
-        dir = slash ? lathe_arena_strndup(arena, path, slash - path + 1) : ".";
-        LATHE_TRY(read_pointer(path, arena, &name));
-    }
-    if (!name)
-        return LATHE_OK;
-    *out_path = dir ? lathe_path_join(arena, dir, name) : NULL;
-    return *out_path ? LATHE_OK : LATHE_E_NOMEM;
 }
 
 /* ---- the best checkpoints ---- */

@@ -12,9 +12,8 @@
 #define LATHE_CHECKPOINT_CHECKPOINT_FOLDER_H
 
 #include "base/arena.h"
+#include "base/checkpoint_path.h"
 #include "lathe/status.h"
-
-#define LATHE_STEP_FORMAT "step-%08lld"
 
 typedef struct lathe_checkpoint_entry {
     int64_t step;
@@ -30,24 +29,12 @@ typedef struct lathe_keep {
     int32_t read_back;  /* 1: only checkpoints that were read back can be best (checkpoint.gate) */
 } lathe_keep;
 
-/** Reads the step from a checkpoint's name; returns 0 if it is not such a name. */
-int32_t lathe_checkpoint_step(const char *name, int64_t *out_step);
-
 /** Lists the folder's checkpoints by step, including damaged ones. */
 lathe_status lathe_checkpoint_list(const char *dir, lathe_arena *arena,
                                    lathe_checkpoint_entry **out, int64_t *out_n);
 
-/** Reads the name in a pointer file ("latest", "best"); NULL if there is no such file.
- * LATHE_E_CORRUPT: the file does not hold the name of a checkpoint. */
-lathe_status lathe_checkpoint_pointer(const char *dir, const char *pointer, lathe_arena *arena,
-                                      const char **out_name);
 /** Writes a pointer file, atomically and durably. */
 lathe_status lathe_checkpoint_point(const char *dir, const char *pointer, const char *name);
-
-/** Finds the model folder that a path refers to. For a folder of checkpoints, that is the one which
- * `latest` names; for a pointer file in such a folder (DIR/best), the one which the file names;
- * otherwise the path itself. */
-lathe_status lathe_checkpoint_resolve(lathe_arena *arena, const char *path, const char **out_path);
 
 /** Reads a figure of the checkpoint's step from its manifest. NAN if the figure is not in it, if
  * the manifest is missing or damaged, or if `read_back` is set and the checkpoint was not read back

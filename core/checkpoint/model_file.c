@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint.h"
 #include "gguf/model_files.h"
 #include "model/param_init.h"
+#include "model/quant_source.h"
 #include "model/weight_file.h"
 #include "model/weights.h"
 #include "store/store_io.h"
@@ -199,10 +200,19 @@ static lathe_status write_job(const lathe_saved_state *saved, const lathe_weight
 {
     lathe_model_config config = *saved->model; /* its texts are borrowed */
     const int32_t asked = saved->set->save_dtype;
+    char *plain = NULL;
     config.file_dtype =
         lathe_weight_file_dtype(job, asked == LATHE_SAVE_AUTO ? config.file_dtype : asked);
-    LATHE_TRY(lathe_model_config_save(&config, dir));
-    return lathe_weight_file_write(job, dir, saved->set->shard_bytes);
+    /* every tensor of the job is plain; a quantization_config that was left over plain weights
+     * would keep transformers from loading them */
+    if (config.is_quantized)
+        LATHE_TRY(lathe_quant_source_forget(config.json, &plain));
+    config.json = plain != NULL ? plain : config.json;
+    lathe_status status = lathe_model_config_save(&config, dir);
+    free(plain);
+    if (status == LATHE_OK)
+        status = lathe_weight_file_write(job, dir, saved->set->shard_bytes);
+    return status;
 }
 
 lathe_status lathe__model_file_write(const lathe_saved_state *saved, const char *dir)

@@ -190,8 +190,7 @@ static int has_role(const json_t *parent, const char *name)
     return 0;
 }
 
-/* The first recorded parent with a role; NULL: none. */
-static json_t *parent_of(const json_t *parents, const char *role)
+json_t *lathe__parent_of(const json_t *parents, const char *role)
 {
     for (size_t i = 0; i < json_array_size(parents); i++)
         if (has_role(json_array_get(parents, i), role))
@@ -254,11 +253,11 @@ static lathe_status put_earlier(const lathe_saved_state *saved, json_t *parents,
                                 lathe_buffer *out)
 {
     LATHE_TRY(renew_others(saved, arena, parents));
-    json_t *model = parent_of(parents, "model");
+    json_t *model = lathe__parent_of(parents, "model");
     if (model && saved->model_path) {
         const char *path = absolute(saved->model_path, arena);
-        if (path &&
-            lathe_files_compare(path, json_object_get(model, "files"), 0, NULL, NULL) == LATHE_OK)
+        if (path && lathe_files_compare(path, json_object_get(model, "files"), LATHE_HASH_NONE,
+                                        NULL, NULL) == LATHE_OK)
             json_object_set_new(model, "path", json_string(path));
         lathe_error_clear();
     }
@@ -387,13 +386,13 @@ static lathe_status check_manifest(const json_t *parent, const char *path)
 /* Compares a folder with the recorded parent of a role, if there is one. */
 static lathe_status check_role(const json_t *parents, const char *role, const char *path)
 {
-    const json_t *parent = parent_of(parents, role);
+    const json_t *parent = lathe__parent_of(parents, role);
     if (!parent || !path)
         return LATHE_OK;
     if (json_object_size(json_object_get(parent, "files")) == 0)
         return check_manifest(parent, path);
     const lathe_status status =
-        lathe_files_compare(path, json_object_get(parent, "files"), 1, NULL, NULL);
+        lathe_files_compare(path, json_object_get(parent, "files"), LATHE_HASH_UNKNOWN, NULL, NULL);
     return status == LATHE_E_CORRUPT ? lathe_error(LATHE_E_CONFIG, "%s", lathe_error_message())
                                      : status;
 }
@@ -401,7 +400,7 @@ static lathe_status check_role(const json_t *parents, const char *role, const ch
 /* A reference adapter that is left out, or new, makes another loss. */
 static lathe_status check_same_reference(const json_t *parents, const char *path)
 {
-    const json_t *parent = parent_of(parents, "reference_adapter");
+    const json_t *parent = lathe__parent_of(parents, "reference_adapter");
     if (!json_is_array(parents) || !parent == !path)
         return LATHE_OK;
     return lathe_error(LATHE_E_CONFIG,
@@ -415,7 +414,7 @@ static lathe_status check_same_reference(const json_t *parents, const char *path
 /* Warns of other files under the recorded path. Another path is reported as a changed key. */
 static lathe_status warn_of_role(const json_t *parents, const char *role, const char *path)
 {
-    const char *was = json_string_value(json_object_get(parent_of(parents, role), "path"));
+    const char *was = json_string_value(json_object_get(lathe__parent_of(parents, role), "path"));
     char *real = path ? realpath(path, NULL) : NULL;
     const int is_same_path = was && real && strcmp(was, real) == 0;
     free(real);
@@ -428,17 +427,19 @@ static lathe_status warn_of_role(const json_t *parents, const char *role, const 
     return LATHE_OK;
 }
 
-lathe_status lathe__checkpoint_check_base(const lathe_saved_state *saved, const json_t *meta,
-                                          const char **out_section, const char **out_key)
+lathe_status lathe__checkpoint_check_model(const json_t *meta, const char *path)
+{
+    return check_role(json_object_get(meta, "parents"), "model", path);
+}
+
+lathe_status lathe__checkpoint_check_others(const lathe_saved_state *saved, const json_t *meta,
+                                            const char **out_section, const char **out_key)
 {
     const json_t *parents = json_object_get(meta, "parents");
-    const int needed = has_reference(saved) || !lathe__checkpoint_has_model(saved);
-    *out_section = "model";
-    *out_key = "path";
-    if (needed)
-        LATHE_TRY(check_role(parents, "model", saved->model_path));
     for (size_t i = 0; i < N_OTHERS; i++) {
         const char *path = other_path(saved->config, i);
+        if (!saved->plans && strcmp(others[i].role, "reward") == 0)
+            continue; /* nothing but a training asks it */
         *out_section = others[i].section;
         *out_key = others[i].key;
         LATHE_TRY(may_differ(saved->config, i) ? warn_of_role(parents, others[i].role, path)
@@ -447,4 +448,15 @@ lathe_status lathe__checkpoint_check_base(const lathe_saved_state *saved, const 
             LATHE_TRY(check_same_reference(parents, path));
     }
     return LATHE_OK;
+}
+
+lathe_status lathe__checkpoint_check_base(const lathe_saved_state *saved, const json_t *meta,
+                                          const char **out_section, const char **out_key)
+{
+    const int needed = has_reference(saved) || !lathe__checkpoint_has_model(saved);
+    *out_section = "model";
+    *out_key = "path";
+    if (needed && saved->model_path)
+        LATHE_TRY(lathe__checkpoint_check_model(meta, saved->model_path));
+    return lathe__checkpoint_check_others(saved, meta, out_section, out_key);
 }

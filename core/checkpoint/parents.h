@@ -33,6 +33,9 @@ lathe_status lathe__checkpoint_put_parents(const lathe_saved_state *saved, lathe
 lathe_status lathe__parent_put(const char *path, const char *roles, lathe_arena *arena,
                                lathe_buffer *out);
 
+/** The first of the recorded parents with a role, such as "model"; NULL: none. */
+json_t *lathe__parent_of(const json_t *parents, const char *role);
+
 /** The absolute path that a folder will have under the name `path`, in the arena; NULL: unknown.
  * The folder itself need not exist. */
 const char *lathe__parents_place(const char *path, lathe_arena *arena);
@@ -52,6 +55,12 @@ int32_t lathe__is_weight_file(const char *name);
 /** The folder whose manifest covers `dir`: `dir` itself, or the checkpoint that this average/ is
  * in. NULL: there is no manifest, or no memory. */
 const char *lathe__manifest_folder(const char *dir, lathe_arena *arena);
+
+/** The two parts of lathe__checkpoint_check_base: the model at `path`, and the folders of the other
+ * models (a reward model only if the run trains). */
+lathe_status lathe__checkpoint_check_model(const json_t *meta, const char *path);
+lathe_status lathe__checkpoint_check_others(const lathe_saved_state *saved, const json_t *meta,
+                                            const char **out_section, const char **out_key);
 
 /** Checks that the frozen weights that a run reads are those that the run of a checkpoint began
  * with: model.path under an adapter or as the reference, and the folders of a teacher and of a

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checkpoint_path.h"
 #include "base/error.h"
 #include "base/print.h"
 #include "cli/errors_json.h"
@@ -123,7 +124,7 @@ static lathe_status check_words(const lathe_args *args)
 lathe_status lathe_args_parse(lathe_args *args, const lathe_command *command, int argc, char **argv)
 {
     const size_t n = (size_t)argc + 1;
-    *args = (lathe_args){.command = command};
+    *args = (lathe_args){.command = command, .arena = LATHE_ARENA_INIT};
     args->words = calloc(n, sizeof *args->words);
     args->values = calloc((size_t)command->n_options + 1, sizeof *args->values);
     args->overrides = calloc(n, sizeof *args->overrides);
@@ -155,7 +156,10 @@ lathe_status lathe_args_parse(lathe_args *args, const lathe_command *command, in
         else
             args->words[args->n_words++] = argv[i];
     }
-    return check_words(args);
+    LATHE_TRY(check_words(args));
+    for (int32_t i = 0; command->names_models && i < args->n_words; i++)
+        LATHE_TRY(lathe_pointer_follow(&args->arena, args->words[i], &args->words[i]));
+    return LATHE_OK;
 }
 
 void lathe_args_fini(lathe_args *args)
@@ -167,6 +171,7 @@ void lathe_args_fini(lathe_args *args)
     free((void *)args->given);
     free(args->given_of);
     free(args->overrides);
+    lathe_arena_fini(&args->arena);
     *args = (lathe_args){0};
 }
 

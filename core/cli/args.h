@@ -2,6 +2,7 @@
 #ifndef LATHE_CLI_ARGS_H
 #define LATHE_CLI_ARGS_H
 
+#include "base/arena.h"
 #include "config/config.h"
 #include "lathe/status.h"
 
@@ -29,9 +30,12 @@ typedef struct lathe_command {
     const lathe_option *options;
     int32_t n_options;
     int32_t min_words, max_words; /* number of arguments that are not options */
+    int32_t evaluates;            /* 1: --data, or the validation data of the run, is evaluated */
     int32_t computes;             /* 1: uses the thread pool for a long time */
     int32_t prints_progress;      /* 1: what it prints is not its result, and may be lost */
     int32_t takes_overrides;      /* 1: --section.key value and --section.key=value */
+    int32_t names_models; /* 1: words name folders of models or checkpoints; a file DIR/best or
+                           * DIR/latest stands for the checkpoint that it names */
     int (*run)(const lathe_args *args);
 } lathe_command;
 
@@ -45,6 +49,7 @@ struct lathe_args {
     lathe_override *overrides;
     int32_t n_words, n_overrides, n_given;
     int32_t wants_help; /* 1: --help or -h is among the arguments */
+    lathe_arena arena;  /* of words that stood for others */
 };
 
 /** Reads the arguments argv[0, argc) after the command's name; borrows their texts. Errors:

@@ -237,7 +237,7 @@ lathe_status lathe_config_load(const char *path, const lathe_override *overrides
     if (status == LATHE_OK)
         status = lathe__config_override(config, overrides, n_overrides, diags);
     if (status == LATHE_OK)
-        status = lathe__config_paths(config);
+        status = lathe__config_paths(config, diags);
     if (status == LATHE_OK)
         status = check_all(config, kinds, registry, diags);
     if (status != LATHE_OK) {

@@ -118,6 +118,12 @@ lathe_place lathe_config_where(const lathe_config *config, const char *section, 
 lathe_place lathe_config_where_in(const lathe_config *config, const char *section, const char *key,
                                   int64_t index, const char *inner);
 
+/** Replaces the path in section.key, or in reward.model of the reward `index`, by the one that it
+ *  means: the folder of the weights in a checkpoint. Its place stays that of the file. */
+lathe_status lathe_config_move_path(lathe_config *config, const char *section, const char *key,
+                                    const char *path);
+lathe_status lathe_config_move_reward(lathe_config *config, int32_t index, const char *path);
+
 /** Whether the command line sets the key. */
 int lathe_config_is_override(const lathe_config *config, const char *section, const char *key);
 

@@ -121,8 +121,9 @@ int32_t lathe_change_effect(const char *name)
             *name; /* "section.*": every other key of the section; the first row that fits counts */
         int32_t effect;
     } rows[] = {
-        {"model.path", LATHE_CHANGE_DATA}, /* the run may use the tokenizer of this folder */
-        {"model.adapter", 0},              /* its hashes are compared (parents.h) */
+        {"model.path", LATHE_CHANGE_DATA},     /* the run may use the tokenizer of this folder */
+        {"model.adapter", 0},                  /* its hashes are compared (parents.h) */
+        {"model.weights", LATHE_CHANGE_QUIET}, /* it decides model.path, whose files are compared */
         {"model.seed", LATHE_CHANGE_QUIET},
         {"model.max_position_embeddings", 0},
         {"model.*", LATHE_CHANGE_FIXED},

@@ -1,4 +1,6 @@
-/* Resolves relative paths of a configuration, and takes out those that are empty.
+/* Resolves relative paths of a configuration, takes out those that are empty, and follows those
+ * that name a model by the folder of its run (DIR, DIR/best, DIR/latest) to the checkpoint, so that
+ * nobody behind the configuration sees another form.
  *
  * An empty text of a path without a default is no path: the key counts as absent, so that the
  * command line can take out a key of the file (--teacher.path ''). Where there is a default, an
@@ -7,32 +9,38 @@
  * A path in the run file is relative to the folder of that file, wherever the command is started. A
  * path on the command line is relative to the current folder, as with every command. Defaults
  * ("out") are treated as paths in the file. */
+#include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/checkpoint_path.h"
 #include "base/error.h"
 #include "config/config_state.h"
 #include "plug/schema.h"
 
 enum { MOST_WORDS = 3 };
+/* Which paths of a key are followed: none, DIR/best and DIR/latest, or also the folder of a run. A
+ * run resumes from the folder of a run as a whole, since it may try several checkpoints of it. */
+enum { FOLLOW_NONE, FOLLOW_POINTER, FOLLOW_ALL };
 
 /* Keys that contain a path, and words that are not paths but have a special meaning in such a
  * key. */
 static const struct {
     const char *section, *key, *words[MOST_WORDS];
-    int32_t has_default;
+    int32_t has_default, follow; /* FOLLOW_* */
 } keys[] = {
-    {"model", "path", {NULL, NULL}, 0},
-    {"model", "adapter", {NULL, NULL}, 0},
-    {"model", "reference_adapter", {NULL, NULL}, 0},
-    {"tokenizer", "path", {"bytes", NULL}, 0},
-    {"teacher", "path", {NULL, NULL}, 0},
-    {"teacher", "stored", {NULL, NULL}, 0},
-    {"data", "cache_dir", {NULL, NULL}, 1},
-    {"data", "chat_template", {NULL, NULL}, 0},
-    {"checkpoint", "dir", {NULL, NULL}, 1},
-    {"checkpoint", "resume", {"auto", "never", "restart"}, 1},
-    {"generate", "draft", {NULL, NULL}, 0},
-    {"plugins", "paths", {NULL, NULL}, 0},
+    {"model", "path", {NULL, NULL}, 0, FOLLOW_ALL},
+    {"model", "adapter", {NULL, NULL}, 0, FOLLOW_ALL},
+    {"model", "reference_adapter", {NULL, NULL}, 0, FOLLOW_ALL},
+    {"tokenizer", "path", {"bytes", NULL}, 0, FOLLOW_ALL},
+    {"teacher", "path", {NULL, NULL}, 0, FOLLOW_ALL},
+    {"teacher", "stored", {NULL, NULL}, 0, FOLLOW_NONE},
+    {"data", "cache_dir", {NULL, NULL}, 1, FOLLOW_NONE},
+    {"data", "chat_template", {NULL, NULL}, 0, FOLLOW_ALL},
+    {"checkpoint", "dir", {NULL, NULL}, 1, FOLLOW_NONE},
+    {"checkpoint", "resume", {"auto", "never", "restart"}, 1, FOLLOW_POINTER},
+    {"generate", "draft", {NULL, NULL}, 0, FOLLOW_ALL},
+    {"plugins", "paths", {NULL, NULL}, 0, FOLLOW_NONE},
 };
 
 /* Takes a key out of a table if it is an empty text. */
@@ -86,6 +94,30 @@ static lathe_status join_node(lathe_config *config, lathe_toml_node *node,
     return join(config, &node->s);
 }
 
+/* Replaces a path to the folder of a run by the checkpoint that it means. */
+static lathe_status follow(lathe_config *config, lathe_toml_node *node, int32_t how,
+                           const char *const words[MOST_WORDS], const char *name,
+                           lathe_diags *diags)
+{
+    if (node == NULL || node->kind != LATHE_TOML_STRING || node->s[0] == '\0' ||
+        how == FOLLOW_NONE || is_word(node->s, words))
+        return LATHE_OK;
+    const char *path = NULL;
+    const lathe_status status = how == FOLLOW_ALL
+                                    ? lathe_checkpoint_resolve(&config->arena, node->s, &path)
+                                    : lathe_pointer_follow(&config->arena, node->s, &path);
+    if (status == LATHE_E_NOMEM)
+        return status;
+    if (status == LATHE_OK) {
+        node->s = path;
+        return LATHE_OK;
+    }
+    const lathe_place place = lathe_value_place(config->path, node);
+    lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL, "%s: %s", name, lathe_error_message());
+    lathe_error_clear();
+    return LATHE_OK;
+}
+
 /* data.datasets, data.validation: a table, or an array of tables. */
 static lathe_status join_datasets(lathe_config *config, const char *key)
 {
@@ -100,28 +132,39 @@ static lathe_status join_datasets(lathe_config *config, const char *key)
     return LATHE_OK;
 }
 
-/* reward.model of [reward], or of each [[reward]]. */
-static lathe_status join_rewards(lathe_config *config)
+static lathe_status join_reward(lathe_config *config, lathe_toml_node *table, lathe_diags *diags)
 {
     static const char *const none[MOST_WORDS] = {NULL};
+    lathe_toml_node *model = lathe_toml_find(table, "model");
+    LATHE_TRY(join_node(config, model, none));
+    return follow(config, model, FOLLOW_ALL, none, "reward.model", diags);
+}
+
+/* reward.model of [reward], or of each [[reward]]. */
+static lathe_status join_rewards(lathe_config *config, lathe_diags *diags)
+{
     lathe_toml_node *rewards = lathe_toml_find(config->root, "reward");
     if (rewards == NULL)
         return LATHE_OK;
     drop_empty(rewards, "model");
     for (int64_t i = 0; rewards->kind == LATHE_TOML_ARRAY && i < rewards->n_children; i++)
-        LATHE_TRY(join_node(config, lathe_toml_find(rewards->children[i], "model"), none));
-    return join_node(config, lathe_toml_find(rewards, "model"), none);
+        LATHE_TRY(join_reward(config, rewards->children[i], diags));
+    return join_reward(config, rewards, diags);
 }
 
-lathe_status lathe__config_paths(lathe_config *config)
+lathe_status lathe__config_paths(lathe_config *config, lathe_diags *diags)
 {
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         lathe_toml_node *table = lathe_toml_find(config->root, keys[i].section);
+        char name[64];
         if (!keys[i].has_default)
             drop_empty(table, keys[i].key);
-        LATHE_TRY(join_node(config, lathe_toml_find(table, keys[i].key), keys[i].words));
+        lathe_toml_node *node = lathe_toml_find(table, keys[i].key);
+        LATHE_TRY(join_node(config, node, keys[i].words));
+        (void)snprintf(name, sizeof name, "%s.%s", keys[i].section, keys[i].key);
+        LATHE_TRY(follow(config, node, keys[i].follow, keys[i].words, name, diags));
     }
-    LATHE_TRY(join_rewards(config));
+    LATHE_TRY(join_rewards(config, diags));
     LATHE_TRY(join_datasets(config, "datasets"));
     return join_datasets(config, "validation");
 }
@@ -140,4 +183,34 @@ lathe_status lathe__config_default_paths(lathe_config *config, const char *secti
             LATHE_TRY(join(config, &value->s));
     }
     return LATHE_OK;
+}
+
+static lathe_status move(lathe_config *config, const lathe_value *value, lathe_toml_node *node,
+                         const char *path, const char **out)
+{
+    lathe_value *own = (lathe_value *)(uintptr_t)value; /* made by this room, in the arena */
+    *out = lathe_arena_strdup(&config->arena, path);
+    if (*out == NULL)
+        return LATHE_E_NOMEM;
+    if (own != NULL)
+        own->s = *out;
+    if (node != NULL && node->kind == LATHE_TOML_STRING)
+        node->s = *out;
+    return LATHE_OK;
+}
+
+lathe_status lathe_config_move_path(lathe_config *config, const char *section, const char *key,
+                                    const char *path)
+{
+    const char *moved;
+    return move(config, lathe_config_get(config, section, key),
+                lathe_toml_find(lathe_toml_find(config->root, section), key), path, &moved);
+}
+
+lathe_status lathe_config_move_reward(lathe_config *config, int32_t index, const char *path)
+{
+    const struct lathe__section *section = &config->reward_sections[index];
+    const int32_t at = lathe_schema_index(section->fields, section->n_fields, "model");
+    return move(config, at >= 0 ? &section->values[at] : NULL, NULL, path,
+                &config->rewards[index].model);
 }

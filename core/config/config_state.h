@@ -48,8 +48,10 @@ lathe_status lathe__config_override(lathe_config *config, const lathe_override *
                                     int64_t n, lathe_diags *diags);
 
 /** Makes the relative paths of the file relative to the file's folder (config_paths.c). Paths on
- *  the command line stay relative to the current folder. */
-lathe_status lathe__config_paths(lathe_config *config);
+ *  the command line stay relative to the current folder. A key that names a model gets the
+ *  checkpoint that the folder of a run, DIR/best or DIR/latest means; diags gets those that name
+ *  none. */
+lathe_status lathe__config_paths(lathe_config *config, lathe_diags *diags);
 /** As lathe__config_paths, for the default paths of a core section. */
 lathe_status lathe__config_default_paths(lathe_config *config, const char *section,
                                          lathe_value *values);

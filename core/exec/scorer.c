@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "exec/batch_load.h"
 #include "gguf/model_files.h"
+#include "model/stored_formats.h"
 #include "model/weights.h"
 #include "store/weight_fill.h"
 
@@ -87,13 +88,14 @@ lathe_status lathe_scorer_create(const lathe_scorer_config *config, lathe_scorer
     s->config = *config;
     lathe_status status = lathe_model_config_load(&config->source, config->path, &s->model);
     if (status == LATHE_OK)
-        status = lathe_model_config_refuse_quantized(&s->model, config->path, "a reward model");
-    if (status == LATHE_OK)
         status = lathe_model_config_refuse_two_way(&s->model, config->path, "a reward model");
     if (status == LATHE_OK)
         status = check_model(s);
     if (status == LATHE_OK)
         status = make_params(s);
+    if (status == LATHE_OK)
+        status = lathe_stored_formats_refuse(config->source.registry, config->path, &s->model,
+                                             &s->params, "a reward model");
     if (status == LATHE_OK)
         status = make_program(s);
     if (status != LATHE_OK) {

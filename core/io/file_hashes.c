@@ -10,23 +10,31 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/parallel.h"
+#include "io/known_hashes.h"
 
 typedef struct hashing {
     lathe_hashed_file *files;
     int64_t n;
     atomic_llong next;
-    int32_t only_sizes;
+    int32_t how;
 } hashing;
 
-static void hash_item(lathe_hashed_file *f, int32_t only_size)
+static void hash_item(lathe_hashed_file *f, int32_t how)
 {
-    struct stat st;
+    struct stat st, after;
     f->bytes = stat(f->path, &st) == 0 && S_ISREG(st.st_mode) ? (int64_t)st.st_size : -1;
-    if (only_size || f->bytes < 0 || (f->want_hex != NULL && f->bytes != f->want_bytes))
+    if (how == LATHE_HASH_NONE || f->bytes < 0 ||
+        (f->want_hex != NULL && f->bytes != f->want_bytes))
         return; /* the file is wrong whatever its content */
+    /* a hash that is remembered can acquit a file; what accuses it is read again */
+    if (how == LATHE_HASH_UNKNOWN && lathe__known_hash(&st, f->hex) &&
+        (f->want_hex == NULL || strcmp(f->hex, f->want_hex) == 0))
+        return;
     f->status = lathe_sha256_file_parts(f->path, f->parts, f->n_parts, f->hex);
     if (f->status != LATHE_OK)
         (void)snprintf(f->message, sizeof f->message, "%s", lathe_error_message());
+    else if (how == LATHE_HASH_UNKNOWN && stat(f->path, &after) == 0)
+        lathe__known_hash_add(&st, &after, f->hex);
 }
 
 /* Each worker takes the next file until none is left, because sizes differ by orders of
@@ -36,7 +44,7 @@ static void hash_range(void *arg, int64_t begin, int64_t end, int32_t worker)
     hashing *job = arg;
     (void)begin, (void)end, (void)worker;
     for (long long i; (i = atomic_fetch_add(&job->next, 1)) < job->n;)
-        hash_item(&job->files[i], job->only_sizes);
+        hash_item(&job->files[i], job->how);
 }
 
 static int by_size(const void *a, const void *b)
@@ -51,14 +59,16 @@ static int by_path(const void *a, const void *b)
     return strcmp(((const lathe_hashed_file *)a)->path, ((const lathe_hashed_file *)b)->path);
 }
 
-void lathe__files_hash(lathe_hashed_file *files, int64_t n, int32_t only_sizes)
+void lathe__files_hash(lathe_hashed_file *files, int64_t n, int32_t how)
 {
-    hashing job = {.files = files, .n = n, .only_sizes = only_sizes};
+    hashing job = {.files = files, .n = n, .how = how};
     if (n > 1)
         qsort(files, (size_t)n, sizeof *files, by_size);
     lathe_parallel_for(lathe_parallel_threads(), 1, hash_range, &job);
     if (n > 1)
         qsort(files, (size_t)n, sizeof *files, by_path);
+    if (how == LATHE_HASH_UNKNOWN)
+        lathe__known_hashes_keep();
 }
 
 void lathe__files_put(lathe_buffer *out, const lathe_hashed_file *files, int64_t n, const char *gap)
@@ -72,9 +82,9 @@ void lathe__files_put(lathe_buffer *out, const lathe_hashed_file *files, int64_t
     }
 }
 
-lathe_status lathe__files_hash_all(lathe_hashed_file *files, int64_t n)
+lathe_status lathe__files_hash_all(lathe_hashed_file *files, int64_t n, int32_t how)
 {
-    lathe__files_hash(files, n, 0);
+    lathe__files_hash(files, n, how);
     for (int64_t i = 0; i < n; i++) {
         if (files[i].status != LATHE_OK)
             return lathe_error(files[i].status, "%s", files[i].message);
@@ -100,7 +110,7 @@ static int name_is_inside(const char *name)
     }
 }
 
-static lathe_status check_item(const lathe_hashed_file *f, int32_t hashes)
+static lathe_status check_item(const lathe_hashed_file *f, int32_t how)
 {
     if (f->bytes < 0)
         return lathe_error(LATHE_E_CORRUPT, "%s: missing", f->path);
@@ -110,7 +120,7 @@ static lathe_status check_item(const lathe_hashed_file *f, int32_t hashes)
                            f->bytes < f->want_bytes ? "truncated" : "something was added");
     if (f->status != LATHE_OK)
         return lathe_error(f->status, "%s", f->message);
-    if (hashes && strcmp(f->hex, f->want_hex) != 0)
+    if (how != LATHE_HASH_NONE && strcmp(f->hex, f->want_hex) != 0)
         return lathe_error(LATHE_E_CORRUPT,
                            "%s: its content changed (SHA-256 %.12s..., recorded: %.12s...)",
                            f->path, f->hex, f->want_hex);
@@ -149,13 +159,13 @@ lathe_status lathe__files_of_json(const char *dir, json_t *list, lathe_arena *ar
     return LATHE_OK;
 }
 
-lathe_status lathe__files_check(const lathe_hashed_file *files, int64_t n, int32_t hashes,
+lathe_status lathe__files_check(const lathe_hashed_file *files, int64_t n, int32_t how,
                                 lathe_damage_fn report, void *arg)
 {
     lathe_status first = LATHE_OK;
     int64_t where = 0;
     for (int64_t i = 0; i < n; i++) {
-        const lathe_status status = check_item(&files[i], hashes);
+        const lathe_status status = check_item(&files[i], how);
         if (status == LATHE_OK)
             continue;
         if (report != NULL)
@@ -166,7 +176,7 @@ lathe_status lathe__files_check(const lathe_hashed_file *files, int64_t n, int32
         if (report == NULL)
             break;
     }
-    return first == LATHE_OK ? LATHE_OK : check_item(&files[where], hashes);
+    return first == LATHE_OK ? LATHE_OK : check_item(&files[where], how);
 }
 
 /* ---- a list of its own ---- */
@@ -176,7 +186,7 @@ static lathe_status list_file(const char *path, lathe_buffer *out)
 {
     const char *slash = strrchr(path, '/');
     lathe_hashed_file file = {.name = slash != NULL ? slash + 1 : path, .path = path};
-    LATHE_TRY(lathe__files_hash_all(&file, 1));
+    LATHE_TRY(lathe__files_hash_all(&file, 1, LATHE_HASH_UNKNOWN));
     lathe__files_put(out, &file, 1, " ");
     lathe_buffer_puts(out, "}");
     return out->status;
@@ -203,7 +213,7 @@ lathe_status lathe_files_list(const char *dir, int32_t (*take)(const char *name)
                 .name = names[i], .path = path, .want_bytes = (int64_t)st.st_size};
     }
     if (status == LATHE_OK)
-        status = lathe__files_hash_all(files, n);
+        status = lathe__files_hash_all(files, n, LATHE_HASH_UNKNOWN);
     if (status == LATHE_OK) {
         lathe__files_put(out, files, n, " ");
         lathe_buffer_puts(out, "}");
@@ -213,7 +223,7 @@ lathe_status lathe_files_list(const char *dir, int32_t (*take)(const char *name)
     return status;
 }
 
-lathe_status lathe_files_compare(const char *dir, const json_t *list, int32_t hashes,
+lathe_status lathe_files_compare(const char *dir, const json_t *list, int32_t how,
                                  lathe_damage_fn report, void *arg)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
@@ -228,8 +238,8 @@ lathe_status lathe_files_compare(const char *dir, const json_t *list, int32_t ha
     if (status == LATHE_OK && n == 1 && lathe_path_exists(dir) && !lathe_path_is_dir(dir))
         files[0].path = dir; /* one file, whatever its name is by now */
     if (status == LATHE_OK) {
-        lathe__files_hash(files, n, !hashes);
-        status = lathe__files_check(files, n, hashes, report, arg);
+        lathe__files_hash(files, n, how);
+        status = lathe__files_check(files, n, how, report, arg);
     } else if (report) {
         report(arg, lathe_error_message());
     }

@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "base/json_memory.h"
 
+#define HEAD "{\n  \"format\": \"lathe-manifest\",\n"
 #define SELF_BEGIN "  \"self\": \""
 #define SELF_END "\"\n}\n"
 enum {
@@ -35,7 +36,7 @@ static lathe_status sha256_text(const char *text, int64_t bytes, char hex[65])
 static void manifest_text(lathe_buffer *out, const lathe_hashed_file *items, int64_t n,
                           const char *meta_json)
 {
-    lathe_buffer_puts(out, "{\n  \"format\": \"lathe-manifest\",\n  \"version\": 2,\n");
+    lathe_buffer_puts(out, HEAD "  \"version\": 2,\n");
     if (meta_json != NULL)
         lathe_buffer_printf(out, "  \"meta\": %s,\n", meta_json);
     lathe_buffer_puts(out, "  \"files\": ");
@@ -55,7 +56,7 @@ lathe_status lathe_manifest_seal(lathe_buffer *text)
 static lathe_status write_items(const char *path, lathe_hashed_file *items, int64_t n,
                                 const char *meta_json)
 {
-    LATHE_TRY(lathe__files_hash_all(items, n));
+    LATHE_TRY(lathe__files_hash_all(items, n, LATHE_HASH_ALL));
     lathe_buffer text = LATHE_BUFFER_INIT;
     manifest_text(&text, items, n, meta_json);
     lathe_status status = lathe_manifest_seal(&text);
@@ -98,6 +99,20 @@ lathe_status lathe_manifest_write(const char *dir, const char *meta_json)
     const lathe_status status = write_folder(dir, meta_json, &arena);
     lathe_arena_fini(&arena);
     return status;
+}
+
+int32_t lathe_manifest_is_own(const char *dir)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    char begin[sizeof HEAD - 1];
+    const char *path = lathe_path_join(&arena, dir, LATHE_MANIFEST_NAME);
+    FILE *file = path != NULL ? fopen(path, "rbe") : NULL;
+    const int32_t is_own = file != NULL && fread(begin, 1, sizeof begin, file) == sizeof begin &&
+                           memcmp(begin, HEAD, sizeof begin) == 0;
+    if (file != NULL)
+        (void)fclose(file);
+    lathe_arena_fini(&arena);
+    return is_own;
 }
 
 /* ---- verify ---- */
@@ -170,12 +185,30 @@ static lathe_status place_parts(lathe_hashed_file *items, int64_t n,
 }
 
 typedef struct survey {
-    int32_t hashes;
+    int32_t how;        /* LATHE_HASH_* */
+    const char *prefix; /* NULL: all files; otherwise those directly in this folder: "average/" */
+    int32_t (*take)(const char *name); /* with a prefix: the names after it */
     lathe_damage_fn report;
     void *arg;
     const lathe_manifest_part *parts;
     int64_t n_parts;
 } survey;
+
+/* Keeps the files that the survey is about. */
+static int64_t select_items(const survey *s, lathe_hashed_file *items, int64_t n)
+{
+    const size_t skip = s->prefix != NULL ? strlen(s->prefix) : 0;
+    int64_t kept = 0;
+    if (s->prefix == NULL)
+        return n;
+    for (int64_t i = 0; i < n; i++) {
+        const char *name = items[i].name;
+        if (strncmp(name, s->prefix, skip) == 0 && strchr(name + skip, '/') == NULL &&
+            s->take(name + skip))
+            items[kept++] = items[i];
+    }
+    return kept;
+}
 
 static lathe_status look_through(const char *dir, const survey *s, int64_t *out_bytes)
 {
@@ -186,13 +219,15 @@ static lathe_status look_through(const char *dir, const survey *s, int64_t *out_
     lathe_status status = manifest_load(dir, &arena, &manifest);
     if (status == LATHE_OK)
         status = lathe__files_of_json(dir, json_object_get(manifest, "files"), &arena, &items, &n);
+    if (status == LATHE_OK)
+        n = select_items(s, items, n);
     if (status == LATHE_OK && s->n_parts > 0)
         status = place_parts(items, n, s->parts, s->n_parts, &arena);
     if (status == LATHE_OK) {
-        lathe__files_hash(items, n, !s->hashes);
+        lathe__files_hash(items, n, s->how);
         for (int64_t i = 0; i < n; i++)
             total += items[i].want_bytes;
-        status = lathe__files_check(items, n, s->hashes, s->report, s->arg);
+        status = lathe__files_check(items, n, s->how, s->report, s->arg);
     } else if (s->report != NULL) {
         s->report(s->arg, lathe_error_message());
     }
@@ -206,8 +241,18 @@ static lathe_status look_through(const char *dir, const survey *s, int64_t *out_
 lathe_status lathe_manifest_survey(const char *dir, int32_t hashes, lathe_damage_fn report,
                                    void *arg, int64_t *out_bytes)
 {
-    const survey s = {.hashes = hashes, .report = report, .arg = arg};
+    const survey s = {
+        .how = hashes ? LATHE_HASH_ALL : LATHE_HASH_NONE, .report = report, .arg = arg};
     return look_through(dir, &s, out_bytes);
+}
+
+lathe_status lathe_manifest_compare(const char *dir, const char *prefix,
+                                    int32_t (*take)(const char *name), lathe_damage_fn report,
+                                    void *arg)
+{
+    const survey s = {
+        .how = LATHE_HASH_UNKNOWN, .prefix = prefix, .take = take, .report = report, .arg = arg};
+    return look_through(dir, &s, NULL);
 }
 
 lathe_status lathe_manifest_self(const char *dir, char out_hex[65])
@@ -230,7 +275,7 @@ lathe_status lathe_manifest_self(const char *dir, char out_hex[65])
 lathe_status lathe_manifest_verify_read(const char *dir, const lathe_manifest_part *parts,
                                         int64_t n_parts)
 {
-    const survey s = {.hashes = 1, .parts = parts, .n_parts = n_parts};
+    const survey s = {.how = LATHE_HASH_ALL, .parts = parts, .n_parts = n_parts};
     return look_through(dir, &s, NULL);
 }
 

@@ -24,6 +24,10 @@
  *  "meta", or NULL. Files are hashed in parallel; the write is durable. */
 lathe_status lathe_manifest_write(const char *dir, const char *meta_json);
 
+/** 1: dir/manifest.json begins as Lathe writes it; other programs have files of this name, too. A
+ *  damaged one of Lathe's still is its own. */
+int32_t lathe_manifest_is_own(const char *dir);
+
 /** Checks the manifest and every file in it. LATHE_E_CORRUPT names the first file (by path) that is
  *  missing, truncated or changed; LATHE_E_NOT_FOUND: no manifest. Files that are not listed are
  *  ignored. */
@@ -46,6 +50,13 @@ lathe_status lathe_manifest_verify_read(const char *dir, const lathe_manifest_pa
  *  status of the first damaged file; out_bytes (may be NULL): total size of the files as listed. */
 lathe_status lathe_manifest_survey(const char *dir, int32_t hashes, lathe_damage_fn report,
                                    void *arg, int64_t *out_bytes);
+
+/** Compares the files of the manifest of `dir` that lie directly in it (prefix "") or in a folder
+ *  of it (prefix "average/") and whose name `take` accepts. Files that have not changed since they
+ *  were hashed are not read again (known_hashes.h). Errors as lathe_manifest_survey. */
+lathe_status lathe_manifest_compare(const char *dir, const char *prefix,
+                                    int32_t (*take)(const char *name), lathe_damage_fn report,
+                                    void *arg);
 
 /** The "meta" text of a folder's manifest (malloc'ed; NULL if there is none). */
 lathe_status lathe_manifest_meta(const char *dir, char **out_json);

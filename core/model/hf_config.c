@@ -253,30 +253,17 @@ lathe_status lathe_model_config_parse(const lathe_model_source *source, const ch
     return status;
 }
 
-/* Refuses the folders that are most often named instead of a model's: that of a run, and that of an
- * adapter. */
-static lathe_status refuse_other(lathe_arena *arena, const char *folder, const char *config)
+/* Refuses the folder that is most often named instead of a model's: that of an adapter. */
+static lathe_status refuse_adapter(lathe_arena *arena, const char *folder, const char *config)
 {
-    const char *latest = lathe_path_join(arena, folder, "latest");
     const char *adapter = lathe_path_join(arena, folder, "adapter_config.json");
-    char *name = NULL;
-    int64_t n = 0;
-    if (!latest || !adapter)
+    if (!adapter)
         return LATHE_E_NOMEM;
-    if (lathe_path_exists(config))
-        return LATHE_OK;
-    if (lathe_path_exists(adapter))
-        return lathe_error(LATHE_E_CONFIG,
-                           "%s holds an adapter and no model; expected a folder with config.json",
-                           folder);
-    if (!lathe_path_exists(latest))
-        return LATHE_OK; /* config.json is missing; the read that follows reports it */
-    LATHE_TRY(lathe_file_read(latest, 256, &name, &n));
-    const lathe_status status = lathe_error(
-        LATHE_E_CONFIG, "%s is the folder of a run; name one of its checkpoints, such as %s/%.*s",
-        folder, folder, (int)strcspn(name, "\r\n"), name);
-    free(name);
-    return status;
+    if (lathe_path_exists(config) || !lathe_path_exists(adapter))
+        return LATHE_OK; /* if config.json is missing, the read that follows reports it */
+    return lathe_error(LATHE_E_CONFIG,
+                       "%s holds an adapter and no model; expected a folder with config.json",
+                       folder);
 }
 
 lathe_status lathe_model_config_load(const lathe_model_source *source, const char *folder,
@@ -289,7 +276,7 @@ lathe_status lathe_model_config_load(const lathe_model_source *source, const cha
     int64_t bytes = 0;
     lathe_status status = path != NULL ? LATHE_OK : LATHE_E_NOMEM;
     if (status == LATHE_OK && !lathe_path_is_gguf(folder))
-        status = refuse_other(&arena, folder, path);
+        status = refuse_adapter(&arena, folder, path);
     if (status == LATHE_OK)
         status = lathe_model_read(folder, "config.json", MAX_TEXT, &text, &bytes);
     if (status == LATHE_OK)

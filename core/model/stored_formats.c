@@ -139,3 +139,23 @@ lathe_status lathe_stored_formats_take(lathe_registry *registry, const char *pat
     lathe_arena_fini(&arena);
     return status;
 }
+
+int32_t lathe_params_have_planes(const lathe_params *params)
+{
+    for (int32_t i = 0; i < params->n; i++)
+        if (params->rows[i]->planes_on_file)
+            return 1;
+    return 0;
+}
+
+lathe_status lathe_stored_formats_refuse(lathe_registry *registry, const char *path,
+                                         const lathe_model_config *model, lathe_params *params,
+                                         const char *what)
+{
+    lathe_quant_source *source = NULL;
+    lathe_status status = lathe_stored_formats_take(registry, path, model, params, &source);
+    if (status == LATHE_OK && lathe_params_have_planes(params))
+        status = lathe_model_config_refuse_quantized(model, path, what);
+    lathe_quant_source_destroy(source);
+    return status;
+}

@@ -45,4 +45,14 @@ lathe_status lathe_stored_formats_take(lathe_registry *registry, const char *pat
                                        const lathe_model_config *model, lathe_params *params,
                                        lathe_quant_source **out_source);
 
+/** Refuses a folder that stores one of the matrices quantized, where `what` needs plain numbers. A
+ *  quantization_config over weights that are all plain, which other programs leave behind when
+ *  they merge into decoded weights, says nothing. LATHE_E_CONFIG. */
+lathe_status lathe_stored_formats_refuse(lathe_registry *registry, const char *path,
+                                         const lathe_model_config *model, lathe_params *params,
+                                         const char *what);
+
+/** Whether a matrix of the table is read from planes in its folder. */
+int32_t lathe_params_have_planes(const lathe_params *params);
+
 #endif

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/model_path.h"
 #include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/model_folder.h"
 #include "opening/peft_config.h"
 
 #define WEIGHTS "adapter_model.safetensors"
@@ -30,7 +31,7 @@ static int has_weights(const char *dir)
 
 int32_t lathe_adapter_folder_is(const char *dir)
 {
-    return has_weights(dir) || lathe_folder_has(dir, "adapter_config.json") || pickle_of(dir);
+    return lathe_folder_has_adapter(dir);
 }
 
 /* A file of pickled tensors is named: beside the file that is read, or in its place. */
@@ -71,16 +72,10 @@ static lathe_status add_run(lathe_adapter_folder *f, lathe_arena *arena, const j
 
 lathe_status lathe_adapter_folder_find(const char *path, lathe_arena *arena, const char **out)
 {
-    const char *found = path;
+    const char *found = NULL;
     *out = NULL;
-    if (!lathe_path_is_dir(path))
-        return LATHE_OK;
-    if (!lathe_adapter_folder_is(path)) {
-        if (lathe_folder_has(path, "config.json"))
-            return LATHE_OK;
-        LATHE_TRY(lathe_checkpoint_resolve(arena, path, &found));
-    }
-    *out = lathe_adapter_folder_is(found) ? found : NULL;
+    LATHE_TRY(lathe_checkpoint_resolve(arena, path, &found));
+    *out = lathe_path_is_dir(found) && lathe_adapter_folder_is(found) ? found : NULL;
     return LATHE_OK;
 }
 

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/model_path.h"
+#include "checkpoint/model_folder.h"
 #include "opening/adapter_folder.h"
 #include "opening/folder_check.h"
 #include "opening/more_overrides.h"
@@ -222,13 +223,35 @@ lathe_status lathe__begin_adapter_take(lathe_run *run, lathe_begin_adapter *begi
     return append_defaults(run, begin, list);
 }
 
+/* Refuses a model and an adapter of which one has a partner of its own. */
+static lathe_status refuse_merged(lathe_run *run, const char *dir, const char *base)
+{
+    const lathe_status status = lathe_adapter_folder_refuse_merged(dir, base);
+    if (status != LATHE_E_CONFIG)
+        return status;
+    const char *why = lathe_arena_strdup(&run->arena, lathe_error_message());
+    return lathe__run_refuse(run, "model", "adapter", "model.adapter = \"%s\": %s", dir,
+                             why ? why : "no memory");
+}
+
+/* Compares the model that is named for an adapter with the one that it was trained over. */
 static lathe_status warn_of_base(lathe_run *run, const char *dir, const char *base)
 {
     const char *difference;
+    LATHE_TRY(refuse_merged(run, dir, base));
     LATHE_TRY(lathe__adapter_base_difference(dir, base, &run->arena, &difference));
-    if (difference)
-        lathe__run_warn(run, "model", "adapter", "%s", difference);
+    run->open.base_warning = difference; /* what is added now goes when the file is read again */
     return LATHE_OK;
+}
+
+/* Refuses the model that an adapter itself names, if it is not the one that it was trained over. */
+static lathe_status refuse_other_base(lathe_run *run, const char *dir, const char *base)
+{
+    const lathe_status status = lathe_adapter_base_check(dir, base);
+    if (status != LATHE_E_CONFIG)
+        return status;
+    const char *why = lathe_arena_strdup(&run->arena, lathe_error_message());
+    return lathe__run_refuse(run, "model", "path", "%s", why ? why : "no memory");
 }
 
 lathe_status lathe__begin_adapter_find(lathe_run *run, lathe_begin_adapter *out)
@@ -259,8 +282,9 @@ lathe_status lathe__begin_adapter_find(lathe_run *run, lathe_begin_adapter *out)
                                  "%s/adapter_config.json: %s: this adapter can be read, but not "
                                  "trained further",
                                  out->dir, folder.fixed);
-    if (base)
-        LATHE_TRY(warn_of_base(run, out->dir, base));
+    LATHE_TRY(base ? warn_of_base(run, out->dir, base)
+                   : refuse_other_base(run, out->dir, folder.base));
+    run->open.base_is_exact = base == NULL;
     out->settings = folder.settings;
     LATHE_TRY(append_names(run, folder.base, out));
     lathe_log(LATHE_LOG_INFO, "begins with the adapter in %s, over the model in %s", out->dir,

@@ -10,9 +10,11 @@
 #include "checkpoint/checkpoint_info.h"
 #include "checkpoint/folder_renderer.h"
 #include "checkpoint/folder_tokenizer.h"
+#include "checkpoint/parents.h"
 #include "gguf/model_files.h"
 #include "io/manifest.h"
 #include "lathe/stage.h"
+#include "plug/core_schema.h"
 #include "plug/registry.h"
 
 enum { MAX_SETTINGS = 256 };
@@ -25,16 +27,11 @@ int32_t lathe_folder_has(const char *dir, const char *name)
 lathe_status lathe_folder_config(const char *dir, lathe_arena *arena, json_t **out_config,
                                  int32_t *out_has_manifest)
 {
-    const size_t n = strlen(dir);
-    const char *from = dir;
     json_t *meta = NULL;
     *out_config = NULL;
     *out_has_manifest = lathe_folder_has(dir, LATHE_MANIFEST_NAME);
-    if (!*out_has_manifest && n > 8 && strcmp(dir + n - 8, "/average") == 0)
-        from = lathe_arena_strndup(arena, dir, (int64_t)n - 8);
+    const char *from = lathe__manifest_folder(dir, arena);
     if (!from)
-        return LATHE_E_NOMEM;
-    if (!lathe_folder_has(from, LATHE_MANIFEST_NAME))
         return LATHE_OK;
     LATHE_TRY(lathe_checkpoint_meta(from, &meta));
     json_t *config = json_object_get(meta, "config");
@@ -139,7 +136,8 @@ static int is_of_training(const char *section, const char *key)
 {
     return (strcmp(section, "adapter") == 0 && strncmp(key, "merge_", 6) == 0) ||
            (strcmp(section, "quant") == 0 && strncmp(key, "noise", 5) == 0) ||
-           (strcmp(section, "model") == 0 && strcmp(key, "reference_adapter") == 0);
+           (strcmp(section, "model") == 0 &&
+            (strcmp(key, "reference_adapter") == 0 || strcmp(key, "weights") == 0));
 }
 
 /* Whether a key is a setting: not one that identifies the plugin, and not the path of the model,
@@ -263,4 +261,121 @@ lathe_status lathe_settings_add_evaluation(lathe_setting_list *list, lathe_arena
     const json_t *train = json_object_get(config, "train");
     return lathe_settings_add(list, arena, "train", "micro_batch_size",
                               json_object_get(train, "micro_batch_size"));
+}
+
+/* ---- the data of a run ---- */
+
+/* The folder in which the run was started: that of the checkpoint without checkpoint.dir and the
+ * name. NULL: not known. */
+static const char *start_folder(const json_t *meta, lathe_arena *arena)
+{
+    const char *folder = json_string_value(json_object_get(meta, "folder"));
+    const json_t *config = json_object_get(meta, "config");
+    const char *dir =
+        json_string_value(json_object_get(json_object_get(config, "checkpoint"), "dir"));
+    const char *name = folder ? strrchr(folder, '/') : NULL;
+    const size_t n = name ? (size_t)(name - folder) : 0, n_dir = dir ? strlen(dir) : 0;
+    if (n_dir == 0 || dir[0] == '/' || n <= n_dir + 1 ||
+        strncmp(folder + n - n_dir, dir, n_dir) != 0 || folder[n - n_dir - 1] != '/')
+        return NULL;
+    return lathe_arena_strndup(arena, folder, (int64_t)(n - n_dir - 1));
+}
+
+/* Puts the path of a dataset where it is found. LATHE_E_CONFIG: nowhere. */
+static lathe_status find_data(json_t *dataset, const char *dir, const char *start,
+                              lathe_arena *arena)
+{
+    const char *path = json_string_value(json_object_get(dataset, "path"));
+    if (!path || lathe_path_exists(path) || strpbrk(path, "*?["))
+        return LATHE_OK;
+    const char *there = start && path[0] != '/' ? lathe_path_join(arena, start, path) : NULL;
+    if (!there || !lathe_path_exists(there))
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: its run was evaluated on %s, which is not here: give --data PATH",
+                           dir, path);
+    return json_object_set_new(dataset, "path", json_string(there)) == 0
+               ? LATHE_OK
+               : lathe_error(LATHE_E_NOMEM, "no memory for the data of a run");
+}
+
+static lathe_status find_all(json_t *data, const char *key, const char *dir, const char *start,
+                             lathe_arena *arena)
+{
+    json_t *sets = json_object_get(data, key);
+    if (json_is_object(sets))
+        return find_data(sets, dir, start, arena);
+    for (size_t i = 0; i < json_array_size(sets); i++)
+        LATHE_TRY(find_data(json_array_get(sets, i), dir, start, arena));
+    return LATHE_OK;
+}
+
+static int is_core_default(const lathe_core_section *section, const char *key, const char *literal)
+{
+    for (int32_t i = 0; i < section->n_fields; i++)
+        if (strcmp(section->fields[i].key, key) == 0)
+            return is_default(literal, &section->fields[i]);
+    return 0;
+}
+
+/* Adds the keys of [data] that have not their default: some may not be set beside others. */
+static lathe_status add_data(lathe_setting_list *list, lathe_arena *arena, json_t *data)
+{
+    static const char *const of_machine[] = {"cache_dir", "prefetch"};
+    const lathe_core_section *section = lathe_core_section_find("data");
+    const char *key;
+    json_t *value;
+    for (size_t i = 0; i < sizeof of_machine / sizeof of_machine[0]; i++)
+        (void)json_object_del(data, of_machine[i]);
+    json_object_foreach(data, key, value)
+    {
+        const int32_t n = list->n;
+        LATHE_TRY(lathe_settings_add(list, arena, "data", key, value));
+        if (list->n > n && is_core_default(section, key, list->list[n].value))
+            list->n = n;
+    }
+    return LATHE_OK;
+}
+
+static lathe_status add_validation(lathe_setting_list *list, lathe_arena *arena, const char *dir,
+                                   const json_t *meta)
+{
+    const json_t *config = json_object_get(meta, "config");
+    json_t *data = json_object_get(config, "data"), *own = json_object_get(data, "validation");
+    const char *start = start_folder(meta, arena);
+    const int has_split = json_number_value(json_object_get(data, "validation_split")) > 0.0 ||
+                          json_integer_value(json_object_get(data, "validation_count")) > 0;
+    if (!json_is_object(data))
+        return lathe_error(LATHE_E_CONFIG,
+                           "--data PATH is missing; give a file or folder to evaluate on (%s is of "
+                           "no run, whose validation data could be taken)",
+                           dir);
+    if (!own && !has_split)
+        return lathe_error(LATHE_E_CONFIG,
+                           "--data PATH is missing; give a file or folder to evaluate on (the run "
+                           "of %s had no validation data)",
+                           dir);
+    if (own) { /* what the run was trained on may be gone */
+        LATHE_TRY(find_all(data, "validation", dir, start, arena));
+        (void)json_object_set(data, "datasets", own);
+    } else {
+        LATHE_TRY(find_all(data, "datasets", dir, start, arena));
+    }
+    LATHE_TRY(add_data(list, arena, data));
+    /* an evaluation that only reads would replace bf16 by a more exact precision */
+    const json_t *train = json_object_get(config, "train");
+    LATHE_TRY(
+        lathe_settings_add(list, arena, "train", "precision", json_object_get(train, "precision")));
+    return lathe_settings_add(list, arena, "train", "seed", json_object_get(train, "seed"));
+}
+
+lathe_status lathe_settings_add_validation(lathe_setting_list *list, lathe_arena *arena,
+                                           const char *dir)
+{
+    json_t *meta = NULL;
+    const char *from = lathe__manifest_folder(dir, arena);
+    if (from)
+        LATHE_TRY(lathe_checkpoint_meta(from, &meta));
+    const lathe_status status = add_validation(list, arena, dir, meta);
+    json_decref(meta);
+    return status;
 }

@@ -59,4 +59,13 @@ lathe_status lathe_settings_add_renderer(lathe_setting_list *list, lathe_arena *
 lathe_status lathe_settings_add_evaluation(lathe_setting_list *list, lathe_arena *arena,
                                            const json_t *config, int32_t skip_stage);
 
+/** Adds the validation data of the run that wrote the checkpoint `dir`, with the settings that
+ *  decide its rows. Paths that were relative are those of the folder in which the run was started,
+ *  if they do not exist here.
+ *
+ *  Errors  LATHE_E_CONFIG: the folder is of no run, its run had no validation data, or they are not
+ *          there; the message asks for --data. */
+lathe_status lathe_settings_add_validation(lathe_setting_list *list, lathe_arena *arena,
+                                           const char *dir);
+
 #endif

@@ -25,6 +25,7 @@
 #include "opening/named_open.h"
 #include "opening/opening.h"
 #include "opening/reference_adapter.h"
+#include "opening/run_folders.h"
 #include "opening/settings_check.h"
 #include "ranks/extents.h"
 #include "ranks/failure_report.h"
@@ -85,8 +86,7 @@ static lathe_status read_config(lathe_run *run, uint32_t wanted, lathe_diags *di
                                 run->registry, diags, &run->config));
     lathe_settings_read(run->config, &run->set);
     lathe_log_set_level(run->set.log_level);
-    const char **draft = &run->set.draft_path; /* a run's folder means its latest checkpoint */
-    return *draft ? lathe_checkpoint_resolve(&run->arena, *draft, draft) : LATHE_OK;
+    return lathe__run_folders_settle(run);
 }
 
 static lathe_status load_config(lathe_run *run, lathe_diags *diags)
@@ -154,17 +154,6 @@ static lathe_status load_with_adapter(lathe_run *run, lathe_diags *diags)
     return status;
 }
 
-/* Replaces the folder of a run as the reference's adapter by a checkpoint in it. */
-static lathe_status settle_reference(lathe_run *run, lathe_diags *diags)
-{
-    int changed;
-    LATHE_TRY(lathe__reference_adapter_resolve(run, &changed));
-    if (!changed)
-        return LATHE_OK;
-    lathe_config_destroy(run->config);
-    return reload_config(run, diags);
-}
-
 /* Takes the renderer that the model's folder remembers, and reads the configuration again. */
 static lathe_status settle_renderer(lathe_run *run, lathe_diags *diags)
 {
@@ -193,11 +182,11 @@ lathe_status lathe__run_configure(lathe_run *run)
     LATHE_TRY(lathe_registry_create(&run->registry));
     lathe_status status = load_with_adapter(run, diags);
     if (status == LATHE_OK)
-        status = settle_reference(run, diags);
-    if (status == LATHE_OK)
         status = settle_renderer(run, diags);
     if (status == LATHE_OK)
         status = settle_method(run, diags);
+    if (status == LATHE_OK && run->open.base_warning)
+        lathe__run_warn(run, "model", "adapter", "%s", run->open.base_warning);
     if (status == LATHE_OK)
         lathe__run_log_warnings(&own);
     lathe_diags_fini(&own);
@@ -239,6 +228,8 @@ static lathe_status plan_stages(lathe_run *run)
     LATHE_TRY(lathe__named_adapters_open(run));
     if (run->open.mode == LATHE_OPEN_EVALUATE)
         LATHE_TRY(lathe__iteration_check(run));
+    if (run->open.mode != LATHE_OPEN_PLAN)
+        LATHE_TRY(lathe__run_folders_check(run));
     if (needs_tokenizer(run))
         LATHE_TRY(lathe__run_tokenizer(run));
     LATHE_TRY(lathe__run_model(run));

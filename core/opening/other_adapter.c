@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "checkpoint/model_folder.h"
 #include "io/file_hashes.h"
 #include "lathe/adapter.h"
 #include "opening/adapter_folder.h"
@@ -45,6 +46,17 @@ lathe_status lathe__other_adapter_check_base(lathe_run *run, const char *what, c
 {
     lathe_adapter_folder own;
     int same = 0;
+    lathe_base_difference d;
+    LATHE_TRY(lathe_adapter_folder_refuse_merged(dir, run->set.model_path));
+    LATHE_TRY(lathe_adapter_base_compare(dir, run->set.model_path, &run->arena, &d));
+    if (d.detail)
+        return lathe_error(
+            LATHE_E_CONFIG,
+            "%s is an adapter of the model %s, which has other weights than %s: name "
+            "the adapter's own model, or an adapter of this one (%s)",
+            what, d.was, run->set.model_path, d.detail);
+    if (d.is_known)
+        return LATHE_OK;
     const lathe_status status = lathe_adapter_folder_read(dir, NULL, &run->arena, &own);
     if (status == LATHE_E_CONFIG) {
         lathe_log(LATHE_LOG_INFO, "%s; taken as one of %s", lathe_error_message(),
@@ -67,7 +79,19 @@ lathe_status lathe__adapter_base_difference(const char *dir, const char *base, l
 {
     lathe_adapter_folder own;
     int same = 0;
+    lathe_base_difference d;
     *out = NULL;
+    LATHE_TRY(lathe_adapter_base_compare(dir, base, arena, &d));
+    if (d.detail) {
+        *out =
+            lathe_arena_printf(arena,
+                               "the adapter in %s was trained over the model %s, and %s has other "
+                               "weights (%s)",
+                               dir, d.was, base, d.detail);
+        return *out ? LATHE_OK : LATHE_E_NOMEM;
+    }
+    if (d.is_known)
+        return LATHE_OK;
     const lathe_status status = lathe_adapter_folder_read(dir, NULL, arena, &own);
     if (status == LATHE_E_CONFIG)
         lathe_error_clear(); /* its model is not here */

@@ -6,14 +6,14 @@
 #include "opening/folder_settings.h"
 #include "run/run_state.h"
 
-/** Refuses a folder that names another model than the run's, with other weights. A name that is no
- *  folder here, such as one of a hub, says nothing; the shapes are checked when the file is read.
- */
+/** Refuses an adapter that was trained over another model than the run's: by the hashes in its
+ *  manifest, or else by the files of the model that it names. A name that is no folder here, such
+ *  as one of a hub, says nothing; the shapes are checked when the file is read. */
 lathe_status lathe__other_adapter_check_base(lathe_run *run, const char *what, const char *dir);
 
 /** Describes how the model `base`, which was named for the adapter in `dir`, differs from the one
- * that its folder names: *out, in the arena. NULL: it is that model, or has the same weights; or
- * the folder names none that is here. */
+ * that it was trained over, by the hashes in its manifest or else by the files of the model that it
+ * names: *out, in the arena. NULL: it has the same weights; or nothing is known. */
 lathe_status lathe__adapter_base_difference(const char *dir, const char *base, lathe_arena *arena,
                                             const char **out);
 

@@ -25,6 +25,7 @@
 #include "opening/reference_adapter.h"
 #include "opening/resume_check.h"
 #include "opening/rollout_keys.h"
+#include "opening/run_folders.h"
 #include "opening/settings_check.h"
 #include "opening/shard_choice.h"
 #include "plug/select.h"
@@ -295,6 +296,8 @@ lathe_status lathe__run_prepare(lathe_run *run)
     if (run->set.tokenizer_train && !run->open.is_offline)
         LATHE_TRY(so_far(run)); /* training a tokenizer takes long */
     const int64_t before = n_errors(run);
+    LATHE_TRY(
+        note(run, lathe__run_first_alone(run, lathe__run_folders_check), before, "model", "path"));
     if ((!run->set.tokenizer_train || !run->open.is_offline) && !tokenizer_is_elsewhere(run))
         LATHE_TRY(prepare_tokenizer(run));
     if (in_parts == 0 && n_errors(run) == before && !run->open.is_offline)

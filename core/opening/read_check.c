@@ -6,9 +6,12 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "checkpoint/checkpoint_info.h"
+#include "checkpoint/model_folder.h"
+#include "checkpoint/parents.h"
 #include "config/config_changes.h"
 #include "opening/resume_check.h"
 #include "opening/resume_refusal.h"
+#include "run/run_saved.h"
 
 static int is_in(const char *name, const char *section)
 {
@@ -86,6 +89,39 @@ static lathe_status compare(const lathe_run *run, const char *dir, const json_t 
     return status;
 }
 
+/* Places a message about another model at the key. On the command line it is meant. */
+static lathe_status other_model(lathe_run *run, const char *section, const char *key)
+{
+    const char *why = lathe_arena_strdup(&run->arena, lathe_error_message());
+    if (!why)
+        return LATHE_E_NOMEM;
+    lathe_error_clear();
+    if (lathe_config_is_override(run->config, section, key)) {
+        lathe__run_warn(run, section, key, "%s", why);
+        return LATHE_OK;
+    }
+    return lathe__run_refuse(run, section, key,
+                             "%s; restore it, or, if it is meant, give it on the command line: "
+                             "--%s.%s",
+                             why, section, key);
+}
+
+/* Compares the models under and beside the checkpoint's weights with those that its run had. A
+ * checkpoint of a whole model needs none to generate. */
+static lathe_status check_models(lathe_run *run, const char *dir, const json_t *meta)
+{
+    const char *section = "model", *key = "path";
+    lathe_model_folder folder;
+    LATHE_TRY(lathe_model_folder_find(dir, LATHE_WEIGHTS_TRAINING, &run->arena, &folder));
+    const int needs_base = !folder.has_model || run->params.has_reference;
+    lathe_status status = LATHE_OK;
+    if (needs_base && run->set.model_path)
+        status = lathe__checkpoint_check_model(meta, run->set.model_path);
+    if (status == LATHE_OK && run->open.mode == LATHE_OPEN_EVALUATE)
+        status = lathe__checkpoint_check_others(lathe__run_saved(run), meta, &section, &key);
+    return status == LATHE_E_CONFIG ? other_model(run, section, key) : status;
+}
+
 lathe_status lathe_read_check(lathe_run *run)
 {
     const char *dir = NULL;
@@ -99,6 +135,8 @@ lathe_status lathe_read_check(lathe_run *run)
     lathe_status status = lathe_config_object(run->config, &now);
     if (status == LATHE_OK && before)
         status = compare(run, dir, before, now);
+    if (status == LATHE_OK)
+        status = check_models(run, dir, meta);
     json_decref(now);
     json_decref(meta);
     return status;

@@ -8,30 +8,11 @@
 #include "base/log.h"
 #include "base/model_path.h"
 #include "opening/adapter_folder.h"
-#include "opening/more_overrides.h"
 #include "opening/other_adapter.h"
 #include "plug/answers.h"
 #include "run/adapter_check.h"
 
 #define KEY "model", "reference_adapter"
-
-lathe_status lathe__reference_adapter_resolve(lathe_run *run, int *out_changed)
-{
-    const char *named = run->set.model_reference_adapter, *found = NULL;
-    *out_changed = 0;
-    if (!named)
-        return LATHE_OK;
-    if (lathe_adapter_folder_find(named, &run->arena, &found) != LATHE_OK)
-        lathe_error_clear(); /* check_folder says it */
-    if (!found || strcmp(found, named) == 0)
-        return LATHE_OK;
-    lathe_override *list = lathe__more_overrides(run, 1);
-    if (!list)
-        return LATHE_E_NOMEM;
-    list[run->open.n_overrides++] = (lathe_override){"model.reference_adapter", found};
-    *out_changed = 1;
-    return LATHE_OK;
-}
 
 /* Places a message about the folder at the key. */
 static lathe_status at_key(lathe_run *run, lathe_status status)

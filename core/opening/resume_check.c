@@ -426,14 +426,15 @@ static lathe_status check_or_note(lathe_run *run, const char *dir, lathe_buffer 
     return status;
 }
 
-/* Checks the newest checkpoint of the folder whose files are not obviously damaged. */
+/* Checks the newest checkpoint of the folder whose files are not obviously damaged. latest: NULL
+ * if the pointer names none that exists. */
 static lathe_status check_folder(lathe_run *run, const char *folder, const char *latest,
                                  const lathe_checkpoint_entry *list, int64_t n)
 {
     lathe_buffer damage = LATHE_BUFFER_INIT;
-    lathe_status status = check_or_note(run, latest, &damage);
+    lathe_status status = latest ? check_or_note(run, latest, &damage) : LATHE_E_CORRUPT;
     for (int64_t i = n - 1; i >= 0 && is_damage(status); i--)
-        if (strcmp(latest, list[i].path) != 0)
+        if (!latest || strcmp(latest, list[i].path) != 0)
             status = check_or_note(run, list[i].path, &damage);
     if (is_damage(status)) /* do not suggest removing the only copy of the trained weights */
         status =
@@ -455,11 +456,13 @@ static lathe_status check_newest(lathe_run *run, const char *folder)
     int64_t n = 0;
     if (lathe_checkpoint_resolve(&run->arena, folder, &latest) != LATHE_OK) {
         lathe_error_clear(); /* resuming takes the newest checkpoint that is whole */
-        return LATHE_OK;
+        latest = NULL;
     }
     LATHE_TRY(lathe_checkpoint_list(folder, &run->arena, &list, &n));
     if (n > 0)
         return check_folder(run, folder, latest, list, n);
+    if (!latest)
+        return LATHE_OK;
     const lathe_status status = check_one(run, latest);
     if (!is_damage(status))
         return status;

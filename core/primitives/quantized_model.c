@@ -453,7 +453,9 @@ lathe_status lathe__quantized_model_write(lathe_run *run, const lathe_calibratio
                    .out = out};
     *out = (lathe_quantized_model){0};
     LATHE_TRY(lathe_new_folder_check(path));
-    LATHE_TRY(lathe_model_config_refuse_quantized(&run->model, run->set.model_path, "quantizing"));
+    if (lathe_params_have_planes(&run->params))
+        LATHE_TRY(
+            lathe_model_config_refuse_quantized(&run->model, run->set.model_path, "quantizing"));
     LATHE_TRY(refuse_conv1d(run));
     const lathe_quant_v1 *table = run->parts.quant.table;
     if (LATHE_HAS(table, set_source_dtype))

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/model_path.h"
+#include "checkpoint/model_folder.h"
 #include "gguf/model_files.h"
 #include "tokenjson/tokenizer_file.h"
 
@@ -19,13 +20,14 @@ lathe_status lathe__run_check_whole(const lathe_run *run, const char *section, c
                                      ? "%s.%s: a file, expected a folder: %s%s"
                                      : "%s.%s: no such folder: %s%s",
                                  section, key, folder, lathe_hub_hint(folder, hint, sizeof hint));
-    if (!lathe_model_has(folder, "adapter_config.json"))
+    if (!lathe_folder_has_adapter(folder))
         return LATHE_OK;
     return lathe__run_refuse(
         run, section, key,
-        "%s.%s = \"%s\" holds an adapter, and %s is a whole model; lathe merge "
-        "makes one of it",
-        section, key, folder, what);
+        "%s.%s = \"%s\" holds an adapter%s, and %s is a whole model; lathe merge %s -o OUT makes "
+        "one of it",
+        section, key, folder, lathe_model_has(folder, "config.json") ? " beside its model" : "",
+        what, folder);
 }
 
 /* The first id whose token differs; -1: none. */

@@ -20,6 +20,7 @@ static lathe_status plan_draft(lathe_run *run)
                                        .compute_dtype = run->set.compute_dtype};
     if (!path || run->draft)
         return LATHE_OK;
+    LATHE_TRY(lathe__run_check_whole(run, "generate", "draft", path, "a draft model"));
     const lathe_status status = lathe_draft_create(&config, &run->draft);
     if (status == LATHE_E_CONFIG || status == LATHE_E_IO || status == LATHE_E_NOT_FOUND)
         return lathe__run_refuse(run, "generate", "draft", "generate.draft: %s",

@@ -32,6 +32,8 @@ typedef struct lathe_opening {
     int32_t mode;            /* LATHE_OPEN_*; BATCHES is stored as TRAIN, WEIGHTS as INFER */
     int32_t data_is_optional;
     int32_t computes_nothing; /* 1: it was opened for WEIGHTS */
+    const char *base_warning; /* how model.path differs from the adapter's base; NULL: in nothing */
+    int32_t base_is_exact;    /* 1: model.path is what an adapter names, average or not */
     int32_t keeps_renderer;   /* 1: [renderer] is that of the model's folder, not of the run file */
     int32_t is_offline;       /* 1: checked without the machine and the data */
     int32_t is_unmade;        /* 1: checked before the files that it reads are made */

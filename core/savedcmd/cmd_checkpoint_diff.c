@@ -197,5 +197,6 @@ const lathe_command lathe_cmd_checkpoint_diff = {
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 2,
     .max_words = 2,
+    .names_models = 1,
     .run = run,
 };

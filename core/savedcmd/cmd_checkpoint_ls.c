@@ -238,5 +238,6 @@ const lathe_command lathe_cmd_checkpoint_ls = {
     .n_options = 1,
     .min_words = 1,
     .max_words = 1,
+    .names_models = 1,
     .run = run,
 };

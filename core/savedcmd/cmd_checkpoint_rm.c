@@ -38,16 +38,21 @@ static int is(const char *pointed, const lathe_checkpoint_entry *e)
     return pointed && strcmp(pointed, e->name) == 0;
 }
 
-/* Marks the step that the text names, "100" or "step-00000100". */
+/* Marks the step that the text names: "100", "step-00000100", "best" or "latest". */
 static lathe_status mark(removal *r, const char *text)
 {
     char *end = NULL;
     int64_t step = -1;
+    const int is_best = strcmp(text, "best") == 0, is_latest = strcmp(text, "latest") == 0;
+    if ((is_best && !r->best) || (is_latest && !r->latest))
+        return lathe_error(LATHE_E_NOT_FOUND, "%s: there is no file %s", r->dir, text);
+    text = is_best ? r->best : is_latest ? r->latest : text;
     if (!lathe_checkpoint_step(text, &step)) {
         errno = 0;
         step = strtoll(text, &end, 10);
         if (end == text || *end != '\0' || errno != 0 || step < 0)
-            return lathe_error(LATHE_E_ARG, "'%s' is no step", text);
+            return lathe_error(LATHE_E_ARG, "'%s' is no step; expected a number, best or latest",
+                               text);
     }
     for (int64_t i = 0; i < r->n; i++)
         if (r->list[i].step == step) {
@@ -142,12 +147,25 @@ static lathe_status remove_chosen(removal *r, const lathe_args *args)
     return LATHE_OK;
 }
 
+/* DIR/best as the only word names a checkpoint, not the folder of a run. */
+static lathe_status refuse_pointer(const char *dir)
+{
+    const char *slash = strrchr(dir, '/');
+    if (!lathe_path_is_pointer(dir))
+        return LATHE_OK;
+    return lathe_error(LATHE_E_ARG,
+                       "%s names a checkpoint; expected the folder of a run and then the steps: "
+                       "lathe checkpoint rm %.*s %s",
+                       dir, slash ? (int)(slash - dir) : 1, slash ? dir : ".",
+                       slash ? slash + 1 : dir);
+}
+
 static int run(const lathe_args *args)
 {
     removal r = {.dir = args->words[0], .arena = LATHE_ARENA_INIT};
     lathe_lock lock = LATHE_LOCK_INIT;
     const char *path = lathe_path_join(&r.arena, r.dir, "lock");
-    lathe_status status = path ? LATHE_OK : LATHE_E_NOMEM;
+    lathe_status status = path ? refuse_pointer(r.dir) : LATHE_E_NOMEM;
     if (status == LATHE_OK && lathe_path_is_dir(r.dir))
         status = lathe_lock_take(path, &lock); /* a run in progress removes its own checkpoints */
     if (status == LATHE_OK)
@@ -169,7 +187,8 @@ const lathe_command lathe_cmd_checkpoint_rm = {
     .name = "checkpoint rm",
     .arguments = "DIR STEP...|--keep-last N|--abandoned",
     .summary = "remove checkpoints from the folder of a run",
-    .details = "The command is refused while a run trains in the folder. If `latest` pointed\n"
+    .details = "STEP is a number, or best or latest for the checkpoint that this file names.\n"
+               "The command is refused while a run trains in the folder. If `latest` pointed\n"
                "to a removed checkpoint, it then points to the newest one that is left; `best`\n"
                "is removed with its checkpoint.\n",
     .options = options,

@@ -6,8 +6,8 @@
 #include "base/fs.h"
 #include "base/model_path.h"
 #include "base/print.h"
-#include "checkpoint/checkpoint_folder.h"
 #include "cli/held_signals.h"
+#include "cli/weights_option.h"
 #include "convert/gguf_convert.h"
 #include "savedcmd/convert_adapter.h"
 #include "savedcmd/saved_commands.h"
@@ -36,8 +36,8 @@ static int ends_in_gguf(const char *path)
 
 /* An adapter becomes a GGUF adapter, in f32 as by llama.cpp's converter unless --type says another
  * type of floats. */
-static lathe_status convert_adapter(const lathe_args *args, const char *dir, const char *to,
-                                    const char *text, lathe_arena *arena)
+static lathe_status convert_adapter(const lathe_args *args, const lathe_model_folder *folder,
+                                    const char *to, const char *text, lathe_arena *arena)
 {
     const int32_t type = text != NULL ? find_type(text) : find_type("f32");
     if (!ends_in_gguf(to))
@@ -45,8 +45,20 @@ static lathe_status convert_adapter(const lathe_args *args, const char *dir, con
     if (type < 0 || types[type].dtype < 0)
         return lathe_error(LATHE_E_ARG, "--type %s: expected f32, f16 or bf16 for an adapter",
                            text);
-    return lathe_convert_adapter(dir, lathe_args_value(args, "--base"), to, types[type].type,
+    return lathe_convert_adapter(folder, lathe_args_value(args, "--base"), to, types[type].type,
                                  arena);
+}
+
+/* Finds the model. An adapter alone is converted as one; beside a model it is part of that. */
+static lathe_status find_model(const lathe_args *args, lathe_arena *arena, lathe_model_folder *out)
+{
+    int32_t which;
+    LATHE_TRY(lathe_cli_weights(args, &which));
+    LATHE_TRY(lathe_cli_find_model(args->words[0], which, arena, out));
+    if (out->has_model)
+        LATHE_TRY(lathe_model_folder_refuse_adapter(out));
+    lathe_cli_say_weights(out);
+    return lathe_model_folder_check(out);
 }
 
 static lathe_status convert(const lathe_args *args, const lathe_model_source *source,
@@ -56,21 +68,19 @@ static lathe_status convert(const lathe_args *args, const lathe_model_source *so
     const char *text = lathe_args_value(args, "--type");
     const int32_t type = text != NULL ? find_type(text) : -1;
     char hint[LATHE_HUB_HINT];
+    lathe_model_folder folder;
     if (to == NULL)
         return lathe_error(LATHE_E_ARG,
                            "-o is missing: name the folder or the .gguf file to write");
-    const char *adapter = NULL;
-    LATHE_TRY(lathe_convert_adapter_find(from, arena, &adapter));
-    if (adapter != NULL)
-        return convert_adapter(args, adapter, to, text, arena);
     if (!lathe_path_exists(from))
         return lathe_error(LATHE_E_CONFIG, "%s: no such file or folder%s", from,
                            lathe_hub_hint(from, hint, sizeof hint));
     const int is_folder = lathe_path_is_dir(from);
     if (!lathe_path_is_model(from))
         return lathe_error(LATHE_E_CONFIG, "%s: neither a folder nor a GGUF file", from);
-    if (is_folder)
-        LATHE_TRY(lathe_checkpoint_resolve(arena, from, &from));
+    LATHE_TRY(find_model(args, arena, &folder));
+    if (folder.has_adapter)
+        return convert_adapter(args, &folder, to, text, arena);
     if (is_folder && !ends_in_gguf(to))
         return lathe_error(LATHE_E_ARG, "-o %s: a folder is converted to a file *.gguf", to);
     if (!is_folder && ends_in_gguf(to))
@@ -80,6 +90,7 @@ static lathe_status convert(const lathe_args *args, const lathe_model_source *so
     if (text != NULL && (type < 0 || (!is_folder && types[type].dtype < 0)))
         return lathe_error(LATHE_E_ARG, "--type %s: expected f32, f16%s", text,
                            is_folder ? ", bf16, q8_0, q4_0, q4_k or q6_k" : " or bf16");
+    from = folder.weights;
     if (is_folder)
         return lathe_gguf_export(source, from, to, type >= 0 ? types[type].type : LATHE_GGUF_BF16,
                                  lathe_cli_check_signals);
@@ -112,21 +123,25 @@ static const lathe_option options[] = {
      "a folder: f32, f16 or bf16 (default: that of the GGUF file, f32 if it is quantized); of an "
      "adapter: f32 (default), f16 or bf16"},
     {"--base", "DIR", "the model of an adapter, if it is not the one that the adapter names"},
+    LATHE_WEIGHTS_OPTION,
 };
 
 const lathe_command lathe_cmd_convert = {
     .name = "convert",
     .arguments = "DIR|FILE.gguf",
     .summary = "convert a model's folder to a GGUF file, or back",
-    .details = "DIR is a model's folder, a checkpoint with a whole model, or the folder of a run.\n"
-               "An adapter of LoRA becomes a GGUF adapter (llama.cpp's --lora).\n"
-               "A GGUF file runs in llama.cpp and Ollama; it holds the weights, the tokenizer and\n"
-               "the chat template. Models: llama, mistral, qwen2, qwen3, gemma2, gemma3, phi3,\n"
-               "olmo2, with a byte-level BPE tokenizer.\n",
+    .details =
+        "DIR is a model's folder, a checkpoint (averaged weights, if it has them), or the folder\n"
+        "of a run.\n"
+        "An adapter of LoRA becomes a GGUF adapter (llama.cpp's --lora).\n"
+        "A GGUF file runs in llama.cpp and Ollama; it holds the weights, the tokenizer and\n"
+        "the chat template. Models: llama, mistral, qwen2, qwen3, gemma2, gemma3, phi3,\n"
+        "olmo2, with a byte-level BPE tokenizer.\n",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,
     .max_words = 1,
+    .names_models = 1,
     .computes = 1,
     .run = run,
 };

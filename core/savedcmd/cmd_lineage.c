@@ -233,5 +233,6 @@ const lathe_command lathe_cmd_lineage = {
     .n_options = 2,
     .min_words = 1,
     .max_words = 1,
+    .names_models = 1,
     .run = run,
 };

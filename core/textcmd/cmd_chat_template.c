@@ -499,5 +499,6 @@ const lathe_command lathe_cmd_chat_template = {
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,
     .max_words = 1,
+    .names_models = 1,
     .run = run,
 };

@@ -341,6 +341,7 @@ const lathe_command lathe_cmd_data = {
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,
     .max_words = 1,
+    .names_models = 1,
     .computes = 1,
     .takes_overrides = 1,
     .run = run_command,

@@ -312,5 +312,6 @@ const lathe_command lathe_cmd_tokenizer_check = {
     .n_options = 1,
     .min_words = 1,
     .max_words = INT32_MAX,
+    .names_models = 1,
     .run = run,
 };

@@ -142,5 +142,6 @@ const lathe_command lathe_cmd_tokenizer_decode = {
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,
     .max_words = INT32_MAX,
+    .names_models = 1,
     .run = run,
 };

@@ -140,5 +140,6 @@ const lathe_command lathe_cmd_tokenizer_encode = {
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,
     .max_words = 2,
+    .names_models = 1,
     .run = run,
 };

@@ -407,8 +407,8 @@ Test(adapter_folder, of_a_reward_model_is_merged_with_its_score)
                     "[checkpoint]\ndir = \"ppo\"\n");
     expect(
         LATHE " validate ppo.toml 2>&1", 2,
-        "ppo.toml:12:9: error: reward.model = \"beside\" holds an adapter, and a reward model is a "
-        "whole model; lathe merge makes one of it");
+        "ppo.toml:12:9: error: reward.model = \"beside\" holds an adapter beside its model, and a "
+        "reward model is a whole model; lathe merge beside -o OUT makes one of it");
     expect(LATHE " validate ppo.toml --reward.model nowhere 2>&1", 2,
            "--reward.model: error: reward.model: no such folder: nowhere");
     expect(LATHE " validate ppo.toml --reward.model merged 2>&1", 0, "valid");

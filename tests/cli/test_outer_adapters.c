@@ -174,7 +174,7 @@ Test(outer_adapters, distillation_takes_an_adapted_head)
     expect(LATHE " train dora.toml --teacher.path base 2>&1", 0, "step-00000004");
     expect(LATHE " validate dora.toml --checkpoint.dir b --teacher.path out/step-00000004 2>&1", 2,
            "--teacher.path: error: teacher.path = \"out/step-00000004\" holds an adapter, and a "
-           "teacher is a whole model; lathe merge makes one of it");
+           "teacher is a whole model; lathe merge out/step-00000004 -o OUT makes one of it");
     expect(LATHE " merge base out/step-00000004 -o merged 2>&1", 0, "merged");
     expect(LATHE " train dora.toml --checkpoint.dir b --teacher.path merged 2>&1", 0,
            "step-00000004");

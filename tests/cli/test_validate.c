@@ -496,7 +496,12 @@ Test(validate, a_folder_that_is_no_model_s_is_told_apart)
                   "[{ path = \"text.txt\" }]\nseq_len = 16\n[train]\nmax_steps = 2\n");
     expect("mkdir -p r/step-00000004 a && echo step-00000004 >r/latest && "
            "echo '{}' >a/adapter_config.json && " LATHE " validate r.toml 2>&1",
-           2, "r is the folder of a run; name one of its checkpoints, such as r/step-00000004");
+           2, "r/step-00000004/config.json: cannot open");
+    expect("echo step-00000009 >r/latest && " LATHE " validate r.toml 2>&1", 2,
+           "r.toml:2:8: error: model.path: r/latest names the checkpoint r/step-00000009, which "
+           "does not exist");
+    expect("echo global_step9 >r/latest && " LATHE " validate r.toml 2>&1", 2,
+           "r.toml:2:8: error: model.path: r/latest does not name a checkpoint");
     expect(LATHE " validate r.toml --model.path a 2>&1", 2,
            "a holds an adapter of the model (not named), which does not exist");
 }

@@ -107,17 +107,19 @@ Test(weight_average, of_an_optimizer_is_saved_without_an_evaluation)
     OK(lathe_dir_remove(dir));
 }
 
-/* The loss that `lathe eval` gives of a folder. */
-static double evaluated(const char *dir, const char *path)
+/* The loss that `lathe eval` gives of a folder; weights: model.weights. */
+static double evaluated(const char *dir, const char *path, const char *weights)
 {
     settings s = {.n = 0};
     lathe_evaluation e;
     configure(&s, dir);
     set(&s, "model.path=%s", path);
+    set(&s, "model.weights=%s", weights);
     const char *list[MAX_SETTINGS + 1];
     int n = 0;
     for (int i = 0; i < s.n; i++)
-        if (strncmp(s.list[i], "model.", 6) != 0 || strncmp(s.list[i], "model.path", 10) == 0)
+        if (strncmp(s.list[i], "model.", 6) != 0 || strncmp(s.list[i], "model.path", 10) == 0 ||
+            strncmp(s.list[i], "model.weights", 13) == 0)
             list[n++] = s.list[i];
     list[n] = NULL;
     lathe_run *run = open_run(LATHE_OPEN_EVALUATE, list);
@@ -137,8 +139,11 @@ Test(weight_average, is_a_model_folder_whose_loss_is_the_evaluation)
         set(&s, "checkpoint.keep_best=2"); /* also reads back and compares the average */
         OK(train_once(&s, &r, NULL));
         const char *average = in(dir, "out/step-00000006/average");
-        cr_assert_eq(evaluated(dir, average), r.validation);
-        cr_assert_neq(evaluated(dir, in(dir, "out/step-00000006")), r.validation);
+        const char *checkpoint = in(dir, "out/step-00000006");
+        cr_assert_eq(evaluated(dir, average, "auto"), r.validation);
+        cr_assert_eq(evaluated(dir, checkpoint, "auto"), r.validation);
+        cr_assert_eq(evaluated(dir, checkpoint, "average"), r.validation);
+        cr_assert_neq(evaluated(dir, checkpoint, "training"), r.validation);
         OK(lathe_dir_remove(in(dir, "out")));
     }
     OK(lathe_dir_remove(dir));

@@ -1,0 +1,107 @@
+/* Follows paths to checkpoints. */
+#include "base/checkpoint_path.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/error.h"
+#include "base/fs.h"
+
+int32_t lathe_checkpoint_step(const char *name, int64_t *out_step)
+{
+    char again[64];
+    long long step = -1;
+    if (sscanf(name, "step-%lld", &step) != 1 || step < 0)
+        return 0;
+    (void)snprintf(again, sizeof again, LATHE_STEP_FORMAT, step);
+    *out_step = step;
+    return strcmp(again, name) == 0;
+}
+
+static lathe_status read_pointer(const char *path, lathe_arena *arena, const char **out_name)
+{
+    char *name = NULL;
+    int64_t bytes = 0, step;
+    LATHE_TRY(lathe_file_read(path, 4096, &name, &bytes));
+    while (bytes > 0 && (name[bytes - 1] == '\n' || name[bytes - 1] == ' '))
+        name[--bytes] = '\0';
+    const int good = lathe_checkpoint_step(name, &step);
+    *out_name = good ? lathe_arena_strdup(arena, name) : NULL;
+    free(name);
+    if (!good)
+        return lathe_error(LATHE_E_CORRUPT, "%s does not name a checkpoint", path);
+    return *out_name ? LATHE_OK : LATHE_E_NOMEM;
+}
+
+lathe_status lathe_checkpoint_pointer(const char *dir, const char *pointer, lathe_arena *arena,
+                                      const char **out_name)
+{
+    *out_name = NULL;
+    const char *path = lathe_path_join(arena, dir, pointer);
+    if (!path)
+        return LATHE_E_NOMEM;
+    return lathe_path_exists(path) ? read_pointer(path, arena, out_name) : LATHE_OK;
+}
+
+int32_t lathe_path_is_pointer(const char *path)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const char *slash = strrchr(path, '/'), *last = slash ? slash + 1 : path, *name = NULL;
+    struct stat st;
+    if ((strcmp(last, "latest") != 0 && strcmp(last, "best") != 0) || stat(path, &st) != 0 ||
+        !S_ISREG(st.st_mode)) /* a pipe must not be opened */
+        return 0;
+    const int32_t is = read_pointer(path, &arena, &name) == LATHE_OK;
+    if (!is)
+        lathe_error_clear();
+    lathe_arena_fini(&arena);
+    return is;
+}
+
+/* The folder `name` in `dir`, which `pointer` names. */
+static lathe_status find_named(lathe_arena *arena, const char *pointer, const char *dir,
+                               const char *name, const char **out_path)
+{
+    *out_path = dir ? lathe_path_join(arena, dir, name) : NULL;
+    if (!*out_path)
+        return LATHE_E_NOMEM;
+    if (lathe_path_is_dir(*out_path))
+        return LATHE_OK;
+    return lathe_error(LATHE_E_NOT_FOUND, "%s names the checkpoint %s, which does not exist",
+                       pointer, *out_path);
+}
+
+lathe_status lathe_pointer_follow(lathe_arena *arena, const char *path, const char **out_path)
+{
+    const char *slash = strrchr(path, '/'), *name = NULL;
+    *out_path = path;
+    if (!lathe_path_is_pointer(path))
+        return LATHE_OK;
+    const char *dir = slash ? lathe_arena_strndup(arena, path, slash - path + 1) : ".";
+    LATHE_TRY(read_pointer(path, arena, &name));
+    return find_named(arena, path, dir, name, out_path);
+}
+
+static int has(lathe_arena *arena, const char *dir, const char *name)
+{
+    const char *path = lathe_path_join(arena, dir, name);
+    return path && lathe_path_exists(path);
+}
+
+lathe_status lathe_checkpoint_resolve(lathe_arena *arena, const char *path, const char **out_path)
+{
+    const char *name = NULL;
+    *out_path = path;
+    if (!lathe_path_is_dir(path))
+        return lathe_pointer_follow(arena, path, out_path);
+    if (has(arena, path, "config.json") || has(arena, path, "adapter_config.json") ||
+        has(arena, path, "adapter_model.safetensors"))
+        return LATHE_OK;
+    LATHE_TRY(lathe_checkpoint_pointer(path, "latest", arena, &name));
+    if (!name)
+        return LATHE_OK;
+    const char *pointer = lathe_path_join(arena, path, "latest");
+    return pointer ? find_named(arena, pointer, path, name, out_path) : LATHE_E_NOMEM;
+}
