@@ -36,7 +36,8 @@ Test(cli_import, llamafactory)
         "report_to: [wandb, tensorboard]\npush_to_hub: false\nuse_badam: true\n";
     static const char *const lines[] = {
         "path = \"Qwen/Qwen3-0.6B\"",
-        "columns = { prompt = \"q\", completion = \"a\" } }",
+        "{ path = \"sets/one.json\", columns = { prompt = \"q\", completion = \"a\" }, "
+        "max_samples = 100 }",
         "validation_split = 0.1",
         "name = \"sft\"",
         "name = \"qwen3\"",

@@ -354,12 +354,13 @@ Test(config, missing_files_are_named_where_they_stand)
           "\"lately\"\n"
           "[tokenizer]\npath = \"bytes\"\n");
     lathe_config_check_files(config, LATHE_CONFIG_DATA, &diags);
-    printed("run.toml:2:8: error: model.path: no such folder or GGUF file: no/model\n"
-            "run.toml:5:22: error: data.datasets: no such file or folder: no/data\n"
-            "run.toml:5:44: error: data.datasets: no file matches the pattern no/*.csv\n"
-            "run.toml:7:10: error: checkpoint.resume: no such folder: lately; expected auto, "
-            "never, the folder of a "
-            "checkpoint, or one of checkpoints\n");
+    printed(
+        "run.toml:2:8: error: model.path: no such folder or GGUF file: no/model; on the Hugging "
+        "Face Hub? hf download no/model --local-dir no/model\n"
+        "run.toml:5:22: error: data.datasets: no such file or folder: no/data\n"
+        "run.toml:5:44: error: data.datasets: no file matches the pattern no/*.csv\n"
+        "run.toml:7:10: error: checkpoint.resume: no such folder: lately; expected auto, "
+        "never, restart, the folder of a checkpoint, or one of checkpoints\n");
 }
 
 Test(config, a_missing_file_stands_once_beside_a_wrong_key)
@@ -367,8 +368,10 @@ Test(config, a_missing_file_stands_once_beside_a_wrong_key)
     cr_assert_eq(
         load("[train]\nseedd = 1\n[model]\npath = \"no/model\"\n", NULL, 0, LATHE_CONFIG_FILES),
         LATHE_E_CONFIG);
-    printed("run.toml:2:1: error: unknown key 'seedd' in [train] (did you mean 'seed'?)\n"
-            "run.toml:4:8: error: model.path: no such folder or GGUF file: no/model\n");
+    printed(
+        "run.toml:2:1: error: unknown key 'seedd' in [train] (did you mean 'seed'?)\n"
+        "run.toml:4:8: error: model.path: no such folder or GGUF file: no/model; on the Hugging "
+        "Face Hub? hf download no/model --local-dir no/model\n");
 }
 
 Test(config, training_needs_data_and_one_model)

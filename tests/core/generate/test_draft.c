@@ -334,7 +334,7 @@ Test(draft, that_does_not_suit_the_model_is_refused)
          "generate.draft = \"" MODELS "mistral\": the draft model has a vocabulary of 64 tokens, "
          "and the model one of 128, without tokenizers that could be compared; expected the same "
          "vocabulary"},
-        {"llama_untied", "gone", "generate.draft: " MODELS "gone"},
+        {"llama_untied", "gone", "generate.draft: no such folder: " MODELS "gone"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         lathe_run *run = NULL;

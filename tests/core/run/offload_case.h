@@ -21,9 +21,9 @@ __attribute__((unused)) static lathe_train_result train(lathe_run *run)
 __attribute__((unused)) static char *all_figures(const char *dir, double update_norm)
 {
     static const char *const timed[] = {
-        "tokens_per_s",      "flops_per_s",         "share_of_peak", "memory_bytes",
-        "memory_peak_bytes", "step_seconds",        "data_seconds",  "checkpoint_stall_seconds",
-        "offload_bytes",     "offload_wait_seconds"};
+        "tokens_per_s",      "flops_per_s",   "share_of_peak",       "memory_bytes",
+        "memory_peak_bytes", "step_seconds",  "data_seconds",        "checkpoint_stall_seconds",
+        "elapsed_seconds",   "offload_bytes", "offload_wait_seconds"};
     char path[512], line[8192];
     size_t n = 0;
     char *out = NULL;

@@ -62,6 +62,7 @@ static void scores_on(int where, double *out)
     lathe_scored sequences[ROWS];
     set_where(&s, where);
     set_llama(&s, 2, 48, 4, 2, 96);
+    set(&s, "model.vocab_size=96"); /* that of the reward model */
     set(&s, "data.seq_len=32");
     set(&s, "train.micro_batch_size=8");
     set(&s, "train.precision=fp32");

@@ -307,7 +307,7 @@ Test(nonfinite, fp16_gives_up_at_the_least_scale)
     expect_parts((const char *const[]){"step 21: the gradient's norm is ",
                                        "at the least loss scale", "scale 'lora.scale'", "backward",
                                        "f16[64,1]", NULL});
-    cr_assert_eq(run->at.skipped, 21);
+    cr_assert_eq(run->at.skipped, 20); /* the step that ends the run is not counted */
     lathe_run_close(run);
     OK(lathe_dir_remove(dir));
 }

@@ -256,6 +256,14 @@ Test(stage_heads, text_of_a_reward_model_is_refused)
     expect_parts(parts);
 }
 
+/* Removes the manifest, so that a changed configuration is not taken for damage. */
+static void forget_hashes(void)
+{
+    char path[300];
+    snprintf(path, sizeof path, "%s/out/step-00000001/manifest.json", folder);
+    cr_assert_eq(unlink(path), 0);
+}
+
 Test(stage_heads, a_classifier_of_other_labels_is_refused)
 {
     static const char *const parts[] = {"is a sequence classifier of 3 labels",
@@ -272,6 +280,7 @@ Test(stage_heads, a_classifier_of_other_labels_is_refused)
     snprintf(path, sizeof path, "%s/out/step-00000001/config.json", folder);
     cr_assert_eq(json_dump_file(config, path, 0), 0);
     json_decref(config);
+    forget_hashes();
     set_training(&next, "next");
     set(&next, "model.path=%s/out/step-00000001", folder);
     cr_assert_eq(open_run_status(LATHE_OPEN_TRAIN, next.list, &run), LATHE_E_CONFIG);
@@ -324,6 +333,7 @@ Test(stage_heads, a_classifier_keeps_its_padding_token_or_has_none)
     snprintf(path, sizeof path, "%s/out/step-00000001/config.json", folder);
     cr_assert_eq(json_dump_file(config, path, 0), 0);
     json_decref(config);
+    forget_hashes();
     set_training(&without, "without");
     set(&without, "model.path=%s/out/step-00000001", folder);
     run = open_run(LATHE_OPEN_TRAIN, without.list);
