@@ -12,7 +12,7 @@ fail() {
 # The rooms of liblathe, then those above it (docs/design/000-floors.md).
 floors="base plug config reward ir passes io gguf jinja template unicode text tokenjson tokentrain records dialog data model convert store exec ranks update
     generate metrics checkpoint lineage islands run opening primitives rollout loop"
-tools="view harness devicecheck conformance cli plugcmd savedcmd textcmd plancmd pipeline chat"
+tools="view harness devicecheck conformance cli plugcmd savedcmd textcmd newcmd plancmd pipeline chat"
 low="base plug config ir passes io gguf text records dialog data model store exec"
 all=$(tr '\n' ' ' <<<"$floors" | tr -s ' ')
 declare -A sees=([base]="" [plug]="base" [config]="base plug" [reward]="base plug config" [ir]="base plug" [passes]="base ir" [io]="base" [gguf]="base io"
@@ -30,7 +30,7 @@ declare -A sees=([base]="" [plug]="base" [config]="base plug" [reward]="base plu
     [rollout]="$low ranks reward update metrics checkpoint islands run opening primitives"
     [loop]="$low ranks update metrics checkpoint islands run opening primitives rollout tokenjson tokentrain"
     [view]="$all" [harness]="$all" [devicecheck]="$all harness" [conformance]="$all harness devicecheck" [cli]="$all"
-    [plugcmd]="$all view harness conformance cli" [savedcmd]="$all view cli" [textcmd]="$all view cli" [plancmd]="$all view cli" [pipeline]="$all cli"
+    [plugcmd]="$all view harness conformance cli" [savedcmd]="$all view cli" [textcmd]="$all view cli" [newcmd]="$all cli" [plancmd]="$all view cli" [pipeline]="$all cli"
     [chat]="$all view")
 floors="$all$tools"
 

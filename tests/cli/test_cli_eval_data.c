@@ -97,7 +97,7 @@ Test(eval_data, without_the_columns_of_the_stage_is_refused_at_its_key)
     expect(LATHE " train run.toml 2>&1", 0, "step 1/1");
     expect(
         "rm out/step-00000001/manifest.json; " LATHE
-        " eval out --stage.name sft --data v.jsonl 2>&1",
+        " eval out --stage.name sft --data v.jsonl --tokenizer.path bytes 2>&1",
         2,
         "--data.validation: error: v.jsonl:1: no column \"completion\"; the columns are q, a, n; "
         "name it in columns.completion");

@@ -154,7 +154,7 @@ Test(cli_quantize, calibration_data_are_needed_and_enough)
     expect(LATHE "lineage a --json | tr -d ' \\n'", 0, "\"row_tokens\":64");
     expect("echo more >>text.txt; " LATHE "lineage a", 1, "the files changed since");
     expect("sed -i '$d' text.txt; " LATHE "lineage a", 0,
-           "content 683c9886d432; the files are those that were read");
+           "content 9e171b64c992; the files are those that were read");
     expect(LATHE "generate q --prompt a --max-new-tokens 2 2>/dev/null && " LATHE
                  "generate a --prompt a --max-new-tokens 2 2>/dev/null",
            0, "a");

@@ -62,9 +62,9 @@ Test(output, a_log_stays_short_and_plain)
     cr_assert_eq(bash(LATHE " train run.toml"), 0, "%s", output);
     expect_finished();
     cr_assert_eq(bash("rm -r out; " LATHE " train run.toml"), 0, "%s", output);
-    /* the model, the first and the last step, the last evaluation, the checkpoint; thirty
-     * evaluations and six checkpoints in between get no line */
-    cr_expect_leq(lines_in(output), 6, "%s", output);
+    /* three lines about the model, its settings and its data, the first and the last step, the last
+     * evaluation, the checkpoint; thirty evaluations and six checkpoints in between get no line */
+    cr_expect_leq(lines_in(output), 8, "%s", output);
     cr_expect_null(strchr(output, '\x1b'), "%s", output);
     cr_expect_null(strchr(output, '\r'), "%s", output);
     cr_expect_not_null(strstr(output, "step 30/30"), "%s", output);
