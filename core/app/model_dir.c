@@ -374,8 +374,8 @@ static lathe_status open_to_evaluate(const lathe_args *args, const char *const *
                                      int32_t n, lathe_arena *arena, lathe_run **out)
 {
     lathe_held_log said;
+    lathe_cli_say_weights(folder); /* once in a process: what is held may be dropped */
     lathe_held_log_begin(&said);
-    lathe_cli_say_weights(folder);
     if (!has_key(list, n, "stage.name"))
         lathe_eval_say_stage(args, folder->dir);
     lathe_status status = lathe_run_open_mode(NULL, list, n, LATHE_OPEN_EVALUATE, out);
