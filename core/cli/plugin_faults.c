@@ -15,6 +15,9 @@
 
 enum { MOST_FRAMES = 64, STACK_BYTES = 1 << 16 };
 
+static const int faults[] = {SIGSEGV, SIGILL, SIGFPE, SIGABRT};
+enum { N_FAULTS = sizeof faults / sizeof *faults };
+
 /* Appends to text[*n] as far as there is room. No stdio: the line is written in a handler. */
 static void add(char *text, size_t bytes, size_t *n, const char *more)
 {
@@ -83,7 +86,6 @@ void lathe_cli_name_faults(void)
 {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they have their own report  \
                                                                      */
-    static const int signals[] = {SIGSEGV, SIGILL, SIGFPE, SIGABRT};
     static char stack[STACK_BYTES]; /* for a stack that has no room left */
     void *frame[1];
     const stack_t other = {.ss_sp = stack, .ss_size = sizeof stack};
@@ -94,11 +96,19 @@ void lathe_cli_name_faults(void)
     action.sa_handler = on_fault;
     action.sa_flags = (int)(SA_RESETHAND | SA_ONSTACK);
     (void)sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
-        (void)sigaction(signals[i], &action, NULL);
+    for (size_t i = 0; i < N_FAULTS; i++)
+        (void)sigaction(faults[i], &action, NULL);
 #endif
     /* A watched call takes milliseconds, on a slow disk or network seconds. */
     const char *given = getenv("LATHE_PLUGIN_SECONDS");
     const double seconds = given != NULL ? strtod(given, NULL) : 0.0;
     lathe_call_watch(on_hang, seconds >= 1.0 ? seconds : 120.0);
+}
+
+void lathe_cli_leave_faults(void)
+{
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    for (size_t i = 0; i < N_FAULTS; i++)
+        (void)signal(faults[i], SIG_DFL);
+#endif
 }

@@ -2,6 +2,7 @@
 #include "plug/call_watch.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <time.h>
@@ -68,9 +69,14 @@ static void *watch(void *arg)
 static void start(void)
 {
     pthread_t thread;
+    sigset_t all, before;
     is_started = 1;
+    /* A signal that another thread blocks, to take it when it is ready, must not find this one. */
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     if (pthread_create(&thread, NULL, watch, NULL) == 0)
         (void)pthread_detach(thread);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 void lathe_call_begin(const char *path, const char *function)

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/print.h"
 #include "base/toml.h"
+#include "cli/plugin_faults.h"
 #include "plug/kind.h"
 #include "plug/schema.h"
 #include "plug/schema_value.h"
@@ -171,6 +172,8 @@ static int check_here(const lathe_args *args, const char *path, lathe_check_repo
 {
     const int in_child = fd >= 0;
     const lathe_report told = in_child ? lathe_check_child_report(fd) : shown->calls;
+    if (in_child)
+        lathe_cli_leave_faults();
     const lathe_report *report = &told;
     lathe_component component;
     lathe_conformance_totals totals = {0};
