@@ -135,6 +135,8 @@ Test(train_ranks, a_bad_micro_batch_of_one_rank_leaves_out_the_step_of_all)
                        "--train.max_steps 1"),
                  0, "%s", output);
     poison("first/step-00000001/model.safetensors", '~');
+    (void)snprintf(words, sizeof words, "%s/first/step-00000001/manifest.json", root);
+    cr_assert_eq(unlink(words), 0, "%s", words); /* it has the hash of the file before */
     (void)snprintf(text, sizeof text, "[model]\npath = \"first/step-00000001\"\n%s",
                    strstr(settings, "[data]"));
     write_file("run.toml", text);

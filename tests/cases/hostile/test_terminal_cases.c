@@ -42,7 +42,8 @@ static void setup(void)
     expect(LATHE " train run.toml 2>&1", 0, "checkpoint out/step-00000002");
     expect(LATHE " train run.toml --checkpoint.dir lora --adapter.name lora 2>&1", 0, "checkpoint");
     cr_assert_eq(run("cp -r out/step-00000002 base && cp -r lora/step-00000002 ad && "
-                     "rm -r base/state base/manifest.json ad/state ad/manifest.json && "
+                     "rm -r base/state base/manifest.json ad/state ad/manifest.json "
+                     "ad/model.safetensors ad/config.json && "
                      "cp base/model.safetensors whole.safetensors"),
                  0, "%s", output);
     put("tokenizer.json", tokenizer);
