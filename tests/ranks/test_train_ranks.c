@@ -126,7 +126,8 @@ Test(train_ranks, a_bad_micro_batch_of_one_rank_leaves_out_the_step_of_all)
         n += (size_t)snprintf(text + n, sizeof text - n, "the lathe turns piece %d%s.\n", line,
                               line % 25 == 7 ? " ~" : "");
     write_file("text.txt", text);
-    static const char common[] = "--data.validation_split 0 --train.eval_every 0 ";
+    static const char common[] =
+        "--data.validation_split 0 --train.eval_every 0 --tokenizer.path bytes ";
     /* the last checkpoint cannot be written with such weights */
     static const char after_all_steps[] = "a run cannot continue from the state after step 12";
     char words[512];
