@@ -290,6 +290,8 @@ static lathe_status write_merged(const lathe_args *args, const lathe_merge_part 
                                  lathe_arena *arena, int32_t *out_n)
 {
     const char *output = lathe_args_value(args, "--output");
+    if (n < 1 || parts[0].saved == NULL)
+        return lathe_error(LATHE_E_ARG, "there is no adapter to merge");
     lathe_made_from parents[1 + LATHE_MOST_MERGED] = {{"model", parts[0].saved->model_path}};
     int32_t combine;
     LATHE_TRY(read_combination(args, &combine));
@@ -316,7 +318,7 @@ static lathe_status merge(const lathe_args *args, const merge_folders *folders, 
 {
     const int32_t n = folders->n;
     lathe_run *runs[LATHE_MOST_MERGED] = {NULL};
-    lathe_merge_part parts[LATHE_MOST_MERGED];
+    lathe_merge_part parts[LATHE_MOST_MERGED] = {{NULL}};
     double factors[LATHE_MOST_MERGED];
     lathe_status status = read_factors(args, n, factors);
     for (int32_t i = 0; i < n && status == LATHE_OK; i++) {

@@ -378,7 +378,7 @@ static int is_same(const lathe_field *field, const lathe_value *a, const lathe_v
     if (field->type == LATHE_T_STRING)
         return a->s == b->s || (a->s != NULL && b->s != NULL && strcmp(a->s, b->s) == 0);
     if (field->type == LATHE_T_FLOAT)
-        return memcmp(&a->f, &b->f, sizeof a->f) == 0;
+        return !(a->f < b->f) && !(a->f > b->f); /* values of a checked file: none is NaN */
     return a->i == b->i;
 }
 

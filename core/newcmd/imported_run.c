@@ -349,21 +349,29 @@ static void take_list(const taking *t, int are_targets)
     lathe_buffer_fini(&value);
 }
 
+/* The name in the list that is `word`; NULL: none. */
+static const char *find_name(const char *const *names, int64_t n, const char *word)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (lathe_same_word(word, names[i]))
+            return names[i];
+    return NULL;
+}
+
 /* The name of a plugin of the section's kind: itself, or a word for it. */
 static void take_plugin(const taking *t)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
     const char **names = NULL, *text = json_string_value(t->value), *section, *word;
     int64_t n = 0;
-    (void)lathe_registry_names(t->io->registry, lathe_kind_id(t->section), &arena, &names, &n);
-    const char *found = NULL;
-    for (int64_t i = 0; text && i < n && found == NULL; i++)
-        if (lathe_same_word(text, names[i]))
-            found = names[i];
+    if (lathe_registry_names(t->io->registry, lathe_kind_id(t->section), &arena, &names, &n) !=
+            LATHE_OK ||
+        names == NULL)
+        n = 0;
+    const char *found = text ? find_name(names, n, text) : NULL;
     for (int32_t k = 0; text && found == NULL && (word = lathe_synonym(text, k, &section)); k++)
-        for (int64_t i = 0; i < n && found == NULL; i++)
-            if (section == NULL && strcmp(word, names[i]) == 0)
-                found = names[i];
+        if (section == NULL)
+            found = find_name(names, n, word);
     if (found)
         set_text(t, found, 0);
     else if (!is_off(t->value))

@@ -183,7 +183,7 @@ static lathe_status take_entry(storing *s, results *got, int64_t i, int64_t to)
 {
     const lathe_program *p = program_of(s);
     const int64_t k = s->run->open.top_k, part = i / p->top_rows, row = i % p->top_rows;
-    if (part != got->part) {
+    if (part != got->part || got->ids == NULL) {
         const void *ids = NULL, *values = NULL;
         LATHE_TRY(lathe_exec_fetch(p->exec, p->top_ids[part], &ids));
         LATHE_TRY(lathe_exec_fetch(p->exec, p->top_values[part], &values));

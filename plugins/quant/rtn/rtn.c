@@ -326,6 +326,8 @@ static void rtn_part_scales(void *self, int64_t rows, int64_t cols, const void *
 {
     const rtn *q = self;
     const int64_t size = code_size(q, cols), real = size_of(q, cols);
+    if (size < 1 || real < 1) /* such a weight has no codes */
+        return;
     const int64_t n = size == cols ? 1 : (part->cols + size - 1) / size;
     const int32_t moved = q->settings[RTN_BITS] == 8 && q->settings[RTN_PACKED] ? 128 : 0;
     (void)rows;

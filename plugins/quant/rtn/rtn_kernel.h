@@ -34,7 +34,7 @@ LATHE_HD static inline rtn_group rtn_group_of(const int64_t *s, const void *cons
     if (s[RTN_ZEROS] == 0)
         return g;
     if (!s[RTN_PACKED] || s[RTN_SIZE] == 0)
-        g.zero = ((const int8_t *)planes[s[RTN_ZEROS]])[at];
+        g.zero = (int32_t)((const int8_t *)planes[s[RTN_ZEROS]])[at];
     else /* packed along the rows */
         g.zero = (int32_t)packed_bits((const uint32_t *)planes[s[RTN_ZEROS]] + group, n_groups,
                                       row * bits, bits) -
