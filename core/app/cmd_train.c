@@ -114,7 +114,7 @@ static int run_command(const lathe_args *args)
     if (run == NULL)
         return code;
     if (run->programs.rank > 0) { /* rank 0 tells how the run goes */
-        train_options.out = fopen("/dev/null", "w");
+        train_options.out = fopen("/dev/null", "we");
         if (!train_options.out)
             train_options.out = stderr;
     }

@@ -239,7 +239,7 @@ lathe_status lathe__logprob_writer_init(lathe_logprob_writer *writer, const char
     writer->header.header_bytes = sizeof *header;
     writer->header.id_bytes = header->vocab_size <= 65536 ? 2 : 4;
     writer->header.n_records = writer->header.n_targets = 0;
-    writer->file = fopen(writer->temporary, "wb");
+    writer->file = fopen(writer->temporary, "wbe");
     if (!writer->file)
         return failed(writer, "create");
     return put_bytes(writer, &writer->header, sizeof writer->header);

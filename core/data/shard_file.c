@@ -303,7 +303,7 @@ lathe_status lathe__shard_writer_init(lathe_shard_writer *writer, const char *pa
     writer->header.n_tokens = writer->header.n_segments = 0;
     writer->is_masked = lathe_row_kind_get(header->rows)->is_masked;
     LATHE_TRY(lathe_sha256_create(&writer->hash));
-    writer->file = fopen(writer->temporary, "wb");
+    writer->file = fopen(writer->temporary, "wbe");
     if (!writer->file)
         return failed(writer, "create");
     return fwrite(&writer->header, sizeof writer->header, 1, writer->file) == 1

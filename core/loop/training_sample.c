@@ -35,7 +35,7 @@ lathe_status lathe__training_samples_open(lathe_training *t)
     if (!path)
         return LATHE_E_NOMEM;
     LATHE_TRY(lathe_lines_cut(path, run->at.step));
-    t->samples = fopen(path, "a");
+    t->samples = fopen(path, "ae");
     return t->samples ? LATHE_OK
                       : lathe_error(LATHE_E_IO, "%s: cannot append: %s", path, strerror(errno));
 }

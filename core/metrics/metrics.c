@@ -78,7 +78,7 @@ lathe_status lathe_metrics_open(lathe_metrics *m, const char *dir, int64_t step)
     lathe_status status = path ? lathe_lines_cut(path, step) : LATHE_E_NOMEM;
     if (status == LATHE_OK) {
         m->path = strdup(path);
-        m->file = fopen(path, "a");
+        m->file = fopen(path, "ae");
         if (!m->file || !m->path)
             status = lathe_error(LATHE_E_IO, "%s: cannot append: %s", path, strerror(errno));
     }
