@@ -261,7 +261,7 @@ lathe_status lathe_pipeline_check(const lathe_pipeline *pipeline, const lathe_st
                                   lathe_arena *arena, lathe_diags *diags, int32_t *out_partly)
 {
     product *products = lathe_arena_alloc(arena, (pipeline->n + 1) * (int64_t)sizeof *products);
-    int32_t partly;
+    int32_t partly = 0;
     if (!products)
         return LATHE_E_NOMEM;
     memset(products, 0, (size_t)pipeline->n * sizeof *products);

@@ -11,7 +11,8 @@
 #include "base/json_record.h"
 #include "base/log.h"
 
-#define LONGEST_REST 30.0 /* seconds between two tries */
+/* Seconds between two tries at most, and looks at the stop in a second. */
+enum { LONGEST_REST = 30, PARTS_OF_SECOND = 20 };
 
 typedef struct reward {
     lathe_reward_part part;
@@ -209,9 +210,9 @@ static lathe_status finish_once(reward *x, const lathe_reward_item *items, int32
  * end. */
 static int rest(int32_t tried, lathe_reward_stop stop)
 {
-    const struct timespec part = {0, 50000000};
-    const double seconds = tried < 5 ? (double)(1 << tried) : LONGEST_REST;
-    for (double at = 0.0; at < seconds; at += 0.05) {
+    const struct timespec part = {0, 1000000000 / PARTS_OF_SECOND};
+    const int seconds = tried < 5 ? 1 << tried : LONGEST_REST;
+    for (int i = 0; i < seconds * PARTS_OF_SECOND; i++) {
         if (stop.stops != NULL && stop.stops(stop.arg))
             return 1;
         (void)nanosleep(&part, NULL);
