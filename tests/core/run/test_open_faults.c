@@ -222,8 +222,9 @@ Test(open_faults, model)
         "[train]\nprecision = \"bf16\"\n", /* oneDNN, which computes fp32, throws without memory */
         MODELS);
     OK(lathe_file_write_atomic(path, toml, (int64_t)strlen(toml)));
-    /* Without memory to read it, the cache of tried plugins is not used. */
-    sweep("model", open_model, INJECT_MALLOC, ENOMEM, 300, 5);
+    /* Without memory to read it, the cache of tried plugins is not used. Questions whether a folder
+     * has a file (lathe_model_has, the pointers of a run's folder) are answered with no. */
+    sweep("model", open_model, INJECT_MALLOC, ENOMEM, 300, 8);
     /* Files with the limits of the machine and of the process may fail to be read; that limit is
      * then unknown. They are read three times: before and after the configuration, and for the
      * plan. Then come the plugins of kinds that are searched as a whole (device, attention, model),
