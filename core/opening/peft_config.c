@@ -3,7 +3,7 @@
  * PEFT ignores keys that it does not know. Lathe does not: a key that is set, is not known to be
  * harmless and is not read could change what the adapter computes, so it is refused by name.
  *
- * Source: PEFT 0.21 (LoraConfig, OFTConfig and their parents); ms-swift for the keys that it adds.
+ * Source: PEFT 0.21 (LoraConfig, OFTConfig and their parents).
  */
 #include "opening/peft_config.h"
 
