@@ -125,8 +125,10 @@ static int is_noise(const char *line)
 {
     static const char *const texts[] = {"sent help message", "orte_base_help_aggregate"};
     int n;
-    /* SIGCONT, after a rank has held mpirun (failure_report.h) */
-    if (line[0] == '\0' || strncmp(line, "mpirun: Forwarding signal 18 ", 29) == 0 ||
+    /* SIGCONT, after a rank has held mpirun (failure_report.h). The line begins with the name by
+     * which mpirun was started: mpirun, mpiexec or orterun. */
+    const char *const forwarding = strstr(line, ": Forwarding signal 18 to job");
+    if (line[0] == '\0' || (forwarding && !memchr(line, ' ', (size_t)(forwarding - line))) ||
         strncmp(line, "[warn] Epoll ", 13) == 0) /* libevent, of a pipe of a rank that has ended */
         return 1;
     if (sscanf(line, "%d total process", &n) == 1 &&

@@ -305,11 +305,16 @@ lathe_status lathe_checkpoint_write(const lathe_saved_state *saved, const lathe_
     lathe_status status = check_folder(saved, &arena);
     if (status == LATHE_OK)
         status = lathe_checkpoint_save(saved, figures, gate, out_path);
-    const lathe_status still = check_folder(saved, &arena); /* it may be gone since then */
-    status = still != LATHE_OK ? still : status;
+    if (status == LATHE_OK) /* before `latest` of a folder of another run is written */
+        status = check_folder(saved, &arena);
+    if (status == LATHE_OK)
+        status = lathe_checkpoint_point(dir, "latest", name);
+    if (status == LATHE_OK)
+        status = lathe_checkpoint_point_best(dir, &keep);
+    if (status == LATHE_OK)
+        status = lathe_checkpoint_remove_old(dir, &keep);
+    /* A folder that went away in any of these calls is the reason for whatever failed there. */
+    const lathe_status still = check_folder(saved, &arena);
     lathe_arena_fini(&arena);
-    LATHE_TRY(status);
-    LATHE_TRY(lathe_checkpoint_point(dir, "latest", name));
-    LATHE_TRY(lathe_checkpoint_point_best(dir, &keep));
-    return lathe_checkpoint_remove_old(dir, &keep);
+    return still != LATHE_OK ? still : status;
 }

@@ -106,6 +106,17 @@ Test(launch_output, what_is_not_known_is_passed_on)
     free(out);
 }
 
+/* SIGCONT, which ends the hold of a rank that saves, under each name that mpirun has. */
+Test(launch_output, a_forwarded_continuation_is_left_out)
+{
+    expect_pass("mpirun: Forwarding signal 18 to job\n", "");
+    expect_pass("mpiexec: Forwarding signal 18 to job\n", "");
+    expect_pass("/opt/ompi/bin/orterun: Forwarding signal 18 to job\n", "");
+    expect_pass("mpiexec: Forwarding signal 15 to job\n", "mpiexec: Forwarding signal 15 to job\n");
+    expect_pass("rank 1 said: Forwarding signal 18 to job\n",
+                "rank 1 said: Forwarding signal 18 to job\n");
+}
+
 /* A box of MPI's start, once, without what follows from it; that alone if there is nothing else. */
 Test(launch_output, what_only_follows_is_left_out)
 {
