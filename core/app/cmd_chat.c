@@ -24,7 +24,7 @@ static const lathe_option options[] = {
 
 /* ---- the loop ---- */
 
-/* What the user can mend by another line; other failures end the command. */
+/* 1: the user can mend the failure by typing another line. Other failures end the command. */
 static int is_mendable(lathe_status status)
 {
     return status == LATHE_E_ARG || status == LATHE_E_CONFIG || status == LATHE_E_IO ||

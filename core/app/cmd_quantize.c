@@ -43,7 +43,8 @@ static int is_of(const lathe_override *o, const char *section)
     return strncmp(o->key, section, n) == 0 && o->key[n] == '.';
 }
 
-/* What the sections of the overrides are for. */
+/* Bits that say which part of the command reads a section of the overrides: the writing of the
+ * folder, its evaluation, or both. */
 enum { FOR_WRITING = 1, FOR_EVALUATION = 2 };
 
 static int purpose_of(const lathe_override *o)

@@ -173,7 +173,8 @@ static const char *used_name(const lathe_named_adapters *named)
     return named->used < 0 ? LATHE_NAMED_BASE : named->list[named->used].name;
 }
 
-/* What the results depend on. */
+/* Returns the settings that the results depend on. A file of results is continued only with equal
+ * settings. */
 static json_t *settings_of(const lathe_run *run, const lathe_sampling *s, const job *j,
                            const char *prompts_hash)
 {

@@ -140,7 +140,8 @@ static int is_noise(const char *line)
     return 0;
 }
 
-/* What a line outside a box says of an error that another message explains. */
+/* Classifies a line of mpirun outside a box: some only repeat that an error happened, which another
+ * message explains. */
 static lathe_launch_vagueness vagueness(const char *line)
 {
     if (line[0] == '[' && strstr(line, " ORTE_ERROR_LOG: ") != NULL)

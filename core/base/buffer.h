@@ -31,7 +31,7 @@ int64_t lathe_buffer_printable(lathe_buffer *buffer, const char *text, int64_t n
 void lathe_buffer_utf8(lathe_buffer *buffer, const char *text, int64_t bytes);
 /** Appends text as a JSON string literal, quotes included; bytes that are not UTF-8 as above. */
 void lathe_buffer_json_string(lathe_buffer *buffer, const char *text);
-/** The same for text that may hold NUL. */
+/** Like lathe_buffer_json_string, for text that may hold NUL. */
 void lathe_buffer_json_bytes(lathe_buffer *buffer, const char *text, int64_t bytes);
 void lathe_buffer_fini(lathe_buffer *buffer);
 

@@ -21,9 +21,9 @@ typedef struct lathe_file_part {
     void *to;
 } lathe_file_part;
 
-/** As lathe_sha256_file, and reads the parts into memory; they are in file order and do not
- *  overlap. The caller must compare the hash to know that the bytes are right. LATHE_E_IO: the
- *  file ends before the last part does. */
+/** Like lathe_sha256_file, and reads the parts into memory; they are in file order and do not
+ *  overlap. The caller must compare the hash to know that the bytes are right. LATHE_E_IO: the file
+ *  ends before the last part does. */
 lathe_status lathe_sha256_file_parts(const char *path, const lathe_file_part *parts,
                                      int64_t n_parts, char out_hex[65]);
 

@@ -19,8 +19,8 @@ lathe_status lathe_json_load_file(const char *path, json_t **out);
 /** Parses `bytes` of text; `name` is used instead of a path in errors. */
 lathe_status lathe_json_load(const char *name, const char *text, int64_t bytes, json_t **out);
 
-/** The same for callers that use json_string_length for every string: string values may contain
- *  "\u0000", keys may not. */
+/** Like lathe_json_load, for callers that use json_string_length for every string: string values
+ *  may contain "\u0000", keys may not. */
 lathe_status lathe_json_load_with_nul(const char *name, const char *text, int64_t bytes,
                                       json_t **out);
 
@@ -29,8 +29,8 @@ lathe_status lathe_json_load_with_nul(const char *name, const char *text, int64_
 lathe_status lathe_json_load_exact(const char *name, const char *text, int64_t bytes, int with_nul,
                                    json_t **out);
 
-/** The same for a line of a file: `place` is "FILE:LINE", and errors are at "FILE:LINE:COLUMN". The
- *  line's end may be part of the text. */
+/** Like lathe_json_load_exact, for a line of a file: `place` is "FILE:LINE", and errors are at
+ *  "FILE:LINE:COLUMN". The line's end may be part of the text. */
 lathe_status lathe_json_load_line(const char *place, const char *text, int64_t bytes, int with_nul,
                                   json_t **out);
 

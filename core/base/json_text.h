@@ -31,7 +31,7 @@ static inline void lathe_json_pass_blank(lathe_json_walk *walk)
         walk->at++;
 }
 
-/** Writes `what` as printf does; returns 0. */
+/** Sets walk->what, the message, as printf would print it. Returns 0, the result of a failure. */
 __attribute__((format(printf, 2, 3))) int lathe_json_wrong(lathe_json_walk *walk,
                                                            const char *format, ...);
 
@@ -43,11 +43,13 @@ int lathe_json_pass_string(lathe_json_walk *walk, lathe_json_string *out);
  *  have any size. Returns 1, or 0 if it is not valid. */
 int lathe_json_pass_scalar(lathe_json_walk *walk);
 
-/** Number of NaN, Infinity and -Infinity outside strings in a text that is JSON but for them. */
+/** Counts the words NaN, Infinity and -Infinity outside strings. Python's json module writes them
+ *  as numbers, which JSON does not allow; the rest of such a text is JSON. */
 int64_t lathe_json_count_nan(const char *text, int64_t n);
 
-/** Writes such a text with null in the place of each into out, which has room for n bytes and one
- *  for each; NULL: writes nothing. Returns the length. */
+/** Copies a text, and writes null instead of each word that lathe_json_count_nan counts, so that
+ *  the copy is valid JSON. out: room for n bytes and one more per such word, because null is longer
+ *  than NaN; NULL: only measures. Returns the number of bytes of the copy. */
 int64_t lathe_json_nulls_for_nan(const char *text, int64_t n, char *out);
 
 /** Unescapes a checked string, n_raw bytes at raw, into out; returns its length, at most n_raw. */

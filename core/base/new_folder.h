@@ -29,8 +29,8 @@ lathe_status lathe_new_folder_begin(lathe_arena *arena, const char *path, const 
  *  Errors  `status`; LATHE_E_CONFIG: `path` exists now; LATHE_E_IO. The folder is then removed. */
 lathe_status lathe_new_folder_end(lathe_status status, const char *beside, const char *path);
 
-/** As lathe_new_folder_end, but a folder at `path` is replaced and removed. At every moment one of
- *  the two has the name, except on file systems that cannot exchange two names. */
+/** Like lathe_new_folder_end, but a folder at `path` is replaced and removed. At every moment one
+ *  of the two has the name, except on file systems that cannot exchange two names. */
 lathe_status lathe_new_folder_replace(lathe_status status, const char *beside, const char *path);
 
 #endif

@@ -10,7 +10,7 @@
  *  LATHE_E_IO, LATHE_E_NOMEM. */
 lathe_status lathe_stale_remove(const char *dir, const char *name);
 
-/** As lathe_stale_remove, for a caller that holds the lock without which no process writes them:
+/** Like lathe_stale_remove, for a caller that holds the lock without which no process writes them:
  *  removes them whatever their PID, which may belong to another process now. */
 lathe_status lathe_stale_remove_locked(const char *dir, const char *name);
 

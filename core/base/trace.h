@@ -27,7 +27,7 @@ typedef struct lathe_trace_process {
     double origin;    /* the time 0 of its events, on the clock of lathe_trace_now */
 } lathe_trace_process;
 
-/** As lathe_trace_begin, with events of that process. */
+/** Like lathe_trace_begin, with events of that process. */
 lathe_status lathe_trace_begin_as(const char *path, const lathe_trace_process *process);
 
 /** Moves the events of the file `part` into the file `path`, both of traces that have ended, and

@@ -1,4 +1,4 @@
-/* What a trace file begins and ends with. */
+/* The texts with which a trace file begins and ends. */
 #ifndef LATHE_BASE_TRACE_TEXT_H
 #define LATHE_BASE_TRACE_TEXT_H
 

@@ -41,8 +41,8 @@ static const char *plain_name(const lathe_saved_state *saved, const char *name)
     return has_prefix(saved, name) ? name + strlen(saved->frozen_prefix) : name;
 }
 
-/* Of the frozen copies, those that the adapter declares, and those of the model that it replaces.
- */
+/* Whether a frozen row is one that the adapter declares, or one of the model that the adapter
+ * replaces. The other frozen copies are the reference model's own. */
 static int32_t is_of_frozen_adapter(const lathe_saved_state *saved, const lathe_param *row)
 {
     const int32_t copied = lathe_params_find(saved->params, plain_name(saved, row->name));
@@ -209,7 +209,8 @@ static lathe_status compare(void *arg, int64_t offset, const void *data, int64_t
     return LATHE_OK;
 }
 
-/* What use_tensor does with a tensor of the file after it checked the tensor's shape. */
+/* Purposes of use_tensor. It checks the shape of a tensor of the file for all of them; the purpose
+ * decides what it does with the values then. */
 enum { CHECK, FILL, FILL_ALL, COMPARE, CHECK_BEGIN, BEGIN };
 
 /* Converts a tensor of the file to f32 in the layout of its row. */

@@ -25,8 +25,8 @@ lathe_status lathe__adapter_file_write(const lathe_saved_state *saved, const cha
 /** Reads the parameters; every tensor is checked before the first is changed. */
 lathe_status lathe__adapter_file_read(const lathe_saved_state *saved, const char *dir);
 
-/** The same for a folder that Lathe did not write: a tensor that no parameter takes is refused by
- *  name, because PEFT would compute something with it. LATHE_E_CONFIG. */
+/** Like lathe__adapter_file_read, for a folder that Lathe did not write: a tensor that no parameter
+ *  takes is refused by name, because PEFT would compute something with it. LATHE_E_CONFIG. */
 lathe_status lathe__adapter_file_take(const lathe_saved_state *saved, const char *dir);
 
 /** Gives the f32 values of a parameter of the model from the file that was read last, also where
@@ -39,8 +39,8 @@ lathe_status lathe__adapter_file_values(const lathe_saved_state *saved, int32_t 
 lathe_status lathe__adapter_file_begin(const lathe_saved_state *saved, const char *dir,
                                        int32_t fill);
 
-/** The same for an adapter with frozen parameters: that of the reference, or one of several over
- * one base. prefix: of the names of its rows. */
+/** Like lathe__adapter_file_begin, for an adapter with frozen parameters: that of the reference, or
+ * one of several over one base. prefix: begins the names of its rows. */
 lathe_status lathe__adapter_file_frozen(const lathe_saved_state *saved,
                                         const lathe_instance *adapter, const char *prefix,
                                         const char *dir, int32_t fill);

@@ -16,7 +16,7 @@
 #include "base/trace.h"
 #include "checkpoint/checkpoint.h"
 
-/* What the thread has to do. */
+/* Tasks of the thread. */
 enum {
     TOUCH, /* write to every page of the image once, so that the first copy has no page faults */
     WRITE, /* write a checkpoint */

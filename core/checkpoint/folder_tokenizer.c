@@ -9,7 +9,8 @@
 #include "gguf/model_files.h"
 #include "io/manifest.h"
 
-/* What "meta" of a manifest with these files says. */
+/* 1: the "meta" of a manifest with these files says that the run read bytes, without a tokenizer.
+ */
 static int says_bytes(const json_t *meta, const json_t *files)
 {
     const json_t *config = json_object_get(meta, "config");

@@ -1,5 +1,5 @@
-/* What a run was made of, for the manifests of its checkpoints: the folders that its models come
- * from, and its data, each with hashes. lineage.h reads it back.
+/* Records the origin of a run for the manifests of its checkpoints: the folders that its models
+ * come from, and its data, each with hashes. lineage.h reads it back.
  *
  *   "parents":    [{"roles": ["model", "reference"], "path": "/...", "manifest": "<SHA-256>",
  *                   "files": {"model.safetensors": {"bytes", "sha256"}, ...}}]

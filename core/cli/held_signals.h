@@ -12,8 +12,8 @@ void lathe_cli_hold_signals(void);
 /** Lets the signals end the process again; a pending one ends it in this call. */
 void lathe_cli_release_signals(void);
 
-/** The same at the end of a command. is_complete: all is written, so a pending signal is discarded.
- */
+/** Like lathe_cli_release_signals, at the end of a command. is_complete: all is written, so a
+ *  pending signal is discarded. */
 void lathe_cli_end_signals(int32_t is_complete);
 
 /** Returns LATHE_E_STATE, "stopped; nothing was written", if a signal is pending. */

@@ -19,10 +19,9 @@ int lathe_cli_put_refusal(const lathe_args *args, lathe_diags *diags, lathe_stat
  *  error; 1 for other failures. */
 int lathe_cli_tell_refusal(const lathe_args *args, lathe_diags *diags, lathe_status status);
 
-/** As lathe_cli_tell_refusal, as one JSON object on stdout: "valid", and lists "errors" and
- *  "warnings" whose elements have "file", "line", "column", "message" and "suggestion". A
- *  failure for another reason than the file is an error without a place, and is also printed on
- *  stderr. */
+/** Like lathe_cli_tell_refusal, as one JSON object on stdout: "valid", and lists "errors" and
+ *  "warnings" whose elements have "file", "line", "column", "message" and "suggestion". A failure
+ *  for another reason than the file is an error without a place, and is also printed on stderr. */
 int lathe_cli_tell_refusal_json(const lathe_args *args, lathe_diags *diags, lathe_status status);
 
 #endif

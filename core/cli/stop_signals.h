@@ -13,7 +13,7 @@ enum { LATHE_STOP_ENDS = 0, LATHE_STOP_WILL_SAVE = 1, LATHE_STOP_SAVES = 2 };
 typedef struct lathe_cli_stop {
     volatile sig_atomic_t seen;  /* number of the first signal; 0: none */
     volatile sig_atomic_t steps; /* 1: steps are taken. Before that, ending at once loses nothing */
-    /* What the run does when another rank has ended, after which the launcher ends all others
+    /* Tells what the run does when another rank has ended, after which the launcher ends all others
      * (LATHE_STOP_ENDS, ...). */
     volatile sig_atomic_t saves;
     /* Stops the launcher, which would send SIGKILL soon, and lets it go on. NULL: it cannot be. */

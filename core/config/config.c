@@ -32,8 +32,8 @@ static int plugin_of_name(const lathe_registry *registry, const char *name, char
     return found;
 }
 
-/* What an unknown section, or a key outside all sections, was probably meant to be; NULL: no
- * guess. */
+/* Guesses what an unknown section, or a key outside all sections, was meant to be; NULL: no guess.
+ */
 static const char *suggest_root(const lathe_registry *registry, const lathe_toml_node *node,
                                 const char *const *words, int32_t n, char *text, size_t bytes)
 {

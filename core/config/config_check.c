@@ -25,8 +25,7 @@ static int is_found(const char *path)
     return n > 0;
 }
 
-/* What a missing file is: an error, or a warning for a run on another machine, which may have it.
- */
+/* A missing file is an error, or a warning for a run on another machine, which may have it. */
 static int32_t missing(uint32_t kinds)
 {
     return kinds & LATHE_CONFIG_ELSEWHERE ? LATHE_DIAG_WARNING : LATHE_DIAG_ERROR;

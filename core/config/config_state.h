@@ -52,7 +52,7 @@ lathe_status lathe__config_override(lathe_config *config, const lathe_override *
  *  checkpoint that the folder of a run, DIR/best or DIR/latest means; diags gets those that name
  *  none. */
 lathe_status lathe__config_paths(lathe_config *config, lathe_diags *diags);
-/** As lathe__config_paths, for the default paths of a core section. */
+/** Like lathe__config_paths, for the default paths of a core section. */
 lathe_status lathe__config_default_paths(lathe_config *config, const char *section,
                                          lathe_value *values);
 

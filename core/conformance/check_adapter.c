@@ -12,7 +12,8 @@
 
 static const char *const modules[] = {"self_attn.q_proj", "self_attn.v_proj", "mlp.down_proj"};
 
-/* The same checks at the token embedding and at the head: argument LATHE_SITE_*. */
+/* The checks at the token embedding and at the head share their code with those at linear layers:
+ * their argument is LATHE_SITE_*. */
 static const char *outer_module(const lathe__subject *s)
 {
     return s->check->argument == LATHE_SITE_HEAD ? LATHE__HEAD_MODULE : LATHE__EMBEDDING_MODULE;

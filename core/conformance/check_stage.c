@@ -334,7 +334,8 @@ static lathe_status declares_its_data(lathe__subject *s)
     return LATHE_OK;
 }
 
-/* What an instance says of its table: parts of what the table has, and the same each time. */
+/* An instance may narrow what its table declares, never widen it, and must answer alike each time,
+ * because the core asks more than once. */
 static lathe_status settings_narrow_the_table(lathe__subject *s)
 {
     const lathe_stage_v1 *t = s->table;

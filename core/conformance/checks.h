@@ -12,7 +12,7 @@ const lathe__check *lathe__checks_optimizer(void);
 const lathe__check *lathe__checks_scheduler(void);
 const lathe__check *lathe__checks_adapter(void);
 const lathe__check *lathe__checks_stage(void);
-/** Of stages with iterate(), after those of lathe__checks_stage. */
+/** Checks of stages with iterate(), after those of lathe__checks_stage. */
 const lathe__check *lathe__checks_iterate(void);
 const lathe__check *lathe__checks_attention(void);
 const lathe__check *lathe__checks_model(void);

@@ -51,7 +51,8 @@ lathe_param_info lathe__optimizer_info(int i);
 
 /** Makes parameters and zero state. The caller calls lathe_instance_fini(&c->instance). */
 lathe_status lathe__optimizer_case_init(lathe__optimizer_case *c, lathe__subject *s);
-/** The same with values of keys (lines of TOML, or NULL), in host memory. */
+/** Like lathe__optimizer_case_init, with values of keys (lines of TOML, or NULL), in host memory.
+ */
 lathe_status lathe__optimizer_case_init_with(lathe__optimizer_case *c, lathe__subject *s,
                                              const char *toml);
 

@@ -1,4 +1,5 @@
-/* What the checks of stages give to loss() in place of a model and its batches. */
+/* A small model that stands for a real one and its batches when the checks of stages call loss().
+ */
 #include "conformance/stage_model.h"
 
 #include <math.h>

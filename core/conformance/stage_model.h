@@ -1,4 +1,5 @@
-/* What the checks of stages give to loss() in place of a model and its batches. */
+/* A small model that stands for a real one and its batches when the checks of stages call loss().
+ */
 #ifndef LATHE_CONFORMANCE_STAGE_MODEL_H
 #define LATHE_CONFORMANCE_STAGE_MODEL_H
 
@@ -37,8 +38,8 @@ int32_t lathe__stage_model_heads(const lathe__stage_model *m);
 /** Numbers of input i of the stage in all rows of m. */
 int64_t lathe__stage_model_input_size(const lathe__stage_model *m, int32_t i);
 
-/** What the loss reads of the policy at every token: log-probabilities, or else a head of its own.
- *  LATHE_NONE: neither. */
+/** The values that the loss reads of the policy at every token: log-probabilities, or else a head
+ *  of its own. LATHE_NONE: neither. */
 lathe_val lathe__stage_model_reading(const lathe__stage_model *m);
 
 #endif

@@ -72,7 +72,7 @@ static int normalizer_prefix(const json_t *node)
                : -1;
 }
 
-/* The same for a Metaspace that does not split. */
+/* Like normalizer_prefix, for a Metaspace that does not split. */
 static int metaspace_prefix(const json_t *node)
 {
     const char *scheme = json_string_value(json_object_get(node, "prepend_scheme"));

@@ -51,7 +51,8 @@ typedef struct lathe_loader_config {
     int32_t n_inputs;
     const lathe_stage_input *inputs; /* [n_inputs] borrowed for the loader's life */
     const lathe_input_shape *shapes; /* [n_inputs] likewise; NULL: all are columns */
-    /* Of the records of the shards, borrowed; NULL: inputs of source STORED have no target. */
+    /* Log-probabilities of the shards' records, borrowed; NULL: inputs of source STORED have no
+     * target. */
     const lathe_logprob_set *stored;
     const lathe_row_objective *objective; /* borrowed likewise; NULL: causal */
 } lathe_loader_config;

@@ -24,7 +24,8 @@ typedef struct lathe_pieces {
 void lathe__pieces_clear(lathe_pieces *pieces);
 void lathe__pieces_fini(lathe_pieces *pieces);
 
-/** What one thread needs to tokenise records. At first all members except job and enc are zero. */
+/** The memory and tools with which one thread tokenises records. At first all members except job
+ *  and enc are zero. */
 typedef struct lathe_record_encoder {
     const lathe_shard_job *job;
     lathe_encoder *enc; /* owned */

@@ -34,10 +34,10 @@ enum {
     LATHE_N_LEFT = 8
 };
 
-/* What the chat template does not write of a record that is used. */
+/* Parts of a used record that the chat template does not write. */
 enum { LATHE_UNWRITTEN_CALLS = 0, LATHE_UNWRITTEN_TOOLS = 1, LATHE_N_UNWRITTEN = 2 };
 
-/* What is told of records that are used. */
+/* Facts about used records that the user is told. */
 enum {
     LATHE_TOLD_PAST_TEMPLATE = 0, /* prompts as texts, which a chat template did not write */
     LATHE_TOLD_SEAM = 1,          /* no white space between the texts of prompt and completion */
@@ -76,8 +76,7 @@ typedef struct lathe_record_counts {
     char role[32]; /* the role of the first record of LATHE_LEFT_UNKNOWN_ROLE; "": none */
 } lathe_record_counts;
 
-/** What is told of records that are used, kept at the end of shards, so that each start tells it.
- */
+/** Facts about used records, kept at the end of shards, so that each start tells them. */
 typedef struct lathe_record_notes {
     lathe_record_count told[LATHE_N_TOLD];
     lathe_unread_column unread[LATHE_UNREAD_COLUMNS]; /* the first ones, in the order of records */

@@ -52,8 +52,8 @@ lathe_status lathe_shards_prepare(const lathe_dataset *datasets, int64_t n_datas
                                   const lathe_tokenizer *tok, const char *cache_dir,
                                   lathe_shards_progress progress, void *arg, lathe_shards **out);
 
-/** As lathe_shards_prepare, but only for about the first `bytes` of each dataset, in a folder that
- *  the caller removes later. */
+/** Like lathe_shards_prepare, but only for about the first `bytes` of each dataset, in a folder
+ *  that the caller removes later. */
 lathe_status lathe_shards_sample(const lathe_dataset *datasets, int64_t n_datasets, int32_t rows,
                                  const lathe_tokenizer *tok, const char *dir, int64_t bytes,
                                  lathe_shards **out);

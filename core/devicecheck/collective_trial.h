@@ -1,4 +1,4 @@
-/* What the checks of collectives share: the group that the environment gives, and problems with
+/* Shared by the checks of collectives: the group that the environment gives, and problems with
  * their memory and expected results. */
 #ifndef LATHE_DEVICECHECK_COLLECTIVE_TRIAL_H
 #define LATHE_DEVICECHECK_COLLECTIVE_TRIAL_H

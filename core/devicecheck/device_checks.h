@@ -10,7 +10,7 @@ const lathe__check *lathe__checks_device(void);
 const lathe__check *lathe__checks_kernels(void);
 /** Checks of a collective engine; a check without a name ends the list. */
 const lathe__check *lathe__checks_collective(void);
-/** Of a quantization format; of its code for devices with memory of their own. */
+/** Checks of a quantization format; checks of its code for devices with memory of their own. */
 const lathe__check *lathe__checks_quant(void);
 const lathe__check *lathe__checks_quant_device(void);
 

@@ -1,4 +1,4 @@
-/* What a conversation has and its chat template does not write: calls of tools, and tools. */
+/* Parts of a conversation that its chat template does not write: calls of tools, and tools. */
 #ifndef LATHE_DIALOG_CHAT_UNWRITTEN_H
 #define LATHE_DIALOG_CHAT_UNWRITTEN_H
 

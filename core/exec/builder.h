@@ -7,7 +7,7 @@
 
 enum { LATHE_N_MODELS = 3 }; /* LATHE_MODEL_* */
 
-/** What an adapter changes at the head: logits (x W^T + u v^T) * s. LATHE_NONE: nothing. */
+/** Change that an adapter makes at the head: logits (x W^T + u v^T) * s. LATHE_NONE: nothing. */
 typedef struct lathe__head_change {
     lathe_val u, v; /* c [N,R], c [V,R] */
     lathe_val s;    /* f32 [V] */

@@ -53,9 +53,9 @@ lathe_status lathe_exec_send(lathe_exec *exec);
 /** Waits for the run and returns an output in host memory, valid until the next run or the next
  * fetch of the same value. */
 lathe_status lathe_exec_fetch(lathe_exec *exec, lathe_val output, const void **out);
-/** As lathe_exec_fetch of an output of rows of row_bytes; the first kept_bytes of each of the first
- * n_rows rows follow each other in out: [n_rows, kept_bytes]. Overwrites the output, which a run
- * computes anew. */
+/** Like lathe_exec_fetch of an output of rows of row_bytes; the first kept_bytes of each of the
+ * first n_rows rows follow each other in out: [n_rows, kept_bytes]. Overwrites the output, which a
+ * run computes anew. */
 lathe_status lathe_exec_fetch_rows(lathe_exec *exec, lathe_val output, int64_t n_rows,
                                    int64_t row_bytes, int64_t kept_bytes, const void **out);
 /** Queues the copy of an output into the caller's staging memory; the caller waits. */

@@ -17,8 +17,8 @@
 #include "ir/graph.h"
 #include "store/store.h"
 
-/* What happens before a node, in this order: waiting for gathers that were started; gathers with no
- * time for it; starts of later ones. */
+/* Events before a node, in this order: waiting for gathers that were started; gathers with no time
+ * to run beside other work; starts of later ones. */
 enum { LATHE_GATHER_WAIT = 0, LATHE_GATHER_AT_ONCE = 1, LATHE_GATHER_START = 2 };
 
 typedef struct lathe_gather_event {

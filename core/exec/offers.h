@@ -7,7 +7,7 @@
 
 enum { LATHE_LAST_OFFERS = 16 };
 
-/** What decides whether a kernel can be created, and the answer. */
+/** A question whether a kernel can be created, and the answer. */
 typedef struct lathe_offer {
     lathe_desc tensors[LATHE_OP_MAX_IN + LATHE_OP_MAX_OUT];
     const lathe_instance *formats[LATHE_OP_MAX_IN]; /* of weights in planes */

@@ -1,4 +1,4 @@
-/* What a program is built from, and what it consists of (program.h). */
+/* The parts that a program is built from, and those that it consists of (program.h). */
 #ifndef LATHE_EXEC_PROGRAM_PARTS_H
 #define LATHE_EXEC_PROGRAM_PARTS_H
 

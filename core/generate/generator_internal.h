@@ -125,7 +125,8 @@ lathe_status lathe__sample_one(lathe_generator *g, const lathe__sequence *s, lat
 int64_t lathe__kept_row(const lathe_generator *g, const lathe__kept_prompt *k);
 /** Queues copies of row `row` of the logits: to those of a kept prompt. */
 lathe_status lathe__keep_logits(const lathe_generator *g, const lathe__kept_prompt *k, int64_t row);
-/** The same for row `row` of the draft model's, to those from which drafted tokens were drawn. */
+/** Like lathe__keep_logits, for row `row` of the draft model's logits: to those from which drafted
+ *  tokens were drawn. */
 lathe_status lathe__keep_draft_logits(const lathe_generator *g, int64_t draft_row, int64_t row);
 
 /* ---- generate_draft.c: speculative decoding ---- */

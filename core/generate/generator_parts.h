@@ -1,4 +1,4 @@
-/* What a generator is made from. */
+/* The parts of a run that a generator uses, and its settings. */
 #ifndef LATHE_GENERATE_GENERATOR_PARTS_H
 #define LATHE_GENERATE_GENERATOR_PARTS_H
 

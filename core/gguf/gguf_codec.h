@@ -13,7 +13,7 @@
  *  Any thread. */
 void lathe_gguf_decode(const lathe_gguf_type *type, const void *blocks, int64_t n, float *out);
 
-/** The same on all threads of the pool. */
+/** Like lathe_gguf_decode, on all threads of the pool. */
 void lathe_gguf_decode_all(const lathe_gguf_type *type, const void *blocks, int64_t n, float *out);
 
 /** blocks = the n values x in type->encodes. On all threads of the pool.

@@ -98,8 +98,7 @@ static void q4_k(const uint8_t *b, float *y)
     }
 }
 
-/* As Q4_K, with 32 bytes of fifth bits before the 128: bit j of byte i is that of element 32*j + i.
- */
+/* Q4_K with 32 bytes of fifth bits before the 128: bit j of byte i is that of element 32*j + i. */
 static void q5_k(const uint8_t *b, float *y)
 {
     const float d = half_at(b), dmin = half_at(b + 2);

@@ -50,7 +50,7 @@ static int is_piece(const lathe_gguf_vocab *v, int64_t id)
            v->tokens[id].bytes > 0;
 }
 
-/* Of tokens with one text, the first counts. */
+/* Indexes the tokens by text. If several tokens have one text, the first counts. */
 static lathe_status make_index(const lathe_gguf_vocab *v, piece_index *out)
 {
     uint64_t size = 16;

@@ -158,7 +158,7 @@ const char *lathe_model_template_file(lathe_arena *arena, const char *name)
     return lathe_arena_printf(arena, LATHE_TEMPLATES_FOLDER "/%s" LATHE_TEMPLATES_END, name);
 }
 
-/* Of a folder: the files whose names end so. */
+/* Lists the files of a folder whose names end like a template's. */
 static lathe_status list_templates(const char *folder, lathe_arena *arena, char ***out,
                                    int64_t *out_n)
 {

@@ -29,8 +29,7 @@ typedef struct lathe_token_names {
 lathe_status lathe_token_names_read(const char *model, lathe_token_names *out);
 void lathe_token_names_fini(lathe_token_names *names);
 
-/** What Lathe does with a key of tokenizer_config.json or special_tokens_map.json:
- * LATHE_TOKEN_KEY_*.
+/** How Lathe treats a key of tokenizer_config.json or special_tokens_map.json: LATHE_TOKEN_KEY_*.
  */
 enum {
     LATHE_TOKEN_KEY_UNKNOWN = 0, /* of a tokenizer's own class; it changes nothing where there is

@@ -44,14 +44,14 @@ lathe_status lathe__values(lathe__subject *s, const char *toml, const lathe_valu
  *  not one of these. */
 int64_t lathe__small_size(const char *key);
 
-/** As lathe__values, for any plugin and with memory from an arena. settings: a table, or NULL. */
+/** Like lathe__values, for any plugin and with memory from an arena. settings: a table, or NULL. */
 lathe_status lathe__values_of(const lathe_plugin *plugin, const lathe_toml_node *settings,
                               const char *toml, lathe_arena *arena, const lathe_value **out);
 
 /** Makes an instance with the defaults and the user's settings; the caller calls
  *  lathe_instance_fini. */
 lathe_status lathe__instance(lathe__subject *s, lathe_instance *out);
-/** As lathe__instance, with lines of TOML that override the user's settings. */
+/** Like lathe__instance, with lines of TOML that override the user's settings. */
 lathe_status lathe__instance_with(lathe__subject *s, const char *toml, lathe_instance *out);
 
 /** Counts the heap blocks that the core has taken so far; by default lathe_heap_allocations. A

@@ -26,7 +26,7 @@ lathe_status lathe_safetensors_open(const char *path, lathe_safetensors **out);
 lathe_status lathe_safetensors_parse(const char *name, const void *data, int64_t bytes,
                                      lathe_safetensors **out);
 
-/** What another format needs beside its tensors. */
+/** Memory that another format needs beside its tensors, and how to check and free it. */
 typedef struct lathe_st_owner {
     void *arg;
     lathe_status (*check)(const void *arg); /* as lathe_safetensors_check */

@@ -34,8 +34,8 @@ lathe_status lathe_st_writer_begin(lathe_st_writer *w);
 lathe_status lathe_st_writer_write(lathe_st_writer *w, int64_t index, int64_t offset,
                                    const void *data, int64_t bytes);
 
-/** The same in any order and from several threads; the caller ensures that every byte is written
- *  once. */
+/** Like lathe_st_writer_write, in any order and from several threads; the caller ensures that every
+ *  byte is written once. */
 lathe_status lathe_st_writer_write_piece(lathe_st_writer *w, int64_t index, int64_t offset,
                                          const void *data, int64_t bytes);
 

@@ -47,7 +47,8 @@ static lathe_status attribute_of(jinja_vm *vm, jinja_value item, jinja_value pat
     return LATHE_OK;
 }
 
-/* What sort, unique, min and max compare: an attribute, strings in lower case. */
+/* The value by which sort, unique, min and max compare an item: an attribute, strings in lower
+ * case. */
 static lathe_status sort_key(jinja_vm *vm, jinja_value item, jinja_value path, int keeps_case,
                              jinja_value *out)
 {

@@ -3,7 +3,7 @@
 
 #include "jinja/jinja_vm.h"
 
-/* What a test without arguments asks for; 0: not such a test. */
+/* Properties that a test without an argument checks; IS_NOTHING: the test has an argument. */
 typedef enum jinja_is {
     IS_NOTHING,
     IS_DEFINED,

@@ -148,7 +148,7 @@ static inline double jinja_number(jinja_value x)
     return x.type == JINJA_FLOAT ? x.u.f : (double)x.u.i;
 }
 
-/** What str.isspace says: White_Space and the four separators of ASCII. */
+/** 1: str.isspace is true for c, that is, White_Space or one of the four separators of ASCII. */
 int lathe__jinja_is_space(int32_t c);
 
 #endif

@@ -54,7 +54,8 @@ const char *lathe_count_unit_name(int32_t count_unit)
                                                 : "targets";
 }
 
-/* What an evaluation adds up: of this rank, then of all. Only doubles. */
+/* Sums of an evaluation: of this rank, then of all. All members are doubles, because ranks add it
+ * as an array of doubles. */
 typedef struct eval_sums {
     double loss, count, metrics[LATHE_MAX_STAGE_METRICS];
     lathe_calibration calibration;

@@ -14,7 +14,7 @@ enum { FIRST_N = 128, LAST_N = 8192, MOST_SHAPES = 3 };
 #define LONG_ENOUGH 3e-3 /* s */
 #define TOO_LONG 0.2     /* s: a product of the run that takes longer says nothing more */
 
-/* Of lathe_rate_measure. */
+/* Bounds on the number of measurements that lathe_rate_measure makes. */
 enum { FEWEST_MEASUREMENTS = 3, MOST_MEASUREMENTS = 8 };
 
 typedef lathe_product_shape shape;

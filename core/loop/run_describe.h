@@ -6,7 +6,7 @@
 
 #include "run/run_state.h"
 
-/** What run.json says of an opened run, without its lineage. The caller drops it. */
+/** Describes an opened run for run.json, without its lineage. The caller drops it. */
 lathe_status lathe__run_describe(const lathe_run *run, double peak_flops, json_t **out);
 
 #endif

@@ -76,7 +76,7 @@ static void add_stage_metrics(lathe_figures *f, const lathe_stage_loss *stage,
         lathe__figures_add(f, names[i], values[i]);
 }
 
-/* What the stage's iterate showed. */
+/* Figures that the stage's iterate() has set in this step; NAN: not set. */
 static void add_stage_figures(lathe_figures *f, const lathe_stage_v1 *stage,
                               const lathe_step_record *step)
 {

@@ -6,7 +6,7 @@
 
 #include "lathe/plugin.h"
 
-/** What Lathe does with a key of config.json, quantization_config or generation_config.json. */
+/** How Lathe treats a key of config.json, quantization_config or generation_config.json. */
 enum {
     LATHE_KEY_UNKNOWN = 0,  /* warned of by its name */
     LATHE_KEY_READ = 1,     /* has its meaning here */
@@ -19,8 +19,8 @@ enum {
  * knows what it would change. */
 int32_t lathe_config_key(const lathe_plugin *family, const char *key);
 
-/** The same for a key of quantization_config. Refused: it changes what the weights mean, and is not
- *  supported; empty is fine. */
+/** LATHE_KEY_* of a key of quantization_config. Refused: it changes what the weights mean, and is
+ *  not supported; empty is fine. */
 int32_t lathe_quant_config_key(const char *key);
 
 /** LATHE_E_CONFIG: a key of quantization_config is refused. Unknown keys of both objects are named

@@ -173,7 +173,7 @@ static int end(const lathe_config_reader *one, int32_t bit, lathe_generation_con
     return 0;
 }
 
-/* As Python reads a condition: 1 is true. */
+/* Reads do_sample like a condition in Python: 1 is true. */
 static void read_do_sample(const lathe_config_reader *r, lathe_generation_config *out)
 {
     lathe_config_reader one = begin(r, "do_sample", LATHE_GENERATION_DO_SAMPLE, out);

@@ -55,7 +55,7 @@ lathe_status lathe_generation_config_use(const lathe_generation_config *config, 
 lathe_status lathe_generation_config_add_end(const char *dir, const lathe_model_config *model,
                                              int32_t own, int32_t id);
 
-/** What Lathe does with a key: one of LATHE_KEY_* (config_keys.h). */
+/** LATHE_KEY_* (config_keys.h) of a key. */
 int32_t lathe_generation_config_key(const char *key);
 
 #endif

@@ -318,7 +318,7 @@ static lathe_status check_inputs(const lathe_model_build *b)
     return LATHE_OK;
 }
 
-/* What build() gave is the input of the head. */
+/* The result of build() is the input of the head, so its shape and dtype must fit there. */
 static lathe_status check_hidden(const lathe_model_build *b, lathe_val out)
 {
     lathe_desc tokens, hidden;

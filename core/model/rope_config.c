@@ -66,8 +66,8 @@ static void warn_of_flat(const settings *s, const json_t *parameters)
     }
 }
 
-/* Of a family with settings for each type of layer: those of rope_parameters, and for layers that
- * may be scaled those of rope_scaling over them, as in transformers. */
+/* Finds the settings of a family that has them for each type of layer: those of rope_parameters,
+ * and for layers that may be scaled those of rope_scaling over them, like transformers. */
 static void find_by_layer(settings *s, const char *layer_type, int may_scale)
 {
     json_t *parameters = lathe__config_value(s->r, "rope_parameters");

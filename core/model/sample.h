@@ -42,7 +42,7 @@ int64_t lathe_sampler_distribution(lathe_sampler *s, const float *logits, const 
 
 /* ---- speculative decoding ---- */
 
-/** As lathe_sampler_pick, for a draft model: with other random numbers than those that decide on
+/** Like lathe_sampler_pick, for a draft model: with other random numbers than those that decide on
  *  the token. */
 int32_t lathe_sampler_pick_draft(lathe_sampler *s, const float *logits, const lathe_sampling *how,
                                  const int32_t *ids, int64_t n_ids);

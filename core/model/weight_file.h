@@ -15,7 +15,7 @@ typedef struct lathe_weight_tensor {
     const float *values;               /* values in our layout, in host memory */
 } lathe_weight_tensor;
 
-/** What to write or compare. */
+/** Tensors to write or compare, and how to get their values. */
 typedef struct lathe_weight_job {
     const lathe_params *params;
     lathe_weight_tensor *tensors; /* [n], in the order of shards */

@@ -43,7 +43,7 @@ static lathe_status missing(const lathe_safetensors *set, const lathe_param *row
                        lathe_desc_text(&want, wanted, sizeof wanted));
 }
 
-/* Of a Conv1D weight that is decoded when it is read. */
+/* Reads a Conv1D weight whose stored form must be decoded. */
 static lathe_status load_decoded_conv1d(const lathe_st_tensor *t, void *data, int32_t dtype)
 {
     const int64_t n = lathe_desc_count(&t->desc);
@@ -96,7 +96,8 @@ static int ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* What puts a prefix before every name, and how to save a model without it. */
+/* Names the program that puts a prefix before every name, and says how to save a model without it.
+ */
 static const char *remedy_of(const char *prefix)
 {
     static const struct {
@@ -153,7 +154,7 @@ static lathe_status check_names(const lathe_safetensors *set, const lathe_model_
     return LATHE_OK;
 }
 
-/* Of a head or an embedding that the folder stores quantized. */
+/* Reads a head or an embedding that the folder stores quantized. */
 static lathe_status load_stored(const lathe_safetensors *set, const lathe_model_config *config,
                                 const lathe_param *row, int32_t index,
                                 const lathe_weight_sink *sink)

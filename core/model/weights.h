@@ -41,8 +41,8 @@ typedef struct lathe_weight_sink {
 lathe_status lathe_weights_load(const lathe_safetensors *set, const lathe_model_config *config,
                                 const lathe_params *params, const lathe_weight_sink *sink);
 
-/** The same without reading values, except a tied model's head that is also in the file: checks
- *  names, shapes and dtypes. The heads of the stage may be missing. */
+/** Like lathe_weights_load without reading values, except a tied model's head that is also in the
+ *  file: checks names, shapes and dtypes. The heads of the stage may be missing. */
 lathe_status lathe_weights_check(const lathe_safetensors *set, const lathe_model_config *config,
                                  const lathe_params *params);
 

@@ -224,7 +224,7 @@ static void plan_method(const lathe_run *run, const file_batch *batch, int32_t e
     all->n++;
 }
 
-/* What the file says of a run's model and batches. */
+/* Properties of a run's model and batches that its run file gives. */
 typedef struct file_facts {
     int64_t n_layers;
     file_batch batch;
@@ -362,8 +362,8 @@ static int trains(const lathe_run *run)
     return run->open.mode <= LATHE_OPEN_TRAIN;
 }
 
-/* What the rows of the methods depend on. A run that does not train plans nothing: the number of
- * its layers is one that gives the recorded half. */
+/* Finds the facts from which the table of methods is made. A run that does not train plans nothing:
+ * the number of its layers is one that gives the recorded half. */
 static void find_facts(const lathe_run *run, const json_t *config, file_facts *out)
 {
     const json_t *adapter = json_object_get(config, "adapter");

@@ -39,7 +39,7 @@ enum {
     LATHE_CHECK_REWARD_UNMADE = 4
 };
 
-/** What the checkpoints of a run will hold. */
+/** Properties of the checkpoints that a run will write. */
 typedef struct lathe_run_product {
     int32_t saves_model; /* 1: a whole model; 0: only an adapter */
     int32_t n_labels;    /* of a sequence classifier, such as a reward model; 0: a language model */

@@ -42,7 +42,7 @@ static lathe_status check_idle(const lathe_run *run)
     return LATHE_OK;
 }
 
-/* What islands do not combine with. */
+/* Refuses settings that islands do not combine with. */
 static lathe_status check_islands(const lathe_run *run)
 {
     const lathe_value *async = lathe_config_get(run->config, "checkpoint", "async");

@@ -325,7 +325,7 @@ static lathe_status put(const target *t, const char *key, const json_t *value)
     return lathe_settings_add(t->settings, t->arena, "adapter", key, value);
 }
 
-/* As put, and releases the value, which is NULL if memory ran out. */
+/* Like put, and releases the value, which is NULL if memory ran out. */
 static lathe_status put_new(const target *t, const char *key, json_t *value)
 {
     const lathe_status status =
@@ -392,7 +392,7 @@ static const char *whole_module(const char *key, size_t *out_n)
     return key + skip;
 }
 
-/* What the file holds beside the adapter's own matrices. */
+/* Parameters that the file holds beside the adapter's own matrices. */
 typedef struct whole_modules {
     json_t *more; /* names of modules that modules_to_save does not have */
     int rows;     /* 1: of one of them only rows */

@@ -4,7 +4,7 @@
 
 #include "opening/folder_settings.h"
 
-/* What Lathe does with a key of adapter_config.json. */
+/* How Lathe treats a key of adapter_config.json. */
 enum {
     LATHE_PEFT_READ,     /* it becomes a setting, or is checked */
     LATHE_PEFT_HARMLESS, /* it changes nothing that the adapter computes, whatever its value */
@@ -12,7 +12,7 @@ enum {
     LATHE_PEFT_UNKNOWN   /* no row: refused in the same way */
 };
 
-/** What is done with a key of the method "LORA" or "OFT": LATHE_PEFT_*. */
+/** LATHE_PEFT_* of a key of the method "LORA" or "OFT". */
 int32_t lathe_peft_key_kind(const char *type, const char *key);
 
 /** Reads the file of a folder. *out is NULL if there is none; the caller releases it. */

@@ -261,7 +261,8 @@ static lathe_status check_datasets(lathe_run *run)
     return lathe__idle_keys_warn(run);
 }
 
-/* What the run would refuse when it has joined ranks that are not there. */
+/* Refuses what the run would refuse when it has joined other ranks, which are not there during a
+ * check. */
 static lathe_status check_as_rank(lathe_run *run)
 {
     if (run->open.as_ranks < 2)

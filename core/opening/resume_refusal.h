@@ -37,8 +37,8 @@ lathe_status lathe__resume_refuse_change(lathe_resuming *r, const char *name, co
 lathe_status lathe__resume_refuse_said(lathe_resuming *r, const char *section, const char *key,
                                        const char *changed);
 
-/** The same at a key whose folder has another model than the run began with; with the permission
- * that the change needs, if there is one. */
+/** Like lathe__resume_refuse_said, at a key whose folder has another model than the run began with;
+ * with the permission that the change needs, if there is one. */
 lathe_status lathe__resume_refuse_model(lathe_resuming *r, const char *section, const char *key);
 
 /** Like lathe__resume_refuse_said, at the first changed key of the section, and names all changed

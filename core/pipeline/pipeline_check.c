@@ -88,8 +88,8 @@ static lathe_override *with_models(const lathe_pipeline *p, const lathe_step_sta
 
 /* ---- what an earlier step will make ---- */
 
-/* Of a step that is finished, or has errors, nothing is known here: the first is read from its
- * folder, and of the second its own errors are enough. */
+/* The checkpoints that a step will write. They are not known for a step that is finished, which is
+ * read from its folder, nor for one with errors, whose own errors are enough. */
 typedef struct product {
     lathe_run_product of;
     int32_t is_known;

@@ -43,15 +43,15 @@ lathe_status lathe_answer_rate(const lathe_instance *adapter, const char *param_
 /** Whether the adapter can change the head over the vocabulary: head() or head_scaled(). */
 int32_t lathe_answer_adapts_head(const lathe_adapter_v1 *table);
 
-/** What a stage needs with its settings, LATHE_NEEDS_*: a part of what its table declares. 0 if the
- *  instance has no component. */
+/** The models that a stage needs with its settings, LATHE_NEEDS_*: a part of what its table
+ *  declares. 0 if the instance has no component. */
 uint32_t lathe_answer_needs(const lathe_instance *stage);
 
 /** Bit i: the stage has head i of its table with its settings. 0 if the instance has no
  *  component. */
 uint32_t lathe_answer_heads(const lathe_instance *stage);
 
-/** What the stage learns of a document: CAUSAL if it has no objective(). LATHE_E_PLUGIN: settings
+/** The stage's objective for a document: CAUSAL if it has no objective(). LATHE_E_PLUGIN: settings
  *  out of range, or rows that are not packed. */
 lathe_status lathe_answer_objective(const lathe_instance *stage, lathe_objective *out);
 

@@ -31,7 +31,7 @@ lathe_status lathe_instance_init(lathe_instance *instance, const lathe_component
     void *self = NULL;
     if (LATHE_HAS(plugin, create)) {
         lathe_error_clear();
-        /* What stands for hardware may wait for a driver that compiles. */
+        /* create() of hardware has no time limit: it may wait for a driver that compiles. */
         const int is_hardware =
             plugin->kind == LATHE_KIND_DEVICE || plugin->kind == LATHE_KIND_COLLECTIVE;
         lathe_so_set_at_work(component->path);

@@ -129,7 +129,7 @@ static lathe_status trust_resolved(const char *path)
     return status;
 }
 
-/* Also checks the folder of the file, because a link in it could be changed. */
+/* Checks the file and its folder, because a link in the folder could be changed. */
 static lathe_status trust_file(const char *path)
 {
     lathe_arena arena = LATHE_ARENA_INIT;

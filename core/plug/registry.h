@@ -73,7 +73,7 @@ lathe_status lathe_registry_candidates(lathe_registry *registry, int32_t kind, c
                                        lathe_arena *arena, const lathe_component ***out,
                                        int64_t *out_n);
 
-/** What was refused so far. Borrowed until the next call that loads. */
+/** The plugins that were refused so far. Borrowed until the next call that loads. */
 const lathe_refusal *lathe_registry_refusals(const lathe_registry *registry, int64_t *out_n);
 
 /** The folders that are searched, in order, without those that do not exist. */

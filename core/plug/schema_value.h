@@ -13,7 +13,7 @@ lathe_status lathe_value_from_toml(const lathe_field *field, const lathe_toml_no
                                    lathe_arena *arena, lathe_value *out, char *why,
                                    int64_t why_bytes, const char **out_suggestion);
 
-/** What a field expects: "a number", "true or false", ... */
+/** Names the values that a field expects: "a number", "true or false", ... */
 const char *lathe_type_text(int32_t type);
 
 /** Appends a value as JSON; null if it is unset. */

@@ -1,4 +1,4 @@
-/* What the inputs of a stage consist of. */
+/* Shapes of a stage's inputs. */
 #include "plug/stage_inputs.h"
 
 #include "lathe/dtype.h"

@@ -1,4 +1,4 @@
-/* What the inputs of a stage consist of. */
+/* Shapes of a stage's inputs. */
 #ifndef LATHE_PLUG_STAGE_INPUTS_H
 #define LATHE_PLUG_STAGE_INPUTS_H
 

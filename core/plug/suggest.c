@@ -41,7 +41,8 @@ static int is_prefix(const char *a, const char *b)
     return n >= 2 && strncmp(a, b, n) == 0;
 }
 
-/* The same word in another spelling ("AdamW", "int-8"), or its name in other programs. */
+/* Finds a word that differs only in its spelling ("AdamW", "int-8"), or that other programs call
+ * so. */
 static const char *known_word(const char *word, const char *const *words, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)

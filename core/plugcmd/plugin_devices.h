@@ -14,7 +14,7 @@ enum { LATHE_DEVICES_MOST = 3 };
 lathe_status lathe_plugin_devices(lathe_registry *registry, const lathe_component *component,
                                   const char *out[LATHE_DEVICES_MOST]);
 
-/** The same as text, "cpu,cuda"; "-": none. */
+/** The names of lathe_plugin_devices as text, "cpu,cuda"; "-": none. */
 lathe_status lathe_plugin_devices_text(lathe_registry *registry, const lathe_component *component,
                                        char *out, int64_t out_bytes);
 

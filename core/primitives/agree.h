@@ -4,7 +4,7 @@
 
 #include "run/run_state.h"
 
-/** What ranks tell each other besides their sums. */
+/** Facts that ranks tell each other besides their sums. */
 typedef struct lathe_agreement {
     /* A micro-batch whose loss is not finite, from 1; 0: none. in: of this rank; out: the first of
      * all */

@@ -1,5 +1,5 @@
-/* What callers of lathe_generator_stream do before it. lathe_generate and lathe_generate_many are
- * in the C API, lathe/lathe.h. */
+/* Preparations before lathe_generator_stream, for its callers. lathe_generate and
+ * lathe_generate_many are in the C API, lathe/lathe.h. */
 #ifndef LATHE_PRIMITIVES_GENERATE_H
 #define LATHE_PRIMITIVES_GENERATE_H
 

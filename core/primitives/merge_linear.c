@@ -36,7 +36,7 @@ lathe_status lathe__lora_pair_read(const lathe_merge_part *part, int32_t index, 
                        part->adapter, saved->params->rows[index]->name);
 }
 
-/* What merge() makes of matrices of a single 1. */
+/* Finds the factor by which merge() multiplies B A: it merges matrices of a single 1. */
 lathe_status lathe__lora_pair_factor(const lathe_merge_part *part, const lathe__lora_pair *p,
                                      int32_t index, double *out)
 {

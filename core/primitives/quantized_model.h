@@ -11,7 +11,7 @@ typedef struct lathe_calibration_data {
     int64_t n_batches; /* micro-batches of its validation data */
 } lathe_calibration_data;
 
-/** What became of one weight. */
+/** Result of the quantization of one weight. */
 typedef struct lathe_quantized_weight {
     const char *name;   /* of the parameter */
     const char *format; /* the plugin's name */

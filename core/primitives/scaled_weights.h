@@ -20,7 +20,8 @@ typedef struct lathe_scaled_weights {
     float **vectors;         /* [n_model] new values of a vector; NULL: as in the folder */
 } lathe_scaled_weights;
 
-/** What makes the inputs of some layers, in rows of the run's table of parameters. */
+/** The parameter whose outputs are the inputs of some layers, in rows of the run's table of
+ *  parameters. */
 typedef struct lathe_scaled_source {
     int32_t weight, bias; /* bias -1: none */
     int32_t is_norm;      /* 0: the rows of a matrix */

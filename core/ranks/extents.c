@@ -91,7 +91,7 @@ static lathe_status make_sums(lathe_extents *x)
 static lathe_status add(void *arg, double *numbers, int32_t n);
 static lathe_status spread(void *arg);
 
-/* Of this rank's island, which is the first: rank 0 calls it. */
+/* Collects from the ranks of this rank's island, which is the first, since only rank 0 calls it. */
 static lathe_status collect(void *arg, int32_t family, int32_t row, int32_t slot, lathe_piece_fn fn,
                             void *fn_arg)
 {

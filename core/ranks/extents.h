@@ -43,7 +43,7 @@ lathe_exchange_room *lathe_extents_room(lathe_extents *x);
  *  programs, and places the fresh gradients. The programs outlive it. */
 lathe_status lathe_extents_plan(lathe_extents *x, const lathe_graph *const *graphs, int32_t n);
 
-/** The same for a plan without the other ranks: places the fresh gradients. */
+/** Like lathe_extents_plan, for a plan without the other ranks: places the fresh gradients. */
 lathe_status lathe_extents_foresee(const lathe_machine *m, lathe_store *store,
                                    const lathe_graph *const *graphs, int32_t n);
 

@@ -48,11 +48,11 @@ lathe_status lathe__fresh_sums_add(const lathe_extents *x, int32_t k, int32_t is
 /** Prepares the gathers of the store; frees them. */
 lathe_status lathe__gathers_prepare(lathe_extents *x);
 void lathe__gathers_destroy(lathe_extents *x);
-/** Of lathe_peers. */
+/** Functions of lathe_peers. */
 lathe_status lathe__gather_start(void *arg, int32_t gather, void *to);
 lathe_status lathe__gather_poll(void *arg);
 lathe_status lathe__gather_wait(void *arg, int32_t gather);
-/** Of lathe_serving: takes part in a gather that rank 0 asked for. */
+/** Function of lathe_serving: takes part in a gather that rank 0 asked for. */
 lathe_status lathe__gather_serve(void *arg, int32_t gather);
 /** sign -1 before exchanges and 1 after them: adds what they send to x->sent_bytes, once if calls
  *  are nested. */

@@ -26,7 +26,8 @@ typedef struct lathe_rank_failure {
 } lathe_rank_failure;
 LATHE_ABI_SIZE(lathe_rank_failure, 64);
 
-/** What a rank does: whether it prints its reason, and the common exit status. */
+/** A rank's part in reporting a failure: whether it prints its reason, and the common exit status.
+ */
 typedef struct lathe_failure_decision {
     int32_t prints;     /* 1: it prints its text */
     int32_t names_rank; /* 1: with its number, because not all ranks say the same */

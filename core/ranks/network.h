@@ -1,4 +1,4 @@
-/* What an exchange costs on a network of ranks, as a model (lathe/kit/link_kit.h).
+/* Model of the costs of an exchange on a network of ranks (lathe/kit/link_kit.h).
  *
  * A network has one link per rank, or islands of equally many ranks: then each island has a link to
  * the others, which its ranks share. An exchange of ranks in several islands reduces inside each

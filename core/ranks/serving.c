@@ -8,7 +8,7 @@
 
 #define MOST_PIECE ((int64_t)4 << 20) /* bytes of one message to rank 0 */
 
-/* What rank 0 asks for, in the first of its numbers. */
+/* Requests of rank 0, in the first of its numbers. */
 enum { RELEASE = 0, COLLECT = 1, FILL_AVERAGES = 2, GATHER = 3, DESCRIBE = 4 };
 
 enum { TAG = 1 }; /* of messages to rank 0 */
@@ -39,7 +39,7 @@ static lathe_status pass(const lathe_serving *s, int32_t op, int32_t peer, void 
     return status;
 }
 
-/* What rank 0 asks for. */
+/* A request of rank 0. */
 typedef struct request {
     int32_t what, family, row, slot, island;
 } request;

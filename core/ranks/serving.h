@@ -1,5 +1,5 @@
-/* What the other ranks do for rank 0 while it works alone: they send it what they hold of tensors
- * for a checkpoint, and take part in its gathers.
+/* Serves rank 0 while it works alone: the other ranks send it what they hold of tensors for a
+ * checkpoint, and take part in its gathers.
  *
  * All ranks hear all requests, and so none misses the release.
  */

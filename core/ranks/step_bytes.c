@@ -87,7 +87,7 @@ static int64_t room_of(int64_t bytes, int64_t own, int32_t n_ranks, int32_t is_s
     return round_up(lathe_exchange_scratch(own, n_ranks)) + (is_staged ? round_up(bytes) : 0);
 }
 
-/* The same for the sum over copies of n elements; 0 if there is none. */
+/* Memory of the sum over copies of n elements; 0 if there is none. */
 static int64_t room_across(int64_t n, int64_t width, int32_t n_copies, int32_t is_staged)
 {
     const int64_t own = n_copies > 1 ? (n + n_copies - 1) / n_copies : 0;
@@ -99,7 +99,7 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* The same for the buckets of a division, and what is gathered of it. */
+/* Memory of the largest exchange of a division: of its buckets, and of what is gathered. */
 static int64_t divided_room(const lathe_store *store, const lathe_division *d, int32_t n_copies,
                             int32_t is_staged)
 {

@@ -1,5 +1,4 @@
-/* What ranks send to each other in a step, computed from the plan without the other ranks.
- */
+/* Bytes that ranks send to each other in a step, computed from the plan without the other ranks. */
 #ifndef LATHE_RANKS_STEP_BYTES_H
 #define LATHE_RANKS_STEP_BYTES_H
 

@@ -98,7 +98,7 @@ lathe_status lathe_reader_content(lathe_reader *reader, char out[65]);
 
 /* ---- interface between the reader and the scanners of file types ---- */
 
-/** What a scanner found in the window's text p[0, n). */
+/** Result of a scanner for the window's text p[0, n). */
 typedef struct lathe_scan {
     int64_t used, lines;   /* bytes consumed, and the line ends in them */
     int64_t begin, length; /* the record in them; length -1: none */

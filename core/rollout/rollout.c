@@ -19,7 +19,7 @@
 /* Streams of the counter RNG count from small numbers; this is "STAGE". */
 #define STAGE_STREAM UINT64_C(0x5354414745)
 
-/* What iterate() gets as `run`. */
+/* The `run` argument of iterate(). */
 typedef struct context {
     lathe_run *run;
     lathe_rollout *out;

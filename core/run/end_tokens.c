@@ -50,7 +50,7 @@ static const char *writer_of(const lathe_run *run)
                                                                           : "chat template";
 }
 
-/* Of a token that the folder's end tokens lack. */
+/* Warns that answers end with a token that the folder's end tokens lack. */
 static void warn_of_other(const lathe_run *run)
 {
     const lathe_answer_end *end = &run->data.answer_end;

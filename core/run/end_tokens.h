@@ -10,8 +10,8 @@
  *  it. Errors: LATHE_E_NOMEM. */
 lathe_status lathe__end_tokens_find(lathe_run *run);
 
-/** Of a run that trains on conversations: warns if its answers end with a token that is none of the
- *  folder's end tokens (the checkpoints get it), with no token at all, or with one that is not
+/** For a run that trains on conversations: warns if its answers end with a token that is none of
+ *  the folder's end tokens (the checkpoints get it), with no token at all, or with one that is not
  *  learnt; and marks that the checkpoints get it. Needs the shards. */
 void lathe__end_tokens_warn(lathe_run *run);
 

@@ -1,5 +1,5 @@
-/* What the core keeps for a stage that makes its own batches (lathe_stage_v1.iterate): a part of a
- * run. */
+/* Memory that the core keeps for a stage that makes its own batches (lathe_stage_v1.iterate): a
+ * part of a run. */
 #ifndef LATHE_RUN_ITERATION_MEMORY_H
 #define LATHE_RUN_ITERATION_MEMORY_H
 

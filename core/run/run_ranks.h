@@ -17,7 +17,7 @@ lathe_status lathe__run_lay_out(lathe_run *run);
 lathe_status lathe__run_check_ranks(const lathe_run *run);
 /** Whether that was called when the ranks met, or for the ranks of lathe validate --ranks N. */
 int32_t lathe__run_ranks_are_checked(const lathe_run *run);
-/** The same for a run with parallel.shard that is one rank or only checked, and what
+/** Refuses what a run with parallel.shard that is one rank or only checked cannot do, and what
  *  parallel.shard does not combine with. */
 lathe_status lathe__run_check_shard(const lathe_run *run);
 

@@ -10,7 +10,7 @@
 #include "run/iteration_memory.h"
 #include "run/settings.h"
 
-/* What a run is opened for, and so which stages of opening are done. */
+/* Purposes for which a run is opened. They decide which stages of opening are done. */
 enum {
     LATHE_OPEN_PLAN = 0,  /* configuration, plugins, graphs and plan; no weights, no data */
     LATHE_OPEN_TRAIN = 1, /* as PLAN, with memory, weights, data and optimizer */
@@ -38,7 +38,7 @@ typedef struct lathe_opening {
     int32_t is_offline;       /* 1: checked without the machine and the data */
     int32_t is_unmade;        /* 1: checked before the files that it reads are made */
     int32_t reward_is_unmade; /* 1: reward.model is what the reward model will be made of */
-    /* What another run will make, with which this one is checked to begin: its settings, JSON, and
+    /* The product of another run, with which this one is checked to begin: its settings, JSON, and
      * its name in messages; NULL: nothing. */
     const char *begins_settings, *begins_what;
     int32_t calibrates; /* 1: opened by lathe quantize, which brings calibration data */
@@ -110,8 +110,8 @@ struct lathe_run {
  * (run_refuse.c). */
 __attribute__((format(printf, 4, 5))) LATHE_MUST_USE lathe_status lathe__run_refuse(
     const lathe_run *run, const char *section, const char *key, const char *format, ...);
-/** The same with the thread's message, which begins with a key of the plugin table of this kind;
- * that key gives the place. */
+/** Like lathe__run_refuse, with the thread's message, which begins with a key of the plugin table
+ * of this kind; that key gives the place. */
 LATHE_MUST_USE lathe_status lathe__run_refuse_part(const lathe_run *run, int32_t kind);
 /** Logs a warning whose text begins with a key of the plugin table of this kind; that key gives the
  * place. */

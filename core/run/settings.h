@@ -7,8 +7,8 @@
 #include "plug/config_keys.h"
 #include "update/average_rows.h"
 
-/* What happens after a bad step: a number that is not finite, or a loss spike. The order is that
- * of the choices of train.on_spike. */
+/* Policies after a bad step: a number that is not finite, or a loss spike. The order is that of the
+ * choices of train.on_spike. */
 enum {
     LATHE_POLICY_STOP = 0,
     LATHE_POLICY_SKIP = 1,

@@ -53,7 +53,7 @@ static lathe_status check_model(const lathe_run *run, const lathe_model_config *
     return lathe__run_check_vocabulary(run, "teacher", "path", path, "the teacher", teacher, 1);
 }
 
-/* What lathe logprobs needs besides the teacher. */
+/* Checks the settings that lathe logprobs needs besides the teacher. */
 static lathe_status check_top_k(const lathe_run *run)
 {
     const int64_t vocab = lathe__teacher_tokens(run);

@@ -10,7 +10,7 @@
 /* Extents begin at multiples of this many elements where units allow it: 64 bytes of bf16. */
 #define ALIGNED 32
 
-/* What is known while a division is made. */
+/* State while a division is made. */
 typedef struct making {
     lathe_division *d;
     const lathe_division_row *given;

@@ -20,9 +20,10 @@
 
 #include "lathe/host.h"
 
-/* What a rank holds only its extents of (parallel.shard). NONE: nothing, every rank holds all.
- * OPTIMIZER: optimizer state, averages, and masters of parameters with a compute copy. GRADIENTS:
- * the sums of the gradients, too. PARAMETERS: all values but those of vectors, too (gathered.h). */
+/* State of which a rank holds only its extents (parallel.shard). NONE: nothing, every rank holds
+ * all. OPTIMIZER: optimizer state, averages, and masters of parameters with a compute copy.
+ * GRADIENTS: the sums of the gradients, too. PARAMETERS: all values except those of vectors, too
+ * (gathered.h). */
 enum {
     LATHE_SHARD_NONE = 0,
     LATHE_SHARD_OPTIMIZER = 1,

@@ -4,7 +4,7 @@
 
 #include "store/store.h"
 
-/* What a reset does; the order is that of the choices of adapter.merge_reset. */
+/* Kinds of reset; the order is that of the choices of adapter.merge_reset. */
 enum {
     LATHE_RESET_NONE = 0,
     LATHE_RESET_ZERO = 1,   /* as before the first step */

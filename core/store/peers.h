@@ -1,6 +1,5 @@
-/* What the rooms below core/ranks need of the other ranks of a run whose state is divided. The room
- * of ranks fills it in (ranks/shards.h).
- */
+/* Functions of the other ranks that the rooms below core/ranks call when a run's state is divided.
+ * The room of ranks fills in the table (ranks/shards.h). */
 #ifndef LATHE_STORE_PEERS_H
 #define LATHE_STORE_PEERS_H
 

@@ -29,8 +29,8 @@
 lathe_status lathe_store_init(lathe_store *store, lathe_params *params,
                               const lathe_instance *optimizer, int32_t with_grads);
 
-/** The same for one of several ranks that divide the training's state. ask->shard NONE, or one
- *  rank: nothing is divided. */
+/** Like lathe_store_init, for one of several ranks that divide the training's state. ask->shard
+ *  NONE, or one rank: nothing is divided. */
 lathe_status lathe_store_init_divided(lathe_store *store, lathe_params *params,
                                       const lathe_instance *optimizer,
                                       const lathe_division_ask *ask);

@@ -7,7 +7,7 @@
 #include "store/division.h"
 #include "store/transfer.h"
 
-/* What a rank holds an extent of. */
+/* Tensors of a parameter of which a rank may hold an extent. */
 enum {
     LATHE_OF_PARAMETER = 0, /* the master */
     LATHE_OF_GRADIENT = 1,

@@ -8,7 +8,7 @@
  *  compute dtype, decoded if it is quantized. LATHE_E_NOMEM. */
 lathe_status lathe_weight_read(const lathe_store *store, int32_t param, float *out);
 
-/** The same for a quantized weight, decoded to f32 whatever the compute dtype is. */
+/** Like lathe_weight_read, for a quantized weight, decoded to f32 whatever the compute dtype is. */
 lathe_status lathe_weight_decode(const lathe_store *store, int32_t param, float *out);
 
 /** Decodes planes of a quantized row; planes and out [O, I] of dtype in host memory. LATHE_E_NOMEM.

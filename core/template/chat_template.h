@@ -33,10 +33,10 @@ typedef struct lathe_chat {
  *  Errors  LATHE_E_NOT_FOUND: the folder has no template; LATHE_E_PARSE, LATHE_E_UNSUPPORTED with
  *          file, line and column. */
 lathe_status lathe_chat_template_load(const char *path, lathe_chat_template **out);
-/** As lathe_chat_template_load, for a renderer that the user named: the folder need not have a
+/** Like lathe_chat_template_load, for a renderer that the user named: the folder need not have a
  *  template. */
 lathe_status lathe_chat_template_load_any(const char *path, lathe_chat_template **out);
-/** As lathe_chat_template_load, but the special tokens are those of the folder `tokens` (NULL:
+/** Like lathe_chat_template_load, but the special tokens are those of the folder `tokens` (NULL:
  *  none), whatever folder the template is in. */
 lathe_status lathe_chat_template_load_for(const char *path, const char *tokens,
                                           lathe_chat_template **out);
@@ -105,11 +105,9 @@ lathe_status lathe_chat_from_row(const char *place, json_t *row, lathe_chat *out
 lathe_status lathe_chat_render(const lathe_chat_template *chat, const lathe_chat *what,
                                lathe_rendering *out);
 
-/** What a message says about being learnt: LATHE_CHAT_LEARN, _MUTE, or _UNMARKED where it says
+/** Reads whether a message is to be learnt: LATHE_CHAT_LEARN, _MUTE, or _UNMARKED where it says
  *  nothing. Its keys are those of other trainers: weight (OpenAI, mistral-finetune), train and
- *  trainable (axolotl), loss (ms-swift), loss_mask (verl).
- *  LATHE_E_CONFIG, with the number of the message (from 1): another value than 0, 1, true, false
- *  or null, or two keys that contradict each other. */
+ *  trainable (axolotl), loss (ms-swift), loss_mask (verl). */
 enum { LATHE_CHAT_UNMARKED = 0, LATHE_CHAT_LEARN = 1, LATHE_CHAT_MUTE = 2 };
 lathe_status lathe_chat_message_mark(const json_t *message, size_t number, int *out);
 

@@ -1,4 +1,4 @@
-/* What the files of the chat template share. */
+/* Declarations that the files of the chat template share. */
 #ifndef LATHE_TEMPLATE_CHAT_TEMPLATE_INTERNAL_H
 #define LATHE_TEMPLATE_CHAT_TEMPLATE_INTERNAL_H
 

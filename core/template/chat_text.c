@@ -253,7 +253,7 @@ static lathe_status make_variables(const lathe_chat_template *chat, const lathe_
     return status;
 }
 
-/* What is unusual about a message that the template may be unable to use; "": nothing. */
+/* Says how a message is unusual, so that the template may be unable to use it; "": in nothing. */
 static const char *odd_message(json_t *message)
 {
     json_t *content = json_object_get(message, "content");
@@ -482,8 +482,8 @@ static json_t *with_other_content(const lathe_chat *what, size_t i)
     return NULL;
 }
 
-/* As find_turn, for an answer without a question before it: its part begins where the text changes
- * with the answer's content. */
+/* Like find_turn, for an answer without a question before it: its part begins where the text
+ * changes with the answer's content. */
 static lathe_status find_opening(const lathe_chat_template *chat, const lathe_chat *what, size_t i,
                                  const lathe_rendering *all, lathe_template_span *out, int *found)
 {

@@ -51,7 +51,7 @@ lathe_status lathe__jinja_expression(jinja_parser *p, int with_if, jinja_node **
 /** Expressions with commas between them: a tuple, or the one expression. `end`: a name that ends
  * it, or NULL. */
 lathe_status lathe__jinja_tuple(jinja_parser *p, int with_if, const char *end, jinja_node **out);
-/** What is assigned to: a name, a tuple of them, or namespace.attribute. */
+/** Parses the target of an assignment: a name, a tuple of them, or namespace.attribute. */
 lathe_status lathe__jinja_target(jinja_parser *p, const char *end, jinja_node **out);
 /** Filters: "| a | b(c)" on input (NULL in a block); inline: the first without its bar. */
 lathe_status lathe__jinja_filters(jinja_parser *p, jinja_node *input, int is_inline,

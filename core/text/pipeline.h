@@ -70,7 +70,7 @@ typedef enum lathe_pre_kind {
     LATHE_PRE_METASPACE
 } lathe_pre_kind;
 
-/** What happens to a match: SplitDelimiterBehavior of Hugging Face's tokenizers. */
+/** Treatment of a match: SplitDelimiterBehavior of Hugging Face's tokenizers. */
 typedef enum lathe_behavior {
     LATHE_ISOLATED,
     LATHE_REMOVED,

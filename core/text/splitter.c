@@ -43,7 +43,8 @@ void lathe__splitter_fini(lathe_splitter *splitter)
 
 static lathe_status split(lathe_splitter *splitter, int32_t k, const uint8_t *text, int64_t n);
 
-/* The same for a split that has a scanner. There is no text between its pieces. */
+/* Like split, for a split that has a scanner. Its pieces are adjacent: no text lies between them.
+ */
 static lathe_status scan(lathe_splitter *splitter, int32_t k, const uint8_t *text, int64_t n)
 {
     const int32_t which = splitter->tok->scans[k];

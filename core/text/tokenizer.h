@@ -40,9 +40,9 @@ void lathe_encoder_destroy(lathe_encoder *enc);
 lathe_status lathe_encoder_run(lathe_encoder *enc, const char *text, int64_t n_bytes, int32_t flags,
                                lathe_ids *ids);
 
-/** The same without flags, for a text of which it is known where special tokens begin: elsewhere
- *  their names are text. Tokens that the tokenizer finds in the normalized text are not told
- *  apart. */
+/** Like lathe_encoder_run without flags, for a text of which it is known where special tokens
+ *  begin: elsewhere their names are text. Tokens that the tokenizer finds in the normalized text
+ *  are not told apart. */
 lathe_status lathe_encoder_run_placed(lathe_encoder *enc, const char *text, int64_t n_bytes,
                                       const lathe_token_places *places, lathe_ids *ids);
 
@@ -62,7 +62,7 @@ const lathe_text_loss *lathe_encoder_loss(const lathe_encoder *enc);
 /** lathe_encoder_run with an encoder that is made for this call: for occasional short texts. */
 lathe_status lathe_tokenizer_encode(const lathe_tokenizer *tok, const char *text, int64_t n_bytes,
                                     int32_t flags, lathe_ids *ids);
-/** The same, and adds the bytes that the text lost to *loss. */
+/** Like lathe_tokenizer_encode, and adds the bytes that the text lost to *loss. */
 lathe_status lathe_tokenizer_encode_counting(const lathe_tokenizer *tok, const char *text,
                                              int64_t n_bytes, int32_t flags, lathe_ids *ids,
                                              lathe_text_loss *loss);

@@ -148,7 +148,7 @@ static int64_t learnt_bytes(const lathe_rendering *text)
     return n;
 }
 
-/* What training does not find in the text of the conversation. */
+/* Writes the parts of the conversation that training does not find in its text. */
 static lathe_status put_unwritten(shower *s, int64_t line, const lathe_chat *what,
                                   const lathe_rendering *text)
 {

@@ -11,9 +11,9 @@
 lathe_status lathe__tokenizer_parse(const char *name, char *json, int64_t json_bytes,
                                     lathe_tokenizer **out);
 
-/** The same with tokens that the files beside it add (lathe_token_names.add), as the tokenizers
- *  library adds them: an added token of the same text gets their flags, a token of the model
- * becomes an added token, and others get the next free ids. more NULL: none. */
+/** Like lathe__tokenizer_parse, with tokens that the files beside it add (lathe_token_names.add),
+ *  as the tokenizers library adds them: an added token of the same text gets their flags, a token
+ *  of the model becomes an added token, and others get the next free ids. more NULL: none. */
 lathe_status lathe__tokenizer_parse_with(const char *name, char *json, int64_t json_bytes,
                                          const json_t *more, lathe_tokenizer **out);
 

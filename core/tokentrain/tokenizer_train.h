@@ -14,8 +14,9 @@
 lathe_status lathe_tokenizer_train(const lathe_tokenizer_training *settings, lathe_text_fn next,
                                    void *arg, lathe_tokenizer **out);
 
-/** The same from files and folders (recursive, sorted): each file is one text. Files that contain a
- *  NUL or are not UTF-8 are skipped and counted in *out_skipped (may be NULL). */
+/** Like lathe_tokenizer_train, from files and folders (recursive, sorted): each file is one text.
+ *  Files that contain a NUL or are not UTF-8 are skipped and counted in *out_skipped (may be NULL).
+ */
 lathe_status lathe_tokenizer_train_files(const lathe_tokenizer_training *settings,
                                          const char *const *paths, int64_t n_paths,
                                          int64_t *out_skipped, lathe_tokenizer **out);

@@ -11,7 +11,8 @@
 #include "unicode/char_class.h"
 
 enum { JIT_STACK_MIN = 64 << 10, JIT_STACK_MAX = 16 << 20, HEAP_LIMIT_KIB = 64 << 10 };
-/* Of a search, between looks at the clock. */
+/* The clock is read once for this many places of a text, or calls of a search: a reading costs more
+ * than either. */
 enum { PLACES_PER_CHECK = 256, CALLS_PER_CHECK = 64 };
 
 #define MOST_SECONDS 2.0

@@ -20,7 +20,7 @@ const char *lathe_average_name(const lathe_store *store, const lathe_instance *o
 
 /** Copies the weights into their averages, as far as this rank holds these. */
 lathe_status lathe_average_copy(const lathe_store *store, lathe_machine *m);
-/** The same for one row, if it has an average. */
+/** Like lathe_average_copy, for one row, if it has an average. */
 lathe_status lathe_average_copy_row(const lathe_store *store, lathe_machine *m, int32_t row);
 
 /** Makes a view of `store` whose weights are the averages, to write a checkpoint from. Its rows are

@@ -26,7 +26,7 @@ lathe_status lathe_widen_create(lathe_machine *m, const lathe_store *store,
                                 const lathe_instance *optimizer,
                                 const lathe_optimizer_tensor *tensors, int32_t n_tensors,
                                 int64_t elements, lathe_widen **out);
-/** The same for existing parts, whose pieces are borrowed. */
+/** Like lathe_widen_create, for existing parts, whose pieces are borrowed. */
 lathe_status lathe_widen_join(lathe_machine *m, const lathe_store *store,
                               lathe_optimizer_tensor *pieces, const int32_t *ends, int32_t n_parts,
                               lathe_widen **out);

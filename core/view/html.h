@@ -8,7 +8,8 @@
  *  invalid UTF-8, become U+FFFD. NULL counts as "". Safe as content and in quoted attributes. */
 void lathe_html_text(lathe_buffer *out, const char *text);
 
-/** As lathe_html_text, for the first n bytes; a character that is cut at the end becomes U+FFFD. */
+/** Like lathe_html_text, for the first n bytes; a character that is cut at the end becomes U+FFFD.
+ */
 void lathe_html_text_n(lathe_buffer *out, const char *text, int64_t n);
 
 /** Appends formatted text, escaped. */

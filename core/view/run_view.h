@@ -8,7 +8,7 @@
 #include "metrics/metrics_read.h"
 #include "view/series.h"
 
-/* What the run is doing. */
+/* States of a run. */
 enum {
     LATHE_PULSE_EMPTY = 0,    /* the folder is still empty */
     LATHE_PULSE_RUNNING = 1,  /* its process is alive */
@@ -63,7 +63,7 @@ double lathe_run_view_last(const lathe_run_view *v, const char *key);
 
 /** A value of run.json by a path of keys ("plan.memory_bytes"); NULL if it does not exist. */
 const json_t *lathe_run_view_get(const lathe_run_view *v, const char *path);
-/** The same as a text, or ""; as a number, or NAN. */
+/** The value of lathe_run_view_get as a text, or ""; as a number, or NAN. */
 const char *lathe_run_view_text(const lathe_run_view *v, const char *path);
 double lathe_run_view_number(const lathe_run_view *v, const char *path);
 

@@ -148,7 +148,7 @@ CPU_INLINE void add_codes(const code_view *v, int64_t r, int64_t j, int rows, in
             v_store(sums + (i * v->sum_columns + c) * VL, acc[i][c]);
 }
 
-/* The same for rows [r, r + rows) and all of n columns. */
+/* Adds the products of rows [r, r + rows) and all of n columns, in blocks of `columns`. */
 CPU_INLINE void add_code_rows(const code_view *v, int64_t r, int64_t n, int rows, int columns,
                               int layout, int32_t dtype)
 {

@@ -33,7 +33,7 @@ typedef struct head_block {
 
 /** Adds the block to the rows' state. */
 void cpu_head_observe(const lathe_host *host, head_block *block);
-/** The same for a block of one row, on the calling thread. */
+/** Like cpu_head_observe, for a block of one row, on the calling thread. */
 void cpu_head_observe_row(head_block *block);
 /** y [width] = the (capped) logits of a block of one row. */
 void cpu_head_cap(const head_block *block, float *y);

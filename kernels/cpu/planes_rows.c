@@ -196,7 +196,7 @@ CPU_INLINE void add_products(const part_view *v, int64_t r, int64_t j, int rows,
             v_store(sums + (i * v->columns + c) * VL, acc[i][c]);
 }
 
-/* The same for all columns. */
+/* Like add_products, for all columns. */
 CPU_INLINE void add_rows(const part_view *v, int64_t r, int rows, int columns, int32_t dtype)
 {
     int64_t j = 0;
@@ -357,7 +357,8 @@ static void multiply_part(const planes_job *job, const cpu_planes_use *u, int64_
     }
 }
 
-/* The same with the sums of codes. */
+/* Like multiply_part, for a product whose codes are multiplied and summed as integers, before the
+ * scales are applied (code_sums.h). */
 static void sum_part(const planes_job *job, int64_t product, int64_t i, char *own)
 {
     const cpu_planes_use *u = &job->uses[product];

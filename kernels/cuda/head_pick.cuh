@@ -41,8 +41,8 @@ static __device__ __forceinline__ int32_t pick_look(const pick_rows &a, const in
     return cuda_block_max(seen);
 }
 
-/* Of the same token's places among the ids: the sum of dy; 0 in *out_is_first except for the first
- * place. */
+/* The sum of dy over all places of one token among the ids. *out_is_first is 1 only at the first of
+ * these places, so that the sum is added once. */
 static __device__ __forceinline__ float pick_gradient(const pick_rows &a, const int32_t *ids,
                                                       const float *dy, int64_t j, int *out_is_first)
 {

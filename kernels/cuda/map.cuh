@@ -97,7 +97,7 @@ static lathe_status cuda_map_as(const lathe_kernel *k, const lathe_kernel_args *
     return cuda_map(k, a, f, io, lathe_desc_count(&k->in[0]));
 }
 
-/** The same if all of them have the dtype of the first. */
+/** Like cuda_map_as, if all tensors have the dtype of the first. */
 template <typename F>
 static lathe_status cuda_map_same(const lathe_kernel *k, const lathe_kernel_args *a, F f)
 {

@@ -225,7 +225,7 @@ compare_all() {
 n_equal=0 n_listed=0 n_different=0 n_skipped=0
 report() { printf '%-24s %s\n' "$1" "$2"; }
 
-# What one of the builds lacks for a device.
+# Prints the parts for a device that one of the builds lacks.
 lacks() { # DEVICE
     local folder tree
     folder=$(plugins_of "$1")

@@ -31,7 +31,7 @@ static void setup(void)
 
 TestSuite(auto_method, .init = setup, .fini = remove_folder, .timeout = 120);
 
-/* As "auto" would have chosen them with less memory. */
+/* The methods that "auto" would have chosen with less and less memory. */
 static const struct {
     const char *name, *settings;
 } methods[] = {

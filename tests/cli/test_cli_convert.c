@@ -186,7 +186,7 @@ Test(cli_convert, quantized_folders_are_decoded)
     }
 }
 
-/* What a killed process left of the file is removed by the next one that writes it. */
+/* A file that a killed process left is removed by the next one that writes it. */
 Test(cli_convert, files_that_a_killed_process_left_are_removed)
 {
     put_model("llama_tied", "128");

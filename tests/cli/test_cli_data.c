@@ -144,8 +144,8 @@ Test(cli_data, a_wrong_column_has_the_exit_code_of_validate)
     }
 }
 
-/* What is cut, left out or found from the columns is said by lathe data, and once by lathe train.
- */
+/* Examples that are cut or left out, and facts found from the columns, are told by lathe data, and
+ * once by lathe train. */
 Test(cli_data, notes_on_examples_name_their_lines_and_come_once)
 {
     static const char layout[] = "a.jsonl: alpaca records: prompt from instruction and input, "

@@ -201,7 +201,7 @@ Test(cli_gguf, a_teacher_may_be_a_file)
                 "step-00000002/model.safetensors");
 }
 
-/* What cannot be a model is refused before a run, with the file and what is missing. */
+/* A file that cannot be a model is refused before a run, with its name and what is missing. */
 static void expect_refused(const char *make, const char *text)
 {
     char command[1024];

@@ -33,7 +33,7 @@ Test(cli_help, words_of_other_tools_are_answered_with_what_lathe_has)
     expect(LATHE " trian 2>&1", 2, "did you mean 'train'?");
 }
 
-/* There is a page for every command, and one for the run file's keys with those of the plugins. */
+/* Every command has a page, and the run file's keys, with those of the plugins, have one. */
 Test(cli_help, manual_pages_are_made_from_the_tables)
 {
     expect(LATHE " help --man", 0, ".TH \"LATHE\" 1");

@@ -245,7 +245,7 @@ Test(lineage, of_a_rewarded_model_names_its_reward_model_and_keeps_to_it)
            0, "checkpoint out/ppo/step-00000004");
 }
 
-/* The same permission for a teacher, in a folder or stored. */
+/* The permission of the test above holds for a teacher, in a folder or stored. */
 Test(lineage, another_teacher_is_taken_with_permission)
 {
     put("distill.toml", "[model]\npath = \"out/base/step-00000002\"\n"
@@ -266,7 +266,7 @@ Test(lineage, another_teacher_is_taken_with_permission)
     cr_expect(!says("/out/sft/step-00000001\n"), "%s", output);
 }
 
-/* The same through the folder of a stored teacher. */
+/* The lineage leads through the folder of a stored teacher to the teacher. */
 Test(lineage, of_a_stored_teacher_goes_on_to_the_teacher)
 {
     put("distill.toml", "[model]\npath = \"out/base/step-00000002\"\n"

@@ -255,7 +255,7 @@ static void expect_misfit(const char *overrides, const char *says_what)
     }
 }
 
-/* Also where the keys alone can be checked. */
+/* A misfit is found where the keys alone can be checked, too. */
 Test(pipeline, what_a_step_will_not_make_is_refused_before_it_starts)
 {
     expect(LATHE " train p/base.toml --checkpoint.dir p/out/made 2>&1", 0, "checkpoint");

@@ -52,7 +52,7 @@ Test(cli_plan, row_lengths_of_padded_rows_are_listed)
     cr_expect_null(strstr(output, "at most"), "%s", output);
 }
 
-/* The same words in every command. */
+/* Every command uses these words. */
 Test(cli_plan, a_file_without_a_model_is_refused)
 {
     put("empty.toml", "");

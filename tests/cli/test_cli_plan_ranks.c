@@ -138,7 +138,7 @@ Test(cli_plan_ranks, the_table_has_a_row_for_every_strategy)
     cr_expect_not_null(strstr(output, "\n  diloco       exact "), "%s", output);
 }
 
-/* What one strategy refuses is said, and the others are planned. */
+/* One strategy's refusal is printed, and the others are planned. */
 Test(cli_plan_ranks, what_a_strategy_refuses_is_said)
 {
     expect(LATHE " plan run.toml --ranks 4 --link 1GB,0s --step-time 1s --checkpoint.async true "

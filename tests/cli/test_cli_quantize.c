@@ -233,7 +233,7 @@ Test(cli_quantize, columns_of_the_calibration_data_can_be_named)
            "--columns and --format have no effect without --text or --calibration");
 }
 
-/* What a killed process left is removed by the next one that writes the same folder. */
+/* A folder that a killed process left is removed by the next one that writes it. */
 Test(cli_quantize, folders_that_a_killed_process_left_are_removed)
 {
     expect("sh -c 'mkdir q.tmp.$$ q.tmp.1 other.tmp.$$ q.tmp.$$x'; " QUANTIZE

@@ -222,7 +222,7 @@ Test(interrupt, within_a_step_of_very_many_micro_batches_stops_soon, .timeout = 
     cr_expect_eq(system(LATHE " checkpoint verify out >log2"), 0);
 }
 
-/* As timeout(1) does: a signal to the process, then one to its group. */
+/* Does what timeout(1) does: a signal to the process, then one to its group. */
 Test(interrupt, sent_twice_at_once_is_one_signal, .timeout = 120)
 {
     put_long_steps(1000000);

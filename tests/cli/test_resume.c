@@ -1,5 +1,5 @@
-/* What lathe prints when a run is resumed with settings that differ from its checkpoint's, and what
- * it refuses: lathe validate and lathe train do the same. */
+/* Tests the messages when a run is resumed with settings that differ from its checkpoint's, and the
+ * refusals: lathe validate and lathe train do the same. */
 #include "started_program.h"
 
 #include <jansson.h>

@@ -1,5 +1,5 @@
-/* What lathe validate and lathe train say of the rewards and the samples of a stage that generates.
- */
+/* Tests the words of lathe validate and lathe train on the rewards and the samples of a stage that
+ * generates. */
 #include "cli_case.h"
 
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"

@@ -201,7 +201,7 @@ Test(validate, warns_of_a_seed_of_no_weights)
     cr_expect_null(strstr(output, "model.seed"), "%s", output);
 }
 
-/* What depends on the stage and on the data, which --offline does not read. */
+/* These warnings depend on the stage and on the data, which --offline does not read. */
 Test(validate, warns_of_keys_that_the_data_leave_without_effect)
 {
     put("pairs.jsonl", "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}\n");

@@ -145,7 +145,7 @@ static void grid(int64_t n_blocks, int32_t n_threads, const void *args)
     hidden++;
 }
 
-/* As grid(), with a counter in its own room that only the first step sets. */
+/* Arguments of a grid() with a counter in its own room that only the first step sets. */
 typedef struct room_args {
     lathe_elementwise_args all;
     int64_t *count;

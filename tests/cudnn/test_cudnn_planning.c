@@ -150,7 +150,7 @@ static lathe_attention_problem odd_window(void)
     return p;
 }
 
-/* The same with packed documents. */
+/* The problem of odd_window with packed documents. */
 static void must_plan_documents(const gpu *x)
 {
     lathe_attention_problem p = odd_window();
@@ -188,7 +188,7 @@ Test(cudnn_planning, blackwell)
     must_plan(&b200, p, WHOLE(p));
 }
 
-/* What `auto` takes on sm_90, for the head sizes of real models. */
+/* The choice of `auto` on sm_90, for the head sizes of real models. */
 Test(cudnn_planning, hopper_compares_with_starts)
 {
     for (int32_t d = 40; d <= 256; d += 72) {

@@ -16,7 +16,7 @@ namespace emulator
 cudaError_t launch_with(const char *name, int64_t blocks, int threads, cudaStream_t stream,
                         void (*thread)(const void *), const void *args, size_t args_bytes);
 
-/** The same for a lambda that captures by value. */
+/** Like launch_with, for a lambda that captures by value. */
 template <typename F>
 cudaError_t launch(const char *name, int64_t blocks, int threads, cudaStream_t stream,
                    const F &thread)
@@ -30,7 +30,8 @@ cudaError_t launch(const char *name, int64_t blocks, int threads, cudaStream_t s
 
 /** Queues host code on the stream, for work that a library does on the GPU. */
 cudaError_t queue(cudaStream_t stream, std::function<void()> work);
-/** The same for work that needs other processes: until ready() holds, the stream stands still. */
+/** Like queue, for work that needs other processes: until ready() holds, the stream stands still.
+ */
 cudaError_t queue_when(cudaStream_t stream, std::function<bool()> ready,
                        std::function<void()> work);
 /** Runs the work of a stream up to the first that is not ready, as a GPU does by itself. */

@@ -118,7 +118,8 @@ bool fits_fp8(const matmul_desc &d, const layout &a, const layout &b, const layo
     return !by_rows || (d.scale[0] != nullptr && d.scale[1] != nullptr);
 }
 
-/* What the library can multiply: equal input types, with a result of their type or f32; or fp8. */
+/* Whether the library can multiply these: equal input types, with a result of their type or f32; or
+ * fp8. */
 bool fits(const matmul_desc &d, const layout &a, const layout &b, const layout &c)
 {
     const uint64_t m = d.a == CUBLAS_OP_N ? a.rows : a.cols,

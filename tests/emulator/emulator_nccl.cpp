@@ -49,7 +49,7 @@ const char *const kind_names[] = {"ncclAllReduce",     "ncclReduce",
                                   "ncclReduceScatter", "ncclAllGather",
                                   "ncclBroadcast",     "a group of ncclSend and ncclRecv"};
 
-/* What a rank asks for in an operation. */
+/* A rank's request in an operation. */
 struct asked {
     int kind, type, op, root;
     size_t count;

@@ -569,7 +569,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
     return cudaSuccess;
 }
 
-/* As in CUDA, a stream that waits for an event of a capture joins the capture, and a capture cannot
+/* In CUDA, a stream that waits for an event of a capture joins the capture, and a capture cannot
  * wait for work outside of it. */
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {

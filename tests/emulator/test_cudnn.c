@@ -220,8 +220,8 @@ Test(attention_cudnn, documents_are_hidden_by_starts)
     documents_are_hidden_by("starts");
 }
 
-/* What `documents = "auto"` takes, seen by its size: 64 x 64 bias of 2 bytes, or 64 starts of 4, in
- * 2 batch rows. */
+/* The choice of `documents = "auto"`, seen by its size: 64 x 64 bias of 2 bytes, or 64 starts of 4,
+ * in 2 batch rows. */
 Test(attention_cudnn, starts_replace_the_bias_on_sm_90)
 {
     static const struct {

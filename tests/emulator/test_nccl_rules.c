@@ -49,7 +49,7 @@ static void add(const rank *r, const void *in, void *out, size_t n, cudaStream_t
     (void)ncclAllReduce(in, out, n, ncclFloat32, ncclSum, r->comm, (void *)stream);
 }
 
-/* What a rank of two does in a child process. */
+/* A rank of two does this in a child process. */
 static void act(const char *what, const rank *r, int me)
 {
     float host[N] = {0};

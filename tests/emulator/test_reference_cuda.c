@@ -90,7 +90,8 @@ static void *in_blocks(const void *from, int64_t bytes)
     return to;
 }
 
-/* Also with a window that begins within a tile of keys, and blocks that are no whole tile. */
+/* The cases include a window that begins within a tile of keys, and blocks that are no whole tile.
+ */
 Test(attention_reference_cuda, keys_in_blocks_have_the_bits_of_keys_in_a_row)
 {
     void *self = attention_instance(lathe_host_get(), NULL);

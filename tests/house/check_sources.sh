@@ -30,6 +30,20 @@ while IFS= read -r line; do
 done < <({ printf '%s\0' "${files[@]}"; find core kernels plugins tests -name '*.inc' -print0; } |
     LC_ALL=C.UTF-8 xargs -0 grep -noE '^.{101}' | cut -d: -f1,2)
 
+# A comment is a sentence, or a noun phrase that can be read alone: "What it needs." and "The same for rows." cannot.
+begins='(What|Of|As|The same|Those|There|Also)([^[:alnum:]_]|$)'
+while IFS= read -r line; do
+    [ -z "$line" ] || fail "$line begins a comment with a word that needs what stands before it (CONTRIBUTING.md: What a change needs)"
+done < <({ printf '%s\0' "${files[@]}"; find core kernels plugins tests -name '*.inc' -print0; } |
+    LC_ALL=C xargs -0 awk -v begins="$begins" 'BEGIN {
+        start = "(/[*][*!<]*|//[/!<]*)"
+        first = "^[ \t]*[*][ \t]*" begins
+    }
+    FNR == 1 { is_open = 0 }
+    { text = $0; gsub(/"([^"\\]|\\.)*"/, "", text) } # a comment in a string is none
+    text ~ start "[ \t]*" begins || (is_open && text ~ first) { print FILENAME ":" FNR }
+    { is_open = text ~ start "[ \t]*$" }')
+
 # The comment of every function in a table of the ABI begins with its call contract (core/include/lathe/abi.h).
 while IFS= read -r line; do
     [ -z "$line" ] || fail "$line has no call contract: begin its comment with [any], [pure], [open], [build], [step] or [between]"

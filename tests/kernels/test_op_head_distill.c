@@ -156,7 +156,7 @@ static void head(op_case *c, head_at h, int32_t dtype, const sizes *s, int64_t w
         op_input(c, h.u + 2, lathe_desc_1d(LATHE_F32, s->vocabulary), 1.0, 0.3);
 }
 
-/* As in test_op_head_adapter.c: the logits and their gradients are rounded to 8 or 11 bits, the sum
+/* Like test_op_head_adapter.c: the logits and their gradients are rounded to 8 or 11 bits, the sum
  * of both terms once more. In f32, log-probabilities of 4 to 8 are rounded to 2^-22, and a
  * divergence of about 1 is a mean of their differences. */
 static double head_slack(int32_t dtype, int64_t width)

@@ -127,7 +127,7 @@ static void free_all(void **out)
 
 enum { PLAIN, SPRINKLED, ALL_OUTLIERS, ZEROS, TINY, NOT_A_NUMBER, INFINITE, N_KINDS };
 
-/* What row r holds. */
+/* The kind of numbers in row r. */
 static int kind_of(int64_t r)
 {
     return r % 9 < N_KINDS ? (int)(r % 9) : SPRINKLED;

@@ -174,7 +174,7 @@ static void chain(op_case *next, int32_t to, const op_case *c, int32_t from, con
     next->n_in = to + 1 > next->n_in ? to + 1 : next->n_in;
 }
 
-/* The same inputs for another op, without those that it does not have. */
+/* A case of another op with the inputs of c, without those that it does not have. */
 static op_case of_op(const op_case *c, int32_t op, int32_t n_in)
 {
     op_case other = {.op = op, .n_in = n_in};

@@ -1,4 +1,4 @@
-/* What several ranks saved, sent and planned (rank_training.h). */
+/* Results of several ranks: what they saved, sent and planned (rank_training.h). */
 #ifndef LATHE_TEST_RANK_FILES_H
 #define LATHE_TEST_RANK_FILES_H
 
@@ -52,7 +52,7 @@ MAYBE_UNUSED static json_t *made(const char *dir)
     return found;
 }
 
-/* The same of a strategy from lathe plan --ranks n. */
+/* The memory of a strategy in lathe plan --ranks n. */
 MAYBE_UNUSED static json_t *planned(int n, const char *strategy, const char *words)
 {
     char line[2048];

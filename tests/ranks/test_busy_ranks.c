@@ -42,7 +42,7 @@ Test(busy_ranks, a_checkpoint_may_take_longer_than_the_deadline)
                  output);
 }
 
-/* The same after SIGTERM: exit 143 means that all is saved. */
+/* SIGTERM during such a checkpoint does not cut it off: exit 143 means that all is saved. */
 Test(busy_ranks, a_checkpoint_after_a_signal_may_take_longer_than_the_deadline)
 {
     cr_expect_eq(shell(SLOW BIN

@@ -118,7 +118,7 @@ Test(hybrid_ranks, the_plan_is_exact_and_a_step_sends_the_lower_bound)
     expect_sent("optimizer", 0.5 * 6.0 * n + 0.5 * 4.0 * n);
 }
 
-/* What cannot be is refused before anything starts, by one rank in one line. */
+/* Groups that cannot be are refused before anything starts, by one rank in one line. */
 Test(hybrid_ranks, groups_that_cannot_be_are_refused)
 {
     static const char *const cases[][2] = {

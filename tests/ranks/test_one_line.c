@@ -46,7 +46,7 @@ static void need_mpi(void)
         cr_skip_test("this build has no MPI: install libopenmpi-dev and openmpi-bin");
 }
 
-/* What each rank runs instead of `lathe train ...`, which is "$@". */
+/* The script that each rank runs instead of `lathe train ...`, which is "$@". */
 static void wrap(const char *script)
 {
     put("wrap.sh", "#!/bin/sh\n");
@@ -80,7 +80,7 @@ static void expect_line(const char *job, const char *text, int code, int alone)
 
 enum { MEET = 0, ALONE = 1 };
 
-/* The same under lathe launch and under mpirun. */
+/* Expects one result under lathe launch and under mpirun. */
 static void expect_both(int n, const char *words, const char *text, int code, int alone)
 {
     char job[2048];
@@ -254,7 +254,7 @@ Test(one_line, different_errors_are_told_by_each_rank)
     cr_expect_eq(output[strlen(output) - 1], '\n');
 }
 
-/* What only mpirun knows, lathe launch says. */
+/* Only mpirun knows the signal of a rank that says nothing, so lathe launch says it. */
 Test(one_line, a_rank_that_says_nothing)
 {
     need_mpi();

@@ -74,8 +74,8 @@ Test(shard_ranks, every_optimizer_has_the_bits_of_ranks_that_hold_everything)
     }
 }
 
-/* What reads whole weights outside of a training's forward: samples, which rank 0 makes, and
- * parameters that begin from other weights. Tied weights are read twice in a forward. */
+/* Samples, which rank 0 makes, and parameters that begin from other weights read whole weights
+ * outside of a training's forward. Tied weights are read twice in a forward. */
 Test(shard_ranks, whole_weights_are_gathered_wherever_they_are_read)
 {
     static const char *const words[] = {
@@ -268,7 +268,7 @@ Test(shard_ranks, any_number_of_ranks_loads_what_others_saved)
     }
 }
 
-/* What does not go together is refused before anything starts, on one rank, too. */
+/* Settings that do not go together are refused before anything starts, on one rank, too. */
 Test(shard_ranks, what_shard_does_not_combine_with_is_refused)
 {
     static const struct {

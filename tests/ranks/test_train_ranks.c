@@ -25,8 +25,8 @@ static void expect_bytes(const char *run, int n_ranks)
     }
 }
 
-/* The same global batch and fp32: only the order of sums differs. A training that is stopped and
- * goes on has the bits of one that is not; on another number of ranks the same rows follow. */
+/* The global batch and fp32 are equal: only the order of sums differs. A training that is stopped
+ * and goes on has the bits of one that is not; on another number of ranks the same rows follow. */
 Test(train_ranks, two_and_four_ranks_train_as_one_and_go_on)
 {
     cr_assert_eq(train(1, "one", ""), 0, "%s", output);

@@ -27,7 +27,7 @@
 typedef struct lathe_group lathe_group;       /* ranks that exchange data */
 typedef struct lathe_exchange lathe_exchange; /* a prepared exchange of a group */
 
-/* What an exchange does. R: ranks of the group; r: this rank; x_q: the input of rank q.
+/* Exchanges. R: ranks of the group; r: this rank; x_q: the input of rank q.
  *
  *   ALL_REDUCE      in [n]               out [n] = reduce over q of x_q
  *   REDUCE_SCATTER  in [n]               out [counts[r]] = the extent r of reduce over q of x_q
@@ -44,9 +44,9 @@ enum { LATHE_ALL_REDUCE = 0, LATHE_REDUCE_SCATTER = 1, LATHE_ALL_GATHER = 2, LAT
 enum { LATHE_ALL_TO_ALL = 4, LATHE_SEND = 5, LATHE_RECEIVE = 6 };
 enum { LATHE_BARRIER = 7, LATHE_N_EXCHANGES = 8 };
 
-/* Of ALL_REDUCE and REDUCE_SCATTER. Integers wrap around. A NaN of any rank is a NaN in the result;
- * an engine may refuse MAX and MIN of floats. bf16 and f16 are added in f32 and rounded once,
- * except that engines without LATHE_GROUP_RANK_ORDER may round each partial sum. */
+/* Reductions of ALL_REDUCE and REDUCE_SCATTER. Integers wrap around. A NaN of any rank is a NaN in
+ * the result; an engine may refuse MAX and MIN of floats. bf16 and f16 are added in f32 and rounded
+ * once, except that engines without LATHE_GROUP_RANK_ORDER may round each partial sum. */
 enum { LATHE_REDUCE_SUM = 0, LATHE_REDUCE_MAX = 1, LATHE_REDUCE_MIN = 2, LATHE_N_REDUCES = 3 };
 
 /* Flags of a group. DETERMINISTIC: a reduction gives every rank the same bits, the same ones in
@@ -62,7 +62,7 @@ typedef struct lathe_collective_probe {
 } lathe_collective_probe;
 LATHE_ABI_SIZE(lathe_collective_probe, 16);
 
-/** What open() gets. Borrowed until the group is closed. */
+/** Arguments of open(). Borrowed until the group is closed. */
 typedef struct lathe_collective_setup {
     uint32_t size;
     int32_t reserved;              /* 0 */
@@ -132,9 +132,10 @@ typedef struct lathe_exchange_args {
 } lathe_exchange_args;
 LATHE_ABI_SIZE(lathe_exchange_args, 48);
 
-/* Of an engine. NEEDS_BASE: see lathe_collective_setup.base. FOR_DEVICES: for devices with memory
- * of their own, not host memory, over a base; its close() of the group of open() waits for no rank,
- * also after errors and with open parts. NEEDS_NO_ROOM: no scratch and no pinned memory. */
+/* Flags of an engine. NEEDS_BASE: see lathe_collective_setup.base. FOR_DEVICES: for devices with
+ * memory of their own, not host memory, over a base; its close() of the group of open() waits for
+ * no rank, also after errors and with open parts. NEEDS_NO_ROOM: no scratch and no pinned memory.
+ */
 enum { LATHE_COLLECTIVE_NEEDS_BASE = 1, LATHE_COLLECTIVE_FOR_DEVICES = 2 };
 enum { LATHE_COLLECTIVE_NEEDS_NO_ROOM = 4, LATHE_TOLD_BYTES = 64 };
 typedef struct lathe_collective_v1 {

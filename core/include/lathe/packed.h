@@ -54,7 +54,7 @@ enum {
     LATHE_CODES_ALONG = 5 /* [I, O / 8]: eight rows, in the order 0 2 4 6 1 3 5 7 */
 };
 
-/** What codes of eight bits stand for. */
+/** Meanings of codes of eight bits. */
 enum {
     LATHE_VALUES_TABLE = 0, /* fewer bits: lathe_weight_codes.table */
     LATHE_VALUES_U8 = 1,

@@ -61,7 +61,7 @@ LATHE_HD static inline void lathe_quant_store(void *out, int32_t dtype, int64_t 
         ((uint16_t *)out)[i] = dtype == LATHE_F16 ? lathe_f32_to_f16(x) : lathe_f32_to_bf16(x);
 }
 
-/** What the "quantization_config" of config.json says of one linear layer's weight. */
+/** One linear layer's weight as the "quantization_config" of config.json describes it. */
 typedef struct lathe_quant_config {
     uint32_t size;
     uint32_t reserved;  /* 0 */

@@ -96,7 +96,7 @@ typedef struct lathe_piece_sink {
 } lathe_piece_sink;
 LATHE_ABI_SIZE(lathe_piece_sink, 24);
 
-/** What is known of the model's folder. */
+/** Facts about the model's folder, from which a renderer tells whether it is the right one. */
 typedef struct lathe_renderer_probe {
     uint32_t size;
     int32_t reserved;            /* 0 */

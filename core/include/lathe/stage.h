@@ -80,7 +80,7 @@ typedef struct lathe_stage_input {
 } lathe_stage_input;
 LATHE_ABI_SIZE(lathe_stage_input, 40);
 
-/** What an input consists of, where that is not one f32. Plain data. */
+/** Shape of an input that is not one f32. Plain data. */
 typedef struct lathe_input_shape {
     int32_t dtype; /* LATHE_F32, or LATHE_I32 if it is not a column */
     int32_t count; /* numbers per token or row: [B*T, count]; 0 or 1: one, [B*T]; of a column 0 or
@@ -104,7 +104,7 @@ typedef struct lathe_stage_head {
 } lathe_stage_head;
 LATHE_ABI_SIZE(lathe_stage_head, 24);
 
-/* What a stage on LATHE_ROWS_PACKED learns of a document (its tokens in one row). */
+/* Objectives: how a stage on LATHE_ROWS_PACKED learns a document (its tokens in one row). */
 enum {
     /* a token sees itself and those before it; its target is the next token */
     LATHE_OBJECTIVE_CAUSAL = 0,

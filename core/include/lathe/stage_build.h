@@ -1,4 +1,4 @@
-/* What a stage builds its loss from, and what it returns: arguments of lathe_stage_v1.loss. */
+/* Arguments and results of lathe_stage_v1.loss: a stage builds its loss from them. */
 #ifndef LATHE_STAGE_BUILD_H
 #define LATHE_STAGE_BUILD_H
 
@@ -89,9 +89,9 @@ typedef struct lathe_stage_loss {
     int32_t n_metrics;
     lathe_val sum;      /* f32[] */
     int32_t count_unit; /* LATHE_COUNT_* */
-    /* What iterate() reads of a batch with lathe_run_api.outputs: values per token, f32[B*T], such
+    /* Values that iterate() reads of a batch with lathe_run_api.outputs: per token, f32[B*T], such
      * as log-probabilities and values of a head. They need not be part of the loss: a training step
-     * does not compute them then. LATHE_NONE: not with these settings. Only of stages that have
+     * does not compute them then. LATHE_NONE: not with these settings. Only for stages that have
      * iterate(). */
     lathe_val outputs[LATHE_MAX_STAGE_OUTPUTS]; /* [n_outputs] */
     int32_t n_outputs;

@@ -1,7 +1,6 @@
-/* What a stage may do with a run in iterate(): the primitives of the C API, prompts of the data and
- * rewards. Types and semantics of the primitives are those of lathe.h; stages that take their
- * batches from the data need none of this.
- */
+/* The functions of a run that a stage may call in iterate(): the primitives of the C API, prompts
+ * of the data and rewards. Types and semantics of the primitives are those of lathe.h; stages that
+ * take their batches from the data need none of this. */
 #ifndef LATHE_STAGE_RUN_H
 #define LATHE_STAGE_RUN_H
 

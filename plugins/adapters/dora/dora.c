@@ -259,7 +259,7 @@ static void scale_rows(void *arg, int64_t begin, int64_t end, int32_t worker)
     }
 }
 
-/* The same of the columns of an embedding v [in, out]. */
+/* Scales the columns of an embedding v [in, out] to the norms m, as scale_rows does with rows. */
 static void scale_columns(const lathe_site *site, const float *m, float *v)
 {
     const int64_t width = site->out_features;

@@ -37,7 +37,7 @@ void lora_destroy(void *self)
     l->host->free(l);
 }
 
-/* As in PEFT. */
+/* PEFT takes lora_bias with its default initialization alone; Lathe does not offer it for DoRA. */
 static lathe_status check_bias(const lora *l, const char *init)
 {
     const int is_dora = strcmp(l->method, "dora") == 0;

@@ -61,7 +61,8 @@ static void warn_of_one_use(lora *l, const lathe_site *site)
                l->method, site->module, site->tied);
 }
 
-/* As in PEFT, which has it for linear layers only; its head is one, and Lathe's is not. */
+/* PEFT has lora_bias for linear layers only. The head is one of them in PEFT; Lathe computes it
+ * apart, without a bias. */
 static lathe_status refuse_bias(const lora *l, const lathe_site *site)
 {
     return lathe_fail(l->host, LATHE_E_CONFIG,

@@ -114,7 +114,7 @@ int64_t cudnn_plan_sum_bytes(const lathe_attention_problem *p, cudnn_part part, 
     return form.any_order ? part.batch * heads * p->t_q * p->head_dim * 4 : 0;
 }
 
-/* What a part takes besides cuDNN's workspace. */
+/* Memory that a part needs besides cuDNN's workspace. */
 static int64_t own_bytes(const lathe_attention_problem *p, cudnn_part part, cudnn_form form)
 {
     return cudnn_plan_documents_bytes(p, part, form) + cudnn_plan_sum_bytes(p, part, form);

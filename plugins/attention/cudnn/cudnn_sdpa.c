@@ -30,7 +30,7 @@ static cudnn_shape dense(int64_t b, int64_t h, int64_t rows, int64_t columns)
     return (cudnn_shape){{b, h, rows, columns}, {h * rows * columns, rows * columns, columns, 1}};
 }
 
-/* The same memory with the last two dims exchanged. */
+/* Describes a tensor's memory with the last two dims exchanged. */
 static cudnn_shape turned(cudnn_shape s)
 {
     const cudnn_shape t = {{s.dims[0], s.dims[1], s.dims[3], s.dims[2]},

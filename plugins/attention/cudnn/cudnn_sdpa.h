@@ -35,7 +35,7 @@ typedef enum cudnn_documents {
     CUDNN_DOCUMENTS_STARTS /* [B,1,Tq,1] int32: key >= start of the query's document */
 } cudnn_documents;
 
-/** What a graph does besides the problem. */
+/** Choices in a graph beyond the problem itself. */
 typedef struct cudnn_form {
     cudnn_documents documents;
     int32_t

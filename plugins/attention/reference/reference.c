@@ -59,7 +59,7 @@ static void gather(float *dst, const void *src, int64_t first, int64_t stride, i
             dst[t * p->head_dim + d] = load(src, first + t * stride + d, p->dtype);
 }
 
-/* The same for the keys or values of batch row b, of head hk. */
+/* Like gather, for the keys or values of batch row b, of head hk. */
 static void gather_keys(float *dst, const void *src, const call *c, int64_t b, int64_t hk,
                         int64_t stride)
 {

@@ -23,9 +23,9 @@ typedef struct nccl {
 #define ALGORITHMS "ring|any"
 enum { RING = 0 };
 
-/* Of a close(): the ranks may end at different times. */
+/* Seconds that close() waits for the other ranks, which may end at different times. */
 static const double longest_farewell = 2.0;
-/* Of the base's barrier that tells who is missing. */
+/* Seconds that the base's barrier waits before it tells who is missing. */
 static const double longest_roll_call = 5.0;
 
 double nccl_now(void)

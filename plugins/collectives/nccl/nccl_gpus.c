@@ -1,11 +1,12 @@
-/* What ranks tell each other before they join: which GPU each has, NCCL's version, its identity. */
+/* Facts that ranks tell each other before they join: which GPU each has, NCCL's version, its
+ * identity. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "nccl_internal.h"
 
-/* What a rank says of itself. */
+/* A rank's facts. */
 typedef struct rank_gpu {
     int32_t host, version;
     char gpu[56]; /* "GPU 3": as numbered outside of CUDA_VISIBLE_DEVICES */

@@ -1,4 +1,4 @@
-/* What the parts of the engine share: the ranks, groups, and exchanges under way. */
+/* Shared by the parts of the engine: the ranks, groups, and exchanges under way. */
 #ifndef LATHE_NCCL_INTERNAL_H
 #define LATHE_NCCL_INTERNAL_H
 

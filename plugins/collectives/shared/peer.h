@@ -40,7 +40,8 @@ typedef struct peer_transport {
     int32_t (*told)(void *link);
 } peer_transport;
 
-/** What ranks on one host tell each other in shared memory. */
+/** A rank's entry in shared memory, where the ranks on one host read each other's progress and see
+ *  whether its process still lives. */
 typedef struct peer_board {
     _Atomic int64_t n_started; /* exchanges of the whole group that this rank has started */
     int64_t pid, born;         /* of its process; born: field 22 of /proc/<pid>/stat */

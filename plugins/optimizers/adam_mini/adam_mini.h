@@ -100,8 +100,8 @@ static __device__ inline void block_together(tensor_step *s, int64_t size, int64
         element_update(s, at + k, rate);
 }
 
-/* As the elementwise kernel, but the threads of a chunk process the blocks that begin in it, to
- * their ends. */
+/* Like the elementwise kernel of the kit, but the threads of a chunk process the blocks that begin
+ * in it, to their ends. */
 LATHE_CUDA_KERNEL(lathe_elementwise_step, LATHE_ELEMENTWISE_THREADS, lathe_elementwise_args)
 {
     for (int64_t chunk = blockIdx.x; chunk < a.n_chunks; chunk += gridDim.x) {

@@ -96,7 +96,8 @@ static __device__ inline void moment_store(const lathe_dynamic_book *b, void *co
     }
 }
 
-/* As the elementwise kernel, but a warp processes one block of 256 elements at a time. */
+/* Like the elementwise kernel of the kit, but a warp processes one block of 256 elements at a time.
+ */
 LATHE_CUDA_KERNEL(lathe_elementwise_step, LATHE_ELEMENTWISE_THREADS, lathe_elementwise_args)
 {
     __shared__ lathe_dynamic_book first, second;

@@ -141,8 +141,8 @@ static double error_of(search *s, const float *scales)
 
 /* ---- the candidates ---- */
 
-/* What the candidates are made of: means over the inputs of each place. A place with no weights or
- * whose inputs are always 0 has m = 0 and keeps the scale 1. */
+/* Means over the inputs of each place, from which the candidates are computed. A place with no
+ * weights or whose inputs are always 0 has m = 0 and keeps the scale 1. */
 typedef struct magnitudes {
     double *m, *v; /* [n_places] */
     int64_t n;

@@ -66,7 +66,7 @@ static void group_values(const codec_job *job, int64_t row, int32_t group, float
         values[i] = codec_rounded(packed_value(i, zero, packed_scale(scale, q->dtype)), job->dtype);
 }
 
-/* Those of the groups of `rows` outputs; groups[i * size]: of n. */
+/* Computes the values of the groups of `rows` outputs; groups[i * size]: of n. */
 static void part_values(const codec_job *job, const lathe_weight_part *part, const int32_t *groups,
                         int64_t size, float *values)
 {

@@ -20,7 +20,7 @@
 
 #include "gptq.h"
 
-/* What the outputs share. */
+/* State of an encoding that all outputs share. */
 typedef struct encoder {
     const gptq *q;
     int64_t rows, cols;

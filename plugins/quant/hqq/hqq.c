@@ -228,7 +228,7 @@ static inline void wide_run(const codec_job *job, int64_t at, int64_t n, void *o
 }
 #endif
 
-/* The same without AVX-512. */
+/* Decodes elements [at, at + n) of the weight, like wide_run, without AVX-512. */
 CODEC_BODY void decode_run(const codec_job *job, int64_t at, int64_t n, char *out, int build)
 {
     const hqq *const q = (const hqq *)(const void *)job->self;

@@ -299,8 +299,9 @@ static int32_t nf4_part_codes(void *self, int64_t rows, int64_t cols, const void
     return 1;
 }
 
-/* Of all factors from 1 to 2 the one with which the map loses least when it is rounded to bf16: the
- * root of the mean square is 3.2e-4 of the largest value; that of rounded weights is 8.3e-4. */
+/* Found by a search of all factors from 1 to 2: with this one the map loses least when it is
+ * rounded to bf16. The root of the mean square is 3.2e-4 of the largest value; that of rounded
+ * weights is 8.3e-4. */
 #define NF4_FACTOR 1.43701171875f
 
 static int32_t nf4_codes(void *self, int64_t rows, int64_t cols, const void *const *planes,

@@ -77,8 +77,8 @@ static lathe_status expect_int(const nf4 *q, const char *json, const char *key, 
     return LATHE_OK;
 }
 
-/* Of larger blocks: computes the scales that the file has, and repeats each for every 64 elements.
- */
+/* For blocks larger than 64: computes the scales that the file has, and repeats each for every 64
+ * elements. */
 static void repeat_scales(const nf4 *q, int64_t n, float offset, void *const *planes)
 {
     const void *const of_file[NF4_N_PLANES] = {NULL,

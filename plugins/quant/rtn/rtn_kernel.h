@@ -20,7 +20,8 @@ LATHE_HD static inline int64_t rtn_words(int64_t n, int64_t bits)
     return (n * bits + 31) / 32;
 }
 
-/** What a group of a row has: its scale, and the zero point, which is subtracted from codes. */
+/** Parameters of a group of a row: its scale, and the zero point, which is subtracted from codes.
+ */
 typedef struct rtn_group {
     float scale;
     int32_t zero;

@@ -27,7 +27,7 @@ wide_store_lanes(float *out, __mmask16 lanes, __m512 x)
         _mm512_mask_storeu_ps(out, lanes, x);
 }
 
-/** The same of 16 bits. */
+/** Like wide_store_lanes, for values of 16 bits. */
 CODEC_WIDE static inline __attribute__((always_inline)) void
 wide_store_halves(void *out, __mmask16 lanes, __m256i x)
 {

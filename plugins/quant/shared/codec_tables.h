@@ -58,8 +58,8 @@ CODEC_WIDE_BODY float *wide_room(float *room)
     return room;
 }
 
-/** What wide_products multiplies, for each of n groups: map[16], less the group's zero if there are
- *  any, times its scale. is_exact: all products are numbers of the dtype. */
+/** Factors of wide_products for each of n groups: map[16], minus the group's zero if there are any,
+ *  times its scale. is_exact: all products are numbers of the dtype. */
 typedef struct wide_factors {
     __m512 map;
     const float *zeros, *scales; /* [n] */
@@ -285,8 +285,8 @@ CODEC_WIDE static __attribute__((noinline)) void wide_turn16(const uint32_t *wor
     }
 }
 
-/** The same, and prefetches what the hardware does not predict: the rows after the next 16, and the
- *  cache lines after these. */
+/** Like wide_turn16, and prefetches what the hardware does not predict: the rows after the next 16,
+ *  and the cache lines after these. */
 CODEC_WIDE static inline void wide_transpose16(const uint32_t *words, int64_t stride, uint32_t *out,
                                                int64_t out_stride)
 {

@@ -1,5 +1,5 @@
-/* What outputs have in a group of inputs, as GPTQ and AWQ store it in words: scales, offsets, and
- * the values of four-bit codes. */
+/* Scales, offsets and values of four-bit codes of the outputs in a group of inputs, which GPTQ and
+ * AWQ store in words. */
 #ifndef LATHE_QUANT_PACKED_CODES_H
 #define LATHE_QUANT_PACKED_CODES_H
 
@@ -97,7 +97,7 @@ static inline lathe_weight_codes packed_weight_codes(int32_t order, int64_t bits
 
 #if defined(__x86_64__)
 
-/** What PACKED_LINE outputs have in a group of inputs. */
+/** Parameters of PACKED_LINE outputs in a group of inputs. */
 typedef struct wide_line {
     const uint32_t *zeros;  /* [2] words of eight outputs each */
     const uint16_t *scales; /* [PACKED_LINE] */

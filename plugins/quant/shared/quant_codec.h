@@ -1,5 +1,5 @@
-/* What the quantization formats share on the host: the choice of instruction set, a decode loop
- * over spans of rows, rounding to the output dtype, magnitudes, and the usual errors.
+/* Shared by the quantization formats on the host: the choice of instruction set, a decode loop over
+ * spans of rows, rounding to the output dtype, magnitudes, and the usual errors.
  *
  * A format gives a span function, which decodes a piece of one row to f32. CODEC_DECODER compiles
  * it three times (portable, AVX2, AVX-512) together with the rounding. All three give the same
@@ -91,7 +91,7 @@ typedef struct codec_job {
     static const lathe_range_fn name[CODEC_N_BUILDS] = {name##_portable, name##_avx2,              \
                                                         name##_avx512};
 
-/* The same for a body without the build: void (void *job, int64_t begin, int64_t end). */
+/* Like CODEC_BUILDS, for a body without the build: void (void *job, int64_t begin, int64_t end). */
 #define CODEC_LOOP(name, body)                                                                     \
     CODEC_BODY void name##_any(void *job, int64_t begin, int64_t end, int build)                   \
     {                                                                                              \

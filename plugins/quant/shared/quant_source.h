@@ -50,8 +50,8 @@ static inline int32_t source_dtype(const lathe_quant_config *config, const char 
 
 /* ---- compressed-tensors ---- */
 
-/** What a scale is for: "tensor", "channel" (a row of W), "group", "tensor_group" or "block"; if it
- *  is left out, group_size says it. */
+/** The elements that share a scale: "tensor", "channel" (a row of W), "group", "tensor_group" or
+ *  "block"; if it is left out, group_size says it. */
 static inline const char *source_strategy(const lathe_quant_config *config)
 {
     const char *said = config->get(config->ctx, "weights.strategy");

@@ -108,7 +108,7 @@ class input final : public arrow::io::RandomAccessFile
     {
         return buffer_future::MakeFinished(ReadAt(at, n));
     }
-    // The same, in Arrow 26 and later: is_short_allowed 0: fewer bytes are an error.
+    // Arrow 26 and later call this one. is_short_allowed 0: fewer bytes are an error.
     virtual buffer_future ReadAsync(const arrow::io::IOContext &, int64_t at, int64_t n,
                                     bool is_short_allowed)
     {

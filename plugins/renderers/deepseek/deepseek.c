@@ -122,7 +122,7 @@ static lathe_chars answer_of(lathe_chars content, int32_t variant)
     return at < 0 ? content : turns_cut(content, at + 8, content.bytes);
 }
 
-/* What the text so far makes of the next message. */
+/* Facts about the text so far on which the next message depends. */
 typedef struct state {
     turns_out out;
     const turns_instance *x;

@@ -1,4 +1,4 @@
-/* What the ChatML templates of Qwen share: tools in the system message, calls of tools, and their
+/* Shared by the ChatML templates of Qwen: tools in the system message, calls of tools, and their
  * answers as a user's turn. */
 #ifndef LATHE_RENDERERS_SHARED_QWEN_H
 #define LATHE_RENDERERS_SHARED_QWEN_H

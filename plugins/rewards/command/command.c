@@ -250,7 +250,7 @@ static lathe_status command_score(void *self, const lathe_reward_item *items, in
     return LATHE_OK;
 }
 
-/* Also ends what the program has started. */
+/* Ends the program and what it has started. */
 static void command_cancel(void *self)
 {
     command *x = self;

@@ -54,7 +54,7 @@ typedef struct dpo_pairs {
     lathe_val mask;                         /* f32[P]: 1, or 0 for a padding pair */
 } dpo_pairs;
 
-/* What label_smoothing is for a loss. */
+/* Whether a loss reads label_smoothing. */
 enum { DPO_SMOOTHING_UNUSED, DPO_SMOOTHING_OPTIONAL, DPO_SMOOTHING_REQUIRED };
 
 /* Where a loss needs the reference model. */

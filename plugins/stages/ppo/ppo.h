@@ -7,11 +7,12 @@
 #include "lathe/stage.h"
 #include "lathe/stage_run.h"
 
-/* What the reward of a completion is compared with; in the order of the choices of advantage. */
+/* Baselines with which the reward of a completion is compared; in the order of the choices of
+ * advantage. */
 enum { PPO_GROUP, PPO_GAE, PPO_N_ADVANTAGES };
 /* The loss of a token; in the order of the choices of loss_type. */
 enum { PPO_CLIPPED, PPO_CISPO, PPO_IMPORTANCE_SAMPLING, PPO_DRO, PPO_N_LOSSES };
-/* What the losses of tokens are divided by; in the order of the choices of aggregation. */
+/* Divisors of the losses of tokens; in the order of the choices of aggregation. */
 enum { PPO_BY_TOKEN, PPO_BY_SEQUENCE, PPO_BY_CONSTANT, PPO_N_AGGREGATIONS };
 enum { PPO_SCALE_GROUP, PPO_SCALE_BATCH, PPO_SCALE_NONE, PPO_N_SCALES };
 enum { PPO_K1, PPO_K2, PPO_K3, PPO_N_ESTIMATORS };

@@ -9,13 +9,13 @@ typedef struct ppo_header {
     int64_t steps;               /* steps of it that were begun */
     int64_t epochs, minibatches; /* the settings with which it was made: a resumed run may have
                                     others, which count from its next rollout on */
-    /* Of the last rollout that was finished. has_kl 0: none, or its divergence was not measured. */
+    /* Divergence of the last rollout that was finished. has_kl 0: none, or it was not measured. */
     int64_t has_kl;
     double kl, kl_coef;
     double figures[PPO_N_FIGURES];
 } ppo_header;
 
-/* Of a completion: it has no end; no reward gave it a score. */
+/* Marks of a completion: it has no end; no reward gave it a score. */
 enum { PPO_CUT = 1, PPO_UNSCORED = 2 };
 
 /** The state of n = prompts * group completions, which every checkpoint saves; a rollout is learnt
@@ -67,7 +67,7 @@ static inline int ppo_is_learnt(const ppo *p, const ppo_rollout *r, int32_t i)
 
 /* ---- batches (ppo_batch.c) ---- */
 
-/** What a step's tokens are weighed by. */
+/** Counts by which a step's tokens are weighed. */
 typedef struct ppo_step_size {
     int64_t n_tokens;
     int32_t n_sequences;

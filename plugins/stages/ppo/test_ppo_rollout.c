@@ -221,7 +221,7 @@ static void set_plain(void)
     }
 }
 
-/* The same with the case's critic. */
+/* Sets the golden case with its critic. */
 static void set_case(void)
 {
     set_plain();

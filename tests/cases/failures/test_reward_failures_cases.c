@@ -1,5 +1,5 @@
-/* What a run loses when its reward is late, dies, answers nonsense or hangs while the run is asked
- * to end: the step in flight, and nothing else. Public reports: databricks/compose-rl#87,
+/* A run whose reward is late, dies, answers nonsense or hangs while the run is asked to end loses
+ * the step in flight, and nothing else. Public reports: databricks/compose-rl#87,
  * verl-project/verl#6673, areal-project/AReaL#548; texts: Aider-AI/aider#3693. */
 #include "cli/cli_case.h"
 

@@ -1,5 +1,5 @@
-/* What eval, generate, chat and the keys of a run file make of folders of ten kinds: the model that
- * lathe eval gives a loss of, or a refusal that says how it is done. */
+/* Eval, generate, chat and the keys of a run file read folders of ten kinds: each computes with the
+ * model that lathe eval gives a loss of, or refuses the folder and says how it is done. */
 #include "kinds_case.h"
 
 TestSuite(kinds_read, .init = setup, .fini = remove_folder, .timeout = 200);

@@ -1,5 +1,5 @@
-/* What merge, convert and quantize write of folders of ten kinds computes what lathe eval computes
- * of the folder, or the command refuses the folder and says how it is done. */
+/* The folders that merge, convert and quantize write of folders of ten kinds compute what lathe
+ * eval computes of the folder, or the command refuses the folder and says how it is done. */
 #include "kinds_case.h"
 
 TestSuite(kinds_written, .init = setup, .fini = remove_folder, .timeout = 200);

@@ -114,7 +114,7 @@ Test(answer_end_cases, texts_past_the_template_do_not_change_the_folder)
     cr_expect_eq(run("ls out/step-00000001/generation_config.json 2>&1"), 2, "%s", output);
 }
 
-/* What is written after an answer, by templates of each shape. */
+/* The token that is written after an answer, by templates of each shape. */
 Test(answer_end_cases, the_first_token_after_the_text_counts)
 {
     static const char *const names[] = {"</s>", "<|end|>", "<|endoftext|>", "<eot>", NULL};

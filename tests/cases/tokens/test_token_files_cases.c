@@ -1,5 +1,6 @@
-/* What stands beside tokenizer.json is read as transformers reads it (tests/golden/token_files.py),
- * and told; what the tokenizer puts around a text is there once; GGUF keeps the first token. */
+/* The files beside tokenizer.json are read like transformers reads them
+ * (tests/golden/token_files.py), and told; the tokens that the tokenizer puts around a text are
+ * there once; GGUF keeps the first token. */
 #include "base/error.h"
 #include "gguf/token_names.h"
 #include "text/tokenizer.h"

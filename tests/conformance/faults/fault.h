@@ -23,7 +23,7 @@
 
 #define IS(name) (__builtin_strcmp(FAULT_NAME, #name) == 0)
 
-/* The same for what iterate() of a stage does: rolls_crashes (fault_rolls.h). */
+/* Like IS, and true for the fault in iterate() of a stage, too: rolls_crashes (fault_rolls.h). */
 #define DOES(name) (IS(name) || __builtin_strcmp(FAULT_NAME, "rolls_" #name) == 0)
 
 /* An instance of any kind. */
@@ -57,7 +57,7 @@ static inline void *idle(void *arg)
     return arg;
 }
 
-/* What a plugin may do to the process while it computes; each is a separate fault. */
+/* Harms that a plugin may do to the process while it computes; each is a separate fault. */
 static inline void misbehave(const lathe_host *host)
 {
     if (DOES(crashes))

@@ -1,4 +1,5 @@
-/* What `lathe launch` passes on of mpirun's own words. The boxes are those of Open MPI 4.1.4. */
+/* Tests which of mpirun's own words `lathe launch` passes on. The boxes are those of Open MPI
+ * 4.1.4. */
 #include "app/launch_output.h"
 
 #include <criterion/criterion.h>

@@ -161,7 +161,8 @@ static void refuse(const char *data, int32_t rows, const char *message);
     "[[\"h\", \"y\"]], \"kto_tag\": true}\n"                                                       \
     "{\"instruction\": \"4\", \"input\": \"\", \"output\": \"5\", \"system\": null}\n"
 
-/* As LLaMA-Factory reads them, with the template; without one they are texts. */
+/* Like LLaMA-Factory, Lathe reads them as conversations, with the template; without one they are
+ * texts. */
 Test(chat_lists, alpaca_records_are_conversations)
 {
     cr_assert_eq(prepare(ALPACA, LATHE_ROWS_COMPLETIONS), LATHE_OK, "%s", lathe_error_message());

@@ -18,7 +18,7 @@ static char dir[] = "/tmp/lathe_metrics_XXXXXX";
 static char path[64];
 static lathe_metrics_reader *reader;
 
-/* What the reader reported. */
+/* The rows that the reader reported. */
 static struct told {
     int64_t n, restarts, last, sum;
     double value;

@@ -66,8 +66,8 @@ Test(free_space, gives_the_lowest_offset_that_nothing_else_holds)
     }
 }
 
-/* As in training: saved values of layer i live until its backward, other values are short-lived.
- * Comparing each with all others would take minutes. */
+/* Blocks like those of a training: saved values of layer i live until its backward, other values
+ * are short-lived. Comparing each with all others would take minutes. */
 Test(free_space, a_hundred_thousand_blocks_are_placed_in_a_moment)
 {
     enum { N = 50000 };

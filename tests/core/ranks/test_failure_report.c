@@ -5,8 +5,8 @@
 
 enum { N = 3 };
 
-/* What rank q tells: 'd' disk full, 'm' out of memory, 'c' configuration, 'r' another rank failed,
- * '.' nothing. */
+/* The failure that rank q tells: 'd' disk full, 'm' out of memory, 'c' configuration, 'r' another
+ * rank failed, '.' nothing. */
 static lathe_rank_failure failure_of(char c)
 {
     const lathe_status status = c == 'd'   ? LATHE_E_IO

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-/* What the plugin does at the completion "bad". */
+/* Faults of the plugin at the completion "bad". */
 enum { NAN_AT, INF_AT, SKIPS, HANGS, FAILS, FAILS_IN_SILENCE, SCORES };
 
 typedef struct tester {

@@ -63,7 +63,7 @@ static void several_steps(settings *s)
     set(s, "stage.aggregation=sequence");
 }
 
-/* The same with a critic, and a divergence in the reward whose weight adapts. */
+/* Several steps with a critic, and a divergence in the reward whose weight adapts. */
 static void critic_steps(settings *s)
 {
     set(s, "stage.epochs=2");

@@ -1,5 +1,5 @@
-/* The same run on the CPU and on the far device (tests/far), which uses the CPU's kernels; results
- * are compared bit for bit. */
+/* Trains a run on the CPU and again on the far device (tests/far), which uses the CPU's kernels;
+ * results are compared bit for bit. */
 #ifndef LATHE_TEST_FAR_CASE_H
 #define LATHE_TEST_FAR_CASE_H
 

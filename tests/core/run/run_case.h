@@ -34,7 +34,7 @@ open_run_status(int32_t mode, const char *const *settings, lathe_run **out)
     return lathe_run_open_mode(NULL, list, n, mode, out);
 }
 
-/* The same for settings that must work. */
+/* Opens a run whose settings must work. */
 __attribute__((unused)) static lathe_run *open_run(int32_t mode, const char *const *settings)
 {
     lathe_run *run = NULL;

@@ -172,7 +172,7 @@ Test(branch_faults, without_memory_at_any_allocation_the_next_start_finishes_it)
     cut_off_at_each(INJECT_MALLOC, ENOMEM, 7);
 }
 
-/* The same with kill -9 at moments spread over the time that going back takes. */
+/* Kills the process with kill -9 at moments spread over the time that going back takes. */
 Test(branch_faults, killed_while_it_goes_back_the_next_start_finishes_it)
 {
     enum { KILLS = 60 };

@@ -1,4 +1,4 @@
-/* What cannot run on a device whose memory the host cannot access is refused when the run is
+/* A device whose memory the host cannot access refuses what cannot run there when the run is
  * opened. Also tests the message about a NaN or infinity on such a device. */
 #include "far_case.h"
 

@@ -52,8 +52,8 @@ Test(fastest_precision, bf16_weights_generate_in_bf16_on_every_device)
                            "another)\n");
 }
 
-/* What is said where a model is opened to be evaluated on a device. The precision is chosen before
- * the data are read, for which the bytes tokenizer does not fit. */
+/* Opens a model to be evaluated on a device, for the notes about its precision. The precision is
+ * chosen before the data are read, for which the bytes tokenizer does not fit. */
 static void open_to_evaluate(const char *device)
 {
     settings s = {.n = 0};

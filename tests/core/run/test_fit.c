@@ -142,7 +142,7 @@ Test(fit, a_plan_that_cannot_fit_is_reported)
                        lathe_error_message());
 }
 
-/* What is proposed for an adapter that is too large are the methods of adapter.name = "auto". */
+/* The methods of adapter.name = "auto" are proposed for an adapter that is too large. */
 Test(fit, smaller_methods_are_proposed_for_an_adapter)
 {
     settings s = {.n = 0};

@@ -1,5 +1,5 @@
-/* The same run gives the same bits, whether it is repeated or stopped half-way, closed, and opened
- * again: weights, optimizer state, the loss of every step, counters and schedule. */
+/* A run gives the same bits, whether it is repeated or stopped half-way, closed, and opened again:
+ * weights, optimizer state, the loss of every step, counters and schedule. */
 #include "small_run.h"
 
 enum { STEPS = 8, HALF = 3 };

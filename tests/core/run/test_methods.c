@@ -36,7 +36,7 @@ static void limit(settings *s, int64_t bytes)
     set(s, "train.memory_limit=%.17g", (double)bytes / 1073741824.0);
 }
 
-/* What each method needs, whatever fits. */
+/* The memory that each method needs, whatever fits. */
 static lathe_methods table_of(const settings *s)
 {
     lathe_methods out;
@@ -330,7 +330,7 @@ Test(methods, keys_beside_auto_are_refused)
         "--adapter.r", "adapter.name = \"auto\" chooses the method and its settings", NULL});
 }
 
-/* What keeps every method from being planned is said as it is. */
+/* An error that keeps every method from being planned is passed on as it is. */
 Test(methods, a_model_that_is_wrong_is_refused_as_without_auto)
 {
     settings s;

@@ -116,7 +116,8 @@ Test(objectives, loss_and_gradients_are_those_of_pytorch)
             }
 }
 
-/* What a batch without key_end means. */
+/* Without key_end all rows are full, and nothing of them is a prefix: a masked model has the loss
+ * of the golden key_end, a prefix model that of a causal one. */
 Test(objectives, batches_without_key_end)
 {
     golden_batch g;
@@ -243,7 +244,7 @@ static double evaluate(lathe_run *run)
     return e.loss;
 }
 
-/* The same rows have the same masks, whatever was trained in between, and other seeds others. */
+/* Equal rows have equal masks, whatever was trained in between; other seeds give other masks. */
 Test(objectives, evaluations_have_fixed_masks)
 {
     make_folder(folder, 6000);

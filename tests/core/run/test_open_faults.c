@@ -1,5 +1,5 @@
-/* What a run reads before it begins, with every allocation and every read failing in turn: each
- * time a clean error, no leak, and nothing left that disturbs the next attempt. */
+/* Opens a run with every allocation and every read before it begins failing in turn: each time a
+ * clean error, no leak, and nothing left that disturbs the next attempt. */
 #include "config/config.h"
 #include "data/shards.h"
 #include "io/safetensors.h"

@@ -101,7 +101,7 @@ Test(packed_products, decode_whole_weights_elsewhere_and_need_more_memory)
     lathe_run_close(run);
 }
 
-/* The same with recomputation, where each weight would be decoded twice. */
+/* With recomputation each weight would be decoded twice. */
 Test(packed_products, are_found_after_recomputation)
 {
     const char *const layers[] = {"train.recompute=layer", NULL};

@@ -84,7 +84,7 @@ static int64_t memory_of(const char *key)
     return kib * 1024;
 }
 
-/* What the child tells its parent. */
+/* The numbers that the child tells its parent. */
 typedef struct measurement {
     int64_t bytes; /* growth of resident memory at its peak; -1: not measured */
     lathe_status status;

@@ -90,7 +90,7 @@ static lathe_status render(const fixture *f, const char *row, lathe_rendering *o
     "' + m['content'] + eos_token + '" answer_end                                                  \
     "' }}{% else %}{{ raise_exception('no') }}{% endif %}{% endfor %}{% if "                       \
     "add_generation_prompt %}{{ '" prompt "' }}{% endif %}"
-/* The same without a sentence, for contents without spaces at their ends and roles in turn. */
+/* HEADINGS without a sentence, for contents without spaces at their ends and roles in turn. */
 #define TRIMMED(question, question_end, answer, answer_end, prompt)                                \
     "{% if messages[0]['role'] == 'system' %}{% set s = messages[0]['content'] | trim + '\\n\\n' " \
     "%}{% set messages = messages[1:] %}{% else %}{% set s = '' %}{% endif %}{{ bos_token + s "    \
@@ -379,8 +379,8 @@ static void expect_ids(const golden_family *g, const json_t *one, json_t *row)
     lathe_ids_fini(&ids);
 }
 
-/* What training learns. A text with the present date may have another number of tokens before the
- * first message, so tokens are counted from the end. */
+/* Expects the learnt tokens. A text with the present date may have another number of tokens before
+ * the first message, so tokens are counted from the end. */
 static void expect_learnt(const golden_family *g, const json_t *one, const json_t *row)
 {
     const json_t *parts = json_object_get(one, "learnt");

@@ -118,7 +118,7 @@ Test(stage_heads, a_score_makes_checkpoints_sequence_classifiers_without_a_head_
     lathe_safetensors_close(set);
 }
 
-/* The same loss to the bit: no weight was lost, and none was made anew. */
+/* The loss is equal to the bit: no weight was lost, and none was made anew. */
 Test(stage_heads, a_folder_of_a_sequence_classifier_is_a_model_again)
 {
     settings s = {.n = 0}, again = {.n = 0};

@@ -1,4 +1,4 @@
-/* What a stage needs depends on its settings: a loss without a reference model holds none. */
+/* A stage's needs depend on its settings: a loss without a reference model holds none. */
 #include "core/run/run_case.h"
 
 static lathe_run *open_dpo(const char *setting)

@@ -3,7 +3,7 @@
 #include "ranks/step_bytes.h"
 #include "small_run.h"
 
-/* Of f32 weights and gradients: what DDP and ZeRO-1 to ZeRO-3 with 3 micro-batches send at least.
+/* With f32 weights and gradients: what DDP and ZeRO-1 to ZeRO-3 with 3 micro-batches send at least.
  */
 Test(step_bytes, are_the_lower_bound_of_each_strategy)
 {

@@ -1,4 +1,4 @@
-/* What a stored teacher is refused for, when it is used and when it is made. */
+/* Tests why a stored teacher is refused, when it is used and when it is made. */
 #include "stored_case.h"
 
 TestSuite(stored_refusals, .init = setup, .fini = teardown);

@@ -127,7 +127,7 @@ static lathe_tokenizer *load_missing(const char *name)
     return tok;
 }
 
-/* The same text twice: a piece that lost bytes is counted each time, cached or not. */
+/* Encodes one text twice: a piece that lost bytes is counted each time, cached or not. */
 static void check_counts(const char *name, int64_t dropped, int64_t unknown)
 {
     static const char text[] = "ab\x01 \x13\x01zz\xf1\xff!"; /* two bytes that are not UTF-8 */

@@ -52,14 +52,14 @@ static inline const char *lathe_attention_refusal_in_blocks(const lathe_attentio
     return NULL;
 }
 
-/** As above, for a backend that cannot read keys in blocks. */
+/** Why a backend that cannot read keys in blocks refuses a problem; NULL: it can compute it. */
 static inline const char *lathe_attention_refusal(const lathe_attention_problem *p)
 {
     return p->block_tokens > 0 ? "keys in blocks" : lathe_attention_refusal_in_blocks(p);
 }
 
-/** As lathe_attention_refusal_in_blocks, for a backend that computes in host memory: also refuses a
- * device with its own memory. Such a backend must read keys in blocks. */
+/** Like lathe_attention_refusal_in_blocks, for a backend that computes in host memory: also refuses
+ * a device with its own memory. Such a backend must read keys in blocks. */
 static inline const char *lathe_attention_host_refusal(const lathe_attention_problem *p)
 {
     return p->device != NULL && !p->device->host_memory ? "runs on the CPU only"

@@ -4,7 +4,8 @@
 
 #include "decoder.h"
 
-/** What every function below needs: the decoder, the graph builder and the current layer. */
+/** The place where every function below adds nodes: the decoder, the graph builder and the current
+ *  layer. */
 typedef struct lathe_decoder_at {
     const lathe_decoder *d;
     const lathe_model_builder *b;

@@ -71,7 +71,7 @@ static inline int32_t lathe_choice(const char *words, const char *text)
     LATHE_INSTANCE_MADE(type, read)                                                                \
     LATHE_INSTANCE_FREED(type)
 
-/* The same for an instance without keys: zero except for `host`. */
+/* Like LATHE_INSTANCE, for an instance without keys: zero except for `host`. */
 #define LATHE_INSTANCE_PLAIN(type)                                                                 \
     static lathe_status type##_create(const lathe_host *host, const lathe_value *values,           \
                                       int32_t n_values, void **out_self)                           \

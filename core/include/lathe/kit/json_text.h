@@ -26,7 +26,7 @@ enum {
     LATHE_JSON_NULL,
 };
 
-/** What a value is, by its first byte. */
+/** The type of a value, found from its first byte. */
 static inline int32_t lathe_json_kind(lathe_chars value)
 {
     const char c = value.data != NULL && value.bytes > 0 ? value.data[0] : '\0';

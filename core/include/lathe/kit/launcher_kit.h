@@ -1,4 +1,4 @@
-/* What a launcher of several processes has put into the environment.
+/* Reads what a launcher of several processes has put into the environment.
  *
  *     int32_t n_ranks;
  *     const lathe_launcher *launcher = lathe_launcher_find(&n_ranks);

@@ -57,7 +57,7 @@
         positions,                                                                                 \
         LATHE_HEAD_DIM_FIELD(NULL, "size of a head; unset: hidden_size / num_attention_heads"))
 
-/** The same with the family's own field for head_dim (LATHE_HEAD_DIM_FIELD). */
+/** Like LATHE_DECODER_FIELDS, with the family's own field for head_dim (LATHE_HEAD_DIM_FIELD). */
 #define LATHE_DECODER_FIELDS_WITH(positions, head_dim_field)                                       \
     LATHE_REQUIRED_INT("hidden_size", 1, 1048576.0, "channels", "width of the residual stream"),   \
         LATHE_REQUIRED_INT("intermediate_size", 1, 16777216.0, "channels",                         \

@@ -27,9 +27,9 @@ struct lathe_optimizer_queue {
      *  memory, readable during the call; the pointers inside the tensors are device pointers. No
      *  scratch. */
     const lathe_optimizer_step *step;
-    /** The same tensors, scalars and counter in device memory. A step that updates parameters
-     *  must write the sums of every chunk; the sums of a tensor may be distributed over its
-     *  chunks in any fixed way. */
+    /** The tensors, scalars and counter of `step` in device memory. A step that updates parameters
+     *  must write the sums of every chunk; the sums of a tensor may be distributed over its chunks
+     *  in any fixed way. */
     const lathe_elementwise_args *args;
     /* [n_tensors] destinations for AVERAGE, an array in device memory; else NULL */
     float *const *averages;

@@ -66,7 +66,7 @@ static inline lathe_status lathe_schedule_check_warmup(void *self, int64_t total
     return LATHE_OK;
 }
 
-/** Also refuses an unknown length. */
+/** Checks the settings for this length of the run, and refuses an unknown length, too. */
 static inline lathe_status lathe_schedule_check(void *self, int64_t total_steps)
 {
     const lathe_schedule *const s = (const lathe_schedule *)self;
