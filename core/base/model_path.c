@@ -23,14 +23,18 @@ int32_t lathe_file_begins_as_gguf(const char *path)
     return n == (ssize_t)sizeof magic && memcmp(magic, "GGUF", sizeof magic) == 0;
 }
 
+static int ends_in(const char *path, const char *end)
+{
+    const size_t n = strlen(path), n_end = strlen(end);
+    return n > n_end && strcmp(path + n - n_end, end) == 0;
+}
+
 int32_t lathe_path_is_gguf(const char *path)
 {
-    static const char end[] = ".gguf";
-    const size_t n = strlen(path), n_end = sizeof end - 1;
     struct stat st;
     if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) /* a pipe must not be opened */
         return 0;
-    return (n > n_end && strcmp(path + n - n_end, end) == 0) || lathe_file_begins_as_gguf(path);
+    return ends_in(path, ".gguf") || (!ends_in(path, ".toml") && lathe_file_begins_as_gguf(path));
 }
 
 /* Whether text[0, n) may be one half of a Hub name. */

@@ -5,7 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** 1: the path is a regular file that begins with "GGUF" or whose name ends in ".gguf". */
+/** 1: the path is a regular file that begins with "GGUF" or whose name ends in ".gguf". A name in
+ *  ".toml" is that of a run file, which is not opened to ask. */
 int32_t lathe_path_is_gguf(const char *path);
 
 /** 1: the file begins with "GGUF". It must be a regular file: a pipe would be read. */

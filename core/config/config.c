@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "config/config_state.h"
+#include "config/run_file_state.h"
 #include "plug/kind.h"
 #include "plug/schema.h"
 #include "plug/suggest.h"
@@ -219,23 +220,24 @@ static lathe_status check_all(lathe_config *config, uint32_t kinds, lathe_regist
     return lathe_diags_status(diags);
 }
 
-lathe_status lathe_config_load(const char *path, const lathe_override *overrides,
-                               int64_t n_overrides, uint32_t kinds, lathe_registry *registry,
-                               lathe_diags *diags, lathe_config **out)
+lathe_status lathe_config_make(lathe_run_file *file, const lathe_edits *edits, uint32_t kinds,
+                               lathe_registry *registry, lathe_diags *diags, lathe_config **out)
 {
+    const lathe_toml_node *root = NULL;
     *out = NULL;
+    LATHE_TRY(lathe__run_file_root(file, &root));
     lathe_config *config = calloc(1, sizeof *config);
     if (config == NULL)
         return lathe_error(LATHE_E_NOMEM, "out of memory: configuration");
     config->is_other_method = (kinds & LATHE_CONFIG_OTHER_METHOD) != 0;
     config->registry = registry;
-    config->path = lathe_arena_strdup(&config->arena, path != NULL ? path : "");
-    lathe_status status = config->path != NULL ? LATHE_OK : LATHE_E_NOMEM;
+    config->path = lathe_arena_strdup(&config->arena, file->path != NULL ? file->path : "");
+    config->root = lathe__toml_copy(root, &config->arena);
+    lathe_status status = config->path != NULL && config->root != NULL ? LATHE_OK : LATHE_E_NOMEM;
     if (status == LATHE_OK)
-        status = path != NULL ? lathe_toml_load_file(path, &config->arena, &config->root)
-                              : lathe_toml_load("", "", 0, &config->arena, &config->root);
-    if (status == LATHE_OK)
-        status = lathe__config_override(config, overrides, n_overrides, diags);
+        status = lathe__config_edit(config, &file->options, diags);
+    if (status == LATHE_OK && edits != NULL)
+        status = lathe__config_edit(config, edits, diags);
     if (status == LATHE_OK)
         status = lathe__config_paths(config, diags);
     if (status == LATHE_OK)
@@ -246,6 +248,18 @@ lathe_status lathe_config_load(const char *path, const lathe_override *overrides
     }
     *out = config;
     return LATHE_OK;
+}
+
+lathe_status lathe_config_load(const char *path, const lathe_override *overrides,
+                               int64_t n_overrides, uint32_t kinds, lathe_registry *registry,
+                               lathe_diags *diags, lathe_config **out)
+{
+    lathe_run_file *file = NULL;
+    *out = NULL;
+    LATHE_TRY(lathe_run_file_create(path, overrides, n_overrides, &file));
+    const lathe_status status = lathe_config_make(file, NULL, kinds, registry, diags, out);
+    lathe_run_file_destroy(file);
+    return status;
 }
 
 void lathe_config_destroy(lathe_config *config)

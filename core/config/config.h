@@ -10,16 +10,11 @@
 
 #include "base/buffer.h"
 #include "base/diag.h"
+#include "config/run_file.h"
 #include "lathe/schema.h"
 #include "plug/registry.h"
 
 typedef struct lathe_config lathe_config;
-
-/** An option --key value, e.g. "optimizer.lr", "2e-5". The value is a TOML literal, or else a
- *  string. */
-typedef struct lathe_override {
-    const char *key, *value;
-} lathe_override;
 
 /** The plugin and values that a kind's table asks for. */
 typedef struct lathe_part {
@@ -55,11 +50,15 @@ typedef struct lathe_config_reward {
 #define LATHE_CONFIG_ELSEWHERE (1u << 27)
 #define LATHE_CONFIG_MODEL (1u << 26)
 
-/** Reads the file (path NULL: none), applies the overrides, checks everything, and opens the
- *  plugins that are named. kinds: bits (1 << LATHE_KIND_*) of the kinds that the caller needs even
- *  if the file does not name them (they get their defaults); LATHE_CONFIG_*. Errors: LATHE_E_PARSE,
- * LATHE_E_NOT_FOUND, LATHE_E_IO: the file; LATHE_E_CONFIG: diags has all errors, sorted, and the
- * thread's message is their text. On success diags has the warnings. */
+/** Makes a configuration of a run file with its options and, on top of them, the edits (NULL:
+ *  none): checks everything, and opens the plugins that are named. kinds: bits (1 << LATHE_KIND_*)
+ * of the kinds that the caller needs even if the file does not name them (they get their defaults);
+ * LATHE_CONFIG_*. Errors: LATHE_E_PARSE, LATHE_E_NOT_FOUND, LATHE_E_IO: the file; LATHE_E_CONFIG:
+ * diags has all errors, sorted, and the thread's message is their text. On success diags has the
+ * warnings. */
+lathe_status lathe_config_make(lathe_run_file *file, const lathe_edits *edits, uint32_t kinds,
+                               lathe_registry *registry, lathe_diags *diags, lathe_config **out);
+/** The same for a run file that only this configuration is made of. path NULL: no file. */
 lathe_status lathe_config_load(const char *path, const lathe_override *overrides,
                                int64_t n_overrides, uint32_t kinds, lathe_registry *registry,
                                lathe_diags *diags, lathe_config **out);

@@ -43,9 +43,8 @@ struct lathe_config {
     int32_t is_other_method; /* LATHE_CONFIG_OTHER_METHOD */
 };
 
-/** Puts the overrides into the tree. */
-lathe_status lathe__config_override(lathe_config *config, const lathe_override *overrides,
-                                    int64_t n, lathe_diags *diags);
+/** Puts the edits into the tree (config_edit.c). */
+lathe_status lathe__config_edit(lathe_config *config, const lathe_edits *edits, lathe_diags *diags);
 
 /** Makes the relative paths of the file relative to the file's folder (config_paths.c). Paths on
  *  the command line stay relative to the current folder. A key that names a model gets the

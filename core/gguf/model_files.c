@@ -98,6 +98,59 @@ lathe_status lathe_model_json(const char *model, const char *name, json_t **out)
     return status;
 }
 
+static const lathe_model_text *find_text(const lathe_model_texts *texts, const char *model,
+                                         const char *name)
+{
+    for (const lathe_model_text *t = texts->list; t != NULL; t = t->next)
+        if (strcmp(t->model, model) == 0 && strcmp(t->name, name) == 0)
+            return t;
+    return NULL;
+}
+
+static lathe_status keep_text(lathe_model_texts *texts, const char *model, const char *name,
+                              const char *text, int64_t bytes, const lathe_model_text **out)
+{
+    lathe_arena *arena = &texts->arena;
+    lathe_model_text *t = lathe_arena_alloc(arena, (int64_t)sizeof *t);
+    *out = NULL;
+    if (t == NULL)
+        return LATHE_E_NOMEM;
+    *t = (lathe_model_text){.model = lathe_arena_strdup(arena, model),
+                            .name = lathe_arena_strdup(arena, name),
+                            .text = text != NULL ? lathe_arena_strndup(arena, text, bytes) : NULL,
+                            .bytes = bytes,
+                            .next = texts->list};
+    if (t->model == NULL || t->name == NULL || (text != NULL && t->text == NULL))
+        return LATHE_E_NOMEM;
+    *out = texts->list = t;
+    return LATHE_OK;
+}
+
+lathe_status lathe_model_texts_read(lathe_model_texts *texts, const char *model, const char *name,
+                                    int64_t limit, const lathe_model_text **out)
+{
+    const int is_gguf = lathe_path_is_gguf(model);
+    char *text = NULL;
+    int64_t bytes = 0;
+    *out = find_text(texts, model, name);
+    if (*out != NULL && (limit == 0 || (*out)->bytes <= limit)) /* else reading it says the limit */
+        return LATHE_OK;
+    const char *path = lathe_path_join(&texts->arena, model, name);
+    if (path == NULL)
+        return LATHE_E_NOMEM;
+    if (is_gguf ? lathe_model_has(model, name) : lathe_path_exists(path))
+        LATHE_TRY(lathe_model_read(model, name, limit, &text, &bytes));
+    const lathe_status status = keep_text(texts, model, name, text, bytes, out);
+    free(text);
+    return status;
+}
+
+void lathe_model_texts_fini(lathe_model_texts *texts)
+{
+    lathe_arena_fini(&texts->arena);
+    texts->list = NULL;
+}
+
 static lathe_status copy_file(const char *from, const char *to)
 {
     lathe_map map;

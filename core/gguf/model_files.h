@@ -28,6 +28,26 @@ lathe_status lathe_model_read(const char *model, const char *name, int64_t limit
 /** Reads a text file as JSON. */
 lathe_status lathe_model_json(const char *model, const char *name, json_t **out);
 
+/** A text file of a model that was read; text NULL: the model has no such file. */
+typedef struct lathe_model_text {
+    const char *model, *name, *text;
+    int64_t bytes;
+    struct lathe_model_text *next;
+} lathe_model_text;
+
+/** Texts of models' files, each read once: who decides a run by several plans sees one reading of
+ *  each. Empty when all zeros. */
+typedef struct lathe_model_texts {
+    lathe_arena arena;
+    lathe_model_text *list;
+} lathe_model_texts;
+
+/** The file of a model; it is read if the texts do not have it. limit: as lathe_model_read. */
+lathe_status lathe_model_texts_read(lathe_model_texts *texts, const char *model, const char *name,
+                                    int64_t limit, const lathe_model_text **out);
+
+void lathe_model_texts_fini(lathe_model_texts *texts);
+
 /** Copies a text file into the folder `to`; nothing is done if the model does not have it. */
 lathe_status lathe_model_copy(const char *model, const char *name, const char *to);
 

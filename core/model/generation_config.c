@@ -234,32 +234,53 @@ lathe_status lathe_generation_config_use(const lathe_generation_config *config, 
 }
 
 /* warns 1: of keys that are not applied. */
-static lathe_status read_object(const char *folder, int warns, lathe_generation_config *out)
+static lathe_status read_object(lathe_model_texts *texts, const char *folder, int warns,
+                                lathe_generation_config *out)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
+    const lathe_model_text *file = NULL;
     json_t *object = NULL;
     memset(out, 0, sizeof *out);
+    LATHE_TRY(lathe_model_texts_read(texts, folder, file_name, 0, &file));
+    if (file->text == NULL)
+        return LATHE_OK;
+    out->is_present = 1;
     const char *path = lathe_model_place(&arena, folder, file_name);
-    lathe_status status = path != NULL ? LATHE_OK : LATHE_E_NOMEM;
-    if (status == LATHE_OK && lathe_model_has(folder, file_name)) {
-        out->is_present = 1;
-        status = lathe_model_json(folder, file_name, &object);
-        if (status == LATHE_OK && !json_is_object(object))
-            status = lathe_error(LATHE_E_CONFIG, "%s: not a JSON object", path);
-        const lathe_config_reader r = {.name = path, .object = object};
-        if (status == LATHE_OK)
-            read_keys(&r, out);
-        if (status == LATHE_OK && warns)
-            warn_of_ignored(&r);
-    }
+    lathe_status status =
+        path != NULL ? lathe_json_load(path, file->text, file->bytes, &object) : LATHE_E_NOMEM;
+    if (status == LATHE_OK && !json_is_object(object))
+        status = lathe_error(LATHE_E_CONFIG, "%s: not a JSON object", path);
+    const lathe_config_reader r = {.name = path, .object = object};
+    if (status == LATHE_OK)
+        read_keys(&r, out);
+    if (status == LATHE_OK && warns)
+        warn_of_ignored(&r);
     json_decref(object);
     lathe_arena_fini(&arena);
     return status;
 }
 
+lathe_status lathe_generation_config_load_with(lathe_model_texts *texts, const char *folder,
+                                               lathe_generation_config *out)
+{
+    return read_object(texts, folder, 1, out);
+}
+
+/* Of a folder that the run itself writes, whose keys were warned of when they were read. */
+static lathe_status read_written(const char *folder, lathe_generation_config *out)
+{
+    lathe_model_texts texts = {.list = NULL};
+    const lathe_status status = read_object(&texts, folder, 0, out);
+    lathe_model_texts_fini(&texts);
+    return status;
+}
+
 lathe_status lathe_generation_config_load(const char *folder, lathe_generation_config *out)
 {
-    return read_object(folder, 1, out);
+    lathe_model_texts texts = {.list = NULL};
+    const lathe_status status = read_object(&texts, folder, 1, out);
+    lathe_model_texts_fini(&texts);
+    return status;
 }
 
 /* ---- writing ---- */
@@ -321,7 +342,7 @@ lathe_status lathe_generation_config_add_end(const char *dir, const lathe_model_
     int64_t bytes = 0;
     int32_t ids[2 * LATHE_MAX_EOS + 2], n = 0;
     const char *path = lathe_path_join(&arena, dir, file_name);
-    lathe_status status = path != NULL ? read_object(dir, 0, &config) : LATHE_E_NOMEM;
+    lathe_status status = path != NULL ? read_written(dir, &config) : LATHE_E_NOMEM;
     if (status == LATHE_OK && config.is_present)
         status = lathe_file_read(path, 0, &text, &bytes);
     if (status == LATHE_OK) {

@@ -6,6 +6,7 @@
 #define LATHE_MODEL_HF_CONFIG_H
 
 #include "base/arena.h"
+#include "gguf/model_files.h"
 #include "lathe/model.h"
 #include "model/rope_config.h"
 #include "plug/select.h"
@@ -55,6 +56,10 @@ typedef struct lathe_model_source {
  * and what is supported. */
 lathe_status lathe_model_config_load(const lathe_model_source *source, const char *folder,
                                      lathe_model_config *out);
+/** The same, of a text that may have been read already. */
+lathe_status lathe_model_config_load_with(lathe_model_texts *texts,
+                                          const lathe_model_source *source, const char *folder,
+                                          lathe_model_config *out);
 
 /** Gives the head of a tied model, which lathe_model_config_load read, a matrix of its own, also in
  *  the text that is saved. LATHE_E_CONFIG: the family has no untied form, or the model is new. */

@@ -11,7 +11,6 @@
 #include "checkpoint/model_folder.h"
 #include "opening/adapter_folder.h"
 #include "opening/folder_check.h"
-#include "opening/more_overrides.h"
 #include "opening/other_adapter.h"
 #include "plug/schema_value.h"
 
@@ -109,9 +108,14 @@ static lathe_status find_folder(lathe_run *run, lathe_begin_adapter *out, const 
 
 static const char adapter_name[] = "adapter.name";
 
-/* Appends what the run does not name: the method, and the format of the frozen weights. `list` has
- * room. */
-static void append_method(lathe_run *run, const lathe_begin_adapter *begin, lathe_override *list)
+/* Adds a setting of the folder to those of the run. */
+static void add(lathe_run *run, const lathe_override *one)
+{
+    lathe_edits_literal(&run->open.edits, LATHE_BY_FOLDER, one->key, one->value);
+}
+
+/* Adds what the run does not name: the method, and the format of the frozen weights. */
+static void append_method(lathe_run *run, const lathe_begin_adapter *begin)
 {
     const int has_method = lathe_config_names(run->config, LATHE_KIND_ADAPTER);
     const int has_format = lathe_config_names(run->config, LATHE_KIND_QUANT);
@@ -119,31 +123,27 @@ static void append_method(lathe_run *run, const lathe_begin_adapter *begin, lath
         const lathe_override *one = &begin->settings.list[i];
         if ((!has_method && strcmp(one->key, adapter_name) == 0) ||
             (!has_format && begins_with(one->key, of_quant)))
-            list[run->open.n_overrides++] = *one;
+            add(run, one);
     }
 }
 
 /* Appends the model and the adapter, the adapter's tokenizer, the method and the format. */
 static lathe_status append_names(lathe_run *run, const char *base, const lathe_begin_adapter *begin)
 {
-    lathe_override *list = lathe__more_overrides(run, begin->settings.n + 4);
     const char *tokenizer = NULL, *chat = NULL;
-    int32_t n = run->open.n_overrides;
-    if (!list)
-        return LATHE_E_NOMEM;
+    lathe_edits *edits = &run->open.edits;
     if (!run->set.tokenizer_path && !run->set.tokenizer_train)
         LATHE_TRY(lathe_folder_tokenizer(begin->dir, &run->arena, &tokenizer));
     if (tokenizer && !run->set.chat_template)
         LATHE_TRY(lathe_folder_bytes_template(begin->dir, &run->arena, &chat));
-    list[n++] = (lathe_override){"model.path", base};
-    list[n++] = (lathe_override){"model.adapter", begin->dir};
+    lathe_edits_text(edits, LATHE_BY_FOLDER, "model.path", base);
+    lathe_edits_text(edits, LATHE_BY_FOLDER, "model.adapter", begin->dir);
     if (tokenizer)
-        list[n++] = (lathe_override){"tokenizer.path", tokenizer};
+        lathe_edits_text(edits, LATHE_BY_FOLDER, "tokenizer.path", tokenizer);
     if (chat)
-        list[n++] = (lathe_override){"data.chat_template", chat};
-    run->open.n_overrides = n;
-    append_method(run, begin, list);
-    return LATHE_OK;
+        lathe_edits_text(edits, LATHE_BY_FOLDER, "data.chat_template", chat);
+    append_method(run, begin);
+    return edits->status;
 }
 
 /* Takes the settings of an adapter that is not made yet, over the model of model.path. */
@@ -159,11 +159,8 @@ static lathe_status find_unmade(lathe_run *run, lathe_begin_adapter *out)
         status = lathe_adapter_settings_add(&out->settings, &run->arena, config);
     json_decref(config);
     LATHE_TRY(status);
-    lathe_override *list = lathe__more_overrides(run, out->settings.n);
-    if (!list)
-        return LATHE_E_NOMEM;
-    append_method(run, out, list);
-    return LATHE_OK;
+    append_method(run, out);
+    return run->open.edits.status;
 }
 
 /* Whether the run's method has the key; another one than the folder's may lack it. */
@@ -182,8 +179,7 @@ static int is_in_folder(const lathe_begin_adapter *begin, const char *key)
 
 /* Appends the defaults of keys that the file has and the folder has not, so that the check finds
  * other values. A key without a default cannot be unset: it is refused here. */
-static lathe_status append_defaults(lathe_run *run, const lathe_begin_adapter *begin,
-                                    lathe_override *list)
+static lathe_status append_defaults(lathe_run *run, const lathe_begin_adapter *begin)
 {
     int32_t n = 0;
     const lathe_field *fields = lathe_config_fields(run->config, "adapter", &n);
@@ -199,28 +195,23 @@ static lathe_status append_defaults(lathe_run *run, const lathe_begin_adapter *b
                                      "adapter.%s is set, but the adapter in %s was trained without "
                                      "it: leave the key out",
                                      fields[i].key, begin->dir);
-        list[run->open.n_overrides++] = (lathe_override){key, fields[i].default_value};
+        add(run, &(lathe_override){key, fields[i].default_value});
     }
-    return LATHE_OK;
+    return run->open.edits.status;
 }
 
 lathe_status lathe__begin_adapter_take(lathe_run *run, lathe_begin_adapter *begin)
 {
-    int32_t n_fields = 0;
-    (void)lathe_config_fields(run->config, "adapter", &n_fields);
-    lathe_override *list = lathe__more_overrides(run, begin->settings.n + n_fields);
-    begin->first = run->open.n_overrides;
-    if (!list)
-        return LATHE_E_NOMEM;
+    begin->first = run->open.edits.n;
     for (int32_t i = 0; i < begin->settings.n; i++) {
         const lathe_override *one = &begin->settings.list[i];
         const char *key = one->key + strlen(of_adapter);
         if (begins_with(one->key, of_adapter) && strcmp(one->key, adapter_name) != 0 &&
             has_key(run, key) &&
             !(is_training_only(one->key) && lathe_config_is_explicit(run->config, "adapter", key)))
-            list[run->open.n_overrides++] = *one;
+            add(run, one);
     }
-    return append_defaults(run, begin, list);
+    return append_defaults(run, begin);
 }
 
 /* Refuses a model and an adapter of which one has a partner of its own. */
@@ -324,8 +315,8 @@ static lathe_status refuse_change(lathe_run *run, lathe_config *first, const cha
 lathe_status lathe__begin_adapter_check(lathe_run *run, lathe_config *first,
                                         const lathe_begin_adapter *begin)
 {
-    for (int32_t i = begin->first; i < run->open.n_overrides; i++) {
-        const char *key = run->open.overrides[i].key + strlen(of_adapter);
+    for (int32_t i = begin->first; i < run->open.edits.n; i++) {
+        const char *key = run->open.edits.list[i].key + strlen(of_adapter);
         if (lathe_config_is_explicit(first, "adapter", key))
             LATHE_TRY(refuse_change(run, first, key, begin));
     }

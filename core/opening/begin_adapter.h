@@ -14,11 +14,10 @@ typedef struct lathe_begin_adapter {
     const char *dir;             /* NULL: the run does not begin with an adapter */
     const char *key;             /* the key of [model] that names it: "adapter" or "path" */
     lathe_setting_list settings; /* of the folder, as keys of a run file */
-    int32_t
-        first; /* of run->open.overrides: the first setting that lathe__begin_adapter_take added */
+    int32_t first; /* of run->open.edits: the first that lathe__begin_adapter_take added */
 } lathe_begin_adapter;
 
-/** Finds the adapter that the configuration names, and appends to run->open.overrides the model,
+/** Finds the adapter that the configuration names, and adds to run->open.edits the model,
  * the adapter, and the method and the format if the run has none. out->dir is NULL if there is
  * none.
  *

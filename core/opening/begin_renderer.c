@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "checkpoint/folder_renderer.h"
 #include "opening/folder_settings.h"
-#include "opening/more_overrides.h"
 
 /* Finds the folder that remembers a renderer. *out NULL: none; the caller releases it. */
 static lathe_status find(lathe_run *run, const char **out_key, const char **out_dir, json_t **out)
@@ -46,12 +45,10 @@ static lathe_status append(lathe_run *run, json_t *renderer)
     lathe_setting_list more;
     LATHE_TRY(lathe_settings_init(&more, &run->arena));
     LATHE_TRY(lathe_settings_add_renderer(&more, &run->arena, renderer));
-    lathe_override *list = lathe__more_overrides(run, more.n);
-    if (!list)
-        return LATHE_E_NOMEM;
     for (int32_t i = 0; i < more.n; i++)
-        list[run->open.n_overrides++] = more.list[i];
-    return LATHE_OK;
+        lathe_edits_literal(&run->open.edits, LATHE_BY_FOLDER, more.list[i].key,
+                            more.list[i].value);
+    return run->open.edits.status;
 }
 
 lathe_status lathe__begin_renderer(lathe_run *run, int *out_changed)

@@ -4,16 +4,17 @@
 #define LATHE_OPENING_METHODS_H
 
 #include "base/buffer.h"
+#include "opening/micro_batches.h"
 #include "run/run_state.h"
 
 enum { LATHE_MAX_METHODS = 8 };
 
 enum { LATHE_MAX_METHOD_SETTINGS = 5 };
 
-/** A setting of a method, such as "adapter.r", "32". */
+/** A setting of a method: "adapter.name", "lora", or "adapter.r", 32. */
 typedef struct lathe_method_setting {
-    const char *key;
-    char value[24];
+    const char *key, *text; /* text NULL: a number */
+    int64_t number;
 } lathe_method_setting;
 
 /** A method and what it needs. */
@@ -24,9 +25,9 @@ typedef struct lathe_method_row {
     int64_t peak;        /* bytes, with train.recompute as the file sets it; 0: not planned */
     int64_t peak_layers; /* bytes, with train.recompute = "layer"; 0: not planned */
     int32_t recomputes;  /* 1: it fits only with train.recompute = "layer" */
-    /* train.micro_batch_size and gradient_accumulation_steps with which it fits, where it does not
-     * with those of the file; their product is the file's. 0: as the file sets them */
-    int32_t micro_batch, accumulation;
+    /* micro-batches with which it fits, where it does not with those of the file; rows 0: as the
+     * file sets them */
+    lathe_micro_batches split;
     int64_t peak_split; /* bytes with these; 0: not planned */
     int32_t is_refused; /* 1: the run cannot use it; `refusal` says why */
     char refusal[256];
@@ -51,7 +52,9 @@ typedef struct lathe_methods {
  * planned. */
 lathe_status lathe_methods_plan(const lathe_run *run, int32_t all, lathe_methods *out);
 
-/** Appends the settings of a method: "--adapter.name lora --adapter.r 32". */
+/** Adds the settings of a method with which it fits. */
+void lathe_method_edits(const lathe_method_row *row, int32_t by, lathe_edits *out);
+/** Appends them: "--adapter.name lora --adapter.r 32". */
 void lathe_method_settings(const lathe_method_row *row, lathe_buffer *out);
 /** 1: the method fits, and *out_peak is its peak with those settings. */
 int32_t lathe_method_fits(const lathe_methods *methods, const lathe_method_row *row,
@@ -64,8 +67,8 @@ void lathe_methods_text(const lathe_methods *methods, lathe_buffer *out);
 /** Appends it as a JSON array. */
 void lathe_methods_json(const lathe_methods *methods, lathe_buffer *out);
 
-/** Replaces adapter.name = "auto": adds the settings of the chosen method to run->open.overrides,
- * from which the configuration must then be read again. A run that resumes takes the method of its
+/** Replaces adapter.name = "auto": adds the settings of the chosen method to run->open.edits, with
+ * which the configuration must then be made again. A run that resumes takes the method of its
  * checkpoint, and so does one that does not train, if there is a checkpoint; otherwise that one,
  * and a run that is checked without the machine, take "full". LATHE_E_CONFIG: no method fits. */
 lathe_status lathe__methods_choose(lathe_run *run);

@@ -16,37 +16,34 @@ static void put_peak(int64_t bytes, lathe_buffer *out)
 
 void lathe_method_settings(const lathe_method_row *row, lathe_buffer *out)
 {
-    for (int32_t i = 0; i < row->n_set; i++)
-        lathe_buffer_printf(out, "%s--%s %s", i > 0 ? " " : "", row->set[i].key, row->set[i].value);
-    if (row->recomputes)
-        lathe_buffer_puts(out, " --train.recompute layer");
-    if (row->micro_batch)
-        lathe_buffer_printf(out,
-                            " --train.micro_batch_size %d --train.gradient_accumulation_steps %d",
-                            row->micro_batch, row->accumulation);
+    lathe_edits edits = {.n = 0};
+    lathe_method_edits(row, LATHE_BY_AUTO, &edits);
+    lathe_edits_put(&edits, out);
+    lathe_edits_fini(&edits);
 }
 
 /* Writes "lora r=32 alpha=32 nf4". */
 static void put_short_settings(const lathe_method_row *row, lathe_buffer *out)
 {
     for (int32_t i = 0; i < row->n_set; i++) {
-        const char *key = strchr(row->set[i].key, '.') + 1;
-        if (strcmp(key, "name") == 0)
-            lathe_buffer_printf(out, " %s", row->set[i].value);
+        const lathe_method_setting *one = &row->set[i];
+        if (one->text)
+            lathe_buffer_printf(out, " %s", one->text);
         else
-            lathe_buffer_printf(out, " %s=%s", key, row->set[i].value);
+            lathe_buffer_printf(out, " %s=%lld", strchr(one->key, '.') + 1, (long long)one->number);
     }
     if (row->recomputes)
         lathe_buffer_puts(out, " recompute=layer");
-    if (row->micro_batch)
-        lathe_buffer_printf(out, " micro_batch_size=%d gradient_accumulation_steps=%d:",
-                            row->micro_batch, row->accumulation);
+    if (row->split.rows)
+        lathe_buffer_printf(out,
+                            " micro_batch_size=%d gradient_accumulation_steps=%d:", row->split.rows,
+                            row->split.n);
 }
 
 int32_t lathe_method_fits(const lathe_methods *methods, const lathe_method_row *row,
                           int64_t *out_peak)
 {
-    *out_peak = row->micro_batch ? row->peak_split : row->recomputes ? row->peak_layers : row->peak;
+    *out_peak = row->split.rows ? row->peak_split : row->recomputes ? row->peak_layers : row->peak;
     return !row->is_refused && *out_peak <= methods->have;
 }
 
@@ -87,7 +84,7 @@ void lathe_methods_text(const lathe_methods *methods, lathe_buffer *out)
         put_peak(row->peak_layers, out);
         lathe_buffer_puts(out, " ");
         put_short_settings(row, out);
-        if (row->micro_batch)
+        if (row->split.rows)
             put_peak(row->peak_split, out);
         lathe_buffer_puts(out, "\n");
     }

@@ -27,6 +27,7 @@
 #include "opening/reference_adapter.h"
 #include "opening/run_folders.h"
 #include "opening/settings_check.h"
+#include "opening/trial.h"
 #include "ranks/extents.h"
 #include "ranks/failure_report.h"
 #include "ranks/grad_buckets.h"
@@ -82,8 +83,8 @@ static lathe_status split_overrides(lathe_arena *arena, int32_t n, const char *c
 /* Reads the configuration, and the settings from it. */
 static lathe_status read_config(lathe_run *run, uint32_t wanted, lathe_diags *diags)
 {
-    LATHE_TRY(lathe_config_load(run->open.path, run->open.overrides, run->open.n_overrides, wanted,
-                                run->registry, diags, &run->config));
+    LATHE_TRY(lathe_config_make(run->inputs->file, &run->open.edits, wanted, run->registry, diags,
+                                &run->config));
     lathe_settings_read(run->config, &run->set);
     lathe_log_set_level(run->set.log_level);
     return lathe__run_folders_settle(run);
@@ -103,8 +104,7 @@ static lathe_status load_config(lathe_run *run, lathe_diags *diags)
     return read_config(run, wanted, diags);
 }
 
-/* Reads the configuration again, with the settings that were appended to those of the command
- * line. */
+/* Makes the configuration again, with the edits that were decided since. */
 static lathe_status reload_config(lathe_run *run, lathe_diags *diags)
 {
     run->config = NULL;
@@ -179,9 +179,11 @@ lathe_status lathe__run_configure(lathe_run *run)
 {
     lathe_diags own = {0}, *const diags = run->open.diags ? run->open.diags : &own;
     LATHE_TRY(lathe__fit_floor(1));
-    LATHE_TRY(lathe_registry_create(&run->registry));
+    if (!run->inputs->registry)
+        LATHE_TRY(lathe_registry_create(&run->inputs->registry));
+    run->registry = run->inputs->registry;
     lathe_status status = load_with_adapter(run, diags);
-    if (status == LATHE_OK)
+    if (status == LATHE_OK && !run->open.is_trial) /* the run that is tried has settled it */
         status = settle_renderer(run, diags);
     if (status == LATHE_OK)
         status = settle_method(run, diags);
@@ -306,25 +308,6 @@ static lathe_status open_stages(lathe_run *run)
     return read != LATHE_OK ? read : status;
 }
 
-/* Copies the path and the overrides, so that the run can be planned again with other settings. */
-static lathe_status keep_arguments(lathe_run *run, const char *path, const lathe_override *list,
-                                   int32_t n)
-{
-    lathe_override *copy = lathe_arena_alloc(&run->arena, (n + 1) * (int64_t)sizeof *copy);
-    if (!copy)
-        return LATHE_E_NOMEM;
-    for (int32_t i = 0; i < n; i++) {
-        copy[i].key = lathe_arena_strdup(&run->arena, list[i].key);
-        copy[i].value = lathe_arena_strdup(&run->arena, list[i].value);
-        if (!copy[i].key || !copy[i].value)
-            return LATHE_E_NOMEM;
-    }
-    run->open.overrides = copy;
-    run->open.n_overrides = n;
-    run->open.path = path ? lathe_arena_strdup(&run->arena, path) : NULL;
-    return path && !run->open.path ? LATHE_E_NOMEM : LATHE_OK;
-}
-
 /* Makes a run that is not opened yet. After an error, *out is NULL. */
 static lathe_status create(const char *path, const lathe_override *list, int32_t n, int32_t mode,
                            lathe_run **out)
@@ -337,12 +320,14 @@ static lathe_status create(const char *path, const lathe_override *list, int32_t
                                                      : mode;
     (*out)->open.data_is_optional = mode == LATHE_OPEN_BATCHES;
     (*out)->open.computes_nothing = mode == LATHE_OPEN_WEIGHTS;
-    const lathe_status status = keep_arguments(*out, path, list, n);
-    if (status == LATHE_OK)
+    const lathe_status status = lathe_run_inputs_create(path, list, n, &(*out)->inputs);
+    if (status == LATHE_OK) {
+        (*out)->open.path = lathe_run_file_path((*out)->inputs->file);
         return LATHE_OK;
+    }
     lathe_run_close(*out);
     *out = NULL;
-    return lathe_error(status, "no memory for a run");
+    return lathe_error(LATHE_E_NOMEM, "no memory for a run");
 }
 
 /* A run that failed after it had joined other ranks. Exchanges may be under way in its memory, and
@@ -530,15 +515,36 @@ lathe_status lathe_run_check(const char *config_path, const lathe_override *over
     return status;
 }
 
-lathe_status lathe__run_open_planned(const char *config_path, const lathe_override *overrides,
-                                     int32_t n_overrides, int32_t mode, int32_t is_other_method,
-                                     int32_t as_ranks, lathe_run **out)
+/* Makes a run that shares the run file and the plugins of another. */
+static lathe_status create_trial(const lathe_run *run, const lathe_trial *how,
+                                 const lathe_edits *edits, lathe_run **out)
 {
-    lathe_run *run = NULL;
-    LATHE_TRY(create(config_path, overrides, n_overrides, mode, &run));
-    run->open.is_other_method = is_other_method;
-    run->open.as_ranks = as_ranks;
-    return opened(run, plan_stages(run), out);
+    lathe_run *const made = *out = calloc(1, sizeof **out);
+    if (!made)
+        return lathe_error(LATHE_E_NOMEM, "no memory for a plan");
+    made->inputs = lathe_run_inputs_share(run->inputs);
+    made->open.path = run->open.path;
+    made->open.is_trial = 1;
+    made->open.mode = how->mode;
+    made->open.is_other_method = how->is_other_method;
+    made->open.as_ranks = how->as_ranks;
+    lathe_edits_take(&made->open.edits, &run->open.edits, how->drops_auto ? LATHE_BY_AUTO : 0);
+    if (edits)
+        lathe_edits_take(&made->open.edits, edits, 0);
+    lathe_edits_text(&made->open.edits, LATHE_BY_TRIAL, "log.level", "error");
+    return made->open.edits.status == LATHE_OK ? LATHE_OK
+                                               : lathe_error(LATHE_E_NOMEM, "no memory for a plan");
+}
+
+lathe_status lathe__run_try(const lathe_run *run, const lathe_trial *how, const lathe_edits *edits,
+                            lathe_run **out)
+{
+    lathe_run *made = NULL;
+    lathe_status status = create_trial(run, how, edits, &made);
+    if (status == LATHE_OK)
+        status = plan_stages(made);
+    lathe_log_set_level(run->set.log_level);
+    return opened(made, status, out);
 }
 
 lathe_status lathe_run_open(const char *config_path, int32_t n_overrides,
@@ -618,7 +624,8 @@ void lathe_run_close(lathe_run *run)
     lathe__run_components_fini(run);
     lathe_config_destroy(run->config);
     lathe_config_destroy(run->reference_config);
-    lathe_registry_destroy(run->registry);
+    lathe_run_inputs_release(run->inputs);
+    lathe_edits_fini(&run->open.edits);
     lathe__dry_run_end(run);
     lathe_arena_fini(&run->arena);
     free(run);

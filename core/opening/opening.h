@@ -79,17 +79,10 @@ lathe_status lathe_run_check(const char *config_path, const lathe_override *over
 /** Plans a run again as rank 0 of n_ranks with other settings, those of [parallel], without the
  * other ranks: no memory, no weights, no data (rank_plan.c). LATHE_E_CONFIG: they cannot train so.
  * After an error *out is NULL. */
-lathe_status lathe_run_open_as_rank(const lathe_run *run, int32_t n_ranks,
-                                    const lathe_override *more, int32_t n_more, lathe_run **out);
+lathe_status lathe_run_open_as_rank(const lathe_run *run, int32_t n_ranks, const lathe_edits *more,
+                                    lathe_run **out);
 
 /* ---- shared inside the room ---- */
-
-/** Like lathe_run_open_mode, but stops after the plan of that mode: no memory, no weights, no data.
- * is_other_method: the overrides replace the fine-tuning method of the file; keys of [adapter] that
- * it does not have are ignored. as_ranks: lathe_opening.as_ranks. */
-lathe_status lathe__run_open_planned(const char *config_path, const lathe_override *overrides,
-                                     int32_t n_overrides, int32_t mode, int32_t is_other_method,
-                                     int32_t as_ranks, lathe_run **out);
 
 /** Reads the configuration and the settings (open.c). */
 lathe_status lathe__run_configure(lathe_run *run);

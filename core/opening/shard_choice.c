@@ -13,10 +13,14 @@ static lathe_status try(const lathe_run *run, int32_t shard, lathe_buffer *text,
 {
     lathe_run *planned = NULL;
     lathe_fit fit;
-    const lathe_override divided[] = {{"parallel.shard", lathe_shard_name(shard)},
-                                      {"parallel.shard_ranks", "0"}};
+    lathe_edits divided = {.n = 0};
     const int32_t n = run->ranks ? lathe_ranks_count(run->ranks) : run->open.as_ranks;
-    LATHE_TRY(lathe_run_open_as_rank(run, n, divided, shard == LATHE_SHARD_NONE ? 2 : 1, &planned));
+    lathe_edits_text(&divided, LATHE_BY_TRIAL, "parallel.shard", lathe_shard_name(shard));
+    if (shard == LATHE_SHARD_NONE)
+        lathe_edits_int(&divided, LATHE_BY_TRIAL, "parallel.shard_ranks", 0);
+    const lathe_status status = lathe_run_open_as_rank(run, n, &divided, &planned);
+    lathe_edits_fini(&divided);
+    LATHE_TRY(status);
     lathe_fit_check(planned, &fit);
     lathe_run_close(planned);
     *out_fits = fit.need <= fit.have;

@@ -277,48 +277,37 @@ static lathe_status settle_seconds(lathe_run *run, double step_flops, lathe_plan
     return LATHE_OK;
 }
 
-enum { MOST_SETTINGS = 8 };
-
-/* The settings of [parallel] that make a run train with a strategy. text: their numbers. Returns
- * how many there are. */
-static int32_t settings_of(const lathe_plan_ranks *x, int32_t strategy,
-                           char text[MOST_SETTINGS][32], lathe_override *out)
+/* The settings of [parallel] that make a run train with a strategy. */
+static void settings_of(const lathe_plan_ranks *x, int32_t strategy, lathe_edits *out)
 {
     static const char *const dtypes[] = {"fp32", "bf16", "int8", "int4"}; /* of diloco's rows */
     const int is_hybrid = strategy == LATHE_FORECAST_HYBRID;
     const int is_diloco = strategy >= LATHE_FORECAST_DILOCO;
     const lathe_network *net = &x->setup.network;
     const int32_t islands = net->n_islands > 1 ? net->n_islands : net->n_ranks;
-    int32_t n = 0;
-    (void)snprintf(text[n], 32, "%d", is_diloco ? islands : 0);
-    out[n] = (lathe_override){"parallel.diloco_islands", text[n]};
-    n++;
-    (void)snprintf(text[n], 32, "%d", is_hybrid ? x->setup.shard_ranks : 0);
-    out[n] = (lathe_override){"parallel.shard_ranks", text[n]};
-    n++;
     const int32_t shard = is_hybrid   ? LATHE_SHARD_PARAMETERS
                           : is_diloco ? LATHE_SHARD_NONE
                                       : strategy;
-    out[n++] = (lathe_override){"parallel.shard", lathe_shard_name(shard)};
+    lathe_edits_int(out, LATHE_BY_TRIAL, "parallel.diloco_islands", is_diloco ? islands : 0);
+    lathe_edits_int(out, LATHE_BY_TRIAL, "parallel.shard_ranks",
+                    is_hybrid ? x->setup.shard_ranks : 0);
+    lathe_edits_text(out, LATHE_BY_TRIAL, "parallel.shard", lathe_shard_name(shard));
     if (!is_diloco)
-        return n;
-    (void)snprintf(text[n], 32, "%d", x->setup.inner_steps);
-    out[n] = (lathe_override){"parallel.diloco_inner_steps", text[n]};
-    n++;
-    out[n++] = (lathe_override){"parallel.diloco_pseudo_gradient_dtype",
-                                dtypes[strategy - LATHE_FORECAST_DILOCO]};
-    return n;
+        return;
+    lathe_edits_int(out, LATHE_BY_TRIAL, "parallel.diloco_inner_steps", x->setup.inner_steps);
+    lathe_edits_text(out, LATHE_BY_TRIAL, "parallel.diloco_pseudo_gradient_dtype",
+                     dtypes[strategy - LATHE_FORECAST_DILOCO]);
 }
 
 /* Replaces the prediction of a row's memory by the plan of its rank 0. */
 static lathe_status plan_row(const lathe_run *run, int32_t strategy, lathe_plan_ranks *x)
 {
-    char text[MOST_SETTINGS][32];
-    lathe_override settings[MOST_SETTINGS];
+    lathe_edits settings = {.n = 0};
     lathe_run *planned = NULL;
-    const int32_t n = settings_of(x, strategy, text, settings);
+    settings_of(x, strategy, &settings);
     const lathe_status status =
-        lathe_run_open_as_rank(run, x->setup.network.n_ranks, settings, n, &planned);
+        lathe_run_open_as_rank(run, x->setup.network.n_ranks, &settings, &planned);
+    lathe_edits_fini(&settings);
     if (status == LATHE_E_NOMEM)
         return status;
     x->is_planned[strategy] = status == LATHE_OK;

@@ -58,7 +58,7 @@ static lathe_status learned_before(lathe_run *run, int *out_found)
         return LATHE_OK;
     *out_found = 1;
     run->data.tokenizer_dir = folder;
-    return lathe_tokenizer_load(folder, &run->data.tokenizer);
+    return lathe_tokenizer_load_with(&run->inputs->texts, folder, &run->data.tokenizer);
 }
 
 /* Makes the folder data.cache_dir. */
@@ -119,7 +119,7 @@ static lathe_status open_tokenizer(lathe_run *run)
     if (!path)
         return lathe_tokenizer_bytes(&run->data.tokenizer);
     run->data.tokenizer_dir = path;
-    return lathe_tokenizer_load(path, &run->data.tokenizer);
+    return lathe_tokenizer_load_with(&run->inputs->texts, path, &run->data.tokenizer);
 }
 
 void lathe__run_name_tokenizer(lathe_run *run)

@@ -109,11 +109,13 @@ static lathe_status read_model(lathe_run *run)
 {
     const lathe_model_source source = lathe__run_model_source(run);
     if (run->set.model_path) {
-        LATHE_TRY(lathe_model_config_load(&source, run->set.model_path, &run->model));
+        LATHE_TRY(lathe_model_config_load_with(&run->inputs->texts, &source, run->set.model_path,
+                                               &run->model));
         LATHE_TRY(untie_model(run, &source));
         return run->open.mode == LATHE_OPEN_EVALUATE
                    ? LATHE_OK
-                   : lathe_generation_config_load(run->set.model_path, &run->generation);
+                   : lathe_generation_config_load_with(&run->inputs->texts, run->set.model_path,
+                                                       &run->generation);
     }
     lathe_buffer b = LATHE_BUFFER_INIT;
     lathe_status status = model_json(run, &b);

@@ -8,6 +8,7 @@
 #include "model/generation_config.h"
 #include "model/sample.h"
 #include "run/iteration_memory.h"
+#include "run/run_inputs.h"
 #include "run/settings.h"
 
 /* Purposes for which a run is opened. They decide which stages of opening are done. */
@@ -24,11 +25,10 @@ enum {
 
 /** How the run is opened, and how far it is. */
 typedef struct lathe_opening {
-    const char *path;                /* of the run file; NULL: none */
-    const lathe_override *overrides; /* [n_overrides]: of the command line, then n_chosen others */
-    int32_t n_overrides;
-    int32_t n_chosen;        /* settings with which the run replaced adapter.name = "auto" */
-    int32_t is_other_method; /* 1: the overrides replace the fine-tuning method of the file */
+    const char *path;        /* of the run file; NULL: none */
+    lathe_edits edits;       /* what opening decided beside the file: by a folder, auto, a trial */
+    int32_t is_trial;        /* 1: planned with the edits of a run that is open, and others */
+    int32_t is_other_method; /* 1: the edits replace the fine-tuning method of the file */
     int32_t mode;            /* LATHE_OPEN_*; BATCHES is stored as TRAIN, WEIGHTS as INFER */
     int32_t data_is_optional;
     int32_t computes_nothing; /* 1: it was opened for WEIGHTS */
@@ -64,7 +64,8 @@ typedef struct lathe_trace_range {
  * (docs/design/017-parts-of-a-run.md). */
 struct lathe_run {
     lathe_arena arena;
-    lathe_registry *registry;
+    lathe_run_inputs *inputs;
+    lathe_registry *registry; /* of the inputs */
     lathe_config *config;
     lathe_settings set;
     lathe_opening open;

@@ -154,7 +154,8 @@ lathe_status lathe__teacher_params(lathe_run *run)
     run->teacher = calloc(1, sizeof *run->teacher);
     if (!run->teacher)
         return lathe_error(LATHE_E_NOMEM, "no memory for the teacher");
-    lathe_status status = lathe_model_config_load(&source, path, &run->teacher->model);
+    lathe_status status =
+        lathe_model_config_load_with(&run->inputs->texts, &source, path, &run->teacher->model);
     if (status == LATHE_OK && lathe__run_objective(run) != LATHE_OBJECTIVE_MASKED)
         status = lathe_model_config_refuse_two_way(&run->teacher->model, path, "the stage");
     if (status == LATHE_E_CONFIG || status == LATHE_E_IO || status == LATHE_E_NOT_FOUND)

@@ -38,10 +38,20 @@ static void take_special(lathe_tokenizer *tok, const json_t *special)
 
 /* Reads the missing ids from config.json: a number, or a list whose first element counts. Ignores
  * ids outside the tokenizer, because a model's table may be larger. */
-static lathe_status read_model_config(lathe_tokenizer *tok, const char *model)
+static lathe_status read_model_config(lathe_tokenizer *tok, const char *model,
+                                      lathe_model_texts *texts)
 {
-    json_t *config;
-    LATHE_TRY(lathe_model_json(model, "config.json", &config));
+    const lathe_model_text *file = NULL;
+    json_t *config = NULL;
+    lathe_arena arena = LATHE_ARENA_INIT;
+    LATHE_TRY(lathe_model_texts_read(texts, model, "config.json", 0, &file));
+    if (file->text == NULL)
+        return LATHE_OK;
+    const char *place = lathe_model_place(&arena, model, "config.json");
+    const lathe_status status =
+        place != NULL ? lathe_json_load(place, file->text, file->bytes, &config) : LATHE_E_NOMEM;
+    lathe_arena_fini(&arena);
+    LATHE_TRY(status);
     static const char *const keys[3] = {"bos_token_id", "eos_token_id", "pad_token_id"};
     int32_t *const ids[3] = {&tok->bos, &tok->eos, &tok->pad};
     for (int i = 0; i < 3; i++) {
@@ -57,13 +67,13 @@ static lathe_status read_model_config(lathe_tokenizer *tok, const char *model)
 }
 
 static lathe_status find_specials(lathe_tokenizer *tok, const char *folder,
-                                  const lathe_token_names *names)
+                                  const lathe_token_names *names, lathe_model_texts *texts)
 {
     static const char fallback[] = "<|endoftext|>";
     take_special(tok, names->special);
     /* what a GGUF file says of the ids is in its tokenizer_config.json */
-    if (!lathe_path_is_gguf(folder) && lathe_model_has(folder, "config.json"))
-        LATHE_TRY(read_model_config(tok, folder));
+    if (!lathe_path_is_gguf(folder))
+        LATHE_TRY(read_model_config(tok, folder, texts));
     const int32_t id = lathe_tokenizer_id(tok, fallback, sizeof fallback - 1);
     if (tok->eos < 0 && lathe__added_of(tok, id))
         tok->eos = id;
@@ -111,7 +121,8 @@ lathe_status lathe_tokenizer_missing(const char *folder)
     return status;
 }
 
-static lathe_status load(const char *path, lathe_arena *arena, lathe_tokenizer **out)
+static lathe_status load(const char *path, lathe_model_texts *texts, lathe_arena *arena,
+                         lathe_tokenizer **out)
 {
     const char *file = path, *folder = path;
     const int is_model = lathe_path_is_model(path);
@@ -139,7 +150,7 @@ static lathe_status load(const char *path, lathe_arena *arena, lathe_tokenizer *
         free(json);
         return status;
     }
-    status = find_specials(tok, folder, &names);
+    status = find_specials(tok, folder, &names, texts);
     lathe_token_names_fini(&names);
     if (status == LATHE_OK)
         status = lathe__tokenizer_seal(tok);
@@ -151,11 +162,20 @@ static lathe_status load(const char *path, lathe_arena *arena, lathe_tokenizer *
     return LATHE_OK;
 }
 
-lathe_status lathe_tokenizer_load(const char *path, lathe_tokenizer **out)
+lathe_status lathe_tokenizer_load_with(lathe_model_texts *texts, const char *path,
+                                       lathe_tokenizer **out)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
-    const lathe_status status = load(path, &arena, out);
+    const lathe_status status = load(path, texts, &arena, out);
     lathe_arena_fini(&arena);
+    return status;
+}
+
+lathe_status lathe_tokenizer_load(const char *path, lathe_tokenizer **out)
+{
+    lathe_model_texts texts = {.list = NULL};
+    const lathe_status status = lathe_tokenizer_load_with(&texts, path, out);
+    lathe_model_texts_fini(&texts);
     return status;
 }
 

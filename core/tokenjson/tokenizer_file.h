@@ -2,6 +2,7 @@
 #ifndef LATHE_TOKENJSON_TOKENIZER_FILE_H
 #define LATHE_TOKENJSON_TOKENIZER_FILE_H
 
+#include "gguf/model_files.h"
 #include "text/tokenizer.h"
 
 /** Reads tokenizer.json: `path` is the file, the folder that contains it, or a GGUF file. Of the
@@ -21,6 +22,9 @@
  *  Errors  LATHE_E_UNSUPPORTED: something else; the message names file and key.
  *          LATHE_E_PARSE: malformed. LATHE_E_IO. */
 lathe_status lathe_tokenizer_load(const char *path, lathe_tokenizer **out);
+/** The same, with a config.json that the texts may have already. */
+lathe_status lathe_tokenizer_load_with(lathe_model_texts *texts, const char *path,
+                                       lathe_tokenizer **out);
 
 /** Refuses a folder of a model that has no tokenizer.json (LATHE_E_NOT_FOUND), and says which files
  *  of a tokenizer in another form it has, and how to convert them. */

@@ -25,7 +25,7 @@ TestSuite(gather_uses, .init = begin, .fini = end);
  */
 static lathe_run *plan(int layers, const char *const *more)
 {
-    static const lathe_override divided = {"parallel.shard", "parameters"};
+    lathe_edits divided = {.n = 0};
     settings s = {.n = 0};
     lathe_run *out = NULL;
     set_llama(&s, layers, 64, 4, 2, 128);
@@ -35,7 +35,9 @@ static lathe_run *plan(int layers, const char *const *more)
     set(&s, "parallel.bucket_mb=0.05"); /* about a third of a layer in fp32 */
     set_all(&s, more);
     lathe_run *run = open_run(LATHE_OPEN_PLAN, s.list);
-    OK(lathe_run_open_as_rank(run, N_RANKS, &divided, 1, &out));
+    lathe_edits_text(&divided, LATHE_BY_TRIAL, "parallel.shard", "parameters");
+    OK(lathe_run_open_as_rank(run, N_RANKS, &divided, &out));
+    lathe_edits_fini(&divided);
     lathe_run_close(run);
     return out;
 }

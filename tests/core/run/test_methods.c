@@ -1,4 +1,5 @@
 /* adapter.name = "auto": the first fine-tuning method whose plan fits is used. */
+#include "opening/fit_search.h"
 #include "opening/methods.h"
 #include "plug/kind.h"
 #include "small_run.h"
@@ -58,14 +59,15 @@ static void expect_method(const lathe_run *run, const lathe_method_row *row, int
         char section[32];
         const size_t dot = strcspn(row->set[i].key, ".");
         snprintf(section, sizeof section, "%.*s", (int)dot, row->set[i].key);
-        const char *key = row->set[i].key + dot + 1, *want = row->set[i].value;
+        const char *key = row->set[i].key + dot + 1, *want = row->set[i].text;
+        const int64_t number = row->set[i].number;
         const lathe_part *part = lathe_config_part(run->config, lathe_kind_id(section));
         if (strcmp(key, "name") == 0)
             cr_expect_str_eq(part->name, want);
         else if (strcmp(key, "alpha") == 0)
-            cr_expect_eq(lathe_config_float(run->config, section, key), atof(want));
+            cr_expect_eq(lathe_config_float(run->config, section, key), (double)number);
         else
-            cr_expect_eq(lathe_config_int(run->config, section, key), atoll(want), "%s", key);
+            cr_expect_eq(lathe_config_int(run->config, section, key), number, "%s", key);
     }
     cr_expect_eq(strcmp(value_of(run, "train", "recompute"), "layer") == 0, recomputes);
 }
@@ -234,7 +236,7 @@ Test(methods, smaller_micro_batches_are_tried_before_a_method_is_given_up)
         lathe_methods again; /* the table of the opened run is that of its file */
         OK(lathe_methods_plan(run, 0, &again));
         cr_expect_eq(again.chosen, 0);
-        cr_expect_eq(again.rows[0].micro_batch, cases[i].rows == 4 ? 0 : cases[i].rows);
+        cr_expect_eq(again.rows[0].split.rows, cases[i].rows == 4 ? 0 : cases[i].rows);
         train(run);
         cr_expect(lathe_mem_total(&run->machine.peak) <= cases[i].bytes);
         lathe_run_close(run);
@@ -273,6 +275,95 @@ Test(methods, micro_batches_that_matter_to_the_stage_are_kept)
     expect_parts((const char *const[]){"no method fits the memory, even with "
                                        "train.micro_batch_size = 1; lower data.seq_len, or",
                                        NULL});
+}
+
+/* ---- the advice of a plan that does not fit ---- */
+
+/* Rows of the micro-batches that the advice names; 0: it keeps those of the file. */
+static int advised_rows(const lathe_run *run)
+{
+    static const char key[] = "--train.micro_batch_size ";
+    lathe_fit fit;
+    lathe_fit_check(run, &fit);
+    cr_assert_gt(fit.need, fit.have);
+    lathe_fit_search(run, &fit);
+    for (int32_t i = 0; i < fit.n_options; i++)
+        if (strncmp(fit.options[i].settings, key, strlen(key)) == 0)
+            return atoi(fit.options[i].settings + strlen(key));
+    return 0;
+}
+
+/* A model of one step, for distill. */
+static void make_teacher(void)
+{
+    settings s;
+    base(&s, "full");
+    set(&s, "checkpoint.dir=%s/teacher", dir);
+    lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+    train(run);
+    lathe_run_close(run);
+}
+
+static lathe_run *open_stage(const char *stage, int rows, int64_t bytes)
+{
+    settings s;
+    base(&s, "full");
+    set(&s, "stage.name=%s", stage);
+    set(&s, "train.micro_batch_size=%d", rows);
+    set(&s, "train.recompute=none");
+    if (strcmp(stage, "ppo") == 0)
+        {
+        set(&s, "reward.name=length");
+        set(&s, "reward.tokens=8");
+        set(&s, "stage.max_new_tokens=8");
+    }
+    if (strcmp(stage, "distill") == 0)
+        set(&s, "teacher.path=%s/teacher/step-00000001", dir);
+    if (bytes > 0)
+        limit(&s, bytes);
+    return open_run(LATHE_OPEN_PLAN, s.list);
+}
+
+static int64_t stage_peak(const char *stage, int rows)
+{
+    lathe_run *run = open_stage(stage, rows, 0);
+    const int64_t peak = lathe_mem_total(&run->planned);
+    lathe_run_close(run);
+    return peak;
+}
+
+/* What "auto" would take, and what the refusal of the same file advises, for each number of rows
+ * and a limit that half of them meet. */
+Test(methods, the_advice_takes_the_micro_batches_that_auto_takes, .timeout = 120)
+{
+    static const struct {
+        const char *stage;
+        int is_split, least; /* rows of a micro-batch that the stage takes */
+    } stages[] = {{"pretrain", 1, 1}, {"sft", 1, 1}, {"dpo", 1, 1}, {"rm", 1, 1},
+                  {"distill", 1, 1},  {"kto", 0, 2}, {"ppo", 0, 1}};
+    make_teacher();
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
+        int n_split = 0;
+        for (int rows = stages[i].least; rows <= 16; rows++) {
+            const int half = rows / 2 > stages[i].least ? (rows + 1) / 2 : stages[i].least;
+            const int64_t least = stage_peak(stages[i].stage, half);
+            const int64_t whole = stage_peak(stages[i].stage, rows);
+            lathe_methods table;
+            if (whole <= least)
+                continue; /* one row, or rows that cost nothing */
+            lathe_run *run = open_stage(stages[i].stage, rows, least);
+            OK(lathe_methods_plan(run, 0, &table));
+            const int advised = advised_rows(run);
+            cr_expect_eq(advised, table.rows[0].split.rows, "%s, %d rows: advice %d, auto %d",
+                         stages[i].stage, rows, advised, table.rows[0].split.rows);
+            cr_expect(advised == 0 || rows % advised == 0, "%s, %d rows: %d", stages[i].stage, rows,
+                      advised);
+            n_split += advised > 0;
+            lathe_run_close(run);
+        }
+        cr_expect_eq(n_split > 0, stages[i].is_split, "%s: %d of 16 were split", stages[i].stage,
+                     n_split);
+    }
 }
 
 Test(methods, what_the_user_sets_is_kept)

@@ -1,36 +1,9 @@
-/* Adds the overrides of the command line to the tree of the file. */
+/* Puts settings, those of the command line and others, into the copy of the file's tree. */
 #include <string.h>
 
 #include "base/error.h"
 #include "config/config_state.h"
-
-/* Stores the override as typed, for messages; inner values of a literal get the same origin. */
-static void set_origin(lathe_toml_node *node, const char *origin)
-{
-    node->origin = origin;
-    for (int64_t i = 0; i < node->n_children; i++)
-        set_origin(node->children[i], origin);
-}
-
-static lathe_status parse_value(const char *text, const char *origin, lathe_arena *arena,
-                                lathe_toml_node **out)
-{
-    const lathe_status status = lathe_toml_literal(text, arena, out);
-    if (status == LATHE_E_NOMEM)
-        return status;
-    if (status != LATHE_OK) {
-        lathe_error_clear();
-        *out = lathe_arena_alloc(arena, (int64_t)sizeof **out);
-        if (*out == NULL)
-            return LATHE_E_NOMEM;
-        (*out)->kind = LATHE_TOML_STRING;
-    }
-    /* Keeps the text as typed even if it looks like a number, for string fields. */
-    if ((*out)->s == NULL && ((*out)->s = lathe_arena_strdup(arena, text)) == NULL)
-        return LATHE_E_NOMEM;
-    set_origin(*out, origin);
-    return LATHE_OK;
-}
+#include "config/run_file_state.h"
 
 /* The table at table[key], created if missing. NULL with *status set: out of memory, or not a
  * table. */
@@ -82,15 +55,15 @@ static lathe_toml_node *element(const lathe_toml_node *array, const char **io_at
     return array->children[index];
 }
 
-static lathe_status apply(lathe_config *config, const lathe_override *override, lathe_diags *diags)
+static lathe_status apply(lathe_config *config, const lathe_edit *edit, lathe_diags *diags)
 {
     lathe_arena *arena = &config->arena;
-    const char *origin = lathe_arena_printf(arena, "--%s", override->key);
-    lathe_toml_node *table = config->root, *node = NULL;
-    if (origin == NULL)
+    const char *at = lathe_arena_strdup(arena, edit->key);
+    const char *origin = lathe_arena_strdup(arena, edit->value->origin);
+    lathe_toml_node *table = config->root;
+    if (at == NULL || origin == NULL)
         return LATHE_E_NOMEM;
     const lathe_place place = {origin, 0, 0};
-    const char *at = override->key;
     for (const char *dot = strchr(at, '.'); dot != NULL; dot = strchr(at, '.')) {
         lathe_status status = LATHE_OK;
         const char *key = lathe_arena_strndup(arena, at, dot - at);
@@ -110,15 +83,16 @@ static lathe_status apply(lathe_config *config, const lathe_override *override, 
                         "expected --section.key value, such as --optimizer.lr 2e-5");
         return LATHE_OK;
     }
-    LATHE_TRY(parse_value(override->value, origin, arena, &node));
-    node->key = lathe_arena_strdup(arena, at);
-    return node->key == NULL ? LATHE_E_NOMEM : lathe_toml_set(table, node, arena);
+    lathe_toml_node *node = lathe__toml_copy(edit->value, arena);
+    if (node == NULL)
+        return LATHE_E_NOMEM;
+    node->key = at;
+    return lathe_toml_set(table, node, arena);
 }
 
-lathe_status lathe__config_override(lathe_config *config, const lathe_override *overrides,
-                                    int64_t n, lathe_diags *diags)
+lathe_status lathe__config_edit(lathe_config *config, const lathe_edits *edits, lathe_diags *diags)
 {
-    for (int64_t i = 0; i < n; i++)
-        LATHE_TRY(apply(config, &overrides[i], diags));
-    return LATHE_OK;
+    for (int32_t i = 0; i < edits->n; i++)
+        LATHE_TRY(apply(config, &edits->list[i], diags));
+    return edits->status;
 }

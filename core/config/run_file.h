@@ -1,0 +1,77 @@
+/* The run file and the options of the command line, read and parsed once, and the settings that
+ * Lathe itself puts on top of them.
+ *
+ * A run is decided by trying settings: with another method, smaller micro-batches, as one of N
+ * ranks. Each try makes a configuration (lathe_config_make) of the same run file and a list of
+ * edits; nothing is written as text and parsed again, and the file is opened once.
+ *
+ * Threads: one at a time; configurations made of it may be read on others.
+ */
+#ifndef LATHE_CONFIG_RUN_FILE_H
+#define LATHE_CONFIG_RUN_FILE_H
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/toml.h"
+#include "lathe/status.h"
+
+/** An option --key value, e.g. "optimizer.lr", "2e-5". The value is a TOML literal, or else a
+ *  string. */
+typedef struct lathe_override {
+    const char *key, *value;
+} lathe_override;
+
+/** Who decided a setting that is not in the run file. */
+enum {
+    LATHE_BY_COMMAND = 1, /* the user, on the command line */
+    LATHE_BY_FOLDER = 2,  /* the folder of the model or adapter with which the run begins */
+    LATHE_BY_AUTO = 3,    /* the choice of a method for adapter.name = "auto" */
+    LATHE_BY_TRIAL = 4    /* a plan that is made to be compared with others */
+};
+
+/** A setting on top of the run file. */
+typedef struct lathe_edit {
+    const char *key;              /* "section.key" */
+    const lathe_toml_node *value; /* with an origin, "--section.key"; a configuration copies it */
+    int32_t by;                   /* LATHE_BY_* */
+} lathe_edit;
+
+/** Settings in the order in which they apply: the last of a key counts. Empty when all zeros. */
+typedef struct lathe_edits {
+    lathe_arena arena; /* keys and values */
+    lathe_edit *list;  /* in the arena */
+    int32_t n, capacity;
+    lathe_status status; /* of all calls so far: LATHE_OK or LATHE_E_NOMEM; checked at the end */
+} lathe_edits;
+
+/** Add section.key with a value, and copy the texts. */
+void lathe_edits_int(lathe_edits *edits, int32_t by, const char *key, int64_t value);
+void lathe_edits_bool(lathe_edits *edits, int32_t by, const char *key, int32_t value);
+void lathe_edits_text(lathe_edits *edits, int32_t by, const char *key, const char *value);
+/** A TOML literal ("[1, 2]", "2e-5"); a text that is none becomes a string. */
+void lathe_edits_literal(lathe_edits *edits, int32_t by, const char *key, const char *literal);
+
+/** Adds copies of the edits of another list, but those decided `except` (0: all). */
+void lathe_edits_take(lathe_edits *edits, const lathe_edits *from, int32_t except);
+
+/** Whether one of them, decided `by`, has the key; by 0: whoever decided it. */
+int32_t lathe_edits_have(const lathe_edits *edits, int32_t by, const char *key);
+
+/** Appends "--section.key value" for each, as on the command line. */
+void lathe_edits_put(const lathe_edits *edits, lathe_buffer *out);
+
+void lathe_edits_fini(lathe_edits *edits);
+
+typedef struct lathe_run_file lathe_run_file;
+
+/** Keeps the path (NULL: no file) and parses the options. The file itself is read when the first
+ *  configuration is made of it. */
+lathe_status lathe_run_file_create(const char *path, const lathe_override *options,
+                                   int64_t n_options, lathe_run_file **out);
+
+void lathe_run_file_destroy(lathe_run_file *file); /* NULL is allowed */
+
+/** Path of the file; NULL: there is none. */
+const char *lathe_run_file_path(const lathe_run_file *file);
+
+#endif
