@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "config/config_file_state.h"
 #include "config/config_state.h"
-#include "config/run_file_state.h"
 #include "plug/kind.h"
 #include "plug/schema.h"
 #include "plug/suggest.h"

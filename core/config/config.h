@@ -10,7 +10,7 @@
 
 #include "base/buffer.h"
 #include "base/diag.h"
-#include "config/run_file.h"
+#include "config/config_file.h"
 #include "lathe/schema.h"
 #include "plug/registry.h"
 

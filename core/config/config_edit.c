@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "config/config_file_state.h"
 #include "config/config_state.h"
-#include "config/run_file_state.h"
 
 /* The table at table[key], created if missing. NULL with *status set: out of memory, or not a
  * table. */

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "config/run_file_state.h"
+#include "config/config_file_state.h"
 
 /* Gives a value and all inside it the place that messages name: the option that would set it. */
 static void set_origin(lathe_toml_node *node, const char *origin)

@@ -107,21 +107,23 @@ static const lathe_model_text *find_text(const lathe_model_texts *texts, const c
     return NULL;
 }
 
+/* Keeps a text, which the list then frees (NULL: there is no file). */
 static lathe_status keep_text(lathe_model_texts *texts, const char *model, const char *name,
-                              const char *text, int64_t bytes, const lathe_model_text **out)
+                              char *text, int64_t bytes, const lathe_model_text **out)
 {
     lathe_arena *arena = &texts->arena;
     lathe_model_text *t = lathe_arena_alloc(arena, (int64_t)sizeof *t);
     *out = NULL;
-    if (t == NULL)
+    if (t != NULL)
+        *t = (lathe_model_text){.model = lathe_arena_strdup(arena, model),
+                                .name = lathe_arena_strdup(arena, name),
+                                .text = text,
+                                .bytes = bytes,
+                                .next = texts->list};
+    if (t == NULL || t->model == NULL || t->name == NULL) {
+        free(text);
         return LATHE_E_NOMEM;
-    *t = (lathe_model_text){.model = lathe_arena_strdup(arena, model),
-                            .name = lathe_arena_strdup(arena, name),
-                            .text = text != NULL ? lathe_arena_strndup(arena, text, bytes) : NULL,
-                            .bytes = bytes,
-                            .next = texts->list};
-    if (t->model == NULL || t->name == NULL || (text != NULL && t->text == NULL))
-        return LATHE_E_NOMEM;
+    }
     *out = texts->list = t;
     return LATHE_OK;
 }
@@ -140,13 +142,13 @@ lathe_status lathe_model_texts_read(lathe_model_texts *texts, const char *model,
         return LATHE_E_NOMEM;
     if (is_gguf ? lathe_model_has(model, name) : lathe_path_exists(path))
         LATHE_TRY(lathe_model_read(model, name, limit, &text, &bytes));
-    const lathe_status status = keep_text(texts, model, name, text, bytes, out);
-    free(text);
-    return status;
+    return keep_text(texts, model, name, text, bytes, out);
 }
 
 void lathe_model_texts_fini(lathe_model_texts *texts)
 {
+    for (const lathe_model_text *t = texts->list; t != NULL; t = t->next)
+        free(t->text);
     lathe_arena_fini(&texts->arena);
     texts->list = NULL;
 }

@@ -30,7 +30,8 @@ lathe_status lathe_model_json(const char *model, const char *name, json_t **out)
 
 /** A text file of a model that was read; text NULL: the model has no such file. */
 typedef struct lathe_model_text {
-    const char *model, *name, *text;
+    const char *model, *name;
+    char *text;
     int64_t bytes;
     struct lathe_model_text *next;
 } lathe_model_text;

@@ -266,20 +266,23 @@ static lathe_status refuse_adapter(lathe_arena *arena, const char *folder, const
                        folder);
 }
 
-/* Reads the text of config.json, with the description of quantized weights that stands in a file
- * beside it (quant_beside.h). The caller frees it. */
-static lathe_status read_text(lathe_model_texts *texts, const char *folder, char **out,
-                              int64_t *out_bytes)
+static lathe_status load(lathe_model_texts *texts, const lathe_model_source *source,
+                         const char *folder, const char *place, lathe_model_config *out)
 {
     const lathe_model_text *file = NULL;
-    *out = NULL;
+    char *made = NULL;
+    int64_t bytes;
     LATHE_TRY(lathe_model_texts_read(texts, folder, "config.json", MAX_TEXT, &file));
-    if (file->text == NULL) /* says that it is missing */
-        return lathe_model_read(folder, "config.json", MAX_TEXT, out, out_bytes);
-    *out = strndup(file->text, (size_t)file->bytes);
-    *out_bytes = file->bytes;
-    return *out != NULL ? lathe_quant_beside_add(folder, out, out_bytes)
-                        : lathe_error(LATHE_E_NOMEM, "no memory for the text of config.json");
+    lathe_status status = LATHE_OK;
+    if (file->text == NULL) /* reading it says that it is missing */
+        status = lathe_model_read(folder, "config.json", MAX_TEXT, &made, &bytes);
+    else
+        status = lathe_quant_beside_add(folder, file->text, file->bytes, &made);
+    if (status == LATHE_OK)
+        status = lathe_model_config_parse(source, place, made ? made : file->text,
+                                          made ? (int64_t)strlen(made) : file->bytes, 0, out);
+    free(made);
+    return status;
 }
 
 lathe_status lathe_model_config_load_with(lathe_model_texts *texts,
@@ -287,18 +290,13 @@ lathe_status lathe_model_config_load_with(lathe_model_texts *texts,
                                           lathe_model_config *out)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
-    const char *path = lathe_model_place(&arena, folder, "config.json");
-    char *text = NULL;
-    int64_t bytes = 0;
+    const char *place = lathe_model_place(&arena, folder, "config.json");
     memset(out, 0, sizeof *out);
-    lathe_status status = path != NULL ? LATHE_OK : LATHE_E_NOMEM;
+    lathe_status status = place != NULL ? LATHE_OK : LATHE_E_NOMEM;
     if (status == LATHE_OK && !lathe_path_is_gguf(folder))
-        status = refuse_adapter(&arena, folder, path);
+        status = refuse_adapter(&arena, folder, place);
     if (status == LATHE_OK)
-        status = read_text(texts, folder, &text, &bytes);
-    if (status == LATHE_OK)
-        status = lathe_model_config_parse(source, path, text, bytes, 0, out);
-    free(text);
+        status = load(texts, source, folder, place, out);
     lathe_arena_fini(&arena);
     return status;
 }

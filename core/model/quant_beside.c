@@ -86,27 +86,22 @@ static lathe_status find(const char *folder, json_t **out)
     return status;
 }
 
-lathe_status lathe_quant_beside_add(const char *folder, char **io_text, int64_t *io_bytes)
+lathe_status lathe_quant_beside_add(const char *folder, const char *text, int64_t bytes, char **out)
 {
     json_t *root = NULL, *settings = NULL;
+    *out = NULL;
     if (lathe_path_is_gguf(folder))
         return LATHE_OK;
     LATHE_TRY(find(folder, &settings));
     if (settings == NULL)
         return LATHE_OK;
-    lathe_status status = lathe_json_load("config.json", *io_text, *io_bytes, &root);
-    char *made = NULL;
+    lathe_status status = lathe_json_load("config.json", text, bytes, &root);
     if (status == LATHE_OK && json_is_object(root) &&
         !json_is_object(json_object_get(root, "quantization_config"))) {
         json_object_set(root, "quantization_config", settings);
-        made = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-        if (made == NULL)
+        *out = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+        if (*out == NULL)
             status = lathe_error(LATHE_E_NOMEM, "no memory for config.json");
-    }
-    if (status == LATHE_OK && made != NULL) {
-        free(*io_text);
-        *io_text = made;
-        *io_bytes = (int64_t)strlen(made);
     }
     json_decref(root);
     json_decref(settings);

@@ -311,8 +311,7 @@ static lathe_run *open_stage(const char *stage, int rows, int64_t bytes)
     set(&s, "stage.name=%s", stage);
     set(&s, "train.micro_batch_size=%d", rows);
     set(&s, "train.recompute=none");
-    if (strcmp(stage, "ppo") == 0)
-        {
+    if (strcmp(stage, "ppo") == 0) {
         set(&s, "reward.name=length");
         set(&s, "reward.tokens=8");
         set(&s, "stage.max_new_tokens=8");

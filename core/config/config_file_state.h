@@ -1,8 +1,8 @@
 /* What a run file holds, for the files of this room alone. */
-#ifndef LATHE_CONFIG_RUN_FILE_STATE_H
-#define LATHE_CONFIG_RUN_FILE_STATE_H
+#ifndef LATHE_CONFIG_CONFIG_FILE_STATE_H
+#define LATHE_CONFIG_CONFIG_FILE_STATE_H
 
-#include "config/run_file.h"
+#include "config/config_file.h"
 
 struct lathe_run_file {
     lathe_arena arena;

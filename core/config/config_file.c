@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "config/run_file_state.h"
+#include "config/config_file_state.h"
 
 lathe_status lathe_run_file_create(const char *path, const lathe_override *options,
                                    int64_t n_options, lathe_run_file **out)

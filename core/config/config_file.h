@@ -7,8 +7,8 @@
  *
  * Threads: one at a time; configurations made of it may be read on others.
  */
-#ifndef LATHE_CONFIG_RUN_FILE_H
-#define LATHE_CONFIG_RUN_FILE_H
+#ifndef LATHE_CONFIG_CONFIG_FILE_H
+#define LATHE_CONFIG_CONFIG_FILE_H
 
 #include "base/arena.h"
 #include "base/buffer.h"
