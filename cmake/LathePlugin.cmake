@@ -19,7 +19,9 @@ function(lathe_add_plugin kind name)
   set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME ${name} C_VISIBILITY_PRESET hidden
     CXX_VISIBILITY_PRESET hidden C_STANDARD 11 POSITION_INDEPENDENT_CODE ON)
   target_compile_options(${target} PRIVATE -fno-math-errno -ffp-contract=off ${A_OPTIONS})
-  target_link_options(${target} PRIVATE -Wl,-z,defs)
+  if(NOT LATHE_FUZZ) # Clang's sanitizers are in the program alone
+    target_link_options(${target} PRIVATE -Wl,-z,defs)
+  endif()
   target_link_libraries(${target} PRIVATE ${A_LIBS} m)
   if(TARGET lathe::headers) # out of tree
     target_link_libraries(${target} PRIVATE lathe::headers)

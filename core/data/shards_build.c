@@ -224,6 +224,7 @@ static lathe_status init(builder *b)
     }
     LATHE_TRY(lathe_reader_init(&b->reader, b->job->dataset, b->job->sources, b->job->rows,
                                 &b->writer->header.begin));
+    b->reader.file_bytes = b->job->file_bytes;
     b->may_cut = b->job->rows == LATHE_ROWS_PACKED ? lathe__cuts_of(b->job->tok) : LATHE_CUT_NONE;
     b->reader.cut_text = lathe_tokenizer_is_bytes(b->job->tok);
     return LATHE_OK;

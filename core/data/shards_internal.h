@@ -44,6 +44,7 @@ typedef struct lathe_shard_job {
     lathe_shards_progress progress;
     void *progress_arg;
     int64_t done_bytes, done_tokens; /* of the earlier parts */
+    int64_t file_bytes; /* the same, of the file in which the part begins; may be fewer */
 } lathe_shard_job;
 
 /** Tokenises on all threads, from writer->header.begin until part_bytes are passed or the sources

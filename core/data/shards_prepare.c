@@ -209,6 +209,8 @@ static lathe_status prepare_parts(chain *c)
             c->built++;
         }
         LATHE_TRY(open_part(c, path));
+        /* a part that ends in another file than it begins counts for neither */
+        c->job.file_bytes = h.begin.file == h.end.file ? c->job.file_bytes + h.source_bytes : 0;
         c->job.done_bytes += h.source_bytes;
         c->job.done_tokens += h.n_tokens;
         begin = h.end;

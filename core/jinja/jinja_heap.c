@@ -9,6 +9,7 @@
 #include "jinja/jinja_vm.h"
 
 enum { STEP_BYTES = 32, GROWS_FROM = 256 };
+enum { COUNTED = 256 }; /* bytes whose characters are counted at once */
 
 /* ---- errors and limits ---- */
 
@@ -119,8 +120,14 @@ int lathe__jinja_is_space(int32_t c)
 
 int64_t lathe__jinja_count(const char *text, int64_t n)
 {
-    int64_t count = 0;
-    for (int64_t i = 0; i < n; i++)
+    const uint64_t ones = 0x0101010101010101u;
+    int64_t count = 0, i = 0;
+    for (uint64_t x; n - i >= 8; i += 8) { /* eight bytes at once: 10xxxxxx continues a character */
+        memcpy(&x, text + i, sizeof x);
+        x = (x >> 7) & ~(x >> 6) & ones;
+        count += 8 - (int64_t)(x * ones >> 56);
+    }
+    for (; i < n; i++)
         count += ((uint8_t)text[i] & 0xc0) != 0x80;
     return count;
 }
@@ -225,6 +232,12 @@ int64_t lathe__jinja_offset(jinja_string *s, int64_t index)
     if (lathe__jinja_chars(s) == s->n)
         return index;
     int64_t i = 0;
+    for (int64_t n; s->n - i >= COUNTED; i += COUNTED) {
+        n = lathe__jinja_count(s->data + i, COUNTED);
+        if (index < n)
+            break;
+        index -= n;
+    }
     for (; i < s->n; i++)
         if (((uint8_t)s->data[i] & 0xc0) != 0x80 && index-- == 0)
             break;

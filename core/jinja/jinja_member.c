@@ -126,7 +126,10 @@ static lathe_status item_at(jinja_vm *vm, jinja_value x, int64_t i, jinja_value 
         *out = x.u.list->items[i];
         return LATHE_OK;
     }
-    const int64_t begin = lathe__jinja_offset(x.u.s, i), end = lathe__jinja_offset(x.u.s, i + 1);
+    const int64_t begin = lathe__jinja_offset(x.u.s, i);
+    int64_t end = begin + 1;
+    while (end < x.u.s->n && ((uint8_t)x.u.s->data[end] & 0xc0) == 0x80)
+        end++;
     LATHE_TRY(lathe__jinja_charge(vm, end));
     LATHE_TRY(lathe__jinja_borrow(vm, x.u.s->data + begin, end - begin, out));
     out->kind = x.kind;

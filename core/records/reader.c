@@ -17,6 +17,12 @@
 enum { CHUNK = 1 << 20, LONG_TEXT = 8 << 20 };
 enum { TEXT_WHOLE = 0, TEXT_PIECES = 2 }; /* states of a text file */
 
+/* The records of a file that a plugin reads have at most LEAST_RECORDS bytes as JSON, and
+ * RECORDS_PER_BYTE for each byte of the file. Columns of equal values cost a Parquet file next to
+ * nothing, so that without a limit 800 bytes stand for 100 GB. */
+#define LEAST_RECORDS (32LL << 20)
+#define RECORDS_PER_BYTE 4096
+
 static const char *path_of(const lathe_reader *r)
 {
     return r->sources->list[r->at.file].path;
@@ -205,6 +211,7 @@ static lathe_status close_file(lathe_reader *r)
     (void)close(r->fd);
     r->fd = -1;
     r->at = (lathe_source_place){.file = r->at.file + 1, .line = 1, .total = r->at.total};
+    r->file_bytes = 0;
     r->settled = 1;
     return LATHE_OK;
 }
@@ -328,6 +335,22 @@ static lathe_status step(lathe_reader *r)
     return LATHE_OK;
 }
 
+/* Counts the bytes of a record that a plugin read. */
+static lathe_status count_bytes(lathe_reader *r, int64_t bytes)
+{
+    const int64_t all = r->sources->list[r->at.file].bytes;
+    r->file_bytes += bytes;
+    if ((r->file_bytes - LEAST_RECORDS) / RECORDS_PER_BYTE <= all)
+        return LATHE_OK;
+    return lathe_error(
+        LATHE_E_UNSUPPORTED,
+        "%s: row %lld: up to here the rows have %lld MiB as JSON; expected at most %lld MiB and %d "
+        "bytes for each of the %lld bytes of the file, whose few values are repeated without end; "
+        "if that is meant, write it as JSONL",
+        path_of(r), (long long)r->at.line, (long long)(r->file_bytes >> 20), LEAST_RECORDS >> 20,
+        RECORDS_PER_BYTE, (long long)all);
+}
+
 /* One step in an open file that a plugin reads: returns a record, or ends the file. */
 static lathe_status step_plugin(lathe_reader *r)
 {
@@ -336,6 +359,7 @@ static lathe_status step_plugin(lathe_reader *r)
     LATHE_TRY(lathe__plugin_next(r, &text, &bytes, &offset));
     if (!text)
         return close_file(r);
+    LATHE_TRY(count_bytes(r, bytes));
     if (r->end + bytes > r->capacity)
         LATHE_TRY(reserve(r, r->end + bytes > CHUNK ? 2 * (r->end + bytes) : CHUNK));
     memcpy(r->window + r->end, text, (size_t)bytes);

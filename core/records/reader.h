@@ -49,7 +49,10 @@ typedef struct lathe_reader {
     int64_t n_skipped;     /* files that are not UTF-8 text */
     int64_t skipped[LATHE_READER_NAMES]; /* indices of the first of them */
     int64_t n_bytes;                     /* bytes read so far */
-    const char *data;                    /* text of the batch */
+    /* Bytes of the records of the open file, which a plugin reads; a caller that begins inside a
+     * file sets it to those of the records before. */
+    int64_t file_bytes;
+    const char *data; /* text of the batch */
     const lathe_record *list;
     int64_t n; /* number of records in the batch; 0: end of the dataset */
 

@@ -78,9 +78,32 @@ static lathe_status scan_row(const lathe_reader *r, char delimiter, const char *
 
 /* ---- the header ---- */
 
+/* Writes the field that begins at text[*at], without quotes; *at becomes the begin of the next one,
+ * above n after the last. Returns its length. */
+static int64_t take_field(const char *text, int64_t n, char delimiter, int64_t *at, char *out)
+{
+    int64_t i = *at, length = 0;
+    if (i < n && text[i] == '"') {
+        for (i++; i < n; i++) {
+            if (text[i] == '"' && (++i >= n || text[i] != '"'))
+                break;
+            out[length++] = text[i];
+        }
+    } else if (i < n) {
+        const char *end = memchr(text + i, delimiter, (size_t)(n - i));
+        length = end ? end - text - i : n - i;
+        memcpy(out, text + i, (size_t)length);
+        i += length;
+    }
+    while (i < n && text[i] != delimiter)
+        i++;
+    *at = i + 1;
+    return length;
+}
+
 int64_t lathe__csv_field(const char *text, int64_t n, char delimiter, int32_t index, char *out)
 {
-    int64_t i = 0, length = 0, lines = 0;
+    int64_t i = 0, lines = 0;
     for (; index > 0; index--) {
         if (i < n && text[i] == '"')
             (void)pass_quoted(text, n, &i, &lines);
@@ -88,20 +111,7 @@ int64_t lathe__csv_field(const char *text, int64_t n, char delimiter, int32_t in
             i++;
         i++;
     }
-    if (i >= n)
-        return 0;
-    if (text[i] != '"') {
-        const char *end = memchr(text + i, delimiter, (size_t)(n - i));
-        length = end ? end - text - i : n - i;
-        memcpy(out, text + i, (size_t)length);
-        return length;
-    }
-    for (i++; i < n; i++) {
-        if (text[i] == '"' && (i + 1 == n || text[++i] != '"'))
-            break;
-        out[length++] = text[i];
-    }
-    return length;
+    return take_field(text, n, delimiter, &i, out);
 }
 
 /* Writes the columns of the header into out: "a, b, c", with "..." if they do not fit. */
@@ -109,10 +119,11 @@ static void list_columns(const lathe_reader *r, const char *header, const row *h
                          size_t room)
 {
     char *field = malloc((size_t)h->length + 1);
+    int64_t at = 0;
     size_t used = 0;
     out[0] = '\0';
     for (int32_t k = 0; field && k < h->n_fields && used + 8 < room; k++) {
-        const int64_t n = lathe__csv_field(header, h->length, r->delimiter, k, field);
+        const int64_t n = take_field(header, h->length, r->delimiter, &at, field);
         const int more = used + (size_t)n + 8 >= room;
         const int put = snprintf(out + used, room - used, "%s%.*s", k ? ", " : "",
                                  more ? 3 : (int)n, more ? "..." : field);
@@ -149,12 +160,13 @@ static lathe_status find_columns(lathe_reader *r, const char *header, const row 
     char *name = malloc((size_t)h->length + 1);
     const char *twice = NULL;
     uint32_t found = 0;
+    int64_t at = 0;
     if (!name)
         return lathe_error(LATHE_E_NOMEM, "a header of %lld bytes", (long long)h->length);
     for (int32_t f = 0; f < LATHE_MAX_FIELDS; f++)
         r->csv[f] = -1;
-    for (int32_t k = h->n_fields - 1; k >= 0; k--) {
-        const int64_t n = lathe__csv_field(header, h->length, r->delimiter, k, name);
+    for (int32_t k = 0; k < h->n_fields; k++) {
+        const int64_t n = take_field(header, h->length, r->delimiter, &at, name);
         name[n] = 0;
         for (int32_t f = 0; f < r->layouts.n_fields; f++)
             if (!strcmp(name, r->layouts.fields[f])) {

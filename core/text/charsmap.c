@@ -142,13 +142,13 @@ static void rewrite(const lathe_charsmap *map, const uint8_t *text, int64_t n, l
     }
 }
 
-void lathe__charsmap_run(const lathe_charsmap *map, const uint8_t *text, int64_t n,
+void lathe__charsmap_run(const lathe_charsmap *map, const uint8_t *text, int64_t n, int64_t most,
                          lathe_buffer *out)
 {
     utf8proc_int32_t state = 0;
     int32_t last = -1, len;
     int64_t begin = 0;
-    for (int64_t i = 0; i < n; i += len) {
+    for (int64_t i = 0; i < n && out->len <= most; i += len) {
         const int32_t c = lathe_utf8_at(text + i, n - i, &len);
         if (last >= 0 && utf8proc_grapheme_break_stateful(last, c, &state)) {
             rewrite(map, text + begin, i - begin, out);
@@ -156,6 +156,6 @@ void lathe__charsmap_run(const lathe_charsmap *map, const uint8_t *text, int64_t
         }
         last = c;
     }
-    if (n > begin)
+    if (n > begin && out->len <= most)
         rewrite(map, text + begin, n - begin, out);
 }

@@ -48,6 +48,7 @@ typedef struct replacing {
     const lathe_decode_step *step;
     const uint8_t *text;
     lathe_buffer *out;
+    int64_t n_first; /* bytes of all tokens before all steps */
 } replacing;
 
 static lathe_status replace_span(void *arg, int64_t begin, int64_t end, int is_match)
@@ -57,7 +58,13 @@ static lathe_status replace_span(void *arg, int64_t begin, int64_t end, int is_m
         lathe_buffer_append(r->out, r->step->content.text, r->step->content.bytes);
     else
         lathe_buffer_append(r->out, r->text + begin, end - begin);
-    return r->out->status;
+    if (r->out->status != LATHE_OK || r->out->len <= lathe__most_rewritten(r->n_first))
+        return r->out->status;
+    return lathe_error(
+        LATHE_E_UNSUPPORTED,
+        "the tokenizer's decoder makes more than %lld bytes of tokens of %lld, which "
+        "is the most that is allowed",
+        (long long)lathe__most_rewritten(r->n_first), (long long)r->n_first);
 }
 
 static int is_char(const uint8_t *text, int64_t n, const lathe_piece *c)
@@ -132,10 +139,10 @@ static int byte_of(const uint8_t *text, int64_t n)
 
 /* ---- all tokens ---- */
 
-/* Applies one step to all tokens. A run of byte tokens becomes one token; after Fuse and ByteLevel
- * there is only one token. */
+/* Applies one step to all tokens, which had n_first bytes before all steps. A run of byte tokens
+ * becomes one token; after Fuse and ByteLevel there is only one token. */
 static lathe_status one_step(const lathe_decode_step *step, lathe_matcher *matcher,
-                             const strings *in, strings *out)
+                             const strings *in, int64_t n_first, strings *out)
 {
     int in_bytes = 0;
     out->n = out->text.len = 0;
@@ -144,7 +151,7 @@ static lathe_status one_step(const lathe_decode_step *step, lathe_matcher *match
         const int64_t n = in->ends[i] - begin;
         switch (step->kind) {
         case LATHE_DECODE_REPLACE: {
-            replacing r = {step, text, &out->text};
+            replacing r = {step, text, &out->text, n_first};
             LATHE_TRY(lathe__pattern_spans(&step->pattern, matcher, text, n, replace_span, &r));
             break;
         }
@@ -225,8 +232,9 @@ lathe_status lathe__pipeline_decode(const lathe_tokenizer *tok, const int32_t *i
     memset(&matcher, 0, sizeof matcher);
     strings *from = &lists[0], *to = &lists[1];
     lathe_status status = gather(tok, ids, n, flags, from);
+    const int64_t n_first = from->text.len;
     for (int32_t i = 0; i < pipeline->n_decode && status == LATHE_OK; i++) {
-        status = one_step(&pipeline->decode[i], &matcher, from, to);
+        status = one_step(&pipeline->decode[i], &matcher, from, n_first, to);
         lathe_buffer_append(&to->text, "", 0);
         strings *swap = from;
         from = to;

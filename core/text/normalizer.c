@@ -126,8 +126,18 @@ typedef struct replacing {
     const lathe_piece *content;
     const uint8_t *text;
     lathe_text *out;
-    int64_t origin;
+    int64_t origin, n, most; /* n: bytes of the text before all steps */
 } replacing;
+
+static lathe_status check_length(const lathe_buffer *out, int64_t most, int64_t n)
+{
+    if (out->status != LATHE_OK || out->len <= most)
+        return out->status;
+    return lathe_error(LATHE_E_UNSUPPORTED,
+                       "the tokenizer's normalizer makes more than %lld bytes of a text of %lld, "
+                       "which is the most that is allowed",
+                       (long long)most, (long long)n);
+}
 
 /* The replacement of a match counts as the match's last character. */
 static lathe_status replace_span(void *arg, int64_t begin, int64_t end, int is_match)
@@ -145,12 +155,15 @@ static lathe_status replace_span(void *arg, int64_t begin, int64_t end, int is_m
         if (at_origin && begin < r->origin)
             r->out->origin += (end < r->origin ? end : r->origin) - begin;
     }
-    return to->status;
+    return check_length(to, r->most, r->n);
 }
 
+/* n_first: bytes of the text before all steps. */
 static lathe_status one_step(const lathe_normal_step *step, lathe_matcher *matcher,
-                             const uint8_t *text, int64_t n, int64_t origin, lathe_text *out)
+                             const uint8_t *text, int64_t n, int64_t origin, int64_t n_first,
+                             lathe_text *out)
 {
+    const int64_t most = lathe__most_rewritten(n_first);
     switch (step->kind) {
     case LATHE_NORMAL_NFC:
         return normal_form(LATHE_NFC, text, n, out, origin);
@@ -164,7 +177,7 @@ static lathe_status one_step(const lathe_normal_step *step, lathe_matcher *match
         strip(step, text, n, out, origin);
         break;
     case LATHE_NORMAL_REPLACE: {
-        replacing r = {&step->content, text, out, origin};
+        replacing r = {&step->content, text, out, origin, n_first, most};
         return lathe__pattern_spans(&step->pattern, matcher, text, n, replace_span, &r);
     }
     case LATHE_NORMAL_PREPEND:
@@ -174,13 +187,13 @@ static lathe_status one_step(const lathe_normal_step *step, lathe_matcher *match
         out->origin = origin > 0 ? origin + step->content.bytes : 0;
         break;
     case LATHE_NORMAL_PRECOMPILED:
-        lathe__charsmap_run(step->map, text, n, &out->buffer);
+        lathe__charsmap_run(step->map, text, n, most, &out->buffer);
         out->origin = origin > 0 ? first_char(&out->buffer) : 0;
         break;
     default:
         map_chars(step->kind, text, n, out, origin);
     }
-    return out->buffer.status;
+    return check_length(&out->buffer, most, n_first);
 }
 
 lathe_status lathe__normalize(const lathe_normal_step *steps, int32_t n_steps,
@@ -194,9 +207,9 @@ lathe_status lathe__normalize(const lathe_normal_step *steps, int32_t n_steps,
         lathe_buffer_append(&from->buffer, text, n);
     for (int32_t i = 0; i < n_steps; i++) {
         to->buffer.len = to->origin = 0;
-        LATHE_TRY(i == 0 ? one_step(steps, matcher, text, n, origin, to)
+        LATHE_TRY(i == 0 ? one_step(steps, matcher, text, n, origin, n, to)
                          : one_step(&steps[i], matcher, (const uint8_t *)from->buffer.data,
-                                    from->buffer.len, from->origin, to));
+                                    from->buffer.len, from->origin, n, to));
         lathe_buffer_append(&to->buffer, "", 0); /* keeps data from being NULL */
         lathe_text *swap = from;
         from = to;

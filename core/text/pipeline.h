@@ -15,6 +15,14 @@ typedef struct lathe_piece {
     int64_t bytes;
 } lathe_piece;
 
+/** The most bytes that the steps of a normalizer or decoder may make of n bytes. The widest mapping
+ *  of Unicode is 11 times its character (NFKC of U+FDFA); the texts that a file gives to its steps
+ *  may have any length, and each of 16 steps may lengthen the text again. */
+static inline int64_t lathe__most_rewritten(int64_t n)
+{
+    return 4096 + 64 * n;
+}
+
 /* ---- normalizers ---- */
 
 typedef enum lathe_normal_kind {
@@ -50,7 +58,7 @@ typedef struct lathe_text {
 } lathe_text;
 
 /** Applies the steps to text[0, n), which is valid UTF-8. Overwrites the two scratch texts; *out is
- *  one of them. */
+ *  one of them. LATHE_E_UNSUPPORTED: a step makes more than lathe__most_rewritten(n) bytes. */
 lathe_status lathe__normalize(const lathe_normal_step *steps, int32_t n_steps,
                               lathe_matcher *matcher, const uint8_t *text, int64_t n,
                               int64_t origin, lathe_text scratch[2], lathe_text **out);
@@ -59,7 +67,8 @@ void lathe__normal_step_fini(lathe_normal_step *step);
 /** SentencePiece's precompiled_charsmap, which the file has in base64. */
 lathe_status lathe__charsmap_create(const char *place, const char *base64, lathe_charsmap **out);
 void lathe__charsmap_destroy(lathe_charsmap *map);
-void lathe__charsmap_run(const lathe_charsmap *map, const uint8_t *text, int64_t n,
+/** Stops when `out` has more than `most` bytes. */
+void lathe__charsmap_run(const lathe_charsmap *map, const uint8_t *text, int64_t n, int64_t most,
                          lathe_buffer *out);
 
 /* ---- pre-tokenizers ---- */

@@ -1,5 +1,5 @@
-/* Wraps every fuzz target, and aborts if one input makes it use more than 2 x the input's size + 64
- * MiB of heap.
+/* Wraps every fuzz target, and aborts if one input makes it use more than 2 x the input's size +
+ * HEAP_MIB of heap.
  *
  * CMakeLists.txt compiles the targets with LLVMFuzzerTestOneInput renamed to fuzz_one_input. Under
  * libFuzzer the sanitizer's hooks count the memory; in the replay programs
@@ -12,6 +12,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int fuzz_one_input(const uint8_t *data, size_t size);
+
+#ifndef HEAP_MIB
+#define HEAP_MIB 64
+#endif
 
 #ifdef FUZZ_HOOKS
 #include <stdatomic.h>
@@ -69,7 +73,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const int64_t before = start_peak();
     const int code = fuzz_one_input(data, size);
-    const int64_t growth = read_peak() - before, allowed = 2 * (int64_t)size + ((int64_t)64 << 20);
+    const int64_t growth = read_peak() - before,
+                  allowed = 2 * (int64_t)size + ((int64_t)HEAP_MIB << 20);
     if (growth > allowed) {
         (void)fprintf(
             stderr, "ERROR: %zu bytes of input took %lld bytes of heap, at most %lld are allowed\n",

@@ -16,6 +16,11 @@
 #include "lathe/kit/instance.h"
 #include "lathe/reader.h"
 
+/* The longest record as JSON: LEAST_TEXT and 64 bytes for each byte of the file, at most MOST_TEXT.
+ */
+#define LEAST_TEXT (32LL << 20)
+#define MOST_TEXT (256LL << 20)
+
 #define SHIM_FILE_NAME "arrow-shim.so" /* beside the plugin */
 
 typedef struct arrow {
@@ -29,7 +34,8 @@ typedef struct opened {
     struct ArrowSchema all;  /* the columns of the file */
     struct ArrowSchema type; /* a struct with the chosen columns; borrows them from `all` */
     arrow_rows rows;
-    int64_t at; /* next row of the batch */
+    int64_t at;    /* next row of the batch */
+    int64_t bytes; /* length of the file */
     arrow_text text;
 } opened;
 
@@ -82,6 +88,14 @@ static const arrow_shim *find_shim(char *why, size_t why_bytes)
                    "Apache Arrow, with which this Lathe was built, cannot be loaded (%s); %s",
                    error != NULL ? error : SHIM_FILE_NAME " is of another version", advice);
     return NULL;
+}
+
+/* Passes a failure of the shim on. */
+static lathe_status failed(const lathe_host *host, int code, const char *why)
+{
+    if (code == SHIM_TOO_LARGE)
+        return lathe_fail(host, LATHE_E_UNSUPPORTED, "%s", why);
+    return lathe_fail(host, LATHE_E_PARSE, "it is damaged or not complete: %s", why);
 }
 
 /* ---- formats ---- */
@@ -188,14 +202,37 @@ static lathe_status begin(opened *o, const lathe_reader_file *file)
         return lathe_fail(o->host, LATHE_E_NOMEM, "%lld columns", (long long)o->all.n_children);
     }
     lathe_status status = choose(o, file, list, &n);
-    if (status == LATHE_OK && o->shim->begin(o->file, list, n, file->offset >> 32,
-                                             file->offset & 0xffffffff, why, sizeof why) != 0)
-        status = lathe_fail(o->host, LATHE_E_PARSE, "%s", why);
+    const int code = status != LATHE_OK
+                         ? 0
+                         : o->shim->begin(o->file, list, n, file->offset >> 32,
+                                          file->offset & 0xffffffff, why, sizeof why);
+    if (code != 0)
+        status = failed(o->host, code, why);
     free(list);
     return status;
 }
 
 /* ---- the interface ---- */
+
+/* Says which limit a record has reached. */
+static lathe_status too_long(const opened *o)
+{
+    const arrow_text *t = &o->text;
+    if (t->failed == ARROW_NO_MEMORY)
+        return lathe_fail(o->host, LATHE_E_NOMEM, "a record of more than %lld bytes",
+                          (long long)t->n);
+    if (t->failed == ARROW_TOO_LONG)
+        return lathe_fail(
+            o->host, LATHE_E_UNSUPPORTED,
+            "the record has more than %lld MiB as JSON, which is the most that is read of a file "
+            "of %lld bytes (32 MiB, and 64 bytes for each byte of the file, at most 256 MiB)",
+            (long long)(t->most_bytes >> 20), (long long)o->bytes);
+    return lathe_fail(
+        o->host, LATHE_E_UNSUPPORTED,
+        "the record has more than %lld million values, which is the most that is read of a file of "
+        "%lld bytes (4 million, and 8 for each byte of the file, at most 33 million)",
+        (long long)(t->most_bytes / ARROW_BYTES_PER_VALUE / 1000000), (long long)o->bytes);
+}
 
 static void close_file(void *self)
 {
@@ -227,9 +264,19 @@ static lathe_status open_file(void *self, const lathe_reader_file *file, void **
         return lathe_fail(host, LATHE_E_NOMEM, "an open file");
     o->host = host;
     o->shim = shim;
+    o->bytes = file->bytes;
+    o->text.most_bytes = MOST_TEXT;
+    if (file->bytes < (MOST_TEXT - LEAST_TEXT) / 64)
+        o->text.most_bytes = LEAST_TEXT + 64 * file->bytes;
     lathe_status status = LATHE_OK;
-    if (shim->open(file->fd, file->bytes, format, &o->file, &o->all, why, sizeof why) != 0)
-        status = lathe_fail(host, LATHE_E_PARSE, "it is damaged or not complete: %s", why);
+    const int code = shim->open(file->fd, file->bytes, format, &o->file, &o->all, why, sizeof why);
+    if (code != 0)
+        status = failed(host, code, why);
+    else if (o->all.n_children > LATHE_MOST_COLUMNS)
+        status = lathe_fail(host, LATHE_E_UNSUPPORTED,
+                            "it has %lld columns; expected at most %d: write the columns that are "
+                            "used to a file of their own",
+                            (long long)o->all.n_children, LATHE_MOST_COLUMNS);
     if (status == LATHE_OK)
         status = begin(o, file);
     if (status != LATHE_OK) {
@@ -259,22 +306,16 @@ static lathe_status next(void *self, lathe_reader_row *out)
         o->at = 0;
         const int got = o->shim->next(o->file, &o->rows, why, sizeof why);
         if (got < 0)
-            return lathe_fail(o->host, LATHE_E_PARSE, "it is damaged or not complete: %s", why);
+            return failed(o->host, got, why);
         if (got == 0)
             return LATHE_OK;
     }
-    o->text.n = 0;
+    o->text.n = o->text.n_values = 0;
     if (!arrow_json_row(&o->text, &o->type, &o->rows.batch, o->at, &name))
         return lathe_fail(o->host, LATHE_E_UNSUPPORTED,
                           "column \"%s\" holds infinity, which JSON does not have", name);
-    if (o->text.failed == ARROW_TOO_LONG)
-        return lathe_fail(o->host, LATHE_E_UNSUPPORTED,
-                          "the record has more than %lld MiB as JSON, which is the most that is "
-                          "read",
-                          ARROW_RECORD_BYTES >> 20);
     if (o->text.failed)
-        return lathe_fail(o->host, LATHE_E_NOMEM, "a record of more than %lld bytes",
-                          (long long)o->text.n);
+        return too_long(o);
     o->at++;
     *out =
         (lathe_reader_row){o->text.data, o->text.n, o->rows.group << 32 | (o->rows.first + o->at)};

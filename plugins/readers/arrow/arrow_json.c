@@ -18,7 +18,7 @@ static void put(arrow_text *t, const char *data, int64_t n)
 {
     if (t->failed)
         return;
-    if (t->n + n > ARROW_RECORD_BYTES) {
+    if (n > t->most_bytes - t->n) {
         t->failed = ARROW_TOO_LONG;
         return;
     }
@@ -33,6 +33,14 @@ static void put(arrow_text *t, const char *data, int64_t n)
     }
     memcpy(t->data + t->n, data, (size_t)n);
     t->n += n;
+}
+
+/* Counts a value that is looked at. 0: the record has failed, and the caller stops. */
+static int count_value(arrow_text *t)
+{
+    if (!t->failed && ++t->n_values > t->most_bytes / ARROW_BYTES_PER_VALUE)
+        t->failed = ARROW_TOO_MANY;
+    return !t->failed;
 }
 
 static void puts_of(arrow_text *t, const char *text)
@@ -269,7 +277,7 @@ static int put_list(arrow_text *t, const struct ArrowSchema *type, const struct 
     int64_t begin, end;
     list_of(type, a, i, &begin, &end);
     put(t, "[", 1);
-    for (int64_t k = begin; k < end; k++) {
+    for (int64_t k = begin; k < end && count_value(t); k++) {
         if (k > begin)
             put(t, ", ", 2);
         if (!put_value(t, type->children[0], a->children[0], k))
@@ -289,7 +297,7 @@ static int put_map(arrow_text *t, const struct ArrowSchema *type, const struct A
     const int64_t end = integer('i', a->buffers[1], i + a->offset + 1);
     int64_t n = 0;
     put(t, "{", 1);
-    for (int64_t k = begin; k < end; k++) {
+    for (int64_t k = begin; k < end && count_value(t); k++) {
         int64_t n_key = 0;
         const int64_t at = k + entries->offset;
         const char *key = string_of(entry->children[0], entries->children[0], at, &n_key);
@@ -311,7 +319,7 @@ static int put_struct(arrow_text *t, const struct ArrowSchema *type, const struc
 {
     int64_t n = 0;
     put(t, "{", 1);
-    for (int64_t c = 0; c < type->n_children; c++) {
+    for (int64_t c = 0; c < type->n_children && count_value(t); c++) {
         const char *name = type->children[c]->name;
         if (is_null(type->children[c], a->children[c], i + a->offset))
             continue;

@@ -7,16 +7,18 @@
 
 #include "arrow_abi.h"
 
-/** The longest record. A few hundred bytes of a file can stand for any number of equal values. */
-#define ARROW_RECORD_BYTES (256LL << 20)
+enum { ARROW_BYTES_PER_VALUE = 8 };
+enum { ARROW_NO_MEMORY = 1, ARROW_TOO_LONG = 2, ARROW_TOO_MANY = 3 };
 
-enum { ARROW_NO_MEMORY = 1, ARROW_TOO_LONG = 2 };
-
-/** A growing text. All zeros: empty. */
+/** A growing text. A few hundred bytes of a file can stand for any number of equal values, so both
+ *  the text and the values that are looked at have a limit: values may be lists that overlap, and
+ *  nulls that give no text. */
 typedef struct arrow_text {
     char *data;
     int64_t n, capacity;
-    int32_t failed; /* ARROW_NO_MEMORY, ARROW_TOO_LONG: appends do nothing */
+    int64_t n_values;   /* looked at; the caller sets it and n to 0 before each record */
+    int64_t most_bytes; /* of n; and n_values is at most this / ARROW_BYTES_PER_VALUE */
+    int32_t failed;     /* ARROW_NO_MEMORY, ARROW_TOO_LONG, ARROW_TOO_MANY: appends do nothing */
     int32_t reserved;
 } arrow_text;
 

@@ -1,6 +1,5 @@
 // Reads Parquet files and Arrow files and streams with Apache Arrow's C++ library, without threads
-// and with bounded memory: columns of a Parquet file are read in pieces, record batches one at a
-// time.
+// and with bounded memory: rows of a Parquet file are read in pieces, record batches one at a time.
 #include "arrow_shim.h"
 
 #include <algorithm>
@@ -16,9 +15,11 @@
 #include <arrow/c/bridge.h>
 #include <arrow/io/interfaces.h>
 #include <arrow/ipc/reader.h>
+#include <arrow/memory_pool.h>
 #include <arrow/record_batch.h>
 #include <arrow/result.h>
 #include <arrow/type.h>
+#include <arrow/util/byte_size.h>
 #include <arrow/util/config.h>
 #include <arrow/util/future.h>
 #include <parquet/arrow/reader.h>
@@ -30,18 +31,82 @@
 namespace
 {
 
-constexpr int64_t batch_bytes = 4 << 20; // decoded bytes of a batch of a Parquet file, about
+constexpr int64_t mib = int64_t(1) << 20;
+constexpr int64_t batch_bytes = 4 * mib; // decoded bytes of a batch of a Parquet file, about
 constexpr int64_t most_rows = 4096;
+constexpr int64_t read_bytes = 16 * mib; // of all columns together, read at a time
 
-// The memory of all arrays of a file. A dictionary or runs of equal values let a small file stand
-// for any number of bytes, so a batch of rows that needs more is read again in fewer rows.
-constexpr int64_t most_bytes = int64_t(1) << 29;
-
-arrow::MemoryPool *pool()
+// A dictionary or runs of equal values let a small file stand for any number of bytes.
+int64_t most_bytes(int64_t file_bytes)
 {
-    static arrow::CappedMemoryPool capped(arrow::default_memory_pool(), most_bytes);
-    return &capped;
+    return std::min(64 * mib + 128 * std::min(file_bytes, 512 * mib), 512 * mib);
 }
+
+// The memory of all arrays of a file, which has a limit.
+class bounded_pool final : public arrow::MemoryPool
+{
+  public:
+    using MemoryPool::Allocate;
+    using MemoryPool::Free;
+    using MemoryPool::Reallocate;
+
+    explicit bounded_pool(int64_t limit) : limit_(limit)
+    {
+    }
+    arrow::Status Allocate(int64_t size, int64_t alignment, uint8_t **out) override
+    {
+        ARROW_RETURN_NOT_OK(check(size));
+        ARROW_RETURN_NOT_OK(pool_->Allocate(size, alignment, out));
+        used_ += size;
+        total_ += size;
+        n_++;
+        return arrow::Status::OK();
+    }
+    arrow::Status Reallocate(int64_t old_size, int64_t size, int64_t alignment,
+                             uint8_t **data) override
+    {
+        if (size > old_size)
+            ARROW_RETURN_NOT_OK(check(size - old_size));
+        ARROW_RETURN_NOT_OK(pool_->Reallocate(old_size, size, alignment, data));
+        used_ += size - old_size;
+        total_ += std::max<int64_t>(size - old_size, 0);
+        n_++;
+        return arrow::Status::OK();
+    }
+    void Free(uint8_t *data, int64_t size, int64_t alignment) override
+    {
+        pool_->Free(data, size, alignment);
+        used_ -= size;
+    }
+    int64_t bytes_allocated() const override
+    {
+        return used_;
+    }
+    int64_t total_bytes_allocated() const override
+    {
+        return total_;
+    }
+    int64_t num_allocations() const override
+    {
+        return n_;
+    }
+    std::string backend_name() const override
+    {
+        return "bounded";
+    }
+
+  private:
+    arrow::Status check(int64_t more) const
+    {
+        return more > limit_ - used_
+                   ? arrow::Status::OutOfMemory(more, " bytes beside ", used_, " of ", limit_)
+                   : arrow::Status::OK();
+    }
+
+    arrow::MemoryPool *const pool_ = arrow::default_memory_pool();
+    const int64_t limit_;
+    int64_t used_ = 0, total_ = 0, n_ = 0;
+};
 
 // An open file that is read with pread(), so that its offset does not move and nothing is mapped: a
 // file that shrinks gives an error instead of a signal.
@@ -95,6 +160,8 @@ class input final : public arrow::io::RandomAccessFile
     }
     arrow::Result<std::shared_ptr<arrow::Buffer>> ReadAt(int64_t at, int64_t n) override
     {
+        if (at < 0 || n < 0)
+            return arrow::Status::Invalid("a read of ", n, " bytes at byte ", at);
         // A damaged file may name any length; it has no more bytes than this.
         n = std::max<int64_t>(0, std::min(n, bytes_ - at));
         ARROW_ASSIGN_OR_RAISE(auto buffer, arrow::AllocateResizableBuffer(n));
@@ -142,29 +209,30 @@ using batch_ptr = std::shared_ptr<arrow::RecordBatch>;
 class table
 {
   public:
+    explicit table(int64_t file_bytes) : bytes(file_bytes), pool(most_bytes(file_bytes))
+    {
+    }
     virtual ~table() = default;
+    virtual arrow::Status open(std::shared_ptr<input> file) = 0;
     virtual std::shared_ptr<arrow::Schema> schema() const = 0;
     virtual arrow::Status begin(const std::vector<int> &columns, int64_t group) = 0;
     // The next rows, which begin at row *first of *group; null at the end.
     virtual arrow::Result<batch_ptr> next(int64_t *group, int64_t *first) = 0;
 
+    const int64_t bytes;               // length of the file
     int64_t first_group = 0, skip = 0; // rows of the first group that are not wanted
+    bounded_pool pool;                 // outlives the arrays that the classes below keep
 };
 
 class parquet_table final : public table
 {
   public:
-    arrow::Status open(std::shared_ptr<input> file)
+    using table::table;
+
+    arrow::Status open(std::shared_ptr<input> file) override
     {
-        parquet::ReaderProperties properties(pool());
-        properties.enable_buffered_stream(); // columns are read in pieces
-        properties.set_buffer_size(1 << 20);
-        auto reader = parquet::ParquetFileReader::Open(std::move(file), properties);
-        parquet::ArrowReaderProperties arrow_properties(false);
-        arrow_properties.set_pre_buffer(false); // it would read whole groups, on threads
-        ARROW_ASSIGN_OR_RAISE(
-            file_, parquet::arrow::FileReader::Make(pool(), std::move(reader), arrow_properties));
-        return file_->GetSchema(&schema_);
+        source_ = std::move(file);
+        return make_reader(nullptr, 1).Value(&file_);
     }
     std::shared_ptr<arrow::Schema> schema() const override
     {
@@ -173,13 +241,18 @@ class parquet_table final : public table
 
     arrow::Status begin(const std::vector<int> &columns, int64_t group) override
     {
-        const auto *names = file_->parquet_reader()->metadata()->schema();
+        const auto metadata = file_->parquet_reader()->metadata();
+        const auto *names = metadata->schema();
         const auto *root = names->group_node();
+        std::vector<const parquet::schema::Node *> chosen;
+        for (const int column : columns)
+            chosen.push_back(root->field(column).get());
+        std::sort(chosen.begin(), chosen.end());
         for (int leaf = 0; leaf < names->num_columns(); leaf++)
-            for (const int column : columns)
-                if (names->GetColumnRoot(leaf) == root->field(column).get())
-                    leaves_.push_back(leaf);
+            if (std::binary_search(chosen.begin(), chosen.end(), names->GetColumnRoot(leaf)))
+                leaves_.push_back(leaf);
         group_ = group - 1;
+        ARROW_ASSIGN_OR_RAISE(file_, make_reader(metadata, leaves_.size()));
         return arrow::Status::OK();
     }
 
@@ -190,26 +263,23 @@ class parquet_table final : public table
                 if (++group_ >= file_->num_row_groups())
                     return batch_ptr();
                 row_ = 0;
-                rows_ = rows_of_batch();
+                most_ = most_rows;
                 ARROW_RETURN_NOT_OK(open_group());
             }
             batch_ptr batch;
-            const arrow::Status read = batches_->ReadNext(&batch);
-            if (read.IsOutOfMemory() && rows_ > 1) { // again from row_ on, in smaller batches
-                rows_ = std::max<int64_t>(rows_ / 16, 1);
+            const arrow::Status read = read_rows(rows_, &batch);
+            if (read.IsOutOfMemory() && rows_ > 1) { // again from row_ on, and fewer rows at a time
+                rows_ = most_ = std::max<int64_t>(rows_ / 16, 1);
                 ARROW_RETURN_NOT_OK(open_group());
                 ARROW_RETURN_NOT_OK(pass_rows());
                 continue;
             }
-            if (read.IsOutOfMemory())
-                return arrow::Status::Invalid("row ", row_ + 1, " of its group ", group_ + 1,
-                                              " needs more than ", most_bytes >> 20,
-                                              " MiB, which is the most that is read");
             ARROW_RETURN_NOT_OK(read);
             if (batch) {
                 *group = group_;
                 *first = row_;
                 row_ += batch->num_rows();
+                choose_rows(*batch);
                 return batch;
             }
             batches_.reset();
@@ -217,25 +287,50 @@ class parquet_table final : public table
     }
 
   private:
-    int64_t rows_of_batch() const
+    arrow::Result<std::unique_ptr<parquet::arrow::FileReader>>
+    make_reader(const std::shared_ptr<parquet::FileMetaData> &metadata, size_t n_leaves)
     {
-        const auto meta = file_->parquet_reader()->metadata()->RowGroup(static_cast<int>(group_));
-        int64_t bytes = 0;
-        for (const int leaf : leaves_)
-            bytes += meta->ColumnChunk(leaf)->total_uncompressed_size();
-        const int64_t each = bytes / std::max<int64_t>(meta->num_rows(), 1);
-        const int64_t rows =
-            std::clamp<int64_t>(batch_bytes / std::max<int64_t>(each, 1), 1, most_rows);
-        int64_t power = 1; // smaller batches then divide larger ones
-        while (2 * power <= rows)
-            power *= 2;
-        return power;
+        parquet::ReaderProperties properties(&pool);
+        properties.enable_buffered_stream(); // columns are read in pieces
+        properties.set_buffer_size(std::clamp<int64_t>(
+            read_bytes / std::max<int64_t>(static_cast<int64_t>(n_leaves), 1), 4096, mib));
+        // Memory for all elements of a list of the footer is taken before they are read; an element
+        // of a list that can be long has more than four bytes there.
+        properties.set_thrift_container_size_limit(
+            static_cast<int32_t>(std::clamp<int64_t>(bytes / 4, 64, 1000000)));
+        parquet::ArrowReaderProperties arrow_properties(false);
+        arrow_properties.set_pre_buffer(false); // it would read whole groups, on threads
+        std::unique_ptr<parquet::arrow::FileReader> reader;
+        ARROW_ASSIGN_OR_RAISE(
+            reader, parquet::arrow::FileReader::Make(
+                        &pool, parquet::ParquetFileReader::Open(source_, properties, metadata),
+                        arrow_properties));
+        if (!schema_)
+            ARROW_RETURN_NOT_OK(reader->GetSchema(&schema_));
+        return reader;
+    }
+
+    arrow::Status read_rows(int64_t rows, batch_ptr *out)
+    {
+        file_->set_batch_size(rows);
+        return batches_->ReadNext(out);
+    }
+
+    // The metadata do not tell how much memory a row takes: a value of a dictionary counts once
+    // there, however many rows have it. So the first batches are small, and each tells how many
+    // rows the next may have.
+    void choose_rows(const arrow::RecordBatch &batch)
+    {
+        const int64_t took = std::max<int64_t>(arrow::util::TotalBufferSize(batch), 1);
+        const double fit = static_cast<double>(batch.num_rows()) *
+                           static_cast<double>(batch_bytes) / static_cast<double>(took);
+        rows_ = std::clamp(static_cast<int64_t>(std::min(fit, 1e6)), int64_t(1),
+                           std::min(4 * rows_, most_));
     }
 
     arrow::Status open_group()
     {
         batches_.reset();
-        file_->set_batch_size(rows_);
         return file_->GetRecordBatchReader({static_cast<int>(group_)}, leaves_).Value(&batches_);
     }
 
@@ -244,8 +339,7 @@ class parquet_table final : public table
     {
         for (int64_t passed = 0; passed < row_;) {
             batch_ptr batch;
-            file_->set_batch_size(rows_);
-            ARROW_RETURN_NOT_OK(batches_->ReadNext(&batch));
+            ARROW_RETURN_NOT_OK(read_rows(std::min(rows_, row_ - passed), &batch));
             if (!batch)
                 return arrow::Status::Invalid("fewer rows than before");
             passed += batch->num_rows();
@@ -253,18 +347,20 @@ class parquet_table final : public table
         return arrow::Status::OK();
     }
 
+    std::shared_ptr<input> source_;
     std::unique_ptr<parquet::arrow::FileReader> file_;
     std::shared_ptr<arrow::Schema> schema_;
     std::vector<int> leaves_;
     std::unique_ptr<arrow::RecordBatchReader> batches_; // of the group; null: it has ended
-    int64_t group_ = -1, row_ = 0, rows_ = 0;
+    int64_t group_ = -1, row_ = 0;                      // the next row
+    int64_t rows_ = 1, most_ = most_rows; // of the next batch; of any batch of the group
 };
 
-arrow::ipc::IpcReadOptions ipc_options(const std::vector<int> *columns)
+arrow::ipc::IpcReadOptions ipc_options(arrow::MemoryPool *pool, const std::vector<int> *columns)
 {
     auto options = arrow::ipc::IpcReadOptions::Defaults();
     options.use_threads = false;
-    options.memory_pool = pool();
+    options.memory_pool = pool;
     options.max_recursion_depth = 64;
     if (columns)
         options.included_fields = *columns;
@@ -274,10 +370,13 @@ arrow::ipc::IpcReadOptions ipc_options(const std::vector<int> *columns)
 class file_table final : public table
 {
   public:
-    arrow::Status open(std::shared_ptr<input> file)
+    using table::table;
+
+    arrow::Status open(std::shared_ptr<input> file) override
     {
         source_ = std::move(file);
-        return arrow::ipc::RecordBatchFileReader::Open(source_, ipc_options(nullptr)).Value(&file_);
+        return arrow::ipc::RecordBatchFileReader::Open(source_, ipc_options(&pool, nullptr))
+            .Value(&file_);
     }
     std::shared_ptr<arrow::Schema> schema() const override
     {
@@ -287,7 +386,7 @@ class file_table final : public table
     arrow::Status begin(const std::vector<int> &columns, int64_t group) override
     {
         at_ = group;
-        return arrow::ipc::RecordBatchFileReader::Open(source_, ipc_options(&columns))
+        return arrow::ipc::RecordBatchFileReader::Open(source_, ipc_options(&pool, &columns))
             .Value(&file_);
     }
     arrow::Result<batch_ptr> next(int64_t *group, int64_t *first) override
@@ -309,10 +408,12 @@ class file_table final : public table
 class stream_table final : public table
 {
   public:
-    arrow::Status open(std::shared_ptr<input> file)
+    using table::table;
+
+    arrow::Status open(std::shared_ptr<input> file) override
     {
         source_ = std::move(file);
-        return arrow::ipc::RecordBatchStreamReader::Open(source_, ipc_options(nullptr))
+        return arrow::ipc::RecordBatchStreamReader::Open(source_, ipc_options(&pool, nullptr))
             .Value(&stream_);
     }
     std::shared_ptr<arrow::Schema> schema() const override
@@ -325,7 +426,7 @@ class stream_table final : public table
         batch_ptr passed;
         ARROW_RETURN_NOT_OK(source_->Seek(0));
         ARROW_RETURN_NOT_OK(
-            arrow::ipc::RecordBatchStreamReader::Open(source_, ipc_options(&columns))
+            arrow::ipc::RecordBatchStreamReader::Open(source_, ipc_options(&pool, &columns))
                 .Value(&stream_));
         for (at_ = 0; at_ < group; at_++)
             ARROW_RETURN_NOT_OK(stream_->ReadNext(&passed));
@@ -353,43 +454,52 @@ int failed(const std::string &text, char *why, size_t why_bytes)
     for (char *c = why; *c; c++)
         if (*c == '\n' || *c == '\r')
             *c = ' ';
-    return -1;
+    return SHIM_DAMAGED;
 }
 
-// Calls body() and turns statuses and exceptions into -1.
-template <typename function> int guarded(char *why, size_t why_bytes, function body)
+// Calls body() and turns statuses and exceptions into codes of the boundary.
+template <typename function> int guarded(int64_t bytes, char *why, size_t why_bytes, function body)
 {
+    arrow::Status status;
     try {
         const arrow::Result<int> result = body();
-        return result.ok() ? *result : failed(result.status().message(), why, why_bytes);
+        if (result.ok())
+            return *result;
+        status = result.status();
+    } catch (const parquet::ParquetStatusException &e) {
+        status = e.status();
     } catch (const std::bad_alloc &) {
-        return failed("no memory", why, why_bytes);
+        status = arrow::Status::OutOfMemory("");
     } catch (const std::exception &e) {
-        return failed(e.what(), why, why_bytes);
+        status = arrow::Status::Invalid(e.what());
     } catch (...) {
-        return failed("Apache Arrow failed and does not say why", why, why_bytes);
+        status = arrow::Status::Invalid("Apache Arrow failed and does not say why");
     }
+    if (!status.IsOutOfMemory())
+        return failed(status.message(), why, why_bytes);
+    std::snprintf(why, why_bytes,
+                  "it needs more than %lld MiB of memory, which is the most that is read of a file "
+                  "of %lld bytes (64 MiB, and 128 bytes for each byte of the file, at most 512 "
+                  "MiB); write it with shorter values, or in smaller batches",
+                  static_cast<long long>(most_bytes(bytes) / mib), static_cast<long long>(bytes));
+    return SHIM_TOO_LARGE;
+}
+
+std::unique_ptr<table> make_table(int32_t format, int64_t bytes)
+{
+    if (format == SHIM_PARQUET)
+        return std::make_unique<parquet_table>(bytes);
+    if (format == SHIM_FILE)
+        return std::make_unique<file_table>(bytes);
+    return std::make_unique<stream_table>(bytes);
 }
 
 int open_file(int fd, int64_t bytes, int32_t format, void **out, ArrowSchema *out_schema, char *why,
               size_t why_bytes)
 {
-    return guarded(why, why_bytes, [&]() -> arrow::Result<int> {
-        const auto file = std::make_shared<input>(fd, bytes);
-        std::unique_ptr<table> made;
-        if (format == SHIM_PARQUET) {
-            auto parquet = std::make_unique<parquet_table>();
-            ARROW_RETURN_NOT_OK(parquet->open(file));
-            made = std::move(parquet);
-        } else if (format == SHIM_FILE) {
-            auto ipc = std::make_unique<file_table>();
-            ARROW_RETURN_NOT_OK(ipc->open(file));
-            made = std::move(ipc);
-        } else {
-            auto stream = std::make_unique<stream_table>();
-            ARROW_RETURN_NOT_OK(stream->open(file));
-            made = std::move(stream);
-        }
+    return guarded(bytes, why, why_bytes, [&]() -> arrow::Result<int> {
+        std::unique_ptr<table> made = make_table(format, bytes);
+        ARROW_RETURN_NOT_OK(made->open(std::make_shared<input>(fd, bytes)));
         ARROW_RETURN_NOT_OK(arrow::ExportSchema(*made->schema(), out_schema));
         *out = made.release();
         return 0;
@@ -400,7 +510,7 @@ int begin(void *file, const int32_t *columns, int32_t n, int64_t group, int64_t 
           size_t why_bytes)
 {
     table *const t = static_cast<table *>(file);
-    return guarded(why, why_bytes, [&]() -> arrow::Result<int> {
+    return guarded(t->bytes, why, why_bytes, [&]() -> arrow::Result<int> {
         t->first_group = group;
         t->skip = first;
         ARROW_RETURN_NOT_OK(t->begin(std::vector<int>(columns, columns + n), group));
@@ -411,7 +521,7 @@ int begin(void *file, const int32_t *columns, int32_t n, int64_t group, int64_t 
 int next(void *file, arrow_rows *out, char *why, size_t why_bytes)
 {
     table *const t = static_cast<table *>(file);
-    return guarded(why, why_bytes, [&]() -> arrow::Result<int> {
+    return guarded(t->bytes, why, why_bytes, [&]() -> arrow::Result<int> {
         for (;;) {
             ARROW_ASSIGN_OR_RAISE(batch_ptr batch, t->next(&out->group, &out->first));
             if (!batch)

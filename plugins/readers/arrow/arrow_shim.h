@@ -2,8 +2,8 @@
  * exports (arrow_shim.cpp). The plugin opens that library for the first file, so a run without such
  * files never loads Arrow, and a Lathe that was built without Arrow says so only then.
  *
- * No exception passes this boundary. A function that fails returns -1 and writes one line to `why`.
- * One thread at a time per file.
+ * No exception passes this boundary. A function that fails returns a code below 0 and writes one
+ * line to `why`. One thread at a time per file.
  */
 #ifndef LATHE_READER_ARROW_SHIM_H
 #define LATHE_READER_ARROW_SHIM_H
@@ -17,8 +17,9 @@
 extern "C" {
 #endif
 
-enum { SHIM_VERSION = 1 };
+enum { SHIM_VERSION = 2 };
 enum { SHIM_PARQUET = 1, SHIM_FILE = 2, SHIM_STREAM = 3 };
+enum { SHIM_DAMAGED = -1, SHIM_TOO_LARGE = -2 }; /* TOO_LARGE: beyond the limit of its memory */
 
 /* Rows of a file that follow each other: of one group of rows of a Parquet file, or of one record
  * batch. */

@@ -5,12 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/fs.h"
-#include "data/shards.h"
+#include "data/shards_internal.h"
 #include "records/reader.h"
 #include "records/record_json.h"
 #include "tokenjson/tokenizer_file.h"
@@ -230,6 +231,89 @@ Test(arrow, columns_that_cannot_be_used_are_named)
                "odd.parquet: row 3: column \"score\" holds infinity, which JSON does not have"),
         "%s", lathe_error_message());
     refuse(SAMPLES "/odd/empty.parquet", LATHE_DATASET_AUTO, LATHE_OK, "");
+}
+
+/* ---- small files that stand for very much (tests/golden/readers_hostile.py) ---- */
+
+#define HOSTILE SAMPLES "/hostile/"
+
+static double seconds(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* 24 texts of 1 MiB in 609 bytes: a batch of all of them would need more than may be taken. */
+Test(arrow, equal_texts_are_read_a_few_at_a_time)
+{
+    const lathe_dataset dataset = dataset_of(HOSTILE "equal_24.parquet", LATHE_DATASET_AUTO);
+    need_arrow();
+    cr_assert_eq(read_all(&dataset, 0, 1 << 20), LATHE_OK, "%s", lathe_error_message());
+    cr_expect_eq(got.len, 24 * ((1 << 20) + (int64_t)strlen("{\"text\": \"\"}\n")));
+}
+
+/* Rows that need more than rows before them are read again in smaller batches. None is lost. */
+Test(arrow, large_rows_after_small_ones)
+{
+    lathe_dataset dataset = dataset_of(HOSTILE "mixed.parquet", LATHE_DATASET_AUTO);
+    int64_t row = 0;
+    need_arrow();
+    dataset.formats[LATHE_COLUMN_TEXT] = "{number}{text}";
+    cr_assert_eq(read_all(&dataset, 0, 16 << 20), LATHE_OK, "%s", lathe_error_message());
+    for (const char *at = got.data; (at = strstr(at, "\"number\": ")) != NULL; at++, row++)
+        cr_assert_eq(atoll(at + strlen("\"number\": ")), row);
+    cr_expect_eq(row, 8400);
+}
+
+Test(arrow, what_stands_for_too_much_is_refused)
+{
+    static const struct {
+        const char *file, *says;
+    } cases[] = {
+        {"long_list.parquet", "row 1: it needs more than 64 MiB of memory, which is the most that "
+                              "is read of a file of 874 bytes"},
+        {"long_text.arrow", "row 1: it needs more than 64 MiB of memory"},
+        {"long_record.arrow", "row 1: the record has more than 32 MiB as JSON, which is the most"},
+        {"nulls.arrow", "row 1: the record has more than 4 million values, which is the most"},
+        {"views.arrow", "row 1: the record has more than 4 million values"},
+        {"maps.arrow", "row 1: the record has more than 4 million values"},
+    };
+    need_arrow();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[512];
+        (void)snprintf(path, sizeof path, HOSTILE "%s", cases[i].file);
+        lathe_dataset dataset = dataset_of(path, LATHE_DATASET_AUTO);
+        dataset.formats[LATHE_COLUMN_TEXT] = strstr(path, "text") ? "{text}" : "{ids}";
+        const double begun = seconds();
+        cr_expect_eq(read_all(&dataset, 0, 1 << 20), LATHE_E_UNSUPPORTED);
+        cr_expect_lt(seconds() - begun, 10.0, "%s takes %.1f s", path, seconds() - begun);
+        cr_expect_not_null(strstr(lathe_error_message(), cases[i].says), "%s: no '%s' in %s",
+                           cases[i].file, cases[i].says, lathe_error_message());
+    }
+}
+
+/* 4,000 texts of 1 MiB in 617 bytes, however the cache is cut into parts. */
+Test(arrow, rows_without_end_are_refused)
+{
+    static const int64_t parts[] = {LATHE_PART_BYTES, 4 << 20};
+    const lathe_dataset dataset = dataset_of(HOSTILE "equal_4000.parquet", LATHE_DATASET_AUTO);
+    lathe_tokenizer *raw;
+    need_arrow();
+    cr_assert_eq(lathe_tokenizer_bytes(&raw), LATHE_OK);
+    for (size_t i = 0; i < 2; i++) {
+        lathe_shards *shards = NULL;
+        cr_expect_eq(lathe__shards_prepare_parts(&dataset, 1, LATHE_ROWS_PACKED, raw, at("cache"),
+                                                 parts[i], NULL, NULL, &shards),
+                     LATHE_E_UNSUPPORTED);
+        cr_expect_not_null(
+            strstr(lathe_error_message(),
+                   "equal_4000.parquet: row 35: up to here the rows have 35 MiB as JSON; expected "
+                   "at most 32 MiB and 4096 bytes for each of the 617 bytes of the file"),
+            "%s", lathe_error_message());
+        lathe_shards_destroy(shards);
+    }
+    lathe_tokenizer_destroy(raw);
 }
 
 static void put(const char *name, const char *data, int64_t n)
