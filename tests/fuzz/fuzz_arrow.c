@@ -14,9 +14,9 @@
 #include "records/reader.h"
 
 #ifdef FUZZ_HOOKS
-/* Of a batch of an Arrow file Arrow takes memory for as many bytes as the file names, and fills
- * what the file has. Beyond this size malloc says that there is none, as it does without a
- * sanitizer. */
+/* Arrow takes memory for a batch of an Arrow file by the length that the file names, and fills what
+ * the file has. Beyond this size malloc says that there is none, as it does without a sanitizer.
+ */
 const char *__asan_default_options(void); // NOLINT(bugprone-reserved-identifier): the runtime's
 const char *__asan_default_options(void)  // NOLINT(bugprone-reserved-identifier): the runtime's
 {
