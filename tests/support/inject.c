@@ -19,6 +19,7 @@ enum { MAX_RANGES = 64, MAX_NAME = 48 };
 
 typedef struct range {
     uintptr_t begin, end, base;
+    int library; /* INJECT_IN_LATHE, ... */
     char name[MAX_NAME];
 } range;
 
@@ -31,31 +32,38 @@ static const char *base_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-/* Lathe, and libraries called by it that must pass on a failure themselves. */
-static int is_ours(const char *path)
+/* Whether calls of a file are counted: of Lathe, its plugins, and libraries called by it that must
+ * pass on a failure themselves. INJECT_NOWHERE: no. */
+static int library_of(const char *path)
 {
-    static const char *const libraries[] = {"liblathe.",       "libjansson.",  "libcrypto.",
-                                            "libpcre2-8.",     "libutf8proc.", "libstdc++.",
-                                            "libtomlplusplus."};
+    static const struct {
+        const char *name;
+        int library;
+    } libraries[] = {{"liblathe.", INJECT_IN_LATHE},         {"libjansson.", INJECT_IN_JANSSON},
+                     {"libcrypto.", INJECT_IN_ANOTHER},      {"libpcre2-8.", INJECT_IN_ANOTHER},
+                     {"libutf8proc.", INJECT_IN_ANOTHER},    {"libstdc++.", INJECT_IN_LIBSTDCXX},
+                     {"libtomlplusplus.", INJECT_IN_ANOTHER}};
     const char *name = base_name(path);
     if (strstr(path, "/lathe/plugins/") != NULL)
-        return 1;
+        return INJECT_IN_ANOTHER;
     for (size_t i = 0; i < sizeof libraries / sizeof libraries[0]; i++)
-        if (strncmp(name, libraries[i], strlen(libraries[i])) == 0)
-            return 1;
-    return 0;
+        if (strncmp(name, libraries[i].name, strlen(libraries[i].name)) == 0)
+            return libraries[i].library;
+    return INJECT_NOWHERE;
 }
 
 static int add_ranges(struct dl_phdr_info *info, size_t size, void *user)
 {
     (void)size;
     (void)user;
-    for (int i = 0; is_ours(info->dlpi_name) && i < info->dlpi_phnum; i++) {
+    const int library = library_of(info->dlpi_name);
+    for (int i = 0; library != INJECT_NOWHERE && i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
         if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_X) || n_ranges == MAX_RANGES)
             continue;
         range *r = &ranges[n_ranges++];
         r->base = info->dlpi_addr;
+        r->library = library;
         r->begin = info->dlpi_addr + segment->p_vaddr;
         r->end = r->begin + segment->p_memsz;
         (void)snprintf(r->name, sizeof r->name, "%s", base_name(info->dlpi_name));
@@ -78,6 +86,8 @@ static atomic_int_fast64_t seen, failed;
 static int64_t fail_first, fail_end;
 static int fail_error;
 static char last[128];
+static int last_library;
+static uint32_t last_set;
 
 /* Hash of the stack of call number 1 + index, for inject_arm_places; 0: no call. */
 enum { MAX_PLACES = 1 << 16 };
@@ -103,6 +113,8 @@ void inject_arm(uint32_t calls, int64_t first, int64_t n, int error)
     fail_end = first < 1 ? 0 : n < INT64_MAX - first ? first + n : INT64_MAX;
     fail_error = error;
     last[0] = '\0';
+    last_library = INJECT_NOWHERE;
+    last_set = 0;
     atomic_store(&seen, 0);
     atomic_store(&failed, 0);
     atomic_store(&armed, calls);
@@ -169,6 +181,16 @@ const char *inject_last(void)
     return last;
 }
 
+int inject_last_library(void)
+{
+    return last_library;
+}
+
+uint32_t inject_last_set(void)
+{
+    return last_set;
+}
+
 int inject_call_fails(uint32_t call, const char *name, const void *caller)
 {
     if (!(atomic_load_explicit(&armed, memory_order_acquire) & call))
@@ -181,9 +203,12 @@ int inject_call_fails(uint32_t call, const char *name, const void *caller)
         note_place(n);
     if (n < fail_first || n >= fail_end)
         return 0;
-    if (atomic_fetch_add(&failed, 1) == 0)
+    if (atomic_fetch_add(&failed, 1) == 0) {
         (void)snprintf(last, sizeof last, "%s, call %lld, from %s+0x%llx", name, (long long)n,
                        from->name, (unsigned long long)((uintptr_t)caller - from->base));
+        last_library = from->library;
+        last_set = call;
+    }
     if (getenv("INJECT_TRACE") != NULL) {
         void *frames[48];
         backtrace_symbols_fd(frames, backtrace(frames, 48), STDERR_FILENO);

@@ -68,6 +68,12 @@ int64_t inject_failed(void);
  * INJECT_TRACE in the environment each one's stack goes to stderr. */
 const char *inject_last(void);
 
+/** The library that made the first call that failed. */
+enum { INJECT_NOWHERE, INJECT_IN_LATHE, INJECT_IN_JANSSON, INJECT_IN_LIBSTDCXX, INJECT_IN_ANOTHER };
+int inject_last_library(void);
+/** The set of the first call that failed: INJECT_CLOSE, ...; 0: none failed. */
+uint32_t inject_last_set(void);
+
 /** Number of live heap blocks in the process. An action that fails twice leaks if the number after
  *  the second time differs from the number after the first. */
 int64_t inject_live_blocks(void);

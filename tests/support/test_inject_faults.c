@@ -52,6 +52,8 @@ static void fail_write(uint32_t calls, int64_t nth, int error, const char *what)
     cr_assert_eq(inject_failed(), 1, "%s", what);
     cr_assert_eq(strncmp(inject_last(), what, strlen(what)), 0, "%s", inject_last());
     cr_assert_not_null(strstr(inject_last(), "liblathe"), "%s", inject_last());
+    cr_assert_eq(inject_last_library(), INJECT_IN_LATHE, "%s", inject_last());
+    cr_assert_eq(inject_last_set(), calls, "%s", inject_last());
     cr_assert_eq(status, LATHE_E_IO, "%s", what);
     cr_assert_not_null(strstr(lathe_error_message(), strerror(error)), "%s", lathe_error_message());
 }

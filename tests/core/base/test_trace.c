@@ -133,11 +133,15 @@ Test(trace, is_whole_when_the_process_is_killed)
 }
 
 static int n_warnings;
+static char warning[256]; /* the last one */
 
 static void catch_log(void *arg, int32_t level, const char *message)
 {
     (void)arg;
-    n_warnings += level == LATHE_LOG_WARN && strstr(message, "the trace ends here") != NULL;
+    if (level != LATHE_LOG_WARN)
+        return;
+    n_warnings++;
+    snprintf(warning, sizeof warning, "%s", message);
 }
 
 Test(trace, a_full_disk_ends_it_with_one_warning_and_what_was_written_is_whole)
@@ -153,6 +157,7 @@ Test(trace, a_full_disk_ends_it_with_one_warning_and_what_was_written_is_whole)
     lathe_trace_end();
     lathe_log_set_sink(NULL, NULL);
     cr_expect_eq(n_warnings, 1);
+    cr_expect_not_null(strstr(warning, "the trace ends here"), "%s", warning);
     json_t *list = events();
     cr_expect_gt(json_array_size(list), 1000);
     json_decref(list);

@@ -159,16 +159,16 @@ Test(generate_begin, evaluating_weights_that_are_not_finite_fails_and_names_the_
     lathe_run_close(run);
 }
 
-static int n_lost;
-static char lost[512];
+static int n_warned;
+static char warning[512];
 
-static void hear_loss(void *arg, int32_t level, const char *message)
+static void hear_warning(void *arg, int32_t level, const char *message)
 {
     (void)arg;
-    if (level != LATHE_LOG_WARN || !strstr(message, "has no token for"))
+    if (level != LATHE_LOG_WARN)
         return;
-    n_lost++;
-    snprintf(lost, sizeof lost, "%s", message);
+    n_warned++;
+    snprintf(warning, sizeof warning, "%s", message);
 }
 
 Test(generate_begin, bytes_of_the_prompt_without_a_token_are_warned_of_once)
@@ -183,15 +183,15 @@ Test(generate_begin, bytes_of_the_prompt_without_a_token_are_warned_of_once)
     OK(lathe_file_write_atomic(path, text, n));
     free(text);
     lathe_run *run = open_small(LATHE_OPEN_INFER, path);
-    lathe_log_set_sink(hear_loss, NULL);
+    lathe_log_set_sink(hear_warning, NULL);
     (void)generated_logprob(run, "a");
-    cr_expect_eq(n_lost, 0);
+    cr_expect_eq(n_warned, 0);
     (void)generated_logprob(run, "a\xf1z");
     (void)generated_logprob(run, "a\xf1z");
     lathe_log_set_sink(NULL, NULL);
-    cr_expect_eq(n_lost, 1);
-    cr_expect(strstr(lost, "the prompt: the tokenizer has no token for 1 bytes") &&
-                  strstr(lost, "0xf1 (1)"),
-              "%s", lost);
+    cr_expect_eq(n_warned, 1);
+    cr_expect(strstr(warning, "the prompt: the tokenizer has no token for 1 bytes") &&
+                  strstr(warning, "0xf1 (1)"),
+              "%s", warning);
     lathe_run_close(run);
 }

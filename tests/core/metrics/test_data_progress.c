@@ -13,8 +13,8 @@ static int n_lines;
 
 static void sink(void *arg, int32_t level, const char *message)
 {
-    (void)arg, (void)level;
-    n_lines += strstr(message, "corpus:  tokenised") != NULL;
+    (void)arg, (void)level, (void)message;
+    n_lines++;
 }
 
 static const char *show(int32_t mode, int in_place)
