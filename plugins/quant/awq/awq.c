@@ -429,23 +429,12 @@ static void awq_image_settings(void *self, int64_t *out)
 }
 
 static const lathe_quant_v1 awq_table = {
-    .size = sizeof awq_table,
-    .revision = LATHE_QUANT_REVISION,
-    .accepts = awq_accepts,
-    .planes = awq_planes,
-    .encode = awq_encode,
-    .decode = awq_decode,
+    CODEC_TABLE(awq),
     .part_rows = awq_part_rows,
-    .decode_part = awq_decode_part,
     .code_group = awq_code_group,
     .part_codes = awq_part_codes,
-    .codes = awq_codes,
-    .part_scales = awq_part_scales,
-    .config_json = awq_config_json,
-    .cuda_image = LATHE_CUDA_IMAGE,
     .image_settings = awq_image_settings,
     .methods = methods,
-    .read_config = awq_read_config,
     .check_planes = awq_check_planes,
     .encode_calibrated = awq_encode_calibrated,
     .scale_inputs = awq_scale_inputs,
@@ -455,8 +444,7 @@ LATHE_INSTANCE(awq, read_values)
 
 const lathe_plugin LATHE_PLUGIN_ENTRY = {
     LATHE_PLUGIN_LIFE(awq),
-    .kind = LATHE_KIND_QUANT,
-    .revision = LATHE_QUANT_REVISION,
+    CODEC_KIND,
     .version = "1.2.0",
     .summary = "4-bit weights in AutoAWQ's layout, scaled and clipped by calibration data",
     .source = "arXiv:2306.00978",

@@ -105,20 +105,7 @@ CODEC_BODY void decode_span(const codec_job *job, int64_t row, int64_t col, int6
     }
 }
 CODEC_DECODER(decode_rows, decode_span)
-
-static lathe_status eetq_decode(void *self, int64_t rows, int64_t cols, const void *const *planes,
-                                void *w, int32_t dtype, void *scratch, void *stream)
-{
-    (void)scratch;
-    (void)stream;
-    return codec_decode(self, "eetq", rows, cols, planes, w, dtype, decode_rows);
-}
-
-static void eetq_decode_part(void *self, int64_t rows, int64_t cols, const void *const *planes,
-                             const lathe_weight_part *part, void *out, int32_t dtype)
-{
-    codec_part(self, rows, cols, planes, part, out, dtype, decode_rows, 1);
-}
+CODEC_DECODE(eetq, decode_rows)
 
 /* 128 is in every code. */
 static int32_t eetq_codes(void *self, int64_t rows, int64_t cols, const void *const *planes,
@@ -182,25 +169,13 @@ static lathe_status eetq_create(const lathe_host *host, const lathe_value *value
 LATHE_INSTANCE_FREED(eetq)
 
 static const lathe_quant_v1 eetq_table = {
-    .size = sizeof eetq_table,
-    .revision = LATHE_QUANT_REVISION,
-    .accepts = eetq_accepts,
-    .planes = eetq_planes,
-    .encode = eetq_encode,
-    .decode = eetq_decode,
-    .decode_part = eetq_decode_part,
-    .codes = eetq_codes,
-    .part_scales = eetq_part_scales,
-    .config_json = eetq_config_json,
-    .cuda_image = LATHE_CUDA_IMAGE,
+    CODEC_TABLE(eetq),
     .methods = methods,
-    .read_config = eetq_read_config,
 };
 
 const lathe_plugin LATHE_PLUGIN_ENTRY = {
     LATHE_PLUGIN_LIFE_PLAIN(eetq),
-    .kind = LATHE_KIND_QUANT,
-    .revision = LATHE_QUANT_REVISION,
+    CODEC_KIND,
     .version = "1.0.0",
     .summary = "8-bit weights with one f16 scale per output row, in EETQ's layout",
     .source = "https://github.com/NetEase-FuXi/EETQ",

@@ -261,20 +261,7 @@ CODEC_BODY void decode_span(const codec_job *job, int64_t row, int64_t col, int6
     }
 }
 CODEC_DECODER(decode_rows, decode_span)
-
-static lathe_status fp8_decode(void *self, int64_t rows, int64_t cols, const void *const *planes,
-                               void *w, int32_t dtype, void *scratch, void *stream)
-{
-    (void)scratch;
-    (void)stream;
-    return codec_decode(self, "fp8", rows, cols, planes, w, dtype, decode_rows);
-}
-
-static void fp8_decode_part(void *self, int64_t rows, int64_t cols, const void *const *planes,
-                            const lathe_weight_part *part, void *out, int32_t dtype)
-{
-    codec_part(self, rows, cols, planes, part, out, dtype, decode_rows, 1);
-}
+CODEC_DECODE(fp8, decode_rows)
 
 static int32_t fp8_codes(void *self, int64_t rows, int64_t cols, const void *const *planes,
                          lathe_weight_codes *out)
@@ -455,28 +442,16 @@ static void fp8_image_settings(void *self, int64_t *out)
 }
 
 static const lathe_quant_v1 fp8_table = {
-    .size = sizeof fp8_table,
-    .revision = LATHE_QUANT_REVISION,
-    .accepts = fp8_accepts,
-    .planes = fp8_planes,
-    .encode = fp8_encode,
-    .decode = fp8_decode,
-    .decode_part = fp8_decode_part,
-    .codes = fp8_codes,
-    .part_scales = fp8_part_scales,
-    .config_json = fp8_config_json,
-    .cuda_image = LATHE_CUDA_IMAGE,
+    CODEC_TABLE(fp8),
     .image_settings = fp8_image_settings,
     .methods = methods,
-    .read_config = fp8_read_config,
 };
 
 LATHE_INSTANCE(fp8, read_values)
 
 const lathe_plugin LATHE_PLUGIN_ENTRY = {
     LATHE_PLUGIN_LIFE(fp8),
-    .kind = LATHE_KIND_QUANT,
-    .revision = LATHE_QUANT_REVISION,
+    CODEC_KIND,
     .version = "1.1.0",
     .summary = "8-bit E4M3 weights with a scale per tensor, row or block",
     .source = "arXiv:2209.05433",

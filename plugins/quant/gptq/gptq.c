@@ -325,11 +325,7 @@ static lathe_status gptq_decode(void *self, int64_t rows, int64_t cols, const vo
     return LATHE_OK;
 }
 
-static void gptq_decode_part(void *self, int64_t rows, int64_t cols, const void *const *planes,
-                             const lathe_weight_part *part, void *out, int32_t dtype)
-{
-    codec_part(self, rows, cols, planes, part, out, dtype, decode_lines, PACKED_LINE);
-}
+CODEC_DECODE_PART(gptq, decode_lines, PACKED_LINE)
 
 static void gptq_part_rows(void *self, int64_t rows, int64_t cols, lathe_part_rows *out)
 {
@@ -431,23 +427,12 @@ static void gptq_image_settings(void *self, int64_t *out)
 }
 
 static const lathe_quant_v1 gptq_table = {
-    .size = sizeof gptq_table,
-    .revision = LATHE_QUANT_REVISION,
-    .accepts = gptq_accepts,
-    .planes = gptq_planes,
-    .encode = gptq_encode,
-    .decode = gptq_decode,
+    CODEC_TABLE(gptq),
     .part_rows = gptq_part_rows,
-    .decode_part = gptq_decode_part,
     .code_group = gptq_code_group,
     .part_codes = gptq_part_codes,
-    .codes = gptq_weight_codes,
-    .part_scales = gptq_part_scales,
-    .config_json = gptq_config_json,
-    .cuda_image = LATHE_CUDA_IMAGE,
     .image_settings = gptq_image_settings,
     .methods = methods,
-    .read_config = gptq_read_config,
     .check_planes = gptq_check_planes,
     .encode_calibrated = gptq_encode_calibrated,
     .stores_conv1d = 1,
@@ -457,8 +442,7 @@ LATHE_INSTANCE(gptq, read_values)
 
 const lathe_plugin LATHE_PLUGIN_ENTRY = {
     LATHE_PLUGIN_LIFE(gptq),
-    .kind = LATHE_KIND_QUANT,
-    .revision = LATHE_QUANT_REVISION,
+    CODEC_KIND,
     .version = "1.0.0",
     .summary = "2, 3, 4 or 8-bit weights in GPTQ's layout, calibrated on data",
     .source = "arXiv:2210.17323",

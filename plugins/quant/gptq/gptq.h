@@ -46,8 +46,8 @@ int64_t gptq_code_group(void *self, int64_t rows, int64_t cols);
 int32_t gptq_part_codes(void *self, int64_t rows, int64_t cols, const void *const *planes,
                         const lathe_weight_part *part, int32_t dtype, float *values, void *room,
                         lathe_part_codes *out);
-int32_t gptq_weight_codes(void *self, int64_t rows, int64_t cols, const void *const *planes,
-                          lathe_weight_codes *out);
+int32_t gptq_codes(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                   lathe_weight_codes *out);
 void gptq_part_scales(void *self, int64_t rows, int64_t cols, const void *const *planes,
                       const lathe_weight_part *part, float *scales, float *offsets);
 

@@ -108,8 +108,8 @@ static int are_grouped(const int32_t *groups, int64_t n, int64_t size)
     return differ == 0;
 }
 
-int32_t gptq_weight_codes(void *self, int64_t rows, int64_t cols, const void *const *planes,
-                          lathe_weight_codes *out)
+int32_t gptq_codes(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                   lathe_weight_codes *out)
 {
     const gptq *q = self;
     const int64_t size = codec_code_group(gptq_group(q, cols), cols);

@@ -30,7 +30,7 @@ typedef struct encoder {
     const float *upper;    /* [cols, cols] U in that order; NULL: errors are not spread */
     uint8_t *codes;        /* [cols, rows] by input */
     range_params *ranges;  /* [groups, rows] */
-    int32_t bad;
+    int32_t bad;           /* 1: a weight is not finite; 2: no memory; set by any thread */
 } encoder;
 
 /* Copies an output in the order of its inputs; 0: a value is not finite. */
@@ -44,11 +44,13 @@ static int load(const encoder *e, int64_t row, float *w)
     return finite;
 }
 
+/* The algorithm above for one output. w [cols]: its weights in the order of e->order; destroyed. */
 static void encode_row(const encoder *e, int64_t row, float *w)
 {
     const gptq *q = e->q;
     range_params *range = NULL;
     for (int64_t k = 0; k < e->cols; k++) {
+        /* a group begins: its scale must fit the weights with the errors spread so far */
         if (k == 0 || e->groups[k] != e->groups[k - 1]) {
             int64_t n = 1;
             while (k + n < e->cols && e->groups[k + n] == e->groups[k])
@@ -112,7 +114,7 @@ static void pack(const encoder *e, void *const *planes)
         ((int32_t *)planes[PACKED_GROUPS])[e->order[k]] = e->groups[k];
 }
 
-/* A scale that f16 cannot hold. */
+/* Whether a scale is too large for f16, as which files store it. */
 static int has_wide_scale(const encoder *e)
 {
     const int64_t n = gptq_groups(e->q, e->cols) * e->rows;
@@ -122,6 +124,7 @@ static int has_wide_scale(const encoder *e)
     return 0;
 }
 
+/* Encodes all outputs, in any order: they do not depend on each other. */
 static lathe_status run(encoder *e, void *const *planes)
 {
     const gptq *q = e->q;
@@ -154,35 +157,37 @@ static lathe_status run(encoder *e, void *const *planes)
 
 /* ---- the order of the inputs ---- */
 
-/* An input with its entry of H's diagonal. Inputs are sorted by `first`, then by `weight`. */
+/* An input. The order is by group_importance, group, importance and index: the index comes last, so
+ * that equal inputs have one order on every machine. */
 typedef struct input {
-    float first, weight;
+    float group_importance; /* the largest importance in its group; 0 unless groups stay together */
+    float importance;       /* its entry of H's diagonal */
     int32_t group, index;
 } input;
 
-static int is_before(const void *a, const void *b)
+static int by_importance(const void *a, const void *b)
 {
     const input *x = a, *y = b;
-    if (x->first != y->first)
-        return x->first > y->first ? -1 : 1;
+    if (x->group_importance != y->group_importance)
+        return x->group_importance > y->group_importance ? -1 : 1;
     if (x->group != y->group)
         return x->group - y->group;
-    if (x->weight != y->weight)
-        return x->weight > y->weight ? -1 : 1;
+    if (x->importance != y->importance)
+        return x->importance > y->importance ? -1 : 1;
     return x->index - y->index;
 }
 
-/* Inputs of a group are sorted by the largest entry of the group. */
+/* Gives the inputs of each group the key that keeps them together. */
 static void rank_groups(const gptq *q, int64_t cols, input *list)
 {
     const int64_t size = gptq_group(q, cols);
     for (int64_t g = 0; g < cols; g += size) {
         const int64_t end = g + size < cols ? g + size : cols;
-        float most = list[g].weight;
+        float largest = list[g].importance;
         for (int64_t i = g; i < end; i++)
-            most = fmaxf(most, list[i].weight);
+            largest = fmaxf(largest, list[i].importance);
         for (int64_t i = g; i < end; i++) {
-            list[i].first = most;
+            list[i].group_importance = largest;
             list[i].group = (int32_t)(g / size);
         }
     }
@@ -197,12 +202,12 @@ static lathe_status make_order(const gptq *q, int64_t cols, const float *product
         return lathe_fail(q->head.host, LATHE_E_NOMEM, "gptq: no memory for the order of inputs");
     const int32_t by = products != NULL ? q->act_order : GPTQ_ORDER_NONE;
     for (int64_t i = 0; i < cols; i++)
-        list[i] = (input){.weight = products != NULL ? products[i * cols + i] : 0.0f,
+        list[i] = (input){.importance = products != NULL ? products[i * cols + i] : 0.0f,
                           .index = (int32_t)i};
     if (by == GPTQ_ORDER_GROUP)
         rank_groups(q, cols, list);
     if (by != GPTQ_ORDER_NONE)
-        qsort(list, (size_t)cols, sizeof *list, is_before);
+        qsort(list, (size_t)cols, sizeof *list, by_importance);
     for (int64_t k = 0; k < cols; k++) {
         const int64_t place = by == GPTQ_ORDER_FULL ? k : list[k].index;
         order[k] = list[k].index;
@@ -214,6 +219,8 @@ static lathe_status make_order(const gptq *q, int64_t cols, const float *product
 
 /* ---- U ---- */
 
+/* Rows that are eliminated together: each row after a panel stays in the cache while the 64 rows of
+ * the panel are subtracted from it. */
 enum { PANEL = 64 };
 
 /* A matrix [n, n] under way; threads share its rows or columns. */
@@ -222,7 +229,7 @@ typedef struct factor {
     int64_t n, panel;
 } factor;
 
-/* to -= c * row, from column i on. */
+/* Row i -= r[j, i] * row j, from column i on: the columns before it are of the lower triangle. */
 static void subtract(const factor *f, int64_t i, int64_t j)
 {
     double *const to = f->r + i * f->n;
@@ -231,7 +238,7 @@ static void subtract(const factor *f, int64_t i, int64_t j)
         to[k] -= c * row[k];
 }
 
-/* Rows [begin, end) after the panel: what R^T R leaves of them without the panel's rows. */
+/* Subtracts the part of the panel's rows in R^T R from rows [begin, end) after the panel. */
 static void eliminate(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
     const factor *f = arg;
@@ -251,7 +258,7 @@ static int cholesky(const lathe_host *host, factor *f)
         const int64_t end = f->panel + PANEL < n ? f->panel + PANEL : n;
         for (int64_t j = f->panel; j < end; j++) {
             double *const row = f->r + j * n;
-            if (!(row[j] > 0.0))
+            if (!(row[j] > 0.0)) /* also NaN */
                 return 0;
             const double root = sqrt(row[j]);
             for (int64_t k = j; k < n; k++)
@@ -298,6 +305,7 @@ static lathe_status make_upper(const gptq *q, int64_t n, const float *products,
                 .n = n};
     lathe_status status = LATHE_OK;
     double mean = 0.0;
+    /* in doubles: H of thousands of similar inputs is nearly singular */
     if (f.r == NULL || f.x == NULL) {
         status = lathe_fail(host, LATHE_E_NOMEM,
                             "gptq: no memory to invert products of %lld inputs", (long long)n);

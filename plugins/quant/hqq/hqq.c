@@ -276,11 +276,7 @@ static lathe_status hqq_decode(void *self, int64_t rows, int64_t cols, const voi
                         decode_rows);
 }
 
-static void hqq_decode_part(void *self, int64_t rows, int64_t cols, const void *const *planes,
-                            const lathe_weight_part *part, void *out, int32_t dtype)
-{
-    codec_part(self, rows, cols, planes, part, out, dtype, decode_rows, 1);
-}
+CODEC_DECODE_PART(hqq, decode_rows, 1)
 
 /* If the runs begin with rows, the same rows of all runs share their bytes. */
 void hqq_part_rows(void *self, int64_t rows, int64_t cols, lathe_part_rows *out)
@@ -347,31 +343,19 @@ static void hqq_image_settings(void *self, int64_t *out)
 }
 
 static const lathe_quant_v1 hqq_table = {
-    .size = sizeof hqq_table,
-    .revision = LATHE_QUANT_REVISION,
-    .accepts = hqq_accepts,
-    .planes = hqq_planes,
-    .encode = hqq_encode,
-    .decode = hqq_decode,
+    CODEC_TABLE(hqq),
     .part_rows = hqq_part_rows,
-    .decode_part = hqq_decode_part,
     .code_group = hqq_code_group,
     .part_codes = hqq_part_codes,
-    .codes = hqq_codes,
-    .part_scales = hqq_part_scales,
-    .config_json = hqq_config_json,
-    .cuda_image = LATHE_CUDA_IMAGE,
     .image_settings = hqq_image_settings,
     .methods = methods,
-    .read_config = hqq_read_config,
 };
 
 LATHE_INSTANCE(hqq, read_values)
 
 const lathe_plugin LATHE_PLUGIN_ENTRY = {
     LATHE_PLUGIN_LIFE(hqq),
-    .kind = LATHE_KIND_QUANT,
-    .revision = LATHE_QUANT_REVISION,
+    CODEC_KIND,
     .version = "1.0.0",
     .summary = "weights of 1 to 8 bits with zero points from half-quadratic optimization",
     .source = "https://mobiusml.github.io/hqq_blog/",

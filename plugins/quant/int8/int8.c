@@ -304,22 +304,11 @@ static lathe_status int8_create(const lathe_host *host, const lathe_value *value
 LATHE_INSTANCE_FREED(int8)
 
 static const lathe_quant_v1 int8_table = {
-    .size = sizeof int8_table,
-    .revision = LATHE_QUANT_REVISION,
-    .accepts = int8_accepts,
-    .planes = int8_planes,
-    .encode = int8_encode,
-    .decode = int8_decode,
-    .decode_part = int8_decode_part,
-    .codes = int8_codes,
-    .part_scales = int8_part_scales,
-    .config_json = int8_config_json,
+    CODEC_TABLE(int8),
     .weight_meta = int8_weight_meta,
     .read_meta = int8_read_meta,
-    .cuda_image = LATHE_CUDA_IMAGE,
     .meta_suffix = "../weight_format",
     .methods = methods,
-    .read_config = int8_read_config,
     .stores_conv1d = 1,
     .activations = int8_activations,
     .product_fields = product_fields,
@@ -327,8 +316,7 @@ static const lathe_quant_v1 int8_table = {
 
 const lathe_plugin LATHE_PLUGIN_ENTRY = {
     LATHE_PLUGIN_LIFE(int8),
-    .kind = LATHE_KIND_QUANT,
-    .revision = LATHE_QUANT_REVISION,
+    CODEC_KIND,
     .version = "1.0.0",
     .summary = "8-bit weights with one scale per row, in bitsandbytes' layout",
     .source = "arXiv:2208.07339",

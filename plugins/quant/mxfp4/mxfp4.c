@@ -97,20 +97,7 @@ CODEC_BODY void decode_span(const codec_job *job, int64_t row, int64_t col, int6
                 out, build);
 }
 CODEC_DECODER(decode_rows, decode_span)
-
-static lathe_status mxfp4_decode(void *self, int64_t rows, int64_t cols, const void *const *planes,
-                                 void *w, int32_t dtype, void *scratch, void *stream)
-{
-    (void)scratch;
-    (void)stream;
-    return codec_decode(self, "mxfp4", rows, cols, planes, w, dtype, decode_rows);
-}
-
-static void mxfp4_decode_part(void *self, int64_t rows, int64_t cols, const void *const *planes,
-                              const lathe_weight_part *part, void *out, int32_t dtype)
-{
-    codec_part(self, rows, cols, planes, part, out, dtype, decode_rows, 1);
-}
+CODEC_DECODE(mxfp4, decode_rows)
 
 static int64_t mxfp4_code_group(void *self, int64_t rows, int64_t cols)
 {
@@ -240,29 +227,17 @@ static lathe_status mxfp4_read_config(const lathe_host *host, const lathe_quant_
 }
 
 static const lathe_quant_v1 mxfp4_table = {
-    .size = sizeof mxfp4_table,
-    .revision = LATHE_QUANT_REVISION,
-    .accepts = mxfp4_accepts,
-    .planes = mxfp4_planes,
-    .encode = mxfp4_encode,
-    .decode = mxfp4_decode,
-    .decode_part = mxfp4_decode_part,
+    CODEC_TABLE(mxfp4),
     .code_group = mxfp4_code_group,
     .part_codes = mxfp4_part_codes,
-    .codes = mxfp4_codes,
-    .part_scales = mxfp4_part_scales,
-    .config_json = mxfp4_config_json,
-    .cuda_image = LATHE_CUDA_IMAGE,
     .methods = methods,
-    .read_config = mxfp4_read_config,
 };
 
 LATHE_INSTANCE(mxfp4, read_values)
 
 const lathe_plugin LATHE_PLUGIN_ENTRY = {
     LATHE_PLUGIN_LIFE(mxfp4),
-    .kind = LATHE_KIND_QUANT,
-    .revision = LATHE_QUANT_REVISION,
+    CODEC_KIND,
     .version = "1.0.0",
     .summary = "4-bit E2M1 weights in groups of 32 with a power of two each (OCP MX)",
     .source = "OCP Microscaling Formats (MX) Specification 1.0",

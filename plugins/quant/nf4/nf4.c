@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "lathe/kit/instance.h"
+#include "shared/quant_table.h"
 
 static const lathe_field fields[] = {
     LATHE_FIELD_BOOL("double_quant", "true", "store the scales of the blocks as 8-bit codes"),
@@ -344,24 +345,13 @@ static void nf4_image_settings(void *self, int64_t *out)
 }
 
 static const lathe_quant_v1 nf4_table = {
-    .size = sizeof nf4_table,
-    .revision = LATHE_QUANT_REVISION,
-    .accepts = nf4_accepts,
-    .planes = nf4_planes,
-    .encode = nf4_encode,
-    .decode = nf4_decode,
-    .decode_part = nf4_decode_part,
+    CODEC_TABLE(nf4),
     .code_group = nf4_code_group,
     .part_codes = nf4_part_codes,
-    .codes = nf4_codes,
-    .part_scales = nf4_part_scales,
-    .config_json = nf4_config_json,
     .weight_meta = nf4_weight_meta,
     .read_meta = nf4_read_meta,
     .meta_suffix = ".quant_state.bitsandbytes__nf4",
     .methods = nf4_methods,
-    .read_config = nf4_read_config,
-    .cuda_image = LATHE_CUDA_IMAGE,
     .image_settings = nf4_image_settings,
     .stores_conv1d = 1,
     .set_source_dtype = nf4_set_source_dtype,
@@ -371,8 +361,7 @@ LATHE_INSTANCE(nf4, read_values)
 
 const lathe_plugin LATHE_PLUGIN_ENTRY = {
     LATHE_PLUGIN_LIFE(nf4),
-    .kind = LATHE_KIND_QUANT,
-    .revision = LATHE_QUANT_REVISION,
+    CODEC_KIND,
     .version = "1.1.0",
     .summary = "4-bit NormalFloat weights in bitsandbytes' layout, with double quantization",
     .source = "arXiv:2305.14314",

@@ -146,20 +146,7 @@ CODEC_BODY void decode_span(const codec_job *job, int64_t row, int64_t col, int6
                 nvfp4_zero(q->layout), out, build);
 }
 CODEC_DECODER(decode_rows, decode_span)
-
-static lathe_status nvfp4_decode(void *self, int64_t rows, int64_t cols, const void *const *planes,
-                                 void *w, int32_t dtype, void *scratch, void *stream)
-{
-    (void)scratch;
-    (void)stream;
-    return codec_decode(self, "nvfp4", rows, cols, planes, w, dtype, decode_rows);
-}
-
-static void nvfp4_decode_part(void *self, int64_t rows, int64_t cols, const void *const *planes,
-                              const lathe_weight_part *part, void *out, int32_t dtype)
-{
-    codec_part(self, rows, cols, planes, part, out, dtype, decode_rows, 1);
-}
+CODEC_DECODE(nvfp4, decode_rows)
 
 static int32_t nvfp4_codes(void *self, int64_t rows, int64_t cols, const void *const *planes,
                            lathe_weight_codes *out)
@@ -257,28 +244,16 @@ static void nvfp4_image_settings(void *self, int64_t *out)
 }
 
 static const lathe_quant_v1 nvfp4_table = {
-    .size = sizeof nvfp4_table,
-    .revision = LATHE_QUANT_REVISION,
-    .accepts = nvfp4_accepts,
-    .planes = nvfp4_planes,
-    .encode = nvfp4_encode,
-    .decode = nvfp4_decode,
-    .decode_part = nvfp4_decode_part,
-    .codes = nvfp4_codes,
-    .part_scales = nvfp4_part_scales,
-    .config_json = nvfp4_config_json,
-    .cuda_image = LATHE_CUDA_IMAGE,
+    CODEC_TABLE(nvfp4),
     .image_settings = nvfp4_image_settings,
     .methods = methods,
-    .read_config = nvfp4_read_config,
 };
 
 LATHE_INSTANCE(nvfp4, read_values)
 
 const lathe_plugin LATHE_PLUGIN_ENTRY = {
     LATHE_PLUGIN_LIFE(nvfp4),
-    .kind = LATHE_KIND_QUANT,
-    .revision = LATHE_QUANT_REVISION,
+    CODEC_KIND,
     .version = "1.0.0",
     .summary = "4-bit E2M1 weights in groups of 16 with E4M3 scales and one scale for the tensor",
     .source = "compressed-tensors nvfp4-pack-quantized; NVIDIA ModelOpt NVFP4",

@@ -271,20 +271,7 @@ CODEC_BODY void decode_span(const codec_job *job, int64_t row, int64_t col, int6
     }
 }
 CODEC_DECODER(decode_rows, decode_span)
-
-static lathe_status rtn_decode(void *self, int64_t rows, int64_t cols, const void *const *planes,
-                               void *w, int32_t dtype, void *scratch, void *stream)
-{
-    (void)scratch;
-    (void)stream;
-    return codec_decode(self, "rtn", rows, cols, planes, w, dtype, decode_rows);
-}
-
-static void rtn_decode_part(void *self, int64_t rows, int64_t cols, const void *const *planes,
-                            const lathe_weight_part *part, void *out, int32_t dtype)
-{
-    codec_part(self, rows, cols, planes, part, out, dtype, decode_rows, 1);
-}
+CODEC_DECODE(rtn, decode_rows)
 
 /* The columns of a group of codes; 0: devices decode. */
 static int64_t code_size(const rtn *q, int64_t cols)
@@ -418,20 +405,9 @@ static void rtn_image_settings(void *self, int64_t *out)
 }
 
 static const lathe_quant_v1 rtn_table = {
-    .size = sizeof rtn_table,
-    .revision = LATHE_QUANT_REVISION,
-    .accepts = rtn_accepts,
-    .planes = rtn_planes,
-    .encode = rtn_encode,
-    .decode = rtn_decode,
-    .decode_part = rtn_decode_part,
-    .codes = rtn_codes,
-    .part_scales = rtn_part_scales,
-    .config_json = rtn_config_json,
-    .cuda_image = LATHE_CUDA_IMAGE,
+    CODEC_TABLE(rtn),
     .image_settings = rtn_image_settings,
     .methods = methods,
-    .read_config = rtn_read_config,
     .check_planes = rtn_check_planes,
 };
 
@@ -439,8 +415,7 @@ LATHE_INSTANCE(rtn, read_values)
 
 const lathe_plugin LATHE_PLUGIN_ENTRY = {
     LATHE_PLUGIN_LIFE(rtn),
-    .kind = LATHE_KIND_QUANT,
-    .revision = LATHE_QUANT_REVISION,
+    CODEC_KIND,
     .version = "1.0.0",
     .summary = "integers of 1 to 8 bits, rounded to nearest, in compressed-tensors' layouts",
     .source = "compressed-tensors pack-quantized and int-quantized",

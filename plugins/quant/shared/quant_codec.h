@@ -14,6 +14,7 @@
 #include "lathe/quant.h"
 #include "shared/codec_avx2.h"
 #include "shared/codec_avx512.h"
+#include "shared/quant_table.h"
 
 enum { CODEC_PORTABLE, CODEC_AVX2, CODEC_AVX512, CODEC_N_BUILDS };
 
@@ -297,5 +298,27 @@ static inline void codec_part(const codec_head *self, int64_t rows, int64_t cols
         loop[self->build](&job, 0, (part->rows + unit - 1) / unit, 0);
     }
 }
+
+/* Defines type##_decode_part, which runs a loop of CODEC_BUILDS. unit: as in codec_part. */
+#define CODEC_DECODE_PART(type, loop, unit)                                                        \
+    static void type##_decode_part(void *self, int64_t rows, int64_t cols,                         \
+                                   const void *const *planes, const lathe_weight_part *part,       \
+                                   void *out, int32_t dtype)                                       \
+    {                                                                                              \
+        codec_part(self, rows, cols, planes, part, out, dtype, loop, unit);                        \
+    }
+
+/* Defines type##_decode and type##_decode_part, which run one loop over the rows. The host decodes
+ * in the caller's memory, at once: it needs neither scratch nor a stream. */
+#define CODEC_DECODE(type, loop)                                                                   \
+    static lathe_status type##_decode(void *self, int64_t rows, int64_t cols,                      \
+                                      const void *const *planes, void *w, int32_t dtype,           \
+                                      void *scratch, void *stream)                                 \
+    {                                                                                              \
+        (void)scratch;                                                                             \
+        (void)stream;                                                                              \
+        return codec_decode(self, #type, rows, cols, planes, w, dtype, loop);                      \
+    }                                                                                              \
+    CODEC_DECODE_PART(type, loop, 1)
 
 #endif
