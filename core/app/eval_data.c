@@ -136,31 +136,46 @@ static void keep_texts(const lathe_args *args, lathe_dataset *sets, int64_t n)
     }
 }
 
+/* Datasets of a configuration, which owns them. */
+typedef struct read_sets {
+    lathe_registry *registry;
+    lathe_config *config;
+    lathe_diags diags;
+    lathe_dataset *list;
+    int64_t n;
+} read_sets;
+
+static void sets_fini(read_sets *x)
+{
+    lathe_config_destroy(x->config);
+    lathe_diags_fini(&x->diags);
+    lathe_registry_destroy(x->registry);
+}
+
+/* Reads data.datasets of a run file (NULL: none) with overrides. Call sets_fini also on errors. */
+static lathe_status sets_read(read_sets *x, const char *run_file, const lathe_override *overrides,
+                              int32_t n_overrides, lathe_arena *arena)
+{
+    *x = (read_sets){.registry = NULL};
+    LATHE_TRY(lathe_registry_create(&x->registry));
+    LATHE_TRY(
+        lathe_config_load(run_file, overrides, n_overrides, 0, x->registry, &x->diags, &x->config));
+    return lathe_datasets_read(x->config, "datasets", arena, &x->list, &x->n);
+}
+
 /* Errors in the run file are reported when the run is opened. */
 static lathe_status put_of_run(const lathe_args *args, const char *path, lathe_buffer *out)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
-    lathe_registry *registry = NULL;
-    lathe_config *config = NULL;
-    lathe_diags diags = {0};
-    lathe_dataset *sets = NULL;
-    int64_t n = 0;
-    lathe_status status = lathe_registry_create(&registry);
-    if (status == LATHE_OK)
-        status = lathe_config_load(args->words[0], args->overrides, args->n_overrides, 0, registry,
-                                   &diags, &config);
-    if (status == LATHE_OK &&
-        lathe_datasets_read(config, "datasets", &arena, &sets, &n) == LATHE_OK) {
-        keep_texts(args, sets, n);
-        status = put_shared(config, NULL, path, sets, n, &arena, out);
-    } else {
-        status = LATHE_OK;
+    read_sets sets;
+    lathe_status status = LATHE_OK;
+    if (sets_read(&sets, args->words[0], args->overrides, args->n_overrides, &arena) == LATHE_OK) {
+        keep_texts(args, sets.list, sets.n);
+        status = put_shared(sets.config, NULL, path, sets.list, sets.n, &arena, out);
     }
     if (status == LATHE_OK)
         lathe_error_clear();
-    lathe_config_destroy(config);
-    lathe_diags_fini(&diags);
-    lathe_registry_destroy(registry);
+    sets_fini(&sets);
     lathe_arena_fini(&arena);
     return status;
 }
@@ -170,23 +185,13 @@ static lathe_status put_of_settings(const lathe_args *args, const lathe_setting_
                                     const char *checkpoint, const char *path, lathe_arena *arena,
                                     lathe_buffer *out)
 {
-    lathe_registry *registry = NULL;
-    lathe_config *config = NULL;
-    lathe_diags diags = {0};
-    lathe_dataset *sets = NULL;
-    int64_t n = 0;
-    lathe_status status = lathe_registry_create(&registry);
+    read_sets sets;
+    lathe_status status = sets_read(&sets, NULL, settings->list, settings->n, arena);
     if (status == LATHE_OK)
-        status = lathe_config_load(NULL, settings->list, settings->n, 0, registry, &diags, &config);
-    if (status == LATHE_OK)
-        status = lathe_datasets_read(config, "datasets", arena, &sets, &n);
-    if (status == LATHE_OK)
-        keep_texts(args, sets, n);
-    if (status == LATHE_OK && n > 0)
-        status = put_shared(NULL, checkpoint, path, sets, n, arena, out);
-    lathe_config_destroy(config);
-    lathe_diags_fini(&diags);
-    lathe_registry_destroy(registry);
+        keep_texts(args, sets.list, sets.n);
+    if (status == LATHE_OK && sets.n > 0)
+        status = put_shared(NULL, checkpoint, path, sets.list, sets.n, arena, out);
+    sets_fini(&sets);
     return status;
 }
 

@@ -11,8 +11,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fs_internal.h"
 
-static lathe_status io_error(const char *path, const char *what)
+lathe_status lathe__io_error(const char *path, const char *what)
 {
     const int cause = errno;
     return lathe_error(cause == ENOENT ? LATHE_E_NOT_FOUND : LATHE_E_IO, "%s: cannot %s: %s", path,
@@ -40,9 +41,9 @@ lathe_status lathe_file_open(const char *path, int *out_fd, int64_t *out_bytes)
         return lathe_error(LATHE_E_CONFIG, "%s: is a socket or a device; expected a regular file",
                            path);
     if (fd < 0)
-        return io_error(path, "open");
+        return lathe__io_error(path, "open");
     if (fstat(fd, &info) != 0) {
-        const lathe_status status = io_error(path, "stat");
+        const lathe_status status = lathe__io_error(path, "stat");
         (void)close(fd);
         return status;
     }
@@ -67,7 +68,7 @@ static lathe_status read_all(int fd, const char *path, char *data, int64_t bytes
         if (n > 0)
             done += n;
         else if (errno != EINTR)
-            return io_error(path, "read");
+            return lathe__io_error(path, "read");
     }
     *out_read = done;
     return LATHE_OK;
@@ -100,7 +101,7 @@ lathe_status lathe_file_read(const char *path, int64_t limit, char **out_data, i
     return LATHE_OK;
 }
 
-static lathe_status put_all(int fd, const char *path, const char *data, int64_t bytes)
+lathe_status lathe__fd_write(int fd, const char *path, const char *data, int64_t bytes)
 {
     int64_t done = 0;
     while (done < bytes) {
@@ -108,15 +109,15 @@ static lathe_status put_all(int fd, const char *path, const char *data, int64_t 
         if (n >= 0)
             done += n;
         else if (errno != EINTR)
-            return io_error(path, "write");
+            return lathe__io_error(path, "write");
     }
     return LATHE_OK;
 }
 
 static lathe_status write_all(int fd, const char *path, const char *data, int64_t bytes)
 {
-    LATHE_TRY(put_all(fd, path, data, bytes));
-    return fsync(fd) == 0 ? LATHE_OK : io_error(path, "sync");
+    LATHE_TRY(lathe__fd_write(fd, path, data, bytes));
+    return fsync(fd) == 0 ? LATHE_OK : lathe__io_error(path, "sync");
 }
 
 lathe_status lathe_file_sync_parent(const char *path)
@@ -143,13 +144,13 @@ lathe_status lathe_file_write_atomic(const char *path, const void *data, int64_t
     lathe_status status = LATHE_OK;
     const int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd < 0) {
-        status = io_error(beside, "create");
+        status = lathe__io_error(beside, "create");
     } else {
         status = write_all(fd, beside, data, bytes);
         if (close(fd) != 0 && status == LATHE_OK)
-            status = io_error(beside, "close");
+            status = lathe__io_error(beside, "close");
         if (status == LATHE_OK && rename(beside, path) != 0)
-            status = io_error(path, "rename into place");
+            status = lathe__io_error(path, "rename into place");
         if (status != LATHE_OK)
             (void)unlink(beside);
         else
@@ -163,11 +164,11 @@ lathe_status lathe_dir_sync(const char *path)
 {
     const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return io_error(path, "open folder");
+        return lathe__io_error(path, "open folder");
     /* Some file systems cannot sync a folder and return EINVAL; this is not an error. */
     lathe_status status = LATHE_OK;
     if (fsync(fd) != 0 && errno != EINVAL)
-        status = io_error(path, "sync folder");
+        status = lathe__io_error(path, "sync folder");
     (void)close(fd);
     return status;
 }

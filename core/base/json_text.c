@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "lathe/kit/hex.h"
 
 static const char letters[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
 
@@ -16,25 +17,6 @@ int lathe_json_wrong(lathe_json_walk *walk, const char *format, ...)
     (void)vsnprintf(walk->what, sizeof walk->what, format, args);
     va_end(args);
     return 0;
-}
-
-/* Four hex digits at p, or -1. */
-static int32_t hex4(const char *p, const char *end)
-{
-    int32_t value = 0;
-    if (end - p < 4)
-        return -1;
-    for (int i = 0; i < 4; i++) {
-        const char c = p[i];
-        const int digit = c >= '0' && c <= '9'   ? c - '0'
-                          : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                          : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                                 : -1;
-        if (digit < 0)
-            return -1;
-        value = value * 16 + digit;
-    }
-    return value;
 }
 
 /* The character of the escape whose backslash is at *p; moves *p past it. -1: not a valid
@@ -51,10 +33,12 @@ static int32_t escape_at(const char **p, const char *end)
         *p = at + 1;
         return values[found - letters];
     }
-    int32_t c = hex4(at + 1, end);
+    int32_t c = lathe_hex_four(at + 1, end - (at + 1));
     at += 5;
     if (c >= 0xd800 && c < 0xdc00) {
-        const int32_t low = end - at >= 6 && at[0] == '\\' && at[1] == 'u' ? hex4(at + 2, end) : -1;
+        const int32_t low = end - at >= 6 && at[0] == '\\' && at[1] == 'u'
+                                ? lathe_hex_four(at + 2, end - (at + 2))
+                                : -1;
         if (low < 0xdc00 || low > 0xdfff)
             return -1;
         c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);

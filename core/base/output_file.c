@@ -1,4 +1,5 @@
-/* Writes a file that a user named: a regular file, a link to one, a device or a pipe. */
+/* Writes a file that a user named: a regular file, a link to one, a device or a pipe; ends a file
+ * that was written piece by piece. */
 #include "base/output_file.h"
 
 #include <errno.h>
@@ -10,37 +11,18 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/fs_internal.h"
 #include "base/stale.h"
-
-static lathe_status io_error(const char *path, const char *what)
-{
-    const int cause = errno;
-    return lathe_error(cause == ENOENT ? LATHE_E_NOT_FOUND : LATHE_E_IO, "%s: cannot %s: %s", path,
-                       what, strerror(cause));
-}
-
-static lathe_status put_all(int fd, const char *path, const char *data, int64_t bytes)
-{
-    int64_t done = 0;
-    while (done < bytes) {
-        const ssize_t n = write(fd, data + done, (size_t)(bytes - done));
-        if (n >= 0)
-            done += n;
-        else if (errno != EINTR)
-            return io_error(path, "write");
-    }
-    return LATHE_OK;
-}
 
 /* Writes without fsync, into a device or a pipe, which cannot be synced. */
 static lathe_status write_through(const char *path, const char *data, int64_t bytes)
 {
     const int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)
-        return io_error(path, "open");
-    lathe_status status = put_all(fd, path, data, bytes);
+        return lathe__io_error(path, "open");
+    lathe_status status = lathe__fd_write(fd, path, data, bytes);
     if (close(fd) != 0 && status == LATHE_OK)
-        status = io_error(path, "close");
+        status = lathe__io_error(path, "close");
     return status;
 }
 
@@ -53,7 +35,7 @@ lathe_status lathe_file_write_output(const char *path, const void *data, int64_t
             path, data, bytes); /* a new file; lathe_file_write_atomic reports other errors */
     const int is_link = S_ISLNK(info.st_mode);
     if (is_link && stat(path, &info) != 0)
-        return io_error(path, "follow the symbolic link");
+        return lathe__io_error(path, "follow the symbolic link");
     if (S_ISDIR(info.st_mode))
         return lathe_error(LATHE_E_IO, "%s: is a folder, expected a file to write", path);
     if (!S_ISREG(info.st_mode))
@@ -66,4 +48,25 @@ lathe_status lathe_file_write_output(const char *path, const void *data, int64_t
     const lathe_status status = lathe_file_write_atomic(target ? target : path, data, bytes);
     free(target);
     return status;
+}
+
+static lathe_status finish_error(const char *temporary, const char *doing)
+{
+    return lathe_error(LATHE_E_IO, "%s: %s: %s", temporary, doing, strerror(errno));
+}
+
+lathe_status lathe_file_finish(FILE **file, const void *first, size_t bytes, char *temporary,
+                               const char *path)
+{
+    if (fseeko(*file, 0, SEEK_SET) != 0 || fwrite(first, bytes, 1, *file) != 1 ||
+        fflush(*file) != 0 || fsync(fileno(*file)) != 0)
+        return finish_error(temporary, "write");
+    const int closed = fclose(*file);
+    *file = NULL;
+    if (closed != 0)
+        return finish_error(temporary, "close");
+    if (rename(temporary, path) != 0)
+        return finish_error(temporary, "rename");
+    temporary[0] = '\0';
+    return LATHE_OK;
 }

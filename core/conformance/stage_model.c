@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "plug/answers.h"
 #include "plug/stage_inputs.h"
 
 enum { C = LATHE__STAGE_C, V = LATHE__STAGE_V, T = LATHE__STAGE_T };
@@ -263,15 +264,6 @@ static lathe_status stage_inputs(model *m)
     return LATHE_OK;
 }
 
-/* Whether a metric of the loss is divided by metric i, which then needs no name. */
-static int divides(const lathe_stage_loss *loss, int32_t i)
-{
-    for (int32_t k = 0; k < loss->n_metrics; k++)
-        if (loss->metrics[k].over == i + 1)
-            return 1;
-    return 0;
-}
-
 static lathe_status check_outputs(const model *m, const lathe_stage_loss *loss)
 {
     lathe_desc d;
@@ -309,8 +301,8 @@ static lathe_status check_loss(const model *m, const lathe_stage_loss *loss)
     for (int32_t i = 0; i < loss->n_metrics; i++) {
         const lathe_stage_metric *x = &loss->metrics[i];
         LATHE_TRY(lathe_graph_api_get()->desc(m->g, x->sum, &d));
-        if ((x->name ? x->name[0] == '\0' : !divides(loss, i)) || lathe_desc_count(&d) != 1 ||
-            d.dtype != LATHE_F32)
+        if ((x->name ? x->name[0] == '\0' : !lathe_stage_metric_divides(loss, i)) ||
+            lathe_desc_count(&d) != 1 || d.dtype != LATHE_F32)
             return lathe_error(LATHE_E_PLUGIN, "metric %d has no name or is no f32 scalar", i);
         if (x->over < 0 || x->over > loss->n_metrics)
             return lathe_error(LATHE_E_PLUGIN, "metric %d is divided by metric %d", i, x->over);

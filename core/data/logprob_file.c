@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/hash.h"
+#include "base/output_file.h"
 #include "lathe/dtype.h"
 
 static const char magic[8] = {'L', 'A', 'T', 'H', 'L', 'O', 'G', 'P'};
@@ -341,16 +342,7 @@ lathe_status lathe__logprob_writer_finish(lathe_logprob_writer *writer, uint64_t
     LATHE_TRY(put_index(writer));
     h->file_bytes = index_at(h) + index_bytes_of(h);
     h->checksum = header_checksum(h);
-    if (fseeko(writer->file, 0, SEEK_SET) != 0 || fwrite(h, sizeof *h, 1, writer->file) != 1 ||
-        fflush(writer->file) != 0 || fsync(fileno(writer->file)) != 0)
-        return failed(writer, "write");
-    const int closed = fclose(writer->file);
-    writer->file = NULL;
-    if (closed != 0)
-        return failed(writer, "close");
-    if (rename(writer->temporary, writer->path) != 0)
-        return failed(writer, "rename");
-    writer->temporary[0] = '\0';
+    LATHE_TRY(lathe_file_finish(&writer->file, h, sizeof *h, writer->temporary, writer->path));
     *out_checksum = h->checksum;
     return lathe_file_sync_parent(writer->path);
 }

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/map.h"
+#include "base/output_file.h"
 #include "records/row_kind.h"
 
 static const char magic[8] = {'L', 'A', 'T', 'H', 'S', 'H', 'R', 'D'};
@@ -449,17 +450,7 @@ lathe_status lathe__shard_writer_finish(lathe_shard_writer *writer, const char *
     memcpy(h->payload, hex, 64);
     memcpy(h->content, content, 64);
     h->checksum = checksum(h);
-    if (fseeko(writer->file, 0, SEEK_SET) != 0 || fwrite(h, sizeof *h, 1, writer->file) != 1 ||
-        fflush(writer->file) != 0 || fsync(fileno(writer->file)) != 0)
-        return failed(writer, "write");
-    const int closed = fclose(writer->file);
-    writer->file = NULL;
-    if (closed != 0)
-        return failed(writer, "close");
-    if (rename(writer->temporary, writer->path) != 0)
-        return failed(writer, "rename");
-    writer->temporary[0] = 0;
-    return LATHE_OK;
+    return lathe_file_finish(&writer->file, h, sizeof *h, writer->temporary, writer->path);
 }
 
 void lathe__shard_writer_fini(lathe_shard_writer *writer)

@@ -35,17 +35,29 @@
     "every = 100           # steps\n"                                                              \
     "keep_last = 2\n"
 
+/* The data of a stage that learns from records: rows of 1024 tokens, a share kept for evaluation.
+ */
+#define DATA(split, remark)                                                                        \
+    "datasets = [{ path = @DATA@ }]\n"                                                             \
+    "validation_split = " split "\n"                                                               \
+    "seq_len = 1024" remark "\n"
+
+#define STAGE(name)                                                                                \
+    "\n[stage]\n"                                                                                  \
+    "name = \"" name "\"\n"
+
+/* The sections after the stage of a run with LoRA. full_lr: the usual rate where every weight
+ * trains. */
+#define LORA_RUN(stage, lr, full_lr)                                                               \
+    ADAPTER OPTIMIZER(lr, "for LoRA; about " full_lr " where every weight trains")                 \
+        TRAIN("4", "50") CHECKPOINT(stage)
+
 static const char sft[] =
     "# Fine-tuning on conversations, or on questions and answers. Only the answers are "
     "learnt.\n" MODEL "\n[data]\n"
     "# JSONL with \"messages\", or alpaca or sharegpt records, or columns that you name "
-    "(docs/data.md).\n"
-    "datasets = [{ path = @DATA@ }]\n"
-    "validation_split = 0.02\n"
-    "seq_len = 1024        # tokens of a row; examples are packed into rows\n"
-    "\n[stage]\n"
-    "name = \"sft\"\n" ADAPTER OPTIMIZER("2e-4", "for LoRA; about 1e-5 where every weight trains")
-        TRAIN("4", "50") CHECKPOINT("sft");
+    "(docs/data.md).\n" DATA("0.02", "        # tokens of a row; examples are packed into rows")
+        STAGE("sft") LORA_RUN("sft", "2e-4", "1e-5");
 
 static const char pretrain_new[] =
     "# A new model on a folder of texts: about 30 million parameters, with a tokenizer of its "
@@ -62,77 +74,56 @@ static const char pretrain_new[] =
     "\n[data]\n"
     "datasets = [{ path = @DATA@ }]  # a file or a folder of texts, or JSONL with \"text\"\n"
     "validation_split = 0.02\n"
-    "seq_len = 512\n"
-    "\n[stage]\n"
-    "name = \"pretrain\"\n" OPTIMIZER("1e-3", "for a small new model") TRAIN("4", "100")
+    "seq_len = 512\n" STAGE("pretrain") OPTIMIZER("1e-3", "for a small new model") TRAIN("4", "100")
         CHECKPOINT("pretrain");
 
 static const char pretrain_more[] =
     "# More pretraining of a model, on a folder of texts.\n" MODEL "\n[data]\n"
     "datasets = [{ path = @DATA@ }]  # a file or a folder of texts, or JSONL with \"text\"\n"
     "validation_split = 0.02\n"
-    "seq_len = 1024\n"
-    "\n[stage]\n"
-    "name = \"pretrain\"\n" OPTIMIZER("2e-5", "every weight trains") TRAIN("4", "100")
+    "seq_len = 1024\n" STAGE("pretrain") OPTIMIZER("2e-5", "every weight trains") TRAIN("4", "100")
         CHECKPOINT("pretrain");
 
 static const char dpo[] =
     "# Direct preference optimization: of two answers, the better one becomes likelier.\n" MODEL
     "\n[data]\n"
     "# JSONL with \"prompt\", \"chosen\" and \"rejected\": texts, or lists of messages "
-    "(docs/data.md).\n"
-    "datasets = [{ path = @DATA@ }]\n"
-    "validation_split = 0.05\n"
-    "seq_len = 1024        # longer pairs are cut\n"
-    "\n[stage]\n"
-    "name = \"dpo\"\n"
-    "beta = 0.1            # how far the model may go from where it began\n" ADAPTER OPTIMIZER(
-        "2e-5", "for LoRA; about 1e-6 where every weight trains") TRAIN("4", "50")
-        CHECKPOINT("dpo");
+    "(docs/data.md).\n" DATA("0.05", "        # longer pairs are cut")
+        STAGE("dpo") "beta = 0.1            # how far the model may go from where it "
+                     "began\n" LORA_RUN("dpo", "2e-5", "1e-6");
 
 static const char kto[] =
     "# Kahneman-Tversky optimization: single answers, each marked as good or bad.\n" MODEL
     "\n[data]\n"
-    "# JSONL with \"prompt\", \"completion\" and \"label\" (true or false).\n"
-    "datasets = [{ path = @DATA@ }]\n"
-    "validation_split = 0.05\n"
-    "seq_len = 1024\n"
-    "\n[stage]\n"
-    "name = \"kto\"\n"
-    "beta = 0.1\n" ADAPTER OPTIMIZER("2e-5", "for LoRA; about 1e-6 where every weight trains")
-        TRAIN("4", "50") CHECKPOINT("kto");
+    "# JSONL with \"prompt\", \"completion\" and \"label\" (true or false).\n" DATA("0.05", "")
+        STAGE("kto") "beta = 0.1\n" LORA_RUN("kto", "2e-5", "1e-6");
 
 static const char rm[] =
     "# A reward model: a score that is higher for the better of two answers.\n" MODEL "\n[data]\n"
-    "# JSONL with \"prompt\", \"chosen\" and \"rejected\".\n"
-    "datasets = [{ path = @DATA@ }]\n"
-    "validation_split = 0.05\n"
-    "seq_len = 1024\n"
-    "\n[stage]\n"
-    "name = \"rm\"\n" ADAPTER OPTIMIZER("1e-4", "for LoRA; about 1e-5 where every weight trains")
-        TRAIN("4", "50") CHECKPOINT("rm");
+    "# JSONL with \"prompt\", \"chosen\" and \"rejected\".\n" DATA("0.05", "") STAGE("rm")
+        LORA_RUN("rm", "1e-4", "1e-5");
 
 static const char ppo[] =
     "# Policy optimization: the model answers prompts, and a reward says how well.\n" MODEL
     "\n[data]\n"
     "# JSONL with \"prompt\" (a text, or messages) and the columns that the reward reads.\n"
     "datasets = [{ path = @DATA@ }]\n"
-    "seq_len = 1024        # prompt and answer together\n"
-    "\n[stage]\n"
-    "name = \"ppo\"\n"
-    "prompts = 8           # of a rollout\n"
-    "group = 8             # answers to each prompt; an advantage is relative to its group\n"
-    "max_new_tokens = 256\n"
-    "\n[reward]\n"
-    "name = \"match\"        # 1 if the number after #### is that of the column \"answer\";\n"
-    "# or command: a program of yours (plugins/rewards)\n"
-    "pattern = '####\\s*([^\\s\\w]*\\d(?:[\\d.,]|\\h\\d{3}(?!\\d))*[^\\s\\w]*)'\n"
-    "column_pattern = '####\\s*(\\S+)'\n" ADAPTER "\n[optimizer]\n"
-    "name = \"adamw\"\n"
-    "lr = 2e-5             # for LoRA; about 1e-6 where every weight trains\n"
-    "\n[train]\n"
-    "micro_batch_size = 8  # the stage decides how many of them a step has\n"
-    "max_steps = 200\n" CHECKPOINT("ppo");
+    "seq_len = 1024        # prompt and answer together\n" STAGE(
+        "ppo") "prompts = 8           # of a rollout\n"
+               "group = 8             # answers to each prompt; an advantage is relative to its "
+               "group\n"
+               "max_new_tokens = 256\n"
+               "\n[reward]\n"
+               "name = \"match\"        # 1 if the number after #### is that of the column "
+               "\"answer\";\n"
+               "# or command: a program of yours (plugins/rewards)\n"
+               "pattern = '####\\s*([^\\s\\w]*\\d(?:[\\d.,]|\\h\\d{3}(?!\\d))*[^\\s\\w]*)'\n"
+               "column_pattern = '####\\s*(\\S+)'\n" ADAPTER "\n[optimizer]\n"
+               "name = \"adamw\"\n"
+               "lr = 2e-5             # for LoRA; about 1e-6 where every weight trains\n"
+               "\n[train]\n"
+               "micro_batch_size = 8  # the stage decides how many of them a step has\n"
+               "max_steps = 200\n" CHECKPOINT("ppo");
 
 static const lathe_run_template templates[] = {
     {"sft", 0, "chats.jsonl", sft},          {"pretrain", 1, "texts", pretrain_new},

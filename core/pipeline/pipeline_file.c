@@ -109,13 +109,9 @@ static void put_value(const reading *r, const lathe_toml_node *node, int in_data
             lathe_buffer_json_string(out, text);
         break;
     case LATHE_TOML_INT:
-        lathe_buffer_printf(out, "%lld", (long long)node->i);
-        break;
     case LATHE_TOML_FLOAT:
-        lathe_buffer_json_double(out, node->f);
-        break;
     case LATHE_TOML_BOOL:
-        lathe_buffer_puts(out, node->i ? "true" : "false");
+        lathe_toml_json(node, out); /* JSON writes them like TOML */
         break;
     default: /* TIME, BIG */
         lathe_buffer_puts(out, node->s ? node->s : "");

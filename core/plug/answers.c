@@ -208,8 +208,7 @@ lathe_status lathe_answer_rate(const lathe_instance *adapter, const char *param_
     return LATHE_OK;
 }
 
-/* Whether a metric of the loss is divided by metric i. */
-static int divides(const lathe_stage_loss *loss, int32_t i)
+int lathe_stage_metric_divides(const lathe_stage_loss *loss, int32_t i)
 {
     for (int32_t k = 0; k < loss->n_metrics; k++)
         if (loss->metrics[k].over == i + 1)
@@ -323,7 +322,8 @@ lathe_status lathe_answer_loss(const lathe_instance *stage, const lathe_stage_bu
             loss->count_unit, LATHE_COUNT_TOKENS, LATHE_COUNT_PAIRS, LATHE_COUNT_EXAMPLES);
     for (int32_t i = -1; i < loss->n_metrics; i++) {
         const lathe_val value = i < 0 ? loss->sum : loss->metrics[i].sum;
-        const int is_divisor = i >= 0 && !loss->metrics[i].name && divides(loss, i);
+        const int is_divisor =
+            i >= 0 && !loss->metrics[i].name && lathe_stage_metric_divides(loss, i);
         const char *name = i < 0        ? "the loss"
                            : is_divisor ? "a sum to divide by"
                                         : loss->metrics[i].name;

@@ -55,6 +55,9 @@ uint32_t lathe_answer_heads(const lathe_instance *stage);
  *  out of range, or rows that are not packed. */
 lathe_status lathe_answer_objective(const lathe_instance *stage, lathe_objective *out);
 
+/** Whether a metric of the loss is divided by metric i, which then needs no name. */
+int lathe_stage_metric_divides(const lathe_stage_loss *loss, int32_t i);
+
 /** The loss of a stage, and its metrics with names and a known unit. After the call, values have
  *  the numbers 0 to n_values - 1. */
 lathe_status lathe_answer_loss(const lathe_instance *stage, const lathe_stage_build *build,

@@ -257,6 +257,24 @@ static lathe_status begin(lathe_chat_template **chat, lathe_sha256 **hash)
     return lathe_sha256_create(hash);
 }
 
+/* Compiles and tries the texts that were read with `status`. Gives the template, or destroys it
+ * after a failure; frees the hash. */
+static lathe_status end(lathe_chat_template *chat, lathe_sha256 *hash, lathe_status status,
+                        lathe_chat_template **out)
+{
+    if (status == LATHE_OK)
+        status = finish(chat, hash);
+    if (status == LATHE_OK)
+        status = lathe__chat_try_arguments(chat);
+    if (hash)
+        lathe_sha256_finish(hash, chat->hash);
+    if (status == LATHE_OK)
+        *out = chat;
+    else
+        lathe_chat_template_destroy(chat);
+    return status;
+}
+
 /* tokens: the folder with the special tokens; NULL: there are none. */
 static lathe_status load(const char *path, const char *tokens, int may_lack,
                          lathe_chat_template **out)
@@ -271,18 +289,8 @@ static lathe_status load(const char *path, const char *tokens, int may_lack,
                                            : add_file(chat, hash, path, &chat->plain);
     if (status == LATHE_OK && tokens)
         status = load_tokens(chat, tokens);
-    if (status == LATHE_OK)
-        status = finish(chat, hash);
-    if (status == LATHE_OK)
-        status = lathe__chat_try_arguments(chat);
-    if (hash)
-        lathe_sha256_finish(hash, chat->hash);
     lathe_arena_fini(&arena);
-    if (status == LATHE_OK)
-        *out = chat;
-    else
-        lathe_chat_template_destroy(chat);
-    return status;
+    return end(chat, hash, status, out);
 }
 
 lathe_status lathe_chat_template_load(const char *path, lathe_chat_template **out)
@@ -317,15 +325,5 @@ lathe_status lathe_chat_template_create(const char *name, const char *text, int6
         status = add_template(chat, hash, name, text, bytes, &chat->plain);
     if (status == LATHE_OK)
         status = take_tokens(chat, tokens);
-    if (status == LATHE_OK)
-        status = finish(chat, hash);
-    if (status == LATHE_OK)
-        status = lathe__chat_try_arguments(chat);
-    if (hash)
-        lathe_sha256_finish(hash, chat->hash);
-    if (status == LATHE_OK)
-        *out = chat;
-    else
-        lathe_chat_template_destroy(chat);
-    return status;
+    return end(chat, hash, status, out);
 }

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "lathe/kit/hex.h"
 
 lathe_status lathe__jinja_error(const lathe_template *tpl, lathe_status code, int32_t line,
                                 int32_t column, const char *format, ...)
@@ -350,16 +351,10 @@ static int32_t hex_escape(const jinja_lexer *x, const char *p, int digits)
 {
     int64_t c = 0;
     for (int i = 0; i < digits; i++) {
-        if (p + i >= x->end)
+        const int32_t digit = p + i < x->end ? lathe_hex_digit(p[i]) : -1;
+        if (digit < 0)
             return -1;
-        const char h = p[i];
-        const int v = is_digit(h)            ? h - '0'
-                      : h >= 'a' && h <= 'f' ? h - 'a' + 10
-                      : h >= 'A' && h <= 'F' ? h - 'A' + 10
-                                             : -1;
-        if (v < 0)
-            return -1;
-        c = c * 16 + v;
+        c = c * 16 + digit;
     }
     return c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff) ? -1 : (int32_t)c;
 }

@@ -17,25 +17,13 @@ typedef struct for_loop {
 /* Gives the target its values from x: one, or one for each of its names. */
 static lathe_status assign(jinja_vm *vm, const jinja_node *target, jinja_value x)
 {
-    jinja_list items;
-    int64_t n = 0, i = 0;
     vm->at = &target->place;
     if (target->op == JINJA_OP_NAME)
         return lathe__jinja_set(vm, target->id, x);
     if (target->op == JINJA_OP_NSREF)
         return lathe__jinja_raise(vm, LATHE_E_UNSUPPORTED,
                                   "a loop over an attribute of a namespace");
-    LATHE_TRY(lathe__jinja_iterate(vm, x, &items));
-    for (const jinja_node *item = target->a; item; item = item->next)
-        n++;
-    if (items.n != n)
-        return lathe__jinja_raise(vm, LATHE_E_CONFIG, "%lld values for %lld names",
-                                  (long long)items.n, (long long)n);
-    LATHE_TRY(lathe__jinja_enter(vm));
-    for (const jinja_node *item = target->a; item; item = item->next)
-        LATHE_TRY(assign(vm, item, items.items[i++]));
-    vm->depth--;
-    return LATHE_OK;
+    return lathe__jinja_unpack(vm, target, x, assign);
 }
 
 /* The next item that passes the loop's test. The test sees no `loop`. */

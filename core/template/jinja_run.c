@@ -58,26 +58,32 @@ static lathe_status set_member(jinja_vm *vm, const jinja_node *target, jinja_val
     return lathe__jinja_dict_set(vm, space.u.dict, key, value);
 }
 
-static lathe_status set_target(jinja_vm *vm, const jinja_node *target, jinja_value x)
+lathe_status lathe__jinja_unpack(jinja_vm *vm, const jinja_node *names, jinja_value x,
+                                 jinja_assign assign)
 {
     jinja_list items;
     int64_t n = 0, i = 0;
-    if (target->op == JINJA_OP_NAME)
-        return lathe__jinja_set(vm, target->id, x);
-    if (target->op == JINJA_OP_NSREF)
-        return set_member(vm, target, x);
-    vm->at = &target->place;
     LATHE_TRY(lathe__jinja_iterate(vm, x, &items));
-    for (const jinja_node *item = target->a; item; item = item->next)
+    for (const jinja_node *item = names->a; item; item = item->next)
         n++;
     if (items.n != n)
         return lathe__jinja_raise(vm, LATHE_E_CONFIG, "%lld values for %lld names",
                                   (long long)items.n, (long long)n);
     LATHE_TRY(lathe__jinja_enter(vm));
-    for (const jinja_node *item = target->a; item; item = item->next)
-        LATHE_TRY(set_target(vm, item, items.items[i++]));
+    for (const jinja_node *item = names->a; item; item = item->next)
+        LATHE_TRY(assign(vm, item, items.items[i++]));
     vm->depth--;
     return LATHE_OK;
+}
+
+static lathe_status set_target(jinja_vm *vm, const jinja_node *target, jinja_value x)
+{
+    if (target->op == JINJA_OP_NAME)
+        return lathe__jinja_set(vm, target->id, x);
+    if (target->op == JINJA_OP_NSREF)
+        return set_member(vm, target, x);
+    vm->at = &target->place;
+    return lathe__jinja_unpack(vm, target, x, set_target);
 }
 
 /* ---- statements ---- */

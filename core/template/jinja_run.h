@@ -24,6 +24,11 @@ lathe_status lathe__jinja_for(jinja_vm *vm, const jinja_node *node);
 /** Runs a body with output of its own; *out: its text. */
 lathe_status lathe__jinja_capture(jinja_vm *vm, const jinja_node *body, jinja_value *out);
 lathe_status lathe__jinja_set(jinja_vm *vm, int32_t id, jinja_value value);
+/** Gives each of the names of a tuple its value of x with assign(): "for a, b in pairs", "set a, b
+ * = pair". The tuple may contain tuples; their depth is bounded. */
+typedef lathe_status (*jinja_assign)(jinja_vm *vm, const jinja_node *target, jinja_value x);
+lathe_status lathe__jinja_unpack(jinja_vm *vm, const jinja_node *names, jinja_value x,
+                                 jinja_assign assign);
 lathe_status lathe__jinja_push_scope(jinja_vm *vm, jinja_scope *outer);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "lathe/kit/hex.h"
 #include "text/byte_level.h"
 #include "text/pipeline.h"
 #include "text/tokenizer.h"
@@ -120,20 +121,12 @@ static lathe_status byte_level(const uint8_t *text, int64_t n, lathe_buffer *out
     return out->status;
 }
 
-static int hex(uint8_t c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                  : -1;
-}
-
 /* Returns the byte of a token such as "<0x0A>", -1 for another token. */
 static int byte_of(const uint8_t *text, int64_t n)
 {
     if (n != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>')
         return -1;
-    const int high = hex(text[3]), low = hex(text[4]);
+    const int high = lathe_hex_digit((char)text[3]), low = lathe_hex_digit((char)text[4]);
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 

@@ -114,9 +114,22 @@ static int grow(void **data, int64_t n, int64_t *capacity, size_t size)
     return 1;
 }
 
+/* Passes what follows an element that ends at p (NULL: it could not be read): a comma, or `close`,
+ * with which the list ends. Returns where the next element begins, or the text after the list;
+ * NULL: anything else follows. */
+static const char *after_element(const walker *w, const char *p, char close, int *ended)
+{
+    p = p ? blank(w, p) : NULL;
+    if (!p || p >= w->end || (*p != ',' && *p != close))
+        return NULL;
+    *ended = *p == close;
+    return *ended ? p + 1 : blank(w, p + 1);
+}
+
 static const char *read_vocab(walker *w, const char *p)
 {
     lathe_token_tables *t = w->out;
+    int ended = 0;
     p = expect(w, p, '{');
     if (p && p < w->end && *p == '}')
         return p + 1;
@@ -128,12 +141,9 @@ static const char *read_vocab(walker *w, const char *p)
         lathe_table_token *token = &t->tokens[t->n_tokens++];
         p = expect(w, read_string(w, p, &token->text, &token->n), ':');
         p = p ? read_id(w, p, &token->id) : NULL;
-        p = p ? blank(w, p) : NULL;
-        if (!p || p >= w->end || (*p != ',' && *p != '}'))
-            return NULL;
-        if (*p == '}')
-            return p + 1;
-        p = blank(w, p + 1);
+        p = after_element(w, p, '}', &ended);
+        if (ended)
+            return p;
     }
     return NULL;
 }
@@ -160,21 +170,20 @@ static const char *read_scored(const walker *w, const char *p, lathe_json_string
 static const char *read_scored_vocab(walker *w, const char *p)
 {
     lathe_token_tables *t = w->out;
+    int ended = 0;
     p = expect(w, p, '[');
     t->scored = p;
     while (p && p < w->end) {
         lathe_json_string text;
         double score;
-        p = read_scored(w, p, &text, &score);
-        p = p ? blank(w, p) : NULL;
-        if (!p || p >= w->end || (*p != ',' && *p != ']'))
+        p = after_element(w, read_scored(w, p, &text, &score), ']', &ended);
+        if (!p)
             return NULL;
         t->n_scored++;
         if (text.escaped && text.n > t->longest_escaped)
             t->longest_escaped = text.n;
-        if (*p == ']')
-            return p + 1;
-        p = blank(w, p + 1);
+        if (ended)
+            return p;
     }
     return NULL;
 }
@@ -222,6 +231,7 @@ static const char *read_merge(walker *w, const char *p, lathe_table_merge *merge
 static const char *read_merges(walker *w, const char *p)
 {
     lathe_token_tables *t = w->out;
+    int ended = 0;
     p = expect(w, p, '[');
     if (p && p < w->end && *p == ']')
         return p + 1;
@@ -230,13 +240,9 @@ static const char *read_merges(walker *w, const char *p)
         if (!grow(&merges, t->n_merges, &t->merge_capacity, sizeof *t->merges))
             return NULL;
         t->merges = merges;
-        p = read_merge(w, p, &t->merges[t->n_merges++]);
-        p = p ? blank(w, p) : NULL;
-        if (!p || p >= w->end || (*p != ',' && *p != ']'))
-            return NULL;
-        if (*p == ']')
-            return p + 1;
-        p = blank(w, p + 1);
+        p = after_element(w, read_merge(w, p, &t->merges[t->n_merges++]), ']', &ended);
+        if (ended)
+            return p;
     }
     return NULL;
 }

@@ -111,7 +111,7 @@ asked=$(grep -rhoE 'lathe_machine_shares|->is_host' core/update --include='*.c' 
 
 # Text reaches standard output and standard error through core/base/print.c alone, which prints names of foreign files
 # without their escape sequences. The listed files write data files, or stand in for the C library of a plugin.
-writers=' core/base/print.c core/harness/imports.c core/metrics/metrics.c core/metrics/tensorboard.c core/data/logprob_file.c core/data/shard_file.c core/loop/training_sample.c '
+writers=' core/base/print.c core/base/output_file.c core/harness/imports.c core/metrics/metrics.c core/metrics/tensorboard.c core/data/logprob_file.c core/data/shard_file.c core/loop/training_sample.c '
 while IFS= read -r line; do
     [ -z "$line" ] || [[ "$writers" == *" ${line%%:*} "* ]] ||
         fail "$line writes to a stream by itself: lathe_print and its kin do (base/print.h)"

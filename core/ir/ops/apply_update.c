@@ -11,7 +11,8 @@ static lathe_status infer_squares(lathe_op_problem *p)
     return LATHE_OK;
 }
 
-static lathe_status check_apply_update(const lathe_op_problem *p)
+/* Checks the parameter, the change and the scalars, which both ops read. */
+static lathe_status check_inputs(const lathe_op_problem *p)
 {
     const int64_t n = lathe_desc_count(&p->in[0]), scalars = lathe_desc_count(&p->in[2]);
     LATHE_TRY(lathe__check_in(p, 0, LATHE_F32, n));
@@ -19,19 +20,20 @@ static lathe_status check_apply_update(const lathe_op_problem *p)
     LATHE_TRY(lathe__check_in(p, 2, LATHE_F32, scalars));
     if (p->attrs.start < 0 || p->attrs.start >= scalars)
         return lathe__refuse_shape(p, "start is outside the scalars");
-    return lathe__check_out(p, 0, LATHE_F32, n);
+    return LATHE_OK;
+}
+
+static lathe_status check_apply_update(const lathe_op_problem *p)
+{
+    LATHE_TRY(check_inputs(p));
+    return lathe__check_out(p, 0, LATHE_F32, lathe_desc_count(&p->in[0]));
 }
 
 /* One sum per 16384 elements. */
 static lathe_status check_update_squares(const lathe_op_problem *p)
 {
-    const int64_t n = lathe_desc_count(&p->in[0]), scalars = lathe_desc_count(&p->in[2]);
-    LATHE_TRY(lathe__check_in(p, 0, LATHE_F32, n));
-    LATHE_TRY(lathe__check_in(p, 1, LATHE__COMPUTE, n));
-    LATHE_TRY(lathe__check_in(p, 2, LATHE_F32, scalars));
-    if (p->attrs.start < 0 || p->attrs.start >= scalars)
-        return lathe__refuse_shape(p, "start is outside the scalars");
-    return lathe__check_out(p, 0, LATHE_F64, (n + 16383) / 16384);
+    LATHE_TRY(check_inputs(p));
+    return lathe__check_out(p, 0, LATHE_F64, (lathe_desc_count(&p->in[0]) + 16383) / 16384);
 }
 
 static void exact_update(const lathe_op_problem *p, double *const *in, double *const *out)

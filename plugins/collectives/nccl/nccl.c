@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "lathe/kit/instance.h"
+#include "lathe/kit/sized_copy.h"
 #include "nccl_internal.h"
 
 typedef struct nccl {
@@ -334,9 +335,7 @@ static lathe_status nccl_open(void *self, const lathe_collective_setup *setup, l
 
 static lathe_status nccl_info(const lathe_group *group, lathe_group_info *out)
 {
-    const uint32_t size = out->size;
-    memcpy(out, &group->info, size < sizeof group->info ? size : sizeof group->info);
-    out->size = size;
+    lathe_copy_sized(out, &group->info, sizeof group->info);
     return LATHE_OK;
 }
 

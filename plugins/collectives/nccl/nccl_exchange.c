@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lathe/kit/collective_kit.h"
+#include "lathe/kit/sized_copy.h"
 #include "nccl_internal.h"
 
 struct lathe_exchange {
@@ -140,7 +141,6 @@ lathe_status nccl_prepare(lathe_group *group, const lathe_exchange_problem *prob
                           lathe_exchange **out, lathe_exchange_info *out_info)
 {
     const nccl_world *const w = group->world;
-    const uint32_t size = out_info->size;
     const int32_t n_ranks = group->info.n_ranks;
     *out = NULL;
     LATHE_TRY(nccl_check_world(w));
@@ -167,8 +167,7 @@ lathe_status nccl_prepare(lathe_group *group, const lathe_exchange_problem *prob
         w->host->free(x);
         return status;
     }
-    memcpy(out_info, &x->info, size < sizeof x->info ? size : sizeof x->info);
-    out_info->size = size;
+    lathe_copy_sized(out_info, &x->info, sizeof x->info);
     *out = x;
     return LATHE_OK;
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "lathe/kit/collective_kit.h"
+#include "lathe/kit/sized_copy.h"
 #include "shared/peer.h"
 
 /* A problem in 64 bytes, as ranks compare it. */
@@ -153,9 +154,7 @@ lathe_status lathe__peer_prepare(lathe_group *group, const lathe_exchange_proble
     if (group->info.n_ranks > 1 && !pairs)
         LATHE_TRY(agree(group, problem));
     LATHE_TRY(lathe__peer_build(group, problem, &x));
-    const uint32_t size = out_info->size;
-    memcpy(out_info, &x->info, size < sizeof x->info ? size : sizeof x->info);
-    out_info->size = size;
+    lathe_copy_sized(out_info, &x->info, sizeof x->info);
     *out = x;
     return LATHE_OK;
 }

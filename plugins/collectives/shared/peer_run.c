@@ -3,6 +3,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "lathe/kit/sized_copy.h"
 #include "shared/peer.h"
 #include "shared/reduce.h"
 
@@ -17,9 +18,7 @@ static double now(void)
 
 lathe_status lathe__peer_info(const lathe_group *group, lathe_group_info *out)
 {
-    const uint32_t size = out->size;
-    memcpy(out, &group->info, size < sizeof *out ? size : sizeof *out);
-    out->size = size;
+    lathe_copy_sized(out, &group->info, sizeof group->info);
     return LATHE_OK;
 }
 

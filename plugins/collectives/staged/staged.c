@@ -16,6 +16,7 @@
 
 #include "lathe/kit/collective_kit.h"
 #include "lathe/kit/instance.h"
+#include "lathe/kit/sized_copy.h"
 
 typedef struct staged {
     const lathe_host *host;
@@ -131,9 +132,7 @@ static lathe_status staged_open(void *self, const lathe_collective_setup *setup,
 
 static lathe_status staged_info(const lathe_group *group, lathe_group_info *out)
 {
-    const uint32_t size = out->size;
-    memcpy(out, &group->info, size < sizeof group->info ? size : sizeof group->info);
-    out->size = size;
+    lathe_copy_sized(out, &group->info, sizeof group->info);
     return LATHE_OK;
 }
 
@@ -214,7 +213,6 @@ static lathe_status staged_prepare(lathe_group *group, const lathe_exchange_prob
                                    lathe_exchange **out, lathe_exchange_info *out_info)
 {
     const world *const w = group->world;
-    const uint32_t size = out_info->size;
     *out = NULL;
     LATHE_TRY(lathe_exchange_check(w->host, problem, group->info.rank, group->info.n_ranks));
     lathe_exchange *const x = w->host->alloc((int64_t)sizeof *x);
@@ -231,8 +229,7 @@ static lathe_status staged_prepare(lathe_group *group, const lathe_exchange_prob
     x->scratch_bytes = x->info.scratch_bytes;
     x->info.pinned_bytes = x->scratch_at + round_up(x->scratch_bytes);
     x->info.scratch_bytes = 0;
-    memcpy(out_info, &x->info, size < sizeof x->info ? size : sizeof x->info);
-    out_info->size = size;
+    lathe_copy_sized(out_info, &x->info, sizeof x->info);
     *out = x;
     return LATHE_OK;
 }

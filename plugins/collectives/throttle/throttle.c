@@ -13,6 +13,7 @@
 #include "lathe/kit/collective_kit.h"
 #include "lathe/kit/instance.h"
 #include "lathe/kit/link_kit.h"
+#include "lathe/kit/sized_copy.h"
 
 /* Seconds between calls of the other engine while an exchange waits for the link. */
 static const double longest_pause = 2e-4;
@@ -109,9 +110,7 @@ static lathe_status throttle_open(void *self, const lathe_collective_setup *setu
 
 static lathe_status throttle_info(const lathe_group *group, lathe_group_info *out)
 {
-    const uint32_t size = out->size;
-    memcpy(out, &group->info, size < sizeof group->info ? size : sizeof group->info);
-    out->size = size;
+    lathe_copy_sized(out, &group->info, sizeof group->info);
     return LATHE_OK;
 }
 
@@ -166,7 +165,6 @@ static lathe_status throttle_prepare(lathe_group *group, const lathe_exchange_pr
 {
     const world *const w = group->world;
     const lathe_host *const host = w->self->host;
-    const uint32_t size = out_info->size;
     lathe_exchange *const x = host->alloc((int64_t)sizeof *x);
     if (x == NULL)
         return lathe_fail(host, LATHE_E_NOMEM, "no memory for an exchange");
@@ -184,8 +182,7 @@ static lathe_status throttle_prepare(lathe_group *group, const lathe_exchange_pr
         x->info.sent_bytes > x->info.received_bytes ? x->info.sent_bytes : x->info.received_bytes;
     x->seconds = lathe_link_seconds(
         &w->self->link, lathe_link_rounds(problem->op, group->info.n_ranks), (double)bytes);
-    memcpy(out_info, &x->info, size < sizeof x->info ? size : sizeof x->info);
-    out_info->size = size;
+    lathe_copy_sized(out_info, &x->info, sizeof x->info);
     *out = x;
     return LATHE_OK;
 }

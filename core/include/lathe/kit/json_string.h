@@ -13,29 +13,13 @@
 
 #include <string.h>
 
+#include "lathe/kit/hex.h"
 #include "lathe/renderer.h"
 
 /** Whether a value is a string: it has its quotes. */
 static inline int lathe_json_is_string(lathe_chars value)
 {
     return value.data != NULL && value.bytes > 0 && value.data[0] == '"';
-}
-
-/* The value of four hexadecimal digits; -1: they are not. */
-static inline int32_t lathe_json__hex(const char *text, int64_t n)
-{
-    int32_t value = 0;
-    for (int64_t i = 0; i < 4; i++) {
-        const char c = i < n ? text[i] : '\0';
-        const int32_t digit = c >= '0' && c <= '9'   ? c - '0'
-                              : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                              : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                                     : -1;
-        if (digit < 0)
-            return -1;
-        value = 16 * value + digit;
-    }
-    return value;
 }
 
 /* Writes a character as UTF-8; its bytes. */
@@ -56,7 +40,7 @@ static inline int32_t lathe_json__escaped(lathe_chars text, int64_t *bytes)
     const int is_ascii = text.bytes > 1 && (unsigned char)text.data[1] < 0x80;
     const char c = is_ascii ? text.data[1] : '\\';
     const char *name = c != '\0' ? strchr(names, c) : NULL;
-    const int32_t high = c == 'u' ? lathe_json__hex(text.data + 2, text.bytes - 2) : -1;
+    const int32_t high = c == 'u' ? lathe_hex_four(text.data + 2, text.bytes - 2) : -1;
     *bytes = is_ascii ? 2 : 1;
     if (high < 0)
         return name != NULL ? values[name - names] : c;
@@ -64,7 +48,7 @@ static inline int32_t lathe_json__escaped(lathe_chars text, int64_t *bytes)
     if (high < 0xd800 || high > 0xdfff)
         return high;
     const int has_low = text.bytes >= 12 && text.data[6] == '\\' && text.data[7] == 'u';
-    const int32_t low = has_low ? lathe_json__hex(text.data + 8, text.bytes - 8) : -1;
+    const int32_t low = has_low ? lathe_hex_four(text.data + 8, text.bytes - 8) : -1;
     if (high >= 0xdc00 || low < 0xdc00 || low > 0xdfff)
         return 0xfffd;
     *bytes = 12;

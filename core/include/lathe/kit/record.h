@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "lathe/kit/hex.h"
+
 /* A value: the bytes of its JSON text. */
 typedef struct lathe_record_value {
     const char *json; /* NULL: the record has no such column */
@@ -52,23 +54,6 @@ static inline int64_t lathe_record_blank(const char *text, int64_t n, int64_t at
     return at;
 }
 
-/** Writes the four hexadecimal digits at `text` as a number; -1: they are none. */
-static inline int32_t lathe_record_hex(const char *text)
-{
-    int32_t code = 0;
-    for (int i = 0; i < 4; i++) {
-        const char c = text[i];
-        const int digit = c >= '0' && c <= '9'   ? c - '0'
-                          : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                          : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                                 : -1;
-        if (digit < 0)
-            return -1;
-        code = code * 16 + digit;
-    }
-    return code;
-}
-
 static inline int64_t lathe_record_put_utf8(int32_t code, char *out)
 {
     if (code < 0x80) {
@@ -108,10 +93,10 @@ static inline int64_t lathe_record_unescape(const char *text, int64_t n, int64_t
         *out = known != NULL && kind != '\0' ? to[known - from] : kind;
         return 1;
     }
-    int32_t code = lathe_record_hex(text + *at);
+    int32_t code = lathe_hex_four(text + *at, 4);
     *at += 4;
     if (code >= 0xd800 && code < 0xdc00 && *at + 6 <= n && text[*at] == '\\') {
-        code = 0x10000 + ((code - 0xd800) << 10) + (lathe_record_hex(text + *at + 2) - 0xdc00);
+        code = 0x10000 + ((code - 0xd800) << 10) + (lathe_hex_four(text + *at + 2, 4) - 0xdc00);
         *at += 6;
     }
     return lathe_record_put_utf8(code, out);
