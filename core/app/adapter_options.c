@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "app/kept_renderer.h"
+#include "app/saved_renderer.h"
 #include "base/checkpoint_path.h"
 #include "base/error.h"
 #include "base/fs.h"
@@ -183,7 +183,7 @@ static lathe_status read_one(reading *r, const char *text)
     LATHE_TRY(resolve(r, text, equals + 1, &dir));
     LATHE_TRY(lathe_adapter_folder_read(dir, r->base, r->arena, &folder));
     LATHE_TRY(check_kind(text, dir, r->base, &folder));
-    LATHE_TRY(lathe_app_keep_renderer(r->args, dir, r->base, r->arena, &folder.settings));
+    LATHE_TRY(lathe_app_use_saved_renderer(r->args, dir, r->base, r->arena, &folder.settings));
     LATHE_TRY(lathe_folder_tokenizer(dir, r->arena, &tokenizer));
     if (!tokenizer)
         tokenizer = r->base_tokenizer;

@@ -40,6 +40,7 @@ static void print_text(const lathe_evaluation *e)
     lathe_print("\n");
 }
 
+/* JSON has no NaN and no infinity. */
 static void put_number(lathe_buffer *b, double value)
 {
     if (isfinite(value))
@@ -82,6 +83,7 @@ static int run_command(const lathe_args *args)
     int64_t batches = 0;
     const char *data = lathe_args_value(args, "--data");
     lathe_status status = lathe_args_int(args, "--batches", 0, INT64_MAX, 0, &batches);
+    /* a key that would have no effect here is refused, though the run file may have it */
     if (status == LATHE_OK && lathe_args_override(args, "train.eval_batches"))
         status =
             lathe_error(LATHE_E_ARG, "train.eval_batches applies to evaluations during a training; "

@@ -24,10 +24,10 @@ static const lathe_option options[] = {
 /* ---- progress ---- */
 
 typedef struct shown {
-    double begun, last; /* seconds */
+    double begun, last; /* lathe_now() at the start, and at the last line */
 } shown;
 
-/* A line of the log every ten seconds. */
+/* Logs a line every ten seconds at most. The estimate assumes that examples take equal times. */
 static void show(void *arg, int64_t n_done, int64_t n_all)
 {
     shown *s = arg;
@@ -50,6 +50,8 @@ static lathe_status check_precision(const lathe_args *args, int32_t *out_is_f16)
     return LATHE_OK;
 }
 
+/* The commonest confusions: a teacher's folder in place of the learner's run file, and the key that
+ * reads what this command writes. */
 static lathe_status check_words(const lathe_args *args)
 {
     if (!lathe_args_value(args, "--output"))
@@ -66,7 +68,8 @@ static lathe_status check_words(const lathe_args *args)
     return LATHE_OK;
 }
 
-/* The run's own teacher.stored, which this command may be about to make, is not read. */
+/* Opens the run with teacher.stored = "": the folder that the run file names may be the one that
+ * this command is about to write, so it must not be read. */
 static lathe_status open_run(const lathe_args *args, int32_t top_k, double temperature,
                              lathe_run **out)
 {
@@ -131,7 +134,7 @@ static int run_command(const lathe_args *args)
         status = check_precision(args, &how.is_f16);
     if (status == LATHE_OK)
         status = open_run(args, (int32_t)top_k, temperature, &run);
-    progress.begun = progress.last = lathe_now();
+    progress.begun = progress.last = lathe_now(); /* opening the run may have prepared the data */
     if (status == LATHE_OK)
         status = lathe__logprobs_store(run, &how, &stored);
     if (status == LATHE_OK)

@@ -13,6 +13,7 @@ static const lathe_option options[] = {
     {"--no-verify", NULL, "do not read the files of the checkpoints to verify them"},
 };
 
+/* "-" gets the page alone, so that it can be piped; a file gets a line that names it. */
 static lathe_status write_page(const lathe_buffer *page, const char *path)
 {
     if (strcmp(path, "-") == 0) {

@@ -12,14 +12,14 @@ static const lathe_option options[] = {
     {"--json", NULL, "print one JSON object: valid, errors, warnings, each with its position"},
 };
 
-enum { MOST_RANKS = 1 << 20 };
+enum { MAX_RANKS = 1 << 20 }; /* more than any cluster has */
 
 static int run(const lathe_args *args)
 {
     const char *path = args->words[0];
     lathe_diags diags = {0};
     int64_t n_ranks = 1;
-    if (lathe_args_int(args, "--ranks", 1, MOST_RANKS, 1, &n_ranks) != LATHE_OK)
+    if (lathe_args_int(args, "--ranks", 1, MAX_RANKS, 1, &n_ranks) != LATHE_OK)
         return lathe_args_fail(args, LATHE_E_ARG);
     const lathe_status status =
         lathe_run_check(path, args->overrides, args->n_overrides,

@@ -7,8 +7,8 @@
 #include "app/eval_data.h"
 #include "app/held_log.h"
 #include "app/idle_overrides.h"
-#include "app/kept_renderer.h"
 #include "app/model_word.h"
+#include "app/saved_renderer.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
@@ -291,7 +291,7 @@ static lathe_status open_adapter(const lathe_args *args, int32_t mode, const cha
     if (mode == LATHE_OPEN_EVALUATE)
         LATHE_TRY(add_evaluation(args, path, arena, &folder.settings));
     if (mode != LATHE_OPEN_WEIGHTS)
-        LATHE_TRY(lathe_app_keep_renderer(args, path, folder.base, arena, &folder.settings));
+        LATHE_TRY(lathe_app_use_saved_renderer(args, path, folder.base, arena, &folder.settings));
     LATHE_TRY(adapter_overrides(args, settings, path, &folder, which, arena, &list, &n));
     LATHE_TRY(lathe_run_open_mode(NULL, list, n, mode, out));
     if (strcmp(folder.base, path) == 0) /* otherwise the base is the model before training */
@@ -343,7 +343,7 @@ static lathe_status reopen_with_reference(const lathe_args *args, int32_t mode,
         return refuse_reference(args, *out);
     if (base)
         LATHE_TRY(check_reference(path, base, arena));
-    LATHE_TRY(lathe_app_keep_renderer(args, path, NULL, arena, &more));
+    LATHE_TRY(lathe_app_use_saved_renderer(args, path, NULL, arena, &more));
     lathe_run_close(*out);
     *out = NULL;
     lathe_override *list = overrides(args, settings, more.n + 3, arena, &n);
@@ -458,7 +458,7 @@ static lathe_status open_folder(const lathe_args *args, int32_t mode, const char
     if (has_adapters)
         return open_named(args, settings, folder.dir, folder.weights, &own, arena, out);
     if (mode != LATHE_OPEN_WEIGHTS)
-        LATHE_TRY(lathe_app_keep_renderer(args, folder.dir, NULL, arena, &own));
+        LATHE_TRY(lathe_app_use_saved_renderer(args, folder.dir, NULL, arena, &own));
     LATHE_TRY(lathe_folder_tokenizer(folder.dir, arena, &tokenizer));
     LATHE_TRY(model_overrides(args, settings, tokenizer, folder.weights, &own, arena, &list, &n));
     if (mode == LATHE_OPEN_EVALUATE)

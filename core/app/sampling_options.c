@@ -7,8 +7,8 @@
  * generation_config.json. */
 static const struct {
     const char *option, *key;
-    int64_t lo, hi; /* range of whole numbers */
-    double least, most;
+    int64_t min_int, max_int; /* range of whole numbers; max_int 0: the option is a fraction */
+    double min, max;          /* range of fractions */
 } sampling_options[] = {{"--max-new-tokens", "generate.max_new_tokens", 1, 100000000, 0.0, 0.0},
                         {"--top-k", "generate.top_k", 0, 10000000, 0.0, 0.0},
                         {"--seed", "generate.seed", 0, INT64_MAX, 0.0, 0.0},
@@ -29,17 +29,17 @@ lathe_status lathe_app_sampling(const lathe_args *args, lathe_sampling_values *o
         double x = 0.0;
         if (!text)
             continue;
-        const int is_whole = sampling_options[i].hi > 0;
+        const int is_whole = sampling_options[i].max_int > 0;
         if (is_whole)
-            LATHE_TRY(lathe_args_int(args, name, sampling_options[i].lo, sampling_options[i].hi, 0,
-                                     &whole));
+            LATHE_TRY(lathe_args_int(args, name, sampling_options[i].min_int,
+                                     sampling_options[i].max_int, 0, &whole));
         else
-            LATHE_TRY(lathe_args_float(args, name, sampling_options[i].least,
-                                       sampling_options[i].most, 0.0, &x));
+            LATHE_TRY(lathe_args_float(args, name, sampling_options[i].min, sampling_options[i].max,
+                                       0.0, &x));
         if (is_whole)
             (void)snprintf(out->values[i], sizeof out->values[i], "%lld", (long long)whole);
         else
-            (void)snprintf(out->values[i], sizeof out->values[i], "%.17g", x);
+            (void)snprintf(out->values[i], sizeof out->values[i], "%.17g", x); /* reads back as x */
         out->list[n++] = sampling_options[i].key;
         out->list[n++] = out->values[i];
     }

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 
+/* Refuses --trace-steps alone: without a file it would have no effect. */
 lathe_status lathe_app_begin_trace(const lathe_args *args, lathe_run *run)
 {
     const char *path = lathe_args_value(args, "--trace");

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 
+/* ALIGN: the strictest alignment of a C type, that of long double. */
 enum { ALIGN = 16, BLOCK_BYTES = 64 * 1024 };
 
 /* The newest block is first; only it is filled further. */
@@ -21,6 +22,7 @@ typedef struct lathe_arena_block {
 
 _Static_assert(offsetof(lathe_arena_block, data) % ALIGN == 0, "block data is not aligned");
 
+/* Tests compare this count before and after a step, which must not allocate. */
 static atomic_int_fast64_t heap_allocations;
 
 int64_t lathe_heap_allocations(void)
@@ -53,13 +55,15 @@ static lathe_arena_block *block_create(lathe_arena *arena, int64_t bytes)
     return block;
 }
 
+/* Memory is zeroed, since blocks come from calloc and are used once. */
 void *lathe_arena_alloc(lathe_arena *arena, int64_t bytes)
 {
-    if (bytes < 0 || bytes > INT64_MAX / 2) {
+    if (bytes < 0 || bytes > INT64_MAX / 2) { /* a product of sizes that overflowed */
         (void)lathe_error(LATHE_E_NOMEM, "out of memory: %lld bytes were requested",
                           (long long)bytes);
         return NULL;
     }
+    /* no bytes still get an address of their own, as NULL means an error */
     const int64_t rounded = bytes == 0 ? ALIGN : (bytes + ALIGN - 1) / ALIGN * ALIGN;
     lathe_arena_block *block = arena->blocks;
     if (block == NULL || block->capacity - block->used < rounded)
@@ -77,7 +81,7 @@ void *lathe_arena_alloc(lathe_arena *arena, int64_t bytes)
 char *lathe_arena_strndup(lathe_arena *arena, const char *text, int64_t n)
 {
     char *out = lathe_arena_alloc(arena, n + 1);
-    if (out != NULL && n > 0)
+    if (out != NULL && n > 0) /* blocks are zeroed: the NUL is there */
         memcpy(out, text, (size_t)n);
     return out;
 }

@@ -9,28 +9,31 @@
 #include "base/error.h"
 #include "base/fs.h"
 
+/* A name counts only if it is written as Lathe writes it: "step-3" or "step-00000003.tmp" are not
+ * checkpoints, and two names of one step would make "the newest" ambiguous. */
 int32_t lathe_checkpoint_step(const char *name, int64_t *out_step)
 {
-    char again[64];
+    char canonical[64];
     long long step = -1;
     if (sscanf(name, "step-%lld", &step) != 1 || step < 0)
         return 0;
-    (void)snprintf(again, sizeof again, LATHE_STEP_FORMAT, step);
+    (void)snprintf(canonical, sizeof canonical, LATHE_STEP_FORMAT, step);
     *out_step = step;
-    return strcmp(again, name) == 0;
+    return strcmp(canonical, name) == 0;
 }
 
+/* Reads the name of a checkpoint in a file such as DIR/latest. */
 static lathe_status read_pointer(const char *path, lathe_arena *arena, const char **out_name)
 {
     char *name = NULL;
     int64_t bytes = 0, step;
-    LATHE_TRY(lathe_file_read(path, 4096, &name, &bytes));
+    LATHE_TRY(lathe_file_read(path, 4096, &name, &bytes)); /* no pointer is longer */
     while (bytes > 0 && (name[bytes - 1] == '\n' || name[bytes - 1] == ' '))
         name[--bytes] = '\0';
-    const int good = lathe_checkpoint_step(name, &step);
-    *out_name = good ? lathe_arena_strdup(arena, name) : NULL;
+    const int is_valid = lathe_checkpoint_step(name, &step);
+    *out_name = is_valid ? lathe_arena_strdup(arena, name) : NULL;
     free(name);
-    if (!good)
+    if (!is_valid)
         return lathe_error(LATHE_E_CORRUPT, "%s does not name a checkpoint", path);
     return *out_name ? LATHE_OK : LATHE_E_NOMEM;
 }
@@ -53,11 +56,11 @@ int32_t lathe_path_is_pointer(const char *path)
     if ((strcmp(last, "latest") != 0 && strcmp(last, "best") != 0) || stat(path, &st) != 0 ||
         !S_ISREG(st.st_mode)) /* a pipe must not be opened */
         return 0;
-    const int32_t is = read_pointer(path, &arena, &name) == LATHE_OK;
-    if (!is)
+    const int32_t is_pointer = read_pointer(path, &arena, &name) == LATHE_OK;
+    if (!is_pointer)
         lathe_error_clear();
     lathe_arena_fini(&arena);
-    return is;
+    return is_pointer;
 }
 
 /* The folder `name` in `dir`, which `pointer` names. */
@@ -90,6 +93,9 @@ static int has(lathe_arena *arena, const char *dir, const char *name)
     return path && lathe_path_exists(path);
 }
 
+/* A folder with a model's or an adapter's files means itself. Any other folder may be that of a
+ * run, which means its latest checkpoint; without `latest` it stays as it is, and whoever reads it
+ * says what is missing. */
 lathe_status lathe_checkpoint_resolve(lathe_arena *arena, const char *path, const char **out_path)
 {
     const char *name = NULL;

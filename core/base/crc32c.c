@@ -1,4 +1,6 @@
-/* Computes CRC-32C four bits at a time, which is fast enough for records of some hundred bytes. */
+/* Computes CRC-32C (RFC 3720, section 12.1; polynomial 0x1edc6f41, reflected 0x82f63b78) four bits
+ * at a time: 16 words of table instead of 256, and fast enough for records of some hundred bytes.
+ */
 #include "base/crc32c.h"
 
 uint32_t lathe_crc32c(const void *data, int64_t bytes)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+/* The files have a few kB. */
 enum { TEXT_BYTES = 16384, PATH_BYTES = 1024 };
 
 /* Names of the memory controller's files in version 1 and in version 2 of control groups. */
@@ -33,7 +34,7 @@ static int read_text(const char *path, char *out, size_t capacity)
 }
 
 /* The number at `text` times `unit`; -1: not a number ("max"), or too large for 64 bits. */
-static int64_t number(const char *text, int64_t unit)
+static int64_t parse_number(const char *text, int64_t unit)
 {
     char *end;
     errno = 0;
@@ -47,7 +48,7 @@ static int64_t read_number(const char *dir, const char *name)
 {
     char path[PATH_BYTES + 64], text[64] = "";
     (void)snprintf(path, sizeof path, "%s/%s", dir, name);
-    return read_text(path, text, sizeof text) ? number(text, 1) : -1;
+    return read_text(path, text, sizeof text) ? parse_number(text, 1) : -1;
 }
 
 /* The number after "key " or "key:" at the beginning of a line; -1: no such line. */
@@ -57,12 +58,13 @@ static int64_t find_number(const char *text, const char *key, int64_t unit)
     for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
         line += *line == '\n';
         if (strncmp(line, key, n) == 0 && (line[n] == ' ' || line[n] == ':'))
-            return number(line + n + 1, unit);
+            return parse_number(line + n + 1, unit);
     }
     return -1;
 }
 
-static void lower(lathe_host_memory *out, int64_t available, const char *source)
+/* Keeps the lowest limit, and what sets it. */
+static void apply_limit(lathe_host_memory *out, int64_t available, const char *source)
 {
     if (available >= out->available)
         return;
@@ -82,10 +84,11 @@ static void read_group(const char *dir, const char *shown, const group_files *fi
         return;
     (void)snprintf(path, sizeof path, "%s/memory.stat", dir);
     int64_t cache = read_text(path, text, sizeof text) ? find_number(text, files->inactive, 1) : 0;
+    /* pages of files count as usage, but the kernel drops those that are not active first */
     cache = cache < 0 ? 0 : cache > usage ? usage : cache;
     const int64_t held = usage - cache;
     (void)snprintf(source, sizeof source, "%s/%s", shown, files->limit);
-    lower(out, limit > held ? limit - held : 0, source);
+    apply_limit(out, limit > held ? limit - held : 0, source);
 }
 
 /* Applies the limits of a group and of all its parents. In a container its own group may be the
@@ -95,6 +98,7 @@ static void read_groups(const char *root, const char *top, const char *group,
 {
     char dir[PATH_BYTES];
     const size_t n_root = strlen(root), n_top = n_root + strlen(top);
+    /* a path with ".." lies outside this container's name space: only the top applies */
     const char *inside = strstr(group, "..") != NULL ? "" : group;
     if ((size_t)snprintf(dir, sizeof dir, "%s%s%s", root, top, inside) >= sizeof dir)
         return;
@@ -121,7 +125,7 @@ static int read_limit(int resource, const char *status, const char *key, const c
         limit.rlim_cur > (rlim_t)INT64_MAX)
         return 0;
     const int64_t used = find_number(status, key, 1024), bytes = (int64_t)limit.rlim_cur;
-    lower(out, used < 0 ? bytes : bytes > used ? bytes - used : 0, name);
+    apply_limit(out, used < 0 ? bytes : bytes > used ? bytes - used : 0, name);
     return out->available < before;
 }
 
@@ -145,7 +149,7 @@ void lathe_host_memory_read(const char *root, lathe_host_memory *out)
     if (read_text(path, text, sizeof text)) {
         const int64_t free_bytes = find_number(text, "MemAvailable", 1024);
         if (free_bytes >= 0)
-            lower(out, free_bytes, "MemAvailable of /proc/meminfo");
+            apply_limit(out, free_bytes, "MemAvailable of /proc/meminfo");
     }
     (void)snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
     if (!read_text(path, text, sizeof text))

@@ -1,4 +1,5 @@
-/* Integers beyond 64 bits in a JSON tree. */
+/* Integers beyond 64 bits in a JSON tree. Jansson refuses them, and a double would lose digits: ids
+ * and hashes in data are often of this kind, and templates write them out again. */
 #include "base/json_wide.h"
 
 #include <stdlib.h>
@@ -7,15 +8,17 @@
 #include "base/error.h"
 #include "base/utf8.h"
 
-static const char member[] = "\xff";
+/* Never a member of a parsed text: the parser refuses bytes that are not UTF-8. */
+static const char wide_key[] = "\xff";
 
 const char *lathe_json_wide(const json_t *value)
 {
     return json_is_object(value) && json_object_size(value) == 1
-               ? json_string_value(json_object_get(value, member))
+               ? json_string_value(json_object_get(value, wide_key))
                : NULL;
 }
 
+/* json_dumps() would write the objects that stand for wide integers as objects. */
 void lathe_json_write_exact(const json_t *value, lathe_buffer *out)
 {
     const char *key, *wide = lathe_json_wide(value);
@@ -55,6 +58,7 @@ int64_t lathe__json_number_end(const char *text, int64_t bytes, int64_t at, int 
     const int64_t begin = at + (text[at] == '-');
     for (at = begin; at < bytes && is_digit(text[at]);)
         at++;
+    /* digits decide, not strtoll: the number may have any length. JSON has no leading zeros. */
     const int whole = at == bytes || (text[at] != '.' && text[at] != 'e' && text[at] != 'E');
     const char *const limit =
         begin > 0 && text[begin - 1] == '-' ? "9223372036854775808" : "9223372036854775807";
@@ -65,7 +69,8 @@ int64_t lathe__json_number_end(const char *text, int64_t bytes, int64_t at, int 
     return at;
 }
 
-/* A walk over the numbers of a text, which come in the order of the tree's. */
+/* A walk over the numbers of a text. Jansson keeps the order of members, so the tree has its
+ * numbers in the same order. */
 typedef struct numbers {
     const char *text;
     int64_t bytes, at;
@@ -78,7 +83,7 @@ static json_t *next_number(numbers *it, int *out_wide)
     for (; it->at < it->bytes; it->at++) {
         const char c = it->text[it->at];
         if (in_string && c == '\\')
-            it->at++;
+            it->at++; /* the escaped character may be a quote */
         else if (c == '"')
             in_string = !in_string;
         else if (!in_string && (is_digit(c) || c == '-'))
@@ -93,7 +98,7 @@ static json_t *next_number(numbers *it, int *out_wide)
         return NULL;
     json_t *out = json_object();
     if (out != NULL &&
-        json_object_set_new_nocheck(out, member,
+        json_object_set_new_nocheck(out, wide_key,
                                     json_stringn(it->text + begin, (size_t)(it->at - begin))) == 0)
         return out;
     json_decref(out);

@@ -143,7 +143,7 @@ enum { PIECE = 1 << 16 }; /* elements compared at a time */
 
 typedef struct gap {
     int64_t n_differ;
-    double most, largest; /* |b - a|, |a| */
+    double max_change, largest; /* of |b - a|, of |a| */
     float x[PIECE], y[PIECE];
 } gap;
 
@@ -155,7 +155,7 @@ static lathe_status measure(const lathe_st_tensor *a, const lathe_st_tensor *b, 
     const int64_t other = lathe_dtype_bytes(b->desc.dtype);
     const int same = a->desc.dtype == b->desc.dtype;
     g->n_differ = 0;
-    g->most = g->largest = 0.0;
+    g->max_change = g->largest = 0.0;
     for (int64_t at = 0; at < n; at += PIECE) {
         const int64_t m = n - at < PIECE ? n - at : PIECE;
         const char *p = (const char *)a->data + at * size, *q = (const char *)b->data + at * other;
@@ -171,7 +171,7 @@ static lathe_status measure(const lathe_st_tensor *a, const lathe_st_tensor *b, 
                 continue;
             const double x = (double)g->x[i], off = fabs((double)g->y[i] - x);
             g->largest = fmax(g->largest, fabs(x));
-            g->most = off > g->most || isnan(off) ? off : g->most;
+            g->max_change = off > g->max_change || isnan(off) ? off : g->max_change;
         }
     }
     return LATHE_OK;
@@ -207,11 +207,11 @@ static lathe_status compare_tensor(lathe_checkpoint_changes *d, const char *part
         c->to = lathe_arena_strdup(&d->arena, lathe_desc_text(&b->desc, other, sizeof other));
     }
     c->n_differ = measured ? g->n_differ : -1;
-    c->most = measured ? g->most : (double)NAN;
-    c->relative = !measured          ? (double)NAN
-                  : g->largest > 0.0 ? g->most / g->largest
-                  : g->most > 0.0    ? (double)INFINITY
-                                     : g->most;
+    c->max_change = measured ? g->max_change : (double)NAN;
+    c->relative = !measured             ? (double)NAN
+                  : g->largest > 0.0    ? g->max_change / g->largest
+                  : g->max_change > 0.0 ? (double)INFINITY
+                                        : g->max_change;
     return LATHE_OK;
 }
 
@@ -226,7 +226,7 @@ static lathe_status one_sided(lathe_checkpoint_changes *d, const char *part,
     const char *desc = lathe_arena_strdup(&d->arena, lathe_desc_text(&t->desc, text, sizeof text));
     c->n_elements = lathe_desc_count(&t->desc);
     c->n_differ = -1;
-    c->most = c->relative = (double)NAN;
+    c->max_change = c->relative = (double)NAN;
     c->from = is_first ? desc : NULL;
     c->to = is_first ? NULL : desc;
     return LATHE_OK;

@@ -17,8 +17,8 @@ typedef struct lathe_change {
     const char *from, *to;
     int64_t n_elements; /* of a tensor; 0: a value */
     int64_t n_differ;   /* elements that differ; -1: the values cannot be compared */
-    /* largest |b - a|, and the same divided by the largest |a|; NAN where n_differ is -1 */
-    double most, relative;
+    /* the largest |b - a|, and its ratio to the largest |a|; NAN where n_differ is -1 */
+    double max_change, relative;
 } lathe_change;
 
 /** Number of tensors of a part that differ. */

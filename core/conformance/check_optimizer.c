@@ -172,11 +172,12 @@ static lathe_status step_allocates_nothing(lathe__subject *s)
     lathe__optimizer_case c;
     LATHE_TRY(lathe__optimizer_case_init(&c, s));
     lathe_status status = steps(&c, 2);
-    c.taken = 0;
+    c.heap_blocks = 0;
     if (status == LATHE_OK)
         status = steps(&c, 3);
-    if (status == LATHE_OK && c.taken != 0)
-        status = lathe_error(LATHE_E_PLUGIN, "3 steps took %lld heap blocks", (long long)c.taken);
+    if (status == LATHE_OK && c.heap_blocks != 0)
+        status =
+            lathe_error(LATHE_E_PLUGIN, "3 steps took %lld heap blocks", (long long)c.heap_blocks);
     lathe_instance_fini(&c.instance);
     return status;
 }

@@ -36,9 +36,9 @@ static lathe_status all_of_it(lathe__optimizer_case *c)
     for (int i = 0; i < 3; i++) {
         LATHE_TRY(lathe__optimizer_case_step(c));
         if (LATHE_HAS(c->table, estimate))
-            LATHE_TRY(lathe__optimizer_case_also(c, LATHE_QUEUE_ESTIMATE));
+            LATHE_TRY(lathe__optimizer_case_run(c, LATHE_QUEUE_ESTIMATE));
     }
-    return LATHE_HAS(c->table, average) ? lathe__optimizer_case_also(c, LATHE_QUEUE_AVERAGE)
+    return LATHE_HAS(c->table, average) ? lathe__optimizer_case_run(c, LATHE_QUEUE_AVERAGE)
                                         : LATHE_OK;
 }
 

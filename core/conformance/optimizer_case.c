@@ -8,6 +8,8 @@
 #include "base/parallel.h"
 #include "lathe/rng.h"
 
+/* Each role occurs, and shapes that loops over vectors, chunks and blocks find hard: one element,
+ * odd sizes, more rows than columns, less than a block. */
 lathe_param_info lathe__optimizer_info(int i)
 {
     static const struct {
@@ -19,7 +21,7 @@ lathe_param_info lathe__optimizer_info(int i)
         {"model.embed_tokens.weight", LATHE_ROLE_EMBEDDING, 2, 37, 24},
         {"model.norm.weight", LATHE_ROLE_NORM, 1, 33, 1},
         {"model.layers.0.mlp.down_proj.bias", LATHE_ROLE_BIAS, 1, 1, 1},
-        {"lm_head.weight", LATHE_ROLE_HEAD, 2, 300, 83}, /* longer than one chunk in most loops */
+        {"lm_head.weight", LATHE_ROLE_HEAD, 2, 300, 83}, /* longer than one chunk of most loops */
         {"model.layers.0.lora_A", LATHE_ROLE_ADAPTER, 2, 4, 40},
     };
     const lathe_desc desc = {LATHE_F32, rows[i].rank, {rows[i].rows, rows[i].cols, 1, 1}};
@@ -36,7 +38,7 @@ lathe_param_info lathe__optimizer_info(int i)
 static lathe_status check_slot(const lathe_slot *slot, int32_t k, const lathe_param_info *info)
 {
     const lathe_desc *d = &slot->desc;
-    const int64_t most = 16 * lathe_desc_count(&info->desc) + ((int64_t)1 << 20);
+    const int64_t max_elements = 16 * lathe_desc_count(&info->desc) + ((int64_t)1 << 20);
     int64_t n = 1;
     if (slot->name == NULL || slot->name[0] == '\0' || lathe_dtype_bytes(d->dtype) == 0)
         return lathe_error(LATHE_E_PLUGIN, "slot %d of %s has no name or no dtype", k, info->name);
@@ -44,7 +46,7 @@ static lathe_status check_slot(const lathe_slot *slot, int32_t k, const lathe_pa
         return lathe_error(LATHE_E_PLUGIN, "slot %s of %s has rank %d", slot->name, info->name,
                            d->rank);
     for (int32_t i = 0; i < d->rank; i++) {
-        if (d->dims[i] < 0 || d->dims[i] > most || n * d->dims[i] > most)
+        if (d->dims[i] < 0 || d->dims[i] > max_elements || n * d->dims[i] > max_elements)
             return lathe_error(LATHE_E_PLUGIN,
                                "slot %s of %s is larger than 16 times the parameter and 1 Mi",
                                slot->name, info->name);
@@ -53,6 +55,8 @@ static lathe_status check_slot(const lathe_slot *slot, int32_t k, const lathe_pa
     return LATHE_OK;
 }
 
+/* Asks the plugin about tensor i as the core would, and checks the answers before memory is made
+ * after them. */
 static lathe_status init_tensor(lathe__optimizer_case *c, int i)
 {
     const lathe_param_info info = lathe__optimizer_info(i);
@@ -84,7 +88,7 @@ static lathe_status init_tensor(lathe__optimizer_case *c, int i)
                            (long long)scratch);
     c->scratch_bytes = scratch > c->scratch_bytes ? scratch : c->scratch_bytes;
     t->grad = c->grads[i] = lathe__memory(c->s, n * 4);
-    c->kept[i] = lathe__memory(c->s, n * 4);
+    c->saved_grads[i] = lathe__memory(c->s, n * 4);
     for (int32_t k = 0; k < c->n_slots[i]; k++) {
         LATHE_TRY(check_slot(&c->slots[i][k], k, &info));
         t->slots[k] = lathe__memory(c->s, lathe_desc_bytes(&c->slots[i][k].desc));
@@ -143,7 +147,8 @@ static void add_range(const lathe__optimizer_case *c, int i, int64_t first, int6
     list[(*n_list)++] = part;
 }
 
-/* Cuts tensor i into three ranges if its partition and slots allow it. */
+/* Cuts tensor i into three ranges if its partition and slots allow it, as ranks that divide the
+ * state and parts of offloaded state do: the result must be the same to the bit. */
 static void add_parts(const lathe__optimizer_case *c, int i, lathe_optimizer_tensor *list,
                       int32_t *n_list)
 {
@@ -168,7 +173,8 @@ static void add_parts(const lathe__optimizer_case *c, int i, lathe_optimizer_ten
     add_range(c, i, a * unit, (b - a) * unit, unit, list, n_list);
 }
 
-/* Fills the gradients with noise that depends on the step and on the use. */
+/* Fills the gradients with noise in [-4, 4) that depends on the step and on the use, so that an
+ * estimate after a step gets other gradients than the step. */
 static void draw(lathe__optimizer_case *c, int32_t what)
 {
     for (int i = 0; i < LATHE__N_TENSORS; i++)
@@ -179,6 +185,7 @@ static void draw(lathe__optimizer_case *c, int32_t what)
         }
 }
 
+/* Scalars as the core sets them before a step; an average reads the user's own alone. */
 static void fill_scalars(const lathe__optimizer_case *c, int32_t what, float *scalars)
 {
     double user[8] = {0};
@@ -194,6 +201,7 @@ static void fill_scalars(const lathe__optimizer_case *c, int32_t what, float *sc
         scalars[LATHE_SCALAR_USER + i] = (float)user[i];
 }
 
+/* Computes in the image or in host memory; counts the heap blocks that the plugin took. */
 static lathe_status compute(lathe__optimizer_case *c, const lathe_optimizer_step *step,
                             int32_t what, float *const *out)
 {
@@ -204,10 +212,12 @@ static lathe_status compute(lathe__optimizer_case *c, const lathe_optimizer_step
     const lathe_status status = what == LATHE_QUEUE_ESTIMATE  ? c->table->estimate(self, step)
                                 : what == LATHE_QUEUE_AVERAGE ? c->table->average(self, step, out)
                                                               : c->table->step(self, step);
-    c->taken += lathe__heap() - before;
+    c->heap_blocks += lathe__heap() - before;
     return status;
 }
 
+/* Runs one use of the plugin over all tensors, whole or in ranges (in_parts). MATRIX tensors are
+ * updated by a graph, which other checks run. */
 static lathe_status run(lathe__optimizer_case *c, int32_t what)
 {
     lathe_optimizer_tensor list[LATHE__N_PIECES];
@@ -232,7 +242,7 @@ static lathe_status run(lathe__optimizer_case *c, int32_t what)
         return LATHE_OK;
     fill_scalars(c, what, scalars);
     const lathe_optimizer_step step = lathe__optimizer_case_arguments(c, list, n_list, scalars);
-    (void)lathe_parallel_threads();
+    (void)lathe_parallel_threads(); /* starts the pool, whose memory is not the plugin's */
     return compute(c, &step, what, out);
 }
 
@@ -242,7 +252,7 @@ lathe_status lathe__optimizer_case_step(lathe__optimizer_case *c)
     return run(c, LATHE_QUEUE_STEP);
 }
 
-lathe_status lathe__optimizer_case_also(lathe__optimizer_case *c, int32_t what)
+lathe_status lathe__optimizer_case_run(lathe__optimizer_case *c, int32_t what)
 {
     return run(c, what);
 }

@@ -34,12 +34,12 @@ typedef struct lathe__optimizer_case {
     int32_t n_slots[LATHE__N_TENSORS];
     lathe_slot slots[LATHE__N_TENSORS][LATHE_MAX_SLOTS];
     float *grads[LATHE__N_TENSORS];
-    float *kept[LATHE__N_TENSORS]; /* room for a copy of the gradients */
-    void *scratch;                 /* [scratch_bytes]: the largest scratch of any tensor */
+    float *saved_grads[LATHE__N_TENSORS]; /* room for a copy of the gradients */
+    void *scratch;                        /* [scratch_bytes]: the largest scratch of any tensor */
     int64_t scratch_bytes;
     float *averages[LATHE__N_TENSORS]; /* results of average() */
     int64_t step;                      /* steps taken so far */
-    int64_t taken;                     /* heap blocks that the plugin took in these steps */
+    int64_t heap_blocks;               /* that the plugin allocated in these steps, net */
     int32_t in_parts;  /* 1: every tensor is passed in as many ranges as its partition allows */
     int32_t on_device; /* 1: the image computes, on the subject's device; 0: step() computes, in
                         * host memory */
@@ -60,7 +60,7 @@ lathe_status lathe__optimizer_case_init_with(lathe__optimizer_case *c, lathe__su
 lathe_status lathe__optimizer_case_step(lathe__optimizer_case *c);
 /** Computes an estimate or an average after the last step: LATHE_QUEUE_ESTIMATE,
  *  LATHE_QUEUE_AVERAGE. */
-lathe_status lathe__optimizer_case_also(lathe__optimizer_case *c, int32_t what);
+lathe_status lathe__optimizer_case_run(lathe__optimizer_case *c, int32_t what);
 
 /** Does the same through queue(): LATHE_QUEUE_*, for step->tensors in host memory; out: averages,
  *  or NULL. */

@@ -200,7 +200,7 @@ static lathe_status call(lathe__optimizer_case *c, const lathe_optimizer_step *s
     const lathe_status status = LATHE_HAS(c->table, queue)
                                     ? c->table->queue(c->instance.self, &queued)
                                     : lathe_queue_elementwise(&queued);
-    c->taken += lathe__heap() - outside - t->taken_on_device;
+    c->heap_blocks += lathe__heap() - outside - t->taken_on_device;
     LATHE_TRY(status);
     return lathe__fetch(s);
 }

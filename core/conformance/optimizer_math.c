@@ -117,7 +117,7 @@ static lathe_status step_listed(lathe__laws *l, const lathe_optimizer_tensor *li
         memset(c->scratch, garbage, (size_t)c->scratch_bytes);
     memcpy(kept, scalars, sizeof kept);
     for (int32_t k = 0; k < n; k++) {
-        grads[k] = c->kept[list[k].tensor];
+        grads[k] = c->saved_grads[list[k].tensor];
         memcpy(grads[k], list[k].grad, (size_t)list[k].n * sizeof **grads);
     }
     LATHE_TRY(c->table->step(c->instance.self, &step));

@@ -15,7 +15,7 @@ int lathe__jinja_truth(jinja_value x)
     case JINJA_INT:
         return x.u.i != 0;
     case JINJA_FLOAT:
-        return x.u.f < 0.0 || x.u.f > 0.0 || isnan(x.u.f);
+        return x.u.f < 0.0 || x.u.f > 0.0 || isnan(x.u.f); /* NaN is true in Python */
     case JINJA_STRING:
         return x.u.s->n > 0;
     case JINJA_LIST:
@@ -27,7 +27,8 @@ int lathe__jinja_truth(jinja_value x)
     }
 }
 
-/* An integer against a number that is not NaN. */
+/* Compares an integer with a number that is not NaN: a < b: -1, equal: 0, a > b: 1. Converting the
+ * integer to a double instead would make 2^53 and 2^53 + 1 equal. */
 static int order_whole(int64_t a, double b)
 {
     if (b >= 0x1p63 || b < -0x1p63)
@@ -37,7 +38,7 @@ static int order_whole(int64_t a, double b)
     return a != i ? (a > i) - (a < i) : (whole > b) - (whole < b);
 }
 
-/* a < b: -1, equal: 0, a > b: 1, NaN: 2. Exact for integers beyond 2^53. */
+/* a < b: -1, equal: 0, a > b: 1, one is NaN: 2. Exact for integers beyond 2^53. */
 static int order_numbers(jinja_value a, jinja_value b)
 {
     if (a.type == JINJA_WIDE || b.type == JINJA_WIDE)
@@ -61,11 +62,12 @@ static int are_numbers(jinja_value a, jinja_value b)
            (jinja_is_number(b) || b.type == JINJA_WIDE);
 }
 
+/* Python orders strings by code points; that is the order of the bytes of UTF-8. */
 static int order_strings(const jinja_string *a, const jinja_string *b)
 {
     const int64_t n = a->n < b->n ? a->n : b->n;
     const int c = n ? memcmp(a->data, b->data, (size_t)n) : 0;
-    return c ? c : (a->n > b->n) - (a->n < b->n);
+    return c ? c : (a->n > b->n) - (a->n < b->n); /* the shorter one is less */
 }
 
 static lathe_status equal_lists(jinja_vm *vm, const jinja_list *a, const jinja_list *b, int *out)
@@ -76,6 +78,7 @@ static lathe_status equal_lists(jinja_vm *vm, const jinja_list *a, const jinja_l
     return LATHE_OK;
 }
 
+/* The order of the entries does not matter, as in Python. */
 static lathe_status equal_dicts(jinja_vm *vm, const jinja_dict *a, const jinja_dict *b, int *out)
 {
     *out = a->n == b->n;
@@ -89,6 +92,8 @@ static lathe_status equal_dicts(jinja_vm *vm, const jinja_dict *a, const jinja_d
     return LATHE_OK;
 }
 
+/* Lists and tuples are never equal to each other; generators only to themselves. The recursion is
+ * as deep as the values, so the depth is counted. */
 static lathe_status equal_nested(jinja_vm *vm, jinja_value a, jinja_value b, int *out)
 {
     LATHE_TRY(lathe__jinja_enter(vm));
@@ -102,6 +107,7 @@ static lathe_status equal_nested(jinja_vm *vm, jinja_value a, jinja_value b, int
     return LATHE_OK;
 }
 
+/* Charges for the length of strings, because a template may compare long ones in a loop. */
 lathe_status lathe__jinja_equal(jinja_vm *vm, jinja_value a, jinja_value b, int *out)
 {
     *out = 0;
@@ -109,7 +115,7 @@ lathe_status lathe__jinja_equal(jinja_vm *vm, jinja_value a, jinja_value b, int 
         *out = order_numbers(a, b) == 0;
         return LATHE_OK;
     }
-    if (a.type != b.type)
+    if (a.type != b.type) /* values of other types differ; only their order is an error */
         return LATHE_OK;
     switch (a.type) {
     case JINJA_UNDEFINED:
@@ -126,12 +132,14 @@ lathe_status lathe__jinja_equal(jinja_vm *vm, jinja_value a, jinja_value b, int 
     case JINJA_FUNCTION:
         *out = a.kind == b.kind;
         return LATHE_OK;
-    default:
+    default: /* the identity of an object, whatever it is: all pointers lie at one place of the
+                union */
         *out = a.u.loop == b.u.loop;
         return LATHE_OK;
     }
 }
 
+/* The first items that differ decide; else the lengths. */
 static lathe_status order_lists(jinja_vm *vm, const jinja_list *a, const jinja_list *b, int *out)
 {
     LATHE_TRY(lathe__jinja_enter(vm));
@@ -162,6 +170,7 @@ lathe_status lathe__jinja_order(jinja_vm *vm, jinja_value a, jinja_value b, int 
     if (a.type == JINJA_LIST && b.type == JINJA_LIST && a.kind == b.kind &&
         a.kind <= JINJA_SEQ_TUPLE)
         return order_lists(vm, a.u.list, b.u.list, out);
+    /* the name that is undefined helps more than "values of type Undefined have no order" */
     if (jinja_is_undefined(a) || jinja_is_undefined(b))
         return lathe__jinja_raise_undefined(vm, jinja_is_undefined(a) ? a : b);
     return lathe__jinja_raise(vm, LATHE_E_CONFIG, "values of type %s and %s have no order",
@@ -170,6 +179,7 @@ lathe_status lathe__jinja_order(jinja_vm *vm, jinja_value a, jinja_value b, int 
 
 /* ---- membership ---- */
 
+/* An empty needle is found at every place, also at the end, as by str.find. */
 int64_t lathe__jinja_search(const char *text, int64_t n, const char *needle, int64_t n_needle,
                             int64_t from)
 {
@@ -226,6 +236,7 @@ lathe_status lathe__jinja_compare(jinja_vm *vm, int op, jinja_value a, jinja_val
     default:
         break;
     }
+    /* <, <=, > and >= are all false with NaN, whose order is 2 */
     const int either_nan = are_numbers(a, b) && order_numbers(a, b) == 2;
     LATHE_TRY(lathe__jinja_order(vm, a, b, &order));
     *out = op == JINJA_CMP_LT   ? order < 0
@@ -238,6 +249,8 @@ lathe_status lathe__jinja_compare(jinja_vm *vm, int op, jinja_value a, jinja_val
 
 /* ---- hashes ---- */
 
+/* Equal values have equal hashes, also across types: 1, 1.0 and true are one key in Python. */
+
 uint64_t lathe__jinja_hash_bytes(const char *text, int64_t n)
 {
     uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
@@ -246,6 +259,8 @@ uint64_t lathe__jinja_hash_bytes(const char *text, int64_t n)
     return h ^ h >> 29;
 }
 
+/* Spreads the bits of small integers, which are the usual keys, over the table: a multiplication by
+ * 2^64 / golden ratio (Knuth, volume 3, section 6.4). */
 static uint64_t mix(uint64_t h)
 {
     h = (h ^ h >> 32) * 0x9e3779b97f4a7c15u;
@@ -264,17 +279,17 @@ lathe_status lathe__jinja_hash(jinja_vm *vm, jinja_value x, uint64_t *out)
     case JINJA_INT:
         *out = mix((uint64_t)x.u.i);
         return LATHE_OK;
-    case JINJA_FLOAT: /* equal to an integer: that one's hash */
+    case JINJA_FLOAT: /* a float that equals an integer has the integer's hash */
         *out = fabs(x.u.f) < 9e18 && floor(x.u.f) >= x.u.f ? mix((uint64_t)(int64_t)x.u.f) : 7;
         return LATHE_OK;
-    case JINJA_WIDE: /* equal to a float: that one's hash */
+    case JINJA_WIDE: /* an integer beyond 64 bits may equal a float, whose hash is 7 there */
         *out = 7;
         return LATHE_OK;
     case JINJA_STRING:
         *out = lathe__jinja_hash_bytes(x.u.s->data, x.u.s->n);
         return lathe__jinja_charge(vm, x.u.s->n);
     case JINJA_LIST:
-        if (x.kind != JINJA_SEQ_TUPLE)
+        if (x.kind != JINJA_SEQ_TUPLE) /* lists can change, so they are no keys */
             break;
         LATHE_TRY(lathe__jinja_enter(vm));
         for (int64_t i = 0; i < x.u.list->n; i++) {

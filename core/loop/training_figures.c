@@ -41,7 +41,8 @@ lathe_status lathe__training_figures_write(lathe_training *t)
     return lathe_tensorboard_write(&t->tensorboard, step, f->n, f->keys, f->values);
 }
 
-/* Adds up the seconds per phase of the training programs since the last call. */
+/* Adds up the seconds per phase of the training programs since the last call. Batches of shorter
+ * rows have programs of their own. */
 static void take_times(lathe_programs *programs, double out[3])
 {
     lathe_exec_times(programs->train.exec, out);
@@ -62,10 +63,12 @@ static void trace_step(const lathe_step_record *step)
     const double now = lathe_now();
     (void)snprintf(args, sizeof args, "{\"step\": %lld, \"tokens\": %lld}",
                    (long long)step->result.step, (long long)step->tokens);
+    /* the step has ended just now, so its seconds count back from here */
     lathe_trace_span("step", "step", now - step->seconds, now, args);
     lathe_trace_span("step", "optimizer", now - step->optimizer_seconds, now, NULL);
 }
 
+/* Means over the step: sums and counts are of all micro-batches and ranks. */
 static void add_stage_metrics(lathe_figures *f, const lathe_stage_loss *stage,
                               const lathe_accumulated *sum)
 {
@@ -85,6 +88,7 @@ static void add_stage_figures(lathe_figures *f, const lathe_stage_v1 *stage,
             lathe__figures_add(f, stage->figures[i].name, step->stage_figures[i]);
 }
 
+/* Bytes since the last step; diloco_bytes_sent: the part of them between islands. */
 static void add_rank_figures(lathe_figures *f, const lathe_run *run, const lathe_step_record *step)
 {
     int64_t across = 0, sent = 0;
@@ -97,6 +101,7 @@ static void add_rank_figures(lathe_figures *f, const lathe_run *run, const lathe
         lathe__figures_add(f, "diloco_bytes_sent", (double)across);
     if (step->sum.is_reduced)
         lathe__figures_add(f, "ranks_exposed_seconds", step->sum.wait_seconds);
+    /* a rank that is always the slowest is on a slow host; the times exclude waiting for others */
     lathe__figures_add(f, "ranks_slowest", (double)step->slowest_rank);
     lathe__figures_add(f, "ranks_slowest_seconds", step->slowest_seconds);
     lathe__figures_add(f, "ranks_fastest_seconds", step->fastest_seconds);
@@ -124,11 +129,13 @@ void lathe__training_record(lathe_training *t, const lathe_step_record *step)
     const double tokens_per_second = (double)step->tokens / step->seconds;
     const double flops = sum->flops / step->seconds;
     if (t->peak_flops > 0.0 &&
-        flops > t->peak_flops) /* the device is faster than the measured products */
+        flops > t->peak_flops) /* faster than the products that were measured at the start */
         t->peak_flops = flops;
     const int64_t memory = lathe_machine_total(&run->machine, &run->machine.used);
     take_times(&run->programs, phase);
     lathe__figures_add(f, "loss", r->loss);
+    /* exp(loss) is a perplexity only of a mean over tokens, and of texts that the run did not write
+     */
     if (run->programs.train.stage.count_unit == LATHE_COUNT_TOKENS && !lathe__run_iterates(run))
         lathe__figures_add(f, "perplexity", exp(r->loss));
     lathe__figures_add(f, "grad_norm", r->grad_norm);
@@ -137,7 +144,7 @@ void lathe__training_record(lathe_training *t, const lathe_step_record *step)
     lathe__figures_add(f, "param_norm", r->param_norm);
     lathe__figures_add(f, "update_ratio", r->skipped ? 0.0 : run->opt.update_norm / r->param_norm);
     lathe__figures_add(f, "lr", r->lr);
-    if (run->set.compute_dtype == LATHE_F16)
+    if (run->set.compute_dtype == LATHE_F16) /* other dtypes need no loss scale */
         lathe__figures_add(f, "loss_scale", r->loss_scale);
     if (run->set.quant_noise > 0.0)
         lathe__figures_add(f, "quant_noise", lathe__noise_at(run, run->at.step - 1));
@@ -167,7 +174,7 @@ void lathe__training_record(lathe_training *t, const lathe_step_record *step)
         add_rank_figures(f, run, step);
     const int64_t state = lathe_update_take_moved(run->opt.update);
     const int64_t values = lathe_exec_take_moved(run->programs.train.exec);
-    if (state >= 0 || values >= 0)
+    if (state >= 0 || values >= 0) /* -1: nothing of this kind is offloaded */
         lathe__figures_add(f, "offload_bytes",
                            (double)((state > 0 ? state : 0) + (values > 0 ? values : 0)));
     const double waited = lathe_update_take_waited(run->opt.update);

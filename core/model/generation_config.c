@@ -17,12 +17,13 @@
 
 static const char file_name[] = "generation_config.json";
 
-/* All keys of transformers 5.24's GenerationConfig. `idle`: the number with which a key that Lathe
- * does not apply has no effect; other values without effect are null, false, and an empty list or
- * object. A test compares the table with the keys of the class (tests/golden/config_keys.py). */
+/* All keys of transformers 5.24's GenerationConfig. `neutral`: the number with which a key that
+ * Lathe does not apply has no effect; other values without effect are null, false, and an empty
+ * list or object. A test compares the table with the keys of the class
+ * (tests/golden/config_keys.py). */
 static const struct {
     const char *key;
-    double idle;
+    double neutral;
     int32_t use;
 } keys[] = {
     {"do_sample", 0, LATHE_KEY_READ},
@@ -116,10 +117,12 @@ int32_t lathe_generation_config_key(const char *key)
     return LATHE_KEY_UNKNOWN;
 }
 
-static int does_nothing(const json_t *value, double idle)
+/* Many folders have keys with values that change nothing; warnings of them would hide the others.
+ */
+static int has_no_effect(const json_t *value, double neutral)
 {
     if (json_is_number(value))
-        return json_number_value(value) == idle;
+        return json_number_value(value) == neutral;
     if (json_is_array(value))
         return json_array_size(value) == 0;
     if (json_is_object(value))
@@ -133,7 +136,7 @@ static void warn_of_ignored(const lathe_config_reader *r)
     json_t *value;
     for (int i = 0; i < N_KEYS; i++) {
         value = json_object_get(r->object, keys[i].key);
-        if (keys[i].use != LATHE_KEY_WARNED || does_nothing(value, keys[i].idle))
+        if (keys[i].use != LATHE_KEY_WARNED || has_no_effect(value, keys[i].neutral))
             continue;
         char *seen = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
         lathe_log(LATHE_LOG_WARN, "%s: %s = %.100s is not applied: %s", r->name, keys[i].key,
@@ -164,9 +167,9 @@ static lathe_config_reader begin(const lathe_config_reader *r, const char *key, 
 }
 
 /* Keeps the refusal of the key, if there is one. Returns 1 if the value can be used. */
-static int end(const lathe_config_reader *one, int32_t bit, lathe_generation_config *out)
+static int end(const lathe_config_reader *reader, int32_t bit, lathe_generation_config *out)
 {
-    if (one->status == LATHE_OK)
+    if (reader->status == LATHE_OK)
         return 1;
     (void)snprintf(out->wrong[bit], sizeof out->wrong[bit], "%s", lathe_error_message());
     lathe_error_clear();
@@ -176,13 +179,13 @@ static int end(const lathe_config_reader *one, int32_t bit, lathe_generation_con
 /* Reads do_sample like a condition in Python: 1 is true. */
 static void read_do_sample(const lathe_config_reader *r, lathe_generation_config *out)
 {
-    lathe_config_reader one = begin(r, "do_sample", LATHE_GENERATION_DO_SAMPLE, out);
+    lathe_config_reader reader = begin(r, "do_sample", LATHE_GENERATION_DO_SAMPLE, out);
     const json_t *value = json_object_get(r->object, "do_sample");
     if (json_is_number(value))
         out->do_sample = json_number_value(value) != 0.0;
     else
-        out->do_sample = lathe__config_bool(&one, "do_sample", 0);
-    if (!end(&one, LATHE_GENERATION_DO_SAMPLE, out))
+        out->do_sample = lathe__config_bool(&reader, "do_sample", 0);
+    if (!end(&reader, LATHE_GENERATION_DO_SAMPLE, out))
         out->do_sample = 0;
 }
 
@@ -190,30 +193,34 @@ static void read_do_sample(const lathe_config_reader *r, lathe_generation_config
 static double read_positive(const lathe_config_reader *r, const char *key, int32_t bit,
                             int is_share, lathe_generation_config *out)
 {
-    lathe_config_reader one = begin(r, key, bit, out);
-    const double x = lathe__config_positive(&one, key, 1.0);
-    if (is_share && one.status == LATHE_OK && x > 1.0)
-        lathe__config_refuse(&one, key, "expected a number above 0, at most 1");
-    return end(&one, bit, out) ? x : 1.0;
+    lathe_config_reader reader = begin(r, key, bit, out);
+    const double x = lathe__config_positive(&reader, key, 1.0);
+    if (is_share && reader.status == LATHE_OK && x > 1.0)
+        lathe__config_refuse(&reader, key, "expected a number above 0, at most 1");
+    return end(&reader, bit, out) ? x : 1.0;
 }
 
+/* `lo`: the smallest value that is allowed; `def`: the value where the key is absent or wrong. */
 static int64_t read_count(const lathe_config_reader *r, const char *key, int32_t bit, int64_t def,
                           int64_t lo, lathe_generation_config *out)
 {
-    lathe_config_reader one = begin(r, key, bit, out);
-    const int64_t n = lathe__config_int(&one, key, def, lo, INT32_MAX);
-    return end(&one, bit, out) ? n : def;
+    lathe_config_reader reader = begin(r, key, bit, out);
+    const int64_t n = lathe__config_int(&reader, key, def, lo, INT32_MAX);
+    return end(&reader, bit, out) ? n : def;
 }
 
+/* Defaults are those of transformers' GenerationConfig. A wrong value is kept as a refusal of its
+ * key (end), for whoever uses the key: options may replace it, and a training reads none of them.
+ */
 static void read_keys(const lathe_config_reader *r, lathe_generation_config *out)
 {
-    lathe_config_reader one;
+    lathe_config_reader reader;
     read_do_sample(r, out);
     out->temperature = read_positive(r, "temperature", LATHE_GENERATION_TEMPERATURE, 0, out);
     out->top_p = read_positive(r, "top_p", LATHE_GENERATION_TOP_P, 1, out);
-    one = begin(r, "min_p", LATHE_GENERATION_MIN_P, out);
-    out->min_p = lathe__config_share(&one, "min_p");
-    if (!end(&one, LATHE_GENERATION_MIN_P, out))
+    reader = begin(r, "min_p", LATHE_GENERATION_MIN_P, out);
+    out->min_p = lathe__config_share(&reader, "min_p");
+    if (!end(&reader, LATHE_GENERATION_MIN_P, out))
         out->min_p = 0.0;
     out->top_k = read_count(r, "top_k", LATHE_GENERATION_TOP_K, 50, 0, out);
     out->repetition_penalty =
@@ -221,9 +228,9 @@ static void read_keys(const lathe_config_reader *r, lathe_generation_config *out
     out->max_new_tokens =
         read_count(r, "max_new_tokens", LATHE_GENERATION_MAX_NEW_TOKENS, 0, 1, out);
     out->max_length = read_count(r, "max_length", LATHE_GENERATION_MAX_LENGTH, 0, 1, out);
-    one = begin(r, "eos_token_id", LATHE_GENERATION_EOS, out);
-    lathe__config_eos(&one, out->eos, LATHE_MAX_EOS, &out->n_eos);
-    if (!end(&one, LATHE_GENERATION_EOS, out))
+    reader = begin(r, "eos_token_id", LATHE_GENERATION_EOS, out);
+    lathe__config_eos(&reader, out->eos, LATHE_MAX_EOS, &out->n_eos);
+    if (!end(&reader, LATHE_GENERATION_EOS, out))
         out->n_eos = 0;
 }
 
@@ -304,6 +311,8 @@ static void put_object(const char *text, int64_t n, const int32_t *ids, int32_t 
         from = to = n;
     while (at < n && text[at] != '{')
         at++;
+    /* the rest of the text is copied, not written anew: its order and its numbers stay as they are
+     */
     lathe_buffer_puts(out, "{\n  \"eos_token_id\": [");
     for (int32_t i = 0; i < n_ids; i++)
         lathe_buffer_printf(out, i ? ", %d" : "%d", ids[i]);
@@ -340,7 +349,7 @@ lathe_status lathe_generation_config_add_end(const char *dir, const lathe_model_
     lathe_generation_config config;
     char *text = NULL;
     int64_t bytes = 0;
-    int32_t ids[2 * LATHE_MAX_EOS + 2], n = 0;
+    int32_t ids[2 * LATHE_MAX_EOS + 2], n = 0; /* of both files, `own` and `id` */
     const char *path = lathe_path_join(&arena, dir, file_name);
     lathe_status status = path != NULL ? read_written(dir, &config) : LATHE_E_NOMEM;
     if (status == LATHE_OK && config.is_present)

@@ -1,4 +1,5 @@
-/* Reads quantize_config.json, quant_config.json and hf_quant_config.json. */
+/* Reads quantize_config.json, quant_config.json and hf_quant_config.json: programs that quantize,
+ * or older versions of them, write the settings there and leave config.json as it was. */
 #include "model/quant_beside.h"
 
 #include <jansson.h>
@@ -13,6 +14,7 @@
 #include "gguf/model_files.h"
 #include "io/convert.h"
 
+/* The first file that the folder has counts. method: quant_method where the file names none. */
 static const struct {
     const char *name, *method;
 } files[] = {{"quantize_config.json", "gptq"},
@@ -21,7 +23,7 @@ static const struct {
 
 /* Whether the folder has tensors that are no plain numbers; 1: it has no weights, or they cannot be
  * opened, which reading them reports. */
-static int has_codes(const char *folder)
+static int is_quantized(const char *folder)
 {
     lathe_safetensors *set = NULL;
     if (lathe_model_weights(folder, &set) != LATHE_OK) {
@@ -31,6 +33,7 @@ static int has_codes(const char *folder)
     int found = 0;
     for (int64_t i = 0; i < lathe_safetensors_count(set) && !found; i++) {
         const char *name = lathe_safetensors_at(set, i)->name, *dot = strrchr(name, '.');
+        /* .weight_packed and .qweight, too; scales beside them may be plain numbers */
         const int is_weight =
             dot != NULL && (strncmp(dot, ".weight", 7) == 0 || strcmp(dot, ".qweight") == 0);
         found = is_weight && !lathe_convert_takes(lathe_safetensors_at(set, i)->desc.dtype);
@@ -65,7 +68,7 @@ static lathe_status find(const char *folder, json_t **out)
         return LATHE_OK;
     const char *place = lathe_model_place(&arena, folder, files[k].name);
     lathe_status status = place != NULL ? LATHE_OK : LATHE_E_NOMEM;
-    if (status == LATHE_OK && !has_codes(folder)) {
+    if (status == LATHE_OK && !is_quantized(folder)) {
         lathe_log(LATHE_LOG_WARN, "%s changes nothing: the weights beside it are plain numbers",
                   place);
     } else if (status == LATHE_OK) {
@@ -96,6 +99,7 @@ lathe_status lathe_quant_beside_add(const char *folder, const char *text, int64_
     if (settings == NULL)
         return LATHE_OK;
     lathe_status status = lathe_json_load("config.json", text, bytes, &root);
+    /* config.json has priority; the text is a copy in memory, and the file stays as it is */
     if (status == LATHE_OK && json_is_object(root) &&
         !json_is_object(json_object_get(root, "quantization_config"))) {
         json_object_set(root, "quantization_config", settings);

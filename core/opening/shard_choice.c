@@ -1,4 +1,5 @@
-/* Chooses what ranks divide. */
+/* Chooses parallel.shard = "auto": the first division, from none to all, with which the run fits on
+ * every rank. Each step further costs more exchanges. */
 #include "opening/shard_choice.h"
 
 #include "base/buffer.h"
@@ -8,8 +9,10 @@
 #include "opening/opening.h"
 #include "ranks/ranks.h"
 
-/* Plans the run with a division on this rank. Adds what it needs to the text. */
-static lathe_status try(const lathe_run *run, int32_t shard, lathe_buffer *text, int *out_fits)
+/* Plans the run with a division on this rank, and adds the memory that it needs to the text.
+ * *out_fits: whether this rank has that much. */
+static lathe_status plan_with(const lathe_run *run, int32_t shard, lathe_buffer *text,
+                              int *out_fits)
 {
     lathe_run *planned = NULL;
     lathe_fit fit;
@@ -31,8 +34,8 @@ static lathe_status try(const lathe_run *run, int32_t shard, lathe_buffer *text,
     return text->status;
 }
 
-/* Whether all ranks say so. */
-static lathe_status agree(const lathe_run *run, int fits, int *out)
+/* Whether the run fits on all ranks: they may have different memory, and must choose alike. */
+static lathe_status fits_everywhere(const lathe_run *run, int fits, int *out)
 {
     const double own = fits, *all = NULL;
     *out = fits;
@@ -61,10 +64,10 @@ lathe_status lathe__choose_shard(lathe_run *run)
                              : LATHE_SHARD_PARAMETERS;
     for (; status == LATHE_OK && shard <= last; shard++) {
         int fits = 0;
-        status = try(run, shard, &text, &fits);
+        status = plan_with(run, shard, &text, &fits);
         if (status == LATHE_OK)
-            status = agree(run, fits, &fits);
-        if (fits || shard == last)
+            status = fits_everywhere(run, fits, &fits);
+        if (fits || shard == last) /* if nothing fits, the plan of the last one says so */
             break;
     }
     run->set.shard = shard;

@@ -68,8 +68,9 @@ double lathe_bucket_sums_take_wait(lathe_bucket_sums *s)
 
 /* ---- exchanges ---- */
 
-/* Whether all buckets may be under way at once. */
-static int is_at_once(const lathe_bucket_sums *s)
+/* Whether all buckets may be in flight at once: they need no scratch memory, which they would
+ * share, and the device goes on by itself. */
+static int all_in_flight(const lathe_bucket_sums *s)
 {
     return !lathe_machine_shares(s->m) && lathe_exchange_room_overlaps(s->room);
 }
@@ -89,8 +90,8 @@ static void trace_bucket(const lathe_bucket_sums *s, int32_t k)
     lathe_trace_since("exchange", name, s->begun[k]);
 }
 
-/* Goes on with the complete buckets, one after the other. waits: until all are done; else until one
- * would have to wait. */
+/* Goes on with the complete buckets, one after the other, since they share scratch memory. waits 1:
+ * until all are done; 0: returns at the first exchange that is not done. */
 static lathe_status advance(lathe_bucket_sums *s, int waits)
 {
     while (s->n_done < s->n_complete) {
@@ -124,7 +125,8 @@ static lathe_status advance(lathe_bucket_sums *s, int waits)
  * memory of its own this does not depend on the time that others take. */
 static lathe_status complete(lathe_bucket_sums *s, int32_t bucket)
 {
-    const int shares = lathe_machine_shares(s->m), at_once = is_at_once(s);
+    /* with one scratch memory on a device, the bucket before must be done first */
+    const int shares = lathe_machine_shares(s->m), at_once = all_in_flight(s);
     if (!shares && !at_once)
         LATHE_TRY(advance(s, 1));
     const int32_t k = s->n_complete++;
@@ -136,7 +138,9 @@ static lathe_status complete(lathe_bucket_sums *s, int32_t bucket)
     return start(s, &s->list[bucket].parts[0]);
 }
 
-static lathe_status finish_at_once(lathe_bucket_sums *s)
+/* Waits for the first exchanges of all buckets and starts the second ones, then waits for these: in
+ * the order of starts, which is the same on all ranks. */
+static lathe_status finish_in_flight(lathe_bucket_sums *s)
 {
     for (int32_t part = 0; part < LATHE_BUCKET_PARTS; part++)
         for (int32_t k = 0; k < s->n_complete; k++) {
@@ -153,7 +157,7 @@ static lathe_status finish_at_once(lathe_bucket_sums *s)
 /* Waits for the exchanges of all buckets. */
 static lathe_status finish(lathe_bucket_sums *s)
 {
-    LATHE_TRY(is_at_once(s) ? finish_at_once(s) : advance(s, 1));
+    LATHE_TRY(all_in_flight(s) ? finish_in_flight(s) : advance(s, 1));
     s->n_complete = s->n_done = 0;
     return LATHE_OK;
 }

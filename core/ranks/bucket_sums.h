@@ -6,9 +6,10 @@
  *
  *   nodes of the backward   ------------------------------->|
  *   bucket 3                     |=========|                |
- *   bucket 2                           ....|=========|      |       waits for the scratch memory of
- * bucket 3 bucket 0                                                |=========|  exposed: nothing
- * hides it
+ *   bucket 2                           ....|=========|      |            (1)
+ *   bucket 0                                                |=========|  (2)
+ *
+ *   (1) waits for the scratch memory of bucket 3;  (2) exposed: no computation hides it
  *
  * In host memory exchanges share scratch memory, so one is under way at a time, and it goes on
  * between the nodes, because engines make progress only when they are called. A device with memory

@@ -1,3 +1,5 @@
+/* A thread that ends the process if the ranks do not meet in time: MPI_Init has no deadline and
+ * cannot be interrupted, so the calling thread cannot end it. */
 #include "ranks/join_watch.h"
 
 #include <errno.h>
@@ -10,6 +12,7 @@
 
 #include "base/print.h"
 
+/* Times are of the monotonic clock: setting the host's time must not end a run. */
 struct lathe_join_watch {
     pthread_t thread;
     pthread_mutex_t lock;
@@ -25,9 +28,9 @@ static void *watch_thread(void *arg)
     struct timespec until;
     int status = 0;
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    const double whole = floor(w->seconds);
-    until.tv_sec += (time_t)whole + 1; /* the engine's own deadline comes first */
-    until.tv_nsec = (long)fmin(999999999.0, (double)until.tv_nsec + 1e9 * (w->seconds - whole));
+    const double seconds = floor(w->seconds);
+    until.tv_sec += (time_t)seconds + 1; /* the engine's own deadline comes first */
+    until.tv_nsec = (long)fmin(999999999.0, (double)until.tv_nsec + 1e9 * (w->seconds - seconds));
     (void)pthread_mutex_lock(&w->lock);
     while (!w->ended && status != ETIMEDOUT)
         status = pthread_cond_timedwait(&w->changed, &w->lock, &until);
@@ -37,7 +40,7 @@ static void *watch_thread(void *arg)
                        "(parallel.deadline_seconds): one of them hangs, is stopped, or was not "
                        "started\n",
                        w->engine, w->seconds);
-        _exit(1);
+        _exit(1); /* not exit(), whose handlers may wait for the other ranks */
     }
     (void)pthread_mutex_unlock(&w->lock);
     return NULL;
@@ -58,6 +61,7 @@ lathe_join_watch *lathe_join_watch_begin(const char *engine, double seconds)
     (void)pthread_condattr_destroy(&attributes);
     if (pthread_create(&w->thread, NULL, watch_thread, w) == 0)
         return w;
+    /* without a thread the ranks still meet, only nothing ends a wait that has no end */
     (void)pthread_cond_destroy(&w->changed);
     (void)pthread_mutex_destroy(&w->lock);
     free(w);

@@ -42,6 +42,7 @@ static const lathe_component *reader_of(finder *f, const char *path)
     return lathe_readers_by_name(&f->readers, path);
 }
 
+/* A name that nobody knows is text: folders of source code have any suffix. */
 static int32_t type_by_name(finder *f, const char *path)
 {
     static const struct {
@@ -58,7 +59,7 @@ static int32_t type_by_name(finder *f, const char *path)
     return reader_of(f, path) ? LATHE_DATASET_READER : LATHE_DATASET_TEXT;
 }
 
-static const char *names_of(int32_t type)
+static const char *suffixes_of(int32_t type)
 {
     return type == LATHE_DATASET_JSONL    ? "*.jsonl or *.ndjson"
            : type == LATHE_DATASET_JSON   ? "*.json"
@@ -67,8 +68,8 @@ static const char *names_of(int32_t type)
                                           : "files";
 }
 
-/* Files of a folder that are not read. */
-typedef struct left_out {
+/* Files of a folder that are not read, for the note about them. */
+typedef struct skipped_files {
     char **others; /* not regular files */
     int64_t n_others;
     const char **named; /* regular files whose names say another type */
@@ -77,7 +78,7 @@ typedef struct left_out {
     int64_t n_hidden;
     const char **own; /* files of the run: checkpoints, prepared data, the run file */
     int64_t n_own;
-} left_out;
+} skipped_files;
 
 /* Whether a part of the path after the first n bytes begins with a dot. */
 static int is_hidden(const char *path, size_t n)
@@ -106,10 +107,10 @@ static int is_own(const lathe_dataset *dataset, const char *path)
 }
 
 static lathe_status find_paths(const char *path, lathe_arena *arena, char ***out, int64_t *out_n,
-                               left_out *rest)
+                               skipped_files *skipped)
 {
     if (lathe_path_is_dir(path))
-        return lathe_dir_walk_all(path, arena, out, out_n, &rest->others, &rest->n_others);
+        return lathe_dir_walk_all(path, arena, out, out_n, &skipped->others, &skipped->n_others);
     if (lathe_path_exists(path)) {
         *out = lathe_arena_alloc(arena, (int64_t)sizeof **out);
         *out_n = 1;
@@ -122,8 +123,9 @@ static lathe_status find_paths(const char *path, lathe_arena *arena, char ***out
                   : lathe_error(LATHE_E_NOT_FOUND, "%s: no file matches this pattern", path);
 }
 
-/* Whether a file tells about the folder that it is in, as those of data sets on the Hub do. */
-static int is_about(const char *path)
+/* Whether a file describes the folder that it is in, like README.md of data sets on the Hub. Such a
+ * file is no data, although its name says text or JSON. */
+static int describes_folder(const char *path)
 {
     static const char *const names[] = {"README",
                                         "LICENSE",
@@ -151,7 +153,7 @@ static int32_t common_type(finder *f, char *const *paths, int64_t n, int *out_mi
     int32_t shared = LATHE_DATASET_AUTO, n_types = 0;
     *out_mixed = 0;
     for (int64_t i = 0; i < n; i++)
-        if (!is_about(paths[i]))
+        if (!describes_folder(paths[i]))
             of[type_by_name(f, paths[i])]++;
     for (int32_t type = 0; type <= LATHE_DATASET_READER; type++)
         if (of[type] > 0) {
@@ -191,7 +193,9 @@ static const char *compression_of(const char *head, int64_t n, const char **out_
     return NULL;
 }
 
-static lathe_status look_at(const char *path, lathe_source *out)
+/* Notes size and time of a file, by which prepared data are found again. Pipes are refused: data
+ * are read at least twice, for the tokenizer and for the tokens. */
+static lathe_status read_identity(const char *path, lathe_source *out)
 {
     struct stat info;
     if (stat(path, &info) != 0)
@@ -209,7 +213,8 @@ static lathe_status look_at(const char *path, lathe_source *out)
     return LATHE_OK;
 }
 
-/* Reads the first bytes of a file. */
+/* Reads the first bytes of a file; returns their number, 0 if it cannot be read, which the reader
+ * of its records reports. */
 static int64_t read_head(const char *path, char *out, int64_t bytes)
 {
     int64_t size = 0, n = 0;
@@ -275,6 +280,8 @@ static lathe_status find_reader(finder *f, lathe_source *source)
     return status;
 }
 
+/* Hashes the names, sizes and times of all files: prepared data with another stamp are made anew.
+ */
 static lathe_status stamp(lathe_sources *sources)
 {
     lathe_sha256 *hash;
@@ -290,7 +297,7 @@ static lathe_status stamp(lathe_sources *sources)
     return LATHE_OK;
 }
 
-/* Appends ", " and up to three names. */
+/* Appends up to three names, in parentheses. */
 static void put_names(lathe_buffer *b, const char *const *names, int64_t n)
 {
     lathe_buffer_puts(b, " (");
@@ -332,8 +339,8 @@ static lathe_status describe_mixed(const lathe_dataset *dataset, finder *f, char
 
 /* Writes the sentence about files that are not read: "corpus: 12 files are read; left out: 2 not
  * named *.jsonl or *.ndjson (corpus/a.txt, corpus/b.md)". */
-static lathe_status describe(const lathe_dataset *dataset, const left_out *rest, lathe_arena *arena,
-                             lathe_sources *out)
+static lathe_status describe(const lathe_dataset *dataset, const skipped_files *skipped,
+                             lathe_arena *arena, lathe_sources *out)
 {
     lathe_buffer b = LATHE_BUFFER_INIT;
     const struct {
@@ -341,14 +348,14 @@ static lathe_status describe(const lathe_dataset *dataset, const left_out *rest,
         int64_t n;
         const char *text; /* after the number */
     } kinds[] = {
-        {rest->named, rest->n_named, NULL},
-        {(const char *const *)rest->others, rest->n_others,
-         rest->n_others == 1 ? " that is not a regular file" : " that are not regular files"},
-        {rest->hidden, rest->n_hidden, " hidden"},
-        {rest->own, rest->n_own, " of the run itself"}};
+        {skipped->named, skipped->n_named, NULL},
+        {(const char *const *)skipped->others, skipped->n_others,
+         skipped->n_others == 1 ? " that is not a regular file" : " that are not regular files"},
+        {skipped->hidden, skipped->n_hidden, " hidden"},
+        {skipped->own, skipped->n_own, " of the run itself"}};
     const int n_kinds = (int)(sizeof kinds / sizeof kinds[0]);
     int n_said = 0;
-    if (rest->n_named + rest->n_others + rest->n_hidden + rest->n_own == 0)
+    if (skipped->n_named + skipped->n_others + skipped->n_hidden + skipped->n_own == 0)
         return LATHE_OK;
     lathe_buffer_printf(&b, "%s: %lld file%s read; left out: ", dataset->path, (long long)out->n,
                         out->n == 1 ? " is" : "s are");
@@ -359,7 +366,7 @@ static lathe_status describe(const lathe_dataset *dataset, const left_out *rest,
         if (kinds[i].text)
             lathe_buffer_puts(&b, kinds[i].text);
         else
-            lathe_buffer_printf(&b, " not named %s", names_of(out->type));
+            lathe_buffer_printf(&b, " not named %s", suffixes_of(out->type));
         put_names(&b, kinds[i].paths, kinds[i].n);
     }
     lathe_status status = b.status;
@@ -373,18 +380,18 @@ static lathe_status describe(const lathe_dataset *dataset, const left_out *rest,
 
 /* Takes hidden files and the run's own files out of the paths of a folder. */
 static lathe_status leave_out(const lathe_dataset *dataset, lathe_arena *arena, char **paths,
-                              int64_t *n, left_out *rest)
+                              int64_t *n, skipped_files *skipped)
 {
     int64_t kept = 0;
-    rest->hidden = lathe_arena_alloc(arena, (*n + 1) * (int64_t)sizeof *rest->hidden);
-    rest->own = lathe_arena_alloc(arena, (*n + 1) * (int64_t)sizeof *rest->own);
-    if (!rest->hidden || !rest->own)
+    skipped->hidden = lathe_arena_alloc(arena, (*n + 1) * (int64_t)sizeof *skipped->hidden);
+    skipped->own = lathe_arena_alloc(arena, (*n + 1) * (int64_t)sizeof *skipped->own);
+    if (!skipped->hidden || !skipped->own)
         return LATHE_E_NOMEM;
     for (int64_t i = 0; i < *n; i++)
         if (is_own(dataset, paths[i]))
-            rest->own[rest->n_own++] = paths[i];
+            skipped->own[skipped->n_own++] = paths[i];
         else if (is_hidden(paths[i], strlen(dataset->path)))
-            rest->hidden[rest->n_hidden++] = paths[i];
+            skipped->hidden[skipped->n_hidden++] = paths[i];
         else
             paths[kept++] = paths[i];
     *n = kept;
@@ -397,25 +404,25 @@ lathe_status lathe_sources_list(const lathe_dataset *dataset, lathe_arena *arena
     char **paths = NULL;
     int64_t n = 0;
     memset(out, 0, sizeof *out);
-    left_out rest = {0};
+    skipped_files skipped = {0};
     finder f = {.registry = dataset->registry, .arena = arena};
-    LATHE_TRY(find_paths(dataset->path, arena, &paths, &n, &rest));
+    LATHE_TRY(find_paths(dataset->path, arena, &paths, &n, &skipped));
     const int is_folder = lathe_path_is_dir(dataset->path),
               is_auto = dataset->type == LATHE_DATASET_AUTO;
     int is_mixed = 0;
     if (is_folder)
-        LATHE_TRY(leave_out(dataset, arena, paths, &n, &rest));
+        LATHE_TRY(leave_out(dataset, arena, paths, &n, &skipped));
     out->type = is_auto ? common_type(&f, paths, n, &is_mixed) : dataset->type;
     lathe_source *list = lathe_arena_alloc(arena, (n + 1) * (int64_t)sizeof *list);
-    rest.named = lathe_arena_alloc(arena, (n + 1) * (int64_t)sizeof *rest.named);
-    if (!list || !rest.named)
+    skipped.named = lathe_arena_alloc(arena, (n + 1) * (int64_t)sizeof *skipped.named);
+    if (!list || !skipped.named)
         return LATHE_E_NOMEM;
     for (int64_t i = 0; i < n; i++)
         if ((!is_folder && !is_auto) || out->type == LATHE_DATASET_TEXT ||
-            (type_by_name(&f, paths[i]) == out->type && (n == 1 || !is_about(paths[i]))))
-            LATHE_TRY(look_at(paths[i], &list[out->n++]));
+            (type_by_name(&f, paths[i]) == out->type && (n == 1 || !describes_folder(paths[i]))))
+            LATHE_TRY(read_identity(paths[i], &list[out->n++]));
         else
-            rest.named[rest.n_named++] = paths[i];
+            skipped.named[skipped.n_named++] = paths[i];
     for (int64_t i = 0; i < out->n; i++)
         list[i].is_array = out->type == LATHE_DATASET_JSON;
     for (int64_t i = 0; i < out->n && out->type == LATHE_DATASET_READER; i++)
@@ -426,8 +433,8 @@ lathe_status lathe_sources_list(const lathe_dataset *dataset, lathe_arena *arena
     out->list = list;
     if (!out->n)
         return lathe_error(LATHE_E_CONFIG, "%s: the folder holds no %s", dataset->path,
-                           names_of(out->type));
-    LATHE_TRY(describe(dataset, &rest, arena, out));
+                           suffixes_of(out->type));
+    LATHE_TRY(describe(dataset, &skipped, arena, out));
     if (is_mixed)
         LATHE_TRY(describe_mixed(dataset, &f, paths, n, out));
     return stamp(out);

@@ -10,12 +10,12 @@
 #include "io/convert.h"
 #include "io/safetensors.h"
 
-/* Weights in a model's folder; codes and scales of quantized weights count neither as narrow nor as
- * others. */
+/* Weights in a model's folder. Codes and scales of quantized weights count as neither kind of
+ * matrix. */
 typedef struct weights {
-    int64_t n;        /* elements */
-    int32_t n_narrow; /* matrices in bf16 */
-    int32_t n_others; /* matrices in something else */
+    int64_t n;       /* elements */
+    int32_t n_bf16;  /* matrices in bf16 */
+    int32_t n_other; /* matrices in something else */
 } weights;
 
 static int is_weight(const char *name)
@@ -24,7 +24,7 @@ static int is_weight(const char *name)
     return n >= m && strcmp(name + n - m, ".weight") == 0;
 }
 
-static lathe_status look_at_folder(const char *folder, weights *out)
+static lathe_status count_weights(const char *folder, weights *out)
 {
     lathe_safetensors *set = NULL;
     *out = (weights){0};
@@ -34,7 +34,7 @@ static lathe_status look_at_folder(const char *folder, weights *out)
         const lathe_desc *d = &t->desc;
         out->n += lathe_desc_count(d);
         if (d->rank >= 2 && lathe_convert_takes(d->dtype) && d->dims[1] > 1 && is_weight(t->name))
-            *(d->dtype == LATHE_BF16 ? &out->n_narrow : &out->n_others) += 1;
+            *(d->dtype == LATHE_BF16 ? &out->n_bf16 : &out->n_other) += 1;
     }
     lathe_safetensors_close(set);
     return LATHE_OK;
@@ -43,15 +43,15 @@ static lathe_status look_at_folder(const char *folder, weights *out)
 /* Whether n weights in fp32 fit in the memory of the machine, of which a quarter is left for what
  * else a run needs. Memory that is free at the moment does not count: the choice, and with it the
  * bits of the results, would depend on what else runs. limit: train.memory_limit, or 0. */
-static int fits_wide(const lathe_device_info *device, int64_t limit, int64_t n)
+static int fits_in_fp32(const lathe_device_info *device, int64_t limit, int64_t n)
 {
-    lathe_host_memory own;
+    lathe_host_memory process;
     int64_t bytes = device->memory_bytes > 0 ? device->memory_bytes / 4 * 3 : INT64_MAX;
     if (limit > 0)
         return 4 * n <= limit;
     if (device->host_memory) {
-        lathe_host_limits_read("", &own);
-        bytes = own.available < bytes ? own.available : bytes;
+        lathe_host_limits_read("", &process);
+        bytes = process.available < bytes ? process.available : bytes;
     }
     return 4 * n <= bytes;
 }
@@ -65,7 +65,7 @@ static void choose(lathe_settings *set, int32_t dtype, const char *why)
 
 /* Whether a product of many rows is faster in bf16 than in fp32. CPUs take bf16 everywhere, but
  * those of this table widen it first. */
-static int multiplies_narrow_faster(const lathe_device_info *info)
+static int multiplies_bf16_faster(const lathe_device_info *info)
 {
     static const char *const widening[] = {"avx2", "avx512"};
     for (size_t i = 0; i < sizeof widening / sizeof widening[0]; i++)
@@ -84,14 +84,14 @@ static int multiplies_narrow_faster(const lathe_device_info *info)
  * machine: 0.47 of fp32 with AVX-512 and bf16 instructions, 0.52 with AVX-512, 0.74 with AVX2. The
  * many tokens of an evaluation are bound by arithmetic: 0.23, 1.77 and 1.78 (4096 x 2048 weights,
  * two threads of a Zen 5, 1 and 64 tokens, medians of three). */
-static void choose_of_two(lathe_run *run, int64_t n)
+static void choose_bf16_or_fp32(lathe_run *run, int64_t n)
 {
     const lathe_device_info *info = &run->machine.info;
     if (lathe_precision_on(info, LATHE_BF16) != LATHE_BF16)
         choose(&run->set, LATHE_F32, "the device has no bf16");
-    else if (!fits_wide(info, run->set.memory_limit, n))
+    else if (!fits_in_fp32(info, run->set.memory_limit, n))
         choose(&run->set, LATHE_BF16, "the weights do not fit the memory in fp32");
-    else if (multiplies_narrow_faster(info))
+    else if (multiplies_bf16_faster(info))
         choose(&run->set, LATHE_BF16, "the device multiplies bf16 faster");
     else if (run->open.mode == LATHE_OPEN_INFER)
         choose(&run->set, LATHE_BF16, "a token reads half the bytes");
@@ -103,26 +103,26 @@ lathe_status lathe__fastest_precision(lathe_run *run)
 {
     weights w;
     const lathe_value *given = lathe_config_get(run->config, "train", "precision");
-    const int only_reads =
+    const int never_trains =
         run->open.mode == LATHE_OPEN_INFER || run->open.mode == LATHE_OPEN_EVALUATE;
-    if (!only_reads || (given && given->is_explicit))
+    if (!never_trains || (given && given->is_explicit))
         return LATHE_OK;
     if (lathe_config_path(run->config)[0] != '\0') { /* a run, which trains in bf16 */
         if (run->open.mode == LATHE_OPEN_INFER)
-            choose_of_two(run, 0);
+            choose_bf16_or_fp32(run, 0);
         return LATHE_OK;
     }
     if (!run->set.model_path)
         return LATHE_OK;
-    LATHE_TRY(look_at_folder(run->set.model_path, &w));
+    LATHE_TRY(count_weights(run->set.model_path, &w));
     if (run->open.computes_nothing) { /* whichever stores the weights exactly */
-        run->set.precision = w.n_others > 0 || w.n_narrow == 0 ? LATHE_F32 : LATHE_BF16;
+        run->set.precision = w.n_other > 0 || w.n_bf16 == 0 ? LATHE_F32 : LATHE_BF16;
         return LATHE_OK;
     }
-    if (w.n_others > 0 || w.n_narrow == 0) {
+    if (w.n_other > 0 || w.n_bf16 == 0) {
         choose(&run->set, LATHE_F32, "bf16 would round the model's weights");
         return LATHE_OK;
     }
-    choose_of_two(run, w.n);
+    choose_bf16_or_fp32(run, w.n);
     return LATHE_OK;
 }

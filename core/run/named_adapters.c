@@ -17,7 +17,7 @@
 lathe_status lathe__named_adapters_create(int32_t n, lathe_named_adapters **out)
 {
     lathe_named_adapters *named = calloc(1, sizeof *named);
-    lathe_named_adapter *list = calloc((size_t)n + 1, sizeof *list);
+    lathe_named_adapter *list = calloc((size_t)n + 1, sizeof *list); /* calloc(0) may give NULL */
     *out = named;
     if (!named || !list) {
         free(named);
@@ -43,6 +43,8 @@ void lathe__named_adapters_destroy(lathe_named_adapters *named)
     free(named);
 }
 
+/* Names appear in the names of parameters ("adapter:NAME:..."), in option values NAME=DIR and in
+ * JSON, so only characters that need no escape anywhere are allowed. */
 static int is_name(const char *text)
 {
     const char *at = text;
@@ -54,7 +56,7 @@ static int is_name(const char *text)
 lathe_status lathe__named_adapters_add(lathe_named_adapters *named, const char *name,
                                        const char *dir)
 {
-    lathe_named_adapter *one = &named->list[named->n];
+    lathe_named_adapter *adapter = &named->list[named->n];
     if (!is_name(name))
         return lathe_error(LATHE_E_ARG,
                            "\"%s\" is no name of an adapter; expected up to 64 letters, digits, "
@@ -68,10 +70,10 @@ lathe_status lathe__named_adapters_add(lathe_named_adapters *named, const char *
         if (strcmp(named->list[i].name, name) == 0)
             return lathe_error(LATHE_E_ARG, "two adapters are named \"%s\": %s and %s", name,
                                named->list[i].dir, dir);
-    one->name = lathe_arena_strdup(&named->arena, name);
-    one->dir = lathe_arena_strdup(&named->arena, dir);
-    one->prefix = lathe_arena_printf(&named->arena, "adapter:%s:", name);
-    if (!one->name || !one->dir || !one->prefix)
+    adapter->name = lathe_arena_strdup(&named->arena, name);
+    adapter->dir = lathe_arena_strdup(&named->arena, dir);
+    adapter->prefix = lathe_arena_printf(&named->arena, "adapter:%s:", name);
+    if (!adapter->name || !adapter->dir || !adapter->prefix)
         return LATHE_E_NOMEM;
     named->n++;
     return LATHE_OK;
@@ -104,6 +106,8 @@ const lathe_named_adapter *lathe__named_adapter_used(const lathe_run *run)
     return run->named && run->named->used >= 0 ? &run->named->list[run->named->used] : NULL;
 }
 
+/* Frees the generator: its graph has the adapter's matrices as inputs, and its cache holds keys
+ * that were computed with them. The next generation makes another one. */
 void lathe__named_adapters_use(lathe_run *run, int32_t index)
 {
     int64_t drafted, accepted;
@@ -117,6 +121,7 @@ void lathe__named_adapters_use(lathe_run *run, int32_t index)
     run->generator = NULL;
 }
 
+/* Leaves the adapter in use as it was, also after an error. */
 lathe_status lathe__named_adapters_each(lathe_run *run, lathe_status (*fn)(lathe_run *run))
 {
     const int32_t used = run->named->used;
@@ -134,29 +139,31 @@ lathe_status lathe__named_adapters_each(lathe_run *run, lathe_status (*fn)(lathe
 
 /* ---- parameters ---- */
 
-/* Adds a row for each parameter of the model that the adapter's file holds. */
-static lathe_status add_replaced(lathe_run *run, const lathe_named_adapter *one)
+/* Adds a row for each parameter of the model that the adapter's file holds as a whole
+ * (modules_to_save, bias): the base keeps its own, because the other adapters use it. An adapter
+ * whose select() trains nothing of the model replaces nothing. */
+static lathe_status add_replaced(lathe_run *run, const lathe_named_adapter *adapter)
 {
-    const lathe_adapter_v1 *table = one->part.table;
+    const lathe_adapter_v1 *table = adapter->part.table;
     if (!LATHE_HAS(table, file_key) || !LATHE_HAS(table, base_is_frozen) ||
-        !table->base_is_frozen(one->part.self) || !LATHE_HAS(table, select))
+        !table->base_is_frozen(adapter->part.self) || !LATHE_HAS(table, select))
         return LATHE_OK;
     for (int32_t i = 0; i < run->params.n_model; i++) {
         const lathe_param_info info = lathe_params_info(&run->params, i);
         lathe_param copy = *run->params.rows[i];
         int32_t replaced = 0, group = 0, index;
-        LATHE_TRY(lathe_answer_select(&one->part, &info, LATHE_MAX_GROUPS, &replaced, &group));
+        LATHE_TRY(lathe_answer_select(&adapter->part, &info, LATHE_MAX_GROUPS, &replaced, &group));
         if (!replaced)
             continue;
         if (copy.planes_on_file)
             return lathe_error(LATHE_E_CONFIG,
                                "--adapter %s=%s replaces %s, which %s stores quantized; only plain "
                                "numbers can be trained",
-                               one->name, one->dir, copy.name, run->set.model_path);
-        copy.name = lathe_arena_printf(&run->arena, "%s%s", one->prefix, copy.name);
+                               adapter->name, adapter->dir, copy.name, run->set.model_path);
+        copy.name = lathe_arena_printf(&run->arena, "%s%s", adapter->prefix, copy.name);
         if (!copy.name)
             return LATHE_E_NOMEM;
-        copy.trainable = 0;
+        copy.trainable = 0; /* this run only generates */
         copy.reference = copy.in_adapter = 1;
         copy.format = NULL; /* the file has numbers, also where the base is quantized */
         copy.stored = NULL;
@@ -176,18 +183,18 @@ lathe_status lathe__named_adapters_params(lathe_run *run)
 lathe_status lathe__named_adapters_load(lathe_run *run)
 {
     for (int32_t i = 0; run->named && i < run->named->n; i++) {
-        const lathe_named_adapter *one = &run->named->list[i];
+        const lathe_named_adapter *adapter = &run->named->list[i];
         lathe_status status = LATHE_OK;
-        const char *manifest = lathe_path_join(&run->arena, one->dir, LATHE_MANIFEST_NAME);
+        const char *manifest = lathe_path_join(&run->arena, adapter->dir, LATHE_MANIFEST_NAME);
         if (!manifest)
             return LATHE_E_NOMEM;
         if (lathe_path_exists(manifest))
-            status = lathe_manifest_verify(one->dir);
+            status = lathe_manifest_verify(adapter->dir);
         if (status == LATHE_OK)
-            status = lathe__adapter_file_frozen(lathe__run_saved(run), &one->part, one->prefix,
-                                                one->dir, 1);
+            status = lathe__adapter_file_frozen(lathe__run_saved(run), &adapter->part,
+                                                adapter->prefix, adapter->dir, 1);
         if (status != LATHE_OK)
-            return lathe_error_context(status, "--adapter %s=%s", one->name, one->dir);
+            return lathe_error_context(status, "--adapter %s=%s", adapter->name, adapter->dir);
     }
     return LATHE_OK;
 }

@@ -19,7 +19,8 @@ typedef struct warned_part {
     int32_t kind;
 } warned_part;
 
-/* A plugin's warning, at the key that it begins with: "scheduler.decay_type has no effect: ...". */
+/* Logs a plugin's warning with the place of the key that it begins with: "scheduler.decay_type has
+ * no effect: ...". Plugins know no places, only their keys. */
 static void place_warning(void *arg, const char *message)
 {
     const warned_part *part = arg;
@@ -38,6 +39,8 @@ static lathe_status make(lathe_run *run, int32_t kind, const lathe_component *co
 {
     const lathe_part *part = lathe_config_part(run->config, kind);
     const lathe_value *values = part->values;
+    /* the configuration was checked against the schema of the component that the file names; one
+     * that "auto" or a family name chose later has a schema of its own */
     if (component != part->component || !values) {
         lathe_diags own = {0};
         const lathe_status bound = lathe_config_bind(
@@ -80,21 +83,24 @@ static lathe_status open_device(lathe_run *run)
     }
     LATHE_TRY(make(run, LATHE_KIND_DEVICE, component, &run->parts.device));
     uint32_t flags = run->set.deterministic ? LATHE_FLAG_DETERMINISTIC : 0;
-    const int offers = LATHE_HAS((const lathe_device_v1 *)run->parts.device.table, capture_begin);
-    const int captures = offers && run->set.capture != LATHE_CAPTURE_OFF;
+    const int can_capture =
+        LATHE_HAS((const lathe_device_v1 *)run->parts.device.table, capture_begin);
+    const int captures = can_capture && run->set.capture != LATHE_CAPTURE_OFF;
     flags |= captures ? LATHE_FLAG_CAPTURABLE : 0;
     LATHE_TRY(lathe_machine_init(&run->machine, &run->parts.device, flags));
     if (why && !run->machine.info.host_memory)
         lathe_log(LATHE_LOG_INFO, "device.name = \"%s\": %s, %s", part->name,
                   component->plugin->name, why);
     run->machine.captures = captures;
-    if (offers || run->set.capture != LATHE_CAPTURE_ON)
+    if (can_capture || run->set.capture != LATHE_CAPTURE_ON)
         return LATHE_OK;
     return lathe__run_refuse(run, "train", "capture",
                              "train.capture = \"on\": device \"%s\" does not support captures",
                              component->plugin->name);
 }
 
+/* Opens every backend that the name can mean: which one computes a layer is decided by its score
+ * for that layer's problem, when the graph is planned. */
 static lathe_status open_attention(lathe_run *run)
 {
     const lathe_part *part = lathe_config_part(run->config, LATHE_KIND_ATTENTION);
@@ -114,7 +120,8 @@ static lathe_status open_attention(lathe_run *run)
     return LATHE_OK;
 }
 
-/* Rewards and a stage that asks for them go together. */
+/* Refuses rewards without a stage that asks for them, which would have no effect, and such a stage
+ * without rewards. Evaluations and generations score nothing and may lack them. */
 static lathe_status check_rewards(const lathe_run *run)
 {
     const lathe_component *component = run->parts.stage.component;
@@ -161,6 +168,8 @@ lathe_status lathe__run_parts(lathe_run *run)
         {LATHE_KIND_OPTIMIZER, &run->parts.optimizer},
         {LATHE_KIND_SCHEDULER, &run->parts.scheduler},
     };
+    /* the first error is the status; with run->open.diags later parts are opened all the same, so
+     * that lathe validate lists the errors of all of them */
     lathe_status first = open_attention(run);
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         const lathe_part *part = lathe_config_part(run->config, parts[i].kind);
@@ -190,7 +199,8 @@ static void put_precisions(const lathe_device_info *info, lathe_buffer *out)
                                 lathe_precision_name(all[i]));
 }
 
-/* Chooses the fp8 recipe; fp8 is used for products of bf16 tensors. */
+/* Chooses the fp8 recipe. With fp8 the tensors stay bf16; only the inputs of products are rounded
+ * to fp8, so compute_dtype becomes bf16. */
 static lathe_status settle_fp8(lathe_run *run)
 {
     lathe_settings *s = &run->set;
@@ -240,17 +250,18 @@ static lathe_status settle_gradients(lathe_run *run)
 static lathe_status settle_precision(lathe_run *run)
 {
     lathe_settings *s = &run->set;
-    lathe_buffer there = LATHE_BUFFER_INIT;
+    lathe_buffer supported = LATHE_BUFFER_INIT;
     s->compute_dtype = lathe_precision_on(&run->machine.info, s->precision);
     if (s->compute_dtype != s->precision) {
-        put_precisions(&run->machine.info, &there);
-        lathe__run_warn(run, "train", "precision",
-                        "train.precision = \"%s\": device %s computes in %s; %s is used",
-                        lathe_precision_name(s->precision),
-                        run->parts.device.component->plugin->name, there.data ? there.data : "fp32",
-                        lathe_precision_name(s->compute_dtype));
+        put_precisions(&run->machine.info, &supported);
+        lathe__run_warn(
+            run, "train", "precision",
+            "train.precision = \"%s\": device %s computes in %s; %s is used",
+            lathe_precision_name(s->precision), run->parts.device.component->plugin->name,
+            supported.data ? supported.data : "fp32", lathe_precision_name(s->compute_dtype));
     }
-    lathe_buffer_fini(&there);
+    lathe_buffer_fini(&supported);
+    /* only f16 has so few exponent bits that gradients must be scaled up before the backward */
     run->at.scaler.scale = s->compute_dtype == LATHE_F16 ? (float)s->loss_scale_init : 1.0f;
     LATHE_TRY(settle_fp8(run));
     return settle_gradients(run);
@@ -269,6 +280,7 @@ lathe_status lathe__run_components(lathe_run *run)
     return settle_precision(run);
 }
 
+/* The device is last: the machine's streams belong to it. */
 void lathe__run_components_fini(lathe_run *run)
 {
     lathe_rewards_destroy(run->rewards);

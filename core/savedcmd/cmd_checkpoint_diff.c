@@ -34,6 +34,7 @@ static int64_t changes_of(const lathe_checkpoint_changes *c, const char *part,
     return n;
 }
 
+/* The width of the column of names. */
 static int width_of(const lathe_change *const *list, int64_t n)
 {
     int width = 0;
@@ -54,6 +55,7 @@ static void print_value(const char *text, int all)
         lathe_print("%.*s... (%d bytes)", SHOWN_BYTES / 2, text, n);
 }
 
+/* `list`: room for all changes, which every part uses in turn. */
 static void print_values(const lathe_checkpoint_changes *c, const char *part, int all,
                          const lathe_change **list)
 {
@@ -81,7 +83,7 @@ static void print_tensor(const lathe_change *t, int width)
         lathe_print("  the same values");
     else if (t->n_differ > 0)
         lathe_print("  %lld of %lld differ, |b-a| at most %.3g, %.3g of the largest |a|",
-                    (long long)t->n_differ, (long long)t->n_elements, t->most, t->relative);
+                    (long long)t->n_differ, (long long)t->n_elements, t->max_change, t->relative);
     lathe_print("\n");
 }
 
@@ -92,6 +94,7 @@ static void print_tensors(const lathe_checkpoint_changes *c, const lathe_changed
     const int64_t shown = all || n <= SHOWN_TENSORS ? n : SHOWN_TENSORS;
     lathe_print("\n%s: %lld of %lld tensors differ\n", file->part, (long long)file->n_differ,
                 (long long)file->n);
+    /* the largest changes come first, since the list is cut without --all */
     qsort((void *)list, (size_t)n, sizeof *list, by_size);
     const int width = width_of(list, shown);
     for (int64_t i = 0; i < shown; i++)
@@ -116,7 +119,8 @@ static lathe_status print_text(const char *a, const char *b, const lathe_checkpo
     return LATHE_OK;
 }
 
-/* The value as JSON again: as it was in the file, a number, or null. */
+/* A value as JSON, as it was in the file; null if one side lacks it. A dtype with a shape, which is
+ * no JSON, becomes a string. */
 static json_t *value_of(const char *text)
 {
     json_t *value = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
@@ -135,8 +139,8 @@ static void print_json(const char *a, const char *b, const lathe_checkpoint_chan
             (void)json_object_set_new(one, "differ",
                                       x->n_differ >= 0 ? json_integer((json_int_t)x->n_differ)
                                                        : json_null());
-            (void)json_object_set_new(one, "largest",
-                                      isfinite(x->most) ? json_real(x->most) : json_null());
+            (void)json_object_set_new(
+                one, "largest", isfinite(x->max_change) ? json_real(x->max_change) : json_null());
             (void)json_object_set_new(one, "relative",
                                       isfinite(x->relative) ? json_real(x->relative) : json_null());
         }
@@ -169,6 +173,7 @@ static int run(const lathe_args *args)
         print_json(a, b, &changes);
     else if (status == LATHE_OK)
         status = print_text(a, b, &changes, lathe_args_value(args, "--all") != NULL);
+    /* like diff(1): 1 if there are differences, so that scripts can ask */
     const int code = status != LATHE_OK ? lathe_args_fail(args, status)
                      : changes.n > 0    ? LATHE_EXIT_FAILED
                                         : LATHE_EXIT_OK;

@@ -10,11 +10,11 @@
 #include "io/manifest.h"
 #include "savedcmd/saved_commands.h"
 
-/* The findings about one checkpoint. */
+/* Findings about one checkpoint. */
 typedef struct findings {
     json_t *damaged, *not_finite; /* texts; objects */
     int64_t bytes;
-    int whole;
+    int whole;   /* 1: every byte and every number is as it should be */
     int is_gone; /* 1: it was removed while it was read */
 } findings;
 
@@ -35,7 +35,8 @@ static void report_not_finite(void *arg, const lathe_not_finite *x)
                                  "first", (json_int_t)x->first, "value", value));
 }
 
-/* Whether every byte agrees with the manifest and every number is finite. */
+/* Whether every byte agrees with the manifest and every number is finite. A checkpoint of a run
+ * that diverged has the right bytes and is useless all the same. */
 static int is_whole(const char *path, findings *f)
 {
     if (lathe_manifest_survey(path, 1, report, f, &f->bytes) != LATHE_OK)
@@ -54,11 +55,13 @@ static int is_other(const char *path, const struct stat *before)
     return stat(path, &now) != 0 || now.st_ino != before->st_ino || now.st_dev != before->st_dev;
 }
 
-enum { MOST_TRIES = 3 }; /* of a checkpoint that is replaced while it is read */
+enum { MAX_TRIES = 3 }; /* of a checkpoint that is replaced while it is read */
 
+/* Reads a checkpoint. A training run may remove or replace it meanwhile: its files are then missing
+ * or mixed, which is no damage. So a failure counts only if the folder is still the same one. */
 static void examine(const char *path, findings *f)
 {
-    for (int i = 0; i < MOST_TRIES; i++) {
+    for (int i = 0; i < MAX_TRIES; i++) {
         struct stat before;
         json_decref(f->damaged);
         json_decref(f->not_finite);
@@ -98,7 +101,7 @@ static void print_one(const char *path, const findings *f)
             lathe_print("damaged  %s\n", json_string_value(one));
         json_array_foreach(f->not_finite, i, one) print_not_finite(one);
     }
-    (void)fflush(stdout);
+    (void)fflush(stdout); /* reading the next one may take minutes */
 }
 
 static void describe_one(const char *path, const findings *f, json_t *list)

@@ -31,6 +31,7 @@ int64_t lathe_mem_total(const lathe_mem_bytes *bytes)
     return total;
 }
 
+/* A device without streams does its work in the call, as the CPU does; m->stream is NULL then. */
 lathe_status lathe_machine_init(lathe_machine *m, const lathe_instance *device, uint32_t flags)
 {
     memset(m, 0, sizeof *m);
@@ -56,6 +57,8 @@ void lathe_machine_fini(lathe_machine *m)
     m->tensor_bytes = 0;
 }
 
+/* Events order the copy streams after the work stream and the other way round; a device that lacks
+ * a part of them is treated as one without. */
 int lathe_machine_has_events(const lathe_machine *m)
 {
     return LATHE_HAS(m->dev, stream_create) && LATHE_HAS(m->dev, event_record) &&
@@ -75,6 +78,7 @@ lathe_status lathe_machine_sync(lathe_machine *m)
     return LATHE_HAS(m->dev, sync) ? m->dev->sync(m->device->self, m->stream) : LATHE_OK;
 }
 
+/* Where the device has memory of its own, host memory is another budget and does not count. */
 int64_t lathe_machine_total(const lathe_machine *m, const lathe_mem_bytes *bytes)
 {
     int64_t total = 0;
@@ -96,6 +100,7 @@ lathe_status lathe_machine_alloc(lathe_machine *m, int32_t category, int64_t byt
     *out = NULL;
     if (bytes == 0)
         return LATHE_OK;
+    /* pinned, because the device copies to and from it without the CPU */
     const int32_t memory = lathe_mem_is_host(category) ? LATHE_MEM_HOST_PINNED : LATHE_MEM_DEVICE;
     const lathe_status status = m->dev->alloc(m->device->self, bytes, memory, out);
     if (status != LATHE_OK)
@@ -113,6 +118,8 @@ void lathe_machine_free(lathe_machine *m, int32_t category, int64_t bytes, void 
     m->used.by[category] -= bytes;
 }
 
+/* Moves bytes to another category. The peak of the old one falls with them, or the sum of all peaks
+ * would count them twice. */
 void lathe_machine_recount(lathe_machine *m, int32_t from, int32_t to, int64_t bytes)
 {
     m->used.by[from] -= bytes;

@@ -10,18 +10,19 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
-/* A conversation in the renderer's form, with the memory of its texts. */
-typedef struct form {
+/* A conversation that is converted to the renderer's structs, with the memory of its texts. */
+typedef struct conversion {
     const lathe_chat_template *chat;
     lathe_arena arena;
     const lathe_chat *what;
-    lathe_conversation talk;
-    int fits; /* 0: it has what the tables cannot hold, so only the template can render it */
-} form;
+    lathe_conversation conversation;
+    int fits; /* 0: it has members for which the structs have no place, so only the template can
+               * render it; the conversion stops, and its result is not used */
+} conversion;
 
 /* The text that is put together. */
 typedef struct text_sink {
-    const form *form;
+    const conversion *source;
     lathe_buffer text;
     lathe_buffer spans, tokens; /* lathe_template_span, int64_t */
 } text_sink;
@@ -35,8 +36,9 @@ static lathe_chars chars_of(json_t *x)
                          is_text ? (int64_t)json_string_length(x) : 0};
 }
 
-/* A value's JSON, as the filter tojson writes it; in the arena. */
-static lathe_status json_text(form *f, json_t *value, lathe_chars *out)
+/* A value's JSON, as the filter tojson of templates writes it, so that a renderer gives the bytes
+ * of the template; in the arena. */
+static lathe_status json_text(conversion *f, json_t *value, lathe_chars *out)
 {
     lathe_rendering text = {0};
     json_t *variables = json_object();
@@ -55,7 +57,8 @@ static lathe_status json_text(form *f, json_t *value, lathe_chars *out)
     return status;
 }
 
-static lathe_status read_call(form *f, json_t *from, lathe_tool_call *out)
+/* A call is {"name", "arguments"}, or has these within "function", as OpenAI's API writes it. */
+static lathe_status read_call(conversion *f, json_t *from, lathe_tool_call *out)
 {
     json_t *inner = json_object_get(from, "function");
     const int is_wrapped = inner && !json_is_null(inner);
@@ -68,6 +71,8 @@ static lathe_status read_call(form *f, json_t *from, lathe_tool_call *out)
     f->fits = f->fits && out->name.data && arguments && json_is_object(function);
     if (!f->fits)
         return LATHE_OK;
+    /* many data sets have the arguments as JSON text, which a template that expects an object would
+     * quote once more */
     if (f->chat->takes_objects)
         parsed = lathe__chat_parsed_call(function);
     lathe_status status =
@@ -80,7 +85,7 @@ static lathe_status read_call(form *f, json_t *from, lathe_tool_call *out)
     return status;
 }
 
-static lathe_status read_calls(form *f, json_t *list, lathe_chat_message *out)
+static lathe_status read_calls(conversion *f, json_t *list, lathe_chat_message *out)
 {
     const size_t n = json_array_size(list);
     if (!list || json_is_null(list))
@@ -107,7 +112,8 @@ static int32_t role_of(lathe_chars name)
     return LATHE_CHAT_OTHER;
 }
 
-/* Keys that the tables hold; templates may read others. A key whose value is null is none. */
+/* Whether the structs have a place for a key of a message, or training reads it (weight, ...). A
+ * template may read any other key. */
 static int knows_key(const char *key)
 {
     static const char *const keys[] = {
@@ -120,7 +126,7 @@ static int knows_key(const char *key)
     return 0;
 }
 
-static lathe_status read_message(form *f, json_t *from, lathe_chat_message *out)
+static lathe_status read_message(conversion *f, json_t *from, lathe_chat_message *out)
 {
     json_t *content = json_object_get(from, "content"), *value;
     json_t *reasoning = lathe__chat_reasoning(from);
@@ -139,7 +145,7 @@ static lathe_status read_message(form *f, json_t *from, lathe_chat_message *out)
     return read_calls(f, json_object_get(from, "tool_calls"), out);
 }
 
-static lathe_status read_messages(form *f, const lathe_chat *what, size_t n)
+static lathe_status read_messages(conversion *f, const lathe_chat *what, size_t n)
 {
     lathe_chat_message *list = lathe_arena_alloc(&f->arena, (int64_t)((n + 1) * sizeof *list));
     if (!list)
@@ -147,13 +153,13 @@ static lathe_status read_messages(form *f, const lathe_chat *what, size_t n)
     memset(list, 0, (n + 1) * sizeof *list);
     for (size_t i = 0; i < n && f->fits; i++)
         LATHE_TRY(read_message(f, json_array_get(what->messages, i), &list[i]));
-    f->talk.messages = list;
-    f->talk.n_messages = (int32_t)n;
+    f->conversation.messages = list;
+    f->conversation.n_messages = (int32_t)n;
     f->fits = f->fits && n > 0;
     return LATHE_OK;
 }
 
-static lathe_status read_tools(form *f, const lathe_chat *what)
+static lathe_status read_tools(conversion *f, const lathe_chat *what)
 {
     const size_t n = what->tools ? json_array_size(what->tools) : 0;
     lathe_chars *list = lathe_arena_alloc(&f->arena, (int64_t)((n + 1) * sizeof *list));
@@ -162,29 +168,30 @@ static lathe_status read_tools(form *f, const lathe_chat *what)
     f->fits = f->fits && (!what->tools || n > 0); /* templates tell an empty list from none */
     for (size_t i = 0; i < n && f->fits; i++)
         LATHE_TRY(json_text(f, json_array_get(what->tools, i), &list[i]));
-    f->talk.tools = list;
-    f->talk.n_tools = (int32_t)n;
+    f->conversation.tools = list;
+    f->conversation.n_tools = (int32_t)n;
     return LATHE_OK;
 }
 
-/* enable_thinking is the only variable that the tables hold. */
-static void read_variables(form *f, json_t *variables)
+/* enable_thinking is the only variable for which the structs have a place. */
+static void read_variables(conversion *f, json_t *variables)
 {
     json_t *thinking = json_object_get(variables, "enable_thinking");
     if (json_is_boolean(thinking))
-        f->talk.thinking = json_is_true(thinking);
+        f->conversation.thinking = json_is_true(thinking);
     if (json_object_size(variables) > (json_is_boolean(thinking) ? 1u : 0u))
         f->fits = 0;
 }
 
-static lathe_status read_form(form *f, const lathe_chat *what, size_t n, int prompt)
+static lathe_status read_form(conversion *f, const lathe_chat *what, size_t n, int prompt)
 {
+    /* some templates write the date; callers set it where a text must be the same every day */
     const time_t now = what->now > 0 ? (time_t)what->now : time(NULL);
     struct tm day = {0};
     (void)localtime_r(&now, &day);
     f->fits = what->documents == NULL;
-    f->talk = (lathe_conversation){
-        .size = (uint32_t)sizeof f->talk,
+    f->conversation = (lathe_conversation){
+        .size = (uint32_t)sizeof f->conversation,
         .prompt = prompt != 0,
         .bos = chars_of(json_object_get(f->chat->tokens, "bos_token")),
         .eos = chars_of(json_object_get(f->chat->tokens, "eos_token")),
@@ -205,19 +212,22 @@ static lathe_status read_form(form *f, const lathe_chat *what, size_t n, int pro
 static lathe_status refuse_piece(const text_sink *s, const char *what)
 {
     return lathe_error(LATHE_E_PLUGIN, "renderer %s passes a piece %s",
-                       s->form->chat->renderer.name, what);
+                       s->source->chat->renderer.name, what);
 }
 
+/* Pieces come from a plugin: a span to learn outside of the assistant's messages would train on the
+ * user's words. */
 static lathe_status check_piece(const text_sink *s, const lathe_piece *p)
 {
-    const lathe_conversation *talk = &s->form->talk;
+    const lathe_conversation *conversation = &s->source->conversation;
     if (p->kind != LATHE_PIECE_TEXT && p->kind != LATHE_PIECE_TOKEN)
         return refuse_piece(s, "that is neither text nor a token");
     if (p->text.bytes < 0 || (p->text.bytes > 0 && !p->text.data))
         return refuse_piece(s, "without a text");
-    if (p->message < -1 || p->message >= talk->n_messages)
+    if (p->message < -1 || p->message >= conversation->n_messages)
         return refuse_piece(s, "of a message that the conversation lacks");
-    if (p->trained && (p->message < 0 || talk->messages[p->message].role != LATHE_CHAT_ASSISTANT))
+    if (p->trained &&
+        (p->message < 0 || conversation->messages[p->message].role != LATHE_CHAT_ASSISTANT))
         return refuse_piece(s, "to learn that is not the assistant's");
     return LATHE_OK;
 }
@@ -240,9 +250,10 @@ static lathe_status put_piece(void *ctx, const lathe_piece *p)
     int mark = LATHE_CHAT_UNMARKED;
     if (p->trained)
         LATHE_TRY(
-            lathe_chat_message_mark(json_array_get(s->form->what->messages, (size_t)p->message),
+            lathe_chat_message_mark(json_array_get(s->source->what->messages, (size_t)p->message),
                                     (size_t)p->message + 1, &mark));
     const int is_learnt = p->trained && mark != LATHE_CHAT_MUTE;
+    /* adjacent pieces are one span, as the template gives it, so that tokens may cross them */
     if (is_learnt && last && last->end == begin)
         last->end = span.end;
     else if (is_learnt)
@@ -252,7 +263,7 @@ static lathe_status put_piece(void *ctx, const lathe_piece *p)
     return s->tokens.status;
 }
 
-/* Hands the sink's memory over. */
+/* Hands the sink's memory over to a rendering, which frees it. */
 static lathe_status take(text_sink *s, lathe_rendering *out)
 {
     lathe_buffer_append(&s->text, "", 0);
@@ -270,12 +281,12 @@ static lathe_status take(text_sink *s, lathe_rendering *out)
     return LATHE_OK;
 }
 
-static lathe_status run(const form *f, lathe_rendering *out)
+static lathe_status run(const conversion *f, lathe_rendering *out)
 {
     text_sink s = {f, LATHE_BUFFER_INIT, LATHE_BUFFER_INIT, LATHE_BUFFER_INIT};
     const lathe_chat_renderer *r = &f->chat->renderer;
     const lathe_piece_sink sink = {.size = (uint32_t)sizeof sink, .ctx = &s, .put = put_piece};
-    lathe_status status = r->table->render(r->self, &f->talk, &sink);
+    lathe_status status = r->table->render(r->self, &f->conversation, &sink);
     if (status == LATHE_OK)
         status = take(&s, out);
     if (status == LATHE_OK)
@@ -290,7 +301,9 @@ lathe_status lathe__chat_render_pieces(const lathe_chat_template *chat, const la
                                        size_t n, int add_generation_prompt, lathe_rendering *out,
                                        int *out_served)
 {
-    form f = {.chat = chat, .what = what, .arena = LATHE_ARENA_INIT};
+    conversion f = {.chat = chat, .what = what, .arena = LATHE_ARENA_INIT};
+    /* a renderer that "auto" chose leaves such a conversation to the template; one that the user
+     * named refuses it, because the texts could differ */
     const int may_pass = !chat->renderer.is_strict;
     *out_served = 0;
     lathe_status status = read_form(&f, what, n, add_generation_prompt);
@@ -315,12 +328,12 @@ lathe_status lathe__chat_render_pieces(const lathe_chat_template *chat, const la
 lathe_status lathe__chat_pass_pieces(const lathe_chat_template *chat, const lathe_chat *what,
                                      lathe_chars eos, const lathe_piece_sink *sink)
 {
-    form f = {.chat = chat, .what = what, .arena = LATHE_ARENA_INIT};
+    conversion f = {.chat = chat, .what = what, .arena = LATHE_ARENA_INIT};
     const lathe_chat_renderer *r = &chat->renderer;
     lathe_status status = read_form(&f, what, json_array_size(what->messages), 0);
-    f.talk.eos = eos;
+    f.conversation.eos = eos;
     if (status == LATHE_OK && f.fits)
-        status = r->table->render(r->self, &f.talk, sink);
+        status = r->table->render(r->self, &f.conversation, sink);
     lathe_arena_fini(&f.arena);
     return status;
 }

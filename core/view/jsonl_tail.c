@@ -1,4 +1,5 @@
-/* Reads the last lines of a JSON-lines file. */
+/* Reads the last lines of a JSON-lines file: all lines are read, and a ring holds the last ones.
+ * The file may be written meanwhile, so its last line may be cut. */
 #include "view/jsonl_tail.h"
 
 #include <stdio.h>
@@ -26,7 +27,8 @@ static int64_t read_line(FILE *f, char *line)
     return is_long || n == 0 ? -1 : n;
 }
 
-static void take(lathe_jsonl_tail *tail, int32_t keep, const char *line, int64_t n)
+/* Puts a line into the ring, over the oldest one if it is full; counts a line that is no object. */
+static void take(lathe_jsonl_tail *tail, int32_t max_items, const char *line, int64_t n)
 {
     json_t *item = NULL;
     if (n < 0 || lathe_json_load("line", line, n, &item) != LATHE_OK || !json_is_object(item)) {
@@ -35,31 +37,31 @@ static void take(lathe_jsonl_tail *tail, int32_t keep, const char *line, int64_t
         tail->n_bad++;
         return;
     }
-    const int32_t at = (int32_t)(tail->n_all++ % keep);
+    const int32_t at = (int32_t)(tail->n_all++ % max_items);
     json_decref(tail->items[at]);
     tail->items[at] = item;
-    tail->n += tail->n < keep;
+    tail->n += tail->n < max_items;
 }
 
-lathe_status lathe_jsonl_tail_read(const char *path, int32_t keep, lathe_jsonl_tail *out)
+lathe_status lathe_jsonl_tail_read(const char *path, int32_t max_items, lathe_jsonl_tail *out)
 {
     *out = (lathe_jsonl_tail){0};
     FILE *f = fopen(path, "re");
-    if (!f)
+    if (!f) /* the run has written none yet */
         return LATHE_OK;
     char *line = malloc(LATHE_JSONL_MAX_LINE + 1);
-    out->items = calloc(2 * (size_t)keep, sizeof(json_t *));
+    out->items = calloc(2 * (size_t)max_items, sizeof(json_t *));
     for (int64_t n = 0; line && out->items && (n = read_line(f, line)) != 0;)
-        take(out, keep, line, n);
+        take(out, max_items, line, n);
     (void)fclose(f);
     free(line);
     if (!line || !out->items)
         return lathe_error(LATHE_E_NOMEM, "%s: no memory for reading", path);
-    if (out->n_all > keep) { /* put the ring in order, using its second half */
-        const int64_t first = out->n_all % keep;
-        memcpy(out->items + keep, out->items, (size_t)keep * sizeof(json_t *));
-        for (int32_t i = 0; i < keep; i++)
-            out->items[i] = out->items[keep + (first + i) % keep];
+    if (out->n_all > max_items) { /* put the ring in order, using its second half */
+        const int64_t first = out->n_all % max_items;
+        memcpy(out->items + max_items, out->items, (size_t)max_items * sizeof(json_t *));
+        for (int32_t i = 0; i < max_items; i++)
+            out->items[i] = out->items[max_items + (first + i) % max_items];
     }
     return LATHE_OK;
 }

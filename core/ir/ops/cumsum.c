@@ -1,4 +1,5 @@
-/* CUMSUM over rows; its derivative is CUMSUM in the other direction. */
+/* CUMSUM over the last dim: y_i = x_0 + ... + x_i, or from the end with `inverse`. x_i is in y_j
+ * for all j >= i, so dx_i = dy_i + dy_{i+1} + ...: CUMSUM in the other direction. */
 #include "ir/ops/rules.h"
 
 static lathe_status infer(lathe_op_problem *p)
@@ -33,6 +34,7 @@ static void exact(const lathe_op_problem *p, double *const *in, double *const *o
     }
 }
 
+/* 67 and 601 are no multiples of the width of a vector or a warp. */
 static const lathe_op_case cases[] = {
     LATHE_CASE("c[9,67]", "c[9,67]", 67, 0),
     LATHE_CASE_WITH("c[3,601]", "c[3,601]", 601, 0, .inverse = 1),

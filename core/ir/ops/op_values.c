@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+/* Exact for all dtypes except i64, which is exact up to 2^53. */
 double lathe__op_load(const void *memory, int32_t dtype, int64_t i)
 {
     switch (dtype) {
@@ -18,7 +19,7 @@ double lathe__op_load(const void *memory, int32_t dtype, int64_t i)
         return (double)((const int32_t *)memory)[i];
     case LATHE_I64:
         return (double)((const int64_t *)memory)[i];
-    default:
+    default: /* NaN makes every comparison fail */
         return NAN;
     }
 }
@@ -39,9 +40,10 @@ void lathe__op_store(void *memory, int32_t dtype, int64_t i, double x)
         ((int64_t *)memory)[i] = (int64_t)x;
 }
 
+/* x after it was stored as this dtype: rounded to nearest even. */
 double lathe__op_round(double x, int32_t dtype)
 {
-    char cell[8];
+    char cell[8]; /* the widest dtype */
     lathe__op_store(cell, dtype, 0, x);
     return lathe__op_load(cell, dtype, 0);
 }

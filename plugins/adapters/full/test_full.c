@@ -41,6 +41,7 @@ Test(full, every_parameter_trains_by_default)
     plugin->destroy(NULL);
 }
 
+/* A pattern that matched inside of names would freeze layers 10 to 19 with layer 1. */
 Test(full, patterns_cover_the_whole_name)
 {
     static const char *const patterns[] = {"model.layers.1.*", "*.bias", "lm_head.weight", "a*b*c"};

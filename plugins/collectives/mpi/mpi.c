@@ -1,4 +1,7 @@
-/* Ranks that mpirun or srun has started, on any number of hosts, with data in host memory. */
+/* Ranks that mpirun or srun has started, on any number of hosts, with data in host memory.
+ *
+ * MPI is reached through a shim, a library of its own (mpi_shim.c): this plugin can then be opened,
+ * and says what is missing, on a host without MPI. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +22,7 @@ typedef struct mpi_group {
     lathe_group group; /* first */
     peer_world world;
     const mpi_shim *shim;
-    unsigned char *sees;
+    unsigned char *sees; /* [n_ranks] 1: /proc of this process shows that rank's process */
 } mpi_group;
 
 /* ---- the shim ---- */
@@ -28,7 +31,7 @@ typedef struct mpi_group {
  * among the global ones. */
 static const mpi_shim *find_shim(const lathe_host *host)
 {
-    static const char here = 0;
+    static const char here = 0; /* its address lies in the plugin, whose folder dladdr() gives */
     static const char advice[] =
         "install Open MPI (Debian: apt install libopenmpi-dev openmpi-bin), then configure, build "
         "and install Lathe again";
@@ -56,6 +59,8 @@ static const mpi_shim *find_shim(const lathe_host *host)
 
 /* ---- groups ---- */
 
+/* Without a launcher there is one rank, which needs no MPI. Answers from the environment alone: the
+ * shim, and with it MPI, is loaded only by open(). */
 static int32_t mpi_score(const lathe_collective_probe *probe, char *why, int64_t why_bytes)
 {
     int32_t n_ranks;
@@ -74,6 +79,7 @@ static int32_t mpi_score(const lathe_collective_probe *probe, char *why, int64_t
                                                                   : LATHE_SCORE_NO;
 }
 
+/* world: that of the group of open(), or NULL to make this group the one that owns it. */
 static lathe_status make(const lathe_host *host, const mpi_shim *shim, const mpi_place *place,
                          peer_world *world, mpi_group **out)
 {
@@ -105,7 +111,8 @@ static lathe_status make(const lathe_host *host, const mpi_shim *shim, const mpi
     return LATHE_OK;
 }
 
-static lathe_status meet(lathe_group *group, const char *label)
+/* Waits for all ranks of the group, until the deadline. label: names the place in an error. */
+static lathe_status wait_for_all(lathe_group *group, const char *label)
 {
     const lathe_exchange_problem barrier = {
         .size = (uint32_t)sizeof barrier, .op = LATHE_BARRIER, .label = label};
@@ -120,13 +127,13 @@ static lathe_status introduce(mpi_group *g)
     peer_board *const own = g->group.boards[g->group.info.rank];
     own->pid = getpid();
     own->born = lathe__peer_born(own->pid, &state);
-    LATHE_TRY(meet(&g->group, "start"));
+    LATHE_TRY(wait_for_all(&g->group, "start"));
     for (int32_t q = 0; q < g->group.info.n_ranks; q++) {
         const peer_board *const board = g->group.boards[q];
         g->sees[q] = board != NULL && board->born != 0 &&
                      lathe__peer_born(board->pid, &state) == board->born;
     }
-    LATHE_TRY(meet(&g->group, "start")); /* nobody ends before all have looked */
+    LATHE_TRY(wait_for_all(&g->group, "start")); /* nobody ends before all have looked */
     g->group.sees = g->sees;
     return LATHE_OK;
 }
@@ -146,6 +153,8 @@ static lathe_status mpi_open(void *self, const lathe_collective_setup *setup, la
         return lathe_fail(host, LATHE_E_CONFIG, "%s is \"%s\", expected a number of ranks",
                           launcher->n_ranks, getenv(launcher->n_ranks));
     LATHE_TRY(shim->join(host, &place));
+    /* a launcher of another MPI starts N processes that each find themselves alone: N runs would
+     * write one folder */
     lathe_status status =
         launcher == NULL || place.n_ranks == n_ranks
             ? make(host, shim, &place, NULL, &g)
@@ -154,7 +163,7 @@ static lathe_status mpi_open(void *self, const lathe_collective_setup *setup, la
                          "mpirun of that MPI, or with srun --mpi=pmix",
                          launcher->name, n_ranks, launcher->n_ranks, place.engine, place.n_ranks);
     if (g == NULL)
-        return status; /* in the group still: leaving it would wait for ranks that go on */
+        return status; /* stays in the group: leaving it would wait for ranks that go on */
     g->group.world_ranks = place.n_ranks;
     g->world = (peer_world){.host = host,
                             .transport = shim->transport,
@@ -177,9 +186,10 @@ static lathe_status mpi_split(lathe_group *group, int32_t color, int32_t key, la
     *out = NULL;
     if (color < -1)
         return lathe_fail(host, LATHE_E_ARG, "split by the color %d, expected -1 or more", color);
-    LATHE_TRY(meet(group, "split")); /* with the deadline that MPI_Comm_split does not have */
+    LATHE_TRY(
+        wait_for_all(group, "split")); /* with the deadline that MPI_Comm_split does not have */
     LATHE_TRY(g->shim->split(host, group->link, color, key, &place));
-    if (place.link == NULL)
+    if (place.link == NULL) /* color -1: this rank is in no part */
         return LATHE_OK;
     const lathe_status status = make(host, g->shim, &place, group->world, &part);
     if (part == NULL) {
@@ -197,7 +207,8 @@ static lathe_status mpi_close(lathe_group *group)
     if (group == NULL)
         return LATHE_OK;
     const lathe_host *const host = group->world->host;
-    const lathe_status status = group->world->failed == LATHE_OK ? meet(group, "close") : LATHE_OK;
+    const lathe_status status =
+        group->world->failed == LATHE_OK ? wait_for_all(group, "close") : LATHE_OK;
     if (group->world->failed != LATHE_OK)
         return status; /* memory stays in use, and MPI does not end in order */
     g->shim->leave(host, group->link);
@@ -206,6 +217,7 @@ static lathe_status mpi_close(lathe_group *group)
     return status;
 }
 
+/* Ends all ranks, also those that wait in an exchange and would never return. */
 static void mpi_abort(lathe_group *group, int32_t exit_code)
 {
     ((const mpi_group *)(const void *)group)->shim->abort(exit_code);

@@ -66,7 +66,7 @@ static const char *why_no_calls(const turns_instance *x, const lathe_chat_messag
     return NULL;
 }
 
-static const char *why_not(const turns_instance *x, const lathe_conversation *talk,
+static const char *why_not(const turns_instance *x, const lathe_conversation *conversation,
                            const lathe_chat_message *m)
 {
     const int uses_tools = m->n_calls > 0 || m->role == LATHE_CHAT_TOOL;
@@ -76,41 +76,41 @@ static const char *why_not(const turns_instance *x, const lathe_conversation *ta
         return no_tools;
     if (m->content.data == NULL && !(m->n_calls > 0 && x->variant == V3_1))
         return "the family needs a content";
-    if (x->variant == V3_1 && m->role == LATHE_CHAT_ASSISTANT && talk->thinking == 1)
+    if (x->variant == V3_1 && m->role == LATHE_CHAT_ASSISTANT && conversation->thinking == 1)
         return "the renderer has no text for enable_thinking = true";
     return m->n_calls > 0 ? why_no_calls(x, m) : NULL;
 }
 
-static lathe_status check(const turns_instance *x, const lathe_conversation *talk)
+static lathe_status check(const turns_instance *x, const lathe_conversation *conversation)
 {
-    if (talk->n_tools > 0 && x->has_tools == NO_TOOLS)
-        return turns_refuse(x->host, talk, 0, no_tools);
-    for (int32_t i = 0; i < talk->n_messages; i++) {
-        const char *why = why_not(x, talk, &talk->messages[i]);
+    if (conversation->n_tools > 0 && x->has_tools == NO_TOOLS)
+        return turns_refuse(x->host, conversation, 0, no_tools);
+    for (int32_t i = 0; i < conversation->n_messages; i++) {
+        const char *why = why_not(x, conversation, &conversation->messages[i]);
         if (why != NULL)
-            return turns_refuse(x->host, talk, i, why);
+            return turns_refuse(x->host, conversation, i, why);
     }
     return LATHE_OK;
 }
 
 /* R1 uses the last system message, V3 and V3.1 all of them. */
-static void put_system(turns_out *out, const lathe_conversation *talk, int32_t variant)
+static void put_system(turns_out *out, const lathe_conversation *conversation, int32_t variant)
 {
     int32_t last = -1;
-    for (int32_t i = 0; i < talk->n_messages; i++) {
-        if (talk->messages[i].role != LATHE_CHAT_SYSTEM)
+    for (int32_t i = 0; i < conversation->n_messages; i++) {
+        if (conversation->messages[i].role != LATHE_CHAT_SYSTEM)
             continue;
         if (variant >= V3) {
             out->message = i;
             turns_mark(out, last >= 0 ? "\n\n" : "");
-            turns_text(out, talk->messages[i].content);
+            turns_text(out, conversation->messages[i].content);
         }
         last = i;
     }
     if (variant >= V3 || last < 0)
         return;
     out->message = last;
-    turns_text(out, talk->messages[last].content);
+    turns_text(out, conversation->messages[last].content);
 }
 
 /* The answer, in most variants without its thinking. */
@@ -133,9 +133,9 @@ typedef struct state {
 } state;
 
 /* The assistant's name; TRL's templates for training learn it too. */
-static void put_header(state *s, const lathe_conversation *talk)
+static void put_header(state *s, const lathe_conversation *conversation)
 {
-    s->out.trained = talk->is_marked;
+    s->out.trained = conversation->is_marked;
     if (s->x->variant != V3_1 || s->after_user)
         turns_mark(&s->out, ASSISTANT);
     if (s->x->variant == V3_1 && s->after_user)
@@ -159,13 +159,13 @@ static void put_call(state *s, const lathe_tool_call *call)
     turns_mark(out, TOOL("call", "end"));
 }
 
-static void put_calls(state *s, const lathe_conversation *talk, const lathe_chat_message *m)
+static void put_calls(state *s, const lathe_conversation *conversation, const lathe_chat_message *m)
 {
     turns_out *out = &s->out;
     const int is_v3 = s->x->variant == V3;
     const int is_first = !is_v3 || !s->has_calls;
     if (is_first)
-        put_header(s, talk);
+        put_header(s, conversation);
     out->trained = 1;
     if (is_first) {
         turns_text(out, m->content);
@@ -180,19 +180,20 @@ static void put_calls(state *s, const lathe_conversation *talk, const lathe_chat
     s->has_calls = 1;
 }
 
-static void put_answer(state *s, const lathe_conversation *talk, const lathe_chat_message *m)
+static void put_answer(state *s, const lathe_conversation *conversation,
+                       const lathe_chat_message *m)
 {
     turns_out *out = &s->out;
     const int32_t variant = s->x->variant;
     if (m->n_calls > 0) {
-        put_calls(s, talk, m);
+        put_calls(s, conversation, m);
     } else {
         if (variant == V3 && s->after_tool) {
-            out->trained = talk->is_marked;
+            out->trained = conversation->is_marked;
             turns_mark(out, TOOL("outputs", "end"));
             out->trained = 1;
         } else {
-            put_header(s, talk);
+            put_header(s, conversation);
         }
         turns_text(out, s->after_tool ? m->content : answer_of(m->content, variant));
         turns_mark(out, END);
@@ -212,32 +213,33 @@ static void put_output(state *s, const lathe_chat_message *m)
     s->after_user = 0;
 }
 
-static void put_end(state *s, const lathe_conversation *talk)
+static void put_end(state *s, const lathe_conversation *conversation)
 {
     turns_out *out = &s->out;
     const int32_t variant = s->x->variant;
     if (variant == V3 && s->after_tool)
         turns_mark(out, TOOL("outputs", "end"));
-    if (!talk->prompt || s->after_tool || (variant == V3_1 && !s->after_user))
+    if (!conversation->prompt || s->after_tool || (variant == V3_1 && !s->after_user))
         return;
     turns_mark(out, ASSISTANT);
     if (variant != V3_1)
         turns_mark(out, "<think>\n");
     else
-        turns_mark(out, talk->thinking == 1 ? "<think>" : "<think></think>");
+        turns_mark(out, conversation->thinking == 1 ? "<think>" : "<think></think>");
 }
 
-static lathe_status render(void *self, const lathe_conversation *talk, const lathe_piece_sink *sink)
+static lathe_status render(void *self, const lathe_conversation *conversation,
+                           const lathe_piece_sink *sink)
 {
     const turns_instance *x = self;
     state s = {.out = {.sink = sink, .specials = specials, .message = -1}, .x = x};
-    const lathe_status status = check(x, talk);
+    const lathe_status status = check(x, conversation);
     if (status != LATHE_OK)
         return status;
-    turns_token(&s.out, talk->bos);
-    put_system(&s.out, talk, x->variant);
-    for (int32_t i = 0; i < talk->n_messages; i++) {
-        const lathe_chat_message *m = &talk->messages[i];
+    turns_token(&s.out, conversation->bos);
+    put_system(&s.out, conversation, x->variant);
+    for (int32_t i = 0; i < conversation->n_messages; i++) {
+        const lathe_chat_message *m = &conversation->messages[i];
         s.out.message = i;
         if (m->role == LATHE_CHAT_USER) {
             turns_mark(&s.out, USER);
@@ -245,13 +247,13 @@ static lathe_status render(void *self, const lathe_conversation *talk, const lat
             s.after_tool = 0;
             s.after_user = 1;
         } else if (m->role == LATHE_CHAT_ASSISTANT) {
-            put_answer(&s, talk, m);
+            put_answer(&s, conversation, m);
         } else if (m->role == LATHE_CHAT_TOOL) {
             put_output(&s, m);
         }
     }
     s.out.message = -1;
-    put_end(&s, talk);
+    put_end(&s, conversation);
     return s.out.status;
 }
 

@@ -5,6 +5,7 @@ static const char *const specials[] = {"<start_of_turn>", "<end_of_turn>", NULL}
 
 static const turns_family variants[] = {
     {
+        /* Gemma 3: the system message is put before the first question, in the same turn */
         .marker = "first_user_prefix",
         .flags =
             TURNS_BOS | TURNS_TRIM | TURNS_ALTERNATES | TURNS_SYSTEM_FIRST | TURNS_SYSTEM_IN_USER,
@@ -17,6 +18,7 @@ static const turns_family variants[] = {
         .specials = specials,
     },
     {
+        /* Gemma and Gemma 2, whose template has no system message */
         .marker = "<start_of_turn>",
         .flags = TURNS_BOS | TURNS_TRIM | TURNS_ALTERNATES,
         .user_begin = "<start_of_turn>user\n",

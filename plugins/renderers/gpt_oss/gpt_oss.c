@@ -38,9 +38,10 @@ static const char *why_no_call(const lathe_chat_message *m)
     return NULL;
 }
 
-static const char *why_not(const turns_instance *x, const lathe_conversation *talk, int32_t i)
+static const char *why_not(const turns_instance *x, const lathe_conversation *conversation,
+                           int32_t i)
 {
-    const lathe_chat_message *m = &talk->messages[i];
+    const lathe_chat_message *m = &conversation->messages[i];
     if (m->role == LATHE_CHAT_OTHER)
         return "the renderer has no text for this role";
     if ((m->role == LATHE_CHAT_TOOL || m->n_calls > 0) && !x->has_tools)
@@ -54,18 +55,19 @@ static const char *why_not(const turns_instance *x, const lathe_conversation *ta
     return m->n_calls > 0 ? why_no_call(m) : NULL;
 }
 
-static lathe_status check(const turns_instance *x, const lathe_conversation *talk)
+static lathe_status check(const turns_instance *x, const lathe_conversation *conversation)
 {
     int is_called = 0;
-    if (talk->n_tools > 0 && !x->has_tools)
-        return turns_refuse(x->host, talk, 0, "the folder's template has no text for tools");
-    for (int32_t i = 0; i < talk->n_messages; i++) {
-        const lathe_chat_message *m = &talk->messages[i];
-        const char *why = why_not(x, talk, i);
+    if (conversation->n_tools > 0 && !x->has_tools)
+        return turns_refuse(x->host, conversation, 0,
+                            "the folder's template has no text for tools");
+    for (int32_t i = 0; i < conversation->n_messages; i++) {
+        const lathe_chat_message *m = &conversation->messages[i];
+        const char *why = why_not(x, conversation, i);
         if (why == NULL && m->role == LATHE_CHAT_TOOL && !is_called)
             why = "no call is before the answer of a tool";
         if (why != NULL)
-            return turns_refuse(x->host, talk, i, why);
+            return turns_refuse(x->host, conversation, i, why);
         if (m->role == LATHE_CHAT_ASSISTANT)
             is_called = m->n_calls > 0;
     }
@@ -74,12 +76,13 @@ static lathe_status check(const turns_instance *x, const lathe_conversation *tal
 
 /* ---- the text ---- */
 
-static void put_system(turns_out *out, const lathe_conversation *talk, lathe_chars tools)
+static void put_system(turns_out *out, const lathe_conversation *conversation, lathe_chars tools)
 {
     char day[32];
-    const lathe_chat_message *first = &talk->messages[0];
+    const lathe_chat_message *first = &conversation->messages[0];
     const int instructs = first->role == LATHE_CHAT_SYSTEM && first->content.bytes > 0;
-    snprintf(day, sizeof day, "%04d-%02d-%02d", talk->year, talk->month, talk->day);
+    snprintf(day, sizeof day, "%04d-%02d-%02d", conversation->year, conversation->month,
+             conversation->day);
     turns_mark(out, "<|start|>system<|message|>You are ChatGPT, a large language model trained by "
                     "OpenAI.\nKnowledge cutoff: 2024-06\nCurrent date: ");
     turns_mark(out, day);
@@ -109,20 +112,21 @@ static void put_analysis(turns_out *out, lathe_chars text)
 }
 
 /* A later answer without calls: then the analysis before a call is left out. */
-static int is_answered(const lathe_conversation *talk, int32_t i)
+static int is_answered(const lathe_conversation *conversation, int32_t i)
 {
-    for (int32_t k = i + 1; k < talk->n_messages; k++)
-        if (talk->messages[k].role == LATHE_CHAT_ASSISTANT && talk->messages[k].n_calls == 0)
+    for (int32_t k = i + 1; k < conversation->n_messages; k++)
+        if (conversation->messages[k].role == LATHE_CHAT_ASSISTANT &&
+            conversation->messages[k].n_calls == 0)
             return 1;
     return 0;
 }
 
-static void put_call(turns_out *out, const lathe_conversation *talk, int32_t i)
+static void put_call(turns_out *out, const lathe_conversation *conversation, int32_t i)
 {
-    const lathe_chat_message *m = &talk->messages[i];
+    const lathe_chat_message *m = &conversation->messages[i];
     const lathe_chars analysis = m->content.bytes > 0 ? m->content : m->reasoning;
     const lathe_chars type = lathe_json_get(m->calls[0].function, "content_type");
-    if (analysis.bytes > 0 && !is_answered(talk, i))
+    if (analysis.bytes > 0 && !is_answered(conversation, i))
         put_analysis(out, analysis);
     turns_mark(out, " to=functions.");
     turns_text(out, m->calls[0].name);
@@ -145,10 +149,10 @@ static void put_result(turns_out *out, const lathe_chat_message *m, lathe_chars 
     turns_mark(out, "<|end|>");
 }
 
-static void put_final(turns_out *out, const lathe_conversation *talk, int32_t i)
+static void put_final(turns_out *out, const lathe_conversation *conversation, int32_t i)
 {
-    const lathe_chat_message *m = &talk->messages[i];
-    const int ends = i + 1 == talk->n_messages && !talk->prompt;
+    const lathe_chat_message *m = &conversation->messages[i];
+    const int ends = i + 1 == conversation->n_messages && !conversation->prompt;
     if (ends && m->reasoning.data != NULL)
         put_analysis(out, m->reasoning);
     turns_mark(out, "<|channel|>final<|message|>");
@@ -156,30 +160,30 @@ static void put_final(turns_out *out, const lathe_conversation *talk, int32_t i)
     turns_mark(out, ends ? "<|return|>" : "<|end|>");
 }
 
-static void put_answer(turns_out *out, const lathe_conversation *talk, int32_t i)
+static void put_answer(turns_out *out, const lathe_conversation *conversation, int32_t i)
 {
-    out->trained = talk->is_marked; /* the marks of templates begin here */
+    out->trained = conversation->is_marked; /* the marks of templates begin here */
     turns_mark(out, "<|start|>assistant");
     out->trained = 1;
-    if (talk->messages[i].n_calls > 0)
-        put_call(out, talk, i);
+    if (conversation->messages[i].n_calls > 0)
+        put_call(out, conversation, i);
     else
-        put_final(out, talk, i);
+        put_final(out, conversation, i);
     out->trained = 0;
 }
 
-static void put_messages(turns_out *out, const lathe_conversation *talk)
+static void put_messages(turns_out *out, const lathe_conversation *conversation)
 {
     lathe_chars called = {NULL, 0}; /* the function that was called last */
-    for (int32_t i = 0; i < talk->n_messages; i++) {
-        const lathe_chat_message *m = &talk->messages[i];
+    for (int32_t i = 0; i < conversation->n_messages; i++) {
+        const lathe_chat_message *m = &conversation->messages[i];
         out->message = i;
         if (m->role == LATHE_CHAT_USER) {
             turns_mark(out, "<|start|>user<|message|>");
             turns_text(out, m->content);
             turns_mark(out, "<|end|>");
         } else if (m->role == LATHE_CHAT_ASSISTANT) {
-            put_answer(out, talk, i);
+            put_answer(out, conversation, i);
             called = m->n_calls > 0 ? m->calls[0].name : called;
         } else if (m->role == LATHE_CHAT_TOOL) {
             put_result(out, m, called);
@@ -187,22 +191,23 @@ static void put_messages(turns_out *out, const lathe_conversation *talk)
     }
 }
 
-static lathe_status render(void *self, const lathe_conversation *talk, const lathe_piece_sink *sink)
+static lathe_status render(void *self, const lathe_conversation *conversation,
+                           const lathe_piece_sink *sink)
 {
     const turns_instance *x = self;
     turns_out out = {.sink = sink, .specials = specials, .message = -1};
     char *tools = NULL;
     int64_t bytes = 0;
-    lathe_status status = check(x, talk);
+    lathe_status status = check(x, conversation);
     if (status == LATHE_OK)
-        status = harmony_tools(x->host, talk, &tools, &bytes);
+        status = harmony_tools(x->host, conversation, &tools, &bytes);
     if (status != LATHE_OK)
         return status;
-    put_system(&out, talk, (lathe_chars){tools, bytes});
+    put_system(&out, conversation, (lathe_chars){tools, bytes});
     free(tools);
-    put_messages(&out, talk);
+    put_messages(&out, conversation);
     out.message = -1;
-    if (talk->prompt)
+    if (conversation->prompt)
         turns_mark(&out, "<|start|>assistant");
     return out.status;
 }

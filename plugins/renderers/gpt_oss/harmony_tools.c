@@ -286,17 +286,17 @@ static void put_function(types *t, lathe_chars function)
         put_text(t, "() => any;\n\n");
 }
 
-lathe_status harmony_tools(const lathe_host *host, const lathe_conversation *talk, char **out,
-                           int64_t *out_bytes)
+lathe_status harmony_tools(const lathe_host *host, const lathe_conversation *conversation,
+                           char **out, int64_t *out_bytes)
 {
     types t = {0};
     *out = NULL;
     *out_bytes = 0;
-    if (talk->n_tools == 0)
+    if (conversation->n_tools == 0)
         return LATHE_OK;
     put_text(&t, "# Tools\n\n## functions\n\nnamespace functions {\n\n");
-    for (int32_t i = 0; i < talk->n_tools && t.refused == NULL; i++)
-        put_function(&t, lathe_json_get(talk->tools[i], "function"));
+    for (int32_t i = 0; i < conversation->n_tools && t.refused == NULL; i++)
+        put_function(&t, lathe_json_get(conversation->tools[i], "function"));
     put_text(&t, "} // namespace functions");
     if (t.refused == NULL && !t.has_no_memory) {
         *out = t.data;
@@ -304,6 +304,6 @@ lathe_status harmony_tools(const lathe_host *host, const lathe_conversation *tal
         return LATHE_OK;
     }
     free(t.data);
-    return t.refused != NULL ? turns_refuse(host, talk, 0, t.refused)
+    return t.refused != NULL ? turns_refuse(host, conversation, 0, t.refused)
                              : lathe_fail(host, LATHE_E_NOMEM, "no memory for the text of tools");
 }

@@ -9,7 +9,7 @@
  *  the caller frees; NULL where there are no tools.
  *  Errors  LATHE_E_UNSUPPORTED: the template has no text for a tool, or one that depends on how
  *          Python writes values. */
-lathe_status harmony_tools(const lathe_host *host, const lathe_conversation *talk, char **out,
-                           int64_t *out_bytes);
+lathe_status harmony_tools(const lathe_host *host, const lathe_conversation *conversation,
+                           char **out, int64_t *out_bytes);
 
 #endif

@@ -48,53 +48,54 @@ static const char *why_not(const turns_instance *x, const lathe_chat_message *m)
 }
 
 /* The first message after the system's, whose turn also has the tools. */
-static int32_t first_of(const lathe_conversation *talk)
+static int32_t first_of(const lathe_conversation *conversation)
 {
-    return talk->messages[0].role == LATHE_CHAT_SYSTEM;
+    return conversation->messages[0].role == LATHE_CHAT_SYSTEM;
 }
 
-static lathe_status check(const turns_instance *x, const lathe_conversation *talk)
+static lathe_status check(const turns_instance *x, const lathe_conversation *conversation)
 {
-    const int32_t first = first_of(talk);
-    if (talk->n_tools > 0 && !has_tools(x))
-        return turns_refuse(x->host, talk, 0, x->variant == PLAIN ? no_tools : cut_tools);
-    if (talk->n_tools > 0 &&
-        (first >= talk->n_messages || talk->messages[first].role != LATHE_CHAT_USER))
-        return turns_refuse(x->host, talk, 0, "tools need a question as the first message");
-    for (int32_t i = 0; i < talk->n_messages; i++) {
-        const char *why = why_not(x, &talk->messages[i]);
+    const int32_t first = first_of(conversation);
+    if (conversation->n_tools > 0 && !has_tools(x))
+        return turns_refuse(x->host, conversation, 0, x->variant == PLAIN ? no_tools : cut_tools);
+    if (conversation->n_tools > 0 && (first >= conversation->n_messages ||
+                                      conversation->messages[first].role != LATHE_CHAT_USER))
+        return turns_refuse(x->host, conversation, 0, "tools need a question as the first message");
+    for (int32_t i = 0; i < conversation->n_messages; i++) {
+        const char *why = why_not(x, &conversation->messages[i]);
         if (why != NULL)
-            return turns_refuse(x->host, talk, i, why);
+            return turns_refuse(x->host, conversation, i, why);
     }
     return LATHE_OK;
 }
 
 /* The system message with its dates. */
-static void put_dated(turns_out *out, const lathe_conversation *talk, int32_t variant)
+static void put_dated(turns_out *out, const lathe_conversation *conversation, int32_t variant)
 {
     static const char *const months[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
                                          "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
     char day[32] = "26 Jul 2024";
-    if (variant == TODAY && talk->month >= 1 && talk->month <= 12)
-        snprintf(day, sizeof day, "%02d %s %d", talk->day, months[talk->month - 1], talk->year);
+    if (variant == TODAY && conversation->month >= 1 && conversation->month <= 12)
+        snprintf(day, sizeof day, "%02d %s %d", conversation->day, months[conversation->month - 1],
+                 conversation->year);
     turns_mark(out, "<|start_header_id|>system<|end_header_id|>\n\n");
-    turns_mark(out, talk->n_tools > 0 ? "Environment: ipython\n" : NULL);
+    turns_mark(out, conversation->n_tools > 0 ? "Environment: ipython\n" : NULL);
     turns_mark(out, "Cutting Knowledge Date: December 2023\nToday Date: ");
     turns_mark(out, day);
     turns_mark(out, "\n\n");
-    if (talk->messages[0].role == LATHE_CHAT_SYSTEM)
-        turns_text(out, turns_trim(talk->messages[0].content));
+    if (conversation->messages[0].role == LATHE_CHAT_SYSTEM)
+        turns_text(out, turns_trim(conversation->messages[0].content));
     turns_mark(out, "<|eot_id|>");
 }
 
-static void put_tools(turns_out *out, const lathe_conversation *talk)
+static void put_tools(turns_out *out, const lathe_conversation *conversation)
 {
     turns_mark(out, "Given the following functions, please respond with a JSON for a function call "
                     "with its proper arguments that best answers the given prompt.\n\nRespond in "
                     "the format {\"name\": function name, \"parameters\": dictionary of argument "
                     "name and its value}.Do not use variables.\n\n");
-    for (int32_t i = 0; i < talk->n_tools; i++) {
-        json_put_lines(out, talk->tools[i]);
+    for (int32_t i = 0; i < conversation->n_tools; i++) {
+        json_put_lines(out, conversation->tools[i]);
         turns_mark(out, "\n\n");
     }
 }
@@ -108,16 +109,16 @@ static void put_call(turns_out *out, const lathe_tool_call *call)
     turns_mark(out, "}");
 }
 
-static void put_message(turns_out *out, const lathe_conversation *talk, int32_t i)
+static void put_message(turns_out *out, const lathe_conversation *conversation, int32_t i)
 {
     static const char *const names[] = {"system", "user", "assistant", "ipython"};
-    const lathe_chat_message *m = &talk->messages[i];
+    const lathe_chat_message *m = &conversation->messages[i];
     out->message = i;
     turns_mark(out, "<|start_header_id|>");
     turns_mark(out, names[m->role]);
     turns_mark(out, "<|end_header_id|>\n\n");
-    if (i == first_of(talk) && talk->n_tools > 0)
-        put_tools(out, talk);
+    if (i == first_of(conversation) && conversation->n_tools > 0)
+        put_tools(out, conversation);
     out->trained = m->role == LATHE_CHAT_ASSISTANT;
     if (m->n_calls > 0)
         put_call(out, &m->calls[0]);
@@ -129,21 +130,22 @@ static void put_message(turns_out *out, const lathe_conversation *talk, int32_t 
     out->trained = 0;
 }
 
-static lathe_status render(void *self, const lathe_conversation *talk, const lathe_piece_sink *sink)
+static lathe_status render(void *self, const lathe_conversation *conversation,
+                           const lathe_piece_sink *sink)
 {
     const turns_instance *x = self;
     turns_out out = {.sink = sink, .specials = specials, .message = -1};
-    const lathe_status status = check(x, talk);
+    const lathe_status status = check(x, conversation);
     if (status != LATHE_OK)
         return status;
     const int is_dated = x->variant != PLAIN;
-    turns_token(&out, talk->bos);
+    turns_token(&out, conversation->bos);
     if (is_dated)
-        put_dated(&out, talk, x->variant);
-    for (int32_t i = is_dated ? first_of(talk) : 0; i < talk->n_messages; i++)
-        put_message(&out, talk, i);
+        put_dated(&out, conversation, x->variant);
+    for (int32_t i = is_dated ? first_of(conversation) : 0; i < conversation->n_messages; i++)
+        put_message(&out, conversation, i);
     out.message = -1;
-    if (talk->prompt)
+    if (conversation->prompt)
         turns_mark(&out, "<|start_header_id|>assistant<|end_header_id|>\n\n");
     return out.status;
 }

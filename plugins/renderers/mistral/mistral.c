@@ -1,10 +1,12 @@
 /* Mistral Instruct v0.1 and v0.2: [INST] in plain text. */
 #include "shared/turns.h"
 
+/* [INST] is text here, not a special token, so nothing but BOS and EOS is looked up. */
 static const char *const specials[] = {NULL};
 
 static const turns_family variants[] = {
     {
+        /* v0.1: a space between the EOS of an answer and the next [INST] */
         .marker = "eos_token + ' '",
         .flags = TURNS_BOS | TURNS_ALTERNATES | TURNS_EOS_ANSWER,
         .user_begin = "[INST] ",
@@ -14,6 +16,7 @@ static const turns_family variants[] = {
         .specials = specials,
     },
     {
+        /* v0.2; Llama 2 has this marker, too, but with <<SYS>> */
         .marker = "'[INST] '",
         .absent = "<<SYS>>",
         .flags = TURNS_BOS | TURNS_ALTERNATES | TURNS_EOS_ANSWER,

@@ -62,21 +62,25 @@ static const char *why_not(const turns_instance *x, const lathe_chat_message *m,
                : "user and assistant must alternate, user first";
 }
 
-static lathe_status check(const turns_instance *x, const lathe_conversation *talk)
+static lathe_status check(const turns_instance *x, const lathe_conversation *conversation)
 {
-    const int32_t first = talk->messages[0].role == LATHE_CHAT_SYSTEM;
+    const int32_t first = conversation->messages[0].role == LATHE_CHAT_SYSTEM;
     int32_t n = 0;
-    if (talk->n_tools > 0 && !x->has_tools)
-        return turns_refuse(x->host, talk, 0, "the folder's template has no text for tools");
-    for (int32_t i = 0; i < talk->n_tools; i++)
-        if (lathe_json_kind(lathe_json_get(talk->tools[i], "function")) != LATHE_JSON_OBJECT)
-            return turns_refuse(x->host, talk, 0, "a tool needs its \"function\"");
-    if (first && (talk->messages[0].content.data == NULL || talk->messages[0].n_calls > 0))
-        return turns_refuse(x->host, talk, 0, "the family needs a content without calls of tools");
-    for (int32_t i = first; i < talk->n_messages; i++) {
-        const char *why = why_not(x, &talk->messages[i], &n);
+    if (conversation->n_tools > 0 && !x->has_tools)
+        return turns_refuse(x->host, conversation, 0,
+                            "the folder's template has no text for tools");
+    for (int32_t i = 0; i < conversation->n_tools; i++)
+        if (lathe_json_kind(lathe_json_get(conversation->tools[i], "function")) !=
+            LATHE_JSON_OBJECT)
+            return turns_refuse(x->host, conversation, 0, "a tool needs its \"function\"");
+    if (first &&
+        (conversation->messages[0].content.data == NULL || conversation->messages[0].n_calls > 0))
+        return turns_refuse(x->host, conversation, 0,
+                            "the family needs a content without calls of tools");
+    for (int32_t i = first; i < conversation->n_messages; i++) {
+        const char *why = why_not(x, &conversation->messages[i], &n);
         if (why != NULL)
-            return turns_refuse(x->host, talk, i, why);
+            return turns_refuse(x->host, conversation, i, why);
     }
     return LATHE_OK;
 }
@@ -106,13 +110,13 @@ static void put_function(turns_out *out, lathe_chars function)
     turns_mark(out, "}}");
 }
 
-static void put_tools(turns_out *out, const lathe_conversation *talk, const char *space)
+static void put_tools(turns_out *out, const lathe_conversation *conversation, const char *space)
 {
     turns_mark(out, "[AVAILABLE_TOOLS]");
     turns_mark(out, space);
-    for (int32_t i = 0; i < talk->n_tools; i++) {
+    for (int32_t i = 0; i < conversation->n_tools; i++) {
         turns_mark(out, i == 0 ? "[" : ", ");
-        put_function(out, lathe_json_get(talk->tools[i], "function"));
+        put_function(out, lathe_json_get(conversation->tools[i], "function"));
     }
     turns_mark(out, "][/AVAILABLE_TOOLS]");
 }
@@ -125,30 +129,30 @@ static int is_same(lathe_chars a, lathe_chars b)
 }
 
 /* The tools are before the last question, and before earlier ones that are equal to it. */
-static int has_tools(const lathe_conversation *talk, int32_t i)
+static int has_tools(const lathe_conversation *conversation, int32_t i)
 {
-    const lathe_chat_message *m = &talk->messages[i], *last = m;
-    if (talk->n_tools == 0)
+    const lathe_chat_message *m = &conversation->messages[i], *last = m;
+    if (conversation->n_tools == 0)
         return 0;
-    for (int32_t k = i + 1; k < talk->n_messages; k++)
-        if (talk->messages[k].role == LATHE_CHAT_USER)
-            last = &talk->messages[k];
+    for (int32_t k = i + 1; k < conversation->n_messages; k++)
+        if (conversation->messages[k].role == LATHE_CHAT_USER)
+            last = &conversation->messages[k];
     return is_same(m->content, last->content) && is_same(m->reasoning, last->reasoning) &&
            is_same(m->call_id, last->call_id);
 }
 
-static void put_question(turns_out *out, const lathe_conversation *talk, int32_t i,
+static void put_question(turns_out *out, const lathe_conversation *conversation, int32_t i,
                          const char *space)
 {
-    if (has_tools(talk, i))
-        put_tools(out, talk, space);
+    if (has_tools(conversation, i))
+        put_tools(out, conversation, space);
     turns_mark(out, "[INST]");
     turns_mark(out, space);
-    if (talk->messages[0].role == LATHE_CHAT_SYSTEM && i + 1 == talk->n_messages) {
-        turns_text(out, talk->messages[0].content);
+    if (conversation->messages[0].role == LATHE_CHAT_SYSTEM && i + 1 == conversation->n_messages) {
+        turns_text(out, conversation->messages[0].content);
         turns_mark(out, "\n\n");
     }
-    turns_text(out, talk->messages[i].content);
+    turns_text(out, conversation->messages[i].content);
     turns_mark(out, "[/INST]");
 }
 
@@ -178,8 +182,8 @@ static void put_result(turns_out *out, const lathe_chat_message *m, const char *
     turns_mark(out, "\"}[/TOOL_RESULTS]");
 }
 
-static void put_answer(turns_out *out, const lathe_conversation *talk, const lathe_chat_message *m,
-                       const char *space)
+static void put_answer(turns_out *out, const lathe_conversation *conversation,
+                       const lathe_chat_message *m, const char *space)
 {
     out->trained = 1;
     if (m->n_calls > 0) {
@@ -188,26 +192,28 @@ static void put_answer(turns_out *out, const lathe_conversation *talk, const lat
         turns_mark(out, space);
         turns_text(out, *space != '\0' ? turns_trim(m->content) : m->content);
     }
-    turns_token(out, talk->eos);
+    turns_token(out, conversation->eos);
     out->trained = 0;
 }
 
-static lathe_status render(void *self, const lathe_conversation *talk, const lathe_piece_sink *sink)
+static lathe_status render(void *self, const lathe_conversation *conversation,
+                           const lathe_piece_sink *sink)
 {
     const turns_instance *x = self;
     const char *space = x->variant == V0_3 ? " " : "";
     turns_out out = {.sink = sink, .specials = specials, .message = -1};
-    const lathe_status status = check(x, talk);
+    const lathe_status status = check(x, conversation);
     if (status != LATHE_OK)
         return status;
-    turns_token(&out, talk->bos);
-    for (int32_t i = talk->messages[0].role == LATHE_CHAT_SYSTEM; i < talk->n_messages; i++) {
-        const lathe_chat_message *m = &talk->messages[i];
+    turns_token(&out, conversation->bos);
+    for (int32_t i = conversation->messages[0].role == LATHE_CHAT_SYSTEM;
+         i < conversation->n_messages; i++) {
+        const lathe_chat_message *m = &conversation->messages[i];
         out.message = i;
         if (m->role == LATHE_CHAT_USER)
-            put_question(&out, talk, i, space);
+            put_question(&out, conversation, i, space);
         else if (m->role == LATHE_CHAT_ASSISTANT)
-            put_answer(&out, talk, m, space);
+            put_answer(&out, conversation, m, space);
         else
             put_result(&out, m, space);
     }

@@ -34,15 +34,15 @@ static int ends_with(lathe_chars text, const char *part)
 }
 
 /* The last message of the user that is no answer of a tool in disguise. */
-static int32_t last_query(const lathe_conversation *talk)
+static int32_t last_query(const lathe_conversation *conversation)
 {
-    for (int32_t i = talk->n_messages - 1; i >= 0; i--) {
-        const lathe_chat_message *m = &talk->messages[i];
+    for (int32_t i = conversation->n_messages - 1; i >= 0; i--) {
+        const lathe_chat_message *m = &conversation->messages[i];
         if (m->role == LATHE_CHAT_USER && !(begins_with(m->content, "<tool_response>") &&
                                             ends_with(m->content, "</tool_response>")))
             return i;
     }
-    return talk->n_messages - 1;
+    return conversation->n_messages - 1;
 }
 
 /* Thinking and answer of a message: two members, or one content with </think> in it. */
@@ -73,14 +73,14 @@ static void put_calls(turns_out *out, const lathe_chat_message *m, int has_conte
     }
 }
 
-static void put_answer(turns_out *out, const lathe_conversation *talk, int32_t variant, int32_t i,
-                       int32_t query)
+static void put_answer(turns_out *out, const lathe_conversation *conversation, int32_t variant,
+                       int32_t i, int32_t query)
 {
-    const lathe_chat_message *m = &talk->messages[i];
+    const lathe_chat_message *m = &conversation->messages[i];
     lathe_chars thinking = m->reasoning, answer = m->content;
     if (variant != INSTRUCT)
         split(m, &thinking, &answer);
-    const int is_last = i + 1 == talk->n_messages;
+    const int is_last = i + 1 == conversation->n_messages;
     const int shows =
         variant == KEEPS || (variant == THINKS && i > query && (is_last || thinking.bytes > 0));
     const int has_content = answer.bytes > 0;
@@ -98,48 +98,49 @@ static void put_answer(turns_out *out, const lathe_conversation *talk, int32_t v
     out->trained = 0;
 }
 
-static void put_system(turns_out *out, const lathe_conversation *talk)
+static void put_system(turns_out *out, const lathe_conversation *conversation)
 {
-    const lathe_chat_message *first = &talk->messages[0];
+    const lathe_chat_message *first = &conversation->messages[0];
     const int has_system = first->role == LATHE_CHAT_SYSTEM;
     out->message = has_system ? 0 : -1;
-    if (!has_system && talk->n_tools == 0)
+    if (!has_system && conversation->n_tools == 0)
         return;
     turns_mark(out, "<|im_start|>system\n");
     if (has_system)
         turns_text(out, first->content);
-    if (talk->n_tools == 0) {
+    if (conversation->n_tools == 0) {
         turns_mark(out, "<|im_end|>\n");
         return;
     }
     if (has_system)
         turns_mark(out, "\n\n");
-    qwen_tools(out, talk);
+    qwen_tools(out, conversation);
 }
 
-static lathe_status render(void *self, const lathe_conversation *talk, const lathe_piece_sink *sink)
+static lathe_status render(void *self, const lathe_conversation *conversation,
+                           const lathe_piece_sink *sink)
 {
     const turns_instance *x = self;
     turns_out out = {.sink = sink, .specials = qwen_specials};
-    const lathe_status status = qwen_check(x, talk);
+    const lathe_status status = qwen_check(x, conversation);
     if (status != LATHE_OK)
         return status;
-    const int32_t query = last_query(talk);
-    put_system(&out, talk);
-    for (int32_t i = 0; i < talk->n_messages; i++) {
-        const lathe_chat_message *m = &talk->messages[i];
+    const int32_t query = last_query(conversation);
+    put_system(&out, conversation);
+    for (int32_t i = 0; i < conversation->n_messages; i++) {
+        const lathe_chat_message *m = &conversation->messages[i];
         out.message = i;
         if (m->role == LATHE_CHAT_USER || (m->role == LATHE_CHAT_SYSTEM && i > 0))
             qwen_turn(&out, m);
         else if (m->role == LATHE_CHAT_ASSISTANT)
-            put_answer(&out, talk, x->variant, i, query);
+            put_answer(&out, conversation, x->variant, i, query);
         else if (m->role == LATHE_CHAT_TOOL)
-            qwen_tool_answer(&out, talk, i);
+            qwen_tool_answer(&out, conversation, i);
     }
     out.message = -1;
-    if (talk->prompt)
+    if (conversation->prompt)
         turns_mark(&out, "<|im_start|>assistant\n");
-    if (talk->prompt && talk->thinking == 0 && x->variant != INSTRUCT)
+    if (conversation->prompt && conversation->thinking == 0 && x->variant != INSTRUCT)
         turns_mark(&out, "<think>\n\n</think>\n\n");
     return out.status;
 }

@@ -16,12 +16,12 @@ static const char qwen_tools_end[] =
     "\"arguments\": <args-json-object>}\n</tool_call><|im_end|>\n";
 
 /** The list of tools, which ends the system message. */
-static inline void qwen_tools(turns_out *out, const lathe_conversation *talk)
+static inline void qwen_tools(turns_out *out, const lathe_conversation *conversation)
 {
     turns_mark(out, qwen_tools_begin);
-    for (int32_t i = 0; i < talk->n_tools; i++) {
+    for (int32_t i = 0; i < conversation->n_tools; i++) {
         turns_mark(out, "\n");
-        turns_text(out, talk->tools[i]);
+        turns_text(out, conversation->tools[i]);
     }
     turns_mark(out, qwen_tools_end);
 }
@@ -35,14 +35,15 @@ static inline void qwen_turn(turns_out *out, const lathe_chat_message *m)
 }
 
 /** A tool's answer; answers that follow each other share a turn. */
-static inline void qwen_tool_answer(turns_out *out, const lathe_conversation *talk, int32_t i)
+static inline void qwen_tool_answer(turns_out *out, const lathe_conversation *conversation,
+                                    int32_t i)
 {
-    if (i == 0 || talk->messages[i - 1].role != LATHE_CHAT_TOOL)
+    if (i == 0 || conversation->messages[i - 1].role != LATHE_CHAT_TOOL)
         turns_mark(out, "<|im_start|>user");
     turns_mark(out, "\n<tool_response>\n");
-    turns_text(out, talk->messages[i].content);
+    turns_text(out, conversation->messages[i].content);
     turns_mark(out, "\n</tool_response>");
-    if (i + 1 == talk->n_messages || talk->messages[i + 1].role != LATHE_CHAT_TOOL)
+    if (i + 1 == conversation->n_messages || conversation->messages[i + 1].role != LATHE_CHAT_TOOL)
         turns_mark(out, "<|im_end|>\n");
 }
 
@@ -57,15 +58,16 @@ static inline void qwen_call(turns_out *out, const lathe_tool_call *call, lathe_
 }
 
 /** Refuses roles that Qwen does not have, and messages without content. */
-static inline lathe_status qwen_check(const turns_instance *x, const lathe_conversation *talk)
+static inline lathe_status qwen_check(const turns_instance *x,
+                                      const lathe_conversation *conversation)
 {
-    for (int32_t i = 0; i < talk->n_messages; i++) {
-        const lathe_chat_message *m = &talk->messages[i];
+    for (int32_t i = 0; i < conversation->n_messages; i++) {
+        const lathe_chat_message *m = &conversation->messages[i];
         const int calls = m->role == LATHE_CHAT_ASSISTANT && m->n_calls > 0;
         if (m->role == LATHE_CHAT_OTHER)
-            return turns_refuse(x->host, talk, i, "the family has no such role");
+            return turns_refuse(x->host, conversation, i, "the family has no such role");
         if (m->content.data == NULL && !(calls && x->may_lack_content))
-            return turns_refuse(x->host, talk, i, "the family needs a content");
+            return turns_refuse(x->host, conversation, i, "the family needs a content");
     }
     return LATHE_OK;
 }

@@ -147,10 +147,11 @@ static inline lathe_chars turns_cut(lathe_chars text, int64_t from, int64_t to)
 }
 
 /** Refuses a message, by its number and role. */
-static inline lathe_status turns_refuse(const lathe_host *host, const lathe_conversation *talk,
-                                        int32_t message, const char *why)
+static inline lathe_status turns_refuse(const lathe_host *host,
+                                        const lathe_conversation *conversation, int32_t message,
+                                        const char *why)
 {
-    const lathe_chars role = talk->messages[message].role_name;
+    const lathe_chars role = conversation->messages[message].role_name;
     return lathe_fail(host, LATHE_E_UNSUPPORTED, "message %d (role \"%.*s\"): %s", message + 1,
                       (int)(role.bytes < 40 ? role.bytes : 40), role.data, why);
 }
@@ -186,79 +187,85 @@ typedef struct turns_family {
 } turns_family;
 
 /* The system message that the first user turn holds; none: an empty text. */
-static inline lathe_chars turns_inner(const turns_family *f, const lathe_conversation *talk,
+static inline lathe_chars turns_inner(const turns_family *f, const lathe_conversation *conversation,
                                       int32_t message)
 {
     const int holds = (f->flags & TURNS_SYSTEM_IN_USER) && message == 1 &&
-                      talk->messages[0].role == LATHE_CHAT_SYSTEM;
-    return holds ? talk->messages[0].content : (lathe_chars){NULL, 0};
+                      conversation->messages[0].role == LATHE_CHAT_SYSTEM;
+    return holds ? conversation->messages[0].content : (lathe_chars){NULL, 0};
 }
 
-static inline void turns_user(turns_out *out, const turns_family *f, const lathe_conversation *talk,
-                              int32_t message, lathe_chars content)
+static inline void turns_user(turns_out *out, const turns_family *f,
+                              const lathe_conversation *conversation, int32_t message,
+                              lathe_chars content)
 {
-    const lathe_chars inner = turns_inner(f, talk, message);
+    const lathe_chars inner = turns_inner(f, conversation, message);
     turns_mark(out, f->user_begin);
     turns_text(out, inner);
     if (inner.data != NULL)
         turns_mark(out, f->system_end);
     turns_text(out, content);
     if (f->flags & TURNS_EOS_TURN)
-        turns_token(out, talk->eos);
+        turns_token(out, conversation->eos);
     turns_mark(out, f->user_end);
 }
 
-static inline void turns_turn(turns_out *out, const lathe_conversation *talk, const char *begin,
-                              lathe_chars content, const char *end, uint32_t flags)
+static inline void turns_turn(turns_out *out, const lathe_conversation *conversation,
+                              const char *begin, lathe_chars content, const char *end,
+                              uint32_t flags)
 {
     turns_mark(out, begin);
     turns_text(out, content);
     if (flags & TURNS_EOS_TURN)
-        turns_token(out, talk->eos);
+        turns_token(out, conversation->eos);
     turns_mark(out, end);
 }
 
 static inline void turns_answer(turns_out *out, const turns_family *f,
-                                const lathe_conversation *talk, lathe_chars content, int is_last)
+                                const lathe_conversation *conversation, lathe_chars content,
+                                int is_last)
 {
     turns_mark(out, f->answer_begin);
-    out->trained = talk->is_marked;
+    out->trained = conversation->is_marked;
     turns_mark(out, f->lead);
     out->trained = 1;
     turns_mark(out, f->answer_space);
     turns_text(out, content);
     if (f->flags & (TURNS_EOS_ANSWER | TURNS_EOS_TURN))
-        turns_token(out, talk->eos);
+        turns_token(out, conversation->eos);
     turns_mark(out, f->answer_end);
-    if ((f->flags & TURNS_EOS_LAST) && is_last && !talk->prompt)
-        turns_token(out, talk->eos);
+    if ((f->flags & TURNS_EOS_LAST) && is_last && !conversation->prompt)
+        turns_token(out, conversation->eos);
     out->trained = 0;
 }
 
 /* Refuses what the table has no text for. */
 static inline lathe_status turns_check(const lathe_host *host, const turns_family *f,
-                                       const lathe_conversation *talk)
+                                       const lathe_conversation *conversation)
 {
-    const int32_t has_system = talk->messages[0].role == LATHE_CHAT_SYSTEM;
-    if (talk->n_tools > 0)
-        return turns_refuse(host, talk, 0, "the family has no text for tools");
-    for (int32_t i = 0; i < talk->n_messages; i++) {
-        const lathe_chat_message *m = &talk->messages[i];
+    const int32_t has_system = conversation->messages[0].role == LATHE_CHAT_SYSTEM;
+    if (conversation->n_tools > 0)
+        return turns_refuse(host, conversation, 0, "the family has no text for tools");
+    for (int32_t i = 0; i < conversation->n_messages; i++) {
+        const lathe_chat_message *m = &conversation->messages[i];
         const char *begin = m->role == LATHE_CHAT_SYSTEM      ? f->system_begin
                             : m->role == LATHE_CHAT_USER      ? f->user_begin
                             : m->role == LATHE_CHAT_ASSISTANT ? f->answer_begin
                                                               : NULL;
         if (begin == NULL)
-            return turns_refuse(host, talk, i, "the family has no such role");
+            return turns_refuse(host, conversation, i, "the family has no such role");
         if (m->content.data == NULL || m->n_calls > 0)
-            return turns_refuse(host, talk, i, "the family needs a content without calls of tools");
+            return turns_refuse(host, conversation, i,
+                                "the family needs a content without calls of tools");
         if ((f->flags & TURNS_ASKED) && m->role == LATHE_CHAT_ASSISTANT && i == 0)
-            return turns_refuse(host, talk, i, "the first message may not be an answer");
+            return turns_refuse(host, conversation, i, "the first message may not be an answer");
         if ((f->flags & TURNS_SYSTEM_FIRST) && m->role == LATHE_CHAT_SYSTEM && i > 0)
-            return turns_refuse(host, talk, i, "only the first message may be the system's");
+            return turns_refuse(host, conversation, i,
+                                "only the first message may be the system's");
         if ((f->flags & TURNS_ALTERNATES) && m->role != LATHE_CHAT_SYSTEM &&
             (m->role == LATHE_CHAT_USER) != ((i - has_system) % 2 == 0))
-            return turns_refuse(host, talk, i, "user and assistant must alternate, user first");
+            return turns_refuse(host, conversation, i,
+                                "user and assistant must alternate, user first");
     }
     return LATHE_OK;
 }
@@ -271,38 +278,39 @@ static inline int turns_shows_system(const turns_family *f, lathe_chars content)
 
 /** Renders a conversation by a table. */
 static inline lathe_status turns_render(const lathe_host *host, const turns_family *f,
-                                        const lathe_conversation *talk,
+                                        const lathe_conversation *conversation,
                                         const lathe_piece_sink *sink)
 {
     turns_out out = {.sink = sink, .specials = f->specials, .message = -1};
-    const lathe_status status = turns_check(host, f, talk);
+    const lathe_status status = turns_check(host, f, conversation);
     if (status != LATHE_OK)
         return status;
     if (f->flags & TURNS_BOS)
-        turns_token(&out, talk->bos);
-    if (talk->messages[0].role != LATHE_CHAT_SYSTEM)
+        turns_token(&out, conversation->bos);
+    if (conversation->messages[0].role != LATHE_CHAT_SYSTEM)
         turns_mark(&out, f->default_system);
-    for (int32_t i = 0; i < talk->n_messages; i++) {
-        const lathe_chat_message *m = &talk->messages[i];
+    for (int32_t i = 0; i < conversation->n_messages; i++) {
+        const lathe_chat_message *m = &conversation->messages[i];
         const lathe_chars content = f->flags & TURNS_TRIM ? turns_trim(m->content) : m->content;
         if (i > 0)
             turns_mark(&out, f->between);
         out.message = i;
         if (m->role == LATHE_CHAT_SYSTEM && turns_shows_system(f, content))
-            turns_turn(&out, talk, f->system_begin, content, f->system_end, f->flags);
+            turns_turn(&out, conversation, f->system_begin, content, f->system_end, f->flags);
         else if (m->role == LATHE_CHAT_USER)
-            turns_user(&out, f, talk, i, content);
+            turns_user(&out, f, conversation, i, content);
         else if (m->role == LATHE_CHAT_ASSISTANT)
-            turns_answer(&out, f, talk, content, i + 1 == talk->n_messages);
+            turns_answer(&out, f, conversation, content, i + 1 == conversation->n_messages);
     }
-    const int ends_with_answer = talk->messages[talk->n_messages - 1].role == LATHE_CHAT_ASSISTANT;
+    const int ends_with_answer =
+        conversation->messages[conversation->n_messages - 1].role == LATHE_CHAT_ASSISTANT;
     out.message = -1;
-    if (talk->prompt) {
+    if (conversation->prompt) {
         turns_mark(&out, f->between);
         turns_mark(&out, f->answer_begin);
         turns_mark(&out, f->lead);
     } else if ((f->flags & TURNS_EOS_LAST) && !ends_with_answer) {
-        turns_token(&out, talk->eos);
+        turns_token(&out, conversation->eos);
     }
     return out.status;
 }
@@ -383,11 +391,11 @@ static inline int32_t turns_score_variants(turns_instance *self, const turns_fam
                                     (int32_t)(sizeof(variants) / sizeof *(variants)), hashes,      \
                                     probe, why, why_bytes);                                        \
     }                                                                                              \
-    static lathe_status render(void *self, const lathe_conversation *talk,                         \
+    static lathe_status render(void *self, const lathe_conversation *conversation,                 \
                                const lathe_piece_sink *sink)                                       \
     {                                                                                              \
         const turns_instance *x = self;                                                            \
-        return turns_render(x->host, &(variants)[x->variant], talk, sink);                         \
+        return turns_render(x->host, &(variants)[x->variant], conversation, sink);                 \
     }                                                                                              \
     _Static_assert(sizeof(variants) / sizeof *(variants) < 10, "a variant is one digit")
 

@@ -25,7 +25,8 @@ static lathe_status target_mask(void *ctx, lathe_val *out)
     return LATHE_OK;
 }
 
-/* One case of the file. */
+/* One case of golden/data/dpo_free.txt, whose numbers are TRL's (tests/golden). Rows come in pairs:
+ * chosen, rejected. */
 typedef struct test_case {
     char type[32];
     double beta, smoothing, gamma, alpha;
@@ -72,6 +73,7 @@ static lathe_stage_loss build(const lathe_plugin *plugin, void *self, lathe_grap
     lathe_stage_loss loss = {.size = sizeof loss};
     cr_assert_eq(stage->loss(self, &b, &loss), LATHE_OK, "%s", mock_error(g));
     mock_eval(g);
+    /* asking for the reference model would load a second copy of the weights */
     cr_expect_eq(reference_asked, 0, "%s asks for the reference", c->type);
     cr_expect_eq(stage->needs_of(self), 0);
     return loss;
@@ -86,6 +88,7 @@ static void read_line(FILE *file, const char *name, double *out, int n)
         cr_assert_eq(fscanf(file, "%lf", &out[i]), 1);
 }
 
+/* The six that all losses have; then nll_loss of cpo and orpo, and two of orpo alone. */
 static int n_metrics(const test_case *c)
 {
     return strcmp(c->type, "orpo") == 0 ? 9 : strcmp(c->type, "cpo") == 0 ? 7 : 6;
@@ -152,6 +155,7 @@ Test(dpo_free, cpo_simpo_and_orpo_agree_with_trl)
     (void)fclose(file);
 }
 
+/* The last batch of an epoch is filled with padding pairs, here the middle one of three. */
 Test(dpo_free, a_padding_pair_adds_nothing_to_any_loss_or_metric)
 {
     static const char *const types[] = {"cpo", "simpo", "orpo"};
@@ -192,6 +196,7 @@ Test(dpo_free, a_padding_pair_adds_nothing_to_any_loss_or_metric)
     }
 }
 
+/* log(p / (1 - p)) is infinite at p = 1, and in f32 already at 1 - 2^-25. */
 Test(dpo_free, log_odds_of_a_certain_completion_are_finite_in_f32)
 {
     const lathe_plugin *plugin = mock_plugin_open(LATHE_TEST_PLUGIN);

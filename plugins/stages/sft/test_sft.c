@@ -9,8 +9,8 @@
 
 enum { N = 8 };
 
-static lathe_val given;
-static double noise; /* that the stage asked for */
+static lathe_val given; /* log-probabilities that the stage gets */
+static double noise;    /* that the stage asked for */
 
 static lathe_status logprobs(void *ctx, int32_t model, lathe_val *out)
 {
@@ -110,6 +110,7 @@ Test(sft, neftune_asks_for_noise_by_the_tokens_of_a_row_and_the_width)
         lathe_stage_loss loss = {.size = sizeof loss};
         noise = -1.0;
         cr_assert_eq(stage->loss(self, &build, &loss), LATHE_OK, "%s", mock_error(g));
+        /* alpha 0: the stage asks for no noise */
         cr_expect_float_eq(noise, k == 0 ? -1.0 : 5.0 / 32.0, 1e-15);
         mock_destroy(g);
         plugin->destroy(self);

@@ -1,6 +1,6 @@
 /* Takes the renderer that a model's folder remembers. */
-#ifndef LATHE_APP_KEPT_RENDERER_H
-#define LATHE_APP_KEPT_RENDERER_H
+#ifndef LATHE_APP_SAVED_RENDERER_H
+#define LATHE_APP_SAVED_RENDERER_H
 
 #include "cli/args.h"
 #include "opening/folder_settings.h"
@@ -9,7 +9,7 @@
  *  trained, as lathe_settings_add_renderer; nothing if the command line has renderer.name or
  *  data.chat_template.
  *  LATHE_E_CONFIG: the renderer is a plugin that is not installed. */
-lathe_status lathe_app_keep_renderer(const lathe_args *args, const char *dir, const char *base,
-                                     lathe_arena *arena, lathe_setting_list *io_settings);
+lathe_status lathe_app_use_saved_renderer(const lathe_args *args, const char *dir, const char *base,
+                                          lathe_arena *arena, lathe_setting_list *io_settings);
 
 #endif

@@ -1,5 +1,6 @@
-/* Takes the renderer that a model's folder remembers. */
-#include "app/kept_renderer.h"
+/* Takes the renderer with which the model in a folder was trained: another one would write other
+ * conversations than the model has learnt. */
+#include "app/saved_renderer.h"
 
 #include <string.h>
 
@@ -27,15 +28,15 @@ static lathe_status check_installed(const lathe_args *args, const char *dir, con
     return status;
 }
 
-lathe_status lathe_app_keep_renderer(const lathe_args *args, const char *dir, const char *base,
-                                     lathe_arena *arena, lathe_setting_list *io_settings)
+lathe_status lathe_app_use_saved_renderer(const lathe_args *args, const char *dir, const char *base,
+                                          lathe_arena *arena, lathe_setting_list *io_settings)
 {
     json_t *found = NULL;
     const char *of = dir, *given = lathe_args_override(args, "data.chat_template");
     if (lathe_args_override(args, "renderer.name") || (given && given[0]))
         return LATHE_OK;
     LATHE_TRY(lathe_folder_renderer(dir, arena, &found));
-    if (!found && base) {
+    if (!found && base) { /* an adapter of another program: its base may be a folder of Lathe */
         of = base;
         LATHE_TRY(lathe_folder_renderer(base, arena, &found));
     }
