@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "base/target_clones.h"
 #include "lathe/rng.h"
 
 typedef struct candidate {
@@ -182,18 +183,9 @@ static inline double exp_below_zero(double x)
     return x < -700.0 ? 0.0 : p;
 }
 
-/* Compiled for several instruction sets. All give the same bits: none fuses a product with a
- * sum. */
-#if defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_THREAD__) &&                  \
-    !defined(__clang__)
-#define WIDTHS __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
-#else
-#define WIDTHS
-#endif
-
 /* out[i] = exp((x[i] - top) / temperature) for a tile; returns their sum over four lanes. */
-WIDTHS static double exponentials(const float *x, int64_t n, double top, double temperature,
-                                  double *out)
+LATHE_TARGET_CLONES static double exponentials(const float *x, int64_t n, double top,
+                                               double temperature, double *out)
 {
     double lanes[4] = {0.0, 0.0, 0.0, 0.0};
     int64_t i = 0;

@@ -45,15 +45,6 @@ static const char *stand_in(const lathe_pipeline *p, const lathe_step_state *sta
     return model_path(step, arena);
 }
 
-static const char *quoted(const char *text, lathe_arena *arena)
-{
-    lathe_buffer b = LATHE_BUFFER_INIT;
-    lathe_buffer_json_string(&b, text);
-    const char *out = b.status == LATHE_OK ? lathe_arena_strdup(arena, b.data) : NULL;
-    lathe_buffer_fini(&b);
-    return out;
-}
-
 static int is_key(const lathe_pipeline_step *step, const lathe_pipeline_use *use, const char *key)
 {
     return lathe_pipeline_is_key(step->overrides[use->at].key, key);
@@ -77,7 +68,7 @@ static lathe_override *with_models(const lathe_pipeline *p, const lathe_step_sta
         if (states[use->step].kind == LATHE_STEP_DONE)
             continue;
         const char *path = stand_in(p, states, use->step, arena);
-        list[use->at].value = path ? quoted(path, arena) : NULL;
+        list[use->at].value = path ? lathe_pipeline_quoted(path, arena) : NULL;
         if (!list[use->at].value)
             return NULL;
         if (is_key(step, use, "reward.model"))

@@ -41,6 +41,15 @@ static lathe_place place_of(const reading *r, const lathe_toml_node *node, int o
 
 /* ---- values as TOML text ---- */
 
+const char *lathe_pipeline_quoted(const char *text, lathe_arena *arena)
+{
+    lathe_buffer b = LATHE_BUFFER_INIT;
+    lathe_buffer_json_string(&b, text);
+    const char *out = b.status == LATHE_OK ? lathe_arena_strdup(arena, b.data) : NULL;
+    lathe_buffer_fini(&b);
+    return out;
+}
+
 int32_t lathe_pipeline_is_key(const char *written, const char *key)
 {
     /* up to the last name they are the same, but for a number before it */

@@ -46,6 +46,9 @@ typedef struct lathe_pipeline {
     int32_t n;
 } lathe_pipeline;
 
+/** A string as a TOML literal, in the arena; NULL: no memory. */
+const char *lathe_pipeline_quoted(const char *text, lathe_arena *arena);
+
 /** Whether an override's key is `key`, or that key of an element: "reward.0.model" is
  *  "reward.model". */
 int32_t lathe_pipeline_is_key(const char *written, const char *key);

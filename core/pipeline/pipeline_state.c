@@ -20,16 +20,6 @@ static int has(const char *dir, const char *name, lathe_arena *arena)
     return path && lathe_path_exists(path);
 }
 
-/* A string as a TOML literal. */
-static const char *quoted(const char *text, lathe_arena *arena)
-{
-    lathe_buffer b = LATHE_BUFFER_INIT;
-    lathe_buffer_json_string(&b, text);
-    const char *out = b.status == LATHE_OK ? lathe_arena_strdup(arena, b.data) : NULL;
-    lathe_buffer_fini(&b);
-    return out;
-}
-
 lathe_status lathe_pipeline_resolve(lathe_pipeline *pipeline, int32_t i, lathe_arena *arena,
                                     const lathe_step_state *states)
 {
@@ -58,7 +48,7 @@ lathe_status lathe_pipeline_resolve(lathe_pipeline *pipeline, int32_t i, lathe_a
                                "model: train step \"%s\" with adapter.name = \"full\"",
                                step->place.file, step->place.line, step->place.column, step->name,
                                step->overrides[use->at].key, use->written, path, from->name);
-        step->overrides[use->at].value = quoted(path, arena);
+        step->overrides[use->at].value = lathe_pipeline_quoted(path, arena);
         if (!step->overrides[use->at].value)
             return LATHE_E_NOMEM;
     }

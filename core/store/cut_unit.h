@@ -19,4 +19,15 @@ int64_t lathe_cut_unit(const lathe_instance *optimizer, const lathe_param_info *
  *  or `whole`. */
 int64_t lathe_slot_bytes(const lathe_slot *slot, int64_t whole, int64_t n, int64_t unit);
 
+/** The greatest common divisor of two numbers that are not negative. */
+static inline int64_t lathe__common_divisor(int64_t a, int64_t b)
+{
+    while (b > 0) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
 #endif

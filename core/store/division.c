@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "store/cut_unit.h"
 
 /* Extents begin at multiples of this many elements where units allow it: 64 bytes of bf16. */
 #define ALIGNED 32
@@ -51,16 +52,6 @@ static const lathe_division_row *row_at(const making *m, int32_t k)
     return &m->given[m->at[k]];
 }
 
-static int64_t common_divisor(int64_t a, int64_t b)
-{
-    while (b > 0) {
-        const int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* ---- buckets ---- */
 
 /* Puts the rows of each family, in their order, into buckets. */
@@ -89,7 +80,7 @@ static void fill_buckets(making *m, int64_t bucket_bytes, int32_t n_families)
 /* The place in a row where a rank's extent may end, nearest to `at` (elements, any number). */
 static int64_t nearest_cut(const lathe_division_row *row, double at)
 {
-    int64_t step = row->unit / common_divisor(row->unit, ALIGNED) * ALIGNED;
+    int64_t step = row->unit / lathe__common_divisor(row->unit, ALIGNED) * ALIGNED;
     if (step > row->n)
         step = row->unit;
     const int64_t cut = (int64_t)floor(at / (double)step + 0.5) * step;

@@ -19,21 +19,11 @@ int64_t lathe__cut_unit(const lathe_store *store, const lathe_instance *optimize
     return lathe_cut_unit(optimizer, &info, row->partition, row->slots, row->n_slots);
 }
 
-static int64_t common_divisor(int64_t a, int64_t b)
-{
-    while (b > 0) {
-        const int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 int64_t lathe__cut_step(const lathe_store *store, const lathe_instance *optimizer,
                         const lathe_optimizer_tensor *t)
 {
     const int64_t unit = lathe__cut_unit(store, optimizer, t);
-    return unit > 0 ? unit / common_divisor(unit, CHUNK) * CHUNK : whole_of(store, t);
+    return unit > 0 ? unit / lathe__common_divisor(unit, CHUNK) * CHUNK : whole_of(store, t);
 }
 
 void lathe__cut_piece(const lathe_store *store, const lathe_optimizer_tensor *t, int64_t unit,

@@ -7,16 +7,12 @@
  */
 #include "update/change_norms.h"
 
-#if defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_THREAD__) &&                  \
-    !defined(__clang__)
-#define WIDTHS __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
-#else
-#define WIDTHS
-#endif
+#include "base/target_clones.h"
 
 #define LANES 16
 
-WIDTHS void lathe__squares_of_change(const float *x, const float *was, int64_t n, double out[2])
+LATHE_TARGET_CLONES void lathe__squares_of_change(const float *x, const float *was, int64_t n,
+                                                  double out[2])
 {
     double change[LANES] = {0.0}, size[LANES] = {0.0};
     int64_t i = 0;

@@ -24,14 +24,7 @@ static const lathe_field fields[] = {
 
 static const lathe_model_type types[] = {{"gemma2", "Gemma2ForCausalLM"}};
 
-static const lathe_layer_names names = {.q = "self_attn.q_proj",
-                                        .k = "self_attn.k_proj",
-                                        .v = "self_attn.v_proj",
-                                        .o = "self_attn.o_proj",
-                                        .gate = "mlp.gate_proj",
-                                        .up = "mlp.up_proj",
-                                        .down = "mlp.down_proj",
-                                        .attention_norm = "input_layernorm",
+static const lathe_layer_names names = {LATHE_LINEAR_NAMES, .attention_norm = "input_layernorm",
                                         .attention_out_norm = "post_attention_layernorm",
                                         .mlp_norm = "pre_feedforward_layernorm",
                                         .mlp_out_norm = "post_feedforward_layernorm"};

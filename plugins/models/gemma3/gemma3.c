@@ -34,15 +34,8 @@ static const lathe_field fields[] = {
 
 static const lathe_model_type types[] = {{"gemma3_text", "Gemma3ForCausalLM"}};
 
-static const lathe_layer_names names = {.q = "self_attn.q_proj",
-                                        .k = "self_attn.k_proj",
-                                        .v = "self_attn.v_proj",
-                                        .o = "self_attn.o_proj",
-                                        .q_norm = "self_attn.q_norm",
-                                        .k_norm = "self_attn.k_norm",
-                                        .gate = "mlp.gate_proj",
-                                        .up = "mlp.up_proj",
-                                        .down = "mlp.down_proj",
+static const lathe_layer_names names = {LATHE_LINEAR_NAMES,
+                                        LATHE_QK_NORM_NAMES,
                                         .attention_norm = "input_layernorm",
                                         .attention_out_norm = "post_attention_layernorm",
                                         .mlp_norm = "pre_feedforward_layernorm",

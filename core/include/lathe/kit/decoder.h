@@ -100,16 +100,16 @@ static inline lathe_status lathe_decoder_layers(lathe_decoder *d, int64_t n)
     return LATHE_OK;
 }
 
+/* Initializers of lathe_layer_names: the linear layers, which most families in transformers name
+ * alike; and the norms of queries and keys. */
+#define LATHE_LINEAR_NAMES                                                                         \
+    .q = "self_attn.q_proj", .k = "self_attn.k_proj", .v = "self_attn.v_proj",                     \
+    .o = "self_attn.o_proj", .gate = "mlp.gate_proj", .up = "mlp.up_proj", .down = "mlp.down_proj"
+#define LATHE_QK_NORM_NAMES .q_norm = "self_attn.q_norm", .k_norm = "self_attn.k_norm"
+
 static inline const lathe_layer_names *lathe_llama_names(void)
 {
-    static const lathe_layer_names names = {.q = "self_attn.q_proj",
-                                            .k = "self_attn.k_proj",
-                                            .v = "self_attn.v_proj",
-                                            .o = "self_attn.o_proj",
-                                            .gate = "mlp.gate_proj",
-                                            .up = "mlp.up_proj",
-                                            .down = "mlp.down_proj",
-                                            .attention_norm = "input_layernorm",
+    static const lathe_layer_names names = {LATHE_LINEAR_NAMES, .attention_norm = "input_layernorm",
                                             .mlp_norm = "post_attention_layernorm"};
     return &names;
 }
