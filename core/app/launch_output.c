@@ -7,7 +7,7 @@
 
 #include "base/print.h"
 
-enum { LEAST_DASHES = 60, SHORT_BOX = 600, PARAGRAPHS = 3 };
+enum { MIN_DASHES = 60, SHORT_BOX = 600, PARAGRAPHS = 3 };
 
 void lathe_launch_output_init(lathe_launch_output *output)
 {
@@ -18,7 +18,7 @@ void lathe_launch_output_init(lathe_launch_output *output)
 static int is_dashes(const char *line)
 {
     const size_t n = strspn(line, "-");
-    return n >= LEAST_DASHES && line[n] == '\0';
+    return n >= MIN_DASHES && line[n] == '\0';
 }
 
 /* The number after a text of the box; -1: it is not there. */

@@ -7,7 +7,7 @@
 #include "base/error.h"
 
 /* Steps of one search before it is given up, so that an unfortunate pattern ends. */
-#define MOST_STEPS 10000000u
+#define MAX_STEPS 10000000u
 
 lathe_status lathe__host_pattern_create(const char *pattern, void **out)
 {
@@ -31,7 +31,7 @@ int32_t lathe__host_pattern_find(const void *pattern, const char *text, int64_t 
     pcre2_match_context *limits = pcre2_match_context_create(NULL);
     int n = PCRE2_ERROR_NOMEMORY;
     if (found != NULL && limits != NULL) {
-        (void)pcre2_set_match_limit(limits, MOST_STEPS);
+        (void)pcre2_set_match_limit(limits, MAX_STEPS);
         n = pcre2_match(code, (PCRE2_SPTR)text, (PCRE2_SIZE)bytes, (PCRE2_SIZE)from, 0, found,
                         limits);
     }

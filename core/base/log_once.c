@@ -4,10 +4,10 @@
 #include <pthread.h>
 #include <stdint.h>
 
-enum { MOST_TEXTS = 64 };
+enum { MAX_TEXTS = 64 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t logged[MOST_TEXTS]; /* hashes */
+static uint64_t logged[MAX_TEXTS]; /* hashes */
 static int32_t n_logged;
 
 static uint64_t hash_of(const char *text)
@@ -25,7 +25,7 @@ void lathe_log_once(int32_t level, const char *text)
     (void)pthread_mutex_lock(&lock);
     for (int32_t i = 0; i < n_logged; i++)
         is_known |= logged[i] == hash;
-    if (!is_known && n_logged < MOST_TEXTS)
+    if (!is_known && n_logged < MAX_TEXTS)
         logged[n_logged++] = hash;
     (void)pthread_mutex_unlock(&lock);
     if (!is_known)

@@ -73,8 +73,8 @@ static void run_chunks(const loop *l, int64_t first, int64_t last, int32_t worke
 /* ---- shares of a loop, from which every worker may take ---- */
 
 /* In a larger pool, the other workers have no share of their own and take from these shares. */
-#define MOST_SHARES 256
-#define MOST_UNITS 65535
+#define MAX_SHARES 256
+#define MAX_UNITS 65535
 
 /* The units [begin, end) of a share that nobody has taken yet, and the loop they belong to:
  * loop << 32 | end << 16 | begin. A unit is unit_chunks() chunks. */
@@ -84,7 +84,7 @@ typedef struct loop_share {
 
 static int64_t unit_chunks(const loop *l)
 {
-    return 1 + l->n_chunks / MOST_UNITS;
+    return 1 + l->n_chunks / MAX_UNITS;
 }
 
 /* Divides the units of the loop `id` evenly into n_shares shares. */
@@ -158,7 +158,7 @@ static struct {
     atomic_int ends;
     _Alignas(64) _Atomic int64_t n_done; /* chunks that followers finished */
     int32_t n_shares;
-    loop_share shares[MOST_SHARES];
+    loop_share shares[MAX_SHARES];
 } team;
 
 /* Only one team exists at a time; a second thread that asks for a team runs without one. */
@@ -235,7 +235,7 @@ void lathe_parallel_team(void (*fn)(void *arg), void *arg)
     }
     atomic_store(&team.turn, 0);
     atomic_store(&team.ends, 0);
-    team.n_shares = n_workers < MOST_SHARES ? n_workers : MOST_SHARES;
+    team.n_shares = n_workers < MAX_SHARES ? n_workers : MAX_SHARES;
 #pragma omp parallel num_threads(n_workers)
     {
         const int w = omp_get_thread_num();
@@ -269,8 +269,8 @@ void lathe_parallel_for(int64_t n, int64_t grain, lathe_range_fn fn, void *arg)
         run_chunks(&l, 0, n_chunks, this_worker);
         return;
     }
-    loop_share shares[MOST_SHARES];
-    const int n_shares = n_workers < MOST_SHARES ? n_workers : MOST_SHARES;
+    loop_share shares[MAX_SHARES];
+    const int n_shares = n_workers < MAX_SHARES ? n_workers : MAX_SHARES;
     deal(&l, shares, n_shares, 0);
 #pragma omp parallel num_threads(n_workers)
     /* The runtime may start fewer threads than requested; all chunks still run. */

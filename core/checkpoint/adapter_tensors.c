@@ -10,7 +10,7 @@
 
 #define PREFIX "base_model.model."
 
-enum { MOST_MADE = 8 }; /* tensors that are added */
+enum { MAX_MADE = 8 }; /* tensors that are added */
 
 typedef struct entry {
     const lathe_st_tensor *tensor;
@@ -109,7 +109,7 @@ static lathe_status fill(lathe_adapter_tensors *t, const char *dir)
         return LATHE_E_NOMEM;
     LATHE_TRY(lathe_safetensors_open(path, &t->set));
     const int64_t n = lathe_safetensors_count(t->set);
-    t->list = lathe_arena_alloc(&t->arena, (n + MOST_MADE) * (int64_t)sizeof *t->list);
+    t->list = lathe_arena_alloc(&t->arena, (n + MAX_MADE) * (int64_t)sizeof *t->list);
     if (t->list == NULL)
         return LATHE_E_NOMEM;
     for (int64_t i = 0; i < n; i++) {
@@ -164,11 +164,11 @@ lathe_status lathe_adapter_tensors_add(lathe_adapter_tensors *t, const char *key
                                        const lathe_desc *desc, float *data)
 {
     const char *name = lathe_arena_strdup(&t->arena, key);
-    if (name == NULL || t->n_made == MOST_MADE) {
+    if (name == NULL || t->n_made == MAX_MADE) {
         free(data);
         return name == NULL ? LATHE_E_NOMEM
                             : lathe_error(LATHE_E_UNSUPPORTED, "%s: more than %d tensors of rows",
-                                          file, MOST_MADE);
+                                          file, MAX_MADE);
     }
     t->list[t->n++] =
         (entry){.key = name, .made = {.name = name, .file = file, .data = data, .desc = *desc}};

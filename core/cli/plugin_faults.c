@@ -13,7 +13,7 @@
 #include "plug/code_range.h"
 #include "plug/so.h"
 
-enum { MOST_FRAMES = 64, STACK_BYTES = 1 << 16 };
+enum { MAX_FRAMES = 64, STACK_BYTES = 1 << 16 };
 
 static const int faults[] = {SIGSEGV, SIGILL, SIGFPE, SIGABRT};
 enum { N_FAULTS = sizeof faults / sizeof *faults };
@@ -45,11 +45,11 @@ static const char *name_of(int number)
 /* backtrace() only reads once it has been called before (lathe_cli_name_faults). */
 void lathe_cli_say_signal(int number)
 {
-    void *frames[MOST_FRAMES];
+    void *frames[MAX_FRAMES];
     char text[1024];
     size_t n = 0;
     const char *who = lathe_so_at_work();
-    const int n_frames = who == NULL ? backtrace(frames, MOST_FRAMES) : 0;
+    const int n_frames = who == NULL ? backtrace(frames, MAX_FRAMES) : 0;
     for (int i = 0; i < n_frames && who == NULL; i++)
         who = lathe_code_range_find(frames[i]);
     add(text, sizeof text, &n, "lathe: ");

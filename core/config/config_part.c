@@ -78,7 +78,7 @@ typedef struct siblings {
     const char *name;
 } siblings;
 
-enum { MOST_SIBLINGS = 5 }; /* number of plugins that a message names */
+enum { MAX_SIBLINGS = 5 }; /* number of plugins that a message names */
 
 /* lathe_schema_scope.others. */
 static void put_owners(void *arg, const char *key, lathe_buffer *out)
@@ -90,7 +90,7 @@ static void put_owners(void *arg, const char *key, lathe_buffer *out)
     int n_owners = 0;
     if (lathe_registry_names(all->registry, all->kind, &arena, &names, &n) != LATHE_OK)
         n = 0;
-    for (int64_t i = 0; i < n && n_owners < MOST_SIBLINGS; i++) {
+    for (int64_t i = 0; i < n && n_owners < MAX_SIBLINGS; i++) {
         const lathe_component *other = NULL;
         if (strcmp(names[i], all->name) == 0 ||
             lathe_registry_find(all->registry, all->kind, names[i], &other) != LATHE_OK ||

@@ -18,7 +18,7 @@
 #include "config/config_state.h"
 #include "plug/schema.h"
 
-enum { MOST_WORDS = 3 };
+enum { MAX_WORDS = 3 };
 /* Which paths of a key are followed: none, DIR/best and DIR/latest, or also the folder of a run. A
  * run resumes from the folder of a run as a whole, since it may try several checkpoints of it. */
 enum { FOLLOW_NONE, FOLLOW_POINTER, FOLLOW_ALL };
@@ -26,7 +26,7 @@ enum { FOLLOW_NONE, FOLLOW_POINTER, FOLLOW_ALL };
 /* Keys that contain a path, and words that are not paths but have a special meaning in such a
  * key. */
 static const struct {
-    const char *section, *key, *words[MOST_WORDS];
+    const char *section, *key, *words[MAX_WORDS];
     int32_t has_default, follow; /* FOLLOW_* */
 } keys[] = {
     {"model", "path", {NULL, NULL}, 0, FOLLOW_ALL},
@@ -73,16 +73,16 @@ static lathe_status join(lathe_config *config, const char **path)
     return *path != NULL ? LATHE_OK : LATHE_E_NOMEM;
 }
 
-static int is_word(const char *text, const char *const words[MOST_WORDS])
+static int is_word(const char *text, const char *const words[MAX_WORDS])
 {
-    for (int i = 0; i < MOST_WORDS; i++)
+    for (int i = 0; i < MAX_WORDS; i++)
         if (words[i] != NULL && strcmp(text, words[i]) == 0)
             return 1;
     return 0;
 }
 
 static lathe_status join_node(lathe_config *config, lathe_toml_node *node,
-                              const char *const words[MOST_WORDS])
+                              const char *const words[MAX_WORDS])
 {
     if (node == NULL || node->origin != NULL)
         return LATHE_OK;
@@ -96,8 +96,7 @@ static lathe_status join_node(lathe_config *config, lathe_toml_node *node,
 
 /* Replaces a path to the folder of a run by the checkpoint that it means. */
 static lathe_status follow(lathe_config *config, lathe_toml_node *node, int32_t how,
-                           const char *const words[MOST_WORDS], const char *name,
-                           lathe_diags *diags)
+                           const char *const words[MAX_WORDS], const char *name, lathe_diags *diags)
 {
     if (node == NULL || node->kind != LATHE_TOML_STRING || node->s[0] == '\0' ||
         how == FOLLOW_NONE || is_word(node->s, words))
@@ -121,7 +120,7 @@ static lathe_status follow(lathe_config *config, lathe_toml_node *node, int32_t 
 /* data.datasets, data.validation: a table, or an array of tables. */
 static lathe_status join_datasets(lathe_config *config, const char *key)
 {
-    static const char *const none[MOST_WORDS] = {NULL};
+    static const char *const none[MAX_WORDS] = {NULL};
     lathe_toml_node *sets = lathe_toml_find(lathe_toml_find(config->root, "data"), key);
     if (sets == NULL)
         return LATHE_OK;
@@ -134,7 +133,7 @@ static lathe_status join_datasets(lathe_config *config, const char *key)
 
 static lathe_status join_reward(lathe_config *config, lathe_toml_node *table, lathe_diags *diags)
 {
-    static const char *const none[MOST_WORDS] = {NULL};
+    static const char *const none[MAX_WORDS] = {NULL};
     lathe_toml_node *model = lathe_toml_find(table, "model");
     LATHE_TRY(join_node(config, model, none));
     return follow(config, model, FOLLOW_ALL, none, "reward.model", diags);

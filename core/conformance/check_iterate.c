@@ -15,7 +15,7 @@
 #include "lathe/stage_run.h"
 #include "plug/stage_inputs.h"
 
-enum { V = LATHE__STAGE_V, N_STEPS = 8, MOST_AT_ONCE = 1 << 20, MOST_T = 8192, JUNK = 0x7f };
+enum { V = LATHE__STAGE_V, N_STEPS = 8, MAX_AT_ONCE = 1 << 20, MAX_T = 8192, JUNK = 0x7f };
 
 /* Functions of the run, in the order of lathe_run_api. */
 enum { PROMPTS, GENERATE, REWARD, LOGPROBS, ACCUMULATE, OUTPUTS, N_FUNCTIONS };
@@ -136,30 +136,30 @@ static int are_tokens(const int32_t *tokens, int64_t n)
 
 static lathe_status prompts(void *run, int32_t n, lathe_stage_prompt *out)
 {
-    enum { MOST_TOKENS = 5, RECORD = 64 };
+    enum { MAX_TOKENS = 5, RECORD = 64 };
     fake_run *f = run;
     if (begin_call(f, PROMPTS))
         return planned(PROMPTS);
-    if (n < 1 || n > MOST_AT_ONCE || out == NULL)
+    if (n < 1 || n > MAX_AT_ONCE || out == NULL)
         return wrong(f, "prompts() of %d prompts%s", n, out == NULL ? " into NULL" : "");
     spoil(f, &f->prompts, "tokens of prompts");
     spoil(f, &f->records, "records of prompts");
-    int32_t *tokens = lend(f, &f->prompts, (int64_t)n * MOST_TOKENS * 4);
+    int32_t *tokens = lend(f, &f->prompts, (int64_t)n * MAX_TOKENS * 4);
     char *records = lend(f, &f->records, (int64_t)n * RECORD);
     const int64_t before = lathe__heap();
     lathe_stage_prompt *given = lathe__memory(f->s, n * (int64_t)sizeof *given);
     f->heap += lathe__heap() - before;
     for (int32_t i = 0; i < n; i++) {
         const int64_t place = f->cursor++;
-        const int32_t n_tokens = 1 + (int32_t)(place % MOST_TOKENS);
+        const int32_t n_tokens = 1 + (int32_t)(place % MAX_TOKENS);
         for (int32_t k = 0; k < n_tokens; k++)
-            tokens[i * MOST_TOKENS + k] = 2 + (int32_t)((place * 7 + k * 3) % (V - 2));
+            tokens[i * MAX_TOKENS + k] = 2 + (int32_t)((place * 7 + k * 3) % (V - 2));
         memset(records + i * RECORD, '!', RECORD); /* it does not end with NUL */
         char text[RECORD];
         const int bytes = snprintf(
             text, sizeof text, "{\"prompt\": \"6 * 7?\", \"answer\": \"%lld\"}", (long long)place);
         memcpy(records + i * RECORD, text, (size_t)bytes);
-        given[i] = (lathe_stage_prompt){.tokens = tokens + i * MOST_TOKENS,
+        given[i] = (lathe_stage_prompt){.tokens = tokens + i * MAX_TOKENS,
                                         .n_tokens = n_tokens,
                                         .record = records + i * RECORD,
                                         .record_bytes = bytes};
@@ -201,19 +201,19 @@ static int32_t new_tokens(const fake_run *f, const lathe_prompt *p, const lathe_
 static lathe_status generate(void *run, const lathe_prompt *list, int32_t n,
                              const lathe_sampling *how, lathe_generation *out)
 {
-    enum { MOST_NEW = 12 };
+    enum { MAX_NEW = 12 };
     fake_run *f = run;
     if (begin_call(f, GENERATE))
         return planned(GENERATE);
-    if (n < 1 || n > MOST_AT_ONCE || list == NULL || out == NULL)
+    if (n < 1 || n > MAX_AT_ONCE || list == NULL || out == NULL)
         return wrong(f, "generate() of %d prompts", n);
     LATHE_TRY(check_sampling(f, how));
     add(f, (uint64_t)n);
     add(f, (uint64_t)how->max_new_tokens);
     add_bytes(f, &how->temperature, (int64_t)sizeof how->temperature);
     spoil(f, &f->generated, "what it had generated");
-    int32_t *tokens = lend(f, &f->generated, (int64_t)n * MOST_NEW * 8);
-    float *logprobs = (float *)(void *)(tokens + n * MOST_NEW);
+    int32_t *tokens = lend(f, &f->generated, (int64_t)n * MAX_NEW * 8);
+    float *logprobs = (float *)(void *)(tokens + n * MAX_NEW);
     f->is_stopping |= f->may_stop;
     for (int32_t i = 0; i < n; i++) {
         const lathe_prompt *p = &list[i];
@@ -231,13 +231,13 @@ static lathe_status generate(void *run, const lathe_prompt *list, int32_t n,
         lathe_generation g = {.size = (uint32_t)sizeof g};
         const int32_t m = new_tokens(f, p, how, mix(p->seed, 1));
         for (int32_t k = 0; k < m; k++) {
-            tokens[i * MOST_NEW + k] = 2 + (int32_t)(mix(p->seed, 2 + (uint64_t)k) % (V - 2));
-            logprobs[i * MOST_NEW + k] = -0.5f;
+            tokens[i * MAX_NEW + k] = 2 + (int32_t)(mix(p->seed, 2 + (uint64_t)k) % (V - 2));
+            logprobs[i * MAX_NEW + k] = -0.5f;
         }
         if (!f->is_stopping || i < n / 2) { /* the rest is missing in a run that ends */
             g.n_tokens = m;
-            g.tokens = tokens + i * MOST_NEW;
-            g.logprobs = logprobs + i * MOST_NEW;
+            g.tokens = tokens + i * MAX_NEW;
+            g.logprobs = logprobs + i * MAX_NEW;
             g.text = "";
             g.prompt_tokens = p->tokens;
             g.n_prompt_tokens = p->tokens != NULL ? p->n_tokens : 0;
@@ -265,7 +265,7 @@ static lathe_status reward(void *run, const lathe_stage_completion *list, int32_
         return planned(REWARD);
     if (!(f->t->needs & LATHE_NEEDS_REWARD))
         return wrong(f, "reward(), and its table does not say LATHE_NEEDS_REWARD");
-    if (n < 1 || n > MOST_AT_ONCE || list == NULL || out == NULL)
+    if (n < 1 || n > MAX_AT_ONCE || list == NULL || out == NULL)
         return wrong(f, "reward() of %d completions", n);
     for (int32_t i = 0; i < n; i++) {
         const lathe_stage_completion *c = &list[i];
@@ -483,7 +483,7 @@ static lathe_status start_run(fake_run *f, lathe__subject *s, int32_t n_rows, co
     *f = (fake_run){.s = s, .t = s->table, .n_rows = n_rows, .row_tokens = 16, .fails = -1};
     LATHE_TRY(lathe__instance(s, &f->instance));
     lathe_status status = build_loss(f);
-    for (; status == LATHE_OK && f->row_tokens < MOST_T; f->row_tokens *= 2) {
+    for (; status == LATHE_OK && f->row_tokens < MAX_T; f->row_tokens *= 2) {
         lathe_error_clear();
         const lathe_status fits =
             f->t->state_bytes(f->instance.self, n_rows, f->row_tokens, &f->state_bytes);

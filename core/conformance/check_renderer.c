@@ -9,7 +9,7 @@
 #include "conformance/checks.h"
 #include "lathe/renderer.h"
 
-enum { MOST_TOKENS = 32 };
+enum { MAX_TOKENS = 32 };
 
 /* The pieces of a conversation. */
 typedef struct pieces {
@@ -200,8 +200,7 @@ static lathe_status user_text_is_text(lathe__subject *s)
     plain_talk(talk, "QUESTION-ONE");
     lathe_status status = render(&x, talk, 4, 0, &plain);
     char *names = status == LATHE_OK && plain.tokens.len > 0 ? strdup(plain.tokens.data) : NULL;
-    for (char *at = names; at != NULL && *at != '\0' && status == LATHE_OK && n < MOST_TOKENS;
-         n++) {
+    for (char *at = names; at != NULL && *at != '\0' && status == LATHE_OK && n < MAX_TOKENS; n++) {
         char *end = at + strcspn(at, "\n");
         char *next = *end != '\0' ? end + 1 : end;
         *end = '\0';

@@ -12,7 +12,7 @@
 #include "lathe/quant.h"
 
 enum { ROWS = 3, OUTPUTS = 37, COLS = 200, ROOM = 64 };
-#define MOST_SCRATCH ((int64_t)1 << 30)
+#define MAX_SCRATCH ((int64_t)1 << 30)
 #define THRESHOLD 3.0f
 
 /* ---- the format ---- */
@@ -161,7 +161,7 @@ static lathe_status run(lathe__session *d, product *p, void *const memory[4])
     lathe_kernel *kernel = NULL;
     int64_t bytes = 0;
     LATHE_TRY(d->table->kernel_create(d->instance.self, &problem, &kernel, &bytes));
-    if (bytes < 0 || bytes > MOST_SCRATCH) {
+    if (bytes < 0 || bytes > MAX_SCRATCH) {
         d->table->kernel_destroy(d->instance.self, kernel);
         return lathe_error(LATHE_E_PLUGIN, "a product wants %lld bytes of scratch",
                            (long long)bytes);

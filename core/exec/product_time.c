@@ -8,7 +8,7 @@
 #include "plug/answers.h"
 #include "store/transfer.h"
 
-enum { MOST_RUNS = 12 };
+enum { MAX_RUNS = 12 };
 #define TIME_LIMIT 0.1 /* s for one product, after the first two runs */
 
 typedef struct product {
@@ -78,7 +78,7 @@ static lathe_status fill_small(lathe_machine *m, uint16_t *device, int64_t n)
     return status;
 }
 
-/* The shortest of up to MOST_RUNS, after one that warms up. */
+/* The shortest of up to MAX_RUNS, after one that warms up. */
 static lathe_status time_product(lathe_machine *m, const product *p, double *out_best)
 {
     char *w = p->memory + p->x_bytes, *y = w + p->w_bytes;
@@ -91,7 +91,7 @@ static lathe_status time_product(lathe_machine *m, const product *p, double *out
                                     .stream = m->stream};
     double sum = 0.0;
     *out_best = 0.0;
-    for (int i = 0; i < MOST_RUNS && (i < 2 || sum < TIME_LIMIT); i++) {
+    for (int i = 0; i < MAX_RUNS && (i < 2 || sum < TIME_LIMIT); i++) {
         const double begin = lathe_now();
         LATHE_TRY(m->dev->kernel_run(m->device->self, p->kernel, &args));
         LATHE_TRY(lathe_machine_sync(m));

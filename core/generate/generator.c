@@ -12,7 +12,7 @@
 static const int64_t chunks_in_blocks[] = {128, 32}, chunks_alone[] = {128, 32, 8};
 
 enum {
-    LEAST_ROWS = 8,   /* rows of the largest program in blocks: for the rest of a prompt */
+    MIN_ROWS = 8,     /* rows of the largest program in blocks: for the rest of a prompt */
     ROW_TOKENS = 1024 /* of the KV cache for each sequence, where generate.cache_tokens is 0 */
 };
 
@@ -67,7 +67,7 @@ static lathe_status add_pass(lathe_generator *g, int64_t rows, int64_t tokens)
 static int64_t most_rows(const lathe_generator *g)
 {
     const int64_t most = (int64_t)g->batch * g->tokens_each;
-    return !g->in_blocks ? 1 : most > LEAST_ROWS ? most : LEAST_ROWS;
+    return !g->in_blocks ? 1 : most > MIN_ROWS ? most : MIN_ROWS;
 }
 
 static lathe_status add_passes(lathe_generator *g)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BYTES = 1 << 28 };
+enum { MAX_BYTES = 1 << 28 };
 
 typedef struct search {
     uintptr_t constant; /* of the plugin that is looked for */
@@ -37,7 +37,7 @@ copy(unsigned char *to, const volatile unsigned char *from, size_t n)
 static void append(lathe__static_copy *out, uintptr_t from, size_t n)
 {
     unsigned char *bytes =
-        out->n + (int64_t)n <= MOST_BYTES ? realloc(out->bytes, (size_t)out->n + n) : NULL;
+        out->n + (int64_t)n <= MAX_BYTES ? realloc(out->bytes, (size_t)out->n + n) : NULL;
     if (bytes == NULL)
         return;
     copy(bytes + out->n, (const volatile unsigned char *)from, n);

@@ -17,8 +17,8 @@
 
 enum {
     KEPT_BYTES = 1 << 20, /* smaller files are hashed faster than they are looked up */
-    MOST_KEPT = 4096,     /* lines of the file; the oldest are dropped */
-    MOST_FILE = 1 << 20,  /* bytes of the file that are read */
+    MAX_KEPT = 4096,      /* lines of the file; the oldest are dropped */
+    MAX_FILE = 1 << 20,   /* bytes of the file that are read */
     SETTLED_SECONDS = 2   /* the coarsest time stamps of file systems in use (FAT) */
 };
 
@@ -140,7 +140,7 @@ static void read_file(const char *path)
     int64_t bytes = 0, n = 0, n_own = 0;
     if (path == NULL || !lathe_path_exists(path))
         return;
-    if (lathe_file_read(path, MOST_FILE, &text, &bytes) != LATHE_OK) {
+    if (lathe_file_read(path, MAX_FILE, &text, &bytes) != LATHE_OK) {
         lathe_error_clear();
         return;
     }
@@ -177,7 +177,7 @@ static lathe_status write_file(const char *path)
     lathe_buffer_puts(&text, HEAD);
     for (int64_t i = 0; i < n_table; i++) {
         const known *k = &table[i];
-        if (is_kept(k) && n-- <= MOST_KEPT)
+        if (is_kept(k) && n-- <= MAX_KEPT)
             lathe_buffer_printf(&text, "%llu %llu %lld %lld %lld %s\n",
                                 (unsigned long long)k->device, (unsigned long long)k->inode,
                                 (long long)k->bytes, (long long)k->mtime, (long long)k->ctime,

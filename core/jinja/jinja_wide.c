@@ -5,14 +5,14 @@
 
 #include "jinja/jinja_vm.h"
 
-enum { MOST_DIGITS = 400 }; /* of a double */
+enum { MAX_DIGITS = 400 }; /* of a double */
 
 /* A number in decimal digits, without its fraction. */
 typedef struct decimal {
     const char *digits;
     int64_t n;
     int negative;
-    char own[MOST_DIGITS];
+    char own[MAX_DIGITS];
 } decimal;
 
 static void to_decimal(jinja_value x, decimal *out)

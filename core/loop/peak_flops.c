@@ -10,12 +10,12 @@
 
 /* Measures products [2n,n] x [n,n]. A product must take long compared with a launch and a wait, so
  * n doubles until one takes LONG_ENOUGH: at n = 1024 on two cores, at 8192 on a large GPU. */
-enum { FIRST_N = 128, LAST_N = 8192, MOST_SHAPES = 3 };
+enum { FIRST_N = 128, LAST_N = 8192, MAX_SHAPES = 3 };
 #define LONG_ENOUGH 3e-3 /* s */
 #define TOO_LONG 0.2     /* s: a product of the run that takes longer says nothing more */
 
 /* Bounds on the number of measurements that lathe_rate_measure makes. */
-enum { FEWEST_MEASUREMENTS = 3, MOST_MEASUREMENTS = 8 };
+enum { MIN_MEASUREMENTS = 3, MAX_MEASUREMENTS = 8 };
 
 typedef lathe_product_shape shape;
 
@@ -31,7 +31,7 @@ static lathe_status measure(lathe_run *run, const shape *s, int64_t room, double
 }
 
 /* Lists the run's largest products, of different shapes; returns their number. */
-static int32_t own_shapes(const lathe_program *p, shape list[MOST_SHAPES])
+static int32_t own_shapes(const lathe_program *p, shape list[MAX_SHAPES])
 {
     const lathe_graph *g = lathe_exec_graph(p->exec);
     int32_t n = 0;
@@ -46,9 +46,9 @@ static int32_t own_shapes(const lathe_program *p, shape list[MOST_SHAPES])
             is_known |= memcmp(&list[k], &s, sizeof s) == 0;
             at += shape_flops(&list[k]) >= shape_flops(&s);
         }
-        if (is_known || at == MOST_SHAPES)
+        if (is_known || at == MAX_SHAPES)
             continue;
-        n += n < MOST_SHAPES;
+        n += n < MAX_SHAPES;
         memmove(&list[at + 1], &list[at], (size_t)(n - at - 1) * sizeof s);
         list[at] = s;
     }
@@ -57,7 +57,7 @@ static int32_t own_shapes(const lathe_program *p, shape list[MOST_SHAPES])
 
 lathe_status lathe_peak_flops(lathe_run *run, double *out)
 {
-    shape own[MOST_SHAPES];
+    shape own[MAX_SHAPES];
     lathe_fit fit;
     lathe_fit_check(run, &fit);
     const int64_t room = run->open.mode == LATHE_OPEN_PLAN ? fit.have : fit.have - fit.need;
@@ -89,7 +89,7 @@ lathe_status lathe_rate_measure(lathe_status (*once)(void *arg, double *out), vo
 {
     int32_t n_since = 0; /* measurements since the last one that was clearly higher, with it */
     *out = (lathe_rate_range){0};
-    while (out->n < MOST_MEASUREMENTS && n_since < FEWEST_MEASUREMENTS) {
+    while (out->n < MAX_MEASUREMENTS && n_since < MIN_MEASUREMENTS) {
         double rate = 0.0;
         LATHE_TRY(once(arg, &rate));
         n_since = rate > 1.05 * out->highest ? 1 : n_since + 1;

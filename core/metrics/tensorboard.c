@@ -13,21 +13,21 @@
 #include "base/error.h"
 #include "base/fs.h"
 
-#define MOST_BYTES (16 * 1024) /* largest record in bytes: a few hundred scalars */
-#define MOST_FILES 1000        /* files that one process can begin in one second */
+#define MAX_BYTES (16 * 1024) /* largest record in bytes: a few hundred scalars */
+#define MAX_FILES 1000        /* files that one process can begin in one second */
 
 enum { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
 enum { SESSION_START = 1 };
 
 /* A message being written; what does not fit sets `full`. */
 typedef struct message {
-    uint8_t bytes[MOST_BYTES];
+    uint8_t bytes[MAX_BYTES];
     int32_t n, full;
 } message;
 
 static void put(message *m, const void *data, int64_t bytes)
 {
-    if (m->n + bytes > MOST_BYTES) {
+    if (m->n + bytes > MAX_BYTES) {
         m->full = 1;
         return;
     }
@@ -156,7 +156,7 @@ static lathe_status create_file(lathe_tensorboard *b, const char *folder)
     b->path = malloc(size);
     if (!b->path)
         return lathe_error(LATHE_E_NOMEM, "no memory for an event file");
-    for (int n = 0; n < MOST_FILES && !b->file; n++) {
+    for (int n = 0; n < MAX_FILES && !b->file; n++) {
         (void)snprintf(b->path, size, "%s/events.out.tfevents.%010lld.%s.%ld.%d", folder,
                        (long long)time(NULL), host, (long)getpid(), n);
         const int fd = open(b->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

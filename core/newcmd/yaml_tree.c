@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 
-enum { MOST_BYTES = 1 << 20, MOST_DEPTH = 32, MOST_VALUES = 100000 };
+enum { MAX_BYTES = 1 << 20, MAX_DEPTH = 32, MAX_VALUES = 100000 };
 
 typedef struct reading {
     const char *path;
@@ -98,9 +98,9 @@ static lathe_status convert_pairs(reading *r, const yaml_node_t *node, int depth
 static lathe_status convert(reading *r, int index, int depth, json_t **out)
 {
     const yaml_node_t *node = yaml_document_get_node(r->document, index);
-    if (depth > MOST_DEPTH)
+    if (depth > MAX_DEPTH)
         return fail_at(r, node, "nested more than 32 levels deep");
-    if (++r->n_values > MOST_VALUES)
+    if (++r->n_values > MAX_VALUES)
         return fail_at(r, node, "more than 100,000 values");
     json_t *value = node->type == YAML_SCALAR_NODE     ? scalar(node)
                     : node->type == YAML_SEQUENCE_NODE ? json_array()
@@ -153,7 +153,7 @@ lathe_status lathe_yaml_read(const char *path, json_t **out)
     char *text = NULL;
     int64_t bytes = 0;
     *out = NULL;
-    LATHE_TRY(lathe_file_read(path, MOST_BYTES, &text, &bytes));
+    LATHE_TRY(lathe_file_read(path, MAX_BYTES, &text, &bytes));
     const lathe_status status = parse(path, text, bytes, out);
     free(text);
     return status;

@@ -78,11 +78,11 @@ static void warn_threads(const lathe_run *run)
 }
 
 /* A smaller size would split a model into thousands of files; most likely the unit is wrong. */
-#define LEAST_SHARD_BYTES 1000000
+#define MIN_SHARD_BYTES 1000000
 
 static void warn_shard_size(const lathe_run *run)
 {
-    if (run->set.checkpoint.shard_bytes >= LEAST_SHARD_BYTES ||
+    if (run->set.checkpoint.shard_bytes >= MIN_SHARD_BYTES ||
         !(lathe_config_float(run->config, "checkpoint", "shard_size") > 0.0))
         return;
     lathe__run_warn(run, "checkpoint", "shard_size",

@@ -97,7 +97,7 @@ static lathe_status keep(lathe_free_space *space, int32_t i, interval one)
     return LATHE_OK;
 }
 
-enum { MOST_RANGES = 64 }; /* in a lifetime: two at each depth of the tree */
+enum { MAX_RANGES = 64 }; /* in a lifetime: two at each depth of the tree */
 
 /* Finds the ranges whose union is the nodes first..last. */
 static int32_t cut(const lathe_free_space *space, int32_t first, int32_t last, int32_t *out)
@@ -145,7 +145,7 @@ void lathe_free_space_destroy(lathe_free_space *space)
 lathe_status lathe_free_space_take(lathe_free_space *space, int32_t first, int32_t last,
                                    int64_t bytes, int64_t *out_offset)
 {
-    int32_t ranges[MOST_RANGES];
+    int32_t ranges[MAX_RANGES];
     *out_offset = 0;
     if (bytes == 0)
         return LATHE_OK;

@@ -4,7 +4,7 @@
  */
 #include "passes/fusion.h"
 
-enum { MOST_PRODUCTS = 3 };
+enum { MAX_PRODUCTS = 3 };
 
 /* Whether node i is a product that may be joined. */
 static int is_product(const lathe_fusion *f, int32_t i)
@@ -54,17 +54,17 @@ static int joins(const lathe_fusion *f, int32_t first, int32_t i)
 static void take_products(lathe_fusion *f, int32_t first)
 {
     const lathe_graph *g = f->g;
-    int32_t products[MOST_PRODUCTS] = {first}, n = 1;
-    for (int32_t i = first + 1; i <= f->last_read[g->nodes[first].in[0]] && n < MOST_PRODUCTS; i++)
+    int32_t products[MAX_PRODUCTS] = {first}, n = 1;
+    for (int32_t i = first + 1; i <= f->last_read[g->nodes[first].in[0]] && n < MAX_PRODUCTS; i++)
         if (joins(f, first, i))
             products[n++] = i;
     if (n < 2)
         return;
     lathe_ir_node fused = g->nodes[first];
     fused.op = LATHE_OP_LINEARS;
-    fused.n_in = 1 + 2 * MOST_PRODUCTS;
-    fused.n_out = MOST_PRODUCTS;
-    for (int32_t p = 0; p < MOST_PRODUCTS; p++) {
+    fused.n_in = 1 + 2 * MAX_PRODUCTS;
+    fused.n_out = MAX_PRODUCTS;
+    for (int32_t p = 0; p < MAX_PRODUCTS; p++) {
         static const lathe_ir_node none = {.in = {LATHE_NONE, LATHE_NONE, LATHE_NONE}};
         const lathe_ir_node *product = p < n ? &g->nodes[products[p]] : &none;
         take_product(&fused, p, product);

@@ -7,7 +7,7 @@
 #include "base/fs.h"
 #include "base/toml.h"
 
-enum { MOST_STEPS = 64, MOST_WORDS = 3 };
+enum { MAX_STEPS = 64, MAX_WORDS = 3 };
 
 /* Keys that name a model's folder, and may be "@NAME". */
 static const char *const model_keys[] = {"model.path", "teacher.path", "reward.model"};
@@ -15,7 +15,7 @@ static const char *const model_keys[] = {"model.path", "teacher.path", "reward.m
 
 /* Keys of overrides that are paths, with a word that is none. */
 static const struct {
-    const char *key, *words[MOST_WORDS];
+    const char *key, *words[MAX_WORDS];
 } path_keys[] = {
     {"model.path", {NULL, NULL}},         {"teacher.path", {NULL, NULL}},
     {"teacher.stored", {NULL, NULL}},     {"reward.model", {NULL, NULL}},
@@ -73,9 +73,9 @@ static const char *join(const reading *r, const char *path)
     return lathe_arena_printf(r->arena, "%.*s/%s", (int)(slash - r->out->path), r->out->path, path);
 }
 
-static int is_word(const char *text, const char *const words[MOST_WORDS])
+static int is_word(const char *text, const char *const words[MAX_WORDS])
 {
-    for (int i = 0; i < MOST_WORDS; i++)
+    for (int i = 0; i < MAX_WORDS; i++)
         if (words[i] && strcmp(text, words[i]) == 0)
             return 1;
     return 0;
@@ -418,9 +418,9 @@ static lathe_status read_file(reading *r, const lathe_toml_node *root)
                         "no steps; expected [[step]] tables with name and run");
         return LATHE_OK;
     }
-    if (steps->n_children > MOST_STEPS) {
+    if (steps->n_children > MAX_STEPS) {
         lathe_diags_add(r->diags, LATHE_DIAG_ERROR, &whole, NULL, "%lld steps; expected at most %d",
-                        (long long)steps->n_children, MOST_STEPS);
+                        (long long)steps->n_children, MAX_STEPS);
         return LATHE_OK;
     }
     r->out->steps = lathe_arena_alloc(r->arena, steps->n_children * (int64_t)sizeof *r->out->steps);

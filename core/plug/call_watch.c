@@ -12,13 +12,13 @@ typedef struct call {
     struct timespec begun;
 } call;
 
-enum { MOST_CALLS = 16 };
+enum { MAX_CALLS = 16 };
 
 static lathe_call_handler handler;
 static double limit_seconds;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static call calls[MOST_CALLS]; /* guarded by the lock */
+static call calls[MAX_CALLS]; /* guarded by the lock */
 static int is_started;
 static _Thread_local int mine = -1; /* the call of this thread */
 
@@ -39,7 +39,7 @@ static double seconds_since(const struct timespec *begun)
 static int look(void)
 {
     int n = 0;
-    for (int i = 0; i < MOST_CALLS; i++) {
+    for (int i = 0; i < MAX_CALLS; i++) {
         call *c = &calls[i];
         if (c->path == NULL)
             continue;
@@ -84,7 +84,7 @@ void lathe_call_begin(const char *path, const char *function)
     if (handler == NULL || path == NULL)
         return;
     (void)pthread_mutex_lock(&lock);
-    for (int i = 0; i < MOST_CALLS && mine < 0; i++)
+    for (int i = 0; i < MAX_CALLS && mine < 0; i++)
         if (calls[i].path == NULL)
             mine = i;
     if (mine >= 0) {

@@ -7,14 +7,14 @@
 
 #include "base/printable.h"
 
-enum { MOST_PLUGINS = 512, PATH_BYTES = 512 };
+enum { MAX_PLUGINS = 512, PATH_BYTES = 512 };
 
 typedef struct range {
     uintptr_t begin, end;
     char path[PATH_BYTES];
 } range;
 
-static range ranges[MOST_PLUGINS];
+static range ranges[MAX_PLUGINS];
 static atomic_int n_ranges; /* a handler sees whole ranges alone */
 
 static int find_object(struct dl_phdr_info *info, size_t size, void *arg)
@@ -40,7 +40,7 @@ static int find_object(struct dl_phdr_info *info, size_t size, void *arg)
 void lathe_code_range_add(const lathe_plugin *plugin, const char *path)
 {
     const int n = atomic_load(&n_ranges);
-    if (n == MOST_PLUGINS)
+    if (n == MAX_PLUGINS)
         return;
     range *r = &ranges[n];
     r->begin = (uintptr_t)plugin;

@@ -39,7 +39,7 @@ static lathe_status print_json(lathe_registry *registry, const lathe_component *
     return out->status;
 }
 
-enum { LEAST_SUMMARY = 30 }; /* columns; with fewer, a summary is on separate lines */
+enum { MIN_SUMMARY = 30 }; /* columns; with fewer, a summary is on separate lines */
 
 /* Puts the row of one plugin: its columns and its summary, wrapped to the terminal's width. */
 static void put_row(const char *name, int width, const lathe_plugin *p, const char *devices,
@@ -47,7 +47,7 @@ static void put_row(const char *name, int width, const lathe_plugin *p, const ch
 {
     const char *version = p->version ? p->version : "", *summary = p->summary ? p->summary : "";
     const int at = width + 2 + 8 + 2 + 8 + 2;
-    if (columns > 0 && columns < at + LEAST_SUMMARY) {
+    if (columns > 0 && columns < at + MIN_SUMMARY) {
         char text[512];
         (void)snprintf(text, sizeof text, "%s, %s: %s", version, devices, summary);
         lathe_buffer_printf(out, "%s\n    ", name);

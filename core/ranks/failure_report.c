@@ -18,7 +18,7 @@ static const double gone_seconds = 1.0;  /* for the others, if some are known to
 static const double files_seconds = 1.0; /* for ranks that have not joined */
 static const double line_seconds = 2.0;  /* for a line to be printed */
 static const double end_seconds = 5.0;   /* for a lower rank to end the job */
-enum { MOST_RANKS = 1024 }; /* looked for if the launcher's number of ranks cannot be read */
+enum { MAX_RANKS = 1024 }; /* looked for if the launcher's number of ranks cannot be read */
 
 /* How far this process is with its end. */
 static struct ending {
@@ -170,7 +170,7 @@ static void find_place(void)
     }
     const int32_t is_several = lathe_launcher_find(&n) != NULL && n != 1;
     ending.rank = is_several ? lathe_launcher_rank() : 0;
-    ending.n_ranks = n > 0 ? n : MOST_RANKS;
+    ending.n_ranks = n > 0 ? n : MAX_RANKS;
     if (!is_several || ending.rank < 0 || ending.rank >= ending.n_ranks)
         ending.n_ranks = 1;
 }

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "store/store_io.h"
 
-#define MOST_PIECE ((int64_t)4 << 20) /* bytes of one message to rank 0 */
+#define MAX_PIECE ((int64_t)4 << 20) /* bytes of one message to rank 0 */
 
 /* Requests of rank 0, in the first of its numbers. */
 enum { RELEASE = 0, COLLECT = 1, FILL_AVERAGES = 2, GATHER = 3, DESCRIBE = 4 };
@@ -113,8 +113,8 @@ static lathe_status collect_part(void *arg, int32_t rank, lathe_extent part)
         return c->r->family >= LATHE_FAMILY_MORE
                    ? shift(c, 0, own_of(c->s, c->r), part.n)
                    : lathe_store_read(c->s->store, own_of(c->s, c->r), part.n, shift, c);
-    for (int64_t at = 0; at < part.n; at += MOST_PIECE) {
-        const int64_t n = part.n - at < MOST_PIECE ? part.n - at : MOST_PIECE;
+    for (int64_t at = 0; at < part.n; at += MAX_PIECE) {
+        const int64_t n = part.n - at < MAX_PIECE ? part.n - at : MAX_PIECE;
         LATHE_TRY(pass(c->s, LATHE_RECEIVE, rank, c->buffer, n));
         LATHE_TRY(shift(c, at, c->buffer, n));
     }
@@ -125,7 +125,7 @@ lathe_status lathe_serving_collect(const lathe_serving *s, int32_t island, int32
                                    int32_t row, int32_t slot, lathe_piece_fn fn, void *fn_arg)
 {
     const request r = {COLLECT, family, row, slot, island};
-    collecting c = {s, &r, malloc((size_t)MOST_PIECE), fn, fn_arg, 0};
+    collecting c = {s, &r, malloc((size_t)MAX_PIECE), fn, fn_arg, 0};
     lathe_status status =
         c.buffer ? LATHE_OK
                  : lathe_error(LATHE_E_NOMEM, "no memory to receive the state of other ranks");
@@ -184,8 +184,8 @@ static lathe_status send_piece(void *arg, int64_t offset, const void *data, int6
 {
     const sending *x = arg;
     (void)offset;
-    for (int64_t at = 0; at < bytes; at += MOST_PIECE) {
-        const int64_t n = bytes - at < MOST_PIECE ? bytes - at : MOST_PIECE;
+    for (int64_t at = 0; at < bytes; at += MAX_PIECE) {
+        const int64_t n = bytes - at < MAX_PIECE ? bytes - at : MAX_PIECE;
         LATHE_TRY(pass(x->s, LATHE_SEND, 0, (char *)(uintptr_t)data + at, n));
     }
     return LATHE_OK;

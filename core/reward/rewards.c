@@ -94,15 +94,15 @@ static lathe_status reserve(lathe_rewards *r, int32_t n)
 
 /* ---- errors ---- */
 
-enum { MOST_RECORD = 200 }; /* bytes of a record in a message */
+enum { MAX_RECORD = 200 }; /* bytes of a record in a message */
 
 /* Writes "completion 3 of 8, record {...}". */
 static void place(const lathe_reward_item *items, int32_t n, int32_t at, char *out, size_t bytes)
 {
     const lathe_reward_item *item = &items[at];
     int64_t shown = item->record_bytes;
-    if (shown > MOST_RECORD)
-        for (shown = MOST_RECORD; shown > 0 && ((unsigned char)item->record[shown] & 0xc0) == 0x80;)
+    if (shown > MAX_RECORD)
+        for (shown = MAX_RECORD; shown > 0 && ((unsigned char)item->record[shown] & 0xc0) == 0x80;)
             shown--; /* not inside a character */
     (void)snprintf(out, bytes, "completion %d of %d, record %.*s%s", at + 1, n, (int)shown,
                    shown > 0 ? item->record : "", shown < item->record_bytes ? "..." : "");
@@ -120,7 +120,7 @@ static int32_t first_unset(const double *scores, int32_t n)
 static lathe_status late(const reward *x, const lathe_reward_item *items, int32_t n,
                          const double *scores)
 {
-    char where[MOST_RECORD + 100];
+    char where[MAX_RECORD + 100];
     const int32_t at = first_unset(scores, n);
     place(items, n, at < n ? at : n - 1, where, sizeof where);
     return lathe_error(LATHE_E_PLUGIN,
@@ -132,7 +132,7 @@ static lathe_status late(const reward *x, const lathe_reward_item *items, int32_
 static lathe_status failed(const reward *x, lathe_status status, const char *message,
                            const lathe_reward_item *items, int32_t n, const double *scores)
 {
-    char where[MOST_RECORD + 100];
+    char where[MAX_RECORD + 100];
     const int32_t at = first_unset(scores, n);
     if (message[0] == '\0')
         message = lathe_status_text(status);
@@ -146,7 +146,7 @@ static lathe_status failed(const reward *x, lathe_status status, const char *mes
 static lathe_status check(const reward *x, const lathe_reward_item *items, int32_t n,
                           const double *scores)
 {
-    char where[MOST_RECORD + 100];
+    char where[MAX_RECORD + 100];
     for (int32_t i = 0; i < n; i++) {
         if (isfinite(scores[i]) || lathe_reward_is_no_score(&scores[i]))
             continue;
@@ -263,7 +263,7 @@ static lathe_status score_here(reward *x, const lathe_reward_item *items, int32_
 static lathe_status add_up(const lathe_rewards *r, const lathe_reward_item *items, int32_t n,
                            double *out)
 {
-    char where[MOST_RECORD + 100];
+    char where[MAX_RECORD + 100];
     for (int32_t i = 0; i < n; i++) {
         int has_score = 1;
         out[i] = 0.0;

@@ -7,13 +7,13 @@
 #include "base/error.h"
 #include "template/chat_template.h"
 
-enum { MOST_NAMES = 16 };
+enum { MAX_NAMES = 16 };
 
 typedef struct missing {
     const lathe_run *run;
-    const char *names[MOST_NAMES]; /* each once */
-    int32_t n, ends_answers;       /* 1: one of them is learnt */
-    int32_t lacks_eos;             /* 1: the learnt one is eos_token, which has no name */
+    const char *names[MAX_NAMES]; /* each once */
+    int32_t n, ends_answers;      /* 1: one of them is learnt */
+    int32_t lacks_eos;            /* 1: the learnt one is eos_token, which has no name */
     lathe_arena arena;
 } missing;
 
@@ -28,7 +28,7 @@ static lathe_status take(void *ctx, lathe_chars name, int learnt)
         if (strlen(m->names[i]) == (size_t)name.bytes &&
             memcmp(m->names[i], name.data, (size_t)name.bytes) == 0)
             return LATHE_OK;
-    if (m->n == MOST_NAMES)
+    if (m->n == MAX_NAMES)
         return LATHE_OK;
     m->names[m->n] = lathe_arena_strndup(&m->arena, name.data, name.bytes);
     return m->names[m->n++] ? LATHE_OK : LATHE_E_NOMEM;

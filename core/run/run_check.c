@@ -57,7 +57,7 @@ static lathe_status check_schedule(const lathe_run *run, int64_t total)
 }
 
 /* The most steps that are looked at from the end of a run. */
-#define MOST_TAIL ((int64_t)1 << 20)
+#define MAX_TAIL ((int64_t)1 << 20)
 
 /* Warns if the schedule has the rate 0 in several steps at the end of the run, as after its
  * total_steps: they compute gradients and change nothing. A single last step may have it. */
@@ -71,7 +71,7 @@ static void warn_idle_tail(const lathe_run *run, int64_t total)
         return;
     if (LATHE_HAS(table, init))
         table->init(scheduler->self, run->opt.base_lr, state);
-    while (n < total && n < MOST_TAIL &&
+    while (n < total && n < MAX_TAIL &&
            table->at(scheduler->self, total - 1 - n, total, run->opt.base_lr, state) == 0.0)
         n++;
     if (n < 2)
@@ -82,7 +82,7 @@ static void warn_idle_tail(const lathe_run *run, int64_t total)
                     "scheduler \"%s\" has the learning rate 0 in the last %s%lld of %lld steps, "
                     "which change nothing: lengthen the schedule, give it a lowest rate, or end "
                     "the run earlier",
-                    scheduler->component->plugin->name, n == MOST_TAIL ? "(at least) " : "",
+                    scheduler->component->plugin->name, n == MAX_TAIL ? "(at least) " : "",
                     (long long)n, (long long)total);
 }
 

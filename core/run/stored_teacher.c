@@ -10,9 +10,9 @@
 #include "io/manifest.h"
 #include "plug/stage_inputs.h"
 
-enum { MOST_SETS = 2 }; /* of data.datasets and data.validation */
+enum { MAX_SETS = 2 }; /* of data.datasets and data.validation */
 
-#define MOST_CHECKED ((int64_t)1 << 30) /* bytes of files that are read when a run starts */
+#define MAX_CHECKED ((int64_t)1 << 30) /* bytes of files that are read when a run starts */
 
 typedef struct stored_set {
     const char *data; /* hash of its data; borrowed from meta */
@@ -25,7 +25,7 @@ struct lathe_stored_teacher {
     int32_t top_k;
     int64_t row_tokens, bytes;
     double temperature;
-    stored_set sets[MOST_SETS];
+    stored_set sets[MAX_SETS];
     int32_t n_sets;
 };
 
@@ -83,7 +83,7 @@ static lathe_status read_members(lathe_run *run)
     s->temperature = json_is_number(temperature) ? json_number_value(temperature) : 0.0;
     if (k < 1 || k > LATHE_LOGPROB_MOST_K || k > number_of(s->meta, "vocab_size") ||
         s->row_tokens < 1 || !(s->temperature > 0.0) || json_array_size(sets) < 1 ||
-        json_array_size(sets) > MOST_SETS)
+        json_array_size(sets) > MAX_SETS)
         return refuse(run, "its manifest.json contradicts itself; run lathe logprobs again");
     s->top_k = (int32_t)k;
     for (size_t i = 0; i < json_array_size(sets); i++) {
@@ -174,8 +174,7 @@ static lathe_status open_set(lathe_run *run, stored_set *of)
         if (!paths[i])
             return LATHE_E_NOMEM;
     }
-    const lathe_status status =
-        lathe_logprob_set_open(paths, n, s->bytes <= MOST_CHECKED, &of->set);
+    const lathe_status status = lathe_logprob_set_open(paths, n, s->bytes <= MAX_CHECKED, &of->set);
     if (status != LATHE_OK)
         return refuse_said(run, status);
     const lathe_logprob_header *h = lathe_logprob_set_header(of->set);

@@ -9,7 +9,7 @@
 #include "lineage/lineage.h"
 #include "savedcmd/saved_commands.h"
 
-enum { INDENT = 4, MOST_SETTINGS = 160 };
+enum { INDENT = 4, MAX_SETTINGS = 160 };
 
 static const char *text_of(const json_t *object, const char *key)
 {
@@ -43,8 +43,8 @@ static void print_part(int depth, const char *name, const json_t *part)
     begin_line(depth, name);
     const char *text = line.data ? line.data : "";
     size_t kept = strlen(text);
-    if (kept > MOST_SETTINGS)
-        for (kept = MOST_SETTINGS; kept > 0 && ((unsigned char)text[kept] & 0xC0) == 0x80;)
+    if (kept > MAX_SETTINGS)
+        for (kept = MAX_SETTINGS; kept > 0 && ((unsigned char)text[kept] & 0xC0) == 0x80;)
             kept--;
     lathe_print("%s%.*s%s\n", plugin, (int)kept, text, text[kept] ? "..." : "");
     lathe_buffer_fini(&line);

@@ -13,7 +13,7 @@
 #include "store/store_io.h"
 #include "store/weight_read.h"
 
-#define MOST_AT_ONCE 16 /* weights in host memory */
+#define MAX_AT_ONCE 16 /* weights in host memory */
 
 /* A weight under way. */
 typedef struct weight {
@@ -30,7 +30,7 @@ typedef struct weight {
 
 struct lathe_loftq {
     const lathe_store *store;
-    weight list[MOST_AT_ONCE];
+    weight list[MAX_AT_ONCE];
     int32_t n, at_once, planes_only, is_told;
 };
 
@@ -211,7 +211,7 @@ lathe_status lathe_loftq_add(lathe_loftq **io, const lathe_store *store, int32_t
         if (!*io)
             return lathe_error(LATHE_E_NOMEM, "no memory for LoftQ");
         **io = (lathe_loftq){.store = store,
-                             .at_once = threads < MOST_AT_ONCE ? threads : MOST_AT_ONCE,
+                             .at_once = threads < MAX_AT_ONCE ? threads : MAX_AT_ONCE,
                              .planes_only = planes_only};
     }
     lathe_loftq *l = *io;

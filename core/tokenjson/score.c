@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { LARGEST_POWER = 308, MOST_EXPONENT = 1 << 20 };
+enum { LARGEST_POWER = 308, MAX_EXPONENT = 1 << 20 };
 
 static int is_digit(const char *p, const char *end)
 {
@@ -60,14 +60,14 @@ static int64_t skip_digits(const char **p, const char *end)
     return *p - begin;
 }
 
-/* Reads the exponent after an "e"; one that is larger than any double's counts as MOST_EXPONENT. */
+/* Reads the exponent after an "e"; one that is larger than any double's counts as MAX_EXPONENT. */
 static int64_t read_exponent(const char *p, const char *end)
 {
     const int negative = p < end && *p == '-';
     int64_t exponent = 0;
     p += p < end && (*p == '-' || *p == '+');
     for (; is_digit(p, end); p++)
-        if (exponent < MOST_EXPONENT)
+        if (exponent < MAX_EXPONENT)
             exponent = exponent * 10 + (*p - '0');
     return negative ? -exponent : exponent;
 }

@@ -15,7 +15,7 @@ enum { JIT_STACK_MIN = 64 << 10, JIT_STACK_MAX = 16 << 20, HEAP_LIMIT_KIB = 64 <
  * than either. */
 enum { PLACES_PER_CHECK = 256, CALLS_PER_CHECK = 64 };
 
-#define MOST_SECONDS 2.0
+#define MAX_SECONDS 2.0
 #define SECONDS_PER_BYTE 2e-6
 
 void lathe__pattern_fini(lathe_pattern *pattern)
@@ -73,7 +73,7 @@ static double processor_seconds(void)
 static lathe_status check_time(lathe_matcher *matcher, const lathe_expression *e, int64_t n,
                                int64_t at)
 {
-    const double most = MOST_SECONDS + SECONDS_PER_BYTE * (double)n;
+    const double most = MAX_SECONDS + SECONDS_PER_BYTE * (double)n;
     const double seconds = processor_seconds();
     if (matcher->begun == 0.0)
         matcher->begun = seconds;

@@ -8,13 +8,13 @@
 #include "lathe/kit/elementwise.h"
 #include "update/change_norms.h"
 
-#define MOST_PIECES 64 /* largest number of pieces of one call */
+#define MAX_PIECES 64 /* largest number of pieces of one call */
 #define CHUNK LATHE_ELEMENTWISE_CHUNK
 /* largest number of chunks of a piece, except of large tensors that must not be cut */
 #define PIECE_CHUNKS 1024
 /* Calls with 8 to 128 chunks take the same processor time; calls with more chunks need fewer
  * barriers. */
-#define LEAST_ELEMENTS ((int64_t)64 * CHUNK)
+#define MIN_ELEMENTS ((int64_t)64 * CHUNK)
 #define ELEMENTS_PER_THREAD ((int64_t)4 * CHUNK)
 
 static int64_t unit_of(const lathe_ranges *r, const lathe_optimizer_tensor *t)
@@ -25,7 +25,7 @@ static int64_t unit_of(const lathe_ranges *r, const lathe_optimizer_tensor *t)
 int64_t lathe__ranges_capacity(const lathe_ranges *r, int32_t n_threads)
 {
     const int64_t wanted = ELEMENTS_PER_THREAD * (n_threads > 1 ? n_threads : 1);
-    int64_t all = 0, capacity = wanted > LEAST_ELEMENTS ? wanted : LEAST_ELEMENTS;
+    int64_t all = 0, capacity = wanted > MIN_ELEMENTS ? wanted : MIN_ELEMENTS;
     for (int32_t i = 0; i < r->n_tensors; i++) {
         const int64_t unit = unit_of(r, &r->tensors[i]);
         const int64_t least = unit == 0 ? r->tensors[i].n : unit;
@@ -52,11 +52,11 @@ static int64_t fitting(const lathe_optimizer_tensor *t, int64_t unit, int64_t be
 /* The pieces of one call. The copy of piece p is at r->before + at[p]. */
 typedef struct batch {
     const lathe_ranges *r;
-    lathe_optimizer_tensor piece[MOST_PIECES];
-    int64_t at[MOST_PIECES];
-    int64_t chunk[MOST_PIECES + 1]; /* first chunk of each piece, and the end */
-    int64_t length[MOST_PIECES];    /* of its chunks */
-    double *sums;                   /* NULL: copy; else [2 per chunk] */
+    lathe_optimizer_tensor piece[MAX_PIECES];
+    int64_t at[MAX_PIECES];
+    int64_t chunk[MAX_PIECES + 1]; /* first chunk of each piece, and the end */
+    int64_t length[MAX_PIECES];    /* of its chunks */
+    double *sums;                  /* NULL: copy; else [2 per chunk] */
     int32_t n;
 } batch;
 
@@ -116,7 +116,7 @@ static int64_t take(batch *b, const lathe_optimizer_tensor *t, int64_t begin, in
         length = (n + PIECE_CHUNKS - 1) / PIECE_CHUNKS;
         n_chunks = (n + length - 1) / length;
     }
-    if (n == 0 || b->n == MOST_PIECES || b->chunk[b->n] + n_chunks > LATHE_RANGES_CHUNKS)
+    if (n == 0 || b->n == MAX_PIECES || b->chunk[b->n] + n_chunks > LATHE_RANGES_CHUNKS)
         return 0;
     lathe__cut_piece(r->store, t, unit, begin, n, &b->piece[b->n]);
     b->at[b->n] = used;

@@ -1,7 +1,7 @@
 /* LINEARS: two or three products of one input. */
 #include "ir/ops/rules.h"
 
-enum { MOST_PRODUCTS = 3 };
+enum { MAX_PRODUCTS = 3 };
 
 /* Product i of a problem: its weight is input 1 + 2i, its bias the one after that. */
 static int32_t weight_of(int32_t i)
@@ -52,7 +52,7 @@ static lathe_status check(const lathe_op_problem *p)
             LATHE_TRY(lathe__check_in(p, weight_of(i) + 1, LATHE_F32, w->dims[0]));
         LATHE_TRY(lathe__check_out(p, i, p->in[0].dtype, n * w->dims[0]));
     }
-    if (n_products(p) < MOST_PRODUCTS && lathe__out(p, 2))
+    if (n_products(p) < MAX_PRODUCTS && lathe__out(p, 2))
         return lathe__refuse_shape(p, "a third result needs a third weight");
     if (p->attrs.fp8 != 0)
         return lathe_error(LATHE_E_UNSUPPORTED, "%s is not computed in fp8", lathe__op_name(p));

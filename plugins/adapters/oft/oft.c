@@ -25,12 +25,12 @@
 #include "shared/targets.h"
 
 #define ROTATION "oft_R.weight"
-#define MOST_BLOCK 1024
+#define MAX_BLOCK 1024
 
 enum { BLOCK_SIZE, TERMS, TARGETS, N_FIELDS = TARGETS + TARGETS_N_FIELDS };
 
 static const lathe_field fields[N_FIELDS] = {
-    LATHE_FIELD_INT("block_size", "32", 2.0, MOST_BLOCK, "1",
+    LATHE_FIELD_INT("block_size", "32", 2.0, MAX_BLOCK, "1",
                     "input features that are rotated together; a layer whose number of inputs it "
                     "does not divide takes the nearest size that does"),
     LATHE_FIELD_INT("num_cayley_neumann_terms", "5", 2.0, 32.0, "1",

@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-enum { MOST_CONFIGS = 8 };
+enum { MAX_CONFIGS = 8 };
 
 int32_t cudnn_engine_for_backward(int64_t arch, size_t version, const cudnn_engine **out, char *why,
                                   int64_t why_bytes)
@@ -74,13 +74,13 @@ static int64_t propose(cudnn_graph *g, cudnn_descriptor ops, cudnn_descriptor ta
     };
     cudnn_descriptor heuristics = cudnn_graph_make(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, query);
     static const cudnn_attribute none[] = {{0}};
-    for (int i = 0; i < MOST_CONFIGS; i++)
+    for (int i = 0; i < MAX_CONFIGS; i++)
         configs[i] = cudnn_graph_begin(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, none);
     if (g->status == CUDNN_STATUS_SUCCESS)
         cudnn_graph_note(g,
                          g->lib->cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
                                                           CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                                          MOST_CONFIGS, &n, configs),
+                                                          MAX_CONFIGS, &n, configs),
                          "heuristics");
     return g->status == CUDNN_STATUS_SUCCESS ? n : 0;
 }
@@ -143,7 +143,7 @@ cudnn_descriptor cudnn_engine_plan(cudnn_graph *g, cudnnHandle_t handle, cudnn_d
                                    const cudnn_engine *only, int32_t any_order,
                                    int64_t *out_workspace)
 {
-    cudnn_descriptor configs[MOST_CONFIGS] = {NULL};
+    cudnn_descriptor configs[MAX_CONFIGS] = {NULL};
     cudnn_attribute graph[3] = {
         {CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, g->n_ops, g->ops}};
     if (handle != NULL)

@@ -9,7 +9,7 @@
 #include "cudnn_problem.h"
 #include "cudnn_rows.h"
 
-#define MOST_IF_UNKNOWN ((int64_t)1 << 30) /* bytes of a part, if the memory is not known */
+#define MAX_IF_UNKNOWN ((int64_t)1 << 30) /* bytes of a part, if the memory is not known */
 
 LATHE_ABI_SIZE(cudnn_plan_key, 112); /* the sum of its members: no padding */
 
@@ -188,7 +188,7 @@ static int32_t plan_form(cudnn_plans *plans, const lathe_attention_problem *p, c
     const int64_t quarter = p->device->memory_bytes / 4; /* 0: not known */
     int64_t most = plans->settings.workspace_most;
     if (most == 0)
-        most = quarter > 0 ? quarter / 4 : MOST_IF_UNKNOWN;
+        most = quarter > 0 ? quarter / 4 : MAX_IF_UNKNOWN;
     if (quarter > 0 && quarter < most)
         most = quarter;
     if (!plan_part(plans, p, plan, whole))

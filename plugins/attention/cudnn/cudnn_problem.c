@@ -7,10 +7,10 @@
 #include <string.h>
 
 enum {
-    MOST_DIM = 256,
-    MULTIPLE = 8,          /* for head sizes and strides: 16 bytes */
-    MOST_TOKENS = 1 << 24, /* in a row: masks compare indices as f32 */
-    MOST_ROWS = 1 << 22    /* batch rows, and heads of all rows together */
+    MAX_DIM = 256,
+    MULTIPLE = 8,         /* for head sizes and strides: 16 bytes */
+    MAX_TOKENS = 1 << 24, /* in a row: masks compare indices as f32 */
+    MAX_ROWS = 1 << 22    /* batch rows, and heads of all rows together */
 };
 
 int64_t cudnn_problem_arch(const lathe_device_info *device)
@@ -25,13 +25,13 @@ static int32_t in_range(int64_t n, int64_t least, int64_t most)
 
 static const char *refused_dims(const lathe_attention_problem *p)
 {
-    if (!in_range(p->head_dim, 1, MOST_DIM) || p->head_dim % MULTIPLE != 0)
+    if (!in_range(p->head_dim, 1, MAX_DIM) || p->head_dim % MULTIPLE != 0)
         return "head size is not a multiple of 8 up to 256";
     if (p->n_heads < 1 || p->n_kv_heads < 1 || p->n_heads % p->n_kv_heads != 0)
         return "key heads do not divide query heads";
-    if (!in_range(p->t_q, 2, MOST_TOKENS) || !in_range(p->t_k, 2, MOST_TOKENS))
+    if (!in_range(p->t_q, 2, MAX_TOKENS) || !in_range(p->t_k, 2, MAX_TOKENS))
         return "a row does not hold 2 .. 2^24 tokens";
-    if (!in_range(p->batch, 1, MOST_ROWS) || !in_range(p->batch * p->n_heads, 1, MOST_ROWS))
+    if (!in_range(p->batch, 1, MAX_ROWS) || !in_range(p->batch * p->n_heads, 1, MAX_ROWS))
         return "heads over all batch rows are not 1 .. 2^22";
     return NULL;
 }

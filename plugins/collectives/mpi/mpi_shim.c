@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { N_LANES = 3, TOLD_LANE = 2, MOST_MESSAGE = 1 << 30, FIRST_SIGNAL = 1, LAST_SIGNAL = 31 };
+enum { N_LANES = 3, TOLD_LANE = 2, MAX_MESSAGE = 1 << 30, FIRST_SIGNAL = 1, LAST_SIGNAL = 31 };
 
 /* A communicator for each lane, and the ranks on this host. */
 typedef struct mpi_link {
@@ -73,7 +73,7 @@ static int32_t mpi_told(void *self)
 
 static peer_transport transport = {
     .request_bytes = (int64_t)sizeof(MPI_Request),
-    .most_bytes = MOST_MESSAGE,
+    .most_bytes = MAX_MESSAGE,
     .most_tag = 32767,
     .send = mpi_send,
     .receive = mpi_receive,

@@ -14,7 +14,7 @@ typedef lathe_adamw adam_mini;
 
 /* Maximum number of elements of a block that are prefetched; a longer block is a stream of its
  * own. */
-#define MOST_PREFETCHED 4096
+#define MAX_PREFETCHED 4096
 
 static const lathe_field fields[] = {LATHE_ADAMW_FIELDS("1e-3", "1e-8", "0.0")};
 
@@ -106,12 +106,12 @@ static void update(void *ctx, const lathe_optimizer_step *s, const lathe_optimiz
         const int64_t n = at + size < end ? size : end - at;
         const int64_t next = at + 2 * n < end ? n : end - at - n;
         float *const one = &v[at / size], *const m = (float *)x->slots[SLOT_M] + at;
-        if (n <= MOST_PREFETCHED) {
+        if (n <= MAX_PREFETCHED) {
             lathe_prefetch(x->param + at, n);
             lathe_prefetch(m, n);
         }
         const float rate = adam_mini_rate(&u, lr, bias, mean_square(x->grad + at, n, scale), one);
-        if (n <= MOST_PREFETCHED)
+        if (n <= MAX_PREFETCHED)
             lathe_prefetch(x->grad + at + n, next);
         move(x->param + at, m, x->grad + at, n, scale, u.new1, rate, u.keep);
     }

@@ -15,14 +15,14 @@
 #include "shared/quant_source.h"
 
 enum { ACTIVATIONS, OUTLIER_THRESHOLD, N_FIELDS };
-#define MOST_THRESHOLD 1e30
+#define MAX_THRESHOLD 1e30
 #define USUAL_THRESHOLD 6.0 /* of outlier_threshold, as in bitsandbytes */
 
 static const lathe_field fields[N_FIELDS] = {
     LATHE_FIELD_STRING("activations", "\"none\"", "none|int8",
                        "whether products quantize their inputs, too, on devices that can; "
                        "derivatives do not"),
-    LATHE_FIELD_FLOAT("outlier_threshold", "6.0", 0.0, MOST_THRESHOLD, "1",
+    LATHE_FIELD_FLOAT("outlier_threshold", "6.0", 0.0, MAX_THRESHOLD, "1",
                       "with activations: inputs of at least this magnitude are multiplied as they "
                       "are; 0: none"),
 };
@@ -268,7 +268,7 @@ static lathe_status int8_read_config(const lathe_host *host, const lathe_quant_c
     if (text == NULL) /* BitsAndBytesConfig has the same default */
         return LATHE_OK;
     const double threshold = strtod(text, &end);
-    if (end == text || *end != '\0' || !(threshold <= MOST_THRESHOLD))
+    if (end == text || *end != '\0' || !(threshold <= MAX_THRESHOLD))
         return lathe_fail(host, LATHE_E_UNSUPPORTED,
                           "int8 reads a number as llm_int8_threshold, and here it is %s", text);
     values[OUTLIER_THRESHOLD].f = threshold > 0.0 ? threshold : 0.0; /* as bitsandbytes */

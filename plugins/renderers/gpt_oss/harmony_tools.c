@@ -7,7 +7,7 @@
 #include "lathe/kit/json_text.h"
 #include "shared/turns.h"
 
-enum { MOST_CHARACTERS = 50, MOST_DEPTH = 64 };
+enum { MAX_CHARACTERS = 50, MAX_DEPTH = 64 };
 
 /* The text so far. */
 typedef struct types {
@@ -95,7 +95,7 @@ static void put_elements(types *t, lathe_chars items, int depth)
     const int64_t first = t->bytes;
     put_type(t, items, depth + 1);
     const int64_t n = t->bytes - first;
-    if (count_characters(t, first) > MOST_CHARACTERS ||
+    if (count_characters(t, first) > MAX_CHARACTERS ||
         (n == (int64_t)sizeof objects - 1 && memcmp(t->data + first, objects, (size_t)n) == 0)) {
         t->bytes = first;
         put_text(t, "any");
@@ -208,7 +208,7 @@ static void put_type(types *t, lathe_chars schema, int depth)
     const lathe_chars variants = lathe_json_get(schema, "oneOf");
     if (lathe_json_kind(schema) != LATHE_JSON_OBJECT)
         refuse(t, "a schema that is no object");
-    if (depth > MOST_DEPTH)
+    if (depth > MAX_DEPTH)
         refuse(t, "a schema that is too deep");
     if (t->refused != NULL || t->has_no_memory)
         return;

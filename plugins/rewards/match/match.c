@@ -157,7 +157,7 @@ static lathe_status extract(const match *x, const void *pattern, span from, span
     return LATHE_OK;
 }
 
-enum { MOST_NUMBER = 64 };
+enum { MAX_NUMBER = 64 };
 
 static int is_digit_at(span s, int64_t at)
 {
@@ -229,7 +229,7 @@ static int64_t unit(span s, int64_t at, int n_digits)
 /* Reads "-1,234.50", "$7", "42.", "1e3", "1 000", "50%", "**42**" and a minus of Unicode. */
 static int number(span s, double *out)
 {
-    char digits[MOST_NUMBER + 1], *end = NULL;
+    char digits[MAX_NUMBER + 1], *end = NULL;
     int n = 0, n_digits = 0, has_point = 0;
     s = bare(s);
     for (int64_t i = 0; i < s.n;) {
@@ -243,7 +243,7 @@ static int number(span s, double *out)
             i += skipped;
             continue;
         }
-        if (n == MOST_NUMBER || (!is_digit && !is_one_of("+-.eE", c)))
+        if (n == MAX_NUMBER || (!is_digit && !is_one_of("+-.eE", c)))
             return 0;
         n_digits += is_digit;
         has_point |= c == '.';

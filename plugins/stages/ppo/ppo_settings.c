@@ -3,7 +3,7 @@
 
 #include "ppo.h"
 
-enum { MOST_COMPLETIONS = 1 << 16 };
+enum { MAX_COMPLETIONS = 1 << 16 };
 
 enum {
     FIELD_PROMPTS,
@@ -141,12 +141,12 @@ static void warn_of_one_update(const lathe_host *host, const ppo *p, const lathe
 static lathe_status check_sizes(const lathe_host *host, const ppo *p)
 {
     const int64_t n = (int64_t)p->prompts * p->group;
-    if (n > MOST_COMPLETIONS)
+    if (n > MAX_COMPLETIONS)
         return lathe_fail(
             host, LATHE_E_CONFIG,
             "group = %d completions of each of prompts = %d prompts are more than the "
             "%d that a rollout may have",
-            p->group, p->prompts, MOST_COMPLETIONS);
+            p->group, p->prompts, MAX_COMPLETIONS);
     if (n % p->minibatches != 0)
         return lathe_fail(host, LATHE_E_CONFIG,
                           "minibatches = %d does not divide the %lld completions of a rollout "
