@@ -108,18 +108,18 @@ static lathe_status still_by(lathe__subject *s, const lathe__rule *rule, const c
 
 lathe_status lathe__rate_is_applied(lathe__subject *s)
 {
-    lathe__rule more = plain, none = plain;
-    more.rate = 4.0;
-    none.rate = 0.0;
-    LATHE_TRY(two_runs(s, &plain, &more, 1, four_times_the_rate));
-    return still_by(s, &none, "at a rate of 0");
+    lathe__rule four_times = plain, zero = plain;
+    four_times.rate = 4.0;
+    zero.rate = 0.0;
+    LATHE_TRY(two_runs(s, &plain, &four_times, 1, four_times_the_rate));
+    return still_by(s, &zero, "at a rate of 0");
 }
 
 lathe_status lathe__multiplier_is_applied(lathe__subject *s)
 {
-    lathe__rule less = plain;
-    less.lr_mult = 0.25;
-    return two_runs(s, &less, &plain, 1, four_times_the_multiplier);
+    lathe__rule quarter = plain;
+    quarter.lr_mult = 0.25;
+    return two_runs(s, &quarter, &plain, 1, four_times_the_multiplier);
 }
 
 /* ---- decay ---- */

@@ -191,7 +191,7 @@ static lathe_status far_steps_are_survived(lathe__subject *s)
 static lathe_status follows_the_base_rate(lathe__subject *s)
 {
     schedule c;
-    double most = 0.0, more = 0.0, other[LATHE_MAX_SCHEDULER_STATE] = {0};
+    double largest = 0.0, largest_gain = 0.0, other[LATHE_MAX_SCHEDULER_STATE] = {0};
     LATHE_TRY(start(s, &c));
     lathe_status status = LATHE_OK;
     if (LATHE_HAS(c.table, init))
@@ -203,14 +203,14 @@ static lathe_status follows_the_base_rate(lathe__subject *s)
             status = lathe_error(LATHE_E_NUMERIC,
                                  "at step %lld the rate is %g for a base of 0.5, and %g for 1",
                                  (long long)step, a, b);
-        most = fmax(most, a);
-        more = fmax(more, b - a);
+        largest = fmax(largest, a);
+        largest_gain = fmax(largest_gain, b - a);
     }
-    if (status == LATHE_OK && most <= 0.0)
+    if (status == LATHE_OK && largest <= 0.0)
         status = lathe_error(LATHE_E_NUMERIC, "its rates are 0 throughout a run of 1000 steps");
-    if (status == LATHE_OK && most > 100.0 * 0.5)
-        status = lathe_error(LATHE_E_NUMERIC, "a rate of %g for a base of 0.5", most);
-    if (status == LATHE_OK && more <= 0.0)
+    if (status == LATHE_OK && largest > 100.0 * 0.5)
+        status = lathe_error(LATHE_E_NUMERIC, "a rate of %g for a base of 0.5", largest);
+    if (status == LATHE_OK && largest_gain <= 0.0)
         status = lathe_error(LATHE_E_NUMERIC, "its rates do not depend on the base rate");
     lathe_instance_fini(&c.instance);
     return status;

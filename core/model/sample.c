@@ -175,10 +175,10 @@ static inline double exp_below_zero(double x)
     p = p * r + 0.5;
     p = p * r + 1.0;
     p = p * r + 1.0;
-    uint64_t bits, power;
+    uint64_t bits, exponent;
     memcpy(&bits, &p, sizeof bits);
-    memcpy(&power, &shifted, sizeof power);
-    bits += power << 52;
+    memcpy(&exponent, &shifted, sizeof exponent);
+    bits += exponent << 52; /* p * 2^n: the low bits of `shifted` are n */
     memcpy(&p, &bits, sizeof p);
     return x < -700.0 ? 0.0 : p;
 }

@@ -167,16 +167,20 @@ void cudnn_sdpa_forward(cudnn_graph *g, const lathe_attention_problem *p, cudnn_
     cudnn_descriptor scale = cudnn_graph_number(g, SDPA_SCALE, CUDNN_DATA_FLOAT);
 
     cudnn_descriptor scores = masked(&s, scores_of(&s, q, k, scale));
-    cudnn_descriptor most = cudnn_graph_inner(g, CUDNN_DATA_FLOAT, &s.rows);
-    cudnn_graph_reduce(g, CUDNN_REDUCE_TENSOR_MAX, scores, most);
-    cudnn_descriptor less = apply(&s, CUDNN_POINTWISE_SUB, scores, most, &s.scores);
-    cudnn_descriptor power = apply(&s, CUDNN_POINTWISE_EXP, less, NULL, &s.scores);
-    cudnn_descriptor sum = cudnn_graph_inner(g, CUDNN_DATA_FLOAT, &s.rows);
-    cudnn_graph_reduce(g, CUDNN_REDUCE_TENSOR_ADD, power, sum);
-    cudnn_descriptor logarithm = apply(&s, CUDNN_POINTWISE_LOG, sum, NULL, &s.rows);
-    cudnn_graph_pointwise(g, CUDNN_POINTWISE_ADD, CUDNN_DATA_FLOAT, 0, most, logarithm, NULL, lse);
+    /* o = softmax(scores) v, with the largest score of a row subtracted first, so that no
+     * exponential overflows; the backward needs lse = max + log(denominator) */
+    cudnn_descriptor row_max = cudnn_graph_inner(g, CUDNN_DATA_FLOAT, &s.rows);
+    cudnn_graph_reduce(g, CUDNN_REDUCE_TENSOR_MAX, scores, row_max);
+    cudnn_descriptor shifted = apply(&s, CUDNN_POINTWISE_SUB, scores, row_max, &s.scores);
+    cudnn_descriptor exponentials = apply(&s, CUDNN_POINTWISE_EXP, shifted, NULL, &s.scores);
+    cudnn_descriptor denominator = cudnn_graph_inner(g, CUDNN_DATA_FLOAT, &s.rows);
+    cudnn_graph_reduce(g, CUDNN_REDUCE_TENSOR_ADD, exponentials, denominator);
+    cudnn_descriptor log_denominator = apply(&s, CUDNN_POINTWISE_LOG, denominator, NULL, &s.rows);
+    cudnn_graph_pointwise(g, CUDNN_POINTWISE_ADD, CUDNN_DATA_FLOAT, 0, row_max, log_denominator,
+                          NULL, lse);
     cudnn_descriptor weights = cudnn_graph_inner(g, s.type, &s.scores);
-    cudnn_graph_pointwise(g, CUDNN_POINTWISE_DIV, CUDNN_DATA_FLOAT, 0, power, sum, NULL, weights);
+    cudnn_graph_pointwise(g, CUDNN_POINTWISE_DIV, CUDNN_DATA_FLOAT, 0, exponentials, denominator,
+                          NULL, weights);
     cudnn_graph_matmul(g, weights, v, o);
 }
 
@@ -191,9 +195,9 @@ static void gather_keys(const sdpa *s, cudnn_descriptor x, cudnn_descriptor y, c
         return;
     }
     const cudnn_shape all = dense(s->batch, s->heads, s->p->t_k, s->p->head_dim);
-    cudnn_descriptor each = cudnn_graph_inner(s->g, s->type, &all);
-    cudnn_graph_matmul(s->g, x_t, y, each);
-    cudnn_graph_reduce(s->g, CUDNN_REDUCE_TENSOR_ADD, each, to);
+    cudnn_descriptor per_head = cudnn_graph_inner(s->g, s->type, &all);
+    cudnn_graph_matmul(s->g, x_t, y, per_head);
+    cudnn_graph_reduce(s->g, CUDNN_REDUCE_TENSOR_ADD, per_head, to);
 }
 
 /* delta = rowsum(dO o), stored in memory. */
