@@ -58,7 +58,8 @@ typedef struct lathe_config_reward {
  * warnings. */
 lathe_status lathe_config_make(lathe_run_file *file, const lathe_edits *edits, uint32_t kinds,
                                lathe_registry *registry, lathe_diags *diags, lathe_config **out);
-/** The same for a run file that only this configuration is made of. path NULL: no file. */
+/** Like lathe_config_make, for a run file that only this configuration is made of. path NULL: no
+ *  file. */
 lathe_status lathe_config_load(const char *path, const lathe_override *overrides,
                                int64_t n_overrides, uint32_t kinds, lathe_registry *registry,
                                lathe_diags *diags, lathe_config **out);

@@ -56,7 +56,7 @@ static int copy_text(const char **io_text, lathe_arena *arena)
     return *io_text == NULL || (*io_text = lathe_arena_strdup(arena, *io_text)) != NULL;
 }
 
-/* As deep as the parser lets tables nest (toml.h). */
+/* Recursive: no deeper than the parser lets tables nest (toml.h). */
 lathe_toml_node *lathe__toml_copy(const lathe_toml_node *node, lathe_arena *arena)
 {
     lathe_toml_node *copy = lathe_arena_alloc(arena, (int64_t)sizeof *copy);

@@ -1,4 +1,4 @@
-/* What a run file holds, for the files of this room alone. */
+/* The content of a run file, for the files of this room alone. */
 #ifndef LATHE_CONFIG_CONFIG_FILE_STATE_H
 #define LATHE_CONFIG_CONFIG_FILE_STATE_H
 

@@ -273,7 +273,7 @@ lathe_status lathe_generation_config_load_with(lathe_model_texts *texts, const c
     return read_object(texts, folder, 1, out);
 }
 
-/* Of a folder that the run itself writes, whose keys were warned of when they were read. */
+/* Reads a folder that the run itself writes, whose keys were warned of when they were read. */
 static lathe_status read_written(const char *folder, lathe_generation_config *out)
 {
     lathe_model_texts texts = {.list = NULL};

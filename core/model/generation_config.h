@@ -45,7 +45,7 @@ typedef struct lathe_generation_config {
  *  Source  transformers 5.23, generation/configuration_utils.py: GenerationConfig and its
  *          defaults. */
 lathe_status lathe_generation_config_load(const char *folder, lathe_generation_config *out);
-/** The same, of a text that may have been read already. */
+/** Like lathe_generation_config_load, of a text that may have been read already. */
 lathe_status lathe_generation_config_load_with(lathe_model_texts *texts, const char *folder,
                                                lathe_generation_config *out);
 

@@ -56,7 +56,7 @@ typedef struct lathe_model_source {
  * and what is supported. */
 lathe_status lathe_model_config_load(const lathe_model_source *source, const char *folder,
                                      lathe_model_config *out);
-/** The same, of a text that may have been read already. */
+/** Like lathe_model_config_load, of a text that may have been read already. */
 lathe_status lathe_model_config_load_with(lathe_model_texts *texts,
                                           const lathe_model_source *source, const char *folder,
                                           lathe_model_config *out);

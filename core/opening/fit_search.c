@@ -21,7 +21,7 @@ typedef struct search {
     int32_t tries;
 } search;
 
-/* What a try keeps of the run's own mode. */
+/* The part of the run's own mode that a trial keeps. */
 static lathe_trial trial_of(const lathe_run *run)
 {
     const lathe_opening *open = &run->open;

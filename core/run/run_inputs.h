@@ -1,5 +1,5 @@
-/* What a run is decided from, read once: the run file, the plugins, and the descriptions of the
- * models that it names. A run shares them with the trials that plan it with other settings
+/* Inputs from which a run is decided, read once: the run file, the plugins, and the descriptions of
+ * the models that it names. A run shares them with the trials that plan it with other settings
  * (opening/trial.h), so that all of them see one reading of each file. */
 #ifndef LATHE_RUN_RUN_INPUTS_H
 #define LATHE_RUN_RUN_INPUTS_H

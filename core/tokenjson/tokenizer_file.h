@@ -22,7 +22,7 @@
  *  Errors  LATHE_E_UNSUPPORTED: something else; the message names file and key.
  *          LATHE_E_PARSE: malformed. LATHE_E_IO. */
 lathe_status lathe_tokenizer_load(const char *path, lathe_tokenizer **out);
-/** The same, with a config.json that the texts may have already. */
+/** Like lathe_tokenizer_load, with a config.json that the texts may have already. */
 lathe_status lathe_tokenizer_load_with(lathe_model_texts *texts, const char *path,
                                        lathe_tokenizer **out);
 

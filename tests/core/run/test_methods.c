@@ -331,7 +331,7 @@ static int64_t stage_peak(const char *stage, int rows)
     return peak;
 }
 
-/* What "auto" would take, and what the refusal of the same file advises, for each number of rows
+/* "auto" takes the micro-batches that the refusal of the same file advises, for each number of rows
  * and a limit that half of them meet. */
 Test(methods, the_advice_takes_the_micro_batches_that_auto_takes, .timeout = 120)
 {
