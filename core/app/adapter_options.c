@@ -164,8 +164,8 @@ static lathe_status resolve(reading *r, const char *text, const char *given, con
         return LATHE_OK;
     return lathe_error(LATHE_E_CONFIG,
                        OPTION " %s: %s has neither adapter_config.json nor "
-                              "adapter_model.safetensors, so it is not an adapter's",
-                       text, given);
+                              "adapter_model.safetensors, so it is not an adapter's%s",
+                       text, given, lathe_adapters_hint(given, hint));
 }
 
 static lathe_status read_one(reading *r, const char *text)

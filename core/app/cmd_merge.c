@@ -68,10 +68,11 @@ static lathe_status read_combination(const lathe_args *args, int32_t *out)
 static lathe_status check_adapter(const char *dir, int32_t n_adapters)
 {
     int32_t is_classifier = 0;
+    char hint[LATHE_HUB_HINT];
     if (!lathe_folder_has_adapter(dir))
         return lathe_error(LATHE_E_CONFIG,
-                           "%s: has no adapter_model.safetensors, so it is not an adapter folder",
-                           dir);
+                           "%s: has no adapter_model.safetensors, so it is not an adapter folder%s",
+                           dir, lathe_adapters_hint(dir, hint));
     LATHE_TRY(lathe_adapter_folder_is_classifier(dir, &is_classifier));
     if (is_classifier && n_adapters > 1)
         return lathe_error(LATHE_E_CONFIG,

@@ -2,6 +2,7 @@
 #include "base/model_path.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -66,6 +67,30 @@ const char *lathe_hub_hint(const char *path, char *out, size_t capacity)
         return out;
     (void)snprintf(out, capacity, "; on the Hugging Face Hub? hf download %s --local-dir %s", begin,
                    path);
+    return out;
+}
+
+const char *lathe_adapters_hint(const char *path, char *out)
+{
+    char config[PATH_MAX], first[NAME_MAX + 1] = "";
+    int n = 0;
+    DIR *dir = opendir(path);
+    out[0] = '\0';
+    for (const struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;) {
+        const int bytes =
+            snprintf(config, sizeof config, "%s/%s/adapter_config.json", path, e->d_name);
+        if (e->d_name[0] == '.' || bytes < 0 || (size_t)bytes >= sizeof config ||
+            !lathe_path_exists(config))
+            continue;
+        if (n++ == 0 || strcmp(e->d_name, first) < 0)
+            (void)snprintf(first, sizeof first, "%s", e->d_name);
+    }
+    if (dir != NULL)
+        (void)closedir(dir);
+    if (n > 0)
+        (void)snprintf(out, LATHE_HUB_HINT,
+                       "; %d of its folders hold%s an adapter, such as %s/%s: name one of them", n,
+                       n == 1 ? "s" : "", path, first);
     return out;
 }
 

@@ -22,4 +22,9 @@ enum { LATHE_HUB_HINT = 1024 }; /* room for a hint */
  * "". Returns out. */
 const char *lathe_hub_hint(const char *path, char *out, size_t capacity);
 
+/** Where `path` is a folder that holds no adapter, but folders in it do, as PEFT saves adapters
+ * with names: "; 2 of its folders hold an adapter, such as PATH/NAME: name one of them", in out[0,
+ *  LATHE_HUB_HINT). Else "". Returns out. */
+const char *lathe_adapters_hint(const char *path, char *out);
+
 #endif

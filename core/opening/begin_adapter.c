@@ -54,8 +54,8 @@ static lathe_status find_named(lathe_run *run, const char *named, const char **o
     if (!*out)
         return lathe__run_refuse(run, "model", "adapter",
                                  "model.adapter = \"%s\": the folder has no "
-                                 "adapter_model.safetensors, so it is not an adapter's",
-                                 named);
+                                 "adapter_model.safetensors, so it is not an adapter's%s",
+                                 named, lathe_adapters_hint(named, hint));
     return LATHE_OK;
 }
 

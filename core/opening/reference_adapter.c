@@ -40,8 +40,8 @@ static lathe_status check_folder(lathe_run *run)
         return LATHE_OK;
     return lathe__run_refuse(run, KEY,
                              "model.reference_adapter = \"%s\": the folder has no "
-                             "adapter_model.safetensors, so it is not an adapter's",
-                             named);
+                             "adapter_model.safetensors, so it is not an adapter's%s",
+                             named, lathe_adapters_hint(named, hint));
 }
 
 /* Refuses settings with which the adapter would have no effect, or no meaning. */

@@ -115,8 +115,9 @@ static lathe_status put_pair(writer *w, int32_t index, int32_t data)
     double scale = 0.0;
     if (row->transposed)
         return refuse(w, row->name, "is [in, out] in the model's file");
-    lathe_status status =
-        lathe__lora_pair_read(w->part, index, "a GGUF adapter has only A and B of plain LoRA", &p);
+    lathe_status status = lathe__lora_pair_read(
+        w->part, index,
+        "a GGUF adapter has only A and B of plain LoRA (merge others, and convert the model)", &p);
     if (status == LATHE_OK)
         status = sides_of(w, index, &p, sides);
     for (int k = 0; k < 2 && status == LATHE_OK && !data; k++)

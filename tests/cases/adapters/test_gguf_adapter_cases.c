@@ -118,5 +118,27 @@ Test(gguf_adapter_cases, what_a_gguf_adapter_cannot_hold_is_refused)
            "expected f32, f16 or bf16 for an adapter");
     expect(LATHE " convert " PEFT "/digits --base " PEFT "/base -o folder 2>&1", 2,
            "an adapter is converted to a file *.gguf");
+    expect(LATHE " convert " PEFT "/dora --base " PEFT "/base -o a.gguf 2>&1", 2,
+           "merge others, and convert the model");
     cr_expect_neq(access("a.gguf", F_OK), 0);
+}
+
+/* It has tensors, and no model. */
+Test(gguf_adapter_cases, a_gguf_adapter_is_taken_for_no_model)
+{
+    static const char want[] = "a.gguf: the file holds an adapter (general.type), and a model is "
+                               "expected";
+    put("run.toml", "[model]\npath = \"a.gguf\"\n[data]\ndatasets = [{ path = \"x.txt\" }]\n");
+    put_times("x.txt", "one line\n", 40);
+    expect(LATHE " convert " PEFT "/digits --base " PEFT "/base -o a.gguf 2>&1", 0, "a.gguf");
+    expect(LATHE " eval a.gguf --data x.txt --data.seq_len 8 2>&1", 2, want);
+    expect(LATHE " generate a.gguf --prompt a 2>&1", 2, want);
+    expect(LATHE " generate " PEFT
+                 "/base --generate.draft a.gguf --tokenizer.path bytes --prompt a "
+                 "2>&1",
+           2, want);
+    expect(LATHE " convert a.gguf -o folder 2>&1", 2, want);
+    expect(LATHE " quantize a.gguf --quant.name nf4 -o q 2>&1", 2, want);
+    expect(LATHE " merge a.gguf " PEFT "/digits -o m 2>&1", 2, want);
+    expect(LATHE " validate run.toml 2>&1", 2, want);
 }
