@@ -84,9 +84,10 @@ static lathe_override *overrides(const lathe_args *args, const char *const *sett
 
 static lathe_status check_folder(const char *path)
 {
+    char hint[LATHE_HUB_HINT];
     if (!lathe_model_has(path, "config.json"))
-        return lathe_error(LATHE_E_CONFIG, "%s: has no config.json, so it is not a model folder",
-                           path);
+        return lathe_error(LATHE_E_CONFIG, "%s: has no config.json, so it is not a model folder%s",
+                           path, lathe_adapters_hint(path, hint));
     return LATHE_OK;
 }
 
@@ -240,6 +241,7 @@ static lathe_status load_weights(const lathe_model_folder *folder, int32_t has_m
     if (!has_manifest)
         return lathe__adapter_file_take(lathe__run_saved(run), folder->weights);
     run->set.checkpoint.resume = folder->dir;
+    run->checkpoints.reads_rounded = 1; /* as of a folder without an adapter, and as lathe merge */
     LATHE_TRY(lathe__run_resume(run, &checkpoint));
     return folder->is_average
                ? lathe_checkpoint_take_average(lathe__run_saved(run), folder->dir, &averaged)
@@ -444,11 +446,11 @@ static lathe_status open_folder(const lathe_args *args, int32_t mode, const char
                            args->words[0]);
     if (folder.has_adapter)
         return open_adapter(args, mode, settings, &folder, weights, arena, out);
+    LATHE_TRY(check_folder(folder.dir));
     if (is_set(args, "model.path"))
         return lathe_error(LATHE_E_ARG,
                            "--model.path and the folder %s are given; expected only one of them",
                            args->words[0]);
-    LATHE_TRY(check_folder(folder.dir));
     LATHE_TRY(lathe_model_folder_check(&folder));
     LATHE_TRY(lathe_settings_init(&own, arena));
     if (mode == LATHE_OPEN_EVALUATE)

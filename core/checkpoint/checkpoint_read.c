@@ -130,8 +130,8 @@ static lathe_status check_masters(const lathe_saved_state *saved, const char *di
                   lathe_desc_count(&t->desc) != lathe_desc_count(&row->desc)))
             return lathe_error(LATHE_E_SHAPE, "%s: '%s' has another shape or dtype than the run's",
                                t->file, row->name);
-        if (!t && lathe_param_changes(row) && !row->in_adapter &&
-            lathe_dtype_bytes(file->desc.dtype) < 4)
+        if (!saved->checkpoints->reads_rounded && !t && lathe_param_changes(row) &&
+            !row->in_adapter && lathe_dtype_bytes(file->desc.dtype) < 4)
             return lathe_error(LATHE_E_CORRUPT,
                                "%s: '%s' was saved in %s, and its fp32 master is not in "
                                "state/masters.safetensors",
@@ -164,7 +164,7 @@ static lathe_status fill(const lathe_saved_state *saved, const char *dir, const 
         LATHE_TRY(fill_weights(saved, files));
     if (files->set) {
         LATHE_TRY(lathe_row_norms_fill_derived(saved->store));
-        LATHE_TRY(lathe_singular_rows_fill(saved->store, 1));
+        LATHE_TRY(lathe_singular_rows_fill(saved->store, LATHE_SINGULAR_DERIVED));
     }
     LATHE_TRY(lathe__adapter_file_read(saved, dir));
     if (saved->trains && saved->more)
@@ -196,7 +196,9 @@ static lathe_status load_checkpoint(const lathe_saved_state *saved, const char *
 {
     lathe_arena arena = LATHE_ARENA_INIT;
     const char *masters = NULL;
-    lathe_status status = lathe__state_rows_find(&arena, dir, LATHE_ROWS_MASTERS, &masters);
+    lathe_status status = saved->checkpoints->reads_rounded
+                              ? LATHE_OK
+                              : lathe__state_rows_find(&arena, dir, LATHE_ROWS_MASTERS, &masters);
     if (status == LATHE_OK)
         status = load(saved, dir, masters, has_slots);
     lathe_arena_fini(&arena);

@@ -30,6 +30,9 @@ typedef struct lathe_checkpoints {
     const char *resume_checked; /* checkpoint that lathe__resume_check has checked; NULL: none */
     /* 1: the weights are not filled yet, because the checkpoint to resume from holds them all */
     int32_t weights_wait;
+    /* 1: of a folder's weights those of model.safetensors are read, as other programs read them,
+     * and not the masters that the file rounds */
+    int32_t reads_rounded;
     const struct lathe_lock *lock; /* of the run's folder, while it is held; NULL: none */
     int32_t warned_of_metric;      /* 1: warned that checkpoint.best_metric is never reported */
 } lathe_checkpoints;

@@ -175,3 +175,59 @@ Test(kinds_read, a_teacher_is_the_average)
                      "done; ls a | grep -qv json"),
                  0, "%s", output);
 }
+
+/* How many tokens of the draft model generate takes, and of how many. */
+static void count_drafted(const char *model, const char *draft, int temperature, long out[2])
+{
+    static const char of[] = " tokens of the draft model were accepted";
+    char command[512];
+    snprintf(command, sizeof command,
+             LATHE " generate %s --generate.draft %s --prompt 'the old' --temperature %d --seed 1 "
+                   "--max-new-tokens 40 --train.precision fp32 2>&1 >/dev/null",
+             model, draft, temperature);
+    cr_assert_eq(run(command), 0, "%s: %s", command, output);
+    const char *at = strstr(output, of);
+    cr_assert_not_null(at, "%s: %s", command, output);
+    while (at > output && at[-1] != '\n')
+        at--;
+    cr_assert_eq(sscanf(at, "lathe: %ld of the %ld", &out[0], &out[1]), 2, "%s", output);
+}
+
+/* A token of a draft model is taken with the probability min(1, p/q): all are taken only if both
+ * models give each of them the same probability, which sampling at temperature 1 shows for the
+ * numbers, and temperature 0 for the order. So the draft is the folder's model exactly if every
+ * token is taken beside the plain model of the same weights, and it is not the weights that a wrong
+ * choice would take, which lose some. */
+Test(kinds_read, a_draft_is_the_model_that_the_folder_means)
+{
+    static const struct {
+        const char *model, *same, *other;
+    } drafts[] = {{"plain", "plain", "base"},      {"lora", "m-lora", "base"},
+                  {"relora", "m-relora", "bare"},  {"m-average", "average", "t-average"},
+                  {"m-free", "free", "t-free"},    {"average", "m-average", "t-average"},
+                  {"free", "m-free", "t-free"},    {"dora", "m-dora", "base"},
+                  {"freeze", "freeze", "base"},    {"quantized", "quantized", "plain"},
+                  {"plain", "model.gguf", "base"}, {"model.gguf", "model.gguf", "base"}};
+    long taken[2];
+    cr_assert_eq(run(LATHE " merge base lora -o m-lora 2>&1 && " LATHE
+                           " merge relora -o m-relora 2>&1 && " LATHE
+                           " merge base dora -o m-dora 2>&1 && for k in average free; do "
+                           "cp -r $k/step-00000008/average m-$k && cp -r $k/step-00000008 t-$k && "
+                           "rm -r t-$k/average t-$k/manifest.json; done && "
+                           "cp -r relora/step-00000008 bare && rm bare/adapter_* "
+                           "bare/manifest.json"),
+                 0, "%s", output);
+    for (size_t i = 0; i < sizeof drafts / sizeof drafts[0]; i++) {
+        for (int temperature = 0; temperature <= 1; temperature++) {
+            count_drafted(drafts[i].model, drafts[i].same, temperature, taken);
+            cr_expect(taken[0] == taken[1] && taken[1] >= 20, "%s with draft %s: %ld of %ld",
+                      drafts[i].model, drafts[i].same, taken[0], taken[1]);
+        }
+        long lost = 0;
+        for (int temperature = 0; temperature <= 1; temperature++) {
+            count_drafted(drafts[i].model, drafts[i].other, temperature, taken);
+            lost += taken[1] - taken[0];
+        }
+        cr_expect_gt(lost, 0, "%s takes every token of %s", drafts[i].model, drafts[i].other);
+    }
+}
