@@ -1,4 +1,4 @@
-/* The leading singular vectors of a matrix. */
+/* The leading singular vectors of a matrix, and the last ones. */
 #include "base/singular.h"
 
 #include <math.h>
@@ -55,12 +55,14 @@ static void image_lines(void *arg, int64_t begin, int64_t end, int32_t worker)
         }
 }
 
-static lathe_status make_room(singular *s, const float *w, int64_t rows, int64_t cols, int64_t r)
+/* turns: the lines are the columns. */
+static lathe_status make_room(singular *s, const float *w, int64_t rows, int64_t cols, int64_t r,
+                              int turns)
 {
     s->line = w;
-    s->n = cols <= rows ? cols : rows;
-    s->lines = cols <= rows ? rows : cols;
-    if (cols > rows) {
+    s->n = turns ? rows : cols;
+    s->lines = turns ? cols : rows;
+    if (turns) {
         s->turned = malloc((size_t)(rows * cols) * sizeof *s->turned);
         for (int64_t e = 0; s->turned && e < rows * cols; e++)
             s->turned[e % cols * rows + e / cols] = w[e];
@@ -101,11 +103,20 @@ static void write_factors(const singular *s, int64_t r, double scale, float *a, 
     }
 }
 
+static void give_room(singular *s)
+{
+    free(s->turned);
+    free(s->gram);
+    free(s->vectors);
+    free(s->images);
+    free(s->scratch);
+}
+
 lathe_status lathe_singular_factors(const float *w, int64_t rows, int64_t cols, int64_t r,
                                     double scale, float *a, float *b)
 {
     singular s = {.turned = NULL};
-    lathe_status status = make_room(&s, w, rows, cols, r);
+    lathe_status status = make_room(&s, w, rows, cols, r, cols > rows);
     if (status == LATHE_OK) {
         image_job job = {&s, r};
         lathe_parallel_for(s.n, 16, gram_rows, &s);
@@ -115,10 +126,85 @@ lathe_status lathe_singular_factors(const float *w, int64_t rows, int64_t cols, 
             write_factors(&s, r, scale, a, b);
         }
     }
-    free(s.turned);
-    free(s.gram);
-    free(s.vectors);
-    free(s.images);
-    free(s.scratch);
+    give_room(&s);
+    return status;
+}
+
+/* ---- the last ones ---- */
+
+/* Index of the smallest eigenvalue that was not given yet. */
+static int64_t take_smallest(const double *values, char *taken, int64_t n)
+{
+    int64_t best = 0;
+    while (best < n - 1 && taken[best])
+        best++;
+    for (int64_t i = best; i < n; i++)
+        if (!taken[i] && values[i] < values[best])
+            best = i;
+    taken[best] = 1;
+    return best;
+}
+
+/* Writes a vector as column k of out [n, r], with the length 1. */
+static void write_column(const double *vector, int64_t n, double length, float *out, int64_t r,
+                         int64_t k)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i * r + k] = (float)(vector[i] / length);
+}
+
+/* image [lines] = the lines times an eigenvector. Returns its length, the singular value. */
+static double image_of(const singular *s, const double *vector, double *image)
+{
+    double square = 0.0;
+    for (int64_t l = 0; l < s->lines; l++) {
+        double sum = 0.0;
+        for (int64_t j = 0; j < s->n; j++)
+            sum += (double)s->line[l * s->n + j] * vector[j];
+        image[l] = sum;
+        square += sum * sum;
+    }
+    return sqrt(square);
+}
+
+/* of_lines: the vectors of the longer side. */
+static lathe_status write_minor(const singular *s, int64_t r, int of_lines, char *taken, float *out)
+{
+    const double *values = s->scratch;
+    double largest = 0.0;
+    for (int64_t i = 0; i < s->n; i++)
+        largest = values[i] > largest ? values[i] : largest;
+    for (int64_t k = r - 1; k >= 0; k--) {
+        const double *vector = s->gram + take_smallest(values, taken, s->n) * s->n;
+        if (!of_lines) {
+            write_column(vector, s->n, 1.0, out, r, k);
+            continue;
+        }
+        const double value = image_of(s, vector, s->images);
+        if (!(value > 1e-12 * sqrt(largest)))
+            return lathe_error(LATHE_E_CONFIG, "the matrix has fewer singular values above 0");
+        write_column(s->images, s->lines, value, out, r, k);
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe_singular_minor(const float *w, int64_t rows, int64_t cols, int64_t r,
+                                  int32_t of_columns, float *out)
+{
+    /* of a square matrix the side that is wanted is the one that is decomposed */
+    const int turns = of_columns ? cols > rows : cols >= rows;
+    singular s = {.turned = NULL};
+    lathe_status status = make_room(&s, w, rows, cols, 1, turns);
+    char *taken = calloc((size_t)s.n + 1, 1);
+    if (status == LATHE_OK && taken == NULL)
+        status = lathe_error(LATHE_E_NOMEM, "no memory for the singular vectors of a matrix");
+    if (status == LATHE_OK) {
+        lathe_parallel_for(s.n, 16, gram_rows, &s);
+        status = lathe_eigenvectors(lathe_host_get(), s.gram, s.n, 0, s.vectors, s.scratch);
+    }
+    if (status == LATHE_OK)
+        status = write_minor(&s, r, of_columns ? turns : !turns, taken, out);
+    free(taken);
+    give_room(&s);
     return status;
 }

@@ -28,11 +28,17 @@ static int64_t round_up(int64_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
+/* Whether files are written from the row's master. */
+static int is_written(const lathe_param *row)
+{
+    return lathe_param_changes(row) || row->is_fixed;
+}
+
 static int64_t master_bytes(const lathe_saved_state *saved)
 {
     int64_t total = 0;
     for (int32_t i = 0; i < saved->store->n_rows; i++)
-        if (lathe_param_changes(saved->params->rows[i]))
+        if (is_written(saved->params->rows[i]))
             total += round_up(4 * lathe_desc_count(&saved->params->rows[i]->desc));
     return total;
 }
@@ -68,7 +74,7 @@ lathe_status lathe_image_place(const lathe_saved_state *saved)
         lathe_store_row *row = &image->rows[i];
         *row = saved->store->rows[i];
         row->shadow = row->grad = row->master = -1;
-        if (!lathe_param_changes(saved->params->rows[i]))
+        if (!is_written(saved->params->rows[i]))
             continue;
         row->master = image->master_bytes;
         image->master_bytes += round_up(4 * lathe_desc_count(&saved->params->rows[i]->desc));
@@ -97,7 +103,7 @@ static lathe_status copy_masters(lathe_image *image, const lathe_saved_state *sa
 {
     int64_t from = 0, to = 0, bytes = 0;
     for (int32_t i = 0; i < saved->store->n_rows; i++) {
-        if (!lathe_param_changes(saved->params->rows[i]))
+        if (!is_written(saved->params->rows[i]))
             continue;
         const int64_t at = saved->store->rows[i].master, into = image->rows[i].master;
         const int64_t n = round_up(4 * lathe_desc_count(&saved->params->rows[i]->desc));

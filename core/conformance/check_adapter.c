@@ -251,7 +251,23 @@ static int32_t site_params(const lathe__adapter_bench *b, lathe__subject *s, con
     return n;
 }
 
-/* Checks that the site's output with the merged weight W' equals the result with the adapter. */
+/* Merges the vector that the adapter adds into the site's bias, which exists. */
+static lathe_status merge_bias(const lathe__adapter_bench *b, lathe__subject *s, lathe__exact *e,
+                               const lathe_site_param *list, int32_t n)
+{
+    const int64_t n_b = b->site.out_features;
+    double *bias = lathe__exact_data(e, b->site.bias);
+    float *sum = lathe__memory(s, 4 * n_b);
+    for (int64_t i = 0; i < n_b; i++)
+        sum[i] = (float)bias[i];
+    LATHE_TRY(b->table->merge_bias(b->instance.self, &b->site, list, n, sum));
+    for (int64_t i = 0; i < n_b; i++)
+        bias[i] = (double)sum[i];
+    return LATHE_OK;
+}
+
+/* Checks that the site's output with the merged weight W', and with the merged bias if the adapter
+ * adds to it, equals the result with the adapter. */
 static lathe_status merge_and_compare(lathe__adapter_bench *b, lathe__subject *s, lathe__exact *e)
 {
     lathe_site_param list[16];
@@ -272,6 +288,8 @@ static lathe_status merge_and_compare(lathe__adapter_bench *b, lathe__subject *s
     memcpy(wrapped, lathe__exact_data(e, b->y), (size_t)n_y * sizeof *wrapped);
     for (int64_t i = 0; i < n_w; i++)
         weight[i] = (double)w[0][i];
+    if (b->site.kind == LATHE_SITE_LINEAR && lathe_answer_adds_bias(&b->instance))
+        LATHE_TRY(merge_bias(b, s, e, list, n));
     LATHE_TRY(lathe__exact_run(e));
     for (int64_t i = 0; i < n_y; i++) {
         const double got = lathe__exact_data(e, b->plain_y)[i];

@@ -176,29 +176,10 @@ static lathe_status read_others(reader *r)
     return LATHE_OK;
 }
 
-/* A file of another type has tensors, but no model: LoRA's, or those of a picture's encoder. */
-static lathe_status refuse_others(const reader *r)
-{
-    const char *type = NULL;
-    int64_t n = 0;
-    LATHE_TRY(lathe_gguf_text(r->file, "general.type", &type, &n));
-    if (type == NULL || (n == 5 && memcmp(type, "model", 5) == 0))
-        return LATHE_OK;
-    if (n == 7 && memcmp(type, "adapter", 7) == 0)
-        return lathe_error(LATHE_E_CONFIG,
-                           "%s: the file holds an adapter (general.type), and a model is expected: "
-                           "llama.cpp takes it beside a model (--lora); for Lathe, name the "
-                           "folder from which it was converted",
-                           lathe_gguf_path(r->file));
-    return lathe_error(LATHE_E_CONFIG, "%s: the key general.type is \"%.*s\"; expected \"model\"",
-                       lathe_gguf_path(r->file), (int)(n < 40 ? n : 40), type);
-}
-
 static lathe_status read_all(reader *r)
 {
     int64_t width, n_layers, unused, head_dim;
     const lathe_gguf_tensor *embedding = lathe_gguf_find(r->file, "token_embd.weight");
-    LATHE_TRY(refuse_others(r));
     LATHE_TRY(refuse_experts(r));
     LATHE_TRY(take(r, "embedding_length", "hidden_size", &width));
     LATHE_TRY(take(r, "block_count", "num_hidden_layers", &n_layers));

@@ -14,11 +14,30 @@ const char *const lathe_gguf_folder_files[] = {
     "config.json",         "tokenizer.json",         "tokenizer_config.json",
     "chat_template.jinja", "generation_config.json", NULL};
 
+/* A file of another type has tensors, but no model: LoRA's, or those of a picture's encoder. */
+static lathe_status refuse_others(const lathe_gguf *file)
+{
+    const char *type = NULL;
+    int64_t n = 0;
+    LATHE_TRY(lathe_gguf_text(file, "general.type", &type, &n));
+    if (type == NULL || (n == 5 && memcmp(type, "model", 5) == 0))
+        return LATHE_OK;
+    if (n == 7 && memcmp(type, "adapter", 7) == 0)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: the file holds an adapter (general.type), and a model is expected: "
+                           "llama.cpp takes it beside a model (--lora); for Lathe, name the "
+                           "folder from which it was converted",
+                           lathe_gguf_path(file));
+    return lathe_error(LATHE_E_CONFIG, "%s: the key general.type is \"%.*s\"; expected \"model\"",
+                       lathe_gguf_path(file), (int)(n < 40 ? n : 40), type);
+}
+
 lathe_status lathe_gguf_family_read(const lathe_gguf *file, const lathe_gguf_family **out)
 {
     const char *arch;
     int64_t n;
     *out = NULL;
+    LATHE_TRY(refuse_others(file));
     LATHE_TRY(lathe_gguf_text(file, "general.architecture", &arch, &n));
     if (arch == NULL)
         return lathe_error(LATHE_E_CONFIG, "%s: the key general.architecture is missing",

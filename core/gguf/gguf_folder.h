@@ -27,7 +27,8 @@ lathe_status lathe_gguf_folder_text(const lathe_gguf *file, const char *name, la
 lathe_status lathe_gguf_templates(const lathe_gguf *file, lathe_arena *arena, char ***out,
                                   int64_t *out_n);
 
-/** The family of the file's model. LATHE_E_UNSUPPORTED: it is not converted. */
+/** The family of the file's model. LATHE_E_UNSUPPORTED: it is not converted. LATHE_E_CONFIG: the
+ *  file holds no model, but an adapter, say. */
 lathe_status lathe_gguf_family_read(const lathe_gguf *file, const lathe_gguf_family **out);
 
 /** dtype of the folder's matrices: BF16 or F16 if all of the file's have it, else F32. */

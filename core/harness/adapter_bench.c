@@ -173,7 +173,7 @@ static lathe_status check_declared(const lathe__adapter_bench *b)
                                    (long long)b->site.out_features, (long long)b->site.in_features);
             n *= p->desc.dims[k];
         }
-        if (p->init < LATHE_INIT_ZERO || p->init > LATHE_INIT_COLUMN_NORMS ||
+        if (p->init < LATHE_INIT_ZERO || p->init > LATHE_INIT_MINOR_RIGHT ||
             !isfinite(p->init_scale) || (p->trainable != 0 && p->trainable != 1) || p->group < 0)
             return lathe_error(LATHE_E_PLUGIN,
                                "parameter %s has init %d, scale %g, trainable %d, group %d",

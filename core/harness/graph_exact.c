@@ -138,13 +138,18 @@ static void singular_vectors(const lathe__exact *e, lathe_val v, const lathe_par
     float w[64 * 64] = {0}, a[64 * 64] = {0}, b[64 * 64] = {0};
     const lathe_desc *d = &e->g->params->rows[p->init_from]->desc;
     const double *from = e->data[weight_value(e, p->init_from)];
-    const int is_a = p->init == LATHE_INIT_SINGULAR_A;
+    const int is_a = p->init == LATHE_INIT_SINGULAR_A,
+              of_columns = p->init == LATHE_INIT_MINOR_RIGHT;
     if (d->dims[0] > 64 || d->dims[1] > 64)
         return;
     for (int64_t i = 0; i < d->dims[0] * d->dims[1]; i++)
         w[i] = (float)from[i];
-    if (lathe_singular_factors(w, d->dims[0], d->dims[1], p->desc.dims[!is_a], p->init_scale, a,
-                               b) == LATHE_OK)
+    const lathe_status status =
+        of_columns || p->init == LATHE_INIT_MINOR_LEFT
+            ? lathe_singular_minor(w, d->dims[0], d->dims[1], p->desc.dims[1], of_columns, b)
+            : lathe_singular_factors(w, d->dims[0], d->dims[1], p->desc.dims[!is_a], p->init_scale,
+                                     a, b);
+    if (status == LATHE_OK)
         for (int64_t i = 0; i < lathe__exact_count(e, v); i++)
             e->data[v][i] = (double)(is_a ? a : b)[i];
 }
@@ -156,7 +161,8 @@ void lathe__exact_initial(const lathe__exact *e, lathe_val v, uint64_t seed)
         norms(e, v, p->init_from, p->init == LATHE_INIT_COLUMN_NORMS);
         return;
     }
-    if (p->init == LATHE_INIT_SINGULAR_A || p->init == LATHE_INIT_SINGULAR_B) {
+    if (p->init == LATHE_INIT_SINGULAR_A || p->init == LATHE_INIT_SINGULAR_B ||
+        p->init == LATHE_INIT_MINOR_LEFT || p->init == LATHE_INIT_MINOR_RIGHT) {
         singular_vectors(e, v, p);
         return;
     }

@@ -38,7 +38,7 @@ static lathe_status check_decl(const lathe_param_decl *decl)
                                decl->name, (long long)d->dims[i]);
         n *= d->dims[i];
     }
-    if (decl->init < LATHE_INIT_ZERO || decl->init > LATHE_INIT_COLUMN_NORMS ||
+    if (decl->init < LATHE_INIT_ZERO || decl->init > LATHE_INIT_MINOR_RIGHT ||
         !isfinite(decl->init_scale))
         return lathe_error(LATHE_E_ARG, "parameter '%s' is declared with init %d of scale %g",
                            decl->name, decl->init, decl->init_scale);
@@ -63,10 +63,15 @@ static int is_norms(int32_t init)
     return init == LATHE_INIT_ROW_NORMS || init == LATHE_INIT_COLUMN_NORMS;
 }
 
+static int is_minor(int32_t init)
+{
+    return init == LATHE_INIT_MINOR_LEFT || init == LATHE_INIT_MINOR_RIGHT;
+}
+
 static int is_from_weight(int32_t init)
 {
     return is_norms(init) || init == LATHE_INIT_SINGULAR_A || init == LATHE_INIT_SINGULAR_B ||
-           is_loftq(init);
+           is_loftq(init) || is_minor(init);
 }
 
 /* Checks the shape of a parameter that begins with row norms or singular vectors of w. */
@@ -83,6 +88,16 @@ static lathe_status check_source(const lathe_param_decl *decl, const lathe_param
                            "with an element for each of its %ss",
                            decl->name, of_rows ? "row" : "column", w->name,
                            of_rows ? "row" : "column");
+    }
+    if (is_minor(decl->init)) {
+        const int32_t of_columns = decl->init == LATHE_INIT_MINOR_RIGHT;
+        if (w->desc.rank == 2 && d->rank == 2 && d->dims[0] == w->desc.dims[of_columns] &&
+            d->dims[1] <= w->desc.dims[0] && d->dims[1] <= w->desc.dims[1])
+            return LATHE_OK;
+        return lathe_error(LATHE_E_SHAPE,
+                           "parameter '%s' is declared with %lld singular vectors of '%s', and "
+                           "does not have their length, or there are fewer",
+                           decl->name, (long long)d->dims[1], w->name);
     }
     const int64_t r = d->dims[!side];
     if (w->desc.rank == 2 && d->rank == 2 && d->dims[side] == w->desc.dims[side] &&
@@ -143,7 +158,8 @@ lathe_status lathe__graph_declare(lathe_graph *g, const lathe_param_decl *decl, 
     int32_t from = 0;
     LATHE_TRY(check_decl(decl));
     LATHE_TRY(find_source(g, decl, &from));
-    const int copies = g->copy_prefix && decl->trainable;
+    const int is_fixed = is_minor(decl->init) && !decl->trainable;
+    const int copies = g->copy_prefix && (decl->trainable || is_fixed);
     const char *name =
         copies ? lathe_arena_printf(&g->arena, "%s%s", g->copy_prefix, decl->name) : decl->name;
     int32_t index = name ? lathe_params_find(g->params, name) : -1;
@@ -154,7 +170,9 @@ lathe_status lathe__graph_declare(lathe_graph *g, const lathe_param_decl *decl, 
                                  .desc = decl->desc,
                                  .init = decl->init,
                                  .init_from = from,
-                                 .is_derived = is_from_weight(decl->init) && !decl->trainable,
+                                 .is_derived =
+                                     is_from_weight(decl->init) && !decl->trainable && !is_fixed,
+                                 .is_fixed = is_fixed && !copies,
                                  .init_scale = decl->init_scale,
                                  .transposed = transposed_of(decl),
                                  .second = second_of(decl),

@@ -116,11 +116,24 @@ int32_t lathe_params_weight_of(const lathe_params *params, const char *name)
     return -1;
 }
 
+int32_t lathe_params_bias_of(const lathe_params *params, int32_t weight)
+{
+    static const char end[] = ".weight";
+    const char *name = params->rows[weight]->name;
+    const size_t n = strlen(name), n_end = sizeof end - 1;
+    char bias[512];
+    if (n <= n_end || n >= sizeof bias || strcmp(name + n - n_end, end) != 0)
+        return -1;
+    (void)snprintf(bias, sizeof bias, "%.*s.bias", (int)(n - n_end), name);
+    const int32_t row = lathe_params_find(params, bias);
+    return row < params->n_model ? row : -1;
+}
+
 int32_t lathe_params_has_master(const lathe_params *params, int32_t index)
 {
     const lathe_param *p = params->rows[index];
     return !p->format && !p->other &&
-           (lathe_param_changes(p) || p->is_derived ||
+           (lathe_param_changes(p) || p->is_derived || p->is_fixed ||
             lathe_params_value_dtype(params, index) == LATHE_F32);
 }
 

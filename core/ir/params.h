@@ -47,6 +47,7 @@ typedef struct lathe_param {
     int32_t init_from;   /* LATHE_INIT_*_NORMS, SINGULAR_*, LOFTQ_*: row of the weight */
     int32_t loftq_steps; /* of a quantized row: > 0 if LATHE_INIT_LOFTQ_* rows begin with it */
     int32_t is_derived;  /* computed from init_from at each load, and in no file */
+    int32_t is_fixed;    /* of an adapter: frozen, and yet in its file */
     int32_t is_merged;   /* the run merges its adapter into this frozen weight (merge_every) */
     double init_scale;
     const char
@@ -101,6 +102,10 @@ int32_t lathe_param_changes(const lathe_param *row);
 /** The model's weight to which a parameter of an adapter belongs:
  *  "model.layers.0.mlp.up_proj.weight" for "model.layers.0.mlp.up_proj.lora_A.weight". -1: none. */
 int32_t lathe_params_weight_of(const lathe_params *params, const char *name);
+
+/** The bias of the linear layer whose weight is rows[weight]: "X.bias" for "X.weight". -1: it has
+ *  none. */
+int32_t lathe_params_bias_of(const lathe_params *params, int32_t weight);
 
 /** Whether it has an f32 master copy: if its values change or it is read in f32, and it is not
  *  quantized. */

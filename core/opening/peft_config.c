@@ -162,12 +162,18 @@ static const char *init_of(const json_t *peft)
     return init ? init : "";
 }
 
+/* B does not train. */
+static int is_mica(const json_t *peft)
+{
+    return has_type(peft, "LORA") && strcasecmp(init_of(peft), "mica") == 0;
+}
+
 /* Why a run cannot train the adapter further, by its keys. */
 static const char *fixed_by_keys(const json_t *peft)
 {
-    if (has_type(peft, "LORA") && strcasecmp(init_of(peft), "mica") == 0)
-        return "init_lora_weights is \"mica\", with which B stays as it is in training, and Lathe "
-               "would train it";
+    if (is_mica(peft) && json_is_true(json_object_get(peft, "ensure_weight_tying")))
+        return "init_lora_weights is \"mica\", with which B stays as it is in training, and with "
+               "ensure_weight_tying Lathe would train it";
     if (!is_empty(json_object_get(peft, "velora_config")))
         return "velora_config is set, with which gradients are computed from compressed inputs";
     if (!is_empty(json_object_get(peft, "trainable_token_indices")))
@@ -526,6 +532,8 @@ static lathe_status add_all(const target *t, const whole_modules *whole)
      * read. */
     if (has_type(peft, "LORA") && strcmp(init_of(peft), "pissa") == 0)
         LATHE_TRY(put(t, "init", json_object_get(peft, "init_lora_weights")));
+    if (is_mica(peft) && !json_is_true(json_object_get(peft, "ensure_weight_tying")))
+        LATHE_TRY(put_new(t, "init", json_string("mica")));
     for (const same_key *k = has_type(peft, "OFT") ? oft_keys : lora_keys; k->peft; k++) {
         const json_t *value = json_object_get(peft, k->peft);
         if (!is_empty(value))

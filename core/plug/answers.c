@@ -221,6 +221,13 @@ int32_t lathe_answer_adapts_head(const lathe_adapter_v1 *table)
     return LATHE_HAS(table, head) || LATHE_HAS(table, head_scaled);
 }
 
+int32_t lathe_answer_adds_bias(const lathe_instance *adapter)
+{
+    const lathe_adapter_v1 *table = adapter->component ? adapter->table : NULL;
+    return LATHE_HAS(table, adds_bias) && LATHE_HAS(table, merge_bias) &&
+           table->adds_bias(adapter->self);
+}
+
 uint32_t lathe_answer_needs(const lathe_instance *stage)
 {
     const lathe_stage_v1 *table = stage->component ? stage->table : NULL;

@@ -43,6 +43,10 @@ lathe_status lathe_answer_rate(const lathe_instance *adapter, const char *param_
 /** Whether the adapter can change the head over the vocabulary: head() or head_scaled(). */
 int32_t lathe_answer_adapts_head(const lathe_adapter_v1 *table);
 
+/** Whether the adapter adds to the biases of the layers that it wraps, so that merging changes
+ * these, too. 0 if the instance has no component. */
+int32_t lathe_answer_adds_bias(const lathe_instance *adapter);
+
 /** The models that a stage needs with its settings, LATHE_NEEDS_*: a part of what its table
  *  declares. 0 if the instance has no component. */
 uint32_t lathe_answer_needs(const lathe_instance *stage);

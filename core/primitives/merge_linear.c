@@ -32,6 +32,10 @@ lathe_status lathe__lora_pair_read(const lathe_merge_part *part, int32_t index, 
     }
     if (out->n == 2 && out->a >= 0 && out->b >= 0)
         return LATHE_OK;
+    for (int32_t i = 0; i < out->n; i++)
+        if (i != out->a && i != out->b && out->a >= 0 && out->b >= 0)
+            return lathe_error(LATHE_E_CONFIG, "%s, and the adapter in %s has '%s' beside them",
+                               why, part->adapter, out->list[i].name);
     return lathe_error(LATHE_E_CONFIG, "%s, and the adapter in %s has something else at '%s'", why,
                        part->adapter, saved->params->rows[index]->name);
 }

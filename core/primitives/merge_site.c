@@ -40,41 +40,53 @@ void lathe__site_params_free(const lathe_store *store, const lathe_site_param *l
         free((void *)(uintptr_t)list[i].data);
 }
 
+/* Builds the site of a weight of this shape; module and head: room for names. */
+static lathe_site site_of(const lathe_model_config *model, const lathe_param *row,
+                          const lathe_desc *shape, char module[512], char head[512])
+{
+    (void)snprintf(module, 512, "%.*s", (int)(strlen(row->name) - strlen(".weight")), row->name);
+    (void)snprintf(head, 512, "%.*s", (int)(strlen(model->head) - strlen(".weight")), model->head);
+    const int is_embedding = strcmp(row->name, model->embedding) == 0;
+    return (lathe_site){.size = (uint32_t)sizeof(lathe_site),
+                        .layer = row->layer,
+                        .module = module,
+                        .in_features = shape->dims[!is_embedding],
+                        .out_features = shape->dims[is_embedding],
+                        .kind = is_embedding                   ? LATHE_SITE_EMBEDDING
+                                : row->role == LATHE_ROLE_HEAD ? LATHE_SITE_HEAD
+                                                               : LATHE_SITE_LINEAR,
+                        .tied = is_embedding && row->is_tied ? head : NULL,
+                        .weight = LATHE_NONE,
+                        .bias = LATHE_NONE,
+                        .transposed_on_file = row->transposed};
+}
+
 lathe_status lathe__merge_params(const lathe_instance *adapter, const lathe_model_config *model,
                                  const lathe_param *row, const lathe_desc *shape,
                                  const lathe_site_param *list, int32_t n, float *w)
 {
     const lathe_adapter_v1 *table = adapter->table;
     char module[512], head[512];
-    (void)snprintf(module, sizeof module, "%.*s", (int)(strlen(row->name) - strlen(".weight")),
-                   row->name);
-    (void)snprintf(head, sizeof head, "%.*s", (int)(strlen(model->head) - strlen(".weight")),
-                   model->head);
-    const int is_embedding = strcmp(row->name, model->embedding) == 0;
-    const lathe_site site = {.size = (uint32_t)sizeof site,
-                             .layer = row->layer,
-                             .module = module,
-                             .in_features = shape->dims[!is_embedding],
-                             .out_features = shape->dims[is_embedding],
-                             .kind = is_embedding                   ? LATHE_SITE_EMBEDDING
-                                     : row->role == LATHE_ROLE_HEAD ? LATHE_SITE_HEAD
-                                                                    : LATHE_SITE_LINEAR,
-                             .tied = is_embedding && row->is_tied ? head : NULL,
-                             .weight = LATHE_NONE,
-                             .bias = LATHE_NONE,
-                             .transposed_on_file = row->transposed};
+    const lathe_site site = site_of(model, row, shape, module, head);
     return table->merge(adapter->self, &site, list, n, w);
 }
 
 lathe_status lathe__merge_site(const lathe_store *store, const lathe_instance *adapter,
                                const lathe_model_config *model, int32_t index, float *w)
 {
-    const lathe_param *row = store->params->rows[index];
+    const lathe_adapter_v1 *table = adapter->table;
+    const int32_t weight = lathe_params_weight_of(store->params, store->params->rows[index]->name);
+    const lathe_param *row = store->params->rows[weight];
     lathe_site_param list[LATHE_MAX_SITE_PARAMS];
+    char module[512], head[512];
     int32_t n = 0;
-    lathe_status status = lathe__site_params(store, index, list, &n);
-    if (status == LATHE_OK)
+    lathe_status status = lathe__site_params(store, weight, list, &n);
+    if (status == LATHE_OK && weight != index) { /* a bias */
+        const lathe_site site = site_of(model, row, &row->desc, module, head);
+        status = table->merge_bias(adapter->self, &site, list, n, w);
+    } else if (status == LATHE_OK) {
         status = lathe__merge_params(adapter, model, row, &row->desc, list, n, w);
+    }
     lathe__site_params_free(store, list, n);
     return status;
 }

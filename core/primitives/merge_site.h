@@ -7,10 +7,10 @@
 #include "plug/instance.h"
 #include "store/store.h"
 
-/** Adds the contribution of the adapter's parameters in the store to w, f32 [out, in] in host
- *  memory: a weight rows[index] of the model, [V, C] of its embedding. LATHE_E_PLUGIN: the adapter
- * has more parameters there than merge() takes. Allocates only where the host cannot access the
- * store. */
+/** Adds the contribution of the adapter's parameters in the store to w, f32 in host memory: a
+ * weight [out, in] rows[index] of the model, [V, C] of its embedding, or the bias [out] of a linear
+ * layer that the adapter adds to (adds_bias). LATHE_E_PLUGIN: the adapter has more parameters there
+ * than merge() takes. Allocates only where the host cannot access the store. */
 lathe_status lathe__merge_site(const lathe_store *store, const lathe_instance *adapter,
                                const lathe_model_config *model, int32_t index, float *w);
 

@@ -56,7 +56,7 @@ static lathe_status begin_anew(lathe_run *run)
     for (int32_t i = 0; i < run->params.n; i++)
         if (begins_anew(run, i))
             LATHE_TRY(lathe__run_begin_row(run, i, seed));
-    return lathe_singular_rows_fill(&run->store, 0);
+    return lathe_singular_rows_fill(&run->store, LATHE_SINGULAR_ALL);
 }
 
 static lathe_status reset_state(const lathe_run *run)

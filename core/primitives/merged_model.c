@@ -20,6 +20,7 @@
 #include "model/quant_source.h"
 #include "model/weight_file.h"
 #include "model/weights.h"
+#include "plug/answers.h"
 #include "primitives/merge_linear.h"
 #include "primitives/merge_site.h"
 #include "store/weight_read.h"
@@ -36,6 +37,7 @@ typedef struct merger {
     int32_t n;                         /* weights that an adapter changes */
     int32_t score;                     /* row of a classifier's score; -1: none */
     int32_t *has;                      /* [n_model] bit k: adapter k changes this weight */
+    int32_t *adds;                     /* [n_model] bit k: adapter k adds to this bias */
     lathe_merge_check_fn check;
 } merger;
 
@@ -47,6 +49,24 @@ static const lathe_adapter_v1 *table_of(const lathe_saved_state *saved)
 static int is_score(const lathe_saved_state *saved, const lathe_param *row)
 {
     return saved->model->n_labels > 0 && strcmp(row->name, "score.weight") == 0;
+}
+
+/* Notes that adapter k adds to the bias at a weight. */
+static lathe_status find_bias(merger *m, int32_t k, int32_t weight)
+{
+    const lathe_saved_state *saved = m->parts[k].saved;
+    const int32_t bias = lathe_params_bias_of(saved->params, weight);
+    if (bias < 0)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: the adapter adds a bias at '%s' (lora_bias), and the model's layer "
+                           "has none, so it cannot be merged, nor can PEFT merge it: use the "
+                           "adapter without merging (lathe generate, chat, eval and "
+                           "model.adapter take it), or train one without lora_bias",
+                           m->parts[k].adapter, saved->params->rows[weight]->name);
+    m->n += !m->has[bias];
+    m->has[bias] |= 1 << k;
+    m->adds[bias] |= 1 << k;
+    return LATHE_OK;
 }
 
 /* Finds the weights that adapter k changes or replaces. */
@@ -93,6 +113,8 @@ static lathe_status find_weights(merger *m, int32_t k)
                                row->name);
         m->n += !m->has[weight];
         m->has[weight] |= bit;
+        if (lathe_answer_adds_bias(&saved->parts->adapter))
+            LATHE_TRY(find_bias(m, k, weight));
     }
     for (int32_t i = 0; i < saved->params->n_model; i++) {
         m->n += saved->params->rows[i]->in_adapter && !m->has[i];
@@ -132,11 +154,14 @@ static lathe_status read_weight(merger *m, int32_t index)
 }
 
 /* Merges one adapter into m->w, which is the base's weight. */
-static lathe_status merge_one(merger *m, const lathe_saved_state *saved, int32_t index)
+static lathe_status merge_one(merger *m, int32_t k, int32_t index)
 {
+    const lathe_saved_state *saved = m->parts[k].saved;
     const lathe_param *row = saved->params->rows[index];
     if (row->in_adapter) /* it replaces the model's */
-        return lathe__adapter_file_values(saved, index, m->w);
+        LATHE_TRY(lathe__adapter_file_values(saved, index, m->w));
+    if (row->in_adapter && !(m->adds[index] >> k & 1))
+        return LATHE_OK;
     if (row->loftq_steps > 0) /* the adapter belongs to the quantized weight */
         LATHE_TRY(lathe_weight_decode(saved->store, index, m->w));
     return lathe__merge_site(saved->store, &saved->parts->adapter, saved->model, index, m->w);
@@ -153,7 +178,7 @@ static lathe_status merge_several(merger *m, int32_t index)
         if (!(m->has[index] >> k & 1))
             continue;
         memcpy(m->w, m->base, (size_t)n * sizeof *m->w);
-        LATHE_TRY(merge_one(m, m->parts[k].saved, index));
+        LATHE_TRY(merge_one(m, k, index));
         for (int64_t i = 0; i < n; i++)
             m->sum[i] = (float)((double)m->sum[i] + by * ((double)m->w[i] - (double)m->base[i]));
     }
@@ -176,7 +201,7 @@ static lathe_status make_merged(void *arg, int32_t index, const float **out)
     *out = is_plain || m->combine == LATHE_COMBINE_LINEAR ? m->w : m->sum;
     if (m->combine == LATHE_COMBINE_LINEAR)
         return lathe__merge_linear(m->parts, m->n_parts, m->has[index], index, m->w);
-    return is_plain ? merge_one(m, m->saved, index) : merge_several(m, index);
+    return is_plain ? merge_one(m, 0, index) : merge_several(m, index);
 }
 
 static void say_wide(void *arg, const char *name)
@@ -313,7 +338,8 @@ lathe_status lathe__merged_model_write(const lathe_merge_part *parts, int32_t n_
                 .check = check};
     LATHE_TRY(lathe_new_folder_check(path));
     m.has = calloc((size_t)saved->params->n_model + 1, sizeof *m.has);
-    lathe_status status = m.has ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory");
+    m.adds = calloc((size_t)saved->params->n_model + 1, sizeof *m.adds);
+    lathe_status status = m.has && m.adds ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory");
     for (int32_t k = 0; k < n_parts && status == LATHE_OK; k++)
         status = find_weights(&m, k);
     if (status == LATHE_OK)
@@ -335,5 +361,6 @@ lathe_status lathe__merged_model_write(const lathe_merge_part *parts, int32_t n_
     free(m.base);
     free(m.read);
     free(m.has);
+    free(m.adds);
     return status;
 }

@@ -78,6 +78,21 @@ lathe_status lathe__average_check_start(const lathe_run *run)
         (long long)run->set.weight_average_start, (long long)run->set.max_steps);
 }
 
+/* The store of averages has the rows that train, and a checkpoint of the average all that the
+ * adapter's file holds. */
+static lathe_status check_fixed(const lathe_run *run)
+{
+    for (int32_t i = 0; i < run->params.n; i++)
+        if (run->params.rows[i]->is_fixed)
+            return lathe__run_refuse(run, "adapter", "init",
+                                     "the average of the weights (train.weight_average, or an "
+                                     "optimizer that averages) is not offered for adapters with "
+                                     "matrices that do not train, as '%s': use another "
+                                     "adapter.init, or no average",
+                                     run->params.rows[i]->name);
+    return LATHE_OK;
+}
+
 lathe_status lathe__average_plan(lathe_run *run)
 {
     LATHE_TRY(lathe__average_check_optimizer(run));
@@ -85,6 +100,7 @@ lathe_status lathe__average_plan(lathe_run *run)
     if (run->set.weight_average == LATHE_AVERAGE_NONE &&
         !lathe_optimizer_averages(&run->parts.optimizer))
         return LATHE_OK;
+    LATHE_TRY(check_fixed(run));
     lathe_store_add_averages(&run->store);
     return lathe_row_kernels_init(&run->opt.row_kernels, &run->machine, &run->store);
 }

@@ -120,6 +120,25 @@ static int ties(const lathe_run *run)
     return value && value->i != 0;
 }
 
+/* Marks the bias to which the adapter adds at a weight. */
+static lathe_status mark_bias(const lathe_run *run, int32_t weight)
+{
+    const char *name = run->params.rows[weight]->name;
+    const int32_t bias = lathe_params_bias_of(&run->params, weight);
+    if (bias < 0)
+        return lathe__run_refuse(run, "adapter", "merge_every",
+                                 "adapter.merge_every: the adapter adds a bias at '%s' "
+                                 "(lora_bias), and the model's layer has none, so it cannot be "
+                                 "merged: leave lora_bias out, or do not merge",
+                                 name);
+    if (run->params.rows[bias]->trainable)
+        return lathe__run_refuse(run, "adapter", "merge_every",
+                                 "adapter.merge_every: '%s' trains by itself, besides its adapter",
+                                 run->params.rows[bias]->name);
+    run->params.rows[bias]->is_merged = 1;
+    return LATHE_OK;
+}
+
 static lathe_status mark(const lathe_run *run, const lathe_param *of)
 {
     const int32_t weight = lathe_params_weight_of(&run->params, of->name);
@@ -150,7 +169,7 @@ static lathe_status mark(const lathe_run *run, const lathe_param *of)
                                  "adapter.merge_every: '%s' trains by itself, besides its adapter",
                                  row->name);
     row->is_merged = 1;
-    return LATHE_OK;
+    return lathe_answer_adds_bias(&run->parts.adapter) ? mark_bias(run, weight) : LATHE_OK;
 }
 
 lathe_status lathe__merge_plan(lathe_run *run)

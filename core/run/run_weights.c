@@ -202,6 +202,14 @@ static int begins_random(const lathe_run *run, const lathe_weight_fill *fill, in
     return row->stage_head ? lathe_weight_fill_is_new(fill, i) : i >= run->params.n_model;
 }
 
+/* The rows with singular vectors that no file has later. */
+static int32_t singular_of(const lathe_run *run)
+{
+    if (run->set.model_adapter != NULL)
+        return LATHE_SINGULAR_DERIVED;
+    return run->open.mode == LATHE_OPEN_TRAIN ? LATHE_SINGULAR_ALL : LATHE_SINGULAR_LEADING;
+}
+
 lathe_status lathe__run_weights(lathe_run *run)
 {
     run->checkpoints.weights_wait = 0;
@@ -216,7 +224,7 @@ lathe_status lathe__run_weights(lathe_run *run)
     if (status == LATHE_OK)
         status = lathe_weight_fill_finish(&fill);
     if (status == LATHE_OK)
-        status = lathe_singular_rows_fill(&run->store, run->set.model_adapter != NULL);
+        status = lathe_singular_rows_fill(&run->store, singular_of(run));
     if (status == LATHE_OK && run->parts.reference_adapter.component)
         status = fill_other_reference(run);
     if (status == LATHE_OK && run->set.model_adapter)

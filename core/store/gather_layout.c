@@ -18,7 +18,7 @@ enum { MASTERS, SHADOWS, OTHERS, PLANES, OTHER_PLANES, N_FAMILIES };
 int lathe_is_divided_value(const lathe_params *params, int32_t shard, int32_t param)
 {
     const lathe_param *p = params->rows[param];
-    if (!p->trainable && p->is_derived) /* small, with a master and a copy */
+    if (!p->trainable && (p->is_derived || p->is_fixed)) /* small, with a master and a copy */
         return 0;
     return shard >= LATHE_SHARD_PARAMETERS && p->desc.rank >= 2 && lathe_desc_count(&p->desc) > 0;
 }

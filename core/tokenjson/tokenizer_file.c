@@ -101,10 +101,14 @@ static int list_others(const char *folder, lathe_buffer *out)
 lathe_status lathe_tokenizer_missing(const char *folder)
 {
     lathe_buffer others = LATHE_BUFFER_INIT;
-    if (lathe_path_is_gguf(folder))
+    if (lathe_path_is_gguf(folder)) {
+        json_t *config = NULL;
+        LATHE_TRY(lathe_model_json(folder, "config.json", &config)); /* it may be no model at all */
+        json_decref(config);
         return lathe_error(LATHE_E_NOT_FOUND,
                            "%s: the key tokenizer.ggml.model is missing: the file has no tokenizer",
                            folder);
+    }
     const int n = list_others(folder, &others);
     const lathe_status status =
         n > 0

@@ -228,7 +228,7 @@ Test(outer_adapters, a_linear_combination_needs_lora_of_one_rank)
     expect(LATHE " merge base out small --combination linear -o no 2>&1", 2,
            "needs adapters of one rank");
     expect(LATHE " merge base dora out --combination linear -o no 2>&1", 2,
-           "has something else at");
+           "lora_magnitude_vector.weight' beside them");
     expect(LATHE " merge base out out --combination svd -o no 2>&1", 2,
            "--combination: expected cat or linear, seen \"svd\"");
     cr_expect_eq(access("no", F_OK), -1);

@@ -17,6 +17,8 @@ outer_*: LoRA and DoRA of the embedding and of the head. The file of outer_untie
 gradients are not added; AdamW then takes two steps on it. The golden gradient is their sum, and the losses are those of
 SGD, with which two steps on one storage are one step along the sum.
 
+mica*: B is frozen, so that the file has the one with which PEFT begins: singular vectors of the base's weights.
+
 merge_a, merge_b and merge.safetensors: two adapters of llama_untied, and the logits f32 [B,T,V] of the model into which
 add_weighted_adapter merges them with the weights 0.7 and -0.4 and combination_type "cat". merge_c and linear.safetensors:
 the same of merge_a and merge_c, which have one rank, with "linear".
@@ -60,6 +62,10 @@ CASES = {
     "outer_dora_head": ("llama_untied", lambda: LoraConfig(**LORA, target_modules=["embed_tokens", "lm_head", "up_proj"], use_dora=True,
                                                            rank_pattern={"lm_head": 3})),
     "outer_dora_softcap": ("gemma2", lambda: LoraConfig(**LORA, target_modules=["lm_head"], use_dora=True)),
+    "mica": ("llama_untied", lambda: LoraConfig(**LORA, target_modules=["q_proj", "up_proj", "down_proj", "embed_tokens", "lm_head"],
+                                                init_lora_weights="mica")),
+    "mica_conv1d": ("gpt2", lambda: LoraConfig(**LORA, target_modules=["c_attn", "c_proj"], fan_in_fan_out=True, init_lora_weights="mica")),
+    "lora_bias": ("qwen2", lambda: LoraConfig(**LORA, target_modules=["q_proj", "up_proj"], lora_bias=True)),
 }
 
 

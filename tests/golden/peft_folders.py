@@ -4,11 +4,14 @@
 Written to data/peft/:
 
   base/, tied/          tiny Llama models over the 256 bytes and an end, 256; tied has one matrix for embedding and head
+  conv1d/               a tiny GPT-2, whose layers all have biases
   CASE/                 adapter_config.json and adapter_model.safetensors, as save_pretrained writes them
   text.txt              64 bytes
   losses.txt            one line per case: folder of the base, case, the mean loss of PEFT over the 64 predictions of the
                         text and the end; "-" for the adapter of a base itself, "refused" where PEFT itself raises, or where the adapter
                         needs what Lathe does not offer
+  merges.txt            the same for the models that merge_and_unload makes of adapters with lora_bias; "refused" where PEFT
+                        raises, because a layer of the base has no bias
   keys.txt              every field of LoraConfig and OFTConfig: method, key, a value other than its default, as JSON. A field
                         of a later PEFT that has no value in VALUES ends this script.
 
@@ -25,7 +28,7 @@ import torch
 from peft import LoraConfig, OFTConfig, PeftModel, get_peft_model
 from peft.tuners.lora.config import KasaConfig
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 DATA = pathlib.Path(__file__).parent / "data" / "peft"
 TEXT = b"It was the best of times, it was the worst of times, and so on.\n"
@@ -74,6 +77,9 @@ CASES = {
     "oft_layers": ("base", lambda: OFTConfig(r=0, oft_block_size=8, target_modules=["q_proj"], layers_to_transform=[1],
                                              use_cayley_neumann=True, task_type="CAUSAL_LM")),
     "lora_bias": ("base", lora(target_modules=["q_proj", "v_proj"], lora_bias=True)),
+    "lora_bias_alone": ("base", lora(target_modules=["q_proj", "up_proj"], lora_bias=True)),
+    "lora_bias_trained": ("base", lora(target_modules=["k_proj", "o_proj"], lora_bias=True, bias="lora_only")),
+    "lora_bias_conv1d": ("conv1d", lora(target_modules=["c_attn", "c_fc", "c_proj"], lora_bias=True, use_rslora=True, fan_in_fan_out=True)),
     "token_indices": ("base", lora(target_modules=["q_proj"], trainable_token_indices=[32, 97, 101, 116])),
     "token_indices_tied": ("tied", lora(target_modules=["q_proj"], trainable_token_indices=[32, 97, 101, 116])),
     "embedding_saved": ("base", lora(target_modules=["q_proj"])),
@@ -100,6 +106,16 @@ def make_base(name, tied):
                 p.add_(0.1 * torch.randn_like(p))
     model.save_pretrained(DATA / name)
     (DATA / name / "generation_config.json").unlink(missing_ok=True)
+
+
+def make_conv1d():
+    torch.manual_seed(3)
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=257, n_embd=16, n_layer=1, n_head=2, n_positions=128, bos_token_id=None, eos_token_id=256))
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.1 * torch.randn_like(p))
+    model.save_pretrained(DATA / "conv1d")
+    (DATA / "conv1d" / "generation_config.json").unlink(missing_ok=True)
 
 
 def loss_of(model):
@@ -153,6 +169,16 @@ def make(case):
     return f"{name} {case} {loss if case not in ('kasa', 'alora', 'two_adapters') else 'refused'}"
 
 
+def merged_line(case):
+    name = CASES[case][0]
+    model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(name, attn_implementation="eager"), DATA / case)
+    try:
+        return f"{name} {case} {loss_of(model.merge_and_unload())!r}\n"
+    except RuntimeError as error:
+        print(case, "PEFT raises", str(error)[:80])
+        return f"{name} {case} refused\n"
+
+
 VALUES = {
     "task_type": "TOKEN_CLS", "peft_type": None, "auto_mapping": {"base_model_class": "LlamaForCausalLM"}, "peft_version": "0.21.2",
     "base_model_name_or_path": "base", "revision": "main", "inference_mode": True, "r": 5, "target_modules": ["k_proj"],
@@ -183,8 +209,10 @@ if __name__ == "__main__":
     DATA.mkdir(exist_ok=True)
     make_base("base", 0)
     make_base("tied", 1)
+    make_conv1d()
     (DATA / "text.txt").write_bytes(TEXT)
-    lines = [f"{name} - {loss_of(AutoModelForCausalLM.from_pretrained(DATA / name, attn_implementation='eager'))!r}" for name in ("base", "tied")]
+    lines = [f"{name} - {loss_of(AutoModelForCausalLM.from_pretrained(DATA / name, attn_implementation='eager'))!r}" for name in ("base", "tied", "conv1d")]
     lines += [make(case) for case in CASES]
     (DATA / "losses.txt").write_text("\n".join(lines) + "\n")
+    (DATA / "merges.txt").write_text("".join(merged_line(case) for case in CASES if case.startswith("lora_bias")))
     write_keys()

@@ -70,6 +70,7 @@ Test(far_ranks, train_with_the_bits_of_the_cpu)
         "--parallel.shard gradients --optimizer.name schedule_free_adamw --scheduler.name constant",
         "--parallel.shard none --adapter.name lora --adapter.dropout 0.3",
         "--parallel.shard parameters --adapter.name lora --adapter.init pissa",
+        "--parallel.shard parameters --adapter.name lora --adapter.init mica",
         "--parallel.shard parameters --adapter.name qlora --adapter.init loftq --quant.name nf4 "
         "--train.precision bf16",
         "--parallel.shard parameters --adapter.name dora --quant.name nf4 --train.precision bf16",

@@ -82,6 +82,7 @@ Test(shard_ranks, whole_weights_are_gathered_wherever_they_are_read)
         "--model.tie_word_embeddings true --generate.every 3 --generate.prompt the "
         "--generate.max_new_tokens 8 --train.weight_average ema",
         "--adapter.name lora --adapter.init pissa --train.recompute layer",
+        "--adapter.name lora --adapter.init mica --train.precision bf16",
         "--adapter.name dora --quant.name nf4 --train.precision bf16",
         "--adapter.name qlora --adapter.init loftq --quant.name nf4 --train.precision bf16",
         "--adapter.name freeze --adapter.layers 1 --train.precision bf16",

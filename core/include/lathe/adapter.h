@@ -112,7 +112,14 @@ typedef struct lathe_adapter_v1 {
      *  (tie_word_embeddings) as matrices of their own, so the model is built with two. The names
      *  are those of the weights. NULL: 0. */
     int32_t (*unties)(void *self, const char *embedding, const char *head);
+    /** [pure] 1: it adds a vector to the output of each linear layer that it wraps, which is merged
+     *  into the layer's bias by merge_bias. NULL: 0. */
+    int32_t (*adds_bias)(void *self);
+    /** [between] Adds that vector of the site to its bias b [out] f32, host memory. Called if
+     *  adds_bias gives 1, beside merge; the core refuses to merge where the layer has no bias. */
+    lathe_status (*merge_bias)(void *self, const lathe_site *site, const lathe_site_param *params,
+                               int32_t n_params, float *b);
 } lathe_adapter_v1;
-LATHE_ABI_SIZE(lathe_adapter_v1, 128);
+LATHE_ABI_SIZE(lathe_adapter_v1, 144);
 
 #endif

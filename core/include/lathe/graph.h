@@ -36,6 +36,11 @@ enum {
               decodes it, and W what the model's folder holds. With init_steps = T > 1 the format
               encodes W - B A/init_scale instead of W, T - 1 times (LoftQ, arXiv:2310.08659) */
     LATHE_INIT_COLUMN_NORMS = 10, /* as INIT_ROW_NORMS, of the columns of init_from */
+    LATHE_INIT_MINOR_LEFT = 11,
+    LATHE_INIT_MINOR_RIGHT = 12, /* singular vectors of init_from, as computation reads it, for its
+              r smallest singular values: column k of f32[O,r] is u, or of f32[I,r] v, of the value
+              s_(min(O,I)-r+1+k). With trainable = 0 the adapter's file has them all the same,
+              since they belong to the weight as it was when the training began. */
 };
 
 /** A new parameter. The core owns its memory; the name is its key in checkpoints. */
@@ -48,7 +53,8 @@ typedef struct lathe_param_decl {
     int32_t trainable;
     int32_t group;       /* optimizer parameter group, 0 default */
     lathe_val init_from; /* INIT_ROW_NORMS, for desc f32[O], INIT_COLUMN_NORMS, for f32[I],
-                            INIT_SINGULAR_*, INIT_LOFTQ_*: a frozen weight [O,I] of the model;
+                            INIT_SINGULAR_*, INIT_LOFTQ_*, INIT_MINOR_*: a frozen weight [O,I]
+                            of the model;
                             LOFTQ: one that [quant] encodes */
     int32_t init_steps;  /* INIT_LOFTQ_*: T >= 1, the same for both and in every graph; else 0 */
     int32_t transposed;  /* 1: the adapter's file holds the matrix transposed */

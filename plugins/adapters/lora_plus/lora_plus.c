@@ -10,7 +10,7 @@
 enum { FIELD_LR_RATIO = LORA_N_FIELDS_WITH_LOFTQ, N_FIELDS };
 
 static const lathe_field fields[N_FIELDS] = {
-    LORA_FIELDS(LORA_ALL_INITS),
+    LORA_FIELDS(LORA_TRAINED_INITS),
     LORA_LOFTQ_FIELD,
     {"lr_ratio", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "16.0", 0.0, 1e6, NULL, "1",
      "learning rate of B over that of A, which is the optimizer's"},
@@ -42,6 +42,8 @@ static const lathe_adapter_v1 table = {
     .wrap = lora_wrap,
     .base_is_frozen = adapter_base_is_frozen,
     .merge = lora_merge,
+    .adds_bias = lora_adds_bias,
+    .merge_bias = lora_merge_bias,
     .file_key = lora_file_key,
     .config_json = lora_config_json,
     .unties = lora_unties,

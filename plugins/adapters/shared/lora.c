@@ -13,13 +13,14 @@
  *
  * so that W is not changed, and without the adapter the model is the base model. With
  * init = "loftq" the frozen weight is a quantized Q, and A and B start so that s B A is the best
- * approximation of W - Q of rank r.
+ * approximation of W - Q of rank r. With init = "mica", B is the r left singular vectors of W for
+ * its smallest singular values and stays as it is, and A begins at zero.
  *
  * The factor s is applied to the product x A^T [N, r], where it costs least. W may be quantized:
  * only the core reads it.
  *
  * Source: arXiv:2106.09685; rsLoRA: arXiv:2312.03732; PiSSA: arXiv:2404.02948; LoftQ:
- * arXiv:2310.08659; PEFT for names and defaults.
+ * arXiv:2310.08659; MiCA: arXiv:2604.01694; PEFT for names and defaults.
  */
 #include "shared/lora.h"
 
@@ -83,6 +84,7 @@ lathe_status lora_open(const lathe_host *host, const char *method, const lathe_v
     l->use_rslora = values[LORA_USE_RSLORA].i != 0;
     l->gaussian = strcmp(values[LORA_INIT].s, "gaussian") == 0;
     l->pissa = strcmp(values[LORA_INIT].s, "pissa") == 0;
+    l->mica = strcmp(values[LORA_INIT].s, "mica") == 0;
     if (steps != NULL && strcmp(values[LORA_INIT].s, "loftq") == 0)
         l->loftq_iter = steps->is_set ? steps->i : 1;
     if (values[LORA_RANK_PATTERN].is_set)
@@ -172,8 +174,7 @@ static lathe_status declare(const lora *l, const lathe_graph_api *api, lathe_gra
     return api->param(g, &how, out);
 }
 
-/* Refuses a rank above the number of singular vectors. */
-static lathe_status check_rank(const lora *l, const lathe_site *site, const char *init)
+lathe_status lora_check_rank(const lora *l, const lathe_site *site, const char *init)
 {
     const int64_t r = lora_rank(l, site->module);
     if (r <= site->out_features && r <= site->in_features)
@@ -203,7 +204,7 @@ static lathe_status declare_loftq(const lora *l, const lathe_graph_api *api, lat
                           "and the model's folder has only the quantized %s; expected a folder in "
                           "full precision with [quant], or another init",
                           l->method, site->module);
-    LATHE_TRY(check_rank(l, site, "loftq"));
+    LATHE_TRY(lora_check_rank(l, site, "loftq"));
     LATHE_TRY(declare(l, api, g, site, "lora_A", how, out_a));
     how.init = LATHE_INIT_LOFTQ_B;
     how.desc = lathe_desc_2d(LATHE_F32, site->out_features, r);
@@ -226,11 +227,27 @@ static lathe_status declare_singular(const lora *l, const lathe_graph_api *api, 
                           "%s: init = \"pissa\" starts from the singular vectors of a weight, and "
                           "%s is quantized; expected a base in full precision, or another init",
                           l->method, site->module);
-    LATHE_TRY(check_rank(l, site, "pissa"));
+    LATHE_TRY(lora_check_rank(l, site, "pissa"));
     LATHE_TRY(declare(l, api, g, site, trainable ? "lora_A" : "lora_A_start", how, out_a));
     how.init = LATHE_INIT_SINGULAR_B;
     how.desc = lathe_desc_2d(LATHE_F32, out, r);
     return declare(l, api, g, site, trainable ? "lora_B" : "lora_B_start", how, out_b);
+}
+
+/* Declares B so that it is the last left singular vectors of W, and A as zero. */
+static lathe_status declare_mica(const lora *l, const lathe_graph_api *api, lathe_graph *g,
+                                 const lathe_site *site, lathe_val *out_a, lathe_val *out_b)
+{
+    const int64_t r = lora_rank(l, site->module);
+    const lathe_param_decl a = {.init = LATHE_INIT_ZERO,
+                                .desc = lathe_desc_2d(LATHE_F32, r, site->in_features),
+                                .trainable = 1};
+    const lathe_param_decl b = {.init = LATHE_INIT_MINOR_LEFT,
+                                .init_from = site->weight,
+                                .desc = lathe_desc_2d(LATHE_F32, site->out_features, r)};
+    LATHE_TRY(lora_check_rank(l, site, "mica"));
+    LATHE_TRY(declare(l, api, g, site, "lora_A", a, out_a));
+    return declare(l, api, g, site, "lora_B", b, out_b);
 }
 
 lathe_status lora_declare_pair(const lora *l, const lathe_graph_api *api, lathe_graph *g,
@@ -249,6 +266,8 @@ lathe_status lora_declare_pair(const lora *l, const lathe_graph_api *api, lathe_
         return declare_singular(l, api, g, site, 1, out_a, out_b);
     if (l->loftq_iter > 0 && site->weight_quantized)
         return declare_loftq(l, api, g, site, out_a, out_b);
+    if (l->mica)
+        return declare_mica(l, api, g, site, out_a, out_b);
     LATHE_TRY(declare(l, api, g, site, "lora_A", a, out_a));
     return declare(l, api, g, site, "lora_B", b, out_b);
 }
@@ -378,11 +397,6 @@ lathe_status lora_merge(void *self, const lathe_site *site, const lathe_site_par
                         int32_t n_params, float *w)
 {
     const lora *l = self;
-    if (l->lora_bias)
-        return lathe_fail(l->host, LATHE_E_CONFIG,
-                          "%s: lora_bias: the bias of B at %s has no place in a weight; use the "
-                          "adapter without merging",
-                          l->method, site->module);
     if (LATHE_HAS(site, kind) && site->kind == LATHE_SITE_EMBEDDING)
         return lora_merge_embedding(l, site, params, n_params, w);
     LATHE_TRY(merge_pair(l, site, params, n_params, "lora_A.weight", "lora_B.weight", 1.0f, w));
@@ -390,6 +404,30 @@ lathe_status lora_merge(void *self, const lathe_site *site, const lathe_site_par
         return LATHE_OK;
     return merge_pair(l, site, params, n_params, "lora_A_start.weight", "lora_B_start.weight",
                       -1.0f, w);
+}
+
+int32_t lora_adds_bias(void *self)
+{
+    return ((const lora *)self)->lora_bias;
+}
+
+lathe_status lora_merge_bias(void *self, const lathe_site *site, const lathe_site_param *params,
+                             int32_t n_params, float *b)
+{
+    const lora *l = self;
+    const lathe_site_param *added = targets_find_param(params, n_params, "lora_B.bias");
+    const float scale = (float)lora_scale(l, site->module);
+    if (added == NULL)
+        return lathe_fail(l->host, LATHE_E_NOT_FOUND, "%s: %s has no lora_B.bias to merge",
+                          l->method, site->module);
+    if (lathe_desc_count(&added->desc) != site->out_features)
+        return lathe_fail(l->host, LATHE_E_SHAPE,
+                          "%s: %s: lora_B.bias has %lld elements; expected %lld", l->method,
+                          site->module, (long long)lathe_desc_count(&added->desc),
+                          (long long)site->out_features);
+    for (int64_t o = 0; o < site->out_features; o++)
+        b[o] += scale * added->data[o];
+    return LATHE_OK;
 }
 
 /* A misspelt target would silently leave its modules untrained, a misspelt pattern would leave them

@@ -32,10 +32,16 @@ enum {
     "kaiming|gaussian|loftq",                                                                      \
         "initial A: uniform as in torch.nn.Linear, or normal with deviation 1/r; loftq: A and B "  \
         "from the largest singular values of the quantization error"
-#define LORA_ALL_INITS                                                                             \
+#define LORA_TRAINED_INITS                                                                         \
     "kaiming|gaussian|pissa|loftq",                                                                \
         "initial A: uniform as in torch.nn.Linear, or normal with deviation 1/r; pissa: A and B "  \
         "from the weight's largest singular values; loftq: from those of the quantization error"
+#define LORA_ALL_INITS                                                                             \
+    "kaiming|gaussian|pissa|loftq|mica",                                                           \
+        "initial A: uniform as in torch.nn.Linear, or normal with deviation 1/r; pissa: A and B "  \
+        "from the weight's largest singular values; loftq: from those of the quantization "        \
+        "error; mica: A is 0, and B, which does not train, has the vectors of the weight's "       \
+        "smallest singular values"
 
 #define LORA_FIELDS(...)                                                                           \
     LATHE_FIELD_INT("r", "32", 1.0, LORA_MAX_RANK, "1", "rank of A and B"),                        \
@@ -78,6 +84,7 @@ typedef struct lora {
     int use_rslora;
     int gaussian;       /* A begins normal, with the standard deviation 1/r */
     int pissa;          /* A and B begin with singular vectors of W, and the base is the residual */
+    int mica;           /* B is the last singular vectors of W and does not train; A begins as 0 */
     int64_t loftq_iter; /* > 0: A and B start from the quantization error of W; else 0 */
     int use_dora;       /* the method is dora */
     int lora_bias;      /* B has a bias */
@@ -104,6 +111,9 @@ lathe_status lora_wrap(void *self, const lathe_graph_api *api, lathe_graph *g,
                        const lathe_site *site, lathe_val x, int32_t enabled, lathe_val *out_y);
 lathe_status lora_merge(void *self, const lathe_site *site, const lathe_site_param *params,
                         int32_t n_params, float *w);
+int32_t lora_adds_bias(void *self);
+lathe_status lora_merge_bias(void *self, const lathe_site *site, const lathe_site_param *params,
+                             int32_t n_params, float *b);
 lathe_status lora_check(void *self, const char *const *modules, int32_t n_modules,
                         const char *const *params, int32_t n_params);
 
@@ -121,6 +131,8 @@ lathe_status lora_head_pair(lora *self, const lathe_graph_api *api, lathe_graph 
 lathe_status lora_embed_update(lora *self, const lathe_graph_api *api, lathe_graph *g,
                                const lathe_site *site, lathe_val tokens, lathe_val *out_a,
                                lathe_val *out_b, lathe_val *out_update);
+/** Refuses a rank above the number of singular vectors, with which `init` begins. */
+lathe_status lora_check_rank(const lora *self, const lathe_site *site, const char *init);
 /** lathe_adapter_v1.targets of a head: with ensure_weight_tying, that of its embedding. */
 int32_t lora_targets_head(const lora *self, const lathe_site *site);
 /** lathe_adapter_v1.merge of an embedding. LATHE_E_CONFIG: the head is the same matrix. */

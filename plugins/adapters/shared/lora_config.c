@@ -18,6 +18,7 @@ int64_t lora_config_json(void *self, const char *base, char *out, int64_t capaci
     peft_put(&t, "  \"init_lora_weights\": %s,\n",
              l->pissa            ? "\"pissa\""
              : l->loftq_iter > 0 ? "\"loftq\""
+             : l->mica           ? "\"mica\""
              : l->gaussian       ? "\"gaussian\""
                                  : "true");
     if (l->loftq_iter > 0) /* PEFT quantizes the base in the same steps when it loads the adapter */

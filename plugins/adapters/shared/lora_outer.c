@@ -91,16 +91,26 @@ static lathe_status check_embedding(lora *l, const lathe_site *site)
             "%s: ensure_weight_tying is true, and PEFT ties only modules called " TIED_MODULE
             ": leave the key out, or %s out of target_modules",
             l->method, site->module);
+    if (shares(l, site) && l->mica)
+        return lathe_fail(l->host, LATHE_E_CONFIG,
+                          "%s: init = \"mica\" gives %s and %s matrices of their own, and "
+                          "ensure_weight_tying makes them share one pair: leave one of the keys "
+                          "out",
+                          l->method, site->module, site->tied);
+    if (l->mica)
+        LATHE_TRY(lora_check_rank(l, site, "mica"));
     if (shares(l, site))
         LATHE_TRY(check_shared(l, site));
     warn_of_one_use(l, site);
     return LATHE_OK;
 }
 
-/* Declares A [V, r] and B [C, r] of an embedding; `head`: the module that has them too, or NULL. */
+/* Declares A [V, r] and B [C, r] of an embedding; `head`: the module that has them too, or NULL;
+ * weight: of the embedding, for init = "mica". */
 static lathe_status declare_embedding(const lora *l, const lathe_graph_api *api, lathe_graph *g,
                                       const char *module, const char *head, int64_t vocabulary,
-                                      int64_t width, lathe_val *out_a, lathe_val *out_b)
+                                      int64_t width, lathe_val weight, lathe_val *out_a,
+                                      lathe_val *out_b)
 {
     char name[2][512], second[2][512];
     const int64_t r = lora_rank(l, module);
@@ -124,6 +134,11 @@ static lathe_status declare_embedding(const lora *l, const lathe_graph_api *api,
     decl.init = LATHE_INIT_NORMAL;
     decl.init_scale = 1.0;
     decl.transposed = 0;
+    if (l->mica) { /* the left singular vectors of the [C, V] of PEFT's embedding */
+        decl.init = LATHE_INIT_MINOR_RIGHT;
+        decl.init_from = weight;
+        decl.trainable = 0;
+    }
     if (head != NULL) { /* PEFT initializes the head's pair after the embedding's */
         decl.second = second[1];
         decl.init = l->gaussian ? LATHE_INIT_NORMAL : LATHE_INIT_UNIFORM;
@@ -141,7 +156,7 @@ lathe_status lora_embed_update(lora *l, const lathe_graph_api *api, lathe_graph 
     LATHE_TRY(check_embedding(l, site));
     LATHE_TRY(targets_remember(&l->targets, site));
     LATHE_TRY(declare_embedding(l, api, g, site->module, shares(l, site) ? site->tied : NULL,
-                                site->in_features, site->out_features, out_a, out_b));
+                                site->in_features, site->out_features, site->weight, out_a, out_b));
     in[1] = *out_a;
     LATHE_TRY(api->node(g, LATHE_OP_EMBED, NULL, in, 2, &h, 1, -1, "lora_embedding_A"));
     if (scale.alpha != 1.0)
@@ -197,7 +212,7 @@ lathe_status lora_head_pair(lora *l, const lathe_graph_api *api, lathe_graph *g,
     LATHE_TRY(check_head(l, site));
     if (shares(l, site)) { /* lora_A is the embedding's B^T, lora_B its A^T */
         LATHE_TRY(declare_embedding(l, api, g, site->tied, site->module, site->out_features,
-                                    site->in_features, &b, &a));
+                                    site->in_features, LATHE_NONE, &b, &a));
         LATHE_TRY(api->node(g, LATHE_OP_TRANSPOSE, NULL, &a, 1, &a, 1, -1, "lora.tied"));
     } else {
         LATHE_TRY(targets_remember(&l->targets, site));

@@ -105,3 +105,46 @@ Test(singular, of_a_matrix_with_nan_are_refused)
     float w[6] = {1, 2, NAN, 3, 4, 5}, a[3], b[2];
     cr_expect_eq(lathe_singular_factors(w, 2, 3, 1, 1.0, a, b), LATHE_E_NUMERIC);
 }
+
+/* ---- the last ones ---- */
+
+/* Column k of the vectors [n, r] is the unit vector of axis at[k], but for its sign. */
+static void expect_axes(const float *w, int64_t rows, int64_t cols, int64_t r, int32_t of_columns,
+                        const int *at)
+{
+    const int64_t n = of_columns ? cols : rows;
+    float v[16];
+    cr_assert_eq(lathe_singular_minor(w, rows, cols, r, of_columns, v), LATHE_OK);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < r; k++)
+            cr_expect_float_eq(fabs((double)v[i * r + k]), at[k] == i ? 1.0 : 0.0, 1e-6,
+                               "[%ld, %ld], of columns %d: element %ld of vector %ld is %g", rows,
+                               cols, of_columns, i, k, (double)v[i * r + k]);
+}
+
+/* Matrices whose singular vectors are axes, by hand: the smallest value comes last. */
+Test(singular, last_vectors_belong_to_the_smallest_values)
+{
+    const float square[9] = {3, 0, 0, 0, 1, 0, 0, 0, 2}; /* values 3, 1, 2 at the axes 0, 1, 2 */
+    const float tall[6] = {3, 0, 0, 0, 0, -1}; /* 3: left 0, right 0; 1: left 2, right 1 */
+    const float wide[6] = {0, 3, 0, 1, 0, 0};  /* 3: left 0, right 1; 1: left 1, right 0 */
+    expect_axes(square, 3, 3, 2, 0, (const int[]){2, 1});
+    expect_axes(square, 3, 3, 2, 1, (const int[]){2, 1});
+    expect_axes(square, 3, 3, 3, 0, (const int[]){0, 2, 1});
+    expect_axes(tall, 3, 2, 1, 0, (const int[]){2});
+    expect_axes(tall, 3, 2, 2, 0, (const int[]){0, 2});
+    expect_axes(tall, 3, 2, 1, 1, (const int[]){1});
+    expect_axes(wide, 2, 3, 1, 0, (const int[]){1});
+    expect_axes(wide, 2, 3, 2, 1, (const int[]){1, 0});
+}
+
+/* The vectors of the shorter side exist for values of 0, too; those of the longer side are any. */
+Test(singular, last_vectors_of_a_zero_are_determined_on_the_shorter_side_alone)
+{
+    float tall[6] = {1, 0, 0, 0, 0, 0}, v[3];
+    expect_axes(tall, 3, 2, 1, 1, (const int[]){1});
+    cr_expect_eq(lathe_singular_minor(tall, 3, 2, 1, 0, v), LATHE_E_CONFIG);
+    tall[3] = NAN;
+    cr_expect_eq(lathe_singular_minor(tall, 3, 2, 1, 0, v), LATHE_E_NUMERIC);
+    cr_expect_eq(lathe_singular_minor(tall, 3, 2, 1, 1, v), LATHE_E_NUMERIC);
+}

@@ -156,10 +156,17 @@ static int same_set(const json_t *a, const json_t *b)
 
 static void check_config(const peft_case *c, const char *saved)
 {
-    static const char *const keys[] = {
-        "peft_type",          "r",    "lora_alpha",     "use_dora",
-        "oft_block_size",     "bias", "target_modules", "modules_to_save",
-        "ensure_weight_tying"};
+    static const char *const keys[] = {"peft_type",
+                                       "r",
+                                       "lora_alpha",
+                                       "use_dora",
+                                       "oft_block_size",
+                                       "bias",
+                                       "target_modules",
+                                       "modules_to_save",
+                                       "ensure_weight_tying",
+                                       "init_lora_weights",
+                                       "lora_bias"};
     char path[400];
     json_t *ours, *peft;
     snprintf(path, sizeof path, "%s/adapter_config.json", saved);
@@ -187,6 +194,26 @@ static double first_loss(lathe_run *run, const peft_case *c)
     return f.loss_sum / f.count;
 }
 
+/* Rows that do not train are after the steps as PEFT's file has them. */
+static void check_fixed(const lathe_run *run, const peft_case *c)
+{
+    lathe_safetensors *peft = adapter_file(c->dir);
+    int32_t n = 0;
+    for (int32_t i = run->params.n_model; i < run->params.n; i++) {
+        const lathe_param *row = run->params.rows[i];
+        char key[512];
+        if (!row->is_fixed)
+            continue;
+        snprintf(key, sizeof key, "base_model.model.%s", row->name);
+        cr_expect_eq(memcmp(lathe_store_master(&run->store, i), tensor(peft, key)->data,
+                            (size_t)lathe_desc_bytes(&row->desc)),
+                     0, "%s", key);
+        n++;
+    }
+    cr_expect_eq(n, strncmp(c->name, "mica", 4) == 0 ? c->n_trained : 0);
+    lathe_safetensors_close(peft);
+}
+
 static void check_peft_case(peft_case c)
 {
     char dir[] = "/tmp/lathe-peft-XXXXXX", saved[64];
@@ -198,6 +225,7 @@ static void check_peft_case(peft_case c)
     check_file(&c, saved);
     check_config(&c, saved);
     check_steps(run, &c);
+    check_fixed(run, &c);
     lathe_run_close(run);
     run = begin(&c, saved);
     const double want = ((const double *)tensor(c.golden, "loss")->data)[0];
@@ -241,6 +269,74 @@ Test(oracle_adapters, biases_under_dora)
 Test(oracle_adapters, biases_and_the_head_beside_oft)
 {
     check_case("bias_oft", "qwen2", 7);
+}
+
+Test(oracle_adapters, a_bias_of_b)
+{
+    check_case("lora_bias", "qwen2", 12);
+}
+
+/* ---- MiCA ---- */
+
+Test(oracle_adapters, mica_trains_a_alone)
+{
+    check_case("mica", "llama_untied", 8);
+}
+
+Test(oracle_adapters, mica_trains_a_alone_beside_conv1d)
+{
+    check_case("mica_conv1d", "gpt2", 6);
+}
+
+/* The columns of B of a row are PEFT's, but for signs: the vectors of two f32 decompositions differ
+ * by their precision over the distance of the singular values, which is above 1e-3 here. */
+static int compare_first(const lathe_run *run, const lathe_safetensors *peft, int32_t i)
+{
+    const lathe_param *row = run->params.rows[i];
+    char key[512];
+    if (strstr(row->name, ".lora_B.") == NULL && strstr(row->name, ".lora_embedding_B") == NULL)
+        return 0;
+    snprintf(key, sizeof key, "base_model.model.%s", row->name);
+    const lathe_st_tensor *t = tensor(peft, key);
+    const float *got = lathe_store_master(&run->store, i), *want = t->data;
+    const int64_t n = row->desc.dims[0], r = row->desc.dims[1];
+    cr_assert_eq(memcmp(&t->desc, &row->desc, sizeof row->desc), 0, "%s", key);
+    cr_expect(!row->trainable && lathe_store_grad(&run->store, i) == NULL, "%s trains", key);
+    for (int64_t k = 0; k < r; k++) {
+        double dot = 0.0;
+        for (int64_t j = 0; j < n; j++)
+            dot += (double)got[j * r + k] * (double)want[j * r + k];
+        cr_expect_float_eq(fabs(dot), 1.0, 1e-5, "%s, column %d: %g", key, (int)k, dot);
+    }
+    return 1;
+}
+
+static void check_first(const char *model, const char *dir, const char *targets, int n_rows)
+{
+    char path[320];
+    snprintf(path, sizeof path, "model.path=" MODELS "%s", model);
+    const char *settings[] = {
+        path,    "adapter.name=lora", "adapter.r=4",          "adapter.init=mica",
+        targets, "data.seq_len=8",    "train.precision=fp32", "train.max_steps=1",
+        NULL};
+    lathe_run *run = open_run(LATHE_OPEN_BATCHES, settings);
+    lathe_safetensors *peft = adapter_file(dir);
+    int n = 0;
+    for (int32_t i = run->params.n_model; i < run->params.n; i++)
+        n += compare_first(run, peft, i);
+    cr_expect_eq(n, n_rows);
+    lathe_safetensors_close(peft);
+    lathe_run_close(run);
+}
+
+Test(oracle_adapters, mica_begins_with_the_singular_vectors_of_peft)
+{
+    check_first("llama_untied", ADAPTERS "mica",
+                "adapter.target_modules=[\"q_proj\", \"up_proj\", \"down_proj\", "
+                "\"embed_tokens\", \"lm_head\"]",
+                8);
+    check_first("gpt2", ADAPTERS "mica_conv1d", "adapter.target_modules=[\"c_attn\", \"c_proj\"]",
+                6);
 }
 
 /* ---- the embedding and the head ---- */

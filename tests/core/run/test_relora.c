@@ -111,6 +111,7 @@ Test(relora, losses_rates_state_and_weights_are_those_of_pytorch)
 static const char *const every_adapter[][4] = {
     {"adapter.name=lora", "adapter.r=4", NULL},
     {"adapter.init=pissa", "adapter.r=4", "adapter.name=lora", NULL},
+    {"adapter.init=mica", "adapter.r=4", "adapter.name=lora", NULL},
     {"adapter.name=lora_plus", "adapter.r=4", NULL},
     {"adapter.name=dora", "adapter.r=4", NULL},
     {"adapter.name=oft", "adapter.block_size=4", NULL}};

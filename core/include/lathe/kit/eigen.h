@@ -105,7 +105,9 @@ static inline int64_t lathe_eigen_scratch(int64_t n)
 }
 
 /** Orthonormal eigenvectors of a [n, n] (symmetric, destroyed) for its k largest eigenvalues, as
- *  rows of out [k, n]; the element of largest magnitude of each is positive.
+ *  rows of out [k, n]; the element of largest magnitude of each is positive. Afterwards row i of a
+ *  is the eigenvector of the eigenvalue i of the n doubles with which the scratch begins, in no
+ *  order.
  *
  *  Householder reduction to a tridiagonal matrix, then implicit QL with Wilkinson's shift, in
  *  double (Golub & Van Loan, 8.3). About 4 n^3 multiplications; uses the host's threads, with a
