@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "dialog/answer_prompt.h"
+#include "records/record_keys.h"
 #include "run/run_state.h"
 #include "textcmd/tokenizer_open.h"
 
@@ -22,14 +23,14 @@ lathe_status lathe_app_chat_template(lathe_run *run, const char *place,
 
 static lathe_status refuse_unknown(const char *name, json_t *row)
 {
-    static const char *const known[] = {"messages", "tools", "documents", "chat_template_kwargs"};
+    const char *known;
     const char *key;
     json_t *value;
     json_object_foreach(row, key, value)
     {
-        int found = 0;
-        for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-            found |= strcmp(key, known[i]) == 0;
+        int found = strcmp(key, LATHE_RECORD_MESSAGES) == 0;
+        for (int32_t i = 0; (known = lathe_chat_row_key(i)) != NULL; i++)
+            found |= strcmp(key, known) == 0;
         if (!found)
             return lathe_error(LATHE_E_CONFIG,
                                "%s: unknown key \"%s\"; expected messages, tools, documents or "

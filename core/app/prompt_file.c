@@ -7,10 +7,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/log.h"
+#include "dialog/chat_record.h"
+#include "records/record_keys.h"
 #include "run/named_adapters.h"
 #include "run/run_state.h"
 
@@ -141,9 +144,43 @@ static lathe_status take_text(lathe_prompt_file *f, const char *place, const cha
     return f->prompt ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "%s", place);
 }
 
-static lathe_status take_messages(lathe_prompt_file *f, const char *place, json_t *row)
+/* Names the keys of a line that have no effect, of the first line that has any. A prompt's own
+ * parts are worth a warning; other keys describe it. */
+static void note_unread(lathe_prompt_file *f, const char *place, json_t *row,
+                        const lathe_record_uses *uses)
+{
+    const uint32_t parts = LATHE_RECORD_IS_TALK | LATHE_RECORD_IS_SYSTEM | LATHE_RECORD_IS_BESIDE |
+                           LATHE_RECORD_IS_ALPACA;
+    lathe_buffer list = LATHE_BUFFER_INIT;
+    const char *key;
+    json_t *value;
+    int means = 0;
+    if (f->has_noted)
+        return;
+    json_object_foreach(row, key, value)
+    {
+        const int64_t n = (int64_t)strlen(key);
+        const lathe_json_string name = {key, n, n, 0, 0};
+        if (json_is_null(value) || lathe_record_is_used(uses, &name))
+            continue;
+        lathe_buffer_puts(&list, list.len > 0 ? ", " : "");
+        lathe_buffer_json_string(&list, key);
+        means |= (lathe_record_key_where(key) & parts) != 0;
+    }
+    f->has_noted = list.len > 0;
+    if (list.len > 0 && list.status == LATHE_OK)
+        lathe_log(means ? LATHE_LOG_WARN : LATHE_LOG_INFO, "%s: nothing reads %s", place,
+                  list.data);
+    lathe_buffer_fini(&list);
+}
+
+static lathe_status take_messages(lathe_prompt_file *f, const char *place, json_t *row,
+                                  lathe_record_uses *uses)
 {
     const lathe_chat_template *chat = NULL;
+    json_t *messages = json_object_get(row, LATHE_RECORD_MESSAGES);
+    lathe_chat_use_row(row, uses);
+    LATHE_TRY(lathe_chat_add_system(place, row, messages, uses));
     LATHE_TRY(lathe_app_chat_template(f->run, place, &chat));
     if (!f->encoder)
         LATHE_TRY(lathe_encoder_create(f->run->data.tokenizer, &f->encoder));
@@ -169,25 +206,45 @@ static lathe_status take_adapter(lathe_prompt_file *f, const char *place, const 
                               : lathe_error_context(LATHE_E_CONFIG, "%s: \"adapter\"", place);
 }
 
+/* The prompt of an object: its ids, its text, or its messages. */
+static lathe_status take_object(lathe_prompt_file *f, const char *place, json_t *row,
+                                lathe_record_uses *uses)
+{
+    json_t *ids = json_object_get(row, "ids"), *prompt = json_object_get(row, "prompt");
+    f->id = json_incref(lathe_record_take(row, uses, "id"));
+    lathe_record_use(uses, "adapter");
+    if (json_is_array(ids)) {
+        lathe_record_use(uses, "ids");
+        return take_ids(f, place, ids);
+    }
+    if (json_is_string(prompt) || json_is_array(prompt))
+        lathe_record_use(uses, "prompt");
+    else
+        lathe_record_use(uses, LATHE_RECORD_MESSAGES);
+    if (json_is_string(prompt))
+        return take_text(f, place, json_string_value(prompt));
+    if (json_is_array(prompt)) {
+        const json_t *other = json_object_get(row, LATHE_RECORD_MESSAGES);
+        if (other == NULL || json_is_null(other)) /* else they are unread */
+            lathe_record_use(uses, LATHE_RECORD_MESSAGES);
+        if (json_object_set(row, LATHE_RECORD_MESSAGES, prompt) != 0)
+            return lathe_error(LATHE_E_NOMEM, "%s", place);
+    }
+    return json_is_array(json_object_get(row, LATHE_RECORD_MESSAGES))
+               ? take_messages(f, place, row, uses)
+               : wrong(place);
+}
+
 static lathe_status take_prompt(lathe_prompt_file *f, const char *place, json_t *row)
 {
-    json_t *prompt = json_object_get(row, "prompt");
+    lathe_record_uses uses = {.n = 0};
     f->adapter = f->usual_adapter;
     LATHE_TRY(take_adapter(f, place, row));
     if (json_is_string(row))
         return take_text(f, place, json_string_value(row));
-    f->id = json_incref(json_object_get(row, "id"));
-    if (json_is_array(json_object_get(row, "ids")))
-        return take_ids(f, place, json_object_get(row, "ids"));
-    if (json_is_string(prompt))
-        return take_text(f, place, json_string_value(prompt));
-    if (json_is_array(prompt)) {
-        if (json_object_set(row, "messages", prompt) != 0)
-            return lathe_error(LATHE_E_NOMEM, "%s", place);
-        return take_messages(f, place, row);
-    }
-    return json_is_array(json_object_get(row, "messages")) ? take_messages(f, place, row)
-                                                           : wrong(place);
+    LATHE_TRY(take_object(f, place, row, &uses));
+    note_unread(f, place, row, &uses);
+    return LATHE_OK;
 }
 
 lathe_status lathe_prompt_file_next(lathe_prompt_file *f, int32_t *out_more)

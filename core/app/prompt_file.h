@@ -8,7 +8,8 @@
 #include "lathe/lathe.h"
 
 /** One line: {"prompt": "text"}, {"prompt": [messages]}, {"messages": [...]}, {"ids": [1, 2]} or a
- *  text alone. Other keys are allowed; "adapter" names one of the run's adapters. */
+ *  text alone. "adapter" names one of the run's adapters; a text "system" stands before messages.
+ *  Keys that nothing reads are named once. */
 typedef struct lathe_prompt_file {
     const char *path;
     lathe_run *run; /* has the chat template for messages; NULL: no line is read */
@@ -22,7 +23,8 @@ typedef struct lathe_prompt_file {
     json_t *id;             /* the value of "id" of the last line; NULL: it has none */
     int32_t adapter;        /* of the last line; -1: the base, or the run has no named adapters */
     int32_t usual_adapter;  /* of lines that name none */
-    int32_t has_warned;     /* of a name that has no effect */
+    int32_t has_warned;     /* of an adapter's name that has no effect */
+    int32_t has_noted;      /* keys that nothing reads */
     int64_t start, end;     /* where the last line begins, and where it ends, in bytes */
 } lathe_prompt_file;
 

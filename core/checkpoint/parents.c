@@ -13,6 +13,7 @@
 #include "base/model_path.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_info.h"
+#include "checkpoint/reward_programs.h"
 #include "config/config_changes.h"
 #include "io/manifest.h"
 #include "plug/answers.h"
@@ -337,6 +338,8 @@ static lathe_status put_all(const lathe_saved_state *saved, const char *resumed,
     if (status == LATHE_OK && saved->data->validation_shards != saved->data->shards)
         status =
             lathe__parents_put_data("validation", saved->data->validation_shards, "", arena, out);
+    if (status == LATHE_OK && saved->plans) /* nothing but a training starts them */
+        status = lathe__programs_put(saved->config, out);
     return status;
 }
 

@@ -7,6 +7,7 @@
  *   "data":       {"content": "<hash of the tokens>", "tokens": 512,
  *                  "files": [{"path": "/...", "bytes": 9, "sha256": "..."}], "n_files": 1}
  *   "validation": the same of the data for evaluation, if there are any
+ *   "programs":   the programs of rewards (reward_programs.h), if there are any
  *
  * Other roles are "adapter", "teacher" and "reward". "files" of a parent are its weights and
  * config.json; "manifest" is the hash in the last line of its manifest.json, if it is a checkpoint.

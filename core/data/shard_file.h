@@ -12,7 +12,7 @@
 #include "records/reader.h"
 #include "text/text_loss.h"
 
-#define LATHE_SHARD_VERSION 13
+#define LATHE_SHARD_VERSION 14
 #define LATHE_SHARD_CHUNK 4096 /* number of ids written at once */
 
 /** A line of a dataset's source files: the number of the file, and the line in it, or the number of

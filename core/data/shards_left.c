@@ -4,6 +4,7 @@
 
 #include "base/buffer.h"
 #include "data/shards.h"
+#include "records/record_keys.h"
 
 /* The reason as a key of JSON, and in words for one record and for several. */
 typedef struct wording {
@@ -113,54 +114,6 @@ static const wording told[LATHE_N_TOLD] = {
          "(weight, train, loss); only answers are"},
 };
 
-/* Names of fields that mean something in records of other programs. A field with another name, such
- * as "id" or "source", describes its record. */
-static const char *const meaningful[] = {"answer",
-                                         "assistant",
-                                         "chosen",
-                                         "completion",
-                                         "conversation",
-                                         "conversations",
-                                         "context",
-                                         "documents",
-                                         "function",
-                                         "functions",
-                                         "history",
-                                         "input",
-                                         "instruction",
-                                         "label",
-                                         "loss",
-                                         "loss_mask",
-                                         "messages",
-                                         "output",
-                                         "problem",
-                                         "prompt",
-                                         "query",
-                                         "question",
-                                         "rejected",
-                                         "response",
-                                         "responses",
-                                         "solution",
-                                         "system",
-                                         "system_prompt",
-                                         "text",
-                                         "tools",
-                                         "train",
-                                         "trainable",
-                                         "user",
-                                         "weight",
-                                         "kto_tag",
-                                         "add_generation_prompt",
-                                         "chat_template_kwargs"};
-
-static int means_something(const char *name)
-{
-    for (size_t i = 0; i < sizeof meaningful / sizeof meaningful[0]; i++)
-        if (strcmp(meaningful[i], name) == 0)
-            return 1;
-    return 0;
-}
-
 int lathe_told_at_prepare(int32_t what)
 {
     return what == LATHE_TOLD_RECUT || what == LATHE_TOLD_SPACES || what == LATHE_TOLD_DATE;
@@ -239,7 +192,7 @@ int lathe_shards_put_unread(const lathe_shards_set *set, lathe_buffer *out)
     int means = 0, n = 0;
     for (; n < LATHE_UNREAD_COLUMNS && c->unread[n].name[0]; n++) {
         names[n] = c->unread[n].name;
-        means |= means_something(names[n]);
+        means |= lathe_record_key_where(names[n]) != 0;
     }
     qsort(names, (size_t)n, sizeof *names, by_name);
     lathe_buffer_printf(out, "nothing reads the column%s ", n == 1 ? "" : "s");

@@ -19,6 +19,7 @@
 typedef struct source {
     const lathe_reader *reader;
     lathe_fields *fields;
+    lathe_record_uses *uses; /* NULL: the row is made of texts, whose fields are noted */
     lathe_encoder *encoder;
     json_t *row;
     json_t *talk;                  /* the conversation; NULL: the record has none */
@@ -67,7 +68,7 @@ static lathe_status take_list(source *s, int32_t column)
                            s->place, lathe_column_name(column), lathe_column_name(column));
     if (!x || json_is_null(x))
         return LATHE_OK;
-    lathe_record_use(&s->fields->uses, field);
+    lathe_record_use(s->uses, field);
     if (json_is_string(x) && column == LATHE_COLUMN_PROMPT) {
         s->prompt_text = json_string_value(x);
         return LATHE_OK;
@@ -100,7 +101,8 @@ static lathe_status take_talk(source *s)
     const char *field = lathe_chat_talk_field(dataset, s->row);
     if (!is_chat && (!field || is_column(s, field)))
         return LATHE_OK;
-    LATHE_TRY(lathe_chat_take_talk(dataset, s->place, s->row, &s->fields->uses, &s->talk));
+    /* beside lists, find_prompt notes it if it is the prompt */
+    LATHE_TRY(lathe_chat_take_talk(dataset, s->place, s->row, is_chat ? s->uses : NULL, &s->talk));
     if (s->talk && is_chat)
         s->list[LATHE_COLUMN_PROMPT] = json_incref(s->talk);
     return LATHE_OK;
@@ -270,6 +272,7 @@ static lathe_status encode_prompt(source *s, int64_t vocab_size, lathe_ids *prom
     if (json_is_number(json_array_get(list, 0)))
         return take_ids(s, list, vocab_size, prompt);
     LATHE_TRY(need_template(s, LATHE_COLUMN_PROMPT));
+    LATHE_TRY(lathe_chat_add_system(s->place, s->row, list, s->uses));
     LATHE_TRY(prompt_end(s, list, &n));
     const size_t all = json_array_size(list);
     if (s->fields->is_chat == LATHE_FIELDS_CHAT || n == all || !lathe_chat_answer_begun(list))
@@ -388,9 +391,9 @@ static lathe_status find_common_prompt(source *s, const int32_t *own, int32_t n_
     if (s->facts->prompts_differ)
         return LATHE_OK;
     if (s->prompt_text && !has_text(first, n, s->prompt_text))
-        lathe_record_unuse(&s->fields->uses, field_of(s, LATHE_COLUMN_PROMPT));
+        lathe_record_unuse(s->uses, field_of(s, LATHE_COLUMN_PROMPT));
     if (s->talk && (json_equal(s->talk, first) || json_equal(s->talk, second)))
-        lathe_record_use(&s->fields->uses, lathe_chat_talk_field(s->reader->dataset, s->row));
+        lathe_record_use(s->uses, lathe_chat_talk_field(s->reader->dataset, s->row));
     *prompt = join(NULL, first, 0, n);
     if (!*prompt)
         return lathe_error(LATHE_E_NOMEM, "%s: messages of a record", s->place);
@@ -411,14 +414,15 @@ static lathe_status find_prompt(source *s, const int32_t *own, int32_t n_lists)
         return not_a_list(s, field_of(s, LATHE_COLUMN_PROMPT));
     if (!*prompt && !are_whole && s->talk) {
         *prompt = talk_before(s, own, n_lists);
+        lathe_record_use(s->uses, lathe_chat_talk_field(s->reader->dataset, s->row));
         if (!*prompt)
             return lathe_error(LATHE_E_NOMEM, "%s: messages of a record", s->place);
     }
     if (*prompt)
-        LATHE_TRY(lathe_chat_add_system(s->place, s->row, *prompt, &s->fields->uses));
+        LATHE_TRY(lathe_chat_add_system(s->place, s->row, *prompt, s->uses));
     for (int32_t k = 0; k < n_lists; k++)
         if (is_question(json_array_get(s->list[own[k]], 0)))
-            LATHE_TRY(lathe_chat_add_system(s->place, s->row, s->list[own[k]], &s->fields->uses));
+            LATHE_TRY(lathe_chat_add_system(s->place, s->row, s->list[own[k]], s->uses));
     if (*prompt) {
         for (int32_t k = 0; k < n_lists; k++)
             LATHE_TRY(drop_prompt(s, own[k], *prompt));
@@ -459,8 +463,8 @@ static lathe_status encode_all(source *s, int32_t n_full, lathe_ids *prompt, lat
 static lathe_status read_row(source *s)
 {
     if (s->fields->layout == LATHE_LAYOUT_KNOWN && !s->fields->is_made)
-        LATHE_TRY(lathe_chat_alpaca_read(s->place, 0, s->row, &s->fields->uses));
-    lathe_chat_use_row(&s->fields->uses);
+        LATHE_TRY(lathe_chat_alpaca_read(s->place, 0, s->row, s->uses));
+    lathe_chat_use_row(s->row, s->uses);
     if (s->fields->is_chat != LATHE_FIELDS_CHAT)
         LATHE_TRY(take_list(s, LATHE_COLUMN_PROMPT));
     return take_talk(s);
@@ -471,7 +475,11 @@ lathe_status lathe_chat_encode_lists(const lathe_reader *reader, const lathe_rec
                                      int64_t vocab_size, lathe_ids *prompt, lathe_ids *full,
                                      int64_t *bytes, lathe_chat_lists_facts *facts)
 {
-    source s = {.reader = reader, .fields = fields, .encoder = encoder, .facts = facts};
+    source s = {.reader = reader,
+                .fields = fields,
+                .uses = fields->is_made ? NULL : &fields->uses,
+                .encoder = encoder,
+                .facts = facts};
     (void)lathe_source_place_text(&reader->sources->list[record->file],
                                   lathe_record_at(reader->sources, record), s.place,
                                   sizeof s.place);

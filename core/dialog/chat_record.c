@@ -242,8 +242,8 @@ const char *lathe_chat_talk_field(const lathe_dataset *dataset, const json_t *ro
     const json_t *x = json_object_get(row, own);
     if (dataset->messages || holds_talk(x))
         return x && !json_is_null(x) ? own : NULL;
-    if (holds_talk(json_object_get(row, LATHE_SHAREGPT_FIELD)))
-        return LATHE_SHAREGPT_FIELD;
+    if (holds_talk(lathe_record_take(row, NULL, LATHE_RECORD_SHAREGPT)))
+        return LATHE_RECORD_SHAREGPT;
     return x && !json_is_null(x) ? own : NULL;
 }
 
@@ -289,14 +289,14 @@ lathe_status lathe_chat_take_talk(const lathe_dataset *dataset, const char *plac
 lathe_status lathe_chat_add_system(const char *place, json_t *row, json_t *messages,
                                    lathe_record_uses *uses)
 {
-    json_t *system = json_object_get(row, LATHE_SYSTEM_FIELD);
+    json_t *system = lathe_record_take(row, NULL, LATHE_RECORD_SYSTEM);
     const json_t *first = json_array_get(messages, 0);
     const char *role = json_string_value(json_object_get(first, "role"));
     if (!json_is_string(system) || json_string_length(system) == 0)
         return LATHE_OK;
     const int has_one = role && (strcmp(role, "system") == 0 || strcmp(role, "developer") == 0);
     if (!has_one || json_equal(json_object_get(first, "content"), system))
-        lathe_record_use(uses, LATHE_SYSTEM_FIELD);
+        lathe_record_use(uses, LATHE_RECORD_SYSTEM);
     if (has_one)
         return LATHE_OK;
     json_t *message = json_pack("{s:s, s:O}", "role", "system", "content", system);
@@ -305,23 +305,24 @@ lathe_status lathe_chat_add_system(const char *place, json_t *row, json_t *messa
                : lathe_error(LATHE_E_NOMEM, "%s: messages of a conversation", place);
 }
 
-void lathe_chat_use_row(lathe_record_uses *uses)
+void lathe_chat_use_row(const json_t *row, lathe_record_uses *uses)
 {
-    static const char *const fields[] = {"tools", "documents", "chat_template_kwargs"};
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
-        lathe_record_use(uses, fields[i]);
+    const lathe_record_key *key;
+    for (int32_t i = 0; (key = lathe_record_key_get(i)) != NULL; i++)
+        if (key->where & LATHE_RECORD_IS_BESIDE)
+            (void)lathe_record_take(row, uses, key->name);
 }
 
 lathe_status lathe_chat_row_read(const lathe_dataset *dataset, const char *place, json_t *row,
                                  lathe_record_uses *uses)
 {
     json_t *talk = NULL;
-    lathe_chat_use_row(uses);
+    lathe_chat_use_row(row, uses);
     if (!lathe_chat_talk_field(dataset, row) && !dataset->messages &&
-        json_object_get(row, "instruction"))
+        lathe_record_take(row, NULL, LATHE_RECORD_INSTRUCTION))
         return lathe_chat_alpaca_read(place, 1, row, uses);
     LATHE_TRY(lathe_chat_take_talk(dataset, place, row, uses, &talk));
-    return !talk || json_object_set_new(row, "messages", talk) == 0
+    return !talk || json_object_set_new(row, LATHE_RECORD_MESSAGES, talk) == 0
                ? LATHE_OK
                : lathe_error(LATHE_E_NOMEM, "%s: the messages of a record", place);
 }
@@ -338,7 +339,8 @@ lathe_status lathe_chat_encode(const lathe_dataset *dataset, const lathe_source 
         return lathe_error(LATHE_E_CONFIG, "%s: the column \"%s\" needs a chat template: %s", place,
                            key, dataset->no_chat ? dataset->no_chat : "the dataset has none");
     LATHE_TRY(lathe_json_load_exact(place, fields->row, fields->n_row, 1, &row));
-    lathe_status status = lathe_chat_row_read(dataset, place, row, &fields->uses);
+    lathe_status status =
+        lathe_chat_row_read(dataset, place, row, fields->is_made ? NULL : &fields->uses);
     if (status == LATHE_OK)
         status = encode(dataset->chat, place, row, tok, enc, out);
     json_decref(row);

@@ -53,8 +53,8 @@ lathe_status lathe_chat_take_talk(const lathe_dataset *dataset, const char *plac
 lathe_status lathe_chat_add_system(const char *place, json_t *row, json_t *messages,
                                    lathe_record_uses *uses);
 
-/** Notes the fields that a chat template reads besides the messages. */
-void lathe_chat_use_row(lathe_record_uses *uses);
+/** Notes the fields of the row that a chat template reads besides the messages. */
+void lathe_chat_use_row(const json_t *row, lathe_record_uses *uses);
 
 /** Gives a record the list "messages" that chat templates read: that of the dataset's field, or of
  *  the sharegpt or the alpaca form. place: "a.jsonl:3", for errors. uses: gets the fields that are

@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/log_once.h"
 #include "gguf/model_files.h"
 
 static const char config_file[] = "tokenizer_config.json", map_file[] = "special_tokens_map.json",
@@ -17,9 +19,9 @@ static const char *const standard[] = {"bos_token", "eos_token", "unk_token", "s
                                        "pad_token", "cls_token", "mask_token"};
 enum { N_STANDARD = sizeof standard / sizeof standard[0] };
 
-/* The keys that transformers 5.24 reads of a tokenizer with a tokenizer.json, and those that
- * save_pretrained writes. A test compares the table with its classes
- * (tests/golden/config_keys.py). */
+/* The keys that transformers 5.24 reads of a tokenizer with a tokenizer.json, those that
+ * save_pretrained writes, and those that files of published models have. A test compares the table
+ * with the classes of transformers (tests/golden/config_keys.py). */
 static const struct {
     const char *key;
     int32_t use;
@@ -68,6 +70,51 @@ static const struct {
     {"name_or_path", LATHE_TOKEN_KEY_HARMLESS},
     {"processor_class", LATHE_TOKEN_KEY_HARMLESS},
     {"verbose", LATHE_TOKEN_KEY_HARMLESS},
+    {"transformers_version", LATHE_TOKEN_KEY_HARMLESS},
+    {"_commit_hash", LATHE_TOKEN_KEY_HARMLESS},
+    {"_from_auto", LATHE_TOKEN_KEY_HARMLESS},
+    {"_name_or_path", LATHE_TOKEN_KEY_HARMLESS},
+    {"special_tokens_map_file", LATHE_TOKEN_KEY_HARMLESS},
+    {"tokenizer_file", LATHE_TOKEN_KEY_HARMLESS},
+    {"vocab_file", LATHE_TOKEN_KEY_HARMLESS},
+    {"merges_file", LATHE_TOKEN_KEY_HARMLESS},
+    {"spm_file", LATHE_TOKEN_KEY_HARMLESS},
+    /* arguments of from_pretrained, which save_pretrained writes too */
+    {"cache_dir", LATHE_TOKEN_KEY_HARMLESS},
+    {"code_revision", LATHE_TOKEN_KEY_HARMLESS},
+    {"device", LATHE_TOKEN_KEY_HARMLESS},
+    {"device_map", LATHE_TOKEN_KEY_HARMLESS},
+    {"dtype", LATHE_TOKEN_KEY_HARMLESS},
+    {"force_download", LATHE_TOKEN_KEY_HARMLESS},
+    {"from_slow", LATHE_TOKEN_KEY_HARMLESS},
+    {"revision", LATHE_TOKEN_KEY_HARMLESS},
+    {"subfolder", LATHE_TOKEN_KEY_HARMLESS},
+    {"torch_dtype", LATHE_TOKEN_KEY_HARMLESS},
+    {"trust_remote_code", LATHE_TOKEN_KEY_HARMLESS},
+    {"use_fast", LATHE_TOKEN_KEY_HARMLESS},
+    {"return_token_type_ids", LATHE_TOKEN_KEY_HARMLESS},
+    {"return_tensors", LATHE_TOKEN_KEY_HARMLESS},
+    {"padding", LATHE_TOKEN_KEY_HARMLESS},
+    {"truncation", LATHE_TOKEN_KEY_HARMLESS},
+    /* of classes of SentencePiece and of byte-level BPE: the tokenizer.json that transformers made
+     * of them has what they mean for the tokens of a text */
+    {"add_dummy_prefix", LATHE_TOKEN_KEY_HARMLESS},
+    {"errors", LATHE_TOKEN_KEY_HARMLESS},
+    {"extra_ids", LATHE_TOKEN_KEY_HARMLESS},
+    {"keep_accents", LATHE_TOKEN_KEY_HARMLESS},
+    {"legacy", LATHE_TOKEN_KEY_HARMLESS},
+    {"remove_space", LATHE_TOKEN_KEY_HARMLESS},
+    {"sp_model_kwargs", LATHE_TOKEN_KEY_HARMLESS},
+    {"spaces_between_special_tokens", LATHE_TOKEN_KEY_HARMLESS},
+    {"trim_offsets", LATHE_TOKEN_KEY_HARMLESS},
+    {"unk_id", LATHE_TOKEN_KEY_HARMLESS},
+    /* of Llama 2's template, which is a text of its own now */
+    {"use_default_system_prompt", LATHE_TOKEN_KEY_HARMLESS},
+    /* of encoders' word pieces */
+    {"do_basic_tokenize", LATHE_TOKEN_KEY_HARMLESS},
+    {"max_input_chars_per_word", LATHE_TOKEN_KEY_HARMLESS},
+    {"never_split", LATHE_TOKEN_KEY_HARMLESS},
+    {"tokenize_chinese_chars", LATHE_TOKEN_KEY_HARMLESS},
 };
 
 static int is_token_key(const char *key)
@@ -90,6 +137,15 @@ static json_t *content_of(const json_t *value)
     json_t *text =
         json_is_object(value) ? json_object_get(value, "content") : (json_t *)(uintptr_t)value;
     return json_is_string(text) && json_string_length(text) > 0 ? text : NULL;
+}
+
+/* Whether transformers reads the value of a token of the model's own: a text, or an object, which
+ * in tokenizer_config.json has the type that save_pretrained writes. */
+static int is_own_token(const json_t *value, int in_map)
+{
+    const char *type = json_string_value(json_object_get(value, "__type"));
+    return json_is_string(value) || (json_is_object(value) && content_of(value) != NULL &&
+                                     (in_map || (type && strcmp(type, "AddedToken") == 0)));
 }
 
 static json_t *find(const json_t *list, const json_t *content)
@@ -136,6 +192,59 @@ static lathe_status put(json_t *add, const json_t *value, int special, int norma
 
 /* ---- the files ---- */
 
+/* null, false, and an empty text, list or object: the key is there and says nothing. */
+static int says_nothing(const json_t *value)
+{
+    return json_is_null(value) || json_is_false(value) ||
+           (json_is_string(value) && json_string_length(value) == 0) ||
+           (json_is_array(value) && json_array_size(value) == 0) ||
+           (json_is_object(value) && json_object_size(value) == 0);
+}
+
+static int is_standard(const char *key)
+{
+    for (int i = 0; i < N_STANDARD; i++)
+        if (strcmp(standard[i], key) == 0)
+            return 1;
+    return 0;
+}
+
+/* Whether a key with this value is one that nothing reads. */
+static int is_unread(const char *key, const json_t *value, int in_map)
+{
+    const int32_t use = lathe_token_key(key);
+    if (says_nothing(value))
+        return 0;
+    if (use == LATHE_TOKEN_KEY_READ && is_token_key(key)) /* such as "add_x_token": true */
+        return is_standard(key) ? content_of(value) == NULL : !is_own_token(value, in_map);
+    return use == LATHE_TOKEN_KEY_UNKNOWN;
+}
+
+/* Names the keys of a file that nothing reads: such as do_lower_case, which a class of transformers
+ * may apply, and which tokenizer.json does not have. */
+static lathe_status warn_of_unknown(const char *place, json_t *object, int in_map)
+{
+    lathe_buffer list = LATHE_BUFFER_INIT, text = LATHE_BUFFER_INIT;
+    const char *key;
+    json_t *value;
+    json_object_foreach(object, key, value)
+    {
+        if (is_unread(key, value, in_map))
+            lathe_buffer_printf(&list, "%s%.100s", list.len > 0 ? ", " : "", key);
+    }
+    if (list.len > 0)
+        lathe_buffer_printf(&text,
+                            "%s: keys that nothing reads, since tokenizer.json says how a text "
+                            "becomes tokens: %s",
+                            place, list.data);
+    if (text.data != NULL && text.status == LATHE_OK)
+        lathe_log_once(LATHE_LOG_WARN, text.data);
+    const lathe_status status = list.status != LATHE_OK ? list.status : text.status;
+    lathe_buffer_fini(&list);
+    lathe_buffer_fini(&text);
+    return status;
+}
+
 typedef struct files {
     json_t *config, *map, *added; /* objects; NULL: the folder has no such file */
     const char *config_place, *map_place, *added_place;
@@ -162,6 +271,7 @@ static lathe_status load(lathe_arena *arena, const char *model, const char *name
 static lathe_status load_files(lathe_arena *arena, const char *model, files *f)
 {
     LATHE_TRY(load(arena, model, config_file, &f->config_place, &f->config));
+    LATHE_TRY(warn_of_unknown(f->config_place, f->config, 0));
     if (json_is_true(json_object_get(f->config, "split_special_tokens")))
         return lathe_error(LATHE_E_UNSUPPORTED,
                            "%s: split_special_tokens is true, so special tokens in a text would be "
@@ -170,6 +280,7 @@ static lathe_status load_files(lathe_arena *arena, const char *model, files *f)
     if (json_object_get(f->config, "added_tokens_decoder"))
         return LATHE_OK; /* then transformers reads neither of the others */
     LATHE_TRY(load(arena, model, map_file, &f->map_place, &f->map));
+    LATHE_TRY(warn_of_unknown(f->map_place, f->map, 1));
     return load(arena, model, added_file, &f->added_place, &f->added);
 }
 
@@ -297,7 +408,7 @@ static lathe_status name_all(const files *f, lathe_token_names *out)
     for (int k = 0; k < 2; k++)
         json_object_foreach((json_t *)(uintptr_t)objects[k], key, value)
         {
-            if (is_token_key(key) && json_is_string(value))
+            if (is_token_key(key) && is_own_token(value, objects[k] == f->map))
                 LATHE_TRY(name(f, out, key));
         }
     return LATHE_OK;

@@ -24,16 +24,15 @@ typedef struct lathe_token_names {
     json_t *add;
 } lathe_token_names;
 
-/** Reads them; a folder may lack any of the files. LATHE_E_PARSE, LATHE_E_UNSUPPORTED: file and
- *  key. */
+/** Reads them; a folder may lack any of the files. Keys that mean nothing here are named in a
+ *  warning, once per file. LATHE_E_PARSE, LATHE_E_UNSUPPORTED: file and key. */
 lathe_status lathe_token_names_read(const char *model, lathe_token_names *out);
 void lathe_token_names_fini(lathe_token_names *names);
 
 /** How Lathe treats a key of tokenizer_config.json or special_tokens_map.json: LATHE_TOKEN_KEY_*.
  */
 enum {
-    LATHE_TOKEN_KEY_UNKNOWN = 0, /* of a tokenizer's own class; it changes nothing where there is
-                                  * a tokenizer.json */
+    LATHE_TOKEN_KEY_UNKNOWN = 0, /* warned of by its name, unless its value is empty */
     LATHE_TOKEN_KEY_READ = 1,
     LATHE_TOKEN_KEY_HARMLESS = 2, /* changes no token of a text that is read whole */
     LATHE_TOKEN_KEY_REFUSED = 3   /* refused, unless its value changes nothing */

@@ -17,6 +17,7 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_info.h"
 #include "checkpoint/parents.h"
+#include "checkpoint/reward_programs.h"
 #include "checkpoint/train_state.h"
 #include "config/config_changes.h"
 #include "opening/resume_model.h"
@@ -344,6 +345,23 @@ static lathe_status warn_of_changes(lathe_resuming *r)
     return status;
 }
 
+/* Warns of a program of a reward that was edited. It is no refusal, as for a reward model's
+ * weights: the commonest edit mends a program that has failed, most edits change no score, and what
+ * it imports is not compared. Its name and arguments are settings, which check_objective compares.
+ */
+static lathe_status warn_of_programs(lathe_resuming *r)
+{
+    lathe_buffer list = LATHE_BUFFER_INIT;
+    const lathe_status status = lathe__programs_compare(r->run->config, r->meta, &list);
+    if (status == LATHE_OK && list.len > 0)
+        lathe__run_warn(r->run, "reward", "command",
+                        "reward.command: %s since %s was written; the run goes on with the scores "
+                        "of the new file",
+                        text_of(&list), r->dir);
+    lathe_buffer_fini(&list);
+    return status;
+}
+
 /* Warns if the step in whose middle the checkpoint was written has more micro-batches than a step
  * has now: no further one is added to it. */
 static lathe_status warn_of_open_step(lathe_resuming *r)
@@ -389,7 +407,7 @@ static lathe_status check_all(lathe_resuming *r)
         int of_settings;
     } checks[] = {{check_plugins, 1},   {check_model, 0},      {check_adapter, 0},
                   {check_objective, 1}, {check_base, 0},       {check_state, 0},
-                  {warn_of_changes, 1}, {warn_of_open_step, 0}};
+                  {warn_of_changes, 1}, {warn_of_programs, 1}, {warn_of_open_step, 0}};
     LATHE_TRY(read_configurations(r));
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
         if (r->n_refused == 0 || checks[i].of_settings)

@@ -2,6 +2,7 @@
 #include "records/chat_alpaca.h"
 
 #include "base/error.h"
+#include "records/record_keys.h"
 
 static lathe_status no_memory(const char *place)
 {
@@ -9,9 +10,10 @@ static lathe_status no_memory(const char *place)
 }
 
 /* The text of a field; *out NULL: it is empty, null or missing. */
-static lathe_status text_of(const char *place, const json_t *row, const char *field, json_t **out)
+static lathe_status text_of(const char *place, const json_t *row, lathe_record_uses *uses,
+                            const char *field, json_t **out)
 {
-    json_t *value = json_object_get(row, field);
+    json_t *value = lathe_record_take(row, uses, field);
     *out = json_string_length(value) > 0 ? value : NULL;
     if (!value || json_is_string(value) || json_is_null(value))
         return LATHE_OK;
@@ -24,9 +26,10 @@ static lathe_status add(const char *place, json_t *list, const char *role, json_
     return message && json_array_append_new(list, message) == 0 ? LATHE_OK : no_memory(place);
 }
 
-static lathe_status add_history(const char *place, const json_t *row, json_t *list)
+static lathe_status add_history(const char *place, const json_t *row, lathe_record_uses *uses,
+                                json_t *list)
 {
-    json_t *history = json_object_get(row, "history"), *turn;
+    json_t *history = lathe_record_take(row, uses, LATHE_RECORD_HISTORY), *turn;
     size_t i;
     int is_good = !history || json_is_null(history) || json_is_array(history);
     json_array_foreach(history, i, turn) is_good = is_good && json_array_size(turn) == 2 &&
@@ -46,15 +49,16 @@ static lathe_status add_history(const char *place, const json_t *row, json_t *li
 }
 
 /* Adds the messages up to the question. */
-static lathe_status add_prompt(const char *place, const json_t *row, json_t *list)
+static lathe_status add_prompt(const char *place, const json_t *row, lathe_record_uses *uses,
+                               json_t *list)
 {
     json_t *system, *instruction, *input;
-    LATHE_TRY(text_of(place, row, "system", &system));
-    LATHE_TRY(text_of(place, row, "instruction", &instruction));
-    LATHE_TRY(text_of(place, row, "input", &input));
+    LATHE_TRY(text_of(place, row, uses, LATHE_RECORD_SYSTEM, &system));
+    LATHE_TRY(text_of(place, row, uses, LATHE_RECORD_INSTRUCTION, &instruction));
+    LATHE_TRY(text_of(place, row, uses, LATHE_RECORD_INPUT, &input));
     if (system)
         LATHE_TRY(add(place, list, "system", system));
-    LATHE_TRY(add_history(place, row, list));
+    LATHE_TRY(add_history(place, row, uses, list));
     json_t *question = instruction && input ? json_sprintf("%s\n%s", json_string_value(instruction),
                                                            json_string_value(input))
                        : instruction        ? json_incref(instruction)
@@ -65,15 +69,12 @@ static lathe_status add_prompt(const char *place, const json_t *row, json_t *lis
     return status;
 }
 
-/* Replaces an answer by a list of its message. */
+/* Replaces an answer, a text, by a list of its message. */
 static lathe_status make_list(const char *place, json_t *row, const char *field)
 {
-    json_t *answer, *list = json_array();
-    lathe_status status = text_of(place, row, field, &answer);
-    if (status == LATHE_OK && !list)
-        status = no_memory(place);
-    if (status == LATHE_OK)
-        status = add(place, list, "assistant", json_object_get(row, field));
+    json_t *list = json_array();
+    lathe_status status =
+        list ? add(place, list, "assistant", json_object_get(row, field)) : no_memory(place);
     if (status == LATHE_OK && json_object_set(row, field, list) != 0)
         status = no_memory(place);
     json_decref(list);
@@ -83,18 +84,17 @@ static lathe_status make_list(const char *place, json_t *row, const char *field)
 lathe_status lathe_chat_alpaca_read(const char *place, int as_messages, json_t *row,
                                     lathe_record_uses *uses)
 {
-    static const char *const fields[] = {"system", "history", "instruction", "input", "output"};
-    static const char *const answers[] = {"output", "chosen", "rejected"};
-    json_t *answer, *list = json_array();
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
-        lathe_record_use(uses, fields[i]);
-    lathe_status status = list ? add_prompt(place, row, list) : no_memory(place);
-    if (status == LATHE_OK)
-        status = text_of(place, row, "output", &answer);
+    const char *const answers[] = {LATHE_RECORD_OUTPUT, lathe_column_name(LATHE_COLUMN_CHOSEN),
+                                   lathe_column_name(LATHE_COLUMN_REJECTED)};
+    json_t *answer = NULL, *list = json_array();
+    lathe_status status = list ? add_prompt(place, row, uses, list) : no_memory(place);
+    if (status == LATHE_OK) /* beside chosen and rejected, nothing reads it */
+        status = text_of(place, row, as_messages ? uses : NULL, LATHE_RECORD_OUTPUT, &answer);
     if (status == LATHE_OK && as_messages && answer)
         status = add(place, list, "assistant", answer);
     if (status == LATHE_OK &&
-        json_object_set(row, as_messages ? "messages" : "instruction", list) != 0)
+        json_object_set(row, as_messages ? LATHE_RECORD_MESSAGES : LATHE_RECORD_INSTRUCTION,
+                        list) != 0)
         status = no_memory(place);
     json_decref(list);
     for (int i = 0; i < 3 && !as_messages && status == LATHE_OK; i++)

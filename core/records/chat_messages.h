@@ -6,11 +6,6 @@
 
 #include "lathe/status.h"
 
-/** The field of LLaMA-Factory's sharegpt conversations. */
-#define LATHE_SHAREGPT_FIELD "conversations"
-/** The field whose text is the system message of a conversation. */
-#define LATHE_SYSTEM_FIELD "system"
-
 /** Changes the list of messages in place from sharegpt's form to {"role", "content"}: "from" is the
  *  role (human: user, gpt: assistant, observation: tool, function_call: a call of the assistant)
  * and "value" the content. Other messages stay as they are. place: "a.jsonl:3", for errors.

@@ -6,13 +6,11 @@
 #include <string.h>
 
 #include "base/error.h"
-
-static const char *const column_names[LATHE_N_COLUMNS] = {"text", "prompt", "chosen", "rejected",
-                                                          "completion"};
+#include "records/record_keys.h"
 
 const char *lathe_column_name(int32_t column)
 {
-    return column_names[column];
+    return lathe_record_key_get(column)->name;
 }
 
 void lathe_dataset_hash_columns(const lathe_dataset *dataset, lathe_sha256 *hash)
@@ -56,7 +54,7 @@ const char *lathe_source_place_text(const lathe_source *source, int64_t line, ch
 
 const char *lathe_dataset_messages(const lathe_dataset *dataset)
 {
-    return dataset->messages ? dataset->messages : "messages";
+    return dataset->messages ? dataset->messages : LATHE_RECORD_MESSAGES;
 }
 
 /* ---- data.datasets and data.validation ---- */

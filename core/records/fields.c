@@ -1,5 +1,4 @@
 /* Extracts the texts of a record, a JSON object or a CSV row, and checks them. */
-#include <assert.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,7 +8,6 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/utf8.h"
-#include "records/chat_messages.h"
 #include "records/reader.h"
 #include "records/row_kind.h"
 
@@ -153,7 +151,7 @@ static int has_talk_before(const lathe_fields *f, const source *s, const value *
            !is_filled(values, prompt->parts[0].field);
 }
 
-/* Notes the fields that the texts of the columns and the stage's inputs are made of. */
+/* Notes the fields that the texts of the columns are made of. */
 static void use_fields(lathe_fields *f, const source *s)
 {
     const lathe_layouts *l = &s->reader->layouts;
@@ -162,11 +160,6 @@ static void use_fields(lathe_fields *f, const source *s)
         for (int32_t i = 0; i < layout->columns[c].n; i++)
             if (layout->columns[c].parts[i].name)
                 lathe_record_use(&f->uses, layout->columns[c].parts[i].name);
-    for (int32_t i = 0; i < s->reader->dataset->n_inputs; i++) {
-        lathe_record_use(&f->uses, l->fields[l->inputs[i]]);
-        if (l->other_inputs[i] >= 0)
-            lathe_record_use(&f->uses, l->fields[l->other_inputs[i]]);
-    }
 }
 
 /* Whether the dataset's chat template writes the record, which is of the alpaca form. */
@@ -440,22 +433,25 @@ static int add_message(json_t *list, const char *role, const char *text, int64_t
 }
 
 /* Copies the members of the record that the chat template reads besides the messages. */
-static lathe_status copy_members(const source *s, const char *place, json_t *row)
+static lathe_status copy_members(const source *s, const char *place, json_t *row,
+                                 lathe_record_uses *uses)
 {
-    static const char *const names[] = {"tools", "documents", "chat_template_kwargs"};
+    const lathe_record_key *known;
     const char *at = s->text, *end = s->text + s->record->n, *raw;
     lathe_json_string key;
     int64_t n;
     if (s->reader->sources->type == LATHE_DATASET_CSV)
         return LATHE_OK;
     while (lathe_json_record_next(&at, end, &key, &raw, &n))
-        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        for (int32_t i = 0; (known = lathe_record_key_get(i)) != NULL; i++) {
             json_t *member = NULL;
-            if (!lathe_json_is(&key, names[i], (int64_t)strlen(names[i])) || *raw == 'n')
+            if (!(known->where & LATHE_RECORD_IS_BESIDE) || *raw == 'n' ||
+                !lathe_json_is(&key, known->name, (int64_t)strlen(known->name)))
                 continue;
             LATHE_TRY(lathe_json_load_exact(place, raw, n, 1, &member));
-            if (json_object_set_new(row, names[i], member) != 0)
+            if (json_object_set_new(row, known->name, member) != 0)
                 return lathe_error(LATHE_E_NOMEM, "%s: a record as messages", place);
+            lathe_record_use(uses, known->name);
         }
     return LATHE_OK;
 }
@@ -500,7 +496,7 @@ static lathe_status make_chat(lathe_fields *f, const source *s, const value *val
         json_decref(row);
         return lathe_error(LATHE_E_NOMEM, "%s: a record as messages", s->place);
     }
-    lathe_status status = copy_members(s, s->place, row);
+    lathe_status status = copy_members(s, s->place, row, &f->uses);
     char *text = status == LATHE_OK ? json_dumps(row, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
     json_decref(row);
     if (status == LATHE_OK && !text)
@@ -513,7 +509,7 @@ static lathe_status make_chat(lathe_fields *f, const source *s, const value *val
     f->is_made = 1;
     f->is_chat = rows == LATHE_ROWS_COMPLETIONS ? LATHE_FIELDS_CHAT : LATHE_FIELDS_LISTS;
     if (s->reader->layouts.system >= 0)
-        lathe_record_use(&f->uses, LATHE_SYSTEM_FIELD);
+        lathe_record_use(&f->uses, LATHE_RECORD_SYSTEM);
     return LATHE_OK;
 }
 
@@ -583,6 +579,7 @@ static lathe_status read_inputs(lathe_fields *f, const source *s, const value *v
             values[l->inputs[i]].kind == NOTHING && other >= 0 && values[other].kind != NOTHING;
         const value *v = &values[is_other ? other : l->inputs[i]];
         const double x = number_of(v, s->reader->sources->type == LATHE_DATASET_CSV);
+        lathe_record_use(&f->uses, l->fields[is_other ? other : l->inputs[i]]);
         f->inputs[i] = x;
         if (!isnan(x) && (!input->is_boolean || x == 0.0 || x == 1.0))
             continue;
@@ -629,33 +626,6 @@ lathe_status lathe_fields_read(lathe_fields *fields, const lathe_reader *reader,
     return reader->dataset->as_chat > 0 && reader->rows != LATHE_ROWS_PACKED
                ? make_chat(fields, &s, values)
                : LATHE_OK;
-}
-
-void lathe_record_use(lathe_record_uses *uses, const char *name)
-{
-    for (int32_t i = 0; uses && i < uses->n; i++)
-        if (strcmp(uses->names[i], name) == 0)
-            return;
-    assert(!uses || uses->n < LATHE_MAX_USES);
-    if (uses)
-        uses->names[uses->n++] = name;
-}
-
-void lathe_record_unuse(lathe_record_uses *uses, const char *name)
-{
-    for (int32_t i = 0; i < uses->n; i++)
-        if (strcmp(uses->names[i], name) == 0) {
-            uses->names[i] = uses->names[--uses->n];
-            return;
-        }
-}
-
-int lathe_record_is_used(const lathe_record_uses *uses, const lathe_json_string *name)
-{
-    for (int32_t i = 0; i < uses->n; i++)
-        if (lathe_json_is(name, uses->names[i], (int64_t)strlen(uses->names[i])))
-            return 1;
-    return 0;
 }
 
 /* The next name of the list "a, b, c" from byte *at on. Returns 0 at the end. */

@@ -5,13 +5,14 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "records/chat_messages.h"
+#include "records/record_keys.h"
 #include "records/row_kind.h"
 
 /* The layout "alpaca" of LLaMA-Factory: instruction and input are joined by a line end; an empty
  * input is left out. */
-static lathe_format_part alpaca_prompt[] = {{"", 0, "instruction", 0, 0}, {"\n", 1, "input", 0, 1}};
-static lathe_format_part alpaca_output[] = {{"", 0, "output", 0, 0}};
+static lathe_format_part alpaca_prompt[] = {{"", 0, LATHE_RECORD_INSTRUCTION, 0, 0},
+                                            {"\n", 1, LATHE_RECORD_INPUT, 0, 1}};
+static lathe_format_part alpaca_output[] = {{"", 0, LATHE_RECORD_OUTPUT, 0, 0}};
 
 typedef struct known_layout {
     const char *text;
@@ -37,7 +38,7 @@ static const known_layout known[LATHE_N_ROW_KINDS] = {
 
 /* Names that other programs give to the fields of a stage's inputs: LLaMA-Factory's label of kto.
  */
-static const char *const other_names[][2] = {{"label", "kto_tag"}};
+static const char *const other_names[][2] = {{"label", LATHE_RECORD_KTO_TAG}};
 enum { N_OTHER_NAMES = sizeof other_names / sizeof other_names[0] };
 
 const char *lathe_layout_known_text(int32_t rows)
@@ -149,7 +150,7 @@ static lathe_status find_messages(lathe_layouts *l, const lathe_dataset *dataset
     for (int32_t i = 0; own && i < own->n && l->main < 0; i++)
         l->main = own->parts[i].name ? own->parts[i].field : -1;
     LATHE_TRY(number_field(l, lathe_dataset_messages(dataset), &l->messages));
-    return dataset->messages ? LATHE_OK : number_field(l, LATHE_SHAREGPT_FIELD, &l->sharegpt);
+    return dataset->messages ? LATHE_OK : number_field(l, LATHE_RECORD_SHAREGPT, &l->sharegpt);
 }
 
 static int has_input(const lathe_dataset *dataset, const char *name)
@@ -215,7 +216,7 @@ static lathe_status find(lathe_layouts *l, const lathe_dataset *dataset, int32_t
     if (!is_given && known[rows].text)
         LATHE_TRY(add_known(l, rows));
     if (l->n == LATHE_N_LAYOUTS || dataset->as_chat > 0) /* for the chat template */
-        LATHE_TRY(number_field(l, LATHE_SYSTEM_FIELD, &l->system));
+        LATHE_TRY(number_field(l, LATHE_RECORD_SYSTEM, &l->system));
     LATHE_TRY(find_messages(l, dataset, rows));
     return find_inputs(l, dataset, out_input);
 }
@@ -257,12 +258,12 @@ int32_t lathe_layouts_choose(const lathe_layouts *layouts, uint32_t found, uint3
 /* Whether the list has a column that other programs use for conversations; its name, or NULL. */
 static const char *conversation_of(const char *list)
 {
-    static const char *const names[] = {"messages", "conversations"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const char *at = strstr(list, names[i]);
-        const char end = at ? at[strlen(names[i])] : 'x';
+    const lathe_record_key *key;
+    for (int32_t i = 0; (key = lathe_record_key_get(i)) != NULL; i++) {
+        const char *at = key->where & LATHE_RECORD_IS_TALK ? strstr(list, key->name) : NULL;
+        const char end = at ? at[strlen(key->name)] : 'x';
         if (at && (at == list || at[-1] == ' ') && (end == '\0' || end == ','))
-            return names[i];
+            return key->name;
     }
     return NULL;
 }

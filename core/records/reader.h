@@ -12,6 +12,7 @@
 #include "plug/instance.h"
 #include "records/dataset.h"
 #include "records/layout.h"
+#include "records/record_keys.h"
 
 #define LATHE_READER_NAMES 3 /* number of skipped files whose names are kept */
 
@@ -149,22 +150,6 @@ enum {
      * (chat_alpaca.h). */
 };
 
-enum { LATHE_MAX_USES = 40 };
-
-/** Names of a record's fields that are read; the names are borrowed and outlive the record. */
-typedef struct lathe_record_uses {
-    const char *names[LATHE_MAX_USES];
-    int32_t n;
-} lathe_record_uses;
-
-/** Adds the name; `uses` may be NULL. More than LATHE_MAX_USES different ones cannot come: a layout
- *  has fewer fields. */
-void lathe_record_use(lathe_record_uses *uses, const char *name);
-/** Takes the name out. */
-void lathe_record_unuse(lathe_record_uses *uses, const char *name);
-/** 1 if the name is in it. */
-int lathe_record_is_used(const lathe_record_uses *uses, const lathe_json_string *name);
-
 /** The texts of a record's columns. All zeros: empty. */
 typedef struct lathe_fields {
     const char *text[LATHE_N_COLUMNS]; /* NULL: the record has no such text */
@@ -174,7 +159,8 @@ typedef struct lathe_fields {
     int32_t is_made; /* 1: `row` is made of texts, and its columns have their usual names */
     const char *row; /* the record as a JSON object; not with TEXTS */
     int64_t n_row;
-    lathe_record_uses uses;                /* fields that are read */
+    /* Fields of the record that are read. Readers of `row` note theirs, unless it is made. */
+    lathe_record_uses uses;
     double inputs[LATHE_MAX_STAGE_INPUTS]; /* [n_inputs of the dataset] */
     lathe_json_record json;
     lathe_field_room plain; /* fields whose text in the file has escapes or quotes */

@@ -13,11 +13,6 @@
 #include "records/readers.h"
 #include "records/row_kind.h"
 
-/* Fields of conversations that the chat template reads besides the messages. */
-static const char *const chat_fields[] = {"system", "tools", "documents", "chat_template_kwargs",
-                                          "add_generation_prompt"};
-enum { N_CHAT_FIELDS = sizeof chat_fields / sizeof chat_fields[0] };
-
 static lathe_status fail(const lathe_reader *r, lathe_status status, int has_row)
 {
     const char *path = r->sources->list[r->at.file].path, *text = lathe_error_message();
@@ -91,17 +86,33 @@ lathe_status lathe__plugin_check_name(lathe_reader *r)
     return status;
 }
 
+/* Lists the columns that the plugin is asked for: the fields of the layouts, and those that a
+ * conversation is made of besides. Returns their number. */
+static int32_t wanted_columns(const lathe_layouts *l,
+                              const char *out[LATHE_MAX_FIELDS + LATHE_MAX_RECORD_KEYS])
+{
+    const uint32_t where = LATHE_RECORD_IS_SYSTEM | LATHE_RECORD_IS_BESIDE |
+                           (l->n == LATHE_N_LAYOUTS ? LATHE_RECORD_IS_ALPACA : 0u);
+    const lathe_record_key *key;
+    int32_t n = l->n_fields;
+    for (int32_t f = 0; f < n; f++)
+        out[f] = l->fields[f];
+    for (int32_t i = 0; (key = lathe_record_key_get(i)) != NULL; i++) {
+        int32_t f = 0;
+        while (f < l->n_fields && strcmp(l->fields[f], key->name) != 0)
+            f++;
+        if ((key->where & where) && f == l->n_fields)
+            out[n++] = key->name;
+    }
+    return n;
+}
+
 lathe_status lathe__plugin_open(lathe_reader *r)
 {
     const lathe_source *source = &r->sources->list[r->at.file];
     const lathe_row_kind *kind = lathe_row_kind_get(r->rows);
-    const char *columns[LATHE_MAX_FIELDS + N_CHAT_FIELDS];
-    int32_t n = 0;
+    const char *columns[LATHE_MAX_FIELDS + LATHE_MAX_RECORD_KEYS];
     LATHE_TRY(make_instance(r));
-    for (int32_t i = 0; i < r->layouts.n_fields; i++)
-        columns[n++] = r->layouts.fields[i];
-    for (int32_t i = 0; i < N_CHAT_FIELDS && r->rows != LATHE_ROWS_UNPAIRED; i++)
-        columns[n++] = chat_fields[i];
     const lathe_reader_file file = {.size = (uint32_t)sizeof file,
                                     .fd = r->fd,
                                     .bytes = source->bytes,
@@ -109,7 +120,7 @@ lathe_status lathe__plugin_open(lathe_reader *r)
                                     .offset = r->at.offset,
                                     .row = r->at.line,
                                     .columns = columns,
-                                    .n_columns = n,
+                                    .n_columns = wanted_columns(&r->layouts, columns),
                                     .wants_all = kind->has_records};
     const lathe_reader_v1 *table = r->plugin.table;
     lathe_error_clear();

@@ -100,6 +100,10 @@ int lathe_chat_template_reads_clock(const lathe_chat_template *chat);
  *  be NULL). */
 lathe_status lathe_chat_from_row(const char *place, json_t *row, lathe_chat *out, json_t **owned);
 
+/** Key i of a row that the template gets beside the messages ("tools", ...); NULL: there are no
+ *  more. */
+const char *lathe_chat_row_key(int32_t i);
+
 /** Renders the conversation; spans: its {% generation %} blocks.
  *  Errors  those of lathe_template_render; LATHE_E_CONFIG: messages is not a list of objects. */
 lathe_status lathe_chat_render(const lathe_chat_template *chat, const lathe_chat *what,
@@ -110,6 +114,8 @@ lathe_status lathe_chat_render(const lathe_chat_template *chat, const lathe_chat
  *  trainable (axolotl), loss (ms-swift), loss_mask (verl). */
 enum { LATHE_CHAT_UNMARKED = 0, LATHE_CHAT_LEARN = 1, LATHE_CHAT_MUTE = 2 };
 lathe_status lathe_chat_message_mark(const json_t *message, size_t number, int *out);
+/** Key i of the marks; NULL: there are no more. */
+const char *lathe_chat_mark_key(int32_t i);
 
 /** Renders the conversation; spans: the parts that training learns. If the template has
  *  {% generation %} blocks, these are the parts. Otherwise a part is the text that a message of the

@@ -1,4 +1,7 @@
-/* Conversations as text, and the parts of it that are learnt. */
+/* Conversations as text, and the parts of it that are learnt.
+ *
+ * Above 800 lines because the rows of a dataset, the variables of a template and the search for
+ * what is learnt share the forms of messages. */
 #include "template/chat_template_internal.h"
 
 #include <stdio.h>
@@ -77,6 +80,16 @@ static lathe_status list_of(const char *place, json_t *row, const char *key, jso
     return LATHE_OK;
 }
 
+/* In the order of ROW_*. */
+static const char *const row_keys[] = {"tools", "documents", "chat_template_kwargs"};
+enum { ROW_TOOLS = 0, ROW_DOCUMENTS = 1, ROW_VARIABLES = 2, N_ROW_KEYS = 3 };
+_Static_assert(sizeof row_keys / sizeof row_keys[0] == N_ROW_KEYS, "one name per key");
+
+const char *lathe_chat_row_key(int32_t i)
+{
+    return i < N_ROW_KEYS ? row_keys[i] : NULL;
+}
+
 lathe_status lathe_chat_from_row(const char *place, json_t *row, lathe_chat *out, json_t **owned)
 {
     memset(out, 0, sizeof *out);
@@ -87,17 +100,17 @@ lathe_status lathe_chat_from_row(const char *place, json_t *row, lathe_chat *out
                            "\"role\" and \"content\"",
                            place);
     out->messages = json_object_get(row, "messages");
-    json_t *variables = json_object_get(row, "chat_template_kwargs");
+    json_t *variables = json_object_get(row, row_keys[ROW_VARIABLES]);
     if (variables && !json_is_object(variables) && !json_is_null(variables))
         return lathe_error(LATHE_E_CONFIG, "%s: \"chat_template_kwargs\" is no object", place);
     out->variables = json_is_object(variables) ? variables : NULL;
     out->add_generation_prompt = json_is_true(json_object_get(row, "add_generation_prompt"));
-    lathe_status status = list_of(place, row, "tools", &out->tools, owned);
+    lathe_status status = list_of(place, row, row_keys[ROW_TOOLS], &out->tools, owned);
     json_t *none = NULL;
     if (status == LATHE_OK && has_text(out->tools))
         status = read_tools(place, &out->tools, owned);
     if (status == LATHE_OK)
-        status = list_of(place, row, "documents", &out->documents, &none);
+        status = list_of(place, row, row_keys[ROW_DOCUMENTS], &out->documents, &none);
     if (none) { /* documents have no form as a string */
         json_decref(none);
         status = lathe_error(LATHE_E_CONFIG, "%s: \"documents\" is no list", place);
@@ -538,13 +551,21 @@ static int value_of_mark(const json_t *x)
     return number == 0.0 ? 0 : number == 1.0 ? 1 : -2;
 }
 
+/* Of other trainers (chat_template.h). */
+static const char *const mark_keys[] = {"weight", "train", "trainable", "loss", "loss_mask"};
+enum { N_MARK_KEYS = sizeof mark_keys / sizeof mark_keys[0] };
+
+const char *lathe_chat_mark_key(int32_t i)
+{
+    return i < N_MARK_KEYS ? mark_keys[i] : NULL;
+}
+
 lathe_status lathe_chat_message_mark(const json_t *message, size_t number, int *out)
 {
-    static const char *const keys[] = {"weight", "train", "trainable", "loss", "loss_mask"};
     const char *first = NULL;
     *out = LATHE_CHAT_UNMARKED;
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        const int value = value_of_mark(json_object_get(message, keys[i]));
+    for (int32_t i = 0; i < N_MARK_KEYS; i++) {
+        const int value = value_of_mark(json_object_get(message, mark_keys[i]));
         const int mark = value == 0 ? LATHE_CHAT_MUTE : LATHE_CHAT_LEARN;
         if (value == -1)
             continue;
@@ -552,13 +573,13 @@ lathe_status lathe_chat_message_mark(const json_t *message, size_t number, int *
             return lathe_error(LATHE_E_CONFIG,
                                "message %zu: \"%s\" says whether the message is learnt; expected "
                                "0, 1, true or false",
-                               number, keys[i]);
+                               number, mark_keys[i]);
         if (first && mark != *out)
             return lathe_error(LATHE_E_CONFIG,
                                "message %zu: \"%s\" and \"%s\" contradict each other about whether "
                                "the message is learnt",
-                               number, first, keys[i]);
-        first = keys[i];
+                               number, first, mark_keys[i]);
+        first = mark_keys[i];
         *out = mark;
     }
     return LATHE_OK;

@@ -82,6 +82,41 @@ Test(rewards_of_a_run, that_changed_are_named_by_their_keys)
 
 /* A regular expression that is none has the place of its key, in the file and on the command line.
  */
+/* The program of a reward: its content is recorded, and a change is named at each start. */
+Test(rewards_of_a_run, whose_program_was_edited_are_named)
+{
+    put("score.py", "while read line; do echo 1; done\n");
+    make_scored_run("[reward]\nname = \"command\"\ncommand = [\"sh\", \"score.py\"]\n");
+    expect(LATHE " train run.toml 2>&1", 0, "checkpoint scored/step-00000001");
+    expect("cat scored/step-00000001/manifest.json", 0, "\"programs\":");
+    cr_expect_not_null(strstr(output, "/score.py\""), "%s", output);
+    expect(LATHE " validate run.toml 2>&1", 0, "valid");
+    cr_expect_null(strstr(output, "warning"), "%s", output);
+    put("score.py", "while read line; do echo 2; done\n"); /* as many bytes */
+    expect(LATHE " validate run.toml 2>&1", 0, "/score.py has changed (SHA-256 ");
+    cr_expect_not_null(strstr(output, "since scored/step-00000001 was written"), "%s", output);
+    cr_expect_not_null(strstr(output, "run.toml:"), "%s", output);
+    expect(LATHE " train run.toml --train.stop_after 2 2>&1", 0, "/score.py has changed (SHA-256 ");
+    expect(LATHE " validate run.toml 2>&1", 0, "valid"); /* the new one is recorded now */
+    cr_expect_null(strstr(output, "warning"), "%s", output);
+    /* another name is another setting, and refused as one */
+    put("other.py", "while read line; do echo 3; done\n");
+    expect_refused("--reward.command '[\"sh\", \"other.py\"]'", "reward.command is");
+    cr_expect_null(strstr(output, "has changed"), "%s", output);
+}
+
+/* A program that a shell finds in PATH, and is no interpreter of a file, is the reward itself. */
+Test(rewards_of_a_run, whose_program_is_in_path_are_compared_too)
+{
+    cr_assert_eq(run("mkdir bin && printf '#!/bin/sh\nwhile read line; do echo 1; done\n' > "
+                     "bin/score && chmod +x bin/score"),
+                 0);
+    make_scored_run("[reward]\nname = \"command\"\ncommand = [\"score\"]\n");
+    expect("PATH=$PWD/bin:$PATH " LATHE " train run.toml 2>&1", 0, "scored/step-00000001");
+    cr_assert_eq(run("printf '# mended\n' >> bin/score"), 0);
+    expect("PATH=$PWD/bin:$PATH " LATHE " validate run.toml 2>&1", 0, "/bin/score has changed");
+}
+
 Test(rewards_of_a_run, that_are_wrong_stand_at_their_keys)
 {
     make_scored_run("[reward]\n" MATCH("("));

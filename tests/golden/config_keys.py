@@ -1,15 +1,18 @@
 """Keys that transformers 5.24 reads: of generation_config.json, and of tokenizer_config.json and
-special_tokens_map.json for a tokenizer with a tokenizer.json. Writes data/config_keys.json, with
+special_tokens_map.json for a tokenizer with a tokenizer.json, and the arguments of the tokenizer
+classes of the families that Lathe has, which save_pretrained writes. Writes data/config_keys.json, with
 which tests compare Lathe's tables: a key that a new version brings must get its place there.
 
     python tests/golden/config_keys.py
 """
 
+import ast
 import inspect
 import json
 import os
 import re
 
+import transformers
 from transformers import GenerationConfig, PreTrainedTokenizerBase
 from transformers.tokenization_utils_tokenizers import TokenizersBackend
 
@@ -19,6 +22,20 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 def popped(source):
     """Names that a source takes out of its keyword arguments."""
     return set(re.findall(r"kwargs\.(?:pop|get|setdefault)\(\s*[\"'](\w+)[\"']", source))
+
+
+def arguments():
+    """Names of the arguments of the classes of models, which save_pretrained writes."""
+    found = set()
+    for name in ["code_llama", "cohere", "gemma", "gpt2", "gpt_neox", "llama", "qwen2", "qwen3_5",
+                 "seed_oss", "t5"]:
+        path = os.path.join(os.path.dirname(transformers.__file__), "models", name, f"tokenization_{name}.py")
+        if not os.path.exists(path):
+            continue
+        for node in ast.walk(ast.parse(open(path, encoding="utf-8").read())):
+            if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+                found |= {a.arg for a in node.args.args + node.args.kwonlyargs}
+    return found - {"self", "vocab", "merges"} - {a for a in found if a.startswith("_")}
 
 
 def main():
@@ -38,8 +55,9 @@ def main():
                   "vocab", "vocab_file"}
     path = os.path.join(HERE, "data", "config_keys.json")
     with open(path, "w", encoding="utf-8") as file:
-        json.dump({"generation_config": sorted(generation), "tokenizer_config": sorted(tokenizer)},
-                  file, indent=1)
+        json.dump({"generation_config": sorted(generation), "tokenizer_config": sorted(tokenizer),
+                   "tokenizer_arguments": sorted(arguments())}, file,
+                  indent=1)
         file.write("\n")
 
 

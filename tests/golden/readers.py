@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/data/readers: the same records as JSONL, Parquet and Arrow, by pyarrow; in odd/, other tables.
+"""Writes tests/golden/data/readers: the same records as JSONL, Parquet and Arrow, by pyarrow; in odd/, other tables; in keys/,
+records with the fields that are read beside their columns.
 
     python tests/golden/readers.py tests/golden/data/readers
 """
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 out = sys.argv[1] if len(sys.argv) > 1 else "."
 os.makedirs(f"{out}/odd", exist_ok=True)
 os.makedirs(f"{out}/same", exist_ok=True)
+os.makedirs(f"{out}/keys", exist_ok=True)
 
 # Every type that has a form in JSON. A missing member is a null in the table.
 rows = []
@@ -57,6 +59,24 @@ feather.write_feather(table, f"{out}/same/file.arrow", compression="uncompressed
 with pa.ipc.new_stream(f"{out}/same/stream.arrow", schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
     for batch in table.to_batches(max_chunksize=9):
         writer.write_batch(batch)
+# Fields beside the columns, by the stage that reads them.
+ask, answer = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
+beside = {"system": "be kind", "tools": '[{"type": "function", "function": {"name": "get"}}]',
+          "documents": [{"title": "t", "text": "source"}], "chat_template_kwargs": {"mood": "merry"}}
+for name, record in {
+    "pretrain": {"messages": [ask, answer], **beside},
+    "sft": {"messages": [ask, answer], **beside},
+    "sft_alpaca": {"instruction": "do", "input": "it", "output": "done", "history": [["q", "a"]], **beside},
+    "dpo": {"prompt": [ask], "chosen": [answer], "rejected": [ask | {"role": "assistant"}], **beside},
+    "dpo_alpaca": {"instruction": "do", "chosen": "well", "rejected": "badly", "history": [["q", "a"]], **beside},
+    "kto": {"prompt": [ask], "completion": [answer], "label": True, **beside},
+    "kto_messages": {"messages": [ask, answer], "label": True, **beside},
+    "kto_alpaca": {"instruction": "do", "output": "done", "kto_tag": True, "history": [["q", "a"]], **beside},
+    "ppo": {"prompt": [ask], **beside},
+}.items():
+    with open(f"{out}/keys/{name}.jsonl", "w", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
+    pq.write_table(pa.Table.from_pylist([record]), f"{out}/keys/{name}.parquet")
 # Types without a form in JSON beside one with it, a NaN, an infinity, and a text that is not UTF-8.
 odd = pa.table({
     "text": pa.array(["one", None, "three"]),

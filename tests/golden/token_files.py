@@ -75,6 +75,8 @@ def cases():
     yield {"extra_special_tokens": ["<extra>"]}, None, None, "a <extra> b"
     yield {"extra_special_tokens": {"image_token": "<image>"}}, None, None, "a<image>b"
     yield {"image_token": "<image>"}, None, None, "a<image>b"
+    yield {"image_token": typed("<image>", rstrip=True)}, None, None, "a<image> b"
+    yield {}, {"image_token": token("<image>", rstrip=True)}, None, "a<image> b"
     yield {"additional_special_tokens": ["<a>", "<|im_end|>"]}, None, None, "<a>b<|im_end|>"
     yield {"additional_special_tokens": [typed("<a>", rstrip=True, special=True), "<b>"]}, None, \
         None, "<b><a> c"

@@ -91,6 +91,13 @@ while IFS= read -r line; do
 done < <(grep -nE '^[[:space:]]*#[[:space:]]*include' -r plugins kernels examples --include='*.c' --include='*.h' \
     --include='*.cu' --include='*.cuh' --include='*.cpp' 2>/dev/null | sed -E 's/^([^:]+):[0-9]+:/\1:/' || true)
 
+# A field of a record is read with lathe_record_take and a name of the list in core/records/record_keys.c: it is then
+# noted as read, and tests/cases/data/test_record_keys_cases.c asks for its entry.
+while IFS= read -r line; do
+    [ -z "$line" ] || fail "$line reads a field of a record by a name of its own: use lathe_record_take (records/record_keys.h)"
+done < <(grep -nE 'json_object_get\((s->)?row, *("|LATHE_RECORD_)' -r core/records core/dialog core/data --include='*.c' |
+    cut -d: -f1,2 || true)
+
 # Every public header compiles by itself as C11.
 if command -v "${CC:-gcc}" >/dev/null; then
     for header in core/include/lathe/*.h core/include/lathe/kit/*.h; do

@@ -71,9 +71,57 @@ Test(token_files_cases, every_key_of_transformers_has_its_place)
         cr_expect_neq(lathe_token_key(json_string_value(key)), LATHE_TOKEN_KEY_UNKNOWN, "%s",
                       json_string_value(key));
     }
+    json_array_foreach(json_object_get(all, "tokenizer_arguments"), i, key)
+    {
+        cr_expect_neq(lathe_token_key(json_string_value(key)), LATHE_TOKEN_KEY_UNKNOWN, "%s",
+                      json_string_value(key));
+    }
+    cr_expect_gt(i, 15);
     json_decref(all);
     put("m/tokenizer_config.json", "{\"split_special_tokens\": true}");
     expect(LATHE " tokenizer check m 2>&1", 1, "split_special_tokens is true");
+}
+
+static int count(const char *text)
+{
+    int n = 0;
+    for (const char *at = output; (at = strstr(at, text)) != NULL; at++)
+        n++;
+    return n;
+}
+
+/* Once, in one line, by each command; keys that say nothing, or are usual, are not named. */
+Test(token_files_cases, keys_that_nothing_reads_are_named)
+{
+    static const char *const commands[] = {
+        LATHE " tokenizer check m 2>&1", LATHE " train run.toml 2>&1",
+        "printf '{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}' | " LATHE
+        " chat-template m --show - 2>&1",
+        "echo a | " LATHE " generate m --prompt a --max-new-tokens 1 2>&1"};
+    put("run.toml", "[model]\npath = \"m\"\n[data]\n"
+                    "datasets = [{ path = \"words.txt\", type = \"text\" }]\nseq_len = 16\n"
+                    "[train]\nprecision = \"fp32\"\nmax_steps = 1\nthreads = 1\n[checkpoint]\n"
+                    "dir = \"out\"\n");
+    put("m/tokenizer_config.json",
+        "{\"eos_token\": \"<|endoftext|>\", \"legacy\": true, \"sp_model_kwargs\": {\"a\": 1}, "
+        "\"do_lower_case\": true, \"strip_accents\": null, \"add_eod_token\": true, "
+        "\"image_token\": {\"__type\": \"AddedToken\", \"content\": \"<|im_start|>\"}, "
+        "\"audio_token\": {\"content\": \"<|im_start|>\"}, \"zz\": [1]}");
+    put("m/special_tokens_map.json", "{\"eos_token\": \"<|endoftext|>\", \"zzz\": \"x\"}");
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        expect(commands[i], 0,
+               "m/tokenizer_config.json: keys that nothing reads, since tokenizer.json says how a "
+               "text becomes tokens: do_lower_case, add_eod_token, audio_token, zz\n");
+        cr_expect_not_null(strstr(output, "m/special_tokens_map.json: keys that nothing reads, "
+                                          "since tokenizer.json says how a text becomes tokens: "
+                                          "zzz\n"),
+                           "%s", output);
+        cr_expect_eq(count("keys that nothing reads"), 2, "%s", output);
+    }
+    put("m/tokenizer_config.json", "{\"eos_token\": \"<|endoftext|>\", \"legacy\": true}");
+    cr_assert_eq(unlink("m/special_tokens_map.json"), 0);
+    expect(commands[1], 0, "out/step-00000001");
+    cr_expect_null(strstr(output, "keys that nothing reads"), "%s", output);
 }
 
 Test(token_files_cases, what_they_change_is_told_and_kept)
