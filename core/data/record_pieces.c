@@ -119,6 +119,8 @@ static void count_unwritten(lathe_pieces *p, const lathe_chat_unwritten *found, 
         lathe__record_count_add(&p->counts.unwritten[LATHE_UNWRITTEN_CALLS], &one);
     if (found->tools && !*out)
         lathe__record_count_add(&p->counts.unwritten[LATHE_UNWRITTEN_TOOLS], &one);
+    if (found->documents && !*out)
+        lathe__record_count_add(&p->counts.unwritten[LATHE_UNWRITTEN_DOCUMENTS], &one);
 }
 
 static lathe_status end_text(const lathe_tokenizer *tok, lathe_ids *ids, int64_t begin)

@@ -35,7 +35,12 @@ enum {
 };
 
 /* Parts of a used record that the chat template does not write. */
-enum { LATHE_UNWRITTEN_CALLS = 0, LATHE_UNWRITTEN_TOOLS = 1, LATHE_N_UNWRITTEN = 2 };
+enum {
+    LATHE_UNWRITTEN_CALLS = 0,
+    LATHE_UNWRITTEN_TOOLS = 1,
+    LATHE_UNWRITTEN_DOCUMENTS = 2,
+    LATHE_N_UNWRITTEN = 3
+};
 
 /* Facts about used records that the user is told. */
 enum {
@@ -85,7 +90,7 @@ typedef struct lathe_record_notes {
     lathe_text_loss loss; /* bytes of the text for which the tokenizer has no token */
 } lathe_record_notes;
 
-/** The first 704 bytes of the file. Hashes are 64 hexadecimal digits without a NUL. */
+/** The first 720 bytes of the file. Hashes are 64 hexadecimal digits without a NUL. */
 typedef struct lathe_shard_header {
     char magic[8]; /* "LATHSHRD" */
     uint32_t version, header_bytes;
@@ -107,7 +112,7 @@ typedef struct lathe_shard_header {
     char zero[16];
     uint64_t checksum; /* lathe_hash64 of the header up to here */
 } lathe_shard_header;
-_Static_assert(sizeof(lathe_shard_header) == 704, "the shard header's layout is a file format");
+_Static_assert(sizeof(lathe_shard_header) == 720, "the shard header's layout is a file format");
 
 /** Segments of ids, mapped or in memory. */
 typedef struct lathe_shard {

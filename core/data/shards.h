@@ -6,7 +6,7 @@
  * whether it is a target. Unpaired: two segments per example (prompt, completion). Prompts: one
  * segment, without end-of-text.
  *
- * File, little-endian:  header (704 bytes) | ids u16 or u32 [n_tokens] | pad to 8 | i64
+ * File, little-endian:  header (720 bytes) | ids u16 or u32 [n_tokens] | pad to 8 | i64
  * offsets[n_segments + 1] | i64 bytes of text [n_segments] | completions only: u64 mask [(n_tokens
  * + 63) / 64] | all but packed: i64 line of each record in the source files | f64 inputs of the
  * stage [records][n_inputs] | prompts: i64 end of each record's JSON, and their bytes, padded to 8

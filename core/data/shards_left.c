@@ -51,6 +51,11 @@ static const wording unwritten[LATHE_N_UNWRITTEN] = {
                                "does not write",
                                "records are used without their lists of tools, which the chat "
                                "template does not write"},
+    [LATHE_UNWRITTEN_DOCUMENTS] = {"documents",
+                                   "record is used without its documents, which the chat template "
+                                   "does not write",
+                                   "records are used without their documents, which the chat "
+                                   "template does not write"},
 };
 
 #define PLAIN_TEXTS                                                                                \

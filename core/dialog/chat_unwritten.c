@@ -1,4 +1,4 @@
-/* Finds the calls and tools of conversations that their chat template does not write. */
+/* Finds the calls, tools and documents of conversations that their chat template does not write. */
 #include "dialog/chat_unwritten.h"
 
 #include <string.h>
@@ -85,8 +85,13 @@ lathe_status lathe_chat_find_unwritten(const lathe_chat_template *chat, const la
         out->calls |= same;
         out->empty_answer |= same && empty;
     }
-    if (is_empty(what->tools))
+    if (!is_empty(what->tools)) {
+        other.tools = NULL;
+        LATHE_TRY(is_same(chat, &other, text, &out->tools));
+        other.tools = what->tools;
+    }
+    if (is_empty(what->documents))
         return LATHE_OK;
-    other.tools = NULL;
-    return is_same(chat, &other, text, &out->tools);
+    other.documents = NULL;
+    return is_same(chat, &other, text, &out->documents);
 }

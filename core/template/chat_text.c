@@ -551,7 +551,7 @@ static int value_of_mark(const json_t *x)
     return number == 0.0 ? 0 : number == 1.0 ? 1 : -2;
 }
 
-/* Of other trainers (chat_template.h). */
+/* Keys of other trainers (chat_template.h). */
 static const char *const mark_keys[] = {"weight", "train", "trainable", "loss", "loss_mask"};
 enum { N_MARK_KEYS = sizeof mark_keys / sizeof mark_keys[0] };
 

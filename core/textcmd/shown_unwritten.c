@@ -18,13 +18,15 @@ lathe_status lathe_shown_unwritten_add(lathe_shown_unwritten *counts,
     count(&counts->left, out->empty_answer, line);
     count(&counts->unwritten[LATHE_UNWRITTEN_CALLS], out->calls && is_used, line);
     count(&counts->unwritten[LATHE_UNWRITTEN_TOOLS], out->tools && is_used, line);
+    count(&counts->unwritten[LATHE_UNWRITTEN_DOCUMENTS], out->documents && is_used, line);
     return LATHE_OK;
 }
 
 void lathe_shown_unwritten_put(const lathe_chat_unwritten *found, int as_json, lathe_buffer *out)
 {
-    const int32_t has[LATHE_N_UNWRITTEN] = {
-        [LATHE_UNWRITTEN_CALLS] = found->calls, [LATHE_UNWRITTEN_TOOLS] = found->tools};
+    const int32_t has[LATHE_N_UNWRITTEN] = {[LATHE_UNWRITTEN_CALLS] = found->calls,
+                                            [LATHE_UNWRITTEN_TOOLS] = found->tools,
+                                            [LATHE_UNWRITTEN_DOCUMENTS] = found->documents};
     const char *quote = as_json ? "\"" : "";
     int n = 0;
     for (int32_t what = 0; what < LATHE_N_UNWRITTEN; what++) {

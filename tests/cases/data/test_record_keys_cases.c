@@ -407,6 +407,27 @@ Test(record_keys, of_prompts_to_generate_are_read_or_named)
     cr_expect_null(strstr(output, "yy"), "%s", output); /* once */
 }
 
+/* A template that has no place for them: tools were told, documents were not. */
+Test(record_keys, that_the_template_does_not_write_are_told)
+{
+    static const char documents[] = "\"documents\": [{\"title\": \"t\", \"text\": \"x\"}]}\n";
+    static const char told[] = "1 record is used without its documents, which the chat template "
+                               "does not write: d.jsonl:1";
+    char record[512];
+    put("t.jinja", "{%- for m in messages %}[{{ m.role }}]{{ m.content }}[/]{% endfor %}"
+                   "{% if add_generation_prompt %}[assistant]{% endif %}");
+    (void)snprintf(record, sizeof record, "{\"messages\": " TALK ", %s", documents);
+    shows(record, "--stage.name sft", told, NULL);
+    expect(LATHE " chat-template t.jinja --show d.jsonl 2>&1", 0, "not written: documents");
+    (void)snprintf(
+        record, sizeof record,
+        "{\"prompt\": [" U("q") "], \"chosen\": [" A("a") "], \"rejected\": [" A("b") "], %s",
+        documents);
+    shows(record, "--stage.name dpo", told, NULL);
+    (void)snprintf(record, sizeof record, "{\"prompt\": [" U("q") "], %s", documents);
+    shows(record, "--stage.name " PPO, told, NULL);
+}
+
 /* LLaMA-Factory's name is read where the record lacks the stage's own. */
 Test(record_keys, of_an_input_beside_its_other_name_are_named)
 {
