@@ -36,7 +36,7 @@ Test(cli_data, shows_documents_and_rows_with_their_mask)
     cr_expect_null(strchr(output, 0x1b), "no escape codes when the output is no terminal");
     expect(LATHE " data .lathe/cache 2>&1", 0, "2 shards, every SHA-256 agrees");
     expect(LATHE " data run.toml --split validation 2>&1", 2, "there is no validation split");
-    cr_assert_eq(run("for f in .lathe/cache/shard-*; do printf x | dd of=$f bs=1 seek=717 "
+    cr_assert_eq(run("for f in .lathe/cache/shard-*; do printf x | dd of=$f bs=1 seek=733 "
                      "conv=notrunc status=none; done"),
                  0);
     expect(LATHE " data .lathe/cache 2>&1", 1, "2 of 2 shards are damaged");
