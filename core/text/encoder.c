@@ -122,9 +122,10 @@ static lathe_status encode_text(lathe_encoder *enc, const uint8_t *text, int64_t
 static void begin_once(const lathe_tokenizer *tok, lathe_ids *ids, int64_t before)
 {
     const int64_t n = tok->n_prefix;
+    if (n == 0 || ids->n - before < 2 * n) /* without ids there may be no data */
+        return;
     int32_t *const added = ids->data + before;
-    if (n == 0 || ids->n - before < 2 * n ||
-        memcmp(added, added + n, (size_t)n * sizeof *added) != 0)
+    if (memcmp(added, added + n, (size_t)n * sizeof *added) != 0)
         return;
     memmove(added, added + n, (size_t)(ids->n - before - n) * sizeof *added);
     ids->n -= n;
@@ -193,7 +194,8 @@ lathe_status lathe_encoder_run_open(lathe_encoder *enc, const char *text, int64_
     lathe_status status =
         more ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "a text of %lld bytes", (long long)n_bytes);
     if (status == LATHE_OK) {
-        memcpy(more, text, (size_t)n_bytes);
+        if (n_bytes > 0)
+            memcpy(more, text, (size_t)n_bytes);
         more[n_bytes] = 'A'; /* no token that begins the one begins the other */
         status = lathe_encoder_run(enc, more, n_bytes + 1, flags, ids);
     }

@@ -224,6 +224,8 @@ int lathe_tokenizer_is_bytes(const lathe_tokenizer *tok)
 lathe_status lathe_tokenizer_put_suffix(const lathe_tokenizer *tok, lathe_ids *ids, int64_t from)
 {
     const int64_t n = tok->n_suffix;
+    if (n == 0) /* without ids there may be no data */
+        return LATHE_OK;
     if (ids->n - from >= n &&
         memcmp(ids->data + ids->n - n, tok->suffix, (size_t)n * sizeof *ids->data) == 0)
         return LATHE_OK;
