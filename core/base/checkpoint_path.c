@@ -1,13 +1,17 @@
 /* Follows paths to checkpoints. */
 #include "base/checkpoint_path.h"
 
+#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/model_path.h"
+
+enum { NAME_BYTES = 64 }; /* of a name as LATHE_STEP_FORMAT makes it */
 
 /* A name counts only if it is written as Lathe writes it: "step-3" or "step-00000003.tmp" are not
  * checkpoints, and two names of one step would make "the newest" ambiguous. */
@@ -22,19 +26,32 @@ int32_t lathe_checkpoint_step(const char *name, int64_t *out_step)
     return strcmp(canonical, name) == 0;
 }
 
-/* Reads the name of a checkpoint in a file such as DIR/latest. */
+/* Reads the name in a pointer file. It takes no memory: see lathe_path_is_pointer. */
+static lathe_status read_name(const char *path, char out[NAME_BYTES])
+{
+    char text[4096];
+    int fd = -1;
+    int64_t bytes = 0, step;
+    LATHE_TRY(lathe_file_open(path, &fd, &bytes));
+    ssize_t n = pread(fd, text, sizeof text - 1, 0);
+    const int cause = errno;
+    (void)close(fd);
+    if (n < 0)
+        return lathe_error(LATHE_E_IO, "%s: cannot read: %s", path, strerror(cause));
+    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == ' '))
+        n--;
+    text[n] = '\0';
+    (void)snprintf(out, NAME_BYTES, "%.*s", NAME_BYTES - 1, text);
+    return n < NAME_BYTES && bytes < (int64_t)sizeof text && lathe_checkpoint_step(out, &step)
+               ? LATHE_OK
+               : lathe_error(LATHE_E_CORRUPT, "%s does not name a checkpoint", path);
+}
+
 static lathe_status read_pointer(const char *path, lathe_arena *arena, const char **out_name)
 {
-    char *name = NULL;
-    int64_t bytes = 0, step;
-    LATHE_TRY(lathe_file_read(path, 4096, &name, &bytes)); /* no pointer is longer */
-    while (bytes > 0 && (name[bytes - 1] == '\n' || name[bytes - 1] == ' '))
-        name[--bytes] = '\0';
-    const int is_valid = lathe_checkpoint_step(name, &step);
-    *out_name = is_valid ? lathe_arena_strdup(arena, name) : NULL;
-    free(name);
-    if (!is_valid)
-        return lathe_error(LATHE_E_CORRUPT, "%s does not name a checkpoint", path);
+    char name[NAME_BYTES];
+    LATHE_TRY(read_name(path, name));
+    *out_name = lathe_arena_strdup(arena, name);
     return *out_name ? LATHE_OK : LATHE_E_NOMEM;
 }
 
@@ -50,16 +67,15 @@ lathe_status lathe_checkpoint_pointer(const char *dir, const char *pointer, lath
 
 int32_t lathe_path_is_pointer(const char *path)
 {
-    lathe_arena arena = LATHE_ARENA_INIT;
-    const char *slash = strrchr(path, '/'), *last = slash ? slash + 1 : path, *name = NULL;
+    const char *slash = strrchr(path, '/'), *last = slash ? slash + 1 : path;
+    char name[NAME_BYTES];
     struct stat st;
     if ((strcmp(last, "latest") != 0 && strcmp(last, "best") != 0) || stat(path, &st) != 0 ||
         !S_ISREG(st.st_mode)) /* a pipe must not be opened */
         return 0;
-    const int32_t is_pointer = read_pointer(path, &arena, &name) == LATHE_OK;
+    const int32_t is_pointer = read_name(path, name) == LATHE_OK;
     if (!is_pointer)
         lathe_error_clear();
-    lathe_arena_fini(&arena);
     return is_pointer;
 }
 
@@ -87,12 +103,6 @@ lathe_status lathe_pointer_follow(lathe_arena *arena, const char *path, const ch
     return find_named(arena, path, dir, name, out_path);
 }
 
-static int has(lathe_arena *arena, const char *dir, const char *name)
-{
-    const char *path = lathe_path_join(arena, dir, name);
-    return path && lathe_path_exists(path);
-}
-
 /* A folder with a model's or an adapter's files means itself. Any other folder may be that of a
  * run, which means its latest checkpoint; without `latest` it stays as it is, and whoever reads it
  * says what is missing. */
@@ -102,8 +112,9 @@ lathe_status lathe_checkpoint_resolve(lathe_arena *arena, const char *path, cons
     *out_path = path;
     if (!lathe_path_is_dir(path))
         return lathe_pointer_follow(arena, path, out_path);
-    if (has(arena, path, "config.json") || has(arena, path, "adapter_config.json") ||
-        has(arena, path, "adapter_model.safetensors"))
+    if (lathe_folder_holds(path, "config.json") ||
+        lathe_folder_holds(path, "adapter_config.json") ||
+        lathe_folder_holds(path, "adapter_model.safetensors"))
         return LATHE_OK;
     LATHE_TRY(lathe_checkpoint_pointer(path, "latest", arena, &name));
     if (!name)

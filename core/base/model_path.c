@@ -70,6 +70,13 @@ const char *lathe_hub_hint(const char *path, char *out, size_t capacity)
     return out;
 }
 
+int32_t lathe_folder_holds(const char *dir, const char *name)
+{
+    char path[PATH_MAX]; /* the system knows no longer ones */
+    const int n = snprintf(path, sizeof path, "%s/%s", dir[0] != '\0' ? dir : ".", name);
+    return n > 0 && n < (int)sizeof path && lathe_path_exists(path);
+}
+
 const char *lathe_adapters_hint(const char *path, char *out)
 {
     char config[PATH_MAX], first[NAME_MAX + 1] = "";

@@ -12,6 +12,10 @@ int32_t lathe_path_is_gguf(const char *path);
 /** 1: the file begins with "GGUF". It must be a regular file: a pipe would be read. */
 int32_t lathe_file_begins_as_gguf(const char *path);
 
+/** 1: there is a file or folder of this name in the folder. The question takes no memory, so that a
+ * lack of memory is never taken for "no". */
+int32_t lathe_folder_holds(const char *dir, const char *name);
+
 /** 1: the path is a folder or a GGUF file. */
 int32_t lathe_path_is_model(const char *path);
 

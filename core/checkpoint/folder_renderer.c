@@ -19,7 +19,9 @@ lathe_status lathe_folder_renderer(const char *dir, lathe_arena *arena, json_t *
 {
     json_t *meta = NULL;
     *out = NULL;
-    const char *from = lathe_path_is_dir(dir) ? lathe__manifest_folder(dir, arena) : NULL;
+    const char *from = NULL;
+    if (lathe_path_is_dir(dir))
+        LATHE_TRY(lathe__manifest_folder(dir, arena, &from));
     if (!from)
         return LATHE_OK;
     const lathe_status status = lathe_checkpoint_meta(from, &meta);

@@ -28,7 +28,9 @@ lathe_status lathe_folder_reads_bytes(const char *dir, lathe_arena *arena, int *
 {
     json_t *manifest = NULL;
     *out = 0;
-    const char *from = lathe_path_is_dir(dir) ? lathe__manifest_folder(dir, arena) : NULL;
+    const char *from = NULL;
+    if (lathe_path_is_dir(dir))
+        LATHE_TRY(lathe__manifest_folder(dir, arena, &from));
     if (!from)
         return LATHE_OK;
     const lathe_status status = lathe_model_json(from, LATHE_MANIFEST_NAME, &manifest);

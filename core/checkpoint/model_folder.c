@@ -33,16 +33,19 @@ int32_t lathe_folder_has_adapter(const char *dir)
 
 /* Whether the optimizer of the run keeps the average itself: the folder has one, and the run did
  * not ask for it. A manifest that cannot be read is reported by lathe_model_folder_check. */
-static int32_t optimizer_averages(const char *dir)
+static lathe_status optimizer_averages(const char *dir, int32_t *out)
 {
     json_t *meta = NULL;
-    if (lathe_checkpoint_meta(dir, &meta) != LATHE_OK)
+    const lathe_status status = lathe_checkpoint_meta(dir, &meta);
+    if (status == LATHE_E_NOMEM)
+        return status;
+    if (status != LATHE_OK)
         lathe_error_clear();
     const json_t *train = json_object_get(json_object_get(meta, "config"), "train");
     const char *asked = json_string_value(json_object_get(train, "weight_average"));
-    const int32_t averages = asked && strcmp(asked, "none") == 0;
+    *out = asked && strcmp(asked, "none") == 0;
     json_decref(meta);
-    return averages;
+    return LATHE_OK;
 }
 
 lathe_status lathe_model_folder_find(const char *path, int32_t which, lathe_arena *arena,
@@ -69,9 +72,9 @@ lathe_status lathe_model_folder_find(const char *path, int32_t which, lathe_aren
         return lathe_error(LATHE_E_CONFIG, "%s holds no averaged weights", path);
     out->is_average = out->has_average && which != LATHE_WEIGHTS_TRAINING;
     out->weights = out->is_average ? average : out->dir;
-    out->manifest = lathe__manifest_folder(out->weights, arena);
-    out->is_no_model = out->has_average && !out->is_average && optimizer_averages(out->dir);
-    return LATHE_OK;
+    LATHE_TRY(lathe__manifest_folder(out->weights, arena, &out->manifest));
+    return out->has_average && !out->is_average ? optimizer_averages(out->dir, &out->is_no_model)
+                                                : LATHE_OK;
 }
 
 /* ---- damage ---- */
@@ -185,7 +188,8 @@ lathe_status lathe_adapter_base_compare(const char *dir, const char *base, lathe
 {
     json_t *meta = NULL;
     *out = (lathe_base_difference){.is_known = 0};
-    const char *from = lathe__manifest_folder(dir, arena);
+    const char *from = NULL;
+    LATHE_TRY(lathe__manifest_folder(dir, arena, &from));
     if (!from || is_same_path(dir, base) || !lathe_manifest_is_own(from))
         return LATHE_OK;
     LATHE_TRY(lathe_checkpoint_meta(from, &meta));

@@ -34,21 +34,17 @@ int32_t lathe__is_weight_file(const char *name)
            strcmp(name, "config.json") == 0 || strcmp(name, "adapter_config.json") == 0;
 }
 
-static int has_manifest(const char *dir, lathe_arena *arena)
+lathe_status lathe__manifest_folder(const char *dir, lathe_arena *arena, const char **out)
 {
-    const char *path = lathe_path_join(arena, dir, LATHE_MANIFEST_NAME);
-    return path && lathe_path_exists(path);
-}
-
-const char *lathe__manifest_folder(const char *dir, lathe_arena *arena)
-{
-    if (has_manifest(dir, arena))
-        return dir;
-    if (!ends_with(dir, "/average"))
-        return NULL;
-    const char *above =
-        lathe_arena_strndup(arena, dir, (int64_t)(strlen(dir) - strlen("/average")));
-    return above && has_manifest(above, arena) ? above : NULL;
+    static const char end[] = "/average";
+    *out = lathe_folder_holds(dir, LATHE_MANIFEST_NAME) ? dir : NULL;
+    if (*out || !ends_with(dir, end))
+        return LATHE_OK;
+    const char *above = lathe_arena_strndup(arena, dir, (int64_t)(strlen(dir) - strlen(end)));
+    if (!above)
+        return LATHE_E_NOMEM;
+    *out = lathe_folder_holds(above, LATHE_MANIFEST_NAME) ? above : NULL;
+    return LATHE_OK;
 }
 
 /* The absolute path without links, or the path as it is. */
@@ -71,7 +67,8 @@ lathe_status lathe__parent_put(const char *path, const char *roles, lathe_arena 
         return LATHE_E_NOMEM;
     lathe_buffer_printf(out, "{\"roles\": [%s], \"path\": ", roles);
     lathe_buffer_json_string(out, where);
-    const char *checkpoint = lathe__manifest_folder(where, arena);
+    const char *checkpoint = NULL;
+    LATHE_TRY(lathe__manifest_folder(where, arena, &checkpoint));
     if (checkpoint && lathe_manifest_self(checkpoint, hex) == LATHE_OK) {
         lathe_buffer_printf(out, ", \"manifest\": \"%s\"", hex);
     } else if (checkpoint) {

@@ -54,8 +54,8 @@ lathe_status lathe__parents_put_data(const char *name, const lathe_shards *shard
 int32_t lathe__is_weight_file(const char *name);
 
 /** The folder whose manifest covers `dir`: `dir` itself, or the checkpoint that this average/ is
- * in. NULL: there is no manifest, or no memory. */
-const char *lathe__manifest_folder(const char *dir, lathe_arena *arena);
+ * in. NULL: there is no manifest. */
+lathe_status lathe__manifest_folder(const char *dir, lathe_arena *arena, const char **out);
 
 /** The two parts of lathe__checkpoint_check_base: the model at `path`, and the folders of the other
  * models (a reward model only if the run trains). */

@@ -15,12 +15,10 @@
 
 int32_t lathe_model_has(const char *model, const char *name)
 {
-    lathe_arena arena = LATHE_ARENA_INIT;
     lathe_gguf *file = NULL;
     int32_t has = 0;
     if (!lathe_path_is_gguf(model)) {
-        const char *path = lathe_path_join(&arena, model, name);
-        has = path != NULL && lathe_path_exists(path);
+        has = lathe_folder_holds(model, name);
     } else if (lathe_gguf_open(model, &file) == LATHE_OK) {
         has = lathe_gguf_folder_has(file, name);
     } else {
@@ -29,7 +27,6 @@ int32_t lathe_model_has(const char *model, const char *name)
             has |= strcmp(lathe_gguf_folder_files[i], name) == 0;
     }
     lathe_gguf_close(file);
-    lathe_arena_fini(&arena);
     return has;
 }
 

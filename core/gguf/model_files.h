@@ -14,7 +14,8 @@
 #include "lathe/status.h"
 
 /** 1: the model has the text file `name` ("tokenizer.json"). Also 1 for a GGUF file that is
- * damaged: reading it reports the damage. */
+ * damaged, or for which there is no memory: reading it reports that. The answer is never 0 because
+ * memory was missing. */
 int32_t lathe_model_has(const char *model, const char *name);
 
 /** Name of a model's file for messages, in the arena: "DIR/config.json", "FILE.gguf (config.json)".

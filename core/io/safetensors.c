@@ -8,6 +8,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/map.h"
+#include "base/model_path.h"
 #include "io/st_header.h"
 
 struct lathe_safetensors {
@@ -162,7 +163,7 @@ static lathe_status open_single(const char *path, lathe_arena *arena, lathe_safe
 }
 
 /* The file of weights in a form that is not read; NULL: the folder has none. */
-static const char *other_weights(lathe_arena *arena, const char *path)
+static const char *other_weights(const char *path)
 {
     static const char *const names[] = {"pytorch_model.bin",
                                         "pytorch_model.bin.index.json",
@@ -173,8 +174,7 @@ static const char *other_weights(lathe_arena *arena, const char *path)
                                         "consolidated.safetensors",
                                         "model.pt"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const char *file = lathe_path_join(arena, path, names[i]);
-        if (file != NULL && lathe_path_exists(file))
+        if (lathe_folder_holds(path, names[i]))
             return names[i];
     }
     return NULL;
@@ -190,7 +190,7 @@ static lathe_status open_folder(const char *path, lathe_arena *arena, lathe_safe
         return open_single(single, arena, out);
     if (lathe_path_exists(index))
         return open_index(index, out);
-    const char *other = other_weights(arena, path);
+    const char *other = other_weights(path);
     if (other != NULL)
         return lathe_error(LATHE_E_NOT_FOUND,
                            "%s: neither model.safetensors nor model.safetensors.index.json in it, "

@@ -266,17 +266,13 @@ static lathe_status read_plain(walk *w, const char *path, int is_adapter, json_t
     return status;
 }
 
-static int has(const walk *w, const char *dir, const char *name)
-{
-    const char *path = lathe_path_join(w->arena, dir, name);
-    return path && lathe_path_exists(path);
-}
-
 static lathe_status read_node(walk *w, const char *path, json_t **out)
 {
-    const char *covered = lathe__manifest_folder(path, w->arena);
-    const int is_adapter = has(w, path, "adapter_config.json"), is_file = lathe_path_is_gguf(path);
-    if (!covered && !is_adapter && !is_file && !has(w, path, "config.json"))
+    const char *covered = NULL;
+    LATHE_TRY(lathe__manifest_folder(path, w->arena, &covered));
+    const int is_adapter = lathe_folder_holds(path, "adapter_config.json"),
+              is_file = lathe_path_is_gguf(path);
+    if (!covered && !is_adapter && !is_file && !lathe_folder_holds(path, "config.json"))
         return lathe_error(LATHE_E_NOT_FOUND,
                            "%s: has no manifest.json, config.json or adapter_config.json; expected "
                            "a checkpoint, the folder of a run, or a model's folder",
@@ -335,7 +331,7 @@ lathe_status lathe_lineage_read(const char *path, int32_t verify, json_t **out,
 {
     lathe_arena arena = LATHE_ARENA_INIT;
     walk w = {.verify = verify, .arena = &arena};
-    const char *found = NULL;
+    const char *found = NULL, *covered = NULL;
     char *real = NULL;
     *out = NULL;
     lathe_status status = LATHE_OK;
@@ -355,7 +351,9 @@ lathe_status lathe_lineage_read(const char *path, int32_t verify, json_t **out,
         real = realpath(found, NULL);
         status = read_node(&w, real ? real : found, out);
     }
-    if (status == LATHE_OK && !lathe__manifest_folder(found, &arena))
+    if (status == LATHE_OK)
+        status = lathe__manifest_folder(found, &arena, &covered);
+    if (status == LATHE_OK && !covered)
         status = put_files(&w, found, *out);
     if (status == LATHE_OK) {
         *out_n_damaged = count_damage(*out);

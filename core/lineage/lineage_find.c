@@ -28,8 +28,10 @@ static int is_same(const json_t *parent, const char *dir, int32_t verify, lathe_
     const char *whole = real ? lathe_arena_strdup(arena, real) : NULL;
     free(real);
     dir = whole ? whole : dir;
-    const char *covered = lathe__manifest_folder(dir, arena);
+    const char *covered = NULL;
     char hex[65];
+    if (lathe__manifest_folder(dir, arena, &covered) != LATHE_OK)
+        return 0; /* not found, which the search says */
     int same = lathe_files_compare(dir, files, verify, damage ? lathe__lineage_damage : NULL,
                                    damage) == LATHE_OK;
     /* a damaged manifest is reported with its own folder */

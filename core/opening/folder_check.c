@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/model_path.h"
 #include "checkpoint/checkpoint_folder.h"
 
 static lathe_status refuse_shared(const lathe_run *run)
@@ -83,11 +84,9 @@ static int holds_run(const char *dir, lathe_arena *arena)
     static const char *const files[] = {"latest", "run.json", "metrics.jsonl", "branches.json"};
     lathe_checkpoint_entry *list = NULL;
     int64_t n = 0;
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        const char *path = lathe_path_join(arena, dir, files[i]);
-        if (path && lathe_path_exists(path))
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        if (lathe_folder_holds(dir, files[i]))
             return 1;
-    }
     return lathe_checkpoint_list(dir, arena, &list, &n) == LATHE_OK && n > 0;
 }
 

@@ -30,7 +30,8 @@ lathe_status lathe_folder_config(const char *dir, lathe_arena *arena, json_t **o
     json_t *meta = NULL;
     *out_config = NULL;
     *out_has_manifest = lathe_folder_has(dir, LATHE_MANIFEST_NAME);
-    const char *from = lathe__manifest_folder(dir, arena);
+    const char *from = NULL;
+    LATHE_TRY(lathe__manifest_folder(dir, arena, &from));
     if (!from)
         return LATHE_OK;
     LATHE_TRY(lathe_checkpoint_meta(from, &meta));
@@ -205,7 +206,12 @@ static lathe_status drop_defaults(lathe_setting_list *list, const char *stage)
     const lathe_component *found = NULL;
     int32_t n = 0;
     LATHE_TRY(lathe_registry_create(&registry));
-    if (lathe_registry_find(registry, LATHE_KIND_STAGE, stage, &found) != LATHE_OK)
+    const lathe_status status = lathe_registry_find(registry, LATHE_KIND_STAGE, stage, &found);
+    if (status == LATHE_E_NOMEM) {
+        lathe_registry_destroy(registry);
+        return status;
+    }
+    if (status != LATHE_OK)
         lathe_error_clear(); /* opening the run says it, or finds it in plugins.paths */
     for (int32_t i = 0; i < list->n; i++) {
         const lathe_override *one = &list->list[i];
@@ -223,19 +229,21 @@ static lathe_status drop_defaults(lathe_setting_list *list, const char *stage)
 }
 
 /* Whether a stage compares the model with the one before training. */
-static int compares(const char *stage)
+static lathe_status compares(const char *stage, int32_t *out)
 {
     lathe_registry *registry = NULL;
     const lathe_component *found = NULL;
-    int is_compared = 0;
-    if (lathe_registry_create(&registry) == LATHE_OK &&
-        lathe_registry_find(registry, LATHE_KIND_STAGE, stage, &found) == LATHE_OK) {
+    *out = 0;
+    LATHE_TRY(lathe_registry_create(&registry));
+    const lathe_status status = lathe_registry_find(registry, LATHE_KIND_STAGE, stage, &found);
+    if (status == LATHE_OK) {
         const lathe_stage_v1 *table = found->plugin->table;
-        is_compared = (table->needs & LATHE_NEEDS_REFERENCE) != 0;
+        *out = (table->needs & LATHE_NEEDS_REFERENCE) != 0;
+    } else if (status != LATHE_E_NOMEM) {
+        lathe_error_clear(); /* opening the run says it */
     }
-    lathe_error_clear();
     lathe_registry_destroy(registry);
-    return is_compared;
+    return status == LATHE_E_NOMEM ? status : LATHE_OK;
 }
 
 lathe_status lathe_settings_add_evaluation(lathe_setting_list *list, lathe_arena *arena,
@@ -251,7 +259,10 @@ lathe_status lathe_settings_add_evaluation(lathe_setting_list *list, lathe_arena
     if (stage && !skip_stage)
         LATHE_TRY(drop_defaults(list, stage));
     static const char *const of_reference[] = {"adapter", "reference_adapter"};
-    for (size_t i = 0; stage && compares(stage) && i < 2; i++)
+    int32_t is_compared = 0;
+    if (stage)
+        LATHE_TRY(compares(stage, &is_compared));
+    for (size_t i = 0; is_compared && i < 2; i++)
         LATHE_TRY(
             lathe_settings_add(list, arena, "model", of_reference[i],
                                json_object_get(json_object_get(config, "model"), of_reference[i])));
@@ -372,7 +383,8 @@ lathe_status lathe_settings_add_validation(lathe_setting_list *list, lathe_arena
                                            const char *dir)
 {
     json_t *meta = NULL;
-    const char *from = lathe__manifest_folder(dir, arena);
+    const char *from = NULL;
+    LATHE_TRY(lathe__manifest_folder(dir, arena, &from));
     if (from)
         LATHE_TRY(lathe_checkpoint_meta(from, &meta));
     const lathe_status status = add_validation(list, arena, dir, meta);

@@ -325,8 +325,12 @@ static lathe_status choose_recorded(lathe_run *run, int32_t *out_done)
     if (!trains(run) && run->set.checkpoint.resume &&
         lathe_resume_begins_anew(run->set.checkpoint.resume))
         run->set.checkpoint.resume = "auto";
-    if (lathe_resume_find(run, &dir) != LATHE_OK || !dir ||
-        lathe_checkpoint_meta(dir, &meta) != LATHE_OK || !meta) {
+    lathe_status found = lathe_resume_find(run, &dir);
+    if (found == LATHE_OK && dir)
+        found = lathe_checkpoint_meta(dir, &meta);
+    if (found == LATHE_E_NOMEM)
+        return found;
+    if (found != LATHE_OK || !meta) {
         lathe_error_clear();
         return LATHE_OK;
     }

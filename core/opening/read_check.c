@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/model_path.h"
 #include "checkpoint/checkpoint_info.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/parents.h"
@@ -32,10 +33,7 @@ static int adapter_matters(const lathe_run *run, const char *dir, const json_t *
                            const json_t *now)
 {
     const lathe_adapter_v1 *table = run->parts.adapter.component ? run->parts.adapter.table : NULL;
-    lathe_arena arena = LATHE_ARENA_INIT;
-    const char *file = lathe_path_join(&arena, dir, "adapter_model.safetensors");
-    const int has_file = file && lathe_path_exists(file);
-    lathe_arena_fini(&arena);
+    const int has_file = lathe_folder_holds(dir, "adapter_model.safetensors");
     return LATHE_HAS(table, wrap) || has_file || is_used(before, "quant") || is_used(now, "quant");
 }
 
@@ -126,8 +124,12 @@ lathe_status lathe_read_check(lathe_run *run)
 {
     const char *dir = NULL;
     json_t *meta = NULL, *now = NULL;
-    if (lathe_resume_find(run, &dir) != LATHE_OK || !dir ||
-        lathe_checkpoint_meta(dir, &meta) != LATHE_OK || !meta) {
+    lathe_status found = lathe_resume_find(run, &dir);
+    if (found == LATHE_OK && dir)
+        found = lathe_checkpoint_meta(dir, &meta);
+    if (found == LATHE_E_NOMEM)
+        return found;
+    if (found != LATHE_OK || !meta) {
         lathe_error_clear();
         return LATHE_OK;
     }

@@ -112,19 +112,26 @@ static lathe_status check(lathe_run *run, const folder_key *k)
 
 /* Whether the run goes on from a checkpoint. Then its manifest has the hashes of all these folders,
  * of which those that the run still needs are compared with it (lathe__checkpoint_check_base). */
-static int resumes(lathe_run *run)
+static lathe_status resumes(lathe_run *run, int32_t *out)
 {
     const char *dir = NULL;
+    *out = 0;
     if (!is_of_run_file(run))
-        return 0;
-    if (lathe_resume_find(run, &dir) != LATHE_OK)
+        return LATHE_OK;
+    const lathe_status status = lathe_resume_find(run, &dir);
+    if (status == LATHE_E_NOMEM)
+        return status;
+    if (status != LATHE_OK)
         lathe_error_clear(); /* resuming says it */
-    return dir && lathe_model_has(dir, LATHE_MANIFEST_NAME);
+    *out = dir && lathe_model_has(dir, LATHE_MANIFEST_NAME);
+    return LATHE_OK;
 }
 
 lathe_status lathe__run_folders_check(lathe_run *run)
 {
-    if (run->open.is_offline || run->open.is_unmade || resumes(run))
+    int32_t goes_on = 0;
+    if (run->open.is_offline || run->open.is_unmade)
         return LATHE_OK;
-    return for_each(run, check);
+    LATHE_TRY(resumes(run, &goes_on));
+    return goes_on ? LATHE_OK : for_each(run, check);
 }

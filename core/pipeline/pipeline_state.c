@@ -9,16 +9,11 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/model_path.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_info.h"
 #include "config/config_changes.h"
 #include "io/manifest.h"
-
-static int has(const char *dir, const char *name, lathe_arena *arena)
-{
-    const char *path = lathe_path_join(arena, dir, name);
-    return path && lathe_path_exists(path);
-}
 
 lathe_status lathe_pipeline_resolve(lathe_pipeline *pipeline, int32_t i, lathe_arena *arena,
                                     const lathe_step_state *states)
@@ -41,8 +36,8 @@ lathe_status lathe_pipeline_resolve(lathe_pipeline *pipeline, int32_t i, lathe_a
                 step->place.file, step->place.line, step->place.column, step->name,
                 step->overrides[use->at].key, use->written, state->checkpoint, from->name);
         const int is_model = strcmp(step->overrides[use->at].key, "model.path") == 0;
-        if (!has(path, "config.json", arena) &&
-            !(is_model && has(path, "adapter_model.safetensors", arena)))
+        if (!lathe_folder_holds(path, "config.json") &&
+            !(is_model && lathe_folder_holds(path, "adapter_model.safetensors")))
             return lathe_error(LATHE_E_CONFIG,
                                "%s:%d:%d: step \"%s\": %s = \"%s\", but %s holds an adapter and no "
                                "model: train step \"%s\" with adapter.name = \"full\"",

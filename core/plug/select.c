@@ -35,9 +35,9 @@ static void cast(struct vote *vote, int64_t index, const char *name, int32_t sco
 static lathe_status result(struct vote *vote, const char *refusal, int64_t *out_index,
                            const char **out_why)
 {
-    lathe_status status = LATHE_OK;
+    lathe_status status = vote->said.status;
     *out_index = vote->best;
-    if (vote->best < 0)
+    if (status == LATHE_OK && vote->best < 0)
         status = lathe_error(LATHE_E_UNSUPPORTED, "%s (%s)", refusal,
                              vote->said.len > 0 ? vote->said.data : "none there");
     if (out_why != NULL)
