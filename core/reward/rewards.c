@@ -1,6 +1,7 @@
 /* Scores a batch with all rewards, checks the scores, and adds them. */
 #include "reward/rewards.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,18 +143,30 @@ static lathe_status failed(const reward *x, lathe_status status, const char *mes
     return lathe_error(status, "reward \"%s\": %s; at %s", x->part.label, message, where);
 }
 
-/* Every score must be set, and finite or "no score". */
+/* Whether a stage can compute with a score: in f64 the square of such a number is finite, so a
+ * group that has it has a standard deviation. With 1e308 it had none, and nothing was learnt. */
+static int is_usable(double score)
+{
+    return fabs(score) <= (double)FLT_MAX;
+}
+
+/* Every score must be set, and a usable number or "no score". */
 static lathe_status check(const reward *x, const lathe_reward_item *items, int32_t n,
                           const double *scores)
 {
     char where[MAX_RECORD + 100];
     for (int32_t i = 0; i < n; i++) {
-        if (isfinite(scores[i]) || lathe_reward_is_no_score(&scores[i]))
+        if (is_usable(scores[i]) || lathe_reward_is_no_score(&scores[i]))
             continue;
         place(items, n, i, where, sizeof where);
         if (x->scorer != NULL && !lathe__score_is_set(&scores[i]))
             return lathe_error(LATHE_E_PLUGIN, "reward \"%s\" gave no score for %s", x->part.label,
                                where);
+        if (isfinite(scores[i]))
+            return lathe_error(LATHE_E_NUMERIC,
+                               "reward \"%s\" gave %g, expected a number from -3.4e38 to 3.4e38, "
+                               "for %s",
+                               x->part.label, scores[i], where);
         return lathe_error(LATHE_E_NUMERIC,
                            "reward \"%s\" gave %s, expected a finite number, for %s", x->part.label,
                            isnan(scores[i])  ? "nan"
@@ -273,7 +286,7 @@ static lathe_status add_up(const lathe_rewards *r, const lathe_reward_item *item
         }
         if (!has_score)
             lathe_reward_no_score(&out[i]);
-        if (!has_score || isfinite(out[i]))
+        if (!has_score || is_usable(out[i]))
             continue;
         place(items, n, i, where, sizeof where);
         return lathe_error(LATHE_E_NUMERIC,

@@ -271,19 +271,23 @@ Test(rewards, a_reward_model_scores_on_the_calling_thread_beside_plugins)
 Test(rewards, a_sum_that_is_too_large_is_refused)
 {
     static fixture f;
-    static double factor = 1e308;
+    static double factor = 5e37; /* for each of four bytes */
     const lathe_reward_item one = item("four", "{}");
     double out[1];
     open_with(&f, SCORES, &with_cancel, 30.0);
     lathe_rewards_destroy(f.rewards);
     f.parts[1].instance = NULL;
     f.parts[1].weight = 1e6;
-    factor = 1e307;
     cr_assert_eq(lathe_rewards_create(f.parts, 2, &f.rewards), LATHE_OK);
     lathe_rewards_set_model(f.rewards, 1, model_score, &factor);
     cr_expect_eq(lathe_rewards_score(f.rewards, &one, 1, (lathe_reward_stop){0}, out),
                  LATHE_E_NUMERIC);
     message_is("the weighted sum of the rewards is too large for a number, for completion 1 of 1, "
                "record {}");
+    factor = 2.5e307; /* finite, and its square is not */
+    cr_expect_eq(lathe_rewards_score(f.rewards, &one, 1, (lathe_reward_stop){0}, out),
+                 LATHE_E_NUMERIC);
+    message_is("reward \"other\" gave 1e+308, expected a number from -3.4e38 to 3.4e38, for "
+               "completion 1 of 1, record {}");
     lathe_rewards_destroy(f.rewards);
 }
