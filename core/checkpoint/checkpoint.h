@@ -38,12 +38,13 @@ lathe_status lathe_checkpoint_refuse_mixing(const lathe_saved_state *saved);
  *  saved     state to write; only read
  *  figures   of the checkpoint's step, for the manifest; NULL: none
  *  gate      1: every file is read back from the disk and compared before the rename
- *  out_path  [capacity] path of the folder
+ *  out_path  [capacity] path of the folder; also after an error that came when the folder was
+ *            whole (a pointer that could not be written); "": there is no new folder
  *
  *  Errors  LATHE_E_NUMERIC: weights, averages or optimizer state hold NaN or infinity; the message
- *          names the first tensor. Others name the file and the cause. After an error the existing
- *          checkpoints are unchanged, except when removing old ones failed: then the new one is
- *          complete.
+ *          names the first tensor. Others name the file and the cause. After LATHE_E_IO the call
+ *          has tried again once, a moment later. After an error the existing checkpoints are
+ *          unchanged.
  *  Thread  any, one at a time per folder.
  */
 lathe_status lathe_checkpoint_write(const lathe_saved_state *saved, const lathe_figures *figures,

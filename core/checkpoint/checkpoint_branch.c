@@ -106,6 +106,27 @@ lathe_status lathe_branch_origin(const char *dir, lathe_arena *arena, const char
     return status;
 }
 
+lathe_status lathe_checkpoint_ahead(const char *dir, const char *latest, lathe_arena *arena,
+                                    const char **out_path)
+{
+    const char *slash = strrchr(latest, '/');
+    lathe_checkpoint_entry *list = NULL;
+    json_t *branches = NULL;
+    int64_t n = 0, step = -1;
+    *out_path = latest;
+    if (!lathe_checkpoint_step(slash ? slash + 1 : latest, &step))
+        return LATHE_OK;
+    LATHE_TRY(lathe_checkpoint_list(dir, arena, &list, &n));
+    if (n == 0 || list[n - 1].step <= step)
+        return LATHE_OK;
+    LATHE_TRY(lathe_branches_read(dir, &branches));
+    const json_t *last = last_of(branches);
+    if (!last || json_is_true(json_object_get(last, "done")))
+        *out_path = list[n - 1].path;
+    json_decref(branches);
+    return LATHE_OK;
+}
+
 /* ---- the checkpoint to which the run went back ---- */
 
 /* State of beginning a branch. */

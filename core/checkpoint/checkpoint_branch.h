@@ -36,6 +36,13 @@ lathe_status lathe_branch_abandoned(const char *dir, int64_t number, lathe_arena
  *  A run that was killed before the branch wrote a checkpoint continues from that checkpoint. */
 lathe_status lathe_branch_origin(const char *dir, lathe_arena *arena, const char **out_path);
 
+/** The checkpoint with which the run of a folder goes on: `latest`, the path that the pointer
+ * names, or a newer one in the folder. A run that ended between the rename of a checkpoint and the
+ * writing of `latest` (killed, disk full) leaves such a one. While the beginning of a branch is not
+ * complete, newer ones belong to the branch before, and `latest` is right. */
+lathe_status lathe_checkpoint_ahead(const char *dir, const char *latest, lathe_arena *arena,
+                                    const char **out_path);
+
 /** Begins a branch after the run loaded the checkpoint `path` of step saved->at->step. Does so if
  * the run's folder holds checkpoints that are newer or belong to another branch, or if `is_rewind`
  * is set. Completes a branch whose beginning was interrupted. Logs one warning that says what was

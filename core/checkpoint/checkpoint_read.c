@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/model_path.h"
 #include "checkpoint/adapter_file.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_branch.h"
@@ -21,11 +22,10 @@
 #include "store/weight_fill.h"
 
 /* 1: the folder holds the model's weights, not only an adapter's. */
-static int holds_model(lathe_arena *arena, const char *dir)
+static int holds_model(const char *dir)
 {
-    const char *one = lathe_path_join(arena, dir, "model.safetensors");
-    const char *many = lathe_path_join(arena, dir, "model.safetensors.index.json");
-    return (one && lathe_path_exists(one)) || (many && lathe_path_exists(many));
+    return lathe_folder_holds(dir, "model.safetensors") ||
+           lathe_folder_holds(dir, "model.safetensors.index.json");
 }
 
 static lathe_status skip_row(void *arg, int32_t index, const lathe_param *row, void **out_data,
@@ -180,7 +180,7 @@ static lathe_status load(const lathe_saved_state *saved, const char *dir, const 
 {
     model_files files = {NULL, NULL};
     lathe_status status = LATHE_OK;
-    if (lathe__checkpoint_has_model(saved) || holds_model(saved->arena, dir))
+    if (lathe__checkpoint_has_model(saved) || holds_model(dir))
         status = open_files(saved, dir, masters, &files);
     if (status == LATHE_OK)
         status = fill(saved, dir, &files, has_slots);
@@ -249,18 +249,30 @@ lathe_status lathe_checkpoint_refuse_mixing(const lathe_saved_state *saved)
                        dir);
 }
 
-/* Returns the checkpoint that `latest` names; NULL, with a warning, if it cannot be used. */
-static const char *latest_of(const lathe_saved_state *saved, const char *dir)
+/* Finds the checkpoint that `latest` names, or a newer one; NULL, with a warning, if the pointer
+ * cannot be used. */
+static lathe_status latest_of(const lathe_saved_state *saved, const char *dir, const char **out)
 {
     const char *name = NULL;
-    if (lathe_checkpoint_pointer(dir, "latest", saved->arena, &name) != LATHE_OK)
+    *out = NULL;
+    const lathe_status status = lathe_checkpoint_pointer(dir, "latest", saved->arena, &name);
+    if (status == LATHE_E_NOMEM)
+        return status;
+    if (status != LATHE_OK)
         lathe_log(LATHE_LOG_WARN, "%s", lathe_error_message());
     const char *path = name ? lathe_path_join(saved->arena, dir, name) : NULL;
-    if (path && !lathe_path_exists(path)) {
+    if (!path)
+        return name ? LATHE_E_NOMEM : LATHE_OK;
+    if (!lathe_path_exists(path)) {
         lathe_log(LATHE_LOG_WARN, "%s/latest names %s, which does not exist", dir, name);
-        return NULL;
+        return LATHE_OK;
     }
-    return path;
+    LATHE_TRY(lathe_checkpoint_ahead(dir, path, saved->arena, out));
+    if (*out != path)
+        lathe_log(LATHE_LOG_WARN,
+                  "%s/latest names %s, and %s is newer: the run ended before it wrote the pointer",
+                  dir, name, *out);
+    return LATHE_OK;
 }
 
 /* The function to call before a checkpoint is loaded, and its argument. */
@@ -317,7 +329,8 @@ static lathe_status try_newest(const lathe_saved_state *saved, const judgement *
     lathe_checkpoint_entry *list = NULL;
     int64_t n = 0;
     int32_t loaded = 0;
-    const char *latest = latest_of(saved, dir);
+    const char *latest = NULL;
+    LATHE_TRY(latest_of(saved, dir, &latest));
     if (latest)
         LATHE_TRY(try_path(saved, judge, latest, damage, &loaded));
     if (!loaded)
@@ -353,7 +366,7 @@ static lathe_status resume_newest(const lathe_saved_state *saved, const judgemen
 /* Whether the untrained weights can be read again from their original source. */
 static int has_source(const lathe_saved_state *saved)
 {
-    return !saved->model_path || holds_model(saved->arena, saved->model_path);
+    return !saved->model_path || holds_model(saved->model_path);
 }
 
 int32_t lathe__checkpoint_brings_all(const lathe_saved_state *saved)
@@ -368,8 +381,7 @@ int32_t lathe__checkpoint_brings_all(const lathe_saved_state *saved)
     if (strcmp(resume, "auto") == 0)
         resume = saved->set->dir;
     return resume && lathe_path_is_dir(resume) &&
-           lathe_checkpoint_resolve(saved->arena, resume, &path) == LATHE_OK &&
-           holds_model(saved->arena, path);
+           lathe_checkpoint_resolve(saved->arena, resume, &path) == LATHE_OK && holds_model(path);
 }
 
 static lathe_status resume_what(const lathe_saved_state *saved, const judgement *judge,

@@ -1,6 +1,7 @@
 /* Writes a checkpoint under a temporary name, makes it durable, reads it back if requested, and
  * renames it. */
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include "base/fs.h"
 #include "base/hash.h"
 #include "base/lock.h"
+#include "base/log.h"
 #include "base/new_folder.h"
 #include "base/trace.h"
 #include "checkpoint/adapter_file.h"
@@ -292,19 +294,17 @@ static lathe_status check_folder(const lathe_saved_state *saved, lathe_arena *ar
                        dir);
 }
 
-lathe_status lathe_checkpoint_write(const lathe_saved_state *saved, const lathe_figures *figures,
-                                    int32_t gate, char *out_path, int64_t capacity)
+/* Writes the folder, unless it is there since an earlier attempt, and what follows it. */
+static lathe_status write_all(const lathe_saved_state *saved, const lathe_figures *figures,
+                              int32_t gate, const char *name, const char *path, int32_t *is_whole)
 {
     const char *dir = saved->set->dir;
     const lathe_keep keep = lathe__checkpoint_keep(saved);
     lathe_arena arena = LATHE_ARENA_INIT;
-    char name[64];
-    (void)snprintf(name, sizeof name, LATHE_STEP_FORMAT, (long long)saved->at->step);
-    if (snprintf(out_path, (size_t)capacity, "%s/%s", dir, name) >= capacity)
-        return lathe_error(LATHE_E_ARG, "checkpoint.dir is too long: %s", dir);
     lathe_status status = check_folder(saved, &arena);
-    if (status == LATHE_OK)
-        status = lathe_checkpoint_save(saved, figures, gate, out_path);
+    if (status == LATHE_OK && !*is_whole)
+        status = lathe_checkpoint_save(saved, figures, gate, path);
+    *is_whole |= status == LATHE_OK;
     if (status == LATHE_OK) /* before `latest` of a folder of another run is written */
         status = check_folder(saved, &arena);
     if (status == LATHE_OK)
@@ -317,4 +317,30 @@ lathe_status lathe_checkpoint_write(const lathe_saved_state *saved, const lathe_
     const lathe_status still = check_folder(saved, &arena);
     lathe_arena_fini(&arena);
     return still != LATHE_OK ? still : status;
+}
+
+lathe_status lathe_checkpoint_write(const lathe_saved_state *saved, const lathe_figures *figures,
+                                    int32_t gate, char *out_path, int64_t capacity)
+{
+    static const struct timespec pause = {0, 200000000};
+    char name[64], path[PATH_MAX], why[1024];
+    int32_t is_whole = 0;
+    out_path[0] = '\0';
+    (void)snprintf(name, sizeof name, LATHE_STEP_FORMAT, (long long)saved->at->step);
+    const int n = snprintf(path, sizeof path, "%s/%s", saved->set->dir, name);
+    if (n < 0 || n >= (int)sizeof path || n >= capacity)
+        return lathe_error(LATHE_E_ARG, "checkpoint.dir is too long: %s", saved->set->dir);
+    lathe_status status = write_all(saved, figures, gate, name, path, &is_whole);
+    if (status == LATHE_E_IO) { /* such as one failure of a network's disk */
+        (void)snprintf(why, sizeof why, "%s", lathe_error_message());
+        (void)nanosleep(&pause, NULL);
+        lathe_error_clear();
+        status = write_all(saved, figures, gate, name, path, &is_whole);
+        if (status == LATHE_OK)
+            lathe_log(LATHE_LOG_WARN, "%s is whole at the second attempt; the first: %s", path,
+                      why);
+    }
+    if (is_whole)
+        (void)snprintf(out_path, (size_t)capacity, "%s", path);
+    return status;
 }

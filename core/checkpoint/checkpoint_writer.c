@@ -57,9 +57,9 @@ static void done(lathe_writer *w, int32_t todo, lathe_status status)
     if (status != LATHE_OK && w->status == LATHE_OK) {
         w->status = status;
         (void)snprintf(w->message, sizeof w->message, "%s", lathe_error_message());
-    } else if (status == LATHE_OK && todo == WRITE) {
-        (void)snprintf(w->path, sizeof w->path, "%s", w->next);
     }
+    if (todo == WRITE && w->next[0]) /* whole, even if the pointer to it could not be written */
+        (void)snprintf(w->path, sizeof w->path, "%s", w->next);
     if (w->todo == todo)
         w->todo = IDLE;
     (void)pthread_cond_broadcast(&w->changed);

@@ -303,7 +303,9 @@ void lathe_run_record_end(lathe_run_record *record, lathe_status status,
                       : result->paused        ? "paused"
                       : result->stopped_early ? "stopped early"
                                               : "finished";
-    if (end(record, how, message) != LATHE_OK)
+    /* a disk that has just refused a checkpoint or the figures refuses this, too; one line is said
+     */
+    if (end(record, how, message) != LATHE_OK && status != LATHE_E_IO)
         lathe_log(LATHE_LOG_WARN, "the run's record was not written: %s", lathe_error_message());
     lathe_error_clear();
     if (record->events >= 0) {

@@ -38,7 +38,8 @@ typedef struct lathe_saver {
     int64_t saved_step;
     int64_t resumed_step; /* that the run began from, or went back to; -1: none */
     int32_t stalled;      /* a checkpoint was written or begun since the last figures */
-    int32_t has_failed;   /* 1: a checkpoint could not be written, which ends the run */
+    int64_t failed_step;  /* whose checkpoint could not be written, which ends the run; -1: none */
+    char failure[2048];   /* why */
     char path[PATH_MAX];  /* newest checkpoint that this thread knows of */
 } lathe_saver;
 
@@ -82,7 +83,7 @@ static lathe_status create(lathe_training *t)
     t->saver = s;
     s->lock = (lathe_lock)LATHE_LOCK_INIT;
     s->keep = lathe__checkpoint_keep(lathe__run_saved(run));
-    s->saved_step = s->resumed_step = -1;
+    s->saved_step = s->resumed_step = s->failed_step = -1;
     s->best = calloc((size_t)s->keep.best + 1, sizeof *s->best);
     return s->best ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory for checkpoints");
 }
@@ -107,6 +108,25 @@ static lathe_status restore_figures(lathe_training *t, const char *path)
     return LATHE_OK;
 }
 
+/* Lets `latest` name the checkpoint from which the run goes on: the start before may have ended
+ * between the checkpoint and its pointer, or the pointer is damaged. */
+static lathe_status point_latest(const char *dir, const char *path, lathe_arena *arena)
+{
+    const char *slash = strrchr(path, '/'), *name = NULL;
+    const size_t n = strlen(dir);
+    int64_t step;
+    if (!slash || (size_t)(slash - path) != n || strncmp(path, dir, n) != 0 ||
+        !lathe_checkpoint_step(slash + 1, &step))
+        return LATHE_OK;
+    const lathe_status status = lathe_checkpoint_pointer(dir, "latest", arena, &name);
+    if (status == LATHE_E_NOMEM)
+        return status;
+    if (status != LATHE_OK)
+        lathe_error_clear(); /* a damaged pointer is written again */
+    return name && strcmp(name, slash + 1) == 0 ? LATHE_OK
+                                                : lathe_checkpoint_point(dir, "latest", slash + 1);
+}
+
 static lathe_status resume(lathe_training *t)
 {
     const char *path = NULL;
@@ -118,6 +138,7 @@ static lathe_status resume(lathe_training *t)
     LATHE_TRY(restore_figures(t, path));
     if (t->saver) {
         LATHE_TRY(lathe_branch_begin(lathe__run_saved(t->run), path, 0));
+        LATHE_TRY(point_latest(t->run->set.checkpoint.dir, path, &t->run->arena));
         t->saver->resumed_step = t->run->at.step;
     }
     lathe_print_to(t->options->out, "resumed from %s at step %lld\n", path,
@@ -196,15 +217,23 @@ lathe_status lathe__training_begin(lathe_training *t)
 }
 
 /* Sets the message for a checkpoint that could not be written; it names the last one that was. */
-static lathe_status not_written(const lathe_training *t, lathe_status status)
+static lathe_status say_failure(const lathe_training *t, lathe_status status)
 {
-    char message[4096];
-    const char *whole = t->saver->path[0] ? t->saver->path : t->result->checkpoint;
-    t->saver->has_failed = 1;
-    (void)snprintf(message, sizeof message, "%s", lathe_error_message());
-    return lathe_error(status, "a checkpoint was not written: %s; %s%s", message,
+    const lathe_saver *s = t->saver;
+    const char *whole = s->path[0] ? s->path : t->result->checkpoint;
+    return lathe_error(status, "a checkpoint was not written: %s; %s%s", s->failure,
                        whole ? "the newest whole one is " : "there is none yet",
                        whole ? whole : "");
+}
+
+/* Notes the step whose checkpoint could not be written, and why the first of them could not. */
+static lathe_status not_written(const lathe_training *t, int64_t step, lathe_status status)
+{
+    lathe_saver *s = t->saver;
+    if (s->failed_step < 0)
+        (void)snprintf(s->failure, sizeof s->failure, "%s", lathe_error_message());
+    s->failed_step = step;
+    return say_failure(t, status);
 }
 
 /* Waits for the checkpoint being written, and stores its path. */
@@ -217,7 +246,11 @@ static lathe_status settle(lathe_training *t)
     const lathe_status status = lathe_writer_wait(s->writer, &path);
     if (path)
         (void)snprintf(s->path, sizeof s->path, "%s", path);
-    return status == LATHE_OK ? LATHE_OK : not_written(t, status);
+    if (status == LATHE_OK)
+        return LATHE_OK;
+    const int64_t step = s->saved_step;
+    s->saved_step = -1;
+    return not_written(t, step, status);
 }
 
 /* The result's path outlives the saver. */
@@ -311,10 +344,9 @@ static lathe_status write_now(lathe_training *t, int32_t gate)
     lathe_saver *s = t->saver;
     const lathe_status status = lathe_checkpoint_write(lathe__run_saved(t->run), &t->figures, gate,
                                                        path, (int64_t)sizeof path);
-    if (status != LATHE_OK)
-        return not_written(t, status);
-    (void)snprintf(s->path, sizeof s->path, "%s", path);
-    return LATHE_OK;
+    if (path[0]) /* it may be whole although the pointer to it could not be written */
+        (void)snprintf(s->path, sizeof s->path, "%s", path);
+    return status == LATHE_OK ? LATHE_OK : not_written(t, t->run->at.step, status);
 }
 
 static lathe_status write_checkpoint(lathe_training *t, int32_t gate, int32_t ends)
@@ -422,7 +454,8 @@ static lathe_status undo_step(lathe_training *t)
     return lathe_zero_grad(run);
 }
 
-/* Writes the checkpoint, if the state is whole and not saved yet. */
+/* Writes the checkpoint, if the state is whole and not saved yet. The disk that did not take the
+ * checkpoint of an earlier step may take this one. */
 static lathe_status save_whole(lathe_training *t, int32_t *out_saved)
 {
     lathe_run *run = t->run;
@@ -435,13 +468,16 @@ static lathe_status save_whole(lathe_training *t, int32_t *out_saved)
         LATHE_TRY(undo_step(t));
     if (is_shared && run->programs.rank > 0)
         return lathe__run_serve(run);
+    const lathe_status before = s ? settle(t) : LATHE_OK; /* noted in failed_step */
     const int32_t is_new =
         s && ((run->at.step != s->saved_step && run->at.step != s->resumed_step) ||
               run->at.evaluation_due);
-    if (is_new && !s->has_failed && run->at.step > 0) {
+    if (is_new && s->failed_step != run->at.step && run->at.step > 0) {
         LATHE_TRY(write_checkpoint(t, 0, 1));
         *out_saved = 1;
     }
+    if (before != LATHE_OK) /* nothing is lost by it */
+        lathe_log(LATHE_LOG_WARN, "an earlier checkpoint was not written: %s", s->failure);
     return is_shared ? lathe__run_release(run) : LATHE_OK;
 }
 
@@ -464,15 +500,21 @@ lathe_status lathe__training_rescue(lathe_training *t, lathe_status status)
         *t->options->saves = 2;
     if (holds)
         lathe_ranks_hold_launcher(1);
+    const int32_t is_of_checkpoint = t->saver && t->saver->failed_step >= 0;
     const lathe_status saved = save_whole(t, &is_saved);
-    if (saved != LATHE_OK)
-        lathe_log(LATHE_LOG_WARN, "step %lld is not saved: %s", (long long)t->run->at.step,
-                  lathe_error_message());
-    else if (is_saved)
+    if (is_saved)
         lathe_progress_note(&t->progress, 1,
                             "checkpoint %s, before the run ends with an error; the same command "
                             "goes on from it",
                             t->saver->path);
+    if (is_of_checkpoint)
+        return say_failure(t, status);
+    if (saved != LATHE_OK) {
+        char why[2048];
+        (void)snprintf(why, sizeof why, "%s", lathe_error_message());
+        return lathe_error(status, "%s; step %lld is not saved: %s", said,
+                           (long long)t->run->at.step, why);
+    }
     return lathe_error(status, "%s", said);
 }
 
@@ -503,6 +545,7 @@ lathe_status lathe__training_saver_rewound(lathe_training *t, const char *path)
         return LATHE_OK;
     LATHE_TRY(lathe_branch_begin(lathe__run_saved(run), path, 1));
     t->saver->resumed_step = run->at.step;
+    t->saver->failed_step = -1; /* the run goes on without that state */
     t->saver->saved_epoch = lathe__run_epoch(run);
     return know_best(t->saver, run->set.checkpoint.dir, &run->arena);
 }

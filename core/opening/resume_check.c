@@ -14,6 +14,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoint_branch.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_info.h"
 #include "checkpoint/parents.h"
@@ -476,6 +477,8 @@ static lathe_status check_newest(lathe_run *run, const char *folder)
         lathe_error_clear(); /* resuming takes the newest checkpoint that is whole */
         latest = NULL;
     }
+    if (latest)
+        LATHE_TRY(lathe_checkpoint_ahead(folder, latest, &run->arena, &latest));
     LATHE_TRY(lathe_checkpoint_list(folder, &run->arena, &list, &n));
     if (n > 0)
         return check_folder(run, folder, latest, list, n);
@@ -491,12 +494,14 @@ static lathe_status check_newest(lathe_run *run, const char *folder)
 lathe_status lathe_resume_find(lathe_run *run, const char **out_dir)
 {
     const char *resume = run->set.checkpoint.resume;
+    const int32_t is_auto = resume && strcmp(resume, "auto") == 0;
     *out_dir = NULL;
-    if (resume && strcmp(resume, "auto") == 0)
+    if (is_auto)
         resume = run->set.checkpoint.dir;
     if (lathe_resume_begins_anew(resume) || !lathe_path_is_dir(resume))
         return LATHE_OK;
-    return lathe_checkpoint_resolve(&run->arena, resume, out_dir);
+    LATHE_TRY(lathe_checkpoint_resolve(&run->arena, resume, out_dir));
+    return is_auto ? lathe_checkpoint_ahead(resume, *out_dir, &run->arena, out_dir) : LATHE_OK;
 }
 
 lathe_status lathe__resume_check(lathe_run *run)

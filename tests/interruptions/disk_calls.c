@@ -8,6 +8,7 @@
  *            enospc  ... this call and all later writing ones fail: the disk is full
  *            eio     ... this call alone fails
  *   DISK_PATH=TEXT   counts only calls whose path has this text, or whose file was opened so
+ *   DISK_CALL=NAME   counts only calls of this name; a full disk then fails the others, too
  *   DISK_LOG=FILE    gets a line per counted call: its number, its name, its path
  */
 #include <dlfcn.h>
@@ -25,6 +26,7 @@
 enum { MAX_FILES = 4096 };
 
 static atomic_long n_calls;
+static atomic_int is_full;                /* "enospc": the call was reached */
 static atomic_char is_counted[MAX_FILES]; /* file descriptors opened for a counted path */
 
 /* The next definition of a function: libc's. */
@@ -69,16 +71,21 @@ static void note(long call, const char *name, const char *path)
  * errno set. frees: the call needs no room on the disk, so it succeeds on a full one. */
 static int interrupts(const char *name, const char *path, int frees)
 {
-    const char *at = getenv("DISK_AT"), *how = getenv("DISK_HOW");
-    const long wanted = at != NULL ? atol(at) : 0, call = atomic_fetch_add(&n_calls, 1) + 1;
-    note(call, name, path);
-    if (wanted == 0 || how == NULL || call < wanted)
+    const char *at = getenv("DISK_AT"), *how = getenv("DISK_HOW"), *only = getenv("DISK_CALL");
+    const long wanted = at != NULL ? atol(at) : 0;
+    const int is_counted_call = only == NULL || strcmp(only, name) == 0;
+    const long call = is_counted_call ? atomic_fetch_add(&n_calls, 1) + 1 : 0;
+    if (is_counted_call)
+        note(call, name, path);
+    if (wanted == 0 || how == NULL)
         return 0;
-    if (strcmp(how, "enospc") == 0) {
+    if (strcmp(how, "enospc") == 0 && call >= wanted)
+        atomic_store(&is_full, 1);
+    if (atomic_load(&is_full)) {
         errno = ENOSPC;
         return !frees;
     }
-    if (call > wanted)
+    if (call != wanted)
         return 0;
     if (strcmp(how, "eio") == 0) {
         errno = EIO;
@@ -194,12 +201,22 @@ int fclose(FILE *file)
     return failed ? EOF : result;
 }
 
+/* Whether the file or folder of a descriptor has a counted path. */
+static int is_wanted_file(int fd)
+{
+    char link[64], path[4096];
+    (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    const ssize_t n = readlink(link, path, sizeof path - 1);
+    path[n > 0 ? n : 0] = '\0';
+    return is_wanted(path);
+}
+
 #define SYNC(name)                                                                                 \
     int name(int fd)                                                                               \
     {                                                                                              \
         int (*next)(int);                                                                          \
         NEXT(next, #name);                                                                         \
-        return interrupts(#name, "", 0) ? -1 : next(fd);                                           \
+        return is_wanted_file(fd) && interrupts(#name, "", 0) ? -1 : next(fd);                     \
     }
 SYNC(fsync)
 SYNC(fdatasync)
@@ -210,7 +227,7 @@ SYNC(fdatasync)
     {                                                                                              \
         int (*next)(int, off_t);                                                                   \
         NEXT(next, #name);                                                                         \
-        return counts(fd) && interrupts("ftruncate", "", 0) ? -1 : next(fd, bytes);                \
+        return counts(fd) && interrupts("ftruncate", "", bytes == 0) ? -1 : next(fd, bytes);       \
     }
 TRUNCATE(ftruncate)
 TRUNCATE(ftruncate64)
