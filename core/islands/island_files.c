@@ -233,20 +233,35 @@ static lathe_status read_tensor(void *arg, const tensor *t)
     }
 }
 
+/* Steps that the saved islands other than island `from` have left out. */
+static lathe_status skipped_elsewhere(const json_t *list, int32_t from, const char *path,
+                                      int64_t *out)
+{
+    *out = 0;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        int64_t n = 0;
+        LATHE_TRY(lathe__state_count(json_array_get(list, i), path, "skipped", INT32_MAX, &n));
+        *out += i != (size_t)from ? n : 0;
+    }
+    return LATHE_OK;
+}
+
 /* Reads the counters of the saved island that this one continues. Its sums of a step that was not
  * finished are checked and left: several ranks do not resume within a step (run_ranks.c). */
-static lathe_status read_counters(const lathe_outer *f, const json_t *island, int32_t is_within,
-                                  const char *path)
+static lathe_status read_counters(const lathe_outer *f, const json_t *list, int32_t from,
+                                  int32_t is_within, const char *path)
 {
+    const json_t *island = json_array_get(list, (size_t)from);
     const lathe_saved_state *saved = f->saved;
     lathe_counters at = {0};
     lathe_accumulated sum;
-    int64_t tokens = 0;
+    int64_t tokens = 0, skipped = 0;
     memset(&sum, 0, sizeof sum);
     const int64_t averaged = saved->at->averaged; /* all islands average at the same steps */
     LATHE_TRY(lathe__state_count(island, path, "round_tokens", INT64_MAX, &tokens));
     LATHE_TRY(lathe__state_counters_read(island, path, &at));
     LATHE_TRY(lathe__state_sums_read(island, path, &at, &sum));
+    LATHE_TRY(skipped_elsewhere(list, from, path, &skipped));
     if (at.step != saved->at->step)
         return lathe_error(LATHE_E_CORRUPT, "%s: an island is at step %lld, and the run at %lld",
                            path, (long long)at.step, (long long)saved->at->step);
@@ -254,7 +269,7 @@ static lathe_status read_counters(const lathe_outer *f, const json_t *island, in
         at.scaler = saved->at->scaler;
     at.averaged = averaged;
     *saved->at = at;
-    lathe_islands_resume(f->islands, tokens, is_within);
+    lathe_islands_resume(f->islands, tokens, skipped, is_within);
     return LATHE_OK;
 }
 
@@ -341,7 +356,7 @@ static lathe_status read_all(const lathe_outer *f, const char *dir, const char *
     if (status == LATHE_OK)
         status = read_island(f, &arena, dir, from, within);
     if (status == LATHE_OK)
-        status = read_counters(f, json_array_get(list, (size_t)from), within, path);
+        status = read_counters(f, list, from, within, path);
     if (status == LATHE_OK && n != lathe_islands_count(f->islands) &&
         lathe_ranks_rank(lathe_islands_layout(f->islands)->all) == 0)
         lathe_log(LATHE_LOG_INFO, "%s was written by %lld island%s; the run continues with %d", dir,

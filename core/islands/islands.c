@@ -334,24 +334,53 @@ void lathe_islands_note(lathe_islands *x, int64_t tokens, int32_t stops)
     x->wants_stop |= stops;
 }
 
-lathe_status lathe_islands_agree(lathe_islands *x, int64_t *out_tokens)
+void lathe_islands_note_skip(lathe_islands *x)
+{
+    x->skipped++;
+}
+
+/* Numbers that a rank tells when a round ends; the first rank of an island tells its sums. */
+enum { TOKENS, SKIPPED, IN_ROW, STOPS, N_TOLD };
+
+lathe_status lathe_islands_agree(lathe_islands *x, int64_t skipped_in_row, int64_t *out_tokens)
 {
     const lathe_rank_layout *l = x->layout;
     const int is_first = l->copy_no == 0 && l->shard_no == 0; /* of its island */
-    const double own[2] = {is_first ? (double)x->tokens : 0.0, x->wants_stop}, *all = NULL;
-    double tokens = 0.0;
-    x->stop = x->wants_stop;
-    *out_tokens = 0;
-    if (l->all) {
-        LATHE_TRY(lathe_ranks_gather(l->all, own, 2, 0, &all));
-        for (int32_t q = 0; q < l->all->info.n_ranks; q++) {
-            tokens += all[(int64_t)q * LATHE_RANK_NUMBERS];
-            x->stop |= all[(int64_t)q * LATHE_RANK_NUMBERS + 1] != 0.0;
+    const double own[N_TOLD] = {is_first ? (double)x->tokens : 0.0,
+                                is_first ? (double)x->skipped : 0.0, (double)skipped_in_row,
+                                x->wants_stop},
+                 *all = own;
+    double tokens = 0.0, skipped = 0.0, most = -1.0;
+    const int32_t n = l->all ? l->all->info.n_ranks : 1;
+    if (l->all)
+        LATHE_TRY(lathe_ranks_gather(l->all, own, N_TOLD, 0, &all));
+    x->stop = 0;
+    for (int32_t q = 0; q < n; q++) {
+        const double *its = all + (int64_t)q * LATHE_RANK_NUMBERS;
+        tokens += its[TOKENS];
+        skipped += its[SKIPPED];
+        x->stop |= its[STOPS] != 0.0;
+        if (its[IN_ROW] > most) {
+            most = its[IN_ROW];
+            x->most_rank = q;
         }
-        *out_tokens = (int64_t)tokens - x->tokens;
     }
-    x->tokens = 0;
+    *out_tokens = l->all ? (int64_t)tokens - x->tokens : 0;
+    x->skipped_elsewhere += l->all ? (int64_t)skipped - x->skipped : 0;
+    x->most_in_row = (int64_t)most;
+    x->tokens = x->skipped = 0;
     return LATHE_OK;
+}
+
+int64_t lathe_islands_skipped(const lathe_islands *x)
+{
+    return x ? x->skipped_elsewhere : 0;
+}
+
+int64_t lathe_islands_skipped_in_row(const lathe_islands *x, int32_t *out_rank)
+{
+    *out_rank = x->most_rank;
+    return x->most_in_row;
 }
 
 int32_t lathe_islands_stop(const lathe_islands *x)
@@ -389,9 +418,11 @@ int32_t lathe_islands_is_within(const lathe_islands *x)
     return x->is_within;
 }
 
-void lathe_islands_resume(lathe_islands *x, int64_t tokens, int32_t is_within)
+void lathe_islands_resume(lathe_islands *x, int64_t tokens, int64_t skipped, int32_t is_within)
 {
     x->tokens = tokens;
+    x->skipped = 0;
+    x->skipped_elsewhere = skipped;
     x->is_within = is_within;
     x->has_begun = 1;
 }
@@ -399,6 +430,6 @@ void lathe_islands_resume(lathe_islands *x, int64_t tokens, int32_t is_within)
 void lathe_islands_restart(lathe_islands *x)
 {
     memset(x->memory, 0, (size_t)state_bytes(x));
-    x->tokens = 0;
+    x->tokens = x->skipped = x->skipped_elsewhere = 0;
     x->has_begun = x->is_within = 0;
 }

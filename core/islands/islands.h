@@ -74,9 +74,19 @@ int64_t lathe_islands_take_sent(lathe_islands *x, int64_t *out_across);
 /** Tokens of this island in this round, which its ranks agree on: what the run's counter lacks of
  *  the other islands. stops: a rank of the island was asked to stop. */
 void lathe_islands_note(lathe_islands *x, int64_t tokens, int32_t stops);
-/** Tells all islands; all ranks call it at the end of a round. *out_tokens: tokens of the other
- *  islands in the round. */
-lathe_status lathe_islands_agree(lathe_islands *x, int64_t *out_tokens);
+/** A step of this island updated nothing. */
+void lathe_islands_note_skip(lathe_islands *x);
+/** Tells all islands; all ranks call it at the end of a round.
+ *
+ *  skipped_in_row  steps that this island has left out since its last update
+ *  out_tokens      tokens of the other islands in the round */
+lathe_status lathe_islands_agree(lathe_islands *x, int64_t skipped_in_row, int64_t *out_tokens);
+/** Steps that the other islands have left out, as all know since the last round ended. 0 for NULL.
+ */
+int64_t lathe_islands_skipped(const lathe_islands *x);
+/** The most steps that an island had left out in a row when the last round ended, and a rank of
+ * that island. */
+int64_t lathe_islands_skipped_in_row(const lathe_islands *x, int32_t *out_rank);
 /** Whether a rank of any island was asked to stop, as all know since the last round ended. */
 int32_t lathe_islands_stop(const lathe_islands *x);
 
@@ -96,8 +106,9 @@ const void *lathe_islands_own(const void *islands, int32_t family, int32_t row);
 void lathe_islands_put(lathe_islands *x, int32_t family, int32_t row, const float *whole);
 /** Whether islands have weights of their own now. */
 int32_t lathe_islands_is_within(const lathe_islands *x);
-/** The state was read: begin() keeps it. tokens: of the round so far. */
-void lathe_islands_resume(lathe_islands *x, int64_t tokens, int32_t is_within);
+/** The state was read: begin() keeps it. tokens: of the round so far; skipped: steps that the other
+ *  islands have left out so far. */
+void lathe_islands_resume(lathe_islands *x, int64_t tokens, int64_t skipped, int32_t is_within);
 /** The state is that of weights without one: they begin a round. */
 void lathe_islands_restart(lathe_islands *x);
 

@@ -30,7 +30,11 @@ struct lathe_islands {
     lathe_exchange **copied; /* the weights of the parts of all copies, some at a time */
     int64_t copied_each;     /* elements of each copy at a time */
     int64_t sent_bytes, across_bytes;
-    int64_t tokens; /* of this island in this round */
+    int64_t tokens;  /* of this island in this round */
+    int64_t skipped; /* steps that it has left out in this round, since the run began or resumed */
+    int64_t skipped_elsewhere; /* by other islands, in all rounds that have ended */
+    int64_t most_in_row;       /* of any island, when the last round ended */
+    int32_t most_rank;         /* a rank of that island */
     int32_t wants_stop, stop, has_begun;
     int32_t is_within; /* 1: the islands have taken steps since the last round ended */
 };

@@ -11,6 +11,11 @@ void lathe__round_begin(lathe_run *run)
         lathe_islands_enter(run->outer->islands, run->set.max_steps);
 }
 
+int32_t lathe__islands_count_skips(const lathe_run *run)
+{
+    return run->outer != NULL && run->set.compute_dtype != LATHE_F16;
+}
+
 lathe_status lathe__round_after_step(lathe_run *run)
 {
     int64_t tokens = 0;
@@ -20,7 +25,8 @@ lathe_status lathe__round_after_step(lathe_run *run)
     const lathe_status status = lathe_islands_end_round(run->outer->islands);
     if (status != LATHE_OK)
         return lathe_error_context(status, "after step %lld", (long long)run->at.step);
-    LATHE_TRY(lathe_islands_agree(run->outer->islands, &tokens));
+    const int64_t in_row = lathe__islands_count_skips(run) ? run->at.skipped_in_row : 0;
+    LATHE_TRY(lathe_islands_agree(run->outer->islands, in_row, &tokens));
     run->at.tokens += tokens;
     return LATHE_OK;
 }

@@ -13,4 +13,9 @@ void lathe__round_begin(lathe_run *run);
  *  one that updated nothing. */
 lathe_status lathe__round_after_step(lathe_run *run);
 
+/** Whether islands decide together, when a round ends, that one of them has left out too many steps
+ *  in a row. In fp16 they do not: there a step that is left out may only lower the loss scale. 0
+ *  without islands. */
+int32_t lathe__islands_count_skips(const lathe_run *run);
+
 #endif

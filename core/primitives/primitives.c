@@ -9,6 +9,7 @@
 #include "base/trace.h"
 #include "exec/batch_load.h"
 #include "exec/short_programs.h"
+#include "islands/island_files.h"
 #include "primitives/agree.h"
 #include "primitives/api_sizes.h"
 #include "primitives/merge_step.h"
@@ -328,12 +329,20 @@ lathe_status lathe_zero_grad(lathe_run *run)
     return LATHE_OK;
 }
 
-/* Counts a step, with or without an update, and adapts the loss scale. */
-static void count_step(lathe_run *run, int32_t skipped)
+/* Counts a step, with or without an update. */
+static void count(lathe_run *run, int32_t skipped)
 {
     run->at.step++;
     run->at.skipped += skipped != 0;
     run->at.skipped_in_row = skipped ? run->at.skipped_in_row + 1 : 0;
+    if (skipped && run->outer)
+        lathe_islands_note_skip(run->outer->islands);
+}
+
+/* Counts a step, and adapts the loss scale. */
+static void count_step(lathe_run *run, int32_t skipped)
+{
+    count(run, skipped);
     if (run->set.compute_dtype == LATHE_F16)
         lathe_scaler_update(&run->at.scaler, skipped, run->set.loss_scale_growth_interval);
 }
@@ -371,9 +380,7 @@ lathe_status lathe__run_left_out(lathe_run *run, lathe_step_result *out)
                                .param_norm = param_norm,
                                .lr = next_rate(run),
                                .loss_scale = (double)run->at.scaler.scale};
-    run->at.step++;
-    run->at.skipped++;
-    run->at.skipped_in_row++;
+    count(run, 1);
     for (int32_t g = 0; g < LATHE_MAX_GROUPS; g++)
         run->opt.group_norms[g] = NAN;
     return end_step(run);
