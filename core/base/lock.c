@@ -120,6 +120,27 @@ static int is_same_file(int fd, const char *path)
            a.st_ino == b.st_ino;
 }
 
+lathe_status lathe_lock_inherit(const char *path, lathe_lock *out)
+{
+    struct stat info;
+    out->fd = -1;
+    const int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return LATHE_OK;
+    int failed;
+    while ((failed = flock(fd, LOCK_EX)) != 0 && errno == EINTR)
+        continue;
+    /* lathe_lock_release empties the file */
+    const int is_left = !failed && is_same_file(fd, path) && fstat(fd, &info) == 0 &&
+                        S_ISREG(info.st_mode) && info.st_size > 0;
+    const lathe_status status = is_left ? write_holder(fd, path) : LATHE_OK;
+    if (is_left && status == LATHE_OK)
+        out->fd = fd;
+    else
+        (void)close(fd);
+    return status;
+}
+
 int lathe_lock_is_there(const lathe_lock *lock, const char *path)
 {
     return lock->fd < 0 || is_same_file(lock->fd, path);

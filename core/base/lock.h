@@ -29,6 +29,14 @@ lathe_status lathe_lock_take(const char *path, lathe_lock *out);
 lathe_status lathe_lock_check(const char *path);
 void lathe_lock_release(lathe_lock *lock);
 
+/** Takes the lock of a process that has ended without releasing it, which its line in the file
+ *  tells; waits while a process holds it. Not held afterwards (out->fd -1) if there is no such
+ *  file, its last holder has released it, or the file system has no locks. Writes this process into
+ *  the file.
+ *
+ *  Errors  LATHE_E_IO: the file cannot be written. */
+lathe_status lathe_lock_inherit(const char *path, lathe_lock *out);
+
 /** Whether `path` is still the file that is locked: neither deleted, nor moved, nor replaced. A
  * lock that is not held counts as being there. */
 int lathe_lock_is_there(const lathe_lock *lock, const char *path);

@@ -384,6 +384,28 @@ static lathe_status begin(branching *b, const char *path, int32_t is_rewind)
     return status;
 }
 
+static lathe_status know(const lathe_saved_state *saved, const json_t *list)
+{
+    lathe_branch *branch = &saved->checkpoints->branch;
+    const json_t *last = last_of(list);
+    if (!last)
+        return LATHE_OK;
+    char *text = json_dumps(list, JSON_COMPACT);
+    branch->number = number_of(last);
+    branch->json = text ? lathe_arena_strdup(saved->arena, text) : NULL;
+    free(text);
+    return branch->json ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory for branches");
+}
+
+lathe_status lathe_branch_know(const lathe_saved_state *saved)
+{
+    json_t *list = NULL;
+    LATHE_TRY(lathe_branches_read(saved->set->dir, &list));
+    const lathe_status status = know(saved, list);
+    json_decref(list);
+    return status;
+}
+
 lathe_status lathe_branch_begin(const lathe_saved_state *saved, const char *path, int32_t is_rewind)
 {
     branching b = {.dir = saved->set->dir,
@@ -391,16 +413,9 @@ lathe_status lathe_branch_begin(const lathe_saved_state *saved, const char *path
                    .arena = LATHE_ARENA_INIT,
                    .step = saved->at->step};
     lathe_status status = begin(&b, path, is_rewind);
-    const json_t *last = last_of(b.list);
-    if (status == LATHE_OK && last) {
-        saved->checkpoints->branch.number = number_of(last);
-        saved->checkpoints->branch.began |= b.began;
-        char *text = json_dumps(b.list, JSON_COMPACT);
-        saved->checkpoints->branch.json = text ? lathe_arena_strdup(saved->arena, text) : NULL;
-        status = saved->checkpoints->branch.json
-                     ? LATHE_OK
-                     : lathe_error(LATHE_E_NOMEM, "no memory for branches");
-        free(text);
+    if (status == LATHE_OK) {
+        status = know(saved, b.list);
+        saved->checkpoints->branch.began |= b.began && last_of(b.list);
     }
     json_decref(b.list);
     lathe_arena_fini(&b.arena);

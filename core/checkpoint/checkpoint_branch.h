@@ -43,6 +43,10 @@ lathe_status lathe_branch_origin(const char *dir, lathe_arena *arena, const char
 lathe_status lathe_checkpoint_ahead(const char *dir, const char *latest, lathe_arena *arena,
                                     const char **out_path);
 
+/** Reads the list of branches for the manifests of checkpoints that this process writes; changes
+ *  nothing in the folder. lathe_branch_begin does it, too. */
+lathe_status lathe_branch_know(const lathe_saved_state *saved);
+
 /** Begins a branch after the run loaded the checkpoint `path` of step saved->at->step. Does so if
  * the run's folder holds checkpoints that are newer or belong to another branch, or if `is_rewind`
  * is set. Completes a branch whose beginning was interrupted. Logs one warning that says what was

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "ranks/failure_report.h"
+#include "ranks/first_rank.h"
 
 /* `nohup lathe train ...`: the user wants the run to continue after its terminal is closed. */
 static int ignores_hangup;
@@ -36,11 +38,37 @@ static void tell(const char *note)
  * held for its checkpoint. */
 #define MOST_HELD_SECONDS 60.0
 
+/* Time for a rank that only says what is lost. */
+#define MOST_SAYING_SECONDS 5.0
+
 static double seconds_now(void)
 {
     struct timespec now;
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Whether this rank has a checkpoint to write, or to say that there is none. */
+static int has_to_end(const lathe_cli_stop *stop)
+{
+    if (stop->hold == NULL || stop->saves == LATHE_SAVES_NEVER)
+        return 0;
+    if (stop->saves == LATHE_SAVES_AS_HEIR)
+        return lathe_first_rank_is_lost();
+    return stop->saves != LATHE_SAVES_NOTHING || !lathe_ranks_have_said_why();
+}
+
+/* Ends a rank that has not noticed in time. Another one may be writing while it holds the launcher,
+ * which goes on when no rank is left. */
+static void give_up(const lathe_cli_stop *stop, double held_since)
+{
+    const double most =
+        stop->saves == LATHE_SAVES_NOTHING ? MOST_SAYING_SECONDS : MOST_HELD_SECONDS;
+    if (stop->saves == LATHE_SAVES_NOW || seconds_now() - held_since < most)
+        return;
+    if (stop->saves == LATHE_SAVES_SOON)
+        stop->hold(0);
+    _exit(128 + SIGTERM);
 }
 
 static void *wait_for_signals(void *arg)
@@ -53,15 +81,12 @@ static void *wait_for_signals(void *arg)
         siginfo_t info;
         const int number =
             held_since > 0.0 ? sigtimedwait(&set, &info, &moment) : sigwaitinfo(&set, &info);
-        if (number < 0 && held_since > 0.0 && stop->saves != LATHE_STOP_SAVES &&
-            seconds_now() - held_since > MOST_HELD_SECONDS) {
-            stop->hold(0);
-            _exit(128 + SIGTERM);
-        }
+        if (number < 0 && held_since > 0.0)
+            give_up(stop, held_since);
         if (number < 0)
             continue;
         if (stop->is_told != NULL && stop->is_told((int32_t)info.si_pid)) {
-            if (stop->saves == LATHE_STOP_ENDS || stop->hold == NULL)
+            if (!has_to_end(stop))
                 _exit(128 + number);
             stop->hold(1);
             held_since = seconds_now();

@@ -6,15 +6,13 @@
 
 #include "lathe/status.h"
 
-/* lathe_cli_stop.saves: it just ends; it will notice, and write a checkpoint; it writes it now. */
-enum { LATHE_STOP_ENDS = 0, LATHE_STOP_WILL_SAVE = 1, LATHE_STOP_SAVES = 2 };
-
 /** State shared by the training and the thread that waits for signals. */
 typedef struct lathe_cli_stop {
     volatile sig_atomic_t seen;  /* number of the first signal; 0: none */
     volatile sig_atomic_t steps; /* 1: steps are taken. Before that, ending at once loses nothing */
-    /* Tells what the run does when another rank has ended, after which the launcher ends all others
-     * (LATHE_STOP_ENDS, ...). */
+    /* Tells what the run does when another rank has ended (ranks/first_rank.h: LATHE_SAVES_NEVER,
+     * ...).
+     */
     volatile sig_atomic_t saves;
     /* Stops the launcher, which would send SIGKILL soon, and lets it go on. NULL: it cannot be. */
     void (*hold)(int32_t holds);

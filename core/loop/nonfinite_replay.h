@@ -16,8 +16,12 @@ typedef struct lathe_position {
  * infinity: a parameter, or the output of a node, with its micro-batch, layer, label and element.
  * The line is cut at `bytes`. Computes the step again from the run's own data. Only reads the
  * parameters; overwrites gradients and activations, and leaves nothing accumulated. Restores cursor
- * and counters. */
-lathe_status lathe__nonfinite_find(lathe_run *run, const lathe_position *begin, char *out,
-                                   int64_t bytes);
+ * and counters.
+ *
+ *  all_search  1: all ranks that take the step together call it, as they must where they divide the
+ *              parameters, because each forward gathers them. `out` is empty on a rank that finds
+ *              nothing while another one finds something. */
+lathe_status lathe__nonfinite_find(lathe_run *run, const lathe_position *begin, int32_t all_search,
+                                   char *out, int64_t bytes);
 
 #endif

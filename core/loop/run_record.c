@@ -14,6 +14,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "checkpoint/checkpoint_branch.h"
 #include "checkpoint/checkpoint_info.h"
 #include "config/config_changes.h"
@@ -142,19 +143,6 @@ static void read_line(const char *path, char *out, size_t bytes)
         (void)fclose(f);
 }
 
-/* Time when this process started, in clock ticks after boot. With the boot id, it tells the process
- * from a later one with the same number. 0: unknown. Field 22 of proc(5) stat, counted after the
- * ')' of the name. */
-static long long start_ticks(void)
-{
-    char line[1024];
-    read_line("/proc/self/stat", line, sizeof line);
-    const char *at = strrchr(line, ')');
-    for (int field = 2; at && field < 22; field++)
-        at = strchr(at + 1, ' ');
-    return at ? strtoll(at, NULL, 10) : 0;
-}
-
 static json_t *this_start(const lathe_counters *at, const char *started, const char *from)
 {
     char host[256] = "", boot[64];
@@ -168,7 +156,7 @@ static json_t *this_start(const lathe_counters *at, const char *started, const c
     json_object_set_new(entry, "lathe", json_string(lathe_version()));
     json_object_set_new(entry, "host", lathe__json_text(host));
     json_object_set_new(entry, "pid", json_integer(getpid()));
-    json_object_set_new(entry, "start_ticks", json_integer(start_ticks()));
+    json_object_set_new(entry, "start_ticks", json_integer(lathe_process_born(getpid())));
     json_object_set_new(entry, "boot", lathe__json_text(boot));
     return entry;
 }

@@ -16,8 +16,8 @@ typedef struct lathe_train_options {
     const volatile sig_atomic_t *stop;
     /* Set to 1 before the first step: from then on there is something to save. NULL: not wanted. */
     volatile sig_atomic_t *steps;
-    /* Set to 1 from the first step on if this rank writes a checkpoint when another rank has ended,
-     * and to 2 while it does. NULL: not wanted. */
+    /* Set from the first step on to what this rank does when another one has ended
+     * (first_rank.h: LATHE_SAVES_NEVER, ...). NULL: not wanted. */
     volatile sig_atomic_t *saves;
 } lathe_train_options;
 

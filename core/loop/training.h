@@ -34,12 +34,14 @@ typedef struct lathe_training {
     /* options.stop; on several ranks agreed_stop, which changes where they agree in a step */
     const volatile sig_atomic_t *stop;
     volatile sig_atomic_t agreed_stop;
-    struct lathe_saver *saver; /* NULL: no checkpoints */
+    struct lathe_saver *saver; /* NULL: no checkpoints, or another rank writes them */
+    const char *resumed;       /* checkpoint that all ranks began from; NULL: none */
     /* How to go back to the state before the step that is being taken (lathe__training_rescue). */
     lathe_counters before;
     int32_t is_in_step; /* 1: the step has changed no weights yet: `before` is the way back */
     /* 1: all ranks return the error of this step, so that they can save together */
     int32_t fails_together;
+    char left_out[200]; /* why the newest step that this rank left out was left out */
     /* step of the checkpoint that bad steps led back to, and the number of times */
     int64_t rewound_to;
     int32_t n_rewinds;
@@ -115,10 +117,12 @@ lathe_status lathe__training_save(lathe_training *t, int32_t ends, int32_t *out_
 lathe_status lathe__training_save_partial(lathe_training *t);
 /** Ends the loop after an error, `status`, with the thread's message. Where the state of a finished
  *  step is whole, writes a checkpoint of it: the only thing lost is the step that was being taken.
- *  Returns `status`, with its message. It is not whole while an update changes the weights, and on
- *  ranks that divide it if some of them may not have failed. */
+ *  Returns `status`, with its message, and what is lost if nothing could be saved. The state is not
+ *  whole while an update changes the weights, and on ranks that divide it if some of them may not
+ *  have failed. If rank 0 is lost, another one that holds all of the state writes. */
 lathe_status lathe__training_rescue(lathe_training *t, lathe_status status);
-/** Whether this rank saves the state alone when another one has ended. */
+/** Says how this rank ends when another one has: LATHE_SAVES_NEVER, SOON, AS_HEIR or
+ *  NOTHING. */
 int32_t lathe__training_outlives(const lathe_training *t);
 /** Begins a branch after the run went back to the checkpoint `path`, and determines again which
  * checkpoints are best. Call it before the figures are opened again. */

@@ -148,7 +148,8 @@ void lathe__training_record(lathe_training *t, const lathe_step_record *step)
         lathe__figures_add(f, "loss_scale", r->loss_scale);
     if (run->set.quant_noise > 0.0)
         lathe__figures_add(f, "quant_noise", lathe__noise_at(run, run->at.step - 1));
-    lathe__figures_add(f, "skipped_steps", (double)run->at.skipped);
+    const int64_t elsewhere = lathe_islands_skipped(run->outer ? run->outer->islands : NULL);
+    lathe__figures_add(f, "skipped_steps", (double)(run->at.skipped + elsewhere));
     if (!isnan(step->spike.zscore))
         lathe__figures_add(f, "loss_zscore", step->spike.zscore);
     lathe__figures_add(f, "spikes", (double)run->at.spike.n_spikes);

@@ -23,11 +23,15 @@
 #include "primitives/primitives.h"
 #include "primitives/save_load.h"
 #include "ranks/failure_report.h"
+#include "ranks/first_rank.h"
 #include "ranks/ranks.h"
 #include "rollout/rollout.h"
 #include "run/run_length.h"
 #include "run/run_saved.h"
 #include "store/gathered.h"
+
+/* Time for rank 0 to write a checkpoint after a third rank has ended. */
+#define LOST_SAVE_SECONDS 60.0
 
 typedef struct lathe_saver {
     lathe_lock lock;
@@ -199,8 +203,10 @@ static lathe_status begin_together(lathe_training *t)
     LATHE_TRY(lathe__ranks_compare(run));
     LATHE_TRY(begin_alone(t));
     LATHE_TRY(lathe__run_meet(run)); /* rank 0 may need long to read a checkpoint */
+    LATHE_TRY(lathe_first_rank_tell(run->ranks, run->checkpoints.lock));
     (void)snprintf(path, sizeof path, "%s", t->result->checkpoint ? t->result->checkpoint : "");
     LATHE_TRY(lathe_ranks_share_text(run->ranks, path, (int64_t)sizeof path));
+    t->resumed = path[0] ? lathe_arena_strdup(&run->arena, path) : NULL;
     if (path[0] && run->programs.rank > 0)
         LATHE_TRY(lathe_load(run, path));
     if (run->sum.backwards > 0)
@@ -454,12 +460,78 @@ static lathe_status undo_step(lathe_training *t)
     return lathe_zero_grad(run);
 }
 
+int32_t lathe__training_outlives(const lathe_training *t)
+{
+    const lathe_run *run = t->run;
+    if (!run->ranks || !run->saves_in)
+        return LATHE_SAVES_NEVER;
+    if (run->extents || run->outer)
+        return LATHE_SAVES_NOTHING;
+    return run->programs.rank > 0 ? LATHE_SAVES_AS_HEIR : LATHE_SAVES_SOON;
+}
+
+/* Step of the newest checkpoint in the folder; -1: there is none, or it cannot be seen. */
+static int64_t newest_step(lathe_run *run)
+{
+    lathe_checkpoint_entry *list = NULL;
+    int64_t n = 0;
+    if (!run->saves_in || !lathe_path_is_dir(run->saves_in) ||
+        lathe_checkpoint_list(run->saves_in, &run->arena, &list, &n) != LATHE_OK)
+        n = 0;
+    lathe_error_clear();
+    return n > 0 ? list[n - 1].step : -1;
+}
+
+/* Adds the figures of this step that rank 0 has not written any more. */
+static void complete_figures(lathe_training *t)
+{
+    lathe_run *run = t->run;
+    const char *path = lathe_path_join(&run->arena, run->set.checkpoint.dir, "metrics.jsonl");
+    if (!path || run->at.evaluation_due) /* then they are written after the evaluation */
+        return;
+    lathe_status status = lathe_metrics_open(&t->metrics, run->set.checkpoint.dir, run->at.step);
+    if (status == LATHE_OK && lathe_lines_last(path) < run->at.step)
+        status = lathe__training_figures_write(t);
+    if (status != LATHE_OK)
+        lathe_log(LATHE_LOG_WARN, "%s", lathe_error_message());
+}
+
+/* Takes the folder of rank 0, which is lost, while the launcher is held: only the rank that gets
+ * the lock has a saver afterwards. It has the settings that rank 0 had. */
+static lathe_status inherit(lathe_training *t)
+{
+    lathe_run *run = t->run;
+    lathe_lock lock = LATHE_LOCK_INIT;
+    const char *path = lathe_path_join(&run->arena, run->saves_in, "lock");
+    if (!path)
+        return LATHE_E_NOMEM;
+    LATHE_TRY(lathe_lock_inherit(path, &lock));
+    if (!lathe_first_rank_had(&lock)) {
+        lathe_lock_release(&lock);
+        return LATHE_OK;
+    }
+    if (t->options->saves)
+        *t->options->saves = LATHE_SAVES_NOW;
+    run->set.checkpoint.dir = run->saves_in;
+    run->set.checkpoint.keep_best = run->saves_best;
+    const lathe_status status = create(t);
+    if (status != LATHE_OK) {
+        lathe_lock_release(&lock);
+        return status;
+    }
+    t->saver->lock = lock;
+    t->saver->resumed_step = newest_step(run);
+    run->checkpoints.lock = &t->saver->lock;
+    LATHE_TRY(lathe_branch_know(lathe__run_saved(run)));
+    LATHE_TRY(lathe__checkpoint_know_plugins(lathe__run_saved(run)));
+    return lathe__checkpoint_know_parents(lathe__run_saved(run), t->resumed);
+}
+
 /* Writes the checkpoint, if the state is whole and not saved yet. The disk that did not take the
  * checkpoint of an earlier step may take this one. */
 static lathe_status save_whole(lathe_training *t, int32_t *out_saved)
 {
     lathe_run *run = t->run;
-    lathe_saver *s = t->saver;
     const int32_t is_shared = run->extents || run->outer;
     *out_saved = 0;
     if (run->sum.is_updating || (is_shared && !t->fails_together))
@@ -468,23 +540,55 @@ static lathe_status save_whole(lathe_training *t, int32_t *out_saved)
         LATHE_TRY(undo_step(t));
     if (is_shared && run->programs.rank > 0)
         return lathe__run_serve(run);
+    if (lathe__training_outlives(t) == LATHE_SAVES_AS_HEIR && lathe_first_rank_is_lost())
+        LATHE_TRY(inherit(t));
+    lathe_saver *s = t->saver;
     const lathe_status before = s ? settle(t) : LATHE_OK; /* noted in failed_step */
     const int32_t is_new =
-        s && ((run->at.step != s->saved_step && run->at.step != s->resumed_step) ||
+        s && ((run->at.step != s->saved_step && run->at.step > s->resumed_step) ||
               run->at.evaluation_due);
     if (is_new && s->failed_step != run->at.step && run->at.step > 0) {
         LATHE_TRY(write_checkpoint(t, 0, 1));
         *out_saved = 1;
+        if (run->programs.rank > 0)
+            complete_figures(t);
     }
     if (before != LATHE_OK) /* nothing is lost by it */
         lathe_log(LATHE_LOG_WARN, "an earlier checkpoint was not written: %s", s->failure);
     return is_shared ? lathe__run_release(run) : LATHE_OK;
 }
 
-int32_t lathe__training_outlives(const lathe_training *t)
+/* Adds to a message what is lost, if this rank knows that nobody could save it. */
+static void add_loss(lathe_training *t, char *said, size_t bytes)
 {
-    const lathe_run *run = t->run;
-    return run->ranks && t->saver && !run->extents && !run->outer;
+    lathe_run *run = t->run;
+    char why[128] = "an update was under way";
+    const int32_t is_shared = run->extents || run->outer, outlives = lathe__training_outlives(t);
+    const int64_t newest = newest_step(run), step = t->is_in_step ? t->before.step : run->at.step;
+    const size_t n = strlen(said);
+    if (is_shared && t->fails_together)
+        return;
+    if (run->outer)
+        (void)snprintf(why, sizeof why, "the ranks are islands of DiLoCo");
+    else if (run->extents)
+        (void)snprintf(why, sizeof why, "parallel.shard = \"%s\" divides the state among the ranks",
+                       lathe_shard_name(run->set.shard));
+    else if (outlives == LATHE_SAVES_AS_HEIR && lathe_first_rank_is_lost())
+        (void)snprintf(why, sizeof why, "its lock file cannot be taken over from rank 0");
+    else if (!run->sum.is_updating || outlives == LATHE_SAVES_AS_HEIR)
+        return;
+    if (!run->saves_in || step <= newest || step <= 0)
+        return;
+    if (newest >= 0)
+        (void)snprintf(said + n, bytes - n,
+                       "; nothing newer than %s/step-%08lld could be saved, because %s, so the "
+                       "steps after it, up to %lld, are lost",
+                       run->saves_in, (long long)newest, why, (long long)step);
+    else
+        (void)snprintf(said + n, bytes - n,
+                       "; there is no checkpoint in %s, and none could be saved, because %s, so "
+                       "all %lld steps are lost",
+                       run->saves_in, why, (long long)step);
 }
 
 lathe_status lathe__training_rescue(lathe_training *t, lathe_status status)
@@ -492,17 +596,26 @@ lathe_status lathe__training_rescue(lathe_training *t, lathe_status status)
     char said[4096];
     int32_t is_saved;
     (void)snprintf(said, sizeof said, "%s", lathe_error_message());
-    if (t->run->programs.rank > 0 && status != LATHE_E_RANK && t->run->saves && !t->run->extents &&
-        !t->run->outer)
-        lathe_ranks_expect_save();
-    const int32_t holds = lathe__training_outlives(t);
-    if (holds && t->options->saves)
-        *t->options->saves = 2;
+    const int32_t outlives = lathe__training_outlives(t);
+    if (outlives == LATHE_SAVES_AS_HEIR && status != LATHE_E_RANK)
+        lathe_ranks_expect_save(t->run->set.deadline_seconds);
+    else if (outlives == LATHE_SAVES_AS_HEIR && lathe_first_rank_goes_on())
+        lathe_ranks_expect_save(LOST_SAVE_SECONDS); /* it may also be what this rank waited for */
+    const int32_t is_sure = outlives == LATHE_SAVES_SOON || outlives == LATHE_SAVES_NOTHING;
+    const int32_t holds =
+        is_sure || (outlives == LATHE_SAVES_AS_HEIR && lathe_first_rank_is_lost());
+    if (is_sure && t->options->saves)
+        *t->options->saves = LATHE_SAVES_NOW;
     if (holds)
         lathe_ranks_hold_launcher(1);
     const int32_t is_of_checkpoint = t->saver && t->saver->failed_step >= 0;
     const lathe_status saved = save_whole(t, &is_saved);
-    if (is_saved)
+    if (is_saved && t->run->programs.rank > 0)
+        lathe_log(LATHE_LOG_WARN,
+                  "checkpoint %s, written by this rank, because rank 0 has ended, before the run "
+                  "ends with an error; the same command goes on from it",
+                  t->saver->path);
+    else if (is_saved)
         lathe_progress_note(&t->progress, 1,
                             "checkpoint %s, before the run ends with an error; the same command "
                             "goes on from it",
@@ -515,6 +628,8 @@ lathe_status lathe__training_rescue(lathe_training *t, lathe_status status)
         return lathe_error(status, "%s; step %lld is not saved: %s", said,
                            (long long)t->run->at.step, why);
     }
+    if (!is_saved)
+        add_loss(t, said, sizeof said);
     return lathe_error(status, "%s", said);
 }
 

@@ -25,8 +25,10 @@
 #include "loop/nonfinite_replay.h"
 #include "loop/training.h"
 #include "primitives/agree.h"
+#include "primitives/outer_step.h"
 #include "primitives/primitives.h"
 #include "ranks/extents.h"
+#include "ranks/rank_layout.h"
 #include "rollout/rollout.h"
 #include "run/iteration.h"
 #include "run/run_length.h"
@@ -156,30 +158,39 @@ lathe_status lathe__training_rewind(lathe_training *t, const char *text)
     return LATHE_OK;
 }
 
+/* Where to search a bad step for its first NaN or infinity, and who does. */
+typedef struct step_search {
+    const lathe_position *begin; /* of the step; NULL: this rank does not search */
+    int32_t all_search;          /* 1: all ranks that take the step together do */
+} step_search;
+
 /* Handles the bad step run->at.step, which was counted as skipped; `what` says what was wrong.
- * `begin`: where that step began, to search it for the first NaN or infinity; NULL: no search.
- * *out_again: the step must be repeated, from another state. */
-static lathe_status follow_policy(lathe_training *t, int32_t policy, const lathe_position *begin,
+ * search: NULL: none. *out_again: the step must be repeated, from another state. */
+static lathe_status follow_policy(lathe_training *t, int32_t policy, const step_search *search,
                                   const char *what, int *out_again)
 {
     lathe_run *run = t->run;
-    char where[600], text[900];
+    char where[600] = "", text[900];
     *out_again = 0;
     const int last = run->at.skipped_in_row >= MOST_SKIPPED;
-    if (policy == LATHE_POLICY_SKIP && !last) {
+    /* islands end the run together, when the round ends (check_islands) */
+    if (policy == LATHE_POLICY_SKIP && (!last || lathe__islands_count_skips(run))) {
+        (void)snprintf(t->left_out, sizeof t->left_out, "%s", what);
         lathe_progress_note(&t->progress, 1, "%s; the step is left out", what);
         return LATHE_OK;
     }
     (void)snprintf(text, sizeof text, "%s", what);
-    if (begin) {
-        LATHE_TRY(lathe__nonfinite_find(run, begin, where, (int64_t)sizeof where));
+    if (search && search->begin)
+        LATHE_TRY(lathe__nonfinite_find(run, search->begin, search->all_search, where,
+                                        (int64_t)sizeof where));
+    if (where[0])
         (void)snprintf(text, sizeof text, "%s; %s", what, where);
-    }
     if (policy == LATHE_POLICY_REWIND) {
         *out_again = 1;
         return lathe__training_rewind(t, text);
     }
-    t->fails_together = 1; /* the step's sums, by which all ranks decide, are those of all */
+    /* the step's sums, by which ranks decide, are those of all ranks, or those of an island */
+    t->fails_together = run->layout == NULL || run->layout->n_islands == 1;
     return policy == LATHE_POLICY_STOP
                ? lathe_error(LATHE_E_NUMERIC, "%s; nothing was updated", text)
                : lathe_error(LATHE_E_NUMERIC, "%s; %d steps in a row were left out", text,
@@ -231,7 +242,7 @@ static lathe_status update(lathe_training *t, lathe_step_record *out, int *out_s
 
 /* Handles a skipped step. `bad`: the micro-batch whose loss is not finite, or 0. */
 static lathe_status treat(lathe_training *t, const lathe_step_record *step,
-                          const lathe_position *begin, int32_t bad, int spikes, int *out_again)
+                          const step_search *search, int32_t bad, int spikes, int *out_again)
 {
     const lathe_run *run = t->run;
     const lathe_loss_verdict *v = &step->spike;
@@ -271,7 +282,7 @@ static lathe_status treat(lathe_training *t, const lathe_step_record *step,
     else
         (void)snprintf(what, sizeof what, "step %lld: the gradient's norm is %g%s", n,
                        isnan(norm) ? (double)NAN : norm, is_f16 ? " at the least loss scale" : "");
-    return follow_policy(t, run->set.on_nonfinite, begin, what, out_again);
+    return follow_policy(t, run->set.on_nonfinite, search, what, out_again);
 }
 
 /* Makes the sums and the bad micro-batch those of all ranks. A rank with a bad loss has not read
@@ -302,6 +313,37 @@ static lathe_status agree(lathe_training *t, double since, int32_t *bad, double 
     out->fastest_seconds = agreement.least_seconds;
     t->agreed_stop = run->outer ? 0 : agreement.stops; /* islands agree when a round ends */
     return LATHE_OK;
+}
+
+/* Ends the run if an island has left out too many steps in a row, which all know since the round
+ * has ended. The state is whole then, and is saved. The ranks of that island say why. */
+static lathe_status check_islands(lathe_training *t)
+{
+    const lathe_run *run = t->run;
+    int32_t rank = 0;
+    if (!lathe__islands_count_skips(run) ||
+        !lathe_islands_ends_round(run->outer->islands, run->at.step))
+        return LATHE_OK;
+    const int64_t n = lathe_islands_skipped_in_row(run->outer->islands, &rank);
+    if (n < MOST_SKIPPED)
+        return LATHE_OK;
+    t->fails_together = 1;
+    if (run->at.skipped_in_row == n)
+        return lathe_error(LATHE_E_NUMERIC, "%s; %lld steps in a row were left out", t->left_out,
+                           (long long)n);
+    return lathe_error(LATHE_E_NUMERIC,
+                       "step %lld: the island of rank %d has left out %lld steps in a row",
+                       (long long)run->at.step, rank, (long long)n);
+}
+
+/* The rank with the bad micro-batch searches it alone, unless its forward needs the others. */
+static step_search search_of(const lathe_run *run, const lathe_step_record *step, int32_t bad,
+                             const lathe_position *begin)
+{
+    const int32_t all = !bad || run->store.gathers != NULL;
+    if (lathe__run_iterates(run) || (!all && step->bad_rank != run->programs.rank))
+        return (step_search){.begin = NULL};
+    return (step_search){begin, all};
 }
 
 /* One attempt; *out_again as above. */
@@ -336,12 +378,12 @@ static lathe_status attempt(lathe_training *t, lathe_step_record *out, int *out_
     out->seconds = lathe_now() - since;
     out->optimizer_seconds = lathe_now() - before;
     t->result->loss = out->result.loss;
-    /* the rank with the bad micro-batch searches it */
-    const int searches = !lathe__run_iterates(run) && (!bad || out->bad_rank == run->programs.rank);
-    if (out->result.skipped)
-        LATHE_TRY(treat(t, out, searches ? &begin : NULL, bad, spikes, out_again));
+    if (out->result.skipped) {
+        const step_search search = search_of(run, out, bad, &begin);
+        LATHE_TRY(treat(t, out, &search, bad, spikes, out_again));
+    }
     t->is_in_step = 0;
-    return LATHE_OK;
+    return check_islands(t);
 }
 
 lathe_status lathe__training_step(lathe_training *t, lathe_step_record *out)

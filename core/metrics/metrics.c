@@ -68,6 +68,29 @@ lathe_status lathe_lines_copy_after(const char *path, int64_t step, const char *
     return status;
 }
 
+int64_t lathe_lines_last(const char *path)
+{
+    lathe_map map;
+    struct stat info;
+    long long step = -1;
+    char begin[40] = "";
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size == 0 ||
+        lathe_map_open(path, &map) != LATHE_OK)
+        return -1;
+    const char *text = (const char *)map.data;
+    int64_t end = map.bytes;
+    while (end > 0 && text[end - 1] != '\n')
+        end--;
+    int64_t at = end > 0 ? end - 1 : 0;
+    while (at > 0 && text[at - 1] != '\n')
+        at--;
+    memcpy(begin, text + at, (size_t)(end - at < 39 ? end - at : 39));
+    if (sscanf(begin, "{\"step\": %lld", &step) != 1)
+        step = -1;
+    lathe_map_close(&map);
+    return step;
+}
+
 lathe_status lathe_metrics_open(lathe_metrics *m, const char *dir, int64_t step)
 {
     *m = (lathe_metrics){NULL, NULL};

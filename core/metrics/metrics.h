@@ -27,6 +27,9 @@ void lathe_metrics_close(lathe_metrics *m);
  * follows it sees another file. A missing file is fine. */
 lathe_status lathe_lines_cut(const char *path, int64_t step);
 
+/** The step of the last complete line of such a file; -1: there is none, or it cannot be read. */
+int64_t lathe_lines_last(const char *path);
+
 /** Writes the complete lines that lathe_lines_cut would remove into the file `to`, atomically.
  * Writes nothing if there are no such lines, or if the file is missing or cannot be mapped. */
 lathe_status lathe_lines_copy_after(const char *path, int64_t step, const char *to);

@@ -254,7 +254,8 @@ lathe_status lathe__run_join(lathe_run *run)
         return stay_alone(run, named);
     run->programs.rank = lathe_ranks_rank(run->ranks);
     run->programs.n_ranks = lathe_ranks_count(run->ranks);
-    run->saves = run->set.checkpoint.dir != NULL;
+    run->saves_in = run->set.checkpoint.dir;
+    run->saves_best = run->set.checkpoint.keep_best;
     run->samples_every = run->set.sample_every;
     if (run->programs.rank > 0)
         be_quiet(run);

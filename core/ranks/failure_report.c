@@ -28,7 +28,7 @@ static struct ending {
     int32_t rank, n_ranks; /* 1: it is alone */
     int32_t by_files;      /* 1: ranks told each other by files */
     int32_t prints;
-    int32_t expects_save; /* 1: rank 0 writes a checkpoint before it tells its reason */
+    double save_seconds; /* rank 0 writes a checkpoint before it tells its reason; 0: it does not */
 } ending = {.n_ranks = 1};
 static atomic_int is_over; /* 1: this rank prints nothing more */
 
@@ -71,9 +71,9 @@ void lathe_ranks_forsake(lathe_ranks *ranks)
     ending.ranks = ranks;
 }
 
-void lathe_ranks_expect_save(void)
+void lathe_ranks_expect_save(double seconds)
 {
-    ending.expects_save = 1;
+    ending.save_seconds = seconds;
 }
 
 int32_t lathe_ranks_are_forsaken(void)
@@ -81,12 +81,17 @@ int32_t lathe_ranks_are_forsaken(void)
     return ending.ranks != NULL;
 }
 
-int32_t lathe_ranks_are_ending(int32_t sender)
+int32_t lathe_ranks_have_said_why(void)
 {
     char byte;
+    return lathe__failure_file_read("ending", 0, &byte, 1);
+}
+
+int32_t lathe_ranks_are_ending(int32_t sender)
+{
     if (getenv(LATHE_LAUNCH_VARIABLE) != NULL && sender == getppid())
         return 1;
-    return atomic_load(&is_over) != 0 || lathe__failure_file_read("ending", 0, &byte, 1);
+    return atomic_load(&is_over) != 0 || lathe_ranks_have_said_why();
 }
 
 void lathe_ranks_hold_launcher(int32_t holds)
@@ -184,9 +189,9 @@ static int is_unknown(void)
 
 static double seconds_for(lathe_status status)
 {
-    const double most = ending.expects_save      ? ending.ranks->deadline_seconds
-                        : status == LATHE_E_RANK ? gone_seconds
-                                                 : agree_seconds;
+    const double most = ending.save_seconds > 0.0 ? ending.save_seconds
+                        : status == LATHE_E_RANK  ? gone_seconds
+                                                  : agree_seconds;
     return ending.ranks->deadline_seconds < most ? ending.ranks->deadline_seconds : most;
 }
 

@@ -49,9 +49,9 @@ void lathe_ranks_forsake(lathe_ranks *ranks);
 int32_t lathe_ranks_are_forsaken(void);
 
 /** Call it when this rank fails, and rank 0 then writes a checkpoint of the whole state: how long
- * it takes is not known, so that this rank waits for it as long as for any rank, instead of
- * seconds, before it ends all. */
-void lathe_ranks_expect_save(void);
+ * it takes is not known, so that this rank waits for it up to `seconds`, and at most as long as for
+ * any rank, before it ends all. */
+void lathe_ranks_expect_save(double seconds);
 
 /** Learns from the other ranks why they fail, and decides what this one does. Takes at most 6 s,
  * after lathe_ranks_expect_save() at most the deadline of the ranks; a rank that learns nothing in
@@ -73,6 +73,9 @@ void lathe_ranks_end(int32_t exit_code);
  * ended, and lets it go on; lathe_ranks_end lets it go on, and so does `lathe launch` when no rank
  * is left. Does nothing under any other launcher. [any thread] */
 void lathe_ranks_hold_launcher(int32_t holds);
+
+/** Whether a rank of this host has printed why the run ends. [any thread] */
+int32_t lathe_ranks_have_said_why(void);
 
 /** Whether no message should be printed for a signal from the process `sender`: a rank of this host
  * has printed why the run fails, or mpirun ends this rank for `lathe launch`. [any thread] */

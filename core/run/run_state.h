@@ -98,11 +98,14 @@ struct lathe_run {
     struct lathe_grad_buckets *buckets;      /* ranks/grad_buckets.h; NULL: one rank */
     struct lathe_extents *extents;           /* ranks/extents.h; NULL: ranks divide nothing */
     struct lathe_outer *outer;               /* islands/island_files.h; NULL: no islands */
-    int32_t saves;                           /* 1: rank 0 writes checkpoints */
-    int64_t samples_every;                   /* generate.every of rank 0 */
-    struct lathe_scorer *reward;             /* reward_model.h; NULL: none */
-    struct lathe_config *reference_config;   /* settings of parts.reference_adapter; NULL: none */
-    struct lathe_named_adapters *named;      /* named_adapters.h; NULL: none */
+    /* Settings of rank 0 that the other ranks do not have: checkpoint.dir (NULL: no checkpoints),
+     * checkpoint.keep_best and generate.every. */
+    const char *saves_in;
+    int32_t saves_best;
+    int64_t samples_every;
+    struct lathe_scorer *reward;           /* reward_model.h; NULL: none */
+    struct lathe_config *reference_config; /* settings of parts.reference_adapter; NULL: none */
+    struct lathe_named_adapters *named;    /* named_adapters.h; NULL: none */
 };
 
 /* ---- shared with core/opening and above ---- */

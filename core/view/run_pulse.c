@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/process.h"
 #include "view/run_view.h"
 
 /* If no process is visible: the run has ended or stalled after this many step times without a
@@ -32,7 +33,7 @@ double lathe_time_of_text(const char *text)
  * machine). */
 static int process_lives(const json_t *start)
 {
-    char host[256] = "", boot[64] = "", path[64], line[1024];
+    char host[256] = "", boot[64] = "";
     const char *its_host = json_string_value(json_object_get(start, "host"));
     const char *its_boot = json_string_value(json_object_get(start, "boot"));
     const long long pid = json_integer_value(json_object_get(start, "pid"));
@@ -47,16 +48,8 @@ static int process_lives(const json_t *start)
         (void)fclose(f);
     if (its_boot && its_boot[0] && boot[0] && strcmp(its_boot, boot) != 0)
         return 0;
-    (void)snprintf(path, sizeof path, "/proc/%lld/stat", pid);
-    f = fopen(path, "re");
-    const char *at = f && fgets(line, sizeof line, f) ? strrchr(line, ')') : NULL;
-    if (f)
-        (void)fclose(f);
-    if (!at || strlen(at) < 3 || at[2] == 'Z' || at[2] == 'X')
-        return 0;
-    for (int field = 2; at && field < 22; field++)
-        at = strchr(at + 1, ' ');
-    return ticks == 0 || (at && strtoll(at, NULL, 10) == ticks);
+    const long long born = (long long)lathe_process_born(pid);
+    return born != 0 && (ticks == 0 || born == ticks);
 }
 
 int32_t lathe_run_pulse(const lathe_run_view *v)
