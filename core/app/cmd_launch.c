@@ -21,7 +21,8 @@ static const lathe_option options[] = {
     {"--restarts", "R",
      "after a failure, start again from the last checkpoint, at most R times (default 0)"},
     {"--min-ranks", "M",
-     "each restart has one process fewer, with DiLoCo one island, but at least M (default: N)"},
+     "each restart has one process fewer, or parallel.shard_ranks, with DiLoCo one island, but at "
+     "least M (default: N)"},
     LATHE_TRACE_OPTIONS("all ranks", "steps"),
 };
 
@@ -40,18 +41,19 @@ static int sets(const lathe_args *args, const char *section, const char *key)
     return found;
 }
 
-/* parallel.diloco_islands of the command line or the run file; 0: none. */
-static int64_t islands_of(const lathe_args *args)
+/* A whole number of [parallel], of the command line or the run file; 0: none. */
+static int64_t number_of(const lathe_args *args, const char *key)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
     lathe_toml_node *root = NULL;
     int64_t n = 0;
-    const char *given = lathe_args_override(args, "parallel.diloco_islands");
+    char name[64];
+    (void)snprintf(name, sizeof name, "parallel.%s", key);
+    const char *given = lathe_args_override(args, name);
     if (given) {
         n = strtoll(given, NULL, 10);
     } else if (lathe_toml_load_file(args->words[0], &arena, &root) == LATHE_OK) {
-        const lathe_toml_node *found =
-            lathe_toml_find(lathe_toml_find(root, "parallel"), "diloco_islands");
+        const lathe_toml_node *found = lathe_toml_find(lathe_toml_find(root, "parallel"), key);
         n = found && found->kind == LATHE_TOML_INT ? found->i : 0;
     }
     lathe_error_clear(); /* of the file: the ranks say what is wrong with it */
@@ -59,12 +61,14 @@ static int64_t islands_of(const lathe_args *args)
     return n;
 }
 
-/* Takes away what a failure has cost: a rank, or an island with all its ranks. Keeps both numbers
- * if fewer than `least` ranks would be left. */
-static void lose_one(int64_t least, int64_t *n, int64_t *islands)
+/* Takes away what a failure has cost: a rank, the ranks that divide the state with it
+ * (parallel.shard_ranks), or an island with all its ranks. Keeps both numbers if fewer than `least`
+ * ranks would be left. */
+static void lose_one(int64_t least, int64_t shard_ranks, int64_t *n, int64_t *islands)
 {
-    const int64_t lost = *islands > 1 && *n % *islands == 0 ? *n / *islands : 1;
-    if (*n - lost < least)
+    const int64_t group = shard_ranks > 1 && *n % shard_ranks == 0 ? shard_ranks : 1;
+    const int64_t lost = *islands > 1 && *n % *islands == 0 ? *n / *islands : group;
+    if (*n - lost < least || *n <= lost)
         return;
     *n -= lost;
     *islands -= *islands > 1;
@@ -158,7 +162,8 @@ static lathe_status launch(const lathe_args *args, int64_t n, int64_t restarts, 
 {
     lathe_arena arena = LATHE_ARENA_INIT;
     const char *mpirun = NULL;
-    int64_t islands = islands_of(args);
+    int64_t islands = number_of(args, "diloco_islands");
+    const int64_t shard_ranks = number_of(args, "shard_ranks");
     sigset_t taken;
     lathe_status status = lathe_launch_find(&arena, &mpirun);
     lathe_launch_take_signals(&taken);
@@ -183,7 +188,7 @@ static lathe_status launch(const lathe_args *args, int64_t n, int64_t restarts, 
             break;
         }
         char in[48] = "";
-        lose_one(least, &n, &islands);
+        lose_one(least, shard_ranks, &n, &islands);
         if (islands > 0)
             (void)snprintf(in, sizeof in, " in %lld island%s", (long long)islands,
                            islands == 1 ? "" : "s");

@@ -158,6 +158,35 @@ static void put_bytes(lathe_buffer *out, int64_t bytes)
         lathe_buffer_printf(out, "%.1f MiB", mib);
 }
 
+void lathe_fit_put_options(const lathe_fit *fit, lathe_buffer *out)
+{
+    if (fit->n_options == 0)
+        lathe_buffer_printf(out,
+                            "nor would smaller batches, recomputation, lora, qlora%s "
+                            "or shorter rows",
+                            fit->tried_ranks ? ", dividing the parameters among more ranks" : "");
+    else
+        lathe_buffer_puts(out, fit->auto_fits ? "these fine-tuning methods would fit "
+                                                "(adapter.name = \"auto\" chooses the first):"
+                                              : "this would fit:");
+    for (int32_t i = 0; i < fit->n_options; i++) {
+        lathe_buffer_printf(out, "\n  %s   (peak ", fit->options[i].settings);
+        put_bytes(out, fit->options[i].peak);
+        lathe_buffer_puts(out, ")");
+    }
+}
+
+void lathe_fit_json(const lathe_fit *fit, lathe_buffer *out)
+{
+    lathe_buffer_puts(out, "[");
+    for (int32_t i = 0; i < fit->n_options; i++) {
+        lathe_buffer_printf(out, "%s{\"settings\": ", i > 0 ? ", " : "");
+        lathe_buffer_json_string(out, fit->options[i].settings);
+        lathe_buffer_printf(out, ", \"peak\": %lld}", (long long)fit->options[i].peak);
+    }
+    lathe_buffer_puts(out, "]");
+}
+
 void lathe_fit_text(const lathe_fit *fit, lathe_buffer *out)
 {
     if (fit->have == INT64_MAX) {
@@ -176,16 +205,6 @@ void lathe_fit_text(const lathe_fit *fit, lathe_buffer *out)
     lathe_buffer_puts(out, " too much");
     if (fit->n_options == 0 && !fit->is_searched)
         return;
-    if (fit->n_options == 0)
-        lathe_buffer_puts(out, "; nor would smaller batches, recomputation, lora, qlora "
-                               "or shorter rows");
-    else
-        lathe_buffer_puts(out, fit->auto_fits ? "; these fine-tuning methods would fit "
-                                                "(adapter.name = \"auto\" chooses the first):"
-                                              : "; this would fit:");
-    for (int32_t i = 0; i < fit->n_options; i++) {
-        lathe_buffer_printf(out, "\n  %s   (peak ", fit->options[i].settings);
-        put_bytes(out, fit->options[i].peak);
-        lathe_buffer_puts(out, ")");
-    }
+    lathe_buffer_puts(out, "; ");
+    lathe_fit_put_options(fit, out);
 }

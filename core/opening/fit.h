@@ -19,6 +19,7 @@ typedef struct lathe_fit {
     lathe_fit_option options[LATHE_FIT_OPTIONS];
     int32_t n_options;
     int32_t is_searched; /* 1: options were looked for */
+    int32_t tried_ranks; /* 1: more ranks were tried */
     int32_t auto_fits;   /* 1: the options are the methods of adapter.name = "auto" */
 } lathe_fit;
 
@@ -31,6 +32,10 @@ LATHE_MUST_USE lathe_status lathe__fit_floor(int32_t n_threads);
  * own memory, then of the host, for the host's share of the plan. Reports the first of the two that
  * is too small. */
 void lathe_fit_check(const lathe_run *run, lathe_fit *out);
+
+/** Appends what would fit, one option per line, or what would not help either; as a JSON array. */
+void lathe_fit_put_options(const lathe_fit *fit, lathe_buffer *out);
+void lathe_fit_json(const lathe_fit *fit, lathe_buffer *out);
 
 /** Appends "does not fit: needs ... of ..." and the options, one per line. */
 void lathe_fit_text(const lathe_fit *fit, lathe_buffer *out);

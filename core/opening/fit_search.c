@@ -11,29 +11,32 @@
 #include "opening/trial.h"
 #include "passes/passes.h"
 #include "ranks/ranks.h"
+#include "store/division.h"
 
 /* Each try makes a plan, which takes tens of milliseconds. */
-enum { MAX_TRIES = 100 };
+enum { MAX_TRIES = 100, MOST_RANKS = 4096 };
 
 typedef struct search {
     const lathe_run *run;
     lathe_fit *fit;
     int32_t tries;
+    int32_t n_ranks; /* as one of which each try is planned; below 2: alone */
 } search;
 
-/* The part of the run's own mode that a trial keeps. */
-static lathe_trial trial_of(const lathe_run *run)
+/* Plans the run as one of n_ranks, or alone in a mode like its own. */
+static lathe_status plan_as(const lathe_run *run, int32_t n_ranks, const lathe_edits *edits,
+                            lathe_run **out)
 {
-    const lathe_opening *open = &run->open;
-    return (lathe_trial){.mode = open->mode <= LATHE_OPEN_TRAIN ? LATHE_OPEN_PLAN : open->mode,
-                         .as_ranks = run->ranks ? lathe_ranks_count(run->ranks) : open->as_ranks};
+    const int32_t mode = run->open.mode;
+    const lathe_trial alone = {.mode = mode <= LATHE_OPEN_TRAIN ? LATHE_OPEN_PLAN : mode};
+    return n_ranks > 1 ? lathe_run_open_as_rank(run, n_ranks, edits, out)
+                       : lathe__run_try(run, &alone, edits, out);
 }
 
-/* Plans with the changes. A plan that fails (for example because an adapter does not suit the
- * model) does not fit. */
-static int plan_fits(search *s, const lathe_edits *changes, int64_t *out_peak)
+/* Plans with the changes as one of n_ranks. A plan that fails (for example because an adapter does
+ * not suit the model) does not fit. */
+static int plan_fits_on(search *s, const lathe_edits *changes, int32_t n_ranks, int64_t *out_peak)
 {
-    const lathe_trial how = trial_of(s->run);
     lathe_edits all = {.n = 0};
     lathe_run *run = NULL;
     lathe_fit fit;
@@ -44,7 +47,7 @@ static int plan_fits(search *s, const lathe_edits *changes, int64_t *out_peak)
                          lathe_precision_name(s->run->set.precision));
     lathe_edits_take(&all, changes, 0);
     const lathe_status status =
-        all.status == LATHE_OK ? lathe__run_try(s->run, &how, &all, &run) : all.status;
+        all.status == LATHE_OK ? plan_as(s->run, n_ranks, &all, &run) : all.status;
     lathe_edits_fini(&all);
     if (status != LATHE_OK)
         return 0;
@@ -54,20 +57,34 @@ static int plan_fits(search *s, const lathe_edits *changes, int64_t *out_peak)
     return fit.need <= fit.have;
 }
 
-/* Plans with the changes; returns 1 and adds them to the advice if the plan fits. */
-static int fits(search *s, const lathe_edits *changes)
+static int plan_fits(search *s, const lathe_edits *changes, int64_t *out_peak)
+{
+    return plan_fits_on(s, changes, s->n_ranks, out_peak);
+}
+
+/* Adds the changes to the advice. more_ranks: 0, or the number of ranks that they need. */
+static int add_option(search *s, const lathe_edits *changes, int32_t more_ranks, int64_t peak)
 {
     lathe_fit_option *option = &s->fit->options[s->fit->n_options];
     lathe_buffer text = LATHE_BUFFER_INIT;
-    if (s->fit->n_options == LATHE_FIT_OPTIONS || !plan_fits(s, changes, &option->peak))
-        return 0;
     lathe_edits_put(changes, &text);
+    if (more_ranks > 0)
+        lathe_buffer_printf(&text, " on %d ranks", more_ranks);
     const int is_whole = text.status == LATHE_OK && text.len < (int64_t)sizeof option->settings;
     if (is_whole)
         (void)snprintf(option->settings, sizeof option->settings, "%s", text.data ? text.data : "");
+    option->peak = peak;
     s->fit->n_options += is_whole;
     lathe_buffer_fini(&text);
     return is_whole;
+}
+
+/* Plans with the changes; returns 1 and adds them to the advice if the plan fits. */
+static int fits(search *s, const lathe_edits *changes)
+{
+    int64_t peak = 0;
+    return s->fit->n_options < LATHE_FIT_OPTIONS && plan_fits(s, changes, &peak) &&
+           add_option(s, changes, 0, peak);
 }
 
 /* The changes, with micro-batches of `rows`. */
@@ -185,11 +202,75 @@ static void search_lora(search *s)
     lathe_edits_fini(&c);
 }
 
+/* The changes with which ranks of an island divide as much as they can. */
+static void divide(const search *s, int32_t shard, int32_t n_ranks, lathe_edits *out)
+{
+    const int32_t islands = s->run->set.diloco_islands > 0 ? s->run->set.diloco_islands : 1;
+    lathe_edits_text(out, LATHE_BY_TRIAL, "parallel.shard", lathe_shard_name(shard));
+    if (islands > 1 || s->run->set.shard_ranks > 0) /* all ranks, but those of other islands */
+        lathe_edits_int(out, LATHE_BY_TRIAL, "parallel.shard_ranks",
+                        islands > 1 ? n_ranks / islands : 0);
+}
+
+/* Tries what ranks may divide, from the least: the step has the same result. */
+static void search_shards(search *s)
+{
+    const int32_t set = s->run->set.shard;
+    const int32_t first = set >= LATHE_SHARD_AUTO ? LATHE_SHARD_OPTIMIZER : set + 1;
+    int found = 0;
+    for (int32_t shard = first; shard <= LATHE_SHARD_PARAMETERS && !found; shard++) {
+        lathe_edits c = {.n = 0};
+        divide(s, shard, s->n_ranks, &c);
+        found = fits(s, &c);
+        lathe_edits_fini(&c);
+    }
+}
+
+/* Whether n ranks that divide the parameters fit. */
+static int is_enough(search *s, int32_t n_ranks, int64_t *peak)
+{
+    lathe_edits c = {.n = 0};
+    divide(s, LATHE_SHARD_PARAMETERS, n_ranks, &c);
+    const int result = plan_fits_on(s, &c, n_ranks, peak);
+    lathe_edits_fini(&c);
+    return result;
+}
+
+/* Finds the fewest ranks that fit when they divide the parameters: doubles their number, then
+ * halves the step. Multiples of `each` can be laid out. */
+static void search_more_ranks(search *s)
+{
+    const int32_t each = s->run->set.diloco_islands > 0 ? s->run->set.diloco_islands : 1;
+    int64_t peak = 0, best_peak = 0;
+    int32_t low = s->n_ranks / each, high = low;
+    lathe_edits c = {.n = 0};
+    s->tries = 0; /* it comes last */
+    s->fit->tried_ranks = 1;
+    while (best_peak == 0 && high <= MOST_RANKS / 2 / each) {
+        low = high;
+        high *= 2;
+        if (is_enough(s, high * each, &peak))
+            best_peak = peak;
+    }
+    while (best_peak > 0 && high - low > 1) {
+        const int32_t middle = low + (high - low) / 2;
+        const int enough = is_enough(s, middle * each, &peak);
+        best_peak = enough ? peak : best_peak;
+        *(enough ? &high : &low) = middle;
+    }
+    divide(s, LATHE_SHARD_PARAMETERS, high * each, &c);
+    if (best_peak > 0)
+        (void)add_option(s, &c, high * each, best_peak);
+    lathe_edits_fini(&c);
+}
+
 /* Tries options in this order: those with the same result, 16-bit gradients, fewer trained
  * parameters, shorter rows. */
 static void search_training(search *s)
 {
     const lathe_edits none = {.n = 0};
+    if (s->n_ranks > 1)
+        search_shards(s);
     if (s->run->planned.by[LATHE_MEM_CHECKPOINT] > 0) {
         lathe_edits c = {.n = 0};
         (void)with(s, &c, "checkpoint.async", 0);
@@ -218,6 +299,8 @@ static void search_methods(search *s)
     if (lathe_edits_have(&run->open.edits, LATHE_BY_AUTO, "adapter.name") ||
         !run->parts.adapter.component)
         return; /* adapter.name = "auto" has tried them */
+    if (s->n_ranks > 1)
+        return; /* they are planned alone; lora and qlora have been tried */
     if (lathe_methods_plan(run, 1, &methods) != LATHE_OK) {
         lathe_error_clear();
         return;
@@ -252,7 +335,13 @@ static void search_rows(search *s)
 
 void lathe_fit_search(const lathe_run *run, lathe_fit *fit)
 {
-    search s = {run, fit, 0};
+    const int32_t n = run->ranks ? lathe_ranks_count(run->ranks) : run->open.as_ranks;
+    lathe_fit_search_ranks(run, n, fit);
+}
+
+void lathe_fit_search_ranks(const lathe_run *run, int32_t n_ranks, lathe_fit *fit)
+{
+    search s = {.run = run, .fit = fit, .n_ranks = n_ranks};
     const lathe_edits none = {.n = 0};
     fit->is_searched = 1;
     if (run->open.mode <= LATHE_OPEN_TRAIN)
@@ -268,6 +357,8 @@ void lathe_fit_search(const lathe_run *run, lathe_fit *fit)
         search_methods(&s);
     if (fit->n_options == 0)
         search_rows(&s);
+    if (fit->n_options == 0 && n_ranks > 1)
+        search_more_ranks(&s);
 }
 
 int64_t lathe_fit_saved(const lathe_run *run, const char *key)

@@ -4,8 +4,13 @@
 
 #include "opening/fit.h"
 
-/** Plans again with settings that need less memory until some fit, and fills the options. */
+/** Plans again with settings that need less memory until some fit, and fills the options. A run on
+ *  several ranks, or planned as one of them, is planned so again. */
 void lathe_fit_search(const lathe_run *run, lathe_fit *fit);
+
+/** Searches for a rank of n_ranks that are not there: also tries what ranks may divide, and more
+ *  ranks. */
+void lathe_fit_search_ranks(const lathe_run *run, int32_t n_ranks, lathe_fit *fit);
 
 /** Bytes of device memory by which an option of [train] lowers the run's peak: plans again without
  * the option. 0 if that cannot be planned. */

@@ -1,6 +1,7 @@
 /* Checks [parallel]. */
 #include "opening/parallel_check.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -42,6 +43,28 @@ static lathe_status check_idle(const lathe_run *run)
     return LATHE_OK;
 }
 
+/* The ranks that are there, or planned for; 0: any number. */
+static int32_t number_of(const lathe_run *run)
+{
+    const int32_t alone = run->open.joins ? 1 : run->open.as_ranks;
+    return run->ranks ? lathe_ranks_count(run->ranks) : alone;
+}
+
+/* parallel.shard = "parameters" of all ranks, with islands. */
+static lathe_status refuse_whole_shard(const lathe_run *run)
+{
+    const int32_t inside = number_of(run) / run->set.diloco_islands;
+    char most[64] = "";
+    if (inside > 1)
+        (void)snprintf(most, sizeof most, " to %d at most", inside);
+    return lathe__run_refuse(
+        run, "parallel", "shard",
+        "parallel.shard = \"parameters\" divides the weights among all ranks, and each island of "
+        "DiLoCo needs them: choose \"optimizer\" or \"gradients\", or set parallel.shard_ranks%s, "
+        "which keeps them inside an island",
+        most);
+}
+
 /* Refuses settings that islands do not combine with. */
 static lathe_status check_islands(const lathe_run *run)
 {
@@ -58,12 +81,7 @@ static lathe_status check_islands(const lathe_run *run)
     if (!lathe__run_ranks_are_checked(run))
         LATHE_TRY(lathe__run_check_ranks(run));
     if (run->set.shard == LATHE_SHARD_PARAMETERS && run->set.shard_ranks == 0)
-        return lathe__run_refuse(
-            run, "parallel", "shard",
-            "parallel.shard = \"parameters\" divides the weights among all "
-            "ranks, and each island of DiLoCo needs them: choose \"optimizer\" "
-            "or \"gradients\", or set parallel.shard_ranks, which keeps them "
-            "inside an island");
+        return refuse_whole_shard(run);
     if (run->set.merge_every > 0)
         return lathe__run_refuse(run, "adapter", "merge_every",
                                  "adapter.merge_every changes frozen weights, which islands of "
@@ -86,19 +104,19 @@ static lathe_status check_islands(const lathe_run *run)
 static lathe_status check_number(const lathe_run *run)
 {
     const lathe_layout_ask ask = lathe__run_layout_ask(&run->set);
-    const int32_t alone = run->open.joins ? 1 : run->open.as_ranks;
-    const int32_t n = run->ranks ? lathe_ranks_count(run->ranks) : alone;
+    const int32_t n = number_of(run);
+    const int32_t fewest = lathe_layout_fewest_ranks(&ask);
+    const char *key = NULL;
     if (n == 1 && run->set.diloco_islands > 1)
         return lathe__run_refuse(
             run, "parallel", "diloco_islands",
             "parallel.diloco_islands is %d, and there is one rank: start "
-            "several with lathe launch -n N (validate --ranks N checks it), or remove the line",
-            run->set.diloco_islands);
-    if (n < 2 || lathe_layout_check(n, &ask) == LATHE_OK)
+            "several with lathe launch -n %d (validate --ranks %d checks it), or remove the line",
+            run->set.diloco_islands, fewest, fewest);
+    if (n < 2 || lathe_layout_check(n, &ask, &key) == LATHE_OK)
         return LATHE_OK;
-    const char *said = lathe_error_message();
-    const char *key = strstr(said, "shard_ranks") ? "shard_ranks" : "diloco_islands";
-    return lathe__run_refuse(run, "parallel", key, "%s", said);
+    return lathe__run_refuse(run, "parallel", key ? key : "diloco_islands", "%s",
+                             lathe_error_message());
 }
 
 lathe_status lathe__parallel_check(const lathe_run *run)

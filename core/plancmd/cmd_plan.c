@@ -82,13 +82,9 @@ static void put_json_fit(const lathe_fit *fit, lathe_buffer *b)
         lathe_buffer_puts(b, "null");
     lathe_buffer_puts(b, ",\n  \"available_from\": ");
     lathe_buffer_json_string(b, fit->source);
-    lathe_buffer_puts(b, ",\n  \"would_fit\": [");
-    for (int32_t i = 0; i < fit->n_options; i++) {
-        lathe_buffer_puts(b, i ? ", {\"settings\": " : "{\"settings\": ");
-        lathe_buffer_json_string(b, fit->options[i].settings);
-        lathe_buffer_printf(b, ", \"peak\": %lld}", (long long)fit->options[i].peak);
-    }
-    lathe_buffer_puts(b, "],\n");
+    lathe_buffer_puts(b, ",\n  \"would_fit\": ");
+    lathe_fit_json(fit, b);
+    lathe_buffer_puts(b, ",\n");
 }
 
 /* Bytes of device memory that the options for offloading save. */

@@ -10,7 +10,9 @@
 #include "exec/exec.h"
 #include "ir/flops.h"
 #include "loop/train.h"
+#include "opening/fit_search.h"
 #include "opening/opening.h"
+#include "ranks/rank_layout.h"
 #include "run/run_ranks.h"
 #include "store/gather_layout.h"
 #include "store/grad_lives.h"
@@ -47,9 +49,17 @@ static lathe_status read_islands(const lathe_args *args, lathe_network *net)
                                             : "--island-link has no effect without --islands");
     if (n == 1)
         return LATHE_OK;
-    if (net->n_ranks % n != 0)
-        return lathe_error(LATHE_E_ARG, "%lld islands do not divide the %d ranks", (long long)n,
-                           net->n_ranks);
+    if (net->n_ranks % n != 0) {
+        char fitting[32];
+        const lathe_layout_ask ask = {.n_islands = (int32_t)n};
+        (void)lathe_layout_divisors((int32_t)n, net->n_ranks, 2, net->n_ranks, fitting,
+                                    sizeof fitting);
+        return lathe_error(LATHE_E_ARG,
+                           "%lld islands do not divide the %d ranks: give --islands %s, or "
+                           "--ranks %d",
+                           (long long)n, net->n_ranks, fitting,
+                           lathe_layout_most_ranks(net->n_ranks, &ask));
+    }
     return read_link(args, "--island-link", &net->island_link);
 }
 
@@ -59,12 +69,17 @@ static lathe_status read_shard(const lathe_args *args, lathe_forecast_setup *set
     const int32_t inside = lathe_network_inside(&setup->network);
     int64_t n = 0;
     LATHE_TRY(lathe_args_int(args, "--shard-ranks", 2, MOST_RANKS, 0, &n));
-    if (n > 0 && (inside % n != 0 || n == setup->network.n_ranks))
+    if (n > 0 && (inside % n != 0 || n == setup->network.n_ranks)) {
+        char fitting[32];
+        const int32_t most = inside < setup->network.n_ranks ? inside : inside / 2;
+        (void)lathe_layout_divisors((int32_t)n, inside, 2, most, fitting, sizeof fitting);
         return lathe_error(LATHE_E_ARG,
                            "--shard-ranks is %lld, expected a divisor of the %d ranks%s, and "
-                           "fewer than all ranks",
+                           "fewer than all ranks: %s",
                            (long long)n, inside,
-                           setup->network.n_islands > 1 ? " of an island" : "");
+                           setup->network.n_islands > 1 ? " of an island" : "",
+                           fitting[0] ? fitting : "there is none, so leave it out");
+    }
     if (n == 0 && setup->network.n_islands > 1)
         n = inside;
     for (int32_t d = 2; n == 0 && setup->network.n_islands == 1 && d <= USUAL_SHARD; d++)
@@ -304,6 +319,7 @@ static lathe_status plan_row(const lathe_run *run, int32_t strategy, lathe_plan_
 {
     lathe_edits settings = {.n = 0};
     lathe_run *planned = NULL;
+    lathe_fit fit;
     settings_of(x, strategy, &settings);
     const lathe_status status =
         lathe_run_open_as_rank(run, x->setup.network.n_ranks, &settings, &planned);
@@ -314,6 +330,8 @@ static lathe_status plan_row(const lathe_run *run, int32_t strategy, lathe_plan_
     if (status == LATHE_OK) {
         x->rows[strategy].memory = planned->planned;
         x->rows[strategy].outer_bytes = 0; /* it is among them */
+        lathe_fit_check(planned, &fit);
+        x->is_too_large[strategy] = run->set.memory_limit > 0 && fit.need > fit.have;
     }
     if (status == LATHE_OK && strategy == LATHE_FORECAST_ZERO3)
         x->whole_bytes = planned->store.gathers->whole_bytes;
@@ -323,6 +341,22 @@ static lathe_status plan_row(const lathe_run *run, int32_t strategy, lathe_plan_
     lathe_run_close(planned);
     lathe_error_clear();
     return LATHE_OK;
+}
+
+/* If train.memory_limit, which stands for the memory of each rank, is too small for all strategies
+ * that train: looks for what would fit. */
+static void search(const lathe_run *run, lathe_plan_ranks *x)
+{
+    int32_t n_planned = 0, n_fit = 0;
+    for (int32_t i = 0; i < LATHE_N_FORECASTS; i++) {
+        n_planned += x->is_planned[i];
+        n_fit += x->is_planned[i] && !x->is_too_large[i];
+    }
+    if (run->set.memory_limit <= 0 || n_planned == 0 || n_fit > 0)
+        return;
+    lathe_fit_check(run, &x->fit);
+    lathe_fit_search_ranks(run, x->setup.network.n_ranks, &x->fit);
+    x->fits_none = 1;
 }
 
 lathe_status lathe_plan_ranks_make(lathe_run *run, double step_flops, lathe_plan_ranks *x)
@@ -353,5 +387,6 @@ lathe_status lathe_plan_ranks_make(lathe_run *run, double step_flops, lathe_plan
     for (int32_t i = 0; i < LATHE_N_FORECASTS && !x->refusal[0]; i++)
         if (lathe_forecast_is_built(i) && (i != LATHE_FORECAST_HYBRID || x->setup.shard_ranks > 0))
             LATHE_TRY(plan_row(run, i, x));
+    search(run, x);
     return LATHE_OK;
 }

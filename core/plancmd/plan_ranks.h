@@ -4,6 +4,7 @@
 
 #include "base/buffer.h"
 #include "cli/args.h"
+#include "opening/fit.h"
 #include "ranks/forecast.h"
 #include "run/run_state.h"
 
@@ -36,6 +37,10 @@ typedef struct lathe_plan_ranks {
     int64_t whole_bytes;                   /* of weights that zero3 does not divide */
     int32_t is_planned[LATHE_N_FORECASTS]; /* memory of the row is that of rank 0's own plan */
     char why[LATHE_N_FORECASTS][320];      /* of a strategy that trains: why this run cannot */
+    /* With train.memory_limit: 1: a rank of the strategy needs more. If all do: what would fit. */
+    int32_t is_too_large[LATHE_N_FORECASTS];
+    int32_t fits_none;
+    lathe_fit fit;
 } lathe_plan_ranks;
 
 /** Reads the options. LATHE_E_ARG: what is wrong, and what was expected. */

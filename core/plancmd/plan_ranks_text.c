@@ -133,6 +133,26 @@ static void put_memory(const lathe_run *run, const lathe_plan_ranks *x, lathe_bu
     }
 }
 
+/* Which strategies fit train.memory_limit, and what would if none does. */
+static void put_fit(const lathe_run *run, const lathe_plan_ranks *x, lathe_buffer *b)
+{
+    char name[32];
+    int32_t n = 0;
+    if (run->set.memory_limit <= 0)
+        return;
+    for (int32_t i = 0; i < LATHE_N_FORECASTS; i++)
+        if (x->is_planned[i] && !x->is_too_large[i] && is_shown(x, i))
+            lathe_buffer_printf(b, "%s%s", n++ ? ", " : "  train.memory_limit is enough for ",
+                                name_of(x, i, name, sizeof name));
+    if (n > 0)
+        lathe_buffer_puts(b, "\n");
+    if (!x->fits_none)
+        return;
+    lathe_buffer_puts(b, "  train.memory_limit is too small for each of them; ");
+    lathe_fit_put_options(&x->fit, b);
+    lathe_buffer_puts(b, "\n");
+}
+
 void lathe_plan_ranks_text(const lathe_run *run, const lathe_plan_ranks *x, lathe_buffer *out)
 {
     put_network(x, out);
@@ -144,6 +164,7 @@ void lathe_plan_ranks_text(const lathe_run *run, const lathe_plan_ranks *x, lath
             lathe_buffer_printf(out, "  %s does not train this run: %s\n", lathe_forecast_name(i),
                                 x->why[i]);
     put_memory(run, x, out);
+    put_fit(run, x, out);
     if (x->is_planned[LATHE_FORECAST_ZERO3])
         lathe_buffer_printf(out,
                             "  zero3 holds %lld bytes of weights whole on every rank: vectors, "
@@ -183,6 +204,8 @@ static void put_row(const lathe_run *run, const lathe_plan_ranks *x, int32_t i, 
         lathe_buffer_printf(b, "\"shard_ranks\": %d, ", x->setup.shard_ranks);
     if (i == LATHE_FORECAST_ZERO3 && is_exact(x, i))
         lathe_buffer_printf(b, "\"whole_bytes\": %lld, ", (long long)x->whole_bytes);
+    if (run->set.memory_limit > 0 && x->is_planned[i])
+        lathe_buffer_printf(b, "\"fits\": %s, ", x->is_too_large[i] ? "false" : "true");
     lathe_buffer_printf(b, "\"memory_is_exact\": %s, \"memory\": {",
                         is_exact(x, i) ? "true" : "false");
     for (int32_t k = 0; k < LATHE_N_MEM; k++)
@@ -207,6 +230,10 @@ void lathe_plan_ranks_json(const lathe_run *run, const lathe_plan_ranks *x, lath
         lathe_buffer_json_string(out, x->refusal);
     else
         lathe_buffer_puts(out, "null");
+    if (x->fits_none) {
+        lathe_buffer_puts(out, ", \"would_fit\": ");
+        lathe_fit_json(&x->fit, out);
+    }
     lathe_buffer_printf(out,
                         ", \"compute_seconds\": %.9g, \"backward_share\": %.6g,\n"
                         "    \"strategies\": [",

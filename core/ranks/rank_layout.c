@@ -1,22 +1,75 @@
 /* Finds the place of each rank, and makes the groups. */
 #include "ranks/rank_layout.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/error.h"
 
-lathe_status lathe_layout_check(int32_t n_ranks, const lathe_layout_ask *ask)
+/* ---- what fits ---- */
+
+int32_t lathe_layout_fewest_ranks(const lathe_layout_ask *ask)
+{
+    const int64_t n = ask->n_islands * (int64_t)(ask->shard_ranks > 0 ? ask->shard_ranks : 1);
+    return (int32_t)(n < INT32_MAX ? n : INT32_MAX);
+}
+
+int32_t lathe_layout_most_ranks(int64_t most, const lathe_layout_ask *ask)
+{
+    const int64_t each = lathe_layout_fewest_ranks(ask);
+    const int64_t n = most < INT32_MAX ? most / each * each : INT32_MAX / each * each;
+    return (int32_t)n;
+}
+
+const char *lathe_layout_divisors(int32_t value, int32_t n, int32_t least, int32_t most, char *out,
+                                  size_t bytes)
+{
+    int32_t below = (value < most ? value - 1 : most), above = value > least ? value + 1 : least;
+    while (below >= least && n % below != 0)
+        below--;
+    while (above <= most && n % above != 0)
+        above++;
+    const int has_below = below >= least, has_above = above <= most;
+    out[0] = '\0';
+    if (has_below && has_above)
+        (void)snprintf(out, bytes, "%d or %d", below, above);
+    else if (has_below || has_above)
+        (void)snprintf(out, bytes, "%d", has_below ? below : above);
+    return out;
+}
+
+/* "; set it to 2 or 4, or start 3 ranks", for a value that does not divide n. */
+static void put_advice(int32_t value, int32_t n, int32_t n_ranks, const lathe_layout_ask *ask,
+                       char *out, size_t bytes)
+{
+    char fitting[32];
+    const int32_t fewer = lathe_layout_most_ranks(n_ranks, ask);
+    const int32_t start = fewer > 0 ? fewer : lathe_layout_fewest_ranks(ask);
+    (void)lathe_layout_divisors(value, n, 2, n, fitting, sizeof fitting);
+    (void)snprintf(out, bytes, "%s%s%s start %d ranks", fitting[0] ? "; set it to " : ";", fitting,
+                   fitting[0] ? ", or" : "", start);
+}
+
+lathe_status lathe_layout_check(int32_t n_ranks, const lathe_layout_ask *ask, const char **out_key)
 {
     const int32_t islands = ask->n_islands, n = ask->shard_ranks;
-    if (n_ranks % islands != 0)
+    char advice[96];
+    *out_key = NULL;
+    if (n_ranks % islands != 0) {
+        *out_key = "diloco_islands";
+        put_advice(islands, n_ranks, n_ranks, ask, advice, sizeof advice);
         return lathe_error(LATHE_E_CONFIG,
-                           "parallel.diloco_islands is %d, and does not divide the %d ranks",
-                           islands, n_ranks);
+                           "parallel.diloco_islands is %d, and does not divide the %d ranks%s",
+                           islands, n_ranks, advice);
+    }
     const int32_t inside = n_ranks / islands;
-    if (n > 0 && inside % n != 0)
+    if (n > 0 && inside % n != 0) {
+        *out_key = "shard_ranks";
+        put_advice(n, inside, n_ranks, ask, advice, sizeof advice);
         return lathe_error(LATHE_E_CONFIG,
-                           "parallel.shard_ranks is %d, and does not divide the %d ranks%s", n,
-                           inside, islands > 1 ? " of an island" : "");
+                           "parallel.shard_ranks is %d, and does not divide the %d ranks%s%s", n,
+                           inside, islands > 1 ? " of an island" : "", advice);
+    }
     return LATHE_OK;
 }
 
@@ -137,7 +190,8 @@ lathe_status lathe_rank_layout_create(lathe_ranks *all, int32_t n_ranks,
                                       const lathe_layout_ask *ask, lathe_rank_layout **out)
 {
     const int32_t n = all ? all->info.n_ranks : n_ranks;
-    LATHE_TRY(lathe_layout_check(n, ask));
+    const char *key;
+    LATHE_TRY(lathe_layout_check(n, ask, &key));
     lathe_rank_layout *l = calloc(1, sizeof *l);
     if (!l)
         return lathe_error(LATHE_E_NOMEM, "no memory for the places of ranks");

@@ -32,9 +32,17 @@ typedef struct lathe_rank_layout {
                      */
 } lathe_rank_layout;
 
-/** Whether n_ranks can be laid out so. LATHE_E_CONFIG: the message begins with the key of
- *  [parallel] that is wrong. */
-lathe_status lathe_layout_check(int32_t n_ranks, const lathe_layout_ask *ask);
+/** Whether n_ranks can be laid out so. LATHE_E_CONFIG: the message says what would fit; *out_key is
+ *  the key of [parallel] that is wrong. */
+lathe_status lathe_layout_check(int32_t n_ranks, const lathe_layout_ask *ask, const char **out_key);
+/** The fewest ranks that can be laid out so; all others are multiples of it. */
+int32_t lathe_layout_fewest_ranks(const lathe_layout_ask *ask);
+/** The largest number of ranks up to `most` that can be laid out so; 0: none. */
+int32_t lathe_layout_most_ranks(int64_t most, const lathe_layout_ask *ask);
+/** Puts the nearest numbers from `least` to `most` that divide n, "4 or 8", for a value that does
+ *  not. Puts "" if there are none. Returns `out`. */
+const char *lathe_layout_divisors(int32_t value, int32_t n, int32_t least, int32_t most, char *out,
+                                  size_t bytes);
 
 /** Sets out_counted[k] to the rank that is counted as k: by host, then by number on the host.
  *  hosts, locals: [n] of each rank (lathe_group_info). */

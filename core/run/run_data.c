@@ -345,12 +345,18 @@ static lathe_status check_length(const lathe_run *run)
 static lathe_status check_rows(const lathe_run *run)
 {
     const int64_t n_rows = lathe_loader_rows(run->data.loader);
+    const lathe_layout_ask ask = lathe__run_layout_ask(&run->set);
+    const int32_t most = lathe_layout_most_ranks(n_rows, &ask);
+    char last[96] = " or set a shorter data.seq_len";
     if (run->programs.n_ranks <= 1 || n_rows >= run->programs.n_ranks)
         return LATHE_OK;
+    if (most > 0)
+        (void)snprintf(last, sizeof last, " set a shorter data.seq_len, or start at most %d rank%s",
+                       most, most == 1 ? "" : "s");
     return lathe__run_refuse(run, "data", "datasets",
                              "the data to train on makes %lld rows, fewer than the %d ranks: give "
-                             "more data, set a shorter data.seq_len, or start at most %lld ranks",
-                             (long long)n_rows, run->programs.n_ranks, (long long)n_rows);
+                             "more data,%s",
+                             (long long)n_rows, run->programs.n_ranks, last);
 }
 
 /* Refuses data to evaluate on that is one token long: it has no target. */
