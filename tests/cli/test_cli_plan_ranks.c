@@ -169,6 +169,81 @@ Test(cli_plan_ranks, what_ranks_cannot_do_is_said)
     cr_expect_not_null(strstr(output, "\n  ddp          not yet "), "%s", output);
 }
 
+/* Whether a rank of a strategy fits train.memory_limit. */
+static int fits(const json_t *p, const char *name)
+{
+    return json_is_true(json_object_get(strategy(p, name), "fits"));
+}
+
+static double peak_of(const json_t *p, const char *name)
+{
+    return json_number_value(json_object_get(json_object_get(strategy(p, name), "memory"), "peak"));
+}
+
+/* train.memory_limit stands for the memory of each rank. */
+Test(cli_plan_ranks, the_plan_names_the_strategies_that_fit_a_limit)
+{
+    static const char words[] = "run.toml --ranks 4 --link 1GB,0s --step-time 1s";
+    char line[512];
+    json_t *p = plan(words);
+    const double ddp = peak_of(p, "ddp"), zero1 = peak_of(p, "zero1");
+    json_decref(p);
+    cr_assert_gt(ddp, zero1);
+    (void)snprintf(line, sizeof line, "%s --train.memory_limit %.9f", words,
+                   (zero1 + ddp) / 2.0 / 1073741824.0);
+    p = plan(line);
+    cr_expect(!fits(p, "ddp") && fits(p, "zero1"));
+    cr_expect_null(json_object_get(json_object_get(p, "ranks"), "would_fit"));
+    json_decref(p);
+}
+
+/* If no strategy fits, the plan names what would: here only more ranks, and the fewest of them. */
+Test(cli_plan_ranks, the_plan_names_the_fewest_ranks_that_fit_a_limit)
+{
+    static const char words[] =
+        "--link 1GB,0s --step-time 1s --parallel.bucket_mb 0.1 --adapter.name lora "
+        "--train.micro_batch_size 1 --train.recompute layer --data.seq_len 16 "
+        "--model.hidden_size 64 --model.intermediate_size 256 --model.num_hidden_layers 20";
+    char line[1024];
+    double peaks[7] = {0};
+    for (int n = 5; n <= 6; n++) {
+        (void)snprintf(line, sizeof line, "run.toml --ranks %d %s", n, words);
+        json_t *p = plan(line);
+        peaks[n] = peak_of(p, "zero3");
+        json_decref(p);
+    }
+    cr_assert_gt(peaks[5], peaks[6]);
+    (void)snprintf(line, sizeof line,
+                   LATHE " plan run.toml --ranks 2 %s --train.memory_limit %.9f 2>&1", words,
+                   (peaks[5] + peaks[6]) / 2.0 / 1073741824.0);
+    expect(line, 0,
+           "train.memory_limit is too small for each of them; this would fit:\n"
+           "  --parallel.shard parameters on 6 ranks   (peak ");
+}
+
+/* A check for several ranks looks for what they may divide first, planned as one of them. */
+Test(cli_plan_ranks, a_check_for_ranks_names_the_division_that_fits)
+{
+    char text[4000] = "", line[512];
+    json_t *p = plan("run.toml --ranks 2 --link 1GB,0s --step-time 1s");
+    const double limit = (peak_of(p, "ddp") + peak_of(p, "zero1")) / 2.0 / 1073741824.0;
+    json_decref(p);
+    for (int i = 0; i < 100; i++)
+        (void)snprintf(text + strlen(text), sizeof text - strlen(text), "one line of %d texts\n",
+                       i);
+    put("text.txt", text);
+    (void)snprintf(line, sizeof line,
+                   LATHE " validate run.toml --ranks 2 --data.datasets '[{ path = \"text.txt\" }]' "
+                         "--train.memory_limit %.9f 2>&1",
+                   limit);
+    expect(line, 2, "this would fit:\n  --parallel.shard optimizer   (peak ");
+    (void)snprintf(line, sizeof line,
+                   LATHE " validate run.toml --ranks 2 --data.datasets '[{ path = \"text.txt\" }]' "
+                         "--train.memory_limit %.9f --parallel.shard optimizer 2>&1",
+                   limit);
+    expect(line, 0, "");
+}
+
 Test(cli_plan_ranks, wrong_networks_are_refused)
 {
     static const struct {
@@ -185,14 +260,16 @@ Test(cli_plan_ranks, wrong_networks_are_refused)
         {"--ranks 64 --link 10Gbit,0.2ms,1ms", "expected a number with ns, us"},
         {"--ranks 64 --link 10Gbit,-1ms", "expected a number with ns, us"},
         {"--ranks 64 --link 1GB,0s --islands 7 --island-link 1MB,1ms",
-         "7 islands do not divide the 64 ranks"},
+         "7 islands do not divide the 64 ranks: give --islands 4 or 8, or --ranks 63"},
         {"--ranks 64 --link 1GB,0s --islands 8", "--islands needs --island-link"},
         {"--ranks 64 --link 1GB,0s --island-link 1MB,1ms", "no effect without --islands"},
         {"--ranks 64 --link 1GB,0s --islands 65 --island-link 1MB,1ms", "--islands"},
-        {"--ranks 64 --link 1GB,0s --shard-ranks 7", "expected a divisor of the 64 ranks"},
-        {"--ranks 64 --link 1GB,0s --shard-ranks 64", "fewer than all ranks"},
+        {"--ranks 64 --link 1GB,0s --shard-ranks 7",
+         "expected a divisor of the 64 ranks, and fewer than all ranks: 4 or 8"},
+        {"--ranks 64 --link 1GB,0s --shard-ranks 64", "fewer than all ranks: 32"},
+        {"--ranks 7 --link 1GB,0s --shard-ranks 7", "there is none, so leave it out"},
         {"--ranks 64 --link 1GB,0s --islands 8 --island-link 1MB,1ms --shard-ranks 16",
-         "expected a divisor of the 8 ranks of an island"},
+         "expected a divisor of the 8 ranks of an island, and fewer than all ranks: 8"},
         {"--ranks 64 --link 1GB,0s --inner-steps 0", "--inner-steps"},
         {"--ranks 64 --link 1GB,0s --step-time 0s", "expected a time above 0"},
         {"--ranks 64 --link 1GB,0s --step-time 1.2", "expected a number with ns, us"},

@@ -14,19 +14,51 @@ Test(rank_layout, ranks_are_counted_host_by_host)
         cr_expect_eq(counted[k], want[k], "rank %d is counted as %d", counted[k], k);
 }
 
+/* A refusal names what would fit: the nearest numbers that divide, and the most ranks up to the
+ * number. */
 Test(rank_layout, what_does_not_divide_is_refused)
 {
-    cr_expect_eq(lathe_layout_check(8, &(lathe_layout_ask){1, 4}), LATHE_OK);
-    cr_expect_eq(lathe_layout_check(8, &(lathe_layout_ask){2, 4}), LATHE_OK);
-    cr_expect_eq(lathe_layout_check(8, &(lathe_layout_ask){1, 3}), LATHE_E_CONFIG);
-    cr_expect_str_eq(lathe_error_message(),
-                     "parallel.shard_ranks is 3, and does not divide the 8 ranks");
-    cr_expect_eq(lathe_layout_check(8, &(lathe_layout_ask){4, 4}), LATHE_E_CONFIG);
-    cr_expect_str_eq(lathe_error_message(),
-                     "parallel.shard_ranks is 4, and does not divide the 2 ranks of an island");
-    cr_expect_eq(lathe_layout_check(8, &(lathe_layout_ask){3, 0}), LATHE_E_CONFIG);
-    cr_expect_str_eq(lathe_error_message(),
-                     "parallel.diloco_islands is 3, and does not divide the 8 ranks");
+    static const struct {
+        int32_t n;
+        lathe_layout_ask ask;
+        const char *key, *said;
+    } rows[] = {
+        {8, {1, 4}, NULL, NULL},
+        {8, {2, 4}, NULL, NULL},
+        {8,
+         {1, 3},
+         "shard_ranks",
+         "parallel.shard_ranks is 3, and does not divide the 8 ranks; set it to 2 or 4, or start 6 "
+         "ranks"},
+        {8,
+         {4, 4},
+         "shard_ranks",
+         "parallel.shard_ranks is 4, and does not divide the 2 ranks of an island; set it to 2, or "
+         "start 16 ranks"},
+        {8,
+         {3, 0},
+         "diloco_islands",
+         "parallel.diloco_islands is 3, and does not divide the 8 ranks; set it to 2 or 4, or "
+         "start 6 ranks"},
+        {7,
+         {3, 0},
+         "diloco_islands",
+         "parallel.diloco_islands is 3, and does not divide the 7 ranks; set it to 7, or start 6 "
+         "ranks"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *key = "unset";
+        const lathe_status status = lathe_layout_check(rows[i].n, &rows[i].ask, &key);
+        cr_expect_eq(status, rows[i].said ? LATHE_E_CONFIG : LATHE_OK);
+        if (rows[i].said) {
+            cr_expect_str_eq(lathe_error_message(), rows[i].said);
+            cr_expect_str_eq(key, rows[i].key);
+        } else {
+            cr_expect_null(key);
+        }
+    }
+    cr_expect_eq(lathe_layout_most_ranks(11, &(lathe_layout_ask){2, 2}), 8);
+    cr_expect_eq(lathe_layout_most_ranks(3, &(lathe_layout_ask){2, 2}), 0);
 }
 
 /* 12 ranks that are not there, in 2 islands of 6: groups of 3 divide, so there are 2 copies. */
