@@ -19,6 +19,12 @@ static lathe_status host_fail(lathe_status code, const char *message)
     return code;
 }
 
+static lathe_status host_fail_at(lathe_status code, const char *key, const char *message)
+{
+    (void)key;
+    return host_fail(code, message);
+}
+
 static void host_parallel_for(int64_t n, int64_t grain, lathe_range_fn fn, void *arg)
 {
     grain = grain < 1 ? 1 : grain;
@@ -39,8 +45,9 @@ static void *host_alloc(int64_t bytes)
 }
 
 /* POSIX extended expressions, and groups (?:..) as groups. */
-static lathe_status host_pattern_create(const char *pattern, void **out)
+static lathe_status host_pattern_create(const char *key, const char *pattern, void **out)
 {
+    (void)key;
     char text[1024];
     size_t n = 0;
     for (const char *s = pattern; *s != '\0' && n + 1 < sizeof text; s++) {
@@ -79,11 +86,19 @@ static void host_pattern_free(void *pattern)
     free(pattern);
 }
 
+static void host_warn_at(const char *key, const char *message)
+{
+    (void)key;
+    host_log(LATHE_LOG_WARN, message);
+}
+
 const lathe_host *mock_host(void)
 {
     static const lathe_host host = {.size = sizeof host,
                                     .log = host_log,
                                     .fail = host_fail,
+                                    .fail_at = host_fail_at,
+                                    .warn_at = host_warn_at,
                                     .parallel_for = host_parallel_for,
                                     .n_threads = host_n_threads,
                                     .alloc = host_alloc,

@@ -9,7 +9,7 @@
 /* Steps of one search before it is given up, so that an unfortunate pattern ends. */
 #define MAX_STEPS 10000000u
 
-lathe_status lathe__host_pattern_create(const char *pattern, void **out)
+lathe_status lathe__host_pattern_create(const char *key, const char *pattern, void **out)
 {
     PCRE2_UCHAR why[200] = "";
     PCRE2_SIZE at = 0;
@@ -19,8 +19,9 @@ lathe_status lathe__host_pattern_create(const char *pattern, void **out)
     if (*out != NULL)
         return LATHE_OK;
     (void)pcre2_get_error_message(code, why, sizeof why);
-    return lathe_error(LATHE_E_CONFIG, "the regular expression '%s' is wrong at byte %zu: %s",
-                       pattern, at, (const char *)why);
+    return lathe_error_at(LATHE_E_CONFIG, NULL, key,
+                          "the regular expression '%s' is wrong at byte %zu: %s", pattern, at,
+                          (const char *)why);
 }
 
 int32_t lathe__host_pattern_find(const void *pattern, const char *text, int64_t bytes, int64_t from,

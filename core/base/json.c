@@ -174,7 +174,9 @@ static lathe_status load(const char *name, const char *text, int64_t bytes, size
                            name, (long long)in.most);
     if (no_memory || json_error_code(&error) == json_error_out_of_memory)
         return lathe_error(LATHE_E_NOMEM, "%s: out of memory", name);
-    return error_at(&s, error.line, error.column, error.text);
+    const lathe_status status = error_at(&s, error.line, error.column, error.text);
+    const int is_nul = json_error_code(&error) == json_error_null_byte_in_key;
+    return is_nul && (flags & JSON_ALLOW_NUL) ? LATHE_E_UNSUPPORTED : status;
 }
 
 lathe_status lathe_json_load(const char *name, const char *text, int64_t bytes, json_t **out)

@@ -113,6 +113,7 @@ static int read_key(lathe_json_record *r)
         return 0;
     if (key.has_nul) {
         r->walk.at = at;
+        r->nul_in_key = 1;
         return lathe_json_wrong(&r->walk, "a NUL in a key");
     }
     r->wanted = 0;
@@ -199,6 +200,7 @@ static int read_value(lathe_json_record *r)
 int lathe_json_record_read(lathe_json_record *record, const char *text, int64_t n,
                            const char *const *names, int32_t n_names, lathe_json_member *members)
 {
+    record->nul_in_key = 0;
     record->walk = (lathe_json_walk){.at = text, .end = text + n, .takes_nan = record->takes_nan};
     record->begin = text;
     record->names = names;

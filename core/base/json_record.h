@@ -33,8 +33,8 @@ typedef struct lathe_json_record {
         first[LATHE_JSON_DEPTH]; /* by level: the object's first in keys; an array: UINT32_MAX */
     uint32_t *keys;              /* where keys begin, of all open objects */
     int64_t n_keys, capacity;
-    int32_t takes_nan; /* set by the caller; 1: NaN and infinities are values (json_text.h) */
-    int32_t reserved;
+    int32_t takes_nan;  /* set by the caller; 1: NaN and infinities are values (json_text.h) */
+    int32_t nul_in_key; /* 1: it stopped at a key with \u0000 */
     int64_t n_own_keys; /* after a read: keys[0, n_own_keys) are those of the record */
 } lathe_json_record;
 

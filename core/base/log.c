@@ -15,23 +15,23 @@ static lathe_log_sink log_sink;
 static void *log_arg;
 
 /* The thread's catcher of warnings (lathe_log_catch_warnings). */
-static _Thread_local void (*warning_catcher)(void *arg, const char *message);
+static _Thread_local lathe_warning_catcher warning_catcher;
 static _Thread_local void *catcher_arg;
 
-void lathe_log_catch_warnings(void (*catcher)(void *arg, const char *message), void *arg)
+void lathe_log_catch_warnings(lathe_warning_catcher catcher, void *arg)
 {
     warning_catcher = catcher;
     catcher_arg = arg;
 }
 
 /* 1: the thread's catcher took the warning. */
-static int is_caught(int32_t level, const char *text)
+static int is_caught(int32_t level, const char *key, const char *text)
 {
-    void (*const catcher)(void *arg, const char *message) = warning_catcher;
+    const lathe_warning_catcher catcher = warning_catcher;
     if (level != LATHE_LOG_WARN || catcher == NULL)
         return 0;
     warning_catcher = NULL; /* it may log itself */
-    catcher(catcher_arg, text);
+    catcher(catcher_arg, key, text);
     warning_catcher = catcher;
     return 1;
 }
@@ -101,7 +101,7 @@ static void log_line(int32_t level, const char *format, va_list args)
         return;
     (void)vsnprintf(given, sizeof given, format, args);
     lathe_printable_copy(text, sizeof text, given); /* for sink, tap and catcher, too */
-    if (is_caught(level, text))
+    if (is_caught(level, "", text))
         return;
     if (level >= LATHE_LOG_WARN)
         tell_tap(level, text);
@@ -112,6 +112,14 @@ static void log_line(int32_t level, const char *format, va_list args)
     else
         lathe_print_to(stderr, "lathe: %s%s%s\n", rank_text,
                        level >= 0 && level < 4 ? prefix[level] : "", text);
+}
+
+void lathe_log_warn_at(const char *key, const char *message)
+{
+    char text[4096];
+    lathe_printable_copy(text, sizeof text, message);
+    if (!is_caught(LATHE_LOG_WARN, key, text))
+        lathe_log(LATHE_LOG_WARN, "%s", message);
 }
 
 void lathe_log(int32_t level, const char *format, ...)

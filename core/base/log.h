@@ -20,9 +20,15 @@ void lathe_log_set_rank(int32_t rank);
 enum { LATHE_LOG_KEPT = 32 };
 void lathe_log_set_tap(lathe_log_sink tap, void *arg);
 
+/** Gets a warning and the key that it is about; "": none. */
+typedef void (*lathe_warning_catcher)(void *arg, const char *key, const char *message);
+
 /** Sends the warnings of the calling thread to `catcher` instead of sink and tap, so that the
  *  caller can add the place that they concern. NULL ends this. The catcher may log, too. */
-void lathe_log_catch_warnings(void (*catcher)(void *arg, const char *message), void *arg);
+void lathe_log_catch_warnings(lathe_warning_catcher catcher, void *arg);
+
+/** Logs a warning of a key, of which a catcher knows the table. */
+void lathe_log_warn_at(const char *key, const char *message);
 
 __attribute__((format(printf, 2, 3))) void lathe_log(int32_t level, const char *format, ...);
 /** Logs a message that every rank of a run has alike, such as one about the data: only a process

@@ -309,9 +309,19 @@ static void host_log(int32_t level, const char *message)
     lathe_log(level, "%s", message);
 }
 
+static void host_warn_at(const char *key, const char *message)
+{
+    lathe_log_warn_at(key, message);
+}
+
 static lathe_status host_fail(lathe_status code, const char *message)
 {
     return lathe_error(code, "%s", message);
+}
+
+static lathe_status host_fail_at(lathe_status code, const char *key, const char *message)
+{
+    return lathe_error_at(code, NULL, key, "%s", message);
 }
 
 static void *host_alloc(int64_t bytes)
@@ -339,6 +349,8 @@ const lathe_host *lathe_host_get(void)
         .abi_minor = LATHE_ABI_MINOR,
         .log = host_log,
         .fail = host_fail,
+        .fail_at = host_fail_at,
+        .warn_at = host_warn_at,
         .parallel_for = lathe_parallel_for,
         .n_threads = lathe_parallel_threads,
         .alloc = host_alloc,

@@ -110,8 +110,8 @@ static lathe_status check_part(const json_t *parts, const char *path, const char
     const char *is = instance->component ? instance->component->plugin->name : NULL;
     if ((was == NULL) == (is == NULL) && (!was || strcmp(was, is) == 0))
         return LATHE_OK;
-    return lathe_error(
-        LATHE_E_CONFIG,
+    return lathe_error_at(
+        LATHE_E_CONFIG, kind, "name",
         "%s was written with %s %s, the run has %s: resume with the same, or start a new "
         "run from its weights with model.path",
         path, kind, was ? was : "none", is ? is : "none");

@@ -46,6 +46,12 @@ static lathe_status cache_name(const lathe_learning *from, const lathe_corpus *c
     return *out ? LATHE_OK : LATHE_E_NOMEM;
 }
 
+/* An error of a file in the cache, and not of the data. */
+static lathe_status of_cache(lathe_status status)
+{
+    return status == LATHE_E_IO ? lathe_error_about(status, "data", "cache_dir") : status;
+}
+
 /* Loads the tokenizer of a folder of the cache. *out NULL: there is none, or it is incomplete or
  * damaged, which earlier versions of Lathe could leave behind; it is then learnt again. */
 static lathe_status find(const char *dir, lathe_arena *arena, lathe_tokenizer **out)
@@ -83,7 +89,7 @@ static lathe_status make(const lathe_learning *from, lathe_corpus *corpus, lathe
     const char *as_folder = lathe_arena_printf(arena, "%s/", dir);
     if (!as_folder)
         return LATHE_E_NOMEM;
-    const lathe_status status = lathe_tokenizer_save(*out, as_folder);
+    const lathe_status status = of_cache(lathe_tokenizer_save(*out, as_folder));
     /* On a file system without locks another process may have been faster. */
     if (status != LATHE_E_CONFIG)
         return status;
@@ -97,11 +103,11 @@ static lathe_status find_or_make(const lathe_learning *from, lathe_corpus *corpu
                                  lathe_arena *arena, const char *dir, lathe_tokenizer **out)
 {
     const char *name = strrchr(dir, '/') + 1;
-    LATHE_TRY(lathe_stale_remove_locked(from->cache_dir, name));
+    LATHE_TRY(of_cache(lathe_stale_remove_locked(from->cache_dir, name)));
     LATHE_TRY(find(dir, arena, out));
     if (*out)
         return LATHE_OK;
-    LATHE_TRY(lathe_dir_remove(dir));
+    LATHE_TRY(of_cache(lathe_dir_remove(dir)));
     return make(from, corpus, arena, dir, out);
 }
 
@@ -116,7 +122,7 @@ static lathe_status learn(const lathe_learning *from, lathe_corpus *corpus, lath
     const char *path = lathe_arena_printf(arena, "%s.lock", *out_dir);
     const char *waiting = lathe_arena_printf(
         arena, "%s: waiting for the process that learns this tokenizer", *out_dir);
-    LATHE_TRY(path && waiting ? lathe_lock_wait(path, waiting, &lock) : LATHE_E_NOMEM);
+    LATHE_TRY(path && waiting ? of_cache(lathe_lock_wait(path, waiting, &lock)) : LATHE_E_NOMEM);
     const lathe_status status = find_or_make(from, corpus, arena, *out_dir, out);
     lathe_lock_delete(&lock, path);
     return status;

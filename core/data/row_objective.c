@@ -19,13 +19,13 @@ static lathe_status find_mask_token(const char *name, const lathe_tokenizer *tok
     if (*out >= 0)
         return LATHE_OK;
     if (name)
-        return lathe_error(
-            LATHE_E_CONFIG,
+        return lathe_error_at(
+            LATHE_E_CONFIG, "stage", "mask_token",
             "mask_token \"%s\" is not a token of the tokenizer; expected the text of "
             "a token that the data do not use",
             name);
-    return lathe_error(
-        LATHE_E_CONFIG,
+    return lathe_error_at(
+        LATHE_E_CONFIG, "stage", "mask_token",
         "mask_token is unset, and %s: set stage.mask_token to the text of a token that the data do "
         "not use, such as a reserved one",
         lathe_tokenizer_is_bytes(tok)

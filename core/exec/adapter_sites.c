@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/error.h"
 #include "plug/answers.h"
 
 /* The adapter of the model that is being built; NULL: none. */
@@ -22,6 +23,12 @@ static const lathe_adapter_v1 *table_at(const lathe__builder *b, const lathe_sit
                     : site->kind == LATHE_SITE_HEAD    ? lathe_answer_adapts_head(table)
                                                        : LATHE_HAS(table, wrap);
     return has && LATHE_HAS(table, targets) && table->targets(adapter->self, site) ? table : NULL;
+}
+
+/* The key of an error that an adapter says is one of [adapter]. */
+static lathe_status of_adapter(lathe_status status)
+{
+    return status == LATHE_OK ? status : lathe_error_about(status, "adapter", NULL);
 }
 
 /* The state of a graph while the adapter builds a site. */
@@ -63,7 +70,7 @@ lathe_status lathe__site_linear(void *arg, const lathe_site *site, lathe_val x, 
     const lathe_status status =
         table->wrap(adapter_of(b)->self, api, b->build.graph, site, x, s.enabled, out);
     end(b, s);
-    return status;
+    return of_adapter(status);
 }
 
 lathe_status lathe__site_embed(void *arg, const lathe_site *site, lathe_val tokens, lathe_val *out)
@@ -79,7 +86,7 @@ lathe_status lathe__site_embed(void *arg, const lathe_site *site, lathe_val toke
     const lathe_status status = table->embed(adapter_of(b)->self, lathe_graph_api_get(),
                                              b->build.graph, site, tokens, s.enabled, out);
     end(b, s);
-    return status;
+    return of_adapter(status);
 }
 
 int32_t lathe__site_embeds(void *arg, const lathe_site *site)
@@ -111,7 +118,7 @@ lathe_status lathe__site_head(lathe__builder *b, lathe_val x, lathe__head_change
     const site_state s = begin(b);
     const lathe_status status = !s.enabled ? LATHE_OK : change_head(table, b, &site, x, out);
     end(b, s);
-    return status;
+    return of_adapter(status);
 }
 
 /* x * s in f32, as the ops of the head compute it. */

@@ -21,8 +21,10 @@ lathe_status lathe__jinja_raise(jinja_vm *vm, lathe_status code, const char *for
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
     text[lathe_utf8_prefix((const uint8_t *)text, (int64_t)strlen(text))] = 0; /* cut character */
-    return lathe_error(code, "%s:%d:%d: %s", vm->name, vm->at ? vm->at->line : 1,
-                       vm->at ? vm->at->column : 1, text);
+    const int line = vm->at ? vm->at->line : 1, column = vm->at ? vm->at->column : 1;
+    char place[32]; /* as the key of the error: chat_text.c compares the places of two */
+    (void)snprintf(place, sizeof place, "%d:%d", line, column);
+    return lathe_error_at(code, NULL, place, "%s:%s: %s", vm->name, place, text);
 }
 
 lathe_status lathe__jinja_raise_undefined(jinja_vm *vm, jinja_value x)

@@ -18,9 +18,11 @@ void lathe__config_refuse(lathe_config_reader *r, const char *key, const char *w
     if (r->status != LATHE_OK)
         return;
     char *seen = json_dumps(json_object_get(r->object, key), JSON_ENCODE_ANY | JSON_COMPACT);
-    r->status =
-        lathe_error(LATHE_E_CONFIG, "%s: %s%s%s is %.200s; %s", r->name, r->parent ? r->parent : "",
-                    r->parent ? "." : "", key, seen != NULL ? seen : "missing", why);
+    char path[128];
+    (void)snprintf(path, sizeof path, "%s%s%s", r->parent ? r->parent : "", r->parent ? "." : "",
+                   key);
+    r->status = lathe_error_at(LATHE_E_CONFIG, "model", path, "%s%s%s is %.200s; %s",
+                               LATHE_CONFIG_AT(r), path, seen != NULL ? seen : "missing", why);
     free(seen);
 }
 
@@ -32,7 +34,8 @@ int64_t lathe__config_int(lathe_config_reader *r, const char *key, int64_t def, 
         return lo;
     if (value == NULL) {
         if (def == LATHE_REQUIRED)
-            r->status = lathe_error(LATHE_E_CONFIG, "%s: the key %s is missing", r->name, key);
+            r->status = lathe_error_at(LATHE_E_CONFIG, "model", key, "%s%sthe key %s is missing",
+                                       LATHE_CONFIG_AT(r), key);
         return def == LATHE_REQUIRED ? lo : def;
     }
     if (!json_is_integer(value) || json_integer_value(value) < lo ||

@@ -9,7 +9,8 @@
 #include "lathe/status.h"
 
 typedef struct lathe_config_reader {
-    const char *name; /* of the file, for messages */
+    const char *name; /* of the file, for messages; "": a table of the run file, whose place the
+                       * core prints */
     json_t *object;
     lathe_status status;
     const char *parent; /* key of the object, such as "rope_scaling"; NULL: the whole file */
@@ -34,6 +35,10 @@ void lathe__config_only_number(lathe_config_reader *r, const char *key, double v
 
 /** eos_token_id, an id or a list of at most `most` of them; negative ids stand for none. */
 void lathe__config_eos(lathe_config_reader *r, int32_t *ids, int32_t most, int32_t *out_n);
+
+/** "FILE: ", with which messages begin; "" for a table of the run file. The format of a message
+ *  has "%s%s" for it. */
+#define LATHE_CONFIG_AT(r) (r)->name, (r)->name[0] != '\0' ? ": " : ""
 
 /** Fails with "file: key is VALUE; why". */
 void lathe__config_refuse(lathe_config_reader *r, const char *key, const char *why);

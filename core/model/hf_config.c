@@ -77,7 +77,7 @@ static void read_common(lathe_config_reader *r, lathe_model_config *out)
 
 /* ---- the family ---- */
 
-static lathe_status refuse_type(const lathe_model_source *source, const char *name,
+static lathe_status refuse_type(const lathe_model_source *source, const lathe_config_reader *r,
                                 const char *type)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
@@ -91,32 +91,34 @@ static lathe_status refuse_type(const lathe_model_source *source, const char *na
         lathe_buffer_printf(&list, "%s%s", i > 0 ? ", " : "", names[i]);
     const char *known = n > 0 && list.data != NULL ? list.data : "none";
     if (status == LATHE_OK && type == NULL)
-        status = lathe_error(LATHE_E_CONFIG, "%s: the key model_type is missing; supported: %s",
-                             name, known);
+        status = lathe_error_at(LATHE_E_CONFIG, "model", "model_type",
+                                "%s%sthe key model_type is missing; supported: %s",
+                                LATHE_CONFIG_AT(r), known);
     else if (status == LATHE_OK)
-        status = lathe_error(LATHE_E_CONFIG, "%s: model_type is \"%s\"; supported: %s", name, type,
-                             known);
+        status = lathe_error_at(LATHE_E_CONFIG, "model", "model_type",
+                                "%s%smodel_type is \"%s\"; supported: %s", LATHE_CONFIG_AT(r), type,
+                                known);
     lathe_buffer_fini(&list);
     lathe_arena_fini(&arena);
     return status;
 }
 
-static lathe_status find_family(const lathe_model_source *source, const char *name,
+static lathe_status find_family(const lathe_model_source *source, const lathe_config_reader *r,
                                 const char *type, lathe_model_config *out)
 {
     const lathe_component *family = source->family;
     if (type == NULL)
-        return refuse_type(source, name, type);
+        return refuse_type(source, r, type);
     if (family == NULL)
         LATHE_TRY(lathe_model_type_find(source->registry, type, &family));
     if (family == NULL)
-        return refuse_type(source, name, type);
+        return refuse_type(source, r, type);
     const lathe_model_type *row = lathe_model_type_of(family->plugin, type);
     if (row == NULL)
-        return lathe_error(LATHE_E_CONFIG,
-                           "%s: model_type is \"%s\", which plugin model/%s does "
-                           "not serve: lathe show model/%s lists those that it does",
-                           name, type, family->plugin->name, family->plugin->name);
+        return lathe_error_at(LATHE_E_CONFIG, "model", "model_type",
+                              "%s%smodel_type is \"%s\", which plugin model/%s does "
+                              "not serve: lathe show model/%s lists those that it does",
+                              LATHE_CONFIG_AT(r), type, family->plugin->name, family->plugin->name);
     out->family.component = family;
     out->model_type = row->model_type;
     out->architecture = row->architecture;
@@ -207,12 +209,12 @@ static lathe_status describe(lathe_config_reader *r, lathe_model_config *out)
 static lathe_status read_object(const lathe_model_source *source, const char *name, json_t *object,
                                 int32_t strict, lathe_model_config *out)
 {
-    lathe_config_reader r = {.name = name, .object = object, .status = LATHE_OK};
+    lathe_config_reader r = {.name = strict ? "" : name, .object = object, .status = LATHE_OK};
     lathe_value *values = NULL;
     if (!json_is_object(object))
         return lathe_error(LATHE_E_CONFIG, "%s: not a JSON object", name);
     LATHE_TRY(
-        find_family(source, name, json_string_value(json_object_get(object, "model_type")), out));
+        find_family(source, &r, json_string_value(json_object_get(object, "model_type")), out));
     const lathe_component *family = out->family.component;
     /* until the instance is made below, lathe_instance_fini has nothing to free */
     out->family.component = NULL;
@@ -228,7 +230,10 @@ static lathe_status read_object(const lathe_model_source *source, const char *na
         lathe_model_values_read(&r, family->plugin, &out->arena, &values);
     LATHE_TRY(r.status);
     const lathe_status status = lathe_instance_init(&out->family, family, values);
-    return status == LATHE_OK ? describe(&r, out) : lathe_error_context(status, "%s", name);
+    if (status == LATHE_OK)
+        return describe(&r, out);
+    (void)lathe_error_about(status, "model", NULL);
+    return strict ? status : lathe_error_context(status, "%s", name);
 }
 
 lathe_status lathe_model_config_parse(const lathe_model_source *source, const char *name,
@@ -341,9 +346,9 @@ lathe_status lathe_model_config_untie(const lathe_model_source *source, const ch
     lathe_buffer text = LATHE_BUFFER_INIT;
     lathe_model_config made = {.json = NULL};
     if (config->json == NULL)
-        return lathe_error(LATHE_E_CONFIG,
-                           "the adapter trains the embedding or the head of a new model with one "
-                           "matrix for both: set model.tie_word_embeddings = false");
+        return lathe_error_at(LATHE_E_CONFIG, "model", "tie_word_embeddings",
+                              "the adapter trains the embedding or the head of a new model with "
+                              "one matrix for both: set model.tie_word_embeddings = false");
     put_untied(config->json, &text);
     lathe_status status = text.status;
     if (status == LATHE_OK)

@@ -129,7 +129,8 @@ static void read_value(lathe_config_reader *r, const lathe_field *field, const c
     const lathe_status status =
         lathe_value_from_toml(field, node, arena, out, why, sizeof why, NULL);
     if (status == LATHE_E_CONFIG)
-        r->status = lathe_error(LATHE_E_CONFIG, "%s: %s %s", r->name, name, why);
+        r->status = lathe_error_at(LATHE_E_CONFIG, "model", name, "%s%s%s %s", LATHE_CONFIG_AT(r),
+                                   name, why);
     else
         r->status = status;
     out->is_explicit = 1;
@@ -167,8 +168,8 @@ void lathe_model_values_read(lathe_config_reader *r, const lathe_plugin *plugin,
         else if (field->default_value != NULL && !is_unset)
             read_default(r, field, arena, &values[i]);
         else if ((field->flags & LATHE_FIELD_REQUIRED) && !is_unset)
-            r->status =
-                lathe_error(LATHE_E_CONFIG, "%s: the key %s is missing", r->name, field->key);
+            r->status = lathe_error_at(LATHE_E_CONFIG, "model", field->key,
+                                       "%s%sthe key %s is missing", LATHE_CONFIG_AT(r), field->key);
     }
 }
 
@@ -183,8 +184,9 @@ void lathe_model_values_refuse_unknown(lathe_config_reader *r, const lathe_plugi
         for (const char *const *other = others; *other != NULL && !known; other++)
             known = strcmp(*other, key) == 0;
         if (!known && r->status == LATHE_OK)
-            r->status = lathe_error(LATHE_E_CONFIG, "%s: model_type %s has no key %s", r->name,
-                                    model_type, key);
+            r->status =
+                lathe_error_at(LATHE_E_CONFIG, "model", key, "%s%smodel_type %s has no key %s",
+                               LATHE_CONFIG_AT(r), model_type, key);
     }
 }
 

@@ -105,7 +105,7 @@ static lathe_status matches(const lathe_quant_source *s, const char *expression,
     void *pattern = NULL;
     int64_t spans[2];
     *out = 0;
-    lathe_status status = host->pattern_create(expression, &pattern);
+    lathe_status status = host->pattern_create(NULL, expression, &pattern);
     if (status == LATHE_E_CONFIG)
         return lathe_error(LATHE_E_CONFIG, "%s: quantization_config: \"%s\" names layers: %s",
                            s->place, expression, lathe_error_message());

@@ -119,8 +119,7 @@ static int plan_row(const lathe_run *run, int recompute, lathe_methods *all, lat
     lathe_run *planned = NULL;
     lathe_fit fit;
     if (plan(run, row, recompute, &planned) != LATHE_OK) {
-        const char *text = lathe_error_message();
-        (void)snprintf(row->refusal, sizeof row->refusal, "%.*s", (int)strcspn(text, "\n"), text);
+        (void)lathe_error_line(row->refusal, sizeof row->refusal);
         return 0;
     }
     lathe_fit_check(planned, &fit);

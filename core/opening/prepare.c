@@ -28,7 +28,6 @@
 #include "opening/run_folders.h"
 #include "opening/settings_check.h"
 #include "opening/shard_choice.h"
-#include "plug/select.h"
 #include "run/run_check.h"
 #include "run/run_ranks.h"
 #include "run/run_saved.h"
@@ -47,29 +46,36 @@ static int64_t n_errors(const lathe_run *run)
     return run->open.diags ? run->open.diags->n_errors : 0;
 }
 
-/* Handles a stage's status. Returns LATHE_OK if the stage succeeded, or if its error is in
- * run->open.diags now; `before`: number of errors when the stage began. */
-static lathe_status note_at(const lathe_run *run, lathe_status status, int64_t before,
-                            const lathe_place *place)
+/* The place of an error: of the key that it is about, if the file sets that; else of its section,
+ * or the given one in that. */
+static lathe_place place_of(const lathe_run *run, const char *section, const char *key)
 {
-    const char *text = lathe_error_message(), *path = lathe_config_path(run->config);
-    const size_t n = strlen(path);
+    const char *at = lathe_error_section(), *path = lathe_error_key();
+    const size_t n = strcspn(path, ".");
+    char first[64];
+    (void)snprintf(first, sizeof first, "%.*s", (int)n, path);
+    if (at[0] && lathe_config_is_explicit(run->config, at, first))
+        return path[n] ? lathe_config_where_in(run->config, at, first, 0, path + n + 1)
+                       : lathe_config_where(run->config, at, first);
+    return at[0] && strcmp(at, section) != 0 ? lathe_config_where(run->config, at, "name")
+                                             : lathe_config_where(run->config, section, key);
+}
+
+/* Handles a stage's status. Returns LATHE_OK if the stage succeeded, or if its error is in
+ * run->open.diags now. `before`: number of errors when the stage began; section, key: the place of
+ * an error that does not say its own. */
+static lathe_status note(const lathe_run *run, lathe_status status, int64_t before,
+                         const char *section, const char *key)
+{
+    const char *text = lathe_error_message();
     if (status == LATHE_OK || !run->open.diags || is_failure(status))
         return status;
     if (n_errors(run) > before)
         return LATHE_OK;
-    if (n > 0 && strncmp(text, path, n) == 0 && strncmp(text + n, ": ", 2) == 0)
-        text += n + 2; /* the diagnostic has the place already */
-    lathe_diags_add(run->open.diags, LATHE_DIAG_ERROR, place, NULL, "%s",
+    const lathe_place place = place_of(run, section, key);
+    lathe_diags_add(run->open.diags, LATHE_DIAG_ERROR, &place, NULL, "%s",
                     text[0] ? text : lathe_status_text(status));
     return LATHE_OK;
-}
-
-static lathe_status note(const lathe_run *run, lathe_status status, int64_t before,
-                         const char *section, const char *key)
-{
-    const lathe_place place = lathe_config_where(run->config, section, key);
-    return note_at(run, status, before, &place);
 }
 
 /* Returns LATHE_E_CONFIG if there was an error so far. */
@@ -131,47 +137,13 @@ static lathe_status prepare_tokenizer(lathe_run *run)
     return note(run, status, before, section, key);
 }
 
-/* Returns the key of [model] that the message names first and the file sets; otherwise
- * `missing`. */
-static const char *model_key(const lathe_run *run, const char *missing)
-{
-    int32_t n = 0;
-    const lathe_field *fields = lathe_config_fields(run->config, "model", &n);
-    const char *text = lathe_error_message(), *best = NULL, *key = missing;
-    for (int32_t i = 0; i < n && !run->set.model_path; i++) {
-        const char *name = fields[i].key, *at = strstr(text, name);
-        const lathe_value *value = lathe_config_get(run->config, "model", name);
-        if (!at || !value || !value->is_explicit || strcmp(name, "model_type") == 0 ||
-            (best && at > best) || (best == at && strlen(name) < strlen(key)))
-            continue;
-        best = at;
-        key = name;
-    }
-    return key;
-}
-
-/* Returns the place of that key, or of a key inside its table that the message names:
- * "rope_scaling.factor". */
-static lathe_place model_place(const lathe_run *run, const char *missing)
-{
-    const char *key = model_key(run, missing), *at = strstr(lathe_error_message(), key);
-    char inner[64] = "";
-    if (at != NULL && at[strlen(key)] == '.')
-        (void)snprintf(inner, sizeof inner, "%.*s", (int)strcspn(at + strlen(key) + 1, " :;,"),
-                       at + strlen(key) + 1);
-    return inner[0] ? lathe_config_where_in(run->config, "model", key, 0, inner)
-                    : lathe_config_where(run->config, "model", key);
-}
-
 /* Prepares the parameters, the choice of what is trained, and the groups. Needs the parts, and also
  * the tokenizer if nothing else gives the vocabulary size. */
 static lathe_status prepare_model(lathe_run *run)
 {
     const char *key = run->set.model_path ? "path" : "model_type";
     int64_t before = n_errors(run);
-    const lathe_status status = lathe__run_params(run);
-    const lathe_place place = model_place(run, key);
-    LATHE_TRY(note_at(run, status, before, &place));
+    LATHE_TRY(note(run, lathe__run_params(run), before, "model", key));
     if (n_errors(run) > before)
         return LATHE_OK;
     /* An adapter declares its own parameters while the graph is built; then the groups are read. */
@@ -208,9 +180,7 @@ static lathe_status prepare_plan(lathe_run *run)
     const int64_t before = n_errors(run);
     LATHE_TRY(note(run, lathe__run_add_models(run), before, "model", "path"));
     LATHE_TRY(so_far(run));
-    const lathe_status status = lathe__run_plan(run);
-    const int is_attention = strstr(lathe_error_message(), LATHE_NO_ATTENTION) != NULL;
-    LATHE_TRY(note(run, status, before, is_attention ? "attention" : "device", "name"));
+    LATHE_TRY(note(run, lathe__run_plan(run), before, "device", "name"));
     LATHE_TRY(so_far(run));
     LATHE_TRY(note(run, lathe__figure_check_best(run), before, "checkpoint", "best_metric"));
     LATHE_TRY(note(run, lathe__run_fits(run), before, "train", "memory_limit"));

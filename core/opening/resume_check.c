@@ -221,14 +221,10 @@ static lathe_status refuse_data(lathe_resuming *r)
  * optimizer adamw". */
 static lathe_status refuse_part(lathe_resuming *r)
 {
-    static const char *const kinds[] = {"optimizer", "scheduler", "adapter", "quant", "stage"};
-    char words[64];
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        (void)snprintf(words, sizeof words, "with %s ", kinds[i]);
-        if (strstr(lathe_error_message(), words))
-            return lathe__resume_refuse_said(r, kinds[i], "name", "");
-    }
-    return lathe__resume_refuse_said(r, "checkpoint", "resume", "");
+    char kind[32];
+    (void)snprintf(kind, sizeof kind, "%s", lathe_error_section());
+    return kind[0] ? lathe__resume_refuse_said(r, kind, "name", "")
+                   : lathe__resume_refuse_said(r, "checkpoint", "resume", "");
 }
 
 /* Refuses another precision in the middle of a step: the sums so far were computed in the old
@@ -438,9 +434,9 @@ static lathe_status check_or_note(lathe_run *run, const char *dir, lathe_buffer 
 {
     const lathe_status status = check_one(run, dir);
     if (is_damage(status)) {
-        const char *text = lathe_error_message();
+        char line[512];
         lathe_buffer_puts(damage, damage->len > 0 ? "; " : "");
-        lathe_buffer_append(damage, text, (int64_t)strcspn(text, "\n"));
+        lathe_buffer_puts(damage, lathe_error_line(line, sizeof line));
     }
     return status;
 }

@@ -113,11 +113,11 @@ lathe_status lathe_pass_packed(lathe_graph *g, lathe_offers_fn offers, void *arg
 
 static lathe_status refuse(const lathe_ir_node *n, const lathe_param *row)
 {
-    return lathe_error(LATHE_E_CONFIG,
-                       "quant.activations would not hold for %s, which %s '%s' reads as a "
-                       "decoded weight: leave that layer out with quant.exclude_modules, or set "
-                       "quant.activations = \"none\"",
-                       row->name, lathe_op_info_get(n->op)->name, n->label);
+    return lathe_error_at(LATHE_E_CONFIG, "quant", "activations",
+                          "quant.activations would not hold for %s, which %s '%s' reads as a "
+                          "decoded weight: leave that layer out with quant.exclude_modules, or set "
+                          "quant.activations = \"none\"",
+                          row->name, lathe_op_info_get(n->op)->name, n->label);
 }
 
 /* Refuses a node that multiplies a computed value with a decoded weight, derivatives apart. */

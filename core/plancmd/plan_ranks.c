@@ -336,8 +336,7 @@ static lathe_status plan_row(const lathe_run *run, int32_t strategy, lathe_plan_
     if (status == LATHE_OK && strategy == LATHE_FORECAST_ZERO3)
         x->whole_bytes = planned->store.gathers->whole_bytes;
     if (status != LATHE_OK)
-        (void)snprintf(x->why[strategy], sizeof x->why[strategy], "%.*s",
-                       (int)strcspn(lathe_error_message(), "\n"), lathe_error_message());
+        (void)lathe_error_line(x->why[strategy], sizeof x->why[strategy]);
     lathe_run_close(planned);
     lathe_error_clear();
     return LATHE_OK;

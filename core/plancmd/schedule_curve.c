@@ -117,10 +117,10 @@ lathe_status lathe_schedule_curve_init(lathe_schedule_curve *c, const char *path
     c->base_lr = optimizer->base_lr(c->optimizer.self);
     LATHE_TRY(lathe_run_check_least_rate(c->config, c->base_lr));
     c->reads_metrics = LATHE_HAS(scheduler, observe) ? 1 : 0;
-    const char *cut_short = NULL;
-    LATHE_TRY(lathe_run_check_schedule(&c->scheduler, c->total, &cut_short));
-    if (cut_short)
-        lathe_log(LATHE_LOG_WARN, "%s: the run ends before the schedule is complete", cut_short);
+    lathe_cut_schedule cut;
+    LATHE_TRY(lathe_run_check_schedule(&c->scheduler, c->total, &cut));
+    if (cut.is_cut)
+        lathe_log(LATHE_LOG_WARN, "%s: the run ends before the schedule is complete", cut.why);
     c->rewarm = (lathe_rewarm){lathe_config_int(c->config, "adapter", "merge_every"),
                                lathe_config_int(c->config, "adapter", "merge_warmup_steps")};
     if (LATHE_HAS(scheduler, init))

@@ -317,7 +317,9 @@ lathe_status lathe_answer_loss(const lathe_instance *stage, const lathe_stage_bu
         lathe_stage_loss loss;
         lathe_stage_metric spare[SPARE];
     } answer = {.loss = {.size = (uint32_t)sizeof answer.loss, .sum = LATHE_NONE}};
-    LATHE_TRY(table->loss(stage->self, build, &answer.loss));
+    const lathe_status status = table->loss(stage->self, build, &answer.loss);
+    if (status != LATHE_OK)
+        return lathe_error_about(status, "stage", NULL);
     const lathe_stage_loss *loss = &answer.loss;
     lathe_desc shape;
     if (loss->n_metrics < 0 || loss->n_metrics > LATHE_MAX_STAGE_METRICS)

@@ -11,16 +11,10 @@
 #include "plug/kind.h"
 #include "plug/so.h"
 
-/* Puts the kind and the name before the plugin's message, which may begin with the name itself. */
+/* Puts the kind and the name before the plugin's message. */
 static lathe_status name_plugin(lathe_status status, const lathe_plugin *plugin)
 {
-    const size_t n = strlen(plugin->name);
-    const char *why = lathe_error_message();
-    if (strncmp(why, plugin->name, n) != 0 || strncmp(why + n, ": ", 2) != 0)
-        return lathe_error_context(status, "%s %s", lathe_kind_name(plugin->kind), plugin->name);
-    char kept[2048];
-    (void)snprintf(kept, sizeof kept, "%s", why);
-    return lathe_error(status, "%s %s", lathe_kind_name(plugin->kind), kept);
+    return lathe_error_context(status, "%s %s", lathe_kind_name(plugin->kind), plugin->name);
 }
 
 lathe_status lathe_instance_init(lathe_instance *instance, const lathe_component *component,

@@ -83,7 +83,11 @@ lathe_status lathe_select_attention(const lathe_instance *instances, int64_t n,
                                   : LATHE_SCORE_NO;
         cast(&vote, i, instances[i].component->plugin->name, score, why);
     }
-    return result(&vote, LATHE_NO_ATTENTION, out_index, out_why);
+    const lathe_status status =
+        result(&vote, "no attention backend takes this problem", out_index, out_why);
+    return status == LATHE_OK
+               ? status
+               : lathe_error_at(status, "attention", "name", "%s", lathe_error_message());
 }
 
 lathe_status lathe_select_collective(lathe_registry *registry, const char *name,

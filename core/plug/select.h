@@ -2,9 +2,6 @@
 #ifndef LATHE_PLUG_SELECT_H
 #define LATHE_PLUG_SELECT_H
 
-/** Message of lathe_select_attention if all candidates refuse. */
-#define LATHE_NO_ATTENTION "no attention backend takes this problem"
-
 #include "lathe/attention.h"
 #include "lathe/collective.h"
 #include "plug/registry.h"

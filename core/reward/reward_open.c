@@ -1,56 +1,20 @@
 /* Opens the rewards of a configuration. */
 #include "reward/reward_open.h"
 
-#include <ctype.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/log.h"
 
-/* The key whose text the message quotes, as in "the regular expression '(' is wrong at byte 1";
- * NULL: none. Such messages come from the core, which does not know the key. */
-static const char *quoted_key(const lathe_config *config, int32_t index, const char *text)
+/* The place of a key of the reward's table, if the file sets it; otherwise of "name". */
+static lathe_place place_of(const lathe_config *config, int32_t index, const char *key)
 {
-    int32_t n = 0;
-    const lathe_part *part = &lathe_config_rewards(config, &n)[index].part;
-    const lathe_plugin *plugin = part->component ? part->component->plugin : NULL;
-    for (int32_t i = 0; plugin && part->values && i < plugin->n_fields; i++) {
-        const lathe_value *value = &part->values[i];
-        const char *at = text;
-        if (value->type != LATHE_T_STRING || !value->is_explicit || value->s[0] == '\0')
-            continue;
-        while ((at = strstr(at, value->s)) != NULL) {
-            if (at > text && at[-1] == '\'' && at[strlen(value->s)] == '\'')
-                return plugin->fields[i].key;
-            at++;
-        }
-    }
-    return NULL;
-}
-
-/* The place of the key with which a plugin's message begins, if the file sets it; otherwise of the
- * key whose text it quotes, or of "name". */
-static lathe_place place_of(const lathe_config *config, int32_t index, const char *text)
-{
-    const char *colon = strstr(text, ": ");
-    const char *why = strncmp(text, "reward ", 7) == 0 && colon != NULL ? colon + 2 : text;
-    char key[64];
-    size_t n = 0;
-    why += strncmp(why, "reward.", 7) == 0 ? 7 : 0;
-    while (n + 1 < sizeof key &&
-           (islower((unsigned char)why[n]) || isdigit((unsigned char)why[n]) || why[n] == '_'))
-        n++;
-    (void)snprintf(key, sizeof key, "%.*s", (int)n, why);
-    lathe_place place = lathe_config_where_reward(config, index, key);
     const lathe_place table = lathe_config_where_reward(config, index, NULL);
-    if (place.line == table.line && place.column == table.column &&
-        strcmp(place.file, table.file) == 0) {
-        const char *quoted = quoted_key(config, index, text);
-        place = lathe_config_where_reward(config, index, quoted != NULL ? quoted : "name");
-    }
-    return place;
+    const lathe_place place = lathe_config_where_reward(config, index, key);
+    const int is_set = place.line != table.line || place.column != table.column ||
+                       strcmp(place.file, table.file) != 0;
+    return key[0] != '\0' && is_set ? place : lathe_config_where_reward(config, index, "name");
 }
 
 /* A reward whose plugin warns while it is opened. */
@@ -60,10 +24,10 @@ typedef struct warned_reward {
     int32_t index;
 } warned_reward;
 
-static void place_warning(void *arg, const char *message)
+static void place_warning(void *arg, const char *key, const char *message)
 {
     const warned_reward *r = arg;
-    const lathe_place place = place_of(r->config, r->index, message);
+    const lathe_place place = place_of(r->config, r->index, key);
     if (r->diags != NULL)
         lathe_diags_add(r->diags, LATHE_DIAG_WARNING, &place, NULL, "%s", message);
     else
@@ -73,7 +37,7 @@ static void place_warning(void *arg, const char *message)
 lathe_status lathe_reward_refuse(const lathe_config *config, int32_t index, lathe_diags *collected)
 {
     lathe_diags own = {0}, *const diags = collected != NULL ? collected : &own;
-    const lathe_place place = place_of(config, index, lathe_error_message());
+    const lathe_place place = place_of(config, index, lathe_error_key());
     lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL, "%s", lathe_error_message());
     const lathe_status status = lathe_diags_status(diags);
     lathe_diags_fini(&own);

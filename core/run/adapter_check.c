@@ -100,26 +100,9 @@ static lathe_status param_names(const lathe_params *params, lathe_arena *arena,
     return LATHE_OK;
 }
 
-/* Finds the key in a message: "no_train" in "full: no_train[0] = ...", if the file sets it. */
-static const char *key_of(const lathe_config *config, const char *text, char *out, size_t bytes)
-{
-    const char *colon = strchr(text, ':');
-    const char *at = colon && colon[1] == ' ' ? colon + 2 : text;
-    size_t n = strspn(at, "abcdefghijklmnopqrstuvwxyz0123456789_");
-    if (n >= bytes)
-        n = bytes - 1;
-    memcpy(out, at, n);
-    out[n] = '\0';
-    const lathe_value *value = lathe_config_get(config, "adapter", out);
-    return value && value->is_explicit ? out : "name";
-}
-
 lathe_status lathe__adapter_refuse(const lathe_run *run)
 {
-    char key[64];
-    return lathe__run_refuse(run, "adapter",
-                             key_of(run->config, lathe_error_message(), key, sizeof key), "%s",
-                             lathe_error_message());
+    return lathe__run_refuse_part(run, LATHE_KIND_ADAPTER);
 }
 
 /* The adapter's first list that the file sets, which probably leaves nothing; otherwise "name". */
@@ -171,9 +154,9 @@ lathe_status lathe__adapter_check_base(const lathe_run *run)
         run->parts.adapter.component->plugin->name);
 }
 
-/* Says in `out` that a pattern of the message names the embedding or the head, which the model has
- * and the adapter does not adapt. */
-static void put_unadapted(const lathe_run *run, const char *why, lathe_buffer *out)
+/* Says in `out` that the entry which matches nothing names the embedding or the head, which the
+ * model has and the adapter does not adapt. */
+static void put_unadapted(const lathe_run *run, const char *entry, lathe_buffer *out)
 {
     const lathe_instance *adapter = &run->parts.adapter;
     const lathe_adapter_v1 *table = adapter->table;
@@ -185,31 +168,37 @@ static void put_unadapted(const lathe_run *run, const char *why, lathe_buffer *o
                    "the head over the vocabulary", lathe_answer_adapts_head(table)}};
     for (int i = 0; i < 2; i++) {
         const char *dot = outer[i].tensor ? strrchr(outer[i].tensor, '.') : NULL, *name = dot;
-        char quoted[128];
         while (name && name > outer[i].tensor && name[-1] != '.')
             name--;
         if (!dot || outer[i].has)
             continue;
-        (void)snprintf(quoted, sizeof quoted, "\"%.*s\" matches", (int)(dot - name), name);
-        if (strstr(why, quoted))
+        const size_t n = (size_t)(dot - name);
+        if (strlen(entry) == n && strncmp(entry, name, n) == 0)
             lathe_buffer_printf(out, "; %.*s is %s, which \"%s\" does not adapt, \"lora\" does",
-                                (int)(dot - name), name, outer[i].what,
-                                adapter->component->plugin->name);
+                                (int)n, name, outer[i].what, adapter->component->plugin->name);
     }
 }
 
-/* Adds the names that a pattern could have matched to the adapter's message, and its place. */
+/* The element of a list that the error's key names: of "target_modules.2". "": of no list. */
+static const char *entry_of(const lathe_config *config, const char *path)
+{
+    char key[64];
+    const size_t n = strcspn(path, ".");
+    (void)snprintf(key, sizeof key, "%.*s", (int)n, path);
+    const lathe_value *value = path[n] ? lathe_config_get(config, "adapter", key) : NULL;
+    const long long i = path[n] ? atoll(path + n + 1) : 0;
+    return value && value->strs && i >= 0 && i < value->n ? value->strs[i] : "";
+}
+
+/* Adds the names that a pattern could have matched to the adapter's message. */
 static lathe_status refuse_pattern(lathe_run *run, const char *const *sites, int32_t n_sites)
 {
     const char **modules = NULL;
-    char key[64];
     lathe_buffer kinds = LATHE_BUFFER_INIT;
     const char *why = lathe_arena_strdup(&run->arena, lathe_error_message());
-    if (!why)
+    const char *key = lathe_arena_strdup(&run->arena, lathe_error_key());
+    if (!why || !key)
         return LATHE_E_NOMEM;
-    const char *place = key_of(run->config, why, key, sizeof key);
-    if (!strstr(why, " matches no "))
-        return lathe__run_refuse(run, "adapter", place, "%s", why);
     if (strcmp(key, "modules_to_save") == 0) {
         LATHE_TRY(all_modules(&run->params, &run->arena, &modules));
         put_kinds(modules, run->params.n_model, &kinds);
@@ -217,12 +206,12 @@ static lathe_status refuse_pattern(lathe_run *run, const char *const *sites, int
         while (sites[n_sites])
             n_sites++;
         put_kinds(sites, n_sites, &kinds);
-        put_unadapted(run, why, &kinds);
+        put_unadapted(run, entry_of(run->config, key), &kinds);
     }
-    const lathe_status status = lathe__run_refuse(run, "adapter", place, "%s; the model has %s",
-                                                  why, kinds.data ? kinds.data : "none");
+    (void)lathe_error_at(LATHE_E_CONFIG, "adapter", key, "%s; the model has %s", why,
+                         kinds.data ? kinds.data : "none");
     lathe_buffer_fini(&kinds);
-    return status;
+    return lathe__run_refuse_part(run, LATHE_KIND_ADAPTER);
 }
 
 lathe_status lathe__adapter_check(lathe_run *run)
@@ -236,7 +225,9 @@ lathe_status lathe__adapter_check(lathe_run *run)
     LATHE_TRY(param_names(&run->params, &run->arena, &params));
     const lathe_status status =
         table->check(run->parts.adapter.self, modules, n, params, run->params.n_model);
-    return status == LATHE_E_CONFIG ? refuse_pattern(run, modules, n) : status;
+    if (status == LATHE_E_NOT_FOUND)
+        return refuse_pattern(run, modules, n);
+    return status == LATHE_E_CONFIG ? lathe__adapter_refuse(run) : status;
 }
 
 int32_t lathe__adapter_starts_elsewhere(const lathe_instance *adapter)

@@ -12,20 +12,20 @@
 #define LONG_ENOUGH ((int64_t)1 << 60)
 
 lathe_status lathe_run_check_schedule(const lathe_instance *scheduler, int64_t total,
-                                      const char **out_cut_short)
+                                      lathe_cut_schedule *out)
 {
-    static _Thread_local char why[512];
     const lathe_scheduler_v1 *table = scheduler->component ? scheduler->table : NULL;
-    *out_cut_short = NULL;
+    *out = (lathe_cut_schedule){.is_cut = 0};
     if (!LATHE_HAS(table, check))
         return LATHE_OK;
     const lathe_status status = table->check(scheduler->self, total);
     if (status != LATHE_E_CONFIG)
         return status;
-    (void)snprintf(why, sizeof why, "%s", lathe_error_message());
+    (void)snprintf(out->why, sizeof out->why, "%s", lathe_error_message());
+    (void)snprintf(out->key, sizeof out->key, "%s", lathe_error_key());
     if (total < 1 || table->check(scheduler->self, LONG_ENOUGH) != LATHE_OK)
-        return lathe_error(status, "%s", why);
-    *out_cut_short = why;
+        return lathe_error_at(status, "scheduler", out->key, "%s", out->why);
+    out->is_cut = 1;
     return LATHE_OK;
 }
 
@@ -48,11 +48,11 @@ lathe_status lathe_run_check_least_rate(const lathe_config *config, double base_
  * users try out a file. */
 static lathe_status check_schedule(const lathe_run *run, int64_t total)
 {
-    const char *cut_short;
-    const lathe_status status = lathe_run_check_schedule(&run->parts.scheduler, total, &cut_short);
-    if (cut_short)
-        lathe__run_warn_part(run, LATHE_KIND_SCHEDULER,
-                             "%s: the run ends before the schedule is complete", cut_short);
+    lathe_cut_schedule cut;
+    const lathe_status status = lathe_run_check_schedule(&run->parts.scheduler, total, &cut);
+    if (cut.is_cut)
+        lathe__run_warn_part(run, LATHE_KIND_SCHEDULER, cut.key,
+                             "%s: the run ends before the schedule is complete", cut.why);
     return status == LATHE_E_CONFIG ? lathe__run_refuse_part(run, LATHE_KIND_SCHEDULER) : status;
 }
 

@@ -4,12 +4,18 @@
 
 #include "run/run_state.h"
 
-/** Checks that a schedule supports a run of `total` steps. out_cut_short may be NULL. If the only
- * fault is that the run is too short for the schedule, *out_cut_short says why; the rates are then
- * those of the first steps of a longer run. The text is valid until the thread's next call. Errors:
- * those of the scheduler's check. */
+/** A schedule that is longer than the run. */
+typedef struct lathe_cut_schedule {
+    int32_t is_cut;
+    char key[64]; /* of [scheduler]; "": none */
+    char why[512];
+} lathe_cut_schedule;
+
+/** Checks that a schedule supports a run of `total` steps. If the only fault is that the run is too
+ *  short for the schedule, *out says so; the rates are then those of the first steps of a longer
+ *  run. Errors: those of the scheduler's check. */
 lathe_status lathe_run_check_schedule(const lathe_instance *scheduler, int64_t total,
-                                      const char **out_cut_short);
+                                      lathe_cut_schedule *out);
 
 /** Refuses a checkpoint.best_metric that no step or evaluation of this run reports, and suggests
  * the nearest valid name. Before the plan is made, only misspellings of known names are refused,

@@ -19,18 +19,11 @@ typedef struct warned_part {
     int32_t kind;
 } warned_part;
 
-/* Logs a plugin's warning with the place of the key that it begins with: "scheduler.decay_type has
- * no effect: ...". Plugins know no places, only their keys. */
-static void place_warning(void *arg, const char *message)
+/* Logs a plugin's warning with the place of its key. Plugins know no places, only their keys. */
+static void place_warning(void *arg, const char *key, const char *message)
 {
     const warned_part *part = arg;
-    const char *section = lathe_kind_name(part->kind);
-    const size_t n = strlen(section);
-    char key[64] = "name";
-    if (strncmp(message, section, n) == 0 && message[n] == '.')
-        (void)snprintf(key, sizeof key, "%.*s", (int)strcspn(message + n + 1, " :,"),
-                       message + n + 1);
-    lathe__run_warn(part->run, section, key, "%s", message);
+    lathe__run_warn_part(part->run, part->kind, key, "%s", message);
 }
 
 /* Makes an instance of the component, with the values of its kind's table. */

@@ -77,10 +77,9 @@ static lathe_status make_cache(lathe_run *run)
 /* Places an error of a file in data.cache_dir at that key. */
 static lathe_status at_cache(lathe_run *run, lathe_status status)
 {
-    const char *text = lathe_error_message(), *dir = run->set.cache_dir;
-    const size_t n = strlen(dir);
-    return status == LATHE_E_IO && strncmp(text, dir, n) == 0 && text[n] == '/'
-               ? lathe__run_refuse(run, "data", "cache_dir", "data.cache_dir: %s", text)
+    return status == LATHE_E_IO && strcmp(lathe_error_key(), "cache_dir") == 0
+               ? lathe__run_refuse(run, "data", "cache_dir", "data.cache_dir: %s",
+                                   lathe_error_message())
                : status;
 }
 

@@ -14,6 +14,7 @@
 #include "lathe/fp8.h"
 #include "passes/passes.h"
 #include "plug/answers.h"
+#include "plug/kind.h"
 #include "plug/schema.h"
 #include "run/adapter_check.h"
 #include "run/curvature_check.h"
@@ -330,35 +331,13 @@ lathe_program_config lathe__run_program_config(lathe_run *run)
     return config;
 }
 
-/* Whether the thread's message begins with a key of the part, and a space after it. */
-static int begins_with_key(const lathe_instance *part)
-{
-    const lathe_plugin *plugin = part ? part->component->plugin : NULL;
-    const char *text = lathe_error_message();
-    for (int32_t i = 0; plugin && i < plugin->n_fields; i++) {
-        const size_t n = strlen(plugin->fields[i].key);
-        if (strncmp(text, plugin->fields[i].key, n) == 0 && text[n] == ' ')
-            return 1;
-    }
-    return 0;
-}
-
 /* Builds a program; what the adapter, the stage or the format refuses is placed at its key. */
 static lathe_status build(const lathe_run *run, const lathe_program_config *config, int32_t kind,
                           lathe_program *out)
 {
     const lathe_status status = lathe_program_build(config, kind, out);
-    const lathe_instance *adapter = config->adapter;
-    const char *name = adapter ? adapter->component->plugin->name : "";
-    const size_t n = strlen(name);
-    if (status == LATHE_E_CONFIG && n > 0 && strncmp(lathe_error_message(), name, n) == 0 &&
-        lathe_error_message()[n] == ':')
-        return lathe__adapter_refuse(run);
-    if (status == LATHE_E_CONFIG && strstr(lathe_error_message(), "quant.activations would not"))
-        return lathe__run_refuse(run, "quant", "activations", "%s", lathe_error_message());
-    if (status == LATHE_E_CONFIG && begins_with_key(config->stage))
-        return lathe__run_refuse_part(run, LATHE_KIND_STAGE);
-    return status;
+    const int32_t part = lathe_kind_id(lathe_error_section());
+    return status == LATHE_E_CONFIG && part != 0 ? lathe__run_refuse_part(run, part) : status;
 }
 
 /* Adds the memory that a program needs to the shared arena and to the planned sums. */

@@ -1,5 +1,4 @@
 /* Reports errors and warnings with their place in the configuration. */
-#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -85,48 +84,30 @@ void lathe__run_warn(const lathe_run *run, const char *section, const char *key,
     (void)add(run, LATHE_DIAG_WARNING, section, key, text);
 }
 
-/* Returns the text after "optimizer sgd: ", which lathe_instance_init adds. */
-static const char *after_name(const char *text, const char *section)
+/* Returns the place of a key of the plugin's table, if the file sets it; otherwise of "name". */
+static lathe_place place_of_part(const lathe_config *config, int32_t kind, const char *key)
 {
-    const size_t n = strlen(section);
-    const char *colon = strncmp(text, section, n) == 0 && text[n] == ' ' ? strchr(text, ':') : NULL;
-    return colon && colon[1] == ' ' ? colon + 2 : text;
-}
-
-/* Returns the place of the key with which the plugin's message begins, if the file sets it;
- * otherwise of "name". */
-static lathe_place place_of_part(const lathe_config *config, int32_t kind, const char *text)
-{
-    const char *section = lathe_kind_name(kind), *why;
-    const char *name = lathe_config_part(config, kind)->name;
-    char key[64];
-    size_t n = 0;
-    why = after_name(text, section);
-    if (strncmp(why, name, strlen(name)) == 0 && strncmp(why + strlen(name), ": ", 2) == 0)
-        why += strlen(name) + 2; /* the plugin's own message begins with its name, too */
-    while (n + 1 < sizeof key &&
-           (islower((unsigned char)why[n]) || isdigit((unsigned char)why[n]) || why[n] == '_'))
-        n++;
-    (void)snprintf(key, sizeof key, "%.*s", (int)n, why);
-    const lathe_value *value = lathe_config_get(config, section, key);
-    const int is_written = value && value->is_explicit;
-    return lathe_config_where(config, section, is_written ? key : "name");
+    const char *section = lathe_kind_name(kind);
+    char first[64]; /* of "rank_pattern.down_proj" */
+    (void)snprintf(first, sizeof first, "%.*s", (int)strcspn(key, "."), key);
+    return lathe_config_where(config, section,
+                              lathe_config_is_explicit(config, section, first) ? first : "name");
 }
 
 lathe_status lathe__run_refuse_part(const lathe_run *run, int32_t kind)
 {
-    const char *text = lathe_error_message();
-    const lathe_place place = place_of_part(run->config, kind, text);
-    return add_at(run->open.diags, LATHE_DIAG_ERROR, &place, text);
+    const lathe_place place = place_of_part(run->config, kind, lathe_error_key());
+    return add_at(run->open.diags, LATHE_DIAG_ERROR, &place, lathe_error_message());
 }
 
-void lathe__run_warn_part(const lathe_run *run, int32_t kind, const char *format, ...)
+void lathe__run_warn_part(const lathe_run *run, int32_t kind, const char *key, const char *format,
+                          ...)
 {
     char text[2048];
     va_list args;
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    const lathe_place place = place_of_part(run->config, kind, text);
+    const lathe_place place = place_of_part(run->config, kind, key);
     (void)add_at(run->open.diags, LATHE_DIAG_WARNING, &place, text);
 }

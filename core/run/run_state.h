@@ -114,13 +114,12 @@ struct lathe_run {
  * (run_refuse.c). */
 __attribute__((format(printf, 4, 5))) LATHE_MUST_USE lathe_status lathe__run_refuse(
     const lathe_run *run, const char *section, const char *key, const char *format, ...);
-/** Like lathe__run_refuse, with the thread's message, which begins with a key of the plugin table
- * of this kind; that key gives the place. */
+/** Like lathe__run_refuse, with the thread's message, at the error's key of the plugin table of
+ *  this kind. */
 LATHE_MUST_USE lathe_status lathe__run_refuse_part(const lathe_run *run, int32_t kind);
-/** Logs a warning whose text begins with a key of the plugin table of this kind; that key gives the
- * place. */
-__attribute__((format(printf, 3, 4))) void lathe__run_warn_part(const lathe_run *run, int32_t kind,
-                                                                const char *format, ...);
+/** Logs a warning at a key of the plugin table of this kind. */
+__attribute__((format(printf, 4, 5))) void
+lathe__run_warn_part(const lathe_run *run, int32_t kind, const char *key, const char *format, ...);
 /** Refuses key `inner` of element `index` of the array `key`, such as "data.datasets", 1,
  * "columns.text". */
 __attribute__((format(printf, 5, 6))) LATHE_MUST_USE lathe_status

@@ -358,14 +358,14 @@ lathe_status lathe__chat_try_arguments(lathe_chat_template *chat)
     return LATHE_OK;
 }
 
-/* 1: the first n messages fail with this error; 0: they render, or another error comes first. */
-static int fails_with(const lathe_chat_template *chat, const lathe_chat *what, size_t n,
-                      int add_generation_prompt, const char *message)
+/* 1: the first n messages fail at this place of the template; 0: they render, or fail elsewhere. */
+static int fails_at(const lathe_chat_template *chat, const lathe_chat *what, size_t n,
+                    int add_generation_prompt, const char *place)
 {
     lathe_rendering text = {0};
     int ran;
     const int fails = interpret(chat, what, n, add_generation_prompt, &text, &ran) != LATHE_OK &&
-                      strcmp(lathe_error_message(), message) == 0;
+                      strcmp(lathe_error_key(), place) == 0;
     lathe_rendering_fini(&text);
     return fails;
 }
@@ -373,16 +373,17 @@ static int fails_with(const lathe_chat_template *chat, const lathe_chat *what, s
 enum { MOST_BLAMED = 64 }; /* conversations of more messages are not searched */
 
 /* Puts the message that the template refuses before its error: the last one without which the first
- * ones do not give the same error. */
+ * ones do not fail at the same place of the template. */
 static lathe_status blame(const lathe_chat_template *chat, const lathe_chat *what, size_t n,
                           int add_generation_prompt, lathe_status status)
 {
-    char message[1024];
+    char message[1024], place[32];
     size_t k = n;
-    if (n == 0 || n > MOST_BLAMED || status == LATHE_E_NOMEM)
-        return status;
     (void)snprintf(message, sizeof message, "%s", lathe_error_message());
-    while (k > 0 && fails_with(chat, what, k - 1, add_generation_prompt, message))
+    (void)snprintf(place, sizeof place, "%s", lathe_error_key());
+    if (n == 0 || n > MOST_BLAMED || status == LATHE_E_NOMEM || place[0] == '\0')
+        return status;
+    while (k > 0 && fails_at(chat, what, k - 1, add_generation_prompt, place))
         k--;
     const char *role =
         k > 0 ? json_string_value(json_object_get(json_array_get(what->messages, k - 1), "role"))

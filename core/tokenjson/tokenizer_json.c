@@ -371,7 +371,8 @@ static lathe_status parse_tables(const char *name, const char *json, int64_t byt
     return status;
 }
 
-/* Reports an error in the JSON syntax by line and column, without building a tree. */
+/* Reports an error in the JSON syntax by line and column, without building a tree.
+ * LATHE_E_UNSUPPORTED: a key with \u0000, which is allowed in model.vocab. */
 static lathe_status check_json(const char *name, const char *json, int64_t bytes)
 {
     lathe_json_record *record = calloc(1, sizeof *record);
@@ -384,19 +385,13 @@ static lathe_status check_json(const char *name, const char *json, int64_t bytes
         status = lathe_error(LATHE_E_NOMEM, "tokenizer");
     if (read == 0) {
         lathe_json_record_place(record, &line, &column);
-        status = lathe_error(LATHE_E_PARSE, "%s:%lld:%lld: %s", name, (long long)line,
-                             (long long)column, record->walk.what);
+        status = lathe_error(record->nul_in_key ? LATHE_E_UNSUPPORTED : LATHE_E_PARSE,
+                             "%s:%lld:%lld: %s", name, (long long)line, (long long)column,
+                             record->walk.what);
     }
     lathe_json_record_fini(record);
     free(record);
     return status;
-}
-
-/* Returns 1 if the JSON reader stopped at a key with \u0000, which is allowed in model.vocab: the
- * error of the table reader then says what is wrong. */
-static int is_nul_in_key(void)
-{
-    return strstr(lathe_error_message(), "NUL") && strstr(lathe_error_message(), "key");
 }
 
 lathe_status lathe__tokenizer_tree(const char *name, const char *json, int64_t bytes, json_t **out,
@@ -432,10 +427,9 @@ lathe_status lathe__tokenizer_parse_with(const char *name, char *json, int64_t j
         json_t *root = NULL;
         (void)snprintf(unusual, sizeof unusual, "%s", lathe_error_message());
         status = check_json(name, json, json_bytes);
-        if (status != LATHE_OK)
-            return is_nul_in_key() ? lathe_error(LATHE_E_PARSE, "%s", unusual) : status;
-        status = lathe_json_load_with_nul(name, json, json_bytes, &root);
-        if (status == LATHE_E_UNSUPPORTED || (status != LATHE_OK && is_nul_in_key()))
+        if (status == LATHE_OK)
+            status = lathe_json_load_with_nul(name, json, json_bytes, &root);
+        if (status == LATHE_E_UNSUPPORTED) /* the reader of the tables says what is wrong */
             return lathe_error(LATHE_E_PARSE, "%s", unusual);
         LATHE_TRY(status);
         status = build(name, root, NULL, more, out);

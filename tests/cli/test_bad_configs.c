@@ -1,6 +1,9 @@
 /* Over two hundred run files with one fault each (bad_configs.txt): lathe validate and lathe train
  * refuse each of them with the same words, at the same place, with exit code 2, and before they
- * write anything. The cases are divided among four tests that run in parallel. */
+ * write anything. The cases are divided among four tests that run in parallel.
+ *
+ * With LATHE_TEST_MUTE, the folder of a liblathe whose errors all say "x" (tests/mute), only the
+ * place and the exit code are expected. */
 #include "cli_case.h"
 
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
@@ -173,16 +176,26 @@ static int is_said(const char *text, const char *place, const char *says)
     return 0;
 }
 
+/* Whether a line of the output begins with the place. */
+static int is_placed(const char *text, const char *place)
+{
+    for (const char *at = text; at != NULL && *at != '\0'; at = strchr(at, '\n'), at += at != NULL)
+        if (strncmp(at, place, strlen(place)) == 0)
+            return 1;
+    return 0;
+}
+
 static int refuse_by(const char *command, const fault *f)
 {
-    char line[512];
+    char line[1024];
+    const char *mute = getenv("LATHE_TEST_MUTE");
     const char *file = "run.toml", *arguments = f->arguments;
     if (strcmp(arguments, "NONE") == 0 || strcmp(arguments, "FOLDER") == 0) {
         file = arguments[0] == 'N' ? "none.toml" : "empty";
         arguments = "";
     }
-    snprintf(line, sizeof line, "exec " LATHE " %s %s %s 2>&1 </dev/null", command, file,
-             arguments);
+    snprintf(line, sizeof line, "%s%s exec " LATHE " %s %s %s 2>&1 </dev/null",
+             mute ? "LD_LIBRARY_PATH=" : "", mute ? mute : "", command, file, arguments);
     return run(line);
 }
 
@@ -196,6 +209,10 @@ static void check(const fault *f)
     const int code = refuse_by("validate", f);
     strcpy(said, output);
     cr_expect_eq(code, 2, "%s: validate exits with %d:\n%s", f->title, code, said);
+    if (getenv("LATHE_TEST_MUTE")) {
+        cr_expect(is_placed(said, place), "%s: expected %s, got:\n%s", f->title, place, said);
+        return;
+    }
     cr_expect(is_said(said, place, f->says), "%s: expected %s ... %s, got:\n%s", f->title, place,
               f->says, said);
     const int train = refuse_by("train", f);

@@ -80,8 +80,10 @@ typedef struct lathe_adapter_v1 {
      *  sites ("model.layers.0.self_attn.q_proj"); params: all parameters ("model.norm.weight").
      *  With embed and head, modules[n_modules] and what follows up to NULL are the modules of the
      *  embedding and of the head.
-     *  LATHE_E_CONFIG: a pattern matches nothing; the message begins with the key and names the
-     *  pattern, and the core adds the file, the line and the names. NULL: there are no patterns. */
+     *  LATHE_E_NOT_FOUND: a pattern matches nothing; recorded with host->fail_at, whose key is that
+     *  of the pattern ("target_pattern", or "target_modules.2" for an element of a list). The core
+     *  adds the place and the names that the model has. LATHE_E_CONFIG: another error of a key.
+     *  NULL: there are no patterns. */
     lathe_status (*check)(void *self, const char *const *modules, int32_t n_modules,
                           const char *const *params, int32_t n_params);
     /** [pure] Factor of the optimizer's learning rate for a trained parameter, > 0 and finite. An

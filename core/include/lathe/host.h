@@ -30,6 +30,15 @@ typedef struct lathe_host {
     /** [any] Records `message` as the calling thread's error and returns `code` unchanged. */
     lathe_status (*fail)(lathe_status code, const char *message);
 
+    /** [any] Records an error of a key of the component's own table: "block_size"; of a table
+     * inside it "rope_scaling.factor"; of a list "target_modules.2". The core tells where the run
+     * file sets it, and reads nothing in the message, which names the key for the reader. */
+    lathe_status (*fail_at)(lathe_status code, const char *key, const char *message);
+
+    /** [open] Warns of a key of the component's own table, as fail_at names it: the core adds the
+     *  place that sets it. */
+    void (*warn_at)(const char *key, const char *message);
+
     /** [any] Runs fn over [0, n) in chunks of exactly `grain` (the last may be shorter), in
      *  parallel on the process's one thread pool; returns when all are done. The chunks depend
      *  only on n and grain, not on the thread count: a reduction that keeps one partial sum per
@@ -53,9 +62,9 @@ typedef struct lathe_host {
      *  LATHE_E_ARG or LATHE_E_UNSUPPORTED, recorded as by fail. Keeps no pointer. */
     lathe_status (*check_kernel)(const struct lathe_kernel_problem *problem);
 
-    /** [open] Compiles a regular expression (PCRE2's syntax, on UTF-8). LATHE_E_CONFIG, recorded as
-     *  by fail: where it is wrong, and why. */
-    lathe_status (*pattern_create)(const char *pattern, void **out);
+    /** [open] Compiles a regular expression (PCRE2's syntax, on UTF-8), of a key as fail_at names
+     * it (NULL: of none). LATHE_E_CONFIG, recorded as by fail_at: where it is wrong, and why. */
+    lathe_status (*pattern_create)(const char *key, const char *pattern, void **out);
 
     /** [any] Finds the first match in text[from, bytes) of a pattern. spans[2 * i] and
      *  spans[2 * i + 1]: begin and end of group i (0: the whole match) in bytes, for as many groups
@@ -68,7 +77,7 @@ typedef struct lathe_host {
     /** [open] Frees a pattern; NULL is allowed. */
     void (*pattern_free)(void *pattern);
 } lathe_host;
-LATHE_ABI_SIZE(lathe_host, 88);
+LATHE_ABI_SIZE(lathe_host, 104);
 
 /** Formats and records an error: return lathe_fail(host, LATHE_E_ARG, "beta1 is %g", b1); */
 __attribute__((format(printf, 3, 4))) static inline lathe_status
@@ -83,7 +92,32 @@ lathe_fail(const lathe_host *host, lathe_status code, const char *format, ...)
     return code;
 }
 
-/** Formats a warning and writes it to the run's log; for example, a key that has no effect. */
+/** Formats and records an error of a key of the component's table. */
+__attribute__((format(printf, 4, 5))) static inline lathe_status
+lathe_fail_at(const lathe_host *host, lathe_status code, const char *key, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    (void)host->fail_at(code, key, text);
+    return code;
+}
+
+/** Formats a warning of a key, for example one that has no effect. */
+__attribute__((format(printf, 3, 4))) static inline void
+lathe_warn_at(const lathe_host *host, const char *key, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    host->warn_at(key, text);
+}
+
+/** Formats a warning and writes it to the run's log. */
 __attribute__((format(printf, 2, 3))) static inline void lathe_warn(const lathe_host *host,
                                                                     const char *format, ...)
 {

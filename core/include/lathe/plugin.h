@@ -58,8 +58,9 @@ typedef struct lathe_plugin {
 
     /** [open] Makes an instance from checked values: n_fields of them in schema order, borrowed
      *  for the instance's lifetime. Checks rules across fields. *out_self may stay NULL if there
-     *  is no state. Errors: any code, recorded with host->fail. A create that fails must free
-     *  everything. NULL: the plugin has no state. */
+     *  is no state. Errors: any code, recorded with host->fail, or with host->fail_at if a key is
+     *  wrong; the core puts the kind and the name of the plugin before the message. A create that
+     *  fails must free everything. NULL: the plugin has no state. */
     lathe_status (*create)(const lathe_host *host, const lathe_value *values, int32_t n_values,
                            void **out_self);
     /** [open] Frees an instance; takes NULL. NULL: nothing to free. */

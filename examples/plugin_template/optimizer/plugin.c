@@ -55,8 +55,8 @@ static lathe_status @NAME@_read(const lathe_host *host, @NAME@ *out, const lathe
     out->weight_decay = values[FIELD_WEIGHT_DECAY].f;
     out->nesterov = (int32_t)values[FIELD_NESTEROV].i;
     if (out->nesterov && !(out->momentum > 0.0)) /* a schema cannot state this rule */
-        return lathe_fail(host, LATHE_E_CONFIG, "nesterov needs momentum above 0, it is %g",
-                          out->momentum);
+        return lathe_fail_at(host, LATHE_E_CONFIG, "nesterov",
+                             "nesterov needs momentum above 0, it is %g", out->momentum);
     return LATHE_OK;
 }
 

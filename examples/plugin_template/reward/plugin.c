@@ -26,7 +26,7 @@ static lathe_status create(const lathe_host *host, const lathe_value *values, in
     if (n_values != N_FIELDS)
         return lathe_fail(host, LATHE_E_ARG, "@NAME@ takes %d values, got %d", N_FIELDS, n_values);
     if (values[0].s[0] == '\0')
-        return lathe_fail(host, LATHE_E_CONFIG, "word is empty");
+        return lathe_fail_at(host, LATHE_E_CONFIG, "word", "word is empty");
     instance *const self = host->alloc((int64_t)sizeof *self);
     if (self == NULL)
         return lathe_fail(host, LATHE_E_NOMEM, "no memory for an instance of @NAME@");

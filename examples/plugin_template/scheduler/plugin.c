@@ -42,8 +42,9 @@ static lathe_status check(void *self, int64_t total_steps)
 {
     const instance *const x = self;
     if (total_steps > 0 && x->warmup_steps > total_steps)
-        return lathe_fail(x->host, LATHE_E_CONFIG, "warmup_steps is %lld, the run has %lld steps",
-                          (long long)x->warmup_steps, (long long)total_steps);
+        return lathe_fail_at(x->host, LATHE_E_CONFIG, "warmup_steps",
+                             "warmup_steps is %lld, the run has %lld steps",
+                             (long long)x->warmup_steps, (long long)total_steps);
     return LATHE_OK;
 }
 

@@ -34,8 +34,7 @@ static lathe_status dora_create(const lathe_host *host, const lathe_value *value
 {
     lora *self = NULL;
     if (n_values != LORA_N_FIELDS)
-        return lathe_fail(host, LATHE_E_ARG, "dora: got %d values, expected %d", n_values,
-                          LORA_N_FIELDS);
+        return lathe_fail(host, LATHE_E_ARG, "got %d values, expected %d", n_values, LORA_N_FIELDS);
     LATHE_TRY(lora_open(host, "dora", values, n_values, &self));
     self->use_dora = 1;
     *out_self = self;
@@ -204,8 +203,8 @@ static lathe_status dora_embed(void *self, const lathe_graph_api *api, lathe_gra
     if (!enabled)
         return LATHE_OK;
     if (l->targets.saved.ties)
-        return lathe_fail(
-            l->host, LATHE_E_CONFIG,
+        return lathe_fail_at(
+            l->host, LATHE_E_CONFIG, "ensure_weight_tying",
             "dora: ensure_weight_tying with %s in target_modules would make it and "
             "the head share A and B but not the magnitude, which dora does not offer: "
             "use lora, or leave one of them out",
@@ -227,10 +226,10 @@ static lathe_status dora_head_scaled(void *self, const lathe_graph_api *api, lat
     builder t = {api, g, LATHE_OK};
     lathe_val a = LATHE_NONE;
     if (l->dropout > 0.0)
-        return lathe_fail(l->host, LATHE_E_CONFIG,
-                          "dora: dropout is not offered with the head %s in target_modules: set "
-                          "dropout = 0.0, or leave the head out",
-                          site->module);
+        return lathe_fail_at(l->host, LATHE_E_CONFIG, "dropout",
+                             "dora: dropout is not offered with the head %s in target_modules: set "
+                             "dropout = 0.0, or leave the head out",
+                             site->module);
     LATHE_TRY(lora_head_pair(l, api, g, site, x, out_u, &a, out_v));
     *out_s = ratio(&t, l, site, a, *out_v);
     return t.status;

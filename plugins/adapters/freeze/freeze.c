@@ -26,22 +26,21 @@ static lathe_status freeze_create(const lathe_host *host, const lathe_value *val
                                   int32_t n_values, void **out_self)
 {
     if (n_values != N_FIELDS)
-        return lathe_fail(host, LATHE_E_ARG, "freeze: got %d values, expected %d", n_values,
-                          N_FIELDS);
+        return lathe_fail(host, LATHE_E_ARG, "got %d values, expected %d", n_values, N_FIELDS);
     const lathe_value *modules = &values[FIELD_MODULES], *extra = &values[FIELD_EXTRA];
     const int64_t layers = values[FIELD_LAYERS].i;
-    LATHE_TRY(name_patterns_check(host, "freeze", "modules", modules));
-    LATHE_TRY(name_patterns_check(host, "freeze", "extra", extra));
+    LATHE_TRY(name_patterns_check(host, "modules", modules));
+    LATHE_TRY(name_patterns_check(host, "extra", extra));
     if (layers == 0 && modules->is_set && modules->n > 0)
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "freeze: modules chooses among the layers that train, and layers = 0 "
-                          "trains none; list parameters of other places in extra");
+        return lathe_fail_at(host, LATHE_E_CONFIG, "modules",
+                             "modules chooses among the layers that train, and layers = 0 "
+                             "trains none; list parameters of other places in extra");
     if (layers == 0 && (!extra->is_set || extra->n == 0))
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "freeze: layers = 0 without extra leaves nothing to train");
+        return lathe_fail_at(host, LATHE_E_CONFIG, "layers",
+                             "layers = 0 without extra leaves nothing to train");
     freeze *self = host->alloc((int64_t)sizeof *self);
     if (self == NULL)
-        return lathe_fail(host, LATHE_E_NOMEM, "freeze: no memory for the instance");
+        return lathe_fail(host, LATHE_E_NOMEM, "no memory for the instance");
     *self = (freeze){host, layers, *modules, *extra};
     *out_self = self;
     return LATHE_OK;
@@ -69,9 +68,9 @@ static lathe_status freeze_select(void *self, const lathe_param_info *param, int
     const int all_of_them = !f->modules.is_set || f->modules.n == 0;
     *out_group = 0;
     if (n > param->n_layers && param->n_layers > 0)
-        return lathe_fail(f->host, LATHE_E_CONFIG,
-                          "freeze: layers = %lld, and the model has %d layers",
-                          (long long)f->layers, (int)param->n_layers);
+        return lathe_fail_at(f->host, LATHE_E_CONFIG, "layers",
+                             "freeze: layers = %lld, and the model has %d layers",
+                             (long long)f->layers, (int)param->n_layers);
     *out_trainable = (in_layers(f, param) && (all_of_them || name_in(&f->modules, param->name))) ||
                      name_in(&f->extra, param->name);
     if (*out_trainable && param->quantized)

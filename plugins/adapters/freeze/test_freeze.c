@@ -100,9 +100,9 @@ Test(freeze, refuses_what_cannot_be_meant)
     void *self = NULL;
     int32_t trains;
     cr_expect_eq(create(2, (list){empty, 2}, (list){0}, &self), LATHE_E_CONFIG);
-    cr_expect_str_eq(mock_host_error(), "freeze: modules[1] is empty");
+    cr_expect_str_eq(mock_host_error(), "modules[1] is empty");
     cr_expect_eq(create(2, (list){0}, (list){empty, 2}, &self), LATHE_E_CONFIG);
-    cr_expect_str_eq(mock_host_error(), "freeze: extra[1] is empty");
+    cr_expect_str_eq(mock_host_error(), "extra[1] is empty");
     cr_expect_eq(create(0, (list){0}, (list){0}, &self), LATHE_E_CONFIG);
     cr_expect(strstr(mock_host_error(), "leaves nothing to train"), "%s", mock_host_error());
     cr_expect_eq(create(0, (list){mlp, 1}, (list){0}, &self), LATHE_E_CONFIG);

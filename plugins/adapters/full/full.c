@@ -19,12 +19,11 @@ static lathe_status full_create(const lathe_host *host, const lathe_value *value
                                 void **out_self)
 {
     if (n_values != N_FIELDS)
-        return lathe_fail(host, LATHE_E_ARG, "full: got %d values, expected %d", n_values,
-                          N_FIELDS);
-    LATHE_TRY(name_patterns_check(host, "full", "no_train", &values[FIELD_NO_TRAIN]));
+        return lathe_fail(host, LATHE_E_ARG, "got %d values, expected %d", n_values, N_FIELDS);
+    LATHE_TRY(name_patterns_check(host, "no_train", &values[FIELD_NO_TRAIN]));
     full *self = host->alloc((int64_t)sizeof *self);
     if (self == NULL)
-        return lathe_fail(host, LATHE_E_NOMEM, "full: no memory for the instance");
+        return lathe_fail(host, LATHE_E_NOMEM, "no memory for the instance");
     self->host = host;
     self->no_train = values[FIELD_NO_TRAIN];
     *out_self = self;

@@ -92,5 +92,5 @@ Test(full, refuses_an_empty_pattern)
     list->n = 2;
     void *self = NULL;
     cr_expect_eq(plugin->create(mock_host(), values, plugin->n_fields, &self), LATHE_E_CONFIG);
-    cr_expect_str_eq(mock_host_error(), "full: no_train[1] is empty");
+    cr_expect_str_eq(mock_host_error(), "no_train[1] is empty");
 }

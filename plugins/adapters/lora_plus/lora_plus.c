@@ -21,8 +21,7 @@ static lathe_status lora_plus_create(const lathe_host *host, const lathe_value *
 {
     lora *self = NULL;
     if (n_values != N_FIELDS)
-        return lathe_fail(host, LATHE_E_ARG, "lora_plus: got %d values, expected %d", n_values,
-                          N_FIELDS);
+        return lathe_fail(host, LATHE_E_ARG, "got %d values, expected %d", n_values, N_FIELDS);
     LATHE_TRY(lora_open(host, "lora_plus", values, n_values, &self));
     self->lr_ratio = values[FIELD_LR_RATIO].f;
     *out_self = self;

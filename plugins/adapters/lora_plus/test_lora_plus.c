@@ -34,11 +34,11 @@ Test(lora_plus, speaks_under_its_own_name)
     mock_defaults(plugin, values);
     mock_value(plugin, values, "target_modules")->n = 0;
     cr_expect_eq(plugin->create(mock_host(), values, plugin->n_fields, &self), LATHE_E_CONFIG);
-    cr_expect_str_eq(mock_host_error(), "lora_plus: target_modules is empty: nothing would train");
+    cr_expect_str_eq(mock_host_error(), "target_modules is empty: nothing would train");
     mock_defaults(plugin, values);
     mock_value(plugin, values, "rank_pattern")->s = "{\"down_proj\": 0.5}";
     mock_value(plugin, values, "rank_pattern")->is_set = 1;
     cr_expect_eq(plugin->create(mock_host(), values, plugin->n_fields, &self), LATHE_E_CONFIG);
-    cr_expect(strstr(mock_host_error(), "lora_plus: rank_pattern of \"down_proj\" is 0.5"), "%s",
+    cr_expect(strstr(mock_host_error(), "rank_pattern of \"down_proj\" is 0.5"), "%s",
               mock_host_error());
 }

@@ -59,10 +59,10 @@ static lathe_status oft_create(const lathe_host *host, const lathe_value *values
                                void **out_self)
 {
     if (n_values != N_FIELDS)
-        return lathe_fail(host, LATHE_E_ARG, "oft: got %d values, expected %d", n_values, N_FIELDS);
+        return lathe_fail(host, LATHE_E_ARG, "got %d values, expected %d", n_values, N_FIELDS);
     oft *o = host->alloc((int64_t)sizeof *o);
     if (o == NULL)
-        return lathe_fail(host, LATHE_E_NOMEM, "oft: no memory for the instance");
+        return lathe_fail(host, LATHE_E_NOMEM, "no memory for the instance");
     o->host = host;
     o->block_size = values[BLOCK_SIZE].i;
     o->terms = values[TERMS].i;
@@ -96,10 +96,11 @@ static lathe_status choose_block(oft *o, const lathe_site *site, int64_t *out)
     char text[256];
     *out = block_size_of(site->in_features, o->block_size);
     if (*out < 2)
-        return lathe_fail(o->host, LATHE_E_CONFIG,
-                          "oft: block_size is %lld, and the nearest divisor of the %lld inputs of "
-                          "%s is 1, which rotates nothing; expected a divisor of at least 2",
-                          (long long)o->block_size, (long long)site->in_features, site->module);
+        return lathe_fail_at(
+            o->host, LATHE_E_CONFIG, "block_size",
+            "oft: block_size is %lld, and the nearest divisor of the %lld inputs of "
+            "%s is 1, which rotates nothing; expected a divisor of at least 2",
+            (long long)o->block_size, (long long)site->in_features, site->module);
     if (*out == o->block_size || o->warned)
         return LATHE_OK;
     o->warned = 1;

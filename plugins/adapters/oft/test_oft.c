@@ -185,5 +185,5 @@ Test(oft, speaks_under_its_own_name)
     void *self = NULL;
     mock_value(plugin, values, "target_modules")->n = 0;
     cr_expect_eq(plugin->create(mock_host(), values, plugin->n_fields, &self), LATHE_E_CONFIG);
-    cr_expect_str_eq(mock_host_error(), "oft: target_modules is empty: nothing would train");
+    cr_expect_str_eq(mock_host_error(), "target_modules is empty: nothing would train");
 }

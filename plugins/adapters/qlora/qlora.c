@@ -14,7 +14,7 @@ static lathe_status qlora_create(const lathe_host *host, const lathe_value *valu
 {
     lora *self = NULL;
     if (n_values != LORA_N_FIELDS_WITH_LOFTQ)
-        return lathe_fail(host, LATHE_E_ARG, "qlora: got %d values, expected %d", n_values,
+        return lathe_fail(host, LATHE_E_ARG, "got %d values, expected %d", n_values,
                           LORA_N_FIELDS_WITH_LOFTQ);
     LATHE_TRY(lora_open(host, "qlora", values, n_values, &self));
     *out_self = self;

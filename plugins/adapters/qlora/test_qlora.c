@@ -30,5 +30,5 @@ Test(qlora, speaks_under_its_own_name)
     mock_defaults(plugin, values);
     mock_value(plugin, values, "target_modules")->n = 0;
     cr_expect_eq(plugin->create(mock_host(), values, plugin->n_fields, &self), LATHE_E_CONFIG);
-    cr_expect_str_eq(mock_host_error(), "qlora: target_modules is empty: nothing would train");
+    cr_expect_str_eq(mock_host_error(), "target_modules is empty: nothing would train");
 }

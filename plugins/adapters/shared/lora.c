@@ -45,10 +45,10 @@ static lathe_status check_bias(const lora *l, const char *init)
     if (!l->lora_bias || (strcmp(init, "kaiming") == 0 && !is_dora))
         return LATHE_OK;
     if (is_dora)
-        return lathe_fail(l->host, LATHE_E_CONFIG, "dora: lora_bias is not offered for DoRA");
-    return lathe_fail(l->host, LATHE_E_CONFIG,
-                      "%s: lora_bias belongs to init = \"kaiming\", and init is \"%s\"", l->method,
-                      init);
+        return lathe_fail_at(l->host, LATHE_E_CONFIG, "lora_bias",
+                             "lora_bias is not offered for DoRA");
+    return lathe_fail_at(l->host, LATHE_E_CONFIG, "lora_bias",
+                         "lora_bias belongs to init = \"kaiming\", and init is \"%s\"", init);
 }
 
 /* PEFT takes an alpha of 0, with which A and B have no effect. */
@@ -57,14 +57,13 @@ static lathe_status check_alpha(const lora *l)
     if (l->alpha > 0.0)
         return LATHE_OK;
     if (l->pissa || l->loftq_iter > 0)
-        return lathe_fail(l->host, LATHE_E_CONFIG,
-                          "%s: alpha is 0, and init = \"%s\" divides by it", l->method,
-                          l->pissa ? "pissa" : "loftq");
+        return lathe_fail_at(l->host, LATHE_E_CONFIG, "alpha",
+                             "alpha is 0, and init = \"%s\" divides by it",
+                             l->pissa ? "pissa" : "loftq");
     if (l->targets.strict)
-        return lathe_fail(l->host, LATHE_E_CONFIG,
-                          "%s: alpha is 0, so the adapter has no effect; expected a number above 0",
-                          l->method);
-    lathe_warn(l->host, "%s: alpha is 0, so the adapter has no effect", l->method);
+        return lathe_fail_at(l->host, LATHE_E_CONFIG, "alpha",
+                             "alpha is 0, so the adapter has no effect; expected a number above 0");
+    lathe_warn_at(l->host, "alpha", "%s: alpha is 0, so the adapter has no effect", l->method);
     return LATHE_OK;
 }
 
@@ -74,7 +73,7 @@ lathe_status lora_open(const lathe_host *host, const char *method, const lathe_v
     const lathe_value *steps = n_values > LORA_LOFTQ_ITER ? &values[LORA_LOFTQ_ITER] : NULL;
     lora *l = host->alloc((int64_t)sizeof *l);
     if (l == NULL)
-        return lathe_fail(host, LATHE_E_NOMEM, "%s: no memory for the instance", method);
+        return lathe_fail(host, LATHE_E_NOMEM, "no memory for the instance");
     l->host = host;
     l->method = method;
     l->r = values[LORA_R].i;
@@ -93,9 +92,9 @@ lathe_status lora_open(const lathe_host *host, const char *method, const lathe_v
         l->alpha_json = values[LORA_ALPHA_PATTERN].s;
     lathe_status status =
         steps != NULL && steps->is_set && l->loftq_iter == 0
-            ? lathe_fail(host, LATHE_E_CONFIG,
-                         "%s: loftq_iter belongs to init = \"loftq\", and init is \"%s\"", method,
-                         values[LORA_INIT].s)
+            ? lathe_fail_at(host, LATHE_E_CONFIG, "loftq_iter",
+                            "loftq_iter belongs to init = \"loftq\", and init is \"%s\"",
+                            values[LORA_INIT].s)
             : LATHE_OK;
     l->targets.takes_outer = 1;
     if (status == LATHE_OK)
@@ -179,11 +178,12 @@ lathe_status lora_check_rank(const lora *l, const lathe_site *site, const char *
     const int64_t r = lora_rank(l, site->module);
     if (r <= site->out_features && r <= site->in_features)
         return LATHE_OK;
-    return lathe_fail(l->host, LATHE_E_CONFIG,
-                      "%s: init = \"%s\": the rank is %lld, and %s [%lld, %lld] has fewer singular "
-                      "vectors",
-                      l->method, init, (long long)r, site->module, (long long)site->out_features,
-                      (long long)site->in_features);
+    return lathe_fail_at(
+        l->host, LATHE_E_CONFIG, "init",
+        "%s: init = \"%s\": the rank is %lld, and %s [%lld, %lld] has fewer singular "
+        "vectors",
+        l->method, init, (long long)r, site->module, (long long)site->out_features,
+        (long long)site->in_features);
 }
 
 /* Declares A and B so that s B A is the best approximation of the quantization error W - Q of rank
@@ -199,11 +199,12 @@ static lathe_status declare_loftq(const lora *l, const lathe_graph_api *api, lat
                             .init_steps = (int32_t)l->loftq_iter,
                             .trainable = 1};
     if (site->weight_quantized > 1)
-        return lathe_fail(l->host, LATHE_E_CONFIG,
-                          "%s: init = \"loftq\" starts from the quantization error of a weight, "
-                          "and the model's folder has only the quantized %s; expected a folder in "
-                          "full precision with [quant], or another init",
-                          l->method, site->module);
+        return lathe_fail_at(
+            l->host, LATHE_E_CONFIG, "init",
+            "%s: init = \"loftq\" starts from the quantization error of a weight, "
+            "and the model's folder has only the quantized %s; expected a folder in "
+            "full precision with [quant], or another init",
+            l->method, site->module);
     LATHE_TRY(lora_check_rank(l, site, "loftq"));
     LATHE_TRY(declare(l, api, g, site, "lora_A", how, out_a));
     how.init = LATHE_INIT_LOFTQ_B;
@@ -223,10 +224,11 @@ static lathe_status declare_singular(const lora *l, const lathe_graph_api *api, 
                             .init_from = site->weight,
                             .trainable = trainable};
     if (site->weight_quantized)
-        return lathe_fail(l->host, LATHE_E_CONFIG,
-                          "%s: init = \"pissa\" starts from the singular vectors of a weight, and "
-                          "%s is quantized; expected a base in full precision, or another init",
-                          l->method, site->module);
+        return lathe_fail_at(
+            l->host, LATHE_E_CONFIG, "init",
+            "%s: init = \"pissa\" starts from the singular vectors of a weight, and "
+            "%s is quantized; expected a base in full precision, or another init",
+            l->method, site->module);
     LATHE_TRY(lora_check_rank(l, site, "pissa"));
     LATHE_TRY(declare(l, api, g, site, trainable ? "lora_A" : "lora_A_start", how, out_a));
     how.init = LATHE_INIT_SINGULAR_B;

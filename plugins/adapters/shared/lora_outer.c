@@ -42,10 +42,10 @@ static lathe_status check_shared(const lora *l, const lathe_site *site)
     const double a = lora_scale(l, site->module), b = lora_scale(l, site->tied);
     if (lora_rank(l, site->module) == lora_rank(l, site->tied) && a <= b && b <= a)
         return LATHE_OK;
-    return lathe_fail(l->host, LATHE_E_CONFIG,
-                      "%s: rank_pattern or alpha_pattern gives %s and %s different values, and "
-                      "ensure_weight_tying makes them share their matrices",
-                      l->method, site->module, site->tied);
+    return lathe_fail_at(l->host, LATHE_E_CONFIG, "ensure_weight_tying",
+                         "%s: rank_pattern or alpha_pattern gives %s and %s different values, and "
+                         "ensure_weight_tying makes them share their matrices",
+                         l->method, site->module, site->tied);
 }
 
 /* A model with one matrix for both: without ensure_weight_tying PEFT adapts one use of it. */
@@ -65,9 +65,9 @@ static void warn_of_one_use(lora *l, const lathe_site *site)
  * apart, without a bias. */
 static lathe_status refuse_bias(const lora *l, const lathe_site *site)
 {
-    return lathe_fail(l->host, LATHE_E_CONFIG,
-                      "%s: lora_bias is not offered for %s: take it out of target_modules",
-                      l->method, site->module);
+    return lathe_fail_at(l->host, LATHE_E_CONFIG, "lora_bias",
+                         "%s: lora_bias is not offered for %s: take it out of target_modules",
+                         l->method, site->module);
 }
 
 static lathe_status check_embedding(lora *l, const lathe_site *site)
@@ -75,28 +75,29 @@ static lathe_status check_embedding(lora *l, const lathe_site *site)
     if (l->lora_bias)
         return refuse_bias(l, site);
     if (is_loftq(l))
-        return lathe_fail(l->host, LATHE_E_CONFIG,
-                          "%s: init = \"loftq\" starts from the quantization error of a weight, "
-                          "and the embedding %s is not quantized: take it out of target_modules, "
-                          "or use another init",
-                          l->method, site->module);
+        return lathe_fail_at(
+            l->host, LATHE_E_CONFIG, "init",
+            "%s: init = \"loftq\" starts from the quantization error of a weight, "
+            "and the embedding %s is not quantized: take it out of target_modules, "
+            "or use another init",
+            l->method, site->module);
     if (l->targets.saved.ties && site->tied == NULL && l->targets.strict)
-        return lathe_fail(l->host, LATHE_E_CONFIG,
-                          "%s: ensure_weight_tying is true, but the model's output head is not "
-                          "tied to %s: leave the key out",
-                          l->method, site->module);
+        return lathe_fail_at(l->host, LATHE_E_CONFIG, "ensure_weight_tying",
+                             "%s: ensure_weight_tying is true, but the model's output head is not "
+                             "tied to %s: leave the key out",
+                             l->method, site->module);
     if (shares(l, site) && strcmp(last_part(site->module), TIED_MODULE) != 0)
-        return lathe_fail(
-            l->host, LATHE_E_CONFIG,
+        return lathe_fail_at(
+            l->host, LATHE_E_CONFIG, "ensure_weight_tying",
             "%s: ensure_weight_tying is true, and PEFT ties only modules called " TIED_MODULE
             ": leave the key out, or %s out of target_modules",
             l->method, site->module);
     if (shares(l, site) && l->mica)
-        return lathe_fail(l->host, LATHE_E_CONFIG,
-                          "%s: init = \"mica\" gives %s and %s matrices of their own, and "
-                          "ensure_weight_tying makes them share one pair: leave one of the keys "
-                          "out",
-                          l->method, site->module, site->tied);
+        return lathe_fail_at(l->host, LATHE_E_CONFIG, "init",
+                             "%s: init = \"mica\" gives %s and %s matrices of their own, and "
+                             "ensure_weight_tying makes them share one pair: leave one of the keys "
+                             "out",
+                             l->method, site->module, site->tied);
     if (l->mica)
         LATHE_TRY(lora_check_rank(l, site, "mica"));
     if (shares(l, site))
@@ -181,10 +182,10 @@ static lathe_status check_head(lora *l, const lathe_site *site)
     if (l->lora_bias)
         return refuse_bias(l, site);
     if (l->pissa || is_loftq(l))
-        return lathe_fail(l->host, LATHE_E_CONFIG,
-                          "%s: init = \"%s\" is not offered for the head %s: take it out of "
-                          "target_modules, or use another init",
-                          l->method, l->pissa ? "pissa" : "loftq", site->module);
+        return lathe_fail_at(l->host, LATHE_E_CONFIG, "init",
+                             "%s: init = \"%s\" is not offered for the head %s: take it out of "
+                             "target_modules, or use another init",
+                             l->method, l->pissa ? "pissa" : "loftq", site->module);
     warn_of_one_use(l, site);
     return LATHE_OK;
 }

@@ -55,7 +55,7 @@ static lathe_status grow(lora_patterns *p, const char *key)
         return LATHE_OK;
     entry *entries = p->host->alloc(room * (int64_t)sizeof *entries);
     if (entries == NULL)
-        return lathe_fail(p->host, LATHE_E_NOMEM, "%s: no memory for %s", p->method, key);
+        return lathe_fail(p->host, LATHE_E_NOMEM, "no memory for %s", key);
     if (p->n > 0)
         memcpy(entries, p->entries, (size_t)p->n * sizeof *entries);
     p->host->free(p->entries);
@@ -73,21 +73,21 @@ static lathe_status add(lora_patterns *p, const char *key, const char *pattern, 
     const double least = whole ? 1.0 : 0.0;
     if (!(value >= least) || isinf(value) ||
         (whole && (value > floor(value) || value > LORA_MAX_RANK)))
-        return lathe_fail(p->host, LATHE_E_CONFIG, "%s: %s of \"%s\" is %g; expected a %s",
-                          p->method, key, pattern, value,
-                          whole ? "whole number from 1 to 65536" : "number from 0 on");
+        return lathe_fail_at(p->host, LATHE_E_CONFIG, key, "%s of \"%s\" is %g; expected a %s", key,
+                             pattern, value,
+                             whole ? "whole number from 1 to 65536" : "number from 0 on");
     LATHE_TRY(grow(p, key));
     entry *e = &p->entries[p->n];
     const size_t bytes = strlen(pattern) + 1;
     (void)snprintf(text, sizeof text, "^(.*\\.)?(%s)$", pattern);
-    if (p->host->pattern_create(text, &e->compiled) != LATHE_OK)
-        return lathe_fail(p->host, LATHE_E_CONFIG, "%s: %s: \"%s\" is no regular expression",
-                          p->method, key, pattern);
+    if (p->host->pattern_create(key, text, &e->compiled) != LATHE_OK)
+        return lathe_fail_at(p->host, LATHE_E_CONFIG, key, "%s: \"%s\" is no regular expression",
+                             key, pattern);
     p->n++;
     e->value = value;
     e->text = p->host->alloc((int64_t)bytes);
     if (e->text == NULL)
-        return lathe_fail(p->host, LATHE_E_NOMEM, "%s: no memory for %s", p->method, key);
+        return lathe_fail(p->host, LATHE_E_NOMEM, "no memory for %s", key);
     memcpy(e->text, pattern, bytes);
     return LATHE_OK;
 }
@@ -120,10 +120,10 @@ static lathe_status read_object(lora_patterns *p, const char *key, const char *j
     }
     return LATHE_OK;
 malformed:
-    return lathe_fail(
-        p->host, LATHE_E_CONFIG,
-        "%s: %s must be a table of pattern = number, e.g. { \"down_proj\" = 32 }; got %.200s",
-        p->method, key, json);
+    return lathe_fail_at(
+        p->host, LATHE_E_CONFIG, key,
+        "%s must be a table of pattern = number, e.g. { \"down_proj\" = 32 }; got %.200s", key,
+        json);
 }
 
 lathe_status lora_patterns_create(const lathe_host *host, const char *method, const char *key,
@@ -131,7 +131,7 @@ lathe_status lora_patterns_create(const lathe_host *host, const char *method, co
 {
     lora_patterns *p = host->alloc((int64_t)sizeof *p);
     if (p == NULL)
-        return lathe_fail(host, LATHE_E_NOMEM, "%s: no memory for %s", method, key);
+        return lathe_fail(host, LATHE_E_NOMEM, "no memory for %s", key);
     p->host = host;
     p->method = method;
     const lathe_status status = json == NULL ? LATHE_OK : read_object(p, key, json, whole);
@@ -181,8 +181,8 @@ lathe_status lora_patterns_check(const lora_patterns *p, const char *key,
         if (hits < 0)
             return hits; /* the search takes too long: recorded */
         if (hits == 0 && strict)
-            return lathe_fail(p->host, LATHE_E_CONFIG, "%s: %s \"%s\" matches no module", p->method,
-                              key, p->entries[i].text);
+            return lathe_fail_at(p->host, LATHE_E_NOT_FOUND, key, "%s: %s \"%s\" matches no module",
+                                 p->method, key, p->entries[i].text);
         if (hits == 0)
             lathe_warn(p->host, "%s: %s \"%s\" matches no module", p->method, key,
                        p->entries[i].text);

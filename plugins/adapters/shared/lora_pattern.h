@@ -26,7 +26,8 @@ void lora_patterns_destroy(lora_patterns *p);
 double lora_patterns_find(const lora_patterns *p, const char *module, double otherwise);
 
 /** Checks that every pattern matches one of the modules. strict 0: a pattern without a match is
- * only warned of. LATHE_E_CONFIG: one matches none. LATHE_E_UNSUPPORTED: a search takes too long.
+ * only warned of. LATHE_E_NOT_FOUND: one matches none. LATHE_E_UNSUPPORTED: a search takes too
+ * long.
  */
 lathe_status lora_patterns_check(const lora_patterns *p, const char *key,
                                  const char *const *modules, int n, int strict);

@@ -39,17 +39,16 @@ static inline int name_in(const lathe_value *patterns, const char *name)
 }
 
 /** LATHE_E_CONFIG: a pattern is empty. */
-static inline lathe_status name_patterns_check(const lathe_host *host, const char *plugin,
-                                               const char *key, const lathe_value *patterns)
+static inline lathe_status name_patterns_check(const lathe_host *host, const char *key,
+                                               const lathe_value *patterns)
 {
     for (int64_t i = 0; patterns->is_set && i < patterns->n; i++)
         if (patterns->strs[i][0] == '\0')
-            return lathe_fail(host, LATHE_E_CONFIG, "%s: %s[%lld] is empty", plugin, key,
-                              (long long)i);
+            return lathe_fail_at(host, LATHE_E_CONFIG, key, "%s[%lld] is empty", key, (long long)i);
     return LATHE_OK;
 }
 
-/** LATHE_E_CONFIG: a pattern matches none of the names, so it is probably misspelt. */
+/** LATHE_E_NOT_FOUND: a pattern matches none of the names, so it is probably misspelt. */
 static inline lathe_status name_patterns_match(const lathe_host *host, const char *plugin,
                                                const char *key, const lathe_value *patterns,
                                                const char *const *names, int32_t n_names)
@@ -59,10 +58,10 @@ static inline lathe_status name_patterns_match(const lathe_host *host, const cha
         while (k < n_names && !name_matches(patterns->strs[i], names[k]))
             k++;
         if (k == n_names)
-            return lathe_fail(host, LATHE_E_CONFIG,
-                              "%s: %s[%lld] = \"%s\" matches no parameter, and patterns cover "
-                              "whole names (\"*.mlp.*\")",
-                              plugin, key, (long long)i, patterns->strs[i]);
+            return lathe_fail_at(host, LATHE_E_NOT_FOUND, key,
+                                 "%s: %s[%lld] = \"%s\" matches no parameter, and patterns cover "
+                                 "whole names (\"*.mlp.*\")",
+                                 plugin, key, (long long)i, patterns->strs[i]);
     }
     return LATHE_OK;
 }

@@ -23,8 +23,8 @@ lathe_status saved_modules_read(saved_modules *s, const lathe_host *host, const 
     s->ties = ties != NULL && ties->i != 0;
     for (int64_t i = 0; i < s->n; i++)
         if (s->names[i][0] == '\0')
-            return lathe_fail(host, LATHE_E_CONFIG, "%s: modules_to_save[%lld] is empty", method,
-                              (long long)i);
+            return lathe_fail_at(host, LATHE_E_CONFIG, "modules_to_save",
+                                 "modules_to_save[%lld] is empty", (long long)i);
     return LATHE_OK;
 }
 
@@ -93,26 +93,28 @@ lathe_status saved_modules_check_tied(const saved_modules *s, const lathe_param_
 {
     const int is_tied = LATHE_HAS(param, is_tied) && param->is_tied;
     if (is_tied && !s->ties)
-        return lathe_fail(s->host, LATHE_E_CONFIG,
-                          "%s: modules_to_save has %s, which is the model's output head too "
-                          "(tie_word_embeddings): "
-                          "PEFT trains a copy for the input alone there, and leaves the head as it "
-                          "is, which Lathe "
-                          "does not offer; %s",
-                          s->method, param->name,
-                          s->can_tie ? "set ensure_weight_tying = true to train both as one"
-                                     : "leave it out, or train it with the method lora");
+        return lathe_fail_at(
+            s->host, LATHE_E_CONFIG, "modules_to_save",
+            "%s: modules_to_save has %s, which is the model's output head too "
+            "(tie_word_embeddings): "
+            "PEFT trains a copy for the input alone there, and leaves the head as it "
+            "is, which Lathe "
+            "does not offer; %s",
+            s->method, param->name,
+            s->can_tie ? "set ensure_weight_tying = true to train both as one"
+                       : "leave it out, or train it with the method lora");
     if (is_tied && !is_tied_module(param->name))
-        return lathe_fail(s->host, LATHE_E_CONFIG,
-                          "%s: modules_to_save has %s, which is the model's output head too, and "
-                          "PEFT ties only modules called " TIED_MODULE ": train the whole model "
-                          "(adapter \"full\" or \"freeze\"), or leave the embedding out",
-                          s->method, param->name);
+        return lathe_fail_at(
+            s->host, LATHE_E_CONFIG, "modules_to_save",
+            "%s: modules_to_save has %s, which is the model's output head too, and "
+            "PEFT ties only modules called " TIED_MODULE ": train the whole model "
+            "(adapter \"full\" or \"freeze\"), or leave the embedding out",
+            s->method, param->name);
     if (!is_tied && s->ties && s->strict && is_tied_module(param->name))
-        return lathe_fail(s->host, LATHE_E_CONFIG,
-                          "%s: ensure_weight_tying is true, but the model's output head is not "
-                          "tied to %s: leave the key out",
-                          s->method, param->name);
+        return lathe_fail_at(s->host, LATHE_E_CONFIG, "ensure_weight_tying",
+                             "%s: ensure_weight_tying is true, but the model's output head is not "
+                             "tied to %s: leave the key out",
+                             s->method, param->name);
     return LATHE_OK;
 }
 
@@ -127,9 +129,9 @@ static lathe_status check_entries(const saved_modules *s, const char *const *par
         if (p < n_params)
             continue;
         if (s->strict)
-            return lathe_fail(s->host, LATHE_E_CONFIG,
-                              "%s: modules_to_save[%lld] = \"%s\" matches no module", s->method,
-                              (long long)i, s->names[i]);
+            return lathe_fail_at(s->host, LATHE_E_NOT_FOUND, "modules_to_save",
+                                 "%s: modules_to_save[%lld] = \"%s\" matches no module", s->method,
+                                 (long long)i, s->names[i]);
         lathe_warn(s->host, "%s: modules_to_save[%lld] = \"%s\" matches no module", s->method,
                    (long long)i, s->names[i]);
     }
@@ -144,7 +146,8 @@ static lathe_status check_ties(const saved_modules *s, int has_tied)
     if (!s->ties || has_tied)
         return LATHE_OK;
     if (s->strict)
-        return lathe_fail(s->host, LATHE_E_CONFIG, "%s: %s", s->method, text);
+        return lathe_fail_at(s->host, LATHE_E_CONFIG, "ensure_weight_tying", "%s: %s", s->method,
+                             text);
     lathe_warn(s->host, "%s: %s", s->method, text);
     return LATHE_OK;
 }
@@ -178,10 +181,11 @@ lathe_status saved_modules_check(const saved_modules *s, const char *const *modu
         char weight[512];
         (void)snprintf(weight, sizeof weight, "%s.weight", modules[m]);
         if (targeted(of_self, modules[m]) && saved_modules_have(s, weight))
-            return lathe_fail(s->host, LATHE_E_CONFIG,
-                              "%s: modules_to_save trains %s whole, and the adapter wraps it: name "
-                              "it in one of the two",
-                              s->method, modules[m]);
+            return lathe_fail_at(
+                s->host, LATHE_E_CONFIG, "modules_to_save",
+                "%s: modules_to_save trains %s whole, and the adapter wraps it: name "
+                "it in one of the two",
+                s->method, modules[m]);
     }
     for (int32_t p = 0; p < n_params; p++)
         ties |= saved_modules_have(s, params[p]) && is_tied_module(params[p]);
@@ -195,8 +199,9 @@ lathe_status saved_modules_check(const saved_modules *s, const char *const *modu
     const char *why = s->bias == BIAS_ALL ? "but the model has no biases"
                                           : "but no module that is adapted has a bias";
     if (s->strict)
-        return lathe_fail(s->host, LATHE_E_CONFIG, "%s: bias is \"%s\", %s: leave the key out",
-                          s->method, s->bias_text, why);
+        return lathe_fail_at(s->host, LATHE_E_CONFIG, "bias",
+                             "%s: bias is \"%s\", %s: leave the key out", s->method, s->bias_text,
+                             why);
     lathe_warn(s->host, "%s: bias is \"%s\", %s", s->method, s->bias_text, why);
     return LATHE_OK;
 }

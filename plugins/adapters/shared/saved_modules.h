@@ -43,8 +43,8 @@ int saved_modules_bias_of(const char *param, char *out_module, int64_t capacity)
 /** Refuses a tied embedding that is trained alone. LATHE_E_CONFIG. */
 lathe_status saved_modules_check_tied(const saved_modules *s, const lathe_param_info *param);
 
-/** LATHE_E_CONFIG: an entry matches no module, or there is no bias to train. targeted: whether the
- *  adapter wraps the module; of_self is its argument. */
+/** LATHE_E_NOT_FOUND: an entry matches no module. LATHE_E_CONFIG: there is no bias to train.
+ * targeted: whether the adapter wraps the module; of_self is its argument. */
 lathe_status saved_modules_check(const saved_modules *s, const char *const *modules,
                                  int32_t n_modules, const char *const *params, int32_t n_params,
                                  int (*targeted)(const void *of_self, const char *module),

@@ -13,24 +13,22 @@ static lathe_status compile_whole(const targets *t, const char *key, const char 
     char text[1024];
     const int n = snprintf(text, sizeof text, "^(?:%s)$", pattern);
     if (pattern[0] == '\0' || n < 0 || (size_t)n >= sizeof text)
-        return lathe_fail(t->host, LATHE_E_CONFIG, "%s: %s has %d characters; expected 1 to %d",
-                          t->method, key, n - 6, (int)sizeof text - 7);
-    if (t->host->pattern_create(text, out) != LATHE_OK)
-        return lathe_fail(t->host, LATHE_E_CONFIG, "%s: %s \"%s\" is no regular expression",
-                          t->method, key, pattern);
+        return lathe_fail_at(t->host, LATHE_E_CONFIG, key, "%s has %d characters; expected 1 to %d",
+                             key, n - 6, (int)sizeof text - 7);
+    if (t->host->pattern_create(key, text, out) != LATHE_OK)
+        return lathe_fail_at(t->host, LATHE_E_CONFIG, key, "%s \"%s\" is no regular expression",
+                             key, pattern);
     return LATHE_OK;
 }
 
 static lathe_status read_patterns(targets *t)
 {
     if (t->pattern && !t->all_linear)
-        return lathe_fail(t->host, LATHE_E_CONFIG,
-                          "%s: target_pattern and target_modules both choose modules; set one",
-                          t->method);
+        return lathe_fail_at(t->host, LATHE_E_CONFIG, "target_pattern",
+                             "target_pattern and target_modules both choose modules; set one");
     if (t->exclude_pattern && t->n_excluded > 0)
-        return lathe_fail(t->host, LATHE_E_CONFIG,
-                          "%s: exclude_pattern and exclude_modules both exclude modules; set one",
-                          t->method);
+        return lathe_fail_at(t->host, LATHE_E_CONFIG, "exclude_pattern",
+                             "exclude_pattern and exclude_modules both exclude modules; set one");
     if (t->pattern) {
         t->all_linear = 0;
         LATHE_TRY(compile_whole(t, "target_pattern", t->pattern, &t->compiled));
@@ -50,30 +48,28 @@ static lathe_status read_layers(targets *t, const lathe_value *layers, const lat
     const int64_t n_patterns = patterns->is_set ? patterns->n : 0;
     for (int64_t i = 0; i < t->n_layers; i++)
         if (t->layers[i] > floor(t->layers[i]))
-            return lathe_fail(t->host, LATHE_E_CONFIG,
-                              "%s: layers_to_transform[%lld] is %g; expected the number of a layer",
-                              t->method, (long long)i, t->layers[i]);
+            return lathe_fail_at(t->host, LATHE_E_CONFIG, "layers_to_transform",
+                                 "layers_to_transform[%lld] is %g; expected the number of a layer",
+                                 (long long)i, t->layers[i]);
     if (t->n_layers > 0 && t->pattern)
-        return lathe_fail(t->host, LATHE_E_CONFIG,
-                          "%s: layers_to_transform belongs to target_modules, and target_pattern "
-                          "chooses the modules: name the layers in the pattern",
-                          t->method);
+        return lathe_fail_at(t->host, LATHE_E_CONFIG, "layers_to_transform",
+                             "layers_to_transform belongs to target_modules, and target_pattern "
+                             "chooses the modules: name the layers in the pattern");
     if (n_patterns > 0 && t->n_layers == 0)
-        return lathe_fail(t->host, LATHE_E_CONFIG,
-                          "%s: layers_pattern has no effect without layers_to_transform",
-                          t->method);
+        return lathe_fail_at(t->host, LATHE_E_CONFIG, "layers_pattern",
+                             "layers_pattern has no effect without layers_to_transform");
     t->layer_compiled =
         n_patterns > 0 ? t->host->alloc(n_patterns * (int64_t)sizeof(void *)) : NULL;
     if (n_patterns > 0 && !t->layer_compiled)
-        return lathe_fail(t->host, LATHE_E_NOMEM, "%s: no memory for layers_pattern", t->method);
+        return lathe_fail(t->host, LATHE_E_NOMEM, "no memory for layers_pattern");
     for (int64_t i = 0; i < n_patterns; i++) {
         const int n =
             snprintf(text, sizeof text, "^(?:^|.*?\\.)%s\\.([0-9]+)\\.", t->layer_patterns[i]);
         if (n < 0 || (size_t)n >= sizeof text ||
-            t->host->pattern_create(text, &t->layer_compiled[i]) != LATHE_OK)
-            return lathe_fail(t->host, LATHE_E_CONFIG,
-                              "%s: layers_pattern[%lld] = \"%s\" is no regular expression",
-                              t->method, (long long)i, t->layer_patterns[i]);
+            t->host->pattern_create("layers_pattern", text, &t->layer_compiled[i]) != LATHE_OK)
+            return lathe_fail_at(t->host, LATHE_E_CONFIG, "layers_pattern",
+                                 "layers_pattern[%lld] = \"%s\" is no regular expression",
+                                 (long long)i, t->layer_patterns[i]);
         t->n_layer_patterns++;
     }
     return LATHE_OK;
@@ -84,8 +80,8 @@ static lathe_status check_names(const targets *t, const char *key, const char *c
 {
     for (int64_t i = 0; i < n; i++)
         if (names[i][0] == '\0')
-            return lathe_fail(t->host, LATHE_E_CONFIG, "%s: %s[%lld] is empty", t->method, key,
-                              (long long)i);
+            return lathe_fail_at(t->host, LATHE_E_CONFIG, key, "%s[%lld] is empty", key,
+                                 (long long)i);
     return LATHE_OK;
 }
 
@@ -104,17 +100,17 @@ lathe_status targets_read(targets *t, const lathe_host *host, const char *method
     t->n_excluded = excluded->is_set ? excluded->n : 0;
     t->exclude_pattern = exclude->is_set ? exclude->s : NULL;
     if (list->n == 0)
-        return lathe_fail(host, LATHE_E_CONFIG, "%s: target_modules is empty: nothing would train",
-                          method);
+        return lathe_fail_at(host, LATHE_E_CONFIG, "target_modules",
+                             "target_modules is empty: nothing would train");
     LATHE_TRY(check_names(t, "target_modules", t->names, t->n));
     LATHE_TRY(check_names(t, "exclude_modules", t->excluded, t->n_excluded));
     for (int64_t i = 0; i < list->n; i++)
         t->all_linear |= strcmp(list->strs[i], "all-linear") == 0;
     if (t->all_linear && list->n > 1)
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "%s: target_modules has \"all-linear\" and %lld more; \"all-linear\" "
-                          "must be the only entry",
-                          method, (long long)(list->n - 1));
+        return lathe_fail_at(host, LATHE_E_CONFIG, "target_modules",
+                             "target_modules has \"all-linear\" and %lld more; \"all-linear\" "
+                             "must be the only entry",
+                             (long long)(list->n - 1));
     LATHE_TRY(saved_modules_read(&t->saved, host, method, &values[TARGETS_SAVED],
                                  &values[TARGETS_BIAS], ties));
     t->saved.strict = t->strict;
@@ -246,10 +242,11 @@ lathe_status targets_remember(targets *t, const lathe_site *site)
 
 /* Says that an entry has no effect: an error, or a warning for folders of PEFT, which takes them.
  */
-static lathe_status idle(const targets *t, const char *entry)
+static lathe_status idle(const targets *t, const char *key, const char *entry)
 {
     if (t->strict)
-        return lathe_fail(t->host, LATHE_E_CONFIG, "%s: %s matches no module", t->method, entry);
+        return lathe_fail_at(t->host, LATHE_E_NOT_FOUND, key, "%s: %s matches no module", t->method,
+                             entry);
     lathe_warn(t->host, "%s: %s matches no module", t->method, entry);
     return LATHE_OK;
 }
@@ -258,14 +255,15 @@ static lathe_status idle(const targets *t, const char *entry)
 static lathe_status check_ends(const targets *t, const char *key, const char *const *ends,
                                int64_t n, const char *const *modules, int32_t n_modules)
 {
-    char entry[256];
+    char entry[256], element[64];
     for (int64_t i = 0; i < n; i++) {
         int32_t m = 0;
         while (m < n_modules && !ends_in(modules[m], ends[i]))
             m++;
         (void)snprintf(entry, sizeof entry, "%s[%lld] = \"%.100s\"", key, (long long)i, ends[i]);
+        (void)snprintf(element, sizeof element, "%s.%lld", key, (long long)i);
         if (m == n_modules)
-            LATHE_TRY(idle(t, entry));
+            LATHE_TRY(idle(t, element, entry));
     }
     return LATHE_OK;
 }
@@ -296,7 +294,7 @@ static lathe_status check_patterns(const targets *t, const char *const *modules,
     if (!t->exclude_compiled || hits > 0)
         return LATHE_OK;
     (void)snprintf(entry, sizeof entry, "exclude_pattern \"%.100s\"", t->exclude_pattern);
-    return idle(t, entry);
+    return idle(t, "exclude_pattern", entry);
 }
 
 /* Finds layers that no module is in. */
@@ -311,9 +309,9 @@ static lathe_status check_layers(const targets *t, const char *const *modules, i
         if (m < n_modules)
             continue;
         if (t->strict)
-            return lathe_fail(t->host, LATHE_E_CONFIG,
-                              "%s: layers_to_transform[%lld]: the model has no layer %lld",
-                              t->method, (long long)i, (long long)t->layers[i]);
+            return lathe_fail_at(t->host, LATHE_E_CONFIG, "layers_to_transform",
+                                 "%s: layers_to_transform[%lld]: the model has no layer %lld",
+                                 t->method, (long long)i, (long long)t->layers[i]);
         lathe_warn(t->host, "%s: layers_to_transform[%lld]: the model has no layer %lld", t->method,
                    (long long)i, (long long)t->layers[i]);
     }
@@ -337,17 +335,18 @@ static lathe_status check_wrapped(const targets *t, const char *const *modules, 
         if (includes(t, modules[m]))
             return LATHE_OK;
     if (t->compiled)
-        return lathe_fail(
-            t->host, LATHE_E_CONFIG,
+        return lathe_fail_at(
+            t->host, LATHE_E_NOT_FOUND, "target_pattern",
             "%s: target_pattern \"%s\" matches no module that is not excluded, and it "
             "covers whole names (\".*q_proj\")",
             t->method, t->pattern);
-    return lathe_fail(t->host, LATHE_E_CONFIG, "%s: %s leaves nothing to train", t->method,
-                      t->n_excluded > 0    ? "exclude_modules"
+    const char *key = t->n_excluded > 0    ? "exclude_modules"
                       : t->exclude_pattern ? "exclude_pattern"
                       : t->n_layers > 0    ? "layers_to_transform"
                       : t->saved.n > 0     ? "modules_to_save"
-                                           : "target_modules");
+                                           : "target_modules";
+    return lathe_fail_at(t->host, LATHE_E_CONFIG, key, "%s: %s leaves nothing to train", t->method,
+                         key);
 }
 
 int32_t targets_n_outer(const targets *t, const char *const *modules, int32_t n_modules)

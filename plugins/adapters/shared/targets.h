@@ -117,8 +117,8 @@ lathe_status targets_remember(targets *t, const lathe_site *site);
 /** Number of the modules after the linear sites, the embedding and the head, among which targets
  * may be; 0 for a method or for "all-linear", which does not take them. */
 int32_t targets_n_outer(const targets *t, const char *const *modules, int32_t n_modules);
-/** LATHE_E_CONFIG: an entry matches none of the modules, so it is probably misspelt, or all of them
- *  are excluded, or a parameter of the model that is to be trained does not exist. */
+/** LATHE_E_NOT_FOUND: an entry matches none of the modules, so it is probably misspelt, or all of
+ * them are excluded, or a parameter of the model that is to be trained does not exist. */
 lathe_status targets_check(const targets *t, const char *const *modules, int32_t n_modules,
                            const char *const *params, int32_t n_params);
 /** lathe_adapter_v1.select: the adapter's own parameters, and those of modules_to_save and bias. */

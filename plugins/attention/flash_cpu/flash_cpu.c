@@ -61,10 +61,9 @@ static lathe_status read_values(const lathe_host *host, flash_cpu *s, const lath
         if (strcmp(values[0].s, level_names[i]) == 0)
             want = i;
     if (want > have)
-        return lathe_fail(
-            host, LATHE_E_UNSUPPORTED,
-            "attention flash_cpu: isa \"%s\" was requested, but this machine has \"%s\"",
-            level_names[want], level_names[have]);
+        return lathe_fail_at(host, LATHE_E_UNSUPPORTED, "isa",
+                             "isa \"%s\" was requested, but this machine has \"%s\"",
+                             level_names[want], level_names[have]);
     choose(s, want);
     return LATHE_OK;
 }

@@ -311,10 +311,12 @@ static lathe_status read_values(const lathe_host *host, throttle *x, const lathe
     const char *const bandwidth = values[BANDWIDTH].s, *const latency = values[LATENCY].s;
     const char *wrong = lathe_link_read_bandwidth(bandwidth, strlen(bandwidth), &x->link.bandwidth);
     if (wrong != NULL)
-        return lathe_fail(host, LATHE_E_CONFIG, "bandwidth is \"%.40s\"; %s", bandwidth, wrong);
+        return lathe_fail_at(host, LATHE_E_CONFIG, "bandwidth", "bandwidth is \"%.40s\"; %s",
+                             bandwidth, wrong);
     wrong = lathe_link_read_time(latency, strlen(latency), &x->link.latency);
     if (wrong != NULL)
-        return lathe_fail(host, LATHE_E_CONFIG, "latency is \"%.40s\"; %s", latency, wrong);
+        return lathe_fail_at(host, LATHE_E_CONFIG, "latency", "latency is \"%.40s\"; %s", latency,
+                             wrong);
     (void)snprintf(x->text, sizeof x->text, "%.18s %.18s", bandwidth, latency);
     return LATHE_OK;
 }

@@ -66,14 +66,16 @@ static lathe_status read_values(const lathe_host *host, adafactor *o, const lath
     o->scales_by_parameter = (int32_t)values[FIELD_SCALE_PARAMETER].i;
     o->warmup_init = (int32_t)values[FIELD_WARMUP_INIT].i;
     if (values[FIELD_EPS2].is_explicit && !o->scales_by_parameter)
-        lathe_warn(host, "optimizer.eps2 has no effect: scale_parameter is false");
+        lathe_warn_at(host, "eps2", "optimizer.eps2 has no effect: scale_parameter is false");
     if (o->relative_step && lr->is_set)
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "lr is %g and relative_step is true: set only one of them", lr->f);
+        return lathe_fail_at(host, LATHE_E_CONFIG, "lr",
+                             "lr is %g and relative_step is true: set only one of them", lr->f);
     if (!o->relative_step && !lr->is_set)
-        return lathe_fail(host, LATHE_E_CONFIG, "lr must be set when relative_step is false");
+        return lathe_fail_at(host, LATHE_E_CONFIG, "lr",
+                             "lr must be set when relative_step is false");
     if (o->warmup_init && !o->relative_step)
-        return lathe_fail(host, LATHE_E_CONFIG, "warmup_init needs relative_step; lr is %g", lr->f);
+        return lathe_fail_at(host, LATHE_E_CONFIG, "warmup_init",
+                             "warmup_init needs relative_step; lr is %g", lr->f);
     return LATHE_OK;
 }
 

@@ -144,8 +144,8 @@ static lathe_status read_values(const lathe_host *host, adamw_anyprecision *o,
                                 const lathe_value *values)
 {
     if (values[FIELD_COMPENSATION_DTYPE].is_explicit && !values[FIELD_KAHAN].i)
-        lathe_warn(host,
-                   "optimizer.compensation_dtype has no effect: use_kahan_summation is false");
+        lathe_warn_at(host, "compensation_dtype",
+                      "optimizer.compensation_dtype has no effect: use_kahan_summation is false");
     o->common.lr = values[FIELD_LR].f;
     o->beta1 = values[FIELD_BETA1].f;
     o->beta2 = values[FIELD_BETA2].f;

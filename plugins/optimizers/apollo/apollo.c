@@ -40,7 +40,8 @@ static const lathe_field fields[] = {
 static lathe_status read_values(const lathe_host *host, apollo *o, const lathe_value *values)
 {
     if (values[FIELD_SCALE_FRONT].is_explicit && !values[FIELD_LIMITER].i)
-        lathe_warn(host, "optimizer.scale_front has no effect: norm_growth_limiter is false");
+        lathe_warn_at(host, "scale_front",
+                      "optimizer.scale_front has no effect: norm_growth_limiter is false");
     lathe_low_rank_adam_read(&o->low_rank, values);
     o->per_tensor = lathe_choice("channel|tensor", values[FIELD_SCALE_TYPE].s);
     o->scale_front = (int32_t)values[FIELD_SCALE_FRONT].i;

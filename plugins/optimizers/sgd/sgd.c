@@ -62,10 +62,10 @@ static lathe_status read_values(const lathe_host *host, sgd *o, const lathe_valu
     o->nesterov = (int32_t)values[FIELD_NESTEROV].i;
     o->weight_decay = values[FIELD_DECAY].f;
     if (o->nesterov && (o->momentum <= 0.0 || o->dampening != 0.0))
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "nesterov needs a momentum above 0 and no dampening; momentum is %g, "
-                          "dampening %g",
-                          o->momentum, o->dampening);
+        return lathe_fail_at(host, LATHE_E_CONFIG, "nesterov",
+                             "nesterov needs a momentum above 0 and no dampening; momentum is %g, "
+                             "dampening %g",
+                             o->momentum, o->dampening);
     return LATHE_OK;
 }
 

@@ -36,8 +36,8 @@ static lathe_status read_values(const lathe_host *host, awq *q, const lathe_valu
     q->dtype =
         lathe_choice(SCALE_DTYPES, values[FIELD_SCALE_DTYPE].s) == 1 ? LATHE_BF16 : LATHE_F16;
     if (values[FIELD_GROUP_SIZE].i == 0)
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "awq: group_size = 0; expected -1 or a number of inputs");
+        return lathe_fail_at(host, LATHE_E_CONFIG, "group_size",
+                             "group_size = 0; expected -1 or a number of inputs");
     return LATHE_OK;
 }
 

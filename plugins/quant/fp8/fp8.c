@@ -51,16 +51,16 @@ static lathe_status read_values(const lathe_host *host, fp8 *q, const lathe_valu
                 : scaling == FP8_BLOCK ? LAYOUT_FP8
                                        : LAYOUT_COMPRESSED;
     if (q->layout == LAYOUT_FP8 && scaling == FP8_ROW)
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "fp8: layout = \"fp8\" has scales of blocks or one of the tensor; "
-                          "expected scaling = \"block\" or \"tensor\"");
+        return lathe_fail_at(host, LATHE_E_CONFIG, "layout",
+                             "layout = \"fp8\" has scales of blocks or one of the tensor; "
+                             "expected scaling = \"block\" or \"tensor\"");
     if (q->layout == LAYOUT_MODELOPT && scaling != FP8_TENSOR)
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "fp8: layout = \"modelopt\" has one scale of the tensor; expected "
-                          "scaling = \"tensor\"");
+        return lathe_fail_at(host, LATHE_E_CONFIG, "layout",
+                             "layout = \"modelopt\" has one scale of the tensor; expected "
+                             "scaling = \"tensor\"");
     if (exponents && (q->layout != LAYOUT_FP8 || scaling != FP8_BLOCK))
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "fp8: scales = \"e8m0\" are those of blocks in layout = \"fp8\"");
+        return lathe_fail_at(host, LATHE_E_CONFIG, "scales",
+                             "scales = \"e8m0\" are those of blocks in layout = \"fp8\"");
     return LATHE_OK;
 }
 

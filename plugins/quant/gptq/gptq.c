@@ -58,11 +58,11 @@ static lathe_status read_values(const lathe_host *host, gptq *q, const lathe_val
     q->zero_offset = version == VERSION_1 || (version == VERSION_AUTO && q->symmetric);
     q->checks_zeros = q->symmetric && values[FIELD_SYMMETRIC].is_explicit;
     if (q->bits != 2 && q->bits != 3 && q->bits != 4 && q->bits != 8)
-        return lathe_fail(host, LATHE_E_CONFIG, "gptq: bits = %d; expected 2, 3, 4 or 8",
-                          (int)q->bits);
+        return lathe_fail_at(host, LATHE_E_CONFIG, "bits", "bits = %d; expected 2, 3, 4 or 8",
+                             (int)q->bits);
     if (values[FIELD_GROUP_SIZE].i == 0)
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "gptq: group_size = 0; expected -1 or a number of inputs");
+        return lathe_fail_at(host, LATHE_E_CONFIG, "group_size",
+                             "group_size = 0; expected -1 or a number of inputs");
     return LATHE_OK;
 }
 

@@ -32,11 +32,11 @@ static lathe_status read_values(const lathe_host *host, hqq *q, const lathe_valu
     const int32_t dtype = lathe_choice(DTYPES, values[FIELD_COMPUTE_DTYPE].s);
     q->dtype = dtype == 1 ? LATHE_BF16 : dtype == 2 ? LATHE_F32 : LATHE_F16;
     if (q->bits > 4 && q->bits < 8)
-        return lathe_fail(host, LATHE_E_CONFIG, "hqq: bits = %d; expected 1, 2, 3, 4 or 8",
-                          (int)q->bits);
+        return lathe_fail_at(host, LATHE_E_CONFIG, "bits", "bits = %d; expected 1, 2, 3, 4 or 8",
+                             (int)q->bits);
     if (q->group % 8 != 0)
-        return lathe_fail(host, LATHE_E_CONFIG, "hqq: group_size = %d; expected a multiple of 8",
-                          (int)q->group);
+        return lathe_fail_at(host, LATHE_E_CONFIG, "group_size",
+                             "group_size = %d; expected a multiple of 8", (int)q->group);
     return LATHE_OK;
 }
 

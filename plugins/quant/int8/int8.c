@@ -282,17 +282,16 @@ static lathe_status int8_create(const lathe_host *host, const lathe_value *value
                                 void **out_self)
 {
     if (n_values != N_FIELDS)
-        return lathe_fail(host, LATHE_E_ARG, "int8: got %d values, expected %d", n_values,
-                          N_FIELDS);
+        return lathe_fail(host, LATHE_E_ARG, "got %d values, expected %d", n_values, N_FIELDS);
     const int has_activations = strcmp(values[ACTIVATIONS].s, "int8") == 0;
     /* a run's folder has every setting, so the usual threshold says nothing */
     if (values[OUTLIER_THRESHOLD].is_explicit && !has_activations &&
         fabs(values[OUTLIER_THRESHOLD].f - USUAL_THRESHOLD) > 0.0)
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "outlier_threshold has no effect without activations = \"int8\"");
+        return lathe_fail_at(host, LATHE_E_CONFIG, "outlier_threshold",
+                             "outlier_threshold has no effect without activations = \"int8\"");
     int8 *q = host->alloc((int64_t)sizeof *q);
     if (q == NULL)
-        return lathe_fail(host, LATHE_E_NOMEM, "int8: no memory for the instance");
+        return lathe_fail(host, LATHE_E_NOMEM, "no memory for the instance");
     q->head.host = host;
     q->head.build = codec_best_build();
     q->has_activations = has_activations;

@@ -39,8 +39,8 @@ static lathe_status read_values(const lathe_host *host, nf4 *q, const lathe_valu
     q->nested = q->file_nested && q->block == NF4_BLOCK;
     q->source_dtype = LATHE_BF16;
     if ((q->block & (q->block - 1)) != 0)
-        return lathe_fail(host, LATHE_E_CONFIG, "nf4: block_size = %lld; expected a power of two",
-                          (long long)q->block);
+        return lathe_fail_at(host, LATHE_E_CONFIG, "block_size",
+                             "block_size = %lld; expected a power of two", (long long)q->block);
     q->build = best_build();
     lathe_dynamic_map(q->nested_map, 1);
     return LATHE_OK;
@@ -163,10 +163,11 @@ static lathe_status nf4_encode(void *self, int64_t rows, int64_t cols, const flo
     const int64_t n = rows * cols, blocks = nf4_blocks(n);
     LATHE_TRY(nf4_accepts(self, rows, cols));
     if (q->block != NF4_BLOCK)
-        return lathe_fail(q->host, LATHE_E_UNSUPPORTED,
-                          "nf4: blocks of %lld elements are read from folders and not made: leave "
-                          "block_size at %d",
-                          (long long)q->block, NF4_BLOCK);
+        return lathe_fail_at(
+            q->host, LATHE_E_UNSUPPORTED, "block_size",
+            "nf4: blocks of %lld elements are read from folders and not made: leave "
+            "block_size at %d",
+            (long long)q->block, NF4_BLOCK);
     float *scales = q->nested ? malloc((size_t)blocks * sizeof *scales) : planes[NF4_ABSMAX];
     if (scales == NULL)
         return lathe_fail(q->host, LATHE_E_NOMEM, "nf4: no memory for %lld scales",

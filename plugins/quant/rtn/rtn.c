@@ -53,12 +53,12 @@ static lathe_status read_values(const lathe_host *host, rtn *q, const lathe_valu
                    ? RTN_MORE + !q->symmetric + q->act_order
                    : 0;
     if (!q->settings[RTN_PACKED] && values[FIELD_BITS].i != 8)
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "rtn: bits = %lld with packed = false; expected 8, or packed = true",
-                          (long long)values[FIELD_BITS].i);
+        return lathe_fail_at(host, LATHE_E_CONFIG, "bits",
+                             "bits = %lld with packed = false; expected 8, or packed = true",
+                             (long long)values[FIELD_BITS].i);
     if (q->act_order && group < 1)
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "rtn: act_order needs groups, and group_size is %lld", (long long)group);
+        return lathe_fail_at(host, LATHE_E_CONFIG, "act_order",
+                             "act_order needs groups, and group_size is %lld", (long long)group);
     return LATHE_OK;
 }
 

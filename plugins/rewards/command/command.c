@@ -81,25 +81,25 @@ static lathe_status check_script(const lathe_host *host, const lathe_value *word
     if (words->n < 2 || words->strs[1][0] == '-' || !runs_scripts(words->strs[0]) ||
         access(words->strs[1], F_OK) == 0)
         return LATHE_OK;
-    return lathe_fail(host, LATHE_E_CONFIG,
-                      "command: %s has no file '%s' to run: the command runs in %s, and relative "
-                      "paths in it begin there, not at the run file",
-                      words->strs[0], words->strs[1], here(folder));
+    return lathe_fail_at(host, LATHE_E_CONFIG, "command",
+                         "%s has no file '%s' to run: the command runs in %s, and relative "
+                         "paths in it begin there, not at the run file",
+                         words->strs[0], words->strs[1], here(folder));
 }
 
 static lathe_status command_read(const lathe_host *host, command *out, const lathe_value *values)
 {
     const lathe_value *words = &values[0];
     if (words->n == 0 || words->strs[0][0] == '\0')
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "command is empty; expected a program and its arguments, such as "
-                          "[\"python3\", \"reward.py\"]");
+        return lathe_fail_at(host, LATHE_E_CONFIG, "command",
+                             "command is empty; expected a program and its arguments, such as "
+                             "[\"python3\", \"reward.py\"]");
     if (!is_found(words->strs[0]))
-        return lathe_fail(host, LATHE_E_CONFIG, "command: there is no program '%s'%s",
-                          words->strs[0],
-                          strchr(words->strs[0], '/') != NULL
-                              ? " that may be run; a relative path begins in the current folder"
-                              : " in the folders of PATH");
+        return lathe_fail_at(host, LATHE_E_CONFIG, "command", "there is no program '%s'%s",
+                             words->strs[0],
+                             strchr(words->strs[0], '/') != NULL
+                                 ? " that may be run; a relative path begins in the current folder"
+                                 : " in the folders of PATH");
     LATHE_TRY(check_script(host, words));
     out->words = words;
     out->process = (child){.in = -1, .out = -1, .err = -1, .leash = -1};

@@ -39,12 +39,12 @@ static lathe_status length_read(const lathe_host *host, length *out, const lathe
     out->tokens = (double)values[FIELD_TOKENS].i;
     out->buffer = (double)values[FIELD_BUFFER].i;
     if (out->rule == RULE_TARGET && values[FIELD_BUFFER].is_explicit)
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "buffer_tokens has no effect with rule = \"target\": take it out");
+        return lathe_fail_at(host, LATHE_E_CONFIG, "buffer_tokens",
+                             "buffer_tokens has no effect with rule = \"target\": take it out");
     if (out->buffer > out->tokens)
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "buffer_tokens is %.0f, expected at most tokens = %.0f", out->buffer,
-                          out->tokens);
+        return lathe_fail_at(host, LATHE_E_CONFIG, "buffer_tokens",
+                             "buffer_tokens is %.0f, expected at most tokens = %.0f", out->buffer,
+                             out->tokens);
     return LATHE_OK;
 }
 

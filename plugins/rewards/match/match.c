@@ -59,11 +59,12 @@ static lathe_status compile(const lathe_host *host, const lathe_value *value, co
     if (!value->is_set)
         return LATHE_OK;
     if (!LATHE_HAS(host, pattern_create))
-        return lathe_fail(host, LATHE_E_UNSUPPORTED, "%s: this Lathe has no regular expressions",
-                          key);
+        return lathe_fail_at(host, LATHE_E_UNSUPPORTED, key,
+                             "%s: this Lathe has no regular expressions", key);
     if (value->s[0] == '\0')
-        return lathe_fail(host, LATHE_E_CONFIG, "%s is empty; expected a regular expression", key);
-    return host->pattern_create(value->s, out);
+        return lathe_fail_at(host, LATHE_E_CONFIG, key,
+                             "%s is empty; expected a regular expression", key);
+    return host->pattern_create(key, value->s, out);
 }
 
 static lathe_status match_read(const lathe_host *host, match *out, const lathe_value *values)
@@ -76,16 +77,17 @@ static lathe_status match_read(const lathe_host *host, match *out, const lathe_v
     out->missing = values[FIELD_MISSING].f;
     const int has_pattern = values[FIELD_PATTERN].is_set;
     if (!has_pattern && values[FIELD_MISSING].is_explicit)
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "missing has no effect without pattern: set pattern, or take it out");
+        return lathe_fail_at(host, LATHE_E_CONFIG, "missing",
+                             "missing has no effect without pattern: set pattern, or take it out");
     if (!has_pattern && !values[FIELD_COLUMN_PATTERN].is_set && values[FIELD_WHICH].is_explicit)
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "which has no effect without pattern: set pattern, or take it out");
+        return lathe_fail_at(host, LATHE_E_CONFIG, "which",
+                             "which has no effect without pattern: set pattern, or take it out");
     if (out->right == out->wrong && (!has_pattern || out->right == out->missing))
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "right is %g, and so is every other score: the reward would be the same "
-                          "for every completion",
-                          out->right);
+        return lathe_fail_at(
+            host, LATHE_E_CONFIG, "right",
+            "right is %g, and so is every other score: the reward would be the same "
+            "for every completion",
+            out->right);
     LATHE_TRY(compile(host, &values[FIELD_PATTERN], "pattern", &out->pattern));
     const lathe_status status =
         compile(host, &values[FIELD_COLUMN_PATTERN], "column_pattern", &out->column_pattern);
@@ -282,12 +284,12 @@ static lathe_status wanted(const match *x, span record, char **buffer, span *out
                           "right answer",
                           x->column);
     if (value.json[0] == '{' || value.json[0] == '[' || value.json[0] == 'n')
-        return lathe_fail(x->host, LATHE_E_CONFIG,
-                          "column \"%s\" is %s; expected a string, a number or a truth value",
-                          x->column,
-                          value.json[0] == '{'   ? "an object"
-                          : value.json[0] == '[' ? "an array"
-                                                 : "null");
+        return lathe_fail_at(x->host, LATHE_E_CONFIG, "column",
+                             "column \"%s\" is %s; expected a string, a number or a truth value",
+                             x->column,
+                             value.json[0] == '{'   ? "an object"
+                             : value.json[0] == '[' ? "an array"
+                                                    : "null");
     *buffer = malloc((size_t)value.bytes + 1);
     if (*buffer == NULL)
         return lathe_fail(x->host, LATHE_E_NOMEM, "no memory for an answer of %lld bytes",
@@ -295,8 +297,8 @@ static lathe_status wanted(const match *x, span record, char **buffer, span *out
     const span whole = {*buffer, lathe_record_text(value, *buffer)};
     LATHE_TRY(extract(x, x->column_pattern, whole, out));
     if (out->text == NULL)
-        return lathe_fail(x->host, LATHE_E_CONFIG, "column_pattern finds nothing in column \"%s\"",
-                          x->column);
+        return lathe_fail_at(x->host, LATHE_E_CONFIG, "column_pattern",
+                             "column_pattern finds nothing in column \"%s\"", x->column);
     if (x->compare == COMPARE_NUMBER && !number(*out, &ignored))
         return lathe_fail(
             x->host, LATHE_E_CONFIG,

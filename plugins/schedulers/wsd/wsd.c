@@ -48,14 +48,15 @@ static lathe_status read_values(const lathe_host *host, wsd *s, const lathe_valu
     s->n_cycles = values[FIELD_NUM_CYCLES].f;
     s->decay_type = lathe_choice("linear|cosine|1-sqrt", values[FIELD_DECAY_TYPE].s);
     if (steps->is_explicit && ratio->is_explicit)
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "decay_steps is %lld and decay_ratio is %g: set only one of them",
-                          (long long)steps->i, ratio->f);
+        return lathe_fail_at(host, LATHE_E_CONFIG, "decay_steps",
+                             "decay_steps is %lld and decay_ratio is %g: set only one of them",
+                             (long long)steps->i, ratio->f);
     if (values[FIELD_NUM_CYCLES].is_explicit && s->decay_type != 1)
-        lathe_warn(host, "scheduler.num_cycles has no effect: decay_type is \"%s\", not \"cosine\"",
-                   values[FIELD_DECAY_TYPE].s);
+        lathe_warn_at(host, "num_cycles",
+                      "scheduler.num_cycles has no effect: decay_type is \"%s\", not \"cosine\"",
+                      values[FIELD_DECAY_TYPE].s);
     if (values[FIELD_DECAY_TYPE].is_explicit && s->decay_steps == 0)
-        lathe_warn(host, "scheduler.decay_type has no effect: decay_steps is 0");
+        lathe_warn_at(host, "decay_type", "scheduler.decay_type has no effect: decay_steps is 0");
     return lathe_schedule_read(host, values, &s->common);
 }
 

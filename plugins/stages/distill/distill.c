@@ -72,19 +72,17 @@ static lathe_status distill_create(const lathe_host *host, const lathe_value *va
                                    int32_t n_values, void **out_self)
 {
     if (n_values != N_FIELDS)
-        return lathe_fail(host, LATHE_E_ARG, "distill: got %d values, expected %d", n_values,
-                          N_FIELDS);
+        return lathe_fail(host, LATHE_E_ARG, "got %d values, expected %d", n_values, N_FIELDS);
     const char *name = values[FIELD_DIVERGENCE].s;
     const int is_forward = strcmp(name, "forward") == 0, is_reverse = strcmp(name, "reverse") == 0;
     if ((is_forward || is_reverse) && values[FIELD_BETA].is_explicit)
-        return lathe_fail(
-            host, LATHE_E_CONFIG,
-            "distill: beta has no meaning for divergence \"%s\"; leave it out, or use "
-            "\"jsd\"",
-            name);
+        return lathe_fail_at(host, LATHE_E_CONFIG, "beta",
+                             "beta has no meaning for divergence \"%s\"; leave it out, or use "
+                             "\"jsd\"",
+                             name);
     distill *self = host->alloc((int64_t)sizeof *self);
     if (self == NULL)
-        return lathe_fail(host, LATHE_E_NOMEM, "distill: no memory for the instance");
+        return lathe_fail(host, LATHE_E_NOMEM, "no memory for the instance");
     *self = (distill){.host = host,
                       .alpha = values[FIELD_ALPHA].f,
                       .temperature = values[FIELD_TEMPERATURE].f,
@@ -191,12 +189,13 @@ static lathe_status check_stored(const distill *d, const lathe_stage_build *buil
 {
     const double stored = build->stored_temperature;
     if (d->add_tail && (d->temperature < stored || d->temperature > stored))
-        return lathe_fail(d->host, LATHE_E_CONFIG,
-                          "temperature is %g, and teacher.stored was made with temperature %g; "
-                          "expected the same, because the probability of all other tokens is not "
-                          "known for another: run lathe logprobs with --temperature %g, or set "
-                          "stage.add_tail = false",
-                          d->temperature, stored, d->temperature);
+        return lathe_fail_at(
+            d->host, LATHE_E_CONFIG, "temperature",
+            "temperature is %g, and teacher.stored was made with temperature %g; "
+            "expected the same, because the probability of all other tokens is not "
+            "known for another: run lathe logprobs with --temperature %g, or set "
+            "stage.add_tail = false",
+            d->temperature, stored, d->temperature);
     return LATHE_OK;
 }
 
@@ -225,9 +224,10 @@ static lathe_status divergence_from_teacher(const distill *d, const lathe_stage_
     if (build->n_stored > 0)
         return stored_divergence(d, build, out);
     if (d->sets_add_tail)
-        return lathe_fail(d->host, LATHE_E_CONFIG,
-                          "add_tail has no meaning for a teacher that is a model (teacher.path): "
-                          "leave it out, or set teacher.stored instead");
+        return lathe_fail_at(
+            d->host, LATHE_E_CONFIG, "add_tail",
+            "add_tail has no meaning for a teacher that is a model (teacher.path): "
+            "leave it out, or set teacher.stored instead");
     return build->divergence(build->ctx, LATHE_MODEL_TEACHER, d->beta, d->temperature, out);
 }
 

@@ -61,31 +61,30 @@ static lathe_status check_values(const lathe_host *host, const dpo_loss_type *lo
         {FIELD_DISCOPOP_TAU, "discopop"}, {FIELD_SIMPO_GAMMA, "simpo"}, {FIELD_CPO_ALPHA, "cpo"}};
     const double smoothing = values[FIELD_LABEL_SMOOTHING].f;
     if (smoothing != 0.0 && loss->smoothing == DPO_SMOOTHING_UNUSED)
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "dpo: label_smoothing = %g has no meaning for loss_type \"%s\"; leave it "
-                          "out, or use sigmoid, robust, exo_pair, cpo or simpo",
-                          smoothing, loss->name);
+        return lathe_fail_at(host, LATHE_E_CONFIG, "label_smoothing",
+                             "label_smoothing = %g has no meaning for loss_type \"%s\"; leave it "
+                             "out, or use sigmoid, robust, exo_pair, cpo or simpo",
+                             smoothing, loss->name);
     if (smoothing == 0.0 && loss->smoothing == DPO_SMOOTHING_REQUIRED)
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "dpo: loss_type \"%s\" needs label_smoothing above 0, such as 1e-3: its "
-                          "logarithm is part of the loss",
-                          loss->name);
+        return lathe_fail_at(host, LATHE_E_CONFIG, "loss_type",
+                             "loss_type \"%s\" needs label_smoothing above 0, such as 1e-3: its "
+                             "logarithm is part of the loss",
+                             loss->name);
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         if (values[owned[i].field].is_explicit && strcmp(loss->name, owned[i].loss) != 0)
-            return lathe_fail(host, LATHE_E_CONFIG,
-                              "dpo: %s has no meaning for loss_type \"%s\"; leave it out",
-                              fields[owned[i].field].key, loss->name);
+            return lathe_fail_at(host, LATHE_E_CONFIG, fields[owned[i].field].key,
+                                 "%s has no meaning for loss_type \"%s\"; leave it out",
+                                 fields[owned[i].field].key, loss->name);
     const lathe_value *free_of = &values[FIELD_REFERENCE_FREE];
     if (free_of->is_explicit && loss->reference >= DPO_SUMS)
-        return lathe_fail(
-            host, LATHE_E_CONFIG,
-            "dpo: reference_free has no effect on loss_type \"%s\", which never reads "
-            "a reference model; leave it out",
-            loss->name);
+        return lathe_fail_at(host, LATHE_E_CONFIG, "reference_free",
+                             "reference_free has no effect on loss_type \"%s\", which never reads "
+                             "a reference model; leave it out",
+                             loss->name);
     if (free_of->i && loss->reference == DPO_REFERENCE)
-        return lathe_fail(
-            host, LATHE_E_CONFIG,
-            "dpo: loss_type \"%s\" compares each completion with the reference model, "
+        return lathe_fail_at(
+            host, LATHE_E_CONFIG, "loss_type",
+            "loss_type \"%s\" compares each completion with the reference model, "
             "so reference_free is not possible; use sigmoid, or another loss of the "
             "difference",
             loss->name);
@@ -96,17 +95,17 @@ static lathe_status dpo_create(const lathe_host *host, const lathe_value *values
                                void **out_self)
 {
     if (n_values != N_FIELDS)
-        return lathe_fail(host, LATHE_E_ARG, "dpo: got %d values, expected %d", n_values, N_FIELDS);
+        return lathe_fail(host, LATHE_E_ARG, "got %d values, expected %d", n_values, N_FIELDS);
     const char *name = values[FIELD_LOSS_TYPE].s;
     int32_t type = 0;
     while (type < dpo_n_losses && strcmp(dpo_losses[type].name, name) != 0)
         type++;
     if (type == dpo_n_losses)
-        return lathe_fail(host, LATHE_E_CONFIG, "dpo: no loss_type \"%s\"", name);
+        return lathe_fail_at(host, LATHE_E_CONFIG, "loss_type", "no loss_type \"%s\"", name);
     LATHE_TRY(check_values(host, &dpo_losses[type], values));
     dpo *self = host->alloc((int64_t)sizeof *self);
     if (self == NULL)
-        return lathe_fail(host, LATHE_E_NOMEM, "dpo: no memory for the instance");
+        return lathe_fail(host, LATHE_E_NOMEM, "no memory for the instance");
     *self = (dpo){.host = host,
                   .settings = {.beta = values[FIELD_BETA].f,
                                .label_smoothing = values[FIELD_LABEL_SMOOTHING].f,

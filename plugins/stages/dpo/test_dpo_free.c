@@ -265,19 +265,17 @@ static void refused(const char *type, const char *key, double f, int64_t i, cons
 
 Test(dpo_free, settings_of_other_losses_are_refused)
 {
-    refused(
-        "orpo", "reference_free", 0.0, 1,
-        "dpo: reference_free has no effect on loss_type \"orpo\", which never reads a reference "
-        "model; leave it out");
+    refused("orpo", "reference_free", 0.0, 1,
+            "reference_free has no effect on loss_type \"orpo\", which never reads a reference "
+            "model; leave it out");
     refused("apo_zero", "reference_free", 0.0, 1,
-            "dpo: loss_type \"apo_zero\" compares each completion with the reference model, so "
+            "loss_type \"apo_zero\" compares each completion with the reference model, so "
             "reference_free is not possible; use sigmoid, or another loss of the difference");
     refused("sigmoid", "simpo_gamma", 1.0, 0,
-            "dpo: simpo_gamma has no meaning for loss_type \"sigmoid\"; leave it out");
+            "simpo_gamma has no meaning for loss_type \"sigmoid\"; leave it out");
     refused("orpo", "cpo_alpha", 1.0, 0,
-            "dpo: cpo_alpha has no meaning for loss_type \"orpo\"; leave it out");
-    refused(
-        "orpo", "label_smoothing", 0.1, 0,
-        "dpo: label_smoothing = 0.1 has no meaning for loss_type \"orpo\"; leave it out, or use "
-        "sigmoid, robust, exo_pair, cpo or simpo");
+            "cpo_alpha has no meaning for loss_type \"orpo\"; leave it out");
+    refused("orpo", "label_smoothing", 0.1, 0,
+            "label_smoothing = 0.1 has no meaning for loss_type \"orpo\"; leave it out, or use "
+            "sigmoid, robust, exo_pair, cpo or simpo");
 }

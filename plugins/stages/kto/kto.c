@@ -52,19 +52,18 @@ static lathe_status kto_create(const lathe_host *host, const lathe_value *values
                                void **out_self)
 {
     if (n_values != N_FIELDS)
-        return lathe_fail(host, LATHE_E_ARG, "kto: got %d values, expected %d", n_values, N_FIELDS);
+        return lathe_fail(host, LATHE_E_ARG, "got %d values, expected %d", n_values, N_FIELDS);
     const char *type = values[FIELD_LOSS_TYPE].s;
     const int32_t has_kl = strcmp(type, "kto") == 0;
     if (!has_kl && strcmp(type, "apo_zero_unpaired") != 0)
-        return lathe_fail(host, LATHE_E_CONFIG, "kto: no loss_type \"%s\"", type);
+        return lathe_fail_at(host, LATHE_E_CONFIG, "loss_type", "no loss_type \"%s\"", type);
     if (values[FIELD_DESIRABLE].f == 0.0 && values[FIELD_UNDESIRABLE].f == 0.0)
-        return lathe_fail(
-            host, LATHE_E_CONFIG,
-            "kto: desirable_weight and undesirable_weight are both 0, so that nothing "
-            "is learnt; raise one of them");
+        return lathe_fail_at(host, LATHE_E_CONFIG, "desirable_weight",
+                             "desirable_weight and undesirable_weight are both 0, so that nothing "
+                             "is learnt; raise one of them");
     kto *self = host->alloc((int64_t)sizeof *self);
     if (self == NULL)
-        return lathe_fail(host, LATHE_E_NOMEM, "kto: no memory for the instance");
+        return lathe_fail(host, LATHE_E_NOMEM, "no memory for the instance");
     *self = (kto){.host = host,
                   .beta = values[FIELD_BETA].f,
                   .desirable_weight = values[FIELD_DESIRABLE].f,

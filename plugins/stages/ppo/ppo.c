@@ -56,12 +56,11 @@ static lathe_status create(const lathe_host *host, const lathe_value *values, in
 {
     ppo settings;
     if (n_values != PPO_N_FIELDS)
-        return lathe_fail(host, LATHE_E_ARG, "ppo: got %d values, expected %d", n_values,
-                          PPO_N_FIELDS);
+        return lathe_fail(host, LATHE_E_ARG, "got %d values, expected %d", n_values, PPO_N_FIELDS);
     LATHE_TRY(ppo_settings_read(host, values, &settings));
     ppo *self = host->alloc((int64_t)sizeof *self);
     if (self == NULL)
-        return lathe_fail(host, LATHE_E_NOMEM, "ppo: no memory for the instance");
+        return lathe_fail(host, LATHE_E_NOMEM, "no memory for the instance");
     *self = settings;
     *out_self = self;
     return LATHE_OK;

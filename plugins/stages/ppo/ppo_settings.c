@@ -131,10 +131,10 @@ static void warn_of_one_update(const lathe_host *host, const ppo *p, const lathe
                                  FIELD_CLIPRANGE_VALUE};
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds && ppo_updates_once(p); i++)
         if (values[bounds[i]].is_explicit)
-            lathe_warn(host,
-                       "%s has no effect: with epochs = 1 and minibatches = 1 each rollout is "
-                       "learnt in one update, before which the policy has not changed",
-                       ppo_fields[bounds[i]].key);
+            lathe_warn_at(host, ppo_fields[bounds[i]].key,
+                          "%s has no effect: with epochs = 1 and minibatches = 1 each rollout is "
+                          "learnt in one update, before which the policy has not changed",
+                          ppo_fields[bounds[i]].key);
 }
 
 /* Refuses numbers of completions that do not fit each other. */
@@ -142,16 +142,16 @@ static lathe_status check_sizes(const lathe_host *host, const ppo *p)
 {
     const int64_t n = (int64_t)p->prompts * p->group;
     if (n > MAX_COMPLETIONS)
-        return lathe_fail(
-            host, LATHE_E_CONFIG,
+        return lathe_fail_at(
+            host, LATHE_E_CONFIG, "group",
             "group = %d completions of each of prompts = %d prompts are more than the "
             "%d that a rollout may have",
             p->group, p->prompts, MAX_COMPLETIONS);
     if (n % p->minibatches != 0)
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "minibatches = %d does not divide the %lld completions of a rollout "
-                          "(prompts = %d times group = %d)",
-                          p->minibatches, (long long)n, p->prompts, p->group);
+        return lathe_fail_at(host, LATHE_E_CONFIG, "minibatches",
+                             "minibatches = %d does not divide the %lld completions of a rollout "
+                             "(prompts = %d times group = %d)",
+                             p->minibatches, (long long)n, p->prompts, p->group);
     return LATHE_OK;
 }
 
@@ -166,9 +166,9 @@ static lathe_status check_loss(const lathe_host *host, const ppo *p, const lathe
                  {FIELD_DRO_BETA, 1 << PPO_DRO}};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         if (values[owned[i].field].is_explicit && !((owned[i].losses >> p->loss_type) & 1))
-            return lathe_fail(host, LATHE_E_CONFIG,
-                              "%s has no meaning for loss_type \"%s\": leave it out",
-                              ppo_fields[owned[i].field].key, loss_types[p->loss_type]);
+            return lathe_fail_at(host, LATHE_E_CONFIG, ppo_fields[owned[i].field].key,
+                                 "%s has no meaning for loss_type \"%s\": leave it out",
+                                 ppo_fields[owned[i].field].key, loss_types[p->loss_type]);
     return LATHE_OK;
 }
 
@@ -179,18 +179,20 @@ static lathe_status check_advantage(const lathe_host *host, const ppo *p, const 
                                     FIELD_VF_COEF, FIELD_CLIPRANGE_VALUE};
     for (size_t i = 0; i < sizeof of_critic / sizeof *of_critic && p->advantage != PPO_GAE; i++)
         if (values[of_critic[i]].is_explicit)
-            return lathe_fail(host, LATHE_E_CONFIG,
-                              "%s has no meaning for advantage \"group\", which has no critic: "
-                              "leave it out, or set advantage to \"gae\"",
-                              ppo_fields[of_critic[i]].key);
+            return lathe_fail_at(host, LATHE_E_CONFIG, ppo_fields[of_critic[i]].key,
+                                 "%s has no meaning for advantage \"group\", which has no critic: "
+                                 "leave it out, or set advantage to \"gae\"",
+                                 ppo_fields[of_critic[i]].key);
     if (p->advantage == PPO_GAE && values[FIELD_SCALE_REWARDS].is_explicit)
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "scale_rewards has no meaning for advantage \"gae\", which compares no "
-                          "rewards within a group: leave it out, or use whiten_advantages");
+        return lathe_fail_at(
+            host, LATHE_E_CONFIG, "scale_rewards",
+            "scale_rewards has no meaning for advantage \"gae\", which compares no "
+            "rewards within a group: leave it out, or use whiten_advantages");
     if (p->advantage == PPO_GROUP && p->group < 2)
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "group = 1 leaves no other completion of the prompt to compare with: set "
-                          "it to 2 or more, or advantage to \"gae\"");
+        return lathe_fail_at(
+            host, LATHE_E_CONFIG, "group",
+            "group = 1 leaves no other completion of the prompt to compare with: set "
+            "it to 2 or more, or advantage to \"gae\"");
     return LATHE_OK;
 }
 
@@ -203,19 +205,20 @@ static lathe_status check_divergence(const lathe_host *host, const ppo *p,
                                         FIELD_KL_HORIZON};
     for (size_t i = 0; i < sizeof of_divergence / sizeof *of_divergence && !(p->kl_coef > 0.0); i++)
         if (values[of_divergence[i]].is_explicit)
-            return lathe_fail(host, LATHE_E_CONFIG,
-                              "%s has no meaning without kl_coef: set kl_coef above 0",
-                              ppo_fields[of_divergence[i]].key);
+            return lathe_fail_at(host, LATHE_E_CONFIG, ppo_fields[of_divergence[i]].key,
+                                 "%s has no meaning without kl_coef: set kl_coef above 0",
+                                 ppo_fields[of_divergence[i]].key);
     if (values[FIELD_KL_HORIZON].is_explicit && !(p->kl_target > 0.0))
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "kl_horizon has no meaning without kl_target, which makes kl_coef adapt: "
-                          "set kl_target above 0, or leave kl_horizon out");
+        return lathe_fail_at(
+            host, LATHE_E_CONFIG, "kl_horizon",
+            "kl_horizon has no meaning without kl_target, which makes kl_coef adapt: "
+            "set kl_target above 0, or leave kl_horizon out");
     if (p->kl_target > 0.0 && p->kl_horizon < (int64_t)p->prompts * p->group)
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "kl_horizon = %lld is less than the %lld completions of one rollout, "
-                          "after which kl_coef would change by more than a fifth; expected at "
-                          "least that many",
-                          (long long)p->kl_horizon, (long long)p->prompts * p->group);
+        return lathe_fail_at(host, LATHE_E_CONFIG, "kl_horizon",
+                             "kl_horizon = %lld is less than the %lld completions of one rollout, "
+                             "after which kl_coef would change by more than a fifth; expected at "
+                             "least that many",
+                             (long long)p->kl_horizon, (long long)p->prompts * p->group);
     return LATHE_OK;
 }
 

@@ -85,10 +85,10 @@ lathe_status ppo_state_bytes(void *self, int32_t n_rows, int64_t row_tokens, int
     ppo *p = self;
     ppo_rollout counted;
     if (p->max_new_tokens >= row_tokens)
-        return lathe_fail(p->host, LATHE_E_CONFIG,
-                          "max_new_tokens = %d leaves no room for a prompt in rows of "
-                          "data.seq_len = %lld tokens",
-                          p->max_new_tokens, (long long)row_tokens);
+        return lathe_fail_at(p->host, LATHE_E_CONFIG, "max_new_tokens",
+                             "max_new_tokens = %d leaves no room for a prompt in rows of "
+                             "data.seq_len = %lld tokens",
+                             p->max_new_tokens, (long long)row_tokens);
     *out = lay_out(p, row_tokens, NULL, &counted);
     return make_scratch(p, n_rows, row_tokens);
 }

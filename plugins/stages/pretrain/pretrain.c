@@ -67,19 +67,19 @@ static lathe_status check_values(const lathe_host *host, const lathe_value *valu
 {
     for (int32_t i = FIELD_OBJECTIVE + 1; i < N_FIELDS; i++)
         if (values[i].is_explicit && objective_of_field(i) != kind)
-            return lathe_fail(host, LATHE_E_CONFIG,
-                              "pretrain: %s has no meaning for objective \"%s\"; leave it out, or "
-                              "use \"%s\"",
-                              fields[i].key, objective_names[kind],
-                              objective_names[objective_of_field(i)]);
+            return lathe_fail_at(host, LATHE_E_CONFIG, fields[i].key,
+                                 "%s has no meaning for objective \"%s\"; leave it out, or "
+                                 "use \"%s\"",
+                                 fields[i].key, objective_names[kind],
+                                 objective_names[objective_of_field(i)]);
     if (values[FIELD_MASK_SHARE].f + values[FIELD_RANDOM_SHARE].f > 1.0 + 1e-9)
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "pretrain: mask_share is %g and random_share %g; together they may be 1 "
-                          "at most",
-                          values[FIELD_MASK_SHARE].f, values[FIELD_RANDOM_SHARE].f);
+        return lathe_fail_at(host, LATHE_E_CONFIG, "mask_share",
+                             "mask_share is %g and random_share %g; together they may be 1 "
+                             "at most",
+                             values[FIELD_MASK_SHARE].f, values[FIELD_RANDOM_SHARE].f);
     if (values[FIELD_MASK_TOKEN].is_set && values[FIELD_MASK_TOKEN].s[0] == '\0')
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "pretrain: mask_token is empty; expected the text of a token");
+        return lathe_fail_at(host, LATHE_E_CONFIG, "mask_token",
+                             "mask_token is empty; expected the text of a token");
     return LATHE_OK;
 }
 
@@ -88,18 +88,17 @@ static lathe_status pretrain_create(const lathe_host *host, const lathe_value *v
 {
     int32_t kind = 0;
     if (n_values != N_FIELDS)
-        return lathe_fail(host, LATHE_E_ARG, "pretrain: got %d values, expected %d", n_values,
-                          N_FIELDS);
+        return lathe_fail(host, LATHE_E_ARG, "got %d values, expected %d", n_values, N_FIELDS);
     while (kind < LATHE_N_OBJECTIVES &&
            strcmp(objective_names[kind], values[FIELD_OBJECTIVE].s) != 0)
         kind++;
     if (kind == LATHE_N_OBJECTIVES)
-        return lathe_fail(host, LATHE_E_CONFIG, "pretrain: no objective \"%s\"",
-                          values[FIELD_OBJECTIVE].s);
+        return lathe_fail_at(host, LATHE_E_CONFIG, "objective", "no objective \"%s\"",
+                             values[FIELD_OBJECTIVE].s);
     LATHE_TRY(check_values(host, values, kind));
     pretrain *self = host->alloc((int64_t)sizeof *self);
     if (self == NULL)
-        return lathe_fail(host, LATHE_E_NOMEM, "pretrain: no memory for the instance");
+        return lathe_fail(host, LATHE_E_NOMEM, "no memory for the instance");
     const lathe_value *prefix = &values[FIELD_PREFIX_FRACTION], *mask = &values[FIELD_MASK_TOKEN];
     *self = (pretrain){.host = host,
                        .objective = {.size = (uint32_t)sizeof self->objective,

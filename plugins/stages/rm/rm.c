@@ -47,10 +47,10 @@ static lathe_status rm_create(const lathe_host *host, const lathe_value *values,
                               void **out_self)
 {
     if (n_values != N_FIELDS)
-        return lathe_fail(host, LATHE_E_ARG, "rm: got %d values, expected %d", n_values, N_FIELDS);
+        return lathe_fail(host, LATHE_E_ARG, "got %d values, expected %d", n_values, N_FIELDS);
     rm *self = host->alloc((int64_t)sizeof *self);
     if (self == NULL)
-        return lathe_fail(host, LATHE_E_NOMEM, "rm: no memory for the instance");
+        return lathe_fail(host, LATHE_E_NOMEM, "no memory for the instance");
     *self = (rm){.host = host, .centre = values[FIELD_CENTRE].f};
     *out_self = self;
     return LATHE_OK;

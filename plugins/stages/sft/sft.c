@@ -42,16 +42,16 @@ static lathe_status sft_create(const lathe_host *host, const lathe_value *values
                                void **out_self)
 {
     if (n_values != N_FIELDS)
-        return lathe_fail(host, LATHE_E_ARG, "sft: got %d values, expected %d", n_values, N_FIELDS);
+        return lathe_fail(host, LATHE_E_ARG, "got %d values, expected %d", n_values, N_FIELDS);
     int type = 0;
     while (type < N_LOSSES && strcmp(loss_names[type], values[FIELD_LOSS_TYPE].s) != 0)
         type++;
     if (type == N_LOSSES)
-        return lathe_fail(host, LATHE_E_CONFIG, "sft: no loss_type \"%s\"",
-                          values[FIELD_LOSS_TYPE].s);
+        return lathe_fail_at(host, LATHE_E_CONFIG, "loss_type", "no loss_type \"%s\"",
+                             values[FIELD_LOSS_TYPE].s);
     sft *self = host->alloc((int64_t)sizeof *self);
     if (self == NULL)
-        return lathe_fail(host, LATHE_E_NOMEM, "sft: no memory for the instance");
+        return lathe_fail(host, LATHE_E_NOMEM, "no memory for the instance");
     *self = (sft){.host = host, .loss_type = type, .noise_alpha = values[FIELD_NOISE_ALPHA].f};
     *out_self = self;
     return LATHE_OK;

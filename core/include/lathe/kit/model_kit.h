@@ -91,7 +91,7 @@ static inline lathe_status lathe_key_refuse(const lathe_keys *k, const char *key
 {
     char seen[200];
     lathe_key_text(k, key, seen, sizeof seen);
-    return lathe_fail(k->host, LATHE_E_CONFIG, "%s is %s; %s", key, seen, why);
+    return lathe_fail_at(k->host, LATHE_E_CONFIG, key, "%s is %s; %s", key, seen, why);
 }
 
 /** Refuses a key whose value differs from the only supported one. */

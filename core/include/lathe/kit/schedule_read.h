@@ -11,16 +11,19 @@ lathe_schedule_read_warmup(const lathe_host *host, const lathe_value *values, la
     const int64_t steps = values[LATHE_SCHEDULE_WARMUP_STEPS].i;
     const double ratio = values[LATHE_SCHEDULE_WARMUP_RATIO].f;
     if (steps > 0 && ratio > 0.0)
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "warmup_steps is %lld and warmup_ratio is %g: set only one of them",
-                          (long long)steps, ratio);
+        return lathe_fail_at(host, LATHE_E_CONFIG, "warmup_steps",
+                             "warmup_steps is %lld and warmup_ratio is %g: set only one of them",
+                             (long long)steps, ratio);
     if (steps == 0 && !(ratio > 0.0))
         for (int32_t k = LATHE_SCHEDULE_WARMUP_TYPE; k <= LATHE_SCHEDULE_START_LR_RATIO; k++)
-            if (values[k].is_explicit)
-                lathe_warn(host,
-                           "scheduler.%s has no effect without a warm-up: set warmup_steps or "
-                           "warmup_ratio",
-                           k == LATHE_SCHEDULE_WARMUP_TYPE ? "warmup_type" : "start_lr_ratio");
+            if (values[k].is_explicit) {
+                const char *key =
+                    k == LATHE_SCHEDULE_WARMUP_TYPE ? "warmup_type" : "start_lr_ratio";
+                lathe_warn_at(host, key,
+                              "scheduler.%s has no effect without a warm-up: set warmup_steps or "
+                              "warmup_ratio",
+                              key);
+            }
     out->warmup_steps = steps;
     out->warmup_ratio = ratio;
     out->warmup_type = lathe_choice("linear|cosine|1-sqrt", values[LATHE_SCHEDULE_WARMUP_TYPE].s);
@@ -39,9 +42,9 @@ static inline lathe_status lathe_schedule_read(const lathe_host *host, const lat
     const lathe_value *const total = &values[LATHE_SCHEDULE_TOTAL_STEPS];
     LATHE_TRY(lathe_schedule_read_warmup(host, values, out));
     if (ratio->is_explicit && min_lr->is_explicit)
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "min_lr is %g and min_lr_ratio is %g: set only one of them", min_lr->f,
-                          ratio->f);
+        return lathe_fail_at(host, LATHE_E_CONFIG, "min_lr",
+                             "min_lr is %g and min_lr_ratio is %g: set only one of them", min_lr->f,
+                             ratio->f);
     out->min_lr = min_lr->f;
     out->min_lr_ratio =
         ratio->is_explicit || (ratio->is_set && !min_lr->is_explicit) ? ratio->f : -1.0;
@@ -56,13 +59,13 @@ static inline lathe_status lathe_schedule_check_warmup(void *self, int64_t total
     const int64_t length = lathe_schedule_length(s, total_steps);
     const int64_t warmup = lathe_schedule_warmup(s, total_steps);
     if (length < 1 && s->warmup_ratio > 0.0)
-        return lathe_fail(s->host, LATHE_E_CONFIG,
-                          "warmup_ratio needs the length of the run: set train.max_steps, or "
-                          "warmup_steps instead");
+        return lathe_fail_at(s->host, LATHE_E_CONFIG, "warmup_ratio",
+                             "warmup_ratio needs the length of the run: set train.max_steps, or "
+                             "warmup_steps instead");
     if (length > 0 && warmup > length)
-        return lathe_fail(s->host, LATHE_E_CONFIG, "warmup_steps is %lld, the %s has %lld steps",
-                          (long long)warmup, s->total_steps > 0 ? "schedule" : "run",
-                          (long long)length);
+        return lathe_fail_at(s->host, LATHE_E_CONFIG, "warmup_steps",
+                             "warmup_steps is %lld, the %s has %lld steps", (long long)warmup,
+                             s->total_steps > 0 ? "schedule" : "run", (long long)length);
     return LATHE_OK;
 }
 

@@ -25,7 +25,8 @@
 
 __attribute__((unused)) static int lathe_test_failures;
 static int64_t lathe_test_allocs;    /* calls of host->alloc: a step must not change it */
-static char lathe_test_message[512]; /* of the last host->fail */
+static char lathe_test_message[512]; /* of the last host->fail or fail_at */
+__attribute__((unused)) static char lathe_test_key[64]; /* of the last host->fail_at */
 
 /* If `condition` is false: prints file, line and condition, and counts a failure. */
 #define LATHE_CHECK(condition)                                                                     \
@@ -43,9 +44,24 @@ static inline void lathe_test_log(int32_t level, const char *message)
     fprintf(stderr, "%s\n", message);
 }
 
+static inline void lathe_test_warn_at(const char *key, const char *message)
+{
+    (void)key;
+    lathe_test_log(LATHE_LOG_WARN, message);
+}
+
 static inline lathe_status lathe_test_fail(lathe_status code, const char *message)
 {
     snprintf(lathe_test_message, sizeof lathe_test_message, "%s", message);
+    lathe_test_key[0] = '\0';
+    return code;
+}
+
+static inline lathe_status lathe_test_fail_at(lathe_status code, const char *key,
+                                              const char *message)
+{
+    (void)lathe_test_fail(code, message);
+    snprintf(lathe_test_key, sizeof lathe_test_key, "%s", key);
     return code;
 }
 
@@ -77,6 +93,8 @@ static inline const lathe_host *lathe_test_host(void)
                                     .abi_minor = LATHE_ABI_MINOR,
                                     .log = lathe_test_log,
                                     .fail = lathe_test_fail,
+                                    .fail_at = lathe_test_fail_at,
+                                    .warn_at = lathe_test_warn_at,
                                     .parallel_for = lathe_test_parallel_for,
                                     .n_threads = lathe_test_threads,
                                     .alloc = lathe_test_alloc,

@@ -14,9 +14,9 @@ static inline lathe_status lathe_value_check_number(const lathe_host *host, cons
     const int high = f->flags & LATHE_FIELD_MAX_EXCLUSIVE ? x < f->max : x <= f->max;
     if (f->min > f->max ? x == x : low && high)
         return LATHE_OK;
-    return lathe_fail(host, LATHE_E_CONFIG, "%s is %g, expected %s%g to %g%s", f->key, x,
-                      f->flags & LATHE_FIELD_MIN_EXCLUSIVE ? "more than " : "", f->min, f->max,
-                      f->flags & LATHE_FIELD_MAX_EXCLUSIVE ? " (exclusive)" : "");
+    return lathe_fail_at(host, LATHE_E_CONFIG, f->key, "%s is %g, expected %s%g to %g%s", f->key, x,
+                         f->flags & LATHE_FIELD_MIN_EXCLUSIVE ? "more than " : "", f->min, f->max,
+                         f->flags & LATHE_FIELD_MAX_EXCLUSIVE ? " (exclusive)" : "");
 }
 
 /** Checks all values against the schema: count, presence, ranges, choices. LATHE_E_CONFIG names
@@ -33,15 +33,15 @@ static inline lathe_status lathe_values_check(const lathe_host *host, const char
         const lathe_value *const v = &values[k];
         if (!v->is_set) {
             if (f->flags & LATHE_FIELD_REQUIRED)
-                return lathe_fail(host, LATHE_E_CONFIG, "%s must be set", f->key);
+                return lathe_fail_at(host, LATHE_E_CONFIG, f->key, "%s must be set", f->key);
             continue;
         }
         if (f->type == LATHE_T_INT || f->type == LATHE_T_FLOAT)
             LATHE_TRY(
                 lathe_value_check_number(host, f, f->type == LATHE_T_INT ? (double)v->i : v->f));
         if (f->type == LATHE_T_STRING && f->choices != NULL && lathe_choice(f->choices, v->s) < 0)
-            return lathe_fail(host, LATHE_E_CONFIG, "%s is \"%s\", expected one of %s", f->key,
-                              v->s != NULL ? v->s : "", f->choices);
+            return lathe_fail_at(host, LATHE_E_CONFIG, f->key, "%s is \"%s\", expected one of %s",
+                                 f->key, v->s != NULL ? v->s : "", f->choices);
     }
     return LATHE_OK;
 }
