@@ -238,33 +238,6 @@ static lathe_status fill_folder(const lathe_saved_state *saved, const lathe_figu
     return LATHE_OK;
 }
 
-lathe_status lathe_checkpoint_save(const lathe_saved_state *saved, const lathe_figures *figures,
-                                   int32_t gate, const char *path)
-{
-    lathe_arena arena = LATHE_ARENA_INIT;
-    lathe_saved_state view = *saved;
-    view.arena = &arena; /* texts of this checkpoint only */
-    const char *beside = NULL;
-    lathe_status status = lathe_new_folder_begin(&arena, path, &beside);
-    if (status == LATHE_OK)
-        status =
-            lathe_new_folder_replace(fill_folder(&view, figures, gate, beside, path), beside, path);
-    lathe_arena_fini(&arena);
-    return status;
-}
-
-/* ---- in the run's folder ---- */
-
-lathe_keep lathe__checkpoint_keep(const lathe_saved_state *saved)
-{
-    const lathe_keep keep = {.last = saved->set->keep_last,
-                             .best = saved->set->keep_best,
-                             .metric = saved->set->best_metric,
-                             .higher = saved->set->best_is_higher,
-                             .read_back = saved->set->gate};
-    return keep;
-}
-
 /* Refuses to write into a folder that is not the one that the run has locked: a second run may
  * train in a new folder of this name. */
 static lathe_status check_folder(const lathe_saved_state *saved, lathe_arena *arena)
@@ -294,6 +267,43 @@ static lathe_status check_folder(const lathe_saved_state *saved, lathe_arena *ar
                        dir);
 }
 
+/* in_folder 1: a checkpoint of the run's own folder. */
+static lathe_status save(const lathe_saved_state *saved, const lathe_figures *figures, int32_t gate,
+                         const char *path, int in_folder)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_saved_state view = *saved;
+    view.arena = &arena; /* texts of this checkpoint only */
+    const char *beside = NULL;
+    lathe_status status = lathe_new_folder_begin(&arena, path, &beside);
+    if (status == LATHE_OK) {
+        status = fill_folder(&view, figures, gate, beside, path);
+        if (status == LATHE_OK && in_folder) /* before the folder of another run gets the name */
+            status = check_folder(saved, &arena);
+        status = lathe_new_folder_replace(status, beside, path);
+    }
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+lathe_status lathe_checkpoint_save(const lathe_saved_state *saved, const lathe_figures *figures,
+                                   int32_t gate, const char *path)
+{
+    return save(saved, figures, gate, path, 0);
+}
+
+/* ---- in the run's folder ---- */
+
+lathe_keep lathe__checkpoint_keep(const lathe_saved_state *saved)
+{
+    const lathe_keep keep = {.last = saved->set->keep_last,
+                             .best = saved->set->keep_best,
+                             .metric = saved->set->best_metric,
+                             .higher = saved->set->best_is_higher,
+                             .read_back = saved->set->gate};
+    return keep;
+}
+
 /* Writes the folder, unless it is there since an earlier attempt, and what follows it. */
 static lathe_status write_all(const lathe_saved_state *saved, const lathe_figures *figures,
                               int32_t gate, const char *name, const char *path, int32_t *is_whole)
@@ -303,7 +313,7 @@ static lathe_status write_all(const lathe_saved_state *saved, const lathe_figure
     lathe_arena arena = LATHE_ARENA_INIT;
     lathe_status status = check_folder(saved, &arena);
     if (status == LATHE_OK && !*is_whole)
-        status = lathe_checkpoint_save(saved, figures, gate, path);
+        status = save(saved, figures, gate, path, 1);
     *is_whole |= status == LATHE_OK;
     if (status == LATHE_OK) /* before `latest` of a folder of another run is written */
         status = check_folder(saved, &arena);

@@ -298,8 +298,8 @@ Test(quant_formats, weights_without_whole_groups_are_refused)
 Test(hqq, settings_that_no_file_has_are_refused)
 {
     static const char *const bad[][2] = {
-        {"bits=5", "hqq: bits = 5; expected 1, 2, 3, 4 or 8"},
-        {"group_size=20", "hqq: group_size = 20; expected a multiple of 8"},
+        {"bits=5", "bits = 5; expected 1, 2, 3, 4 or 8"},
+        {"group_size=20", "group_size = 20; expected a multiple of 8"},
     };
     subject s = open_format("hqq", "");
     for (int k = 0; k < 2; k++) {

@@ -134,12 +134,12 @@ Test(freeze, a_pattern_that_matches_nothing_is_named)
     const lathe_adapter_v1 *table = mock_plugin_open(LATHE_TEST_PLUGIN)->table;
     void *self = NULL;
     cr_assert_eq(create(1, (list){patterns, 2}, (list){0}, &self), LATHE_OK);
-    cr_expect_eq(table->check(self, NULL, 0, params, 1), LATHE_E_CONFIG);
+    cr_expect_eq(table->check(self, NULL, 0, params, 1), LATHE_E_NOT_FOUND);
     cr_expect(strstr(mock_host_error(), "modules[1] = \"*.mpl.*\" matches no parameter"), "%s",
               mock_host_error());
     destroy(self);
     cr_assert_eq(create(1, (list){patterns, 1}, (list){patterns, 2}, &self), LATHE_OK);
-    cr_expect_eq(table->check(self, NULL, 0, params, 1), LATHE_E_CONFIG);
+    cr_expect_eq(table->check(self, NULL, 0, params, 1), LATHE_E_NOT_FOUND);
     cr_expect(strstr(mock_host_error(), "extra[1]"), "%s", mock_host_error());
     destroy(self);
 }

@@ -367,7 +367,7 @@ Test(record_keys, beside_the_columns_of_parquet_are_read_as_those_of_json)
         for (int k = 0; k < 2; k++) {
             (void)snprintf(command, sizeof command,
                            DATA " --stage.name %s --data.datasets '[{path = \"" KEYS "%s.%s\"}]' "
-                                "2>&1 | grep -E '^\\[-|nothing reads|error' ",
+                                "2>&1 | grep -E '^\\[-|nothing reads|error: ' ",
                            cases[i][1], cases[i][0], k ? "parquet" : "jsonl");
             cr_expect_eq(run(command), 0, "%s: %s", command, output);
             cr_expect_not_null(strstr(output, "\"name\": \"get\""), "%s: %s", command, output);
