@@ -26,6 +26,15 @@ static void says(const char *text)
     cr_expect_not_null(strstr(output, text), "no '%s' in\n%s", text, output);
 }
 
+/* mpirun 4.1 sometimes hangs when its ranks have ended, and is then ended without its words. */
+static void says_end(int rank)
+{
+    char text[64];
+    (void)snprintf(text, sizeof text, "rank %d was ended by signal 9", rank);
+    cr_expect(strstr(output, text) || strstr(output, "because it did not end after its ranks had"),
+              "no '%s' in\n%s", text, output);
+}
+
 #define SLOW "LD_PRELOAD=" LATHE_TEST_BUILD "/tests/libslow_disk.so timeout 100 "
 #define SHORT " --parallel.deadline_seconds 1.5 --data.validation_split 0 --train.eval_every 0"
 
@@ -107,7 +116,7 @@ Test(busy_ranks, a_rank_that_is_gone_costs_the_step_in_flight_alone)
     train_and_kill(2, 1, SOME_STEPS, "");
     says("before the run ends with an error; the same command goes on from it");
     says("rank 1 has ended");
-    says("rank 1 was ended by signal 9");
+    says_end(1);
     expect_all_steps(2);
 }
 
@@ -116,7 +125,7 @@ Test(busy_ranks, rank_0_that_is_gone_costs_the_step_in_flight_alone)
 {
     train_and_kill(2, 0, SOME_STEPS, "--checkpoint.keep_last 2");
     says("written by this rank, because rank 0 has ended");
-    says("rank 0 was ended by signal 9");
+    says_end(0);
     cr_expect_null(strstr(output, "lost"), "%s", output);
     expect_all_steps(2);
     train_and_kill(3, 0, SOME_STEPS, "--train.weight_average ema");

@@ -238,8 +238,11 @@ Test(lost_rank_work, peer_that_is_gone)
                        f->async);
         (void)run(line);
         cr_expect_not_null(strstr(output, "exit 137"), "%s: %s", name_of(f), output);
-        cr_expect_not_null(strstr(output, "rank 1 was ended by signal 9"), "%s: %s", name_of(f),
-                           output);
+        /* mpirun 4.1 sometimes hangs when its ranks have ended, and is then ended without its words
+         */
+        cr_expect(strstr(output, "rank 1 was ended by signal 9") ||
+                      strstr(output, "because it did not end after its ranks had"),
+                  "%s: %s", name_of(f), output);
         const int saved = newest(), logged = last_logged();
         cr_expect_gt(saved, 0);
         cr_expect_eq(saved, logged, "%s: saved %d of %d steps", name_of(f), saved, logged);
