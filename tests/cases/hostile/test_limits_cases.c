@@ -149,7 +149,9 @@ Test(limits_cases, normalizers_and_decoders_that_lengthen_a_text, .init = make_f
                        i ? ", " : "{\"type\": \"Sequence\", \"normalizers\": [");
     (void)snprintf(steps + strlen(steps), sizeof steps - strlen(steps), "]}");
     put_tokenizer(steps, "null");
-    expect(LATHE " tokenizer encode . text.txt 2>&1", 1, "makes more than 6404096 bytes");
+    put_times("short.txt", "a",
+              2000); /* AddressSanitizer's memmem reads the whole text each time */
+    expect(LATHE " tokenizer encode . short.txt 2>&1", 1, "makes more than 132096 bytes");
     put_tokenizer("null", step);
     put_times("ids.txt", "1 ", 10000);
     expect(LATHE " tokenizer decode . - < ids.txt 2>&1", 1,
