@@ -13,7 +13,6 @@
 #include "fuzz/fuzz_file.h"
 #include "records/reader.h"
 
-#ifdef FUZZ_HOOKS
 /* Arrow takes memory for a batch of an Arrow file by the length that the file names, and fills what
  * the file has. Beyond this size malloc says that there is none, as it does without a sanitizer.
  */
@@ -22,7 +21,6 @@ const char *__asan_default_options(void)  // NOLINT(bugprone-reserved-identifier
 {
     return "allocator_may_return_null=1:max_allocation_size_mb=1024";
 }
-#endif
 
 enum { MOST_RECORDS = 64, MOST_BYTES = 4 << 20 };
 
