@@ -321,7 +321,7 @@ static lathe_status check_islands(lathe_training *t)
 {
     const lathe_run *run = t->run;
     int32_t rank = 0;
-    if (!lathe__islands_count_skips(run) ||
+    if (!run->outer || !lathe__islands_count_skips(run) ||
         !lathe_islands_ends_round(run->outer->islands, run->at.step))
         return LATHE_OK;
     const int64_t n = lathe_islands_skipped_in_row(run->outer->islands, &rank);

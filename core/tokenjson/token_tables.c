@@ -174,8 +174,8 @@ static const char *read_scored_vocab(walker *w, const char *p)
     p = expect(w, p, '[');
     t->scored = p;
     while (p && p < w->end) {
-        lathe_json_string text;
-        double score;
+        lathe_json_string text = {.text = NULL}; /* for the analyzer: read_scored fills it */
+        double score = 0.0;
         p = after_element(w, read_scored(w, p, &text, &score), ']', &ended);
         if (!p)
             return NULL;
