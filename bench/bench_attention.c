@@ -16,6 +16,7 @@
 #include "base/parallel.h"
 #include "lathe/attention.h"
 #include "lathe/plugin.h"
+#include "plug/host_table.h"
 #include "product_rate.h"
 
 enum { REPEATS = 7 };

@@ -15,11 +15,12 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "bench_open.h"
 #include "device_rates.h"
 #include "gpt2_run.h"
-#include "opening/opening.h"
+#include "run/open/opening.h"
 
-enum { MOST_SETTINGS = 32, N_TENSORS = 8 };
+enum { MAX_SETTINGS = 32, N_TENSORS = 8 };
 #define BURST 0.1 /* s */
 
 typedef struct call {
@@ -31,7 +32,7 @@ typedef struct call {
 
 static lathe_run *open_run(int n, char *const *settings)
 {
-    lathe_override list[MOST_SETTINGS] = {
+    lathe_override list[MAX_SETTINGS] = {
         {"tokenizer.path", "bytes"}, {"model.model_type", "llama"},
         {"model.hidden_size", "64"}, {"model.intermediate_size", "64"},
         {"model.vocab_size", "64"},  {"model.num_hidden_layers", "1"},
@@ -40,14 +41,14 @@ static lathe_run *open_run(int n, char *const *settings)
         {"train.precision", "bf16"}, {"data.seq_len", "64"}};
     int32_t n_list = 12;
     lathe_run *run = NULL;
-    for (int i = 0; i < n && n_list < MOST_SETTINGS; i++) {
+    for (int i = 0; i < n && n_list < MAX_SETTINGS; i++) {
         char *equals = strchr(settings[i], '=');
         if (!equals)
             continue;
         *equals = '\0';
         list[n_list++] = (lathe_override){settings[i], equals + 1};
     }
-    if (lathe_run_open_mode(NULL, list, n_list, LATHE_OPEN_BATCHES, &run) != LATHE_OK)
+    if (bench_open(list, n_list, LATHE_OPEN_BATCHES, &run) != LATHE_OK)
         bench_die("open");
     return run;
 }

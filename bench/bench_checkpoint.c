@@ -19,14 +19,15 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/checkpoint_writer.h"
-#include "loop/training.h"
-#include "opening/opening.h"
-#include "primitives/save_load.h"
-#include "run/run_saved.h"
+#include "bench_open.h"
+#include "checkpoint/state/checkpoint.h"
+#include "checkpoint/state/checkpoint_writer.h"
+#include "run/api/save_load.h"
+#include "run/open/opening.h"
+#include "run/state/run_saved.h"
+#include "train/training.h"
 
-enum { MOST_SETTINGS = 40, V = 50257 };
+enum { MAX_SETTINGS = 40, V = 50257 };
 
 static void die(const char *what)
 {
@@ -56,7 +57,7 @@ static lathe_run *open_run(const char *dir, const char *rows, const char *tokens
     (void)snprintf(plugins, sizeof plugins, "[\"%s/lib/lathe/plugins\"]", LATHE_BUILD);
     (void)snprintf(data, sizeof data, "[{path = \"%s/text.txt\"}]", dir);
     (void)snprintf(cache, sizeof cache, "%s/cache", dir);
-    const lathe_override settings[MOST_SETTINGS] = {
+    const lathe_override settings[MAX_SETTINGS] = {
         {"model.model_type", "gpt2"}, {"model.vocab_size", "50257"},
         {"model.n_embd", "768"},      {"model.n_layer", "12"},
         {"model.n_head", "12"},       {"model.n_positions", "1024"},
@@ -66,19 +67,19 @@ static lathe_run *open_run(const char *dir, const char *rows, const char *tokens
         {"optimizer.lr", "3e-4"},     {"plugins.paths", plugins},
         {"checkpoint.dir", dir},      {"checkpoint.every", every},
         {"checkpoint.keep_last", "1"}};
-    lathe_override list[MOST_SETTINGS];
+    lathe_override list[MAX_SETTINGS];
     lathe_run *run = NULL;
     int32_t n = 0;
     for (; settings[n].key; n++)
         list[n] = settings[n];
-    for (int i = 0; i < n_more && n < MOST_SETTINGS; i++) {
+    for (int i = 0; i < n_more && n < MAX_SETTINGS; i++) {
         char *equals = strchr(more[i], '=');
         if (!equals)
             continue;
         *equals = '\0';
         list[n++] = (lathe_override){more[i], equals + 1};
     }
-    if (lathe_run_open_mode(NULL, list, n, LATHE_OPEN_TRAIN, &run) != LATHE_OK)
+    if (bench_open(list, n, LATHE_OPEN_TRAIN, &run) != LATHE_OK)
         die("open");
     return run;
 }

@@ -15,8 +15,9 @@
 #include "base/parallel.h"
 #include "lathe/kit/testing.h"
 #include "lathe/quant.h"
+#include "plug/host_table.h"
 
-enum { ROWS = 2048, COLS = 4096, MOST_ROUNDS = 101 };
+enum { ROWS = 2048, COLS = 4096, MAX_ROUNDS = 101 };
 
 static const struct {
     const char *name, *settings;
@@ -79,7 +80,7 @@ typedef struct subject {
 
 static double share_of(subject *s, int32_t dtype, const copy *c, int rounds)
 {
-    double shares[MOST_ROUNDS];
+    double shares[MAX_ROUNDS];
     const int64_t bytes = (int64_t)ROWS * COLS * lathe_dtype_bytes(dtype);
     for (int i = -1; i < rounds; i++) {
         const double begun = now();
@@ -125,19 +126,19 @@ int main(int argc, char **argv)
     static const int32_t dtypes[] = {LATHE_BF16, LATHE_F16, LATHE_F32};
     const int threads = argc > 1 ? atoi(argv[1]) : 2, rounds = argc > 2 ? atoi(argv[2]) : 21;
     const char *only = argc > 3 ? argv[3] : NULL;
-    const int64_t most = (int64_t)ROWS * COLS * 4;
+    const int64_t max = (int64_t)ROWS * COLS * 4;
     double least = 1e30;
-    if (rounds < 1 || rounds > MOST_ROUNDS)
+    if (rounds < 1 || rounds > MAX_ROUNDS)
         fail("rounds: 1 to 101");
     lathe_parallel_init(threads);
-    float *const w = room(most);
+    float *const w = room(max);
     uint32_t state = 12345;
     for (int64_t i = 0; i < (int64_t)ROWS * COLS; i++) {
         state = state * 1664525u + 1013904223u;
         w[i] = ((float)(state >> 8) * 0x1p-24f - 0.5f) * 0.2f;
     }
-    const copy c = {room(most), room(most)};
-    void *const out = room(most);
+    const copy c = {room(max), room(max)};
+    void *const out = room(max);
     for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) {
         if (only != NULL && strcmp(only, formats[f].name) != 0)
             continue;

@@ -22,12 +22,13 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/parallel.h"
+#include "bench_open.h"
 #include "lathe/rng.h"
-#include "opening/opening.h"
-#include "run/run_state.h"
-#include "tokenjson/tokenizer_file.h"
+#include "run/open/opening.h"
+#include "run/state/run_state.h"
+#include "tokenizer/json/tokenizer_file.h"
 
-enum { MOST_STEPS = 512, MOST_SETTINGS = 32, ROWS = 8, T = 512, VOCAB = 512 };
+enum { MAX_STEPS = 512, MAX_SETTINGS = 32, ROWS = 8, T = 512, VOCAB = 512 };
 
 static char folder[] = "/var/tmp/lathe_bench_data_XXXXXX"; /* on a disk: /tmp may be memory */
 
@@ -116,18 +117,18 @@ static lathe_run *open_run(int n_more, char *const *more)
                                        {"data.cache_dir", cache},
                                        {"optimizer.lr", "3e-4"},
                                        {"plugins.paths", plugins}};
-    lathe_override list[MOST_SETTINGS];
+    lathe_override list[MAX_SETTINGS];
     lathe_run *run = NULL;
     int32_t n = (int32_t)(sizeof settings / sizeof *settings);
     memcpy(list, settings, sizeof settings);
-    for (int i = 0; i < n_more && n < MOST_SETTINGS; i++) {
+    for (int i = 0; i < n_more && n < MAX_SETTINGS; i++) {
         char *equals = strchr(more[i], '=');
         if (!equals)
             continue;
         *equals = '\0';
         list[n++] = (lathe_override){more[i], equals + 1};
     }
-    if (lathe_run_open_mode(NULL, list, n, LATHE_OPEN_TRAIN, &run) != LATHE_OK)
+    if (bench_open(list, n, LATHE_OPEN_TRAIN, &run) != LATHE_OK)
         die("open");
     return run;
 }
@@ -146,7 +147,7 @@ static double one_step(lathe_run *run, const lathe_run_batch *batch)
 static void bench_loader(int steps, int n_more, char *const *more)
 {
     char path[128];
-    static double disk[MOST_STEPS], ratio[MOST_STEPS];
+    static double disk[MAX_STEPS], ratio[MAX_STEPS];
     if (!mkdtemp(folder))
         die(folder);
     (void)snprintf(path, sizeof path, "%s/corpus.jsonl", folder);
@@ -276,7 +277,7 @@ int main(int argc, char **argv)
         bench_pack(argc > 2 ? atoll(argv[2]) : 1000000, argc > 3 ? atoll(argv[3]) : 2048);
     } else if (strcmp(what, "loader") == 0) {
         const int steps = argc > 2 ? atoi(argv[2]) : 40;
-        if (steps < 1 || steps > MOST_STEPS)
+        if (steps < 1 || steps > MAX_STEPS)
             return 2;
         bench_loader(steps, argc > 3 ? argc - 3 : 0, argv + 3);
     } else {

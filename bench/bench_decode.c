@@ -18,13 +18,14 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "bench_open.h"
 #include "generate/generator.h"
 #include "gpt2_run.h"
-#include "ir/op_info.h"
-#include "model/model_size.h"
-#include "opening/opening.h"
+#include "graph/ir/op_info.h"
+#include "model/family/model_size.h"
 #include "read_rate.h"
-#include "run/run_state.h"
+#include "run/open/opening.h"
+#include "run/state/run_state.h"
 
 enum {
     PROMPT = 128,
@@ -33,8 +34,8 @@ enum {
     TOKENS = 64,
     BURSTS = 4,
     BURST_TOKENS = 16,
-    MOST_ROUNDS = 64,
-    MOST_SETTINGS = 40
+    MAX_ROUNDS = 64,
+    MAX_SETTINGS = 40
 };
 
 /* ---- the bandwidth ---- */
@@ -60,7 +61,7 @@ static lathe_run *open_model(const char *dir, int n_more, char *const *more)
         {"model.tie_word_embeddings", "true"}};
     enum { N_SHAPE = sizeof shape / sizeof shape[0] };
     char plugins[512];
-    lathe_override list[MOST_SETTINGS];
+    lathe_override list[MAX_SETTINGS];
     lathe_run *run = NULL;
     int32_t n = 0;
     (void)snprintf(plugins, sizeof plugins, "[\"%s/lib/lathe/plugins\"]", LATHE_BUILD);
@@ -71,14 +72,14 @@ static lathe_run *open_model(const char *dir, int n_more, char *const *more)
         list[n++] = (lathe_override){"model.path", dir};
     for (int i = 0; !dir && i < N_SHAPE; i++)
         list[n++] = shape[i];
-    for (int i = 0; i < n_more && n < MOST_SETTINGS; i++) {
+    for (int i = 0; i < n_more && n < MAX_SETTINGS; i++) {
         char *equals = strchr(more[i], '=');
         if (!equals)
             continue;
         *equals = '\0';
         list[n++] = (lathe_override){more[i], equals + 1};
     }
-    if (lathe_run_open_mode(NULL, list, n, LATHE_OPEN_INFER, &run) != LATHE_OK)
+    if (bench_open(list, n, LATHE_OPEN_INFER, &run) != LATHE_OK)
         bench_die("open");
     return run;
 }
@@ -131,12 +132,12 @@ static int64_t weight_rows(const lathe_graph *g, const lathe_ir_node *node)
 /* Prints the products by the shapes of their weights, with the rates at which these are read. */
 static void print_products(const lathe_graph *g, const double *seconds, int runs)
 {
-    enum { MOST_SHAPES = 16 };
+    enum { MAX_SHAPES = 16 };
     struct {
         int64_t rows, columns;
         int n;
         double seconds;
-    } shapes[MOST_SHAPES];
+    } shapes[MAX_SHAPES];
     int n_shapes = 0;
     for (int32_t i = 0; i < g->n_nodes; i++) {
         const lathe_ir_node *node = &g->nodes[i];
@@ -146,7 +147,7 @@ static void print_products(const lathe_graph *g, const double *seconds, int runs
         int s = 0;
         while (s < n_shapes && (shapes[s].rows != rows || shapes[s].columns != columns))
             s++;
-        if (s == MOST_SHAPES)
+        if (s == MAX_SHAPES)
             continue;
         if (s == n_shapes) {
             shapes[n_shapes].rows = rows;
@@ -169,8 +170,8 @@ static void print_profile(lathe_exec *exec, int runs)
 {
     const lathe_graph *g = lathe_exec_graph(exec);
     double *const seconds = lathe_exec_profile_seconds(exec);
-    double by_op[LATHE_N_CORE_OPS] = {0};
-    int n_op[LATHE_N_CORE_OPS] = {0};
+    double by_op[LATHE_OP_NUMBERS] = {0};
+    int n_op[LATHE_OP_NUMBERS] = {0};
     for (int32_t i = 0; i < g->n_nodes; i++) {
         const int op = g->nodes[i].op;
         by_op[op] += seconds[i] / runs;
@@ -178,14 +179,14 @@ static void print_profile(lathe_exec *exec, int runs)
     }
     print_products(g, seconds, runs);
     for (;;) {
-        int most = 0;
-        for (int op = 1; op < LATHE_N_CORE_OPS; op++)
-            most = by_op[op] > by_op[most] ? op : most;
-        if (by_op[most] <= 0.0)
+        int max = 0;
+        for (int op = 1; op < LATHE_OP_NUMBERS; op++)
+            max = by_op[op] > by_op[max] ? op : max;
+        if (by_op[max] <= 0.0)
             break;
-        (void)printf("# %-18s %4d nodes %9.3f ms\n", lathe_op_info_get(most)->name, n_op[most],
-                     1e3 * by_op[most]);
-        by_op[most] = 0.0;
+        (void)printf("# %-18s %4d nodes %9.3f ms\n", lathe_op_info_get(max)->name, n_op[max],
+                     1e3 * by_op[max]);
+        by_op[max] = 0.0;
     }
 }
 
@@ -201,10 +202,9 @@ int main(int argc, char **argv)
     const char *dir = argc > 1 && strcmp(argv[1], "-") != 0 ? argv[1] : NULL;
     const int rounds = argc > 2 ? atoi(argv[2]) : 5;
     const int profile = argc > 3 && strcmp(argv[3], "profile") == 0;
-    double prefill[MOST_ROUNDS], longer[MOST_ROUNDS], decode[MOST_ROUNDS],
-        reads[MOST_ROUNDS * BURSTS];
-    double shares[MOST_ROUNDS * BURSTS], batch[MOST_ROUNDS], gain[MOST_ROUNDS];
-    if (rounds < 1 || rounds > MOST_ROUNDS) {
+    double prefill[MAX_ROUNDS], longer[MAX_ROUNDS], decode[MAX_ROUNDS], reads[MAX_ROUNDS * BURSTS];
+    double shares[MAX_ROUNDS * BURSTS], batch[MAX_ROUNDS], gain[MAX_ROUNDS];
+    if (rounds < 1 || rounds > MAX_ROUNDS) {
         (void)fprintf(stderr,
                       "usage: bench_decode [DIR|-] [rounds] [profile] section.key=value ...\n");
         return 2;

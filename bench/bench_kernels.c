@@ -16,6 +16,7 @@
 #include "lathe/device.h"
 #include "lathe/plugin.h"
 #include "lathe/rng.h"
+#include "plug/host_table.h"
 
 #define REPEATS 7
 #define TOKENS 4096
@@ -38,7 +39,7 @@ typedef struct bench_case {
     lathe_desc in[LATHE_OP_MAX_IN], out[LATHE_OP_MAX_OUT];
     double flops; /* 0: bound by memory */
     uint32_t accumulate;
-    int32_t index_modulus; /* of i32 inputs */
+    int32_t index_modulus; /* of i32 inputs; negative: element i is -i times this */
 } bench_case;
 
 static double now(void)
@@ -65,7 +66,8 @@ static void fill(void *p, const lathe_desc *d, int32_t modulus)
         else if (d->dtype == LATHE_BF16)
             ((uint16_t *)p)[i] = lathe_f32_to_bf16(x);
         else if (d->dtype == LATHE_I32)
-            ((int32_t *)p)[i] = (int32_t)((state >> 8) % (uint32_t)modulus);
+            ((int32_t *)p)[i] =
+                modulus < 0 ? (int32_t)(-i * modulus) : (int32_t)((state >> 8) % (uint32_t)modulus);
     }
 }
 
@@ -237,6 +239,55 @@ static void linears(const bench *b, int32_t dtype)
     }
 }
 
+/* Products of experts with `rows` rows each, beside one product of as many rows as all have. */
+static void experts(const bench *b, int32_t dtype, int32_t n, int32_t rows)
+{
+    const int64_t m = (int64_t)n * rows, i = 2048, o = 768;
+    const lathe_desc x = lathe_desc_2d(dtype, m, i), y = lathe_desc_2d(dtype, m, o);
+    const lathe_desc w = lathe_desc_2d(dtype, o, i), ws = lathe_desc_2d(dtype, n * o, i);
+    const lathe_desc dw = lathe_desc_2d(LATHE_F32, o, i), dws = lathe_desc_2d(LATHE_F32, n * o, i);
+    const lathe_desc first = lathe_desc_1d(LATHE_I32, n + 1);
+    const double flops = 2.0 * (double)m * (double)i * (double)o;
+    const bench_case cases[] = {
+        {"linear of all", LATHE_OP_LINEAR, 3, 1, none_set, {x, w, none()}, {y}, flops, 0, 1},
+        {"expert_linear",
+         LATHE_OP_EXPERT_LINEAR,
+         3,
+         1,
+         none_set,
+         {x, ws, first},
+         {y},
+         flops,
+         0,
+         -rows},
+        {"linear_dx of all", LATHE_OP_LINEAR_DX, 2, 1, none_set, {y, w}, {x}, flops, 0, 1},
+        {"expert_linear_dx",
+         LATHE_OP_EXPERT_LINEAR_DX,
+         3,
+         1,
+         none_set,
+         {y, ws, first},
+         {x},
+         flops,
+         0,
+         -rows},
+        {"linear_dw of all", LATHE_OP_LINEAR_DW, 2, 2, none_set, {y, x}, {dw, none()}, flops, 0, 1},
+        {"expert_linear_dw",
+         LATHE_OP_EXPERT_LINEAR_DW,
+         3,
+         1,
+         none_set,
+         {y, x, first},
+         {dws},
+         flops,
+         0,
+         -rows},
+    };
+    printf("%d experts with %d rows each\n", (int)n, (int)rows);
+    for (size_t j = 0; j < sizeof cases / sizeof *cases; j++)
+        report(b, &cases[j]);
+}
+
 static void heads(const bench *b, int32_t dtype)
 {
     const lathe_desc x = lathe_desc_2d(dtype, TOKENS, WIDTH);
@@ -379,6 +430,8 @@ int main(int argc, char **argv)
                lathe_dtype_name(dtype), 1e-9 * b.product_rate, 1e-9 * b.triad_rate,
                (int)lathe_parallel_threads());
         linears(&b, dtype);
+        experts(&b, dtype, 8, 512);
+        experts(&b, dtype, 32, 64);
         heads(&b, dtype);
         others(&b, dtype);
     }

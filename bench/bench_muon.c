@@ -14,17 +14,17 @@
 
 #include "base/error.h"
 #include "gpt2_run.h"
+#include "optim/update.h"
 #include "product_rate.h"
-#include "update/update.h"
 
-enum { MOST_PRODUCTS = 64, MOST_STEPS = 16 };
+enum { MAX_PRODUCTS = 64, MAX_STEPS = 16 };
 
 /* The iterations in the update's graph. */
 typedef struct iterations {
     const lathe_graph *graph;
     const double *seconds; /* [n_nodes] so far */
-    product products[MOST_PRODUCTS];
-    double product_seconds[MOST_PRODUCTS]; /* sums of our times */
+    product products[MAX_PRODUCTS];
+    double product_seconds[MAX_PRODUCTS]; /* sums of our times */
     int n_products;
     int32_t dtype;
     double operations;
@@ -58,7 +58,7 @@ static int find_product(iterations *it, const lathe_ir_node *node)
             q->trans_b == p.trans_b && strcmp(q->what, p.what) == 0)
             return i;
     }
-    if (it->n_products == MOST_PRODUCTS)
+    if (it->n_products == MAX_PRODUCTS)
         bench_die("too many shapes of products");
     it->products[it->n_products] = p;
     return it->n_products++;
@@ -142,15 +142,15 @@ int main(int argc, char **argv)
     const int micro = argc > 4 ? atoi(argv[4]) : 4, steps = argc > 5 ? atoi(argv[5]) : 3;
     char name[] = "optimizer.name=muon", *more[32] = {name};
     int n_more = 1;
-    if (rows < 1 || row_tokens < 1 || micro < 1 || steps < 1 || steps > MOST_STEPS)
+    if (rows < 1 || row_tokens < 1 || micro < 1 || steps < 1 || steps > MAX_STEPS)
         return 2;
     for (int i = 6; i < argc && n_more < 16; i++)
         more[n_more++] = argv[i];
     lathe_run *const run = gpt2_run_open(precision, rows, row_tokens, n_more, more);
     const lathe_run_batch batch = gpt2_batch(rows, row_tokens);
     static iterations it;
-    double step_s[MOST_STEPS], ns_s[MOST_STEPS], share[MOST_STEPS], rate[MOST_STEPS];
-    double ratio[MOST_STEPS];
+    double step_s[MAX_STEPS], ns_s[MAX_STEPS], share[MAX_STEPS], rate[MAX_STEPS];
+    double ratio[MAX_STEPS];
     (void)one_step(run, &batch, 1);
     iterations_find(&it, run);
     const char *const type = open_products(&it);

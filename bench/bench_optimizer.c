@@ -22,6 +22,7 @@
 #include "base/parallel.h"
 #include "lathe/kit/elementwise.h"
 #include "lathe/plugin.h"
+#include "plug/host_table.h"
 
 enum { REPEATS = 15, N_TENSORS = 40 };
 

@@ -27,9 +27,10 @@
 #include "lathe/device.h"
 #include "lathe/kit/testing.h"
 #include "lathe/quant.h"
+#include "plug/host_table.h"
 #include "read_rate.h"
 
-enum { COPIES = 4, MOST_ROUNDS = 101, MOST_ROWS = 16, MANY_ROWS = 512 };
+enum { COPIES = 4, MAX_ROUNDS = 101, MAX_ROWS = 16, MANY_ROWS = 512 };
 
 static const struct {
     const char *name, *settings;
@@ -176,7 +177,7 @@ static product make_product(const device *d, const weight *w, int32_t op, int32_
                             int is_packed)
 {
     const int is_dx = op == LATHE_OP_LINEAR_DX;
-    const lathe_op_attrs attrs = {.invariant = m <= MOST_ROWS};
+    const lathe_op_attrs attrs = {.invariant = m <= MAX_ROWS};
     const lathe_desc in[3] = {lathe_desc_2d(dtype, m, is_dx ? w->rows : w->cols),
                               lathe_desc_2d(is_packed ? LATHE_PLANES : dtype, w->rows, w->cols),
                               {LATHE_ABSENT, 0, {1, 1, 1, 1}}};
@@ -247,10 +248,10 @@ static double bandwidth(read_rate *r)
 /* Returns the share of the bandwidth. */
 static double few_rows(const device *d, weight *w, int32_t dtype, read_rate *r, int rounds)
 {
-    double shares[MOST_ROUNDS], gains[MOST_ROUNDS], batches[MOST_ROUNDS], rates[MOST_ROUNDS];
+    double shares[MAX_ROUNDS], gains[MAX_ROUNDS], batches[MAX_ROUNDS], rates[MAX_ROUNDS];
     product one = make_product(d, w, LATHE_OP_LINEAR, dtype, 1, 1);
     product plain = make_product(d, w, LATHE_OP_LINEAR, dtype, 1, 0);
-    product batch = make_product(d, w, LATHE_OP_LINEAR, dtype, MOST_ROWS, 1);
+    product batch = make_product(d, w, LATHE_OP_LINEAR, dtype, MAX_ROWS, 1);
     (void)run(d, &one, w->planes[0]);
     for (int i = 0; i < rounds; i++) {
         double each = 0.0;
@@ -275,7 +276,7 @@ static void many_rows(const device *d, weight *w, int32_t dtype, int rounds)
 {
     static const int32_t ops[] = {LATHE_OP_LINEAR, LATHE_OP_LINEAR_DX};
     for (int i = 0; i < 2; i++) {
-        double ratios[MOST_ROUNDS], rates[MOST_ROUNDS];
+        double ratios[MAX_ROUNDS], rates[MAX_ROUNDS];
         product packed = make_product(d, w, ops[i], dtype, MANY_ROWS, 1);
         product plain = make_product(d, w, ops[i], dtype, MANY_ROWS, 0);
         (void)decode(w, dtype, 0);
@@ -303,7 +304,7 @@ int main(int argc, char **argv)
     device d = {0};
     double least = 1e30;
     threads = argc > 2 ? atoi(argv[2]) : 2;
-    if (rounds < 1 || rounds > MOST_ROUNDS)
+    if (rounds < 1 || rounds > MAX_ROUNDS)
         fail("rounds: 1 to 101");
     lathe_parallel_init(threads);
     int opened = argc > 1 && strcmp(argv[1], "-") != 0 && open_device(argv[1], &d);

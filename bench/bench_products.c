@@ -19,9 +19,10 @@
 #include "base/parallel.h"
 #include "lathe/device.h"
 #include "lathe/plugin.h"
+#include "plug/host_table.h"
 #include "read_rate.h"
 
-enum { GPT2_TOKENS = 1024, PROMPT = 128, MOST_CASES = 64, GPT2 = 0, PREFILL = 1, ROW = 2 };
+enum { GPT2_TOKENS = 1024, PROMPT = 128, MAX_CASES = 64, GPT2 = 0, PREFILL = 1, ROW = 2 };
 
 typedef struct device {
     const lathe_device_v1 *table;
@@ -206,7 +207,7 @@ static void report(const product_case *narrow, const product_case *wide, int n, 
 int main(int argc, char **argv)
 {
     static const char *const best[] = {"cpu_avx512_bf16", "cpu_avx512", "cpu_avx2"};
-    product_case narrow[MOST_CASES], wide[MOST_CASES];
+    product_case narrow[MAX_CASES], wide[MAX_CASES];
     device d = {0};
     threads = argc > 2 ? atoi(argv[2]) : 2;
     const int rounds = argc > 3 ? atoi(argv[3]) : 7;

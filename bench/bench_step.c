@@ -10,11 +10,11 @@
 
 #include "base/parallel.h"
 #include "gpt2_run.h"
-#include "ir/op_info.h"
-#include "model/model_size.h"
+#include "graph/ir/op_info.h"
+#include "model/family/model_size.h"
 #include "product_rate.h"
 
-enum { C = 768, V = 50257, LAYERS = 12, HEAD_ROWS = 1024, MOST_STEPS = 64, N_PRODUCTS = 15 };
+enum { C = 768, V = 50257, LAYERS = 12, HEAD_ROWS = 1024, MAX_STEPS = 64, N_PRODUCTS = 15 };
 
 static int64_t status_kib(const char *key)
 {
@@ -73,22 +73,22 @@ static void print_profile(lathe_run *run, double step_seconds, int steps)
 {
     const lathe_graph *g = lathe_exec_graph(run->programs.train.exec);
     const double *seconds = lathe_exec_profile_seconds(run->programs.train.exec);
-    double by_op[LATHE_N_CORE_OPS] = {0}, graph = 0.0;
-    int n_op[LATHE_N_CORE_OPS] = {0};
+    double by_op[LATHE_OP_NUMBERS] = {0}, graph = 0.0;
+    int n_op[LATHE_OP_NUMBERS] = {0};
     for (int32_t i = 0; i < g->n_nodes; i++) {
         by_op[g->nodes[i].op] += seconds[i] / steps;
         n_op[g->nodes[i].op]++;
         graph += seconds[i] / steps;
     }
     for (;;) {
-        int most = 0;
-        for (int op = 1; op < LATHE_N_CORE_OPS; op++)
-            most = by_op[op] > by_op[most] ? op : most;
-        if (by_op[most] <= 0.0)
+        int max = 0;
+        for (int op = 1; op < LATHE_OP_NUMBERS; op++)
+            max = by_op[op] > by_op[max] ? op : max;
+        if (by_op[max] <= 0.0)
             break;
-        (void)printf("# %-18s %4d nodes %9.2f ms %5.1f %%\n", lathe_op_info_get(most)->name,
-                     n_op[most], 1e3 * by_op[most], 100.0 * by_op[most] / step_seconds);
-        by_op[most] = 0.0;
+        (void)printf("# %-18s %4d nodes %9.2f ms %5.1f %%\n", lathe_op_info_get(max)->name,
+                     n_op[max], 1e3 * by_op[max], 100.0 * by_op[max] / step_seconds);
+        by_op[max] = 0.0;
     }
     (void)printf("# %-18s            %9.2f ms %5.1f %%\n", "optimizer and rest",
                  1e3 * (step_seconds - graph), 100.0 * (1.0 - graph / step_seconds));
@@ -121,8 +121,8 @@ static void measure(lathe_run *run, const lathe_run_batch *batch, product *produ
     const double n = (double)batch->n_rows * batch->row_tokens;
     const double flops =
         n * lathe_model_flops_per_token(&run->model, &run->params, batch->row_tokens);
-    double loss, seconds[MOST_STEPS], rates[MOST_STEPS], shares[MOST_STEPS], total = 0.0;
-    double updates[MOST_STEPS];
+    double loss, seconds[MAX_STEPS], rates[MAX_STEPS], shares[MAX_STEPS], total = 0.0;
+    double updates[MAX_STEPS];
     (void)product_rate_measure(products, N_PRODUCTS);
     for (int i = 0; i < steps; i++) {
         seconds[i] = one_step(run, batch, &loss, &updates[i]);
@@ -149,7 +149,7 @@ int main(int argc, char **argv)
     const int steps = argc > 4 ? atoi(argv[4]) : 5;
     const int profile = argc > 5 && strcmp(argv[5], "profile") == 0;
     const int64_t n = (int64_t)rows * row_tokens;
-    if (n < 1 || steps < 1 || steps > MOST_STEPS)
+    if (n < 1 || steps < 1 || steps > MAX_STEPS)
         return 2;
     lathe_run *run = gpt2_run_open(precision, rows, row_tokens, argc > 5 ? argc - 5 : 0, argv + 5);
     const lathe_run_batch batch = gpt2_batch(rows, row_tokens);

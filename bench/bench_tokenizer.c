@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/map.h"
-#include "tokenjson/tokenizer_file.h"
+#include "tokenizer/json/tokenizer_file.h"
 
 enum { REPEATS = 5, MAX_FILES = 32 };
 

@@ -17,24 +17,25 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "bench_open.h"
 #include "device_rates.h"
-#include "exec/exec.h"
+#include "exec/program/exec.h"
 #include "gpt2_run.h"
-#include "ir/flops.h"
+#include "graph/ir/flops.h"
 #include "kernel_times.h"
-#include "model/model_size.h"
-#include "opening/opening.h"
+#include "model/family/model_size.h"
+#include "run/open/opening.h"
 
-enum { MOST_STEPS = 64, MOST_SETTINGS = 48, RECORDED = 3, NAMES = 40 };
+enum { MAX_STEPS = 64, MAX_SETTINGS = 48, RECORDED = 3, NAMES = 40 };
 #define BURST 0.1 /* s, for products and for copies after a step */
 
 static lathe_run *open_run(int n, char *const *settings)
 {
-    lathe_override list[MOST_SETTINGS] = {{"tokenizer.path", "bytes"},
-                                          {"train.max_steps", "1000000"}};
+    lathe_override list[MAX_SETTINGS] = {{"tokenizer.path", "bytes"},
+                                         {"train.max_steps", "1000000"}};
     int32_t n_list = 2;
     lathe_run *run = NULL;
-    for (int i = 0; i < n && n_list < MOST_SETTINGS; i++) {
+    for (int i = 0; i < n && n_list < MAX_SETTINGS; i++) {
         char *equals = strchr(settings[i], '=');
         if (!equals) {
             (void)fprintf(stderr, "bench_train: '%s' is no section.key=value\n", settings[i]);
@@ -43,7 +44,7 @@ static lathe_run *open_run(int n, char *const *settings)
         *equals = '\0';
         list[n_list++] = (lathe_override){settings[i], equals + 1};
     }
-    const lathe_status status = lathe_run_open_mode(NULL, list, n_list, LATHE_OPEN_BATCHES, &run);
+    const lathe_status status = bench_open(list, n_list, LATHE_OPEN_BATCHES, &run);
     if (status != LATHE_OK) {
         (void)fprintf(stderr, "%s\n", lathe_error_message());
         exit(status == LATHE_E_NOMEM ? 3 : 1);
@@ -128,7 +129,7 @@ static double update_bytes(const lathe_run *run, int64_t *out_trained)
 
 static double middle(const figures *f, int n, size_t member)
 {
-    double x[MOST_STEPS];
+    double x[MAX_STEPS];
     for (int i = 0; i < n; i++)
         memcpy(&x[i], (const char *)&f[i] + member, sizeof x[i]);
     return bench_median(x, n);
@@ -183,9 +184,9 @@ int main(int argc, char **argv)
 {
     const int steps = argc > 1 ? atoi(argv[1]) : 0;
     const int kernels = argc > 2 && strcmp(argv[2], "kernels") == 0;
-    figures f[MOST_STEPS];
+    figures f[MAX_STEPS];
     device_rates rates;
-    if (steps < 1 || steps > MOST_STEPS) {
+    if (steps < 1 || steps > MAX_STEPS) {
         (void)fprintf(stderr, "usage: bench_train STEPS [kernels] section.key=value ...\n");
         return 2;
     }

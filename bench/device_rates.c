@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "exec/exec.h"
-#include "store/transfer.h"
+#include "exec/program/exec.h"
+#include "exec/store/transfer.h"
 
-enum { FIRST_N = 32, LAST_N = 8192, MOST_RUNS = 1000 };
+enum { FIRST_N = 32, LAST_N = 8192, MAX_RUNS = 1000 };
 #define N_VALUES ((int64_t)1 << 20)
-#define MOST_COPY ((int64_t)1 << 30)
+#define MAX_COPY ((int64_t)1 << 30)
 #define LONG_ENOUGH 2e-3 /* s */
 
 /* Sums of four uniform numbers: approximately normal, mean 0, standard deviation 0.58. */
@@ -46,10 +46,10 @@ static lathe_status make_values(device_rates *r)
 
 lathe_status device_rates_fill(const device_rates *r, void *to, int64_t bytes)
 {
-    const int64_t most = N_VALUES * lathe_dtype_bytes(r->dtype);
-    for (int64_t at = 0; at < bytes; at += most)
+    const int64_t max = N_VALUES * lathe_dtype_bytes(r->dtype);
+    for (int64_t at = 0; at < bytes; at += max)
         LATHE_TRY(
-            lathe_move(r->m, (char *)to + at, r->values, bytes - at < most ? bytes - at : most));
+            lathe_move(r->m, (char *)to + at, r->values, bytes - at < max ? bytes - at : max));
     return LATHE_OK;
 }
 
@@ -117,7 +117,7 @@ lathe_status device_rates_time(device_rates *r, device_rates_fn once, void *arg,
 {
     LATHE_TRY(time_runs(r, once, arg, 2, out));
     const double wanted = seconds / *out;
-    return time_runs(r, once, arg, wanted > MOST_RUNS ? MOST_RUNS : (int64_t)wanted + 2, out);
+    return time_runs(r, once, arg, wanted > MAX_RUNS ? MAX_RUNS : (int64_t)wanted + 2, out);
 }
 
 static lathe_status multiply(void *arg)
@@ -137,7 +137,7 @@ static lathe_status multiply(void *arg)
 static int64_t copy_bytes(const device_rates *r)
 {
     const int64_t half = r->bytes / 2 / 256 * 256;
-    return half < MOST_COPY ? half : MOST_COPY;
+    return half < MAX_COPY ? half : MAX_COPY;
 }
 
 static lathe_status copy(void *arg)

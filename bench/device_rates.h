@@ -2,7 +2,7 @@
 #ifndef LATHE_BENCH_DEVICE_RATES_H
 #define LATHE_BENCH_DEVICE_RATES_H
 
-#include "store/machine.h"
+#include "exec/store/machine.h"
 
 typedef struct device_rates {
     lathe_machine *m;

@@ -6,9 +6,10 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "opening/opening.h"
+#include "bench_open.h"
+#include "run/open/opening.h"
 
-enum { V = 50257, MOST_SETTINGS = 32 };
+enum { V = 50257, MAX_SETTINGS = 32 };
 
 void bench_die(const char *what)
 {
@@ -35,7 +36,7 @@ lathe_run *gpt2_run_open(const char *precision, int rows, int row_tokens, int n_
     (void)snprintf(batch, sizeof batch, "%d", rows);
     (void)snprintf(tokens, sizeof tokens, "%d", row_tokens);
     (void)snprintf(plugins, sizeof plugins, "[\"%s/lib/lathe/plugins\"]", LATHE_BUILD);
-    const lathe_override settings[MOST_SETTINGS] = {
+    const lathe_override settings[MAX_SETTINGS] = {
         {"model.model_type", "gpt2"},   {"model.vocab_size", "50257"},
         {"model.n_embd", "768"},        {"model.n_layer", "12"},
         {"model.n_head", "12"},         {"model.n_positions", "1024"},
@@ -44,18 +45,18 @@ lathe_run *gpt2_run_open(const char *precision, int rows, int row_tokens, int n_
         {"data.seq_len", tokens},       {"optimizer.lr", "3e-4"},
         {"plugins.paths", plugins}};
     lathe_run *run = NULL;
-    lathe_override list[MOST_SETTINGS];
+    lathe_override list[MAX_SETTINGS];
     int32_t n = 0;
     for (; settings[n].key; n++)
         list[n] = settings[n];
-    for (int i = 0; i < n_more && n < MOST_SETTINGS; i++) {
+    for (int i = 0; i < n_more && n < MAX_SETTINGS; i++) {
         char *equals = strchr(more[i], '=');
         if (!equals)
             continue;
         *equals = '\0';
         list[n++] = (lathe_override){more[i], equals + 1};
     }
-    if (lathe_run_open_mode(NULL, list, n, LATHE_OPEN_BATCHES, &run) != LATHE_OK)
+    if (bench_open(list, n, LATHE_OPEN_BATCHES, &run) != LATHE_OK)
         bench_die("open");
     return run;
 }

@@ -2,7 +2,7 @@
 #ifndef LATHE_BENCH_GPT2_RUN_H
 #define LATHE_BENCH_GPT2_RUN_H
 
-#include "run/run_state.h"
+#include "run/state/run_state.h"
 
 /** Prints `what` and the message of the thread's last error, and ends the program. */
 _Noreturn void bench_die(const char *what);

@@ -50,11 +50,11 @@ static void keep(uint64_t begin, uint64_t end, const char *name, int is_kernel)
     (void)snprintf(s->name, sizeof s->name, "%s", name ? name : "?");
 }
 
-static void CUPTIAPI give_buffer(uint8_t **buffer, size_t *size, size_t *most)
+static void CUPTIAPI give_buffer(uint8_t **buffer, size_t *size, size_t *max)
 {
     *buffer = aligned_alloc(64, BUFFER_BYTES);
     *size = *buffer ? BUFFER_BYTES : 0;
-    *most = 0;
+    *max = 0;
 }
 
 static void CUPTIAPI take_buffer(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size,
@@ -155,7 +155,7 @@ static int by_time(const void *a, const void *b)
     return (x->ns < y->ns) - (x->ns > y->ns);
 }
 
-void kernel_times_print(double seconds, int most)
+void kernel_times_print(double seconds, int max)
 {
     int64_t n = 0;
     sum *sums = malloc(((size_t)n_spans + 1) * sizeof *sums);
@@ -171,7 +171,7 @@ void kernel_times_print(double seconds, int most)
         sums[n - 1].n++;
     }
     qsort(sums, (size_t)n, sizeof *sums, by_time);
-    for (int64_t i = 0; i < n && i < most; i++)
+    for (int64_t i = 0; i < n && i < max; i++)
         (void)printf("# %9.2f ms %5.1f %% %6lld x %s\n", 1e-6 * (double)sums[i].ns,
                      1e-7 * (double)sums[i].ns / seconds, (long long)sums[i].n, sums[i].name);
     free(sums);
@@ -203,10 +203,10 @@ double kernel_times_busy(int *out_kernels)
     return 0.0;
 }
 
-void kernel_times_print(double seconds, int most)
+void kernel_times_print(double seconds, int max)
 {
     (void)seconds;
-    (void)most;
+    (void)max;
 }
 
 void kernel_times_close(void)

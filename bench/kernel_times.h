@@ -16,7 +16,7 @@ double kernel_times_busy(int *out_kernels);
 
 /** Prints the `most` names with the longest total time since the reset, one line each, after "# ":
  *  ms, share of `seconds`, number of runs. */
-void kernel_times_print(double seconds, int most);
+void kernel_times_print(double seconds, int max);
 
 /** Stops recording. */
 void kernel_times_close(void);

@@ -97,7 +97,7 @@ static dnnl_status_t prepare(product *p, dnnl_data_type_t type, void *const data
 
 int product_rate_open(product *products, int n, dnnl_data_type_t type)
 {
-    int64_t most[3] = {0, 0, 0};
+    int64_t max[3] = {0, 0, 0};
     void *data[3];
     dnnl_status_t s = dnnl_engine_create(&engine, dnnl_cpu, 0);
     if (s == dnnl_success)
@@ -106,10 +106,10 @@ int product_rate_open(product *products, int n, dnnl_data_type_t type)
         const product *p = &products[i];
         const int64_t size[3] = {p->m * p->k, p->k * p->n, p->m * p->n};
         for (int j = 0; j < 3; j++)
-            most[j] = size[j] > most[j] ? size[j] : most[j];
+            max[j] = size[j] > max[j] ? size[j] : max[j];
     }
     for (int j = 0; j < 3; j++) {
-        data[j] = fill(most[j], j == 2 ? dnnl_f32 : type);
+        data[j] = fill(max[j], j == 2 ? dnnl_f32 : type);
         if (!data[j])
             return (int)dnnl_out_of_memory;
     }

@@ -1,7 +1,7 @@
 # Defines the installed tree, which can be moved to any place:
 #   bin/lathe  lib/liblathe.so*  lib/lathe/plugins/<kind>/*.so  include/lathe/*.h
 #   lib/cmake/lathe/  lib/pkgconfig/lathe.pc  share/lathe/plugin_template/  share/man/
-#   share/bash-completion/  share/zsh/  share/fish/
+#   share/bash-completion/  share/zsh/  share/fish/  share/doc/lathe/
 # and the target lathe_product: the command, the library and the plugins, without tests.
 include(CMakePackageConfigHelpers)
 
@@ -34,6 +34,13 @@ install(FILES ${CMAKE_BINARY_DIR}/lathe.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/p
 if(EXISTS ${CMAKE_SOURCE_DIR}/examples/plugin_template)
   install(DIRECTORY examples/plugin_template DESTINATION ${CMAKE_INSTALL_DATADIR}/lathe)
 endif()
+
+# The pages keep their places relative to each other, so that their links lead somewhere.
+set(pages ${CMAKE_INSTALL_DATADIR}/doc/lathe)
+install(FILES README.md CHANGELOG.md CONTRIBUTING.md LICENSE DESTINATION ${pages})
+install(DIRECTORY docs DESTINATION ${pages} FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.png")
+install(DIRECTORY plugins DESTINATION ${pages} FILES_MATCHING PATTERN "README.md")
+install(DIRECTORY examples/embed DESTINATION ${pages}/examples)
 
 # Manual pages and completion scripts come from the program: its tables of commands and the plugins' schemas.
 if(TARGET lathe_app)

@@ -1,6 +1,6 @@
 # lathe_add_test(file.c [LABELS cpu|gpu|slow] [PLUGIN target] [LIBS libs...]): one Criterion program per file.
 #
-# Tests may include headers of every floor, and link liblathe. A plugin's test names the plugin's target and finds the
+# Tests may include headers of every room, and link liblathe. A plugin's test names the plugin's target and finds the
 # .so through LATHE_TEST_PLUGIN. LATHE_TEST_DATA is the folder tests/.
 # tests/mock_*.c: mock objects that any test may use; a test links only those that it uses.
 function(lathe_test_mocks)
@@ -15,8 +15,10 @@ function(lathe_test_mocks)
 endfunction()
 
 # The tests that take longest, in that order: ctest starts them first, so that none of them runs alone at the end.
-set(LATHE_LONG_TESTS test_shard_ranks test_conformance_device test_hybrid_ranks test_diloco_ranks test_nccl_ranks test_far_ranks test_cudnn_planning test_fp8_cuda test_generate_cuda test_cuda_derive test_conformance test_resume_everywhere test_far_offload
-  test_far_activations test_far_training test_reference_cuda test_cudnn_planning test_bad_configs test_interrupt test_cli_plugins
+# Those of tests/ranks wait for disks and launchers: what computes runs beside them.
+set(LATHE_LONG_TESTS test_busy_ranks test_shard_ranks test_lost_rank_work test_one_line test_conformance_device test_hybrid_ranks
+  test_diloco_ranks test_nccl_ranks test_far_ranks test_cudnn_planning test_fp8_cuda test_generate_cuda test_cuda_derive test_conformance
+  test_resume_everywhere test_kinds_read_cases test_launch test_far_offload test_far_activations test_far_training test_reference_cuda test_cudnn_planning test_bad_configs test_interrupt test_cli_plugins
   test_generate_prompts test_op_linear test_cli_signals test_faults_survive test_ppo_training test_flash_cpu test_cli_examples test_cli_lineage
   test_adapter_folder test_checkpoint_faults test_parser_memory test_op_fp8 test_op_linear_gelu test_frozen_weights test_identity test_validate
   test_far_checkpoint test_resume test_tokenizer_equality test_checkpoint_resume test_checkpoint_kill test_cudnn)
@@ -33,9 +35,7 @@ function(lathe_add_test file)
   target_compile_definitions(${name} PRIVATE LATHE_TEST_DATA="${CMAKE_SOURCE_DIR}/tests"
     LATHE_TEST_BUILD="${CMAKE_BINARY_DIR}")
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/core/include ${CMAKE_SOURCE_DIR}/tests)
-  foreach(floor ${LATHE_ROOMS} ${LATHE_TOOLS})
-    target_include_directories(${name} PRIVATE ${CMAKE_BINARY_DIR}/floors/${floor})
-  endforeach()
+  lathe_see(${name} ${LATHE_ROOMS} ${LATHE_TOOLS})
   target_link_libraries(${name} PRIVATE lathe_test_mocks lathe PkgConfig::JANSSON criterion ${A_LIBS} m dl)
   if(A_PLUGIN)
     target_compile_definitions(${name} PRIVATE LATHE_TEST_PLUGIN="$<TARGET_FILE:${A_PLUGIN}>")

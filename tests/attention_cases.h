@@ -24,6 +24,7 @@
 #include "base/parallel.h"
 #include "lathe/attention.h"
 #include "lathe/plugin.h"
+#include "plug/host_table.h"
 
 #ifdef ATTENTION_ON_DEVICE
 #include "attention_device.h"
@@ -141,6 +142,8 @@ static inline lathe_attention_args attention_args(attention_memory *m, uint32_t 
                                   .doc_start = m->doc_start,
                                   .key_end = m->key_end,
                                   .kv_len = m->kv_len,
+                                  .slopes = m->slopes,
+                                  .sinks = m->sinks,
                                   .o = m->o,
                                   .lse = m->lse,
                                   .d_o = m->d_o,
@@ -182,32 +185,38 @@ static inline void attention_compare(const char *what, const attention_case *c, 
                                      const double *want, const double *old, const double *bound,
                                      double bound1, double relative, double rounding)
 {
-    const double least = c->dtype == LATHE_F16 ? 0x1p-25 : 0.0; /* half its smallest unit */
+    /* half the smallest unit; summands below the normal numbers of f32 may be taken as 0 */
+    const double least = c->dtype == LATHE_F16 ? 0x1p-25 : 0x1p-118;
     for (int64_t i = 0; i < rows * width; i++) {
         const double g = attention_load(got, i / width * stride + i % width, c->dtype);
         const double w = want[i] + (old ? old[i] : 0.0);
         const double tolerance =
             relative * (bound ? bound[i] : bound1) + rounding * fabs(w) + least;
-        cr_assert(fabs(g - w) <= tolerance,
-                  "%s[%lld,%lld] is %.9g, expected %.9g within %.3g (dtype %d B %lld Tq %lld Tk "
-                  "%lld H %d/%d D %d causal %d window %d packed %d cached %d bounded %d cap %g)",
-                  what, (long long)(i / width), (long long)(i % width), g, w, tolerance, c->dtype,
-                  (long long)c->batch, (long long)c->t_q, (long long)c->t_k, c->heads, c->kv_heads,
-                  c->dim, c->causal, c->window, c->packed, c->cached, c->bounded,
-                  (double)c->softcap);
+        cr_assert(
+            fabs(g - w) <= tolerance,
+            "%s[%lld,%lld] is %.9g, expected %.9g within %.3g (dtype %d B %lld Tq %lld Tk "
+            "%lld H %d/%d D %d causal %d window %d packed %d cached %d bounded %d alibi %d sinks "
+            "%d cap %g)",
+            what, (long long)(i / width), (long long)(i % width), g, w, tolerance, c->dtype,
+            (long long)c->batch, (long long)c->t_q, (long long)c->t_k, c->heads, c->kv_heads,
+            c->dim, c->causal, c->window, c->packed, c->cached, c->bounded, c->alibi, c->sinks,
+            (double)c->softcap);
     }
 }
 
 /* Error bounds. u = 2^-24: an f32 score is off by about 2u sqrt(D) times its sum of magnitudes,
- * which is the relative error of exp; sums over keys add u sqrt(Tk); exp and similar functions 8u.
- * r: rounding of stored values, and of probabilities and their gradients if a backend multiplies in
- * the stored type; 2 of these in the forward, 4 in the backward (p, ds, saved o, d_o * o). */
+ * which is the relative error of exp, and by about 4u times its bias; sums over keys add u
+ * sqrt(Tk); exp and similar functions 8u. r: rounding of stored values, and of probabilities and
+ * their gradients if a backend multiplies in the stored type; 2 of these in the forward, 4 in the
+ * backward (p, ds, saved o, d_o * o). */
 static inline void attention_check(const attention_case *c, attention_memory *m)
 {
     const lathe_attention_problem *p = &m->p;
     const double r = c->dtype == LATHE_F32 ? 0x1p-24 : c->dtype == LATHE_BF16 ? 0x1p-8 : 0x1p-11;
     const double u = 0x1p-24;
-    const double score_error = u * (8.0 + (4.0 * sqrt((double)c->dim)) * (1.0 + m->most_s));
+    const double most_bias = c->alibi ? 0.5 * (double)(c->t_k + c->t_q) : 0.0; /* slope 0.5 */
+    const double score_error =
+        u * (8.0 + (4.0 * sqrt((double)c->dim)) * (1.0 + m->most_s) + 4.0 * most_bias);
     const double e = score_error + u * (4.0 * sqrt((double)c->t_k + (double)c->t_q) + 8.0);
     const int64_t rq = c->batch * c->t_q, rk = c->batch * c->t_k;
     const int64_t wq = c->heads * (int64_t)c->dim, wk = c->kv_heads * (int64_t)c->dim;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "plug/host_table.h"
 #include "support/build_folder.h"
 
 #ifndef ATTENTION_HAS_LIBRARY
@@ -146,6 +147,8 @@ static inline lathe_status attention_compute(void *self, const lathe_attention_p
         {{(void *)(uintptr_t)a->doc_start, NULL, 1, rq * 4, 0}, &on.doc_start, -1},
         {{(void *)(uintptr_t)a->key_end, NULL, 1, rq * 4, 0}, &on.key_end, -1},
         {{(void *)(uintptr_t)a->kv_len, NULL, 1, lengths, 0}, &on.kv_len, -1},
+        {{(void *)(uintptr_t)a->slopes, NULL, 1, p->n_heads * 4, 0}, &on.slopes, -1},
+        {{(void *)(uintptr_t)a->sinks, NULL, 1, p->n_heads * 4, 0}, &on.sinks, -1},
         {{(void *)(uintptr_t)a->d_o, NULL, rq, wq, p->o_stride * e}, &on.d_o, -1},
         {{a->o, NULL, rq, wq, p->o_stride * e}, &on.o, 0},
         {{a->lse, NULL, 1, rq * p->n_heads * 4, 0}, &on.lse, 0},

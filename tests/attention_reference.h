@@ -25,6 +25,8 @@ typedef struct attention_case {
     uint32_t accumulate;
     int32_t forward_only;
     int32_t bounded; /* ATTENTION_TWO_WAY, _PREFIX or _IRREGULAR; 0: no key_end */
+    int32_t alibi;   /* 1: with slopes 0.5, 0.25, ... of the heads */
+    int32_t sinks;   /* 1: with sinks -2, 1.5, 5, ... of the heads */
 } attention_case;
 
 enum { ATTENTION_TWO_WAY = 1, ATTENTION_PREFIX, ATTENTION_IRREGULAR };
@@ -35,7 +37,7 @@ typedef struct attention_memory {
     lathe_attention_problem p;
     void *q, *k, *v, *o, *d_o, *dq, *dk, *dv; /* pointers into store */
     void *store[8];
-    float *lse;
+    float *lse, *slopes, *sinks;
     int32_t *doc_start, *key_end, *kv_len;
     double *x_q, *x_k, *x_v, *x_do; /* inputs */
     double *x_o, *x_lse;            /* exact results */
@@ -125,7 +127,7 @@ static inline void attention_range(const attention_memory *m, int64_t b, int64_t
 }
 
 /* Computes one query row: o, lse and, with gradients, its part of dq, dk, dv. s, pr: room for
- * t_k. */
+ * t_k and for 2 t_k. */
 static inline void attention_exact_row(attention_memory *m, int64_t b, int64_t h, int64_t i,
                                        double *s, double *pr, int with_gradients)
 {
@@ -133,7 +135,10 @@ static inline void attention_exact_row(attention_memory *m, int64_t b, int64_t h
     const int64_t n = p->head_dim, hk = h / (p->n_heads / p->n_kv_heads);
     const int64_t row = ((b * p->t_q + i) * p->n_heads + h) * n;
     const double *q = m->x_q + row, *g = m->x_do + row, cap = (double)p->softcap;
-    double most = -INFINITY, sum = 0.0, delta = 0.0, delta_abs = 0.0;
+    const double sink = m->sinks ? (double)m->sinks[h] : (double)-INFINITY;
+    double most = sink, sum = 0.0, delta = 0.0, delta_abs = 0.0;
+    const int64_t at = i + (m->kv_len ? m->kv_len[b] : p->t_k) - p->t_q;
+    double *capped = pr + p->t_k;
     int64_t lo, hi;
     attention_range(m, b, i, &lo, &hi);
     for (int64_t j = lo; j < hi; j++) {
@@ -146,12 +151,16 @@ static inline void attention_exact_row(attention_memory *m, int64_t b, int64_t h
         s[j] = dot * (double)p->scale;
         if (cap > 0.0)
             s[j] = cap * tanh(s[j] / cap);
+        capped[j] = s[j];
+        if (m->slopes)
+            s[j] += (double)m->slopes[h] * (double)(j - at);
         most = fmax(most, s[j]);
         m->most_s = fmax(m->most_s, magnitude * (double)p->scale);
     }
     for (int64_t j = lo; j < hi; j++)
         sum += pr[j] = exp(s[j] - most);
-    m->x_lse[(b * p->n_heads + h) * p->t_q + i] = lo < hi ? most + log(sum) : (double)-INFINITY;
+    sum += m->sinks ? exp(sink - most) : 0.0;
+    m->x_lse[(b * p->n_heads + h) * p->t_q + i] = lo < hi ? most + log(sum) : sink;
     for (int64_t j = lo; j < hi; j++) {
         const double *v = m->x_v + ((b * p->t_k + j) * p->n_kv_heads + hk) * n;
         pr[j] /= sum;
@@ -166,7 +175,7 @@ static inline void attention_exact_row(attention_memory *m, int64_t b, int64_t h
     }
     for (int64_t j = lo; j < hi; j++) {
         const int64_t key = ((b * p->t_k + j) * p->n_kv_heads + hk) * n;
-        const double slope = cap > 0.0 ? 1.0 - s[j] * s[j] / (cap * cap) : 1.0;
+        const double slope = cap > 0.0 ? 1.0 - capped[j] * capped[j] / (cap * cap) : 1.0;
         double dp = 0.0, dp_abs = 0.0;
         for (int64_t d = 0; d < n; d++) {
             dp += g[d] * m->x_v[key + d];
@@ -190,7 +199,7 @@ static inline void attention_exact(attention_memory *m, int with_gradients)
     const lathe_attention_problem *p = &m->p;
     const int64_t nq = p->batch * p->t_q * p->n_heads * p->head_dim;
     const int64_t nk = p->batch * p->t_k * p->n_kv_heads * p->head_dim;
-    double *s = attention_doubles(p->t_k), *pr = attention_doubles(p->t_k);
+    double *s = attention_doubles(p->t_k), *pr = attention_doubles(2 * p->t_k);
     double *const sums[] = {m->x_o, m->x_dq, m->a_dq, m->x_dk, m->x_dv, m->a_dk, m->a_dv};
     for (int t = 0; t < 7; t++)
         memset(sums[t], 0, (size_t)(t < 3 ? nq : nk) * sizeof(double));
@@ -272,6 +281,8 @@ static inline void attention_memory_init(attention_memory *m, const attention_ca
                                    .packed = c->packed,
                                    .cached = c->cached,
                                    .bounded = c->bounded != 0,
+                                   .alibi = c->alibi,
+                                   .sinks = c->sinks,
                                    .n_threads = 2,
                                    .scale = 1.0f / sqrtf((float)c->dim),
                                    .softcap = c->softcap,
@@ -316,6 +327,16 @@ static inline void attention_memory_init(attention_memory *m, const attention_ca
             attention_bounds(c, m->doc_start ? m->doc_start + b * c->t_q : NULL,
                              m->key_end + b * c->t_q);
     }
+    if (c->alibi) {
+        m->slopes = attention_zeroed(c->heads * 4);
+        for (int32_t h = 0; h < c->heads; h++)
+            m->slopes[h] = ldexpf(1.0f, -1 - h);
+    }
+    if (c->sinks) {
+        m->sinks = attention_zeroed(c->heads * 4);
+        for (int32_t h = 0; h < c->heads; h++)
+            m->sinks[h] = -2.0f + 3.5f * (float)h;
+    }
     if (c->cached) {
         m->kv_len = attention_zeroed(c->batch * 4);
         for (int64_t b = 0; b < c->batch; b++)
@@ -327,6 +348,8 @@ static inline void attention_memory_fini(attention_memory *m)
 {
     for (int i = 0; i < 8; i++)
         free(m->store[i]);
+    free(m->slopes);
+    free(m->sinks);
     void *const rest[] = {m->lse,  m->doc_start, m->key_end, m->kv_len, m->x_q,   m->x_k,  m->x_v,
                           m->x_do, m->x_o,       m->x_lse,   m->x_dq,   m->x_dk,  m->x_dv, m->a_dq,
                           m->a_dk, m->a_dv,      m->old_dq,  m->old_dk, m->old_dv};

@@ -5,6 +5,7 @@
 #define LATHE_TESTS_ATTENTION_SUITE_H
 
 #include "attention_cases.h"
+#include "plug/host_table.h"
 
 static const char *const attention_isas[] = {ATTENTION_ISAS};
 #define ATTENTION_N_ISAS (sizeof attention_isas / sizeof attention_isas[0])
@@ -130,6 +131,64 @@ Test(attention, reference_gradients_match_finite_differences)
         attention_check_reference((attention_case){ATTENTION_CASE(2, 9, 9, 4, 2, 5),
                                                    .causal = bounded == 0, .window = 6, .packed = 1,
                                                    .softcap = 2.0f, .bounded = bounded});
+}
+
+Test(attention, reference_gradients_with_slopes_match_finite_differences)
+{
+    attention_check_reference((attention_case){ATTENTION_CASE(2, 9, 9, 4, 2, 5), .causal = 1,
+                                               .packed = 1, .softcap = 2.0f, .alibi = 1});
+}
+
+/* Slopes of ALiBi with and without documents, windows, soft-cap and causality. */
+Test(attention, slopes_are_exact)
+{
+    for (int mix = 0; mix < 16; mix++)
+        attention_try_everywhere((attention_case){
+            ATTENTION_CASE(2, 130, 130, 6, 2, 16), .causal = !(mix & 1), .window = mix & 2 ? 37 : 0,
+            .packed = mix & 4, .softcap = mix & 8 ? 1.5f : 0.0f, .alibi = 1,
+            .accumulate = mix & 4 ? 5 : 0});
+    for (int32_t bounded = ATTENTION_TWO_WAY; bounded <= ATTENTION_IRREGULAR; bounded++)
+        attention_try_everywhere(
+            (attention_case){ATTENTION_CASE(2, 90, 90, 2, 1, 32), .alibi = 1, .bounded = bounded});
+}
+
+Test(attention, slopes_with_other_lengths_are_exact)
+{
+    const int64_t lengths[][2] = {{1, 1}, {1, 90}, {3, 300}, {5, 130}, {70, 200}, {130, 33}};
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
+        for (int cached = 0; cached < 2; cached++)
+            attention_try_everywhere((attention_case){
+                ATTENTION_CASE(2, lengths[i][0], lengths[i][1], 4, 2, 32), .causal = 1, .alibi = 1,
+                .cached = cached, .forward_only = cached});
+}
+
+Test(attention, reference_gradients_with_sinks_match_finite_differences)
+{
+    attention_check_reference((attention_case){ATTENTION_CASE(2, 9, 9, 4, 2, 5), .causal = 1,
+                                               .window = 6, .packed = 1, .sinks = 1});
+}
+
+/* Sinks with and without documents, windows, soft-cap and causality. */
+Test(attention, sinks_are_exact)
+{
+    for (int mix = 0; mix < 16; mix++)
+        attention_try_everywhere((attention_case){
+            ATTENTION_CASE(2, 130, 130, 6, 2, 16), .causal = !(mix & 1), .window = mix & 2 ? 37 : 0,
+            .packed = mix & 4, .softcap = mix & 8 ? 1.5f : 0.0f, .alibi = mix == 9, .sinks = 1,
+            .accumulate = mix & 4 ? 5 : 0});
+    for (int32_t bounded = ATTENTION_TWO_WAY; bounded <= ATTENTION_IRREGULAR; bounded++)
+        attention_try_everywhere(
+            (attention_case){ATTENTION_CASE(2, 90, 90, 2, 1, 32), .sinks = 1, .bounded = bounded});
+}
+
+Test(attention, sinks_with_other_lengths_are_exact)
+{
+    const int64_t lengths[][2] = {{1, 1}, {1, 90}, {3, 300}, {5, 130}, {70, 200}, {130, 33}};
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
+        for (int cached = 0; cached < 2; cached++)
+            attention_try_everywhere((attention_case){
+                ATTENTION_CASE(2, lengths[i][0], lengths[i][1], 4, 2, 32), .causal = 1, .sinks = 1,
+                .window = 50, .cached = cached, .forward_only = cached});
 }
 
 /* Bounds with and without documents, windows and causality; tiles without any visible key between

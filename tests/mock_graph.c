@@ -611,10 +611,22 @@ static uint64_t api_rng_stream(lathe_graph *g)
     return ++g->next_stream;
 }
 
+/* An op of the core without attributes. */
+static lathe_status api_op(lathe_graph *g, const char *name, const lathe_op_attr *attrs,
+                           int32_t n_attrs, const lathe_val *in, int32_t n_in, lathe_val *out,
+                           int32_t n_out, const char *label)
+{
+    (void)attrs;
+    for (int32_t op = 0; op < LATHE_N_OPS && n_attrs == 0; op++)
+        if (strcmp(op_name(op), name) == 0)
+            return api_node(g, op, NULL, in, n_in, out, n_out, -1, label);
+    return refuse(g, LATHE_E_NOT_FOUND, "op '%s' is none of the mock's", name);
+}
+
 const lathe_graph_api *mock_api(void)
 {
-    static const lathe_graph_api api = {sizeof api, 1,          api_desc, api_node,      api_param,
-                                        api_linear, api_detach, api_rng,  api_rng_stream};
+    static const lathe_graph_api api = {sizeof api, 1,          api_desc, api_node,       api_param,
+                                        api_linear, api_detach, api_rng,  api_rng_stream, api_op};
     return &api;
 }
 

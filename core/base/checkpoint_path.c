@@ -60,7 +60,7 @@ lathe_status lathe_checkpoint_pointer(const char *dir, const char *pointer, lath
 {
     *out_name = NULL;
     const char *path = lathe_path_join(arena, dir, pointer);
-    if (!path)
+    if (path == NULL)
         return LATHE_E_NOMEM;
     return lathe_path_exists(path) ? read_pointer(path, arena, out_name) : LATHE_OK;
 }
@@ -84,7 +84,7 @@ static lathe_status find_named(lathe_arena *arena, const char *pointer, const ch
                                const char *name, const char **out_path)
 {
     *out_path = dir ? lathe_path_join(arena, dir, name) : NULL;
-    if (!*out_path)
+    if (*out_path == NULL)
         return LATHE_E_NOMEM;
     if (lathe_path_is_dir(*out_path))
         return LATHE_OK;
@@ -117,7 +117,7 @@ lathe_status lathe_checkpoint_resolve(lathe_arena *arena, const char *path, cons
         lathe_folder_holds(path, "adapter_model.safetensors"))
         return LATHE_OK;
     LATHE_TRY(lathe_checkpoint_pointer(path, "latest", arena, &name));
-    if (!name)
+    if (name == NULL)
         return LATHE_OK;
     const char *pointer = lathe_path_join(arena, path, "latest");
     return pointer ? find_named(arena, pointer, path, name, out_path) : LATHE_E_NOMEM;

@@ -2,7 +2,7 @@
  * pointer file in that folder (DIR/best, DIR/latest).
  *
  * Every key and every command that takes the folder of a model follows such a path with
- * lathe_checkpoint_resolve, so that each of the three forms can stand wherever one of them can.
+ * lathe_checkpoint_resolve, so that all of them take all three forms.
  */
 #ifndef LATHE_BASE_CHECKPOINT_PATH_H
 #define LATHE_BASE_CHECKPOINT_PATH_H
@@ -26,12 +26,13 @@ int32_t lathe_path_is_pointer(const char *path);
 /** The checkpoint that a pointer file names; every other path as it is. Unlike
  * lathe_checkpoint_resolve, it leaves the folder of a run alone, which some commands read whole.
  *
- *  Errors  LATHE_E_NOT_FOUND: the checkpoint does not exist; the message names both. */
+ *  Errors  LATHE_E_NOT_FOUND: the checkpoint does not exist; the message names it and the pointer
+ *          file. */
 lathe_status lathe_pointer_follow(lathe_arena *arena, const char *path, const char **out_path);
 
-/** Finds the model folder that a path refers to. For a folder of checkpoints, that is the one which
- * `latest` names; for a pointer file in such a folder (DIR/best), the one which the file names;
- * otherwise the path itself. A folder with a config.json or an adapter of its own is never a
+/** Finds the model folder that a path refers to: for the folder of a run, the checkpoint that its
+ * file `latest` names; for a pointer file (DIR/best), the checkpoint that it names; otherwise the
+ * path itself. A folder with a config.json or an adapter of its own is never a
  * folder of checkpoints: DeepSpeed, too, writes a file `latest`, into the folders of models.
  *
  *  Errors  LATHE_E_CORRUPT: `latest` of a folder does not hold the name of a checkpoint.

@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -9,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/unfinished.h"
 
 /* Folders nested deeper than this are refused: the walks below recurse. */
 enum { MAX_DEPTH = 64 };
@@ -16,8 +18,9 @@ enum { MAX_DEPTH = 64 };
 static lathe_status dir_error(const char *path, const char *what)
 {
     const int cause = errno;
-    return lathe_error(cause == ENOENT ? LATHE_E_NOT_FOUND : LATHE_E_IO, "%s: cannot %s: %s", path,
-                       what, strerror(cause));
+    char shown[PATH_MAX];
+    return lathe_error(cause == ENOENT ? LATHE_E_NOT_FOUND : LATHE_E_IO, "%s: cannot %s: %s",
+                       lathe_path_final(path, shown), what, strerror(cause));
 }
 
 lathe_status lathe_dir_create(const char *path)

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +13,14 @@
 
 #include "base/error.h"
 #include "base/fs_internal.h"
+#include "base/unfinished.h"
 
 lathe_status lathe__io_error(const char *path, const char *what)
 {
     const int cause = errno;
-    return lathe_error(cause == ENOENT ? LATHE_E_NOT_FOUND : LATHE_E_IO, "%s: cannot %s: %s", path,
-                       what, strerror(cause));
+    char shown[PATH_MAX];
+    return lathe_error(cause == ENOENT ? LATHE_E_NOT_FOUND : LATHE_E_IO, "%s: cannot %s: %s",
+                       lathe_path_final(path, shown), what, strerror(cause));
 }
 
 const char *lathe_mode_text(uint32_t mode)
@@ -27,6 +30,26 @@ const char *lathe_mode_text(uint32_t mode)
            : S_ISDIR(mode)  ? "a folder"
            : S_ISREG(mode)  ? "a regular file"
                             : "a device";
+}
+
+/* Without Git LFS, git checks out a text of about 130 bytes instead of a large file; a reader of
+ * texts would take it for the file. Source: the specification of git-lfs. */
+static lathe_status refuse_pointer(int fd, const char *path, int64_t bytes)
+{
+    enum { MAX_POINTER = 1024 };
+    static const char begin[] = "version https://git-lfs.github.com/spec/";
+    char text[sizeof begin - 1];
+    if (bytes < (int64_t)sizeof text || bytes > MAX_POINTER)
+        return LATHE_OK;
+    const ssize_t n = pread(fd, text, sizeof text, 0);
+    if (n < 0)
+        return lathe__io_error(path, "read");
+    if (n != (ssize_t)sizeof text || memcmp(text, begin, sizeof text) != 0)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_CONFIG,
+                       "%s: is a pointer of Git LFS and not the file itself: git lfs pull fetches "
+                       "the files",
+                       path);
 }
 
 /* Without O_NONBLOCK, opening a pipe that has no writer waits for one, and Ctrl-C would have no
@@ -52,8 +75,53 @@ lathe_status lathe_file_open(const char *path, int *out_fd, int64_t *out_bytes)
         return lathe_error(LATHE_E_CONFIG, "%s: is %s; expected a regular file", path,
                            lathe_mode_text(info.st_mode));
     }
+    const lathe_status status = refuse_pointer(fd, path, info.st_size);
+    if (status != LATHE_OK) {
+        (void)close(fd);
+        return status;
+    }
     *out_fd = fd;
     *out_bytes = info.st_size;
+    return LATHE_OK;
+}
+
+lathe_status lathe_file_stream(const char *path, FILE **out)
+{
+    int fd = -1;
+    int64_t bytes;
+    *out = NULL;
+    LATHE_TRY(lathe_file_open(path, &fd, &bytes));
+    *out = fdopen(fd, "r");
+    if (*out != NULL)
+        return LATHE_OK;
+    const lathe_status status = lathe__io_error(path, "open");
+    (void)close(fd);
+    return status;
+}
+
+lathe_status lathe_file_append(const char *path, int *out_fd)
+{
+    struct stat info;
+    *out_fd = -1;
+    const int fd =
+        open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+    if (fd < 0 && errno == ENXIO)
+        return lathe_error(LATHE_E_IO,
+                           "%s: is a pipe, a socket or a device; expected a regular file", path);
+    if (fd < 0)
+        return lathe_error(LATHE_E_IO, "%s: cannot append: %s", path, strerror(errno));
+    if (fstat(fd, &info) != 0) {
+        const lathe_status status = lathe__io_error(path, "stat");
+        (void)close(fd);
+        return status;
+    }
+    /* A device takes what is written, such as /dev/null, or says why not, such as /dev/full. */
+    if (!S_ISREG(info.st_mode) && !S_ISCHR(info.st_mode)) {
+        (void)close(fd);
+        return lathe_error(LATHE_E_IO, "%s: is %s; expected a regular file", path,
+                           lathe_mode_text(info.st_mode));
+    }
+    *out_fd = fd;
     return LATHE_OK;
 }
 

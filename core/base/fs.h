@@ -3,12 +3,21 @@
 #ifndef LATHE_BASE_FS_H
 #define LATHE_BASE_FS_H
 
+#include <stdio.h>
+
 #include "base/arena.h"
 #include "lathe/status.h"
 
 /** Opens a regular file for reading and returns its size. A pipe, socket, device or folder gives
- *  LATHE_E_CONFIG at once, without waiting for it. */
+ *  LATHE_E_CONFIG at once, without waiting for it; so does a pointer of Git LFS. */
 lathe_status lathe_file_open(const char *path, int *out_fd, int64_t *out_bytes);
+
+/** lathe_file_open as a stream, for the caller to close; NULL after an error. */
+lathe_status lathe_file_stream(const char *path, FILE **out);
+
+/** Opens a regular file or a character device for appending, and creates a file that does not
+ * exist. Anything else gives an error at once, as with lathe_file_open. */
+lathe_status lathe_file_append(const char *path, int *out_fd);
 
 /** Name of the file type in an st_mode, for messages: "a named pipe (FIFO)". */
 const char *lathe_mode_text(uint32_t mode);

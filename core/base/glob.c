@@ -23,7 +23,7 @@ static lathe_status add(matcher *m, char *path)
     if (m->n == m->capacity) {
         const int64_t capacity = m->capacity * 2 + 64;
         char **paths = lathe_arena_alloc(m->arena, capacity * (int64_t)sizeof *paths);
-        if (!paths)
+        if (paths == NULL)
             return LATHE_E_NOMEM;
         if (m->n)
             memcpy(paths, m->paths, (size_t)m->n * sizeof *paths);
@@ -60,7 +60,7 @@ static lathe_status expand_entry(matcher *m, const char *dir, const char *name, 
     struct stat info;
     const int last = part + 1 == m->n_parts;
     char *path = dir[0] ? lathe_path_join(m->arena, dir, name) : lathe_arena_strdup(m->arena, name);
-    if (!path)
+    if (path == NULL)
         return LATHE_E_NOMEM;
     if (!strcmp(m->parts[part], "**")) { /* any folder but links and hidden ones */
         if (name[0] == '.' || lstat(path, &info) != 0)
@@ -82,9 +82,9 @@ static lathe_status expand(matcher *m, const char *dir, int part, int depth)
     int64_t n;
     if (depth > MAX_DEPTH)
         return lathe_error(LATHE_E_IO, "%s: folders nested deeper than %d", dir, MAX_DEPTH);
-    if (!strpbrk(m->parts[part], "*?[")) { /* a plain name need not be searched */
+    if (strpbrk(m->parts[part], "*?[") == NULL) { /* a plain name need not be searched */
         char *path = dir[0] ? lathe_path_join(m->arena, dir, m->parts[part]) : m->parts[part];
-        if (!path)
+        if (path == NULL)
             return LATHE_E_NOMEM;
         if (part + 1 == m->n_parts)
             return take(m, path);
@@ -108,7 +108,7 @@ lathe_status lathe_path_glob(const char *pattern, lathe_arena *arena, char ***ou
 {
     matcher m = {.arena = arena};
     char *copy = lathe_arena_strdup(arena, pattern), *rest = NULL;
-    if (!copy)
+    if (copy == NULL)
         return LATHE_E_NOMEM;
     for (char *part = strtok_r(copy, "/", &rest); part; part = strtok_r(NULL, "/", &rest)) {
         if (m.n_parts == MAX_PARTS)

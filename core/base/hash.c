@@ -50,6 +50,15 @@ void lathe_sha256_destroy(lathe_sha256 *hash)
     free(hash);
 }
 
+lathe_status lathe_sha256_bytes(const void *data, int64_t bytes, char out_hex[65])
+{
+    lathe_sha256 *hash = NULL;
+    LATHE_TRY(lathe_sha256_create(&hash));
+    lathe_sha256_update(hash, data, bytes);
+    lathe_sha256_finish(hash, out_hex);
+    return LATHE_OK;
+}
+
 /* The state of a read: the next bytes are the rest of a part, read into its memory, or the bytes
  * before a part, read into the chunk. */
 typedef struct reading {
@@ -105,14 +114,17 @@ lathe_status lathe_sha256_file_parts(const char *path, const lathe_file_part *pa
     lathe_sha256 *hash = NULL;
     reading r = {.parts = parts, .n_parts = n_parts, .chunk = malloc(CHUNK)};
     lathe_status status = lathe_sha256_create(&hash);
-    if (status == LATHE_OK && r.chunk == NULL)
+    if (status != LATHE_OK)
+        goto out;
+    if (r.chunk == NULL) {
         status = lathe_error(LATHE_E_NOMEM, "%s: out of memory", path);
-    if (status == LATHE_OK)
-        status = hash_file(fd, path, hash, &r);
-    if (status == LATHE_OK) {
-        lathe_sha256_finish(hash, out_hex);
-        hash = NULL;
+        goto out;
     }
+    if ((status = hash_file(fd, path, hash, &r)) != LATHE_OK)
+        goto out;
+    lathe_sha256_finish(hash, out_hex);
+    hash = NULL;
+out:
     lathe_sha256_destroy(hash);
     free(r.chunk);
     (void)close(fd);

@@ -12,6 +12,9 @@ void lathe_sha256_update(lathe_sha256 *hash, const void *data, int64_t bytes);
 void lathe_sha256_finish(lathe_sha256 *hash, char out_hex[65]);
 void lathe_sha256_destroy(lathe_sha256 *hash);
 
+/** SHA-256 of bytes, as 64 hexadecimal digits. */
+lathe_status lathe_sha256_bytes(const void *data, int64_t bytes, char out_hex[65]);
+
 /** SHA-256 of a file, as 64 hexadecimal digits. */
 lathe_status lathe_sha256_file(const char *path, char out_hex[65]);
 

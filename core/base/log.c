@@ -24,7 +24,8 @@ void lathe_log_catch_warnings(lathe_warning_catcher catcher, void *arg)
     catcher_arg = arg;
 }
 
-/* 1: the thread's catcher took the warning. */
+/* Gives a warning to the thread's catcher. Returns 1 if there is one: the warning is not printed.
+ */
 static int is_caught(int32_t level, const char *key, const char *text)
 {
     const lathe_warning_catcher catcher = warning_catcher;
@@ -36,23 +37,24 @@ static int is_caught(int32_t level, const char *key, const char *text)
     return 1;
 }
 
-/* The tap, and the messages logged before it was set. The lock protects all of them. */
+/* The tap also gets every warning and error, for run.json. Those that come before it is set are
+ * stored, the last LATHE_LOG_KEPT of them. The lock protects all of this. */
 static pthread_mutex_t tap_lock = PTHREAD_MUTEX_INITIALIZER;
 static lathe_log_sink log_tap;
 static void *tap_arg;
-static struct kept {
+static struct stored {
     int32_t level;
     char text[512];
-} kept[LATHE_LOG_KEPT];
-static int64_t n_kept; /* since the process began */
+} stored[LATHE_LOG_KEPT];
+static int64_t n_stored; /* since the process began, also those that were overwritten */
 
-static void tell_tap(int32_t level, const char *text)
+static void send_to_tap(int32_t level, const char *text)
 {
     (void)pthread_mutex_lock(&tap_lock);
     if (log_tap != NULL) {
         log_tap(tap_arg, level, text);
     } else {
-        struct kept *k = &kept[n_kept++ % LATHE_LOG_KEPT];
+        struct stored *k = &stored[n_stored++ % LATHE_LOG_KEPT];
         k->level = level;
         (void)snprintf(k->text, sizeof k->text, "%.*s", (int)sizeof k->text - 1, text);
     }
@@ -65,10 +67,10 @@ void lathe_log_set_tap(lathe_log_sink tap, void *arg)
     log_tap = tap;
     tap_arg = arg;
     if (tap != NULL) {
-        const int64_t first = n_kept > LATHE_LOG_KEPT ? n_kept - LATHE_LOG_KEPT : 0;
-        for (int64_t i = first; i < n_kept; i++)
-            tap(arg, kept[i % LATHE_LOG_KEPT].level, kept[i % LATHE_LOG_KEPT].text);
-        n_kept = 0;
+        const int64_t first = n_stored > LATHE_LOG_KEPT ? n_stored - LATHE_LOG_KEPT : 0;
+        for (int64_t i = first; i < n_stored; i++)
+            tap(arg, stored[i % LATHE_LOG_KEPT].level, stored[i % LATHE_LOG_KEPT].text);
+        n_stored = 0;
     }
     (void)pthread_mutex_unlock(&tap_lock);
 }
@@ -77,6 +79,12 @@ void lathe_log_set_sink(lathe_log_sink sink, void *arg)
 {
     log_sink = sink;
     log_arg = arg;
+}
+
+lathe_log_sink lathe_log_get_sink(void **out_arg)
+{
+    *out_arg = log_arg;
+    return log_sink;
 }
 
 void lathe_log_set_rank(int32_t rank)
@@ -104,7 +112,7 @@ static void log_line(int32_t level, const char *format, va_list args)
     if (is_caught(level, "", text))
         return;
     if (level >= LATHE_LOG_WARN)
-        tell_tap(level, text);
+        send_to_tap(level, text);
     if (!shown)
         return;
     if (log_sink != NULL)

@@ -9,6 +9,8 @@ typedef void (*lathe_log_sink)(void *arg, int32_t level, const char *message);
 
 /** Replaces the sink (NULL: stderr, "lathe: warning: ..."); not while other threads log. */
 void lathe_log_set_sink(lathe_log_sink sink, void *arg);
+/** The sink in use, NULL: stderr, and its argument. */
+lathe_log_sink lathe_log_get_sink(void **out_arg);
 void lathe_log_set_level(int32_t level);
 
 /** Begins every line on stderr with "rank 3: "; below 0: with nothing. */

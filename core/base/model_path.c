@@ -16,7 +16,7 @@
 int32_t lathe_file_begins_as_gguf(const char *path)
 {
     char magic[4] = {0};
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return 0;
     const ssize_t n = read(fd, magic, sizeof magic);
@@ -49,25 +49,26 @@ static int is_hub_word(const char *text, size_t n)
     return 1;
 }
 
-/* A run file's paths are relative to its folder, so the name may have that before it; its own first
- * half is then a folder that does not exist. */
-const char *lathe_hub_hint(const char *path, char *out, size_t capacity)
+const char *lathe_hub_hint_of(const char *written, const char *path, char *out, size_t capacity)
 {
     char parent[PATH_MAX];
-    const char *slash = strrchr(path, '/'), *begin = slash;
+    const char *slash = strchr(written, '/'), *last = strrchr(path, '/');
     out[0] = '\0';
-    if (slash == NULL || (size_t)(slash - path) >= sizeof parent || lathe_path_exists(path))
+    if (slash == NULL || !is_hub_word(written, (size_t)(slash - written)) ||
+        !is_hub_word(slash + 1, strlen(slash + 1)))
         return out;
-    (void)snprintf(parent, sizeof parent, "%.*s", (int)(slash - path), path);
-    while (begin > path && begin[-1] != '/')
-        begin--;
-    if (!is_hub_word(begin, (size_t)(slash - begin)) ||
-        !is_hub_word(slash + 1, strlen(slash + 1)) || lathe_path_exists(parent) ||
-        (begin == path + 1 && path[0] == '/'))
+    if (last == NULL || (size_t)(last - path) >= sizeof parent || lathe_path_exists(path))
         return out;
-    (void)snprintf(out, capacity, "; on the Hugging Face Hub? hf download %s --local-dir %s", begin,
-                   path);
+    (void)snprintf(parent, sizeof parent, "%.*s", (int)(last - path), path);
+    if (!lathe_path_exists(parent))
+        (void)snprintf(out, capacity, "; on the Hugging Face Hub? hf download %s --local-dir %s",
+                       written, path);
     return out;
+}
+
+const char *lathe_hub_hint(const char *path, char *out, size_t capacity)
+{
+    return lathe_hub_hint_of(path, path, out, capacity);
 }
 
 int32_t lathe_folder_holds(const char *dir, const char *name)
@@ -77,15 +78,15 @@ int32_t lathe_folder_holds(const char *dir, const char *name)
     return n > 0 && n < (int)sizeof path && lathe_path_exists(path);
 }
 
-const char *lathe_adapters_hint(const char *path, char *out)
+/* Tells of the folders in `path` that have the file `name`. what: "an adapter". */
+static const char *hint_of(const char *path, const char *name, const char *what, char *out)
 {
     char config[PATH_MAX], first[NAME_MAX + 1] = "";
     int n = 0;
     DIR *dir = opendir(path);
     out[0] = '\0';
     for (const struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;) {
-        const int bytes =
-            snprintf(config, sizeof config, "%s/%s/adapter_config.json", path, e->d_name);
+        const int bytes = snprintf(config, sizeof config, "%s/%s/%s", path, e->d_name, name);
         if (e->d_name[0] == '.' || bytes < 0 || (size_t)bytes >= sizeof config ||
             !lathe_path_exists(config))
             continue;
@@ -96,9 +97,20 @@ const char *lathe_adapters_hint(const char *path, char *out)
         (void)closedir(dir);
     if (n > 0)
         (void)snprintf(out, LATHE_HUB_HINT,
-                       "; %d of its folders hold%s an adapter, such as %s/%s: name one of them", n,
-                       n == 1 ? "s" : "", path, first);
+                       "; %d of its folders hold%s %s, such as %s/%s: name one of them", n,
+                       n == 1 ? "s" : "", what, path, first);
     return out;
+}
+
+const char *lathe_adapters_hint(const char *path, char *out)
+{
+    return hint_of(path, "adapter_config.json", "an adapter", out);
+}
+
+const char *lathe_models_hint(const char *path, char *out)
+{
+    return lathe_adapters_hint(path, out)[0] != '\0' ? out
+                                                     : hint_of(path, "config.json", "a model", out);
 }
 
 int32_t lathe_path_is_model(const char *path)

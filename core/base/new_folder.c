@@ -19,6 +19,13 @@ lathe_status lathe_new_folder_check(const char *path)
     struct stat info;
     char **names = NULL;
     int64_t n = 1;
+    const size_t length = strlen(path);
+    if (length > 5 && strcmp(path + length - 5, ".gguf") == 0)
+        return lathe_error(
+            LATHE_E_CONFIG,
+            "%s: a folder is written here, and this is the name of a GGUF file: name "
+            "a folder, and make the file of it with lathe convert FOLDER -o %s",
+            path, path);
     if (lstat(path, &info) != 0)
         return LATHE_OK; /* whether it can be made is found when it is begun */
     lathe_status status = LATHE_OK;

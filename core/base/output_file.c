@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,6 +14,7 @@
 #include "base/fs.h"
 #include "base/fs_internal.h"
 #include "base/stale.h"
+#include "base/unfinished.h"
 
 /* Writes without fsync, into a device or a pipe, which cannot be synced. */
 static lathe_status write_through(const char *path, const char *data, int64_t bytes)
@@ -41,7 +43,8 @@ lathe_status lathe_file_write_output(const char *path, const void *data, int64_t
     if (!S_ISREG(info.st_mode))
         return write_through(path, data, bytes);
     char *target = is_link ? realpath(path, NULL) : NULL;
-    if (is_link && !target) /* for example /dev/stdout of a deleted file, which has no path */
+    if (is_link &&
+        target == NULL) /* for example /dev/stdout of a deleted file, which has no path */
         return write_through(path, data, bytes);
     if (target)
         lathe_stale_clear(target);
@@ -52,7 +55,10 @@ lathe_status lathe_file_write_output(const char *path, const void *data, int64_t
 
 static lathe_status finish_error(const char *temporary, const char *doing)
 {
-    return lathe_error(LATHE_E_IO, "%s: %s: %s", temporary, doing, strerror(errno));
+    const int cause = errno;
+    char shown[PATH_MAX];
+    return lathe_error(LATHE_E_IO, "%s: %s: %s", lathe_path_final(temporary, shown), doing,
+                       strerror(cause));
 }
 
 lathe_status lathe_file_finish(FILE **file, const void *first, size_t bytes, char *temporary,

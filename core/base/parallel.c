@@ -1,4 +1,4 @@
-/* Runs parallel loops on OpenMP's thread pool, and makes the host table for plugins.
+/* Runs parallel loops on OpenMP's thread pool.
  *
  * Every worker first takes the chunks of a contiguous share fixed by (n, grain, pool size), front
  * to back, so that it touches the same memory each time. A worker that has finished its share takes
@@ -17,7 +17,6 @@
 
 #include "base/arena.h"
 #include "base/error.h"
-#include "base/host_pattern.h"
 #include "base/log.h"
 
 static atomic_int pool_size; /* 0: not chosen yet */
@@ -302,63 +301,4 @@ void lathe_parallel_copy(void *to, const void *from, int64_t bytes)
     if (bytes > 0)
         lathe_parallel_for(bytes, share < LEAST ? LEAST : (share + 4095) / 4096 * 4096, copy_range,
                            &job);
-}
-
-static void host_log(int32_t level, const char *message)
-{
-    lathe_log(level, "%s", message);
-}
-
-static void host_warn_at(const char *key, const char *message)
-{
-    lathe_log_warn_at(key, message);
-}
-
-static lathe_status host_fail(lathe_status code, const char *message)
-{
-    return lathe_error(code, "%s", message);
-}
-
-static lathe_status host_fail_at(lathe_status code, const char *key, const char *message)
-{
-    return lathe_error_at(code, NULL, key, "%s", message);
-}
-
-static void *host_alloc(int64_t bytes)
-{
-    enum { ALIGN = 64 };
-    if (bytes < 0 || bytes > INT64_MAX / 2)
-        return NULL;
-    const size_t rounded = ((size_t)bytes + ALIGN - 1) / ALIGN * ALIGN;
-    void *memory = aligned_alloc(ALIGN, rounded == 0 ? ALIGN : rounded);
-    if (memory == NULL)
-        return NULL;
-    lathe_heap_count();
-    return memset(memory, 0, rounded == 0 ? ALIGN : rounded);
-}
-
-static void host_free(void *memory)
-{
-    free(memory);
-}
-
-const lathe_host *lathe_host_get(void)
-{
-    static const lathe_host host = {
-        .size = (uint32_t)sizeof host,
-        .abi_minor = LATHE_ABI_MINOR,
-        .log = host_log,
-        .fail = host_fail,
-        .fail_at = host_fail_at,
-        .warn_at = host_warn_at,
-        .parallel_for = lathe_parallel_for,
-        .n_threads = lathe_parallel_threads,
-        .alloc = host_alloc,
-        .free = host_free,
-        .check_kernel = lathe__host_check_kernel,
-        .pattern_create = lathe__host_pattern_create,
-        .pattern_find = lathe__host_pattern_find,
-        .pattern_free = lathe__host_pattern_free,
-    };
-    return &host;
 }

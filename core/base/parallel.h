@@ -24,11 +24,4 @@ void lathe_parallel_stay_alone(void);
 /** memcpy on all threads of the pool. */
 void lathe_parallel_copy(void *to, const void *from, int64_t bytes);
 
-/** The host table that every plugin gets: log, fail, parallel_for, alloc, free, check_kernel. */
-const lathe_host *lathe_host_get(void);
-
-/** lathe_host.check_kernel. Declared here for the table; core/ir/ops, which knows the ops,
- *  defines it. */
-lathe_status lathe__host_check_kernel(const struct lathe_kernel_problem *problem);
-
 #endif

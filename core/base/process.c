@@ -26,7 +26,7 @@ int64_t lathe_process_born(int64_t pid)
 {
     char text[1024];
     const char *at = read_stat(pid, text, sizeof text);
-    if (!at || at[2] == 'Z' || at[2] == 'X')
+    if (at == NULL || at[2] == 'Z' || at[2] == 'X')
         return 0;
     for (int field = 2; at && field < 22; field++)
         at = strchr(at + 1, ' ');

@@ -12,21 +12,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
-
-#define MARK ".tmp."
-
-/* Reads one ".tmp.PID" at `at`. Returns what follows it; NULL: it is something else. */
-static const char *read_mark(const char *at, long *out_pid)
-{
-    char *end = NULL;
-    if (strncmp(at, MARK, strlen(MARK)) != 0)
-        return NULL;
-    const char *digits = at + strlen(MARK);
-    if (*digits < '1' || *digits > '9')
-        return NULL;
-    *out_pid = strtol(digits, &end, 10);
-    return *out_pid < INT_MAX ? end : NULL;
-}
+#include "base/unfinished.h"
 
 /* The process of an unfinished file: the last one in NAME.tmp.PID.tmp.PID. */
 static long process_of(const char *file, const char *name)
@@ -35,8 +21,8 @@ static long process_of(const char *file, const char *name)
     const char *at = file;
     if (name && strncmp(file, name, strlen(name)) != 0)
         return 0;
-    for (at = name ? file + strlen(name) : strstr(file, MARK); at && *at;)
-        at = read_mark(at, &pid);
+    for (at = name ? file + strlen(name) : strstr(file, LATHE_UNFINISHED_MARK); at && *at;)
+        at = lathe_unfinished_mark(at, &pid);
     return at ? pid : 0;
 }
 
@@ -101,7 +87,7 @@ static lathe_status clear(const char *path, lathe_arena *arena)
     const char *dir = ".";
     if (slash)
         dir = slash == clean ? "/" : lathe_arena_printf(arena, "%.*s", (int)(slash - clean), clean);
-    if (!clean || !dir)
+    if (clean == NULL || dir == NULL)
         return LATHE_E_NOMEM;
     return lathe_path_is_dir(dir) ? lathe_stale_remove(dir, slash ? slash + 1 : clean) : LATHE_OK;
 }

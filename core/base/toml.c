@@ -38,6 +38,17 @@ lathe_status lathe_toml_literal(const char *text, lathe_arena *arena, lathe_toml
     return LATHE_OK;
 }
 
+lathe_toml_node *lathe_toml_new(int32_t kind, const char *key, const char *s, lathe_arena *arena)
+{
+    lathe_toml_node *node = lathe_arena_alloc(arena, (int64_t)sizeof *node);
+    if (node == NULL)
+        return NULL;
+    *node = (lathe_toml_node){.kind = kind,
+                              .key = key != NULL ? lathe_arena_strdup(arena, key) : NULL,
+                              .s = s != NULL ? lathe_arena_strdup(arena, s) : NULL};
+    return (key == NULL || node->key != NULL) && (s == NULL || node->s != NULL) ? node : NULL;
+}
+
 lathe_toml_node *lathe_toml_find(const lathe_toml_node *table, const char *key)
 {
     if (table == NULL || table->kind != LATHE_TOML_TABLE)

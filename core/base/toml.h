@@ -46,6 +46,10 @@ lathe_status lathe_toml_load_file(const char *path, lathe_arena *arena, lathe_to
 /** Parses one value as written after "key =": 0.9, true, "sgd", [1, 2]. LATHE_E_PARSE. */
 lathe_status lathe_toml_literal(const char *text, lathe_arena *arena, lathe_toml_node **out);
 
+/** A value that stands in no file: a table or an array without children, or a text; key: in its
+ *  table, NULL in an array. Texts are copied. NULL: no memory. */
+lathe_toml_node *lathe_toml_new(int32_t kind, const char *key, const char *s, lathe_arena *arena);
+
 /** The value of `key` in a table; NULL if there is none, or if the node is not a table. */
 lathe_toml_node *lathe_toml_find(const lathe_toml_node *table, const char *key);
 

@@ -237,13 +237,11 @@ extern "C" lathe_status lathe_toml_load(const char *name, const char *text, int6
         *out = convert.node(root, nullptr, 0);
         return LATHE_OK;
     } catch (const failure &e) {
-        return lathe_error(e.code, "%s:%d:%d: %s", name, e.line, e.column, e.text);
+        return lathe_error_in(e.code, name, e.line, e.column, "%s", e.text);
     } catch (const toml::parse_error &e) {
         const std::string_view what = e.description();
-        return lathe_error(LATHE_E_PARSE, "%s:%u:%u: %.*s", name,
-                           static_cast<unsigned>(e.source().begin.line),
-                           static_cast<unsigned>(e.source().begin.column),
-                           static_cast<int>(what.size()), what.data());
+        return lathe_error_in(LATHE_E_PARSE, name, e.source().begin.line, e.source().begin.column,
+                              "%.*s", static_cast<int>(what.size()), what.data());
     } catch (const std::bad_alloc &) {
         return lathe_error(LATHE_E_NOMEM, "%s: out of memory", name);
     } catch (const std::exception &e) {

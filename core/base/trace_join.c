@@ -87,12 +87,15 @@ lathe_status lathe_trace_join(const char *path, const char *part)
     char *chunk = malloc(CHUNK);
     lathe_status status =
         chunk ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory to join two traces");
-    if (status == LATHE_OK)
-        status = open_events(path, O_RDWR, &to);
-    if (status == LATHE_OK)
-        status = open_events(part, O_RDONLY, &from);
-    if (status == LATHE_OK && from.end > from.begin)
+    if (status != LATHE_OK)
+        goto out;
+    if ((status = open_events(path, O_RDWR, &to)) != LATHE_OK)
+        goto out;
+    if ((status = open_events(part, O_RDONLY, &from)) != LATHE_OK)
+        goto out;
+    if (from.end > from.begin)
         status = copy(&to, &from, chunk);
+out:
     if (status != LATHE_OK && to.fd >= 0 && from.fd >= 0 && to.end >= to.begin) {
         int64_t at = to.end; /* the trace is as before */
         if (ftruncate(to.fd, (off_t)to.end) == 0)

@@ -10,7 +10,7 @@
 #include "config/config_file_state.h"
 #include "config/config_state.h"
 #include "plug/kind.h"
-#include "plug/schema.h"
+#include "plug/schema_check.h"
 #include "plug/suggest.h"
 
 /* For a section with the name of a plugin: writes "[adapter] name = "lora"" for "lora". Returns 0
@@ -22,6 +22,8 @@ static int plugin_of_name(const lathe_registry *registry, const char *name, char
     for (int32_t kind = 1; kind < LATHE_N_KINDS && !found; kind++) {
         const char **names = NULL;
         int64_t n = 0;
+        if (lathe_kind_chosen(kind) != NULL)
+            continue; /* no table names it */
         if (lathe_registry_names(registry, kind, &arena, &names, &n) != LATHE_OK)
             n = 0;
         for (int64_t i = 0; i < n && !found; i++)
@@ -225,7 +227,7 @@ lathe_status lathe_config_make(lathe_run_file *file, const lathe_edits *edits, u
 {
     const lathe_toml_node *root = NULL;
     *out = NULL;
-    LATHE_TRY(lathe__run_file_root(file, &root));
+    LATHE_TRY(lathe_run_file_tree(file, &root));
     lathe_config *config = calloc(1, sizeof *config);
     if (config == NULL)
         return lathe_error(LATHE_E_NOMEM, "out of memory: configuration");
@@ -255,9 +257,24 @@ lathe_status lathe_config_load(const char *path, const lathe_override *overrides
                                lathe_diags *diags, lathe_config **out)
 {
     lathe_run_file *file = NULL;
+    lathe_edits options = {.n = 0};
     *out = NULL;
-    LATHE_TRY(lathe_run_file_create(path, overrides, n_overrides, &file));
-    const lathe_status status = lathe_config_make(file, NULL, kinds, registry, diags, out);
+    lathe_edits_options(&options, overrides, n_overrides);
+    lathe_status status = lathe_run_file_create(path, &options, &file);
+    if (status == LATHE_OK)
+        status = lathe_config_make(file, NULL, kinds, registry, diags, out);
+    lathe_run_file_destroy(file);
+    lathe_edits_fini(&options);
+    return status;
+}
+
+lathe_status lathe_config_of_edits(const lathe_edits *edits, uint32_t kinds,
+                                   lathe_registry *registry, lathe_diags *diags, lathe_config **out)
+{
+    lathe_run_file *file = NULL;
+    *out = NULL;
+    LATHE_TRY(lathe_run_file_create(NULL, NULL, &file));
+    const lathe_status status = lathe_config_make(file, edits, kinds, registry, diags, out);
     lathe_run_file_destroy(file);
     return status;
 }

@@ -63,6 +63,10 @@ lathe_status lathe_config_make(lathe_run_file *file, const lathe_edits *edits, u
 lathe_status lathe_config_load(const char *path, const lathe_override *overrides,
                                int64_t n_overrides, uint32_t kinds, lathe_registry *registry,
                                lathe_diags *diags, lathe_config **out);
+/** Like lathe_config_make, of edits alone. */
+lathe_status lathe_config_of_edits(const lathe_edits *edits, uint32_t kinds,
+                                   lathe_registry *registry, lathe_diags *diags,
+                                   lathe_config **out);
 void lathe_config_destroy(lathe_config *config);
 
 /** Path of the file; "" if there is none. */
@@ -79,6 +83,9 @@ const lathe_field *lathe_config_fields(const lathe_config *config, const char *s
 /** Short forms; 0, 0.0 or NULL if the key is unset. */
 int64_t lathe_config_int(const lathe_config *config, const char *section, const char *key);
 double lathe_config_float(const lathe_config *config, const char *section, const char *key);
+/** A path of the run file as the file writes it: without the file's folder, which Lathe put before
+ *  it. Borrowed from `path`. */
+const char *lathe_config_written(const lathe_config *config, const char *path);
 const char *lathe_config_string(const lathe_config *config, const char *section, const char *key);
 int lathe_config_is_set(const lathe_config *config, const char *section, const char *key);
 
@@ -97,8 +104,9 @@ const lathe_part *lathe_config_part(const lathe_config *config, int32_t kind);
 /** The rewards, in the order of the file; n is 0 if the file has none. */
 const lathe_config_reward *lathe_config_rewards(const lathe_config *config, int32_t *out_n);
 
-/** Place of a key of the reward `index`, or else of its table. key NULL: the table. */
-lathe_place lathe_config_where_reward(const lathe_config *config, int32_t index, const char *key);
+/** Place of the key at a path of the reward `index`, as lathe_config_where_key; else of its name.
+ */
+lathe_place lathe_config_where_reward(const lathe_config *config, int32_t index, const char *path);
 
 /** Values for a component that was selected for a family or "auto": checks the table against its
  *  schema; keys that only other candidates have are ignored. LATHE_E_CONFIG with diags. */
@@ -111,6 +119,18 @@ const char *lathe_config_idle_key(const lathe_config *config, int32_t kind, int3
 
 /** Place of the key, or else of its section, or else of the file. */
 lathe_place lathe_config_where(const lathe_config *config, const char *section, const char *key);
+
+/** Place of the key at a path of the section, as plugins name it ("block_size",
+ *  "rope_scaling.factor", "target_modules.2"), as far as the file sets it; otherwise that of
+ * another key of the section. */
+lathe_place lathe_config_where_key(const lathe_config *config, const char *section,
+                                   const char *path, const char *otherwise);
+
+/** Place of the thread's error (base/error.h): of the key that it is about, if the file sets it;
+ *  otherwise of section.key, which the caller was busy with, or of the name of the error's own
+ *  section. */
+lathe_place lathe_config_where_error(const lathe_config *config, const char *section,
+                                     const char *key);
 
 /** Place of `inner` in element `index` of the array section.key ("data.datasets", 1, "columns");
  *  else of the element; else as lathe_config_where. `inner` may be NULL, or a path, of which the
@@ -148,5 +168,14 @@ void lathe_config_check_train(const lathe_config *config, uint32_t kinds, lathe_
 /** Appends all effective values as one JSON object of sections, for manifests. Equal values give
  *  equal text. */
 void lathe_config_json(const lathe_config *config, lathe_buffer *out);
+
+/** A checked table inside a section, such as one of optimizer.groups, or inside such a table. It
+ *  belongs to the configuration. */
+typedef struct lathe_config_table lathe_config_table;
+
+/** A key of the file with its text. */
+typedef struct lathe_named_text {
+    const char *name, *text;
+} lathe_named_text;
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 #define MAX_VALUE 100 /* bytes of a value in a message */
 
@@ -34,7 +34,7 @@ static int add_section(json_t *out, const char *section, const json_t *old, cons
         add(out, section, key, json_object_get(old, key), value) != 0;
     json_object_foreach((json_t *)(uintptr_t)old, key, value)
     {
-        if (!json_object_get(now, key))
+        if (json_object_get(now, key) == NULL)
             failed |= add(out, section, key, value, NULL) != 0;
     }
     return failed;
@@ -48,7 +48,7 @@ static json_t *reward_values(const json_t *rewards, const char *key)
 {
     const json_t *list = json_object_get(rewards, "list");
     const size_t n = json_array_size(list);
-    if (!list)
+    if (list == NULL)
         return or_null(json_object_get(rewards, key));
     if (n == 1)
         return or_null(json_object_get(json_array_get(list, 0), key));
@@ -64,7 +64,7 @@ static json_t *reward_values(const json_t *rewards, const char *key)
 static int add_reward_key(json_t *out, const json_t *old, const json_t *now, const char *key)
 {
     json_t *from = reward_values(old, key), *to = reward_values(now, key);
-    const int failed = !from || !to || add(out, "reward", key, from, to) != 0;
+    const int failed = from == NULL || to == NULL || add(out, "reward", key, from, to) != 0;
     json_decref(from);
     json_decref(to);
     return failed;
@@ -203,7 +203,7 @@ int32_t lathe_config_allows_change(const lathe_config *config, const char *name)
 
 void lathe_change_value_put(const json_t *value, lathe_buffer *out)
 {
-    if (!value || json_is_null(value)) {
+    if (value == NULL || json_is_null(value)) {
         lathe_buffer_puts(out, "unset");
         return;
     }

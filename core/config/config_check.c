@@ -9,7 +9,7 @@
 #include "base/fs.h"
 #include "base/model_path.h"
 #include "config/config_state.h"
-#include "plug/schema.h"
+#include "plug/schema_check.h"
 
 /* Whether the path is a file or a folder, or a pattern that matches something. */
 static int is_found(const char *path)
@@ -25,7 +25,8 @@ static int is_found(const char *path)
     return n > 0;
 }
 
-/* A missing file is an error, or a warning for a run on another machine, which may have it. */
+/* Severity of a missing file: an error; a warning for a run on another machine, which may have it.
+ */
 static int32_t missing(uint32_t kinds)
 {
     return kinds & LATHE_CONFIG_ELSEWHERE ? LATHE_DIAG_WARNING : LATHE_DIAG_ERROR;
@@ -36,10 +37,14 @@ static const char *not_here(uint32_t kinds)
     return kinds & LATHE_CONFIG_ELSEWHERE ? "; it is checked where the run starts" : "";
 }
 
-/* Another machine may have the folder: only here the hint is of use. */
-static const char *hint_for(const char *path, uint32_t kinds, char hint[LATHE_HUB_HINT])
+/* A hint for a path that looks like the name of a model on the Hugging Face Hub; none for a run on
+ * another machine, where the folder may exist. */
+static const char *hint_for(const lathe_config *config, const char *path, uint32_t kinds,
+                            char hint[LATHE_HUB_HINT])
 {
-    return kinds & LATHE_CONFIG_ELSEWHERE ? "" : lathe_hub_hint(path, hint, LATHE_HUB_HINT);
+    return kinds & LATHE_CONFIG_ELSEWHERE
+               ? ""
+               : lathe_hub_hint_of(lathe_config_written(config, path), path, hint, LATHE_HUB_HINT);
 }
 
 /* Checks every dataset's path; errors have its place in the file. */
@@ -117,7 +122,7 @@ static void check_model(const lathe_config *config, const char *section, const c
     else
         lathe_config_add(config, diags, missing(kinds), section, "path",
                          "%s.path: no such folder or GGUF file: %s%s%s", section, path,
-                         hint_for(path, kinds, hint), not_here(kinds));
+                         hint_for(config, path, kinds, hint), not_here(kinds));
 }
 
 static void check_stored(const lathe_config *config, uint32_t kinds, lathe_diags *diags)
@@ -159,7 +164,7 @@ void lathe_config_check_files(const lathe_config *config, uint32_t kinds, lathe_
     if (tokenizer != NULL && strcmp(tokenizer, "bytes") != 0 && !lathe_path_exists(tokenizer))
         lathe_config_add(config, diags, missing(kinds), "tokenizer", "path",
                          "tokenizer.path: no such file or folder: %s%s%s", tokenizer,
-                         hint_for(tokenizer, kinds, hint), not_here(kinds));
+                         hint_for(config, tokenizer, kinds, hint), not_here(kinds));
     if (resume != NULL && strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0 &&
         strcmp(resume, "restart") != 0 && !lathe_path_is_dir(resume))
         lathe_config_add(
@@ -220,7 +225,8 @@ static void check_checkpoints(const lathe_config *config, int evaluates, lathe_d
                          metric);
 }
 
-/* Whether the file has the key in a form that was already refused; its value is then unset. */
+/* Whether the run file has the key, but with a value that the schema refused. Such a value counts
+ * as unset, and a second error that calls the key missing would mislead. */
 static int is_refused(const lathe_config *config, const char *section, const char *key)
 {
     const lathe_toml_node *node = lathe_toml_find(lathe_toml_find(config->root, section), key);

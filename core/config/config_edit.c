@@ -63,7 +63,7 @@ static lathe_status apply(lathe_config *config, const lathe_edit *edit, lathe_di
     lathe_toml_node *table = config->root;
     if (at == NULL || origin == NULL)
         return LATHE_E_NOMEM;
-    const lathe_place place = {origin, 0, 0};
+    const lathe_place place = {.file = origin};
     for (const char *dot = strchr(at, '.'); dot != NULL; dot = strchr(at, '.')) {
         lathe_status status = LATHE_OK;
         const char *key = lathe_arena_strndup(arena, at, dot - at);

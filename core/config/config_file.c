@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "config/config_file_state.h"
 
-lathe_status lathe_run_file_create(const char *path, const lathe_override *options,
-                                   int64_t n_options, lathe_run_file **out)
+lathe_status lathe_run_file_create(const char *path, const lathe_edits *options,
+                                   lathe_run_file **out)
 {
     *out = NULL;
     lathe_run_file *file = calloc(1, sizeof *file);
@@ -14,8 +14,8 @@ lathe_status lathe_run_file_create(const char *path, const lathe_override *optio
         return lathe_error(LATHE_E_NOMEM, "out of memory: run file");
     if (path != NULL && (file->path = lathe_arena_strdup(&file->arena, path)) == NULL)
         file->options.status = LATHE_E_NOMEM;
-    for (int64_t i = 0; i < n_options; i++)
-        lathe_edits_literal(&file->options, LATHE_BY_COMMAND, options[i].key, options[i].value);
+    if (options != NULL)
+        lathe_edits_take(&file->options, options, 0);
     if (file->options.status != LATHE_OK) {
         lathe_run_file_destroy(file);
         return lathe_error(LATHE_E_NOMEM, "out of memory: run file");
@@ -38,7 +38,7 @@ void lathe_run_file_destroy(lathe_run_file *file)
     free(file);
 }
 
-lathe_status lathe__run_file_root(lathe_run_file *file, const lathe_toml_node **out)
+lathe_status lathe_run_file_tree(lathe_run_file *file, const lathe_toml_node **out)
 {
     lathe_status status = LATHE_OK;
     if (file->root == NULL)

@@ -31,9 +31,11 @@ enum {
 
 /** A setting on top of the run file. */
 typedef struct lathe_edit {
-    const char *key;              /* "section.key" */
-    const lathe_toml_node *value; /* with an origin, "--section.key"; a configuration copies it */
-    int32_t by;                   /* LATHE_BY_* */
+    const char *key; /* "section.key" */
+    /* With an origin for messages: the option that would set it, "--section.key", or the folder
+     * that remembers it. A configuration copies the value. */
+    const lathe_toml_node *value;
+    int32_t by; /* LATHE_BY_* */
 } lathe_edit;
 
 /** Settings in the order in which they apply: the last of a key counts. Empty when all zeros. */
@@ -51,6 +53,24 @@ void lathe_edits_text(lathe_edits *edits, int32_t by, const char *key, const cha
 /** A TOML literal ("[1, 2]", "2e-5"); a text that is none becomes a string. */
 void lathe_edits_literal(lathe_edits *edits, int32_t by, const char *key, const char *literal);
 
+/** Adds each option of a command line. */
+void lathe_edits_options(lathe_edits *edits, const lathe_override *options, int64_t n);
+/** Parses [n] texts "section.key=value", as options of a command line. LATHE_E_ARG: a text is NULL
+ *  or has another form; LATHE_E_NOMEM. */
+lathe_status lathe_edits_parse(lathe_edits *edits, const char *const *texts, int32_t n);
+/** Adds a copy of a value of another file, with the option as its place; returns the copy, or NULL
+ *  without memory. */
+lathe_toml_node *lathe_edits_node(lathe_edits *edits, int32_t by, const char *key,
+                                  const lathe_toml_node *value);
+/** Adds a copy of a value whose place in messages is `origin`, such as another option. */
+void lathe_edits_node_of(lathe_edits *edits, int32_t by, const char *key,
+                         const lathe_toml_node *value, const char *origin);
+/** Replaces the value of edit number `at` by a text. */
+void lathe_edits_set_text(lathe_edits *edits, int32_t at, const char *value);
+
+/** Adds a copy of an edit. */
+void lathe_edits_add(lathe_edits *edits, const lathe_edit *one);
+
 /** Adds copies of the edits of another list, but those decided `except` (0: all). */
 void lathe_edits_take(lathe_edits *edits, const lathe_edits *from, int32_t except);
 
@@ -64,10 +84,14 @@ void lathe_edits_fini(lathe_edits *edits);
 
 typedef struct lathe_run_file lathe_run_file;
 
-/** Keeps the path (NULL: no file) and parses the options. The file itself is read when the first
- *  configuration is made of it. */
-lathe_status lathe_run_file_create(const char *path, const lathe_override *options,
-                                   int64_t n_options, lathe_run_file **out);
+/** Keeps the path (NULL: no file) and copies of the options (NULL: none). The file itself is read
+ *  when the first configuration is made of it. */
+lathe_status lathe_run_file_create(const char *path, const lathe_edits *options,
+                                   lathe_run_file **out);
+
+/** The file as it was parsed, without options; reads it now if that was not done before. It belongs
+ *  to `file`. Errors as lathe_toml_load_file. */
+lathe_status lathe_run_file_tree(lathe_run_file *file, const lathe_toml_node **out);
 
 void lathe_run_file_destroy(lathe_run_file *file); /* NULL is allowed */
 

@@ -11,9 +11,6 @@ struct lathe_run_file {
     lathe_edits options;   /* of the command line */
 };
 
-/** The tree of the file, read at the first call. Errors: those of lathe_toml_load_file. */
-lathe_status lathe__run_file_root(lathe_run_file *file, const lathe_toml_node **out);
-
 /** Copies a tree with its texts into the arena. NULL: out of memory. */
 lathe_toml_node *lathe__toml_copy(const lathe_toml_node *node, lathe_arena *arena);
 

@@ -2,9 +2,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "config/config_fill.h"
 #include "config/config_state.h"
-#include "plug/config_keys.h"
-#include "plug/schema.h"
+#include "plug/schema_check.h"
 
 /* Index of a text among the words of "a|b|c"; 0 if it is unset. The schema has refused other
  * texts. */

@@ -1,11 +1,14 @@
 /* Reads a configuration: values, places, JSON. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
+#include "config/config_fill.h"
 #include "config/config_state.h"
 #include "plug/kind.h"
-#include "plug/schema.h"
+#include "plug/schema_check.h"
 
 const char *lathe_config_path(const lathe_config *config)
 {
@@ -90,7 +93,7 @@ lathe_place lathe_config_where(const lathe_config *config, const char *section, 
 {
     const lathe_toml_node *table = lathe_toml_find(config->root, section);
     const lathe_toml_node *node = lathe_toml_find(table, key);
-    lathe_place place = {config->path, 0, 0};
+    lathe_place place = {.file = config->path};
     if (node != NULL)
         place = lathe_value_place(config->path, node);
     else if (table != NULL)
@@ -100,20 +103,49 @@ lathe_place lathe_config_where(const lathe_config *config, const char *section, 
     return place;
 }
 
-/* The node at a path such as "columns.text" below a table, or the last one on the path that
- * exists. */
-static const lathe_toml_node *find_inner(const lathe_toml_node *node, const char *inner)
+/* The value of a key of a table, or the element of an array that the key numbers. */
+static const lathe_toml_node *child_of(const lathe_toml_node *node, const char *key)
+{
+    if (node->kind != LATHE_TOML_ARRAY)
+        return lathe_toml_find(node, key);
+    char *end;
+    const long long index = strtoll(key, &end, 10);
+    return end != key && *end == '\0' && index >= 0 && index < node->n_children
+               ? node->children[index]
+               : NULL;
+}
+
+const lathe_toml_node *lathe__config_at(const lathe_toml_node *node, const char *path)
 {
     const lathe_toml_node *next = node;
     char key[64];
-    while (next != NULL && inner != NULL && *inner != '\0') {
-        const size_t n = strcspn(inner, ".");
-        (void)snprintf(key, sizeof key, "%.*s", (int)n, inner);
+    while (next != NULL && path != NULL && *path != '\0') {
+        const size_t n = strcspn(path, ".");
+        (void)snprintf(key, sizeof key, "%.*s", (int)n, path);
         node = next;
-        next = lathe_toml_find(node, key);
-        inner += inner[n] == '.' ? n + 1 : n;
+        next = child_of(node, key);
+        path += path[n] == '.' ? n + 1 : n;
     }
     return next != NULL ? next : node;
+}
+
+lathe_place lathe_config_where_key(const lathe_config *config, const char *section,
+                                   const char *path, const char *otherwise)
+{
+    const lathe_toml_node *table = lathe_toml_find(config->root, section);
+    const lathe_toml_node *node = path[0] != '\0' ? lathe__config_at(table, path) : NULL;
+    return node != NULL && node != table ? lathe_value_place(config->path, node)
+                                         : lathe_config_where(config, section, otherwise);
+}
+
+lathe_place lathe_config_where_error(const lathe_config *config, const char *section,
+                                     const char *key)
+{
+    const char *at = lathe_error_section();
+    if (at[0] == '\0')
+        return lathe_config_where(config, section, key);
+    return lathe_config_where_key(config, at, lathe_error_key(),
+                                  strcmp(at, section) == 0 ? key : "name");
 }
 
 lathe_place lathe_config_where_in(const lathe_config *config, const char *section, const char *key,
@@ -124,7 +156,7 @@ lathe_place lathe_config_where_in(const lathe_config *config, const char *sectio
         node = index < node->n_children ? node->children[index] : NULL;
     if (node == NULL || node->origin != NULL)
         return lathe_config_where(config, section, key);
-    return lathe_value_place(config->path, find_inner(node, inner));
+    return lathe_value_place(config->path, lathe__config_at(node, inner));
 }
 
 int lathe_config_is_override(const lathe_config *config, const char *section, const char *key)
@@ -179,7 +211,7 @@ void lathe_config_json(const lathe_config *config, lathe_buffer *out)
     }
     for (int32_t kind = 1; kind < LATHE_N_KINDS; kind++) {
         const lathe_part *part = &config->parts[kind];
-        if (kind == LATHE_KIND_READER) /* files choose their readers */
+        if (lathe_kind_chosen(kind) != NULL) /* a run file has no such table */
             continue;
         if (kind == LATHE_KIND_REWARD && config->n_rewards > 0) {
             lathe__config_rewards_json(config, out);

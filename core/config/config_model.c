@@ -5,7 +5,7 @@
 #include "config/config_state.h"
 #include "plug/kind.h"
 #include "plug/model_types.h"
-#include "plug/schema.h"
+#include "plug/schema_check.h"
 #include "plug/suggest.h"
 
 enum { KIND = LATHE_KIND_MODEL };
@@ -27,7 +27,7 @@ static lathe_status refuse_type(const lathe_config *config, lathe_registry *regi
     lathe_buffer list = LATHE_BUFFER_INIT;
     const char **names = NULL;
     int64_t n = 0;
-    lathe_status status = lathe_model_type_names(registry, &arena, &names, &n);
+    lathe_status status = lathe_model_type_names(registry, 0, &arena, &names, &n);
     for (int64_t i = 0; i < n && status == LATHE_OK; i++)
         lathe_buffer_printf(&list, "%s%s", i > 0 ? ", " : "", names[i]);
     if (status == LATHE_OK) {

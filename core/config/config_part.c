@@ -5,7 +5,7 @@
 #include "config/config_state.h"
 #include "lathe/model.h"
 #include "plug/kind.h"
-#include "plug/schema.h"
+#include "plug/schema_check.h"
 #include "plug/schema_value.h"
 
 static lathe_schema_scope scope_of(const lathe_config *config, int32_t kind,
@@ -288,13 +288,13 @@ lathe_status lathe__config_part(lathe_config *config, int32_t kind, int wanted,
         return lathe__config_model(config, registry, diags);
     if (kind == LATHE_KIND_REWARD)
         return lathe__config_rewards(config, registry, diags);
-    if (kind == LATHE_KIND_READER) {
+    if (lathe_kind_chosen(kind) != NULL) {
         part->is_none = 1;
         if (table != NULL) {
             const lathe_place place = lathe_key_place(config->path, table);
             lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL,
-                            "[reader] has no effect: the names of the files in data.datasets "
-                            "decide which reader reads them; remove the table");
+                            "[%s] has no effect: %s; remove the table", lathe_kind_name(kind),
+                            lathe_kind_chosen(kind));
         }
         return LATHE_OK;
     }

@@ -1,10 +1,10 @@
-/* Resolves relative paths of a configuration, takes out those that are empty, and follows those
- * that name a model by the folder of its run (DIR, DIR/best, DIR/latest) to the checkpoint, so that
- * nobody behind the configuration sees another form.
+/* Resolves the paths of a configuration once, so that its readers need not: joins relative ones to
+ * their folder, removes empty ones, and replaces the folder of a run (DIR, DIR/best, DIR/latest),
+ * where a key takes a model, by the checkpoint that it means.
  *
  * An empty text of a path without a default is no path: the key counts as absent, so that the
- * command line can take out a key of the file (--teacher.path ''). Where there is a default, an
- * empty text is judged where the key is used.
+ * command line can remove a key of the file (--teacher.path ''). For a path with a default, the
+ * code that uses it decides about an empty text.
  *
  * A path in the run file is relative to the folder of that file, wherever the command is started. A
  * path on the command line is relative to the current folder, as with every command. Defaults
@@ -16,7 +16,7 @@
 #include "base/checkpoint_path.h"
 #include "base/error.h"
 #include "config/config_state.h"
-#include "plug/schema.h"
+#include "plug/schema_check.h"
 
 enum { MAX_WORDS = 3 };
 /* Which paths of a key are followed: none, DIR/best and DIR/latest, or also the folder of a run. A
@@ -43,7 +43,7 @@ static const struct {
     {"plugins", "paths", {NULL, NULL}, 0, FOLLOW_NONE},
 };
 
-/* Takes a key out of a table if it is an empty text. */
+/* Removes a key from a table if it is an empty text. */
 static void drop_empty(lathe_toml_node *table, const char *key)
 {
     const lathe_toml_node *found = lathe_toml_find(table, key);
@@ -62,6 +62,12 @@ static size_t folder_length(const lathe_config *config)
 {
     const char *slash = strrchr(config->path, '/');
     return slash != NULL ? (size_t)(slash - config->path) + 1 : 0;
+}
+
+const char *lathe_config_written(const lathe_config *config, const char *path)
+{
+    const size_t n = folder_length(config);
+    return strncmp(path, config->path, n) == 0 ? path + n : path;
 }
 
 static lathe_status join(lathe_config *config, const char **path)
@@ -187,7 +193,7 @@ lathe_status lathe__config_default_paths(lathe_config *config, const char *secti
 static lathe_status move(lathe_config *config, const lathe_value *value, lathe_toml_node *node,
                          const char *path, const char **out)
 {
-    lathe_value *own = (lathe_value *)(uintptr_t)value; /* made by this room, in the arena */
+    lathe_value *own = (lathe_value *)(uintptr_t)value; /* in the arena of the configuration */
     *out = lathe_arena_strdup(&config->arena, path);
     if (*out == NULL)
         return LATHE_E_NOMEM;

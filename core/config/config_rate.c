@@ -7,6 +7,7 @@
 #include "lathe/adapter.h"
 #include "lathe/stage.h"
 #include "plug/kind.h"
+#include "plug/row_shape.h"
 
 /* Whether the run trains parameters of an adapter over frozen weights. */
 static int trains_adapter(const lathe_config *config)
@@ -25,8 +26,8 @@ static int learns_preferences(const lathe_config *config)
     if (table == NULL)
         return 0;
     const int has_head = LATHE_HAS(table, heads) && table->n_heads > 0;
-    return LATHE_HAS(table, iterate) || table->rows == LATHE_ROWS_UNPAIRED ||
-           (table->rows == LATHE_ROWS_PAIRS && !has_head);
+    return LATHE_HAS(table, iterate) ||
+           (lathe_row_shape_get(lathe_rows_of(table))->compares && !has_head);
 }
 
 lathe_default_rate lathe_config_default_rate(const lathe_config *config)

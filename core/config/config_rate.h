@@ -1,5 +1,5 @@
 /* The learning rate of a run whose file has none: by what is trained and where it begins
- * (docs/design/080-default-rates.md).
+ * (docs/design/055-default-rates.md).
  *
  *                                          share    with AdamW's 1e-3
  *   a new model                            1        1e-3

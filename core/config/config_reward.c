@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "config/config_state.h"
 #include "plug/kind.h"
-#include "plug/schema.h"
+#include "plug/schema_check.h"
 
 enum { KIND = LATHE_KIND_REWARD };
 
@@ -23,11 +23,12 @@ static const lathe_toml_node *table_at(const lathe_config *config, int64_t index
     return index < node->n_children ? node->children[index] : node;
 }
 
-lathe_place lathe_config_where_reward(const lathe_config *config, int32_t index, const char *key)
+/* Place of a key of the reward, or else of its table. */
+static lathe_place where(const lathe_config *config, int32_t index, const char *key)
 {
     const lathe_toml_node *table = table_at(config, index);
-    const lathe_toml_node *node = key != NULL ? lathe_toml_find(table, key) : NULL;
-    lathe_place place = {config->path, 0, 0};
+    const lathe_toml_node *node = lathe_toml_find(table, key);
+    lathe_place place = {.file = config->path};
     if (node != NULL)
         place = lathe_value_place(config->path, node);
     else if (table != NULL)
@@ -35,6 +36,14 @@ lathe_place lathe_config_where_reward(const lathe_config *config, int32_t index,
     if (place.file[0] == '\0')
         place.file = "command line";
     return place;
+}
+
+lathe_place lathe_config_where_reward(const lathe_config *config, int32_t index, const char *path)
+{
+    const lathe_toml_node *table = table_at(config, index);
+    const lathe_toml_node *node = path[0] != '\0' ? lathe__config_at(table, path) : NULL;
+    return node != NULL && node != table ? lathe_value_place(config->path, node)
+                                         : where(config, index, "name");
 }
 
 __attribute__((format(printf, 5, 6))) static void refuse(const lathe_config *config, int32_t index,
@@ -46,7 +55,7 @@ __attribute__((format(printf, 5, 6))) static void refuse(const lathe_config *con
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    const lathe_place place = lathe_config_where_reward(config, index, key);
+    const lathe_place place = where(config, index, key);
     lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL, "%s", text);
 }
 

@@ -4,7 +4,6 @@
 
 #include "base/toml.h"
 #include "config/config.h"
-#include "plug/config_keys.h"
 #include "plug/core_schema.h"
 
 enum { LATHE__MAX_SECTIONS = 32 };
@@ -42,6 +41,10 @@ struct lathe_config {
     int32_t n_rewards;
     int32_t is_other_method; /* LATHE_CONFIG_OTHER_METHOD */
 };
+
+/** The node at a path below a table or array, "columns.text" or "target_modules.2", or the last one
+ *  on the path that exists; `node` itself if there is none (config_get.c). */
+const lathe_toml_node *lathe__config_at(const lathe_toml_node *node, const char *path);
 
 /** Puts the edits into the tree (config_edit.c). */
 lathe_status lathe__config_edit(lathe_config *config, const lathe_edits *edits, lathe_diags *diags);

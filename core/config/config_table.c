@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "config/config_state.h"
-#include "plug/schema.h"
+#include "plug/schema_check.h"
 #include "plug/suggest.h"
 
 /* Makes a table from a string where the schema allows one (`single`). Any other value that is not a
@@ -93,14 +93,14 @@ static void refuse_empty(const lathe_config *config, const char *name, const lat
  * refused here. */
 static lathe_status put_stage_keys(const lathe_schema_scope *scope, const lathe_toml_node *table,
                                    int first, lathe_arena *arena, lathe_diags *diags,
-                                   lathe_config_table *kept, lathe_buffer *text)
+                                   lathe_config_table *stored, lathe_buffer *text)
 {
-    const lathe_core_section *schema = kept->schema;
+    const lathe_core_section *schema = stored->schema;
     const char *words[32];
     int32_t n = 0;
-    kept->others =
-        lathe_arena_alloc(arena, (table->n_children + 1) * (int64_t)sizeof *kept->others);
-    if (kept->others == NULL)
+    stored->others =
+        lathe_arena_alloc(arena, (table->n_children + 1) * (int64_t)sizeof *stored->others);
+    if (stored->others == NULL)
         return LATHE_E_NOMEM;
     for (; n < schema->n_fields && n < 32; n++)
         words[n] = schema->fields[n].key;
@@ -112,7 +112,7 @@ static lathe_status put_stage_keys(const lathe_schema_scope *scope, const lathe_
             lathe_schema_unknown(scope, node, schema->fields, schema->n_fields, diags);
             continue;
         }
-        kept->others[kept->n_others++] = (lathe_named_text){node->key, node->s};
+        stored->others[stored->n_others++] = (lathe_named_text){node->key, node->s};
         lathe_buffer_puts(text, first ? "" : ", ");
         lathe_buffer_json_string(text, node->key);
         lathe_buffer_puts(text, ": ");
@@ -129,7 +129,7 @@ static lathe_status check_table(lathe_config *config, const lathe_core_section *
                                 lathe_diags *diags, lathe_buffer *text)
 {
     lathe_value *values = NULL;
-    lathe_config_table *kept = NULL;
+    lathe_config_table *stored = NULL;
     int first = 1;
     const char *name = lathe_arena_printf(&config->arena, "%s.%s", schema->name, schema->key);
     const lathe_schema_scope scope = {.section = name,
@@ -140,7 +140,7 @@ static lathe_status check_table(lathe_config *config, const lathe_core_section *
     LATHE_TRY(take_singles(config, name, table, diags, &table));
     LATHE_TRY(lathe_schema_check(&scope, table, schema->fields, schema->n_fields, &config->arena,
                                  diags, &values));
-    LATHE_TRY(keep_values(config, schema, outer, values, &kept));
+    LATHE_TRY(keep_values(config, schema, outer, values, &stored));
     lathe_buffer_puts(text, "{");
     for (int32_t i = 0; i < schema->n_fields; i++) {
         const char *key = schema->fields[i].key;
@@ -151,14 +151,14 @@ static lathe_status check_table(lathe_config *config, const lathe_core_section *
         const lathe_core_section *inner = lathe_core_table_find(name, key);
         const lathe_toml_node *node = lathe_toml_find(table, key);
         if (inner != NULL && node != NULL && node->kind == LATHE_TOML_TABLE)
-            LATHE_TRY(check_table(config, inner, kept, node, diags, text));
+            LATHE_TRY(check_table(config, inner, stored, node, diags, text));
         else
             lathe_value_json(&values[i], text);
     }
     if (has_stage_keys(schema))
         refuse_empty(config, name, table, diags);
     if (has_stage_keys(schema))
-        LATHE_TRY(put_stage_keys(&scope, table, first, &config->arena, diags, kept, text));
+        LATHE_TRY(put_stage_keys(&scope, table, first, &config->arena, diags, stored, text));
     lathe_buffer_puts(text, "}");
     return text->status;
 }

@@ -32,16 +32,24 @@ static void append(lathe_edits *edits, const lathe_edit *one)
     edits->list[edits->n++] = *one;
 }
 
-/* Appends an edit with the node, which is in the arena of the edits; NULL: out of memory. */
-static void add(lathe_edits *edits, int32_t by, const char *key, lathe_toml_node *node)
+/* Appends an edit with the node, which is in the arena of the edits; NULL: out of memory. origin:
+ * its place; NULL: the option that would set it. */
+static void add_of(lathe_edits *edits, int32_t by, const char *key, lathe_toml_node *node,
+                   const char *origin)
 {
-    const char *origin = lathe_arena_printf(&edits->arena, "--%s", key);
-    if (node == NULL || origin == NULL) {
+    const char *option = lathe_arena_printf(&edits->arena, "--%s", key);
+    const char *place = origin != NULL ? lathe_arena_strdup(&edits->arena, origin) : option;
+    if (node == NULL || option == NULL || place == NULL) {
         edits->status = LATHE_E_NOMEM;
         return;
     }
-    set_origin(node, origin);
-    append(edits, &(lathe_edit){.key = origin + 2, .value = node, .by = by});
+    set_origin(node, place);
+    append(edits, &(lathe_edit){.key = option + 2, .value = node, .by = by});
+}
+
+static void add(lathe_edits *edits, int32_t by, const char *key, lathe_toml_node *node)
+{
+    add_of(edits, by, key, node, NULL);
 }
 
 static lathe_toml_node *make(lathe_edits *edits, int32_t kind, const char *text)
@@ -79,6 +87,70 @@ void lathe_edits_text(lathe_edits *edits, int32_t by, const char *key, const cha
     add(edits, by, key, make(edits, LATHE_TOML_STRING, lathe_arena_strdup(&edits->arena, value)));
 }
 
+/* A copy with a text, for a key that wants one. NULL: no memory. */
+static lathe_toml_node *copy_with_text(lathe_edits *edits, const lathe_toml_node *value)
+{
+    lathe_toml_node *node = lathe__toml_copy(value, &edits->arena);
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    if (node == NULL || node->s != NULL)
+        return node;
+    lathe_toml_json(node, &text);
+    node->s = text.status == LATHE_OK ? lathe_arena_strdup(&edits->arena, text.data) : NULL;
+    lathe_buffer_fini(&text);
+    return node->s != NULL ? node : NULL;
+}
+
+lathe_toml_node *lathe_edits_node(lathe_edits *edits, int32_t by, const char *key,
+                                  const lathe_toml_node *value)
+{
+    lathe_toml_node *node = copy_with_text(edits, value);
+    add(edits, by, key, node);
+    return edits->status == LATHE_OK ? node : NULL;
+}
+
+void lathe_edits_node_of(lathe_edits *edits, int32_t by, const char *key,
+                         const lathe_toml_node *value, const char *origin)
+{
+    add_of(edits, by, key, copy_with_text(edits, value), origin);
+}
+
+void lathe_edits_set_text(lathe_edits *edits, int32_t at, const char *value)
+{
+    lathe_edit *const one = &edits->list[at];
+    lathe_toml_node *node =
+        make(edits, LATHE_TOML_STRING, lathe_arena_strdup(&edits->arena, value));
+    if (node == NULL) {
+        edits->status = LATHE_E_NOMEM;
+        return;
+    }
+    node->origin = one->value->origin;
+    one->value = node;
+}
+
+void lathe_edits_options(lathe_edits *edits, const lathe_override *options, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        lathe_edits_literal(edits, LATHE_BY_COMMAND, options[i].key, options[i].value);
+}
+
+lathe_status lathe_edits_parse(lathe_edits *edits, const char *const *texts, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++) {
+        const char *equals = texts != NULL && texts[i] != NULL ? strchr(texts[i], '=') : NULL;
+        if (texts == NULL || texts[i] == NULL)
+            return lathe_error(LATHE_E_ARG, "settings[%d] is NULL", i);
+        if (equals == NULL)
+            return lathe_error(LATHE_E_ARG, "override '%s' is not of the form section.key=value",
+                               texts[i]);
+        const char *key = lathe_arena_strndup(&edits->arena, texts[i], equals - texts[i]);
+        if (key == NULL)
+            return lathe_error(LATHE_E_NOMEM, "no memory for settings");
+        lathe_edits_literal(edits, LATHE_BY_COMMAND, key, equals + 1);
+    }
+    return edits->status == LATHE_OK ? LATHE_OK
+                                     : lathe_error(LATHE_E_NOMEM, "no memory for settings");
+}
+
 void lathe_edits_literal(lathe_edits *edits, int32_t by, const char *key, const char *literal)
 {
     lathe_toml_node *node = NULL;
@@ -102,8 +174,17 @@ void lathe_edits_take(lathe_edits *edits, const lathe_edits *from, int32_t excep
     for (int32_t i = 0; i < from->n; i++) {
         const lathe_edit *one = &from->list[i];
         if (except == 0 || one->by != except)
-            add(edits, one->by, one->key, lathe__toml_copy(one->value, &edits->arena));
+            lathe_edits_add(edits, one);
     }
+}
+
+void lathe_edits_add(lathe_edits *edits, const lathe_edit *one)
+{
+    const char *key = lathe_arena_strdup(&edits->arena, one->key);
+    const lathe_toml_node *value = lathe__toml_copy(one->value, &edits->arena);
+    if (key == NULL || value == NULL)
+        edits->status = LATHE_E_NOMEM;
+    append(edits, &(lathe_edit){.key = key, .value = value, .by = one->by});
 }
 
 int32_t lathe_edits_have(const lathe_edits *edits, int32_t by, const char *key)

@@ -6,10 +6,11 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/model_path.h"
-#include "gguf/model_files.h"
-#include "model/stored_formats.h"
-#include "model/weights.h"
-#include "store/weight_fill.h"
+#include "exec/store/weight_fill.h"
+#include "files/gguf/model_files.h"
+#include "model/family/stored_formats.h"
+#include "model/family/weights.h"
+#include "plug/op_library.h"
 
 struct lathe_draft {
     lathe_draft_config config;
@@ -40,6 +41,7 @@ static lathe_status check_model(const lathe_draft *d)
 static lathe_status make_params(lathe_draft *d)
 {
     lathe_params_init(&d->params, d->config.compute_dtype);
+    d->params.ops = lathe_registry_ops(d->config.source.registry);
     LATHE_TRY(lathe_model_params(&d->model, &d->params));
     d->params.n_model = d->params.n;
     LATHE_TRY(lathe_stored_formats_take(d->config.source.registry, d->config.path, &d->model,

@@ -25,7 +25,7 @@
 
 #include "base/error.h"
 #include "generate/generator_internal.h"
-#include "update/nonfinite.h"
+#include "optim/nonfinite.h"
 
 /* A logit of probability 0 at every temperature that a logit of a model can stand beside. It is
  * finite, because an infinite one means that a model is broken. */
@@ -73,10 +73,11 @@ const float *lathe__draft_logits(const lathe_generator *g, const lathe__sequence
     return s->how.temperature > 0.0 ? logits_at(g, slot_of(g, s), s->verified) : NULL;
 }
 
-int lathe__draft_begin(lathe_generator *g, const lathe__sequence *s, int32_t shares)
+lathe_status lathe__draft_begin(lathe_generator *g, const lathe__sequence *s, int32_t shares,
+                                int32_t *out_fits)
 {
     lathe__sequence *own = &g->draft->slots[slot_of(g, s)];
-    const lathe__kept_prompt *kept = NULL;
+    const lathe__cached_prompt *cached = NULL;
     copy_ids(g->draft, own->ids, s->ids, s->n_prompt);
     own->index = s->index;
     own->how = s->how;
@@ -84,9 +85,9 @@ int lathe__draft_begin(lathe_generator *g, const lathe__sequence *s, int32_t sha
     own->limit = s->limit;
     own->n_drafted = 0;
     shares = shares ? LATHE__SHARE_KEPT : LATHE__SHARE_NO;
-    const int fits = lathe__cache_admit(g->draft, own, shares, &kept);
-    own->is_kept = shares == LATHE__SHARE_NO || kept != NULL;
-    return fits;
+    LATHE_TRY(lathe__cache_admit(g->draft, own, shares, &cached, out_fits));
+    own->is_cached = shares == LATHE__SHARE_NO || cached != NULL;
+    return LATHE_OK;
 }
 
 void lathe__draft_end(lathe_generator *g, const lathe__sequence *s)
@@ -114,7 +115,7 @@ static int32_t tokens_to_draft(const lathe_generator *g, const lathe__sequence *
 
 /* Copies the tokens of the sequence to the draft model's. The draft model's keys of tokens that
  * were not accepted count as not computed. */
-static void follow(const lathe_generator *g, const lathe__sequence *s, lathe__sequence *own)
+static lathe_status follow(const lathe_generator *g, const lathe__sequence *s, lathe__sequence *own)
 {
     lathe_generator *d = g->draft;
     const int64_t offset = lathe_model_position_offset(d->parts.model, d->capacity, s->n);
@@ -125,8 +126,7 @@ static void follow(const lathe_generator *g, const lathe__sequence *s, lathe__se
     own->computed = same;
     copy_ids(d, own->ids, s->ids, s->n);
     own->n = s->n;
-    if (offset != own->offset)
-        lathe__cache_restart(d, own, offset);
+    return offset != own->offset ? lathe__cache_restart(d, own, offset) : LATHE_OK;
 }
 
 /* Keeps the logits of the draft model in row `row`, over the model's tokens: they are needed to
@@ -134,7 +134,7 @@ static void follow(const lathe_generator *g, const lathe__sequence *s, lathe__se
 static lathe_status keep_logits(lathe_generator *g, int64_t slot, int64_t k, const lathe__logits *l,
                                 int64_t row)
 {
-    if (!l->rows)
+    if (l->rows == NULL)
         return lathe__keep_draft_logits(g, slot * g->config.draft_tokens + k, l->first + row);
     memcpy(logits_at(g, slot, k), l->rows + row * g->draft->parts.model->vocab,
            (size_t)common_tokens(g) * sizeof *l->rows);
@@ -148,7 +148,7 @@ static lathe_status draw(lathe_generator *g, int64_t slot, const lathe__logits *
     lathe_generator *d = g->draft;
     lathe__sequence *own = &d->slots[slot], *s = &g->slots[slot];
     const int64_t k = own->n - s->n;
-    if (!l->tokens || s->how.temperature > 0.0)
+    if (l->tokens == NULL || s->how.temperature > 0.0)
         LATHE_TRY(keep_logits(g, slot, k, l, row));
     const int32_t token = l->tokens ? l->tokens[row]
                                     : lathe_sampler_pick_draft(d->sampler, logits_at(g, slot, k),
@@ -170,9 +170,9 @@ static lathe_status draw_if_computed(lathe_generator *g, int64_t slot, const lat
     lathe__sequence *own = &d->slots[slot];
     if (own->computed != own->n)
         return LATHE_OK;
-    if (!own->is_kept)
+    if (!own->is_cached)
         LATHE_TRY(lathe__cache_keep(d, own, l, row));
-    own->is_kept = 1;
+    own->is_cached = 1;
     return draw(g, slot, l, row);
 }
 
@@ -197,7 +197,7 @@ lathe_status lathe__draft_propose(lathe_generator *g)
         s->n_drafted = tokens_to_draft(g, s);
         own->is_done = s->n_drafted == 0;
         if (s->n_drafted > 0)
-            follow(g, s, own);
+            LATHE_TRY(follow(g, s, own));
     }
     while (again) {
         again = 0;

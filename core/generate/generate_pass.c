@@ -33,6 +33,16 @@ static void put_keys(const lathe_generator *g, const lathe__pass *p, const lathe
         len[1] = (int32_t)(row / LATHE__BLOCK_TOKENS);
 }
 
+/* Says whose states row `row` continues; padding (s NULL) leaves none. */
+static void put_slot(const lathe_generator *g, const lathe__pass *p, const lathe__sequence *s,
+                     int64_t row)
+{
+    const lathe_val slots = lathe_exec_graph(p->program.exec)->slots;
+    if (slots != LATHE_NONE)
+        ((int32_t *)lathe_exec_input(p->program.exec, slots))[row] =
+            s ? (int32_t)(s - g->slots) : -1;
+}
+
 /* Runs a program whose inputs are set. Copies the logits to the host if tokens are drawn there. */
 static lathe_status run_pass(const lathe_generator *g, const lathe__pass *p, lathe__logits *out)
 {
@@ -60,6 +70,7 @@ lathe_status lathe__chunk_run(lathe_generator *g, lathe__sequence *s, const lath
     for (int64_t i = 0; i < p->tokens; i++)
         put_token(p, s, begin + i, i);
     put_keys(g, p, s, end, 0);
+    put_slot(g, p, s, 0);
     LATHE_TRY(run_pass(g, p, out));
     s->computed = end;
     return LATHE_OK;
@@ -69,7 +80,7 @@ lathe_status lathe__chunk_run(lathe_generator *g, lathe__sequence *s, const lath
  * token and drafted tokens to compute; the program has rows for all of these. The rows that are
  * left are for sequences with more tokens to compute, such as the rest of a prompt. Returns the
  * number of rows. */
-static int64_t share_rows(const lathe_generator *g, int64_t most)
+static int64_t share_rows(const lathe_generator *g, int64_t max)
 {
     int64_t n = 0;
     for (int32_t has_more = 0; has_more < 2; has_more++)
@@ -78,7 +89,7 @@ static int64_t share_rows(const lathe_generator *g, int64_t most)
             const int64_t left = s->n + s->n_drafted - s->computed;
             if (!s->is_active || s->is_done || (s->n - s->computed > 1) != has_more)
                 continue;
-            for (int64_t k = 0; k < left && n < most; k++)
+            for (int64_t k = 0; k < left && n < max; k++)
                 g->row_slots[n++] = i;
         }
     return n;
@@ -105,6 +116,7 @@ lathe_status lathe__rows_run(lathe_generator *g, int64_t *out_n, lathe__logits *
             LATHE_TRY(lathe__cache_hold(g, s, at, at + 1));
         put_token(p, s, at, r);
         put_keys(g, p, s, at + 1, r);
+        put_slot(g, p, s, r);
         if (s)
             s->computed++;
     }

@@ -34,6 +34,7 @@ static lathe_status encode_text(lathe_generator *g, const lathe_tokenizer *token
                                 const char *prompt)
 {
     lathe_text_loss loss = {0};
+    LATHE_TRY(lathe_tokenizer_check_text(tokenizer, "the prompt", prompt, (int64_t)strlen(prompt)));
     LATHE_TRY(lathe_tokenizer_encode_counting(tokenizer, prompt, (int64_t)strlen(prompt),
                                               LATHE_ENCODE_BEGIN, &g->ids, &loss));
     if (!g->has_told_loss) { /* training generates samples from the same prompt many times */

@@ -3,8 +3,8 @@
  *
  * The programs of the generator write their logits to rows of one tensor on the device, in which
  * the logits of kept prompts have rows too. Two small executables run the op SAMPLE on it, one of
- * them with a repetition penalty. Where the host shares the device's memory, or the device has no
- * such op, the host draws (core/model/sample.h), by the same rules.
+ * them with a repetition penalty. Where the host may read the logits in place, or the device has no
+ * such op, the host draws (core/model/family/sample.h), by the same rules.
  *
  *   memory: | logits f32 [rows of a step, then of kept prompts; V] | draft's logits f32 [M, V]
  *           | log-sums of the logits f64 |
@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "exec/store/transfer.h"
 #include "generate/generator_internal.h"
-#include "store/transfer.h"
 
 /* An executable of one SAMPLE. */
 typedef struct sampling_exec {
@@ -86,9 +86,9 @@ static lathe_status make_exec(const lathe_generator *g, int with_penalty, sampli
 
 lathe_status lathe__sampling_create(lathe_generator *g)
 {
-    const int64_t n_kept = g->in_blocks && g->batch > 1 ? LATHE__KEPT_PROMPTS : 0;
+    const int64_t n_kept = g->in_blocks && g->batch > 1 ? LATHE__CACHED_PROMPTS : 0;
     lathe__device_sampling *d = calloc(1, sizeof *d);
-    if (!d)
+    if (d == NULL)
         return lathe_error(LATHE_E_NOMEM, "no memory to generate");
     g->sampling = d;
     d->n_rows = g->passes[g->n_chunks].rows;
@@ -112,7 +112,7 @@ lathe_status lathe__sampling_create(lathe_generator *g)
 void lathe__sampling_destroy(lathe_generator *g)
 {
     lathe__device_sampling *d = g->sampling;
-    if (!d)
+    if (d == NULL)
         return;
     if (d->plain.exec)
         lathe_exec_destroy(d->plain.exec);
@@ -136,7 +136,7 @@ static void add_exec(const lathe_exec *exec, lathe_generator_memory *io_needs)
 
 void lathe__sampling_needs(const lathe_generator *g, lathe_generator_memory *io_needs)
 {
-    if (!g->sampling)
+    if (g->sampling == NULL)
         return;
     add_exec(g->sampling->plain.exec, io_needs);
     add_exec(g->sampling->penalized.exec, io_needs);
@@ -187,7 +187,7 @@ static lathe_status clear_draft_logits(const lathe_generator *g)
 lathe_status lathe__sampling_place(lathe_generator *g, void *arena)
 {
     void *memory = NULL;
-    if (!g->sampling)
+    if (g->sampling == NULL)
         return LATHE_OK;
     LATHE_TRY(
         lathe_machine_alloc(g->parts.machine, LATHE_MEM_ACTIVATIONS, g->sampling->bytes, &memory));
@@ -298,15 +298,16 @@ static lathe_status move_row(const lathe_generator *g, char *to, int64_t from)
     return lathe_move(g->parts.machine, to, g->sampling->memory + from * bytes, bytes);
 }
 
-int64_t lathe__kept_row(const lathe_generator *g, const lathe__kept_prompt *k)
+int64_t lathe__cached_row(const lathe_generator *g, const lathe__cached_prompt *k)
 {
-    return g->sampling->n_rows + (k - g->kept);
+    return g->sampling->n_rows + (k - g->cached);
 }
 
-lathe_status lathe__keep_logits(const lathe_generator *g, const lathe__kept_prompt *k, int64_t row)
+lathe_status lathe__keep_logits(const lathe_generator *g, const lathe__cached_prompt *k,
+                                int64_t row)
 {
     const lathe__device_sampling *d = g->sampling;
-    const int64_t to = lathe__kept_row(g, k);
+    const int64_t to = lathe__cached_row(g, k);
     LATHE_TRY(move_row(g, d->memory + to * d->vocab * 4, row));
     char *sums = d->memory + d->sums_at;
     return d->has_sums ? lathe_move(g->parts.machine, sums + to * 8, sums + row * 8, 8) : LATHE_OK;

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "generate/generator_internal.h"
-#include "update/nonfinite.h"
+#include "optim/nonfinite.h"
 
 /* State of one call of lathe_generator_stream. */
 typedef struct engine {
@@ -22,7 +22,7 @@ typedef struct engine {
     int32_t has_pending;      /* g->ids has a prompt that waits for a slot */
     int32_t has_ended;        /* the stream has no more prompts */
     int32_t n_active, n_done; /* n_done: sequences whose results are not yet given */
-    int32_t has_kept;         /* the last step computed a prompt that equal ones can share */
+    int32_t has_cached;       /* the last step computed a prompt that equal ones can share */
     uint64_t seed;            /* of the pending prompt */
     lathe_status status;
 } engine;
@@ -75,14 +75,13 @@ static lathe_status advance(engine *e, lathe__sequence *s, const lathe__logits *
 {
     if (s->n == s->n_prompt && e->stream->shares) {
         LATHE_TRY(lathe__cache_keep(e->g, s, l, row));
-        e->has_kept = 1;
+        e->has_cached = 1;
     }
     LATHE_TRY(draw(e, s, l, row, drafted));
     const int64_t offset = lathe_model_position_offset(e->g->parts.model, e->g->capacity, s->n);
     if (s->is_done || offset == s->offset)
         return LATHE_OK;
-    lathe__cache_restart(e->g, s, offset);
-    return LATHE_OK;
+    return lathe__cache_restart(e->g, s, offset);
 }
 
 /* Draws tokens from the rows of a sequence of which the keys of all tokens were computed, until one
@@ -159,9 +158,9 @@ static void steps(void *arg)
     int again = 1;
     while (again && e->status == LATHE_OK && e->n_done == 0) {
         const lathe_generator *g = e->g;
-        e->has_kept = 0;
+        e->has_cached = 0;
         e->status = step(e);
-        again = !(e->has_kept && e->has_pending);
+        again = !(e->has_cached && e->has_pending);
         for (int32_t i = 0; g->n_chunks > 0 && i < g->batch; i++)
             if (g->slots[i].is_active &&
                 g->slots[i].n - g->slots[i].computed >= g->passes[g->n_chunks - 1].tokens)
@@ -211,11 +210,12 @@ static lathe_status take_prompt(engine *e)
 }
 
 /* Draws the first token of a sequence whose prompt is kept. */
-static lathe_status draw_kept(engine *e, lathe__sequence *s, const lathe__kept_prompt *kept)
+static lathe_status draw_from_cached(engine *e, lathe__sequence *s,
+                                     const lathe__cached_prompt *cached)
 {
-    lathe__logits l = {.rows = kept->logits, .sums = &kept->log_sum};
+    lathe__logits l = {.rows = cached->logits, .sums = &cached->log_sum};
     if (e->g->sampling) {
-        l = (lathe__logits){.first = lathe__kept_row(e->g, kept)};
+        l = (lathe__logits){.first = lathe__cached_row(e->g, cached)};
         LATHE_TRY(lathe__sample_one(e->g, s, &l));
     }
     return draw(e, s, &l, 0, -1);
@@ -225,7 +225,7 @@ static lathe_status draw_kept(engine *e, lathe__sequence *s, const lathe__kept_p
 static lathe_status start(engine *e, lathe__sequence *s, int32_t *out_waits)
 {
     lathe_generator *g = e->g;
-    const lathe__kept_prompt *kept = NULL;
+    const lathe__cached_prompt *cached = NULL;
     memcpy(s->ids, g->ids.data, (size_t)g->ids.n * sizeof *s->ids);
     s->index = e->n_given - 1;
     s->how = *e->how;
@@ -246,8 +246,11 @@ static lathe_status start(engine *e, lathe__sequence *s, int32_t *out_waits)
         return LATHE_OK;
     }
     s->n_drafted = 0;
-    int32_t fits = lathe__cache_admit(g, s, e->stream->shares, &kept);
-    if (fits && g->draft && !lathe__draft_begin(g, s, e->stream->shares)) {
+    int32_t fits = 0, draft_fits = 1;
+    LATHE_TRY(lathe__cache_admit(g, s, e->stream->shares, &cached, &fits));
+    if (fits && g->draft)
+        LATHE_TRY(lathe__draft_begin(g, s, e->stream->shares, &draft_fits));
+    if (!draft_fits) {
         lathe__cache_release(g, s);
         s->is_active = fits = 0;
     }
@@ -258,7 +261,7 @@ static lathe_status start(engine *e, lathe__sequence *s, int32_t *out_waits)
         return lathe_error(LATHE_E_STATE, "the KV cache has no room for one sequence");
     }
     e->n_active++;
-    return kept ? draw_kept(e, s, kept) : run_chunks(e, s);
+    return cached ? draw_from_cached(e, s, cached) : run_chunks(e, s);
 }
 
 static lathe_status fill_slots(engine *e)

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "generate/draft_model.h"
 #include "generate/generator_internal.h"
-#include "model/model_size.h"
+#include "model/family/model_size.h"
 
 /* Tokens of a sequence that a program computes at a time. The rest of a prompt is computed by the
  * programs of rows, one token in each row. Without blocks there is a single row. */
@@ -18,12 +18,13 @@ enum {
 
 void lathe_generator_destroy(lathe_generator *g)
 {
-    if (!g)
+    if (g == NULL)
         return;
-    for (int i = 0; i < LATHE__MOST_PROGRAMS; i++)
+    for (int i = 0; i < LATHE__MAX_PROGRAMS; i++)
         lathe_program_fini(&g->passes[i].program);
     lathe_generator_destroy(g->draft);
     free(g->draft_logits);
+    free(g->state_bytes);
     lathe_sampler_destroy(g->sampler);
     lathe__sampling_destroy(g);
     lathe_machine_free(g->parts.machine, LATHE_MEM_CACHE, g->caches_bytes, g->caches);
@@ -42,6 +43,12 @@ static void bind_caches(lathe_generator *g, lathe_program *p, int32_t n_layers, 
         lathe_exec_bind(p->exec, p->cache_k[i], g->caches + (2 * i) * bytes_each);
         lathe_exec_bind(p->exec, p->cache_v[i], g->caches + (2 * i + 1) * bytes_each);
     }
+    const lathe_graph *graph = lathe_exec_graph(p->exec);
+    char *pool = g->caches + 2 * n_layers * bytes_each;
+    for (int32_t i = 0; i < graph->n_states; i++) {
+        lathe_exec_bind(p->exec, graph->states[i], pool);
+        pool += lathe__states_bytes(g, i);
+    }
 }
 
 /* Adds a program of `rows` sequences, `tokens` of each. Rows have the same bits whatever the number
@@ -55,6 +62,7 @@ static lathe_status add_pass(lathe_generator *g, int64_t rows, int64_t tokens)
     config.cache_rows = g->capacity;
     config.cache_blocks = g->in_blocks ? g->n_blocks : 0;
     config.block_tokens = LATHE__BLOCK_TOKENS;
+    config.state_slots = g->n_slots;
     config.invariant = tokens == 1 || g->parts.params->compute_dtype == LATHE_F32;
     *pass = (lathe__pass){.rows = rows, .tokens = tokens};
     g->n_passes++;
@@ -66,8 +74,8 @@ static lathe_status add_pass(lathe_generator *g, int64_t rows, int64_t tokens)
 /* Rows of the largest program. */
 static int64_t most_rows(const lathe_generator *g)
 {
-    const int64_t most = (int64_t)g->batch * g->tokens_each;
-    return !g->in_blocks ? 1 : most > MIN_ROWS ? most : MIN_ROWS;
+    const int64_t max = (int64_t)g->batch * g->tokens_each;
+    return !g->in_blocks ? 1 : max > MIN_ROWS ? max : MIN_ROWS;
 }
 
 static lathe_status add_passes(lathe_generator *g)
@@ -80,7 +88,7 @@ static lathe_status add_passes(lathe_generator *g)
             LATHE_TRY(add_pass(g, 1, chunks[i]));
     g->n_chunks = g->n_passes;
     g->row_slots = calloc((size_t)rows, sizeof *g->row_slots);
-    if (!g->row_slots)
+    if (g->row_slots == NULL)
         return lathe_error(LATHE_E_NOMEM, "no memory to generate");
     for (; rows > 1; rows = (rows + 1) / 2) {
         LATHE_TRY(add_pass(g, rows, 1));
@@ -99,7 +107,7 @@ static int wants_team(const lathe_machine *m, const lathe_program *p)
     int n_products = 0;
     for (int32_t i = 0; i < graph->n_nodes; i++)
         n_products += graph->nodes[i].op == LATHE_OP_MATMUL;
-    return n_products == 0 && lathe_machine_shares(m);
+    return n_products == 0 && lathe_machine_memory(m)->runs_host_code;
 }
 
 /* Blocks of the KV cache: at least for one sequence, a copy of its prompt's last block, and the
@@ -116,11 +124,39 @@ static int64_t count_blocks(const lathe_generator *g)
 
 static lathe_status plan(lathe_generator *g, int32_t in_blocks);
 
+/* Finds the states that ops of the programs keep. Every program has the same ops in the same order,
+ * and shares their states. */
+static lathe_status find_states(lathe_generator *g)
+{
+    const lathe_graph *graph = lathe_exec_graph(g->passes[0].program.exec);
+    g->n_states = graph->n_states;
+    g->state_bytes = calloc((size_t)g->n_states + 1, sizeof *g->state_bytes);
+    if (!g->state_bytes)
+        return lathe_error(LATHE_E_NOMEM, "no memory to generate");
+    for (int32_t i = 0; i < g->n_states; i++) {
+        g->state_bytes[i] = lathe_desc_bytes(&graph->values[graph->states[i]].desc) / g->n_slots;
+        g->states_bytes += lathe__states_bytes(g, i);
+    }
+    for (int32_t k = 1; k < g->n_passes; k++)
+        if (lathe_exec_graph(g->passes[k].program.exec)->n_states != g->n_states)
+            return lathe_error(LATHE_E_PLUGIN,
+                               "model family %s builds other ops with states for other numbers of "
+                               "tokens",
+                               g->parts.model->family.component->plugin->name);
+    if (g->n_states > 0 && (g->parts.draft || g->drafts))
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s keeps a state of each sequence, which does not come back when "
+                           "drafted tokens are refused: generate without a draft model",
+                           g->drafts ? "the draft model" : "the model");
+    return LATHE_OK;
+}
+
 static int64_t draft_logits_bytes(const lathe_generator *g)
 {
-    return g->draft && !g->sampling ? (int64_t)g->batch * g->config.draft_tokens *
-                                          g->parts.model->vocab * (int64_t)sizeof *g->draft_logits
-                                    : 0;
+    return g->draft && g->sampling == NULL
+               ? (int64_t)g->batch * g->config.draft_tokens * g->parts.model->vocab *
+                     (int64_t)sizeof *g->draft_logits
+               : 0;
 }
 
 /* Makes the draft model's generator, with slots for the same sequences. */
@@ -128,7 +164,7 @@ static lathe_status add_draft(lathe_generator *g)
 {
     lathe_generator *d = calloc(1, sizeof *d);
     g->draft = d;
-    if (!d)
+    if (d == NULL)
         return lathe_error(LATHE_E_NOMEM, "no memory to generate");
     lathe_draft_parts(g->parts.draft, &g->parts, &g->config, &d->parts, &d->config);
     d->drafts = 1;
@@ -149,11 +185,11 @@ static lathe_status add_draft(lathe_generator *g)
     return lathe_sampler_room_to_verify(g->sampler);
 }
 
-/* The host draws where it shares the memory of the logits, or the device cannot. */
+/* The host draws where it may read the logits in place, or the device cannot. */
 static lathe_status add_sampler(lathe_generator *g)
 {
     lathe_status status = LATHE_E_UNSUPPORTED;
-    if (!lathe_machine_shares(g->parts.machine))
+    if (!lathe_machine_memory(g->parts.machine)->is_in_place)
         status = lathe__sampling_create(g);
     if (status != LATHE_E_UNSUPPORTED)
         return status;
@@ -174,7 +210,9 @@ static lathe_status plan(lathe_generator *g, int32_t in_blocks)
         g->n_padding = (most_rows(g) + LATHE__BLOCK_TOKENS - 1) / LATHE__BLOCK_TOKENS;
         g->n_blocks = count_blocks(g);
     }
+    g->n_slots = g->batch + (in_blocks ? LATHE__CACHED_PROMPTS : 0) + 1;
     LATHE_TRY(add_passes(g));
+    LATHE_TRY(find_states(g));
     g->uses_team = wants_team(g->parts.machine, &g->passes[g->n_passes - 1].program);
     const int64_t positions = in_blocks ? g->n_blocks * LATHE__BLOCK_TOKENS : g->capacity;
     g->cache_bytes = (positions * lathe_model_kv_width(model) *
@@ -191,7 +229,7 @@ static lathe_status try_plan(const lathe_generator_parts *parts,
                              lathe_generator **out)
 {
     lathe_generator *g = calloc(1, sizeof *g);
-    if (!g)
+    if (g == NULL)
         return lathe_error(LATHE_E_NOMEM, "no memory to generate");
     g->parts = *parts;
     g->config = *config;
@@ -238,7 +276,8 @@ static void add_needs(lathe_generator_memory *sum, lathe_generator_memory draft,
 
 lathe_generator_memory lathe_generator_needs(const lathe_generator *g)
 {
-    lathe_generator_memory needs = {.cache_bytes = 2 * g->parts.model->n_layers * g->cache_bytes};
+    lathe_generator_memory needs = {.cache_bytes = 2 * g->parts.model->n_layers * g->cache_bytes +
+                                                   g->states_bytes};
     for (int32_t i = 0; i < g->n_passes; i++) {
         const lathe_exec *exec = g->passes[i].program.exec;
         const lathe_plan *p = lathe_exec_plan(exec);
@@ -262,7 +301,7 @@ lathe_status lathe_generator_place(lathe_generator *g)
     const int32_t n_layers = g->parts.model->n_layers;
     const lathe_generator_memory needs = lathe_generator_needs(g);
     void *memory = NULL;
-    g->caches_bytes = 2 * n_layers * g->cache_bytes;
+    g->caches_bytes = 2 * n_layers * g->cache_bytes + g->states_bytes;
     LATHE_TRY(lathe_machine_alloc(g->parts.machine, LATHE_MEM_CACHE, g->caches_bytes, &memory));
     g->caches = memory;
     char *arena = g->parts.programs->arena;
@@ -298,7 +337,7 @@ lathe_status lathe_generator_check(lathe_generator *g, const lathe_prompt *promp
     return lathe__prompt_read(g, prompt);
 }
 
-int32_t lathe_generator_most_blocks(const lathe_generator *g)
+int32_t lathe_generator_max_blocks(const lathe_generator *g)
 {
     return g && g->in_blocks ? (int32_t)(g->n_blocks - g->n_padding - g->least_free) : 0;
 }

@@ -3,7 +3,7 @@
 #ifndef LATHE_GENERATE_GENERATOR_H
 #define LATHE_GENERATE_GENERATOR_H
 
-#include "exec/exec.h"
+#include "exec/program/exec.h"
 #include "generate/generator_parts.h"
 #include "lathe/lathe.h"
 
@@ -71,7 +71,7 @@ lathe_arena *lathe_generator_results(lathe_generator *g);
 
 /** The largest number of blocks of the KV cache that were in use at a time since the last call of
  * lathe_generator_stream began; 0: the cache is not in blocks, or g is NULL. */
-int32_t lathe_generator_most_blocks(const lathe_generator *g);
+int32_t lathe_generator_max_blocks(const lathe_generator *g);
 
 /** Tokens that the draft model proposed, and of these the accepted ones, since the generator was
  * made; 0 if g is NULL. */

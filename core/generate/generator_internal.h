@@ -9,12 +9,12 @@
 
 #include "base/arena.h"
 #include "generate/generator.h"
-#include "model/sample.h"
+#include "model/family/sample.h"
 
 enum {
-    LATHE__BLOCK_TOKENS = 32,  /* of the KV cache */
-    LATHE__MOST_PROGRAMS = 16, /* of a generator */
-    LATHE__KEPT_PROMPTS = 8    /* prompts whose keys are kept for equal prompts that follow */
+    LATHE__BLOCK_TOKENS = 32, /* of the KV cache */
+    LATHE__MAX_PROGRAMS = 16, /* of a generator */
+    LATHE__CACHED_PROMPTS = 8 /* prompts whose keys are kept for equal prompts that follow */
 };
 
 /** A program that continues sequences: `tokens` of one sequence, or one token in each of `rows`. */
@@ -37,7 +37,7 @@ typedef struct lathe__sequence {
     int64_t n_blocks, reserved; /* blocks that it has, and that it may still take */
     int32_t n_drafted;          /* tokens of the draft model, in ids after the n tokens */
     int32_t verified;           /* of these, the one that is being verified */
-    int32_t is_kept;            /* of the draft model: its prompt was given to the kept ones */
+    int32_t is_cached;          /* of the draft model: its prompt was given to the kept ones */
 } lathe__sequence;
 
 /** Logits of a program that has run, in host memory or on the device; borrowed until the next
@@ -51,12 +51,12 @@ typedef struct lathe__logits {
 } lathe__logits;
 
 /** A prompt whose keys and logits are kept, so that equal prompts are computed once. */
-typedef struct lathe__kept_prompt {
+typedef struct lathe__cached_prompt {
     int32_t *ids, *blocks; /* [capacity], [row_blocks] */
     float *logits;         /* [V] after the last token; NULL: on the device */
     double log_sum;
     int64_t n, used; /* used: when it was last used; n 0: empty */
-} lathe__kept_prompt;
+} lathe__cached_prompt;
 
 typedef struct lathe__device_sampling lathe__device_sampling; /* generate_sample.c */
 
@@ -64,7 +64,7 @@ struct lathe_generator {
     lathe_generator_parts parts;
     lathe_generator_config config;
     /* Programs of chunks, the longest first, then programs of rows, the largest first. */
-    lathe__pass passes[LATHE__MOST_PROGRAMS];
+    lathe__pass passes[LATHE__MAX_PROGRAMS];
     int32_t n_chunks, n_passes;
     int32_t batch;       /* sequences at a time */
     int32_t in_blocks;   /* 1: the KV cache is in blocks */
@@ -83,8 +83,14 @@ struct lathe_generator {
     char *arena;                       /* NULL: the run's shared arena is large enough */
     int64_t caches_bytes, arena_bytes; /* allocated for caches and arena */
     int64_t cache_bytes;               /* one layer's k or v */
-    lathe__sequence *slots;            /* [batch] */
-    lathe__kept_prompt kept[LATHE__KEPT_PROMPTS];
+    /* States that ops of plugins keep of sequences, after the caches: for each such op n_slots
+     * states of one size. Slot i is that of slots[i]; then come those of kept prompts, and last one
+     * of zeros, with which sequences begin. */
+    int64_t n_slots, *state_bytes; /* [n_states] of one sequence */
+    int64_t states_bytes;          /* of all slots of all ops */
+    int32_t n_states;
+    lathe__sequence *slots; /* [batch] */
+    lathe__cached_prompt cached[LATHE__CACHED_PROMPTS];
     int64_t clock;           /* counts uses of kept prompts */
     int32_t *row_slots;      /* [rows of the largest program] the sequence of each row */
     lathe_ids ids;           /* the prompt that waits for a slot */
@@ -122,9 +128,10 @@ lathe_status lathe__sample_rows(lathe_generator *g, int64_t n, lathe__logits *io
 /** Draws the next token of a sequence from row io->first. */
 lathe_status lathe__sample_one(lathe_generator *g, const lathe__sequence *s, lathe__logits *io);
 /** The row of a kept prompt's logits. */
-int64_t lathe__kept_row(const lathe_generator *g, const lathe__kept_prompt *k);
+int64_t lathe__cached_row(const lathe_generator *g, const lathe__cached_prompt *k);
 /** Queues copies of row `row` of the logits: to those of a kept prompt. */
-lathe_status lathe__keep_logits(const lathe_generator *g, const lathe__kept_prompt *k, int64_t row);
+lathe_status lathe__keep_logits(const lathe_generator *g, const lathe__cached_prompt *k,
+                                int64_t row);
 /** Like lathe__keep_logits, for row `row` of the draft model's logits: to those from which drafted
  *  tokens were drawn. */
 lathe_status lathe__keep_draft_logits(const lathe_generator *g, int64_t draft_row, int64_t row);
@@ -140,11 +147,15 @@ lathe_status lathe__draft_prompts(lathe_generator *g);
 void lathe__draft_clear_logits(const lathe_generator *g, float *rows, int64_t n_rows);
 /** The draft model's logits of the drafted token s->verified; NULL: without drawing. */
 const float *lathe__draft_logits(const lathe_generator *g, const lathe__sequence *s);
-/** Starts drafting for a sequence. Returns 0 if the draft model's cache has no room yet. */
-int lathe__draft_begin(lathe_generator *g, const lathe__sequence *s, int32_t shares);
+/** Starts drafting for a sequence. *out_fits: 0: the draft model's cache has no room yet. */
+lathe_status lathe__draft_begin(lathe_generator *g, const lathe__sequence *s, int32_t shares,
+                                int32_t *out_fits);
 void lathe__draft_end(lathe_generator *g, const lathe__sequence *s);
 
-/* ---- generate_cache.c ---- */
+/* ---- kv_cache.c ---- */
+
+/** Bytes of the states of all slots of op i. */
+int64_t lathe__states_bytes(const lathe_generator *g, int32_t i);
 
 lathe_status lathe__cache_init(lathe_generator *g);
 void lathe__cache_fini(lathe_generator *g);
@@ -158,19 +169,19 @@ enum {
     LATHE__SHARE_KEPT = 2 /* does not wait */
 };
 
-/** Starts a sequence of n_prompt tokens (s->ids), which becomes active. *out_kept: the kept prompt
- *  that is equal, whose blocks it then shares, or NULL. Returns 0 if there are too few free blocks.
- *  shares: LATHE__SHARE_*. */
-int lathe__cache_admit(lathe_generator *g, lathe__sequence *s, int32_t shares,
-                       const lathe__kept_prompt **out_kept);
+/** Starts a sequence of n_prompt tokens (s->ids), which becomes active. *out_cached: the kept
+ * prompt that is equal, whose blocks it then shares, or NULL. *out_fits: 0: there are too few free
+ * blocks. shares: LATHE__SHARE_*. */
+lathe_status lathe__cache_admit(lathe_generator *g, lathe__sequence *s, int32_t shares,
+                                const lathe__cached_prompt **out_cached, int32_t *out_fits);
 /** Keeps the prompt of a sequence, whose keys are all computed, with its logits: row `row`. */
 lathe_status lathe__cache_keep(lathe_generator *g, const lathe__sequence *s, const lathe__logits *l,
                                int64_t row);
 /** Makes positions [begin, end) of the sequence writable: takes blocks, copies those that others
  *  use too. */
 lathe_status lathe__cache_hold(lathe_generator *g, lathe__sequence *s, int64_t begin, int64_t end);
-/** Forgets the keys of an active sequence, to compute them again with other positions. */
-void lathe__cache_restart(lathe_generator *g, lathe__sequence *s, int64_t offset);
+/** Forgets keys and states of an active sequence, to compute them again with other positions. */
+lathe_status lathe__cache_restart(lathe_generator *g, lathe__sequence *s, int64_t offset);
 /** Returns the sequence's blocks. */
 void lathe__cache_release(lathe_generator *g, lathe__sequence *s);
 

@@ -2,9 +2,9 @@
 #ifndef LATHE_GENERATE_GENERATOR_PARTS_H
 #define LATHE_GENERATE_GENERATOR_PARTS_H
 
-#include "data/run_data.h"
-#include "exec/programs.h"
-#include "model/generation_config.h"
+#include "data/rows/run_data.h"
+#include "exec/program/programs.h"
+#include "model/family/generation_config.h"
 
 /** The parts of a run that a generator uses. They must outlive it. */
 typedef struct lathe_generator_parts {

@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "base/print.h"
-#include "exec/exec.h"
+#include "exec/program/exec.h"
 #include "metrics/progress.h"
 #include "metrics/status_line.h"
 
@@ -33,7 +33,7 @@ static void log_line(const lathe_status_line *line)
 {
     char text[512] = "";
     FILE *f = fmemopen(text, sizeof text, "w");
-    if (!f)
+    if (f == NULL)
         return;
     lathe_status_line_print(line, 0, f);
     (void)fclose(f);
@@ -47,7 +47,7 @@ void lathe_data_progress_show(void *progress, const char *path, int64_t done_byt
     const double now = lathe_now();
     if (p->off)
         return;
-    if (!p->path || strcmp(p->path, path) != 0) {
+    if (p->path == NULL || strcmp(p->path, path) != 0) {
         lathe_data_progress_end(p);
         p->path = path;
         p->begun = p->last = now;

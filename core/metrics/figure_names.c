@@ -83,7 +83,7 @@ const char *lathe_figure_nearest(const lathe_param_groups *groups, const lathe_s
     for (int32_t g = 0; groups->n > 1 && g < groups->n; g++)
         list[n++] = groups->keys[g];
     for (int32_t i = 0; i < stage->n_metrics && i < LATHE_MAX_STAGE_METRICS; i++) {
-        if (!stage->metrics[i].name)
+        if (stage->metrics[i].name == NULL)
             continue;
         (void)snprintf(evaluated[i], sizeof evaluated[i], "eval_%s", stage->metrics[i].name);
         list[n++] = stage->metrics[i].name;

@@ -3,7 +3,7 @@
 #define LATHE_METRICS_FIGURE_NAMES_H
 
 #include "lathe/stage.h"
-#include "update/param_groups.h"
+#include "optim/param_groups.h"
 
 /** 1: metrics.jsonl may contain a figure of this name. stage: its figures are known only after the
  * plan is made. */

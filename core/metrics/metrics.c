@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/buffer.h"
 #include "base/error.h"
@@ -21,7 +22,7 @@ static int64_t earlier_bytes(const char *text, int64_t bytes, int64_t step)
         const char *end = memchr(text + at, '\n', (size_t)(bytes - at));
         char begin[40] = "";
         long long line_step = 0;
-        if (!end)
+        if (end == NULL)
             break;
         const int64_t n = end + 1 - (text + at);
         memcpy(begin, text + at, (size_t)(n < 39 ? n : 39));
@@ -40,12 +41,12 @@ lathe_status lathe_lines_cut(const char *path, int64_t step)
     if (stat(path, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size == 0)
         return LATHE_OK;
     LATHE_TRY(lathe_map_open(path, &map));
-    const int64_t kept = earlier_bytes((const char *)map.data, map.bytes, step);
+    const int64_t kept_bytes = earlier_bytes((const char *)map.data, map.bytes, step);
     lathe_status status = LATHE_OK;
-    if (kept != map.bytes) /* the file may have become shorter since it was mapped */
+    if (kept_bytes != map.bytes) /* the file may have become shorter since it was mapped */
         status = lathe_map_check(&map);
-    if (kept != map.bytes && status == LATHE_OK)
-        status = lathe_file_write_atomic(path, map.data, kept);
+    if (kept_bytes != map.bytes && status == LATHE_OK)
+        status = lathe_file_write_atomic(path, map.data, kept_bytes);
     lathe_map_close(&map);
     return status;
 }
@@ -58,12 +59,13 @@ lathe_status lathe_lines_copy_after(const char *path, int64_t step, const char *
         return LATHE_OK;
     LATHE_TRY(lathe_map_open(path, &map));
     const char *text = (const char *)map.data;
-    const int64_t kept = earlier_bytes(text, map.bytes, step);
+    const int64_t kept_bytes = earlier_bytes(text, map.bytes, step);
     int64_t end = map.bytes;
-    while (end > kept && text[end - 1] != '\n')
+    while (end > kept_bytes && text[end - 1] != '\n')
         end--;
     const lathe_status status =
-        end > kept ? lathe_file_write_atomic(to, text + kept, end - kept) : LATHE_OK;
+        end > kept_bytes ? lathe_file_write_atomic(to, text + kept_bytes, end - kept_bytes)
+                         : LATHE_OK;
     lathe_map_close(&map);
     return status;
 }
@@ -94,16 +96,21 @@ int64_t lathe_lines_last(const char *path)
 lathe_status lathe_metrics_open(lathe_metrics *m, const char *dir, int64_t step)
 {
     *m = (lathe_metrics){NULL, NULL};
-    if (!dir)
+    if (dir == NULL)
         return LATHE_OK;
     lathe_arena arena = LATHE_ARENA_INIT;
     const char *path = lathe_path_join(&arena, dir, "metrics.jsonl");
     lathe_status status = path ? lathe_lines_cut(path, step) : LATHE_E_NOMEM;
+    int fd = -1;
+    if (status == LATHE_OK)
+        status = lathe_file_append(path, &fd);
     if (status == LATHE_OK) {
         m->path = strdup(path);
-        m->file = fopen(path, "ae");
-        if (!m->file || !m->path)
-            status = lathe_error(LATHE_E_IO, "%s: cannot append: %s", path, strerror(errno));
+        m->file = fdopen(fd, "a");
+        if (m->file == NULL)
+            (void)close(fd);
+        if (m->file == NULL || m->path == NULL)
+            status = lathe_error(LATHE_E_NOMEM, "no memory for %s", path);
     }
     lathe_arena_fini(&arena);
     if (status != LATHE_OK)
@@ -133,7 +140,7 @@ static lathe_status put_key(FILE *file, const char *key)
 lathe_status lathe_metrics_write(lathe_metrics *m, int64_t step, int32_t n, const char *const *keys,
                                  const double *values)
 {
-    if (!m->file)
+    if (m->file == NULL)
         return LATHE_OK;
     (void)fprintf(m->file, "{\"step\": %lld", (long long)step);
     for (int32_t i = 0; i < n; i++) {

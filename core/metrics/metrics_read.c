@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/json_text.h"
+#include "base/json/json_walk.h"
 
 enum { CHUNK = 1 << 17, MAX_KEY = 160 };
 
@@ -32,7 +32,7 @@ lathe_status lathe_metrics_reader_create(const char *path, lathe_metrics_reader 
 {
     lathe_metrics_reader *r = calloc(1, sizeof *r);
     *out = NULL;
-    if (!r || !(r->path = strdup(path))) {
+    if (r == NULL || (r->path = strdup(path)) == NULL) {
         free(r);
         return lathe_error(LATHE_E_NOMEM, "%s: no memory for reading", path);
     }
@@ -43,7 +43,7 @@ lathe_status lathe_metrics_reader_create(const char *path, lathe_metrics_reader 
 
 void lathe_metrics_reader_destroy(lathe_metrics_reader *r)
 {
-    if (!r)
+    if (r == NULL)
         return;
     if (r->fd >= 0)
         (void)close(r->fd);
@@ -161,8 +161,8 @@ static const char *unescape(const char *name, int64_t *n, char out[MAX_KEY])
 {
     lathe_json_walk walk = {.at = name - 1, .end = name + *n + 1};
     lathe_json_string text;
-    if (*n >= MAX_KEY || !memchr(name, '\\', (size_t)*n) || !lathe_json_pass_string(&walk, &text) ||
-        text.has_nul)
+    if (*n >= MAX_KEY || memchr(name, '\\', (size_t)*n) == NULL ||
+        !lathe_json_pass_string(&walk, &text) || text.has_nul)
         return name;
     *n = lathe_json_unescape(text.text, text.n_raw, out);
     return out;
@@ -192,7 +192,7 @@ static int parse_line(lathe_metrics_reader *r, const char *at, const char *end,
     do {
         at = skip_space(at + 1);
         const char *name = at + 1;
-        if (*at != '"' || !(at = skip_string(at)))
+        if (*at != '"' || (at = skip_string(at)) == NULL)
             return 0;
         char plain[MAX_KEY];
         int64_t n = at - 1 - name;
@@ -201,7 +201,7 @@ static int parse_line(lathe_metrics_reader *r, const char *at, const char *end,
         if (*at != ':')
             return 0;
         at = read_value(skip_space(at + 1), &value, &is_number);
-        if (!at)
+        if (at == NULL)
             return 0;
         if (n == 4 && memcmp(name, "step", 4) == 0)
             row->step =

@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "base/print.h"
-#include "exec/exec.h"
+#include "exec/program/exec.h"
 #include "metrics/status_line.h"
 
 void lathe_progress_init(lathe_progress *p, FILE *out, int32_t mode, int32_t log_every)

@@ -11,7 +11,7 @@ int32_t lathe_stage_metrics(const lathe_stage_loss *stage, const double *sums, d
     for (int32_t i = 0; i < stage->n_metrics; i++) {
         const int32_t over = stage->metrics[i].over;
         const double divisor = over > 0 ? sums[over - 1] : count;
-        if (!stage->metrics[i].name)
+        if (stage->metrics[i].name == NULL)
             continue;
         names[n] = stage->metrics[i].name;
         values[n++] = divisor > 0.0 ? sums[i] / divisor : (double)NAN;

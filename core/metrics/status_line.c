@@ -58,10 +58,10 @@ static int32_t width_of(const lathe_status_line *line, int32_t rank)
 
 void lathe_status_line_print(const lathe_status_line *line, int32_t columns, FILE *out)
 {
-    int32_t least = 0, most = 0, printed = 0;
+    int32_t least = 0, max = 0, printed = 0;
     for (int32_t i = 0; i < line->n; i++)
-        most = line->rank[i] > most ? line->rank[i] : most;
-    while (columns > 0 && least < most && width_of(line, least) >= columns)
+        max = line->rank[i] > max ? line->rank[i] : max;
+    while (columns > 0 && least < max && width_of(line, least) >= columns)
         least++;
     for (int32_t i = 0; i < line->n; i++) {
         const char *gap = printed > 0 ? "  " : "";

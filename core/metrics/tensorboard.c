@@ -154,9 +154,9 @@ static lathe_status create_file(lathe_tensorboard *b, const char *folder)
     (void)gethostname(host, sizeof host - 1);
     const size_t size = strlen(folder) + sizeof host + 96;
     b->path = malloc(size);
-    if (!b->path)
+    if (b->path == NULL)
         return lathe_error(LATHE_E_NOMEM, "no memory for an event file");
-    for (int n = 0; n < MAX_FILES && !b->file; n++) {
+    for (int n = 0; n < MAX_FILES && b->file == NULL; n++) {
         (void)snprintf(b->path, size, "%s/events.out.tfevents.%010lld.%s.%ld.%d", folder,
                        (long long)time(NULL), host, (long)getpid(), n);
         const int fd = open(b->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -204,7 +204,7 @@ lathe_status lathe_tensorboard_write(lathe_tensorboard *b, int64_t step, int32_t
 {
     message m;
     int64_t bytes = 0;
-    if (!b->file)
+    if (b->file == NULL)
         return LATHE_OK;
     begin_event(&m, step);
     for (int32_t i = 0; i < n; i++)

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "plug/kind.h"
+#include "plug/row_shape.h"
 
 /* SPARE: entries beyond those that a plugin may write. MOST_BYTES: more than any machine has. */
 enum { SPARE = 256 };
@@ -231,7 +232,7 @@ int32_t lathe_answer_adds_bias(const lathe_instance *adapter)
 uint32_t lathe_answer_needs(const lathe_instance *stage)
 {
     const lathe_stage_v1 *table = stage->component ? stage->table : NULL;
-    if (!table)
+    if (table == NULL)
         return 0;
     return LATHE_HAS(table, needs_of) ? table->needs & table->needs_of(stage->self) : table->needs;
 }
@@ -329,10 +330,16 @@ lathe_status lathe_answer_loss(const lathe_instance *stage, const lathe_stage_bu
         return refuse(
             stage, "loss() gives count_unit %d, expected %d (tokens), %d (pairs) or %d (examples)",
             loss->count_unit, LATHE_COUNT_TOKENS, LATHE_COUNT_PAIRS, LATHE_COUNT_EXAMPLES);
+    if (loss->count_unit != LATHE_COUNT_TOKENS &&
+        !lathe_row_shape_get(lathe_rows_of(table))->compares)
+        return refuse(stage,
+                      "loss() counts records, and its rows have no mask of records; "
+                      "expected count_unit %d (tokens)",
+                      LATHE_COUNT_TOKENS);
     for (int32_t i = -1; i < loss->n_metrics; i++) {
         const lathe_val value = i < 0 ? loss->sum : loss->metrics[i].sum;
         const int is_divisor =
-            i >= 0 && !loss->metrics[i].name && lathe_stage_metric_divides(loss, i);
+            i >= 0 && loss->metrics[i].name == NULL && lathe_stage_metric_divides(loss, i);
         const char *name = i < 0        ? "the loss"
                            : is_divisor ? "a sum to divide by"
                                         : loss->metrics[i].name;
@@ -373,6 +380,9 @@ lathe_status lathe_answer_device_info(const lathe_instance *device, lathe_device
         memchr(out->isa, '\0', sizeof out->isa) == NULL ||
         memchr(out->driver, '\0', sizeof out->driver) == NULL)
         return refuse(device, "info() gives a text without an end");
+    if (out->host_memory < 0 || out->host_memory >= LATHE_N_MEMORIES)
+        return refuse(device, "info() reports memory of kind %d, expected 0 to %d",
+                      out->host_memory, LATHE_N_MEMORIES - 1);
     if (out->memory_bytes < 0 || out->memory_free_bytes < 0)
         return refuse(device, "info() reports %lld bytes of memory, %lld of them free",
                       (long long)out->memory_bytes, (long long)out->memory_free_bytes);

@@ -29,7 +29,7 @@ typedef struct lathe_foreign_key {
      *   "first"       the first of a list
      *   "optimizer", "scheduler"  a name of such a plugin, by the words of plug/synonyms.h
      *   "lr", "muon"  of xorl: the rate beside muon's own, and what muon alone reads
-     *   "data", "template", "share", "warmup", "resume"  as core/newcmd/imported_run.c says */
+     *   "data", "template", "share", "warmup", "resume"  as core/cmd/new/imported_run.c says */
     const char *rule;
     const char *remark; /* what a person should know; without a target: why there is none */
 } lathe_foreign_key;

@@ -8,6 +8,7 @@
 #include "lathe/collective.h"
 #include "lathe/device.h"
 #include "lathe/model.h"
+#include "lathe/op_plugin.h"
 #include "lathe/optimizer.h"
 #include "lathe/quant.h"
 #include "lathe/reader.h"
@@ -24,6 +25,7 @@ struct kind {
     int scored;
     const char *none;    /* the name that means no plugin; NULL: there is none */
     const char *planned; /* the name that leaves the choice to the plan; NULL: there is none */
+    const char *chosen;  /* what chooses its plugins instead of a run file; NULL: a table does */
 };
 
 #define REACH(type, member) (uint32_t)(offsetof(type, member) + sizeof(((type *)0)->member))
@@ -50,9 +52,15 @@ static const struct kind kinds[LATHE_N_KINDS] = {
     [LATHE_KIND_RENDERER] = {"renderer", "auto", LATHE_RENDERER_REVISION,
                              REACH(lathe_renderer_v1, render), 1, "jinja"},
     [LATHE_KIND_READER] = {"reader", "auto", LATHE_READER_REVISION, REACH(lathe_reader_v1, close),
-                           0, NULL},
+                           0, NULL, NULL,
+                           "the names of the files in data.datasets decide which reader reads "
+                           "them"},
     [LATHE_KIND_COLLECTIVE] = {"collective", "auto", LATHE_COLLECTIVE_REVISION,
                                REACH(lathe_collective_v1, abort), 1, NULL},
+    [LATHE_KIND_OP] = {"op", "auto", LATHE_OP_REVISION, REACH(lathe_op_v1, n_kernels), 0, NULL,
+                       NULL,
+                       "the plugins of the model, the adapter and the stage name the ops that they "
+                       "use"},
 };
 
 static const struct kind *get(int32_t kind)
@@ -103,6 +111,11 @@ int lathe_kind_is_scored(int32_t kind)
 const char *lathe_kind_none(int32_t kind)
 {
     return get(kind)->none;
+}
+
+const char *lathe_kind_chosen(int32_t kind)
+{
+    return get(kind)->chosen;
 }
 
 const char *lathe_kind_planned(int32_t kind)

@@ -31,6 +31,10 @@ int lathe_kind_is_scored(int32_t kind);
  * there is none. */
 const char *lathe_kind_planned(int32_t kind);
 
+/** A sentence about what chooses plugins of a kind that no table of a run file names: readers and
+ *  ops. NULL: the kind's table does. */
+const char *lathe_kind_chosen(int32_t kind);
+
 /** The name that means that the run has no plugin of this kind: "none" of quant and reward, "jinja"
  *  of renderer (the folder's template is interpreted); NULL: the kind has no such name. */
 const char *lathe_kind_none(int32_t kind);

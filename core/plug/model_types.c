@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "plug/schema.h"
+#include "plug/schema_check.h"
 
 const lathe_model_type *lathe_model_type_of(const lathe_plugin *plugin, const char *model_type)
 {
@@ -48,19 +48,58 @@ lathe_status lathe_model_type_find(lathe_registry *registry, const char *model_t
     return status;
 }
 
+int32_t lathe_model_n_wrappers(const lathe_model_v1 *table)
+{
+    return LATHE_HAS(table, wrappers) && LATHE_HAS(table, n_wrappers) ? table->n_wrappers : 0;
+}
+
+/* Looks for the wrapper in one plugin; keeps the first match that has a family. */
+static void find_wrapper(const lathe_component *family, const char *model_type, const char *inner,
+                         lathe_wrapper_match *out)
+{
+    const lathe_model_v1 *table = family->plugin->table;
+    for (int32_t i = 0; i < lathe_model_n_wrappers(table) && out->family == NULL; i++) {
+        const lathe_model_wrapper *w = &table->wrappers[i];
+        if (strcmp(w->model_type, model_type) != 0)
+            continue;
+        const char *text = inner != NULL ? inner : w->assumed;
+        const char *served = w->serves != NULL ? w->serves : text;
+        out->wrapper = w;
+        out->text_type = text != NULL ? text : served;
+        out->type = served != NULL ? lathe_model_type_of(family->plugin, served) : NULL;
+        out->family = out->type != NULL ? family : NULL;
+    }
+}
+
+lathe_status lathe_model_wrapper_find(lathe_registry *registry, const lathe_component *only,
+                                      const char *model_type, const char *inner,
+                                      lathe_wrapper_match *out)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const lathe_component **list = &only;
+    int64_t n = 1;
+    *out = (lathe_wrapper_match){.wrapper = NULL};
+    const lathe_status status = only == NULL ? families(registry, &arena, &list, &n) : LATHE_OK;
+    for (int64_t i = 0; i < n && status == LATHE_OK && out->family == NULL; i++)
+        find_wrapper(list[i], model_type, inner, out);
+    lathe_arena_fini(&arena);
+    return status;
+}
+
 static int by_name(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-lathe_status lathe_model_type_names(lathe_registry *registry, lathe_arena *arena, const char ***out,
-                                    int64_t *out_n)
+lathe_status lathe_model_type_names(lathe_registry *registry, int32_t with_wrappers,
+                                    lathe_arena *arena, const char ***out, int64_t *out_n)
 {
     const lathe_component **list = NULL;
-    int64_t n = 0, n_types = 0, kept = 0;
+    int64_t n = 0, n_types = 0, n_kept = 0;
     LATHE_TRY(families(registry, arena, &list, &n));
     for (int64_t i = 0; i < n; i++)
-        n_types += ((const lathe_model_v1 *)list[i]->plugin->table)->n_types;
+        n_types += ((const lathe_model_v1 *)list[i]->plugin->table)->n_types +
+                   lathe_model_n_wrappers(list[i]->plugin->table);
     const char **names = lathe_arena_alloc(arena, (n_types + 1) * (int64_t)sizeof *names);
     if (names == NULL)
         return LATHE_E_NOMEM;
@@ -69,14 +108,16 @@ lathe_status lathe_model_type_names(lathe_registry *registry, lathe_arena *arena
         const lathe_model_v1 *table = list[i]->plugin->table;
         for (int32_t k = 0; k < table->n_types; k++)
             names[n_types++] = table->types[k].model_type;
+        for (int32_t k = 0; with_wrappers && k < lathe_model_n_wrappers(table); k++)
+            names[n_types++] = table->wrappers[k].model_type;
     }
     if (n_types > 0)
         qsort((void *)names, (size_t)n_types, sizeof *names, by_name);
     for (int64_t i = 0; i < n_types; i++)
-        if (kept == 0 || strcmp(names[kept - 1], names[i]) != 0)
-            names[kept++] = names[i];
+        if (n_kept == 0 || strcmp(names[n_kept - 1], names[i]) != 0)
+            names[n_kept++] = names[i];
     *out = names;
-    *out_n = kept;
+    *out_n = n_kept;
     return LATHE_OK;
 }
 

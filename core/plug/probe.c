@@ -8,9 +8,9 @@
 #include "base/error.h"
 #include "lathe/attention.h"
 #include "lathe/device.h"
-#include "plug/instance.h"
+#include "plug/plugin_instance.h"
 #include "plug/probe_cache.h"
-#include "plug/schema.h"
+#include "plug/schema_check.h"
 #include "plug/so.h"
 
 enum { PROBE_SECONDS = 5 };

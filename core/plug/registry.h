@@ -19,7 +19,7 @@
 #define LATHE_PLUG_REGISTRY_H
 
 #include "base/arena.h"
-#include "plug/instance.h"
+#include "plug/plugin_instance.h"
 
 typedef struct lathe_registry lathe_registry;
 

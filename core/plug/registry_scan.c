@@ -190,7 +190,7 @@ lathe_status lathe_registry_names(const lathe_registry *registry, int32_t kind, 
                                   const char ***out, int64_t *out_n)
 {
     const char **names = NULL;
-    int64_t n = 0, kept = 0;
+    int64_t n = 0, n_kept = 0;
     *out = NULL;
     *out_n = 0;
     for (int64_t i = 0; i < registry->n_paths; i++) {
@@ -222,9 +222,9 @@ lathe_status lathe_registry_names(const lathe_registry *registry, int32_t kind, 
     if (n > 1)
         qsort(names, (size_t)n, sizeof *names, by_text);
     for (int64_t i = 0; i < n; i++)
-        if (kept == 0 || strcmp(names[kept - 1], names[i]) != 0)
-            names[kept++] = names[i];
-    *out_n = kept;
+        if (n_kept == 0 || strcmp(names[n_kept - 1], names[i]) != 0)
+            names[n_kept++] = names[i];
+    *out_n = n_kept;
     return LATHE_OK;
 }
 

@@ -2,6 +2,7 @@
 #ifndef LATHE_PLUG_REGISTRY_STATE_H
 #define LATHE_PLUG_REGISTRY_STATE_H
 
+#include "graph/ir/op_source.h"
 #include "plug/registry.h"
 
 enum { LATHE__MAX_PATHS = 64 };
@@ -30,6 +31,7 @@ struct lathe_registry {
     int64_t n_items;
     lathe_refusal *refusals;
     int64_t n_refusals;
+    lathe_op_source ops; /* op_library.h */
 };
 
 /** Fills the folders that every registry has. */

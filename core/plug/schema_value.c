@@ -176,6 +176,8 @@ static lathe_status take_numbers(const struct check *check, const lathe_toml_nod
             return misfit(check, "holds %s, expected numbers only",
                           lathe_toml_kind_text(child->kind));
         LATHE_TRY(check_number(check, child));
+        if ((check->field->flags & LATHE_FIELD_WHOLE) && child->f != floor(child->f))
+            return misfit(check, "holds %g, expected whole numbers only", child->f);
         nums[i] = child->f;
     }
     out->nums = nums;

@@ -31,18 +31,18 @@ static lathe_status insert(lathe_registry *registry, int64_t at, const char *fol
     *placed = 0;
     if (real == NULL)
         return LATHE_OK;
-    const char *kept = lathe_arena_strdup(&registry->arena, real);
+    const char *added = lathe_arena_strdup(&registry->arena, real);
     free(real);
-    if (kept == NULL)
+    if (added == NULL)
         return LATHE_E_NOMEM;
     int64_t known = registry->n_paths;
     for (int64_t i = 0; i < registry->n_paths; i++)
-        if (strcmp(registry->paths[i], kept) == 0)
+        if (strcmp(registry->paths[i], added) == 0)
             known = i;
     if (known == LATHE__MAX_PATHS)
         return lathe_error(LATHE_E_ARG, "more than %d plugin folders", LATHE__MAX_PATHS);
     if (known == registry->n_paths) {
-        registry->paths[registry->n_paths] = kept;
+        registry->paths[registry->n_paths] = added;
         registry->is_builtin[registry->n_paths++] = 0;
     }
     if (is_builtin)

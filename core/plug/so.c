@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,7 @@
 #include "plug/code_range.h"
 #include "plug/elf_file.h"
 #include "plug/kind.h"
-#include "plug/schema.h"
+#include "plug/schema_check.h"
 #include "plug/table_rules.h"
 
 enum { MAX_FILE_BYTES = 1 << 30 };
@@ -86,10 +87,7 @@ static lathe_status file_map(file *f)
 static lathe_status check_pin(const file *f, const char *pin)
 {
     char hex[65];
-    lathe_sha256 *hash = NULL;
-    LATHE_TRY(lathe_sha256_create(&hash));
-    lathe_sha256_update(hash, f->data, f->info.st_size);
-    lathe_sha256_finish(hash, hex);
+    LATHE_TRY(lathe_sha256_bytes(f->data, f->info.st_size, hex));
     if (strcasecmp(hex, pin) != 0)
         return lathe_error(LATHE_E_PLUGIN, "%s: SHA-256 is %s, pinned to %s", f->path, hex, pin);
     return LATHE_OK;
@@ -125,7 +123,10 @@ typedef struct loaded {
     struct stat info;
     lathe_elf_facts facts;
     void *handle;
-    char *old_name; /* see restore_name */
+    char *old_name;      /* see restore_name */
+    const uint8_t *data; /* the content that was checked; mapped as long as the library */
+    const void *plugin;  /* its constant; NULL: not asked for yet */
+    char hex[65];        /* SHA-256 of the content; "": not asked for yet */
 } loaded;
 
 static loaded *all_loaded;
@@ -164,9 +165,9 @@ static lathe_status load_new(const file *f, loaded *library)
     lathe_so_set_at_work(NULL);
     if (library->handle == NULL) {
         const char *why = dlerror();
-        if (why != NULL && !by_path && strncmp(why, name, strlen(name)) == 0)
-            why += strlen(name) + strspn(why + strlen(name), ": ");
-        return lathe_error(LATHE_E_PLUGIN, "%s: cannot load: %s", f->path, why != NULL ? why : "?");
+        return lathe_error(LATHE_E_PLUGIN, "%s: cannot load it%s%s: %s", f->path,
+                           by_path ? "" : ", opened as ", by_path ? "" : name,
+                           why != NULL ? why : "?");
     }
     if (!by_path)
         restore_name(library, f->path);
@@ -177,15 +178,15 @@ static lathe_status load_new(const file *f, loaded *library)
 }
 
 /* The library of this very file, if the process has loaded it; else NULL. */
-static const loaded *find_loaded(const file *f)
+static loaded *find_loaded(const file *f)
 {
-    const loaded *known = all_loaded;
+    loaded *known = all_loaded;
     while (known != NULL && !is_same_file(&known->info, &f->info))
         known = known->next;
     return known;
 }
 
-static lathe_status load(const file *f, const loaded **out)
+static lathe_status load(file *f, loaded **out)
 {
     loaded *library = calloc(1, sizeof *library);
     if (library == NULL)
@@ -197,6 +198,8 @@ static lathe_status load(const file *f, const loaded **out)
         free(library);
         return status;
     }
+    library->data = f->data; /* see lathe_so_sha256 */
+    f->data = NULL;
     library->next = all_loaded;
     all_loaded = library;
     *out = library;
@@ -253,7 +256,7 @@ lathe_status lathe_plugin_check(const lathe_plugin *plugin, int32_t kind, const 
 static lathe_status open_checked(file *f, int32_t kind, const char *name, const char *pin,
                                  const lathe_plugin **out)
 {
-    const loaded *library = find_loaded(f);
+    loaded *library = find_loaded(f);
     const int is_new = library == NULL;
     lathe_status status = LATHE_OK;
     if (library == NULL || pin != NULL)
@@ -270,6 +273,7 @@ static lathe_status open_checked(file *f, int32_t kind, const char *name, const 
     if (plugin == NULL)
         return lathe_error(LATHE_E_PLUGIN, "%s: exports no %s: not a Lathe plugin of ABI major %d",
                            f->path, LATHE_PLUGIN_ENTRY_NAME, LATHE_ABI_MAJOR);
+    library->plugin = plugin;
     if (is_new)
         lathe_code_range_add(plugin, f->path);
     if (plugin->abi_major == LATHE_ABI_MAJOR && plugin->size > library->facts.entry_bytes)
@@ -281,6 +285,23 @@ static lathe_status open_checked(file *f, int32_t kind, const char *name, const 
         return lathe_error_context(status, "%s", f->path);
     *out = plugin;
     return LATHE_OK;
+}
+
+lathe_status lathe_so_sha256(const lathe_plugin *plugin, char out_hex[65])
+{
+    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+    lathe_status status = LATHE_OK;
+    loaded *known = all_loaded;
+    while (known != NULL && known->plugin != plugin)
+        known = known->next;
+    if (known == NULL)
+        return lathe_error(LATHE_E_NOT_FOUND, "plugin %s was not loaded from a file", plugin->name);
+    (void)pthread_mutex_lock(&one_at_a_time);
+    if (known->hex[0] == '\0')
+        status = lathe_sha256_bytes(known->data, known->info.st_size, known->hex);
+    memcpy(out_hex, known->hex, sizeof known->hex);
+    (void)pthread_mutex_unlock(&one_at_a_time);
+    return status;
 }
 
 lathe_status lathe_so_open(const char *path, int32_t kind, const char *name, const char *pin,

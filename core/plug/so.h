@@ -20,6 +20,11 @@
 lathe_status lathe_so_open(const char *path, int32_t kind, const char *name, const char *pin,
                            const lathe_plugin **out);
 
+/** SHA-256 of the file that the plugin was loaded from, as 64 hex digits: of the content that was
+ *  mapped when it was opened, so the file is not opened again and need not be there any more.
+ *  Computed by the first call. LATHE_E_NOT_FOUND: it was not loaded from a file. Any thread. */
+lathe_status lathe_so_sha256(const lathe_plugin *plugin, char out_hex[65]);
+
 /** The path of the plugin whose constructors or create() are running; NULL: none. For error
  *  handlers that report what ended the process. */
 const char *lathe_so_at_work(void);

@@ -9,6 +9,7 @@
 #include "lathe/collective.h"
 #include "lathe/device.h"
 #include "lathe/model.h"
+#include "lathe/op_plugin.h"
 #include "lathe/optimizer.h"
 #include "lathe/quant.h"
 #include "lathe/reader.h"
@@ -17,6 +18,7 @@
 #include "lathe/scheduler.h"
 #include "lathe/stage.h"
 #include "plug/kind.h"
+#include "plug/row_shape.h"
 #include "plug/stage_inputs.h"
 
 /* A pointer in a table and its group; members of a group follow each other in the list.
@@ -154,13 +156,30 @@ static const struct rule collective[] = {
     END,
 };
 
+static const struct rule op[] = {
+    MEMBER(lathe_op_v1, inputs, ALWAYS),
+    MEMBER(lathe_op_v1, outputs, ALWAYS),
+    MEMBER(lathe_op_v1, tests, ALWAYS),
+    MEMBER(lathe_op_v1, shape, ALWAYS),
+    MEMBER(lathe_op_v1, exact, ALWAYS),
+    MEMBER(lathe_op_v1, kernels, ALWAYS),
+    END,
+};
+
 static const struct rule *const rules[LATHE_N_KINDS] = {
-    [LATHE_KIND_OPTIMIZER] = optimizer, [LATHE_KIND_SCHEDULER] = scheduler,
-    [LATHE_KIND_QUANT] = quant,         [LATHE_KIND_ADAPTER] = adapter,
-    [LATHE_KIND_STAGE] = stage,         [LATHE_KIND_ATTENTION] = attention,
-    [LATHE_KIND_DEVICE] = device,       [LATHE_KIND_MODEL] = model,
-    [LATHE_KIND_REWARD] = reward,       [LATHE_KIND_RENDERER] = renderer,
-    [LATHE_KIND_READER] = reader,       [LATHE_KIND_COLLECTIVE] = collective,
+    [LATHE_KIND_OPTIMIZER] = optimizer,
+    [LATHE_KIND_SCHEDULER] = scheduler,
+    [LATHE_KIND_QUANT] = quant,
+    [LATHE_KIND_ADAPTER] = adapter,
+    [LATHE_KIND_STAGE] = stage,
+    [LATHE_KIND_ATTENTION] = attention,
+    [LATHE_KIND_DEVICE] = device,
+    [LATHE_KIND_MODEL] = model,
+    [LATHE_KIND_REWARD] = reward,
+    [LATHE_KIND_RENDERER] = renderer,
+    [LATHE_KIND_READER] = reader,
+    [LATHE_KIND_COLLECTIVE] = collective,
+    [LATHE_KIND_OP] = op,
 };
 
 /* Whether the table is long enough to contain the pointer, and it is set. */
@@ -258,7 +277,7 @@ static lathe_status check_stage_inputs(const lathe_stage_v1 *table)
                                i, input->source, LATHE_INPUT_CALLER, LATHE_INPUT_STORED);
         LATHE_TRY(check_input_shape(table, i));
         if (input->source == LATHE_INPUT_COLUMN && input->per == LATHE_PER_ROW &&
-            (table->rows == LATHE_ROWS_PACKED || table->rows == LATHE_ROWS_COMPLETIONS))
+            !lathe_row_shape_get(lathe_rows_of(table))->is_padded)
             return lathe_error(LATHE_E_PLUGIN,
                                "stage.inputs[%d] is a column per row, but its rows have several "
                                "records each; expected LATHE_PER_TOKEN",
@@ -326,9 +345,14 @@ static lathe_status check_stage(const lathe_stage_v1 *table)
     if (table->rows < 0 || table->rows >= LATHE_N_ROW_KINDS)
         return lathe_error(LATHE_E_PLUGIN,
                            "stage.rows is %d, expected %d (packed), %d (pairs), %d (completions), "
-                           "%d (unpaired) or %d (prompts)",
+                           "%d (unpaired), %d (prompts) or %d (groups)",
                            table->rows, LATHE_ROWS_PACKED, LATHE_ROWS_PAIRS, LATHE_ROWS_COMPLETIONS,
-                           LATHE_ROWS_UNPAIRED, LATHE_ROWS_PROMPTS);
+                           LATHE_ROWS_UNPAIRED, LATHE_ROWS_PROMPTS, LATHE_ROWS_GROUPS);
+    const int is_group = table->rows == LATHE_ROWS_GROUPS;
+    if (is_group ? !lathe_rows_valid(lathe_rows_of(table)) : table->n_answers != 0)
+        return lathe_error(LATHE_E_PLUGIN, "stage.n_answers is %d, expected %s", table->n_answers,
+                           is_group ? "2 to 16 for rows of groups"
+                                    : "0, as its rows are no groups");
     if (table->needs & ~known)
         return lathe_error(LATHE_E_PLUGIN, "stage.needs is %#x; this core knows %#x", table->needs,
                            known);
@@ -410,8 +434,24 @@ static int is_empty(const char *text)
     return text == NULL || text[0] == '\0';
 }
 
+static lathe_status check_wrapper(const lathe_model_wrapper *w, int32_t i)
+{
+    if (is_empty(w->model_type) || is_empty(w->architecture) || is_empty(w->text_key))
+        return lathe_error(LATHE_E_PLUGIN,
+                           "model.wrappers[%d] has no model_type, architecture or text_key", i);
+    if (w->names == NULL || w->n_names < 1 || w->n_names > MAX_MODEL_TYPES)
+        return lathe_error(LATHE_E_PLUGIN, "model.wrappers[%d].n_names is %d, expected 1 to %d", i,
+                           w->n_names, MAX_MODEL_TYPES);
+    for (int32_t k = 0; k < w->n_names; k++)
+        if (is_empty(w->names[k].prefix) || w->names[k].head == NULL)
+            return lathe_error(LATHE_E_PLUGIN, "model.wrappers[%d].names[%d] has no prefix or head",
+                               i, k);
+    return LATHE_OK;
+}
+
 static lathe_status check_model(const lathe_model_v1 *table)
 {
+    const int32_t n_wrappers = LATHE_HAS(table, n_wrappers) ? table->n_wrappers : 0;
     if (table->n_types < 1 || table->n_types > MAX_MODEL_TYPES)
         return lathe_error(LATHE_E_PLUGIN, "model.n_types is %d, expected 1 to %d", table->n_types,
                            MAX_MODEL_TYPES);
@@ -426,7 +466,125 @@ static lathe_status check_model(const lathe_model_v1 *table)
     for (int32_t i = 0; i < table->n_aliases; i++)
         if (is_empty(table->aliases[i].key) || is_empty(table->aliases[i].alias))
             return lathe_error(LATHE_E_PLUGIN, "model.aliases[%d] has no key or alias", i);
+    if (n_wrappers < 0 || n_wrappers > MAX_MODEL_TYPES ||
+        (n_wrappers > 0 && table->wrappers == NULL))
+        return lathe_error(LATHE_E_PLUGIN, "model.n_wrappers is %d, expected 0 to %d and wrappers",
+                           n_wrappers, MAX_MODEL_TYPES);
+    for (int32_t i = 0; i < n_wrappers; i++)
+        LATHE_TRY(check_wrapper(&table->wrappers[i], i));
     return LATHE_OK;
+}
+
+enum { MAX_OP_KERNELS = 64, MAX_OP_TESTS = 1000 };
+
+static lathe_status check_op_tensors(const lathe_op_tensor *list, int32_t n, const char *side,
+                                     int32_t known)
+{
+    for (int32_t i = 0; i < n; i++) {
+        if (list[i].name == NULL || !lathe_name_is_valid(list[i].name) || is_empty(list[i].shape))
+            return lathe_error(LATHE_E_PLUGIN, "op.%s[%d] has no snake_case name, or no shape",
+                               side, i);
+        if (list[i].flags & ~known)
+            return lathe_error(LATHE_E_PLUGIN, "op.%s[%d].flags is %#x; this core knows %#x", side,
+                               i, (unsigned)list[i].flags, (unsigned)known);
+        for (int32_t k = 0; k < i; k++)
+            if (strcmp(list[k].name, list[i].name) == 0)
+                return lathe_error(LATHE_E_PLUGIN, "two of op.%s are called %s", side,
+                                   list[i].name);
+    }
+    return LATHE_OK;
+}
+
+static lathe_status check_op_kernels(const lathe_op_kernel *list, int32_t n, const char *which)
+{
+    if (n < 1 || n > MAX_OP_KERNELS || list == NULL)
+        return lathe_error(LATHE_E_PLUGIN, "op.%sn_kernels is %d, expected 1 to %d and kernels",
+                           which, n, MAX_OP_KERNELS);
+    for (int32_t i = 0; i < n; i++) {
+        const lathe_op_kernel *k = &list[i];
+        if (k->name == NULL || !lathe_name_is_valid(k->name) || k->score == NULL)
+            return lathe_error(LATHE_E_PLUGIN,
+                               "op.%skernels[%d] has no snake_case name, or no score", which, i);
+        if ((k->run == NULL) == (k->queue == NULL))
+            return lathe_error(LATHE_E_PLUGIN,
+                               "op.%skernels[%d] (%s) has %s of run, for host memory, and queue, "
+                               "for an image; expected one",
+                               which, i, k->name, k->run == NULL ? "none" : "both");
+    }
+    return LATHE_OK;
+}
+
+/* The own backward has an input for each output's gradient, each input and each output. */
+static lathe_status check_op_backward(const lathe_op_v1 *table)
+{
+    const lathe_op_backward *b = table->backward;
+    if (table->derive != NULL)
+        return lathe_error(LATHE_E_PLUGIN,
+                           "op has derive and backward; expected one, or neither for an op without "
+                           "a derivative");
+    if (table->n_in > LATHE_OP_MAX_OUT || table->n_in + 2 * table->n_out > LATHE_OP_MAX_IN)
+        return lathe_error(
+            LATHE_E_PLUGIN,
+            "op with its own backward has %d inputs and %d outputs; expected at most "
+            "%d inputs, and inputs + 2 * outputs at most %d",
+            table->n_in, table->n_out, LATHE_OP_MAX_OUT, LATHE_OP_MAX_IN);
+    if (b->reads_in >> table->n_in != 0 || b->reads_out >> table->n_out != 0)
+        return lathe_error(LATHE_E_PLUGIN,
+                           "op.backward reads inputs %#x and outputs %#x, and the op has %d and %d",
+                           b->reads_in, b->reads_out, table->n_in, table->n_out);
+    if (b->exact == NULL)
+        return lathe_error(LATHE_E_PLUGIN, "op.backward.exact is NULL; every backward has it");
+    return check_op_kernels(b->kernels, b->n_kernels, "backward.");
+}
+
+/* The attribute that says how many tokens a row has is a key of the schema. */
+static lathe_status check_op_state(const lathe_plugin *plugin)
+{
+    const lathe_op_v1 *table = plugin->table;
+    const lathe_op_state *s = table->state;
+    if (s->shape == NULL || is_empty(s->tokens))
+        return lathe_error(LATHE_E_PLUGIN,
+                           "op.state has no shape, or no name of the attribute with "
+                           "the tokens of a row");
+    if (table->n_in + 2 > LATHE_OP_MAX_IN || table->n_out + 1 > LATHE_OP_MAX_OUT)
+        return lathe_error(LATHE_E_PLUGIN,
+                           "op with a state has %d inputs and %d outputs; expected at most %d and "
+                           "%d",
+                           table->n_in, table->n_out, LATHE_OP_MAX_IN - 2, LATHE_OP_MAX_OUT - 1);
+    for (int32_t i = 0; i < plugin->n_fields; i++)
+        if (strcmp(plugin->fields[i].key, s->tokens) == 0 && plugin->fields[i].type == LATHE_T_INT)
+            return LATHE_OK;
+    return lathe_error(LATHE_E_PLUGIN,
+                       "op.state.tokens is \"%s\", which is no integer of its schema", s->tokens);
+}
+
+static lathe_status check_op(const lathe_plugin *plugin)
+{
+    const lathe_op_v1 *table = plugin->table;
+    const int32_t of_input = LATHE_TENSOR_OPTIONAL | LATHE_TENSOR_FIXED | LATHE_TENSOR_PARAMETER |
+                             LATHE_TENSOR_IN_PLACE | LATHE_TENSOR_BATCHED;
+    const uint32_t known = LATHE_OP_CHEAP | LATHE_OP_ACCUMULATES;
+    if (table->n_in < 1 || table->n_in > LATHE_OP_MAX_IN || table->n_out < 1 ||
+        table->n_out > LATHE_OP_MAX_OUT)
+        return lathe_error(LATHE_E_PLUGIN,
+                           "op has %d inputs and %d outputs; expected 1 to %d and 1 to %d",
+                           table->n_in, table->n_out, LATHE_OP_MAX_IN, LATHE_OP_MAX_OUT);
+    LATHE_TRY(check_op_tensors(table->inputs, table->n_in, "inputs", of_input));
+    LATHE_TRY(check_op_tensors(table->outputs, table->n_out, "outputs",
+                               LATHE_TENSOR_FIXED | LATHE_TENSOR_BATCHED));
+    if (table->traits & ~known)
+        return lathe_error(LATHE_E_PLUGIN, "op.traits is %#x; this core knows %#x", table->traits,
+                           known);
+    if (table->n_tests < 1 || table->n_tests > MAX_OP_TESTS)
+        return lathe_error(LATHE_E_PLUGIN, "op.n_tests is %d, expected 1 to %d", table->n_tests,
+                           MAX_OP_TESTS);
+    for (int32_t i = 0; i < table->n_tests; i++)
+        if (is_empty(table->tests[i].in) || is_empty(table->tests[i].out))
+            return lathe_error(LATHE_E_PLUGIN, "op.tests[%d] has no inputs or outputs", i);
+    LATHE_TRY(check_op_kernels(table->kernels, table->n_kernels, ""));
+    if (LATHE_HAS(table, state))
+        LATHE_TRY(check_op_state(plugin));
+    return table->backward != NULL ? check_op_backward(table) : LATHE_OK;
 }
 
 lathe_status lathe_table_rules_check(const lathe_plugin *plugin)
@@ -447,5 +605,7 @@ lathe_status lathe_table_rules_check(const lathe_plugin *plugin)
         return check_reader(plugin);
     if (plugin->kind == LATHE_KIND_COLLECTIVE)
         return check_collective(plugin->table);
+    if (plugin->kind == LATHE_KIND_OP)
+        return check_op(plugin);
     return plugin->kind == LATHE_KIND_STAGE ? check_stage(plugin->table) : LATHE_OK;
 }

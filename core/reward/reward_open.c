@@ -7,16 +7,6 @@
 #include "base/error.h"
 #include "base/log.h"
 
-/* The place of a key of the reward's table, if the file sets it; otherwise of "name". */
-static lathe_place place_of(const lathe_config *config, int32_t index, const char *key)
-{
-    const lathe_place table = lathe_config_where_reward(config, index, NULL);
-    const lathe_place place = lathe_config_where_reward(config, index, key);
-    const int is_set = place.line != table.line || place.column != table.column ||
-                       strcmp(place.file, table.file) != 0;
-    return key[0] != '\0' && is_set ? place : lathe_config_where_reward(config, index, "name");
-}
-
 /* A reward whose plugin warns while it is opened. */
 typedef struct warned_reward {
     const lathe_config *config;
@@ -27,7 +17,7 @@ typedef struct warned_reward {
 static void place_warning(void *arg, const char *key, const char *message)
 {
     const warned_reward *r = arg;
-    const lathe_place place = place_of(r->config, r->index, key);
+    const lathe_place place = lathe_config_where_reward(r->config, r->index, key);
     if (r->diags != NULL)
         lathe_diags_add(r->diags, LATHE_DIAG_WARNING, &place, NULL, "%s", message);
     else
@@ -37,8 +27,10 @@ static void place_warning(void *arg, const char *key, const char *message)
 lathe_status lathe_reward_refuse(const lathe_config *config, int32_t index, lathe_diags *collected)
 {
     lathe_diags own = {0}, *const diags = collected != NULL ? collected : &own;
-    const lathe_place place = place_of(config, index, lathe_error_key());
+    const lathe_place place = lathe_config_where_reward(config, index, lathe_error_key());
+    const lathe_place inner = lathe_error_place(); /* of the record that it cannot use */
     lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL, "%s", lathe_error_message());
+    lathe_diags_inner(diags, &inner);
     const lathe_status status = lathe_diags_status(diags);
     lathe_diags_fini(&own);
     return status;

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "base/error.h"
-#include "base/json_record.h"
+#include "base/json/json_record.h"
 #include "base/log.h"
 
 /* Seconds between two tries at most, and looks at the stop in a second. */

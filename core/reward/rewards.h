@@ -7,7 +7,7 @@
 #define LATHE_REWARD_REWARDS_H
 
 #include "lathe/reward.h"
-#include "plug/instance.h"
+#include "plug/plugin_instance.h"
 #include "reward/score_thread.h"
 
 /** A reward. */

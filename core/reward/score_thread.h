@@ -6,7 +6,7 @@
 #define LATHE_REWARD_SCORE_THREAD_H
 
 #include "lathe/reward.h"
-#include "plug/instance.h"
+#include "plug/plugin_instance.h"
 
 typedef struct lathe__scorer lathe__scorer;
 

@@ -14,7 +14,7 @@ lathe_status lathe_canvas_init(lathe_canvas *c, int32_t width, int32_t height, i
     height = height < 1 ? 1 : height > 1000 ? 1000 : height;
     *c = (lathe_canvas){width, height, is_unicode, width, NULL};
     c->cells = calloc((size_t)width * (size_t)height, sizeof *c->cells);
-    if (!c->cells)
+    if (c->cells == NULL)
         return lathe_error(LATHE_E_NOMEM, "no memory for a canvas of %d by %d", width, height);
     for (int32_t i = 0; i < width * height; i++)
         c->cells[i].glyph = ' ';

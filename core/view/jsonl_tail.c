@@ -7,7 +7,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/fs.h"
+#include "base/json/json.h"
 
 /* Reads the next line into line[0, MAX], without its end. Returns its length; 0: no whole line is
  * left; -1: too long. */
@@ -46,16 +47,17 @@ static void take(lathe_jsonl_tail *tail, int32_t max_items, const char *line, in
 lathe_status lathe_jsonl_tail_read(const char *path, int32_t max_items, lathe_jsonl_tail *out)
 {
     *out = (lathe_jsonl_tail){0};
-    FILE *f = fopen(path, "re");
-    if (!f) /* the run has written none yet */
+    if (!lathe_path_exists(path)) /* the run has written none yet */
         return LATHE_OK;
+    FILE *f = NULL;
+    LATHE_TRY(lathe_file_stream(path, &f));
     char *line = malloc(LATHE_JSONL_MAX_LINE + 1);
     out->items = calloc(2 * (size_t)max_items, sizeof(json_t *));
     for (int64_t n = 0; line && out->items && (n = read_line(f, line)) != 0;)
         take(out, max_items, line, n);
     (void)fclose(f);
     free(line);
-    if (!line || !out->items)
+    if (line == NULL || out->items == NULL)
         return lathe_error(LATHE_E_NOMEM, "%s: no memory for reading", path);
     if (out->n_all > max_items) { /* put the ring in order, using its second half */
         const int64_t first = out->n_all % max_items;

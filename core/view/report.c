@@ -83,7 +83,7 @@ void lathe__report_date(double seconds, char *out, int64_t bytes)
 {
     const time_t t = (time_t)seconds;
     struct tm parts;
-    if (!isfinite(seconds) || !gmtime_r(&t, &parts) ||
+    if (!isfinite(seconds) || gmtime_r(&t, &parts) == NULL ||
         strftime(out, (size_t)bytes, "%Y-%m-%d %H:%M UTC", &parts) == 0)
         out[0] = '\0';
 }
@@ -164,7 +164,7 @@ static void put_spread(const lathe_run_view *v, lathe_buffer *out)
     const lathe_series *slow = lathe_run_view_series(v, "ranks_slowest_seconds");
     const lathe_series *fast = lathe_run_view_series(v, "ranks_fastest_seconds");
     char text[32], more[64];
-    if (!slow || !fast)
+    if (slow == NULL || fast == NULL)
         return;
     const double longest = lathe_series_mean(slow, 200);
     lathe_axis_text(longest, 0.0, LATHE_UNIT_SECONDS, text, sizeof text);
@@ -215,7 +215,7 @@ static void put_failure(const lathe_run_view *v, int32_t pulse, lathe_buffer *ou
     if (pulse == LATHE_PULSE_STOPPED)
         message = "The process of this run has ended without a record: it was killed, or the "
                   "machine failed.";
-    if ((pulse != LATHE_PULSE_STOPPED && pulse != LATHE_PULSE_FAILED) || !message)
+    if ((pulse != LATHE_PULSE_STOPPED && pulse != LATHE_PULSE_FAILED) || message == NULL)
         return;
     lathe_buffer_puts(out, "<p class=\"card bad\">");
     lathe_html_text(out, message);

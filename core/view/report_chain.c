@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "lineage/lineage.h"
+#include "checkpoint/lineage/lineage.h"
 #include "view/html.h"
 #include "view/report.h"
 

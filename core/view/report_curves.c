@@ -49,7 +49,7 @@ static lathe_status add_curve(const lathe_run_view *v, const row *r, int32_t i, 
                               lathe_plot *plot, lathe_curve *curves)
 {
     const lathe_series *s = r->keys[i] ? lathe_run_view_series(v, r->keys[i]) : NULL;
-    if (!s)
+    if (s == NULL)
         return LATHE_OK;
     lathe_curve *c = &curves[plot->n_curves++];
     LATHE_TRY(lathe_series_curve(s, POINTS, arena, c));
@@ -110,17 +110,17 @@ static lathe_status stack_phases(const lathe_run_view *v, const lathe_series *wh
     lathe_curve all;
     LATHE_TRY(lathe_series_curve(whole, POINTS, arena, &all));
     double *below = lathe_arena_alloc(arena, (all.n + 1) * (int64_t)sizeof *below);
-    if (!below)
+    if (below == NULL)
         return LATHE_E_NOMEM;
     *out_n = 0;
     for (int32_t p = 0; p < N_PHASES; p++) {
         const lathe_series *s = p < N_PHASES - 1 ? lathe_run_view_series(v, phase_keys[p]) : whole;
         lathe_curve phase;
-        if (!s || s->n != whole->n)
+        if (s == NULL || s->n != whole->n)
             continue;
         LATHE_TRY(lathe_series_curve(s, POINTS, arena, &phase));
         double *top = lathe_arena_alloc(arena, (all.n + 1) * (int64_t)sizeof *top);
-        if (!top)
+        if (top == NULL)
             return LATHE_E_NOMEM;
         double mean = 0.0;
         for (int32_t i = 0; i < all.n; i++) {
@@ -174,7 +174,7 @@ lathe_status lathe__report_time(const lathe_run_view *v, lathe_buffer *out)
                        .unit = LATHE_UNIT_SECONDS,
                        .from_zero = 1,
                        .is_stacked = 1};
-    if (!whole)
+    if (whole == NULL)
         return LATHE_OK;
     const lathe_status status = stack_phases(v, whole, &arena, curves, &plot.n_curves);
     if (status == LATHE_OK) {

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "base/json.h"
-#include "io/manifest.h"
+#include "base/json/json.h"
+#include "files/safetensors/manifest.h"
 #include "view/html.h"
 #include "view/report.h"
 
@@ -34,7 +34,7 @@ static void put_value(const json_t *value, lathe_buffer *out)
     }
     char *text =
         value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(6)) : NULL;
-    lathe_html_text(out, !text || strcmp(text, "null") == 0 ? "unset" : text);
+    lathe_html_text(out, text == NULL || strcmp(text, "null") == 0 ? "unset" : text);
     free(text);
 }
 

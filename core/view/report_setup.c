@@ -81,7 +81,7 @@ static void put_number(const lathe_run_view *v, const char *name, const char *pa
 
 void lathe__report_plan(const lathe_run_view *v, lathe_buffer *out)
 {
-    if (!lathe_run_view_get(v, "plan"))
+    if (lathe_run_view_get(v, "plan") == NULL)
         return;
     lathe_buffer_puts(out, "<section id=\"plan\"><h2>Plan</h2><div class=\"grid\">\n");
     put_memory(v, out);

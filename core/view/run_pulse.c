@@ -39,7 +39,7 @@ static int process_lives(const json_t *start)
     const long long pid = json_integer_value(json_object_get(start, "pid"));
     const long long ticks = json_integer_value(json_object_get(start, "start_ticks"));
     (void)gethostname(host, sizeof host - 1);
-    if (!its_host || strcmp(its_host, host) != 0 || pid <= 0)
+    if (its_host == NULL || strcmp(its_host, host) != 0 || pid <= 0)
         return -1;
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
     if (f && fgets(boot, sizeof boot, f))
@@ -67,9 +67,9 @@ int32_t lathe_run_pulse(const lathe_run_view *v)
     for (size_t i = 0; end && i < sizeof ends / sizeof ends[0]; i++)
         if (strcmp(end, ends[i].end) == 0)
             return ends[i].pulse;
-    if (!start && v->step < 0)
+    if (start == NULL && v->step < 0)
         return LATHE_PULSE_EMPTY;
-    if (!v->record &&
+    if (v->record == NULL &&
         v->record_stamp != 0) /* run.json is damaged, which no process that runs does */
         return LATHE_PULSE_STOPPED;
     const double begun = lathe_time_of_text(json_string_value(json_object_get(start, "time")));
@@ -98,7 +98,7 @@ double lathe_run_view_eta(const lathe_run_view *v)
 {
     const lathe_series *seconds = lathe_run_view_series(v, "step_seconds");
     const double max_steps = lathe_run_view_number(v, "max_steps");
-    if (!seconds || !(max_steps >= (double)v->step))
+    if (seconds == NULL || !(max_steps >= (double)v->step))
         return (double)NAN;
     return (max_steps - (double)v->step) * lathe_series_mean(seconds, 50);
 }

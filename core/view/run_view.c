@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "base/json.h"
+#include "base/json/json.h"
 
 static double seconds_of(const struct timespec *t)
 {
@@ -53,7 +53,7 @@ void lathe_run_view_fini(lathe_run_view *v)
 static void take_row(void *arg, const lathe_metrics_row *row)
 {
     lathe_run_view *v = arg;
-    if (!row) { /* a resumed run replaced the file */
+    if (row == NULL) { /* a resumed run replaced the file */
         for (int32_t i = 0; i < LATHE_METRICS_MAX_KEYS; i++)
             lathe_series_fini(&v->series[i]);
         v->step = -1;
@@ -144,8 +144,10 @@ static void read_pointer(const lathe_run_view *v, lathe_arena *arena, const char
                          size_t bytes)
 {
     const char *path = lathe_path_join(arena, v->dir, name);
-    FILE *f = path ? fopen(path, "re") : NULL;
-    if (!f || !fgets(out, (int)bytes, f))
+    FILE *f = NULL;
+    if (path && lathe_file_stream(path, &f) != LATHE_OK)
+        lathe_error_clear();
+    if (f == NULL || fgets(out, (int)bytes, f) == NULL)
         out[0] = '\0';
     out[strcspn(out, " \r\n")] = '\0';
     if (f)
@@ -170,7 +172,7 @@ static void add_checkpoint(lathe_run_view *v, const char *name)
     const char *path = step >= 0 ? lathe_path_join(&v->checkpoint_arena, v->dir, name) : NULL;
     const char *manifest =
         path ? lathe_path_join(&v->checkpoint_arena, path, "manifest.json") : NULL;
-    if (!manifest || stat(manifest, &info) != 0)
+    if (manifest == NULL || stat(manifest, &info) != 0)
         return;
     v->checkpoints[v->n_checkpoints++] =
         (lathe_checkpoint_view){.name = name,
@@ -198,7 +200,7 @@ static lathe_status read_checkpoints(lathe_run_view *v)
         return LATHE_OK; /* the folder was removed */
     v->checkpoints =
         lathe_arena_alloc(&v->checkpoint_arena, (n + 1) * (int64_t)sizeof *v->checkpoints);
-    if (!v->checkpoints)
+    if (v->checkpoints == NULL)
         return LATHE_E_NOMEM;
     for (int64_t i = 0; i < n; i++)
         add_checkpoint(v, names[i]);
@@ -219,7 +221,7 @@ static void mark_checkpoints(lathe_run_view *v, lathe_arena *scratch)
         c->is_latest = strcmp(c->name, latest) == 0;
         c->is_best = strcmp(c->name, best) == 0;
         c->eval_loss = eval ? lathe_series_at(eval, c->step) : (double)NAN;
-        if (isfinite(c->eval_loss) && (!least || c->eval_loss < least->eval_loss))
+        if (isfinite(c->eval_loss) && (least == NULL || c->eval_loss < least->eval_loss))
             least = c;
     }
     if (best[0] == '\0' && least)
@@ -235,7 +237,7 @@ static lathe_status refresh(lathe_run_view *v, lathe_arena *scratch)
     const char *metrics = lathe_path_join(scratch, v->dir, "metrics.jsonl");
     const char *record = lathe_path_join(scratch, v->dir, "run.json");
     const char *latest = lathe_path_join(scratch, v->dir, "latest");
-    if (!metrics || !record || !latest)
+    if (metrics == NULL || record == NULL || latest == NULL)
         return LATHE_E_NOMEM;
     /* Takes the stamps before reading, so that a change in between is seen next time. */
     v->metrics_stamp = stamp_of(metrics);

@@ -15,7 +15,7 @@ static void join(lathe_series *s)
         for (int32_t i = 0; i < s->n; i++) {
             const lathe_bucket b = s->buckets[i];
             lathe_bucket *to = n > 0 ? &s->buckets[n - 1] : NULL;
-            if (!to || to->first / s->stride != b.first / s->stride) {
+            if (to == NULL || to->first / s->stride != b.first / s->stride) {
                 s->buckets[n++] = b;
                 continue;
             }
@@ -42,10 +42,10 @@ lathe_status lathe_series_add(lathe_series *s, int64_t step, double value)
 {
     if (step < s->step)
         lathe_series_cut(s, step);
-    if (!s->buckets) {
+    if (s->buckets == NULL) {
         s->buckets = calloc(LATHE_SERIES_BUCKETS, sizeof *s->buckets);
         s->n = 0;
-        if (!s->buckets)
+        if (s->buckets == NULL)
             return lathe_error(LATHE_E_NOMEM, "no memory for a curve");
         s->stride = 1;
         s->step = -1;
@@ -56,11 +56,11 @@ lathe_status lathe_series_add(lathe_series *s, int64_t step, double value)
         return LATHE_OK;
     }
     lathe_bucket *const all = s->buckets, *b = s->n > 0 ? &all[s->n - 1] : NULL;
-    if (!b || b->first / s->stride != step / s->stride) {
+    if (b == NULL || b->first / s->stride != step / s->stride) {
         if (s->n == LATHE_SERIES_BUCKETS)
             join(s);
         b = s->n > 0 ? &all[s->n - 1] : NULL;
-        if (!b || b->first / s->stride != step / s->stride) {
+        if (b == NULL || b->first / s->stride != step / s->stride) {
             all[s->n++] = (lathe_bucket){step, step, value, value, value, value, 1};
             return LATHE_OK;
         }
@@ -137,7 +137,7 @@ lathe_status lathe_series_curve(const lathe_series *s, int32_t max_points, lathe
 {
     const int32_t n = s->n < max_points ? s->n : max_points;
     double *data = lathe_arena_alloc(arena, (4 * (int64_t)n + 1) * (int64_t)sizeof *data);
-    if (!data)
+    if (data == NULL)
         return LATHE_E_NOMEM;
     double *x = data, *y = x + n, *lo = y + n, *hi = lo + n;
     for (int32_t p = 0; p < n; p++) { /* buckets [begin, end) become point p */

@@ -8,11 +8,12 @@
 
 enum { LATHE_SVG_COLORS = 8 };
 
-/** Appends the style rules that plots need: variables for both themes, and classes. For a
- *  <style>. */
+/** Appends the style rules that plots need, variables for both themes and classes, as the content
+ *  of a <style> element. */
 void lathe_svg_style(lathe_buffer *out);
 
-/** Appends one <svg> element of width by height units; only a note if the plot has no points. */
+/** Appends one <svg> element of width by height units; for a plot without points, a note
+ *  instead. */
 void lathe_svg_plot(lathe_buffer *out, const lathe_plot *plot, int32_t width, int32_t height);
 
 /** Appends the plot twice, for wide and for narrow pages, as elements of class "large" and "small";

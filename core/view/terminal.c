@@ -51,7 +51,7 @@ int lathe_terminal_is_utf8(void)
 int lathe_terminal_has_colors(void)
 {
     const char *no = getenv("NO_COLOR");
-    return !no || !no[0];
+    return no == NULL || !no[0];
 }
 
 static int32_t size_of_env(const char *name, int32_t missing)

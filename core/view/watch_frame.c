@@ -44,7 +44,7 @@ static void draw_parts(const painter *p)
 {
     const lathe_run_view *v = p->v;
     char n[32];
-    if (!v->record) {
+    if (v->record == NULL) {
         lathe_canvas_text(p->c, 0, 1, LATHE_STYLE_DIM, "no run.json: curves only");
         return;
     }
@@ -166,7 +166,7 @@ static lathe_status draw_curves(painter *p, const int32_t at[4], const char *tit
     lathe_plot plot = {.title = title, .curves = curves, .unit = unit, .x_end = (double)p->v->step};
     for (int i = 0; i < 2 && keys[i]; i++) {
         const lathe_series *s = lathe_run_view_series(p->v, keys[i]);
-        if (!s)
+        if (s == NULL)
             continue;
         lathe_curve *c = &curves[plot.n_curves++];
         LATHE_TRY(lathe_series_curve(s, at[2] * (p->c->is_unicode ? 2 : 1), &p->arena, c));

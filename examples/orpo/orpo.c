@@ -93,13 +93,13 @@ static lathe_status loss(void *self, const lathe_stage_build *build, lathe_stage
         lathe_expr_affine(&e, -o->lambda, lathe_expr_one(&e, LATHE_OP_LOGSIGMOID, ratio), 0.0);
     const lathe_val nll = lathe_expr_affine(&e, -1.0, rows(&e, m, 0, n), 0.0);
     const lathe_val losses = lathe_expr_two(&e, LATHE_OP_ADD, nll, preference);
-    out->sum = lathe_expr_weighted_sum(&e, losses, build->pair_mask);
+    out->sum = lathe_expr_weighted_sum(&e, losses, build->record_mask);
     out->count_unit = LATHE_COUNT_PAIRS;
     out->n_metrics = 0;
-    add_metric(&e, "nll", nll, build->pair_mask, out);
-    add_metric(&e, "log_odds_ratio", ratio, build->pair_mask, out);
+    add_metric(&e, "nll", nll, build->record_mask, out);
+    add_metric(&e, "log_odds_ratio", ratio, build->record_mask, out);
     const lathe_val zero = lathe_expr_affine(&e, 0.0, ratio, 0.0);
-    add_metric(&e, "accuracies", lathe_expr_two(&e, LATHE_OP_LESS, zero, ratio), build->pair_mask,
+    add_metric(&e, "accuracies", lathe_expr_two(&e, LATHE_OP_LESS, zero, ratio), build->record_mask,
                out);
     return e.status;
 }

@@ -11,7 +11,7 @@
 typedef struct repetition {
     const lathe_host *host;
     int64_t n;
-    double most;
+    double max;
 } repetition;
 
 static const lathe_field fields[] = {
@@ -52,7 +52,7 @@ static double score_one(const repetition *x, const lathe_reward_item *item)
                 repeated++;
                 break;
             }
-    return repeated > 0 ? -x->most * (double)repeated / (double)n_grams : 0.0;
+    return repeated > 0 ? -x->max * (double)repeated / (double)n_grams : 0.0;
 }
 
 static lathe_status score(void *self, const lathe_reward_item *items, int32_t n, double *out)

@@ -1,6 +1,6 @@
 /* Plugins with shorter (older) and longer (newer) tables load, and a run can train with only
  * these. */
-#include "core/run/run_case.h"
+#include "support/run_case.h"
 
 #include <dlfcn.h>
 

@@ -7,15 +7,19 @@
 #include "lathe/collective.h"
 #include "lathe/device.h"
 #include "lathe/graph.h"
+#include "lathe/jobs.h"
 #include "lathe/kit/elementwise.h"
 #include "lathe/kit/optimizer_queue.h"
 #include "lathe/lathe.h"
+#include "lathe/model.h"
+#include "lathe/op_plugin.h"
 #include "lathe/plugin.h"
 #include "lathe/quant.h"
 #include "lathe/reader.h"
 #include "lathe/renderer.h"
 #include "lathe/reward.h"
 #include "lathe/scheduler.h"
+#include "lathe/session.h"
 #include "lathe/stage.h"
 #include "lathe/stage_run.h"
 
@@ -95,8 +99,9 @@ Test(layout, numbers_in_files_keep_their_meaning)
     static const int32_t kinds[] = {
         LATHE_KIND_OPTIMIZER, LATHE_KIND_SCHEDULER, LATHE_KIND_QUANT,  LATHE_KIND_ADAPTER,
         LATHE_KIND_STAGE,     LATHE_KIND_ATTENTION, LATHE_KIND_DEVICE, LATHE_KIND_MODEL,
-        LATHE_KIND_REWARD,    LATHE_KIND_RENDERER,  LATHE_KIND_READER, LATHE_KIND_COLLECTIVE};
-    for (int i = 0; i < 12; i++)
+        LATHE_KIND_REWARD,    LATHE_KIND_RENDERER,  LATHE_KIND_READER, LATHE_KIND_COLLECTIVE,
+        LATHE_KIND_OP};
+    for (int i = 0; i < 13; i++)
         cr_expect_eq(kinds[i], i + 1);
     static const int32_t errors[] = {
         LATHE_OK,       LATHE_E_ARG,       LATHE_E_NOMEM, LATHE_E_IO,      LATHE_E_PARSE,

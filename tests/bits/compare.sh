@@ -77,9 +77,10 @@ lathe() { # TREE OUTPUT ARGUMENTS...
 }
 
 # The settings of a new model of 40,000 parameters.
-model_settings() { # llama|qwen3|gpt2
+model_settings() { # llama|qwen3|gpt2|mixtral
     case "$1" in
         gpt2) echo model.n_embd=32 model.n_layer=2 model.n_head=2 model.n_positions=64 ;;
+        mixtral) echo model.num_attention_heads=4 model.num_key_value_heads=2 model.num_local_experts=4 model.output_router_logits=true model.router_aux_loss_coef=0.1 ;;
         qwen3) echo model.head_dim=16 model.num_attention_heads=4 model.num_key_value_heads=2 ;;
         llama) echo model.num_attention_heads=4 model.num_key_value_heads=2 ;;
     esac

@@ -206,6 +206,53 @@ Test(adapter_folder, of_oft_is_read_by_its_adapter_config_and_merged)
     expect(LATHE " generate peft " TEXT " 2>&1", 2, "no peft_version");
 }
 
+/* How the other base is stored explains its other weights. */
+Test(adapter_folder, over_another_form_of_its_base_says_which)
+{
+    train_adapter("");
+    expect(LATHE " quantize base --quant.name nf4 -o q4 2>&1 && " LATHE
+                 " convert base -o base.gguf 2>&1",
+           0, "");
+    expect(LATHE " merge q4 out -o m 2>&1", 0,
+           "and q4 has other weights (its weights are quantized, as bitsandbytes: "
+           "q4/model.safetensors: ");
+    expect(LATHE " merge base.gguf out -o n 2>&1", 0,
+           "and base.gguf has other weights (it is a GGUF file, which may have rounded the "
+           "weights: the adapter was trained over a folder)");
+    expect(LATHE " merge base out -o m.gguf 2>&1", 2,
+           "m.gguf: a folder is written here, and this is the name of a GGUF file");
+    cr_expect_neq(access("m.gguf", F_OK), 0);
+    expect(LATHE " validate runs/lora.toml --checkpoint.dir b --adapter.lora_bias true "
+                 "--adapter.target_modules '[\"q_proj\", \"lm_head\"]' 2>&1",
+           2, "lora_bias is not offered for lm_head: take it out of target_modules");
+}
+
+/* Commands that read a run's folder find it by the run file, as train and chat do. */
+Test(adapter_folder, of_a_run_is_found_by_its_run_file)
+{
+    train_adapter("");
+    expect(LATHE " checkpoint ls runs/lora.toml 2>&1", 0, "latest");
+    expect(LATHE " checkpoint verify runs/lora.toml 2>&1", 0, "whole");
+    expect(LATHE " watch --once runs/lora.toml 2>&1", 0, "finished");
+    expect(LATHE " lineage runs/lora.toml 2>&1", 0, "out/step-00000008");
+    expect(LATHE " report runs/lora.toml 2>&1", 0, "out/report.html");
+    expect(LATHE " checkpoint ls runs/none.toml 2>&1", 2, "runs/none.toml");
+    put("broken.toml", "[train]\nmax_stps = 3\n");
+    expect(LATHE " watch --once broken.toml 2>&1", 2, "unknown key 'max_stps'");
+}
+
+/* The paths of a run file are other texts where the run is started in another folder. */
+Test(adapter_folder, a_run_resumes_in_another_folder_without_a_warning)
+{
+    expect(LATHE " train runs/lora.toml --train.stop_after 2 2>&1", 0, "step-00000002");
+    expect("cd runs && " LATHE " train lora.toml 2>&1", 0, "step-00000008");
+    cr_expect_not_null(strstr(output, "resumed from"), "%s", output);
+    cr_expect_null(strstr(output, "other settings"), "%s", output);
+    expect("cp -r base another && " LATHE " train runs/lora.toml --train.max_steps 9 --model.path "
+           "another 2>&1",
+           0, "model.path \"../base\" -> \"another\"");
+}
+
 Test(adapter_folder, without_its_base_asks_for_it)
 {
     char of_run[4096];
@@ -213,7 +260,7 @@ Test(adapter_folder, without_its_base_asks_for_it)
     take(LATHE " generate runs/lora.toml " TEXT " 2>/dev/null", of_run);
     cr_assert_eq(run("mv base moved"), 0);
     expect(LATHE " generate out " TEXT " 2>&1", 2,
-           "base, which does not exist: name the model's folder with --model.path");
+           "base, which does not exist: name the model's folder in model.path");
     expect_text(LATHE " generate out --model.path moved " TEXT " 2>/dev/null", of_run);
 }
 

@@ -3,7 +3,9 @@
  * write anything. The cases are divided among four tests that run in parallel.
  *
  * With LATHE_TEST_MUTE, the folder of a liblathe whose errors all say "x" (tests/mute), only the
- * place and the exit code are expected. */
+ * places and the exit code are expected: that of the key, and that of the record of the data. */
+#include <jansson.h>
+
 #include "cli_case.h"
 
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
@@ -135,7 +137,7 @@ static void put_line(lines *file, char *section, const char *line)
 /* ---- one case ---- */
 
 typedef struct fault {
-    char title[128], place[96], says[MAX_TEXT], arguments[128];
+    char title[128], place[96], cause[96], says[MAX_TEXT], arguments[128];
     lines file;
 } fault;
 
@@ -199,6 +201,39 @@ static int refuse_by(const char *command, const fault *f)
     return run(line);
 }
 
+/* The place of an error's cause as "FILE:LINE:COLUMN", "FILE:LINE" or "FILE record N"; "": it has
+ * none. */
+static void cause_of(const json_t *error, char *out, size_t bytes)
+{
+    const json_t *cause = json_object_get(error, "cause");
+    const char *file = json_string_value(json_object_get(cause, "file"));
+    const long long line = json_integer_value(json_object_get(cause, "line")),
+                    column = json_integer_value(json_object_get(cause, "column")),
+                    record = json_integer_value(json_object_get(cause, "record"));
+    snprintf(out, bytes, "%s", file != NULL ? file : "");
+    const size_t n = strlen(out);
+    if (record > 0)
+        snprintf(out + n, bytes - n, " record %lld", record);
+    else if (line > 0 && column > 0)
+        snprintf(out + n, bytes - n, ":%lld:%lld", line, column);
+    else if (line > 0)
+        snprintf(out + n, bytes - n, ":%lld", line);
+}
+
+/* Expects the record of the data that the case names as the cause of the error. */
+static void check_cause(const fault *f)
+{
+    char got[512] = "";
+    if (f->cause[0] == '\0')
+        return;
+    (void)refuse_by("validate --json 2>/dev/null", f);
+    json_t *root = json_loads(output, 0, NULL);
+    cause_of(json_array_get(json_object_get(root, "errors"), 0), got, sizeof got);
+    cr_expect_str_eq(got, f->cause, "%s: the cause is at %s, expected %s:\n%s", f->title, got,
+                     f->cause, output);
+    json_decref(root);
+}
+
 static void check(const fault *f)
 {
     static char said[sizeof output];
@@ -209,6 +244,7 @@ static void check(const fault *f)
     const int code = refuse_by("validate", f);
     strcpy(said, output);
     cr_expect_eq(code, 2, "%s: validate exits with %d:\n%s", f->title, code, said);
+    check_cause(f);
     if (getenv("LATHE_TEST_MUTE")) {
         cr_expect(is_placed(said, place), "%s: expected %s, got:\n%s", f->title, place, said);
         return;
@@ -231,9 +267,11 @@ static void begin(fault *f, const char *title)
         insert(&f->file, f->file.n, good[i]);
 }
 
-/* Whether the case needs a machine without the device that it names. */
+/* Whether the case needs a machine without the device that it names, or the plugin for Parquet. */
 static int is_left_out(const fault *f)
 {
+    if (strstr(f->cause, ".parquet") != NULL)
+        return access(LATHE_TEST_BUILD "/lib/lathe/plugins/reader/arrow-shim.so", F_OK) != 0;
     return strcmp(f->title, "a device that is not there") == 0 && access("/dev/nvidia0", F_OK) == 0;
 }
 
@@ -260,6 +298,8 @@ static int run_part(int part)
             snprintf(f.arguments, sizeof f.arguments, "%.120s", line + 2);
         } else if (strncmp(line, "@ ", 2) == 0) {
             snprintf(f.place, sizeof f.place, "%.90s", line + 2);
+        } else if (strncmp(line, "% ", 2) == 0) {
+            snprintf(f.cause, sizeof f.cause, "%.90s", line + 2);
         } else if (strncmp(line, ": ", 2) == 0) {
             snprintf(f.says, sizeof f.says, "%.590s", line + 2);
         } else {
@@ -281,6 +321,32 @@ static const char make_file[] = "[model]\nmodel_type = \"llama\"\nhidden_size = 
                                 "max_steps = 1\nthreads = 1\n[checkpoint]\ndir = \"made\"\n"
                                 "[log]\nprogress = \"off\"\n";
 
+#define TALK(from, value)                                                                          \
+    "{\"conversations\": [{\"from\": \"" from "\", \"value\": \"" value "\"}, "                    \
+    "{\"from\": \"gpt\", \"value\": \"yes\"}]}\n"
+
+/* Data of which one record is wrong. */
+static void put_records(void)
+{
+    put("rows.csv", "text\nsome words\n\377\n");
+    put("array.json", "[{\"text\": \"some words\"}, {\"body\": \"others\"}]\n");
+    put("bent.json", "[{\"text\": \"some words\"},\n {\"text\": \"others\"},\n {\"text\": }]\n");
+    put("talks.jsonl", TALK("human", "hm?") TALK("narrator", "once"));
+    put("orders.jsonl", TALK("human", "hm?") TALK("system", "be brief"));
+    put("count.jsonl", "{\"prompt\": \"a\", \"chosen\": \"bb\", \"rejected\": \"cc\"}\n"
+                       "{\"prompt\": \"a\", \"chosen\": \"bb\", \"rejected\": 3}\n");
+    put("mixed.jsonl",
+        "{\"prompt\": \"a\", \"chosen\": [{\"role\": \"assistant\", \"content\": \"b\"}], "
+        "\"rejected\": [{\"role\": \"assistant\", \"content\": \"c\"}]}\n");
+    put("labels.jsonl", "{\"prompt\": \"a\", \"completion\": \"b\", \"label\": true}\n"
+                        "{\"prompt\": \"a\", \"completion\": \"b\", \"label\": \"good\"}\n");
+    put("plain.jinja", "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}");
+    put("strict.jinja",
+        "{% for m in messages %}{% if m.role == 'system' %}"
+        "{{ raise_exception('no orders') }}{% endif %}{{ m.content }}\n{% endfor %}");
+    expect("cp " LATHE_TEST_DATA "/golden/data/readers/same/zstd.parquet rows.parquet", 0, "");
+}
+
 static void setup(void)
 {
     make_folder();
@@ -295,6 +361,7 @@ static void setup(void)
     put("number.jsonl", "{\"text\": 5}\n");
     put("table.csv", "a,b\n1,2\n");
     put("half.jsonl", "{\"chosen\": \"x\"}\n");
+    put_records();
     put("make.toml", make_file);
     expect(LATHE " train make.toml 2>&1", 0, "");
     expect(

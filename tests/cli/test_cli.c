@@ -166,6 +166,8 @@ Test(cli, validate_takes_a_good_file)
     write_file("text.txt", "a few words, and some more of them\n");
     expect(LATHE " validate run.toml 2>&1", 0, "run.toml: valid");
     expect(LATHE " validate run.toml --optimizer.lr=2e-5 --train.max_steps 7 2>&1", 0, "valid");
+    expect(LATHE " validate run.toml --op.name short_conv 2>&1", 2,
+           "[op] has no effect: the plugins");
 }
 
 Test(cli, validate_tells_all_errors_at_once)
@@ -246,6 +248,18 @@ Test(cli, plugin_new_writes_a_folder_once)
     expect(LATHE " plugin new scheduler other --into deep/er", 0, "deep/er/other/plugin.c");
     expect(LATHE " plugin new reader recs", 0,
            "lathe train run.toml --data.datasets '[{path = \"FILE.recs\"}]'\n");
+    expect(LATHE " plugin new op gate", 0, "api->op(graph, \"gate\", ..) in a model");
+}
+
+Test(cli, ops_are_listed_and_shown)
+{
+    expect(LATHE " ls op", 0, "op/short_conv");
+    expect(LATHE " ls op", 0, "of the core: embed linear");
+    expect(LATHE " show op/short_conv", 0,
+           "api->op(graph, \"short_conv\", attributes, ..)\n  tokens");
+    expect(LATHE " show op/short_conv --json", 0, "\"name\": \"doc_start\", \"shape\": \"i32[N]\"");
+    expect(LATHE " show op/softmax", 0, "op/softmax, an op of the core");
+    expect(LATHE " show op/softmaxx 2>&1", 2, "softmaxx");
 }
 
 Test(cli, plugin_check_reports_and_exits)
@@ -327,6 +341,19 @@ Test(cli, deleting_a_plugin_removes_just_that_name)
     cr_expect_eq(strncmp(output, "< optimizer/muon ", 17), 0, "%s", output);
     cr_expect_null(strchr(strchr(output, '\n') + 1, '\n'), "more than one line:\n%s", output);
     expect("moved/bin/lathe show optimizer/muon 2>&1", 2, "no optimizer named 'muon'");
+}
+
+/* Every link of an installed page leads to a page that is installed, too. */
+Test(cli, installed_pages_have_no_dead_links)
+{
+    cr_assert_eq(run(CMAKE_PROGRAM " --install " LATHE_TEST_BUILD " --prefix pages >/dev/null"), 0);
+    cr_assert_eq(run("cd pages/share/doc/lathe && find . -name '*.md' | while read -r page; do "
+                     "grep -oE '\\]\\([^)# ]+' \"$page\" | cut -c3- | grep -v '^http' | while read "
+                     "-r link; do "
+                     "[ -e \"$(dirname \"$page\")/$link\" ] || echo \"$page: $link\"; done; done"),
+                 0, "%s", output);
+    cr_expect_str_eq(output, "");
+    expect("ls pages/share/doc/lathe/docs/data.md pages/share/doc/lathe/README.md", 0, "data.md");
 }
 
 Test(cli, a_bad_plugin_is_one_line_and_the_rest_works)

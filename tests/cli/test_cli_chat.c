@@ -4,6 +4,8 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include "support/terminal.h"
+
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
 #define CHAT LATHE " chat base --temperature 0 --max-new-tokens 8 --data.seq_len 64 "
 
@@ -82,6 +84,37 @@ Test(cli_chat, a_prompt_that_is_too_long_is_refused)
 {
     put_times("long.txt", "the cat sat on the mat ", 40);
     expect(CHAT "< long.txt 2>&1", 2, "the context holds");
+}
+
+/* On a terminal Ctrl-C drops the line that is being typed, as often as it comes. */
+Test(cli_chat, ctrl_c_drops_an_unfinished_line)
+{
+    static const char *const chat[] = {
+        LATHE, "chat", "base", "--temperature", "0", "--max-new-tokens", "8", "--data.seq_len",
+        "64",  NULL};
+    static terminal tty;
+    terminal_start(&tty, 24, 100, chat);
+    size_t at = terminal_await(&tty, 0, "> ");
+    for (int i = 0; i < 2; i++) {
+        terminal_type(&tty, i ? "a h" : "the c");
+        at = terminal_await(&tty, at,
+                            i ? "a h" : "the c"); /* a Ctrl-C drops what was typed before it */
+        terminal_type(&tty, "\003");
+        at = terminal_await(&tty, at, "(Ctrl-D or /quit ends)");
+        at = terminal_await(&tty, at, "> ");
+    }
+    terminal_type(&tty, "the cat\n");
+    at = terminal_await(&tty, at, "the cat\r\n");
+    at = terminal_await(&tty, at, "> ");
+    terminal_type(&tty, "/save saved.json\n");
+    at = terminal_await(&tty, at, "2 messages in saved.json");
+    (void)terminal_await(&tty, at, "> ");
+    terminal_type(&tty, "\004");
+    cr_expect_eq(terminal_wait(&tty), 0, "%s", tty.text);
+    terminal_close(&tty);
+    cr_assert_eq(run("cat saved.json"), 0);
+    cr_expect_not_null(strstr(output, "[{\"role\": \"user\", \"content\": \"the cat\"}"), "%s",
+                       output);
 }
 
 Test(cli_chat, ctrl_c_ends_a_chat_in_a_pipe)

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <sys/stat.h>
 
-#include "io/manifest.h"
-#include "io/safetensors.h"
+#include "files/safetensors/manifest.h"
+#include "files/safetensors/safetensors.h"
 
 TestSuite(cli_checkpoint, .init = setup, .fini = remove_folder);
 
@@ -66,7 +66,7 @@ Test(cli_checkpoint, another_model_beside_a_run_or_a_folder_is_refused)
            "the run file base.toml means its checkpoint, two/step-00000002, which holds the whole "
            "model");
     expect(LATHE " eval out --data text.txt --model.path two/step-00000002 2>&1", 2,
-           "--model.path and the folder out are given; expected only one of them");
+           "model.path and the folder out are given; expected only one of them");
 }
 
 Test(cli_checkpoint, going_back_needs_a_checkpoint_to_go_back_to)

@@ -8,6 +8,14 @@
 #define LATHE LATHE_TEST_BUILD "/bin/lathe convert "
 #define DATA LATHE_TEST_DATA "/golden/data/"
 
+/* The tokens that the model $x puts after some tokens, and their log-probabilities. Their text
+ * differs: the tokenizer of a GGUF file knows its special tokens. */
+#define GENERATE                                                                                   \
+    "rm -f out.jsonl; " LATHE_TEST_BUILD                                                           \
+    "/bin/lathe generate $x --prompts in.jsonl -o out.jsonl --temperature 0 --max-new-tokens 12 "  \
+    "--logprobs --ignore-eos --train.precision fp32 2>/dev/null && "                               \
+    "grep -o '\"ids.*' out.jsonl >"
+
 TestSuite(cli_convert, .init = make_folder, .fini = remove_folder);
 
 /* A model's folder with the tokenizer of its vocabulary. */
@@ -23,11 +31,39 @@ static void put_model(const char *name, const char *vocab)
 
 Test(cli_convert, a_folder_goes_to_gguf_and_back_bit_for_bit)
 {
-    static const char *const models[][2] = {
-        {"llama_tied", "128"}, {"qwen2", "120"}, {"qwen3", "120"}, {"phi3", "64"},
-        {"mistral", "64"},     {"olmo2", "64"},  {"gemma2", "64"}, {"gemma3", "64"}};
+    static const char *const models[][2] = {{"llama_tied", "128"},
+                                            {"qwen2", "120"},
+                                            {"qwen3", "120"},
+                                            {"phi3", "64"},
+                                            {"mistral", "64"},
+                                            {"olmo2", "64"},
+                                            {"gemma2", "64"},
+                                            {"gemma3", "64"},
+                                            {"gemma", "64"},
+                                            {"olmo3", "64"},
+                                            {"smollm3", "64"},
+                                            {"granite", "64"},
+                                            {"cohere", "64"},
+                                            {"cohere2", "64"},
+                                            {"glm", "64"},
+                                            {"glm4", "64"},
+                                            {"seed_oss", "64"},
+                                            {"hunyuan", "64"},
+                                            {"ernie4_5", "64"},
+                                            {"internlm3", "64"},
+                                            {"starcoder2", "64"},
+                                            {"stablelm", "64"},
+                                            {"stablelm_heads", "64"},
+                                            {"phi", "64"},
+                                            {"exaone4_global", "64"},
+                                            {"falcon", "64"},
+                                            {"falcon_new", "64"},
+                                            {"mpt", "64"},
+                                            {"bloom", "64"},
+                                            {"apertus", "64"}};
+    put("in.jsonl", "{\"ids\": [5, 9, 33, 7, 21, 60, 3, 14, 15, 9, 2, 6]}\n");
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
-        char command[512];
+        char command[1024];
         put_model(models[i][0], models[i][1]);
         (void)snprintf(command, sizeof command,
                        LATHE "%s -o m.gguf --type f32 2>&1 && " LATHE "m.gguf -o back --type f32 "
@@ -36,6 +72,15 @@ Test(cli_convert, a_folder_goes_to_gguf_and_back_bit_for_bit)
                              "back2/model.safetensors && cmp back/config.json back2/config.json",
                        models[i][0]);
         cr_assert_eq(run(command), 0, "%s: %s", models[i][0], output);
+        /* a warning says that the file does not hold all of the model */
+        const int is_whole = strstr(output, "is not applied by llama.cpp") == NULL;
+        cr_expect_eq(is_whole, strcmp(models[i][0], "mistral") != 0, "%s: %s", models[i][0],
+                     output);
+        (void)snprintf(command, sizeof command,
+                       "for x in %s back; do " GENERATE "$x.text || exit 1; done; "
+                       "test -s back.text && cmp %s.text back.text",
+                       models[i][0], models[i][0]);
+        cr_expect_eq(is_whole ? run(command) : 0, 0, "%s: %s", models[i][0], output);
         (void)run("rm -rf m.gguf m2.gguf back back2");
     }
     /* Against the folder itself: one dtype, the same order of tensors. */
@@ -75,6 +120,15 @@ Test(cli_convert, what_cannot_be_converted_is_refused_by_name)
 {
     put_model("gpt2", "64");
     expect(LATHE "gpt2 -o m.gguf 2>&1", 1, "a model of type gpt2 cannot be written as GGUF");
+    put_model("granite", "64");
+    cr_assert_eq(run("sed -i 's/\"silu\"/\"gelu\"/' granite/config.json"), 0);
+    expect(LATHE "granite -o m.gguf 2>&1", 1,
+           "hidden_act is \"gelu\": a model of type granite is written as GGUF with silu only");
+    put_model("smollm3", "64");
+    cr_assert_eq(run("tr -d ' \\n' <smollm3/config.json | sed 's/\\[1,1,1,0\\]/[1,0,1,1]/' >c && "
+                     "grep -q 1,0,1,1 c && mv c smollm3/config.json"),
+                 0);
+    expect(LATHE "smollm3 -o m.gguf 2>&1", 1, "no_rope_layers: layer 1 has no rotary positions");
     put_model("llama_tied", "128");
     cr_assert_eq(run("cp " DATA "tokenizer/twice.json llama_tied/tokenizer.json"), 0);
     cr_expect_neq(run(LATHE "llama_tied -o m.gguf 2>&1"), 0);
@@ -98,7 +152,7 @@ Test(cli_convert, what_cannot_be_converted_is_refused_by_name)
 Test(cli_convert, wrong_words_are_refused_with_what_to_do)
 {
     put_model("llama_tied", "128");
-    expect(LATHE "llama_tied 2>&1", 2, "-o is missing: name the folder or the .gguf file to write");
+    expect(LATHE "llama_tied 2>&1", 2, "--output is missing: name the folder or the .gguf file");
     expect(LATHE "llama_tied -o m.gguf --type q9 2>&1", 2, "--type q9: expected f32, f16, bf16");
     expect(LATHE "llama_tied -o m 2>&1", 2, "a folder is converted to a file *.gguf");
     expect(LATHE "none -o m.gguf 2>&1", 2, "none: no such file or folder");

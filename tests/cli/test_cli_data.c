@@ -89,6 +89,7 @@ Test(cli_data, bad_data_is_refused_by_file_and_place)
     put("bad.jsonl", "{\"text\": \"a\"}\n{\"text\": 3\n");
     put("column.jsonl", "{\"text\": \"a\"}\n{\"body\": \"b\", \"id\": 7}\n");
     put("utf8.jsonl", "{\"text\": \"caf\xe9\"}\n");
+    put("wide.csv", "\xff\xfet"); /* the beginning of a table in UTF-16 */
     put("bad.json", "[{\"text\": \"a\"},\n 7]");
     put("bad.csv", "text,id\na,1\nb\n");
     put("column.csv", "body,id\na,1\n");
@@ -104,6 +105,7 @@ Test(cli_data, bad_data_is_refused_by_file_and_place)
     refuse("{ path = \"column.jsonl\" }", "", 2,
            "column.jsonl:2: no column \"text\"; the columns are body, id; name it in columns.text");
     refuse("{ path = \"utf8.jsonl\" }", "", 2, "utf8.jsonl:1:");
+    refuse("{ path = \"wide.csv\" }", "", 2, "wide.csv: it is UTF-16 text, and data are read as");
     refuse("{ path = \"bad.json\" }", "", 2, "bad.json:2: '7' where an object is expected");
     refuse("{ path = \"bad.csv\" }", "", 2, "bad.csv:3: 1 fields, the header names 2");
     refuse("{ path = \"column.csv\" }", "", 2, "column.csv:1: no column \"text\"; the columns are");

@@ -45,8 +45,8 @@ Test(eval_data, of_datasets_that_disagree_is_refused_and_named_on_the_command_li
     put_run("{ path = \"train.jsonl\", columns = { prompt = \"q\", completion = \"a\" } },\n"
             "{ path = \"train.jsonl\", columns = { completion = \"a\" } }");
     expect(LATHE " eval run.toml --data v.jsonl 2>&1", 2,
-           "run.toml:15:1: the datasets have different columns, so the columns of --data v.jsonl "
-           "are not known; set them: --data.validation '[{path = \"v.jsonl\", columns = {...}}]'");
+           "run.toml:15:1: the datasets have different columns, so the columns of v.jsonl "
+           "are not known; set them: data.validation = '[{path = \"v.jsonl\", columns = {...}}]'");
     static const char own[] =
         " --data.validation '[{path = \"v.jsonl\", columns = {completion = \"q\"}}]' 2>&1";
     char command[512];
@@ -83,7 +83,7 @@ Test(eval_data, of_a_folder_is_read_as_its_run_reads_it)
     expect(LATHE " eval out --data v.jsonl --data.seq_len 60 2>&1", 0, "over 8 targets");
     cr_expect_not_null(strstr(output, "evaluates as out/step-00000001 was trained: stage sft with "
                                       "its settings, and the length of rows and micro-batch of its "
-                                      "run (--stage.name and the like change it)"),
+                                      "run (stage.name and the like change it)"),
                        "%s", output);
     expect(LATHE " eval out --stage.name pretrain --data v.jsonl --data.validation "
                  "'[{path = \"v.jsonl\", columns = {text = \"a\"}}]' 2>&1",
@@ -101,10 +101,9 @@ Test(eval_data, without_the_columns_of_the_stage_is_refused_at_its_key)
         2,
         "--data.validation: error: v.jsonl:1: no column \"completion\"; the columns are q, a, n; "
         "name it in columns.completion");
-    expect(
-        LATHE " eval run.toml --data v.jsonl --data.validation '{path = \"w.jsonl\"}' 2>&1", 2,
-        "--data v.jsonl and --data.validation {path = \"w.jsonl\"} name different data; expected "
-        "only one of them");
+    expect(LATHE " eval run.toml --data v.jsonl --data.validation '{path = \"w.jsonl\"}' 2>&1", 2,
+           "data v.jsonl and data.validation = {path = \"w.jsonl\"} name different data; expected "
+           "only one of them");
     expect(LATHE " eval run.toml --data v.jsonl --data.validation '{path = \"v.jsonl\", format = "
                  "{completion = \"{a\"}}' 2>&1",
            2, "--data.validation: error: data.validation.format.completion = \"{a\": the { at");
@@ -129,6 +128,15 @@ Test(eval_data, is_read_with_the_column_of_conversations_of_the_run)
 Test(eval_data, that_does_not_exist_is_one_error)
 {
     put_run("{ path = \"train.jsonl\", columns = { prompt = \"q\", completion = \"a\" } }");
-    expect(LATHE " eval run.toml --data nope 2>&1", 2, "--data nope: no such file or folder\n");
+    expect(LATHE " eval run.toml --data nope 2>&1", 2,
+           "data nope: no such file or folder (--data)\n");
     cr_expect_null(strstr(output, "error"), "%s", output);
+}
+
+/* A key that only evaluations during a training read. */
+Test(eval_data, is_not_cut_by_the_batches_of_a_training)
+{
+    put_run("{ path = \"train.jsonl\", columns = { prompt = \"q\", completion = \"a\" } }");
+    expect(LATHE " eval run.toml --data v.jsonl --train.eval_batches 2 2>&1", 2,
+           "train.eval_batches applies to evaluations during a training; use --batches N");
 }

@@ -254,14 +254,14 @@ Test(examples, lora_is_trained_in_two_steps_merged_and_converted)
     expect(LATHE " convert lora/out/model.gguf -o back 2>&1 && ls back", 0, "tokenizer.json");
 }
 
-/* A file added to examples/ needs a test above. That of ppo is for a program of its own, which
- * tests/package/check.sh runs. */
+/* A file added to examples/ needs a test above. Those of embed and policy are for programs of their
+ * own, which tests/package/check.sh runs. */
 Test(examples, every_run_file_of_examples_is_tested)
 {
     cr_assert_eq(run("cd " EXAMPLES " && find . -name '*.toml' | sort"), 0);
     cr_expect_str_eq(
         output,
-        "./lora/dpo.toml\n./lora/pipe.toml\n./lora/sft.toml\n"
+        "./embed/run.toml\n./lora/dpo.toml\n./lora/pipe.toml\n./lora/sft.toml\n"
         "./optimizers/run.toml\n./pipeline/dpo.toml\n./pipeline/pipe.toml\n./"
         "pipeline/ppo.toml\n./pipeline/sft.toml\n./policy/run.toml\n./quickstart/run.toml\n");
 }

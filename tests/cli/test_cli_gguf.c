@@ -56,9 +56,36 @@ static void expect_same(const char *command, const char *files)
 
 Test(cli_gguf, every_family_trains_as_from_the_folder)
 {
-    static const char *const models[][2] = {
-        {"llama_tied", "128"}, {"qwen2", "120"}, {"qwen3", "120"}, {"phi3", "64"},
-        {"mistral", "64"},     {"olmo2", "64"},  {"gemma2", "64"}, {"gemma3", "64"}};
+    static const char *const models[][2] = {{"llama_tied", "128"},
+                                            {"qwen2", "120"},
+                                            {"qwen3", "120"},
+                                            {"phi3", "64"},
+                                            {"mistral", "64"},
+                                            {"olmo2", "64"},
+                                            {"gemma2", "64"},
+                                            {"gemma3", "64"},
+                                            {"gemma", "64"},
+                                            {"olmo3", "64"},
+                                            {"smollm3", "64"},
+                                            {"granite", "64"},
+                                            {"cohere", "64"},
+                                            {"cohere2", "64"},
+                                            {"glm", "64"},
+                                            {"glm4", "64"},
+                                            {"seed_oss", "64"},
+                                            {"hunyuan", "64"},
+                                            {"ernie4_5", "64"},
+                                            {"internlm3", "64"},
+                                            {"starcoder2", "64"},
+                                            {"stablelm", "64"},
+                                            {"stablelm_heads", "64"},
+                                            {"phi", "64"},
+                                            {"exaone4_global", "64"},
+                                            {"falcon", "64"},
+                                            {"falcon_new", "64"},
+                                            {"mpt", "64"},
+                                            {"bloom", "64"},
+                                            {"apertus", "64"}};
     static const char *const types[] = {"q8_0", "bf16", "f32", "q4_0"};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         put_both(models[i][0], models[i][1], types[i % 4]);
@@ -118,7 +145,9 @@ Test(cli_gguf, has_a_lineage_of_its_own_hash)
     cr_expect_not_null(strstr(output, "begins    here: "), "%s", output);
     expect(LATHE "lineage m.gguf | grep -o \"$(sha256sum m.gguf | cut -c1-64)\"", 0, "");
     expect("echo '[model]' >run.toml; " LATHE "lineage run.toml 2>&1", 2,
-           "run.toml: this file is no model; expected a checkpoint, the folder of a run, a model's "
+           "run.toml: nothing was trained yet: its folder out (checkpoint.dir) is not there");
+    expect("touch file.txt; " LATHE "lineage file.txt 2>&1", 2,
+           "file.txt: this file is no model; expected a checkpoint, the folder of a run, a model's "
            "folder, or a GGUF file");
     expect(": >e.gguf; " LATHE "lineage e.gguf 2>&1", 1,
            "it has the name of a GGUF file, but does not begin as one");

@@ -120,10 +120,51 @@ Test(cli_import, axolotl)
         "name = \"adamw_8bit\"",
         "recompute = \"layer\"",
         "precision = \"bf16\"",
-        "roles_to_train has no equal",
+        "roles_to_train = [\"assistant\"]: has no equal",
         "#   wandb_project = \"p\": no equal",
         NULL};
     check(yaml, "", lines);
+}
+
+/* Keys inside the tables of datasets, and values that Lathe counts otherwise. */
+Test(cli_import, keys_below_the_top_are_read_or_named)
+{
+    static const char yaml[] =
+        "base_model: m\ndatasets:\n"
+        "  - path: org/talks\n    type: chat_template\n    split: train[:5%]\n    name: small\n"
+        "  - path: a.jsonl\n    type: alpaca\n    split: train\n"
+        "  - path: folder\n    data_files: [b.jsonl]\n    type: completion\n"
+        "  - path: json\n    data_files: c.jsonl\n    type: {field_output: y, format: '{x}'}\n"
+        "  - d.jsonl\n  - 7\n"
+        "save_steps: 0.5\neval_steps: 0.25\nlogging_steps: 2.0\n";
+    static const char *const lines[] = {
+        "{ path = \"org/talks\" }, { path = \"a.jsonl\" }, { path = \"folder/b.jsonl\" }, { path = "
+        "\"c.jsonl\" }, { path = \"d.jsonl\" } ]",
+        "log_every = 2",
+        "#   datasets, \"org/talks\": split = \"train[:5%]\": splits are not read",
+        "#   datasets, \"org/talks\": name = \"small\": has no equal",
+        "#   datasets, \"a.jsonl\": type = \"alpaca\": the records are recognised; axolotl writes "
+        "them "
+        "as Alpaca's prompts",
+        "#   datasets, \"folder/b.jsonl\": type = \"completion\": every token of these texts is "
+        "learnt",
+        "#   datasets, \"c.jsonl\": type = {",
+        "#   datasets[5] is no dataset",
+        "#   save_steps = 0.5: a share; checkpoint.every is a number of steps",
+        "#   eval_steps = 0.25: a share; train.eval_every is a number of steps",
+        NULL};
+    static const char *const factory[] = {"\"data/one.json\"", "\"data/two.json\"",
+                                          "#   dataset one: num_samples has no equal", NULL};
+    check(yaml, "", lines);
+    cr_expect_null(strstr(output, "every = 0.5"), "%s", output);
+    cr_assert_eq(run("mkdir -p data"), 0);
+    put("data/dataset_info.json",
+        "{\"one\": {\"file_name\": \"one.json\", \"num_samples\": 5, \"ranking\": false}, "
+        "\"two\": {\"file_name\": \"two.json\"}}");
+    check("model_name_or_path: m\nstage: sft\ndataset: [one, two]\ntemplate: qwen\n", "", factory);
+    put("theirs.yaml", "base_model: m\nlearning_rate: 1\nbf16: true\nlearning_rate: 2\n");
+    expect(LATHE " import theirs.yaml 2>&1", 2,
+           "theirs.yaml:4:1: the key \"learning_rate\" is there twice");
 }
 
 Test(cli_import, xorl)
@@ -147,6 +188,23 @@ Test(cli_import, xorl)
     cr_expect_null(strstr(output, "tensor_parallel_size"), "one part is no division");
 }
 
+/* A default of the other trainer stands only where its file says nothing. */
+Test(cli_import, packing_that_is_on_stays_on)
+{
+    static const char *const files[] = {
+        "base_model: m/m\nadapter: lora\nsample_packing: true\noutput_dir: o\n"
+        "datasets:\n  - path: a.jsonl\n    type: chat_template\n",
+        "model_name_or_path: m/m\nstage: sft\nfinetuning_type: lora\npacking: true\n"
+        "output_dir: o\ntemplate: qwen\n"};
+    for (int i = 0; i < 2; i++) {
+        put("theirs.yaml", files[i]);
+        (void)remove("ours.toml");
+        expect(LATHE " import theirs.yaml -o ours.toml 2>&1", 0, "");
+        expect("cat ours.toml", 0, "name = \"sft\"");
+        cr_expect_null(strstr(output, "packing = \"none\""), "%s", output);
+    }
+}
+
 Test(cli_import, refuses_what_it_cannot_read)
 {
     put("empty.yaml", "");
@@ -167,6 +225,18 @@ Test(cli_import, refuses_what_it_cannot_read)
     cr_expect_null(strstr(output, "\n[train]\nseed"), "%s", output);
     put("there.toml", "");
     expect(LATHE " import escape.yaml -o there.toml 2>&1", 2, "is there already");
+}
+
+/* TOML has no null, and a table of datasets that cannot be read is not one that is missing. */
+Test(cli_import, leaves_null_out_and_names_a_broken_table_of_datasets)
+{
+    static const char *const lines[] = {"target_modules = [\"q_proj\", \"k_proj\"]",
+                                        "sets/dataset_info.json:1:", NULL};
+    expect("mkdir sets", 0, "");
+    put("sets/dataset_info.json", "{\"one\": ");
+    check("model_name_or_path: m/m\nstage: sft\ntemplate: qwen\nfinetuning_type: lora\n"
+          "lora_target: [q_proj, null, k_proj]\ndataset: one\ndataset_dir: sets\noutput_dir: o\n",
+          "", lines);
 }
 
 /* tests/golden/foreign_keys.py lists what the four trainers' own sources name. */
@@ -229,5 +299,18 @@ Test(cli_import, new_files_are_valid)
     expect(LATHE " new pretrain --data texts.txt && " LATHE " validate pretrain.toml 2>&1", 0,
            "valid");
     expect(LATHE " new pretrain --data texts.txt 2>&1", 2, "pretrain.toml is there already");
+    /* each file has a folder of its own, and few records make steps of few records */
+    expect("cat new_sft.toml", 0, "dir = \"out/new_sft\"");
+    put_times("few.jsonl", data[0], 4);
+    expect(LATHE " new sft --model out/step-00000006 --data few.jsonl -o few.toml && cat few.toml",
+           0, "dir = \"out/few\"");
+    static const char *const few[] = {"micro_batch_size = 1 ", "gradient_accumulation_steps = 1\n",
+                                      "epochs = 3 ",           "packing = \"none\"",
+                                      "# validation_split",    NULL};
+    for (size_t i = 0; few[i]; i++)
+        cr_expect_not_null(strstr(output, few[i]), "%s: %s", few[i], output);
+    cr_expect_null(strstr(output, "@"), "%s", output);
+    cr_expect_null(strstr(output, "eval_every"), "%s", output);
+    expect(LATHE " validate few.toml --tokenizer.path bytes 2>&1", 0, "valid");
     expect(LATHE " new nothing 2>&1", 2, "expected one of sft, pretrain, dpo, kto, rm, ppo");
 }

@@ -101,6 +101,25 @@ Test(cli_json, validate_tells_errors_with_their_places)
     json_decref(root);
 }
 
+/* A record's place, which a thread found that reads ahead, is data, not only words. */
+Test(cli_json, a_record_has_its_place)
+{
+    const char *file = NULL, *run_file = NULL;
+    int line = 0;
+    put("bad.jsonl", "{\"text\": \"a\"}\n{\"text\": 3}\n");
+    json_t *root = json_of("validate run.toml --data.datasets '[{path = \"bad.jsonl\"}]'", 2);
+    cr_expect_eq(json_unpack(root, "{s:[{s:s, s:{s:s, s:i}}]}", "errors", "file", &run_file,
+                             "cause", "file", &file, "line", &line),
+                 0, "%s", output);
+    cr_expect(file && strcmp(file, "bad.jsonl") == 0 && line == 2, "%s", output);
+    json_decref(root);
+    root = json_of("data run.toml --data.datasets '[{path = \"bad.jsonl\"}]'", 2);
+    cr_expect_eq(json_unpack(root, "{s:[{s:s, s:i}]}", "errors", "file", &file, "line", &line), 0,
+                 "%s", output);
+    cr_expect(file && strcmp(file, "bad.jsonl") == 0 && line == 2, "%s", output);
+    json_decref(root);
+}
+
 /* The "errors" of a failing command: at least one, each with a message. */
 static json_t *errors_of(const char *arguments, int code)
 {
@@ -158,6 +177,37 @@ Test(cli_json, errors_have_their_place_and_suggestion)
     cr_expect_str_eq(message, "unknown key 'max_stps' in [train]");
     cr_expect_str_eq(suggestion, "max_steps");
     json_decref(errors);
+}
+
+/* The place is data: no word of a name or of a message is taken for it. */
+Test(cli_json, places_are_not_read_out_of_words)
+{
+    static const struct {
+        const char *name, *text, *command, *message;
+        int line, column;
+    } cases[] = {
+        {"a: error: b.toml", "[train\nmax_steps = 3\n", "plan 'a: error: b.toml'", NULL, 1, 7},
+        {"a:3:4: b.toml", "[train]\nmax_stps = 3\n", "plan 'a:3:4: b.toml'",
+         "unknown key 'max_stps' in [train]", 2, 1},
+        {"broken/tokenizer.json", "{\"model\": 1,\n x}", "tokenizer encode broken --text a", NULL,
+         2, 2},
+        {"none: error: x", NULL, "tokenizer encode 'none: error: x' --text a", NULL, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        cr_assert_eq(run("mkdir -p broken"), 0);
+        if (cases[i].text)
+            put(cases[i].name, cases[i].text);
+        json_t *errors = errors_of(cases[i].command, 2), *one = json_array_get(errors, 0);
+        const char *file = json_string_value(json_object_get(one, "file"));
+        const char *message = json_string_value(json_object_get(one, "message"));
+        cr_expect_geq(json_array_size(errors), 1, "%s", output);
+        cr_expect(cases[i].text ? file && strcmp(file, cases[i].name) == 0 : !file, "%s", output);
+        cr_expect_eq(json_integer_value(json_object_get(one, "line")), cases[i].line, "%s", output);
+        cr_expect_eq(json_integer_value(json_object_get(one, "column")), cases[i].column, "%s",
+                     output);
+        cr_expect(!cases[i].message || strcmp(message, cases[i].message) == 0, "%s", output);
+        json_decref(errors);
+    }
 }
 
 Test(cli_json, plugin_check_lists_its_checks_with_their_results)

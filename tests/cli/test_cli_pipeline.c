@@ -75,7 +75,7 @@ Test(pipeline, dry_run_checks_and_tells_and_trains_nothing)
 {
     expect(LATHE " pipeline p/pipe.toml --dry-run 2>&1", 0,
            "dry run: 3 steps are valid, nothing was trained");
-    cr_expect(says("== step 2 of 3, sft (p/sft.toml): model.path = @base\n"), "%s", output);
+    cr_expect(says("== step 2 of 3, sft (p/sft.toml): model.path = \"@base\"\n"), "%s", output);
     expect("ls p/out 2>&1 || true", 0, "No such file");
 }
 
@@ -207,7 +207,7 @@ Test(pipeline, one_of_several_rewards_is_the_model_of_an_earlier_step)
     put("p/rewards.toml", "[[reward]]\nname = \"length\"\ntokens = 3\n"
                           "[[reward]]\nmodel = \"@rm\"\n");
     cr_assert_eq(run("cat p/rewards.toml >>p/sft.toml; sed -i '/^reward = /d' p/ppo.toml"), 0);
-    expect(LATHE " pipeline p/ppo.toml --dry-run 2>&1", 0, "reward.1.model = @rm\n");
+    expect(LATHE " pipeline p/ppo.toml --dry-run 2>&1", 0, "reward.1.model = \"@rm\"\n");
     cr_assert_eq(run("sed 's/^checkpoint = /\"reward.1.model\" = \"@base\"\\n&/' p/ppo.toml "
                      ">p/bad.toml"),
                  0);

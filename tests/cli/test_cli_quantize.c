@@ -72,6 +72,9 @@ Test(cli_quantize, a_quantized_folder_computes_as_a_run_that_quantizes)
 Test(cli_quantize, the_report_names_each_weight_and_the_sum)
 {
     expect(QUANTIZE "model -o q --quant.name int8 --quant.exclude_modules '[\"q_proj\"]'", 0,
+           "     2  model.layers.*.mlp.down_proj.weight  ");
+    cr_expect_null(strstr(output, "layers.1."), "%s", output);
+    expect(QUANTIZE "model -o qv -v --quant.name int8 --quant.exclude_modules '[\"q_proj\"]'", 0,
            "model.layers.1.mlp.down_proj.weight");
     expect(QUANTIZE
            "model -o q2 --quant.name int8 --quant.exclude_modules '[\"q_proj\"]' | tail -n 2",
@@ -111,6 +114,8 @@ Test(cli_quantize, what_cannot_be_quantized_is_refused)
            "transformer.h.0.attn.c_attn.weight is a Conv1D weight, and no library reads Conv1D "
            "weights "
            "in format hqq: use nf4, int8 or gptq");
+    expect(QUANTIZE "model -o q2 --quant.name mxfp4 --quant.layout gpt-oss 2>&1", 2,
+           "quant.name = \"mxfp4\": the format has no layout in files");
     expect("ls -d q2* run.tmp* q.tmp* 2>/dev/null | wc -l", 0, "0");
 }
 

@@ -74,7 +74,8 @@ Test(generate_prompts, go_on_after_a_kill_without_duplicates)
     cr_assert_eq(run("rm out.jsonl*; for i in $(seq 400); do cat in.jsonl; done > more && "
                      "mv more in.jsonl"),
                  0);
-    (void)run("(" MANY " >/dev/null 2>&1 & p=$!; sleep 0.5; kill -9 $p; wait $p) 2>/dev/null");
+    (void)run("(" MANY " >/dev/null 2>&1 & p=$!; while [ ! -s out.jsonl ] && kill -0 $p; do "
+              "sleep 0.02; done; kill -9 $p; wait $p) 2>/dev/null");
     expect(MANY " 2>&1", 0, "written to out.jsonl");
     expect_count("wc -l < out.jsonl", "6000");
     expect_count("sort -u out.jsonl | wc -l", "6000");

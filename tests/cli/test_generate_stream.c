@@ -29,10 +29,11 @@ TestSuite(generate_stream, .init = setup, .fini = remove_folder, .timeout = 120)
 Test(generate_stream, what_is_written_stays_when_it_is_stopped)
 {
     cr_assert_eq(run(GENERATE "--max-new-tokens 20 2>/dev/null > whole.txt"), 0);
-    expect("sh -c '" LATHE " generate base --prompt \"the cat\" --temperature 0 --ignore-eos "
-           "--max-new-tokens 90000 --data.seq_len 100000 2>log >part.txt & p=$!; i=0; "
-           "while [ ! -s part.txt ] && [ $i -lt 200 ]; do i=$((i+1)); sleep 0.05; done; "
-           "sleep 0.2; kill -TERM $p; wait $p'",
+    expect("sh -c ': >part.txt; " LATHE
+           " generate base --prompt \"the cat\" --temperature 0 --ignore-eos "
+           "--max-new-tokens 90000 --data.seq_len 100000 2>log >part.txt & p=$!; "
+           "while [ $(wc -c <part.txt) -le 40 ] && kill -0 $p; do sleep 0.05; done; "
+           "kill -TERM $p; wait $p'",
            143, "");
     cr_expect_eq(run("cut -c1-12 whole.txt | head -n 1 > a; cut -c1-12 part.txt | head -n 1 > b; "
                      "test -s a && cmp a b"),
@@ -40,12 +41,23 @@ Test(generate_stream, what_is_written_stays_when_it_is_stopped)
     cr_expect_eq(run("test $(wc -c < part.txt) -gt 12"), 0);
 }
 
+/* An answer that ends at once printed an empty line, and looked like a failure. */
+Test(generate_stream, an_answer_without_text_is_told)
+{
+    put("base/chat_template.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}");
+    put("talk.json", "[{\"role\": \"user\", \"content\": \"the cat\"}]");
+    expect(LATHE " generate base --messages talk.json --temperature 0 --max-new-tokens 4 "
+                 "--generate.stop '[\" \", \"s\", \"t\", \"a\", \"e\", \"i\", \"o\", \"w\", \"f\", "
+                 "\"c\", \"h\", \"n\", \"m\", \".\"]' 2>&1",
+           0, "lathe: the answer has no text: it begins with a stop string");
+}
+
 Test(generate_stream, settings_of_a_training_are_a_warning)
 {
     expect(GENERATE "--max-new-tokens 2 --optimizer.lr 3 2>&1", 0,
-           "lathe: warning: --optimizer.lr has no effect: lathe generate trains nothing");
+           "lathe: warning: optimizer.lr has no effect: nothing is trained");
     expect(LATHE " eval base --data text.txt --train.max_steps 3 2>&1", 0,
-           "--train.max_steps has no effect: lathe eval trains nothing");
+           "train.max_steps has no effect: nothing is trained");
     expect(GENERATE "--max-new-tokens 2 --train.precision fp32 2>&1 | grep -c 'no effect'", 1, "0");
 }
 

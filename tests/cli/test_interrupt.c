@@ -93,6 +93,24 @@ static int lines(const char *path)
     return n;
 }
 
+/* Seconds of processor time that the child took so far, which other load does not change. */
+static double cpu_seconds(pid_t child)
+{
+    char path[64], text[1024];
+    unsigned long user = 0, system_time = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)child);
+    FILE *f = fopen(path, "r");
+    const size_t n = f != NULL ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f != NULL)
+        fclose(f);
+    text[n] = '\0';
+    const char *after = strrchr(text, ')'); /* the name before it may hold anything */
+    if (after != NULL)
+        (void)sscanf(after + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user,
+                     &system_time);
+    return (double)(user + system_time) / (double)sysconf(_SC_CLK_TCK);
+}
+
 static int finish(pid_t child)
 {
     int status;
@@ -109,7 +127,7 @@ static void expect_same(const char *name)
     cr_expect_eq(system(command), 0, "%s differs", name);
 }
 
-Test(interrupt, by_sigterm_and_resumed_gives_the_same_bits, .timeout = 60)
+Test(interrupt, by_sigterm_and_resumed_gives_the_same_bits, .timeout = 120)
 {
     const struct timespec moment = {0, 2000000};
     cr_assert_eq(finish(start("once")), 0);
@@ -148,11 +166,25 @@ static int log_has(const char *text)
     return system(command) == 0;
 }
 
-static double seconds_now(void)
+/* Waits until the child has computed for so long, or has ended. */
+static void let_compute(pid_t child, double seconds)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    const double begin = cpu_seconds(child);
+    while (!has_ended(child) && cpu_seconds(child) - begin < seconds)
+        wait_ms(2);
+}
+
+/* Sends SIGTERM, and returns the exit code; *out_cpu: the processor time that the child took until
+ * it had ended. */
+static int stop(pid_t child, double *out_cpu)
+{
+    siginfo_t info;
+    const double begin = cpu_seconds(child);
+    if (!has_ended(child))
+        cr_assert_eq(kill(child, SIGTERM), 0);
+    cr_assert_eq(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT), 0);
+    *out_cpu = cpu_seconds(child) - begin;
+    return finish(child);
 }
 
 /* Writes a run file with few steps of many micro-batches each. */
@@ -185,7 +217,7 @@ Test(interrupt, within_a_step_stops_between_micro_batches_and_gives_the_same_bit
         const pid_t child = start_file("long.toml", "parts");
         while (!log_has("planned peak") && !has_ended(child))
             wait_ms(5);
-        wait_ms(i < 6 ? 60 + 40 * i : 60000 / (41 - i));
+        let_compute(child, i < 6 ? 0.06 + 0.04 * i : 60.0 / (41 - i));
         if (!has_ended(child))
             cr_assert_eq(kill(child, SIGTERM), 0);
         code = finish(child);
@@ -213,11 +245,10 @@ Test(interrupt, within_a_step_of_very_many_micro_batches_stops_soon, .timeout = 
     const pid_t child = start_file("long.toml", "out");
     while (!log_has("planned peak") && !has_ended(child))
         wait_ms(5);
-    wait_ms(500);
-    const double begin = seconds_now();
-    cr_assert_eq(kill(child, SIGTERM), 0);
-    cr_assert_eq(finish(child), 143);
-    cr_expect_lt(seconds_now() - begin, 10.0);
+    let_compute(child, 0.5);
+    double cpu = 0.0;
+    cr_assert_eq(stop(child, &cpu), 143);
+    cr_expect_lt(cpu, 10.0);
     cr_expect(log_has("checkpoint out/step-00000000, in the middle of step 1: [0-9]* of 1000000"));
     cr_expect_eq(system(LATHE " checkpoint verify out >log2"), 0);
 }
@@ -229,7 +260,7 @@ Test(interrupt, sent_twice_at_once_is_one_signal, .timeout = 120)
     const pid_t child = start_file("long.toml", "out");
     while (!log_has("planned peak") && !has_ended(child))
         wait_ms(5);
-    wait_ms(500);
+    let_compute(child, 0.5);
     cr_assert_eq(kill(child, SIGTERM), 0);
     wait_ms(1);
     (void)kill(child, SIGTERM);
@@ -246,11 +277,10 @@ Test(interrupt, before_the_first_step_ends_at_once_and_loses_nothing, .timeout =
                         "-e '/^vocab_size/d' run.toml"),
                  0);
     const pid_t child = start("out");
-    wait_ms(400);
-    const double begin = seconds_now();
-    cr_assert_eq(kill(child, SIGTERM), 0);
-    cr_assert_eq(finish(child), 143);
-    cr_expect_lt(seconds_now() - begin, 2.0);
+    let_compute(child, 0.4);
+    double cpu = 0.0;
+    cr_assert_eq(stop(child, &cpu), 143);
+    cr_expect_lt(cpu, 2.0);
     cr_expect(log_has("stopped before the first step; nothing was trained"));
     cr_expect_neq(access("out/latest", F_OK), 0);
 }
@@ -279,23 +309,23 @@ Test(interrupt, within_an_evaluation_ends_soon_and_gives_the_same_bits, .timeout
 {
     int n_within = 0;
     put_long_evaluation();
-    const double since = seconds_now();
-    cr_assert_eq(finish(start_file("eval.toml", "whole")), 0);
-    const double whole = seconds_now() - since;
+    double whole = 0.0, cpu = 0.0; /* processor time of a run; and from the signal to the end */
+    const pid_t alone = start_file("eval.toml", "whole");
+    siginfo_t info;
+    cr_assert_eq(waitid(P_PID, (id_t)alone, &info, WEXITED | WNOWAIT), 0);
+    whole = cpu_seconds(alone);
+    cr_assert_eq(finish(alone), 0);
     for (int i = 0; i < 4 && n_within < 3; i++) {
         (void)unlink("log");
         const pid_t child = start_file("eval.toml", "parts");
         while (!log_has("planned peak") && !has_ended(child))
             wait_ms(5);
-        wait_ms((int)(1000.0 * whole * (i == 0 ? 0.3 : 0.6)));
-        const double begin = seconds_now();
-        if (!has_ended(child))
-            cr_assert_eq(kill(child, SIGTERM), 0);
-        const int code = finish(child);
+        let_compute(child, whole * (i == 0 ? 0.3 : 0.6));
+        const int code = stop(child, &cpu);
         cr_assert(code == 143 || code == 0, "exit code %d", code);
         const int within = log_has("the evaluation of step [24] did not end and is made when");
         if (within)
-            cr_expect_lt(seconds_now() - begin, 0.25 * whole + 1.0);
+            cr_expect_lt(cpu, 0.25 * whole + 1.0);
         n_within += within;
         if (code == 0)
             break;

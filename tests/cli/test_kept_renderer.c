@@ -106,7 +106,7 @@ Test(kept_renderer, an_adapter_and_what_is_merged_have_it)
     expect(LATHE " generate base --adapter a=lora --adapter b=other" ASK, 2,
            "the adapter in lora/step-00000002 was trained with renderer.name = \"vicuna\", and the "
            "one in other/step-00000002 with \"alpaca\": name the renderer of all prompts with "
-           "--renderer.name");
+           "renderer.name");
     expect(LATHE " generate base --adapter a=lora --adapter b=other --renderer.name vicuna" ASK, 0,
            "");
     expect(LATHE " merge base lora other -o both 2>&1", 0,
@@ -174,7 +174,7 @@ Test(kept_renderer, a_plugin_that_is_gone_is_named)
         0, "%s", output);
     expect(LATHE " generate gone" ASK, 2,
            "gone was trained with renderer \"vicunb\", which is not installed: name the folder of "
-           "its plugin with --plugins.paths, or another renderer with --renderer.name");
+           "its plugin in plugins.paths, or another renderer in renderer.name");
     expect(LATHE " chat-template gone 2>&1", 2, "gone was trained with renderer vicunb");
     expect(LATHE " chat-template gone --renderer vicuna", 0, "renderer: vicuna");
     put("next.toml", "[model]\npath = \"gone\"\n" SMALL "[checkpoint]\ndir = \"second\"\n");

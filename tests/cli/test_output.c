@@ -4,6 +4,7 @@
 #include <jansson.h>
 
 #include "support/child_program.h"
+#include "support/terminal.h"
 
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
 #define STEPS 30
@@ -72,12 +73,13 @@ Test(output, a_log_stays_short_and_plain)
 
 Test(output, a_terminal_gets_a_line_rewritten_in_place)
 {
-    if (bash("command -v script") != 0)
-        cr_skip_test("script(1) is missing");
-    cr_assert_eq(bash("TERM=xterm script -qec \"" LATHE " train run.toml\" /dev/null"), 0, "%s",
-                 output);
-    cr_expect_not_null(strstr(output, "\rstep 3/30"), "%s", output);
-    cr_expect_not_null(strchr(output, '\x1b'));
+    static const char *const train[] = {LATHE, "train", "run.toml", NULL};
+    static terminal tty;
+    terminal_start(&tty, 24, 100, train);
+    cr_assert_eq(terminal_wait(&tty), 0, "%s", tty.text);
+    terminal_close(&tty);
+    cr_expect_not_null(strstr(tty.text, "\rstep 3/30"), "%s", tty.text);
+    cr_expect_not_null(strchr(tty.text, '\x1b'));
 }
 
 Test(output, a_closed_pipe_does_not_end_the_run)

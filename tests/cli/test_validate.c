@@ -421,7 +421,8 @@ Test(validate, a_teacher_s_folder_without_a_model_is_refused)
     expect("mkdir empty broken && echo '{}' >broken/config.json && " LATHE
            " validate run.toml --tokenizer.path bytes --stage.name distill --teacher.path empty "
            "--data.datasets '[{path = \"pairs.jsonl\"}]' 2>&1",
-           2, "--teacher.path: error: teacher.path: empty/config.json");
+           2,
+           "--teacher.path: error: teacher.path: empty: has no config.json, so it is not a model");
     expect(LATHE " validate run.toml --tokenizer.path bytes --stage.name distill --teacher.path "
                  "broken --data.datasets '[{path = \"pairs.jsonl\"}]' 2>&1",
            2, "--teacher.path: error: teacher.path: broken/config.json");
@@ -496,14 +497,14 @@ Test(validate, a_folder_that_is_no_model_s_is_told_apart)
                   "[{ path = \"text.txt\" }]\nseq_len = 16\n[train]\nmax_steps = 2\n");
     expect("mkdir -p r/step-00000004 a && echo step-00000004 >r/latest && "
            "echo '{}' >a/adapter_config.json && " LATHE " validate r.toml 2>&1",
-           2, "r/step-00000004/config.json: cannot open");
+           2, "r/step-00000004: has no config.json, so it is not a model folder");
     expect("echo step-00000009 >r/latest && " LATHE " validate r.toml 2>&1", 2,
            "r.toml:2:8: error: model.path: r/latest names the checkpoint r/step-00000009, which "
            "does not exist");
     expect("echo global_step9 >r/latest && " LATHE " validate r.toml 2>&1", 2,
            "r.toml:2:8: error: model.path: r/latest does not name a checkpoint");
     expect(LATHE " validate r.toml --model.path a 2>&1", 2,
-           "a holds an adapter of the model (not named), which does not exist");
+           "a holds an adapter, and no file in it names the adapter's model");
 }
 
 Test(validate, warns_of_a_step_with_more_rows_than_the_data)

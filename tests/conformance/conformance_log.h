@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "conformance/conformance.h"
-#include "harness/subject.h"
+#include "check/harness/subject.h"
+#include "check/kinds/conformance.h"
 #include "lathe/device.h"
 #include "plug/kind.h"
 #include "plug/so.h"

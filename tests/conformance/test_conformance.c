@@ -19,9 +19,10 @@ static void all_of(int32_t kind)
     cr_assert_eq(lathe_registry_create(&registry), LATHE_OK);
     cr_assert_eq(lathe_registry_scan(registry, kind), LATHE_OK);
     cr_assert_eq(lathe_registry_list(registry, kind, &arena, &items, &n), LATHE_OK);
-    /* the second reader is the template's, which the package test builds; the second collective
-     * needs MPI */
-    cr_assert_geq(n, kind == LATHE_KIND_READER || kind == LATHE_KIND_COLLECTIVE ? 1 : 2,
+    /* the second reader and the second op are the template's, which the package test builds; the
+     * second collective needs MPI */
+    const int one = kind == LATHE_KIND_READER || kind == LATHE_KIND_OP;
+    cr_assert_geq(n, one || kind == LATHE_KIND_COLLECTIVE ? 1 : 2,
                   "two of every kind, found %lld %s", (long long)n, lathe_kind_name(kind));
     for (int64_t i = 0; i < n; i++) {
         log l;
@@ -127,6 +128,11 @@ Test(conformance, readers)
 Test(conformance, collectives)
 {
     all_of(LATHE_KIND_COLLECTIVE);
+}
+
+Test(conformance, ops)
+{
+    all_of(LATHE_KIND_OP);
 }
 
 Test(conformance, devices)

@@ -79,6 +79,11 @@ Test(cuda, attention_backends)
     on_cuda("tests/emulated", LATHE_KIND_ATTENTION, 2);
 }
 
+Test(cuda, ops)
+{
+    on_cuda("tests/emulated", LATHE_KIND_OP, 2);
+}
+
 Test(cuda, adapters)
 {
     on_cuda("lib/lathe/plugins", LATHE_KIND_ADAPTER, 2);
@@ -205,8 +210,10 @@ Test(faults, of_attention_backends)
 /* The device itself, and fixtures that break rules of devices. */
 Test(far, devices)
 {
-    static const fault faults[] = {
-        {"far", ""}, {"far_timeless", ""}, {"far_backwards", "events_tell_time"}};
+    static const fault faults[] = {{"far", ""},
+                                   {"far_unified", ""},
+                                   {"far_timeless", ""},
+                                   {"far_backwards", "events_tell_time"}};
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
         fails_exactly("far", LATHE_KIND_DEVICE, faults[i].name, NULL, faults[i].expected);
 }

@@ -1,4 +1,4 @@
-/* Tests the rules of every op (core/ir/ops) against each other on the op's own cases: inference
+/* Tests the rules of every op (core/graph/ops) against each other on the op's own cases: inference
  * against the shapes that the case states, the derivative against central differences. Everything
  * runs in double precision on the references that kernels are compared with, so a new op is tested
  * here without new code.
@@ -13,9 +13,9 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "devicecheck/op_cases.h"
-#include "harness/graph_exact.h"
-#include "passes/passes.h"
+#include "check/device/op_cases.h"
+#include "check/harness/graph_exact.h"
+#include "graph/passes/passes.h"
 
 #define OK(call) cr_assert_eq((call), LATHE_OK, "%s: %s", #call, lathe_error_message())
 #define STEP 1e-4

@@ -1,6 +1,6 @@
 /* Whole runs with attention by cuDNN, against the same runs with reference_cuda, on the emulated
  * GPU: the plan has room for the backend's needs, and losses and gradients agree within bf16. */
-#include "core/run/far_case.h"
+#include "support/far_case.h"
 
 enum { N_STEPS = 3 };
 

@@ -1,8 +1,9 @@
 /* Training in fp8 on the emulated CUDA device: losses compared with bf16; equal bits however a run
  * is split, captured or recomputed; which products use fp8; and messages where fp8 is not
  * available. */
-#include "core/run/far_case.h"
+#include "support/far_case.h"
 
+#include "exec/program/precision.h"
 #include "lathe/fp8.h"
 
 /* A llama whose dims all allow fp8: width 32, heads of 16; 64 tokens in a micro-batch. */

@@ -1,8 +1,8 @@
 /* Generation on the emulated CUDA device, which draws on the device: the same text and the same
  * log-probabilities whatever the batch, those of lathe_logprobs in fp32, greedy tokens that a draft
  * model does not change, shared blocks of equal prompts, rollouts. */
-#include "core/run/far_case.h"
-#include "rollout/rollout.h"
+#include "support/far_case.h"
+#include "train/rollout.h"
 
 static void set_cuda(settings *s, int where)
 {
@@ -14,7 +14,7 @@ static void set_cuda(settings *s, int where)
 }
 
 #define set_where set_cuda
-#include "core/run/generate_case.h"
+#include "support/generate_case.h"
 #include "support/padded_models.h"
 
 enum { N = 6, N_NEW = 4 };

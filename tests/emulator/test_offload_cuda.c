@@ -2,7 +2,7 @@
  * only when something waits for them: the same bits as a run that keeps them on the device. Blocks
  * of 256 elements with a scale (adamw_8bit), blocks of a head or a row (adam_mini) and matrices
  * (muon) are cut where allowed. */
-#include "core/run/far_case.h"
+#include "support/far_case.h"
 
 typedef struct offload_case {
     const char *optimizer, *buffer;

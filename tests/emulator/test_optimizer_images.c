@@ -1,6 +1,7 @@
 /* The CUDA code of every optimizer that has some, run by launch() of the GPU, or of the emulated
  * one if there is none, with its tables in device memory: parameters, states and narrow copies must
  * equal those of step() on the CPU bit for bit. */
+#include "base/eigen.h"
 #include "kernels/op_harness.h"
 #include "lathe/kit/optimizer_queue.h"
 #include "support/optimizer_case.h"
@@ -222,6 +223,7 @@ static void subject_init(subject *s, const char *name, const char *text)
     s->plugin = lathe_test_open(path);
     s->table = s->plugin->table;
     cr_assert(s->table->cuda_image != NULL);
+    lathe_test_host()->eigenvectors = lathe_eigenvectors; /* galore asks the host for them */
     cr_assert_eq(lathe_test_create(s->plugin, text, &s->self), LATHE_OK, "%s: %s", name,
                  lathe_test_message);
     for (int32_t k = 0; k < N_TENSORS; k++)

@@ -3,6 +3,7 @@
 #define ATTENTION_ON_DEVICE "reference_cuda"
 #define ATTENTION_ISAS NULL
 #include "attention_suite.h"
+#include "plug/host_table.h"
 
 Test(attention_reference_cuda, scratch_is_one_number_a_query)
 {

@@ -6,6 +6,9 @@
  * event. A launch runs them like streams: of the others only what the first waits for, or with
  * `eager` as much as events allow.
  *
+ * far_unified has unified memory: it is closed only from the first queued work of the first stream
+ * to the next sync() of it.
+ *
  * Of several streams, only the one that is waited for runs, and of the others what it waits for by
  * events: work that something needs without waiting for an event is not done yet. With `eager`,
  * every stream except the first runs as far as events allow as soon as work is queued: work that
@@ -33,6 +36,9 @@ enum { MAX_STREAMS = 4 };
 
 #ifndef FAR_CLOCK /* -1: time runs backwards */
 #define FAR_CLOCK 1
+#endif
+#ifndef FAR_MEMORY
+#define FAR_MEMORY LATHE_MEMORY_OWN
 #endif
 #ifndef FAR_LACKS /* bit (1 << op): the device has no such kernel */
 #define FAR_LACKS UINT64_C(0)
@@ -171,6 +177,8 @@ static lathe_status queue(far_device *d, lathe_stream *stream, far_call call, co
         return lathe_fail(d->host, LATHE_E_ARG, "far: queued on no stream, though there is one");
     if (s->capture)
         return far_queue_push(&s->capture->queues[s - d->streams], call, args, bytes);
+    if (s == &d->streams[0])
+        far_memory_rest(&d->memory, 0);
     LATHE_TRY(far_queue_push(&s->queue, call, args, bytes));
     return d->is_eager && s != &d->streams[0] ? run_eagerly(d) : LATHE_OK;
 }
@@ -387,7 +395,7 @@ static lathe_status info(void *self, lathe_device_info *out)
     lathe_device_info full = {.size = (uint32_t)sizeof full};
     LATHE_TRY(d->cpu->info(d->cpu_self, &full));
     full.size = out->size;
-    full.host_memory = 0;
+    full.host_memory = FAR_MEMORY;
     full.activations = 0; /* these need packed weights, which the core gives no such device */
     full.capture_events = d->captures_events;
     full.graph_dtypes |= 1u << LATHE_F8_E4M3; /* the CPU's kernels support it, for tests */
@@ -478,6 +486,8 @@ static lathe_status sync(void *self, lathe_stream *stream)
     far_memory_open(&d->memory);
     lathe_status status = far_queue_drain(&s->queue, s->queue.n_done + s->queue.n);
     far_memory_close(&d->memory);
+    if (FAR_MEMORY == LATHE_MEMORY_UNIFIED && s == &d->streams[0])
+        far_memory_rest(&d->memory, 1);
     if (status == LATHE_OK)
         status = run_eagerly(d);
     if (status != LATHE_OK)
@@ -627,6 +637,7 @@ static lathe_status create(const lathe_host *host, const lathe_value *values, in
     d->free_bytes = n_values == N_FIELDS ? values[FIELD_FREE_BYTES].i : 0;
     d->is_eager = n_values == N_FIELDS && values[FIELD_EAGER].i;
     d->deaf = n_values == N_FIELDS ? values[FIELD_DEAF].i : 0;
+    d->memory.is_at_rest = FAR_MEMORY == LATHE_MEMORY_UNIFIED;
     d->captures_events = n_values != N_FIELDS || values[FIELD_CAPTURE_EVENTS].i;
     const lathe_status status = d->real->create(host, NULL, 0, &d->cpu_self);
     if (status == LATHE_OK)

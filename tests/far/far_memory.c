@@ -11,7 +11,7 @@ void *far_memory_alloc(far_memory *m, int64_t bytes, int32_t is_pinned)
     if (m->n == FAR_MAX_BLOCKS)
         return NULL;
     const int64_t whole = (bytes / PAGE + 1) * PAGE; /* and the rest of a page after the end */
-    const int protection = is_pinned ? PROT_READ | PROT_WRITE : PROT_NONE;
+    const int protection = is_pinned || m->is_at_rest ? PROT_READ | PROT_WRITE : PROT_NONE;
     char *base = mmap(NULL, (size_t)whole, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
         return NULL;
@@ -53,12 +53,19 @@ static void protect(const far_memory *m, int protection)
 
 void far_memory_open(far_memory *m)
 {
-    if (m->open++ == 0)
+    if (m->open++ == 0 && !m->is_at_rest)
         protect(m, PROT_READ | PROT_WRITE);
 }
 
 void far_memory_close(far_memory *m)
 {
-    if (--m->open == 0)
+    if (--m->open == 0 && !m->is_at_rest)
         protect(m, PROT_NONE);
+}
+
+void far_memory_rest(far_memory *m, int32_t is_at_rest)
+{
+    if (m->is_at_rest != is_at_rest && m->open == 0)
+        protect(m, is_at_rest ? PROT_READ | PROT_WRITE : PROT_NONE);
+    m->is_at_rest = is_at_rest;
 }

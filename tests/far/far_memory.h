@@ -1,4 +1,5 @@
-/* The memory of the far device, accessible only while queued work runs. */
+/* The memory of the far device, accessible only while queued work runs; unified memory also while
+ * none is queued. */
 #ifndef LATHE_TEST_FAR_MEMORY_H
 #define LATHE_TEST_FAR_MEMORY_H
 
@@ -15,7 +16,8 @@ typedef struct far_block {
 typedef struct far_memory {
     far_block blocks[FAR_MAX_BLOCKS];
     int32_t n;
-    int32_t open; /* nested openings */
+    int32_t open;       /* nested openings */
+    int32_t is_at_rest; /* 1: accessible, though nothing runs */
     int64_t used, peak;
 } far_memory;
 
@@ -28,5 +30,7 @@ const far_block *far_memory_find(const far_memory *m, const void *p, int64_t byt
 
 void far_memory_open(far_memory *m);
 void far_memory_close(far_memory *m);
+/** Sets whether the host may access the memory while nothing runs. */
+void far_memory_rest(far_memory *m, int32_t is_at_rest);
 
 #endif

@@ -4,9 +4,9 @@
 #include "far.h"
 #include "support/cuda_on_host.h"
 
-enum { MOST_KERNELS = 4 };
+enum { MAX_KERNELS = 4 };
 /* kernels register themselves in static constructors */
-static far_kernel kernels[MOST_KERNELS + 1];
+static far_kernel kernels[MAX_KERNELS + 1];
 
 /* A kernel, and its entry in the image. */
 #undef LATHE_CUDA_KERNEL
@@ -19,7 +19,7 @@ static far_kernel kernels[MOST_KERNELS + 1];
     __attribute__((constructor)) static void kernel##_enter(void)                                  \
     {                                                                                              \
         int k = 0;                                                                                 \
-        while (k < MOST_KERNELS && kernels[k].name)                                                \
+        while (k < MAX_KERNELS && kernels[k].name)                                                 \
             k++;                                                                                   \
         kernels[k] = (far_kernel){#kernel, (int64_t)sizeof(args_type), kernel##_grid};             \
     }                                                                                              \

@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "fuzz/fuzz_folder.h"
-#include "opening/peft_config.h"
+#include "run/folder/peft_config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "data/records/record_reader.h"
 #include "fuzz/fuzz_file.h"
-#include "records/reader.h"
 
 /* Arrow takes memory for a batch of an Arrow file by the length that the file names, and fills what
  * the file has. Beyond this size malloc says that there is none, as it does without a sanitizer.
@@ -22,7 +22,7 @@ const char *__asan_default_options(void)  // NOLINT(bugprone-reserved-identifier
     return "allocator_may_return_null=1:max_allocation_size_mb=1024";
 }
 
-enum { MOST_RECORDS = 64, MOST_BYTES = 4 << 20 };
+enum { MAX_RECORDS = 64, MAX_BYTES = 4 << 20 };
 
 static lathe_registry *registry;
 
@@ -51,7 +51,7 @@ static void read_records(const lathe_dataset *dataset, const lathe_sources *sour
     if (lathe_reader_init(&r, dataset, sources, all ? LATHE_ROWS_PROMPTS : LATHE_ROWS_PACKED,
                           &begin) != LATHE_OK)
         abort();
-    for (int64_t k = 0; k < MOST_RECORDS && r.n_bytes < MOST_BYTES; k++) {
+    for (int64_t k = 0; k < MAX_RECORDS && r.n_bytes < MAX_BYTES; k++) {
         const lathe_source_place before = r.at;
         if (lathe_reader_batch(&r, 1) != LATHE_OK || r.n == 0)
             break;
@@ -94,7 +94,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     lathe_source_place at = {.line = 1};
     char *text = NULL;
     int64_t n_text = 0;
-    read_records(&dataset, &sources, all, (data[0] >> 1) % MOST_RECORDS, &at, &text, &n_text);
+    read_records(&dataset, &sources, all, (data[0] >> 1) % MAX_RECORDS, &at, &text, &n_text);
     if (text != NULL) {
         lathe_reader r;
         if (lathe_reader_init(&r, &dataset, &sources, all ? LATHE_ROWS_PROMPTS : LATHE_ROWS_PACKED,

@@ -2,7 +2,7 @@
  * must print as JSON. */
 #include <string.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/toml.h"
 #include "config/config.h"
 #include "fuzz/fuzz_file.h"

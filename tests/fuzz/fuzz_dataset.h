@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/parallel.h"
-#include "data/shards_internal.h"
+#include "data/rows/shards_internal.h"
 #include "fuzz/fuzz_file.h"
 
 /* Builds the parts of the file one after another, each of at least part_bytes. Returns the number

@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "fuzz/fuzz_folder.h"
-#include "model/generation_config.h"
+#include "model/family/generation_config.h"
 
 static int usable(const lathe_generation_config *c, int32_t key)
 {

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gguf/gguf_codec.h"
-#include "gguf/gguf_file.h"
-#include "gguf/gguf_folder.h"
-#include "io/safetensors.h"
+#include "files/gguf/gguf_codec.h"
+#include "files/gguf/gguf_file.h"
+#include "files/gguf/gguf_folder.h"
+#include "files/safetensors/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

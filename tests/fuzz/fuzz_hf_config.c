@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "fuzz/fuzz_file.h"
-#include "model/hf_config.h"
+#include "model/family/hf_config.h"
 
 static void check_shape(const lathe_model_config *c)
 {

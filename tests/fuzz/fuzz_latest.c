@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 
 #include "base/fs.h"
-#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/state/checkpoint_folder.h"
 #include "fuzz/fuzz_file.h"
 
 static char folder[64], latest[96];

@@ -3,9 +3,9 @@
 #include <jansson.h>
 
 #include "base/fs.h"
+#include "checkpoint/lineage/lineage.h"
+#include "files/safetensors/manifest.h"
 #include "fuzz/fuzz_file.h"
-#include "io/manifest.h"
-#include "lineage/lineage.h"
 
 static char folder[64];
 

@@ -7,7 +7,7 @@
 
 #include "base/crc32c.h"
 #include "base/hash.h"
-#include "data/logprob_file.h"
+#include "data/rows/logprob_file.h"
 #include "fuzz/fuzz_file.h"
 
 /* Sets the checksums of records, index and header; does nothing if the header's sizes are beyond
@@ -46,18 +46,18 @@ static void read_all(const lathe_logprob_file *file)
 {
     const lathe_logprob_header *h = &file->header;
     const int64_t k = h->top_k;
-    int64_t most = 0, all = 0;
+    int64_t max = 0, all = 0;
     for (int64_t i = 0; i < h->n_records; i++) {
         const int64_t n = lathe__logprob_targets(file, i);
         if (n < 0)
             abort();
-        most = n > most ? n : most;
+        max = n > max ? n : max;
         all += n;
     }
     if (all != h->n_targets)
         abort();
-    int32_t *ids = malloc((size_t)(most * k + 1) * sizeof *ids);
-    float *values = malloc((size_t)(most * (k + 1) + 1) * sizeof *values);
+    int32_t *ids = malloc((size_t)(max * k + 1) * sizeof *ids);
+    float *values = malloc((size_t)(max * (k + 1) + 1) * sizeof *values);
     for (int64_t i = 0; ids != NULL && values != NULL && i < h->n_records; i++) {
         const int64_t n = lathe__logprob_targets(file, i);
         if (lathe__logprob_read(file, i, n, ids, values) != LATHE_OK)

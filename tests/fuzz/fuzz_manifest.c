@@ -2,8 +2,8 @@
  * are, and once with the correct last line, because otherwise its check would hide everything
  * else. */
 #include "base/fs.h"
+#include "files/safetensors/manifest.h"
 #include "fuzz/fuzz_file.h"
-#include "io/manifest.h"
 
 static char folder[64];
 

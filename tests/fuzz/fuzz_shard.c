@@ -3,7 +3,7 @@
  * tested. */
 #include <string.h>
 
-#include "data/shards_internal.h"
+#include "data/rows/shards_internal.h"
 #include "fuzz/fuzz_file.h"
 
 static void mend(uint8_t *data, size_t size)

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/fs.h"
+#include "files/safetensors/safetensors.h"
 #include "fuzz/fuzz_file.h"
-#include "io/safetensors.h"
 
 static char folder[64];
 

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/tokenizer_model.h"
-#include "tokenjson/tokenizer_json.h"
+#include "tokenizer/encode/tokenizer_model.h"
+#include "tokenizer/json/tokenizer_json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "chat/template/chat_template.h"
 #include "fuzz/fuzz_folder.h"
-#include "template/chat_template.h"
-#include "tokenjson/tokenizer_file.h"
+#include "tokenizer/json/tokenizer_file.h"
 
 static const char tokenizer[] =
     "{\"version\": \"1.0\", \"added_tokens\": [{\"id\": 3, \"content\": \"<e>\", \"single_word\": "

@@ -4,10 +4,10 @@
 #include <sys/stat.h>
 
 #include "base/fs.h"
-#include "checkpoint/train_state.h"
+#include "checkpoint/state/train_state.h"
 #include "fuzz/fuzz_file.h"
-#include "run/run_saved.h"
-#include "run/run_state.h"
+#include "run/state/run_saved.h"
+#include "run/state/run_state.h"
 
 static char folder[64], json[96];
 

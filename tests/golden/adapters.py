@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Adapters beside which parts of the model are trained, as PEFT trains them: tests/core/run/test_oracle_adapters.c.
+"""Adapters beside which parts of the model are trained, as PEFT trains them: tests/core/run/merge/test_oracle_adapters.c.
 
 From the tiny models of models.py, written to data/adapters/CASE/:
 

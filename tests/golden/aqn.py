@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Adaptive quantization noise of QeRL (arXiv:2510.11696): tests/core/rollout/test_rollout_noise.c compares with it.
+"""Adaptive quantization noise of QeRL (arXiv:2510.11696): tests/core/run/parts/test_rollout_noise.c compares with it.
 
 The standard deviation is computed by the authors' function, from a checkout of github.com/NVlabs/QeRL (seen at commit
 e8c6e79), whose folder is the argument:

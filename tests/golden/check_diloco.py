@@ -7,7 +7,7 @@ usage: check_diloco.py LATHE [STEPS [INNER_STEPS]]     needs torch, transformers
 PyTorch's side is arXiv:2311.08105, algorithm 1, in one process: a model and an AdamW for each island, whose losses are
 means over the island's rows, and one torch.optim.SGD(nesterov=True) over the weights of the last round, whose gradient is
 the mean of the changes. bf16 rounds each change, and their mean; int8 and int4 are a NumPy version of the codec of
-core/islands/delta_codec.h with its error feedback. The script ends with status 1 if a loss differs by more than
+core/parallel/islands/delta_codec.h with its error feedback. The script ends with status 1 if a loss differs by more than
 its bound, a share of itself. With int8 and int4 a number half way between two codes goes up or down by its last bits, which
 differ between processors and libraries; from then on the runs differ by a code here and there. So these cases take two rounds: all losses within
 the bound, and after the first round at most one element in 10,000 differs by more than 2e-6, what fp32 differs by. Cases with int8 and int4 have islands of one rank, whose blocks are counted over all

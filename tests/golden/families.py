@@ -22,10 +22,12 @@ import sys
 import warnings
 
 import torch
+from family_cases import attention_of
 from peft import LoraConfig, get_peft_model
+from peft.utils import transformers_weight_conversion
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedTokenizerFast
 
 warnings.filterwarnings("ignore")
 DATA = pathlib.Path(__file__).parent / "data"
@@ -49,8 +51,15 @@ def tokenizer(vocab):
     return PreTrainedTokenizerFast(tokenizer_file=str(path))
 
 
+def is_wrapper(folder):
+    """Whether the model has other towers than the text model, as towers.py makes them."""
+    return "vision_config" in json.loads((folder / "config.json").read_text())
+
+
 def load(folder):
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    kind = AutoModelForImageTextToText if is_wrapper(folder) else AutoModelForCausalLM
+    attention = attention_of(json.loads((folder / "config.json").read_text())["model_type"])
+    model = kind.from_pretrained(folder, dtype=torch.float32, attn_implementation=attention).eval()
     model.generation_config.eos_token_id = None
     model.generation_config.pad_token_id = 0
     return model
@@ -69,7 +78,7 @@ def continued(model, ids):
 
 
 def text(folder, model):
-    t = tokenizer(model.config.vocab_size)
+    t = tokenizer(model.config.get_text_config().vocab_size)
     found = []
     for prompt in PROMPTS:
         ids = t(prompt).input_ids
@@ -87,9 +96,24 @@ def file_key(name):
     return name.replace(".default.", ".")
 
 
+def linear_layers(model):
+    """An expression for the linear layers of a model with experts, without routers: PEFT's all-linear also takes routers and the
+    fused experts, with twice the rank, and it shortens a list of many names to their ends, which experts have, too."""
+    names = [n for n, m in model.named_modules() if isinstance(m, torch.nn.Linear) and ".layers." in n and not n.endswith(".wg")]
+    kinds = sorted({re.sub(r".*\.layers\.\d+\.", "", n) for n in names})
+    return r"model\.layers\.\d+\.(" + "|".join(re.escape(k) for k in kinds) + ")"
+
+
+# PEFT replaces the names of an MLP or a shared expert by the fused experts, whatever else the list has.
+transformers_weight_conversion.convert_peft_config_for_transformers = lambda *_, **__: None
+
+
 def lora(folder, model, seed):
     ids = load_file(folder / "golden.safetensors")["input_ids"].long()
-    model = get_peft_model(model, LoraConfig(r=2, lora_alpha=3, target_modules="all-linear", task_type="CAUSAL_LM"))
+    targets = linear_layers(model) if hasattr(model.config, "num_experts_per_tok") else "all-linear"
+    if is_wrapper(folder):
+        targets = r"model\.(language|text)_model\.layers\..*_proj"
+    model = get_peft_model(model, LoraConfig(r=2, lora_alpha=3, target_modules=targets, task_type="CAUSAL_LM"))
     g = torch.Generator().manual_seed(seed)
     trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
     with torch.no_grad():

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""LoftQ by its definition, with bitsandbytes' NF4: tests/core/run/test_loftq.c.
+"""LoftQ by its definition, with bitsandbytes' NF4: tests/core/run/merge/test_loftq.c.
 
 PEFT's loftq_init needs bitsandbytes on CUDA. The steps here are its steps (arXiv:2310.08659, algorithm 1), with its
 own _low_rank_decomposition, and bitsandbytes' reference backend on the CPU for NF4 with plain scales in blocks of 64:

@@ -1,5 +1,7 @@
 """Tiny model folders and what transformers computes with them.
 
+The models of families that have a file in family_cases/ are listed there, the others below.
+
 For each model under data/models/<name>/: config.json and weights as save_pretrained writes them (or, for
 llama_tied, config.json in the older generation of keys), and golden.safetensors:
 
@@ -7,7 +9,11 @@ llama_tied, config.json in the older generation of keys), and golden.safetensors
   logits     f32 [B,T,V]
   logprobs   f32 [B,T]      log-probability of the next token of the row; 0 at the last
   loss       f32 [1]        mean of -logprobs over the B*(T-1) targets
-  grad.NAME  f32            gradient of that mean, for every name of named_parameters(), HF layout
+  grad.NAME  f32            gradient of that mean, for every name of named_parameters(), HF layout; of experts, which
+                            transformers keeps fused, for each projection "mlp.experts.gate_proj.weight" [E*O,I]; of experts that
+                            files hold fused [E*O,I] and, of biases, [E*O], too; of norms
+                            of heads, which have a number, all of them together "q_layernorm.norms.weight" [H*D]
+  aux_loss   f32 [1]        the load balancing loss of a model with experts
   rope       f32 [64,2,D/2] cosines and sines of positions 0..63, where the model has rotary positions
 
 Everything is fp32 with eager attention on the CPU, from the weights as stored in the file (qwen3 stores bf16).
@@ -15,14 +21,17 @@ llama_sharded holds the tensors of llama_tied in several files and has no golden
 
 Made with torch 2.15.0, transformers 5.23.0, safetensors 0.8.0:  python tests/golden/models.py
 """
+import copy
 import json
 import pathlib
+import re
 import shutil
 import sys
 
 import torch
+from family_cases import attention_of, families, file_tensors, is_fused
 from safetensors.torch import save_file
-from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config,
+from transformers import (AutoConfig, AutoModelForCausalLM, Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config,
                           GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM,
                           Olmo2Config, Olmo2ForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM,
                           Qwen3Config, Qwen3ForCausalLM)
@@ -43,6 +52,9 @@ def randomize(model, seed):
                 p.copy_(base + 0.1 * r)
             else:
                 p.copy_(r * (0.5 if "embed" in name or "wte" in name else 0.15))
+        for name, b in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                b.copy_(0.2 * torch.randn(b.shape, generator=g))
 
 
 def golden(model, folder, seed):
@@ -57,14 +69,29 @@ def golden(model, folder, seed):
     tensors = {"input_ids": ids.to(torch.int32), "logits": out.logits.detach().contiguous(), "logprobs": logprobs,
                "loss": out.loss.detach().reshape(1)}
     rotary = getattr(model.base_model, "rotary_emb", None)
-    if rotary is not None and model.config.model_type != "gemma3_text":
+    # Falcon has the table also where ALiBi takes its place
+    if rotary is not None and not hasattr(rotary, "layer_types") and not getattr(model.config, "alibi", False):
         cos, sin = rotary(out.logits, torch.arange(64)[None])
         half = cos.shape[-1] // 2
-        tensors["rope"] = torch.stack([cos[0, :, :half], sin[0, :, :half]], 1).contiguous()
+        # Cohere holds each angle twice in a row, gpt-oss once, all others the whole list twice
+        of = slice(None, None, 2) if model.config.model_type.startswith("cohere") else slice(half)
+        of = slice(None) if model.config.model_type == "gpt_oss" else of
+        tensors["rope"] = torch.stack([cos[0, :, of], sin[0, :, of]], 1).contiguous()
     for name, p in model.named_parameters():
         if model.config.model_type == "gpt_neox" and name == "lm_head.weight":
             name = "embed_out.weight"  # its name in files
-        tensors["grad." + name] = p.grad.contiguous()
+        if name.endswith("e_score_correction_bias"):  # a parameter of ERNIE that has no gradient
+            continue
+        for key, grad in file_tensors(model.config.model_type, name, p.grad):
+            if is_fused(model.config.model_type) and ".experts." in key:
+                grad = grad.transpose(1, 2).contiguous() if grad.dim() == 3 else grad.flatten()
+            grad = grad.flatten(0, grad.dim() - 2) if grad.dim() == 3 else grad
+            key = "grad." + re.sub(r"(_layernorm\.norms)\.\d+\.", r"\1.", key)
+            tensors[key] = torch.cat([tensors[key], grad]) if key in tensors else grad.contiguous()
+    if hasattr(model.config, "router_aux_loss_coef"):
+        with torch.no_grad():
+            balance = model(input_ids=ids, output_router_logits=True, use_cache=False).aux_loss
+        tensors["aux_loss"] = balance.reshape(1)
     save_file(tensors, folder / "golden.safetensors", metadata={"format": "pt"})
     print(folder.name, "loss", out.loss.item(), "max |logit|", out.logits.abs().max().item(),
           "params", sum(p.numel() for p in model.parameters()))
@@ -76,13 +103,17 @@ def make(name, cls, config, seed, dtype=torch.float32, **save):
         return folder
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    config._attn_implementation = "eager"
+    config._attn_implementation = attention_of(config.model_type)
     model = cls(config)
     randomize(model, seed)
     model.to(dtype).save_pretrained(folder, **save)
+    if config.model_type == "internlm3":  # transformers builds it as a llama, and saves its configuration as one
+        config.architectures, config.dtype = ["InternLM3ForCausalLM"], "float32"
+        config.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
     if not save:  # reloaded: .to(bfloat16) also rounds the rotary buffers
-        golden(cls.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager"), folder, seed)
+        golden(AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32,
+                                                    attn_implementation=attention_of(config.model_type)), folder, seed)
     for file in folder.iterdir():
         file.chmod(0o644)
     return folder
@@ -156,3 +187,8 @@ for seed, act in enumerate(("silu", "relu2", "relu6", "quick_gelu", "tanh"), 20)
 make("llama_dynamic", LlamaForCausalLM, LlamaConfig(
     **dict(small, num_hidden_layers=1), rms_norm_eps=1e-5, tie_word_embeddings=True,
     rope_parameters=dict(rope_type="dynamic", rope_theta=100.0, factor=4.0)), 17)
+# pad_token_id None: nn.Embedding gives the row of padding_idx no gradient
+for module in families().values():
+    for name, (seed, keys) in module.GOLDEN.items():
+        config = AutoConfig.for_model(module.TYPE, **copy.deepcopy({"pad_token_id": None, **keys}))
+        make(name, type(AutoModelForCausalLM.from_config(config)), config, seed)

@@ -10,7 +10,8 @@
 bnb_* are written by transformers with bitsandbytes, and so are gpt2_*, of a tiny GPT-2; fp8_block's planes by transformers' FineGrained FP8; ct_* by the
 compressors of compressed-tensors; hqq by hqq's quantizer under the names of its HQQLinear; modelopt_nvfp4 and eetq by the
 functions of quant_formats.py; gptq_* are packed here as GPTQModel's source packs. mixed_ct has two groups: attention in FP8 rows,
-the MLP in MXFP4, and one layer left as it is. The weights that the logits come from are decoded by the same library, or those
+the MLP in MXFP4, and one layer left as it is. gpt_oss_mxfp4 has random codes and scales under the names and with the config.json of
+openai's folders; its golden.safetensors also has the experts, which transformers' convert_moe_packed_tensors decodes. The weights that the logits come from are decoded by the same library, or those
 functions. data/quantized/awq is made by AutoAWQ itself, which needs a Python of its own: awq_folders.py.
 """
 import json
@@ -29,7 +30,9 @@ from compressed_tensors.quantization.lifecycle.forward import dequantize
 from compressed_tensors.quantization.utils import calculate_qparams, generate_gparam
 from hqq.core.quantize import Quantizer
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import (AutoModelForCausalLM, BitsAndBytesConfig, GPT2Config, GPT2LMHeadModel, GptOssConfig, GptOssForCausalLM,
+                          LlamaConfig, LlamaForCausalLM)
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 from transformers.pytorch_utils import Conv1D
 from transformers.integrations.finegrained_fp8 import Fp8Dequantize, Fp8Quantize
 
@@ -254,6 +257,45 @@ def of_gpt2():
     shutil.rmtree(BASE_GPT2)
 
 
+def gpt_oss():
+    """Experts in MXFP4, as openai's folders have them."""
+    torch.manual_seed(9)
+    folder, experts, width, inner = OUT / "gpt_oss_mxfp4", 4, 64, 32
+    shutil.rmtree(folder, ignore_errors=True)
+    config = GptOssConfig(vocab_size=64, hidden_size=width, intermediate_size=inner, num_hidden_layers=2, num_attention_heads=4,
+                          num_key_value_heads=2, head_dim=16, num_local_experts=experts, num_experts_per_tok=2, sliding_window=4,
+                          max_position_embeddings=64, initializer_range=0.2, bos_token_id=1, eos_token_id=2, swiglu_limit=0.9,
+                          rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=4.0, beta_fast=32.0, beta_slow=1.0,
+                                               original_max_position_embeddings=16, truncate=False))
+    m = GptOssForCausalLM(config).to(torch.bfloat16).eval()
+    m.save_pretrained(folder)
+    state, decoded = load_file(folder / "model.safetensors"), {}
+    for key in [k for k in state if k.endswith(("gate_up_proj", "down_proj"))]:
+        outputs, inputs = (2 * inner, width) if key.endswith("gate_up_proj") else (width, inner)
+        state[key + "_blocks"] = torch.randint(0, 256, (experts, outputs, inputs // 32, 16), dtype=torch.uint8)
+        state[key + "_scales"] = torch.randint(119, 124, (experts, outputs, inputs // 32), dtype=torch.uint8)
+        decoded[key] = convert_moe_packed_tensors(state[key + "_blocks"], state[key + "_scales"], dtype=torch.bfloat16).contiguous()
+        assert decoded[key].shape == state.pop(key).shape, key
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    keys = json.loads((folder / "config.json").read_text())
+    rope = keys.pop("rope_parameters")
+    keys.update(rope_theta=rope.pop("rope_theta"), rope_scaling=rope, experts_per_token=2, initial_context_length=16,
+                quantization_config={"modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router",
+                                                                "model.embed_tokens", "lm_head"], "quant_method": "mxfp4"})
+    keys.pop("dtype")
+    (folder / "config.json").write_text(json.dumps(keys, indent=2) + "\n")
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    values, m = m.state_dict(), GptOssForCausalLM(config).eval()  # anew: .to(bfloat16) also rounds the rotary buffers
+    for name, p in m.named_parameters():
+        p.data.copy_(decoded[name] if name in decoded else values[name])
+    with torch.no_grad():
+        logits = m(TOKENS).logits
+    save_file({"tokens": TOKENS.to(torch.int32), "logits": logits.contiguous(), **decoded}, folder / "golden.safetensors")
+    for path in folder.iterdir():
+        path.chmod(0o644)
+    print("gpt_oss_mxfp4", sum(p.stat().st_size for p in folder.iterdir()), "bytes, largest logit", logits.abs().max().item())
+
+
 def main():
     shutil.rmtree(BASE, ignore_errors=True)
     model().save_pretrained(BASE)
@@ -293,6 +335,7 @@ def main():
                                   ignore=["lm_head", "re:.*o_proj$"]),
             lambda key, w: row(key, w) if "attn" in key else MXFP4(key, w), keep=["o_proj"])
     shutil.rmtree(BASE)
+    gpt_oss()
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 
 LATHE  the command; MODEL a Hugging Face folder (unset: build-real/model, made by real_model.py when it is not there).
 Each check is a script of its own, prints what it measured, and fails when that is not what is allowed. CHECKs:
-tokenizer, generate, lora, saved. A table ends it; exits with 1 when a check failed. ./dev real calls this.
+tokenizer, generate, lora, saved, base. A table ends it; exits with 1 when a check failed. ./dev real calls this.
 """
 import argparse
 import pathlib
@@ -19,6 +19,7 @@ CHECKS = {
     "generate": ("fp32 logits, 100 greedy tokens of ten chat prompts, an answer", ["--tokens", "100"]),
     "lora": ("20 steps, against PEFT", ["--steps", "20"]),
     "saved": ("folders in bf16 and in shards, against transformers", []),
+    "base": ("a template added to a base model: where answers end, in Lathe and in transformers", []),
 }
 
 

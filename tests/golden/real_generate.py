@@ -18,7 +18,7 @@ import os
 import subprocess
 import sys
 
-TOLERANCE = 2e-5  # of fp32 logits, relative to the largest; see tests/core/run/test_golden_models.c
+TOLERANCE = 2e-5  # of fp32 logits, relative to the largest; see tests/core/model/family/test_golden_models.c
 SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 QUESTIONS = [
     "What is the capital of France?",

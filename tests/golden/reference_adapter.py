@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""DPO whose reference is another adapter over the same base: tests/core/run/test_reference_adapter.c.
+"""DPO whose reference is another adapter over the same base: tests/core/run/folder/test_reference_adapter.c.
 
 One base with two adapters of PEFT, as TRL does it with model_adapter_name and ref_adapter_name: the policy's trains, the
 reference's is frozen. The adapters are those of adapters.py, the pairs those of runs.py (dpo_lora). Written to

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A run of ReLoRA (arXiv:2307.05695) as PyTorch and PEFT make it: tests/core/run/test_relora.c replays it.
+"""A run of ReLoRA (arXiv:2307.05695) as PyTorch and PEFT make it: tests/core/train/test_relora.c replays it.
 
 The schedule and the pruning of the optimizer's state are the authors' functions, taken from a checkout of
 github.com/Guitaricet/relora (seen at commit 176f376), whose folder is the argument:

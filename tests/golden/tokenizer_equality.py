@@ -14,7 +14,7 @@ data/tokenizer_equality/hashes.json  per block of 1,000 lines the first 12 digit
     kept, skipped: decode of those ids with and without special tokens, a newline behind each
     and "round": how many lines decode(encode(line, no special tokens)) gives back
 
-Lines are made by line(seed, i) below; tests/core/text/test_tokenizer_equality.c has the same in C.
+Lines are made by line(seed, i) below; tests/core/tokenizer/encode/test_tokenizer_equality.c has the same in C.
 Made with tokenizers 0.23.3:  python tests/golden/tokenizer_equality.py
 """
 import hashlib

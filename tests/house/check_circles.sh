@@ -2,6 +2,7 @@
 # check_circles.sh [FOLDER]: fails when files of core include each other in a circle, inside a room or between rooms.
 # A header and the source of the same name are one unit. X_state.h and X_internal.h, which only the sources of X include,
 # belong to the unit X. FOLDER: the folder to check instead of core.
+# Objects show circles that includes do not: check_objects.sh.
 set -euo pipefail
 export LC_ALL=C
 cd "${1:-$(dirname "${BASH_SOURCE[0]}")/../../core}"
@@ -26,8 +27,13 @@ edges() {
             if ($1 != $2) print $1, $2 }' | sort -u
 }
 
+# Recursions that are meant: "unit included-unit", left out of the circles of files.
+meant='
+run/plan/trial run/plan/methods'
+# adapter.name = "auto" is chosen while a run is configured, by plans of runs that are configured with each method.
+
 of_files=$(edges)
-of_rooms=$(awk '{split($1, a, "/"); split($2, b, "/"); if (a[1] != b[1]) print a[1], b[1]}' <<<"$of_files" | sort -u)
+of_rooms=$(awk '{sub(/\/[^\/]*$/, "", $1); sub(/\/[^\/]*$/, "", $2); if ($1 != $2) print $1, $2}' <<<"$of_files" | sort -u)
 failures=0
 check() {
     local circles
@@ -36,7 +42,7 @@ check() {
         failures=1
     fi
 }
-check files "$of_files"
+check files "$(grep -vxF "$(sed '/^$/d' <<<"$meant")" <<<"$of_files")"
 check rooms "$of_rooms"
 [ "$failures" -eq 0 ] || exit 1
 printf 'includes of core: %d, no circle\n' "$(wc -l <<<"$of_files")"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# check_walks.sh [FILE]: checks that every function in the walks of docs/design/021-two-walks.md that are marked with
+# check_walks.sh [FILE]: checks that every function in the walks of docs/design/021-settings-described-once.md that are marked with
 # "<!-- walk -->" is in the file that the walk names, so that the page follows the code.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-page=${1:-docs/design/021-two-walks.md}
+page=${1:-docs/design/021-settings-described-once.md}
 failures=0 n=0
 while IFS='|' read -r _ _ file functions _; do
     file=$(tr -d ' `' <<<"$file")

@@ -24,6 +24,7 @@
 #include "lathe/device.h"
 #include "lathe/plugin.h"
 #include "lathe/rng.h"
+#include "plug/host_table.h"
 #include "support/build_folder.h"
 
 #define HARNESS_FENCE 64

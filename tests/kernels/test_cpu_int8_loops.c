@@ -10,7 +10,7 @@
 #include "lathe/rng.h"
 #include "support/build_folder.h"
 
-/* Sizes of kernels/cpu/int8_loops.h, which is for vectors of one width. */
+/* Sizes of kernels/cpu/products/int8_loops.h, which is for vectors of one width. */
 enum { OUTPUTS = 64, MOST_ROWS = 8, MOST_STRIDE = 320 };
 
 typedef struct int8_panel {

@@ -3,7 +3,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "../../kernels/cpu/vecmath.h"
+#include "../../kernels/cpu/base/vecmath.h"
 
 /* Difference in units in the last place of the float nearest to `want`. */
 static double ulps(float got, double want)

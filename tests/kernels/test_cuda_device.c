@@ -5,6 +5,7 @@
 #include "kernels/op_harness.h"
 #include "lathe/lathe.h"
 #include "lathe/rng.h"
+#include "plug/host_table.h"
 
 /* Loads the plugin without opening a device. Skips the test if the toolkit's headers were not
  * found. */

@@ -1,7 +1,7 @@
 /* Products in fp8: the formats compared with torch's casts; the three products of a linear compared
  * with torchao's Float8Linear (tests/golden/fp8.py) and with a reference in double. On the CPU, on
  * the emulated GPU with several architectures, and on the real one if it has fp8. */
-#include "io/safetensors.h"
+#include "files/safetensors/safetensors.h"
 #include "kernels/op_harness.h"
 #include "lathe/fp8.h"
 
@@ -240,10 +240,10 @@ static double *quantized(const view *v)
     for (int64_t i = 0; i < v->outer * v->inner; i++)
         all = fmax(all, fabs(v->x[i]));
     for (int64_t i = 0; i < v->outer; i++) {
-        double most = v->recipe == LATHE_FP8_ROWWISE ? 0.0 : all;
+        double max = v->recipe == LATHE_FP8_ROWWISE ? 0.0 : all;
         for (int64_t j = 0; v->recipe == LATHE_FP8_ROWWISE && j < v->inner; j++)
-            most = fmax(most, fabs(element(v, i, j)));
-        float factor = f->largest / fmaxf((float)most, 1e-12f);
+            max = fmax(max, fabs(element(v, i, j)));
+        float factor = f->largest / fmaxf((float)max, 1e-12f);
         if (v->recipe == LATHE_FP8_ROWWISE)
             factor = exp2f(floorf(log2f(factor)));
         for (int64_t j = 0; j < v->inner; j++)

@@ -1,6 +1,6 @@
 /* The head over the vocabulary with what an adapter adds to it, u v^T, and the factors s of the
  * logits' columns: HEAD_LOGPROB, HEAD_ENTROPY and their derivatives on the CPU device. HEAD_EVAL
- * and HEAD_SAMPLE are among the cases of `lathe plugin check` (core/ir/ops/head.c). */
+ * and HEAD_SAMPLE are among the cases of `lathe plugin check` (core/graph/ops/head.c). */
 #include "kernels/op_harness.h"
 
 /* Number of the input u; v and s are the next ones. */
@@ -63,8 +63,9 @@ static void backward(const op_case *c, double *const *in, double *const *want)
 {
     forward(c, in, want);
     op_differences(loss, c, in, in[0], lathe_desc_count(&c->in[0]), want[1]);
-    op_differences(loss, c, in, in[5], lathe_desc_count(&c->in[5]), want[2]);
+    op_differences(loss, c, in, in[1], lathe_desc_count(&c->in[1]), want[2]);
     op_differences(loss, c, in, in[4], lathe_desc_count(&c->in[4]), want[3]);
+    op_differences(loss, c, in, in[5], lathe_desc_count(&c->in[5]), want[5]);
     if (in[6] != NULL)
         op_differences(loss, c, in, in[6], lathe_desc_count(&c->in[6]), want[4]);
 }
@@ -122,7 +123,7 @@ Test(head_adapter, log_probabilities_and_entropies_have_both_terms)
     }
 }
 
-Test(head_adapter, gradients_reach_u_v_and_s)
+Test(head_adapter, gradients_reach_the_weight_u_v_and_s)
 {
     static const int32_t ops[] = {LATHE_OP_HEAD_LOGPROB_BWD, LATHE_OP_HEAD_ENTROPY_BWD};
     for (int k = 0; k < 2 * 3 * SMALL; k++) {
@@ -132,8 +133,10 @@ Test(head_adapter, gradients_reach_u_v_and_s)
         op_input(&c, 3, lathe_desc_1d(LATHE_F32, s->n), 0.0, 1.0);
         op_output(&c, 0, lathe_desc_1d(LATHE_F32, s->n));
         op_output(&c, 1, lathe_desc_2d(dtypes[k % 3], s->n, s->width));
-        op_output(&c, 2, lathe_desc_2d(LATHE_F32, s->vocabulary, s->rank));
+        op_output(&c, 2, lathe_desc_2d(LATHE_F32, s->vocabulary, s->width));
         op_output(&c, 3, lathe_desc_2d(dtypes[k % 3], s->n, s->rank));
+        op_output(&c, 5, lathe_desc_2d(LATHE_F32, s->vocabulary, s->rank));
+        op_absent_out(&c, 4);
         if (s->scales)
             op_output(&c, 4, lathe_desc_1d(LATHE_F32, s->vocabulary));
         op_check(&c);

@@ -1,6 +1,6 @@
 /* HEAD_PICK, HEAD_DIVERGENCE and their derivatives with what adapters change at the heads: u v^T,
  * and the factors s of the logits' columns; of HEAD_DIVERGENCE at one model's head or at both. The
- * references are written apart from those of core/ir/ops. */
+ * references are written apart from those of core/graph/ops. */
 #include "kernels/op_harness.h"
 
 static int is_backward(int32_t op)
@@ -127,8 +127,9 @@ static void backward(const op_case *c, double *const *in, double *const *want)
     const head_at h = own_of(c->op);
     forward(c, in, want);
     op_differences(loss, c, in, in[0], lathe_desc_count(&c->in[0]), want[1]);
-    op_differences(loss, c, in, in[h.u + 1], lathe_desc_count(&c->in[h.u + 1]), want[2]);
+    op_differences(loss, c, in, in[h.x + 1], lathe_desc_count(&c->in[h.x + 1]), want[2]);
     op_differences(loss, c, in, in[h.u], lathe_desc_count(&c->in[h.u]), want[3]);
+    op_differences(loss, c, in, in[h.u + 1], lathe_desc_count(&c->in[h.u + 1]), want[5]);
     if (in[h.u + 2] != NULL)
         op_differences(loss, c, in, in[h.u + 2], lathe_desc_count(&c->in[h.u + 2]), want[4]);
 }
@@ -225,8 +226,10 @@ Test(head_distill, gradients_reach_u_v_and_s)
         op_input(&c, is_pick(c.op) ? 3 : 5, result_of(c.op, s), 0.0, 1.0);
         op_output(&c, 0, result_of(c.op, s));
         op_output(&c, 1, lathe_desc_2d(dtypes[i % 3], s->n, s->width));
-        op_output(&c, 2, lathe_desc_2d(LATHE_F32, s->vocabulary, s->rank));
+        op_output(&c, 5, lathe_desc_2d(LATHE_F32, s->vocabulary, s->rank));
+        op_output(&c, 2, lathe_desc_2d(LATHE_F32, s->vocabulary, s->width));
         op_output(&c, 3, lathe_desc_2d(dtypes[i % 3], s->n, s->rank));
+        op_absent_out(&c, 4);
         if (s->scales)
             op_output(&c, 4, lathe_desc_1d(LATHE_F32, s->vocabulary));
         op_check(&c);
@@ -245,8 +248,10 @@ Test(head_distill, the_mixture_of_both_models_has_the_terms_of_both)
         op_input(&c, 5, result_of(c.op, &s), 0.0, 1.0);
         op_output(&c, 0, result_of(c.op, &s));
         op_output(&c, 1, lathe_desc_2d(dtypes[i % 3], s.n, s.width));
-        op_output(&c, 2, lathe_desc_2d(LATHE_F32, s.vocabulary, s.rank));
+        op_output(&c, 5, lathe_desc_2d(LATHE_F32, s.vocabulary, s.rank));
+        op_output(&c, 2, lathe_desc_2d(LATHE_F32, s.vocabulary, s.width));
         op_output(&c, 3, lathe_desc_2d(dtypes[i % 3], s.n, s.rank));
+        op_absent_out(&c, 4);
         if (s.scales)
             op_output(&c, 4, lathe_desc_1d(LATHE_F32, s.vocabulary));
         op_check(&c);

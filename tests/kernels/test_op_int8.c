@@ -2,9 +2,10 @@
  * (lathe/packed.h), the bits on every build, and bitsandbytes' numbers. */
 #include "kernels/op_harness.h"
 #include "lathe/kit/testing.h"
+#include "plug/host_table.h"
 #include "quant_weights.h"
 
-enum { MOST_WEIGHTS = 3, MOST_ROWS = 70 };
+enum { MAX_WEIGHTS = 3, MAX_ROWS = 70 };
 static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};
 
 typedef struct weight {
@@ -45,7 +46,7 @@ static void weight_free(weight *x)
 typedef struct product {
     int32_t op, dtype, n; /* n: weights */
     int64_t m;
-    const weight *weights[MOST_WEIGHTS];
+    const weight *weights[MAX_WEIGHTS];
     const void *x; /* [m, cols] of dtype */
     int32_t has_bias, has_z;
 } product;
@@ -61,7 +62,7 @@ static void run(const op_build *b, const product *p, void **out)
     lathe_desc in[LATHE_OP_MAX_IN], outs[LATHE_OP_MAX_OUT];
     lathe_packed_weight weights[LATHE_OP_MAX_IN] = {{NULL, NULL}};
     const void *pointers[LATHE_OP_MAX_IN] = {p->x};
-    void *biases[MOST_WEIGHTS] = {NULL};
+    void *biases[MAX_WEIGHTS] = {NULL};
     const lathe_op_attrs attrs = {.invariant = 0};
     const int is_joined = p->op == LATHE_OP_LINEARS;
     for (int i = 0; i < LATHE_OP_MAX_IN; i++)
@@ -111,7 +112,7 @@ static void run(const op_build *b, const product *p, void **out)
                      (int)p->op);
     b->device->kernel_destroy(b->self, k);
     free(scratch);
-    for (int i = 0; i < MOST_WEIGHTS; i++)
+    for (int i = 0; i < MAX_WEIGHTS; i++)
         free(biases[i]);
 }
 
@@ -171,7 +172,7 @@ static double want_of(const weight *w, const float *row, float threshold, int64_
 {
     const int8_t *q = (const int8_t *)w->p.data[0] + o * w->cols;
     const double scale = (double)((const float *)w->p.data[1])[o] / 127.0;
-    float most = 0.0f;
+    float max = 0.0f;
     double outliers = 0.0, codes = 0.0, all = 0.0;
     for (int64_t i = 0; i < w->cols; i++) {
         if (!isfinite(row[i]))
@@ -180,15 +181,15 @@ static double want_of(const weight *w, const float *row, float threshold, int64_
             outliers += (double)row[i] * q[i];
             all += fabs((double)row[i] * q[i]);
         } else {
-            most = fmaxf(most, fabsf(row[i]));
+            max = fmaxf(max, fabsf(row[i]));
         }
     }
-    const float factor = 127.0f / most;
+    const float factor = 127.0f / max;
     for (int64_t i = 0; i < w->cols && isfinite(factor); i++)
         if (threshold <= 0.0f || fabsf(row[i]) < threshold)
             codes += (double)rintf(row[i] * factor) * q[i];
-    *out_all = fabs(scale) * (all + fabs((double)most / 127.0 * codes)) + fabs(bias);
-    return scale * ((double)most / 127.0 * codes + outliers) + bias;
+    *out_all = fabs(scale) * (all + fabs((double)max / 127.0 * codes)) + fabs(bias);
+    return scale * ((double)max / 127.0 * codes + outliers) + bias;
 }
 
 static void expect_formula(const op_build *b, const product *p, float threshold, int32_t i,
@@ -210,8 +211,8 @@ static void expect_formula(const op_build *b, const product *p, float threshold,
                           x_at(r, 0), got);
                 continue;
             }
-            const double most = unit * fabs(want) + slack_of(w->cols) * all + 0x1p-24 * 0x1p-14;
-            cr_assert(fabs(got - want) <= most, "%s: dtype %d, %d rows, [%d,%d]: %.9g, want %.9g",
+            const double max = unit * fabs(want) + slack_of(w->cols) * all + 0x1p-24 * 0x1p-14;
+            cr_assert(fabs(got - want) <= max, "%s: dtype %d, %d rows, [%d,%d]: %.9g, want %.9g",
                       b->plugin->name, (int)p->dtype, (int)p->m, (int)r, (int)o, got, want);
         }
     }
@@ -272,7 +273,7 @@ static void close_builds(op_build *builds, int n)
 
 static void check_shape(op_build *builds, int n, const weight *w, float threshold)
 {
-    static const int64_t rows[] = {1, 2, 3, 4, 5, 7, 13, MOST_ROWS};
+    static const int64_t rows[] = {1, 2, 3, 4, 5, 7, 13, MAX_ROWS};
     for (int d = 0; d < 3; d++)
         for (int i = 0; i < 8; i++) {
             void *out[LATHE_OP_MAX_OUT] = {NULL}, *const x = x_of(dtypes[d], i, rows[i], w->cols);
@@ -316,9 +317,9 @@ Test(int8_product, linears_and_gelu_have_the_bits_of_linear)
     static const int64_t rows[] = {1, 3, 8, 40};
     op_build builds[N_ISAS] = {{0}};
     const int n = open_builds(builds);
-    weight w[MOST_WEIGHTS] = {weight_of("activations=int8", 10, 77, 576),
-                              weight_of("activations=int8 outlier_threshold=2.5", 11, 200, 576),
-                              weight_of("", 12, 64, 576)};
+    weight w[MAX_WEIGHTS] = {weight_of("activations=int8", 10, 77, 576),
+                             weight_of("activations=int8 outlier_threshold=2.5", 11, 200, 576),
+                             weight_of("", 12, 64, 576)};
     for (int d = 0; d < 3; d++)
         for (int i = 0; i < 4 * n; i++) {
             const op_build *b = &builds[i % n];
@@ -335,7 +336,7 @@ Test(int8_product, linears_and_gelu_have_the_bits_of_linear)
             run(b, &p, joined);
             p.op = LATHE_OP_LINEAR;
             p.n = 1;
-            for (int k = 0; k < MOST_WEIGHTS; k++) {
+            for (int k = 0; k < MAX_WEIGHTS; k++) {
                 void *alone[LATHE_OP_MAX_OUT] = {NULL};
                 p.weights[0] = &w[k];
                 run(b, &p, alone);
@@ -356,7 +357,7 @@ Test(int8_product, linears_and_gelu_have_the_bits_of_linear)
             free_all(joined);
             free(x);
         }
-    for (int i = 0; i < MOST_WEIGHTS; i++)
+    for (int i = 0; i < MAX_WEIGHTS; i++)
         weight_free(&w[i]);
     close_builds(builds, n);
 }

@@ -324,9 +324,9 @@ Test(linear, that_is_invariant_is_the_product)
 /* Compares the first rows of products of 1 to MOST rows with those of one product of MOST rows. */
 static void check_invariance(const op_build *b, int32_t dtype, int64_t width)
 {
-    enum { MOST = 150, COLUMNS = 101 };
+    enum { MAX = 150, COLUMNS = 101 };
     static const int64_t rows[] = {1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 31, 64, 65, 100};
-    op_case many = invariant_case(dtype, MOST, width, COLUMNS);
+    op_case many = invariant_case(dtype, MAX, width, COLUMNS);
     void *all[LATHE_OP_MAX_OUT], *some[LATHE_OP_MAX_OUT];
     op_run(b, &many, 0, all);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -4,10 +4,11 @@
  * a row depend neither on the others nor on the workers, and are as near to the exact product. */
 #include "kernels/op_harness.h"
 #include "lathe/kit/testing.h"
+#include "plug/host_table.h"
 #include "quant_weights.h"
 
 static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};
-enum { MOST_WEIGHTS = 3 };
+enum { MAX_WEIGHTS = 3 };
 
 typedef struct format {
     const char *name, *settings;
@@ -92,8 +93,8 @@ typedef struct product {
     int32_t op, dtype, n; /* n: weights */
     int64_t m;
     lathe_op_attrs attrs;
-    const weight *weights[MOST_WEIGHTS];
-    int32_t is_packed[MOST_WEIGHTS];
+    const weight *weights[MAX_WEIGHTS];
+    int32_t is_packed[MAX_WEIGHTS];
     int32_t adds, has_bias, has_z;
     int64_t first;   /* row of the noise that is the first of x */
     int32_t is_tiny; /* x and its products are near the smallest normal numbers, and below */
@@ -414,11 +415,11 @@ Test(packed, linear_dx_is_that_of_the_decoded_weight)
 /* A model may mix formats, and packed weights with plain ones. */
 Test(packed, linears_may_mix_weights)
 {
-    static const format mixed[MOST_WEIGHTS] = {
+    static const format mixed[MAX_WEIGHTS] = {
         {"nf4", "", 77, 576}, {"gptq", "group_size=64", 200, 576}, {"hqq", "", 64, 576}};
     static const int64_t rows[] = {1, 8, 12, 40};
-    weight w[MOST_WEIGHTS];
-    for (int i = 0; i < MOST_WEIGHTS; i++)
+    weight w[MAX_WEIGHTS];
+    for (int i = 0; i < MAX_WEIGHTS; i++)
         w[i] = weight_of(&mixed[i]);
     for (int i = 0; i < N_ISAS; i++) {
         op_build b = {0};
@@ -439,7 +440,7 @@ Test(packed, linears_may_mix_weights)
                 }
         op_close(&b);
     }
-    for (int i = 0; i < MOST_WEIGHTS; i++)
+    for (int i = 0; i < MAX_WEIGHTS; i++)
         weight_free(&w[i]);
 }
 

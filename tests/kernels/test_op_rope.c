@@ -12,9 +12,11 @@ static void reference(const op_case *c, double *const *in, double *const *want)
                 const double *angles = in[2] + (int64_t)in[1][r] * 2 * half;
                 const double cosine = angles[i], sine = angles[half + i];
                 const double s = c->attrs.inverse ? -sine : sine;
-                const double x1 = in[0][r * width + h + i], x2 = in[0][r * width + h + i + half];
-                want[0][r * width + h + i] = x1 * cosine - x2 * s;
-                want[0][r * width + h + i + half] = x2 * cosine + x1 * s;
+                const int64_t at = r * width + h + (c->attrs.interleaved ? 2 * i : i);
+                const int64_t other = at + (c->attrs.interleaved ? 1 : half);
+                const double x1 = in[0][at], x2 = in[0][other];
+                want[0][at] = x1 * cosine - x2 * s;
+                want[0][other] = x2 * cosine + x1 * s;
             }
 }
 
@@ -72,13 +74,43 @@ Test(rope, rotates_as_many_leading_elements_of_a_head_as_the_table_has)
     const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};
     for (int d = 0; d < 3; d++)
         for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
-            for (int variant = 0; variant < 4; variant++) {
+            for (int variant = 0; variant < 8; variant++) {
                 op_case c = partial_case(dtypes[d], 19, 3, sizes[s][0], sizes[s][1], 31);
                 c.attrs.inverse = variant & 1;
-                c.in_place = variant >> 1;
-                c.add = variant == 1;
+                c.in_place = variant >> 1 & 1;
+                c.add = variant % 4 == 1;
+                c.attrs.interleaved = variant >> 2;
                 op_check(&c);
             }
+}
+
+Test(rope, rotates_the_pairs_of_whole_heads_if_they_are_interleaved)
+{
+    const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};
+    for (int d = 0; d < 3; d++)
+        for (int variant = 0; variant < 4; variant++) {
+            op_case c = rope_case(dtypes[d], 19, 5, variant < 2 ? 32 : 22, 31);
+            c.attrs.interleaved = 1;
+            c.attrs.inverse = variant & 1;
+            c.in_place = variant & 1;
+            c.add = !c.in_place;
+            op_check(&c);
+        }
+}
+
+Test(rope, of_interleaved_pairs_by_hand)
+{
+    /* one head of 4 that turns by a quarter: (1, 2, 3, 4) becomes (-2, 1, -4, 3) */
+    op_case c = rope_case(LATHE_F32, 1, 1, 4, 4);
+    const double x[4] = {1.0, 2.0, 3.0, 4.0}, quarter[4] = {0.0, 0.0, 1.0, 1.0};
+    const double want[4] = {-2.0, 1.0, -4.0, 3.0};
+    double y[4], *const out[1] = {y};
+    c.attrs.interleaved = 1;
+    memcpy(c.value[0], x, sizeof x);
+    memcpy(c.value[2] + 4 * (int64_t)c.value[1][0], quarter, sizeof quarter);
+    reference(&c, c.value, out);
+    cr_assert_arr_eq(y, want, sizeof want);
+    op_check(&c);
 }
 
 Test(rope, of_a_part_by_hand)

@@ -1,5 +1,5 @@
-/* The ops of lathe/op_tensor.h on cases worked by hand: ties, NaN, infinities, indices outside the
- * range. Larger cases in every dtype are in core/ir/ops; `lathe plugin check` runs them. */
+/* The ops of lathe/op.h on cases worked by hand: ties, NaN, infinities, indices outside the
+ * range. Larger cases in every dtype are in core/graph/ops; `lathe plugin check` runs them. */
 #include "kernels/op_harness.h"
 
 static const double *hand[LATHE_OP_MAX_OUT]; /* expected outputs */
@@ -49,9 +49,9 @@ Test(op_tensor, abs_has_the_slope_0_at_0)
 Test(op_tensor, min_and_max_keep_nan_of_either_side)
 {
     const double a[4] = {1.0, NAN, 3.0, -0.5}, b[4] = {2.0, 1.0, NAN, -0.5};
-    const double least[4] = {1.0, NAN, NAN, -0.5}, most[4] = {2.0, NAN, NAN, -0.5};
+    const double least[4] = {1.0, NAN, NAN, -0.5}, max[4] = {2.0, NAN, NAN, -0.5};
     check_vectors(LATHE_OP_MIN, none, 4, 2, (const double *const[]){a, b}, least);
-    check_vectors(LATHE_OP_MAX, none, 4, 2, (const double *const[]){a, b}, most);
+    check_vectors(LATHE_OP_MAX, none, 4, 2, (const double *const[]){a, b}, max);
 }
 
 Test(op_tensor, less_is_0_for_equal_numbers_and_nan)
@@ -131,6 +131,25 @@ Test(op_tensor, topk_takes_the_first_of_equal_numbers_and_never_nan)
     give(&c, 0, lathe_desc_2d(LATHE_F32, 2, 4), x);
     op_output(&c, 0, lathe_desc_2d(LATHE_F32, 2, 3));
     op_output(&c, 1, lathe_desc_2d(LATHE_I32, 2, 3));
+    hand[0] = y;
+    hand[1] = index;
+    op_check(&c);
+}
+
+/* Two groups of three, of which a row chooses one: in row 0 the second, since 6 + 4 is more than
+ * 9 + 0, in row 1 the first, since 9 + 1 is as much. The bias decides, and is not in y. NaN is
+ * never chosen. */
+Test(op_tensor, experts_are_chosen_by_their_bias_within_the_best_groups)
+{
+    const double x[12] = {9, 0, -1, 2, 2, NAN, 9, 1, -1, 2, 2, 3}, bias[6] = {0, 0, 0, 2, 4, 0};
+    const double y[4] = {2, 2, 9, 1}, index[4] = {4, 3, 0, 1};
+    op_case c = {.op = LATHE_OP_EXPERT_CHOICE,
+                 .attrs = {.count = 2, .batch = 2, .start = 1},
+                 .reference = by_hand};
+    give(&c, 0, lathe_desc_2d(LATHE_F32, 2, 6), x);
+    give(&c, 1, lathe_desc_1d(LATHE_F32, 6), bias);
+    op_output(&c, 0, lathe_desc_2d(LATHE_F32, 2, 2));
+    op_output(&c, 1, lathe_desc_2d(LATHE_I32, 2, 2));
     hand[0] = y;
     hand[1] = index;
     op_check(&c);

@@ -74,7 +74,7 @@ LATHE_PLUGIN_PATH=$dir/mine_optimizer/build/plugins "$root/bin/lathe" train run.
 for i in $(seq 20); do
     echo "{\"prompt\": \"line $i\", \"chosen\": \" of a text by heart\", \"rejected\": \" of a model that\"}"
 done >corpus/pairs.jsonl
-for example in ia3:adapter orpo:stage repetition:reward human_assistant:renderer; do
+for example in ia3:adapter orpo:stage ranking:stage repetition:reward human_assistant:renderer; do
     name=${example%:*} kind=${example#*:}
     cmake -S "$source/examples/$name" -B "$name" -DCMAKE_PREFIX_PATH="$root" \
         -DCMAKE_C_FLAGS="-Wall -Wextra -Werror" >"$dir/$name.log"
@@ -86,6 +86,12 @@ LATHE_PLUGIN_PATH=$dir/ia3/plugins "$root/bin/lathe" train run.toml --optimizer.
 LATHE_PLUGIN_PATH=$dir/orpo/plugins "$root/bin/lathe" train run.toml --optimizer.name adamw --optimizer.lr 0.01 \
     --stage.name orpo --data.datasets '[{ path = "corpus/pairs.jsonl" }]' --train.micro_batch_size 4 \
     --checkpoint.dir out_orpo
+for i in $(seq 20); do
+    echo "{\"prompt\": \"line $i\", \"completions\": [\" of a text by heart\", \" of a text\", \" of a model that\"]}"
+done >corpus/groups.jsonl
+LATHE_PLUGIN_PATH=$dir/ranking/plugins "$root/bin/lathe" train run.toml --optimizer.name adamw --optimizer.lr 0.01 \
+    --stage.name ranking --data.datasets '[{ path = "corpus/groups.jsonl" }]' --train.micro_batch_size 2 \
+    --checkpoint.dir out_ranking
 for i in $(seq 20); do
     echo "{\"messages\": [{\"role\": \"user\", \"content\": \"line $i\"}, {\"role\": \"assistant\", \"content\": \"of a text\"}]}"
 done >corpus/talk.jsonl
@@ -109,6 +115,30 @@ LATHE_PLUGIN_PATH=$dir/policy/plugins policy/rollout "$source/examples/policy/ru
 tail -n 1 rewards
 awk 'NR == 1 { first = $4 } END { exit !($4 > first + 0.3) }' rewards
 
+# Programs that link liblathe alone: one fine-tunes with the primitives, one answers with what it saved, one merges and quantizes that.
+cmake -S "$source/examples/embed" -B embed -DCMAKE_PREFIX_PATH="$root" -DCMAKE_C_FLAGS="-Wall -Wextra -Werror" >"$dir/embed.log"
+cmake --build embed >>"$dir/embed.log" || { cat "$dir/embed.log"; exit 1; }
+cp -r "$(readlink -f out/step-00000005)" base
+echo "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}\n{% endif %}{% endfor %}" >base/chat_template.jinja
+sed 's#MODEL#base#' "$source/examples/embed/run.toml" >embed.toml
+embed/finetune embed.toml corpus/talk.jsonl 8 out_embed >steps
+awk '{ print } NR == 1 { first = $4 } { last = $4 } END { exit !(NR == 8 && last < first) }' steps
+# Neither a wrong number nor a folder that is there costs a training, and a full disk is no success.
+for arguments in "abc out_never" "8 out_embed"; do
+    # shellcheck disable=SC2086 # two words
+    if embed/finetune embed.toml corpus/talk.jsonl $arguments >steps 2>>embed.err; then exit 1; fi
+    [ ! -s steps ] || { echo "finetune $arguments trained"; exit 1; }
+done
+grep -q 'STEPS is "abc"; expected a whole number' embed.err
+grep -q 'out_embed is there already' embed.err
+if embed/chat out_embed "line 1" >/dev/full 2>embed.err; then exit 1; fi
+grep -q 'standard output cannot be written' embed.err
+embed/chat out_embed "line 1" | head -c 200
+embed/ship out_embed corpus/text.txt shipped >made
+grep -q '^shipped/int8: [0-9.]* bits, perplexity [0-9.]*, before [0-9.]*$' made
+"$root/bin/lathe" merge out_embed -o merged >/dev/null
+cmp merged/model.safetensors shipped/merged/model.safetensors
+
 # An architecture that Lathe does not know, with a figure and an auxiliary loss of its own.
 cp -r "$source/examples/models/braid" braid
 cmake -S braid -B braid/build -DCMAKE_PREFIX_PATH="$root" -DCMAKE_C_FLAGS="-Wall -Wextra -Werror" >"$dir/braid.log"
@@ -118,6 +148,32 @@ sed -e 's/"llama"/"braid"/' -e 's/mine_optimizer/adamw/; s/"out"/"out_braid"/' -
 LATHE_PLUGIN_PATH=$dir/braid/build/plugins "$root/bin/lathe" train braid.toml
 grep -q '"hidden_square"' out_braid/metrics.jsonl
 LATHE_PLUGIN_PATH=$dir/braid/build/plugins "$root/bin/lathe" generate out_braid --prompt line --max-new-tokens 4
+
+# An op that Lathe does not have, and an adapter that uses it.
+cmake -S "$source/examples/ops" -B ops -DCMAKE_PREFIX_PATH="$root" -DCMAKE_C_FLAGS="-Wall -Wextra -Werror" >"$dir/ops.log"
+cmake --build ops >>"$dir/ops.log" || { cat "$dir/ops.log"; exit 1; }
+export LATHE_PLUGIN_PATH=$dir/ops/plugins
+"$root/bin/lathe" plugin check op/squared_relu
+"$root/bin/lathe" plugin check adapter/parallel
+"$root/bin/lathe" ls op | grep -q '^op/squared_relu '
+"$root/bin/lathe" show op/squared_relu | grep -qF 'api->op(graph, "squared_relu", attributes, ..)'
+for precision in fp32 bf16; do
+    "$root/bin/lathe" train run.toml --optimizer.name adamw --optimizer.lr 0.01 --adapter.name parallel \
+        --train.precision $precision --train.recompute layer --checkpoint.dir "out_ops_$precision"
+    grep -q '"squared_relu"' "out_ops_$precision/step-00000005/manifest.json"
+done
+"$root/bin/lathe" plan run.toml --optimizer.name adamw --adapter.name parallel --graph graph.txt >/dev/null
+grep -q ' = squared_relu_*[a-z]*(' graph.txt
+unset LATHE_PLUGIN_PATH
+
+# A model with an op that keeps a state while text is generated.
+cp -r "$source/examples/models/ripple" ripple
+cmake -S ripple -B ripple/build -DCMAKE_PREFIX_PATH="$root" -DCMAKE_C_FLAGS="-Wall -Wextra -Werror" >"$dir/ripple.log"
+cmake --build ripple/build >>"$dir/ripple.log" || { cat "$dir/ripple.log"; exit 1; }
+"$root/bin/lathe" plugin check ripple/build/plugins/model/ripple.so
+sed -e 's/"llama"/"ripple"/' -e 's/mine_optimizer/adamw/; s/"out"/"out_ripple"/' -e 's/^lr = .*/lr = 1e-3/' run.toml >ripple.toml
+LATHE_PLUGIN_PATH=$dir/ripple/build/plugins "$root/bin/lathe" train ripple.toml
+LATHE_PLUGIN_PATH=$dir/ripple/build/plugins "$root/bin/lathe" generate out_ripple --prompt line --max-new-tokens 4
 
 # cmake --install: into the home folder without a prefix, beside the built-in plugins with Lathe's own. (A home of the
 # test's own, before the plugin is configured.)

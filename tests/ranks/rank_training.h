@@ -114,7 +114,7 @@ MAYBE_UNUSED static int figures(const char *dir, const char *key, double out[MOS
 }
 
 /* The losses, norms and tokens of two trainings; `most`: relative difference. */
-MAYBE_UNUSED static void expect_same(const char *a, const char *b, double most)
+MAYBE_UNUSED static void expect_same(const char *a, const char *b, double max)
 {
     static const char *const keys[] = {"loss",       "grad_norm",           "tokens",  "eval_loss",
                                        "eval_count", "eval_token_accuracy", "eval_ece"};
@@ -125,7 +125,7 @@ MAYBE_UNUSED static void expect_same(const char *a, const char *b, double most)
         cr_expect(k < 3 || !isnan(x[n - 1]), "%s is not in %s", keys[k], a);
         cr_assert_eq(figures(b, keys[k], y), n);
         for (int i = 0; i < n; i++)
-            cr_expect((isnan(x[i]) && isnan(y[i])) || fabs(x[i] - y[i]) <= most * fabs(x[i]),
+            cr_expect((isnan(x[i]) && isnan(y[i])) || fabs(x[i] - y[i]) <= max * fabs(x[i]),
                       "%s of step %d: %.9g in %s, %.9g in %s", keys[k], i + 1, x[i], a, y[i], b);
     }
 }

@@ -38,8 +38,26 @@ static void says_end(int rank)
 #define SLOW "LD_PRELOAD=" LATHE_TEST_BUILD "/tests/libslow_disk.so timeout 100 "
 #define SHORT " --parallel.deadline_seconds 1.5 --data.validation_split 0 --train.eval_every 0"
 
+/* The checkpoint `dir`/latest has the bytes of the undisturbed run `same`, and so has each row of
+ * metrics.jsonl its loss. */
+static void expect_bytes(const char *dir, const char *same)
+{
+    char line[1024];
+    (void)snprintf(line, sizeof line,
+                   "at=$(cat %s/latest); [ $at = $(cat %s/latest) ] || { echo $at; exit 2; }; "
+                   "ls %s/$at/state/optimizer.safetensors && "
+                   "diff -r -x manifest.json %s/$at %s/$at || exit 3; "
+                   "for d in %s %s; do grep -o '\"loss\": [^,]*' $d/metrics.jsonl >$d.loss; done; "
+                   "[ -s %s.loss ] && cmp %s.loss %s.loss",
+                   dir, same, dir, dir, same, dir, same, dir, dir, same);
+    cr_expect_eq(shell(line), 0, "%s: %s", dir, output);
+}
+
 Test(busy_ranks, a_checkpoint_may_take_longer_than_the_deadline)
 {
+    cr_expect_eq(shell(BIN " launch -n 2 run.toml --checkpoint.dir same --data.validation_split 0 "
+                           "--train.eval_every 0"),
+                 0, "%s", output);
     cr_expect_eq(shell(SLOW BIN " launch -n 2 run.toml --checkpoint.dir out" SHORT), 0, "%s",
                  output);
     says("checkpoint out/step-00000012");
@@ -49,18 +67,27 @@ Test(busy_ranks, a_checkpoint_may_take_longer_than_the_deadline)
     says("checkpoint every/step-00000012");
     cr_expect_eq(shell(BIN " checkpoint verify out && " BIN " checkpoint verify every"), 0, "%s",
                  output);
+    expect_bytes("out", "same");
+    expect_bytes("every", "same");
 }
 
 /* SIGTERM during such a checkpoint does not cut it off: exit 143 means that all is saved. */
 Test(busy_ranks, a_checkpoint_after_a_signal_may_take_longer_than_the_deadline)
 {
-    cr_expect_eq(shell(SLOW BIN
-                       " launch -n 2 run.toml --checkpoint.dir out --train.max_steps 1000000" SHORT
-                       " & p=$!; while [ ! -s out/metrics.jsonl ]; do sleep 0.1; done; sleep 0.5; "
-                       "pkill -TERM -P $p; wait $p"),
-                 143, "%s", output);
+    cr_expect_eq(
+        shell(SLOW BIN
+              " launch -n 2 run.toml --checkpoint.dir out --train.max_steps 1000000" SHORT
+              " & p=$!; while [ ! -s out/metrics.jsonl ] && kill -0 $p; do sleep 0.1; done; "
+              "sleep 0.5; "
+              "pkill -TERM -P $p; wait $p"),
+        143, "%s", output);
     says("checkpoint out/step-");
     cr_expect_eq(shell(BIN " checkpoint verify out"), 0, "%s", output);
+    cr_expect_eq(shell("at=$(cat out/latest); " BIN " launch -n 2 run.toml --checkpoint.dir same "
+                       "--train.max_steps 1000000 --data.validation_split 0 --train.eval_every 0 "
+                       "--train.stop_after $(echo ${at#step-} | sed 's/^0*//')"),
+                 0, "%s", output);
+    expect_bytes("out", "same");
 }
 
 /* Kills a rank of the training in this folder. */
@@ -83,7 +110,7 @@ static void train_and_kill(int n, int rank, const char *when, const char *words)
     (void)snprintf(line, sizeof line,
                    "rm -rf out; %s " BIN " launch -n %d run.toml --checkpoint.dir out "
                    "--train.max_steps 1000000" FREE " %s & p=$!; "
-                   "for i in $(seq 600); do %s && break; sleep 0.05; done; "
+                   "while ! { %s; } && kill -0 $p; do sleep 0.05; done; "
                    "sh kill.sh %d; wait $p; echo exit $?",
                    SLOW, n, words, when, rank);
     (void)shell(line);

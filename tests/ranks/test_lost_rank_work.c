@@ -233,7 +233,7 @@ Test(lost_rank_work, peer_that_is_gone)
         (void)snprintf(line, sizeof line,
                        "rm -rf out; " LATHE " launch -n 2 run.toml --checkpoint.async %s "
                        "--train.max_steps 100000 --checkpoint.every 50 >log 2>err & p=$!; "
-                       "while [ ! -s out/metrics.jsonl ]; do sleep 0.05; done; sleep 0.2; "
+                       "while [ ! -s out/metrics.jsonl ] && kill -0 $p; do sleep 0.05; done; "
                        "sh kill.sh; wait $p; echo exit $?; cat err log",
                        f->async);
         (void)run(line);

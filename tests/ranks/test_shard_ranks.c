@@ -40,6 +40,9 @@ static const char *const optimizers[] = {
     "'[{ name = \"attention\", params = [\"*self_attn*\"], lr = 1e-3 }]'",
     "--train.precision fp16 --train.loss_scale_init 262144 --train.on_nonfinite skip",
     "--train.on_spike skip --train.spike_window 2 --train.spike_threshold 0.1",
+    "--model.model_type mixtral --model.num_local_experts 3 --model.output_router_logits true",
+    "--model.model_type mixtral --adapter.name lora "
+    "--adapter.target_modules '[\"q_proj\", \"w2\"]'",
     "--adapter.name lora --adapter.dropout 0.3",
     "--adapter.name qlora --quant.name nf4 --train.precision bf16",
 };
@@ -206,8 +209,8 @@ Test(shard_ranks, auto_takes_the_first_that_fits)
 {
     static const char same[] = "--train.micro_batch_size 4 " FREE "--parallel.bucket_mb 0.02";
     char words[1024];
-    json_t *most = planned(2, "zero1", same), *least = planned(2, "zero2", same);
-    const double limit = 0.5 * (bytes_of(most, "peak") + bytes_of(least, "peak"));
+    json_t *max = planned(2, "zero1", same), *least = planned(2, "zero2", same);
+    const double limit = 0.5 * (bytes_of(max, "peak") + bytes_of(least, "peak"));
     (void)snprintf(words, sizeof words, "--parallel.shard auto --train.memory_limit %.12f %s",
                    limit / 1073741824.0, same);
     cr_assert_eq(train(2, "auto", words), 0, "%s", output);
@@ -219,7 +222,7 @@ Test(shard_ranks, auto_takes_the_first_that_fits)
     cr_expect_str_eq(json_string_value(json_object_get(json_object_get(all, "plan"), "shard")),
                      "gradients");
     json_decref(all);
-    json_decref(most);
+    json_decref(max);
     json_decref(least);
 }
 

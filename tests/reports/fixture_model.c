@@ -41,7 +41,7 @@ static lathe_status report_faulty(const lathe_model_builder *b, const char *faul
 static lathe_status build(void *self, const lathe_model_builder *b, lathe_val *out)
 {
     const lathe_decoder *d = self;
-    const lathe_decoder_at at = {d, b, -1};
+    const lathe_decoder_at at = {.d = d, .b = b, .layer = -1};
     const lathe_op_attrs to_f32 = {.dtype = LATHE_F32};
     lathe_val h, sum;
     LATHE_TRY(lathe_decoder_build(self, b, out));

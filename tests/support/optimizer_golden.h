@@ -82,10 +82,10 @@ static inline int64_t golden_slot_count(const lathe_optimizer_v1 *table, void *s
 
 static inline double golden_largest(const float *x, int64_t n)
 {
-    double most = 0.0;
+    double max = 0.0;
     for (int64_t i = 0; i < n; i++)
-        most = fabs((double)x[i]) > most ? fabs((double)x[i]) : most;
-    return most;
+        max = fabs((double)x[i]) > max ? fabs((double)x[i]) : max;
+    return max;
 }
 
 /* The largest |got - want|/(|want| + scale). */

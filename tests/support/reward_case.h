@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "lathe/reward.h"
 #include "mock_plugin.h"
-#include "plug/instance.h"
-#include "plug/schema.h"
+#include "plug/plugin_instance.h"
+#include "plug/schema_check.h"
 
 static lathe_arena reward_arena;
 static lathe_instance reward_instance;

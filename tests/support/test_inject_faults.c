@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "support/inject.h"
 
 static char folder[64], file[96];

@@ -9,10 +9,15 @@
  * and bounded: j < key_end[b*Tq + i]. A document that sees itself in both directions has key_end =
  * its end and causal = 0; a prefix that does, followed by causal tokens, has key_end = the end of
  * the prefix in the prefix and the token's index + 1 after it. Bounds beyond len_b count as len_b.
+ * With slopes [H] (ALiBi, arXiv:2108.12409) slopes[h] * (j - its index) is added to the score of
+ * key j, after the soft-cap. With sinks [H] the softmax of every query also has the score sinks[h],
+ * to which no value belongs: p = exp(s) / (sum of exp(s) + exp(sinks[h])).
  *
  * Saved for the backward, exactly: o, and lse [B,H,Tq] f32, the natural log of the sum of
- * exp(masked, soft-capped, scaled scores). A query that sees no key: o = 0, lse = -inf.
- * All backends save the same layout.
+ * exp(masked, biased, soft-capped, scaled scores), with the sink's. All backends save the same
+ * layout. A query that sees no key: o = 0, lse = -inf, or sinks[h] if there are sinks. Since lse
+ * includes the sink, a backward is the same with and without sinks; the gradient of the sinks is
+ * ATTENTION_SINKS_BWD (op.h).
  */
 #ifndef LATHE_ATTENTION_H
 #define LATHE_ATTENTION_H
@@ -29,7 +34,7 @@ typedef struct lathe_attention_problem {
     int32_t causal, window; /* window: 0 all */
     int32_t packed, cached; /* doc_start given; kv_len given (forward only) */
     int32_t bounded;        /* key_end given */
-    int32_t reserved;       /* 0 */
+    int32_t alibi;          /* slopes given */
     int32_t n_threads;
     float scale, softcap;                           /* softcap: 0 none */
     int64_t q_stride, k_stride, v_stride, o_stride; /* elements between consecutive tokens */
@@ -41,8 +46,10 @@ typedef struct lathe_attention_problem {
      * rows may share. kv_len[b*kv_stride] is then the length of row b, and kv_len[b*kv_stride + 1
      * + j] the number of the block with its keys j*block_tokens and on. 0: rows are contiguous. */
     int64_t block_tokens, kv_stride;
+    int32_t sinks; /* sinks given */
+    int32_t reserved;
 } lathe_attention_problem;
-LATHE_ABI_SIZE(lathe_attention_problem, 168);
+LATHE_ABI_SIZE(lathe_attention_problem, 176);
 
 typedef struct lathe_attention_args {
     uint32_t size;
@@ -57,8 +64,10 @@ typedef struct lathe_attention_args {
     void *dq, *dk, *dv;       /* backward out */
     void *scratch;            /* bytes from *_scratch, 64-byte aligned */
     lathe_stream *stream;
+    const float *slopes; /* [n_heads] or NULL */
+    const float *sinks;  /* [n_heads] or NULL */
 } lathe_attention_args;
-LATHE_ABI_SIZE(lathe_attention_args, 120);
+LATHE_ABI_SIZE(lathe_attention_args, 136);
 
 typedef struct lathe_attention_v1 {
     uint32_t size;

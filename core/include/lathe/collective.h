@@ -57,7 +57,7 @@ enum { LATHE_GROUP_DETERMINISTIC = 1, LATHE_GROUP_RANK_ORDER = 2 };
 /** The buffers for which the core looks for an engine. Plain data. */
 typedef struct lathe_collective_probe {
     uint32_t size;
-    int32_t host_memory; /* 1: buffers are ordinary host memory (lathe_device_info.host_memory) */
+    int32_t host_memory; /* 1: buffers are ordinary host memory (LATHE_MEMORY_HOST) */
     const char *device;  /* name of the device plugin: "cpu_avx2", "cuda" */
 } lathe_collective_probe;
 LATHE_ABI_SIZE(lathe_collective_probe, 16);

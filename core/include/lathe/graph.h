@@ -10,6 +10,7 @@
 #define LATHE_GRAPH_H
 
 #include "op.h"
+#include "schema.h"
 #include "status.h"
 
 typedef struct lathe_graph lathe_graph;
@@ -41,6 +42,7 @@ enum {
               r smallest singular values: column k of f32[O,r] is u, or of f32[I,r] v, of the value
               s_(min(O,I)-r+1+k). With trainable = 0 the adapter's file has them all the same,
               since they belong to the weight as it was when the training began. */
+    LATHE_INIT_CONSTANT = 13,    /* init_scale, everywhere */
 };
 
 /** A new parameter. The core owns its memory; the name is its key in checkpoints. */
@@ -78,8 +80,10 @@ typedef struct lathe_param_info {
     int32_t n_layers;  /* of the model; 0: not known */
     int32_t is_tied;   /* 1: an embedding that is the output head too */
     int32_t of_site;   /* 1: the weight or the bias of a linear site */
+    int32_t n_experts; /* E > 0: desc has the matrices of E experts, one below the other; else 0 */
+    int32_t reserved;  /* 0 */
 } lathe_param_info;
-LATHE_ABI_SIZE(lathe_param_info, 88);
+LATHE_ABI_SIZE(lathe_param_info, 96);
 
 enum {
     LATHE_ROLE_MATRIX = 0,    /* weight of a linear site */
@@ -88,7 +92,40 @@ enum {
     LATHE_ROLE_NORM = 3,
     LATHE_ROLE_BIAS = 4,
     LATHE_ROLE_ADAPTER = 5, /* made by an adapter */
+    LATHE_ROLE_ROUTER = 6,  /* [E,C], scores experts: no site of adapters, never quantized */
+    LATHE_ROLE_BUFFER = 7,  /* a vector that never trains: it is saved as it was read */
+    LATHE_ROLE_CONV = 8,    /* [C,K], taps of a convolution of each channel: no site of adapters,
+                               never quantized; files hold [C,1,K] */
 };
+
+/** The value of an attribute of an op, for op(). Plain data. */
+typedef struct lathe_op_attr {
+    const char *key;
+    int32_t type;     /* LATHE_T_BOOL, LATHE_T_INT, LATHE_T_FLOAT or LATHE_T_STRING */
+    int32_t reserved; /* 0 */
+    int64_t i;        /* BOOL (0 or 1), INT */
+    double f;         /* FLOAT */
+    const char *s;    /* STRING; copied */
+} lathe_op_attr;
+LATHE_ABI_SIZE(lathe_op_attr, 40);
+
+/* Initializers: {LATHE_ATTR_INT("heads", 4), LATHE_ATTR_FLOAT("eps", 1e-6)}. */
+#define LATHE_ATTR_BOOL(attr_key, value)                                                           \
+    {                                                                                              \
+        .key = (attr_key), .type = LATHE_T_BOOL, .i = (value)                                      \
+    }
+#define LATHE_ATTR_INT(attr_key, value)                                                            \
+    {                                                                                              \
+        .key = (attr_key), .type = LATHE_T_INT, .i = (value)                                       \
+    }
+#define LATHE_ATTR_FLOAT(attr_key, value)                                                          \
+    {                                                                                              \
+        .key = (attr_key), .type = LATHE_T_FLOAT, .f = (value)                                     \
+    }
+#define LATHE_ATTR_STRING(attr_key, value)                                                         \
+    {                                                                                              \
+        .key = (attr_key), .type = LATHE_T_STRING, .s = (value)                                    \
+    }
 
 typedef struct lathe_graph_api {
     uint32_t size;
@@ -120,7 +157,16 @@ typedef struct lathe_graph_api {
     lathe_status (*rng)(lathe_graph *g, lathe_val *out);
     /** [build] A number unique in this graph, for rng_stream of a DROPOUT. */
     uint64_t (*rng_stream)(lathe_graph *g);
+
+    /** [build] Adds one node of the op called `name`: the core's of that name (op.h, whose
+     *  attributes are the members of lathe_op_attrs), else the op plugin's (op_plugin.h, whose
+     *  attributes are the keys of its schema). Missing attributes have their defaults. in, out and
+     *  label are as in node(). LATHE_E_NOT_FOUND: there is no such op. LATHE_E_CONFIG: an unknown
+     *  attribute, or a value that it does not allow. LATHE_E_SHAPE, LATHE_E_DTYPE. */
+    lathe_status (*op)(lathe_graph *g, const char *name, const lathe_op_attr *attrs,
+                       int32_t n_attrs, const lathe_val *in, int32_t n_in, lathe_val *out,
+                       int32_t n_out, const char *label);
 } lathe_graph_api;
-LATHE_ABI_SIZE(lathe_graph_api, 64);
+LATHE_ABI_SIZE(lathe_graph_api, 72);
 
 #endif

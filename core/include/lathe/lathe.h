@@ -1,8 +1,9 @@
-/* The C API of a training run: opens a run.toml and offers the eight primitives forward, backward,
- * step, zero_grad, generate, logprobs, save and load.
+/* The C API of a training run: opens a run.toml and offers eight calls on it, from which a training
+ * loop is written: forward, backward, step, zero_grad, generate, logprobs, save and load. Messages
+ * and documents call them the eight primitives. lathe/session.h opens folders, too.
  *
- * Threads: one thread per run, the one that opened it. Results and texts are borrowed until the
- * next call on the run. Every failing call leaves its message in lathe_last_error().
+ * Threads: one thread per run, the one that opened it. Results and texts belong to the run and are
+ * valid until the next call on it. A call that fails leaves its message in lathe_last_error().
  */
 #ifndef LATHE_LATHE_H
 #define LATHE_LATHE_H
@@ -19,6 +20,17 @@ LATHE_EXPORT const char *lathe_version(void);
 /** Error message of the calling thread's last failed call; "" if no call failed. */
 LATHE_EXPORT const char *lathe_last_error(void);
 
+/** Gets a line of the log. level: LATHE_LOG_* of lathe/host.h, 0 debug to 3 error. message: without
+ *  prefix and line end, borrowed during the call. It may come from any thread, and must not call
+ *  the library. */
+typedef void (*lathe_log_fn)(void *arg, int32_t level, const char *message);
+
+/** Sends the log of the process to fn. NULL, as at first: it is written to stderr, as lines "lathe:
+ *  warning: ...". A fn that does nothing turns it off. log.level of the run that was opened last
+ *  decides what is logged, by default info and above; what is wrong with a call is in
+ *  lathe_last_error(), too. Not while other threads are in the library. */
+LATHE_EXPORT void lathe_set_log(lathe_log_fn fn, void *arg);
+
 /** Opens a run: reads and checks the configuration, loads its plugins, builds its graphs, plans
  *  and allocates its memory, and loads or initializes its weights. overrides:
  *  "section.key=value". LATHE_E_CONFIG: the message holds every error of the file, one per line. */
@@ -30,16 +42,20 @@ LATHE_EXPORT void lathe_run_close(lathe_run *run);
 /** Values of one input of the stage (lathe_stage_input), such as advantages. */
 typedef struct lathe_batch_input {
     const char *name;
-    /* f32, or i32 if its dtype is that: [n_rows * row_tokens, count], or [n_rows, count] for an
-     * input per row */
+    /* f32, or i32 where the stage declares it: [n_rows * row_tokens, count], or [n_rows, count] for
+     * an input per row */
     const void *values;
 } lathe_batch_input;
 LATHE_ABI_SIZE(lathe_batch_input, 16);
 
-/** A batch: arrays i32[n_rows * row_tokens]. targets may be NULL (no loss); target -1 is
- *  ignored. positions and doc_start may be NULL: every row is then one document. For a stage on
- *  pairs, the first half of the rows holds the chosen completions and the second half the
- *  rejected completions of the same pairs. */
+/** A batch: arrays i32[n_rows * row_tokens].
+ *
+ *  targets    the token that should follow each token; -1: not counted. NULL: no loss
+ *  positions  position of each token in its document. doc_start: index in the row at which its
+ *             document begins. Both NULL: every row is one document
+ *
+ *  For a stage on pairs, the first half of the rows holds the chosen completions and the second
+ * half the rejected completions of the same pairs. */
 typedef struct lathe_run_batch {
     uint32_t size;
     int32_t n_rows; /* at most train.micro_batch_size (twice that for pairs); the rest is padded */
@@ -51,16 +67,17 @@ typedef struct lathe_run_batch {
     const lathe_batch_input *inputs;
     int32_t n_inputs;
     int32_t reserved2; /* 0 */
-    /* For a stage whose objective is not causal (lathe/stage.h): the end of the keys that each
-     * token sees, above its index in the row and at most row_tokens. NULL: of a masked objective,
-     * the end of the token's document; of a prefix objective, the token itself (no prefix). */
+    /* For a stage whose objective is not causal (lathe/stage.h): the token at index i sees the keys
+     * from its doc_start up to, and without, key_end[i]; i < key_end[i] <= row_tokens. NULL: with a
+     * masked objective every token sees its whole document; with a prefix objective attention is
+     * causal, as without a prefix. */
     const int32_t *key_end;
 } lathe_run_batch;
 LATHE_ABI_SIZE(lathe_run_batch, 72);
 
 enum {
     LATHE_FORWARD_TRAIN = 1,  /* backward will follow; needs targets */
-    LATHE_FORWARD_LOGITS = 2, /* result.logits wanted; not with TRAIN */
+    LATHE_FORWARD_LOGITS = 2, /* fills in result.logits; not with TRAIN */
 };
 
 typedef struct lathe_forward_result {
@@ -75,7 +92,10 @@ LATHE_ABI_SIZE(lathe_forward_result, 40);
 
 /** Runs the model on a batch. batch NULL: takes the next batch of the run's own data. With TRAIN
  *  this is training data, and the data cursor advances; otherwise it is validation data.
- *  LATHE_E_SHAPE: the batch does not fit the run's shape. */
+ *
+ *  Errors  LATHE_E_SHAPE: the batch does not fit the run's shape.
+ *          LATHE_E_STATE: TRAIN, and the run was not opened for training; or it was opened to
+ *          generate, and has logits alone: no loss, and no data. */
 LATHE_EXPORT lathe_status lathe_forward(lathe_run *run, const lathe_run_batch *batch,
                                         uint32_t flags, lathe_forward_result *out);
 
@@ -94,10 +114,10 @@ LATHE_EXPORT lathe_status lathe_backward(lathe_run *run, lathe_backward_result *
 
 typedef struct lathe_step_result {
     uint32_t size;
-    int32_t skipped; /* 1: gradients overflowed; parameters and schedule are unchanged */
-    int64_t step;    /* steps so far, skipped ones included */
-    double loss;     /* loss_sum / count over the step's batches */
-    double count;
+    int32_t skipped;   /* 1: gradients overflowed; parameters and schedule are unchanged */
+    int64_t step;      /* steps so far, skipped ones included */
+    double loss;       /* loss_sum / count over the step's batches */
+    double count;      /* targets, or pairs, of the step */
     double grad_norm;  /* before clipping */
     double param_norm; /* after the update, of the trainable parameters */
     double lr;
@@ -116,8 +136,8 @@ LATHE_EXPORT lathe_status lathe_zero_grad(lathe_run *run);
 typedef struct lathe_sampling {
     uint32_t size;
     int32_t max_new_tokens; /* >= 1 */
-    double temperature;     /* 0: greedy */
-    double top_p;           /* 1: off */
+    double temperature;     /* >= 0; 0: greedy */
+    double top_p;           /* above 0, at most 1; 1: off */
     int32_t top_k;          /* 0: off */
     int32_t stop_at_eos;
     uint64_t seed;
@@ -134,8 +154,13 @@ typedef struct lathe_sampling {
 } lathe_sampling;
 LATHE_ABI_SIZE(lathe_sampling, 88);
 
-/** Why a text ended: max_new_tokens, max_length or the context; an end token; a stop string. */
-enum { LATHE_FINISH_LENGTH = 0, LATHE_FINISH_EOS = 1, LATHE_FINISH_STOP = 2 };
+/** Reasons for the end of a text. */
+enum {
+    LATHE_FINISH_LENGTH = 0,   /* max_new_tokens, max_length or the context is reached */
+    LATHE_FINISH_EOS = 1,      /* an end token */
+    LATHE_FINISH_STOP = 2,     /* a stop string */
+    LATHE_FINISH_CANCELLED = 3 /* the caller ended it (lathe/session.h) */
+};
 
 typedef struct lathe_generation {
     uint32_t size;
@@ -154,6 +179,10 @@ LATHE_ABI_SIZE(lathe_generation, 56);
  *  there, else from the model's generation_config.json (read as transformers' generate does),
  *  else from the defaults of [generate]. */
 LATHE_EXPORT lathe_status lathe_default_sampling(const lathe_run *run, lathe_sampling *out);
+
+/* Errors of calls that generate: LATHE_E_ARG for a value of the sampling settings that is out of
+ * range or not a number (NaN), and for a prompt that is not UTF-8 where the tokenizer has no tokens
+ * for its bytes. */
 
 /** Continues a prompt, with a KV cache and the same ops as training. Tokens that the tokenizer's
  *  template puts before a text (BOS) are added unless the prompt begins with them. stop_at_eos:
@@ -181,13 +210,13 @@ LATHE_EXPORT lathe_status lathe_generate_many(lathe_run *run, const lathe_prompt
                                               lathe_generation *out);
 
 /** Writes the log-probability of each target into out f32[n_rows * row_tokens]; 0 where the
- *  target is -1. */
+ *  target is -1. LATHE_E_STATE: the run was opened to generate. */
 LATHE_EXPORT lathe_status lathe_logprobs(lathe_run *run, const lathe_run_batch *batch, float *out);
 
 /** Writes the whole state as a checkpoint folder, which transformers can load directly. If
- *  gradients are accumulated, the checkpoint includes them. LATHE_E_STATE: a training forward
- *  has not had its backward yet. All ranks call it, and rank 0 alone writes; with parallel.shard,
- *  accumulated gradients are LATHE_E_STATE. */
+ *  gradients are accumulated, the checkpoint includes them. LATHE_E_STATE: the run was not opened
+ *  for training; or a training forward has not had its backward yet. All ranks call it, and rank 0
+ * alone writes; with parallel.shard, accumulated gradients are LATHE_E_STATE. */
 LATHE_EXPORT lathe_status lathe_save(lathe_run *run, const char *dir);
 
 /** Restores the whole state of a checkpoint; the run's configuration must fit it.

@@ -96,6 +96,8 @@ typedef struct lathe_optimizer_queue lathe_optimizer_queue; /* optimizer_queue.h
 typedef struct lathe_optimizer_v1 {
     uint32_t size;
     uint32_t revision;
+
+    /* ---- a parameter and its rates ---- */
     /** [pure] Fills in the state slots of a parameter; returns their number, <= LATHE_MAX_SLOTS. */
     int32_t (*slots)(void *self, const lathe_param_info *param, lathe_slot *out);
     /** [pure] LATHE_PARTITION_* for a parameter; NULL: ELEMENT. */
@@ -104,9 +106,17 @@ typedef struct lathe_optimizer_v1 {
     int64_t (*block)(void *self, const lathe_param_info *param);
     /** [pure] Base learning rate from the configuration; the schedule scales it. */
     double (*base_lr)(void *self);
+    /** [pure] Base rate and decay of one parameter, for optimizers where these differ. The core
+     *  divides a group's own lr and weight_decay by them to get lr_mult and weight_decay_mult.
+     *  NULL: base_lr() and the key "weight_decay" apply to all parameters. */
+    void (*rates)(void *self, const lathe_param_info *param, lathe_optimizer_rates *out);
     /** [pure] Fills out[8], which become the scalars from LATHE_SCALAR_USER on in step `step` (1
      *  is the first). Runs on the host. NULL: zeros. */
     void (*scalars)(void *self, int64_t step, double *out);
+
+    /* ---- a step ---- */
+    /** [pure] Scratch bytes that step() needs to update this parameter. NULL: none. */
+    int64_t (*scratch)(void *self, const lathe_param_info *param);
     /** [step] Updates the given tensors, none of them MATRIX, on the CPU; in parallel through
      *  lathe_host.parallel_for. One step may call it several times, each for other ranges. */
     lathe_status (*step)(void *self, const lathe_optimizer_step *step);
@@ -117,11 +127,8 @@ typedef struct lathe_optimizer_v1 {
                           const lathe_param_info *info, double lr_mult, double weight_decay_mult,
                           lathe_val param, lathe_val grad, const lathe_val *slots,
                           lathe_val scalars);
-    /** Embedded CUDA code (lathe/kit/elementwise.h, lathe/kit/optimizer_queue.h); NULL: CPU
-     *  only. */
-    const void *cuda_image;
-    /** [pure] Scratch bytes that step() needs to update this parameter. NULL: none. */
-    int64_t (*scratch)(void *self, const lathe_param_info *param);
+
+    /* ---- further work beside the steps ---- */
     /** [pure] Number of steps between curvature estimates, counted from step 1. NULL or 0: no
      *  estimates. After such a step the core runs one more backward on its last micro-batch,
      *  with targets sampled from the model, and calls estimate(). Needs a stage whose targets
@@ -137,16 +144,17 @@ typedef struct lathe_optimizer_v1 {
      *  method replaces a schedule: the core refuses one that lowers the rate. NULL: the weights
      *  are the same. */
     lathe_status (*average)(void *self, const lathe_optimizer_step *step, float *const *out);
+
+    /* ---- devices whose memory the host cannot access ---- */
+    /** Embedded CUDA code (lathe/kit/elementwise.h, lathe/kit/optimizer_queue.h); NULL: CPU
+     *  only. */
+    const void *cuda_image;
+    /** [pure] Memory that queue() needs for a parameter that is not MATRIX. NULL: none. */
+    void (*room)(void *self, const lathe_param_info *param, lathe_optimizer_room *out);
     /** [step] Does the work of step(), estimate() or average() on a device whose memory the host
      *  cannot access: queues kernels of cuda_image. NULL: a step on such a device is one launch
      *  of LATHE_ELEMENTWISE_KERNEL, and the core refuses estimate() and average(). */
     lathe_status (*queue)(void *self, const lathe_optimizer_queue *todo);
-    /** [pure] Memory that queue() needs for a parameter that is not MATRIX. NULL: none. */
-    void (*room)(void *self, const lathe_param_info *param, lathe_optimizer_room *out);
-    /** [pure] Base rate and decay of one parameter, for optimizers where these differ. The core
-     *  divides a group's own lr and weight_decay by them to get lr_mult and weight_decay_mult.
-     *  NULL: base_lr() and the key "weight_decay" apply to all parameters. */
-    void (*rates)(void *self, const lathe_param_info *param, lathe_optimizer_rates *out);
 } lathe_optimizer_v1;
 LATHE_ABI_SIZE(lathe_optimizer_v1, 128);
 

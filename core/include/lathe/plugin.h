@@ -28,7 +28,8 @@ enum {
     LATHE_KIND_RENDERER = 10,
     LATHE_KIND_READER = 11,
     LATHE_KIND_COLLECTIVE = 12,
-    LATHE_N_KINDS = 13
+    LATHE_KIND_OP = 13,
+    LATHE_N_KINDS = 14
 };
 
 /* Bands of score(): the highest score is chosen, 0 refuses, ties are resolved by name. */

@@ -112,57 +112,20 @@ LATHE_ABI_SIZE(lathe_quant_layers, 56);
 typedef struct lathe_quant_v1 {
     uint32_t size;
     uint32_t revision;
+
+    /* ---- a weight and its planes ---- */
     /** [pure] Whether the format can store a weight of these dims. LATHE_E_SHAPE says why not. */
     lathe_status (*accepts)(void *self, int64_t rows, int64_t cols);
     /** [pure] The planes of a [rows, cols] weight; returns their number, <= LATHE_MAX_PLANES. */
     int32_t (*planes)(void *self, int64_t rows, int64_t cols, lathe_plane *out);
-    /** [pure] Scratch bytes that one decode needs. NULL: 0. */
-    int64_t (*decode_scratch)(void *self, int64_t rows, int64_t cols);
+    int32_t stores_conv1d; /* 1: the library stores Conv1D weights, as planes of W [out,in] */
+    int32_t reserved;      /* 0 */
+
+    /* ---- encoding ---- */
     /** [open] Computes the planes from W f32 [rows, cols]; all in host memory. May allocate;
      *  deterministic. LATHE_E_NUMERIC: a weight is not finite. */
     lathe_status (*encode)(void *self, int64_t rows, int64_t cols, const float *w,
                            void *const *planes);
-    /** [step] Computes W from the planes, as dtype F32, BF16 or F16, row-major; device pointers. */
-    lathe_status (*decode)(void *self, int64_t rows, int64_t cols, const void *const *planes,
-                           void *w, int32_t dtype, void *scratch, void *stream);
-    /** [between] Writes the JSON text of "quantization_config" for config.json. Returns its length
-     *  in bytes, without NUL; if that exceeds capacity, the text is cut. NULL: there is none. */
-    int64_t (*config_json)(void *self, char *out, int64_t capacity);
-    /** [between] Writes the bytes of the weight's extra metadata tensor, meta_suffix. Returns bytes
-     *  as config_json does; their number depends on rows and cols alone, and is asked for with
-     * planes NULL and capacity 0. NULL: none. */
-    int64_t (*weight_meta)(void *self, int64_t rows, int64_t cols, const void *const *planes,
-                           char *out, int64_t capacity);
-    /** [open] Reads the metadata tensor of a weight whose other planes are loaded, and fills in
-     *  the planes that have no tensor. Refuses metadata that do not match this instance's
-     *  settings (LATHE_E_UNSUPPORTED, LATHE_E_SHAPE, LATHE_E_PARSE). Host pointers. NULL: none. */
-    lathe_status (*read_meta)(void *self, int64_t rows, int64_t cols, const char *meta,
-                              int64_t bytes, void *const *planes);
-    /** Embedded CUDA code of the decode kernel (see lathe_quant_args), for devices whose memory
-     *  the host cannot access. For these the core never calls decode(), and calls encode() and
-     *  read_meta() on the host. NULL: such devices cannot use the format. */
-    const void *cuda_image;
-    /** [pure] Fills out[LATHE_QUANT_SETTINGS], zero on entry, with the instance's settings for
-     *  the kernel. NULL: none. */
-    void (*image_settings)(void *self, int64_t *out);
-    /** Name suffix, as lathe_plane.file_suffix, of the metadata tensor of a weight, if the file
-     *  layout has one (bitsandbytes' quant_state). It comes with weight_meta and read_meta. */
-    const char *meta_suffix;
-    /** NULL-terminated names of the "quant_method"s that read_config understands. NULL: the format
-     *  is not read from folders. */
-    const char *const *methods;
-    /** [open] Sets the values (in the order of the plugin's fields, with their defaults on entry)
-     *  to what the configuration says of a layer's weight. Strings must be those of the
-     *  configuration, or constants. Whether activations are quantized is the run's choice.
-     *  Errors  LATHE_E_NOT_FOUND: the method is known, but these weights have another format.
-     *          LATHE_E_UNSUPPORTED: they are of this format, with a setting that it does not
-     *          support; the message names key, value and what is supported. Comes with methods. */
-    lathe_status (*read_config)(const lathe_host *host, const lathe_quant_config *config,
-                                lathe_value *values);
-    /** [open] Checks planes that were read from a file, where their values could make decode read
-     *  beyond them; all in host memory. LATHE_E_CORRUPT names what was seen and expected. NULL:
-     *  every value is safe. */
-    lathe_status (*check_planes)(void *self, int64_t rows, int64_t cols, const void *const *planes);
     /** [open] encode for a format whose quality rests on calibration data. Such a format is not
      *  encoded when a run starts, only by lathe quantize; encode then is what the format gives
      *  without data, with which tests compare. NULL: the format needs no data. */
@@ -173,6 +136,22 @@ typedef struct lathe_quant_v1 {
      *  the places by s, so that the model computes the same, and calls encode_calibrated with the
      *  weights and inputs that result. 1: as it is. Comes with encode_calibrated. NULL: none. */
     lathe_status (*scale_inputs)(void *self, const lathe_quant_layers *layers, float *scales);
+
+    /* ---- decoding ---- */
+    /** [pure] Scratch bytes that one decode needs. NULL: 0. */
+    int64_t (*decode_scratch)(void *self, int64_t rows, int64_t cols);
+    /** [step] Computes W from the planes, as dtype F32, BF16 or F16, row-major; device pointers. */
+    lathe_status (*decode)(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                           void *w, int32_t dtype, void *scratch, void *stream);
+    /** Embedded CUDA code of the decode kernel (see lathe_quant_args), for devices whose memory
+     *  the host cannot access. For these the core never calls decode(), and calls encode() and
+     *  read_meta() on the host. NULL: such devices cannot use the format. */
+    const void *cuda_image;
+    /** [pure] Fills out[LATHE_QUANT_SETTINGS], zero on entry, with the instance's settings for
+     *  the kernel. NULL: none. */
+    void (*image_settings)(void *self, int64_t *out);
+
+    /* ---- products that decode a part at a time ---- */
     /** [pure] How rows lie in memory (packed.h). NULL: 1, 1, 0. */
     void (*part_rows)(void *self, int64_t rows, int64_t cols, lathe_part_rows *out);
     /** [step] On any thread, and on several at a time: a part of W as F32, BF16 or F16, into out
@@ -192,16 +171,47 @@ typedef struct lathe_quant_v1 {
     /** [step] On any thread, as decode_part: the scales and offsets of a part. With codes. */
     void (*part_scales)(void *self, int64_t rows, int64_t cols, const void *const *planes,
                         const lathe_weight_part *part, float *scales, float *offsets);
-    int32_t stores_conv1d; /* 1: the library stores Conv1D weights, as planes of W [out,in] */
-    int32_t reserved_end;  /* 0 */
     /** [pure] How products quantize their inputs: lathe_activations in packed.h. With codes. */
     int32_t (*activations)(void *self, int64_t rows, int64_t cols, lathe_activations *out);
     /** NULL-terminated keys of fields that say how products are computed, not how W is stored:
      *  [quant] of a run sets them for a folder that is quantized already, too. NULL: none. */
     const char *const *product_fields;
+
+    /* ---- model folders ---- */
+    /** NULL-terminated names of the "quant_method"s that read_config understands. NULL: the format
+     *  is not read from folders. */
+    const char *const *methods;
+    /** [open] Sets the values (in the order of the plugin's fields, with their defaults on entry)
+     *  to what the configuration says of a layer's weight. Strings must be those of the
+     *  configuration, or constants. Whether activations are quantized is the run's choice.
+     *  Errors  LATHE_E_NOT_FOUND: the method is known, but these weights have another format.
+     *          LATHE_E_UNSUPPORTED: they are of this format, with a setting that it does not
+     *          support; the message names key, value and what is supported. Comes with methods. */
+    lathe_status (*read_config)(const lathe_host *host, const lathe_quant_config *config,
+                                lathe_value *values);
+    /** [open] Checks planes that were read from a file, where their values could make decode read
+     *  beyond them; all in host memory. LATHE_E_CORRUPT names what was seen and expected. NULL:
+     *  every value is safe. */
+    lathe_status (*check_planes)(void *self, int64_t rows, int64_t cols, const void *const *planes);
+    /** Name suffix, as lathe_plane.file_suffix, of the metadata tensor of a weight, if the file
+     *  layout has one (bitsandbytes' quant_state). It comes with weight_meta and read_meta. */
+    const char *meta_suffix;
+    /** [open] Reads the metadata tensor of a weight whose other planes are loaded, and fills in
+     *  the planes that have no tensor. Refuses metadata that do not match this instance's
+     *  settings (LATHE_E_UNSUPPORTED, LATHE_E_SHAPE, LATHE_E_PARSE). Host pointers. NULL: none. */
+    lathe_status (*read_meta)(void *self, int64_t rows, int64_t cols, const char *meta,
+                              int64_t bytes, void *const *planes);
+    /** [between] Writes the bytes of the weight's extra metadata tensor, meta_suffix. Returns bytes
+     *  as config_json does; their number depends on rows and cols alone, and is asked for with
+     * planes NULL and capacity 0. NULL: none. */
+    int64_t (*weight_meta)(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                           char *out, int64_t capacity);
     /** [open] Tells the dtype in which the model's file had the weights that encode() gets, for
      * metadata that name it; called before config_json and weight_meta. NULL: none does. */
     void (*set_source_dtype)(void *self, int32_t dtype);
+    /** [between] Writes the JSON text of "quantization_config" for config.json. Returns its length
+     *  in bytes, without NUL; if that exceeds capacity, the text is cut. NULL: there is none. */
+    int64_t (*config_json)(void *self, char *out, int64_t capacity);
 } lathe_quant_v1;
 LATHE_ABI_SIZE(lathe_quant_v1, 216);
 

@@ -25,6 +25,8 @@ enum {
     LATHE_FIELD_MIN_EXCLUSIVE = 2, /* value > min instead of >= */
     LATHE_FIELD_MAX_EXCLUSIVE = 4, /* value < max instead of <= */
     LATHE_FIELD_NULLABLE = 8,      /* config.json: null leaves it unset; else null is the default */
+    LATHE_FIELD_WHOLE = 32,        /* FLOAT_LIST: whole numbers, which config.json gets as such */
+    LATHE_FIELD_OR_TEXT = 64,      /* config.json: a text is accepted, too, as a STRING value */
 };
 
 /** One key of a component's table. Plain data: never grows. */

@@ -30,8 +30,8 @@ static int32_t @NAME@_score(void *self, const lathe_attention_problem *p, char *
     (void)self;
     if (p->dtype != LATHE_F32)
         no = "f32 only";
-    else if (p->packed || p->bounded || p->cached || p->softcap > 0.0f)
-        no = "no packed documents, last keys, cache or soft-cap";
+    else if (p->packed || p->bounded || p->cached || p->alibi || p->sinks || p->softcap > 0.0f)
+        no = "no packed documents, last keys, cache, slopes, sinks or soft-cap";
     return lathe_attention_scored(no, "by the definition", LATHE_SCORE_PORTABLE / 2, why,
                                   why_bytes);
 }

@@ -235,7 +235,7 @@ static lathe_status info(void *self, lathe_device_info *out)
                               .n_workers = ((const machine *)self)->host->n_threads(),
                               .memory_bytes = (int64_t)1 << 30, /* ask the machine here */
                               .compute_dtypes = 1u << LATHE_F32,
-                              .host_memory = 1};
+                              .host_memory = LATHE_MEMORY_HOST};
     (void)snprintf(full.model, sizeof full.model, "@NAME@");
     (void)snprintf(full.isa, sizeof full.isa, "plain");
     memcpy(out, &full, out->size < sizeof full ? out->size : sizeof full);

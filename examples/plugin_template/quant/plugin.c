@@ -58,14 +58,14 @@ static lathe_status encode(void *self, int64_t rows, int64_t cols, const float *
                            void *const *plane)
 {
     int8_t *const codes = plane[CODES];
-    float most = 0.0f;
+    float max = 0.0f;
     for (int64_t i = 0; i < rows * cols; i++) {
         if (!isfinite(w[i]))
             return lathe_fail(((const instance *)self)->host, LATHE_E_NUMERIC, "weight %lld is %g",
                               (long long)i, (double)w[i]);
-        most = fabsf(w[i]) > most ? fabsf(w[i]) : most;
+        max = fabsf(w[i]) > max ? fabsf(w[i]) : max;
     }
-    const float scale = most / 127.0f;
+    const float scale = max / 127.0f;
     for (int64_t i = 0; i < rows * cols; i++)
         codes[i] = scale > 0.0f ? (int8_t)lrintf(w[i] / scale) : (int8_t)0;
     *(float *)plane[SCALE] = scale;

@@ -41,7 +41,7 @@ int main(int argc, char **argv)
                                      .row_tokens = 4,
                                      .api = &api,
                                      .logprobs = logprobs,
-                                     .pair_mask = LATHE_NONE};
+                                     .record_mask = LATHE_NONE};
     lathe_stage_loss out = {.size = (uint32_t)sizeof out};
     LATHE_CHECK(table->loss(NULL, &build, &out) == LATHE_OK);
     LATHE_CHECK(values[out.sum] == 3.75);

@@ -9,7 +9,7 @@
 
 #define MODULE "model.layers.3.self_attn.q_proj"
 #define MAGNITUDE MODULE ".lora_magnitude_vector.weight"
-enum { MOST = 64 };
+enum { MAX = 64 };
 
 static const lathe_plugin *plugin;
 static const lathe_adapter_v1 *adapter;
@@ -42,9 +42,9 @@ typedef struct golden {
     int64_t r, n, in, out;
     double alpha;
     int rslora;
-    double w[MOST], bias[MOST], a[MOST], b[MOST], x[MOST], t[MOST], y[MOST];
-    double grad_a[MOST], grad_b[MOST], grad_x[MOST], m[MOST], grad_m[MOST], start_m[MOST];
-    double merged[MOST];
+    double w[MAX], bias[MAX], a[MAX], b[MAX], x[MAX], t[MAX], y[MAX];
+    double grad_a[MAX], grad_b[MAX], grad_x[MAX], m[MAX], grad_m[MAX], start_m[MAX];
+    double merged[MAX];
 } golden;
 
 static void read_line(FILE *file, const char *name, double *out, int64_t n)
@@ -52,7 +52,7 @@ static void read_line(FILE *file, const char *name, double *out, int64_t n)
     char word[32];
     cr_assert_eq(fscanf(file, "%31s", word), 1);
     cr_assert_str_eq(word, name);
-    cr_assert(n <= MOST);
+    cr_assert(n <= MAX);
     for (int64_t i = 0; i < n; i++)
         cr_assert_eq(fscanf(file, "%lf", &out[i]), 1);
 }
@@ -117,7 +117,7 @@ static void narrow(const double *from, float *to, int64_t n)
 /* f32: the merge of lora (8 half-ulps of 16), times m/n < 2/0.5, rounded once more. */
 static void check_merge(void *self, const lathe_site *site, const golden *c)
 {
-    float w[MOST], a[MOST], b[MOST], m[MOST];
+    float w[MAX], a[MAX], b[MAX], m[MAX];
     narrow(c->w, w, c->out * c->in);
     narrow(c->a, a, c->r * c->in);
     narrow(c->b, b, c->out * c->r);

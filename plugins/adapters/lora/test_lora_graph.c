@@ -2,12 +2,12 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "ir/graph.h"
+#include "graph/ir/ir_graph.h"
+#include "graph/passes/passes.h"
 #include "lathe/adapter.h"
 #include "mock_graph.h"
 #include "mock_plugin.h"
-#include "passes/passes.h"
-#include "plug/instance.h"
+#include "plug/plugin_instance.h"
 
 static lathe_val quantized_weight(lathe_graph *g, lathe_params *params)
 {

@@ -9,7 +9,7 @@
 
 #define MODULE "model.layers.3.self_attn.q_proj"
 #define ROTATION MODULE ".oft_R.weight"
-enum { MOST = 64 };
+enum { MAX = 64 };
 
 static const lathe_plugin *plugin;
 static const lathe_adapter_v1 *adapter;
@@ -37,8 +37,8 @@ static void *instance(int64_t block_size, int64_t terms)
 /* One case of the golden file, its values in double. */
 typedef struct golden {
     int64_t block_size, terms, n, in, out, blocks, elements;
-    double w[MOST], bias[MOST], v[MOST], x[MOST], t[MOST], y[MOST];
-    double grad_v[MOST], grad_x[MOST], merged[MOST];
+    double w[MAX], bias[MAX], v[MAX], x[MAX], t[MAX], y[MAX];
+    double grad_v[MAX], grad_x[MAX], merged[MAX];
 } golden;
 
 static void read_line(FILE *file, const char *name, double *out, int64_t n)
@@ -46,7 +46,7 @@ static void read_line(FILE *file, const char *name, double *out, int64_t n)
     char word[32];
     cr_assert_eq(fscanf(file, "%31s", word), 1);
     cr_assert_str_eq(word, name);
-    cr_assert(n <= MOST);
+    cr_assert(n <= MAX);
     for (int64_t i = 0; i < n; i++)
         cr_assert_eq(fscanf(file, "%lf", &out[i]), 1);
 }
@@ -92,7 +92,7 @@ static void expect_gradient(lathe_graph *g, lathe_val loss, lathe_val at, const 
 /* W' is rounded to f32 once; v and W were rounded before. */
 static void check_merge(void *self, const lathe_site *site, const golden *c)
 {
-    float w[MOST], v[MOST];
+    float w[MAX], v[MAX];
     lathe_site_param param = {ROTATION, v, lathe_desc_2d(LATHE_F32, c->blocks, c->elements)};
     for (int64_t i = 0; i < c->out * c->in; i++)
         w[i] = (float)c->w[i];

@@ -97,16 +97,21 @@ lathe_status lora_open(const lathe_host *host, const char *method, const lathe_v
                             values[LORA_INIT].s)
             : LATHE_OK;
     l->targets.takes_outer = 1;
-    if (status == LATHE_OK)
-        status = targets_read(&l->targets, host, method, &values[LORA_TARGETS], &values[LORA_TIES]);
-    if (status == LATHE_OK)
-        status = lora_patterns_create(host, method, "rank_pattern", l->rank_json, 1, &l->ranks);
-    if (status == LATHE_OK)
-        status = lora_patterns_create(host, method, "alpha_pattern", l->alpha_json, 0, &l->alphas);
-    if (status == LATHE_OK)
-        status = check_alpha(l);
-    if (status == LATHE_OK)
-        status = check_bias(l, values[LORA_INIT].s);
+    if (status != LATHE_OK)
+        goto out;
+    status = targets_read(&l->targets, host, method, &values[LORA_TARGETS], &values[LORA_TIES]);
+    if (status != LATHE_OK)
+        goto out;
+    status = lora_patterns_create(host, method, "rank_pattern", l->rank_json, 1, &l->ranks);
+    if (status != LATHE_OK)
+        goto out;
+    status = lora_patterns_create(host, method, "alpha_pattern", l->alpha_json, 0, &l->alphas);
+    if (status != LATHE_OK)
+        goto out;
+    if ((status = check_alpha(l)) != LATHE_OK)
+        goto out;
+    status = check_bias(l, values[LORA_INIT].s);
+out:
     if (status != LATHE_OK) {
         lora_destroy(l);
         return status;
@@ -186,6 +191,15 @@ lathe_status lora_check_rank(const lora *l, const lathe_site *site, const char *
         (long long)site->in_features);
 }
 
+lathe_status lora_refuse_loftq(const lora *l, const char *before, const char *module,
+                               const char *after)
+{
+    return lathe_fail_at(l->host, LATHE_E_CONFIG, "init",
+                         "%s: init = \"loftq\" starts from the quantization error of a weight, "
+                         "and %s %s%s, or use another init",
+                         l->method, before, module, after);
+}
+
 /* Declares A and B so that s B A is the best approximation of the quantization error W - Q of rank
  * r. */
 static lathe_status declare_loftq(const lora *l, const lathe_graph_api *api, lathe_graph *g,
@@ -199,12 +213,8 @@ static lathe_status declare_loftq(const lora *l, const lathe_graph_api *api, lat
                             .init_steps = (int32_t)l->loftq_iter,
                             .trainable = 1};
     if (site->weight_quantized > 1)
-        return lathe_fail_at(
-            l->host, LATHE_E_CONFIG, "init",
-            "%s: init = \"loftq\" starts from the quantization error of a weight, "
-            "and the model's folder has only the quantized %s; expected a folder in "
-            "full precision with [quant], or another init",
-            l->method, site->module);
+        return lora_refuse_loftq(l, "the model's folder has only the quantized", site->module,
+                                 ": name a folder in full precision, with [quant]");
     LATHE_TRY(lora_check_rank(l, site, "loftq"));
     LATHE_TRY(declare(l, api, g, site, "lora_A", how, out_a));
     how.init = LATHE_INIT_LOFTQ_B;

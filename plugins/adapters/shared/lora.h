@@ -106,6 +106,9 @@ lathe_status lora_select(void *self, const lathe_param_info *param, int32_t *out
 int64_t lora_file_key(void *self, const char *param_name, char *out, int64_t capacity);
 int32_t lora_targets(void *self, const lathe_site *site);
 int32_t lora_unties(void *self, const char *embedding, const char *head);
+/** Refuses init = "loftq" where there is no quantization error: "and BEFORE MODULE AFTER". */
+lathe_status lora_refuse_loftq(const lora *l, const char *before, const char *module,
+                               const char *after);
 int32_t lora_uses_loftq(void *self); /* needs_quantized_base, starts_elsewhere */
 lathe_status lora_wrap(void *self, const lathe_graph_api *api, lathe_graph *g,
                        const lathe_site *site, lathe_val x, int32_t enabled, lathe_val *out_y);

@@ -19,11 +19,6 @@
 
 #define TIED_MODULE "embed_tokens" /* the only module that PEFT ties */
 
-static int is_loftq(const lora *l)
-{
-    return l->loftq_iter > 0;
-}
-
 static const char *last_part(const char *module)
 {
     const char *dot = strrchr(module, '.');
@@ -74,13 +69,9 @@ static lathe_status check_embedding(lora *l, const lathe_site *site)
 {
     if (l->lora_bias)
         return refuse_bias(l, site);
-    if (is_loftq(l))
-        return lathe_fail_at(
-            l->host, LATHE_E_CONFIG, "init",
-            "%s: init = \"loftq\" starts from the quantization error of a weight, "
-            "and the embedding %s is not quantized: take it out of target_modules, "
-            "or use another init",
-            l->method, site->module);
+    if (l->loftq_iter > 0)
+        return lora_refuse_loftq(l, "the embedding", site->module,
+                                 " is not quantized: take it out of target_modules");
     if (l->targets.saved.ties && site->tied == NULL && l->targets.strict)
         return lathe_fail_at(l->host, LATHE_E_CONFIG, "ensure_weight_tying",
                              "%s: ensure_weight_tying is true, but the model's output head is not "
@@ -181,7 +172,7 @@ static lathe_status check_head(lora *l, const lathe_site *site)
 {
     if (l->lora_bias)
         return refuse_bias(l, site);
-    if (l->pissa || is_loftq(l))
+    if (l->pissa || l->loftq_iter > 0)
         return lathe_fail_at(l->host, LATHE_E_CONFIG, "init",
                              "%s: init = \"%s\" is not offered for the head %s: take it out of "
                              "target_modules, or use another init",

@@ -40,7 +40,7 @@ static void put_list(peft_text *t, const char *const *list, int64_t n)
 
 static void put_targets(peft_text *t, const targets *modules)
 {
-    const char *seen[TARGETS_MOST_NAMES];
+    const char *seen[TARGETS_MAX_NAMES];
     for (int i = 0; i < modules->n_seen; i++)
         seen[i] = modules->seen[i];
     if (modules->pattern)

@@ -60,7 +60,7 @@ static lathe_status read_layers(targets *t, const lathe_value *layers, const lat
                              "layers_pattern has no effect without layers_to_transform");
     t->layer_compiled =
         n_patterns > 0 ? t->host->alloc(n_patterns * (int64_t)sizeof(void *)) : NULL;
-    if (n_patterns > 0 && !t->layer_compiled)
+    if (n_patterns > 0 && t->layer_compiled == NULL)
         return lathe_fail(t->host, LATHE_E_NOMEM, "no memory for layers_pattern");
     for (int64_t i = 0; i < n_patterns; i++) {
         const int n =
@@ -219,7 +219,8 @@ static int includes(const targets *t, const char *module)
 
 int32_t targets_include(const targets *t, const lathe_site *site)
 {
-    if (t->all_linear && site->layer < 0) /* the head is outside the layers */
+    /* the head is outside the layers; PEFT's all-linear takes no experts, which are no Linear */
+    if (t->all_linear && (site->layer < 0 || site->n_experts > 0))
         return 0;
     return includes(t, site->module);
 }
@@ -232,10 +233,10 @@ lathe_status targets_remember(targets *t, const lathe_site *site)
     for (int i = 0; i < t->n_seen; i++)
         if (strcmp(t->seen[i], name) == 0)
             return LATHE_OK;
-    if (t->n_seen == TARGETS_MOST_NAMES || strlen(name) >= sizeof t->seen[0])
+    if (t->n_seen == TARGETS_MAX_NAMES || strlen(name) >= sizeof t->seen[0])
         return lathe_fail(t->host, LATHE_E_UNSUPPORTED,
                           "%s: all-linear meets more than %d kinds of module at %s", t->method,
-                          TARGETS_MOST_NAMES, site->module);
+                          TARGETS_MAX_NAMES, site->module);
     memcpy(t->seen[t->n_seen++], name, strlen(name) + 1);
     return LATHE_OK;
 }
@@ -291,7 +292,7 @@ static lathe_status check_patterns(const targets *t, const char *const *modules,
     int32_t hits;
     LATHE_TRY(try_pattern(t, t->compiled, modules, n_modules, &hits)); /* 0: said below */
     LATHE_TRY(try_pattern(t, t->exclude_compiled, modules, n_modules, &hits));
-    if (!t->exclude_compiled || hits > 0)
+    if (t->exclude_compiled == NULL || hits > 0)
         return LATHE_OK;
     (void)snprintf(entry, sizeof entry, "exclude_pattern \"%.100s\"", t->exclude_pattern);
     return idle(t, "exclude_pattern", entry);
@@ -326,7 +327,7 @@ static int includes_module(const void *of_targets, const char *module)
 /* Checks the modules that are wrapped. */
 static lathe_status check_wrapped(const targets *t, const char *const *modules, int32_t n_modules)
 {
-    if (!t->all_linear && !t->compiled)
+    if (!t->all_linear && t->compiled == NULL)
         LATHE_TRY(check_ends(t, "target_modules", t->names, t->n, modules, n_modules));
     LATHE_TRY(check_ends(t, "exclude_modules", t->excluded, t->n_excluded, modules, n_modules));
     LATHE_TRY(check_patterns(t, modules, n_modules));

@@ -6,7 +6,7 @@
 #include "lathe/schema.h"
 #include "shared/saved_modules.h"
 
-#define TARGETS_MOST_NAMES 64
+#define TARGETS_MAX_NAMES 64
 
 /* The values of TARGETS_FIELDS, from the first one on. */
 enum {
@@ -97,7 +97,7 @@ typedef struct targets {
     int64_t n_layer_patterns;
     int strict; /* 0: entries that match nothing are warned of */
     /* last parts of the module names adapted under all-linear, for adapter_config.json */
-    char seen[TARGETS_MOST_NAMES][64];
+    char seen[TARGETS_MAX_NAMES][64];
     int n_seen;
     saved_modules saved; /* parameters of the model that are trained beside the adapter */
     int saw_conv1d;      /* some adapted weight is [in, out] on file */

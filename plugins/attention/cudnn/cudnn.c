@@ -341,7 +341,7 @@ static lathe_status read_values(const lathe_host *host, cudnn *s, const lathe_va
 {
     const char *file = values[FIELD_LIBRARY].s;
     const cudnn_settings settings = {.file = strcmp(file, "auto") == 0 ? CUDNN_LIBRARY_FILE : file,
-                                     .workspace_most = values[FIELD_WORKSPACE].i << 20,
+                                     .workspace_max = values[FIELD_WORKSPACE].i << 20,
                                      .any_order = values[FIELD_DETERMINISTIC].i == 0,
                                      .documents = documents_named(values[FIELD_DOCUMENTS].s)};
     cudnn_plans_init(&s->plans, host, settings);
@@ -353,7 +353,7 @@ LATHE_INSTANCE_MADE(cudnn, read_values)
 static void cudnn_destroy(void *self)
 {
     cudnn *s = self;
-    if (!s)
+    if (s == NULL)
         return;
     cudnn_plans_fini(&s->plans);
     s->host->free(s);

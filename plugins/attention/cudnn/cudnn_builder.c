@@ -40,7 +40,7 @@ cudnn_descriptor cudnn_graph_begin(cudnn_graph *g, cudnnBackendDescriptorType_t 
     cudnn_descriptor d = NULL;
     if (g->status != CUDNN_STATUS_SUCCESS)
         return NULL;
-    if (g->n_made == CUDNN_GRAPH_MOST) {
+    if (g->n_made == CUDNN_GRAPH_MAX) {
         cudnn_graph_note(g, CUDNN_STATUS_INTERNAL_ERROR, "a graph of too many descriptors");
         return NULL;
     }
@@ -105,7 +105,7 @@ static void add_op(cudnn_graph *g, cudnnBackendDescriptorType_t type,
                    const cudnn_attribute *attributes)
 {
     cudnn_descriptor op = cudnn_graph_make(g, type, attributes);
-    if (op != NULL && g->n_ops == CUDNN_GRAPH_MOST_OPS)
+    if (op != NULL && g->n_ops == CUDNN_GRAPH_MAX_OPS)
         cudnn_graph_note(g, CUDNN_STATUS_INTERNAL_ERROR, "a graph of too many operations");
     else if (op != NULL)
         g->ops[g->n_ops++] = op;

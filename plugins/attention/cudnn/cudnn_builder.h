@@ -5,14 +5,14 @@
 
 #include "cudnn_library.h"
 
-enum { CUDNN_GRAPH_MOST = 192, CUDNN_GRAPH_MOST_OPS = 48 };
+enum { CUDNN_GRAPH_MAX = 192, CUDNN_GRAPH_MAX_OPS = 48 };
 
 typedef cudnnBackendDescriptor_t cudnn_descriptor;
 
 typedef struct cudnn_graph {
     const cudnn_library *lib;
-    cudnn_descriptor made[CUDNN_GRAPH_MOST]; /* all descriptors, in the order of creation */
-    cudnn_descriptor ops[CUDNN_GRAPH_MOST_OPS];
+    cudnn_descriptor made[CUDNN_GRAPH_MAX]; /* all descriptors, in the order of creation */
+    cudnn_descriptor ops[CUDNN_GRAPH_MAX_OPS];
     int32_t n_made, n_ops;
     int64_t next_uid; /* for tensors without memory */
     cudnnStatus_t status;

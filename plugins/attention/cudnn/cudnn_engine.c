@@ -90,7 +90,7 @@ static int64_t propose(cudnn_graph *g, cudnn_descriptor ops, cudnn_descriptor ta
 static int64_t configure(cudnn_graph *g, cudnn_descriptor ops, cudnn_descriptor target,
                          const cudnn_engine *engine, cudnn_descriptor *out_config)
 {
-    cudnn_descriptor choices[CUDNN_ENGINE_MOST_KNOBS] = {NULL};
+    cudnn_descriptor choices[CUDNN_ENGINE_MAX_KNOBS] = {NULL};
     const cudnn_attribute which[] = {
         {CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &ops},
         {CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &engine->index},

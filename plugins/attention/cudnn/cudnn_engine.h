@@ -4,14 +4,14 @@
 
 #include "cudnn_builder.h"
 
-enum { CUDNN_ENGINE_MOST_KNOBS = 6 };
+enum { CUDNN_ENGINE_MAX_KNOBS = 6 };
 
 /** One engine with its settings, instead of what cuDNN proposes. */
 typedef struct cudnn_engine {
     int64_t index;
     int32_t n_knobs;
-    cudnnBackendKnobType_t knobs[CUDNN_ENGINE_MOST_KNOBS];
-    int64_t values[CUDNN_ENGINE_MOST_KNOBS];
+    cudnnBackendKnobType_t knobs[CUDNN_ENGINE_MAX_KNOBS];
+    int64_t values[CUDNN_ENGINE_MAX_KNOBS];
 } cudnn_engine;
 
 /** Finds the engine with which the backward adds up in a fixed order on this compute capability

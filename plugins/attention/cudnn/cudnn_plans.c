@@ -165,14 +165,14 @@ static int32_t plan_part(cudnn_plans *plans, const lathe_attention_problem *p, c
  * is proportional to the heads; if none is, the smallest part. Among parts of equal size it takes
  * the one with more heads, because heads share the documents. */
 static cudnn_part part_within(const lathe_attention_problem *p, cudnn_form form, int64_t workspace,
-                              int64_t most)
+                              int64_t max)
 {
     cudnn_part best = {1, 1};
     const int64_t each = workspace / (p->batch * p->n_kv_heads);
     for (int64_t b = p->batch; b >= 1; b--)
         for (int32_t h = p->n_kv_heads; h >= 1 && p->batch % b == 0; h--) {
             const cudnn_part part = {b, h};
-            if (p->n_kv_heads % h == 0 && each * b * h + own_bytes(p, part, form) <= most &&
+            if (p->n_kv_heads % h == 0 && each * b * h + own_bytes(p, part, form) <= max &&
                 (b * h > best.batch * best.n_kv_heads ||
                  (b * h == best.batch * best.n_kv_heads && h > best.n_kv_heads)))
                 best = part;
@@ -186,15 +186,15 @@ static int32_t plan_form(cudnn_plans *plans, const lathe_attention_problem *p, c
 {
     const cudnn_part whole = {p->batch, p->n_kv_heads};
     const int64_t quarter = p->device->memory_bytes / 4; /* 0: not known */
-    int64_t most = plans->settings.workspace_most;
-    if (most == 0)
-        most = quarter > 0 ? quarter / 4 : MAX_IF_UNKNOWN;
-    if (quarter > 0 && quarter < most)
-        most = quarter;
+    int64_t max = plans->settings.workspace_max;
+    if (max == 0)
+        max = quarter > 0 ? quarter / 4 : MAX_IF_UNKNOWN;
+    if (quarter > 0 && quarter < max)
+        max = quarter;
     if (!plan_part(plans, p, plan, whole))
         return 0;
-    if (plan->workspace + own_bytes(p, whole, plan->form) > most) {
-        const cudnn_part part = part_within(p, plan->form, plan->workspace, most);
+    if (plan->workspace + own_bytes(p, whole, plan->form) > max) {
+        const cudnn_part part = part_within(p, plan->form, plan->workspace, max);
         if ((part.batch < whole.batch || part.n_kv_heads < whole.n_kv_heads) &&
             !plan_part(plans, p, plan, part))
             return 0;

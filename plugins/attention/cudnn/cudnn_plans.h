@@ -29,7 +29,7 @@ typedef struct cudnn_plan {
 /** The settings of an instance. */
 typedef struct cudnn_settings {
     const char *file;          /* path or name of the library */
-    int64_t workspace_most;    /* limit in bytes for what a part takes, unless no part fits; 0: a
+    int64_t workspace_max;     /* limit in bytes for what a part takes, unless no part fits; 0: a
                                 * sixteenth of the GPU's memory */
     int32_t any_order;         /* dq may be summed in any order */
     cudnn_documents documents; /* the form of packed documents; NONE: chosen for the GPU */

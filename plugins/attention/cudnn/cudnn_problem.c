@@ -51,7 +51,8 @@ const char *cudnn_problem_refusal(const lathe_attention_problem *p)
 {
     if (p->dtype != LATHE_BF16 && p->dtype != LATHE_F16)
         return "dtype is not bf16 or f16";
-    if (!p->device || p->device->host_memory || cudnn_problem_arch(p->device) == 0)
+    if (p->device == NULL || p->device->host_memory == LATHE_MEMORY_HOST ||
+        cudnn_problem_arch(p->device) == 0)
         return "runs on CUDA devices only";
     if (cudnn_problem_arch(p->device) < 80)
         return "fused attention begins at compute capability 8.0";
@@ -61,6 +62,10 @@ const char *cudnn_problem_refusal(const lathe_attention_problem *p)
         return "a last key per query, of two-way or prefix attention, is not served";
     if (p->softcap > 0.0f)
         return "soft-cap is not served";
+    if (p->alibi)
+        return "slopes of ALiBi are not served";
+    if (p->sinks)
+        return "attention sinks are not served";
     const char *no = refused_dims(p);
     if (no)
         return no;

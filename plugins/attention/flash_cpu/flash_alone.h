@@ -88,7 +88,7 @@ static void alone_item(const alone_job *j, const forward_work *w, unit *k, unit 
             continue;
         pack_keys(f, w->rows, k, v, b, h / (p->n_heads / p->n_kv_heads), t);
         multiply_columns(w->q, x->row, k, w->s, padded, BK, x->units, s.columns);
-        soften(w, x, &s, padded, &how);
+        soften(w, x, &s, padded, &how, f->c, (tile_place){b, h, 0, t * BK});
         multiply_add_units(w->p, BK_UNITS, 1, v, w->o, padded, x->wide, s.keys);
     }
     for (int64_t i = 0; i < j->heads; i++) {

@@ -181,9 +181,11 @@ static void backward_ranges(const backward_job *j, const backward_work *w, int64
 
 /* Turns vector v of a row's scores and dp into p and ds. */
 INLINE void gradient(const float *s, const float *dp, vf lse, vf delta, const scoring *how,
-                     const int capped, vf *out_p, vf *out_ds)
+                     const int capped, const int alibi, int32_t column, vf *out_p, vf *out_ds)
 {
     const vf raw = vload(s);
+    if (alibi)
+        lse -= bias_of(how, column);
     if (capped) {
         const vf t = vtanh(raw * how->inner);
         *out_p = vexp2(how->cap * t - lse);
@@ -196,9 +198,13 @@ INLINE void gradient(const float *s, const float *dp, vf lse, vf delta, const sc
 
 /* Turns two rows of scores and dp into p and ds in units. all: both rows see the whole tile. */
 INLINE void gradient_rows(const backward_work *w, int64_t r, int64_t first, const sight *g,
-                          const scoring *how, const int capped, const int all)
+                          const scoring *how, const int capped, const int alibi, const int all)
 {
     vf p[2][2], ds[2][2];
+    scoring own[2] = {*how, *how};
+    if (alibi) /* how->first is that of query 0 */
+        for (int i = 0; i < 2; i++)
+            own[i].first = how->first - vset((float)(first + r + i));
     for (int v = 0; v < BK / VL; v += 2) {
 #pragma GCC unroll 2
         for (int i = 0; i < 2; i++) {
@@ -207,7 +213,8 @@ INLINE void gradient_rows(const backward_work *w, int64_t r, int64_t first, cons
 #pragma GCC unroll 2
             for (int n = 0; n < 2; n++) {
                 const int64_t at = (r + i) * BK + (v + n) * VL;
-                gradient(w->s + at, w->dp + at, lse, delta, how, capped, &p[i][n], &ds[i][n]);
+                gradient(w->s + at, w->dp + at, lse, delta, &own[i], capped, alibi, (v + n) * VL,
+                         &p[i][n], &ds[i][n]);
                 if (!all) {
                     const vi in = vinside((v + n) * VL, seen.lo, seen.hi);
                     p[i][n] = vselect(in, p[i][n], vset(0.0f));
@@ -246,12 +253,14 @@ static void gradients(const backward_work *w, int64_t first, int64_t padded, con
             memset(w->p_turned + r * BK_UNITS, 0, 2 * BK_UNITS * sizeof(unit));
             memset(w->ds_turned + r * BK_UNITS, 0, 2 * BK_UNITS * sizeof(unit));
             memset(w->ds + r * BK_UNITS, 0, 2 * BK_UNITS * sizeof(unit));
+        } else if (how->alibi) {
+            gradient_rows(w, r, first, g, how, how->capped, 1, 0);
         } else if (how->capped) {
-            gradient_rows(w, r, first, g, how, 1, 0);
+            gradient_rows(w, r, first, g, how, 1, 0, 0);
         } else if (all) {
-            gradient_rows(w, r, first, g, how, 0, 1);
+            gradient_rows(w, r, first, g, how, 0, 0, 1);
         } else {
-            gradient_rows(w, r, first, g, how, 0, 0);
+            gradient_rows(w, r, first, g, how, 0, 0, 0);
         }
     }
 }
@@ -284,7 +293,7 @@ static void backward_items(void *arg, int64_t begin, int64_t end, int32_t worker
     const backward_job *j = arg;
     const lathe_attention_problem *p = j->c->p;
     const lathe_attention_args *a = j->c->a;
-    const scoring how = scoring_of(p);
+    scoring how = scoring_of(p);
     const int64_t wide = j->x.wide, d = j->x.d, dq_floats = j->q_tiles * BQ * wide;
     const size_t dk_bytes = (size_t)(tiles_of(j->k_tiles, j->split) * BK * wide) * sizeof(float);
     backward_work w;
@@ -301,6 +310,8 @@ static void backward_items(void *arg, int64_t begin, int64_t end, int32_t worker
             backward_pack_queries(j, &w, b, h);
             for (int64_t t = i % j->split, own = 0; t < j->k_tiles; t += j->split, own++) {
                 backward_pack_keys(j, &w, b, hk, t);
+                if (how.alibi)
+                    aim_row(&how, j->c, h, p->t_k - p->t_q, t * BK);
                 for (int64_t q = 0; q < j->q_tiles; q++)
                     if (w.tiles[q].lo < (t + 1) * BK && w.tiles[q].hi > t * BK)
                         backward_tile(j, &w, q, t * BK, dq, w.dk + own * BK * wide,

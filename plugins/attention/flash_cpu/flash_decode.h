@@ -138,6 +138,8 @@ INLINE void decode_scores(const decode_job *j, const decode_work *w, const float
     const vi inside = vinside(0, seen.lo, seen.hi);
     vf t = dots(w, q, j->wide);
     t = how->capped ? how->cap * vtanh(t * how->inner) : t * how->factor;
+    if (how->alibi)
+        t += bias_of(how, 0);
     t = vselect(inside, t, vset(-1e30f));
     const float peak = vmost(t);
     if (peak > sum[0]) {
@@ -158,7 +160,8 @@ static void decode_keys(const decode_job *j, const decode_work *w, const float *
                         float *sum, int64_t b, int64_t hk, int64_t first, int64_t count)
 {
     const lathe_attention_problem *p = j->c->p;
-    const scoring how = scoring_of(p);
+    const int64_t head = hk * (p->n_heads / p->n_kv_heads);
+    scoring how = scoring_of(p);
     const int64_t after = least(VL, length_of(j->c, b) - first - VL);
     ask_for_keys(j, j->c->a->v, p->v_stride, b, hk, first, count);
     ask_for_keys(j, j->c->a->k, p->k_stride, b, hk, first + VL, after);
@@ -170,6 +173,8 @@ static void decode_keys(const decode_job *j, const decode_work *w, const float *
             span seen = range_of(j->c, b, r % p->t_q);
             seen.lo = seen.lo > first ? seen.lo - (int32_t)first : 0;
             seen.hi = (int32_t)least(seen.hi - first, count);
+            if (how.alibi)
+                aim_row(&how, j->c, head + r / p->t_q, place_of(j->c, b, r % p->t_q), first);
             decode_scores(j, w, q + r * j->wide, o + r * j->wide, sum + 2 * r,
                           w->dot + (r - base) * VL, seen, &how);
         }
@@ -254,10 +259,11 @@ static void merge_items(void *arg, int64_t begin, int64_t end, int32_t worker)
             for (int64_t d = 0; d < j->wide; d += VL)
                 vstore(o + d, vfma(vload(from + d), factor, k ? vload(o + d) : vset(0.0f)));
         }
-        j->c->a->lse[i] = l > 0.0f ? m * LN2 + logf(l) : -INFINITY;
+        const row_end last = end_of(j->c, h, l > 0.0f, m, l);
+        j->c->a->lse[i] = last.lse;
         if (j->runs > 0)
             unpack(j->c->a->o, (b * p->t_q + t) * p->o_stride + h * j->x.d, p->o_stride, o, &j->x,
-                   1, l > 0.0f ? 1.0f / l : 0.0f, p->dtype, 0);
+                   1, last.factor, p->dtype, 0);
     }
 }
 

@@ -128,6 +128,8 @@ INLINE vf exponents(const float *s, int v, span seen, const scoring *how, const 
 {
     vf t = vload(s + v * VL);
     t = how->capped ? how->cap * vtanh(t * how->inner) : t * how->factor;
+    if (how->alibi)
+        t += bias_of(how, v * VL);
     return all ? t : vselect(vinside(v * VL, seen.lo, seen.hi), t, vset(-1e30f));
 }
 
@@ -165,17 +167,27 @@ INLINE void soften_row(const forward_work *w, const extent *x, int64_t r, span s
     }
 }
 
+/* Rows r of a tile are queries r % t_q of the heads from h on, where the tile has several heads. */
+typedef struct tile_place {
+    int64_t b, h, query, start; /* the first row's query; the first key */
+} tile_place;
+
 static void soften(const forward_work *w, const extent *x, const sight *s, int64_t padded,
-                   const scoring *how)
+                   const scoring *how, const flash_call *c, tile_place at)
 {
+    const int64_t t_q = c->p->t_q;
     for (int64_t r = 0; r < padded; r++) {
         const span seen = s->row[r];
-        if (seen.lo == 0 && seen.hi == BK && !how->capped) {
+        if (seen.lo == 0 && seen.hi == BK && !how->capped && !how->alibi) {
             scoring plain = *how;
-            plain.capped = 0;
+            plain.capped = plain.alibi = 0;
             soften_row(w, x, r, seen, &plain, 1);
         } else if (seen.lo < seen.hi) {
-            soften_row(w, x, r, seen, how, 0);
+            scoring own = *how;
+            const int64_t i = at.query + r;
+            if (own.alibi)
+                aim_row(&own, c, at.h + i / t_q, place_of(c, at.b, i % t_q), at.start);
+            soften_row(w, x, r, seen, &own, 0);
         } else {
             memset(w->p + r * BK_UNITS, 0, BK_UNITS * sizeof(unit));
         }
@@ -189,12 +201,10 @@ static void forward_finish(const forward_job *j, const forward_work *w, int64_t 
     const lathe_attention_problem *p = j->c->p;
     for (int64_t r = 0; r < rows; r++) {
         const float sum = vsum(vload(w->l + r * VL));
-        const int none = w->ranges[r].lo >= w->ranges[r].hi;
-        const vf factor = vset(none ? 0.0f : 1.0f / sum);
+        const row_end end = end_of(j->c, h, w->ranges[r].lo < w->ranges[r].hi, w->m[r], sum);
         for (int64_t d = 0; d < j->x.wide; d += VL)
-            vstore(w->o + r * j->x.wide + d, vload(w->o + r * j->x.wide + d) * factor);
-        j->c->a->lse[(b * p->n_heads + h) * p->t_q + start + r] =
-            none ? -INFINITY : w->m[r] * LN2 + logf(sum);
+            vstore(w->o + r * j->x.wide + d, vload(w->o + r * j->x.wide + d) * vset(end.factor));
+        j->c->a->lse[(b * p->n_heads + h) * p->t_q + start + r] = end.lse;
     }
     unpack(j->c->a->o, (b * p->t_q + start) * p->o_stride + h * j->x.d, p->o_stride, w->o, &j->x,
            rows, 1.0f, p->dtype, 0);
@@ -226,7 +236,7 @@ static void forward_tile(const forward_job *j, const forward_work *w, const unit
         if (!s.any)
             continue;
         multiply_columns(w->q, x->row, k + t * j->k_tile, w->s, padded, BK, x->units, s.columns);
-        soften(w, x, &s, padded, &how);
+        soften(w, x, &s, padded, &how, j->c, (tile_place){b, h, start, t * BK});
         multiply_add_units(w->p, BK_UNITS, 1, v + t * j->v_tile, w->o, padded, x->wide, s.keys);
     }
     forward_finish(j, w, b, h, start, rows);

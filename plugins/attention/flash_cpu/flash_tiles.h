@@ -146,11 +146,33 @@ static void look_back(sight *s, int64_t padded)
 }
 
 /* How scores are computed from q k^T: base-2 exponents s * log2 = factor * q k^T, or with a soft
- * cap cap * tanh(inner * q k^T). */
+ * cap cap * tanh(inner * q k^T). With slopes, slope * (first + column) is added: `first` is the
+ * distance from a query to the first key of the tile. */
 typedef struct scoring {
-    vf factor, inner, cap;
-    int32_t capped;
+    vf factor, inner, cap, slope, first;
+    int32_t capped, alibi;
 } scoring;
+
+/* The query row's part of the scoring: `at` is its index among the keys. */
+INLINE void aim_row(scoring *how, const flash_call *c, int64_t h, int64_t at, int64_t start)
+{
+    how->slope = vset(c->a->slopes[h] * LOG2E);
+    how->first = vset((float)(start - at));
+}
+
+INLINE int64_t place_of(const flash_call *c, int64_t b, int64_t i)
+{
+    return i + length_of(c, b) - c->p->t_q;
+}
+
+/* The bias that the slope adds to the VL columns from `column` on, as base-2 exponents. */
+INLINE vf bias_of(const scoring *how, int32_t column)
+{
+    vf index;
+    for (int i = 0; i < VL; i++)
+        index[i] = (float)(column + i);
+    return how->slope * (how->first + index);
+}
 
 INLINE scoring scoring_of(const lathe_attention_problem *p)
 {
@@ -159,7 +181,28 @@ INLINE scoring scoring_of(const lathe_attention_problem *p)
     s.factor = vset(p->scale * LOG2E);
     s.inner = vset(s.capped ? p->scale / p->softcap : 0.0f);
     s.cap = vset(p->softcap * LOG2E);
+    s.alibi = p->alibi;
+    s.slope = s.first = vset(0.0f);
     return s;
+}
+
+/* The end of a row: lse, and the factor on its o. */
+typedef struct row_end {
+    float lse, factor;
+} row_end;
+
+/* m: reference of the row of head h as a base-2 exponent; sum: of 2^(s - m), in range. A sink above
+ * m becomes the reference, so that its own term cannot overflow. */
+INLINE row_end end_of(const flash_call *c, int64_t h, int sees_keys, float m, float sum)
+{
+    if (c->a->sinks == NULL)
+        return sees_keys ? (row_end){m * LN2 + logf(sum), 1.0f / sum} : (row_end){-INFINITY, 0.0f};
+    if (!sees_keys)
+        return (row_end){c->a->sinks[h], 0.0f};
+    const float sink = c->a->sinks[h] * LOG2E;
+    const float shrink = sink > m ? exp2f(m - sink) : 1.0f;
+    const float total = sum * shrink + (sink > m ? 1.0f : exp2f(sink - m));
+    return (row_end){(sink > m ? sink : m) * LN2 + logf(total), shrink / total};
 }
 
 #if FLASH_BF16

@@ -3,6 +3,7 @@
 #define ATTENTION_ISAS "generic", "avx2", "avx512", "avx512_bf16"
 #include "attention_suite.h"
 #include "base/error.h"
+#include "plug/host_table.h"
 
 /* Doubling the sequence doubles the scratch, except for a constant. */
 Test(attention_flash_cpu, scratch_grows_with_the_sequence_not_its_square)

@@ -148,25 +148,39 @@ static float score_of(const lathe_attention_problem *p, const float *q, const fl
     return p->softcap > 0.0f ? p->softcap * tanhf(s / p->softcap) : s;
 }
 
+/* The bias of key j is slope * (j - at); sink: the score without a value, -inf without sinks. */
+typedef struct bias {
+    float slope, sink;
+    int64_t at;
+} bias;
+
+static bias bias_of(const call *c, int64_t b, int64_t h, int64_t i)
+{
+    const int64_t len = lathe_attention_length(c->p, c->a->kv_len, b);
+    return (bias){c->a->slopes != NULL ? c->a->slopes[h] : 0.0f,
+                  c->a->sinks != NULL ? c->a->sinks[h] : -INFINITY, i + len - c->p->t_q};
+}
+
 /* Computes o and lse of one query; s [Tk] ends as the probabilities of keys [lo, hi). */
 static float forward_row(const lathe_attention_problem *p, const pieces *w, int64_t i, int64_t lo,
-                         int64_t hi)
+                         int64_t hi, bias more)
 {
     const int64_t n = p->head_dim;
     float *s = w->p + i * p->t_k, *o = w->o + i * n;
-    float most = -INFINITY, sum = 0.0f;
+    float most = more.sink, sum = 0.0f;
     for (int64_t d = 0; d < n; d++)
         o[d] = 0.0f;
     if (lo >= hi)
-        return -INFINITY;
+        return more.sink;
     for (int64_t j = lo; j < hi; j++) {
-        s[j] = score_of(p, w->q + i * n, w->k + j * n);
+        s[j] = score_of(p, w->q + i * n, w->k + j * n) + more.slope * (float)(j - more.at);
         most = fmaxf(most, s[j]);
     }
     for (int64_t j = lo; j < hi; j++) {
         s[j] = expf(s[j] - most);
         sum += s[j];
     }
+    sum += expf(more.sink - most);
     for (int64_t j = lo; j < hi; j++)
         add_scaled(o, s[j] / sum, w->v + j * n, n);
     return most + logf(sum);
@@ -187,7 +201,8 @@ static void forward_items(void *arg, int64_t begin, int64_t end, int32_t worker)
             for (int64_t i = 0; i < p->t_q; i++) {
                 int64_t lo, hi;
                 visible(c, b, i, &lo, &hi);
-                c->a->lse[(b * p->n_heads + h) * p->t_q + i] = forward_row(p, &w, i, lo, hi);
+                c->a->lse[(b * p->n_heads + h) * p->t_q + i] =
+                    forward_row(p, &w, i, lo, hi, bias_of(c, b, h, i));
             }
             scatter(c->a->o, w.o, b * p->t_q * p->o_stride + h * n, p->o_stride, p->t_q, p, 0);
         }
@@ -196,7 +211,7 @@ static void forward_items(void *arg, int64_t begin, int64_t end, int32_t worker)
 
 /* With p = exp(s - lse), dp = do v^T and delta = sum(do * o): ds = p * (dp - delta). */
 static void backward_row(const lathe_attention_problem *p, const pieces *w, int64_t i, int64_t lo,
-                         int64_t hi, float lse)
+                         int64_t hi, float lse, bias more)
 {
     const int64_t n = p->head_dim;
     const float *q = w->q + i * n, *d_o = w->d_o + i * n;
@@ -204,7 +219,7 @@ static void backward_row(const lathe_attention_problem *p, const pieces *w, int6
     for (int64_t j = lo; j < hi; j++) {
         const float s = score_of(p, q, w->k + j * n);
         const float slope = p->softcap > 0.0f ? 1.0f - (s / p->softcap) * (s / p->softcap) : 1.0f;
-        const float prob = expf(s - lse);
+        const float prob = expf(s + more.slope * (float)(j - more.at) - lse);
         const float dp = dot(d_o, w->v + j * n, n);
         const float ds = prob * (dp - delta) * slope * p->scale;
         w->p[i * p->t_k + j] = prob;
@@ -233,7 +248,7 @@ static void backward_head(const call *c, const pieces *w, int64_t b, int64_t h)
     for (int64_t i = 0; i < tq; i++) {
         int64_t lo, hi;
         visible(c, b, i, &lo, &hi);
-        backward_row(p, w, i, lo, hi, a->lse[(b * p->n_heads + h) * tq + i]);
+        backward_row(p, w, i, lo, hi, a->lse[(b * p->n_heads + h) * tq + i], bias_of(c, b, h, i));
     }
     if (a->dq)
         scatter(a->dq, w->dq, b * tq * p->dq_stride + h * n, p->dq_stride, tq, p,

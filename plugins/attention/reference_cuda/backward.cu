@@ -38,6 +38,7 @@ struct saved {
 /* The tensors of a tile of queries by a tile of keys. */
 struct tiles {
     rows q, d_o, k, v;
+    float slope; /* of the query head; 0 without slopes */
 };
 
 static __device__ tiles tiles_at(const lathe_attention_problem &p, const lathe_attention_args &a,
@@ -47,7 +48,7 @@ static __device__ tiles tiles_at(const lathe_attention_problem &p, const lathe_a
     return {rows_at(p, a.q, p.q_stride, p.t_q, b, q0, h),
             rows_at(p, a.d_o, p.o_stride, p.t_q, b, q0, h),
             rows_at(p, a.k, p.k_stride, p.t_k, b, k0, hk),
-            rows_at(p, a.v, p.v_stride, p.t_k, b, k0, hk)};
+            rows_at(p, a.v, p.v_stride, p.t_k, b, k0, hk), slope_of(a, h)};
 }
 
 /* Calls look(), and loads lse and delta of the queries from q0 on. */
@@ -79,7 +80,7 @@ static __device__ void make_p_ds(const lathe_attention_problem &p, const tiles &
         const int is_seen = key >= seen->lo[r] && key < seen->hi[r];
         const float s = score_of(p, prob[i][j]);
         const float slope = p.softcap > 0.0f ? 1.0f - (s / p.softcap) * (s / p.softcap) : 1.0f;
-        prob[i][j] = is_seen ? expf(s - kept->lse[r]) : 0.0f;
+        prob[i][j] = is_seen ? expf(s + bias_of(*seen, t.slope, key, r) - kept->lse[r]) : 0.0f;
         ds[i][j] = is_seen ? prob[i][j] * (ds[i][j] - kept->delta[r]) * slope * p.scale : 0.0f;
     }
 }

@@ -80,6 +80,21 @@ static __device__ void soften(weights w, running *run)
     }
 }
 
+/* Adds the score of the sink, which has no value, to m and l; `shrink` is then the factor on o.
+ * Every thread must call it. */
+static __device__ void add_sink(float sink, running *run)
+{
+    __syncthreads(); /* run->shrink was read for the last tile */
+    if (threadIdx.x < TILE) {
+        const float before = run->most[threadIdx.x], most = larger(before, sink);
+        const float shrink = before == -INFINITY ? 0.0f : expf(before - most);
+        run->shrink[threadIdx.x] = shrink;
+        run->sum[threadIdx.x] = run->sum[threadIdx.x] * shrink + expf(sink - most);
+        run->most[threadIdx.x] = most;
+    }
+    __syncthreads();
+}
+
 template <int CHUNKS>
 static __global__ void __launch_bounds__(THREADS, 1)
     forward(const lathe_attention_problem p, const lathe_attention_args a)
@@ -94,6 +109,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
     const int64_t b = head / p.n_heads, h = head % p.n_heads, q0 = blockIdx.x % tiles * TILE;
     const int64_t hk = h / (p.n_heads / p.n_kv_heads);
     const rows q = rows_at(p, a.q, p.q_stride, p.t_q, b, q0, h);
+    const float slope = slope_of(a, h);
     float o[CHUNKS][OWN][OWN_DIMS] = {};
     int64_t first, last;
     if (threadIdx.x < TILE) {
@@ -109,7 +125,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
         {
             const int r = y + SIDE * i, c = x + SIDE * j;
             const int is_seen = k0 + c >= seen.lo[r] && k0 + c < seen.hi[r];
-            w[r][c] = is_seen ? score_of(p, s[i][j]) : -INFINITY;
+            w[r][c] = is_seen ? score_of(p, s[i][j]) + bias_of(seen, slope, k0 + c, r) : -INFINITY;
         }
         __syncthreads();
         soften(w, &run);
@@ -118,11 +134,14 @@ static __global__ void __launch_bounds__(THREADS, 1)
             UNROLL for (int j = 0; j < OWN_DIMS; j++) o[c][i][j] *= run.shrink[y + SIDE * i];
         add_product<0>(o, w, keys_at(p, a.v, p.v_stride, b, k0, last, hk, key_at), dim, right);
     }
+    if (a.sinks != nullptr)
+        add_sink(a.sinks[h], &run);
     UNROLL for (int c = 0; c < CHUNKS; c++) UNROLL for (int i = 0; i < OWN; i++)
         UNROLL for (int j = 0; j < OWN_DIMS; j++)
     {
         const float sum = run.sum[y + SIDE * i];
-        o[c][i][j] = sum == 0.0f ? 0.0f : o[c][i][j] / sum;
+        const float shrink = a.sinks != nullptr ? run.shrink[y + SIDE * i] : 1.0f;
+        o[c][i][j] = sum == 0.0f ? 0.0f : o[c][i][j] * shrink / sum;
     }
     store(o, rows_at(p, a.o, p.o_stride, p.t_q, b, q0, h), dim, 0);
     if (threadIdx.x < q.n_rows)

@@ -17,20 +17,20 @@ static long arch_of(const lathe_device_info *device)
     return device && strncmp(device->isa, "sm_", 3) == 0 ? strtol(device->isa + 3, NULL, 10) : 0;
 }
 
-static int32_t fits(int64_t n, int64_t most)
+static int32_t fits(int64_t n, int64_t max)
 {
-    return n >= 0 && n <= most;
+    return n >= 0 && n <= max;
 }
 
 static const char *refusal(const lathe_attention_problem *p)
 {
     const long arch = arch_of(p->device);
     const int64_t heads = p->batch * p->n_heads;
-    if (arch == 0 || p->device->host_memory)
+    if (arch == 0 || p->device->host_memory == LATHE_MEMORY_HOST)
         return "runs on CUDA devices only";
     if (arch < 80)
         return "this build has code from compute capability 8.0 on";
-    if (p->head_dim > REFERENCE_MOST_DIM)
+    if (p->head_dim > REFERENCE_MAX_DIM)
         return "head size is not in 1 .. 256";
     if (!fits(p->t_q, INT32_MAX / 2) || !fits(p->t_k, INT32_MAX / 2) || !fits(p->batch, INT32_MAX))
         return "a row holds more than 2^30 tokens, or dims are negative";

@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-enum { REFERENCE_TILE = 64, REFERENCE_MOST_DIM = 256 };
+enum { REFERENCE_TILE = 64, REFERENCE_MAX_DIM = 256 };
 
 /** These functions queue kernels and do not wait. Problem and arguments have been checked. */
 lathe_status reference_cuda_run_forward(const lathe_host *host, const lathe_attention_problem *p,

@@ -3,8 +3,8 @@
  * A block has 256 threads, 16 by 16; thread (x, y) computes the elements (y + 16 i, x + 16 j) of a
  * tile. Head dims pass through shared memory 32 at a time, as f32. Every sum has a fixed order.
  *
- * The few lines about elements and launches repeat kernels/cuda/launch.cuh: a plugin sees only the
- * public headers and its own folder, and one plugin is not enough reason to publish them.
+ * The few lines about elements and launches repeat kernels/cuda/base/launch.cuh: a plugin sees only
+ * the public headers and its own folder, and one plugin is not enough reason to publish them.
  */
 #ifndef LATHE_REFERENCE_CUDA_TILES_CUH
 #define LATHE_REFERENCE_CUDA_TILES_CUH
@@ -85,9 +85,10 @@ static __device__ __forceinline__ void put(void *base, int64_t i, int32_t dtype,
 
 /* ---- masks and scores ---- */
 
-/* The keys [lo, hi) that each query of a tile sees; empty for queries beyond the last one. */
+/* The keys [lo, hi) that each query of a tile sees; empty for queries beyond the last one. at: the
+ * query's index among the keys. */
 struct sight {
-    int32_t lo[TILE], hi[TILE];
+    int32_t lo[TILE], hi[TILE], at[TILE];
 };
 
 /* Elements of kv_len from one row's length to the next one's. */
@@ -120,6 +121,7 @@ static __device__ void look(const lathe_attention_problem &p, const lathe_attent
             lo = hi = 0;
         seen->lo[threadIdx.x] = (int32_t)lo;
         seen->hi[threadIdx.x] = (int32_t)hi;
+        seen->at[threadIdx.x] = (int32_t)at;
     }
     __syncthreads();
     int32_t first = INT32_MAX, last = 0;
@@ -136,6 +138,17 @@ static __device__ __forceinline__ float score_of(const lathe_attention_problem &
 {
     const float s = p.scale * dot;
     return p.softcap > 0.0f ? p.softcap * tanhf(s / p.softcap) : s;
+}
+
+/* The bias of `key` for row r of a tile. slope: of the head, 0 without. */
+static __device__ __forceinline__ float bias_of(const sight &seen, float slope, int64_t key, int r)
+{
+    return slope * (float)(key - seen.at[r]);
+}
+
+static __device__ __forceinline__ float slope_of(const lathe_attention_args &a, int64_t h)
+{
+    return a.slopes != nullptr ? a.slopes[h] : 0.0f;
 }
 
 /* ---- products of tiles ---- */

@@ -74,7 +74,7 @@ static int32_t mpi_told(void *self)
 static peer_transport transport = {
     .request_bytes = (int64_t)sizeof(MPI_Request),
     .most_bytes = MAX_MESSAGE,
-    .most_tag = 32767,
+    .max_tag = 32767,
     .send = mpi_send,
     .receive = mpi_receive,
     .test = mpi_test,
@@ -191,7 +191,7 @@ static void restore(const snapshot *x)
 static lathe_status start_mpi(const lathe_host *host)
 {
     snapshot before;
-    int is_started = 0, is_ended = 0, level = 0, has_most = 0, *most = NULL;
+    int is_started = 0, is_ended = 0, level = 0, has_max = 0, *max = NULL;
     MPI(MPI_Initialized(&is_started));
     MPI(MPI_Finalized(&is_ended));
     if (is_ended)
@@ -209,9 +209,9 @@ static lathe_status start_mpi(const lathe_host *host)
     if (atexit(end_mpi) != 0)
         return lathe_fail(host, LATHE_E_NOMEM, "no memory to end MPI at exit");
     MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
-    MPI(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, (void *)&most, &has_most));
-    if (has_most && most != NULL && *most > transport.most_tag)
-        transport.most_tag = *most;
+    MPI(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, (void *)&max, &has_max));
+    if (has_max && max != NULL && *max > transport.max_tag)
+        transport.max_tag = *max;
     return LATHE_OK;
 }
 

@@ -100,11 +100,11 @@ lathe_status nccl_late(lathe_group *group, const char *what, double seconds)
     char line[256];
     (void)snprintf(line, sizeof line, "%.180s: timed out after %.1f s", what, seconds);
     w->host->log(LATHE_LOG_WARN, line);
-    const double most =
+    const double max =
         w->deadline_seconds < longest_roll_call ? w->deadline_seconds : longest_roll_call;
     if (group->roll_call != NULL) {
         LATHE_TRY(w->base->start(group->roll_call, &none));
-        LATHE_TRY(w->base->wait(group->roll_call, most));
+        LATHE_TRY(w->base->wait(group->roll_call, max));
     }
     return lathe_fail(
         w->host, LATHE_E_RANK,

@@ -28,7 +28,7 @@ enum { PEER_LABEL = 64 };
 typedef struct peer_transport {
     int64_t request_bytes; /* memory that a message under way needs */
     int64_t most_bytes;    /* length of one message */
-    int32_t most_tag;      /* tags are 0 to most_tag */
+    int32_t max_tag;       /* tags are 0 to max_tag */
     /* lane: 0 for exchanges of the whole group, 1 for SEND and RECEIVE, 2 for tell() */
     lathe_status (*send)(void *link, int32_t peer, int32_t lane, int32_t tag, const void *data,
                          int64_t bytes, void *request);

@@ -60,14 +60,14 @@ static int takes_part(const lathe_exchange *x, int32_t q)
 int64_t lathe__peer_name(const lathe_exchange *x, char *text, int64_t bytes)
 {
     const lathe_group *const group = x->group;
-    const double most = (double)(x->in_bytes > x->out_bytes ? x->in_bytes : x->out_bytes);
-    const double unit = most >= 1e9 ? 1e9 : most >= 1e6 ? 1e6 : most >= 1e3 ? 1e3 : 1.0;
+    const double max = (double)(x->in_bytes > x->out_bytes ? x->in_bytes : x->out_bytes);
+    const double unit = max >= 1e9 ? 1e9 : max >= 1e6 ? 1e6 : max >= 1e3 ? 1e3 : 1.0;
     int64_t at = snprintf(text, (size_t)bytes, "rank %d of %d on %s: %s",
                           world_rank(group, group->info.rank), group->world_ranks,
                           group->info.host_name, lathe_exchange_name(x->problem.op));
     if (x->problem.op != LATHE_BARRIER && at < bytes)
         at += snprintf(text + at, (size_t)(bytes - at), " of %.*f %s", unit == 1.0 ? 0 : 1,
-                       most / unit,
+                       max / unit,
                        unit == 1e9   ? "GB"
                        : unit == 1e6 ? "MB"
                        : unit == 1e3 ? "kB"

@@ -149,13 +149,13 @@ static void plan_phases(lathe_exchange *x, const lathe_exchange_problem *p)
 static void finish_phases(lathe_exchange *x)
 {
     const lathe_group_info *g = &x->group->info;
-    int64_t most = DIRECT_BYTES;
+    int64_t max = DIRECT_BYTES;
     if (x->group->world->transport != NULL)
-        most = least(most, x->group->world->transport->most_bytes);
+        max = least(max, x->group->world->transport->most_bytes);
     for (int32_t i = 0; i < x->n_phases; i++) {
         peer_phase *const phase = &x->phases[i];
         if (!phase->reduces)
-            phase->piece = most;
+            phase->piece = max;
         phase->legs[g->rank] = (peer_leg){0, 0, 0, 0};
         for (int32_t q = 0; q < g->n_ranks; q++) {
             const peer_leg *const leg = &phase->legs[q];
@@ -216,7 +216,7 @@ lathe_status lathe__peer_build(lathe_group *group, const lathe_exchange_problem 
         return status;
     }
     if (!x->lane && group->world->transport != NULL)
-        group->next_tag = group->next_tag == group->world->transport->most_tag ? 0 : x->tag + 1;
+        group->next_tag = group->next_tag == group->world->transport->max_tag ? 0 : x->tag + 1;
     plan_copy(x, p);
     plan_phases(x, p);
     finish_phases(x);

@@ -1,6 +1,7 @@
 /* Gemma 2: norms before and after attention and MLP, which multiply by 1+w, a scaled embedding,
  * gated tanh-GELU, capped scores and logits, a sliding window in every other layer. */
 #include <lathe/kit/decoder_family.h>
+#include <lathe/kit/wrappers.h>
 
 static const lathe_field fields[] = {
     LATHE_MODEL_FIELDS("gemma2", "true"),
@@ -23,6 +24,15 @@ static const lathe_field fields[] = {
 };
 
 static const lathe_model_type types[] = {{"gemma2", "Gemma2ForCausalLM"}};
+
+/* Gemma2Config of transformers 5.24, where they are not the defaults of the fields. */
+static const char *const defaults[] = {
+    "{\"vocab_size\": 256000, \"hidden_size\": 2304, \"intermediate_size\": 9216, "
+    "\"num_hidden_layers\": 26, \"num_attention_heads\": 8, "
+    "\"num_key_value_heads\": 4, \"bos_token_id\": 2, \"eos_token_id\": 1, "
+    "\"pad_token_id\": 0}"};
+
+static const lathe_model_wrapper wrappers[] = {LATHE_AUTO_WRAPPERS};
 
 static const lathe_layer_names names = {LATHE_LINEAR_NAMES, .attention_norm = "input_layernorm",
                                         .attention_out_norm = "post_attention_layernorm",
@@ -56,6 +66,7 @@ static lathe_status read(lathe_decoder *d, const lathe_keys *k)
     return LATHE_OK;
 }
 
-LATHE_DECODER_FAMILY(gemma2, types, NULL, 0, read, .version = "1.0.0",
-                     .summary = "Gemma 2: sandwich norms, soft-caps, local and global layers",
-                     .source = "arXiv:2408.00118; transformers", .license = "Apache-2.0");
+LATHE_DECODER_FAMILY_IN_WRAPPERS(
+    gemma2, types, defaults, wrappers, NULL, 0, read, .version = "1.0.0",
+    .summary = "Gemma 2: sandwich norms, soft-caps, local and global layers",
+    .source = "arXiv:2408.00118; transformers", .license = "Apache-2.0");

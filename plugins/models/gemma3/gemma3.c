@@ -1,6 +1,7 @@
 /* Gemma 3: as Gemma 2, but with normed queries and keys instead of caps, and with separate rotary
- * frequencies for layers with a sliding window. Text model only. */
+ * frequencies for layers with a sliding window. In a folder with a vision tower, the text model. */
 #include <lathe/kit/decoder_family.h>
+#include <lathe/kit/wrappers.h>
 
 static const lathe_field fields[] = {
     LATHE_MODEL_FIELDS("gemma3_text", "true"),
@@ -33,6 +34,23 @@ static const lathe_field fields[] = {
 };
 
 static const lathe_model_type types[] = {{"gemma3_text", "Gemma3ForCausalLM"}};
+
+/* Gemma3TextConfig of transformers 5.24, where they are not the defaults of the fields. */
+static const char *const defaults[] = {
+    "{\"vocab_size\": 262208, \"hidden_size\": 2304, \"intermediate_size\": 9216, "
+    "\"num_hidden_layers\": 26, \"num_attention_heads\": 8, "
+    "\"num_key_value_heads\": 4, \"bos_token_id\": 2, \"eos_token_id\": 1, "
+    "\"pad_token_id\": 0}"};
+
+static const lathe_model_wrapper wrappers[] = {
+    {.model_type = "gemma3",
+     .architecture = "Gemma3ForConditionalGeneration",
+     .text_key = "text_config",
+     .serves = "gemma3_text",
+     .names = lathe_language_model_names,
+     .n_names = LATHE_N_FIELDS(lathe_language_model_names),
+     .flags = LATHE_WRAPPER_TIED},
+    LATHE_AUTO_WRAPPERS};
 
 static const lathe_layer_names names = {LATHE_LINEAR_NAMES,
                                         LATHE_QK_NORM_NAMES,
@@ -89,6 +107,7 @@ static lathe_status read(lathe_decoder *d, const lathe_keys *k)
     return LATHE_OK;
 }
 
-LATHE_DECODER_FAMILY(gemma3, types, NULL, 0, read, .version = "1.0.0",
-                     .summary = "Gemma 3 (text): normed queries and keys, local and global layers",
-                     .source = "arXiv:2503.19786; transformers", .license = "Apache-2.0");
+LATHE_DECODER_FAMILY_IN_WRAPPERS(
+    gemma3, types, defaults, wrappers, NULL, 0, read, .version = "1.0.0",
+    .summary = "Gemma 3 (text): normed queries and keys, local and global layers",
+    .source = "arXiv:2503.19786; transformers", .license = "Apache-2.0");

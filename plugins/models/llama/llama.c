@@ -1,5 +1,6 @@
 /* Llama: RMSNorm, rotary positions, grouped attention, SwiGLU. */
 #include <lathe/kit/decoder_family.h>
+#include <lathe/kit/wrappers.h>
 
 static const lathe_field fields[] = {
     LATHE_MODEL_FIELDS("llama", "false"),
@@ -15,6 +16,14 @@ static const lathe_field fields[] = {
 };
 
 static const lathe_model_type types[] = {{"llama", "LlamaForCausalLM"}};
+
+/* LlamaConfig of transformers 5.24, where they are not the defaults of the fields. */
+static const char *const defaults[] = {
+    "{\"vocab_size\": 32000, \"hidden_size\": 4096, \"intermediate_size\": 11008, "
+    "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, \"bos_token_id\": 1, "
+    "\"eos_token_id\": 2}"};
+
+static const lathe_model_wrapper wrappers[] = {LATHE_AUTO_WRAPPERS};
 
 /* Llama's attention has no window, but config.json may have the key, taken over from another
  * model. transformers evaluates such a model without a window, and generates with a window in
@@ -43,6 +52,7 @@ static lathe_status read(lathe_decoder *d, const lathe_keys *k)
                                    "only full_attention is supported");
 }
 
-LATHE_DECODER_FAMILY(llama, types, NULL, 0, read, .version = "1.0.0",
-                     .summary = "Llama: RMSNorm, rotary positions, grouped attention, SwiGLU",
-                     .source = "arXiv:2302.13971; transformers", .license = "Apache-2.0");
+LATHE_DECODER_FAMILY_IN_WRAPPERS(
+    llama, types, defaults, wrappers, NULL, 0, read, .version = "1.0.0",
+    .summary = "Llama: RMSNorm, rotary positions, grouped attention, SwiGLU",
+    .source = "arXiv:2302.13971; transformers", .license = "Apache-2.0");

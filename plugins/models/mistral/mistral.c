@@ -1,6 +1,7 @@
 /* Mistral: Llama with a sliding window, in all layers or in those that layer_types names
  * (Ministral, which is how transformers reads a mistral with the key). */
 #include <lathe/kit/decoder_family.h>
+#include <lathe/kit/wrappers.h>
 
 static const lathe_field fields[] = {
     LATHE_MODEL_FIELDS("mistral|ministral", "false"),
@@ -16,6 +17,16 @@ static const lathe_field fields[] = {
 static const lathe_model_type types[] = {{"mistral", "MistralForCausalLM"},
                                          {"ministral", "MinistralForCausalLM"}};
 
+/* MistralConfig and MinistralConfig of transformers 5.24, where they are not the defaults of the
+ * fields. */
+#define DEFAULTS                                                                                   \
+    "{\"vocab_size\": 32000, \"hidden_size\": 4096, \"intermediate_size\": 14336, "                \
+    "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "                                     \
+    "\"num_key_value_heads\": 8, \"bos_token_id\": 1, \"eos_token_id\": 2}"
+static const char *const defaults[] = {DEFAULTS, DEFAULTS};
+
+static const lathe_model_wrapper wrappers[] = {LATHE_AUTO_WRAPPERS};
+
 static lathe_status read(lathe_decoder *d, const lathe_keys *k)
 {
     LATHE_TRY(lathe_decoder_shape(d, 0));
@@ -28,6 +39,8 @@ static lathe_status read(lathe_decoder *d, const lathe_keys *k)
     return LATHE_OK;
 }
 
-LATHE_DECODER_FAMILY(mistral, types, NULL, 0, read, .version = "1.0.0",
-                     .summary = "Mistral: Llama with a sliding window",
-                     .source = "arXiv:2310.06825; transformers", .license = "Apache-2.0");
+LATHE_DECODER_FAMILY_IN_WRAPPERS(mistral, types, defaults, wrappers, NULL, 0, read,
+                                 .version = "1.0.0",
+                                 .summary = "Mistral: Llama with a sliding window",
+                                 .source = "arXiv:2310.06825; transformers",
+                                 .license = "Apache-2.0");

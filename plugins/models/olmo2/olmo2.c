@@ -1,6 +1,7 @@
 /* OLMo 2: Llama with the norms after attention and MLP, and with RMSNorm over all heads of q
  * together and of k together. */
 #include <lathe/kit/decoder_family.h>
+#include <lathe/kit/wrappers.h>
 
 static const lathe_field fields[] = {
     LATHE_MODEL_FIELDS("olmo2", "false"),
@@ -12,6 +13,14 @@ static const lathe_field fields[] = {
 };
 
 static const lathe_model_type types[] = {{"olmo2", "Olmo2ForCausalLM"}};
+
+/* Olmo2Config of transformers 5.24, where they are not the defaults of the fields. */
+static const char *const defaults[] = {
+    "{\"vocab_size\": 50304, \"hidden_size\": 4096, \"intermediate_size\": 11008, "
+    "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
+    "\"eos_token_id\": 50279, \"pad_token_id\": 1}"};
+
+static const lathe_model_wrapper wrappers[] = {LATHE_AUTO_WRAPPERS};
 
 static const lathe_layer_names names = {LATHE_LINEAR_NAMES, LATHE_QK_NORM_NAMES,
                                         .attention_out_norm = "post_attention_layernorm",
@@ -30,6 +39,7 @@ static lathe_status read(lathe_decoder *d, const lathe_keys *k)
     return LATHE_OK;
 }
 
-LATHE_DECODER_FAMILY(olmo2, types, NULL, 0, read, .version = "1.0.0",
-                     .summary = "OLMo 2: norms after attention and MLP, normed queries and keys",
-                     .source = "arXiv:2501.00656; transformers", .license = "Apache-2.0");
+LATHE_DECODER_FAMILY_IN_WRAPPERS(
+    olmo2, types, defaults, wrappers, NULL, 0, read, .version = "1.0.0",
+    .summary = "OLMo 2: norms after attention and MLP, normed queries and keys",
+    .source = "arXiv:2501.00656; transformers", .license = "Apache-2.0");

@@ -1,5 +1,6 @@
 /* Phi-3: Llama with one projection for q, k and v, one for gate and up, and longrope. */
 #include <lathe/kit/decoder_family.h>
+#include <lathe/kit/wrappers.h>
 
 static const lathe_field fields[] = {
     LATHE_MODEL_FIELDS("phi3", "false"),
@@ -21,6 +22,15 @@ static const lathe_field fields[] = {
 };
 
 static const lathe_model_type types[] = {{"phi3", "Phi3ForCausalLM"}};
+
+/* Phi3Config of transformers 5.24, where they are not the defaults of the fields. */
+static const char *const defaults[] = {
+    "{\"vocab_size\": 32064, \"hidden_size\": 3072, \"intermediate_size\": 8192, "
+    "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, \"bos_token_id\": 1, "
+    "\"eos_token_id\": 32000, \"pad_token_id\": 32000, "
+    "\"original_max_position_embeddings\": 4096}"};
+
+static const lathe_model_wrapper wrappers[] = {LATHE_AUTO_WRAPPERS};
 
 static const lathe_layer_names names = {.qkv = "self_attn.qkv_proj",
                                         .o = "self_attn.o_proj",
@@ -44,6 +54,7 @@ static lathe_status read(lathe_decoder *d, const lathe_keys *k)
     return LATHE_OK;
 }
 
-LATHE_DECODER_FAMILY(phi3, types, NULL, 0, read, .version = "1.0.0",
-                     .summary = "Phi-3: fused projections, longrope",
-                     .source = "arXiv:2404.14219; transformers", .license = "Apache-2.0");
+LATHE_DECODER_FAMILY_IN_WRAPPERS(phi3, types, defaults, wrappers, NULL, 0, read, .version = "1.0.0",
+                                 .summary = "Phi-3: fused projections, longrope",
+                                 .source = "arXiv:2404.14219; transformers",
+                                 .license = "Apache-2.0");

@@ -1,6 +1,7 @@
 /* Qwen2, with biases on q, k and v, and Qwen3, with RMSNorm over each head of q and k; otherwise as
  * Llama. Layers from max_window_layers on may have a sliding window. */
 #include <lathe/kit/decoder_family.h>
+#include <lathe/kit/wrappers.h>
 
 static const lathe_field fields[] = {
     LATHE_MODEL_FIELDS("qwen2|qwen3", "false"),
@@ -26,6 +27,59 @@ static const lathe_field fields[] = {
 
 static const lathe_model_type types[] = {{"qwen2", "Qwen2ForCausalLM"},
                                          {"qwen3", "Qwen3ForCausalLM"}};
+
+/* Qwen2Config and Qwen3Config of transformers 5.24, where they are not the defaults of the fields.
+ */
+#define DEFAULTS                                                                                   \
+    "{\"vocab_size\": 151936, \"hidden_size\": 4096, \"intermediate_size\": 22016, "               \
+    "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "                                     \
+    "\"num_key_value_heads\": 32}"
+static const char *const defaults[] = {DEFAULTS, DEFAULTS};
+
+/* The files of Qwen2-VL and Qwen2.5-VL name the text model as one without towers. */
+static const lathe_tower_names vl_names[] = {{"model.language_model.", ""}, {"model.", ""}};
+
+/* Qwen2VLTextConfig and Qwen2_5_VLTextConfig. */
+#define QWEN2_VL_DEFAULTS                                                                          \
+    "{\"vocab_size\": 152064, \"hidden_size\": 8192, \"intermediate_size\": 29568, "               \
+    "\"num_hidden_layers\": 80, \"num_attention_heads\": 64, "                                     \
+    "\"num_key_value_heads\": 8, \"rms_norm_eps\": 1e-05, "                                        \
+    "\"rope_theta\": 1000000.0, \"max_window_layers\": 80, "                                       \
+    "\"bos_token_id\": 151643, \"eos_token_id\": 151645}"
+
+/* Qwen3VLTextConfig. */
+#define QWEN3_VL_DEFAULTS                                                                          \
+    "{\"vocab_size\": 151936, \"hidden_size\": 4096, \"intermediate_size\": 22016, "               \
+    "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "                                     \
+    "\"num_key_value_heads\": 32, \"max_position_embeddings\": 128000, "                           \
+    "\"rope_theta\": 500000.0}"
+
+static const lathe_model_wrapper wrappers[] = {
+    {.model_type = "qwen2_vl",
+     .architecture = "Qwen2VLForConditionalGeneration",
+     .text_key = "text_config",
+     .serves = "qwen2",
+     .defaults = QWEN2_VL_DEFAULTS,
+     .names = vl_names,
+     .n_names = LATHE_N_FIELDS(vl_names),
+     .flags = LATHE_WRAPPER_FLAT | LATHE_WRAPPER_MROPE | LATHE_WRAPPER_TIED_BY_TEXT},
+    {.model_type = "qwen2_5_vl",
+     .architecture = "Qwen2_5_VLForConditionalGeneration",
+     .text_key = "text_config",
+     .serves = "qwen2",
+     .defaults = QWEN2_VL_DEFAULTS,
+     .names = vl_names,
+     .n_names = LATHE_N_FIELDS(vl_names),
+     .flags = LATHE_WRAPPER_FLAT | LATHE_WRAPPER_MROPE | LATHE_WRAPPER_TIED_BY_TEXT},
+    {.model_type = "qwen3_vl",
+     .architecture = "Qwen3VLForConditionalGeneration",
+     .text_key = "text_config",
+     .serves = "qwen3",
+     .defaults = QWEN3_VL_DEFAULTS,
+     .names = lathe_language_model_names,
+     .n_names = LATHE_N_FIELDS(lathe_language_model_names),
+     .flags = LATHE_WRAPPER_MROPE},
+    LATHE_AUTO_WRAPPERS};
 
 static const lathe_layer_names qwen3_names = {LATHE_LINEAR_NAMES, LATHE_QK_NORM_NAMES,
                                               .attention_norm = "input_layernorm",
@@ -65,7 +119,7 @@ static lathe_status read(lathe_decoder *d, const lathe_keys *k)
     return read_windows(d, k);
 }
 
-LATHE_DECODER_FAMILY(qwen, types, NULL, 0, read, .version = "1.0.0",
-                     .summary = "Qwen2 and Qwen3: Llama with biases or normed queries and keys",
-                     .source = "arXiv:2407.10671, arXiv:2505.09388; transformers",
-                     .license = "Apache-2.0");
+LATHE_DECODER_FAMILY_IN_WRAPPERS(
+    qwen, types, defaults, wrappers, NULL, 0, read, .version = "1.0.0",
+    .summary = "Qwen2 and Qwen3: Llama with biases or normed queries and keys",
+    .source = "arXiv:2407.10671, arXiv:2505.09388; transformers", .license = "Apache-2.0");

@@ -64,20 +64,20 @@ static int32_t slots(void *self, const lathe_param_info *param, lathe_slot *out)
  * magnitude of each moment, as bits. */
 LATHE_CLONES static void adam(const lathe_adamw_numbers *numbers, float scale, float *restrict p,
                               const float *restrict g, float *restrict m, float *restrict v,
-                              float m_scale, float v_scale, int64_t n, int32_t most[2])
+                              float m_scale, float v_scale, int64_t n, int32_t max[2])
 {
     const lathe_adamw_numbers u = *numbers;
-    int32_t m_most = 0, v_most = 0;
+    int32_t m_max = 0, v_max = 0;
     for (int64_t i = 0; i < n; i++) {
         float first = m[i] * m_scale, second = v[i] * v_scale;
         p[i] = lathe_adamw_move(&u, p[i], g[i] * scale, &first, &second);
         m[i] = first;
         v[i] = second;
-        m_most = larger(m_most, first);
-        v_most = larger(v_most, second);
+        m_max = larger(m_max, first);
+        v_max = larger(v_max, second);
     }
-    most[0] = m_most;
-    most[1] = v_most;
+    max[0] = m_max;
+    max[1] = v_max;
 }
 
 /* Updates a block: n <= BLOCK elements, their codes and their scales. */
@@ -85,12 +85,12 @@ static void update_block(const adamw_8bit *o, const lathe_adamw_numbers *u, floa
                          const float *g, uint8_t *const codes[2], float *const absmax[2], int64_t n)
 {
     _Alignas(64) float m[BLOCK], v[BLOCK];
-    int32_t most[2];
+    int32_t max[2];
     lathe_dynamic_decode(&o->first, codes[0], m, n);
     lathe_dynamic_decode(&o->second, codes[1], v, n);
-    adam(u, scale, p, g, m, v, *absmax[0], *absmax[1], n, most);
-    memcpy(absmax[0], &most[0], sizeof most[0]);
-    memcpy(absmax[1], &most[1], sizeof most[1]);
+    adam(u, scale, p, g, m, v, *absmax[0], *absmax[1], n, max);
+    memcpy(absmax[0], &max[0], sizeof max[0]);
+    memcpy(absmax[1], &max[1], sizeof max[1]);
     lathe_dynamic_encode(&o->first, m, *absmax[0], codes[0], n);
     lathe_dynamic_encode(&o->second, v, *absmax[1], codes[1], n);
 }
@@ -103,9 +103,9 @@ static void update(void *ctx, const lathe_optimizer_step *s, const lathe_optimiz
     const lathe_adamw_numbers u =
         lathe_adamw_numbers_of(s->scalars, lr, (float)x->weight_decay_mult);
     if (x->slots[SLOT_M_ABSMAX] == NULL) {
-        int32_t most[2];
+        int32_t max[2];
         adam(&u, scale, x->param + begin, x->grad + begin, (float *)x->slots[SLOT_M] + begin,
-             (float *)x->slots[SLOT_V] + begin, 1.0f, 1.0f, end - begin, most);
+             (float *)x->slots[SLOT_V] + begin, 1.0f, 1.0f, end - begin, max);
         lathe_shadow_refresh(x, begin, end);
         return;
     }

@@ -12,12 +12,12 @@
 enum { SLOT_M, SLOT_V, SLOT_M_ABSMAX, SLOT_V_ABSMAX };
 
 /* The larger of two magnitudes as bits, which have the order of the magnitudes, NaN above all. */
-LATHE_HD static inline int32_t larger(int32_t most, float x)
+LATHE_HD static inline int32_t larger(int32_t max, float x)
 {
     int32_t bits;
     memcpy(&bits, &x, sizeof bits);
     bits &= 0x7fffffff;
-    return bits > most ? bits : most;
+    return bits > max ? bits : max;
 }
 
 #ifdef __CUDACC__
@@ -39,13 +39,13 @@ static __device__ inline void map_fill(lathe_dynamic_book *to, int is_signed)
 }
 
 /* The largest of a warp; all its threads must call it. */
-static __device__ inline int32_t warp_largest(int32_t most)
+static __device__ inline int32_t warp_largest(int32_t max)
 {
     for (int lanes = WARP / 2; lanes > 0; lanes /= 2) {
-        const int32_t other = __shfl_xor_sync(0xffffffffu, most, lanes);
-        most = other > most ? other : most;
+        const int32_t other = __shfl_xor_sync(0xffffffffu, max, lanes);
+        max = other > max ? other : max;
     }
-    return most;
+    return max;
 }
 
 /* A moment of the elements of a block: lane k of the warp has the elements k, k + WARP, ... */
@@ -53,13 +53,13 @@ static __device__ inline void moment_load(const lathe_dynamic_book *b, const voi
                                           const float *absmax, int64_t at, int64_t end, int lane,
                                           float *out)
 {
-    const float most = absmax == NULL ? 0.0f : absmax[at / BLOCK];
+    const float max = absmax == NULL ? 0.0f : absmax[at / BLOCK];
     LATHE__UNROLL for (int j = 0; j < EACH; j++)
     {
         const int64_t i = at + lane + WARP * j;
         out[j] = i >= end         ? 0.0f
                  : absmax == NULL ? ((const float *)codes)[i]
-                                  : b->value[((const uint8_t *)codes)[i]] * most;
+                                  : b->value[((const uint8_t *)codes)[i]] * max;
     }
 }
 
@@ -68,22 +68,22 @@ static __device__ inline void moment_load(const lathe_dynamic_book *b, const voi
 static __device__ inline void moment_store(const lathe_dynamic_book *b, void *codes, float *absmax,
                                            int64_t at, int64_t end, int lane, const float *x)
 {
-    int32_t most_bits = 0;
-    float most;
+    int32_t max_bits = 0;
+    float max;
     if (absmax == NULL) {
         LATHE__UNROLL for (int j = 0; j < EACH; j++) if (at + lane + WARP * j < end)(
             (float *)codes)[at + lane + WARP * j] = x[j];
         return;
     }
-    LATHE__UNROLL for (int j = 0; j < EACH; j++) if (at + lane + WARP * j < end) most_bits =
-        larger(most_bits, x[j]);
-    most_bits = warp_largest(most_bits);
+    LATHE__UNROLL for (int j = 0; j < EACH; j++) if (at + lane + WARP * j < end) max_bits =
+        larger(max_bits, x[j]);
+    max_bits = warp_largest(max_bits);
     __syncwarp(); /* all have read the old scale */
-    memcpy(&most, &most_bits, sizeof most);
+    memcpy(&max, &max_bits, sizeof max);
     if (lane == 0)
-        absmax[at / BLOCK] = most;
-    const float divisor = most > 0.0f ? most : 1.0f;
-    const int is_plain = most >= 0x1p-64f && most <= FLT_MAX; /* its inverse is exact enough */
+        absmax[at / BLOCK] = max;
+    const float divisor = max > 0.0f ? max : 1.0f;
+    const int is_plain = max >= 0x1p-64f && max <= FLT_MAX; /* its inverse is exact enough */
     const float factor = 1.0f / divisor;
     LATHE__UNROLL for (int j = 0; j < EACH; j++)
     {

@@ -87,18 +87,18 @@ Test(adamw_8bit, places_by_lines_are_the_nearest_codes)
  * NaN. */
 static void check_row(const lathe_dynamic_codec *c, const float *x, float absmax, int64_t n)
 {
-    enum { MOST = 4096 };
-    static uint8_t codes[MOST + 1];
-    static float back[MOST + 1];
-    const float most = absmax > 0.0f ? absmax : 1.0f;
+    enum { MAX = 4096 };
+    static uint8_t codes[MAX + 1];
+    static float back[MAX + 1];
+    const float max = absmax > 0.0f ? absmax : 1.0f;
     memset(codes, 77, sizeof codes);
     memset(back, 77, sizeof back);
     const float behind = back[n];
     lathe_dynamic_encode(c, x, absmax, codes, n);
     lathe_dynamic_decode(c, codes, back, n);
     for (int64_t i = 0; i < n; i++) {
-        const uint8_t want = (uint8_t)lathe_dynamic_code(&c->book, x[i] / most);
-        cr_assert_eq(codes[i], want, "%.9g of %.9g: code %d, want %d", (double)x[i], (double)most,
+        const uint8_t want = (uint8_t)lathe_dynamic_code(&c->book, x[i] / max);
+        cr_assert_eq(codes[i], want, "%.9g of %.9g: code %d, want %d", (double)x[i], (double)max,
                      codes[i], want);
         cr_assert_eq(memcmp(&back[i], &c->book.value[want], sizeof *back), 0);
     }

@@ -11,8 +11,6 @@
  */
 #include "galore.h"
 
-#include "lathe/kit/eigen.h"
-
 typedef lathe_low_rank_adam galore;
 
 static const lathe_field fields[] = {
@@ -23,7 +21,8 @@ static const lathe_field fields[] = {
 
 static lathe_status read_values(const lathe_host *host, galore *o, const lathe_value *values)
 {
-    (void)host;
+    if (!LATHE_HAS(host, eigenvectors))
+        return lathe_fail(host, LATHE_E_UNSUPPORTED, "this Lathe has no eigenvectors");
     lathe_low_rank_adam_read(o, values);
     return LATHE_OK;
 }
@@ -43,7 +42,7 @@ static int32_t slots(void *self, const lathe_param_info *param, lathe_slot *out)
 static int64_t scratch_of(const lathe_low_rank *r)
 {
     const int64_t n = lathe_low_rank_length(r);
-    return n * n * (int64_t)sizeof(double) + lathe_eigen_scratch(n);
+    return n * n * (int64_t)sizeof(double) + lathe_eigenvectors_scratch(n);
 }
 
 static int64_t scratch(void *self, const lathe_param_info *param)
@@ -98,7 +97,7 @@ static lathe_status renew(const lathe_host *host, const lathe_optimizer_step *s,
     gram w = {r, x->grad, s->scratch};
     LATHE_TRY(lathe_scratch_check(host, s, x, scratch_of(r)));
     host->parallel_for(n, 8, gram_rows, &w);
-    return lathe_eigenvectors(host, w.out, n, r->rank, x->slots[SLOT_PROJECTOR], w.out + n * n);
+    return host->eigenvectors(w.out, n, r->rank, x->slots[SLOT_PROJECTOR], w.out + n * n);
 }
 
 /* ---- the update ---- */
@@ -169,11 +168,11 @@ static lathe_status queue_renew(const lathe_host *host, const lathe_optimizer_qu
     const int64_t n = a->low.length, bytes = n * n * (int64_t)sizeof(double);
     double *const matrix = todo->host;
     char *const rest = (char *)todo->host + bytes;
-    float *const out = (float *)(void *)(rest + lathe_eigen_scratch(n));
+    float *const out = (float *)(void *)(rest + lathe_eigenvectors_scratch(n));
     LATHE_TRY(todo->launch(todo->ctx, "galore_gram", galore_gram_tiles(n), a, (int64_t)sizeof *a));
     LATHE_TRY(todo->copy(todo->ctx, matrix, a->gram, bytes, LATHE_COPY_TO_HOST));
     LATHE_TRY(todo->wait(todo->ctx));
-    LATHE_TRY(lathe_eigenvectors(host, matrix, n, a->low.rank, out, rest));
+    LATHE_TRY(host->eigenvectors(matrix, n, a->low.rank, out, rest));
     return todo->copy(todo->ctx, projector, out, a->low.rank * n * (int64_t)sizeof *out,
                       LATHE_COPY_TO_DEVICE);
 }

@@ -1,6 +1,13 @@
 /* GaLore: against galore-torch, its singular vectors, its state, and refusals. */
-#include "lathe/kit/eigen.h"
+#include "base/eigen.h"
 #include "support/optimizer_golden.h"
+
+static void provide_eigenvectors(void)
+{
+    lathe_test_host()->eigenvectors = lathe_eigenvectors;
+}
+
+TestSuite(galore, .init = provide_eigenvectors);
 
 Test(galore, follows_galore_torch_for_300_steps)
 {

@@ -82,7 +82,9 @@ static lathe_status read_values(const lathe_host *host, muon *o, const lathe_val
 static int32_t partition(void *self, const lathe_param_info *param)
 {
     (void)self;
-    return param->role == LATHE_ROLE_MATRIX && param->desc.rank == 2 && !param->quantized
+    const int has_experts = LATHE_HAS(param, n_experts) && param->n_experts > 0;
+    return param->role == LATHE_ROLE_MATRIX && param->desc.rank == 2 && !param->quantized &&
+                   !has_experts /* several matrices in one tensor */
                ? LATHE_PARTITION_MATRIX
                : LATHE_PARTITION_ELEMENT;
 }

@@ -1,9 +1,9 @@
 /* Muon: the emitted graph by hand, against the iteration in double and torch.optim.Muon, its AdamW
  * part against torch, and refusals. The graph is evaluated by tests/mock_graph. */
-#include "ir/flops.h"
+#include "graph/ir/flops.h"
+#include "graph/passes/passes.h"
+#include "graph/passes/plan.h"
 #include "mock_graph.h"
-#include "passes/passes.h"
-#include "passes/plan.h"
 #include "support/optimizer_case.h"
 
 typedef struct bench {

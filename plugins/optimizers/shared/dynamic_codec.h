@@ -99,10 +99,10 @@ LATHE_CLONES static int32_t lathe__dynamic_near_each(const lathe_dynamic_lines *
 }
 
 static inline void lathe__dynamic_settle_each(const lathe_dynamic_book *b, const float *x,
-                                              float most, uint8_t *codes, int64_t n)
+                                              float max, uint8_t *codes, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
-        codes[i] = (uint8_t)lathe_dynamic_settle(b, x[i] / most, codes[i]);
+        codes[i] = (uint8_t)lathe_dynamic_settle(b, x[i] / max, codes[i]);
 }
 
 #endif

@@ -27,17 +27,17 @@ static inline void lathe_dynamic_decode(const lathe_dynamic_codec *c, const uint
 static inline void lathe_dynamic_encode(const lathe_dynamic_codec *c, const float *x, float absmax,
                                         uint8_t *codes, int64_t n)
 {
-    const float most = absmax > 0.0f ? absmax : 1.0f;
-    const float wide = most < 0x1p-64f ? 0x1p64f : 1.0f; /* so that 1/most is finite */
+    const float max = absmax > 0.0f ? absmax : 1.0f;
+    const float wide = max < 0x1p-64f ? 0x1p64f : 1.0f; /* so that 1/most is finite */
     int64_t at = 0;
 #ifdef LATHE__DYNAMIC_AVX512
     if (wide == 1.0f && absmax <= FLT_MAX && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq"))
-        at = lathe__dynamic_encode_avx512(c, x, most, codes, n);
+        at = lathe__dynamic_encode_avx512(c, x, max, codes, n);
 #endif
-    if (at < n && lathe__dynamic_near_each(&c->book.lines, x + at, wide, 1.0f / (most * wide),
+    if (at < n && lathe__dynamic_near_each(&c->book.lines, x + at, wide, 1.0f / (max * wide),
                                            codes + at, n - at))
-        lathe__dynamic_settle_each(&c->book, x + at, most, codes + at, n - at);
+        lathe__dynamic_settle_each(&c->book, x + at, max, codes + at, n - at);
 }
 
 #endif

@@ -71,10 +71,10 @@ lathe__dynamic_take(lathe__dynamic_table t, __m512i octave)
 /* Encodes whole groups of 64; returns the number of elements encoded. most is finite and at least
  * 2^-64. */
 __attribute__((target(LATHE__DYNAMIC_AVX512), always_inline)) static inline int64_t
-lathe__dynamic_encode_groups(const lathe_dynamic_codec *c, const float *x, float most,
+lathe__dynamic_encode_groups(const lathe_dynamic_codec *c, const float *x, float max,
                              uint8_t *codes, int64_t n, int is_signed)
 {
-    const __m512 factor = _mm512_set1_ps(c->stretch / most), least = _mm512_set1_ps(0x1p-30f);
+    const __m512 factor = _mm512_set1_ps(c->stretch / max), least = _mm512_set1_ps(0x1p-30f);
     const lathe__dynamic_table low_slope = lathe__dynamic_table_of(c->low_slope);
     const lathe__dynamic_table low_offset = lathe__dynamic_table_of(c->low_offset);
     const lathe__dynamic_table high_slope = lathe__dynamic_table_of(c->high_slope);
@@ -114,17 +114,17 @@ lathe__dynamic_encode_groups(const lathe_dynamic_codec *c, const float *x, float
         const __m512 nearest = _mm512_range_ps(_mm512_range_ps(apart[0], apart[1], 0xa),
                                                _mm512_range_ps(apart[2], apart[3], 0xa), 0xa);
         if (_mm512_cmp_ps_mask(nearest, _mm512_set1_ps(LATHE_DYNAMIC_DOUBT), _CMP_LT_OQ) != 0)
-            lathe__dynamic_settle_each(&c->book, x + at, most, codes + at, 64);
+            lathe__dynamic_settle_each(&c->book, x + at, max, codes + at, 64);
     }
     return at;
 }
 
 __attribute__((target(LATHE__DYNAMIC_AVX512))) static int64_t
-lathe__dynamic_encode_avx512(const lathe_dynamic_codec *c, const float *x, float most,
+lathe__dynamic_encode_avx512(const lathe_dynamic_codec *c, const float *x, float max,
                              uint8_t *codes, int64_t n)
 {
-    return c->book.lines.zero != 0 ? lathe__dynamic_encode_groups(c, x, most, codes, n, 1)
-                                   : lathe__dynamic_encode_groups(c, x, most, codes, n, 0);
+    return c->book.lines.zero != 0 ? lathe__dynamic_encode_groups(c, x, max, codes, n, 1)
+                                   : lathe__dynamic_encode_groups(c, x, max, codes, n, 0);
 }
 
 #endif

@@ -178,17 +178,17 @@ static void measure(const search *s, double *counts, magnitudes *x)
 /* The scales for the exponent a; with_weights: the second form. */
 static void make_scales(const magnitudes *x, double a, int with_weights, float *scales)
 {
-    double least = INFINITY, most = 0.0;
+    double least = INFINITY, max = 0.0;
     for (int pass = 0; pass < 2; pass++)
         for (int64_t p = 0; p < x->n; p++) {
             const double weight = with_weights ? pow(x->v[p], 1.0 - a) + 1e-4 : 1.0;
             const double raw = pow(x->m[p], a) / weight, s = raw > 1e-4 ? raw : 1e-4;
             if (x->m[p] > 0.0 && pass == 0) {
                 least = s < least ? s : least;
-                most = s > most ? s : most;
+                max = s > max ? s : max;
             }
             if (pass == 1)
-                scales[p] = x->m[p] > 0.0 ? (float)(s / sqrt(least * most)) : 1.0f;
+                scales[p] = x->m[p] > 0.0 ? (float)(s / sqrt(least * max)) : 1.0f;
         }
 }
 

@@ -103,7 +103,7 @@ Test(calibrated_formats, data_lower_the_error_of_the_output)
 {
     static const struct {
         const char *name, *settings;
-        double most; /* of the error without data */
+        double max; /* of the error without data */
     } cases[] = {
         {"gptq", "bits=4 group_size=64", 0.5},
         {"gptq", "bits=4 group_size=64 act_order=none", 0.5},
@@ -118,7 +118,7 @@ Test(calibrated_formats, data_lower_the_error_of_the_output)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const subject s = open_format(cases[i].name, cases[i].settings);
         const double plain = error_of(&s, w, &inputs, 0), with = error_of(&s, w, &inputs, 1);
-        cr_expect(with <= cases[i].most * plain, "%s %s: %g with data, %g without", cases[i].name,
+        cr_expect(with <= cases[i].max * plain, "%s %s: %g with data, %g without", cases[i].name,
                   cases[i].settings, with, plain);
         s.plugin->destroy(s.self);
     }

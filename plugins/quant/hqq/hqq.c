@@ -146,13 +146,13 @@ CODEC_BODY place_at begin_at(const codec_job *job, int64_t at, int bits)
 CODEC_BODY int64_t codes_of(const codec_job *job, const place_at *p, int64_t n, int bits,
                             codes_at *c)
 {
-    const int64_t left = p->size - p->in, most = left < n ? left : n;
+    const int64_t left = p->size - p->in, max = left < n ? left : n;
     const int64_t word = (p->group - p->run * p->word_rows) * p->size + p->in;
     c->bits = bits;
     c->bytes = (const uint8_t *)job->planes[HQQ_CODES] + word;
     c->words = bits == 3 ? (const uint32_t *)job->planes[HQQ_CODES] + word : NULL;
     c->shift = bits * (int)(hqq_per_word(bits) - 1 - p->run);
-    return most < CODEC_SPAN ? most : CODEC_SPAN;
+    return max < CODEC_SPAN ? max : CODEC_SPAN;
 }
 
 CODEC_BODY void advance(place_at *p, int64_t n)

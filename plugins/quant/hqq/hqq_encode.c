@@ -81,13 +81,13 @@ CODEC_BODY void round_body(void *arg, int64_t begin, int64_t end)
                 largest[k] = e > largest[k] ? e : largest[k];
             }
         double sum = 0, errors = 0;
-        float most = 0;
+        float max = 0;
         for (int k = 0; k < 8; k++) {
             sum += (double)moved[k];
             errors += (double)error[k];
-            most = largest[k] > most ? largest[k] : most;
+            max = largest[k] > max ? largest[k] : max;
         }
-        for (int64_t i = 0; i < size && most > NO_SHRINK; i++) {
+        for (int64_t i = 0; i < size && max > NO_SHRINK; i++) {
             const float e = w[i] - (code_of(w[i], scale, zero, top) - zero) / scale;
             sum += (double)(shrink(e) * scale);
         }

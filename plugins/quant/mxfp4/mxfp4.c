@@ -1,7 +1,10 @@
-/* mxfp4: E2M1 weights in groups of 32 with one power of two each, in compressed-tensors' layout.
+/* mxfp4: E2M1 weights in groups of 32 with one power of two each, in the layouts of
+ * compressed-tensors and of gpt-oss.
  *
  * Sources: OCP Microscaling Formats (MX) Specification 1.0; compressed-tensors
- * "mxfp4-pack-quantized" for layout and rounding.
+ * "mxfp4-pack-quantized" for layout and rounding; transformers' quantization method "mxfp4" for
+ * gpt-oss: "..._blocks" u8 [E, O, I/32, 16] and "..._scales" u8 [E, O, I/32] of experts, whose
+ * bytes have the order of the planes here.
  */
 #include <math.h>
 
@@ -12,18 +15,23 @@
 
 enum { ROUND_NEAREST, ROUND_FLOOR };
 #define ROUNDINGS "nearest|floor"
+enum { LAYOUT_COMPRESSED, LAYOUT_GPT_OSS };
+#define LAYOUTS "compressed-tensors|gpt-oss"
 
 typedef struct mxfp4 {
     codec_head head;
-    int32_t rounding;
+    int32_t rounding, layout;
 } mxfp4;
 
-enum { FIELD_SCALE_ROUNDING };
+enum { FIELD_SCALE_ROUNDING, FIELD_LAYOUT };
 
 static const lathe_field fields[] = {
     LATHE_FIELD_STRING("scale_rounding", "\"nearest\"", ROUNDINGS,
                        "power of two of a group's largest magnitude: the nearest, as in "
                        "compressed-tensors, or the one below, as in the MX specification"),
+    LATHE_FIELD_STRING("layout", "\"compressed-tensors\"", LAYOUTS,
+                       "names of the tensors in files; gpt-oss is set by the folder's "
+                       "quantization_config, and is only read"),
 };
 
 static lathe_status read_values(const lathe_host *host, mxfp4 *q, const lathe_value *values)
@@ -31,6 +39,7 @@ static lathe_status read_values(const lathe_host *host, mxfp4 *q, const lathe_va
     (void)host;
     q->head.build = codec_best_build();
     q->rounding = lathe_choice(ROUNDINGS, values[FIELD_SCALE_ROUNDING].s);
+    q->layout = lathe_choice(LAYOUTS, values[FIELD_LAYOUT].s);
     return LATHE_OK;
 }
 
@@ -41,11 +50,11 @@ static lathe_status mxfp4_accepts(void *self, int64_t rows, int64_t cols)
 
 static int32_t mxfp4_planes(void *self, int64_t rows, int64_t cols, lathe_plane *out)
 {
-    (void)self;
-    out[MXFP4_WEIGHT] =
-        (lathe_plane){"weight_packed", "_packed", lathe_desc_2d(LATHE_U8, rows, cols / 2)};
-    out[MXFP4_SCALE] =
-        (lathe_plane){"weight_scale", "_scale", lathe_desc_2d(LATHE_U8, rows, cols / MXFP4_GROUP)};
+    const int is_oss = ((const mxfp4 *)self)->layout == LAYOUT_GPT_OSS;
+    out[MXFP4_WEIGHT] = (lathe_plane){"weight_packed", is_oss ? "_blocks" : "_packed",
+                                      lathe_desc_2d(LATHE_U8, rows, cols / 2)};
+    out[MXFP4_SCALE] = (lathe_plane){"weight_scale", is_oss ? "_scales" : "_scale",
+                                     lathe_desc_2d(LATHE_U8, rows, cols / MXFP4_GROUP)};
     return MXFP4_N_PLANES;
 }
 
@@ -199,9 +208,11 @@ static void mxfp4_part_scales(void *self, int64_t rows, int64_t cols, const void
     }
 }
 
+/* 0 for the layout of gpt-oss: nothing writes fused experts in blocks. */
 static int64_t mxfp4_config_json(void *self, char *out, int64_t capacity)
 {
-    (void)self;
+    if (((const mxfp4 *)self)->layout == LAYOUT_GPT_OSS)
+        return 0;
     return snprintf(
         out, capacity > 0 ? (size_t)capacity : 0,
         "{\"quant_method\": \"compressed-tensors\", \"format\": \"mxfp4-pack-quantized\", "
@@ -214,12 +225,16 @@ static int64_t mxfp4_config_json(void *self, char *out, int64_t capacity)
         MXFP4_GROUP);
 }
 
-static const char *const methods[] = {"compressed-tensors", NULL};
+static const char *const methods[] = {"compressed-tensors", "mxfp4", NULL};
 
 static lathe_status mxfp4_read_config(const lathe_host *host, const lathe_quant_config *config,
                                       lathe_value *values)
 {
-    (void)values; /* how scales were rounded does not matter for reading */
+    /* how scales were rounded does not matter for reading */
+    if (strcmp(config->method, "mxfp4") == 0) {
+        values[FIELD_LAYOUT].s = "gpt-oss";
+        return LATHE_OK;
+    }
     LATHE_TRY(source_compressed(host, config, "mxfp4", "mxfp4-pack-quantized", "float"));
     LATHE_TRY(source_expect(host, config, "mxfp4", "weights.symmetric", "true"));
     LATHE_TRY(source_expect(host, config, "mxfp4", "weights.num_bits", "4"));

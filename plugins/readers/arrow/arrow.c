@@ -16,10 +16,10 @@
 #include "lathe/kit/instance.h"
 #include "lathe/reader.h"
 
-/* The longest record as JSON: LEAST_TEXT and 64 bytes for each byte of the file, at most MOST_TEXT.
+/* The longest record as JSON: LEAST_TEXT and 64 bytes for each byte of the file, at most MAX_TEXT.
  */
 #define LEAST_TEXT (32LL << 20)
-#define MOST_TEXT (256LL << 20)
+#define MAX_TEXT (256LL << 20)
 
 #define SHIM_FILE_NAME "arrow-shim.so" /* beside the plugin */
 
@@ -265,8 +265,8 @@ static lathe_status open_file(void *self, const lathe_reader_file *file, void **
     o->host = host;
     o->shim = shim;
     o->bytes = file->bytes;
-    o->text.most_bytes = MOST_TEXT;
-    if (file->bytes < (MOST_TEXT - LEAST_TEXT) / 64)
+    o->text.most_bytes = MAX_TEXT;
+    if (file->bytes < (MAX_TEXT - LEAST_TEXT) / 64)
         o->text.most_bytes = LEAST_TEXT + 64 * file->bytes;
     lathe_status status = LATHE_OK;
     const int code = shim->open(file->fd, file->bytes, format, &o->file, &o->all, why, sizeof why);

@@ -11,10 +11,10 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/fs.h"
-#include "data/shards_internal.h"
-#include "records/reader.h"
-#include "records/record_json.h"
-#include "tokenjson/tokenizer_file.h"
+#include "data/records/record_json.h"
+#include "data/records/record_reader.h"
+#include "data/rows/shards_internal.h"
+#include "tokenizer/json/tokenizer_file.h"
 
 #define SAMPLES LATHE_TEST_DATA "/golden/data/readers"
 #define SHIM LATHE_TEST_BUILD "/lib/lathe/plugins/reader/arrow-shim.so"
@@ -256,13 +256,17 @@ Test(arrow, equal_texts_are_read_a_few_at_a_time)
 /* Rows that need more than rows before them are read again in smaller batches. None is lost. */
 Test(arrow, large_rows_after_small_ones)
 {
+    static const char number[] = "\"number\": ";
     lathe_dataset dataset = dataset_of(HOSTILE "mixed.parquet", LATHE_DATASET_AUTO);
     int64_t row = 0;
     need_arrow();
     dataset.formats[LATHE_COLUMN_TEXT] = "{number}{text}";
     cr_assert_eq(read_all(&dataset, 0, 16 << 20), LATHE_OK, "%s", lathe_error_message());
-    for (const char *at = got.data; (at = strstr(at, "\"number\": ")) != NULL; at++, row++)
-        cr_assert_eq(atoll(at + strlen("\"number\": ")), row);
+    /* strstr of the address sanitizer reads to the end of the text each time */
+    const char *at = got.data, *const end = got.data + got.len;
+    for (; (at = memchr(at, '"', (size_t)(end - at))) != NULL; at++)
+        if (strncmp(at, number, sizeof number - 1) == 0)
+            cr_assert_eq(atoll(at + sizeof number - 1), row++);
     cr_expect_eq(row, 8400);
 }
 

@@ -280,8 +280,8 @@ int child_has_output(const child *c)
     return c->n_line > 0 || (poll(&end, 1, 0) > 0 && (end.revents & POLLIN) != 0);
 }
 
-int child_talk(child *c, const char *text, int64_t n, int wait,
-               int (*line)(void *arg, const char *text), void *arg)
+int child_exchange(child *c, const char *text, int64_t n, int wait,
+                   int (*line)(void *arg, const char *text), void *arg)
 {
     int64_t at = 0;
     int done = 0;

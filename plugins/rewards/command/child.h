@@ -36,8 +36,8 @@ int child_has_output(const child *c);
 /** Writes text[0, n), and calls line(arg, text) for each line of output, until it has returned 1 or
  *  all is written and `wait` is 0. Returns 1: line() returned 1; 0: all is written; -1: the child
  * has closed its output or its input. */
-int child_talk(child *c, const char *text, int64_t n, int wait,
-               int (*line)(void *arg, const char *text), void *arg);
+int child_exchange(child *c, const char *text, int64_t n, int wait,
+                   int (*line)(void *arg, const char *text), void *arg);
 
 /** Describes how the child ended: "exit status 1: its last error". Waits for its end, and kills it
  *  after a second. */

@@ -142,8 +142,8 @@ static lathe_status start(command *x)
  * several lines; its control characters are all between its values, and become blanks. */
 static char *make_line(const lathe_reward_item *item, int64_t *out_n)
 {
-    const int64_t most = 6 * (item->prompt_bytes + item->completion_bytes) + item->record_bytes;
-    char *line = malloc((size_t)most + 128);
+    const int64_t max = 6 * (item->prompt_bytes + item->completion_bytes) + item->record_bytes;
+    char *line = malloc((size_t)max + 128);
     int64_t n = 0;
     if (line == NULL)
         return NULL;
@@ -232,7 +232,7 @@ static lathe_status command_score(void *self, const lathe_reward_item *items, in
     LATHE_TRY(start(x));
     if (child_has_output(&x->process)) {
         answers early = {.n_wanted = 0};
-        LATHE_TRY(fail_of(x, &early, child_talk(&x->process, "", 0, 1, take_line, &early)));
+        LATHE_TRY(fail_of(x, &early, child_exchange(&x->process, "", 0, 1, take_line, &early)));
     }
     for (int32_t i = 0; i < n; i++) {
         int64_t bytes = 0;
@@ -240,7 +240,8 @@ static lathe_status command_score(void *self, const lathe_reward_item *items, in
         if (line == NULL)
             return lathe_fail(x->host, LATHE_E_NOMEM, "no memory for a line of %lld bytes",
                               (long long)items[i].completion_bytes);
-        const int got = child_talk(&x->process, line, bytes, i + 1 == n && a.n < n, take_line, &a);
+        const int got =
+            child_exchange(&x->process, line, bytes, i + 1 == n && a.n < n, take_line, &a);
         free(line);
         if (a.n > i + 1)
             a.n_too_many++; /* an answer before its question */

@@ -48,11 +48,11 @@ static lathe_status length_read(const lathe_host *host, length *out, const lathe
     return LATHE_OK;
 }
 
-static double overlong(double n, double most, double buffer)
+static double overlong(double n, double max, double buffer)
 {
-    if (n <= most - buffer)
+    if (n <= max - buffer)
         return 0.0;
-    return n <= most ? (most - buffer - n) / buffer : -1.0;
+    return n <= max ? (max - buffer - n) / buffer : -1.0;
 }
 
 static lathe_status length_score(void *self, const lathe_reward_item *items, int32_t n, double *out)

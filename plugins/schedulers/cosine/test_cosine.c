@@ -29,6 +29,12 @@ Test(cosine, takes_a_run_that_is_all_warmup_and_a_run_of_one_step)
     cr_assert_eq(all->check(self, 10), LATHE_OK);
     cr_assert_float_eq(all->at(self, 9, 10, 1.0, NULL), 0.9, 1e-15);
     cr_assert_float_eq(all->at(self, 10, 10, 1.0, NULL), 1.0, 1e-15);
+    /* a share never takes the last step, whose rate is then the full one */
+    const lathe_scheduler_v1 *const share = schedule_make("warmup_ratio=0.03", &self);
+    cr_assert_eq(share->check(self, 1), LATHE_OK);
+    cr_assert_float_eq(share->at(self, 0, 1, 1.0, NULL), 1.0, 1e-15);
+    cr_assert_float_eq(share->at(self, 0, 2, 1.0, NULL), 0.0, 1e-15);
+    cr_assert_float_eq(share->at(self, 1, 2, 1.0, NULL), 1.0, 1e-15);
     const lathe_scheduler_v1 *const one = schedule_make("", &self);
     cr_assert_eq(one->check(self, 1), LATHE_OK);
     cr_assert_float_eq(one->at(self, 0, 1, 1.0, NULL), 1.0, 1e-15);

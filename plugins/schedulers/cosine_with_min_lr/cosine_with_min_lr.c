@@ -1,8 +1,9 @@
-/* Cosine decay to a minimum, by default a tenth of the base rate:
+/* Cosine decay to a minimum, after a warm-up:
  *
- *     base*(r + (1 - r)*(1 + cos(2 pi n_cycles p))/2)
+ *     lr = base*(r + (1 - r)*(1 + cos(2 pi n_cycles p))/2)
  *
- * after a warm-up, in the frame of lathe/kit/schedule.h.
+ * r: the minimum as a share of the base rate, by default a tenth; p: from 0 at the end of the
+ * warm-up to 1 at the end of the schedule (lathe/kit/schedule.h).
  *
  * Source: transformers get_cosine_with_min_lr_schedule_with_warmup. Deviation: after T the rate
  * stays constant.

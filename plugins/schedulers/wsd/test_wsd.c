@@ -6,7 +6,7 @@ Test(wsd, has_three_parts_by_hand)
     void *self;
     const lathe_scheduler_v1 *const s =
         schedule_make("warmup_steps=2 decay_steps=4 decay_type=linear min_lr_ratio=0.2", &self);
-    const double want[11] = {0.2, 0.6, 1, 1, 1, 1, 0.8, 0.6, 0.4, 0.2, 0.2}; /* T = 9 */
+    const double want[11] = {0.2, 0.6, 1, 1, 1, 1, 0.8, 0.6, 0.4, 0.2, 0.2}; /* of 9 steps */
     for (int64_t t = 0; t < 11; t++)
         cr_assert_float_eq(s->at(self, t, 9, 1.0, NULL), want[t], 1e-15, "step %d", (int)t);
 }

@@ -1,5 +1,6 @@
-/* Direct preference optimization: a preference loss on pairs of completions (losses.h), and the
- * rewards b r_w and b r_l as TRL reports them.
+/* Direct preference optimization: a preference loss on pairs of completions, and the implicit
+ * rewards of the chosen and the rejected completion, beta times their log-ratios, as TRL reports
+ * them. losses.h has the formulas of the losses.
  */
 #include <string.h>
 
@@ -28,8 +29,7 @@ enum {
 static const lathe_field fields[N_FIELDS] = {
     {"beta", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "0.1", 0.0, 1e6, NULL, "1",
      "beta of DPO: a larger one keeps the policy closer to the reference model; orpo: weight of "
-     "the "
-     "odds ratio; simpo: factor of the mean log-probabilities, 2 in the paper"},
+     "the odds ratio; simpo: factor of the mean log-probabilities, 2 in the paper"},
     {"label_smoothing", LATHE_T_FLOAT, LATHE_FIELD_MAX_EXCLUSIVE, "0.0", 0.0, 0.5, NULL, "1",
      "probability that a pair's labels are swapped (sigmoid, robust, exo_pair, cpo, simpo)"},
     LATHE_FIELD_STRING("loss_type", "\"sigmoid\"", DPO_LOSS_NAMES, "loss of a pair"),
@@ -50,14 +50,14 @@ static const lathe_column columns[] = {
     {"rejected", 1, 0, "the other completion"},
 };
 
-/* Refuses settings without an effect, and one that is missing. */
+/* Refuses settings that the loss does not read, and a loss that lacks a setting it needs. */
 static lathe_status check_values(const lathe_host *host, const dpo_loss_type *loss,
                                  const lathe_value *values)
 {
     static const struct {
         int32_t field;
         const char *loss;
-    } owned[] = {
+    } settings_of_one_loss[] = {
         {FIELD_DISCOPOP_TAU, "discopop"}, {FIELD_SIMPO_GAMMA, "simpo"}, {FIELD_CPO_ALPHA, "cpo"}};
     const double smoothing = values[FIELD_LABEL_SMOOTHING].f;
     if (smoothing != 0.0 && loss->smoothing == DPO_SMOOTHING_UNUSED)
@@ -70,18 +70,19 @@ static lathe_status check_values(const lathe_host *host, const dpo_loss_type *lo
                              "loss_type \"%s\" needs label_smoothing above 0, such as 1e-3: its "
                              "logarithm is part of the loss",
                              loss->name);
-    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
-        if (values[owned[i].field].is_explicit && strcmp(loss->name, owned[i].loss) != 0)
-            return lathe_fail_at(host, LATHE_E_CONFIG, fields[owned[i].field].key,
+    for (size_t i = 0; i < sizeof settings_of_one_loss / sizeof *settings_of_one_loss; i++)
+        if (values[settings_of_one_loss[i].field].is_explicit &&
+            strcmp(loss->name, settings_of_one_loss[i].loss) != 0)
+            return lathe_fail_at(host, LATHE_E_CONFIG, fields[settings_of_one_loss[i].field].key,
                                  "%s has no meaning for loss_type \"%s\"; leave it out",
-                                 fields[owned[i].field].key, loss->name);
-    const lathe_value *free_of = &values[FIELD_REFERENCE_FREE];
-    if (free_of->is_explicit && loss->reference >= DPO_SUMS)
+                                 fields[settings_of_one_loss[i].field].key, loss->name);
+    const lathe_value *reference_free = &values[FIELD_REFERENCE_FREE];
+    if (reference_free->is_explicit && loss->reference >= DPO_SUMS)
         return lathe_fail_at(host, LATHE_E_CONFIG, "reference_free",
                              "reference_free has no effect on loss_type \"%s\", which never reads "
                              "a reference model; leave it out",
                              loss->name);
-    if (free_of->i && loss->reference == DPO_REFERENCE)
+    if (reference_free->i && loss->reference == DPO_REFERENCE)
         return lathe_fail_at(
             host, LATHE_E_CONFIG, "loss_type",
             "loss_type \"%s\" compares each completion with the reference model, "
@@ -135,7 +136,8 @@ static lathe_status masked_sum(const dpo_pairs *p, lathe_val x, const char *labe
 
 /* ---- the graph ---- */
 
-/* The policy's log-probability of each row, a sum or a mean, and its ratio to the reference's. */
+/* *policy: the log-probability of each row, a sum or a mean over its tokens. *ratio: that less the
+ * reference model's; without a reference, the same as *policy. */
 static lathe_status build_rows(const dpo *self, const dpo_pairs *p, lathe_val *policy,
                                lathe_val *ratio)
 {
@@ -179,7 +181,7 @@ static lathe_status add_metric(const dpo_pairs *p, const char *name, double fact
     return factor == 1.0 ? LATHE_OK : dpo_affine(p, factor, 0.0, metric->sum, name, &metric->sum);
 }
 
-/* The figures that TRL's trainers of cpo and orpo have beyond those of all losses. */
+/* Figures that only TRL's CPOTrainer and ORPOTrainer have. */
 static lathe_status build_own_metrics(const dpo *self, const dpo_pairs *p, lathe_stage_loss *out)
 {
     lathe_val x;
@@ -213,7 +215,8 @@ static lathe_status build_metrics(const dpo *self, const dpo_pairs *p, lathe_sta
 static lathe_status dpo_loss(void *self, const lathe_stage_build *build, lathe_stage_loss *out)
 {
     const dpo *d = self;
-    dpo_pairs p = {.build = build, .api = build->api, .g = build->graph, .mask = build->pair_mask};
+    dpo_pairs p = {
+        .build = build, .api = build->api, .g = build->graph, .mask = build->record_mask};
     lathe_val losses;
     if (build->n_rows < 2 || build->n_rows % 2 != 0)
         return lathe_fail(

@@ -218,9 +218,9 @@ static lathe_status build_simpo(const dpo_settings *s, const dpo_pairs *p, lathe
  * exact near 0. Means above -1e-6 count as -1e-6; the mean of a padding row is 0. */
 static lathe_status log_of_rest(const dpo_pairs *p, lathe_val m, lathe_val *out)
 {
-    lathe_val most, t, above, below;
-    LATHE_TRY(dpo_affine(p, 0.0, -1e-6, m, "dpo.most", &most));
-    LATHE_TRY(dpo_binary(p, LATHE_OP_MIN, m, most, "dpo.mean", &m));
+    lathe_val max, t, above, below;
+    LATHE_TRY(dpo_affine(p, 0.0, -1e-6, m, "dpo.most", &max));
+    LATHE_TRY(dpo_binary(p, LATHE_OP_MIN, m, max, "dpo.mean", &m));
     LATHE_TRY(dpo_affine(p, 0.5, 0.0, m, "dpo.half", &t));
     LATHE_TRY(dpo_unary(p, LATHE_OP_TANH, t, "dpo.tanh", &t));
     LATHE_TRY(dpo_affine(p, -2.0, 0.0, t, "dpo.above", &above));

@@ -57,7 +57,7 @@ static lathe_stage_loss build_masked(const lathe_plugin *plugin, void *self, lat
         .graph = g,
         .logprobs = logprobs,
         .target_mask = target_mask,
-        .pair_mask = mock_input(g, "pair_mask", lathe_desc_1d(LATHE_F32, pairs), mask)};
+        .record_mask = mock_input(g, "record_mask", lathe_desc_1d(LATHE_F32, pairs), mask)};
     lathe_stage_loss loss = {.size = sizeof loss};
     cr_assert_eq(stage->loss(self, &b, &loss), LATHE_OK, "%s", mock_error(g));
     cr_expect_eq(loss.count_unit, LATHE_COUNT_PAIRS);

@@ -69,7 +69,7 @@ static lathe_stage_loss build(const lathe_plugin *plugin, void *self, lathe_grap
         .graph = g,
         .logprobs = logprobs,
         .target_mask = target_mask,
-        .pair_mask = mock_input(g, "pair_mask", lathe_desc_1d(LATHE_F32, c->pairs), c->mask)};
+        .record_mask = mock_input(g, "record_mask", lathe_desc_1d(LATHE_F32, c->pairs), c->mask)};
     lathe_stage_loss loss = {.size = sizeof loss};
     cr_assert_eq(stage->loss(self, &b, &loss), LATHE_OK, "%s", mock_error(g));
     mock_eval(g);

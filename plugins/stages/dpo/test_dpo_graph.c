@@ -2,11 +2,11 @@
  * gradients. */
 #include <criterion/criterion.h>
 
-#include "ir/graph.h"
+#include "graph/ir/ir_graph.h"
+#include "graph/passes/passes.h"
 #include "lathe/stage.h"
 #include "mock_graph.h"
 #include "mock_plugin.h"
-#include "passes/passes.h"
 
 static lathe_val logps[2], target_value;
 
@@ -73,7 +73,7 @@ Test(dpo_graph, every_loss_has_a_derivative_that_reaches_the_policy_alone)
         cr_assert_eq(lathe_graph_create(&params, &g), LATHE_OK);
         cr_assert_eq(lathe_graph_input(g, "x", lathe_desc_2d(LATHE_F32, 6 * 5, 4), &x), LATHE_OK);
         cr_assert_eq(lathe_graph_input(g, "seed", scalar, &seed), LATHE_OK);
-        cr_assert_eq(lathe_graph_input(g, "pair_mask", lathe_desc_1d(LATHE_F32, 3), &mask),
+        cr_assert_eq(lathe_graph_input(g, "record_mask", lathe_desc_1d(LATHE_F32, 3), &mask),
                      LATHE_OK);
         logps[0] = model_of(g, &params, "policy", x, 1);
         /* trainable, to show that it is detached */
@@ -86,7 +86,7 @@ Test(dpo_graph, every_loss_has_a_derivative_that_reaches_the_policy_alone)
                                          .logprobs = logprobs,
                                          .target_mask = target_mask,
                                          .ctx = g,
-                                         .pair_mask = mask};
+                                         .record_mask = mask};
         lathe_stage_loss loss = {.size = sizeof loss};
         cr_assert_eq(stage->loss(self, &build, &loss), LATHE_OK, "%s", types[i]);
         for (int m = 0; m < loss.n_metrics; m++)

@@ -270,7 +270,7 @@ static lathe_status build_metrics(const kto *self, const examples *e, lathe_stag
 static lathe_status kto_loss(void *self, const lathe_stage_build *build, lathe_stage_loss *out)
 {
     const kto *k = self;
-    examples e = {.build = build, .n = build->n_rows / 2, .mask = build->pair_mask};
+    examples e = {.build = build, .n = build->n_rows / 2, .mask = build->record_mask};
     lathe_val losses;
     if (build->n_rows < 2 || build->n_rows % 2 != 0)
         return lathe_fail(k->host, LATHE_E_SHAPE,

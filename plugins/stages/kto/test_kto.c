@@ -46,16 +46,16 @@ static lathe_stage_loss build(const lathe_plugin *plugin, void *self, lathe_grap
     given[LATHE_MODEL_POLICY] = mock_input(g, "policy", desc, policy);
     given[LATHE_MODEL_REFERENCE] = mock_input(g, "reference", desc, reference);
     const lathe_val label = mock_input(g, "label", lathe_desc_1d(LATHE_F32, 2 * n), both);
-    const lathe_stage_build b = {.size = sizeof b,
-                                 .n_rows = 2 * n,
-                                 .row_tokens = tokens,
-                                 .api = mock_api(),
-                                 .graph = g,
-                                 .logprobs = logprobs,
-                                 .n_inputs = 1,
-                                 .inputs = &label,
-                                 .pair_mask =
-                                     mock_input(g, "pair_mask", lathe_desc_1d(LATHE_F32, n), mask)};
+    const lathe_stage_build b = {
+        .size = sizeof b,
+        .n_rows = 2 * n,
+        .row_tokens = tokens,
+        .api = mock_api(),
+        .graph = g,
+        .logprobs = logprobs,
+        .n_inputs = 1,
+        .inputs = &label,
+        .record_mask = mock_input(g, "record_mask", lathe_desc_1d(LATHE_F32, n), mask)};
     lathe_stage_loss loss = {.size = sizeof loss};
     cr_assert_eq(stage->loss(self, &b, &loss), LATHE_OK, "%s", mock_error(g));
     cr_expect_eq(loss.count_unit, LATHE_COUNT_EXAMPLES);

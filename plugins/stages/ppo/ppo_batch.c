@@ -26,7 +26,7 @@ static void fill_row(const ppo *p, const ppo_rollout *r, int32_t i, int64_t row,
     const ppo_scratch *s = p->scratch;
     const int32_t *tokens = r->tokens + i * r->row_tokens;
     const int32_t first = r->n_prompt[i], end = first + r->length[i];
-    const int has_targets = !size || ppo_is_learnt(p, r, i);
+    const int has_targets = size == NULL || ppo_is_learnt(p, r, i);
     const float weight = size ? (float)ppo_weight(p, r->length[i] > 0 ? r->length[i] : 1,
                                                   size->n_tokens, size->n_sequences)
                               : 0.0f;

@@ -1,10 +1,11 @@
-/* One optimizer step of the stage: makes a new rollout if the last one is learnt, and learns a part
- * of it.
+/* One optimizer step of the stage: makes a new rollout if all steps over the last one are done, and
+ * learns one minibatch of the rollout.
  *
  * A rollout is made in this order: prompts, completions, their rewards, and, where they are needed,
  * one evaluation of all completions, which gives the log-probabilities of the policy that wrote
- * them, the critic's values and the divergence from the reference model. kl_coef changes last: a
- * rollout that is stopped changes nothing of the state but is_full.
+ * them, the critic's values and the divergence from the reference model. The header's figures
+ * and kl_coef are written at the end, so that a rollout which is stopped and made again after the
+ * resumption does not adapt kl_coef twice; until then is_full = 0 says that there is no rollout.
  */
 #include <math.h>
 #include <string.h>
@@ -13,8 +14,9 @@
 
 /* ---- a new rollout ---- */
 
-static void keep(ppo_rollout *r, int32_t i, const lathe_stage_prompt *prompt,
-                 const lathe_generation *g)
+/* Copies completion i and its prompt to the state. */
+static void store_completion(ppo_rollout *r, int32_t i, const lathe_stage_prompt *prompt,
+                             const lathe_generation *g)
 {
     int32_t *row = r->tokens + i * r->row_tokens;
     memcpy(row, prompt->tokens, (size_t)prompt->n_tokens * sizeof *row);
@@ -46,7 +48,7 @@ static lathe_status generate(const ppo *p, const lathe_run_api *api, void *run, 
     LATHE_TRY(api->generate(run, s->asked, r->n, &how, s->generated));
     *out_stopped = api->stops(run);
     for (int32_t i = 0; i < r->n && !*out_stopped; i++)
-        keep(r, i, &s->prompts[i / p->group], &s->generated[i]);
+        store_completion(r, i, &s->prompts[i / p->group], &s->generated[i]);
     return LATHE_OK;
 }
 
@@ -76,10 +78,11 @@ static lathe_status score(const ppo *p, const lathe_run_api *api, void *run, con
     return LATHE_OK;
 }
 
-/* ---- what an evaluation of the completions gives ---- */
+/* ---- the evaluation of the completions ---- */
 
-/* Writes the rewards of completion i's tokens to the scratch: its reward comes with the last one,
- * and each token pays for its divergence if kl_in_reward. Returns the sum of the divergences. */
+/* Writes the reward of each token of completion i to the scratch: the completion's reward at its
+ * last token, less coef times the token's divergence if kl_in_reward. Returns the sum of the
+ * divergences. */
 static double reward_tokens(const ppo *p, const ppo_rollout *r, int32_t i, const float *logprobs,
                             const float *reference, double coef)
 {
@@ -99,8 +102,8 @@ static double reward_tokens(const ppo *p, const ppo_rollout *r, int32_t i, const
     return sum;
 }
 
-/* Takes what the evaluation gave for completion i, in row `row` of a batch of rows of n tokens.
- * Returns the completion's divergence. */
+/* Copies the outputs of the evaluation for completion i, which is row `row` of a batch whose rows
+ * have n tokens, and computes its advantages (GAE) or its reward. Returns its divergence. */
 static double take_row(const ppo *p, const ppo_rollout *r, int32_t i, int64_t row, int64_t n,
                        double coef)
 {
@@ -138,7 +141,8 @@ static lathe_status evaluate(const ppo *p, const lathe_run_api *api, void *run,
     return LATHE_OK;
 }
 
-/* The spans of x, f32[n, T], that are learnt; returns their number. */
+/* Lists in the scratch the spans of x, f32[n, T], that belong to completions which are learnt;
+ * returns their number. */
 static int32_t learnt_spans(const ppo *p, const ppo_rollout *r, float *x)
 {
     int32_t n = 0;
@@ -148,8 +152,8 @@ static int32_t learnt_spans(const ppo *p, const ppo_rollout *r, float *x)
     return n;
 }
 
-/* Writes the critic's figures, and whitens the advantages. The advantages are still the errors of
- * the values: return - value. */
+/* Writes the critic's figures, then whitens the advantages. Before that, an advantage is the error
+ * of the critic's value (return - value), which the figures need. */
 static void finish_advantages(const ppo *p, const ppo_rollout *r)
 {
     double *figures = r->head->figures, mean, variance, error, error_variance;
@@ -165,7 +169,7 @@ static void finish_advantages(const ppo *p, const ppo_rollout *r)
         ppo_whiten(spans, n);
 }
 
-/* The weight of the divergence for the next rollout. */
+/* kl_coef of the next rollout: the setting, or adapted to the divergence of the last one. */
 static double next_coef(const ppo *p, const ppo_rollout *r)
 {
     if (!(p->kl_target > 0.0) || !r->head->has_kl)
@@ -212,7 +216,8 @@ static lathe_status roll_out(const ppo *p, const lathe_run_api *api, void *run, 
 
 /* ---- a step ---- */
 
-/* Fisher-Yates; the first n random words of a step belong to the completions. */
+/* Shuffles the completions (Fisher-Yates) with the random words from n on: the first n of a step
+ * seed the completions. */
 static void shuffle(const lathe_run_api *api, void *run, ppo_rollout *r)
 {
     for (int32_t i = r->n - 1; i > 0; i--) {
@@ -248,6 +253,7 @@ static void sort_by_length(const ppo_rollout *r, int32_t *list, int32_t n)
         }
 }
 
+/* Accumulates the gradients of the completions list[0, n), in batches of the run's rows. */
 static lathe_status learn(const ppo *p, const lathe_run_api *api, void *run, const ppo_rollout *r,
                           const int32_t *list, int32_t n)
 {
@@ -291,8 +297,9 @@ lathe_status ppo_iterate(void *self, const lathe_run_api *api, void *run, void *
         shuffle(api, run, &r);
     int32_t *const list = r.order + minibatch * n;
     sort_by_length(&r, list, n);
-    r.head->steps++;        /* also if the update is skipped */
-    if (!has_learnt(p, &r)) /* the core leaves out this step; the next one has another rollout */
+    r.head->steps++; /* counts although the core may skip the update, as for a bad loss */
+    if (!has_learnt(
+            p, &r)) /* no gradients: the core skips this step, and the next one makes a rollout */
         r.head->steps = r.head->epochs * r.head->minibatches;
     for (int i = 0; i < PPO_N_FIGURES; i++)
         api->figure(run, i, r.head->figures[i]);

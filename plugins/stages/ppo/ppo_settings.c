@@ -30,7 +30,7 @@ enum {
     FIELD_KL_HORIZON,
     FIELD_ENTROPY_COEF,
     FIELD_MASK_CUT,
-    FIELD_STOP_TOKENS, /* the core reads it: run/end_tokens.h */
+    FIELD_STOP_TOKENS, /* the core reads it: run/decide/end_tokens.h */
     N_FIELDS
 };
 

@@ -5,7 +5,7 @@
 
 #include "ppo_advantages.c"
 
-enum { MOST = 64 };
+enum { MAX = 64 };
 
 static FILE *open_golden(void)
 {
@@ -50,8 +50,8 @@ Test(ppo_advantages, advantages_and_figures_of_groups_agree_with_trl)
     char scale[16];
     int cases = 0, group, n;
     for (; find(file, "group"); cases++) {
-        double rewards[MOST], want[MOST], figures[3], got[PPO_N_FIGURES];
-        float advantages[MOST];
+        double rewards[MAX], want[MAX], figures[3], got[PPO_N_FIGURES];
+        float advantages[MAX];
         cr_assert_eq(fscanf(file, "%15s %d %d", scale, &group, &n), 3);
         read_line(file, "rewards", rewards, n);
         read_line(file, "advantages", want, n);
@@ -91,7 +91,7 @@ Test(ppo_advantages, weights_of_tokens_are_those_of_trls_aggregations)
     char type[32], aggregation[16], kl[8];
     int cases = 0, rows, tokens, max_new_tokens;
     for (; find(file, "case"); cases++) {
-        double mask[MOST], weights[MOST], ignored[4];
+        double mask[MAX], weights[MAX], ignored[4];
         int64_t n = 0;
         cr_assert_eq(fscanf(file, "%31s %15s %lf %lf %7s %lf %lf %d %d %d", type, aggregation,
                             &ignored[0], &ignored[1], kl, &ignored[2], &ignored[3], &rows, &tokens,

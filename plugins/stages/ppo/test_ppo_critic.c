@@ -7,15 +7,15 @@
 #include "mock_graph.h"
 #include "mock_plugin.h"
 
-enum { MOST = 64 };
+enum { MAX = 64 };
 
 /* A block "critic" of golden/data/ppo.txt; arrays [rows * tokens]. */
 typedef struct golden {
     double clip, vf_coef, cliprange_value;
     int rows, tokens;
-    double mask[MOST], logp[MOST], old[MOST], values[MOST], old_values[MOST];
-    double advantages[MOST], returns[MOST], ones[MOST];
-    double loss, grad[MOST], grad_values[MOST];
+    double mask[MAX], logp[MAX], old[MAX], values[MAX], old_values[MAX];
+    double advantages[MAX], returns[MAX], ones[MAX];
+    double loss, grad[MAX], grad_values[MAX];
     double metrics[3]; /* value loss, clipped values, clipped ratios: sums over the targets */
 } golden;
 
@@ -72,7 +72,7 @@ static void read_case(FILE *file, golden *c)
                         &c->rows, &c->tokens),
                  5);
     const int n = c->rows * c->tokens;
-    cr_assert_leq(n, MOST);
+    cr_assert_leq(n, MAX);
     read_line(file, "mask", c->mask, n);
     read_line(file, "logp", c->logp, n);
     read_line(file, "old", c->old, n);
@@ -134,7 +134,7 @@ static lathe_stage_loss build(const lathe_plugin *plugin, void *self, lathe_grap
                                  .logprobs = logprobs,
                                  .target_mask = target_mask,
                                  .head = head,
-                                 .pair_mask = LATHE_NONE,
+                                 .record_mask = LATHE_NONE,
                                  .n_inputs = stage->n_inputs,
                                  .inputs = inputs};
     lathe_stage_loss loss = {.size = sizeof loss};

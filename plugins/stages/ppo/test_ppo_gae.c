@@ -6,7 +6,7 @@
 #include "ppo_gae.c"
 #include "ppo_kl.c"
 
-enum { MOST = 64 };
+enum { MAX = 64 };
 
 static FILE *open_golden(void)
 {
@@ -41,10 +41,10 @@ Test(ppo_gae, advantages_returns_and_whitening_agree_with_trl)
     FILE *file = open_golden();
     int cases = 0, rows, tokens;
     for (; find(file, "gae"); cases++) {
-        double mask[MOST], values[MOST], rewards[MOST], advantages[MOST], returns[MOST];
-        double whitened[MOST];
-        float got[MOST] = {0}, got_returns[MOST] = {0}, r[MOST], v[MOST];
-        ppo_span spans[MOST];
+        double mask[MAX], values[MAX], rewards[MAX], advantages[MAX], returns[MAX];
+        double whitened[MAX];
+        float got[MAX] = {0}, got_returns[MAX] = {0}, r[MAX], v[MAX];
+        ppo_span spans[MAX];
         ppo p = {.advantage = PPO_GAE};
         cr_assert_eq(fscanf(file, "%lf %lf %d %d", &p.gamma, &p.lambda, &rows, &tokens), 4);
         const int n = rows * tokens;
@@ -79,7 +79,7 @@ Test(ppo_gae, advantages_returns_and_whitening_agree_with_trl)
 }
 
 /* By hand, with gamma = lambda = 1/2: delta = (0.5*2 - 1, 0.5*3 - 2, 4 - 3) = (0, -0.5, 1);
- * A_2 = 1, A_1 = -0.5 + 1/4, A_0 = -0.25/4. The rewards' memory may take the advantages. */
+ * A_2 = 1, A_1 = -0.5 + 1/4, A_0 = -0.25/4. Input and output may be the same memory. */
 Test(ppo_gae, three_tokens_by_hand)
 {
     const ppo p = {.gamma = 0.5, .lambda = 0.5};
@@ -114,7 +114,7 @@ Test(ppo_gae, the_coefficient_adapts_as_trls_controller)
     int cases = 0, completions, n;
     double horizon;
     for (; find(file, "controller"); cases++) {
-        double coef, measured[MOST], want[MOST];
+        double coef, measured[MAX], want[MAX];
         ppo p = {.kl_coef = 0.0};
         cr_assert_eq(
             fscanf(file, "%lf %lf %lf %d %d", &coef, &p.kl_target, &horizon, &completions, &n), 5);

@@ -7,17 +7,17 @@
 #include "mock_graph.h"
 #include "mock_plugin.h"
 
-enum { MOST = 64 };
+enum { MAX = 64 };
 
 /* One block of golden/data/ppo.txt; arrays [rows * tokens]. */
 typedef struct golden {
     char loss_type[32], aggregation[32], kl[8];
     double clip_low, clip_high, kl_coef, entropy_coef;
     int rows, tokens, max_new_tokens;
-    double mask[MOST], logp[MOST], old[MOST], reference[MOST], entropy[MOST];
-    double advantages[MOST], weights[MOST], loss, grad[MOST];
-    double coefs[MOST]; /* kl_coef at each target */
-    double metrics[3];  /* sums over the targets: kl, entropy, clipped */
+    double mask[MAX], logp[MAX], old[MAX], reference[MAX], entropy[MAX];
+    double advantages[MAX], weights[MAX], loss, grad[MAX];
+    double coefs[MAX]; /* kl_coef at each target */
+    double metrics[3]; /* sums over the targets: kl, entropy, clipped */
 } golden;
 
 /* The values that the stage's functions give. */
@@ -63,7 +63,7 @@ static void read_case(FILE *file, golden *c)
                         &c->entropy_coef, &c->rows, &c->tokens, &c->max_new_tokens),
                  10);
     const int n = c->rows * c->tokens;
-    cr_assert_leq(n, MOST);
+    cr_assert_leq(n, MAX);
     read_line(file, "mask", c->mask, n);
     read_line(file, "logp", c->logp, n);
     read_line(file, "old", c->old, n);
@@ -107,7 +107,7 @@ static void *instance(const lathe_plugin *plugin, const golden *c, int adapts)
 /* The case's array for the input of this name. */
 static const double *input_of(const golden *c, const char *name)
 {
-    static const double zeros[MOST];
+    static const double zeros[MAX];
     return strcmp(name, "advantages") == 0     ? c->advantages
            : strcmp(name, "old_logprobs") == 0 ? c->old
            : strcmp(name, "weights") == 0      ? c->weights
@@ -135,7 +135,7 @@ static lathe_stage_loss build(const lathe_plugin *plugin, void *self, lathe_grap
                                  .logprobs = logprobs,
                                  .entropy = entropy,
                                  .target_mask = target_mask,
-                                 .pair_mask = LATHE_NONE,
+                                 .record_mask = LATHE_NONE,
                                  .n_inputs = stage->n_inputs,
                                  .inputs = inputs};
     lathe_stage_loss loss = {.size = sizeof loss};

@@ -9,15 +9,15 @@
 #include "mock_graph.h"
 #include "mock_plugin.h"
 
-enum { MOST = 64, ROWS = 8, BATCH = 2, FIRST = 2 /* tokens of a prompt */ };
+enum { MAX = 64, ROWS = 8, BATCH = 2, FIRST = 2 /* tokens of a prompt */ };
 
 /* A block "penalty" of golden/data/ppo.txt; arrays [rows * tokens]. */
 typedef struct golden {
     char kl[8];
     double kl_coef, gamma, lambda;
     int rows, tokens;
-    double mask[MOST], logp[MOST], reference[MOST], values[MOST], scores[ROWS];
-    double returns[MOST], whitened[MOST], mean_kl;
+    double mask[MAX], logp[MAX], reference[MAX], values[MAX], scores[ROWS];
+    double returns[MAX], whitened[MAX], mean_kl;
 } golden;
 
 static golden c;
@@ -25,8 +25,8 @@ static golden c;
 /* The run that iterate() sees: the golden data's completions, and what it was given back. */
 static struct {
     double figures[LATHE_MAX_STAGE_FIGURES];
-    float got[LATHE_MAX_STAGE_INPUTS][MOST]; /* inputs of the targets, as in the golden data */
-    int32_t learnt[ROWS];                    /* targets of each completion in this step */
+    float got[LATHE_MAX_STAGE_INPUTS][MAX]; /* inputs of the targets, as in the golden data */
+    int32_t learnt[ROWS];                   /* targets of each completion in this step */
     int32_t n_rollouts;
     int32_t n_evaluated; /* rows of all evaluations */
     int32_t stops;
@@ -53,7 +53,7 @@ static lathe_status prompts(void *run, int32_t n, lathe_stage_prompt *out)
 static lathe_status generate(void *run, const lathe_prompt *list, int32_t n,
                              const lathe_sampling *sampling, lathe_generation *out)
 {
-    static int32_t tokens[MOST];
+    static int32_t tokens[MAX];
     (void)run, (void)list, (void)sampling;
     seen.n_rollouts++;
     for (int32_t i = 0; i < n; i++) {
@@ -167,7 +167,7 @@ static int read_case(FILE *file)
                         &c.rows, &c.tokens),
                  6);
     const int n = c.rows * c.tokens;
-    cr_assert_leq(n, MOST);
+    cr_assert_leq(n, MAX);
     read_line(file, "mask", c.mask, n);
     read_line(file, "logp", c.logp, n);
     read_line(file, "reference", c.reference, n);
@@ -331,7 +331,7 @@ static double moment(const double *values, double *out_squares)
 
 Test(ppo_rollout, figures_tell_how_good_the_critic_is)
 {
-    double errors[MOST] = {0}, of_returns, of_errors, of_values;
+    double errors[MAX] = {0}, of_returns, of_errors, of_values;
     read_first_case();
     set_case();
     open_subject();
@@ -349,7 +349,7 @@ Test(ppo_rollout, figures_tell_how_good_the_critic_is)
 /* Without whitening the advantages are returns less values. */
 Test(ppo_rollout, advantages_may_stay_as_they_are)
 {
-    double advantages[MOST] = {0};
+    double advantages[MAX] = {0};
     read_first_case();
     set_case();
     mock_value(x.plugin, x.values, "whiten_advantages")->i = 0;
@@ -364,7 +364,7 @@ Test(ppo_rollout, advantages_may_stay_as_they_are)
 /* Completion 1 is cut: neither its tokens nor its advantages count. */
 Test(ppo_rollout, masked_completions_are_not_whitened_with_the_others)
 {
-    double advantages[MOST] = {0}, keep[MOST], squares, n = 0.0;
+    double advantages[MAX] = {0}, keep[MAX], squares, n = 0.0;
     read_first_case();
     set_case();
     mock_value(x.plugin, x.values, "mask_cut")->i = 1;
@@ -454,7 +454,7 @@ static void returns_with(double coef, double *out)
 
 Test(ppo_rollout, the_coefficient_that_follows_weighs_the_rewards)
 {
-    double want[MOST] = {0};
+    double want[MAX] = {0};
     read_first_case();
     set_case();
     mock_value(x.plugin, x.values, "kl_target")->f = 1e-3;

@@ -31,7 +31,7 @@ Test(pretrain, loss_is_minus_the_sum_and_counts_tokens)
                                      .api = mock_api(),
                                      .graph = g,
                                      .logprobs = logprobs,
-                                     .pair_mask = LATHE_NONE};
+                                     .record_mask = LATHE_NONE};
     lathe_stage_loss loss = {.size = sizeof loss};
     cr_assert_eq(stage->loss(NULL, &build, &loss), LATHE_OK);
     mock_eval(g);
@@ -56,7 +56,7 @@ Test(pretrain, passes_on_what_the_core_reports)
                                      .api = mock_api(),
                                      .graph = g,
                                      .logprobs = logprobs,
-                                     .pair_mask = LATHE_NONE};
+                                     .record_mask = LATHE_NONE};
     lathe_stage_loss loss = {.size = sizeof loss};
     cr_expect_eq(stage->loss(NULL, &build, &loss), LATHE_E_NOMEM);
     cr_expect_eq(mock_n_nodes(g), 0);

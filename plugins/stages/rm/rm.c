@@ -90,7 +90,7 @@ static lathe_status scale(const rewards *r, double alpha, double beta, lathe_val
 /* The sum over the pairs of the batch, without padding. */
 static lathe_status masked_sum(const rewards *r, lathe_val x, const char *label, lathe_val *out)
 {
-    LATHE_TRY(node(r, LATHE_OP_MUL, NULL, x, r->build->pair_mask, label, &x));
+    LATHE_TRY(node(r, LATHE_OP_MUL, NULL, x, r->build->record_mask, label, &x));
     return node(r, LATHE_OP_SUM, NULL, x, LATHE_NONE, label, out);
 }
 
@@ -151,7 +151,7 @@ static lathe_status add_extreme(const rewards *r, const char *name, double sign,
     half[1] = r->rejected;
     metric->name = name;
     for (int i = 0; i < 2; i++) {
-        lathe_val low, x[3] = {r->build->pair_mask, half[i], LATHE_NONE};
+        lathe_val low, x[3] = {r->build->record_mask, half[i], LATHE_NONE};
         LATHE_TRY(scale(r, sign, 0.0, x[1], name, &x[1]));
         LATHE_TRY(scale(r, 0.0, -3e38, x[1], name, &low));
         x[2] = low; /* for a padding pair */
@@ -161,7 +161,7 @@ static lathe_status add_extreme(const rewards *r, const char *name, double sign,
         LATHE_TRY(node(r, LATHE_OP_SUM, NULL, top[0], LATHE_NONE, name, &half[i]));
     }
     LATHE_TRY(node(r, LATHE_OP_MAX, NULL, half[0], half[1], name, &largest));
-    LATHE_TRY(node(r, LATHE_OP_SUM, NULL, r->build->pair_mask, LATHE_NONE, name, &pairs));
+    LATHE_TRY(node(r, LATHE_OP_SUM, NULL, r->build->record_mask, LATHE_NONE, name, &pairs));
     LATHE_TRY(node(r, LATHE_OP_MUL, NULL, largest, pairs, name, &largest));
     return scale(r, sign, 0.0, largest, name, &metric->sum);
 }

@@ -65,7 +65,7 @@ Test(sft, losses_and_gradients_are_those_of_trl)
                                          .api = mock_api(),
                                          .graph = g,
                                          .logprobs = logprobs,
-                                         .pair_mask = LATHE_NONE};
+                                         .record_mask = LATHE_NONE};
         lathe_stage_loss loss = {.size = sizeof loss};
         read_line(file, grad);
         cr_assert_eq(stage->loss(self, &build, &loss), LATHE_OK, "%s", mock_error(g));
@@ -104,7 +104,7 @@ Test(sft, neftune_asks_for_noise_by_the_tokens_of_a_row_and_the_width)
                                          .api = mock_api(),
                                          .graph = g,
                                          .logprobs = logprobs,
-                                         .pair_mask = LATHE_NONE,
+                                         .record_mask = LATHE_NONE,
                                          .width = 64,
                                          .embedding_noise = embedding_noise};
         lathe_stage_loss loss = {.size = sizeof loss};

@@ -1,8 +1,8 @@
 /* lathe convert of an adapter: the GGUF adapter that llama.cpp reads. Names, keys and the order of
  * rows are those of convert_lora_to_gguf.py; the file was read with the package gguf 0.19. */
 #include "cli/cli_case.h"
-#include "gguf/gguf_file.h"
-#include "io/safetensors.h"
+#include "files/gguf/gguf_file.h"
+#include "files/safetensors/safetensors.h"
 
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
 #define PEFT LATHE_TEST_DATA "/golden/data/peft"

@@ -289,6 +289,19 @@ Test(peft_folder_cases, in_folders_of_their_own_are_found_and_named)
                 "many/sft", 5.619823932647705);
 }
 
+/* mlx-lm and torchtune have files of the same name with other keys. */
+Test(peft_folder_cases, of_another_program_are_not_those_of_peft)
+{
+    cr_assert_eq(run("cp -r " PEFT "/gaussian a && chmod -R u+w a"), 0);
+    put("a/adapter_config.json", "{\"fine_tune_type\": \"lora\", \"num_layers\": 2, "
+                                 "\"lora_parameters\": {\"rank\": 4, \"scale\": 20.0}}");
+    expect(LATHE " merge " PEFT "/base a -o merged 2>&1", 2,
+           "a/adapter_config.json: no peft_type, so another program than PEFT wrote it");
+    expect(LATHE " generate a --prompt x 2>&1", 2,
+           "a holds an adapter, and no file in it names the adapter's model");
+    expect(LATHE " generate a --model.path " PEFT "/base --prompt x 2>&1", 2, "no peft_type");
+}
+
 Test(peft_folder_cases, pickled_weights_are_named)
 {
     char command[2048];

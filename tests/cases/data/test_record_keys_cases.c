@@ -4,10 +4,10 @@
 #include <jansson.h>
 
 #include "cases/data/data_case.h"
-#include "records/layout.h"
-#include "records/record_keys.h"
-#include "records/row_kind.h"
-#include "template/chat_template.h"
+#include "chat/template/chat_template.h"
+#include "data/records/layout.h"
+#include "data/records/record_keys.h"
+#include "data/records/row_kind.h"
 
 static const char template_text[] =
     "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}"
@@ -19,6 +19,7 @@ static void begin(void)
 {
     write_run();
     put("t.jinja", template_text);
+    cr_assert_eq(setenv("LATHE_PLUGIN_PATH", LATHE_TEST_BUILD "/tests/ranking", 1), 0);
 }
 
 TestSuite(record_keys, .init = begin, .fini = remove_folder, .timeout = 240);
@@ -34,6 +35,7 @@ static const char *const values[][2] = {
     {"chosen", "\" good\""},
     {"rejected", "\" bad one\""},
     {"completion", "\" completed\""},
+    {"completions", "[\" first\", \" second\", \" third\"]"},
     {"messages", "[" U("question") ", " A("answer") "]"},
     {"conversations", "[{\"from\": \"human\", \"value\": \"asked\"}, "
                       "{\"from\": \"gpt\", \"value\": \"replied\"}]"},
@@ -103,6 +105,16 @@ static const layout layouts[] = {
     {"unpaired alpaca", LATHE_ROWS_UNPAIRED, 1, "kto", "",
      "\"instruction\": \"do\", \"output\": \"done\", \"kto_tag\": true",
      "input system history " BESIDE, "prompt completion label", ""},
+    {"texts of groups", LATHE_ROWS_GROUPS, 0, "ranking", "",
+     "\"prompt\": \"q\", \"completions\": [\" a\", \" b\", \" c\"]", "", "", ""},
+    {"texts of groups that the template writes", LATHE_ROWS_GROUPS, 0, "ranking", ", chat = true",
+     "\"prompt\": \"q\", \"completions\": [\" a\", \" b\", \" c\"]", "system " BESIDE, "", ""},
+    {"lists of groups", LATHE_ROWS_GROUPS, 0, "ranking", "",
+     "\"prompt\": [" U("q") "], \"completions\": [[" A("a") "], [" A("b") "], [" A("c") "]]",
+     "system " BESIDE, "", ""},
+    {"groups beside a conversation", LATHE_ROWS_GROUPS, 0, "ranking", "",
+     "\"messages\": [" U("q") "], \"completions\": [\"a\", \"b\", \"c\"]", "system prompt " BESIDE,
+     "", ""},
     {"texts of prompts", LATHE_ROWS_PROMPTS, 0, PPO, "", "\"prompt\": \"q\"", "", "", "*"},
     {"lists of prompts", LATHE_ROWS_PROMPTS, 0, PPO, "", "\"prompt\": [" U("q") "]",
      "system " BESIDE, "", "*"},
@@ -290,9 +302,10 @@ Test(record_keys, have_a_layout_for_each_kind_of_rows)
         for (int i = 0; i < N_LAYOUTS; i++)
             if (layouts[i].rows == rows)
                 has[layouts[i].is_known] = 1;
-        cr_expect(has[0], "no layout of %s", lathe_row_kind_get(rows)->records);
-        cr_expect_eq(has[1], lathe_layout_known_text(rows) != NULL, "the known layout of %s",
-                     lathe_row_kind_get(rows)->records);
+        const int32_t of = rows == LATHE_ROWS_GROUPS ? lathe_rows_of_group(3) : rows;
+        cr_expect(has[0], "no layout of %s", lathe_row_kind_get(of)->records);
+        cr_expect_eq(has[1], lathe_layout_known_text(of) != NULL, "the known layout of %s",
+                     lathe_row_kind_get(of)->records);
     }
 }
 
@@ -318,7 +331,51 @@ Test(record_keys, that_nothing_reads_are_named_in_one_line)
     cr_expect_null(strstr(first + 1, "nothing reads"), "%s", output);
 }
 
+/* "promt" was named in a note, and the answers were learnt without their question. */
+Test(record_keys, that_are_misspelt_are_told_with_the_name_that_was_meant)
+{
+    static const char *const cases[][2] = {
+        {"promt", "promt (prompt?)"}, {"prompts", "prompts (prompt?)"},
+        {"sytem", "sytem (system?)"}, {"mesages", "mesages (messages?)"},
+        {"texts", "texts;"},          {"idea", "idea;"}};
+    char record[128], line[128];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        (void)snprintf(record, sizeof record, "{\"%s\": \"q\", \"completion\": \" a\"}\n",
+                       cases[i][0]);
+        (void)snprintf(line, sizeof line, "nothing reads the column %s", cases[i][1]);
+        shows(record, "--stage.name sft", line, NULL);
+        cr_expect_eq(lathe_record_key_means(cases[i][0]), i < 4);
+    }
+}
+
 /* ---- messages ---- */
+
+/* A key of a message that nothing reads was passed over; one that the template reads, or that is
+ * empty, is not named. */
+Test(record_keys, of_messages_that_nothing_reads_are_named)
+{
+#define UM "{\"role\": \"user\", \"content\": \"q\", \"id\": 7, \"name\": null}"
+#define AM "{\"role\": \"assistant\", \"content\": \"a\", \"metadata\": {\"x\": 1}, \"weight\": 1}"
+    static const char talk[] = "{\"messages\": [" UM ", " AM "]}\n";
+    static const char pair[] =
+        "{\"prompt\": [" UM "], \"chosen\": [" AM "], \"rejected\": [" A("b") "]}\n";
+    static const char line[] = "nothing reads the keys messages[].id, messages[].metadata; of a "
+                               "message, the chat template reads other keys\n";
+    shows(talk, "--stage.name sft", line, NULL);
+    cr_expect_null(strstr(output, "warning"), "%s", output);
+    shows(pair, "", line, NULL);
+    shows("{\"messages\": [" U("q") ", {\"role\": \"assistant\", \"content\": \"a\", "
+                                    "\"reasoning_content\": \"because\"}], \"zz\": 1}\n",
+          "--stage.name sft", "nothing reads the columns messages[].reasoning_content, zz; columns",
+          NULL);
+    put("t.jinja",
+        "{%- for m in messages %}[{{ m.role }}]{{ m.id }}{{ m.content }}[/]{% endfor %}");
+    shows(talk, "--stage.name sft", "nothing reads the key messages[].metadata;", NULL);
+    put("t.jinja",
+        "{%- for m in messages %}[{{ m.role }}]{{ m.content }}{{ m | tojson }}[/]{% endfor %}");
+    shows(talk, "--stage.name sft", "[user]", NULL);
+    cr_expect_null(strstr(output, "nothing reads"), "%s", output);
+}
 
 /* Each mark of a message has its effect: the answer is not learnt. */
 Test(record_keys, of_messages_that_mark_them_are_heeded)
@@ -405,6 +462,13 @@ Test(record_keys, of_prompts_to_generate_are_read_or_named)
     expect(LATHE " generate out --max-new-tokens 1 --prompts p.jsonl --output u.jsonl 2>&1", 0,
            "warning: p.jsonl:1: nothing reads \"system\", \"zz\"\n");
     cr_expect_null(strstr(output, "yy"), "%s", output); /* once */
+    put("p.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"q\", \"ts\": 1}]}\n");
+    expect(LATHE " generate out --max-new-tokens 1 --prompts p.jsonl --output v.jsonl "
+                 "--data.chat_template t.jinja 2>&1",
+           0, "nothing reads messages[].ts\n");
+    expect("echo '[{\"role\": \"user\", \"content\": \"q\", \"thinking\": \"x\"}]' | " LATHE
+           " generate out --max-new-tokens 1 --messages - --data.chat_template t.jinja 2>&1",
+           0, "warning: nothing reads messages[].thinking\n");
 }
 
 /* A template that has no place for them: tools were told, documents were not. */

@@ -400,20 +400,27 @@ Test(lost_work, signals_within_an_evaluation)
     make_base();
     for (size_t i = 0; i < 3; i++) {
         const failure f = {stages[i % N_STAGES], names[i], STEPS, "true"};
+        double wait = 0.02, least = 0.0, most = 0.0; /* most 0.0: not known yet */
         int is_within = 0;
         put_data(f.stage, 0, "");
         expect("cat data.jsonl data.jsonl data.jsonl data.jsonl >a; cat a a a a a >b; "
                "cat b b b b b >a; cat a a a a >more.jsonl",
                0, "");
         make_whole(f.stage, EVALUATION);
-        (void)snprintf(line, sizeof line,
-                       "rm -rf out; " LATHE " train %s.toml" EVALUATION " >log 2>&1 & p=$!; "
-                       "while ! grep -qs '\"step\": *7,' out/metrics.jsonl; do :; done; "
-                       "sleep 0.02; kill -%s $p; wait $p; echo exit $?; cat log",
-                       f.stage, f.kind);
-        for (int k = 0; k < 8 && !is_within; k++) {
+        /* step 8 says nothing before its evaluation: the wait until then is searched by halving */
+        for (int k = 0; k < 16 && !is_within; k++) {
+            (void)snprintf(
+                line, sizeof line,
+                "rm -rf out; " LATHE " train %s.toml" EVALUATION " >log 2>&1 & p=$!; "
+                "while ! grep -qs '\"step\": *7,' out/metrics.jsonl && kill -0 $p; do "
+                "sleep 0.002; done; sleep %g; kill -%s $p; wait $p; echo exit $?; cat log",
+                f.stage, wait, f.kind);
             (void)run(line);
             is_within = strstr(output, "the evaluation of step 8 did not end") != NULL;
+            const int is_late = system("grep -qs '\"step\": *8,' out/metrics.jsonl") == 0;
+            least = is_late ? least : wait;
+            most = is_late ? wait : most;
+            wait = most > 0.0 ? 0.5 * (least + most) : 2.0 * wait;
         }
         (void)snprintf(text, sizeof text, "exit %d", codes[i]);
         cr_expect(is_within && strstr(output, text) != NULL, "%s: %s", name_of(&f), output);

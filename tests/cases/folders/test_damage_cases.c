@@ -133,7 +133,7 @@ Test(damage, other_weights_under_an_adapter_are_refused_unless_they_are_named)
     flip("base/model.safetensors", 60);
     expect_all_refuse(own, N(own), "base/model.safetensors: its content changed");
     expect(LATHE " eval lora --data other.txt 2>&1", 2,
-           "restore it, or, if this model is meant, name it with --model.path");
+           "restore it, or, if this model is meant, name it in model.path");
     for (size_t i = 0; i < N(named); i++)
         expect(named[i], 0, "base/model.safetensors: its content changed");
     flip("base/model.safetensors", 60);

@@ -13,7 +13,7 @@ Test(kinds_written, kinds_differ_from_what_a_wrong_choice_would_give)
     cr_assert_eq(run("cp -r relora/step-00000008 bare && rm bare/adapter_* bare/manifest.json"), 0);
     cr_expect(fabs(loss_of("bare", 0) - relora) > 0.01);
     expect_refusal(LATHE " eval plain --weights average --data other.txt 2>&1",
-                   "--weights average: plain holds no averaged weights");
+                   "weights \"average\": plain holds no averaged weights (--weights)");
     expect(LATHE " eval free --weights training --data other.txt 2>&1", 0,
            "was trained by an optimizer whose average is the model");
 }
@@ -23,17 +23,17 @@ Test(kinds_written, one_word_merges_an_adapter_into_its_own_model)
     char command[512];
     for (int k = 0; k < N_KINDS; k++) {
         const struct kind *kind = &kinds[k];
-        snprintf(command, sizeof command, LATHE " merge %s -o merged-%s 2>&1", kind->name,
+        snprintf(command, sizeof command, LATHE " merge %s -o merged-of-%s-kind 2>&1", kind->name,
                  kind->name);
         if (!kind->has_adapter) {
             expect_refusal(command, strcmp(kind->name, "model.gguf") == 0
-                                        ? "no such folder; expected the folder of an adapter"
+                                        ? "is no folder; expected the folder of an adapter"
                                         : "so it is not an adapter folder");
             continue;
         }
         const double want = loss_of(kind->name, kind->is_reward);
         cr_assert_eq(run(command), 0, "%s: %s", command, output);
-        snprintf(command, sizeof command, "merged-%s", kind->name);
+        snprintf(command, sizeof command, "merged-of-%s-kind", kind->name);
         expect_loss(command, kind, want);
     }
 }

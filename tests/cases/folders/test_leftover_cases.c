@@ -42,7 +42,11 @@ Test(leftover, configurations_of_formats_are_not_saved_over_plain_weights)
 Test(leftover, configurations_of_formats_do_not_make_a_folder_quantized)
 {
     expect(LATHE " quantize base --quant.name nf4 -o q 2>&1", 0, "wrote q");
+    cr_expect_not_null(strstr(output, "warning: base/config.json: quantization_config changes "
+                                      "nothing: the weights beside it are plain numbers"),
+                       "%s", output);
     expect(LATHE " eval q --data other.txt 2>&1", 0, "loss");
+    cr_expect_null(strstr(output, "changes nothing"), "%s", output);
     expect(LATHE " quantize q --quant.name nf4 -o r 2>&1", 2, "already quantized");
     cr_assert_eq(run(LATHE " train kind.toml --checkpoint.dir rm --stage.name rm --data.datasets "
                            "'[{path = \"pairs.jsonl\"}]' 2>&1 && cp base/config.json c.json && "

@@ -100,12 +100,15 @@ Test(pointers, of_a_run_are_evaluated_as_the_run_did)
     expect(LATHE " eval out 2>&1", 0, "on the validation data of its run");
     cr_assert_eq(run("cp -r out/latest x; cp -r out/step-00000006 bare && rm bare/manifest.json"),
                  0);
-    expect(LATHE " eval bare 2>&1", 2, "--data PATH is missing");
+    expect(
+        LATHE " eval bare 2>&1", 2,
+        "name a file or folder to evaluate on: bare is of no run, whose validation data could be "
+        "taken (--data)");
     expect(LATHE " eval bare --data text.txt --tokenizer.path bytes 2>&1", 0,
            "bare does not say how it was trained, so every token counts");
     put("chat.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n");
     (void)run(LATHE " eval bare --data chat.jsonl --tokenizer.path bytes 2>&1");
-    cr_expect_not_null(strstr(output, "the records of chat.jsonl are conversations: --stage.name "
+    cr_expect_not_null(strstr(output, "the records of chat.jsonl are conversations: stage.name "
                                       "sft"),
                        "%s", output);
     cr_assert_eq(run("mv text.txt gone.txt"), 0);

@@ -5,9 +5,9 @@
 #include <time.h>
 
 #include "base/error.h"
+#include "chat/template/template.h"
 #include "cli/cli_case.h"
-#include "template/template.h"
-#include "unicode/pattern.h"
+#include "tokenizer/unicode/pattern.h"
 
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
 #define FAULTS LATHE_TEST_BUILD "/tests/faults/"

@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "chat/template/chat_template.h"
 #include "cli/cli_case.h"
-#include "template/chat_template.h"
 
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
 

@@ -96,6 +96,39 @@ Test(length_cases, checkpoints_by_fractions_of_an_epoch)
     cr_expect_null(strstr(output, "step-00000001"), "%s", output);
 }
 
+/* A run of one step was all warm-up, at the rate 0; and nothing said how many records train. */
+Test(length_cases, a_short_run_learns_and_says_of_what)
+{
+    put_times("four.jsonl", "{\"prompt\": \"2+2\", \"completion\": \" 4\"}\n", 4);
+    expect(LATHE " train nine.toml --data.datasets '[{path = \"four.jsonl\"}]' --train.epochs 1 "
+                 "--data.validation_split 0.25 --scheduler.warmup_ratio 0.03 --optimizer.lr 0.125 "
+                 "--checkpoint.dir four 2>&1",
+           0, "3 examples to train on, 1 to evaluate on, by data.validation_split");
+    cr_expect_float_eq(last_of("four", "lr"), 0.125, 0.0);
+    expect(LATHE " train nine.toml --checkpoint.dir all 2>&1", 0,
+           "9 examples to train on, none to evaluate on");
+    cr_assert_eq(run("sed 's/^epochs = 3/max_steps = 4/' nine.toml >steps.toml"), 0);
+    expect(LATHE " validate steps.toml --scheduler.warmup_steps 4 2>&1", 0,
+           "scheduler.warmup_steps is 4, all steps of the run, so the learning rate never reaches");
+    expect(LATHE " validate steps.toml --train.max_steps 1 --scheduler.warmup_steps 1 2>&1", 0,
+           "has the learning rate 0 in all 1 of 1 steps, so nothing is learnt");
+}
+
+/* "1 of 0" hid that the examples are too long. */
+Test(length_cases, validation_of_examples_that_are_too_long_says_so)
+{
+    put_times("long.jsonl",
+              "{\"prompt\": \"How many teeth has the gear of the lathe?\", "
+              "\"completion\": \" 36\"}\n",
+              3);
+    expect(LATHE " validate nine.toml --data.datasets '[{path = \"long.jsonl\"}]' "
+                 "--data.validation_count 1 2>&1",
+           2,
+           "0 of the 3 examples can be used, and validation takes 1: that leaves none to train on; "
+           "rows hold data.seq_len = 24 tokens: 3 have nothing to learn within 24 tokens; set "
+           "data.seq_len higher");
+}
+
 /* Examples of about 10 tokens: two fit in a row of 24. */
 Test(length_cases, packing_none_gives_each_example_a_row)
 {
@@ -118,7 +151,7 @@ Test(length_cases, packing_none_gives_each_example_a_row)
            "not packed");
 }
 
-/* Table of docs/design/080-default-rates.md. */
+/* Table of docs/design/055-default-rates.md. */
 Test(length_cases, the_default_rate_is_that_of_the_method_and_of_the_origin)
 {
     static const struct {

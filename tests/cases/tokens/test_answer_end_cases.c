@@ -1,10 +1,10 @@
 /* The end of an answer: a base model with a chat template ends its answers where the template ends
  * them, in every command and in the files that other programs read; a template whose end is no
  * token is told. */
-#include "dialog/answer_end.h"
+#include "chat/template/chat_template.h"
+#include "data/conversation/answer_end.h"
 #include "lathe/status.h"
-#include "template/chat_template.h"
-#include "tokenjson/tokenizer_file.h"
+#include "tokenizer/json/tokenizer_file.h"
 #include "tokens_case.h"
 
 static const char sft_file[] =

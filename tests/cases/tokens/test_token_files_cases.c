@@ -2,9 +2,9 @@
  * (tests/golden/token_files.py), and told; the tokens that the tokenizer puts around a text are
  * there once; GGUF keeps the first token. */
 #include "base/error.h"
-#include "gguf/token_names.h"
-#include "text/tokenizer.h"
-#include "tokenjson/tokenizer_file.h"
+#include "files/vocab/token_names.h"
+#include "tokenizer/encode/tokenizer.h"
+#include "tokenizer/json/tokenizer_file.h"
 #include "tokens_case.h"
 
 #define DATA LATHE_TEST_DATA "/golden/data/"
@@ -229,4 +229,27 @@ Test(token_files_cases, a_normalizer_that_strips_the_end_moves_no_mask)
     expect(LATHE " data run.toml 2>&1", 0, "5 learnt");
     put("t.jsonl", "{\"prompt\": \"Q: \", \"completion\": \"ok\"}\n");
     expect(LATHE " data run.toml 2>&1", 0, "3 learnt");
+}
+
+/* transformers 5.24 with the class GPT2Tokenizer encodes "hello" as " hello" where
+ * tokenizer_config.json says add_prefix_space, whatever tokenizer.json says; with
+ * PreTrainedTokenizerFast it follows tokenizer.json. */
+Test(token_files_cases, a_space_before_the_text_that_the_files_disagree_on_is_told)
+{
+    static const struct {
+        const char *config;
+        int is_told;
+    } cases[] = {
+        {"{\"tokenizer_class\": \"GPT2Tokenizer\", \"add_prefix_space\": true}", 1},
+        {"{\"tokenizer_class\": \"GPT2Tokenizer\", \"add_prefix_space\": false}", 0},
+        {"{\"tokenizer_class\": \"PreTrainedTokenizerFast\", \"add_prefix_space\": true}", 0},
+        {"{\"add_prefix_space\": true}", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        put("m/tokenizer_config.json", cases[i].config);
+        cr_expect_eq(run(LATHE " tokenizer encode m --text ab 2>&1"), 0, "%s", output);
+        cr_expect_eq(count("warning: m: add_prefix_space is false in tokenizer.json and true in "
+                           "tokenizer_config.json"),
+                     cases[i].is_told, "%s: %s", cases[i].config, output);
+    }
 }

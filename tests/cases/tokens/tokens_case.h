@@ -5,8 +5,8 @@
 
 #include "cli/cli_case.h"
 
+#include "base/byte_level.h"
 #include "base/utf8.h"
-#include "text/byte_level.h"
 
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
 
@@ -22,7 +22,7 @@ static void put_bytes_vocabulary(FILE *file)
 {
     for (int32_t byte = 0; byte < 256; byte++) {
         uint8_t text[5] = {0};
-        text[lathe_utf8_put(text, lathe__byte_char(byte))] = 0;
+        text[lathe_utf8_put(text, lathe_byte_char(byte))] = 0;
         const int is_quoted = text[0] == '"' || text[0] == '\\';
         fprintf(file, "%s\"%s%s\": %d", byte ? ", " : "", is_quoted ? "\\" : "", (char *)text,
                 byte);

@@ -248,15 +248,15 @@ static lathe_status roll_iterate(void *self, const lathe_run_api *api, void *run
             return LATHE_OK;
         }
     }
-    const int32_t first = (int32_t)r->at * 3, most = api->n_rows;
+    const int32_t first = (int32_t)r->at * 3, max = api->n_rows;
     r->at++;
     x->calls++;
     roll_steps++;
     if (IS(rolls_keeps_a_pointer))
         r->kept = (int64_t)(intptr_t)state;
     api->figure(run, IS(rolls_figure_nine) ? 9 : IS(rolls_negative_figure) ? -1 : 0, r->mean);
-    for (int32_t i = 0; i < 3; i += most)
-        LATHE_TRY(roll_learn(r, api, run, first + i, 3 - i < most ? 3 - i : most));
+    for (int32_t i = 0; i < 3; i += max)
+        LATHE_TRY(roll_learn(r, api, run, first + i, 3 - i < max ? 3 - i : max));
     roll_forget(r);
     return LATHE_OK;
 }

@@ -87,6 +87,17 @@ static int64_t key_at(const lathe_attention_problem *p, const query *x, int64_t 
     return (x->b * p->t_k + j) * stride + x->kv * p->head_dim;
 }
 
+/* The bias that the slope of the query's head adds to the score of key j. */
+static double bias(const lathe_attention_problem *p, const lathe_attention_args *a, int64_t n,
+                   int64_t j)
+{
+    const int64_t i = n / p->n_heads % p->t_q, b = n / p->n_heads / p->t_q;
+    const int64_t length = a->kv_len != NULL ? a->kv_len[b] : p->t_k;
+    return a->slopes == NULL || IS(ignores_slopes)
+               ? 0.0
+               : (double)a->slopes[n % p->n_heads] * (double)(j - (i + length - p->t_q));
+}
+
 static int64_t lse_at(const lathe_attention_problem *p, int64_t n)
 {
     const int64_t h = n % p->n_heads, i = n / p->n_heads % p->t_q, b = n / p->n_heads / p->t_q;
@@ -97,17 +108,21 @@ static void forward_one(const lathe_attention_problem *p, const lathe_attention_
 {
     const query x = query_of(p, a, n);
     const float scale = IS(shares_its_scale) ? shared_scale : p->scale;
-    double scores[MOST_KEYS], top = -HUGE_VAL, sum = 0.0;
+    const double sink =
+        a->sinks == NULL || IS(ignores_sinks) ? -HUGE_VAL : (double)a->sinks[n % p->n_heads];
+    double scores[MOST_KEYS], top = sink, sum = 0.0;
     float *o = (float *)a->o + x.at;
     for (int64_t j = x.first; j < x.last; j++) {
         const float *k = (const float *)a->k + key_at(p, &x, j, p->k_stride);
         scores[j] =
-            (double)capped(p, (IS(ignores_scale) ? 1.0f : scale) * dot(x.q, k, p->head_dim));
+            (double)capped(p, (IS(ignores_scale) ? 1.0f : scale) * dot(x.q, k, p->head_dim)) +
+            bias(p, a, n, j);
         top = fmax(top, scores[j]);
     }
     for (int64_t j = x.first; j < x.last; j++)
         sum += exp(scores[j] - top);
-    a->lse[lse_at(p, n)] = (float)(x.last > x.first ? top + log(sum) : -HUGE_VAL);
+    sum += sink > -HUGE_VAL ? exp(sink - top) : 0.0;
+    a->lse[lse_at(p, n)] = (float)(sum > 0.0 ? top + log(sum) : -HUGE_VAL);
     if (IS(lse_in_base_two))
         a->lse[lse_at(p, n)] *= 1.442695f;
     for (int32_t d = 0; d < p->head_dim; d++) {
@@ -138,7 +153,7 @@ static void backward_one(const lathe_attention_problem *p, const lathe_attention
         float *dv = (float *)a->dv + key_at(p, &x, j, p->dv_stride);
         const float s = p->scale * dot(x.q, k, p->head_dim), c = capped(p, s);
         const double t = p->softcap > 0.0f ? (double)c / (double)p->softcap : 0.0;
-        const double w = exp((double)c - lse);
+        const double w = exp((double)c + bias(p, a, n, j) - lse);
         double ds =
             w * ((double)dot(x.d_o, v, p->head_dim) - (IS(forgets_the_row_sum) ? 0.0 : o_do));
         ds *= (double)p->scale * (IS(forgets_the_caps_slope) ? 1.0 : 1.0 - t * t);

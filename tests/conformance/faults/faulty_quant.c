@@ -45,14 +45,14 @@ static int64_t decode_scratch(void *self, int64_t rows, int64_t cols)
 
 static float scale_of_row(const float *w, int64_t cols)
 {
-    float most = 0.0f;
+    float max = 0.0f;
     for (int64_t i = 0; i < cols; i++)
-        most = fmaxf(most, fabsf(w[i]));
+        max = fmaxf(max, fabsf(w[i]));
     if (IS(scale_is_fixed))
         return 0.05f / 127.0f;
     if (IS(divides_zero_by_zero))
-        return most / most * (most / 127.0f);
-    return most > 0.0f ? most / 127.0f : 1.0f;
+        return max / max * (max / 127.0f);
+    return max > 0.0f ? max / 127.0f : 1.0f;
 }
 
 static lathe_status encode(void *self, int64_t rows, int64_t cols, const float *w, void *const *out)

@@ -12,6 +12,7 @@
 #include "base/fs.h"
 #include "base/lock.h"
 #include "base/stale.h"
+#include "base/unfinished.h"
 
 static char root[64];
 static lathe_arena arena;
@@ -121,6 +122,22 @@ Test(new_folder, sweeps_what_ended_processes_left_of_it_and_nothing_else)
     cr_expect_not(lathe_path_exists(at(busy)), "the holder of a lock sweeps all of them");
     cr_assert_eq(lathe_stale_remove(root, NULL), LATHE_OK);
     cr_expect_not(lathe_path_exists(at(other)));
+}
+
+Test(new_folder, messages_show_the_final_name)
+{
+    char shown[PATH_MAX], path[256];
+    (void)snprintf(path, sizeof path, "out/a.tmp.%ld/model.safetensors.tmp.%ld", (long)getpid(),
+                   (long)getpid());
+    cr_expect_str_eq(lathe_path_final(path, shown), "out/a/model.safetensors");
+    cr_expect_str_eq(lathe_path_final("a.tmp.1/b", shown), "a.tmp.1/b", "of another process");
+    (void)snprintf(path, sizeof path, "a.tmp.%ldx", (long)getpid());
+    cr_expect_str_eq(lathe_path_final(path, shown), path);
+    (void)snprintf(path, sizeof path, "/dev/null/a.tmp.%ld", (long)getpid());
+    char *data = NULL;
+    int64_t n;
+    cr_expect_neq(lathe_file_read(path, 1, &data, &n), LATHE_OK);
+    cr_expect(strstr(lathe_error_message(), "/dev/null/a: cannot"), "%s", lathe_error_message());
 }
 
 Test(new_folder, names_of_unfinished_entries)

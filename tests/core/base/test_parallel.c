@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/parallel.h"
+#include "plug/host_table.h"
 
 enum { MAX = 2000 };
 struct seen {

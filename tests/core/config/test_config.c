@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "config/config.h"
 #include "plug/core_schema.h"
-#include "plug/schema.h"
+#include "plug/schema_check.h"
 #include "plug/select.h"
 
 #define FIXTURES LATHE_TEST_BUILD "/tests/fixtures"

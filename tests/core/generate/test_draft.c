@@ -1,9 +1,9 @@
 /* Speculative decoding: the same tokens without sampling, the same distribution with it, and the
  * draft models that are refused. */
-#include "core/run/small_run.h"
 #include "generate/draft_model.h"
 #include "generate/generator.h"
 #include "support/padded_models.h"
+#include "support/small_run.h"
 
 enum { N_MANY = 20, N_NEW = 14, LONGEST = 40 };
 

@@ -57,11 +57,11 @@ static lathe_progress_step step_of(int64_t step, int64_t max_steps)
 }
 
 /* Each step takes `seconds`; an evaluation and a checkpoint follow each. */
-static int64_t lines_of(double seconds, int64_t steps, int64_t *out_most_ahead)
+static int64_t lines_of(double seconds, int64_t steps, int64_t *out_max_ahead)
 {
     lathe_progress p;
     begin(&p, 0);
-    *out_most_ahead = 0;
+    *out_max_ahead = 0;
     for (int64_t i = 1; i <= steps; i++) {
         clock_seconds += seconds;
         const lathe_progress_step s = step_of(i, steps);
@@ -69,7 +69,7 @@ static int64_t lines_of(double seconds, int64_t steps, int64_t *out_most_ahead)
         lathe_progress_validation(&p, i, 2.75, "perplexity 15.60  over 640 targets", 0, i == steps);
         lathe_progress_note(&p, i == steps, "checkpoint step-%08lld", (long long)i);
         const int64_t ahead = p.n_lines - (int64_t)((clock_seconds - p.begun) / 10.0);
-        *out_most_ahead = i < steps && ahead > *out_most_ahead ? ahead : *out_most_ahead;
+        *out_max_ahead = i < steps && ahead > *out_max_ahead ? ahead : *out_max_ahead;
     }
     return count_lines();
 }

@@ -202,7 +202,7 @@ static lathe_status loss(void *self, const lathe_stage_build *build, lathe_stage
     const uint32_t size = out->size;
     *out = loss_answer;
     out->size = size;
-    for (int32_t i = 0; i < loss_answer.n_metrics; i++)
+    for (int32_t i = 0; i < loss_answer.n_metrics && i < LATHE_MAX_STAGE_METRICS; i++)
         out->metrics[i] = loss_answer.metrics[0];
     return LATHE_OK;
 }

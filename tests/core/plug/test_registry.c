@@ -11,7 +11,7 @@
 #include "base/hash.h"
 #include "plug/kind.h"
 #include "plug/registry.h"
-#include "plug/schema.h"
+#include "plug/schema_check.h"
 #include "plug/select.h"
 
 #define FIXTURES LATHE_TEST_BUILD "/tests/fixtures"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "plug/schema.h"
+#include "plug/schema_check.h"
 #include "plug/suggest.h"
 
 static lathe_arena arena;

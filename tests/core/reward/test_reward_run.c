@@ -1,5 +1,5 @@
 /* The rewards of a run, and the stage that asks for them. */
-#include "core/run/run_case.h"
+#include "support/run_case.h"
 
 static const char *const base[] = {"model.model_type=llama",
                                    "model.vocab_size=64",

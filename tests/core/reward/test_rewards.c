@@ -111,7 +111,7 @@ static lathe_status score_bad(fixture *f, int at_bad, const lathe_reward_v1 *tab
     const lathe_reward_item items[3] = {item("good", "{\"id\": 1}"), item("bad", "{\"id\": 2}"),
                                         item("better", "{\"id\": 3}")};
     double out[3];
-    open_with(f, at_bad, table, at_bad == HANGS ? 0.05 : 30.0);
+    open_with(f, at_bad, table, at_bad == HANGS ? 0.5 : 30.0);
     return lathe_rewards_score(f->rewards, items, 3, (lathe_reward_stop){0}, out);
 }
 
@@ -204,9 +204,8 @@ Test(rewards, a_reward_that_hangs_is_cancelled_and_named)
 {
     static fixture f;
     cr_expect_eq(score_bad(&f, HANGS, &with_cancel), LATHE_E_PLUGIN);
-    message_is(
-        "reward \"other\" did not return within reward.timeout_seconds = 0.05; it has scored "
-        "1 of 3 completions, the next is completion 2 of 3, record {\"id\": 2}");
+    message_is("reward \"other\" did not return within reward.timeout_seconds = 0.5; it has scored "
+               "1 of 3 completions, the next is completion 2 of 3, record {\"id\": 2}");
     cr_expect_eq(atomic_load(&f.testers[1].stop), 1);
     lathe_rewards_destroy(f.rewards);
     cr_expect_not_null(f.instances[1].component, "it returned, so that its instance may be freed");

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "io/manifest.h"
+#include "files/safetensors/manifest.h"
 #include "view/html.h"
 #include "view/jsonl_tail.h"
 #include "view/report.h"

@@ -105,7 +105,8 @@ Test(run_view, a_process_that_lives_trains_and_one_that_died_stopped)
     if (child == 0)
         _exit(0);
     put_record(this_host(), (long)child, 0, "");
-    usleep(20000); /* a zombie now */
+    siginfo_t info;
+    cr_assert_eq(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT), 0); /* a zombie now */
     refresh();
     cr_expect_eq(lathe_run_pulse(&view), LATHE_PULSE_STOPPED);
     waitpid(child, NULL, 0);

@@ -62,8 +62,9 @@ static inline const char *lathe_attention_refusal(const lathe_attention_problem 
  * a device with its own memory. Such a backend must read keys in blocks. */
 static inline const char *lathe_attention_host_refusal(const lathe_attention_problem *p)
 {
-    return p->device != NULL && !p->device->host_memory ? "runs on the CPU only"
-                                                        : lathe_attention_refusal_in_blocks(p);
+    return p->device != NULL && p->device->host_memory != LATHE_MEMORY_HOST
+               ? "runs on the CPU only"
+               : lathe_attention_refusal_in_blocks(p);
 }
 
 /** The end of score(). If there is a refusal `no`: writes it into `why` and returns
@@ -95,10 +96,17 @@ static inline lathe_status lathe_attention_check(const lathe_host *host,
     if ((p->bounded != 0) != (a->key_end != NULL))
         return lathe_fail(host, LATHE_E_ARG, "attention: bounded is %d, key_end is %s", p->bounded,
                           a->key_end != NULL ? "given" : "missing");
+    if ((p->alibi != 0) != (a->slopes != NULL))
+        return lathe_fail(host, LATHE_E_ARG, "attention: alibi is %d, slopes are %s", p->alibi,
+                          a->slopes != NULL ? "given" : "missing");
+    if ((p->sinks != 0) != (a->sinks != NULL))
+        return lathe_fail(host, LATHE_E_ARG, "attention: sinks is %d, sinks are %s", p->sinks,
+                          a->sinks != NULL ? "given" : "missing");
     if ((p->cached != 0) != (a->kv_len != NULL))
         return lathe_fail(host, LATHE_E_ARG, "attention: cached is %d, kv_len is %s", p->cached,
                           a->kv_len != NULL ? "given" : "missing");
-    const int is_readable = p->cached && (p->device == NULL || p->device->host_memory);
+    const int is_readable =
+        p->cached && (p->device == NULL || p->device->host_memory == LATHE_MEMORY_HOST);
     for (int64_t b = 0; is_readable && b < p->batch; b++)
         if (lathe_attention_length(p, a->kv_len, b) < 0 ||
             lathe_attention_length(p, a->kv_len, b) > p->t_k)

@@ -14,34 +14,104 @@ typedef struct lathe_layer_names {
     const char *qkv;                     /* one fused projection: see qkv_by_head */
     const char *o;                       /* back into the residual stream */
     const char *q_norm, *k_norm;         /* norms of queries and of keys */
+    const char *sinks;                   /* attention sinks: "self_attn.sinks" */
     const char *gate, *up;               /* projections of the MLP, or */
     const char *gate_up;                 /* one fused projection: rows of gate, then up */
     const char *down;                    /* back into the residual stream */
+    const char *xielu;                   /* has the numbers of LATHE_ACT_XIELU: "mlp.act_fn" */
     const char *attention_norm;          /* before the attention */
     const char *attention_out_norm;      /* after the attention, before the residual sum */
-    const char *mlp_norm, *mlp_out_norm; /* the same for the MLP */
+    const char *mlp_norm, *mlp_out_norm; /* the same for the MLP; a parallel MLP without mlp_norm
+                                            reads what the attention reads */
 } lathe_layer_names;
 
 enum {
     LATHE_NORMS_LAST = 0,
     LATHE_NORMS_BEFORE_MODULES = 1, /* each norm before its attention or MLP */
     LATHE_NORMS_FIRST = 2,
+    LATHE_NORMS_LAST_BY_PLACE = 3,  /* last: those before the modules, then those after them */
+    LATHE_NORMS_LAST_MLP_FIRST = 4, /* last: those of the MLP, then those of the attention */
 };
+
+/** A mixture of experts instead of an MLP. Names as in lathe_layer_names; those of the experts are
+ *  without the expert's number: "mlp.experts.gate_proj".
+ *
+ *  A token's probabilities p are softmax(s) or sigmoid(s) of its scores s. It chooses the K experts
+ *  of the largest p, or of the largest p + correction; these have the weights p, without the
+ *  correction. */
+typedef struct lathe_expert_layer {
+    const char *router;           /* linear layer [E, C] that scores the experts */
+    const char *gate, *up, *down; /* of the experts */
+    /* one projection instead of two: all rows of gate, then all rows of up; with limit above 0, row
+     * 2j is gate and row 2j+1 is up */
+    const char *gate_up;
+    int32_t n_experts, n_chosen; /* E, K */
+    int64_t ffn;                 /* width inside an expert */
+    int32_t normalize;           /* 1: the K weights of a token are divided by their sum */
+    int32_t softmax_chosen;      /* 1: softmax of the K largest scores; 0: K largest of softmax */
+    int32_t bias;                /* 1: the router, gate_up and down have biases */
+    double alpha, limit;         /* of SWIGLU_CLAMPED, the activation of pairs; limit 0: no pairs */
+    double aux_loss;             /* factor of the load balancing loss; 0: it is only shown */
+    int32_t sigmoid;             /* 1: sigmoid instead of softmax */
+    int32_t no_balance;          /* 1: the family has no load balancing loss */
+    /* Groups of E / n_groups experts each: a token chooses among the experts of its n_chosen_groups
+     * best groups, by the sum of the two largest p + correction of each. 0 or 1: no groups */
+    int32_t n_groups, n_chosen_groups;
+    const char *correction; /* tensor f32[E] that never trains; NULL: none */
+    double sum_plus;        /* added to the sum that `normalize` divides by */
+    double sum_least;       /* least value of that sum; 0: none */
+    double weight_scale;    /* factor on the weights; 0: 1 */
+    /* An MLP that every token passes, added to the sum of the experts; NULL: none. Its output is
+     * multiplied by the sigmoid of the linear layer shared_score [1, C], if there is one. */
+    const char *shared_gate, *shared_up, *shared_down, *shared_score;
+    const char *shared_gate_up; /* one fused projection instead of two */
+    int64_t shared_ffn;         /* width inside it */
+    int32_t shared_bias;
+    int32_t correction_layout; /* LATHE_LAYOUT_* of the correction in files */
+    int32_t layout;            /* LATHE_LAYOUT_* of the experts in files */
+    int32_t reserved;
+} lathe_expert_layer;
+
+/** A gated delta rule instead of attention (decoder_delta.h). */
+typedef struct lathe_delta_layer {
+    int32_t n_key_heads, n_heads; /* number of heads of q and k; of v, a multiple of it */
+    int32_t key_dim, value_dim;   /* size of a head of q and k; of v */
+    int32_t taps;                 /* tokens that the convolution before the rule reads */
+    int32_t fused; /* 1: in_proj_qkvz and in_proj_ba, whose rows lie by key head; 0: in_proj_qkv,
+                      in_proj_z, in_proj_b and in_proj_a */
+} lathe_delta_layer;
 
 /** Choices of one layer. */
 typedef struct lathe_decoder_layer {
     const lathe_layer_names *names;
-    int32_t rope;            /* index of describe()'s ropes; -1: no rotary positions */
-    int32_t norm;            /* LATHE_OP_RMSNORM or LATHE_OP_LAYERNORM */
-    int32_t norm_offset_one; /* RMSNORM multiplies by 1+w; w begins at 0 */
-    int32_t whole_qk_norm;   /* 1: q_norm and k_norm span all heads; 0: each head */
-    int32_t activation;      /* LATHE_ACT_* */
+    const lathe_expert_layer *experts; /* NULL: an MLP */
+    const lathe_delta_layer *delta;    /* NULL: attention */
+    int32_t rope;                      /* index of describe()'s ropes; -1: no rotary positions */
+    int32_t norm;                      /* LATHE_OP_RMSNORM or LATHE_OP_LAYERNORM */
+    int32_t norm_offset_one;           /* RMSNORM multiplies by 1+w; w begins at 0 */
+    int32_t norm_no_bias;              /* the norms of kind LATHE_OP_LAYERNORM have no bias */
+    int32_t whole_qk_norm;             /* 1: q_norm and k_norm span all heads; 0: each head */
+    int32_t qk_norm_by_head;           /* 1: LayerNorm of queries and keys without bias, with a
+                                          weight for each head; files number these: q_norm is
+                                          "self_attn.q_layernorm.norms" */
+    int32_t qk_norm_last;              /* 1: q_norm and k_norm come after the rotation */
+    int32_t interleaved;               /* 1: channels 2i and 2i+1 of a head rotate together */
+    int32_t activation;                /* LATHE_ACT_* */
     int32_t qkv_bias, out_bias, mlp_bias;
-    int32_t qkv_by_head;   /* rows of qkv: 1: q, k and v of each head in turn; 0: all of q, then k,
-                              then v */
+    int32_t qkv_by_head; /* rows of qkv: 1: for each key head in turn its query heads, k and v;
+                            0: all of q, then k, then v */
+    int32_t
+        normed_residual;   /* 1: y = norm(x) + attention(norm(x)), and z = norm(y) + mlp(norm(y)) */
     int32_t parallel;      /* 1: x + attention(norm(x)) + mlp(norm(x)) */
     float attention_scale; /* factor on q k^T; 0: 1/sqrt(head_dim) */
     float softcap;         /* cap of the attention scores; 0: none */
+    float qkv_clip;        /* the output of qkv is limited to -qkv_clip .. qkv_clip; 0: it is not */
+    float residual_scale;  /* s of x + s attention(x) and of x + s mlp(x); 0: 1 */
+    float alibi;           /* exponent of the smallest of the ALiBi slopes, 8 as a rule; 0: none */
+    float alibi_scale;     /* factor on the slopes; 0: 1 */
+    int32_t alibi_bf16;    /* 1: the slopes are rounded to bf16 before the factor */
+    int32_t gated_queries; /* 1: q has for each head its queries, then a gate, whose sigmoid is a
+                              factor of the head's output */
 } lathe_decoder_layer;
 
 typedef struct lathe_decoder {
@@ -53,12 +123,15 @@ typedef struct lathe_decoder {
     lathe_rope_use ropes[4];                  /* info.ropes */
     const char *layer_prefix;                 /* "model.layers." */
     const char *positions;                    /* learned position embedding; NULL: none */
+    const char *embedding_norm;               /* norm of the token embeddings; NULL: none */
     const char *final_norm;                   /* "model.norm" */
     double norm_eps, init_range, embed_scale; /* embed_scale 0: no scaling */
     int32_t transposed;                       /* files hold matrices as [in, out] */
     int32_t residual_init;                    /* o and down: init divided by sqrt(2 n_layers) */
     int32_t norms_order; /* LATHE_NORMS_*: place of a layer's norms in the list of tensors */
     int32_t reserved;
+    lathe_expert_layer experts; /* for layers[].experts */
+    lathe_delta_layer delta;    /* for layers[].delta */
 } lathe_decoder;
 
 /** Sets one table of rotary frequencies over whole heads, for all layers. */
@@ -157,6 +230,109 @@ static inline lathe_status lathe_decoder_shape(lathe_decoder *d, int64_t head_di
         d->layers[i].norm = LATHE_OP_RMSNORM;
         d->layers[i].rope = 0;
     }
+    return LATHE_OK;
+}
+
+/* Names of the projections of experts, and of the MLP of all tokens, after a prefix. */
+#define LATHE_EXPERT_NAMES(e, prefix)                                                              \
+    ((e)->gate = prefix "gate_proj", (e)->up = prefix "up_proj", (e)->down = prefix "down_proj")
+#define LATHE_SHARED_NAMES(e, prefix)                                                              \
+    ((e)->shared_gate = prefix "gate_proj", (e)->shared_up = prefix "up_proj",                     \
+     (e)->shared_down = prefix "down_proj")
+
+/** Reads the keys of LATHE_EXPERT_FIELDS into d->experts, with the number of experts that the key
+ *  `count_key` has, and gives all layers a mixture of experts. The caller sets names and widths. A
+ *  family without router_aux_loss_coef has no load balancing loss. */
+static inline lathe_status lathe_decoder_use_experts(lathe_decoder *d, const char *count_key)
+{
+    const lathe_keys *k = &d->keys;
+    const int64_t n = lathe_key_int(k, count_key);
+    if (lathe_key_int(k, "num_experts_per_tok") > n)
+        return lathe_key_refuse(k, "num_experts_per_tok", "there are fewer experts");
+    d->experts.n_experts = (int32_t)n;
+    d->experts.n_chosen = (int32_t)lathe_key_int(k, "num_experts_per_tok");
+    d->experts.no_balance = lathe_key(k, "router_aux_loss_coef") == NULL;
+    if (lathe_key_int(k, "output_router_logits"))
+        d->experts.aux_loss = lathe_key_float(k, "router_aux_loss_coef");
+    for (int32_t i = 0; i < d->info.n_layers; i++)
+        d->layers[i].experts = &d->experts;
+    return LATHE_OK;
+}
+
+/** Reads the keys of LATHE_GROUPED_ROUTER_FIELDS: how DeepSeek-V3 routes, without groups where
+ *  n_group is unset or 1. */
+static inline lathe_status lathe_decoder_use_groups(lathe_decoder *d)
+{
+    const lathe_keys *k = &d->keys;
+    lathe_expert_layer *e = &d->experts;
+    const int64_t groups = lathe_key_int(k, "n_group"), open = lathe_key_int(k, "topk_group");
+    e->sigmoid = 1;
+    e->normalize = (int32_t)lathe_key_int(k, "norm_topk_prob");
+    e->sum_plus = 1e-20;
+    e->weight_scale = lathe_key_float(k, "routed_scaling_factor");
+    if (groups < 2)
+        return LATHE_OK;
+    if (e->n_experts % groups != 0 || e->n_experts / groups < 2 || groups > 256)
+        return lathe_key_refuse(k, "n_group",
+                                "it must divide the experts into at most 256 groups of at least 2");
+    if (open > groups || open * (e->n_experts / groups) < e->n_chosen)
+        return lathe_key_refuse(k, "topk_group",
+                                "it must be at most n_group, and so many groups must have "
+                                "num_experts_per_tok experts");
+    e->n_groups = (int32_t)groups;
+    e->n_chosen_groups = (int32_t)open;
+    return LATHE_OK;
+}
+
+/** The first n layers have an MLP instead of experts. */
+static inline void lathe_decoder_dense_first(lathe_decoder *d, int64_t n)
+{
+    for (int64_t i = 0; i < d->info.n_layers && i < n; i++)
+        d->layers[i].experts = NULL;
+}
+
+/** Gives an MLP to the layers that mlp_only_layers names, and to all but every
+ *  decoder_sparse_step-th layer. */
+static inline lathe_status lathe_decoder_sparse_layers(lathe_decoder *d)
+{
+    const lathe_keys *k = &d->keys;
+    const int64_t step = lathe_key_int(k, "decoder_sparse_step");
+    const lathe_value *v = lathe_key(k, "mlp_only_layers");
+    for (int64_t i = 0; v != NULL && v->is_set && i < v->n; i++) {
+        if (v->nums[i] != floor(v->nums[i]) || v->nums[i] >= (double)d->info.n_layers)
+            return lathe_fail_at(d->host, LATHE_E_CONFIG, "mlp_only_layers",
+                                 "mlp_only_layers names layer %g; expected whole numbers from 0 to "
+                                 "%d",
+                                 v->nums[i], (int)d->info.n_layers - 1);
+        d->layers[(int64_t)v->nums[i]].experts = NULL;
+    }
+    for (int64_t i = 0; step > 0 && i < d->info.n_layers; i++)
+        if ((i + 1) % step != 0)
+            d->layers[i].experts = NULL;
+    return LATHE_OK;
+}
+
+/** Reads the keys of LATHE_DELTA_FIELDS into d->delta, and replaces the attention of linear layers
+ *  by it. */
+static inline lathe_status lathe_decoder_use_delta(lathe_decoder *d)
+{
+    const lathe_keys *k = &d->keys;
+    const int64_t interval = lathe_key_int(k, "full_attention_interval");
+    d->delta = (lathe_delta_layer){
+        .n_key_heads = (int32_t)lathe_key_int(k, "linear_num_key_heads"),
+        .n_heads = (int32_t)lathe_key_int(k, "linear_num_value_heads"),
+        .key_dim = (int32_t)lathe_key_int(k, "linear_key_head_dim"),
+        .value_dim = (int32_t)lathe_key_int(k, "linear_value_head_dim"),
+        .taps = (int32_t)lathe_key_int(k, "linear_conv_kernel_dim"),
+    };
+    if (d->delta.n_key_heads < 1 || d->delta.n_heads % d->delta.n_key_heads != 0)
+        return lathe_key_refuse(k, "linear_num_value_heads",
+                                "expected a multiple of linear_num_key_heads");
+    LATHE_TRY(lathe_layer_types_check(k, d->info.n_layers, "linear_attention|full_attention",
+                                      "expected linear_attention or full_attention"));
+    for (int32_t i = 0; i < d->info.n_layers; i++)
+        if (lathe_layer_is(k, i, "linear_attention", interval > 0 && (i + 1) % interval != 0))
+            d->layers[i].delta = &d->delta;
     return LATHE_OK;
 }
 

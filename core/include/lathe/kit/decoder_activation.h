@@ -35,6 +35,21 @@ static inline lathe_status lathe_decoder_relu(const lathe_decoder_at *at, lathe_
     return lathe_decoder_node(at, LATHE_OP_CLAMP, &bounds, in, 2, "mlp.relu", out);
 }
 
+/** XIELU of x with the numbers of the layer. */
+static inline lathe_status lathe_decoder_xielu(const lathe_decoder_at *at, lathe_val x,
+                                               lathe_val *out)
+{
+    static const char *const numbers[] = {"alpha_p", "alpha_n", "beta", "eps"};
+    char module[256], name[280];
+    lathe_val in[5] = {x, LATHE_NONE, LATHE_NONE, LATHE_NONE, LATHE_NONE};
+    lathe_decoder_name(at, at->d->layers[at->layer].names->xielu, module, sizeof module);
+    for (int i = 0; i < 4; i++) {
+        (void)snprintf(name, sizeof name, "%s.%s", module, numbers[i]);
+        LATHE_TRY(at->b->tensor(at->b->ctx, name, &in[1 + i]));
+    }
+    return lathe_decoder_node(at, LATHE_OP_XIELU, NULL, in, 5, "mlp.xielu", out);
+}
+
 /** activation(x), without a gate. */
 static inline lathe_status lathe_decoder_activate(const lathe_decoder_at *at, lathe_val x,
                                                   lathe_val *out)
@@ -56,11 +71,24 @@ static inline lathe_status lathe_decoder_activate(const lathe_decoder_at *at, la
         LATHE_TRY(lathe_decoder_relu(at, x, any, &in[0]));
         in[1] = in[0];
         return lathe_decoder_node(at, LATHE_OP_MUL, NULL, in, 2, "mlp.relu2", out);
+    case LATHE_ACT_XIELU:
+        return lathe_decoder_xielu(at, x, out);
     case LATHE_ACT_TANH:
         return lathe_decoder_node(at, LATHE_OP_TANH, NULL, in, 1, "mlp.tanh", out);
     default:
         return lathe_decoder_silu(at, x, out);
     }
+}
+
+/** activation(gate) * up. */
+static inline lathe_status lathe_decoder_gated(const lathe_decoder_at *at, const lathe_val pair[2],
+                                               lathe_val *out)
+{
+    lathe_val in[2] = {pair[0], pair[1]};
+    if (at->d->layers[at->layer].activation == LATHE_ACT_SILU)
+        return lathe_decoder_node(at, LATHE_OP_SWIGLU, NULL, in, 2, "mlp.swiglu", out);
+    LATHE_TRY(lathe_decoder_activate(at, pair[0], &in[0]));
+    return lathe_decoder_node(at, LATHE_OP_MUL, NULL, in, 2, "mlp.gate", out);
 }
 
 #endif

@@ -70,8 +70,21 @@ lathe_decoder_create(const lathe_host *host, const lathe_field *fields, const la
 }
 
 /** Defines the plugin of a decoder family: `fields` and read() as above; type_list: its
- *  lathe_model_type[]. */
+ *  lathe_model_type[]. default_list: lathe_model_v1.defaults; wrapper_list: its
+ *  lathe_model_wrapper[]. */
+#define LATHE_DECODER_FAMILY_IN_WRAPPERS(id, type_list, default_list, wrapper_list, alias_list,    \
+                                         alias_count, read, ...)                                   \
+    LATHE_DECODER_FAMILY_TABLE(id, type_list, default_list, wrapper_list,                          \
+                               LATHE_N_FIELDS(wrapper_list), alias_list, alias_count, read,        \
+                               __VA_ARGS__)
+
+/** Defines a family that is in no wrapper. */
 #define LATHE_DECODER_FAMILY(id, type_list, alias_list, alias_count, read, ...)                    \
+    LATHE_DECODER_FAMILY_TABLE(id, type_list, NULL, NULL, 0, alias_list, alias_count, read,        \
+                               __VA_ARGS__)
+
+#define LATHE_DECODER_FAMILY_TABLE(id, type_list, default_list, wrapper_list, wrapper_count,       \
+                                   alias_list, alias_count, read, ...)                             \
     static lathe_status id##_create(const lathe_host *host, const lathe_value *values,             \
                                     int32_t n_values, void **out_self)                             \
     {                                                                                              \
@@ -85,7 +98,10 @@ lathe_decoder_create(const lathe_host *host, const lathe_field *fields, const la
                                               .aliases = alias_list,                               \
                                               .describe = lathe_decoder_describe,                  \
                                               .tensors = lathe_decoder_tensors,                    \
-                                              .build = lathe_decoder_build};                       \
+                                              .build = lathe_decoder_build,                        \
+                                              .wrappers = wrapper_list,                            \
+                                              .defaults = default_list,                            \
+                                              .n_wrappers = wrapper_count};                        \
     const lathe_plugin LATHE_PLUGIN_ENTRY = {LATHE_PLUGIN_HEADER,                                  \
                                              .kind = LATHE_KIND_MODEL,                             \
                                              .revision = LATHE_MODEL_REVISION,                     \

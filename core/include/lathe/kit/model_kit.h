@@ -33,6 +33,13 @@ static inline int lathe_key_is_set(const lathe_keys *k, const char *key)
     return v != NULL && v->is_set;
 }
 
+/** True if a STRING key is set to this text. */
+static inline int lathe_key_is(const lathe_keys *k, const char *key, const char *text)
+{
+    const lathe_value *v = lathe_key(k, key);
+    return v != NULL && v->is_set && strcmp(v->s, text) == 0;
+}
+
 /** BOOL or INT; 0 when unset. */
 static inline int64_t lathe_key_int(const lathe_keys *k, const char *key)
 {
@@ -145,7 +152,8 @@ enum {
     LATHE_ACT_RELU2 = 4,      /* the square of RELU */
     LATHE_ACT_RELU6 = 5,      /* RELU, at most 6 */
     LATHE_ACT_QUICK_GELU = 6, /* x sigmoid(1.702 x) */
-    LATHE_ACT_TANH = 7
+    LATHE_ACT_TANH = 7,
+    LATHE_ACT_XIELU = 8 /* with numbers of its own in each layer; no gate */
 };
 
 /** The activation that a key names; the choices of its field are names of LATHE_ACTIVATIONS. */
@@ -160,6 +168,7 @@ static inline int32_t lathe_key_activation(const lathe_keys *k, const char *key)
            : strcmp(name, "relu6") == 0      ? LATHE_ACT_RELU6
            : strcmp(name, "quick_gelu") == 0 ? LATHE_ACT_QUICK_GELU
            : strcmp(name, "tanh") == 0       ? LATHE_ACT_TANH
+           : strcmp(name, "xielu") == 0      ? LATHE_ACT_XIELU
                                              : LATHE_ACT_SILU;
 }
 

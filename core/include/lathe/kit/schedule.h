@@ -55,7 +55,7 @@ enum {
          1,                                                                                        \
          NULL,                                                                                     \
          "1",                                                                                      \
-         "warm-up as a share of the run, rounded up to whole steps; instead of warmup_steps"},     \
+         "warm-up as a share of the run, in whole steps, never all; instead of warmup_steps"},     \
         LATHE_FIELD_STRING("warmup_type", "\"linear\"", "linear|cosine|1-sqrt",                    \
                            "how the rate climbs"),                                                 \
         LATHE_FIELD_FLOAT("start_lr_ratio", "0.0", 0, 1, "1",                                      \
@@ -85,12 +85,15 @@ static inline int64_t lathe_schedule_length(const lathe_schedule *s, int64_t tot
     return s->total_steps > 0 ? s->total_steps : total;
 }
 
-/** w: warm-up steps in a run of `total` steps. */
+/** w: warm-up steps in a run of `total` steps. A share below 1 leaves the last step to the full
+ *  rate: in transformers a run of one step with any share trains at the rate 0. */
 static inline int64_t lathe_schedule_warmup(const lathe_schedule *s, int64_t total)
 {
-    return s->warmup_ratio > 0.0
-               ? (int64_t)ceil(s->warmup_ratio * (double)lathe_schedule_length(s, total))
-               : s->warmup_steps;
+    const int64_t length = lathe_schedule_length(s, total);
+    if (!(s->warmup_ratio > 0.0))
+        return s->warmup_steps;
+    const int64_t w = (int64_t)ceil(s->warmup_ratio * (double)length);
+    return w < length ? w : length > 0 ? length - 1 : 0;
 }
 
 #include "schedule_read.h"

@@ -1,0 +1,31 @@
+/* The dispatch table: op number to kernel_op. */
+#include "device/functions.h"
+
+/* A weak symbol: an op that no file defines is a null pointer, so the device does not offer it. */
+#define LATHE_X(name, text, n_in, n_out) extern const kernel_op CPU_OP(name) __attribute__((weak));
+LATHE_OP_TABLE(LATHE_X)
+#undef LATHE_X
+
+#define LATHE_X(name, text, n_in, n_out) [LATHE_OP_##name] = &CPU_OP(name),
+static const kernel_op *const ops[LATHE_N_OPS] = {LATHE_OP_TABLE(LATHE_X)};
+#undef LATHE_X
+
+lathe_status cpu_kernel_create(void *self, const lathe_kernel_problem *problem, lathe_kernel **out,
+                               int64_t *out_scratch_bytes)
+{
+    cpu_device *device = self;
+    return kernel_create(device->host, device, "the CPU device", ops, problem, out,
+                         out_scratch_bytes);
+}
+
+void cpu_kernel_destroy(void *self, lathe_kernel *kernel)
+{
+    (void)self;
+    kernel_destroy(kernel);
+}
+
+lathe_status cpu_kernel_run(void *self, lathe_kernel *kernel, const lathe_kernel_args *args)
+{
+    (void)self;
+    return kernel_run(kernel, args);
+}
