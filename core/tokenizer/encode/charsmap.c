@@ -62,6 +62,11 @@ lathe_status lathe__charsmap_create(const char *place, const char *base64, lathe
     map->texts = (const char *)map->blob + 4 + trie;
     map->n_texts = n - 4 - trie;
     map->blob[n] = 0;
+    if (lathe_utf8_prefix((const uint8_t *)map->texts, map->n_texts) != map->n_texts) {
+        lathe__charsmap_destroy(map);
+        return lathe_error(LATHE_E_PARSE, "%s.precompiled_charsmap: its texts are not UTF-8",
+                           place);
+    }
     *out = map;
     return LATHE_OK;
 }
@@ -91,7 +96,9 @@ static const char *look_up(const lathe_charsmap *map, const uint8_t *text, int64
         if (at >= (uint64_t)map->n_units)
             return NULL;
         const uint32_t value = map->units[at] & 0x7fffffff;
-        return value < (uint64_t)map->n_texts ? map->texts + value : NULL;
+        if (value >= (uint64_t)map->n_texts || (map->texts[value] & 0xc0) == 0x80)
+            return NULL; /* no text begins there, or only the rest of a character does */
+        return map->texts + value;
     }
     return NULL;
 }

@@ -207,17 +207,21 @@ static lathe_status strings(const lathe_pattern *pattern, const uint8_t *text, i
     return LATHE_OK;
 }
 
-/* Ignores an empty match directly after a match, and continues one character later. */
-static lathe_status expressions(const lathe_pattern *pattern, lathe_matcher *matcher,
-                                const uint8_t *text, int64_t n, spanner *s)
+/* The matches in text[first, n), valid UTF-8. Ignores an empty match directly after a match, and
+ * continues one character later. */
+static lathe_status valid_part(const lathe_pattern *pattern, lathe_matcher *matcher,
+                               const uint8_t *text, int64_t first, int64_t n, spanner *s)
 {
     int64_t last = -1;
     const lathe_expression e = {pattern->code, pattern->jit, pattern->source};
-    for (int64_t from = 0; from <= n;) {
+    for (int64_t from = first; from <= n;) {
         int64_t begin, end;
-        LATHE_TRY(lathe__matcher_find(matcher, &e, 0, text, n, from, &begin, &end));
+        LATHE_TRY(lathe__matcher_find(matcher, &e, 0, text + first, n - first, from - first, &begin,
+                                      &end));
         if (begin < 0)
             break;
+        begin += first;
+        end += first;
         if (begin == end && end == last) {
             int32_t len = 1;
             if (from < n)
@@ -227,6 +231,21 @@ static lathe_status expressions(const lathe_pattern *pattern, lathe_matcher *mat
         }
         LATHE_TRY(match_at(s, begin, end));
         from = last = end;
+    }
+    return LATHE_OK;
+}
+
+/* PCRE2 trusts the text: of bytes that are not UTF-8 it would look up a character far outside its
+ * tables. A decoder's text has such bytes, where a token is one byte of a character. */
+static lathe_status expressions(const lathe_pattern *pattern, lathe_matcher *matcher,
+                                const uint8_t *text, int64_t n, spanner *s)
+{
+    for (int64_t first = 0, end; first < n; first = end) {
+        end = first + lathe_utf8_prefix(text + first, n - first);
+        if (end > first)
+            LATHE_TRY(valid_part(pattern, matcher, text, first, end, s));
+        if (end < n)
+            end += lathe_utf8_bad(text + end, n - end);
     }
     return LATHE_OK;
 }

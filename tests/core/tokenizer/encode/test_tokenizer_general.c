@@ -104,6 +104,32 @@ static lathe_tokenizer *byte_level(void)
     return tok;
 }
 
+/* An expression sees only the parts of a decoder's text that are UTF-8. PCRE2 trusts what it is
+ * given: of bytes that begin no character it read megabytes beyond its tables. */
+Test(tokenizer_general, an_expression_of_a_decoder_does_not_see_bytes_that_are_no_characters)
+{
+    lathe_tokenizer *tok;
+    char *back = NULL;
+    int64_t n_back = 0;
+    cr_assert_eq(parse("{\"added_tokens\": [], \"normalizer\": null, \"pre_tokenizer\": null, "
+                       "\"post_processor\": null, \"decoder\": {\"type\": \"Sequence\", "
+                       "\"decoders\": [{\"type\": \"ByteFallback\"}, {\"type\": \"Replace\", "
+                       "\"pattern\": {\"Regex\": \"(\\\\p{L}|\\\\p{Lu}|\\\\p{Ll})\"}, "
+                       "\"content\": \"x\"}]}, "
+                       "\"model\": {\"type\": \"BPE\", \"byte_fallback\": true, "
+                       "\"vocab\": {\"<0xFF>\": 0, \"<0xE2>\": 1, \"<0x82>\": 2, \"<0x61>\": 3, "
+                       "\"7\": 4}, \"merges\": []}}",
+                       &tok),
+                 LATHE_OK, "%s", lathe_error_message());
+    const int32_t ids[] = {3, 0, 0, 1, 2, 3, 3, 1, 4, 3, 1};
+    cr_assert_eq(lathe_tokenizer_decode(tok, ids, sizeof ids / sizeof *ids, 0, &back, &n_back),
+                 LATHE_OK, "%s", lathe_error_message());
+    cr_expect_str_eq(back, "x\xff\xff\xe2\x82xx\xe2"
+                           "7x\xe2");
+    free(back);
+    lathe_tokenizer_destroy(tok);
+}
+
 Test(tokenizer_general, byte_level_gives_any_bytes_back)
 {
     lathe_tokenizer *tok = byte_level();
@@ -268,6 +294,10 @@ Test(tokenizer_general, every_malformed_member_is_named)
         {FILE_OF("normalizer", "{\"type\": \"Precompiled\", \"precompiled_charsmap\": \"AAA=\"}",
                  MODEL),
          "normalizer.precompiled_charsmap: expected base64"},
+        {FILE_OF("normalizer", /* a trie of one unit, then the bytes FF 00 */
+                 "{\"type\": \"Precompiled\", \"precompiled_charsmap\": \"BAAAAAAAAAD/AA==\"}",
+                 MODEL),
+         "normalizer.precompiled_charsmap: its texts are not UTF-8"},
         {FILE_OF("normalizer", "{\"type\": \"Precompiled\", \"precompiled_charsmap\": null}",
                  MODEL),
          "normalizer.precompiled_charsmap: expected base64"},
