@@ -16,9 +16,9 @@ endfunction()
 
 # The tests that take longest, in that order: ctest starts them first, so that none of them runs alone at the end.
 # Those of tests/ranks wait for disks and launchers: what computes runs beside them.
-set(LATHE_LONG_TESTS test_busy_ranks test_shard_ranks test_lost_rank_work test_one_line test_conformance_device test_hybrid_ranks
-  test_diloco_ranks test_nccl_ranks test_far_ranks test_cudnn_planning test_fp8_cuda test_generate_cuda test_cuda_derive test_conformance
-  test_resume_everywhere test_kinds_read_cases test_launch test_far_offload test_far_activations test_far_training test_reference_cuda test_cudnn_planning test_bad_configs test_interrupt test_cli_plugins
+set(LATHE_LONG_TESTS test_optimizer_images test_busy_ranks test_shard_ranks test_lost_rank_work test_one_line test_conformance_device test_hybrid_ranks
+  test_diloco_ranks test_nccl_ranks test_far_ranks test_cudnn_planning test_reward_failures_cases test_cli_gguf test_fp8_cuda test_generate_cuda test_cuda_derive test_conformance
+  test_resume_everywhere test_kinds_read_cases test_launch test_far_offload test_far_activations test_cli_quantize test_train_ranks test_cli_convert test_far_training test_reference_cuda test_cudnn_planning test_bad_configs test_interrupt test_cli_plugins
   test_generate_prompts test_op_linear test_cli_signals test_faults_survive test_ppo_training test_flash_cpu test_cli_examples test_cli_lineage
   test_adapter_folder test_checkpoint_faults test_parser_memory test_op_fp8 test_op_linear_gelu test_frozen_weights test_identity test_validate
   test_far_checkpoint test_resume test_tokenizer_equality test_checkpoint_resume test_checkpoint_kill test_cudnn)

@@ -11,8 +11,7 @@ enum { N_SHAPES = 9 };
 static const int64_t shapes[N_SHAPES][2] = {{64, 64}, {128, 256}, {3, 64},   {1, 128}, {5, 7},
                                             {16, 96}, {33, 96},   {7, 1024}, {2, 8192}};
 
-/* Checks that a plane has a name, a dtype, and a size that fits a weight of these dims. */
-static lathe_status check_plane(const lathe_plane *p, int32_t i, int64_t rows, int64_t cols)
+lathe_status lathe__check_plane(const lathe_plane *p, int32_t i, int64_t rows, int64_t cols)
 {
     const int64_t max = 8 * rows * cols + ((int64_t)1 << 20);
     int64_t n = 1;
@@ -51,7 +50,7 @@ lathe_status lathe__weight_init(lathe__subject *s, void *self, int64_t rows, int
                            LATHE_MAX_PLANES);
     for (int32_t i = 0; i < out->n_planes; i++) {
         const lathe_plane *p = &out->planes[i];
-        LATHE_TRY(check_plane(p, i, rows, cols));
+        LATHE_TRY(lathe__check_plane(p, i, rows, cols));
         for (int32_t k = 0; k < i; k++)
             if (p->file_suffix && out->planes[k].file_suffix &&
                 strcmp(p->file_suffix, out->planes[k].file_suffix) == 0)
@@ -338,6 +337,12 @@ const lathe__check *lathe__checks_quant(void)
         {"codes_have_the_bits_of_the_whole", lathe__codec_codes_have_the_bits_of_the_whole, 0},
         {"scaled_codes_are_the_weight", lathe__codec_scaled_codes_are_the_weight, 0},
         {"activations_are_codes", lathe__codec_activations_are_codes, 0},
+        {"reads_what_it_writes", lathe__codec_reads_what_it_writes, 0},
+        {"refuses_damaged_metadata", lathe__codec_refuses_damaged_metadata, 0},
+        {"survives_damaged_planes", lathe__codec_survives_damaged_planes, 0},
+        {"survives_configurations", lathe__codec_survives_configurations, 0},
+        {"uses_calibration_data", lathe__codec_uses_calibration_data, 0},
+        {"scales_inputs", lathe__codec_scales_inputs, 0},
         {NULL, NULL, 0},
     };
     return checks;

@@ -14,6 +14,10 @@ typedef struct lathe__weight {
     float *w;
 } lathe__weight;
 
+/** LATHE_E_PLUGIN: plane i of a [rows, cols] weight lacks a name or dtype, or is far larger than
+ *  the weight. */
+lathe_status lathe__check_plane(const lathe_plane *p, int32_t i, int64_t rows, int64_t cols);
+
 /** Encodes w [rows, cols], after a check of the planes that the codec declares. */
 lathe_status lathe__weight_init(lathe__subject *s, void *self, int64_t rows, int64_t cols,
                                 const float *w, lathe__weight *out);
@@ -41,5 +45,11 @@ lathe_status lathe__codec_parts_have_the_bits_of_the_whole(lathe__subject *s);
 lathe_status lathe__codec_codes_have_the_bits_of_the_whole(lathe__subject *s);
 lathe_status lathe__codec_scaled_codes_are_the_weight(lathe__subject *s);
 lathe_status lathe__codec_activations_are_codes(lathe__subject *s);
+lathe_status lathe__codec_reads_what_it_writes(lathe__subject *s);
+lathe_status lathe__codec_refuses_damaged_metadata(lathe__subject *s);
+lathe_status lathe__codec_survives_damaged_planes(lathe__subject *s);
+lathe_status lathe__codec_survives_configurations(lathe__subject *s);
+lathe_status lathe__codec_uses_calibration_data(lathe__subject *s);
+lathe_status lathe__codec_scales_inputs(lathe__subject *s);
 
 #endif

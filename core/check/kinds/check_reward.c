@@ -288,6 +288,34 @@ out:
     return status;
 }
 
+static int32_t stops_now(void *arg)
+{
+    (void)arg;
+    return 1;
+}
+
+/* Asks a score() that has just begun to end, as a run does that gets SIGTERM. */
+static lathe_status cancel_ends_a_score(lathe__subject *s)
+{
+    const lathe_reward_v1 *table = s->table;
+    batch b;
+    lathe__scorer *scorer = NULL;
+    lathe__scores scores;
+    if (!LATHE_HAS(table, cancel))
+        return lathe__skip(s, "no cancel()");
+    LATHE_TRY(start(s, N_MANY, &b));
+    lathe_status status = lathe__scorer_create(&b.instance, &scorer);
+    if (status == LATHE_OK)
+        status = lathe__scorer_begin(scorer, b.items, N_MANY);
+    if (status == LATHE_OK)
+        lathe__scorer_wait(scorer, 60.0, (lathe_reward_stop){stops_now, NULL}, &scores);
+    lathe__scorer_destroy(scorer); /* takes the instance of a score() that never returned */
+    if (status == LATHE_OK && b.instance.table == NULL)
+        return lathe_error(LATHE_E_PLUGIN, "score() does not return after cancel()");
+    lathe_instance_fini(&b.instance);
+    return status;
+}
+
 const lathe__check *lathe__checks_reward(void)
 {
     static const lathe__check checks[] = {
@@ -298,6 +326,7 @@ const lathe__check *lathe__checks_reward(void)
         {"leaves_the_items_alone", leaves_the_items_alone, 0},
         {"records_that_pass_can_be_scored", records_that_pass_can_be_scored, 0},
         {"instances_are_apart", instances_are_apart, 0},
+        {"cancel_ends_a_score", cancel_ends_a_score, 0},
         {NULL, NULL, 0},
     };
     return checks;

@@ -11,6 +11,7 @@
 #include "base/diag.h"
 #include "base/error.h"
 #include "base/json/json.h"
+#include "base/json/json_at.h"
 #include "base/parallel.h"
 #include "lathe/quant.h"
 #include "model/family/weight_planes.h"
@@ -278,49 +279,16 @@ typedef struct reading {
     const lathe_quant_layer *layer; /* NULL: no particular one */
 } reading;
 
-/* The value at a path of keys and indices; NULL: none. */
-static const json_t *value_at(const json_t *node, const char *path)
-{
-    char part[128];
-    while (node != NULL && *path != '\0') {
-        const size_t n = strcspn(path, ".");
-        if (n >= sizeof part)
-            return NULL;
-        memcpy(part, path, n);
-        part[n] = '\0';
-        node = json_is_array(node) ? json_array_get(node, (size_t)strtoul(part, NULL, 10))
-                                   : json_object_get(node, part);
-        path += n + (path[n] == '.');
-    }
-    return node;
-}
-
-static const char *text_of(lathe_arena *arena, const json_t *value)
-{
-    char text[64];
-    if (json_is_string(value))
-        return json_string_value(value);
-    if (json_is_boolean(value))
-        return json_is_true(value) ? "true" : "false";
-    if (json_is_integer(value))
-        (void)snprintf(text, sizeof text, "%lld", (long long)json_integer_value(value));
-    else if (json_is_real(value))
-        (void)snprintf(text, sizeof text, "%.17g", json_real_value(value));
-    else
-        return NULL;
-    return lathe_arena_strdup(arena, text);
-}
-
 /* lathe_quant_config.get */
 static const char *get(void *ctx, const char *path)
 {
     const reading *r = ctx;
     if (path[0] == '/')
-        return text_of(&r->source->arena, value_at(r->source->root, path + 1));
-    const json_t *value = value_at(r->group->object, path);
+        return lathe_json_scalar(&r->source->arena, lathe_json_at(r->source->root, path + 1));
+    const json_t *value = lathe_json_at(r->group->object, path);
     if (value == NULL || json_is_null(value)) /* null is absent, as in compressed-tensors */
-        value = value_at(r->source->config, path);
-    return text_of(&r->source->arena, value);
+        value = lathe_json_at(r->source->config, path);
+    return lathe_json_scalar(&r->source->arena, value);
 }
 
 /* lathe_quant_config.tensor */
@@ -341,8 +309,7 @@ static const void *tensor(void *ctx, const char *suffix, lathe_desc *out)
     return t->data;
 }
 
-/* Whether the value satisfies its field: a configuration is foreign data. */
-static int is_valid(const lathe_field *field, const lathe_value *value)
+int lathe_quant_value_fits(const lathe_field *field, const lathe_value *value)
 {
     if (field->type == LATHE_T_INT && field->min <= field->max)
         return (double)value->i >= field->min && (double)value->i <= field->max;
@@ -364,7 +331,7 @@ static lathe_status check_values(const lathe_quant_source *s, const lathe_plugin
 {
     for (int32_t i = 0; i < plugin->n_fields; i++) {
         const lathe_field *f = &plugin->fields[i];
-        if (is_valid(f, &values[i]))
+        if (lathe_quant_value_fits(f, &values[i]))
             continue;
         char number[32];
         (void)snprintf(number, sizeof number, "%lld", (long long)values[i].i);

@@ -31,6 +31,9 @@ lathe_status lathe_quant_source_create(lathe_registry *registry, const char *pla
                                        const char *config_json, const lathe_instance *chosen,
                                        lathe_quant_source **out);
 
+/** Whether a value that read_config set satisfies its field: a configuration is foreign data. */
+int lathe_quant_value_fits(const lathe_field *field, const lathe_value *value);
+
 /** Whether the instance sets product fields of its format explicitly. */
 int32_t lathe_quant_sets_products(const lathe_instance *chosen);
 

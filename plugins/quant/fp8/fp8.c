@@ -17,6 +17,7 @@ typedef struct fp8 {
     int32_t layout;
     int64_t settings[LATHE_QUANT_SETTINGS]; /* FP8_SCALING, ... */
     int64_t odd_rows, odd_cols; /* of the first weight with sizes that blocks do not divide; 0 */
+    int32_t odd_told;
 } fp8;
 
 enum { FIELD_SCALING, FIELD_BLOCK_ROWS, FIELD_BLOCK_COLS, FIELD_SCALES, FIELD_LAYOUT };
@@ -296,10 +297,11 @@ static void fp8_part_scales(void *self, int64_t rows, int64_t cols, const void *
 /* ---- the table ---- */
 
 /* transformers takes the size of a block from the number of scales, which is that size only where
- * blocks divide the weight. */
-static void warn_of_odd_sizes(const fp8 *q)
+ * blocks divide the weight. Told once, though the configuration may be asked for again. */
+static void warn_of_odd_sizes(fp8 *q)
 {
-    if (q->settings[FP8_SCALING] == FP8_BLOCK && q->layout == LAYOUT_FP8 && q->odd_rows > 0)
+    if (q->settings[FP8_SCALING] == FP8_BLOCK && q->layout == LAYOUT_FP8 && q->odd_rows > 0 &&
+        !q->odd_told++)
         lathe_warn(q->head.host,
                    "fp8: a weight of [%lld, %lld] is no whole number of blocks of %lld x %lld: "
                    "transformers' from_pretrained on a CPU refuses such a folder or decodes it "
@@ -330,7 +332,7 @@ static int64_t compressed_json(const fp8 *q, char *out, size_t room)
 /* Called when a folder is written. */
 static int64_t fp8_config_json(void *self, char *out, int64_t capacity)
 {
-    const fp8 *q = self;
+    fp8 *q = self;
     const size_t room = capacity > 0 ? (size_t)capacity : 0;
     char block[64] = "null";
     warn_of_odd_sizes(q);

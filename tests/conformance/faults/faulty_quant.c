@@ -22,7 +22,10 @@ static int32_t planes(void *self, int64_t rows, int64_t cols, lathe_plane *out)
     instance *x = self;
     x->calls++;
     out[0] = (lathe_plane){"codes", "", lathe_desc_2d(LATHE_I8, rows, cols)};
-    out[1] = (lathe_plane){"scale", IS(same_suffix_twice) ? "" : ".scale",
+    out[1] = (lathe_plane){"scale",
+                           IS(same_suffix_twice)                       ? ""
+                           : IS(reads_other_settings) && x->lr > 0.015 ? ".other"
+                                                                       : ".scale",
                            lathe_desc_1d(LATHE_F32, rows)};
     if (IS(plane_without_name))
         out[1].name = NULL;
@@ -105,6 +108,8 @@ static float decoded(const void *const *in, int64_t rows, int64_t cols, int64_t 
         y = 0.0f;
     if (IS(nan_at_decode_777) && n_decodes % 1000 == 777)
         y = NAN;
+    if (IS(decodes_where_codes_point) && codes[at] == -128)
+        y += *(const volatile float *)((uintptr_t)1 << 12); /* a page that nobody has */
     if (IS(reads_old_scratch))
         y += (float)*(const unsigned char *)scratch * 1e-5f;
     return y;
@@ -228,9 +233,135 @@ static void part_scales(void *self, int64_t rows, int64_t cols, const void *cons
 
 #define HAS_CODES (IS(codes_in_odd_groups) || IS(codes_have_other_values))
 
+/* ---- folders ---- */
+
+#define HAS_META                                                                                   \
+    (IS(meta_of_other_bytes) || IS(meta_ignores_capacity) || IS(meta_forgets_the_scales) ||        \
+     IS(meta_takes_anything) || IS(meta_refused_in_silence) || IS(meta_refuses_itself))
+#define HAS_FOLDERS                                                                                \
+    (HAS_META || IS(method_is_not_its_own) || IS(reads_nothing_of_its_own) ||                      \
+     IS(reads_other_settings) || IS(crashes_on_a_number) || IS(configuration_in_silence) ||        \
+     IS(source_dtype_breaks_the_config) || IS(sound_quant_in_folders))
+#define HAS_CHECK_PLANES                                                                           \
+    (IS(refuses_its_own_planes) || IS(planes_refused_in_silence) ||                                \
+     IS(decodes_where_codes_point) || IS(planes_refused_as_shape))
+#define HAS_CALIBRATION                                                                            \
+    (IS(calibrated_by_threads) || IS(calibrated_for_worse) || IS(calibrated_writes_its_inputs) ||  \
+     IS(calibrated_takes_nan) || IS(divides_by_dead_inputs) || IS(scales_of_zero) ||               \
+     IS(scales_by_threads) || IS(scales_change_a_weight) || IS(sound_quant_with_data))
+
+static int32_t source_dtype;
+
+static void set_source_dtype(void *self, int32_t dtype)
+{
+    (void)self;
+    source_dtype = dtype;
+}
+
+static lathe_status read_config(const lathe_host *host, const lathe_quant_config *config,
+                                lathe_value *values)
+{
+    const char *bits = config->get(config->ctx, "bits");
+    if (IS(crashes_on_a_number) && atoi(bits) < 0)
+        crash();
+    if (bits == NULL || strcmp(bits, "8") != 0 || IS(reads_nothing_of_its_own))
+        return IS(configuration_in_silence)
+                   ? LATHE_E_UNSUPPORTED
+                   : lathe_fail(host, LATHE_E_UNSUPPORTED, "bits are not 8");
+    if (IS(reads_other_settings))
+        values[0].f = 0.02;
+    return LATHE_OK;
+}
+
+static int64_t weight_meta(void *self, int64_t rows, int64_t cols, const void *const *in, char *out,
+                           int64_t capacity)
+{
+    char text[8] = "scales!";
+    (void)self, (void)rows, (void)cols;
+    if (IS(meta_ignores_capacity) && capacity > 0)
+        memcpy(out, text, 8);
+    for (int64_t i = 0; i < capacity && i < 8; i++)
+        out[i] = text[i];
+    return 8 + (IS(meta_of_other_bytes) && in != NULL);
+}
+
+static lathe_status read_meta(void *self, int64_t rows, int64_t cols, const char *meta,
+                              int64_t bytes, void *const *out)
+{
+    const instance *x = self;
+    if (IS(meta_takes_anything))
+        return LATHE_OK;
+    if (bytes != 8 || memcmp(meta, "scales!", 8) != 0 || IS(meta_refuses_itself))
+        return IS(meta_refused_in_silence) ? LATHE_E_PARSE
+                                           : lathe_fail(x->host, LATHE_E_PARSE, "other metadata");
+    if (IS(meta_forgets_the_scales))
+        memset(out[1], 0, (size_t)rows * sizeof(float));
+    (void)cols;
+    return LATHE_OK;
+}
+
+static const char *const methods[] = {"ours", NULL};
+
+static lathe_status check_planes(void *self, int64_t rows, int64_t cols, const void *const *in)
+{
+    const instance *x = self;
+    const int8_t *codes = in[0];
+    if (IS(refuses_its_own_planes))
+        return lathe_fail(x->host, LATHE_E_CORRUPT, "never");
+    for (int64_t i = 0; i < rows * cols; i++)
+        if (codes[i] == -128)
+            return IS(planes_refused_in_silence) ? LATHE_E_CORRUPT
+                   : IS(planes_refused_as_shape) ? lathe_fail(x->host, LATHE_E_SHAPE, "-128")
+                                                 : LATHE_OK;
+    return LATHE_OK;
+}
+
+/* ---- calibration data ---- */
+
+static lathe_status encode_calibrated(void *self, int64_t rows, int64_t cols, const float *w,
+                                      const lathe_quant_inputs *inputs, void *const *out)
+{
+    const instance *x = self;
+    int8_t *codes = out[0];
+    float *scales = out[1];
+    if (IS(calibrated_takes_nan)) {
+        memset(codes, 0, (size_t)(rows * cols));
+        memset(scales, 0, (size_t)rows * sizeof *scales);
+        for (int64_t i = 0; i < rows * cols; i++)
+            if (!isfinite(w[i]))
+                return LATHE_OK;
+    }
+    LATHE_TRY(encode(self, rows, cols, w, out));
+    if (IS(calibrated_by_threads))
+        codes[0] = (int8_t)x->host->n_threads();
+    if (IS(calibrated_for_worse))
+        for (int64_t i = 0; i < rows * cols; i++)
+            codes[i] = (int8_t)(codes[i] / 2 * 2);
+    if (IS(calibrated_writes_its_inputs))
+        ((float *)(uintptr_t)inputs->products)[0] = 0.0f;
+    if (IS(divides_by_dead_inputs))
+        scales[0] *= inputs->products[0] / inputs->products[0];
+    return LATHE_OK;
+}
+
+static lathe_status scale_inputs(void *self, const lathe_quant_layers *layers, float *scales)
+{
+    const instance *x = self;
+    for (int64_t i = 0; i < layers->n_places; i++)
+        scales[i] = IS(scales_of_zero)      ? 0.0f
+                    : IS(scales_by_threads) ? (float)x->host->n_threads()
+                                            : 1.0f;
+    if (IS(scales_change_a_weight))
+        ((float *)(uintptr_t)layers->weights[1])[0] = 0.0f;
+    return LATHE_OK;
+}
+
 static int64_t config_json(void *self, char *out, int64_t capacity)
 {
-    const char *text = IS(config_is_no_json) ? "{bits: 8" : "{\"bits\": 8}";
+    const char *text = IS(config_is_no_json) ? "{bits: 8"
+                       : IS(source_dtype_breaks_the_config) && source_dtype == LATHE_F16 ? "{"
+                       : IS(method_is_not_its_own) ? "{\"quant_method\": \"theirs\", \"bits\": 8}"
+                                                   : "{\"quant_method\": \"ours\", \"bits\": 8}";
     const int64_t n = (int64_t)strlen(text);
     (void)self;
     if (n <= capacity || IS(config_ignores_capacity))
@@ -255,6 +386,15 @@ static const lathe_quant_v1 table = {
     .part_scales = HAS_SCALES ? part_scales : NULL,
     .activations = HAS_ACTIVATIONS ? activations : NULL,
     .product_fields = IS(product_field_is_no_key) ? unknown_fields : NULL,
+    .methods = HAS_FOLDERS ? methods : NULL,
+    .read_config = HAS_FOLDERS ? read_config : NULL,
+    .meta_suffix = HAS_META ? ".meta" : NULL,
+    .weight_meta = HAS_META ? weight_meta : NULL,
+    .read_meta = HAS_META ? read_meta : NULL,
+    .set_source_dtype = IS(source_dtype_breaks_the_config) ? set_source_dtype : NULL,
+    .check_planes = HAS_CHECK_PLANES ? check_planes : NULL,
+    .encode_calibrated = HAS_CALIBRATION ? encode_calibrated : NULL,
+    .scale_inputs = HAS_CALIBRATION ? scale_inputs : NULL,
 };
 
 FAULTY_PLUGIN(LATHE_KIND_QUANT, LATHE_QUANT_REVISION, &table);

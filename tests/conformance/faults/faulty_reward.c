@@ -39,10 +39,38 @@ static double score_of(instance *x, const lathe_reward_item *item, int32_t i, in
     return found;
 }
 
+#define HAS_CANCEL                                                                                 \
+    (IS(hangs_when_cancelled) || IS(crashes_when_cancelled) || IS(sound_reward_to_cancel))
+
+static _Atomic int cancelled;
+
+static void cancel(void *self)
+{
+    (void)self;
+    if (IS(crashes_when_cancelled))
+        crash();
+    cancelled = 1;
+}
+
+/* Half a second's work, in the middle of which it may be cancelled. */
+static lathe_status wait_for_cancel(const instance *x)
+{
+    for (int i = 0; i < 50; i++) {
+        if (cancelled && IS(hangs_when_cancelled))
+            hang();
+        if (cancelled)
+            return lathe_fail(x->host, LATHE_E_STATE, "cancelled");
+        (void)usleep(10000);
+    }
+    return LATHE_OK;
+}
+
 static lathe_status score(void *self, const lathe_reward_item *items, int32_t n, double *out)
 {
     instance *x = self;
     misbehave(x->host);
+    if (HAS_CANCEL && n > 64)
+        LATHE_TRY(wait_for_cancel(x));
     if (IS(fails_in_silence))
         return LATHE_E_IO;
     if (IS(takes_64_items) && n > 64)
@@ -94,6 +122,7 @@ static const lathe_reward_v1 table = {
     .size = IS(table_too_short) ? 8 : sizeof table,
     .revision = LATHE_REWARD_REVISION,
     .score = IS(null_score) ? NULL : score,
+    .cancel = HAS_CANCEL ? cancel : NULL,
     .check_record = WITHOUT_CHECK ? NULL : check_record,
 };
 
