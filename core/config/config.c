@@ -222,6 +222,22 @@ static lathe_status check_all(lathe_config *config, uint32_t kinds, lathe_regist
     return lathe_diags_status(diags);
 }
 
+/* Fills a new configuration with the tree of a run file, its options, and `edits` or NULL. */
+static lathe_status fill(lathe_config *config, const lathe_run_file *file,
+                         const lathe_toml_node *root, const lathe_edits *edits, uint32_t kinds,
+                         lathe_diags *diags)
+{
+    config->path = lathe_arena_strdup(&config->arena, file->path != NULL ? file->path : "");
+    config->root = lathe__toml_copy(root, &config->arena);
+    if (config->path == NULL || config->root == NULL)
+        return lathe_error(LATHE_E_NOMEM, "out of memory: configuration");
+    LATHE_TRY(lathe__config_edit(config, &file->options, diags));
+    if (edits != NULL)
+        LATHE_TRY(lathe__config_edit(config, edits, diags));
+    LATHE_TRY(lathe__config_paths(config, diags));
+    return check_all(config, kinds, config->registry, diags);
+}
+
 lathe_status lathe_config_make(lathe_run_file *file, const lathe_edits *edits, uint32_t kinds,
                                lathe_registry *registry, lathe_diags *diags, lathe_config **out)
 {
@@ -233,17 +249,7 @@ lathe_status lathe_config_make(lathe_run_file *file, const lathe_edits *edits, u
         return lathe_error(LATHE_E_NOMEM, "out of memory: configuration");
     config->is_other_method = (kinds & LATHE_CONFIG_OTHER_METHOD) != 0;
     config->registry = registry;
-    config->path = lathe_arena_strdup(&config->arena, file->path != NULL ? file->path : "");
-    config->root = lathe__toml_copy(root, &config->arena);
-    lathe_status status = config->path != NULL && config->root != NULL ? LATHE_OK : LATHE_E_NOMEM;
-    if (status == LATHE_OK)
-        status = lathe__config_edit(config, &file->options, diags);
-    if (status == LATHE_OK && edits != NULL)
-        status = lathe__config_edit(config, edits, diags);
-    if (status == LATHE_OK)
-        status = lathe__config_paths(config, diags);
-    if (status == LATHE_OK)
-        status = check_all(config, kinds, registry, diags);
+    const lathe_status status = fill(config, file, root, edits, kinds, diags);
     if (status != LATHE_OK) {
         lathe_config_destroy(config);
         return status;

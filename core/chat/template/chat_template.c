@@ -265,17 +265,16 @@ static lathe_status begin(lathe_chat_template **chat, lathe_sha256 **hash)
 static lathe_status end(lathe_chat_template *chat, lathe_sha256 *hash, lathe_status status,
                         lathe_chat_template **out)
 {
-    if (status == LATHE_OK)
-        status = finish(chat, hash);
-    if (status == LATHE_OK)
+    if (status == LATHE_OK && (status = finish(chat, hash)) == LATHE_OK)
         status = lathe__chat_try_arguments(chat);
     if (hash)
         lathe_sha256_finish(hash, chat->hash);
-    if (status == LATHE_OK)
-        *out = chat;
-    else
+    if (status != LATHE_OK) {
         lathe_chat_template_destroy(chat);
-    return status;
+        return status;
+    }
+    *out = chat;
+    return LATHE_OK;
 }
 
 /* tokens: the folder with the special tokens; NULL: there are none. */

@@ -169,26 +169,27 @@ static lathe_status same_weight(lathe__subject *s, void *self, void *other, cons
     return LATHE_OK;
 }
 
+/* Makes the instance that read_config understands from the folder. */
+static lathe_status understand(folder *f, lathe_instance *out)
+{
+    const lathe_value *values;
+    const char *method = json_string_value(json_object_get(f->config, "quant_method"));
+    if (!reads(f->s->table, method))
+        return lathe_error(LATHE_E_PLUGIN,
+                           "config_json writes quant_method \"%s\", which is not among methods",
+                           method != NULL ? method : "(none)");
+    const lathe_status status = read_config(f, method, &values);
+    if (status != LATHE_OK)
+        return lathe_error_context(status, "read_config refuses what config_json wrote");
+    return lathe_instance_init(out, f->s->component, values);
+}
+
 static lathe_status read_back(lathe__subject *s, void *self, const lathe__weight *w)
 {
-    const lathe_quant_v1 *q = s->table;
     folder f = {0};
     lathe_instance other = {0};
-    const lathe_value *values = NULL;
     lathe_status status = open_folder(s, self, w, &f);
-    const char *method = json_string_value(json_object_get(f.config, "quant_method"));
-    if (status == LATHE_OK && !reads(q, method))
-        status = lathe_error(LATHE_E_PLUGIN,
-                             "config_json writes quant_method \"%s\", which is not among methods",
-                             method != NULL ? method : "(none)");
-    if (status == LATHE_OK) {
-        status = read_config(&f, method, &values);
-        if (status != LATHE_OK)
-            status = lathe_error_context(status, "read_config refuses what config_json wrote");
-    }
-    if (status == LATHE_OK)
-        status = lathe_instance_init(&other, s->component, values);
-    if (status == LATHE_OK)
+    if (status == LATHE_OK && (status = understand(&f, &other)) == LATHE_OK)
         status = same_weight(s, self, other.self, w);
     lathe_instance_fini(&other);
     close_folder(&f);

@@ -201,6 +201,15 @@ static void carry_states(const model *from, const lathe__exact *e, const model *
                8 * (size_t)lathe__exact_count(next, to->g->states[i]));
 }
 
+static lathe_status run_whole(lathe__subject *s, const char *model_type, int n_tokens, model *whole,
+                              lathe__exact *e)
+{
+    LATHE_TRY(small_model(s, model_type, whole));
+    LATHE_TRY(forward(whole, 1, n_tokens, 0));
+    LATHE_TRY(run_tokens(s, whole, e, 0, n_tokens, n_tokens));
+    return lathe__exact_run(e);
+}
+
 /* Two parts of one row, run through the caches, must give the hidden states of the whole row. */
 static lathe_status compare_cached(lathe__subject *s, const char *model_type)
 {
@@ -209,13 +218,7 @@ static lathe_status compare_cached(lathe__subject *s, const char *model_type)
     lathe__exact e[3];
     const int counts[2] = {FIRST, REST};
     memset(part, 0, sizeof part);
-    lathe_status status = small_model(s, model_type, &whole);
-    if (status == LATHE_OK)
-        status = forward(&whole, 1, FIRST + REST, 0);
-    if (status == LATHE_OK)
-        status = run_tokens(s, &whole, &e[2], 0, FIRST + REST, FIRST + REST);
-    if (status == LATHE_OK)
-        status = lathe__exact_run(&e[2]);
+    lathe_status status = run_whole(s, model_type, FIRST + REST, &whole, &e[2]);
     for (int p = 0; p < 2 && status == LATHE_OK; p++) {
         status = small_model(s, model_type, &part[p]);
         if (status == LATHE_OK)

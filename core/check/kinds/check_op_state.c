@@ -207,6 +207,13 @@ static lathe_status one_token_instance(divided *d, const lathe_op_test *test)
     return lathe_instance_init(&d->one, d->s->component, values);
 }
 
+static lathe_status continue_both(divided *d, const lathe_op_test *test)
+{
+    LATHE_TRY(one_token_instance(d, test));
+    LATHE_TRY(reference_continues(d));
+    return kernel_continues(d);
+}
+
 static lathe_status check_divided(divided *d, const lathe_op_test *test, int32_t dtype,
                                   int32_t *io_n)
 {
@@ -226,11 +233,7 @@ static lathe_status check_divided(divided *d, const lathe_op_test *test, int32_t
     d->n_tokens = test->rows;
     d->n_slots = d->n_rows + 1;
     if (status == LATHE_OK)
-        status = one_token_instance(d, test);
-    if (status == LATHE_OK)
-        status = reference_continues(d);
-    if (status == LATHE_OK)
-        status = kernel_continues(d);
+        status = continue_both(d, test);
     lathe_instance_fini(&d->one);
     lathe_instance_fini(&instance);
     *io_n += status == LATHE_OK;

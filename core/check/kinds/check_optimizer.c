@@ -106,15 +106,19 @@ static lathe_status step_moves_parameters(lathe__subject *s)
     return status;
 }
 
+/* Both make n steps, and must then have the same bits. */
+static lathe_status step_and_compare(pair *p, int n, const char *what)
+{
+    LATHE_TRY(steps(&p->a, n));
+    LATHE_TRY(steps(&p->b, n));
+    return lathe__optimizer_case_compare(&p->a, &p->b, what);
+}
+
 static lathe_status repeats_bit_for_bit(lathe__subject *s)
 {
     pair p;
     LATHE_TRY(pair_init(&p, s));
-    lathe_status status = steps(&p.a, 4);
-    if (status == LATHE_OK)
-        status = steps(&p.b, 4);
-    if (status == LATHE_OK)
-        status = lathe__optimizer_case_compare(&p.a, &p.b, "the same steps twice");
+    const lathe_status status = step_and_compare(&p, 4, "the same steps twice");
     pair_fini(&p);
     return status;
 }
@@ -126,11 +130,7 @@ static lathe_status state_round_trip(lathe__subject *s)
     lathe_status status = steps(&p.a, 3);
     lathe__optimizer_case_copy(&p.b, &p.a); /* another instance continues with the saved tensors */
     if (status == LATHE_OK)
-        status = steps(&p.a, 3);
-    if (status == LATHE_OK)
-        status = steps(&p.b, 3);
-    if (status == LATHE_OK)
-        status = lathe__optimizer_case_compare(&p.a, &p.b, "resumed from saved state");
+        status = step_and_compare(&p, 3, "resumed from saved state");
     pair_fini(&p);
     return status;
 }
@@ -140,11 +140,7 @@ static lathe_status parts_equal_the_whole(lathe__subject *s)
     pair p;
     LATHE_TRY(pair_init(&p, s));
     p.b.in_parts = 1;
-    lathe_status status = steps(&p.a, 3);
-    if (status == LATHE_OK)
-        status = steps(&p.b, 3);
-    if (status == LATHE_OK)
-        status = lathe__optimizer_case_compare(&p.a, &p.b, "tensors cut in three");
+    const lathe_status status = step_and_compare(&p, 3, "tensors cut in three");
     pair_fini(&p);
     return status;
 }
@@ -235,9 +231,7 @@ static lathe_status build_update(const lathe__optimizer_case *c, int i, lathe_pa
     lathe_status (*const passes[])(lathe_graph *) = {lathe_pass_dead, lathe_pass_inplace};
     for (int k = 0; k < 2 && status == LATHE_OK; k++)
         status = passes[k](g);
-    if (status == LATHE_OK)
-        status = lathe_plan_create(g, NULL, &plan);
-    if (status == LATHE_OK)
+    if (status == LATHE_OK && (status = lathe_plan_create(g, NULL, &plan)) == LATHE_OK)
         status = lathe__has_kernels(c->s, g);
     if (status == LATHE_OK)
         lathe_graph_dump(g, text);

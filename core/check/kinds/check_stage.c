@@ -39,6 +39,15 @@ static int32_t few_rows(const lathe__subject *s)
     return shape->compares ? 2 * shape->n_rows : 4;
 }
 
+static lathe_status ask_for_loss(lathe__subject *s, model *m, void *self, lathe_stage_loss *loss)
+{
+    LATHE_TRY(lathe_graph_create(&m->params, &m->g));
+    LATHE_TRY(lathe__stage_model_ask(m, self, loss));
+    if (m->n_stored > 0 && (m->asked & LATHE_NEEDS_TEACHER))
+        return lathe_error(LATHE_E_PLUGIN, "it reads the teacher's model besides the stored one");
+    return check_headline(s->table, loss);
+}
+
 /* Makes loss, derivative and plan of n_rows rows. n_stored: tokens per target of a stored teacher;
  * 0: none. */
 static lathe_status build(lathe__subject *s, int32_t n_rows, int32_t n_stored, int32_t *out_metrics,
@@ -50,13 +59,7 @@ static lathe_status build(lathe__subject *s, int32_t n_rows, int32_t n_stored, i
     lathe_stage_loss *loss = lathe__memory(s, (int64_t)sizeof *loss);
     lathe_params_init(&m.params, LATHE_BF16);
     m.params.ops = s->ops;
-    lathe_status status = lathe_graph_create(&m.params, &m.g);
-    if (status == LATHE_OK)
-        status = lathe__stage_model_ask(&m, instance.self, loss);
-    if (status == LATHE_OK && n_stored > 0 && (m.asked & LATHE_NEEDS_TEACHER))
-        status = lathe_error(LATHE_E_PLUGIN, "it reads the teacher's model besides the stored one");
-    if (status == LATHE_OK)
-        status = check_headline(s->table, loss);
+    lathe_status status = ask_for_loss(s, &m, instance.self, loss);
     for (int32_t i = 0; status == LATHE_OK && i < loss->n_metrics; i++)
         lathe_graph_output(m.g, loss->metrics[i].sum);
     if (status == LATHE_OK)

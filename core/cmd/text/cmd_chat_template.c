@@ -299,27 +299,33 @@ static lathe_status put_refusal(shower *s, int64_t line)
     return s->out.status;
 }
 
-static lathe_status show_line(shower *s, int64_t line, const char *text, int64_t n)
+/* Reads the conversation of a line; the caller frees row and owned, after an error too. */
+static lathe_status read_line(shower *s, int64_t line, const char *text, int64_t n, json_t **row,
+                              json_t **owned, lathe_chat *what)
 {
     static const lathe_dataset usual = {0}; /* fields have their usual names */
+    const int64_t n_nan = lathe_json_count_nan(text, n);
+    char *clean = n_nan > 0 ? malloc((size_t)(n + n_nan)) : NULL;
+    if (n_nan > 0 && !clean)
+        return lathe_error_in(LATHE_E_NOMEM, s->name, line, 0, "a copy of it");
+    const int64_t length = clean ? lathe_json_nulls_for_nan(text, n, clean) : n;
+    const lathe_status status =
+        lathe_json_load_line(s->name, line, clean ? clean : text, length, 1, row);
+    free(clean);
+    LATHE_TRY(status);
+    LATHE_TRY(lathe_chat_row_read(&usual, *row, NULL));
+    return lathe_chat_from_row(*row, what, owned);
+}
+
+static lathe_status show_line(shower *s, int64_t line, const char *text, int64_t n)
+{
     json_t *row = NULL, *owned = NULL;
     lathe_chat what;
     if (line == 1 && n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { /* byte order mark */
         text += 3;
         n -= 3;
     }
-    const int64_t n_nan = lathe_json_count_nan(text, n);
-    char *clean = n_nan > 0 ? malloc((size_t)(n + n_nan)) : NULL;
-    if (n_nan > 0 && !clean)
-        return lathe_error_in(LATHE_E_NOMEM, s->name, line, 0, "a copy of it");
-    const int64_t length = clean ? lathe_json_nulls_for_nan(text, n, clean) : n;
-    lathe_status status =
-        lathe_json_load_line(s->name, line, clean ? clean : text, length, 1, &row);
-    free(clean);
-    if (status == LATHE_OK)
-        status = lathe_chat_row_read(&usual, row, NULL);
-    if (status == LATHE_OK)
-        status = lathe_chat_from_row(row, &what, &owned);
+    lathe_status status = read_line(s, line, text, n, &row, &owned, &what);
     s->n_shown++;
     if (status == LATHE_OK) {
         what.now = s->now;

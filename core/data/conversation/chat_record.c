@@ -198,25 +198,30 @@ static void look_at_roles(json_t *messages, lathe_chat_tokens *out)
     }
 }
 
+static lathe_status encode_chat(const lathe_chat_template *chat, lathe_chat *what,
+                                const lathe_tokenizer *tok, lathe_encoder *enc,
+                                lathe_rendering *text, lathe_chat_tokens *out)
+{
+    LATHE_TRY(lathe_chat_render_training(chat, what, text));
+    out->text_bytes = text->bytes;
+    look_at_roles(what->messages, out);
+    what->add_generation_prompt = 0; /* training reads no such key */
+    LATHE_TRY(lathe_chat_find_unwritten(chat, what, text, 0, &out->unwritten));
+    return lathe_chat_encode_rendering(tok, enc, text, out);
+}
+
 static lathe_status encode(const lathe_chat_template *chat, json_t *row, const lathe_tokenizer *tok,
                            lathe_encoder *enc, lathe_chat_tokens *out)
 {
     lathe_chat what;
     lathe_rendering text = {0};
     json_t *owned = NULL;
+    out->ids.n = 0;
+    out->text_bytes = 0;
+    memset(&out->unwritten, 0, sizeof out->unwritten);
     lathe_status status = lathe_chat_from_row(row, &what, &owned);
     if (status == LATHE_OK)
-        status = lathe_chat_render_training(chat, &what, &text);
-    out->ids.n = 0;
-    out->text_bytes = text.bytes;
-    if (status == LATHE_OK)
-        look_at_roles(what.messages, out);
-    memset(&out->unwritten, 0, sizeof out->unwritten);
-    what.add_generation_prompt = 0; /* training reads no such key */
-    if (status == LATHE_OK)
-        status = lathe_chat_find_unwritten(chat, &what, &text, 0, &out->unwritten);
-    if (status == LATHE_OK)
-        status = lathe_chat_encode_rendering(tok, enc, &text, out);
+        status = encode_chat(chat, &what, tok, enc, &text, out);
     lathe_rendering_fini(&text);
     json_decref(owned);
     return status;

@@ -247,9 +247,7 @@ lathe_status lathe__shard_build(const lathe_shard_job *job, lathe_shard_writer *
     builder b = {.job = job, .writer = writer, .reader = {.fd = -1}};
     lathe_shard_header *h = &writer->header;
     lathe_status status = init(&b);
-    if (status == LATHE_OK)
-        status = put_part(&b);
-    if (status == LATHE_OK)
+    if (status == LATHE_OK && (status = put_part(&b)) == LATHE_OK)
         status = lathe_reader_content(&b.reader, content);
     if (status == LATHE_OK) {
         h->end = b.reader.at;

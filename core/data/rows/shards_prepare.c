@@ -141,6 +141,14 @@ static lathe_status fits(chain *c, const char *path, int64_t part, const lathe_s
     return LATHE_OK;
 }
 
+static lathe_status write_part(chain *c, lathe_shard_writer *writer)
+{
+    char content[65];
+    LATHE_TRY(lathe__shard_build(&c->job, writer, content));
+    LATHE_TRY(lathe__shard_writer_finish(writer, content));
+    return lathe_dir_sync(c->job.cache_dir);
+}
+
 static lathe_status build(chain *c, const char *path, int64_t part, const lathe_source_place *begin)
 {
     lathe_shard_header header;
@@ -155,14 +163,9 @@ static lathe_status build(chain *c, const char *path, int64_t part, const lathe_
     memcpy(header.key, c->key, 64);
     memcpy(header.stamp, c->sources.stamp, 64);
     lathe_shard_writer writer;
-    char content[65];
     lathe_status status = lathe__shard_writer_init(&writer, path, &header);
     if (status == LATHE_OK)
-        status = lathe__shard_build(&c->job, &writer, content);
-    if (status == LATHE_OK)
-        status = lathe__shard_writer_finish(&writer, content);
-    if (status == LATHE_OK)
-        status = lathe_dir_sync(c->job.cache_dir);
+        status = write_part(c, &writer);
     lathe__shard_writer_fini(&writer);
     return status;
 }

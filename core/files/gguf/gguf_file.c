@@ -404,21 +404,25 @@ lathe_status lathe_gguf_parse(const char *name, const void *data, int64_t bytes,
     return status;
 }
 
+static lathe_status map_and_read(lathe_gguf *file, const char *path)
+{
+    LATHE_TRY(lathe_map_open(path, &file->map));
+    LATHE_TRY(read_all(file, file->map.data, file->map.bytes));
+    return lathe_map_check(&file->map);
+}
+
 lathe_status lathe_gguf_open(const char *path, lathe_gguf **out)
 {
     lathe_gguf *file = NULL;
     *out = NULL;
     LATHE_TRY(create(path, &file));
-    lathe_status status = lathe_map_open(path, &file->map);
-    if (status == LATHE_OK)
-        status = read_all(file, file->map.data, file->map.bytes);
-    if (status == LATHE_OK)
-        status = lathe_map_check(&file->map);
-    if (status == LATHE_OK)
-        *out = file;
-    else
+    const lathe_status status = map_and_read(file, path);
+    if (status != LATHE_OK) {
         lathe_gguf_close(file);
-    return status;
+        return status;
+    }
+    *out = file;
+    return LATHE_OK;
 }
 
 lathe_status lathe_gguf_check(const lathe_gguf *file)

@@ -426,18 +426,22 @@ static lathe_status scale_inputs(calibrator *c, int32_t begin)
     return status;
 }
 
+/* Quantizes the weights of [begin, end) by the inputs that its first run gathers. */
+static lathe_status quantize_range(calibrator *c, int32_t begin, int32_t end)
+{
+    LATHE_TRY(run_range(c, begin, end, 1, NULL));
+    take_means(c);
+    LATHE_TRY(scale_inputs(c, begin));
+    return replace_weights(c, begin, end);
+}
+
 static lathe_status calibrate_range(calibrator *c, int32_t begin, int32_t end)
 {
     calibrator next = *c; /* shares what was kept; has the values that cross `end` */
     next.crossing = calloc((size_t)c->g->n_values + 1, sizeof *next.crossing);
     if (next.crossing == NULL)
         return lathe_error(LATHE_E_NOMEM, "no memory for the values of a layer");
-    lathe_status status = run_range(c, begin, end, 1, NULL);
-    take_means(c);
-    if (status == LATHE_OK)
-        status = scale_inputs(c, begin);
-    if (status == LATHE_OK)
-        status = replace_weights(c, begin, end);
+    lathe_status status = quantize_range(c, begin, end);
     forget_inputs(c);
     if (status == LATHE_OK)
         status = find_crossing(&next, end);

@@ -549,6 +549,19 @@ static lathe_status check_tokenizer(const char *model, lathe_arena *arena)
     return LATHE_OK;
 }
 
+/* Quantizes the weights of an open source into a new folder. */
+static lathe_status quantize_into(quantizer *q, const char *path)
+{
+    lathe_run *run = q->run;
+    q->first = calloc((size_t)run->params.n_model + 1, sizeof *q->first);
+    if (q->first == NULL)
+        return lathe_error(LATHE_E_NOMEM, "no memory");
+    LATHE_TRY(lathe_weights_check(q->set, &run->model, &run->params));
+    LATHE_TRY(check_tokenizer(run->set.model_path, &run->arena));
+    LATHE_TRY(lathe__scaled_weights_init(&q->weights, run, q->set));
+    return write_folder(q, path);
+}
+
 lathe_status lathe__quantized_model_write(lathe_run *run, const lathe_calibration_data *data,
                                           const lathe_made_from *parents, int32_t n_parents,
                                           const char *path, const lathe_work_watch *watch,
@@ -573,18 +586,10 @@ lathe_status lathe__quantized_model_write(lathe_run *run, const lathe_calibratio
     const lathe_quant_v1 *table = run->parts.quant.table;
     if (LATHE_HAS(table, set_source_dtype))
         table->set_source_dtype(run->parts.quant.self, run->model.file_dtype);
-    q.first = calloc((size_t)run->params.n_model + 1, sizeof *q.first);
-    lathe_status status = q.first != NULL ? lathe_model_weights(run->set.model_path, &set)
-                                          : lathe_error(LATHE_E_NOMEM, "no memory");
+    lathe_status status = lathe_model_weights(run->set.model_path, &set);
     q.set = set;
     if (status == LATHE_OK)
-        status = lathe_weights_check(set, &run->model, &run->params);
-    if (status == LATHE_OK)
-        status = check_tokenizer(run->set.model_path, &run->arena);
-    if (status == LATHE_OK)
-        status = lathe__scaled_weights_init(&q.weights, run, set);
-    if (status == LATHE_OK)
-        status = write_folder(&q, path);
+        status = quantize_into(&q, path);
     lathe__scaled_weights_fini(&q.weights);
     lathe_safetensors_close(set);
     free(q.first);
