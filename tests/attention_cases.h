@@ -220,9 +220,10 @@ static inline void attention_check(const attention_case *c, attention_memory *m)
     const double e = score_error + u * (4.0 * sqrt((double)c->t_k + (double)c->t_q) + 8.0);
     const int64_t rq = c->batch * c->t_q, rk = c->batch * c->t_k;
     const int64_t wq = c->heads * (int64_t)c->dim, wk = c->kv_heads * (int64_t)c->dim;
+    const int64_t wo = c->heads * attention_value_dim(p), wv = c->kv_heads * attention_value_dim(p);
     const uint32_t add = c->accumulate;
     attention_exact(m, !c->forward_only);
-    attention_compare("o", c, m->o, rq, wq, p->o_stride, m->x_o, NULL, NULL, m->most_v, e + 2 * r,
+    attention_compare("o", c, m->o, rq, wo, p->o_stride, m->x_o, NULL, NULL, m->most_v, e + 2 * r,
                       r);
     for (int64_t i = 0; i < c->heads * rq; i++) {
         const double w = m->x_lse[i], g = (double)m->lse[i];
@@ -238,7 +239,7 @@ static inline void attention_check(const attention_case *c, attention_memory *m)
                       m->a_dq, 0, 2 * e + 4 * r, r * 1.01);
     attention_compare("dk", c, m->dk, rk, wk, p->dk_stride, m->x_dk, add & 2 ? m->old_dk : NULL,
                       m->a_dk, 0, 2 * e + 4 * r, r * 1.01);
-    attention_compare("dv", c, m->dv, rk, wk, p->dv_stride, m->x_dv, add & 4 ? m->old_dv : NULL,
+    attention_compare("dv", c, m->dv, rk, wv, p->dv_stride, m->x_dv, add & 4 ? m->old_dv : NULL,
                       m->a_dv, 0, e + 4 * r, r * 1.01);
 }
 

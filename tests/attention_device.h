@@ -133,6 +133,8 @@ static inline lathe_status attention_compute(void *self, const lathe_attention_p
     const lathe_attention_v1 *t = g->plugin->table;
     const int64_t e = lathe_dtype_bytes(p->dtype), rq = p->batch * p->t_q, rk = p->batch * p->t_k;
     const int64_t wq = p->n_heads * e * p->head_dim, wk = p->n_kv_heads * e * p->head_dim;
+    const int64_t dim = p->value_dim > 0 ? p->value_dim : p->head_dim;
+    const int64_t wo = p->n_heads * e * dim, wv = p->n_kv_heads * e * dim;
     const int64_t scratch = pass ? t->backward_scratch(self, p) : t->forward_scratch(self, p);
     const int64_t lengths = p->batch * 4 * (p->block_tokens > 0 ? p->kv_stride : 1);
     lathe_attention_args on = *a;
@@ -143,18 +145,18 @@ static inline lathe_status attention_compute(void *self, const lathe_attention_p
     } list[] = {
         {{(void *)(uintptr_t)a->q, NULL, rq, wq, p->q_stride * e}, &on.q, -1},
         {{(void *)(uintptr_t)a->k, NULL, rk, wk, p->k_stride * e}, &on.k, -1},
-        {{(void *)(uintptr_t)a->v, NULL, rk, wk, p->v_stride * e}, &on.v, -1},
+        {{(void *)(uintptr_t)a->v, NULL, rk, wv, p->v_stride * e}, &on.v, -1},
         {{(void *)(uintptr_t)a->doc_start, NULL, 1, rq * 4, 0}, &on.doc_start, -1},
         {{(void *)(uintptr_t)a->key_end, NULL, 1, rq * 4, 0}, &on.key_end, -1},
         {{(void *)(uintptr_t)a->kv_len, NULL, 1, lengths, 0}, &on.kv_len, -1},
         {{(void *)(uintptr_t)a->slopes, NULL, 1, p->n_heads * 4, 0}, &on.slopes, -1},
         {{(void *)(uintptr_t)a->sinks, NULL, 1, p->n_heads * 4, 0}, &on.sinks, -1},
-        {{(void *)(uintptr_t)a->d_o, NULL, rq, wq, p->o_stride * e}, &on.d_o, -1},
-        {{a->o, NULL, rq, wq, p->o_stride * e}, &on.o, 0},
+        {{(void *)(uintptr_t)a->d_o, NULL, rq, wo, p->o_stride * e}, &on.d_o, -1},
+        {{a->o, NULL, rq, wo, p->o_stride * e}, &on.o, 0},
         {{a->lse, NULL, 1, rq * p->n_heads * 4, 0}, &on.lse, 0},
         {{a->dq, NULL, rq, wq, p->dq_stride * e}, &on.dq, 1},
         {{a->dk, NULL, rk, wk, p->dk_stride * e}, &on.dk, 1},
-        {{a->dv, NULL, rk, wk, p->dv_stride * e}, &on.dv, 1},
+        {{a->dv, NULL, rk, wv, p->dv_stride * e}, &on.dv, 1},
         {{a->scratch, NULL, 1, scratch + 64, 0}, &on.scratch, pass},
     };
     enum { N = sizeof list / sizeof list[0] };

@@ -24,9 +24,10 @@ typedef struct attention_case {
     int32_t fused; /* q, k, v and their gradients are columns of one tensor; t_q == t_k */
     uint32_t accumulate;
     int32_t forward_only;
-    int32_t bounded; /* ATTENTION_TWO_WAY, _PREFIX or _IRREGULAR; 0: no key_end */
-    int32_t alibi;   /* 1: with slopes 0.5, 0.25, ... of the heads */
-    int32_t sinks;   /* 1: with sinks -2, 1.5, 5, ... of the heads */
+    int32_t bounded;   /* ATTENTION_TWO_WAY, _PREFIX or _IRREGULAR; 0: no key_end */
+    int32_t alibi;     /* 1: with slopes 0.5, 0.25, ... of the heads */
+    int32_t sinks;     /* 1: with sinks -2, 1.5, 5, ... of the heads */
+    int32_t value_dim; /* 0: dim; not with `fused` */
 } attention_case;
 
 enum { ATTENTION_TWO_WAY = 1, ATTENTION_PREFIX, ATTENTION_IRREGULAR };
@@ -109,6 +110,11 @@ static inline double *attention_fill(void *base, int32_t dtype, int64_t rows, in
     return x;
 }
 
+static inline int64_t attention_value_dim(const lathe_attention_problem *p)
+{
+    return p->value_dim > 0 ? p->value_dim : p->head_dim;
+}
+
 static inline void attention_range(const attention_memory *m, int64_t b, int64_t i, int64_t *lo,
                                    int64_t *hi)
 {
@@ -132,9 +138,10 @@ static inline void attention_exact_row(attention_memory *m, int64_t b, int64_t h
                                        double *s, double *pr, int with_gradients)
 {
     const lathe_attention_problem *p = &m->p;
-    const int64_t n = p->head_dim, hk = h / (p->n_heads / p->n_kv_heads);
-    const int64_t row = ((b * p->t_q + i) * p->n_heads + h) * n;
-    const double *q = m->x_q + row, *g = m->x_do + row, cap = (double)p->softcap;
+    const int64_t n = p->head_dim, nv = attention_value_dim(p);
+    const int64_t hk = h / (p->n_heads / p->n_kv_heads);
+    const int64_t query = (b * p->t_q + i) * p->n_heads + h, row = query * n, o_row = query * nv;
+    const double *q = m->x_q + row, *g = m->x_do + o_row, cap = (double)p->softcap;
     const double sink = m->sinks ? (double)m->sinks[h] : (double)-INFINITY;
     double most = sink, sum = 0.0, delta = 0.0, delta_abs = 0.0;
     const int64_t at = i + (m->kv_len ? m->kv_len[b] : p->t_k) - p->t_q;
@@ -162,34 +169,37 @@ static inline void attention_exact_row(attention_memory *m, int64_t b, int64_t h
     sum += m->sinks ? exp(sink - most) : 0.0;
     m->x_lse[(b * p->n_heads + h) * p->t_q + i] = lo < hi ? most + log(sum) : sink;
     for (int64_t j = lo; j < hi; j++) {
-        const double *v = m->x_v + ((b * p->t_k + j) * p->n_kv_heads + hk) * n;
+        const double *v = m->x_v + ((b * p->t_k + j) * p->n_kv_heads + hk) * nv;
         pr[j] /= sum;
-        for (int64_t d = 0; d < n; d++)
-            m->x_o[row + d] += pr[j] * v[d];
+        for (int64_t d = 0; d < nv; d++)
+            m->x_o[o_row + d] += pr[j] * v[d];
     }
     if (!with_gradients)
         return;
-    for (int64_t d = 0; d < n; d++) {
-        delta += g[d] * m->x_o[row + d];
-        delta_abs += fabs(g[d] * m->x_o[row + d]);
+    for (int64_t d = 0; d < nv; d++) {
+        delta += g[d] * m->x_o[o_row + d];
+        delta_abs += fabs(g[d] * m->x_o[o_row + d]);
     }
     for (int64_t j = lo; j < hi; j++) {
-        const int64_t key = ((b * p->t_k + j) * p->n_kv_heads + hk) * n;
+        const int64_t head = (b * p->t_k + j) * p->n_kv_heads + hk, key = head * n;
+        const int64_t value = head * nv;
         const double slope = cap > 0.0 ? 1.0 - capped[j] * capped[j] / (cap * cap) : 1.0;
         double dp = 0.0, dp_abs = 0.0;
-        for (int64_t d = 0; d < n; d++) {
-            dp += g[d] * m->x_v[key + d];
-            dp_abs += fabs(g[d] * m->x_v[key + d]);
+        for (int64_t d = 0; d < nv; d++) {
+            dp += g[d] * m->x_v[value + d];
+            dp_abs += fabs(g[d] * m->x_v[value + d]);
         }
         const double f = pr[j] * slope * (double)p->scale;
         const double ds = f * (dp - delta), ds_abs = f * (dp_abs + delta_abs);
         for (int64_t d = 0; d < n; d++) {
             m->x_dq[row + d] += ds * m->x_k[key + d];
             m->x_dk[key + d] += ds * q[d];
-            m->x_dv[key + d] += pr[j] * g[d];
             m->a_dq[row + d] += ds_abs * fabs(m->x_k[key + d]);
             m->a_dk[key + d] += ds_abs * fabs(q[d]);
-            m->a_dv[key + d] += pr[j] * fabs(g[d]);
+        }
+        for (int64_t d = 0; d < nv; d++) {
+            m->x_dv[value + d] += pr[j] * g[d];
+            m->a_dv[value + d] += pr[j] * fabs(g[d]);
         }
     }
 }
@@ -197,12 +207,15 @@ static inline void attention_exact_row(attention_memory *m, int64_t b, int64_t h
 static inline void attention_exact(attention_memory *m, int with_gradients)
 {
     const lathe_attention_problem *p = &m->p;
-    const int64_t nq = p->batch * p->t_q * p->n_heads * p->head_dim;
-    const int64_t nk = p->batch * p->t_k * p->n_kv_heads * p->head_dim;
+    const int64_t queries = p->batch * p->t_q * p->n_heads,
+                  keys = p->batch * p->t_k * p->n_kv_heads;
+    const int64_t n = p->head_dim, nv = attention_value_dim(p);
     double *s = attention_doubles(p->t_k), *pr = attention_doubles(2 * p->t_k);
     double *const sums[] = {m->x_o, m->x_dq, m->a_dq, m->x_dk, m->x_dv, m->a_dk, m->a_dv};
+    const int64_t counts[] = {queries * nv, queries * n, queries * n, keys * n,
+                              keys * nv,    keys * n,    keys * nv};
     for (int t = 0; t < 7; t++)
-        memset(sums[t], 0, (size_t)(t < 3 ? nq : nk) * sizeof(double));
+        memset(sums[t], 0, (size_t)counts[t] * sizeof(double));
     for (int64_t b = 0; b < p->batch; b++)
         for (int64_t h = 0; h < p->n_heads; h++)
             for (int64_t i = 0; i < p->t_q; i++)
@@ -216,7 +229,7 @@ static inline void attention_exact(attention_memory *m, int with_gradients)
 static inline void attention_layout(attention_memory *m, const attention_case *c)
 {
     lathe_attention_problem *p = &m->p;
-    const int64_t e = lathe_dtype_bytes(c->dtype), n = c->dim;
+    const int64_t e = lathe_dtype_bytes(c->dtype), n = c->dim, nv = attention_value_dim(p);
     const int64_t rq = c->batch * c->t_q, rk = c->batch * c->t_k;
     if (c->fused) {
         const int64_t width = (c->heads + 2 * c->kv_heads) * n;
@@ -232,15 +245,16 @@ static inline void attention_layout(attention_memory *m, const attention_case *c
         m->dv = (char *)m->store[1] + (c->heads + c->kv_heads) * n * e;
     } else {
         p->q_stride = p->dq_stride = c->heads * n + ATTENTION_GAP;
-        p->k_stride = p->v_stride = p->dk_stride = p->dv_stride = c->kv_heads * n + ATTENTION_GAP;
+        p->k_stride = p->dk_stride = c->kv_heads * n + ATTENTION_GAP;
+        p->v_stride = p->dv_stride = c->kv_heads * nv + ATTENTION_GAP;
         m->q = m->store[0] = attention_zeroed(rq * p->q_stride * e);
         m->dq = m->store[1] = attention_zeroed(rq * p->q_stride * e);
         m->k = m->store[2] = attention_zeroed(rk * p->k_stride * e);
-        m->v = m->store[3] = attention_zeroed(rk * p->k_stride * e);
+        m->v = m->store[3] = attention_zeroed(rk * p->v_stride * e);
         m->dk = m->store[4] = attention_zeroed(rk * p->k_stride * e);
-        m->dv = m->store[5] = attention_zeroed(rk * p->k_stride * e);
+        m->dv = m->store[5] = attention_zeroed(rk * p->v_stride * e);
     }
-    p->o_stride = c->heads * n + ATTENTION_O_GAP;
+    p->o_stride = c->heads * nv + ATTENTION_O_GAP;
     m->o = m->store[6] = attention_zeroed(rq * p->o_stride * e);
     m->d_o = m->store[7] = attention_zeroed(rq * p->o_stride * e);
 }
@@ -276,6 +290,7 @@ static inline void attention_memory_init(attention_memory *m, const attention_ca
                                    .n_heads = c->heads,
                                    .n_kv_heads = c->kv_heads,
                                    .head_dim = c->dim,
+                                   .value_dim = c->value_dim,
                                    .causal = c->causal,
                                    .window = c->window,
                                    .packed = c->packed,
@@ -292,23 +307,25 @@ static inline void attention_memory_init(attention_memory *m, const attention_ca
     attention_layout(m, c);
     const int64_t rq = c->batch * c->t_q, rk = c->batch * c->t_k;
     const int64_t wq = c->heads * (int64_t)c->dim, wk = c->kv_heads * (int64_t)c->dim;
+    const int64_t wo = c->heads * attention_value_dim(p), wv = c->kv_heads * attention_value_dim(p);
     attention_random_state = (uint64_t)(c->t_q * 1000 + c->dim * 10 + c->heads);
     m->x_q = attention_fill(m->q, c->dtype, rq, wq, p->q_stride);
     m->x_k = attention_fill(m->k, c->dtype, rk, wk, p->k_stride);
-    m->x_v = attention_fill(m->v, c->dtype, rk, wk, p->v_stride);
-    m->x_do = attention_fill(m->d_o, c->dtype, rq, wq, p->o_stride);
+    m->x_v = attention_fill(m->v, c->dtype, rk, wv, p->v_stride);
+    m->x_do = attention_fill(m->d_o, c->dtype, rq, wo, p->o_stride);
     m->old_dq = attention_fill(m->dq, c->dtype, rq, wq, p->dq_stride);
     m->old_dk = attention_fill(m->dk, c->dtype, rk, wk, p->dk_stride);
-    m->old_dv = attention_fill(m->dv, c->dtype, rk, wk, p->dv_stride);
-    for (int64_t i = 0; i < rk * wk; i++)
+    m->old_dv = attention_fill(m->dv, c->dtype, rk, wv, p->dv_stride);
+    for (int64_t i = 0; i < rk * wv; i++)
         m->most_v = fmax(m->most_v, fabs(m->x_v[i]));
     m->lse = attention_zeroed(c->heads * rq * 4);
-    double **const out_q[] = {&m->x_o, &m->x_dq, &m->a_dq};
-    double **const out_k[] = {&m->x_dk, &m->x_dv, &m->a_dk, &m->a_dv};
-    for (int i = 0; i < 3; i++)
-        *out_q[i] = attention_doubles(rq * wq);
-    for (int i = 0; i < 4; i++)
-        *out_k[i] = attention_doubles(rk * wk);
+    m->x_o = attention_doubles(rq * wo);
+    m->x_dq = attention_doubles(rq * wq);
+    m->a_dq = attention_doubles(rq * wq);
+    m->x_dk = attention_doubles(rk * wk);
+    m->a_dk = attention_doubles(rk * wk);
+    m->x_dv = attention_doubles(rk * wv);
+    m->a_dv = attention_doubles(rk * wv);
     m->x_lse = attention_doubles(c->heads * rq);
     if (c->packed) { /* documents of 1, 4, 9, 16, ... tokens, starting again in every row */
         m->doc_start = attention_zeroed(rq * 4);

@@ -283,6 +283,22 @@ Test(attention, head_sizes_are_exact)
             (attention_case){ATTENTION_CASE(1, 101, 101, 1, 1, sizes[i]), .causal = 1});
 }
 
+/* Latent attention has values of another size than keys. */
+Test(attention, values_of_another_size_are_exact)
+{
+    const int32_t sizes[][2] = {{24, 16}, {1, 5}, {192, 128}, {16, 80}, {3, 1}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        attention_try_everywhere((attention_case){
+            ATTENTION_CASE(2, 101, 101, 4, 2, sizes[i][0]), .value_dim = sizes[i][1],
+            .causal = i != 1, .packed = i == 2, .sinks = i == 3, .accumulate = i == 0 ? 7 : 0});
+    const int64_t lengths[][2] = {{1, 90}, {3, 300}, {5, 130}, {70, 200}};
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
+        for (int wide = 0; wide < 2; wide++)
+            attention_try_everywhere((attention_case){
+                ATTENTION_CASE(2, lengths[i][0], lengths[i][1], 17, 17, wide ? 8 : 40),
+                .value_dim = wide ? 40 : 8, .causal = 1, .cached = 1, .forward_only = 1});
+}
+
 Test(attention, query_heads_share_key_heads)
 {
     const int32_t groups[][2] = {{8, 1}, {6, 2}, {6, 3}, {20, 20}};

@@ -37,14 +37,14 @@ void lathe_generator_destroy(lathe_generator *g)
     free(g);
 }
 
-static void bind_caches(lathe_generator *g, lathe_program *p, int32_t n_layers, int64_t bytes_each)
+static void bind_caches(lathe_generator *g, lathe_program *p)
 {
-    for (int32_t i = 0; i < n_layers; i++) {
-        lathe_exec_bind(p->exec, p->cache_k[i], g->caches + (2 * i) * bytes_each);
-        lathe_exec_bind(p->exec, p->cache_v[i], g->caches + (2 * i + 1) * bytes_each);
+    for (int32_t i = 0; i < g->parts.model->n_layers; i++) {
+        lathe_exec_bind(p->exec, p->cache_k[i], lathe__layer_keys(g, i));
+        lathe_exec_bind(p->exec, p->cache_v[i], lathe__layer_values(g, i));
     }
     const lathe_graph *graph = lathe_exec_graph(p->exec);
-    char *pool = g->caches + 2 * n_layers * bytes_each;
+    char *pool = g->caches + lathe__kv_bytes(g);
     for (int32_t i = 0; i < graph->n_states; i++) {
         lathe_exec_bind(p->exec, graph->states[i], pool);
         pool += lathe__states_bytes(g, i);
@@ -215,10 +215,9 @@ static lathe_status plan(lathe_generator *g, int32_t in_blocks)
     LATHE_TRY(find_states(g));
     g->uses_team = wants_team(g->parts.machine, &g->passes[g->n_passes - 1].program);
     const int64_t positions = in_blocks ? g->n_blocks * LATHE__BLOCK_TOKENS : g->capacity;
-    g->cache_bytes = (positions * lathe_model_kv_width(model) *
-                          lathe_dtype_bytes(g->parts.params->compute_dtype) +
-                      63) /
-                     64 * 64;
+    const int64_t bytes = positions * lathe_dtype_bytes(g->parts.params->compute_dtype);
+    g->keys_bytes = (bytes * lathe_model_most_keys(model) + 63) / 64 * 64;
+    g->values_bytes = (bytes * lathe_model_most_values(model) + 63) / 64 * 64;
     LATHE_TRY(add_sampler(g));
     LATHE_TRY(lathe__cache_init(g));
     return g->parts.draft ? add_draft(g) : LATHE_OK;
@@ -276,8 +275,7 @@ static void add_needs(lathe_generator_memory *sum, lathe_generator_memory draft,
 
 lathe_generator_memory lathe_generator_needs(const lathe_generator *g)
 {
-    lathe_generator_memory needs = {.cache_bytes = 2 * g->parts.model->n_layers * g->cache_bytes +
-                                                   g->states_bytes};
+    lathe_generator_memory needs = {.cache_bytes = lathe__kv_bytes(g) + g->states_bytes};
     for (int32_t i = 0; i < g->n_passes; i++) {
         const lathe_exec *exec = g->passes[i].program.exec;
         const lathe_plan *p = lathe_exec_plan(exec);
@@ -298,10 +296,9 @@ lathe_generator_memory lathe_generator_needs(const lathe_generator *g)
 
 lathe_status lathe_generator_place(lathe_generator *g)
 {
-    const int32_t n_layers = g->parts.model->n_layers;
     const lathe_generator_memory needs = lathe_generator_needs(g);
     void *memory = NULL;
-    g->caches_bytes = 2 * n_layers * g->cache_bytes + g->states_bytes;
+    g->caches_bytes = lathe__kv_bytes(g) + g->states_bytes;
     LATHE_TRY(lathe_machine_alloc(g->parts.machine, LATHE_MEM_CACHE, g->caches_bytes, &memory));
     g->caches = memory;
     char *arena = g->parts.programs->arena;
@@ -315,7 +312,7 @@ lathe_status lathe_generator_place(lathe_generator *g)
     for (int32_t i = 0; i < g->n_passes; i++) {
         lathe_program *p = &g->passes[i].program;
         LATHE_TRY(lathe_exec_place(p->exec, g->parts.store, arena));
-        bind_caches(g, p, n_layers, g->cache_bytes);
+        bind_caches(g, p);
     }
     LATHE_TRY(lathe__sampling_place(g, arena));
     return g->draft ? lathe_generator_place(g->draft) : LATHE_OK;

@@ -82,7 +82,7 @@ struct lathe_generator {
     char *caches;                      /* all layers' k and v */
     char *arena;                       /* NULL: the run's shared arena is large enough */
     int64_t caches_bytes, arena_bytes; /* allocated for caches and arena */
-    int64_t cache_bytes;               /* one layer's k or v */
+    int64_t keys_bytes, values_bytes;  /* of one layer */
     /* States that ops of plugins keep of sequences, after the caches: for each such op n_slots
      * states of one size. Slot i is that of slots[i]; then come those of kept prompts, and last one
      * of zeros, with which sequences begin. */
@@ -156,6 +156,10 @@ void lathe__draft_end(lathe_generator *g, const lathe__sequence *s);
 
 /** Bytes of the states of all slots of op i. */
 int64_t lathe__states_bytes(const lathe_generator *g, int32_t i);
+/* Where a layer's keys and values are in the caches, and the bytes of those of all layers. */
+char *lathe__layer_keys(const lathe_generator *g, int32_t layer);
+char *lathe__layer_values(const lathe_generator *g, int32_t layer);
+int64_t lathe__kv_bytes(const lathe_generator *g);
 
 lathe_status lathe__cache_init(lathe_generator *g);
 void lathe__cache_fini(lathe_generator *g);

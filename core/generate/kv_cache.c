@@ -143,6 +143,21 @@ static int is_underway(const lathe_generator *g, const lathe__sequence *s)
     return 0;
 }
 
+char *lathe__layer_keys(const lathe_generator *g, int32_t layer)
+{
+    return g->caches + layer * (g->keys_bytes + g->values_bytes);
+}
+
+char *lathe__layer_values(const lathe_generator *g, int32_t layer)
+{
+    return lathe__layer_keys(g, layer) + g->keys_bytes;
+}
+
+int64_t lathe__kv_bytes(const lathe_generator *g)
+{
+    return g->parts.model->n_layers * (g->keys_bytes + g->values_bytes);
+}
+
 int64_t lathe__states_bytes(const lathe_generator *g, int32_t i)
 {
     return (g->n_slots * g->state_bytes[i] + 63) / 64 * 64;
@@ -151,7 +166,7 @@ int64_t lathe__states_bytes(const lathe_generator *g, int32_t i)
 /* Copies the states of slot `from` to slot `to`, in all ops, in order with the queued work. */
 static lathe_status copy_states(const lathe_generator *g, int64_t from, int64_t to)
 {
-    char *pool = g->caches + 2 * g->parts.model->n_layers * g->cache_bytes;
+    char *pool = g->caches + lathe__kv_bytes(g);
     for (int32_t i = 0; i < g->n_states; i++) {
         const int64_t bytes = g->state_bytes[i];
         LATHE_TRY(lathe_move(g->parts.machine, pool + to * bytes, pool + from * bytes, bytes));
@@ -256,15 +271,14 @@ static int32_t take(lathe_generator *g, lathe__sequence *s)
 static lathe_status copy_block(const lathe_generator *g, int32_t from, int32_t to)
 {
     const lathe_model_config *model = g->parts.model;
+    const int64_t each = LATHE__BLOCK_TOKENS * lathe_dtype_bytes(g->parts.params->compute_dtype);
     for (int32_t i = 0; i < model->n_layers; i++) {
-        const int64_t width = (int64_t)model->layers[i].n_kv_heads * model->layers[i].head_dim;
-        const int64_t bytes =
-            LATHE__BLOCK_TOKENS * width * lathe_dtype_bytes(g->parts.params->compute_dtype);
-        for (int32_t v = 0; v < 2; v++) {
-            char *cache = g->caches + (2 * i + v) * g->cache_bytes;
-            LATHE_TRY(
-                lathe_move(g->parts.machine, cache + to * bytes, cache + from * bytes, bytes));
-        }
+        char *const caches[] = {lathe__layer_keys(g, i), lathe__layer_values(g, i)};
+        const int64_t bytes[] = {each * lathe_model_key_width(&model->layers[i]),
+                                 each * lathe_model_value_width(&model->layers[i])};
+        for (int32_t v = 0; v < 2; v++)
+            LATHE_TRY(lathe_move(g->parts.machine, caches[v] + to * bytes[v],
+                                 caches[v] + from * bytes[v], bytes[v]));
     }
     return LATHE_OK;
 }

@@ -25,8 +25,9 @@ static int refuses(const lathe_attention_problem *p)
     const int has_mask = p->causal || p->window > 0 || p->packed;
     const int largest = p->need_backward && strcmp(p->device->isa, "sm_90") != 0 ? 128 : 256;
     return p->dtype == LATHE_F32 || p->cached || p->bounded || p->alibi || p->sinks ||
-           p->softcap > 0.0f || p->head_dim % 8 != 0 || p->head_dim > largest || p->t_q < 2 ||
-           p->t_k < 2 || p->batch < 1 || (has_mask && p->t_q != p->t_k) ||
+           (p->value_dim > 0 && p->value_dim != p->head_dim) || p->softcap > 0.0f ||
+           p->head_dim % 8 != 0 || p->head_dim > largest || p->t_q < 2 || p->t_k < 2 ||
+           p->batch < 1 || (has_mask && p->t_q != p->t_k) ||
            (p->packed && p->need_backward && strncmp(p->device->isa, "sm_10", 5) == 0);
 }
 

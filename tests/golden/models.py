@@ -71,11 +71,12 @@ def golden(model, folder, seed):
     rotary = getattr(model.base_model, "rotary_emb", None)
     # Falcon has the table also where ALiBi takes its place
     if rotary is not None and not hasattr(rotary, "layer_types") and not getattr(model.config, "alibi", False):
-        cos, sin = rotary(out.logits, torch.arange(64)[None])
+        table = rotary(out.logits, torch.arange(64)[None])
+        cos, sin = (table.real, table.imag) if torch.is_tensor(table) else table  # DeepSeek-V2 has complex numbers
         half = cos.shape[-1] // 2
         # Cohere holds each angle twice in a row, gpt-oss once, all others the whole list twice
         of = slice(None, None, 2) if model.config.model_type.startswith("cohere") else slice(half)
-        of = slice(None) if model.config.model_type == "gpt_oss" else of
+        of = slice(None) if model.config.model_type in ("gpt_oss", "deepseek_v2") else of
         tensors["rope"] = torch.stack([cos[0, :, of], sin[0, :, of]], 1).contiguous()
     for name, p in model.named_parameters():
         if model.config.model_type == "gpt_neox" and name == "lm_head.weight":

@@ -12,7 +12,8 @@ static void reference(const op_case *c, double *const *in, double *const *want)
                 const double *angles = in[2] + (int64_t)in[1][r] * 2 * half;
                 const double cosine = angles[i], sine = angles[half + i];
                 const double s = c->attrs.inverse ? -sine : sine;
-                const int64_t at = r * width + h + (c->attrs.interleaved ? 2 * i : i);
+                const int64_t at =
+                    r * width + h + c->attrs.start + (c->attrs.interleaved ? 2 * i : i);
                 const int64_t other = at + (c->attrs.interleaved ? 1 : half);
                 const double x1 = in[0][at], x2 = in[0][other];
                 want[0][at] = x1 * cosine - x2 * s;
@@ -76,6 +77,22 @@ Test(rope, rotates_as_many_leading_elements_of_a_head_as_the_table_has)
         for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
             for (int variant = 0; variant < 8; variant++) {
                 op_case c = partial_case(dtypes[d], 19, 3, sizes[s][0], sizes[s][1], 31);
+                c.attrs.inverse = variant & 1;
+                c.in_place = variant >> 1 & 1;
+                c.add = variant % 4 == 1;
+                c.attrs.interleaved = variant >> 2;
+                op_check(&c);
+            }
+}
+
+Test(rope, rotates_what_follows_the_first_elements_of_a_head)
+{
+    static const int32_t sizes[][3] = {{22, 6, 5}, {32, 16, 16}, {64, 16, 32}, {3, 2, 1}};
+    for (int32_t dtype = LATHE_F32; dtype <= LATHE_F16; dtype++)
+        for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
+            for (int variant = 0; variant < 8; variant++) {
+                op_case c = partial_case(dtype, 19, 3, sizes[s][0], sizes[s][1], 31);
+                c.attrs.start = sizes[s][2];
                 c.attrs.inverse = variant & 1;
                 c.in_place = variant >> 1 & 1;
                 c.add = variant % 4 == 1;

@@ -64,6 +64,12 @@ static const char *name_or(const lathe_plugin *plugin, const char *otherwise)
     return plugin ? plugin->name : otherwise;
 }
 
+/* Where all heads come from one latent, those of keys are as many as those of queries. */
+static int heads_or(const lathe_plugin *family, const char *key, int value)
+{
+    return strcmp(key, "num_key_value_heads") == 0 && field_of(family, "kv_lora_rank") ? 4 : value;
+}
+
 /* A small new model, whose widths are multiples of every format's block. */
 static void set_family(settings *s, const lathe_plugin *family)
 {
@@ -93,13 +99,21 @@ static void set_family(settings *s, const lathe_plugin *family)
                  {"linear_num_key_heads", 2},
                  {"linear_num_value_heads", 4},
                  {"linear_key_head_dim", 16},
-                 {"linear_value_head_dim", 16}};
+                 {"linear_value_head_dim", 16},
+                 {"q_lora_rank", 64},
+                 {"kv_lora_rank", 64},
+                 {"qk_nope_head_dim", 16},
+                 {"qk_rope_head_dim", 16},
+                 {"v_head_dim", 16},
+                 {"n_group", 1},
+                 {"topk_group", 1},
+                 {"first_k_dense_replace", 1}};
     const lathe_field *type = field_of(family, "model_type");
     cr_assert(type && type->choices, "%s", family->name);
     set(s, "model.model_type=%.*s", (int)strcspn(type->choices, "|"), type->choices);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (field_of(family, sizes[i].key))
-            set(s, "model.%s=%d", sizes[i].key, sizes[i].value);
+            set(s, "model.%s=%d", sizes[i].key, heads_or(family, sizes[i].key, sizes[i].value));
 }
 
 /* Records that suit the stage. */

@@ -64,7 +64,9 @@ void lathe__attention_trial_init(lathe__subject *s, const lathe__attention_shape
                                     .host_memory = LATHE_MEMORY_HOST};
     if (s->device != NULL)
         t->device = s->device->machine.info;
+    const int32_t value_dim = x->dv > 0 ? x->dv : x->d;
     const int64_t q = (int64_t)x->h * x->d, kv = (int64_t)x->hkv * x->d;
+    const int64_t o = (int64_t)x->h * value_dim, v = (int64_t)x->hkv * value_dim;
     t->p = (lathe_attention_problem){.size = sizeof t->p,
                                      .dtype = dtype,
                                      .batch = x->b,
@@ -73,6 +75,7 @@ void lathe__attention_trial_init(lathe__subject *s, const lathe__attention_shape
                                      .n_heads = x->h,
                                      .n_kv_heads = x->hkv,
                                      .head_dim = x->d,
+                                     .value_dim = value_dim,
                                      .causal = x->causal,
                                      .window = x->window,
                                      .packed = x->packed,
@@ -85,17 +88,17 @@ void lathe__attention_trial_init(lathe__subject *s, const lathe__attention_shape
                                      .softcap = x->softcap,
                                      .q_stride = q,
                                      .k_stride = kv,
-                                     .v_stride = kv,
-                                     .o_stride = q,
+                                     .v_stride = v,
+                                     .o_stride = o,
                                      .dq_stride = q,
                                      .dk_stride = kv,
-                                     .dv_stride = kv,
+                                     .dv_stride = v,
                                      .flags = LATHE_FLAG_DETERMINISTIC,
                                      .need_backward = !x->cached};
-    for (int k = 0; k < LATHE__N_ATTENTION_TENSORS; k++)
-        t->count[k] = k == LATHE__Q || k == LATHE__O || k == LATHE__DO || k == LATHE__DQ
-                          ? x->b * x->tq * q
-                          : x->b * x->tk * kv;
+    t->count[LATHE__Q] = t->count[LATHE__DQ] = x->b * x->tq * q;
+    t->count[LATHE__O] = t->count[LATHE__DO] = x->b * x->tq * o;
+    t->count[LATHE__K] = t->count[LATHE__DK] = x->b * x->tk * kv;
+    t->count[LATHE__V] = t->count[LATHE__DV] = x->b * x->tk * v;
     fill(s, t);
     t->lse = lathe__memory(s, x->b * x->h * x->tq * 4);
     t->exact_lse = lathe__memory(s, x->b * x->h * x->tq * 8);

@@ -15,6 +15,7 @@ typedef struct lathe__attention_shape {
     int32_t bounded; /* LATHE__TWO_WAY or LATHE__PREFIX; 0: no key_end */
     int32_t alibi;   /* 1: with slopes */
     int32_t sinks;   /* 1: with sinks */
+    int32_t dv;      /* Dv; 0: D */
 } lathe__attention_shape;
 
 enum { LATHE__TWO_WAY = 1, LATHE__PREFIX };

@@ -46,7 +46,15 @@ void lathe__note(lathe__subject *s, const char *format, ...)
     va_end(args);
 }
 
-int64_t lathe__small_size(const char *key)
+static int has_key(const lathe_plugin *plugin, const char *key)
+{
+    for (int32_t i = 0; i < plugin->n_fields; i++)
+        if (strcmp(plugin->fields[i].key, key) == 0)
+            return 1;
+    return 0;
+}
+
+int64_t lathe__small_size(const lathe_plugin *plugin, const char *key)
 {
     static const struct {
         const char *key;
@@ -58,6 +66,12 @@ int64_t lathe__small_size(const char *key)
                  {"num_attention_heads", 4},
                  {"num_key_value_heads", 2},
                  {"head_dim", 8},
+                 {"q_lora_rank", 12},
+                 {"kv_lora_rank", 10},
+                 {"qk_nope_head_dim", 6},
+                 {"qk_rope_head_dim", 8},
+                 {"qk_head_dim", 14},
+                 {"v_head_dim", 10},
                  {"n_embd", 32},
                  {"n_layer", 2},
                  {"n_head", 4},
@@ -69,6 +83,9 @@ int64_t lathe__small_size(const char *key)
                  {"n_heads", 4},
                  {"max_seq_len", 64},
                  {"seq_length", 64}};
+    /* heads that all come from one latent are as many for keys as for queries */
+    if (strcmp(key, "num_key_value_heads") == 0 && has_key(plugin, "kv_lora_rank"))
+        key = "num_attention_heads";
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         if (strcmp(sizes[i].key, key) == 0)
             return sizes[i].value;
@@ -88,7 +105,7 @@ static int has_required(const lathe_plugin *plugin)
 static int is_other_size(const lathe_plugin *plugin, const lathe_field *f)
 {
     return plugin->kind == LATHE_KIND_MODEL && f->type == LATHE_T_INT && f->default_value != NULL &&
-           lathe__small_size(f->key) > 0 && has_required(plugin);
+           lathe__small_size(plugin, f->key) > 0 && has_required(plugin);
 }
 
 /* "key = value" for the fields that have no default, and for sizes that must fit to them. */
@@ -101,8 +118,8 @@ static void required_lines(const lathe_plugin *plugin, lathe_buffer *out)
         const int ranged = f->min <= f->max;
         lathe_buffer_printf(out, "%s = ", f->key);
         if (f->type == LATHE_T_INT && plugin->kind == LATHE_KIND_MODEL &&
-            lathe__small_size(f->key) > 0)
-            lathe_buffer_printf(out, "%lld\n", (long long)lathe__small_size(f->key));
+            lathe__small_size(plugin, f->key) > 0)
+            lathe_buffer_printf(out, "%lld\n", (long long)lathe__small_size(plugin, f->key));
         else if (f->type == LATHE_T_INT)
             lathe_buffer_printf(out, "%lld\n", ranged ? (long long)f->min + 1 : 1LL);
         else if (f->type == LATHE_T_FLOAT)

@@ -43,7 +43,7 @@ lathe_status lathe__values(lathe__subject *s, const char *toml, const lathe_valu
 
 /** The size that checks use for a key that many model families have ("hidden_size"); 0: the key is
  *  not one of these. */
-int64_t lathe__small_size(const char *key);
+int64_t lathe__small_size(const lathe_plugin *plugin, const char *key);
 
 /** Like lathe__values, for any plugin and with memory from an arena. settings: a table, or NULL. */
 lathe_status lathe__values_of(const lathe_plugin *plugin, const lathe_toml_node *settings,

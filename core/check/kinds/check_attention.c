@@ -8,32 +8,35 @@
 #include "check/kinds/checks.h"
 
 static const lathe__attention_shape shapes[] = {
-    {"one token", 1, 1, 1, 1, 1, 16, 1, 0, 0, 0, 0, 0, 0, 0},
-    {"causal", 2, 33, 33, 2, 2, 32, 1, 0, 0, 0, 0, 0, 0, 0},
-    {"not causal", 1, 17, 29, 2, 2, 16, 0, 0, 0, 0, 0, 0, 0, 0},
-    {"causal, more keys than queries", 2, 17, 41, 2, 2, 32, 1, 0, 0, 0, 0, 0, 0, 0},
-    {"window, more keys than queries", 1, 13, 37, 2, 1, 32, 1, 7, 0, 0, 0, 0, 0, 0},
-    {"one key head for all", 1, 21, 21, 5, 1, 64, 1, 0, 0, 0, 0, 0, 0, 0},
-    {"wide heads", 1, 33, 33, 2, 2, 128, 1, 0, 0, 0, 0, 0, 0, 0},
-    {"a long row", 1, 300, 300, 1, 1, 32, 1, 0, 0, 0, 0, 0, 0, 0},
-    {"grouped heads", 1, 70, 70, 6, 2, 64, 1, 0, 0, 0, 0, 0, 0, 0},
-    {"packed documents", 2, 67, 67, 2, 1, 32, 1, 0, 1, 0, 0, 0, 0, 0},
-    {"window", 1, 65, 65, 2, 2, 32, 1, 9, 0, 0, 0, 0, 0, 0},
-    {"soft cap", 1, 31, 31, 2, 2, 32, 1, 0, 0, 0, 5.0f, 0, 0, 0},
-    {"all at once", 2, 66, 66, 4, 2, 64, 1, 20, 1, 0, 8.0f, 0, 0, 0},
+    {"one token", 1, 1, 1, 1, 1, 16, 1, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"causal", 2, 33, 33, 2, 2, 32, 1, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"not causal", 1, 17, 29, 2, 2, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"causal, more keys than queries", 2, 17, 41, 2, 2, 32, 1, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"window, more keys than queries", 1, 13, 37, 2, 1, 32, 1, 7, 0, 0, 0, 0, 0, 0, 0},
+    {"one key head for all", 1, 21, 21, 5, 1, 64, 1, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"wide heads", 1, 33, 33, 2, 2, 128, 1, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"a long row", 1, 300, 300, 1, 1, 32, 1, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"grouped heads", 1, 70, 70, 6, 2, 64, 1, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"packed documents", 2, 67, 67, 2, 1, 32, 1, 0, 1, 0, 0, 0, 0, 0, 0},
+    {"window", 1, 65, 65, 2, 2, 32, 1, 9, 0, 0, 0, 0, 0, 0, 0},
+    {"soft cap", 1, 31, 31, 2, 2, 32, 1, 0, 0, 0, 5.0f, 0, 0, 0, 0},
+    {"all at once", 2, 66, 66, 4, 2, 64, 1, 20, 1, 0, 8.0f, 0, 0, 0, 0},
     {"documents that see themselves both ways", 2, 67, 67, 2, 1, 32, 0, 0, 1, 0, 0, LATHE__TWO_WAY,
-     0, 0},
-    {"prefixes", 1, 70, 70, 4, 2, 64, 0, 0, 1, 0, 0, LATHE__PREFIX, 0, 0},
-    {"a prefix in a window", 1, 65, 65, 2, 2, 32, 0, 9, 0, 0, 4.0f, LATHE__PREFIX, 0, 0},
-    {"cached", 3, 1, 40, 4, 2, 32, 1, 0, 0, 1, 0, 0, 0, 0},
-    {"cached, five tokens", 2, 5, 40, 2, 2, 32, 1, 12, 0, 1, 0, 0, 0, 0},
-    {"slopes", 2, 67, 67, 4, 2, 32, 1, 0, 0, 0, 0, 0, 1, 0},
-    {"slopes of packed documents, a soft cap", 1, 70, 70, 2, 2, 32, 1, 0, 1, 0, 5.0f, 0, 1, 0},
-    {"slopes, cached", 3, 2, 40, 4, 2, 32, 1, 0, 0, 1, 0, 0, 1, 0},
-    {"sinks", 2, 67, 67, 4, 2, 32, 1, 0, 0, 0, 0, 0, 0, 1},
-    {"sinks of packed documents in a window", 1, 70, 70, 4, 2, 64, 1, 9, 1, 0, 0, 0, 0, 1},
-    {"sinks, queries without keys", 1, 9, 5, 2, 1, 32, 1, 0, 0, 0, 0, 0, 0, 1},
-    {"sinks, cached", 3, 2, 40, 4, 2, 32, 1, 12, 0, 1, 0, 0, 0, 1},
+     0, 0, 0},
+    {"prefixes", 1, 70, 70, 4, 2, 64, 0, 0, 1, 0, 0, LATHE__PREFIX, 0, 0, 0},
+    {"a prefix in a window", 1, 65, 65, 2, 2, 32, 0, 9, 0, 0, 4.0f, LATHE__PREFIX, 0, 0, 0},
+    {"cached", 3, 1, 40, 4, 2, 32, 1, 0, 0, 1, 0, 0, 0, 0, 0},
+    {"cached, five tokens", 2, 5, 40, 2, 2, 32, 1, 12, 0, 1, 0, 0, 0, 0, 0},
+    {"slopes", 2, 67, 67, 4, 2, 32, 1, 0, 0, 0, 0, 0, 1, 0, 0},
+    {"slopes of packed documents, a soft cap", 1, 70, 70, 2, 2, 32, 1, 0, 1, 0, 5.0f, 0, 1, 0, 0},
+    {"slopes, cached", 3, 2, 40, 4, 2, 32, 1, 0, 0, 1, 0, 0, 1, 0, 0},
+    {"sinks", 2, 67, 67, 4, 2, 32, 1, 0, 0, 0, 0, 0, 0, 1, 0},
+    {"sinks of packed documents in a window", 1, 70, 70, 4, 2, 64, 1, 9, 1, 0, 0, 0, 0, 1, 0},
+    {"sinks, queries without keys", 1, 9, 5, 2, 1, 32, 1, 0, 0, 0, 0, 0, 0, 1, 0},
+    {"sinks, cached", 3, 2, 40, 4, 2, 32, 1, 12, 0, 1, 0, 0, 0, 1, 0},
+    {"values smaller than keys", 2, 67, 67, 4, 2, 48, 1, 9, 1, 0, 0, 0, 0, 1, 32},
+    {"values larger than keys", 1, 17, 41, 2, 2, 16, 0, 0, 0, 0, 4.0f, 0, 1, 0, 40},
+    {"values smaller than keys, cached", 3, 2, 40, 4, 4, 48, 1, 0, 0, 1, 0, 0, 0, 0, 16},
 };
 enum { N_SHAPES = sizeof shapes / sizeof shapes[0] };
 
@@ -168,9 +171,9 @@ static lathe_status reads_its_inputs_only(lathe__subject *s)
 static lathe_status runs_a_thousand_times(lathe__subject *s)
 {
     static const lathe__attention_shape small = {"small", 1, 7, 7, 2, 1, 32, 1,
-                                                 0,       0, 0, 0, 0, 0, 0};
+                                                 0,       0, 0, 0, 0, 0, 0,  0};
     static const lathe__attention_shape other_shape = {"other", 1, 5, 9, 4, 2, 32, 0,
-                                                       0,       0, 0, 0, 0, 0, 0};
+                                                       0,       0, 0, 0, 0, 0, 0,  0};
     lathe_instance instance;
     char why[256] = "";
     lathe__attention_trial t, other;
@@ -254,7 +257,7 @@ static lathe_status repeats_and_allocates_nothing(lathe__subject *s)
 
 static lathe_status refuses_with_a_reason(lathe__subject *s)
 {
-    static const lathe__attention_shape odd = {"f64", 1, 4, 4, 3, 2, 7, 1, 0, 0, 0, 0, 0, 0, 0};
+    static const lathe__attention_shape odd = {"f64", 1, 4, 4, 3, 2, 7, 1, 0, 0, 0, 0, 0, 0, 0, 0};
     static const int32_t dtypes[] = {LATHE_F64, LATHE_I32, 99, -1};
     lathe_instance instance;
     lathe_status status = LATHE_OK;
@@ -279,7 +282,8 @@ static lathe_status refuses_with_a_reason(lathe__subject *s)
 /* A valid problem except for one number that is in no enum. */
 static lathe_status refuses_unknown_dtypes(lathe__subject *s)
 {
-    static const lathe__attention_shape good = {"good", 1, 8, 8, 2, 2, 32, 1, 0, 0, 0, 0, 0, 0, 0};
+    static const lathe__attention_shape good = {"good", 1, 8, 8, 2, 2, 32, 1,
+                                                0,      0, 0, 0, 0, 0, 0,  0};
     lathe_instance instance;
     char why[256] = "";
     lathe__attention_trial t;

@@ -44,8 +44,9 @@ static lathe_status small_config(lathe__subject *s, const char *model_type, char
     lathe_buffer toml = LATHE_BUFFER_INIT;
     for (int32_t i = 0; i < s->plugin->n_fields; i++) {
         const char *key = s->plugin->fields[i].key;
-        if (lathe__small_size(key) > 0 && lathe_toml_find(s->settings, key) == NULL)
-            lathe_buffer_printf(&toml, "%s = %lld\n", key, (long long)lathe__small_size(key));
+        if (lathe__small_size(s->plugin, key) > 0 && lathe_toml_find(s->settings, key) == NULL)
+            lathe_buffer_printf(&toml, "%s = %lld\n", key,
+                                (long long)lathe__small_size(s->plugin, key));
     }
     if (lathe_schema_index(s->plugin->fields, s->plugin->n_fields, "model_type") >= 0)
         lathe_buffer_printf(&toml, "model_type = \"%s\"\n", model_type);
@@ -97,9 +98,11 @@ static lathe_status forward(model *m, int64_t batch, int64_t tokens, int64_t cac
             lathe_graph_input(m->g, "kv_len", lathe_desc_1d(LATHE_I32, batch), &m->build.kv_len));
     for (int32_t i = 0; cache_rows > 0 && i < m->config.n_layers && i < 16; i++) {
         const lathe_model_layer *l = &m->config.layers[i];
-        const lathe_desc cache = {
+        lathe_desc cache = {
             LATHE_F32, 3, {batch, cache_rows, (int64_t)l->n_kv_heads * l->head_dim, 1}};
         LATHE_TRY(lathe_graph_state(m->g, "k", cache, &m->k[i]));
+        if (l->value_dim > 0)
+            cache.dims[2] = (int64_t)l->n_kv_heads * l->value_dim;
         LATHE_TRY(lathe_graph_state(m->g, "v", cache, &m->v[i]));
     }
     if (cache_rows > 0)
@@ -226,13 +229,12 @@ static lathe_status compare_cached(lathe__subject *s, const char *model_type)
         if (status == LATHE_OK)
             status = run_tokens(s, &part[p], &e[p], p == 0 ? 0 : FIRST, counts[p], FIRST + REST);
         for (int32_t i = 0; p == 1 && status == LATHE_OK && i < whole.config.n_layers; i++) {
-            const int64_t n = lathe__exact_count(&e[1], part[1].k[i]);
             const lathe_val k = lathe__exact_last(&e[0], part[0].k[i]);
             const lathe_val v = lathe__exact_last(&e[0], part[0].v[i]);
             memcpy(lathe__exact_data(&e[1], part[1].k[i]), lathe__exact_data(&e[0], k),
-                   8 * (size_t)n);
+                   8 * (size_t)lathe__exact_count(&e[1], part[1].k[i]));
             memcpy(lathe__exact_data(&e[1], part[1].v[i]), lathe__exact_data(&e[0], v),
-                   8 * (size_t)n);
+                   8 * (size_t)lathe__exact_count(&e[1], part[1].v[i]));
         }
         if (p == 1 && status == LATHE_OK)
             carry_states(&part[0], &e[0], &part[1], &e[1]);

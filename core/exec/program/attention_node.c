@@ -9,6 +9,7 @@ void lathe__attention_problem(const lathe_graph *g, const lathe_ir_node *n, cons
     const int32_t first =
         n->op == LATHE_OP_ATTENTION ? 0 : 1; /* backward: the gradient `do` is the first input */
     const lathe_desc *q = &g->values[n->in[first]].desc;
+    const int32_t value_dim = a->value_dim > 0 ? a->value_dim : a->head_dim;
     const int64_t width = (int64_t)a->n_heads * a->head_dim,
                   kv_width = (int64_t)a->n_kv_heads * a->head_dim;
     const int32_t cached = n->op == LATHE_OP_ATTENTION && n->in[4] != LATHE_NONE;
@@ -19,6 +20,7 @@ void lathe__attention_problem(const lathe_graph *g, const lathe_ir_node *n, cons
                                    .n_heads = a->n_heads,
                                    .n_kv_heads = a->n_kv_heads,
                                    .head_dim = a->head_dim,
+                                   .value_dim = value_dim,
                                    .causal = a->causal,
                                    .window = a->window,
                                    .cached = cached,
@@ -42,8 +44,9 @@ void lathe__attention_problem(const lathe_graph *g, const lathe_ir_node *n, cons
         p->t_k = (len->dims[1] - 1) * p->block_tokens;
     }
     p->q_stride = a->fused_qkv ? width + 2 * kv_width : width;
-    p->k_stride = p->v_stride = a->fused_qkv ? p->q_stride : kv_width;
-    p->o_stride = width;
+    p->k_stride = a->fused_qkv ? p->q_stride : kv_width;
+    p->v_stride = a->fused_qkv ? p->q_stride : (int64_t)a->n_kv_heads * value_dim;
+    p->o_stride = (int64_t)a->n_heads * value_dim;
     p->dq_stride = p->q_stride;
     p->dk_stride = p->k_stride;
     p->dv_stride = p->v_stride;

@@ -308,13 +308,16 @@ static lathe_status build_decode(lathe__builder *b)
     if (!p->cache_k || !p->cache_v)
         return lathe_error(LATHE_E_NOMEM, "no memory for %d caches", model->n_layers);
     for (int32_t i = 0; i < model->n_layers; i++) {
-        const int64_t width = (int64_t)model->layers[i].n_kv_heads * model->layers[i].head_dim;
+        const lathe_model_layer *l = &model->layers[i];
+        const int64_t width = (int64_t)l->n_kv_heads * l->head_dim;
         lathe_desc cache = {c->params->compute_dtype, 3, {p->n_rows, c->cache_rows, width, 1}};
         if (row_blocks > 0) {
             cache.dims[0] = c->cache_blocks;
             cache.dims[1] = c->block_tokens;
         }
         LATHE_TRY(lathe_graph_state(g, "cache_k", cache, &p->cache_k[i]));
+        if (l->value_dim > 0)
+            cache.dims[2] = (int64_t)l->n_kv_heads * l->value_dim;
         LATHE_TRY(lathe_graph_state(g, "cache_v", cache, &p->cache_v[i]));
     }
     b->build.tokens = p->tokens;

@@ -30,7 +30,7 @@ static const member members[] = {
     MEMBER(count, LATHE_T_INT),       MEMBER(chunk_rows, LATHE_T_INT),
     MEMBER(rng_stream, LATHE_T_INT),  MEMBER(dtype, LATHE_T_INT),
     MEMBER(fp8, LATHE_T_INT),         MEMBER(invariant, LATHE_T_INT),
-    MEMBER(interleaved, LATHE_T_INT),
+    MEMBER(interleaved, LATHE_T_INT), MEMBER(value_dim, LATHE_T_INT),
 };
 enum { N_MEMBERS = sizeof members / sizeof *members };
 

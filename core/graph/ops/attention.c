@@ -7,30 +7,36 @@
 #include "graph/ops/attention_exact.h"
 #include "graph/ops/rules.h"
 
+static int64_t value_dim(const lathe_op_attrs *a)
+{
+    return a->value_dim > 0 ? a->value_dim : a->head_dim;
+}
+
 static lathe_status infer_attention(lathe_op_problem *p)
 {
     const lathe_op_attrs *a = &p->attrs;
     const lathe_desc *q = lathe__in(p, 0), *k = lathe__in(p, 1), *v = lathe__in(p, 2);
-    const int64_t h = a->n_heads, kv = a->n_kv_heads, d = a->head_dim;
+    const int64_t h = a->n_heads, kv = a->n_kv_heads, d = a->head_dim, dv = value_dim(a);
     const int64_t width = a->fused_qkv ? (h + 2 * kv) * d : h * d;
     if (!q || h < 1 || kv < 1 || h % kv || d < 1 || a->batch < 1 || q->rank != 2 ||
-        q->dims[1] != width || q->dims[0] % a->batch || (!a->fused_qkv && (!k || !v)))
-        return lathe__bad_inputs(
-            p, "q c[N,H*D] (or fused c[N,(H+2Hkv)*D]), k and v, H a multiple of Hkv");
+        q->dims[1] != width || q->dims[0] % a->batch || (!a->fused_qkv && (!k || !v)) ||
+        a->value_dim < 0 || (a->fused_qkv && dv != d))
+        return lathe__bad_inputs(p, "q c[N,H*D] (or fused c[N,(H+2Hkv)*D] without value_dim), k "
+                                    "and v, H a multiple of Hkv");
     const lathe_desc *len = lathe__in(p, 4);
     const int in_blocks = len && len->rank == 2;
     if (in_blocks && (k->rank != 3 || len->dims[0] != a->batch || len->dims[1] < 2))
-        return lathe__bad_inputs(p, "with kv_len i32[B,1+n], k and v c[blocks,tokens,Hkv*D]");
+        return lathe__bad_inputs(p, "with kv_len i32[B,1+n], k and v [blocks,tokens,..]");
     if (!a->fused_qkv &&
-        (lathe__last_dim(k) != kv * d || lathe__last_dim(v) != kv * d || k->dtype != q->dtype ||
-         v->dtype != q->dtype || lathe_desc_count(k) != lathe_desc_count(v) ||
+        (lathe__last_dim(k) != kv * d || lathe__last_dim(v) != kv * dv || k->dtype != q->dtype ||
+         v->dtype != q->dtype || lathe_desc_count(k) / d != lathe_desc_count(v) / dv ||
          (!in_blocks && (lathe_desc_count(k) / (kv * d)) % a->batch)))
-        return lathe__bad_inputs(p, "k and v c[M,Hkv*D] like q");
+        return lathe__bad_inputs(p, "k c[M,Hkv*D] and v c[M,Hkv*Dv] like q");
     if (lathe__in(p, 6) && !lathe__is_vector(lathe__in(p, 6), h))
         return lathe__bad_inputs(p, "slopes f32[H]");
     if (lathe__in(p, 7) && !lathe__is_vector(lathe__in(p, 7), h))
         return lathe__bad_inputs(p, "sinks f32[H]");
-    p->out[0] = lathe_desc_2d(q->dtype, q->dims[0], h * d);
+    p->out[0] = lathe_desc_2d(q->dtype, q->dims[0], h * dv);
     p->out[1] = lathe_desc_1d(LATHE_F32, q->dims[0] * h);
     p->out[1].rank = 3;
     p->out[1].dims[0] = a->batch;
@@ -62,19 +68,23 @@ static void derive(lathe_tape *t, const lathe_ir_node *n, lathe_val dy)
     const lathe_val in[10] = {dy,        n->in[0], n->in[1], n->in[2], n->out[0],
                               n->out[1], n->in[3], n->in[5], n->in[6], n->in[7]};
     const lathe_val of_sinks[4] = {dy, n->out[0], n->out[1], n->in[7]};
+    lathe_op_attrs of_values = n->attrs; /* reads o alone */
+    of_values.head_dim = (int32_t)value_dim(&n->attrs);
     lathe__emit(t, LATHE_OP_ATTENTION_BWD, &n->attrs, in, 10, n->in, 7, 3, n->label);
     if (n->in[7] != LATHE_NONE && lathe__needs(t, n->in[7]))
-        lathe__emit(t, LATHE_OP_ATTENTION_SINKS_BWD, &n->attrs, of_sinks, 4, &n->in[7], 0, 1,
+        lathe__emit(t, LATHE_OP_ATTENTION_SINKS_BWD, &of_values, of_sinks, 4, &n->in[7], 0, 1,
                     n->label);
 }
 
-/* Two products in the forward (queries by keys, weights by values), four in the backward. */
+/* Two products in the forward (queries by keys, weights by values), four in the backward, one half
+ * of them with heads of q and k and the other with heads of v. */
 static double flops(const lathe_op_problem *p)
 {
     const lathe_op_attrs *a = &p->attrs;
     const int64_t t = a->batch > 0 ? p->in[0].dims[0] / a->batch : 0;
-    return (p->op == LATHE_OP_ATTENTION ? 4.0 : 8.0) * (double)a->batch *
-           lathe_attention_pairs(t, a->window, a->causal) * a->n_heads * a->head_dim;
+    return (p->op == LATHE_OP_ATTENTION ? 2.0 : 4.0) * (double)a->batch *
+           lathe_attention_pairs(t, a->window, a->causal) * a->n_heads *
+           (double)(a->head_dim + value_dim(a));
 }
 
 typedef struct attention_memory {
@@ -123,6 +133,7 @@ static lathe_attention_problem attention_problem(const lathe_op_problem *p, int 
                                      .n_heads = a->n_heads,
                                      .n_kv_heads = a->n_kv_heads,
                                      .head_dim = a->head_dim,
+                                     .value_dim = (int32_t)value_dim(a),
                                      .causal = a->causal,
                                      .window = a->window,
                                      .scale = a->scale,
@@ -136,14 +147,16 @@ static void exact(const lathe_op_problem *p, double *const *in, double *const *o
     const int64_t n = t.batch * t.t_q;
     const int64_t m = t.block_tokens > 0 ? p->in[1].dims[0] * t.block_tokens : t.batch * t.t_k;
     const int64_t qw = (int64_t)t.n_heads * t.head_dim, kw = (int64_t)t.n_kv_heads * t.head_dim;
-    const int64_t stride = qw + 2 * kw, total = 3 * n * qw + 4 * m * kw + n * t.n_heads + 2 * t.t_k;
+    const int64_t ow = (int64_t)t.n_heads * t.value_dim, vw = (int64_t)t.n_kv_heads * t.value_dim;
+    const int64_t stride = qw + 2 * kw;
+    const int64_t total = n * (2 * qw + ow) + 2 * m * (kw + vw) + n * t.n_heads + 2 * t.t_k;
     double *memory = calloc((size_t)total, sizeof *memory), *next = memory;
     if (memory == NULL)
         return;
     attention_memory x = {.q = next, .dq = next + n * qw, .o = next + 2 * n * qw};
-    next += 3 * n * qw;
-    x.k = next, x.v = next + m * kw, x.dk = next + 2 * m * kw, x.dv = next + 3 * m * kw;
-    next += 4 * m * kw;
+    next += n * (2 * qw + ow);
+    x.k = next, x.dk = next + m * kw, x.v = next + 2 * m * kw, x.dv = next + m * (2 * kw + vw);
+    next += 2 * m * (kw + vw);
     x.lse = next, x.row = next + n * t.n_heads;
     if (p->attrs.fused_qkv) {
         copy_columns(in[first], n, stride, 0, qw, x.q, 0);
@@ -152,7 +165,7 @@ static void exact(const lathe_op_problem *p, double *const *in, double *const *o
     } else {
         memcpy(x.q, in[first], (size_t)(n * qw) * sizeof *x.q);
         memcpy(x.k, in[first + 1], (size_t)(m * kw) * sizeof *x.k);
-        memcpy(x.v, in[first + 2], (size_t)(m * kw) * sizeof *x.v);
+        memcpy(x.v, in[first + 2], (size_t)(m * vw) * sizeof *x.v);
     }
     x.doc_start = whole_numbers(in[back ? 6 : 3], n);
     x.key_end = whole_numbers(in[back ? 7 : 5], n);
@@ -176,7 +189,7 @@ static void exact(const lathe_op_problem *p, double *const *in, double *const *o
                                           .row = x.row};
     lathe__attention_dense(&t, &dense);
     if (!back) {
-        memcpy(out[0], x.o, (size_t)(n * qw) * sizeof *x.o);
+        memcpy(out[0], x.o, (size_t)(n * ow) * sizeof *x.o);
         memcpy(out[1], x.lse, (size_t)(n * t.n_heads) * sizeof *x.lse);
     } else if (p->attrs.fused_qkv) {
         copy_columns(out[0], n, stride, 0, qw, x.dq, 1);
@@ -185,7 +198,7 @@ static void exact(const lathe_op_problem *p, double *const *in, double *const *o
     } else {
         memcpy(out[0], x.dq, (size_t)(n * qw) * sizeof *x.dq);
         memcpy(out[1], x.dk, (size_t)(m * kw) * sizeof *x.dk);
-        memcpy(out[2], x.dv, (size_t)(m * kw) * sizeof *x.dv);
+        memcpy(out[2], x.dv, (size_t)(m * vw) * sizeof *x.dv);
     }
     free(x.doc_start);
     free(x.kv_len);
@@ -206,6 +219,10 @@ static const lathe_op_case forward_cases[] = {
                     HEADS, .causal = 1, .softcap = 2.0f),
     LATHE_CASE_WITH("c[14,24] c[14,12] c[14,12] - - - - f32[4]:2", "c[14,24] f32[2,4,7]", 40, 8,
                     HEADS, .causal = 1, .window = 3),
+    LATHE_CASE_WITH("c[14,24] c[14,12] c[14,8] - - - - f32[4]:2", "c[14,16] f32[2,4,7]", 40, 8,
+                    HEADS, .value_dim = 4, .causal = 1),
+    LATHE_CASE_WITH("c[14,24] c[14,12] c[14,20]", "c[14,40] f32[2,4,7]", 40, 8, HEADS,
+                    .value_dim = 10),
     LATHE_LAST_CASE,
 };
 
@@ -219,6 +236,8 @@ static const lathe_op_case backward_cases[] = {
     LATHE_CASE_WITH("c[14,24] c[14,24] c[14,12] c[14,12] c[14,24] f32[2,4,7] i32[14]:t1 - - "
                     "f32[4]:2",
                     "c[14,24] c[14,12] c[14,12]", 60, 16, HEADS, .causal = 1),
+    LATHE_CASE_WITH("c[14,16] c[14,24] c[14,12] c[14,8] c[14,16] f32[2,4,7]",
+                    "c[14,24] c[14,12] c[14,8]", 60, 16, HEADS, .value_dim = 4, .causal = 1),
     LATHE_LAST_CASE,
 };
 

@@ -43,8 +43,9 @@ static void axpy(double alpha, const double *x, double *y, int64_t n)
 static void one_query(const lathe_attention_problem *p, const lathe__dense_attention *a, int64_t b,
                       int64_t i, int64_t h)
 {
-    const int64_t d = p->head_dim, kv = h / (p->n_heads / p->n_kv_heads);
-    const int64_t at = ((b * p->t_q + i) * p->n_heads + h) * d;
+    const int64_t d = p->head_dim, dv = lathe_attention_value_dim(p);
+    const int64_t kv = h / (p->n_heads / p->n_kv_heads);
+    const int64_t query = (b * p->t_q + i) * p->n_heads + h, at = query * d, o_at = query * dv;
     /* slope: derivative of the soft cap, d capped / d score */
     double *score = a->row, *slope = a->row + p->t_k;
     int64_t first, last;
@@ -67,17 +68,18 @@ static void one_query(const lathe_attention_problem *p, const lathe__dense_atten
     a->lse[(b * p->n_heads + h) * p->t_q + i] = lse;
     for (int64_t j = first; j < last; j++)
         axpy(exp(score[j] - lse),
-             a->v + (lathe_attention_key(p, a->kv_len, b, j) * p->n_kv_heads + kv) * d, a->o + at,
-             d);
+             a->v + (lathe_attention_key(p, a->kv_len, b, j) * p->n_kv_heads + kv) * dv,
+             a->o + o_at, dv);
     if (a->dq == NULL)
         return;
-    const double o_do = dot(a->o + at, a->d_o + at, d);
+    const double o_do = dot(a->o + o_at, a->d_o + o_at, dv);
     for (int64_t j = first; j < last; j++) {
-        const int64_t key = (lathe_attention_key(p, a->kv_len, b, j) * p->n_kv_heads + kv) * d;
+        const int64_t row = lathe_attention_key(p, a->kv_len, b, j) * p->n_kv_heads + kv;
+        const int64_t key = row * d, value = row * dv;
         const double w = exp(score[j] - lse);
         const double ds =
-            w * (dot(a->d_o + at, a->v + key, d) - o_do) * slope[j] * (double)p->scale;
-        axpy(w, a->d_o + at, a->dv + key, d);
+            w * (dot(a->d_o + o_at, a->v + value, dv) - o_do) * slope[j] * (double)p->scale;
+        axpy(w, a->d_o + o_at, a->dv + value, dv);
         axpy(ds, a->k + key, a->dq + at, d);
         axpy(ds, a->q + at, a->dk + key, d);
     }

@@ -4,7 +4,8 @@
 
 #include "lathe/attention.h"
 
-/* Dense tensors in double: q o dO dq [B,Tq,H,D], k v dk dv [B,Tk,Hkv,D], lse [B,H,Tq]. */
+/* Dense tensors in double: q dq [B,Tq,H,D], k dk [B,Tk,Hkv,D], o dO [B,Tq,H,Dv], v dv
+ * [B,Tk,Hkv,Dv], lse [B,H,Tq]. */
 typedef struct lathe__dense_attention {
     const double *q, *k, *v, *d_o;
     const int32_t *doc_start, *key_end, *kv_len;

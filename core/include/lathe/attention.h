@@ -1,9 +1,9 @@
 /* The interface of attention plugins: o = softmax(mask(softcap(scale * q k^T))) v and its backward.
  *
- * Layout: q [B,Tq,H,D], k v [B,Tk,Hkv,D], o [B,Tq,H,D]; a token's row is contiguous over heads, and
- * consecutive tokens are *_stride elements apart (so q, k, v may be columns of one fused tensor);
- * consecutive batch rows are Tq (or Tk) tokens apart. Query head h uses key head h / (H / Hkv).
- * Query i of row b has the key index i + (len_b - Tq), len_b = kv_len ? kv_len[b] : Tk.
+ * Layout: q [B,Tq,H,D], k [B,Tk,Hkv,D], v [B,Tk,Hkv,Dv], o [B,Tq,H,Dv]; a token's row is contiguous
+ * over heads, and consecutive tokens are *_stride elements apart (so q, k, v may be columns of one
+ * fused tensor); consecutive batch rows are Tq (or Tk) tokens apart. Query head h uses key head h /
+ * (H / Hkv). Query i of row b has the key index i + (len_b - Tq), len_b = kv_len ? kv_len[b] : Tk.
  * It sees key j iff  j < len_b,  causal: j <= its index,  window w > 0: j > its index - w,
  * packed: j >= doc_start[b*Tq + i] (index within the row at which its document begins),
  * and bounded: j < key_end[b*Tq + i]. A document that sees itself in both directions has key_end =
@@ -46,8 +46,8 @@ typedef struct lathe_attention_problem {
      * rows may share. kv_len[b*kv_stride] is then the length of row b, and kv_len[b*kv_stride + 1
      * + j] the number of the block with its keys j*block_tokens and on. 0: rows are contiguous. */
     int64_t block_tokens, kv_stride;
-    int32_t sinks; /* sinks given */
-    int32_t reserved;
+    int32_t sinks;     /* sinks given */
+    int32_t value_dim; /* Dv, the size of a head of v and o; 0: head_dim */
 } lathe_attention_problem;
 LATHE_ABI_SIZE(lathe_attention_problem, 176);
 

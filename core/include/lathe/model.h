@@ -83,6 +83,8 @@ enum {
     LATHE_ROPE_ALPHA = 4,       /* rope_type dynamic with an alpha multiplies the base by
                                    alpha^(dims/(dims-2)), for rows of every length (Hunyuan) */
     LATHE_ROPE_FIXED_THETA = 8, /* no key next to the settings has the base */
+    LATHE_ROPE_SCORES = 16,     /* mscale_all_dim of every rope_type but default is a factor on the
+                                   scores, too: score_factor of the builder (DeepSeek) */
 };
 
 /** One table of rotary frequencies. The core reads the old keys rope_theta and rope_scaling and the
@@ -105,9 +107,10 @@ LATHE_ABI_SIZE(lathe_rope_use, 56);
 /** Shape of a layer's attention, from which the core computes cache size and FLOPs. Plain data. */
 typedef struct lathe_model_layer {
     int32_t n_heads, n_kv_heads, head_dim;
-    int32_t window; /* keys that a query sees, itself included; 0: all */
+    int32_t window;    /* keys that a query sees, itself included; 0: all */
+    int32_t value_dim; /* size of a head of v and o; 0: head_dim */
 } lathe_model_layer;
-LATHE_ABI_SIZE(lathe_model_layer, 16);
+LATHE_ABI_SIZE(lathe_model_layer, 20);
 
 /** The description of a model. The core zeroes it and sets size; the instance owns the pointers. */
 typedef struct lathe_model_info {
@@ -207,8 +210,9 @@ typedef struct lathe_model_builder {
     /** [build] Table f32[P,2,R/2] of describe()'s ropes[index], where R channels of each head are
      *  rotated: input 2 of ROPE. P is max_positions, or twice that for a model with longrope. */
     lathe_status (*rope)(void *ctx, int32_t index, lathe_val *out);
-    /** [build] If `cached` is 1: appends the new rows k and v c[N, Hkv*D] to the layer's cache and
-     *  returns the whole cache in *k and *v. Otherwise: changes nothing. Call it once per layer. */
+    /** [build] If `cached` is 1: appends the new rows k c[N, Hkv*D] and v c[N, Hkv*Dv] to the
+     * layer's cache and returns the whole cache in *k and *v. Otherwise: changes nothing. Call it
+     * once per layer. */
     lathe_status (*cache)(void *ctx, int32_t layer, lathe_val *k, lathe_val *v);
     /** [build] Adds a constant; its data are copied. */
     lathe_status (*constant)(void *ctx, const char *name, const lathe_desc *desc, const void *data,
@@ -232,8 +236,11 @@ typedef struct lathe_model_builder {
     /** [build] f32[N]: 1 for a token of the batch, 0 for padding. LATHE_NONE where nothing is
      *  reported, or nothing is padded. */
     lathe_status (*token_mask)(void *ctx, lathe_val *out);
+    /** [build] Factor on the attention scores that the settings of describe()'s ropes[index] ask
+     *  for: (0.1 mscale_all_dim ln(factor) + 1)^2 with LATHE_ROPE_SCORES, else 1. */
+    lathe_status (*score_factor)(void *ctx, int32_t index, double *out);
 } lathe_model_builder;
-LATHE_ABI_SIZE(lathe_model_builder, 168);
+LATHE_ABI_SIZE(lathe_model_builder, 176);
 
 typedef struct lathe_model_v1 {
     uint32_t size;

@@ -33,12 +33,12 @@
  *  ROPE          x c[N,H*D], pos i32[N], table f32[P,2,R/2] -> y c[N,H*D]   R <= D, even
  *                table[p] = a row of cosines, a row of sines; x1, x2 = halves of a head's first
  *                R elements, or with `interleaved` their even and odd elements: y1 = x1 cos -
- *                x2 sin, y2 = x2 cos + x1 sin; the other D-R elements stay; head_dim; inverse:
- *                -sin; i/o 0
- *  ATTENTION     q c[N,H*D], k c[M,Hkv*D], v c[M,Hkv*D], doc_start? i32[N], kv_len? i32[B],
- *                key_end? i32[N], slopes? f32[H], sinks? f32[H] -> o c[N,H*D], lse f32[B,H,Tq]
- *                semantics in attention.h; slopes get no gradient; fused_qkv: q is
- *                c[N,(H+2Hkv)*D], k and v are absent
+ *                x2 sin, y2 = x2 cos + x1 sin; the other D-R elements stay; head_dim; start: the
+ *                R elements follow the first `start` of the head; inverse: -sin; i/o 0
+ *  ATTENTION     q c[N,H*D], k c[M,Hkv*D], v c[M,Hkv*Dv], doc_start? i32[N], kv_len? i32[B],
+ *                key_end? i32[N], slopes? f32[H], sinks? f32[H] -> o c[N,H*Dv], lse f32[B,H,Tq]
+ *                semantics in attention.h; Dv = value_dim, or D if that is 0; slopes get no
+ *                gradient; fused_qkv: q is c[N,(H+2Hkv)*D], k and v are absent, Dv is D
  *
  *  SWIGLU        gate c[N,F], up c[N,F] -> y c[N,F]             y = gate*sigmoid(gate)*up
  *  SWIGLU_CLAMPED  x c[N,2F] -> y c[N,F]                        y[j] = g*sigmoid(alpha*g)*(u+1),
@@ -81,7 +81,7 @@
  *  LAYERNORM_BWD dy, x, w, mean, rstd -> dx, dw? f32[C], db? f32[C]
  *  ATTENTION_BWD do, q, k, v, o, lse, doc_start?, key_end?, slopes?, sinks? -> dq, dk, dv
  *                fused_qkv: dqkv alone
- *  ATTENTION_SINKS_BWD  do c[N,H*D], o c[N,H*D], lse f32[B,H,Tq], sinks f32[H] -> dsinks f32[H]
+ *  ATTENTION_SINKS_BWD  do c[N,H*Dv], o c[N,H*Dv], lse f32[B,H,Tq], sinks f32[H] -> dsinks f32[H]
  *                dsinks[h] = - sum over the queries of exp(sinks[h] - lse) * (do . o of the head)
  *  SWIGLU_BWD    dy, gate, up -> dgate, dup
  *  SWIGLU_CLAMPED_BWD  dy c[N,F], x c[N,2F] -> dx c[N,2F]
@@ -391,7 +391,7 @@ typedef struct lathe_op_attrs {
     int32_t offset_one;                    /* RMSNORM */
     int32_t trans_a, trans_b;              /* MATMUL, BLOCK_MATMUL */
     int64_t batch;        /* ATTENTION: B, so that Tq = N/B; EXPERT_CHOICE: groups */
-    int64_t start, count; /* SLICE, ROW_SUM, BROADCAST, SCALE_BY, APPLY_UPDATE, ... */
+    int64_t start, count; /* SLICE, ROPE, ROW_SUM, BROADCAST, SCALE_BY, APPLY_UPDATE, ... */
     int64_t chunk_rows;   /* HEAD_LOGPROB: rows of logits at a time; 0: automatic */
     uint64_t rng_stream;  /* DROPOUT, UNIFORM_NOISE, HEAD_SAMPLE: distinct per site */
     int32_t dtype;        /* CAST, L2_NORMALIZE: dtype of y */
@@ -399,7 +399,9 @@ typedef struct lathe_op_attrs {
     int32_t invariant;    /* [EXPERT_]LINEAR(S), HEAD_EVAL, HEAD_LOGPROB: bits of a row do not
                              depend on N */
     int32_t interleaved;  /* ROPE: elements 2i and 2i+1 of a head rotate together */
+    int32_t value_dim;    /* ATTENTION: size of a head of v and o; 0: head_dim */
+    int32_t reserved;     /* 0 */
 } lathe_op_attrs;
-LATHE_ABI_SIZE(lathe_op_attrs, 128);
+LATHE_ABI_SIZE(lathe_op_attrs, 136);
 
 #endif

@@ -124,7 +124,7 @@ static lathe_status check_info(const lathe_plugin *plugin, const lathe_model_inf
     for (int32_t i = 0; i < info->n_layers && wrong == NULL; i++) {
         const lathe_model_layer *l = &info->layers[i];
         if (l->n_heads < 1 || l->n_kv_heads < 1 || l->n_heads % l->n_kv_heads != 0 ||
-            l->head_dim < 1 || l->window < 0)
+            l->head_dim < 1 || l->window < 0 || l->value_dim < 0)
             wrong = "has a layer whose heads or window make no sense";
     }
     for (int32_t i = 0; i < info->n_ropes && wrong == NULL; i++)

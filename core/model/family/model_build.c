@@ -226,6 +226,17 @@ static lathe_status rope(void *ctx, int32_t index, lathe_val *out)
     return LATHE_OK;
 }
 
+/* lathe_model_builder.score_factor */
+static lathe_status score_factor(void *ctx, int32_t index, double *out)
+{
+    const lathe_model_build *b = ctx;
+    if (index < 0 || index >= b->config->n_ropes)
+        return lathe_error(LATHE_E_PLUGIN, "%s: build() requests the factor of table %d of %d",
+                           family_name(b), index, b->config->n_ropes);
+    *out = b->config->ropes[index].score_factor;
+    return LATHE_OK;
+}
+
 /* lathe_model_builder.constant */
 static lathe_status constant(void *ctx, const char *name, const lathe_desc *desc, const void *data,
                              lathe_val *out)
@@ -424,7 +435,8 @@ lathe_status lathe_model_hidden(lathe_model_build *b, lathe_val *out)
                                          .embedding = embedding,
                                          .experts = experts,
                                          .report_mean = report_mean,
-                                         .token_mask = token_mask};
+                                         .token_mask = token_mask,
+                                         .score_factor = score_factor};
     b->n_reports = 0;
     b->is_noise_added = b->is_embedded = 0;
     LATHE_TRY(check_inputs(b));

@@ -26,14 +26,41 @@ int64_t lathe_model_n_active(const lathe_model_config *config, const lathe_param
     return n;
 }
 
-int64_t lathe_model_kv_width(const lathe_model_config *config)
+static int32_t value_dim(const lathe_model_layer *layer)
+{
+    return layer->value_dim > 0 ? layer->value_dim : layer->head_dim;
+}
+
+int64_t lathe_model_key_width(const lathe_model_layer *layer)
+{
+    return (int64_t)layer->n_kv_heads * layer->head_dim;
+}
+
+int64_t lathe_model_value_width(const lathe_model_layer *layer)
+{
+    return (int64_t)layer->n_kv_heads * value_dim(layer);
+}
+
+/* The widest layer's. */
+static int64_t widest(const lathe_model_config *config,
+                      int64_t (*width)(const lathe_model_layer *layer))
 {
     int64_t max = 0;
     for (int32_t i = 0; i < config->n_layers; i++) {
-        const int64_t n = (int64_t)config->layers[i].n_kv_heads * config->layers[i].head_dim;
+        const int64_t n = width(&config->layers[i]);
         max = n > max ? n : max;
     }
     return max;
+}
+
+int64_t lathe_model_most_keys(const lathe_model_config *config)
+{
+    return widest(config, lathe_model_key_width);
+}
+
+int64_t lathe_model_most_values(const lathe_model_config *config)
+{
+    return widest(config, lathe_model_value_width);
 }
 
 double lathe_model_flops_per_token(const lathe_model_config *config, const lathe_params *params,
@@ -42,7 +69,7 @@ double lathe_model_flops_per_token(const lathe_model_config *config, const lathe
     double attention = 0.0;
     for (int32_t i = 0; i < config->n_layers; i++) {
         const lathe_model_layer *l = &config->layers[i];
-        attention += (double)l->n_heads * (double)l->head_dim *
+        attention += (double)l->n_heads * (double)(l->head_dim + value_dim(l)) / 2.0 *
                      lathe_attention_pairs(row_tokens, l->window, 1);
     }
     return 6.0 * (double)lathe_model_n_active(config, params) +

@@ -233,6 +233,17 @@ static void read_yarn(settings *s, lathe_rope_config *out)
     out->attention_factor = number(s, "attention_factor", def);
 }
 
+/* The factor on attention scores that DeepSeek's classes take from mscale_all_dim, whatever the
+ * rope_type scales. */
+static void read_scores(settings *s, lathe_rope_config *out)
+{
+    const double all = json_number_value(json_object_get(s->object, "mscale_all_dim"));
+    if (all == 0.0 || out->type == LATHE_ROPE_DEFAULT || s->r->status != LATHE_OK)
+        return;
+    const double scale = yarn_scale(out->factor, number(s, "mscale_all_dim", 1.0));
+    out->score_factor = scale * scale;
+}
+
 /* Reads a list with one factor for each pair of channels. */
 static const float *read_factors(settings *s, const char *key, int32_t dims)
 {
@@ -330,7 +341,7 @@ static void read_table(settings *s, const lathe_rope_use *use, lathe_rope_config
     lathe_config_reader *r = s->r;
     memset(out, 0, sizeof *out);
     out->type = LATHE_ROPE_DEFAULT;
-    out->attention_factor = 1.0;
+    out->attention_factor = out->score_factor = 1.0;
     out->theta = use->theta;
     if (!(use->flags & LATHE_ROPE_FIXED_THETA))
         out->theta = lathe__config_positive(
@@ -359,6 +370,8 @@ static void read_table(settings *s, const lathe_rope_use *use, lathe_rope_config
                   r->name, s->key);
     if (type != NULL)
         read_type(s, use->flags & LATHE_ROPE_LONG_ONLY ? long_name(s, type) : type, out);
+    if (use->flags & LATHE_ROPE_SCORES)
+        read_scores(s, out);
     if (use->share_key == NULL)
         check_whole(s, out->type);
 }

@@ -28,6 +28,7 @@ typedef struct lathe_rope_config {
     double low_freq_factor, high_freq_factor; /* LLAMA3 */
     int64_t original_max_positions;           /* LLAMA3, YARN, LONGROPE */
     double attention_factor;                  /* factor of the cosines and sines; 1: no effect */
+    double score_factor;                      /* lathe_model_builder.score_factor */
     double beta_fast, beta_slow;              /* YARN */
     /* YARN: the range of blended channels begins and ends at whole channels */
     int32_t truncate, reserved;

@@ -115,7 +115,8 @@ static int go_to(walk *w, int32_t node, lathe_val v)
 static int through_attention(walk *w, int32_t node)
 {
     const lathe_ir_node *n = &w->g->nodes[node];
-    const int32_t size = n->attrs.head_dim, heads = n->attrs.n_heads, kv = n->attrs.n_kv_heads;
+    const int32_t size = n->attrs.value_dim > 0 ? n->attrs.value_dim : n->attrs.head_dim;
+    const int32_t heads = n->attrs.n_heads, kv = n->attrs.n_kv_heads;
     if (w->as_rows || n->out[0] != w->v || size < 1 || kv < 1 || heads % kv != 0 ||
         w->n != (int64_t)heads * size)
         return 0;

@@ -20,7 +20,8 @@
 static int64_t cache_bytes(const lathe_model_config *m, int32_t seq_len, int32_t dtype)
 {
     const int64_t rows = seq_len < m->max_positions ? seq_len : m->max_positions;
-    return 2 * m->n_layers * rows * lathe_model_kv_width(m) * lathe_dtype_bytes(dtype);
+    const int64_t width = lathe_model_most_keys(m) + lathe_model_most_values(m);
+    return m->n_layers * rows * width * lathe_dtype_bytes(dtype);
 }
 
 /* A number of the device plugin's own table; 0: it has no such key. */

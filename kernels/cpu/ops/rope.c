@@ -1,5 +1,5 @@
-/* ROPE: rotates the two halves of the first R elements of every head, or with `interleaved` their
- * even and odd elements, by the angles of its position.
+/* ROPE: rotates the two halves of R elements of every head, those after its first `start`, or with
+ * `interleaved` their even and odd elements, by the angles of its position.
  *
  *   y1 = x1 cos - x2 sin,  y2 = x2 cos + x1 sin;  inverse: sin negated; the other elements stay
  *   x c[N,H*D], pos i32[N], table f32[P,2,R/2]; y may be x
@@ -50,7 +50,11 @@ CPU_INLINE void keep(const void *x, void *y, int64_t n, int accumulate, int32_t 
 CPU_INLINE void turn(const rope_job *job, const void *x, void *y, const float *row, float sign,
                      int accumulate, int32_t dtype)
 {
-    const int64_t rest = job->d - 2 * job->half;
+    const int64_t start = job->k->attrs.start, rest = job->d - start - 2 * job->half;
+    if (start > 0 && (accumulate || x != y))
+        keep(x, y, start, accumulate, dtype);
+    x = at(x, start, dtype);
+    y = at_mut(y, start, dtype);
     if (job->k->attrs.interleaved)
         rotate_pairs(x, y, row, sign, job->half, accumulate, dtype);
     else

@@ -1,5 +1,5 @@
-/* ROPE: rotates the two halves of the first R elements of every head, or with `interleaved` their
- * even and odd elements, by the angles of its position.
+/* ROPE: rotates the two halves of R elements of every head, those after its first `start`, or with
+ * `interleaved` their even and odd elements, by the angles of its position.
  *
  *   y1 = x1 cos - x2 sin,  y2 = x2 cos + x1 sin;  inverse: sin negated; the other elements stay
  *   x c[N,H*D], pos i32[N], table f32[P,2,R/2]; y may be x
@@ -13,7 +13,7 @@
 #include "base/launch.cuh"
 
 struct rope_shape {
-    int64_t rows, width, d, half, positions; /* half: R/2 */
+    int64_t rows, width, d, start, half, positions; /* half: R/2 */
     int64_t step, apart; /* pair i: elements i * step and i * step + apart of a head */
     float sign;
     int accumulate;
@@ -71,11 +71,13 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
         const int64_t head = first / per_head, i = first - head * per_head;
         const int64_t at = row * s.width + head * s.d, p = pos[row];
         const bool valid = p >= 0 && p < s.positions;
+        /* units: R/2 pairs, then the elements before them, then those after them */
+        const int64_t pair = at + s.start + i * s.step;
+        const int64_t alone = at + (i - half < s.start ? i - half : i + half);
         if (i < half)
-            rotate<N>(x + at + i * s.step, y + at + i * s.step,
-                      valid ? table + p * 2 * half + i : nullptr, s);
+            rotate<N>(x + pair, y + pair, valid ? table + p * 2 * half + i : nullptr, s);
         else
-            keep<N>(x + at + i + half, y + at + i + half, valid, s);
+            keep<N>(x + alone, y + alone, valid, s);
     }
 }
 
@@ -86,6 +88,7 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
     const rope_shape shape = {rows,
                               n / rows,
                               k->attrs.head_dim,
+                              k->attrs.start,
                               k->in[2].dims[2],
                               k->in[2].dims[0],
                               pairs ? 2 : 1,
@@ -94,6 +97,7 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
                               (a->accumulate & 1u) != 0};
     const int64_t units = n / shape.d * (shape.d - shape.half);
     const int packs = !pairs && cuda_aligned(shape.d, k->in[0].dtype, nullptr) &&
+                      cuda_aligned(shape.start, k->in[0].dtype, nullptr) &&
                       cuda_aligned(shape.half, k->in[0].dtype, a->in[0], a->in[2], a->out[0]);
     if (n == 0)
         return LATHE_OK;

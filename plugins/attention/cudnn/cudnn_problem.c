@@ -25,6 +25,8 @@ static int32_t in_range(int64_t n, int64_t least, int64_t most)
 
 static const char *refused_dims(const lathe_attention_problem *p)
 {
+    if (p->value_dim > 0 && p->value_dim != p->head_dim)
+        return "values with heads of another size than keys are not served";
     if (!in_range(p->head_dim, 1, MAX_DIM) || p->head_dim % MULTIPLE != 0)
         return "head size is not a multiple of 8 up to 256";
     if (p->n_heads < 1 || p->n_kv_heads < 1 || p->n_heads % p->n_kv_heads != 0)

@@ -30,10 +30,11 @@ static int64_t alone_job_init(alone_job *j, const lathe_attention_problem *p, in
     forward_work w;
     pieces m = {base, 0};
     const int64_t group = p->n_heads / p->n_kv_heads;
-    f->x = extent_of(p);
+    f->x = extent_of(p->head_dim);
+    f->y = extent_of(lathe_attention_value_dim(p));
     f->split = 2;
     f->k_tile = f->x.row * BK;
-    f->v_tile = BK_UNITS * f->x.wide;
+    f->v_tile = BK_UNITS * f->y.wide;
     f->worker_bytes = forward_work_init(&w, f, NULL);
     f->workers = take(&m, f->worker_bytes * workers);
     j->tile_bytes = round_up((f->k_tile + f->v_tile) * (int64_t)sizeof(unit), 64);
@@ -61,7 +62,7 @@ static span alone_begin(const alone_job *j, const forward_work *w, int64_t b, in
                   b * p->t_q * p->q_stride + (h + i) * f->x.d, p->q_stride, p->t_q, p->t_q,
                   p->dtype);
     memset(w->q + rows * f->x.row, 0, (size_t)((padded - rows) * f->x.row) * sizeof(unit));
-    memset(w->o, 0, (size_t)(padded * f->x.wide) * sizeof(float));
+    memset(w->o, 0, (size_t)(padded * f->y.wide) * sizeof(float));
     memset(w->l, 0, (size_t)padded * VL * sizeof(float));
     for (int64_t r = 0; r < padded; r++)
         w->m[r] = -1e30f;
@@ -77,7 +78,7 @@ static void alone_item(const alone_job *j, const forward_work *w, unit *k, unit 
 {
     const forward_job *f = &j->forward;
     const lathe_attention_problem *p = f->c->p;
-    const extent *x = &f->x;
+    const extent *x = &f->x, *y = &f->y;
     const scoring how = scoring_of(p);
     const int64_t rows = j->heads * p->t_q, padded = round_up(rows, MR_LEAST);
     const span whole = alone_begin(j, w, b, h);
@@ -88,13 +89,13 @@ static void alone_item(const alone_job *j, const forward_work *w, unit *k, unit 
             continue;
         pack_keys(f, w->rows, k, v, b, h / (p->n_heads / p->n_kv_heads), t);
         multiply_columns(w->q, x->row, k, w->s, padded, BK, x->units, s.columns);
-        soften(w, x, &s, padded, &how, f->c, (tile_place){b, h, 0, t * BK});
-        multiply_add_units(w->p, BK_UNITS, 1, v, w->o, padded, x->wide, s.keys);
+        soften(w, y, &s, padded, &how, f->c, (tile_place){b, h, 0, t * BK});
+        multiply_add_units(w->p, BK_UNITS, 1, v, w->o, padded, y->wide, s.keys);
     }
     for (int64_t i = 0; i < j->heads; i++) {
         forward_work head = *w;
         head.l += i * p->t_q * VL;
-        head.o += i * p->t_q * x->wide;
+        head.o += i * p->t_q * y->wide;
         head.m += i * p->t_q;
         head.ranges += i * p->t_q;
         forward_finish(f, &head, b, h + i, 0, p->t_q);

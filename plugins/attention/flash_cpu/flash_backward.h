@@ -20,7 +20,7 @@
 
 /* Memory of one worker. In f32 the cols forms share the memory of the rows forms. */
 typedef struct backward_work {
-    unit *k_rows, *v_rows;     /* [BK][row] */
+    unit *k_rows, *v_rows;     /* [BK][row]; row and wide are x's or, of v and do, y's */
     unit *k_turned, *v_turned; /* [row][BK] */
     unit *k_cols;              /* [BK units][wide] */
     unit *q, *d_o;             /* [q tiles][BQ][row] */
@@ -38,7 +38,7 @@ typedef struct backward_work {
 
 typedef struct backward_job {
     const flash_call *c;
-    extent x;
+    extent x, y; /* of q and k; of v and o */
     int64_t k_tiles, q_tiles, split, group;
     float *dq; /* split: [batch][kv heads][split][group][q tiles][BQ][wide] */
     char *workers;
@@ -50,19 +50,20 @@ static int64_t backward_work_init(backward_work *w, const backward_job *j, char 
     pieces m = {base, 0};
     const int64_t u = (int64_t)sizeof(unit), f = (int64_t)sizeof(float);
     const int64_t row = j->x.row, wide = j->x.wide, queries = j->q_tiles * BQ;
+    const int64_t v_row = j->y.row, v_wide = j->y.wide;
     const int64_t keys = tiles_of(j->k_tiles, j->split) * BK;
     w->k_rows = take(&m, BK * row * u);
-    w->v_rows = take(&m, BK * row * u);
+    w->v_rows = take(&m, BK * v_row * u);
     w->k_turned = take(&m, row * BK * u);
-    w->v_turned = take(&m, row * BK * u);
+    w->v_turned = take(&m, v_row * BK * u);
     w->q = take(&m, queries * row * u);
-    w->d_o = take(&m, queries * row * u);
+    w->d_o = take(&m, queries * v_row * u);
     w->s = take(&m, BQ * BK * f);
     w->dp = take(&m, BQ * BK * f);
 #if FLASH_BF16
     w->k_cols = take(&m, BK_UNITS * wide * u);
     w->q_cols = take(&m, queries / UNIT_VALUES * wide * u);
-    w->d_o_cols = take(&m, queries / UNIT_VALUES * wide * u);
+    w->d_o_cols = take(&m, queries / UNIT_VALUES * v_wide * u);
     w->p_turned = take(&m, BQ_UNITS * BK * u);
     w->ds_turned = take(&m, BQ_UNITS * BK * u);
     w->ds = take(&m, BQ * BK_UNITS * u);
@@ -80,7 +81,7 @@ static int64_t backward_work_init(backward_work *w, const backward_job *j, char 
     w->tiles = take(&m, j->q_tiles * (int64_t)sizeof(span));
     w->dq = j->split == 1 ? take(&m, queries * wide * f) : NULL;
     w->dk = take(&m, keys * wide * f);
-    w->dv = take(&m, keys * wide * f);
+    w->dv = take(&m, keys * v_wide * f);
     return m.at;
 }
 
@@ -89,7 +90,8 @@ static int64_t backward_job_init(backward_job *j, const lathe_attention_problem 
 {
     backward_work w;
     pieces m = {base, 0};
-    j->x = extent_of(p);
+    j->x = extent_of(p->head_dim);
+    j->y = extent_of(lathe_attention_value_dim(p));
     j->k_tiles = tiles_of(p->t_k, BK);
     j->q_tiles = tiles_of(p->t_q, BQ);
     j->group = p->n_heads / p->n_kv_heads;
@@ -112,13 +114,13 @@ static void backward_pack_keys(const backward_job *j, const backward_work *w, in
 {
     const lathe_attention_problem *p = j->c->p;
     const int64_t start = tile * BK, count = least(BK, p->t_k - start);
-    const int64_t token = b * p->t_k + start, column = hk * j->x.d;
-    pack_rows(w->k_rows, &j->x, j->c->a->k, token * p->k_stride + column, p->k_stride, count, BK,
-              p->dtype);
-    pack_rows(w->v_rows, &j->x, j->c->a->v, token * p->v_stride + column, p->v_stride, count, BK,
-              p->dtype);
+    const int64_t token = b * p->t_k + start;
+    pack_rows(w->k_rows, &j->x, j->c->a->k, token * p->k_stride + hk * j->x.d, p->k_stride, count,
+              BK, p->dtype);
+    pack_rows(w->v_rows, &j->y, j->c->a->v, token * p->v_stride + hk * j->y.d, p->v_stride, count,
+              BK, p->dtype);
     pack_turned(w->k_turned, &j->x, w->k_rows, BK);
-    pack_turned(w->v_turned, &j->x, w->v_rows, BK);
+    pack_turned(w->v_turned, &j->y, w->v_rows, BK);
 #if FLASH_BF16
     pack_cols(w->k_cols, &j->x, w->k_rows, BK);
 #endif
@@ -130,8 +132,8 @@ static float delta_of(const backward_job *j, int64_t at)
     const int32_t dtype = j->c->p->dtype;
     float a[64], g[64];
     vf sum = vset(0.0f);
-    for (int64_t first = 0; first < j->x.d; first += 64) {
-        const int64_t n = least(64, j->x.d - first);
+    for (int64_t first = 0; first < j->y.d; first += 64) {
+        const int64_t n = least(64, j->y.d - first);
         load_values(a, j->c->a->o, at + first, n, dtype);
         load_values(g, j->c->a->d_o, at + first, n, dtype);
         for (int64_t i = n; i < 64; i++)
@@ -151,14 +153,14 @@ static void backward_pack_queries(const backward_job *j, const backward_work *w,
     const float *lse = a->lse + (b * p->n_heads + h) * p->t_q;
     for (int64_t t = 0; t < j->q_tiles; t++) {
         const int64_t start = t * BQ, count = least(BQ, p->t_q - start), token = b * p->t_q + start;
-        const int64_t at = token * p->o_stride + h * j->x.d;
-        unit *q = w->q + start * j->x.row, *d_o = w->d_o + start * j->x.row;
+        const int64_t at = token * p->o_stride + h * j->y.d;
+        unit *q = w->q + start * j->x.row, *d_o = w->d_o + start * j->y.row;
         pack_rows(q, &j->x, a->q, token * p->q_stride + h * j->x.d, p->q_stride, count, BQ,
                   p->dtype);
-        pack_rows(d_o, &j->x, a->d_o, at, p->o_stride, count, BQ, p->dtype);
+        pack_rows(d_o, &j->y, a->d_o, at, p->o_stride, count, BQ, p->dtype);
 #if FLASH_BF16
         pack_cols(w->q_cols + t * BQ_UNITS * j->x.wide, &j->x, q, BQ);
-        pack_cols(w->d_o_cols + t * BQ_UNITS * j->x.wide, &j->x, d_o, BQ);
+        pack_cols(w->d_o_cols + t * BQ_UNITS * j->y.wide, &j->y, d_o, BQ);
 #endif
         for (int64_t r = 0; r < count; r++) {
             w->lse[start + r] = lse[start + r] * LOG2E;
@@ -269,9 +271,9 @@ static void gradients(const backward_work *w, int64_t first, int64_t padded, con
 static void backward_tile(const backward_job *j, const backward_work *w, int64_t q_tile,
                           int64_t k_start, float *dq, float *dk, float *dv, const scoring *how)
 {
-    const extent *x = &j->x;
+    const extent *x = &j->x, *y = &j->y;
     const int64_t first = q_tile * BQ, rows = least(BQ, j->c->p->t_q - first);
-    const int64_t padded = round_up(rows, MR_LEAST), cols = q_tile * BQ_UNITS * x->wide;
+    const int64_t padded = round_up(rows, MR_LEAST), units = q_tile * BQ_UNITS;
     sight g;
     look(&g, w->ranges + first, rows, padded, k_start);
     if (!g.any)
@@ -279,11 +281,13 @@ static void backward_tile(const backward_job *j, const backward_work *w, int64_t
     look_back(&g, padded);
     multiply_columns(w->q + first * x->row, x->row, w->k_turned, w->s, padded, BK, x->units,
                      g.columns);
-    multiply_columns(w->d_o + first * x->row, x->row, w->v_turned, w->dp, padded, BK, x->units,
+    multiply_columns(w->d_o + first * y->row, y->row, w->v_turned, w->dp, padded, BK, y->units,
                      g.columns);
     gradients(w, first, padded, &g, how);
-    multiply_add_units(w->p_turned, 1, BK, w->d_o_cols + cols, dv, BK, x->wide, g.queries);
-    multiply_add_units(w->ds_turned, 1, BK, w->q_cols + cols, dk, BK, x->wide, g.queries);
+    multiply_add_units(w->p_turned, 1, BK, w->d_o_cols + units * y->wide, dv, BK, y->wide,
+                       g.queries);
+    multiply_add_units(w->ds_turned, 1, BK, w->q_cols + units * x->wide, dk, BK, x->wide,
+                       g.queries);
     multiply_add_units(w->ds, BK_UNITS, 1, w->k_cols, dq + first * x->wide, padded, x->wide,
                        g.keys);
 }
@@ -295,14 +299,14 @@ static void backward_items(void *arg, int64_t begin, int64_t end, int32_t worker
     const lathe_attention_args *a = j->c->a;
     scoring how = scoring_of(p);
     const int64_t wide = j->x.wide, d = j->x.d, dq_floats = j->q_tiles * BQ * wide;
-    const size_t dk_bytes = (size_t)(tiles_of(j->k_tiles, j->split) * BK * wide) * sizeof(float);
+    const int64_t v_wide = j->y.wide, keys = tiles_of(j->k_tiles, j->split) * BK;
     backward_work w;
     (void)backward_work_init(&w, j, j->workers + worker * j->worker_bytes);
     for (int64_t i = begin; i < end; i++) {
         const int64_t head = i / j->split, b = head / p->n_kv_heads, hk = head % p->n_kv_heads;
         backward_ranges(j, &w, b);
-        memset(w.dk, 0, dk_bytes);
-        memset(w.dv, 0, dk_bytes);
+        memset(w.dk, 0, (size_t)(keys * wide) * sizeof(float));
+        memset(w.dv, 0, (size_t)(keys * v_wide) * sizeof(float));
         for (int64_t g = 0; g < j->group; g++) {
             const int64_t h = hk * j->group + g;
             float *dq = j->split > 1 ? j->dq + (i * j->group + g) * dq_floats : w.dq;
@@ -315,7 +319,7 @@ static void backward_items(void *arg, int64_t begin, int64_t end, int32_t worker
                 for (int64_t q = 0; q < j->q_tiles; q++)
                     if (w.tiles[q].lo < (t + 1) * BK && w.tiles[q].hi > t * BK)
                         backward_tile(j, &w, q, t * BK, dq, w.dk + own * BK * wide,
-                                      w.dv + own * BK * wide, &how);
+                                      w.dv + own * BK * v_wide, &how);
             }
             if (j->split == 1 && a->dq)
                 unpack(a->dq, b * p->t_q * p->dq_stride + h * d, p->dq_stride, dq, &j->x, p->t_q,
@@ -327,8 +331,8 @@ static void backward_items(void *arg, int64_t begin, int64_t end, int32_t worker
                 unpack(a->dk, token * p->dk_stride + hk * d, p->dk_stride, w.dk + own * BK * wide,
                        &j->x, n, p->scale, p->dtype, a->accumulate & 2u);
             if (a->dv)
-                unpack(a->dv, token * p->dv_stride + hk * d, p->dv_stride, w.dv + own * BK * wide,
-                       &j->x, n, 1.0f, p->dtype, a->accumulate & 4u);
+                unpack(a->dv, token * p->dv_stride + hk * j->y.d, p->dv_stride,
+                       w.dv + own * BK * v_wide, &j->y, n, 1.0f, p->dtype, a->accumulate & 4u);
         }
     }
 }

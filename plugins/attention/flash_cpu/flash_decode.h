@@ -22,8 +22,8 @@ typedef struct decode_work {
 
 typedef struct decode_job {
     const flash_call *c;
-    extent x;
-    int64_t wide; /* floats from one row to the next */
+    extent x, y;  /* of q and k; of v and o */
+    int64_t wide; /* floats from one row to the next: the wider one's */
     int64_t runs, queries, n_parts;
     int64_t all_queries; /* queries of all heads of a batch row */
     float *o;            /* [batch][kv heads][runs][R][wide] */
@@ -52,8 +52,9 @@ static int64_t decode_job_init(decode_job *j, const lathe_attention_problem *p, 
 {
     decode_work w;
     pieces m = {base, 0};
-    j->x = extent_of(p);
-    j->wide = j->x.wide;
+    j->x = extent_of(p->head_dim);
+    j->y = extent_of(lathe_attention_value_dim(p));
+    j->wide = j->x.wide > j->y.wide ? j->x.wide : j->y.wide;
     j->runs = tiles_of(p->t_k, DECODE_RUN);
     j->queries = p->n_heads / p->n_kv_heads * p->t_q;
     j->all_queries = p->n_heads * p->t_q;
@@ -77,49 +78,49 @@ INLINE int64_t part_of(const decode_job *j, int64_t b, int64_t hk)
     return (b * j->c->p->n_kv_heads + hk) * j->runs;
 }
 
-/* Loads rows of a head as f32; zeros after D and after `count`. */
-static void load_rows(float *dst, const decode_job *j, const void *src, int64_t at, int64_t stride,
-                      int64_t count, int64_t rows)
+/* Loads rows of a head of size x as f32; zeros after D and after `count`. */
+static void load_rows(float *dst, const decode_job *j, const extent *x, const void *src, int64_t at,
+                      int64_t stride, int64_t count, int64_t rows)
 {
     for (int64_t t = 0; t < count; t++) {
-        load_values(dst + t * j->wide, src, at + t * stride, j->x.d, j->c->p->dtype);
-        for (int64_t d = j->x.d; d < j->wide; d++)
+        load_values(dst + t * j->wide, src, at + t * stride, x->d, j->c->p->dtype);
+        for (int64_t d = x->d; d < j->wide; d++)
             dst[t * j->wide + d] = 0.0f;
     }
     memset(dst + count * j->wide, 0, (size_t)((rows - count) * j->wide) * sizeof(float));
 }
 
 /* Loads keys (or values) first .. first+count-1 of head hk of row b, with zeros up to VL rows. */
-static void load_keys(float *dst, const decode_job *j, const void *src, int64_t stride, int64_t b,
-                      int64_t hk, int64_t first, int64_t count)
+static void load_keys(float *dst, const decode_job *j, const extent *x, const void *src,
+                      int64_t stride, int64_t b, int64_t hk, int64_t first, int64_t count)
 {
     for (int64_t t = 0; t < count; t++) {
         const int64_t at = lathe_attention_key(j->c->p, j->c->a->kv_len, b, first + t);
-        load_rows(dst + t * j->wide, j, src, at * stride + hk * j->x.d, stride, 1, 1);
+        load_rows(dst + t * j->wide, j, x, src, at * stride + hk * x->d, stride, 1, 1);
     }
     memset(dst + count * j->wide, 0, (size_t)((VL - count) * j->wide) * sizeof(float));
 }
 
 /* Prefetches `count` rows of a head: rows of one head are too far apart for the hardware
  * prefetcher. */
-static void ask_for_keys(const decode_job *j, const void *src, int64_t stride, int64_t b,
-                         int64_t hk, int64_t first, int64_t count)
+static void ask_for_keys(const decode_job *j, const extent *x, const void *src, int64_t stride,
+                         int64_t b, int64_t hk, int64_t first, int64_t count)
 {
     const int64_t bytes = lathe_dtype_bytes(j->c->p->dtype);
     for (int64_t t = 0; t < count; t++) {
         const int64_t at = lathe_attention_key(j->c->p, j->c->a->kv_len, b, first + t);
-        for (int64_t i = 0; i < j->x.d * bytes; i += 64)
-            __builtin_prefetch((const char *)src + (at * stride + hk * j->x.d) * bytes + i);
+        for (int64_t i = 0; i < x->d * bytes; i += 64)
+            __builtin_prefetch((const char *)src + (at * stride + hk * x->d) * bytes + i);
     }
 }
 
-/* Computes q . k for VL keys. */
-INLINE vf dots(const decode_work *w, const float *q, int64_t wide)
+/* Computes q . k for VL keys; n: D rounded up. */
+INLINE vf dots(const decode_work *w, const float *q, int64_t n, int64_t wide)
 {
     vu block[VL];
     for (int i = 0; i < VL; i++) {
         vf acc = vset(0.0f);
-        for (int64_t d = 0; d < wide; d += VL)
+        for (int64_t d = 0; d < n; d += VL)
             acc = vfma(vload(q + d), vload(w->k + i * wide + d), acc);
         block[i] = (vu)acc;
     }
@@ -136,7 +137,7 @@ INLINE void decode_scores(const decode_job *j, const decode_work *w, const float
                           float *sum, float *prob, span seen, const scoring *how)
 {
     const vi inside = vinside(0, seen.lo, seen.hi);
-    vf t = dots(w, q, j->wide);
+    vf t = dots(w, q, j->x.wide, j->wide);
     t = how->capped ? how->cap * vtanh(t * how->inner) : t * how->factor;
     if (how->alibi)
         t += bias_of(how, 0);
@@ -146,7 +147,7 @@ INLINE void decode_scores(const decode_job *j, const decode_work *w, const float
         const vf shrink = vexp2(vset(sum[0] - peak));
         sum[0] = peak;
         sum[1] *= shrink[0];
-        for (int64_t d = 0; d < j->wide; d += VL)
+        for (int64_t d = 0; d < j->y.wide; d += VL)
             vstore(o + d, vload(o + d) * shrink);
     }
     t = vselect(inside, vexp2(t - vset(sum[0])), vset(0.0f));
@@ -163,12 +164,12 @@ static void decode_keys(const decode_job *j, const decode_work *w, const float *
     const int64_t head = hk * (p->n_heads / p->n_kv_heads);
     scoring how = scoring_of(p);
     const int64_t after = least(VL, length_of(j->c, b) - first - VL);
-    ask_for_keys(j, j->c->a->v, p->v_stride, b, hk, first, count);
-    ask_for_keys(j, j->c->a->k, p->k_stride, b, hk, first + VL, after);
+    ask_for_keys(j, &j->y, j->c->a->v, p->v_stride, b, hk, first, count);
+    ask_for_keys(j, &j->x, j->c->a->k, p->k_stride, b, hk, first + VL, after);
     /* only VL queries at a time have their probabilities in w->dot */
     for (int64_t base = 0; base < j->queries; base += VL) {
         const int64_t n = least(VL, j->queries - base);
-        load_keys(w->k, j, j->c->a->k, p->k_stride, b, hk, first, count);
+        load_keys(w->k, j, &j->x, j->c->a->k, p->k_stride, b, hk, first, count);
         for (int64_t r = base; r < base + n; r++) {
             span seen = range_of(j->c, b, r % p->t_q);
             seen.lo = seen.lo > first ? seen.lo - (int32_t)first : 0;
@@ -178,9 +179,9 @@ static void decode_keys(const decode_job *j, const decode_work *w, const float *
             decode_scores(j, w, q + r * j->wide, o + r * j->wide, sum + 2 * r,
                           w->dot + (r - base) * VL, seen, &how);
         }
-        load_keys(w->k, j, j->c->a->v, p->v_stride, b, hk, first, count);
+        load_keys(w->k, j, &j->y, j->c->a->v, p->v_stride, b, hk, first, count);
         for (int64_t r = base; r < base + n; r++)
-            for (int64_t d = 0; d < j->wide; d += VL) {
+            for (int64_t d = 0; d < j->y.wide; d += VL) {
                 vf acc = vload(o + r * j->wide + d);
                 for (int i = 0; i < VL; i++)
                     acc =
@@ -204,8 +205,8 @@ static void decode_heads(const decode_job *j, const decode_work *w, int64_t i, i
     const int64_t lo = first > whole.lo ? first : whole.lo;
     const int64_t hi = least(whole.hi, first + DECODE_RUN);
     for (int64_t h = from * group; lo < hi && h < to * group; h++)
-        load_rows(w->q + h * p->t_q * j->wide, j, j->c->a->q, b * p->t_q * p->q_stride + h * j->x.d,
-                  p->q_stride, p->t_q, p->t_q);
+        load_rows(w->q + h * p->t_q * j->wide, j, &j->x, j->c->a->q,
+                  b * p->t_q * p->q_stride + h * j->x.d, p->q_stride, p->t_q, p->t_q);
     for (int64_t hk = from; hk < to; hk++) {
         const int64_t part = part_of(j, b, hk) + i % j->runs;
         memset(j->o + part * head, 0, (size_t)head * sizeof(float));
@@ -256,13 +257,13 @@ static void merge_items(void *arg, int64_t begin, int64_t end, int32_t worker)
             const vf factor = s[1] > 0.0f ? vexp2(vset(s[0] - m)) : vset(0.0f);
             const float *from = o + k * j->queries * j->wide;
             l += s[1] * factor[0];
-            for (int64_t d = 0; d < j->wide; d += VL)
+            for (int64_t d = 0; d < j->y.wide; d += VL)
                 vstore(o + d, vfma(vload(from + d), factor, k ? vload(o + d) : vset(0.0f)));
         }
         const row_end last = end_of(j->c, h, l > 0.0f, m, l);
         j->c->a->lse[i] = last.lse;
         if (j->runs > 0)
-            unpack(j->c->a->o, (b * p->t_q + t) * p->o_stride + h * j->x.d, p->o_stride, o, &j->x,
+            unpack(j->c->a->o, (b * p->t_q + t) * p->o_stride + h * j->y.d, p->o_stride, o, &j->y,
                    1, last.factor, p->dtype, 0);
     }
 }

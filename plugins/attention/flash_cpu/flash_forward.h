@@ -17,7 +17,7 @@
 
 /* Memory of one worker. */
 typedef struct forward_work {
-    unit *rows;   /* [BK][row]   a tile of k or v, rows form */
+    unit *rows;   /* [BK][the wider row]   a tile of k or v, rows form */
     unit *q;      /* [BQ][row] */
     float *s;     /* [BQ][BK]    scores */
     unit *p;      /* [BQ][BK]    probabilities in units; in f32 the memory of s */
@@ -31,7 +31,7 @@ typedef struct forward_work {
 
 typedef struct forward_job {
     const flash_call *c;
-    extent x;
+    extent x, y; /* of q and k; of v and o */
     int64_t k_tiles, q_tiles, split;
     int64_t k_tile, v_tile; /* units of one packed tile */
     unit *k, *v;            /* packed in advance, [batch * kv heads][tiles]; NULL with split 1 */
@@ -43,11 +43,11 @@ static int64_t forward_work_init(forward_work *w, const forward_job *j, char *ba
 {
     pieces m = {base, 0};
     const int64_t u = (int64_t)sizeof(unit), f = (int64_t)sizeof(float);
-    w->rows = take(&m, BK * j->x.row * u);
+    w->rows = take(&m, BK * (j->x.row > j->y.row ? j->x.row : j->y.row) * u);
     w->q = take(&m, BQ * j->x.row * u);
     w->s = take(&m, BQ * BK * f);
     w->p = FLASH_BF16 ? take(&m, BQ * BK_UNITS * u) : (unit *)(void *)w->s;
-    w->o = take(&m, BQ * j->x.wide * f);
+    w->o = take(&m, BQ * j->y.wide * f);
     w->m = take(&m, BQ * f);
     w->l = take(&m, BQ * VL * f);
     w->ranges = take(&m, BQ * (int64_t)sizeof(span));
@@ -62,12 +62,13 @@ static int64_t forward_job_init(forward_job *j, const lathe_attention_problem *p
 {
     forward_work w;
     pieces m = {base, 0};
-    j->x = extent_of(p);
+    j->x = extent_of(p->head_dim);
+    j->y = extent_of(lathe_attention_value_dim(p));
     j->k_tiles = tiles_of(p->t_k, BK);
     j->q_tiles = tiles_of(p->t_q, BQ);
     j->split = split_of(p, j->q_tiles);
     j->k_tile = j->x.row * BK;
-    j->v_tile = BK_UNITS * j->x.wide;
+    j->v_tile = BK_UNITS * j->y.wide;
     const int64_t tiles = j->split > 1 ? p->batch * p->n_kv_heads * j->k_tiles : 0;
     j->k = take(&m, tiles * j->k_tile * (int64_t)sizeof(unit));
     j->v = take(&m, tiles * j->v_tile * (int64_t)sizeof(unit));
@@ -93,10 +94,10 @@ static void pack_keys(const forward_job *j, unit *rows, unit *k, unit *v, int64_
     pack_keys_of(rows, &j->x, j->c, j->c->a->k, p->k_stride, b, hk, start, count, BK);
     pack_turned(k, &j->x, rows, BK);
 #if FLASH_BF16
-    pack_keys_of(rows, &j->x, j->c, j->c->a->v, p->v_stride, b, hk, start, count, BK);
-    pack_cols(v, &j->x, rows, BK);
+    pack_keys_of(rows, &j->y, j->c, j->c->a->v, p->v_stride, b, hk, start, count, BK);
+    pack_cols(v, &j->y, rows, BK);
 #else
-    pack_keys_of(v, &j->x, j->c, j->c->a->v, p->v_stride, b, hk, start, count, BK);
+    pack_keys_of(v, &j->y, j->c, j->c->a->v, p->v_stride, b, hk, start, count, BK);
 #endif
 }
 
@@ -113,13 +114,13 @@ static void forward_pack_items(void *arg, int64_t begin, int64_t end, int32_t wo
 }
 
 /* Makes `peak` the row's reference and rescales the sums accordingly. */
-static void rescale(const forward_work *w, const extent *x, int64_t r, float peak)
+static void rescale(const forward_work *w, const extent *y, int64_t r, float peak)
 {
     const vf shrink = vexp2(vset(w->m[r] - peak));
     w->m[r] = peak;
     vstore(w->l + r * VL, vload(w->l + r * VL) * shrink);
-    for (int64_t d = 0; d < x->wide; d += VL)
-        vstore(w->o + r * x->wide + d, vload(w->o + r * x->wide + d) * shrink);
+    for (int64_t d = 0; d < y->wide; d += VL)
+        vstore(w->o + r * y->wide + d, vload(w->o + r * y->wide + d) * shrink);
 }
 
 /* Vector v of the row as base-2 exponents; those outside `seen` become far lower than all
@@ -135,7 +136,7 @@ INLINE vf exponents(const float *s, int v, span seen, const scoring *how, const 
 
 /* Turns a row of scores into probabilities relative to 2^m, in units. `all`: the row sees the whole
  * tile. */
-INLINE void soften_row(const forward_work *w, const extent *x, int64_t r, span seen,
+INLINE void soften_row(const forward_work *w, const extent *y, int64_t r, span seen,
                        const scoring *how, const int all)
 {
     const float *s = w->s + r * BK;
@@ -146,7 +147,7 @@ INLINE void soften_row(const forward_work *w, const extent *x, int64_t r, span s
         most = vmax(most, t[v]);
     }
     if (vany_greater(most, vset(w->m[r] + SLACK)))
-        rescale(w, x, r, vmost(most));
+        rescale(w, y, r, vmost(most));
     const vf m = vset(w->m[r]);
 #pragma GCC unroll 16
     for (int v = 0; v < BK / VL; v++) {
@@ -172,7 +173,7 @@ typedef struct tile_place {
     int64_t b, h, query, start; /* the first row's query; the first key */
 } tile_place;
 
-static void soften(const forward_work *w, const extent *x, const sight *s, int64_t padded,
+static void soften(const forward_work *w, const extent *y, const sight *s, int64_t padded,
                    const scoring *how, const flash_call *c, tile_place at)
 {
     const int64_t t_q = c->p->t_q;
@@ -181,13 +182,13 @@ static void soften(const forward_work *w, const extent *x, const sight *s, int64
         if (seen.lo == 0 && seen.hi == BK && !how->capped && !how->alibi) {
             scoring plain = *how;
             plain.capped = plain.alibi = 0;
-            soften_row(w, x, r, seen, &plain, 1);
+            soften_row(w, y, r, seen, &plain, 1);
         } else if (seen.lo < seen.hi) {
             scoring own = *how;
             const int64_t i = at.query + r;
             if (own.alibi)
                 aim_row(&own, c, at.h + i / t_q, place_of(c, at.b, i % t_q), at.start);
-            soften_row(w, x, r, seen, &own, 0);
+            soften_row(w, y, r, seen, &own, 0);
         } else {
             memset(w->p + r * BK_UNITS, 0, BK_UNITS * sizeof(unit));
         }
@@ -202,11 +203,11 @@ static void forward_finish(const forward_job *j, const forward_work *w, int64_t 
     for (int64_t r = 0; r < rows; r++) {
         const float sum = vsum(vload(w->l + r * VL));
         const row_end end = end_of(j->c, h, w->ranges[r].lo < w->ranges[r].hi, w->m[r], sum);
-        for (int64_t d = 0; d < j->x.wide; d += VL)
-            vstore(w->o + r * j->x.wide + d, vload(w->o + r * j->x.wide + d) * vset(end.factor));
+        for (int64_t d = 0; d < j->y.wide; d += VL)
+            vstore(w->o + r * j->y.wide + d, vload(w->o + r * j->y.wide + d) * vset(end.factor));
         j->c->a->lse[(b * p->n_heads + h) * p->t_q + start + r] = end.lse;
     }
-    unpack(j->c->a->o, (b * p->t_q + start) * p->o_stride + h * j->x.d, p->o_stride, w->o, &j->x,
+    unpack(j->c->a->o, (b * p->t_q + start) * p->o_stride + h * j->y.d, p->o_stride, w->o, &j->y,
            rows, 1.0f, p->dtype, 0);
 }
 
@@ -215,7 +216,7 @@ static void forward_tile(const forward_job *j, const forward_work *w, const unit
                          int64_t b, int64_t h, int64_t tile)
 {
     const lathe_attention_problem *p = j->c->p;
-    const extent *x = &j->x;
+    const extent *x = &j->x, *y = &j->y;
     const scoring how = scoring_of(p);
     const int64_t start = tile * BQ, rows = least(BQ, p->t_q - start);
     const int64_t padded = round_up(rows, MR_LEAST);
@@ -226,7 +227,7 @@ static void forward_tile(const forward_job *j, const forward_work *w, const unit
     }
     pack_rows(w->q, x, j->c->a->q, (b * p->t_q + start) * p->q_stride + h * x->d, p->q_stride, rows,
               padded, p->dtype);
-    memset(w->o, 0, (size_t)(padded * x->wide) * sizeof(float));
+    memset(w->o, 0, (size_t)(padded * y->wide) * sizeof(float));
     memset(w->l, 0, (size_t)padded * VL * sizeof(float));
     for (int64_t r = 0; r < padded; r++)
         w->m[r] = -1e30f;
@@ -236,8 +237,8 @@ static void forward_tile(const forward_job *j, const forward_work *w, const unit
         if (!s.any)
             continue;
         multiply_columns(w->q, x->row, k + t * j->k_tile, w->s, padded, BK, x->units, s.columns);
-        soften(w, x, &s, padded, &how, j->c, (tile_place){b, h, start, t * BK});
-        multiply_add_units(w->p, BK_UNITS, 1, v + t * j->v_tile, w->o, padded, x->wide, s.keys);
+        soften(w, y, &s, padded, &how, j->c, (tile_place){b, h, start, t * BK});
+        multiply_add_units(w->p, BK_UNITS, 1, v + t * j->v_tile, w->o, padded, y->wide, s.keys);
     }
     forward_finish(j, w, b, h, start, rows);
 }

@@ -15,10 +15,10 @@ __extension__ typedef _Float16 half;
 #define BQ_UNITS (BQ / UNIT_VALUES)
 #define BK_UNITS (BK / UNIT_VALUES)
 
-/* The sizes that follow from the head size D. */
+/* The sizes that follow from a head size D: that of q and k, or that of v and o. */
 typedef struct extent {
     int64_t d;     /* D */
-    int64_t units; /* over D: the contraction of q k^T */
+    int64_t units; /* over D: the contraction of q k^T, and of do v^T */
     int64_t row;   /* units from one row of the rows form to the next: a multiple of VL */
     int64_t wide;  /* D rounded up to VL: columns of the cols form and of f32 sums */
 } extent;
@@ -28,10 +28,10 @@ INLINE int64_t round_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
-INLINE extent extent_of(const lathe_attention_problem *p)
+INLINE extent extent_of(int64_t d)
 {
     extent x;
-    x.d = p->head_dim;
+    x.d = d;
     x.units = (x.d + UNIT_VALUES - 1) / UNIT_VALUES;
     x.row = round_up(x.units, VL);
     x.wide = round_up(x.d, VL);

@@ -6,8 +6,8 @@
  * and dv are added in a fixed order and the result does not depend on the number of threads.
  *
  * Scratch of one worker, f32, in this order:
- *   k [Tk,D]  v [Tk,D]  q [Tq,D]  o [Tq,D]  p [Tq,Tk]                                  forward
- *   + dk [Tk,D]  dv [Tk,D]  dq [Tq,D]  do [Tq,D]  ds [Tq,Tk]                           backward
+ *   k [Tk,D]  v [Tk,Dv]  q [Tq,D]  o [Tq,Dv]  p [Tq,Tk]                                forward
+ *   + dk [Tk,D]  dv [Tk,Dv]  dq [Tq,D]  do [Tq,Dv]  ds [Tq,Tk]                         backward
  */
 #include <math.h>
 
@@ -50,57 +50,58 @@ static void store(void *base, int64_t i, int32_t dtype, float x)
         ((half *)base)[i] = (half)x;
 }
 
-/* dst [rows,D] = the rows of one head, `stride` elements apart, from element `first` on. */
+/* dst [rows,n] = the rows of one head, `stride` elements apart, from element `first` on. */
 static void gather(float *dst, const void *src, int64_t first, int64_t stride, int64_t rows,
-                   const lathe_attention_problem *p)
+                   int64_t n, int32_t dtype)
 {
     for (int64_t t = 0; t < rows; t++)
-        for (int64_t d = 0; d < p->head_dim; d++)
-            dst[t * p->head_dim + d] = load(src, first + t * stride + d, p->dtype);
+        for (int64_t d = 0; d < n; d++)
+            dst[t * n + d] = load(src, first + t * stride + d, dtype);
 }
 
 /* Like gather, for the keys or values of batch row b, of head hk. */
 static void gather_keys(float *dst, const void *src, const call *c, int64_t b, int64_t hk,
-                        int64_t stride)
+                        int64_t stride, int64_t n)
 {
     const lathe_attention_problem *p = c->p;
-    const int64_t n = p->head_dim, rows = lathe_attention_length(p, c->a->kv_len, b);
+    const int64_t rows = lathe_attention_length(p, c->a->kv_len, b);
     for (int64_t t = 0; t < rows; t++)
         gather(dst + t * n, src, lathe_attention_key(p, c->a->kv_len, b, t) * stride + hk * n,
-               stride, 1, p);
+               stride, 1, n, p->dtype);
 }
 
 static void scatter(void *dst, const float *src, int64_t first, int64_t stride, int64_t rows,
-                    const lathe_attention_problem *p, uint32_t add)
+                    int64_t n, int32_t dtype, uint32_t add)
 {
     for (int64_t t = 0; t < rows; t++)
-        for (int64_t d = 0; d < p->head_dim; d++) {
+        for (int64_t d = 0; d < n; d++) {
             const int64_t i = first + t * stride + d;
-            const float x = src[t * p->head_dim + d];
-            store(dst, i, p->dtype, add ? x + load(dst, i, p->dtype) : x);
+            const float x = src[t * n + d];
+            store(dst, i, dtype, add ? x + load(dst, i, dtype) : x);
         }
 }
 
 static int64_t worker_floats(const lathe_attention_problem *p, int backward)
 {
-    const int64_t one = (2 * p->t_k + 2 * p->t_q) * p->head_dim + p->t_q * p->t_k;
+    const int64_t both = p->head_dim + lathe_attention_value_dim(p);
+    const int64_t one = (p->t_k + p->t_q) * both + p->t_q * p->t_k;
     return ((backward ? 2 * one : one) + 15) / 16 * 16;
 }
 
 static pieces carve(const lathe_attention_problem *p, float *f)
 {
-    const int64_t tq = p->t_q * p->head_dim, tk = p->t_k * p->head_dim, s = p->t_q * p->t_k;
+    const int64_t n = p->head_dim, m = lathe_attention_value_dim(p), s = p->t_q * p->t_k;
     pieces w;
     w.k = f;
-    w.v = w.k + tk;
-    w.q = w.v + tk;
-    w.o = w.q + tq;
-    w.p = w.o + tq;
+    w.v = w.k + p->t_k * n;
+    w.q = w.v + p->t_k * m;
+    w.o = w.q + p->t_q * n;
+    w.p = w.o + p->t_q * m;
     w.dk = w.p + s; /* the following only in the backward */
-    w.dv = w.dk + tk;
-    w.dq = w.dv + tk;
-    w.d_o = w.dq + tq;
-    w.ds = w.d_o + tq;
+    w.dv = w.dk + p->t_k * n;
+    w.dq = w.dv + p->t_k * m;
+    w.d_o = w.dq + p->t_q * n;
+    w.ds = w.d_o + p->t_q * m;
     return w;
 }
 
@@ -165,10 +166,10 @@ static bias bias_of(const call *c, int64_t b, int64_t h, int64_t i)
 static float forward_row(const lathe_attention_problem *p, const pieces *w, int64_t i, int64_t lo,
                          int64_t hi, bias more)
 {
-    const int64_t n = p->head_dim;
-    float *s = w->p + i * p->t_k, *o = w->o + i * n;
+    const int64_t n = p->head_dim, m = lathe_attention_value_dim(p);
+    float *s = w->p + i * p->t_k, *o = w->o + i * m;
     float most = more.sink, sum = 0.0f;
-    for (int64_t d = 0; d < n; d++)
+    for (int64_t d = 0; d < m; d++)
         o[d] = 0.0f;
     if (lo >= hi)
         return more.sink;
@@ -182,7 +183,7 @@ static float forward_row(const lathe_attention_problem *p, const pieces *w, int6
     }
     sum += expf(more.sink - most);
     for (int64_t j = lo; j < hi; j++)
-        add_scaled(o, s[j] / sum, w->v + j * n, n);
+        add_scaled(o, s[j] / sum, w->v + j * m, m);
     return most + logf(sum);
 }
 
@@ -190,21 +191,24 @@ static void forward_items(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
     const call *c = arg;
     const lathe_attention_problem *p = c->p;
-    const int64_t n = p->head_dim, group = p->n_heads / p->n_kv_heads;
+    const int64_t n = p->head_dim, m = lathe_attention_value_dim(p);
+    const int64_t group = p->n_heads / p->n_kv_heads;
     const pieces w = carve(p, c->scratch + worker * c->worker_floats);
     for (int64_t item = begin; item < end; item++) {
         const int64_t b = item / p->n_kv_heads, hk = item % p->n_kv_heads;
-        gather_keys(w.k, c->a->k, c, b, hk, p->k_stride);
-        gather_keys(w.v, c->a->v, c, b, hk, p->v_stride);
+        gather_keys(w.k, c->a->k, c, b, hk, p->k_stride, n);
+        gather_keys(w.v, c->a->v, c, b, hk, p->v_stride, m);
         for (int64_t h = hk * group; h < (hk + 1) * group; h++) {
-            gather(w.q, c->a->q, b * p->t_q * p->q_stride + h * n, p->q_stride, p->t_q, p);
+            gather(w.q, c->a->q, b * p->t_q * p->q_stride + h * n, p->q_stride, p->t_q, n,
+                   p->dtype);
             for (int64_t i = 0; i < p->t_q; i++) {
                 int64_t lo, hi;
                 visible(c, b, i, &lo, &hi);
                 c->a->lse[(b * p->n_heads + h) * p->t_q + i] =
                     forward_row(p, &w, i, lo, hi, bias_of(c, b, h, i));
             }
-            scatter(c->a->o, w.o, b * p->t_q * p->o_stride + h * n, p->o_stride, p->t_q, p, 0);
+            scatter(c->a->o, w.o, b * p->t_q * p->o_stride + h * m, p->o_stride, p->t_q, m,
+                    p->dtype, 0);
         }
     }
 }
@@ -213,20 +217,20 @@ static void forward_items(void *arg, int64_t begin, int64_t end, int32_t worker)
 static void backward_row(const lathe_attention_problem *p, const pieces *w, int64_t i, int64_t lo,
                          int64_t hi, float lse, bias more)
 {
-    const int64_t n = p->head_dim;
-    const float *q = w->q + i * n, *d_o = w->d_o + i * n;
-    const float delta = dot(d_o, w->o + i * n, n);
+    const int64_t n = p->head_dim, m = lathe_attention_value_dim(p);
+    const float *q = w->q + i * n, *d_o = w->d_o + i * m;
+    const float delta = dot(d_o, w->o + i * m, m);
     for (int64_t j = lo; j < hi; j++) {
         const float s = score_of(p, q, w->k + j * n);
         const float slope = p->softcap > 0.0f ? 1.0f - (s / p->softcap) * (s / p->softcap) : 1.0f;
         const float prob = expf(s + more.slope * (float)(j - more.at) - lse);
-        const float dp = dot(d_o, w->v + j * n, n);
+        const float dp = dot(d_o, w->v + j * m, m);
         const float ds = prob * (dp - delta) * slope * p->scale;
         w->p[i * p->t_k + j] = prob;
         w->ds[i * p->t_k + j] = ds;
         add_scaled(w->dq + i * n, ds, w->k + j * n, n);
         add_scaled(w->dk + j * n, ds, q, n);
-        add_scaled(w->dv + j * n, prob, d_o, n);
+        add_scaled(w->dv + j * m, prob, d_o, m);
     }
 }
 
@@ -240,10 +244,10 @@ static void backward_head(const call *c, const pieces *w, int64_t b, int64_t h)
 {
     const lathe_attention_problem *p = c->p;
     const lathe_attention_args *a = c->a;
-    const int64_t n = p->head_dim, tq = p->t_q;
-    gather(w->q, a->q, b * tq * p->q_stride + h * n, p->q_stride, tq, p);
-    gather(w->o, a->o, b * tq * p->o_stride + h * n, p->o_stride, tq, p);
-    gather(w->d_o, a->d_o, b * tq * p->o_stride + h * n, p->o_stride, tq, p);
+    const int64_t n = p->head_dim, m = lathe_attention_value_dim(p), tq = p->t_q;
+    gather(w->q, a->q, b * tq * p->q_stride + h * n, p->q_stride, tq, n, p->dtype);
+    gather(w->o, a->o, b * tq * p->o_stride + h * m, p->o_stride, tq, m, p->dtype);
+    gather(w->d_o, a->d_o, b * tq * p->o_stride + h * m, p->o_stride, tq, m, p->dtype);
     zero(w->dq, tq * n);
     for (int64_t i = 0; i < tq; i++) {
         int64_t lo, hi;
@@ -251,7 +255,7 @@ static void backward_head(const call *c, const pieces *w, int64_t b, int64_t h)
         backward_row(p, w, i, lo, hi, a->lse[(b * p->n_heads + h) * tq + i], bias_of(c, b, h, i));
     }
     if (a->dq)
-        scatter(a->dq, w->dq, b * tq * p->dq_stride + h * n, p->dq_stride, tq, p,
+        scatter(a->dq, w->dq, b * tq * p->dq_stride + h * n, p->dq_stride, tq, n, p->dtype,
                 a->accumulate & 1u);
 }
 
@@ -260,21 +264,22 @@ static void backward_items(void *arg, int64_t begin, int64_t end, int32_t worker
     const call *c = arg;
     const lathe_attention_problem *p = c->p;
     const lathe_attention_args *a = c->a;
-    const int64_t n = p->head_dim, tk = p->t_k, group = p->n_heads / p->n_kv_heads;
+    const int64_t n = p->head_dim, m = lathe_attention_value_dim(p);
+    const int64_t tk = p->t_k, group = p->n_heads / p->n_kv_heads;
     const pieces w = carve(p, c->scratch + worker * c->worker_floats);
     for (int64_t item = begin; item < end; item++) {
         const int64_t b = item / p->n_kv_heads, hk = item % p->n_kv_heads;
-        gather(w.k, a->k, b * tk * p->k_stride + hk * n, p->k_stride, tk, p);
-        gather(w.v, a->v, b * tk * p->v_stride + hk * n, p->v_stride, tk, p);
+        gather(w.k, a->k, b * tk * p->k_stride + hk * n, p->k_stride, tk, n, p->dtype);
+        gather(w.v, a->v, b * tk * p->v_stride + hk * m, p->v_stride, tk, m, p->dtype);
         zero(w.dk, tk * n);
-        zero(w.dv, tk * n);
+        zero(w.dv, tk * m);
         for (int64_t h = hk * group; h < (hk + 1) * group; h++)
             backward_head(c, &w, b, h);
         if (a->dk)
-            scatter(a->dk, w.dk, b * tk * p->dk_stride + hk * n, p->dk_stride, tk, p,
+            scatter(a->dk, w.dk, b * tk * p->dk_stride + hk * n, p->dk_stride, tk, n, p->dtype,
                     a->accumulate & 2u);
         if (a->dv)
-            scatter(a->dv, w.dv, b * tk * p->dv_stride + hk * n, p->dv_stride, tk, p,
+            scatter(a->dv, w.dv, b * tk * p->dv_stride + hk * m, p->dv_stride, tk, m, p->dtype,
                     a->accumulate & 4u);
     }
 }

@@ -20,9 +20,10 @@ static __global__ void __launch_bounds__(THREADS)
     if (at >= n) /* the same for a whole warp */
         return;
     const int64_t i = at % p.t_q, h = at / p.t_q % p.n_heads, b = at / p.t_q / p.n_heads;
-    const int64_t row = (b * p.t_q + i) * p.o_stride + h * p.head_dim;
+    const int dim = reference_value_dim(p);
+    const int64_t row = (b * p.t_q + i) * p.o_stride + h * dim;
     float sum = 0.0f;
-    for (int d = threadIdx.x % WARP; d < p.head_dim; d += WARP)
+    for (int d = threadIdx.x % WARP; d < dim; d += WARP)
         sum += get(a.d_o, row + d, p.dtype) * get(a.o, row + d, p.dtype);
     for (int lanes = WARP / 2; lanes > 0; lanes /= 2)
         sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
@@ -45,10 +46,11 @@ static __device__ tiles tiles_at(const lathe_attention_problem &p, const lathe_a
                                  int64_t b, int64_t h, int64_t q0, int64_t k0)
 {
     const int64_t hk = h / (p.n_heads / p.n_kv_heads);
-    return {rows_at(p, a.q, p.q_stride, p.t_q, b, q0, h),
-            rows_at(p, a.d_o, p.o_stride, p.t_q, b, q0, h),
-            rows_at(p, a.k, p.k_stride, p.t_k, b, k0, hk),
-            rows_at(p, a.v, p.v_stride, p.t_k, b, k0, hk), slope_of(a, h)};
+    const int dim = p.head_dim, value_dim = reference_value_dim(p);
+    return {rows_at(p, a.q, p.q_stride, p.t_q, b, q0, h, dim),
+            rows_at(p, a.d_o, p.o_stride, p.t_q, b, q0, h, value_dim),
+            rows_at(p, a.k, p.k_stride, p.t_k, b, k0, hk, dim),
+            rows_at(p, a.v, p.v_stride, p.t_k, b, k0, hk, value_dim), slope_of(a, h)};
 }
 
 /* Calls look(), and loads lse and delta of the queries from q0 on. */
@@ -72,7 +74,7 @@ static __device__ void make_p_ds(const lathe_attention_problem &p, const tiles &
 {
     const int x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
     dot_tiles(prob, t.q, t.k, p.head_dim, left, right);
-    dot_tiles(ds, t.d_o, t.v, p.head_dim, left, right);
+    dot_tiles(ds, t.d_o, t.v, reference_value_dim(p), left, right);
     UNROLL for (int i = 0; i < OWN; i++) UNROLL for (int j = 0; j < OWN; j++)
     {
         const int r = y + SIDE * i;
@@ -116,7 +118,7 @@ static __global__ void __launch_bounds__(THREADS)
     const int64_t n_tiles = reference_tiles(p.t_k), head = blockIdx.x / n_tiles;
     const int64_t b = head / p.n_kv_heads, hk = head % p.n_kv_heads;
     const int64_t k0 = blockIdx.x % n_tiles * TILE, group = p.n_heads / p.n_kv_heads;
-    const int dim = p.head_dim;
+    const int dim = p.head_dim, value_dim = reference_value_dim(p);
     float dk[CHUNKS][OWN][OWN_DIMS] = {}, dv[CHUNKS][OWN][OWN_DIMS] = {};
     int64_t begin, end;
     queries_of(p, k0, &begin, &end);
@@ -130,15 +132,17 @@ static __global__ void __launch_bounds__(THREADS)
             const tiles t = tiles_at(p, a, b, h, q0, k0);
             make_p_ds(p, t, k0, &seen, &kept, left, right, prob, ds);
             write_weights(w, prob);
-            add_product<1>(dv, w, t.d_o, dim, right);
+            add_product<1>(dv, w, t.d_o, value_dim, right);
             __syncthreads();
             write_weights(w, ds);
             add_product<1>(dk, w, t.q, dim, right);
         }
     if (a.dk != nullptr)
-        store(dk, rows_at(p, a.dk, p.dk_stride, p.t_k, b, k0, hk), dim, (a.accumulate & 2u) != 0);
+        store(dk, rows_at(p, a.dk, p.dk_stride, p.t_k, b, k0, hk, dim), dim,
+              (a.accumulate & 2u) != 0);
     if (a.dv != nullptr)
-        store(dv, rows_at(p, a.dv, p.dv_stride, p.t_k, b, k0, hk), dim, (a.accumulate & 4u) != 0);
+        store(dv, rows_at(p, a.dv, p.dv_stride, p.t_k, b, k0, hk, value_dim), value_dim,
+              (a.accumulate & 4u) != 0);
 }
 
 template <int CHUNKS>
@@ -163,7 +167,7 @@ static __global__ void __launch_bounds__(THREADS)
         write_weights(w, ds);
         add_product<0>(dq, w, t.k, dim, right);
     }
-    store(dq, rows_at(p, a.dq, p.dq_stride, p.t_q, b, q0, h), dim, (a.accumulate & 1u) != 0);
+    store(dq, rows_at(p, a.dq, p.dq_stride, p.t_q, b, q0, h, dim), dim, (a.accumulate & 1u) != 0);
 }
 
 lathe_status reference_cuda_run_backward(const lathe_host *host, const lathe_attention_problem *p,
@@ -172,7 +176,8 @@ lathe_status reference_cuda_run_backward(const lathe_host *host, const lathe_att
     const int64_t n = p->batch * p->n_heads * p->t_q;
     const int64_t q_blocks = p->batch * p->n_heads * reference_tiles(p->t_q);
     const int64_t k_blocks = p->batch * p->n_kv_heads * reference_tiles(p->t_k);
-    BY_DIMS(p->head_dim, CHUNKS, {
+    const int32_t value_dim = reference_value_dim(*p);
+    BY_DIMS(p->head_dim > value_dim ? p->head_dim : value_dim, CHUNKS, {
         LATHE_TRY(launch(host, *a, "delta", (n + ROWS_PER_BLOCK - 1) / ROWS_PER_BLOCK, make_delta,
                          *p, *a, delta));
         if (a->dk != nullptr || a->dv != nullptr)

@@ -33,14 +33,14 @@ static __device__ void find_keys(const lathe_attention_problem &p, const lathe_a
 /* The keys or values of head h that a tile from key k0 on sees: those before key `last`. key_at:
  * from find_keys. */
 static __device__ rows keys_at(const lathe_attention_problem &p, const void *tensor, int64_t stride,
-                               int64_t b, int64_t k0, int64_t last, int64_t h,
+                               int64_t b, int64_t k0, int64_t last, int64_t h, int dim,
                                const int64_t *key_at)
 {
-    rows keys = rows_at(p, tensor, stride, p.t_k, b, k0, h);
+    rows keys = rows_at(p, tensor, stride, p.t_k, b, k0, h, dim);
     if (last - k0 < keys.n_rows)
         keys.n_rows = last - k0;
     if (p.block_tokens > 0) {
-        keys.first = h * p.head_dim;
+        keys.first = h * dim;
         keys.at = key_at;
     }
     return keys;
@@ -104,11 +104,12 @@ static __global__ void __launch_bounds__(THREADS, 1)
     __shared__ sight seen;
     __shared__ running run;
     __shared__ int64_t key_at[TILE];
-    const int x = threadIdx.x % SIDE, y = threadIdx.x / SIDE, dim = p.head_dim;
+    const int x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
+    const int dim = p.head_dim, value_dim = reference_value_dim(p);
     const int64_t tiles = reference_tiles(p.t_q), head = blockIdx.x / tiles;
     const int64_t b = head / p.n_heads, h = head % p.n_heads, q0 = blockIdx.x % tiles * TILE;
     const int64_t hk = h / (p.n_heads / p.n_kv_heads);
-    const rows q = rows_at(p, a.q, p.q_stride, p.t_q, b, q0, h);
+    const rows q = rows_at(p, a.q, p.q_stride, p.t_q, b, q0, h, dim);
     const float slope = slope_of(a, h);
     float o[CHUNKS][OWN][OWN_DIMS] = {};
     int64_t first, last;
@@ -120,7 +121,8 @@ static __global__ void __launch_bounds__(THREADS, 1)
     for (int64_t k0 = first / TILE * TILE; k0 < last; k0 += TILE) {
         float s[OWN][OWN];
         find_keys(p, a, b, k0, last, key_at);
-        dot_tiles(s, q, keys_at(p, a.k, p.k_stride, b, k0, last, hk, key_at), dim, left, right);
+        dot_tiles(s, q, keys_at(p, a.k, p.k_stride, b, k0, last, hk, dim, key_at), dim, left,
+                  right);
         UNROLL for (int i = 0; i < OWN; i++) UNROLL for (int j = 0; j < OWN; j++)
         {
             const int r = y + SIDE * i, c = x + SIDE * j;
@@ -132,7 +134,8 @@ static __global__ void __launch_bounds__(THREADS, 1)
         __syncthreads();
         UNROLL for (int c = 0; c < CHUNKS; c++) UNROLL for (int i = 0; i < OWN; i++)
             UNROLL for (int j = 0; j < OWN_DIMS; j++) o[c][i][j] *= run.shrink[y + SIDE * i];
-        add_product<0>(o, w, keys_at(p, a.v, p.v_stride, b, k0, last, hk, key_at), dim, right);
+        add_product<0>(o, w, keys_at(p, a.v, p.v_stride, b, k0, last, hk, value_dim, key_at),
+                       value_dim, right);
     }
     if (a.sinks != nullptr)
         add_sink(a.sinks[h], &run);
@@ -143,7 +146,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
         const float shrink = a.sinks != nullptr ? run.shrink[y + SIDE * i] : 1.0f;
         o[c][i][j] = sum == 0.0f ? 0.0f : o[c][i][j] * shrink / sum;
     }
-    store(o, rows_at(p, a.o, p.o_stride, p.t_q, b, q0, h), dim, 0);
+    store(o, rows_at(p, a.o, p.o_stride, p.t_q, b, q0, h, value_dim), value_dim, 0);
     if (threadIdx.x < q.n_rows)
         a.lse[(b * p.n_heads + h) * p.t_q + q0 + threadIdx.x] =
             run.most[threadIdx.x] + logf(run.sum[threadIdx.x]); /* -inf if no key is seen */
@@ -153,6 +156,6 @@ lathe_status reference_cuda_run_forward(const lathe_host *host, const lathe_atte
                                         const lathe_attention_args *a)
 {
     const int64_t blocks = p->batch * p->n_heads * reference_tiles(p->t_q);
-    BY_DIMS(p->head_dim, CHUNKS,
+    BY_DIMS(reference_value_dim(*p), CHUNKS,
             return launch(host, *a, "forward", blocks, forward<CHUNKS>, *p, *a));
 }

@@ -30,7 +30,7 @@ static const char *refusal(const lathe_attention_problem *p)
         return "runs on CUDA devices only";
     if (arch < 80)
         return "this build has code from compute capability 8.0 on";
-    if (p->head_dim > REFERENCE_MAX_DIM)
+    if (p->head_dim > REFERENCE_MAX_DIM || p->value_dim > REFERENCE_MAX_DIM)
         return "head size is not in 1 .. 256";
     if (!fits(p->t_q, INT32_MAX / 2) || !fits(p->t_k, INT32_MAX / 2) || !fits(p->batch, INT32_MAX))
         return "a row holds more than 2^30 tokens, or dims are negative";

@@ -27,6 +27,12 @@ LATHE_HD static inline int64_t reference_tiles(int64_t n)
 
 #ifdef __cplusplus
 }
+
+/** The size of a head of v and o. */
+LATHE_HD static inline int32_t reference_value_dim(const lathe_attention_problem &p)
+{
+    return p.value_dim > 0 ? p.value_dim : p.head_dim;
+}
 #endif
 
 #endif

@@ -163,12 +163,12 @@ struct rows {
     const int64_t *at;
 };
 
-/* The rows of head h from row `first` of batch row b on, at most a tile of them. */
+/* The rows of head h, of size `dim`, from row `first` of batch row b on, at most a tile of them. */
 static __device__ rows rows_at(const lathe_attention_problem &p, const void *tensor, int64_t stride,
-                               int64_t t, int64_t b, int64_t first, int64_t h)
+                               int64_t t, int64_t b, int64_t first, int64_t h, int dim)
 {
     const int64_t n = t - first < TILE ? t - first : TILE;
-    return {tensor, (b * t + first) * stride + h * p.head_dim, stride, n, p.dtype, nullptr};
+    return {tensor, (b * t + first) * stride + h * dim, stride, n, p.dtype, nullptr};
 }
 
 /* 64 rows of 32 dims; the 33rd column avoids bank conflicts. */

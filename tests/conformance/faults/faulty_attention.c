@@ -70,10 +70,15 @@ static float dot(const float *x, const float *y, int32_t n)
     return (float)sum;
 }
 
+static int32_t value_dim(const lathe_attention_problem *p)
+{
+    return p->value_dim > 0 ? p->value_dim : p->head_dim;
+}
+
 static query query_of(const lathe_attention_problem *p, const lathe_attention_args *a, int64_t n)
 {
     const int64_t h = n % p->n_heads, i = n / p->n_heads % p->t_q, b = n / p->n_heads / p->t_q;
-    query x = {.at = (b * p->t_q + i) * p->o_stride + h * p->head_dim,
+    query x = {.at = (b * p->t_q + i) * p->o_stride + h * value_dim(p),
                .b = b,
                .kv = IS(maps_heads_in_turn) ? h % p->n_kv_heads : h / (p->n_heads / p->n_kv_heads)};
     x.q = (const float *)a->q + (b * p->t_q + i) * p->q_stride + h * p->head_dim;
@@ -85,6 +90,13 @@ static query query_of(const lathe_attention_problem *p, const lathe_attention_ar
 static int64_t key_at(const lathe_attention_problem *p, const query *x, int64_t j, int64_t stride)
 {
     return (x->b * p->t_k + j) * stride + x->kv * p->head_dim;
+}
+
+static int64_t value_at(const lathe_attention_problem *p, const query *x, int64_t j, int64_t stride)
+{
+    const int32_t dim = value_dim(p);
+    return (x->b * p->t_k + j) * stride +
+           x->kv * (IS(takes_values_for_keys) && dim > p->head_dim ? p->head_dim : dim);
 }
 
 /* The bias that the slope of the query's head adds to the score of key j. */
@@ -125,11 +137,11 @@ static void forward_one(const lathe_attention_problem *p, const lathe_attention_
     a->lse[lse_at(p, n)] = (float)(sum > 0.0 ? top + log(sum) : -HUGE_VAL);
     if (IS(lse_in_base_two))
         a->lse[lse_at(p, n)] *= 1.442695f;
-    for (int32_t d = 0; d < p->head_dim; d++) {
+    for (int32_t d = 0; d < value_dim(p); d++) {
         double total = 0.0;
         for (int64_t j = x.first; j < x.last; j++)
             total += exp(scores[j] - top) / sum *
-                     (double)((const float *)a->v)[key_at(p, &x, j, p->v_stride) + d];
+                     (double)((const float *)a->v)[value_at(p, &x, j, p->v_stride) + d];
         o[d] = (float)total;
     }
     if (IS(nan_at_run_777) && n_runs % 1200 == 777)
@@ -143,22 +155,23 @@ static void backward_one(const lathe_attention_problem *p, const lathe_attention
 {
     const query x = query_of(p, a, n);
     const float *o = (const float *)a->o + x.at;
-    const double o_do = (double)dot(o, x.d_o, p->head_dim), lse = (double)a->lse[lse_at(p, n)];
+    const double o_do = (double)dot(o, x.d_o, value_dim(p)), lse = (double)a->lse[lse_at(p, n)];
     float *dq = (float *)a->dq + (x.q - (const float *)a->q) / p->q_stride * p->dq_stride +
                 (x.q - (const float *)a->q) % p->q_stride;
     for (int64_t j = x.first; j < x.last; j++) {
         const float *k = (const float *)a->k + key_at(p, &x, j, p->k_stride);
-        const float *v = (const float *)a->v + key_at(p, &x, j, p->v_stride);
+        const float *v = (const float *)a->v + value_at(p, &x, j, p->v_stride);
         float *dk = (float *)a->dk + key_at(p, &x, j, p->dk_stride);
-        float *dv = (float *)a->dv + key_at(p, &x, j, p->dv_stride);
+        float *dv = (float *)a->dv + value_at(p, &x, j, p->dv_stride);
         const float s = p->scale * dot(x.q, k, p->head_dim), c = capped(p, s);
         const double t = p->softcap > 0.0f ? (double)c / (double)p->softcap : 0.0;
         const double w = exp((double)c + bias(p, a, n, j) - lse);
         double ds =
-            w * ((double)dot(x.d_o, v, p->head_dim) - (IS(forgets_the_row_sum) ? 0.0 : o_do));
+            w * ((double)dot(x.d_o, v, value_dim(p)) - (IS(forgets_the_row_sum) ? 0.0 : o_do));
         ds *= (double)p->scale * (IS(forgets_the_caps_slope) ? 1.0 : 1.0 - t * t);
-        for (int32_t d = 0; d < p->head_dim; d++) {
+        for (int32_t d = 0; d < value_dim(p); d++)
             dv[d] += (float)(w * (double)x.d_o[d]);
+        for (int32_t d = 0; d < p->head_dim; d++) {
             dq[d] += (float)(ds * (double)k[d]);
             dk[d] += (float)((IS(dk_has_the_wrong_sign) ? -ds : ds) * (double)x.q[d]);
         }
@@ -197,10 +210,11 @@ static lathe_status backward(void *self, const lathe_attention_problem *p,
                              const lathe_attention_args *a)
 {
     const int64_t kv = (int64_t)p->n_kv_heads * p->head_dim;
+    const int64_t values = (int64_t)p->n_kv_heads * value_dim(p);
     (void)self;
     clear(p, a, 0, a->dq, p->batch * p->t_q, (int64_t)p->n_heads * p->head_dim, p->dq_stride);
     clear(p, a, 1, a->dk, p->batch * p->t_k, kv, p->dk_stride);
-    clear(p, a, 2, a->dv, p->batch * p->t_k, kv, p->dv_stride);
+    clear(p, a, 2, a->dv, p->batch * p->t_k, values, p->dv_stride);
     for (int64_t n = 0; n < p->batch * p->t_q * p->n_heads; n++)
         backward_one(p, a, n);
     return LATHE_OK;

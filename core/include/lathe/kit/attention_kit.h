@@ -37,6 +37,12 @@ static inline int64_t lathe_attention_key(const lathe_attention_problem *p, cons
            j % p->block_tokens;
 }
 
+/** The size of a head of v and o. */
+static inline int32_t lathe_attention_value_dim(const lathe_attention_problem *p)
+{
+    return p->value_dim > 0 ? p->value_dim : p->head_dim;
+}
+
 /** The reason why no backend supports the problem: an unsupported dtype, dims out of range, or a
  *  backward through a cache. NULL: the problem is valid. */
 static inline const char *lathe_attention_refusal_in_blocks(const lathe_attention_problem *p)
@@ -45,7 +51,8 @@ static inline const char *lathe_attention_refusal_in_blocks(const lathe_attentio
         return "dtype is not f32, bf16 or f16";
     if (p->cached && p->need_backward)
         return "no backward through a cache";
-    if (p->batch < 0 || p->t_q < 0 || p->t_k < 0 || p->t_k > INT32_MAX || p->head_dim < 1)
+    if (p->batch < 0 || p->t_q < 0 || p->t_k < 0 || p->t_k > INT32_MAX || p->head_dim < 1 ||
+        p->value_dim < 0)
         return "dims are out of range";
     if (p->n_heads < 1 || p->n_kv_heads < 1 || p->n_heads % p->n_kv_heads != 0)
         return "key heads do not divide query heads";

@@ -81,11 +81,22 @@ typedef struct lathe_delta_layer {
                       in_proj_z, in_proj_b and in_proj_a */
 } lathe_delta_layer;
 
+/** Latent attention instead of plain attention (decoder_latent.h). A head of q and k has key_dim
+ *  channels of its own, then rope_dim channels that are rotated; those of k are the same for all
+ *  heads. */
+typedef struct lathe_latent_layer {
+    int32_t q_rank, kv_rank; /* width of the latents of q, and of k and v; q_rank 0: q_proj */
+    int32_t key_dim, rope_dim, value_dim;
+    int32_t bias;   /* 1: q_a_proj, kv_a_proj_with_mqa and o_proj have biases */
+    float norm_eps; /* of the norms of the latents */
+} lathe_latent_layer;
+
 /** Choices of one layer. */
 typedef struct lathe_decoder_layer {
     const lathe_layer_names *names;
     const lathe_expert_layer *experts; /* NULL: an MLP */
     const lathe_delta_layer *delta;    /* NULL: attention */
+    const lathe_latent_layer *latent;  /* NULL: plain attention; its names are fixed */
     int32_t rope;                      /* index of describe()'s ropes; -1: no rotary positions */
     int32_t norm;                      /* LATHE_OP_RMSNORM or LATHE_OP_LAYERNORM */
     int32_t norm_offset_one;           /* RMSNORM multiplies by 1+w; w begins at 0 */
@@ -132,6 +143,7 @@ typedef struct lathe_decoder {
     int32_t reserved;
     lathe_expert_layer experts; /* for layers[].experts */
     lathe_delta_layer delta;    /* for layers[].delta */
+    lathe_latent_layer latent;  /* for layers[].latent */
 } lathe_decoder;
 
 /** Sets one table of rotary frequencies over whole heads, for all layers. */
@@ -309,6 +321,41 @@ static inline lathe_status lathe_decoder_sparse_layers(lathe_decoder *d)
     for (int64_t i = 0; step > 0 && i < d->info.n_layers; i++)
         if ((i + 1) % step != 0)
             d->layers[i].experts = NULL;
+    return LATHE_OK;
+}
+
+/** Fills in the description as lathe_decoder_shape does, from LATHE_LATENT_FIELDS too, and gives
+ * all layers latent attention, with rotary positions of base theta. The caller sets d->latent.bias
+ * and the layers' `interleaved`. */
+static inline lathe_status lathe_decoder_use_latent(lathe_decoder *d, double theta)
+{
+    const lathe_keys *k = &d->keys;
+    const int32_t rope = (int32_t)lathe_key_int(k, "qk_rope_head_dim");
+    d->latent = (lathe_latent_layer){
+        .q_rank = (int32_t)lathe_key_int(k, "q_lora_rank"), /* null: 0 */
+        .kv_rank = (int32_t)lathe_key_int(k, "kv_lora_rank"),
+        .key_dim = (int32_t)lathe_key_int(k, "qk_nope_head_dim"),
+        .rope_dim = rope,
+        .value_dim = (int32_t)lathe_key_int(k, "v_head_dim"),
+        .norm_eps = 1e-6f, /* the default of the class in transformers, which is given no other */
+    };
+    const int32_t size = d->latent.key_dim + rope;
+    if (rope % 2 != 0)
+        return lathe_key_refuse(k, "qk_rope_head_dim", "rotary positions need an even number");
+    if (lathe_key_is_set(k, "head_dim") && lathe_key_int(k, "head_dim") != rope)
+        return lathe_key_refuse(k, "head_dim", "expected qk_rope_head_dim");
+    if (lathe_key_fill(k, "qk_head_dim", size) != size)
+        return lathe_key_refuse(k, "qk_head_dim", "expected qk_nope_head_dim + qk_rope_head_dim");
+    LATHE_TRY(lathe_decoder_shape(d, rope));
+    if (d->shapes[0].n_kv_heads != d->shapes[0].n_heads)
+        return lathe_key_refuse(k, "num_key_value_heads", "expected num_attention_heads");
+    lathe_decoder_rope(d, theta);
+    d->ropes[0].flags = LATHE_ROPE_SCORES;
+    for (int32_t i = 0; i < d->info.n_layers; i++) {
+        d->shapes[i].head_dim = size;
+        d->shapes[i].value_dim = d->latent.value_dim;
+        d->layers[i].latent = &d->latent;
+    }
     return LATHE_OK;
 }
 

@@ -226,13 +226,17 @@ static inline lathe_status lathe_decoder_attend(const lathe_decoder_at *at, int3
     (void)snprintf(label, sizeof label, "layers.%d.attention", (int)at->layer);
     if (!fused)
         LATHE_TRY(at->b->cache(at->b->ctx, at->layer, &k, &v));
-    const float scale =
-        l->attention_scale > 0.0f ? l->attention_scale : (float)(1.0 / sqrt((double)s->head_dim));
+    double factor = 1.0;
+    if (l->rope >= 0)
+        LATHE_TRY(at->b->score_factor(at->b->ctx, l->rope, &factor));
+    const double scale =
+        l->attention_scale > 0.0f ? (double)l->attention_scale : 1.0 / sqrt((double)s->head_dim);
     const lathe_op_attrs attrs = {.softcap = l->softcap,
-                                  .scale = scale,
+                                  .scale = (float)(scale * factor),
                                   .n_heads = s->n_heads,
                                   .n_kv_heads = s->n_kv_heads,
                                   .head_dim = s->head_dim,
+                                  .value_dim = s->value_dim,
                                   .window = s->window,
                                   .causal = at->b->key_end == LATHE_NONE,
                                   .fused_qkv = fused,

@@ -4,6 +4,7 @@
 
 #include "decoder_delta.h"
 #include "decoder_experts.h"
+#include "decoder_latent.h"
 
 /** Attention with one fused projection for q, k and v. */
 static inline lathe_status lathe_decoder_fused(const lathe_decoder_at *at, lathe_val x,
@@ -56,6 +57,8 @@ static inline lathe_status lathe_decoder_attention(const lathe_decoder_at *at, l
     lathe_val q, k, v, gate = LATHE_NONE;
     if (l->delta != NULL)
         return lathe_decoder_delta(at, x, out);
+    if (l->latent != NULL)
+        return lathe_decoder_latent(at, x, out);
     if (n->qkv != NULL && l->gated_queries)
         return lathe_fail(at->d->host, LATHE_E_ARG,
                           "layer %d has gated queries, which need q apart from k and v",

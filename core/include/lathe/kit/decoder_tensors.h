@@ -149,6 +149,32 @@ static inline lathe_status lathe_decoder_add_delta(const lathe_tensor_list *list
     return lathe_decoder_add_linear(list, i, "linear_attn.in_proj_a", l->n_heads, width, 0, 0);
 }
 
+/* Latent attention. The norms of the latents have the layer's kind, RMSNORM. */
+static inline lathe_status lathe_decoder_add_latent(const lathe_tensor_list *list, int32_t i)
+{
+    const lathe_latent_layer *l = list->d->layers[i].latent;
+    const int32_t heads = list->d->shapes[i].n_heads, q = l->key_dim + l->rope_dim;
+    const int32_t both = l->key_dim + l->value_dim; /* a head's keys and values */
+    const int64_t width = list->d->info.width;
+    if (l->q_rank > 0) {
+        LATHE_TRY(
+            lathe_decoder_add_linear(list, i, "self_attn.q_a_proj", l->q_rank, width, l->bias, 0));
+        LATHE_TRY(lathe_decoder_add_norm(list, i, "self_attn.q_a_layernorm", l->q_rank));
+        LATHE_TRY(lathe_decoder_add_linear(list, i, "self_attn.q_b_proj", (int64_t)heads * q,
+                                           l->q_rank, 0, q));
+    } else {
+        LATHE_TRY(
+            lathe_decoder_add_linear(list, i, "self_attn.q_proj", (int64_t)heads * q, width, 0, q));
+    }
+    LATHE_TRY(lathe_decoder_add_linear(list, i, "self_attn.kv_a_proj_with_mqa",
+                                       (int64_t)l->kv_rank + l->rope_dim, width, l->bias, 0));
+    LATHE_TRY(lathe_decoder_add_norm(list, i, "self_attn.kv_a_layernorm", l->kv_rank));
+    LATHE_TRY(lathe_decoder_add_linear(list, i, "self_attn.kv_b_proj", (int64_t)heads * both,
+                                       l->kv_rank, 0, both));
+    return lathe_decoder_add_linear(list, i, "self_attn.o_proj", width,
+                                    (int64_t)heads * l->value_dim, l->bias, 0);
+}
+
 static inline lathe_status lathe_decoder_add_attention(const lathe_tensor_list *list, int32_t i)
 {
     const lathe_decoder_layer *l = &list->d->layers[i];
@@ -159,6 +185,8 @@ static inline lathe_status lathe_decoder_add_attention(const lathe_tensor_list *
     const int32_t head = s->head_dim, bias = l->qkv_bias, per_head = l->gated_queries ? 2 : 1;
     if (l->delta != NULL)
         return lathe_decoder_add_delta(list, i);
+    if (l->latent != NULL)
+        return lathe_decoder_add_latent(list, i);
     LATHE_TRY(lathe_decoder_add_sinks(list, i));
     LATHE_TRY(lathe_decoder_add_linear(list, i, n->q, per_head * q, width, bias, per_head * head));
     LATHE_TRY(lathe_decoder_add_linear(list, i, n->k, kv, width, bias, head));

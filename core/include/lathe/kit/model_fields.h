@@ -13,6 +13,11 @@
     {                                                                                              \
         key, LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, def, 0.0, hi, NULL, "1", doc                \
     }
+/* A BOOL whose null is false and not the default. */
+#define LATHE_NULLABLE_BOOL(key, def, doc)                                                         \
+    {                                                                                              \
+        key, LATHE_T_BOOL, LATHE_FIELD_NULLABLE, def, LATHE_NO_RANGE, NULL, NULL, doc              \
+    }
 #define LATHE_REQUIRED_INT(key, lo, hi, unit, doc)                                                 \
     {                                                                                              \
         key, LATHE_T_INT, LATHE_FIELD_REQUIRED, NULL, lo, hi, NULL, unit, doc                      \
@@ -124,11 +129,17 @@
 /** Keys of a router by sigmoid with groups of experts, for lathe_decoder_use_groups, and keys of
  *  these families that change nothing in training. */
 #define LATHE_GROUPED_ROUTER_FIELDS(groups, open, scale)                                           \
+    LATHE_GROUPED_ROUTER_FIELDS_OF(                                                                \
+        groups, open, scale,                                                                       \
+        LATHE_FIELD_BOOL("norm_topk_prob", "true",                                                 \
+                         "the weights of a token's experts are divided by their sum"))
+
+/** Like LATHE_GROUPED_ROUTER_FIELDS, with the family's own field for norm_topk_prob. */
+#define LATHE_GROUPED_ROUTER_FIELDS_OF(groups, open, scale, norm_field)                            \
     LATHE_FIELD_INT("n_group", groups, 1, 65536.0, "groups", "groups of experts"),                 \
         LATHE_FIELD_INT("topk_group", open, 1, 65536.0, "groups",                                  \
                         "groups whose experts a token may choose"),                                \
-        LATHE_FIELD_BOOL("norm_topk_prob", "true",                                                 \
-                         "the weights of a token's experts are divided by their sum"),             \
+        norm_field,                                                                                \
         LATHE_POSITIVE("routed_scaling_factor", scale, 1e6,                                        \
                        "factor of the weights of the experts"),                                    \
         LATHE_FIELD_BOOL("output_router_logits", "false",                                          \
@@ -136,6 +147,22 @@
         LATHE_FIELD_INT("num_nextn_predict_layers", "1", 0, 10000.0, "layers",                     \
                         "layers of multi-token prediction after the others; they are not "         \
                         "computed, and not saved")
+
+/** Keys of latent attention. q_rank: default of q_lora_rank. */
+#define LATHE_LATENT_FIELDS(q_rank)                                                                \
+    {"q_lora_rank", LATHE_T_INT, LATHE_FIELD_NULLABLE,                                             \
+     q_rank,        1,           1048576.0,                                                        \
+     NULL,          "channels",  "width between the two projections of q; null: one projection"},  \
+        LATHE_FIELD_INT("kv_lora_rank", "512", 1, 1048576.0, "channels",                           \
+                        "width from which k and v of all heads are computed"),                     \
+        LATHE_FIELD_INT("qk_nope_head_dim", "128", 1, 1024.0, "channels",                          \
+                        "channels of a head of q and k that are not rotated"),                     \
+        LATHE_FIELD_INT("qk_rope_head_dim", "64", 2, 1024.0, "channels",                           \
+                        "channels of a head of q, and of all heads of k together, that are "       \
+                        "rotated"),                                                                \
+        LATHE_FIELD_INT("v_head_dim", "128", 1, 1024.0, "channels", "size of a head of v"),        \
+        LATHE_FIELD_INT("qk_head_dim", NULL, 1, 2048.0, "channels",                                \
+                        "only qk_nope_head_dim + qk_rope_head_dim")
 
 /** Keys of layers with the gated delta rule. */
 #define LATHE_DELTA_FIELDS                                                                         \

@@ -66,6 +66,13 @@ Test(family_dense, what_a_family_cannot_compute_is_refused_by_its_key)
          "attn_config.alibi is false; only true is supported"},
         {"mpt", "\"attn_config\":{\"clip_qkv\":-1}", "attn_config.clip_qkv is -1; expected"},
         {"glm4_moe", "\"routed_scaling_factor\":0", "routed_scaling_factor is 0, expected"},
+        {"deepseek_v3", "", "num_key_value_heads is 2; expected num_attention_heads"},
+        {"kimi_k2", "\"head_dim\":128", "head_dim is 128; expected qk_rope_head_dim"},
+        {"deepseek_v3", "\"qk_head_dim\":64", "qk_head_dim is 64; expected"},
+        {"deepseek_v3", "\"qk_rope_head_dim\":7", "qk_rope_head_dim is 7; rotary positions"},
+        {"deepseek_v3", "\"scoring_func\":\"softmax\"", "scoring_func is \"softmax\", expected"},
+        {"deepseek_v3", "\"topk_method\":\"greedy\"", "topk_method is \"greedy\", expected"},
+        {"deepseek_v3", "\"moe_layer_freq\":2", "moe_layer_freq is 2, expected"},
         {"mpt", "\"logit_scale\":\"inv_sqrt_d_model\"",
          "logit_scale is \"inv_sqrt_d_model\"; only null is supported"},
     };

@@ -260,6 +260,7 @@ Test(weights, layers_of_multi_token_prediction_are_left_out_with_a_warning)
     } cases[] = {
         {"glm4_moe", "model.layers.3.eh_proj.weight", "model.layers.4.eh_proj.weight"},
         {"glm4_moe", "model.layers.3.shared_head.norm.weight", "model.layers.30.x.weight"},
+        {"deepseek_v3", "model.layers.2.eh_proj.weight", "model.layers.3.eh_proj.weight"},
         {"ernie4_5_moe", "model.mtp_block.0.mlp.up_proj.weight", "model.layers.3.x.weight"},
         {"qwen3_5", "mtp.layers.0.mlp.up_proj.weight", "model.layers.3.x.weight"},
     };
