@@ -122,16 +122,18 @@ static void say(const lathe_run *run, const lathe_numbered_tokens *numbers)
 {
     const long long n = (long long)(numbers->n_added + numbers->n_known),
                     added = (long long)numbers->n_added;
+    const char *from = run->data.tokenizer_dir;
     if (run->open.is_trial || !lathe__run_is_of_file(run))
         return;
     if (added == 0)
         lathe_log(LATHE_LOG_INFO, "tokenizer.add_tokens: %s has %s already, so nothing is added",
-                  run->data.tokenizer_dir, n == 1 ? "the token" : "all of the tokens");
+                  from, n == 1 ? "the token" : "all of the tokens");
     else
-        lathe_log(LATHE_LOG_INFO,
-                  "tokenizer.add_tokens: %lld of %lld token%s added to %s, which has %lld now",
-                  added, n, n == 1 ? "" : "s", run->data.tokenizer_dir,
-                  (long long)numbers->n_after);
+        lathe_log(
+            LATHE_LOG_INFO,
+            "adds %lld of the %lld token%s of tokenizer.add_tokens to the %lld of %s, and rows "
+            "for them to the model",
+            added, n, n == 1 ? "" : "s", (long long)numbers->n_before, from);
 }
 
 lathe_status lathe__new_tokens_add(lathe_run *run)
@@ -188,6 +190,26 @@ static const char *growing_key(const lathe_run *run)
     return run->decided.tokens.n > 0 ? "add_tokens" : "pad_to_multiple_of";
 }
 
+/* Refuses weights to which no row can be added. What else is wrong with them is told when they are
+ * read. */
+static lathe_status check_growth(lathe_run *run)
+{
+    lathe_safetensors *set = NULL, *grown = NULL;
+    const char *path = run->set.model_path;
+    lathe_status status = lathe_model_weights(path, &set);
+    if (status == LATHE_OK)
+        status = lathe_grown_weights(set, &run->model, &run->decided.tokens.growth, path, &grown);
+    lathe_safetensors_close(grown);
+    lathe_safetensors_close(set);
+    if (status == LATHE_E_UNSUPPORTED)
+        return lathe__run_refuse(run, "tokenizer", growing_key(run), "tokenizer.%s: %s",
+                                 growing_key(run), lathe_error_message());
+    if (status == LATHE_E_NOMEM)
+        return status;
+    lathe_error_clear();
+    return LATHE_OK;
+}
+
 lathe_status lathe__new_rows(lathe_run *run, const lathe_model_source *source)
 {
     const char *path = run->set.model_path;
@@ -210,6 +232,7 @@ lathe_status lathe__new_rows(lathe_run *run, const lathe_model_source *source)
                                  "tokenizer.%s: %s is a GGUF file, whose rows do not grow: lathe "
                                  "convert makes a folder of it",
                                  growing_key(run), path);
+    LATHE_TRY(check_growth(run));
     if (t->growth.rows != t->growth.rows_before)
         LATHE_TRY(lathe_model_config_resize(source, path, t->growth.rows, &run->model));
     run->model.growth = &t->growth;
@@ -333,6 +356,32 @@ lathe_status lathe__token_rows_choose(lathe_run *run)
     return LATHE_OK;
 }
 
+/* Whether the run adds the same tokens. */
+static int adds_same(const lathe_run *run, const lathe_value *added)
+{
+    const lathe_texts *own = &run->set.add_tokens;
+    int same = own->n == added->n;
+    for (int64_t i = 0; same && i < own->n; i++)
+        same = strcmp(own->strs[i], added->strs[i]) == 0;
+    return same;
+}
+
+/* The rows of an adapter whose run added tokens: those of this run, if it adds them too. */
+static lathe_status take_added(lathe_run *run, const lathe_value *added, const char *what,
+                               lathe_token_rows *out)
+{
+    int32_t *ids = lathe_arena_alloc(&run->arena, (added->n + 1) * (int64_t)sizeof *ids);
+    if (ids == NULL)
+        return LATHE_E_NOMEM;
+    if (!adds_same(run, added) || run->decided.tokens.n == 0)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: its run added tokens to the model (tokenizer.add_tokens), which "
+                           "the model here does not have: merge the adapter (lathe merge)",
+                           what);
+    out->ids = ids;
+    return take_new(run, ids, &out->n);
+}
+
 lathe_status lathe__token_rows_of_other(lathe_run *run, const lathe_config *config,
                                         const char *what, lathe_token_rows *out)
 {
@@ -340,10 +389,7 @@ lathe_status lathe__token_rows_of_other(lathe_run *run, const lathe_config *conf
     const lathe_value *added = lathe_config_get(config, "tokenizer", "add_tokens");
     *out = (lathe_token_rows){NULL, 0};
     if ((list == NULL || !list->is_set) && added && added->is_set && added->n > 0)
-        return lathe_error(LATHE_E_CONFIG,
-                           "%s: its run added tokens to the model (tokenizer.add_tokens), which "
-                           "the model here does not have: merge it (lathe merge)",
-                           what);
+        return take_added(run, added, what, out);
     if (list == NULL || !list->is_set || list->n == 0)
         return LATHE_OK;
     int32_t *ids = lathe_arena_alloc(&run->arena, list->n * (int64_t)sizeof *ids);

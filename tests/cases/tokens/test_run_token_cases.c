@@ -77,7 +77,8 @@ static int rows_are_equal(const char *a, const char *b, int64_t begin, int64_t e
  * add` writes. */
 Test(run_token_cases, a_run_grows_the_model_as_the_command_does)
 {
-    expect(LATHE " train run.toml" ADD "2>&1", 0, "6 of 6 tokens added to m, which has 265 now");
+    expect(LATHE " train run.toml" ADD "2>&1", 0,
+           "adds 6 of the 6 tokens of tokenizer.add_tokens to the 259 of m");
     expect(LATHE " tokenizer add m '<think>' '</think>' b1 b2 b3 b4 -o grown 2>&1", 0,
            "6 tokens added; vocab_size 265, before 264");
     expect(LATHE " train run.toml --model.path grown --checkpoint.dir two 2>&1", 0, "");
@@ -186,7 +187,7 @@ Test(run_token_cases, a_plan_counts_the_rows_and_writes_nothing)
     expect(LATHE " plan run.toml 2>&1", 0, "");
     const double before = number_after("parameters");
     expect(LATHE " plan run.toml" ADD "--tokenizer.pad_to_multiple_of 4096 2>&1", 0, "");
-    
+
     cr_expect_neq(run("test -e .lathe/cache"), 0);
     expect(LATHE " validate run.toml" ADD "2>&1", 0, "");
     expect(LATHE " train run.toml" ADD "--dry-run 2>&1", 0, "");
