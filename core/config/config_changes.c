@@ -163,6 +163,7 @@ int32_t lathe_change_effect(const char *name)
         {"data.prefetch", LATHE_CHANGE_QUIET},
         {"tokenizer.path", LATHE_CHANGE_DATA | LATHE_CHANGE_QUIET},
         {"tokenizer.train", LATHE_CHANGE_DATA | LATHE_CHANGE_QUIET},
+        {"tokenizer.*", LATHE_CHANGE_FIXED},  /* which tokens and rows are added */
         {"collective.*", LATHE_CHANGE_QUIET}, /* how the numbers of ranks travel changes none */
         {"parallel.*", LATHE_CHANGE_QUIET},
         {"train.stop_after", LATHE_CHANGE_QUIET},

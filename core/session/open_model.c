@@ -349,6 +349,8 @@ static lathe_status reopen_with_reference(const lathe_model_request *ask, int32_
         goto out;
     if (config && !lathe_model_has(path, "tokenizer.json"))
         status = lathe_settings_add_section(&more, arena, config, "tokenizer");
+    else if (config)
+        status = lathe_settings_add_tokens(&more, arena, config);
     if (status != LATHE_OK)
         goto out;
     if (config)

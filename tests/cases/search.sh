@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # NAME  PATTERN  FOLDERS: git grep -nE PATTERN in the C sources of these folders, without tests.
 searches() {
     cat <<'END'
-tensors   \blathe_(safetensors_open(_all|_joined)?|gguf_open|model_weights)\(      core
+tensors   \blathe_(safetensors_open(_all|_joined)?|gguf_open|model_(config_)?weights)\( core
 objects   \blathe_(model_json|model_read|model_texts_read|json_load_file)\(        core
 json      \bjson_load(s|b|f|fd|_file|_callback)\(                                  core plugins
 names     "[a-z_]+\.(json|model|jinja|txt|bin|safetensors)"                        core

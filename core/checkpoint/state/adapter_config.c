@@ -75,6 +75,46 @@ static lathe_status mark_base(const lathe_saved_state *saved, char **io_text)
     return *io_text ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory for adapter_config.json");
 }
 
+/* Says which rows of tokens the file holds, as PEFT does: a list for the embedding, which a tied
+ * head shares, or a list for each module. */
+static lathe_status add_token_rows(const lathe_saved_state *saved, char **io_text)
+{
+    static const char key[] = "trainable_token_indices";
+    const lathe_params *params = saved->params;
+    json_t *config = NULL, *ids = json_array(), *modules = json_object();
+    for (int32_t i = params->n_model; i < params->n; i++) {
+        const lathe_param *row = params->rows[i];
+        if (row->init != LATHE_INIT_TOKEN_ROWS || row->is_derived || row->reference)
+            continue;
+        const char *name = params->rows[row->init_from]->name, *dot = strrchr(name, '.');
+        const char *module = name;
+        (void)json_array_clear(ids);
+        for (int32_t k = 0; k < row->tokens.n; k++)
+            (void)json_array_append_new(ids, json_integer(row->tokens.ids[k]));
+        for (const char *c = name; dot && c < dot; c++)
+            module = *c == '.' ? c + 1 : module;
+        (void)json_object_set_new(modules,
+                                  lathe_arena_strndup(saved->arena, module, dot ? dot - module : 0),
+                                  json_deep_copy(ids));
+    }
+    lathe_status status = LATHE_OK;
+    const size_t n = json_object_size(modules);
+    if (n > 0)
+        status =
+            lathe_json_load("adapter_config.json", *io_text, (int64_t)strlen(*io_text), &config);
+    if (config) {
+        (void)json_object_set(config, key, n == 1 ? ids : modules);
+        free(*io_text);
+        *io_text = json_dumps(config, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+        if (*io_text == NULL)
+            status = lathe_error(LATHE_E_NOMEM, "no memory for adapter_config.json");
+    }
+    json_decref(config);
+    json_decref(modules);
+    json_decref(ids);
+    return status;
+}
+
 /* Adds text of a regular expression that means the text itself. */
 static void put_literal(lathe_buffer *b, const char *text)
 {
@@ -144,6 +184,8 @@ lathe_status lathe__adapter_config_write(const lathe_saved_state *saved, const c
             table->config_json(saved->parts->adapter.self, base, text, bytes + 1);
         text[written < bytes ? written : bytes] = '\0';
         status = add_heads(saved, &text);
+        if (status == LATHE_OK)
+            status = add_token_rows(saved, &text);
         if (status == LATHE_OK)
             status = mark_base(saved, &text);
         if (status == LATHE_OK)

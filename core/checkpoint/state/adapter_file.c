@@ -11,7 +11,6 @@
 #include "checkpoint/state/adapter_config.h"
 #include "checkpoint/state/adapter_tensors.h"
 #include "exec/store/store_io.h"
-#include "files/gguf/model_files.h"
 #include "files/safetensors/convert.h"
 #include "files/safetensors/expert_tensors.h"
 #include "files/safetensors/safetensors.h"
@@ -19,7 +18,6 @@
 #include "graph/ir/desc_text.h"
 #include "model/family/base_tensor.h"
 #include "model/family/tower_names.h"
-#include "model/family/weight_tensor.h"
 
 /* A tensor of the file. */
 typedef struct entry {
@@ -48,7 +46,7 @@ static const char *plain_name(const lathe_saved_state *saved, const char *name)
 static int32_t is_of_frozen_adapter(const lathe_saved_state *saved, const lathe_param *row)
 {
     const int32_t copied = lathe_params_find(saved->params, plain_name(saved, row->name));
-    return row->reference && !row->other && has_prefix(saved, row->name) &&
+    return row->reference && !row->other && !row->is_derived && has_prefix(saved, row->name) &&
            (row->in_adapter || copied < 0 || copied >= saved->params->n_model);
 }
 
@@ -416,6 +414,14 @@ static int has_shape(const lathe_saved_state *saved, const entry *e, const lathe
     return same;
 }
 
+/* Whether the tensor has rows of a head that is a matrix of its own. */
+static int is_head_of_rows(const lathe_saved_state *saved, const entry *e)
+{
+    const lathe_param *row = saved->params->rows[e->row];
+    return row->init == LATHE_INIT_TOKEN_ROWS &&
+           strcmp(saved->params->rows[row->init_from]->name, saved->model->embedding) != 0;
+}
+
 static lathe_status read_entry(const lathe_saved_state *saved, lathe_adapter_tensors *set,
                                const entry *e, int32_t what)
 {
@@ -423,6 +429,8 @@ static lathe_status read_entry(const lathe_saved_state *saved, lathe_adapter_ten
     const lathe_st_tensor *t = take(saved, set, e->key);
     if (t == NULL && saved->params->rows[e->row]->stage_head && is_beginning(what))
         return LATHE_OK; /* begins with random values */
+    if (t == NULL && is_head_of_rows(saved, e))
+        return LATHE_OK; /* PEFT trained the embedding's rows alone: the head's are the model's */
     if (t == NULL && e->name != saved->params->rows[e->row]->name)
         return LATHE_OK; /* the row's first tensor has the same values */
     if (t == NULL)
@@ -467,125 +475,6 @@ static lathe_status check_left(const lathe_saved_state *saved, const lathe_adapt
     return LATHE_OK;
 }
 
-/* ---- rows of the embedding: PEFT's trainable_token_indices ---- */
-
-#define ROWS_END ".token_adapter.trainable_tokens_delta"
-
-/* The numbers of the rows: a list, or an object with one list. *out_n 0: there are none. */
-static lathe_status row_numbers(const char *dir, lathe_arena *arena, int64_t **out, int64_t *out_n)
-{
-    json_t *config = NULL;
-    const char *path = lathe_path_join(arena, dir, "adapter_config.json");
-    *out_n = 0;
-    *out = NULL;
-    if (path == NULL)
-        return LATHE_E_NOMEM;
-    if (!lathe_path_exists(path))
-        return LATHE_OK;
-    LATHE_TRY(lathe_json_load_file(path, &config));
-    const json_t *list = json_object_get(config, "trainable_token_indices");
-    if (json_is_object(list))
-        list = json_object_iter_value(json_object_iter((json_t *)(uintptr_t)list));
-    const int64_t n = (int64_t)json_array_size(list);
-    *out = lathe_arena_alloc(arena, (n + 1) * (int64_t)sizeof **out);
-    for (int64_t i = 0; *out && i < n; i++)
-        (*out)[i] = json_integer_value(json_array_get(list, (size_t)i));
-    *out_n = *out ? n : 0;
-    json_decref(config);
-    return *out ? LATHE_OK : LATHE_E_NOMEM;
-}
-
-/* Reads the base's matrix [V, C] as f32, and puts rows of the adapter in place of its own. */
-static lathe_status replace_rows(const lathe_saved_state *saved, const char *weight,
-                                 const lathe_st_tensor *rows, const int64_t *numbers, int64_t n,
-                                 const lathe_desc *desc, float *out)
-{
-    lathe_safetensors *set = NULL;
-    const int64_t width = desc->dims[1];
-    LATHE_TRY(lathe_model_weights(saved->model_path, &set));
-    const lathe_st_tensor *base = lathe_weights_find(set, saved->model, weight);
-    lathe_status status = base && lathe_desc_count(&base->desc) == lathe_desc_count(desc)
-                              ? lathe_st_read(base, 0, lathe_desc_count(desc), out, LATHE_F32)
-                              : lathe_error(LATHE_E_CONFIG,
-                                            "%s: '%s' replaces rows of %s, which %s does not hold "
-                                            "as plain numbers",
-                                            rows->file, rows->name, weight, saved->model_path);
-    if (status == LATHE_OK &&
-        (rows->desc.rank != 2 || rows->desc.dims[0] != n || rows->desc.dims[1] != width))
-        status = lathe_error(LATHE_E_CONFIG,
-                             "%s: '%s' does not have the %lld rows of %lld numbers that "
-                             "trainable_token_indices of adapter_config.json names",
-                             rows->file, rows->name, (long long)n, (long long)width);
-    for (int64_t i = 0; i < n && status == LATHE_OK; i++)
-        status =
-            numbers[i] < 0 || numbers[i] >= desc->dims[0]
-                ? lathe_error(LATHE_E_CONFIG,
-                              "%s: trainable_token_indices of adapter_config.json has %lld, "
-                              "and %s has %lld rows",
-                              rows->file, (long long)numbers[i], weight, (long long)desc->dims[0])
-                : lathe_st_read(rows, i * width, width, out + numbers[i] * width, LATHE_F32);
-    lathe_safetensors_close(set);
-    return status;
-}
-
-/* Adds the whole matrix that the rows of the file stand for. */
-static lathe_status add_rows(const lathe_saved_state *saved, const char *dir,
-                             lathe_adapter_tensors *set, const char *key)
-{
-    static const char start[] = "base_model.model.";
-    const int n_module = (int)(strlen(key) - strlen(ROWS_END) - (sizeof start - 1));
-    const char *weight =
-        lathe_arena_printf(saved->arena, "%.*s.weight", n_module, key + sizeof start - 1);
-    int64_t *numbers, n;
-    if (weight == NULL)
-        return LATHE_E_NOMEM;
-    const int32_t row = lathe_params_find(saved->params, weight);
-    if (row < 0 || saved->params->rows[row]->desc.rank != 2 || saved->model_path == NULL)
-        return LATHE_OK; /* the tensor is left, and refused */
-    const char *whole = lathe_arena_printf(saved->arena, "%s%s", start, weight);
-    const lathe_desc *of_row = &saved->params->rows[row]->desc;
-    const lathe_desc desc = lathe_desc_2d(LATHE_F32, of_row->dims[0], of_row->dims[1]);
-    LATHE_TRY(row_numbers(dir, saved->arena, &numbers, &n));
-    const lathe_st_tensor *rows = lathe_adapter_tensors_take(set, key);
-    float *values = malloc((size_t)lathe_desc_count(&desc) * sizeof *values + 1);
-    if (whole == NULL || values == NULL) {
-        free(values);
-        return lathe_error(LATHE_E_NOMEM, "no memory to read '%s'", key);
-    }
-    const lathe_status status = replace_rows(saved, weight, rows, numbers, n, &desc, values);
-    if (status != LATHE_OK) {
-        free(values);
-        return status;
-    }
-    return lathe_adapter_tensors_add(set, whole, rows->file, &desc, values);
-}
-
-static int ends_in(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
-/* Opens the file of a folder. */
-static lathe_status open_tensors(const lathe_saved_state *saved, const char *dir,
-                                 lathe_adapter_tensors **out)
-{
-    LATHE_TRY(lathe_adapter_tensors_open(dir, out));
-    lathe_status status = LATHE_OK;
-    const char *found[4] = {NULL}; /* the list moves when a tensor is added */
-    int32_t n = 0;
-    for (int64_t i = 0; n < 4 && lathe_adapter_tensors_key(*out, i); i++)
-        if (ends_in(lathe_adapter_tensors_key(*out, i), ROWS_END))
-            found[n++] = lathe_adapter_tensors_key(*out, i);
-    for (int32_t i = 0; i < n && status == LATHE_OK; i++)
-        status = add_rows(saved, dir, *out, found[i]);
-    if (status != LATHE_OK) {
-        lathe_adapter_tensors_close(*out);
-        *out = NULL;
-    }
-    return status;
-}
-
 static lathe_status use_file(const lathe_saved_state *saved, const char *dir, int32_t what)
 {
     lathe_adapter_tensors *set = NULL;
@@ -598,7 +487,7 @@ static lathe_status use_file(const lathe_saved_state *saved, const char *dir, in
                                             : "none");
     if (!any)
         return LATHE_OK;
-    lathe_status status = open_tensors(saved, dir, &set);
+    lathe_status status = lathe_adapter_tensors_open(dir, &set);
     if (status != LATHE_OK)
         goto out;
     if ((status = read_tensors(saved, set, is_beginning(what) ? CHECK_BEGIN : CHECK)) != LATHE_OK)
@@ -674,7 +563,7 @@ lathe_status lathe__adapter_file_values(const lathe_saved_state *saved, int32_t 
     if (dir == NULL)
         return lathe_error(LATHE_E_STATE, "no adapter was read, so '%s' has no values", row->name);
     LATHE_TRY(lathe__adapter_file_key(saved, row->name, key, (int64_t)sizeof key));
-    LATHE_TRY(open_tensors(saved, dir, &set));
+    LATHE_TRY(lathe_adapter_tensors_open(dir, &set));
     const lathe_st_tensor *t = take(saved, set, key);
     const lathe_status status =
         t ? to_row(row, row->transposed, t, out)

@@ -15,6 +15,7 @@
 #include "checkpoint/state/train_state.h"
 #include "exec/store/row_norms.h"
 #include "exec/store/singular_rows.h"
+#include "exec/store/token_rows_fill.h"
 #include "exec/store/weight_fill.h"
 #include "files/safetensors/convert.h"
 #include "files/safetensors/expert_tensors.h"
@@ -165,6 +166,7 @@ static lathe_status fill(const lathe_saved_state *saved, const char *dir, const 
         LATHE_TRY(fill_weights(saved, files));
     if (files->set) {
         LATHE_TRY(lathe_row_norms_fill_derived(saved->store));
+        LATHE_TRY(lathe_token_rows_fill_derived(saved->store));
         LATHE_TRY(lathe_singular_rows_fill(saved->store, LATHE_SINGULAR_DERIVED));
     }
     LATHE_TRY(lathe__adapter_file_read(saved, dir));

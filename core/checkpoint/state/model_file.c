@@ -9,8 +9,8 @@
 #include "checkpoint/state/adapter_file.h"
 #include "checkpoint/state/checkpoint.h"
 #include "exec/store/store_io.h"
-#include "files/gguf/model_files.h"
 #include "files/safetensors/convert.h"
+#include "model/family/grown_rows.h"
 #include "model/family/param_init.h"
 #include "model/family/quant_source.h"
 #include "model/family/tower_names.h"
@@ -66,7 +66,7 @@ lathe_status lathe__model_file_plan(const lathe_saved_state *saved)
         return LATHE_OK;
     saved->checkpoints->file.is_guessed =
         is_auto; /* a plan needs no weights; an error is reported when they are read */
-    const lathe_status opened = lathe_model_weights(saved->model_path, &set);
+    const lathe_status opened = lathe_model_config_weights(saved->model, saved->model_path, &set);
     if (opened == LATHE_OK && is_auto)
         take_dtypes(saved, set);
     if (opened == LATHE_OK)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "exec/program/token_rows.h"
 #include "plug/answers.h"
 
 /* The adapter of the model that is being built; NULL: none. */
@@ -23,6 +24,11 @@ static const lathe_adapter_v1 *table_at(const lathe__builder *b, const lathe_sit
                     : site->kind == LATHE_SITE_HEAD    ? lathe_answer_adapts_head(table)
                                                        : LATHE_HAS(table, wrap);
     return has && LATHE_HAS(table, targets) && table->targets(adapter->self, site) ? table : NULL;
+}
+
+static int has_token_rows(const lathe__builder *b)
+{
+    return lathe__token_rows_of(b).n > 0;
 }
 
 /* The key of an error that an adapter says is one of [adapter]. */
@@ -73,25 +79,44 @@ lathe_status lathe__site_linear(void *arg, const lathe_site *site, lathe_val x, 
     return of_adapter(status);
 }
 
+/* The rows of one matrix would change in two ways. */
+static lathe_status refuse_rows(const lathe_site *site)
+{
+    return lathe_error_at(LATHE_E_CONFIG, "adapter", "trainable_token_rows",
+                          "the adapter changes %s, of which rows train by themselves "
+                          "(adapter.trainable_token_rows; those of tokenizer.add_tokens unless it "
+                          "is set): take the module out of the adapter's targets, or set "
+                          "trainable_token_rows = []",
+                          site->module);
+}
+
 lathe_status lathe__site_embed(void *arg, const lathe_site *site, lathe_val tokens, lathe_val *out)
 {
     const lathe__builder *b = arg;
     const lathe_adapter_v1 *table = table_at(b, site);
     const lathe_val in[2] = {tokens, site->weight};
     const char *dot = strrchr(site->module, '.');
+    if (table && has_token_rows(b))
+        return refuse_rows(site);
     if (!table)
-        return lathe_graph_node(b->build.graph, LATHE_OP_EMBED, NULL, in, 2, out, 1, -1,
-                                dot ? dot + 1 : site->module);
+        LATHE_TRY(lathe_graph_node(b->build.graph, LATHE_OP_EMBED, NULL, in, 2, out, 1, -1,
+                                   dot ? dot + 1 : site->module));
+    if (!table && !has_token_rows(b))
+        return LATHE_OK;
     const site_state s = begin(b);
-    const lathe_status status = table->embed(adapter_of(b)->self, lathe_graph_api_get(),
-                                             b->build.graph, site, tokens, s.enabled, out);
+    lathe_status status = LATHE_OK;
+    if (table)
+        status = table->embed(adapter_of(b)->self, lathe_graph_api_get(), b->build.graph, site,
+                              tokens, s.enabled, out);
+    else if (s.enabled)
+        status = lathe__token_rows_embed(b, site, tokens, out);
     end(b, s);
     return of_adapter(status);
 }
 
 int32_t lathe__site_embeds(void *arg, const lathe_site *site)
 {
-    return table_at(arg, site) != NULL;
+    return table_at(arg, site) != NULL || has_token_rows(arg);
 }
 
 /* head_scaled, or head of an adapter without it. */
@@ -111,10 +136,16 @@ static lathe_status adapted_head(lathe__builder *b, lathe_val x, lathe__head_cha
     lathe_site site;
     LATHE_TRY(lathe_model_head_site(&b->build, &site));
     const lathe_adapter_v1 *table = table_at(b, &site);
-    if (!table)
+    const int has_rows = has_token_rows(b);
+    if (table && has_rows)
+        return refuse_rows(&site);
+    if (!table && !has_rows)
         return LATHE_OK;
     const site_state s = begin(b);
-    const lathe_status status = !s.enabled ? LATHE_OK : change_head(table, b, &site, x, out);
+    lathe_status status = LATHE_OK;
+    if (s.enabled)
+        status = table ? change_head(table, b, &site, x, out)
+                       : lathe__token_rows_head(b, &site, x, &out->u, &out->v);
     end(b, s);
     return of_adapter(status);
 }
@@ -130,6 +161,11 @@ lathe_status lathe__site_head(lathe__builder *b, lathe_val x, lathe__head_change
     LATHE_TRY(lathe_model_head_bias(build, x, &bias.u, &bias.v));
     if (bias.u == LATHE_NONE)
         return LATHE_OK;
+    if (out->u != LATHE_NONE && has_token_rows(b))
+        return lathe_error_at(LATHE_E_CONFIG, "adapter", "trainable_token_rows",
+                              "rows of the head %s cannot train by themselves, as it has a bias "
+                              "(%s): set adapter.trainable_token_rows = []",
+                              build->config->head, build->config->head_bias);
     if (out->u != LATHE_NONE)
         return lathe_error(LATHE_E_UNSUPPORTED,
                            "the adapter changes the head %s, which has a bias (%s): take the head "

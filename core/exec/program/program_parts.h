@@ -36,7 +36,8 @@ typedef struct lathe_program_config {
                                    those of other adapters; NULL: none */
     const lathe_instance *reference_adapter; /* the reference's own, with frozen parameters; NULL:
                                                 that of the model before training */
-    const lathe_instance *stage;             /* TRAIN and EVAL */
+    lathe_token_rows token_rows, reference_token_rows; /* of adapter, of reference_adapter */
+    const lathe_instance *stage;                       /* TRAIN and EVAL */
     int32_t objective;             /* LATHE_OBJECTIVE_* of the batches; DECODE is causal */
     int32_t reference_has_adapter; /* the reference is the model with the adapter before training,
                                       of which it has frozen copies; 0: the model without it */

@@ -25,6 +25,19 @@ enum {
     LATHE_OTHER_DRAFT = 3
 };
 
+/* First values of rows that the core declares for trained rows of tokens, beside LATHE_INIT_*. */
+enum {
+    LATHE_INIT_TOKEN_ROWS = 100, /* [n,C]: the rows `tokens` of init_from */
+    LATHE_INIT_TOKEN_MARKS = 101 /* [V,n]: 1 at [tokens.ids[k], k], else 0 */
+};
+
+/** Tokens whose rows of the embedding and head train beside the frozen others, by an adapter that
+ *  leaves the base as it is (exec/program/token_rows.h). Borrowed from the run. */
+typedef struct lathe_token_rows {
+    const int32_t *ids; /* [n] */
+    int32_t n;          /* 0: none */
+} lathe_token_rows;
+
 struct lathe_instance;
 
 typedef struct lathe_param {
@@ -52,6 +65,7 @@ typedef struct lathe_param {
     int32_t is_fixed;    /* of an adapter: frozen, and yet in its file */
     int32_t is_merged;   /* the run merges its adapter into this frozen weight (merge_every) */
     double init_scale;
+    lathe_token_rows tokens; /* LATHE_INIT_TOKEN_* */
     const char
         *second; /* another name in the adapter's file, there transposed the other way round */
     /* The quantization format (an instance of a plugin) in whose planes alone the row is stored;

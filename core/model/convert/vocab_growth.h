@@ -4,12 +4,7 @@
 #define LATHE_MODEL_VOCAB_GROWTH_H
 
 #include "base/work_watch.h"
-#include "model/family/hf_config.h"
-
-enum {
-    LATHE_GROWTH_MEAN = 0, /* a new row is the mean of the old rows */
-    LATHE_GROWTH_NOISE = 1 /* and noise: mean + sqrt(1e-9) * std * z per column, z from N(0, 1) */
-};
+#include "model/family/grown_rows.h"
 
 typedef struct lathe_vocab_growth {
     const char *const *tokens; /* [n] texts */
@@ -35,9 +30,7 @@ typedef struct lathe_vocab_grown {
  *
  *  Errors  LATHE_E_UNSUPPORTED: a GGUF file, or an embedding that is stored quantized. LATHE_E_ARG:
  *          a token is empty, not UTF-8 or named twice, or there is none and multiple_of is 1.
- *
- *  Source  resize_token_embeddings of transformers 5.24 (mean_resizing), whose noise has the
- *          covariance of the rows and not only its diagonal. */
+ *  A training run makes the same rows without a folder (model/family/grown_rows.h). */
 lathe_status lathe_vocab_grow(const lathe_model_source *source, const char *folder,
                               const char *path, const lathe_vocab_growth *growth,
                               const lathe_work_watch *watch, lathe_vocab_grown *out);

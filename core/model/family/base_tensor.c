@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "files/gguf/model_files.h"
 #include "files/safetensors/convert.h"
+#include "model/family/grown_rows.h"
 #include "model/family/model_build.h"
 #include "model/family/weight_origin.h"
 
@@ -76,7 +76,7 @@ lathe_status lathe_base_tensor_check(const lathe_model_config *model, const lath
     const char *weight =
         is_weight_of(model->head, module, n) ? lathe_model_head_name(model) : model->embedding;
     const int32_t row = lathe_params_find(params, weight);
-    lathe_status status = lathe_model_weights(model_path, &set);
+    lathe_status status = lathe_model_config_weights(model, model_path, &set);
     if (status == LATHE_OK)
         status = lathe_weight_origin_create(set, model, params, NULL, &origin);
     if (status == LATHE_OK && row >= 0)

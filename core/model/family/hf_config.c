@@ -15,6 +15,7 @@
 #include "base/model_path.h"
 #include "files/gguf/model_files.h"
 #include "model/family/classifier.h"
+#include "model/family/grown_rows.h"
 #include "model/family/hf_config_keys.h"
 #include "model/family/model_values.h"
 #include "model/family/quant_beside.h"
@@ -480,6 +481,24 @@ lathe_status lathe_model_config_untie(const lathe_model_source *source, const ch
     }
     LATHE_TRY(status);
     made.is_untied = 1;
+    made.growth = config->growth;
+    lathe_model_config_fini(config);
+    *config = made;
+    return LATHE_OK;
+}
+
+lathe_status lathe_model_config_resize(const lathe_model_source *source, const char *folder,
+                                       int64_t rows, lathe_model_config *config)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    lathe_model_config made = {.json = NULL};
+    lathe_config_text_resize(config->json, (int64_t)strlen(config->json), rows, &text);
+    lathe_status status = text.status;
+    if (status == LATHE_OK)
+        status = parse(source, folder, folder, text.data, text.len, 0, &made);
+    lathe_buffer_fini(&text);
+    LATHE_TRY(status);
+    made.is_untied = config->is_untied;
     lathe_model_config_fini(config);
     *config = made;
     return LATHE_OK;

@@ -50,6 +50,8 @@ typedef struct lathe_model_config {
     lathe_instance family;     /* the plugin's instance */
     const lathe_value *values; /* of the plugin's schema, including derived ones */
     lathe_arena arena;         /* memory of the values */
+    /* The rows that the folder lacks (grown_rows.h), borrowed; NULL: the model is the folder's. */
+    const struct lathe_row_growth *growth;
 } lathe_model_config;
 
 /** Where to find the plugin of a family. */
@@ -72,6 +74,11 @@ lathe_status lathe_model_config_load_with(lathe_model_texts *texts,
  *  the text that is saved. LATHE_E_CONFIG: the family has no untied form, or the model is new. */
 lathe_status lathe_model_config_untie(const lathe_model_source *source, const char *folder,
                                       lathe_model_config *config);
+
+/** Gives a model that lathe_model_config_load read another number of tokens, also in the text that
+ *  is saved. config->growth says which rows the weights get. */
+lathe_status lathe_model_config_resize(const lathe_model_source *source, const char *folder,
+                                       int64_t rows, lathe_model_config *config);
 
 /** Reads the text of a config.json; `name` is for messages. A wrapper's text model has the names of
  *  transformers 5, because no folder is looked at. strict: refuses unknown keys and does

@@ -56,6 +56,7 @@ lathe_status lathe_adapter_settings_add(lathe_setting_list *list, lathe_arena *a
     const json_t *quant = json_object_get(json_object_get(config, "quant"), "name");
     const char *name = json_string_value(quant);
     LATHE_TRY(lathe_settings_add_section(list, arena, config, "adapter"));
+    LATHE_TRY(lathe_settings_add_tokens(list, arena, config));
     return name && strcmp(name, "none") != 0
                ? lathe_settings_add_section(list, arena, config, "quant")
                : LATHE_OK;

@@ -14,7 +14,7 @@
 #include "run/folder/folder_check.h"
 #include "run/folder/other_adapter.h"
 
-static const char of_adapter[] = "adapter.", of_quant[] = "quant.";
+static const char of_adapter[] = "adapter.", of_quant[] = "quant.", of_tokens[] = "tokenizer.";
 
 static int begins_with(const char *text, const char *start)
 {
@@ -103,7 +103,8 @@ static lathe_status find_folder(lathe_run *run, lathe_begin_adapter *out, const 
 
 static const char adapter_name[] = "adapter.name";
 
-/* Adds what the run does not name: the method, and the format of the frozen weights. */
+/* Adds what the run does not name: the method, the format of the frozen weights, and the tokens
+ * that the model got with the adapter. */
 static void append_method(lathe_run *run, const lathe_begin_adapter *begin)
 {
     const int has_method = lathe_config_names(run->config, LATHE_KIND_ADAPTER);
@@ -111,7 +112,9 @@ static void append_method(lathe_run *run, const lathe_begin_adapter *begin)
     for (int32_t i = 0; i < begin->settings.n; i++) {
         const lathe_edit *one = &begin->settings.edits[i];
         if ((!has_method && strcmp(one->key, adapter_name) == 0) ||
-            (!has_format && begins_with(one->key, of_quant)))
+            (!has_format && begins_with(one->key, of_quant)) ||
+            (begins_with(one->key, of_tokens) &&
+             !lathe_config_is_explicit(run->config, "tokenizer", one->key + strlen(of_tokens))))
             lathe_edits_add(&run->decided.edits, one);
     }
 }

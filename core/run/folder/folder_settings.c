@@ -206,6 +206,22 @@ lathe_status lathe_settings_add_section(lathe_setting_list *list, lathe_arena *a
     return LATHE_OK;
 }
 
+lathe_status lathe_settings_add_tokens(lathe_setting_list *list, lathe_arena *arena,
+                                       const json_t *config)
+{
+    static const char *const of_tokens[] = {"add_tokens", "add_plain", "add_init", "add_seed"};
+    static const char of_rows[] = "pad_to_multiple_of";
+    const json_t *tokenizer = json_object_get(config, "tokenizer");
+    const json_t *multiple = json_object_get(tokenizer, of_rows);
+    const int has_tokens = json_array_size(json_object_get(tokenizer, of_tokens[0])) > 0;
+    for (size_t i = 0; i < sizeof of_tokens / sizeof of_tokens[0] && has_tokens; i++)
+        LATHE_TRY(lathe_settings_add(list, arena, "tokenizer", of_tokens[i],
+                                     json_object_get(tokenizer, of_tokens[i])));
+    return json_integer_value(multiple) > 1
+               ? lathe_settings_add(list, arena, "tokenizer", of_rows, multiple)
+               : LATHE_OK;
+}
+
 lathe_status lathe_settings_add_precision(lathe_setting_list *list, lathe_arena *arena,
                                           const json_t *config)
 {

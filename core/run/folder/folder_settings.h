@@ -42,6 +42,11 @@ int32_t lathe_settings_have(const lathe_setting_list *list, const char *key);
 /** The value of "section.key"; NULL: the list has none. */
 const lathe_toml_node *lathe_settings_value(const lathe_setting_list *list, const char *key);
 
+/** Adds the keys of [tokenizer] that make a model grow (tokenizer.add_tokens and others), if the
+ * run of the configuration added tokens or rows. */
+lathe_status lathe_settings_add_tokens(lathe_setting_list *list, lathe_arena *arena,
+                                       const json_t *config);
+
 /** Adds an edit unless the list has its key. */
 lathe_status lathe_settings_take(lathe_setting_list *list, const lathe_edit *one);
 

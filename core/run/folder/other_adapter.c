@@ -145,7 +145,8 @@ lathe_status lathe__other_adapter_make(lathe_run *run, const char *what,
     lathe_diags unsaid = {0};
     lathe_edits_text(&edits, LATHE_BY_FOLDER, "model.path", run->set.model_path);
     for (int32_t i = 0; i < settings->n; i++)
-        if (strncmp(settings->edits[i].key, "adapter.", 8) == 0)
+        if (strncmp(settings->edits[i].key, "adapter.", 8) == 0 ||
+            strcmp(settings->edits[i].key, "tokenizer.add_tokens") == 0)
             lathe_edits_add(&edits, &settings->edits[i]);
     lathe_status status =
         lathe_config_of_edits(&edits, 1u << LATHE_KIND_ADAPTER, run->registry, &unsaid, out_config);

@@ -176,8 +176,6 @@ static const char *fixed_by_keys(const json_t *peft)
                "ensure_weight_tying Lathe would train it";
     if (!is_empty(json_object_get(peft, "velora_config")))
         return "velora_config is set, with which gradients are computed from compressed inputs";
-    if (!is_empty(json_object_get(peft, "trainable_token_indices")))
-        return "trainable_token_indices trains rows of the embedding, and Lathe would train all";
     return NULL;
 }
 
@@ -383,7 +381,7 @@ static int is_saved(const json_t *list, const char *module)
     return 0;
 }
 
-/* The module of a tensor that is a whole weight of the model, or rows of one; n: bytes of its name.
+/* The module of a tensor that is a whole weight of the model; n: bytes of its name.
  * NULL: another tensor. */
 static const char *whole_module(const char *key, size_t *out_n)
 {
@@ -393,9 +391,7 @@ static const char *whole_module(const char *key, size_t *out_n)
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         if (strstr(key, parts[i]) != NULL)
             return NULL;
-    const size_t end = ends_in(key, ROWS)     ? sizeof ROWS - 1
-                       : ends_in(key, weight) ? sizeof weight - 1
-                                              : 0;
+    const size_t end = ends_in(key, weight) ? sizeof weight - 1 : 0;
     if (end == 0 || n <= skip + end)
         return NULL;
     *out_n = n - skip - end;
@@ -405,11 +401,11 @@ static const char *whole_module(const char *key, size_t *out_n)
 /* Parameters that the file holds beside the adapter's own matrices. */
 typedef struct whole_modules {
     json_t *more; /* names of modules that modules_to_save does not have */
-    int rows;     /* 1: of one of them only rows */
+    int n_rows;   /* modules of which it holds rows */
 } whole_modules;
 
 /* Finds the embedding and the head that PEFT saves because they were resized or by
- * save_embedding_layers, and reads into the base, and rows of trainable_token_indices. */
+ * save_embedding_layers, and reads into the base, and counts those of which it has rows. */
 static lathe_status find_whole(const char *dir, const json_t *peft, whole_modules *out)
 {
     lathe_adapter_tensors *tensors = NULL;
@@ -425,6 +421,7 @@ static lathe_status find_whole(const char *dir, const json_t *peft, whole_module
     const char *key;
     for (int64_t i = 0; (key = lathe_adapter_tensors_key(tensors, i)) != NULL; i++) {
         size_t n = 0;
+        out->n_rows += ends_in(key, ROWS);
         const char *module = whole_module(key, &n);
         if (module == NULL || n >= sizeof name)
             continue;
@@ -432,23 +429,36 @@ static lathe_status find_whole(const char *dir, const json_t *peft, whole_module
         if (is_saved(saved, name) || is_saved(out->more, name) ||
             (ties && is_saved(saved, "embed_tokens") && ends_in(name, "lm_head")))
             continue;
-        out->rows |= ends_in(key, ROWS);
         (void)json_array_append_new(out->more, json_string(name));
     }
     lathe_adapter_tensors_close(tensors);
-    const json_t *indices = json_object_get(peft, "trainable_token_indices");
-    if (!is_empty(indices) &&
-        (!out->rows || (json_is_object(indices) && json_object_size(indices) != 1)))
-        return lathe_error(LATHE_E_CONFIG,
-                           "%s/adapter_config.json: trainable_token_indices is set; expected rows "
-                           "of one module, with a tensor '" PREFIX "MODULE" ROWS
-                           "' in adapter_model.safetensors",
-                           dir);
     return LATHE_OK;
 }
 
-/* The head has the same rows in a tied model, as in PEFT; so has an embedding that the file holds
- * without the head. */
+/* Adds the rows of trainable_token_indices: a list for the embedding, or one for each module, which
+ * must be the same. */
+static lathe_status add_token_rows(const target *t, const whole_modules *whole)
+{
+    const json_t *indices = json_object_get(t->peft, "trainable_token_indices"), *list = indices;
+    const char *module;
+    json_t *one;
+    int same = !is_empty(indices);
+    if (!same && whole->n_rows == 0)
+        return LATHE_OK;
+    if (json_is_object(indices))
+        list = json_object_iter_value(json_object_iter((json_t *)(uintptr_t)indices));
+    json_object_foreach((json_t *)(uintptr_t)indices, module, one) same &= json_equal(one, list);
+    if (same && json_array_size(list) > 0 && whole->n_rows > 0)
+        return put(t, "trainable_token_rows", list);
+    return lathe_error(LATHE_E_CONFIG,
+                       "%s/adapter_config.json: trainable_token_indices and the tensors of "
+                       "adapter_model.safetensors do not belong together; expected a list of "
+                       "numbers of rows, the same for each module, and a tensor '" PREFIX
+                       "MODULE" ROWS "'",
+                       t->dir);
+}
+
+/* In a tied model the head is an embedding that the file holds without the head. */
 static int is_tied_use(const whole_modules *whole)
 {
     int embedding = 0, head = 0;
@@ -457,7 +467,7 @@ static int is_tied_use(const whole_modules *whole)
         embedding |= ends_in(name, "embed_tokens");
         head |= ends_in(name, "lm_head");
     }
-    return whole->rows || (embedding && !head);
+    return embedding && !head;
 }
 
 /* Adds the modules that are trained whole, except the heads of a classifier, which belong to the
@@ -546,6 +556,7 @@ static lathe_status add_all(const target *t, const whole_modules *whole)
             LATHE_TRY(put_new(t, k->ours, json_integer(k->otherwise)));
     }
     LATHE_TRY(add_saved(t, whole));
+    LATHE_TRY(add_token_rows(t, whole));
     return add_targets(t);
 }
 

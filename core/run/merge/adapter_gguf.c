@@ -54,6 +54,8 @@ static lathe_status check(const writer *w)
             return refuse(w, row->name, "is trained whole");
         if (i < params->n_model || row->reference)
             continue;
+        if (row->init == LATHE_INIT_TOKEN_ROWS)
+            return refuse(w, row->name, "holds rows of tokens");
         if (row->stage_head)
             return refuse(w, row->name, "is a head of the adapter's stage");
         if (row->second != NULL)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "exec/program/token_rows.h"
 #include "exec/store/store_io.h"
 #include "lathe/adapter.h"
 
@@ -78,21 +79,48 @@ lathe_status lathe__merge_params(const lathe_instance *adapter, const lathe_mode
     return LATHE_OK;
 }
 
+static int ends_in(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* Puts the rows of tokens that trained in their places, and takes their parameters out of the
+ * list. */
+static void merge_token_rows(const lathe_params *params, const lathe_site_param *list, int32_t n,
+                             float *w, lathe_site_param *others, int32_t *out_n)
+{
+    *out_n = 0;
+    for (int32_t i = 0; i < n; i++) {
+        const char *name = list[i].name;
+        const int64_t C = list[i].desc.dims[1];
+        if (strstr(name, ".token_adapter.") == NULL)
+            others[(*out_n)++] = list[i];
+        const int32_t row =
+            ends_in(name, LATHE_TOKEN_ROWS_END) ? lathe_params_find(params, name) : -1;
+        for (int32_t k = 0; row >= 0 && k < params->rows[row]->tokens.n; k++)
+            memcpy(w + params->rows[row]->tokens.ids[k] * C, list[i].data + k * C,
+                   (size_t)C * sizeof *w);
+    }
+}
+
 lathe_status lathe__merge_site(const lathe_store *store, const lathe_instance *adapter,
                                const lathe_model_config *model, int32_t index, float *w)
 {
     const lathe_adapter_v1 *table = adapter->table;
     const int32_t weight = lathe_params_weight_of(store->params, store->params->rows[index]->name);
     const lathe_param *row = store->params->rows[weight];
-    lathe_site_param list[LATHE_MAX_SITE_PARAMS];
+    lathe_site_param list[LATHE_MAX_SITE_PARAMS], own[LATHE_MAX_SITE_PARAMS];
     char module[512], head[512];
-    int32_t n = 0;
+    int32_t n = 0, n_own = 0;
     lathe_status status = lathe__site_params(store, weight, list, &n);
     if (status == LATHE_OK && weight != index) { /* a bias */
         const lathe_site site = site_of(model, row, &row->desc, module, head);
         status = table->merge_bias(adapter->self, &site, list, n, w);
     } else if (status == LATHE_OK) {
-        status = lathe__merge_params(adapter, model, row, &row->desc, list, n, w);
+        merge_token_rows(store->params, list, n, w, own, &n_own);
+        if (n_own > 0 || n == 0)
+            status = lathe__merge_params(adapter, model, row, &row->desc, own, n_own, w);
     }
     lathe__site_params_free(store, list, n);
     return status;

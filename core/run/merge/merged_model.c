@@ -18,6 +18,7 @@
 #include "files/safetensors/folder_finite.h"
 #include "model/family/decoded_weights.h"
 #include "model/family/folder_template.h"
+#include "model/family/grown_rows.h"
 #include "model/family/quant_source.h"
 #include "model/family/weight_file.h"
 #include "model/family/weights.h"
@@ -71,6 +72,12 @@ static lathe_status find_bias(merger *m, int32_t k, int32_t weight)
 }
 
 /* Finds the weights that adapter k changes or replaces. */
+/* Whether it is of rows of tokens that train. */
+static int is_of_tokens(const lathe_param *row)
+{
+    return row->init == LATHE_INIT_TOKEN_ROWS || row->init == LATHE_INIT_TOKEN_MARKS;
+}
+
 static lathe_status find_weights(merger *m, int32_t k)
 {
     const lathe_saved_state *saved = m->parts[k].saved;
@@ -114,7 +121,7 @@ static lathe_status find_weights(merger *m, int32_t k)
                                row->name);
         m->n += !m->has[weight];
         m->has[weight] |= bit;
-        if (lathe_answer_adds_bias(&saved->parts->adapter))
+        if (lathe_answer_adds_bias(&saved->parts->adapter) && !is_of_tokens(row))
             LATHE_TRY(find_bias(m, k, weight));
     }
     for (int32_t i = 0; i < saved->params->n_model; i++) {
@@ -352,7 +359,7 @@ lathe_status lathe__merged_model_write(const lathe_merge_part *parts, int32_t n_
         status = find_weights(&m, k);
     if (status != LATHE_OK)
         goto out;
-    if ((status = lathe_model_weights(saved->model_path, &set)) != LATHE_OK)
+    if ((status = lathe_model_config_weights(saved->model, saved->model_path, &set)) != LATHE_OK)
         goto out;
     if (saved->model->is_quantized && (status = lathe_decoded_weights_open(
                                            set, saved->model, saved->params, &decoded)) != LATHE_OK)

@@ -12,6 +12,7 @@
 #include "files/safetensors/manifest.h"
 #include "generate/generator.h"
 #include "plug/answers.h"
+#include "run/decide/new_tokens.h"
 #include "run/state/run_saved.h"
 
 lathe_status lathe__named_adapters_create(int32_t n, lathe_named_adapters **out)
@@ -180,8 +181,11 @@ static lathe_status add_replaced(lathe_run *run, const lathe_named_adapter *adap
 
 lathe_status lathe__named_adapters_params(lathe_run *run)
 {
-    for (int32_t i = 0; run->named && i < run->named->n; i++)
-        LATHE_TRY(add_replaced(run, &run->named->list[i]));
+    for (int32_t i = 0; run->named && i < run->named->n; i++) {
+        lathe_named_adapter *one = &run->named->list[i];
+        LATHE_TRY(lathe__token_rows_of_other(run, one->config, one->dir, &one->rows));
+        LATHE_TRY(add_replaced(run, one));
+    }
     return LATHE_OK;
 }
 

@@ -15,6 +15,7 @@ typedef struct lathe_named_adapter {
     const char *name, *dir; /* dir: holds adapter_model.safetensors */
     const char *prefix;     /* of the names of its parameters */
     lathe_config *config;   /* its settings; NULL: not read yet */
+    lathe_token_rows rows;  /* of the embedding and head, that it has */
     lathe_instance part;    /* made when the run is opened */
 } lathe_named_adapter;
 

@@ -12,6 +12,7 @@
 #include "files/gguf/model_files.h"
 #include "metrics/data_progress.h"
 #include "run/decide/end_tokens.h"
+#include "run/decide/new_tokens.h"
 #include "run/decide/objective_check.h"
 #include "run/decide/renderer_choice.h"
 #include "run/decide/renderer_tokens.h"
@@ -128,6 +129,16 @@ void lathe__run_name_tokenizer(lathe_run *run)
         run->data.tokenizer_dir = folder_of_tokenizer(run);
 }
 
+/* Whether a plan, which writes no tokenizer, lacks a token that tokenizer.add_tokens adds. */
+static int is_planned(const lathe_run *run, const char *name)
+{
+    const lathe_texts *added = &run->set.add_tokens;
+    for (int64_t i = 0; i < added->n && !lathe__new_tokens_are_written(run); i++)
+        if (strcmp(added->strs[i], name) == 0)
+            return 1;
+    return 0;
+}
+
 static lathe_status read_stop_tokens(lathe_run *run)
 {
     const lathe_value *names = lathe_config_get(run->config, "generate", "stop_tokens");
@@ -139,6 +150,8 @@ static lathe_status read_stop_tokens(lathe_run *run)
     for (int64_t i = 0; i < n; i++) {
         const char *name = names->strs[i];
         const int32_t id = lathe_tokenizer_id(run->data.tokenizer, name, (int64_t)strlen(name));
+        if (id < 0 && is_planned(run, name))
+            continue;
         if (id < 0)
             return lathe__run_refuse(run, "generate", "stop_tokens",
                                      "generate.stop_tokens: the tokenizer has no token \"%s\"; "
@@ -152,6 +165,7 @@ static lathe_status read_stop_tokens(lathe_run *run)
 lathe_status lathe__run_tokenizer(lathe_run *run)
 {
     LATHE_TRY(open_tokenizer(run));
+    LATHE_TRY(lathe__new_tokens_add(run));
     LATHE_TRY(lathe__token_check_bytes(run));
     LATHE_TRY(lathe__objective_tokens(run));
     LATHE_TRY(read_stop_tokens(run));

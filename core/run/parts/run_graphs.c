@@ -18,6 +18,7 @@
 #include "plug/op_library.h"
 #include "plug/schema_check.h"
 #include "run/decide/adapter_check.h"
+#include "run/decide/new_tokens.h"
 #include "run/decide/objective_check.h"
 #include "run/decide/run_check.h"
 #include "run/decide/token_check.h"
@@ -43,9 +44,12 @@ static int64_t vocabulary(const lathe_run *run)
 {
     const lathe_tokenizer *tokenizer = run->data.tokenizer;
     lathe_learning_settings train;
-    if (lathe_learning_settings_read(run->config, &train))
-        return train.vocab_size;
-    return tokenizer ? lathe_tokenizer_vocab_size(tokenizer) : 0;
+    int64_t n = run->decided.tokens.n_after;
+    if (n == 0 && lathe_learning_settings_read(run->config, &train))
+        n = train.vocab_size + run->set.add_tokens.n;
+    else if (n == 0 && tokenizer)
+        n = lathe_tokenizer_vocab_size(tokenizer);
+    return n > 0 ? lathe_grown_row_count(n, n, run->set.pad_to_multiple_of) : 0;
 }
 
 /* config.json text from the explicit keys of [model]. */
@@ -114,6 +118,7 @@ static lathe_status read_model(lathe_run *run)
     if (run->set.model_path) {
         LATHE_TRY(lathe_model_config_load_with(&run->inputs->texts, &source, run->set.model_path,
                                                &run->model));
+        LATHE_TRY(lathe__new_rows(run, &source));
         LATHE_TRY(untie_model(run, &source));
         return lathe__run_evaluates(run)
                    ? LATHE_OK
@@ -284,6 +289,7 @@ lathe_status lathe__run_params(lathe_run *run)
     LATHE_TRY(lathe__adapter_check(run));
     LATHE_TRY(lathe__run_add_heads(run));
     LATHE_TRY(select_trainable(run));
+    LATHE_TRY(lathe__token_rows_choose(run));
     if (lathe__run_has_step(run))
         LATHE_TRY(lathe__adapter_check_trains(run));
     LATHE_TRY(lathe__run_formats(run));
@@ -318,6 +324,8 @@ lathe_program_config lathe__run_program_config(lathe_run *run)
         .adapter_prefix = named ? named->prefix : NULL,
         .reference_adapter =
             run->parts.reference_adapter.component ? &run->parts.reference_adapter : NULL,
+        .token_rows = named ? named->rows : run->decided.token_rows,
+        .reference_token_rows = run->decided.reference_token_rows,
         .stage = run->parts.stage.component ? &run->parts.stage : NULL,
         .objective = lathe__run_objective(run),
         .reference_has_adapter =

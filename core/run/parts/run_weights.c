@@ -16,10 +16,11 @@
 #include "exec/store/row_norms.h"
 #include "exec/store/singular_rows.h"
 #include "exec/store/store_io.h"
+#include "exec/store/token_rows_fill.h"
 #include "exec/store/weight_fill.h"
-#include "files/gguf/model_files.h"
 #include "files/safetensors/convert.h"
 #include "generate/generator.h"
+#include "model/family/grown_rows.h"
 #include "model/family/param_init.h"
 #include "model/family/weights.h"
 #include "run/decide/run_check.h"
@@ -88,6 +89,8 @@ static lathe_status random_row(lathe_weight_fill *fill, int32_t index, uint64_t 
     const lathe_param *row = fill->params->rows[index];
     if (row->init == LATHE_INIT_ROW_NORMS || row->init == LATHE_INIT_COLUMN_NORMS)
         return lathe_row_norms_fill(fill->store, index);
+    if (row->init == LATHE_INIT_TOKEN_ROWS || row->init == LATHE_INIT_TOKEN_MARKS)
+        return lathe_token_rows_fill(fill->store, index);
     if (row->init >= LATHE_INIT_SINGULAR_A && row->init <= LATHE_INIT_LOFTQ_B)
         return LATHE_OK; /* lathe_singular_rows_fill and lathe_loftq_finish set them */
     const int64_t n = lathe_desc_count(&row->desc);
@@ -135,7 +138,7 @@ static lathe_status say_rounded(lathe_run *run)
 static lathe_status load_folder(lathe_run *run, lathe_weight_fill *fill)
 {
     lathe_safetensors *set = NULL;
-    LATHE_TRY(lathe_model_weights(run->set.model_path, &set));
+    LATHE_TRY(lathe_model_config_weights(&run->model, run->set.model_path, &set));
     const lathe_weight_sink sink = lathe_weight_fill_sink(fill);
     lathe_status status = lathe_weights_load(set, &run->model, &run->params, &sink);
     if (status == LATHE_OK)
@@ -149,7 +152,7 @@ static lathe_status load_folder(lathe_run *run, lathe_weight_fill *fill)
 lathe_status lathe__weights_check(lathe_run *run)
 {
     lathe_safetensors *set = NULL;
-    lathe_status status = lathe_model_weights(run->set.model_path, &set);
+    lathe_status status = lathe_model_config_weights(&run->model, run->set.model_path, &set);
     if (status == LATHE_E_NOT_FOUND && lathe__checkpoint_brings_all(lathe__run_saved(run)))
         return LATHE_OK;
     LATHE_TRY(status);

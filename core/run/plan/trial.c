@@ -164,6 +164,7 @@ out:
 static int needs_tokenizer(const lathe_run *run)
 {
     return !lathe__run_only_plans(run) ||
+           (run->set.add_tokens.n > 0 && run->set.tokenizer_train == NULL) ||
            (run->set.model_path == NULL && run->set.tokenizer_train == NULL &&
             !lathe_config_is_set(run->config, "model", "vocab_size"));
 }

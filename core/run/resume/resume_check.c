@@ -43,6 +43,15 @@ static int is_damage(lathe_status status)
            status == LATHE_E_NOT_FOUND;
 }
 
+/* Whether a key that the checkpoint did not know has its default: the plugin got a new key. */
+static int is_new_default(const lathe_resuming *r, const char *name, const json_t *change)
+{
+    char section[64], key[64];
+    lathe__resume_split_name(name, section, key);
+    const lathe_value *value = lathe_config_get(r->run->config, section, key);
+    return json_is_null(json_object_get(change, "from")) && value && !value->is_explicit;
+}
+
 /* ---- plugins ---- */
 
 static lathe_status check_plugins(lathe_resuming *r)
@@ -64,6 +73,23 @@ static lathe_status check_plugins(lathe_resuming *r)
             r, section, key, json_is_null(from) ? none : from, json_is_null(to) ? none : to, "");
         json_decref(none);
         LATHE_TRY(status);
+    }
+    return LATHE_OK;
+}
+
+/* ---- tokens ---- */
+
+/* Refuses other tokens or rows than those that the run added: ids would mean other tokens, or the
+ * matrices have other rows. */
+static lathe_status check_tokens(lathe_resuming *r)
+{
+    static const char *const names[] = {"tokenizer.add_tokens", "tokenizer.add_plain",
+                                        "tokenizer.add_init", "tokenizer.add_seed",
+                                        "tokenizer.pad_to_multiple_of"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        json_t *change = json_object_get(r->changes, names[i]);
+        if (change && !is_new_default(r, names[i], change))
+            LATHE_TRY(lathe__resume_refuse_change(r, names[i], change, ""));
     }
     return LATHE_OK;
 }
@@ -261,15 +287,6 @@ static lathe_status check_state(lathe_resuming *r)
 
 /* ---- the training objective ---- */
 
-/* Whether a key that the checkpoint did not know has its default: the plugin got a new key. */
-static int is_new_default(const lathe_resuming *r, const char *name, const json_t *change)
-{
-    char section[64], key[64];
-    lathe__resume_split_name(name, section, key);
-    const lathe_value *value = lathe_config_get(r->run->config, section, key);
-    return json_is_null(json_object_get(change, "from")) && value && !value->is_explicit;
-}
-
 /* Refuses changes of the training objective, or of what the model computes with the trained
  * weights. */
 static lathe_status check_objective(lathe_resuming *r)
@@ -424,9 +441,10 @@ static lathe_status check_all(lathe_resuming *r)
     static const struct {
         lathe_status (*check)(lathe_resuming *);
         int of_settings;
-    } checks[] = {{check_plugins, 1},   {check_model, 0},      {check_adapter, 0},
-                  {check_objective, 1}, {check_base, 0},       {check_state, 0},
-                  {warn_of_changes, 1}, {warn_of_programs, 1}, {warn_of_open_step, 0}};
+    } checks[] = {{check_plugins, 1},    {check_tokens, 1},    {check_model, 0},
+                  {check_adapter, 0},    {check_objective, 1}, {check_base, 0},
+                  {check_state, 0},      {warn_of_changes, 1}, {warn_of_programs, 1},
+                  {warn_of_open_step, 0}};
     LATHE_TRY(read_configurations(r));
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
         if (r->n_refused == 0 || checks[i].of_settings)

@@ -6,6 +6,7 @@
 #include "checkpoint/state/saved_state.h"
 #include "lathe/lathe.h"
 #include "model/family/generation_config.h"
+#include "model/family/grown_rows.h"
 #include "model/family/sample.h"
 #include "run/state/iteration_memory.h"
 #include "run/state/run_inputs.h"
@@ -53,9 +54,21 @@ typedef struct lathe_opening {
     lathe_diags *diags; /* collects errors and warnings; NULL: the thread's message and the log */
 } lathe_opening;
 
+/** The tokens of tokenizer.add_tokens in this run (run/decide/new_tokens.h). */
+typedef struct lathe_new_tokens {
+    const int32_t *ids;      /* [n] of the tokens; in the run's arena */
+    int64_t n;               /* 0: none, or the tokenizer is not read */
+    int64_t n_before;        /* tokens of the tokenizer without them */
+    int64_t n_after;         /* and with them */
+    lathe_row_growth growth; /* of model.path: run->model.growth points here if there is one */
+} lathe_new_tokens;
+
 /** Decisions of opening beside the run file. */
 typedef struct lathe_decided {
-    lathe_edits edits;        /* settings of a folder, of auto, of a trial */
+    lathe_new_tokens tokens;
+    lathe_token_rows token_rows;           /* that train beside a frozen base */
+    lathe_token_rows reference_token_rows; /* of parts.reference_adapter */
+    lathe_edits edits;                     /* settings of a folder, of auto, of a trial */
     int32_t is_other_method;  /* 1: the edits replace the fine-tuning method of the file */
     int32_t base_is_exact;    /* 1: model.path is what an adapter names, average or not */
     const char *base_warning; /* how model.path differs from the adapter's base; NULL: in nothing */

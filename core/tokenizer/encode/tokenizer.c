@@ -91,6 +91,13 @@ const json_t *lathe_tokenizer_beside(const lathe_tokenizer *tok)
     return tok->beside;
 }
 
+void lathe_tokenizer_take_specials(lathe_tokenizer *tok, const lathe_tokenizer *from)
+{
+    tok->bos = tok->bos >= 0 ? tok->bos : from->bos;
+    tok->eos = tok->eos >= 0 ? tok->eos : from->eos;
+    tok->pad = tok->pad >= 0 ? tok->pad : from->pad;
+}
+
 lathe_status lathe_tokenizer_take_out_pad(lathe_tokenizer *tok)
 {
     const int32_t id = tok->pad;

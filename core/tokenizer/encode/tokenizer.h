@@ -91,6 +91,9 @@ int32_t lathe_tokenizer_mask(const lathe_tokenizer *tok);
 /** Tokens that the files beside tokenizer.json add ("is_new") or change, with "id" and "content"; a
  *  list, borrowed; NULL: none. */
 const json_t *lathe_tokenizer_beside(const lathe_tokenizer *tok);
+/** Takes the ids of begin, end and padding that it lacks from another tokenizer. Only before it is
+ *  shared. */
+void lathe_tokenizer_take_specials(lathe_tokenizer *tok, const lathe_tokenizer *from);
 /** Takes an added token out, so that no text has it: a padding token for which the model has no
  *  row. It must have the largest id. Only before the tokenizer is shared; the hash changes. */
 lathe_status lathe_tokenizer_take_out_pad(lathe_tokenizer *tok);

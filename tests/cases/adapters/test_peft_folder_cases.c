@@ -320,7 +320,6 @@ Test(peft_folder_cases, pickled_weights_are_named)
 Test(peft_folder_cases, that_lathe_would_train_otherwise_are_only_read)
 {
     static const char *const cases[][3] = {
-        {"base", "token_indices", "trainable_token_indices trains rows of the embedding"},
         {"base", "embedding_saved", "the whole weight of lm_head, model.embed_tokens, which"}};
     char base[2048], adapter[2048], toml[2048];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
