@@ -232,8 +232,19 @@ typedef struct lathe_model_builder {
     /** [build] f32[N]: 1 for a token of the batch, 0 for padding. LATHE_NONE where nothing is
      *  reported, or nothing is padded. */
     lathe_status (*token_mask)(void *ctx, lathe_val *out);
+    /** Settings of [moe] for a mixture of experts. Report "router_aux_loss" and "router_z_loss",
+     *  whose weights they are: a setting of which no report tells is refused. */
+    double balance_loss;      /* factor of the load balancing loss; NaN: as config.json says */
+    double router_z_loss;     /* factor of the z-loss; NaN: it is not computed */
+    int32_t balance_by_layer; /* 1: the mean of the layers' losses; 0: of all layers together */
+    int32_t reserved_2;       /* 0 */
+    /** [build] Tells how many tokens of the batch chose each expert: chosen f32[E], without
+     * padding. `correction` is the tensor f32[E] of role BUFFER whose values count in that choice:
+     * training moves it by these numbers, if [moe] bias_rate is set. Call it once for each such
+     * tensor. */
+    lathe_status (*expert_load)(void *ctx, const char *correction, lathe_val chosen);
 } lathe_model_builder;
-LATHE_ABI_SIZE(lathe_model_builder, 168);
+LATHE_ABI_SIZE(lathe_model_builder, 200);
 
 typedef struct lathe_model_v1 {
     uint32_t size;
