@@ -62,6 +62,10 @@ static const lathe_field log_fields[] = {
 #include "plug/keys_log.inc"
 };
 
+static const lathe_field moe_fields[] = {
+#include "plug/keys_moe.inc"
+};
+
 static const lathe_field teacher_fields[] = {
 #include "plug/keys_teacher.inc"
 };
@@ -138,6 +142,7 @@ static const lathe_core_section sections[] = {
     SECTION("checkpoint", NULL, checkpoint_fields, "checkpoints and resuming"),
     SECTION("generate", NULL, generate_fields, "sampling from the model"),
     SECTION("log", NULL, log_fields, "log and progress output"),
+    SECTION("moe", NULL, moe_fields, "the routers of a model with experts"),
     SECTION("teacher", NULL, teacher_fields, "the model that a stage learns from"),
     SECTION("parallel", NULL, parallel_fields, "training on several ranks"),
     SECTION("plugins", NULL, plugins_fields, "the plugins' folders and checks"),

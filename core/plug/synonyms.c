@@ -257,9 +257,9 @@ int lathe_same_word(const char *a, const char *b)
 static const char *section_of(const char *target)
 {
     static const char *const sections[] = {
-        "model",     "data",  "datasets",  "columns",  "tokenizer", "train", "checkpoint",
-        "generate",  "log",   "parallel",  "teacher",  "adapter",   "quant", "optimizer",
-        "scheduler", "stage", "attention", "renderer", "device",    "reward"};
+        "model",     "data",  "datasets",  "columns",  "tokenizer", "train",  "checkpoint",
+        "generate",  "log",   "parallel",  "teacher",  "adapter",   "quant",  "optimizer",
+        "scheduler", "stage", "attention", "renderer", "device",    "reward", "moe"};
     const char *end = strrchr(target, '.'), *begin = end;
     while (begin > target && begin[-1] != '.')
         begin--;

@@ -15,6 +15,22 @@ data/runs/experts_lora/                a LoRA of rank 2 on the down projections 
     golden.safetensors           tokens, targets; loss f64 [20] of AdamW at a constant rate, without decay; final.KEY f32 of
                                  the adapter after the last step
 
+data/runs/experts_losses.safetensors           10 steps of glm4_moe, whose row 1 of each batch is 5 tokens shorter, on
+                                               loss + 0.02 balance + 0.01 z
+
+    tokens targets doc_start     as above; the padding is a document of its own, without targets
+    loss aux_loss z_loss         f64 [10]; balance: mean of the layers' E * sum over experts of (share of tokens that chose it,
+                                 of the K largest of softmax) * (mean probability), z: mean of logsumexp(scores)^2 over layers
+                                 and tokens; of tokens that are no padding
+    final.NAME                   f32, the routers after the last step
+
+data/runs/experts_bias.safetensors             8 steps of glm4_moe_groups, of two of these batches each; after a step
+                                               bias += 0.02 * sign(mean load - load), loads of tokens that are no padding
+
+    tokens targets doc_start     as above
+    loss                         f64 [8]: mean over the targets of both batches
+    final.NAME                   f32, the correction biases after the last step
+
 fp32, eager attention, one thread. Made with torch 2.15.0, transformers 5.24.0, peft 0.21.2.
 """
 import pathlib
@@ -33,7 +49,8 @@ STEPS, M, B, T = 50, 5, 2, 16
 
 def main():
     torch.set_num_threads(1)
-    for name in sys.argv[1:] or ("mixtral", "olmoe", "qwen3_moe_step", "gpt_oss"):
+    names = [n for n in sys.argv[1:] if n not in ("losses", "bias")] if sys.argv[1:] else ["mixtral", "olmoe", "qwen3_moe_step", "gpt_oss"]
+    for name in names:
         model = AutoModelForCausalLM.from_pretrained(DATA / "models" / name, dtype=torch.float32,
                                                      attn_implementation="eager")
         assert model.config.output_router_logits
@@ -74,6 +91,99 @@ def main():
         save_file(out, path, metadata={"format": "pt"})
         path.chmod(0o644)
         print(name, losses[0], losses[-1], aux[0], aux[-1])
+
+
+def router_losses(scores, k, real):
+    """Balance and z-loss, each the mean of the layers. scores: of each layer [N,E]; real: bool [N]."""
+    balance, z = [], []
+    for s in scores:
+        s = s[real]
+        p = torch.softmax(s, -1)
+        chosen = torch.nn.functional.one_hot(p.topk(k, -1).indices, s.shape[1]).sum(1).to(p.dtype).mean(0)
+        balance.append(s.shape[1] * (chosen * p.mean(0)).sum())
+        z.append(torch.logsumexp(s, -1).square().mean())
+    return torch.stack(balance).mean(), torch.stack(z).mean()
+
+
+def losses():
+    steps = 10
+    model = AutoModelForCausalLM.from_pretrained(DATA / "models" / "glm4_moe", dtype=torch.float32, attn_implementation="eager")
+    scores = []
+    gates = [m for m in model.modules() if type(m).__name__ == "Glm4MoeTopkRouter"]
+    for gate in gates:
+        gate.register_forward_hook(lambda m, args, out: scores.append(
+            torch.nn.functional.linear(args[0].reshape(-1, m.weight.shape[1]).float(), m.weight.float())))
+    adamw = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-3, betas=(0.9, 0.999), eps=1e-8,
+                              weight_decay=0.0)
+    ids, targets, doc_start, real = padded_batches(model.config.vocab_size, 11, 5)
+    seen = {"loss": [], "aux_loss": [], "z_loss": []}
+    for step in range(steps):
+        scores.clear()
+        logits = model(input_ids=ids[step % M], use_cache=False).logits.float()
+        ce = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets[step % M].flatten(), ignore_index=-1)
+        balance, z = router_losses(scores, model.config.num_experts_per_tok, real)
+        loss = ce + 0.02 * balance + 0.01 * z
+        adamw.zero_grad()
+        loss.backward()
+        adamw.step()
+        for name, value in (("loss", loss), ("aux_loss", balance), ("z_loss", z)):
+            seen[name].append(value.double().item())
+    more = {name: torch.tensor(values, dtype=torch.float64) for name, values in seen.items()}
+    more.update({"final." + n: p.detach().contiguous() for n, p in model.named_parameters() if n.endswith("mlp.gate.weight")})
+    save("losses", ids, targets, doc_start, more)
+    print("losses", {n: (v[0], v[-1]) for n, v in seen.items()}, len(gates), "routers")
+
+
+def padded_batches(vocab, seed, short):
+    """Tokens, targets and beginnings of documents; the padding of row 1 is a document of its own, without targets."""
+    ids = torch.randint(0, vocab, (M, B, T), generator=torch.Generator().manual_seed(seed))
+    targets, doc_start = torch.full_like(ids, -1), torch.zeros_like(ids)
+    targets[:, :, :-1] = ids[:, :, 1:]
+    targets[:, 1, T - short - 1:] = -1
+    doc_start[:, 1, T - short:] = T - short
+    return ids, targets, doc_start, doc_start[0].flatten() == 0
+
+
+def save(name, ids, targets, doc_start, more):
+    path = DATA / "runs" / f"experts_{name}.safetensors"
+    save_file({"tokens": ids.to(torch.int32), "targets": targets.to(torch.int32), "doc_start": doc_start.to(torch.int32), **more}, path,
+              metadata={"format": "pt"})
+    path.chmod(0o644)
+
+
+def counted(gate, chosen):
+    gate.load += torch.bincount(chosen.flatten(), minlength=len(gate.load))
+
+
+def bias():
+    steps, rate = 8, 0.02
+    model = AutoModelForCausalLM.from_pretrained(DATA / "models" / "glm4_moe_groups", dtype=torch.float32, attn_implementation="eager")
+    ids, targets, doc_start, real = padded_batches(model.config.vocab_size, 12, 5)
+    gates = [m for m in model.modules() if type(m).__name__ == "Glm4MoeTopkRouter"]
+    for gate in gates:
+        gate.load = torch.zeros(model.config.n_routed_experts)
+        gate.register_forward_hook(lambda m, args, out: counted(m, out[2][real]))
+    adamw = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-3, betas=(0.9, 0.999), eps=1e-8,
+                              weight_decay=0.0)
+    seen = []
+    for step in range(steps):
+        batches = [(2 * step + k) % M for k in range(2)]
+        count, total = sum((targets[b] >= 0).sum() for b in batches), 0.0
+        for b in batches:
+            logits = model(input_ids=ids[b], use_cache=False).logits.float()
+            loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets[b].flatten(), ignore_index=-1, reduction="sum") / count
+            loss.backward()
+            total += loss.double().item()
+        adamw.step()
+        adamw.zero_grad()
+        seen.append(total)
+        for gate in gates:
+            gate.e_score_correction_bias += rate * torch.sign(gate.load.mean() - gate.load)
+            gate.load.zero_()
+    final = {"final." + n: b.clone() for n, b in model.named_buffers() if n.endswith("e_score_correction_bias")}
+    final.update({"final." + n: p.detach().clone() for n, p in model.named_parameters() if n.endswith("e_score_correction_bias")})
+    save("bias", ids, targets, doc_start, {"loss": torch.tensor(seen, dtype=torch.float64), **final})
+    print("bias", seen[0], seen[-1], list(final))
 
 
 def by_expert(model, experts, r):
@@ -129,3 +239,6 @@ if __name__ == "__main__":
     main()
     if not sys.argv[1:]:
         lora()
+    for made in (losses, bias):
+        if not sys.argv[1:] or made.__name__ in sys.argv[1:]:
+            made()

@@ -73,6 +73,55 @@ Test(train_ranks, micro_batches_are_added_before_ranks_are)
     }
 }
 
+enum { N_EXPERTS = 6 };
+
+/* The correction biases of layer 1's router in a saved model. */
+static void read_bias(const char *dir, float out[N_EXPERTS])
+{
+    static char text[1 << 20];
+    char path[256];
+    uint64_t header = 0;
+    (void)snprintf(path, sizeof path, "%s/%s/step-00000004/model.safetensors", root, dir);
+    FILE *f = fopen(path, "r");
+    cr_assert_not_null(f, "%s: %s", path, output);
+    const size_t n = fread(text, 1, sizeof text - 1, f);
+    cr_assert_eq(fclose(f), 0);
+    cr_assert(n > 8 && n < sizeof text - 1);
+    memcpy(&header, text, sizeof header);
+    const char *at = strstr(text + 8, "layers.1.mlp.gate.e_score_correction_bias");
+    cr_assert_not_null(at);
+    at = strstr(at, "\"data_offsets\":");
+    cr_assert_not_null(at);
+    memcpy(out, text + 8 + header + strtol(at + strcspn(at, "[") + 1, NULL, 10),
+           N_EXPERTS * sizeof *out);
+}
+
+/* The biases of routers move by the load of all ranks, which are whole numbers: not a bit differs.
+ */
+Test(train_ranks, biases_of_routers_are_those_of_one_rank)
+{
+    static const char model[] =
+        "--model.model_type glm4_moe --model.num_key_value_heads 4 --model.n_routed_experts 6 "
+        "--model.num_experts_per_tok 2 --model.moe_intermediate_size 16 --moe.bias_rate 0.01 "
+        "--train.max_steps 4 --train.eval_every 0 --data.validation_split 0";
+    static const struct {
+        int n_ranks, rows;
+        const char *shard;
+    } cases[] = {{2, 4, "none"}, {2, 4, "optimizer"}, {2, 4, "gradients"}, {4, 2, "parameters"}};
+    float one[N_EXPERTS], other[N_EXPERTS];
+    cr_assert_eq(train(1, "one", model), 0, "%s", output);
+    read_bias("one", one);
+    cr_expect(one[0] != 0.0f || one[1] != 0.0f || one[2] != 0.0f);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char words[512];
+        (void)snprintf(words, sizeof words, "%s --train.micro_batch_size %d --parallel.shard %s",
+                       model, cases[i].rows, cases[i].shard);
+        cr_assert_eq(train(cases[i].n_ranks, cases[i].shard, words), 0, "%s", output);
+        read_bias(cases[i].shard, other);
+        cr_expect_arr_eq(one, other, sizeof one, "%s", cases[i].shard);
+    }
+}
+
 /* The head writes the gradient of a tied embedding at the begin of the backward, and the embedding
  * adds to it at the end: only then may ranks add it. */
 Test(train_ranks, a_tied_embedding_is_added_when_it_is_complete)

@@ -28,6 +28,14 @@ typedef struct lathe_accumulated {
     int32_t is_updating;
 } lathe_accumulated;
 
+/** How many tokens chose each expert since the last step, for the routers whose corrections move by
+ *  it: E numbers for each router, in the order of lathe_program.loads. */
+typedef struct lathe_expert_loads {
+    double *counts; /* [n] */
+    float *values;  /* room for the correction of the router with the most experts */
+    int64_t n;      /* 0: nothing is moved */
+} lathe_expert_loads;
+
 /** Counters that run.json of a checkpoint holds. */
 typedef struct lathe_counters {
     int64_t step; /* steps taken, with those that updated nothing */
@@ -50,5 +58,6 @@ typedef struct lathe_counters {
 /** Sets `sum` to zero, so that the next backward overwrites the gradients. update: NULL without an
  * optimizer. */
 void lathe_accumulated_clear(lathe_accumulated *sum, lathe_update *update);
+void lathe_expert_loads_clear(const lathe_expert_loads *loads);
 
 #endif

@@ -56,6 +56,7 @@ typedef struct lathe_saved_state {
     lathe_run_data *data;
     lathe_counters *at;
     lathe_accumulated *sum;
+    const lathe_expert_loads *loads;
     lathe_stage_state *stage_state;
     lathe_checkpoints *checkpoints;
     const lathe_extra_state *extra; /* NULL: none, and only then a checkpoint may be written

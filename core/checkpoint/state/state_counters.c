@@ -179,6 +179,34 @@ lathe_status lathe__state_sums_read(const json_t *root, const char *path, lathe_
     return LATHE_OK;
 }
 
+void lathe__state_loads_put(const lathe_expert_loads *loads, lathe_buffer *b)
+{
+    if (loads->n == 0)
+        return;
+    lathe_buffer_puts(b, "  \"expert_loads\": [");
+    for (int64_t i = 0; i < loads->n; i++)
+        put_double(b, i > 0, loads->counts[i]);
+    lathe_buffer_puts(b, "],\n");
+}
+
+lathe_status lathe__state_loads_read(const json_t *root, const char *path,
+                                     const lathe_expert_loads *loads, double *out)
+{
+    const json_t *list = json_object_get(root, "expert_loads");
+    if ((int64_t)json_array_size(list) != loads->n)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s was written in the middle of a step with the loads of %lld experts, "
+                           "and the run counts those of %lld: finish the step with the same "
+                           "moe.bias_rate",
+                           path, (long long)json_array_size(list), (long long)loads->n);
+    for (int64_t i = 0; i < loads->n; i++) {
+        LATHE_TRY(bits(json_array_get(list, (size_t)i), path, "expert_loads", &out[i]));
+        if (!(out[i] >= 0.0 && isfinite(out[i])))
+            return lathe_error(LATHE_E_CORRUPT, "%s: 'expert_loads' holds %g", path, out[i]);
+    }
+    return LATHE_OK;
+}
+
 lathe_status lathe__state_counters_read(const json_t *root, const char *path, lathe_counters *out)
 {
     const json_t *cursor = json_object_get(root, "cursor"),

@@ -55,6 +55,8 @@ static lathe_status write_run_json(const lathe_saved_state *saved, const char *p
     lathe_data_sources_json(saved->data->shards, &b);
     lathe_buffer_puts(&b, ",\n");
     lathe__state_counters_put(saved, &b);
+    if (saved->sum->backwards > 0)
+        lathe__state_loads_put(saved->loads, &b);
     lathe__state_sums_put(saved->sum, &b);
     lathe_buffer_puts(&b, "}\n");
     lathe_status status = b.status;
@@ -351,6 +353,10 @@ lathe_status lathe__train_state_read(const lathe_saved_state *saved, const char 
     if ((status = check_read(slots, gradients, average)) != LATHE_OK)
         goto out;
     if (stage && (status = lathe_safetensors_check(stage)) != LATHE_OK)
+        goto out;
+    lathe_expert_loads_clear(saved->loads);
+    if (sum.backwards > 0 && (status = lathe__state_loads_read(root, path, saved->loads,
+                                                               saved->loads->counts)) != LATHE_OK)
         goto out;
     *saved->at = at;
     *saved->sum = sum;

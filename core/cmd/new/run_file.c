@@ -10,9 +10,9 @@
 
 /* Sections in the order in which the documentation shows them. */
 static const char *const sections[] = {
-    "model",  "tokenizer", "data",     "renderer",   "stage",     "teacher",
-    "reward", "adapter",   "quant",    "optimizer",  "scheduler", "attention",
-    "device", "train",     "parallel", "checkpoint", "generate",  "log"};
+    "model",  "moe",      "tokenizer",  "data",      "renderer",  "stage",     "teacher",
+    "reward", "adapter",  "quant",      "optimizer", "scheduler", "attention", "device",
+    "train",  "parallel", "checkpoint", "generate",  "log"};
 
 const lathe_run_key *lathe_run_file_find(const lathe_run_file *file, const char *section,
                                          const char *key)

@@ -434,7 +434,8 @@ lathe_status lathe_program_build(const lathe_program_config *config, int32_t kin
                   .param = param_value,
                   .linear = lathe__site_linear,
                   .embed = lathe__site_embed,
-                  .embeds = lathe__site_embeds},
+                  .embeds = lathe__site_embeds,
+                  .moe = config->moe},
     };
     for (int32_t i = 0; i < LATHE_N_MODELS; i++) {
         b.hidden[i] = b.vocabulary[i] = b.logprobs[i] = b.entropy[i] = LATHE_NONE;

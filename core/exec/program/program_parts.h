@@ -52,8 +52,16 @@ typedef struct lathe_program_config {
     int32_t fp8;       /* LATHE_FP8_*: for TRAIN, EVAL and SAMPLE; not used to generate text */
     int64_t head_chunk_rows; /* 0: chosen by the device */
     int32_t offloads;        /* TRAIN: activations are kept in host memory until the backward */
-    const lathe_machine *machine; /* says which ops it can fuse; NULL: no op is fused */
+    const lathe_moe_settings *moe; /* of TRAIN and EVAL; NULL: none is set */
+    const lathe_machine *machine;  /* says which ops it can fuse; NULL: no op is fused */
 } lathe_program_config;
+
+/** How many tokens of a batch chose each expert of a router whose correction they move. */
+typedef struct lathe_program_load {
+    int32_t param; /* the correction f32[E] */
+    int32_t n_experts;
+    lathe_val chosen; /* f32[E] */
+} lathe_program_load;
 
 typedef struct lathe_program {
     lathe_exec *exec; /* NULL: not built */
@@ -86,9 +94,11 @@ typedef struct lathe_program {
     lathe_val top_logprobs, top;  /* EVAL: from HEAD_EVAL; LATHE_NONE: not requested by the stage */
     lathe_val *cache_k, *cache_v; /* [n_layers], DECODE */
     lathe_stage_loss stage;       /* metrics by name */
-    double flops;                 /* of a forward and, in TRAIN, its backward (lathe_graph_flops) */
-    int32_t forward_end;          /* number of nodes of the forward; the loss is known after them */
-    int32_t n_packed;             /* products that read quantized weights from their planes */
+    lathe_program_load *loads;    /* [n_loads], TRAIN with [moe] bias_rate; in the graph's arena */
+    int32_t n_loads;
+    double flops;        /* of a forward and, in TRAIN, its backward (lathe_graph_flops) */
+    int32_t forward_end; /* number of nodes of the forward; the loss is known after them */
+    int32_t n_packed;    /* products that read quantized weights from their planes */
     int32_t n_offloaded; /* activations copied to the host in the forward, back in the backward */
     void *own_arena;     /* NULL: the run's shared arena is large enough */
     int64_t own_bytes;

@@ -29,7 +29,8 @@ typedef struct lathe_programs {
     int32_t offloads;       /* train.offload_activations, where it moves something */
     char *arena;            /* one arena, as large as the largest program needs */
     int64_t arena_bytes, activation_bytes;
-    float *losses; /* staging for losses that are read later: [1 + metrics] sums per forward */
+    float *losses;       /* staging for what is read later: [losses_each] per forward */
+    int64_t losses_each; /* the loss, the sums of the metrics, then the loads of experts */
 } lathe_programs;
 
 /** Fills the RNG counter `input` of program p (lathe/rng.h) with seed, step and this rank's place.

@@ -343,6 +343,37 @@ static lathe_status batch_count(lathe__builder *b, lathe_val *out)
                              out);
 }
 
+/* lathe_model_build.expert_load; of the policy only, since no other model trains */
+static lathe_status model_expert_load(void *arg, const char *correction, lathe_val chosen)
+{
+    const lathe__builder *b = arg;
+    lathe_program *p = b->program;
+    lathe_graph *g = b->build.graph;
+    lathe_params *params = b->config->params;
+    const int32_t param = lathe_params_find(params, correction);
+    const lathe_desc *desc = &g->values[chosen].desc;
+    if (b->model != LATHE_MODEL_POLICY)
+        return LATHE_OK;
+    if (param < 0 || params->rows[param]->role != LATHE_ROLE_BUFFER || desc->dtype != LATHE_F32 ||
+        lathe_desc_count(desc) != lathe_desc_count(&params->rows[param]->desc))
+        return lathe_error(LATHE_E_PLUGIN,
+                           "%s: build() tells the load of experts for '%s', which is no buffer "
+                           "with a number for each of them",
+                           b->config->model->family.component->plugin->name, correction);
+    lathe_program_load *grown =
+        lathe_arena_alloc(&g->arena, (p->n_loads + 1) * (int64_t)sizeof *grown);
+    if (grown == NULL)
+        return LATHE_E_NOMEM;
+    if (p->n_loads > 0)
+        memcpy(grown, p->loads, (size_t)p->n_loads * sizeof *grown);
+    grown[p->n_loads] = (lathe_program_load){param, (int32_t)lathe_desc_count(desc), chosen};
+    p->loads = grown;
+    p->n_loads++;
+    lathe_graph_output(g, chosen);
+    params->rows[param]->is_moved = 1;
+    return LATHE_OK;
+}
+
 /* The sum over the batch of a report: a mean times the batch's count. */
 static lathe_status report_sum(lathe__builder *b, const lathe_model_report *r, lathe_val *out)
 {
@@ -385,6 +416,8 @@ lathe_status lathe__build_stage_loss(lathe__builder *b, int32_t train)
     const lathe_stage_v1 *stage = b->config->stage->table;
     LATHE_TRY(lathe__build_batch_inputs(b));
     b->build.token_mask = model_token_mask;
+    if (train && b->config->moe != NULL && b->config->moe->bias_rate > 0.0)
+        b->build.expert_load = model_expert_load;
     const lathe_row_shape *shape = lathe_row_shape_get(lathe_rows_of(stage));
     p->rows_per_record = shape->n_rows;
     if (shape->compares)

@@ -99,7 +99,7 @@ int32_t lathe_params_grad_dtype(const lathe_params *params, int32_t index)
 
 int32_t lathe_param_changes(const lathe_param *row)
 {
-    return row->trainable || row->is_merged;
+    return row->trainable || row->is_merged || row->is_moved;
 }
 
 int32_t lathe_params_weight_of(const lathe_params *params, const char *name)

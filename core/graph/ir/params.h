@@ -64,6 +64,7 @@ typedef struct lathe_param {
     int32_t is_derived;  /* computed from init_from at each load, and in no file */
     int32_t is_fixed;    /* of an adapter: frozen, and yet in its file */
     int32_t is_merged;   /* the run merges its adapter into this frozen weight (merge_every) */
+    int32_t is_moved;    /* corrects a router: the run moves it by the load of the experts */
     double init_scale;
     lathe_token_rows tokens; /* LATHE_INIT_TOKEN_* */
     const char
@@ -114,7 +115,8 @@ int32_t lathe_params_value_dtype(const lathe_params *params, int32_t index);
  *  grad_dtype is another. */
 int32_t lathe_params_grad_dtype(const lathe_params *params, int32_t index);
 
-/** Whether its values change during a run: if it is trained, or the adapter is merged into it. */
+/** Whether its values change during a run: if it is trained, the adapter is merged into it, or the
+ *  load of experts moves it. */
 int32_t lathe_param_changes(const lathe_param *row);
 
 /** The model's weight to which a parameter of an adapter belongs:

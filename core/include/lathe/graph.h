@@ -93,7 +93,8 @@ enum {
     LATHE_ROLE_BIAS = 4,
     LATHE_ROLE_ADAPTER = 5, /* made by an adapter */
     LATHE_ROLE_ROUTER = 6,  /* [E,C], scores experts: no site of adapters, never quantized */
-    LATHE_ROLE_BUFFER = 7,  /* a vector that never trains: it is saved as it was read */
+    LATHE_ROLE_BUFFER = 7,  /* a vector without a gradient: it is saved as it was read, unless it
+                               corrects a router and [moe] bias_rate moves it */
     LATHE_ROLE_CONV = 8,    /* [C,K], taps of a convolution of each channel: no site of adapters,
                                never quantized; files hold [C,1,K] */
 };

@@ -239,8 +239,19 @@ typedef struct lathe_model_builder {
     /** [build] Factor on the attention scores that the settings of describe()'s ropes[index] ask
      *  for: (0.1 mscale_all_dim ln(factor) + 1)^2 with LATHE_ROPE_SCORES, else 1. */
     lathe_status (*score_factor)(void *ctx, int32_t index, double *out);
+    /** Settings of [moe] for a mixture of experts. Report "router_aux_loss" and "router_z_loss",
+     *  whose weights they are: a setting of which no report tells is refused. */
+    double balance_loss;      /* factor of the load balancing loss; NaN: as config.json says */
+    double router_z_loss;     /* factor of the z-loss; NaN: it is not computed */
+    int32_t balance_by_layer; /* 1: the mean of the layers' losses; 0: of all layers together */
+    int32_t reserved_2;       /* 0 */
+    /** [build] Tells how many tokens of the batch chose each expert: chosen f32[E], without
+     * padding. `correction` is the tensor f32[E] of role BUFFER whose values count in that choice:
+     * training moves it by these numbers, if [moe] bias_rate is set. Call it once for each such
+     * tensor. */
+    lathe_status (*expert_load)(void *ctx, const char *correction, lathe_val chosen);
 } lathe_model_builder;
-LATHE_ABI_SIZE(lathe_model_builder, 176);
+LATHE_ABI_SIZE(lathe_model_builder, 208);
 
 typedef struct lathe_model_v1 {
     uint32_t size;

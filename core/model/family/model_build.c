@@ -1,6 +1,7 @@
 /* Builds the forward of a model: the functions that the core gives to build() of the family. */
 #include "model/family/model_build.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -302,6 +303,13 @@ static lathe_status token_mask(void *ctx, lathe_val *out)
     return b->token_mask != NULL ? b->token_mask(b->arg, out) : LATHE_OK;
 }
 
+/* lathe_model_builder.expert_load */
+static lathe_status expert_load(void *ctx, const char *correction, lathe_val chosen)
+{
+    const lathe_model_build *b = ctx;
+    return b->expert_load != NULL ? b->expert_load(b->arg, correction, chosen) : LATHE_OK;
+}
+
 /* lathe_model_builder.embedded */
 static lathe_status embedded(void *ctx, lathe_val *x)
 {
@@ -412,31 +420,36 @@ static lathe_status check_hidden(const lathe_model_build *b, lathe_val out)
 lathe_status lathe_model_hidden(lathe_model_build *b, lathe_val *out)
 {
     const lathe_model_v1 *table = b->config->family.table;
-    const lathe_model_builder builder = {.size = (uint32_t)sizeof builder,
-                                         .cached = b->kv_len != LATHE_NONE,
-                                         .api = lathe_graph_api_get(),
-                                         .graph = b->graph,
-                                         .batch = b->batch,
-                                         .max_positions = b->max_positions,
-                                         .tokens = b->tokens,
-                                         .positions = b->positions,
-                                         .doc_start = b->doc_start,
-                                         .kv_len = b->kv_len,
-                                         .key_end = b->key_end,
-                                         .ctx = b,
-                                         .tensor = tensor,
-                                         .linear = linear,
-                                         .cache = cache,
-                                         .rope = rope,
-                                         .constant = constant,
-                                         .part = part,
-                                         .report = report,
-                                         .embedded = embedded,
-                                         .embedding = embedding,
-                                         .experts = experts,
-                                         .report_mean = report_mean,
-                                         .token_mask = token_mask,
-                                         .score_factor = score_factor};
+    const lathe_model_builder builder = {
+        .size = (uint32_t)sizeof builder,
+        .cached = b->kv_len != LATHE_NONE,
+        .api = lathe_graph_api_get(),
+        .graph = b->graph,
+        .batch = b->batch,
+        .max_positions = b->max_positions,
+        .tokens = b->tokens,
+        .positions = b->positions,
+        .doc_start = b->doc_start,
+        .kv_len = b->kv_len,
+        .key_end = b->key_end,
+        .ctx = b,
+        .tensor = tensor,
+        .linear = linear,
+        .cache = cache,
+        .rope = rope,
+        .constant = constant,
+        .part = part,
+        .report = report,
+        .embedded = embedded,
+        .embedding = embedding,
+        .experts = experts,
+        .report_mean = report_mean,
+        .token_mask = token_mask,
+        .score_factor = score_factor,
+        .expert_load = expert_load,
+        .balance_loss = b->moe ? b->moe->balance_loss : (double)NAN,
+        .router_z_loss = b->moe ? b->moe->z_loss : (double)NAN,
+        .balance_by_layer = b->moe && b->moe->balance_over == LATHE_BALANCE_OVER_LAYER};
     b->n_reports = 0;
     b->is_noise_added = b->is_embedded = 0;
     LATHE_TRY(check_inputs(b));

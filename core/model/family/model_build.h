@@ -6,6 +6,7 @@
 #include "graph/ir/ir_graph.h"
 #include "lathe/adapter.h"
 #include "model/family/hf_config.h"
+#include "model/family/moe_settings.h"
 
 enum { LATHE_MAX_REPORTS = 8 };
 
@@ -43,9 +44,13 @@ typedef struct lathe_model_build {
     int32_t (*embeds)(void *arg, const lathe_site *site);
     /** f32[N]: 1 for tokens, 0 for padding. NULL: nothing is reported. */
     lathe_status (*token_mask)(void *arg, lathe_val *out);
+    /** Takes the number of tokens f32[E] that chose each expert, for the parameter that corrects
+     * the choice. NULL: nothing is moved by it. */
+    lathe_status (*expert_load)(void *arg, const char *correction, lathe_val chosen);
     void *arg;
 
-    double embedding_noise; /* largest noise that is added to token embeddings; 0: none */
+    const lathe_moe_settings *moe; /* NULL: none is set */
+    double embedding_noise;        /* largest noise that is added to token embeddings; 0: none */
 
     /* Set by lathe_model_hidden. */
     int32_t is_noise_added, is_embedded;

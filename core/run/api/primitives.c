@@ -17,6 +17,7 @@
 #include "parallel/ranks/grad_buckets.h"
 #include "run/api/agree.h"
 #include "run/api/outer_step.h"
+#include "run/api/router_bias.h"
 #include "run/merge/merge_step.h"
 #include "run/parts/run_parts.h"
 #include "run/state/api_sizes.h"
@@ -103,6 +104,19 @@ static lathe_status read_sum(lathe_program *p, lathe_val v, double *out)
     return LATHE_OK;
 }
 
+/* Adds how many tokens of a training forward chose each expert. */
+static lathe_status read_loads(lathe_program *p, const lathe_expert_loads *loads)
+{
+    double *to = loads->counts;
+    for (int32_t i = 0; i < p->n_loads; i++) {
+        const void *chosen = NULL;
+        LATHE_TRY(lathe_exec_fetch(p->exec, p->loads[i].chosen, &chosen));
+        for (int32_t e = 0; e < p->loads[i].n_experts; e++)
+            *to++ += (double)((const float *)chosen)[e];
+    }
+    return LATHE_OK;
+}
+
 /* sum: of the training; NULL in an evaluation. */
 static lathe_status read_loss(lathe_program *p, double count, lathe_accumulated *sum,
                               lathe_forward_result *out)
@@ -127,12 +141,15 @@ static lathe_status read_loss_later(const lathe_programs *programs, double count
                                     lathe_accumulated *sum)
 {
     const lathe_program *p = programs->trained;
-    float *to = programs->losses + sum->n_losses * (1 + LATHE_MAX_STAGE_METRICS);
+    float *to = programs->losses + sum->n_losses * programs->losses_each;
+    float *loads = to + 1 + LATHE_MAX_STAGE_METRICS;
     sum->n_losses++;
     sum->count += count;
     LATHE_TRY(lathe_exec_fetch_later(p->exec, p->loss, to));
     for (int32_t i = 0; i < p->stage.n_metrics; i++)
         LATHE_TRY(lathe_exec_fetch_later(p->exec, p->stage.metrics[i].sum, to + 1 + i));
+    for (int32_t i = 0; i < p->n_loads; loads += p->loads[i++].n_experts)
+        LATHE_TRY(lathe_exec_fetch_later(p->exec, p->loads[i].chosen, loads));
     return LATHE_OK;
 }
 
@@ -142,11 +159,13 @@ lathe_status lathe__losses_settle(lathe_run *run, int32_t *out_bad, double *out_
     LATHE_TRY(lathe_update_expect_norm(run->opt.update)); /* one wait for losses and norm */
     LATHE_TRY(lathe_machine_sync(&run->machine));
     for (int32_t k = 0; k < run->sum.n_losses && *out_bad == 0; k++) {
-        const float *from = run->programs.losses + k * (1 + LATHE_MAX_STAGE_METRICS);
+        const float *from = run->programs.losses + k * run->programs.losses_each;
         *out_loss = (double)from[0];
         run->sum.loss_sum += *out_loss;
         for (int32_t i = 0; i < run->programs.train.stage.n_metrics; i++)
             run->sum.metric_sums[i] += (double)from[1 + i];
+        for (int64_t i = 0; i < run->loads.n; i++)
+            run->loads.counts[i] += (double)from[1 + LATHE_MAX_STAGE_METRICS + i];
         if (!isfinite(*out_loss))
             *out_bad = run->sum.backwards - run->sum.n_losses + k + 1;
     }
@@ -238,8 +257,10 @@ static lathe_status forward(lathe_run *run, const lathe_run_batch *batch, uint32
     }
     if (flags & LATHE_FORWARD_LOGITS)
         return read_logits(p, batch, out);
-    return later ? read_loss_later(&run->programs, count, &run->sum)
-                 : read_loss(p, count, train ? &run->sum : NULL, out);
+    if (later)
+        return read_loss_later(&run->programs, count, &run->sum);
+    LATHE_TRY(read_loss(p, count, train ? &run->sum : NULL, out));
+    return train ? read_loads(p, &run->loads) : LATHE_OK;
 }
 
 /* A program that trains step by step may end or skip a step on one rank, and the others would wait
@@ -339,6 +360,7 @@ int32_t lathe__backwards_exchange(const lathe_run *run)
 lathe_status lathe_zero_grad(lathe_run *run)
 {
     memset(&run->sum, 0, sizeof run->sum);
+    lathe_expert_loads_clear(&run->loads);
     run->sum.pending = run->sum.n_losses = 0;
     if (run->opt.update)
         lathe_update_forget_norm(run->opt.update);
@@ -449,6 +471,8 @@ lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
     const lathe_averaging average = lathe__run_averaging(run);
     LATHE_TRY(args.overflow ? lathe_update_param_norm(run->opt.update, &args.param_norm)
                             : lathe_average_step(&average));
+    if (!args.overflow)
+        LATHE_TRY(lathe__routers_correct(run));
     run->opt.update_norm = args.update_norm;
     memcpy(run->opt.group_norms, args.group_norms, sizeof run->opt.group_norms);
     if (out) {

@@ -15,6 +15,7 @@
 #include "generate/generator.h"
 #include "optim/param_groups.h"
 #include "run/decide/idle_keys.h"
+#include "run/decide/moe_check.h"
 #include "run/decide/run_check.h"
 #include "run/folder/folder_check.h"
 #include "run/folder/other_tokenizer.h"
@@ -172,6 +173,7 @@ static lathe_status prepare_plan(lathe_run *run)
     LATHE_TRY(so_far(run));
     LATHE_TRY(note(run, lathe__run_plan(run), before, "device", "name"));
     LATHE_TRY(so_far(run));
+    LATHE_TRY(note(run, lathe__moe_check(run), before, "moe", "z_loss"));
     LATHE_TRY(note(run, lathe__figure_check_best(run), before, "checkpoint", "best_metric"));
     LATHE_TRY(note(run, lathe__run_fits(run), before, "train", "memory_limit"));
     LATHE_TRY(note(run, lathe__teacher_check(run), before, "teacher", "path"));

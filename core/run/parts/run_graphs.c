@@ -209,7 +209,8 @@ static lathe_status add_reference(lathe_run *run)
     for (int32_t i = 0; i < run->params.n_model; i++) {
         lathe_param copy = *run->params.rows[i];
         char name[512];
-        int32_t index, group = 0, differs = copy.trainable, replaced = 0;
+        const int32_t moves = copy.role == LATHE_ROLE_BUFFER && run->set.moe.bias_rate > 0.0;
+        int32_t index, group = 0, differs = copy.trainable || moves, replaced = 0;
         if (copy.stage_head)
             continue; /* the reference is a model without heads of the stage */
         if (!lathe__run_has_step(run))
@@ -340,6 +341,7 @@ lathe_program_config lathe__run_program_config(lathe_run *run)
         .stored_temperature = lathe__run_makes_logprobs(run) ? run->open.top_temperature
                                                              : lathe__stored_temperature(run),
         .offloads = run->programs.offloads,
+        .moe = &run->set.moe,
         .machine = &run->machine};
     return config;
 }
@@ -463,6 +465,27 @@ static void check_fp8(lathe_run *run)
     run->set.fp8 = LATHE_FP8_NONE;
 }
 
+/* Makes room for the loads of experts that move biases of routers. */
+static lathe_status plan_loads(lathe_run *run)
+{
+    const lathe_program *p = &run->programs.train;
+    int64_t n = 0, most = 0;
+    for (int32_t i = 0; i < p->n_loads; i++) {
+        n += p->loads[i].n_experts;
+        most = p->loads[i].n_experts > most ? p->loads[i].n_experts : most;
+    }
+    run->programs.losses_each = 1 + LATHE_MAX_STAGE_METRICS + n;
+    if (n == 0)
+        return LATHE_OK;
+    run->loads.counts = lathe_arena_alloc(&run->arena, n * (int64_t)sizeof *run->loads.counts);
+    run->loads.values = lathe_arena_alloc(&run->arena, most * (int64_t)sizeof *run->loads.values);
+    if (run->loads.counts == NULL || run->loads.values == NULL)
+        return LATHE_E_NOMEM;
+    run->loads.n = n;
+    lathe_expert_loads_clear(&run->loads);
+    return LATHE_OK;
+}
+
 lathe_status lathe__run_plan(lathe_run *run)
 {
     const int trains = lathe__run_has_step(run);
@@ -470,6 +493,7 @@ lathe_status lathe__run_plan(lathe_run *run)
         LATHE_TRY(lathe__offload_plan_activations(run));
     LATHE_TRY(lathe__model_file_plan(lathe__run_saved(run)));
     LATHE_TRY(build_programs(run));
+    LATHE_TRY(plan_loads(run));
     LATHE_TRY(lathe__merge_plan(run));
     lathe__offload_warn_idle(run);
     check_fp8(run);

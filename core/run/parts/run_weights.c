@@ -38,8 +38,8 @@ int64_t lathe__losses_bytes(const lathe_run *run)
 {
     if (!lathe__run_has_step(run) || !lathe_machine_memory(&run->machine)->is_queued)
         return 0;
-    return run->set.gradient_accumulation_steps *
-           (int64_t)((1 + LATHE_MAX_STAGE_METRICS) * sizeof *run->programs.losses);
+    return run->set.gradient_accumulation_steps * run->programs.losses_each *
+           (int64_t)sizeof *run->programs.losses;
 }
 
 lathe_status lathe__run_place(lathe_run *run)

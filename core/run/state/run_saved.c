@@ -34,6 +34,7 @@ const lathe_saved_state *lathe__run_saved(lathe_run *run)
         .data = &run->data,
         .at = &run->at,
         .sum = &run->sum,
+        .loads = &run->loads,
         .stage_state = &run->iteration.state,
         .checkpoints = &run->checkpoints,
         .extra = run->outer ? &run->outer->extra : NULL,

@@ -106,6 +106,7 @@ struct lathe_run {
     lathe_run_data data;
     lathe_counters at;
     lathe_accumulated sum;
+    lathe_expert_loads loads;  /* counts: in the run's arena */
     lathe_iteration iteration; /* of a stage that makes its own batches */
     lathe_checkpoints checkpoints;
     lathe_saved_state saved; /* pointers to these parts, for core/checkpoint/state (run_saved.h) */

@@ -54,6 +54,13 @@ static const lathe_key train_keys[] = {
 #include "plug/keys_train.inc"
 };
 
+#undef KEY
+#define KEY(key, c_type, member, form, convert, ...)                                               \
+    LATHE_KEY_OF(lathe_moe_settings, key, member, form, convert)
+static const lathe_key moe_keys[] = {
+#include "plug/keys_moe.inc"
+};
+
 #define N_KEYS(keys) (int32_t)(sizeof(keys) / sizeof((keys)[0]))
 static const struct {
     const char *name;
@@ -76,6 +83,7 @@ void lathe_settings_read(const lathe_config *config, lathe_settings *out)
     for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++)
         lathe_config_fill(config, sections[i].name, sections[i].keys, sections[i].n, out);
     lathe_checkpoint_settings_read(config, &out->checkpoint);
+    lathe_config_fill(config, "moe", moe_keys, N_KEYS(moe_keys), &out->moe);
     out->compute_dtype = out->precision;
 }
 

@@ -4,6 +4,7 @@
 
 #include "checkpoint/state/checkpoint_settings.h"
 #include "lathe/lathe.h"
+#include "model/family/moe_settings.h"
 #include "optim/average_rows.h"
 #include "plug/config_keys.h"
 
@@ -39,6 +40,7 @@ typedef struct lathe_settings {
 #undef KEY
 #undef KEY_ALONE
     lathe_checkpoint_settings checkpoint;
+    lathe_moe_settings moe;
     /* Set when the device is known: */
     int32_t compute_dtype; /* the device's dtype for `precision`: F32, BF16, F16; BF16 with fp8 */
     int32_t fp8;           /* LATHE_FP8_*: the recipe in use */

@@ -74,7 +74,7 @@ Test(config, the_cores_own_schemas_are_sound)
 {
     int32_t n = 0;
     const lathe_core_section *sections = lathe_core_sections(&n);
-    cr_assert_eq(n, 10);
+    cr_assert_eq(n, 11);
     for (int32_t i = 0; i < n; i++) {
         cr_assert_eq(lathe_schema_validate(sections[i].fields, sections[i].n_fields), LATHE_OK,
                      "[%s]: %s", sections[i].name, lathe_error_message());

@@ -126,6 +126,203 @@ Test(oracle_experts, fifty_steps_of_gpt_oss_have_the_losses_of_transformers)
     replay("gpt_oss", kept);
 }
 
+/* Batch k of a golden, whose row 1 ends in padding. */
+static lathe_run_batch padded_batch(const lathe_safetensors *golden, int64_t k)
+{
+    const lathe_st_tensor *tokens = tensor(golden, "tokens");
+    const int64_t at = k % tokens->desc.dims[0] * B * T;
+    return (lathe_run_batch){.size = (uint32_t)sizeof(lathe_run_batch),
+                             .n_rows = B,
+                             .row_tokens = T,
+                             .tokens = (const int32_t *)tokens->data + at,
+                             .targets = (const int32_t *)tensor(golden, "targets")->data + at,
+                             .doc_start = (const int32_t *)tensor(golden, "doc_start")->data + at};
+}
+
+/* Compares loss, balance and z-loss of each step. */
+Test(oracle_experts, balance_by_layer_and_z_loss_are_those_of_pytorch)
+{
+    static const char *const settings[] = {"model.path=" MODELS "glm4_moe",
+                                           "moe.balance_loss=0.02",
+                                           "moe.balance_over=layer",
+                                           "moe.z_loss=0.01",
+                                           "data.seq_len=16",
+                                           "train.micro_batch_size=2",
+                                           "train.precision=fp32",
+                                           "train.max_steps=10",
+                                           "train.max_grad_norm=0",
+                                           "optimizer.name=adamw",
+                                           "optimizer.lr=1e-3",
+                                           "optimizer.beta2=0.999",
+                                           "optimizer.weight_decay=0",
+                                           "scheduler.name=constant",
+                                           NULL};
+    static const char *const kept[] = {"final.model.layers.1.mlp.gate.weight",
+                                       "final.model.layers.2.mlp.gate.weight"};
+    static const char *const names[] = {"aux_loss", "z_loss"};
+    static const char *const figures[] = {"router_aux_loss", "router_z_loss"};
+    lathe_safetensors *golden;
+    OK(lathe_safetensors_open(RUNS "experts_losses.safetensors", &golden));
+    lathe_run *run = open_run(LATHE_OPEN_BATCHES, settings);
+    const int64_t n_steps = tensor(golden, "loss")->desc.dims[0];
+    for (int64_t step = 0; step < n_steps; step++) {
+        const lathe_run_batch batch = padded_batch(golden, step);
+        lathe_forward_result f = {.size = (uint32_t)sizeof f};
+        lathe_step_result r = {.size = (uint32_t)sizeof r};
+        OK(lathe_forward(run, &batch, LATHE_FORWARD_TRAIN, &f));
+        for (int i = 0; i < 2; i++) {
+            const double want = ((const double *)tensor(golden, names[i])->data)[step];
+            const double got = metric(run, figures[i]) / f.count;
+            cr_assert(fabs(got - want) <= 1e-5, "step %lld: %s %.9g, PyTorch's %.9g",
+                      (long long)step + 1, figures[i], got, want);
+        }
+        OK(lathe_backward(run, NULL));
+        OK(lathe_step(run, &r));
+        const double want = ((const double *)tensor(golden, "loss")->data)[step];
+        cr_assert(fabs(r.loss - want) <= 1e-5, "step %lld: loss %.9g, PyTorch's %.9g",
+                  (long long)step + 1, r.loss, want);
+    }
+    for (int i = 0; i < 2; i++) {
+        const int32_t param = lathe_params_find(&run->params, kept[i] + 6);
+        cr_assert(param >= 0, "no parameter %s", kept[i]);
+        compare(kept[i], lathe_store_master(&run->store, param), tensor(golden, kept[i])->data,
+                lathe_desc_count(&run->params.rows[param]->desc), 1e-3);
+    }
+    lathe_run_close(run);
+    lathe_safetensors_close(golden);
+}
+
+static const char *const bias_settings[] = {"model.path=" MODELS "glm4_moe_groups",
+                                            "moe.bias_rate=0.02",
+                                            "data.seq_len=16",
+                                            "train.micro_batch_size=2",
+                                            "train.gradient_accumulation_steps=2",
+                                            "train.precision=fp32",
+                                            "train.max_steps=8",
+                                            "train.max_grad_norm=0",
+                                            "optimizer.name=adamw",
+                                            "optimizer.lr=1e-3",
+                                            "optimizer.beta2=0.999",
+                                            "optimizer.weight_decay=0",
+                                            "scheduler.name=constant",
+                                            NULL};
+static const char *const biases[] = {"final.model.layers.0.mlp.gate.e_score_correction_bias",
+                                     "final.model.layers.1.mlp.gate.e_score_correction_bias"};
+
+static void one_micro_batch(lathe_run *run, const lathe_safetensors *golden, int64_t k)
+{
+    const lathe_run_batch batch = padded_batch(golden, k);
+    lathe_forward_result f = {.size = (uint32_t)sizeof f};
+    OK(lathe_forward(run, &batch, LATHE_FORWARD_TRAIN, &f));
+    OK(lathe_backward(run, NULL));
+}
+
+static const float *master(const lathe_run *run, const char *name)
+{
+    const int32_t param = lathe_params_find(&run->params, name);
+    cr_assert(param >= 0, "no parameter %s", name);
+    return lathe_store_master(&run->store, param);
+}
+
+/* A step has two batches with padding. In the middle of a step the run is saved, in bf16, and
+ * another one goes on: its biases and weights have the same bits. */
+Test(oracle_experts, biases_of_routers_move_by_the_load_as_in_pytorch)
+{
+    char dir[] = "/tmp/lathe_experts_XXXXXX", line[80], saved[80];
+    const char *more[sizeof bias_settings / sizeof bias_settings[0] + 1] = {
+        "checkpoint.save_dtype=bf16"};
+    lathe_safetensors *golden;
+    cr_assert_not_null(mkdtemp(dir));
+    (void)snprintf(saved, sizeof saved, "%s/saved", dir);
+    memcpy(more + 1, bias_settings, sizeof bias_settings);
+    OK(lathe_safetensors_open(RUNS "experts_bias.safetensors", &golden));
+    lathe_run *run = open_run(LATHE_OPEN_BATCHES, more),
+              *other = open_run(LATHE_OPEN_BATCHES, more);
+    for (int64_t step = 0; step < 8; step++) {
+        const double want = ((const double *)tensor(golden, "loss")->data)[step];
+        lathe_step_result r = {.size = (uint32_t)sizeof r};
+        one_micro_batch(run, golden, 2 * step);
+        if (step == 4) {
+            OK(lathe_save(run, saved));
+            OK(lathe_load(other, saved));
+        }
+        one_micro_batch(run, golden, 2 * step + 1);
+        if (step >= 4)
+            one_micro_batch(other, golden, 2 * step + 1);
+        OK(lathe_step(run, &r));
+        cr_assert(fabs(r.loss - want) <= 1e-5, "step %lld: loss %.9g, PyTorch's %.9g",
+                  (long long)step + 1, r.loss, want);
+        if (step >= 4)
+            OK(lathe_step(other, &r));
+        if (step >= 4 && step < 7)
+            one_micro_batch(other, golden, 2 * step + 2);
+    }
+    for (int i = 0; i < 2; i++) {
+        compare(biases[i], master(run, biases[i] + 6), tensor(golden, biases[i])->data, 8, 1e-6);
+        cr_expect_arr_eq(master(run, biases[i] + 6), master(other, biases[i] + 6),
+                         8 * sizeof(float));
+    }
+    const char *const weight = "model.layers.1.mlp.experts.down_proj.weight";
+    const int64_t n =
+        lathe_desc_count(&run->params.rows[lathe_params_find(&run->params, weight)]->desc);
+    cr_expect_arr_eq(master(run, weight), master(other, weight), (size_t)n * sizeof(float));
+    lathe_run_close(other);
+    lathe_run_close(run);
+    lathe_safetensors_close(golden);
+    (void)snprintf(line, sizeof line, "rm -rf %s", dir);
+    cr_assert_eq(system(line), 0); /* NOLINT(cert-env33-c,concurrency-mt-unsafe): a test's folder */
+}
+
+/* A bias that moves must be saved, and there must be one. */
+Test(oracle_experts, a_rate_without_a_bias_that_is_saved_is_refused)
+{
+    static const char *const models[] = {"olmoe", "glm4_moe", "glm4_moe"};
+    static const char *const adapters[] = {"full", "lora", "full"};
+    for (int i = 0; i < 3; i++) {
+        char model[300], adapter[40];
+        const lathe_status want = i < 2 ? LATHE_E_CONFIG : LATHE_OK;
+        (void)snprintf(model, sizeof model, "model.path=" MODELS "%s", models[i]);
+        (void)snprintf(adapter, sizeof adapter, "adapter.name=%s", adapters[i]);
+        const char *const settings[] = {model,
+                                        adapter,
+                                        "moe.bias_rate=0.001",
+                                        "data.seq_len=16",
+                                        "train.micro_batch_size=2",
+                                        "train.precision=fp32",
+                                        "train.max_steps=1",
+                                        "optimizer.name=adamw",
+                                        "optimizer.lr=1e-3",
+                                        NULL};
+        lathe_run *run = NULL;
+        cr_expect_eq(open_run_status(LATHE_OPEN_BATCHES, settings, &run), want, "%s, %s", models[i],
+                     adapters[i]);
+        lathe_run_close(run);
+    }
+}
+
+/* A model without experts has no router, and settings for one would do nothing. */
+Test(oracle_experts, settings_of_routers_are_refused_without_experts)
+{
+    static const char *const keys[] = {"moe.z_loss=0.01", "moe.balance_loss=0.01",
+                                       "moe.balance_over=layer", NULL};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const char *const settings[] = {"model.path=" MODELS "llama_tied",
+                                        "data.seq_len=16",
+                                        "train.micro_batch_size=2",
+                                        "train.precision=fp32",
+                                        "train.max_steps=1",
+                                        "optimizer.name=adamw",
+                                        "optimizer.lr=1e-3",
+                                        keys[i],
+                                        NULL};
+        const lathe_status want = keys[i] ? LATHE_E_CONFIG : LATHE_OK;
+        lathe_run *run = NULL;
+        cr_expect_eq(open_run_status(LATHE_OPEN_BATCHES, settings, &run), want, "%s",
+                     keys[i] ? keys[i] : "no key of [moe]");
+        lathe_run_close(run);
+    }
+}
+
 /* Compares what the adapter has learned with PEFT's, expert by expert. */
 static int compare_experts(const lathe_run *run, const lathe_safetensors *golden)
 {

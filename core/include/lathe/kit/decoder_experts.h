@@ -119,10 +119,49 @@ static inline lathe_status lathe_decoder_count_balance(const lathe_decoder_at *a
 {
     lathe_router_sums *s = at->routers;
     lathe_val sum;
-    LATHE_TRY(lathe_decoder_add_up(at, chosen, "router.chosen", &s->chosen));
     LATHE_TRY(lathe_decoder_op(at, LATHE_OP_SUM_ROWS, probability, LATHE_NONE, "router.probability",
                                &sum));
+    if (at->b->balance_by_layer) {
+        LATHE_TRY(lathe_decoder_op(at, LATHE_OP_MUL, chosen, sum, "router.balance", &sum));
+        LATHE_TRY(lathe_decoder_op(at, LATHE_OP_SUM, sum, LATHE_NONE, "router.balance", &sum));
+        return lathe_decoder_add_up(at, sum, "router.balance", &s->balance);
+    }
+    LATHE_TRY(lathe_decoder_add_up(at, chosen, "router.chosen", &s->chosen));
     return lathe_decoder_add_up(at, sum, "router.probability", &s->probability);
+}
+
+/** Adds to the sum of the z-loss (ST-MoE, arXiv:2202.08906, equation 5): the squares of log(sum of
+ *  exp(scores)) of each token. scores f32[N,E] */
+static inline lathe_status lathe_decoder_count_z(const lathe_decoder_at *at, lathe_val scores)
+{
+    const lathe_op_attrs first = {.count = 1};
+    const lathe_op_attrs columns = {.count = at->d->layers[at->layer].experts->n_experts,
+                                    .dtype = LATHE_F32};
+    const char *label = "router.z";
+    lathe_val top[2], largest, y;
+    /* exp() of a large score has no place in f32. The largest score is subtracted as a constant,
+     * and added to the logarithm again: then the gradient is softmax(scores), also where two scores
+     * are equal. */
+    LATHE_TRY(at->b->api->detach(at->b->graph, scores, &y));
+    LATHE_TRY(at->b->api->node(at->b->graph, LATHE_OP_TOPK, &first, &y, 1, top, 2, -1, label));
+    LATHE_TRY(lathe_decoder_op(at, LATHE_OP_SUM_COLUMNS, top[0], LATHE_NONE, label, &largest));
+    LATHE_TRY(lathe_decoder_node(at, LATHE_OP_BROADCAST_COLUMN, &columns, &largest, 1, label, &y));
+    LATHE_TRY(lathe_decoder_op(at, LATHE_OP_SUB, scores, y, label, &y));
+    LATHE_TRY(lathe_decoder_op(at, LATHE_OP_EXP, y, LATHE_NONE, label, &y));
+    LATHE_TRY(lathe_decoder_op(at, LATHE_OP_SUM_COLUMNS, y, LATHE_NONE, label, &y));
+    LATHE_TRY(lathe_decoder_op(at, LATHE_OP_LOG, y, LATHE_NONE, label, &y));
+    LATHE_TRY(lathe_decoder_op(at, LATHE_OP_ADD, y, largest, label, &y));
+    LATHE_TRY(lathe_decoder_op(at, LATHE_OP_MUL, y, y, label, &y));
+    if (at->routers->mask != LATHE_NONE)
+        LATHE_TRY(lathe_decoder_op(at, LATHE_OP_MUL, y, at->routers->mask, label, &y));
+    LATHE_TRY(lathe_decoder_op(at, LATHE_OP_SUM, y, LATHE_NONE, label, &y));
+    return lathe_decoder_add_up(at, y, label, &at->routers->z);
+}
+
+/** Whether the load balancing loss is computed. A family without one has it on request. */
+static inline int lathe_decoder_balances(const lathe_decoder_at *at)
+{
+    return !at->d->experts.no_balance || at->b->balance_loss > 0.0;
 }
 
 /** Adds what this layer's router did to the sums over the layers. scores f32[N,E]: of the router;
@@ -139,13 +178,20 @@ static inline lathe_status lathe_decoder_count_experts(const lathe_decoder_at *a
     const lathe_op_attrs largest = {.count = e->n_chosen};
     const int is_other = e->sigmoid || e->correction != NULL || e->n_groups > 1;
     lathe_val chosen, share = probability, top[2];
+    char name[256];
     LATHE_TRY(lathe_decoder_count_chosen(at, weights, index, &chosen));
+    if (e->correction != NULL) {
+        lathe_decoder_name(at, e->correction, name, sizeof name);
+        LATHE_TRY(at->b->expert_load(at->b->ctx, name, chosen));
+    }
     if (e->sigmoid)
         LATHE_TRY(lathe_decoder_shares(at, probability, e->n_experts, &share));
     LATHE_TRY(lathe_decoder_masked(at, e->n_experts, &share));
     LATHE_TRY(lathe_decoder_router_figures(at, share, chosen));
     at->routers->n_layers++;
-    if (e->no_balance)
+    if (!isnan(at->b->router_z_loss))
+        LATHE_TRY(lathe_decoder_count_z(at, scores));
+    if (!lathe_decoder_balances(at))
         return LATHE_OK;
     if (!is_other)
         return lathe_decoder_count_balance(at, share, chosen);
@@ -366,9 +412,27 @@ static inline lathe_status lathe_decoder_per_token(const lathe_decoder_at *at, d
     return lathe_decoder_scaled(at, *io, factor, 0.0, "router.mean", io);
 }
 
-/** Reports the balance over all layers, after the last one: the load balancing loss of Switch
- *  Transformer over the tokens of all layers together, as transformers computes it
- *  (load_balancing_loss_func), and the figures. */
+/** Reports the load balancing loss of Switch Transformer, after the last layer: over the tokens of
+ *  all layers together, as transformers computes it (load_balancing_loss_func), or the mean of the
+ *  layers' own losses. */
+static inline lathe_status lathe_decoder_report_balance(const lathe_decoder_at *at)
+{
+    const lathe_router_sums *s = at->routers;
+    const lathe_expert_layer *e = &at->d->experts;
+    const double factor = isnan(at->b->balance_loss) ? e->aux_loss : at->b->balance_loss;
+    const double layers = s->n_layers, each = at->b->balance_by_layer ? 1.0 : 1.0 / layers;
+    lathe_val y = s->balance;
+    if (!at->b->balance_by_layer) {
+        LATHE_TRY(
+            lathe_decoder_op(at, LATHE_OP_MUL, s->chosen, s->probability, "router.balance", &y));
+        LATHE_TRY(lathe_decoder_op(at, LATHE_OP_SUM, y, LATHE_NONE, "router.balance", &y));
+    }
+    LATHE_TRY(lathe_decoder_per_token(at, each, &y));
+    LATHE_TRY(lathe_decoder_per_token(at, e->n_experts / layers, &y));
+    return at->b->report_mean(at->b->ctx, "router_aux_loss", y, factor);
+}
+
+/** Reports the losses and the figures of the routers of all layers, after the last one. */
 static inline lathe_status lathe_decoder_balance(const lathe_decoder_at *at)
 {
     const lathe_router_sums *s = at->routers;
@@ -378,13 +442,12 @@ static inline lathe_status lathe_decoder_balance(const lathe_decoder_at *at)
     if (s->n_layers == 0)
         return LATHE_OK;
     const double layers = s->n_layers, experts = e->n_experts;
-    if (!e->no_balance) {
-        LATHE_TRY(
-            lathe_decoder_op(at, LATHE_OP_MUL, s->chosen, s->probability, "router.balance", &y));
-        LATHE_TRY(lathe_decoder_op(at, LATHE_OP_SUM, y, LATHE_NONE, "router.balance", &y));
+    if (lathe_decoder_balances(at))
+        LATHE_TRY(lathe_decoder_report_balance(at));
+    if (s->z != LATHE_NONE) {
+        y = s->z;
         LATHE_TRY(lathe_decoder_per_token(at, 1.0 / layers, &y));
-        LATHE_TRY(lathe_decoder_per_token(at, experts / layers, &y));
-        LATHE_TRY(b->report_mean(b->ctx, "router_aux_loss", y, e->aux_loss));
+        LATHE_TRY(b->report_mean(b->ctx, "router_z_loss", y, b->router_z_loss));
     }
     y = s->entropy;
     LATHE_TRY(lathe_decoder_per_token(at, -1.0 / layers, &y));

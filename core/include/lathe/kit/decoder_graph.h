@@ -8,6 +8,8 @@
 typedef struct lathe_router_sums {
     lathe_val mask;                   /* f32[N]: 0 for padding; LATHE_NONE: no padding */
     lathe_val chosen, probability;    /* f32[E]: tokens that chose it, and its probabilities */
+    lathe_val balance;                /* f32[]: sum of products chosen * probability, by layer */
+    lathe_val z;                      /* f32[]: squares of the logarithms of sums of exp(scores) */
     lathe_val entropy, largest, dead; /* f32[] */
     int32_t n_layers;
 } lathe_router_sums;

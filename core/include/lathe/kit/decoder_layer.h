@@ -185,8 +185,8 @@ static inline lathe_status lathe_decoder_build(void *self, const lathe_model_bui
                                                lathe_val *out)
 {
     const lathe_decoder *d = (const lathe_decoder *)self;
-    lathe_router_sums routers = {LATHE_NONE, LATHE_NONE, LATHE_NONE, LATHE_NONE,
-                                 LATHE_NONE, LATHE_NONE, 0};
+    lathe_router_sums routers = {LATHE_NONE, LATHE_NONE, LATHE_NONE, LATHE_NONE, LATHE_NONE,
+                                 LATHE_NONE, LATHE_NONE, LATHE_NONE, 0};
     lathe_decoder_at at = {d, b, -1, &routers};
     lathe_val x = LATHE_NONE;
     if (d->experts.n_experts > 0)
